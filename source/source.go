@@ -1,0 +1,164 @@
+package source
+
+import (
+	"context"
+	"errors"
+	"io"
+	"time"
+
+	"github.com/headgate-io/headgate/artifact"
+)
+
+// Source is the specification's common interface of all kinds.
+type Source interface {
+	// Artifact returns the last published artifact, nil when there is none.
+	Artifact() *artifact.Artifact
+	// Interval returns how often the origin is to be checked.
+	Interval() time.Duration
+}
+
+// An Object is a [Source] that the [Reconciler] can drive.
+type Object interface {
+	Source
+	Head() *Header   // apiVersion, kind and metadata
+	Common() *Status // the part of the status that every kind has
+	Plan() Plan      // what the reconciler must know of the spec
+	// Drifted reports whether the spec, as far as it shapes the artifact, or
+	// the inputs in rev differ from what the published artifact was made of.
+	Drifted(rev Revision) bool
+	// Observe records in the status what the artifact of rev was made of.
+	Observe(rev Revision)
+}
+
+// A Plan is what the [Reconciler] needs to know of an object's spec.
+type Plan struct {
+	Timeout time.Duration // bound of each phase: resolve, fetch, pack
+	Suspend bool
+	Verify  string // the verification the spec asks for, "" when none
+	Words   Words
+}
+
+// Words are the constants in which kinds differ (reference A2, A3, A4).
+type Words struct {
+	Latest string // file name of the pointer behind status.url, "" for none
+	Stored string // message of Ready and ArtifactInStorage, %s stands for the revision
+	Failed string // reason of a fetch failure that names none itself
+}
+
+// A Revision is one immutable state of an origin.
+type Revision struct {
+	ID       string              // as in artifact.revision (reference A4)
+	File     string              // file name of its artifact
+	Metadata map[string]string   // as in artifact.metadata
+	Inputs   []artifact.Artifact // artifacts of other sources that it is made of
+}
+
+// State is what a kind remembers between runs, private to the kind: a cache,
+// never needed for correctness.
+type State []byte
+
+// An Origin is where content comes from.
+//
+// Constructors of origins do no I/O and cannot fail: a bad spec surfaces from
+// Resolve as an error that wraps [ErrInvalid].
+type Origin interface {
+	// Resolve returns the revision the origin is at now. It transfers no content it can avoid.
+	Resolve(ctx context.Context, last State) (Revision, State, error)
+	// Open fetches what verification and packing share, once.
+	Open(ctx context.Context, rev Revision) (Content, error)
+}
+
+// Content is the content of one revision. Verify and WriteTo speak of the same bytes.
+type Content interface {
+	// Verify checks the signature that the spec asks for.
+	Verify(ctx context.Context) (Verification, error)
+	// WriteTo writes the artifact.
+	WriteTo(ctx context.Context, w io.Writer) (Report, error)
+	// Close ends spools and connections, whatever happened before.
+	Close() error
+}
+
+// A Verification says how a revision was verified. The zero value means that
+// the spec asks for no verification.
+type Verification struct {
+	Mode    string // for example HEAD
+	Signer  string // key id, fingerprint or identity
+	Level   string // policy level where the technology has one
+	Message string // message of the SourceVerified condition
+}
+
+// A Report says what was written into an artifact.
+type Report struct {
+	artifact.Report
+	Message string // what the event about the new artifact says, for example "stored artifact for commit 'fix typo'"
+	Reason  string // reason of Ready and of the event, "" for the default (Succeeded, NewArtifact)
+	Ready   string // message of Ready, "" for Words.Stored
+}
+
+// Errors that an [Origin] wraps to say how a failure is to be treated.
+var (
+	// ErrInvalid marks a spec that cannot work until it is changed: the object is stalled.
+	ErrInvalid = errors.New("invalid spec")
+	// ErrWaiting marks a dependency that is not there yet: tried again soon, not counted as a failure.
+	ErrWaiting = errors.New("waiting for a dependency")
+	// ErrVerification marks a signature that was refused.
+	ErrVerification = errors.New("verification failed")
+)
+
+// A Step is one part of a reconciliation. It decides which condition a failure sets.
+type Step string
+
+// The steps, in the order in which they run.
+const (
+	StepResolve Step = "resolve" // FetchFailed
+	StepFetch   Step = "fetch"   // FetchFailed
+	StepInclude Step = "include" // IncludeUnavailable
+	StepVerify  Step = "verify"  // SourceVerified=False
+	StepBuild   Step = "build"   // BuildFailed
+	StepStore   Step = "store"   // StorageOperationFailed
+)
+
+// A StepError is a failure with the reason that its condition carries (reference A2).
+// Origins return it to choose step and reason themselves; other errors get
+// those of the phase they occur in.
+type StepError struct {
+	Step   Step
+	Reason string
+	Err    error
+}
+
+func (e *StepError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the cause.
+func (e *StepError) Unwrap() error { return e.Err }
+
+// Env is what origins get from the program they run in. Nil fields mean the documented default.
+type Env struct {
+	Secrets  Secrets           // default: no secret exists
+	Local    map[string]string // origins by URL that a local path stands in for
+	Temp     string            // directory of spools, default os.TempDir
+	Progress func(Progress)    // default: not reported
+}
+
+// Progress says how far a transfer is.
+type Progress struct {
+	Object string // KIND/NAMESPACE/NAME
+	Phase  string // for example "receiving objects"
+	Done   int64
+	Total  int64  // 0 when unknown
+	Unit   string // "bytes" or "objects"
+}
+
+// Secrets looks up credentials by name (specification, "Authentication").
+type Secrets interface {
+	// Secret returns the data of a secret, an error that wraps fs.ErrNotExist when there is none.
+	Secret(ctx context.Context, namespace, name string) (Secret, error)
+	// PullSecrets returns the registry credentials attached to a service account.
+	PullSecrets(ctx context.Context, namespace, serviceAccount string) ([]Secret, error)
+}
+
+// A Secret holds credentials by key.
+type Secret struct {
+	Type string
+	Data map[string][]byte
+}
