@@ -1,0 +1,102 @@
+package artifact
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+)
+
+// ratioFree is how many bytes an archive may hold before its ratio counts:
+// small archives of repetitive files are legitimate.
+const ratioFree = 16 << 20
+
+// Limits bound what reading an archive may cost. The zero value of a field
+// means its documented default; a negative value means no limit.
+type Limits struct {
+	Bytes     int64 // uncompressed bytes of the whole archive, headers included; default 1 GiB
+	FileBytes int64 // uncompressed bytes of one file; default 512 MiB
+	Entries   int   // number of entries, those left out included; default 1,000,000
+	NameBytes int   // bytes of one entry's name; default 4096
+	Ratio     int   // uncompressed bytes per compressed byte, beyond the first 16 MiB; default 1000
+
+	// Temp creates the spool: an empty file that nobody else opens and that
+	// disappears once it is closed, such as [Store.Temp] returns.
+	// Default: a file in [os.TempDir].
+	Temp func() (*os.File, error)
+}
+
+// withDefaults returns l with every number set.
+func (l Limits) withDefaults() Limits {
+	l.Bytes = bound(l.Bytes, 1<<30)
+	l.FileBytes = bound(l.FileBytes, 512<<20)
+	l.Entries = bound(l.Entries, 1_000_000)
+	l.NameBytes = bound(l.NameBytes, 4096)
+	l.Ratio = bound(l.Ratio, 1000)
+	if l.Temp == nil {
+		l.Temp = tempFile
+	}
+	return l
+}
+
+// bound resolves one limit: zero is the default, negative none.
+func bound[T int | int64](limit, standard T) T {
+	if limit < 0 {
+		return math.MaxInt
+	}
+	return cmp.Or(limit, standard)
+}
+
+// A LimitError reports an archive that exceeds one of the [Limits].
+type LimitError struct {
+	What  string // what there is too much of, with its unit: "bytes", "entries" …
+	Limit int64
+	Name  string // the entry where it happened, when it is about one
+}
+
+func (e *LimitError) Error() string {
+	msg := fmt.Sprintf("more than %d %s", e.Limit, e.What)
+	if e.Name != "" {
+		msg = fmt.Sprintf("entry %q has %s", e.Name, msg)
+	}
+	return msg + ": raise the limit if the archive is trusted"
+}
+
+// A countReader counts what is read from r.
+type countReader struct {
+	r io.Reader
+	n int64
+}
+
+func (c *countReader) Read(p []byte) (int, error) {
+	n, err := c.r.Read(p)
+	c.n += int64(n)
+	return n, err
+}
+
+// A guardReader fails as soon as r gives more than the limits allow; packed
+// counts the compressed bytes that r was made of.
+type guardReader struct {
+	countReader
+	limit  Limits
+	packed *countReader // nil when nothing is compressed
+}
+
+func (g *guardReader) Read(p []byte) (int, error) {
+	n, err := g.countReader.Read(p)
+	if g.n > g.limit.Bytes {
+		return n, &LimitError{What: "bytes in the archive", Limit: g.limit.Bytes}
+	}
+	if g.packed != nil && g.n > ratioFree && g.n/int64(g.limit.Ratio) > g.packed.n {
+		return n, &LimitError{What: "bytes for each compressed byte", Limit: int64(g.limit.Ratio)}
+	}
+	return n, err
+}
+
+// isLimit reports whether err is about a limit.
+func isLimit(err error) bool {
+	var limit *LimitError
+	return errors.As(err, &limit)
+}

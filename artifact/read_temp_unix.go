@@ -1,0 +1,19 @@
+//go:build !windows
+
+package artifact
+
+import "os"
+
+// tempFile creates a file without a name: it is gone when it is closed, even
+// by a crash.
+func tempFile() (*os.File, error) {
+	f, err := os.CreateTemp("", "headgate-*")
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Remove(f.Name()); err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}

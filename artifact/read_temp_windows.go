@@ -1,0 +1,19 @@
+package artifact
+
+import "os"
+
+// deleteOnClose is FILE_FLAG_DELETE_ON_CLOSE, which [os.OpenFile] passes on.
+const deleteOnClose = 0x04000000
+
+// tempFile creates a file that is gone when it is closed, even by a crash.
+func tempFile() (*os.File, error) {
+	f, err := os.CreateTemp("", "headgate-*")
+	if err != nil {
+		return nil, err
+	}
+	name := f.Name()
+	if err := f.Close(); err != nil {
+		return nil, err
+	}
+	return os.OpenFile(name, os.O_RDWR|os.O_TRUNC|deleteOnClose, 0o600)
+}
