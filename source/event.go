@@ -1,17 +1,22 @@
 package source
 
-import "time"
+import (
+	"maps"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
 
 // An Event tells the world what a reconciliation did (reference A3).
 type Event struct {
 	InvolvedObject ObjectReference   `json:"involvedObject"`
 	Severity       string            `json:"severity"` // trace, info or error
 	Timestamp      time.Time         `json:"timestamp"`
-	Message        string            `json:"message"`
+	Message        string            `json:"message"` // at most 39,000 bytes
 	Reason         string            `json:"reason"`
 	Metadata       map[string]string `json:"metadata,omitempty"`
 	Controller     string            `json:"reportingController"`
-	Instance       string            `json:"reportingInstance,omitempty"`
+	Instance       string            `json:"reportingInstance,omitempty"` // for the sender to fill in
 }
 
 // An ObjectReference names an object.
@@ -20,4 +25,72 @@ type ObjectReference struct {
 	Kind       string `json:"kind"`
 	Namespace  string `json:"namespace"`
 	Name       string `json:"name"`
+}
+
+// The severities of events. A trace is never forwarded.
+const (
+	severityTrace = "trace"
+	severityInfo  = "info"
+	severityError = "error"
+)
+
+// Keys of event metadata. Annotations whose key begins with one of the
+// prefixes are copied into every event of their object.
+const (
+	revisionKey = "source.toolkit.fluxcd.io/revision"
+	digestKey   = "source.toolkit.fluxcd.io/digest"
+)
+
+var eventPrefixes = []string{"event.toolkit.fluxcd.io/", "event.headgate.dev/"}
+
+// maxMessage is the longest message of an event or a condition, in bytes.
+const maxMessage = 39000
+
+// announce adds an event to those that the end of the run emits.
+func (r *run) announce(severity, reason, message string) {
+	head := r.obj.Head()
+	r.events = append(r.events, Event{
+		InvolvedObject: ObjectReference{head.APIVersion, head.Kind, head.Metadata.Namespace, head.Metadata.Name},
+		Severity:       severity,
+		Timestamp:      r.now(),
+		Message:        presentable(message),
+		Reason:         reason,
+		Controller:     "headgate",
+	})
+}
+
+// emit sends the events of the run, which speak of the artifact that is published now.
+func (r *run) emit() {
+	if r.Emit == nil {
+		return
+	}
+	metadata := make(map[string]string)
+	for key, value := range r.obj.Head().Metadata.Annotations {
+		for _, prefix := range eventPrefixes {
+			if strings.HasPrefix(key, prefix) {
+				metadata[key] = value
+			}
+		}
+	}
+	if a := r.obj.Artifact(); a != nil {
+		metadata[revisionKey], metadata[digestKey] = a.Revision, a.Digest
+	}
+	for _, e := range r.events {
+		e.Metadata = maps.Clone(metadata)
+		r.Emit(e)
+	}
+}
+
+// presentable makes text fit for a condition or an event: without secrets,
+// valid UTF-8 and of bounded length.
+func presentable(text string) string {
+	text = strings.ToValidUTF8(text, "�")
+	if len(text) <= maxMessage {
+		return text
+	}
+	cut := maxMessage - len("…")
+	for !utf8.RuneStart(text[cut]) {
+		cut--
+	}
+	return text[:cut] + "…"
 }

@@ -1,0 +1,226 @@
+package source
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// The types of conditions that the [Reconciler] owns (reference A2). Ready sums
+// up the others. All conditions speak of the last run, except ArtifactInStorage,
+// ArtifactOutdated and SourceVerified=True, which speak of the published artifact.
+const (
+	ReadyCondition                  = "Ready"
+	ReconcilingCondition            = "Reconciling"
+	StalledCondition                = "Stalled"
+	FetchFailedCondition            = "FetchFailed"
+	IncludeUnavailableCondition     = "IncludeUnavailable"
+	SourceVerifiedCondition         = "SourceVerified"
+	BuildFailedCondition            = "BuildFailed"
+	StorageOperationFailedCondition = "StorageOperationFailed"
+	ArtifactOutdatedCondition       = "ArtifactOutdated"
+	ArtifactInStorageCondition      = "ArtifactInStorage"
+)
+
+// owned lists the conditions of the reconciler in the order in which a status shows them.
+var owned = []string{
+	ReadyCondition, ReconcilingCondition, StalledCondition,
+	StorageOperationFailedCondition, FetchFailedCondition, IncludeUnavailableCondition, BuildFailedCondition,
+	SourceVerifiedCondition, ArtifactOutdatedCondition, ArtifactInStorageCondition,
+}
+
+// steps says which condition a failure in a step sets, and the reason when the
+// origin names none; no reason means that the kind has its own, [Words].Failed.
+var steps = map[Step]struct{ condition, status, reason string }{
+	StepResolve: {FetchFailedCondition, "True", ""},
+	StepFetch:   {FetchFailedCondition, "True", ""},
+	StepInclude: {IncludeUnavailableCondition, "True", "NotFound"},
+	StepVerify:  {SourceVerifiedCondition, "False", "VerificationError"},
+	StepBuild:   {BuildFailedCondition, "True", "ChartPackageError"},
+	StepStore:   {StorageOperationFailedCondition, "True", "ArchiveOperationFailed"},
+}
+
+// A verdict says what becomes of a failed run.
+type verdict struct {
+	wraps    error // the error it is meant for
+	outcome  Outcome
+	after    time.Duration
+	severity string // of the event
+	progress string // condition that says how it goes on
+	reason   string // of that condition; "" is the reason of the failure
+}
+
+// verdicts in order of precedence. The last is for errors that wrap none of the others.
+var verdicts = []verdict{
+	{ErrInvalid, Stalled, 0, severityError, StalledCondition, ""},
+	{ErrWaiting, Waiting, waitingDelay, severityInfo, ReconcilingCondition, "ProgressingWithRetry"},
+	{nil, Failed, retryDelay, severityError, ReconcilingCondition, "ProgressingWithRetry"},
+}
+
+// judge returns the verdict on err.
+func judge(err error) (v verdict) {
+	for _, v = range verdicts {
+		if errors.Is(err, v.wraps) {
+			break
+		}
+	}
+	return v
+}
+
+// summary says how Ready sums up: the first row whose condition is there decides.
+var summary = []struct{ condition, status, ready, reason string }{
+	{SourceVerifiedCondition, "False", "False", ""},
+	{StorageOperationFailedCondition, "True", "False", ""},
+	{FetchFailedCondition, "True", "False", ""},
+	{IncludeUnavailableCondition, "True", "False", ""},
+	{BuildFailedCondition, "True", "False", ""},
+	{ArtifactOutdatedCondition, "True", "False", ""},
+	{ArtifactInStorageCondition, "True", "True", ""},
+	{StalledCondition, "True", "False", ""},
+	{ReconcilingCondition, "True", "Unknown", "Progressing"},
+}
+
+// Condition returns the condition of the given type, the zero Condition when there is none.
+func (s *Status) Condition(kind string) Condition {
+	i := slices.IndexFunc(s.Conditions, func(c Condition) bool { return c.Type == kind })
+	if i < 0 {
+		return Condition{}
+	}
+	return s.Conditions[i]
+}
+
+// conditions returns the conditions after a run that ended with failed, nil
+// for success. They lack generation and time, which belong to the status.
+func (r *run) conditions(failed *StepError) []Condition {
+	var list []Condition
+	set := func(kind, status, reason, message string) {
+		list = append(list, Condition{Type: kind, Status: status, Reason: reason, Message: presentable(message)})
+	}
+	keep := func(kind, status string) bool {
+		c := r.obj.Common().Condition(kind)
+		if c.Status != status {
+			return false
+		}
+		list = append(list, c)
+		return true
+	}
+	if failed != nil {
+		row, v := steps[failed.Step], judge(failed)
+		set(row.condition, row.status, failed.Reason, failed.Error())
+		if v.reason == "" {
+			set(v.progress, "True", failed.Reason, failed.Error())
+		} else {
+			set(v.progress, "True", v.reason, r.progress())
+		}
+	}
+	if failed != nil && r.published != nil {
+		if reason, message := r.outdated(); reason != "" {
+			set(ArtifactOutdatedCondition, "True", reason, message)
+		} else if !r.resolved {
+			keep(ArtifactOutdatedCondition, "True")
+		}
+	}
+	switch {
+	case r.plan.Verify == "" || failed != nil && failed.Step == StepVerify:
+	case r.stored:
+		set(SourceVerifiedCondition, "True", "Succeeded", r.verification.Message)
+	case r.published != nil:
+		keep(SourceVerifiedCondition, "True")
+	}
+	switch {
+	case r.published == nil:
+	case r.stored || !keep(ArtifactInStorageCondition, "True"):
+		set(ArtifactInStorageCondition, "True", fallback(r.report.Reason, "Succeeded"), r.storedMessage())
+	}
+	return summed(list)
+}
+
+// summed adds the Ready condition to list.
+func summed(list []Condition) []Condition {
+	for _, row := range summary {
+		for _, c := range list {
+			if c.Type == row.condition && c.Status == row.status {
+				return append(list, Condition{Type: ReadyCondition, Status: row.ready, Reason: fallback(row.reason, c.Reason), Message: c.Message})
+			}
+		}
+	}
+	return list
+}
+
+// merged returns old with the conditions of the reconciler replaced by those in list.
+// Foreign conditions stay. The time of transition changes only when the status does.
+func merged(old, list []Condition, generation int64, now time.Time) []Condition {
+	var all []Condition
+	for _, kind := range owned {
+		i := slices.IndexFunc(list, func(c Condition) bool { return c.Type == kind })
+		if i < 0 {
+			continue
+		}
+		c := list[i]
+		c.ObservedGeneration, c.LastTransitionTime = generation, now
+		before := (&Status{Conditions: old}).Condition(kind)
+		if before.Status == c.Status && !before.LastTransitionTime.IsZero() {
+			c.LastTransitionTime = before.LastTransitionTime
+		}
+		all = append(all, c)
+	}
+	for _, c := range old {
+		if !slices.Contains(owned, c.Type) {
+			all = append(all, c)
+		}
+	}
+	return all
+}
+
+// progress is the message of Reconciling: how far the run came, and why there is something to do.
+func (r *run) progress() string {
+	observed, generation := r.obj.Common().ObservedGeneration, r.obj.Head().Metadata.Generation
+	switch _, newer := r.outdated(); {
+	case r.lost != nil:
+		return "building artifact: disappeared from storage"
+	case r.published == nil:
+		return "building artifact"
+	case newer != "":
+		return "building artifact: " + newer
+	case observed == 0:
+		return fmt.Sprintf("processing object: new generation -1 -> %d", generation)
+	case observed != generation:
+		return fmt.Sprintf("processing object: new generation %d -> %d", observed, generation)
+	}
+	return "reconciliation in progress"
+}
+
+// outdated says why the published artifact is no longer what the spec and the
+// origin ask for, with no reason when it still is.
+func (r *run) outdated() (reason, message string) {
+	switch {
+	case !r.resolved || r.published == nil || r.stored:
+		return "", ""
+	case r.published.Revision != r.rev.ID:
+		return "NewRevision", fmt.Sprintf("new upstream revision '%s'", r.rev.ID)
+	case !r.obj.Drifted(r.rev):
+		return "", ""
+	case len(r.rev.Inputs) > 0 && r.obj.Common().ObservedGeneration == r.obj.Head().Metadata.Generation:
+		return "IncludeChange", "included artifacts differ from those of the artifact in storage"
+	}
+	return "NewConfiguration", "the spec differs from that of the artifact in storage"
+}
+
+// storedMessage is the message of Ready and ArtifactInStorage.
+func (r *run) storedMessage() string {
+	if r.report.Ready != "" {
+		return r.report.Ready
+	}
+	form := fallback(r.plan.Words.Stored, "stored artifact: revision '%s'")
+	return strings.ReplaceAll(form, "%s", r.published.Revision)
+}
+
+// fallback returns text, or other when text is empty.
+func fallback(text, other string) string {
+	if text == "" {
+		return other
+	}
+	return text
+}

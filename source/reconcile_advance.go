@@ -1,0 +1,124 @@
+package source
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+)
+
+// advance is the pipeline: resolve, stop when nothing changed, otherwise open,
+// verify and store. It finds out; it records nothing.
+func (r *run) advance(ctx context.Context) error {
+	r.check()
+	if err := r.resolve(ctx); err != nil {
+		return err
+	}
+	if r.rev.ID == "" || r.current() {
+		return nil
+	}
+	content, err := r.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer content.Close()
+	if err := r.verify(ctx, content); err != nil {
+		return err
+	}
+	return r.store(ctx, content)
+}
+
+// check finds out whether the recorded artifact is still in storage.
+func (r *run) check() {
+	r.step = StepStore
+	a := r.obj.Artifact()
+	if a == nil {
+		return
+	}
+	if r.lost = r.Store.Check(*a); r.lost == nil {
+		r.published, r.url = a, r.obj.Common().URL
+	}
+}
+
+// resolve asks the origin for its revision.
+func (r *run) resolve(ctx context.Context) error {
+	return r.phase(ctx, StepResolve, func(ctx context.Context) (err error) {
+		rev, state, err := r.from.Resolve(ctx, r.state)
+		if err != nil {
+			return err
+		}
+		r.rev, r.next, r.resolved = rev, state, true
+		return nil
+	})
+}
+
+// current reports whether the published artifact is what a new one would be.
+func (r *run) current() bool {
+	a := r.published
+	return a != nil && a.Revision == r.rev.ID && !r.obj.Drifted(r.rev) &&
+		(r.plan.Verify == "" || r.obj.Common().Condition(SourceVerifiedCondition).Status == "True")
+}
+
+// open fetches the revision.
+func (r *run) open(ctx context.Context) (content Content, err error) {
+	err = r.phase(ctx, StepFetch, func(ctx context.Context) error {
+		content, err = r.from.Open(ctx, r.rev)
+		return err
+	})
+	return content, err
+}
+
+// verify has the signature checked. Success without a check, when the spec asks for one, is a failure.
+func (r *run) verify(ctx context.Context, content Content) error {
+	return r.phase(ctx, StepVerify, func(ctx context.Context) (err error) {
+		r.verification, err = content.Verify(ctx)
+		if err == nil && r.plan.Verify != "" && r.verification == (Verification{}) {
+			return fmt.Errorf("spec.verify asks for %s, but this origin has nothing to verify: %w", r.plan.Verify, ErrVerification)
+		}
+		return err
+	})
+}
+
+// store writes the artifact and points status.url at it.
+func (r *run) store(ctx context.Context, content Content) error {
+	return r.phase(ctx, StepStore, func(ctx context.Context) error {
+		a, err := r.Store.Put(ctx, r.dir, r.rev.File, func(w io.Writer) (err error) {
+			r.report, err = content.WriteTo(ctx, w)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		a.Revision, a.Metadata = r.rev.ID, r.rev.Metadata
+		url := ""
+		if latest := r.plan.Words.Latest; latest != "" {
+			if url, err = r.Store.Point(r.dir, latest, a); err != nil {
+				return &StepError{StepStore, "SymlinkUpdateFailed", fmt.Errorf("point %s at the new artifact: %w", latest, err)}
+			}
+		}
+		r.published, r.url, r.stored = &a, url, true
+		return nil
+	})
+}
+
+// errTimeout is the cause of a context that spec.timeout ended.
+var errTimeout = errors.New("spec.timeout")
+
+// phase does one step of the pipeline within spec.timeout. Its error is a
+// *StepError that says which phase it was and whether its time was up.
+func (r *run) phase(ctx context.Context, step Step, do func(context.Context) error) error {
+	r.step = step
+	limited, cancel := ctx, func() {}
+	if r.plan.Timeout > 0 {
+		limited, cancel = context.WithTimeoutCause(ctx, r.plan.Timeout, errTimeout)
+	}
+	defer cancel()
+	err := do(limited)
+	if err == nil {
+		return nil
+	}
+	if ctx.Err() == nil && context.Cause(limited) == errTimeout {
+		err = fmt.Errorf("%s: not done within %s, raise spec.timeout if the origin is slow: %w", step, r.plan.Timeout, err)
+	}
+	return r.failure(step, err)
+}

@@ -1,0 +1,135 @@
+package source
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"time"
+)
+
+// requestAnnotations ask for a reconciliation now; the first that is set counts.
+var requestAnnotations = []string{"reconcile.headgate.dev/requestedAt", "reconcile.fluxcd.io/requestedAt"}
+
+// record writes what the run found into the status, saves it, announces it and
+// prunes what it replaced.
+func (r *run) record(ctx context.Context, err error) (Result, error) {
+	if err != nil && ctx.Err() != nil {
+		return Result{}, fmt.Errorf("%s: interrupted: %w", r.dir, context.Cause(ctx))
+	}
+	var failed *StepError
+	errors.As(err, &failed)
+	ctx = context.WithoutCancel(ctx) // what is stored is recorded
+	undo := r.write(failed)
+	if err := r.save(ctx, failed); err != nil {
+		undo()
+		failed = &StepError{StepStore, "PatchOperationFailed", fmt.Errorf("save status of %s: %w", r.dir, err)}
+		r.events, r.stored = nil, false
+		r.announce(severityError, failed.Reason, failed.Error())
+	}
+	r.emit()
+	if failed != nil {
+		v := judge(failed)
+		return Result{Outcome: v.outcome, After: v.after}, failed
+	}
+	r.prune()
+	if !r.stored {
+		return Result{Outcome: Unchanged, After: r.obj.Interval()}, nil
+	}
+	return Result{Outcome: Stored, After: r.obj.Interval(), Verification: r.verification, Report: r.report}, nil
+}
+
+// write brings the status of the object up to date and notes the events that
+// tell of it. The function it returns takes the status back.
+func (r *run) write(failed *StepError) (undo func()) {
+	status, head := r.obj.Common(), r.obj.Head()
+	undo = snapshot(r.obj)
+	r.note(failed)
+	conditions := r.conditions(failed)
+	if static := failed == nil && r.rev.ID == ""; static {
+		conditions, r.published, r.url = nil, nil, ""
+	}
+	status.Conditions = merged(status.Conditions, conditions, head.Metadata.Generation, r.now())
+	if failed == nil || judge(failed).outcome == Stalled {
+		status.ObservedGeneration = head.Metadata.Generation
+	}
+	for _, key := range slices.Backward(requestAnnotations) {
+		if at := head.Metadata.Annotations[key]; at != "" {
+			status.LastHandledReconcileAt = at
+		}
+	}
+	status.Artifact, status.URL = r.published, r.url
+	if r.stored {
+		r.obj.Observe(r.rev)
+	}
+	return undo
+}
+
+// note adds the events that tell how the run ended (reference A3).
+func (r *run) note(failed *StepError) {
+	before := r.obj.Common()
+	if r.lost != nil {
+		r.announce(severityError, "ArtifactVerificationFailed", fmt.Sprintf("artifact %s disappeared from storage: %v", before.Artifact.Path, r.lost))
+	}
+	switch {
+	case failed != nil:
+		r.announce(judge(failed).severity, failed.Reason, failed.Error())
+	case r.rev.ID == "":
+	case r.stored && (before.Artifact == nil || r.lost != nil || before.Artifact.Digest != r.published.Digest):
+		r.announce(severityInfo, fallback(r.report.Reason, "NewArtifact"), fallback(r.report.Message, r.storedMessage()))
+	case before.Condition(ReadyCondition).Status == "False":
+		r.announce(severityInfo, fallback(r.report.Reason, "Succeeded"), r.storedMessage())
+	default:
+		r.announce(severityTrace, "ArtifactUpToDate", fmt.Sprintf("artifact is up to date with revision '%s'", r.rev.ID))
+	}
+}
+
+// save makes the status durable, with the state that goes with it.
+func (r *run) save(ctx context.Context, failed *StepError) error {
+	if r.Save == nil || !r.owner {
+		return nil
+	}
+	if failed == nil {
+		r.state = r.next
+	}
+	return r.Save(ctx, r.obj, r.state)
+}
+
+// prune removes what the published artifact replaced. What it cannot remove costs space and nothing else.
+func (r *run) prune() {
+	if r.published == nil {
+		return
+	}
+	if err := r.Store.Prune(r.dir, *r.published); err != nil {
+		r.events = nil
+		r.announce(severityError, "GarbageCollectionFailed", fmt.Sprintf("remove superseded artifacts: %v", err))
+		r.emit()
+	}
+}
+
+// now is the time that status and events carry: whole seconds, UTC.
+func (r *run) now() time.Time {
+	now := time.Now
+	if r.Now != nil {
+		now = r.Now
+	}
+	return now().UTC().Truncate(time.Second)
+}
+
+// snapshot returns a function that restores the status of obj as it is now.
+func snapshot(obj Object) (restore func()) {
+	status := statusOf(obj)
+	saved := reflect.New(status.Type()).Elem()
+	saved.Set(status)
+	return func() { status.Set(saved) }
+}
+
+// statusOf returns the status of obj: the field Status of the struct that
+// every kind is, or else the part that all kinds have.
+func statusOf(obj Object) reflect.Value {
+	if status := reflect.ValueOf(obj).Elem().FieldByName("Status"); status.IsValid() {
+		return status
+	}
+	return reflect.ValueOf(obj.Common()).Elem()
+}
