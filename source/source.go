@@ -90,9 +90,10 @@ type Verification struct {
 // A Report says what was written into an artifact.
 type Report struct {
 	artifact.Report
-	Message string // what the event about the new artifact says, for example "stored artifact for commit 'fix typo'"
-	Reason  string // reason of Ready and of the event, "" for the default (Succeeded, NewArtifact)
-	Ready   string // message of Ready, "" for Words.Stored
+	Message string   // what the event about the new artifact says, for example "stored artifact for commit 'fix typo'"
+	Reason  string   // reason of Ready and of the event, "" for the default (Succeeded, NewArtifact)
+	Ready   string   // message of Ready, "" for Words.Stored
+	Notes   []string // what a user should know about how it went, for example a fall-back
 }
 
 // Errors that an [Origin] wraps to say how a failure is to be treated.
@@ -137,6 +138,7 @@ type Env struct {
 	Secrets  Secrets           // default: no secret exists
 	Local    map[string]string // origins by URL that a local path stands in for
 	Temp     string            // directory of spools, default os.TempDir
+	Limits   artifact.Limits   // bounds of the content of one fetch
 	Progress func(Progress)    // default: not reported
 }
 
