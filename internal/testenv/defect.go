@@ -1,0 +1,126 @@
+package testenv
+
+import (
+	"net/http"
+	"time"
+)
+
+// A Phase is a part of a conversation with a Git server.
+type Phase string
+
+// The phases. A server without protocol version 2 has no [LsRefs].
+const (
+	Advertisement Phase = "advertisement" // capabilities, with version 0 the refs too
+	LsRefs        Phase = "ls-refs"
+	Pack          Phase = "pack" // negotiation and pack
+)
+
+// A Misdeed is what a server does wrong.
+type Misdeed int
+
+// The misdeeds. Those of content happen after Defect.After bytes of the answer.
+const (
+	Answer Misdeed = iota // answers with Status, Header and Body instead
+	Stall                 // sends nothing more, and does not end
+	Cut                   // closes the connection
+	End                   // ends the answer as if it were complete
+	Flip                  // inverts one byte
+	Slow                  // sends one byte at a time, each after Every
+)
+
+// A Defect makes a server misbehave in one phase.
+type Defect struct {
+	Phase Phase // "" means every phase
+	Do    Misdeed
+	After int64 // bytes of the answer that are right; negative: not even the header is sent
+	Times int   // how many requests are affected, the first ones; 0 means all
+
+	Status int         // for Answer
+	Header http.Header // for Answer, for example Retry-After; to Location the path and query of the request are added
+	Body   string      // for Answer
+
+	Every time.Duration // for Slow
+}
+
+// Redirect returns a defect that sends clients to another URL, to which the
+// path below the server and the query are appended.
+func Redirect(to string) *Defect {
+	return &Defect{Status: http.StatusFound, Header: http.Header{"Location": {to}}}
+}
+
+// Status returns a defect that answers every request with a status.
+func Status(code int) *Defect { return &Defect{Status: code} }
+
+// A faultyWriter passes an answer on until its defect sets in.
+type faultyWriter struct {
+	write  func([]byte) (int, error)
+	flush  func()
+	abort  func() // closes the connection, does not return
+	done   <-chan struct{}
+	stall  func() // called when a stall begins
+	defect Defect
+	sent   int64
+	over   bool
+}
+
+// Write implements [io.Writer].
+func (w *faultyWriter) Write(b []byte) (int, error) {
+	n := len(b)
+	if w.over {
+		return n, nil
+	}
+	if w.defect.Do == Slow {
+		return w.drip(b)
+	}
+	right := max(w.defect.After, 0) - w.sent
+	if right >= int64(n) {
+		m, err := w.write(b)
+		w.sent += int64(m)
+		return m, err
+	}
+	if w.defect.Do == Flip {
+		b = append([]byte(nil), b...)
+		b[right] ^= 0xff
+		w.defect.After = 1<<63 - 1
+		m, err := w.write(b)
+		w.sent += int64(m)
+		return m, err
+	}
+	if right > 0 {
+		if _, err := w.write(b[:right]); err != nil {
+			return 0, err
+		}
+	}
+	w.over = true
+	w.misbehave()
+	return n, nil
+}
+
+func (w *faultyWriter) misbehave() {
+	w.flush()
+	switch w.defect.Do {
+	case Stall:
+		w.stall()
+		<-w.done
+		w.abort()
+	case Cut:
+		w.abort()
+	}
+}
+
+func (w *faultyWriter) drip(b []byte) (int, error) {
+	tick := time.NewTicker(w.defect.Every)
+	defer tick.Stop()
+	for i := range b {
+		select {
+		case <-tick.C:
+		case <-w.done:
+			w.abort()
+		}
+		if _, err := w.write(b[i : i+1]); err != nil {
+			return i, err
+		}
+		w.flush()
+	}
+	return len(b), nil
+}

@@ -1,0 +1,287 @@
+package testenv
+
+import (
+	"bytes"
+	"crypto/subtle"
+	"io"
+	"net"
+	"net/http"
+	"net/http/cgi"
+	"net/http/httptest"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+)
+
+// HTTP says how [ServeHTTP] serves. The zero value is a public server without
+// TLS that offers all of protocol version 2.
+type HTTP struct {
+	CA     *CA  // serve TLS with a certificate of this authority
+	Mutual bool // and want client certificates of it
+
+	Username, Password string // want basic authentication
+	Bearer             string // want a bearer token
+
+	V0        bool // speak protocol version 0 only
+	NoFilter  bool // do not offer partial clones
+	NoAnyWant bool // version 0: only tips of refs can be asked for
+
+	Defect *Defect
+}
+
+// A Server is a running Git server.
+type Server struct {
+	URL string // without a slash at its end; the repository is URL/repo.git
+
+	config   HTTP
+	repos    map[string]*Repo
+	backend  string
+	env      []string
+	done     chan struct{}
+	stalled  chan struct{}
+	stall    func()
+	in, out  atomic.Int64
+	mu       sync.Mutex
+	requests []Request
+	hits     int
+}
+
+// A Request is one request to a [Server].
+type Request struct {
+	Method, Path  string // Path with the query
+	Phase         Phase
+	Protocol      string // Git-Protocol header
+	Authorization string
+	Certificate   string // common name of the client's certificate
+	Body          []byte
+}
+
+// ServeHTTP serves a repository as /repo.git by git http-backend until the test ends.
+func ServeHTTP(t testing.TB, c HTTP, repo *Repo) *Server {
+	t.Helper()
+	return ServeAll(t, c, map[string]*Repo{"repo.git": repo})
+}
+
+// ServeAll is [ServeHTTP] for several repositories, each by its path below the server.
+func ServeAll(t testing.TB, c HTTP, repos map[string]*Repo) *Server {
+	t.Helper()
+	dir, err := exec.Command("git", "--exec-path").Output()
+	check(t, err)
+	s := &Server{config: c, repos: repos, env: GitEnv(t), done: make(chan struct{}), stalled: make(chan struct{})}
+	s.stall = sync.OnceFunc(func() { close(s.stalled) })
+	s.backend = filepath.Join(strings.TrimSpace(string(dir)), "git-http-backend")
+	h := httptest.NewUnstartedServer(http.HandlerFunc(s.serve))
+	h.Listener = &countingListener{h.Listener, s}
+	h.Config.ErrorLog = quiet
+	if c.CA != nil {
+		h.TLS = c.CA.ServerConfig(c.Mutual)
+		h.EnableHTTP2 = true
+		h.StartTLS()
+	} else {
+		h.Start()
+	}
+	s.URL = h.URL
+	t.Cleanup(func() {
+		close(s.done)
+		h.CloseClientConnections()
+		h.Close()
+	})
+	return s
+}
+
+// Repo returns the URL of the repository that ServeHTTP serves.
+func (s *Server) Repo() string { return s.URL + "/repo.git" }
+
+// Requests returns what was asked so far, refused requests included.
+func (s *Server) Requests() []Request {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.requests)
+}
+
+// Bytes returns how much went over the connections so far, headers and TLS included.
+func (s *Server) Bytes() (received, sent int64) { return s.in.Load(), s.out.Load() }
+
+// Stalled returns a channel that is closed when a [Stall] has begun.
+func (s *Server) Stalled() <-chan struct{} { return s.stalled }
+
+// Reset forgets requests and bytes.
+func (s *Server) Reset() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.requests = nil
+	s.in.Store(0)
+	s.out.Store(0)
+}
+
+func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return
+	}
+	r.Body, r.ContentLength, r.TransferEncoding = io.NopCloser(bytes.NewReader(body)), int64(len(body)), nil
+	phase := phaseOf(r, body)
+	defect := s.record(r, phase, body)
+	if !s.allowed(r) {
+		w.Header().Set("WWW-Authenticate", `Basic realm="testenv"`)
+		http.Error(w, "credentials wanted", http.StatusUnauthorized)
+		return
+	}
+	if defect != nil && defect.Do == Answer {
+		defect.answer(w, r)
+		return
+	}
+	if defect != nil {
+		w = s.spoil(w, r, *defect)
+	}
+	s.backendFor(r).ServeHTTP(w, r)
+}
+
+// record notes a request and returns the defect that applies to it.
+func (s *Server) record(r *http.Request, phase Phase, body []byte) *Defect {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	q := Request{
+		Method: r.Method, Path: r.URL.RequestURI(), Phase: phase, Body: body,
+		Protocol: r.Header.Get("Git-Protocol"), Authorization: r.Header.Get("Authorization"),
+	}
+	if r.TLS != nil && len(r.TLS.PeerCertificates) > 0 {
+		q.Certificate = r.TLS.PeerCertificates[0].Subject.CommonName
+	}
+	s.requests = append(s.requests, q)
+	d := s.config.Defect
+	if d == nil || d.Phase != "" && d.Phase != phase {
+		return nil
+	}
+	if s.hits++; d.Times > 0 && s.hits > d.Times {
+		return nil
+	}
+	return d
+}
+
+func phaseOf(r *http.Request, body []byte) Phase {
+	switch {
+	case strings.HasSuffix(r.URL.Path, "/info/refs"):
+		return Advertisement
+	case bytes.Contains(body, []byte("command=ls-refs")):
+		return LsRefs
+	}
+	return Pack
+}
+
+func (s *Server) allowed(r *http.Request) bool {
+	want := s.config
+	if want.Bearer != "" {
+		return same(r.Header.Get("Authorization"), "Bearer "+want.Bearer)
+	}
+	user, password, _ := r.BasicAuth()
+	return same(user, want.Username) && same(password, want.Password) || want.Username == "" && want.Password == ""
+}
+
+func same(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), []byte(b)) == 1 }
+
+// backendFor returns git http-backend, set up for the repository that r names.
+func (s *Server) backendFor(r *http.Request) http.Handler {
+	for path, repo := range s.repos {
+		if rest, ok := strings.CutPrefix(r.URL.Path, "/"+path); ok && (rest == "" || rest[0] == '/') {
+			r.URL.Path = "/" + filepath.Base(repo.Dir) + rest
+			if s.config.V0 {
+				r.Header.Del("Git-Protocol")
+			}
+			return &cgi.Handler{
+				Path: s.backend, Dir: repo.Dir, Logger: quiet, Stderr: io.Discard,
+				Env: slices.Concat(s.env, uploadPackConfig(s.config.NoFilter, s.config.NoAnyWant),
+					[]string{"GIT_PROJECT_ROOT=" + filepath.Dir(repo.Dir), "GIT_HTTP_EXPORT_ALL=1"}),
+			}
+		}
+	}
+	return http.NotFoundHandler()
+}
+
+// uploadPackConfig returns what git upload-pack offers, as git's environment.
+func uploadPackConfig(noFilter, noAnyWant bool) []string {
+	return []string{
+		"GIT_CONFIG_COUNT=2",
+		"GIT_CONFIG_KEY_0=uploadpack.allowFilter", "GIT_CONFIG_VALUE_0=" + strconv.FormatBool(!noFilter),
+		"GIT_CONFIG_KEY_1=uploadpack.allowAnySHA1InWant", "GIT_CONFIG_VALUE_1=" + strconv.FormatBool(!noAnyWant),
+	}
+}
+
+func (d *Defect) answer(w http.ResponseWriter, r *http.Request) {
+	for k, v := range d.Header {
+		w.Header()[k] = v
+	}
+	if to := d.Header.Get("Location"); to != "" {
+		w.Header().Set("Location", to+r.URL.RequestURI())
+	}
+	w.WriteHeader(d.Status)
+	io.WriteString(w, d.Body)
+}
+
+// spoil returns a writer of the answer that has the defect.
+func (s *Server) spoil(w http.ResponseWriter, r *http.Request, d Defect) http.ResponseWriter {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		select {
+		case <-s.done:
+		case <-r.Context().Done():
+		}
+	}()
+	f := &faultyWriter{
+		write:  w.Write,
+		flush:  func() { http.NewResponseController(w).Flush() },
+		abort:  func() { panic(http.ErrAbortHandler) },
+		done:   done,
+		stall:  s.stall,
+		defect: d,
+	}
+	if d.After < 0 && d.Do != Flip && d.Do != Slow {
+		f.over, f.flush = true, func() {}
+		f.misbehave()
+	}
+	return &faultyResponse{w, f}
+}
+
+type faultyResponse struct {
+	http.ResponseWriter
+	body *faultyWriter
+}
+
+func (r *faultyResponse) Write(b []byte) (int, error) { return r.body.Write(b) }
+
+// A countingListener counts what goes over the connections of a server.
+type countingListener struct {
+	net.Listener
+	s *Server
+}
+
+func (l *countingListener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return &countingConn{c, l.s}, nil
+}
+
+type countingConn struct {
+	net.Conn
+	s *Server
+}
+
+func (c *countingConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	c.s.in.Add(int64(n))
+	return n, err
+}
+
+func (c *countingConn) Write(b []byte) (int, error) {
+	n, err := c.Conn.Write(b)
+	c.s.out.Add(int64(n))
+	return n, err
+}

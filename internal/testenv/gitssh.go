@@ -1,0 +1,246 @@
+package testenv
+
+import (
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/rsa"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"golang.org/x/crypto/ssh"
+	"golang.org/x/crypto/ssh/knownhosts"
+)
+
+// SSH says how [ServeSSH] serves.
+type SSH struct {
+	Users    []ssh.PublicKey // who may log in, whatever the user name
+	HostKeys []string        // types of host keys; default ed25519, ecdsa, rsa
+	NoEnv    bool            // do not accept GIT_PROTOCOL: version 0
+	NoFilter bool            // do not offer partial clones
+	Defect   *Defect         // its phases: [Advertisement] counts from the first byte, others from the client's first command
+}
+
+// An SSHServer is a running ssh server that runs git upload-pack and nothing else.
+type SSHServer struct {
+	Addr     string // host:port
+	HostKeys []ssh.Signer
+
+	config   SSH
+	repo     *Repo
+	env      []string
+	done     chan struct{}
+	stalled  chan struct{}
+	stall    func()
+	wg       sync.WaitGroup
+	mu       sync.Mutex
+	conns    []net.Conn
+	sessions []Session
+}
+
+// A Session is one command that a client of an [SSHServer] asked for.
+type Session struct {
+	User     string
+	Command  string
+	Protocol string // GIT_PROTOCOL, if accepted
+}
+
+// UserKey returns a new ed25519 key as OpenSSH private key, encrypted when there is a passphrase.
+func UserKey(t testing.TB, passphrase string) (identity []byte, public ssh.PublicKey) {
+	t.Helper()
+	pub, priv, err := ed25519.GenerateKey(rand.Reader)
+	check(t, err)
+	block, err := ssh.MarshalPrivateKey(priv, "tester")
+	if passphrase != "" {
+		block, err = ssh.MarshalPrivateKeyWithPassphrase(priv, "tester", []byte(passphrase))
+	}
+	check(t, err)
+	public, err = ssh.NewPublicKey(pub)
+	check(t, err)
+	return pem.EncodeToMemory(block), public
+}
+
+// ServeSSH serves a repository as /repo.git over ssh until the test ends.
+func ServeSSH(t testing.TB, c SSH, repo *Repo) *SSHServer {
+	t.Helper()
+	s := &SSHServer{config: c, repo: repo, env: GitEnv(t), done: make(chan struct{}), stalled: make(chan struct{})}
+	s.stall = sync.OnceFunc(func() { close(s.stalled) })
+	if c.HostKeys == nil {
+		c.HostKeys = []string{"ed25519", "ecdsa", "rsa"}
+	}
+	config := &ssh.ServerConfig{PublicKeyCallback: s.login}
+	for _, kind := range c.HostKeys {
+		key := hostKey(t, kind)
+		s.HostKeys = append(s.HostKeys, key)
+		config.AddHostKey(key)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	check(t, err)
+	s.Addr = l.Addr().String()
+	s.wg.Go(func() { s.accept(l, config) })
+	t.Cleanup(func() {
+		close(s.done)
+		l.Close()
+		s.mu.Lock()
+		for _, c := range s.conns {
+			c.Close()
+		}
+		s.mu.Unlock()
+		s.wg.Wait()
+	})
+	return s
+}
+
+// Repo returns the URL of the repository.
+func (s *SSHServer) Repo() string { return "ssh://git@" + s.Addr + "/repo.git" }
+
+// KnownHosts returns a line for each host key, with hashed host names when asked to.
+func (s *SSHServer) KnownHosts(hashed bool) []byte {
+	var out strings.Builder
+	for _, k := range s.HostKeys {
+		host := knownhosts.Normalize(s.Addr)
+		if hashed {
+			host = knownhosts.HashHostname(host)
+		}
+		fmt.Fprintln(&out, knownhosts.Line([]string{host}, k.PublicKey()))
+	}
+	return []byte(out.String())
+}
+
+// Sessions returns the commands that were asked for so far.
+func (s *SSHServer) Sessions() []Session {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.sessions)
+}
+
+// Stalled returns a channel that is closed when a [Stall] has begun.
+func (s *SSHServer) Stalled() <-chan struct{} { return s.stalled }
+
+func hostKey(t testing.TB, kind string) ssh.Signer {
+	t.Helper()
+	var key any
+	var err error
+	switch kind {
+	case "ed25519":
+		_, key, err = ed25519.GenerateKey(rand.Reader)
+	case "ecdsa":
+		key, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	case "rsa":
+		key, err = rsa.GenerateKey(rand.Reader, 2048)
+	default:
+		err = fmt.Errorf("unknown host key type %q", kind)
+	}
+	check(t, err)
+	signer, err := ssh.NewSignerFromKey(key)
+	check(t, err)
+	return signer
+}
+
+func (s *SSHServer) login(_ ssh.ConnMetadata, key ssh.PublicKey) (*ssh.Permissions, error) {
+	for _, u := range s.config.Users {
+		if string(u.Marshal()) == string(key.Marshal()) {
+			return &ssh.Permissions{}, nil
+		}
+	}
+	return nil, errors.New("unknown key")
+}
+
+func (s *SSHServer) accept(l net.Listener, config *ssh.ServerConfig) {
+	for {
+		c, err := l.Accept()
+		if err != nil {
+			return
+		}
+		s.mu.Lock()
+		s.conns = append(s.conns, c)
+		s.mu.Unlock()
+		s.wg.Go(func() {
+			defer c.Close()
+			conn, channels, requests, err := ssh.NewServerConn(c, config)
+			if err != nil {
+				return
+			}
+			go ssh.DiscardRequests(requests)
+			for ch := range channels {
+				s.wg.Go(func() { s.session(conn.User(), ch) })
+			}
+		})
+	}
+}
+
+// session answers one channel: env requests, then one exec.
+func (s *SSHServer) session(user string, open ssh.NewChannel) {
+	if open.ChannelType() != "session" {
+		open.Reject(ssh.UnknownChannelType, "only sessions")
+		return
+	}
+	ch, requests, err := open.Accept()
+	if err != nil {
+		return
+	}
+	defer ch.Close()
+	session := Session{User: user}
+	for r := range requests {
+		var env struct{ Name, Value string }
+		var exec struct{ Command string }
+		switch {
+		case r.Type == "env" && !s.config.NoEnv && ssh.Unmarshal(r.Payload, &env) == nil && env.Name == "GIT_PROTOCOL":
+			session.Protocol = env.Value
+			r.Reply(true, nil)
+		case r.Type == "exec" && ssh.Unmarshal(r.Payload, &exec) == nil:
+			session.Command = exec.Command
+			r.Reply(true, nil)
+			go ssh.DiscardRequests(requests)
+			code := s.exec(session, ch)
+			ch.CloseWrite()
+			ch.SendRequest("exit-status", false, ssh.Marshal(struct{ Status uint32 }{code}))
+			return
+		default:
+			r.Reply(false, nil)
+		}
+	}
+}
+
+// exec runs git upload-pack for a command and returns its exit status.
+func (s *SSHServer) exec(session Session, ch ssh.Channel) uint32 {
+	s.mu.Lock()
+	s.sessions = append(s.sessions, session)
+	s.mu.Unlock()
+	path, ok := strings.CutPrefix(session.Command, "git-upload-pack ")
+	if path = strings.Trim(path, "'"); !ok || strings.TrimPrefix(path, "/") != "repo.git" {
+		fmt.Fprintf(ch.Stderr(), "fatal: %q is not served here\n", session.Command)
+		return 128
+	}
+	cmd := exec.Command("git", "upload-pack", s.repo.Dir)
+	cmd.Env = slices.Concat(s.env, uploadPackConfig(s.config.NoFilter, false), []string{"GIT_PROTOCOL=" + session.Protocol})
+	cmd.Stderr = ch.Stderr()
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return 255
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil || cmd.Start() != nil {
+		return 255
+	}
+	spoiler := s.spoiler(ch)
+	go func() {
+		spoiler.commands(in, ch) // ends when the client or the connection does
+		in.Close()
+	}()
+	io.Copy(spoiler, out)
+	out.Close()
+	if cmd.Wait() != nil && !spoiler.ended() {
+		return 128
+	}
+	return 0
+}

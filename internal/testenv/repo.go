@@ -1,0 +1,176 @@
+package testenv
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"testing/fstest"
+	"time"
+)
+
+// Epoch is when the first commit of every repository is made; each further one is a minute later.
+var Epoch = time.Date(2024, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// A Repo is a bare Git repository on disk.
+type Repo struct {
+	Dir   string
+	t     testing.TB
+	env   []string
+	ticks int
+}
+
+// NewRepo makes an empty repository whose HEAD is refs/heads/main.
+func NewRepo(t testing.TB) *Repo {
+	t.Helper()
+	r := &Repo{Dir: filepath.Join(t.TempDir(), "repo.git"), t: t, env: GitEnv(t)}
+	r.run(nil, nil, "init", "-q", "--bare", "-b", "main", r.Dir)
+	return r
+}
+
+// GitEnv returns an environment in which git reads no configuration of the machine.
+func GitEnv(t testing.TB) []string {
+	t.Helper()
+	env := []string{
+		"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir(),
+		"GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=" + os.DevNull,
+		"GIT_TERMINAL_PROMPT=0", "LC_ALL=C", "TZ=UTC",
+		"GIT_AUTHOR_NAME=tester", "GIT_AUTHOR_EMAIL=tester@example.com",
+		"GIT_COMMITTER_NAME=tester", "GIT_COMMITTER_EMAIL=tester@example.com",
+	}
+	if runtime.GOOS == "windows" {
+		env = append(env, "SystemRoot="+os.Getenv("SystemRoot"), "TEMP="+os.Getenv("TEMP"))
+	}
+	return env
+}
+
+// A Commit describes a commit to make.
+type Commit struct {
+	Branch  string       // moved to the commit; "" leaves it without a ref
+	Message string       // default "commit"
+	Files   fstest.MapFS // the whole tree; see [Gitlink] for entries that are submodules
+	Tree    string       // id of a tree, instead of Files
+	Parents []string     // default the commit that Branch is at; []string{} for a root
+	Time    time.Time    // default a minute after the previous
+}
+
+// Gitlink returns the entry of a submodule at a commit.
+func Gitlink(id string) *fstest.MapFile {
+	return &fstest.MapFile{Mode: fs.ModeIrregular, Data: []byte(id)}
+}
+
+// Commit makes a commit and returns its id.
+func (r *Repo) Commit(c Commit) string {
+	r.t.Helper()
+	if c.Tree == "" {
+		c.Tree = r.Tree(c.Files)
+	}
+	if c.Message == "" {
+		c.Message = "commit"
+	}
+	if c.Parents == nil && c.Branch != "" && r.exists("refs/heads/"+c.Branch) {
+		c.Parents = []string{r.ID("refs/heads/" + c.Branch)}
+	}
+	args := []string{"commit-tree", c.Tree}
+	for _, p := range c.Parents {
+		args = append(args, "-p", p)
+	}
+	id := r.run(strings.NewReader(c.Message), r.dates(c.Time), args...)
+	if c.Branch != "" {
+		r.Ref("refs/heads/"+c.Branch, id)
+	}
+	return id
+}
+
+// Tree stores a tree and returns its id. Executable files, symbolic links
+// (Data is the target) and gitlinks keep their kind; empty folders do not exist in Git.
+func (r *Repo) Tree(files fstest.MapFS) string {
+	r.t.Helper()
+	var in bytes.Buffer
+	fmt.Fprintf(&in, "commit refs/testenv/tree\ncommitter tester <tester@example.com> 0 +0000\ndata 0\ndeleteall\n")
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		f := files[name]
+		switch mode := f.Mode; {
+		case mode.IsDir():
+		case mode&fs.ModeIrregular != 0:
+			fmt.Fprintf(&in, "M 160000 %s %q\n", f.Data, name)
+		case mode&fs.ModeSymlink != 0:
+			fmt.Fprintf(&in, "M 120000 inline %q\ndata %d\n%s\n", name, len(f.Data), f.Data)
+		case mode&0o100 != 0:
+			fmt.Fprintf(&in, "M 100755 inline %q\ndata %d\n%s\n", name, len(f.Data), f.Data)
+		default:
+			fmt.Fprintf(&in, "M 100644 inline %q\ndata %d\n%s\n", name, len(f.Data), f.Data)
+		}
+	}
+	r.run(&in, nil, "fast-import", "--quiet", "--force")
+	tree := r.ID("refs/testenv/tree^{tree}")
+	r.Git("update-ref", "-d", "refs/testenv/tree")
+	return tree
+}
+
+// Object stores raw bytes as an object of a kind (blob, tree, commit, tag)
+// without any check, and returns its id.
+func (r *Repo) Object(kind string, raw []byte) string {
+	r.t.Helper()
+	return r.run(bytes.NewReader(raw), nil, "hash-object", "-t", kind, "--literally", "-w", "--stdin")
+}
+
+// Ref makes a ref of any full name point at an object.
+func (r *Repo) Ref(name, id string) { r.t.Helper(); r.Git("update-ref", name, id) }
+
+// Tag makes a lightweight tag.
+func (r *Repo) Tag(name, id string) { r.t.Helper(); r.Ref("refs/tags/"+name, id) }
+
+// AnnotatedTag makes an annotated tag and returns the id of the tag object.
+func (r *Repo) AnnotatedTag(name, id, message string) string {
+	r.t.Helper()
+	r.run(nil, r.dates(time.Time{}), "tag", "-a", "-m", message, name, id)
+	return r.ID("refs/tags/" + name)
+}
+
+// ID returns the id that a revision expression stands for.
+func (r *Repo) ID(rev string) string { r.t.Helper(); return r.Git("rev-parse", "--verify", "-q", rev) }
+
+// Git runs git in the repository and returns its output without the final line break.
+func (r *Repo) Git(args ...string) string { r.t.Helper(); return r.run(nil, nil, args...) }
+
+func (r *Repo) exists(ref string) bool {
+	cmd := exec.Command("git", "rev-parse", "--verify", "-q", ref)
+	cmd.Dir, cmd.Env = r.Dir, r.env
+	return cmd.Run() == nil
+}
+
+func (r *Repo) dates(at time.Time) []string {
+	if at.IsZero() {
+		at = Epoch.Add(time.Duration(r.ticks) * time.Minute)
+		r.ticks++
+	}
+	date := fmt.Sprintf("%d +0000", at.Unix())
+	return []string{"GIT_AUTHOR_DATE=" + date, "GIT_COMMITTER_DATE=" + date}
+}
+
+func (r *Repo) run(in io.Reader, env []string, args ...string) string {
+	r.t.Helper()
+	cmd := exec.Command("git", args...)
+	if args[0] != "init" {
+		cmd.Dir = r.Dir
+	}
+	cmd.Env = append(slices.Clone(r.env), env...)
+	if in != nil {
+		cmd.Stdin = in
+	}
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	if err := cmd.Run(); err != nil {
+		r.t.Fatalf("git %s: %v\n%s", strings.Join(args, " "), err, errs.Bytes())
+	}
+	return strings.TrimSuffix(out.String(), "\n")
+}

@@ -1,0 +1,82 @@
+package transport
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+)
+
+// A bound round tripper shows its credentials to one origin only.
+type bound struct {
+	origin  string
+	header  string          // value of Authorization, "" for none
+	own     *http.Transport // for the origin
+	foreign *http.Transport // for everybody else: without the client certificate
+	proxied func(*http.Request) (*url.URL, error)
+}
+
+func newBound(c Config) *bound {
+	b := &bound{proxied: c.Proxy}
+	if c.Origin != nil {
+		clean, auth := SplitUser(c.Origin)
+		if c.Auth != (Auth{}) {
+			auth = c.Auth
+		}
+		b.origin, b.header = origin(clean), auth.header()
+		c.Origin = clean
+	}
+	b.foreign = transport(c, false)
+	b.own = b.foreign
+	if c.Origin != nil && c.TLS != nil && len(c.TLS.Certificates) > 0 {
+		b.own = transport(c, true)
+	}
+	return b
+}
+
+// RoundTrip implements [http.RoundTripper].
+func (b *bound) RoundTrip(req *http.Request) (*http.Response, error) {
+	t := b.foreign
+	if b.mine(req) {
+		t = b.own
+		if b.header != "" {
+			req = req.Clone(req.Context())
+			req.Header.Set("Authorization", b.header)
+		}
+	}
+	resp, err := t.RoundTrip(req)
+	if err == nil && resp.StatusCode == http.StatusProxyAuthRequired && b.proxied != nil {
+		proxy, _ := b.proxied(req)
+		if proxy != nil {
+			resp.Body.Close()
+			return nil, &ProxyError{proxy.Scheme + "://" + proxy.Host, resp.StatusCode}
+		}
+	}
+	return resp, err
+}
+
+// mine reports whether req goes to the bound origin and no redirect led it through another.
+func (b *bound) mine(req *http.Request) bool {
+	for r := req; ; r = r.Response.Request {
+		if b.origin == "" || origin(r.URL) != b.origin {
+			return false
+		}
+		if r.Response == nil || r.Response.Request == nil {
+			return true
+		}
+	}
+}
+
+// CloseIdleConnections is called by [http.Client.CloseIdleConnections].
+func (b *bound) CloseIdleConnections() {
+	b.own.CloseIdleConnections()
+	b.foreign.CloseIdleConnections()
+}
+
+// origin returns scheme, host and port of u in a form that can be compared (RFC 6454 section 4).
+func origin(u *url.URL) string {
+	port := u.Port()
+	if port == "" {
+		port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
+	}
+	return u.Scheme + "://" + strings.ToLower(u.Hostname()) + ":" + port
+}

@@ -1,0 +1,128 @@
+package transport
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"time"
+)
+
+const (
+	dialTimeout      = 30 * time.Second
+	handshakeTimeout = 15 * time.Second
+	headerTimeout    = 60 * time.Second
+	idleTimeout      = 90 * time.Second
+	maxIdlePerHost   = 16
+	maxHeaderBytes   = 256 << 10
+	maxRedirects     = 10
+)
+
+// A Config says how a [Client] connects and what it may show to whom. The
+// zero value is a client without credentials that trusts the system's CAs.
+type Config struct {
+	// Origin is whom Auth and the client certificate in TLS are for; its
+	// path is ignored, its user information is used when Auth is zero.
+	// Nil means that they are for nobody.
+	Origin *url.URL
+	Auth   Auth
+	TLS    *tls.Config
+
+	// Proxy is as in [http.Transport]: nil for none, [Proxy.For] or, where the
+	// environment may decide, [http.ProxyFromEnvironment].
+	Proxy func(*http.Request) (*url.URL, error)
+
+	DialTimeout      time.Duration // default 30s
+	HandshakeTimeout time.Duration // default 15s
+	HeaderTimeout    time.Duration // until the response header, after the request was sent; default 60s
+}
+
+// Client returns an HTTP client that keeps the rules of this package.
+// Its owner ends idle connections with CloseIdleConnections.
+func Client(c Config) *http.Client {
+	return &http.Client{Transport: newBound(c), CheckRedirect: checkRedirect}
+}
+
+// errDowngrade is a redirect that would send in the clear what was asked for over TLS.
+var errDowngrade = errors.New("redirect from https to http refused")
+
+func checkRedirect(req *http.Request, via []*http.Request) error {
+	if len(via) >= maxRedirects {
+		return fmt.Errorf("stopped after %d redirects", maxRedirects)
+	}
+	if req.URL.Scheme == "http" && via[len(via)-1].URL.Scheme == "https" {
+		return errDowngrade
+	}
+	req.URL.User = nil
+	for _, earlier := range via {
+		if origin(earlier.URL) != origin(req.URL) {
+			req.Header.Del("Authorization") // what the caller set is for the first origin as well
+			req.Header.Del("Cookie")
+		}
+	}
+	return nil
+}
+
+// transport returns the http.Transport of c. Only with own it presents the
+// client certificate, and then still not to a proxy.
+func transport(c Config, own bool) *http.Transport {
+	dial := (&net.Dialer{Timeout: or(c.DialTimeout, dialTimeout)}).DialContext
+	t := &http.Transport{
+		Proxy:                  c.Proxy,
+		DialContext:            dial,
+		TLSClientConfig:        c.TLS.Clone(),
+		TLSHandshakeTimeout:    or(c.HandshakeTimeout, handshakeTimeout),
+		ResponseHeaderTimeout:  or(c.HeaderTimeout, headerTimeout),
+		IdleConnTimeout:        idleTimeout,
+		MaxIdleConnsPerHost:    maxIdlePerHost,
+		MaxResponseHeaderBytes: maxHeaderBytes,
+		ForceAttemptHTTP2:      true,
+		OnProxyConnectResponse: proxyAnswer,
+	}
+	switch {
+	case c.TLS == nil:
+		t.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12}
+	case !own:
+		t.TLSClientConfig = withoutCertificate(c.TLS, "")
+	default:
+		keepFromProxy(t, c)
+	}
+	return t
+}
+
+// keepFromProxy makes t show its client certificate to the origin behind an
+// https proxy, but not to the proxy: http.Transport has one setting for both.
+// It asks for the dialer of TLS connections only to reach the proxy.
+func keepFromProxy(t *http.Transport, c Config) {
+	if c.Proxy == nil {
+		return
+	}
+	proxy, err := c.Proxy(&http.Request{URL: c.Origin})
+	if err != nil || proxy == nil || proxy.Scheme != "https" {
+		return
+	}
+	d := tls.Dialer{NetDialer: &net.Dialer{}, Config: withoutCertificate(c.TLS, proxy.Hostname())}
+	limit := or(c.DialTimeout, dialTimeout) + t.TLSHandshakeTimeout
+	t.DialTLSContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		ctx, cancel := context.WithTimeout(ctx, limit)
+		defer cancel()
+		return d.DialContext(ctx, network, addr)
+	}
+}
+
+func proxyAnswer(_ context.Context, proxy *url.URL, _ *http.Request, resp *http.Response) error {
+	if resp.StatusCode == http.StatusOK {
+		return nil
+	}
+	return &ProxyError{proxy.Scheme + "://" + proxy.Host, resp.StatusCode}
+}
+
+func or(d, otherwise time.Duration) time.Duration {
+	if d > 0 {
+		return d
+	}
+	return otherwise
+}

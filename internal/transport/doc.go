@@ -1,0 +1,30 @@
+// Package transport makes the HTTP clients and the dialers that origins use.
+//
+// It is the one place that knows under which keys a Secret holds what
+// (reference A9 "Auth Secret keys", A10 "TLS secret keys"):
+//
+//	basic auth            username, password
+//	bearer token          bearerToken (not together with basic auth)
+//	TLS, git              ca.crt (or caFile), tls.crt and tls.key
+//	TLS, certSecretRef    the same, and certFile and keyFile when the newer keys are absent
+//	ssh                   identity, known_hosts, password (passphrase of identity)
+//	proxySecretRef        address, username, password
+//
+// A key that is present with an empty value counts as absent. A Secret that
+// cannot be used gives a [*SecretError], which names the Secret, the key and
+// what is wrong, and never a value.
+//
+// # Rules
+//
+//   - Credentials are bound to an origin: scheme, host and port. No other
+//     origin is shown an Authorization header or a client certificate, nor is
+//     the origin itself once a redirect has led through another one.
+//   - At most 10 redirects are followed, none from https to http. User
+//     information in the target of a redirect is dropped.
+//   - TLS is at least version 1.2. A CA from a Secret is added to the system's,
+//     and is trusted for proxies too.
+//   - Proxies come from the configuration only; the environment is not read
+//     unless the caller passes [net/http.ProxyFromEnvironment].
+//   - Waiting is bounded in each phase: connecting, TLS handshake, response
+//     header. A body is bounded by the request's context alone.
+package transport

@@ -1,0 +1,166 @@
+package transport
+
+import (
+	"encoding/base64"
+	"fmt"
+	"net/url"
+	"strings"
+
+	"github.com/headgate-io/headgate/source"
+)
+
+// The keys of Secrets, each with its older spellings.
+var (
+	keyUsername   = []string{"username"}
+	keyPassword   = []string{"password"}
+	keyBearer     = []string{"bearerToken"}
+	keyCA         = []string{"ca.crt", "caFile"}
+	keyCert       = []string{"tls.crt"}
+	keyKey        = []string{"tls.key"}
+	keyLegacyCert = []string{"tls.crt", "certFile"}
+	keyLegacyKey  = []string{"tls.key", "keyFile"}
+	keyIdentity   = []string{"identity"}
+	keyKnownHosts = []string{"known_hosts"}
+	keyAddress    = []string{"address"}
+)
+
+// A SecretError says why a Secret cannot be used. It holds no value of the Secret.
+type SecretError struct {
+	Secret  string // as the caller named it, for example default/credentials
+	Key     string
+	Problem string // what is wrong with the key, and what to do
+}
+
+func (e *SecretError) Error() string {
+	return fmt.Sprintf("secret %s: key %s %s", e.Secret, e.Key, e.Problem)
+}
+
+// A reader reads one Secret by key.
+type reader struct {
+	name string
+	data map[string][]byte
+}
+
+func read(name string, s source.Secret) reader { return reader{name, s.Data} }
+
+// value returns the first of keys that has a value, and its name.
+func (r reader) value(keys []string) (value []byte, key string) {
+	for _, k := range keys {
+		if v := r.data[k]; len(v) > 0 {
+			return v, k
+		}
+	}
+	return nil, keys[0]
+}
+
+func (r reader) problem(key, format string, args ...any) error {
+	return &SecretError{r.name, key, fmt.Sprintf(format, args...)}
+}
+
+// text returns a value that goes into a protocol header, where a control
+// character would end or forge a line (RFC 7617 section 2).
+func (r reader) text(keys []string) (string, error) {
+	v, key := r.value(keys)
+	switch i := strings.IndexFunc(string(v), isControl); {
+	case i < 0:
+		return string(v), nil
+	case i == len(strings.TrimRight(string(v), "\r\n")):
+		return "", r.problem(key, "ends in a line break: remove it")
+	default:
+		return "", r.problem(key, "has a control character at byte %d", i)
+	}
+}
+
+func isControl(c rune) bool { return c < ' ' || c == 0x7f }
+
+// An Auth is what an Authorization header is made of. The zero value is none.
+type Auth struct {
+	Username, Password string // basic
+	Bearer             string // bearer token; takes precedence
+}
+
+// header returns the value of the Authorization header, "" for none.
+func (a Auth) header() string {
+	switch {
+	case a.Bearer != "":
+		return "Bearer " + a.Bearer
+	case a.Username != "" || a.Password != "":
+		return "Basic " + base64.StdEncoding.EncodeToString([]byte(a.Username+":"+a.Password))
+	}
+	return ""
+}
+
+// BasicAuth returns the user name and password of a Secret, the zero Auth
+// when it has neither. A user name may come without password, but not the
+// other way round.
+func BasicAuth(name string, s source.Secret) (Auth, error) {
+	r := read(name, s)
+	user, err := r.text(keyUsername)
+	if err != nil {
+		return Auth{}, err
+	}
+	password, err := r.text(keyPassword)
+	if err != nil {
+		return Auth{}, err
+	}
+	if user == "" && password != "" {
+		return Auth{}, r.problem("username", "is missing: password needs it")
+	}
+	if strings.Contains(user, ":") {
+		return Auth{}, r.problem("username", "has a colon, which basic authentication cannot carry")
+	}
+	return Auth{Username: user, Password: password}, nil
+}
+
+// GitAuth returns the credentials for git over http(s) of a Secret: a bearer
+// token or a user name and password, never both. The zero Auth means that the
+// Secret has neither.
+func GitAuth(name string, s source.Secret) (Auth, error) {
+	r := read(name, s)
+	token, err := r.text(keyBearer)
+	if err != nil {
+		return Auth{}, err
+	}
+	basic, err := BasicAuth(name, s)
+	if err != nil || token == "" {
+		return basic, err
+	}
+	if basic != (Auth{}) {
+		return Auth{}, r.problem("bearerToken", "and username exclude each other: remove one")
+	}
+	return Auth{Bearer: token}, nil
+}
+
+// SSH holds the credentials for git over ssh.
+type SSH struct {
+	Identity   []byte // private key, PEM
+	Passphrase []byte // of Identity, nil for none
+	KnownHosts []byte // as in OpenSSH's known_hosts
+}
+
+// GitSSH returns the credentials for git over ssh of a Secret. Private key and known hosts are both required.
+func GitSSH(name string, s source.Secret) (SSH, error) {
+	r := read(name, s)
+	identity, _ := r.value(keyIdentity)
+	if identity == nil {
+		return SSH{}, r.problem("identity", "is missing: git over ssh needs a private key")
+	}
+	hosts, _ := r.value(keyKnownHosts)
+	if hosts == nil {
+		return SSH{}, r.problem("known_hosts", "is missing: git over ssh needs the keys of the server, see ssh-keyscan")
+	}
+	pass, _ := r.value(keyPassword)
+	return SSH{identity, pass, hosts}, nil
+}
+
+// SplitUser returns u without its user information, and that as an Auth.
+// Requests and messages should use the URL that it returns.
+func SplitUser(u *url.URL) (*url.URL, Auth) {
+	clean := *u
+	clean.User = nil
+	if u.User == nil {
+		return &clean, Auth{}
+	}
+	password, _ := u.User.Password()
+	return &clean, Auth{Username: u.User.Username(), Password: password}
+}
