@@ -1,0 +1,294 @@
+package wire
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/headgate-io/headgate/git/internal/object"
+)
+
+// Limits of Refs when the query names none.
+const (
+	defaultRefBytes = 256 << 20
+	defaultRefs     = 500_000
+)
+
+// A RefQuery says which refs are wanted: those with a name in Exact and those
+// with a prefix in Prefixes; all refs if both are empty.
+type RefQuery struct {
+	Exact    []string // full names: HEAD, refs/heads/main
+	Prefixes []string // starts of full names: refs/tags/
+	Peel     bool     // tell what tags point to
+	Symrefs  bool     // tell what symbolic refs point to
+	MaxRefs  int      // refs in the result; 0 means 500,000
+	MaxBytes int64    // bytes of the server's list; 0 means 256 MiB
+}
+
+// A Ref is a name that a remote repository gives to an object.
+type Ref struct {
+	Name   string
+	ID     object.ID
+	Peeled object.ID // the object that an annotated tag leads to; zero for other refs
+	Symref string    // the ref that a symbolic ref points to; "" for other refs
+}
+
+// Refs returns the refs that q asks for, in the server's order, invalid names
+// left out. It stops reading when all refs of an exact query were seen. No match
+// is no error, except that a repository without any refs is ErrEmpty.
+func (r *Remote) Refs(ctx context.Context, q RefQuery) ([]Ref, error) {
+	s, err := newSelection(q)
+	if err == nil && r.g.version == 2 {
+		err = r.listRefs(ctx, s)
+	} else if err == nil {
+		err = r.readRefs(ctx, s)
+	}
+	if err == nil && s.total == 0 {
+		err = r.checkEmpty(ctx, q)
+	}
+	if err != nil {
+		return nil, wrap(ctx, LsRefs, r.t.String(), err)
+	}
+	return s.refs, nil
+}
+
+// listRefs runs the command ls-refs of version 2.
+func (r *Remote) listRefs(ctx context.Context, s *selection) error {
+	req := r.command("ls-refs")
+	if s.Peel {
+		req.line("peel")
+	}
+	if s.Symrefs {
+		req.line("symrefs")
+	}
+	for _, p := range s.Exact {
+		req.line("ref-prefix %s", p)
+	}
+	for _, p := range s.Prefixes {
+		req.line("ref-prefix %s", p)
+	}
+	req.flush()
+	from, err := r.ask(ctx, req)
+	if err != nil {
+		return err
+	}
+	a := newAnswer(sipper{from}, s.MaxBytes)
+	a.attach(ctx)
+	whole, err := r.readList(a.pktReader, s)
+	a.release(whole)
+	return err
+}
+
+// readList reads the answer to ls-refs, as far as it is of interest.
+func (r *Remote) readList(p *pktReader, s *selection) (whole bool, err error) {
+	for !s.complete() {
+		k, line, err := p.line()
+		switch {
+		case err != nil:
+			return false, err
+		case k == pktFlush:
+			return true, nil
+		case k != pktData:
+			return false, protocolf("the list of refs does not end in a flush")
+		}
+		if err := r.addListed(s, line); err != nil {
+			return false, err
+		}
+	}
+	return false, nil
+}
+
+// addListed takes a line of an answer to ls-refs: id, name, attributes.
+func (r *Remote) addListed(s *selection, line string) error {
+	hex, rest, ok := strings.Cut(line, " ")
+	if !ok {
+		return protocolf("%.80q is not a ref", line)
+	}
+	if hex == "unborn" {
+		return nil
+	}
+	name, attributes, _ := strings.Cut(rest, " ")
+	ref := Ref{Name: name}
+	var err error
+	if ref.ID, err = r.parseID(hex); err != nil {
+		return err
+	}
+	for _, attr := range strings.Fields(attributes) {
+		key, value, _ := strings.Cut(attr, ":")
+		switch {
+		case key == "peeled":
+			if ref.Peeled, err = r.parseID(value); err != nil {
+				return err
+			}
+		case key == "symref-target" && validRef(value):
+			ref.Symref = value
+		}
+	}
+	return s.add(ref)
+}
+
+// readRefs chooses among the refs of a version 0 greeting.
+func (r *Remote) readRefs(ctx context.Context, s *selection) error {
+	a, err := r.refs(ctx, s.MaxBytes)
+	if err != nil {
+		return err
+	}
+	whole, err := r.readAdvertised(a.pktReader, s)
+	a.release(whole)
+	return err
+}
+
+// readAdvertised reads the refs of version 0. A connection that can only go on
+// after the last of them is read to the end.
+func (r *Remote) readAdvertised(p *pktReader, s *selection) (whole bool, err error) {
+	k, line := pktData, r.g.first
+	if line == "" {
+		return true, nil // the flush was read in place of a first ref
+	}
+	for k == pktData {
+		complete := s.complete()
+		peels, err := r.addAdvertised(s, line)
+		if err != nil {
+			return false, err
+		}
+		if complete && !peels && r.c.ready() {
+			return false, nil
+		}
+		if k, line, err = p.line(); err != nil {
+			return false, err
+		}
+	}
+	if k != pktFlush {
+		return false, protocolf("the list of refs does not end in a flush")
+	}
+	return true, nil
+}
+
+// addAdvertised takes a line of a version 0 greeting: id and name, where the
+// name of an annotated tag comes again with ^{} and the id it leads to.
+func (r *Remote) addAdvertised(s *selection, line string) (peels bool, err error) {
+	hex, name, ok := strings.Cut(line, " ")
+	switch {
+	case !ok:
+		return false, protocolf("%.80q is not a ref", line)
+	case hex == "shallow" || name == "capabilities^{}":
+		return false, nil
+	}
+	id, err := r.parseID(hex)
+	if err != nil {
+		return false, err
+	}
+	if tag, ok := strings.CutSuffix(name, "^{}"); ok {
+		s.peel(tag, id)
+		return true, nil
+	}
+	ref := Ref{Name: name, ID: id}
+	if to := r.g.symrefs[name]; s.Symrefs && validRef(to) {
+		ref.Symref = to
+	}
+	return false, s.add(ref)
+}
+
+// checkEmpty tells a repository without refs from one without a match.
+func (r *Remote) checkEmpty(ctx context.Context, q RefQuery) error {
+	if r.g.version != 2 || len(q.Exact)+len(q.Prefixes) == 0 {
+		return ErrEmpty
+	}
+	req := r.command("ls-refs")
+	req.flush()
+	from, err := r.ask(ctx, req)
+	if err != nil {
+		return err
+	}
+	a := newAnswer(sipper{from}, maxGreeting)
+	a.attach(ctx)
+	k, _, err := a.line()
+	a.release(err == nil && k == pktFlush)
+	if err == nil && k == pktFlush {
+		return ErrEmpty
+	}
+	return err
+}
+
+// command starts a request of version 2.
+func (r *Remote) command(name string) *request {
+	req := &request{}
+	req.line("command=%s", name)
+	if _, ok := r.g.caps["agent"]; ok {
+		req.line("agent=headgate")
+	}
+	if f, ok := r.g.caps["object-format"]; ok {
+		req.line("object-format=%s", f)
+	}
+	req.delim()
+	return req
+}
+
+// A selection collects the refs that match a query.
+type selection struct {
+	RefQuery
+	missing map[string]bool // exact names not yet seen
+	refs    []Ref
+	total   int // refs that the server has named
+}
+
+func newSelection(q RefQuery) (*selection, error) {
+	if q.MaxRefs == 0 {
+		q.MaxRefs = defaultRefs
+	}
+	if q.MaxBytes == 0 {
+		q.MaxBytes = defaultRefBytes
+	}
+	s := &selection{RefQuery: q, missing: map[string]bool{}}
+	for _, name := range q.Exact {
+		if !validRef(name) {
+			return nil, fmt.Errorf("%.80q is not the name of a ref", name)
+		}
+		s.missing[name] = true
+	}
+	for _, p := range q.Prefixes {
+		if strings.ContainsAny(p, "\x00\n") || p == "" || len(p) > maxMessage {
+			return nil, fmt.Errorf("%.80q is not the start of the name of a ref", p)
+		}
+	}
+	return s, nil
+}
+
+// complete reports whether nothing more can match.
+func (s *selection) complete() bool {
+	return len(s.Exact) > 0 && len(s.Prefixes) == 0 && len(s.missing) == 0
+}
+
+func (s *selection) add(ref Ref) error {
+	s.total++
+	if !s.matches(ref.Name) || !validRef(ref.Name) {
+		return nil
+	}
+	if len(s.refs) == s.MaxRefs {
+		return fmt.Errorf("%w: more than %d refs match", ErrLimit, s.MaxRefs)
+	}
+	delete(s.missing, ref.Name)
+	s.refs = append(s.refs, ref)
+	return nil
+}
+
+// peel completes the ref that was added last, if it is name.
+func (s *selection) peel(name string, id object.ID) {
+	if n := len(s.refs); s.Peel && n > 0 && s.refs[n-1].Name == name {
+		s.refs[n-1].Peeled = id
+	}
+}
+
+func (s *selection) matches(name string) bool {
+	for _, n := range s.Exact {
+		if n == name {
+			return true
+		}
+	}
+	for _, p := range s.Prefixes {
+		if strings.HasPrefix(name, p) {
+			return true
+		}
+	}
+	return len(s.Exact)+len(s.Prefixes) == 0
+}

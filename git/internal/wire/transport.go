@@ -1,0 +1,66 @@
+package wire
+
+import (
+	"context"
+	"io"
+)
+
+// A Transport reaches one remote repository. [HTTP] and [SSH] return the two
+// kinds there are. It holds no connection and may be opened several times.
+type Transport interface {
+	// dial connects as far as needed before the first request.
+	dial(ctx context.Context) (conn, error)
+	// String is the redacted URL.
+	String() string
+}
+
+// A conn carries requests to git-upload-pack, one at a time.
+type conn interface {
+	// greet asks for the server's greeting; what was under way is given up.
+	greet(ctx context.Context) (stream, error)
+	// ask sends a request. It may be called while ready.
+	ask(ctx context.Context, body []byte) (stream, error)
+	// ready reports whether a request can be sent without a new greeting.
+	ready() bool
+	// close ends the connection and frees whatever waits for it.
+	close()
+}
+
+// A stream is the answer of a server, as it arrives.
+type stream interface {
+	io.Reader
+	// abort makes a Read that waits, and all later ones, return an error.
+	abort()
+	// release ends the reading. whole tells that the answer was read up to its
+	// end, so that the connection can be used again.
+	release(whole bool)
+}
+
+// An answer is a stream of pkt-lines that ends early when a context does.
+type answer struct {
+	*pktReader
+	s    stream
+	stop func() bool // detaches the context
+}
+
+func newAnswer(s stream, limit int64) *answer {
+	return &answer{pktReader: newPktReader(s, limit), s: s, stop: func() bool { return true }}
+}
+
+// attach makes the end of ctx the end of the stream, in place of an earlier context.
+func (a *answer) attach(ctx context.Context) {
+	a.stop()
+	a.stop = context.AfterFunc(ctx, a.s.abort)
+}
+
+func (a *answer) release(whole bool) {
+	a.stop()
+	a.s.release(whole)
+}
+
+// A sipper reads little at a time: for answers that are likely to be given up early.
+type sipper struct{ stream }
+
+const sip = 4 << 10
+
+func (s sipper) Read(p []byte) (int, error) { return s.stream.Read(p[:min(len(p), sip)]) }
