@@ -1,71 +1,158 @@
 package artifact
 
 import (
-	"context"
 	"errors"
-	"io"
-	"net/http"
+	"fmt"
+	"net/url"
 	"os"
+	"path/filepath"
+	"strings"
 	"time"
 )
 
 // A StoreConfig says where a [Store] lives and how it behaves.
 type StoreConfig struct {
-	Dir       string        // root directory; created with mode 0700
-	BaseURL   string        // prefix of artifact URLs; default the file URL of Dir
-	Algorithm Algorithm     // digest of stored files; default SHA256
-	KeepFor   time.Duration // retention by age; default 60s, negative keeps forever
-	Keep      int           // retention by count: superseded artifacts kept an object beyond the current ones; default 2, negative keeps all
-	Now       func() time.Time
+	Dir string // root directory; created with mode 0700
+	// BaseURL is the prefix of artifact URLs. Without a scheme it gets
+	// http:// (reference A4). Default: the file URL of Dir.
+	BaseURL   string
+	Algorithm Algorithm // digest of stored files; default SHA256
+	// KeepFor is how long a superseded artifact stays, counted from when its
+	// successor was stored; default 60s, negative keeps forever.
+	KeepFor time.Duration
+	// Keep is how many superseded artifacts an object keeps beyond the
+	// current ones; default 2, negative keeps all.
+	Keep int
+	Now  func() time.Time // default time.Now
 }
 
 // A Store holds published artifacts in a directory.
-type Store struct{}
-
-// OpenStore opens or creates a store.
-func OpenStore(c StoreConfig) (*Store, error) { return nil, errors.ErrUnsupported }
-
-// Put stores a new artifact of the object dir (KIND/NAMESPACE/NAME).
-func (s *Store) Put(ctx context.Context, dir, file string, write func(io.Writer) error) (Artifact, error) {
-	return Artifact{}, errors.ErrUnsupported
+//
+// # Layout
+//
+// An artifact lies at KIND/NAMESPACE/NAME/HEX/FILE, HEX being the hexadecimal
+// part of its digest: a path, once published, never changes meaning. Names
+// that begin with a dot are private to the store; nothing can address them:
+//
+//	KIND/NAMESPACE/NAME/HEX/.FILE              what the last full hash of FILE found, see [Store.Check]
+//	.store/tmp/                                files being written
+//	.store/object/KIND/NAMESPACE/NAME/.lock    see [Store.Lock]
+//	.store/object/KIND/NAMESPACE/NAME/POINTER  see [Store.Point]
+//
+// All access goes through [os.Root]: no name, and no link that somebody
+// planted, leads out of the directory.
+//
+// # Promises
+//
+// [Store.Put] publishes all or nothing, and durably: when it returns, file and
+// directories have reached the disk. Any number of processes may use one
+// directory at a time; those that write to the same object order themselves
+// with [Store.Lock]. What a killed process leaves is invisible, and
+// [Store.Sweep] removes it.
+//
+// Errors about names wrap [fs.ErrInvalid], about absent artifacts
+// [fs.ErrNotExist], and content that is not what its digest says is a
+// [DigestError].
+type Store struct {
+	root      *os.Root
+	base      string
+	algorithm Algorithm
+	keepFor   time.Duration
+	keep      int
+	now       func() time.Time
+	temp      scratch
 }
 
-// Point makes the pointer name of dir lead to a and returns its URL.
-func (s *Store) Point(dir, name string, a Artifact) (string, error) {
-	return "", errors.ErrUnsupported
+// Private names in the root of a store.
+const (
+	tempDir   = ".store/tmp"
+	objectDir = ".store/object"
+	lockName  = ".lock"
+)
+
+// OpenStore opens a store, and creates its directory when there is none.
+func OpenStore(c StoreConfig) (*Store, error) {
+	if c.Dir == "" {
+		return nil, errors.New("open store: no directory given")
+	}
+	dir, err := filepath.Abs(c.Dir)
+	if err != nil {
+		return nil, fmt.Errorf("open store: %w", err)
+	}
+	s := &Store{algorithm: c.Algorithm, keepFor: c.KeepFor, keep: c.Keep, now: c.Now}
+	s.defaults()
+	if s.base, err = baseURL(c.BaseURL, dir); err != nil {
+		return nil, fmt.Errorf("open store: %w", err)
+	}
+	if _, err := s.algorithm.New(); err != nil {
+		return nil, fmt.Errorf("open store: %w", err)
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("open store: %w", err)
+	}
+	if s.root, err = os.OpenRoot(dir); err != nil {
+		return nil, fmt.Errorf("open store: %w", err)
+	}
+	s.temp = scratch{root: s.root, dir: tempDir}
+	return s, nil
 }
 
-// Lock takes the object's lock, which orders writers of several processes.
-func (s *Store) Lock(ctx context.Context, dir string) (unlock func(), err error) {
-	return nil, errors.ErrUnsupported
+func (s *Store) defaults() {
+	if s.algorithm == "" {
+		s.algorithm = SHA256
+	}
+	if s.keepFor == 0 {
+		s.keepFor = time.Minute
+	}
+	if s.keep == 0 {
+		s.keep = 2
+	}
+	if s.now == nil {
+		s.now = time.Now
+	}
 }
 
-// Check reports whether a is present and as recorded (size, mtime, inode).
-func (s *Store) Check(a Artifact) error { return errors.ErrUnsupported }
+// Close releases the directory. The store cannot be used afterwards; files
+// that it handed out can.
+func (s *Store) Close() error { return s.root.Close() }
 
-// Verify re-hashes a.
-func (s *Store) Verify(ctx context.Context, a Artifact) error { return errors.ErrUnsupported }
-
-// Open opens a; reading it fails at the end when the digest is wrong.
-func (s *Store) Open(a Artifact) (io.ReadCloser, error) { return nil, errors.ErrUnsupported }
-
-// Prune removes what retention no longer keeps of dir; never what keep names.
-func (s *Store) Prune(dir string, keep ...Artifact) error { return errors.ErrUnsupported }
-
-// Remove removes everything of the object dir.
-func (s *Store) Remove(dir string) error { return errors.ErrUnsupported }
-
-// Swept says what [Store.Sweep] removed.
-type Swept struct {
-	Files int
-	Bytes int64
+// URL returns the URL of a path in the store. It follows the configuration of
+// today, while an old [Artifact] has the one of the day it was stored.
+func (s *Store) URL(path string) string {
+	return s.base + "/" + (&url.URL{Path: path}).EscapedPath()
 }
 
-// Sweep removes what a crash left behind.
-func (s *Store) Sweep(ctx context.Context) (Swept, error) { return Swept{}, errors.ErrUnsupported }
+// baseURL completes the prefix of artifact URLs; dir is absolute.
+func baseURL(base, dir string) (string, error) {
+	if base == "" {
+		return fileURL(dir), nil
+	}
+	if !strings.Contains(base, "://") {
+		base = "http://" + base
+	}
+	u, err := url.Parse(base)
+	switch {
+	case err != nil:
+		return "", errors.New("base URL is malformed")
+	case u.Scheme != "http" && u.Scheme != "https":
+		return "", fmt.Errorf("base URL has scheme %q; use http or https", u.Scheme)
+	case u.Host == "":
+		return "", errors.New("base URL names no host")
+	case u.User != nil || u.RawQuery != "" || u.Fragment != "":
+		return "", errors.New("base URL has credentials, a query or a fragment; give scheme, host and path only")
+	}
+	return strings.TrimRight(u.String(), "/"), nil
+}
 
-// Temp opens an anonymous temporary file below the store's root.
-func (s *Store) Temp() (*os.File, error) { return nil, errors.ErrUnsupported }
-
-// Handler serves the artifacts, and nothing else, over HTTP.
-func (s *Store) Handler() http.Handler { return http.NotFoundHandler() }
+// fileURL returns the file URL of an absolute path: file:///srv/store,
+// file:///C:/store, file://host/share/store.
+func fileURL(path string) string {
+	u := url.URL{Scheme: "file", Path: filepath.ToSlash(path)}
+	if rest, ok := strings.CutPrefix(u.Path, "//"); ok {
+		u.Host, u.Path, _ = strings.Cut(rest, "/")
+	}
+	if !strings.HasPrefix(u.Path, "/") {
+		u.Path = "/" + u.Path
+	}
+	return u.String()
+}

@@ -1,0 +1,137 @@
+package artifact
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"io/fs"
+	"os"
+)
+
+// A scratch is a directory of files being written, shared by processes. The
+// writer of a file holds a lock on it: a file that nobody has locked was left
+// by a process that died.
+type scratch struct {
+	root *os.Root
+	dir  string
+}
+
+// A scratchFile is a file being written. It ends with rename or discard.
+type scratchFile struct {
+	*os.File
+	root *os.Root
+	name string
+}
+
+// create opens a new file.
+func (s scratch) create() (*scratchFile, error) {
+	for {
+		if err := s.root.MkdirAll(s.dir, 0o700); err != nil {
+			return nil, err
+		}
+		name := s.dir + "/" + rand.Text()
+		f, err := openLocked(s.root, name, os.O_CREATE|os.O_EXCL)
+		switch {
+		case err != nil:
+			return nil, err
+		case f != nil:
+			return &scratchFile{File: f, root: s.root, name: name}, nil
+		}
+	}
+}
+
+// anonymous opens a new file that has no name.
+func (s scratch) anonymous() (*os.File, error) {
+	f, err := s.create()
+	if err != nil {
+		return nil, err
+	}
+	if err := s.root.Remove(f.name); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f.File, nil
+}
+
+// rename gives the file its final name and closes it.
+func (f *scratchFile) rename(name string) error {
+	if err := f.root.Rename(f.name, name); err != nil {
+		return err
+	}
+	f.name = ""
+	return f.Close()
+}
+
+// discard removes the file, unless it was renamed.
+func (f *scratchFile) discard() {
+	if f.name != "" {
+		f.root.Remove(f.name) // what fails here is left to sweep
+		f.Close()
+	}
+}
+
+// sweep removes the files whose writers are gone.
+func (s scratch) sweep(ctx context.Context) (Swept, error) {
+	var swept Swept
+	list, err := readDir(s.root, s.dir)
+	for _, entry := range list {
+		if err := ctx.Err(); err != nil {
+			return swept, err
+		}
+		n, gone, err1 := s.sweepFile(s.dir + "/" + entry.Name())
+		if gone {
+			swept.Files++
+			swept.Bytes += n
+		}
+		err = errors.Join(err, err1)
+	}
+	return swept, err
+}
+
+func (s scratch) sweepFile(name string) (size int64, gone bool, err error) {
+	f, err := openLocked(s.root, name, 0)
+	if f == nil || err != nil {
+		return 0, false, ignore(err, fs.ErrNotExist)
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return 0, false, err
+	}
+	err = s.root.Remove(name)
+	return info.Size(), err == nil, ignore(err, fs.ErrNotExist)
+}
+
+// openLocked opens name and locks it. The file is nil when somebody else
+// holds the lock, or removed the file meanwhile.
+func openLocked(root *os.Root, name string, flag int) (*os.File, error) {
+	f, err := root.OpenFile(name, os.O_RDWR|flag, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	locked, err := tryLock(f)
+	if err == nil && locked && sameFile(root, name, f) {
+		return f, nil
+	}
+	return nil, errors.Join(err, f.Close())
+}
+
+// sameFile reports whether name still leads to f.
+func sameFile(root *os.Root, name string, f *os.File) bool {
+	a, err1 := f.Stat()
+	b, err2 := root.Lstat(name)
+	return err1 == nil && err2 == nil && os.SameFile(a, b)
+}
+
+// readDir lists a directory; one that does not exist is empty.
+func readDir(root *os.Root, name string) ([]fs.DirEntry, error) {
+	list, err := fs.ReadDir(root.FS(), name)
+	return list, ignore(err, fs.ErrNotExist)
+}
+
+// ignore returns err, or nil when it is target.
+func ignore(err, target error) error {
+	if errors.Is(err, target) {
+		return nil
+	}
+	return err
+}

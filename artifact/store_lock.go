@@ -1,0 +1,46 @@
+package artifact
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"sync"
+	"time"
+)
+
+// Lock takes the lock of the object dir (KIND/NAMESPACE/NAME), which orders
+// writers, of one process and of several. It waits until it has the lock or
+// ctx ends. The lock ends with unlock, which may be called more than once, or
+// with the process.
+func (s *Store) Lock(ctx context.Context, dir string) (unlock func(), err error) {
+	if err := errors.Join(checkDir(dir), ctx.Err()); err != nil {
+		return nil, fmt.Errorf("lock %s: %w", dir, err)
+	}
+	const longest = 50 * time.Millisecond
+	for wait := time.Millisecond; ; wait = min(2*wait, longest) {
+		f, err := s.tryObject(dir)
+		if err != nil {
+			return nil, fmt.Errorf("lock %s: %w", dir, err)
+		}
+		if f != nil {
+			return sync.OnceFunc(func() { f.Close() }), nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil, fmt.Errorf("lock %s: held by another writer: %w", dir, context.Cause(ctx))
+		case <-time.After(wait):
+		}
+	}
+}
+
+// tryObject takes the lock of an object; nil when somebody else has it.
+func (s *Store) tryObject(dir string) (*os.File, error) {
+	private := objectDir + "/" + dir
+	if err := s.root.MkdirAll(private, 0o700); err != nil {
+		return nil, ignore(err, fs.ErrNotExist) // a sweep removed a parent: try again
+	}
+	f, err := openLocked(s.root, private+"/"+lockName, os.O_CREATE)
+	return f, ignore(err, fs.ErrNotExist)
+}
