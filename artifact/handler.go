@@ -83,7 +83,10 @@ func contentType(file string) string {
 // reprDigest returns a digest as the field Repr-Digest carries it (RFC 9530),
 // "" for an algorithm that the field does not know.
 func reprDigest(digest string) string {
-	algorithm, sum, _ := splitDigest(digest)
+	algorithm, sum, err := ParseDigest(digest)
+	if err != nil {
+		return ""
+	}
 	name, ok := map[Algorithm]string{SHA256: "sha-256", SHA512: "sha-512"}[algorithm]
 	raw, err := hex.DecodeString(sum)
 	if !ok || err != nil {

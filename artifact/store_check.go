@@ -2,25 +2,12 @@ package artifact
 
 import (
 	"context"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"hash"
 	"io"
 	"io/fs"
 	"os"
 )
-
-// A DigestError reports content that is not what its digest says.
-type DigestError struct {
-	Name string // path or URL of the content
-	Want string // the digest it should have
-	Got  string // the digest or the size it has
-}
-
-func (e *DigestError) Error() string {
-	return fmt.Sprintf("%s is corrupt: want %s, got %s", e.Name, e.Want, e.Got)
-}
 
 // Check reports whether a is present and as recorded.
 //
@@ -33,9 +20,8 @@ func (e *DigestError) Error() string {
 // The error wraps [fs.ErrNotExist] when a is not in the store, and is a
 // [DigestError] when its content is not what was stored.
 func (s *Store) Check(a Artifact) error {
-	err := s.examine(context.Background(), a, s.recorded)
-	if err != nil {
-		return fmt.Errorf("check artifact: %w", err)
+	if err := s.examine(context.Background(), a, s.recorded); err != nil {
+		return fmt.Errorf("check artifact %q: %w", a.Path, err)
 	}
 	return nil
 }
@@ -44,31 +30,35 @@ func (s *Store) Check(a Artifact) error {
 func (s *Store) Verify(ctx context.Context, a Artifact) error {
 	never := func(place, *os.File, fs.FileInfo) string { return "" }
 	if err := s.examine(ctx, a, never); err != nil {
-		return fmt.Errorf("verify artifact: %w", err)
+		return fmt.Errorf("verify artifact %q: %w", a.Path, err)
 	}
 	return nil
 }
 
 // examine hashes a, unless recorded knows its digest.
 func (s *Store) examine(ctx context.Context, a Artifact, recorded func(place, *os.File, fs.FileInfo) string) error {
-	p, f, info, err := s.open(a)
+	p, digest, err := locate(a)
+	if err != nil {
+		return err
+	}
+	f, info, err := s.openRegular(p.path())
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	if recorded(p, f, info) == a.Digest {
+	if recorded(p, f, info) == digest {
 		return nil
 	}
-	r, err := newDigestReader(ctx, f, a.Path, a.Digest)
+	r, err := VerifyReader(f, digest)
 	if err == nil {
-		_, err = io.Copy(io.Discard, r)
+		_, err = io.Copy(&sink{ctx: ctx, w: io.Discard}, r)
 	}
 	var corrupt *DigestError
 	switch {
 	case errors.As(err, &corrupt):
 		s.root.Remove(p.record())
 	case err == nil && unmoved(f, info):
-		s.remember(p, a.Digest, f, info)
+		s.remember(p, digest, f, info)
 	}
 	return err
 }
@@ -82,35 +72,22 @@ func unmoved(f *os.File, info fs.FileInfo) bool {
 // Open opens a. Reading it fails at the end, with a [DigestError], when the
 // content is not what was stored.
 func (s *Store) Open(a Artifact) (io.ReadCloser, error) {
-	_, f, _, err := s.open(a)
+	p, digest, err := locate(a)
+	if err != nil {
+		return nil, fmt.Errorf("open artifact %q: %w", a.Path, err)
+	}
+	f, _, err := s.openRegular(p.path())
 	if err != nil {
 		return nil, fmt.Errorf("open artifact: %w", err)
 	}
-	r, err := newDigestReader(context.Background(), f, a.Path, a.Digest)
+	r, err := VerifyReader(f, digest)
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("open artifact: %w", err), f.Close())
+		return nil, errors.Join(fmt.Errorf("open artifact %q: %w", a.Path, err), f.Close())
 	}
 	return struct {
 		io.Reader
 		io.Closer
 	}{r, f}, nil
-}
-
-// open opens the file of a, which has the size that a says.
-func (s *Store) open(a Artifact) (place, *os.File, fs.FileInfo, error) {
-	p, err := locate(a)
-	if err != nil {
-		return p, nil, nil, err
-	}
-	f, info, err := s.openRegular(p.path())
-	if err != nil {
-		return p, nil, nil, err
-	}
-	if a.Size > 0 && a.Size != info.Size() {
-		err := &DigestError{Name: a.Path, Want: fmt.Sprintf("%d bytes", a.Size), Got: fmt.Sprintf("%d bytes", info.Size())}
-		return p, nil, nil, errors.Join(err, f.Close())
-	}
-	return p, f, info, nil
 }
 
 // openRegular opens a regular file. Anything else, a link too, is no file of
@@ -173,48 +150,4 @@ func (s *Store) readRecord(p place) (digest string, size, mtime int64, id uint64
 		return "", 0, 0, 0
 	}
 	return digest, size, mtime, id
-}
-
-// A digestReader fails at the end of what it reads when that has another
-// digest than it should.
-type digestReader struct {
-	ctx        context.Context
-	r          io.Reader
-	h          hash.Hash
-	name, want string
-}
-
-func newDigestReader(ctx context.Context, r io.Reader, name, want string) (*digestReader, error) {
-	algorithm, _, ok := splitDigest(want)
-	if !ok {
-		return nil, fmt.Errorf("digest %q: want ALGORITHM:HEX: %w", want, fs.ErrInvalid)
-	}
-	h, err := algorithm.New()
-	if err != nil {
-		return nil, err
-	}
-	return &digestReader{ctx: ctx, r: r, h: h, name: name, want: want}, nil
-}
-
-func (d *digestReader) Read(b []byte) (int, error) {
-	if err := d.ctx.Err(); err != nil {
-		return 0, err
-	}
-	n, err := d.r.Read(b)
-	d.h.Write(b[:n])
-	if err == io.EOF {
-		if mismatch := d.compare(); mismatch != nil {
-			return n, mismatch
-		}
-	}
-	return n, err
-}
-
-// compare reports whether what was read so far has the digest.
-func (d *digestReader) compare() error {
-	algorithm, want, _ := splitDigest(d.want)
-	if got := hex.EncodeToString(d.h.Sum(nil)); got != want {
-		return &DigestError{Name: d.name, Want: d.want, Got: string(algorithm) + ":" + got}
-	}
-	return nil
 }

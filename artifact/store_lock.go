@@ -38,9 +38,9 @@ func (s *Store) Lock(ctx context.Context, dir string) (unlock func(), err error)
 // tryObject takes the lock of an object; nil when somebody else has it.
 func (s *Store) tryObject(dir string) (*os.File, error) {
 	private := objectDir + "/" + dir
-	if err := s.root.MkdirAll(private, 0o700); err != nil {
-		return nil, ignore(err, fs.ErrNotExist) // a sweep removed a parent: try again
+	if err := s.makeDir(private); err != nil {
+		return nil, err
 	}
 	f, err := openLocked(s.root, private+"/"+lockName, os.O_CREATE)
-	return f, ignore(err, fs.ErrNotExist)
+	return f, ignore(err, fs.ErrNotExist) // a sweep removed the directory: nobody has the lock, nor do we
 }

@@ -26,22 +26,15 @@ func parsePlace(name string) (place, bool) {
 	return p, ok
 }
 
-// locate reports where a must lie: its path carries the digest it claims.
-func locate(a Artifact) (place, error) {
+// locate reports where a must lie, and its digest with the algorithm spelt
+// out: the path carries the digest that a claims.
+func locate(a Artifact) (p place, digest string, err error) {
 	p, ok := parsePlace(a.Path)
-	if _, sum, valid := splitDigest(a.Digest); !ok || !valid || sum != p.hex {
-		return place{}, fmt.Errorf("artifact %q with digest %q: %w in this store", a.Path, a.Digest, fs.ErrNotExist)
+	algorithm, sum, err := ParseDigest(a.Digest)
+	if !ok || err != nil || sum != p.hex {
+		return place{}, "", fmt.Errorf("digest %q at that path: %w in this store", a.Digest, fs.ErrNotExist)
 	}
-	return p, nil
-}
-
-// splitDigest splits ALGORITHM:HEX. A bare value is sha256 (reference A4).
-func splitDigest(digest string) (a Algorithm, sum string, ok bool) {
-	name, sum, found := strings.Cut(digest, ":")
-	if !found {
-		name, sum = string(SHA256), digest
-	}
-	return Algorithm(name), sum, isHex(sum)
+	return p, string(algorithm) + ":" + sum, nil
 }
 
 // isHex reports whether s is a digest in lower-case hexadecimal.

@@ -29,7 +29,7 @@ func (s *Store) point(dir, name string, a Artifact) error {
 	if err := errors.Join(checkDir(dir), checkName(name)); err != nil {
 		return err
 	}
-	p, err := locate(a)
+	p, _, err := locate(a)
 	if err != nil {
 		return err
 	}
@@ -51,10 +51,10 @@ func (s *Store) point(dir, name string, a Artifact) error {
 	if _, err := io.WriteString(t, p.path()); err != nil {
 		return err
 	}
-	if err := errors.Join(t.Sync(), s.root.MkdirAll(path.Dir(pointer), 0o700)); err != nil {
+	if err := t.Sync(); err != nil {
 		return err
 	}
-	if err := t.rename(pointer); err != nil {
+	if err := s.moveIn(t, pointer); err != nil {
 		return err
 	}
 	return s.syncUp(path.Dir(pointer))

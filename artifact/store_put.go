@@ -63,7 +63,7 @@ func (s *Store) publish(ctx context.Context, t *scratchFile, p place, digest str
 		if err := errors.Join(s.root.Chtimes(t.name, now, now), t.Sync()); err != nil {
 			return Artifact{}, err
 		}
-		if err := s.moveIn(t, p); err != nil {
+		if err := s.moveIn(t, p.path()); err != nil {
 			return Artifact{}, err
 		}
 	}
@@ -105,14 +105,26 @@ func (s *Store) retain(ctx context.Context, p place, digest string) (bool, error
 	return true, s.root.Chtimes(p.path(), now, now)
 }
 
-// moveIn renames t to p. A [Store.Sweep] elsewhere may remove the directory
+// moveIn renames t to name. A [Store.Sweep] elsewhere may remove the directory
 // while it is still empty: then it is made again.
-func (s *Store) moveIn(t *scratchFile, p place) (err error) {
+func (s *Store) moveIn(t *scratchFile, name string) (err error) {
 	for range 100 {
-		if err = s.root.MkdirAll(p.folder(), 0o700); err == nil {
-			err = t.rename(p.path())
+		if err = s.makeDir(path.Dir(name)); err == nil {
+			err = t.rename(name)
 		}
 		if !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return err
+}
+
+// makeDir makes a directory and its parents, while a [Store.Sweep] elsewhere
+// may be removing them.
+func (s *Store) makeDir(dir string) (err error) {
+	for range 100 {
+		err = s.root.MkdirAll(dir, 0o700)
+		if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrExist) {
 			return err
 		}
 	}

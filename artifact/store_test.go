@@ -314,7 +314,7 @@ func TestVerifyFindsSilentDamage(t *testing.T) {
 		t.Errorf("Check hashed a file that looks as recorded: %v", err)
 	}
 	var corrupt *artifact.DigestError
-	if err := s.Verify(t.Context(), a); !errors.As(err, &corrupt) || corrupt.Want != a.Digest || corrupt.Name != a.Path {
+	if err := s.Verify(t.Context(), a); !errors.As(err, &corrupt) || corrupt.Want != a.Digest {
 		t.Errorf("Verify: %v", err)
 	}
 	if err := s.Check(a); !errors.As(err, &corrupt) {
