@@ -1,12 +1,25 @@
-// Package object holds the Git object model: identifiers, types and the
-// parsers of commits, tags and trees.
+// Package object holds the Git object model: identifiers, types, the parsers of
+// commits, tags and trees, and a tree of a [Database] as an [io/fs.FS].
+//
+// Everything here reads what a remote repository chose to send. The parsers
+// accept any bytes, never panic, allocate in proportion to what they are given,
+// and answer malformed input with an error that wraps [ErrCorrupt].
+//
+// A Database verifies: content that it returns has the ID that was asked for.
+// The parsers do not hash.
 package object
 
 import (
+	"bytes"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 )
+
+// ErrCorrupt is wrapped by every error about an object or a pack that breaks
+// the rules of its format.
+var ErrCorrupt = errors.New("corrupt git data")
 
 // An ID is the name of an object: the SHA-1 (20 bytes) or SHA-256 (32 bytes)
 // of its content. IDs are comparable; the zero value names nothing.
@@ -40,10 +53,24 @@ func IDFromBytes(b []byte) (ID, error) {
 }
 
 // Bytes returns the raw bytes of the ID.
-func (id ID) Bytes() []byte { return append([]byte(nil), id.sum[:id.len]...) }
+func (id ID) Bytes() []byte { return id.AppendTo(nil) }
+
+// AppendTo appends the raw bytes of the ID to b.
+func (id ID) AppendTo(b []byte) []byte { return append(b, id.sum[:id.len]...) }
+
+// Compare orders IDs by their bytes. It returns -1, 0 or +1.
+func (id ID) Compare(other ID) int { return bytes.Compare(id.sum[:id.len], other.sum[:other.len]) }
 
 // IsZero reports whether id names nothing: the zero value, or all bytes zero.
 func (id ID) IsZero() bool { return id.sum == [32]byte{} }
+
+// Format returns the hash function that id belongs to. The zero value counts as SHA-1.
+func (id ID) Format() Format {
+	if id.len == 32 {
+		return SHA256
+	}
+	return SHA1
+}
 
 func (id ID) String() string { return hex.EncodeToString(id.sum[:id.len]) }
 
@@ -58,8 +85,50 @@ const (
 	Tag    Type = 4
 )
 
-// A Database gives objects by ID. Open returns an error that wraps
-// fs.ErrNotExist when it does not hold the object. It is safe for concurrent use.
+// String returns the word that Git uses for t, as in the header of an object.
+func (t Type) String() string {
+	switch t {
+	case Commit:
+		return "commit"
+	case Tree:
+		return "tree"
+	case Blob:
+		return "blob"
+	case Tag:
+		return "tag"
+	}
+	return fmt.Sprintf("type %d", uint8(t))
+}
+
+// A Database gives objects by ID. Both methods return an error that wraps
+// fs.ErrNotExist and names the object when the database does not hold it. It is
+// safe for concurrent use.
 type Database interface {
+	// Stat returns the type and the size in bytes of an object, where it can
+	// without reading the content.
+	Stat(id ID) (t Type, size int64, err error)
+
+	// Open returns an object's content, size bytes long. The caller closes it.
 	Open(id ID) (t Type, size int64, content io.ReadCloser, err error)
+}
+
+// Read returns the whole content of an object of type t. An object of another
+// type, or of more than limit bytes, is an error.
+func Read(db Database, id ID, t Type, limit int64) ([]byte, error) {
+	got, size, content, err := db.Open(id)
+	if err != nil {
+		return nil, err
+	}
+	defer content.Close()
+	if got != t {
+		return nil, fmt.Errorf("%w: object %v is a %v, want a %v", ErrCorrupt, id, got, t)
+	}
+	if size > limit {
+		return nil, fmt.Errorf("%v %v has %d bytes, more than the %d that a %v may have", t, id, size, limit, t)
+	}
+	b := make([]byte, size)
+	if _, err := io.ReadFull(content, b); err != nil {
+		return nil, fmt.Errorf("read %v %v: %w", t, id, err)
+	}
+	return b, nil
 }

@@ -1,0 +1,186 @@
+package object
+
+import (
+	"fmt"
+	"io/fs"
+	"strings"
+	"time"
+)
+
+// The bounds of a [TreeFS]. A path beyond them is an error, so that a small
+// pack of trees nested in trees cannot keep a walk busy.
+const (
+	MaxPath  = 4096     // bytes in a path
+	MaxDepth = 512      // elements in a path
+	MaxTree  = 64 << 20 // bytes in one tree object, about a million entries
+)
+
+// TreeFS returns the tree root of db as a file system: fs.ReadDirFS, fs.StatFS
+// and fs.ReadFileFS, safe for concurrent use as db is.
+//
+// Nothing is read before it is asked for. Files have mode 0644 or 0755, folders
+// 0755, and no modification time. A symbolic link has fs.ModeSymlink and is not
+// followed; opening it reads the target's name, as Git stores it. A submodule
+// has fs.ModeIrregular and cannot be opened. The size of a file comes from
+// [Database.Stat].
+//
+// Names need not be UTF-8, as in Git. A tree that is malformed or holds a
+// hostile name (see [TreeEntries]) fails as a whole, with an *fs.PathError that
+// wraps [ErrCorrupt]; an object that db lacks fails with one that wraps
+// fs.ErrNotExist and names the object.
+func TreeFS(db Database, root ID) fs.FS {
+	return &treeFS{db: db, root: TreeEntry{Mode: ModeDir, Name: ".", ID: root}, cache: newDirCache(cacheBytes)}
+}
+
+type treeFS struct {
+	db    Database
+	root  TreeEntry
+	cache *dirCache
+}
+
+// Open implements fs.FS.
+func (t *treeFS) Open(name string) (fs.File, error) {
+	e, err := t.lookup(name)
+	if err == nil && e.Mode.IsDir() {
+		var dir *dir
+		if dir, err = t.dir(e.ID); err == nil {
+			return &openDir{tree: t, info: t.newInfo(e), name: name, dir: dir}, nil
+		}
+	}
+	var file fs.File
+	if err == nil {
+		file, err = t.openFile(e, name)
+	}
+	if err != nil {
+		return nil, &fs.PathError{Op: "open", Path: name, Err: err}
+	}
+	return file, nil
+}
+
+// Stat implements fs.StatFS.
+func (t *treeFS) Stat(name string) (fs.FileInfo, error) {
+	e, err := t.lookup(name)
+	var i *info
+	if err == nil {
+		i, err = t.stat(e)
+	}
+	if err != nil {
+		return nil, &fs.PathError{Op: "stat", Path: name, Err: err}
+	}
+	return i, nil
+}
+
+// ReadFile implements fs.ReadFileFS.
+func (t *treeFS) ReadFile(name string) ([]byte, error) {
+	e, err := t.lookup(name)
+	var b []byte
+	if err == nil {
+		b, err = t.readFile(e)
+	}
+	if err != nil {
+		return nil, &fs.PathError{Op: "readfile", Path: name, Err: err}
+	}
+	return b, nil
+}
+
+// ReadDir implements fs.ReadDirFS.
+func (t *treeFS) ReadDir(name string) ([]fs.DirEntry, error) {
+	e, err := t.lookup(name)
+	var d *dir
+	if err == nil {
+		d, err = t.dirOf(e)
+	}
+	if err != nil {
+		return nil, &fs.PathError{Op: "readdir", Path: name, Err: err}
+	}
+	return d.list(t, name), nil
+}
+
+// lookup finds the entry at a path.
+func (t *treeFS) lookup(name string) (TreeEntry, error) {
+	e := t.root
+	if name == "." {
+		return e, nil
+	}
+	if len(name) > MaxPath || strings.Count(name, "/") >= MaxDepth {
+		return e, fmt.Errorf("%w: path of %d bytes and %d elements, more than %d or %d", ErrCorrupt,
+			len(name), 1+strings.Count(name, "/"), MaxPath, MaxDepth)
+	}
+	for more := true; more; {
+		var element string
+		element, name, more = strings.Cut(name, "/")
+		if element == "" || element == "." || element == ".." {
+			return e, fs.ErrInvalid
+		}
+		if !e.Mode.IsDir() {
+			return e, fs.ErrNotExist
+		}
+		d, err := t.dir(e.ID)
+		if err != nil {
+			return e, err
+		}
+		var ok bool
+		if e, ok = d.find(element); !ok {
+			return e, fs.ErrNotExist
+		}
+	}
+	return e, nil
+}
+
+func (t *treeFS) dirOf(e TreeEntry) (*dir, error) {
+	if !e.Mode.IsDir() {
+		return nil, errNotDir
+	}
+	return t.dir(e.ID)
+}
+
+// dir returns the parsed tree id.
+func (t *treeFS) dir(id ID) (*dir, error) {
+	if d := t.cache.get(id); d != nil {
+		return d, nil
+	}
+	data, err := Read(t.db, id, Tree, MaxTree)
+	if err != nil {
+		return nil, err
+	}
+	d, err := parseDir(data, id.Format())
+	if err != nil {
+		return nil, fmt.Errorf("tree %v: %w", id, err)
+	}
+	t.cache.put(id, d)
+	return d, nil
+}
+
+// stat returns the info of an entry; for a file or link it asks the database
+// for the size.
+func (t *treeFS) stat(e TreeEntry) (*info, error) {
+	i := t.newInfo(e)
+	if e.Mode.IsDir() || e.Mode&modeKind == ModeSubmodule {
+		return i, nil
+	}
+	typ, size, err := t.db.Stat(e.ID)
+	if err != nil {
+		return nil, err
+	}
+	if typ != Blob {
+		return nil, fmt.Errorf("%w: object %v is a %v, want a blob", ErrCorrupt, e.ID, typ)
+	}
+	i.size = size
+	return i, nil
+}
+
+func (t *treeFS) newInfo(e TreeEntry) *info { return &info{name: e.Name, mode: e.Mode.FS()} }
+
+// An info is an fs.FileInfo.
+type info struct {
+	name string
+	size int64
+	mode fs.FileMode
+}
+
+func (i *info) Name() string       { return i.name }
+func (i *info) Size() int64        { return i.size }
+func (i *info) Mode() fs.FileMode  { return i.mode }
+func (i *info) ModTime() time.Time { return time.Time{} }
+func (i *info) IsDir() bool        { return i.mode.IsDir() }
+func (i *info) Sys() any           { return nil }

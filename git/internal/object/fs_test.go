@@ -1,0 +1,200 @@
+package object_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/fstest"
+
+	"github.com/headgate-io/headgate/git/internal/object"
+)
+
+// A database is an object.Database in memory.
+type database map[object.ID]stored
+
+type stored struct {
+	typ  object.Type
+	data []byte
+}
+
+func (d database) Stat(id object.ID) (object.Type, int64, error) {
+	o, ok := d[id]
+	if !ok {
+		return 0, 0, fmt.Errorf("object %v: %w", id, fs.ErrNotExist)
+	}
+	return o.typ, int64(len(o.data)), nil
+}
+
+func (d database) Open(id object.ID) (object.Type, int64, io.ReadCloser, error) {
+	t, size, err := d.Stat(id)
+	return t, size, io.NopCloser(bytes.NewReader(d[id].data)), err
+}
+
+// add puts an object in and returns its ID.
+func (d database) add(t object.Type, data string) object.ID {
+	h := object.NewHasher(object.SHA1)
+	h.Begin(t, int64(len(data)))
+	io.WriteString(h, data)
+	id, err := h.ID()
+	if err != nil {
+		panic(err)
+	}
+	d[id] = stored{t, []byte(data)}
+	return id
+}
+
+// entry returns an entry of a tree.
+func entry(mode, name string, id object.ID) string {
+	return mode + " " + name + "\x00" + string(id.Bytes())
+}
+
+// sample returns a database and its root: files, an executable, a link, a
+// submodule, an empty folder, and a name that sorts differently in Git.
+func sample() (database, object.ID) {
+	d := database{}
+	blob := func(s string) object.ID { return d.add(object.Blob, s) }
+	sub := d.add(object.Tree, entry("100644", "inner.txt", blob("inner\n")))
+	lib := d.add(object.Tree, entry("100644", "deep\xff", blob("latin"))+entry("40000", "sub", sub))
+	empty := d.add(object.Tree, "")
+	module := blob("stands in for a commit")
+	root := d.add(object.Tree,
+		entry("100644", "a.txt", blob("hello\n"))+
+			entry("40000", "empty", empty)+
+			entry("100664", "lib.go", blob("package lib\n"))+
+			entry("040000", "lib", lib)+
+			entry("120000", "link", blob("a.txt"))+
+			entry("160000", "module", module)+
+			entry("100755", "run.sh", blob("#!/bin/sh\n"))+
+			entry("40000", "sub", sub))
+	return d, root
+}
+
+func TestTreeFS(t *testing.T) {
+	d := database{} // without what fstest cannot open or spell: submodules, names that are not UTF-8
+	sub := d.add(object.Tree, entry("100644", "inner.txt", d.add(object.Blob, "inner\n")))
+	plain := d.add(object.Tree, entry("100644", "a.txt", d.add(object.Blob, "hello\n"))+
+		entry("100644", "lib.go", d.add(object.Blob, ""))+entry("40000", "lib", sub)+
+		entry("40000", "z", d.add(object.Tree, "")))
+	if err := fstest.TestFS(object.TreeFS(d, plain), "a.txt", "lib.go", "lib/inner.txt", "z"); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestTreeFSModes(t *testing.T) {
+	d, root := sample()
+	fsys := object.TreeFS(d, root)
+	var got []string
+	err := fs.WalkDir(fsys, ".", func(name string, e fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		i, err := e.Info()
+		if err != nil {
+			return err
+		}
+		s, err := fs.Stat(fsys, name)
+		if err != nil || s.Mode() != i.Mode() || s.Size() != i.Size() {
+			t.Errorf("%s: Stat and Info differ: %v and %v, %v", name, s, i, err)
+		}
+		got = append(got, fmt.Sprintf("%v %q %d", i.Mode(), name, i.Size()))
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{
+		`drwxr-xr-x "." 0`,
+		`-rw-r--r-- "a.txt" 6`,
+		`drwxr-xr-x "empty" 0`,
+		`drwxr-xr-x "lib" 0`,
+		`-rw-r--r-- "lib/deep\xff" 5`,
+		`drwxr-xr-x "lib/sub" 0`,
+		`-rw-r--r-- "lib/sub/inner.txt" 6`,
+		`-rw-r--r-- "lib.go" 12`,
+		`Lrwxrwxrwx "link" 5`,
+		`?--------- "module" 0`,
+		`-rwxr-xr-x "run.sh" 10`,
+		`drwxr-xr-x "sub" 0`,
+		`-rw-r--r-- "sub/inner.txt" 6`,
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	for name, content := range map[string]string{"link": "a.txt", "lib/deep\xff": "latin", "run.sh": "#!/bin/sh\n"} {
+		if b, err := fs.ReadFile(fsys, name); err != nil || string(b) != content {
+			t.Errorf("%s: %q, %v", name, b, err)
+		}
+	}
+}
+
+func TestTreeFSErrors(t *testing.T) {
+	d, root := sample()
+	gone := d.add(object.Blob, "gone")
+	delete(d, gone)
+	commit := d.add(object.Commit, "")
+	twice := d.add(object.Tree, entry("100644", "x", commit)+entry("100644", "x.y", commit)+entry("40000", "x", root))
+	bad := d.add(object.Tree, entry("40000", "blob", d.add(object.Blob, "?"))+entry("100644", "commit", commit)+entry("40000", "dup", twice)+
+		entry("100644", "gone", gone)+entry("40000", "gonedir", gone)+entry("40000", "root", root))
+	fsys := object.TreeFS(d, bad)
+	for name, want := range map[string]error{
+		"absent": fs.ErrNotExist, "root/a.txt/b": fs.ErrNotExist, "gone": fs.ErrNotExist, "gonedir": fs.ErrNotExist,
+		"commit": object.ErrCorrupt, "blob/x": object.ErrCorrupt, "dup/x": object.ErrCorrupt, "dup": object.ErrCorrupt,
+		"": fs.ErrInvalid, "/root": fs.ErrInvalid, "root/": fs.ErrInvalid, "root/../gone": fs.ErrInvalid, "./root": fs.ErrInvalid,
+		strings.Repeat("a/", 512) + "a": object.ErrCorrupt, strings.Repeat("a", 4097): object.ErrCorrupt,
+	} {
+		_, err := fsys.Open(name)
+		var path *fs.PathError
+		if !errors.Is(err, want) || !errors.As(err, &path) || path.Path != name {
+			t.Errorf("Open %.80q: %v, want %v", name, err, want)
+		}
+	}
+	if _, err := fsys.Open("gone"); !strings.Contains(err.Error(), gone.String()) {
+		t.Errorf("%v does not name the object %v", err, gone)
+	}
+	if _, err := fs.ReadDir(fsys, "root/a.txt"); err == nil {
+		t.Error("a file could be listed")
+	}
+	if _, err := fs.ReadFile(fsys, "root"); err == nil {
+		t.Error("a folder could be read")
+	}
+	if _, err := fsys.Open("root/module"); err == nil || !strings.Contains(err.Error(), "submodule") {
+		t.Errorf("Open of a submodule: %v", err)
+	}
+}
+
+// TestTreeFSConcurrent walks one file system from several goroutines, with a
+// folder larger than the cache.
+func TestTreeFSConcurrent(t *testing.T) {
+	d := database{}
+	blob := d.add(object.Blob, "x")
+	var huge strings.Builder
+	for i := range 60_000 {
+		huge.WriteString(entry("100644", fmt.Sprintf("%06d", i), blob))
+	}
+	root := d.add(object.Tree, entry("40000", "huge", d.add(object.Tree, huge.String()))+entry("100644", "x", blob))
+	fsys := object.TreeFS(d, root)
+	var walks sync.WaitGroup
+	for range 4 {
+		walks.Go(func() {
+			n := 0
+			err := fs.WalkDir(fsys, ".", func(name string, e fs.DirEntry, err error) error {
+				if err != nil || e.IsDir() {
+					return err
+				}
+				n++
+				_, err = fs.Stat(fsys, name)
+				return err
+			})
+			if err != nil || n != 60_001 {
+				t.Errorf("%d files, %v", n, err)
+			}
+		})
+	}
+	walks.Wait()
+}

@@ -1,0 +1,51 @@
+package packfile
+
+import (
+	"cmp"
+	"fmt"
+)
+
+// Limits bounds what a pack may hold. A zero field means its default, a
+// negative one no limit.
+type Limits struct {
+	PackBytes     int64 // of the pack as received; default 4 GiB
+	ObjectBytes   int64 // of one object or delta; default 1 GiB
+	Objects       int64 // number of objects; default 4 million, at most 2³²-1
+	InflatedBytes int64 // of all objects and deltas, the space of the spool; default 16 GiB
+}
+
+const noLimit = 1<<63 - 1
+
+// orDefault returns l with every field set to the number that counts.
+func (l Limits) orDefault() Limits {
+	set := func(v, def int64) int64 {
+		if v = cmp.Or(v, def); v < 0 {
+			return noLimit
+		}
+		return v
+	}
+	return Limits{
+		PackBytes:     set(l.PackBytes, 4<<30),
+		ObjectBytes:   set(l.ObjectBytes, 1<<30),
+		Objects:       min(set(l.Objects, 4_000_000), 1<<32-1),
+		InflatedBytes: set(l.InflatedBytes, 16<<30),
+	}
+}
+
+// A LimitError says that a pack exceeds one of the [Limits].
+type LimitError struct {
+	Limit string // the field of Limits
+	Max   int64  // its value
+}
+
+func (e *LimitError) Error() string {
+	return fmt.Sprintf("%s more than %d: raise the limit %s if this repository is meant to be so large",
+		limitText[e.Limit], e.Max, e.Limit)
+}
+
+var limitText = map[string]string{
+	"PackBytes":     "the pack has bytes",
+	"ObjectBytes":   "an object has bytes",
+	"Objects":       "the pack has objects",
+	"InflatedBytes": "the inflated objects have bytes",
+}

@@ -1,0 +1,169 @@
+// Package packfile reads the stream of objects that a Git server sends
+// (gitformat-pack, versions 2 and 3) and gives random access to them.
+//
+// [Read] inflates every object once, as it arrives, into one unlinked temporary
+// file, the spool, and hashes it on the way. Deltas are resolved afterwards, in
+// parallel, from the spool into the spool. Reading an object back is then a
+// plain read of a file: no inflating, no delta chain, no lock, no cache. The
+// price is disk space, as much as a checkout of the same objects would take;
+// [Limits].InflatedBytes bounds it.
+//
+// What a caller may rely on:
+//
+//   - Every object of a [Pack] has the ID that it is found by: its hash was
+//     computed from its content, for SHA-1 with detection of collision attacks.
+//   - Memory is bounded and small whatever the size of an object: about 6 MiB of
+//     buffers and at most 64 bytes an object for the index.
+//   - The declared size of an object is compared with the limits before any of
+//     its content is inflated, that of a delta's result before it is made.
+//   - A pack that is damaged in any way (truncated, trailing data, a wrong
+//     checksum, an invalid header, a delta whose base is missing) gives an error
+//     that wraps [object.ErrCorrupt]; one that exceeds a limit, a *[LimitError];
+//     an error of the reader is passed on, wrapped.
+//   - The Adler-32 sums within a pack are not compared: the hashes say more.
+package packfile
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"io/fs"
+	"sort"
+
+	"github.com/headgate-io/headgate/git/internal/object"
+)
+
+// Options says how to read a pack. The zero value is ready to use.
+type Options struct {
+	// Temp is the folder of the spool; "" means the system's.
+	Temp string
+
+	// Format is the hash function of the repository.
+	Format object.Format
+
+	// Limits bounds what the pack may hold.
+	Limits Limits
+
+	// External gives the bases that a thin pack refers to and does not hold;
+	// nil means none. The Pack does not give them out.
+	External object.Database
+
+	// Progress, if not nil, is called now and then with the number of objects
+	// received and announced and the bytes received, never concurrently.
+	Progress func(done, total int, bytes int64)
+}
+
+// A Pack gives the objects of a pack. It implements [object.Database].
+type Pack struct {
+	format  object.Format
+	spool   *spool
+	entries []entry  // in the order of the pack
+	ids     []byte   // the IDs of entries, one after the other
+	order   []uint32 // indexes of entries, sorted by ID
+	size    int64    // bytes of the pack
+}
+
+// An entry is one object. The type of a delta not yet resolved is that in the
+// pack, and its place in the spool that of the delta.
+type entry struct {
+	offset int64 // in the spool
+	size   int64
+	typ    object.Type
+}
+
+// Read reads one pack from r up to its end. The caller closes the Pack. When ctx
+// is done, Read returns its error as soon as r does not block.
+func Read(ctx context.Context, r io.Reader, o Options) (*Pack, error) {
+	s, err := newSpool(o.Temp)
+	if err != nil {
+		return nil, fmt.Errorf("read pack: %w", err)
+	}
+	p := &Pack{format: o.Format, spool: s}
+	if err := p.read(ctx, r, o); err != nil {
+		s.Close()
+		return nil, fmt.Errorf("read pack: %w", err)
+	}
+	return p, nil
+}
+
+func (p *Pack) read(ctx context.Context, r io.Reader, o Options) error {
+	limits := o.Limits.orDefault()
+	deltas, err := receive(ctx, p, r, o, limits)
+	if err != nil {
+		return err
+	}
+	if err := resolve(ctx, p, deltas, limits, o.External); err != nil {
+		return err
+	}
+	p.sort()
+	return nil
+}
+
+// Len returns the number of objects.
+func (p *Pack) Len() int { return len(p.entries) }
+
+// Size returns the size of the pack as it was received, in bytes.
+func (p *Pack) Size() int64 { return p.size }
+
+// Stat implements [object.Database].
+func (p *Pack) Stat(id object.ID) (object.Type, int64, error) {
+	i, ok := p.find(id)
+	if !ok {
+		return 0, 0, fmt.Errorf("object %v is not in the pack: %w", id, fs.ErrNotExist)
+	}
+	return p.entries[i].typ, p.entries[i].size, nil
+}
+
+// Open implements [object.Database]. The content is an io.ReaderAt and an
+// io.Seeker, too. Closing it is a formality: it holds nothing.
+func (p *Pack) Open(id object.ID) (object.Type, int64, io.ReadCloser, error) {
+	i, ok := p.find(id)
+	if !ok {
+		return 0, 0, nil, fmt.Errorf("object %v is not in the pack: %w", id, fs.ErrNotExist)
+	}
+	e := p.entries[i]
+	return e.typ, e.size, content{io.NewSectionReader(p.spool, e.offset, e.size)}, nil
+}
+
+type content struct{ *io.SectionReader }
+
+func (content) Close() error { return nil }
+
+// Close removes the spool. Open contents fail from then on.
+func (p *Pack) Close() error { return p.spool.Close() }
+
+// id returns the raw ID of entry i.
+func (p *Pack) id(i uint32) []byte {
+	n := p.format.Size()
+	return p.ids[int(i)*n : (int(i)+1)*n : (int(i)+1)*n]
+}
+
+// entryID returns the ID of entry i.
+func (p *Pack) entryID(i uint32) object.ID {
+	id, _ := object.IDFromBytes(p.id(i))
+	return id
+}
+
+// sort builds the index over all entries whose object is known: deltas that are
+// not resolved have no ID.
+func (p *Pack) sort() {
+	p.order = p.order[:0]
+	for i, e := range p.entries {
+		if e.typ <= object.Tag {
+			p.order = append(p.order, uint32(i))
+		}
+	}
+	sort.Slice(p.order, func(a, b int) bool { return bytes.Compare(p.id(p.order[a]), p.id(p.order[b])) < 0 })
+}
+
+// find returns the index of the entry with the given ID.
+func (p *Pack) find(id object.ID) (uint32, bool) {
+	var buf [32]byte
+	want := id.AppendTo(buf[:0])
+	i := sort.Search(len(p.order), func(i int) bool { return bytes.Compare(p.id(p.order[i]), want) >= 0 })
+	if i == len(p.order) || !bytes.Equal(p.id(p.order[i]), want) {
+		return 0, false
+	}
+	return p.order[i], true
+}

@@ -1,0 +1,103 @@
+package packfile
+
+import (
+	"context"
+	"io"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/headgate-io/headgate/git/internal/object"
+)
+
+// A pack is received by three stages, each a goroutine, that hand chunks of
+// inflated content on in order: scan inflates, sum hashes, the last writes to
+// the spool. The number of chunks bounds the memory.
+const (
+	chunkBytes = 128 << 10
+	chunkCount = 12
+	maxSpans   = 1 << 10 // in a chunk: objects can be empty
+)
+
+// A chunk is a piece of the spool. An object that does not fit into one has
+// chunks of its own.
+type chunk struct {
+	data  []byte
+	spans []span
+}
+
+// A span is a piece of an object within a chunk.
+type span struct {
+	entry
+	n           int // bytes
+	first, last bool
+}
+
+// receive fills the entries of p from r and returns the deltas among them.
+func receive(ctx context.Context, p *Pack, r io.Reader, o Options, limits Limits) (*deltas, error) {
+	free := make(chan *chunk, chunkCount)
+	full := make(chan *chunk, chunkCount)
+	done := make(chan *chunk, chunkCount)
+	for range chunkCount {
+		free <- &chunk{data: make([]byte, 0, chunkBytes)}
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	s := &scanner{
+		ctx: ctx, pack: p, limits: limits, progress: o.Progress,
+		in: newInput(r, o.Format, limits.PackBytes), free: free, full: full,
+	}
+	s.inflater = newInflater(s.in)
+	g.Go(func() error {
+		defer close(full)
+		return s.scan()
+	})
+	g.Go(func() error {
+		defer close(done)
+		return sum(p, full, done)
+	})
+	g.Go(func() error {
+		for c := range done {
+			if _, err := p.spool.Write(c.data); err != nil {
+				return err
+			}
+			free <- c
+		}
+		return nil
+	})
+	if err := g.Wait(); err != nil {
+		return nil, err
+	}
+	p.size = s.in.raw.n
+	return &s.deltas, nil
+}
+
+// sum computes the IDs of the objects in full and hands the chunks on.
+func sum(p *Pack, full <-chan *chunk, done chan<- *chunk) error {
+	h := object.NewHasher(p.format)
+	none := make([]byte, p.format.Size())
+	for c := range full {
+		rest := c.data
+		for _, s := range c.spans {
+			piece := rest[:s.n]
+			rest = rest[s.n:]
+			if s.typ > object.Tag {
+				if s.last {
+					p.ids = append(p.ids, none...)
+				}
+				continue
+			}
+			if s.first {
+				h.Begin(s.typ, s.size)
+			}
+			h.Write(piece)
+			if s.last {
+				id, err := h.ID()
+				if err != nil {
+					return err
+				}
+				p.ids = id.AppendTo(p.ids)
+			}
+		}
+		done <- c
+	}
+	return nil
+}

@@ -1,0 +1,220 @@
+package packfile
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"sort"
+
+	"github.com/headgate-io/headgate/git/internal/object"
+)
+
+// The types that only a pack has.
+const (
+	offsetDelta object.Type = 6
+	refDelta    object.Type = 7
+)
+
+// A scanner takes a pack apart: it finds the objects and inflates them into chunks.
+type scanner struct {
+	ctx      context.Context
+	pack     *Pack
+	in       *input
+	inflater *inflater
+	limits   Limits
+	progress func(done, total int, bytes int64)
+
+	free  <-chan *chunk
+	full  chan<- *chunk
+	chunk *chunk // the one being filled
+
+	total   int
+	offsets []int64 // of the entries in the pack
+	deltas  deltas
+}
+
+// scan reads the whole stream.
+func (s *scanner) scan() error {
+	if err := s.header(); err != nil {
+		return err
+	}
+	for range s.total {
+		if err := s.object(); err != nil {
+			return fmt.Errorf("object %d of %d: %w", len(s.pack.entries), s.total, err)
+		}
+	}
+	if err := s.in.finish(); err != nil {
+		return err
+	}
+	if s.chunk != nil {
+		s.flush()
+	}
+	s.report()
+	return s.ctx.Err()
+}
+
+// header reads what a pack starts with: signature, version, number of objects.
+func (s *scanner) header() error {
+	var head [12]byte
+	if _, err := io.ReadFull(s.in, head[:]); err != nil {
+		return truncated(err)
+	}
+	version, total := binary.BigEndian.Uint32(head[4:]), binary.BigEndian.Uint32(head[8:])
+	if string(head[:4]) != "PACK" {
+		return fmt.Errorf("%w: not a pack: it starts with %q", object.ErrCorrupt, head[:4])
+	}
+	if version != 2 && version != 3 {
+		return fmt.Errorf("%w: pack version %d is not supported, only 2 and 3", object.ErrCorrupt, version)
+	}
+	if int64(total) > s.limits.Objects {
+		return &LimitError{"Objects", s.limits.Objects}
+	}
+	s.total = int(total)
+	return nil
+}
+
+// object reads one object.
+func (s *scanner) object() error {
+	offset := s.in.offset()
+	e, err := s.objectHeader()
+	if err != nil {
+		return err
+	}
+	index := uint32(len(s.pack.entries))
+	switch e.typ {
+	case object.Commit, object.Tree, object.Blob, object.Tag:
+	case offsetDelta:
+		base, err := s.baseOffset(offset)
+		if err != nil {
+			return err
+		}
+		s.deltas.byOffset = append(s.deltas.byOffset, offsetLink{base, index})
+	case refDelta:
+		var id [32]byte
+		if _, err := io.ReadFull(s.in, id[:s.pack.format.Size()]); err != nil {
+			return truncated(err)
+		}
+		base, _ := object.IDFromBytes(id[:s.pack.format.Size()])
+		s.deltas.byID = append(s.deltas.byID, idLink{base: base, delta: index})
+	default:
+		return fmt.Errorf("%w: object of type %d", object.ErrCorrupt, e.typ)
+	}
+	e.offset, err = s.pack.reserve(e.size, s.limits)
+	if err != nil {
+		return err
+	}
+	s.pack.entries = append(s.pack.entries, e)
+	s.offsets = append(s.offsets, offset)
+	return s.inflate(e)
+}
+
+// reserve sets space in the spool aside for an object of the given size.
+func (p *Pack) reserve(size int64, limits Limits) (offset int64, err error) {
+	if size < 0 || size > limits.ObjectBytes {
+		return 0, &LimitError{"ObjectBytes", limits.ObjectBytes}
+	}
+	offset = p.spool.reserve(size)
+	if end := offset + size; end < 0 || end > limits.InflatedBytes {
+		return 0, &LimitError{"InflatedBytes", limits.InflatedBytes}
+	}
+	return offset, nil
+}
+
+// objectHeader reads the type and size of an object: 3 and 4 bits, then 7 bits a
+// byte, the least significant first.
+func (s *scanner) objectHeader() (e entry, err error) {
+	b, err := s.in.ReadByte()
+	if err != nil {
+		return e, truncated(err)
+	}
+	e.typ = object.Type(b >> 4 & 7)
+	e.size = int64(b & 15)
+	for shift := 4; b&0x80 != 0; shift += 7 {
+		if b, err = s.in.ReadByte(); err != nil {
+			return e, truncated(err)
+		}
+		if shift > 53 {
+			return e, fmt.Errorf("%w: an object size of more than 60 bits", object.ErrCorrupt)
+		}
+		e.size |= int64(b&0x7f) << shift
+	}
+	return e, nil
+}
+
+// baseOffset reads the distance back from the object at offset to its base and
+// returns the base's entry: 7 bits a byte, the most significant first, and 1
+// added for every byte but the last.
+func (s *scanner) baseOffset(offset int64) (uint32, error) {
+	var distance int64 = -1
+	for more := true; more; {
+		b, err := s.in.ReadByte()
+		if err != nil {
+			return 0, truncated(err)
+		}
+		if distance > 1<<54 {
+			break
+		}
+		distance = (distance+1)<<7 | int64(b&0x7f)
+		more = b&0x80 != 0
+	}
+	base := offset - distance
+	i := sort.Search(len(s.offsets), func(i int) bool { return s.offsets[i] >= base })
+	if i == len(s.offsets) || s.offsets[i] != base {
+		return 0, fmt.Errorf("%w: a delta whose base is %d bytes back, where no object begins", object.ErrCorrupt, distance)
+	}
+	return uint32(i), nil
+}
+
+// inflate puts the content of an object into chunks.
+func (s *scanner) inflate(e entry) error {
+	if err := s.inflater.begin(); err != nil {
+		return err
+	}
+	rest := e.size
+	for first := true; first || rest > 0; first = false {
+		if err := s.room(rest); err != nil {
+			return err
+		}
+		c := s.chunk
+		at := len(c.data)
+		n := int(min(rest, int64(cap(c.data)-at)))
+		c.data = c.data[:at+n]
+		if err := s.inflater.fill(c.data[at:]); err != nil {
+			return err
+		}
+		rest -= int64(n)
+		c.spans = append(c.spans, span{e, n, first, rest == 0})
+	}
+	return s.inflater.end()
+}
+
+// room makes sure that the chunk has room for n bytes, or is empty.
+func (s *scanner) room(n int64) error {
+	if c := s.chunk; c != nil && (len(c.spans) == maxSpans || len(c.data) > 0 && int64(cap(c.data)-len(c.data)) < n) {
+		s.flush()
+	}
+	if s.chunk != nil {
+		return nil
+	}
+	select {
+	case s.chunk = <-s.free:
+	case <-s.ctx.Done():
+		return context.Cause(s.ctx)
+	}
+	s.chunk.data, s.chunk.spans = s.chunk.data[:0], s.chunk.spans[:0]
+	s.report()
+	return s.ctx.Err()
+}
+
+// flush hands the chunk on. It cannot block: full has room for all chunks.
+func (s *scanner) flush() {
+	s.full <- s.chunk
+	s.chunk = nil
+}
+
+func (s *scanner) report() {
+	if s.progress != nil {
+		s.progress(len(s.pack.entries), s.total, s.in.offset())
+	}
+}
