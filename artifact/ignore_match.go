@@ -48,14 +48,14 @@ type folder struct {
 	held int32  // the rule that excludes it, or none
 }
 
-// A place is a path as the rules see it.
-type place struct {
+// A spot is a path as the rules see it.
+type spot struct {
 	at   *state // after the path
 	held int32  // the rule that excludes its directory, or none
 }
 
-// rule returns the rule that decides about a place, or none.
-func (p place) rule(dir bool) int32 {
+// rule returns the rule that decides about a spot, or none.
+func (p spot) rule(dir bool) int32 {
 	if dir {
 		return max(p.held, p.at.dir)
 	}
@@ -65,13 +65,13 @@ func (p place) rule(dir bool) int32 {
 // top returns the root of the tree.
 func (r *Rules) top() folder { return folder{r.machine.start, none} }
 
-// in returns the place of the name base in the directory f.
-func (r *Rules) in(f folder, base string) place {
-	return place{r.machine.run(f.at, base), f.held}
+// in returns the spot of the name base in the directory f.
+func (r *Rules) in(f folder, base string) spot {
+	return spot{r.machine.run(f.at, base), f.held}
 }
 
 // below returns p as a directory.
-func (r *Rules) below(p place) folder {
+func (r *Rules) below(p spot) folder {
 	f := folder{r.machine.step(p.at, '/'), none}
 	if n := p.rule(true); r.excludes(n) {
 		f.held = n
@@ -79,8 +79,8 @@ func (r *Rules) below(p place) folder {
 	return f
 }
 
-// find returns the place of a path.
-func (r *Rules) find(name string) place {
+// find returns the spot of a path.
+func (r *Rules) find(name string) spot {
 	f := r.top()
 	for {
 		base, rest, more := strings.Cut(name, "/")
@@ -105,7 +105,7 @@ func (r *Rules) folder(name string) folder {
 func (f folder) reveals() bool { return f.held == none || f.at.reinclude > f.held }
 
 // shows reports whether a view shows what is at p.
-func (r *Rules) shows(p place, dir bool) bool {
+func (r *Rules) shows(p spot, dir bool) bool {
 	if !dir {
 		return !r.excludes(p.rule(false))
 	}

@@ -96,20 +96,20 @@ func trimSpaces(s string) string {
 	return s[:min(end, len(s))]
 }
 
-// A kind says what a token of a pattern matches.
-type kind uint8
+// A tokenKind says what a token of a pattern matches.
+type tokenKind uint8
 
 const (
-	literal kind = iota // one byte
-	oneOf               // one byte of a set
-	star                // any bytes but /
-	deep                // any bytes
-	dirs                // nothing, or any bytes and a /
+	literal tokenKind = iota // one byte
+	oneOf                    // one byte of a set
+	star                     // any bytes but /
+	deep                     // any bytes
+	dirs                     // nothing, or any bytes and a /
 )
 
 // A token is one step of a pattern.
 type token struct {
-	kind kind
+	kind tokenKind
 	byte byte    // literal
 	set  byteSet // oneOf
 }

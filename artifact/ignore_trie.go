@@ -9,13 +9,13 @@ import "fmt"
 // it from its parent; star, deep and dirs tokens are entered together with their
 // parent, for they match nothing too.
 type trie struct {
-	nodes []node
+	nodes []trieNode
 	sets  []byteSet
 }
 
-// A node is a position in all patterns that have the same tokens up to it.
-type node struct {
-	kind      kind
+// A trieNode is a position in all patterns that have the same tokens up to it.
+type trieNode struct {
+	kind      tokenKind
 	arg       uint32 // literal: the byte; oneOf: the index of the set
 	parent    int32
 	kid, next int32 // first child, next child of the same parent; 0 is none
@@ -29,7 +29,7 @@ const none = -1
 // newTrie builds the trie of patterns; the index of a pattern is its rule.
 func newTrie(patterns []pattern) (*trie, error) {
 	b := trieBuilder{
-		trie:  trie{nodes: []node{{file: none, dir: none, reinclude: none}}},
+		trie:  trie{nodes: []trieNode{{file: none, dir: none, reinclude: none}}},
 		edges: map[edge]int32{},
 		sets:  map[byteSet]uint32{},
 	}
@@ -56,7 +56,7 @@ type trieBuilder struct {
 // An edge is a token below a node.
 type edge struct {
 	from int32
-	kind kind
+	kind tokenKind
 	arg  uint32
 }
 
@@ -93,7 +93,7 @@ func (b *trieBuilder) insert(p *pattern, rule int32) {
 }
 
 // child returns the child of a node that a token leads to.
-func (b *trieBuilder) child(from int32, k kind, arg uint32) int32 {
+func (b *trieBuilder) child(from int32, k tokenKind, arg uint32) int32 {
 	e := edge{from, k, arg}
 	if n, ok := b.edges[e]; ok {
 		return n
@@ -102,7 +102,7 @@ func (b *trieBuilder) child(from int32, k kind, arg uint32) int32 {
 	up := &b.nodes[from]
 	next := up.kid
 	up.kid = n
-	b.nodes = append(b.nodes, node{kind: k, arg: arg, parent: from, next: next, file: none, dir: none, reinclude: none})
+	b.nodes = append(b.nodes, trieNode{kind: k, arg: arg, parent: from, next: next, file: none, dir: none, reinclude: none})
 	b.edges[e] = n
 	return n
 }
