@@ -80,13 +80,14 @@ func (r *Reconciler) Reconcile(ctx context.Context, obj Object, from Origin) (Re
 	if run.plan.Suspend {
 		return Result{Outcome: Suspended}, run.load(ctx)
 	}
-	unlock, err := run.lock(ctx)
-	if err != nil {
-		return run.record(ctx, err)
-	}
+	unlock, locked := run.lock(ctx)
 	defer unlock()
 	if err := run.load(ctx); err != nil {
 		run.announce(severityError, "ReadOperationFailed", err.Error())
+	}
+	run.published, run.url = obj.Artifact(), obj.Common().URL
+	if locked != nil {
+		return run.record(ctx, locked)
 	}
 	return run.record(ctx, run.guarded(ctx))
 }
@@ -128,11 +129,15 @@ type run struct {
 	events []Event // announced once the status is saved
 }
 
-// lock takes the lock of the object, which makes this run the one that may save.
+// lock takes the lock of the object, which makes this run the one that may
+// save. The function it returns is never nil.
 func (r *run) lock(ctx context.Context) (unlock func(), err error) {
 	unlock, err = r.Store.Lock(ctx, r.dir)
+	if errors.Is(err, fs.ErrInvalid) {
+		return func() {}, &StepError{StepStore, "InvalidPath", fmt.Errorf("%w: %w", ErrInvalid, err)}
+	}
 	if err != nil {
-		return nil, &StepError{StepStore, "AcquireLockFailed", fmt.Errorf("lock %s: %w", r.dir, err)}
+		return func() {}, &StepError{StepStore, "AcquireLockFailed", fmt.Errorf("lock %s: %w", r.dir, err)}
 	}
 	r.owner = true
 	return unlock, nil

@@ -31,12 +31,31 @@ func (r *run) advance(ctx context.Context) error {
 // check finds out whether the recorded artifact is still in storage.
 func (r *run) check() {
 	r.step = StepStore
-	a := r.obj.Artifact()
-	if a == nil {
+	if r.published == nil {
 		return
 	}
-	if r.lost = r.Store.Check(*a); r.lost == nil {
-		r.published, r.url = a, r.obj.Common().URL
+	if r.lost = r.Store.Check(*r.published); r.lost != nil {
+		r.published, r.url = nil, ""
+		return
+	}
+	r.readdress()
+}
+
+// readdress brings the URLs of the published artifact up to date: since it was
+// stored, the address of the store or the version of the document may have changed.
+func (r *run) readdress() {
+	a, latest := *r.published, r.plan.Words.Latest
+	a.URL = r.Store.URL(a.Path)
+	moved := a.URL != r.published.URL
+	r.published = &a
+	switch {
+	case latest == "":
+		r.url = ""
+	case r.url == "" || moved:
+		// A convenience: an artifact that lacks it is as good as before.
+		if url, err := r.Store.Point(r.dir, latest, a); err == nil {
+			r.url = url
+		}
 	}
 }
 
@@ -82,10 +101,14 @@ func (r *run) verify(ctx context.Context, content Content) error {
 // store writes the artifact and points status.url at it.
 func (r *run) store(ctx context.Context, content Content) error {
 	return r.phase(ctx, StepStore, func(ctx context.Context) error {
-		a, err := r.Store.Put(ctx, r.dir, r.rev.File, func(w io.Writer) (err error) {
-			r.report, err = content.WriteTo(ctx, w)
-			return err
+		var written error
+		a, err := r.Store.Put(ctx, r.dir, r.rev.File, func(w io.Writer) error {
+			r.report, written = content.WriteTo(ctx, w)
+			return written
 		})
+		if written != nil {
+			return written
+		}
 		if err != nil {
 			return err
 		}

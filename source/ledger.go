@@ -1,0 +1,222 @@
+package source
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"reflect"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+)
+
+// A Ledger keeps the status of objects in a directory, so that the next run
+// knows what this one did. Load and Save are made for the [Reconciler].
+//
+// Each object has a file KIND/NAMESPACE/NAME.yaml, the whole document as it was
+// last reconciled with its status, and beside it NAME.state, what its kind
+// remembers. People may read the files, and delete them: what is lost is
+// observed again. Directories have mode 0700 and files 0600, since a spec may
+// hold credentials in its URL.
+//
+// A file is replaced atomically, and Save returns when it has reached the
+// disk. The status is written before the state: a crash in between leaves a
+// state that is older than its status. All access is confined to the directory. One object must not be
+// saved twice at once; the Reconciler sees to it.
+type Ledger struct {
+	Dir string // created when it does not exist
+}
+
+// maxSaved bounds the size of a file that Load reads, in bytes.
+const maxSaved = 16 << 20
+
+// Load sets the status of obj to the saved one, which may be none, and returns
+// the saved state. A generation of 0, which is what a document has that never
+// was in a cluster, becomes the saved one, plus 1 if the spec has changed since.
+//
+// The error says which file cannot be read; then obj has no status.
+func (l *Ledger) Load(_ context.Context, obj Object) (State, error) {
+	statusOf(obj).SetZero()
+	address, err := Address(obj)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if head := obj.Head(); head.Metadata.Generation == 0 {
+			head.Metadata.Generation = 1
+		}
+	}()
+	root, err := os.OpenRoot(l.Dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("ledger: %w", err)
+	}
+	defer root.Close()
+	text, err := read(root, address+".yaml")
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err == nil {
+		err = restore(obj, text)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("ledger: %s is damaged, delete or mend it: %w", filepath.Join(l.Dir, filepath.FromSlash(address)+".yaml"), err)
+	}
+	state, err := read(root, address+".state")
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	return state, err
+}
+
+// restore fills in status and generation of obj from the saved document.
+func restore(obj Object, text []byte) error {
+	var saved struct {
+		Metadata struct {
+			Generation int64 `json:"generation"`
+		} `json:"metadata"`
+		Spec   any             `json:"spec"`
+		Status json.RawMessage `json:"status"`
+	}
+	if err := yaml.Unmarshal(text, &saved); err != nil {
+		return err
+	}
+	if len(saved.Status) > 0 {
+		status := reflect.New(statusOf(obj).Type())
+		if err := json.Unmarshal(saved.Status, status.Interface()); err != nil {
+			return err
+		}
+		statusOf(obj).Set(status.Elem())
+	}
+	head := obj.Head()
+	if head.Metadata.Generation != 0 {
+		return nil
+	}
+	spec, err := specOf(obj)
+	if err != nil {
+		return err
+	}
+	head.Metadata.Generation = saved.Metadata.Generation
+	if !reflect.DeepEqual(spec, saved.Spec) {
+		head.Metadata.Generation++
+	}
+	return nil
+}
+
+// specOf returns the spec of obj as plain JSON values.
+func specOf(obj Object) (any, error) {
+	text, err := json.Marshal(obj)
+	if err != nil {
+		return nil, err
+	}
+	var document struct {
+		Spec any `json:"spec"`
+	}
+	err = json.Unmarshal(text, &document)
+	return document.Spec, err
+}
+
+// Save makes the document of obj, with its status, and the state durable.
+func (l *Ledger) Save(_ context.Context, obj Object, state State) error {
+	address, err := Address(obj)
+	if err != nil {
+		return err
+	}
+	text, err := yaml.Marshal(obj)
+	if err != nil {
+		return fmt.Errorf("ledger: %s: %w", address, err)
+	}
+	if err := os.MkdirAll(l.Dir, 0o700); err != nil {
+		return fmt.Errorf("ledger: %w", err)
+	}
+	root, err := os.OpenRoot(l.Dir)
+	if err != nil {
+		return fmt.Errorf("ledger: %w", err)
+	}
+	defer root.Close()
+	for _, file := range []struct {
+		name string
+		data []byte
+	}{{address + ".yaml", text}, {address + ".state", state}} {
+		if err := replace(root, file.name, file.data); err != nil {
+			return fmt.Errorf("ledger: %w", err)
+		}
+	}
+	return nil
+}
+
+// List decodes all saved documents, in the order of their names. The error
+// joins one for each that cannot be read; the others are in the set.
+func (l *Ledger) List() (*Set, error) {
+	set := new(Set)
+	root, err := os.OpenRoot(l.Dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return set, nil
+	}
+	if err != nil {
+		return set, fmt.Errorf("ledger: %w", err)
+	}
+	defer root.Close()
+	var bad []error
+	err = fs.WalkDir(root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil {
+			bad = append(bad, err)
+			return nil
+		}
+		if !d.Type().IsRegular() || path.Ext(name) != ".yaml" || strings.HasPrefix(d.Name(), ".") {
+			return nil
+		}
+		text, err := read(root, name)
+		if err == nil {
+			err = set.Decode(filepath.Join(l.Dir, filepath.FromSlash(name)), bytes.NewReader(text))
+		}
+		bad = append(bad, err)
+		return nil
+	})
+	return set, errors.Join(append(bad, err)...)
+}
+
+// read returns the content of a file, which is bounded.
+func read(root *os.Root, name string) ([]byte, error) {
+	f, err := root.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxSaved+1))
+	if err == nil && len(data) > maxSaved {
+		err = fmt.Errorf("larger than %d bytes", maxSaved)
+	}
+	return data, err
+}
+
+// replace writes data to a file beside name, and moves it there once it has
+// reached the disk. That file has a fixed name, so that a crash leaves at most one.
+func replace(root *os.Root, name string, data []byte) error {
+	dir, base := path.Split(name)
+	temp := dir + "." + base
+	if err := root.MkdirAll(path.Clean(dir), 0o700); err != nil {
+		return err
+	}
+	f, err := root.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return errors.Join(err, root.Remove(temp))
+	}
+	if err := root.Rename(temp, name); err != nil {
+		return err
+	}
+	return syncDirs(root, path.Clean(dir))
+}
