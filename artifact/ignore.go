@@ -1,16 +1,87 @@
 package artifact
 
 import (
-	"errors"
+	"fmt"
+	"io"
 	"io/fs"
+	"path"
+	"slices"
 )
 
-// Ignore says which ignore rules apply to a tree (reference A8).
+// Limits of [Ignore.Compile]. A tree is remote data: what its ignore files may
+// cost is bounded.
+const (
+	maxIgnoreFile  = 1 << 20 // bytes of one ignore file
+	maxIgnoreTotal = 8 << 20 // bytes of all ignore files of a tree
+	maxIgnoreRules = 100_000 // patterns, defaults included
+	maxIgnoreNodes = 1 << 20 // nodes of the pattern trie, about one a pattern byte
+)
+
+// Ignore says which ignore rules apply to a tree (specification, sources,
+// "ignore"; reference A8).
+//
+// # Patterns
+//
+// Patterns are those of gitignore, as git 2.39 reads them:
+//
+//   - One pattern a line. A UTF-8 byte order mark, the carriage return before a
+//     line feed and trailing spaces that no backslash quotes are dropped. Empty
+//     lines and lines that start with # hold no pattern.
+//   - A leading ! negates the pattern: what it matches is included again.
+//   - A trailing / restricts the pattern to directories. A symbolic link is none.
+//   - With a / at the start or in the middle, the pattern is matched against the
+//     path below the directory of its ignore file; without one, against the name
+//     of every file and directory below it.
+//   - ? matches one byte, * any number of bytes, [a-z], [!a-z], [^a-z] and
+//     [[:alpha:]] one byte of a set; none of them matches a /. A backslash quotes
+//     the next byte. Upper and lower case are different.
+//   - **/ matches any number of directories, none included, at the start of a
+//     pattern and after a /; /** at the end matches everything below. Any other
+//     ** means *. Git takes a ** before a / or the end for the former also where
+//     only literal text stands before it (a/b**/c, a/b**), and so do these rules.
+//   - A pattern that is not well formed matches nothing.
+//
+// # Which pattern decides
+//
+// Every pattern has its place in one list: Base, then Default, then the ignore
+// files, those of a directory before those of the directories below it, then
+// Extra. The last pattern of the list that matches a path decides about it.
+// What lies in an excluded directory is excluded.
+//
+// There is one extension to git, the reference's: while a directory is
+// excluded, a pattern that stands later in the list than the one that excludes
+// it and matches a path below still decides about that path. So "vendor/" and
+// then "!vendor/keep.yaml" keeps that file, where git would drop it.
+//
+// The root of a tree is never ignored.
+//
+// # Files
+//
+// An ignore file is a regular file; links are not followed. It is read from
+// every directory, excluded ones too, but not from a directory named .git or
+// below it. Its patterns apply to what is below its directory.
 type Ignore struct {
 	Base    []string // patterns that always apply, lowest priority (VCS)
-	Default []string // patterns that apply only while nobody gives any other
+	Default []string // patterns that apply only while neither Top, nor File, nor Extra holds any
 	File    string   // name of the ignore files read from every directory; "" reads none
-	Extra   string   // patterns with the highest priority, rooted at the top (spec.ignore)
+	Top     string   // text of an ignore file at the top that the caller has read, for who has no tree (a bucket)
+	Extra   string   // text with the highest priority, rooted at the top (spec.ignore)
+}
+
+// DefaultIgnore returns the rules that Git and OCI sources start from: the
+// patterns of reference A8 and ignore files named .sourceignore. Buckets have
+// no default patterns.
+func DefaultIgnore() Ignore {
+	return Ignore{
+		Base: []string{".git/", ".gitignore", ".gitmodules", ".gitattributes"},
+		Default: []string{
+			"*.jpg", "*.jpeg", "*.gif", "*.png", "*.wmv", "*.flv", "*.tar.gz", "*.zip",
+			".github/", ".circleci/", ".travis.yml", ".gitlab-ci.yml", "appveyor.yml", ".drone.yml",
+			"cloudbuild.yaml", "codeship-services.yml", "codeship-steps.yml",
+			"**/.goreleaser.yml", "**/.sops.yaml", "**/.flux.yaml",
+		},
+		File: ".sourceignore",
+	}
 }
 
 // A Rule is one pattern and where it stands.
@@ -21,14 +92,122 @@ type Rule struct {
 	Negate  bool
 }
 
-// Rules is a compiled set of ignore rules.
-type Rules struct{}
+// Compile reads the ignore files of tree, in one walk, and compiles them with
+// the other patterns. A nil tree has no ignore files.
+//
+// It fails when the tree cannot be read and when the patterns exceed a limit:
+// 1 MiB for one ignore file or text, 8 MiB for all of a tree, 100,000 patterns,
+// and 1,048,576 bytes of patterns and of directories with ignore files, common
+// beginnings counted once. A NUL byte is an error too: the file is not UTF-8
+// text. Errors name file and line.
+func (i Ignore) Compile(tree fs.FS) (*Rules, error) {
+	texts, err := i.texts(tree)
+	if err != nil {
+		return nil, fmt.Errorf("ignore rules: %w", err)
+	}
+	var custom []pattern
+	for _, t := range texts {
+		if custom, err = t.parse(custom); err != nil {
+			return nil, fmt.Errorf("ignore rules: %w", err)
+		}
+	}
+	fixed := i.Base
+	if len(custom) == 0 {
+		fixed = slices.Concat(i.Base, i.Default)
+	}
+	all, err := parseDefaults(fixed)
+	if err != nil {
+		return nil, fmt.Errorf("ignore rules: %w", err)
+	}
+	r, err := newRules(append(all, custom...))
+	if err != nil {
+		return nil, fmt.Errorf("ignore rules: %w", err)
+	}
+	return r, nil
+}
 
-// Compile reads the ignore files of tree and compiles them with the others.
-func (i Ignore) Compile(tree fs.FS) (*Rules, error) { return nil, errors.ErrUnsupported }
+// texts returns the pattern texts of i and of tree, lowest priority first.
+func (i Ignore) texts(tree fs.FS) ([]ignoreText, error) {
+	s := ignoreScan{tree: tree, file: i.File}
+	if err := s.add(ignoreText{source: i.topName(), body: i.Top}); err != nil {
+		return nil, err
+	}
+	if tree != nil && i.File != "" {
+		if err := s.dir("."); err != nil {
+			return nil, err
+		}
+	}
+	err := s.add(ignoreText{source: "spec.ignore", body: i.Extra})
+	return s.texts, err
+}
 
-// Match reports the rule that decides about name and whether it is ignored.
-func (r *Rules) Match(name string, dir bool) (rule Rule, ignored bool) { return Rule{}, false }
+// topName is what rules of Top name as their source.
+func (i Ignore) topName() string {
+	if i.File == "" {
+		return "ignore file"
+	}
+	return i.File
+}
 
-// View returns tree without what the rules ignore.
-func (r *Rules) View(tree fs.FS) fs.FS { return tree }
+// An ignoreScan collects the ignore files of a tree.
+type ignoreScan struct {
+	tree  fs.FS
+	file  string
+	texts []ignoreText
+	bytes int
+}
+
+// dir reads the ignore file of the directory name, then those below it.
+func (s *ignoreScan) dir(name string) error {
+	entries, err := fs.ReadDir(s.tree, name)
+	if err != nil {
+		return err
+	}
+	if slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return e.Name() == s.file && e.Type().IsRegular() }) {
+		if err := s.read(name); err != nil {
+			return err
+		}
+	}
+	for _, e := range entries {
+		if !e.IsDir() || e.Name() == ".git" {
+			continue
+		}
+		if err := s.dir(path.Join(name, e.Name())); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// read reads the ignore file of the directory dir.
+func (s *ignoreScan) read(dir string) error {
+	name := path.Join(dir, s.file)
+	f, err := s.tree.Open(name)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	body, err := io.ReadAll(io.LimitReader(f, maxIgnoreFile+1))
+	if err != nil {
+		return fmt.Errorf("read %s: %w", name, err)
+	}
+	domain := ""
+	if dir != "." {
+		domain = dir + "/"
+	}
+	return s.add(ignoreText{source: name, domain: domain, body: string(body)})
+}
+
+// add appends t and charges it to the limits.
+func (s *ignoreScan) add(t ignoreText) error {
+	if len(t.body) > maxIgnoreFile {
+		return fmt.Errorf("%s: more than %d bytes: shorten it", t.source, maxIgnoreFile)
+	}
+	if s.bytes += len(t.body); s.bytes > maxIgnoreTotal {
+		return fmt.Errorf("%s: the ignore files up to here hold more than %d bytes: shorten them", t.source, maxIgnoreTotal)
+	}
+	if t.body != "" {
+		s.texts = append(s.texts, t)
+	}
+	return nil
+}

@@ -107,17 +107,29 @@ func (e *ProxyError) Error() string {
 func (p *Proxy) Dial(ctx context.Context, network, addr string) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
+	dial := p.dialCONNECT
 	if p.url.Scheme == "socks5" {
-		return p.dialSOCKS(ctx, network, addr)
+		dial = p.dialSOCKS
 	}
-	conn, err := p.dialServer(ctx, "tcp", p.url.Host)
+	conn, err := dial(ctx, network, addr)
+	if err == nil {
+		return conn, nil
+	}
+	if ctx.Err() != nil && !errors.Is(err, ctx.Err()) {
+		err = fmt.Errorf("%w: %v", ctx.Err(), err)
+	}
+	return nil, fmt.Errorf("connect to %s through proxy %s: %w", addr, p, err)
+}
+
+func (p *Proxy) dialCONNECT(ctx context.Context, network, addr string) (net.Conn, error) {
+	conn, err := p.dialServer(ctx, network, p.url.Host)
 	if err != nil {
-		return nil, fmt.Errorf("connect to proxy %s: %w", p, err)
+		return nil, err
 	}
 	tunnel, err := p.connect(ctx, conn, addr)
 	if err != nil {
 		conn.Close()
-		return nil, fmt.Errorf("connect to %s: %w", addr, err)
+		return nil, err
 	}
 	return tunnel, nil
 }
@@ -130,13 +142,9 @@ func (p *Proxy) dialSOCKS(ctx context.Context, network, addr string) (net.Conn, 
 	}
 	d, err := proxy.SOCKS5("tcp", p.url.Host, auth, &net.Dialer{})
 	if err != nil {
-		return nil, fmt.Errorf("use proxy %s: %w", p, err)
+		return nil, err
 	}
-	conn, err := d.(proxy.ContextDialer).DialContext(ctx, network, addr)
-	if err != nil {
-		return nil, fmt.Errorf("connect to %s through proxy %s: %w", addr, p, err)
-	}
-	return conn, nil
+	return d.(proxy.ContextDialer).DialContext(ctx, network, addr)
 }
 
 // dialServer connects to the proxy itself.
@@ -165,11 +173,11 @@ func (p *Proxy) connect(ctx context.Context, conn net.Conn, addr string) (net.Co
 	case err == nil:
 		return nil, &ProxyError{p.String(), resp.StatusCode}
 	case answer.N <= 0:
-		return nil, fmt.Errorf("proxy %s: answer to CONNECT has more than %d bytes", p, maxConnectAnswer)
+		return nil, fmt.Errorf("answer to CONNECT has more than %d bytes", maxConnectAnswer)
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		return nil, fmt.Errorf("proxy %s closed the connection: %w", p, io.ErrUnexpectedEOF)
+		return nil, fmt.Errorf("proxy closed the connection: %w", io.ErrUnexpectedEOF)
 	default:
-		return nil, fmt.Errorf("proxy %s: %w", p, err)
+		return nil, err
 	}
 	answer.N = math.MaxInt64 // the tunnel has no limit
 	return &tunnel{conn, buffered}, nil

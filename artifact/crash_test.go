@@ -1,0 +1,182 @@
+package artifact_test
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/headgate-io/headgate/artifact"
+)
+
+// childDir names the variable that turns this test binary into a process that
+// writes to the store in that directory.
+const childDir = "ARTIFACT_TEST_CHILD"
+
+func startChild(t *testing.T, role, dir string) (*exec.Cmd, *bufio.Scanner) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestChild"+role+"$", "-test.count=1")
+	cmd.Env = append(os.Environ(), childDir+"="+dir)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cmd, bufio.NewScanner(out)
+}
+
+// TestChildPut is no test of its own: it puts artifacts, and tells each step,
+// until it is killed.
+func TestChildPut(t *testing.T) {
+	dir := os.Getenv(childDir)
+	if dir == "" {
+		return
+	}
+	s, err := artifact.OpenStore(artifact.StoreConfig{Dir: dir, Keep: -1, KeepFor: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := 0; ; i++ {
+		object := fmt.Sprintf("gitrepository/default/app%d", i%3)
+		a, err := s.Put(t.Context(), object, "a.tar.gz", func(w io.Writer) error {
+			for range 4 {
+				fmt.Println("writing")
+				if _, err := w.Write(bytes.Repeat([]byte{byte(rand.Uint32())}, 1<<rand.IntN(17))); err != nil {
+					return err
+				}
+			}
+			fmt.Println("written")
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Point(object, "latest.tar.gz", a); err != nil {
+			t.Fatal(err)
+		}
+		line, err := json.Marshal(a)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Println(string(line))
+	}
+}
+
+// A process may be killed at any point: what it acknowledged is there, what it
+// did not is invisible, and a sweep removes the rest.
+func TestKilledWriters(t *testing.T) {
+	dir := t.TempDir()
+	var acknowledged []artifact.Artifact
+	for range 50 {
+		cmd, lines := startChild(t, "Put", dir)
+		for range rand.IntN(20) {
+			if !lines.Scan() {
+				t.Fatal("the writer ended by itself:", cmd.Wait())
+			}
+			acknowledged = acknowledge(t, acknowledged, lines.Text())
+		}
+		if err := cmd.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		for lines.Scan() { // what it said before it died counts as well
+			acknowledged = acknowledge(t, acknowledged, lines.Text())
+		}
+		cmd.Wait()
+	}
+	s, _ := openStore(t, artifact.StoreConfig{Dir: dir})
+	left, err := s.Sweep(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if left.Files == 0 || len(acknowledged) == 0 {
+		t.Errorf("%d temporary files were left and %d artifacts stored: the test kills at the wrong points", left.Files, len(acknowledged))
+	}
+	for _, a := range acknowledged {
+		if err := errors.Join(s.Check(a), s.Verify(t.Context(), a)); err != nil {
+			t.Error(err)
+		}
+	}
+	for a, err := range s.All() {
+		if err = errors.Join(err, s.Verify(t.Context(), a)); err != nil {
+			t.Error("visible:", err)
+		}
+	}
+	for _, name := range files(t, dir) {
+		if strings.HasPrefix(name, ".store/tmp/") {
+			t.Errorf("%s is still there", name)
+		}
+	}
+	t.Logf("%d artifacts acknowledged, %+v swept", len(acknowledged), left)
+}
+
+// acknowledge appends the artifact that a line of the writer names, if it
+// names one.
+func acknowledge(t *testing.T, list []artifact.Artifact, line string) []artifact.Artifact {
+	t.Helper()
+	var a artifact.Artifact
+	if !strings.HasPrefix(line, "{") || json.Unmarshal([]byte(line), &a) != nil {
+		return list
+	}
+	return append(list, a)
+}
+
+// TestChildTurn is no test of its own: it puts and prunes one object.
+func TestChildTurn(t *testing.T) {
+	dir := os.Getenv(childDir)
+	if dir == "" {
+		return
+	}
+	s, err := artifact.OpenStore(artifact.StoreConfig{Dir: dir, Keep: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 15 {
+		unlock, err := s.Lock(t.Context(), object)
+		if err != nil {
+			t.Fatal(err)
+		}
+		a, err := s.Put(t.Context(), object, "a.tar.gz", text(fmt.Sprint(rand.IntN(4))))
+		if err = errors.Join(err, s.Prune(object, a), s.Verify(t.Context(), a)); err != nil {
+			t.Error(err)
+		}
+		unlock()
+		if _, err := s.Sweep(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestSeveralProcesses(t *testing.T) {
+	dir := t.TempDir()
+	var all []*exec.Cmd
+	for range 3 {
+		cmd, _ := startChild(t, "Turn", dir)
+		all = append(all, cmd)
+	}
+	for _, cmd := range all {
+		if err := cmd.Wait(); err != nil {
+			t.Error(err)
+		}
+	}
+	s, _ := openStore(t, artifact.StoreConfig{Dir: dir})
+	n := 0
+	for a, err := range s.All() {
+		if err = errors.Join(err, s.Verify(t.Context(), a)); err != nil {
+			t.Error(err)
+		}
+		n++
+	}
+	if n != 2 {
+		t.Errorf("%d artifacts, want the current one and one superseded", n)
+	}
+}

@@ -1,0 +1,177 @@
+package artifact_test
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"github.com/headgate-io/headgate/artifact"
+)
+
+// tree makes a tree of empty files; "name=content" gives one content.
+func tree(files ...string) fstest.MapFS {
+	m := fstest.MapFS{}
+	for _, f := range files {
+		name, content, _ := strings.Cut(f, "=")
+		m[name] = &fstest.MapFile{Data: []byte(content), Mode: 0o644}
+	}
+	return m
+}
+
+// compile compiles i for tree, which may be nil.
+func compile(t testing.TB, i artifact.Ignore, tree fs.FS) *artifact.Rules {
+	t.Helper()
+	r, err := i.Compile(tree)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// kept returns the files of tree and the directories an archive of it would have.
+func kept(t testing.TB, tree fs.FS) []string {
+	t.Helper()
+	o, _ := tree.(interface{ Omits(string) bool })
+	var names []string
+	err := fs.WalkDir(tree, ".", func(name string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case !d.IsDir():
+			names = append(names, name)
+		case name != "." && (o == nil || !o.Omits(name)):
+			names = append(names, name+"/")
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return names
+}
+
+func TestIgnoreView(t *testing.T) {
+	git := artifact.DefaultIgnore()
+	with := func(extra string) artifact.Ignore { i := git; i.Extra = extra; return i }
+	for _, test := range []struct {
+		name   string
+		ignore artifact.Ignore
+		tree   []string
+		want   string
+	}{
+		{"defaults", git,
+			[]string{".git/config", ".gitignore", ".github/ci.yml", "a.yaml", "docs/logo.png", "x/.sops.yaml", "x/.gitmodules"},
+			"a.yaml docs/ x/"},
+		{"spec.ignore replaces the defaults but not the VCS patterns", with("/x\n"),
+			[]string{".git/config", ".github/ci.yml", "docs/logo.png", "x/y"},
+			".github/ .github/ci.yml docs/ docs/logo.png"},
+		{"comments and blank lines replace nothing", with("# nothing\n\n   \n"),
+			[]string{"a.png", "b"}, "b"},
+		{"any pattern replaces the defaults", with("!*"),
+			[]string{".git/config", "a.png"}, ".git/ .git/config a.png"},
+		{"a nested file replaces the defaults", git,
+			[]string{"a.png", "sub/.sourceignore=none", "sub/b.png"},
+			"a.png sub/ sub/.sourceignore sub/b.png"},
+		{"VCS patterns can be re-included", with("!.gitignore"),
+			[]string{".gitignore", ".gitattributes"}, ".gitignore"},
+		{"a nested file applies below its directory", git,
+			[]string{"sub/.sourceignore=*.txt\n/only\n", "a.txt", "only", "sub/a.txt", "sub/x/only", "sub/only", "sub/x/b.txt"},
+			"a.txt only sub/ sub/.sourceignore sub/x/ sub/x/only"},
+		{"a deeper file wins", git,
+			[]string{".sourceignore=*.txt", ".a/.sourceignore=!*.txt", ".a/k.txt", "a.txt", ".a/b/.sourceignore=*.txt", ".a/b/no.txt"},
+			".a/ .a/.sourceignore .a/b/ .a/b/.sourceignore .a/k.txt .sourceignore"},
+		{"spec.ignore wins over files", with("!a.txt"),
+			[]string{"s/.sourceignore=*.txt", "s/a.txt", "s/b.txt"}, "s/ s/.sourceignore s/a.txt"},
+		{"ignore files inside .git are not read", git,
+			[]string{".git/.sourceignore=!*", "sub/.git/.sourceignore=x", "a.png"}, "sub/"},
+		{"ignore files of excluded directories are read", git,
+			[]string{".sourceignore=vendor/\n", "vendor/.sourceignore=!keep", "vendor/keep", "vendor/drop"},
+			".sourceignore vendor/keep"},
+		{"everything but one directory", with("/*\n!/deploy\n/deploy/**/*.md\n"),
+			[]string{"a", "b/c", "deploy/x", "deploy/y/z", "deploy/README.md", "deploy/y/b.md"},
+			"deploy/ deploy/x deploy/y/ deploy/y/z"},
+		{"everything", with("*"), []string{"a", "b/c"}, ""},
+		{"a file below an excluded directory", with("dir/\n!dir/keep\n"),
+			[]string{"dir/keep", "dir/drop", "dir/sub/keep", "dir/sub/x"}, "dir/keep"},
+		{"a directory below an excluded directory", with("/a\n!/a/b/c\n"),
+			[]string{"a/x", "a/b/x", "a/b/c/x", "a/b/c/d/x"}, "a/b/c/ a/b/c/d/ a/b/c/d/x a/b/c/x"},
+		{"an earlier negation does not re-include", with("!dir/keep\ndir/\n"), []string{"dir/keep"}, ""},
+		{"a negated directory does not re-include what matches by itself", with("*.txt\n!/keep\n"),
+			[]string{"keep/a.txt", "keep/b"}, "keep/ keep/b"},
+		{"directories only", with("build/"), []string{"a/build", "b/build/x"}, "a/ a/build b/"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			tree := tree(test.tree...)
+			got := strings.Join(kept(t, compile(t, test.ignore, tree).View(tree)), " ")
+			want := strings.Fields(test.want)
+			slices.Sort(want)
+			if gots := strings.Fields(got); !slices.Equal(sorted(gots), want) {
+				t.Errorf("got  %s\nwant %s", strings.Join(sorted(gots), " "), strings.Join(want, " "))
+			}
+		})
+	}
+}
+
+func sorted(s []string) []string { slices.Sort(s); return s }
+
+func TestMatchExplains(t *testing.T) {
+	i := artifact.DefaultIgnore()
+	i.Extra = "# comment\r\n*.md \r\n!/keep.md\n/vendor/\n"
+	r := compile(t, i, tree("sub/.sourceignore=\n\n!x.md\n"))
+	for _, test := range []struct {
+		name string
+		dir  bool
+		want string
+	}{
+		{"a.md", false, "true spec.ignore:2 *.md"},
+		{"keep.md", false, "false spec.ignore:3 !/keep.md"},
+		{"vendor", true, "true spec.ignore:4 /vendor/"},
+		{"vendor", false, "false :0 "},
+		{"vendor/x/y", false, "true spec.ignore:4 /vendor/"},
+		{"vendor/keep.md", false, "true spec.ignore:4 /vendor/"},
+		{"sub/.git", true, "true default:0 .git/"},
+		{"sub/x.md", false, "true spec.ignore:2 *.md"},
+		{"sub/x/.md", false, "true spec.ignore:2 *.md"},
+		{"sub", true, "false :0 "},
+		{".", true, "false :0 "},
+	} {
+		rule, ignored := r.Match(test.name, test.dir)
+		if got := fmt.Sprintf("%v %s:%d %s", ignored, rule.Source, rule.Line, rule.Pattern); got != test.want {
+			t.Errorf("%s: got %q, want %q", test.name, got, test.want)
+		}
+	}
+}
+
+func TestViewHidesIgnoredPaths(t *testing.T) {
+	tree := tree("a/x", "b/x", "c/keep", "c/x", "d")
+	view := compile(t, artifact.Ignore{Extra: "/a/\n/c\n!/c/keep\n/d/\n"}, nil).View(tree)
+	if err := fstest.TestFS(view, "b/x", "c/keep", "d"); err != nil {
+		t.Error(err)
+	}
+	for _, name := range []string{"a", "a/x", "c/x", "c/none"} {
+		for op, err := range map[string]error{
+			"open":    second(view.Open(name)),
+			"stat":    second(fs.Stat(view, name)),
+			"lstat":   second(fs.Lstat(view, name)),
+			"read":    second(fs.ReadFile(view, name)),
+			"readdir": second(fs.ReadDir(view, name)),
+		} {
+			if !errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("%s %s: got %v, want not exist", op, name, err)
+			}
+		}
+	}
+	sub, err := fs.Sub(view, "c")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := kept(t, sub); !slices.Equal(got, []string{"keep"}) {
+		t.Errorf("sub: got %v", got)
+	}
+}
+
+func second[T any](_ T, err error) error { return err }

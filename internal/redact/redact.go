@@ -1,0 +1,140 @@
+// Package redact takes credentials and control characters out of text, at the
+// place where an error becomes a condition, an event or a line of output.
+//
+// Removed are, wherever they stand in the text:
+//
+//   - the user information, the values of the query and the fragment of every
+//     URL, of malformed ones too; the names of query parameters stay
+//   - what follows "Authorization:", and private keys in PEM form
+//   - secrets that the caller knows: verbatim, quoted, escaped for URLs, and
+//     in base64, also in the middle of a longer base64 text such as basic
+//     authentication
+//   - terminal escape sequences and other control and format characters; a
+//     line break becomes "; "
+//
+// Secrets shorter than four bytes are removed only where they stand alone, for
+// they occur in ordinary words. An empty secret is none.
+package redact
+
+import (
+	"net/url"
+	"regexp"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Mask stands for what was removed.
+const Mask = "***"
+
+var (
+	// The text of an absolute URL, and of anything else that has a query.
+	urlText   = regexp.MustCompile("[A-Za-z][A-Za-z0-9+.-]*://[^\\s\"'<>`]+")
+	queryText = regexp.MustCompile("\\?[^\\s\"'<>`?]*=[^\\s\"'<>`]*")
+
+	header = regexp.MustCompile(`(?i)(authorization["']?\s*[:=]\s*["'\[]*)[^\s"'\]]+(\s+[^\s"'\],;]+)?`)
+	pem    = regexp.MustCompile(`-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----(?s:.*?)(-----END [A-Z0-9 ]*PRIVATE KEY-----|\z)`)
+
+	// CSI and OSC sequences of terminals, then any other escape.
+	escape = regexp.MustCompile("\x1b\\[[0-?]*[ -/]*[@-~]|\x1b\\][^\x07\x1b]*(\x07|\x1b\\\\)?|\x1b.?")
+)
+
+// String returns text without credentials and control characters.
+func String(text string, secrets ...string) string {
+	text = pem.ReplaceAllString(text, Mask)
+	// Twice: an escape sequence may split a secret, and cleaning may change one.
+	text = maskSecrets(text, secrets)
+	text = maskSecrets(clean(text), secrets)
+	text = urlText.ReplaceAllStringFunc(text, sparing(maskURL))
+	text = queryText.ReplaceAllStringFunc(text, sparing(maskQuery))
+	return header.ReplaceAllString(text, "${1}"+Mask)
+}
+
+// sparing applies mask to s without the punctuation that ends it: that belongs
+// to the sentence around it.
+func sparing(mask func(string) string) func(string) string {
+	return func(s string) string {
+		trimmed := strings.TrimRight(s, ".,:;)]}")
+		return mask(trimmed) + s[len(trimmed):]
+	}
+}
+
+// URL returns u without user information, values of the query and fragment.
+func URL(u *url.URL) string { return String(u.String()) }
+
+// Error returns err with a text that went through [String]. It unwraps to err,
+// so that [errors.Is] and [errors.As] see the cause; nil stays nil.
+func Error(err error, secrets ...string) error {
+	if err == nil {
+		return nil
+	}
+	return &redacted{err: err, text: String(err.Error(), secrets...)}
+}
+
+type redacted struct {
+	err  error
+	text string
+}
+
+func (r *redacted) Error() string { return r.text }
+func (r *redacted) Unwrap() error { return r.err }
+
+// maskURL removes what is private from an absolute URL, without parsing it:
+// those that cannot be parsed turn up in errors most of all.
+func maskURL(s string) string {
+	scheme, rest, _ := strings.Cut(s, "://")
+	rest, _, _ = strings.Cut(rest, "#")
+	end := strings.IndexAny(rest, "/?")
+	if end < 0 {
+		end = len(rest)
+	}
+	if i := strings.LastIndexByte(rest[:end], '@'); i >= 0 {
+		rest = rest[i+1:]
+	} else if i := strings.LastIndexByte(rest, '@'); i >= 0 && !isPort(rest[:end]) {
+		rest = rest[i+1:] // a password with a slash or question mark in it
+	}
+	path, query, found := strings.Cut(rest, "?")
+	if !found {
+		return scheme + "://" + path
+	}
+	return scheme + "://" + path + maskQuery("?"+query)
+}
+
+// isPort reports whether what follows the colon of host, if it has one, is a
+// port.
+func isPort(host string) bool {
+	if strings.HasSuffix(host, "]") {
+		return true
+	}
+	_, port, found := strings.Cut(host[strings.LastIndexByte(host, ']')+1:], ":")
+	return !found || strings.Trim(port, "0123456789") == ""
+}
+
+// maskQuery masks the values of a query that begins with "?".
+func maskQuery(query string) string {
+	query, _, _ = strings.Cut(query[1:], "#")
+	parts := strings.FieldsFunc(query, func(r rune) bool { return r == '&' || r == ';' })
+	for i, part := range parts {
+		name, _, found := strings.Cut(part, "=")
+		if parts[i] = Mask; found {
+			parts[i] = name + "=" + Mask
+		}
+	}
+	return "?" + strings.Join(parts, "&")
+}
+
+// clean removes terminal sequences, makes line breaks visible, and replaces
+// what cannot be printed.
+func clean(text string) string {
+	text = escape.ReplaceAllString(strings.ToValidUTF8(text, string(utf8.RuneError)), "")
+	lines := strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == '\r' || r == '\u2028' || r == '\u2029' })
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r == '\t':
+			return ' '
+		case unicode.IsPrint(r) || unicode.IsSpace(r) && !unicode.IsControl(r):
+			return r
+		}
+		return utf8.RuneError
+	}, strings.Join(lines, "; "))
+}

@@ -1,0 +1,133 @@
+package redact_test
+
+import (
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/headgate-io/headgate/internal/redact"
+)
+
+func TestString(t *testing.T) {
+	tests := map[string]struct{ text, want string }{
+		"plain":                {`resolve main: reference not found`, `resolve main: reference not found`},
+		"user information":     {`Get "https://user:pass@example.org/a": EOF`, `Get "https://example.org/a": EOF`},
+		"token as user":        {`https://tok3n@example.org/a.git: 401`, `https://example.org/a.git: 401`},
+		"query":                {`Put "https://x.blob/c?sv=2026&sig=abc%2Fd": refused`, `Put "https://x.blob/c?sv=***&sig=***": refused`},
+		"bare query":           {`https://x/c?abcdef.`, `https://x/c?***.`},
+		"fragment":             {`https://x/c#token=1`, `https://x/c`},
+		"fragment after query": {`https://x/c?a=b#c`, `https://x/c?a=***`},
+		"semicolons":           {`https://x/c?a=b;c=d`, `https://x/c?a=***&c=***`},
+		"json escapes":         {`{"u":"https://x/c?a=b\u0026sig=canary"}`, `{"u":"https://x/c?a=***"}`},
+		"relative":             {`GET /c?sig=abc HTTP/1.1`, `GET /c?sig=*** HTTP/1.1`},
+		"question":             {`is it there? no`, `is it there? no`},
+		"digest reference":     {`oci://example.org:5000/a@sha256:0123`, `oci://example.org:5000/a@sha256:0123`},
+		"ipv6":                 {`http://[::1]:80/a@b`, `http://[::1]:80/a@b`},
+		"slash in password":    {`parse "https://u:pa/ss@example.org/a": bad`, `parse "https://example.org/a": bad`},
+		"two at signs":         {`https://u:p@ss@example.org/a`, `https://example.org/a`},
+		"ssh":                  {`ssh://git@example.org:22/a`, `ssh://example.org:22/a`},
+		"several":              {`https://a:b@x/ and (http://c:d@y/?e=f)`, `https://x/ and (http://y/?e=***)`},
+		"header":               {`sent Authorization: Bearer abc.def, got 401`, `sent Authorization: ***, got 401`},
+		"header as map":        {`map[Authorization:[Basic dXNlcjpw]]`, `map[Authorization:[***]]`},
+		"private key":          {"bad key -----BEGIN OPENSSH PRIVATE KEY-----\nabc\n-----END OPENSSH PRIVATE KEY-----!", "bad key ***!"},
+		"cut private key":      {"bad key -----BEGIN PRIVATE KEY-----\nabc", "bad key ***"},
+		"colour":               {"\x1b[31mred\x1b[0m", "red"},
+		"title":                {"a\x1b]0;owned\x07b", "ab"},
+		"open title":           {"a\x1b]0;owned", "a"},
+		"lone escape":          {"a\x1bcb\x1b", "ab"},
+		"8-bit escape":         {"a\u009b31mb", "a\ufffd31mb"},
+		"lines":                {"one\r\ntwo\n\nthree\n", "one; two; three"},
+		"bell and bidi":        {"a\ab\u202ec\x00", "a\ufffdb\ufffdc\ufffd"},
+		"not utf-8":            {"a\xffb", "a\ufffdb"},
+		"tab":                  {"a\tb", "a b"},
+		"unicode":              {"größe 大", "größe 大"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got := redact.String(test.text); got != test.want {
+				t.Errorf("got  %q\nwant %q", got, test.want)
+			}
+		})
+	}
+}
+
+// Canaries are planted in every form in which an SDK may print them.
+func TestStringMasksSecrets(t *testing.T) {
+	const canary = "c4n/ry+s3cr3t=\"ü"
+	pem := "line-number-one\nline-number-two\n"
+	texts := map[string]string{
+		"verbatim":           "password " + canary + " refused",
+		"trailing newline":   canary + "\n",
+		"quoted":             fmt.Sprintf("%q", canary),
+		"query":              url.QueryEscape(canary),
+		"path":               url.PathEscape(canary),
+		"lower-case escapes": strings.ToLower(url.QueryEscape(canary)),
+		"user information":   (&url.URL{Scheme: "x", User: url.UserPassword("u", canary), Host: "h"}).String(),
+		"base64":             base64.StdEncoding.EncodeToString([]byte(canary)),
+		"base64 url":         base64.URLEncoding.EncodeToString([]byte(canary)),
+		"basic, 1":           base64.StdEncoding.EncodeToString([]byte("u:" + canary)),
+		"basic, 2":           base64.StdEncoding.EncodeToString([]byte("us:" + canary + "!")),
+		"basic, 3":           base64.StdEncoding.EncodeToString([]byte("use:" + canary)),
+		"split by colour":    canary[:5] + "\x1b[1m" + canary[5:],
+		"a line of many":     "bad line-number-two here",
+		"all lines":          pem,
+	}
+	pieces := []string{"c4n", "s3cr3t", "line-number", base64.StdEncoding.EncodeToString([]byte(canary))[4:16],
+		base64.StdEncoding.EncodeToString([]byte("u:" + canary))[4:16], base64.StdEncoding.EncodeToString([]byte("us:" + canary))[4:16]}
+	for name, text := range texts {
+		t.Run(name, func(t *testing.T) {
+			got := redact.String(text, canary+"\n", pem, "")
+			for _, piece := range pieces {
+				if strings.Contains(got, piece) {
+					t.Errorf("%q leaks in %q", piece, got)
+				}
+			}
+		})
+	}
+}
+
+func TestStringShortSecrets(t *testing.T) {
+	if got, want := redact.String("a pw: 'pw' in pwd, powpw pw", "pw"), "a ***: '***' in pwd, powpw ***"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if got, want := redact.String("secret-long secret", "secret", "secret-long"), "*** ***"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+func TestError(t *testing.T) {
+	if redact.Error(nil) != nil {
+		t.Error("nil became an error")
+	}
+	err := redact.Error(fmt.Errorf("open https://u:p@h/: %w", fs.ErrNotExist), "u")
+	if err.Error() != "open https://h/: file does not exist" || !errors.Is(err, fs.ErrNotExist) {
+		t.Error(err)
+	}
+}
+
+func TestURL(t *testing.T) {
+	u := &url.URL{Scheme: "https", User: url.UserPassword("u", "p"), Host: "h", Path: "/a b", RawQuery: "c=d"}
+	if got, want := redact.URL(u), "https://h/a%20b?c=***"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+func FuzzString(f *testing.F) {
+	f.Add("Get \"https://user:canary-secret@h/p?q=canary-secret\": EOF", "canary-secret")
+	f.Add("\x1b[31m?=\n", "\xff")
+	f.Add("https://:@?#", "****")
+	f.Fuzz(func(t *testing.T, text, secret string) {
+		got := redact.String(text, secret)
+		if !utf8.ValidString(got) || strings.ContainsAny(got, "\x1b\n\r\x00") {
+			t.Errorf("%q is not clean", got)
+		}
+		if secret = strings.TrimRight(secret, "\r\n"); len(secret) >= 4 && strings.Contains(got, secret) && !strings.Contains(redact.String(secret), redact.Mask) && strings.Trim(secret, "*;& \ufffd?=") == secret {
+			t.Errorf("%q leaks in %q", secret, got)
+		}
+	})
+}

@@ -1,0 +1,245 @@
+package transport_test
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/headgate-io/headgate/internal/testenv"
+	"github.com/headgate-io/headgate/internal/transport"
+	"github.com/headgate-io/headgate/source"
+)
+
+// secret makes a Secret of keys and values.
+func secret(kv ...string) source.Secret {
+	s := source.Secret{Data: map[string][]byte{}}
+	for i := 0; i < len(kv); i += 2 {
+		s.Data[kv[i]] = []byte(kv[i+1])
+	}
+	return s
+}
+
+// wantError checks that err names the Secret, the key and the problem, and shows no canary.
+func wantError(t *testing.T, err error, key, problem string) {
+	t.Helper()
+	var e *transport.SecretError
+	if !errors.As(err, &e) || e.Secret != "default/creds" || e.Key != key || !strings.Contains(err.Error(), problem) {
+		t.Errorf("error %v, want one about key %s: %s", err, key, problem)
+	}
+	if err != nil && strings.Contains(err.Error(), "canary") {
+		t.Errorf("error shows a value: %v", err)
+	}
+}
+
+func TestGitAuth(t *testing.T) {
+	for _, c := range []struct {
+		name         string
+		in           source.Secret
+		want         transport.Auth
+		key, problem string
+	}{
+		{"empty", secret(), transport.Auth{}, "", ""},
+		{"empty values", secret("username", "", "bearerToken", ""), transport.Auth{}, "", ""},
+		{"basic", secret("username", "alice", "password", "p:w"), transport.Auth{Username: "alice", Password: "p:w"}, "", ""},
+		{"user alone", secret("username", "token"), transport.Auth{Username: "token"}, "", ""},
+		{"bearer", secret("bearerToken", "t"), transport.Auth{Bearer: "t"}, "", ""},
+		{"other keys", secret("identity", "x", "ca.crt", "y"), transport.Auth{}, "", ""},
+		{"password alone", secret("password", "canary"), transport.Auth{}, "username", "is missing"},
+		{"bearer and basic", secret("bearerToken", "canary", "username", "canary"), transport.Auth{}, "bearerToken", "exclude each other"},
+		{"bearer and password", secret("bearerToken", "canary", "password", "canary"), transport.Auth{}, "username", "is missing"},
+		{"line break at the end", secret("username", "u", "password", "canary\n"), transport.Auth{}, "password", "ends in a line break"},
+		{"windows line break", secret("bearerToken", "canary\r\n"), transport.Auth{}, "bearerToken", "ends in a line break"},
+		{"forged header", secret("bearerToken", "canary\r\nHost: x"), transport.Auth{}, "bearerToken", "control character at byte 6"},
+		{"control character", secret("username", "canary\x00x"), transport.Auth{}, "username", "control character at byte 6"},
+		{"colon", secret("username", "canary:x"), transport.Auth{}, "username", "has a colon"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got, err := transport.GitAuth("default/creds", c.in)
+			if c.problem != "" {
+				wantError(t, err, c.key, c.problem)
+			} else if err != nil || got != c.want {
+				t.Errorf("got %v, %v, want %v", got, err, c.want)
+			}
+		})
+	}
+}
+
+func TestGitSSH(t *testing.T) {
+	got, err := transport.GitSSH("default/creds", secret("identity", "key", "known_hosts", "hosts", "password", "pass", "identity.pub", "ignored"))
+	if err != nil || string(got.Identity) != "key" || string(got.KnownHosts) != "hosts" || string(got.Passphrase) != "pass" {
+		t.Errorf("got %v, %v", got, err)
+	}
+	_, err = transport.GitSSH("default/creds", secret("known_hosts", "canary"))
+	wantError(t, err, "identity", "is missing")
+	_, err = transport.GitSSH("default/creds", secret("identity", "canary"))
+	wantError(t, err, "known_hosts", "is missing")
+}
+
+func TestTLSKeys(t *testing.T) {
+	ca := testenv.NewCA(t)
+	cert, key := ca.Client("alice")
+	_, otherKey := ca.Client("bob")
+	pem1, c1, k1, k2 := string(ca.PEM()), string(cert), string(key), string(otherKey)
+	broken := string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: []byte("canary")}))
+	sealed := string(pem.EncodeToMemory(&pem.Block{Type: "ENCRYPTED PRIVATE KEY", Bytes: []byte("canary")}))
+	legacySealed := string(pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Headers: map[string]string{"DEK-Info": "AES-128-CBC,00"}, Bytes: []byte("x")}))
+	for _, c := range []struct {
+		name         string
+		in           source.Secret
+		git          bool // read as the Secret of a GitRepository
+		cas, certs   bool
+		key, problem string
+	}{
+		{"none", secret("username", "x"), true, false, false, "", ""},
+		{"ca", secret("ca.crt", pem1), true, true, false, "", ""},
+		{"ca among comments and broken ones", secret("ca.crt", "# mine\n"+broken+pem1), true, true, false, "", ""},
+		{"legacy ca, git", secret("caFile", pem1), true, true, false, "", ""},
+		{"legacy ca", secret("caFile", pem1), false, true, false, "", ""},
+		{"pair", secret("tls.crt", c1, "tls.key", k1), true, false, true, "", ""},
+		{"chain", secret("tls.crt", c1+pem1, "tls.key", k1), false, false, true, "", ""},
+		{"all", secret("ca.crt", pem1, "tls.crt", c1, "tls.key", k1), false, true, true, "", ""},
+		{"legacy pair", secret("certFile", c1, "keyFile", k1), false, false, true, "", ""},
+		{"legacy pair is not read for git", secret("certFile", c1, "keyFile", k1), true, false, false, "", ""},
+		{"newer keys win", secret("ca.crt", pem1, "caFile", "canary", "tls.crt", c1, "certFile", "canary", "tls.key", k1, "keyFile", "canary"), false, true, true, "", ""},
+		{"ca is no PEM", secret("ca.crt", "canary"), true, false, false, "ca.crt", "is not PEM"},
+		{"legacy ca is no PEM", secret("caFile", "canary"), false, false, false, "caFile", "is not PEM"},
+		{"ca is a key", secret("ca.crt", k1), true, false, false, "ca.crt", "holds no CERTIFICATE but PRIVATE KEY"},
+		{"ca is broken", secret("ca.crt", broken), true, false, false, "ca.crt", "no certificate that can be parsed"},
+		{"no key", secret("tls.crt", c1), true, false, false, "tls.key", "is missing: tls.crt needs it"},
+		{"no certificate", secret("tls.key", k1), true, false, false, "tls.crt", "is missing: tls.key needs it"},
+		{"certificate is no PEM", secret("tls.crt", "canary", "tls.key", k1), true, false, false, "tls.crt", "is not PEM"},
+		{"certificate is broken", secret("tls.crt", broken, "tls.key", k1), true, false, false, "tls.crt", "cannot be parsed"},
+		{"key is no PEM", secret("tls.crt", c1, "tls.key", "canary"), true, false, false, "tls.key", "is not PEM"},
+		{"key is a certificate", secret("tls.crt", c1, "tls.key", c1), true, false, false, "tls.key", "holds no PRIVATE KEY but CERTIFICATE"},
+		{"key is encrypted", secret("tls.crt", c1, "tls.key", sealed), true, false, false, "tls.key", "is encrypted"},
+		{"key is encrypted the old way", secret("tls.crt", c1, "tls.key", legacySealed), true, false, false, "tls.key", "is encrypted"},
+		{"key of another certificate", secret("tls.crt", c1, "tls.key", k2), false, false, false, "tls.key", "cannot be used with tls.crt: private key does not match public key"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			read := transport.CertTLS
+			if c.git {
+				read = transport.GitTLS
+			}
+			got, err := read("default/creds", c.in)
+			if c.problem != "" {
+				wantError(t, err, c.key, c.problem)
+				return
+			}
+			if err != nil || (got != nil) != (c.cas || c.certs) {
+				t.Fatalf("got %v, %v", got, err)
+			}
+			if got != nil && ((got.RootCAs != nil) != c.cas || (len(got.Certificates) == 1) != c.certs || got.MinVersion != 0x303) {
+				t.Errorf("got %+v", got)
+			}
+		})
+	}
+}
+
+func TestCAIsAddedToTheSystem(t *testing.T) {
+	system, err := x509.SystemCertPool()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ca := testenv.NewCA(t)
+	got, err := transport.GitTLS("default/creds", secret("ca.crt", string(ca.PEM())))
+	if err != nil {
+		t.Fatal(err)
+	}
+	system.AppendCertsFromPEM(ca.PEM())
+	if !got.RootCAs.Equal(system) {
+		t.Error("pool is not the system's and the CA")
+	}
+}
+
+func TestProxyFromSecret(t *testing.T) {
+	for _, c := range []struct {
+		name         string
+		in           source.Secret
+		want         string // URL with credentials
+		key, problem string
+	}{
+		{"http", secret("address", "http://proxy.example:3128"), "http://proxy.example:3128", "", ""},
+		{"default ports", secret("address", "http://proxy.example"), "http://proxy.example:80", "", ""},
+		{"https", secret("address", "https://proxy.example/"), "https://proxy.example:443", "", ""},
+		{"socks5", secret("address", "socks5://[::1]"), "socks5://[::1]:1080", "", ""},
+		{"credentials", secret("address", "http://p:1", "username", "a@b", "password", "c/d"), "http://a%40b:c%2Fd@p:1", "", ""},
+		{"credentials in the address", secret("address", "http://a:b@p:1"), "http://a:b@p:1", "", ""},
+		{"keys win", secret("address", "http://a:b@p:1", "username", "c", "password", "d"), "http://c:d@p:1", "", ""},
+		{"none", secret(), "", "address", "is missing"},
+		{"password alone", secret("address", "http://p:1", "password", "canary"), "", "username", "is missing"},
+		{"long", secret("address", "http://p:1/"+strings.Repeat("canary", 400)), "", "address", "has 2411 bytes, at most 2048"},
+		{"scheme", secret("address", "ftp://canary:canary@p:1"), "", "address", `scheme "ftp"`},
+		{"no scheme", secret("address", "p:3128"), "", "address", "is not a URL"},
+		{"no host", secret("address", "http://"), "", "address", "is not a URL"},
+		{"port", secret("address", "http://u:canary@p:canary"), "", "address", "is not a URL"},
+		{"line break", secret("address", "http://canary:1\n"), "", "address", "ends in a line break"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p, err := transport.ProxyFromSecret("default/creds", c.in, nil)
+			if c.problem != "" {
+				wantError(t, err, c.key, c.problem)
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if u, err := p.For(nil); err != nil || u.String() != c.want {
+				t.Errorf("proxy is %s, %v, want %s", u, err, c.want)
+			}
+			if u, _ := url.Parse(p.String()); u.User != nil {
+				t.Errorf("%s shows credentials", p)
+			}
+		})
+	}
+}
+
+func TestSplitUser(t *testing.T) {
+	u, _ := url.Parse("https://alice:s3cret@host/path?q")
+	clean, auth := transport.SplitUser(u)
+	if clean.String() != "https://host/path?q" || auth != (transport.Auth{Username: "alice", Password: "s3cret"}) || u.User == nil {
+		t.Errorf("got %s, %v", clean, auth)
+	}
+	if same, none := transport.SplitUser(clean); same.String() != clean.String() || none != (transport.Auth{}) {
+		t.Errorf("got %s, %v", same, none)
+	}
+}
+
+// FuzzTLS checks that no Secret makes the readers panic or accept a certificate without its key.
+func FuzzTLS(f *testing.F) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		f.Fatal(err)
+	}
+	der, _ := x509.MarshalPKCS8PrivateKey(key)
+	f.Add([]byte("-----BEGIN CERTIFICATE-----\nAA==\n-----END CERTIFICATE-----\n"), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), []byte("x"))
+	f.Add([]byte{}, []byte{}, []byte("-----BEGIN CERTIFICATE-----\n-----END CERTIFICATE-----\n"))
+	f.Fuzz(func(t *testing.T, cert, key, ca []byte) {
+		s := source.Secret{Data: map[string][]byte{"tls.crt": cert, "tls.key": key, "ca.crt": ca}}
+		c, err := transport.CertTLS("x", s)
+		if err == nil && c != nil && len(c.Certificates) > 0 && c.Certificates[0].PrivateKey == nil {
+			t.Error("certificate without key")
+		}
+	})
+}
+
+// FuzzProxyFromSecret checks that an accepted address has a scheme, a host and a port.
+func FuzzProxyFromSecret(f *testing.F) {
+	f.Add("http://u:p@host:1/path", "alice", "s3cret")
+	f.Add("socks5://[::1%25lo]", "", "")
+	f.Add("https://%41", "a\x00", "b")
+	f.Fuzz(func(t *testing.T, address, username, password string) {
+		p, err := transport.ProxyFromSecret("x", secret("address", address, "username", username, "password", password), nil)
+		if err != nil {
+			return
+		}
+		if u, _ := p.For(nil); u.Scheme == "" || u.Hostname() == "" || u.Port() == "" {
+			t.Errorf("%q accepted as %s", address, p)
+		}
+	})
+}
