@@ -1,6 +1,285 @@
 package artifact
 
-import "io/fs"
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+)
 
-// Mount returns tree with sub appearing at dir.
-func Mount(tree fs.FS, dir string, sub fs.FS) fs.FS { return tree }
+// Mount returns tree with sub appearing at dir, a path as [fs.ValidPath] has
+// it; "." lays sub over the whole tree. Nothing is read before the result is.
+//
+//   - A directory on both sides is one directory with the entries of both.
+//   - What is no directory on both sides is sub's: the later mount wins.
+//   - A directory on one side and something else on the other is an error of
+//     every access to that path or below it, and of listing the directory that
+//     holds it: an [*fs.PathError] that names both sides and is [fs.ErrExist].
+//   - Parents of dir that tree lacks are directories, mode 0755.
+//
+// Symbolic links are not followed to find out which of these applies. Paths
+// that no mount touches go straight to tree. Mounts compose: a mount of a mount
+// costs what one of three trees would.
+//
+// The result implements [fs.ReadDirFS], [fs.ReadFileFS], [fs.StatFS] and
+// [fs.ReadLinkFS] on top of what the trees implement, keeps no state, and omits
+// a directory (see [Rules.View]) where every tree that has it does. An invalid
+// dir is an [fs.ErrInvalid] of every access.
+func Mount(tree fs.FS, dir string, sub fs.FS) fs.FS {
+	if !fs.ValidPath(dir) {
+		return nowhere{&fs.PathError{Op: "mount", Path: dir, Err: fs.ErrInvalid}}
+	}
+	return union{slices.Concat(layersOf(tree, "."), layersOf(sub, dir))}
+}
+
+// nowhere is the tree that a mistake made unreachable.
+type nowhere struct{ err error }
+
+func (n nowhere) Open(string) (fs.File, error) { return nil, n.err }
+
+// A union is several trees as one, later ones above earlier ones. The first is
+// at ".".
+type union struct{ layers []layer }
+
+// A layer is a tree and the directory where it appears.
+type layer struct {
+	dir  string
+	tree fs.FS
+}
+
+// layersOf returns what appears at dir when tree is mounted there.
+func layersOf(tree fs.FS, dir string) []layer {
+	u, ok := tree.(union)
+	if !ok {
+		return []layer{{dir, tree}}
+	}
+	list := make([]layer, len(u.layers))
+	for i, l := range u.layers {
+		list[i] = layer{path.Join(dir, l.dir), l.tree}
+	}
+	return list
+}
+
+// inside returns name relative to the layer's directory, where it is inside.
+func (l layer) inside(name string) (rel string, ok bool) {
+	if l.dir == "." {
+		return name, true
+	}
+	rest, ok := strings.CutPrefix(name, l.dir)
+	if !ok || rest != "" && rest[0] != '/' {
+		return "", false
+	}
+	if rest == "" {
+		return ".", true
+	}
+	return rest[1:], true
+}
+
+// above reports whether name is a parent of the layer's directory.
+func (l layer) above(name string) bool {
+	if name == "." {
+		return l.dir != "."
+	}
+	return len(l.dir) > len(name) && l.dir[len(name)] == '/' && strings.HasPrefix(l.dir, name)
+}
+
+// isDir reports whether the layer has a directory at name, or fails. Where a
+// layer appears and above it there is one.
+func (l layer) isDir(name string) (bool, error) {
+	rel, ok := l.inside(name)
+	if !ok || rel == "." {
+		return true, nil
+	}
+	info, err := fs.Lstat(l.tree, rel)
+	if err != nil {
+		return false, rename(err, name)
+	}
+	return info.IsDir(), nil
+}
+
+// String names the layer in errors.
+func (l layer) String() string {
+	if l.dir == "." {
+		return "the tree"
+	}
+	return "the tree mounted at " + l.dir
+}
+
+// find returns the layers that have name. These are several only if name is a
+// directory in each of them; a single one may have anything there.
+func (u union) find(op, name string) ([]layer, error) {
+	if !fs.ValidPath(name) {
+		return nil, &fs.PathError{Op: op, Path: name, Err: fs.ErrInvalid}
+	}
+	hits := u.layers[:1:1]
+	for _, l := range u.layers[1:] {
+		if _, ok := l.inside(name); ok || l.above(name) {
+			hits = append(hits, l)
+		}
+	}
+	for end := 0; len(hits) > 1 && end < len(name) && name != "."; {
+		if slash := strings.IndexByte(name[end+1:], '/'); slash >= 0 {
+			end += 1 + slash
+		} else {
+			end = len(name)
+		}
+		var err error
+		if hits, err = narrow(hits, op, name, end); err != nil {
+			return nil, err
+		}
+	}
+	return hits, nil
+}
+
+// narrow returns those of layers that have name[:end], a name or one of its
+// parents: all where that is a directory, the last one otherwise.
+func narrow(layers []layer, op, name string, end int) ([]layer, error) {
+	prefix := name[:end]
+	var hits []layer
+	var dir bool
+	for _, l := range layers {
+		isDir, err := l.isDir(prefix)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			continue
+		case err != nil:
+			return nil, err
+		case len(hits) > 0 && isDir != dir:
+			return nil, conflict(op, prefix, hits[len(hits)-1], dir, l)
+		}
+		hits, dir = append(hits, l), isDir
+	}
+	if len(hits) == 0 || !dir && end < len(name) {
+		return nil, &fs.PathError{Op: op, Path: name, Err: fs.ErrNotExist}
+	}
+	if !dir {
+		hits = hits[len(hits)-1:]
+	}
+	return hits, nil
+}
+
+// A conflictError is a directory on one side and something else on the other.
+type conflictError struct{ text string }
+
+func (e conflictError) Error() string        { return e.text }
+func (e conflictError) Is(target error) bool { return target == fs.ErrExist }
+
+// conflict is the error of a path that is a directory in a, if dir, or else in b.
+func conflict(op, name string, a layer, dir bool, b layer) error {
+	if !dir {
+		a, b = b, a
+	}
+	return &fs.PathError{Op: op, Path: name, Err: conflictError{
+		fmt.Sprintf("a directory in %v but none in %v: mount at another path", a, b),
+	}}
+}
+
+// rename makes err name the path that the caller of a union knows.
+func rename(err error, name string) error {
+	var p *fs.PathError
+	if errors.As(err, &p) {
+		return &fs.PathError{Op: p.Op, Path: name, Err: p.Err}
+	}
+	return err
+}
+
+// file returns the layer that has name and the path there, where that may be
+// something else than a directory.
+func file(hits []layer, name string) (l layer, rel string, ok bool) {
+	if len(hits) != 1 {
+		return layer{}, "", false
+	}
+	rel, ok = hits[0].inside(name)
+	return hits[0], rel, ok && rel != "."
+}
+
+// Open implements [fs.FS].
+func (u union) Open(name string) (fs.File, error) {
+	hits, err := u.find("open", name)
+	if err != nil {
+		return nil, err
+	}
+	l, rel, ok := file(hits, name)
+	if !ok {
+		return &unionDir{layers: hits, name: name}, nil
+	}
+	f, err := l.tree.Open(rel)
+	return f, rename(err, name)
+}
+
+// ReadFile implements [fs.ReadFileFS].
+func (u union) ReadFile(name string) ([]byte, error) {
+	hits, err := u.find("open", name)
+	if err != nil {
+		return nil, err
+	}
+	l, rel, ok := file(hits, name)
+	if !ok {
+		return nil, &fs.PathError{Op: "read", Path: name, Err: errIsDir}
+	}
+	data, err := fs.ReadFile(l.tree, rel)
+	return data, rename(err, name)
+}
+
+// ReadDir implements [fs.ReadDirFS].
+func (u union) ReadDir(name string) ([]fs.DirEntry, error) {
+	hits, err := u.find("readdir", name)
+	if err != nil {
+		return nil, err
+	}
+	return readDirs(hits, name)
+}
+
+// Stat implements [fs.StatFS].
+func (u union) Stat(name string) (fs.FileInfo, error) {
+	return u.info("stat", name, fs.Stat)
+}
+
+// Lstat implements [fs.ReadLinkFS].
+func (u union) Lstat(name string) (fs.FileInfo, error) {
+	return u.info("lstat", name, fs.Lstat)
+}
+
+func (u union) info(op, name string, stat func(fs.FS, string) (fs.FileInfo, error)) (fs.FileInfo, error) {
+	hits, err := u.find(op, name)
+	if err != nil {
+		return nil, err
+	}
+	if l, rel, ok := file(hits, name); ok {
+		info, err := stat(l.tree, rel)
+		return info, rename(err, name)
+	}
+	return statDir(hits, name)
+}
+
+// ReadLink implements [fs.ReadLinkFS].
+func (u union) ReadLink(name string) (string, error) {
+	hits, err := u.find("readlink", name)
+	if err != nil {
+		return "", err
+	}
+	l, rel, ok := file(hits, name)
+	if !ok {
+		return "", &fs.PathError{Op: "readlink", Path: name, Err: fs.ErrInvalid}
+	}
+	target, err := fs.ReadLink(l.tree, rel)
+	return target, rename(err, name)
+}
+
+// Omits reports whether every tree that has the directory dir omits it.
+func (u union) Omits(dir string) bool {
+	hits, err := u.find("stat", dir)
+	if err != nil {
+		return false
+	}
+	for _, l := range hits {
+		rel, ok := l.inside(dir)
+		o, omits := l.tree.(omitter)
+		if !ok || rel == "." || !omits || !o.Omits(rel) {
+			return false
+		}
+	}
+	return true
+}
