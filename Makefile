@@ -1,0 +1,52 @@
+# make help lists what can be made. Tools are pinned in .ci/versions.
+
+include .ci/versions
+
+GO      ?= go
+MODULES := . bench e2e
+PACKAGES ?= ./...
+FUZZTIME ?= 20s
+TARGETS := linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64 windows/arm64
+
+.PHONY: help build test race lint vuln fuzz e2e bench-git bench-size cross tidy
+
+help: ## list what can be made
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 14
+
+build: ## build bin/headgate
+	$(GO) build -trimpath -o bin/headgate ./cmd/headgate
+
+test: ## run the tests; needs Go and git only
+	$(GO) test $(PACKAGES)
+
+race: ## run the tests in random order under the race detector
+	$(GO) test -race -shuffle=on $(PACKAGES)
+
+lint: ## gofmt, go vet and staticcheck in every module
+	@out=$$(gofmt -l .); [ -z "$$out" ] || { echo "not formatted: $$out"; exit 1; }
+	@set -e; for m in $(MODULES); do echo "$$m: go vet, staticcheck"; \
+		(cd $$m && $(GO) vet ./... && $(GO) run $(STATICCHECK) ./...); done
+
+vuln: ## look for known vulnerabilities, where their database can be reached
+	@GOVULNCHECK=$(GOVULNCHECK) .ci/vuln
+
+fuzz: ## run every fuzz target for FUZZTIME, one after the other
+	@.ci/fuzz $(FUZZTIME)
+
+cross: ## build and vet for every system that is supported
+	@set -e; for t in $(TARGETS); do echo "$$t"; \
+		CGO_ENABLED=0 GOOS=$${t%/*} GOARCH=$${t#*/} $(GO) build ./...; \
+		CGO_ENABLED=0 GOOS=$${t%/*} GOARCH=$${t#*/} $(GO) vet ./...; done
+
+tidy: ## say what go mod tidy would change
+	@set -e; for m in $(MODULES); do echo "$$m: go mod tidy -diff"; (cd $$m && $(GO) mod tidy -diff); done
+
+e2e: ## run the command against real servers and real clients; installs them (Debian, root)
+	@.ci/servers
+	cd e2e && $(GO) test -count=1 -timeout=30m ./...
+
+bench-git: ## compare fetching from Git with other ways, side by side
+	cd bench && $(GO) run ./git
+
+bench-size: ## count what a user of the library links
+	@cd bench && $(GO) run ./size

@@ -1,0 +1,146 @@
+package headgate_test
+
+import (
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/headgate-io/headgate/"
+
+// A room says what a package may import (docs/design.md, "Rooms").
+type room struct {
+	imports string // packages of this module, directly
+	modules string // modules of others that may be among its dependencies, beyond those of the imported rooms
+	test    bool   // for tests only: no other package imports it
+}
+
+// rooms is the import graph. A new package, a new edge and a new module each
+// need a line here, and with it a reason.
+var rooms = map[string]room{
+	"artifact": {modules: "github.com/klauspost/compress github.com/zeebo/blake3 github.com/klauspost/cpuid/v2"},
+	"source":   {imports: "artifact internal/redact", modules: "sigs.k8s.io/yaml go.yaml.in/yaml/v2 github.com/Masterminds/semver/v3"},
+
+	"git":                   {imports: "artifact source internal/transport internal/redact git/internal/object git/internal/packfile git/internal/wire", modules: gitModules},
+	"git/internal/object":   {modules: "github.com/pjbgf/sha1cd github.com/klauspost/cpuid/v2"},
+	"git/internal/packfile": {imports: "git/internal/object", modules: "github.com/klauspost/compress golang.org/x/sync"},
+	"git/internal/wire":     {imports: "git/internal/object internal/transport", modules: gitModules},
+
+	"internal/redact":    {},
+	"internal/transport": {imports: "source internal/redact", modules: "golang.org/x/net"},
+
+	"internal/testenv":  {modules: "golang.org/x/crypto golang.org/x/sys", test: true},
+	"source/sourcetest": {imports: "artifact source", test: true},
+}
+
+const gitModules = "golang.org/x/crypto golang.org/x/net golang.org/x/sync golang.org/x/sys github.com/Masterminds/semver/v3"
+
+// systems are those whose files are looked at: an edge may be in the files of one only.
+var systems = []string{"linux", "darwin", "windows"}
+
+// A dependency is one line of go list.
+type dependency struct {
+	path, module string // module is "" in the standard library
+	imports      []string
+	deps         []string
+}
+
+func list(t *testing.T, system string) map[string]dependency {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "go", "list", "-deps", "-f",
+		"{{.ImportPath}}\t{{with .Module}}{{.Path}}{{end}}\t{{join .Imports \" \"}}\t{{join .Deps \" \"}}", "./...")
+	cmd.Env = append(os.Environ(), "GOOS="+system, "CGO_ENABLED=0")
+	cmd.Stderr = os.Stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]dependency{}
+	for line := range strings.Lines(string(out)) {
+		f := strings.Split(strings.TrimSuffix(line, "\n"), "\t")
+		all[f[0]] = dependency{f[0], f[1], strings.Fields(f[2]), strings.Fields(f[3])}
+	}
+	return all
+}
+
+func TestDeps(t *testing.T) {
+	for _, system := range systems {
+		t.Run(system, func(t *testing.T) {
+			t.Parallel()
+			all := list(t, system)
+			for path, d := range all {
+				if name, own := strings.CutPrefix(path, module); own {
+					checkRoom(t, name, d, all)
+				}
+			}
+		})
+	}
+}
+
+func checkRoom(t *testing.T, name string, d dependency, all map[string]dependency) {
+	r, ok := rooms[name]
+	if !ok {
+		t.Errorf("%s is not in the table of deps_test.go", name)
+		return
+	}
+	for _, path := range d.imports {
+		other, own := strings.CutPrefix(path, module)
+		if own && !slices.Contains(strings.Fields(r.imports), other) {
+			t.Errorf("%s may not import %s", name, other)
+		}
+		if own && rooms[other].test && !r.test {
+			t.Errorf("%s imports %s, which is for tests only", name, other)
+		}
+	}
+	if slices.Contains(d.deps, "testing") && !r.test {
+		t.Errorf("%s depends on package testing", name)
+	}
+	allowed := modulesOf(name)
+	for _, path := range d.deps {
+		if m := all[path].module; m != "" && m+"/" != module && !slices.Contains(allowed, m) {
+			t.Errorf("%s may not depend on %s (of %s)", name, path, m)
+		}
+	}
+}
+
+// modulesOf returns the modules that a room and the rooms below it may depend on.
+func modulesOf(name string) []string {
+	r := rooms[name]
+	modules := strings.Fields(r.modules)
+	for _, other := range strings.Fields(r.imports) {
+		modules = append(modules, modulesOf(other)...)
+	}
+	return modules
+}
+
+// TestDepsTable keeps the table itself honest: imports point down, and what
+// the core may never depend on is in no line of the core.
+func TestDepsTable(t *testing.T) {
+	for name, r := range rooms {
+		below(t, name, nil)
+		for _, other := range strings.Fields(r.imports) {
+			if _, ok := rooms[other]; !ok {
+				t.Errorf("%s may import %s, which is not in the table", name, other)
+			}
+		}
+	}
+	never := []string{"k8s.io/", "cloud.google.com/", "google.golang.org/", "github.com/Azure/", "github.com/aws/", "github.com/minio/", "oras.land/", "helm.sh/"}
+	for _, name := range []string{"artifact", "source", "git"} {
+		for _, m := range modulesOf(name) {
+			if slices.ContainsFunc(never, func(prefix string) bool { return strings.HasPrefix(m, prefix) }) {
+				t.Errorf("the table lets %s depend on %s", name, m)
+			}
+		}
+	}
+}
+
+func below(t *testing.T, name string, above []string) {
+	if slices.Contains(above, name) {
+		t.Fatalf("the table has a cycle: %s", strings.Join(append(above, name), " → "))
+	}
+	for _, other := range strings.Fields(rooms[name].imports) {
+		below(t, other, append(slices.Clone(above), name))
+	}
+}
