@@ -2,31 +2,207 @@ package source
 
 import (
 	"errors"
+	"fmt"
 	"io"
+	"strings"
 )
 
-// A Set is what a stream of documents holds.
+// A Set is what streams of documents hold. The zero value is an empty set.
+// It is a [Secrets] as well: that of the Secret and ServiceAccount documents.
 type Set struct {
 	Objects  []Object          // in the order of the documents
 	Secrets  map[string]Secret // Secret documents by NAMESPACE/NAME
 	Skipped  int               // documents of foreign kinds
 	Warnings []error           // deprecated fields, conflicting refs: each a *DocumentError
+
+	places   map[string]string   // by KIND/NAMESPACE/NAME: where the document is
+	accounts map[string][]string // by NAMESPACE/NAME: the pull secrets of a ServiceAccount
+	sealed   map[string]string   // by NAMESPACE/NAME: why a Secret document cannot be read
 }
 
-// A DocumentError says where an object is wrong and which rule it breaks.
-type DocumentError struct {
-	File     string // name of the file, "-" for standard input
-	Document int    // 1-based
-	Object   string // KIND/NAMESPACE/NAME as far as known
-	Field    string // path of the field, for example spec.interval
-	Err      error
+// Decode reads the documents of file into s: YAML documents, JSON values, or
+// lists (kind List) of either. Objects of the groups [Group] and
+// [ReferenceGroup] and v1 Secret and ServiceAccount documents are kept;
+// documents of other kinds, and those that are no objects at all, are counted
+// in s.Skipped.
+//
+// Objects come out as an API server would hand them out: checked (see
+// [Validate]), with defaults filled in (see [Default]) and kinds in the
+// specification's spelling. The error joins one *DocumentError for each
+// defect; good objects are in s all the same.
+func (s *Set) Decode(file string, r io.Reader) error {
+	text, err := readStream(r)
+	if err != nil {
+		return &DocumentError{File: file, Err: err}
+	}
+	d := &decoding{set: s, file: file}
+	for c := range chunks(text) {
+		nodes, err := c.nodes(file)
+		for _, n := range nodes {
+			if n.kind != nullNode {
+				d.number++
+				d.document(n, nil)
+			}
+		}
+		if err != nil {
+			d.number++
+			d.syntax(err, c.line)
+		}
+	}
+	return errors.Join(d.errs...)
 }
 
-func (e *DocumentError) Error() string { return e.Err.Error() }
+// decoding is the reading of one stream.
+type decoding struct {
+	set    *Set
+	file   string
+	number int // of the document
+	errs   []error
+}
 
-// Unwrap returns the rule.
-func (e *DocumentError) Unwrap() error { return e.Err }
+// syntax notes a document that cannot be parsed.
+func (d *decoding) syntax(err error, line int) {
+	if at := (*lineError)(nil); errors.As(err, &at) {
+		line = at.line
+	}
+	d.errs = append(d.errs, &DocumentError{File: d.file, Document: d.number, Line: line, Err: err})
+}
 
-// Decode reads the documents of file into s. The error joins one
-// *DocumentError for each defect; good objects are in s all the same.
-func (s *Set) Decode(file string, r io.Reader) error { return errors.ErrUnsupported }
+// fail notes what is wrong with a document as a whole.
+func (d *decoding) fail(n *node, object, format string, args ...any) {
+	d.errs = append(d.errs, &DocumentError{
+		File: d.file, Document: d.number, Line: n.line, Object: object, Err: fmt.Errorf(format, args...),
+	})
+}
+
+// place completes findings about n with where they are.
+func (d *decoding) place(found []*DocumentError, n *node, object string) []error {
+	var out []error
+	for _, e := range found {
+		e.File, e.Document, e.Object = d.file, d.number, object
+		if e.Line == 0 {
+			e.Line = n.lineAt(e.Field)
+		}
+		out = append(out, e)
+	}
+	return out
+}
+
+// document files one document. In a list of one kind, of says which.
+func (d *decoding) document(n *node, of *listOf) {
+	if n.kind != mapNode {
+		d.noObject(n)
+		return
+	}
+	apiVersion, kind := n.str("apiVersion"), n.str("kind")
+	if of != nil && apiVersion == "" && kind == "" {
+		apiVersion, kind = of.apiVersion, of.kind
+		n.fields = append(n.fields,
+			field{"apiVersion", n.line, &node{kind: textNode, text: apiVersion}},
+			field{"kind", n.line, &node{kind: textNode, text: kind}})
+	}
+	group, version, grouped := strings.Cut(apiVersion, "/")
+	switch {
+	case apiVersion == "" || kind == "":
+		d.untyped(n, apiVersion, kind)
+	case grouped && (group == Group || group == ReferenceGroup):
+		d.ours(n, group, version, kind)
+	case apiVersion == "v1" && kind == listSuffix:
+		d.list(n, nil)
+	case apiVersion == "v1" && kind == "Secret":
+		d.secret(n)
+	case apiVersion == "v1" && kind == "ServiceAccount":
+		d.account(n)
+	case group == "bitnami.com" && kind == "SealedSecret":
+		d.sealedSecret(n)
+	default:
+		d.set.Skipped++
+	}
+}
+
+// A listOf says what the items of a list are that do not say it themselves.
+type listOf struct{ apiVersion, kind string }
+
+func (d *decoding) list(n *node, of *listOf) {
+	items := n.get("items")
+	switch {
+	case items == nil || items.kind == nullNode:
+	case items.kind != listNode:
+		d.fail(items, "", "items must be a list, not %s", items.kind)
+	default:
+		for _, item := range items.items {
+			d.document(item, of)
+		}
+	}
+}
+
+// noObject judges a document that is no mapping.
+func (d *decoding) noObject(n *node) {
+	if n.kind != listNode {
+		d.fail(n, "", "the document is %s, not an object", n.kind)
+		return
+	}
+	for _, item := range n.items {
+		if item.get("kind") != nil && item.get("apiVersion") != nil {
+			d.fail(n, "", "objects in a bare list: put them under items of an object with apiVersion v1 and kind List")
+			return
+		}
+	}
+	d.set.Skipped++
+}
+
+// untyped judges a document without apiVersion or kind: a values file is
+// skipped, an object with a slip is not.
+func (d *decoding) untyped(n *node, apiVersion, kind string) {
+	missing := ""
+	switch {
+	case apiVersion != "":
+		missing = "kind"
+	case kind != "":
+		missing = "apiVersion"
+	case n.get("metadata") != nil && n.get("spec") != nil:
+		missing = "apiVersion and kind"
+	default:
+		d.set.Skipped++
+		return
+	}
+	d.fail(n, kind, "%s is required and must be a string", missing)
+}
+
+// ours files a document of one of the groups of this package.
+func (d *decoding) ours(n *node, group, version, name string) {
+	k, of := spelledKind(name), (*listOf)(nil)
+	if k == nil {
+		if item := strings.TrimSuffix(name, listSuffix); item != name && spelledKind(item) != nil {
+			k, of = spelledKind(item), &listOf{group + "/" + version, item}
+		}
+	}
+	object := documentName(n, name)
+	switch {
+	case k == nil && calledKind(name) != nil:
+		d.fail(n, object, "unknown kind %s: did you mean %s?", quote(name), calledKind(name).spell(group))
+	case k == nil:
+		d.fail(n, object, "unknown kind %s of group %s", quote(name), group)
+	case version == notServed:
+		d.fail(n, object, "version v1beta1 is no longer read: set apiVersion to %s/v1 and see what validation says", group)
+	case k.in&versionSet(version) == 0:
+		d.fail(n, object, "%s does not exist in version %s: set apiVersion to %s/v1", k.spell(group), quote(version), group)
+	case of != nil:
+		d.list(n, of)
+	default:
+		d.object(n, k, name)
+	}
+}
+
+// documentName returns KIND/NAMESPACE/NAME as far as the document says it.
+func documentName(n *node, kind string) string {
+	name := n.str("metadata", "name")
+	or(&name, "?")
+	return kind + "/" + documentNamespace(n) + "/" + name
+}
+
+func documentNamespace(n *node) string {
+	space := n.str("metadata", "namespace")
+	or(&space, DefaultNamespace)
+	return space
+}

@@ -1,6 +1,8 @@
 package source
 
 import (
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/headgate-io/headgate/artifact"
@@ -15,20 +17,20 @@ type GitRepository struct {
 
 // GitRepositorySpec is what a GitRepository asks for.
 type GitRepositorySpec struct {
-	URL                string                     `json:"url"`
+	URL                string                     `json:"url"` // http, https or ssh
 	SecretRef          *LocalReference            `json:"secretRef,omitempty"`
-	Provider           string                     `json:"provider,omitempty"`
-	ServiceAccountName string                     `json:"serviceAccountName,omitempty"`
+	Provider           string                     `json:"provider,omitempty"`           // generic (default), azure, github or aws
+	ServiceAccountName string                     `json:"serviceAccountName,omitempty"` // with provider azure or aws
 	Interval           Duration                   `json:"interval"`
-	Timeout            Duration                   `json:"timeout,omitempty"`
-	Ref                *GitRepositoryRef          `json:"ref,omitempty"`
+	Timeout            Duration                   `json:"timeout,omitempty"` // default 60s
+	Ref                *GitRepositoryRef          `json:"ref,omitempty"`     // default branch master
 	Verify             *GitRepositoryVerification `json:"verify,omitempty"`
 	ProxySecretRef     *LocalReference            `json:"proxySecretRef,omitempty"`
 	Ignore             *string                    `json:"ignore,omitempty"`
 	Suspend            bool                       `json:"suspend,omitempty"`
 	RecurseSubmodules  bool                       `json:"recurseSubmodules,omitempty"`
 	Include            []GitRepositoryInclude     `json:"include,omitempty"`
-	SparseCheckout     []string                   `json:"sparseCheckout,omitempty"`
+	SparseCheckout     []string                   `json:"sparseCheckout,omitempty"` // directories, default all
 }
 
 // GitRepositoryRef selects a revision. Precedence: commit, name, semver, tag, branch.
@@ -40,17 +42,26 @@ type GitRepositoryRef struct {
 	Commit string `json:"commit,omitempty"`
 }
 
+// The modes of [GitRepositoryVerification] (reference A9). VerifyHead is the
+// old spelling of VerifyHEAD.
+const (
+	VerifyHead       = "head"
+	VerifyHEAD       = "HEAD"
+	VerifyTag        = "Tag"
+	VerifyTagAndHEAD = "TagAndHEAD"
+)
+
 // GitRepositoryVerification asks for signature verification.
 type GitRepositoryVerification struct {
-	Mode      string         `json:"mode,omitempty"`
+	Mode      string         `json:"mode,omitempty"` // default HEAD
 	SecretRef LocalReference `json:"secretRef"`
 }
 
 // GitRepositoryInclude includes another source's artifact.
 type GitRepositoryInclude struct {
 	Repository IncludeReference `json:"repository"`
-	FromPath   string           `json:"fromPath,omitempty"`
-	ToPath     string           `json:"toPath,omitempty"`
+	FromPath   string           `json:"fromPath,omitempty"` // default the root of the artifact
+	ToPath     string           `json:"toPath,omitempty"`   // default the name of the repository
 }
 
 // IncludeReference names the included source; Kind is headgate's extension, default GitRepository.
@@ -82,13 +93,66 @@ func (g *GitRepository) Artifact() *artifact.Artifact { return g.Status.Artifact
 // Interval implements [Source].
 func (g *GitRepository) Interval() time.Duration { return time.Duration(g.Spec.Interval) }
 
-// Plan implements [Object].
+// Plan implements [Object]. Only v1beta2 has a status.url.
 func (g *GitRepository) Plan() Plan {
-	return Plan{Timeout: time.Duration(g.Spec.Timeout), Suspend: g.Spec.Suspend}
+	words := wordsOf(g.kind())
+	if g.Version() == V1Beta2 {
+		words.Latest = "latest.tar.gz"
+	}
+	return Plan{
+		Timeout: time.Duration(g.Spec.Timeout),
+		Suspend: g.Spec.Suspend,
+		Verify:  g.Spec.Verify.mode(),
+		Words:   words,
+	}
+}
+
+// mode returns the mode in today's spelling, "" when no verification is asked for.
+func (v *GitRepositoryVerification) mode() string {
+	switch {
+	case v == nil:
+		return ""
+	case v.Mode == "" || v.Mode == VerifyHead:
+		return VerifyHEAD
+	}
+	return v.Mode
+}
+
+// covers reports whether an artifact verified with the mode recorded is as
+// good as one verified with the mode asked for.
+func covers(recorded, asked string) bool {
+	return asked == "" || recorded == asked ||
+		recorded == VerifyTagAndHEAD && (asked == VerifyTag || asked == VerifyHEAD) ||
+		recorded == VerifyHead && asked == VerifyHEAD
 }
 
 // Drifted implements [Object].
-func (g *GitRepository) Drifted(rev Revision) bool { return false }
+func (g *GitRepository) Drifted(rev Revision) bool {
+	spec, status := &g.Spec, &g.Status
+	return !sameText(spec.Ignore, status.ObservedIgnore) ||
+		spec.RecurseSubmodules != status.ObservedRecurseSubmodules ||
+		!slices.Equal(spec.Include, status.ObservedInclude) ||
+		!sameContent(rev.Inputs, status.IncludedArtifacts) ||
+		!slices.Equal(trimDots(spec.SparseCheckout), trimDots(status.ObservedSparseCheckout)) ||
+		!covers(status.SourceVerificationMode, spec.Verify.mode())
+}
 
 // Observe implements [Object].
-func (g *GitRepository) Observe(rev Revision) {}
+func (g *GitRepository) Observe(rev Revision) {
+	spec, status := &g.Spec, &g.Status
+	status.ObservedIgnore = cloneText(spec.Ignore)
+	status.ObservedRecurseSubmodules = spec.RecurseSubmodules
+	status.ObservedInclude = slices.Clone(spec.Include)
+	status.IncludedArtifacts = slices.Clone(rev.Inputs)
+	status.ObservedSparseCheckout = trimDots(spec.SparseCheckout)
+	status.SourceVerificationMode = spec.Verify.mode()
+}
+
+// trimDots returns the directories without a leading "./".
+func trimDots(dirs []string) []string {
+	out := slices.Clone(dirs)
+	for i := range out {
+		out[i] = strings.TrimPrefix(out[i], "./")
+	}
+	return out
+}

@@ -1,25 +1,94 @@
 package source
 
 import (
+	"encoding/json"
+	"strings"
 	"time"
 
 	"github.com/headgate-io/headgate/artifact"
 )
 
-// Header is what every document begins with.
+// The API groups whose documents are read: headgate's own, and the one of the
+// reference implementation.
+const (
+	Group          = "source.headgate.dev"
+	ReferenceGroup = "source.toolkit.fluxcd.io"
+)
+
+// The versions of both groups (specification, "Versioning").
+const (
+	V1      = "v1"
+	V1Beta2 = "v1beta2"
+)
+
+// DefaultNamespace is the namespace of objects that name none.
+const DefaultNamespace = "default"
+
+// Header is what every document begins with (specification, "Common envelope").
 type Header struct {
 	APIVersion string   `json:"apiVersion"`
-	Kind       string   `json:"kind"`
+	Kind       string   `json:"kind"` // the specification's spelling: PkgChart, not HelmChart
 	Metadata   Metadata `json:"metadata"`
+
+	spelled string // the kind as the document spells it, "" for the spelling of its group
 }
 
-// Metadata is the standard object metadata, as far as headgate uses it.
+// Group returns the API group of apiVersion.
+func (h *Header) Group() string {
+	group, _, found := strings.Cut(h.APIVersion, "/")
+	if !found {
+		return ""
+	}
+	return group
+}
+
+// Version returns the version of apiVersion, for example v1.
+func (h *Header) Version() string {
+	return h.APIVersion[strings.IndexByte(h.APIVersion, '/')+1:]
+}
+
+// String returns KIND/NAMESPACE/NAME.
+func (h *Header) String() string {
+	return h.Kind + "/" + h.Metadata.space() + "/" + h.Metadata.Name
+}
+
+// Metadata is the standard object metadata. Headgate uses name, namespace,
+// generation, labels and annotations; it keeps the rest, so that documents
+// dumped from a cluster survive a round trip.
 type Metadata struct {
-	Name        string            `json:"name"`
-	Namespace   string            `json:"namespace,omitempty"`
-	Generation  int64             `json:"generation,omitempty"`
-	Labels      map[string]string `json:"labels,omitempty"`
-	Annotations map[string]string `json:"annotations,omitempty"`
+	Name                       string            `json:"name"`
+	GenerateName               string            `json:"generateName,omitempty"`
+	Namespace                  string            `json:"namespace,omitempty"`
+	SelfLink                   string            `json:"selfLink,omitempty"`
+	UID                        string            `json:"uid,omitempty"`
+	ResourceVersion            string            `json:"resourceVersion,omitempty"`
+	Generation                 int64             `json:"generation,omitempty"`
+	CreationTimestamp          *time.Time        `json:"creationTimestamp,omitempty"`
+	DeletionTimestamp          *time.Time        `json:"deletionTimestamp,omitempty"`
+	DeletionGracePeriodSeconds *int64            `json:"deletionGracePeriodSeconds,omitempty"`
+	Labels                     map[string]string `json:"labels,omitempty"`
+	Annotations                map[string]string `json:"annotations,omitempty"`
+	OwnerReferences            []OwnerReference  `json:"ownerReferences,omitempty"`
+	Finalizers                 []string          `json:"finalizers,omitempty"`
+	ManagedFields              json.RawMessage   `json:"managedFields,omitempty"`
+}
+
+// space returns the namespace, the default one when none is named.
+func (m *Metadata) space() string {
+	if m.Namespace == "" {
+		return DefaultNamespace
+	}
+	return m.Namespace
+}
+
+// An OwnerReference names the object that another belongs to.
+type OwnerReference struct {
+	APIVersion         string `json:"apiVersion"`
+	Kind               string `json:"kind"`
+	Name               string `json:"name"`
+	UID                string `json:"uid"`
+	Controller         *bool  `json:"controller,omitempty"`
+	BlockOwnerDeletion *bool  `json:"blockOwnerDeletion,omitempty"`
 }
 
 // Status is the part of the status that every kind has.
@@ -40,9 +109,6 @@ type Condition struct {
 	Reason             string    `json:"reason"`
 	Message            string    `json:"message"`
 }
-
-// A Duration is a time span written as 1m30s.
-type Duration time.Duration
 
 // A LocalReference names an object in the same namespace.
 type LocalReference struct {

@@ -51,6 +51,7 @@ type Revision struct {
 	File     string              // file name of its artifact
 	Metadata map[string]string   // as in artifact.metadata
 	Inputs   []artifact.Artifact // artifacts of other sources that it is made of
+	Found    []string            // of the files the spec lists, those that exist; nil: all
 }
 
 // State is what a kind remembers between runs, private to the kind: a cache,

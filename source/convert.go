@@ -1,0 +1,131 @@
+package source
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"regexp"
+	"strings"
+)
+
+// Convert returns obj in another version and group; an empty one stays as it
+// is. Fields that the version does not have are dropped; the warnings, each a
+// *DocumentError, name those that mattered. The error says why there can be no
+// such object. obj is not changed.
+func Convert(obj Object, version, group string) (Object, []error, error) {
+	head := obj.Head()
+	k := spelledKind(head.Kind)
+	if k == nil {
+		return nil, nil, fmt.Errorf("convert %s: unknown kind", head)
+	}
+	or(&version, head.Version())
+	or(&group, head.Group())
+	switch in := versionSet(version); {
+	case group != Group && group != ReferenceGroup:
+		return nil, nil, fmt.Errorf("convert %s: unknown group %s: use %s or %s", head, quote(group), Group, ReferenceGroup)
+	case in == inNone:
+		return nil, nil, fmt.Errorf("convert %s: unknown version %s: use v1 or v1beta2", head, quote(version))
+	case k.in&in == 0:
+		return nil, nil, fmt.Errorf("convert %s: the kind does not exist in %s", head, version)
+	}
+	n, err := tree(obj)
+	if err != nil {
+		return nil, nil, err
+	}
+	var found findings
+	dropFields(n, k, versionSet(version), &found)
+	out := reflect.New(reflect.TypeOf(obj).Elem()).Interface().(Object)
+	if err := json.Unmarshal(n.appendJSON(nil), out); err != nil {
+		return nil, nil, fmt.Errorf("convert %s: %w", head, err)
+	}
+	out.Head().APIVersion = group + "/" + version
+	out.Head().Kind = k.name
+	convertReference(out)
+	if group == ReferenceGroup {
+		adviseExtensions(out, &found)
+	}
+	return out, found.errors(out.Head().String()), nil
+}
+
+// dropFields removes the fields that a version does not have. Of the status,
+// which is computed anew, it does not speak.
+func dropFields(n *node, k *kind, in versions, found *findings) {
+	for i := range fieldRows {
+		r := &fieldRows[i]
+		if r.kind != "" && r.kind != k.name || r.in&in != 0 {
+			continue
+		}
+		if v := n.get(strings.Split(r.path, ".")...); v != nil && v.text != r.means && strings.HasPrefix(r.path, "spec.") {
+			found.add(r.path, "does not exist in that version and was dropped")
+		}
+		n.remove(r.path)
+	}
+}
+
+// convertReference brings the reference of a chart to its source along.
+func convertReference(obj Object) {
+	c, ok := obj.(*PkgChart)
+	if !ok {
+		return
+	}
+	ref := Header{APIVersion: c.Spec.SourceRef.APIVersion}
+	if g := ref.Group(); g == Group || g == ReferenceGroup {
+		c.Spec.SourceRef.APIVersion = c.APIVersion
+	}
+}
+
+// adviseExtensions names what only headgate understands.
+func adviseExtensions(obj Object, found *findings) {
+	switch obj := obj.(type) {
+	case *PkgChart:
+		if obj.Spec.SourceRef.Kind == "OCIRepository" {
+			found.add("spec.sourceRef.kind", "OCIRepository is headgate's extension: the reference implementation refuses it")
+		}
+	case *GitRepository:
+		for i, inc := range obj.Spec.Include {
+			if inc.Repository.Kind != "" && inc.Repository.Kind != "GitRepository" {
+				found.add(fmt.Sprintf("spec.include[%d].repository.kind", i),
+					"is headgate's extension: the reference implementation does not know it")
+			}
+		}
+	}
+}
+
+// The old spellings of revisions (reference A4).
+var (
+	oldNamed = regexp.MustCompile(`^(.+)/([0-9a-f]{40}|[0-9a-f]{64})$`)
+	oldBare  = regexp.MustCompile(`^([0-9a-f]{40}|[0-9a-f]{64})$`)
+)
+
+// renewRevisions writes the revisions in the status in today's spelling. The
+// revision of a chart is its version and stays.
+func renewRevisions(obj Object) {
+	if _, ok := obj.(*PkgChart); ok {
+		return
+	}
+	if a := obj.Common().Artifact; a != nil {
+		a.Revision = renewRevision(a.Revision)
+	}
+	if g, ok := obj.(*GitRepository); ok {
+		for i := range g.Status.IncludedArtifacts {
+			a := &g.Status.IncludedArtifacts[i]
+			a.Revision = renewRevision(a.Revision)
+		}
+	}
+}
+
+// renewRevision returns main@sha1:HEX for main/HEX, and sha1:HEX for HEAD/HEX and HEX.
+func renewRevision(rev string) string {
+	algorithm := map[int]string{40: "sha1:", 64: "sha256:"}
+	if oldBare.MatchString(rev) {
+		return algorithm[len(rev)] + rev
+	}
+	m := oldNamed.FindStringSubmatch(rev)
+	switch {
+	case m == nil:
+		return rev
+	case m[1] == "HEAD":
+		return algorithm[len(m[2])] + m[2]
+	}
+	return m[1] + "@" + algorithm[len(m[2])] + m[2]
+}

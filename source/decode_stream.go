@@ -1,0 +1,121 @@
+package source
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"strings"
+)
+
+// Limits of what [Set.Decode] reads.
+const (
+	MaxStream   = 64 << 20 // bytes of one stream
+	MaxDocument = 3 << 20  // bytes of one document, as an API server has it
+)
+
+var errLargeDocument = fmt.Errorf("larger than %d MiB: split it", MaxDocument>>20)
+
+// readStream reads a stream within its limit.
+func readStream(r io.Reader) ([]byte, error) {
+	text, err := io.ReadAll(io.LimitReader(r, MaxStream+1))
+	if err != nil {
+		return nil, fmt.Errorf("read documents: %w", err)
+	}
+	if len(text) > MaxStream {
+		return nil, fmt.Errorf("larger than %d MiB: split the stream", MaxStream>>20)
+	}
+	return bytes.TrimPrefix(text, []byte("\xef\xbb\xbf")), nil
+}
+
+// A chunk is the text between two document markers and the line it starts on.
+type chunk struct {
+	text []byte
+	line int
+}
+
+// chunks splits a stream at the lines that begin with "---", so that a
+// defect of the syntax ends with its document.
+func chunks(text []byte) iter.Seq[chunk] {
+	return func(yield func(chunk) bool) {
+		start, line, first := 0, 1, 1
+		for at := 0; at < len(text); line++ {
+			end := len(text)
+			if i := bytes.IndexByte(text[at:], '\n'); i >= 0 {
+				end = at + i + 1
+			}
+			if marker(text[at:end]) && at > start {
+				if !yield(chunk{text[start:at], first}) {
+					return
+				}
+				start, first = at, line
+			}
+			at = end
+		}
+		yield(chunk{text[start:], first})
+	}
+}
+
+// marker reports whether a line begins a YAML document.
+func marker(line []byte) bool {
+	rest, found := bytes.CutPrefix(line, []byte("---"))
+	return found && (len(rest) == 0 || strings.IndexByte(" \t\r\n", rest[0]) >= 0)
+}
+
+// blank reports whether a chunk holds nothing but comments, directives and markers.
+func (c chunk) blank() bool {
+	for line := range bytes.Lines(c.text) {
+		rest := bytes.TrimSpace(line)
+		if len(rest) > 0 && rest[0] != '#' && line[0] != '%' && string(rest) != "---" && string(rest) != "..." {
+			return false
+		}
+	}
+	return true
+}
+
+// nodes reads the values of a chunk. Text that looks like JSON and is not is
+// read as YAML, whose flow style looks alike.
+func (c chunk) nodes(file string) ([]*node, error) {
+	if c.blank() {
+		return nil, nil
+	}
+	if first := bytes.TrimSpace(c.text)[0]; first == '{' || first == '[' {
+		nodes, err := c.json()
+		if err == nil || !errors.Is(err, errNotJSON) || len(nodes) > 0 || strings.HasSuffix(file, ".json") {
+			return nodes, err
+		}
+	}
+	if len(c.text) > MaxDocument {
+		return nil, errLargeDocument
+	}
+	return readAll(newYAMLReader(c.text, c.line).next)
+}
+
+// json reads JSON values that follow each other.
+func (c chunk) json() ([]*node, error) {
+	r := newJSONReader(c.text, c.line)
+	end := int64(0)
+	return readAll(func() (*node, error) {
+		n, err := r.next()
+		if err == nil && r.dec.InputOffset()-end > MaxDocument {
+			return nil, errLargeDocument
+		}
+		end = r.dec.InputOffset()
+		return n, err
+	})
+}
+
+func readAll(next func() (*node, error)) ([]*node, error) {
+	var out []*node
+	for {
+		n, err := next()
+		switch {
+		case err == io.EOF:
+			return out, nil
+		case err != nil:
+			return out, err
+		}
+		out = append(out, n)
+	}
+}

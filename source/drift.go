@@ -1,0 +1,29 @@
+package source
+
+import (
+	"slices"
+
+	"github.com/headgate-io/headgate/artifact"
+)
+
+// sameText reports whether two optional strings are equal; none and empty are not.
+func sameText(a, b *string) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	return *a == *b
+}
+
+func cloneText(s *string) *string {
+	if s == nil {
+		return nil
+	}
+	return new(*s)
+}
+
+// sameContent reports whether two lists of artifacts name the same content in the same order.
+func sameContent(a, b []artifact.Artifact) bool {
+	return slices.EqualFunc(a, b, func(x, y artifact.Artifact) bool {
+		return x.Revision == y.Revision && x.Digest == y.Digest
+	})
+}

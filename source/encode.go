@@ -1,0 +1,133 @@
+package source
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// EncodeJSON writes obj as an indented JSON document. As in every document,
+// fields come in the order apiVersion, kind, metadata, spec, status; the kind
+// is spelled as in the document that obj was read from, or else as its group
+// spells it; fields that the object's version does not have are left out.
+func EncodeJSON(obj Object) ([]byte, error) {
+	n, err := document(obj)
+	if err != nil {
+		return nil, err
+	}
+	var out bytes.Buffer
+	if err := json.Indent(&out, n.appendJSON(nil), "", "  "); err != nil {
+		return nil, fmt.Errorf("encode %s: %w", obj.Head(), err)
+	}
+	out.WriteByte('\n')
+	return out.Bytes(), nil
+}
+
+// EncodeYAML writes obj as a YAML document without markers; see [EncodeJSON].
+func EncodeYAML(obj Object) ([]byte, error) {
+	n, err := document(obj)
+	if err != nil {
+		return nil, err
+	}
+	y, err := n.yaml()
+	if err != nil {
+		return nil, fmt.Errorf("encode %s: %w", obj.Head(), err)
+	}
+	var out bytes.Buffer
+	enc := yaml.NewEncoder(&out)
+	enc.SetIndent(2)
+	enc.CompactSeqIndent()
+	if err := enc.Encode(y); err != nil {
+		return nil, fmt.Errorf("encode %s: %w", obj.Head(), err)
+	}
+	return out.Bytes(), enc.Close()
+}
+
+// tree returns obj as the JSON encoding of its Go type.
+func tree(obj Object) (*node, error) {
+	text, err := json.Marshal(obj)
+	if err != nil {
+		return nil, fmt.Errorf("encode %s: %w", obj.Head(), err)
+	}
+	n, err := newJSONReader(text, 1).next()
+	if err != nil {
+		return nil, fmt.Errorf("encode %s: %w", obj.Head(), err)
+	}
+	return n, nil
+}
+
+// document returns obj as its version and group write it.
+func document(obj Object) (*node, error) {
+	n, err := tree(obj)
+	if err != nil {
+		return nil, err
+	}
+	head := obj.Head()
+	k := spelledKind(head.Kind)
+	if k == nil {
+		return n, nil
+	}
+	kind := head.spelled
+	if kind == "" {
+		kind = k.spell(head.Group())
+	}
+	n.set(kind, "kind")
+	in := versionSet(head.Version())
+	for i := range fieldRows {
+		if r := &fieldRows[i]; (r.kind == "" || r.kind == k.name) && r.in&in == 0 {
+			n.remove(r.path)
+		}
+	}
+	if d, err := ParseDuration(n.str("spec", "timeout")); err == nil {
+		n.set(d.timeout(), "spec", "timeout")
+	}
+	if ref := spelledKind(n.str("spec", "sourceRef", "kind")); ref != nil && k.name == "PkgChart" && kind == k.reference {
+		n.set(ref.reference, "spec", "sourceRef", "kind")
+	}
+	return n, nil
+}
+
+// set changes the text at path, if there is a string.
+func (n *node) set(text string, path ...string) {
+	if v := n.get(path...); v != nil && v.kind == textNode {
+		v.text = text
+	}
+}
+
+// yaml returns the node as the YAML encoder takes it.
+func (n *node) yaml() (*yaml.Node, error) {
+	y := new(yaml.Node)
+	switch n.kind {
+	case nullNode:
+		y.Kind, y.Tag, y.Value = yaml.ScalarNode, "!!null", "null"
+	case boolNode, numberNode:
+		y.Kind, y.Value = yaml.ScalarNode, n.text
+	case textNode:
+		return y, y.Encode(n.text)
+	case listNode:
+		y.Kind = yaml.SequenceNode
+		for _, item := range n.items {
+			v, err := item.yaml()
+			if err != nil {
+				return nil, err
+			}
+			y.Content = append(y.Content, v)
+		}
+	case mapNode:
+		y.Kind = yaml.MappingNode
+		for _, f := range n.fields {
+			key, value := new(yaml.Node), (*yaml.Node)(nil)
+			err := key.Encode(f.name)
+			if err == nil {
+				value, err = f.value.yaml()
+			}
+			if err != nil {
+				return nil, err
+			}
+			y.Content = append(y.Content, key, value)
+		}
+	}
+	return y, nil
+}

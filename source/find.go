@@ -1,0 +1,115 @@
+package source
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"strings"
+)
+
+// Find returns the objects that ref names: KIND/NAMESPACE/NAME, or KIND/NAME in
+// any namespace. The kind may be written in any case, in the plural, in the
+// reference's spelling or as a short name: gitrepo, hc, ocirepo. The error
+// wraps [fs.ErrNotExist] when there is no such object.
+func (s *Set) Find(ref string) ([]Object, error) {
+	parts := strings.Split(ref, "/")
+	if len(parts) != 2 && len(parts) != 3 {
+		return nil, fmt.Errorf("%s names no object: write KIND/NAME or KIND/NAMESPACE/NAME", quote(ref))
+	}
+	k := calledKind(parts[0])
+	if k == nil {
+		return nil, fmt.Errorf("%s: unknown kind %s: use one of %s", quote(ref), quote(parts[0]), kindNames())
+	}
+	var found []Object
+	name := parts[len(parts)-1]
+	for _, obj := range s.Objects {
+		h := obj.Head()
+		if h.Kind == k.name && h.Metadata.Name == name && (len(parts) == 2 || h.Metadata.space() == parts[1]) {
+			found = append(found, obj)
+		}
+	}
+	if len(found) == 0 {
+		return nil, fmt.Errorf("%s: no such object%s: %w", quote(ref), s.alike(k), fs.ErrNotExist)
+	}
+	return found, nil
+}
+
+// alike names the objects of a kind, a few of them.
+func (s *Set) alike(k *kind) string {
+	var names []string
+	for _, obj := range s.Objects {
+		if obj.Head().Kind != k.name {
+			continue
+		}
+		if len(names) == 5 {
+			names = append(names, "...")
+			break
+		}
+		names = append(names, obj.Head().String())
+	}
+	if len(names) == 0 {
+		return ", nor any other of its kind"
+	}
+	return " among " + strings.Join(names, ", ")
+}
+
+func kindNames() string {
+	var names []string
+	for i := range kinds {
+		names = append(names, kinds[i].name)
+	}
+	return strings.Join(names, ", ")
+}
+
+// DecodeFS reads the documents of all files below root that end in .yaml,
+// .yml or .json, in lexical order, as [Set.Decode] does. Directories whose
+// names begin with a dot are passed over, links to directories as well. A
+// root that is a file is read whatever its name.
+func (s *Set) DecodeFS(fsys fs.FS, root string) error {
+	var errs []error
+	err := fs.WalkDir(fsys, root, func(name string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			errs = append(errs, &DocumentError{File: name, Err: err})
+			return nil
+		case entry.IsDir() && name != root && strings.HasPrefix(entry.Name(), "."):
+			return fs.SkipDir
+		case entry.IsDir() || name != root && !manifest(name):
+			return nil
+		}
+		err = s.decodeFile(fsys, name)
+		if all, ok := err.(interface{ Unwrap() []error }); ok {
+			errs = append(errs, all.Unwrap()...)
+		} else {
+			errs = append(errs, err)
+		}
+		return nil
+	})
+	return errors.Join(append(errs, err)...)
+}
+
+// manifest reports whether a file is named like one that holds documents.
+func manifest(name string) bool {
+	switch strings.ToLower(path.Ext(name)) {
+	case ".yaml", ".yml", ".json":
+		return true
+	}
+	return false
+}
+
+func (s *Set) decodeFile(fsys fs.FS, name string) error {
+	info, err := fs.Stat(fsys, name)
+	if err != nil {
+		return &DocumentError{File: name, Err: err}
+	}
+	if !info.Mode().IsRegular() {
+		return nil
+	}
+	f, err := fsys.Open(name)
+	if err != nil {
+		return &DocumentError{File: name, Err: err}
+	}
+	defer f.Close()
+	return s.Decode(name, f)
+}

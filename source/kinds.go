@@ -1,0 +1,121 @@
+package source
+
+import "strings"
+
+// versions is a set of API versions.
+type versions uint8
+
+const (
+	inV1 versions = 1 << iota
+	inV1Beta2
+
+	inBoth     = inV1 | inV1Beta2
+	inNone     = versions(0)
+	notServed  = "v1beta1"
+	listSuffix = "List"
+)
+
+// versionSet returns the set that holds the named version only.
+func versionSet(name string) versions {
+	switch name {
+	case V1:
+		return inV1
+	case V1Beta2:
+		return inV1Beta2
+	}
+	return inNone
+}
+
+// A kind is one row of the table of kinds.
+type kind struct {
+	name      string   // the specification's spelling
+	reference string   // the reference's spelling
+	short     []string // other names on command lines, in lower case; plurals need none
+	in        versions
+	make      func() admitted
+	words     Words
+}
+
+// kinds is the table of kinds; it never changes.
+var kinds = []kind{
+	{
+		name: "Bucket", reference: "Bucket", in: inBoth,
+		make:  func() admitted { return new(Bucket) },
+		words: Words{Latest: "latest.tar.gz", Stored: "stored artifact: revision '%s'", Failed: "BucketOperationFailed"},
+	},
+	{
+		name: "GitRepository", reference: "GitRepository", short: []string{"gitrepo", "git"}, in: inBoth,
+		make:  func() admitted { return new(GitRepository) },
+		words: Words{Stored: "stored artifact for revision '%s'", Failed: "GitOperationFailed"},
+	},
+	{
+		name: "OCIRepository", reference: "OCIRepository", short: []string{"ocirepo", "oci"}, in: inBoth,
+		make:  func() admitted { return new(OCIRepository) },
+		words: Words{Latest: "latest.tar.gz", Stored: "stored artifact for digest '%s'", Failed: "OCIArtifactPullFailed"},
+	},
+	{
+		name: "PkgRepository", reference: "HelmRepository", short: []string{"pkgrepo", "helmrepo"}, in: inBoth,
+		make:  func() admitted { return new(PkgRepository) },
+		words: Words{Latest: "index.yaml", Stored: "stored artifact: revision '%s'", Failed: "Failed"},
+	},
+	{
+		name: "PkgChart", reference: "HelmChart", short: []string{"chart", "hc"}, in: inBoth,
+		make:  func() admitted { return new(PkgChart) },
+		words: Words{Latest: "latest.tar.gz", Stored: "pulled chart with version '%s'", Failed: "ChartPullError"},
+	},
+	{
+		name: "ExternalArtifact", reference: "ExternalArtifact", short: []string{"ea"}, in: inV1,
+		make:  func() admitted { return new(ExternalArtifact) },
+		words: Words{Stored: "artifact of revision '%s' is published elsewhere", Failed: "Failed"},
+	},
+}
+
+// spelledKind finds a kind by either of its exact spellings.
+func spelledKind(name string) *kind {
+	for i := range kinds {
+		if kinds[i].name == name || kinds[i].reference == name {
+			return &kinds[i]
+		}
+	}
+	return nil
+}
+
+// calledKind finds a kind as people call it: any case, short names, plurals.
+func calledKind(name string) *kind {
+	name = strings.ToLower(name)
+	for i := range kinds {
+		for _, call := range append([]string{kinds[i].name, kinds[i].reference}, kinds[i].short...) {
+			call = strings.ToLower(call)
+			if name == call || name == call+"s" || name == strings.TrimSuffix(call, "y")+"ies" {
+				return &kinds[i]
+			}
+		}
+	}
+	return nil
+}
+
+// spell returns the name of the kind as documents of group write it.
+func (k *kind) spell(group string) string {
+	if group == ReferenceGroup {
+		return k.reference
+	}
+	return k.name
+}
+
+// wordsOf returns the constants of the named kind.
+func wordsOf(name string) Words {
+	if k := spelledKind(name); k != nil {
+		return k.words
+	}
+	return Words{}
+}
+
+// admitted is an [Object] that this package knows how to admit: to fill in,
+// to check and to comment on, as an API server does.
+type admitted interface {
+	Object
+	kind() string
+	defaults()
+	check(*findings)
+	advise(*findings)
+}

@@ -1,0 +1,68 @@
+package source
+
+import (
+	"time"
+
+	"github.com/headgate-io/headgate/artifact"
+)
+
+// PkgRepository is a repository of charts: an index behind a URL, or an OCI
+// registry (specification, "PkgRepository").
+type PkgRepository struct {
+	Header
+	Spec   PkgRepositorySpec   `json:"spec"`
+	Status PkgRepositoryStatus `json:"status,omitzero"`
+}
+
+// PkgRepositorySpec is what a PkgRepository asks for.
+type PkgRepositorySpec struct {
+	URL             string          `json:"url"` // http, https or oci
+	SecretRef       *LocalReference `json:"secretRef,omitempty"`
+	CertSecretRef   *LocalReference `json:"certSecretRef,omitempty"`
+	PassCredentials bool            `json:"passCredentials,omitempty"`
+	Interval        Duration        `json:"interval,omitempty"` // default 1m
+	Insecure        bool            `json:"insecure,omitempty"` // type oci only
+	Timeout         Duration        `json:"timeout,omitempty"`  // default 60s
+	Suspend         bool            `json:"suspend,omitempty"`
+	Type            string          `json:"type,omitempty"`     // default (default) or oci
+	Provider        string          `json:"provider,omitempty"` // type oci only: generic (default), aws, azure or gcp
+}
+
+// The types of [PkgRepositorySpec].
+const (
+	RepositoryIndex = "default"
+	RepositoryOCI   = "oci"
+)
+
+// PkgRepositoryStatus is what was observed.
+type PkgRepositoryStatus struct {
+	Status
+}
+
+// Head implements [Object].
+func (p *PkgRepository) Head() *Header { return &p.Header }
+
+// Common implements [Object].
+func (p *PkgRepository) Common() *Status { return &p.Status.Status }
+
+// Artifact implements [Source]. A repository of type oci has none.
+func (p *PkgRepository) Artifact() *artifact.Artifact { return p.Status.Artifact }
+
+// Interval implements [Source]. The default is one minute.
+func (p *PkgRepository) Interval() time.Duration {
+	if p.Spec.Interval == 0 {
+		return time.Duration(repositoryInterval)
+	}
+	return time.Duration(p.Spec.Interval)
+}
+
+// Plan implements [Object].
+func (p *PkgRepository) Plan() Plan {
+	return Plan{Timeout: time.Duration(p.Spec.Timeout), Suspend: p.Spec.Suspend, Words: wordsOf(p.kind())}
+}
+
+// Drifted implements [Object]. Nothing in the spec shapes the index.
+func (p *PkgRepository) Drifted(Revision) bool { return false }
+
+// Observe implements [Object].
+func (p *PkgRepository) Observe(Revision) {}

@@ -1,0 +1,150 @@
+package source
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Validate checks an object against the admission rules of an API server
+// (reference, section 0) and those that keep an object from working at all:
+// expressions that do not compile, names that git or a registry would refuse.
+// The error joins one *DocumentError for each defect. Validate changes
+// nothing; call [Default] first for an object made in Go.
+func Validate(obj Object) error {
+	var found findings
+	check(obj, &found)
+	return errors.Join(found.errors(obj.Head().String())...)
+}
+
+// check notes what is wrong with obj.
+func check(obj Object, found *findings) {
+	checkMetadata(&obj.Head().Metadata, found)
+	if a := obj.Common().Artifact; a != nil {
+		apply(found, "status.artifact", artifactRules, a)
+	}
+	if a, ok := obj.(admitted); ok {
+		a.check(found)
+	}
+}
+
+// A rule is what must hold for one field.
+type rule[T any] struct {
+	field string
+	check func(T) error
+}
+
+// apply checks v, which is the field at path, against rules in order. A field
+// is reported once.
+func apply[T any](found *findings, path string, rules []rule[T], v T) {
+	for _, r := range rules {
+		field := path + "." + r.field
+		if found.about(field) {
+			continue
+		}
+		if err := r.check(v); err != nil {
+			found.add(field, "%w", err)
+		}
+	}
+}
+
+// each checks every item of the list at path.
+func each[T any](found *findings, path string, rules []rule[T], items []T) {
+	for i, item := range items {
+		apply(found, fmt.Sprintf("%s[%d]", path, i), rules, item)
+	}
+}
+
+// optional checks a value that may be missing.
+func optional[T any](found *findings, path string, rules []rule[*T], v *T) {
+	if v != nil {
+		apply(found, path, rules, v)
+	}
+}
+
+// A secretField is a reference to a secret and the path it is at.
+type secretField struct {
+	path string
+	ref  *LocalReference
+}
+
+func checkSecrets(found *findings, refs ...secretField) {
+	for _, r := range refs {
+		optional(found, r.path, referenceRules, r.ref)
+	}
+}
+
+func (g *GitRepository) check(found *findings) {
+	apply(found, "spec", gitRules, &g.Spec)
+	optional(found, "spec.ref", gitRefRules, g.Spec.Ref)
+	optional(found, "spec.verify", gitVerifyRules, g.Spec.Verify)
+	each(found, "spec.include", includeRules, g.Spec.Include)
+	for i := range g.Status.IncludedArtifacts {
+		apply(found, fmt.Sprintf("status.includedArtifacts[%d]", i), artifactRules, &g.Status.IncludedArtifacts[i])
+	}
+	checkPaths(found, "spec.sparseCheckout", g.Spec.SparseCheckout)
+	checkSecrets(found,
+		secretField{"spec.secretRef", g.Spec.SecretRef},
+		secretField{"spec.proxySecretRef", g.Spec.ProxySecretRef})
+	if g.Spec.Verify != nil {
+		checkSecrets(found, secretField{"spec.verify.secretRef", &g.Spec.Verify.SecretRef})
+	}
+}
+
+func (b *Bucket) check(found *findings) {
+	apply(found, "spec", bucketRules, &b.Spec)
+	if sts := b.Spec.STS; sts != nil {
+		apply(found, "spec.sts", stsRules, &b.Spec)
+		checkSecrets(found, secretField{"spec.sts.secretRef", sts.SecretRef}, secretField{"spec.sts.certSecretRef", sts.CertSecretRef})
+	}
+	checkSecrets(found,
+		secretField{"spec.secretRef", b.Spec.SecretRef},
+		secretField{"spec.certSecretRef", b.Spec.CertSecretRef},
+		secretField{"spec.proxySecretRef", b.Spec.ProxySecretRef})
+}
+
+func (o *OCIRepository) check(found *findings) {
+	apply(found, "spec", ociRules, &o.Spec)
+	optional(found, "spec.ref", ociRefRules, o.Spec.Ref)
+	optional(found, "spec.layerSelector", layerRules, o.Spec.LayerSelector)
+	o.Spec.Verify.check(found)
+	checkSecrets(found,
+		secretField{"spec.secretRef", o.Spec.SecretRef},
+		secretField{"spec.certSecretRef", o.Spec.CertSecretRef},
+		secretField{"spec.proxySecretRef", o.Spec.ProxySecretRef})
+}
+
+func (v *OCIRepositoryVerification) check(found *findings) {
+	if v == nil {
+		return
+	}
+	apply(found, "spec.verify", verifyRules, v)
+	each(found, "spec.verify.matchOIDCIdentity", identityRules, v.MatchOIDCIdentity)
+	checkSecrets(found,
+		secretField{"spec.verify.secretRef", v.SecretRef},
+		secretField{"spec.verify.trustedRootSecretRef", v.TrustedRootSecretRef})
+}
+
+func (p *PkgRepository) check(found *findings) {
+	apply(found, "spec", repositoryRules, &p.Spec)
+	checkSecrets(found,
+		secretField{"spec.secretRef", p.Spec.SecretRef},
+		secretField{"spec.certSecretRef", p.Spec.CertSecretRef})
+}
+
+func (c *PkgChart) check(found *findings) {
+	apply(found, "spec", chartRules, &c.Spec)
+	checkPaths(found, "spec.valuesFiles", c.Spec.ValuesFiles)
+	c.Spec.Verify.check(found)
+}
+
+func (e *ExternalArtifact) check(found *findings) {
+	optional(found, "spec.sourceRef", externalRules, e.Spec.SourceRef)
+}
+
+func checkPaths(found *findings, path string, paths []string) {
+	for i, p := range paths {
+		if err := insidePath(p); err != nil {
+			found.add(fmt.Sprintf("%s[%d]", path, i), "%w", err)
+		}
+	}
+}

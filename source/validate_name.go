@@ -1,0 +1,115 @@
+package source
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// The forms of names (RFC 1123, and the label rules of object metadata).
+var (
+	subdomainForm = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`)
+	dnsLabelForm  = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`)
+	qualifiedForm = regexp.MustCompile(`^[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$`)
+)
+
+const maxAnnotations = 256 << 10 // bytes of all keys and values
+
+// objectName checks the name of an object.
+func objectName(name string) error {
+	switch {
+	case name == "":
+		return errors.New("is required")
+	case len(name) > 253 || !subdomainForm.MatchString(name):
+		return fmt.Errorf("%s is no name: write at most 253 lower-case letters, digits, '-' and '.', "+
+			"with a letter or digit at both ends", quote(name))
+	}
+	return nil
+}
+
+func optionalName(name string) error {
+	if name == "" {
+		return nil
+	}
+	return objectName(name)
+}
+
+func checkMetadata(m *Metadata, found *findings) {
+	if m.Name == "" && m.GenerateName != "" {
+		found.add("metadata.name", "is required: generateName needs an API server")
+	} else if err := objectName(m.Name); err != nil {
+		found.add("metadata.name", "%w", err)
+	}
+	if space := m.space(); len(space) > 63 || !dnsLabelForm.MatchString(space) {
+		found.add("metadata.namespace", "%s is no namespace: write at most 63 lower-case letters, digits and '-', "+
+			"with a letter or digit at both ends", quote(space))
+	}
+	for _, key := range slices.Sorted(maps.Keys(m.Labels)) {
+		field := "metadata.labels[" + key + "]"
+		if err := qualifiedKey(key); err != nil {
+			found.add(field, "%w", err)
+		} else if v := m.Labels[key]; v != "" && (len(v) > 63 || !qualifiedForm.MatchString(v)) {
+			found.add(field, "%s is no label value: write at most 63 letters, digits, '-', '_' and '.'", quote(v))
+		}
+	}
+	size := 0
+	for _, key := range slices.Sorted(maps.Keys(m.Annotations)) {
+		size += len(key) + len(m.Annotations[key])
+		if err := qualifiedKey(strings.ToLower(key)); err != nil {
+			found.add("metadata.annotations["+key+"]", "%w", err)
+		}
+	}
+	if size > maxAnnotations {
+		found.add("metadata.annotations", "must hold at most %d KiB", maxAnnotations>>10)
+	}
+}
+
+// qualifiedKey checks a key of labels or annotations: [PREFIX/]NAME.
+func qualifiedKey(key string) error {
+	prefix, name, found := strings.Cut(key, "/")
+	if !found {
+		prefix, name = "", key
+	}
+	if found && (len(prefix) > 253 || !subdomainForm.MatchString(prefix)) ||
+		len(name) > 63 || !qualifiedForm.MatchString(name) {
+		return errors.New("the key must be [PREFIX/]NAME: a DNS name, and at most 63 letters, digits, '-', '_' and '.'")
+	}
+	return nil
+}
+
+// refName checks a full ref name; ^{} after it asks for what a tag points to.
+func refName(name string) error {
+	if name == "" || validRef(strings.TrimSuffix(name, "^{}")) {
+		return nil
+	}
+	return fmt.Errorf("%s is no git ref name: write one such as refs/heads/main", quote(name))
+}
+
+// refPart checks a branch or tag.
+func refPart(prefix, name string) error {
+	if name == "" || name[0] != '-' && validRef(prefix+name) {
+		return nil
+	}
+	return fmt.Errorf("%s is no name that git allows after %s", quote(name), prefix)
+}
+
+// validRef applies the rules of git check-ref-format.
+func validRef(name string) bool {
+	if name == "" || name == "@" || strings.HasSuffix(name, ".") || strings.Contains(name, "..") || strings.Contains(name, "@{") {
+		return false
+	}
+	for _, c := range []byte(name) {
+		if c <= ' ' || c == 0x7f || strings.IndexByte(`~^:?*[\`, c) >= 0 {
+			return false
+		}
+	}
+	for _, part := range strings.Split(name, "/") {
+		if part == "" || part[0] == '.' || strings.HasSuffix(part, ".lock") {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,121 @@
+package source
+
+import (
+	"reflect"
+	"strconv"
+	"strings"
+)
+
+// A fieldRow says where a field exists and what becomes of it. Fields without
+// a row exist in both versions.
+type fieldRow struct {
+	kind     string       // "" for every kind
+	path     string       // items of lists as []
+	in       versions     // where documents may have it
+	optional versions     // where it may be missing although its Go field is required
+	shape    reflect.Type // of a deprecated field that has no Go field: it is checked, warned about and not written
+	note     string       // the warning
+	// read carries the value of a deprecated field over to what replaced it.
+	read func(obj Object, at, text string)
+	// means is the value that says no more than a missing field.
+	means string
+}
+
+// accessFrom is the shape of the access list that no implementation honours.
+type accessFrom struct {
+	NamespaceSelectors []struct {
+		MatchLabels map[string]string `json:"matchLabels,omitempty"`
+	} `json:"namespaceSelectors"`
+}
+
+var (
+	textShape   = reflect.TypeFor[string]()
+	accessShape = reflect.TypeFor[accessFrom]()
+)
+
+const (
+	accessNote   = "is deprecated and has no effect: no implementation honours it; remove it"
+	configNote   = "is deprecated: the observed* fields replace it"
+	checksumNote = "is deprecated: digest replaces it"
+)
+
+// fieldRows is the field-by-version table of the specification ("Versioning")
+// and of reference section 0; it never changes.
+var fieldRows = []fieldRow{
+	{kind: "GitRepository", path: "spec.provider", in: inV1, means: "generic"},
+	{kind: "GitRepository", path: "spec.proxySecretRef", in: inV1},
+	{kind: "GitRepository", path: "spec.serviceAccountName", in: inV1},
+	{kind: "GitRepository", path: "spec.sparseCheckout", in: inV1},
+	{kind: "GitRepository", path: "spec.gitImplementation", in: inV1Beta2, shape: textShape,
+		note: "is deprecated and has no effect: there is one implementation; remove it"},
+	{kind: "GitRepository", path: "spec.accessFrom", in: inV1Beta2, shape: accessShape, note: accessNote},
+	{kind: "GitRepository", path: "status.observedSparseCheckout", in: inV1},
+	{kind: "GitRepository", path: "status.sourceVerificationMode", in: inV1},
+	{kind: "GitRepository", path: "status.url", in: inV1Beta2},
+	{kind: "GitRepository", path: "status.contentConfigChecksum", in: inV1Beta2, shape: textShape, note: configNote},
+	{kind: "GitRepository", path: "status.includedArtifacts[].revision", in: inBoth, optional: inV1Beta2},
+	{kind: "GitRepository", path: "status.includedArtifacts[].checksum", in: inV1Beta2, shape: textShape,
+		note: checksumNote, read: readIncludedChecksum},
+
+	{kind: "Bucket", path: "spec.serviceAccountName", in: inV1},
+	{kind: "Bucket", path: "spec.accessFrom", in: inV1Beta2, shape: accessShape, note: accessNote},
+
+	{kind: "PkgRepository", path: "spec.accessFrom", in: inBoth, shape: accessShape, note: accessNote},
+
+	{kind: "PkgChart", path: "spec.accessFrom", in: inV1Beta2, shape: accessShape, note: accessNote},
+	{kind: "PkgChart", path: "spec.valuesFile", in: inV1Beta2, shape: textShape,
+		note: "is deprecated: put it first in valuesFiles", read: readValuesFile},
+	{kind: "PkgChart", path: "spec.verify.trustedRootSecretRef", in: inNone},
+
+	{kind: "OCIRepository", path: "spec.verify.trustedRootSecretRef", in: inV1},
+	{kind: "OCIRepository", path: "status.contentConfigChecksum", in: inV1Beta2, shape: textShape, note: configNote},
+
+	{path: "status.artifact.revision", in: inBoth, optional: inV1Beta2},
+	{path: "status.artifact.checksum", in: inV1Beta2, shape: textShape, note: checksumNote, read: readChecksum},
+}
+
+// rowOf returns the row of the field of a kind, nil when it has none.
+func rowOf(kind, path string) *fieldRow {
+	for i := range fieldRows {
+		if r := &fieldRows[i]; r.path == path && (r.kind == "" || r.kind == kind) {
+			return r
+		}
+	}
+	return nil
+}
+
+// elsewhere says where a field that does not belong here exists.
+func (r *fieldRow) elsewhere(k *kind) string {
+	switch r.in {
+	case inV1:
+		return "exists in v1 only: set apiVersion to v1"
+	case inV1Beta2:
+		return "exists in v1beta2 only and is deprecated: " + strings.TrimPrefix(r.note, "is deprecated: ")
+	}
+	return "does not exist for " + k.name + ": remove it"
+}
+
+func readValuesFile(obj Object, _, text string) {
+	if c, ok := obj.(*PkgChart); ok && text != "" {
+		c.Spec.ValuesFiles = append([]string{text}, c.Spec.ValuesFiles...)
+	}
+}
+
+func readChecksum(obj Object, _, text string) {
+	if a := obj.Common().Artifact; a != nil && a.Digest == "" && text != "" {
+		a.Digest = "sha256:" + text
+	}
+}
+
+func readIncludedChecksum(obj Object, at, text string) {
+	g, ok := obj.(*GitRepository)
+	if !ok || text == "" {
+		return
+	}
+	_, index, _ := strings.Cut(at, "[")
+	index, _, _ = strings.Cut(index, "]")
+	i, err := strconv.Atoi(index)
+	if err == nil && i < len(g.Status.IncludedArtifacts) && g.Status.IncludedArtifacts[i].Digest == "" {
+		g.Status.IncludedArtifacts[i].Digest = "sha256:" + text
+	}
+}

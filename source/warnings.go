@@ -1,0 +1,159 @@
+package source
+
+import (
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Warnings returns what is legal in an object and yet hardly meant: fields
+// that have no effect, that conflict or that give credentials away. Each is a
+// *DocumentError.
+func Warnings(obj Object) []error {
+	var found findings
+	advise(obj, &found)
+	return found.errors(obj.Head().String())
+}
+
+func advise(obj Object, found *findings) {
+	head := obj.Head()
+	if head.Version() == V1Beta2 {
+		found.add("apiVersion", "v1beta2 is no longer served by clusters: convert the object to %s/v1", head.Group())
+	}
+	if a, ok := obj.(admitted); ok {
+		a.advise(found)
+	}
+}
+
+const shortInterval = 5 * time.Second
+
+func adviseInterval(found *findings, interval time.Duration) {
+	switch {
+	case interval == 0:
+		found.add("spec.interval", "0s: the origin is not checked again until the object changes")
+	case interval < shortInterval:
+		found.add("spec.interval", "%s asks the origin more often than every %s", interval, shortInterval)
+	}
+}
+
+// A choice is one of the fields of which the first that is set wins.
+type choice struct{ name, value string }
+
+// adviseChoice names the fields of ref that another one overrules.
+func adviseChoice(found *findings, field string, choices ...choice) {
+	set := slices.DeleteFunc(choices, func(c choice) bool { return c.value == "" })
+	for i := 1; i < len(set); i++ {
+		found.add(field+"."+set[i].name, "has no effect: %s wins", set[0].name)
+	}
+}
+
+// adviseURL warns of credentials in a URL and of those that travel in the clear.
+func adviseURL(found *findings, text string, insecure bool, secret *LocalReference) {
+	u, err := url.Parse(text)
+	if err != nil {
+		return
+	}
+	if _, has := u.User.Password(); has {
+		found.add("spec.url", "holds a password, which anyone who reads the object sees: use secretRef")
+	}
+	if (insecure || u.Scheme == "http") && (secret != nil || u.User != nil) {
+		found.add("spec.url", "sends credentials in the clear: use https")
+	}
+}
+
+// adviseIgnore warns of an ignore list without a pattern.
+func adviseIgnore(found *findings, ignore *string) {
+	if ignore == nil {
+		return
+	}
+	for line := range strings.Lines(*ignore) {
+		if line = strings.TrimSpace(line); line != "" && line[0] != '#' {
+			return
+		}
+	}
+	found.add("spec.ignore", "holds no pattern, so that the default patterns still apply: to disable them write !*")
+}
+
+func (g *GitRepository) advise(found *findings) {
+	adviseInterval(found, g.Interval())
+	adviseURL(found, g.Spec.URL, false, g.Spec.SecretRef)
+	adviseIgnore(found, g.Spec.Ignore)
+	ref := g.Spec.Ref
+	if ref == nil {
+		return
+	}
+	branch := ref.Branch
+	if ref.Commit != "" && ref.Name+ref.SemVer+ref.Tag == "" {
+		branch = "" // the branch that must hold the commit
+	}
+	adviseChoice(found, "spec.ref", choice{"commit", ref.Commit}, choice{"name", ref.Name},
+		choice{"semver", ref.SemVer}, choice{"tag", ref.Tag}, choice{"branch", branch})
+	if ref.Commit+ref.Name == "" && ref.SemVer != "" && ref.Tag != "" {
+		found.add("spec.ref", "semver wins over tag here, tag over semver in the reference implementation: remove one of the two")
+	}
+}
+
+func (b *Bucket) advise(found *findings) {
+	adviseInterval(found, b.Interval())
+	if b.Spec.Insecure && b.Spec.SecretRef != nil {
+		found.add("spec.insecure", "sends what the bucket holds in the clear")
+	}
+}
+
+func (o *OCIRepository) advise(found *findings) {
+	adviseInterval(found, o.Interval())
+	adviseURL(found, o.Spec.URL, o.Spec.Insecure, o.Spec.SecretRef)
+	if o.Spec.LayerSelector.selection().Operation == LayerExtract {
+		adviseIgnore(found, o.Spec.Ignore)
+	} else if o.Spec.Ignore != nil {
+		found.add("spec.ignore", "has no effect with layerSelector.operation copy")
+	}
+	o.Spec.Verify.advise(found)
+	if ref := o.Spec.Ref; ref != nil {
+		adviseChoice(found, "spec.ref", choice{"digest", ref.Digest}, choice{"semver", ref.SemVer}, choice{"tag", ref.Tag})
+		if ref.SemVerFilter != "" && ref.SemVer == "" {
+			found.add("spec.ref.semverFilter", "has no effect without semver")
+		}
+	}
+}
+
+func (v *OCIRepositoryVerification) advise(found *findings) {
+	switch {
+	case v == nil || v.SecretRef != nil:
+	case v.Provider == "notation":
+		found.add("spec.verify.secretRef", "is missing: notation cannot verify without a trust policy")
+	case len(v.MatchOIDCIdentity) == 0:
+		found.add("spec.verify", "accepts a signature of anybody: give secretRef or matchOIDCIdentity")
+	}
+}
+
+func (p *PkgRepository) advise(found *findings) {
+	adviseInterval(found, p.Interval())
+	adviseURL(found, p.Spec.URL, p.Spec.Type == RepositoryOCI && p.Spec.Insecure, p.Spec.SecretRef)
+	if p.Spec.Type == RepositoryOCI {
+		return
+	}
+	if p.Spec.Insecure {
+		found.add("spec.insecure", "has no effect: it goes with type oci")
+	}
+	if generic(p.Spec.Provider) != "generic" {
+		found.add("spec.provider", "has no effect: it goes with type oci")
+	}
+	if strings.HasPrefix(p.Spec.URL, "oci://") {
+		found.add("spec.type", "must be oci for this URL to work")
+	}
+}
+
+func (c *PkgChart) advise(found *findings) {
+	adviseInterval(found, c.Interval())
+	c.Spec.Verify.advise(found)
+	if k := c.Spec.SourceRef.Kind; (k == "GitRepository" || k == "Bucket") && c.Spec.Version != "" && c.Spec.Version != "*" {
+		found.add("spec.version", "has no effect with a chart from a %s", k)
+	}
+	if c.Spec.IgnoreMissingValuesFiles && len(c.Spec.ValuesFiles) == 0 {
+		found.add("spec.ignoreMissingValuesFiles", "has no effect without valuesFiles")
+	}
+}
+
+func (e *ExternalArtifact) advise(*findings) {}
