@@ -96,7 +96,7 @@ func (s *Status) Condition(kind string) Condition {
 func (r *run) conditions(failed *StepError) []Condition {
 	var list []Condition
 	set := func(kind, status, reason, message string) {
-		list = append(list, Condition{Type: kind, Status: status, Reason: reason, Message: presentable(message)})
+		list = append(list, Condition{Type: kind, Status: status, Reason: reason, Message: r.presentable(message)})
 	}
 	keep := func(kind, status string) bool {
 		c := r.obj.Common().Condition(kind)

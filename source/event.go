@@ -5,6 +5,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/headgate-io/headgate/internal/redact"
 )
 
 // An Event tells the world what a reconciliation did (reference A3).
@@ -53,7 +55,7 @@ func (r *run) announce(severity, reason, message string) {
 		InvolvedObject: ObjectReference{head.APIVersion, head.Kind, head.Metadata.Namespace, head.Metadata.Name},
 		Severity:       severity,
 		Timestamp:      r.now(),
-		Message:        presentable(message),
+		Message:        r.presentable(message),
 		Reason:         reason,
 		Controller:     "headgate",
 	})
@@ -81,10 +83,10 @@ func (r *run) emit() {
 	}
 }
 
-// presentable makes text fit for a condition or an event: without secrets,
-// valid UTF-8 and of bounded length.
-func presentable(text string) string {
-	text = strings.ToValidUTF8(text, "�")
+// presentable makes text fit for a condition or an event: without credentials
+// and control characters, and of bounded length.
+func (r *run) presentable(text string) string {
+	text = redact.String(text, r.secrets()...)
 	if len(text) <= maxMessage {
 		return text
 	}
@@ -93,4 +95,12 @@ func presentable(text string) string {
 		cut--
 	}
 	return text[:cut] + "…"
+}
+
+// secrets returns the credentials that the origin used, if it says so.
+func (r *run) secrets() []string {
+	if from, ok := r.from.(interface{ Secrets() []string }); ok {
+		return from.Secrets()
+	}
+	return nil
 }

@@ -3,7 +3,6 @@ package source
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -48,11 +47,7 @@ func (l *Ledger) Load(_ context.Context, obj Object) (State, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer func() {
-		if head := obj.Head(); head.Metadata.Generation == 0 {
-			head.Metadata.Generation = 1
-		}
-	}()
+	defer func() { AssignGeneration(obj, nil) }() // unless the saved document decides
 	root, err := os.OpenRoot(l.Dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -80,49 +75,13 @@ func (l *Ledger) Load(_ context.Context, obj Object) (State, error) {
 
 // restore fills in status and generation of obj from the saved document.
 func restore(obj Object, text []byte) error {
-	var saved struct {
-		Metadata struct {
-			Generation int64 `json:"generation"`
-		} `json:"metadata"`
-		Spec   any             `json:"spec"`
-		Status json.RawMessage `json:"status"`
-	}
-	if err := yaml.Unmarshal(text, &saved); err != nil {
+	saved := reflect.New(reflect.TypeOf(obj).Elem()).Interface().(Object)
+	if err := yaml.Unmarshal(text, saved); err != nil {
 		return err
 	}
-	if len(saved.Status) > 0 {
-		status := reflect.New(statusOf(obj).Type())
-		if err := json.Unmarshal(saved.Status, status.Interface()); err != nil {
-			return err
-		}
-		statusOf(obj).Set(status.Elem())
-	}
-	head := obj.Head()
-	if head.Metadata.Generation != 0 {
-		return nil
-	}
-	spec, err := specOf(obj)
-	if err != nil {
-		return err
-	}
-	head.Metadata.Generation = saved.Metadata.Generation
-	if !reflect.DeepEqual(spec, saved.Spec) {
-		head.Metadata.Generation++
-	}
+	statusOf(obj).Set(statusOf(saved))
+	AssignGeneration(obj, saved)
 	return nil
-}
-
-// specOf returns the spec of obj as plain JSON values.
-func specOf(obj Object) (any, error) {
-	text, err := json.Marshal(obj)
-	if err != nil {
-		return nil, err
-	}
-	var document struct {
-		Spec any `json:"spec"`
-	}
-	err = json.Unmarshal(text, &document)
-	return document.Spec, err
 }
 
 // Save makes the document of obj, with its status, and the state durable.
@@ -131,9 +90,9 @@ func (l *Ledger) Save(_ context.Context, obj Object, state State) error {
 	if err != nil {
 		return err
 	}
-	text, err := yaml.Marshal(obj)
+	text, err := EncodeYAML(obj)
 	if err != nil {
-		return fmt.Errorf("ledger: %s: %w", address, err)
+		return fmt.Errorf("ledger: %w", err)
 	}
 	if err := os.MkdirAll(l.Dir, 0o700); err != nil {
 		return fmt.Errorf("ledger: %w", err)

@@ -68,6 +68,11 @@ type Result struct {
 // outcome is Stalled and [ErrWaiting] when it is Waiting. A panic in the origin
 // becomes an error that wraps a *PanicError.
 //
+// URLs lose their credentials, and texts their control characters, before they
+// become a condition, an event or an error. An origin that has a method
+// Secrets() []string names further credentials that must not show: those it
+// was given and those it was issued.
+//
 // When ctx ends the run ends with it, nothing is recorded, and the result is
 // zero. The end of spec.timeout, which bounds each phase, is a failure.
 func (r *Reconciler) Reconcile(ctx context.Context, obj Object, from Origin) (Result, error) {

@@ -7,6 +7,8 @@ import (
 	"reflect"
 	"slices"
 	"time"
+
+	"github.com/headgate-io/headgate/internal/redact"
 )
 
 // requestAnnotations ask for a reconciliation now; the first that is set counts.
@@ -31,6 +33,7 @@ func (r *run) record(ctx context.Context, err error) (Result, error) {
 	r.emit()
 	if failed != nil {
 		v := judge(failed)
+		failed.Err = redact.Error(failed.Err, r.secrets()...)
 		return Result{Outcome: v.outcome, After: v.after}, failed
 	}
 	r.prune()

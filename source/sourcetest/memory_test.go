@@ -1,0 +1,5 @@
+package sourcetest
+
+import "testing"
+
+func TestMemory(t *testing.T) { Run(t, Memory()) }
