@@ -35,6 +35,9 @@ type bench struct {
 
 func newBench(t TB, k Kind) *bench {
 	t.Helper()
+	if k.patience == 0 {
+		k.patience = 30 * time.Second
+	}
 	b := &bench{TB: t, kind: k, up: k.Open(t), dir: filepath.Join(t.TempDir(), "store")}
 	var err error
 	if b.store, err = artifact.OpenStore(artifact.StoreConfig{Dir: b.dir}); err != nil {
@@ -238,7 +241,3 @@ func (b *bench) served(a *artifact.Artifact) []byte {
 	}
 	return rec.Body.Bytes()
 }
-
-// patience is how long the suite waits for what must happen soon. It only
-// bounds failing tests.
-const patience = 30 * time.Second

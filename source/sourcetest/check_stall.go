@@ -30,8 +30,8 @@ func stallObeysCancellation(t TB, k Kind) {
 		case <-met:
 		case run := <-ended:
 			t.Fatalf("%s: the run ended before it: %+v, %v", defect, run.result, run.err)
-		case <-time.After(patience):
-			t.Fatalf("%s: not met within %v", defect, patience)
+		case <-time.After(b.kind.patience):
+			t.Fatalf("%s: not met within %v", defect, b.kind.patience)
 		}
 		cancel()
 		run := b.awaited(ended, defect)
@@ -90,13 +90,13 @@ func (b *bench) inBackground(ctx context.Context, obj source.Object) <-chan endi
 // awaited waits for a run to end, and for its goroutines.
 func (b *bench) awaited(ended <-chan ending, defect Defect) ending {
 	b.Helper()
-	deadline := time.After(patience)
+	deadline := time.After(b.kind.patience)
 	select {
 	case run := <-ended:
 		b.noGoroutines(run.label, deadline, defect)
 		return run
 	case <-deadline:
-		b.Fatalf("%s: the run did not end within %v", defect, patience)
+		b.Fatalf("%s: the run did not end within %v", defect, b.kind.patience)
 		return ending{}
 	}
 }

@@ -16,7 +16,9 @@ import (
 func statusSurvivesJSON(t TB, k Kind) {
 	b := newBench(t, k)
 	b.publish(sample())
-	stored := b.want(source.Stored)
+	stored := b.up.Object()
+	k.Drift(stored) // so that there is something to observe
+	b.wantOf(stored, source.Stored)
 	text := b.json(stored)
 	read := b.up.Object()
 	if err := json.Unmarshal(text, read); err != nil {

@@ -34,7 +34,7 @@ func Memory() Kind {
 			{Truncated, source.Failed, source.StorageOperationFailedCondition, "ArchiveOperationFailed", "unexpected EOF"},
 			{Forged, source.Failed, source.SourceVerifiedCondition, "VerificationError", "nobody we know"},
 			{Panics, source.Failed, source.FetchFailedCondition, "MemoryOperationFailed", "defect of headgate"},
-			{Leaking, source.Failed, source.FetchFailedCondition, "MemoryOperationFailed", "memory://"},
+			{Leaking, source.Failed, source.FetchFailedCondition, "MemoryOperationFailed", "refused: memory://host/tree"},
 		},
 		Stalls:       []Defect{StallResolve, StallFetch},
 		Verifies:     true,
@@ -132,6 +132,10 @@ func (o memoryOrigin) Open(ctx context.Context, rev source.Revision) (source.Con
 	return &memoryContent{o.repo, tree, signature}, nil
 }
 
+// Secrets returns the credentials that the origin has used, so that the
+// reconciler can keep them out of all texts.
+func (o memoryOrigin) Secrets() []string { return []string{secret} }
+
 // memoryContent is the content of one revision.
 type memoryContent struct {
 	repo      *MemoryRepository
@@ -173,7 +177,7 @@ type memory struct {
 	tree    fstest.MapFS
 	traffic Traffic
 	defect  Defect
-	met     chan struct{}
+	meet    func() // says that a request has met the defect
 }
 
 // Publish implements [Upstream].
@@ -188,8 +192,9 @@ func (m *memory) Publish(tree fstest.MapFS) error {
 func (m *memory) Break(defect Defect) <-chan struct{} {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.defect, m.met = defect, make(chan struct{})
-	return m.met
+	met := make(chan struct{})
+	m.defect, m.meet = defect, sync.OnceFunc(func() { close(met) })
+	return met
 }
 
 // Object implements [Upstream].
@@ -227,20 +232,20 @@ func (m *memory) Secrets() []string { return []string{secret} }
 
 // head is the request for the revision.
 func (m *memory) head(ctx context.Context, url string) (string, error) {
-	tree, defect, met := m.request(0)
+	tree, defect, meet := m.request(0)
 	switch defect {
 	case Gone:
 		return "", fmt.Errorf("no such tree: %w", fs.ErrNotExist)
 	case Denied:
 		return "", &source.StepError{Reason: "AuthenticationFailed", Err: errors.New("credentials are refused, check the Secret")}
 	case Leaking:
-		return "", fmt.Errorf("get %s: refused", url)
+		return "", fmt.Errorf("refused: %s, password %s", url, secret)
 	case Waits:
 		return "", &source.StepError{Step: source.StepInclude, Err: fmt.Errorf("no artifact yet: %w", source.ErrWaiting)}
 	case Panics:
 		panic("index out of range")
 	case StallResolve:
-		return "", stalled(ctx, met)
+		return "", stalled(ctx, meet)
 	}
 	text, err := json.Marshal(tree)
 	return fmt.Sprintf("%x", sha256.Sum256(text)), err
@@ -248,10 +253,10 @@ func (m *memory) head(ctx context.Context, url string) (string, error) {
 
 // fetch is the request for the content.
 func (m *memory) fetch(ctx context.Context) (tree fs.FS, signature string, err error) {
-	held, defect, met := m.request(1)
+	held, defect, meet := m.request(1)
 	switch defect {
 	case StallFetch:
-		return nil, "", stalled(ctx, met)
+		return nil, "", stalled(ctx, meet)
 	case Truncated:
 		return truncated{held}, "", nil
 	case Signed:
@@ -261,17 +266,17 @@ func (m *memory) fetch(ctx context.Context) (tree fs.FS, signature string, err e
 }
 
 // request counts a request and returns what it is answered from.
-func (m *memory) request(content int64) (fstest.MapFS, Defect, chan struct{}) {
+func (m *memory) request(content int64) (tree fstest.MapFS, defect Defect, meet func()) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.traffic.Requests++
 	m.traffic.Content += content
-	return m.tree, m.defect, m.met
+	return m.tree, m.defect, m.meet
 }
 
 // stalled waits for the end of ctx.
-func stalled(ctx context.Context, met chan struct{}) error {
-	close(met)
+func stalled(ctx context.Context, meet func()) error {
+	meet()
 	<-ctx.Done()
 	return ctx.Err()
 }

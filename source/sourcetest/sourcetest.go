@@ -32,6 +32,7 @@ import (
 	"context"
 	"testing"
 	"testing/fstest"
+	"time"
 
 	"github.com/headgate-io/headgate/source"
 )
@@ -67,6 +68,8 @@ type Kind struct {
 	IgnoreNested bool   // it counts in every directory, not only at the root
 	LosesModes   bool   // the upstream keeps no executable bit
 	ReadsContent bool   // Resolve has no way to tell the revision without reading the content
+
+	patience time.Duration // how long to wait for what must happen; default 30 seconds, which only failing tests take
 }
 
 // A Defect is one way in which an upstream is broken. "" is an upstream that works.
@@ -117,8 +120,8 @@ type Upstream interface {
 	// Traffic says what the upstream served so far.
 	Traffic() Traffic
 
-	// Secrets returns the secrets that were planted in the upstream's URL,
-	// Secrets and answers. None may show anywhere.
+	// Secrets returns the secrets that were planted in the object's URL, in
+	// its Secrets and in the answers of the upstream. None may show anywhere.
 	Secrets() []string
 }
 
