@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -61,6 +62,7 @@ type Store struct {
 	keep      int
 	now       func() time.Time
 	temp      scratch
+	turns     sync.Map // directory of an object → chan struct{}, see turn
 }
 
 // Private names in the root of a store.

@@ -687,3 +687,75 @@ func TestOpenStoreRefuses(t *testing.T) {
 		}
 	}
 }
+
+// Whatever the record says, content that is not the artifact's is not taken
+// for it.
+func FuzzRecord(f *testing.F) {
+	dir := f.TempDir()
+	s, err := artifact.OpenStore(artifact.StoreConfig{Dir: dir})
+	if err != nil {
+		f.Fatal(err)
+	}
+	a, err := s.Put(f.Context(), object, "a.tar.gz", text("content"))
+	if err != nil {
+		f.Fatal(err)
+	}
+	name := filepath.Join(dir, a.Path)
+	good, err := os.ReadFile(record(name))
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(good)
+	f.Add([]byte(a.Digest + " 7 0 0\n"))
+	f.Add([]byte(a.Digest + " 99999999999999999999 -1 x"))
+	f.Fuzz(func(t *testing.T, line []byte) {
+		if err := errors.Join(os.WriteFile(name, []byte("c0ntent"), 0o600), os.WriteFile(record(name), line, 0o600)); err != nil {
+			t.Fatal(err)
+		}
+		var corrupt *artifact.DigestError
+		if err := s.Check(a); !errors.As(err, &corrupt) {
+			t.Errorf("with record %q: %v", line, err)
+		}
+	})
+}
+
+func BenchmarkCheck(b *testing.B) {
+	s, err := artifact.OpenStore(artifact.StoreConfig{Dir: b.TempDir()})
+	if err != nil {
+		b.Fatal(err)
+	}
+	a, err := s.Put(b.Context(), object, "a.tar.gz", func(w io.Writer) error {
+		_, err := w.Write(make([]byte, 32<<20))
+		return err
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Run("recorded", func(b *testing.B) {
+		for b.Loop() {
+			if err := s.Check(a); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("hashed", func(b *testing.B) {
+		b.SetBytes(a.Size)
+		for b.Loop() {
+			if err := s.Verify(b.Context(), a); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}
+
+func BenchmarkPut(b *testing.B) {
+	s, err := artifact.OpenStore(artifact.StoreConfig{Dir: b.TempDir()})
+	if err != nil {
+		b.Fatal(err)
+	}
+	for i := 0; b.Loop(); i++ {
+		if _, err := s.Put(b.Context(), object, "a.tar.gz", text(fmt.Sprint(i))); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,294 @@
+package artifact_test
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/headgate-io/headgate/artifact"
+)
+
+func openCache(t *testing.T, c artifact.CacheConfig) (*artifact.Cache, string) {
+	t.Helper()
+	if c.Dir == "" {
+		c.Dir = t.TempDir()
+	}
+	cache, err := artifact.OpenCache(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { cache.Close() })
+	return cache, c.Dir
+}
+
+// cached returns the content of an entry, "" when there is none.
+func cached(t *testing.T, c *artifact.Cache, key string) string {
+	t.Helper()
+	r, err := c.Open(key)
+	if errors.Is(err, fs.ErrNotExist) {
+		return ""
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	b, err := io.ReadAll(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+func TestCache(t *testing.T) {
+	c, dir := openCache(t, artifact.CacheConfig{})
+	if _, err := c.Open("key"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("empty cache: %v", err)
+	}
+	keys := []string{"key", "", "../../key", "https://example.org/a?b=c", "\x00", strings.Repeat("long", 9999)}
+	for _, key := range keys {
+		if err := c.Put(key, text("old")); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Put(key, text("content of "+key)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	other, _ := openCache(t, artifact.CacheConfig{Dir: dir})
+	for _, key := range keys {
+		if got := cached(t, other, key); got != "content of "+key {
+			t.Errorf("%q holds %q", key, got)
+		}
+	}
+	r, err := c.Open("key")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	if n, err := r.Seek(-3, io.SeekEnd); err != nil || n != 11 {
+		t.Errorf("seek: %d, %v", n, err)
+	}
+	if b, err := io.ReadAll(r); err != nil || string(b) != "key" {
+		t.Errorf("after seek: %q, %v", b, err)
+	}
+	if err := c.Put("empty", text("")); err != nil {
+		t.Fatal(err)
+	}
+	if r, err := c.Open("empty"); err != nil {
+		t.Error(err)
+	} else {
+		r.Close()
+	}
+}
+
+func TestCachePutFails(t *testing.T) {
+	c, dir := openCache(t, artifact.CacheConfig{MaxBytes: 100})
+	if err := c.Put("key", text("old")); err != nil {
+		t.Fatal(err)
+	}
+	broken := errors.New("broken")
+	if err := c.Put("key", func(w io.Writer) error { io.WriteString(w, "half"); return broken }); !errors.Is(err, broken) {
+		t.Error(err)
+	}
+	var limit *artifact.LimitError
+	if err := c.Put("key", func(w io.Writer) error { io.WriteString(w, strings.Repeat("x", 90)); return nil }); !errors.As(err, &limit) || limit.Limit != 60 {
+		t.Errorf("larger than the cache: %v", err)
+	}
+	if got := cached(t, c, "key"); got != "old" {
+		t.Errorf("the entry is %q, want the old one", got)
+	}
+	if got := files(t, dir); len(got) != 1 {
+		t.Errorf("left %v", got)
+	}
+}
+
+func TestCacheDamageIsAMiss(t *testing.T) {
+	damage := map[string]func(name string) error{
+		"emptied":      func(name string) error { return os.Truncate(name, 0) },
+		"torn trailer": func(name string) error { return os.Truncate(name, 30) },
+		"torn end":     func(name string) error { return os.Truncate(name, 46) },
+		"grown":        func(name string) error { return appendFile(name, "x") },
+		"first byte":   func(name string) error { return overwrite(name, 0) },
+		"digest":       func(name string) error { return overwrite(name, 20) },
+		"zeros":        func(name string) error { return os.WriteFile(name, make([]byte, 47), 0o600) },
+	}
+	for defect, do := range damage {
+		t.Run(defect, func(t *testing.T) {
+			c, dir := openCache(t, artifact.CacheConfig{})
+			if err := c.Put("key", text("content")); err != nil {
+				t.Fatal(err)
+			}
+			name := filepath.Join(dir, files(t, dir)[0])
+			if err := do(name); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := c.Open("key"); !errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("got %v", err)
+			}
+			if got := files(t, dir); len(got) > 0 {
+				t.Errorf("left %v", got)
+			}
+		})
+	}
+}
+
+// An entry under another key's name, as a copy by hand leaves it, is none.
+func TestCacheBindsKey(t *testing.T) {
+	c, dir := openCache(t, artifact.CacheConfig{})
+	if err := c.Put("a", text("content")); err != nil {
+		t.Fatal(err)
+	}
+	a := filepath.Join(dir, files(t, dir)[0])
+	if err := c.Put("b", text("other")); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range files(t, dir) {
+		if b := filepath.Join(dir, name); b != a {
+			if err := os.Rename(a, b); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if got := cached(t, c, "b"); got != "" {
+		t.Errorf("b holds %q", got)
+	}
+}
+
+func appendFile(name, text string) error {
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_APPEND, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(text)
+	return errors.Join(err, f.Close())
+}
+
+func overwrite(name string, at int64) error {
+	f, err := os.OpenFile(name, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteAt([]byte{0xff}, at)
+	return errors.Join(err, f.Close())
+}
+
+func TestCacheEvictsOldest(t *testing.T) {
+	c, dir := openCache(t, artifact.CacheConfig{MaxBytes: 1000})
+	entry := strings.Repeat("x", 160) // 200 bytes with its trailer
+	put := func(key string) {
+		t.Helper()
+		if err := c.Put(key, text(entry)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	old := time.Now().Add(-time.Hour)
+	for i := range 5 {
+		put(fmt.Sprint(i))
+		for _, name := range files(t, dir) { // one minute between any two
+			name = filepath.Join(dir, name)
+			if info, err := os.Stat(name); err != nil || info.ModTime().After(old.Add(30*time.Minute)) {
+				at := old.Add(time.Duration(i) * time.Minute)
+				if err := errors.Join(err, os.Chtimes(name, at, at)); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+	if got := cached(t, c, "0"); got != entry {
+		t.Error("an entry is gone while all of them fit")
+	}
+	put("5")
+	for i, want := range []bool{true, false, false, true, true, true} {
+		if got := cached(t, c, fmt.Sprint(i)) != ""; got != want {
+			t.Errorf("entry %d: there %v, want %v", i, got, want)
+		}
+	}
+}
+
+func TestCacheStaysInBudget(t *testing.T) {
+	const limit = 64 << 10
+	dir := t.TempDir()
+	var wg sync.WaitGroup
+	for p := range 3 {
+		c, _ := openCache(t, artifact.CacheConfig{Dir: dir, MaxBytes: limit})
+		wg.Go(func() {
+			for i := range 60 {
+				content := strings.Repeat("x", 100*i)
+				if err := c.Put(fmt.Sprint(p, i), text(content)); err != nil {
+					t.Error(err)
+				}
+				if got := cached(t, c, fmt.Sprint(p, i)); got != content && got != "" {
+					t.Errorf("entry %d holds %d bytes", i, len(got))
+				}
+			}
+		})
+	}
+	wg.Wait()
+	var total int64
+	for _, name := range files(t, dir) {
+		info, err := os.Stat(filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		total += info.Size()
+	}
+	if total > limit+3*limit/16 || total < limit/2 {
+		t.Errorf("%d bytes, limit %d", total, limit)
+	}
+}
+
+func TestCacheUnlimited(t *testing.T) {
+	c, dir := openCache(t, artifact.CacheConfig{MaxBytes: -1})
+	for i := range 10 {
+		if err := c.Put(fmt.Sprint(i), text("content")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := files(t, dir); len(got) != 10 {
+		t.Errorf("%d entries", len(got))
+	}
+}
+
+func TestOpenCacheRefuses(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]artifact.CacheConfig{"no directory": {}, "a file": {Dir: file}} {
+		if _, err := artifact.OpenCache(c); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+}
+
+func FuzzCacheEntry(f *testing.F) {
+	dir := filepath.Join(f.TempDir(), "cache")
+	f.Add([]byte("content"))
+	f.Add(make([]byte, 40))
+	f.Add([]byte("\x7f\xff\xff\xff\xff\xff\xff\xff" + strings.Repeat("x", 32)))
+	f.Fuzz(func(t *testing.T, entry []byte) {
+		c, err := artifact.OpenCache(artifact.CacheConfig{Dir: dir})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		if err := c.Put("key", text("content")); err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range files(t, dir) {
+			if err := os.WriteFile(filepath.Join(dir, name), entry, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if r, err := c.Open("key"); err == nil {
+			r.Close()
+			t.Errorf("accepted %q", entry)
+		}
+	})
+}

@@ -1,0 +1,247 @@
+package artifact
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/headgate-io/headgate/internal/redact"
+)
+
+// A Client fetches artifacts by their URL (reference A7). The zero value works.
+//
+// An artifact without a digest is refused, and nothing of its content is
+// handed out before all of it has been checked. Requests carry no credentials.
+// Redirects, five at most, lead to http and https only, and never from https
+// to http.
+type Client struct {
+	// HTTP sends the requests; its CheckRedirect is not used. Default: a
+	// client that knows no proxy and no cookies, and connects anew for each
+	// artifact.
+	HTTP *http.Client
+	// Local allows file URLs, which a [Store] without a base URL gives out.
+	Local    bool
+	MaxBytes int64         // size of an artifact; default 1 GiB, negative means no limit
+	Attempts int           // requests for one artifact, first one included; default 5
+	Pause    time.Duration // before the second request, doubled for each further one; default 500ms
+	MaxPause time.Duration // longest pause, one that the server asks for included; default 30s
+	Idle     time.Duration // longest time without a byte from the server; default 30s
+	// Temp creates the spool, as [Limits.Temp] does.
+	Temp func() (*os.File, error)
+	// Cache, when given, is asked first and keeps what was fetched.
+	Cache *Cache
+}
+
+// Open fetches a and checks its digest. Close the content to remove the spool.
+//
+// It tries again, from where the transfer broke when the server can continue,
+// after errors of the connection, a stall, and the statuses 408, 429 and 5xx.
+//
+// The error wraps [fs.ErrNotExist] when the server says that there is no such
+// artifact, [fs.ErrPermission] when it refuses access, [fs.ErrInvalid] when
+// a has no digest or no usable URL; it is a [DigestError] when the content has
+// another digest, and a [LimitError] when it is larger than MaxBytes.
+func (c *Client) Open(ctx context.Context, a Artifact) (io.ReadSeekCloser, error) {
+	content, err := c.open(ctx, a)
+	if err != nil {
+		return nil, redact.Error(fmt.Errorf("fetch artifact %s: %w", a.URL, err))
+	}
+	return content, nil
+}
+
+func (c *Client) open(ctx context.Context, a Artifact) (io.ReadSeekCloser, error) {
+	if a.Digest == "" {
+		return nil, fmt.Errorf("%w: it has no digest, so its content cannot be checked", fs.ErrInvalid)
+	}
+	algorithm, sum, err := ParseDigest(a.Digest)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", fs.ErrInvalid, err)
+	}
+	digest := string(algorithm) + ":" + sum
+	u, err := url.Parse(a.URL)
+	if err != nil {
+		return nil, fmt.Errorf("%w: its URL is malformed", fs.ErrInvalid)
+	}
+	switch {
+	case u.User != nil:
+		return nil, fmt.Errorf("%w: its URL holds credentials, which are never sent", fs.ErrInvalid)
+	case u.Scheme == "file" && c.Local:
+		return c.openLocal(ctx, u, digest)
+	case u.Scheme == "file":
+		return nil, fmt.Errorf("%w: file URLs are not allowed here", fs.ErrInvalid)
+	case u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
+		return nil, fmt.Errorf("%w: its URL is not http://HOST/… or https://HOST/…", fs.ErrInvalid)
+	}
+	key := "artifact " + digest
+	if c.Cache != nil {
+		if content, err := c.Cache.Open(key); err == nil {
+			return content, nil
+		}
+	}
+	f, err := c.fetch(ctx, u, a.Size, digest)
+	if err != nil {
+		return nil, err
+	}
+	if c.Cache != nil {
+		c.keep(key, f)
+	}
+	if _, err := f.Seek(0, io.SeekStart); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
+// keep puts a fetched artifact into the cache. A cache that is broken or too
+// small keeps nobody from an artifact that has arrived.
+func (c *Client) keep(key string, f *os.File) {
+	c.Cache.Put(key, func(w io.Writer) error {
+		_, err := io.Copy(w, io.NewSectionReader(f, 0, 1<<62))
+		return err
+	})
+}
+
+// openLocal opens a file of a store on this machine.
+func (c *Client) openLocal(ctx context.Context, u *url.URL, digest string) (_ io.ReadSeekCloser, err error) {
+	name, err := filePath(u)
+	if err != nil {
+		return nil, err
+	}
+	info, err := os.Stat(name)
+	if err != nil {
+		return nil, err
+	}
+	limit := bound(c.MaxBytes, 1<<30)
+	switch {
+	case !info.Mode().IsRegular():
+		return nil, fmt.Errorf("%w: it is no regular file", fs.ErrInvalid)
+	case info.Size() > limit:
+		return nil, &LimitError{What: "bytes", Limit: limit}
+	}
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	r, err := VerifyReader(f, digest)
+	if err == nil {
+		_, err = io.Copy(&sink{ctx: ctx, w: io.Discard}, r)
+	}
+	if err == nil {
+		_, err = f.Seek(0, io.SeekStart)
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
+// filePath returns the path that a file URL names: the inverse of fileURL.
+func filePath(u *url.URL) (string, error) {
+	name := filepath.FromSlash(u.Path)
+	if rest := name[min(1, len(name)):]; filepath.VolumeName(rest) != "" {
+		name = rest // \C:\store
+	}
+	if u.Host != "" && u.Host != "localhost" {
+		name = `\\` + u.Host + name
+	}
+	if !filepath.IsAbs(name) {
+		return "", fmt.Errorf("%w: its URL names no file of this machine", fs.ErrInvalid)
+	}
+	return name, nil
+}
+
+// fetch transfers the artifact at u into a spool and checks it.
+func (c *Client) fetch(ctx context.Context, u *url.URL, size int64, digest string) (*os.File, error) {
+	temp := c.Temp
+	if temp == nil {
+		temp = tempFile
+	}
+	f, err := temp()
+	if err != nil {
+		return nil, err
+	}
+	client, done := c.client()
+	defer done()
+	t := &transfer{
+		client: client, url: u.String(), file: f, digest: digest, size: size,
+		limit: bound(c.MaxBytes, 1<<30), idle: cmp.Or(c.Idle, 30*time.Second),
+	}
+	for attempt := 1; ; attempt++ {
+		err := t.attempt(ctx)
+		if err == nil {
+			return f, nil
+		}
+		var again *transientError
+		switch {
+		case ctx.Err() != nil:
+			err = context.Cause(ctx)
+		case errors.As(err, &again) && attempt < cmp.Or(c.Attempts, 5):
+			if err = c.pause(ctx, attempt, again.after); err == nil {
+				continue
+			}
+		case attempt > 1:
+			err = fmt.Errorf("after %d attempts: %w", attempt, err)
+		}
+		return nil, errors.Join(err, f.Close())
+	}
+}
+
+// client returns the HTTP client with our redirect policy, and what to call
+// when it is done with.
+func (c *Client) client() (*http.Client, func()) {
+	client, done := http.Client{}, func() {}
+	if c.HTTP != nil {
+		client = *c.HTTP
+	} else {
+		transport := &http.Transport{
+			DialContext:            (&net.Dialer{Timeout: 10 * time.Second}).DialContext,
+			TLSHandshakeTimeout:    10 * time.Second,
+			ForceAttemptHTTP2:      true,
+			MaxResponseHeaderBytes: 64 << 10,
+		}
+		client.Transport, done = transport, transport.CloseIdleConnections
+	}
+	client.CheckRedirect = checkRedirect
+	return &client, done
+}
+
+// errRedirect is wrapped by errors about redirects that are not followed.
+var errRedirect = errors.New("redirect refused")
+
+func checkRedirect(r *http.Request, via []*http.Request) error {
+	last := via[len(via)-1].URL
+	switch {
+	case len(via) > 5:
+		return fmt.Errorf("%w: more than five", errRedirect)
+	case r.URL.Scheme != "https" && (r.URL.Scheme != "http" || last.Scheme == "https"):
+		return fmt.Errorf("%w: from %s to %s", errRedirect, last.Scheme, r.URL.Scheme)
+	}
+	r.URL.User = nil
+	r.Header.Del("Referer")
+	return nil
+}
+
+// pause waits before the next attempt: as long as the server asked for, or
+// twice as long as the last time, give or take a quarter.
+func (c *Client) pause(ctx context.Context, attempt int, asked time.Duration) error {
+	longest := cmp.Or(c.MaxPause, 30*time.Second)
+	wait := min(cmp.Or(c.Pause, 500*time.Millisecond)<<min(attempt-1, 16), longest)
+	wait = wait*3/4 + rand.N(wait/2+1)
+	timer := time.NewTimer(min(max(wait, asked), longest))
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-timer.C:
+		return nil
+	}
+}

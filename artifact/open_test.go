@@ -1,0 +1,481 @@
+package artifact_test
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/headgate-io/headgate/artifact"
+)
+
+const content = "0123456789abcdefghijklmnopqrstuvwxyz"
+
+func digestOf(content string) string {
+	sum := sha256.Sum256([]byte(content))
+	return "sha256:" + hex.EncodeToString(sum[:])
+}
+
+// A script is a server whose n-th answer is the n-th handler; the last one
+// answers all further requests.
+type script struct {
+	*httptest.Server
+	mu       sync.Mutex
+	requests []*http.Request
+}
+
+func newScript(t *testing.T, answers ...http.HandlerFunc) *script {
+	t.Helper()
+	s := &script{}
+	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.mu.Lock()
+		s.requests = append(s.requests, r)
+		n := len(s.requests)
+		s.mu.Unlock()
+		answers[min(n, len(answers))-1](w, r)
+	}))
+	t.Cleanup(s.Close)
+	return s
+}
+
+func (s *script) seen() []*http.Request {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.requests)
+}
+
+func status(code int, header ...string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		for i := 0; i < len(header); i += 2 {
+			w.Header().Set(header[i], header[i+1])
+		}
+		w.WriteHeader(code)
+	}
+}
+
+// whole answers with all of body, as a file server does.
+func whole(etag, body string) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if etag != "" {
+			w.Header().Set("ETag", etag)
+		}
+		http.ServeContent(w, r, "a.tar.gz", time.Time{}, strings.NewReader(body))
+	}
+}
+
+// broken announces all of body, and breaks the connection after n bytes.
+func broken(etag, body string, n int) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("ETag", etag)
+		w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+		io.WriteString(w, body[:n])
+		w.(http.Flusher).Flush()
+		panic(http.ErrAbortHandler)
+	}
+}
+
+// stalled sends n bytes of body and then nothing, until the client goes.
+func stalled(body string, n int) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("ETag", `"e"`)
+		w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+		if n > 0 {
+			io.WriteString(w, body[:n])
+			w.(http.Flusher).Flush()
+		}
+		<-r.Context().Done()
+	}
+}
+
+// part answers a request for a range with body as what begins at from.
+func part(from int, body string) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("ETag", `"e"`)
+		w.Header().Set("Content-Range", fmt.Sprintf("bytes %d-%d/%d", from, from+len(body)-1, from+len(body)))
+		w.WriteHeader(http.StatusPartialContent)
+		io.WriteString(w, body)
+	}
+}
+
+// endless never stops sending.
+func endless(w http.ResponseWriter, _ *http.Request) {
+	for chunk := make([]byte, 1<<15); ; {
+		if _, err := w.Write(chunk); err != nil {
+			return
+		}
+	}
+}
+
+// spools counts what a client leaves open.
+type spools struct {
+	t    *testing.T
+	list []*os.File
+}
+
+func (s *spools) create() (*os.File, error) {
+	f, err := os.Create(filepath.Join(s.t.TempDir(), "spool"))
+	s.list = append(s.list, f)
+	return f, err
+}
+
+func (s *spools) checkClosed() {
+	for _, f := range s.list {
+		if _, err := f.Stat(); !errors.Is(err, os.ErrClosed) {
+			s.t.Errorf("a spool is left open")
+		}
+	}
+}
+
+// fetch opens a with c, reads it, and sees to it that no spool stays open.
+func fetch(t *testing.T, c *artifact.Client, a artifact.Artifact) (string, error) {
+	t.Helper()
+	spool := &spools{t: t}
+	c.Temp = spool.create
+	defer spool.checkClosed()
+	r, err := c.Open(t.Context(), a)
+	if err != nil {
+		return "", err
+	}
+	defer r.Close()
+	b, err := io.ReadAll(r)
+	return string(b), err
+}
+
+func TestClientFetches(t *testing.T) {
+	for _, algorithm := range []artifact.Algorithm{artifact.SHA256, artifact.SHA384, artifact.SHA512, artifact.BLAKE3} {
+		s, _, _ := serve(t, artifact.StoreConfig{Algorithm: algorithm})
+		a := put(t, s, object, "a.tar.gz", content)
+		var c artifact.Client
+		r, err := c.Open(t.Context(), a)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if b, err := io.ReadAll(r); err != nil || string(b) != content {
+			t.Errorf("%s: %q, %v", algorithm, b, err)
+		}
+		if err := r.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestClientTriesAgain(t *testing.T) {
+	tests := map[string]struct {
+		answers []http.HandlerFunc
+		ranges  []string // of the requests
+	}{
+		"unavailable":            {[]http.HandlerFunc{status(503), status(500), whole("", content)}, []string{"", "", ""}},
+		"too many requests":      {[]http.HandlerFunc{status(429, "Retry-After", "3600"), whole("", content)}, []string{"", ""}},
+		"busy until a date":      {[]http.HandlerFunc{status(503, "Retry-After", "Fri, 01 Jan 2999 00:00:00 GMT"), whole("", content)}, []string{"", ""}},
+		"nonsense to wait for":   {[]http.HandlerFunc{status(503, "Retry-After", "-5"), whole("", content)}, []string{"", ""}},
+		"timeout of the request": {[]http.HandlerFunc{status(408), whole("", content)}, []string{"", ""}},
+		"connection refused at once": {[]http.HandlerFunc{func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
+			whole("", content)}, []string{"", ""}},
+		"break in the middle":    {[]http.HandlerFunc{broken(`"e"`, content, 10), whole(`"e"`, content)}, []string{"", "bytes=10-"}},
+		"breaks again and again": {[]http.HandlerFunc{broken(`"e"`, content, 10), part(10, content[10:20]), whole(`"e"`, content)}, []string{"", "bytes=10-", "bytes=20-"}},
+		"changed meanwhile":      {[]http.HandlerFunc{broken(`"old"`, "something else that is long enough..", 10), whole(`"e"`, content)}, []string{"", "bytes=10-"}},
+		"no validator":           {[]http.HandlerFunc{broken(``, content, 10), whole("", content)}, []string{"", ""}},
+		"weak validator":         {[]http.HandlerFunc{broken(`W/"e"`, content, 10), whole("", content)}, []string{"", ""}},
+		"pieces of two files":    {[]http.HandlerFunc{broken(`"e"`, "something else that is long enough..", 10), part(10, content[10:]), whole(`"e"`, content)}, []string{"", "bytes=10-", ""}},
+		"another place":          {[]http.HandlerFunc{broken(`"e"`, content, 10), part(5, content[5:]), whole(`"e"`, content)}, []string{"", "bytes=10-", ""}},
+		"cannot continue":        {[]http.HandlerFunc{broken(`"e"`, content, 10), status(416), whole(`"e"`, content)}, []string{"", "bytes=10-", ""}},
+		"stall before headers":   {[]http.HandlerFunc{stalled(content, 0), whole(`"e"`, content)}, []string{"", ""}},
+		"stall in the middle":    {[]http.HandlerFunc{stalled(content, 10), whole(`"e"`, content)}, []string{"", "bytes=10-"}},
+		"silent end": {[]http.HandlerFunc{func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("ETag", `"e"`)
+			io.WriteString(w, content[:10])
+		}, whole(`"e"`, content)}, []string{"", "bytes=10-"}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			server := newScript(t, test.answers...)
+			c := &artifact.Client{Pause: time.Nanosecond, MaxPause: time.Millisecond, Idle: 200 * time.Millisecond}
+			got, err := fetch(t, c, artifact.Artifact{URL: server.URL + "/a.tar.gz", Digest: digestOf(content), Size: int64(len(content))})
+			if err != nil || got != content {
+				t.Errorf("%q, %v", got, err)
+			}
+			var ranges []string
+			for _, r := range server.seen() {
+				ranges = append(ranges, r.Header.Get("Range"))
+				if (r.Header.Get("Range") == "") != (r.Header.Get("If-Range") == "") {
+					t.Errorf("Range %q with If-Range %q", r.Header.Get("Range"), r.Header.Get("If-Range"))
+				}
+			}
+			if !slices.Equal(ranges, test.ranges) {
+				t.Errorf("requests for ranges %q, want %q", ranges, test.ranges)
+			}
+		})
+	}
+}
+
+func TestClientGivesUp(t *testing.T) {
+	corrupt := func(err error) bool { var d *artifact.DigestError; return errors.As(err, &d) }
+	limited := func(err error) bool { var l *artifact.LimitError; return errors.As(err, &l) }
+	is := func(target error) func(error) bool { return func(err error) bool { return errors.Is(err, target) } }
+	says := func(text string) func(error) bool {
+		return func(err error) bool { return strings.Contains(err.Error(), text) }
+	}
+	tests := map[string]struct {
+		answer   http.HandlerFunc
+		client   artifact.Client
+		size     int64
+		want     func(error) bool
+		requests int
+	}{
+		"not found":            {answer: status(404), want: is(fs.ErrNotExist), requests: 1},
+		"gone":                 {answer: status(410), want: is(fs.ErrNotExist), requests: 1},
+		"unauthorised":         {answer: status(401), want: is(fs.ErrPermission), requests: 1},
+		"forbidden":            {answer: status(403), want: is(fs.ErrPermission), requests: 1},
+		"other refusal":        {answer: status(418), want: says("418"), requests: 1},
+		"partial unasked":      {answer: part(0, content), want: says("206"), requests: 1},
+		"always unavailable":   {answer: status(503), want: says("after 5 attempts: the server answers 503"), requests: 5},
+		"fewer attempts":       {answer: status(503), client: artifact.Client{Attempts: 2}, want: says("503"), requests: 2},
+		"one attempt":          {answer: status(503), client: artifact.Client{Attempts: 1}, want: says("503"), requests: 1},
+		"always broken":        {answer: broken(`"e"`, content, 10), want: is(io.ErrUnexpectedEOF), requests: 5},
+		"always stalled":       {answer: stalled(content, 0), client: artifact.Client{Attempts: 2, Idle: 20 * time.Millisecond}, want: is(os.ErrDeadlineExceeded), requests: 2},
+		"other content":        {answer: whole("", content+"x"), want: corrupt, requests: 1},
+		"empty":                {answer: whole("", ""), want: corrupt, requests: 1},
+		"announced too large":  {answer: whole("", content), client: artifact.Client{MaxBytes: 35}, want: limited, requests: 1},
+		"endless":              {answer: endless, client: artifact.Client{MaxBytes: 1 << 20}, want: limited, requests: 1},
+		"endless, known size":  {answer: endless, size: 1 << 17, want: says("more than the 131072 bytes"), requests: 1},
+		"larger than it says":  {answer: whole("", content), size: 35, want: says("more than the 35 bytes"), requests: 1},
+		"redirect loop":        {answer: func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/again", 302) }, want: says("redirect refused: more than five"), requests: 6},
+		"redirect to a file":   {answer: status(302, "Location", "file:///etc/passwd"), want: says("redirect refused"), requests: 1},
+		"redirect to ftp":      {answer: status(302, "Location", "ftp://127.0.0.1/a"), want: says("redirect refused"), requests: 1},
+		"redirect to nowhere":  {answer: status(302), want: says("302"), requests: -1},
+		"huge header":          {answer: status(200, "X-Huge", strings.Repeat("x", 1<<20)), want: says("header"), requests: -1},
+		"secret in a redirect": {answer: status(302, "Location", "ftp://u:canary@h/?sig=canary"), want: says("redirect refused"), requests: 1},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			server := newScript(t, test.answer)
+			c := &test.client
+			c.Pause, c.MaxPause = time.Nanosecond, time.Nanosecond
+			_, err := fetch(t, c, artifact.Artifact{URL: server.URL + "/a.tar.gz?sig=canary", Digest: digestOf(content), Size: test.size})
+			if err == nil || !test.want(err) {
+				t.Errorf("got %v", err)
+			}
+			if err != nil && (strings.Contains(err.Error(), "canary") || !strings.Contains(err.Error(), server.URL)) {
+				t.Errorf("the error leaks, or names no URL: %v", err)
+			}
+			if got := len(server.seen()); test.requests >= 0 && got != test.requests {
+				t.Errorf("%d requests, want %d", got, test.requests)
+			}
+		})
+	}
+}
+
+func TestClientRefuses(t *testing.T) {
+	server := newScript(t, whole("", content))
+	withUser := strings.Replace(server.URL, "http://", "http://user:canary@", 1)
+	for name, a := range map[string]artifact.Artifact{
+		"no digest":         {URL: server.URL},
+		"unknown algorithm": {URL: server.URL, Digest: "md5:" + strings.Repeat("0", 32)},
+		"short digest":      {URL: server.URL, Digest: "sha256:00"},
+		"no URL":            {Digest: digestOf(content)},
+		"no host":           {URL: "http:///a", Digest: digestOf(content)},
+		"relative":          {URL: "/etc/passwd", Digest: digestOf(content)},
+		"ftp":               {URL: "ftp://127.0.0.1/a", Digest: digestOf(content)},
+		"file":              {URL: "file:///etc/passwd", Digest: digestOf(content)},
+		"credentials":       {URL: withUser, Digest: digestOf(content)},
+		"malformed":         {URL: "http://user:canary@[::1", Digest: digestOf(content)},
+	} {
+		if _, err := fetch(t, &artifact.Client{}, a); !errors.Is(err, fs.ErrInvalid) || strings.Contains(err.Error(), "canary") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if n := len(server.seen()); n > 0 {
+		t.Errorf("%d requests were sent", n)
+	}
+}
+
+func TestClientObeysContext(t *testing.T) {
+	for name, answer := range map[string]http.HandlerFunc{
+		"stall": stalled(content, 10),
+		"pause": status(503, "Retry-After", "30"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			server := newScript(t, func(w http.ResponseWriter, r *http.Request) {
+				time.AfterFunc(20*time.Millisecond, cancel)
+				answer(w, r)
+			})
+			spool := &spools{t: t}
+			c := &artifact.Client{Temp: spool.create}
+			if _, err := c.Open(ctx, artifact.Artifact{URL: server.URL, Digest: digestOf(content)}); !errors.Is(err, context.Canceled) {
+				t.Error(err)
+			}
+			spool.checkClosed()
+			if n := len(server.seen()); n != 1 {
+				t.Errorf("%d requests", n)
+			}
+		})
+	}
+}
+
+func TestClientFollowsRedirect(t *testing.T) {
+	target := newScript(t, whole("", content))
+	withUser := strings.Replace(target.URL, "http://", "http://user:password@", 1)
+	server := newScript(t, status(307, "Location", withUser+"/b", "Set-Cookie", "a=b"))
+	got, err := fetch(t, &artifact.Client{}, artifact.Artifact{URL: server.URL + "/a?sig=canary", Digest: digestOf(content)})
+	if err != nil || got != content {
+		t.Fatalf("%q, %v", got, err)
+	}
+	for _, r := range append(server.seen(), target.seen()...) {
+		for _, name := range []string{"Authorization", "Cookie", "Referer"} {
+			if value := r.Header.Get(name); value != "" {
+				t.Errorf("%s carries %s %q", r.URL.Path, name, value)
+			}
+		}
+	}
+}
+
+func TestClientTLS(t *testing.T) {
+	n := 0
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if n++; r.URL.Path == "/down" {
+			http.Redirect(w, r, "http://"+r.Host+"/a", http.StatusFound)
+			return
+		}
+		whole("", content)(w, r)
+	}))
+	server.Config.ErrorLog = log.New(io.Discard, "", 0)
+	server.StartTLS()
+	defer server.Close()
+
+	a := artifact.Artifact{URL: server.URL + "/a", Digest: digestOf(content)}
+	if _, err := fetch(t, &artifact.Client{}, a); err == nil || !strings.Contains(err.Error(), "certificate") || strings.Contains(err.Error(), "attempts") {
+		t.Errorf("unknown authority: %v", err)
+	}
+	if got, err := fetch(t, &artifact.Client{HTTP: server.Client()}, a); err != nil || got != content {
+		t.Errorf("%q, %v", got, err)
+	}
+	a.URL = server.URL + "/down"
+	if _, err := fetch(t, &artifact.Client{HTTP: server.Client()}, a); err == nil || !strings.Contains(err.Error(), "from https to http") {
+		t.Errorf("downgrade: %v", err)
+	}
+	if n != 2 {
+		t.Errorf("%d requests, want 2", n)
+	}
+}
+
+// A server that compresses what it sends would change the bytes.
+func TestClientAsksForTheBytesAsTheyAre(t *testing.T) {
+	server := newScript(t, func(w http.ResponseWriter, r *http.Request) {
+		if !strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
+			whole("", content)(w, r)
+			return
+		}
+		w.Header().Set("Content-Encoding", "gzip")
+		zw := gzip.NewWriter(w)
+		io.WriteString(zw, content)
+		zw.Close()
+	})
+	if got, err := fetch(t, &artifact.Client{}, artifact.Artifact{URL: server.URL, Digest: digestOf(content)}); err != nil || got != content {
+		t.Errorf("%q, %v", got, err)
+	}
+}
+
+func TestClientCache(t *testing.T) {
+	cache, dir := openCache(t, artifact.CacheConfig{})
+	server := newScript(t, whole("", content))
+	a := artifact.Artifact{URL: server.URL, Digest: digestOf(content)}
+	for range 2 {
+		if got, err := fetch(t, &artifact.Client{Cache: cache}, a); err != nil || got != content {
+			t.Errorf("%q, %v", got, err)
+		}
+	}
+	if n := len(server.seen()); n != 1 {
+		t.Errorf("%d requests, want 1", n)
+	}
+	for _, name := range files(t, dir) {
+		if err := os.Truncate(filepath.Join(dir, name), 5); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, err := fetch(t, &artifact.Client{Cache: cache}, a); err != nil || got != content || len(server.seen()) != 2 {
+		t.Errorf("damaged entry: %q, %v", got, err)
+	}
+	tiny, _ := openCache(t, artifact.CacheConfig{MaxBytes: 50})
+	if got, err := fetch(t, &artifact.Client{Cache: tiny}, a); err != nil || got != content {
+		t.Errorf("cache that is too small: %q, %v", got, err)
+	}
+}
+
+func TestClientLocal(t *testing.T) {
+	s, dir := openStore(t, artifact.StoreConfig{Dir: filepath.Join(t.TempDir(), "a b%20c#")})
+	a := put(t, s, object, "a.tar.gz", content)
+	c := &artifact.Client{Local: true}
+	if got, err := fetch(t, c, a); err != nil || got != content {
+		t.Errorf("%q, %v", got, err)
+	}
+	var limit *artifact.LimitError
+	if _, err := fetch(t, &artifact.Client{Local: true, MaxBytes: 35}, a); !errors.As(err, &limit) {
+		t.Errorf("too large: %v", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := c.Open(ctx, a); !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled: %v", err)
+	}
+	for name, bad := range map[string]struct {
+		url  string
+		want error
+	}{
+		"missing":    {a.URL + "x", fs.ErrNotExist},
+		"directory":  {s.URL(object), fs.ErrInvalid},
+		"other host": {"file://example.org/a", fs.ErrInvalid},
+		"opaque":     {"file:a", fs.ErrInvalid},
+		"empty":      {"file://", fs.ErrInvalid},
+	} {
+		if _, err := fetch(t, c, artifact.Artifact{URL: bad.url, Digest: a.Digest}); !errors.Is(err, bad.want) {
+			t.Errorf("%s: %v, want %v", name, err, bad.want)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(dir, a.Path), bytes.ToUpper([]byte(content)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var corrupt *artifact.DigestError
+	if _, err := fetch(t, c, a); !errors.As(err, &corrupt) {
+		t.Errorf("corrupt: %v", err)
+	}
+	if u, err := url.Parse(a.URL); err != nil || u.Fragment != "" {
+		t.Errorf("%v, %v", u, err)
+	}
+}
+
+func TestClientSpoolFails(t *testing.T) {
+	server := newScript(t, whole("", content))
+	a := artifact.Artifact{URL: server.URL, Digest: digestOf(content)}
+	c := &artifact.Client{Temp: func() (*os.File, error) { return nil, fs.ErrPermission }}
+	if _, err := c.Open(t.Context(), a); !errors.Is(err, fs.ErrPermission) {
+		t.Errorf("no spool: %v", err)
+	}
+	c.Temp = func() (*os.File, error) {
+		name := filepath.Join(t.TempDir(), "spool")
+		return os.OpenFile(name, os.O_CREATE|os.O_RDONLY, 0o600)
+	}
+	if _, err := c.Open(t.Context(), a); err == nil {
+		t.Error("a spool that cannot be written: no error")
+	}
+	if n := len(server.seen()); n != 1 {
+		t.Errorf("%d requests: an error of the disk is not the server's", n)
+	}
+}
