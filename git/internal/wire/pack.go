@@ -2,7 +2,6 @@ package wire
 
 import (
 	"context"
-	"errors"
 	"io"
 	"strings"
 )
@@ -171,5 +170,3 @@ var _ interface {
 	io.Reader
 	io.WriterTo
 } = (*packReader)(nil)
-
-var errStreamEnded = errors.New("the connection is closed")

@@ -34,8 +34,8 @@ func Open(ctx context.Context, t Transport) (*Remote, error) {
 
 // Close ends the conversation.
 func (r *Remote) Close() error {
-	r.drop()
 	r.c.close()
+	r.drop()
 	return nil
 }
 

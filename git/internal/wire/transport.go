@@ -54,8 +54,8 @@ func (a *answer) attach(ctx context.Context) {
 }
 
 func (a *answer) release(whole bool) {
+	a.s.release(whole) // which may wait for the network, until the context ends
 	a.stop()
-	a.s.release(whole)
 }
 
 // A sipper reads little at a time: for answers that are likely to be given up early.

@@ -134,3 +134,10 @@ func objects(t testing.TB, r repo, pack []byte) map[string]string {
 	}
 	return found
 }
+
+func ids(refs ...wire.Ref) (list []object.ID) {
+	for _, r := range refs {
+		list = append(list, r.ID)
+	}
+	return list
+}
