@@ -55,7 +55,7 @@ func dropFields(n *node, k *kind, in versions, found *findings) {
 		if r.kind != "" && r.kind != k.name || r.in&in != 0 {
 			continue
 		}
-		if v := n.get(strings.Split(r.path, ".")...); v != nil && v.text != r.means && strings.HasPrefix(r.path, "spec.") {
+		if v := n.get(strings.Split(r.path, ".")...); v != nil && (v.kind != textNode || v.text != r.means) && strings.HasPrefix(r.path, "spec.") {
 			found.add(r.path, "does not exist in that version and was dropped")
 		}
 		n.remove(r.path)

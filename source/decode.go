@@ -1,9 +1,11 @@
 package source
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 )
 
@@ -35,7 +37,7 @@ func (s *Set) Decode(file string, r io.Reader) error {
 	if err != nil {
 		return &DocumentError{File: file, Err: err}
 	}
-	d := &decoding{set: s, file: file}
+	d := &decoding{set: s, file: file, types: make(structTypes)}
 	for c := range chunks(text) {
 		nodes, err := c.nodes(file)
 		for _, n := range nodes {
@@ -58,6 +60,7 @@ type decoding struct {
 	file   string
 	number int // of the document
 	errs   []error
+	types  structTypes
 }
 
 // syntax notes a document that cannot be parsed.
@@ -75,7 +78,7 @@ func (d *decoding) fail(n *node, object, format string, args ...any) {
 	})
 }
 
-// place completes findings about n with where they are.
+// place completes findings about n with where they are and orders them by line.
 func (d *decoding) place(found []*DocumentError, n *node, object string) []error {
 	var out []error
 	for _, e := range found {
@@ -83,6 +86,9 @@ func (d *decoding) place(found []*DocumentError, n *node, object string) []error
 		if e.Line == 0 {
 			e.Line = n.lineAt(e.Field)
 		}
+	}
+	slices.SortStableFunc(found, func(a, b *DocumentError) int { return cmp.Compare(a.Line, b.Line) })
+	for _, e := range found {
 		out = append(out, e)
 	}
 	return out
@@ -154,19 +160,17 @@ func (d *decoding) noObject(n *node) {
 // untyped judges a document without apiVersion or kind: a values file is
 // skipped, an object with a slip is not.
 func (d *decoding) untyped(n *node, apiVersion, kind string) {
-	missing := ""
+	missing := "apiVersion and kind are"
 	switch {
 	case apiVersion != "":
-		missing = "kind"
+		missing = "kind is"
 	case kind != "":
-		missing = "apiVersion"
-	case n.get("metadata") != nil && n.get("spec") != nil:
-		missing = "apiVersion and kind"
-	default:
+		missing = "apiVersion is"
+	case n.get("metadata") == nil || n.get("spec") == nil:
 		d.set.Skipped++
 		return
 	}
-	d.fail(n, kind, "%s is required and must be a string", missing)
+	d.fail(n, kind, "%s required, as a string", missing)
 }
 
 // ours files a document of one of the groups of this package.

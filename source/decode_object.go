@@ -10,7 +10,7 @@ import (
 func (d *decoding) object(n *node, k *kind, spelled string) {
 	obj := k.make()
 	version := n.str("apiVersion")
-	dec := &strict{kind: k, in: versionSet(version[strings.IndexByte(version, '/')+1:])}
+	dec := &strict{types: d.types, kind: k, in: versionSet(version[strings.IndexByte(version, '/')+1:])}
 	dec.value(n, reflect.ValueOf(obj).Elem(), place{})
 	for _, l := range dec.legacy {
 		if l.row.read != nil {
@@ -24,11 +24,7 @@ func (d *decoding) object(n *node, k *kind, spelled string) {
 
 	var rules findings
 	check(obj, &rules)
-	for _, e := range rules.errs {
-		if !dec.about(e.Field) {
-			dec.errs = append(dec.errs, e)
-		}
-	}
+	dec.adopt(&rules)
 	name := documentName(n, k.name)
 	d.errs = append(d.errs, d.place(dec.errs, n, name)...)
 	if len(dec.errs) > 0 || !d.first(n, name) {

@@ -30,10 +30,12 @@ func (d *decoding) secret(n *node) {
 		return
 	}
 	var doc secretDocument
-	var dec strict
+	dec := strict{types: d.types}
 	dec.value(n, reflect.ValueOf(&doc).Elem(), place{})
-	checkMetadata(&doc.Metadata, &dec.findings)
-	secret := Secret{Type: doc.Type, Data: doc.decode(&dec.findings)}
+	var rules findings
+	checkMetadata(&doc.Metadata, &rules)
+	secret := Secret{Type: doc.Type, Data: doc.decode(&rules)}
+	dec.adopt(&rules)
 	or(&secret.Type, opaque)
 	d.errs = append(d.errs, d.place(dec.errs, n, name)...)
 	if len(dec.errs) > 0 || !d.first(n, name) {
@@ -71,11 +73,9 @@ func (s *secretDocument) decode(found *findings) map[string][]byte {
 	return data
 }
 
-// seal files a Secret that cannot be read, so that who asks for it is told why.
+// seal files a Secret that cannot be read, so that who asks for it is told
+// why. One that can be read may be beside it.
 func (d *decoding) seal(n *node, name, why string) {
-	if !d.first(n, name) {
-		return
-	}
 	d.set.Warnings = append(d.set.Warnings, &DocumentError{
 		File: d.file, Document: d.number, Line: n.line, Object: name, Err: fmt.Errorf("%s", why),
 	})

@@ -14,8 +14,9 @@ import (
 // have them: case-sensitive, no unknown and no duplicate fields, no
 // conversions between types. It goes on after a defect.
 type strict struct {
-	kind *kind // nil outside of the table of kinds
-	in   versions
+	types structTypes
+	kind  *kind // nil outside of the table of kinds
+	in    versions
 	findings
 	warnings findings
 	legacy   []legacyField // deprecated fields without a Go field, in order
@@ -151,6 +152,9 @@ func (s *strict) time(n *node, v reflect.Value, p place) {
 }
 
 func (s *strict) list(n *node, v reflect.Value, p place) {
+	if len(n.items) == 0 {
+		return
+	}
 	out := reflect.MakeSlice(v.Type(), len(n.items), len(n.items))
 	for i, item := range n.items {
 		s.value(item, out.Index(i), p.item(i))
@@ -159,6 +163,9 @@ func (s *strict) list(n *node, v reflect.Value, p place) {
 }
 
 func (s *strict) mapping(n *node, v reflect.Value, p place) {
+	if len(n.fields) == 0 {
+		return
+	}
 	out := reflect.MakeMapWithSize(v.Type(), len(n.fields))
 	for _, f := range n.fields {
 		key := reflect.ValueOf(f.name)
@@ -178,7 +185,7 @@ func (s *strict) duplicate(p place, line int) {
 }
 
 func (s *strict) structure(n *node, v reflect.Value, p place) {
-	fields := fieldsOf(v.Type())
+	fields := s.types.fields(v.Type())
 	seen := make(map[string]bool, len(n.fields))
 	for _, f := range n.fields {
 		at := p.field(f.name)
@@ -242,9 +249,16 @@ type structFields struct {
 	required []string // neither omitempty nor omitzero
 }
 
-// fieldsOf returns the fields of a struct type, those of embedded structs among them.
-func fieldsOf(t reflect.Type) *structFields {
+// structTypes remembers the fields of struct types.
+type structTypes map[reflect.Type]*structFields
+
+// fields returns the fields of a struct type, those of embedded structs among them.
+func (s structTypes) fields(t reflect.Type) *structFields {
+	if known := s[t]; known != nil {
+		return known
+	}
 	out := &structFields{index: make(map[string][]int)}
+	s[t] = out
 	for _, f := range reflect.VisibleFields(t) {
 		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
 		if name == "" || name == "-" || !f.IsExported() {

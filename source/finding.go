@@ -60,6 +60,17 @@ func (f *findings) about(field string) bool {
 	return false
 }
 
+// adopt adds what was found about fields that nothing was noted about.
+func (f *findings) adopt(rules *findings) {
+	var more []*DocumentError
+	for _, e := range rules.errs {
+		if !f.about(e.Field) {
+			more = append(more, e)
+		}
+	}
+	f.errs = append(f.errs, more...)
+}
+
 // below reports whether the field at path is inside the one at parent.
 func below(path, parent string) bool {
 	rest, found := strings.CutPrefix(path, parent)

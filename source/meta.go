@@ -56,7 +56,7 @@ func (h *Header) String() string {
 // generation, labels and annotations; it keeps the rest, so that documents
 // dumped from a cluster survive a round trip.
 type Metadata struct {
-	Name                       string            `json:"name"`
+	Name                       string            `json:"name,omitempty"` // required
 	GenerateName               string            `json:"generateName,omitempty"`
 	Namespace                  string            `json:"namespace,omitempty"`
 	SelfLink                   string            `json:"selfLink,omitempty"`

@@ -90,7 +90,10 @@ func (r *fieldRow) elsewhere(k *kind) string {
 	case inV1:
 		return "exists in v1 only: set apiVersion to v1"
 	case inV1Beta2:
-		return "exists in v1beta2 only and is deprecated: " + strings.TrimPrefix(r.note, "is deprecated: ")
+		if r.note == "" {
+			return "exists in v1beta2 only: remove it"
+		}
+		return "exists in v1beta2 only, where it " + r.note
 	}
 	return "does not exist for " + k.name + ": remove it"
 }

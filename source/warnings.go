@@ -58,7 +58,7 @@ func adviseURL(found *findings, text string, insecure bool, secret *LocalReferen
 		found.add("spec.url", "holds a password, which anyone who reads the object sees: use secretRef")
 	}
 	if (insecure || u.Scheme == "http") && (secret != nil || u.User != nil) {
-		found.add("spec.url", "sends credentials in the clear: use https")
+		found.add("spec.url", "sends credentials in the clear: use TLS")
 	}
 }
 
@@ -90,7 +90,7 @@ func (g *GitRepository) advise(found *findings) {
 	adviseChoice(found, "spec.ref", choice{"commit", ref.Commit}, choice{"name", ref.Name},
 		choice{"semver", ref.SemVer}, choice{"tag", ref.Tag}, choice{"branch", branch})
 	if ref.Commit+ref.Name == "" && ref.SemVer != "" && ref.Tag != "" {
-		found.add("spec.ref", "semver wins over tag here, tag over semver in the reference implementation: remove one of the two")
+		found.add("spec.ref", "the reference implementation lets tag win over semver: remove one of the two")
 	}
 }
 

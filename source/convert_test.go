@@ -1,0 +1,228 @@
+package source_test
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/headgate-io/headgate/artifact"
+	"github.com/headgate-io/headgate/source"
+)
+
+const fullGit = `apiVersion: source.headgate.dev/v1
+kind: GitRepository
+metadata: {name: x}
+spec:
+  url: https://h/x
+  interval: 1m
+  provider: generic
+  proxySecretRef: {name: p}
+  sparseCheckout: [a]
+  include: [{repository: {kind: Bucket, name: b}}, {repository: {name: c}}]
+status:
+  sourceVerificationMode: HEAD
+  observedSparseCheckout: [a]
+  observedIgnore: x
+`
+
+func TestConvertDown(t *testing.T) {
+	obj := decodeOne(t, fullGit)
+	out, warnings, err := source.Convert(obj, source.V1Beta2, source.ReferenceGroup)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{
+		"GitRepository/default/x: spec.proxySecretRef: does not exist in that version and was dropped",
+		"GitRepository/default/x: spec.sparseCheckout: does not exist in that version and was dropped",
+		"GitRepository/default/x: spec.include[0].repository.kind: is headgate's extension: the reference implementation does not know it",
+	}
+	if got := strings.TrimSpace(lines(warnings)); got != strings.Join(want, "\n") {
+		t.Errorf("warnings:\n%s", got)
+	}
+	g := out.(*source.GitRepository)
+	if g.APIVersion != "source.toolkit.fluxcd.io/v1beta2" || g.Spec.SparseCheckout != nil || g.Spec.Provider != "" ||
+		g.Status.SourceVerificationMode != "" || g.Status.ObservedSparseCheckout != nil || g.Status.ObservedIgnore == nil {
+		t.Errorf("%+v", g)
+	}
+	if obj.(*source.GitRepository).Spec.SparseCheckout == nil {
+		t.Error("the original was changed")
+	}
+	text, err := source.EncodeYAML(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	decodeOne(t, string(text))
+}
+
+func TestConvertSpelling(t *testing.T) {
+	chart := `apiVersion: source.toolkit.fluxcd.io/v1beta2
+kind: HelmChart
+metadata: {name: x}
+spec: {chart: x, interval: 1m, sourceRef: {apiVersion: source.toolkit.fluxcd.io/v1beta2, kind: HelmRepository, name: a}}
+`
+	out, warnings, err := source.Convert(decodeOne(t, chart), "v1", source.Group)
+	if err != nil || len(warnings) != 0 {
+		t.Fatal(warnings, err)
+	}
+	text, err := source.EncodeYAML(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"apiVersion: source.headgate.dev/v1\nkind: PkgChart\n", "    apiVersion: source.headgate.dev/v1\n    kind: PkgRepository\n"} {
+		if !strings.Contains(string(text), want) {
+			t.Errorf("no %q in\n%s", want, text)
+		}
+	}
+	back, _, err := source.Convert(out, "", source.ReferenceGroup)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text, _ = source.EncodeYAML(back); !strings.Contains(string(text), "kind: HelmChart\n") || !strings.Contains(string(text), "kind: HelmRepository\n") {
+		t.Errorf("%s", text)
+	}
+	oci := decodeOne(t, strings.Replace(chart, "HelmRepository", "OCIRepository", 1))
+	if _, warnings, err = source.Convert(oci, "", ""); err != nil || len(warnings) != 1 {
+		t.Error(warnings, err)
+	}
+}
+
+func TestConvertImpossible(t *testing.T) {
+	git := decodeOne(t, fullGit)
+	external := &source.ExternalArtifact{}
+	source.Default(external)
+	for _, test := range []struct {
+		obj                  source.Object
+		version, group, want string
+	}{
+		{git, "v1beta1", "", `unknown version "v1beta1"`},
+		{git, "", "example.org", `unknown group "example.org"`},
+		{external, "v1beta2", "", "does not exist in v1beta2"},
+		{&source.Bucket{}, "v1", source.Group, "unknown kind"},
+	} {
+		out, _, err := source.Convert(test.obj, test.version, test.group)
+		if out != nil || err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%v, %v, want %s", out, err, test.want)
+		}
+	}
+}
+
+// TestVersions checks each kind in each version that has it, both ways.
+func TestVersions(t *testing.T) {
+	for kind, spec := range base {
+		text := "apiVersion: source.headgate.dev/v1\nkind: " + kind + "\nmetadata: {name: x}\nspec: {" + spec + "}\n"
+		obj := decodeOne(t, text)
+		if kind == "ExternalArtifact" {
+			continue
+		}
+		down, warnings, err := source.Convert(obj, "v1beta2", "")
+		if err != nil || len(warnings) != 0 {
+			t.Errorf("%s: %v, %v", kind, warnings, err)
+			continue
+		}
+		up, warnings, err := source.Convert(down, "v1", "")
+		if err != nil || len(warnings) != 0 {
+			t.Errorf("%s: %v, %v", kind, warnings, err)
+			continue
+		}
+		source.Default(up)
+		if got, want := source.CanonicalSpec(up), source.CanonicalSpec(obj); string(got) != string(want) {
+			t.Errorf("%s: %s, want %s", kind, got, want)
+		}
+	}
+}
+
+// TestEncodeGo encodes objects made in Go: the group decides the spelling.
+func TestEncodeGo(t *testing.T) {
+	p := &source.PkgRepository{Spec: source.PkgRepositorySpec{URL: "https://h/x?a=1&b=<2>"}}
+	p.Metadata.Name, p.APIVersion = "x", source.ReferenceGroup+"/v1"
+	source.Default(p)
+	p.Spec.Timeout = source.Duration(2 * 3600e9)
+	text, err := source.EncodeJSON(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `{
+  "apiVersion": "source.toolkit.fluxcd.io/v1",
+  "kind": "HelmRepository",
+  "metadata": {
+    "name": "x",
+    "namespace": "default"
+  },
+  "spec": {
+    "url": "https://h/x?a=1&b=<2>",
+    "interval": "1m0s",
+    "timeout": "120m0s",
+    "type": "default",
+    "provider": "generic"
+  }
+}
+`
+	if string(text) != want {
+		t.Errorf("%s", text)
+	}
+	if obj := decodeOne(t, string(text)); !strings.Contains(obj.Head().String(), "PkgRepository/default/x") {
+		t.Error(obj.Head())
+	}
+	p.Metadata.ManagedFields = []byte("{")
+	if _, err := source.EncodeJSON(p); err == nil || !strings.Contains(err.Error(), "encode PkgRepository/default/x") {
+		t.Error(err)
+	}
+	if _, err := source.EncodeYAML(p); err == nil {
+		t.Error("broken managedFields were encoded")
+	}
+	if _, _, err := source.Convert(p, "", ""); err == nil {
+		t.Error("broken managedFields were converted")
+	}
+	if got := source.CanonicalSpec(p); got != nil {
+		t.Errorf("%s", got)
+	}
+}
+
+func TestGeneration(t *testing.T) {
+	document := func(spec, metadata string) source.Object {
+		return decodeOne(t, "apiVersion: source.headgate.dev/v1\nkind: GitRepository\nmetadata: {name: x"+metadata+"}\nspec: {"+spec+"}\n")
+	}
+	spec := `url: "https://h/x", interval: 60s`
+	first := document(spec, "")
+	source.AssignGeneration(first, nil)
+	if g := first.Head().Metadata.Generation; g != 1 {
+		t.Errorf("first sight: %d", g)
+	}
+	for _, test := range []struct {
+		name string
+		obj  source.Object
+		want int64
+	}{
+		{"same spec", document(spec, ""), 1},
+		{"same spec in other words", document(`interval: 1m0s, timeout: 60s, provider: generic, url: "https://h/x"`, ""), 1},
+		{"metadata", document(spec, ", labels: {a: b}"), 1},
+		{"changed spec", document(spec+", suspend: true", ""), 2},
+		{"own value", document(spec, ", generation: 7"), 7},
+	} {
+		source.AssignGeneration(test.obj, first)
+		if g := test.obj.Head().Metadata.Generation; g != test.want {
+			t.Errorf("%s: %d, want %d", test.name, g, test.want)
+		}
+	}
+	if got := source.CanonicalSpec(&source.ExternalArtifact{}); string(got) != "{}" {
+		t.Errorf("no spec: %s", got)
+	}
+}
+
+// TestArtifactInStatus checks that what Artifact returns is what the status holds.
+func TestArtifactInStatus(t *testing.T) {
+	for _, obj := range []source.Object{
+		&source.GitRepository{}, &source.Bucket{}, &source.OCIRepository{},
+		&source.PkgRepository{}, &source.PkgChart{}, &source.ExternalArtifact{},
+	} {
+		a := &artifact.Artifact{Path: "x"}
+		obj.Common().Artifact = a
+		if obj.Artifact() != a {
+			t.Errorf("%T", obj)
+		}
+		obj.Head().Metadata.Name = "x"
+		if reflect.ValueOf(obj).Elem().FieldByName("Metadata").FieldByName("Name").String() != "x" {
+			t.Errorf("%T", obj)
+		}
+	}
+}

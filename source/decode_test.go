@@ -1,0 +1,285 @@
+package source_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"testing/fstest"
+	"testing/iotest"
+
+	"github.com/headgate-io/headgate/source"
+)
+
+const good = `apiVersion: source.headgate.dev/v1
+kind: Bucket
+metadata: {name: NAME, namespace: SPACE}
+spec: {bucketName: b, endpoint: h, interval: 1m}
+`
+
+func bucketDocument(namespace, name string) string {
+	return strings.NewReplacer("NAME", name, "SPACE", namespace).Replace(good)
+}
+
+// TestHostileDocuments holds input that must be refused quickly, without
+// stopping the documents around it.
+func TestHostileDocuments(t *testing.T) {
+	bomb := "a: &a [x, x, x, x, x, x, x, x, x, x]\n"
+	for c := 'b'; c < 'k'; c++ {
+		bomb += fmt.Sprintf("%c: &%c [%s]\n", c, c, strings.TrimSuffix(strings.Repeat(fmt.Sprintf("*%c, ", c-1), 10), ", "))
+	}
+	merges := "m: &m {" + strings.Repeat("k: v, ", 1000) + "k: v}\n<<: [" + strings.TrimSuffix(strings.Repeat("*m, ", 2000), ", ") + "]\n"
+	tests := []struct{ name, file, text, want string }{
+		{"alias bomb", "t.yaml", bomb, "holds more than 1048576 values"},
+		{"merge bomb", "t.yaml", merges, "holds more than 1048576 values"},
+		{"alias to itself", "t.yaml", "a: &a [*a]\n", "nested deeper than 200 levels"},
+		{"deep YAML", "t.yaml", "a: " + strings.Repeat("[", 5000) + strings.Repeat("]", 5000), "nested deeper than 200 levels"},
+		{"very deep YAML", "t.yaml", "a: " + strings.Repeat("[", 1<<20), "not YAML"},
+		{"deep JSON", "t.json", strings.Repeat(`{"a":`, 1<<20), "nested deeper than 200 levels"},
+		{"many values in JSON", "t.json", "[" + strings.Repeat("0,", 1<<20) + "0]", "holds more than 1048576 values"},
+		{"large YAML", "t.yaml", "a: |\n" + strings.Repeat("  "+strings.Repeat("x", 1021)+"\n", 3100), "larger than 3 MiB"},
+		{"large JSON", "t.json", `{"a": "` + strings.Repeat("x", 3<<20) + `"}`, "larger than 3 MiB"},
+		{"NUL", "t.yaml", "a: \x00\n", "not YAML"},
+		{"not UTF-8", "t.yaml", "a: \xff\n", "not YAML"},
+		{"unknown anchor", "t.yaml", "a: *b\n", "not YAML"},
+		{"tab", "t.yaml", "a:\n\t- b\n", "not YAML"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			var s source.Set
+			text := bucketDocument("a", "before") + "---\n" + test.text + "\n---\n" + bucketDocument("a", "after")
+			want := 2
+			if strings.HasSuffix(test.file, ".json") {
+				text, want = test.text, 0
+			}
+			errs := split(s.Decode(test.file, strings.NewReader(text)))
+			if len(errs) != 1 || !strings.Contains(errs[0].Error(), test.want) || len(errs[0].Error()) > 200 {
+				t.Errorf("%.300v", errs)
+			}
+			if len(s.Objects) != want {
+				t.Errorf("%d objects", len(s.Objects))
+			}
+		})
+	}
+}
+
+func TestLargeStream(t *testing.T) {
+	var s source.Set
+	err := s.Decode("-", io.MultiReader(strings.NewReader(good), io.LimitReader(endless{}, 1<<30)))
+	if at := (*source.DocumentError)(nil); !errors.As(err, &at) || at.File != "-" || !strings.Contains(err.Error(), "larger than 64 MiB") {
+		t.Error(err)
+	}
+	if err = s.Decode("-", iotest.ErrReader(fs.ErrPermission)); !errors.Is(err, fs.ErrPermission) {
+		t.Error(err)
+	}
+}
+
+// endless is a reader of spaces.
+type endless struct{}
+
+func (endless) Read(p []byte) (int, error) {
+	for i := range p {
+		p[i] = ' '
+	}
+	return len(p), nil
+}
+
+func TestDecodeFS(t *testing.T) {
+	files := fstest.MapFS{
+		"b.yaml":             {Data: []byte(bucketDocument("a", "two"))},
+		"a/z.yml":            {Data: []byte(bucketDocument("a", "one"))},
+		"c.json":             {Data: []byte("\xef\xbb\xbf" + `{"apiVersion": "source.headgate.dev/v1", "kind": "Bucket"}`)},
+		"README.md":          {Data: []byte(bucketDocument("a", "three"))},
+		".git/x.yaml":        {Data: []byte(bucketDocument("a", "four"))},
+		"d/Upper.YAML":       {Data: []byte(bucketDocument("a", "five"))},
+		"e/kustomize.yaml":   {Data: []byte("resources: []\n")},
+		"e/dir.yaml/x.yaml":  {Data: []byte(bucketDocument("a", "six"))},
+		"e/broken-link.yaml": {Data: []byte("nowhere"), Mode: fs.ModeSymlink},
+		"e/device.yaml":      {Mode: fs.ModeDevice},
+	}
+	var s source.Set
+	errs := split(s.DecodeFS(files, "."))
+	var names []string
+	for _, obj := range s.Objects {
+		names = append(names, obj.Head().Metadata.Name)
+	}
+	if got := strings.Join(names, " "); got != "one two five six" || s.Skipped != 1 {
+		t.Errorf("%s, %d skipped", got, s.Skipped)
+	}
+	var all []string
+	for _, err := range errs {
+		at := (*source.DocumentError)(nil)
+		if !errors.As(err, &at) {
+			t.Fatalf("%T: %v", err, err)
+		}
+		all = append(all, at.File+" "+at.Field)
+	}
+	if got := strings.Join(all, ","); got != "c.json metadata,c.json spec,e/broken-link.yaml " {
+		t.Errorf("%q", got)
+	}
+	s = source.Set{}
+	if err := s.DecodeFS(files, "README.md"); err != nil || len(s.Objects) != 1 {
+		t.Error(err, len(s.Objects))
+	}
+	if err := s.DecodeFS(files, "none"); !errors.Is(err, fs.ErrNotExist) {
+		t.Error(err)
+	}
+}
+
+// TestDecodeMounted reads a directory as Kubernetes mounts a ConfigMap.
+func TestDecodeMounted(t *testing.T) {
+	dir := mounted(t, map[string]string{"objects.yaml": bucketDocument("a", "x")})
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	var s source.Set
+	if err := s.DecodeFS(root.FS(), "."); err != nil || len(s.Objects) != 1 {
+		t.Error(err, len(s.Objects))
+	}
+}
+
+// mounted writes files as Kubernetes mounts them: as links through ..data.
+func mounted(t *testing.T, files map[string]string) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, "..2026_01"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	link(t, "..2026_01", filepath.Join(dir, "..data"))
+	for name, text := range files {
+		if err := os.WriteFile(filepath.Join(dir, "..2026_01", name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		link(t, "..data/"+name, filepath.Join(dir, name))
+	}
+	return dir
+}
+
+func link(t *testing.T, target, name string) {
+	t.Helper()
+	if err := os.Symlink(target, name); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestFind(t *testing.T) {
+	var s source.Set
+	text := bucketDocument("default", "x") + "---\n" + bucketDocument("apps", "x") + "---\n" + bucketDocument("apps", "yy") + `---
+apiVersion: source.toolkit.fluxcd.io/v1
+kind: HelmRepository
+metadata: {name: x}
+spec: {url: "https://h"}
+`
+	if err := s.Decode("-", strings.NewReader(text)); err != nil {
+		t.Fatal(err)
+	}
+	for ref, want := range map[string]string{
+		"bucket/x":                "Bucket/default/x Bucket/apps/x",
+		"Buckets/apps/x":          "Bucket/apps/x",
+		"BUCKET/yy":               "Bucket/apps/yy",
+		"helmrepo/x":              "PkgRepository/default/x",
+		"HelmRepositories/x":      "PkgRepository/default/x",
+		"pkgrepository/default/x": "PkgRepository/default/x",
+	} {
+		found, err := s.Find(ref)
+		var names []string
+		for _, obj := range found {
+			names = append(names, obj.Head().String())
+		}
+		if got := strings.Join(names, " "); err != nil || got != want {
+			t.Errorf("%s: %s, %v", ref, got, err)
+		}
+	}
+	for _, name := range []string{"gitrepo", "git", "GitRepository", "ocirepo", "oci", "hc", "chart", "charts", "HelmChart", "ea", "externalartifacts"} {
+		if _, err := s.Find(name + "/x"); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "nor any other of its kind") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for ref, want := range map[string]string{
+		"bucket":          "write KIND/NAME or KIND/NAMESPACE/NAME",
+		"a/b/c/d":         "write KIND/NAME",
+		"deployment/x":    "unknown kind \"deployment\": use one of Bucket, GitRepository",
+		"bucket/z":        "no such object among Bucket/default/x, Bucket/apps/x, Bucket/apps/yy",
+		"bucket/other/x":  "no such object",
+		"bucket/\x1b[31m": `"bucket/\x1b[31m"`,
+	} {
+		if _, err := s.Find(ref); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", ref, err)
+		}
+	}
+	for i := range 9 {
+		text := bucketDocument("many", fmt.Sprintf("n%d", i))
+		if err := s.Decode(fmt.Sprint(i), strings.NewReader(text)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := s.Find("bucket/z"); err == nil || !strings.Contains(err.Error(), ", ...") {
+		t.Error(err)
+	}
+}
+
+// TestErrorParts checks the parts of an error that a program may want.
+func TestErrorParts(t *testing.T) {
+	var s source.Set
+	err := s.Decode("f.yaml", strings.NewReader("---\n"+bucketDocument("a", "x")+"---\n# two\n"+strings.Replace(bucketDocument("a", "yy"), "1m", "soon", 1)))
+	at := (*source.DocumentError)(nil)
+	if !errors.As(err, &at) {
+		t.Fatal(err)
+	}
+	want := source.DocumentError{File: "f.yaml", Document: 2, Line: 11, Object: "Bucket/a/yy", Field: "spec.interval", Err: at.Err}
+	if *at != want || at.Unwrap() == nil {
+		t.Errorf("%+v", *at)
+	}
+}
+
+// FuzzDecode decodes anything; what decodes must read back as an equal object
+// from YAML and from JSON.
+func FuzzDecode(f *testing.F) {
+	archives, err := filepath.Glob("testdata/documents/*.txtar")
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, name := range archives {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			f.Fatal(err)
+		}
+		for _, doc := range bytes.Split(text, []byte("---\n")) {
+			f.Add(doc)
+		}
+	}
+	for _, spec := range base {
+		f.Add([]byte("apiVersion: source.headgate.dev/v1\nkind: GitRepository\nmetadata: {name: x}\nspec: {" + spec + "}"))
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		var s source.Set
+		for _, err := range split(s.Decode("f", bytes.NewReader(text))) {
+			if at := (*source.DocumentError)(nil); !errors.As(err, &at) || strings.ContainsAny(err.Error(), "\n\x1b\x00") {
+				t.Errorf("%T: %q", err, err)
+			}
+		}
+		for _, obj := range s.Objects {
+			for _, encode := range []func(source.Object) ([]byte, error){source.EncodeYAML, source.EncodeJSON} {
+				out, err := encode(obj)
+				if err != nil {
+					t.Fatal(err)
+				}
+				var again source.Set
+				if err := again.Decode("f", bytes.NewReader(out)); err != nil || len(again.Objects) != 1 {
+					t.Fatalf("%v\n%s", err, out)
+				}
+				if !reflect.DeepEqual(obj, again.Objects[0]) {
+					t.Fatalf("%+v\nis not\n%+v\n%s", obj, again.Objects[0], out)
+				}
+			}
+		}
+	})
+}

@@ -1,0 +1,297 @@
+package source_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/headgate-io/headgate/source"
+)
+
+const secretDocuments = `apiVersion: v1
+kind: Secret
+metadata: {name: auth, namespace: apps}
+type: kubernetes.io/basic-auth
+data: {username: YWxpY2U=, password: b2xk}
+stringData: {password: new}
+---
+apiVersion: v1
+kind: Secret
+metadata: {name: sops, namespace: apps}
+stringData: {a: "ENC[x]"}
+sops: {}
+---
+apiVersion: bitnami.com/v1alpha1
+kind: SealedSecret
+metadata: {name: sealed}
+---
+apiVersion: v1
+kind: ServiceAccount
+metadata: {name: puller, namespace: apps}
+imagePullSecrets: [{name: auth}]
+---
+apiVersion: v1
+kind: ServiceAccount
+metadata: {name: bare, namespace: apps}
+---
+apiVersion: v1
+kind: ServiceAccount
+metadata: {name: mixed, namespace: apps}
+imagePullSecrets: [{name: auth}, {name: elsewhere}]
+`
+
+func secretSet(t *testing.T) *source.Set {
+	t.Helper()
+	var s source.Set
+	if err := s.Decode("secrets.yaml", strings.NewReader(secretDocuments)); err != nil {
+		t.Fatal(err)
+	}
+	return &s
+}
+
+func TestDocumentSecrets(t *testing.T) {
+	s := secretSet(t)
+	ctx := context.Background()
+	got, err := s.Secret(ctx, "apps", "auth")
+	want := source.Secret{Type: "kubernetes.io/basic-auth", Data: map[string][]byte{"username": []byte("alice"), "password": []byte("new")}}
+	if err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("%v, %v", got, err)
+	}
+	for name, want := range map[string]string{
+		"default/auth":   "secret default/auth does not exist: no such document",
+		"apps/sops":      "encrypted with SOPS: decrypt it first",
+		"default/sealed": "SealedSecret",
+	} {
+		namespace, own, _ := strings.Cut(name, "/")
+		if _, err := s.Secret(ctx, namespace, own); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if got, err := s.PullSecrets(ctx, "apps", "puller"); err != nil || len(got) != 1 {
+		t.Errorf("%v, %v", got, err)
+	}
+	if got, err := s.PullSecrets(ctx, "apps", "bare"); err != nil || len(got) != 0 {
+		t.Errorf("%v, %v", got, err)
+	}
+	for _, name := range []string{"mixed", "none"} {
+		if _, err := s.PullSecrets(ctx, "apps", name); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestLargeSecretDocument(t *testing.T) {
+	var s source.Set
+	err := s.Decode("-", strings.NewReader("apiVersion: v1\nkind: Secret\nmetadata: {name: x}\nstringData: {a: "+strings.Repeat("x", 1<<20+1)+"}\n"))
+	if err == nil || !strings.Contains(err.Error(), "data: must hold at most 1 MiB") || len(err.Error()) > 200 {
+		t.Errorf("%.300v", err)
+	}
+}
+
+// write writes files below dir, making directories.
+func write(t *testing.T, dir string, files map[string]string) {
+	t.Helper()
+	for name, text := range files {
+		name = filepath.Join(dir, filepath.FromSlash(name))
+		if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestDirSecrets(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, map[string]string{
+		"auth/username":             "alice\r\n",
+		"auth/password":             " secret \n",
+		"auth/identity":             "line\nline\n",
+		"auth/empty":                "",
+		"auth/sub/x":                "not a key",
+		"apps/auth/password":        "of apps",
+		"regcred/.dockerconfigjson": "{}",
+		"file":                      "not a secret",
+		"large/key":                 strings.Repeat("x", 1<<20+1),
+		"limit/key":                 strings.Repeat("x", 1<<20),
+	})
+	secrets := source.DirSecrets(dir)
+	ctx := context.Background()
+	want := map[string]string{"username": "alice", "password": " secret ", "identity": "line\nline\n", "empty": ""}
+	for _, namespace := range []string{"default", "other"} {
+		got, err := secrets.Secret(ctx, namespace, "auth")
+		if err != nil || got.Type != "Opaque" || !reflect.DeepEqual(texts(got), want) {
+			t.Errorf("%s: %q, %v", namespace, got, err)
+		}
+	}
+	if got, err := secrets.Secret(ctx, "apps", "auth"); err != nil || !reflect.DeepEqual(texts(got), map[string]string{"password": "of apps"}) {
+		t.Errorf("%q, %v", got, err)
+	}
+	if got, err := secrets.Secret(ctx, "apps", "regcred"); err != nil || got.Type != "kubernetes.io/dockerconfigjson" {
+		t.Errorf("%q, %v", got, err)
+	}
+	if got, err := secrets.Secret(ctx, "apps", "limit"); err != nil || len(got.Data["key"]) != 1<<20 {
+		t.Errorf("%d bytes, %v", len(got.Data["key"]), err)
+	}
+	if _, err := secrets.Secret(ctx, "apps", "large"); err == nil || !strings.Contains(err.Error(), "large/key is larger than 1 MiB") {
+		t.Error(err)
+	}
+	for _, name := range []string{"none", "file", "apps", "../auth", "auth/sub", "", "."} {
+		if _, err := secrets.Secret(ctx, "default", name); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%q: %v", name, err)
+		}
+	}
+	if _, err := secrets.PullSecrets(ctx, "apps", "sa"); !errors.Is(err, fs.ErrNotExist) {
+		t.Error(err)
+	}
+	if _, err := source.DirSecrets(filepath.Join(dir, "none")).Secret(ctx, "a", "b"); !errors.Is(err, fs.ErrNotExist) {
+		t.Error(err)
+	}
+}
+
+func texts(s source.Secret) map[string]string {
+	out := make(map[string]string)
+	for key, value := range s.Data {
+		out[key] = string(value)
+	}
+	return out
+}
+
+// TestMountedSecrets reads a secret as Kubernetes mounts it, and links that lead elsewhere.
+func TestMountedSecrets(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Rename(mounted(t, map[string]string{"token": "abc", ".dockerconfigjson": "{}"}), filepath.Join(dir, "auth")); err != nil {
+		t.Fatal(err)
+	}
+	ctx := context.Background()
+	got, err := source.DirSecrets(dir).Secret(ctx, "default", "auth")
+	if err != nil || !reflect.DeepEqual(texts(got), map[string]string{"token": "abc", ".dockerconfigjson": "{}"}) {
+		t.Errorf("%q, %v", got, err)
+	}
+	outside := filepath.Join(t.TempDir(), "canary")
+	if err := os.WriteFile(outside, []byte("canary"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, target := range map[string]string{"absolute": outside, "relative": "../../../../../../" + outside, "dangling": "nowhere"} {
+		if err := os.Mkdir(filepath.Join(dir, name), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		link(t, target, filepath.Join(dir, name, "key"))
+		if got, err := source.DirSecrets(dir).Secret(ctx, "default", name); err == nil || len(got.Data) != 0 {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+}
+
+func TestManyKeys(t *testing.T) {
+	dir := t.TempDir()
+	files := make(map[string]string)
+	for i := range 1025 {
+		files[fmt.Sprintf("auth/k%d", i)] = "x"
+	}
+	write(t, dir, files)
+	if _, err := source.DirSecrets(dir).Secret(context.Background(), "a", "auth"); err == nil || !strings.Contains(err.Error(), "more than 1024 files") {
+		t.Error(err)
+	}
+}
+
+func lookup(env map[string]string) func(string) (string, bool) {
+	return func(name string) (string, bool) {
+		value, found := env[name]
+		return value, found
+	}
+}
+
+func TestEnvSecrets(t *testing.T) {
+	secrets := source.EnvSecrets(lookup(map[string]string{
+		"HEADGATE_SECRET_GIT_AUTH_USERNAME":        "alice",
+		"HEADGATE_SECRET_GIT_AUTH_PASSWORD":        "pass\n",
+		"HEADGATE_SECRET_GIT_AUTH_CA_CRT":          "pem",
+		"HEADGATE_SECRET_GIT_AUTH_BEARERTOKEN":     "",
+		"HEADGATE_SECRET_GIT_AUTH_KEYS":            "alice.asc, bob.sshpub,,",
+		"HEADGATE_SECRET_GIT_AUTH_BOB_SSHPUB":      "ssh-ed25519",
+		"HEADGATE_SECRET_REGCRED_DOCKERCONFIGJSON": "{}",
+		"HEADGATE_SECRET_A_B_C_TLS_KEY":            "key",
+	}))
+	ctx := context.Background()
+	got, err := secrets.Secret(ctx, "any", "git-auth")
+	want := map[string]string{"username": "alice", "password": "pass\n", "ca.crt": "pem", "bob.sshpub": "ssh-ed25519"}
+	if err != nil || got.Type != "Opaque" || !reflect.DeepEqual(texts(got), want) {
+		t.Errorf("%q, %v", got, err)
+	}
+	if got, err := secrets.Secret(ctx, "any", "regcred"); err != nil || got.Type != "kubernetes.io/dockerconfigjson" {
+		t.Errorf("%q, %v", got, err)
+	}
+	if got, err := secrets.Secret(ctx, "any", "a.b--c"); err != nil || texts(got)["tls.key"] != "key" {
+		t.Errorf("%q, %v", got, err)
+	}
+	if _, err := secrets.Secret(ctx, "any", "none"); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "HEADGATE_SECRET_NONE_<KEY>") {
+		t.Error(err)
+	}
+	if _, err := secrets.PullSecrets(ctx, "any", "sa"); !errors.Is(err, fs.ErrNotExist) {
+		t.Error(err)
+	}
+}
+
+// faulty is a place that cannot be read.
+type faulty struct{ err error }
+
+func (f faulty) Secret(context.Context, string, string) (source.Secret, error) {
+	return source.Secret{}, f.err
+}
+
+func (f faulty) PullSecrets(context.Context, string, string) ([]source.Secret, error) {
+	return nil, f.err
+}
+
+func TestChain(t *testing.T) {
+	set := secretSet(t)
+	dir := t.TempDir()
+	write(t, dir, map[string]string{"auth/password": "of the directory", "elsewhere/password": "x", "sops/a": "plain"})
+	env := source.EnvSecrets(lookup(nil))
+	all := source.Chain(set, env, source.DirSecrets(dir))
+	ctx := context.Background()
+	for name, want := range map[string]string{"auth": "new", "elsewhere": "x"} {
+		if got, err := all.Secret(ctx, "apps", name); err != nil || string(got.Data["password"]) != want {
+			t.Errorf("%s: %q, %v", name, got, err)
+		}
+	}
+	if got, err := all.Secret(ctx, "apps", "sops"); err != nil || string(got.Data["a"]) != "plain" {
+		t.Errorf("%q, %v", got, err)
+	}
+	if got, err := all.PullSecrets(ctx, "apps", "mixed"); err != nil || len(got) != 2 {
+		t.Errorf("%q, %v", got, err)
+	}
+	_, err := all.Secret(ctx, "apps", "none")
+	for _, want := range []string{"secret apps/none does not exist: ", "no such document; ", "HEADGATE_SECRET_NONE_<KEY>; ", "none/KEY"} {
+		if !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), want) {
+			t.Errorf("no %q in %v", want, err)
+		}
+	}
+	if _, err := all.PullSecrets(ctx, "apps", "none"); !errors.Is(err, fs.ErrNotExist) {
+		t.Error(err)
+	}
+	// A service account whose secret is missing is not looked for elsewhere.
+	if _, err := source.Chain(set, faulty{fs.ErrPermission}).PullSecrets(ctx, "apps", "mixed"); !errors.Is(err, fs.ErrPermission) {
+		t.Error(err)
+	}
+	if _, err := source.Chain(set, env).PullSecrets(ctx, "apps", "mixed"); err == nil || !strings.Contains(err.Error(), "service account mixed: secret apps/elsewhere does not exist") {
+		t.Error(err)
+	}
+	if _, err := source.Chain(faulty{fs.ErrPermission}, set).Secret(ctx, "apps", "auth"); !errors.Is(err, fs.ErrPermission) {
+		t.Error(err)
+	}
+	if _, err := source.Chain(faulty{fs.ErrNotExist}, set).Secret(ctx, "apps", "auth"); err != nil {
+		t.Error(err)
+	}
+	if _, err := source.Chain().Secret(ctx, "apps", "auth"); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "no secrets were given") {
+		t.Error(err)
+	}
+}

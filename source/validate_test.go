@@ -1,0 +1,219 @@
+package source_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/headgate-io/headgate/source"
+)
+
+// base holds a minimal spec of each kind.
+var base = map[string]string{
+	"GitRepository":    `url: "https://h/x", interval: 1m`,
+	"Bucket":           `bucketName: b, endpoint: h, interval: 1m`,
+	"OCIRepository":    `url: "oci://h/x", interval: 1m`,
+	"PkgRepository":    `url: "https://h/x"`,
+	"PkgChart":         `chart: x, interval: 1m, sourceRef: {kind: PkgRepository, name: a}`,
+	"ExternalArtifact": ``,
+}
+
+// TestAdmission merges fields into a minimal object and checks the only
+// finding, or that there is none.
+func TestAdmission(t *testing.T) {
+	long := strings.Repeat("a", 254)
+	tests := []struct{ kind, fields, field, want string }{
+		{"GitRepository", `url: "ftp://h/x"`, "spec.url", "must begin with http://"},
+		{"GitRepository", `url: "HTTPS://h/x"`, "spec.url", "must begin with"},
+		{"GitRepository", `url: ""`, "spec.url", "is required"},
+		{"GitRepository", `url: "git@h:x/y"`, "spec.url", "ssh://git@HOST/PATH"},
+		{"GitRepository", `url: "ssh://git@h:org/y"`, "spec.url", "separate host and path with '/'"},
+		{"GitRepository", `url: "https://h/x\ny"`, "spec.url", "control characters"},
+		{"GitRepository", `url: "https:///x"`, "spec.url", "must name a host"},
+		{"GitRepository", `url: "https://h/%zz"`, "spec.url", "is no URL"},
+		{"GitRepository", `url: "ssh://git@h:22/x"`, "", ""},
+		{"GitRepository", `url: null`, "spec.url", "is required"},
+		{"GitRepository", `interval: null`, "spec.interval", "is required"},
+		{"GitRepository", `interval: 1us`, "spec.interval", "is no duration"},
+		{"GitRepository", `interval: -1s`, "spec.interval", "is no duration"},
+		{"GitRepository", `interval: 60`, "spec.interval", "must be a string, not a number"},
+		{"GitRepository", `interval: 1.5h`, "", ""},
+		{"GitRepository", `timeout: 1h`, "spec.timeout", "ms, s and m"},
+		{"GitRepository", `timeout: 90m`, "", ""},
+		{"GitRepository", `provider: gcp`, "spec.provider", `must be one of generic, azure, github, aws, not "gcp"`},
+		{"GitRepository", `provider: github`, "", ""},
+		{"GitRepository", `serviceAccountName: sa`, "spec.serviceAccountName", `goes with provider azure or aws only, not with "generic"`},
+		{"GitRepository", `serviceAccountName: sa, provider: aws`, "", ""},
+		{"GitRepository", `serviceAccountName: S_A, provider: aws`, "spec.serviceAccountName", "is no name"},
+		{"GitRepository", `secretRef: {name: ""}`, "spec.secretRef.name", "is required"},
+		{"GitRepository", `secretRef: {name: ../x}`, "spec.secretRef.name", "is no name"},
+		{"GitRepository", `secretRef: {name: ` + long + `}`, "spec.secretRef.name", "at most 253"},
+		{"GitRepository", `proxySecretRef: {}`, "spec.proxySecretRef.name", "is required"},
+		{"GitRepository", `verify: {mode: Commit, secretRef: {name: a}}`, "spec.verify.mode", "must be one of HEAD, head, Tag, TagAndHEAD"},
+		{"GitRepository", `verify: {mode: HEAD}`, "spec.verify.secretRef", "is required"},
+		{"GitRepository", `verify: {secretRef: {name: A}}`, "spec.verify.secretRef.name", "is no name"},
+		{"GitRepository", `verify: {mode: head, secretRef: {name: a}}`, "", ""},
+		{"GitRepository", `ref: {branch: "a b"}`, "spec.ref.branch", "no name that git allows after refs/heads/"},
+		{"GitRepository", `ref: {branch: -x}`, "spec.ref.branch", "no name that git allows"},
+		{"GitRepository", `ref: {branch: feature/x}`, "", ""},
+		{"GitRepository", `ref: {tag: v1.lock}`, "spec.ref.tag", "refs/tags/"},
+		{"GitRepository", `ref: {tag: ""}`, "", ""},
+		{"GitRepository", `ref: {semver: ">=a"}`, "spec.ref.semver", "is no version range"},
+		{"GitRepository", `ref: {name: /refs/heads/x}`, "spec.ref.name", "is no git ref name"},
+		{"GitRepository", `ref: {name: "refs/heads/@{1}"}`, "spec.ref.name", "is no git ref name"},
+		{"GitRepository", `ref: {name: "refs/tags/v1^{}"}`, "", ""},
+		{"GitRepository", `ref: {name: refs/pull/1/head}`, "", ""},
+		{"GitRepository", `ref: {commit: 0123abcd}`, "spec.ref.commit", "40 or 64 hexadecimal digits"},
+		{"GitRepository", `ref: {commit: ` + strings.Repeat("A", 64) + `}`, "", ""},
+		{"GitRepository", `include: [{repository: {name: ""}}]`, "spec.include[0].repository.name", "is required"},
+		{"GitRepository", `include: [{repository: {name: a}, toPath: a/../../b}]`, "spec.include[0].toPath", "must not lead out"},
+		{"GitRepository", `include: [{repository: {name: a}, fromPath: ".."}]`, "spec.include[0].fromPath", "must not lead out"},
+		{"GitRepository", `include: [{repository: {name: a}, toPath: 'a\b'}]`, "spec.include[0].toPath", "must use '/'"},
+		{"GitRepository", `include: [{repository: {name: a}, toPath: "a\0b"}]`, "spec.include[0].toPath", "control characters"},
+		{"GitRepository", `include: [{repository: {name: a}, fromPath: /x, toPath: ./a/../b}]`, "", ""},
+		{"GitRepository", `include: [{repository: {name: a, kind: PkgChart}}]`, "spec.include[0].repository.kind", "must be one of"},
+		{"GitRepository", `sparseCheckout: [./a, ../b]`, "spec.sparseCheckout[1]", "must not lead out"},
+
+		{"Bucket", `bucketName: ""`, "spec.bucketName", "is required"},
+		{"Bucket", `bucketName: null`, "spec.bucketName", "is required"},
+		{"Bucket", `endpoint: null`, "spec.endpoint", "is required"},
+		{"Bucket", `endpoint: "h\r\nx: y"`, "spec.endpoint", "control characters"},
+		{"Bucket", `interval: null`, "spec.interval", "is required"},
+		{"Bucket", `provider: minio`, "spec.provider", "must be one of generic, aws, gcp, azure"},
+		{"Bucket", `serviceAccountName: sa`, "spec.serviceAccountName", "goes with provider aws or gcp or azure only"},
+		{"Bucket", `serviceAccountName: sa, provider: gcp`, "", ""},
+		{"Bucket", `serviceAccountName: sa, provider: gcp, secretRef: {name: a}`, "spec.serviceAccountName", "excludes secretRef"},
+		{"Bucket", `sts: {provider: ldap, endpoint: "https://h"}, provider: gcp`, "spec.sts", "goes with provider aws or generic only"},
+		{"Bucket", `sts: {provider: ldap, endpoint: "https://h"}, provider: aws`, "spec.sts.provider", "must be aws with spec.provider aws"},
+		{"Bucket", `sts: {provider: aws, endpoint: "https://h"}`, "spec.sts.provider", "must be ldap with spec.provider generic"},
+		{"Bucket", `sts: {endpoint: "https://h"}`, "spec.sts.provider", "is required"},
+		{"Bucket", `sts: {provider: ldap}`, "spec.sts.endpoint", "is required"},
+		{"Bucket", `sts: {provider: ldap, endpoint: "ldap://h"}`, "spec.sts.endpoint", "must begin with http:// or https://"},
+		{"Bucket", `sts: {provider: aws, endpoint: "https://h", secretRef: {name: a}}, provider: aws`, "spec.sts.secretRef", "goes with provider generic only"},
+		{"Bucket", `sts: {provider: aws, endpoint: "https://h", certSecretRef: {name: a}}, provider: aws`, "spec.sts.certSecretRef", "goes with provider generic only"},
+		{"Bucket", `sts: {provider: ldap, endpoint: "https://h", certSecretRef: {name: A}}`, "spec.sts.certSecretRef.name", "is no name"},
+		{"Bucket", `sts: {provider: ldap, endpoint: "https://h", secretRef: {name: a}, certSecretRef: {name: a}}`, "", ""},
+		{"Bucket", `certSecretRef: {name: ""}`, "spec.certSecretRef.name", "is required"},
+
+		{"OCIRepository", `url: "https://h/x"`, "spec.url", "must begin with oci://"},
+		{"OCIRepository", `url: "oci://h:5000/x:v1"`, "spec.url", "must not hold a tag or digest"},
+		{"OCIRepository", `url: "oci://h/x@sha256:00"`, "spec.url", "must not hold a tag or digest"},
+		{"OCIRepository", `url: "oci://h:5000/x"`, "", ""},
+		{"OCIRepository", `provider: github`, "spec.provider", "must be one of generic, aws, azure, gcp"},
+		{"OCIRepository", `ref: {digest: "sha256:12"}`, "spec.ref.digest", "64 hexadecimal digits"},
+		{"OCIRepository", `ref: {semver: "1.x.y.z"}`, "spec.ref.semver", "is no version range"},
+		{"OCIRepository", `ref: {semver: 1.x, semverFilter: "("}`, "spec.ref.semverFilter", "must be a regular expression"},
+		{"OCIRepository", `ref: {tag: "a/b"}`, "spec.ref.tag", "be a tag"},
+		{"OCIRepository", `layerSelector: {operation: untar}`, "spec.layerSelector.operation", "must be one of extract, copy"},
+		{"OCIRepository", `verify: {provider: gpg}`, "spec.verify.provider", "must be one of cosign, notation"},
+		{"OCIRepository", `verify: {matchOIDCIdentity: [{issuer: "[", subject: x}]}`, "spec.verify.matchOIDCIdentity[0].issuer", "must be a regular expression"},
+		{"OCIRepository", `verify: {matchOIDCIdentity: [{issuer: x, subject: "*"}]}`, "spec.verify.matchOIDCIdentity[0].subject", "must be a regular expression"},
+		{"OCIRepository", `verify: {trustedRootSecretRef: {name: ""}}`, "spec.verify.trustedRootSecretRef.name", "is required"},
+		{"OCIRepository", `serviceAccountName: A`, "spec.serviceAccountName", "is no name"},
+
+		{"PkgRepository", `url: "ssh://h/x"`, "spec.url", "must begin with http:// or https:// or oci://"},
+		{"PkgRepository", `url: "https://h/x", type: oci`, "spec.url", "must begin with oci://"},
+		{"PkgRepository", `type: git`, "spec.type", "must be one of default, oci"},
+		{"PkgRepository", `provider: github`, "spec.provider", "must be one of"},
+		{"PkgRepository", `accessFrom: {namespaceSelectors: [{matchLabels: {a: 1}}]}`, "spec.accessFrom.namespaceSelectors[0].matchLabels[a]", "must be a string"},
+		{"PkgRepository", `accessFrom: {}`, "spec.accessFrom.namespaceSelectors", "is required"},
+
+		{"PkgChart", `chart: ""`, "spec.chart", "is required"},
+		{"PkgChart", `version: latest`, "spec.version", "is no version range"},
+		{"PkgChart", `version: latest, sourceRef: {kind: Bucket, name: a}`, "", ""},
+		{"PkgChart", `sourceRef: {kind: ExternalArtifact, name: a}`, "spec.sourceRef.kind", "must be one of PkgRepository"},
+		{"PkgChart", `sourceRef: {kind: OCIRepository, name: a}`, "", ""},
+		{"PkgChart", `sourceRef: {name: a}`, "spec.sourceRef.kind", "is required"},
+		{"PkgChart", `sourceRef: {kind: Bucket}`, "spec.sourceRef.name", "is required"},
+		{"PkgChart", `sourceRef: {kind: Bucket, name: a, namespace: b}`, "spec.sourceRef.namespace", "unknown field"},
+		{"PkgChart", `reconcileStrategy: Always`, "spec.reconcileStrategy", "must be one of ChartVersion, Revision"},
+		{"PkgChart", `sourceRef: {kind: Bucket, name: a}, verify: {provider: cosign}`, "spec.verify", "kind PkgRepository only"},
+		{"PkgChart", `sourceRef: {kind: HelmRepository, name: a}, verify: {}`, "", ""},
+		{"PkgChart", `valuesFiles: [a, ../../b]`, "spec.valuesFiles[1]", "must not lead out"},
+
+		{"ExternalArtifact", `sourceRef: {name: a}`, "spec.sourceRef.kind", "is required"},
+		{"ExternalArtifact", `sourceRef: {kind: A, name: ""}`, "spec.sourceRef.name", "is required"},
+	}
+	for _, test := range tests {
+		doc := fmt.Sprintf("apiVersion: source.headgate.dev/v1\nkind: %s\nmetadata: {name: x}\nspec: {<<: {%s}, %s}\n",
+			test.kind, base[test.kind], test.fields)
+		var s source.Set
+		errs := split(s.Decode("t.yaml", strings.NewReader(doc)))
+		switch {
+		case test.want == "" && len(errs) == 0:
+			if err := source.Validate(s.Objects[0]); err != nil {
+				t.Errorf("%s {%s}: %v", test.kind, test.fields, err)
+			}
+		case test.want == "" || len(errs) != 1:
+			t.Errorf("%s {%s}: %v", test.kind, test.fields, errs)
+		default:
+			var at *source.DocumentError
+			if !errors.As(errs[0], &at) || at.Field != test.field || !strings.Contains(at.Err.Error(), test.want) {
+				t.Errorf("%s {%s}: %v, want %s: %s", test.kind, test.fields, errs[0], test.field, test.want)
+			}
+		}
+	}
+}
+
+// TestValidateGo checks objects that were made in Go.
+func TestValidateGo(t *testing.T) {
+	g := &source.GitRepository{
+		Header: source.Header{Metadata: source.Metadata{Name: "x"}},
+		Spec:   source.GitRepositorySpec{URL: "https://h/x"},
+	}
+	source.Default(g)
+	if err := source.Validate(g); err != nil {
+		t.Error(err)
+	}
+	if g.APIVersion != "source.headgate.dev/v1" || g.Kind != "GitRepository" || g.Metadata.Namespace != "default" {
+		t.Errorf("%+v", g.Header)
+	}
+	g.Spec.Interval, g.Spec.Timeout = -1, -1
+	if errs := split(source.Validate(g)); len(errs) != 2 {
+		t.Errorf("negative durations: %v", errs)
+	}
+	for _, obj := range []source.Object{
+		&source.Bucket{Spec: source.BucketSpec{Timeout: -1}}, &source.OCIRepository{Spec: source.OCIRepositorySpec{Interval: -1}},
+		&source.PkgRepository{Spec: source.PkgRepositorySpec{Interval: -1}}, &source.PkgChart{Spec: source.PkgChartSpec{Interval: -1}},
+	} {
+		if err := source.Validate(obj); err == nil || !strings.Contains(err.Error(), "must not be negative") {
+			t.Errorf("%T: %v", obj, err)
+		}
+	}
+	c := &source.PkgChart{Spec: source.PkgChartSpec{
+		SourceRef: source.LocalChartSourceReference{Kind: "HelmRepository"},
+		Verify:    &source.OCIRepositoryVerification{TrustedRootSecretRef: &source.LocalReference{Name: "a"}},
+	}}
+	c.Kind = "HelmChart"
+	source.Default(c)
+	if c.Kind != "PkgChart" || c.Spec.SourceRef.Kind != "PkgRepository" {
+		t.Errorf("%s of %s", c.Kind, c.Spec.SourceRef.Kind)
+	}
+	if err := source.Validate(c); err == nil || !strings.Contains(err.Error(), "trustedRootSecretRef: does not exist") {
+		t.Error(err)
+	}
+	g.Metadata.Annotations = map[string]string{"a": strings.Repeat("x", 256<<10)}
+	if err := source.Validate(g); err == nil || !strings.Contains(err.Error(), "metadata.annotations: must hold at most 256 KiB") {
+		t.Error(err)
+	}
+	if got := source.Warnings(&source.ExternalArtifact{}); len(got) != 0 {
+		t.Error(got)
+	}
+}
+
+// TestRefNames holds names that git check-ref-format refuses, and some it takes.
+func TestRefNames(t *testing.T) {
+	for name, good := range map[string]bool{
+		"refs/heads/main": true, "HEAD": true, "refs/tags/v1.0": true, "refs/heads/@": true, "refs/heads/ü": true,
+		"": true, "@": false, "/a": false, "a/": false, "a//b": false, ".a": false, "a/.b": false, "a..b": false, "a.": false,
+		"a.lock": false, "a.lock/b": false, "a b": false, "a~b": false, "a^b": false, "a:b": false, "a?b": false, "a*b": false,
+		"a[b": false, `a\b`: false, "a\x7f": false, "a\tb": false, "a@{b": false, "^{}": false, "refs/tags/v1^{}^{}": false,
+	} {
+		g := &source.GitRepository{Spec: source.GitRepositorySpec{URL: "https://h", Ref: &source.GitRepositoryRef{Name: name}}}
+		g.Metadata.Name = "x"
+		if err := source.Validate(g); (err == nil) != good {
+			t.Errorf("%q: %v", name, err)
+		}
+	}
+}
