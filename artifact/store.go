@@ -72,6 +72,8 @@ const (
 	lockName  = ".lock"
 )
 
+const defaultKeepFor = time.Minute
+
 // OpenStore opens a store, and creates its directory when there is none.
 func OpenStore(c StoreConfig) (*Store, error) {
 	if c.Dir == "" {
@@ -104,7 +106,7 @@ func (s *Store) defaults() {
 		s.algorithm = SHA256
 	}
 	if s.keepFor == 0 {
-		s.keepFor = time.Minute
+		s.keepFor = defaultKeepFor
 	}
 	if s.keep == 0 {
 		s.keep = 2

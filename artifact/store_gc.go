@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 )
 
 // A GCConfig says what [Store.GC] removes.
@@ -17,8 +18,8 @@ type GCConfig struct {
 }
 
 // GC removes the artifacts that nothing refers to, of objects that are gone
-// as well, and returns them. Those stored less than KeepFor ago stay: whoever
-// refers to them may not have said so yet.
+// as well, and returns them. Those stored less than KeepFor ago (the default,
+// when it is negative) stay: whoever refers to them may not have said so yet.
 func (s *Store) GC(ctx context.Context, c GCConfig) ([]Artifact, error) {
 	var removed []Artifact
 	for dir, err := range s.objects("") {
@@ -43,8 +44,7 @@ func (s *Store) collect(ctx context.Context, dir string, c GCConfig) (removed []
 	list, err := s.list(dir)
 	for _, e := range list {
 		a := s.describe(e.place, s.digest(e.place), e.info)
-		young := s.keepFor > 0 && s.now().Sub(e.info.ModTime()) < s.keepFor
-		if young || c.Keep(a) {
+		if s.now().Sub(e.info.ModTime()) < s.grace() || c.Keep(a) {
 			continue
 		}
 		if !c.DryRun {
@@ -56,4 +56,12 @@ func (s *Store) collect(ctx context.Context, dir string, c GCConfig) (removed []
 		removed = append(removed, a)
 	}
 	return removed, err
+}
+
+// grace is how long a new artifact need not be referred to.
+func (s *Store) grace() time.Duration {
+	if s.keepFor < 0 {
+		return defaultKeepFor
+	}
+	return s.keepFor
 }

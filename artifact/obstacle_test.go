@@ -1,0 +1,159 @@
+package artifact_test
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/headgate-io/headgate/artifact"
+)
+
+// operations are all that can fail because of the disk below a store.
+var operations = map[string]func(ctx context.Context, s *artifact.Store, a artifact.Artifact) error{
+	"Put": func(ctx context.Context, s *artifact.Store, a artifact.Artifact) error {
+		_, err := s.Put(ctx, object, "new.tar.gz", text("new"))
+		return err
+	},
+	"Point": func(_ context.Context, s *artifact.Store, a artifact.Artifact) error {
+		_, err := s.Point(object, "latest.tar.gz", a)
+		return err
+	},
+	"Lock": func(ctx context.Context, s *artifact.Store, _ artifact.Artifact) error {
+		unlock, err := s.Lock(ctx, object)
+		if err == nil {
+			unlock()
+		}
+		return err
+	},
+	"Temp": func(_ context.Context, s *artifact.Store, _ artifact.Artifact) error {
+		f, err := s.Temp()
+		if err == nil {
+			f.Close()
+		}
+		return err
+	},
+	"Open": func(_ context.Context, s *artifact.Store, a artifact.Artifact) error {
+		r, err := s.Open(a)
+		if err == nil {
+			r.Close()
+		}
+		return err
+	},
+	"All": func(_ context.Context, s *artifact.Store, _ artifact.Artifact) error {
+		var all error
+		for _, err := range s.All() {
+			all = errors.Join(all, err)
+		}
+		return all
+	},
+	"GC": func(ctx context.Context, s *artifact.Store, _ artifact.Artifact) error {
+		_, err := s.GC(ctx, artifact.GCConfig{Keep: func(artifact.Artifact) bool { return true }})
+		return err
+	},
+	"Sweep": func(ctx context.Context, s *artifact.Store, _ artifact.Artifact) error {
+		_, err := s.Sweep(ctx)
+		return err
+	},
+	"Check":  func(_ context.Context, s *artifact.Store, a artifact.Artifact) error { return s.Check(a) },
+	"Verify": func(ctx context.Context, s *artifact.Store, a artifact.Artifact) error { return s.Verify(ctx, a) },
+	"Prune":  func(_ context.Context, s *artifact.Store, a artifact.Artifact) error { return s.Prune(object, a) },
+	"Remove": func(_ context.Context, s *artifact.Store, _ artifact.Artifact) error { return s.Remove(object) },
+}
+
+func TestClosedStore(t *testing.T) {
+	s, dir := openStore(t, artifact.StoreConfig{})
+	a := put(t, s, object, "a.tar.gz", "content")
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for name, do := range operations {
+		if err := do(t.Context(), s, a); !errors.Is(err, os.ErrClosed) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if got := files(t, dir); !slices.Equal(got, []string{a.Path}) {
+		t.Errorf("left %v", got)
+	}
+}
+
+// A file where the store needs a directory fails what needs it, at once, and
+// leaves nothing behind. Remove removes what it can.
+func TestStoreObstacles(t *testing.T) {
+	for obstacle, fails := range map[string][]string{
+		".store":                  {"Put", "Point", "Lock", "Temp", "GC", "Sweep"},
+		".store/tmp":              {"Put", "Point", "Temp", "Sweep"},
+		".store/object":           {"Point", "Lock", "GC", "Sweep", "Remove"},
+		".store/object/" + object: {"Point", "Lock", "GC", "Sweep", "Remove"},
+		"gitrepository":           {"Put", "Point", "Open", "Check", "Verify", "Prune", "Remove"},
+		object:                    {"Put", "Point", "Open", "Check", "Verify", "Prune"},
+	} {
+		for _, name := range fails {
+			t.Run(obstacle+"/"+name, func(t *testing.T) {
+				s, dir := openStore(t, artifact.StoreConfig{})
+				a := put(t, s, object, "a.tar.gz", "content")
+				place := filepath.Join(dir, obstacle)
+				if err := errors.Join(os.RemoveAll(place), os.MkdirAll(filepath.Dir(place), 0o700), os.WriteFile(place, nil, 0o600)); err != nil {
+					t.Fatal(err)
+				}
+				before := files(t, dir)
+				if err := operations[name](t.Context(), s, a); err == nil {
+					t.Error("no error")
+				}
+				if after := files(t, dir); name != "Remove" && !slices.Equal(after, before) {
+					t.Errorf("left %v, want %v", after, before)
+				}
+			})
+		}
+	}
+}
+
+func TestOperationsObeyContext(t *testing.T) {
+	s, dir := openStore(t, artifact.StoreConfig{})
+	a := put(t, s, object, "a.tar.gz", "content")
+	if err := os.WriteFile(filepath.Join(dir, ".store/tmp/dead"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, name := range []string{"Put", "Lock", "Sweep", "Verify", "GC"} {
+		if err := operations[name](ctx, s, a); !errors.Is(err, context.Canceled) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if err := s.Check(a); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestCacheObstacles(t *testing.T) {
+	for _, obstacle := range []string{"tmp", "entry"} {
+		c, dir := openCache(t, artifact.CacheConfig{})
+		if err := os.WriteFile(filepath.Join(dir, obstacle), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Put("key", text("content")); err == nil {
+			t.Errorf("%s is a file: no error", obstacle)
+		}
+		if got := files(t, dir); !slices.Equal(got, []string{obstacle}) {
+			t.Errorf("left %v", got)
+		}
+	}
+	c, dir := openCache(t, artifact.CacheConfig{})
+	if err := c.Put("key", text("content")); err != nil {
+		t.Fatal(err)
+	}
+	c.Close()
+	if err := c.Put("key", text("content")); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("closed cache: %v", err)
+	}
+	if _, err := c.Open("key"); !errors.Is(err, os.ErrClosed) || errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("closed cache: %v", err)
+	}
+	if got := files(t, dir); len(got) != 1 {
+		t.Errorf("left %v", got)
+	}
+}
