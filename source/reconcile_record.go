@@ -26,8 +26,8 @@ func (r *run) record(ctx context.Context, err error) (Result, error) {
 	undo := r.write(failed)
 	if err := r.save(ctx, failed); err != nil {
 		undo()
-		failed = &StepError{StepStore, "PatchOperationFailed", fmt.Errorf("save status of %s: %w", r.dir, err)}
-		r.events, r.stored = nil, false
+		failed = unsaved(err, failed)
+		r.events = nil
 		r.announce(severityError, failed.Reason, failed.Error())
 	}
 	r.emit()
@@ -96,7 +96,18 @@ func (r *run) save(ctx context.Context, failed *StepError) error {
 	if failed == nil {
 		r.state = r.next
 	}
-	return r.Save(ctx, r.obj, r.state)
+	if err := r.Save(ctx, r.obj, r.state); err != nil {
+		return fmt.Errorf("save status of %s: %w", r.dir, err)
+	}
+	return nil
+}
+
+// unsaved is the failure of a run whose end could not be saved.
+func unsaved(err error, failed *StepError) *StepError {
+	if failed != nil {
+		err = fmt.Errorf("%w, after: %v", err, failed)
+	}
+	return &StepError{StepStore, "PatchOperationFailed", err}
 }
 
 // prune removes what the published artifact replaced. What it cannot remove costs space and nothing else.

@@ -1,0 +1,274 @@
+package source_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate-io/headgate/artifact"
+	"github.com/headgate-io/headgate/source"
+)
+
+// settled returns an object with something in every part of its status.
+func settled() *source.GitRepository {
+	g := repository()
+	g.Metadata.Generation = 3
+	g.Spec.Ignore = new("*.md\n")
+	g.Status.ObservedGeneration = 3
+	g.Status.Conditions = []source.Condition{{
+		Type: "Ready", Status: "True", ObservedGeneration: 3, Reason: "Succeeded", Message: "yes: \"no\"\n",
+		LastTransitionTime: time.Date(2026, 7, 22, 10, 0, 0, 0, time.UTC),
+	}}
+	g.Status.Artifact = &artifact.Artifact{Path: "p", URL: "u", Revision: revision1, LastUpdateTime: time.Date(2026, 7, 22, 10, 0, 0, 0, time.UTC)}
+	g.Status.LastHandledReconcileAt = "2026-07-22T10:00:00Z"
+	g.Status.ObservedIgnore = new("*.md\n")
+	return g
+}
+
+func TestLedgerKeeps(t *testing.T) {
+	l := &source.Ledger{Dir: filepath.Join(t.TempDir(), "new")}
+	want := settled()
+	if err := l.Save(t.Context(), want, source.State("\x00state\xff")); err != nil {
+		t.Fatal(err)
+	}
+	got := repository()
+	got.Spec.Ignore = new("*.md\n")
+	got.Status.ObservedRecurseSubmodules = true // of a cluster, not of this ledger
+	state, err := l.Load(t.Context(), got)
+	if err != nil || string(state) != "\x00state\xff" {
+		t.Errorf("state %q, error %v", state, err)
+	}
+	a, _ := json.Marshal(want)
+	b, _ := json.Marshal(got)
+	if !bytes.Equal(a, b) {
+		t.Errorf("saved %s\nloaded %s", a, b)
+	}
+	set, err := l.List()
+	if err != nil || len(set.Objects) != 1 {
+		t.Fatalf("list of %d objects, error %v", len(set.Objects), err)
+	}
+	if c, _ := json.Marshal(set.Objects[0].Common()); !bytes.Contains(a, c[1:len(c)-1]) {
+		t.Errorf("listed status %s", c)
+	}
+	modes := make(map[string]os.FileMode)
+	filepath.WalkDir(l.Dir, func(name string, d os.DirEntry, err error) error {
+		info, err := d.Info()
+		rel, _ := filepath.Rel(l.Dir, name)
+		modes[filepath.ToSlash(rel)] = info.Mode().Perm()
+		return err
+	})
+	if len(modes) != 5 || filepath.Separator == '/' && (modes["gitrepository/apps"] != 0o700 || modes["gitrepository/apps/sample.yaml"] != 0o600 || modes["gitrepository/apps/sample.state"] != 0o600) {
+		t.Errorf("files %v", modes)
+	}
+}
+
+func TestLedgerGeneration(t *testing.T) {
+	l := &source.Ledger{Dir: t.TempDir()}
+	load := func(edit func(*source.GitRepository)) int64 {
+		t.Helper()
+		g := repository()
+		edit(g)
+		if _, err := l.Load(t.Context(), g); err != nil {
+			t.Fatal(err)
+		}
+		if err := l.Save(t.Context(), g, nil); err != nil {
+			t.Fatal(err)
+		}
+		return g.Metadata.Generation
+	}
+	var got []int64
+	for _, edit := range []func(*source.GitRepository){
+		func(*source.GitRepository) {},
+		func(g *source.GitRepository) { g.Metadata.Labels = map[string]string{"a": "b"} },
+		func(g *source.GitRepository) { g.Spec.Interval *= 2 },
+		func(g *source.GitRepository) { g.Spec.Interval *= 2; g.Metadata.Generation = 9 },
+		func(g *source.GitRepository) { g.Spec.Interval *= 2 },
+		func(*source.GitRepository) {},
+	} {
+		got = append(got, load(edit))
+	}
+	if want := []int64{1, 1, 2, 9, 9, 10}; !slices.Equal(got, want) {
+		t.Errorf("generations %v, want %v", got, want)
+	}
+}
+
+func TestLedgerDamage(t *testing.T) {
+	for name, text := range map[string]string{
+		"no YAML":        "status: [",
+		"wrong type":     "status: {conditions: 7}",
+		"wrong time":     "status: {artifact: {lastUpdateTime: yesterday}}",
+		"larger than is": "# " + strings.Repeat("x", 16<<20),
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := &source.Ledger{Dir: t.TempDir()}
+			if err := l.Save(t.Context(), settled(), source.State("state")); err != nil {
+				t.Fatal(err)
+			}
+			file := filepath.Join(l.Dir, "gitrepository", "apps", "sample.yaml")
+			if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			g := settled()
+			g.Metadata.Generation = 0
+			state, err := l.Load(t.Context(), g)
+			if err == nil || !strings.Contains(err.Error(), file) || !strings.Contains(err.Error(), "delete") {
+				t.Errorf("error %v", err)
+			}
+			if state != nil || g.Artifact() != nil || g.Status.ObservedIgnore != nil || g.Metadata.Generation != 1 {
+				t.Errorf("state %q, status %+v, generation %d", state, g.Status, g.Metadata.Generation)
+			}
+			if err := l.Save(t.Context(), settled(), nil); err != nil {
+				t.Errorf("not mended: %v", err)
+			}
+			if _, err := l.Load(t.Context(), g); err != nil || g.Artifact() == nil {
+				t.Errorf("not mended: %v", err)
+			}
+		})
+	}
+}
+
+func TestLedgerStaysInside(t *testing.T) {
+	top := t.TempDir()
+	l := &source.Ledger{Dir: filepath.Join(top, "ledger")}
+	for _, name := range []string{"", ".", "..", "../up", "a/b", `a\b`, "a\x00b", ".hidden", "c:d"} {
+		g := settled()
+		g.Metadata.Name = name
+		if err := l.Save(t.Context(), g, nil); !errors.Is(err, source.ErrInvalid) {
+			t.Errorf("save as %q: %v", name, err)
+		}
+		if _, err := l.Load(t.Context(), g); !errors.Is(err, source.ErrInvalid) {
+			t.Errorf("load as %q: %v", name, err)
+		}
+		if address, err := source.Address(g); err == nil {
+			t.Errorf("%q has the address %s", name, address)
+		}
+	}
+	if filepath.Separator != '/' {
+		return
+	}
+	if err := errors.Join(os.MkdirAll(l.Dir, 0o700), os.Mkdir(filepath.Join(top, "outside"), 0o700),
+		os.Symlink("../outside", filepath.Join(l.Dir, "gitrepository"))); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Save(t.Context(), settled(), nil); err == nil {
+		t.Error("followed a link out of the directory")
+	}
+	if files, _ := os.ReadDir(filepath.Join(top, "outside")); len(files) != 0 {
+		t.Errorf("wrote %v outside", files)
+	}
+}
+
+// A writer that died leaves the document as it was, and nothing that List sees.
+func TestLedgerSurvivesCrash(t *testing.T) {
+	l := &source.Ledger{Dir: t.TempDir()}
+	if err := l.Save(t.Context(), settled(), nil); err != nil {
+		t.Fatal(err)
+	}
+	torn := filepath.Join(l.Dir, "gitrepository", "apps", ".sample.yaml")
+	if err := os.WriteFile(torn, []byte("status: ["), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	g := repository()
+	if _, err := l.Load(t.Context(), g); err != nil || g.Artifact() == nil {
+		t.Errorf("load: %v", err)
+	}
+	if set, err := l.List(); err != nil || len(set.Objects) != 1 {
+		t.Errorf("list: %v, %v", set.Objects, err)
+	}
+	if err := l.Save(t.Context(), g, nil); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(torn); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("torn file: %v", err)
+	}
+}
+
+func TestLedgerErrors(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	l := &source.Ledger{Dir: file}
+	if _, err := l.Load(t.Context(), settled()); err == nil {
+		t.Error("load from a file as directory")
+	}
+	if err := l.Save(t.Context(), settled(), nil); err == nil {
+		t.Error("save in a file as directory")
+	}
+	if _, err := l.List(); err == nil {
+		t.Error("list of a file as directory")
+	}
+	none := &source.Ledger{Dir: filepath.Join(t.TempDir(), "none")}
+	if set, err := none.List(); err != nil || len(set.Objects) != 0 {
+		t.Errorf("list of nothing: %v, %v", set.Objects, err)
+	}
+	blocked := &source.Ledger{Dir: t.TempDir()}
+	for _, name := range []string{"sample.yaml", ".sample.state", "other.yaml"} {
+		if err := os.MkdirAll(filepath.Join(blocked.Dir, "gitrepository", "apps", name, "x"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := blocked.Save(t.Context(), settled(), nil); err == nil {
+		t.Error("saved over a directory")
+	}
+	if _, err := blocked.Load(t.Context(), settled()); err == nil {
+		t.Error("loaded a directory")
+	}
+	other := settled()
+	other.Metadata.Name = "another"
+	if err := blocked.Save(t.Context(), other, nil); err != nil {
+		t.Error(err)
+	}
+	if err := os.WriteFile(filepath.Join(blocked.Dir, "gitrepository", "bad.yaml"), []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if set, err := blocked.List(); err == nil || !strings.Contains(err.Error(), "bad.yaml") || len(set.Objects) != 1 {
+		t.Errorf("list: %v, %v", set.Objects, err)
+	}
+}
+
+func FuzzLedgerLoad(f *testing.F) {
+	text, err := source.EncodeYAML(settled())
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(text)
+	f.Add([]byte("status: {conditions: [{type: Ready}], artifact: null}"))
+	f.Add([]byte("metadata: {generation: -1}\nspec: {include: [{}]}"))
+	f.Add([]byte("a: &a [*a]\n"))
+	f.Add([]byte("[]"))
+	f.Add([]byte{})
+	l := &source.Ledger{Dir: f.TempDir()}
+	file := filepath.Join(l.Dir, "gitrepository", "apps", "sample.yaml")
+	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		if err := os.WriteFile(file, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		g := repository()
+		if _, err := l.Load(t.Context(), g); err != nil {
+			if g.Artifact() != nil || g.Metadata.Generation != 1 {
+				t.Errorf("after %v the status is %+v of generation %d", err, g.Status, g.Metadata.Generation)
+			}
+			return
+		}
+		if g.Metadata.Generation == 0 {
+			t.Error("no generation")
+		}
+		again := repository()
+		if err := l.Save(t.Context(), g, nil); err != nil {
+			t.Fatalf("save what was loaded: %v", err)
+		}
+		if _, err := l.Load(t.Context(), again); err != nil {
+			t.Fatalf("load what was saved: %v", err)
+		}
+	})
+}

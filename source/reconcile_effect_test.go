@@ -1,0 +1,229 @@
+package source_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/headgate-io/headgate/artifact"
+	"github.com/headgate-io/headgate/source"
+)
+
+func TestEvent(t *testing.T) {
+	r := newRig(t)
+	g := repository()
+	g.Metadata.Annotations = map[string]string{
+		"event.toolkit.fluxcd.io/team": "blue", "event.headgate.dev/shift": "night", "other.example.org/x": "y",
+	}
+	r.run(g, at(revision1), source.Stored)
+	if len(r.events) != 1 {
+		t.Fatalf("events %s", r.reasons())
+	}
+	got := r.events[0]
+	want := source.Event{
+		InvolvedObject: source.ObjectReference{APIVersion: "source.headgate.dev/v1", Kind: "GitRepository", Namespace: "apps", Name: "sample"},
+		Severity:       "info",
+		Timestamp:      r.clock.Truncate(time.Second),
+		Message:        "stored artifact for commit 'first'",
+		Reason:         "NewArtifact",
+		Metadata: map[string]string{
+			"source.toolkit.fluxcd.io/revision": revision1, "source.toolkit.fluxcd.io/digest": g.Artifact().Digest,
+			"event.toolkit.fluxcd.io/team": "blue", "event.headgate.dev/shift": "night",
+		},
+		Controller: "headgate",
+	}
+	if fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("event %+v\nwant %+v", got, want)
+	}
+}
+
+// What a kind says of its artifact stays until the next one is stored.
+func TestReportWords(t *testing.T) {
+	r := newRig(t)
+	from := at("chart:1.2.3")
+	from.write = func(w io.Writer) (source.Report, error) {
+		_, err := io.WriteString(w, "chart")
+		return source.Report{Reason: "ChartPullSucceeded", Ready: "pulled 'podinfo' chart with version '1.2.3'", Message: "pulled"}, err
+	}
+	check := func(obj source.Object) {
+		t.Helper()
+		for _, kind := range []string{"Ready", "ArtifactInStorage"} {
+			if c := obj.Common().Condition(kind); c.Status != "True" || c.Reason != "ChartPullSucceeded" || c.Message != "pulled 'podinfo' chart with version '1.2.3'" {
+				t.Errorf("condition %+v", c)
+			}
+		}
+	}
+	first, second := repository(), repository()
+	r.run(first, from, source.Stored)
+	check(first)
+	if r.reasons() != "info/ChartPullSucceeded" || r.events[0].Message != "pulled" {
+		t.Errorf("events %+v", r.events)
+	}
+	r.run(second, from, source.Unchanged)
+	check(second)
+}
+
+// Texts of any length and content come out bounded, printable and without credentials.
+func TestMessagesArePresentable(t *testing.T) {
+	r := newRig(t)
+	text := "get https://user:hunter2@git.example.org/x?sig=hunter3: \x1b[31mno\n\xff token hunter4 " + strings.Repeat("é", 30000)
+	from := fails(errors.New(text))
+	from.secrets = []string{"hunter4"}
+	g := repository()
+	err := r.run(g, from, source.Failed)
+	texts := []string{r.events[0].Message, g.Common().Condition("Ready").Message, g.Common().Condition("FetchFailed").Message}
+	for _, text := range texts {
+		if len(text) > 39000 || !utf8.ValidString(text) || !strings.HasSuffix(text, "é…") {
+			t.Errorf("message of %d bytes ends in %q", len(text), text[len(text)-9:])
+		}
+	}
+	for _, text := range append(texts, err.Error()) {
+		if strings.Contains(text, "hunter") || !utf8.ValidString(text) || strings.ContainsAny(text, "\x1b\n") || !strings.Contains(text, "https://git.example.org/x") {
+			t.Errorf("message begins %q", text[:80])
+		}
+	}
+	var step *source.StepError
+	if !errors.As(err, &step) || step.Step != source.StepResolve || step.Reason != "GitOperationFailed" {
+		t.Errorf("error %+v", step)
+	}
+}
+
+// An object with nothing to store has no conditions and no artifact (reference A12).
+func TestStatic(t *testing.T) {
+	r := newRig(t)
+	stored, static := repository(), repository()
+	r.run(stored, at(revision1), source.Stored)
+	r.run(static, new(script), source.Unchanged)
+	if c := conditions(static); c != "" || static.Artifact() != nil || static.Status.URL != "" || len(r.events) != 0 {
+		t.Errorf("conditions %q, artifact %+v, events %s", c, static.Artifact(), r.reasons())
+	}
+}
+
+// The URLs in a status follow the address of the store and the version of the document.
+func TestReaddress(t *testing.T) {
+	r := newRig(t)
+	beta := func() *source.GitRepository {
+		g := repository()
+		g.APIVersion = "source.headgate.dev/v1beta2"
+		return g
+	}
+	old := repository()
+	r.run(old, at(revision1), source.Stored)
+	g := beta()
+	r.run(g, at(revision1), source.Unchanged)
+	if want := "http://store.example/gitrepository/apps/sample/latest.tar.gz"; g.Status.URL != want || old.Status.URL != "" {
+		t.Errorf("status.url %q, want %q", g.Status.URL, want)
+	}
+	var err error
+	if r.Store, err = artifact.OpenStore(artifact.StoreConfig{Dir: r.dir, BaseURL: "https://moved.example/files"}); err != nil {
+		t.Fatal(err)
+	}
+	defer r.Store.Close()
+	g = beta()
+	r.run(g, at(revision1), source.Unchanged)
+	if want := "https://moved.example/files/"; !strings.HasPrefix(g.Status.URL, want) || !strings.HasPrefix(g.Artifact().URL, want) {
+		t.Errorf("status.url %q, artifact %q", g.Status.URL, g.Artifact().URL)
+	}
+	rec := httptest.NewRecorder()
+	r.Store.Handler().ServeHTTP(rec, httptest.NewRequest("GET", strings.TrimPrefix(g.Status.URL, "https://moved.example/files"), nil))
+	if rec.Code != http.StatusOK || rec.Body.String() != "content of "+revision1 {
+		t.Errorf("status.url serves %d %q", rec.Code, rec.Body)
+	}
+	again := repository()
+	if r.run(again, at(revision1), source.Unchanged); again.Status.URL != "" {
+		t.Errorf("status.url %q under v1", again.Status.URL)
+	}
+}
+
+func TestLostArtifact(t *testing.T) {
+	r := newRig(t)
+	g := repository()
+	r.run(g, at(revision1), source.Stored)
+	if err := os.Remove(filepath.Join(r.dir, filepath.FromSlash(g.Artifact().Path))); err != nil {
+		t.Fatal(err)
+	}
+	lost := repository()
+	r.run(lost, fails(io.EOF), source.Failed)
+	if got := conditions(lost); lost.Artifact() != nil || got != "Ready=False/GitOperationFailed Reconciling=True/ProgressingWithRetry FetchFailed=True/GitOperationFailed" {
+		t.Errorf("artifact %+v, conditions %s", lost.Artifact(), got)
+	}
+	if m := lost.Common().Condition("Reconciling").Message; m != "building artifact: disappeared from storage" {
+		t.Errorf("message of Reconciling %q", m)
+	}
+	if r.reasons() != "error/ArtifactVerificationFailed error/GitOperationFailed" {
+		t.Errorf("events %s", r.reasons())
+	}
+	r.run(repository(), at(revision1), source.Stored)
+	if r.reasons() != "info/NewArtifact" {
+		t.Errorf("events %s", r.reasons())
+	}
+}
+
+// A saved status that cannot be read is announced, and made again.
+func TestUnreadableStatus(t *testing.T) {
+	r := newRig(t)
+	r.run(repository(), at(revision1), source.Stored)
+	r.Load = func(context.Context, source.Object) (source.State, error) { return nil, io.ErrUnexpectedEOF }
+	r.run(repository(), at(revision1), source.Stored)
+	if r.reasons() != "error/ReadOperationFailed info/NewArtifact" {
+		t.Errorf("events %s", r.reasons())
+	}
+	g := repository()
+	g.Spec.Suspend = true
+	if err := r.run(g, at(revision1), source.Suspended); !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Errorf("suspended: error %v", err)
+	}
+}
+
+func TestPruneFails(t *testing.T) {
+	r := newRig(t)
+	dir := filepath.Join(r.dir, "gitrepository", "apps", "sample")
+	emit := r.Emit
+	r.Emit = func(e source.Event) {
+		emit(e)
+		if e.Reason == "NewArtifact" { // the artifacts turn into something that cannot be listed
+			if err := errors.Join(os.RemoveAll(dir), os.WriteFile(dir, nil, 0o600)); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	r.run(repository(), at(revision1), source.Stored)
+	if r.reasons() != "info/NewArtifact error/GarbageCollectionFailed" {
+		t.Errorf("events %s", r.reasons())
+	}
+}
+
+// headgate's own annotation counts before the reference's.
+func TestRequests(t *testing.T) {
+	r := newRig(t)
+	g := repository()
+	g.Metadata.Annotations = map[string]string{"reconcile.fluxcd.io/requestedAt": "1", "reconcile.headgate.dev/requestedAt": "2"}
+	r.run(g, at(revision1), source.Stored)
+	if g.Status.LastHandledReconcileAt != "2" {
+		t.Errorf("lastHandledReconcileAt %q", g.Status.LastHandledReconcileAt)
+	}
+}
+
+// A reconciler without ledger, clock and listener keeps the status in the object alone.
+func TestBareReconciler(t *testing.T) {
+	r := source.Reconciler{Store: newRig(t).Store}
+	g := repository()
+	for _, want := range []source.Outcome{source.Stored, source.Unchanged} {
+		result, err := r.Reconcile(t.Context(), g, at(revision1))
+		if err != nil || result.Outcome != want || result.After != time.Hour {
+			t.Errorf("result %+v, error %v; want %q", result, err, want)
+		}
+	}
+	if _, err := r.Reconcile(t.Context(), g, fails(io.EOF)); err == nil || g.Artifact() == nil {
+		t.Errorf("error %v, artifact %+v", err, g.Artifact())
+	}
+}
