@@ -1,16 +1,10 @@
 package artifact
 
 import (
-	"archive/tar"
-	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"io/fs"
-	"path"
-
-	"github.com/klauspost/compress/gzip"
 )
 
 // maxLeftOut bounds the entries a [Report] names.
@@ -21,7 +15,7 @@ type Report struct {
 	Files        int       // regular files
 	Dirs         int       // directories, the root included
 	Bytes        int64     // content bytes of the files
-	LeftOut      []LeftOut // entries that an archive never holds: links, devices, submodules; the first 1,000
+	LeftOut      []LeftOut // what an archive never holds: links, devices, submodules; the first 1,000
 	LeftOutTotal int       // how many there were
 }
 
@@ -38,68 +32,44 @@ func (r *Report) leaveOut(name string, mode fs.FileMode) {
 	}
 }
 
-// Pack writes tree to w as a gzip-compressed archive in normal form.
+// Pack writes tree to w as a gzip-compressed archive in normal form: [Tar]
+// compressed in parallel, the same bytes on any machine.
 func Pack(ctx context.Context, w io.Writer, tree fs.FS) (Report, error) {
-	zw := gzip.NewWriter(w)
-	report, err := Tar(ctx, zw, tree)
+	z := newGzipWriter(w)
+	report, err := Tar(ctx, z, tree)
 	if err != nil {
+		z.abandon(err)
 		return report, err
 	}
-	return report, zw.Close()
+	if err := z.Close(); err != nil {
+		return report, fmt.Errorf("pack: write archive: %w", err)
+	}
+	return report, nil
 }
 
-// Tar writes tree to w as an uncompressed archive in normal form.
+// Tar writes tree to w as an uncompressed archive in normal form, which the
+// package comment specifies. Files of up to 1 MiB are read ahead, several at
+// a time and at most 16 MiB in all, so tree must be safe for concurrent use;
+// larger ones are streamed. A directory for which the tree's method
+//
+//	Omits(dir string) bool
+//
+// reports true, if it has one, gets no entry of its own; what it holds does.
+//
+// When ctx ends, Tar fails with its cause as soon as reads of the tree that
+// are under way return; a tree that waits for a network should watch ctx too.
+// Nothing runs on after Tar has returned. Errors name the entry: the tree's
+// own; one that wraps [fs.ErrInvalid] for a name that no consumer would accept;
+// one that wraps [ErrChanged] when a file does not have the size it announced.
+// With an error the report is incomplete, and so is what was written.
 func Tar(ctx context.Context, w io.Writer, tree fs.FS) (Report, error) {
-	var report Report
-	omits, _ := tree.(interface{ Omits(dir string) bool })
-	tw := tar.NewWriter(w)
-	err := fs.WalkDir(tree, ".", func(name string, d fs.DirEntry, err error) error {
-		if err == nil {
-			err = ctx.Err()
-		}
-		if err != nil {
-			return err
-		}
-		info, err := d.Info()
-		if err != nil {
-			return err
-		}
-		if bytes.ContainsAny([]byte(path.Base(name)), "\\\x00") {
-			return &fs.PathError{Op: "pack", Path: name, Err: errors.New("no artifact can hold a name with a backslash or NUL: rename it or ignore it")}
-		}
-		switch mode := info.Mode(); {
-		case mode.IsDir():
-			if omits != nil && name != "." && omits.Omits(name) {
-				return nil
-			}
-			report.Dirs++
-			return tw.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: name, Mode: 0o750})
-		case !mode.IsRegular():
-			report.leaveOut(name, mode)
-			return nil
-		}
-		perm := int64(0o600)
-		if info.Mode()&0o111 != 0 {
-			perm = 0o700
-		}
-		if err := tw.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: perm, Size: info.Size()}); err != nil {
-			return err
-		}
-		f, err := tree.Open(name)
-		if err != nil {
-			return err
-		}
-		defer f.Close()
-		n, err := io.Copy(tw, f)
-		if err == nil && n != info.Size() {
-			err = fmt.Errorf("pack %s: size changed from %d to %d while reading", name, info.Size(), n)
-		}
-		report.Files++
-		report.Bytes += n
-		return err
-	})
+	ctx, cancel := context.WithCancel(ctx)
+	p := newPacker(ctx, tree)
+	err := p.writeTo(w)
+	cancel()
+	p.running.Wait()
 	if err != nil {
-		return report, err
+		return p.report, fmt.Errorf("pack: %w", err)
 	}
-	return report, tw.Close()
+	return p.report, nil
 }

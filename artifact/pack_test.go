@@ -1,13 +1,22 @@
 package artifact_test
 
 import (
+	"archive/tar"
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
 	"io/fs"
+	"math/rand/v2"
+	"runtime"
 	"slices"
+	"strings"
 	"testing"
 	"testing/fstest"
+	"time"
 
 	"github.com/headgate-io/headgate/artifact"
 )
@@ -29,6 +38,16 @@ func sum(b []byte) string {
 	return hex.EncodeToString(h[:])
 }
 
+// tarOf packs a tree that must pack.
+func tarOf(t *testing.T, tree fs.FS) []byte {
+	t.Helper()
+	var out bytes.Buffer
+	if _, err := artifact.Tar(t.Context(), &out, tree); err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes()
+}
+
 func TestGoldenVector(t *testing.T) {
 	var out bytes.Buffer
 	report, err := artifact.Tar(t.Context(), &out, golden())
@@ -41,7 +60,394 @@ func TestGoldenVector(t *testing.T) {
 	if report.Files != 2 || report.Dirs != 3 || report.Bytes != 16 || report.LeftOutTotal != 1 {
 		t.Errorf("report %+v", report)
 	}
-	if want := []artifact.LeftOut{{Name: "link", Mode: fs.ModeSymlink | 0o777}}; !slices.Equal(report.LeftOut, want) {
+	if want := []artifact.LeftOut{{Name: "link", Mode: fs.ModeSymlink}}; !slices.Equal(report.LeftOut, want) {
 		t.Errorf("left out %v, want %v", report.LeftOut, want)
 	}
+}
+
+// oracle packs a tree in the plainest way, with archive/tar.
+func oracle(t *testing.T, tree fs.FS) []byte {
+	t.Helper()
+	var out bytes.Buffer
+	tw := tar.NewWriter(&out)
+	err := fs.WalkDir(tree, ".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.Type()&^fs.ModeDir != 0 {
+			return err
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		if d.IsDir() {
+			return tw.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: name, Mode: 0o750})
+		}
+		mode := int64(0o600)
+		if info.Mode()&0o111 != 0 {
+			mode = 0o700
+		}
+		if err := tw.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: mode, Size: info.Size()}); err != nil {
+			return err
+		}
+		content, err := fs.ReadFile(tree, name)
+		if err != nil {
+			return err
+		}
+		_, err = tw.Write(content)
+		return err
+	})
+	if err := errors.Join(err, tw.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes()
+}
+
+func TestNamesAndSizes(t *testing.T) {
+	long := strings.Repeat("x", 99)
+	for name, tree := range map[string]fstest.MapFS{
+		"empty tree":        {},
+		"100 byte name":     {long + "x": {}},
+		"101 byte name":     {long + "xy": {}},
+		"prefix and name":   {long + "/" + long: {Data: []byte("p")}},
+		"256 bytes in all":  {long + "/" + long + "/" + long[:56]: {Data: []byte("p")}},
+		"too long for both": {long + "/" + long + "/" + long: {Data: []byte("p")}},
+		"255 byte name":     {strings.Repeat("y", 255): {Data: []byte("p")}},
+		"not ASCII":         {"grün/日本語.txt": {Data: []byte("u")}, "a": {}},
+		"control character": {"a\nb": {}, "c\x7f": {}},
+		"lexical order":     {"a/z": {}, "a.b": {}, "a-b/c": {}, "a": {Mode: fs.ModeDir}},
+		"block sizes":       {"0": {}, "1": {Data: make([]byte, 511)}, "2": {Data: make([]byte, 512)}, "3": {Data: make([]byte, 513)}},
+		"executable bits":   {"u": {Mode: 0o700}, "g": {Mode: 0o010}, "o": {Mode: 0o001}, "none": {Mode: 0}, "all": {Mode: 0o7777}},
+		"large files":       {"1": {Data: make([]byte, 1<<20)}, "2": {Data: make([]byte, 1<<20+1)}, "3": {Data: []byte("s")}, "4": {Data: make([]byte, 5<<20-7)}},
+		"many files":        many(5000),
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got, want := tarOf(t, tree), oracle(t, tree); !bytes.Equal(got, want) {
+				t.Errorf("%d bytes differ from the %d of archive/tar", len(got), len(want))
+			}
+		})
+	}
+}
+
+// many returns a tree of n small files in directories of a hundred.
+func many(n int) fstest.MapFS {
+	tree := fstest.MapFS{}
+	for i := range n {
+		tree[fmt.Sprintf("d%03d/f%02d", i/100, i%100)] = &fstest.MapFile{Data: []byte(strings.Repeat(fmt.Sprint(i), i%977))}
+	}
+	return tree
+}
+
+// latin1 is a tree with a name that is not UTF-8, as a git tree may have.
+type latin1 struct{ fstest.MapFS }
+
+func (l latin1) ReadDir(string) ([]fs.DirEntry, error) {
+	entries, err := fs.ReadDir(l.MapFS, ".")
+	return []fs.DirEntry{renamed{entries[0], "gr\xfcn"}}, err
+}
+
+func (l latin1) Open(name string) (fs.File, error) {
+	if name == "gr\xfcn" {
+		name = "a.txt"
+	}
+	return l.MapFS.Open(name)
+}
+
+// renamed is a directory entry under another name.
+type renamed struct {
+	fs.DirEntry
+	name string
+}
+
+func (r renamed) Name() string { return r.name }
+
+func TestNameThatIsNotUTF8(t *testing.T) {
+	archive := tarOf(t, latin1{golden()})
+	tree, err := artifact.Read(bytes.NewReader(archive), artifact.Limits{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tree.Close()
+	if got, err := tree.ReadFile("gr\xfcn"); string(got) != "hello\n" {
+		t.Errorf("read %q, %v", got, err)
+	}
+	if again := tarOf(t, tree); !bytes.Equal(again, archive) {
+		t.Error("not the same archive again")
+	}
+}
+
+// entries is a tree whose root lists the given names, whatever they are.
+type entries struct {
+	fstest.MapFS
+	names []string
+}
+
+func (e entries) ReadDir(string) ([]fs.DirEntry, error) {
+	list, err := fs.ReadDir(e.MapFS, ".")
+	var renamedList []fs.DirEntry
+	for _, name := range e.names {
+		renamedList = append(renamedList, renamed{list[0], name})
+	}
+	return renamedList, err
+}
+
+func TestHostileNames(t *testing.T) {
+	for _, name := range []string{"", ".", "..", "a/b", "../a", `a\b`, "a\x00b"} {
+		_, err := artifact.Pack(t.Context(), io.Discard, entries{golden(), []string{name}})
+		if !errors.Is(err, fs.ErrInvalid) {
+			t.Errorf("name %q: %v, want fs.ErrInvalid", name, err)
+		}
+	}
+}
+
+// omitting is a tree that leaves out the entry of a directory.
+type omitting struct {
+	fstest.MapFS
+	dir string
+}
+
+func (o omitting) Omits(dir string) bool { return dir == o.dir }
+
+func TestOmittedDirectory(t *testing.T) {
+	archive := tarOf(t, omitting{golden(), "bin"})
+	var names []string
+	for tr := tar.NewReader(bytes.NewReader(archive)); ; {
+		hdr, err := tr.Next()
+		if err != nil {
+			break
+		}
+		names = append(names, hdr.Name)
+	}
+	if want := []string{".", "a.txt", "bin/run.sh", "empty"}; !slices.Equal(names, want) {
+		t.Errorf("entries %q, want %q", names, want)
+	}
+	if got := sum(tarOf(t, omitting{golden(), "."})); got != goldenTar {
+		t.Error("the root can be omitted")
+	}
+}
+
+func TestLeftOutIsBounded(t *testing.T) {
+	tree := fstest.MapFS{}
+	for i := range 1500 {
+		tree[fmt.Sprintf("l%04d", i)] = &fstest.MapFile{Mode: fs.ModeNamedPipe}
+	}
+	report, err := artifact.Tar(t.Context(), io.Discard, tree)
+	if err != nil || report.LeftOutTotal != 1500 || len(report.LeftOut) != 1000 || report.Files != 0 {
+		t.Errorf("%d of %d names, %d files, %v", len(report.LeftOut), report.LeftOutTotal, report.Files, err)
+	}
+}
+
+// lying is a tree in which one file does not have the size it announces.
+type lying struct {
+	fstest.MapFS
+	name    string
+	content io.Reader // what reading gives
+}
+
+func (l lying) Open(name string) (fs.File, error) {
+	f, err := l.MapFS.Open(name)
+	if name == l.name && err == nil {
+		return lyingFile{f, l.content}, nil
+	}
+	return f, err
+}
+
+type lyingFile struct {
+	fs.File
+	content io.Reader
+}
+
+func (l lyingFile) Read(p []byte) (int, error) { return l.content.Read(p) }
+
+// failingReader fails.
+type failingReader struct{ err error }
+
+func (f failingReader) Read([]byte) (int, error) { return 0, f.err }
+
+func TestFileThatChanges(t *testing.T) {
+	const large = 3 << 20
+	broken := errors.New("broken")
+	for name, test := range map[string]struct {
+		size    int
+		content io.Reader
+		want    error
+	}{
+		"shrunk":             {100, strings.NewReader("short"), artifact.ErrChanged},
+		"emptied":            {100, strings.NewReader(""), artifact.ErrChanged},
+		"grown":              {4, strings.NewReader("grown"), artifact.ErrChanged},
+		"no longer empty":    {0, strings.NewReader("x"), artifact.ErrChanged},
+		"large shrunk":       {large, strings.NewReader("short"), artifact.ErrChanged},
+		"large grown":        {large, strings.NewReader(strings.Repeat("x", large+1)), artifact.ErrChanged},
+		"fails":              {100, failingReader{broken}, broken},
+		"fails at end":       {3, io.MultiReader(strings.NewReader("abc"), failingReader{broken}), broken},
+		"large fails":        {large, failingReader{broken}, broken},
+		"large fails at end": {large, io.MultiReader(strings.NewReader(strings.Repeat("x", large)), failingReader{broken}), broken},
+		"source truncated":   {100, failingReader{io.ErrUnexpectedEOF}, io.ErrUnexpectedEOF},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tree := fstest.MapFS{"a": {Data: []byte("fine")}, "b": {Data: make([]byte, test.size)}, "c": {}}
+			_, err := artifact.Tar(t.Context(), io.Discard, lying{tree, "b", test.content})
+			if !errors.Is(err, test.want) || !strings.Contains(fmt.Sprint(err), `"b"`) {
+				t.Errorf("error %v, want %v naming b", err, test.want)
+			}
+		})
+	}
+}
+
+func TestTreeErrors(t *testing.T) {
+	t.Run("open fails", func(t *testing.T) {
+		for _, size := range []int{1, 2 << 20} {
+			tree := unopenable{fstest.MapFS{"secret": {Data: make([]byte, size)}}}
+			if _, err := artifact.Tar(t.Context(), io.Discard, tree); !errors.Is(err, fs.ErrPermission) {
+				t.Errorf("error %v, want fs.ErrPermission", err)
+			}
+		}
+	})
+	t.Run("no root", func(t *testing.T) {
+		sub, err := fs.Sub(golden(), "nothing")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := artifact.Tar(t.Context(), io.Discard, sub); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("error %v, want fs.ErrNotExist", err)
+		}
+	})
+	t.Run("root is a file", func(t *testing.T) {
+		sub, err := fs.Sub(golden(), "a.txt")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := artifact.Tar(t.Context(), io.Discard, sub); err == nil {
+			t.Error("packed")
+		}
+	})
+	t.Run("first in order", func(t *testing.T) {
+		_, err := artifact.Tar(t.Context(), io.Discard, unopenable{many(300)})
+		if !strings.Contains(fmt.Sprint(err), `"d000/f00"`) {
+			t.Errorf("error %v does not name the first file", err)
+		}
+	})
+}
+
+// unopenable is a tree whose files cannot be opened.
+type unopenable struct{ fstest.MapFS }
+
+func (u unopenable) Open(name string) (fs.File, error) {
+	f, err := u.MapFS.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	if info, err := f.Stat(); err == nil && !info.IsDir() {
+		return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrPermission}
+	}
+	return f, nil
+}
+
+// failingWriter fails after n bytes.
+type failingWriter struct {
+	n   int
+	err error
+}
+
+func (f *failingWriter) Write(p []byte) (int, error) {
+	if f.n -= len(p); f.n < 0 {
+		return 0, f.err
+	}
+	return len(p), nil
+}
+
+func TestWriterThatFails(t *testing.T) {
+	full := errors.New("disk full")
+	tree := fstest.MapFS{"large": {Data: noise(8 << 20)}, "small": {Data: noise(100)}}
+	for _, after := range []int{0, 5, 300, 1 << 20, 5 << 20, 8<<20 + 10} {
+		if _, err := artifact.Pack(t.Context(), &failingWriter{after, full}, tree); !errors.Is(err, full) {
+			t.Errorf("Pack, failing after %d bytes: %v", after, err)
+		}
+		if _, err := artifact.Tar(t.Context(), &failingWriter{after, full}, tree); !errors.Is(err, full) {
+			t.Errorf("Tar, failing after %d bytes: %v", after, err)
+		}
+	}
+}
+
+// stalling is a tree whose files block until a context ends, as those of a
+// tree on a network do.
+type stalling struct {
+	fs.FS
+	ctx    context.Context
+	opened chan<- struct{}
+}
+
+func (s stalling) Open(name string) (fs.File, error) {
+	f, err := s.FS.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	if info, err := f.Stat(); err != nil || info.IsDir() {
+		return f, err
+	}
+	select {
+	case s.opened <- struct{}{}:
+	default:
+	}
+	return lyingFile{f, readerFunc(func([]byte) (int, error) {
+		<-s.ctx.Done()
+		return 0, s.ctx.Err()
+	})}, nil
+}
+
+type readerFunc func(p []byte) (int, error)
+
+func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
+
+func TestCancel(t *testing.T) {
+	stop := errors.New("stop")
+	before := runtime.NumGoroutine()
+	large := fstest.MapFS{"large": {Data: make([]byte, 2<<20)}}
+	for name, tree := range map[string]fs.FS{"small files": many(3000), "large file": large} {
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithCancelCause(t.Context())
+			opened := make(chan struct{}, 1)
+			go func() {
+				<-opened
+				cancel(stop)
+			}()
+			_, err := artifact.Pack(ctx, io.Discard, stalling{tree, ctx, opened})
+			if !errors.Is(err, stop) && !errors.Is(err, context.Canceled) {
+				t.Errorf("error %v", err)
+			}
+		})
+	}
+	t.Run("before", func(t *testing.T) {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		cancel(stop)
+		for range 50 {
+			if _, err := artifact.Tar(ctx, io.Discard, many(10)); !errors.Is(err, stop) {
+				t.Fatalf("error %v, want the cause", err)
+			}
+		}
+	})
+	t.Run("while writing", func(t *testing.T) {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		w := writerFunc(func(p []byte) (int, error) {
+			cancel(stop)
+			return len(p), nil
+		})
+		if _, err := artifact.Tar(ctx, w, many(20_000)); !errors.Is(err, stop) {
+			t.Errorf("error %v, want the cause", err)
+		}
+	})
+	for deadline := time.Now().Add(10 * time.Second); runtime.NumGoroutine() > before; runtime.Gosched() {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d goroutines, %d before", runtime.NumGoroutine(), before)
+		}
+	}
+}
+
+type writerFunc func(p []byte) (int, error)
+
+func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
+
+// noise returns n bytes that do not compress.
+func noise(n int) []byte {
+	b := make([]byte, n)
+	rand.NewChaCha8([32]byte{}).Read(b)
+	return b
 }

@@ -1,0 +1,157 @@
+package artifact
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"runtime"
+
+	"github.com/klauspost/compress/flate"
+)
+
+// What decides the bytes of the gzip layer, beside the encoder's version in
+// go.mod. Level and window were chosen by measurement: on a source tree the
+// result is at most 1.03 times the size of gzip -6 in a quarter of its time.
+const (
+	deflateLevel = 6
+	blockSize    = 1 << 20  // content bytes compressed as one block
+	windowSize   = 32 << 10 // bytes before a block that its matches may refer to
+)
+
+// maxCompressors bounds the blocks that are compressed at a time; each costs
+// about 2.5 MiB.
+const maxCompressors = 16
+
+// gzipHeader says deflate, no flags, no time, unknown system.
+const gzipHeader = "\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"
+
+// A gzipWriter compresses in parallel. Blocks of fixed size are deflated
+// independently, each with the end of its predecessor as dictionary, and
+// written in order as one gzip member: the bytes depend on the input alone,
+// not on the number of processors or on how the input was cut into writes.
+//
+// All writing to w happens in Write and Close, so a caller needs no clean-up
+// beyond Close or abandon.
+type gzipWriter struct {
+	w       io.Writer
+	current *block   // takes input
+	queue   []*block // being compressed, oldest first
+	free    []*block
+	ahead   int // how long queue may grow
+	crc     uint32
+	size    uint32
+	err     error
+}
+
+// A block is one unit of work and the memory it needs.
+type block struct {
+	in      []byte // the dictionary, then the content
+	dict    int    // length of the dictionary
+	out     bytes.Buffer
+	deflate *flate.Writer
+	done    chan error
+}
+
+// newGzipWriter returns a writer that compresses to w on up to GOMAXPROCS
+// processors.
+func newGzipWriter(w io.Writer) *gzipWriter {
+	z := &gzipWriter{w: w, ahead: min(runtime.GOMAXPROCS(0), maxCompressors)}
+	_, z.err = io.WriteString(w, gzipHeader)
+	z.current = z.next(nil)
+	return z
+}
+
+// Write implements [io.Writer]. Its error is the one of the writer below, at
+// the latest of [gzipWriter.Close].
+func (z *gzipWriter) Write(p []byte) (int, error) {
+	written := 0
+	for len(p) > 0 && z.err == nil {
+		n := min(len(p), z.current.dict+blockSize-len(z.current.in))
+		z.current.in = append(z.current.in, p[:n]...)
+		z.crc = crc32.Update(z.crc, crc32.IEEETable, p[:n])
+		z.size += uint32(n)
+		p, written = p[n:], written+n
+		if len(z.current.in) == z.current.dict+blockSize {
+			full := z.current
+			z.current = z.next(full.in[len(full.in)-windowSize:])
+			z.submit(full, false)
+		}
+	}
+	return written, z.err
+}
+
+// Close compresses and writes what is left. It does not close the writer below.
+func (z *gzipWriter) Close() error {
+	if z.err == nil {
+		z.submit(z.current, true)
+	}
+	for len(z.queue) > 0 {
+		z.drain()
+	}
+	if z.err == nil {
+		trailer := binary.LittleEndian.AppendUint32(nil, z.crc)
+		_, z.err = z.w.Write(binary.LittleEndian.AppendUint32(trailer, z.size))
+	}
+	return z.err
+}
+
+// abandon ends the work in progress without writing any more.
+func (z *gzipWriter) abandon(err error) {
+	z.err = err
+	z.Close()
+}
+
+// next returns an empty block with the dictionary.
+func (z *gzipWriter) next(dict []byte) *block {
+	var b *block
+	if last := len(z.free) - 1; last >= 0 {
+		b, z.free = z.free[last], z.free[:last]
+	} else {
+		b = &block{done: make(chan error, 1)}
+	}
+	b.in = append(b.in[:0], dict...)
+	b.dict = len(dict)
+	return b
+}
+
+// submit starts compressing b and waits until the queue has room again.
+func (z *gzipWriter) submit(b *block, last bool) {
+	z.queue = append(z.queue, b)
+	go func() { b.done <- b.compress(last) }()
+	for len(z.queue) > z.ahead {
+		z.drain()
+	}
+}
+
+// drain waits for the oldest block and writes it.
+func (z *gzipWriter) drain() {
+	b := z.queue[0]
+	z.queue = z.queue[1:]
+	if err := <-b.done; err != nil && z.err == nil {
+		z.err = fmt.Errorf("compress: %w", err)
+	}
+	if z.err == nil {
+		_, z.err = z.w.Write(b.out.Bytes())
+	}
+	z.free = append(z.free, b)
+}
+
+// compress deflates the block up to a byte boundary.
+func (b *block) compress(last bool) (err error) {
+	b.out.Reset()
+	if b.deflate == nil {
+		if b.deflate, err = flate.NewWriter(nil, deflateLevel); err != nil {
+			return err
+		}
+	}
+	b.deflate.ResetDict(&b.out, b.in[:b.dict])
+	if _, err := b.deflate.Write(b.in[b.dict:]); err != nil {
+		return err
+	}
+	if last {
+		return b.deflate.Close()
+	}
+	return b.deflate.Flush()
+}

@@ -1,0 +1,141 @@
+package artifact
+
+import (
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os/exec"
+	"runtime"
+	"testing"
+)
+
+// text returns n bytes that compress like source code does.
+func text(n int) []byte {
+	rng := rand.New(rand.NewPCG(1, 2))
+	var b bytes.Buffer
+	for b.Len() < n {
+		fmt.Fprintf(&b, "%*s%x := call(%d, %q)\n", rng.IntN(20), "", rng.IntN(1<<16), rng.IntN(100), "word"+fmt.Sprint(rng.IntN(300)))
+	}
+	return b.Bytes()[:n]
+}
+
+// gzipped compresses data, written in pieces of the given sizes in turn.
+func gzipped(t *testing.T, data []byte, pieces ...int) []byte {
+	t.Helper()
+	var out bytes.Buffer
+	z := newGzipWriter(&out)
+	for i := 0; len(data) > 0; i++ {
+		n := min(pieces[i%len(pieces)], len(data))
+		if m, err := z.Write(data[:n]); m != n || err != nil {
+			t.Fatalf("wrote %d of %d: %v", m, n, err)
+		}
+		data = data[n:]
+	}
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes()
+}
+
+func TestGzipReadsBack(t *testing.T) {
+	for _, n := range []int{0, 1, windowSize, blockSize - 1, blockSize, blockSize + 1, 2 * blockSize, 5*blockSize + 12345} {
+		data := text(n)
+		zr, err := gzip.NewReader(bytes.NewReader(gzipped(t, data, 1<<30)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := io.ReadAll(zr)
+		if err != nil || !bytes.Equal(got, data) {
+			t.Errorf("%d bytes: read %d back, %v", n, len(got), err)
+		}
+	}
+}
+
+// TestGzipTool has the tool of the same name check the format, where there is one.
+func TestGzipTool(t *testing.T) {
+	tool, err := exec.LookPath("gzip")
+	if err != nil {
+		t.Skip("no gzip here; compress/gzip reads it in TestGzipReadsBack")
+	}
+	check := exec.Command(tool, "-t")
+	check.Stdin = bytes.NewReader(gzipped(t, text(3*blockSize), 1<<30))
+	if out, err := check.CombinedOutput(); err != nil || len(out) > 0 {
+		t.Errorf("gzip -t: %v: %s", err, out)
+	}
+}
+
+func TestGzipIsDeterministic(t *testing.T) {
+	data := text(6*blockSize + 777)
+	want := gzipped(t, data, len(data))
+	procs := runtime.GOMAXPROCS(0)
+	defer runtime.GOMAXPROCS(procs)
+	for _, n := range []int{1, 2, 8} {
+		runtime.GOMAXPROCS(n)
+		for _, pieces := range [][]int{{1 << 30}, {1, 2, 3}, {blockSize}, {blockSize - 1, 1}, {blockSize + 1}, {4096, 65537}} {
+			if got := gzipped(t, data, pieces...); !bytes.Equal(got, want) {
+				t.Errorf("GOMAXPROCS %d, pieces %v: other bytes", n, pieces)
+			}
+		}
+	}
+}
+
+// TestGzipGolden pins the encoder: other bytes mean other artifact digests for
+// everyone who upgrades, which an update of the encoder must say.
+func TestGzipGolden(t *testing.T) {
+	const want = "3b8927bacfbbb24d3575d7d7be62a3934df1e48b1e5f7a160c9ba428e77e0a41"
+	if got := fmt.Sprintf("%x", sha256.Sum256(gzipped(t, text(3*blockSize+99), 1<<30))); got != want {
+		t.Errorf("digest %s, want %s", got, want)
+	}
+}
+
+// limitedWriter fails after n writes.
+type limitedWriter struct {
+	n   int
+	err error
+}
+
+func (l *limitedWriter) Write(p []byte) (int, error) {
+	if l.n--; l.n < 0 {
+		return 0, l.err
+	}
+	return len(p), nil
+}
+
+func TestGzipWriteErrors(t *testing.T) {
+	full := errors.New("disk full")
+	data := text(8 * blockSize)
+	for n := range 11 { // the header, eight blocks and the last, the trailer
+		w := &limitedWriter{n, full}
+		z := newGzipWriter(w)
+		_, err := z.Write(data)
+		if closed := z.Close(); !errors.Is(closed, full) || err != nil && !errors.Is(err, full) {
+			t.Errorf("failing at write %d: Write %v, Close %v", n, err, closed)
+		}
+		if again := z.Close(); !errors.Is(again, full) {
+			t.Errorf("failing at write %d: second Close %v", n, again)
+		}
+		if m, err := z.Write(data); m != 0 || !errors.Is(err, full) {
+			t.Errorf("failing at write %d: Write after Close %d, %v", n, m, err)
+		}
+	}
+}
+
+func TestGzipAbandon(t *testing.T) {
+	stop := errors.New("stop")
+	var out bytes.Buffer
+	z := newGzipWriter(&out)
+	if _, err := z.Write(text(2 * blockSize)); err != nil {
+		t.Fatal(err)
+	}
+	z.abandon(stop)
+	if err := z.Close(); !errors.Is(err, stop) || len(z.queue) > 0 {
+		t.Errorf("Close %v with %d blocks under way", err, len(z.queue))
+	}
+	if n := out.Len(); n > 10+2*blockSize {
+		t.Errorf("%d bytes written", n)
+	}
+}
