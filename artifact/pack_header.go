@@ -58,7 +58,7 @@ func appendHeader(data []byte, name string, mode, size int64) ([]byte, error) {
 	if mode == modeDir {
 		kind = tar.TypeDir
 	}
-	if len(name) > nameSize || !isASCII(name) || size >= 1<<(3*11) {
+	if len(name) > nameSize || !isText(name) || size >= 1<<(3*11) {
 		var header bytes.Buffer
 		err := tar.NewWriter(&header).WriteHeader(&tar.Header{Typeflag: kind, Name: name, Mode: mode, Size: size})
 		return append(data, header.Bytes()...), err
@@ -86,9 +86,10 @@ func putOctal(field []byte, n int64) {
 	}
 }
 
-func isASCII(s string) bool {
+// isText reports whether s can stand in a USTAR header: ASCII without NUL.
+func isText(s string) bool {
 	for i := range len(s) {
-		if s[i] >= 0x80 {
+		if s[i] == 0 || s[i] >= 0x80 {
 			return false
 		}
 	}

@@ -430,7 +430,7 @@ func TestCancel(t *testing.T) {
 			cancel(stop)
 			return len(p), nil
 		})
-		if _, err := artifact.Tar(ctx, w, many(20_000)); !errors.Is(err, stop) {
+		if _, err := artifact.Tar(ctx, w, many(5000)); !errors.Is(err, stop) {
 			t.Errorf("error %v, want the cause", err)
 		}
 	})

@@ -81,7 +81,7 @@ func newPacker(ctx context.Context, tree fs.FS) *packer {
 // fill reads files into their segments until there are no more.
 func (p *packer) fill() {
 	for t := range p.tasks {
-		err := p.ctx.Err()
+		err := context.Cause(p.ctx)
 		if err == nil {
 			err = p.readFile(t)
 		}
