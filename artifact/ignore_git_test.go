@@ -59,8 +59,8 @@ func askGit(t *testing.T, cases []gitCase) (direct, own []map[string]verdict) {
 			}
 		}
 	}
-	git(t, root, nil, "init", "-q", "--template=")
-	out := git(t, root, &input, "-c", "core.ignoreCase=false", "-c", "core.excludesFile=", "check-ignore", "-z", "-v", "-n", "--no-index", "--stdin")
+	runGit(t, root, nil, "init", "-q", "--template=")
+	out := runGit(t, root, &input, "-c", "core.ignoreCase=false", "-c", "core.excludesFile=", "check-ignore", "-z", "-v", "-n", "--no-index", "--stdin")
 
 	direct, own = make([]map[string]verdict, len(cases)), make([]map[string]verdict, len(cases))
 	for i := range cases {
@@ -136,8 +136,8 @@ func mkdir(t *testing.T, name string) {
 	}
 }
 
-// git runs git in dir and returns its output.
-func git(t *testing.T, dir string, input *bytes.Buffer, args ...string) string {
+// runGit runs git in dir and returns its output.
+func runGit(t *testing.T, dir string, input *bytes.Buffer, args ...string) string {
 	t.Helper()
 	cmd := exec.Command("git", args...)
 	cmd.Dir = dir

@@ -31,7 +31,7 @@ func TestCompileLimits(t *testing.T) {
 	}{
 		{"a large file", artifact.Ignore{}, tree("a/.sourceignore=" + strings.Repeat("#", 1<<20+1)),
 			"a/.sourceignore: more than 1048576 bytes: shorten it"},
-		{"an endless file", artifact.Ignore{}, endless{tree("a/.sourceignore")},
+		{"an endless file", artifact.Ignore{}, endlessTree{tree("a/.sourceignore")},
 			"a/.sourceignore: more than 1048576 bytes: shorten it"},
 		{"a large text", artifact.Ignore{Extra: strings.Repeat("#", 1<<20+1)}, nil,
 			"spec.ignore: more than 1048576 bytes: shorten it"},
@@ -71,20 +71,20 @@ func TestCompileReportsUnreadableTrees(t *testing.T) {
 	}
 }
 
-// endless is a tree whose ignore files never end.
-type endless struct{ fstest.MapFS }
+// endlessTree is a tree whose ignore files never end.
+type endlessTree struct{ fstest.MapFS }
 
-func (e endless) Open(name string) (fs.File, error) {
+func (e endlessTree) Open(name string) (fs.File, error) {
 	f, err := e.MapFS.Open(name)
 	if err == nil && filepath.Base(name) == ".sourceignore" {
-		return endlessFile{f}, nil
+		return endlessIgnore{f}, nil
 	}
 	return f, err
 }
 
-type endlessFile struct{ fs.File }
+type endlessIgnore struct{ fs.File }
 
-func (endlessFile) Read(p []byte) (int, error) {
+func (endlessIgnore) Read(p []byte) (int, error) {
 	for i := range p {
 		p[i] = '\n'
 	}
@@ -170,7 +170,7 @@ func TestDefaultIgnoreIsACopy(t *testing.T) {
 func TestMatchManyStates(t *testing.T) {
 	const tail = 18 // every text of so many bytes leads to another state
 	rules := compile(t, artifact.Ignore{Extra: "*a" + strings.Repeat("?", tail) + "\n"}, nil)
-	before := heap()
+	before := liveBytes()
 	var group sync.WaitGroup
 	for seed := range uint64(4) {
 		group.Go(func() {
@@ -189,14 +189,14 @@ func TestMatchManyStates(t *testing.T) {
 		})
 	}
 	group.Wait()
-	if grown := heap() - before; grown > 24<<20 {
+	if grown := liveBytes() - before; grown > 24<<20 {
 		t.Errorf("the rules hold %d bytes", grown)
 	}
 	runtime.KeepAlive(rules)
 }
 
-// heap returns the bytes of live objects.
-func heap() int64 {
+// liveBytes returns the bytes of live objects.
+func liveBytes() int64 {
 	runtime.GC()
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
