@@ -3,12 +3,19 @@ package packfile_test
 import (
 	"bytes"
 	"context"
+	"errors"
+	"fmt"
 	"io"
+	"io/fs"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"testing/fstest"
 
 	"github.com/headgate-io/headgate/git/internal/object"
 	"github.com/headgate-io/headgate/git/internal/packfile"
@@ -60,7 +67,7 @@ func repository(t testing.TB, format string) string {
 	return dir
 }
 
-func head(t testing.TB, dir, rev string) object.ID {
+func revision(t testing.TB, dir, rev string) object.ID {
 	t.Helper()
 	id, err := object.ParseID(strings.TrimSpace(string(git(t, dir, "", "rev-parse", rev))))
 	if err != nil {
@@ -130,5 +137,123 @@ func compare(t *testing.T, dir string, data []byte, p *packfile.Pack) {
 	}
 	if n != p.Len() || p.Size() != int64(len(data)) {
 		t.Errorf("%d objects in %d bytes, want %d in %d", p.Len(), p.Size(), n, len(data))
+	}
+}
+
+// TestReadLarge reads objects that do not fit into the buffers: stored,
+// compressed, and as deltas on each other.
+func TestReadLarge(t *testing.T) {
+	for _, level := range []string{"0", "9"} {
+		dir := t.TempDir()
+		git(t, dir, "", "init", "-q", "-b", "main")
+		git(t, dir, "", "config", "core.compression", level)
+		random := rand.NewChaCha8([32]byte{1})
+		noise := make([]byte, 600<<10)
+		random.Read(noise)
+		var text bytes.Buffer
+		for i := range 20_000 {
+			fmt.Fprintf(&text, "line %d has a random number: %d\n", i, random.Uint64()%1000)
+		}
+		for i, content := range [][]byte{
+			slices.Concat(noise, text.Bytes(), noise),
+			slices.Concat(noise[1000:], text.Bytes(), []byte("inserted"), noise),
+			slices.Concat(text.Bytes(), make([]byte, 1<<20), noise[:77]),
+		} {
+			if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("file%d", i)), content, 0o666); err != nil {
+				t.Fatal(err)
+			}
+		}
+		git(t, dir, "", "add", "-A")
+		git(t, dir, "", "commit", "-q", "-m", "large")
+		data := git(t, dir, "", "pack-objects", "--revs", "--all", "--stdout", "-q")
+		p, err := packfile.Read(context.Background(), bytes.NewReader(data), packfile.Options{Temp: t.TempDir()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		compare(t, dir, data, p)
+		p.Close()
+	}
+}
+
+// TestReadThin reads a pack whose deltas are based on objects that it does not hold.
+func TestReadThin(t *testing.T) {
+	dir := repository(t, "sha1")
+	old := open(t, dir, "HEAD~1\n", packfile.Options{})
+	thin := git(t, dir, "HEAD\n^HEAD~1\n", "pack-objects", "--revs", "--thin", "--stdout", "-q")
+	p, err := packfile.Read(context.Background(), bytes.NewReader(thin), packfile.Options{Temp: t.TempDir(), External: old})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	blob := revision(t, dir, "HEAD:b/d/e")
+	if got, err := object.Read(p, blob, object.Blob, 1<<20); err != nil || !bytes.Equal(got, git(t, dir, "", "show", "HEAD:b/d/e")) {
+		t.Errorf("%q, %v", got, err)
+	}
+	if _, _, err := p.Stat(revision(t, dir, "HEAD~1")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the pack gives out an external object: %v", err)
+	}
+	empty, err := packfile.Read(context.Background(), bytes.NewReader(newBuilder(2, 0).sum()), packfile.Options{Temp: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer empty.Close()
+	for name, external := range map[string]object.Database{"none": nil, "empty": empty} {
+		if err := read(t, bytes.NewReader(thin), packfile.Options{External: external}); !errors.Is(err, object.ErrCorrupt) || !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("external database %s: %v", name, err)
+		}
+	}
+	old.Close()
+	if err := read(t, bytes.NewReader(thin), packfile.Options{External: old}); !errors.Is(err, os.ErrClosed) || errors.Is(err, object.ErrCorrupt) {
+		t.Errorf("external database that fails: %v", err)
+	}
+}
+
+// open returns the pack of what is reachable from revs.
+func open(t testing.TB, dir, revs string, o packfile.Options) *packfile.Pack {
+	t.Helper()
+	if o.Temp == "" {
+		o.Temp = t.TempDir()
+	}
+	data := git(t, dir, revs, "pack-objects", "--revs", "--stdout", "-q", "--delta-base-offset")
+	p, err := packfile.Read(context.Background(), bytes.NewReader(data), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { p.Close() })
+	return p
+}
+
+// TestTreeFS reads the tree of a pack from several goroutines at once.
+func TestTreeFS(t *testing.T) {
+	dir := repository(t, "sha1")
+	var done, total int
+	var received int64
+	p := open(t, dir, "HEAD\n", packfile.Options{Progress: func(d, n int, b int64) { done, total, received = d, n, b }})
+	if done != p.Len() || total != p.Len() || received != p.Size() {
+		t.Errorf("the last progress was %d of %d objects and %d bytes", done, total, received)
+	}
+	fsys := object.TreeFS(p, revision(t, dir, "HEAD^{tree}"))
+	var readers sync.WaitGroup
+	for range 8 {
+		readers.Go(func() {
+			if err := fstest.TestFS(fsys, "a", "b/c", "b/d/e", "empty"); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	readers.Wait()
+	absent := idOf("absent")
+	if _, _, _, err := p.Open(absent); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), absent.String()) {
+		t.Errorf("absent object: %v", err)
+	}
+	_, _, content, err := p.Open(revision(t, dir, "HEAD:a"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := io.ReadAll(content); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("content of a closed pack: %v", err)
 	}
 }

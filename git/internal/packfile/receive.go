@@ -18,10 +18,11 @@ const (
 	maxSpans   = 1 << 10 // in a chunk: objects can be empty
 )
 
-// A chunk is a piece of the spool. An object that does not fit into one has
-// chunks of its own.
+// A chunk is a piece of the spool: buf[historyBytes:end]. An object that does not
+// fit into one begins a new one; in the next, buf begins with what came before.
 type chunk struct {
-	data  []byte
+	buf   []byte
+	end   int
 	spans []span
 }
 
@@ -38,7 +39,7 @@ func receive(ctx context.Context, p *Pack, r io.Reader, o Options, limits Limits
 	full := make(chan *chunk, chunkCount)
 	done := make(chan *chunk, chunkCount)
 	for range chunkCount {
-		free <- &chunk{data: make([]byte, 0, chunkBytes)}
+		free <- new(chunk)
 	}
 	g, ctx := errgroup.WithContext(ctx)
 	s := &scanner{
@@ -56,7 +57,7 @@ func receive(ctx context.Context, p *Pack, r io.Reader, o Options, limits Limits
 	})
 	g.Go(func() error {
 		for c := range done {
-			if _, err := p.spool.Write(c.data); err != nil {
+			if _, err := p.spool.Write(c.buf[historyBytes:c.end]); err != nil {
 				return err
 			}
 			free <- c
@@ -75,7 +76,7 @@ func sum(p *Pack, full <-chan *chunk, done chan<- *chunk) error {
 	h := object.NewHasher(p.format)
 	none := make([]byte, p.format.Size())
 	for c := range full {
-		rest := c.data
+		rest := c.buf[historyBytes:c.end]
 		for _, s := range c.spans {
 			piece := rest[:s.n]
 			rest = rest[s.n:]

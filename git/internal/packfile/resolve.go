@@ -198,13 +198,17 @@ func (r *resolver) stop(err error) {
 	r.wake.Broadcast()
 }
 
-// missing returns the error for deltas that have no base.
+// missing returns the error for deltas that cannot be made. The first link of a
+// base that nothing took is the reason.
 func (r *resolver) missing() error {
-	for i, l := range r.deltas.byID {
-		if (i == 0 || r.deltas.byID[i-1].base != l.base) && !l.taken {
-			return fmt.Errorf("%w: %d deltas cannot be made: the base %v is missing: %w",
-				object.ErrCorrupt, r.left, l.base, fs.ErrNotExist)
+	var base object.ID
+	for _, l := range r.deltas.byID {
+		if l.base != base && !l.taken {
+			base = l.base
+			break
 		}
+		base = l.base
 	}
-	return fmt.Errorf("%w: %d deltas have no base", object.ErrCorrupt, r.left)
+	return fmt.Errorf("%w: the base %v of a delta is missing, %d objects cannot be made: %w",
+		object.ErrCorrupt, base, r.left, fs.ErrNotExist)
 }

@@ -39,16 +39,16 @@ func (s *scanner) scan() error {
 	if err := s.header(); err != nil {
 		return err
 	}
-	for range s.total {
+	for i := range s.total {
 		if err := s.object(); err != nil {
-			return fmt.Errorf("object %d of %d: %w", len(s.pack.entries), s.total, err)
+			return fmt.Errorf("object %d of %d: %w", i+1, s.total, err)
 		}
 	}
 	if err := s.in.finish(); err != nil {
 		return err
 	}
 	if s.chunk != nil {
-		s.flush()
+		s.full <- s.chunk
 	}
 	s.report()
 	return s.ctx.Err()
@@ -168,49 +168,58 @@ func (s *scanner) baseOffset(offset int64) (uint32, error) {
 
 // inflate puts the content of an object into chunks.
 func (s *scanner) inflate(e entry) error {
+	if err := s.room(e.size); err != nil {
+		return err
+	}
 	if err := s.inflater.begin(); err != nil {
 		return err
 	}
-	rest := e.size
-	for first := true; first || rest > 0; first = false {
-		if err := s.room(rest); err != nil {
-			return err
-		}
+	from := s.chunk.end
+	for rest := e.size; ; {
 		c := s.chunk
-		at := len(c.data)
-		n := int(min(rest, int64(cap(c.data)-at)))
-		c.data = c.data[:at+n]
-		if err := s.inflater.fill(c.data[at:]); err != nil {
+		n := int(min(rest, int64(historyBytes+chunkBytes-c.end)))
+		if err := s.inflater.fill(c.buf, from, c.end, c.end+n); err != nil {
 			return err
 		}
-		rest -= int64(n)
-		c.spans = append(c.spans, span{e, n, first, rest == 0})
+		c.spans = append(c.spans, span{e, n, rest == e.size, rest == int64(n)})
+		c.end += n
+		if rest -= int64(n); rest == 0 {
+			return s.inflater.end()
+		}
+		if err := s.take(); err != nil {
+			return err
+		}
+		copy(s.chunk.buf[:historyBytes], c.buf[c.end-historyBytes:c.end])
+		from = 0
+		s.full <- c
 	}
-	return s.inflater.end()
 }
 
-// room makes sure that the chunk has room for n bytes, or is empty.
-func (s *scanner) room(n int64) error {
-	if c := s.chunk; c != nil && (len(c.spans) == maxSpans || len(c.data) > 0 && int64(cap(c.data)-len(c.data)) < n) {
-		s.flush()
+// room makes sure that the chunk has room for size bytes, or is empty.
+func (s *scanner) room(size int64) error {
+	if c := s.chunk; c != nil {
+		if len(c.spans) == 0 || len(c.spans) < maxSpans && size <= int64(historyBytes+chunkBytes-c.end) {
+			return nil
+		}
+		s.full <- c
 	}
-	if s.chunk != nil {
-		return nil
-	}
+	return s.take()
+}
+
+// take makes a free chunk the one to fill. Sending the one before on does not
+// block: there is room for all of them.
+func (s *scanner) take() error {
 	select {
 	case s.chunk = <-s.free:
 	case <-s.ctx.Done():
 		return context.Cause(s.ctx)
 	}
-	s.chunk.data, s.chunk.spans = s.chunk.data[:0], s.chunk.spans[:0]
+	if s.chunk.buf == nil {
+		s.chunk.buf = make([]byte, historyBytes+chunkBytes+maxMatch+matchSlack)
+	}
+	s.chunk.end, s.chunk.spans = historyBytes, s.chunk.spans[:0]
 	s.report()
 	return s.ctx.Err()
-}
-
-// flush hands the chunk on. It cannot block: full has room for all chunks.
-func (s *scanner) flush() {
-	s.full <- s.chunk
-	s.chunk = nil
 }
 
 func (s *scanner) report() {

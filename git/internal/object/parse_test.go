@@ -1,0 +1,327 @@
+package object_test
+
+import (
+	"errors"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate-io/headgate/git/internal/object"
+)
+
+const (
+	hexA = "0123456789abcdef0123456789abcdef01234567"
+	hexB = "89abcdef0123456789abcdef0123456789abcdef"
+)
+
+const signedCommit = "tree " + hexA + "\n" +
+	"parent " + hexB + "\n" +
+	"parent " + hexA + "\n" +
+	"author Jane Doe <jane@example.com> 1700000000 +0130\n" +
+	"committer C <> 1700000001 -0800\n" +
+	"gpgsig -----BEGIN PGP SIGNATURE-----\n \n abc\n -----END PGP SIGNATURE-----\n" +
+	"gpgsig-sha256 of the other format\n" +
+	"mergetag object " + hexA + "\n type commit\n" +
+	"encoding ISO-8859-1\n" +
+	"\n" +
+	"\nSubject on\ntwo lines\n\nBody\n"
+
+func TestParseCommit(t *testing.T) {
+	c, err := object.ParseCommit([]byte(signedCommit))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.Tree.String() != hexA || len(c.Parents) != 2 || c.Parents[0].String() != hexB || c.Parents[1].String() != hexA {
+		t.Errorf("tree %v, parents %v", c.Tree, c.Parents)
+	}
+	if c.Author.Name != "Jane Doe" || c.Author.Email != "jane@example.com" || c.Author.When.Format(time.RFC3339) != "2023-11-14T23:43:20+01:30" {
+		t.Errorf("author %+v", c.Author)
+	}
+	if c.Committer.When.Format(time.RFC3339) != "2023-11-14T14:13:21-08:00" {
+		t.Errorf("committer %+v", c.Committer)
+	}
+	if c.Subject() != "Subject on two lines" {
+		t.Errorf("subject %q", c.Subject())
+	}
+	if want := "-----BEGIN PGP SIGNATURE-----\n\nabc\n-----END PGP SIGNATURE-----"; string(c.PGPSignature) != want {
+		t.Errorf("signature %q", c.PGPSignature)
+	}
+	from, to := strings.Index(signedCommit, "gpgsig "), strings.Index(signedCommit, "mergetag")
+	if want := signedCommit[:from] + signedCommit[to:]; string(c.Payload) != want {
+		t.Errorf("payload %q, want %q", c.Payload, want)
+	}
+}
+
+func TestParseUnsignedCommit(t *testing.T) {
+	data := "tree " + hexA + "\nauthor broken\ncommitter A <a@b> 99999999999999999999 +9999\n\n"
+	c, err := object.ParseCommit([]byte(data))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.PGPSignature != nil || string(c.Payload) != data || c.Subject() != "" || c.Author.Name != "broken" || !c.Committer.When.IsZero() {
+		t.Errorf("got %+v", c)
+	}
+}
+
+// TestParseCommitSHA256 wants the signature of the repository's own format.
+func TestParseCommitSHA256(t *testing.T) {
+	long := hexA + strings.Repeat("ab", 12)
+	c, err := object.ParseCommit([]byte("tree " + long + "\nauthor A <a> 1 +0000\ncommitter A <a> 1 +0000\ngpgsig other\ngpgsig-sha256 own\n\nx"))
+	if err != nil || string(c.PGPSignature) != "own" || c.Tree.Format() != object.SHA256 {
+		t.Errorf("%+v, %v", c, err)
+	}
+}
+
+func TestParseCommitHostile(t *testing.T) {
+	people := "author A <a> 1 +0000\ncommitter A <a> 1 +0000\n"
+	tree := "tree " + hexA + "\n"
+	for name, data := range map[string]string{
+		"empty":                   "",
+		"blank":                   "\n",
+		"no tree":                 people + "\nx",
+		"tree after the author":   people + tree,
+		"short tree id":           "tree 0123\n" + people,
+		"tree id not hexadecimal": "tree " + strings.Repeat("x", 40) + "\n" + people,
+		"huge tree id":            "tree " + strings.Repeat("a", 1<<20) + "\n" + people,
+		"parent of other format":  tree + "parent " + strings.Repeat("a", 64) + "\n" + people,
+		"parent after the author": tree + people + "parent " + hexA + "\n",
+		"no author":               tree + "committer A <a> 1 +0000\n\n",
+		"no committer":            tree + "author A <a> 1 +0000\n\n",
+		"NUL in the header":       tree + "author A\x00 <a> 1 +0000\ncommitter A <a> 1 +0000\n\n",
+		"NUL in a continuation":   tree + people + "gpgsig a\n b\x00\n\n",
+		"truncated header":        tree + "author A <a> 1 +0000\ncommitter A <a> 1 +0000",
+		"truncated continuation":  tree + people + "gpgsig a\n b",
+		"line without a value":    tree + people + "gpgsig\n\n",
+		"line without a key":      tree + " x\n" + people,
+		"two signatures":          tree + people + "gpgsig a\ngpgsig b\n\n",
+	} {
+		if c, err := object.ParseCommit([]byte(data)); !errors.Is(err, object.ErrCorrupt) {
+			t.Errorf("%s: %+v, %v", name, c, err)
+		}
+	}
+}
+
+func TestParseTag(t *testing.T) {
+	payload := "object " + hexA + "\ntype commit\ntag v1.0\ntagger T <t@example.com> 1700000000 +0000\nextra\tfield x\n\n" +
+		"Release\n-----BEGIN SSH SIGNATURE-----\nquoted\n"
+	signature := "-----BEGIN PGP SIGNATURE-----\nabc\n-----END PGP SIGNATURE-----\n"
+	g, err := object.ParseTag([]byte(payload + signature))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if g.Object.String() != hexA || g.Type != object.Commit || g.Name != "v1.0" || g.Tagger.Email != "t@example.com" {
+		t.Errorf("got %+v", g)
+	}
+	if string(g.PGPSignature) != signature || string(g.Payload) != payload || !strings.HasPrefix(g.Subject(), "Release") {
+		t.Errorf("signature %q, payload %q, subject %q", g.PGPSignature, g.Payload, g.Subject())
+	}
+	old, err := object.ParseTag([]byte("object " + hexA + "\ntype blob\ntag v0\n"))
+	if err != nil || old.Type != object.Blob || old.PGPSignature != nil || !old.Tagger.When.IsZero() {
+		t.Errorf("%+v, %v", old, err)
+	}
+}
+
+func TestParseTagHostile(t *testing.T) {
+	for name, data := range map[string]string{
+		"empty":            "",
+		"only a signature": "-----BEGIN PGP SIGNATURE-----\n",
+		"no object":        "type commit\ntag x\n\n",
+		"bad object":       "object 12\ntype commit\ntag x\n\n",
+		"no type":          "object " + hexA + "\ntag x\n\n",
+		"unknown type":     "object " + hexA + "\ntype ofs-delta\ntag x\n\n",
+		"no name":          "object " + hexA + "\ntype commit\n\n",
+		"broken header":    "object " + hexA + "\ntype commit\ntag x\nbroken\n\n",
+	} {
+		if g, err := object.ParseTag([]byte(data)); !errors.Is(err, object.ErrCorrupt) {
+			t.Errorf("%s: %+v, %v", name, g, err)
+		}
+	}
+}
+
+func TestTreeHostile(t *testing.T) {
+	id, _ := object.ParseID(hexA)
+	file := func(names ...string) (data string) {
+		for _, n := range names {
+			data += entry("100644", n, id)
+		}
+		return data
+	}
+	for name, data := range map[string]string{
+		"dot":                       file("."),
+		"dot dot":                   file(".."),
+		"empty name":                file(""),
+		"slash":                     file("a/b"),
+		"dot git":                   file(".git"),
+		"dot git in capitals":       file(".GiT"),
+		"dot git folder":            entry("40000", ".git", id),
+		"dot git with a dot":        file(".git."),
+		"dot git with spaces":       file(".git . "),
+		"dot git stream":            file(".git::$INDEX_ALLOCATION"),
+		"dot git and backslash":     file(`.git\config`),
+		"dot git short name":        file("GIT~1"),
+		"dot git with joiner":       file(".g\u200cit"),
+		"dot git with byte order":   file("\ufeff.git"),
+		"truncated id":              file("a")[:20],
+		"truncated name":            "100644 abc",
+		"null id":                   entry("100644", "a", object.ID{}) + strings.Repeat("\x00", 20),
+		"no mode":                   entry("", "a", id),
+		"mode not octal":            entry("100648", "a", id),
+		"mode of a device":          entry("020000", "a", id),
+		"mode of 20 digits":         entry("00000000000000100644", "a", id),
+		"mode beyond 16 bits":       entry("1100644", "a", id),
+		"out of order":              file("b", "a"),
+		"twice":                     file("a", "a"),
+		"folder out of order":       entry("40000", "a", id) + file("a.b"),
+		"file longer, out of order": file("ab", "a"),
+	} {
+		var last error
+		for _, err := range object.TreeEntries([]byte(data), object.SHA1) {
+			if last != nil {
+				t.Errorf("%s: it goes on after an error", name)
+			}
+			last = err
+		}
+		if !errors.Is(last, object.ErrCorrupt) {
+			t.Errorf("%s: %v", name, last)
+		}
+	}
+	fine := file(".gitignore", ".gitmodules", "a", `a\b`, "git", "git~10") + entry("160000", "z", id)
+	n := 0
+	for e, err := range object.TreeEntries([]byte(fine), object.SHA1) {
+		if n++; err != nil || e.ID != id {
+			t.Errorf("%+v, %v", e, err)
+		}
+		break
+	}
+	for e, err := range object.TreeEntries([]byte(fine), object.SHA1) {
+		if err != nil {
+			t.Errorf("%+v, %v", e, err)
+		}
+	}
+}
+
+func TestID(t *testing.T) {
+	for _, s := range []string{hexA, hexA + strings.Repeat("ab", 12)} {
+		id, err := object.ParseID(s)
+		if err != nil || id.String() != s || id.IsZero() || id.Format().Size() != len(s)/2 {
+			t.Errorf("%s: %v, %v", s, id, err)
+		}
+		again, err := object.IDFromBytes(id.Bytes())
+		if err != nil || again != id || id.Compare(again) != 0 || (object.ID{}).Compare(id) >= 0 {
+			t.Errorf("%s: %v, %v", s, again, err)
+		}
+	}
+	for _, s := range []string{"", "0123", strings.Repeat("g", 40), strings.Repeat("0", 41)} {
+		if id, err := object.ParseID(s); err == nil {
+			t.Errorf("%q gives %v", s, id)
+		}
+	}
+	if _, err := object.IDFromBytes(make([]byte, 21)); err == nil {
+		t.Error("21 bytes give an ID")
+	}
+}
+
+func TestHasher(t *testing.T) {
+	for format, want := range map[object.Format]string{
+		object.SHA1:   "b6fc4c620b67d95f953a5c1c1230aaab5db5a1b0",
+		object.SHA256: "8aec4e4876f854f688d0ebfc8f37598f38e5fd6903cccc850ca36591175aeb60",
+	} {
+		h := object.NewHasher(format)
+		h.Begin(object.Blob, 5)
+		h.Write([]byte("hel"))
+		h.Write([]byte("lo"))
+		if id, err := h.ID(); err != nil || id.String() != want {
+			t.Errorf("%v: %v, %v, want %s", format, id, err, want)
+		}
+	}
+}
+
+// TestHasherCollision hashes a message that was published with another one of
+// the same SHA-1 (Leurent and Peyrin, "SHA-1 is a Shambles", 2020).
+func TestHasherCollision(t *testing.T) {
+	data, err := os.ReadFile("testdata/sha-mbles-1.bin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := object.NewHasher(object.SHA1)
+	h.Write(data)
+	if id, err := h.ID(); !errors.Is(err, object.ErrCorrupt) || !strings.Contains(err.Error(), "collide") {
+		t.Errorf("%v, %v", id, err)
+	}
+}
+
+func TestRead(t *testing.T) {
+	d := database{}
+	id := d.add(object.Blob, "hello")
+	if b, err := object.Read(d, id, object.Blob, 5); err != nil || string(b) != "hello" {
+		t.Errorf("%q, %v", b, err)
+	}
+	if _, err := object.Read(d, id, object.Blob, 4); err == nil || !strings.Contains(err.Error(), "more than the 4") {
+		t.Errorf("too large: %v", err)
+	}
+	if _, err := object.Read(d, id, object.Tree, 5); !errors.Is(err, object.ErrCorrupt) {
+		t.Errorf("wrong type: %v", err)
+	}
+}
+
+func FuzzCommit(f *testing.F) {
+	f.Add([]byte(signedCommit))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		c, err := object.ParseCommit(data)
+		if err != nil {
+			if !errors.Is(err, object.ErrCorrupt) {
+				t.Error(err)
+			}
+			return
+		}
+		if len(c.Payload) > len(data) || c.PGPSignature == nil && string(c.Payload) != string(data) {
+			t.Errorf("payload %q of %q", c.Payload, data)
+		}
+		c.Subject()
+	})
+}
+
+func FuzzTag(f *testing.F) {
+	f.Add([]byte("object " + hexA + "\ntype commit\ntag v1.0\ntagger T <t> 1 +0000\n\nx\n-----BEGIN PGP SIGNATURE-----\n"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		g, err := object.ParseTag(data)
+		if err != nil {
+			if !errors.Is(err, object.ErrCorrupt) {
+				t.Error(err)
+			}
+			return
+		}
+		if string(g.Payload)+string(g.PGPSignature) != string(data) {
+			t.Errorf("payload %q and signature %q of %q", g.Payload, g.PGPSignature, data)
+		}
+	})
+}
+
+func FuzzTree(f *testing.F) {
+	d, root := sample()
+	f.Add(d[root].data, false)
+	f.Add([]byte("100644 a\x00"+strings.Repeat("x", 32)), true)
+	f.Fuzz(func(t *testing.T, data []byte, long bool) {
+		format := object.SHA1
+		if long {
+			format = object.SHA256
+		}
+		n := 0
+		for e, err := range object.TreeEntries(data, format) {
+			if err != nil {
+				if !errors.Is(err, object.ErrCorrupt) {
+					t.Error(err)
+				}
+				return
+			}
+			if e.Name == "" || strings.ContainsAny(e.Name, "/\x00") || strings.EqualFold(e.Name, ".git") {
+				t.Errorf("entry %+v", e)
+			}
+			n += len(e.Name) + 1 + format.Size()
+		}
+		if n > len(data) {
+			t.Errorf("entries of %d bytes in %d", n, len(data))
+		}
+	})
+}

@@ -1,0 +1,343 @@
+package packfile_test
+
+import (
+	"bytes"
+	"compress/zlib"
+	"context"
+	"crypto/sha1"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/headgate-io/headgate/git/internal/object"
+	"github.com/headgate-io/headgate/git/internal/packfile"
+)
+
+// A builder writes packs, wrong ones too.
+type builder struct{ bytes.Buffer }
+
+func newBuilder(version, objects uint32) *builder {
+	b := new(builder)
+	b.WriteString("PACK")
+	binary.Write(b, binary.BigEndian, []uint32{version, objects})
+	return b
+}
+
+// header adds the header of an object and returns where it begins.
+func (b *builder) header(typ byte, size int64) int {
+	at := b.Len()
+	first := typ<<4 | byte(size&15)
+	for size >>= 4; size > 0; size >>= 7 {
+		b.WriteByte(first | 0x80)
+		first = byte(size & 0x7f)
+	}
+	b.WriteByte(first)
+	return at
+}
+
+// deflate adds content as a zlib stream.
+func (b *builder) deflate(content io.Reader) *builder {
+	z := zlib.NewWriter(b)
+	io.Copy(z, content)
+	z.Close()
+	return b
+}
+
+// add adds an object, or a delta if between is given: what follows the header.
+func (b *builder) add(typ byte, content string, between ...byte) int {
+	at := b.header(typ, int64(len(content)))
+	b.Write(between)
+	b.deflate(strings.NewReader(content))
+	return at
+}
+
+// sum adds the trailer.
+func (b *builder) sum() []byte {
+	sum := sha1.Sum(b.Bytes())
+	b.Write(sum[:])
+	return b.Bytes()
+}
+
+// idOf returns the ID of a blob.
+func idOf(content string) object.ID {
+	h := object.NewHasher(object.SHA1)
+	h.Begin(object.Blob, int64(len(content)))
+	io.WriteString(h, content)
+	id, _ := h.ID()
+	return id
+}
+
+// delta returns a delta with the given sizes and instructions.
+func delta(base, result int64, ops string) string {
+	b := binary.AppendUvarint(nil, uint64(base))
+	return string(binary.AppendUvarint(b, uint64(result))) + ops
+}
+
+// read reads a pack, checks that it leaves no file behind, and returns the error.
+func read(t testing.TB, r io.Reader, o packfile.Options) error {
+	t.Helper()
+	o.Temp = t.TempDir()
+	p, err := packfile.Read(context.Background(), r, o)
+	if err == nil {
+		err = p.Close()
+	}
+	if left, _ := os.ReadDir(o.Temp); len(left) > 0 {
+		t.Errorf("%d files left behind, such as %s", len(left), left[0].Name())
+	}
+	return err
+}
+
+// TestReadHostile reads packs named for their defect.
+func TestReadHostile(t *testing.T) {
+	const blob = 3
+	one := func(f func(b *builder)) []byte {
+		b := newBuilder(2, 1)
+		f(b)
+		return b.sum()
+	}
+	// onDelta returns a pack of the blob "base" and an offset delta on it.
+	onDelta := func(d string) []byte {
+		b := newBuilder(2, 2)
+		at := b.add(blob, "base")
+		b.add(6, d, byte(b.Len()-at))
+		return b.sum()
+	}
+	absent := idOf("absent")
+	for name, data := range map[string][]byte{
+		"empty stream":                {},
+		"not a pack":                  []byte("HTTP/1.1 200 OK\r\n\r\n<html>"),
+		"version 4":                   newBuilder(4, 0).sum(),
+		"object count too large":      newBuilder(2, 1).sum(),
+		"object count too small":      func() []byte { b := newBuilder(2, 0); b.add(blob, "x"); return b.sum() }(),
+		"wrong checksum":              append(newBuilder(2, 0).Bytes(), make([]byte, 20)...),
+		"data after the end":          append(newBuilder(2, 0).sum(), 0),
+		"type 0":                      one(func(b *builder) { b.add(0, "x") }),
+		"type 5":                      one(func(b *builder) { b.add(5, "x") }),
+		"size of 70 bits":             one(func(b *builder) { b.WriteString("\xbf" + strings.Repeat("\xff", 10) + "\x01") }),
+		"size too large":              one(func(b *builder) { b.header(blob, 3); b.deflate(strings.NewReader("xx")) }),
+		"size too small":              one(func(b *builder) { b.header(blob, 1); b.deflate(strings.NewReader("xx")) }),
+		"size 0 with content":         one(func(b *builder) { b.header(blob, 0); b.deflate(strings.NewReader("xx")) }),
+		"match beyond the size":       one(func(b *builder) { b.header(blob, 2); b.deflate(strings.NewReader(strings.Repeat("x", 99))) }),
+		"not zlib":                    one(func(b *builder) { b.header(blob, 1); b.WriteString("plain") }),
+		"zlib with a dictionary":      one(func(b *builder) { b.header(blob, 1); b.WriteString("\x78\xbb1234") }),
+		"unknown block":               one(func(b *builder) { b.header(blob, 1); b.WriteString("\x78\x9c\x07") }),
+		"stored length damaged":       one(func(b *builder) { b.header(blob, 1); b.WriteString("\x78\x9c\x01\x01\x00\x00\x00x") }),
+		"match before the beginning":  one(func(b *builder) { b.header(blob, 9); b.WriteString("\x78\x9c\x4b\x04\x13\x00") }),
+		"offset delta without base":   one(func(b *builder) { b.add(6, delta(1, 1, "\x01x"), 5) }),
+		"offset delta on itself":      one(func(b *builder) { b.add(6, delta(1, 1, "\x01x"), 0) }),
+		"offset of 70 bits":           one(func(b *builder) { b.add(6, delta(1, 1, "\x01x"), bytes.Repeat([]byte{0xff}, 10)...) }),
+		"id delta without base":       one(func(b *builder) { b.add(7, delta(1, 1, "\x01x"), absent.Bytes()...) }),
+		"delta with wrong base size":  onDelta(delta(5, 1, "\x01x")),
+		"delta with less than it has": onDelta(delta(4, 1, "\x02xy")),
+		"delta with more than it has": onDelta(delta(4, 3, "\x02xy")),
+		"delta cut off in insert":     onDelta(delta(4, 3, "\x03xy")),
+		"delta cut off in copy":       onDelta(delta(4, 3, "\x91")),
+		"delta cut off in its sizes":  onDelta("\x84"),
+		"delta of nothing":            onDelta(""),
+		"delta with instruction 0":    onDelta(delta(4, 1, "\x00x")),
+		"delta copy beyond the base":  onDelta(delta(4, 4, "\x91\x01\x04")),
+		"delta copy too large":        onDelta(delta(4, 3, "\x90\x04")),
+		"delta size of 70 bits":       onDelta(strings.Repeat("\xff", 10) + "\x01"),
+		"deltas on each other": func() []byte {
+			b := newBuilder(2, 2)
+			b.add(7, delta(1, 1, "\x01x"), idOf("y").Bytes()...)
+			b.add(7, delta(1, 1, "\x01y"), idOf("x").Bytes()...)
+			return b.sum()
+		}(),
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := read(t, bytes.NewReader(data), packfile.Options{})
+			if !errors.Is(err, object.ErrCorrupt) {
+				t.Errorf("got %v, want ErrCorrupt", err)
+			}
+		})
+	}
+	err := read(t, bytes.NewReader(one(func(b *builder) { b.add(7, delta(1, 1, "\x01x"), absent.Bytes()...) })), packfile.Options{})
+	if !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), absent.String()) {
+		t.Errorf("missing base: %v does not name %v", err, absent)
+	}
+}
+
+// sample returns a small pack with all kinds of objects and blocks.
+func sample() []byte {
+	b := newBuilder(2, 5)
+	at := b.add(3, "base")
+	b.add(6, delta(4, 8, "\x90\x04\x90\x04"), byte(b.Len()-at))
+	b.add(3, strings.Repeat("a line of text that repeats\n", 30))
+	b.add(7, delta(8, 3, "\x91\x02\x02\x01x"), idOf("basebase").Bytes()...)
+	b.add(1, "commit")
+	return b.sum()
+}
+
+func TestReadTruncated(t *testing.T) {
+	whole := sample()
+	if err := read(t, bytes.NewReader(whole), packfile.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	for n := range whole {
+		err := read(t, bytes.NewReader(whole[:n]), packfile.Options{})
+		if !errors.Is(err, object.ErrCorrupt) || !errors.Is(err, io.ErrUnexpectedEOF) {
+			t.Fatalf("%d of %d bytes: %v", n, len(whole), err)
+		}
+	}
+}
+
+func TestReadDamaged(t *testing.T) {
+	whole := sample()
+	for i := range whole {
+		for bit := range 8 {
+			damaged := bytes.Clone(whole)
+			damaged[i] ^= 1 << bit
+			err := read(t, bytes.NewReader(damaged), packfile.Options{})
+			var limit *packfile.LimitError
+			if !errors.Is(err, object.ErrCorrupt) && !errors.As(err, &limit) {
+				t.Fatalf("bit %d of byte %d: %v", bit, i, err)
+			}
+		}
+	}
+}
+
+// A counted reader counts what is read from it.
+type counted struct {
+	io.Reader
+	n int64
+}
+
+func (c *counted) Read(p []byte) (int, error) {
+	n, err := c.Reader.Read(p)
+	c.n += int64(n)
+	return n, err
+}
+
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
+
+const bombBytes = 64 << 20
+
+// bomb returns a pack of a blob of 64 MB of zeros that says to be of the given size.
+func bomb(size int64) []byte {
+	b := newBuilder(2, 1)
+	b.header(3, size)
+	return b.deflate(io.LimitReader(zeros{}, bombBytes)).sum()
+}
+
+func TestReadLimits(t *testing.T) {
+	doubling := newBuilder(2, 61)
+	at, size := doubling.add(3, strings.Repeat("x", 64<<10)), int64(64<<10)
+	for range 60 {
+		next := doubling.Len()
+		whole := fmt.Sprintf("\xff%s%s", le(0, 4), le(size/2, 3))
+		if size >= 1<<24 {
+			whole = fmt.Sprintf("\xff%s%s", le(0, 4), le(1<<23, 3))
+		}
+		n := min(size, 1<<24)
+		doubling.add(6, delta(size, 2*n, strings.Repeat(whole, 4)), distance(next-at)...)
+		at, size = next, 2*n
+	}
+	for name, test := range map[string]struct {
+		data   []byte
+		limits packfile.Limits
+		limit  string
+		reads  int64
+	}{
+		"pack":              {sample(), packfile.Limits{PackBytes: 50}, "PackBytes", 1 << 10},
+		"objects":           {newBuilder(2, 1<<31).Bytes(), packfile.Limits{}, "Objects", 1 << 10},
+		"objects unlimited": {newBuilder(2, 5_000_000).Bytes(), packfile.Limits{Objects: -1}, "", 1 << 10},
+		"blob of zeros":     {bomb(bombBytes), packfile.Limits{ObjectBytes: bombBytes / 2}, "ObjectBytes", 256 << 10},
+		"lying zeros":       {bomb(1 << 20), packfile.Limits{ObjectBytes: bombBytes / 2}, "", 256 << 10},
+		"inflated":          {bomb(bombBytes), packfile.Limits{InflatedBytes: bombBytes / 2}, "InflatedBytes", 256 << 10},
+		"huge delta": {func() []byte {
+			b := newBuilder(2, 2)
+			at := b.add(3, "base")
+			b.add(6, delta(4, 1<<40, "\x90\x04"), byte(b.Len()-at))
+			return b.sum()
+		}(), packfile.Limits{}, "ObjectBytes", 1 << 10},
+		"doubling deltas": {doubling.sum(), packfile.Limits{InflatedBytes: 32 << 20}, "InflatedBytes", 1 << 20},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := &counted{Reader: bytes.NewReader(test.data)}
+			err := read(t, r, packfile.Options{Limits: test.limits})
+			var limit *packfile.LimitError
+			if errors.As(err, &limit) != (test.limit != "") || limit != nil && limit.Limit != test.limit || err == nil {
+				t.Errorf("got %v, want a LimitError about %q", err, test.limit)
+			}
+			if limit != nil && !strings.Contains(err.Error(), "raise the limit "+test.limit) {
+				t.Errorf("%v does not say what to do", err)
+			}
+			if r.n > test.reads {
+				t.Errorf("read %d bytes before it stopped, more than %d", r.n, test.reads)
+			}
+		})
+	}
+}
+
+// le returns n bytes of v, the least significant first.
+func le(v int64, n int) string {
+	return string(binary.LittleEndian.AppendUint64(nil, uint64(v))[:n])
+}
+
+// distance encodes the distance to a base.
+func distance(n int) []byte {
+	b := []byte{byte(n & 0x7f)}
+	for n >>= 7; n > 0; n >>= 7 {
+		n--
+		b = append([]byte{byte(n&0x7f) | 0x80}, b...)
+	}
+	return b
+}
+
+// TestReadMemory reads a blob far larger than the memory it may take.
+func TestReadMemory(t *testing.T) {
+	data := bomb(bombBytes)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	err := read(t, bytes.NewReader(data), packfile.Options{})
+	runtime.ReadMemStats(&after)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := after.TotalAlloc - before.TotalAlloc; n > 8<<20 {
+		t.Errorf("%d bytes allocated", n)
+	}
+}
+
+func TestReadPassesErrorsOn(t *testing.T) {
+	boom := errors.New("connection reset")
+	whole := sample()
+	for _, n := range []int{0, 5, 20, 40, len(whole) - 3, len(whole)} {
+		r := io.MultiReader(bytes.NewReader(whole[:n]), errorReader{boom})
+		if err := read(t, r, packfile.Options{}); !errors.Is(err, boom) || errors.Is(err, object.ErrCorrupt) {
+			t.Errorf("after %d bytes: %v", n, err)
+		}
+	}
+}
+
+type errorReader struct{ err error }
+
+func (r errorReader) Read([]byte) (int, error) { return 0, r.err }
+
+func TestReadCancelled(t *testing.T) {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	why := errors.New("enough")
+	_, err := packfile.Read(ctx, bytes.NewReader(bomb(bombBytes)), packfile.Options{
+		Temp:     t.TempDir(),
+		Progress: func(int, int, int64) { cancel(why) },
+	})
+	if !errors.Is(err, context.Canceled) && !errors.Is(err, why) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestReadWithoutTemp(t *testing.T) {
+	_, err := packfile.Read(context.Background(), bytes.NewReader(sample()), packfile.Options{Temp: t.TempDir() + "/absent"})
+	if !errors.Is(err, fs.ErrNotExist) || errors.Is(err, object.ErrCorrupt) {
+		t.Errorf("got %v", err)
+	}
+}
