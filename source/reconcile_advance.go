@@ -2,7 +2,6 @@ package source
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 )
@@ -125,7 +124,7 @@ func (r *run) store(ctx context.Context, content Content) error {
 }
 
 // errTimeout is the cause of a context that spec.timeout ended.
-var errTimeout = errors.New("spec.timeout")
+var errTimeout = fmt.Errorf("spec.timeout: %w", context.DeadlineExceeded)
 
 // phase does one step of the pipeline within spec.timeout. Its error is a
 // *StepError that says which phase it was and whether its time was up.

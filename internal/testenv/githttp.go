@@ -43,7 +43,7 @@ type Server struct {
 	backend  string
 	env      []string
 	done     chan struct{}
-	stalled  chan struct{}
+	stalled  <-chan struct{}
 	stall    func()
 	in, out  atomic.Int64
 	mu       sync.Mutex
@@ -72,8 +72,8 @@ func ServeAll(t testing.TB, c HTTP, repos map[string]*Repo) *Server {
 	t.Helper()
 	dir, err := exec.Command("git", "--exec-path").Output()
 	check(t, err)
-	s := &Server{config: c, repos: repos, env: GitEnv(t), done: make(chan struct{}), stalled: make(chan struct{})}
-	s.stall = sync.OnceFunc(func() { close(s.stalled) })
+	s := &Server{config: c, repos: repos, env: GitEnv(t), done: make(chan struct{})}
+	s.Break(c.Defect)
 	s.backend = filepath.Join(strings.TrimSpace(string(dir)), "git-http-backend")
 	h := httptest.NewUnstartedServer(http.HandlerFunc(s.serve))
 	h.Listener = &countingListener{h.Listener, s}
@@ -108,7 +108,11 @@ func (s *Server) Requests() []Request {
 func (s *Server) Bytes() (received, sent int64) { return s.in.Load(), s.out.Load() }
 
 // Stalled returns a channel that is closed when a [Stall] has begun.
-func (s *Server) Stalled() <-chan struct{} { return s.stalled }
+func (s *Server) Stalled() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.stalled
+}
 
 // Reset forgets requests and bytes.
 func (s *Server) Reset() {
@@ -117,6 +121,23 @@ func (s *Server) Reset() {
 	s.requests = nil
 	s.in.Store(0)
 	s.out.Store(0)
+}
+
+// Break makes the server misbehave from now on, nil makes it serve well again.
+// The channel is closed when a [Stall] has begun.
+func (s *Server) Break(d *Defect) (stalled <-chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.config.Defect, s.hits = d, 0
+	began := make(chan struct{})
+	s.stalled, s.stall = began, sync.OnceFunc(func() { close(began) })
+	return began
+}
+
+func (s *Server) stalling() func() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.stall
 }
 
 func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
@@ -238,7 +259,7 @@ func (s *Server) spoil(w http.ResponseWriter, r *http.Request, d Defect) http.Re
 		flush:  func() { http.NewResponseController(w).Flush() },
 		abort:  func() { panic(http.ErrAbortHandler) },
 		done:   done,
-		stall:  s.stall,
+		stall:  s.stalling(),
 		defect: d,
 	}
 	if d.After < 0 && d.Do != Flip && d.Do != Slow {

@@ -142,6 +142,12 @@ func (r *Repo) ID(rev string) string { r.t.Helper(); return r.Git("rev-parse", "
 // Git runs git in the repository and returns its output without the final line break.
 func (r *Repo) Git(args ...string) string { r.t.Helper(); return r.run(nil, nil, args...) }
 
+// GitInput is [Repo.Git] with something on standard input.
+func (r *Repo) GitInput(stdin string, args ...string) string {
+	r.t.Helper()
+	return r.run(strings.NewReader(stdin), nil, args...)
+}
+
 func (r *Repo) exists(ref string) bool {
 	cmd := exec.Command("git", "rev-parse", "--verify", "-q", ref)
 	cmd.Dir, cmd.Env = r.Dir, r.env

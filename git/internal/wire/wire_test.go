@@ -3,7 +3,6 @@ package wire_test
 import (
 	"bytes"
 	"context"
-	"io"
 	"net/http"
 	"net/http/cgi"
 	"net/http/httptest"
@@ -12,7 +11,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/headgate-io/headgate/git/internal/object"
@@ -50,37 +48,11 @@ type repo struct {
 	tag     object.ID
 }
 
-// The repositories that newRepo copies, by object format: git takes its time.
-var seeds = map[string]func(testing.TB) repo{"sha1": seed("sha1"), "sha256": seed("sha256")}
-
-func newRepo(t testing.TB, format ...string) repo {
+func newRepo(t testing.TB, initArgs ...string) repo {
 	t.Helper()
-	r := seeds[append(format, "sha1")[0]](t)
-	dir := t.TempDir()
-	if err := os.CopyFS(dir, os.DirFS(r.dir)); err != nil {
-		t.Fatal(err)
-	}
-	r.dir = dir
-	return r
-}
-
-func seed(format string) func(testing.TB) repo {
-	var r repo
-	var once sync.Once
-	return func(t testing.TB) repo {
-		once.Do(func() { r = build(t, format) })
-		return r
-	}
-}
-
-func build(t testing.TB, format string) repo {
-	t.Helper()
-	r := repo{dir: filepath.Join(scratch, format)}
+	r := repo{dir: t.TempDir()}
 	work := filepath.Join(r.dir, "work")
-	if err := os.MkdirAll(work, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	git(t, work, "init", "-q", "-b", "main", "--object-format="+format)
+	git(t, r.dir, append([]string{"init", "-q", "-b", "main", "work"}, initArgs...)...)
 	for _, text := range []string{"one", "two", "three"} {
 		if err := os.WriteFile(filepath.Join(work, "file"), []byte(text), 0o644); err != nil {
 			t.Fatal(err)
@@ -96,18 +68,6 @@ func build(t testing.TB, format string) repo {
 	return r
 }
 
-var scratch string // a folder for the whole run
-
-func TestMain(m *testing.M) {
-	var err error
-	if scratch, err = os.MkdirTemp("", "wire"); err != nil {
-		panic(err)
-	}
-	code := m.Run()
-	os.RemoveAll(scratch)
-	os.Exit(code)
-}
-
 func (r repo) bare() string { return filepath.Join(r.dir, "repo.git") }
 
 func id(t testing.TB, hex string) object.ID {
@@ -119,18 +79,12 @@ func id(t testing.TB, hex string) object.ID {
 	return id
 }
 
-var execPath = sync.OnceValue(func() string {
-	out, _ := exec.Command("git", "--exec-path").Output()
-	return strings.TrimSpace(string(out))
-})
-
 // backend serves the repositories of dir by git http-backend.
 func backend(t testing.TB, dir string, env ...string) http.Handler {
 	t.Helper()
 	return &cgi.Handler{
-		Path:   filepath.Join(execPath(), "git-http-backend"),
-		Stderr: io.Discard,
-		Env:    append(append(gitEnv(), "GIT_PROJECT_ROOT="+dir, "GIT_HTTP_EXPORT_ALL=1"), env...),
+		Path: filepath.Join(git(t, dir, "--exec-path"), "git-http-backend"),
+		Env:  append(append(gitEnv(), "GIT_PROJECT_ROOT="+dir, "GIT_HTTP_EXPORT_ALL=1"), env...),
 	}
 }
 
@@ -165,7 +119,7 @@ func open(t testing.TB, tr wire.Transport) *wire.Remote {
 func objects(t testing.TB, r repo, pack []byte) map[string]string {
 	t.Helper()
 	dir := t.TempDir()
-	format := map[int]string{20: "sha1", 32: "sha256"}[len(r.tag.Bytes())]
+	format := git(t, r.bare(), "rev-parse", "--show-object-format")
 	git(t, dir, "init", "-q", "--bare", "--object-format="+format)
 	cmd := exec.Command("git", "index-pack", "--stdin", "--fix-thin")
 	cmd.Dir, cmd.Env, cmd.Stdin = dir, gitEnv(), bytes.NewReader(pack)

@@ -1,0 +1,147 @@
+package git
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"strings"
+
+	"github.com/headgate-io/headgate/artifact"
+	"github.com/headgate-io/headgate/git/internal/packfile"
+	"github.com/headgate-io/headgate/git/internal/wire"
+	"github.com/headgate-io/headgate/internal/transport"
+	"github.com/headgate-io/headgate/source"
+)
+
+// supported refuses what a GitRepository may ask for and this package does
+// not do yet: it must never be ignored.
+func supported(s *source.GitRepositorySpec) error {
+	for _, f := range []struct {
+		field string
+		set   bool
+	}{
+		{"verify", s.Verify != nil},
+		{"include", len(s.Include) > 0},
+		{"recurseSubmodules", s.RecurseSubmodules},
+		{"sparseCheckout", len(s.SparseCheckout) > 0},
+		{"serviceAccountName", s.ServiceAccountName != ""},
+		{"provider", s.Provider != "" && s.Provider != "generic"},
+	} {
+		if f.set {
+			return invalid(fmt.Errorf("spec.%s is not supported by this version of headgate: remove it, or wait for a version that honours it", f.field))
+		}
+	}
+	return nil
+}
+
+// connect returns the upstream of spec.url with the credentials that the spec
+// names. It sends nothing.
+func (o *Origin) connect(ctx context.Context) (upstream, error) {
+	spec := &o.repo.Spec
+	if path, ok := o.env.Local[spec.URL]; ok {
+		return openLocal(path, o.env.Limits)
+	}
+	u, err := parseURL(spec.URL)
+	if err != nil {
+		return nil, &source.StepError{Step: source.StepResolve, Reason: "URLInvalid", Err: invalid(err)}
+	}
+	secret, err := o.secret(ctx, spec.SecretRef, "spec.secretRef")
+	if err != nil {
+		return nil, err
+	}
+	proxySecret, err := o.secret(ctx, spec.ProxySecretRef, "spec.proxySecretRef")
+	if err != nil {
+		return nil, err
+	}
+	name, err := source.Address(o.repo)
+	if err != nil {
+		return nil, err
+	}
+	n := &network{env: o.env, object: name}
+	if u.Scheme == "ssh" {
+		n.transport, n.end, err = overSSH(u, secret, proxySecret)
+	} else {
+		n.transport, n.end, err = overHTTP(u, secret, proxySecret)
+	}
+	return n, err
+}
+
+// parseURL accepts what spec.url may be: http, https or ssh, with a host.
+func parseURL(s string) (*url.URL, error) {
+	if strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f }) {
+		return nil, fmt.Errorf("spec.url holds a control character")
+	}
+	u, err := url.Parse(s)
+	if err != nil {
+		return nil, fmt.Errorf("spec.url: %w", err)
+	}
+	switch {
+	case u.Scheme != "http" && u.Scheme != "https" && u.Scheme != "ssh":
+		return nil, fmt.Errorf("spec.url: scheme %q: want http, https or ssh (write git@host:path as ssh://git@host/path)", u.Scheme)
+	case u.Hostname() == "":
+		return nil, fmt.Errorf("spec.url: no host")
+	}
+	return u, nil
+}
+
+// A namedSecret is a Secret and how to call it in messages.
+type namedSecret struct {
+	name string // NAMESPACE/NAME, "" when the spec names none
+	source.Secret
+}
+
+func (o *Origin) secret(ctx context.Context, ref *source.LocalReference, field string) (namedSecret, error) {
+	if ref == nil {
+		return namedSecret{}, nil
+	}
+	namespace := o.repo.Metadata.Namespace
+	name := namespace + "/" + ref.Name
+	fail := func(err error) (namedSecret, error) {
+		return namedSecret{}, &source.StepError{Step: source.StepResolve, Reason: "AuthenticationFailed",
+			Err: fmt.Errorf("%s: secret %s: %w", field, name, err)}
+	}
+	if o.env.Secrets == nil {
+		return fail(errNoSecrets)
+	}
+	s, err := o.env.Secrets.Secret(ctx, namespace, ref.Name)
+	if err != nil {
+		return fail(err)
+	}
+	return namedSecret{name, s}, nil
+}
+
+func overHTTP(u *url.URL, secret, proxySecret namedSecret) (wire.Transport, func(), error) {
+	bare, auth := transport.SplitUser(u)
+	c := transport.Config{Origin: bare, Auth: auth}
+	if secret.name != "" {
+		given, err := transport.GitAuth(secret.name, secret.Secret)
+		if err != nil {
+			return nil, nil, err
+		}
+		if given != (transport.Auth{}) {
+			c.Auth = given
+		}
+		if c.TLS, err = transport.GitTLS(secret.name, secret.Secret); err != nil {
+			return nil, nil, err
+		}
+	}
+	if proxySecret.name != "" {
+		p, err := transport.ProxyFromSecret(proxySecret.name, proxySecret.Secret, c.TLS)
+		if err != nil {
+			return nil, nil, err
+		}
+		c.Proxy = p.For
+	}
+	client := transport.Client(c)
+	return wire.HTTP(client, bare), client.CloseIdleConnections, nil
+}
+
+// packLimits translates the bounds of a fetch into those of a pack.
+func packLimits(l artifact.Limits) packfile.Limits {
+	return packfile.Limits{
+		PackBytes:     l.Bytes,
+		ObjectBytes:   l.FileBytes,
+		Objects:       int64(l.Entries),
+		InflatedBytes: l.Bytes,
+	}
+}

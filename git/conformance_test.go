@@ -1,0 +1,130 @@
+package git_test
+
+import (
+	"net/http"
+	"net/url"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	"github.com/headgate-io/headgate/git"
+	"github.com/headgate-io/headgate/internal/testenv"
+	"github.com/headgate-io/headgate/source"
+	"github.com/headgate-io/headgate/source/sourcetest"
+)
+
+const password = "cAnArY-passw0rd/+="
+
+// remote is a Git server with one branch, for the conformance suite.
+type remote struct {
+	t      sourcetest.TB
+	repo   *testenv.Repo
+	server *testenv.Server
+	ref    source.GitRepositoryRef
+	defect sourcetest.Defect
+}
+
+func (r *remote) Publish(tree fstest.MapFS) error {
+	r.repo.Tag("v1.0."+r.repo.Git("rev-list", "--all", "--count"), r.repo.Commit(testenv.Commit{Branch: "main", Files: tree}))
+	return nil
+}
+
+// defects translates those of the suite into those of the server.
+var defects = map[sourcetest.Defect]*testenv.Defect{
+	sourcetest.Gone:         testenv.Status(http.StatusNotFound),
+	sourcetest.Denied:       testenv.Status(http.StatusForbidden),
+	sourcetest.Truncated:    {Phase: testenv.Pack, Do: testenv.End, After: 200},
+	sourcetest.Leaking:      {Status: http.StatusInternalServerError, Body: "cannot serve https://user:" + password + "@example.com/x?token=" + password},
+	sourcetest.StallResolve: {Phase: testenv.Advertisement, Do: testenv.Stall, After: -1},
+	sourcetest.StallFetch:   {Phase: testenv.Pack, Do: testenv.Stall, After: 100},
+	"stall ls-refs":         {Phase: testenv.LsRefs, Do: testenv.Stall, After: 10},
+	"cut":                   {Phase: testenv.Pack, Do: testenv.Cut, After: 150},
+	"flipped":               {Phase: testenv.Pack, Do: testenv.Flip, After: 150},
+}
+
+func (r *remote) Break(d sourcetest.Defect) <-chan struct{} {
+	r.defect = d
+	return r.server.Break(defects[d])
+}
+
+func (r *remote) Object() source.Object {
+	g := object(r.server.Repo(), r.ref)
+	g.Metadata.Generation, g.Spec.Interval = 0, source.Duration(time.Hour)
+	g.Spec.SecretRef = &source.LocalReference{Name: "login"}
+	switch r.defect {
+	case sourcetest.Invalid:
+		g.Spec.URL = "file:///etc"
+	case sourcetest.NoSecret:
+		g.Spec.SecretRef.Name = "absent"
+	case "wrong password":
+		g.Spec.SecretRef.Name = "wrong"
+	case "no branch":
+		g.Spec.Ref = &source.GitRepositoryRef{Branch: "absent"}
+	}
+	return g
+}
+
+func (r *remote) Origin(obj source.Object) source.Origin {
+	secret := func(p string) source.Secret {
+		return source.Secret{Data: map[string][]byte{"username": []byte("user"), "password": []byte(p)}}
+	}
+	return git.New(obj.(*source.GitRepository), source.Env{
+		Temp:    r.t.TempDir(),
+		Secrets: memory{"default/login": secret(password), "default/wrong": secret("other-" + password)},
+	})
+}
+
+func (r *remote) Traffic() sourcetest.Traffic {
+	var t sourcetest.Traffic
+	for _, q := range r.server.Requests() {
+		t.Requests++
+		if q.Phase == testenv.Pack {
+			t.Content++
+		}
+	}
+	return t
+}
+
+func (r *remote) Secrets() []string { return []string{password, url.QueryEscape(password)} }
+
+func TestConformance(t *testing.T) {
+	for name, c := range map[string]struct {
+		ref    source.GitRepositoryRef
+		config testenv.HTTP
+	}{
+		"branch":                {source.GitRepositoryRef{Branch: "main"}, testenv.HTTP{}},
+		"semver over version 0": {source.GitRepositoryRef{SemVer: "1.x"}, testenv.HTTP{V0: true, NoAnyWant: true}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			config := c.config
+			config.Username, config.Password = "user", password
+			sourcetest.Run(t, sourcetest.Kind{
+				Name: "GitRepository",
+				Open: func(tb sourcetest.TB) sourcetest.Upstream {
+					repo := testenv.NewRepo(t)
+					return &remote{t: tb, repo: repo, server: testenv.ServeHTTP(t, config, repo), ref: c.ref}
+				},
+				Drift: func(obj source.Object) {
+					ignore := "/nothing-of-that-name\n"
+					obj.(*source.GitRepository).Spec.Ignore = &ignore
+				},
+				Failures: []sourcetest.Failure{
+					{Defect: sourcetest.Gone, Outcome: source.Failed, Condition: "FetchFailed", Reason: "GitOperationFailed", Message: "not found"},
+					{Defect: sourcetest.Denied, Outcome: source.Failed, Condition: "FetchFailed", Reason: "AuthenticationFailed", Message: "authentication failed"},
+					{Defect: "wrong password", Outcome: source.Failed, Condition: "FetchFailed", Reason: "AuthenticationFailed", Message: "authentication failed"},
+					{Defect: sourcetest.NoSecret, Outcome: source.Failed, Condition: "FetchFailed", Reason: "AuthenticationFailed", Message: "default/absent"},
+					{Defect: sourcetest.Invalid, Outcome: source.Stalled, Condition: "FetchFailed", Reason: "URLInvalid", Message: "want http, https or ssh"},
+					{Defect: sourcetest.Truncated, Outcome: source.Failed, Condition: "FetchFailed", Reason: "GitOperationFailed"},
+					{Defect: sourcetest.Leaking, Outcome: source.Failed, Condition: "FetchFailed", Reason: "GitOperationFailed", Message: "500"},
+					{Defect: "cut", Outcome: source.Failed, Condition: "FetchFailed", Reason: "GitOperationFailed"},
+					{Defect: "flipped", Outcome: source.Failed, Condition: "FetchFailed", Reason: "GitOperationFailed"},
+				},
+				Stalls:       []sourcetest.Defect{sourcetest.StallResolve, sourcetest.StallFetch},
+				Hostile:      []string{"../up", "a/../../up", ".git/config", "a/.GIT/hooks/x", `a\b`, "git~1", "a\x00b"},
+				IgnoreFile:   ".sourceignore",
+				IgnoreNested: true,
+			})
+		})
+	}
+}

@@ -1,0 +1,44 @@
+// Package git fetches GitRepository objects (specification, "GitRepository").
+//
+// # Resolve
+//
+// A reference selects one commit; the precedence is commit, name, semver, tag,
+// branch, and the branch is master when nothing is given. A branch, tag or
+// name costs two small requests whatever the number of refs (Git protocol
+// version 2), a semver range lists the tags, and a pinned commit costs none.
+// Revisions are spelled NAME@sha1:HEX or sha1:HEX; repositories in the SHA-256
+// object format have sha256 in that place.
+//
+//	branch            main@sha1:…
+//	tag, semver       v1.2.3@sha1:…     the commit the tag leads to
+//	name              refs/pull/1/head@sha1:…
+//	commit            sha1:…
+//	commit and branch main@sha1:…       proved to be on the branch before it is fetched
+//
+// Tags take part in a semver range when they have three numeric parts; a
+// leading v is allowed. Among tags of equal precedence the one whose commit is
+// youngest wins.
+//
+// # Fetch
+//
+// Whatever the reference, a fetch is one shallow transfer of one commit. There
+// is no worktree: the received pack is spooled to an anonymous temporary file,
+// every object is checked against its name, and the tree is read from the pack
+// as an [io/fs.FS]. Symbolic links and submodule entries are left out of the
+// artifact and reported. Servers that speak only protocol version 0 or 1 are
+// served as well; where such a server refuses to send a commit that is not the
+// tip of a ref, the branch is deepened step by step until it holds the commit.
+//
+// # Access
+//
+// The Secret of secretRef holds username and password, or bearerToken, and for
+// a private authority or a client certificate ca.crt, tls.crt and tls.key; for
+// ssh it holds identity, known_hosts and, for an encrypted key, password. They
+// go to the scheme, host and port of spec.url and nowhere else. The Secret of
+// proxySecretRef holds address (http, https or socks5), username and password.
+//
+// # Limits
+//
+// [source.Env].Limits bounds the content of a fetch; a failure names the limit
+// and the Reconciler keeps the last good artifact published.
+package git

@@ -1,0 +1,430 @@
+package git_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	"github.com/headgate-io/headgate/artifact"
+	"github.com/headgate-io/headgate/git"
+	"github.com/headgate-io/headgate/internal/testenv"
+	"github.com/headgate-io/headgate/source"
+)
+
+// files makes a tree from path and content pairs.
+func files(pairs ...string) fstest.MapFS {
+	m := fstest.MapFS{}
+	for i := 0; i < len(pairs); i += 2 {
+		m[pairs[i]] = &fstest.MapFile{Data: []byte(pairs[i+1]), Mode: 0o644}
+	}
+	return m
+}
+
+// object returns a GitRepository that selects ref.
+func object(url string, ref source.GitRepositoryRef) *source.GitRepository {
+	return &source.GitRepository{
+		Header: source.Header{APIVersion: "source.headgate.dev/v1", Kind: "GitRepository",
+			Metadata: source.Metadata{Name: "app", Namespace: "default", Generation: 1}},
+		Spec: source.GitRepositorySpec{URL: url, Ref: &ref, Timeout: source.Duration(time.Minute), Interval: source.Duration(time.Minute)},
+	}
+}
+
+// fetch resolves, opens and packs, and returns the revision and the archive.
+func fetch(t *testing.T, g *source.GitRepository, env source.Env) (source.Revision, []byte, source.Report) {
+	t.Helper()
+	rev, data, report, err := try(t.Context(), g, env)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rev, data, report
+}
+
+func try(ctx context.Context, g *source.GitRepository, env source.Env) (source.Revision, []byte, source.Report, error) {
+	o := git.New(g, env)
+	rev, _, err := o.Resolve(ctx, nil)
+	if err != nil {
+		return rev, nil, source.Report{}, err
+	}
+	c, err := o.Open(ctx, rev)
+	if err != nil {
+		return rev, nil, source.Report{}, err
+	}
+	defer c.Close()
+	var b bytes.Buffer
+	report, err := c.WriteTo(ctx, &b)
+	return rev, b.Bytes(), report, err
+}
+
+// contents returns the files of an archive by name.
+func contents(t *testing.T, data []byte) map[string]string {
+	t.Helper()
+	tree, err := artifact.Read(bytes.NewReader(data), artifact.Limits{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tree.Close()
+	found := map[string]string{}
+	err = fs.WalkDir(tree, ".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		b, err := fs.ReadFile(tree, name)
+		found[name] = string(b)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+// history is a repository with a ref of every sort. Its file "at" tells where
+// a commit is.
+type history struct {
+	*testenv.Repo
+	ids map[string]string // commits by what "at" holds
+}
+
+func newHistory(t *testing.T) history {
+	h := history{testenv.NewRepo(t), map[string]string{}}
+	commit := func(branch, at string) {
+		h.ids[at] = h.Commit(testenv.Commit{Branch: branch, Message: "at " + at, Files: files("at", at, "dir/file", "same")})
+	}
+	commit("main", "one")
+	h.Tag("v0.9.0", h.ids["one"])
+	commit("main", "two")
+	h.AnnotatedTag("v1.0.0", h.ids["two"], "release")
+	commit("main", "three")
+	h.Git("branch", "feature/x", h.ids["two"])
+	commit("feature/x", "x")
+	h.Git("branch", "tmp", h.ids["one"])
+	commit("tmp", "pull")
+	h.Ref("refs/pull/1/head", h.ids["pull"])
+	h.Git("branch", "-D", "tmp")
+	h.Tag("v1.1.0-rc.1", h.ids["three"])
+	h.Tag("not-a-version", h.ids["three"])
+	h.Tag("v9", h.ids["three"])
+	return h
+}
+
+// rows select every sort of ref: want tells the revision's label and the commit.
+var rows = []struct {
+	name  string
+	ref   source.GitRepositoryRef // commits by name, see history.ids
+	label string
+	at    string
+}{
+	{"branch", source.GitRepositoryRef{Branch: "main"}, "main@", "three"},
+	{"branch with slash", source.GitRepositoryRef{Branch: "feature/x"}, "feature/x@", "x"},
+	{"tag", source.GitRepositoryRef{Tag: "v0.9.0"}, "v0.9.0@", "one"},
+	{"annotated tag", source.GitRepositoryRef{Tag: "v1.0.0"}, "v1.0.0@", "two"},
+	{"semver", source.GitRepositoryRef{SemVer: ">=0.1.0"}, "v1.0.0@", "two"},
+	{"semver pre-release", source.GitRepositoryRef{SemVer: ">=1.0.0-0"}, "v1.1.0-rc.1@", "three"},
+	{"name of branch", source.GitRepositoryRef{Name: "refs/heads/main"}, "refs/heads/main@", "three"},
+	{"name of tag", source.GitRepositoryRef{Name: "refs/tags/v1.0.0"}, "refs/tags/v1.0.0@", "two"},
+	{"name of peeled tag", source.GitRepositoryRef{Name: "refs/tags/v1.0.0^{}"}, "refs/tags/v1.0.0^{}@", "two"},
+	{"name of pull request", source.GitRepositoryRef{Name: "refs/pull/1/head"}, "refs/pull/1/head@", "pull"},
+	{"name HEAD", source.GitRepositoryRef{Name: "HEAD"}, "HEAD@", "three"},
+	{"commit that is a tip", source.GitRepositoryRef{Commit: "three"}, "", "three"},
+	{"commit in the past", source.GitRepositoryRef{Commit: "one"}, "", "one"},
+	{"commit on branch", source.GitRepositoryRef{Commit: "one", Branch: "feature/x"}, "feature/x@", "one"},
+	{"tip of branch", source.GitRepositoryRef{Commit: "x", Branch: "feature/x"}, "feature/x@", "x"},
+	// precedence: commit, name, semver, tag, branch
+	{"tag over branch", source.GitRepositoryRef{Branch: "main", Tag: "v0.9.0"}, "v0.9.0@", "one"},
+	{"semver over tag", source.GitRepositoryRef{Tag: "v0.9.0", SemVer: "1.x"}, "v1.0.0@", "two"},
+	{"name over semver", source.GitRepositoryRef{Name: "refs/pull/1/head", SemVer: "1.x"}, "refs/pull/1/head@", "pull"},
+	{"commit over name", source.GitRepositoryRef{Commit: "two", Name: "refs/pull/1/head"}, "", "two"},
+}
+
+// servers are the ways to reach one repository.
+func servers(t *testing.T, repo *testenv.Repo) map[string]func() (url string, env source.Env) {
+	secrets := memory{}
+	web := func(c testenv.HTTP) func() (string, source.Env) {
+		return func() (string, source.Env) { return testenv.ServeHTTP(t, c, repo).Repo(), source.Env{} }
+	}
+	shell := func(c testenv.SSH) func() (string, source.Env) {
+		return func() (string, source.Env) {
+			identity, public := testenv.UserKey(t, "")
+			c.Users = append(c.Users, public)
+			s := testenv.ServeSSH(t, c, repo)
+			secrets["default/keys"] = source.Secret{Data: map[string][]byte{"identity": identity, "known_hosts": s.KnownHosts(false)}}
+			return s.Repo(), source.Env{Secrets: secrets}
+		}
+	}
+	return map[string]func() (string, source.Env){
+		"http":              web(testenv.HTTP{}),
+		"http no filter":    web(testenv.HTTP{NoFilter: true}),
+		"http v0":           web(testenv.HTTP{V0: true}),
+		"http v0 tips only": web(testenv.HTTP{V0: true, NoAnyWant: true}),
+		"ssh":               shell(testenv.SSH{}),
+		"ssh v0":            shell(testenv.SSH{NoEnv: true}),
+	}
+}
+
+// memory is a set of Secrets by NAMESPACE/NAME.
+type memory map[string]source.Secret
+
+func (m memory) Secret(_ context.Context, namespace, name string) (source.Secret, error) {
+	if s, ok := m[namespace+"/"+name]; ok {
+		return s, nil
+	}
+	return source.Secret{}, fs.ErrNotExist
+}
+
+func (memory) PullSecrets(context.Context, string, string) ([]source.Secret, error) { return nil, nil }
+
+func TestEveryReferenceOverEveryTransport(t *testing.T) {
+	h := newHistory(t)
+	bySource := map[string][]byte{} // commit → archive: identical however it came
+	for name, serve := range servers(t, h.Repo) {
+		url, env := serve()
+		for _, row := range rows {
+			t.Run(name+"/"+row.name, func(t *testing.T) {
+				ref := row.ref
+				if ref.Commit != "" {
+					ref.Commit = h.ids[ref.Commit]
+				}
+				g := object(url, ref)
+				if strings.HasPrefix(url, "ssh:") {
+					g.Spec.SecretRef = &source.LocalReference{Name: "keys"}
+				}
+				env.Temp = t.TempDir()
+				rev, data, report := fetch(t, g, env)
+				if want := row.label + "sha1:" + h.ids[row.at]; rev.ID != want {
+					t.Errorf("revision %s, want %s", rev.ID, want)
+				}
+				if want := h.ids[row.at] + ".tar.gz"; rev.File != want {
+					t.Errorf("file %s, want %s", rev.File, want)
+				}
+				if got, want := contents(t, data), map[string]string{"at": row.at, "dir/file": "same"}; !maps.Equal(got, want) {
+					t.Errorf("content %v, want %v", got, want)
+				}
+				if want := "stored artifact for commit 'at " + row.at + "'"; report.Message != want {
+					t.Errorf("message %q, want %q", report.Message, want)
+				}
+				if first, ok := bySource[row.at]; ok && !bytes.Equal(first, data) {
+					t.Errorf("archive differs from that of another transport")
+				}
+				bySource[row.at] = data
+			})
+		}
+	}
+}
+
+func TestReferenceErrors(t *testing.T) {
+	h := newHistory(t)
+	url := testenv.ServeHTTP(t, testenv.HTTP{}, h.Repo).Repo()
+	absentID := strings.Repeat("1", 40)
+	for name, row := range map[string]struct {
+		ref     source.GitRepositoryRef
+		invalid bool
+		say     []string
+	}{
+		"default branch":       {source.GitRepositoryRef{}, false, []string{`branch "master"`, "refs/heads/main", "spec.ref.branch"}},
+		"branch":               {source.GitRepositoryRef{Branch: "nope"}, false, []string{`branch "nope"`}},
+		"prefix of a branch":   {source.GitRepositoryRef{Branch: "mai"}, false, []string{`branch "mai"`}},
+		"tag":                  {source.GitRepositoryRef{Tag: "nope"}, false, []string{`tag "nope"`, "spec.ref.tag"}},
+		"name":                 {source.GitRepositoryRef{Name: "refs/nope"}, false, []string{"refs/nope"}},
+		"semver without match": {source.GitRepositoryRef{SemVer: ">=2.0.0"}, false, []string{"no match found for semver", ">=2.0.0"}},
+		"semver malformed":     {source.GitRepositoryRef{SemVer: "latest!"}, true, []string{"spec.ref.semver", "latest!"}},
+		"commit malformed":     {source.GitRepositoryRef{Commit: "abc"}, true, []string{"spec.ref.commit"}},
+		"commit absent":        {source.GitRepositoryRef{Commit: absentID}, false, []string{absentID}},
+		"commit off branch":    {source.GitRepositoryRef{Commit: h.ids["pull"], Branch: "main"}, false, []string{h.ids["pull"], `"main"`}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, _, _, err := try(t.Context(), object(url, row.ref), source.Env{Temp: t.TempDir()})
+			var step *source.StepError
+			if !errors.As(err, &step) || step.Reason != "GitOperationFailed" {
+				t.Fatalf("%v: want a StepError with reason GitOperationFailed", err)
+			}
+			if errors.Is(err, source.ErrInvalid) != row.invalid {
+				t.Errorf("%v: invalid = %v", err, !row.invalid)
+			}
+			for _, s := range row.say {
+				if !strings.Contains(err.Error(), s) {
+					t.Errorf("%v: does not say %s", err, s)
+				}
+			}
+		})
+	}
+}
+
+func TestEmptyRepository(t *testing.T) {
+	for _, v0 := range []bool{false, true} {
+		url := testenv.ServeHTTP(t, testenv.HTTP{V0: v0}, testenv.NewRepo(t)).Repo()
+		_, _, _, err := try(t.Context(), object(url, source.GitRepositoryRef{Branch: "main"}), source.Env{})
+		var step *source.StepError
+		if !errors.As(err, &step) || step.Reason != "EmptyGitRepository" {
+			t.Errorf("v0 %v: %v: want reason EmptyGitRepository", v0, err)
+		}
+	}
+}
+
+// Versions of equal precedence: the tag of the youngest commit wins (reference A9).
+func TestSemverTies(t *testing.T) {
+	repo := testenv.NewRepo(t)
+	for _, v := range []struct {
+		tag   string
+		after time.Duration
+	}{
+		{"v0.0.1", 0}, {"v0.1.0+build-1", 10 * time.Minute}, {"v0.1.0+build-3", time.Hour}, {"v0.1.0+build-2", 30 * time.Minute}, {"0.2.0", 2 * time.Hour},
+	} {
+		repo.Tag(v.tag, repo.Commit(testenv.Commit{Branch: "main", Files: files("version", v.tag), Time: testenv.Epoch.Add(v.after)}))
+	}
+	for _, noFilter := range []bool{false, true} {
+		server := testenv.ServeHTTP(t, testenv.HTTP{NoFilter: noFilter}, repo)
+		for constraint, want := range map[string]string{">0.1.0": "0.2.0", "<0.2.0": "v0.1.0+build-3", "0.1.x": "v0.1.0+build-3"} {
+			o := git.New(object(server.Repo(), source.GitRepositoryRef{SemVer: constraint}), source.Env{})
+			rev, state, err := o.Resolve(t.Context(), nil)
+			if err != nil || !strings.HasPrefix(rev.ID, want+"@") {
+				t.Errorf("%s: %v, %v; want %s", constraint, rev.ID, err, want)
+			}
+			server.Reset()
+			again, _, err := o.Resolve(t.Context(), state)
+			if err != nil || again.ID != rev.ID {
+				t.Errorf("%s: again %v, %v", constraint, again.ID, err)
+			}
+			if n := len(server.Requests()); n > 2 {
+				t.Errorf("%s: %d requests for unmoved tags, want 2", constraint, n)
+			}
+			for _, torn := range []string{"{", `{"tags":null}`, `{"tags":["x"],"wins":"x"}`, strings.ReplaceAll(string(state), "build-3", "build-9")} {
+				if again, _, err := o.Resolve(t.Context(), source.State(torn)); err != nil || again.ID != rev.ID {
+					t.Errorf("%s: state %s: %v, %v", constraint, torn, again.ID, err)
+				}
+			}
+		}
+	}
+}
+
+// crowd makes a repository whose refs release, v1.0.0 and refs/pull/1/head
+// stand among n refs whose names begin with each of the prefixes.
+func crowd(t *testing.T, n int, prefixes ...string) (*testenv.Repo, string) {
+	repo := testenv.NewRepo(t)
+	id := repo.Commit(testenv.Commit{Branch: "release", Files: files("a", "1")})
+	repo.Tag("v1.0.0", id)
+	repo.Ref("refs/pull/1/head", id)
+	var refs strings.Builder
+	for i := range n {
+		for _, p := range prefixes {
+			fmt.Fprintf(&refs, "create %s%d %s\n", p, i, id)
+		}
+	}
+	repo.GitInput(refs.String(), "update-ref", "--stdin")
+	repo.Git("pack-refs", "--all")
+	return repo, id
+}
+
+// An unchanged origin costs at most two requests and 8 KB however many refs
+// there are, and a pinned commit costs none.
+func TestCostOfUnchanged(t *testing.T) {
+	repo, id := crowd(t, 5000, "refs/heads/a", "refs/tags/v2.", "refs/pull/2/")
+	server := testenv.ServeHTTP(t, testenv.HTTP{}, repo)
+	for _, row := range []struct {
+		ref      source.GitRepositoryRef
+		requests int
+	}{
+		{source.GitRepositoryRef{Branch: "release"}, 2},
+		{source.GitRepositoryRef{Tag: "v1.0.0"}, 2},
+		{source.GitRepositoryRef{Name: "refs/pull/1/head"}, 2},
+		{source.GitRepositoryRef{Commit: id}, 0},
+		{source.GitRepositoryRef{Commit: id, Branch: "release"}, 0},
+	} {
+		server.Reset()
+		if _, _, err := git.New(object(server.Repo(), row.ref), source.Env{}).Resolve(t.Context(), nil); err != nil {
+			t.Fatal(err)
+		}
+		received, sent := server.Bytes()
+		if n := len(server.Requests()); n != row.requests || received+sent > 8<<10 {
+			t.Errorf("%+v: %d requests, %d bytes; want %d and at most 8192", row.ref, n, received+sent, row.requests)
+		}
+	}
+}
+
+// The protocol knows prefixes only. Where thousands of names begin like the
+// wanted one, the rest of the server's list is not read.
+func TestCrowdedPrefix(t *testing.T) {
+	repo, _ := crowd(t, 20000, "refs/heads/release-with-a-long-name-")
+	server := testenv.ServeHTTP(t, testenv.HTTP{}, repo)
+	if _, _, err := git.New(object(server.Repo(), source.GitRepositoryRef{Branch: "release"}), source.Env{}).Resolve(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, sent := server.Bytes(); sent > 1<<20 {
+		t.Errorf("%d bytes sent of a list of about 2 MB", sent)
+	}
+}
+
+// Links and submodules are left out and reported.
+func TestLeftOut(t *testing.T) {
+	repo := testenv.NewRepo(t)
+	tree := files("a", "1")
+	tree["link"] = &fstest.MapFile{Data: []byte("a"), Mode: fs.ModeSymlink | 0o777}
+	tree["module"] = testenv.Gitlink(strings.Repeat("1", 40))
+	tree["run.sh"] = &fstest.MapFile{Data: []byte("#!"), Mode: 0o755}
+	repo.Commit(testenv.Commit{Branch: "main", Files: tree})
+	_, data, report := fetch(t, object(testenv.ServeHTTP(t, testenv.HTTP{}, repo).Repo(), source.GitRepositoryRef{Branch: "main"}), source.Env{})
+	if got := slices.Sorted(maps.Keys(contents(t, data))); !slices.Equal(got, []string{"a", "run.sh"}) {
+		t.Errorf("content %v", got)
+	}
+	var out []string
+	for _, l := range report.LeftOut {
+		out = append(out, l.Name+" "+l.Mode.Type().String()[:1])
+	}
+	if !slices.Equal(out, []string{"link L", "module ?"}) {
+		t.Errorf("left out %v", out)
+	}
+}
+
+// What the next versions will do is refused, never ignored.
+func TestUnsupportedFields(t *testing.T) {
+	for field, change := range map[string]func(*source.GitRepositorySpec){
+		"verify":             func(s *source.GitRepositorySpec) { s.Verify = &source.GitRepositoryVerification{} },
+		"include":            func(s *source.GitRepositorySpec) { s.Include = []source.GitRepositoryInclude{{}} },
+		"recurseSubmodules":  func(s *source.GitRepositorySpec) { s.RecurseSubmodules = true },
+		"sparseCheckout":     func(s *source.GitRepositorySpec) { s.SparseCheckout = []string{"a"} },
+		"serviceAccountName": func(s *source.GitRepositorySpec) { s.ServiceAccountName = "a" },
+		"provider":           func(s *source.GitRepositorySpec) { s.Provider = "azure" },
+	} {
+		g := object("https://example.com/x", source.GitRepositoryRef{})
+		change(&g.Spec)
+		_, _, err := git.New(g, source.Env{}).Resolve(t.Context(), nil)
+		if !errors.Is(err, source.ErrInvalid) || !strings.Contains(err.Error(), "spec."+field) {
+			t.Errorf("%s: %v", field, err)
+		}
+	}
+}
+
+func TestInvalidURL(t *testing.T) {
+	for _, url := range []string{"", "git@example.com:x/y", "file:///x", "git://example.com/x", "ext::sh -c x", "https:///x", "https://exa\nmple.com/x", "https://[::1/x"} {
+		_, _, err := git.New(object(url, source.GitRepositoryRef{}), source.Env{}).Resolve(t.Context(), nil)
+		var step *source.StepError
+		if !errors.Is(err, source.ErrInvalid) || !errors.As(err, &step) || step.Reason != "URLInvalid" {
+			t.Errorf("%q: %v: want ErrInvalid and reason URLInvalid", url, err)
+		}
+	}
+}
+
+func TestIgnoreRules(t *testing.T) {
+	repo := testenv.NewRepo(t)
+	repo.Commit(testenv.Commit{Branch: "main", Files: files(
+		"a.txt", "a", "b.jpg", "b", ".gitignore", "c", "docs/d.md", "d", "docs/.sourceignore", "*.md\n!keep.md\n", "docs/keep.md", "k", "docs/deep/e.md", "e")})
+	url := testenv.ServeHTTP(t, testenv.HTTP{}, repo).Repo()
+	g := object(url, source.GitRepositoryRef{Branch: "main"})
+	_, data, _ := fetch(t, g, source.Env{})
+	if got, want := slices.Sorted(maps.Keys(contents(t, data))), []string{"a.txt", "b.jpg", "docs/.sourceignore", "docs/keep.md"}; !slices.Equal(got, want) {
+		t.Errorf("content %v, want %v", got, want)
+	}
+	ignore := "/*\n!/docs/deep/*.md\n" // spec.ignore has the last word, below excluded directories too
+	g.Spec.Ignore = &ignore
+	_, data, _ = fetch(t, g, source.Env{})
+	if got, want := slices.Sorted(maps.Keys(contents(t, data))), []string{"docs/deep/e.md"}; !slices.Equal(got, want) {
+		t.Errorf("content %v, want %v", got, want)
+	}
+}

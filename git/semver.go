@@ -1,0 +1,100 @@
+package git
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/Masterminds/semver/v3"
+
+	"github.com/headgate-io/headgate/git/internal/object"
+	"github.com/headgate-io/headgate/source"
+)
+
+// candidates returns the tags with the highest version that c allows. There
+// are several when versions differ only in build metadata or a leading v.
+func candidates(tags []ref, c *semver.Constraints) []ref {
+	var best *semver.Version
+	var found []ref
+	for _, t := range tags {
+		v, err := semver.StrictNewVersion(strings.TrimPrefix(t.tag(), "v"))
+		if err != nil || !c.Check(v) {
+			continue
+		}
+		switch {
+		case best == nil || v.GreaterThan(best):
+			best, found = v, []ref{t}
+		case v.Equal(best):
+			found = append(found, t)
+		}
+	}
+	return found
+}
+
+// A tie remembers which of several tags of equal precedence won, so that the
+// commits are not asked for again while the tags stay where they are.
+type tie struct {
+	Tags []string `json:"tags"` // NAME COMMIT, sorted
+	Wins string   `json:"wins"`
+}
+
+// resolveRange selects the highest tag within the range of sel.
+func resolveRange(ctx context.Context, up upstream, sel selection, last source.State) (source.Revision, source.State, error) {
+	tags, err := up.refs(ctx, false, "refs/tags/")
+	if err != nil {
+		return source.Revision{}, nil, err
+	}
+	found := candidates(tags, sel.semver)
+	switch len(found) {
+	case 0:
+		return source.Revision{}, nil, notFound(fmt.Sprintf("no match found for semver: %s among %d tags", sel.label, len(tags)))
+	case 1:
+		return revision(found[0].tag(), found[0].commit()), nil, nil
+	}
+	now := tie{Tags: make([]string, 0, len(found))}
+	for _, t := range found {
+		now.Tags = append(now.Tags, t.tag()+" "+t.commit().String())
+	}
+	slices.Sort(now.Tags)
+	var before tie
+	i := -1
+	if json.Unmarshal(last, &before) == nil && slices.Equal(before.Tags, now.Tags) {
+		i = slices.IndexFunc(found, func(r ref) bool { return r.tag() == before.Wins })
+	}
+	if i < 0 {
+		if i, err = youngest(ctx, up, found); err != nil {
+			return source.Revision{}, nil, fmt.Errorf("compare the commits of %d tags of equal precedence: %w", len(found), err)
+		}
+	}
+	now.Wins = found[i].tag()
+	state, err := json.Marshal(now)
+	return revision(found[i].tag(), found[i].commit()), state, err
+}
+
+// youngest returns the index of the tag whose commit has the latest committer
+// time; equal times are decided by name.
+func youngest(ctx context.Context, up upstream, tags []ref) (int, error) {
+	ids := make([]object.ID, len(tags))
+	for i, t := range tags {
+		ids[i] = t.commit()
+	}
+	db, err := up.history(ctx, ids, 1)
+	if err != nil {
+		return 0, err
+	}
+	defer db.Close()
+	best, when := -1, time.Time{}
+	for i, t := range tags {
+		c, err := readCommit(db, t.commit())
+		if err != nil {
+			return 0, err
+		}
+		if d := c.Committer.When.Compare(when); best < 0 || d > 0 || d == 0 && t.Name > tags[best].Name {
+			best, when = i, c.Committer.When
+		}
+	}
+	return best, nil
+}

@@ -1,0 +1,28 @@
+package git
+
+import (
+	"fmt"
+	"net/url"
+
+	"github.com/headgate-io/headgate/git/internal/wire"
+	"github.com/headgate-io/headgate/internal/transport"
+)
+
+func overSSH(u *url.URL, secret, proxySecret namedSecret) (wire.Transport, func(), error) {
+	if secret.name == "" {
+		return nil, nil, invalid(fmt.Errorf("spec.secretRef: an ssh URL needs a Secret with identity and known_hosts"))
+	}
+	keys, err := transport.GitSSH(secret.name, secret.Secret)
+	if err != nil {
+		return nil, nil, err
+	}
+	c := wire.SSHConfig{Identity: keys.Identity, Passphrase: keys.Passphrase, KnownHosts: keys.KnownHosts}
+	if proxySecret.name != "" {
+		p, err := transport.ProxyFromSecret(proxySecret.name, proxySecret.Secret, nil)
+		if err != nil {
+			return nil, nil, err
+		}
+		c.Dial = p.Dial
+	}
+	return wire.SSH(c, u), func() {}, nil
+}

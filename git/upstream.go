@@ -1,0 +1,58 @@
+package git
+
+import (
+	"context"
+	"io"
+	"strings"
+
+	"github.com/headgate-io/headgate/git/internal/object"
+)
+
+// An upstream is a repository, wherever it lives.
+type upstream interface {
+	// refs returns the refs called names, or when exact is false those whose
+	// names begin so.
+	refs(ctx context.Context, exact bool, names ...string) ([]ref, error)
+	// history returns the commits of tips down to depth (1 is the tips alone,
+	// 0 everything), and as little else as the repository can manage.
+	history(ctx context.Context, tips []object.ID, depth int) (database, error)
+	// content returns commit with its whole tree. The branch or tag it was
+	// found by, if any, helps with servers that send only what a ref leads to.
+	content(ctx context.Context, commit object.ID, via string) (database, []string, error)
+	Close() error
+}
+
+// A database is closed when its objects are no longer needed.
+type database interface {
+	object.Database
+	io.Closer
+}
+
+// A ref is a name in a repository and what it leads to.
+type ref struct {
+	Name   string
+	ID     object.ID
+	Peeled object.ID // what an annotated tag leads to
+	Symref string
+}
+
+// commit returns what the ref leads to once an annotated tag is peeled.
+func (r ref) commit() object.ID {
+	if r.Peeled.IsZero() {
+		return r.ID
+	}
+	return r.Peeled
+}
+
+func (r ref) tag() string { return strings.TrimPrefix(r.Name, "refs/tags/") }
+
+// maxCommit bounds one commit or tag object.
+const maxCommit = 1 << 20
+
+func readCommit(db object.Database, id object.ID) (*object.CommitData, error) {
+	data, err := object.Read(db, id, object.Commit, maxCommit)
+	if err != nil {
+		return nil, err
+	}
+	return object.ParseCommit(data)
+}
