@@ -21,12 +21,17 @@ type room struct {
 // need a line here, and with it a reason.
 var rooms = map[string]room{
 	"artifact": {imports: "internal/redact", modules: "github.com/klauspost/compress github.com/zeebo/blake3 github.com/klauspost/cpuid/v2"},
-	"source":   {imports: "artifact internal/redact", modules: "sigs.k8s.io/yaml go.yaml.in/yaml/v2 github.com/Masterminds/semver/v3"},
+	"source":   {imports: "artifact internal/redact", modules: "sigs.k8s.io/yaml go.yaml.in/yaml/v2 go.yaml.in/yaml/v3 github.com/Masterminds/semver/v3"},
 
 	"git":                   {imports: "artifact source internal/transport internal/redact git/internal/object git/internal/packfile git/internal/wire", modules: gitModules},
 	"git/internal/object":   {modules: "github.com/pjbgf/sha1cd github.com/klauspost/cpuid/v2"},
 	"git/internal/packfile": {imports: "git/internal/object", modules: "github.com/klauspost/compress golang.org/x/sync"},
 	"git/internal/wire":     {imports: "git/internal/object internal/transport", modules: gitModules},
+
+	"cmd/headgate": {
+		imports: "artifact source git internal/redact",
+		modules: "github.com/spf13/cobra github.com/spf13/pflag github.com/inconshreveable/mousetrap github.com/jedib0t/go-pretty/v6 github.com/mattn/go-runewidth github.com/rivo/uniseg golang.org/x/term golang.org/x/text",
+	},
 
 	"internal/redact":    {},
 	"internal/transport": {imports: "source internal/redact", modules: "golang.org/x/net"},

@@ -1,0 +1,134 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"path"
+	"strings"
+	"time"
+
+	"github.com/headgate-io/headgate/git"
+	"github.com/headgate-io/headgate/source"
+)
+
+// prepare opens a session and returns the objects that the command works on:
+// those of -f that args name, or the one that a URL stands for.
+func (p *program) prepare(ctx context.Context, f *sourceFlags, args []string) (*session, []source.Object, error) {
+	s, err := p.open(f)
+	if err != nil {
+		return nil, nil, err
+	}
+	if len(f.files) == 0 {
+		if len(args) != 1 || !strings.Contains(args[0], "://") {
+			return nil, nil, usage("give objects with -f, or one URL")
+		}
+		obj, err := s.adhoc(ctx, args[0])
+		if err != nil {
+			return nil, nil, err
+		}
+		return s, []source.Object{obj}, nil
+	}
+	objects, err := s.selected(args)
+	if err != nil {
+		return nil, nil, err
+	}
+	if len(objects) == 0 && s.bad == nil {
+		return nil, nil, usage("no objects in %s", strings.Join(f.files, ", "))
+	}
+	return s, objects, nil
+}
+
+// adhoc returns the GitRepository that URL[@REF] stands for.
+func (s *session) adhoc(ctx context.Context, arg string) (source.Object, error) {
+	address, ref := splitRef(arg)
+	u, err := url.Parse(address)
+	if err != nil {
+		return nil, usage("%q is no URL", address)
+	}
+	g := &source.GitRepository{Spec: source.GitRepositorySpec{URL: address, Interval: source.Duration(time.Minute), Ref: refOf(ref)}}
+	g.Kind = "GitRepository"
+	g.Metadata.Name = objectName(u)
+	source.Default(g)
+	if u.Scheme == "ssh" {
+		g.Spec.SecretRef = &source.LocalReference{Name: g.Metadata.Name}
+	}
+	if g.Spec.Ref == nil {
+		if g.Spec.Ref, err = s.branchOrTag(ctx, *g, ref); err != nil {
+			return nil, err
+		}
+	}
+	if err := source.Validate(g); err != nil {
+		return nil, &exitError{exitUsage, err}
+	}
+	return g, nil
+}
+
+// splitRef cuts URL@REF at the first @ of the path, so that neither user
+// information nor a REF with slashes is torn.
+func splitRef(arg string) (address, ref string) {
+	start := strings.Index(arg, "://") + 3
+	slash := strings.IndexByte(arg[start:], '/')
+	if slash < 0 {
+		return arg, ""
+	}
+	start += slash
+	at := strings.IndexByte(arg[start:], '@')
+	if at < 0 {
+		return arg, ""
+	}
+	return arg[:start+at], arg[start+at+1:]
+}
+
+// refOf tells from its form what REF is; nil means a branch or a tag.
+func refOf(ref string) *source.GitRepositoryRef {
+	hex := strings.Trim(ref, "0123456789abcdef") == ""
+	switch {
+	case ref == "":
+		return &source.GitRepositoryRef{Name: "HEAD"}
+	case strings.HasPrefix(ref, "refs/") || ref == "HEAD":
+		return &source.GitRepositoryRef{Name: ref}
+	case hex && (len(ref) == 40 || len(ref) == 64):
+		return &source.GitRepositoryRef{Commit: ref}
+	case strings.ContainsAny(ref, "^~<>=*| "):
+		return &source.GitRepositoryRef{SemVer: ref}
+	}
+	return nil
+}
+
+// branchOrTag asks the origin what ref is; a branch comes first, as git has it.
+func (s *session) branchOrTag(ctx context.Context, g source.GitRepository, ref string) (*source.GitRepositoryRef, error) {
+	for _, choice := range []*source.GitRepositoryRef{{Branch: ref}, {Tag: ref}} {
+		g.Spec.Ref = choice
+		limited, cancel := context.WithTimeout(ctx, time.Duration(g.Spec.Timeout))
+		_, _, err := git.New(&g, s.env).Resolve(limited, nil)
+		cancel()
+		if err == nil {
+			return choice, nil
+		}
+		if !errors.Is(err, fs.ErrNotExist) {
+			return nil, failed(err)
+		}
+	}
+	return nil, failed(fmt.Errorf("%s has no branch and no tag %q", g.Spec.URL, ref))
+}
+
+// objectName makes the name of an object from the last element of a URL.
+func objectName(u *url.URL) string {
+	base := strings.ToLower(strings.TrimSuffix(path.Base(u.Path), ".git"))
+	name := strings.Trim(strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {
+			return r
+		}
+		return '-'
+	}, base), "-")
+	if len(name) > 63 {
+		name = strings.Trim(name[:63], "-")
+	}
+	if name == "" {
+		return "source"
+	}
+	return name
+}

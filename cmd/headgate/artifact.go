@@ -1,0 +1,327 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/headgate-io/headgate/artifact"
+	"github.com/headgate-io/headgate/internal/redact"
+)
+
+func (p *program) artifact() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "artifact",
+		Short: "Work with stored artifacts",
+		Long: `An ARTIFACT is an object (KIND/NAME or KIND/NAMESPACE/NAME) of the store, a path in the store, a file, or
+a URL; a URL needs --digest.`,
+		Args: noCommand,
+		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
+	c.AddCommand(p.inspect(), p.extractStored(), p.verifyStored(), p.serve(), p.gc())
+	return c
+}
+
+// A shelf is where artifact commands find artifacts.
+type shelf struct {
+	store  string
+	digest string
+}
+
+func (s *shelf) register(c *cobra.Command) {
+	registerStore(c, &s.store)
+	c.Flags().StringVar(&s.digest, "digest", "", "`ALGORITHM:HEX` that the content must have; needed for a URL")
+}
+
+// open opens the artifact that arg names; its content is checked against the
+// digest while it is read, if one is known.
+func (s *shelf) open(ctx context.Context, arg string) (io.ReadCloser, error) {
+	if strings.Contains(arg, "://") {
+		if s.digest == "" {
+			return nil, usage("%s: --digest is needed for a URL", arg)
+		}
+		return (&artifact.Client{}).Open(ctx, artifact.Artifact{URL: arg, Digest: s.digest})
+	}
+	if f, err := os.Open(arg); err == nil {
+		return s.checked(f)
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	store, err := openExisting(s.store)
+	if err != nil {
+		return nil, err
+	}
+	defer store.Close()
+	a, err := find(s.store, store, arg)
+	if err != nil {
+		return nil, err
+	}
+	if s.digest != "" && s.digest != a.Digest {
+		return nil, fmt.Errorf("%s has digest %s, not %s", arg, a.Digest, s.digest)
+	}
+	return store.Open(a)
+}
+
+func (s *shelf) checked(f *os.File) (io.ReadCloser, error) {
+	if info, err := f.Stat(); err != nil || info.IsDir() {
+		f.Close()
+		return nil, cmp.Or(err, fmt.Errorf("%s is a directory: want a file, an object or a URL", f.Name()))
+	}
+	if s.digest == "" {
+		return f, nil
+	}
+	r, err := artifact.VerifyReader(f, s.digest)
+	if err != nil {
+		f.Close()
+		return nil, usage("--digest: %w", err)
+	}
+	return struct {
+		io.Reader
+		io.Closer
+	}{r, f}, nil
+}
+
+// openExisting opens a store, and does not make one where there is none.
+func openExisting(dir string) (*artifact.Store, error) {
+	if _, err := os.Stat(dir); err != nil {
+		return nil, fmt.Errorf("no store: %w", err)
+	}
+	return artifact.OpenStore(artifact.StoreConfig{Dir: dir})
+}
+
+// find returns the artifact of an object, or the one at a path of the store.
+func find(dir string, store *artifact.Store, arg string) (artifact.Artifact, error) {
+	if n := strings.Count(arg, "/"); n < 3 {
+		set, err := ledgerOf(dir).List()
+		if err != nil {
+			return artifact.Artifact{}, err
+		}
+		found, err := set.Find(arg)
+		switch {
+		case err != nil:
+			return artifact.Artifact{}, err
+		case len(found) > 1:
+			return artifact.Artifact{}, usage("%s names %d objects: write KIND/NAMESPACE/NAME", arg, len(found))
+		case found[0].Artifact() == nil:
+			return artifact.Artifact{}, fmt.Errorf("%s has no artifact", arg)
+		}
+		return *found[0].Artifact(), nil
+	}
+	for a, err := range store.All() {
+		if err != nil {
+			return artifact.Artifact{}, err
+		}
+		if a.Path == arg {
+			return a, nil
+		}
+	}
+	return artifact.Artifact{}, fmt.Errorf("%s: %w in the store %s", arg, fs.ErrNotExist, dir)
+}
+
+func (p *program) inspect() *cobra.Command {
+	var s shelf
+	c := &cobra.Command{
+		Use:   "inspect [ARTIFACT]",
+		Short: "List the store, or the entries of one artifact",
+		Args:  cobra.MaximumNArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return asFailure(p.listStore(s.store))
+			}
+			return asFailure(s.read(c.Context(), args[0], p.listTree))
+		},
+	}
+	s.register(c)
+	return c
+}
+
+// read opens an artifact as a tree and hands it to use.
+func (s *shelf) read(ctx context.Context, arg string, use func(*artifact.Tree) error) error {
+	r, err := s.open(ctx, arg)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	tree, err := artifact.Read(r, artifact.Limits{})
+	if err != nil {
+		return fmt.Errorf("%s: %w", redact.String(arg), err)
+	}
+	defer tree.Close()
+	return use(tree)
+}
+
+func (p *program) listStore(dir string) error {
+	store, err := openExisting(dir)
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	t := tabwriter.NewWriter(p.stdout, 0, 8, 2, ' ', 0)
+	fmt.Fprintln(t, "PATH\tSIZE\tUPDATED")
+	for a, err := range store.All() {
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\n", a.Path, humanSize(a.Size), a.LastUpdateTime.Format(time.RFC3339))
+	}
+	return t.Flush()
+}
+
+func (p *program) listTree(tree *artifact.Tree) error {
+	t := tabwriter.NewWriter(p.stdout, 0, 8, 2, ' ', tabwriter.AlignRight)
+	err := fs.WalkDir(tree, ".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		_, err = fmt.Fprintf(t, "%s\t%d\t %s\n", info.Mode(), info.Size(), redact.String(name))
+		return err
+	})
+	return errors.Join(err, t.Flush())
+}
+
+func (p *program) extractStored() *cobra.Command {
+	var s shelf
+	var out string
+	c := &cobra.Command{
+		Use:   "extract ARTIFACT --out DIR",
+		Short: "Extract an artifact; DIR is replaced as a whole",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			if out == "" {
+				return usage("--out DIR is needed")
+			}
+			return asFailure(s.read(c.Context(), args[0], func(tree *artifact.Tree) error {
+				return artifact.Extract(c.Context(), tree, out)
+			}))
+		},
+	}
+	s.register(c)
+	c.Flags().StringVar(&out, "out", "", "`DIR` to extract to")
+	return c
+}
+
+func (p *program) verifyStored() *cobra.Command {
+	var dir string
+	c := &cobra.Command{
+		Use:   "verify [ARTIFACT]...",
+		Short: "Hash stored artifacts again and compare them with their digests",
+		RunE: func(c *cobra.Command, args []string) error {
+			store, err := openExisting(dir)
+			if err != nil {
+				return failed(err)
+			}
+			defer store.Close()
+			return p.rehash(c.Context(), dir, store, args)
+		},
+	}
+	registerStore(c, &dir)
+	return c
+}
+
+// rehash verifies the artifacts that args name, or all, and every artifact
+// that a status claims.
+func (p *program) rehash(ctx context.Context, dir string, store *artifact.Store, args []string) error {
+	var bad []error
+	check := func(a artifact.Artifact) {
+		if err := store.Verify(ctx, a); err != nil {
+			bad = append(bad, err)
+			return
+		}
+		fmt.Fprintf(p.stdout, "%s ok\n", a.Path)
+	}
+	for _, arg := range args {
+		a, err := find(dir, store, arg)
+		if err != nil {
+			return asFailure(err)
+		}
+		check(a)
+	}
+	if len(args) > 0 {
+		return asFailure(errors.Join(bad...))
+	}
+	seen := map[string]bool{}
+	for a, err := range store.All() {
+		if err != nil {
+			bad = append(bad, err)
+			continue
+		}
+		seen[a.Path] = true
+		check(a)
+	}
+	set, err := ledgerOf(dir).List()
+	bad = append(bad, err)
+	for _, obj := range set.Objects {
+		if a := obj.Artifact(); a != nil && !seen[a.Path] {
+			bad = append(bad, fmt.Errorf("%s: its artifact %s is missing", obj.Head(), a.Path))
+		}
+	}
+	return asFailure(errors.Join(bad...))
+}
+
+func (p *program) gc() *cobra.Command {
+	var dir string
+	var dry bool
+	c := &cobra.Command{
+		Use:   "gc",
+		Short: "Remove artifacts that no object refers to, and what killed processes left",
+		Args:  cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			return asFailure(p.collect(c.Context(), dir, dry))
+		},
+	}
+	registerStore(c, &dir)
+	c.Flags().BoolVar(&dry, "dry-run", false, "only print what would be removed")
+	return c
+}
+
+func (p *program) collect(ctx context.Context, dir string, dry bool) error {
+	store, err := openExisting(dir)
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	set, err := ledgerOf(dir).List()
+	if err != nil {
+		return fmt.Errorf("nothing was removed: %w", err) // what cannot be read may refer to anything
+	}
+	current := map[string]bool{}
+	for _, obj := range set.Objects {
+		if a := obj.Artifact(); a != nil {
+			current[a.Path] = true
+		}
+	}
+	gone, err := store.GC(ctx, artifact.GCConfig{DryRun: dry, Keep: func(a artifact.Artifact) bool { return current[a.Path] }})
+	var size int64
+	for _, a := range gone {
+		size += a.Size
+		fmt.Fprintln(p.stdout, a.Path)
+	}
+	if err != nil || dry {
+		return err
+	}
+	swept, err := store.Sweep(ctx)
+	fmt.Fprintf(p.stderr, "removed %d artifacts and %d temporary files, %s\n", len(gone), swept.Files, humanSize(size+swept.Bytes))
+	return err
+}
+
+// asFailure gives an error that has no exit code that of a failure.
+func asFailure(err error) error {
+	var coded *exitError
+	if err == nil || errors.As(err, &coded) {
+		return err
+	}
+	return failed(err)
+}

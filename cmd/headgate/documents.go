@@ -1,0 +1,90 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/headgate-io/headgate/source"
+)
+
+func (p *program) validate() *cobra.Command {
+	var files []string
+	var quiet bool
+	c := &cobra.Command{
+		Use:   "validate -f FILE|DIR|-",
+		Short: "Check objects as an API server would, and tell what is deprecated",
+		Args:  cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if len(files) == 0 {
+				return usage("give objects with -f")
+			}
+			set, err := p.load(files)
+			if err != nil {
+				return &exitError{exitUsage, err}
+			}
+			if quiet {
+				return nil
+			}
+			for _, obj := range set.Objects {
+				if _, err := fmt.Fprintf(p.stdout, "%s valid\n", obj.Head()); err != nil {
+					return failed(err)
+				}
+			}
+			return nil
+		},
+	}
+	registerFiles(c, &files)
+	c.Flags().BoolVarP(&quiet, "quiet", "q", false, "print errors and warnings only")
+	return c
+}
+
+func (p *program) convert() *cobra.Command {
+	var files []string
+	var version, group, output string
+	c := &cobra.Command{
+		Use:   "convert -f FILE|DIR|- [--to v1|v1beta2] [--group GROUP]",
+		Short: "Rewrite objects in another API version or group",
+		Long: `Convert prints the objects in another version (v1, v1beta2), in another group (` + source.Group + `, or
+` + source.ReferenceGroup + ` with the kind names that go with it), or both. What the version cannot say is dropped with a warning.`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if len(files) == 0 {
+				return usage("give objects with -f")
+			}
+			if output != "yaml" && output != "json" {
+				return usage("-o %q: want yaml or json", output)
+			}
+			return p.runConvert(files, version, group, output)
+		},
+	}
+	registerFiles(c, &files)
+	c.Flags().StringVar(&version, "to", "", "`VERSION`: v1 or v1beta2; default as it is")
+	c.Flags().StringVar(&group, "group", "", "`GROUP` of the result; default as it is")
+	c.Flags().StringVarP(&output, "output", "o", "yaml", "yaml or json")
+	return c
+}
+
+func (p *program) runConvert(files []string, version, group, output string) error {
+	set, bad := p.load(files)
+	var converted []source.Object
+	for _, obj := range set.Objects {
+		to, warnings, err := source.Convert(obj, version, group)
+		for _, w := range warnings {
+			fmt.Fprintf(p.stderr, "warning: %v\n", w)
+		}
+		if err != nil {
+			bad = errors.Join(bad, err)
+			continue
+		}
+		converted = append(converted, to)
+	}
+	if err := printObjects(p.stdout, output, converted); err != nil {
+		return failed(err)
+	}
+	if bad != nil {
+		return &exitError{exitUsage, bad}
+	}
+	return nil
+}

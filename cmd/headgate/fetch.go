@@ -1,0 +1,164 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/headgate-io/headgate/artifact"
+	"github.com/headgate-io/headgate/source"
+)
+
+type fetchFlags struct {
+	sourceFlags
+	out      string
+	detailed bool
+}
+
+func (p *program) fetch() *cobra.Command {
+	f := new(fetchFlags)
+	c := &cobra.Command{
+		Use:   "fetch {-f FILE|DIR|- [KIND/NAME | KIND/NAMESPACE/NAME]... | URL[@REF]}",
+		Short: "Bring artifacts up to date with their origins",
+		Long: `Fetch reconciles each object once: it asks the origin for its revision, and when something changed
+fetches the content, verifies it and stores the artifact. What it did is kept beside the artifacts, so
+that the next run does only what changed. A failure leaves the last good artifact in place.
+
+With a URL instead of objects it fetches a Git repository; REF is a branch, a tag, a commit, a full
+reference name (refs/...) or a range of versions such as ^1.2; default the repository's own HEAD.`,
+		Example: `  headgate fetch -f sources.yaml --store ./store
+  headgate fetch -f sources.yaml gitrepository/app --out ./app
+  headgate fetch https://example.org/app.git@v1.2.3 --out ./app
+  headgate fetch -f sources.yaml --from https://example.org/app.git=../app`,
+		RunE: func(c *cobra.Command, args []string) error { return p.runFetch(c.Context(), f, args) },
+	}
+	f.register(c)
+	f.registerWriting(c)
+	c.Flags().StringVar(&f.out, "out", "", "`DIR` to extract to: the content of one source, or KIND/NAMESPACE/NAME below it of several; replaced as a whole")
+	c.Flags().BoolVar(&f.detailed, "detailed-exitcode", false, "exit with 4 instead of 0 when something changed")
+	return c
+}
+
+func (p *program) runFetch(ctx context.Context, f *fetchFlags, args []string) error {
+	s, objects, err := p.prepare(ctx, &f.sourceFlags, args)
+	if err != nil {
+		return err
+	}
+	store, err := artifact.OpenStore(artifact.StoreConfig{Dir: f.store, BaseURL: f.baseURL, Algorithm: artifact.Algorithm(f.digest)})
+	if err != nil {
+		return failed(err)
+	}
+	defer store.Close()
+	ctx, cancel := s.within(ctx)
+	defer cancel()
+	meter := newMeter(p.stderr, f.quiet)
+	s.env.Progress = meter.show
+	ledger := ledgerOf(f.store)
+	r := &source.Reconciler{Store: store, Load: ledger.Load, Save: ledger.Save}
+	rows := s.each(ctx, objects, func(ctx context.Context, row *row) {
+		row.reconcile(ctx, r, s)
+		if f.out != "" && row.ready() {
+			row.fail(extract(ctx, store, row.object, f.outDir(row.object, len(objects))))
+		}
+		meter.done(row.object.Head().String(), row.err)
+	})
+	meter.stop()
+	return p.finish(s, rows, f.detailed)
+}
+
+// ledgerOf returns the ledger of a store: private, beside the artifacts.
+func ledgerOf(store string) *source.Ledger {
+	return &source.Ledger{Dir: filepath.Join(store, ".status")}
+}
+
+// outDir returns where the content of obj is extracted to.
+func (f *fetchFlags) outDir(obj source.Object, objects int) string {
+	if objects == 1 {
+		return f.out
+	}
+	address, err := source.Address(obj)
+	if err != nil {
+		address = obj.Head().Metadata.Name // refused already: a row that failed is not extracted
+	}
+	return filepath.Join(f.out, filepath.FromSlash(address))
+}
+
+// extract replaces dir by the content of obj's artifact.
+func extract(ctx context.Context, store *artifact.Store, obj source.Object, dir string) error {
+	file, err := store.Open(*obj.Artifact())
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	tree, err := artifact.Read(file, artifact.Limits{Bytes: -1, FileBytes: -1, Entries: -1, Ratio: -1})
+	if err != nil {
+		return fmt.Errorf("extract %s: %w", obj.Artifact().Path, err)
+	}
+	defer tree.Close()
+	if err := artifact.Extract(ctx, tree, dir); err != nil {
+		return fmt.Errorf("extract to %s: %w", dir, err)
+	}
+	return nil
+}
+
+// A row is one object and what became of it.
+type row struct {
+	object   source.Object
+	outcome  source.Outcome
+	revision source.Revision // of resolve and verify
+	verified source.Verification
+	report   source.Report
+	took     time.Duration
+	err      error
+}
+
+func (r *row) ready() bool {
+	return r.err == nil && r.object.Artifact() != nil && r.outcome != source.Suspended
+}
+
+func (r *row) fail(err error) {
+	if err != nil && r.err == nil {
+		r.err, r.outcome = err, source.Failed
+	}
+}
+
+// reconcile drives one object.
+func (r *row) reconcile(ctx context.Context, by *source.Reconciler, s *session) {
+	if _, external := r.object.(*source.ExternalArtifact); external {
+		r.outcome = source.Unchanged // somebody else writes its status
+		if r.object.Artifact() == nil {
+			r.fail(errors.New("status.artifact is not set yet"))
+		}
+		return
+	}
+	from, err := s.origin(r.object)
+	if err != nil {
+		r.outcome, r.err = source.Stalled, err
+		return
+	}
+	result, err := by.Reconcile(ctx, r.object, from)
+	r.outcome, r.report, r.verified, r.err = result.Outcome, result.Report, result.Verification, err
+}
+
+// each does something with every object, as many at once as --parallel says.
+func (s *session) each(ctx context.Context, objects []source.Object, do func(context.Context, *row)) []*row {
+	rows := make([]*row, len(objects))
+	var group errgroup.Group
+	group.SetLimit(s.flags.parallel)
+	for i, obj := range objects {
+		rows[i] = &row{object: obj}
+		group.Go(func() error {
+			start := time.Now()
+			do(ctx, rows[i])
+			rows[i].took = time.Since(start)
+			return nil
+		})
+	}
+	group.Wait()
+	return rows
+}

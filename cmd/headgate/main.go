@@ -1,0 +1,115 @@
+// Command headgate fetches declared sources and packages them as artifacts.
+//
+//	headgate fetch -f sources.yaml --store ./store
+//	headgate fetch https://example.org/app.git@v1.2.3 --out ./app
+//
+// Exit codes: 0 everything is ready, 1 something failed, 2 usage or an invalid
+// object, 3 a verification failed. With --detailed-exitcode fetch exits with 4
+// when everything is ready and something changed.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	code := run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr, os.LookupEnv)
+	stop()
+	os.Exit(code)
+}
+
+// A program is what a command may touch of the process it runs in.
+type program struct {
+	stdin  io.Reader
+	stdout io.Writer
+	stderr io.Writer
+	lookup func(string) (string, bool) // environment
+}
+
+// run is the whole command: it parses args, does one thing and returns the exit code.
+func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer, lookup func(string) (string, bool)) int {
+	p := &program{stdin, stdout, stderr, lookup}
+	root := p.root()
+	root.SetArgs(args)
+	root.SetIn(stdin)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return exitReady
+	}
+	var e *exitError
+	if !errors.As(err, &e) {
+		e = &exitError{exitUsage, err} // cobra's own errors are about usage
+	}
+	if e.err != nil {
+		fmt.Fprintf(stderr, "headgate: %v\n", e.err)
+	}
+	return e.code
+}
+
+// The exit codes.
+const (
+	exitReady    = 0
+	exitFailed   = 1
+	exitUsage    = 2
+	exitVerify   = 3
+	exitChanged  = 4
+	exitCanceled = 130
+)
+
+// An exitError ends the command with a code; err is printed when it is not nil.
+type exitError struct {
+	code int
+	err  error
+}
+
+func (e *exitError) Error() string { return fmt.Sprintf("exit code %d: %v", e.code, e.err) }
+func (e *exitError) Unwrap() error { return e.err }
+
+func failed(err error) error { return &exitError{exitFailed, err} }
+func usage(format string, args ...any) error {
+	return &exitError{exitUsage, fmt.Errorf(format, args...)}
+}
+
+func (p *program) root() *cobra.Command {
+	root := &cobra.Command{
+		Use:           "headgate",
+		Short:         "Fetch declared sources as verified, reproducible artifacts",
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args:          noCommand,
+		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
+	root.AddCommand(p.fetch(), p.resolve(), p.verify(), p.validate(), p.convert(), p.artifact(), p.version())
+	return root
+}
+
+// noCommand refuses the words after a command that only groups others.
+func noCommand(c *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return usage("unknown command %q for %q: see %s --help", args[0], c.CommandPath(), c.CommandPath())
+	}
+	return nil
+}
+
+func (p *program) version() *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "Print the version",
+		Args:  cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			_, err := fmt.Fprintln(p.stdout, buildVersion())
+			return err
+		},
+	}
+}

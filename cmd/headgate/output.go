@@ -1,0 +1,174 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/headgate-io/headgate/internal/redact"
+	"github.com/headgate-io/headgate/source"
+)
+
+// formats are the values of -o.
+var formats = map[string]bool{"table": true, "json": true, "yaml": true, "name": true}
+
+// finish prints what became of the objects and returns the error that carries
+// the exit code.
+func (p *program) finish(s *session, rows []*row, detailed bool) error {
+	for _, r := range rows {
+		p.remarks(r)
+	}
+	if !s.flags.quiet {
+		if err := p.print(s.flags.output, rows); err != nil {
+			return failed(err)
+		}
+	}
+	code, bad := exitReady, false
+	for _, r := range rows {
+		bad = bad || r.err != nil
+		code = worse(code, r.code(detailed))
+	}
+	switch {
+	case s.bad != nil:
+		return &exitError{worse(exitUsage, code), s.bad}
+	case code != exitReady:
+		return &exitError{code, nil}
+	}
+	return nil
+}
+
+// code returns the exit code that one object asks for.
+func (r *row) code(detailed bool) int {
+	switch {
+	case errors.Is(r.err, source.ErrVerification):
+		return exitVerify
+	case errors.Is(r.err, source.ErrInvalid):
+		return exitUsage
+	case r.err != nil:
+		return exitFailed
+	case detailed && r.outcome == source.Stored:
+		return exitChanged
+	}
+	return exitReady
+}
+
+// worse returns the exit code that says more: a refused signature before an
+// invalid object, before a failure, before a change.
+func worse(a, b int) int {
+	rank := map[int]int{exitReady: 0, exitChanged: 1, exitFailed: 2, exitUsage: 3, exitVerify: 4}
+	if rank[b] > rank[a] {
+		return b
+	}
+	return a
+}
+
+// remarks prints what went wrong with an object, and what its user should know.
+func (p *program) remarks(r *row) {
+	name := r.object.Head().String()
+	if r.err != nil {
+		fmt.Fprintf(p.stderr, "%s: %s\n", name, redact.Error(r.err))
+	}
+	for _, note := range r.report.Notes {
+		fmt.Fprintf(p.stderr, "%s: note: %s\n", name, redact.String(note))
+	}
+	const most = 10
+	for i, l := range r.report.LeftOut {
+		if i == most {
+			fmt.Fprintf(p.stderr, "%s: note: and %d more left out\n", name, len(r.report.LeftOut)-most)
+			break
+		}
+		fmt.Fprintf(p.stderr, "%s: note: left out %s: %s\n", name, redact.String(l.Name), kindOfFile(l.Mode))
+	}
+}
+
+// print writes the objects in a format.
+func (p *program) print(format string, rows []*row) error {
+	switch format {
+	case "name":
+		for _, r := range rows {
+			if _, err := fmt.Fprintln(p.stdout, strings.ToLower(r.object.Head().Kind)+"/"+r.object.Head().Metadata.Namespace+"/"+r.object.Head().Metadata.Name); err != nil {
+				return err
+			}
+		}
+		return nil
+	case "table":
+		return printTable(p.stdout, rows)
+	}
+	objects := make([]source.Object, len(rows))
+	for i, r := range rows {
+		objects[i] = r.object
+	}
+	return printObjects(p.stdout, format, objects)
+}
+
+// printObjects writes documents: YAML as a stream of them, JSON as one List.
+func printObjects(w io.Writer, format string, objects []source.Object) error {
+	if format == "yaml" {
+		for i, obj := range objects {
+			text, err := source.EncodeYAML(obj)
+			if err != nil {
+				return err
+			}
+			if i > 0 {
+				text = append([]byte("---\n"), text...)
+			}
+			if _, err := w.Write(text); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	list := struct {
+		APIVersion string            `json:"apiVersion"`
+		Kind       string            `json:"kind"`
+		Items      []json.RawMessage `json:"items"`
+	}{"v1", "List", make([]json.RawMessage, len(objects))}
+	for i, obj := range objects {
+		text, err := source.EncodeJSON(obj)
+		if err != nil {
+			return err
+		}
+		list.Items[i] = bytes.TrimSpace(text)
+	}
+	enc := json.NewEncoder(w)
+	enc.SetIndent("", "  ")
+	enc.SetEscapeHTML(false)
+	return enc.Encode(list)
+}
+
+// printTable writes one line for each object.
+func printTable(w io.Writer, rows []*row) error {
+	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
+	fmt.Fprintln(t, "OBJECT\tREADY\tOUTCOME\tREVISION\tSIZE\tPATH")
+	for _, r := range rows {
+		revision, size, file := r.revision.ID, "-", "-"
+		if a := r.object.Artifact(); a != nil {
+			revision, size, file = cmp.Or(revision, a.Revision), humanSize(a.Size), a.Path
+		}
+		ready := "False"
+		if r.err == nil {
+			ready = "True"
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", r.object.Head().String(), ready, cmp.Or(string(r.outcome), "-"), redact.String(cmp.Or(revision, "-")), size, file)
+	}
+	return t.Flush()
+}
+
+// humanSize writes a number of bytes with a binary unit.
+func humanSize(n int64) string {
+	if n < 1024 {
+		return fmt.Sprintf("%d B", n)
+	}
+	size, unit := float64(n), ""
+	for _, unit = range []string{"KiB", "MiB", "GiB", "TiB"} {
+		if size /= 1024; size < 1024 {
+			break
+		}
+	}
+	return fmt.Sprintf("%.1f %s", size, unit)
+}

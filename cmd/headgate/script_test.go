@@ -1,0 +1,103 @@
+package main
+
+import (
+	"context"
+	"net/http/httptest"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/fstest"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/headgate-io/headgate/artifact"
+	"github.com/headgate-io/headgate/internal/testenv"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){
+		"headgate": func() {
+			ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+			code := run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr, os.LookupEnv)
+			stop()
+			os.Exit(code)
+		},
+	})
+}
+
+// Each script has a Git server of its own: $REPO is its URL, $COMMIT1 and
+// $COMMIT2 the commits of main, v1.0.0 is a tag at the first. $PRIVATE is the
+// same repository behind user "ci" and password "s3cret"; $BROKEN is a server
+// that answers 500. The command "commit" adds a commit to main.
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir: "testdata/script",
+		Setup: func(env *testscript.Env) error {
+			repo := testenv.NewRepo(t)
+			first := repo.Commit(testenv.Commit{Branch: "main", Message: "first", Files: tree("one")})
+			repo.Tag("v1.0.0", first)
+			second := repo.Commit(testenv.Commit{Branch: "main", Message: "second", Files: tree("two")})
+			env.Values[repoKey{}] = repo
+			env.Setenv("REPO", testenv.ServeHTTP(t, testenv.HTTP{}, repo).Repo())
+			env.Setenv("PRIVATE", testenv.ServeHTTP(t, testenv.HTTP{Username: "ci", Password: "s3cret"}, repo).Repo())
+			env.Setenv("BROKEN", testenv.ServeHTTP(t, testenv.HTTP{Defect: testenv.Status(500)}, repo).Repo())
+			stalled := testenv.ServeHTTP(t, testenv.HTTP{Defect: &testenv.Defect{Phase: testenv.Pack, Do: testenv.Stall, After: 100}}, repo)
+			env.Setenv("STALLED", stalled.Repo())
+			env.Values[stalledKey{}] = stalled
+			env.Setenv("BARE", repo.Dir)
+			env.Setenv("COMMIT1", first)
+			env.Setenv("COMMIT2", second)
+			for _, kv := range testenv.GitEnv(t) {
+				name, value, _ := strings.Cut(kv, "=")
+				if strings.HasPrefix(name, "GIT_") {
+					env.Setenv(name, value)
+				}
+			}
+			return nil
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"commit": func(ts *testscript.TestScript, _ bool, args []string) {
+				repo := ts.Value(repoKey{}).(*testenv.Repo)
+				repo.Commit(testenv.Commit{Branch: "main", Message: args[0], Files: tree(args[0])})
+			},
+			"expand": expand,
+			"serve":  serveStore,
+			"untilgit": func(ts *testscript.TestScript, _ bool, _ []string) {
+				<-ts.Value(stalledKey{}).(*testenv.Server).Stalled()
+			},
+		},
+	})
+}
+
+type (
+	repoKey    struct{}
+	stalledKey struct{}
+)
+
+func tree(at string) fstest.MapFS {
+	return fstest.MapFS{
+		"at":          {Data: []byte(at + "\n"), Mode: 0o644},
+		"bin/run.sh":  {Data: []byte("#!/bin/sh\n"), Mode: 0o755},
+		"docs/pic.md": {Data: []byte("# docs\n"), Mode: 0o644},
+		"logo.png":    {Data: []byte("png"), Mode: 0o644},
+	}
+}
+
+// expand replaces $NAME and ${NAME} in files.
+func expand(ts *testscript.TestScript, _ bool, args []string) {
+	for _, name := range args {
+		text := os.Expand(ts.ReadFile(name), ts.Getenv)
+		ts.Check(os.WriteFile(ts.MkAbs(name), []byte(text), 0o666))
+	}
+}
+
+// serveStore serves a store and puts its URL into the environment: serve DIR VARIABLE.
+func serveStore(ts *testscript.TestScript, _ bool, args []string) {
+	store, err := artifact.OpenStore(artifact.StoreConfig{Dir: ts.MkAbs(args[0])})
+	ts.Check(err)
+	server := httptest.NewServer(store.Handler())
+	ts.Defer(func() { server.Close(); store.Close() })
+	ts.Setenv(args[1], server.URL)
+}

@@ -1,0 +1,197 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/headgate-io/headgate/artifact"
+	"github.com/headgate-io/headgate/git"
+	"github.com/headgate-io/headgate/source"
+)
+
+// origins is the table of what this command can fetch: kind → constructor.
+var origins = map[string]func(source.Object, source.Env) source.Origin{
+	"GitRepository": func(o source.Object, env source.Env) source.Origin {
+		return git.New(o.(*source.GitRepository), env)
+	},
+}
+
+// sourceFlags say which sources a command works on and how they are fetched.
+type sourceFlags struct {
+	files    []string
+	store    string
+	baseURL  string
+	digest   string
+	from     []string
+	secrets  string
+	parallel int
+	timeout  time.Duration
+	maxBytes int64
+	quiet    bool
+	output   string
+}
+
+func (f *sourceFlags) register(c *cobra.Command) {
+	fl := c.Flags()
+	registerFiles(c, &f.files)
+	registerStore(c, &f.store)
+	fl.StringArrayVar(&f.from, "from", nil, "`URL=PATH`: a local Git repository or directory stands in for the origin at URL; repeatable")
+	fl.StringVar(&f.secrets, "secrets", "", "`DIR` of Secrets, as NAME/KEY or NAMESPACE/NAME/KEY; looked up after the documents, and before the variables HEADGATE_SECRET_NAME_KEY")
+	fl.IntVar(&f.parallel, "parallel", 4, "objects worked on at once")
+	fl.DurationVar(&f.timeout, "timeout", 0, "bound of the whole command; each phase of an object is bounded by its spec.timeout as well")
+	fl.Int64Var(&f.maxBytes, "max-bytes", 0, "most uncompressed `BYTES` of one source; 0 is the default of its kind, -1 no limit")
+	fl.BoolVarP(&f.quiet, "quiet", "q", false, "print errors only")
+	fl.StringVarP(&f.output, "output", "o", "table", "what to print: table, json, yaml or name")
+}
+
+func registerFiles(c *cobra.Command, files *[]string) {
+	c.Flags().StringArrayVarP(files, "filename", "f", nil, "`FILE`, directory or - (standard input) with objects and Secrets; repeatable")
+}
+
+func registerStore(c *cobra.Command, dir *string) {
+	c.Flags().StringVar(dir, "store", ".headgate", "`DIR` of the artifacts and the status of each object")
+}
+
+// registerWriting adds the flags of commands that store artifacts.
+func (f *sourceFlags) registerWriting(c *cobra.Command) {
+	c.Flags().StringVar(&f.baseURL, "base-url", "", "`URL` that the store is served at; default its file URL")
+	c.Flags().StringVar(&f.digest, "digest", string(artifact.SHA256), "algorithm of artifact digests: sha256, sha384, sha512 or blake3")
+}
+
+// A session is what the commands on sources share.
+type session struct {
+	flags *sourceFlags
+	set   *source.Set
+	bad   error // objects that did not decode; the others go on
+	env   source.Env
+}
+
+// open reads the objects and prepares their environment.
+func (p *program) open(f *sourceFlags) (*session, error) {
+	if !formats[f.output] {
+		return nil, usage("-o %q: want table, json, yaml or name", f.output)
+	}
+	if f.parallel < 1 {
+		return nil, usage("--parallel %d: want 1 or more", f.parallel)
+	}
+	local, err := localOrigins(f.from)
+	if err != nil {
+		return nil, err
+	}
+	set, bad := p.load(f.files)
+	places := []source.Secrets{set}
+	if f.secrets != "" {
+		places = append(places, source.DirSecrets(f.secrets))
+	}
+	places = append(places, source.EnvSecrets(p.lookup))
+	return &session{flags: f, set: set, bad: bad, env: source.Env{
+		Secrets: source.Chain(places...),
+		Local:   local,
+		Limits:  artifact.Limits{Bytes: f.maxBytes},
+	}}, nil
+}
+
+// localOrigins parses the values of --from.
+func localOrigins(from []string) (map[string]string, error) {
+	local := map[string]string{}
+	for _, s := range from {
+		// A URL may hold "=" in its query, a path is more likely not to.
+		i := strings.LastIndexByte(s, '=')
+		if i <= 0 || i == len(s)-1 {
+			return nil, usage("--from %q: want URL=PATH", s)
+		}
+		path, err := filepath.Abs(s[i+1:])
+		if err != nil {
+			return nil, usage("--from %q: %w", s, err)
+		}
+		local[s[:i]] = path
+	}
+	return local, nil
+}
+
+// load reads documents and prints their warnings. The error joins the defects;
+// good objects are in the set all the same.
+func (p *program) load(files []string) (*source.Set, error) {
+	set := new(source.Set)
+	var errs []error
+	for _, name := range files {
+		errs = append(errs, p.loadFile(set, name))
+	}
+	for _, w := range set.Warnings {
+		fmt.Fprintf(p.stderr, "warning: %v\n", w)
+	}
+	if set.Skipped > 0 {
+		fmt.Fprintf(p.stderr, "skipped %d documents of other kinds\n", set.Skipped)
+	}
+	return set, errors.Join(errs...)
+}
+
+func (p *program) loadFile(set *source.Set, name string) error {
+	if name == "-" {
+		return set.Decode("-", p.stdin)
+	}
+	info, err := os.Stat(name)
+	if err != nil {
+		return err
+	}
+	if info.IsDir() {
+		root, err := os.OpenRoot(name)
+		if err != nil {
+			return err
+		}
+		defer root.Close()
+		return set.DecodeFS(root.FS(), ".")
+	}
+	f, err := os.Open(name)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return set.Decode(name, f)
+}
+
+// selected returns the objects that args name, all when there are none.
+func (s *session) selected(args []string) ([]source.Object, error) {
+	if len(args) == 0 {
+		return s.set.Objects, nil
+	}
+	var objects []source.Object
+	seen := map[source.Object]bool{}
+	for _, arg := range args {
+		found, err := s.set.Find(arg)
+		if err != nil {
+			return nil, &exitError{exitUsage, err}
+		}
+		for _, o := range found {
+			if !seen[o] {
+				seen[o] = true
+				objects = append(objects, o)
+			}
+		}
+	}
+	return objects, nil
+}
+
+// origin returns the origin of obj.
+func (s *session) origin(obj source.Object) (source.Origin, error) {
+	construct, ok := origins[obj.Head().Kind]
+	if !ok {
+		return nil, fmt.Errorf("%s is understood, but cannot be fetched by this version of headgate: %w", obj.Head().Kind, source.ErrInvalid)
+	}
+	return construct(obj, s.env), nil
+}
+
+// within bounds ctx by --timeout.
+func (s *session) within(ctx context.Context) (context.Context, context.CancelFunc) {
+	if s.flags.timeout <= 0 {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeoutCause(ctx, s.flags.timeout, fmt.Errorf("not done within --timeout %s", s.flags.timeout))
+}
