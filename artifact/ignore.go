@@ -13,6 +13,8 @@ import (
 const (
 	maxIgnoreFile  = 1 << 20 // bytes of one ignore file
 	maxIgnoreTotal = 8 << 20 // bytes of all ignore files of a tree
+	maxIgnoreDirs  = 1 << 20 // directories of a tree with ignore files
+	maxIgnorePath  = 4096    // bytes of the path of a directory
 	maxIgnoreRules = 100_000 // patterns, defaults included
 	maxIgnoreNodes = 1 << 20 // nodes of the pattern trie, about one a pattern byte
 )
@@ -98,8 +100,9 @@ type Rule struct {
 // It fails when the tree cannot be read and when the patterns exceed a limit:
 // 1 MiB for one ignore file or text, 8 MiB for all of a tree, 100,000 patterns,
 // and 1,048,576 bytes of patterns and of directories with ignore files, common
-// beginnings counted once. A NUL byte is an error too: the file is not UTF-8
-// text. Errors name file and line.
+// beginnings counted once. A tree that is searched for ignore files has at most
+// 1,048,576 directories with paths of at most 4096 bytes. A NUL byte is an error
+// too: the file is not UTF-8 text. Errors name file and line.
 func (i Ignore) Compile(tree fs.FS) (*Rules, error) {
 	texts, err := i.texts(tree)
 	if err != nil {
@@ -155,10 +158,17 @@ type ignoreScan struct {
 	file  string
 	texts []ignoreText
 	bytes int
+	dirs  int
 }
 
 // dir reads the ignore file of the directory name, then those below it.
 func (s *ignoreScan) dir(name string) error {
+	if len(name) > maxIgnorePath {
+		return fmt.Errorf("%s…: a path of more than %d bytes: flatten the tree", name[:64], maxIgnorePath)
+	}
+	if s.dirs++; s.dirs > maxIgnoreDirs {
+		return fmt.Errorf("%s: more than %d directories up to here: narrow the tree", name, maxIgnoreDirs)
+	}
 	entries, err := fs.ReadDir(s.tree, name)
 	if err != nil {
 		return err

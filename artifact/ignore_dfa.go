@@ -48,7 +48,11 @@ func newMachine(t *trie) *machine {
 // run returns the state that text leads to from s.
 func (m *machine) run(s *state, text string) *state {
 	for i := range len(text) {
-		s = m.step(s, text[i])
+		next := s.next[m.class[text[i]]].Load()
+		if next == nil {
+			next = m.find(s, text[i])
+		}
+		s = next
 	}
 	return s
 }

@@ -114,32 +114,6 @@ type token struct {
 	set  byteSet // oneOf
 }
 
-// A byteSet is a set of bytes.
-type byteSet [4]uint64
-
-func (s *byteSet) add(c byte)      { s[c>>6] |= 1 << (c & 63) }
-func (s *byteSet) has(c byte) bool { return s[c>>6]&(1<<(c&63)) != 0 }
-
-// span adds the bytes from low to high, both included.
-func (s *byteSet) span(low, high byte) {
-	for c := int(low); c <= int(high); c++ {
-		s.add(byte(c))
-	}
-}
-
-// name completes s as what a token of a pattern may match: its complement
-// where negate is set, and never a /.
-func (s *byteSet) name(negate bool) byteSet {
-	t := *s
-	if negate {
-		for i := range t {
-			t[i] = ^t[i]
-		}
-	}
-	t['/'>>6] &^= 1 << ('/' & 63)
-	return t
-}
-
 // tokens returns the steps of p after its domain; ok is false where p matches
 // nothing.
 func (p *pattern) tokens() (list []token, ok bool) {
@@ -171,7 +145,7 @@ func (p *pattern) token(i int, first bool) (t token, next int, ok bool) {
 		t, next = p.stars(i, first)
 		return t, next, true
 	case '?':
-		return token{kind: oneOf, set: new(byteSet).name(true)}, i + 1, true
+		return token{kind: oneOf, set: new(byteSet).matching(true)}, i + 1, true
 	case '[':
 		set, next, ok := bracket(g, i+1)
 		return token{kind: oneOf, set: set}, next, ok && set != byteSet{}
@@ -202,100 +176,4 @@ func (p *pattern) stars(i int, first bool) (token, int) {
 	default:
 		return token{kind: star}, end
 	}
-}
-
-// bracket reads the bracket expression whose text starts at g[i], after the [,
-// and returns where it ends, after the ]. ok is false where it is malformed.
-func bracket(g string, i int) (set byteSet, next int, ok bool) {
-	at := func(i int) byte { // 0 beyond the end: a pattern holds no NUL
-		if i < len(g) {
-			return g[i]
-		}
-		return 0
-	}
-	negate := at(i) == '!' || at(i) == '^'
-	if negate {
-		i++
-	}
-	low := byte(0) // the byte that a range could start from
-	for start := i; i == start || at(i) != ']'; i++ {
-		c := at(i)
-		switch {
-		case c == '[' && at(i+1) == ':':
-			class, n, ok := namedClass(g[i+2:])
-			if !ok {
-				return set, i, false
-			}
-			if n > 0 {
-				set.union(class)
-				i, low = i+1+n, 0
-				continue
-			}
-		case c == '-' && low != 0 && at(i+1) != 0 && at(i+1) != ']':
-			if i++; at(i) == '\\' {
-				i++
-			}
-			if c = at(i); c == 0 {
-				return set, i, false
-			}
-			set.span(low, c)
-			low = 0
-			continue
-		case c == '\\':
-			i++
-			c = at(i)
-		}
-		if c == 0 {
-			return set, i, false
-		}
-		set.add(c)
-		low = c
-	}
-	return set.name(negate), i + 1, true
-}
-
-func (s *byteSet) union(t byteSet) {
-	for i := range s {
-		s[i] |= t[i]
-	}
-}
-
-// namedClass reads NAME:] at the start of g and returns its length. The length
-// is 0 where no :] closes it, and ok false where nothing closes it or no class
-// has the name.
-func namedClass(g string) (set byteSet, n int, ok bool) {
-	end := strings.IndexByte(g, ']')
-	if end < 0 {
-		return set, 0, false
-	}
-	name, closed := strings.CutSuffix(g[:end], ":")
-	if !closed {
-		return set, 0, true
-	}
-	for _, c := range classes {
-		if c.name == name {
-			for s := c.spans; s != ""; s = s[2:] {
-				set.span(s[0], s[1])
-			}
-			return set, end + 1, true
-		}
-	}
-	return set, 0, false
-}
-
-// classes are the named classes as git has them: ASCII, and a form feed or a
-// vertical tab is no space. Each pair of bytes is a span.
-var classes = [...]struct{ name, spans string }{
-	{"alnum", "09AZaz"},
-	{"alpha", "AZaz"},
-	{"blank", "\t\t  "},
-	{"cntrl", "\x00\x1f\x7f\x7f"},
-	{"digit", "09"},
-	{"graph", "!~"},
-	{"lower", "az"},
-	{"print", " ~"},
-	{"punct", "!/:@[`{~"},
-	{"space", "\t\n\r\r  "},
-	{"upper", "AZ"},
-	{"xdigit", "09AFaf"},
 }

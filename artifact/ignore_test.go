@@ -1,6 +1,8 @@
 package artifact_test
 
 import (
+	"archive/tar"
+	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -175,3 +177,54 @@ func TestViewHidesIgnoredPaths(t *testing.T) {
 }
 
 func second[T any](_ T, err error) error { return err }
+
+// TestPackLeavesOutIgnoredDirectories is the contract between views and Pack: an
+// ignored directory is no entry, what is kept below it is one.
+func TestPackLeavesOutIgnoredDirectories(t *testing.T) {
+	files := tree("dir/keep=1", "dir/drop", "dir/sub/x", "other/a", "vendor/x")
+	i := artifact.DefaultIgnore()
+	i.Extra = "dir/\n!dir/keep\n/vendor\n"
+	var archive bytes.Buffer
+	report, err := artifact.Tar(t.Context(), &archive, compile(t, i, files).View(files))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	r := tar.NewReader(&archive)
+	for h, err := r.Next(); err == nil; h, err = r.Next() {
+		names = append(names, h.Name)
+	}
+	if want := []string{".", "dir/keep", "other", "other/a"}; !slices.Equal(names, want) {
+		t.Errorf("got %q, want %q", names, want)
+	}
+	if report.Files != 2 || report.Dirs != 2 {
+		t.Errorf("got %+v", report)
+	}
+}
+
+func ExampleIgnore() {
+	files := fstest.MapFS{
+		"README.md":              {},
+		"deploy/app.yaml":        {},
+		"deploy/.sourceignore":   {Data: []byte("*.md\n")},
+		"deploy/notes.md":        {},
+		"vendor/lib/lib.yaml":    {},
+		"vendor/lib/license.txt": {},
+	}
+	ignore := artifact.DefaultIgnore()
+	ignore.Extra = "vendor/\n!vendor/**/*.txt\n" // spec.ignore
+	rules, err := ignore.Compile(files)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for _, name := range []string{"deploy/notes.md", "vendor/lib/lib.yaml", "vendor/lib/license.txt", "README.md"} {
+		rule, ignored := rules.Match(name, false)
+		fmt.Println(name, ignored, rule.Source, rule.Line, rule.Pattern)
+	}
+	// Output:
+	// deploy/notes.md true deploy/.sourceignore 1 *.md
+	// vendor/lib/lib.yaml true spec.ignore 1 vendor/
+	// vendor/lib/license.txt false spec.ignore 2 !vendor/**/*.txt
+	// README.md false  0
+}

@@ -1,0 +1,302 @@
+package artifact_test
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/fstest"
+
+	"github.com/headgate-io/headgate/artifact"
+)
+
+func TestCompileLimits(t *testing.T) {
+	deep := strings.Repeat("d/", 100)
+	many := tree()
+	for i := range 12 {
+		many[fmt.Sprintf("d%02d/.sourceignore", i)] = &fstest.MapFile{Data: []byte("#" + strings.Repeat("x", 1<<20-2))}
+	}
+	for _, test := range []struct {
+		name   string
+		ignore artifact.Ignore
+		tree   fs.FS
+		want   string
+	}{
+		{"a large file", artifact.Ignore{}, tree("a/.sourceignore=" + strings.Repeat("#", 1<<20+1)),
+			"a/.sourceignore: more than 1048576 bytes: shorten it"},
+		{"an endless file", artifact.Ignore{}, endlessTree{tree("a/.sourceignore")},
+			"a/.sourceignore: more than 1048576 bytes: shorten it"},
+		{"a large text", artifact.Ignore{Extra: strings.Repeat("#", 1<<20+1)}, nil,
+			"spec.ignore: more than 1048576 bytes: shorten it"},
+		{"a large text that stands for a file", artifact.Ignore{Top: strings.Repeat("#", 1<<20+1)}, nil,
+			".sourceignore: more than 1048576 bytes: shorten it"},
+		{"many large files", artifact.Ignore{}, many,
+			"d08/.sourceignore: the ignore files up to here hold more than 8388608 bytes: shorten them"},
+		{"many patterns", artifact.Ignore{Extra: strings.Repeat("a\n", 100_001)}, nil,
+			"spec.ignore:100001: more than 100000 patterns: use fewer"},
+		{"long patterns", artifact.Ignore{Extra: strings.Repeat("a", 1<<20-2) + "\n"}, tree(deep + ".sourceignore=b"),
+			"spec.ignore:1: the patterns up to here are longer than 1048576 bytes: use fewer"},
+		{"directories that double at each level", artifact.Ignore{}, forking(22),
+			"a/a/a/b/b/b/b/b/b/b/b/b/b/b/b/b/b/b/b/b/b/a: more than 1048576 directories up to here: narrow the tree"},
+		{"directories without end", artifact.Ignore{}, forking(1 << 30),
+			strings.Repeat("a/", 32) + "…: a path of more than 4096 bytes: flatten the tree"},
+		{"UTF-16", artifact.Ignore{}, tree("a/.sourceignore=#\n\xff\xfea\x00\n\x00"),
+			"a/.sourceignore:2: a NUL byte in a pattern: save the text as UTF-8"},
+		{"a NUL byte in a default", artifact.Ignore{Base: []string{"a\x00"}}, nil,
+			`default pattern "a\x00": a NUL byte in a pattern: save the text as UTF-8`},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			test.ignore.File = ".sourceignore"
+			if _, err := test.ignore.Compile(test.tree); err == nil || err.Error() != "ignore rules: "+test.want {
+				t.Errorf("got %v, want … %s", err, test.want)
+			}
+		})
+	}
+}
+
+func TestCompileReportsUnreadableTrees(t *testing.T) {
+	broken := errors.New("disk on fire")
+	i := artifact.DefaultIgnore()
+	for name, tree := range map[string]fs.FS{
+		"directory": failing{broken},
+		"open":      brokenFile{tree("a/.sourceignore"), broken, nil},
+		"read":      brokenFile{tree("a/.sourceignore"), nil, broken},
+	} {
+		if _, err := i.Compile(tree); !errors.Is(err, broken) {
+			t.Errorf("%s: got %v", name, err)
+		}
+	}
+}
+
+// forking is a tree of so many levels whose directories hold directories a and b.
+type forking int
+
+func (forking) Open(name string) (fs.File, error) {
+	return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
+}
+
+func (f forking) ReadDir(name string) ([]fs.DirEntry, error) {
+	if strings.Count(name, "/")+1 >= int(f) {
+		return nil, nil
+	}
+	return forks, nil
+}
+
+var forks, _ = fs.ReadDir(fstest.MapFS{"a": {Mode: fs.ModeDir}, "b": {Mode: fs.ModeDir}}, ".")
+
+// endlessTree is a tree whose ignore files never end.
+type endlessTree struct{ fstest.MapFS }
+
+func (e endlessTree) Open(name string) (fs.File, error) {
+	f, err := e.MapFS.Open(name)
+	if err == nil && filepath.Base(name) == ".sourceignore" {
+		return endlessIgnore{f}, nil
+	}
+	return f, err
+}
+
+type endlessIgnore struct{ fs.File }
+
+func (endlessIgnore) Read(p []byte) (int, error) {
+	for i := range p {
+		p[i] = '\n'
+	}
+	return len(p), nil
+}
+
+// brokenFile is a tree whose ignore files cannot be opened or read.
+type brokenFile struct {
+	fstest.MapFS
+	open, read error
+}
+
+func (b brokenFile) Open(name string) (fs.File, error) {
+	if filepath.Base(name) != ".sourceignore" {
+		return b.MapFS.Open(name)
+	}
+	return unreadable{err: b.read}, b.open
+}
+
+type unreadable struct {
+	fs.File
+	err error
+}
+
+func (u unreadable) Read([]byte) (int, error) { return 0, u.err }
+func (u unreadable) Close() error             { return nil }
+
+func TestIgnoreFilesThatAreNone(t *testing.T) {
+	i := artifact.DefaultIgnore()
+	link := fstest.MapFS{
+		"secret":              {Data: []byte("*")},
+		".sourceignore":       {Mode: fs.ModeSymlink, Data: []byte("secret")},
+		"dir/.sourceignore/a": {},
+		"dev/.sourceignore":   {Mode: fs.ModeDevice, Data: []byte("*")},
+		"a.png":               {},
+	}
+	r := compile(t, i, link)
+	if rule, ignored := r.Match("secret", false); ignored {
+		t.Errorf("ignored by %+v", rule)
+	}
+	if rule, ignored := r.Match("a.png", false); !ignored || rule.Source != "default" {
+		t.Errorf("the defaults do not apply: %+v", rule)
+	}
+
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "secret"), []byte("*"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("secret", filepath.Join(dir, ".sourceignore")); err != nil {
+		t.Logf("no symbolic links here: %v", err)
+		return
+	}
+	if rule, ignored := compile(t, i, os.DirFS(dir)).Match("secret", false); ignored {
+		t.Errorf("followed a link: ignored by %+v", rule)
+	}
+}
+
+// TestTopStandsForAFile is how a bucket uses rules: keys, no tree.
+func TestTopStandsForAFile(t *testing.T) {
+	r := compile(t, artifact.Ignore{File: ".sourceignore", Top: "*.md\nlogs/\n", Extra: "!README.md\n"}, nil)
+	for name, want := range map[string]string{
+		"a.md": "true .sourceignore:1", "x/README.md": "false spec.ignore:1", "logs/2026/a": "true .sourceignore:2", "logs": "false :0", ".git/a": "false :0",
+	} {
+		rule, ignored := r.Match(name, false)
+		if got := fmt.Sprintf("%v %s:%d", ignored, rule.Source, rule.Line); got != want {
+			t.Errorf("%s: got %s, want %s", name, got, want)
+		}
+	}
+	if rule, _ := compile(t, artifact.Ignore{Top: "a"}, nil).Match("a", false); rule.Source != "ignore file" {
+		t.Errorf("got source %q", rule.Source)
+	}
+}
+
+func TestDefaultIgnoreIsACopy(t *testing.T) {
+	artifact.DefaultIgnore().Base[0] = "changed"
+	if got := artifact.DefaultIgnore().Base[0]; got != ".git/" {
+		t.Errorf("got %q", got)
+	}
+}
+
+// TestMatchManyStates runs patterns that have far more states than a machine
+// keeps, from several goroutines.
+func TestMatchManyStates(t *testing.T) {
+	const tail = 18 // every text of so many bytes leads to another state
+	rules := compile(t, artifact.Ignore{Extra: "*a" + strings.Repeat("?", tail) + "\n"}, nil)
+	before := liveBytes()
+	var group sync.WaitGroup
+	for seed := range uint64(4) {
+		group.Go(func() {
+			g := rand.New(rand.NewPCG(1, seed))
+			for range 5000 {
+				name := make([]byte, 24+g.IntN(24))
+				for i := range name {
+					name[i] = "ab"[g.IntN(2)]
+				}
+				want := name[len(name)-tail-1] == 'a'
+				if _, ignored := rules.Match(string(name), false); ignored != want {
+					t.Errorf("%s: got %v", name, ignored)
+					return
+				}
+			}
+		})
+	}
+	group.Wait()
+	if grown := liveBytes() - before; grown > 24<<20 {
+		t.Errorf("the rules hold %d bytes", grown)
+	}
+	runtime.KeepAlive(rules)
+}
+
+// liveBytes returns the bytes of live objects.
+func liveBytes() int64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
+// TestMatchBacktracks has patterns and names that cost matchers by backtracking
+// exponential time.
+func TestMatchBacktracks(t *testing.T) {
+	rules := compile(t, artifact.Ignore{Extra: strings.Repeat("*a", 200) + "b\n" + strings.Repeat("**/a/", 200) + "b\n"}, nil)
+	if _, ignored := rules.Match(strings.Repeat("a", 4096), false); ignored {
+		t.Error("matched")
+	}
+	if _, ignored := rules.Match(strings.Repeat("a/", 2048)+"c", false); ignored {
+		t.Error("matched")
+	}
+	if _, ignored := rules.Match(strings.Repeat("a/", 2048)+"b", false); !ignored {
+		t.Error("did not match")
+	}
+}
+
+// TestViewPrunes checks that a view never lists what it cannot show.
+func TestViewPrunes(t *testing.T) {
+	files := listing{tree("vendor/a/b/c", "vendor/keep/x/y", "src/a", "node_modules/x/y"), new([]string)}
+	view := compile(t, artifact.Ignore{Extra: "/vendor\nnode_modules/\n!/vendor/keep/x\n"}, nil).View(files)
+	kept(t, view)
+	if want := []string{".", "src", "vendor", "vendor/keep", "vendor/keep/x"}; !slices.Equal(*files.listed, want) {
+		t.Errorf("listed %q, want %q", *files.listed, want)
+	}
+}
+
+// listing notes which directories are listed.
+type listing struct {
+	fs.FS
+	listed *[]string
+}
+
+func (l listing) ReadDir(name string) ([]fs.DirEntry, error) {
+	*l.listed = append(*l.listed, name)
+	return fs.ReadDir(l.FS, name)
+}
+
+// benchmarkMatch matches 100,000 paths.
+func benchmarkMatch(b *testing.B, patterns int) {
+	g := rand.New(rand.NewPCG(3, 4))
+	word := func() string {
+		s := make([]byte, 3+g.IntN(8))
+		for i := range s {
+			s[i] = byte('a' + g.IntN(26))
+		}
+		return string(s)
+	}
+	shapes := []func() string{
+		func() string { return word() },
+		func() string { return "/" + word() + "/" + word() + "/" },
+		func() string { return "*." + word() },
+		func() string { return word() + "/**/" + word() + "*" },
+		func() string { return "!" + word() + "/[a-f]*" + word() },
+	}
+	var text strings.Builder
+	for i := range patterns {
+		text.WriteString(shapes[(i+2)%len(shapes)]() + "\n")
+	}
+	dirs := make([]string, 5000)
+	for i := range dirs {
+		dirs[i] = word() + "/" + word() + "/" + word() + "/"
+	}
+	names := make([]string, 100_000)
+	for i := range names {
+		names[i] = dirs[i*len(dirs)/len(names)] + word() + "." + word()
+	}
+	rules := compile(b, artifact.Ignore{Extra: text.String()}, nil)
+	b.ReportAllocs()
+	for b.Loop() {
+		for _, name := range names {
+			rules.Match(name, false)
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(len(names)), "ns/path")
+}
+
+func BenchmarkMatch1(b *testing.B)    { benchmarkMatch(b, 1) }
+func BenchmarkMatch5000(b *testing.B) { benchmarkMatch(b, 5000) }
