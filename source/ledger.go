@@ -21,14 +21,15 @@ import (
 //
 // Each object has a file KIND/NAMESPACE/NAME.yaml, the whole document as it was
 // last reconciled with its status, and beside it NAME.state, what its kind
-// remembers. People may read the files, and delete them: what is lost is
+// remembers if anything. People may read the files, and delete them: what is lost is
 // observed again. Directories have mode 0700 and files 0600, since a spec may
 // hold credentials in its URL.
 //
 // A file is replaced atomically, and Save returns when it has reached the
 // disk. The status is written before the state: a crash in between leaves a
-// state that is older than its status. All access is confined to the directory. One object must not be
-// saved twice at once; the Reconciler sees to it.
+// state that is older than its status. All access is confined to the
+// directory. One object must not be saved twice at once; the Reconciler sees
+// to it.
 type Ledger struct {
 	Dir string // created when it does not exist
 }
@@ -106,7 +107,7 @@ func (l *Ledger) Save(_ context.Context, obj Object, state State) error {
 		name string
 		data []byte
 	}{{address + ".yaml", text}, {address + ".state", state}} {
-		if err := replace(root, file.name, file.data); err != nil {
+		if err := keep(root, file.name, file.data); err != nil {
 			return fmt.Errorf("ledger: %w", err)
 		}
 	}
@@ -158,6 +159,23 @@ func read(root *os.Root, name string) ([]byte, error) {
 	return data, err
 }
 
+// keep makes data the content of a file. What is there already is not written again.
+func keep(root *os.Root, name string, data []byte) error {
+	old, err := read(root, name)
+	switch exists := err == nil; {
+	case exists && len(data) == 0:
+		err = root.Remove(name)
+	case !exists && len(data) == 0, exists && bytes.Equal(old, data):
+		err = nil
+	default:
+		err = replace(root, name, data)
+	}
+	if err != nil {
+		return err
+	}
+	return syncDirs(root, path.Dir(name))
+}
+
 // replace writes data to a file beside name, and moves it there once it has
 // reached the disk. That file has a fixed name, so that a crash leaves at most one.
 func replace(root *os.Root, name string, data []byte) error {
@@ -174,8 +192,5 @@ func replace(root *os.Root, name string, data []byte) error {
 	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
 		return errors.Join(err, root.Remove(temp))
 	}
-	if err := root.Rename(temp, name); err != nil {
-		return err
-	}
-	return syncDirs(root, path.Clean(dir))
+	return root.Rename(temp, name)
 }

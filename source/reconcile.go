@@ -195,7 +195,7 @@ func (r *run) failure(step Step, err error) *StepError {
 	switch {
 	case errors.As(err, &chosen):
 		reason = chosen.Reason
-		if chosen.Step != "" {
+		if _, known := steps[chosen.Step]; known {
 			step = chosen.Step
 		}
 	case errors.Is(err, ErrVerification):

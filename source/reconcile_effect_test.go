@@ -227,3 +227,39 @@ func TestBareReconciler(t *testing.T) {
 		t.Errorf("error %v, artifact %+v", err, g.Artifact())
 	}
 }
+
+// A minimal object is what a kind outside this package may be: without words,
+// without a status of its own.
+type minimal struct {
+	source.Header
+	common source.Status
+}
+
+func (m *minimal) Head() *source.Header         { return &m.Header }
+func (m *minimal) Common() *source.Status       { return &m.common }
+func (m *minimal) Artifact() *artifact.Artifact { return m.common.Artifact }
+func (m *minimal) Interval() time.Duration      { return time.Hour }
+func (m *minimal) Plan() source.Plan            { return source.Plan{} }
+func (m *minimal) Drifted(source.Revision) bool { return false }
+func (m *minimal) Observe(source.Revision)      {}
+
+func TestMinimalKind(t *testing.T) {
+	r := newRig(t)
+	obj := new(minimal)
+	obj.Kind, obj.Metadata.Namespace, obj.Metadata.Name = "Minimal", "apps", "sample"
+	odd := fails(&source.StepError{Step: "dance", Err: io.EOF})
+	r.run(obj, odd, source.Failed)
+	if got := conditions(obj); got != "Ready=False/Failed Reconciling=True/ProgressingWithRetry FetchFailed=True/Failed" {
+		t.Errorf("conditions %s", got)
+	}
+	r.Load, r.Save = nil, nil
+	r.run(obj, at(revision1), source.Stored)
+	if m := obj.common.Condition("Ready").Message; m != "stored artifact: revision '"+revision1+"'" {
+		t.Errorf("message %q", m)
+	}
+	r.Save = func(context.Context, source.Object, source.State) error { return io.ErrShortWrite }
+	r.run(obj, at(revision2), source.Failed)
+	if obj.Artifact().Revision != revision1 {
+		t.Errorf("artifact %+v", obj.Artifact())
+	}
+}

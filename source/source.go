@@ -61,9 +61,13 @@ type State []byte
 // An Origin is where content comes from.
 //
 // Constructors of origins do no I/O and cannot fail: a bad spec surfaces from
-// Resolve as an error that wraps [ErrInvalid].
+// Resolve as an error that wraps [ErrInvalid]. The context of a call ends with
+// the call: what Resolve and Open leave open must not depend on it. The same
+// holds for [Content].
 type Origin interface {
-	// Resolve returns the revision the origin is at now. It transfers no content it can avoid.
+	// Resolve returns the revision the origin is at now. It transfers no
+	// content it can avoid. A revision without ID says that objects of this
+	// sort have no artifact. last is the state of the last run that succeeded.
 	Resolve(ctx context.Context, last State) (Revision, State, error)
 	// Open fetches what verification and packing share, once.
 	Open(ctx context.Context, rev Revision) (Content, error)
@@ -73,7 +77,8 @@ type Origin interface {
 type Content interface {
 	// Verify checks the signature that the spec asks for.
 	Verify(ctx context.Context) (Verification, error)
-	// WriteTo writes the artifact.
+	// WriteTo writes the artifact. Its failures count as those of the store,
+	// unless a [StepError] says that the origin is to blame.
 	WriteTo(ctx context.Context, w io.Writer) (Report, error)
 	// Close ends spools and connections, whatever happened before.
 	Close() error

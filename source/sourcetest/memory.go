@@ -33,7 +33,6 @@ func Memory() Kind {
 			{Waits, source.Waiting, source.IncludeUnavailableCondition, "NotFound", "no artifact yet"},
 			{Truncated, source.Failed, source.StorageOperationFailedCondition, "ArchiveOperationFailed", "unexpected EOF"},
 			{Forged, source.Failed, source.SourceVerifiedCondition, "VerificationError", "nobody we know"},
-			{Panics, source.Failed, source.FetchFailedCondition, "MemoryOperationFailed", "defect of headgate"},
 			{Leaking, source.Failed, source.FetchFailedCondition, "MemoryOperationFailed", "refused: memory://host/tree"},
 		},
 		Stalls:       []Defect{StallResolve, StallFetch},
@@ -43,12 +42,6 @@ func Memory() Kind {
 		IgnoreNested: true,
 	}
 }
-
-// Defects that only the memory has.
-const (
-	Waits  Defect = "waits"  // what the object is made of is not there yet
-	Panics Defect = "panics" // the origin has a bug
-)
 
 // A MemoryRepository is the object: header, spec and status, as in a document.
 type MemoryRepository struct {
@@ -242,8 +235,6 @@ func (m *memory) head(ctx context.Context, url string) (string, error) {
 		return "", fmt.Errorf("refused: %s, password %s", url, secret)
 	case Waits:
 		return "", &source.StepError{Step: source.StepInclude, Err: fmt.Errorf("no artifact yet: %w", source.ErrWaiting)}
-	case Panics:
-		panic("index out of range")
 	case StallResolve:
 		return "", stalled(ctx, meet)
 	}

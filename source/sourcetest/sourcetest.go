@@ -81,6 +81,7 @@ const (
 	Denied       Defect = "denied"        // the credentials are refused
 	NoSecret     Defect = "no secret"     // the Secret that the spec names does not exist
 	Invalid      Defect = "invalid"       // the spec of objects cannot work
+	Waits        Defect = "waits"         // another object, which this one is made of, has no artifact yet
 	Truncated    Defect = "truncated"     // content ends early
 	Leaking      Defect = "leaking"       // the upstream answers with an error that repeats the credentials it was given
 	StallResolve Defect = "stall resolve" // the first request is never answered
