@@ -52,7 +52,7 @@ const maxMessage = 39000
 func (r *run) announce(severity, reason, message string) {
 	head := r.obj.Head()
 	r.events = append(r.events, Event{
-		InvolvedObject: ObjectReference{head.APIVersion, head.Kind, head.Metadata.Namespace, head.Metadata.Name},
+		InvolvedObject: ObjectReference{head.APIVersion, head.Kind, head.Metadata.space(), head.Metadata.Name},
 		Severity:       severity,
 		Timestamp:      r.now(),
 		Message:        r.presentable(message),

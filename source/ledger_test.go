@@ -57,12 +57,21 @@ func TestLedgerKeeps(t *testing.T) {
 		t.Errorf("listed status %s", c)
 	}
 	modes := make(map[string]os.FileMode)
-	filepath.WalkDir(l.Dir, func(name string, d os.DirEntry, err error) error {
+	err = filepath.WalkDir(l.Dir, func(name string, d os.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
 		info, err := d.Info()
-		rel, _ := filepath.Rel(l.Dir, name)
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(l.Dir, name)
 		modes[filepath.ToSlash(rel)] = info.Mode().Perm()
 		return err
 	})
+	if err != nil {
+		t.Error(err)
+	}
 	if len(modes) != 5 || filepath.Separator == '/' && (modes["gitrepository/apps"] != 0o700 || modes["gitrepository/apps/sample.yaml"] != 0o600 || modes["gitrepository/apps/sample.state"] != 0o600) {
 		t.Errorf("files %v", modes)
 	}

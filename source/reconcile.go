@@ -174,12 +174,13 @@ func (r *run) guarded(ctx context.Context) (err error) {
 
 // Address returns KIND/NAMESPACE/NAME, the slash-separated name of obj's
 // directory in the store and of its files in a [Ledger]. The kind is in lower
-// case. The error wraps [ErrInvalid] when a part cannot be a file name.
+// case, a missing namespace the default one. The error wraps [ErrInvalid] when a
+// part cannot be a file name.
 func Address(obj Object) (string, error) {
 	head := obj.Head()
-	parts := []string{strings.ToLower(head.Kind), head.Metadata.Namespace, head.Metadata.Name}
+	parts := []string{strings.ToLower(head.Kind), head.Metadata.space(), head.Metadata.Name}
 	for i, part := range parts {
-		if !fs.ValidPath(part) || part == "." || strings.ContainsAny(part, "/\\:\x00") || strings.HasPrefix(part, ".") {
+		if !fs.ValidPath(part) || part[0] == '.' || strings.ContainsAny(part, "/\\:\x00") {
 			field := []string{"kind", "metadata.namespace", "metadata.name"}[i]
 			return "", fmt.Errorf("%s %q cannot be used in a path: %w", field, part, ErrInvalid)
 		}

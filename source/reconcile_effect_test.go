@@ -246,7 +246,7 @@ func (m *minimal) Observe(source.Revision)      {}
 func TestMinimalKind(t *testing.T) {
 	r := newRig(t)
 	obj := new(minimal)
-	obj.Kind, obj.Metadata.Namespace, obj.Metadata.Name = "Minimal", "apps", "sample"
+	obj.Kind, obj.Metadata.Name = "Minimal", "sample"
 	odd := fails(&source.StepError{Step: "dance", Err: io.EOF})
 	r.run(obj, odd, source.Failed)
 	if got := conditions(obj); got != "Ready=False/Failed Reconciling=True/ProgressingWithRetry FetchFailed=True/Failed" {
@@ -254,6 +254,9 @@ func TestMinimalKind(t *testing.T) {
 	}
 	r.Load, r.Save = nil, nil
 	r.run(obj, at(revision1), source.Stored)
+	if e := r.events[0]; e.InvolvedObject.Namespace != "default" || !strings.HasPrefix(obj.Artifact().Path, "minimal/default/sample/") {
+		t.Errorf("event %+v, artifact %+v", e, obj.Artifact())
+	}
 	if m := obj.common.Condition("Ready").Message; m != "stored artifact: revision '"+revision1+"'" {
 		t.Errorf("message %q", m)
 	}
