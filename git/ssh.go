@@ -18,7 +18,11 @@ func overSSH(u *url.URL, secret, proxySecret namedSecret) (wire.Transport, func(
 	}
 	c := wire.SSHConfig{Identity: keys.Identity, Passphrase: keys.Passphrase, KnownHosts: keys.KnownHosts}
 	if proxySecret.name != "" {
-		p, err := transport.ProxyFromSecret(proxySecret.name, proxySecret.Secret, nil)
+		authorities, err := transport.GitTLS(secret.name, secret.Secret)
+		if err != nil {
+			return nil, nil, err
+		}
+		p, err := transport.ProxyFromSecret(proxySecret.name, proxySecret.Secret, authorities)
 		if err != nil {
 			return nil, nil, err
 		}

@@ -1,0 +1,101 @@
+package main
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/headgate-io/headgate/artifact"
+	"github.com/headgate-io/headgate/internal/testenv"
+	"github.com/headgate-io/headgate/source"
+)
+
+// killed is the environment variable that makes the test binary the command.
+const killed = "HEADGATE_TEST_COMMAND"
+
+// Two hundred fetches, each of something new, are killed at random points. The
+// store opens after each, and what a status claims is there and whole.
+func TestKill(t *testing.T) {
+	repo := testenv.NewRepo(t)
+	repo.Commit(testenv.Commit{Branch: "main", Files: tree("one")})
+	url := testenv.ServeHTTP(t, testenv.HTTP{}, repo).Repo()
+	dir := t.TempDir()
+	store := filepath.Join(dir, "store")
+	manifest := filepath.Join(dir, "app.yaml")
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	start := func(i int) *exec.Cmd {
+		text := fmt.Sprintf("apiVersion: source.headgate.dev/v1\nkind: GitRepository\nmetadata: {name: app}\n"+
+			"spec: {url: %q, interval: 5m, ref: {branch: main}, ignore: \"/ignored-%d\\n\"}\n", url, i)
+		if err := os.WriteFile(manifest, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		c := exec.Command(self, "fetch", "-f", manifest, "--store", store, "-q")
+		c.Env = append(os.Environ(), killed+"=1", "TMPDIR="+dir)
+		c.Stderr = os.Stderr
+		if err := c.Start(); err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	begin := time.Now()
+	if err := start(0).Wait(); err != nil {
+		t.Fatal(err)
+	}
+	whole := time.Since(begin)
+	unhurt := 0
+	for i := range 200 {
+		c := start(i + 1)
+		kill := time.AfterFunc(rand.N(whole*5/4), func() { c.Process.Kill() })
+		if c.Wait() == nil {
+			unhurt++
+		}
+		kill.Stop()
+		checkStore(t, store)
+	}
+	t.Logf("%d of 200 ended before they were killed", unhurt)
+	if err := start(201).Wait(); err != nil {
+		t.Errorf("after the kills: %v", err)
+	}
+	checkStore(t, store)
+	left, err := filepath.Glob(filepath.Join(store, ".store", "tmp", "*"))
+	spools, err1 := filepath.Glob(filepath.Join(dir, "*"))
+	if err != nil || err1 != nil || len(left) > 0 || len(spools) != 2 {
+		t.Errorf("left in the store: %v, %v; beside it: %v, %v", left, err, spools, err1)
+	}
+}
+
+// checkStore opens the store and verifies the artifact that the status claims,
+// and whatever else is published.
+func checkStore(t *testing.T, dir string) {
+	t.Helper()
+	store, err := artifact.OpenStore(artifact.StoreConfig{Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	set, err := (&source.Ledger{Dir: filepath.Join(dir, ".status")}).List()
+	if err != nil || len(set.Objects) != 1 || set.Objects[0].Artifact() == nil {
+		t.Fatalf("status: %v, %d objects", err, len(set.Objects))
+	}
+	if err := store.Verify(t.Context(), *set.Objects[0].Artifact()); err != nil {
+		t.Error(err)
+	}
+	for a, err := range store.All() {
+		if err == nil {
+			err = store.Verify(t.Context(), a)
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := store.Sweep(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
