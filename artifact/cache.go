@@ -1,6 +1,7 @@
 package artifact
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
@@ -150,7 +151,8 @@ func (c *Cache) put(key string, write func(io.Writer) error) (int64, error) {
 	defer t.discard()
 	name, h := entryName(key)
 	out := &quota{w: io.MultiWriter(t, h), limit: c.limit - min(c.limit, trailerSize)}
-	if err := errors.Join(write(out), out.err); err != nil {
+	err = write(out)
+	if err = cmp.Or(err, out.err); err != nil {
 		return 0, err
 	}
 	trailer := h.Sum(binary.BigEndian.AppendUint64(nil, uint64(out.n)))

@@ -256,7 +256,7 @@ func TestClientGivesUp(t *testing.T) {
 		"endless":              {answer: endless, client: artifact.Client{MaxBytes: 1 << 20}, want: limited, requests: 1},
 		"endless, known size":  {answer: endless, size: 1 << 17, want: says("more than the 131072 bytes"), requests: 1},
 		"larger than it says":  {answer: whole("", content), size: 35, want: says("more than the 35 bytes"), requests: 1},
-		"redirect loop":        {answer: func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/again", 302) }, want: says("redirect refused: more than five"), requests: 6},
+		"redirect loop":        {answer: func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/again", http.StatusFound) }, want: says("redirect refused: more than five"), requests: 6},
 		"redirect to a file":   {answer: status(302, "Location", "file:///etc/passwd"), want: says("redirect refused"), requests: 1},
 		"redirect to ftp":      {answer: status(302, "Location", "ftp://127.0.0.1/a"), want: says("redirect refused"), requests: 1},
 		"redirect to nowhere":  {answer: status(302), want: says("302"), requests: -1},

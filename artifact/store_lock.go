@@ -1,8 +1,8 @@
 package artifact
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -29,7 +29,7 @@ func (s *Store) Lock(ctx context.Context, dir string) (unlock func(), err error)
 // lock waits for the turn among the goroutines of this process, then for the
 // lock of the file, which a file system cannot tell us about.
 func (s *Store) lock(ctx context.Context, dir string) (*os.File, error) {
-	if err := errors.Join(checkDir(dir), ctx.Err()); err != nil {
+	if err := cmp.Or(checkDir(dir), ctx.Err()); err != nil {
 		return nil, err
 	}
 	turn := s.turn(dir)

@@ -1,7 +1,7 @@
 package artifact
 
 import (
-	"errors"
+	"cmp"
 	"fmt"
 	"io"
 	"io/fs"
@@ -26,7 +26,7 @@ func (s *Store) Point(dir, name string, a Artifact) (string, error) {
 }
 
 func (s *Store) point(dir, name string, a Artifact) error {
-	if err := errors.Join(checkDir(dir), checkName(name)); err != nil {
+	if err := cmp.Or(checkDir(dir), checkName(name)); err != nil {
 		return err
 	}
 	p, _, err := locate(a)

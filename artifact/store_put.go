@@ -1,6 +1,7 @@
 package artifact
 
 import (
+	"cmp"
 	"context"
 	"encoding/hex"
 	"errors"
@@ -32,7 +33,7 @@ func (s *Store) Put(ctx context.Context, dir, file string, write func(io.Writer)
 }
 
 func (s *Store) put(ctx context.Context, dir, file string, write func(io.Writer) error) (Artifact, error) {
-	if err := errors.Join(checkDir(dir), checkName(file), ctx.Err()); err != nil {
+	if err := cmp.Or(checkDir(dir), checkName(file), ctx.Err()); err != nil {
 		return Artifact{}, err
 	}
 	h, err := s.algorithm.New()
@@ -45,7 +46,8 @@ func (s *Store) put(ctx context.Context, dir, file string, write func(io.Writer)
 	}
 	defer t.discard()
 	out := &sink{ctx: ctx, w: io.MultiWriter(t, h)}
-	if err := errors.Join(write(out), out.err, ctx.Err()); err != nil {
+	err = write(out)
+	if err = cmp.Or(err, out.err, ctx.Err()); err != nil {
 		return Artifact{}, err
 	}
 	sum := hex.EncodeToString(h.Sum(nil))
@@ -60,7 +62,7 @@ func (s *Store) publish(ctx context.Context, t *scratchFile, p place, digest str
 	}
 	if !kept {
 		now := s.now()
-		if err := errors.Join(s.root.Chtimes(t.name, now, now), t.Sync()); err != nil {
+		if err := cmp.Or(s.root.Chtimes(t.name, now, now), t.Sync()); err != nil {
 			return Artifact{}, err
 		}
 		if err := s.moveIn(t, p.path()); err != nil {

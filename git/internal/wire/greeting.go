@@ -2,6 +2,8 @@ package wire
 
 import (
 	"strings"
+
+	"github.com/headgate-io/headgate/git/internal/object"
 )
 
 const maxGreeting = 256 << 10 // bytes of a greeting, without the refs of version 0
@@ -95,8 +97,9 @@ func (g *greeting) checkCommands() error {
 
 // readFirst reads the first ref of version 0, with the capabilities behind a NUL.
 func (g *greeting) readFirst(line string) error {
-	ref, caps, ok := strings.Cut(line, "\x00")
-	if !ok && !strings.Contains(line, " ") {
+	ref, caps, _ := strings.Cut(line, "\x00")
+	hex, _, _ := strings.Cut(ref, " ")
+	if _, err := object.ParseID(hex); err != nil {
 		return protocolf("%.80q is neither a version nor a ref", line)
 	}
 	for _, c := range strings.Fields(caps) {

@@ -92,38 +92,50 @@ func (p *packReader) fail(err error) error {
 // and that err tells why.
 func (p *packReader) fill() bool {
 	for p.err == nil && p.rest == 0 && !p.raw {
-		p.fail(p.nextBand())
+		end, err := p.nextBand()
+		switch {
+		case err == io.EOF: // anywhere but after the flush that ends the bands
+			p.fail(io.ErrUnexpectedEOF)
+		case end && err == nil:
+			p.fail(io.EOF)
+		default:
+			p.fail(err)
+		}
 	}
 	return p.err == nil
 }
 
-func (p *packReader) nextBand() error {
+// nextBand reads the next pkt-line, of a pack only up to the bytes of it.
+func (p *packReader) nextBand() (end bool, err error) {
 	k, n, err := p.pkt.header()
 	switch {
-	case err == io.EOF:
-		return io.ErrUnexpectedEOF
 	case err != nil:
-		return err
+		return false, err
 	case k == pktFlush && p.begun:
-		return io.EOF
+		return true, nil
 	case k != pktData:
-		return protocolf("the answer holds no pack")
+		return false, protocolf("the answer holds no pack")
 	case n == 0:
-		return nil
+		return false, nil
 	}
 	band, err := p.pkt.br.ReadByte()
 	if err != nil {
-		return err
+		return false, err
 	}
 	if n--; band == bandPack {
 		p.rest = n
 		p.begun = p.begun || n > 0
-		return nil
+		return false, nil
 	}
 	text := make([]byte, n)
 	if _, err := io.ReadFull(p.pkt.br, text); err != nil {
-		return err
+		return false, err
 	}
+	return false, p.message(band, text)
+}
+
+// message handles what is no piece of the pack.
+func (p *packReader) message(band byte, text []byte) error {
 	msg, isErr := strings.CutPrefix(string(text), "RR ")
 	switch {
 	case band == bandProgress:
@@ -131,7 +143,7 @@ func (p *packReader) nextBand() error {
 		return nil
 	case band == bandError:
 		return remoteError(string(text))
-	case band == 'E' && isErr:
+	case band == 'E' && isErr: // an error line, out of any band
 		return remoteError(msg)
 	}
 	return protocolf("band %d", band)

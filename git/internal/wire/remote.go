@@ -55,9 +55,9 @@ func (r *Remote) Supports(feature string) bool {
 	return ok
 }
 
-// WantsAny reports whether a commit may be wanted that no ref points to. If not,
-// its branch must be deepened until it appears. A server may still refuse the
-// commit, because no ref leads to it, with [ErrUnreachable].
+// WantsAny reports whether the server promises to give a commit that no ref
+// points to. Without the promise it may give it all the same, or refuse with
+// [ErrUnreachable]: then its branch must be deepened until the commit appears.
 func (r *Remote) WantsAny() bool {
 	return r.g.version == 2 || r.Supports("allow-any-sha1-in-want") || r.Supports("allow-reachable-sha1-in-want")
 }

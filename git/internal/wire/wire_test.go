@@ -3,6 +3,7 @@ package wire_test
 import (
 	"bytes"
 	"context"
+	"io"
 	"net/http"
 	"net/http/cgi"
 	"net/http/httptest"
@@ -11,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/headgate-io/headgate/git/internal/object"
@@ -48,11 +50,37 @@ type repo struct {
 	tag     object.ID
 }
 
-func newRepo(t testing.TB, initArgs ...string) repo {
+// The repositories that newRepo copies, by object format: git takes its time.
+var seeds = map[string]func(testing.TB) repo{"sha1": seed("sha1"), "sha256": seed("sha256")}
+
+func newRepo(t testing.TB, format ...string) repo {
 	t.Helper()
-	r := repo{dir: t.TempDir()}
+	r := seeds[append(format, "sha1")[0]](t)
+	dir := t.TempDir()
+	if err := os.CopyFS(dir, os.DirFS(r.dir)); err != nil {
+		t.Fatal(err)
+	}
+	r.dir = dir
+	return r
+}
+
+func seed(format string) func(testing.TB) repo {
+	var r repo
+	var once sync.Once
+	return func(t testing.TB) repo {
+		once.Do(func() { r = build(t, format) })
+		return r
+	}
+}
+
+func build(t testing.TB, format string) repo {
+	t.Helper()
+	r := repo{dir: filepath.Join(scratch, format)}
 	work := filepath.Join(r.dir, "work")
-	git(t, r.dir, append([]string{"init", "-q", "-b", "main", "work"}, initArgs...)...)
+	if err := os.MkdirAll(work, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	git(t, work, "init", "-q", "-b", "main", "--object-format="+format)
 	for _, text := range []string{"one", "two", "three"} {
 		if err := os.WriteFile(filepath.Join(work, "file"), []byte(text), 0o644); err != nil {
 			t.Fatal(err)
@@ -68,6 +96,18 @@ func newRepo(t testing.TB, initArgs ...string) repo {
 	return r
 }
 
+var scratch string // a folder for the whole run
+
+func TestMain(m *testing.M) {
+	var err error
+	if scratch, err = os.MkdirTemp("", "wire"); err != nil {
+		panic(err)
+	}
+	code := m.Run()
+	os.RemoveAll(scratch)
+	os.Exit(code)
+}
+
 func (r repo) bare() string { return filepath.Join(r.dir, "repo.git") }
 
 func id(t testing.TB, hex string) object.ID {
@@ -79,12 +119,18 @@ func id(t testing.TB, hex string) object.ID {
 	return id
 }
 
+var execPath = sync.OnceValue(func() string {
+	out, _ := exec.Command("git", "--exec-path").Output()
+	return strings.TrimSpace(string(out))
+})
+
 // backend serves the repositories of dir by git http-backend.
 func backend(t testing.TB, dir string, env ...string) http.Handler {
 	t.Helper()
 	return &cgi.Handler{
-		Path: filepath.Join(git(t, dir, "--exec-path"), "git-http-backend"),
-		Env:  append(append(gitEnv(), "GIT_PROJECT_ROOT="+dir, "GIT_HTTP_EXPORT_ALL=1"), env...),
+		Path:   filepath.Join(execPath(), "git-http-backend"),
+		Stderr: io.Discard,
+		Env:    append(append(gitEnv(), "GIT_PROJECT_ROOT="+dir, "GIT_HTTP_EXPORT_ALL=1"), env...),
 	}
 }
 
@@ -119,7 +165,7 @@ func open(t testing.TB, tr wire.Transport) *wire.Remote {
 func objects(t testing.TB, r repo, pack []byte) map[string]string {
 	t.Helper()
 	dir := t.TempDir()
-	format := git(t, r.bare(), "rev-parse", "--show-object-format")
+	format := map[int]string{20: "sha1", 32: "sha256"}[len(r.tag.Bytes())]
 	git(t, dir, "init", "-q", "--bare", "--object-format="+format)
 	cmd := exec.Command("git", "index-pack", "--stdin", "--fix-thin")
 	cmd.Dir, cmd.Env, cmd.Stdin = dir, gitEnv(), bytes.NewReader(pack)

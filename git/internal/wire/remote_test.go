@@ -10,16 +10,6 @@ import (
 	"github.com/headgate-io/headgate/git/internal/wire"
 )
 
-func TestHTTPVersion2(t *testing.T) {
-	repo := newRepo(t)
-	client, u := serve(t, backend(t, repo.dir))
-	r := open(t, wire.HTTP(client, u))
-	if r.Version() != 2 || r.ObjectFormat() != "sha1" || !r.Supports("filter") || !r.Supports("shallow") || !r.WantsAny() {
-		t.Fatalf("version %d, format %s", r.Version(), r.ObjectFormat())
-	}
-	testRemote(t, repo, r)
-}
-
 // testRemote puts every kind of question to a remote that serves repo.
 func testRemote(t *testing.T, repo repo, r *wire.Remote) {
 	ctx := context.Background()
