@@ -31,7 +31,8 @@ type Set struct {
 // Objects come out as an API server would hand them out: checked (see
 // [Validate]), with defaults filled in (see [Default]) and kinds in the
 // specification's spelling. The error joins one *DocumentError for each
-// defect; good objects are in s all the same.
+// defect, up to 100 of an object and 1000 of the stream; good objects are in s
+// all the same.
 func (s *Set) Decode(file string, r io.Reader) error {
 	text, err := readStream(r)
 	if err != nil {
@@ -39,16 +40,9 @@ func (s *Set) Decode(file string, r io.Reader) error {
 	}
 	d := &decoding{set: s, file: file, types: make(structTypes)}
 	for c := range chunks(text) {
-		nodes, err := c.nodes(file)
-		for _, n := range nodes {
-			if n.kind != nullNode {
-				d.number++
-				d.document(n, nil)
-			}
-		}
-		if err != nil {
-			d.number++
-			d.syntax(err, c.line)
+		if d.chunk(c); len(d.errs) > maxErrors {
+			d.errs = append(d.errs[:maxErrors], &DocumentError{File: file, Err: errManyErrors})
+			break
 		}
 	}
 	return errors.Join(d.errs...)
@@ -61,6 +55,23 @@ type decoding struct {
 	number int // of the document
 	errs   []error
 	types  structTypes
+}
+
+// chunk files the documents of a chunk.
+func (d *decoding) chunk(c chunk) {
+	for n, err := range c.nodes(d.file) {
+		switch {
+		case err != nil:
+			d.number++
+			d.syntax(err, c.line)
+		case n.kind != nullNode:
+			d.number++
+			d.document(n, nil)
+		}
+		if len(d.errs) > maxErrors {
+			return
+		}
+	}
 }
 
 // syntax notes a document that cannot be parsed.
@@ -100,26 +111,29 @@ func (d *decoding) document(n *node, of *listOf) {
 		d.noObject(n)
 		return
 	}
+	of.complete(n)
 	apiVersion, kind := n.str("apiVersion"), n.str("kind")
-	if of != nil && apiVersion == "" && kind == "" {
-		apiVersion, kind = of.apiVersion, of.kind
-		n.fields = append(n.fields,
-			field{"apiVersion", n.line, &node{kind: textNode, text: apiVersion}},
-			field{"kind", n.line, &node{kind: textNode, text: kind}})
-	}
-	group, version, grouped := strings.Cut(apiVersion, "/")
+	group, version, _ := strings.Cut(apiVersion, "/")
 	switch {
 	case apiVersion == "" || kind == "":
 		d.untyped(n, apiVersion, kind)
-	case grouped && (group == Group || group == ReferenceGroup):
+	case group == Group || group == ReferenceGroup:
 		d.ours(n, group, version, kind)
-	case apiVersion == "v1" && kind == listSuffix:
+	default:
+		d.foreign(n, group, kind)
+	}
+}
+
+// foreign files a document of another group: what our objects need, and lists.
+func (d *decoding) foreign(n *node, group, kind string) {
+	switch [2]string{group, kind} {
+	case [2]string{"v1", listSuffix}: // the core group has a version only
 		d.list(n, nil)
-	case apiVersion == "v1" && kind == "Secret":
+	case [2]string{"v1", "Secret"}:
 		d.secret(n)
-	case apiVersion == "v1" && kind == "ServiceAccount":
+	case [2]string{"v1", "ServiceAccount"}:
 		d.account(n)
-	case group == "bitnami.com" && kind == "SealedSecret":
+	case [2]string{"bitnami.com", "SealedSecret"}:
 		d.sealedSecret(n)
 	default:
 		d.set.Skipped++
@@ -129,6 +143,16 @@ func (d *decoding) document(n *node, of *listOf) {
 // A listOf says what the items of a list are that do not say it themselves.
 type listOf struct{ apiVersion, kind string }
 
+// complete adds to an item what its list says.
+func (l *listOf) complete(n *node) {
+	if l == nil || n.get("apiVersion") != nil || n.get("kind") != nil {
+		return
+	}
+	n.fields = append(n.fields,
+		field{"apiVersion", n.line, &node{kind: textNode, text: l.apiVersion}},
+		field{"kind", n.line, &node{kind: textNode, text: l.kind}})
+}
+
 func (d *decoding) list(n *node, of *listOf) {
 	items := n.get("items")
 	switch {
@@ -137,6 +161,9 @@ func (d *decoding) list(n *node, of *listOf) {
 		d.fail(items, "", "items must be a list, not %s", items.kind)
 	default:
 		for _, item := range items.items {
+			if len(d.errs) > maxErrors {
+				return
+			}
 			d.document(item, of)
 		}
 	}

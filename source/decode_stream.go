@@ -13,9 +13,13 @@ import (
 const (
 	MaxStream   = 64 << 20 // bytes of one stream
 	MaxDocument = 3 << 20  // bytes of one document, as an API server has it
+	maxErrors   = 1000     // of one stream
 )
 
-var errLargeDocument = fmt.Errorf("larger than %d MiB: split it", MaxDocument>>20)
+var (
+	errLargeDocument = fmt.Errorf("larger than %d MiB: split it", MaxDocument>>20)
+	errManyErrors    = fmt.Errorf("more than %d defects: the rest was not read", maxErrors)
+)
 
 // readStream reads a stream within its limit.
 func readStream(r io.Reader) ([]byte, error) {
@@ -74,48 +78,55 @@ func (c chunk) blank() bool {
 	return true
 }
 
-// nodes reads the values of a chunk. Text that looks like JSON and is not is
-// read as YAML, whose flow style looks alike.
-func (c chunk) nodes(file string) ([]*node, error) {
-	if c.blank() {
-		return nil, nil
-	}
-	if first := bytes.TrimSpace(c.text)[0]; first == '{' || first == '[' {
-		nodes, err := c.json()
-		if err == nil || !errors.Is(err, errNotJSON) || len(nodes) > 0 || strings.HasSuffix(file, ".json") {
-			return nodes, err
+// nodes yields the values of a chunk, and at the end the error that stopped
+// it, if any. Text that looks like JSON and is not is read as YAML, whose flow
+// style looks alike.
+func (c chunk) nodes(file string) iter.Seq2[*node, error] {
+	return func(yield func(*node, error) bool) {
+		if c.blank() {
+			return
 		}
+		if first := bytes.TrimSpace(c.text)[0]; first == '{' || first == '[' {
+			next := c.json()
+			n, err := next()
+			if !errors.Is(err, errNotJSON) || strings.HasSuffix(file, ".json") {
+				yieldAll(n, err, next, yield)
+				return
+			}
+		}
+		if len(c.text) > MaxDocument {
+			yield(nil, errLargeDocument)
+			return
+		}
+		next := newYAMLReader(c.text, c.line).next
+		n, err := next()
+		yieldAll(n, err, next, yield)
 	}
-	if len(c.text) > MaxDocument {
-		return nil, errLargeDocument
+}
+
+// yieldAll yields what next returned and all that it returns.
+func yieldAll(n *node, err error, next func() (*node, error), yield func(*node, error) bool) {
+	for err == nil {
+		if !yield(n, nil) {
+			return
+		}
+		n, err = next()
 	}
-	return readAll(newYAMLReader(c.text, c.line).next)
+	if err != io.EOF {
+		yield(nil, err)
+	}
 }
 
 // json reads JSON values that follow each other.
-func (c chunk) json() ([]*node, error) {
+func (c chunk) json() func() (*node, error) {
 	r := newJSONReader(c.text, c.line)
 	end := int64(0)
-	return readAll(func() (*node, error) {
+	return func() (*node, error) {
 		n, err := r.next()
 		if err == nil && r.dec.InputOffset()-end > MaxDocument {
 			return nil, errLargeDocument
 		}
 		end = r.dec.InputOffset()
 		return n, err
-	})
-}
-
-func readAll(next func() (*node, error)) ([]*node, error) {
-	var out []*node
-	for {
-		n, err := next()
-		switch {
-		case err == io.EOF:
-			return out, nil
-		case err != nil:
-			return out, err
-		}
-		out = append(out, n)
 	}
 }

@@ -181,7 +181,7 @@ func (s *strict) mapping(n *node, v reflect.Value, p place) {
 }
 
 func (s *strict) duplicate(p place, line int) {
-	s.errs = append(s.errs, &DocumentError{Field: p.at, Line: line, Err: errors.New("is given twice")})
+	s.note(&DocumentError{Field: p.at, Line: line, Err: errors.New("is given twice")})
 }
 
 func (s *strict) structure(n *node, v reflect.Value, p place) {
@@ -207,6 +207,11 @@ func (s *strict) structure(n *node, v reflect.Value, p place) {
 			s.value(f.value, v.FieldByIndex(index), at)
 		}
 	}
+	s.required(fields, seen, p)
+}
+
+// required reports the fields of the struct at p that are missing.
+func (s *strict) required(fields *structFields, seen map[string]bool, p place) {
 	for _, name := range fields.required {
 		if row := s.row(p.field(name)); !seen[name] && (row == nil || row.optional&s.in == 0) {
 			s.add(p.field(name).at, "is required")
@@ -230,7 +235,7 @@ func (s *strict) unknown(f field, fields *structFields, p place) {
 			hint = ": did you mean " + name + "?"
 		}
 	}
-	s.errs = append(s.errs, &DocumentError{Field: p.at, Line: f.line, Err: fmt.Errorf("unknown field%s", hint)})
+	s.note(&DocumentError{Field: p.at, Line: f.line, Err: fmt.Errorf("unknown field%s", hint)})
 }
 
 // deprecated checks the value of a field that has no Go field and keeps it.

@@ -69,6 +69,43 @@ func TestHostileDocuments(t *testing.T) {
 	}
 }
 
+// TestManyDefects checks that defects are counted, not collected without end.
+func TestManyDefects(t *testing.T) {
+	header := "apiVersion: source.headgate.dev/v1\nkind: GitRepository\nmetadata:\n  name: x\n"
+	spec := "spec: {url: \"https://h\", interval: 1m}\n"
+	tests := []struct {
+		name, text, want string
+		count            int
+	}{
+		{"unknown fields", header + numbered(5000, "  f%d: x\n") + spec, "has more than 100 defects", 101},
+		{"bad labels", header + "  labels:\n" + numbered(5000, "    -%d: x\n") + spec, "has more than 100 defects", 101},
+		{"bad labels given twice", header + "  labels:\n" + strings.Repeat(numbered(2000, "    -%d: x\n"), 2) + spec, "has more than 100 defects", 101},
+		{"bad includes", header + strings.TrimSuffix(spec, "}\n") + ", include: [" + numbered(5000, "{repository: {name: A}, toPath: .., fromPath: ..},") + "]}", "has more than 100 defects", 101},
+		{"texts", strings.Repeat("x\n---\n", 5000), "more than 1000 defects: the rest was not read", 1001},
+		{"numbers in JSON", "[]" + strings.Repeat(" 1", 5000), "more than 1000 defects", 1001},
+		{"texts in a list", "apiVersion: v1\nkind: List\nitems:\n" + strings.Repeat("- x\n", 5000), "more than 1000 defects", 1001},
+	}
+	for _, test := range tests {
+		var s source.Set
+		errs := split(s.Decode("-", strings.NewReader(test.text)))
+		if all := lines(errs); len(errs) != test.count || !strings.Contains(all, test.want) {
+			t.Errorf("%s: %d defects, no %q in %.500s", test.name, len(errs), test.want, all)
+		}
+	}
+}
+
+func numbered(n int, format string) string {
+	var b strings.Builder
+	for i := range n {
+		if strings.Contains(format, "%") {
+			fmt.Fprintf(&b, format, i)
+		} else {
+			b.WriteString(format)
+		}
+	}
+	return b.String()
+}
+
 func TestLargeStream(t *testing.T) {
 	var s source.Set
 	err := s.Decode("-", io.MultiReader(strings.NewReader(good), io.LimitReader(endless{}, 1<<30)))

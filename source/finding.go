@@ -44,9 +44,22 @@ func (e *DocumentError) Unwrap() error { return e.Err }
 // findings collects defects or warnings of one object, in order.
 type findings struct{ errs []*DocumentError }
 
+// maxFindings bounds what is noted about one object.
+const maxFindings = 100
+
 // add notes what is wrong with a field.
 func (f *findings) add(field, format string, args ...any) {
-	f.errs = append(f.errs, &DocumentError{Field: field, Err: fmt.Errorf(format, args...)})
+	f.note(&DocumentError{Field: field, Err: fmt.Errorf(format, args...)})
+}
+
+// note notes e, unless enough was noted already.
+func (f *findings) note(e *DocumentError) {
+	switch n := len(f.errs); {
+	case n < maxFindings:
+		f.errs = append(f.errs, e)
+	case n == maxFindings:
+		f.errs = append(f.errs, &DocumentError{Err: fmt.Errorf("has more than %d defects", maxFindings)})
+	}
 }
 
 // about reports whether something was noted about the field or about one
@@ -62,13 +75,12 @@ func (f *findings) about(field string) bool {
 
 // adopt adds what was found about fields that nothing was noted about.
 func (f *findings) adopt(rules *findings) {
-	var more []*DocumentError
+	known := findings{f.errs[:len(f.errs):len(f.errs)]}
 	for _, e := range rules.errs {
-		if !f.about(e.Field) {
-			more = append(more, e)
+		if !known.about(e.Field) {
+			f.note(e)
 		}
 	}
-	f.errs = append(f.errs, more...)
 }
 
 // below reports whether the field at path is inside the one at parent.

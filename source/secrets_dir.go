@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"slices"
 	"strings"
 )
 
@@ -62,32 +63,37 @@ func readKeys(root *os.Root, dir string) (map[string][]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	names, err := listKeys(root, dir)
+	if err != nil {
+		return nil, err
+	}
+	data := make(map[string][]byte)
+	for _, name := range names {
+		value, err := readKey(root, dir+"/"+name)
+		if err != nil {
+			return nil, err
+		}
+		if value != nil {
+			data[name] = value
+		}
+	}
+	return data, nil
+}
+
+func listKeys(root *os.Root, dir string) ([]string, error) {
 	f, err := root.Open(dir)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	entries, err := f.ReadDir(maxKeys + 1)
+	names, err := f.Readdirnames(maxKeys + 1)
 	if err != nil && err != io.EOF {
 		return nil, err
 	}
-	if len(entries) > maxKeys {
+	if len(names) > maxKeys {
 		return nil, fmt.Errorf("%s holds more than %d files", dir, maxKeys)
 	}
-	data := make(map[string][]byte)
-	for _, entry := range entries {
-		if strings.HasPrefix(entry.Name(), "..") {
-			continue
-		}
-		value, err := readKey(root, dir+"/"+entry.Name())
-		if err != nil {
-			return nil, err
-		}
-		if value != nil {
-			data[entry.Name()] = value
-		}
-	}
-	return data, nil
+	return slices.DeleteFunc(names, func(name string) bool { return strings.HasPrefix(name, "..") }), nil
 }
 
 // readKey reads one file; anything else than a file has no value.

@@ -157,7 +157,7 @@ func (r *yamlReader) scalar(n *node, y *yaml.Node) error {
 	case "!!bool":
 		var b bool
 		if y.Decode(&b) != nil {
-			return &lineError{n.line, fmt.Errorf("%s is no boolean", quote(y.Value))}
+			return &lineError{n.line, errors.New("a value tagged !!bool is no boolean")}
 		}
 		n.kind, n.text = boolNode, strconv.FormatBool(b)
 	case "!!int", "!!float":
@@ -186,7 +186,7 @@ func (r *yamlReader) number(n *node, y *yaml.Node) error {
 	}
 	var f float64
 	if err := y.Decode(&f); err != nil || math.IsInf(f, 0) || math.IsNaN(f) {
-		return &lineError{n.line, fmt.Errorf("%s is no number that JSON can hold", quote(y.Value))}
+		return &lineError{n.line, errors.New("a value is no number that JSON can hold")}
 	}
 	text, err := json.Marshal(f)
 	n.text = string(text)

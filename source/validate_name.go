@@ -47,17 +47,25 @@ func checkMetadata(m *Metadata, found *findings) {
 		found.add("metadata.namespace", "%s is no namespace: write at most 63 lower-case letters, digits and '-', "+
 			"with a letter or digit at both ends", quote(space))
 	}
-	for _, key := range slices.Sorted(maps.Keys(m.Labels)) {
+	checkLabels(m.Labels, found)
+	checkAnnotations(m.Annotations, found)
+}
+
+func checkLabels(labels map[string]string, found *findings) {
+	for _, key := range slices.Sorted(maps.Keys(labels)) {
 		field := "metadata.labels[" + key + "]"
 		if err := qualifiedKey(key); err != nil {
 			found.add(field, "%w", err)
-		} else if v := m.Labels[key]; v != "" && (len(v) > 63 || !qualifiedForm.MatchString(v)) {
+		} else if v := labels[key]; v != "" && (len(v) > 63 || !qualifiedForm.MatchString(v)) {
 			found.add(field, "%s is no label value: write at most 63 letters, digits, '-', '_' and '.'", quote(v))
 		}
 	}
+}
+
+func checkAnnotations(annotations map[string]string, found *findings) {
 	size := 0
-	for _, key := range slices.Sorted(maps.Keys(m.Annotations)) {
-		size += len(key) + len(m.Annotations[key])
+	for _, key := range slices.Sorted(maps.Keys(annotations)) {
+		size += len(key) + len(annotations[key])
 		if err := qualifiedKey(strings.ToLower(key)); err != nil {
 			found.add("metadata.annotations["+key+"]", "%w", err)
 		}
@@ -96,15 +104,13 @@ func refPart(prefix, name string) error {
 	return fmt.Errorf("%s is no name that git allows after %s", quote(name), prefix)
 }
 
+func isASCIIControl(r rune) bool { return r < ' ' || r == 0x7f }
+
 // validRef applies the rules of git check-ref-format.
 func validRef(name string) bool {
-	if name == "" || name == "@" || strings.HasSuffix(name, ".") || strings.Contains(name, "..") || strings.Contains(name, "@{") {
+	if name == "@" || strings.HasSuffix(name, ".") || strings.Contains(name, "..") || strings.Contains(name, "@{") ||
+		strings.ContainsAny(name, ` ~^:?*[\`) || strings.ContainsFunc(name, isASCIIControl) {
 		return false
-	}
-	for _, c := range []byte(name) {
-		if c <= ' ' || c == 0x7f || strings.IndexByte(`~^:?*[\`, c) >= 0 {
-			return false
-		}
 	}
 	for _, part := range strings.Split(name, "/") {
 		if part == "" || part[0] == '.' || strings.HasSuffix(part, ".lock") {
