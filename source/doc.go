@@ -37,7 +37,7 @@
 // back as an equal object.
 //
 // Limits: a stream has at most [MaxStream] bytes, a document [MaxDocument]; it
-// nests at most 200 levels deep and holds at most 1048576 values, where those
+// nests at most 200 levels deep and holds at most 524288 values, where those
 // that an alias repeats are counted each time.
 //
 // # Secrets

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"strings"
+	"unicode"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -105,7 +107,7 @@ func (n *node) yaml() (*yaml.Node, error) {
 	case boolNode, numberNode:
 		y.Kind, y.Value = yaml.ScalarNode, n.text
 	case textNode:
-		return y, y.Encode(n.text)
+		return yamlText(n.text)
 	case listNode:
 		y.Kind = yaml.SequenceNode
 		for _, item := range n.items {
@@ -118,11 +120,11 @@ func (n *node) yaml() (*yaml.Node, error) {
 	case mapNode:
 		y.Kind = yaml.MappingNode
 		for _, f := range n.fields {
-			key, value := new(yaml.Node), (*yaml.Node)(nil)
-			err := key.Encode(f.name)
-			if err == nil {
-				value, err = f.value.yaml()
+			key, err := yamlText(f.name)
+			if err != nil {
+				return nil, err
 			}
+			value, err := f.value.yaml()
 			if err != nil {
 				return nil, err
 			}
@@ -130,4 +132,30 @@ func (n *node) yaml() (*yaml.Node, error) {
 		}
 	}
 	return y, nil
+}
+
+// yamlText returns a string in a style that reads back as one, in YAML 1.1 too.
+func yamlText(text string) (*yaml.Node, error) {
+	y := &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: text}
+	switch {
+	case text == "<<": // the library would write a merge
+		y.Style = yaml.DoubleQuotedStyle
+	case block(text):
+		y.Style = yaml.LiteralStyle
+	case strings.ContainsFunc(text, unicode.IsControl):
+		y.Style = yaml.DoubleQuotedStyle
+	default:
+		y = new(yaml.Node)
+		return y, y.Encode(text)
+	}
+	return y, nil
+}
+
+// block reports whether a text of several lines can be a block of YAML: the
+// library gets the indentation of others wrong.
+func block(text string) bool {
+	if !strings.Contains(text, "\n") || strings.TrimLeft(text, " \t\n") != text {
+		return false
+	}
+	return !strings.ContainsFunc(text, func(r rune) bool { return r != '\n' && !unicode.IsPrint(r) })
 }

@@ -44,7 +44,7 @@ func (k nodeKind) String() string {
 // Limits of one document: they bound aliases that multiply and nesting that
 // would exhaust the stack.
 const (
-	maxNodes = 1 << 20
+	maxNodes = 1 << 19
 	maxDepth = 200
 )
 

@@ -162,7 +162,7 @@ func (r *yamlReader) scalar(n *node, y *yaml.Node) error {
 		n.kind, n.text = boolNode, strconv.FormatBool(b)
 	case "!!int", "!!float":
 		return r.number(n, y)
-	case "!!str", "!!timestamp":
+	case "!!str", "!!timestamp", "!!merge":
 		n.kind = textNode
 		n.word = y.Style == 0 && oldBool.MatchString(y.Value)
 	default:
