@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"mime"
+	"net"
 	"net/http"
 	"net/url"
 	"strings"
@@ -72,6 +73,9 @@ func (p *progress) explain(err error) error {
 	if e, ok := errors.AsType[*url.Error](err); ok {
 		err = e.Err // its text repeats the URL, query and all
 	}
+	if strings.HasPrefix(err.Error(), "failed to parse Location header") { // which it goes on to repeat
+		return fmt.Errorf("%w: it has no valid address", ErrRedirect)
+	}
 	switch p.step.Load() {
 	case stepDial:
 		return inPhase(Dial, err)
@@ -83,9 +87,8 @@ func (p *progress) explain(err error) error {
 
 // tlsHint adds to a TLS error what to do about it.
 func tlsHint(err error) error {
-	if alert, ok := errors.AsType[tls.AlertError](err); ok {
-		switch alert {
-		case 42, 46, 48, 116: // bad certificate, certificate unknown, unknown CA, certificate required (RFC 8446)
+	if e, ok := errors.AsType[*net.OpError](err); ok && e.Op == "remote error" { // a TLS alert, of a type without a name
+		if strings.Contains(e.Err.Error(), "certificate") {
 			return fmt.Errorf("%w: %w: check the client certificate, tls.crt and tls.key of the Secret", ErrAuth, err)
 		}
 		return err

@@ -2,7 +2,6 @@ package wire
 
 import (
 	"context"
-	"fmt"
 	"strings"
 
 	"github.com/headgate-io/headgate/git/internal/object"
@@ -72,7 +71,8 @@ func (r *Remote) listRefs(ctx context.Context, s *selection) error {
 	if err != nil {
 		return err
 	}
-	a := newAnswer(sipper{from}, s.MaxBytes)
+	a := newAnswer(from, s.MaxBytes)
+	a.sips = len(s.Prefixes) == 0 && len(s.Exact) > 0
 	a.attach(ctx)
 	whole, err := r.readList(a.pktReader, s)
 	a.release(whole)
@@ -109,6 +109,9 @@ func (r *Remote) addListed(s *selection, line string) error {
 	}
 	name, attributes, _ := strings.Cut(rest, " ")
 	ref := Ref{Name: name}
+	if !s.take(name) {
+		return nil
+	}
 	var err error
 	if ref.ID, err = r.parseID(hex); err != nil {
 		return err
@@ -133,6 +136,7 @@ func (r *Remote) readRefs(ctx context.Context, s *selection) error {
 	if err != nil {
 		return err
 	}
+	a.sips = r.c.ready() && len(s.Prefixes) == 0 && len(s.Exact) > 0
 	whole, err := r.readAdvertised(a.pktReader, s)
 	a.release(whole)
 	return err
@@ -174,12 +178,16 @@ func (r *Remote) addAdvertised(s *selection, line string) (peels bool, err error
 	case hex == "shallow" || name == "capabilities^{}":
 		return false, nil
 	}
-	id, err := r.parseID(hex)
-	if err != nil {
-		return false, err
+	tag, peels := strings.CutSuffix(name, "^{}")
+	if peels && !s.peels(tag) || !peels && !s.take(name) {
+		return peels, nil
 	}
-	if tag, ok := strings.CutSuffix(name, "^{}"); ok {
-		s.peel(tag, id)
+	id, err := r.parseID(hex)
+	switch {
+	case err != nil:
+		return false, err
+	case peels:
+		s.refs[len(s.refs)-1].Peeled = id
 		return true, nil
 	}
 	ref := Ref{Name: name, ID: id}
@@ -200,7 +208,8 @@ func (r *Remote) checkEmpty(ctx context.Context, q RefQuery) error {
 	if err != nil {
 		return err
 	}
-	a := newAnswer(sipper{from}, maxGreeting)
+	a := newAnswer(from, maxGreeting)
+	a.sips = true
 	a.attach(ctx)
 	k, _, err := a.line()
 	a.release(err == nil && k == pktFlush)
@@ -222,73 +231,4 @@ func (r *Remote) command(name string) *request {
 	}
 	req.delim()
 	return req
-}
-
-// A selection collects the refs that match a query.
-type selection struct {
-	RefQuery
-	missing map[string]bool // exact names not yet seen
-	refs    []Ref
-	total   int // refs that the server has named
-}
-
-func newSelection(q RefQuery) (*selection, error) {
-	if q.MaxRefs == 0 {
-		q.MaxRefs = defaultRefs
-	}
-	if q.MaxBytes == 0 {
-		q.MaxBytes = defaultRefBytes
-	}
-	s := &selection{RefQuery: q, missing: map[string]bool{}}
-	for _, name := range q.Exact {
-		if !validRef(name) {
-			return nil, fmt.Errorf("%.80q is not the name of a ref", name)
-		}
-		s.missing[name] = true
-	}
-	for _, p := range q.Prefixes {
-		if strings.ContainsAny(p, "\x00\n") || p == "" || len(p) > maxMessage {
-			return nil, fmt.Errorf("%.80q is not the start of the name of a ref", p)
-		}
-	}
-	return s, nil
-}
-
-// complete reports whether nothing more can match.
-func (s *selection) complete() bool {
-	return len(s.Exact) > 0 && len(s.Prefixes) == 0 && len(s.missing) == 0
-}
-
-func (s *selection) add(ref Ref) error {
-	s.total++
-	if !s.matches(ref.Name) || !validRef(ref.Name) {
-		return nil
-	}
-	if len(s.refs) == s.MaxRefs {
-		return fmt.Errorf("%w: more than %d refs match", ErrLimit, s.MaxRefs)
-	}
-	delete(s.missing, ref.Name)
-	s.refs = append(s.refs, ref)
-	return nil
-}
-
-// peel completes the ref that was added last, if it is name.
-func (s *selection) peel(name string, id object.ID) {
-	if n := len(s.refs); s.Peel && n > 0 && s.refs[n-1].Name == name {
-		s.refs[n-1].Peeled = id
-	}
-}
-
-func (s *selection) matches(name string) bool {
-	for _, n := range s.Exact {
-		if n == name {
-			return true
-		}
-	}
-	for _, p := range s.Prefixes {
-		if strings.HasPrefix(name, p) {
-			return true
-		}
-	}
-	return len(s.Exact)+len(s.Prefixes) == 0
 }

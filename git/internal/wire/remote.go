@@ -68,7 +68,8 @@ func (r *Remote) greet(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	a := newAnswer(sipper{s}, maxGreeting)
+	a := newAnswer(s, maxGreeting)
+	a.sips = true
 	a.attach(ctx)
 	was := r.g.version
 	again := r.g.caps != nil

@@ -207,7 +207,7 @@ func (s *sshSession) why(err error) error {
 	return err
 }
 
-// A capped writer keeps the first maxMessage bytes. Sessions write to it while
+// A capped writer keeps the first bytes, more than are repeated. Sessions write to it while
 // we read from it.
 type capped struct {
 	mu sync.Mutex
@@ -217,7 +217,7 @@ type capped struct {
 func (c *capped) Write(p []byte) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.b = append(c.b, p[:min(len(p), maxMessage-len(c.b))]...)
+	c.b = append(c.b, p[:min(len(p), 2*maxMessage-len(c.b))]...)
 	return len(p), nil
 }
 

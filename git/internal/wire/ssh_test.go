@@ -39,6 +39,8 @@ type sshServer struct {
 	users    []string
 	commands []string
 	run      func(ch ssh.Channel, env []string) uint32 // in place of git upload-pack
+	stall    chan struct{}                             // told when a session is asked for, which is then ignored
+	refuse   string                                    // channel or exec
 	conns    []net.Conn
 	mu       sync.Mutex
 }
@@ -55,6 +57,13 @@ func (s *sshServer) dial(t testing.TB, cfg wire.SSHConfig) (*wire.Remote, error)
 		t.Cleanup(func() { r.Close() })
 	}
 	return r, err
+}
+
+// transport starts the server and leads to it.
+func (s *sshServer) transport(t testing.TB) wire.Transport {
+	key := newKey(t, "ed25519")
+	s.start(t, key.signer.PublicKey(), "ed25519")
+	return wire.SSH(wire.SSHConfig{Identity: key.pem, KnownHosts: s.known(s.keys...)}, s.url("/repo.git"))
 }
 
 func newKey(t testing.TB, kind string) keyPair {
@@ -139,6 +148,14 @@ func (s *sshServer) serve(c net.Conn, cfg *ssh.ServerConfig) {
 	}
 	go ssh.DiscardRequests(requests)
 	for n := range channels {
+		if s.stall != nil { // the channel is neither accepted nor refused
+			s.stall <- struct{}{}
+			continue
+		}
+		if s.refuse == "channel" {
+			n.Reject(ssh.Prohibited, "no channels here")
+			continue
+		}
 		ch, reqs, err := n.Accept()
 		if err == nil {
 			go s.session(ch, reqs)
@@ -161,7 +178,9 @@ func (s *sshServer) session(ch ssh.Channel, reqs <-chan *ssh.Request) {
 			s.mu.Lock()
 			s.commands = append(s.commands, v.Command)
 			s.mu.Unlock()
-			req.Reply(true, nil)
+			if req.Reply(s.refuse == "", nil); s.refuse != "" {
+				continue
+			}
 			go func() {
 				status := s.exec(ch, v.Command, env)
 				ch.SendRequest("exit-status", false, ssh.Marshal(struct{ S uint32 }{status}))
@@ -330,5 +349,39 @@ func TestSSHQuoting(t *testing.T) {
 		if !errors.Is(err, wire.ErrProtocol) || len(s.commands) != 1 || s.commands[0] != want {
 			t.Errorf("%s: %v, %v, want %s", path, s.commands, err, want)
 		}
+	}
+}
+
+func TestSSHSessionErrors(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		server *sshServer
+		phase  wire.Phase
+		kind   error
+		want   string
+	}{
+		{"no channels", &sshServer{refuse: "channel"}, wire.Advertisement, nil, "no channels here"},
+		{"no commands", &sshServer{refuse: "exec"}, wire.Advertisement, wire.ErrRemote, "does not run git-upload-pack"},
+		{"message", &sshServer{run: says("ERROR: Repository not found.\n", "")}, wire.Advertisement, wire.ErrNotFound, "Repository not found."},
+		{"long message", &sshServer{run: says(strings.Repeat("\x1blong ", 10_000), "")}, wire.Advertisement, wire.ErrRemote, "…"},
+		{"no message", &sshServer{run: says("", "")}, wire.Advertisement, wire.ErrProtocol, "ends early"},
+		{"end after the greeting", &sshServer{run: says("out of memory", greeting2)}, wire.LsRefs, wire.ErrRemote, "out of memory"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			err := everything(t.Context(), tt.server.transport(t), func(wire.Phase) {})
+			if e, ok := errors.AsType[*wire.Error](err); !ok || e.Phase != tt.phase || tt.kind != nil && !errors.Is(err, tt.kind) ||
+				!strings.Contains(err.Error(), tt.want) || len(err.Error()) > 2000 || strings.Contains(err.Error(), "\x1b") {
+				t.Errorf("%v, want %v", err, tt.want)
+			}
+		})
+	}
+}
+
+// says is a command that writes and fails.
+func says(stderr, stdout string) func(ssh.Channel, []string) uint32 {
+	return func(ch ssh.Channel, _ []string) uint32 {
+		io.WriteString(ch, stdout)
+		io.WriteString(ch.Stderr(), stderr)
+		return 1
 	}
 }

@@ -40,11 +40,24 @@ type stream interface {
 type answer struct {
 	*pktReader
 	s    stream
+	sips bool        // the answer is likely to be given up early: read little at a time
 	stop func() bool // detaches the context
 }
 
+// sip is less than net/http buffers, which fills a larger piece with further reads.
+const sip = 1 << 10
+
 func newAnswer(s stream, limit int64) *answer {
-	return &answer{pktReader: newPktReader(s, limit), s: s, stop: func() bool { return true }}
+	a := &answer{s: s, stop: func() bool { return true }}
+	a.pktReader = newPktReader(a, limit)
+	return a
+}
+
+func (a *answer) Read(p []byte) (int, error) {
+	if a.sips {
+		p = p[:min(len(p), sip)]
+	}
+	return a.s.Read(p)
 }
 
 // attach makes the end of ctx the end of the stream, in place of an earlier context.
@@ -57,10 +70,3 @@ func (a *answer) release(whole bool) {
 	a.s.release(whole) // which may wait for the network, until the context ends
 	a.stop()
 }
-
-// A sipper reads little at a time: for answers that are likely to be given up early.
-type sipper struct{ stream }
-
-const sip = 4 << 10
-
-func (s sipper) Read(p []byte) (int, error) { return s.stream.Read(p[:min(len(p), sip)]) }

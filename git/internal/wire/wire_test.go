@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"io"
+	"log"
 	"net/http"
 	"net/http/cgi"
 	"net/http/httptest"
@@ -130,6 +131,7 @@ func backend(t testing.TB, dir string, env ...string) http.Handler {
 	return &cgi.Handler{
 		Path:   filepath.Join(execPath(), "git-http-backend"),
 		Stderr: io.Discard,
+		Logger: log.New(io.Discard, "", 0),
 		Env:    append(append(gitEnv(), "GIT_PROJECT_ROOT="+dir, "GIT_HTTP_EXPORT_ALL=1"), env...),
 	}
 }

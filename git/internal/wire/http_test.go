@@ -1,0 +1,284 @@
+package wire_test
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"errors"
+	"io"
+	"io/fs"
+	"log"
+	"math/big"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate-io/headgate/git/internal/object"
+	"github.com/headgate-io/headgate/git/internal/wire"
+)
+
+func TestHTTPErrors(t *testing.T) {
+	page := func(status int, contentType, body string) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Type", contentType)
+			w.WriteHeader(status)
+			io.WriteString(w, body)
+		}
+	}
+	for _, tt := range []struct {
+		name string
+		h    http.Handler
+		kind error
+		want string
+	}{
+		{"log-in page", page(401, "text/html", greeting2), wire.ErrAuth, "check the credentials"},
+		{"401 that looks right", page(401, "application/x-git-upload-pack-advertisement", greeting2), wire.ErrAuth, "check the credentials"},
+		{"forbidden", page(403, "text/plain; charset=utf-8", "Write access\r\n\x1bto repository not granted."), wire.ErrAuth, "(Write access to repository not granted.)"},
+		{"not found", page(404, "text/plain", strings.Repeat("long ", 10_000)), wire.ErrNotFound, "check the URL"},
+		{"gone", page(410, "", ""), wire.ErrNotFound, "removed"},
+		{"proxy", page(407, "", ""), wire.ErrAuth, "proxy"},
+		{"busy", page(429, "", ""), wire.ErrRemote, "try again later"},
+		{"down", page(503, "text/html", "x"), wire.ErrRemote, "HTTP status 503: try again later"},
+		{"teapot", page(418, "", ""), wire.ErrRemote, "HTTP status 418"},
+		{"no content", page(204, "", ""), wire.ErrRemote, "HTTP status 204"},
+		{"web page", page(200, "text/html; charset=utf-8", "<html>"), wire.ErrProtocol, "web page"},
+		{"other type", page(200, "application/json", "{}"), wire.ErrProtocol, "application/json"},
+		{"result in place of a greeting", page(200, "application/x-git-upload-pack-result", greeting2), wire.ErrProtocol, "content type"},
+		{"dumb server", page(200, "text/plain", ones+"\trefs/heads/main\n"), wire.ErrUnsupported, "dumb HTTP"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			client, u := serve(t, tt.h)
+			u.User = nil
+			_, err := wire.Open(context.Background(), wire.HTTP(client, u))
+			if e, ok := errors.AsType[*wire.Error](err); !ok || !errors.Is(err, tt.kind) || e.Phase != wire.Advertisement ||
+				!strings.Contains(err.Error(), tt.want) || len(err.Error()) > 2000 || strings.Contains(err.Error(), "\x1b") {
+				t.Errorf("%v, want %v", err, tt.want)
+			}
+			// The same answers to a POST request.
+			client, u = serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if r.Method == http.MethodPost {
+					tt.h.ServeHTTP(w, r)
+					return
+				}
+				(&script{greeting: greeting2}).ServeHTTP(w, r)
+			}))
+			_, err = open(t, wire.HTTP(client, u)).Refs(context.Background(), wire.RefQuery{})
+			if e, ok := errors.AsType[*wire.Error](err); !strings.HasPrefix(tt.name, "result") && (!ok || !errors.Is(err, tt.kind) || e.Phase != wire.LsRefs) {
+				t.Errorf("POST: %v", err)
+			}
+		})
+	}
+	client, u := serve(t, page(404, "", ""))
+	u.User, u.Fragment = nil, "f"
+	_, err := wire.Open(context.Background(), wire.HTTP(client, u))
+	if !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("%v is not fs.ErrNotExist", err)
+	}
+}
+
+// Credentials in the URL are used and never printed.
+func TestHTTPCredentialsInURL(t *testing.T) {
+	repo := newRepo(t)
+	h := backend(t, repo.dir)
+	client, u := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if user, password, _ := r.BasicAuth(); user != "me" || password != "s3cret" {
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		h.ServeHTTP(w, r)
+	}))
+	good := parse(t, strings.Replace(u.String(), "http://", "http://me:s3cret@", 1))
+	fetch(t, open(t, wire.HTTP(client, good)), wire.FetchRequest{Wants: repo.commits[2:], Depth: 1})
+	for _, bad := range []string{"http://me:s3cret2@" + u.Host + "/repo.git", "http://me:s3cret2@127.0.0.1:1/repo.git", "http://me:s3cret@h/p?token=s3cret",
+		"ftp://me:s3cret@h/p", "http:///p"} {
+		if _, err := wire.Open(context.Background(), wire.HTTP(client, parse(t, bad))); err == nil || strings.Contains(err.Error(), "s3cret") {
+			t.Errorf("%s: %v", bad, err)
+		}
+	}
+}
+
+func TestTLSErrors(t *testing.T) {
+	good := (&script{greeting: greeting2}).ServeHTTP
+	s := httptest.NewUnstartedServer(http.HandlerFunc(good))
+	s.Config.ErrorLog = log.New(io.Discard, "", 0)
+	s.StartTLS()
+	t.Cleanup(s.Close)
+	plain, _ := serve(t, http.HandlerFunc(good))
+	_, plainURL := serve(t, http.HandlerFunc(good))
+
+	wants := httptest.NewUnstartedServer(http.HandlerFunc(good))
+	wants.Config.ErrorLog = log.New(io.Discard, "", 0)
+	wants.TLS = &tls.Config{ClientAuth: tls.RequireAndVerifyClientCert, MaxVersion: tls.VersionTLS12} // in 1.3 the alert races with the request
+	wants.StartTLS()
+	t.Cleanup(wants.Close)
+
+	expired := httptest.NewUnstartedServer(http.HandlerFunc(good))
+	expired.Config.ErrorLog = log.New(io.Discard, "", 0)
+	cert, roots := selfSigned(t, time.Now().Add(-time.Hour))
+	expired.TLS = &tls.Config{Certificates: []tls.Certificate{cert}}
+	expired.StartTLS()
+	t.Cleanup(expired.Close)
+	foreign := wants.Client()
+	foreign.Transport.(*http.Transport).TLSClientConfig.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+		return &cert, nil
+	}
+	trusting := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}}}
+
+	for _, tt := range []struct {
+		name   string
+		client *http.Client
+		url    string
+		phase  wire.Phase
+		want   string
+	}{
+		{"unknown authority", plain, s.URL, wire.Handshake, "ca.crt"},
+		{"other host", s.Client(), strings.Replace(s.URL, "127.0.0.1", "localhost", 1), wire.Handshake, "host name"},
+		{"expired", trusting, expired.URL, wire.Handshake, "out of date"},
+		{"wrong client certificate", foreign, wants.URL, wire.Handshake, "tls.crt"},
+		{"no TLS", s.Client(), "https://" + plainURL.Host, wire.Handshake, "server gave HTTP response to HTTPS client"},
+		{"nobody listens", plain, "http://127.0.0.1:1", wire.Dial, "refused"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			_, err := wire.Open(context.Background(), wire.HTTP(tt.client, parse(t, tt.url+"/repo.git")))
+			if e, ok := errors.AsType[*wire.Error](err); !ok || e.Phase != tt.phase || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("%v, want %s in phase %s", err, tt.want, tt.phase)
+			}
+		})
+	}
+	_, err := wire.Open(context.Background(), wire.HTTP(foreign, parse(t, wants.URL+"/repo.git")))
+	if !errors.Is(err, wire.ErrAuth) {
+		t.Errorf("wrong client certificate: %v", err)
+	}
+	open(t, wire.HTTP(s.Client(), parse(t, s.URL+"/repo.git")))
+}
+
+func selfSigned(t *testing.T, until time.Time) (tls.Certificate, *x509.CertPool) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "x"}, NotBefore: until.Add(-time.Hour), NotAfter: until,
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	leaf, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots := x509.NewCertPool()
+	roots.AddCert(leaf)
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, roots
+}
+
+// authorize adds credentials to every request, wherever it goes.
+type authorize struct{ http.RoundTripper }
+
+func (a authorize) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.Header.Set("Authorization", "Bearer s3cret")
+	return a.RoundTripper.RoundTrip(r)
+}
+
+func TestRedirects(t *testing.T) {
+	repo := newRepo(t)
+	git := backend(t, repo.dir)
+	var leaked bool
+	_, other := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		leaked = leaked || r.Header.Get("Authorization") != ""
+		git.ServeHTTP(w, r)
+	}))
+	secure := httptest.NewTLSServer(git)
+	t.Cleanup(secure.Close)
+	const query = "/info/refs?service=git-upload-pack"
+	mux := http.NewServeMux()
+	for from, to := range map[string]string{
+		"/same.git":   "/repo.git" + query,
+		"/twice.git":  "/same.git" + query,
+		"/loop.git":   "/loop.git" + query,
+		"/other.git":  other.String() + query,
+		"/user.git":   strings.Replace(other.String(), "http://", "http://evil:pw@", 1) + query,
+		"/secure.git": secure.URL + "/repo.git" + query,
+		"/login.git":  "/users/sign_in",
+		"/query.git":  "/repo.git" + query + "&x=y",
+		"/file.git":   "file:///etc/info/refs?service=git-upload-pack",
+		"/none.git":   "",
+		"/bad.git":    "http://%zz/",
+	} {
+		mux.HandleFunc("GET "+from+"/info/refs", func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Location", to)
+			w.WriteHeader(http.StatusMovedPermanently)
+		})
+	}
+	mux.HandleFunc("GET /post.git/info/refs", (&script{greeting: greeting2}).ServeHTTP)
+	mux.HandleFunc("POST /post.git/git-upload-pack", func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, other.String()+"/git-upload-pack", http.StatusTemporaryRedirect)
+	})
+	mux.Handle("/repo.git/", git)
+	anonymous, base := serve(t, mux)
+	authorized := &http.Client{Transport: authorize{anonymous.Transport}}
+	try := func(client *http.Client, path string) error {
+		r, err := wire.Open(context.Background(), wire.HTTP(client, base.JoinPath("..", path)))
+		if err == nil {
+			defer r.Close()
+			_, err = r.Refs(context.Background(), wire.RefQuery{})
+		}
+		return err
+	}
+	for _, tt := range []struct {
+		client *http.Client
+		path   string
+		want   string
+	}{
+		{anonymous, "same.git", ""},
+		{authorized, "same.git", ""},
+		{anonymous, "twice.git", ""},
+		{anonymous, "other.git", ""},
+		{anonymous, "user.git", ""},
+		{authorized, "other.git", "credentials are not taken to another origin"},
+		{authorized, "secure.git", "credentials are not taken to another origin"},
+		{anonymous, "loop.git", "more than 5"},
+		{anonymous, "login.git", "is a log-in needed?"},
+		{anonymous, "query.git", "is not the address of a Git repository"},
+		{anonymous, "file.git", "no HTTP address"},
+		{anonymous, "none.git", "no valid address"},
+		{anonymous, "bad.git", "no valid address"},
+		{anonymous, "post.git", "POST"},
+	} {
+		err := try(tt.client, tt.path)
+		if tt.want == "" && err != nil || tt.want != "" && (!errors.Is(err, wire.ErrRedirect) || !strings.Contains(err.Error(), tt.want)) {
+			t.Errorf("%s: %v, want %q", tt.path, err, tt.want)
+		}
+	}
+	if leaked {
+		t.Error("credentials went to another origin")
+	}
+	var down http.Handler = http.RedirectHandler(other.String()+query, http.StatusFound)
+	tlsServer := httptest.NewTLSServer(down)
+	t.Cleanup(tlsServer.Close)
+	if _, err := wire.Open(context.Background(), wire.HTTP(tlsServer.Client(), parse(t, tlsServer.URL+"/repo.git"))); !errors.Is(err, wire.ErrRedirect) || !strings.Contains(err.Error(), "gives up TLS") {
+		t.Errorf("from https to http: %v", err)
+	}
+}
+
+// After a redirect requests go to the new place.
+func TestRedirectFetch(t *testing.T) {
+	repo := newRepo(t)
+	_, other := serve(t, backend(t, repo.dir))
+	client, u := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, other.Scheme+"://"+other.Host+r.RequestURI, http.StatusFound)
+	}))
+	r := open(t, wire.HTTP(client, u))
+	fetch(t, r, wire.FetchRequest{Wants: []object.ID{repo.commits[2]}, Depth: 1})
+}
