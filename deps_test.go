@@ -24,8 +24,10 @@ var rooms = map[string]room{
 	"source":   {imports: "artifact internal/redact", modules: "sigs.k8s.io/yaml go.yaml.in/yaml/v2 go.yaml.in/yaml/v3 github.com/Masterminds/semver/v3"},
 
 	"git":                   {imports: "artifact source internal/transport internal/redact git/internal/object git/internal/packfile git/internal/wire", modules: gitModules},
-	"git/internal/object":   {modules: "github.com/pjbgf/sha1cd github.com/klauspost/cpuid/v2"},
-	"git/internal/packfile": {imports: "git/internal/object", modules: "github.com/klauspost/compress golang.org/x/sync"},
+	"git/internal/lru":      {},
+	"git/internal/object":   {imports: "git/internal/lru", modules: "github.com/pjbgf/sha1cd github.com/klauspost/cpuid/v2"},
+	"git/internal/packfile": {imports: "git/internal/object", modules: "golang.org/x/sync"},
+	"git/internal/local":    {imports: "git/internal/lru git/internal/object git/internal/packfile", modules: "github.com/klauspost/compress"},
 	"git/internal/wire":     {imports: "git/internal/object internal/transport", modules: gitModules},
 
 	"cmd/headgate": {

@@ -32,6 +32,9 @@ func parseDir(data []byte, format Format) (*dir, error) {
 	return d, nil
 }
 
+// weight is about the number of bytes that d occupies.
+func (d *dir) weight() int { return 256 + 96*len(d.entries) }
+
 // find returns the entry with the given name.
 func (d *dir) find(name string) (TreeEntry, bool) {
 	i, ok := slices.BinarySearchFunc(d.entries, TreeEntry{Name: name}, byName)

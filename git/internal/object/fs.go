@@ -5,6 +5,8 @@ import (
 	"io/fs"
 	"strings"
 	"time"
+
+	"github.com/headgate-io/headgate/git/internal/lru"
 )
 
 // The bounds of a [TreeFS]. A path beyond them is an error, so that a small
@@ -14,6 +16,10 @@ const (
 	MaxDepth = 512      // elements in a path
 	MaxTree  = 64 << 20 // bytes in one tree object, about a million entries
 )
+
+// cacheBytes bounds the parsed trees that a [TreeFS] keeps: those of the path
+// that a walk is at and some around it, not those of the repository.
+const cacheBytes = 4 << 20
 
 // TreeFS returns the tree root of db as a file system: fs.ReadDirFS, fs.StatFS
 // and fs.ReadFileFS, safe for concurrent use as db is.
@@ -29,13 +35,13 @@ const (
 // wraps [ErrCorrupt]; an object that db lacks fails with one that wraps
 // fs.ErrNotExist and names the object.
 func TreeFS(db Database, root ID) fs.FS {
-	return &treeFS{db: db, root: TreeEntry{Mode: ModeDir, Name: ".", ID: root}, cache: newDirCache(cacheBytes)}
+	return &treeFS{db: db, root: TreeEntry{Mode: ModeDir, Name: ".", ID: root}, cache: lru.New[ID, *dir](cacheBytes)}
 }
 
 type treeFS struct {
 	db    Database
 	root  TreeEntry
-	cache *dirCache
+	cache *lru.Cache[ID, *dir]
 }
 
 // Open implements fs.FS.
@@ -136,7 +142,7 @@ func (t *treeFS) dirOf(e TreeEntry) (*dir, error) {
 
 // dir returns the parsed tree id.
 func (t *treeFS) dir(id ID) (*dir, error) {
-	if d := t.cache.get(id); d != nil {
+	if d, ok := t.cache.Find(id); ok {
 		return d, nil
 	}
 	data, err := Read(t.db, id, Tree, MaxTree)
@@ -147,7 +153,7 @@ func (t *treeFS) dir(id ID) (*dir, error) {
 	if err != nil {
 		return nil, fmt.Errorf("tree %v: %w", id, err)
 	}
-	t.cache.put(id, d)
+	t.cache.Keep(id, d, d.weight())
 	return d, nil
 }
 

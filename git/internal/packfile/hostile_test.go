@@ -219,9 +219,9 @@ type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
 
-const bombBytes = 64 << 20
+const bombBytes = 32 << 20
 
-// bomb returns a pack of a blob of 64 MB of zeros that says to be of the given size.
+// bomb returns a pack of a blob of 32 MB of zeros that says to be of the given size.
 func bomb(size int64) []byte {
 	b := newBuilder(2, 1)
 	b.header(3, size)

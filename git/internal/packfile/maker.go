@@ -105,7 +105,7 @@ func (m *maker) make(entry uint32, typ object.Type, baseSize int64, from io.Read
 	m.delta.Reset(io.NewSectionReader(m.pack.spool, e.offset, e.size))
 	want, size, err := deltaSizes(m.delta)
 	if err == nil && want != baseSize {
-		err = fmt.Errorf("%w: a delta on a base of %d bytes, but its base has %d", object.ErrCorrupt, want, baseSize)
+		err = baseError(want, baseSize)
 	}
 	if err != nil {
 		return fmt.Errorf("object %d: %w", entry+1, err)

@@ -100,6 +100,9 @@ func (p *Pack) read(ctx context.Context, r io.Reader, o Options) error {
 	return nil
 }
 
+// Format returns the hash function that names the objects.
+func (p *Pack) Format() object.Format { return p.format }
+
 // Len returns the number of objects.
 func (p *Pack) Len() int { return len(p.entries) }
 

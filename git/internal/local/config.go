@@ -1,0 +1,109 @@
+package local
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/headgate-io/headgate/git/internal/object"
+)
+
+// extensions are the extensions of the repository format (gitrepository-layout)
+// that this package understands or that do not matter to a reader. The function
+// takes the value.
+var extensions = map[string]func(r *Repo, value string) error{
+	"noop":               nil,
+	"noop-v1":            nil,
+	"preciousobjects":    nil,
+	"worktreeconfig":     nil,
+	"relativeworktrees":  nil,
+	"compatobjectformat": nil,
+	"partialclone":       nil,
+	"objectformat": func(r *Repo, value string) error {
+		switch value {
+		case "sha1":
+		case "sha256":
+			r.format = object.SHA256
+		default:
+			return fmt.Errorf("object format %.80q is not supported", value)
+		}
+		return nil
+	},
+	"refstorage": func(r *Repo, value string) error {
+		if value != "files" {
+			return fmt.Errorf("refs stored as %.80q are not supported: run git refs migrate --ref-format=files", value)
+		}
+		return nil
+	},
+}
+
+// configure reads what the configuration says about the format of the repository.
+func (r *Repo) configure() error {
+	file := filepath.Join(r.common, "config")
+	text, err := readFile(file)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	c := parseConfig(text)
+	version := c["core.repositoryformatversion"]
+	if version != "" && version != "0" && version != "1" {
+		return fmt.Errorf("%s: repository format %.80q is not supported", file, version)
+	}
+	for key, value := range c {
+		name, ok := strings.CutPrefix(key, "extensions.")
+		if !ok {
+			continue
+		}
+		use, known := extensions[name]
+		if !known && version == "1" {
+			return fmt.Errorf("%s: the extension %.80q is not supported", file, name)
+		}
+		if use != nil {
+			if err := use(r, value); err != nil {
+				return fmt.Errorf("%s: %w", file, err)
+			}
+		}
+	}
+	r.absent = r.absence()
+	return nil
+}
+
+// absence says why objects may be missing and what to do about it.
+func (r *Repo) absence() string {
+	for _, clone := range []struct{ pattern, text string }{
+		{"objects/pack/*.promisor", "; this is a partial clone: fetch the object there first"},
+		{"shallow", "; this is a shallow clone: git fetch --unshallow there brings its whole history"},
+	} {
+		if found, _ := fs.Glob(os.DirFS(r.common), clone.pattern); len(found) > 0 {
+			return clone.text
+		}
+	}
+	return ""
+}
+
+// parseConfig returns the plain values of the sections without a subsection, by
+// section.key in lower case. Includes are not followed.
+func parseConfig(text string) map[string]string {
+	values := make(map[string]string)
+	section := ""
+	for line := range strings.Lines(text) {
+		line = strings.TrimSpace(line)
+		if rest, ok := strings.CutPrefix(line, "["); ok {
+			section, line, _ = strings.Cut(rest, "]")
+			section = strings.ToLower(strings.TrimSpace(section))
+			line = strings.TrimSpace(line)
+		}
+		if line == "" || line[0] == '#' || line[0] == ';' || strings.ContainsRune(section, '"') {
+			continue
+		}
+		key, value, _ := strings.Cut(line, "=")
+		if comment := strings.IndexAny(value, "#;"); comment >= 0 {
+			value = value[:comment]
+		}
+		values[section+"."+strings.ToLower(strings.TrimSpace(key))] = strings.Trim(strings.TrimSpace(value), `"`)
+	}
+	return values
+}

@@ -1,0 +1,192 @@
+// Package local reads a Git repository on this machine: its refs, and its objects
+// as an [object.Database].
+//
+// It knows ordinary and bare repositories, shallow and partial clones (whose
+// missing objects are missing), linked worktrees and alternates; SHA-1 and
+// SHA-256; loose objects and packs with index version 2. It runs no program,
+// reads no environment and no configuration but that of the repository's own
+// format, executes no hook and writes nothing.
+//
+// The files of the repository count as input like any other: sizes are checked
+// before memory is taken, and every object is compared with its ID as it is
+// read. An object that is stored whole is streamed; one that is stored as a
+// delta is made in memory, which [MaxDelta] bounds.
+package local
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"github.com/headgate-io/headgate/git/internal/lru"
+	"github.com/headgate-io/headgate/git/internal/object"
+)
+
+// ErrNotRepository is returned by [Open] for a path that holds no repository.
+var ErrNotRepository = errors.New("not a git repository")
+
+// MaxDelta bounds an object that is stored as a delta, and the base of one: Git
+// makes no deltas of larger ones (core.bigFileThreshold).
+const MaxDelta = 512 << 20
+
+// cacheBytes bounds the bases of deltas that are kept.
+const cacheBytes = 32 << 20
+
+// A Repo is an open repository. It implements [object.Database] and is safe for
+// concurrent use.
+type Repo struct {
+	dir    string // of HEAD: differs from common in a linked worktree
+	common string // of refs and objects
+	format object.Format
+	max    int64    // bytes of an object
+	stores []string // folders of objects: the own one, then the alternates
+	absent string   // why objects may be missing: what kind of clone this is
+	bases  *lru.Cache[place, whole]
+	pool   sync.Pool // of *inflater
+
+	mu    sync.RWMutex
+	packs map[string]*pack // by the path of the index
+}
+
+// Open opens the repository at path: a working tree or the folder of a bare
+// repository. Objects of more than maxObject bytes will not be read; 0 means
+// 1 GiB, a negative number no limit. The error wraps [ErrNotRepository] where path has none. The caller
+// closes the Repo.
+func Open(path string, maxObject int64) (*Repo, error) {
+	switch {
+	case maxObject == 0:
+		maxObject = 1 << 30
+	case maxObject < 0:
+		maxObject = math.MaxInt64
+	}
+	r := &Repo{max: maxObject, packs: make(map[string]*pack), bases: lru.New[place, whole](cacheBytes)}
+	r.pool.New = func() any { return new(inflater) }
+	err := r.locate(path)
+	if err == nil {
+		err = r.configure()
+	}
+	if err == nil {
+		err = r.findStores(filepath.Join(r.common, "objects"), 0)
+	}
+	if err == nil {
+		_, err = r.scan()
+	}
+	if err != nil {
+		r.Close()
+		return nil, fmt.Errorf("open repository %s: %w", path, err)
+	}
+	return r, nil
+}
+
+// Close closes the files of the repository. Open contents fail from then on.
+func (r *Repo) Close() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var errs []error
+	for _, p := range r.packs {
+		errs = append(errs, p.close())
+	}
+	clear(r.packs)
+	return errors.Join(errs...)
+}
+
+// Format returns the hash function that names the objects.
+func (r *Repo) Format() object.Format { return r.format }
+
+// maxFile bounds the small files of a repository.
+const maxFile = 1 << 20
+
+// readFile returns the content of a small file.
+func readFile(name string) (string, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	if err == nil && len(b) > maxFile {
+		err = fmt.Errorf("%s: %w: more than %d bytes", name, object.ErrCorrupt, maxFile)
+	}
+	return string(b), err
+}
+
+// locate finds the folders of the repository at path.
+func (r *Repo) locate(path string) error {
+	r.dir = filepath.Join(path, ".git")
+	info, err := os.Stat(r.dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		r.dir = path
+	case err != nil:
+		return err
+	case !info.IsDir():
+		text, err := readFile(r.dir)
+		if err != nil {
+			return err
+		}
+		dir, ok := strings.CutPrefix(text, "gitdir: ")
+		if !ok {
+			return fmt.Errorf("%w: the file .git names no gitdir", ErrNotRepository)
+		}
+		r.dir = under(path, strings.TrimRight(dir, "\r\n"))
+	}
+	r.common = r.dir
+	text, err := readFile(filepath.Join(r.dir, "commondir"))
+	if err == nil {
+		r.common = under(r.dir, strings.TrimRight(text, "\r\n"))
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	for _, part := range []string{filepath.Join(r.dir, "HEAD"), filepath.Join(r.common, "objects")} {
+		if _, err := os.Lstat(part); err != nil {
+			return fmt.Errorf("%w: %w", ErrNotRepository, err)
+		}
+	}
+	return nil
+}
+
+// under returns path, which is relative to dir unless it is absolute.
+func under(dir, path string) string {
+	if filepath.IsAbs(path) {
+		return filepath.Clean(path)
+	}
+	return filepath.Join(dir, path)
+}
+
+// maxStores bounds the alternates, of which each can name more.
+const maxStores = 16
+
+// findStores lists the folders that hold objects.
+func (r *Repo) findStores(dir string, depth int) error {
+	if len(r.stores) == maxStores || depth > 5 {
+		return fmt.Errorf("%s: more alternates than %d, or too deep", dir, maxStores)
+	}
+	r.stores = append(r.stores, dir)
+	file := filepath.Join(dir, "info", "alternates")
+	text, err := readFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for line := range strings.Lines(text) {
+		line = strings.TrimRight(line, "\r\n")
+		if line == "" || line[0] == '#' {
+			continue
+		}
+		if line[0] == '"' {
+			return fmt.Errorf("%s: quoted paths are not supported", file)
+		}
+		if err := r.findStores(under(dir, line), depth+1); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,498 @@
+package local_test
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/fstest"
+
+	"github.com/headgate-io/headgate/git/internal/local"
+	"github.com/headgate-io/headgate/git/internal/object"
+)
+
+// git runs git in dir, apart from the configuration of the machine.
+func git(t testing.TB, dir string, args ...string) string {
+	t.Helper()
+	cmd := exec.Command("git", args...)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(),
+		"GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL="+os.DevNull, "HOME="+t.TempDir(), "GIT_ALLOW_PROTOCOL=file",
+		"GIT_AUTHOR_NAME=A", "GIT_AUTHOR_EMAIL=a@example.com", "GIT_AUTHOR_DATE=1700000000 +0100",
+		"GIT_COMMITTER_NAME=A", "GIT_COMMITTER_EMAIL=a@example.com", "GIT_COMMITTER_DATE=1700000000 +0100")
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("git %s: %v\n%s", strings.Join(args, " "), err, stderr.Bytes())
+	}
+	return string(out)
+}
+
+func write(t testing.TB, file, content string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(file), 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, []byte(content), 0o666); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// repository makes a repository whose objects are files, with four commits of
+// similar files, a branch, and tags of both kinds.
+func repository(t testing.TB, args ...string) string {
+	t.Helper()
+	dir := t.TempDir()
+	git(t, dir, append([]string{"init", "-q", "-b", "main"}, args...)...)
+	git(t, dir, "config", "gc.auto", "0")
+	git(t, dir, "config", "uploadpack.allowFilter", "true")
+	text := strings.Repeat("the quick brown fox jumps over the lazy dog, and so on and on\n", 200)
+	noise := make([]byte, 100_000)
+	rand.NewChaCha8([32]byte{}).Read(noise)
+	for i, last := range []string{"one", "two", "three", "four"} {
+		write(t, filepath.Join(dir, "a"), text[100*i:]+last)
+		write(t, filepath.Join(dir, "b/c"), last+text[:len(text)-100*i]+last)
+		write(t, filepath.Join(dir, "noise"), string(noise)+last)
+		write(t, filepath.Join(dir, "empty"), "")
+		git(t, dir, "add", "-A")
+		git(t, dir, "commit", "-q", "-m", last)
+		git(t, dir, "tag", last)
+	}
+	git(t, dir, "tag", "-a", "-m", "tagged", "v1")
+	git(t, dir, "tag", "-a", "-m", "a tag of a tag", "v1-again", "v1")
+	git(t, dir, "branch", "topic/x", "HEAD~1")
+	return dir
+}
+
+func open(t testing.TB, dir string) *local.Repo {
+	t.Helper()
+	r, err := local.Open(dir, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { r.Close() })
+	return r
+}
+
+// TestObjects compares all objects of repositories of all kinds with git.
+func TestObjects(t *testing.T) {
+	clone := func(from, bare bool, args ...string) string {
+		origin, dir := repository(t), filepath.Join(t.TempDir(), "clone")
+		url := origin
+		if from {
+			url = "file://" + filepath.ToSlash(origin)
+		}
+		git(t, origin, append(append([]string{"clone", "-q"}, args...), url, dir)...)
+		return dir
+	}
+	for name, make := range map[string]func() string{
+		"loose": func() string { return repository(t) },
+		"packed": func() string {
+			dir := repository(t)
+			git(t, dir, "gc", "-q")
+			return dir
+		},
+		"deltas by id": func() string {
+			dir := repository(t)
+			git(t, dir, "-c", "repack.useDeltaBaseOffset=false", "repack", "-adfq", "--depth=50")
+			return dir
+		},
+		"large offsets": func() string {
+			dir := repository(t)
+			git(t, dir, "repack", "-adq")
+			packs, _ := filepath.Glob(filepath.Join(dir, ".git/objects/pack/*.pack"))
+			os.Remove(strings.TrimSuffix(packs[0], ".pack") + ".idx")
+			git(t, dir, "index-pack", "--index-version=2,0x40", packs[0])
+			return dir
+		},
+		"sha256": func() string {
+			dir := repository(t, "--object-format=sha256")
+			git(t, dir, "repack", "-adq")
+			git(t, dir, "commit", "--allow-empty", "-q", "-m", "loose")
+			return dir
+		},
+		"bare":    func() string { return clone(true, true, "--bare") },
+		"shallow": func() string { return clone(true, false, "--depth=1", "--no-single-branch") },
+		"shared":  func() string { return clone(false, false, "--shared") },
+		"worktree": func() string {
+			dir, tree := repository(t), filepath.Join(t.TempDir(), "tree")
+			git(t, dir, "worktree", "add", "-q", tree, "topic/x")
+			return tree
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := make()
+			r := open(t, dir)
+			all := git(t, dir, "cat-file", "--batch-all-objects", "--batch", "--unordered")
+			n := 0
+			for ; all != ""; n++ {
+				head, rest, _ := strings.Cut(all, "\n")
+				fields := strings.Fields(head)
+				size, _ := strconv.Atoi(fields[2])
+				checkObject(t, r, fields[0], fields[1], rest[:size])
+				all = rest[size+1:]
+			}
+			if n < 6 {
+				t.Errorf("only %d objects", n)
+			}
+			tree, err := object.ParseID(strings.TrimSpace(git(t, dir, "rev-parse", "HEAD^{tree}")))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := fstest.TestFS(object.TreeFS(r, tree), "a", "b/c", "noise", "empty"); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func checkObject(t *testing.T, r *local.Repo, name, typ, want string) {
+	t.Helper()
+	id, err := object.ParseID(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ty, size, err := r.Stat(id)
+	if err != nil || ty.String() != typ || size != int64(len(want)) {
+		t.Fatalf("%v: %v of %d bytes, %v; want %s of %d", id, ty, size, err, typ, len(want))
+	}
+	got, err := object.Read(r, id, ty, 1<<20)
+	if err != nil || string(got) != want {
+		t.Fatalf("%v: %.80q, %v, want %.80q", id, got, err, want)
+	}
+}
+
+// TestObjectsConcurrent reads one repository from several goroutines while git
+// moves its objects.
+func TestObjectsConcurrent(t *testing.T) {
+	dir := repository(t)
+	r := open(t, dir)
+	names := strings.Fields(git(t, dir, "cat-file", "--batch-all-objects", "--batch-check=%(objectname)"))
+	var readers sync.WaitGroup
+	for range 4 {
+		readers.Go(func() {
+			for range 5 {
+				for _, name := range names {
+					id, _ := object.ParseID(name)
+					typ, size, content, err := r.Open(id)
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					if n, err := io.Copy(io.Discard, content); n != size || err != nil {
+						t.Errorf("%v %v: %d of %d bytes, %v", typ, id, n, size, err)
+					}
+					content.Close()
+				}
+			}
+		})
+	}
+	git(t, dir, "repack", "-adq")
+	readers.Wait()
+}
+
+func TestRefs(t *testing.T) {
+	dir := repository(t)
+	rev := func(name string) string { return strings.TrimSpace(git(t, dir, "rev-parse", name)) }
+	for _, packed := range []bool{false, true} {
+		if packed {
+			git(t, dir, "pack-refs", "--all")
+			git(t, dir, "branch", "later")
+		}
+		r := open(t, dir)
+		refs, err := r.Refs(false, "HEAD", "refs/heads/", "refs/tags/v")
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := []string{
+			"HEAD " + rev("HEAD") + " symref refs/heads/main",
+			"refs/heads/main " + rev("HEAD"),
+			"refs/heads/topic/x " + rev("HEAD~1"),
+			"refs/tags/v1 " + rev("v1") + " peeled " + rev("HEAD"),
+			"refs/tags/v1-again " + rev("v1-again") + " peeled " + rev("HEAD"),
+		}
+		if packed {
+			want = slices.Insert(want, 1, "refs/heads/later "+rev("HEAD"))
+		}
+		if got := lines(refs); !slices.Equal(got, want) {
+			t.Errorf("packed %v: got\n%s\nwant\n%s", packed, strings.Join(got, "\n"), strings.Join(want, "\n"))
+		}
+		exact, err := r.Refs(true, "refs/tags/v1", "refs/tags/v", "refs/tags", "refs/heads/topic/x/y", "../HEAD", "refs/../HEAD", "/etc/passwd", "config")
+		if err != nil || len(exact) != 1 || exact[0].Name != "refs/tags/v1" {
+			t.Errorf("exact: %v, %v", lines(exact), err)
+		}
+	}
+}
+
+func lines(refs []local.Ref) (all []string) {
+	for _, r := range refs {
+		line := r.Name + " " + r.ID.String()
+		if r.Symref != "" {
+			line += " symref " + r.Symref
+		}
+		if !r.Peeled.IsZero() {
+			line += " peeled " + r.Peeled.String()
+		}
+		all = append(all, line)
+	}
+	return all
+}
+
+// TestHead has HEAD where it differs from the ordinary.
+func TestHead(t *testing.T) {
+	head := func(dir string) []string {
+		refs, err := open(t, dir).Refs(true, "HEAD")
+		if err != nil {
+			t.Error(err)
+		}
+		return lines(refs)
+	}
+	dir, tree := repository(t), filepath.Join(t.TempDir(), "tree")
+	git(t, dir, "worktree", "add", "-q", tree, "topic/x")
+	if got := head(tree); len(got) != 1 || !strings.HasSuffix(got[0], "symref refs/heads/topic/x") {
+		t.Errorf("worktree: %v", got)
+	}
+	git(t, dir, "checkout", "-q", "--detach")
+	if got := head(dir); len(got) != 1 || strings.Contains(got[0], "symref") {
+		t.Errorf("detached: %v", got)
+	}
+	empty := t.TempDir()
+	git(t, empty, "init", "-q")
+	if got := head(empty); len(got) != 0 {
+		t.Errorf("empty: %v", got)
+	}
+}
+
+// TestMissing reads objects that a clone left behind.
+func TestMissing(t *testing.T) {
+	origin := repository(t)
+	for hint, args := range map[string][]string{
+		"shallow clone": {"--depth=1"},
+		"partial clone": {"--filter=blob:none", "--no-checkout"},
+	} {
+		dir := filepath.Join(t.TempDir(), "clone")
+		git(t, origin, append(append([]string{"clone", "-q"}, args...), "file://"+filepath.ToSlash(origin), dir)...)
+		id, _ := object.ParseID(strings.TrimSpace(git(t, origin, "rev-parse", "HEAD~2:a")))
+		_, _, _, err := open(t, dir).Open(id)
+		if !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), id.String()) || !strings.Contains(err.Error(), hint) {
+			t.Errorf("%s: %v", hint, err)
+		}
+	}
+}
+
+func TestOpenRefuses(t *testing.T) {
+	for name, test := range map[string]struct {
+		file, content string
+		want          string
+	}{
+		"no repository":          {"README", "", "not a git repository"},
+		"git file without dir":   {".git", "nonsense", "names no gitdir"},
+		"gitdir that is gone":    {".git", "gitdir: ../gone", "not a git repository"},
+		"format 2":               {".git/config", "[core]\n\trepositoryformatversion = 2\n", `format "2" is not supported`},
+		"unknown extension":      {".git/config", "[core]\nrepositoryformatversion = 1\n[extensions]\nmagic = yes\n", `extension "magic" is not supported`},
+		"reftable":               {".git/config", "[core]\nrepositoryformatversion = 1\n[Extensions]\nRefStorage = reftable ; new\n", "git refs migrate"},
+		"unknown object format":  {".git/config", "[core]\nrepositoryformatversion = 1\n[extensions] objectformat = \"md5\"\n", `object format "md5"`},
+		"huge config":            {".git/config", strings.Repeat("#", 1<<20+1), "more than 1048576 bytes"},
+		"quoted alternate":       {".git/objects/info/alternates", "\"a\\nb\"\n", "quoted paths"},
+		"alternates in a circle": {".git/objects/info/alternates", ".\n", "more alternates"},
+		"index of version 1":     {".git/objects/pack/x.idx", strings.Repeat("\x00", 2000), "not an index of version 2"},
+		"index out of order":     {".git/objects/pack/x.idx", "\xfftOc\x00\x00\x00\x02\x00\x00\x00\x01" + strings.Repeat("\x00", 2000), "not in order"},
+		"truncated index":        {".git/objects/pack/x.idx", "\xfftOc\x00\x00\x00\x02" + strings.Repeat("\x00\x00\x00\x09", 256), "truncated"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			if strings.HasPrefix(test.file, ".git/") {
+				git(t, dir, "init", "-q")
+			}
+			write(t, filepath.Join(dir, test.file), test.content)
+			if strings.HasPrefix(test.file, ".git/") {
+				write(t, filepath.Join(dir, ".git/objects/pack/x.pack"), "PACK")
+			}
+			_, err := local.Open(dir, 0)
+			if err == nil || !strings.Contains(err.Error(), test.want) || !strings.Contains(err.Error(), dir) {
+				t.Errorf("got %v, want %q", err, test.want)
+			}
+			if strings.Contains(name, "dir") != errors.Is(err, local.ErrNotRepository) && name != "no repository" {
+				t.Errorf("%v is ErrNotRepository: %v", err, errors.Is(err, local.ErrNotRepository))
+			}
+		})
+	}
+}
+
+// TestLimit reads objects that are larger than the caller wants, stored in all ways.
+func TestLimit(t *testing.T) {
+	dir := repository(t)
+	id, _ := object.ParseID(strings.TrimSpace(git(t, dir, "rev-parse", "HEAD~1:noise")))
+	for _, packed := range []bool{false, true} {
+		if packed {
+			git(t, dir, "repack", "-adfq")
+		}
+		for limit, want := range map[int64]bool{1000: false, 200_000: true, -1: true} {
+			r, err := local.Open(dir, limit)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = object.Read(r, id, object.Blob, 1<<20)
+			if (err == nil) != want || err != nil && !strings.Contains(err.Error(), "more than the limit of 1000") {
+				t.Errorf("packed %v, limit %d: %v", packed, limit, err)
+			}
+			r.Close()
+		}
+	}
+}
+
+// TestDamaged flips bytes in all files of a repository: no object may come out
+// different, and nothing may panic.
+func TestDamaged(t *testing.T) {
+	for _, packed := range []bool{false, true} {
+		dir := repository(t)
+		if packed {
+			git(t, dir, "repack", "-adfq")
+			git(t, dir, "prune-packed")
+		}
+		names := strings.Fields(git(t, dir, "cat-file", "--batch-all-objects", "--batch-check=%(objectname)"))
+		var files []string
+		filepath.WalkDir(filepath.Join(dir, ".git/objects"), func(name string, e fs.DirEntry, err error) error {
+			if !e.IsDir() {
+				files = append(files, name)
+			}
+			return err
+		})
+		random := rand.New(rand.NewPCG(1, 2))
+		for range 300 {
+			file := files[random.IntN(len(files))]
+			whole, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			damaged := bytes.Clone(whole)
+			damaged[random.IntN(min(len(damaged), 5000))] ^= 1 << random.IntN(8)
+			if random.IntN(4) == 0 {
+				damaged = damaged[:random.IntN(len(damaged))]
+			}
+			if err := errors.Join(os.Remove(file), os.WriteFile(file, damaged, 0o666)); err != nil {
+				t.Fatal(err)
+			}
+			readAll(t, dir, names)
+			if err := os.WriteFile(file, whole, 0o666); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// readAll reads what it can and checks it.
+func readAll(t *testing.T, dir string, names []string) {
+	t.Helper()
+	r, err := local.Open(dir, 1<<20)
+	if err != nil {
+		return
+	}
+	defer r.Close()
+	for _, name := range names {
+		id, _ := object.ParseID(name)
+		typ, _, err := r.Stat(id)
+		if err != nil {
+			continue
+		}
+		content, err := object.Read(r, id, typ, 1<<20)
+		if err != nil {
+			continue
+		}
+		h := object.NewHasher(object.SHA1)
+		h.Begin(typ, int64(len(content)))
+		h.Write(content)
+		if got, err := h.ID(); err != nil || got != id {
+			t.Fatalf("%v came out as %v, %v", id, got, err)
+		}
+	}
+}
+
+// TestWrongContent has objects under the names of others.
+func TestWrongContent(t *testing.T) {
+	dir := repository(t)
+	path := func(rev string) (object.ID, string) {
+		name := strings.TrimSpace(git(t, dir, "rev-parse", rev))
+		id, _ := object.ParseID(name)
+		return id, filepath.Join(dir, ".git/objects", name[:2], name[2:])
+	}
+	id, file := path("HEAD:a")
+	empty, emptyFile := path("HEAD:empty")
+	_, other := path("HEAD:b/c")
+	swap := func(to, from string) {
+		data, err := os.ReadFile(from)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(os.Remove(to), os.WriteFile(to, data, 0o666)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	swap(emptyFile, other)
+	swap(file, other)
+	r := open(t, dir)
+	for _, id := range []object.ID{id, empty} {
+		if _, err := object.Read(r, id, object.Blob, 1<<20); !errors.Is(err, object.ErrCorrupt) || !strings.Contains(err.Error(), id.String()) {
+			t.Errorf("%v: %v", id, err)
+		}
+	}
+}
+
+func TestRefsHostile(t *testing.T) {
+	id := strings.Repeat("1", 40)
+	for name, test := range map[string]struct{ file, content, want string }{
+		"not hexadecimal":       {"refs/heads/x", "nonsense\n", "40 or 64"},
+		"in a circle":           {"refs/heads/x", "ref: refs/heads/x\n", "symbolic refs in a row"},
+		"packed nonsense":       {"packed-refs", "nonsense\n", "line"},
+		"packed peel first":     {"packed-refs", "^" + id + "\n", "line"},
+		"packed without name":   {"packed-refs", id + "\n", "line"},
+		"packed endless line":   {"packed-refs", id + " " + strings.Repeat("x", 1<<17), "token too long"},
+		"huge":                  {"refs/heads/x", strings.Repeat("0", 1<<20+1), "more than 1048576 bytes"},
+		"out of the repository": {"refs/heads/x", "ref: refs/../../../secret\n", ""},
+		"to the configuration":  {"refs/heads/x", "ref: config\n", ""},
+		"to nothing":            {"refs/heads/x", "ref: refs/heads/absent\n", ""},
+		"locked":                {"refs/heads/x.lock", "nonsense", ""},
+	} {
+		dir := t.TempDir()
+		git(t, dir, "init", "-q")
+		write(t, filepath.Join(dir, ".git", filepath.FromSlash(test.file)), test.content)
+		refs, err := open(t, dir).Refs(false, "refs/")
+		if test.want == "" && (err != nil || len(refs) != 0) || test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)) {
+			t.Errorf("%s: %v, %v, want %q", name, lines(refs), err, test.want)
+		}
+	}
+}
+
+func FuzzIndex(f *testing.F) {
+	dir := repository(f)
+	git(f, dir, "repack", "-adfq")
+	pack, _ := filepath.Glob(filepath.Join(dir, ".git/objects/pack/*.pack"))
+	index, _ := filepath.Glob(filepath.Join(dir, ".git/objects/pack/*.idx"))
+	p, err := os.ReadFile(pack[0])
+	if err != nil {
+		f.Fatal(err)
+	}
+	i, err := os.ReadFile(index[0])
+	if err != nil {
+		f.Fatal(err)
+	}
+	names := strings.Fields(git(f, dir, "cat-file", "--batch-all-objects", "--batch-check=%(objectname)"))
+	f.Add(p[:min(len(p), 2000)], i)
+	f.Fuzz(func(t *testing.T, pack, index []byte) {
+		dir := t.TempDir()
+		write(t, filepath.Join(dir, "HEAD"), "ref: refs/heads/main\n")
+		write(t, filepath.Join(dir, "objects/pack/x.pack"), string(pack))
+		write(t, filepath.Join(dir, "objects/pack/x.idx"), string(index))
+		readAll(t, dir, names)
+	})
+}
