@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/headgate-io/headgate/git/internal/object"
@@ -65,6 +66,9 @@ func (r *Remote) Fetch(ctx context.Context, q FetchRequest) (*FetchResponse, err
 }
 
 func (r *Remote) fetch(ctx context.Context, q FetchRequest) (*FetchResponse, error) {
+	if err := q.check(); err != nil {
+		return nil, err
+	}
 	if err := r.checkFetch(q); err != nil {
 		return nil, err
 	}
@@ -98,31 +102,42 @@ func (r *Remote) fetch(ctx context.Context, q FetchRequest) (*FetchResponse, err
 	return f, nil
 }
 
-// checkFetch refuses what cannot be asked of this server.
-func (r *Remote) checkFetch(q FetchRequest) error {
+// check refuses what makes no request.
+func (q *FetchRequest) check() error {
 	switch {
 	case len(q.Wants) == 0:
 		return errors.New("no object is wanted")
 	case q.Depth < 0 || q.Deepen && q.Depth == 0:
 		return fmt.Errorf("depth %d", q.Depth)
-	case strings.ContainsFunc(q.Filter, func(c rune) bool { return c <= ' ' || c > '~' }) || len(q.Filter) > maxMessage:
+	case strings.ContainsFunc(q.Filter, notGraphic) || len(q.Filter) > maxMessage:
 		return fmt.Errorf("filter %.80q", q.Filter)
-	case q.Filter != "" && !r.Supports("filter"):
-		return fmt.Errorf("filter %s: %w", q.Filter, ErrUnsupported)
-	case (q.Depth > 0 || len(q.Shallow) > 0) && !r.Supports("shallow"):
-		return fmt.Errorf("shallow fetch: %w", ErrUnsupported)
-	case q.Deepen && r.g.version != 2 && !r.Supports("deepen-relative"):
-		return fmt.Errorf("deepening: %w", ErrUnsupported)
 	}
-	for _, ids := range [][]object.ID{q.Wants, q.Haves, q.Shallow} {
-		for _, id := range ids {
-			if len(id.String()) != r.g.hexLen() || id.IsZero() {
-				return fmt.Errorf("%q is no %s object id", id, r.g.format())
-			}
+	return nil
+}
+
+// checkFetch refuses what cannot be asked of this server.
+func (r *Remote) checkFetch(q FetchRequest) error {
+	for _, id := range slices.Concat(q.Wants, q.Haves, q.Shallow) {
+		if len(id.String()) != r.g.hexLen() || id.IsZero() {
+			return fmt.Errorf("%q is no %s object id", id, r.g.format())
+		}
+	}
+	for _, need := range []struct {
+		feature string
+		needed  bool
+	}{
+		{"filter", q.Filter != ""},
+		{"shallow", q.Depth > 0 || len(q.Shallow) > 0},
+		{"deepen-relative", q.Deepen && r.g.version != 2}, // part of shallow in version 2
+	} {
+		if need.needed && !r.Supports(need.feature) {
+			return fmt.Errorf("fetch with %s: %w", need.feature, ErrUnsupported)
 		}
 	}
 	return nil
 }
+
+func notGraphic(c rune) bool { return c <= ' ' || c > '~' }
 
 // fetchRequest2 is the command fetch of version 2.
 func (r *Remote) fetchRequest2(q FetchRequest) *request {

@@ -68,23 +68,15 @@ func (r *Remote) wantCapabilities(q FetchRequest) string {
 // readNegotiation reads what precedes the pack in versions 0 and 1, and tells
 // whether the pack comes in bands.
 func (r *Remote) readNegotiation(f *FetchResponse, shallow bool) (banded bool, err error) {
-	for k := pktData; shallow && k != pktFlush; {
-		var line string
-		if k, line, err = f.a.line(); err != nil {
-			return false, err
-		}
-		if k == pktDelim || k == pktEnd {
-			return false, protocolf("the list of shallow commits does not end in a flush")
-		}
-		if err = r.addInfo(f, line); err != nil {
+	if shallow {
+		if err := r.readShallow(f); err != nil {
 			return false, err
 		}
 	}
-	banded = r.Supports("side-band-64k") || r.Supports("side-band")
 	for {
 		text, err := startsWithText(f.a.pktReader)
 		if err != nil || !text {
-			return banded, err
+			return r.Supports("side-band-64k") || r.Supports("side-band"), err
 		}
 		_, line, err := f.a.line()
 		if err != nil {
@@ -95,6 +87,22 @@ func (r *Remote) readNegotiation(f *FetchResponse, shallow bool) (banded bool, e
 		}
 		if err := r.addInfo(f, line); err != nil {
 			return false, err
+		}
+	}
+}
+
+// readShallow reads the list of shallow commits and the flush at its end.
+func (r *Remote) readShallow(f *FetchResponse) error {
+	for {
+		k, line, err := f.a.line()
+		switch {
+		case err != nil || k == pktFlush:
+			return err
+		case k != pktData:
+			return protocolf("the list of shallow commits does not end in a flush")
+		}
+		if err := r.addInfo(f, line); err != nil {
+			return err
 		}
 	}
 }

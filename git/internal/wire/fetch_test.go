@@ -139,6 +139,21 @@ func TestFetchRefused(t *testing.T) {
 	}
 }
 
+// A server may have none of what version 0 makes optional.
+func TestFetchUnsupported(t *testing.T) {
+	for caps, q := range map[string]wire.FetchRequest{
+		"":               {Depth: 1},
+		"shallow":        {Depth: 1, Deepen: true},
+		"shallow filter": {Depth: 1, Filter: "tree:0", Deepen: true},
+	} {
+		client, u := serve(t, &script{greeting: pkt(ones+" HEAD\x00"+caps+"\n") + flush})
+		q.Wants = []object.ID{id(t, ones)}
+		if _, err := open(t, wire.HTTP(client, u)).Fetch(context.Background(), q); !errors.Is(err, wire.ErrUnsupported) {
+			t.Errorf("capabilities %q: %v", caps, err)
+		}
+	}
+}
+
 func TestFetchLimit(t *testing.T) {
 	repo := newRepo(t)
 	client, u := serve(t, backend(t, repo.dir))

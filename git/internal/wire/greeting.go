@@ -33,40 +33,42 @@ func (g *greeting) hexLen() int {
 // readGreeting reads a greeting: of version 2 to its end, of the others up to
 // and with the first ref.
 func readGreeting(p *pktReader) (greeting, error) {
-	k, line, err := p.line()
-	if err == nil && k == pktData && line == serviceLine {
-		if k, _, err = p.line(); err == nil && k != pktFlush {
-			err = protocolf("no flush after the name of the service")
-		}
-		if err == nil {
-			k, line, err = p.line()
-		}
-	}
-	if err != nil {
-		return greeting{}, err
-	}
-	if k != pktData && k != pktFlush {
-		return greeting{}, protocolf("the greeting starts with a mark")
-	}
 	g := greeting{caps: map[string]string{}, symrefs: map[string]string{}}
+	k, line, err := firstLine(p)
+	if err == nil && k == pktData && line == "version 1" {
+		g.version = 1
+		k, line, err = p.line()
+	}
 	switch {
+	case err != nil:
 	case k == pktFlush: // no refs, and no capabilities to go with them
-		return g, nil
-	case line == "version 2":
+	case k != pktData:
+		err = protocolf("the greeting starts with a mark")
+	case line == "version 2" && g.version == 0:
 		g.version = 2
 		err = g.readCapabilities(p)
-	case line == "version 1":
-		g.version = 1
-		if k, line, err = p.line(); err == nil && k == pktData {
-			err = g.readFirst(line)
-		}
 	default:
 		err = g.readFirst(line)
 	}
-	if err == nil && g.format() != "sha1" && g.format() != "sha256" {
-		err = protocolf("object format %.80q", g.format())
+	if f := g.format(); err == nil && f != "sha1" && f != "sha256" {
+		err = protocolf("object format %.80q", f)
 	}
 	return g, err
+}
+
+// firstLine reads a line, after that which names the service over HTTP.
+func firstLine(p *pktReader) (pktKind, string, error) {
+	k, line, err := p.line()
+	if err != nil || k != pktData || line != serviceLine {
+		return k, line, err
+	}
+	if k, _, err = p.line(); err != nil {
+		return 0, "", err
+	}
+	if k != pktFlush {
+		return 0, "", protocolf("no flush after the name of the service")
+	}
+	return p.line()
 }
 
 // readCapabilities reads the capabilities of version 2, one in a line.

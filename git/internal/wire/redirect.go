@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 )
 
@@ -38,17 +39,20 @@ func follow(resp *http.Response) (*url.URL, error) {
 	case !strings.HasSuffix(to.Path, "/info/refs") || to.RawQuery != serviceQuery:
 		return refuse("it is not the address of a Git repository: is a log-in needed?")
 	}
-	if !sameOrigin(from, to) {
-		for _, h := range credentialHeaders {
-			if resp.Request.Header.Get(h) != "" {
-				return refuse("credentials are not taken to another origin: put this address into the URL, without /info/refs, if you trust it")
-			}
-		}
-		to.User = nil
-	} else {
+	if sameOrigin(from, to) {
 		to.User = from.User
+		return to, nil
 	}
+	if hasCredentials(resp.Request) {
+		return refuse("credentials are not taken to another origin: put this address into the URL, without /info/refs, if you trust it")
+	}
+	to.User = nil
 	return to, nil
+}
+
+// hasCredentials reports whether a request, as it was sent, has any in its headers.
+func hasCredentials(req *http.Request) bool {
+	return slices.ContainsFunc(credentialHeaders, func(h string) bool { return req.Header.Get(h) != "" })
 }
 
 // sameOrigin reports whether two HTTP addresses have the same scheme, host and port.

@@ -5,13 +5,11 @@ import "strings"
 // validRef reports whether git check-ref-format accepts name, or it is one of
 // the names in capitals, such as HEAD, that have no slash.
 func validRef(name string) bool {
-	if name == "" || strings.HasSuffix(name, ".") || strings.Contains(name, "..") || strings.Contains(name, "@{") {
+	if strings.HasSuffix(name, ".") || strings.Contains(name, "..") || strings.Contains(name, "@{") {
 		return false
 	}
-	for i := range len(name) {
-		if c := name[i]; c <= ' ' || c == 0x7f || strings.IndexByte(`~^:?*[\`, c) >= 0 {
-			return false
-		}
+	if strings.ContainsAny(name, "~^:?*[\\\x7f") || strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' }) {
+		return false
 	}
 	parts := strings.Split(name, "/")
 	for _, part := range parts {
