@@ -1,0 +1,180 @@
+package git_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate-io/headgate/artifact"
+	"github.com/headgate-io/headgate/git"
+	"github.com/headgate-io/headgate/internal/testenv"
+	"github.com/headgate-io/headgate/source"
+)
+
+// entry is one entry of a raw tree object.
+func entry(t *testing.T, mode, name, id string) []byte {
+	raw := make([]byte, 0, 64)
+	raw = append(raw, mode+" "+name+"\x00"...)
+	for i := 0; i < len(id); i += 2 {
+		raw = append(raw, hexDigit(t, id[i])<<4|hexDigit(t, id[i+1]))
+	}
+	return raw
+}
+
+func hexDigit(t *testing.T, c byte) byte {
+	i := strings.IndexByte("0123456789abcdef", c)
+	if i < 0 {
+		t.Fatalf("%q is no hexadecimal digit", c)
+	}
+	return byte(i)
+}
+
+// Trees that git itself would not write are refused as a whole, by name.
+func TestHostileTrees(t *testing.T) {
+	blob := testenv.NewRepo(t).Object("blob", []byte("x"))
+	for name, raw := range map[string][]byte{
+		"dot dot":        entry(t, "100644", "..", blob),
+		"dot git":        entry(t, "100644", ".git", blob),
+		"dot GIT":        entry(t, "100644", ".GiT", blob),
+		"ntfs git":       entry(t, "100644", "GIT~1", blob),
+		"slash":          entry(t, "100644", "a/b", blob),
+		"backslash":      entry(t, "100644", `a\b`, blob),
+		"empty name":     entry(t, "100644", "", blob),
+		"absent blob":    entry(t, "100644", "a", strings.Repeat("1", 40)),
+		"null id":        entry(t, "100644", "a", strings.Repeat("0", 40)),
+		"bad mode":       entry(t, "777777", "a", blob),
+		"truncated":      entry(t, "100644", "a", blob)[:20],
+		"unsorted":       append(entry(t, "100644", "b", blob), entry(t, "100644", "a", blob)...),
+		"twice":          append(entry(t, "100644", "a", blob), entry(t, "100644", "a", blob)...),
+		"blob as folder": entry(t, "40000", "a", blob),
+	} {
+		t.Run(name, func(t *testing.T) {
+			repo := testenv.NewRepo(t)
+			repo.Object("blob", []byte("x"))
+			commit := "tree " + repo.Object("tree", raw) + "\nauthor tester <t@example.com> 1700000000 +0000\ncommitter tester <t@example.com> 1700000000 +0000\n\nhostile\n"
+			repo.Ref("refs/heads/main", repo.Object("commit", []byte(commit)))
+			_, _, _, err := try(t.Context(), object(testenv.ServeHTTP(t, testenv.HTTP{}, repo).Repo(), source.GitRepositoryRef{Branch: "main"}), source.Env{})
+			if err == nil {
+				t.Error("it was packed")
+			}
+		})
+	}
+}
+
+// A ref may lead to anything; only a commit can be fetched.
+func TestRefsThatLeadToNoCommit(t *testing.T) {
+	repo := one(t)
+	tree := repo.ID("main^{tree}")
+	repo.Tag("tree", tree)
+	repo.AnnotatedTag("annotated", tree, "a tag of a tree")
+	repo.AnnotatedTag("nested", repo.ID("refs/tags/annotated"), "a tag of a tag of a tree")
+	url := testenv.ServeHTTP(t, testenv.HTTP{}, repo).Repo()
+	for _, tag := range []string{"tree", "annotated", "nested"} {
+		_, _, _, err := try(t.Context(), object(url, source.GitRepositoryRef{Tag: tag}), source.Env{})
+		if err == nil || !strings.Contains(err.Error(), "tree") {
+			t.Errorf("%s: %v: want an error that says that it is a tree", tag, err)
+		}
+	}
+}
+
+// A blob of zeros is a small pack: what counts is what it inflates to.
+func TestLimits(t *testing.T) {
+	repo := testenv.NewRepo(t)
+	tree := files("small", "1")
+	tree["zeros"] = files("", "")[""]
+	tree["zeros"].Data = make([]byte, 64<<20)
+	repo.Commit(testenv.Commit{Branch: "main", Files: tree})
+	url := testenv.ServeHTTP(t, testenv.HTTP{}, repo).Repo()
+	for name, limits := range map[string]artifact.Limits{
+		"bytes":      {Bytes: 16 << 20},
+		"file bytes": {FileBytes: 16 << 20},
+		"entries":    {Entries: 2},
+	} {
+		_, _, _, err := try(t.Context(), object(url, source.GitRepositoryRef{Branch: "main"}), source.Env{Limits: limits, Temp: t.TempDir()})
+		if err == nil || !strings.Contains(err.Error(), "limit") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	_, data, _ := fetch(t, object(url, source.GitRepositoryRef{Branch: "main"}), source.Env{Limits: artifact.Limits{Bytes: 65 << 20}})
+	if len(data) > 1<<20 {
+		t.Errorf("%d bytes for zeros", len(data))
+	}
+}
+
+// Whatever stalls, the end of the context ends the call.
+func TestStalls(t *testing.T) {
+	repo := one(t)
+	for _, v0 := range []bool{false, true} {
+		for _, d := range []testenv.Defect{
+			{Phase: testenv.Advertisement, Do: testenv.Stall, After: -1},
+			{Phase: testenv.Advertisement, Do: testenv.Stall, After: 30},
+			{Phase: testenv.LsRefs, Do: testenv.Stall, After: -1},
+			{Phase: testenv.LsRefs, Do: testenv.Stall, After: 10},
+			{Phase: testenv.Pack, Do: testenv.Stall, After: -1},
+			{Phase: testenv.Pack, Do: testenv.Stall, After: 20},
+			{Phase: testenv.Pack, Do: testenv.Stall, After: 120},
+		} {
+			if v0 && d.Phase == testenv.LsRefs {
+				continue // version 0 has no such request
+			}
+			server := testenv.ServeHTTP(t, testenv.HTTP{V0: v0, Defect: &d}, repo)
+			ctx, cancel := context.WithCancelCause(t.Context())
+			why := errors.New("enough")
+			go func() {
+				<-server.Stalled()
+				cancel(why)
+			}()
+			_, _, _, err := try(ctx, object(server.Repo(), source.GitRepositoryRef{Branch: "main"}), source.Env{})
+			if !errors.Is(err, why) && !errors.Is(err, context.Canceled) {
+				t.Errorf("v0 %v, %s after %d: %v", v0, d.Phase, d.After, err)
+			}
+			cancel(nil)
+		}
+	}
+}
+
+// A pack that ends early, is cut or has a wrong byte anywhere is refused.
+func TestDamagedPacks(t *testing.T) {
+	repo := one(t)
+	server := testenv.ServeHTTP(t, testenv.HTTP{}, repo)
+	for _, do := range []testenv.Misdeed{testenv.End, testenv.Cut, testenv.Flip} {
+		for after := int64(0); after < 400; after += 13 {
+			server.Break(&testenv.Defect{Phase: testenv.Pack, Do: do, After: after})
+			_, data, _, err := try(t.Context(), object(server.Repo(), source.GitRepositoryRef{Branch: "main"}), source.Env{})
+			if err == nil && !bytes.Equal(data, reference(t, repo)) {
+				t.Errorf("%v after %d: another archive came out", do, after)
+			}
+			if err == nil && do != testenv.Flip && after < 300 {
+				t.Errorf("%v after %d: no error", do, after)
+			}
+		}
+	}
+}
+
+// reference is the archive of main.
+func reference(t *testing.T, repo *testenv.Repo) []byte {
+	_, data, _ := fetch(t, object(testenv.ServeHTTP(t, testenv.HTTP{}, repo).Repo(), source.GitRepositoryRef{Branch: "main"}), source.Env{})
+	return data
+}
+
+// The time zone of the machine and of the committer leave no trace.
+func TestArchiveHoldsNoTime(t *testing.T) {
+	a, b := testenv.NewRepo(t), testenv.NewRepo(t)
+	a.Commit(testenv.Commit{Branch: "main", Files: files("a", "1")})
+	b.Commit(testenv.Commit{Branch: "main", Files: files("a", "1"), Time: time.Date(2001, 2, 3, 4, 5, 6, 0, time.FixedZone("", 3600))})
+	if !bytes.Equal(reference(t, a), reference(t, b)) {
+		t.Error("the archives differ")
+	}
+}
+
+func TestStateOfAnotherKindIsIgnored(t *testing.T) {
+	url := testenv.ServeHTTP(t, testenv.HTTP{}, one(t)).Repo()
+	for _, state := range []string{"", "null", "[]", "{}", "\x00\xff", strings.Repeat("[", 1<<16)} {
+		if _, _, err := git.New(object(url, source.GitRepositoryRef{Branch: "main"}), source.Env{}).Resolve(t.Context(), source.State(state)); err != nil {
+			t.Errorf("state %.20q: %v", state, err)
+		}
+	}
+}
