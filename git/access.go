@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/headgate-io/headgate/artifact"
@@ -107,7 +108,30 @@ func (o *Origin) secret(ctx context.Context, ref *source.LocalReference, field s
 	if err != nil {
 		return fail(err)
 	}
+	o.remember(s)
 	return namedSecret{name, s}, nil
+}
+
+// public are the keys of Secrets whose values anybody may see.
+var public = map[string]bool{"username": true, "known_hosts": true, "identity.pub": true, "ca.crt": true, "caFile": true, "tls.crt": true, "address": true}
+
+// remember notes the values of a Secret that must not show.
+func (o *Origin) remember(s source.Secret) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for key, value := range s.Data {
+		if v := string(value); !public[key] && len(v) > 3 && !slices.Contains(o.secrets, v) {
+			o.secrets = append(o.secrets, v)
+		}
+	}
+}
+
+// Secrets returns the credentials that were given to the origin so far, which
+// the [source.Reconciler] keeps out of conditions, events and errors.
+func (o *Origin) Secrets() []string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return slices.Clone(o.secrets)
 }
 
 func overHTTP(u *url.URL, secret, proxySecret namedSecret) (wire.Transport, func(), error) {

@@ -2,6 +2,7 @@ package git
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -43,15 +44,36 @@ func (c *content) WriteTo(ctx context.Context, w io.Writer) (source.Report, erro
 		ignore.Extra = *c.repo.Spec.Ignore
 	}
 	rules, err := ignore.Compile(tree)
-	if err != nil {
+	switch {
+	case errors.Is(err, object.ErrCorrupt) || isAbsent(err): // the tree cannot be read at all
+		return source.Report{}, stepError(source.StepFetch, err)
+	case err != nil:
 		return source.Report{}, &source.StepError{Step: source.StepFetch, Reason: "SourceIgnoreError", Err: err}
 	}
-	packed, err := artifact.Pack(ctx, w, rules.View(tree))
+	out := &sink{w: w}
+	packed, err := artifact.Pack(ctx, out, rules.View(tree))
+	if err != nil && out.err == nil { // the tree is at fault, not the storage
+		err = stepError(source.StepFetch, err)
+	}
 	return source.Report{
 		Report:  packed,
 		Message: "stored artifact for commit '" + shorten(c.commit.Subject(), 50) + "'",
 		Notes:   c.notes,
 	}, err
+}
+
+// A sink remembers whether writing failed.
+type sink struct {
+	w   io.Writer
+	err error
+}
+
+func (s *sink) Write(p []byte) (int, error) {
+	n, err := s.w.Write(p)
+	if err != nil {
+		s.err = err
+	}
+	return n, err
 }
 
 // Close implements [source.Content].

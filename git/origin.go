@@ -3,21 +3,25 @@ package git
 import (
 	"context"
 	"fmt"
+	"sync"
 
 	"github.com/headgate-io/headgate/git/internal/object"
 	"github.com/headgate-io/headgate/source"
 )
 
-// An Origin is the upstream of one GitRepository. It keeps nothing between
-// calls and is safe for concurrent use.
+// An Origin is the upstream of one GitRepository. It keeps no connection
+// between calls and is safe for concurrent use.
 type Origin struct {
 	repo *source.GitRepository
 	env  source.Env
+
+	mu      sync.Mutex
+	secrets []string // given to this origin so far
 }
 
 // New returns the origin of g. It does no I/O; what is wrong with g surfaces
 // from [Origin.Resolve].
-func New(g *source.GitRepository, env source.Env) *Origin { return &Origin{g, env} }
+func New(g *source.GitRepository, env source.Env) *Origin { return &Origin{repo: g, env: env} }
 
 // Resolve implements [source.Origin]: it returns the commit that spec.ref
 // selects now. A pinned commit costs no request.

@@ -56,6 +56,7 @@ const (
 type Result struct {
 	Outcome      Outcome
 	After        time.Duration // until the next run; 0 means not until the spec changes
+	Changed      bool          // the published artifact has another digest than before
 	Verification Verification  // of a stored artifact
 	Report       Report        // of a stored artifact
 }

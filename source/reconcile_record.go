@@ -23,6 +23,7 @@ func (r *run) record(ctx context.Context, err error) (Result, error) {
 	var failed *StepError
 	errors.As(err, &failed)
 	ctx = context.WithoutCancel(ctx) // what is stored is recorded
+	before := digestOf(r.obj)
 	undo := r.write(failed)
 	if err := r.save(ctx, failed); err != nil {
 		undo()
@@ -40,7 +41,18 @@ func (r *run) record(ctx context.Context, err error) (Result, error) {
 	if !r.stored {
 		return Result{Outcome: Unchanged, After: r.obj.Interval()}, nil
 	}
-	return Result{Outcome: Stored, After: r.obj.Interval(), Verification: r.verification, Report: r.report}, nil
+	return Result{
+		Outcome: Stored, After: r.obj.Interval(), Changed: digestOf(r.obj) != before,
+		Verification: r.verification, Report: r.report,
+	}, nil
+}
+
+// digestOf returns the digest of the artifact that the status of obj names.
+func digestOf(obj Object) string {
+	if a := obj.Artifact(); a != nil {
+		return a.Digest
+	}
+	return ""
 }
 
 // write brings the status of the object up to date and notes the events that

@@ -110,6 +110,7 @@ func extract(ctx context.Context, store *artifact.Store, obj source.Object, dir 
 type row struct {
 	object   source.Object
 	outcome  source.Outcome
+	changed  bool
 	revision source.Revision // of resolve and verify
 	verified source.Verification
 	report   source.Report
@@ -142,7 +143,7 @@ func (r *row) reconcile(ctx context.Context, by *source.Reconciler, s *session) 
 		return
 	}
 	result, err := by.Reconcile(ctx, r.object, from)
-	r.outcome, r.report, r.verified, r.err = result.Outcome, result.Report, result.Verification, err
+	r.outcome, r.changed, r.report, r.verified, r.err = result.Outcome, result.Changed, result.Report, result.Verification, err
 }
 
 // each does something with every object, as many at once as --parallel says.

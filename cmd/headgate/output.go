@@ -51,7 +51,7 @@ func (r *row) code(detailed bool) int {
 		return exitUsage
 	case r.err != nil:
 		return exitFailed
-	case detailed && r.outcome == source.Stored:
+	case detailed && r.changed:
 		return exitChanged
 	}
 	return exitReady
