@@ -2,6 +2,7 @@ package git_test
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -55,7 +56,7 @@ func (a attempt) run(t *testing.T, url string, change func(*source.GitRepository
 			return
 		}
 		var step *source.StepError
-		if !errors.As(err, &step) || step.Reason != a.reason {
+		if !errors.As(err, &step) || !slices.Contains(strings.Split(a.reason, "|"), step.Reason) {
 			t.Fatalf("%v: want a StepError with reason %s", err, a.reason)
 		}
 		for s := range strings.SplitSeq(a.say, "|") {
@@ -74,6 +75,9 @@ func (a attempt) run(t *testing.T, url string, change func(*source.GitRepository
 const (
 	auth = "AuthenticationFailed"
 	gitf = "GitOperationFailed"
+	// In TLS 1.3 a server refuses a client certificate after the handshake. Its
+	// reason may be lost when the client is still writing.
+	late = auth + "|" + gitf
 )
 
 func TestBasicAuth(t *testing.T) {
@@ -130,8 +134,8 @@ func TestTLS(t *testing.T) {
 		{private, attempt{"wrong ca", data("ca.crt", string(other.PEM())), gitf, "certificate|ca.crt"}},
 		{private, attempt{"ca that is none", data("ca.crt", "rubbish"), auth, "default/login|ca.crt"}},
 		{mutual, attempt{"client certificate", data("ca.crt", string(ca.PEM()), "tls.crt", string(cert), "tls.key", string(key)), "", ""}},
-		{mutual, attempt{"no client certificate", data("ca.crt", string(ca.PEM())), gitf, "git advertisement"}},
-		{mutual, attempt{"other client certificate", data("ca.crt", string(ca.PEM()), "tls.crt", string(otherCert), "tls.key", string(otherKey)), gitf, "git advertisement"}},
+		{mutual, attempt{"no client certificate", data("ca.crt", string(ca.PEM())), late, "git advertisement"}},
+		{mutual, attempt{"other client certificate", data("ca.crt", string(ca.PEM()), "tls.crt", string(otherCert), "tls.key", string(otherKey)), late, "git advertisement"}},
 		{mutual, attempt{"certificate without key", data("ca.crt", string(ca.PEM()), "tls.crt", string(cert)), auth, "default/login|tls.key"}},
 		{mutual, attempt{"key of another", data("ca.crt", string(ca.PEM()), "tls.crt", string(cert), "tls.key", string(otherKey)), auth, "default/login|tls"}},
 		{full, attempt{"all", data("ca.crt", string(ca.PEM()), "tls.crt", string(cert), "tls.key", string(key), "username", "alice", "password", "s3cret"), "", ""}},
