@@ -1,0 +1,86 @@
+// Git compares headgate with other ways to make an archive of a commit of a
+// remote repository, side by side on one machine in one run.
+//
+// The repository is made from the source of the Go distribution, with nine
+// commits and 500 tags, and served on loopback by git http-backend. Contestants
+// take turns, so that what else the machine does hits all of them alike; the
+// numbers are medians. See docs/benchmarks.md for how to read them.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+)
+
+func main() {
+	runs := flag.Int("n", 5, "`runs` of each contestant")
+	keep := flag.String("dir", "", "keep the repositories in this `directory` and use those that are there")
+	strict := flag.Bool("check", false, "fail when a number is not what it must be")
+	only := flag.Bool("headgate", false, "measure headgate alone")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	missed, err := run(ctx, *runs, *keep, *only)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+	if *strict && missed > 0 {
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, runs int, keep string, only bool) (missed int, err error) {
+	temp, err := os.MkdirTemp("", "headgate-bench-")
+	if err != nil {
+		return 0, err
+	}
+	defer os.RemoveAll(temp)
+	if keep == "" {
+		keep = filepath.Join(temp, "repositories")
+	}
+	if err := os.MkdirAll(keep, 0o755); err != nil {
+		return 0, err
+	}
+	bin := filepath.Join(temp, "bin")
+	if err := build(ctx, bin); err != nil {
+		return 0, err
+	}
+	repos, err := repositories(ctx, keep)
+	if err != nil {
+		return 0, err
+	}
+	srv, err := serve(keep)
+	if err != nil {
+		return 0, err
+	}
+	defer srv.Close()
+	b := &bench{temp: temp, bin: bin, server: srv, repos: repos, results: map[string]*result{}}
+	if err := b.compete(ctx, runs, b.contestants(only)); err != nil {
+		return 0, err
+	}
+	if err := b.unchanged(ctx); err != nil {
+		return 0, err
+	}
+	return b.report(ctx, os.Stdout)
+}
+
+// build makes headgate of this checkout and the reference's own path.
+func build(ctx context.Context, bin string) error {
+	for _, args := range [][]string{
+		{"build", "-C", "..", "-trimpath", "-o", filepath.Join(bin, "headgate"), "./cmd/headgate"},
+		{"build", "-trimpath", "-o", filepath.Join(bin, "flux"), "./flux"},
+	} {
+		cmd := exec.CommandContext(ctx, "go", args...)
+		cmd.Stderr = os.Stderr
+		if err := cmd.Run(); err != nil {
+			return fmt.Errorf("build %s: %w", args[len(args)-1], err)
+		}
+	}
+	return nil
+}
