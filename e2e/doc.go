@@ -1,0 +1,10 @@
+// Package e2e runs the headgate command against real servers and its
+// artifacts against real clients: nginx with fcgiwrap and git http-backend,
+// OpenSSH's sshd with git-shell, tinyproxy, microsocks, and the fetcher that
+// Flux's controllers use.
+//
+// It is a module of its own, so that go test ./... at the root needs none of
+// them; make e2e installs them. Every server listens on loopback at a port of
+// its own, lives below a temporary directory and ends with the test that
+// started it.
+package e2e
