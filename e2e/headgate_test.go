@@ -45,6 +45,7 @@ type gitSource struct {
 	url    string
 	ref    keys
 	secret keys // nil: no secretRef
+	absent bool // secretRef names a Secret that does not exist
 	proxy  keys // nil: no proxySecretRef
 }
 
@@ -64,6 +65,9 @@ func (s gitSource) manifest(t *testing.T) string {
 		}
 	}
 	docs = append(docs, document("source.headgate.dev/v1", "GitRepository", "app", "spec", spec))
+	if s.absent {
+		spec["secretRef"] = keys{"name": "secretref"}
+	}
 	var out bytes.Buffer
 	for _, d := range docs {
 		b, err := json.Marshal(d)
@@ -130,11 +134,11 @@ func fetchGit(t *testing.T, store string, s gitSource, more ...string) outcome {
 	return outcome{cmd.ProcessState.ExitCode(), errs.String(), list.Items[0].Status}
 }
 
-// archives returns the paths of the archives in a store.
+// archives returns the paths of the archives in a store; what the store notes beside them begins with a dot.
 func archives(t *testing.T, store string) (paths []string) {
 	t.Helper()
 	err := filepath.WalkDir(store, func(path string, d fs.DirEntry, err error) error {
-		if err == nil && d.Type().IsRegular() && strings.HasSuffix(path, ".tar.gz") {
+		if err == nil && d.Type().IsRegular() && strings.HasSuffix(path, ".tar.gz") && !strings.HasPrefix(d.Name(), ".") {
 			paths = append(paths, path)
 		}
 		if errors.Is(err, fs.ErrNotExist) {

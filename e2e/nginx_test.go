@@ -23,30 +23,30 @@ type gitServer struct {
 }
 
 const nginxConf = `
-daemon off; worker_processes 1; pid DIR/nginx.pid; error_log stderr warn; USER
+daemon off; worker_processes 1; pid @DIR@/nginx.pid; error_log stderr warn; @USER@
 events { worker_connections 128; }
 http {
   access_log off; client_max_body_size 0;
-  client_body_temp_path DIR/tmp; proxy_temp_path DIR/tmp; fastcgi_temp_path DIR/tmp; uwsgi_temp_path DIR/tmp; scgi_temp_path DIR/tmp;
-  ssl_certificate DIR/tls.crt; ssl_certificate_key DIR/tls.key; ssl_client_certificate DIR/ca.crt;
-  server { listen PLAIN; include DIR/places; }
-  server { listen SECURE ssl; include DIR/places; }
-  server { listen MUTUAL ssl; ssl_verify_client on; include DIR/places; }
+  client_body_temp_path @DIR@/tmp; proxy_temp_path @DIR@/tmp; fastcgi_temp_path @DIR@/tmp; uwsgi_temp_path @DIR@/tmp; scgi_temp_path @DIR@/tmp;
+  ssl_certificate @DIR@/tls.crt; ssl_certificate_key @DIR@/tls.key; ssl_client_certificate @DIR@/ca.crt;
+  server { listen @PLAIN@; include @DIR@/places; }
+  server { listen @SECURE@ ssl; include @DIR@/places; }
+  server { listen @MUTUAL@ ssl; ssl_verify_client on; include @DIR@/places; }
 }
 `
 
 const nginxPlaces = `
-location ~ ^/public(/.*)$ { include DIR/backend; fastcgi_param PATH_INFO $1; }
-location ~ ^/basic(/.*)$  { auth_basic git; auth_basic_user_file DIR/htpasswd; include DIR/backend; fastcgi_param PATH_INFO $1; }
-location ~ ^/bearer(/.*)$ { if ($http_authorization != "Bearer token") { return 401; } include DIR/backend; fastcgi_param PATH_INFO $1; }
+location ~ ^/public(/.*)$ { include @DIR@/backend; fastcgi_param PATH_INFO $1; }
+location ~ ^/basic(/.*)$  { auth_basic git; auth_basic_user_file @DIR@/htpasswd; include @DIR@/backend; fastcgi_param PATH_INFO $1; }
+location ~ ^/bearer(/.*)$ { if ($http_authorization != "Bearer token") { return 401; } include @DIR@/backend; fastcgi_param PATH_INFO $1; }
 `
 
 const nginxBackend = `
-fastcgi_pass unix:DIR/fcgi.sock;
+fastcgi_pass unix:@DIR@/fcgi.sock;
 fastcgi_param REQUEST_METHOD $request_method;  fastcgi_param QUERY_STRING $query_string;
 fastcgi_param CONTENT_TYPE $content_type;      fastcgi_param CONTENT_LENGTH $content_length;
-fastcgi_param SCRIPT_FILENAME EXEC/git-http-backend;
-fastcgi_param GIT_PROJECT_ROOT ROOT;           fastcgi_param GIT_HTTP_EXPORT_ALL "";
+fastcgi_param SCRIPT_FILENAME @EXEC@/git-http-backend;
+fastcgi_param GIT_PROJECT_ROOT @ROOT@;           fastcgi_param GIT_HTTP_EXPORT_ALL "";
 fastcgi_param GIT_PROTOCOL $http_git_protocol; fastcgi_param REMOTE_USER $remote_user;
 `
 
@@ -66,8 +66,8 @@ func serveGit(t *testing.T, repo *testenv.Repo) *gitServer {
 	if os.Getuid() == 0 {
 		user = "user root;" // the worker must open what this user made
 	}
-	text := strings.NewReplacer("DIR", dir, "USER", user, "ROOT", filepath.Dir(repo.Dir), "EXEC", strings.TrimSpace(run(t, "git", "--exec-path")),
-		"PLAIN", plain.Addr().String(), "SECURE", secure.Addr().String(), "MUTUAL", mutual.Addr().String())
+	text := strings.NewReplacer("@DIR@", dir, "@USER@", user, "@ROOT@", filepath.Dir(repo.Dir), "@EXEC@", strings.TrimSpace(run(t, "git", "--exec-path")),
+		"@PLAIN@", plain.Addr().String(), "@SECURE@", secure.Addr().String(), "@MUTUAL@", mutual.Addr().String())
 	conf := write(t, filepath.Join(dir, "nginx.conf"), text.Replace(nginxConf))
 	write(t, filepath.Join(dir, "places"), text.Replace(nginxPlaces))
 	write(t, filepath.Join(dir, "backend"), text.Replace(nginxBackend))
@@ -84,8 +84,10 @@ func startFastCGI(t *testing.T, path string) {
 	t.Cleanup(func() { l.Close() })
 	cmd := exec.Command(tool(t, "fcgiwrap"), "-c", "2")
 	cmd.Env = testenv.GitEnv(t)
-	cmd.Stdin = file(t, l)
+	stdin := file(t, l)
+	cmd.Stdin = stdin
 	start(t, cmd)
+	check(t, stdin.Close())
 }
 
 // startNginx starts nginx on sockets that it inherits, as it does when its binary is replaced.
@@ -99,9 +101,11 @@ func startNginx(t *testing.T, dir, conf string, sockets ...*net.TCPListener) {
 	}
 	cmd.Env = append(os.Environ(), inherited)
 	start(t, cmd)
-	for _, l := range sockets { // handing them on made them block
+	for i, l := range sockets {
 		raw, err := l.SyscallConn()
 		check(t, err)
-		check(t, raw.Control(func(fd uintptr) { syscall.SetNonblock(int(fd), true) }))
+		check(t, raw.Control(func(fd uintptr) { syscall.SetNonblock(int(fd), true) })) // handing them on made them block
+		check(t, cmd.ExtraFiles[i].Close())
+		check(t, l.Close()) // they are the server's alone: clients see when it ends
 	}
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -30,35 +29,22 @@ func watchTree(pid int, done <-chan struct{}) (peak int64) {
 	}
 }
 
-func treeMemory(pid int) (sum int64) {
-	tree := map[int]bool{pid: true}
-	stats, err := filepath.Glob("/proc/[0-9]*/stat")
+func treeMemory(pid int) int64 {
+	sum := proportional(pid)
+	lists, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
 	if err != nil {
-		return 0
+		return sum
 	}
-	parents := map[int]int{}
-	for _, path := range stats {
+	for _, path := range lists {
 		data, err := os.ReadFile(path)
 		if err != nil {
-			continue
+			continue // the process has ended
 		}
-		var state string
-		var parent int
-		after := data[bytes.LastIndexByte(data, ')')+1:]
-		fmt.Sscan(string(after), &state, &parent)
-		child, _ := strconv.Atoi(strings.Split(path, "/")[2])
-		parents[child] = parent
-	}
-	for grown := true; grown; {
-		grown = false
-		for child, parent := range parents {
-			if tree[parent] && !tree[child] {
-				tree[child], grown = true, true
+		for child := range strings.FieldsSeq(string(data)) {
+			if n, err := strconv.Atoi(child); err == nil {
+				sum += treeMemory(n)
 			}
 		}
-	}
-	for p := range tree {
-		sum += proportional(p)
 	}
 	return sum
 }

@@ -138,7 +138,7 @@ func (b *bench) goals() []goal {
 func archive(dir string) (string, error) {
 	var found string
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-		if err == nil && d.Type().IsRegular() && strings.HasSuffix(path, ".tar.gz") {
+		if err == nil && d.Type().IsRegular() && strings.HasSuffix(path, ".tar.gz") && !strings.HasPrefix(d.Name(), ".") {
 			found = path
 		}
 		return err
