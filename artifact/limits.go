@@ -1,8 +1,8 @@
 package artifact
 
 import (
+	"bytes"
 	"cmp"
-	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -18,7 +18,7 @@ const ratioFree = 16 << 20
 type Limits struct {
 	Bytes     int64 // uncompressed bytes of the whole archive, headers included; default 1 GiB
 	FileBytes int64 // uncompressed bytes of one file; default 512 MiB
-	Entries   int   // number of entries, those left out included; default 1,000,000
+	Entries   int   // number of entries, those left out and implied directories included; default 1,000,000
 	NameBytes int   // bytes of one entry's name; default 4096
 	Ratio     int   // uncompressed bytes per compressed byte, beyond the first 16 MiB; default 1000
 
@@ -64,39 +64,54 @@ func (e *LimitError) Error() string {
 	return msg + ": raise the limit if the archive is trusted"
 }
 
-// A countReader counts what is read from r.
-type countReader struct {
-	r io.Reader
-	n int64
+// A sourceReader counts what is read from r and keeps r's own error, so that
+// it can be told from those of a decoder.
+type sourceReader struct {
+	r   io.Reader
+	n   int64
+	err error
 }
 
-func (c *countReader) Read(p []byte) (int, error) {
-	n, err := c.r.Read(p)
-	c.n += int64(n)
+func (s *sourceReader) Read(p []byte) (int, error) {
+	n, err := s.r.Read(p)
+	s.n += int64(n)
+	if err != nil && err != io.EOF {
+		s.err = err
+	}
 	return n, err
 }
 
-// A guardReader fails as soon as r gives more than the limits allow; packed
-// counts the compressed bytes that r was made of.
+// A guardReader counts the tar stream in r and fails as soon as there is more
+// of it than the limits allow.
 type guardReader struct {
-	countReader
+	r      io.Reader
+	n      int64
+	zeros  int64 // length of the run of zero bytes at n, at most tarBlock for one read
 	limit  Limits
-	packed *countReader // nil when nothing is compressed
+	source *sourceReader
+	packed bool // r decompresses source
 }
 
 func (g *guardReader) Read(p []byte) (int, error) {
-	n, err := g.countReader.Read(p)
+	n, err := g.r.Read(p)
+	g.n += int64(n)
+	if tail := trailingZeros(p[:n]); tail == n {
+		g.zeros += int64(tail)
+	} else {
+		g.zeros = int64(tail)
+	}
 	if g.n > g.limit.Bytes {
 		return n, &LimitError{What: "bytes in the archive", Limit: g.limit.Bytes}
 	}
-	if g.packed != nil && g.n > ratioFree && g.n/int64(g.limit.Ratio) > g.packed.n {
+	if g.packed && g.n > ratioFree && g.n/int64(g.limit.Ratio) > g.source.n {
 		return n, &LimitError{What: "bytes for each compressed byte", Limit: int64(g.limit.Ratio)}
 	}
 	return n, err
 }
 
-// isLimit reports whether err is about a limit.
-func isLimit(err error) bool {
-	var limit *LimitError
-	return errors.As(err, &limit)
+// trailingZeros returns how many of the last bytes of p are zero, looking at
+// one block of it.
+func trailingZeros(p []byte) int {
+	p = p[max(0, len(p)-tarBlock):]
+	return len(p) - len(bytes.TrimRight(p, "\x00"))
 }

@@ -2,14 +2,11 @@ package artifact
 
 import (
 	"cmp"
-	"fmt"
 	"io"
 	"io/fs"
 	"os"
-	"path"
 	"slices"
 	"strings"
-	"time"
 )
 
 // A Tree is an archive opened as a file system, without extracting it. Its
@@ -27,78 +24,6 @@ var (
 	_ fs.ReadFileFS = (*Tree)(nil)
 	_ fs.StatFS     = (*Tree)(nil)
 )
-
-type kind uint8
-
-const (
-	kindDir kind = iota
-	kindFile
-	kindExec
-)
-
-var modes = [...]fs.FileMode{kindDir: fs.ModeDir | 0o755, kindFile: 0o644, kindExec: 0o755}
-
-// A node is one entry; the content of a file is a part of the spool.
-type node struct {
-	name         string // whole path
-	offset, size int64
-	kind         kind
-}
-
-// split returns a node's directory and base name.
-func split(name string) (dir, base string) {
-	if i := strings.LastIndexByte(name, '/'); i >= 0 {
-		return name[:i], name[i+1:]
-	}
-	return ".", name
-}
-
-// order sorts nodes so that the entries of a directory stand together.
-func order(a, b node) int {
-	dirA, baseA := split(a.name)
-	dirB, baseB := split(b.name)
-	return cmp.Or(strings.Compare(dirA, dirB), strings.Compare(baseA, baseB))
-}
-
-// newTree builds the index: it adds the directories that entries only imply
-// and lets the last entry of a name win.
-func newTree(spool *os.File, nodes []node, report Report) (*Tree, error) {
-	nodes = slices.DeleteFunc(addParents(nodes), func(n node) bool { return n.name == "." })
-	slices.SortStableFunc(nodes, order)
-	kept := nodes[:0]
-	for i, n := range nodes {
-		if i+1 < len(nodes) && nodes[i+1].name == n.name {
-			if next := nodes[i+1]; (next.kind == kindDir) != (n.kind == kindDir) {
-				return nil, fmt.Errorf("%w: %q is both a file and a directory", ErrFormat, n.name)
-			}
-			continue
-		}
-		kept = append(kept, n)
-	}
-	report.Dirs = 1
-	for _, n := range kept {
-		if n.kind == kindDir {
-			report.Dirs++
-			continue
-		}
-		report.Files++
-		report.Bytes += n.size
-	}
-	return &Tree{spool: spool, nodes: slices.Clip(kept), report: report}, nil
-}
-
-// addParents appends a node for each directory that has entries but none of
-// its own.
-func addParents(nodes []node) []node {
-	seen := map[string]bool{".": true}
-	for i := range nodes {
-		for dir, _ := split(nodes[i].name); !seen[dir]; dir, _ = split(dir) {
-			seen[dir] = true
-			nodes = append(nodes, node{name: dir, kind: kindDir})
-		}
-	}
-	return nodes
-}
 
 // Report says what the archive holds and what was left out of the tree:
 // links and devices.
@@ -188,14 +113,3 @@ func (t *Tree) Stat(name string) (fs.FileInfo, error) {
 func (t *Tree) section(n node) *io.SectionReader {
 	return io.NewSectionReader(t.spool, n.offset, n.size)
 }
-
-// A node is its own [fs.FileInfo] and [fs.DirEntry].
-func (n node) Name() string               { return path.Base(n.name) }
-func (n node) Size() int64                { return n.size }
-func (n node) Mode() fs.FileMode          { return modes[n.kind] }
-func (n node) Type() fs.FileMode          { return n.Mode().Type() }
-func (n node) ModTime() time.Time         { return time.Unix(0, 0).UTC() }
-func (n node) IsDir() bool                { return n.kind == kindDir }
-func (n node) Sys() any                   { return nil }
-func (n node) Info() (fs.FileInfo, error) { return n, nil }
-func (n node) String() string             { return fs.FormatFileInfo(n) }
