@@ -106,8 +106,8 @@ func TestVerifyReader(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := iotest.TestReader(r, []byte("hello\n")); err != nil {
-			t.Error(err)
+		if got, err := io.ReadAll(r); string(got) != "hello\n" || err != nil {
+			t.Errorf("read %q, %v", got, err)
 		}
 		r, err = artifact.VerifyReader(wrap(strings.NewReader("hello\n")), bad)
 		if err != nil {
