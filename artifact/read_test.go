@@ -203,7 +203,7 @@ func TestReadAccepts(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			tree := opened(t, test.archive)
-			if got := listing(t, tree); got != test.want {
+			if got := entriesOf(t, tree); got != test.want {
 				t.Errorf("holds %q, want %q", got, test.want)
 			}
 			for _, r := range []io.Reader{iotest.OneByteReader(bytes.NewReader(test.archive)), iotest.DataErrReader(bytes.NewReader(test.archive))} {
@@ -243,8 +243,8 @@ func summed(archive []byte) []byte {
 	return archive
 }
 
-// listing lists the entries of a tree, the root aside, in lexical order.
-func listing(t *testing.T, tree fs.FS) string {
+// entriesOf lists the entries of a tree, the root aside, in lexical order.
+func entriesOf(t *testing.T, tree fs.FS) string {
 	t.Helper()
 	var list []string
 	err := fs.WalkDir(tree, ".", func(name string, d fs.DirEntry, err error) error {
