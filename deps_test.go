@@ -31,7 +31,7 @@ var rooms = map[string]room{
 	"git/internal/wire":     {imports: "git/internal/object internal/transport", modules: gitModules},
 
 	"cmd/headgate": {
-		imports: "artifact source git internal/redact",
+		imports: "artifact source git internal/redact", // sigs.k8s.io/yaml comes with source
 		modules: "github.com/spf13/cobra github.com/spf13/pflag github.com/inconshreveable/mousetrap github.com/jedib0t/go-pretty/v6 github.com/mattn/go-runewidth github.com/rivo/uniseg golang.org/x/term golang.org/x/text",
 	},
 

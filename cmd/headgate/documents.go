@@ -80,7 +80,7 @@ func (p *program) runConvert(files []string, version, group, output string) erro
 		}
 		converted = append(converted, to)
 	}
-	if err := printObjects(p.stdout, output, converted); err != nil {
+	if err := printDocuments(p.stdout, output, converted); err != nil {
 		return failed(err)
 	}
 	if bad != nil {

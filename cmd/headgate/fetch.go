@@ -68,7 +68,7 @@ func (p *program) runFetch(ctx context.Context, f *fetchFlags, args []string) er
 		meter.done(row.object.Head().String(), row.err)
 	})
 	meter.stop()
-	return p.finish(s, rows, f.detailed)
+	return p.finish(s, rows, f.detailed, p.printObjects)
 }
 
 // ledgerOf returns the ledger of a store: private, beside the artifacts.

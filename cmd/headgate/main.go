@@ -59,12 +59,11 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 
 // The exit codes.
 const (
-	exitReady    = 0
-	exitFailed   = 1
-	exitUsage    = 2
-	exitVerify   = 3
-	exitChanged  = 4
-	exitCanceled = 130
+	exitReady   = 0
+	exitFailed  = 1
+	exitUsage   = 2
+	exitVerify  = 3
+	exitChanged = 4
 )
 
 // An exitError ends the command with a code; err is printed when it is not nil.

@@ -17,14 +17,17 @@ import (
 // formats are the values of -o.
 var formats = map[string]bool{"table": true, "json": true, "yaml": true, "name": true}
 
-// finish prints what became of the objects and returns the error that carries
-// the exit code.
-func (p *program) finish(s *session, rows []*row, detailed bool) error {
+// finish prints what became of the objects, in the command's own way, and
+// returns the error that carries the exit code.
+func (p *program) finish(s *session, rows []*row, detailed bool, print func(format string, rows []*row) error) error {
 	for _, r := range rows {
 		p.remarks(r)
 	}
+	if s.flags.output == "name" {
+		print = p.printNames
+	}
 	if !s.flags.quiet {
-		if err := p.print(s.flags.output, rows); err != nil {
+		if err := print(s.flags.output, rows); err != nil {
 			return failed(err)
 		}
 	}
@@ -86,28 +89,31 @@ func (p *program) remarks(r *row) {
 	}
 }
 
-// print writes the objects in a format.
-func (p *program) print(format string, rows []*row) error {
-	switch format {
-	case "name":
-		for _, r := range rows {
-			if _, err := fmt.Fprintln(p.stdout, strings.ToLower(r.object.Head().Kind)+"/"+r.object.Head().Metadata.Namespace+"/"+r.object.Head().Metadata.Name); err != nil {
-				return err
-			}
+// printNames prints one name a line, as other commands take it.
+func (p *program) printNames(_ string, rows []*row) error {
+	for _, r := range rows {
+		h := r.object.Head()
+		if _, err := fmt.Fprintln(p.stdout, strings.ToLower(h.Kind)+"/"+h.Metadata.Namespace+"/"+h.Metadata.Name); err != nil {
+			return err
 		}
-		return nil
-	case "table":
+	}
+	return nil
+}
+
+// printObjects prints the objects with their status.
+func (p *program) printObjects(format string, rows []*row) error {
+	if format == "table" {
 		return printTable(p.stdout, rows)
 	}
 	objects := make([]source.Object, len(rows))
 	for i, r := range rows {
 		objects[i] = r.object
 	}
-	return printObjects(p.stdout, format, objects)
+	return printDocuments(p.stdout, format, objects)
 }
 
-// printObjects writes documents: YAML as a stream of them, JSON as one List.
-func printObjects(w io.Writer, format string, objects []source.Object) error {
+// printDocuments writes documents: YAML as a stream of them, JSON as one List.
+func printDocuments(w io.Writer, format string, objects []source.Object) error {
 	if format == "yaml" {
 		for i, obj := range objects {
 			text, err := source.EncodeYAML(obj)
@@ -135,10 +141,14 @@ func printObjects(w io.Writer, format string, objects []source.Object) error {
 		}
 		list.Items[i] = bytes.TrimSpace(text)
 	}
+	return printJSON(w, list)
+}
+
+func printJSON(w io.Writer, v any) error {
 	enc := json.NewEncoder(w)
 	enc.SetIndent("", "  ")
 	enc.SetEscapeHTML(false)
-	return enc.Encode(list)
+	return enc.Encode(v)
 }
 
 // printTable writes one line for each object.

@@ -1,13 +1,17 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io/fs"
+	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
+	"sigs.k8s.io/yaml"
 
+	"github.com/headgate-io/headgate/internal/redact"
 	"github.com/headgate-io/headgate/source"
 )
 
@@ -81,7 +85,51 @@ func (p *program) look(ctx context.Context, f *sourceFlags, args []string, do fu
 		}
 		do(ctx, r, from)
 	})
-	return p.finish(s, rows, false)
+	return p.finish(s, rows, false, p.printFindings)
+}
+
+// A finding is what resolve and verify print of one object.
+type finding struct {
+	Kind      string `json:"kind"`
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	Ready     bool   `json:"ready"`
+	Revision  string `json:"revision,omitempty"`
+	Mode      string `json:"verificationMode,omitempty"`
+	Signer    string `json:"signer,omitempty"`
+	Level     string `json:"level,omitempty"`
+	Error     string `json:"error,omitempty"`
+}
+
+// printFindings prints what was found out about the objects.
+func (p *program) printFindings(format string, rows []*row) error {
+	findings := make([]finding, len(rows))
+	for i, r := range rows {
+		h := r.object.Head()
+		findings[i] = finding{
+			Kind: h.Kind, Namespace: h.Metadata.Namespace, Name: h.Metadata.Name, Ready: r.err == nil,
+			Revision: r.revision.ID, Mode: r.verified.Mode, Signer: r.verified.Signer, Level: r.verified.Level,
+		}
+		if r.err != nil {
+			findings[i].Error = redact.Error(r.err).Error()
+		}
+	}
+	switch format {
+	case "json":
+		return printJSON(p.stdout, findings)
+	case "yaml":
+		text, err := yaml.Marshal(findings)
+		if err == nil {
+			_, err = p.stdout.Write(text)
+		}
+		return err
+	}
+	t := tabwriter.NewWriter(p.stdout, 0, 8, 2, ' ', 0)
+	fmt.Fprintln(t, "OBJECT\tREVISION\tSIGNER")
+	for _, f := range findings {
+		fmt.Fprintf(t, "%s/%s/%s\t%s\t%s\n", f.Kind, f.Namespace, f.Name, cmp.Or(redact.String(f.Revision), "-"), cmp.Or(redact.String(f.Signer), "-"))
+	}
+	return t.Flush()
 }
 
 // kindOfFile names what an archive never holds.

@@ -59,7 +59,7 @@ func TestScripts(t *testing.T) {
 			},
 			"expand": expand,
 			"serve":  serveStore,
-			"untilgit": func(ts *testscript.TestScript, _ bool, _ []string) {
+			"stalled": func(ts *testscript.TestScript, _ bool, _ []string) {
 				<-ts.Value(stalledKey{}).(*testenv.Server).Stalled()
 			},
 		},
