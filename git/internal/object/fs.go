@@ -9,8 +9,8 @@ import (
 	"github.com/headgate-io/headgate/git/internal/lru"
 )
 
-// The bounds of a [TreeFS]. A path beyond them is an error, so that a small
-// pack of trees nested in trees cannot keep a walk busy.
+// The bounds of a [TreeFS]. A path beyond them is an error. They do not keep
+// trees that hold each other many times from being walked: see [Measure].
 const (
 	MaxPath  = 4096     // bytes in a path
 	MaxDepth = 512      // elements in a path
@@ -145,6 +145,15 @@ func (t *treeFS) dir(id ID) (*dir, error) {
 	if d, ok := t.cache.Find(id); ok {
 		return d, nil
 	}
+	d, err := t.readDir(id)
+	if err == nil {
+		t.cache.Keep(id, d, d.weight())
+	}
+	return d, err
+}
+
+// readDir reads and parses the tree id.
+func (t *treeFS) readDir(id ID) (*dir, error) {
 	data, err := Read(t.db, id, Tree, MaxTree)
 	if err != nil {
 		return nil, err
@@ -153,7 +162,6 @@ func (t *treeFS) dir(id ID) (*dir, error) {
 	if err != nil {
 		return nil, fmt.Errorf("tree %v: %w", id, err)
 	}
-	t.cache.Keep(id, d, d.weight())
 	return d, nil
 }
 

@@ -2,10 +2,12 @@ package object_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -197,4 +199,41 @@ func TestTreeFSConcurrent(t *testing.T) {
 		})
 	}
 	walks.Wait()
+}
+
+func TestMeasure(t *testing.T) {
+	d, root := sample()
+	total, err := object.Measure(t.Context(), d, root)
+	if want := (object.Totals{Entries: 12, Bytes: 50}); err != nil || total != want {
+		t.Errorf("got %+v, %v, want %+v", total, err, want)
+	}
+	bomb := root
+	for range 100 {
+		bomb = d.add(object.Tree, entry("40000", "a", bomb)+entry("40000", "b", bomb))
+	}
+	total, err = object.Measure(t.Context(), d, bomb)
+	if want := (object.Totals{Entries: math.MaxInt64, Bytes: math.MaxInt64}); err != nil || total != want {
+		t.Errorf("bomb: got %+v, %v, want %+v", total, err, want)
+	}
+	deep := root
+	for range 600 {
+		deep = d.add(object.Tree, entry("40000", "a", deep))
+	}
+	if _, err = object.Measure(t.Context(), d, deep); !errors.Is(err, object.ErrCorrupt) || len(err.Error()) > 300 {
+		t.Errorf("deep: %v", err)
+	}
+	gone := d.add(object.Blob, "gone")
+	delete(d, gone)
+	holder := d.add(object.Tree, entry("40000", "dir", d.add(object.Tree, entry("100644", "file", gone))))
+	if _, err = object.Measure(t.Context(), d, holder); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "dir/file: object "+gone.String()) {
+		t.Errorf("missing blob: %v", err)
+	}
+	if _, err = object.Measure(t.Context(), d, gone); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("missing root: %v", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err = object.Measure(ctx, d, root); !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled: %v", err)
+	}
 }

@@ -39,13 +39,12 @@ type LimitError struct {
 }
 
 func (e *LimitError) Error() string {
-	return fmt.Sprintf("%s more than %d: raise the limit %s if this repository is meant to be so large",
-		limitText[e.Limit], e.Max, e.Limit)
+	return fmt.Sprintf(limitText[e.Limit]+": raise the limit %s if this repository is meant to be so large", e.Max, e.Limit)
 }
 
 var limitText = map[string]string{
-	"PackBytes":     "the pack has bytes",
-	"ObjectBytes":   "an object has bytes",
-	"Objects":       "the pack has objects",
-	"InflatedBytes": "the inflated objects have bytes",
+	"PackBytes":     "the pack has more than %d bytes",
+	"ObjectBytes":   "an object has more than %d bytes",
+	"Objects":       "the pack has more than %d objects",
+	"InflatedBytes": "the objects have more than %d bytes once inflated",
 }

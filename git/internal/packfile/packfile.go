@@ -12,8 +12,9 @@
 //
 //   - Every object of a [Pack] has the ID that it is found by: its hash was
 //     computed from its content, for SHA-1 with detection of collision attacks.
-//   - Memory is bounded and small whatever the size of an object: about 6 MiB of
-//     buffers and at most 64 bytes an object for the index.
+//   - Memory is bounded whatever the size of an object: 2 MiB of buffers, another
+//     one for each core, up to eight, while deltas are made, and about 60 bytes
+//     an object for the index (75 with SHA-256).
 //   - The declared size of an object is compared with the limits before any of
 //     its content is inflated, that of a delta's result before it is made.
 //   - A pack that is damaged in any way (truncated, trailing data, a wrong

@@ -76,8 +76,7 @@ func (f *inflater) fast(o *output) {
 		for n := 0; n < 3 && e&isLiteral != 0; n++ {
 			out[at] = byte(e >> 16)
 			at++
-			bits >>= e & 63
-			count -= uint(e & 63)
+			bits, count = bits>>(e&63), count-uint(e&63)
 			e = lit[bits&(1<<litBits-1)]
 		}
 		if e&isLiteral != 0 {
@@ -86,28 +85,24 @@ func (f *inflater) fast(o *output) {
 		// At least 23 bits are ahead, and the longest length has 20.
 		wasBits, wasCount, wasPos := bits, count, pos
 		if e&isSubtable != 0 {
-			bits >>= litBits
-			count -= litBits
+			bits, count = bits>>litBits, count-litBits
 			e = lit[(e>>16+uint32(bits)&(1<<(e>>8&15)-1))%uint32(len(lit))]
 			if e&isLiteral != 0 {
 				out[at] = byte(e >> 16)
 				at++
-				bits >>= e & 63
-				count -= uint(e & 63)
+				bits, count = bits>>(e&63), count-uint(e&63)
 				continue
 			}
 		}
 		length := int(e>>16) + int(bits&(1<<(e&63)-1)>>(e>>8&15))
-		bits >>= e & 63
-		count -= uint(e & 63)
+		bits, count = bits>>(e&63), count-uint(e&63)
 
 		bits |= binary.LittleEndian.Uint64(src[pos:]) << (count & 63)
 		pos += int(63-count) >> 3
 		count |= 56
 		d := dst[bits&(1<<distBits-1)]
 		if d&isSubtable != 0 {
-			bits >>= distBits
-			count -= distBits
+			bits, count = bits>>distBits, count-distBits
 			d = dst[(d>>16+uint32(bits)&(1<<(d>>8&15)-1))%uint32(len(dst))]
 		}
 		dist := int(d>>16) + int(bits&(1<<(d&63)-1)>>(d>>8&15))
@@ -115,8 +110,7 @@ func (f *inflater) fast(o *output) {
 			bits, count, pos = wasBits, wasCount, wasPos
 			break
 		}
-		bits >>= d & 63
-		count -= uint(d & 63)
+		bits, count = bits>>(d&63), count-uint(d&63)
 		copyFast(out, at, dist, length)
 		at += length
 	}

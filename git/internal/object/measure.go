@@ -1,0 +1,78 @@
+package object
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"path"
+)
+
+// Totals says how much a tree holds as a file system. A number beyond
+// math.MaxInt64 is given as that.
+type Totals struct {
+	Entries int64 // files, links, submodules and folders, without the root
+	Bytes   int64 // in files and links
+}
+
+// Measure returns the totals of the tree root of db. A few small trees that hold
+// each other many times make a file system that no walk gets to the end of;
+// Measure reads every tree once and adds up. It fails where [TreeFS] would,
+// whether the object is a tree or a blob that db lacks, and names the path.
+func Measure(ctx context.Context, db Database, root ID) (Totals, error) {
+	m := &measure{ctx: ctx, tree: &treeFS{db: db}, known: make(map[ID]Totals)}
+	return m.dir(root, "", 0)
+}
+
+type measure struct {
+	ctx   context.Context
+	tree  *treeFS
+	known map[ID]Totals
+}
+
+func (m *measure) dir(id ID, at string, depth int) (total Totals, err error) {
+	if total, ok := m.known[id]; ok {
+		return total, nil
+	}
+	if depth > MaxDepth {
+		return total, fmt.Errorf("%.80s…: %w: folders in folders, more than %d", at, ErrCorrupt, MaxDepth)
+	}
+	if err := m.ctx.Err(); err != nil {
+		return total, err
+	}
+	d, err := m.tree.readDir(id)
+	if err != nil {
+		return total, fmt.Errorf("%s: %w", path.Join(".", at), err)
+	}
+	for _, e := range d.entries {
+		name := path.Join(at, e.Name)
+		var part Totals
+		if e.Mode.IsDir() {
+			part, err = m.dir(e.ID, name, depth+1)
+		} else if part.Bytes, err = m.size(e); err != nil {
+			err = fmt.Errorf("%s: %w", name, err)
+		}
+		if err != nil {
+			return total, err
+		}
+		total.Entries = add(total.Entries, add(part.Entries, 1))
+		total.Bytes = add(total.Bytes, part.Bytes)
+	}
+	m.known[id] = total
+	return total, nil
+}
+
+func (m *measure) size(e TreeEntry) (int64, error) {
+	i, err := m.tree.stat(e)
+	if err != nil {
+		return 0, err
+	}
+	return i.size, nil
+}
+
+// add adds numbers that are not negative, up to the largest one.
+func add(a, b int64) int64 {
+	if a > math.MaxInt64-b {
+		return math.MaxInt64
+	}
+	return a + b
+}
