@@ -1,0 +1,63 @@
+// Package artifact makes, keeps, hands out and reads artifacts: the archives
+// that sources publish.
+//
+// [Pack] writes a tree as an archive and [Read] opens an archive as a tree;
+// between them nothing is extracted. [Ignore] and [Mount] are views of trees.
+// A [Store] keeps artifacts and serves them, a [Client] fetches them, a
+// [Cache] saves it the trip. [Extract] is for people who want files.
+//
+// # Archive format
+//
+// An archive is a gzip-compressed tar stream in normal form (reference A6):
+// equal trees give equal bytes, whatever machine packs them, and the tar
+// stream is the same that other implementations of the source API write.
+//
+//   - There is an entry for each directory and each regular file. The first is
+//     the root, named "."; the others are named by their path from it, with
+//     slashes between the parts and none at the end. Nothing else has an entry:
+//     links, devices and submodules are left out and reported.
+//   - Entries stand in the order of [io/fs.WalkDir]: a directory comes before
+//     what it holds, and what it holds is sorted by name, as bytes.
+//   - A directory has mode 0750, a file with any executable bit 0700, any other
+//     file 0600. Owner and group are 0 without names, the time is the Unix epoch.
+//   - Headers are those of archive/tar: USTAR where the values fit, which takes
+//     an ASCII name of at most 100 bytes, or 256 that can be split at a slash,
+//     and a size below 8 GiB; otherwise PAX, with records for what does not fit.
+//     Two blocks of zeros end the stream.
+//   - The gzip layer is one member without name or time. Blocks of 1 MiB are
+//     deflated independently, each with the 32 KiB before it as dictionary, so
+//     that the bytes do not depend on the number of processors. They do depend
+//     on the encoder, whose version go.mod pins: compare tar streams, not
+//     archives, between releases.
+//
+// A name that consumers refuse (reference A7), because it contains a backslash
+// or NUL, is an error: an archive with it could be published but not read.
+//
+// # Reading
+//
+// [Read] takes what others wrote, a tar stream or one compressed by gzip, and
+// trusts none of it. It never writes anything but its spool.
+//
+//   - "." parts, empty parts and a trailing slash of names are dropped. Absolute
+//     and empty names, "..", backslashes and NUL are refused, also for entries
+//     that are left out.
+//   - Directories may lack entries of their own. Of several entries of one name
+//     the last wins; a name that is both a file and a directory is refused.
+//   - Symbolic and hard links, devices and pipes are left out and reported. They
+//     stand in nobody's way: a file below the name of a link is a file in a
+//     directory. Files with holes and entries of other types are refused.
+//   - Of a mode only the executable bits count, if any is set: files have mode
+//     0644 or 0755. Owners, times and extended attributes are not kept.
+//   - The gzip stream may have several members. The tar stream must have an
+//     end-of-archive marker, of one block at least, and nothing but zeros after
+//     it; the gzip stream nothing at all. The input is read to its end.
+//   - [Limits] bound bytes, entries, names and the ratio of compression while
+//     reading. Memory is linear in the number of entries, about 100 bytes and
+//     the name for each.
+//
+// # Digests
+//
+// A digest is ALGORITHM:HEX, lower case, of the bytes of the file as published:
+// sha256 (the default), sha384, sha512 or blake3. A bare value of 64 digits is
+// read as sha256.
+package artifact

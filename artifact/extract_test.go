@@ -1,0 +1,187 @@
+package artifact_test
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"github.com/headgate-io/headgate/artifact"
+)
+
+// extracted extracts a tree that must extract and returns what is there.
+func extracted(t *testing.T, tree fs.FS, dir string) string {
+	t.Helper()
+	if err := artifact.Extract(t.Context(), tree, dir); err != nil {
+		t.Fatal(err)
+	}
+	return entriesOf(t, os.DirFS(dir))
+}
+
+// names lists a directory of the system.
+func names(t *testing.T, dir string) []string {
+	t.Helper()
+	list, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, entry := range list {
+		names = append(names, entry.Name())
+	}
+	return names
+}
+
+const goldenContent = "a.txt=hello\n bin/ bin/run.sh=#!/bin/sh\n empty/"
+
+func TestExtract(t *testing.T) {
+	parent := t.TempDir()
+	dir := filepath.Join(parent, "some", "where")
+	if got := extracted(t, golden(), dir); got != goldenContent {
+		t.Errorf("wrote %q, want %q", got, goldenContent)
+	}
+	stale := filepath.Join(dir, "bin", "stale", "deep")
+	if err := os.MkdirAll(stale, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if got := extracted(t, golden(), dir); got != goldenContent {
+		t.Errorf("replaced by %q, want %q", got, goldenContent)
+	}
+	if got := extracted(t, fstest.MapFS{}, dir+string(filepath.Separator)); got != "" {
+		t.Errorf("replaced by %q, want nothing", got)
+	}
+	if got := names(t, filepath.Dir(dir)); !slices.Equal(got, []string{"where"}) {
+		t.Errorf("beside it: %q", got)
+	}
+}
+
+func TestExtractWritesManyFiles(t *testing.T) {
+	tree := many(1000)
+	tree["large"] = &fstest.MapFile{Data: noise(3 << 20)}
+	dir := filepath.Join(t.TempDir(), "out")
+	if err := artifact.Extract(t.Context(), opened(t, tarOf(t, tree)), dir); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := sum(tarOf(t, os.DirFS(dir))), sum(tarOf(t, tree)); got != want {
+		t.Error("packing what was extracted gives other bytes")
+	}
+}
+
+func TestExtractModes(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("Windows has no such modes")
+	}
+	dir := filepath.Join(t.TempDir(), "out")
+	tree := fstest.MapFS{
+		"file": {Mode: 0o600}, "open": {Mode: 0o7666}, "run": {Mode: 0o100}, "d": {Mode: fs.ModeDir | 0o700}, "d/e/f": {Mode: 0o444},
+	}
+	extracted(t, tree, dir)
+	for name, want := range map[string]fs.FileMode{
+		".": fs.ModeDir | 0o755, "d": fs.ModeDir | 0o755, "d/e": fs.ModeDir | 0o755,
+		"file": 0o644, "open": 0o644, "run": 0o755, "d/e/f": 0o644,
+	} {
+		if info, err := os.Lstat(filepath.Join(dir, name)); err != nil || info.Mode() != want {
+			t.Errorf("%s: %v, %v, want %v", name, info.Mode(), err, want)
+		}
+	}
+}
+
+func TestExtractRefuses(t *testing.T) {
+	parent := t.TempDir()
+	target := filepath.Join(parent, "target")
+	if err := os.MkdirAll(filepath.Join(target, "below"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(parent, "file"), []byte("mine"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(filepath.Join(target, "below"))
+	dirs := []string{filepath.Join(parent, "file"), ".", "..", target, string(filepath.Separator)}
+	if err := os.Symlink(target, filepath.Join(parent, "link")); err == nil {
+		dirs = append(dirs, filepath.Join(parent, "link"))
+	}
+	for _, dir := range dirs {
+		if err := artifact.Extract(t.Context(), golden(), dir); !errors.Is(err, fs.ErrInvalid) {
+			t.Errorf("%s: %v, want fs.ErrInvalid", dir, err)
+		}
+	}
+	if err := artifact.Extract(t.Context(), golden(), filepath.Join(parent, "file", "x")); err == nil {
+		t.Error("extracted below a file")
+	}
+	if content, err := os.ReadFile(filepath.Join(parent, "file")); string(content) != "mine" {
+		t.Errorf("file is now %q, %v", content, err)
+	}
+	if got := names(t, target); !slices.Equal(got, []string{"below"}) {
+		t.Errorf("target is now %q", got)
+	}
+	extracted(t, golden(), "below-here") // a relative name works
+}
+
+// TestExtractFails has every failure leave what was there, and nothing else.
+func TestExtractFails(t *testing.T) {
+	parent := t.TempDir()
+	dir := filepath.Join(parent, "out")
+	extracted(t, golden(), dir)
+	check := func(err, want error) {
+		t.Helper()
+		if !errors.Is(err, want) || !strings.Contains(err.Error(), "out") {
+			t.Errorf("error %v, want %v", err, want)
+		}
+		if got := entriesOf(t, os.DirFS(dir)); got != goldenContent {
+			t.Errorf("holds %q", got)
+		}
+		if got := names(t, parent); !slices.Equal(got, []string{"out"}) {
+			t.Errorf("beside it: %q", got)
+		}
+	}
+	broken, stop := errors.New("broken"), errors.New("stop")
+	check(artifact.Extract(t.Context(), lying{fstest.MapFS{"a": {}, "b": {}}, "b", failingReader{broken}}, dir), broken)
+	check(artifact.Extract(t.Context(), unopenable{many(200)}, dir), fs.ErrPermission)
+	check(artifact.Extract(t.Context(), entries{golden(), []string{"a", "a"}}, dir), fs.ErrNotExist)
+	check(artifact.Extract(t.Context(), entries{golden(), []string{"../a"}}, dir), fs.ErrInvalid)
+	check(artifact.Extract(t.Context(), twice{golden()}, dir), fs.ErrExist)
+
+	ctx, cancel := context.WithCancelCause(t.Context())
+	opened := make(chan struct{}, 1)
+	go func() {
+		<-opened
+		cancel(stop)
+	}()
+	check(artifact.Extract(ctx, stalling{many(200), ctx, opened}, dir), stop)
+	check(artifact.Extract(ctx, golden(), dir), stop)
+}
+
+// twice is a tree that lists its entries twice.
+type twice struct{ fstest.MapFS }
+
+func (w twice) ReadDir(name string) ([]fs.DirEntry, error) {
+	list, err := fs.ReadDir(w.MapFS, name)
+	return append(list, list...), err
+}
+
+func TestExtractFollowsNoLink(t *testing.T) {
+	outside := t.TempDir()
+	dir := filepath.Join(t.TempDir(), "out")
+	extracted(t, golden(), dir)
+	if err := os.RemoveAll(filepath.Join(dir, "bin")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(outside, filepath.Join(dir, "bin")); err != nil {
+		t.Skipf("no symbolic links here: %v", err)
+	}
+	if err := os.WriteFile(filepath.Join(outside, "mine"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if got := extracted(t, golden(), dir); got != goldenContent {
+		t.Errorf("wrote %q", got)
+	}
+	if got := names(t, outside); !slices.Equal(got, []string{"mine"}) {
+		t.Errorf("outside: %q", got)
+	}
+}
