@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strconv"
@@ -19,7 +20,11 @@ import (
 func BenchmarkGoSource(b *testing.B) {
 	dir := b.TempDir()
 	git(b, dir, "", "init", "-q")
-	tree := "--work-tree=" + filepath.Join(runtime.GOROOT(), "src")
+	root, err := exec.Command("go", "env", "GOROOT").Output()
+	if err != nil {
+		b.Fatal(err)
+	}
+	tree := "--work-tree=" + filepath.Join(strings.TrimSpace(string(root)), "src")
 	git(b, dir, "", "--git-dir=.git", tree, "add", "-Af", ".")
 	git(b, dir, "", "-c", "gc.auto=0", "commit", "-q", "-m", "go")
 	git(b, dir, "", "repack", "-adq")
