@@ -6,6 +6,7 @@ GO      ?= go
 MODULES := . bench e2e
 PACKAGES ?= ./...
 FUZZTIME ?= 20s
+BENCHFLAGS ?=
 TARGETS := linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64 windows/arm64
 
 .PHONY: help build test race lint vuln fuzz e2e bench-git bench-size cross tidy
@@ -46,7 +47,7 @@ e2e: ## run the command against real servers and real clients; installs them (De
 	cd e2e && $(GO) test -count=1 -timeout=30m ./...
 
 bench-git: ## compare fetching from Git with other ways, side by side
-	cd bench && $(GO) run ./git
+	cd bench && $(GO) run ./git $(BENCHFLAGS)
 
 bench-size: ## count what a user of the library links
 	@cd bench && $(GO) run ./size
