@@ -78,7 +78,7 @@ func TestGzipIsDeterministic(t *testing.T) {
 	defer runtime.GOMAXPROCS(procs)
 	for _, n := range []int{1, 2, 8} {
 		runtime.GOMAXPROCS(n)
-		for _, pieces := range [][]int{{1 << 30}, {1, 2, 3, 65536}, {blockSize}, {blockSize - 1, 1}, {blockSize + 1}, {32 << 10, 65537}} {
+		for _, pieces := range [][]int{{1 << 30}, {1, 2, 3, 65536}, {blockSize}, {blockSize - 1, 1}, {32 << 10, 65537}} {
 			if got := gzipped(t, data, pieces...); !bytes.Equal(got, want) {
 				t.Errorf("GOMAXPROCS %d, pieces %v: other bytes", n, pieces)
 			}

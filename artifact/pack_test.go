@@ -319,12 +319,46 @@ func TestTreeErrors(t *testing.T) {
 			t.Error("packed")
 		}
 	})
+	t.Run("entry changes", func(t *testing.T) {
+		gone := errors.New("gone")
+		for _, test := range []struct{ info, want error }{{gone, gone}, {nil, artifact.ErrChanged}} {
+			_, err := artifact.Tar(t.Context(), io.Discard, fickle{golden(), test.info})
+			if !errors.Is(err, test.want) || !strings.Contains(fmt.Sprint(err), `"a.txt"`) {
+				t.Errorf("error %v, want %v naming a.txt", err, test.want)
+			}
+		}
+	})
 	t.Run("first in order", func(t *testing.T) {
 		_, err := artifact.Tar(t.Context(), io.Discard, unopenable{many(300)})
 		if !strings.Contains(fmt.Sprint(err), `"d000/f00"`) {
 			t.Errorf("error %v does not name the first file", err)
 		}
 	})
+}
+
+// fickle is a tree whose entries are listed as regular files and turn out to
+// be gone, or pipes.
+type fickle struct {
+	fstest.MapFS
+	err error
+}
+
+func (f fickle) ReadDir(name string) ([]fs.DirEntry, error) {
+	list, err := fs.ReadDir(f.MapFS, name)
+	for i, entry := range list {
+		list[i] = fickleEntry{entry, f.err}
+	}
+	return list, err
+}
+
+type fickleEntry struct {
+	fs.DirEntry
+	err error
+}
+
+func (f fickleEntry) Info() (fs.FileInfo, error) {
+	pipe, err := fs.Stat(fstest.MapFS{"p": {Mode: fs.ModeNamedPipe}}, "p")
+	return pipe, errors.Join(f.err, err)
 }
 
 // unopenable is a tree whose files cannot be opened.
