@@ -1,6 +1,7 @@
 package git
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,14 +22,42 @@ type content struct {
 	notes  []string
 }
 
-func newContent(repo *source.GitRepository, db database, id object.ID, notes []string) (source.Content, error) {
-	c, err := readCommit(db, id)
+// newContent takes over db, which holds the commit id with its whole tree.
+func newContent(ctx context.Context, repo *source.GitRepository, db database, id object.ID, limits artifact.Limits) (*content, error) {
+	commit, err := readCommit(db, id)
+	if err == nil {
+		err = measure(ctx, db, commit.Tree, limits)
+	}
 	if err != nil {
 		db.Close()
 		return nil, fmt.Errorf("commit %s: %w", id, err)
 	}
-	return &content{repo, db, c, notes}, nil
+	return &content{repo: repo, db: db, commit: commit}, nil
 }
+
+// measure refuses a tree that is larger than the limits before anything walks
+// it: a few small trees that hold each other can describe 2¹⁰⁰ files.
+func measure(ctx context.Context, db object.Database, tree object.ID, limits artifact.Limits) error {
+	total, err := object.Measure(ctx, db, tree)
+	if err != nil {
+		return err
+	}
+	entries := cmp.Or(int64(limits.Entries), maxEntries)
+	if entries > 0 && total.Entries > entries {
+		return fmt.Errorf("the tree holds %d entries: more than the limit of %d", total.Entries, entries)
+	}
+	size := cmp.Or(limits.Bytes, maxBytes)
+	if size > 0 && total.Bytes > size {
+		return fmt.Errorf("the tree holds %d bytes: more than the limit of %d, raise it if that is right", total.Bytes, size)
+	}
+	return nil
+}
+
+// The limits of a tree where [source.Env] sets none.
+const (
+	maxEntries = 4_000_000
+	maxBytes   = 16 << 30
+)
 
 // Verify implements [source.Content].
 func (c *content) Verify(context.Context) (source.Verification, error) {
@@ -39,11 +68,7 @@ func (c *content) Verify(context.Context) (source.Verification, error) {
 // leave out, in the normal form of package artifact.
 func (c *content) WriteTo(ctx context.Context, w io.Writer) (source.Report, error) {
 	tree := object.TreeFS(c.db, c.commit.Tree)
-	ignore := artifact.DefaultIgnore()
-	if c.repo.Spec.Ignore != nil {
-		ignore.Extra = *c.repo.Spec.Ignore
-	}
-	rules, err := ignore.Compile(tree)
+	rules, err := ignoreOf(c.repo).Compile(tree)
 	switch {
 	case errors.Is(err, object.ErrCorrupt) || isAbsent(err): // the tree cannot be read at all
 		return source.Report{}, stepError(source.StepFetch, err)

@@ -39,6 +39,7 @@
 //
 // # Limits
 //
-// [source.Env].Limits bounds the content of a fetch; a failure names the limit
-// and the Reconciler keeps the last good artifact published.
+// [source.Env].Limits bounds a commit: Bytes of the pack and of all files
+// (default 4 GiB and 16 GiB), FileBytes of one object (1 GiB), Entries of the
+// tree (4,000,000). A failure names the limit.
 package git

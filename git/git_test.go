@@ -166,6 +166,9 @@ func servers(t *testing.T, repo *testenv.Repo) map[string]func() (url string, en
 		"http v0 tips only": web(testenv.HTTP{V0: true, NoAnyWant: true}),
 		"ssh":               shell(testenv.SSH{}),
 		"ssh v0":            shell(testenv.SSH{NoEnv: true}),
+		"local": func() (string, source.Env) {
+			return "https://example.com/app", source.Env{Local: map[string]string{"https://example.com/app": repo.Dir}}
+		},
 	}
 }
 

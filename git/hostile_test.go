@@ -161,6 +161,22 @@ func reference(t *testing.T, repo *testenv.Repo) []byte {
 	return data
 }
 
+// A hundred trees that hold each other twice describe 2¹⁰⁰ files.
+func TestTreeBomb(t *testing.T) {
+	repo := testenv.NewRepo(t)
+	blob := repo.Object("blob", []byte("x"))
+	tree := repo.Object("tree", entry(t, "100644", "x", blob))
+	for range 100 {
+		tree = repo.Object("tree", append(entry(t, "40000", "a", tree), entry(t, "40000", "b", tree)...))
+	}
+	commit := "tree " + tree + "\nauthor t <t@example.com> 1700000000 +0000\ncommitter t <t@example.com> 1700000000 +0000\n\nbomb\n"
+	repo.Ref("refs/heads/main", repo.Object("commit", []byte(commit)))
+	_, _, _, err := try(t.Context(), object(testenv.ServeHTTP(t, testenv.HTTP{}, repo).Repo(), source.GitRepositoryRef{Branch: "main"}), source.Env{})
+	if err == nil || !strings.Contains(err.Error(), "more than the limit") {
+		t.Errorf("%v", err)
+	}
+}
+
 // The time zone of the machine and of the committer leave no trace.
 func TestArchiveHoldsNoTime(t *testing.T) {
 	a, b := testenv.NewRepo(t), testenv.NewRepo(t)

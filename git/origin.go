@@ -107,7 +107,12 @@ func (o *Origin) open(ctx context.Context, rev source.Revision) (source.Content,
 	if err != nil {
 		return nil, fmt.Errorf("fetch %s: %w", id, err)
 	}
-	return newContent(o.repo, db, id, notes)
+	c, err := newContent(ctx, o.repo, db, id, o.env.Limits)
+	if err != nil {
+		return nil, err
+	}
+	c.notes = notes
+	return c, nil
 }
 
 // lookUp finds the one ref that sel names.
