@@ -48,7 +48,7 @@ func (a attempt) run(t *testing.T, url string, change func(*source.GitRepository
 		if change != nil {
 			change(g, secrets)
 		}
-		_, archive, _, err := try(t.Context(), g, source.Env{Secrets: secrets, Temp: t.TempDir()})
+		_, archive, _, err := try(t.Context(), g, source.Env{Secrets: secrets})
 		if a.reason == "" {
 			if err != nil || contents(t, archive)["a"] != "1" {
 				t.Fatalf("fetch: %v", err)

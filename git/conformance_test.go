@@ -69,7 +69,6 @@ func (r *remote) Origin(obj source.Object) source.Origin {
 		return source.Secret{Data: map[string][]byte{"username": []byte("user"), "password": []byte(p)}}
 	}
 	return git.New(obj.(*source.GitRepository), source.Env{
-		Temp:    r.t.TempDir(),
 		Secrets: memory{"default/login": secret(password), "default/wrong": secret("other-" + password)},
 	})
 }

@@ -199,7 +199,6 @@ func TestEveryReferenceOverEveryTransport(t *testing.T) {
 				if strings.HasPrefix(url, "ssh:") {
 					g.Spec.SecretRef = &source.LocalReference{Name: "keys"}
 				}
-				env.Temp = t.TempDir()
 				rev, data, report := fetch(t, g, env)
 				if want := row.label + "sha1:" + h.ids[row.at]; rev.ID != want {
 					t.Errorf("revision %s, want %s", rev.ID, want)
@@ -243,7 +242,7 @@ func TestReferenceErrors(t *testing.T) {
 		"commit off branch":    {source.GitRepositoryRef{Commit: h.ids["pull"], Branch: "main"}, false, []string{h.ids["pull"], `"main"`}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, _, _, err := try(t.Context(), object(url, row.ref), source.Env{Temp: t.TempDir()})
+			_, _, _, err := try(t.Context(), object(url, row.ref), source.Env{})
 			var step *source.StepError
 			if !errors.As(err, &step) || step.Reason != "GitOperationFailed" {
 				t.Fatalf("%v: want a StepError with reason GitOperationFailed", err)

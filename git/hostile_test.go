@@ -94,7 +94,7 @@ func TestLimits(t *testing.T) {
 		"file bytes": {FileBytes: 16 << 20},
 		"entries":    {Entries: 2},
 	} {
-		_, _, _, err := try(t.Context(), object(url, source.GitRepositoryRef{Branch: "main"}), source.Env{Limits: limits, Temp: t.TempDir()})
+		_, _, _, err := try(t.Context(), object(url, source.GitRepositoryRef{Branch: "main"}), source.Env{Limits: limits})
 		if err == nil || !strings.Contains(err.Error(), "limit") {
 			t.Errorf("%s: %v", name, err)
 		}

@@ -172,7 +172,7 @@ func (n *network) fetch(ctx context.Context, q wire.FetchRequest) (database, err
 		format = object.SHA256
 	}
 	pack, err := packfile.Read(ctx, answer.Pack, packfile.Options{
-		Temp: n.env.Temp, Format: format, Limits: limits, Progress: n.progress(),
+		Temp: n.env.Limits.Temp, Format: format, Limits: limits, Progress: n.progress(),
 	})
 	if closing := answer.Close(); err == nil && closing != nil && closing != io.EOF {
 		pack.Close()

@@ -143,8 +143,7 @@ func (e *StepError) Unwrap() error { return e.Err }
 type Env struct {
 	Secrets  Secrets           // default: no secret exists
 	Local    map[string]string // origins by URL that a local path stands in for
-	Temp     string            // directory of spools, default os.TempDir
-	Limits   artifact.Limits   // bounds of the content of one fetch
+	Limits   artifact.Limits   // bounds of the content of one fetch, and where it is spooled
 	Progress func(Progress)    // default: not reported
 }
 

@@ -58,6 +58,10 @@ func (p *program) runFetch(ctx context.Context, f *fetchFlags, args []string) er
 	defer cancel()
 	meter := newMeter(p.stderr, f.quiet)
 	s.env.Progress = meter.show
+	s.env.Limits.Temp = store.Temp
+	if _, err := store.Sweep(ctx); err != nil { // of runs that were killed
+		fmt.Fprintf(p.stderr, "warning: %v\n", err)
+	}
 	ledger := ledgerOf(f.store)
 	r := &source.Reconciler{Store: store, Load: ledger.Load, Save: ledger.Save}
 	rows := s.each(ctx, objects, func(ctx context.Context, row *row) {
@@ -95,7 +99,7 @@ func extract(ctx context.Context, store *artifact.Store, obj source.Object, dir 
 		return err
 	}
 	defer file.Close()
-	tree, err := artifact.Read(file, artifact.Limits{Bytes: -1, FileBytes: -1, Entries: -1, Ratio: -1})
+	tree, err := artifact.Read(file, artifact.Limits{Bytes: -1, FileBytes: -1, Entries: -1, Ratio: -1, Temp: store.Temp})
 	if err != nil {
 		return fmt.Errorf("extract %s: %w", obj.Artifact().Path, err)
 	}

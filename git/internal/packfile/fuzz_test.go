@@ -21,7 +21,7 @@ func FuzzRead(f *testing.F) {
 	f.Add(newBuilder(3, 0).sum())
 	f.Fuzz(func(t *testing.T, data []byte) {
 		for _, data := range [][]byte{data, (&builder{*bytes.NewBuffer(bytes.Clone(data))}).sum()} {
-			p, err := packfile.Read(context.Background(), bytes.NewReader(data), packfile.Options{Temp: t.TempDir(), Limits: fuzzLimits})
+			p, err := packfile.Read(context.Background(), bytes.NewReader(data), packfile.Options{Limits: fuzzLimits})
 			if err != nil {
 				continue
 			}
@@ -43,7 +43,7 @@ func FuzzDelta(f *testing.F) {
 		b := newBuilder(2, 2)
 		at := b.add(3, base)
 		b.add(6, d, distance(b.Len()-at)...)
-		p, err := packfile.Read(context.Background(), bytes.NewReader(b.sum()), packfile.Options{Temp: t.TempDir(), Limits: fuzzLimits})
+		p, err := packfile.Read(context.Background(), bytes.NewReader(b.sum()), packfile.Options{Limits: fuzzLimits})
 		want, ok := applied(base, d)
 		if ok && len(want) > int(fuzzLimits.ObjectBytes) {
 			ok = false
@@ -142,7 +142,7 @@ func FuzzInflate(f *testing.F) {
 		b.WriteString("\x78\x9c")
 		b.Write(consumed)
 		b.WriteString("sum?")
-		p, err := packfile.Read(context.Background(), bytes.NewReader(b.sum()), packfile.Options{Temp: t.TempDir(), Limits: fuzzLimits})
+		p, err := packfile.Read(context.Background(), bytes.NewReader(b.sum()), packfile.Options{Limits: fuzzLimits})
 		if wantErr != nil {
 			if err == nil {
 				t.Fatalf("got no error, want %v", wantErr)

@@ -30,6 +30,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"os"
 	"sort"
 
 	"github.com/headgate-io/headgate/git/internal/object"
@@ -37,8 +38,9 @@ import (
 
 // Options says how to read a pack. The zero value is ready to use.
 type Options struct {
-	// Temp is the folder of the spool; "" means the system's.
-	Temp string
+	// Temp creates the spool: an empty file that nobody else opens and that
+	// disappears once it is closed. Default: a file in os.TempDir.
+	Temp func() (*os.File, error)
 
 	// Format is the hash function of the repository.
 	Format object.Format

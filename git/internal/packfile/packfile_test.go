@@ -97,7 +97,7 @@ func TestReadAgreesWithGit(t *testing.T) {
 				if format == "sha256" {
 					f = object.SHA256
 				}
-				p, err := packfile.Read(context.Background(), bytes.NewReader(data), packfile.Options{Temp: t.TempDir(), Format: f})
+				p, err := packfile.Read(context.Background(), bytes.NewReader(data), packfile.Options{Format: f})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -173,7 +173,7 @@ func TestReadLarge(t *testing.T) {
 		git(t, dir, "", "add", "-A")
 		git(t, dir, "", "commit", "-q", "-m", "large")
 		data := git(t, dir, "", "pack-objects", "--revs", "--all", "--stdout", "-q")
-		p, err := packfile.Read(context.Background(), bytes.NewReader(data), packfile.Options{Temp: t.TempDir()})
+		p, err := packfile.Read(context.Background(), bytes.NewReader(data), packfile.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -187,7 +187,7 @@ func TestReadThin(t *testing.T) {
 	dir := repository(t, "sha1")
 	old := open(t, dir, "HEAD~1\n", packfile.Options{})
 	thin := git(t, dir, "HEAD\n^HEAD~1\n", "pack-objects", "--revs", "--thin", "--stdout", "-q")
-	p, err := packfile.Read(context.Background(), bytes.NewReader(thin), packfile.Options{Temp: t.TempDir(), External: old})
+	p, err := packfile.Read(context.Background(), bytes.NewReader(thin), packfile.Options{External: old})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -199,7 +199,7 @@ func TestReadThin(t *testing.T) {
 	if _, _, err := p.Stat(revision(t, dir, "HEAD~1")); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("the pack gives out an external object: %v", err)
 	}
-	empty, err := packfile.Read(context.Background(), bytes.NewReader(newBuilder(2, 0).sum()), packfile.Options{Temp: t.TempDir()})
+	empty, err := packfile.Read(context.Background(), bytes.NewReader(newBuilder(2, 0).sum()), packfile.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -218,9 +218,6 @@ func TestReadThin(t *testing.T) {
 // open returns the pack of what is reachable from revs.
 func open(t testing.TB, dir, revs string, o packfile.Options) *packfile.Pack {
 	t.Helper()
-	if o.Temp == "" {
-		o.Temp = t.TempDir()
-	}
 	data := git(t, dir, revs, "pack-objects", "--revs", "--stdout", "-q", "--delta-base-offset")
 	p, err := packfile.Read(context.Background(), bytes.NewReader(data), o)
 	if err != nil {

@@ -13,14 +13,12 @@ type spool struct {
 	end atomic.Int64 // bytes in use
 }
 
-func newSpool(dir string) (*spool, error) {
-	f, err := os.CreateTemp(dir, "headgate-pack-*")
-	if err != nil {
-		return nil, fmt.Errorf("create spool: %w", err)
+func newSpool(temp func() (*os.File, error)) (*spool, error) {
+	if temp == nil {
+		temp = tempFile
 	}
-	if err := unlink(f); err != nil {
-		f.Close()
-		os.Remove(f.Name())
+	f, err := temp()
+	if err != nil {
 		return nil, fmt.Errorf("create spool: %w", err)
 	}
 	return &spool{File: f}, nil
@@ -29,4 +27,4 @@ func newSpool(dir string) (*spool, error) {
 // reserve sets n bytes aside and returns where they begin.
 func (s *spool) reserve(n int64) int64 { return s.end.Add(n) - n }
 
-func (s *spool) Close() error { return closeUnlinked(s.File) }
+func (s *spool) Close() error { return closeTemp(s.File) }

@@ -2,10 +2,22 @@
 
 package packfile
 
-import "os"
+import (
+	"errors"
+	"os"
+)
 
-// unlink removes the name of f now, so that nothing is left behind whatever
-// happens to the process.
-func unlink(f *os.File) error { return os.Remove(f.Name()) }
+// tempFile makes a file and removes its name at once, so that nothing is left
+// behind whatever happens to the process.
+func tempFile() (*os.File, error) {
+	f, err := os.CreateTemp("", "headgate-pack-*")
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Remove(f.Name()); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
 
-func closeUnlinked(f *os.File) error { return f.Close() }
+func closeTemp(f *os.File) error { return f.Close() }

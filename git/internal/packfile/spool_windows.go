@@ -2,16 +2,20 @@ package packfile
 
 import (
 	"errors"
+	"io/fs"
 	"os"
 )
 
-// unlink does nothing: an open file keeps its name on Windows.
-func unlink(*os.File) error { return nil }
+// tempFile makes a file, which keeps its name while it is open.
+func tempFile() (*os.File, error) { return os.CreateTemp("", "headgate-pack-*") }
 
-func closeUnlinked(f *os.File) error {
-	err := f.Close()
-	if errors.Is(err, os.ErrClosed) {
+// closeTemp removes the name unless it is gone already.
+func closeTemp(f *os.File) error {
+	if err := f.Close(); err != nil {
 		return err
 	}
-	return errors.Join(err, os.Remove(f.Name()))
+	if err := os.Remove(f.Name()); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
 }
