@@ -10,7 +10,7 @@ import (
 
 const module = "github.com/headgate-io/headgate/"
 
-// A room says what a package may import (docs/design.md, "Rooms").
+// A room says what a package may import (docs/design.md, "Packages").
 type room struct {
 	imports string // packages of this module, directly
 	modules string // modules of others that may be among its dependencies, beyond those of the imported rooms

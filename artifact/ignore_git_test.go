@@ -286,7 +286,9 @@ func (g gitGen) gitCase() gitCase {
 	}
 	for range 40 {
 		name := path.Join(pick(g, dirs), g.name())
-		c.paths[name] = c.paths[name]
+		if _, ok := c.paths[name]; !ok {
+			c.paths[name] = false
+		}
 	}
 	for dir := range c.ignore {
 		for range 1 + g.IntN(6) {
@@ -345,7 +347,9 @@ func TestPatternsAgreeWithGit(t *testing.T) {
 		for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) {
 			paths[dir] = true
 		}
-		paths[name] = paths[name]
+		if _, ok := paths[name]; !ok {
+			paths[name] = false
+		}
 	}
 	var cases []gitCase
 	for _, p := range []string{

@@ -6,11 +6,13 @@ import (
 
 	"github.com/headgate-io/headgate/git/internal/wire"
 	"github.com/headgate-io/headgate/internal/transport"
+	"github.com/headgate-io/headgate/source"
 )
 
 func overSSH(u *url.URL, secret, proxySecret namedSecret) (wire.Transport, func(), error) {
 	if secret.name == "" {
-		return nil, nil, invalid(fmt.Errorf("spec.secretRef: an ssh URL needs a Secret with identity and known_hosts"))
+		return nil, nil, &source.StepError{Step: source.StepResolve, Reason: "AuthenticationFailed",
+			Err: invalid(fmt.Errorf("spec.secretRef: an ssh URL needs a Secret with identity and known_hosts"))}
 	}
 	keys, err := transport.GitSSH(secret.name, secret.Secret)
 	if err != nil {

@@ -45,6 +45,7 @@ func String(text string, secrets ...string) string {
 	// Twice: an escape sequence may split a secret, and cleaning may change one.
 	text = maskSecrets(text, secrets)
 	text = maskSecrets(clean(text), secrets)
+	text = strings.ToValidUTF8(text, string(utf8.RuneError)) // a secret may be a part of a character
 	text = urlText.ReplaceAllStringFunc(text, sparing(maskURL))
 	text = queryText.ReplaceAllStringFunc(text, sparing(maskQuery))
 	return header.ReplaceAllString(text, "${1}"+Mask)

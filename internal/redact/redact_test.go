@@ -118,6 +118,7 @@ func TestURL(t *testing.T) {
 }
 
 func FuzzString(f *testing.F) {
+	f.Add("\x7f", "\xef")
 	f.Add("Get \"https://user:canary-secret@h/p?q=canary-secret\": EOF", "canary-secret")
 	f.Add("\x1b[31m?=\n", "\xff")
 	f.Add("https://:@?#", "****")

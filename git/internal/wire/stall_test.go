@@ -172,22 +172,20 @@ func silent(t *testing.T, at chan struct{}) string {
 
 // runSSH plays the script in a session, where requests end in a flush.
 func (s *script) runSSH(ch ssh.Channel, _ []string) uint32 {
-	request, text := make([]byte, 1<<16), s.greeting
-	for {
-		text, stalls := strings.CutSuffix(text, stall)
-		io.WriteString(ch, text)
-		if stalls {
-			s.stalled <- struct{}{}
-			io.Copy(io.Discard, ch)
-			return 1
-		}
-		n, err := ch.Read(request)
-		if err != nil {
-			return 0
-		}
-		s.greeting = s.answer(request[:n])
-		return s.runSSH(ch, nil)
+	text, stalls := strings.CutSuffix(s.greeting, stall)
+	io.WriteString(ch, text)
+	if stalls {
+		s.stalled <- struct{}{}
+		io.Copy(io.Discard, ch)
+		return 1
 	}
+	request := make([]byte, 1<<16)
+	n, err := ch.Read(request)
+	if err != nil {
+		return 0
+	}
+	s.greeting = s.answer(request[:n])
+	return s.runSSH(ch, nil)
 }
 
 // A deadline is reported as such, and a finished Open does not depend on its context.

@@ -1,0 +1,128 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/headgate-io/headgate/artifact"
+	"github.com/headgate-io/headgate/internal/redact"
+)
+
+// A shelf is where artifact commands find artifacts.
+type shelf struct {
+	store  string
+	digest string
+}
+
+func (s *shelf) register(c *cobra.Command) {
+	registerStore(c, &s.store)
+	c.Flags().StringVar(&s.digest, "digest", "", "`ALGORITHM:HEX` that the content must have; needed for a URL")
+}
+
+// open opens the artifact that arg names; its content is checked against the
+// digest while it is read, if one is known.
+func (s *shelf) open(ctx context.Context, arg string) (io.ReadCloser, error) {
+	if strings.Contains(arg, "://") {
+		if s.digest == "" {
+			return nil, usage("%s: --digest is needed for a URL", arg)
+		}
+		return (&artifact.Client{}).Open(ctx, artifact.Artifact{URL: arg, Digest: s.digest})
+	}
+	if f, err := os.Open(arg); err == nil {
+		return s.checked(f)
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	store, err := openExisting(s.store)
+	if err != nil {
+		return nil, err
+	}
+	defer store.Close()
+	a, err := find(s.store, store, arg)
+	if err != nil {
+		return nil, err
+	}
+	if s.digest != "" && s.digest != a.Digest {
+		return nil, fmt.Errorf("%s has digest %s, not %s", arg, a.Digest, s.digest)
+	}
+	return store.Open(a)
+}
+
+func (s *shelf) checked(f *os.File) (io.ReadCloser, error) {
+	if info, err := f.Stat(); err != nil || info.IsDir() {
+		f.Close()
+		return nil, cmp.Or(err, fmt.Errorf("%s is a directory: want a file, an object or a URL", f.Name()))
+	}
+	if s.digest == "" {
+		return f, nil
+	}
+	r, err := artifact.VerifyReader(f, s.digest)
+	if err != nil {
+		f.Close()
+		return nil, usage("--digest: %w", err)
+	}
+	return struct {
+		io.Reader
+		io.Closer
+	}{r, f}, nil
+}
+
+// openExisting opens a store, and does not make one where there is none.
+func openExisting(dir string) (*artifact.Store, error) {
+	if _, err := os.Stat(dir); err != nil {
+		return nil, fmt.Errorf("no store: %w", err)
+	}
+	return artifact.OpenStore(artifact.StoreConfig{Dir: dir})
+}
+
+// find returns the artifact of an object, or the one at a path of the store.
+func find(dir string, store *artifact.Store, arg string) (artifact.Artifact, error) {
+	if n := strings.Count(arg, "/"); n < 3 {
+		set, err := ledgerOf(dir).List()
+		if err != nil {
+			return artifact.Artifact{}, err
+		}
+		found, err := set.Find(arg)
+		switch {
+		case err != nil:
+			return artifact.Artifact{}, err
+		case len(found) > 1:
+			return artifact.Artifact{}, usage("%s names %d objects: write KIND/NAMESPACE/NAME", arg, len(found))
+		case found[0].Artifact() == nil:
+			return artifact.Artifact{}, fmt.Errorf("%s has no artifact", arg)
+		}
+		return *found[0].Artifact(), nil
+	}
+	for a, err := range store.All() {
+		if err != nil {
+			return artifact.Artifact{}, err
+		}
+		if a.Path == arg {
+			return a, nil
+		}
+	}
+	return artifact.Artifact{}, fmt.Errorf("%s: %w in the store %s", arg, fs.ErrNotExist, dir)
+}
+
+// read opens an artifact as a tree and hands it to use.
+func (s *shelf) read(ctx context.Context, arg string, use func(*artifact.Tree) error) error {
+	r, err := s.open(ctx, arg)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	tree, err := artifact.Read(r, artifact.Limits{})
+	if err != nil {
+		return fmt.Errorf("%s: %w", redact.String(arg), err)
+	}
+	defer tree.Close()
+	return use(tree)
+}
