@@ -160,12 +160,19 @@ func overHTTP(u *url.URL, secret, proxySecret namedSecret) (wire.Transport, func
 	return wire.HTTP(client, bare), client.CloseIdleConnections, nil
 }
 
-// packLimits translates the bounds of a fetch into those of a pack.
-func packLimits(l artifact.Limits) packfile.Limits {
-	return packfile.Limits{
-		PackBytes:     l.Bytes,
-		ObjectBytes:   l.FileBytes,
-		Objects:       int64(l.Entries),
-		InflatedBytes: l.Bytes,
+// packLimits translates the bounds of a fetch into those of a pack. The objects
+// of one commit are the entries of its tree, the tree, the commit and its tags;
+// of a history there may be any number.
+func packLimits(l artifact.Limits, one bool) packfile.Limits {
+	limits := packfile.Limits{PackBytes: l.Bytes, ObjectBytes: l.FileBytes, InflatedBytes: l.Bytes}
+	if one && l.Entries != 0 {
+		limits.Objects = int64(l.Entries)
 	}
+	if one && l.Entries > 0 {
+		limits.Objects += maxTags + 2
+	}
+	return limits
 }
+
+// maxTags is how many tags may stand between a ref and its commit.
+const maxTags = 16

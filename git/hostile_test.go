@@ -92,16 +92,18 @@ func TestLimits(t *testing.T) {
 	for name, limits := range map[string]artifact.Limits{
 		"bytes":      {Bytes: 16 << 20},
 		"file bytes": {FileBytes: 16 << 20},
-		"entries":    {Entries: 2},
+		"entries":    {Entries: 1},
 	} {
 		_, _, _, err := try(t.Context(), object(url, source.GitRepositoryRef{Branch: "main"}), source.Env{Limits: limits})
 		if err == nil || !strings.Contains(err.Error(), "limit") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	_, data, _ := fetch(t, object(url, source.GitRepositoryRef{Branch: "main"}), source.Env{Limits: artifact.Limits{Bytes: 65 << 20}})
-	if len(data) > 1<<20 {
-		t.Errorf("%d bytes for zeros", len(data))
+	for _, limits := range []artifact.Limits{{Bytes: 65 << 20, Entries: 2}, {Bytes: -1, FileBytes: -1, Entries: -1}} {
+		_, data, _ := fetch(t, object(url, source.GitRepositoryRef{Branch: "main"}), source.Env{Limits: limits})
+		if len(data) > 1<<20 {
+			t.Errorf("%d bytes for zeros", len(data))
+		}
 	}
 }
 

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
+	"math"
 	"slices"
 
 	"github.com/headgate-io/headgate/git/internal/object"
@@ -77,10 +77,14 @@ func (n *network) history(ctx context.Context, tips []object.ID, depth int) (dat
 		return nil, err
 	}
 	q := wire.FetchRequest{Wants: tips, Depth: depth}
+	if !r.Supports("shallow") {
+		q.Depth = 0
+	}
 	if r.Supports("filter") {
 		q.Filter = "tree:0"
 	}
-	return n.fetch(ctx, q)
+	db, _, err := n.fetch(ctx, q)
+	return db, err
 }
 
 func (n *network) content(ctx context.Context, commit object.ID, via string) (database, []string, error) {
@@ -88,85 +92,106 @@ func (n *network) content(ctx context.Context, commit object.ID, via string) (da
 	if err != nil {
 		return nil, nil, err
 	}
-	q := wire.FetchRequest{Wants: []object.ID{commit}, Depth: 1}
-	if !r.Supports("shallow") {
-		q.Depth = 0
-		db, err := n.fetch(ctx, q)
-		return db, []string{"the server has no shallow fetches: the whole history was transferred"}, err
+	if r.WantsAny() {
+		db, notes, err := n.one(ctx, commit)
+		if via == "" || !errors.Is(err, wire.ErrUnreachable) {
+			return db, notes, err
+		} // else the server sends only what refs point to, and via leads to the commit
 	}
 	tips, err := n.tips(ctx, via)
 	if err != nil {
 		return nil, nil, err
 	}
-	tip := slices.IndexFunc(tips, func(t ref) bool { return t.commit() == commit })
-	if tip >= 0 {
-		q.Wants[0] = tips[tip].ID // a tag is wanted by its own id
-	}
-	if tip >= 0 || r.WantsAny() {
-		db, err := n.fetch(ctx, q)
-		if err == nil || !errors.Is(err, wire.ErrUnreachable) {
-			return db, nil, err
-		}
+	if tip := slices.IndexFunc(tips, func(t ref) bool { return t.commit() == commit }); tip >= 0 {
+		return n.one(ctx, tips[tip].ID) // a tag is wanted by its own id
 	}
 	return n.deepen(ctx, tips, commit)
 }
 
+// one fetches a commit, or a tag and its commit, without the history before it.
+func (n *network) one(ctx context.Context, id object.ID) (database, []string, error) {
+	r, err := n.open(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	q := wire.FetchRequest{Wants: []object.ID{id}, Depth: 1}
+	var notes []string
+	if !r.Supports("shallow") {
+		q.Depth = 0
+		notes = []string{"the server has no shallow fetches: the whole history was transferred"}
+	}
+	db, _, err := n.fetch(ctx, q)
+	return db, notes, err
+}
+
 // tips returns what may be wanted from a server that sends only what refs
-// point to: the ref called via, or all branches and tags. It is empty when the
-// server sends any commit.
+// point to: the ref called via, or all branches and tags.
 func (n *network) tips(ctx context.Context, via string) ([]ref, error) {
-	switch {
-	case n.remote.WantsAny():
-		return nil, nil
-	case via != "":
+	if via != "" {
 		return n.refs(ctx, true, via)
 	}
 	return n.refs(ctx, false, "refs/heads/", "refs/tags/")
 }
 
 // deepen fetches the tips with more and more of their history until it holds
-// commit.
+// commit or there is no more.
 func (n *network) deepen(ctx context.Context, tips []ref, commit object.ID) (database, []string, error) {
+	r, err := n.open(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
 	wants := make([]object.ID, len(tips))
 	for i, t := range tips {
 		wants[i] = t.ID
 	}
-	for depth := 8; len(tips) > 0; depth *= 8 {
-		if depth > 1<<20 {
-			depth = 0
-		}
-		db, err := n.fetch(ctx, wire.FetchRequest{Wants: wants, Depth: depth})
+	depth := 8
+	if !r.Supports("shallow") {
+		depth = 0
+	}
+	for more := len(tips) > 0; more; depth = deeper(depth) {
+		db, cut, err := n.fetch(ctx, wire.FetchRequest{Wants: wants, Depth: depth})
 		if err != nil {
 			return nil, nil, err
 		}
 		if _, err := readCommit(db, commit); err == nil {
-			note := fmt.Sprintf("the server sends only what refs point to: %d commits of history were transferred to reach %s", depth, commit)
-			if depth == 0 {
-				note = "the server sends only what refs point to: the whole history was transferred to reach " + commit.String()
-			}
-			return db, []string{note}, nil
+			return db, []string{deepened(depth, commit)}, nil
 		}
 		db.Close()
-		if depth == 0 {
-			break
-		}
+		more = cut && depth > 0
 	}
 	return nil, nil, fmt.Errorf("commit %s is in the history of no branch or tag that the server offers", commit)
 }
 
-// fetch spools one pack.
-func (n *network) fetch(ctx context.Context, q wire.FetchRequest) (database, error) {
+// deepened tells what it cost to reach commit.
+func deepened(depth int, commit object.ID) string {
+	amount := "the whole history was"
+	if depth > 0 {
+		amount = fmt.Sprintf("%d commits of history were", depth)
+	}
+	return fmt.Sprintf("the server sends only what refs point to: %s transferred to reach %s", amount, commit)
+}
+
+// fetch spools one pack. cut tells that history goes on behind it.
+func (n *network) fetch(ctx context.Context, q wire.FetchRequest) (db database, cut bool, err error) {
 	r, err := n.open(ctx)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	limits := packLimits(n.env.Limits)
-	q.MaxBytes = limits.PackBytes
+	limits := packLimits(n.env.Limits, q.Depth == 1 && q.Filter == "")
+	if q.MaxBytes = limits.PackBytes; q.MaxBytes < 0 {
+		q.MaxBytes = math.MaxInt64
+	}
 	answer, err := r.Fetch(ctx, q)
 	if err != nil {
 		n.hangUp()
-		return nil, err
+		return nil, false, err
 	}
+	defer func() {
+		answer.Close()
+		if err != nil || r.Version() < 2 { // which send one pack a conversation
+			n.hangUp()
+		}
+	}()
 	format := object.SHA1
 	if r.ObjectFormat() == object.SHA256.String() {
 		format = object.SHA256
@@ -174,17 +199,10 @@ func (n *network) fetch(ctx context.Context, q wire.FetchRequest) (database, err
 	pack, err := packfile.Read(ctx, answer.Pack, packfile.Options{
 		Temp: n.env.Limits.Temp, Format: format, Limits: limits, Progress: n.progress(),
 	})
-	if closing := answer.Close(); err == nil && closing != nil && closing != io.EOF {
-		pack.Close()
-		err = closing
-	}
-	if r.Version() < 2 {
-		n.hangUp() // one pack a conversation
-	}
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	return pack, nil
+	return pack, len(answer.Shallow) > 0, nil
 }
 
 func (n *network) progress() func(done, total int, bytes int64) {

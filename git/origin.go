@@ -153,53 +153,61 @@ func prove(ctx context.Context, up upstream, sel selection) error {
 	if err != nil {
 		return err
 	}
-	for depth := 64; ; depth *= 8 {
-		if depth > 1<<20 {
-			depth = 0 // everything
-		}
-		found, complete, err := ancestor(ctx, up, tip.commit(), sel.commit, depth)
-		if err != nil {
+	for depth := 64; ; depth = deeper(depth) {
+		found, missing, err := ancestor(ctx, up, tip.commit(), sel.commit, depth)
+		switch {
+		case err != nil:
 			return fmt.Errorf("prove that commit %s is on branch %q: %w", sel.commit, sel.label, err)
-		}
-		if found {
+		case found:
 			return nil
-		}
-		if complete || depth == 0 {
+		case missing == nil:
 			return fmt.Errorf("commit %s is not on branch %q (its tip is %s): correct spec.ref.commit or spec.ref.branch",
 				sel.commit, sel.label, tip.commit())
+		case depth == 0:
+			return fmt.Errorf("commit %s cannot be proved to be on branch %q, whose history is incomplete (its tip is %s): %w",
+				sel.commit, sel.label, tip.commit(), missing)
 		}
 	}
 }
 
-// ancestor looks for commit in the history of tip down to depth. The history
-// is complete when it ends before depth does.
-func ancestor(ctx context.Context, up upstream, tip, commit object.ID, depth int) (found, complete bool, err error) {
+// deeper returns the depth to try after depth: enough more that all tries
+// together cost little more than the last; 0, everything, comes in the end.
+func deeper(depth int) int {
+	if depth *= 8; depth <= 1<<20 {
+		return depth
+	}
+	return 0
+}
+
+// ancestor looks for commit in the history of tip down to depth. Where it is
+// not found, missing tells of a commit that the history goes on with and that
+// was not looked at; nil means that there is none.
+func ancestor(ctx context.Context, up upstream, tip, commit object.ID, depth int) (found bool, missing, err error) {
 	if tip == commit {
-		return true, true, nil
+		return true, nil, nil
 	}
 	db, err := up.history(ctx, []object.ID{tip}, depth)
 	if err != nil {
-		return false, false, err
+		return false, nil, err
 	}
 	defer db.Close()
 	seen := map[object.ID]bool{tip: true}
-	complete = true
 	for queue := []object.ID{tip}; len(queue) > 0; {
-		if err := ctx.Err(); err != nil {
-			return false, false, context.Cause(ctx)
+		if ctx.Err() != nil {
+			return false, nil, context.Cause(ctx)
 		}
 		c, err := readCommit(db, queue[0])
 		queue = queue[1:]
 		switch {
 		case isAbsent(err):
-			complete = false
+			missing = err
 			continue
 		case err != nil:
-			return false, false, err
+			return false, nil, err
 		}
 		for _, p := range c.Parents {
 			if p == commit {
-				return true, true, nil
+				return true, nil, nil
 			}
 			if !seen[p] {
 				seen[p] = true
@@ -207,5 +215,5 @@ func ancestor(ctx context.Context, up upstream, tip, commit object.ID, depth int
 			}
 		}
 	}
-	return false, complete, nil
+	return false, missing, nil
 }

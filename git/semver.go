@@ -79,7 +79,7 @@ func resolveRange(ctx context.Context, up upstream, sel selection, last source.S
 func youngest(ctx context.Context, up upstream, tags []ref) (int, error) {
 	ids := make([]object.ID, len(tags))
 	for i, t := range tags {
-		ids[i] = t.commit()
+		ids[i] = t.ID // servers that send only what refs point to want the tag's own
 	}
 	db, err := up.history(ctx, ids, 1)
 	if err != nil {

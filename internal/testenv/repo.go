@@ -31,8 +31,14 @@ type Repo struct {
 // NewRepo makes an empty repository whose HEAD is refs/heads/main.
 func NewRepo(t testing.TB) *Repo {
 	t.Helper()
+	return NewRepoIn(t, "sha1")
+}
+
+// NewRepoIn is [NewRepo] in an object format, sha1 or sha256.
+func NewRepoIn(t testing.TB, format string) *Repo {
+	t.Helper()
 	r := &Repo{Dir: filepath.Join(t.TempDir(), "repo.git"), t: t, env: GitEnv(t)}
-	r.run(nil, nil, "init", "-q", "--bare", "-b", "main", r.Dir)
+	r.run(nil, nil, "init", "-q", "--bare", "-b", "main", "--object-format="+format, r.Dir)
 	return r
 }
 
@@ -70,24 +76,46 @@ func Gitlink(id string) *fstest.MapFile {
 // Commit makes a commit and returns its id.
 func (r *Repo) Commit(c Commit) string {
 	r.t.Helper()
-	if c.Tree == "" {
-		c.Tree = r.Tree(c.Files)
-	}
 	if c.Message == "" {
 		c.Message = "commit"
 	}
-	if c.Parents == nil && c.Branch != "" && r.exists("refs/heads/"+c.Branch) {
-		c.Parents = []string{r.ID("refs/heads/" + c.Branch)}
+	if c.Parents == nil && c.Branch != "" {
+		c.Parents = strings.Fields(r.Git("for-each-ref", "--format=%(objectname)", "refs/heads/"+c.Branch))
+	}
+	if c.Tree == "" && c.Branch != "" {
+		return r.importCommit(c)
+	}
+	if c.Tree == "" {
+		c.Tree = r.Tree(c.Files)
 	}
 	args := []string{"commit-tree", c.Tree}
 	for _, p := range c.Parents {
 		args = append(args, "-p", p)
 	}
-	id := r.run(strings.NewReader(c.Message), r.dates(c.Time), args...)
+	date := r.date(c.Time)
+	id := r.run(strings.NewReader(c.Message), []string{"GIT_AUTHOR_DATE=" + date, "GIT_COMMITTER_DATE=" + date}, args...)
 	if c.Branch != "" {
 		r.Ref("refs/heads/"+c.Branch, id)
 	}
 	return id
+}
+
+// importCommit makes tree, commit and branch by one process: a commit costs
+// little time that way.
+func (r *Repo) importCommit(c Commit) string {
+	var in bytes.Buffer
+	date := r.date(c.Time)
+	fmt.Fprintf(&in, "commit refs/heads/%s\nmark :1\n", c.Branch)
+	for _, who := range []string{"author", "committer"} {
+		fmt.Fprintf(&in, "%s tester <tester@example.com> %s\n", who, date)
+	}
+	fmt.Fprintf(&in, "data %d\n%s\n", len(c.Message), c.Message)
+	for i, p := range c.Parents {
+		fmt.Fprintf(&in, "%s %s\n", []string{"from", "merge"}[min(i, 1)], p)
+	}
+	writeTree(&in, c.Files)
+	fmt.Fprintf(&in, "get-mark :1\n")
+	return r.run(&in, nil, "fast-import", "--quiet", "--force")
 }
 
 // Tree stores a tree and returns its id. Executable files, symbolic links
@@ -95,25 +123,33 @@ func (r *Repo) Commit(c Commit) string {
 func (r *Repo) Tree(files fstest.MapFS) string {
 	r.t.Helper()
 	var in bytes.Buffer
-	fmt.Fprintf(&in, "commit refs/testenv/tree\ncommitter tester <tester@example.com> 0 +0000\ndata 0\ndeleteall\n")
-	for _, name := range slices.Sorted(maps.Keys(files)) {
-		f := files[name]
-		switch mode := f.Mode; {
-		case mode.IsDir():
-		case mode&fs.ModeIrregular != 0:
-			fmt.Fprintf(&in, "M 160000 %s %q\n", f.Data, name)
-		case mode&fs.ModeSymlink != 0:
-			fmt.Fprintf(&in, "M 120000 inline %q\ndata %d\n%s\n", name, len(f.Data), f.Data)
-		case mode&0o100 != 0:
-			fmt.Fprintf(&in, "M 100755 inline %q\ndata %d\n%s\n", name, len(f.Data), f.Data)
-		default:
-			fmt.Fprintf(&in, "M 100644 inline %q\ndata %d\n%s\n", name, len(f.Data), f.Data)
-		}
-	}
+	fmt.Fprintf(&in, "commit refs/testenv/tree\ncommitter tester <tester@example.com> 0 +0000\ndata 0\n")
+	writeTree(&in, files)
 	r.run(&in, nil, "fast-import", "--quiet", "--force")
 	tree := r.ID("refs/testenv/tree^{tree}")
 	r.Git("update-ref", "-d", "refs/testenv/tree")
 	return tree
+}
+
+// writeTree writes the commands of git fast-import that make a tree.
+func writeTree(in *bytes.Buffer, files fstest.MapFS) {
+	fmt.Fprintf(in, "deleteall\n")
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		f := files[name]
+		kind := "100644"
+		switch mode := f.Mode; {
+		case mode.IsDir():
+			continue
+		case mode&fs.ModeIrregular != 0:
+			fmt.Fprintf(in, "M 160000 %s %q\n", f.Data, name)
+			continue
+		case mode&fs.ModeSymlink != 0:
+			kind = "120000"
+		case mode&0o100 != 0:
+			kind = "100755"
+		}
+		fmt.Fprintf(in, "M %s inline %q\ndata %d\n%s\n", kind, name, len(f.Data), f.Data)
+	}
 }
 
 // Object stores raw bytes as an object of a kind (blob, tree, commit, tag)
@@ -132,7 +168,7 @@ func (r *Repo) Tag(name, id string) { r.t.Helper(); r.Ref("refs/tags/"+name, id)
 // AnnotatedTag makes an annotated tag and returns the id of the tag object.
 func (r *Repo) AnnotatedTag(name, id, message string) string {
 	r.t.Helper()
-	r.run(nil, r.dates(time.Time{}), "tag", "-a", "-m", message, name, id)
+	r.run(nil, []string{"GIT_COMMITTER_DATE=" + r.date(time.Time{})}, "tag", "-a", "-m", message, name, id)
 	return r.ID("refs/tags/" + name)
 }
 
@@ -148,19 +184,13 @@ func (r *Repo) GitInput(stdin string, args ...string) string {
 	return r.run(strings.NewReader(stdin), nil, args...)
 }
 
-func (r *Repo) exists(ref string) bool {
-	cmd := exec.Command("git", "rev-parse", "--verify", "-q", ref)
-	cmd.Dir, cmd.Env = r.Dir, r.env
-	return cmd.Run() == nil
-}
-
-func (r *Repo) dates(at time.Time) []string {
+// date returns a time as git writes it; the zero time stands for the next tick.
+func (r *Repo) date(at time.Time) string {
 	if at.IsZero() {
 		at = Epoch.Add(time.Duration(r.ticks) * time.Minute)
 		r.ticks++
 	}
-	date := fmt.Sprintf("%d +0000", at.Unix())
-	return []string{"GIT_AUTHOR_DATE=" + date, "GIT_COMMITTER_DATE=" + date}
+	return fmt.Sprintf("%d +0000", at.Unix())
 }
 
 func (r *Repo) run(in io.Reader, env []string, args ...string) string {
