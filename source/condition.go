@@ -94,47 +94,74 @@ func (s *Status) Condition(kind string) Condition {
 // conditions returns the conditions after a run that ended with failed, nil
 // for success. They lack generation and time, which belong to the status.
 func (r *run) conditions(failed *StepError) []Condition {
-	var list []Condition
-	set := func(kind, status, reason, message string) {
-		list = append(list, Condition{Type: kind, Status: status, Reason: reason, Message: r.presentable(message)})
+	list := r.failing(failed)
+	list = append(list, r.outdating(failed)...)
+	list = append(list, r.verifying(failed)...)
+	return summed(append(list, r.storing()...))
+}
+
+// failing returns the conditions that name the failure and say how it goes on.
+func (r *run) failing(failed *StepError) []Condition {
+	if failed == nil {
+		return nil
 	}
-	keep := func(kind, status string) bool {
-		c := r.obj.Common().Condition(kind)
-		if c.Status != status {
-			return false
-		}
-		list = append(list, c)
-		return true
+	row, v := steps[failed.Step], judge(failed)
+	reason, message := v.reason, r.progress()
+	if reason == "" {
+		reason, message = failed.Reason, failed.Error()
 	}
-	if failed != nil {
-		row, v := steps[failed.Step], judge(failed)
-		set(row.condition, row.status, failed.Reason, failed.Error())
-		if v.reason == "" {
-			set(v.progress, "True", failed.Reason, failed.Error())
-		} else {
-			set(v.progress, "True", v.reason, r.progress())
-		}
+	return append(r.set(row.condition, row.status, failed.Reason, failed.Error()), r.set(v.progress, "True", reason, message)...)
+}
+
+// outdating returns ArtifactOutdated when a failure left an artifact published
+// that is no longer asked for, as far as this run or else the last one knows.
+func (r *run) outdating(failed *StepError) []Condition {
+	if failed == nil || r.published == nil {
+		return nil
 	}
-	if failed != nil && r.published != nil {
-		if reason, message := r.outdated(); reason != "" {
-			set(ArtifactOutdatedCondition, "True", reason, message)
-		} else if !r.resolved {
-			keep(ArtifactOutdatedCondition, "True")
-		}
+	if reason, message := r.outdated(); reason != "" {
+		return r.set(ArtifactOutdatedCondition, "True", reason, message)
 	}
+	if r.resolved {
+		return nil
+	}
+	return r.kept(ArtifactOutdatedCondition)
+}
+
+// verifying returns SourceVerified of the published artifact; that of a refused
+// revision is among those of the failure.
+func (r *run) verifying(failed *StepError) []Condition {
 	switch {
-	case r.plan.Verify == "" || failed != nil && failed.Step == StepVerify:
+	case r.plan.Verify == "" || r.published == nil || failed != nil && failed.Step == StepVerify:
+		return nil
 	case r.stored:
-		set(SourceVerifiedCondition, "True", "Succeeded", r.verification.Message)
-	case r.published != nil:
-		keep(SourceVerifiedCondition, "True")
+		return r.set(SourceVerifiedCondition, "True", "Succeeded", r.verification.Message)
 	}
-	switch {
-	case r.published == nil:
-	case r.stored || !keep(ArtifactInStorageCondition, "True"):
-		set(ArtifactInStorageCondition, "True", fallback(r.report.Reason, "Succeeded"), r.storedMessage())
+	return r.kept(SourceVerifiedCondition)
+}
+
+// storing returns ArtifactInStorage.
+func (r *run) storing() []Condition {
+	if r.published == nil {
+		return nil
 	}
-	return summed(list)
+	if list := r.kept(ArtifactInStorageCondition); list != nil && !r.stored {
+		return list
+	}
+	return r.set(ArtifactInStorageCondition, "True", fallback(r.report.Reason, "Succeeded"), r.storedMessage())
+}
+
+// set returns one condition with a message that is fit to be shown.
+func (r *run) set(kind, status, reason, message string) []Condition {
+	return []Condition{{Type: kind, Status: status, Reason: reason, Message: r.presentable(message)}}
+}
+
+// kept returns the condition as it was before the run, if it was True.
+func (r *run) kept(kind string) []Condition {
+	if c := r.obj.Common().Condition(kind); c.Status == "True" {
+		return []Condition{c}
+	}
+	return nil
 }
 
 // summed adds the Ready condition to list.
@@ -177,6 +204,7 @@ func merged(old, list []Condition, generation int64, now time.Time) []Condition 
 // progress is the message of Reconciling: how far the run came, and why there is something to do.
 func (r *run) progress() string {
 	observed, generation := r.obj.Common().ObservedGeneration, r.obj.Head().Metadata.Generation
+	or(&observed, unobserved)
 	switch _, newer := r.outdated(); {
 	case r.lost != nil:
 		return "building artifact: disappeared from storage"
@@ -184,8 +212,6 @@ func (r *run) progress() string {
 		return "building artifact"
 	case newer != "":
 		return "building artifact: " + newer
-	case observed == 0:
-		return fmt.Sprintf("processing object: new generation -1 -> %d", generation)
 	case observed != generation:
 		return fmt.Sprintf("processing object: new generation %d -> %d", observed, generation)
 	}

@@ -3,7 +3,6 @@ package source
 import (
 	"encoding/json"
 	"fmt"
-	"reflect"
 	"regexp"
 	"strings"
 )
@@ -34,13 +33,14 @@ func Convert(obj Object, version, group string) (Object, []error, error) {
 	}
 	var found findings
 	dropFields(n, k, versionSet(version), &found)
-	out := reflect.New(reflect.TypeOf(obj).Elem()).Interface().(Object)
+	out := blank(obj)
 	if err := json.Unmarshal(n.appendJSON(nil), out); err != nil {
 		return nil, nil, fmt.Errorf("convert %s: %w", head, err)
 	}
 	out.Head().APIVersion = group + "/" + version
 	out.Head().Kind = k.name
 	convertReference(out)
+	convertMode(out, &found)
 	if group == ReferenceGroup {
 		adviseExtensions(out, &found)
 	}
@@ -50,12 +50,9 @@ func Convert(obj Object, version, group string) (Object, []error, error) {
 // dropFields removes the fields that a version does not have. Of the status,
 // which is computed anew, it does not speak.
 func dropFields(n *node, k *kind, in versions, found *findings) {
-	for i := range fieldRows {
-		r := &fieldRows[i]
-		if r.kind != "" && r.kind != k.name || r.in&in != 0 {
-			continue
-		}
-		if v := n.get(strings.Split(r.path, ".")...); v != nil && (v.kind != textNode || v.text != r.means) && strings.HasPrefix(r.path, "spec.") {
+	for r := range absent(k, in) {
+		v := n.get(strings.Split(r.path, ".")...)
+		if strings.HasPrefix(r.path, "spec.") && v != nil && (v.kind != textNode || v.text != r.means) {
 			found.add(r.path, "does not exist in that version and was dropped")
 		}
 		n.remove(r.path)
@@ -71,6 +68,24 @@ func convertReference(obj Object) {
 	ref := Header{APIVersion: c.Spec.SourceRef.APIVersion}
 	if g := ref.Group(); g == Group || g == ReferenceGroup {
 		c.Spec.SourceRef.APIVersion = c.APIVersion
+	}
+}
+
+// convertMode spells the mode of verification as the version of obj does: only
+// v1 has more than head (specification, "GitRepositoryVerification").
+func convertMode(obj Object, found *findings) {
+	g, ok := obj.(*GitRepository)
+	if !ok || g.Spec.Verify == nil {
+		return
+	}
+	mode := g.Spec.Verify.mode()
+	switch {
+	case g.Version() == V1:
+		g.Spec.Verify.Mode = mode
+	case mode == VerifyHEAD:
+		g.Spec.Verify.Mode = VerifyHead
+	default:
+		found.add("spec.verify.mode", "%s does not exist in that version, which has head only: it was kept", mode)
 	}
 }
 
@@ -98,19 +113,24 @@ var (
 )
 
 // renewRevisions writes the revisions in the status in today's spelling. The
-// revision of a chart is its version and stays.
+// revision of a chart's own artifact is its version, and an ExternalArtifact is
+// younger than the old spellings: these stay.
 func renewRevisions(obj Object) {
-	if _, ok := obj.(*PkgChart); ok {
+	switch obj := obj.(type) {
+	case *PkgChart:
+		rev := &obj.Status.ObservedSourceArtifactRevision
+		*rev = renewRevision(*rev)
 		return
+	case *ExternalArtifact:
+		return
+	case *GitRepository:
+		for i := range obj.Status.IncludedArtifacts {
+			a := &obj.Status.IncludedArtifacts[i]
+			a.Revision = renewRevision(a.Revision)
+		}
 	}
 	if a := obj.Common().Artifact; a != nil {
 		a.Revision = renewRevision(a.Revision)
-	}
-	if g, ok := obj.(*GitRepository); ok {
-		for i := range g.Status.IncludedArtifacts {
-			a := &g.Status.IncludedArtifacts[i]
-			a.Revision = renewRevision(a.Revision)
-		}
 	}
 }
 

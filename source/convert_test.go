@@ -86,6 +86,79 @@ spec: {chart: x, interval: 1m, sourceRef: {apiVersion: source.toolkit.fluxcd.io/
 	}
 }
 
+// TestConvertUp brings an old object with a status to v1: what replaced the
+// deprecated fields has their values, and nothing else is left of them.
+func TestConvertUp(t *testing.T) {
+	old := `apiVersion: source.toolkit.fluxcd.io/v1beta2
+kind: GitRepository
+metadata: {name: x}
+spec: {url: "https://h/x", interval: 1m, gitImplementation: libgit2, accessFrom: {namespaceSelectors: []}, verify: {mode: head, secretRef: {name: k}}}
+status:
+  observedGeneration: 2
+  url: http://h/latest.tar.gz
+  contentConfigChecksum: sha256:00
+  artifact: {path: a, url: "http://h/a", revision: main/0123456789abcdef0123456789abcdef01234567, checksum: "11", lastUpdateTime: "2026-07-22T10:00:01Z"}
+`
+	out, warnings, err := source.Convert(decodeOne(t, old), "v1", source.Group)
+	if err != nil || len(warnings) != 0 {
+		t.Fatal(warnings, err)
+	}
+	text, err := source.EncodeYAML(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `apiVersion: source.headgate.dev/v1
+kind: GitRepository
+metadata:
+  name: x
+  namespace: default
+spec:
+  url: https://h/x
+  provider: generic
+  interval: 1m0s
+  timeout: 1m0s
+  verify:
+    mode: HEAD
+    secretRef:
+      name: k
+status:
+  observedGeneration: 2
+  artifact:
+    path: a
+    url: http://h/a
+    revision: main@sha1:0123456789abcdef0123456789abcdef01234567
+    digest: sha256:11
+    lastUpdateTime: "2026-07-22T10:00:01Z"
+`
+	if string(text) != want {
+		t.Errorf("%s", text)
+	}
+}
+
+// TestConvertMode spells the mode of verification as the version does.
+func TestConvertMode(t *testing.T) {
+	for _, test := range []struct{ mode, to, want, warning string }{
+		{"HEAD", "v1beta2", "head", ""},
+		{"head", "v1beta2", "head", ""},
+		{"head", "v1", "HEAD", ""},
+		{"Tag", "v1", "Tag", ""},
+		{"TagAndHEAD", "v1beta2", "TagAndHEAD", "spec.verify.mode: TagAndHEAD does not exist in that version"},
+	} {
+		g := &source.GitRepository{Spec: source.GitRepositorySpec{Verify: &source.GitRepositoryVerification{Mode: test.mode}}}
+		source.Default(g)
+		out, warnings, err := source.Convert(g, test.to, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := out.(*source.GitRepository).Spec.Verify.Mode; got != test.want || g.Spec.Verify.Mode != test.mode {
+			t.Errorf("%+v: mode %s", test, got)
+		}
+		if got := lines(warnings); (got == "") != (test.warning == "") || !strings.Contains(got, test.warning) {
+			t.Errorf("%+v: warnings %s", test, got)
+		}
+	}
+}
+
 func TestConvertImpossible(t *testing.T) {
 	git := decodeOne(t, fullGit)
 	external := &source.ExternalArtifact{}

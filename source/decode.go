@@ -111,7 +111,7 @@ func (d *decoding) document(n *node, of *listOf) {
 		d.noObject(n)
 		return
 	}
-	of.complete(n)
+	n = of.complete(n)
 	apiVersion, kind := n.str("apiVersion"), n.str("kind")
 	group, version, _ := strings.Cut(apiVersion, "/")
 	switch {
@@ -129,6 +129,8 @@ func (d *decoding) foreign(n *node, group, kind string) {
 	switch [2]string{group, kind} {
 	case [2]string{"v1", listSuffix}: // the core group has a version only
 		d.list(n, nil)
+	case [2]string{"v1", "SecretList"}, [2]string{"v1", "ServiceAccountList"}:
+		d.list(n, &listOf{group, strings.TrimSuffix(kind, listSuffix)})
 	case [2]string{"v1", "Secret"}:
 		d.secret(n)
 	case [2]string{"v1", "ServiceAccount"}:
@@ -143,14 +145,17 @@ func (d *decoding) foreign(n *node, group, kind string) {
 // A listOf says what the items of a list are that do not say it themselves.
 type listOf struct{ apiVersion, kind string }
 
-// complete adds to an item what its list says.
-func (l *listOf) complete(n *node) {
+// complete returns an item with what its list says of it. Aliases may share n,
+// which stays as it is.
+func (l *listOf) complete(n *node) *node {
 	if l == nil || n.get("apiVersion") != nil || n.get("kind") != nil {
-		return
+		return n
 	}
-	n.fields = append(n.fields,
+	full := *n
+	full.fields = append(slices.Clip(n.fields),
 		field{"apiVersion", n.line, &node{kind: textNode, text: l.apiVersion}},
 		field{"kind", n.line, &node{kind: textNode, text: l.kind}})
+	return &full
 }
 
 func (d *decoding) list(n *node, of *listOf) {

@@ -40,6 +40,8 @@ func TestHostileDocuments(t *testing.T) {
 		{"alias bomb", "t.yaml", bomb, "holds more than 524288 values"},
 		{"merge bomb", "t.yaml", merges, "holds more than 524288 values"},
 		{"alias to itself", "t.yaml", "a: &a [*a]\n", "nested deeper than 200 levels"},
+		{"aliases stacked", "t.yaml", "a: &a " + strings.Repeat("[", 90) + strings.Repeat("]", 90) + "\nb: &b " + strings.Repeat("[", 90) + "*a" + strings.Repeat("]", 90) +
+			"\nc: [*b, *a, *b]\nd: " + strings.Repeat("[", 90) + "*b" + strings.Repeat("]", 90) + "\n", "nested deeper than 200 levels"},
 		{"deep YAML", "t.yaml", "a: " + strings.Repeat("[", 5000) + strings.Repeat("]", 5000), "nested deeper than 200 levels"},
 		{"very deep YAML", "t.yaml", "a: " + strings.Repeat("[", 1<<20), "not YAML"},
 		{"deep JSON", "t.json", strings.Repeat(`{"a":`, 1<<20), "nested deeper than 200 levels"},

@@ -29,8 +29,8 @@
 // converted from one type to another. A word that YAML 1.1 takes for a boolean
 // (yes, on, n …) is no string unless it is in quotes. Every defect is a
 // [DocumentError] that names the file, the line, the object, the field and the
-// rule; all of them are reported, up to 100 of an object, and an object without defects is not held up
-// by one with.
+// rule; all of them are reported, up to 100 of an object, and an object without
+// defects is not held up by one with.
 //
 // What comes out has the defaults of an API server ([Default]) and keeps its
 // admission rules ([Validate]). What [EncodeYAML] and [EncodeJSON] write reads

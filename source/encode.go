@@ -76,11 +76,8 @@ func document(obj Object) (*node, error) {
 		kind = k.spell(head.Group())
 	}
 	n.set(kind, "kind")
-	in := versionSet(head.Version())
-	for i := range fieldRows {
-		if r := &fieldRows[i]; (r.kind == "" || r.kind == k.name) && r.in&in == 0 {
-			n.remove(r.path)
-		}
+	for r := range absent(k, versionSet(head.Version())) {
+		n.remove(r.path)
 	}
 	if d, err := ParseDuration(n.str("spec", "timeout")); err == nil {
 		n.set(d.timeout(), "spec", "timeout")

@@ -14,7 +14,7 @@ func CanonicalSpec(obj Object) []byte {
 	if err != nil {
 		return nil
 	}
-	full := reflect.New(reflect.TypeOf(obj).Elem()).Interface().(Object)
+	full := blank(obj)
 	if json.Unmarshal(text, full) != nil {
 		return nil
 	}
@@ -28,6 +28,11 @@ func CanonicalSpec(obj Object) []byte {
 		return []byte("{}")
 	}
 	return spec.appendJSON(nil)
+}
+
+// blank returns an object of the type of obj that holds nothing.
+func blank(obj Object) Object {
+	return reflect.New(reflect.TypeOf(obj).Elem()).Interface().(Object)
 }
 
 // AssignGeneration sets metadata.generation of an object whose document says

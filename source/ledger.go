@@ -10,7 +10,6 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"reflect"
 	"strings"
 
 	"sigs.k8s.io/yaml"
@@ -49,15 +48,12 @@ func (l *Ledger) Load(_ context.Context, obj Object) (State, error) {
 		return nil, err
 	}
 	defer func() { AssignGeneration(obj, nil) }() // unless the saved document decides
-	root, err := os.OpenRoot(l.Dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("ledger: %w", err)
+	root, err := l.open()
+	if root == nil {
+		return nil, err
 	}
 	defer root.Close()
-	text, err := read(root, address+".yaml")
+	text, err := read(root, address+".yaml", maxSaved)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -67,16 +63,28 @@ func (l *Ledger) Load(_ context.Context, obj Object) (State, error) {
 	if err != nil {
 		return nil, fmt.Errorf("ledger: %s is damaged, delete or mend it: %w", filepath.Join(l.Dir, filepath.FromSlash(address)+".yaml"), err)
 	}
-	state, err := read(root, address+".state")
+	state, err := read(root, address+".state", maxSaved)
 	if errors.Is(err, fs.ErrNotExist) {
 		err = nil
 	}
 	return state, err
 }
 
+// open returns the directory, nil when there is none yet or it cannot be opened.
+func (l *Ledger) open() (*os.Root, error) {
+	root, err := os.OpenRoot(l.Dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("ledger: %w", err)
+	}
+	return root, nil
+}
+
 // restore fills in status and generation of obj from the saved document.
 func restore(obj Object, text []byte) error {
-	saved := reflect.New(reflect.TypeOf(obj).Elem()).Interface().(Object)
+	saved := blank(obj)
 	if err := yaml.Unmarshal(text, saved); err != nil {
 		return err
 	}
@@ -118,12 +126,9 @@ func (l *Ledger) Save(_ context.Context, obj Object, state State) error {
 // joins one for each that cannot be read; the others are in the set.
 func (l *Ledger) List() (*Set, error) {
 	set := new(Set)
-	root, err := os.OpenRoot(l.Dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return set, nil
-	}
-	if err != nil {
-		return set, fmt.Errorf("ledger: %w", err)
+	root, err := l.open()
+	if root == nil {
+		return set, err
 	}
 	defer root.Close()
 	var bad []error
@@ -135,7 +140,7 @@ func (l *Ledger) List() (*Set, error) {
 		if !d.Type().IsRegular() || path.Ext(name) != ".yaml" || strings.HasPrefix(d.Name(), ".") {
 			return nil
 		}
-		text, err := read(root, name)
+		text, err := read(root, name, maxSaved)
 		if err == nil {
 			err = set.Decode(filepath.Join(l.Dir, filepath.FromSlash(name)), bytes.NewReader(text))
 		}
@@ -145,23 +150,26 @@ func (l *Ledger) List() (*Set, error) {
 	return set, errors.Join(append(bad, err)...)
 }
 
-// read returns the content of a file, which is bounded.
-func read(root *os.Root, name string) ([]byte, error) {
+// read returns the content of a file of at most limit bytes, a number of MiB.
+func read(root *os.Root, name string, limit int64) ([]byte, error) {
 	f, err := root.Open(name)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, maxSaved+1))
-	if err == nil && len(data) > maxSaved {
-		err = fmt.Errorf("larger than %d bytes", maxSaved)
+	data, err := io.ReadAll(io.LimitReader(f, limit+1))
+	if err != nil {
+		return nil, err
 	}
-	return data, err
+	if int64(len(data)) > limit {
+		return nil, fmt.Errorf("%s is larger than %d MiB", name, limit>>20)
+	}
+	return data, nil
 }
 
 // keep makes data the content of a file. What is there already is not written again.
 func keep(root *os.Root, name string, data []byte) error {
-	old, err := read(root, name)
+	old, err := read(root, name, maxSaved)
 	switch exists := err == nil; {
 	case exists && len(data) == 0:
 		err = root.Remove(name)

@@ -150,8 +150,10 @@ func (r *run) lock(ctx context.Context) (unlock func(), err error) {
 }
 
 // load fills in what was saved. What cannot be read is as good as not saved:
-// the run that follows replaces it.
+// the run that follows replaces it. A revision in an old spelling is still the
+// same revision.
 func (r *run) load(ctx context.Context) error {
+	defer renewRevisions(r.obj)
 	if r.Load == nil {
 		return nil
 	}

@@ -14,6 +14,10 @@ import (
 // requestAnnotations ask for a reconciliation now; the first that is set counts.
 var requestAnnotations = []string{"reconcile.headgate.dev/requestedAt", "reconcile.fluxcd.io/requestedAt"}
 
+// unobserved is the observedGeneration of an object none of whose generations
+// was dealt with, as an API server has it (reference, section 0).
+const unobserved = -1
+
 // record writes what the run found into the status, saves it, announces it and
 // prunes what it replaced.
 func (r *run) record(ctx context.Context, err error) (Result, error) {
@@ -66,8 +70,11 @@ func (r *run) write(failed *StepError) (undo func()) {
 		conditions, r.published, r.url = nil, nil, ""
 	}
 	status.Conditions = merged(status.Conditions, conditions, head.Metadata.Generation, r.now())
-	if failed == nil || judge(failed).outcome == Stalled {
+	switch {
+	case failed == nil || judge(failed).outcome == Stalled:
 		status.ObservedGeneration = head.Metadata.Generation
+	case status.ObservedGeneration == 0 && head.Metadata.Generation != 0:
+		status.ObservedGeneration = unobserved
 	}
 	for _, key := range slices.Backward(requestAnnotations) {
 		if at := head.Metadata.Annotations[key]; at != "" {

@@ -102,17 +102,9 @@ func readKey(root *os.Root, name string) ([]byte, error) {
 	if err != nil || !info.Mode().IsRegular() {
 		return nil, err
 	}
-	f, err := root.Open(name)
+	value, err := read(root, name, maxSecret)
 	if err != nil {
 		return nil, err
-	}
-	defer f.Close()
-	value, err := io.ReadAll(io.LimitReader(f, maxSecret+1))
-	if err != nil {
-		return nil, err
-	}
-	if len(value) > maxSecret {
-		return nil, fmt.Errorf("%s is larger than %d MiB", name, maxSecret>>20)
 	}
 	return trimLine(value), nil
 }

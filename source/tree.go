@@ -54,22 +54,32 @@ var (
 )
 
 // A budget counts the values of one document.
-type budget struct{ nodes, depth int }
+type budget struct {
+	nodes   int
+	depth   int // of the value that is being read
+	deepest int // level reached since somebody last set it back
+}
 
 // enter counts one more value, one level further down.
 func (b *budget) enter() error {
-	b.nodes++
 	b.depth++
+	return b.spend(1, 0)
+}
+
+func (b *budget) leave() { b.depth-- }
+
+// spend counts values that reach some levels below the one being read.
+func (b *budget) spend(nodes, levels int) error {
+	b.nodes += nodes
+	b.deepest = max(b.deepest, b.depth+levels)
 	if b.nodes > maxNodes {
 		return errTooLarge
 	}
-	if b.depth > maxDepth {
+	if b.depth+levels > maxDepth {
 		return errTooDeep
 	}
 	return nil
 }
-
-func (b *budget) leave() { b.depth-- }
 
 // get returns the value of the first field called name, nil when there is none.
 func (n *node) get(path ...string) *node {

@@ -15,9 +15,16 @@ import (
 
 // A yamlReader reads YAML documents as nodes.
 type yamlReader struct {
-	dec   *yaml.Decoder
-	first int // line of the file that the text starts on
+	dec     *yaml.Decoder
+	first   int                   // line of the file that the text starts on
+	aliased map[*yaml.Node]shared // by anchor: what aliases to it stand for
 	budget
+}
+
+// A shared value is one that aliases stand for, and what each of them costs.
+type shared struct {
+	*node
+	nodes, levels int
 }
 
 func newYAMLReader(text []byte, line int) *yamlReader {
@@ -26,7 +33,7 @@ func newYAMLReader(text []byte, line int) *yamlReader {
 
 // next returns the next document, io.EOF after the last.
 func (r *yamlReader) next() (*node, error) {
-	r.budget = budget{}
+	r.budget, r.aliased = budget{}, make(map[*yaml.Node]shared)
 	var doc yaml.Node
 	if err := r.dec.Decode(&doc); err != nil {
 		if err == io.EOF {
@@ -73,7 +80,7 @@ func (r *yamlReader) value(y *yaml.Node) (*node, error) {
 			return r.value(y.Content[0])
 		}
 	case yaml.AliasNode:
-		return r.value(y.Alias)
+		return r.alias(y.Alias)
 	case yaml.SequenceNode:
 		n.kind = listNode
 		for _, item := range y.Content {
@@ -89,6 +96,23 @@ func (r *yamlReader) value(y *yaml.Node) (*node, error) {
 	case yaml.ScalarNode:
 		return n, r.scalar(n, y)
 	}
+	return n, nil
+}
+
+// alias returns the value of an anchor. It is read once, so that aliases that
+// multiply cost no time, and counted each time.
+func (r *yamlReader) alias(anchor *yaml.Node) (*node, error) {
+	if known, found := r.aliased[anchor]; found {
+		return known.node, r.spend(known.nodes, known.levels)
+	}
+	nodes, deepest := r.nodes, r.deepest
+	r.deepest = r.depth
+	n, err := r.value(anchor)
+	if err != nil {
+		return nil, err
+	}
+	r.aliased[anchor] = shared{n, r.nodes - nodes, r.deepest - r.depth}
+	r.deepest = max(r.deepest, deepest)
 	return n, nil
 }
 

@@ -1,6 +1,7 @@
 package source
 
 import (
+	"iter"
 	"reflect"
 	"strconv"
 	"strings"
@@ -82,6 +83,17 @@ func rowOf(kind, path string) *fieldRow {
 		}
 	}
 	return nil
+}
+
+// absent yields the rows of the fields that a kind does not have in a version.
+func absent(k *kind, in versions) iter.Seq[*fieldRow] {
+	return func(yield func(*fieldRow) bool) {
+		for i := range fieldRows {
+			if r := &fieldRows[i]; (r.kind == "" || r.kind == k.name) && r.in&in == 0 && !yield(r) {
+				return
+			}
+		}
+	}
 }
 
 // elsewhere says where a field that does not belong here exists.

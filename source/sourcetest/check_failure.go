@@ -66,17 +66,28 @@ func (b *bench) fails(obj source.Object, f Failure) {
 	if stalled := f.Outcome == source.Stalled; stalled != errors.Is(err, source.ErrInvalid) || stalled != (result.After == 0) {
 		b.Errorf("%s: outcome %q, next run after %v, error %v", f.Defect, f.Outcome, result.After, err)
 	}
-	c := obj.Common().Condition(f.Condition)
-	bad := map[bool]string{true: "False", false: "True"}[f.Condition == source.SourceVerifiedCondition]
+	b.failed(obj.Common(), f)
+}
+
+// failed checks that status and events tell of the failure.
+func (b *bench) failed(status *source.Status, f Failure) {
+	b.Helper()
+	bad, going := "True", source.ReconcilingCondition
+	if f.Condition == source.SourceVerifiedCondition {
+		bad = "False"
+	}
+	if f.Outcome == source.Stalled {
+		going = source.StalledCondition
+	}
+	c := status.Condition(f.Condition)
 	if c.Status != bad || c.Reason != f.Reason || !strings.Contains(c.Message, f.Message) {
 		b.Errorf("%s: condition %s is %+v; want status %s, reason %s and %q in the message", f.Defect, f.Condition, c, bad, f.Reason, f.Message)
 	}
-	if ready := obj.Common().Condition(source.ReadyCondition); ready.Status != "False" || ready.Reason != f.Reason {
+	if ready := status.Condition(source.ReadyCondition); ready.Status != "False" || ready.Reason != f.Reason {
 		b.Errorf("%s: condition Ready is %+v; want False with reason %s", f.Defect, ready, f.Reason)
 	}
-	going := map[bool]string{true: source.StalledCondition, false: source.ReconcilingCondition}[f.Outcome == source.Stalled]
-	if obj.Common().Condition(going).Status != "True" {
-		b.Errorf("%s: no condition %s in %+v", f.Defect, going, obj.Common().Conditions)
+	if status.Condition(going).Status != "True" {
+		b.Errorf("%s: no condition %s in %+v", f.Defect, going, status.Conditions)
 	}
 	if e, ok := b.event(f.Reason); !ok || e.Message != c.Message {
 		b.Errorf("%s: event %s is %+v", f.Defect, f.Reason, e)

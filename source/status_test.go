@@ -1,0 +1,142 @@
+package source_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate-io/headgate/artifact"
+	"github.com/headgate-io/headgate/source"
+)
+
+// TestStatusOfKinds stores an artifact of each kind: status.url, what was
+// observed and the message of Ready come out as the specification and
+// reference A2 and A4 have them.
+func TestStatusOfKinds(t *testing.T) {
+	const hex = "0123456789abcdef0123456789abcdef01234567"
+	git := `spec: {url: "https://h/x", interval: 1m, ignore: "*.md", recurseSubmodules: true, include: [{repository: {name: base}, toPath: base}]`
+	included := `"includedArtifacts":[{"path":"","url":"","revision":"main@sha1:1","digest":"sha256:1","lastUpdateTime":"0001-01-01T00:00:00Z"}],` +
+		`"observedIgnore":"*.md","observedRecurseSubmodules":true,"observedInclude":[{"repository":{"name":"base"},"toPath":"base"}]`
+	tests := []struct {
+		kind, document, revision, file string
+		latest                         string // file that status.url names, "" for no URL
+		observed                       string // what the status has beyond that of every kind
+		message                        string
+	}{
+		{"v1 GitRepository", git + `, sparseCheckout: [./a]}`, "main@sha1:" + hex, hex + ".tar.gz",
+			"", included + `,"observedSparseCheckout":["a"]`, "stored artifact for revision 'main@sha1:" + hex + "'"},
+		{"v1beta2 GitRepository", git + `}`, "main@sha1:" + hex, hex + ".tar.gz",
+			"latest.tar.gz", included, "stored artifact for revision 'main@sha1:" + hex + "'"},
+		{"v1 Bucket", `spec: {bucketName: b, endpoint: h, interval: 1m, ignore: ""}`, "sha256:" + hex, hex + ".tar.gz",
+			"latest.tar.gz", `"observedIgnore":""`, "stored artifact: revision 'sha256:" + hex + "'"},
+		{"v1 OCIRepository", `spec: {url: "oci://h/x", interval: 1m, ignore: a, layerSelector: {mediaType: m, operation: copy}}`,
+			"latest@sha256:" + hex, hex + ".tar.gz", "latest.tar.gz",
+			`"observedIgnore":"a","observedLayerSelector":{"mediaType":"m","operation":"copy"}`, "stored artifact for digest 'latest@sha256:" + hex + "'"},
+		{"v1 PkgRepository", `spec: {url: "https://h/x"}`, "sha256:" + hex, "index-" + hex + ".yaml",
+			"index.yaml", "", "stored artifact: revision 'sha256:" + hex + "'"},
+		{"v1 PkgChart", `spec: {chart: app, interval: 1m, sourceRef: {kind: Bucket, name: b}, valuesFiles: [a, b]}`, "1.2.3+1", "app-1.2.3+1.tgz",
+			"latest.tar.gz", `"observedSourceArtifactRevision":"main@sha1:1","observedChartName":"app","observedValuesFiles":["a","b"]`,
+			"pulled chart with version '1.2.3+1'"},
+	}
+	for _, test := range tests {
+		t.Run(test.kind, func(t *testing.T) {
+			r := newRig(t)
+			version, kind, _ := strings.Cut(test.kind, " ")
+			obj := decodeOne(t, fmt.Sprintf("apiVersion: source.headgate.dev/%s\nkind: %s\nmetadata: {name: x}\n%s", version, kind, test.document))
+			inputs := []artifact.Artifact{{Revision: "main@sha1:1", Digest: "sha256:1"}}
+			from := &script{rev: source.Revision{ID: test.revision, File: test.file, Inputs: inputs}}
+			r.run(obj, from, source.Stored)
+			url := ""
+			if test.latest != "" {
+				url = "http://store.example/" + strings.ToLower(kind) + "/default/x/" + test.latest
+			}
+			if got := obj.Common().URL; got != url {
+				t.Errorf("status.url %q, want %q", got, url)
+			}
+			if got := obj.Common().Condition("Ready").Message; got != test.message {
+				t.Errorf("message %q, want %q", got, test.message)
+			}
+			r.run(obj, from, source.Unchanged)
+			if got := own(t, obj); got != test.observed {
+				t.Errorf("status has\n%s\nwant\n%s", got, test.observed)
+			}
+		})
+	}
+}
+
+// own returns what the status of obj has beyond that of every kind, as the
+// inside of a JSON object.
+func own(t *testing.T, obj source.Object) string {
+	t.Helper()
+	*obj.Common() = source.Status{}
+	text, err := json.Marshal(obj)
+	var document struct{ Status json.RawMessage }
+	if err == nil {
+		err = json.Unmarshal(text, &document)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSuffix(strings.TrimPrefix(string(document.Status), "{"), "}")
+}
+
+// TestOldStatus reconciles objects whose status an old implementation wrote:
+// the revisions are the same, only their spelling is not (reference A4).
+func TestOldStatus(t *testing.T) {
+	const id = "0123456789abcdef0123456789abcdef01234567"
+	for old, now := range map[string]string{
+		"main/" + id:           "main@sha1:" + id,
+		"feature/x/" + id:      "feature/x@sha1:" + id,
+		"v1.2.3/" + id:         "v1.2.3@sha1:" + id,
+		"HEAD/" + id:           "sha1:" + id,
+		id:                     "sha1:" + id,
+		"main/" + id + id[:24]: "main@sha256:" + id + id[:24],
+		"main@sha1:" + id:      "main@sha1:" + id,
+	} {
+		r := newRig(t)
+		r.Load, r.Save = nil, nil
+		g, from := repository(), at(now)
+		from.rev.Inputs = []artifact.Artifact{{Revision: now, Digest: "sha256:1"}}
+		r.run(g, from, source.Stored)
+		g.Status.Artifact.Revision, g.Status.IncludedArtifacts[0].Revision = old, old
+		r.run(g, from, source.Unchanged)
+		if got := g.Status.Artifact.Revision; got != now || g.Status.IncludedArtifacts[0].Revision != now {
+			t.Errorf("%s became %s, want %s", old, got, now)
+		}
+	}
+}
+
+// TestObservedGeneration follows the field through the life of an object: -1
+// until a run has dealt with it, as an API server has it.
+func TestObservedGeneration(t *testing.T) {
+	r := newRig(t)
+	waiting := fails(fmt.Errorf("soon: %w", source.ErrWaiting))
+	invalid := fails(fmt.Errorf("never: %w", source.ErrInvalid))
+	for i, run := range []struct {
+		from     *script
+		interval time.Duration
+		outcome  source.Outcome
+		want     int64
+		message  string // of Reconciling
+	}{
+		{fails(io.EOF), time.Hour, source.Failed, -1, "building artifact"},
+		{waiting, time.Hour, source.Waiting, -1, "building artifact"},
+		{at(revision1), time.Hour, source.Stored, 1, ""},
+		{fails(io.EOF), 2 * time.Hour, source.Failed, 1, "processing object: new generation 1 -> 2"},
+		{invalid, 3 * time.Hour, source.Stalled, 3, ""},
+		{at(revision1), 3 * time.Hour, source.Unchanged, 3, ""},
+	} {
+		g := repository()
+		g.Spec.Interval = source.Duration(run.interval)
+		r.run(g, run.from, run.outcome)
+		if got := g.Status.ObservedGeneration; got != run.want {
+			t.Errorf("run %d: observedGeneration %d, want %d", i, got, run.want)
+		}
+		if got := g.Status.Condition("Reconciling").Message; got != run.message {
+			t.Errorf("run %d: message of Reconciling %q, want %q", i, got, run.message)
+		}
+	}
+}
