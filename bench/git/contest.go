@@ -95,6 +95,8 @@ func shell(name, script string) contestant {
 // compete lets the contestants take turns: once to warm up and to measure the
 // memory of all processes together, then runs times against the clock.
 func (b *bench) compete(ctx context.Context, runs int, all []contestant) error {
+	note := notes(os.Stderr)
+	defer note("")
 	for n := -1; n < runs; n++ {
 		for _, c := range all {
 			r := b.results[c.name]
@@ -108,14 +110,23 @@ func (b *bench) compete(ctx context.Context, runs int, all []contestant) error {
 			if err := os.Mkdir(r.output, 0o755); err != nil {
 				return err
 			}
-			fmt.Fprintf(os.Stderr, "\r\x1b[Krun %d of %d: %s", n+1, runs, c.name)
+			note(fmt.Sprintf("run %d of %d: %s", n+1, runs, c.name))
 			if err := r.run(ctx, c, n < 0); err != nil {
 				return fmt.Errorf("%s: %w", c.name, err)
 			}
 		}
 	}
-	fmt.Fprint(os.Stderr, "\r\x1b[K")
 	return nil
+}
+
+// notes returns a function that shows one line at a time on a terminal, and
+// does nothing elsewhere.
+func notes(f *os.File) func(line string) {
+	info, err := f.Stat()
+	if err != nil || info.Mode()&os.ModeCharDevice == 0 {
+		return func(string) {}
+	}
+	return func(line string) { fmt.Fprint(f, "\r\x1b[K", line) }
 }
 
 // run runs a contestant once; a watched run is not against the clock.

@@ -100,17 +100,25 @@ func refOf(ref string) *source.GitRepositoryRef {
 
 // branchOrTag asks the origin what ref is; a branch comes first, as git has it.
 func (s *session) branchOrTag(ctx context.Context, g source.GitRepository, ref string) (*source.GitRepositoryRef, error) {
-	for _, choice := range []*source.GitRepositoryRef{{Branch: ref}, {Tag: ref}} {
+	exists := func(choice *source.GitRepositoryRef) error {
 		g.Spec.Ref = choice
 		limited, cancel := context.WithTimeout(ctx, time.Duration(g.Spec.Timeout))
+		defer cancel()
 		_, _, err := git.New(&g, s.env).Resolve(limited, nil)
-		cancel()
+		return err
+	}
+	for _, choice := range []*source.GitRepositoryRef{{Branch: ref}, {Tag: ref}} {
+		err := exists(choice)
 		if err == nil {
 			return choice, nil
 		}
 		if !errors.Is(err, fs.ErrNotExist) {
-			return nil, failed(err)
+			return nil, failed(fmt.Errorf("%s: %w", g.Spec.URL, err))
 		}
+	}
+	// What does not exist may be the repository, or a Secret.
+	if err := exists(&source.GitRepositoryRef{Name: "HEAD"}); err != nil {
+		return nil, failed(fmt.Errorf("%s: %w", g.Spec.URL, err))
 	}
 	return nil, failed(fmt.Errorf("%s has no branch and no tag %q", g.Spec.URL, ref))
 }

@@ -30,9 +30,10 @@ a URL; a URL needs --digest.`,
 func (p *program) inspect() *cobra.Command {
 	var s shelf
 	c := &cobra.Command{
-		Use:   "inspect [ARTIFACT]",
-		Short: "List the store, or the entries of one artifact",
-		Args:  cobra.MaximumNArgs(1),
+		Use:               "inspect [ARTIFACT]",
+		Short:             "List the store, or the entries of one artifact",
+		Args:              cobra.MaximumNArgs(1),
+		ValidArgsFunction: completeStored(&s.store),
 		RunE: func(c *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return asFailure(p.listStore(s.store))
@@ -81,9 +82,10 @@ func (p *program) extractStored() *cobra.Command {
 	var s shelf
 	var out string
 	c := &cobra.Command{
-		Use:   "extract ARTIFACT --out DIR",
-		Short: "Extract an artifact; DIR is replaced as a whole",
-		Args:  cobra.ExactArgs(1),
+		Use:               "extract ARTIFACT --out DIR",
+		Short:             "Extract an artifact; DIR is replaced as a whole",
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: completeStored(&s.store),
 		RunE: func(c *cobra.Command, args []string) error {
 			if out == "" {
 				return usage("--out DIR is needed")
@@ -101,8 +103,9 @@ func (p *program) extractStored() *cobra.Command {
 func (p *program) verifyStored() *cobra.Command {
 	var dir string
 	c := &cobra.Command{
-		Use:   "verify [ARTIFACT]...",
-		Short: "Hash stored artifacts again and compare them with their digests",
+		Use:               "verify [ARTIFACT]...",
+		Short:             "Hash stored artifacts again and compare them with their digests",
+		ValidArgsFunction: completeStored(&dir),
 		RunE: func(c *cobra.Command, args []string) error {
 			store, err := openExisting(dir)
 			if err != nil {

@@ -20,7 +20,7 @@ func (p *program) validate() *cobra.Command {
 			if len(files) == 0 {
 				return usage("give objects with -f")
 			}
-			set, err := p.load(files)
+			set, err := p.load(files, false)
 			if err != nil {
 				return &exitError{exitUsage, err}
 			}
@@ -63,11 +63,14 @@ func (p *program) convert() *cobra.Command {
 	c.Flags().StringVar(&version, "to", "", "`VERSION`: v1 or v1beta2; default as it is")
 	c.Flags().StringVar(&group, "group", "", "`GROUP` of the result; default as it is")
 	c.Flags().StringVarP(&output, "output", "o", "yaml", "yaml or json")
+	complete(c, "to", "v1", "v1beta2")
+	complete(c, "group", source.Group, source.ReferenceGroup)
+	complete(c, "output", "yaml", "json")
 	return c
 }
 
 func (p *program) runConvert(files []string, version, group, output string) error {
-	set, bad := p.load(files)
+	set, bad := p.load(files, false)
 	var converted []source.Object
 	for _, obj := range set.Objects {
 		to, warnings, err := source.Convert(obj, version, group)

@@ -30,7 +30,11 @@ fetches the content, verifies it and stores the artifact. What it did is kept be
 that the next run does only what changed. A failure leaves the last good artifact in place.
 
 With a URL instead of objects it fetches a Git repository; REF is a branch, a tag, a commit, a full
-reference name (refs/...) or a range of versions such as ^1.2; default the repository's own HEAD.`,
+reference name (refs/...) or a range of versions such as ^1.2; default the repository's own HEAD. Over
+ssh it needs a Secret named after the repository with identity and known_hosts: for ssh://HOST/app.git
+"app", in --secrets or as HEADGATE_SECRET_APP_IDENTITY and HEADGATE_SECRET_APP_KNOWN_HOSTS.
+
+Exit codes: 0 everything is ready, 1 something failed, 2 usage or an invalid object, 3 a verification failed.`,
 		Example: `  headgate fetch -f sources.yaml --store ./store
   headgate fetch -f sources.yaml gitrepository/app --out ./app
   headgate fetch https://example.org/app.git@v1.2.3 --out ./app
@@ -54,9 +58,12 @@ func (p *program) runFetch(ctx context.Context, f *fetchFlags, args []string) er
 		return failed(err)
 	}
 	defer store.Close()
+	if err := f.checkOut(objects); err != nil {
+		return err
+	}
 	ctx, cancel := s.within(ctx)
 	defer cancel()
-	meter := newMeter(p.stderr, f.quiet)
+	meter := newMeter(p.stderr, f.quiet, objects)
 	s.env.Progress = meter.show
 	s.env.Limits.Temp = store.Temp
 	if _, err := store.Sweep(ctx); err != nil { // of runs that were killed
@@ -69,7 +76,7 @@ func (p *program) runFetch(ctx context.Context, f *fetchFlags, args []string) er
 		if f.out != "" && row.ready() {
 			row.fail(extract(ctx, store, row.object, f.outDir(row.object, len(objects))))
 		}
-		meter.done(row.object.Head().String(), row.err)
+		meter.done(row)
 	})
 	meter.stop()
 	return p.finish(s, rows, f.detailed, p.printObjects)
@@ -78,18 +85,6 @@ func (p *program) runFetch(ctx context.Context, f *fetchFlags, args []string) er
 // ledgerOf returns the ledger of a store: private, beside the artifacts.
 func ledgerOf(store string) *source.Ledger {
 	return &source.Ledger{Dir: filepath.Join(store, ".status")}
-}
-
-// outDir returns where the content of obj is extracted to.
-func (f *fetchFlags) outDir(obj source.Object, objects int) string {
-	if objects == 1 {
-		return f.out
-	}
-	address, err := source.Address(obj)
-	if err != nil {
-		address = obj.Head().Metadata.Name // refused already: a row that failed is not extracted
-	}
-	return filepath.Join(f.out, filepath.FromSlash(address))
 }
 
 // extract replaces dir by the content of obj's artifact.

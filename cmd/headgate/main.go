@@ -15,13 +15,17 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
+
+	"github.com/headgate-io/headgate/internal/redact"
 )
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second signal ends the process at once
 	code := run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr, os.LookupEnv)
 	stop()
 	os.Exit(code)
@@ -52,7 +56,9 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		e = &exitError{exitUsage, err} // cobra's own errors are about usage
 	}
 	if e.err != nil {
-		fmt.Fprintf(stderr, "headgate: %v\n", e.err)
+		for line := range strings.Lines(e.err.Error()) { // joined errors have a line each
+			fmt.Fprintf(stderr, "headgate: %s\n", redact.String(strings.TrimRight(line, "\n")))
+		}
 	}
 	return e.code
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/url"
 	"strings"
 	"text/tabwriter"
 
@@ -21,7 +22,7 @@ var formats = map[string]bool{"table": true, "json": true, "yaml": true, "name":
 // returns the error that carries the exit code.
 func (p *program) finish(s *session, rows []*row, detailed bool, print func(format string, rows []*row) error) error {
 	for _, r := range rows {
-		p.remarks(r)
+		p.remarks(r, s.flags.quiet)
 	}
 	if s.flags.output == "name" {
 		print = p.printNames
@@ -70,11 +71,16 @@ func worse(a, b int) int {
 	return a
 }
 
-// remarks prints what went wrong with an object, and what its user should know.
-func (p *program) remarks(r *row) {
+// remarks prints what went wrong with an object and, unless it is to be quiet,
+// what its user should know.
+func (p *program) remarks(r *row, quiet bool) {
 	name := r.object.Head().String()
 	if r.err != nil {
-		fmt.Fprintf(p.stderr, "%s: %s\n", name, redact.Error(r.err))
+		text := strings.TrimPrefix(redact.String(r.err.Error()), addressOf(r.object)+": ")
+		fmt.Fprintf(p.stderr, "%s: %s\n", name, text)
+	}
+	if quiet {
+		return
 	}
 	for _, note := range r.report.Notes {
 		fmt.Fprintf(p.stderr, "%s: note: %s\n", name, redact.String(note))
@@ -92,8 +98,7 @@ func (p *program) remarks(r *row) {
 // printNames prints one name a line, as other commands take it.
 func (p *program) printNames(_ string, rows []*row) error {
 	for _, r := range rows {
-		h := r.object.Head()
-		if _, err := fmt.Fprintln(p.stdout, strings.ToLower(h.Kind)+"/"+h.Metadata.Namespace+"/"+h.Metadata.Name); err != nil {
+		if _, err := fmt.Fprintln(p.stdout, addressOf(r.object)); err != nil {
 			return err
 		}
 	}
@@ -107,9 +112,42 @@ func (p *program) printObjects(format string, rows []*row) error {
 	}
 	objects := make([]source.Object, len(rows))
 	for i, r := range rows {
-		objects[i] = r.object
+		objects[i] = masked(r.object)
 	}
 	return printDocuments(p.stdout, format, objects)
+}
+
+// masked returns obj without a password in its spec.url: what fetch prints ends
+// up in logs. The saved status keeps the spec as it was written.
+func masked(obj source.Object) source.Object {
+	switch o := obj.(type) {
+	case *source.GitRepository:
+		o = ptr(*o)
+		o.Spec.URL = maskPassword(o.Spec.URL)
+		return o
+	case *source.OCIRepository:
+		o = ptr(*o)
+		o.Spec.URL = maskPassword(o.Spec.URL)
+		return o
+	case *source.PkgRepository:
+		o = ptr(*o)
+		o.Spec.URL = maskPassword(o.Spec.URL)
+		return o
+	}
+	return obj
+}
+
+func ptr[T any](v T) *T { return &v }
+
+func maskPassword(text string) string {
+	u, err := url.Parse(text)
+	if err != nil {
+		return redact.String(text)
+	}
+	if _, has := u.User.Password(); has {
+		return u.Redacted()
+	}
+	return text
 }
 
 // printDocuments writes documents: YAML as a stream of them, JSON as one List.
@@ -154,19 +192,29 @@ func printJSON(w io.Writer, v any) error {
 // printTable writes one line for each object.
 func printTable(w io.Writer, rows []*row) error {
 	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
-	fmt.Fprintln(t, "OBJECT\tREADY\tOUTCOME\tREVISION\tSIZE\tPATH")
+	fmt.Fprintln(t, "OBJECT\tREADY\tOUTCOME\tREVISION\tSIZE\tDIGEST")
 	for _, r := range rows {
-		revision, size, file := r.revision.ID, "-", "-"
+		revision, size, digest := r.revision.ID, "-", "-"
 		if a := r.object.Artifact(); a != nil {
-			revision, size, file = cmp.Or(revision, a.Revision), humanSize(a.Size), a.Path
+			revision, size, digest = cmp.Or(revision, a.Revision), humanSize(a.Size), shortDigest(a.Digest)
 		}
 		ready := "False"
 		if r.err == nil {
 			ready = "True"
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", r.object.Head().String(), ready, cmp.Or(string(r.outcome), "-"), redact.String(cmp.Or(revision, "-")), size, file)
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", r.object.Head(), ready, cmp.Or(string(r.outcome), "-"), redact.String(cmp.Or(revision, "-")), size, redact.String(digest))
 	}
 	return t.Flush()
+}
+
+// shortDigest abbreviates ALGORITHM:HEX for people.
+func shortDigest(digest string) string {
+	const most = 12
+	algorithm, hex, found := strings.Cut(digest, ":")
+	if !found || len(hex) <= most {
+		return cmp.Or(digest, "-")
+	}
+	return algorithm + ":" + hex[:most]
 }
 
 // humanSize writes a number of bytes with a binary unit.

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"cmp"
+	"fmt"
 	"io"
 	"os"
 	"sync"
@@ -12,78 +14,138 @@ import (
 	"github.com/headgate-io/headgate/source"
 )
 
-// A meter shows how far the work on each object is: bars on a terminal,
-// nothing elsewhere, where the result lines are enough.
+// A meter shows how far the work on each object is: a bar for each transfer on
+// a terminal, a line for its beginning and one for the end of each object
+// elsewhere. An object that needs no transfer has no bar.
 type meter struct {
-	bars  progress.Writer // nil when nothing is shown
-	ended chan struct{}
+	w     io.Writer
+	quiet bool
+	names map[string]string // address → how tables and errors name the object
 
-	mu       sync.Mutex
-	trackers map[string]*progress.Tracker
+	mu    sync.Mutex
+	bars  progress.Writer // nil where w is no terminal
+	open  map[string]*progress.Tracker
+	ended chan struct{} // closed when the bars are drawn for the last time; nil before the first
 }
 
-// newMeter starts a meter on w.
-func newMeter(w io.Writer, quiet bool) *meter {
-	m := &meter{trackers: map[string]*progress.Tracker{}, ended: make(chan struct{})}
-	f, ok := w.(*os.File)
-	if quiet || !ok || !term.IsTerminal(int(f.Fd())) {
-		close(m.ended)
-		return m
+// newMeter returns a meter of objects on w.
+func newMeter(w io.Writer, quiet bool, objects []source.Object) *meter {
+	m := &meter{w: w, quiet: quiet, names: map[string]string{}, open: map[string]*progress.Tracker{}}
+	for _, obj := range objects {
+		m.names[addressOf(obj)] = obj.Head().String()
 	}
-	m.bars = progress.NewWriter()
-	m.bars.SetOutputWriter(f)
-	m.bars.SetStyle(progress.StyleBlocks)
-	m.bars.SetTrackerPosition(progress.PositionRight)
-	m.bars.SetUpdateFrequency(100 * time.Millisecond)
-	m.bars.SetAutoStop(false)
-	go func() {
-		defer close(m.ended)
-		m.bars.Render()
-	}()
+	if f, ok := w.(*os.File); ok && !quiet && term.IsTerminal(int(f.Fd())) {
+		m.bars = newBars(f)
+	}
 	return m
+}
+
+func newBars(f *os.File) progress.Writer {
+	bars := progress.NewWriter()
+	bars.SetOutputWriter(f)
+	if width, _, err := term.GetSize(int(f.Fd())); err == nil {
+		bars.SetTerminalWidth(width) // or it asks standard output, which need not be a terminal
+	}
+	bars.SetStyle(progress.StyleBlocks)
+	style := bars.Style()
+	style.Options.Separator = " "
+	style.Options.DoneString = "received"
+	style.Options.ErrorString = "failed"
+	style.Options.PercentFormat = "%3.0f%%"
+	style.Options.TimeDonePrecision = 100 * time.Millisecond
+	style.Options.TimeInProgressPrecision = 100 * time.Millisecond
+	bars.SetTrackerPosition(progress.PositionRight)
+	bars.SetUpdateFrequency(100 * time.Millisecond)
+	return bars
 }
 
 // show is a [source.Env] Progress function.
 func (m *meter) show(p source.Progress) {
+	if m.quiet {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	t := m.open[p.Object]
+	if t == nil {
+		t = m.begin(p)
+	}
 	if m.bars == nil {
 		return
 	}
-	t := m.tracker(p.Object)
-	t.UpdateMessage(p.Object + " " + p.Phase)
 	if p.Total > 0 {
 		t.UpdateTotal(p.Total)
 	}
 	t.SetValue(p.Done)
 }
 
-func (m *meter) tracker(object string) *progress.Tracker {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	t := m.trackers[object]
-	if t == nil {
-		t = &progress.Tracker{Message: object}
-		m.trackers[object] = t
-		m.bars.AppendTracker(t)
+// begin shows that a transfer has begun. It is called with m.mu held.
+func (m *meter) begin(p source.Progress) *progress.Tracker {
+	name := cmp.Or(m.names[p.Object], p.Object)
+	t := &progress.Tracker{Message: name, AutoStopDisabled: true, Units: progress.Units{
+		Notation: " " + p.Unit, NotationPosition: progress.UnitsNotationPositionAfter, Formatter: progress.FormatNumber,
+	}}
+	m.open[p.Object] = t
+	if m.bars == nil {
+		fmt.Fprintf(m.w, "%s: %s\n", name, p.Phase)
+		return t
+	}
+	m.bars.AppendTracker(t)
+	if m.ended == nil {
+		ended := make(chan struct{})
+		m.ended = ended
+		go func() {
+			defer close(ended)
+			m.bars.Render()
+		}()
 	}
 	return t
 }
 
-// done ends the bar of one object.
-func (m *meter) done(object string, err error) {
-	if m.bars == nil {
+// done shows that the work on an object has ended.
+func (m *meter) done(r *row) {
+	if m.quiet {
 		return
 	}
-	if t := m.tracker(object); err != nil {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.bars == nil {
+		fmt.Fprintf(m.w, "%s: %s\n", r.object.Head(), r.outcome)
+		return
+	}
+	switch t := m.open[addressOf(r.object)]; {
+	case t == nil:
+	case r.err != nil:
 		t.MarkAsErrored()
-	} else {
+	default:
 		t.MarkAsDone()
 	}
 }
 
-// stop ends the meter and leaves the terminal as it was.
+// stop ends the meter: what is printed from now on stands below the bars.
 func (m *meter) stop() {
-	if m.bars != nil {
-		m.bars.Stop()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.ended == nil {
+		return
 	}
-	<-m.ended
+	again := time.NewTicker(5 * time.Millisecond) // a Stop before Render has begun is lost
+	defer again.Stop()
+	for {
+		m.bars.Stop()
+		select {
+		case <-m.ended:
+			return
+		case <-again.C:
+		}
+	}
+}
+
+// addressOf returns the address of obj; one that has none is refused later, by name.
+func addressOf(obj source.Object) string {
+	address, err := source.Address(obj)
+	if err != nil {
+		return obj.Head().Metadata.Name
+	}
+	return address
 }

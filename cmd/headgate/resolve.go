@@ -42,6 +42,7 @@ source whose spec asks for no verification is reported as one that is not verifi
 		},
 	}
 	f.register(c)
+	f.registerLimit(c)
 	return c
 }
 

@@ -1,8 +1,11 @@
 package main
 
 import (
+	"errors"
+	"fmt"
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -25,7 +28,9 @@ func TestMain(m *testing.M) {
 // Each script has a Git server of its own: $REPO is its URL, $COMMIT1 and
 // $COMMIT2 the commits of main, v1.0.0 is a tag at the first. $PRIVATE is the
 // same repository behind user "ci" and password "s3cret"; $BROKEN is a server
-// that answers 500. The command "commit" adds a commit to main.
+// that answers 500; $CANARY is $PRIVATE with user and password in the URL. The
+// command "commit" adds a commit to main; "exits" runs a command that has to
+// end with a code.
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/script",
@@ -41,6 +46,7 @@ func TestScripts(t *testing.T) {
 			stalled := testenv.ServeHTTP(t, testenv.HTTP{Defect: &testenv.Defect{Phase: testenv.Pack, Do: testenv.Stall, After: 100}}, repo)
 			env.Setenv("STALLED", stalled.Repo())
 			env.Values[stalledKey{}] = stalled
+			env.Setenv("CANARY", strings.Replace(env.Getenv("PRIVATE"), "//", "//ci:s3cret@", 1))
 			env.Setenv("BARE", repo.Dir)
 			env.Setenv("COMMIT1", first)
 			env.Setenv("COMMIT2", second)
@@ -57,6 +63,7 @@ func TestScripts(t *testing.T) {
 				repo := ts.Value(repoKey{}).(*testenv.Repo)
 				repo.Commit(testenv.Commit{Branch: "main", Message: args[0], Files: tree(args[0])})
 			},
+			"exits":  exits,
 			"expand": expand,
 			"serve":  serveStore,
 			"stalled": func(ts *testscript.TestScript, _ bool, _ []string) {
@@ -77,6 +84,21 @@ func tree(at string) fstest.MapFS {
 		"bin/run.sh":  {Data: []byte("#!/bin/sh\n"), Mode: 0o755},
 		"docs/pic.md": {Data: []byte("# docs\n"), Mode: 0o644},
 		"logo.png":    {Data: []byte("png"), Mode: 0o644},
+	}
+}
+
+// exits runs a command and compares its exit code: exits CODE COMMAND…
+func exits(ts *testscript.TestScript, _ bool, args []string) {
+	err := ts.Exec(args[1], args[2:]...)
+	code := 0
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		code = exit.ExitCode()
+	} else {
+		ts.Check(err)
+	}
+	if fmt.Sprint(code) != args[0] {
+		ts.Fatalf("exit code %d, want %s", code, args[0])
 	}
 }
 

@@ -41,14 +41,19 @@ type sourceFlags struct {
 func (f *sourceFlags) register(c *cobra.Command) {
 	fl := c.Flags()
 	registerFiles(c, &f.files)
-	registerStore(c, &f.store)
-	fl.StringArrayVar(&f.from, "from", nil, "`URL=PATH`: a local Git repository or directory stands in for the origin at URL; repeatable")
+	fl.StringArrayVar(&f.from, "from", nil, "`URL=PATH` of a local Git repository or directory that stands in for the origin at URL; repeatable")
 	fl.StringVar(&f.secrets, "secrets", "", "`DIR` of Secrets, as NAME/KEY or NAMESPACE/NAME/KEY; looked up after the documents, and before the variables HEADGATE_SECRET_NAME_KEY")
 	fl.IntVar(&f.parallel, "parallel", 4, "objects worked on at once")
 	fl.DurationVar(&f.timeout, "timeout", 0, "bound of the whole command; each phase of an object is bounded by its spec.timeout as well")
-	fl.Int64Var(&f.maxBytes, "max-bytes", 0, "most uncompressed `BYTES` of one source; 0 is the default of its kind, -1 no limit")
 	fl.BoolVarP(&f.quiet, "quiet", "q", false, "print errors only")
 	fl.StringVarP(&f.output, "output", "o", "table", "what to print: table, json, yaml or name")
+	complete(c, "output", "table", "json", "yaml", "name")
+	c.ValidArgsFunction = completeObjects(&f.files)
+}
+
+// registerLimit adds the flag of commands that transfer content.
+func (f *sourceFlags) registerLimit(c *cobra.Command) {
+	c.Flags().Int64Var(&f.maxBytes, "max-bytes", 0, "most uncompressed `BYTES` of one source; 0 is the default of its kind, -1 no limit")
 }
 
 func registerFiles(c *cobra.Command, files *[]string) {
@@ -61,8 +66,11 @@ func registerStore(c *cobra.Command, dir *string) {
 
 // registerWriting adds the flags of commands that store artifacts.
 func (f *sourceFlags) registerWriting(c *cobra.Command) {
+	f.registerLimit(c)
+	registerStore(c, &f.store)
 	c.Flags().StringVar(&f.baseURL, "base-url", "", "`URL` that the store is served at; default its file URL")
-	c.Flags().StringVar(&f.digest, "digest", string(artifact.SHA256), "algorithm of artifact digests: sha256, sha384, sha512 or blake3")
+	c.Flags().StringVar(&f.digest, "digest", string(artifact.SHA256), "`ALGORITHM` of artifact digests: sha256, sha384, sha512 or blake3")
+	complete(c, "digest", "sha256", "sha384", "sha512", "blake3")
 }
 
 // A session is what the commands on sources share.
@@ -85,7 +93,7 @@ func (p *program) open(f *sourceFlags) (*session, error) {
 	if err != nil {
 		return nil, err
 	}
-	set, bad := p.load(f.files)
+	set, bad := p.load(f.files, f.quiet)
 	places := []source.Secrets{set}
 	if f.secrets != "" {
 		places = append(places, source.DirSecrets(f.secrets))
@@ -116,13 +124,16 @@ func localOrigins(from []string) (map[string]string, error) {
 	return local, nil
 }
 
-// load reads documents and prints their warnings. The error joins the defects;
-// good objects are in the set all the same.
-func (p *program) load(files []string) (*source.Set, error) {
+// load reads documents and prints their warnings, unless it is to be quiet.
+// The error joins the defects; good objects are in the set all the same.
+func (p *program) load(files []string, quiet bool) (*source.Set, error) {
 	set := new(source.Set)
 	var errs []error
 	for _, name := range files {
 		errs = append(errs, p.loadFile(set, name))
+	}
+	if quiet {
+		return set, errors.Join(errs...)
 	}
 	for _, w := range set.Warnings {
 		fmt.Fprintf(p.stderr, "warning: %v\n", w)
@@ -183,10 +194,18 @@ func (s *session) selected(args []string) ([]source.Object, error) {
 func (s *session) origin(obj source.Object) (source.Origin, error) {
 	construct, ok := origins[obj.Head().Kind]
 	if !ok {
-		return nil, fmt.Errorf("%s is understood, but cannot be fetched by this version of headgate: %w", obj.Head().Kind, source.ErrInvalid)
+		return nil, unfetchable(obj.Head().Kind)
 	}
 	return construct(obj, s.env), nil
 }
+
+// An unfetchable is the error about a kind that origins lacks.
+type unfetchable string
+
+func (kind unfetchable) Error() string {
+	return "this version of headgate cannot fetch " + string(kind) + " objects: it validates and converts them"
+}
+func (kind unfetchable) Is(target error) bool { return target == source.ErrInvalid }
 
 // within bounds ctx by --timeout.
 func (s *session) within(ctx context.Context) (context.Context, context.CancelFunc) {

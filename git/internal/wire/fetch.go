@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"strings"
 
@@ -26,7 +27,7 @@ type FetchRequest struct {
 	Deepen   bool        // Depth counts from Shallow on, not from Wants
 	Filter   string      // objects to leave out (git rev-list --filter): blob:none, tree:0
 	ThinPack bool        // deltas may be against objects that the pack does not hold
-	MaxBytes int64       // bytes of the pack; 0 means 16 GiB
+	MaxBytes int64       // bytes of the pack; 0 means 16 GiB, less no limit
 	// Progress is told what the server says while it works, line by line and up
 	// to 1 MiB in all, from within Read. Nil asks the server to be silent.
 	Progress func(line string)
@@ -93,9 +94,11 @@ func (r *Remote) fetch(ctx context.Context, q FetchRequest) (*FetchResponse, err
 		f.a.release(false)
 		return nil, err
 	}
-	f.a.allow(q.MaxBytes)
-	if q.MaxBytes == 0 {
+	switch f.a.allow(q.MaxBytes); {
+	case q.MaxBytes == 0:
 		f.a.allow(defaultPackBytes)
+	case q.MaxBytes < 0:
+		f.a.allow(math.MaxInt64)
 	}
 	f.p = &packReader{ctx: ctx, url: r.t.String(), pkt: f.a.pktReader, raw: !banded, again: version2, progress: progressLines{to: q.Progress}}
 	f.Pack = f.p

@@ -1,0 +1,70 @@
+package main
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/headgate-io/headgate/source"
+)
+
+// outDir returns where the content of obj is extracted to.
+func (f *fetchFlags) outDir(obj source.Object, objects int) string {
+	if objects == 1 {
+		return f.out
+	}
+	return filepath.Join(f.out, filepath.FromSlash(addressOf(obj)))
+}
+
+// checkOut refuses, before anything is fetched, an --out that would replace
+// the store, a part of it, or the working directory. The store exists.
+func (f *fetchFlags) checkOut(objects []source.Object) error {
+	if f.out == "" {
+		return nil
+	}
+	for _, obj := range objects {
+		dir := f.outDir(obj, len(objects))
+		switch {
+		case holds(f.store, dir):
+			return usage("--out %s is in the store %s: choose a directory beside it", dir, f.store)
+		case holds(dir, f.store):
+			return usage("--out %s holds the store %s and would replace it: choose another directory", dir, f.store)
+		case holds(dir, "."):
+			return usage("--out %s holds the working directory and would replace it: choose a directory below", dir)
+		}
+	}
+	return nil
+}
+
+// holds reports whether the directory outer exists and inner is in it, or is it.
+func holds(outer, inner string) bool {
+	info, err := os.Stat(outer)
+	if err != nil {
+		return false
+	}
+	for at := realPath(inner); ; at = filepath.Dir(at) {
+		if other, err := os.Stat(at); err == nil && os.SameFile(info, other) {
+			return true
+		}
+		if at == filepath.Dir(at) {
+			return false
+		}
+	}
+}
+
+// realPath returns the absolute path of what need not exist yet, without symbolic links.
+func realPath(path string) string {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return path
+	}
+	found, err := filepath.EvalSymlinks(path)
+	switch parent := filepath.Dir(path); {
+	case err == nil:
+		return found
+	case errors.Is(err, fs.ErrNotExist) && parent != path:
+		return filepath.Join(realPath(parent), filepath.Base(path))
+	}
+	return path
+}
