@@ -71,10 +71,7 @@ func document(obj Object) (*node, error) {
 	if k == nil {
 		return n, nil
 	}
-	kind := head.spelled
-	if kind == "" {
-		kind = k.spell(head.Group())
-	}
+	kind := head.spelling()
 	n.set(kind, "kind")
 	for r := range absent(k, versionSet(head.Version())) {
 		n.remove(r.path)

@@ -24,7 +24,7 @@ type Event struct {
 // An ObjectReference names an object.
 type ObjectReference struct {
 	APIVersion string `json:"apiVersion"`
-	Kind       string `json:"kind"`
+	Kind       string `json:"kind"` // as the object's document spells it: HelmChart in the reference's group
 	Namespace  string `json:"namespace"`
 	Name       string `json:"name"`
 }
@@ -52,7 +52,7 @@ const maxMessage = 39000
 func (r *run) announce(severity, reason, message string) {
 	head := r.obj.Head()
 	r.events = append(r.events, Event{
-		InvolvedObject: ObjectReference{head.APIVersion, head.Kind, head.Metadata.space(), head.Metadata.Name},
+		InvolvedObject: ObjectReference{head.APIVersion, head.spelling(), head.Metadata.space(), head.Metadata.Name},
 		Severity:       severity,
 		Timestamp:      r.now(),
 		Message:        r.presentable(message),

@@ -102,6 +102,14 @@ func (k *kind) spell(group string) string {
 	return k.name
 }
 
+// spelling returns the kind as the document of h spells it, or else as its group does.
+func (h *Header) spelling() string {
+	if k := spelledKind(h.Kind); h.spelled == "" && k != nil {
+		return k.spell(h.Group())
+	}
+	return fallback(h.spelled, h.Kind)
+}
+
 // wordsOf returns the constants of the named kind.
 func wordsOf(name string) Words {
 	if k := spelledKind(name); k != nil {

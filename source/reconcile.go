@@ -111,7 +111,7 @@ func (e *PanicError) Error() string {
 }
 
 // A run is one reconciliation of one object: what was found, and what is to be
-// recorded about it. Only record writes to the object.
+// recorded about it. Only load and record write to the object.
 type run struct {
 	*Reconciler
 	obj   Object

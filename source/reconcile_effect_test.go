@@ -46,6 +46,27 @@ func TestEvent(t *testing.T) {
 	}
 }
 
+// Who receives an event of an object of the reference's group knows it by the reference's kind.
+func TestEventSpelling(t *testing.T) {
+	r := newRig(t)
+	for _, test := range []struct{ group, kind, want string }{
+		{source.ReferenceGroup, "HelmRepository", "HelmRepository"},
+		{source.ReferenceGroup, "", "HelmRepository"}, // made in Go
+		{source.Group, "PkgRepository", "PkgRepository"},
+		{source.Group, "HelmRepository", "HelmRepository"},
+		{source.Group, "", "PkgRepository"},
+	} {
+		var obj source.Object = &source.PkgRepository{Header: source.Header{APIVersion: test.group + "/v1", Metadata: source.Metadata{Name: "x"}}}
+		source.Default(obj)
+		if test.kind != "" {
+			obj = decodeOne(t, "apiVersion: "+test.group+"/v1\nkind: "+test.kind+"\nmetadata: {name: x}\nspec: {url: \"https://h/x\"}\n")
+		}
+		if r.run(obj, fails(io.EOF), source.Failed); r.events[0].InvolvedObject.Kind != test.want {
+			t.Errorf("%+v: kind %s", test, r.events[0].InvolvedObject.Kind)
+		}
+	}
+}
+
 // What a kind says of its artifact stays until the next one is stored.
 func TestReportWords(t *testing.T) {
 	r := newRig(t)
