@@ -86,7 +86,7 @@ func TestLimits(t *testing.T) {
 	repo := testenv.NewRepo(t)
 	tree := files("small", "1")
 	tree["zeros"] = files("", "")[""]
-	tree["zeros"].Data = make([]byte, 64<<20)
+	tree["zeros"].Data = make([]byte, 24<<20)
 	repo.Commit(testenv.Commit{Branch: "main", Files: tree})
 	url := testenv.ServeHTTP(t, testenv.HTTP{}, repo).Repo()
 	for name, limits := range map[string]artifact.Limits{
@@ -99,7 +99,7 @@ func TestLimits(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	for _, limits := range []artifact.Limits{{Bytes: 65 << 20, Entries: 2}, {Bytes: -1, FileBytes: -1, Entries: -1}} {
+	for _, limits := range []artifact.Limits{{Bytes: 25 << 20, Entries: 2}, {Bytes: -1, FileBytes: -1, Entries: -1}} {
 		_, data, _ := fetch(t, object(url, source.GitRepositoryRef{Branch: "main"}), source.Env{Limits: limits})
 		if len(data) > 1<<20 {
 			t.Errorf("%d bytes for zeros", len(data))

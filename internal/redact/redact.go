@@ -60,8 +60,14 @@ func sparing(mask func(string) string) func(string) string {
 	}
 }
 
-// URL returns u without user information, values of the query and fragment.
-func URL(u *url.URL) string { return String(u.String()) }
+// URL returns u without user information, query and fragment; "" for nil.
+func URL(u *url.URL) string {
+	if u == nil {
+		return ""
+	}
+	bare := url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path, RawPath: u.RawPath}
+	return bare.String()
+}
 
 // Error returns err with a text that went through [String]. It unwraps to err,
 // so that [errors.Is] and [errors.As] see the cause; nil stays nil.

@@ -234,6 +234,41 @@ func TestRefs(t *testing.T) {
 	}
 }
 
+// Refs that git packs meanwhile are not lost.
+func TestRefsPackedMeanwhile(t *testing.T) {
+	dir := repository(t)
+	r := open(t, dir)
+	old, tip := strings.TrimSpace(git(t, dir, "rev-parse", "HEAD~1")), strings.TrimSpace(git(t, dir, "rev-parse", "HEAD"))
+	git(t, dir, "tag", "v0")
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for range 4 {
+			for _, args := range [][]string{{"pack-refs", "--all"}, {"update-ref", "refs/tags/v0", old}, {"pack-refs", "--all"}, {"update-ref", "refs/tags/v0", tip}} {
+				cmd := exec.Command("git", args...)
+				cmd.Dir = dir
+				cmd.Run() // where open files cannot be replaced, git may fail
+			}
+		}
+	}()
+	for running := true; running; {
+		select {
+		case <-done:
+			running = false
+		default:
+		}
+		list, err := r.Refs(false, "refs/heads/", "refs/tags/")
+		if err != nil || len(list) != 9 {
+			t.Fatalf("%v, %v", lines(list), err)
+		}
+		for _, name := range []string{"refs/heads/main", "refs/tags/v0"} {
+			if list, err := r.Refs(true, name); err != nil || len(list) != 1 {
+				t.Fatalf("%s: %v, %v", name, lines(list), err)
+			}
+		}
+	}
+}
+
 func lines(refs []local.Ref) (all []string) {
 	for _, r := range refs {
 		line := r.Name + " " + r.ID.String()

@@ -192,37 +192,24 @@ func (p *pack) item(offset int64) (it item, err error) {
 		return it, err
 	}
 	b := header{rest: buf[:n]}
-	first := b.next()
-	it.typ, it.size = object.Type(first>>4&7), int64(first&15)
-	for shift, c := 4, first; c&0x80 != 0 && shift < 56; shift += 7 {
-		c = b.next()
-		it.size |= int64(c&0x7f) << shift
-	}
+	it.typ, it.size = b.typeAndSize()
+	err = nil
 	switch it.typ {
 	case object.Commit, object.Tree, object.Blob, object.Tag:
 	case offsetDelta:
-		distance := int64(-1)
-		for c := byte(0x80); c&0x80 != 0 && distance < 1<<48; {
-			c = b.next()
-			distance = (distance+1)<<7 | int64(c&0x7f)
-		}
-		if it.base = offset - distance; distance <= 0 {
-			b.short = true
-		}
+		it.base = offset - b.distance()
 	case refDelta:
-		id, ok, findErr := p.findBytes(b.take(int(p.idSize)))
-		if it.base = id; findErr != nil {
-			return it, findErr
-		}
-		b.short = b.short || !ok
+		var found bool
+		it.base, found, err = p.findBytes(b.take(int(p.idSize)))
+		b.short = b.short || !found
 	default:
 		b.short = true
 	}
-	if b.short {
-		return it, fmt.Errorf("%w: an object header in the pack at %d is damaged", object.ErrCorrupt, offset)
+	if err == nil && b.short {
+		err = fmt.Errorf("%w: an object header in the pack at %d is damaged", object.ErrCorrupt, offset)
 	}
 	it.data = offset + int64(n-len(b.rest))
-	return it, nil
+	return it, err
 }
 
 // findBytes is find for the base of a delta, which is in the same pack.
@@ -234,7 +221,7 @@ func (p *pack) findBytes(id []byte) (int64, bool, error) {
 	return p.find(base)
 }
 
-// A header is read byte by byte; short tells that there were too few.
+// A header is read byte by byte; short tells that there were too few, or wrong ones.
 type header struct {
 	rest  []byte
 	short bool
@@ -255,4 +242,26 @@ func (h *header) take(n int) []byte {
 	b := h.rest[:n]
 	h.rest = h.rest[n:]
 	return b
+}
+
+// typeAndSize reads three bits of type and a size, least significant bits first.
+func (h *header) typeAndSize() (object.Type, int64) {
+	c := h.next()
+	typ, size := object.Type(c>>4&7), int64(c&15)
+	for shift := 4; c&0x80 != 0 && shift < 56; shift += 7 {
+		c = h.next()
+		size |= int64(c&0x7f) << shift
+	}
+	return typ, size
+}
+
+// distance reads how far before a delta its base begins.
+func (h *header) distance() int64 {
+	distance := int64(-1)
+	for c := byte(0x80); c&0x80 != 0 && distance < 1<<48; {
+		c = h.next()
+		distance = (distance+1)<<7 | int64(c&0x7f)
+	}
+	h.short = h.short || distance <= 0
+	return distance
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -36,64 +37,83 @@ const (
 // A name without a ref is no error; so is a symbolic ref that leads nowhere,
 // such as the HEAD of an empty repository: both are left out.
 func (r *Repo) Refs(exact bool, names ...string) ([]Ref, error) {
+	var prefixes []string
+	if !exact {
+		prefixes, names = names, nil
+	}
+	// Refs move from files into packed-refs at any time, so that is read last.
+	wanted, err := r.looseNames(prefixes)
+	if err != nil {
+		return nil, fmt.Errorf("read refs: %w", err)
+	}
 	packed, err := r.packedRefs()
 	if err != nil {
 		return nil, fmt.Errorf("read refs: %w", err)
 	}
-	wanted := names
-	if !exact {
-		if wanted, err = r.match(packed, names); err != nil {
-			return nil, fmt.Errorf("read refs: %w", err)
+	for name := range packed {
+		if hasPrefix(name, prefixes) {
+			wanted[name] = true
 		}
 	}
+	for _, name := range names {
+		wanted[name] = true
+	}
 	var refs []Ref
-	for _, name := range wanted {
-		ref, err := r.ref(packed, name, 0)
+	for _, name := range slices.Sorted(maps.Keys(wanted)) {
+		ref, err := r.peeled(packed, name)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
-		}
-		if err == nil && ref.Peeled.IsZero() {
-			ref.Peeled, err = r.peel(ref.ID)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("ref %.200q: %w", name, err)
 		}
 		refs = append(refs, ref)
 	}
-	slices.SortFunc(refs, func(a, b Ref) int { return strings.Compare(a.Name, b.Name) })
 	return refs, nil
 }
 
-// match returns the names that begin with one of the prefixes.
-func (r *Repo) match(packed map[string]Ref, prefixes []string) ([]string, error) {
+// looseNames returns the names that begin with one of the prefixes, of HEAD and
+// of the refs in files of their own.
+func (r *Repo) looseNames(prefixes []string) (map[string]bool, error) {
 	found := make(map[string]bool)
-	add := func(name string) {
-		if slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(name, p) }) {
-			found[name] = true
-		}
+	if len(prefixes) == 0 {
+		return found, nil
 	}
-	add("HEAD")
-	for name := range packed {
-		add(name)
+	if hasPrefix("HEAD", prefixes) {
+		found["HEAD"] = true
 	}
 	err := filepath.WalkDir(filepath.Join(r.common, "refs"), func(file string, e fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil // it was moved meanwhile, or there are none
+		}
 		if err != nil {
 			return err
 		}
 		name, err := filepath.Rel(r.common, file)
-		if err == nil && !e.IsDir() && !strings.HasSuffix(name, ".lock") {
-			add(filepath.ToSlash(name))
+		if name = filepath.ToSlash(name); err == nil && !e.IsDir() && !strings.HasSuffix(name, ".lock") && hasPrefix(name, prefixes) {
+			found[name] = true
 		}
 		return err
 	})
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, err
+	return found, err
+}
+
+func hasPrefix(name string, prefixes []string) bool {
+	return slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(name, p) })
+}
+
+// peeled returns the ref with the given name and what it leads to.
+func (r *Repo) peeled(packed map[string]Ref, name string) (Ref, error) {
+	ref, err := r.ref(packed, name, 0)
+	if errors.Is(err, fs.ErrNotExist) { // or was moved since packed was read
+		if packed, err = r.packedRefs(); err == nil {
+			ref, err = r.ref(packed, name, 0)
+		}
 	}
-	names := make([]string, 0, len(found))
-	for name := range found {
-		names = append(names, name)
+	if err == nil && ref.Peeled.IsZero() {
+		ref.Peeled, err = r.peel(ref.ID)
 	}
-	return names, nil
+	return ref, err
 }
 
 // ref returns the ref with the given name. Symbolic refs are followed.
@@ -104,22 +124,13 @@ func (r *Repo) ref(packed map[string]Ref, name string, depth int) (Ref, error) {
 	if depth > maxSymrefs {
 		return Ref{}, fmt.Errorf("%w: more than %d symbolic refs in a row", object.ErrCorrupt, maxSymrefs)
 	}
-	dir := r.common
-	if name == "HEAD" {
-		dir = r.dir
-	}
-	text, err := readFile(filepath.Join(dir, filepath.FromSlash(name)))
+	text, err := r.looseRef(name)
 	if err != nil {
 		if ref, ok := packed[name]; ok {
 			return ref, nil
 		}
-		info, statErr := os.Stat(filepath.Join(dir, filepath.FromSlash(name)))
-		if errors.Is(err, syscall.ENOTDIR) || statErr == nil && info.IsDir() {
-			err = fs.ErrNotExist
-		}
 		return Ref{}, err
 	}
-	text = strings.TrimSpace(text)
 	if target, ok := strings.CutPrefix(text, "ref:"); ok {
 		target = strings.TrimSpace(target)
 		ref, err := r.ref(packed, target, depth+1)
@@ -131,6 +142,23 @@ func (r *Repo) ref(packed map[string]Ref, name string, depth int) (Ref, error) {
 		return Ref{}, fmt.Errorf("%w: %w", object.ErrCorrupt, err)
 	}
 	return Ref{Name: name, ID: id}, nil
+}
+
+// looseRef returns what is in the file of a ref. The error is fs.ErrNotExist
+// where a folder has its name, or a file that of its folder.
+func (r *Repo) looseRef(name string) (string, error) {
+	file := filepath.Join(r.common, filepath.FromSlash(name))
+	if name == "HEAD" {
+		file = filepath.Join(r.dir, name)
+	}
+	text, err := readFile(file)
+	if err == nil {
+		return strings.TrimSpace(text), nil
+	}
+	if info, statErr := os.Stat(file); errors.Is(err, syscall.ENOTDIR) || statErr == nil && info.IsDir() {
+		err = fs.ErrNotExist
+	}
+	return "", err
 }
 
 // peel returns what a tag leads to; zero for other objects, present or not.

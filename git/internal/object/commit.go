@@ -3,6 +3,7 @@ package object
 import (
 	"bytes"
 	"fmt"
+	"slices"
 )
 
 // A CommitData is a parsed commit.
@@ -33,44 +34,57 @@ var signatureKeys = map[Format]string{SHA1: "gpgsig", SHA256: "gpgsig-sha256"}
 // but a second signature is refused.
 func ParseCommit(data []byte) (*CommitData, error) {
 	c := new(CommitData)
-	f, rest, ok, err := nextField(data)
-	if err == nil && (!ok || f.key != "tree") {
+	if err := c.parse(data); err != nil {
+		return nil, fmt.Errorf("parse commit: %w", err)
+	}
+	return c, nil
+}
+
+func (c *CommitData) parse(data []byte) error {
+	tree, rest, ok, err := nextField(data)
+	if err == nil && (!ok || tree.key != "tree") {
 		err = fmt.Errorf("%w: it does not start with a tree", ErrCorrupt)
 	}
 	if err == nil {
-		c.Tree, err = headerID(f.value, 0)
+		c.Tree, err = headerID(tree.value, 0)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("parse commit: %w", err)
+		return err
 	}
+	signed, message, err := c.fields(rest)
+	if err != nil {
+		return err
+	}
+	c.Message, c.Payload = string(message), data
+	if c.PGPSignature != nil {
+		c.Payload = slices.Concat(tree.raw, signed, []byte{'\n'}, message)
+	}
+	return nil
+}
+
+// fields takes the header behind the tree. It returns those of its lines that a
+// signature covers, and the message.
+func (c *CommitData) fields(data []byte) (signed, message []byte, err error) {
 	signature := signatureKeys[c.Tree.Format()]
-	payload := append(make([]byte, 0, len(data)), f.raw...)
+	signed = make([]byte, 0, len(data))
 	seen := map[string]bool{}
 	for {
-		if f, rest, ok, err = nextField(rest); err != nil {
-			return nil, fmt.Errorf("parse commit: %w", err)
+		f, rest, ok, err := nextField(data)
+		if err == nil && ok {
+			err = c.field(f, seen, signature)
 		}
-		if !ok {
-			break
+		if err == nil && !ok && !(seen["author"] && seen["committer"]) {
+			err = fmt.Errorf("%w: no author or no committer", ErrCorrupt)
 		}
-		if err := c.field(f, seen, signature); err != nil {
-			return nil, fmt.Errorf("parse commit: %w", err)
+		if err != nil || !ok {
+			return signed, rest, err
 		}
+		data = rest
 		seen[f.key] = true
 		if f.key != signatureKeys[SHA1] && f.key != signatureKeys[SHA256] {
-			payload = append(payload, f.raw...)
+			signed = append(signed, f.raw...)
 		}
 	}
-	if !seen["author"] || !seen["committer"] {
-		return nil, fmt.Errorf("parse commit: %w: no author or no committer", ErrCorrupt)
-	}
-	c.Message = string(rest)
-	if c.PGPSignature != nil {
-		c.Payload = append(append(payload, '\n'), rest...)
-	} else {
-		c.Payload = data
-	}
-	return c, nil
 }
 
 // field takes one header field; seen tells which keys came before.

@@ -68,24 +68,38 @@ func nextField(data []byte) (f headerField, rest []byte, ok bool, err error) {
 	if len(data) == 0 || data[0] == '\n' {
 		return f, bytes.TrimPrefix(data, []byte{'\n'}), false, nil
 	}
-	line, rest, ended := bytes.Cut(data, []byte{'\n'})
+	line, rest, err := cutLine(data)
 	key, value, found := bytes.Cut(line, []byte{' '})
-	if !ended || !found || len(key) == 0 || bytes.IndexByte(line, 0) >= 0 {
-		return f, nil, false, fmt.Errorf("%w: header line %.80q", ErrCorrupt, line)
+	if err == nil && (!found || len(key) == 0) {
+		err = lineError(line)
+	}
+	if err != nil {
+		return f, nil, false, err
 	}
 	f.key, f.value = string(key), value
 	if len(rest) > 0 && rest[0] == ' ' {
 		f.value = bytes.Clone(value)
 	}
 	for len(rest) > 0 && rest[0] == ' ' {
-		if line, rest, ended = bytes.Cut(rest, []byte{'\n'}); !ended || bytes.IndexByte(line, 0) >= 0 {
-			return f, nil, false, fmt.Errorf("%w: header line %.80q", ErrCorrupt, line)
+		if line, rest, err = cutLine(rest); err != nil {
+			return f, nil, false, err
 		}
 		f.value = append(append(f.value, '\n'), line[1:]...)
 	}
 	f.raw = data[:len(data)-len(rest)]
 	return f, rest, true, nil
 }
+
+// cutLine cuts the first line off a header. It must have an end and no NUL.
+func cutLine(data []byte) (line, rest []byte, err error) {
+	line, rest, ended := bytes.Cut(data, []byte{'\n'})
+	if !ended || bytes.IndexByte(line, 0) >= 0 {
+		err = lineError(line)
+	}
+	return line, rest, err
+}
+
+func lineError(line []byte) error { return fmt.Errorf("%w: header line %.80q", ErrCorrupt, line) }
 
 // subject returns the first paragraph of a message on one line.
 func subject(message string) string {

@@ -113,8 +113,8 @@ func TestParseTag(t *testing.T) {
 	if g.Object.String() != hexA || g.Type != object.Commit || g.Name != "v1.0" || g.Tagger.Email != "t@example.com" {
 		t.Errorf("got %+v", g)
 	}
-	if string(g.PGPSignature) != signature || string(g.Payload) != payload || !strings.HasPrefix(g.Subject(), "Release") {
-		t.Errorf("signature %q, payload %q, subject %q", g.PGPSignature, g.Payload, g.Subject())
+	if string(g.PGPSignature) != signature || string(g.Payload) != payload || !strings.HasPrefix(g.Message, "Release") {
+		t.Errorf("signature %q, payload %q, message %q", g.PGPSignature, g.Payload, g.Message)
 	}
 	old, err := object.ParseTag([]byte("object " + hexA + "\ntype blob\ntag v0\n"))
 	if err != nil || old.Type != object.Blob || old.PGPSignature != nil || !old.Tagger.When.IsZero() {

@@ -19,9 +19,6 @@ type TagData struct {
 	Payload      []byte
 }
 
-// Subject returns the first paragraph of the message on one line.
-func (t *TagData) Subject() string { return subject(t.Message) }
-
 // tagFields are the fields that a tag starts with, in order.
 var tagFields = []string{"object", "type", "tag"}
 
@@ -40,9 +37,15 @@ func ParseTag(data []byte) (*TagData, error) {
 	if at := armorIndex(data); at >= 0 {
 		t.Payload, t.PGPSignature = data[:at:at], data[at:]
 	}
-	rest := t.Payload
+	if err := t.parse(t.Payload); err != nil {
+		return nil, fmt.Errorf("parse tag: %w", err)
+	}
+	return t, nil
+}
+
+func (t *TagData) parse(data []byte) error {
 	for _, key := range tagFields {
-		f, after, ok, err := nextField(rest)
+		f, rest, ok, err := nextField(data)
 		if err == nil && (!ok || f.key != key) {
 			err = fmt.Errorf("%w: field %s missing", ErrCorrupt, key)
 		}
@@ -50,26 +53,21 @@ func ParseTag(data []byte) (*TagData, error) {
 			err = t.field(f)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("parse tag: %w", err)
+			return err
 		}
-		rest = after
+		data = rest
 	}
-	tagged := false
-	for {
-		f, after, ok, err := nextField(rest)
-		if err != nil {
-			return nil, fmt.Errorf("parse tag: %w", err)
-		}
-		rest = after
-		if !ok {
-			break
+	for tagged := false; ; {
+		f, rest, ok, err := nextField(data)
+		if err != nil || !ok {
+			t.Message = string(rest)
+			return err
 		}
 		if f.key == "tagger" && !tagged {
 			t.Tagger, tagged = parseSignature(f.value), true
 		}
+		data = rest
 	}
-	t.Message = string(rest)
-	return t, nil
 }
 
 func (t *TagData) field(f headerField) (err error) {

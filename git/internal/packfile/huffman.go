@@ -103,11 +103,9 @@ func (c *coder) build(t *table, lengths []uint8, syms *symbols, indexBits uint) 
 	}
 	used := len(lengths) - int(c.count[0])
 	c.count[0] = 0
-	free := 1
-	for n := 1; n <= maxCode; n++ {
-		if free = free<<1 - int(c.count[n]); free < 0 {
-			return errCode
-		}
+	free := c.free()
+	if free < 0 {
+		return errCode
 	}
 	if used == 0 || free > 0 {
 		if used > 1 || used == 1 && c.count[1] == 0 {
@@ -125,6 +123,16 @@ func (c *coder) build(t *table, lengths []uint8, syms *symbols, indexBits uint) 
 		return nil
 	}
 	return c.fill(t, syms, used, indexBits)
+}
+
+// free returns how many words of the greatest length the code leaves over, and a
+// negative number if it has too many words.
+func (c *coder) free() int {
+	free := 1
+	for n := 1; n <= maxCode && free >= 0; n++ {
+		free = free<<1 - int(c.count[n])
+	}
+	return free
 }
 
 // sort fills c.sorted.

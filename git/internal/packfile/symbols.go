@@ -82,8 +82,7 @@ func (f *inflater) fast(o *output) {
 		if e&isLiteral != 0 {
 			continue
 		}
-		// At least 23 bits are ahead, and the longest length has 20.
-		wasBits, wasCount, wasPos := bits, count, pos
+		wasBits, wasCount, wasPos := bits, count, pos // at least 23 bits are ahead: the longest length has 20
 		if e&isSubtable != 0 {
 			bits, count = bits>>litBits, count-litBits
 			e = lit[(e>>16+uint32(bits)&(1<<(e>>8&15)-1))%uint32(len(lit))]
@@ -96,7 +95,6 @@ func (f *inflater) fast(o *output) {
 		}
 		length := int(e>>16) + int(bits&(1<<(e&63)-1)>>(e>>8&15))
 		bits, count = bits>>(e&63), count-uint(e&63)
-
 		bits |= binary.LittleEndian.Uint64(src[pos:]) << (count & 63)
 		pos += int(63-count) >> 3
 		count |= 56

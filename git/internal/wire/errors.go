@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"net/url"
 	"strings"
 	"unicode"
 )
@@ -95,15 +94,6 @@ func wrap(ctx context.Context, phase Phase, u string, err error) error {
 
 // inPhase marks err with a phase of its own; wrap adds the URL.
 func inPhase(phase Phase, err error) error { return &Error{Phase: phase, Err: err} }
-
-// Redact returns u as text without user information, query and fragment.
-func redact(u *url.URL) string {
-	if u == nil {
-		return ""
-	}
-	r := url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path, RawPath: u.RawPath}
-	return r.String()
-}
 
 const maxMessage = 1 << 10 // bytes of a server's message that are repeated
 

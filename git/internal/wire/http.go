@@ -11,6 +11,8 @@ import (
 	"net/url"
 	"strings"
 	"sync/atomic"
+
+	"github.com/headgate-io/headgate/internal/redact"
 )
 
 const (
@@ -33,7 +35,7 @@ type httpTransport struct {
 	url    *url.URL
 }
 
-func (t *httpTransport) String() string { return redact(t.url) }
+func (t *httpTransport) String() string { return redact.URL(t.url) }
 
 func (t *httpTransport) dial(context.Context) (conn, error) {
 	switch u := t.url; {

@@ -6,6 +6,8 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+
+	"github.com/headgate-io/headgate/internal/redact"
 )
 
 const maxRedirects = 5
@@ -29,7 +31,7 @@ func follow(resp *http.Response) (*url.URL, error) {
 		return nil, fmt.Errorf("%w: it has no valid address", ErrRedirect)
 	}
 	refuse := func(why string) (*url.URL, error) {
-		return nil, fmt.Errorf("%w: to %s: %s", ErrRedirect, clean(redact(to)), why)
+		return nil, fmt.Errorf("%w: to %s: %s", ErrRedirect, clean(redact.URL(to)), why)
 	}
 	switch {
 	case to.Scheme != "http" && to.Scheme != "https" || to.Host == "":

@@ -12,6 +12,8 @@ import (
 	"unicode"
 
 	"golang.org/x/crypto/ssh"
+
+	"github.com/headgate-io/headgate/internal/redact"
 )
 
 // An SSHConfig says who we are and which servers we know.
@@ -37,7 +39,7 @@ type sshTransport struct {
 	url *url.URL
 }
 
-func (t *sshTransport) String() string { return redact(t.url) }
+func (t *sshTransport) String() string { return redact.URL(t.url) }
 
 func (t *sshTransport) dial(ctx context.Context) (conn, error) {
 	command, err := uploadPack(t.url)
