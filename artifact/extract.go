@@ -16,11 +16,13 @@ import (
 //
 // The new content is written beside dir and takes its place at once: on Linux
 // there is no moment without dir, elsewhere a very short one. With any error,
-// the end of ctx included, dir is what it was and nothing is left beside it.
-// Missing parents of dir are made.
+// the end of ctx included, dir is what it was and nothing is left beside it;
+// only what was there may be left, when it can be neither removed nor moved
+// back: then the error says where. Missing parents of dir are made.
 //
-// The error wraps [fs.ErrInvalid] when dir is there and not a directory, or is
-// the working directory or above it, and when a name in tree cannot be
+// The error wraps [fs.ErrInvalid] when dir is there and not a directory, is
+// the working directory or above it, or holds, however deep, a git repository
+// or a [Store] that is not the tree's own, and when a name in tree cannot be
 // written on this system.
 func Extract(ctx context.Context, tree fs.FS, dir string) error {
 	if err := extract(ctx, tree, dir); err != nil {
@@ -34,7 +36,7 @@ func extract(ctx context.Context, tree fs.FS, dir string) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := replaceable(dir); err != nil {
+	if err := replaceable(ctx, tree, dir); err != nil {
 		return err
 	}
 	parent, base := filepath.Split(dir)
@@ -46,7 +48,7 @@ func extract(ctx context.Context, tree fs.FS, dir string) (err error) {
 		return err
 	}
 	// In the end this holds the new content, the old, or none.
-	defer func() { err = errors.Join(err, os.RemoveAll(beside)) }()
+	defer func() { err = discard(beside, err) }()
 	fresh := filepath.Join(beside, "new")
 	if err := writeTree(ctx, tree, fresh); err != nil {
 		return err
@@ -54,8 +56,9 @@ func extract(ctx context.Context, tree fs.FS, dir string) (err error) {
 	return replace(fresh, dir, filepath.Join(beside, "old"))
 }
 
-// replaceable checks that dir is a directory that can be replaced, or nothing.
-func replaceable(dir string) error {
+// replaceable checks that dir is a directory that can be replaced by tree, or
+// nothing.
+func replaceable(ctx context.Context, tree fs.FS, dir string) error {
 	info, err := os.Lstat(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -66,18 +69,51 @@ func replaceable(dir string) error {
 	if !info.IsDir() {
 		return fmt.Errorf("%w: it is not a directory: remove it or choose another name", fs.ErrInvalid)
 	}
+	if err := elsewhere(info); err != nil {
+		return err
+	}
+	return expendable(ctx, tree, dir)
+}
+
+// elsewhere checks that the working directory is not in a directory.
+func elsewhere(dir fs.FileInfo) error {
 	here, err := os.Getwd()
 	if err != nil {
 		return err
 	}
 	for at := here; ; at = filepath.Dir(at) {
-		if other, err := os.Stat(at); err == nil && os.SameFile(info, other) {
+		if other, err := os.Stat(at); err == nil && os.SameFile(dir, other) {
 			return fmt.Errorf("%w: the working directory is in it, and all of it would be replaced: choose a directory below", fs.ErrInvalid)
 		}
 		if at == filepath.Dir(at) {
 			return nil
 		}
 	}
+}
+
+// precious has the names by which a directory shows that it is more than the
+// content of an artifact.
+var precious = map[string]string{".git": "a git repository", privateDir: "a store of artifacts"}
+
+// expendable checks that dir holds nothing precious but what tree holds too.
+func expendable(ctx context.Context, tree fs.FS, dir string) error {
+	return filepath.WalkDir(dir, func(name string, _ fs.DirEntry, err error) error {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		what := precious[filepath.Base(name)]
+		if err != nil || what == "" || name == dir {
+			return ignore(err, fs.ErrNotExist) // somebody else may be cleaning up
+		}
+		local, err := filepath.Rel(dir, name)
+		if err != nil {
+			return err
+		}
+		if _, err := fs.Stat(tree, filepath.ToSlash(local)); err == nil {
+			return nil
+		}
+		return fmt.Errorf("%w: it holds %s, %s, which would be lost: choose another directory, or remove that first", fs.ErrInvalid, what, local)
+	})
 }
 
 // replace puts the directory fresh in the place of dir. What was there moves
@@ -99,7 +135,28 @@ func replaceInTwo(fresh, dir, old string) error {
 		return err
 	}
 	if err := os.Rename(fresh, dir); err != nil {
-		return errors.Join(err, ignore(os.Rename(old, dir), fs.ErrNotExist))
+		return errors.Join(err, restore(old, dir))
 	}
 	return nil
+}
+
+// errStranded is wrapped by the error about content that could not be moved back.
+var errStranded = errors.New("what was there could not be moved back")
+
+// restore moves what was at dir back from old.
+func restore(old, dir string) error {
+	err := ignore(os.Rename(old, dir), fs.ErrNotExist)
+	if err != nil {
+		return fmt.Errorf("%w: it is in %s: %w", errStranded, old, err)
+	}
+	return nil
+}
+
+// discard removes the directory beside, unless err says that somebody's
+// content is stranded there.
+func discard(beside string, err error) error {
+	if errors.Is(err, errStranded) {
+		return err
+	}
+	return errors.Join(err, os.RemoveAll(beside))
 }

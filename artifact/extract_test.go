@@ -123,6 +123,49 @@ func TestExtractRefuses(t *testing.T) {
 	extracted(t, golden(), "below-here") // a relative name works
 }
 
+// TestExtractKeeps refuses to replace what no artifact brought there.
+func TestExtractKeeps(t *testing.T) {
+	for name, make := range map[string]func(t *testing.T, dir string){
+		"repository":       func(t *testing.T, dir string) { mkdir(t, filepath.Join(dir, ".git", "objects")) },
+		"repository below": func(t *testing.T, dir string) { mkdir(t, filepath.Join(dir, "a", "b", ".git")) },
+		"worktree": func(t *testing.T, dir string) {
+			mkdir(t, dir)
+			if err := os.WriteFile(filepath.Join(dir, ".git"), []byte("gitdir: elsewhere"), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"store":       func(t *testing.T, dir string) { usedStore(t, dir) },
+		"store below": func(t *testing.T, dir string) { usedStore(t, filepath.Join(dir, ".headgate")) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), "out")
+			make(t, dir)
+			before := names(t, dir)
+			err := artifact.Extract(t.Context(), golden(), dir)
+			if !errors.Is(err, fs.ErrInvalid) || !strings.Contains(err.Error(), "would be lost") {
+				t.Errorf("error %v", err)
+			}
+			if got := names(t, dir); !slices.Equal(got, before) {
+				t.Errorf("holds %q, before %q", got, before)
+			}
+		})
+	}
+	own := fstest.MapFS{"backup/.git/config": {Data: []byte("1")}}
+	dir := filepath.Join(t.TempDir(), ".git") // only what is in it counts
+	for range 2 {
+		if got := extracted(t, own, dir); got != "backup/ backup/.git/ backup/.git/config=1" {
+			t.Errorf("the tree's own: %q", got)
+		}
+	}
+}
+
+// usedStore makes a store that has an artifact.
+func usedStore(t *testing.T, dir string) {
+	t.Helper()
+	s, _ := openStore(t, artifact.StoreConfig{Dir: dir})
+	put(t, s, object, "a.tar.gz", "content")
+}
+
 // TestExtractFails has every failure leave what was there, and nothing else.
 func TestExtractFails(t *testing.T) {
 	parent := t.TempDir()

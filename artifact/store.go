@@ -67,9 +67,10 @@ type Store struct {
 
 // Private names in the root of a store.
 const (
-	tempDir   = ".store/tmp"
-	objectDir = ".store/object"
-	lockName  = ".lock"
+	privateDir = ".store"
+	tempDir    = privateDir + "/tmp"
+	objectDir  = privateDir + "/object"
+	lockName   = ".lock"
 )
 
 const defaultKeepFor = time.Minute
