@@ -53,7 +53,7 @@
 //     it; the gzip stream nothing at all. The input is read to its end.
 //   - [Limits] bound bytes, entries, names and the ratio of compression while
 //     reading. Memory is linear in the number of entries, about 100 bytes and
-//     the name for each.
+//     the name for each, whatever else their headers hold.
 //
 // # Digests
 //

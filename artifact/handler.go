@@ -1,19 +1,24 @@
 package artifact
 
 import (
+	"cmp"
 	"encoding/base64"
 	"encoding/hex"
+	"errors"
+	"io/fs"
 	"net/http"
 	"path"
 	"strings"
+	"syscall"
 )
 
 // Handler serves the artifacts, and nothing else, over HTTP (reference A5).
 //
 // It answers GET and HEAD of an artifact's path and of a pointer's
 // KIND/NAMESPACE/NAME/POINTER, with ranges and conditional requests. The ETag
-// is strong: the digest. Everything else does not exist; there are no
-// listings. Mount it below a prefix with [http.StripPrefix].
+// is strong: the digest. Everything else does not exist (404), unless the store
+// itself cannot be read (500); there are no listings. Mount it below a prefix
+// with [http.StripPrefix].
 func (s *Store) Handler() http.Handler { return http.HandlerFunc(s.serve) }
 
 func (s *Store) serve(w http.ResponseWriter, r *http.Request) {
@@ -23,14 +28,14 @@ func (s *Store) serve(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "method not allowed", http.StatusMethodNotAllowed)
 		return
 	}
-	p, caching, ok := s.resolve(r)
-	if !ok {
-		http.Error(w, "no such artifact", http.StatusNotFound)
+	p, caching, err := s.resolve(r)
+	if err != nil {
+		refuse(w, err)
 		return
 	}
 	f, info, err := s.openRegular(p.path())
 	if err != nil {
-		http.Error(w, "no such artifact", http.StatusNotFound)
+		refuse(w, err)
 		return
 	}
 	defer f.Close()
@@ -44,23 +49,35 @@ func (s *Store) serve(w http.ResponseWriter, r *http.Request) {
 	http.ServeContent(w, r, p.file, info.ModTime(), f)
 }
 
+// refuse answers a request that cannot be served. Clients give up on what does
+// not exist and try again when the store is at fault: too many open files.
+func refuse(w http.ResponseWriter, err error) {
+	for _, absent := range []error{fs.ErrNotExist, fs.ErrInvalid, syscall.ENOTDIR} {
+		if errors.Is(err, absent) {
+			http.Error(w, "no such artifact", http.StatusNotFound)
+			return
+		}
+	}
+	http.Error(w, "the store cannot be read", http.StatusInternalServerError)
+}
+
 // resolve returns the place that a request asks for, and how long an answer
 // may be cached.
-func (s *Store) resolve(r *http.Request) (p place, caching string, ok bool) {
+func (s *Store) resolve(r *http.Request) (p place, caching string, err error) {
 	if escaped := strings.ToLower(r.URL.EscapedPath()); strings.Contains(escaped, "%2f") || strings.Contains(escaped, "%5c") {
-		return place{}, "", false
+		return place{}, "", fs.ErrInvalid
 	}
 	name := strings.TrimPrefix(r.URL.Path, "/")
-	if p, ok = parsePlace(name); ok {
-		return p, "public, max-age=31536000, immutable", true
+	if p, ok := parsePlace(name); ok {
+		return p, "public, max-age=31536000, immutable", nil
 	}
 	dir, file := path.Split(name)
 	dir = strings.TrimSuffix(dir, "/")
-	if checkDir(dir) != nil || checkName(file) != nil || dir+"/"+file != name {
-		return place{}, "", false
+	if err := cmp.Or(checkDir(dir), checkName(file)); err != nil || dir+"/"+file != name {
+		return place{}, "", fs.ErrInvalid
 	}
-	p, err := s.target(dir, file)
-	return p, "no-cache", err == nil
+	p, err = s.target(dir, file)
+	return p, "no-cache", err
 }
 
 // contentTypes are the media types of artifacts, by extension.

@@ -216,6 +216,27 @@ func TestHandlerHidesTheRest(t *testing.T) {
 	}
 }
 
+// TestHandlerTellsFaultsFromAbsence: a client takes 404 for the last word.
+func TestHandlerTellsFaultsFromAbsence(t *testing.T) {
+	s, server, dir := serve(t, artifact.StoreConfig{})
+	a := put(t, s, object, "a.tar.gz", "content")
+	if err := os.WriteFile(filepath.Join(dir, "file"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	below := server.URL + "/file/default/app/" + strings.Repeat("0", 64) + "/a.tar.gz"
+	if resp, _ := do(t, "GET", below); resp.StatusCode != 404 {
+		t.Errorf("below a file: %s", resp.Status)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, url := range []string{a.URL, server.URL + "/" + object + "/latest.tar.gz"} {
+		if resp, body := do(t, "GET", url); resp.StatusCode != 500 || strings.Contains(body, dir) {
+			t.Errorf("a store that cannot be read: %s, %q", resp.Status, body)
+		}
+	}
+}
+
 func cleanTarget(path string) string {
 	if path == "" {
 		return "/"

@@ -6,7 +6,10 @@ import "strings"
 type byteSet [4]uint64
 
 func (s *byteSet) add(c byte)      { s[c>>6] |= 1 << (c & 63) }
-func (s *byteSet) has(c byte) bool { return s[c>>6]&(1<<(c&63)) != 0 }
+func (s *byteSet) has(c byte) bool { return s.bit(c) != 0 }
+
+// bit is 1 for the members and 0 for all others.
+func (s *byteSet) bit(c byte) int { return int(s[c>>6] >> (c & 63) & 1) }
 
 // span adds the bytes from low to high, both included.
 func (s *byteSet) span(low, high byte) {

@@ -195,7 +195,7 @@ func TestMatchManyStates(t *testing.T) {
 	for seed := range uint64(4) {
 		group.Go(func() {
 			g := rand.New(rand.NewPCG(1, seed))
-			for range 5000 {
+			for range 5000 / artifact.Thrift {
 				name := make([]byte, 24+g.IntN(24))
 				for i := range name {
 					name[i] = "ab"[g.IntN(2)]

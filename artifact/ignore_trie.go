@@ -121,40 +121,35 @@ func (b *trieBuilder) set(s byteSet) uint32 {
 // alphabet maps every byte to a class of bytes that no pattern tells apart and
 // returns the number of classes.
 func (t *trie) alphabet() (class [256]uint8, n int) {
-	var single byteSet // bytes that stand in a pattern by themselves
+	n = 1
+	split := func(s *byteSet) {
+		var ids [256][2]int // by old class: the new ones outside and inside of s, plus one
+		n = 0
+		for c := range class {
+			id := &ids[class[c]][s.bit(byte(c))]
+			if *id == 0 {
+				n++
+				*id = n
+			}
+			class[c] = uint8(*id - 1)
+		}
+	}
+	single := byteSet{}
 	single.add('/')
 	for i := range t.nodes {
 		if t.nodes[i].kind == literal && i > 0 {
 			single.add(byte(t.nodes[i].arg))
 		}
 	}
-	type key struct{ old, part int }
-	split := func(part func(c byte) int) {
-		ids := map[key]uint8{}
-		for c := range class {
-			k := key{int(class[c]), part(byte(c))}
-			id, ok := ids[k]
-			if !ok {
-				id = uint8(len(ids))
-				ids[k] = id
-			}
-			class[c] = id
+	for c := range class {
+		if single.has(byte(c)) {
+			var one byteSet
+			one.add(byte(c))
+			split(&one)
 		}
-		n = len(ids)
 	}
-	split(func(c byte) int {
-		if single.has(c) {
-			return int(c)
-		}
-		return -1
-	})
 	for i := range t.sets {
-		split(func(c byte) int {
-			if t.sets[i].has(c) {
-				return 1
-			}
-			return 0
-		})
+		split(&t.sets[i])
 	}
 	return class, n
 }

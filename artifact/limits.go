@@ -14,7 +14,9 @@ import (
 const ratioFree = 16 << 20
 
 // Limits bound what reading an archive may cost. The zero value of a field
-// means its documented default; a negative value means no limit.
+// means its documented default; a negative value means no limit. Names are
+// kept in memory: all of them together may have 64 bytes for each entry that
+// Entries allows, 1 MiB at least.
 type Limits struct {
 	Bytes     int64 // uncompressed bytes of the whole archive, headers included; default 1 GiB
 	FileBytes int64 // uncompressed bytes of one file; default 512 MiB
@@ -47,6 +49,12 @@ func bound[T int | int64](limit, standard T) T {
 		return math.MaxInt
 	}
 	return cmp.Or(limit, standard)
+}
+
+// allNames is how many bytes the names of all entries may have together.
+func (l Limits) allNames() int64 {
+	const average, least = 64, 1 << 20
+	return max(least, average*min(int64(l.Entries), math.MaxInt64/average))
 }
 
 // A LimitError reports an archive that exceeds one of the [Limits].

@@ -60,27 +60,14 @@ func (c *Client) Open(ctx context.Context, a Artifact) (io.ReadSeekCloser, error
 }
 
 func (c *Client) open(ctx context.Context, a Artifact) (io.ReadSeekCloser, error) {
-	if a.Digest == "" {
-		return nil, fmt.Errorf("%w: it has no digest, so its content cannot be checked", fs.ErrInvalid)
-	}
-	algorithm, sum, err := ParseDigest(a.Digest)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", fs.ErrInvalid, err)
-	}
-	digest := string(algorithm) + ":" + sum
-	u, err := url.Parse(a.URL)
-	if err != nil {
-		return nil, fmt.Errorf("%w: its URL is malformed", fs.ErrInvalid)
-	}
+	u, digest, err := wanted(a)
 	switch {
-	case u.User != nil:
-		return nil, fmt.Errorf("%w: its URL holds credentials, which are never sent", fs.ErrInvalid)
-	case u.Scheme == "file" && c.Local:
-		return c.openLocal(ctx, u, digest)
-	case u.Scheme == "file":
+	case err != nil:
+		return nil, fmt.Errorf("%w: %w", fs.ErrInvalid, err)
+	case u.Scheme == "file" && !c.Local:
 		return nil, fmt.Errorf("%w: file URLs are not allowed here", fs.ErrInvalid)
-	case u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
-		return nil, fmt.Errorf("%w: its URL is not http://HOST/… or https://HOST/…", fs.ErrInvalid)
+	case u.Scheme == "file":
+		return c.openLocal(ctx, u, digest)
 	}
 	key := "artifact " + digest
 	if c.Cache != nil {
@@ -99,6 +86,27 @@ func (c *Client) open(ctx context.Context, a Artifact) (io.ReadSeekCloser, error
 		return nil, errors.Join(err, f.Close())
 	}
 	return f, nil
+}
+
+// wanted returns where a is, and its digest with the algorithm spelt out.
+func wanted(a Artifact) (u *url.URL, digest string, err error) {
+	if a.Digest == "" {
+		return nil, "", errors.New("it has no digest, so its content cannot be checked")
+	}
+	algorithm, sum, err := ParseDigest(a.Digest)
+	if err != nil {
+		return nil, "", err
+	}
+	u, err = url.Parse(a.URL)
+	switch {
+	case err != nil:
+		return nil, "", errors.New("its URL is malformed") // err would print credentials
+	case u.User != nil:
+		return nil, "", errors.New("its URL holds credentials, which are never sent")
+	case u.Scheme == "file", (u.Scheme == "http" || u.Scheme == "https") && u.Host != "":
+		return u, string(algorithm) + ":" + sum, nil
+	}
+	return nil, "", errors.New("its URL is not http://HOST/… or https://HOST/…")
 }
 
 // keep puts a fetched artifact into the cache. A cache that is broken or too

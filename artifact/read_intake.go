@@ -20,6 +20,7 @@ type intake struct {
 	buf     []byte
 	offset  int64 // bytes in the spool
 	entries int
+	names   int64 // bytes of all names that are kept
 	nodes   []node
 	report  Report
 }
@@ -80,6 +81,9 @@ func (in *intake) entry(hdr *tar.Header, content io.Reader) error {
 	name, err := cleanName(hdr.Name)
 	if err != nil {
 		return fmt.Errorf("%w: entry %q: %w", ErrFormat, hdr.Name, err)
+	}
+	if in.names += int64(len(name)); in.names > in.limit.allNames() {
+		return &LimitError{What: "bytes in all names", Limit: in.limit.allNames()}
 	}
 	mode, isLeftOut := leftOut[hdr.Typeflag]
 	switch {
@@ -161,7 +165,9 @@ func isSparse(hdr *tar.Header) bool {
 }
 
 // cleanName returns the name of an entry in the tree. It refuses the names
-// that consumers refuse (reference A7) and any other that leads upwards.
+// that consumers refuse (reference A7) and any other that leads upwards. The
+// result shares no memory with name, which may be a part of a PAX header of
+// any size.
 func cleanName(name string) (string, error) {
 	switch {
 	case name == "":
@@ -182,8 +188,11 @@ func cleanName(name string) (string, error) {
 			kept = append(kept, part)
 		}
 	}
-	if len(kept) == 0 {
+	switch len(kept) {
+	case 0:
 		return ".", nil
+	case 1:
+		return strings.Clone(kept[0]), nil
 	}
 	return strings.Join(kept, "/"), nil
 }

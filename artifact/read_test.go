@@ -360,6 +360,15 @@ func openFiles(t *testing.T) int {
 	return len(list)
 }
 
+// longNames returns n entries with names of 4096 bytes.
+func longNames(n int) []tar.Header {
+	var list []tar.Header
+	for i := range n {
+		list = append(list, dir(fmt.Sprintf("%04096d", i)))
+	}
+	return list
+}
+
 func TestReadLimits(t *testing.T) {
 	bomb := compressed(t, archived(t, tar.Header{Typeflag: tar.TypeReg, Name: "zeros", Size: 20 << 20, Linkname: "\x00"}))
 	deep := strings.Repeat("d/", 1000) + "f"
@@ -374,10 +383,11 @@ func TestReadLimits(t *testing.T) {
 		"entries":               {archived(t, file("a", ""), dir("b"), file("c", "")), artifact.Limits{Entries: 2}, "more than 2 entries"},
 		"links":                 {archived(t, tar.Header{Typeflag: tar.TypeSymlink, Name: "a"}, tar.Header{Typeflag: tar.TypeSymlink, Name: "b"}), artifact.Limits{Entries: 1}, "more than 1 entries"},
 		"name bytes":            {archived(t, file("abcdef", "")), artifact.Limits{NameBytes: 5}, "more than 5 bytes in its name"},
+		"all names":             {archived(t, longNames(300)...), artifact.Limits{Entries: 300}, "more than 1048576 bytes in all names"},
 		"default name bytes":    {archived(t, file(strings.Repeat("n", 4097), "")), artifact.Limits{}, "more than 4096 bytes in its name"},
 		"implied directories":   {archived(t, file(deep, "")), artifact.Limits{Entries: 999}, "more than 999 directories"},
 		"ratio":                 {bomb, artifact.Limits{Ratio: 100}, "more than 100 bytes for each compressed byte"},
-		"default ratio, no end": {compressed(t, make([]byte, 64<<20)), artifact.Limits{}, "for each compressed byte"},
+		"default ratio, no end": {compressed(t, make([]byte, 24<<20)), artifact.Limits{}, "for each compressed byte"},
 		"zeros against a size":  {archived(t, tar.Header{Typeflag: tar.TypeReg, Name: "zeros", Size: 4 << 20, Linkname: "\x00"}), artifact.Limits{Bytes: 2 << 20}, "bytes in the archive"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -395,6 +405,27 @@ func TestReadLimits(t *testing.T) {
 		}
 		tree.Close()
 	})
+}
+
+// TestReadKeepsNamesOnly has headers of 1 MiB with short names in them: only
+// the names may stay in memory.
+func TestReadKeepsNamesOnly(t *testing.T) {
+	comment := strings.Repeat("c", 1<<20-100)
+	var entries []tar.Header
+	for i := range 40 {
+		name := fmt.Sprintf("ü%d", i) // no header but PAX can hold it
+		entries = append(entries, tar.Header{Typeflag: tar.TypeReg, Name: name, PAXRecords: map[string]string{"comment": comment}})
+	}
+	archive := archived(t, entries...)
+	before := liveBytes()
+	tree := opened(t, archive)
+	if grown := liveBytes() - before; grown > 8<<20 {
+		t.Errorf("the tree holds %d bytes", grown)
+	}
+	runtime.KeepAlive(archive)
+	if got := tree.Report().Files; got != len(entries) {
+		t.Errorf("%d files", got)
+	}
 }
 
 func TestReadPassesErrorsOn(t *testing.T) {
