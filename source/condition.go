@@ -186,7 +186,10 @@ func merged(old, list []Condition, generation int64, now time.Time) []Condition 
 			continue
 		}
 		c := list[i]
-		c.ObservedGeneration, c.LastTransitionTime = generation, now
+		c.LastTransitionTime = now
+		if kind != SourceVerifiedCondition || c.ObservedGeneration == 0 { // one that was kept speaks of the spec it was verified for
+			c.ObservedGeneration = generation
+		}
 		before := (&Status{Conditions: old}).Condition(kind)
 		if before.Status == c.Status && !before.LastTransitionTime.IsZero() {
 			c.LastTransitionTime = before.LastTransitionTime

@@ -73,8 +73,14 @@ func (r *run) resolve(ctx context.Context) error {
 // current reports whether the published artifact is what a new one would be.
 func (r *run) current() bool {
 	a := r.published
-	return a != nil && a.Revision == r.rev.ID && !r.obj.Drifted(r.rev) &&
-		(r.plan.Verify == "" || r.obj.Common().Condition(SourceVerifiedCondition).Status == "True")
+	return a != nil && a.Revision == r.rev.ID && !r.obj.Drifted(r.rev) && r.verified()
+}
+
+// verified reports whether the published artifact passed the verification that
+// this generation of the spec asks for: another may trust other keys.
+func (r *run) verified() bool {
+	c := r.obj.Common().Condition(SourceVerifiedCondition)
+	return r.plan.Verify == "" || c.Status == "True" && c.ObservedGeneration == r.obj.Head().Metadata.Generation
 }
 
 // open fetches the revision.

@@ -46,6 +46,39 @@ func TestEvent(t *testing.T) {
 	}
 }
 
+// A verification counts for the spec that asked for it: after a change, which
+// may be one of keys, the same revision is verified again.
+func TestVerifiedAgain(t *testing.T) {
+	r := newRig(t)
+	good := func() (source.Verification, error) { return source.Verification{Mode: "HEAD", Message: "signed"}, nil }
+	bad := func() (source.Verification, error) { return source.Verification{}, source.ErrVerification }
+	for i, run := range []struct {
+		key        string
+		from       *script
+		outcome    source.Outcome
+		status     string
+		generation int64
+	}{
+		{"a", &script{verify: good}, source.Stored, "True", 1},
+		{"a", &script{verify: bad}, source.Unchanged, "True", 1}, // not asked
+		{"b", fails(io.EOF), source.Failed, "True", 1},
+		{"b", &script{verify: bad}, source.Failed, "False", 2},
+		{"b", &script{verify: good}, source.Stored, "True", 2},
+		{"b", &script{verify: bad}, source.Unchanged, "True", 2},
+	} {
+		g := repository()
+		g.Spec.Verify = &source.GitRepositoryVerification{SecretRef: source.LocalReference{Name: run.key}}
+		run.from.rev = at(revision1).rev
+		r.run(g, run.from, run.outcome)
+		if c := g.Common().Condition("SourceVerified"); c.Status != run.status || c.ObservedGeneration != run.generation {
+			t.Errorf("run %d: condition %+v, want %s of generation %d", i, c, run.status, run.generation)
+		}
+		if g.Artifact() == nil {
+			t.Errorf("run %d: the artifact is gone", i)
+		}
+	}
+}
+
 // Who receives an event of an object of the reference's group knows it by the reference's kind.
 func TestEventSpelling(t *testing.T) {
 	r := newRig(t)
