@@ -45,7 +45,7 @@ type gitSource struct {
 	url    string
 	ref    keys
 	secret keys // nil: no secretRef
-	absent bool // secretRef names a Secret that does not exist
+	absent bool // the Secrets do not exist
 	proxy  keys // nil: no proxySecretRef
 }
 
@@ -61,13 +61,15 @@ func (s gitSource) manifest(t *testing.T) string {
 		if data != nil {
 			name := strings.ToLower(field)
 			spec[field] = keys{"name": name}
-			docs = append(docs, document("v1", "Secret", name, "stringData", data))
+			if !s.absent {
+				docs = append(docs, document("v1", "Secret", name, "stringData", data))
+			}
 		}
 	}
-	docs = append(docs, document("source.headgate.dev/v1", "GitRepository", "app", "spec", spec))
-	if s.absent {
+	if s.absent && s.proxy == nil {
 		spec["secretRef"] = keys{"name": "secretref"}
 	}
+	docs = append(docs, document("source.headgate.dev/v1", "GitRepository", "app", "spec", spec))
 	var out bytes.Buffer
 	for _, d := range docs {
 		b, err := json.Marshal(d)

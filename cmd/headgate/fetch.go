@@ -58,8 +58,8 @@ func (p *program) runFetch(ctx context.Context, f *fetchFlags, args []string) er
 		return failed(err)
 	}
 	defer store.Close()
-	if err := f.checkOut(objects); err != nil {
-		return err
+	if err := errors.Join(f.checkOut(objects), f.checkFrom(s.env.Local)); err != nil {
+		return &exitError{exitUsage, err}
 	}
 	ctx, cancel := s.within(ctx)
 	defer cancel()

@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -27,14 +28,40 @@ func (f *fetchFlags) checkOut(objects []source.Object) error {
 		dir := f.outDir(obj, len(objects))
 		switch {
 		case holds(f.store, dir):
-			return usage("--out %s is in the store %s: choose a directory beside it", dir, f.store)
+			return fmt.Errorf("--out %s is in the store %s: choose a directory beside it", dir, f.store)
 		case holds(dir, f.store):
-			return usage("--out %s holds the store %s and would replace it: choose another directory", dir, f.store)
+			return fmt.Errorf("--out %s holds the store %s and would replace it: choose another directory", dir, f.store)
 		case holds(dir, "."):
-			return usage("--out %s holds the working directory and would replace it: choose a directory below", dir)
+			return fmt.Errorf("--out %s holds the working directory and would replace it: choose a directory below", dir)
 		}
 	}
 	return nil
+}
+
+// checkFrom refuses a plain directory of --from that the command itself would
+// change: its revision is that of all its files. The store exists.
+func (f *fetchFlags) checkFrom(local map[string]string) error {
+	for _, dir := range local {
+		switch {
+		case isRepository(dir):
+		case holds(dir, f.store):
+			return fmt.Errorf("--from: the directory %s holds the store %s, which is no part of the source: choose a --store outside", dir, f.store)
+		case f.out != "" && holds(dir, f.out):
+			return fmt.Errorf("--from: the directory %s holds --out %s, which is no part of the source: choose another one", dir, f.out)
+		}
+	}
+	return nil
+}
+
+// isRepository reports whether dir looks like a Git repository, of which only
+// what is committed counts.
+func isRepository(dir string) bool {
+	for _, name := range []string{".git", "HEAD"} {
+		if _, err := os.Lstat(filepath.Join(dir, name)); err == nil {
+			return true
+		}
+	}
+	return false
 }
 
 // holds reports whether the directory outer exists and inner is in it, or is it.
