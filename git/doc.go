@@ -26,8 +26,9 @@
 // every object is checked against its name, and the tree is read from the pack
 // as an [io/fs.FS]. Symbolic links and submodule entries are left out of the
 // artifact and reported. Servers that speak only protocol version 0 or 1 are
-// served as well; where such a server refuses to send a commit that is not the
-// tip of a ref, the branch is deepened step by step until it holds the commit.
+// served as well. Where a server of any version refuses to send a commit that is
+// not the tip of a ref, the branch is deepened step by step until it holds the
+// commit or its history ends; a note tells what that cost.
 //
 // # Access
 //

@@ -224,11 +224,11 @@ func (c *counted) Read(p []byte) (int, error) {
 
 const mega = 1 << 20
 
-// bomb returns a pack of a blob of zeros, a multiple of 32 MB, that says to be of the given size.
+// bomb returns a pack of a blob of zeros, whole megabytes, that says to be of the given size.
 func bomb(zeros, size int64) []byte {
 	b := newBuilder(2, 1)
 	b.header(3, size)
-	piece := make([]byte, 32*mega)
+	piece := make([]byte, mega)
 	z := zlib.NewWriter(b)
 	z.Write(piece)
 	z.Flush()
@@ -312,7 +312,7 @@ func distance(n int) []byte {
 
 // TestReadMemory reads a blob far larger than the memory it may take.
 func TestReadMemory(t *testing.T) {
-	data := bomb(64*mega, 64*mega)
+	data := bomb(32*mega, 32*mega)
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	err := read(t, bytes.NewReader(data), packfile.Options{})
