@@ -33,7 +33,7 @@ type Client struct {
 	Local    bool
 	MaxBytes int64         // size of an artifact; default 1 GiB, negative means no limit
 	Attempts int           // requests for one artifact, first one included; default 5
-	Pause    time.Duration // before the second request, doubled for each further one; default 500ms
+	Pause    time.Duration // before the second request, doubled for each further one; default 500ms, negative means none
 	MaxPause time.Duration // longest pause, one that the server asks for included; default 30s
 	Idle     time.Duration // longest time without a byte from the server; default 30s
 	// Temp creates the spool, as [Limits.Temp] does.
@@ -242,7 +242,7 @@ func checkRedirect(r *http.Request, via []*http.Request) error {
 // twice as long as the last time, give or take a quarter.
 func (c *Client) pause(ctx context.Context, attempt int, asked time.Duration) error {
 	longest := cmp.Or(c.MaxPause, 30*time.Second)
-	wait := min(cmp.Or(c.Pause, 500*time.Millisecond)<<min(attempt-1, 16), longest)
+	wait := max(0, min(cmp.Or(c.Pause, 500*time.Millisecond)<<min(attempt-1, 16), longest))
 	wait = wait*3/4 + rand.N(wait/2+1)
 	timer := time.NewTimer(min(max(wait, asked), longest))
 	defer timer.Stop()

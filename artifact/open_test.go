@@ -206,7 +206,7 @@ func TestClientTriesAgain(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			server := newScript(t, test.answers...)
-			c := &artifact.Client{Pause: time.Nanosecond, MaxPause: time.Millisecond, Idle: 200 * time.Millisecond}
+			c := &artifact.Client{Pause: -time.Second, MaxPause: time.Millisecond, Idle: 200 * time.Millisecond}
 			got, err := fetch(t, c, artifact.Artifact{URL: server.URL + "/a.tar.gz", Digest: digestOf(content), Size: int64(len(content))})
 			if err != nil || got != content {
 				t.Errorf("%q, %v", got, err)
