@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"time"
 )
 
 // A GCConfig says what [Store.GC] removes.
 type GCConfig struct {
-	// Keep reports whether something still refers to an artifact. It is
+	// Keep, which must be given, reports whether something still refers to an
+	// artifact. It is
 	// called while the lock of the object is held: what it reads is not
 	// about to change.
 	Keep func(Artifact) bool
@@ -21,6 +23,9 @@ type GCConfig struct {
 // as well, and returns them. Those stored less than KeepFor ago (the default,
 // when it is negative) stay: whoever refers to them may not have said so yet.
 func (s *Store) GC(ctx context.Context, c GCConfig) ([]Artifact, error) {
+	if c.Keep == nil {
+		return nil, fmt.Errorf("collect garbage: %w: GCConfig.Keep says nothing of what to keep", fs.ErrInvalid)
+	}
 	var removed []Artifact
 	for dir, err := range s.objects("") {
 		if err != nil {

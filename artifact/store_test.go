@@ -631,6 +631,9 @@ func TestAllAndGC(t *testing.T) {
 	for range s.All() {
 		break
 	}
+	if _, err := s.GC(t.Context(), artifact.GCConfig{}); !errors.Is(err, fs.ErrInvalid) {
+		t.Errorf("GC without Keep: %v", err)
+	}
 	keep := artifact.GCConfig{Keep: func(x artifact.Artifact) bool { return x.Path == a.Path }}
 	if removed, err := s.GC(t.Context(), keep); err != nil || len(removed) > 0 {
 		t.Errorf("GC removed young artifacts: %v, %v", removed, err)
