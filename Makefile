@@ -12,7 +12,7 @@ TARGETS := linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64 windo
 .PHONY: help build test race lint vuln fuzz e2e bench-git bench-size cross tidy
 
 help: ## list what can be made
-	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 14
+	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' Makefile | expand -t 14
 
 build: ## build bin/headgate
 	$(GO) build -trimpath -o bin/headgate ./cmd/headgate
