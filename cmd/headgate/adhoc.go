@@ -23,7 +23,7 @@ func (p *program) prepare(ctx context.Context, f *sourceFlags, args []string) (*
 	}
 	if len(f.files) == 0 {
 		if len(args) != 1 || !strings.Contains(args[0], "://") {
-			return nil, nil, usage("give objects with -f, or one URL")
+			return nil, nil, usage("give objects with -f, or one URL such as https://HOST/PATH or ssh://USER@HOST/PATH")
 		}
 		obj, err := s.adhoc(ctx, args[0])
 		if err != nil {

@@ -89,6 +89,12 @@ func (p *program) open(f *sourceFlags) (*session, error) {
 	if f.parallel < 1 {
 		return nil, usage("--parallel %d: want 1 or more", f.parallel)
 	}
+	if f.timeout < 0 {
+		return nil, usage("--timeout %s: want a positive time, or 0 for none", f.timeout)
+	}
+	if _, err := artifact.Algorithm(f.digest).New(); f.digest != "" && err != nil {
+		return nil, usage("--digest: %w", err)
+	}
 	local, err := localOrigins(f.from)
 	if err != nil {
 		return nil, err
