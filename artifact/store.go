@@ -3,6 +3,7 @@ package artifact
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -138,13 +139,13 @@ func baseURL(base, dir string) (string, error) {
 	u, err := url.Parse(base)
 	switch {
 	case err != nil:
-		return "", errors.New("base URL is malformed")
+		return "", fmt.Errorf("%w: base URL is malformed", fs.ErrInvalid)
 	case u.Scheme != "http" && u.Scheme != "https":
-		return "", fmt.Errorf("base URL has scheme %q; use http or https", u.Scheme)
+		return "", fmt.Errorf("%w: base URL has scheme %q; use http or https", fs.ErrInvalid, u.Scheme)
 	case u.Host == "":
-		return "", errors.New("base URL names no host")
+		return "", fmt.Errorf("%w: base URL names no host", fs.ErrInvalid)
 	case u.User != nil || u.RawQuery != "" || u.Fragment != "":
-		return "", errors.New("base URL has credentials, a query or a fragment; give scheme, host and path only")
+		return "", fmt.Errorf("%w: base URL has credentials, a query or a fragment; give scheme, host and path only", fs.ErrInvalid)
 	}
 	return strings.TrimRight(u.String(), "/"), nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"path/filepath"
 	"time"
 
@@ -54,6 +55,9 @@ func (p *program) runFetch(ctx context.Context, f *fetchFlags, args []string) er
 		return err
 	}
 	store, err := artifact.OpenStore(artifact.StoreConfig{Dir: f.store, BaseURL: f.baseURL, Algorithm: artifact.Algorithm(f.digest)})
+	if errors.Is(err, fs.ErrInvalid) {
+		return &exitError{exitUsage, err}
+	}
 	if err != nil {
 		return failed(err)
 	}

@@ -102,6 +102,9 @@ func (p *program) open(f *sourceFlags) (*session, error) {
 	set, bad := p.load(f.files, f.quiet)
 	places := []source.Secrets{set}
 	if f.secrets != "" {
+		if info, err := os.Stat(f.secrets); err != nil || !info.IsDir() {
+			return nil, usage("--secrets %q: want a directory of Secrets", f.secrets)
+		}
 		places = append(places, source.DirSecrets(f.secrets))
 	}
 	places = append(places, source.EnvSecrets(p.lookup))
