@@ -28,7 +28,7 @@ var rooms = map[string]room{
 	"git/internal/object":   {imports: "git/internal/lru", modules: "github.com/pjbgf/sha1cd github.com/klauspost/cpuid/v2"},
 	"git/internal/packfile": {imports: "git/internal/object", modules: "golang.org/x/sync"},
 	"git/internal/local":    {imports: "git/internal/lru git/internal/object git/internal/packfile", modules: "github.com/klauspost/compress"},
-	"git/internal/wire":     {imports: "git/internal/object internal/redact internal/transport", modules: gitModules},
+	"git/internal/wire":     {imports: "git/internal/object internal/redact", modules: gitModules},
 
 	"cmd/headgate": {
 		imports: "artifact source git internal/redact", // sigs.k8s.io/yaml comes with source

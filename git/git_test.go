@@ -358,19 +358,6 @@ func TestCostOfUnchanged(t *testing.T) {
 	}
 }
 
-// The protocol knows prefixes only. Where thousands of names begin like the
-// wanted one, the rest of the server's list is not read.
-func TestCrowdedPrefix(t *testing.T) {
-	repo, _ := crowd(t, 20000, "refs/heads/release-with-a-long-name-")
-	server := testenv.ServeHTTP(t, testenv.HTTP{}, repo)
-	if _, _, err := git.New(object(server.Repo(), source.GitRepositoryRef{Branch: "release"}), source.Env{}).Resolve(t.Context(), nil); err != nil {
-		t.Fatal(err)
-	}
-	if _, sent := server.Bytes(); sent > 1<<20 {
-		t.Errorf("%d bytes sent of a list of about 2 MB", sent)
-	}
-}
-
 // Links and submodules are left out and reported.
 func TestLeftOut(t *testing.T) {
 	repo := testenv.NewRepo(t)

@@ -17,9 +17,6 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if os.Getenv(killed) != "" {
-		main()
-	}
 	testscript.Main(m, map[string]func(){
 		"headgate": main,
 	})
@@ -48,6 +45,7 @@ func TestScripts(t *testing.T) {
 			env.Values[stalledKey{}] = stalled
 			env.Setenv("CANARY", strings.Replace(env.Getenv("PRIVATE"), "//", "//ci:s3cret@", 1))
 			env.Setenv("BARE", repo.Dir)
+			env.Setenv("GORACE", "atexit_sleep_ms=0") // the default is a second a command
 			env.Setenv("COMMIT1", first)
 			env.Setenv("COMMIT2", second)
 			for _, kv := range testenv.GitEnv(t) {
