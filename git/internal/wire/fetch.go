@@ -59,6 +59,9 @@ func (f *FetchResponse) Close() error {
 // fetches or no filters; ErrUnreachable, that it refuses a wanted object. ctx
 // ends the response too.
 func (r *Remote) Fetch(ctx context.Context, q FetchRequest) (*FetchResponse, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, wrap(ctx, Fetch, r.t.String(), err)
+	}
 	f, err := r.fetch(ctx, q)
 	if err != nil {
 		return nil, wrap(ctx, Fetch, r.t.String(), err)

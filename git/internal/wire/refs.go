@@ -36,6 +36,9 @@ type Ref struct {
 // left out. It stops reading when all refs of an exact query were seen. No match
 // is no error, except that a repository without any refs is ErrEmpty.
 func (r *Remote) Refs(ctx context.Context, q RefQuery) ([]Ref, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, wrap(ctx, LsRefs, r.t.String(), err)
+	}
 	s, err := newSelection(q)
 	if err == nil && r.g.version == 2 {
 		err = r.listRefs(ctx, s)

@@ -20,6 +20,9 @@ type Remote struct {
 // Open greets the repository that t leads to. After an error there is nothing to
 // close. The Remote does not depend on ctx.
 func Open(ctx context.Context, t Transport) (*Remote, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, wrap(ctx, Dial, t.String(), err)
+	}
 	c, err := t.dial(ctx)
 	if err != nil {
 		return nil, wrap(ctx, Dial, t.String(), err)
