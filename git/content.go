@@ -44,7 +44,7 @@ func measure(ctx context.Context, db object.Database, tree object.ID, limits art
 	}
 	entries := cmp.Or(int64(limits.Entries), maxEntries)
 	if entries > 0 && total.Entries > entries {
-		return fmt.Errorf("the tree holds %d entries: more than the limit of %d", total.Entries, entries)
+		return fmt.Errorf("the tree holds %d entries: more than the limit of %d, raise it if that is right", total.Entries, entries)
 	}
 	size := cmp.Or(limits.Bytes, maxBytes)
 	if size > 0 && total.Bytes > size {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
-	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
@@ -78,7 +77,7 @@ func (p *program) runFetch(ctx context.Context, f *fetchFlags, args []string) er
 	rows := s.each(ctx, objects, func(ctx context.Context, row *row) {
 		row.reconcile(ctx, r, s)
 		if f.out != "" && row.ready() {
-			row.fail(extract(ctx, store, row.object, f.outDir(row.object, len(objects))))
+			row.extract(ctx, store, f.outDir(row.object, len(objects)))
 		}
 		meter.done(row)
 	})
@@ -117,7 +116,6 @@ type row struct {
 	revision source.Revision // of resolve and verify
 	verified source.Verification
 	report   source.Report
-	took     time.Duration
 	err      error
 }
 
@@ -131,9 +129,24 @@ func (r *row) fail(err error) {
 	}
 }
 
+// extract extracts the artifact to dir. That of an ExternalArtifact is in
+// somebody else's store, and never fetched.
+func (r *row) extract(ctx context.Context, store *artifact.Store, dir string) {
+	if r.external() {
+		r.report.Notes = append(r.report.Notes, "not extracted: its artifact is at "+r.object.Artifact().URL)
+		return
+	}
+	r.fail(extract(ctx, store, r.object, dir))
+}
+
+func (r *row) external() bool {
+	_, ok := r.object.(*source.ExternalArtifact)
+	return ok
+}
+
 // reconcile drives one object.
 func (r *row) reconcile(ctx context.Context, by *source.Reconciler, s *session) {
-	if _, external := r.object.(*source.ExternalArtifact); external {
+	if r.external() {
 		r.outcome = source.Unchanged // somebody else writes its status
 		if r.object.Artifact() == nil {
 			r.fail(errors.New("status.artifact is not set yet"))
@@ -157,9 +170,7 @@ func (s *session) each(ctx context.Context, objects []source.Object, do func(con
 	for i, obj := range objects {
 		rows[i] = &row{object: obj}
 		group.Go(func() error {
-			start := time.Now()
 			do(ctx, rows[i])
-			rows[i].took = time.Since(start)
 			return nil
 		})
 	}
