@@ -44,9 +44,19 @@ func (o *Origin) connect(ctx context.Context) (upstream, error) {
 	}
 	u, err := parseURL(spec.URL)
 	if err != nil {
-		return nil, &source.StepError{Step: source.StepResolve, Reason: "URLInvalid", Err: invalid(err)}
+		return nil, &source.StepError{Step: source.StepResolve, Reason: "URLInvalid", Err: invalid(fmt.Errorf("spec.url: %w", err))}
 	}
-	secret, err := o.secret(ctx, spec.SecretRef, "spec.secretRef")
+	return o.reach(ctx, u, spec.SecretRef, "spec.secretRef")
+}
+
+// reach returns the upstream at u, which is spec.url or that of a submodule,
+// with the credentials in the Secret that field names.
+func (o *Origin) reach(ctx context.Context, u *url.URL, ref *source.LocalReference, field string) (upstream, error) {
+	spec := &o.repo.Spec
+	if path, ok := o.env.Local[u.String()]; ok {
+		return openLocal(path, o.env.Limits)
+	}
+	secret, err := o.secret(ctx, ref, field)
 	if err != nil {
 		return nil, err
 	}
@@ -67,20 +77,20 @@ func (o *Origin) connect(ctx context.Context) (upstream, error) {
 	return n, err
 }
 
-// parseURL accepts what spec.url may be: http, https or ssh, with a host.
+// parseURL accepts what the URL of a repository may be: http, https or ssh, with a host.
 func parseURL(s string) (*url.URL, error) {
 	if strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f }) {
-		return nil, fmt.Errorf("spec.url holds a control character")
+		return nil, fmt.Errorf("it holds a control character")
 	}
 	u, err := url.Parse(s)
 	if err != nil {
-		return nil, fmt.Errorf("spec.url: %w", err)
+		return nil, err
 	}
 	switch {
 	case u.Scheme != "http" && u.Scheme != "https" && u.Scheme != "ssh":
-		return nil, fmt.Errorf("spec.url: scheme %q: want http, https or ssh (write git@host:path as ssh://git@host/path)", u.Scheme)
+		return nil, fmt.Errorf("scheme %q: want http, https or ssh (write git@host:path as ssh://git@host/path)", u.Scheme)
 	case u.Hostname() == "":
-		return nil, fmt.Errorf("spec.url: no host")
+		return nil, fmt.Errorf("no host")
 	}
 	return u, nil
 }

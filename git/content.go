@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"strings"
 	"unicode/utf8"
 
@@ -16,23 +17,59 @@ import (
 
 // content is one fetched commit.
 type content struct {
-	repo   *source.GitRepository
+	origin *Origin
+	rev    source.Revision
+	sel    selection
 	db     database
+	id     object.ID
 	commit *object.CommitData
 	notes  []string
+
+	verified source.Verification
+	refused  error // why the signature was refused: nothing is packed then
+
+	rules   *artifact.Rules
+	tree    fs.FS       // what is packed
+	holding []io.Closer // what tree reads from, besides db
 }
 
-// newContent takes over db, which holds the commit id with its whole tree.
-func newContent(ctx context.Context, repo *source.GitRepository, db database, id object.ID, limits artifact.Limits) (*content, error) {
+// newContent takes over db, which holds the commit id with its trees.
+func newContent(ctx context.Context, o *Origin, db database, id object.ID, notes []string) (*content, error) {
 	commit, err := readCommit(db, id)
 	if err == nil {
-		err = measure(ctx, db, commit.Tree, limits)
+		err = measure(ctx, db, commit.Tree, o.env.Limits)
 	}
 	if err != nil {
 		db.Close()
 		return nil, fmt.Errorf("commit %s: %w", id, err)
 	}
-	return &content{repo: repo, db: db, commit: commit}, nil
+	return &content{origin: o, db: db, id: id, commit: commit, notes: notes}, nil
+}
+
+// compose makes the tree that is packed. A signature that is refused ends it
+// early: what the commit says is not acted upon then, and Verify tells why.
+func (c *content) compose(ctx context.Context, up upstream) (err error) {
+	if c.refused, err = c.check(ctx, up); err != nil || c.refused != nil {
+		return err
+	}
+	tree := object.TreeFS(c.db, c.commit.Tree)
+	for _, layer := range []func(context.Context, fs.FS) (fs.FS, error){c.sparse, c.submodules, c.include} {
+		if tree, err = layer(ctx, tree); err != nil {
+			return err
+		}
+	}
+	c.rules, err = ignoreOf(c.origin.repo).Compile(tree)
+	switch {
+	case errors.Is(err, object.ErrCorrupt) || isAbsent(err): // the tree cannot be read at all
+		return stepError(source.StepFetch, err)
+	case err != nil:
+		return &source.StepError{Step: source.StepFetch, Reason: "SourceIgnoreError", Err: err}
+	}
+	if err := c.supply(ctx, c.rules.View(object.TreeFS(c.db, c.commit.Tree))); err != nil {
+		return err
+	}
+	c.tree, err = c.lfs(ctx, c.rules.View(tree))
+	return err
 }
 
 // measure refuses a tree that is larger than the limits before anything walks
@@ -59,24 +96,20 @@ const (
 	maxBytes   = 16 << 30
 )
 
-// Verify implements [source.Content].
+// Verify implements [source.Content]: it tells what came of the check that
+// Open made before it acted on anything the commit says.
 func (c *content) Verify(context.Context) (source.Verification, error) {
-	return source.Verification{}, nil
+	return c.verified, c.refused
 }
 
 // WriteTo implements [source.Content]: the tree without what the ignore rules
 // leave out, in the normal form of package artifact.
 func (c *content) WriteTo(ctx context.Context, w io.Writer) (source.Report, error) {
-	tree := object.TreeFS(c.db, c.commit.Tree)
-	rules, err := ignoreOf(c.repo).Compile(tree)
-	switch {
-	case errors.Is(err, object.ErrCorrupt) || isAbsent(err): // the tree cannot be read at all
-		return source.Report{}, stepError(source.StepFetch, err)
-	case err != nil:
-		return source.Report{}, &source.StepError{Step: source.StepFetch, Reason: "SourceIgnoreError", Err: err}
+	if c.refused != nil {
+		return source.Report{}, c.refused
 	}
 	out := &sink{w: w}
-	packed, err := artifact.Pack(ctx, out, rules.View(tree))
+	packed, err := artifact.Pack(ctx, out, c.tree)
 	if err != nil && out.err == nil { // the tree is at fault, not the storage
 		err = stepError(source.StepFetch, err)
 	}
@@ -102,7 +135,13 @@ func (s *sink) Write(p []byte) (int, error) {
 }
 
 // Close implements [source.Content].
-func (c *content) Close() error { return c.db.Close() }
+func (c *content) Close() error {
+	err := c.db.Close()
+	for _, h := range c.holding {
+		err = errors.Join(err, h.Close())
+	}
+	return err
+}
 
 // shorten cuts s to at most n bytes, never within a character.
 func shorten(s string, n int) string {

@@ -87,7 +87,7 @@ func (n *network) history(ctx context.Context, tips []object.ID, depth int) (dat
 	return db, err
 }
 
-func (n *network) content(ctx context.Context, commit object.ID, via string) (database, []string, error) {
+func (n *network) content(ctx context.Context, commit object.ID, via string, lean bool) (database, []string, error) {
 	r, err := n.open(ctx)
 	if err != nil {
 		return nil, nil, err

@@ -50,22 +50,41 @@ func (o *Origin) resolve(ctx context.Context, last source.State) (source.Revisio
 	if err != nil {
 		return source.Revision{}, nil, invalid(err)
 	}
+	before := recall(last)
+	var now memory
+	inputs, err := o.inputs(ctx)
+	if err != nil {
+		return source.Revision{}, nil, err
+	}
+	if now.Trust, err = o.trust(ctx, sel); err != nil {
+		return source.Revision{}, nil, err
+	}
+	rev, err := o.locate(ctx, sel, before, &now)
+	if err != nil {
+		return source.Revision{}, nil, err
+	}
+	rev.Inputs, rev.Reverify = inputs, now.Trust != before.Trust
+	state, err := now.state()
+	return rev, state, err
+}
+
+// locate finds the commit that sel selects now.
+func (o *Origin) locate(ctx context.Context, sel selection, before memory, now *memory) (source.Revision, error) {
 	if sel.pinned() {
-		return revision(sel.label, sel.commit), nil, nil
+		return revision(sel.label, sel.commit), nil
 	}
 	up, err := o.connect(ctx)
 	if err != nil {
-		return source.Revision{}, nil, err
+		return source.Revision{}, err
 	}
 	defer up.Close()
 	if sel.semver != nil {
-		return resolveRange(ctx, up, sel, last)
+		tag, tie, err := highest(ctx, up, sel, before.Tie)
+		now.Tie = tie
+		return revision(tag.tag(), tag.commit()), err
 	}
 	ref, err := lookUp(ctx, up, sel)
-	if err != nil {
-		return source.Revision{}, nil, err
-	}
-	return revision(sel.label, ref.commit()), nil, nil
+	return revision(sel.label, ref.commit()), err
 }
 
 // Open implements [source.Origin]: one shallow fetch of the commit of rev. A
@@ -103,16 +122,25 @@ func (o *Origin) open(ctx context.Context, rev source.Revision) (source.Content,
 			return nil, err
 		}
 	}
-	db, notes, err := up.content(ctx, id, sel.ref)
-	if err != nil {
-		return nil, fmt.Errorf("fetch %s: %w", id, err)
-	}
-	c, err := newContent(ctx, o.repo, db, id, o.env.Limits)
+	c, err := o.fetch(ctx, up, id, sel.ref, o.lean())
 	if err != nil {
 		return nil, err
 	}
-	c.notes = notes
+	c.rev, c.sel = rev, sel
+	if err := c.compose(ctx, up); err != nil {
+		c.Close()
+		return nil, err
+	}
 	return c, nil
+}
+
+// fetch fetches a commit; lean asks for its blobs to be left out, as far as up can do that.
+func (o *Origin) fetch(ctx context.Context, up upstream, id object.ID, via string, lean bool) (*content, error) {
+	db, notes, err := up.content(ctx, id, via, lean)
+	if err != nil {
+		return nil, fmt.Errorf("fetch %s: %w", id, err)
+	}
+	return newContent(ctx, o, db, id, notes)
 }
 
 // lookUp finds the one ref that sel names.

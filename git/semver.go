@@ -2,7 +2,6 @@ package git
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,7 +10,6 @@ import (
 	"github.com/Masterminds/semver/v3"
 
 	"github.com/headgate-io/headgate/git/internal/object"
-	"github.com/headgate-io/headgate/source"
 )
 
 // candidates returns the tags with the highest version that c allows. There
@@ -41,37 +39,36 @@ type tie struct {
 	Wins string   `json:"wins"`
 }
 
-// resolveRange selects the highest tag within the range of sel.
-func resolveRange(ctx context.Context, up upstream, sel selection, last source.State) (source.Revision, source.State, error) {
+// highest returns the highest tag within the range of sel. What decided a tie
+// is returned to be given as before the next time.
+func highest(ctx context.Context, up upstream, sel selection, before *tie) (ref, *tie, error) {
 	tags, err := up.refs(ctx, false, "refs/tags/")
 	if err != nil {
-		return source.Revision{}, nil, err
+		return ref{}, nil, err
 	}
 	found := candidates(tags, sel.semver)
 	switch len(found) {
 	case 0:
-		return source.Revision{}, nil, notFound(fmt.Sprintf("no match found for semver: %s among %d tags", sel.label, len(tags)))
+		return ref{}, nil, notFound(fmt.Sprintf("no match found for semver: %s among %d tags", sel.label, len(tags)))
 	case 1:
-		return revision(found[0].tag(), found[0].commit()), nil, nil
+		return found[0], nil, nil
 	}
-	now := tie{Tags: make([]string, 0, len(found))}
+	now := &tie{Tags: make([]string, 0, len(found))}
 	for _, t := range found {
 		now.Tags = append(now.Tags, t.tag()+" "+t.commit().String())
 	}
 	slices.Sort(now.Tags)
-	var before tie
 	i := -1
-	if json.Unmarshal(last, &before) == nil && slices.Equal(before.Tags, now.Tags) {
+	if before != nil && slices.Equal(before.Tags, now.Tags) {
 		i = slices.IndexFunc(found, func(r ref) bool { return r.tag() == before.Wins })
 	}
 	if i < 0 {
 		if i, err = youngest(ctx, up, found); err != nil {
-			return source.Revision{}, nil, fmt.Errorf("compare the commits of %d tags of equal precedence: %w", len(found), err)
+			return ref{}, nil, fmt.Errorf("compare the commits of %d tags of equal precedence: %w", len(found), err)
 		}
 	}
 	now.Wins = found[i].tag()
-	state, err := json.Marshal(now)
-	return revision(found[i].tag(), found[i].commit()), state, err
+	return found[i], now, nil
 }
 
 // youngest returns the index of the tag whose commit has the latest committer

@@ -67,7 +67,7 @@ func (s *standin) history(context.Context, []object.ID, int) (database, error) {
 	return borrowed{s.repo}, nil
 }
 
-func (s *standin) content(context.Context, object.ID, string) (database, []string, error) {
+func (s *standin) content(context.Context, object.ID, string, bool) (database, []string, error) {
 	repo := s.repo
 	s.repo = nil
 	return repo, nil, nil

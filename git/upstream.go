@@ -16,9 +16,11 @@ type upstream interface {
 	// history returns the commits of tips down to depth (1 is the tips alone,
 	// 0 everything), and as little else as the repository can manage.
 	history(ctx context.Context, tips []object.ID, depth int) (database, error)
-	// content returns commit with its whole tree. The branch or tag it was
-	// found by, if any, helps with servers that send only what a ref leads to.
-	content(ctx context.Context, commit object.ID, via string) (database, []string, error)
+	// content returns commit with its whole tree, or when lean without the
+	// blobs, as far as that saves anything: then the database is a lender. The
+	// branch or tag it was found by, if any, helps with servers that send only
+	// what a ref leads to.
+	content(ctx context.Context, commit object.ID, via string, lean bool) (database, []string, error)
 	Close() error
 }
 
@@ -26,6 +28,13 @@ type upstream interface {
 type database interface {
 	object.Database
 	io.Closer
+}
+
+// A lender lacks blobs and can get them while its upstream is open.
+type lender interface {
+	database
+	// obtain fetches those of the blobs that are not there yet, all at once.
+	obtain(ctx context.Context, blobs []object.ID) error
 }
 
 // A ref is a name in a repository and what it leads to.

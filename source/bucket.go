@@ -64,8 +64,10 @@ func (b *Bucket) Plan() Plan {
 	return Plan{Timeout: time.Duration(b.Spec.Timeout), Suspend: b.Spec.Suspend, Words: wordsOf(b.kind())}
 }
 
-// Drifted implements [Object].
-func (b *Bucket) Drifted(Revision) bool { return !sameText(b.Spec.Ignore, b.Status.ObservedIgnore) }
+// Drift implements [Object].
+func (b *Bucket) Drift(Revision) string {
+	return drift(difference{"spec.ignore", !sameText(b.Spec.Ignore, b.Status.ObservedIgnore)})
+}
 
 // Observe implements [Object].
 func (b *Bucket) Observe(Revision) { b.Status.ObservedIgnore = cloneText(b.Spec.Ignore) }

@@ -229,7 +229,7 @@ func (r *run) outdated() (reason, message string) {
 		return "", ""
 	case r.published.Revision != r.rev.ID:
 		return "NewRevision", fmt.Sprintf("new upstream revision '%s'", r.rev.ID)
-	case !r.obj.Drifted(r.rev):
+	case r.obj.Drift(r.rev) == "":
 		return "", ""
 	case len(r.rev.Inputs) > 0 && r.obj.Common().ObservedGeneration == r.obj.Head().Metadata.Generation:
 		return "IncludeChange", "included artifacts differ from those of the artifact in storage"

@@ -2,9 +2,28 @@ package source
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/headgate-io/headgate/artifact"
 )
+
+// A difference is something that shapes an artifact, and whether it is another
+// than the published artifact was made of.
+type difference struct {
+	what string
+	is   bool
+}
+
+// drift names the differences there are, for example "spec.ignore, spec.include".
+func drift(all ...difference) string {
+	var names []string
+	for _, d := range all {
+		if d.is {
+			names = append(names, d.what)
+		}
+	}
+	return strings.Join(names, ", ")
+}
 
 // sameText reports whether two optional strings are equal; none and empty are not.
 func sameText(a, b *string) bool {

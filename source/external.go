@@ -47,8 +47,8 @@ func (e *ExternalArtifact) Interval() time.Duration { return 0 }
 // Plan implements [Object].
 func (e *ExternalArtifact) Plan() Plan { return Plan{Words: wordsOf(e.kind())} }
 
-// Drifted implements [Object].
-func (e *ExternalArtifact) Drifted(Revision) bool { return false }
+// Drift implements [Object].
+func (e *ExternalArtifact) Drift(Revision) string { return "" }
 
 // Observe implements [Object].
 func (e *ExternalArtifact) Observe(Revision) {}

@@ -31,6 +31,19 @@ type GitRepositorySpec struct {
 	RecurseSubmodules  bool                       `json:"recurseSubmodules,omitempty"`
 	Include            []GitRepositoryInclude     `json:"include,omitempty"`
 	SparseCheckout     []string                   `json:"sparseCheckout,omitempty"` // directories, default all
+
+	// LFS replaces Git LFS pointers by the content that they stand for; headgate's extension.
+	LFS bool `json:"lfs,omitempty"`
+
+	// SubmoduleCredentials are those of submodules on other origins than that
+	// of URL, which get none otherwise; headgate's extension.
+	SubmoduleCredentials []GitSubmoduleCredential `json:"submoduleCredentials,omitempty"`
+}
+
+// A GitSubmoduleCredential names the Secret for one origin of submodules.
+type GitSubmoduleCredential struct {
+	URL       string         `json:"url"`       // scheme://host[:port] of http, https or ssh
+	SecretRef LocalReference `json:"secretRef"` // as spec.secretRef
 }
 
 // GitRepositoryRef selects a revision. Precedence: commit, name, semver, tag, branch.
@@ -76,6 +89,7 @@ type GitRepositoryStatus struct {
 	IncludedArtifacts         []artifact.Artifact    `json:"includedArtifacts,omitempty"`
 	ObservedIgnore            *string                `json:"observedIgnore,omitempty"`
 	ObservedRecurseSubmodules bool                   `json:"observedRecurseSubmodules,omitempty"`
+	ObservedLFS               bool                   `json:"observedLFS,omitempty"`
 	ObservedInclude           []GitRepositoryInclude `json:"observedInclude,omitempty"`
 	ObservedSparseCheckout    []string               `json:"observedSparseCheckout,omitempty"`
 	SourceVerificationMode    string                 `json:"sourceVerificationMode,omitempty"`
@@ -103,8 +117,18 @@ func (g *GitRepository) Plan() Plan {
 		Timeout: time.Duration(g.Spec.Timeout),
 		Suspend: g.Spec.Suspend,
 		Verify:  g.Spec.Verify.mode(),
+		Needs:   g.needs(),
 		Words:   words,
 	}
+}
+
+// needs returns the sources that are included.
+func (g *GitRepository) needs() []Reference {
+	refs := make([]Reference, len(g.Spec.Include))
+	for i, include := range g.Spec.Include {
+		refs[i] = Reference{fallback(include.Repository.Kind, "GitRepository"), g.Metadata.space(), include.Repository.Name}
+	}
+	return refs
 }
 
 // mode returns the mode in today's spelling, "" when no verification is asked for.
@@ -126,15 +150,18 @@ func covers(recorded, asked string) bool {
 		recorded == VerifyHead && asked == VerifyHEAD
 }
 
-// Drifted implements [Object].
-func (g *GitRepository) Drifted(rev Revision) bool {
+// Drift implements [Object].
+func (g *GitRepository) Drift(rev Revision) string {
 	spec, status := &g.Spec, &g.Status
-	return !sameText(spec.Ignore, status.ObservedIgnore) ||
-		spec.RecurseSubmodules != status.ObservedRecurseSubmodules ||
-		!slices.Equal(spec.Include, status.ObservedInclude) ||
-		!sameContent(rev.Inputs, status.IncludedArtifacts) ||
-		!slices.Equal(trimDots(spec.SparseCheckout), trimDots(status.ObservedSparseCheckout)) ||
-		!covers(status.SourceVerificationMode, spec.Verify.mode())
+	return drift(
+		difference{"spec.ignore", !sameText(spec.Ignore, status.ObservedIgnore)},
+		difference{"spec.recurseSubmodules", spec.RecurseSubmodules != status.ObservedRecurseSubmodules},
+		difference{"spec.lfs", spec.LFS != status.ObservedLFS},
+		difference{"spec.include", !slices.Equal(spec.Include, status.ObservedInclude)},
+		difference{"included artifacts", !sameContent(rev.Inputs, status.IncludedArtifacts)},
+		difference{"spec.sparseCheckout", !slices.Equal(trimDots(spec.SparseCheckout), trimDots(status.ObservedSparseCheckout))},
+		difference{"spec.verify.mode", !covers(status.SourceVerificationMode, spec.Verify.mode())},
+	)
 }
 
 // Observe implements [Object].
@@ -142,6 +169,7 @@ func (g *GitRepository) Observe(rev Revision) {
 	spec, status := &g.Spec, &g.Status
 	status.ObservedIgnore = cloneText(spec.Ignore)
 	status.ObservedRecurseSubmodules = spec.RecurseSubmodules
+	status.ObservedLFS = spec.LFS
 	status.ObservedInclude = slices.Clone(spec.Include)
 	status.IncludedArtifacts = slices.Clone(rev.Inputs)
 	status.ObservedSparseCheckout = trimDots(spec.SparseCheckout)

@@ -102,8 +102,8 @@ func TestDrift(t *testing.T) {
 		{"external", settled(&ExternalArtifact{}, rev), rev, false},
 	}
 	for _, test := range tests {
-		if got := test.obj.Drifted(test.rev); got != test.want {
-			t.Errorf("%s: drifted %v, want %v", test.name, got, test.want)
+		if got := test.obj.Drift(test.rev); (got != "") != test.want {
+			t.Errorf("%s: drift %q, want any: %v", test.name, got, test.want)
 		}
 	}
 }

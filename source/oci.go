@@ -118,10 +118,12 @@ func (s *OCILayerSelector) selection() OCILayerSelector {
 	return out
 }
 
-// Drifted implements [Object].
-func (o *OCIRepository) Drifted(Revision) bool {
-	return !sameText(o.Spec.Ignore, o.Status.ObservedIgnore) ||
-		o.Spec.LayerSelector.selection() != o.Status.ObservedLayerSelector.selection()
+// Drift implements [Object].
+func (o *OCIRepository) Drift(Revision) string {
+	return drift(
+		difference{"spec.ignore", !sameText(o.Spec.Ignore, o.Status.ObservedIgnore)},
+		difference{"spec.layerSelector", o.Spec.LayerSelector.selection() != o.Status.ObservedLayerSelector.selection()},
+	)
 }
 
 // Observe implements [Object].

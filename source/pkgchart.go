@@ -72,11 +72,14 @@ func (c *PkgChart) Plan() Plan {
 	}
 }
 
-// Drifted implements [Object]. A new revision of the source alone is no drift:
+// Drift implements [Object]. A new revision of the source alone is no drift:
 // whether it makes a new chart is what reconcileStrategy says, and then the
 // revision of the chart differs (reference A4, A14).
-func (c *PkgChart) Drifted(rev Revision) bool {
-	return c.Status.ObservedChartName != chartName(rev) || !slices.Equal(c.values(rev), c.Status.ObservedValuesFiles)
+func (c *PkgChart) Drift(rev Revision) string {
+	return drift(
+		difference{"spec.chart", c.Status.ObservedChartName != chartName(rev)},
+		difference{"spec.valuesFiles", !slices.Equal(c.values(rev), c.Status.ObservedValuesFiles)},
+	)
 }
 
 // Observe implements [Object].

@@ -61,8 +61,8 @@ func (p *PkgRepository) Plan() Plan {
 	return Plan{Timeout: time.Duration(p.Spec.Timeout), Suspend: p.Spec.Suspend, Words: wordsOf(p.kind())}
 }
 
-// Drifted implements [Object]. Nothing in the spec shapes the index.
-func (p *PkgRepository) Drifted(Revision) bool { return false }
+// Drift implements [Object]. Nothing in the spec shapes the index.
+func (p *PkgRepository) Drift(Revision) string { return "" }
 
 // Observe implements [Object].
 func (p *PkgRepository) Observe(Revision) {}

@@ -57,6 +57,7 @@ type Result struct {
 	Outcome      Outcome
 	After        time.Duration // until the next run; 0 means not until the spec changes
 	Changed      bool          // the published artifact has another digest than before
+	Why          string        // why a new artifact was made, or was not
 	Verification Verification  // of a stored artifact
 	Report       Report        // of a stored artifact
 }
@@ -128,7 +129,8 @@ type run struct {
 	url          string             // status.url that goes with it
 	resolved     bool               // rev is known
 	rev          Revision
-	stored       bool // published is new
+	why          string // in which way the published artifact was outdated, "" when it was not
+	stored       bool   // published is new
 	verification Verification
 	report       Report
 

@@ -13,7 +13,7 @@ func (r *run) advance(ctx context.Context) error {
 	if err := r.resolve(ctx); err != nil {
 		return err
 	}
-	if r.rev.ID == "" || r.current() {
+	if r.why = r.outdatedBy(); r.why == "" {
 		return nil
 	}
 	content, err := r.open(ctx)
@@ -70,10 +70,30 @@ func (r *run) resolve(ctx context.Context) error {
 	})
 }
 
-// current reports whether the published artifact is what a new one would be.
-func (r *run) current() bool {
+// outdatedBy says in which way a new artifact would not be the published one,
+// "" when it would be the same.
+func (r *run) outdatedBy() string {
 	a := r.published
-	return a != nil && a.Revision == r.rev.ID && !r.obj.Drifted(r.rev) && r.verified()
+	switch {
+	case r.rev.ID == "":
+		return ""
+	case r.lost != nil:
+		return "the artifact disappeared from storage: " + r.lost.Error()
+	case a == nil:
+		return "there was no artifact"
+	case a.Revision != r.rev.ID:
+		return fmt.Sprintf("the revision changed from %s to %s", a.Revision, r.rev.ID)
+	}
+	if drift := r.obj.Drift(r.rev); drift != "" {
+		return "changed: " + drift
+	}
+	switch {
+	case !r.verified():
+		return "the artifact was not verified as the spec asks now"
+	case r.rev.Reverify && r.plan.Verify != "":
+		return "the trusted keys changed"
+	}
+	return ""
 }
 
 // verified reports whether the published artifact passed the verification that

@@ -294,7 +294,7 @@ func (m *minimal) Common() *source.Status       { return &m.common }
 func (m *minimal) Artifact() *artifact.Artifact { return m.common.Artifact }
 func (m *minimal) Interval() time.Duration      { return time.Hour }
 func (m *minimal) Plan() source.Plan            { return source.Plan{} }
-func (m *minimal) Drifted(source.Revision) bool { return false }
+func (m *minimal) Drift(source.Revision) string { return "" }
 func (m *minimal) Observe(source.Revision)      {}
 
 func TestMinimalKind(t *testing.T) {

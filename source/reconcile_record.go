@@ -39,14 +39,14 @@ func (r *run) record(ctx context.Context, err error) (Result, error) {
 	if failed != nil {
 		v := judge(failed)
 		failed.Err = redact.Error(failed.Err, r.secrets()...)
-		return Result{Outcome: v.outcome, After: v.after}, failed
+		return Result{Outcome: v.outcome, After: v.after, Why: r.why}, failed
 	}
 	r.prune()
 	if !r.stored {
-		return Result{Outcome: Unchanged, After: r.obj.Interval()}, nil
+		return Result{Outcome: Unchanged, After: r.obj.Interval(), Why: "revision, spec and inputs are those of the artifact"}, nil
 	}
 	return Result{
-		Outcome: Stored, After: r.obj.Interval(), Changed: digestOf(r.obj) != before,
+		Outcome: Stored, After: r.obj.Interval(), Changed: digestOf(r.obj) != before, Why: r.why,
 		Verification: r.verification, Report: r.report,
 	}, nil
 }

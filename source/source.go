@@ -23,9 +23,10 @@ type Object interface {
 	Head() *Header   // apiVersion, kind and metadata
 	Common() *Status // the part of the status that every kind has
 	Plan() Plan      // what the reconciler must know of the spec
-	// Drifted reports whether the spec, as far as it shapes the artifact, or
-	// the inputs in rev differ from what the published artifact was made of.
-	Drifted(rev Revision) bool
+	// Drift names what differs between what the spec, as far as it shapes the
+	// artifact, and the inputs in rev ask for now and what the published artifact
+	// was made of; "" when nothing does.
+	Drift(rev Revision) string
 	// Observe records in the status what the artifact of rev was made of.
 	Observe(rev Revision)
 }
@@ -34,9 +35,15 @@ type Object interface {
 type Plan struct {
 	Timeout time.Duration // bound of each phase: resolve, fetch, pack
 	Suspend bool
-	Verify  string // the verification the spec asks for, "" when none
+	Verify  string      // the verification the spec asks for, "" when none
+	Needs   []Reference // objects whose artifacts this one is made of
 	Words   Words
 }
+
+// A Reference names an object.
+type Reference struct{ Kind, Namespace, Name string }
+
+func (r Reference) String() string { return r.Kind + "/" + r.Namespace + "/" + r.Name }
 
 // Words are the constants in which kinds differ (reference A2, A3, A4).
 type Words struct {
@@ -52,6 +59,7 @@ type Revision struct {
 	Metadata map[string]string   // as in artifact.metadata
 	Inputs   []artifact.Artifact // artifacts of other sources that it is made of
 	Found    []string            // of the files the spec lists, those that exist; nil: all
+	Reverify bool                // the keys or identities that are trusted are not those that the last run trusted
 }
 
 // State is what a kind remembers between runs, private to the kind: a cache,
@@ -142,9 +150,21 @@ func (e *StepError) Unwrap() error { return e.Err }
 // Env is what origins get from the program they run in. Nil fields mean the documented default.
 type Env struct {
 	Secrets  Secrets           // default: no secret exists
+	Sources  Sources           // default: no other source exists
+	Cache    *artifact.Cache   // content that later fetches can use; default: none is kept
+	Login    LoginFunc         // credentials of spec.provider; default: no provider is known
 	Local    map[string]string // origins by URL that a local path stands in for
 	Limits   artifact.Limits   // bounds of the content of one fetch, and where it is spooled
 	Progress func(Progress)    // default: not reported
+}
+
+// Sources gives origins the artifacts of other sources.
+type Sources interface {
+	// Source returns the object that ref names, an error that wraps fs.ErrNotExist when there is none.
+	Source(ctx context.Context, ref Reference) (Object, error)
+	// Open opens an artifact that Source told of. Reading it fails at its end
+	// when the content has not the digest of a.
+	Open(ctx context.Context, a artifact.Artifact) (io.ReadCloser, error)
 }
 
 // Progress says how far a transfer is.

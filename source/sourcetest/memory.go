@@ -89,9 +89,12 @@ func (m *MemoryRepository) Plan() source.Plan {
 	}
 }
 
-// Drifted implements [source.Object].
-func (m *MemoryRepository) Drifted(source.Revision) bool {
-	return m.Spec.Ignore != m.Status.ObservedIgnore
+// Drift implements [source.Object].
+func (m *MemoryRepository) Drift(source.Revision) string {
+	if m.Spec.Ignore != m.Status.ObservedIgnore {
+		return "spec.ignore"
+	}
+	return ""
 }
 
 // Observe implements [source.Object].

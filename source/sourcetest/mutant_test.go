@@ -309,19 +309,25 @@ func (c trusting) WriteTo(_ context.Context, w io.Writer) (source.Report, error)
 
 type drifting struct{ MemoryRepository }
 
-func (*drifting) Drifted(source.Revision) bool { return true }
+func (*drifting) Drift(source.Revision) string { return "something" }
 
 type blind struct{ MemoryRepository }
 
-func (*blind) Drifted(source.Revision) bool { return false }
+func (*blind) Drift(source.Revision) string { return "" }
 
 type oblivious struct {
 	MemoryRepository
 	seen bool
 }
 
-func (o *oblivious) Drifted(source.Revision) bool { return !o.seen }
-func (o *oblivious) Observe(source.Revision)      { o.seen = true }
+func (o *oblivious) Drift(source.Revision) string {
+	if o.seen {
+		return ""
+	}
+	return "something"
+}
+
+func (o *oblivious) Observe(source.Revision) { o.seen = true }
 
 type tireless struct{ MemoryRepository }
 
