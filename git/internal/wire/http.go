@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -11,6 +12,7 @@ import (
 	"net/url"
 	"strings"
 	"sync/atomic"
+	"syscall"
 
 	"github.com/headgate-io/headgate/internal/redact"
 )
@@ -22,6 +24,7 @@ const (
 	typeResult   = "application/x-git-upload-pack-result"
 	serviceQuery = "service=git-upload-pack"
 	serviceLine  = "# service=git-upload-pack"
+	maxSends     = 3
 	maxDrain     = 4 << 10 // bytes read after an answer to free its connection
 )
 
@@ -100,9 +103,25 @@ func (c *httpConn) ask(ctx context.Context, body []byte) (stream, error) {
 	return s, nil
 }
 
-// do sends a request. The stream lives until it is released or aborted: ctx
+// do sends a request. One that a connection ended without any answer is sent
+// again, a few times: requests to git-upload-pack only read.
+func (c *httpConn) do(ctx context.Context, method string, u *url.URL, body []byte) (s *httpStream, resp *http.Response, err error) {
+	for range maxSends {
+		if s, resp, err = c.send(ctx, method, u, body); err == nil || ctx.Err() != nil || !unanswered(err) {
+			break
+		}
+	}
+	return s, resp, err
+}
+
+// unanswered reports whether the connection ended before the answer began.
+func unanswered(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET)
+}
+
+// send sends a request once. The stream lives until it is released or aborted: ctx
 // ends it only until the caller attaches another one.
-func (c *httpConn) do(ctx context.Context, method string, u *url.URL, body []byte) (*httpStream, *http.Response, error) {
+func (c *httpConn) send(ctx context.Context, method string, u *url.URL, body []byte) (*httpStream, *http.Response, error) {
 	var at progress
 	inner, cancel := context.WithCancel(httptrace.WithClientTrace(context.WithoutCancel(ctx), at.trace()))
 	defer context.AfterFunc(ctx, cancel)()

@@ -16,13 +16,52 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/headgate-io/headgate/git/internal/object"
 	"github.com/headgate-io/headgate/git/internal/wire"
 )
+
+// TestHungUp has a server, or a proxy, that ends connections without an
+// answer: a request is sent again, but not for ever.
+func TestHungUp(t *testing.T) {
+	r := newRepo(t)
+	for _, tt := range []struct {
+		name     string
+		hangUps  int64 // before every answer
+		requests int64
+		ok       bool
+	}{
+		{"now and then", 2, 6, true},
+		{"always", 1 << 30, 3, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var all, left atomic.Int64
+			left.Store(tt.hangUps)
+			answering := backend(t, filepath.Dir(r.bare()))
+			client, u := serve(t, http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+				all.Add(1)
+				if left.Add(-1) >= 0 {
+					panic(http.ErrAbortHandler)
+				}
+				left.Store(tt.hangUps)
+				answering.ServeHTTP(w, req)
+			}))
+			remote, err := wire.Open(t.Context(), wire.HTTP(client, u))
+			if err == nil {
+				defer remote.Close()
+				_, err = remote.Refs(t.Context(), wire.RefQuery{Exact: []string{"refs/heads/main"}})
+			}
+			if (err == nil) != tt.ok || all.Load() != tt.requests {
+				t.Errorf("%d requests, error %v", all.Load(), err)
+			}
+		})
+	}
+}
 
 func TestHTTPErrors(t *testing.T) {
 	page := func(status int, contentType, body string) http.HandlerFunc {
