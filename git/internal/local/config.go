@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/headgate-io/headgate/git/internal/config"
 	"github.com/headgate-io/headgate/git/internal/object"
 )
 
@@ -47,7 +48,10 @@ func (r *Repo) configure() error {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	c := parseConfig(text)
+	c, err := parseConfig(text)
+	if err != nil {
+		return fmt.Errorf("%s: %w", file, err)
+	}
 	version := c["core.repositoryformatversion"]
 	if version != "" && version != "0" && version != "1" {
 		return fmt.Errorf("%s: repository format %.80q is not supported", file, version)
@@ -84,26 +88,16 @@ func (r *Repo) absence() string {
 	return ""
 }
 
-// parseConfig returns the plain values of the sections without a subsection, by
-// section.key in lower case. Includes are not followed.
-func parseConfig(text string) map[string]string {
+// parseConfig returns the variables that say how the repository is stored.
+func parseConfig(text string) (map[string]string, error) {
 	values := make(map[string]string)
-	section := ""
-	for line := range strings.Lines(text) {
-		line = strings.TrimSpace(line)
-		if rest, ok := strings.CutPrefix(line, "["); ok {
-			section, line, _ = strings.Cut(rest, "]")
-			section = strings.ToLower(strings.TrimSpace(section))
-			line = strings.TrimSpace(line)
+	for e, err := range config.Parse(text) {
+		if err != nil {
+			return nil, err
 		}
-		if line == "" || line[0] == '#' || line[0] == ';' || strings.ContainsRune(section, '"') {
-			continue
+		if e.Section == "core" || e.Section == "extensions" {
+			values[e.Name()] = e.Value
 		}
-		key, value, _ := strings.Cut(line, "=")
-		if comment := strings.IndexAny(value, "#;"); comment >= 0 {
-			value = value[:comment]
-		}
-		values[section+"."+strings.ToLower(strings.TrimSpace(key))] = strings.Trim(strings.TrimSpace(value), `"`)
 	}
-	return values
+	return values, nil
 }
