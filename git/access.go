@@ -24,7 +24,6 @@ func supported(s *source.GitRepositorySpec) error {
 		{"verify", s.Verify != nil},
 		{"include", len(s.Include) > 0},
 		{"recurseSubmodules", s.RecurseSubmodules},
-		{"sparseCheckout", len(s.SparseCheckout) > 0},
 		{"serviceAccountName", s.ServiceAccountName != ""},
 		{"provider", s.Provider != "" && s.Provider != "generic"},
 	} {

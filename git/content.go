@@ -29,6 +29,7 @@ type content struct {
 	refused  error // why the signature was refused: nothing is packed then
 
 	rules   *artifact.Rules
+	own     fs.FS       // what is packed of the commit itself, before the ignore rules
 	tree    fs.FS       // what is packed
 	holding []io.Closer // what tree reads from, besides db
 }
@@ -65,7 +66,7 @@ func (c *content) compose(ctx context.Context, up upstream) (err error) {
 	case err != nil:
 		return &source.StepError{Step: source.StepFetch, Reason: "SourceIgnoreError", Err: err}
 	}
-	if err := c.supply(ctx, c.rules.View(object.TreeFS(c.db, c.commit.Tree))); err != nil {
+	if err := c.supply(ctx, c.rules.View(c.own)); err != nil {
 		return err
 	}
 	c.tree, err = c.lfs(ctx, c.rules.View(tree))
@@ -73,9 +74,14 @@ func (c *content) compose(ctx context.Context, up upstream) (err error) {
 }
 
 // measure refuses a tree that is larger than the limits before anything walks
-// it: a few small trees that hold each other can describe 2¹⁰⁰ files.
+// it: a few small trees that hold each other can describe 2¹⁰⁰ files. A lender
+// does not know the sizes of files before it has them: see [content.supply].
 func measure(ctx context.Context, db object.Database, tree object.ID, limits artifact.Limits) error {
-	total, err := object.Measure(ctx, db, tree)
+	take := object.Measure
+	if _, ok := db.(lender); ok {
+		take = object.Count
+	}
+	total, err := take(ctx, db, tree)
 	if err != nil {
 		return err
 	}
@@ -83,9 +89,13 @@ func measure(ctx context.Context, db object.Database, tree object.ID, limits art
 	if entries > 0 && total.Entries > entries {
 		return fmt.Errorf("the tree holds %d entries: more than the limit of %d, raise it if that is right", total.Entries, entries)
 	}
-	size := cmp.Or(limits.Bytes, maxBytes)
-	if size > 0 && total.Bytes > size {
-		return fmt.Errorf("the tree holds %d bytes: more than the limit of %d, raise it if that is right", total.Bytes, size)
+	return checkBytes(total.Bytes, limits)
+}
+
+// checkBytes refuses more bytes of files than the limit.
+func checkBytes(n int64, limits artifact.Limits) error {
+	if limit := cmp.Or(limits.Bytes, maxBytes); limit > 0 && n > limit {
+		return fmt.Errorf("the tree holds %d bytes: more than the limit of %d, raise it if that is right", n, limit)
 	}
 	return nil
 }

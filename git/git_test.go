@@ -385,7 +385,6 @@ func TestUnsupportedFields(t *testing.T) {
 		"verify":             func(s *source.GitRepositorySpec) { s.Verify = &source.GitRepositoryVerification{} },
 		"include":            func(s *source.GitRepositorySpec) { s.Include = []source.GitRepositoryInclude{{}} },
 		"recurseSubmodules":  func(s *source.GitRepositorySpec) { s.RecurseSubmodules = true },
-		"sparseCheckout":     func(s *source.GitRepositorySpec) { s.SparseCheckout = []string{"a"} },
 		"serviceAccountName": func(s *source.GitRepositorySpec) { s.ServiceAccountName = "a" },
 		"provider":           func(s *source.GitRepositorySpec) { s.Provider = "azure" },
 	} {

@@ -88,6 +88,19 @@ func (n *network) history(ctx context.Context, tips []object.ID, depth int) (dat
 }
 
 func (n *network) content(ctx context.Context, commit object.ID, via string, lean bool) (database, []string, error) {
+	if !lean {
+		return n.whole(ctx, commit, via)
+	}
+	db, err := n.partial(ctx, commit, via)
+	if !declined(err) {
+		return db, nil, err
+	}
+	db, notes, err := n.whole(ctx, commit, via)
+	return db, append([]string{wholeTree("the server cannot leave files out")}, notes...), err
+}
+
+// whole fetches a commit with all that it leads to.
+func (n *network) whole(ctx context.Context, commit object.ID, via string) (database, []string, error) {
 	r, err := n.open(ctx)
 	if err != nil {
 		return nil, nil, err
@@ -173,11 +186,15 @@ func deepened(depth int, commit object.ID) string {
 
 // fetch spools one pack. cut tells that history goes on behind it.
 func (n *network) fetch(ctx context.Context, q wire.FetchRequest) (db database, cut bool, err error) {
+	return n.receive(ctx, q, packLimits(n.env.Limits, q.Depth == 1 && q.Filter == ""))
+}
+
+// receive is fetch with limits of its own.
+func (n *network) receive(ctx context.Context, q wire.FetchRequest, limits packfile.Limits) (db database, cut bool, err error) {
 	r, err := n.open(ctx)
 	if err != nil {
 		return nil, false, err
 	}
-	limits := packLimits(n.env.Limits, q.Depth == 1 && q.Filter == "")
 	if q.MaxBytes = limits.PackBytes; q.MaxBytes < 0 {
 		q.MaxBytes = math.MaxInt64
 	}

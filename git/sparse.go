@@ -2,15 +2,139 @@ package git
 
 import (
 	"context"
+	"fmt"
 	"io/fs"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/headgate-io/headgate/artifact"
+	"github.com/headgate-io/headgate/source"
 )
 
-// lean reports whether much of the tree is likely to be left out, so that it
-// pays to ask for the trees first.
-func (o *Origin) lean() bool { return false }
+// sparse returns the directories of tree that spec.sparseCheckout lists, with
+// the directories above them, as the commit's own part of what is packed. It
+// sees to it that the layers above can read what they decide by.
+func (c *content) sparse(ctx context.Context, tree fs.FS) (_ fs.FS, err error) {
+	if c.own, err = sparseView(&c.origin.repo.Spec, tree); err != nil {
+		return nil, err
+	}
+	return c.own, c.prepare(ctx, tree)
+}
 
-// sparse returns the directories of tree that spec.sparseCheckout lists.
-func (c *content) sparse(ctx context.Context, tree fs.FS) (fs.FS, error) { return tree, nil }
+// sparseView shows of tree the directories that spec.sparseCheckout lists, each
+// of which must exist. Files beside them and above them are not shown, ignore
+// files neither: that is what a sparse checkout leaves in a worktree.
+func sparseView(spec *source.GitRepositorySpec, tree fs.FS) (fs.FS, error) {
+	dirs, err := spec.Directories()
+	if err != nil {
+		return nil, invalid(err)
+	}
+	if dirs == nil {
+		return tree, nil
+	}
+	for i, dir := range dirs {
+		if err := checkDir(tree, dir, spec.RecurseSubmodules); err != nil {
+			return nil, fmt.Errorf("spec.sparseCheckout[%d]: %w", i, err)
+		}
+	}
+	rules, err := artifact.Ignore{Extra: cone(dirs)}.Compile(nil)
+	if err != nil {
+		return nil, invalid(fmt.Errorf("spec.sparseCheckout: %w", err))
+	}
+	return rules.View(tree), nil
+}
 
-// supply fetches the blobs of view that a lean fetch left out.
-func (c *content) supply(ctx context.Context, view fs.FS) error { return nil }
+// cone writes ignore rules that leave only dirs and what is in them: git's own
+// form of a sparse checkout. For a/b that is
+//
+//	/*
+//	!/a
+//	/a/*
+//	!/a/b
+//
+// A directory comes after those above it, or their rules would undo its own.
+func cone(dirs []string) string {
+	sorted := slices.Clone(dirs)
+	slices.SortFunc(sorted, func(a, b string) int { // by elements: a directory next to what is below it
+		return slices.Compare(strings.Split(a, "/"), strings.Split(b, "/"))
+	})
+	var rules strings.Builder
+	rules.WriteString("/*\n")
+	opened := map[string]bool{}
+	last := ""
+	for _, dir := range sorted {
+		if last != "" && (dir == last || strings.HasPrefix(dir, last+"/")) {
+			continue // in a directory that is there as a whole
+		}
+		last = dir
+		for i, c := range dir + "/" {
+			above := dir[:i]
+			if c != '/' || opened[above] {
+				continue
+			}
+			opened[above] = true
+			fmt.Fprintf(&rules, "!/%s\n", quoteGlob(above))
+			if above != dir {
+				fmt.Fprintf(&rules, "/%s/*\n", quoteGlob(above))
+			}
+		}
+	}
+	return rules.String()
+}
+
+// quoteGlob writes a path as a pattern that matches nothing else.
+func quoteGlob(name string) string {
+	var b strings.Builder
+	for i := range len(name) {
+		if strings.IndexByte(`\*?[ `, name[i]) >= 0 {
+			b.WriteByte('\\')
+		}
+		b.WriteByte(name[i])
+	}
+	return b.String()
+}
+
+// checkDir checks that dir is a directory of tree. With modules it may be a
+// submodule, which is going to be one. It reads no file.
+func checkDir(tree fs.FS, dir string, modules bool) error {
+	at := "."
+	for rest, more := dir, true; more; {
+		var base string
+		base, rest, more = strings.Cut(rest, "/")
+		entries, err := fs.ReadDir(tree, at)
+		if err != nil {
+			return err
+		}
+		at = path.Join(at, base)
+		i := slices.IndexFunc(entries, func(e fs.DirEntry) bool { return e.Name() == base })
+		switch {
+		case i < 0:
+			return notFound(fmt.Sprintf("directory %q does not exist at this revision%s", dir, similar(entries, base, at)))
+		case entries[i].IsDir() || modules && !more && entries[i].Type()&fs.ModeIrregular != 0:
+		default:
+			return fmt.Errorf("%q is no directory at this revision: %q is %s", dir, at, kindOf(entries[i].Type()))
+		}
+	}
+	return nil
+}
+
+// similar tells of a name that differs in case only.
+func similar(entries []fs.DirEntry, base, at string) string {
+	for _, e := range entries {
+		if strings.EqualFold(e.Name(), base) {
+			return fmt.Sprintf("; there is %q: upper and lower case count", path.Join(path.Dir(at), e.Name()))
+		}
+	}
+	return ""
+}
+
+func kindOf(mode fs.FileMode) string {
+	switch {
+	case mode&fs.ModeSymlink != 0:
+		return "a symbolic link, which is not followed"
+	case mode&fs.ModeIrregular != 0:
+		return "a submodule: set spec.recurseSubmodules, and list nothing below it"
+	}
+	return "a file: list the directory that holds it"
+}

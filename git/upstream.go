@@ -33,8 +33,9 @@ type database interface {
 // A lender lacks blobs and can get them while its upstream is open.
 type lender interface {
 	database
-	// obtain fetches those of the blobs that are not there yet, all at once.
-	obtain(ctx context.Context, blobs []object.ID) error
+	// obtain fetches those of the blobs that are not there yet, all at once. The
+	// note tells of a fall-back, if there was one.
+	obtain(ctx context.Context, blobs []object.ID) (note string, err error)
 }
 
 // A ref is a name in a repository and what it leads to.

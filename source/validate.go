@@ -81,7 +81,7 @@ func (g *GitRepository) check(found *findings) {
 	for i := range g.Status.IncludedArtifacts {
 		apply(found, fmt.Sprintf("status.includedArtifacts[%d]", i), artifactRules, &g.Status.IncludedArtifacts[i])
 	}
-	checkPaths(found, "spec.sparseCheckout", g.Spec.SparseCheckout)
+	g.Spec.checkSparse(found)
 	checkSecrets(found,
 		secretField{"spec.secretRef", g.Spec.SecretRef},
 		secretField{"spec.proxySecretRef", g.Spec.ProxySecretRef})

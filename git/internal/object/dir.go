@@ -55,6 +55,16 @@ func (d *dir) list(t *treeFS, at string) []fs.DirEntry {
 	return list
 }
 
+// EntryID returns the ID of what an entry of a [TreeFS] stands for; ok is false
+// for entries of other file systems. It needs nothing from the database.
+func EntryID(d fs.DirEntry) (id ID, ok bool) {
+	e, ok := d.(*dirEntry)
+	if !ok {
+		return ID{}, false
+	}
+	return e.entry.ID, true
+}
+
 // A dirEntry is an fs.DirEntry.
 type dirEntry struct {
 	tree   *treeFS

@@ -19,7 +19,14 @@ type Totals struct {
 // Measure reads every tree once and adds up. It fails where [TreeFS] would,
 // whether the object is a tree or a blob that db lacks, and names the path.
 func Measure(ctx context.Context, db Database, root ID) (Totals, error) {
-	m := &measure{ctx: ctx, tree: &treeFS{db: db}, known: make(map[ID]Totals)}
+	tree := &treeFS{db: db}
+	m := &measure{ctx: ctx, tree: tree, known: make(map[ID]Totals), size: tree.sizeOf}
+	return m.dir(root, "", 0)
+}
+
+// Count is [Measure] for a database that may lack blobs: Bytes is 0.
+func Count(ctx context.Context, db Database, root ID) (Totals, error) {
+	m := &measure{ctx: ctx, tree: &treeFS{db: db}, known: make(map[ID]Totals), size: sizeless}
 	return m.dir(root, "", 0)
 }
 
@@ -27,6 +34,7 @@ type measure struct {
 	ctx   context.Context
 	tree  *treeFS
 	known map[ID]Totals
+	size  func(TreeEntry) (int64, error)
 }
 
 func (m *measure) dir(id ID, at string, depth int) (total Totals, err error) {
@@ -61,13 +69,15 @@ func (m *measure) dir(id ID, at string, depth int) (total Totals, err error) {
 	return total, nil
 }
 
-func (m *measure) size(e TreeEntry) (int64, error) {
-	i, err := m.tree.stat(e)
+func (t *treeFS) sizeOf(e TreeEntry) (int64, error) {
+	i, err := t.stat(e)
 	if err != nil {
 		return 0, err
 	}
 	return i.size, nil
 }
+
+func sizeless(TreeEntry) (int64, error) { return 0, nil }
 
 // add adds numbers that are not negative, up to the largest one.
 func add(a, b int64) int64 {
