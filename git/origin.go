@@ -40,6 +40,9 @@ func (o *Origin) resolve(ctx context.Context, last source.State) (source.Revisio
 	if err := supported(&o.repo.Spec); err != nil {
 		return source.Revision{}, nil, err
 	}
+	if _, err := o.repo.Spec.Directories(); err != nil {
+		return source.Revision{}, nil, invalid(err)
+	}
 	if dir, ok, err := o.directory(); ok || err != nil {
 		if err != nil {
 			return source.Revision{}, nil, err
