@@ -22,7 +22,6 @@ func supported(s *source.GitRepositorySpec) error {
 		set   bool
 	}{
 		{"verify", s.Verify != nil},
-		{"include", len(s.Include) > 0},
 		{"recurseSubmodules", s.RecurseSubmodules},
 		{"serviceAccountName", s.ServiceAccountName != ""},
 		{"provider", s.Provider != "" && s.Provider != "generic"},

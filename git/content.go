@@ -30,6 +30,7 @@ type content struct {
 
 	rules   *artifact.Rules
 	own     fs.FS       // what is packed of the commit itself, before the ignore rules
+	whole   fs.FS       // what is packed of everything, before the ignore rules
 	tree    fs.FS       // what is packed
 	holding []io.Closer // what tree reads from, besides db
 }
@@ -59,6 +60,7 @@ func (c *content) compose(ctx context.Context, up upstream) (err error) {
 			return err
 		}
 	}
+	c.whole = tree
 	c.rules, err = ignoreOf(c.origin.repo).Compile(tree)
 	switch {
 	case errors.Is(err, object.ErrCorrupt) || isAbsent(err): // the tree cannot be read at all
@@ -111,6 +113,9 @@ const (
 func (c *content) Verify(context.Context) (source.Verification, error) {
 	return c.verified, c.refused
 }
+
+// Explain implements [source.Explainer].
+func (c *content) Explain() (fs.FS, *artifact.Rules) { return c.whole, c.rules }
 
 // WriteTo implements [source.Content]: the tree without what the ignore rules
 // leave out, in the normal form of package artifact.

@@ -383,7 +383,6 @@ func TestLeftOut(t *testing.T) {
 func TestUnsupportedFields(t *testing.T) {
 	for field, change := range map[string]func(*source.GitRepositorySpec){
 		"verify":             func(s *source.GitRepositorySpec) { s.Verify = &source.GitRepositoryVerification{} },
-		"include":            func(s *source.GitRepositorySpec) { s.Include = []source.GitRepositoryInclude{{}} },
 		"recurseSubmodules":  func(s *source.GitRepositorySpec) { s.RecurseSubmodules = true },
 		"serviceAccountName": func(s *source.GitRepositorySpec) { s.ServiceAccountName = "a" },
 		"provider":           func(s *source.GitRepositorySpec) { s.Provider = "azure" },

@@ -1,14 +1,239 @@
 package git
 
 import (
+	"cmp"
 	"context"
+	"errors"
+	"fmt"
+	"io"
 	"io/fs"
+	"path"
 
 	"github.com/headgate-io/headgate/artifact"
+	"github.com/headgate-io/headgate/git/internal/object"
+	"github.com/headgate-io/headgate/source"
 )
 
 // inputs returns the artifacts that spec.include names, in its order.
-func (o *Origin) inputs(ctx context.Context) ([]artifact.Artifact, error) { return nil, nil }
+func (o *Origin) inputs(ctx context.Context) ([]artifact.Artifact, error) {
+	for i := range o.repo.Spec.Include {
+		if _, _, err := o.paths(i); err != nil {
+			return nil, err
+		}
+	}
+	needed, err := source.Needed(ctx, o.repo, o.env.Sources)
+	switch {
+	case errors.Is(err, source.ErrInvalid):
+		return nil, unavailable("IncludeCycle", err)
+	case errors.Is(err, source.ErrWaiting):
+		return nil, unavailable("NotFound", err)
+	case err != nil:
+		return nil, fmt.Errorf("spec.include: %w", err)
+	}
+	var inputs []artifact.Artifact
+	for _, obj := range needed {
+		a := obj.Artifact()
+		if a == nil {
+			return nil, unavailable("NoArtifact", fmt.Errorf("%w: %s has no artifact yet", source.ErrWaiting, source.ReferenceTo(obj)))
+		}
+		inputs = append(inputs, *a)
+	}
+	return inputs, nil
+}
+
+func unavailable(reason string, err error) error {
+	return &source.StepError{Step: source.StepInclude, Reason: reason, Err: fmt.Errorf("spec.include: %w", err)}
+}
+
+// paths returns where include i is taken from and where it goes.
+func (o *Origin) paths(i int) (from, to string, err error) {
+	from, to, err = o.repo.Spec.Include[i].Paths()
+	if err == nil && to != "." && object.CheckPath(to) != nil {
+		err = fmt.Errorf("toPath must not hold a name that a file system could take for .git")
+	}
+	if err != nil {
+		return "", "", &source.StepError{Step: source.StepStore, Reason: "IllegalPath",
+			Err: invalid(fmt.Errorf("spec.include[%d]: %w", i, err))}
+	}
+	return from, to, nil
+}
 
 // include mounts the included artifacts, those of c.rev.Inputs, in tree.
-func (c *content) include(ctx context.Context, tree fs.FS) (fs.FS, error) { return tree, nil }
+func (c *content) include(ctx context.Context, tree fs.FS) (fs.FS, error) {
+	tree, opened, err := c.origin.mount(ctx, tree, c.rev.Inputs)
+	if err == nil {
+		c.holding = append(c.holding, opened)
+	}
+	return tree, err
+}
+
+// mount returns tree with the artifacts that spec.include names, and what
+// keeps them readable.
+func (o *Origin) mount(ctx context.Context, tree fs.FS, inputs []artifact.Artifact) (fs.FS, io.Closer, error) {
+	includes := o.repo.Spec.Include
+	if len(inputs) != len(includes) {
+		return nil, nil, fmt.Errorf("the revision has %d inputs, spec.include names %d: resolve it again", len(inputs), len(includes))
+	}
+	m := &mounts{env: o.env, trees: map[string]*artifact.Tree{}}
+	for i, a := range inputs {
+		from, to, err := o.paths(i)
+		if err == nil {
+			tree, err = m.add(ctx, tree, a, from, to)
+		}
+		if err != nil {
+			return nil, nil, errors.Join(included(i, o.repo, err), m.Close())
+		}
+	}
+	return tree, m, nil
+}
+
+// included gives the failure of include i its name and its reason.
+func included(i int, repo *source.GitRepository, err error) error {
+	var step *source.StepError
+	if errors.As(err, &step) {
+		return err
+	}
+	step = &source.StepError{Step: source.StepStore, Reason: "CopyFailure"}
+	if errors.Is(err, errGone) {
+		step = &source.StepError{Step: source.StepInclude, Reason: "NoArtifact"}
+	}
+	step.Err = fmt.Errorf("spec.include[%d]: %s: %w", i, repo.Plan().Needs[i], err)
+	return step
+}
+
+// mounts are included artifacts, each opened once. All that is mounted counts
+// towards the limits, as often as it is.
+type mounts struct {
+	env     source.Env
+	trees   map[string]*artifact.Tree // by digest
+	entries int64
+	bytes   int64
+}
+
+// Close ends the artifacts.
+func (m *mounts) Close() error {
+	var err error
+	for _, tree := range m.trees {
+		err = errors.Join(err, tree.Close())
+	}
+	return err
+}
+
+// add mounts the directory from of the artifact a at the directory to of tree.
+func (m *mounts) add(ctx context.Context, tree fs.FS, a artifact.Artifact, from, to string) (fs.FS, error) {
+	archive, err := m.open(ctx, a)
+	if err != nil {
+		return nil, err
+	}
+	info, err := fs.Stat(archive, from)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, fmt.Errorf("fromPath %q does not exist in revision %s", from, a.Revision)
+	case err != nil:
+		return nil, err
+	case !info.IsDir():
+		return nil, fmt.Errorf("fromPath %q is a file in revision %s: name the directory that holds it", from, a.Revision)
+	}
+	sub, err := fs.Sub(archive, from)
+	if err != nil {
+		return nil, err
+	}
+	merged := artifact.Mount(tree, to, sub)
+	return merged, m.check(ctx, merged, sub, to)
+}
+
+// errGone says that an artifact is not where its source said it is.
+var errGone = fmt.Errorf("%w: the artifact is gone", source.ErrWaiting)
+
+// open returns the tree of an artifact.
+func (m *mounts) open(ctx context.Context, a artifact.Artifact) (*artifact.Tree, error) {
+	if tree := m.trees[a.Digest]; tree != nil {
+		return tree, nil
+	}
+	switch {
+	case a.Digest == "":
+		return nil, errors.New("its artifact has no digest, so that its content cannot be checked")
+	case m.env.Sources == nil:
+		return nil, errGone
+	}
+	r, err := m.env.Sources.Open(ctx, a)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%w: %w", errGone, err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	l := m.env.Limits
+	tree, err := artifact.Read(interruptible{ctx, r}, artifact.Limits{
+		Bytes: cmp.Or(l.Bytes, maxBytes), FileBytes: cmp.Or(l.FileBytes, maxFileBytes), Entries: cmp.Or(l.Entries, maxEntries),
+		NameBytes: l.NameBytes, Ratio: l.Ratio, Temp: l.Temp,
+	})
+	if errors.Is(err, artifact.ErrFormat) {
+		return nil, fmt.Errorf("%w: only sources whose artifact is an archive of files can be included", err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	m.trees[a.Digest] = tree
+	return tree, nil
+}
+
+// maxFileBytes bounds one file of an included artifact where [source.Env] sets
+// no limit: that of an object of the repository.
+const maxFileBytes = 1 << 30
+
+// An interruptible reader ends with its context.
+type interruptible struct {
+	ctx context.Context
+	io.Reader
+}
+
+func (r interruptible) Read(p []byte) (int, error) {
+	if r.ctx.Err() != nil {
+		return 0, context.Cause(r.ctx)
+	}
+	return r.Reader.Read(p)
+}
+
+// check walks what was mounted at the directory to, so that a directory that
+// meets a file is found now, and adds it to what counts towards the limits.
+func (m *mounts) check(ctx context.Context, merged, sub fs.FS, to string) error {
+	return fs.WalkDir(sub, ".", func(name string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case d.IsDir():
+			if _, err := fs.ReadDir(merged, path.Join(to, name)); err != nil {
+				return err
+			}
+		default:
+			info, err := d.Info()
+			if err != nil {
+				return err
+			}
+			m.bytes += info.Size()
+		}
+		m.entries++
+		return m.within()
+	})
+}
+
+// within reports whether what was included so far stays within the limits.
+func (m *mounts) within() error {
+	l := m.env.Limits
+	for _, x := range []struct {
+		what     string
+		n, limit int64
+	}{
+		{"entries", m.entries, cmp.Or(int64(l.Entries), maxEntries)},
+		{"bytes", m.bytes, cmp.Or(l.Bytes, maxBytes)},
+	} {
+		if x.limit > 0 && x.n > x.limit {
+			return fmt.Errorf("all includes together hold more than %d %s: raise the limit if that is right", x.limit, x.what)
+		}
+	}
+	return nil
+}

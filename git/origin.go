@@ -47,7 +47,7 @@ func (o *Origin) resolve(ctx context.Context, last source.State) (source.Revisio
 		if err != nil {
 			return source.Revision{}, nil, err
 		}
-		return dir.Resolve(ctx, last)
+		return o.resolveDir(ctx, dir)
 	}
 	sel, err := selectRef(o.repo.Spec.Ref)
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 
 	"github.com/headgate-io/headgate/artifact"
 	"github.com/headgate-io/headgate/git/internal/local"
@@ -20,12 +21,30 @@ func (o *Origin) directory() (dir source.Origin, ok bool, err error) {
 	}
 	repo, err := local.Open(path, 0)
 	if errors.Is(err, local.ErrNotRepository) {
-		return source.Dir(o.repo, path, ignoreOf(o.repo)), true, nil
+		view := source.DirView{
+			Ignore: ignoreOf(o.repo),
+			Select: func(tree fs.FS) (fs.FS, error) { return sparseView(&o.repo.Spec, tree) },
+		}
+		if len(o.repo.Spec.Include) > 0 {
+			view.Mount = o.mount
+		}
+		return source.Dir(o.repo, path, view), true, nil
 	}
 	if err != nil {
 		return nil, false, err
 	}
 	return nil, false, repo.Close()
+}
+
+// resolveDir resolves a directory, which has includes like a repository.
+func (o *Origin) resolveDir(ctx context.Context, dir source.Origin) (source.Revision, source.State, error) {
+	inputs, err := o.inputs(ctx)
+	if err != nil {
+		return source.Revision{}, nil, err
+	}
+	rev, state, err := dir.Resolve(ctx, nil)
+	rev.Inputs = inputs
+	return rev, state, err
 }
 
 // ignoreOf returns the ignore rules of a GitRepository.

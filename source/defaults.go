@@ -49,6 +49,11 @@ func (g *GitRepository) defaults() {
 	if g.Spec.Verify != nil {
 		or(&g.Spec.Verify.Mode, VerifyHEAD)
 	}
+	for i := range g.Spec.Include {
+		if k := spelledKind(g.Spec.Include[i].Repository.Kind); k != nil {
+			g.Spec.Include[i].Repository.Kind = k.name
+		}
+	}
 }
 
 func (b *Bucket) kind() string { return "Bucket" }

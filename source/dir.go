@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 
 	"github.com/klauspost/compress/gzip"
@@ -18,56 +19,91 @@ import (
 // artifact is a tree, from a local directory in place of its real origin.
 //
 // Its revision is local@sha256:HEX, the digest of the artifact's tar stream, so
-// that Resolve reads the whole directory. Links are never followed out of the
-// directory, and are left out of the artifact. A directory has no signature: a
-// spec that asks for verification fails. Errors name the directory; a directory
-// that changes between Resolve and the end of WriteTo is one.
-func Dir(obj Object, directory string, ignore artifact.Ignore) Origin {
-	return &dirOrigin{obj, directory, ignore}
+// that Resolve reads the whole directory. With view.Mount it is that of
+// everything that view.Select shows, ignored or not: ignore files that are
+// mounted may decide about the directory's own files, and yet what is mounted
+// is no part of the revision.
+//
+// Links are never followed out of the directory, and are left out of the
+// artifact. A directory has no signature: a spec that asks for verification
+// fails. Errors name the directory; a directory that changes between Resolve
+// and the end of WriteTo is one.
+func Dir(obj Object, directory string, view DirView) Origin {
+	return &dirOrigin{obj, directory, view}
+}
+
+// A DirView says what the artifact of a directory holds.
+type DirView struct {
+	Ignore artifact.Ignore
+	// Select returns the part of the directory that counts; nil: all of it.
+	Select func(tree fs.FS) (fs.FS, error)
+	// Mount adds the content of inputs, those of the [Revision], before ignore
+	// rules apply; nil: nothing is added. What it opens is closed with the content.
+	Mount func(ctx context.Context, tree fs.FS, inputs []artifact.Artifact) (fs.FS, io.Closer, error)
 }
 
 type dirOrigin struct {
-	obj    Object
-	name   string
-	ignore artifact.Ignore
+	obj  Object
+	name string
+	view DirView
 }
 
 // Resolve implements [Origin].
 func (o *dirOrigin) Resolve(ctx context.Context, _ State) (Revision, State, error) {
-	root, err := o.open()
+	root, tree, err := o.open()
 	if err != nil {
 		return Revision{}, nil, err
 	}
 	defer root.Close()
-	rules, err := o.ignore.Compile(root.FS())
+	sum, err := o.digest(ctx, tree)
 	if err != nil {
 		return Revision{}, nil, o.failure(err)
 	}
-	digest := sha256.New()
-	if _, err := artifact.Tar(ctx, digest, rules.View(root.FS())); err != nil {
-		return Revision{}, nil, o.failure(err)
-	}
-	sum := hex.EncodeToString(digest.Sum(nil))
 	return Revision{ID: localRevision + sum, File: sum + ".tar.gz"}, nil, nil
 }
 
 const localRevision = "local@sha256:"
 
+// digest returns the hexadecimal digest that makes the revision of tree.
+func (o *dirOrigin) digest(ctx context.Context, tree fs.FS) (string, error) {
+	if o.view.Mount == nil {
+		rules, err := o.view.Ignore.Compile(tree)
+		if err != nil {
+			return "", err
+		}
+		tree = rules.View(tree)
+	}
+	digest := sha256.New()
+	_, err := artifact.Tar(ctx, digest, tree)
+	return hex.EncodeToString(digest.Sum(nil)), err
+}
+
 // Open implements [Origin].
-func (o *dirOrigin) Open(_ context.Context, rev Revision) (Content, error) {
-	root, err := o.open()
+func (o *dirOrigin) Open(ctx context.Context, rev Revision) (Content, error) {
+	root, own, err := o.open()
 	if err != nil {
 		return nil, err
 	}
-	return &dirContent{o, root, rev}, nil
+	c := &dirContent{dirOrigin: o, rev: rev, own: own, holding: []io.Closer{root}}
+	if err := c.compose(ctx); err != nil {
+		return nil, errors.Join(o.failure(err), c.Close())
+	}
+	return c, nil
 }
 
-func (o *dirOrigin) open() (*os.Root, error) {
+func (o *dirOrigin) open() (*os.Root, fs.FS, error) {
 	root, err := os.OpenRoot(o.name)
 	if err != nil {
-		return nil, o.failure(err)
+		return nil, nil, o.failure(err)
 	}
-	return root, nil
+	if o.view.Select == nil {
+		return root, root.FS(), nil
+	}
+	tree, err := o.view.Select(root.FS())
+	if err != nil {
+		return nil, nil, errors.Join(o.failure(err), root.Close())
+	}
+	return root, tree, nil
 }
 
 func (o *dirOrigin) failure(err error) error {
@@ -77,8 +113,25 @@ func (o *dirOrigin) failure(err error) error {
 // dirContent is a directory that Resolve has read once.
 type dirContent struct {
 	*dirOrigin
-	root *os.Root
-	rev  Revision
+	rev     Revision
+	own     fs.FS // the directory
+	tree    fs.FS // with what is mounted
+	rules   *artifact.Rules
+	holding []io.Closer
+}
+
+// compose mounts what is to be mounted and compiles the ignore rules.
+func (c *dirContent) compose(ctx context.Context) (err error) {
+	c.tree = c.own
+	if c.view.Mount != nil {
+		tree, mounted, err := c.view.Mount(ctx, c.own, c.rev.Inputs)
+		if err != nil {
+			return err
+		}
+		c.tree, c.holding = tree, append(c.holding, mounted)
+	}
+	c.rules, err = c.view.Ignore.Compile(c.tree)
+	return err
 }
 
 // Verify implements [Content].
@@ -89,26 +142,40 @@ func (c *dirContent) Verify(context.Context) (Verification, error) {
 	return Verification{}, nil
 }
 
-// WriteTo implements [Content]. It reads its own output back to learn whether
-// the directory still is what Resolve saw.
+// WriteTo implements [Content]. It finds out whether the directory still is
+// what Resolve saw: from its own output where nothing is mounted, and else by
+// reading the directory once more.
 func (c *dirContent) WriteTo(ctx context.Context, w io.Writer) (Report, error) {
-	rules, err := c.ignore.Compile(c.root.FS())
-	if err != nil {
-		return Report{}, c.failure(err)
+	write := c.pack
+	if c.view.Mount != nil {
+		write = c.packMounted
 	}
-	out, in := io.Pipe()
-	sum := make(chan string, 1)
-	go func() { sum <- tarDigest(out) }()
-	report, err := artifact.Pack(ctx, io.MultiWriter(w, in), rules.View(c.root.FS()))
-	in.CloseWithError(err)
-	got := <-sum
-	if err == nil && localRevision+got != c.rev.ID {
+	report, sum, err := write(ctx, w)
+	if err == nil && localRevision+sum != c.rev.ID {
 		err = &StepError{Step: StepFetch, Err: errors.New("it changed while it was read, try again")}
 	}
 	if err != nil {
 		return Report{}, c.failure(err)
 	}
 	return Report{Report: report, Message: fmt.Sprintf("stored artifact for local directory '%s'", c.name)}, nil
+}
+
+func (c *dirContent) pack(ctx context.Context, w io.Writer) (artifact.Report, string, error) {
+	out, in := io.Pipe()
+	sum := make(chan string, 1)
+	go func() { sum <- tarDigest(out) }()
+	report, err := artifact.Pack(ctx, io.MultiWriter(w, in), c.rules.View(c.tree))
+	in.CloseWithError(err)
+	return report, <-sum, err
+}
+
+func (c *dirContent) packMounted(ctx context.Context, w io.Writer) (artifact.Report, string, error) {
+	report, err := artifact.Pack(ctx, w, c.rules.View(c.tree))
+	if err != nil {
+		return report, "", err
+	}
+	sum, err := c.digest(ctx, c.own)
+	return report, sum, err
 }
 
 // tarDigest returns the digest of the tar stream in r, "" when r is damaged. It
@@ -126,5 +193,14 @@ func tarDigest(r io.Reader) string {
 	return hex.EncodeToString(digest.Sum(nil))
 }
 
+// Explain implements [Explainer].
+func (c *dirContent) Explain() (fs.FS, *artifact.Rules) { return c.tree, c.rules }
+
 // Close implements [Content].
-func (c *dirContent) Close() error { return c.root.Close() }
+func (c *dirContent) Close() error {
+	var err error
+	for _, h := range c.holding {
+		err = errors.Join(err, h.Close())
+	}
+	return err
+}

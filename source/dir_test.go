@@ -88,7 +88,7 @@ func (d *directory) Origin(obj source.Object) source.Origin {
 	if extra := obj.(*source.GitRepository).Spec.Ignore; extra != nil {
 		ignore.Extra = *extra
 	}
-	return source.Dir(obj, d.path(), ignore)
+	return source.Dir(obj, d.path(), source.DirView{Ignore: ignore})
 }
 
 func (d *directory) Traffic() sourcetest.Traffic { return sourcetest.Traffic{} }
@@ -119,7 +119,7 @@ func TestDirRevision(t *testing.T) {
 		t.Fatal(err)
 	}
 	const sum = "5863177f1fb932dabc3b34d84857abd231a0b3202f7a60a94502c1def7d1b194"
-	rev, _, err := source.Dir(repository(), dir, artifact.Ignore{}).Resolve(t.Context(), nil)
+	rev, _, err := source.Dir(repository(), dir, source.DirView{}).Resolve(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -144,7 +144,7 @@ func TestDirStaysInside(t *testing.T) {
 	); err != nil {
 		t.Fatal(err)
 	}
-	report, archive, err := fetch(t.Context(), source.Dir(repository(), dir, artifact.DefaultIgnore()))
+	report, archive, err := fetch(t.Context(), source.Dir(repository(), dir, source.DirView{Ignore: artifact.DefaultIgnore()}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -183,18 +183,18 @@ func TestDirErrors(t *testing.T) {
 	if err := os.WriteFile(file, nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := fetch(t.Context(), source.Dir(repository(), filepath.Join(top, "none"), artifact.Ignore{})); !errors.Is(err, fs.ErrNotExist) {
+	if _, _, err := fetch(t.Context(), source.Dir(repository(), filepath.Join(top, "none"), source.DirView{})); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("no such directory: %v", err)
 	}
-	if _, _, err := fetch(t.Context(), source.Dir(repository(), file, artifact.Ignore{})); err == nil || !strings.Contains(err.Error(), file) {
+	if _, _, err := fetch(t.Context(), source.Dir(repository(), file, source.DirView{})); err == nil || !strings.Contains(err.Error(), file) {
 		t.Errorf("a file: %v", err)
 	}
 	nul := artifact.Ignore{Extra: "a\x00b"}
-	if _, _, err := fetch(t.Context(), source.Dir(repository(), top, nul)); err == nil || !strings.Contains(err.Error(), top) {
+	if _, _, err := fetch(t.Context(), source.Dir(repository(), top, source.DirView{Ignore: nul})); err == nil || !strings.Contains(err.Error(), top) {
 		t.Errorf("bad pattern: %v", err)
 	}
 
-	o := source.Dir(repository(), top, artifact.Ignore{})
+	o := source.Dir(repository(), top, source.DirView{})
 	rev, _, err := o.Resolve(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)

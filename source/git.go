@@ -70,19 +70,6 @@ type GitRepositoryVerification struct {
 	SecretRef LocalReference `json:"secretRef"`
 }
 
-// GitRepositoryInclude includes another source's artifact.
-type GitRepositoryInclude struct {
-	Repository IncludeReference `json:"repository"`
-	FromPath   string           `json:"fromPath,omitempty"` // default the root of the artifact
-	ToPath     string           `json:"toPath,omitempty"`   // default the name of the repository
-}
-
-// IncludeReference names the included source; Kind is headgate's extension, default GitRepository.
-type IncludeReference struct {
-	Kind string `json:"kind,omitempty"`
-	Name string `json:"name"`
-}
-
 // GitRepositoryStatus is what was observed.
 type GitRepositoryStatus struct {
 	Status
@@ -126,7 +113,7 @@ func (g *GitRepository) Plan() Plan {
 func (g *GitRepository) needs() []Reference {
 	refs := make([]Reference, len(g.Spec.Include))
 	for i, include := range g.Spec.Include {
-		refs[i] = Reference{fallback(include.Repository.Kind, "GitRepository"), g.Metadata.space(), include.Repository.Name}
+		refs[i] = include.reference(&g.Metadata)
 	}
 	return refs
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"io/fs"
 	"time"
 
 	"github.com/headgate-io/headgate/artifact"
@@ -92,6 +93,15 @@ type Content interface {
 	Close() error
 }
 
+// An Explainer is a [Content] that can tell why its artifact holds what it holds.
+type Explainer interface {
+	Content
+	// Explain returns all there is, and the ignore rules that leave a part of it
+	// out of the artifact; nil for content whose signature was refused. Both are
+	// good until Close.
+	Explain() (tree fs.FS, rules *artifact.Rules)
+}
+
 // A Verification says how a revision was verified. The zero value means that
 // the spec asks for no verification.
 type Verification struct {
@@ -161,6 +171,8 @@ type Env struct {
 // Sources gives origins the artifacts of other sources.
 type Sources interface {
 	// Source returns the object that ref names, an error that wraps fs.ErrNotExist when there is none.
+	// Its spec may be read at any time, its status only by those who are not needed
+	// for it themselves (see [Cycle] and [Order]).
 	Source(ctx context.Context, ref Reference) (Object, error)
 	// Open opens an artifact that Source told of. Reading it fails at its end
 	// when the content has not the digest of a.

@@ -46,7 +46,7 @@ var gitVerifyRules = []rule[*GitRepositoryVerification]{
 var includeRules = []rule[GitRepositoryInclude]{
 	{"repository.name", func(i GitRepositoryInclude) error { return objectName(i.Repository.Name) }},
 	{"repository.kind", func(i GitRepositoryInclude) error {
-		return oneOf(i.Repository.Kind, "GitRepository", "Bucket", "OCIRepository", "ExternalArtifact")
+		return oneOf(i.Repository.Kind, "GitRepository", "Bucket", "OCIRepository", "PkgChart", "ExternalArtifact")
 	}},
 	{"fromPath", func(i GitRepositoryInclude) error { return insidePath(i.FromPath) }},
 	{"toPath", func(i GitRepositoryInclude) error { return insidePath(i.ToPath) }},

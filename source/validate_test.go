@@ -72,7 +72,7 @@ func TestAdmission(t *testing.T) {
 		{"GitRepository", `include: [{repository: {name: a}, toPath: 'a\b'}]`, "spec.include[0].toPath", "must use '/'"},
 		{"GitRepository", `include: [{repository: {name: a}, toPath: "a\0b"}]`, "spec.include[0].toPath", "control characters"},
 		{"GitRepository", `include: [{repository: {name: a}, fromPath: /x, toPath: ./a/../b}]`, "", ""},
-		{"GitRepository", `include: [{repository: {name: a, kind: PkgChart}}]`, "spec.include[0].repository.kind", "must be one of"},
+		{"GitRepository", `include: [{repository: {name: a, kind: PkgRepository}}]`, "spec.include[0].repository.kind", "must be one of"},
 		{"GitRepository", `sparseCheckout: [./a, ../b]`, "spec.sparseCheckout[1]", "must not lead out"},
 
 		{"Bucket", `bucketName: ""`, "spec.bucketName", "is required"},

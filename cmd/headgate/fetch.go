@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"slices"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/headgate-io/headgate/artifact"
 	"github.com/headgate-io/headgate/source"
@@ -29,6 +29,9 @@ func (p *program) fetch() *cobra.Command {
 fetches the content, verifies it and stores the artifact. What it did is kept beside the artifacts, so
 that the next run does only what changed. A failure leaves the last good artifact in place.
 
+Objects that are included by others are fetched before them, also when they were not named. One that
+fails is included as it was when it last succeeded. What is not included by each other is fetched at once.
+
 With a URL instead of objects it fetches a Git repository; REF is a branch, a tag, a commit, a full
 reference name (refs/...) or a range of versions such as ^1.2; default the repository's own HEAD. Over
 ssh it needs a Secret named after the repository with identity and known_hosts: for ssh://HOST/app.git
@@ -43,13 +46,13 @@ Exit codes: 0 everything is ready, 1 something failed, 2 usage or an invalid obj
 	}
 	f.register(c)
 	f.registerWriting(c)
-	c.Flags().StringVar(&f.out, "out", "", "`DIR` to extract to: the content of one source, or KIND/NAMESPACE/NAME below it of several; replaced as a whole")
+	c.Flags().StringVar(&f.out, "out", "", "`DIR` to extract to: the content of the one source named, or KIND/NAMESPACE/NAME below it of several; replaced as a whole")
 	c.Flags().BoolVar(&f.detailed, "detailed-exitcode", false, "exit with 4 instead of 0 when something changed")
 	return c
 }
 
 func (p *program) runFetch(ctx context.Context, f *fetchFlags, args []string) error {
-	s, objects, err := p.prepare(ctx, &f.sourceFlags, args)
+	s, named, err := p.prepare(ctx, &f.sourceFlags, args)
 	if err != nil {
 		return err
 	}
@@ -61,11 +64,15 @@ func (p *program) runFetch(ctx context.Context, f *fetchFlags, args []string) er
 		return failed(err)
 	}
 	defer store.Close()
-	if err := errors.Join(f.checkOut(objects), f.checkFrom(s.env.Local)); err != nil {
+	if err := errors.Join(f.checkOut(named), f.checkFrom(s.env.Local)); err != nil {
 		return &exitError{exitUsage, err}
 	}
 	ctx, cancel := s.within(ctx)
 	defer cancel()
+	objects, err := s.stock(ctx, named, store)
+	if err != nil {
+		return failed(err)
+	}
 	meter := newMeter(p.stderr, f.quiet, objects)
 	s.env.Progress = meter.show
 	s.env.Limits.Temp = store.Temp
@@ -76,8 +83,8 @@ func (p *program) runFetch(ctx context.Context, f *fetchFlags, args []string) er
 	r := &source.Reconciler{Store: store, Load: ledger.Load, Save: ledger.Save}
 	rows := s.each(ctx, objects, func(ctx context.Context, row *row) {
 		row.reconcile(ctx, r, s)
-		if f.out != "" && row.ready() {
-			row.extract(ctx, store, f.outDir(row.object, len(objects)))
+		if f.out != "" && row.ready() && slices.Contains(named, row.object) {
+			row.extract(ctx, store, f.outDir(row.object, len(named)))
 		}
 		meter.done(row)
 	})
@@ -160,20 +167,4 @@ func (r *row) reconcile(ctx context.Context, by *source.Reconciler, s *session) 
 	}
 	result, err := by.Reconcile(ctx, r.object, from)
 	r.outcome, r.changed, r.report, r.verified, r.err = result.Outcome, result.Changed, result.Report, result.Verification, err
-}
-
-// each does something with every object, as many at once as --parallel says.
-func (s *session) each(ctx context.Context, objects []source.Object, do func(context.Context, *row)) []*row {
-	rows := make([]*row, len(objects))
-	var group errgroup.Group
-	group.SetLimit(s.flags.parallel)
-	for i, obj := range objects {
-		rows[i] = &row{object: obj}
-		group.Go(func() error {
-			do(ctx, rows[i])
-			return nil
-		})
-	}
-	group.Wait()
-	return rows
 }

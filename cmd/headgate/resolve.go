@@ -74,7 +74,12 @@ func (p *program) look(ctx context.Context, f *sourceFlags, args []string, do fu
 	ctx, cancel := s.within(ctx)
 	defer cancel()
 	rows := s.each(ctx, objects, func(ctx context.Context, r *row) {
-		from, err := s.origin(r.object)
+		obj, err := s.alone(ctx, r.object)
+		if err != nil {
+			r.err = err
+			return
+		}
+		from, err := s.origin(obj)
 		if err != nil {
 			r.err = err
 			return

@@ -199,6 +199,32 @@ func (s *session) selected(args []string) ([]source.Object, error) {
 	return objects, nil
 }
 
+// stock gives origins the artifacts of other objects, which are in store or at
+// their URL, and returns objects with those that they are made of behind them.
+func (s *session) stock(ctx context.Context, objects []source.Object, store *artifact.Store) ([]source.Object, error) {
+	s.env.Sources = &source.Inventory{
+		Objects: s.set.Objects,
+		Store:   store,
+		Client:  &artifact.Client{MaxBytes: s.flags.maxBytes, Temp: store.Temp},
+	}
+	return source.WithNeeds(ctx, objects, s.env.Sources)
+}
+
+// alone returns obj as it is without the sources it is made of, once these are
+// known to exist: what resolve and verify say is about obj itself.
+func (s *session) alone(ctx context.Context, obj source.Object) (source.Object, error) {
+	g, ok := obj.(*source.GitRepository)
+	if !ok || len(g.Spec.Include) == 0 {
+		return obj, nil
+	}
+	if _, err := source.Needed(ctx, g, &source.Inventory{Objects: s.set.Objects}); err != nil {
+		return nil, fmt.Errorf("spec.include: %w", err)
+	}
+	g = ptr(*g)
+	g.Spec.Include = nil
+	return g, nil
+}
+
 // origin returns the origin of obj.
 func (s *session) origin(obj source.Object) (source.Origin, error) {
 	construct, ok := origins[obj.Head().Kind]
