@@ -31,8 +31,12 @@ var rooms = map[string]room{
 	"git/internal/local":    {imports: "git/internal/config git/internal/lru git/internal/object git/internal/packfile", modules: "github.com/klauspost/compress"},
 	"git/internal/wire":     {imports: "git/internal/object internal/redact", modules: gitModules},
 
+	"login/github":            {imports: "source internal/transport login/internal/exchange login/internal/keep"},
+	"login/internal/exchange": {imports: "internal/redact internal/transport"},
+	"login/internal/keep":     {},
+
 	"cmd/headgate": {
-		imports: "artifact source git internal/redact", // sigs.k8s.io/yaml comes with source
+		imports: "artifact source git internal/redact login/github", // sigs.k8s.io/yaml comes with source
 		modules: "github.com/spf13/cobra github.com/spf13/pflag github.com/inconshreveable/mousetrap github.com/jedib0t/go-pretty/v6 github.com/mattn/go-runewidth github.com/rivo/uniseg golang.org/x/term golang.org/x/text",
 	},
 

@@ -23,8 +23,6 @@ func supported(s *source.GitRepositorySpec) error {
 	}{
 		{"verify", s.Verify != nil},
 		{"recurseSubmodules", s.RecurseSubmodules},
-		{"serviceAccountName", s.ServiceAccountName != ""},
-		{"provider", s.Provider != "" && s.Provider != "generic"},
 	} {
 		if f.set {
 			return invalid(fmt.Errorf("spec.%s is not supported by this version of headgate: remove it, or wait for a version that honours it", f.field))
@@ -67,12 +65,21 @@ func (o *Origin) reach(ctx context.Context, u *url.URL, ref *source.LocalReferen
 		return nil, err
 	}
 	n := &network{env: o.env, object: name}
-	if u.Scheme == "ssh" {
+	if err := misprovided(spec, secret); err != nil {
+		return nil, err
+	}
+	switch {
+	case o.lent(u):
+		n.transport, n.end, err = o.overLogin(ctx, u, secret, proxySecret)
+	case u.Scheme == "ssh":
 		n.transport, n.end, err = overSSH(u, secret, proxySecret)
-	} else {
+	default:
 		n.transport, n.end, err = overHTTP(u, secret, proxySecret)
 	}
-	return n, err
+	if err != nil {
+		return nil, err
+	}
+	return n, nil
 }
 
 // parseURL accepts what the URL of a repository may be: http, https or ssh, with a host.
@@ -121,14 +128,24 @@ func (o *Origin) secret(ctx context.Context, ref *source.LocalReference, field s
 }
 
 // public are the keys of Secrets whose values anybody may see.
-var public = map[string]bool{"username": true, "known_hosts": true, "identity.pub": true, "ca.crt": true, "caFile": true, "tls.crt": true, "address": true}
+var public = map[string]bool{"username": true, "known_hosts": true, "identity.pub": true, "ca.crt": true, "caFile": true, "tls.crt": true, "address": true,
+	"githubAppID": true, "githubAppInstallationID": true, "githubAppInstallationOwner": true, "githubAppBaseURL": true}
 
 // remember notes the values of a Secret that must not show.
 func (o *Origin) remember(s source.Secret) {
+	for key, value := range s.Data {
+		if !public[key] {
+			o.conceal(string(value))
+		}
+	}
+}
+
+// conceal notes values that must not show.
+func (o *Origin) conceal(values ...string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for key, value := range s.Data {
-		if v := string(value); !public[key] && len(v) > 3 && !slices.Contains(o.secrets, v) {
+	for _, v := range values {
+		if len(v) > 3 && !slices.Contains(o.secrets, v) {
 			o.secrets = append(o.secrets, v)
 		}
 	}
@@ -143,29 +160,40 @@ func (o *Origin) Secrets() []string {
 }
 
 func overHTTP(u *url.URL, secret, proxySecret namedSecret) (wire.Transport, func(), error) {
-	bare, auth := transport.SplitUser(u)
-	c := transport.Config{Origin: bare, Auth: auth}
-	if secret.name != "" {
-		given, err := transport.GitAuth(secret.name, secret.Secret)
-		if err != nil {
-			return nil, nil, err
-		}
-		if given != (transport.Auth{}) {
-			c.Auth = given
-		}
-		if c.TLS, err = transport.GitTLS(secret.name, secret.Secret); err != nil {
-			return nil, nil, err
-		}
+	c, err := httpConfig(u, secret, proxySecret)
+	if err != nil {
+		return nil, nil, err
+	}
+	given, err := transport.GitAuth(secret.name, secret.Secret)
+	if err != nil {
+		return nil, nil, err
+	}
+	if given != (transport.Auth{}) {
+		c.Auth = given
+	}
+	t, end := speak(c)
+	return t, end, nil
+}
+
+// httpConfig returns how u is reached, with the credentials in it but not those of the Secret.
+func httpConfig(u *url.URL, secret, proxySecret namedSecret) (c transport.Config, err error) {
+	c.Origin, c.Auth = transport.SplitUser(u)
+	if c.TLS, err = transport.GitTLS(secret.name, secret.Secret); err != nil {
+		return c, err
 	}
 	if proxySecret.name != "" {
 		p, err := transport.ProxyFromSecret(proxySecret.name, proxySecret.Secret, c.TLS)
 		if err != nil {
-			return nil, nil, err
+			return c, err
 		}
 		c.Proxy = p.For
 	}
+	return c, nil
+}
+
+func speak(c transport.Config) (wire.Transport, func()) {
 	client := transport.Client(c)
-	return wire.HTTP(client, bare), client.CloseIdleConnections, nil
+	return wire.HTTP(client, c.Origin), client.CloseIdleConnections
 }
 
 // packLimits translates the bounds of a fetch into those of a pack. The objects

@@ -2,29 +2,49 @@ package source
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"net/url"
 	"time"
 )
 
+// ErrProvider marks a login that cannot work as it is configured: keys are
+// missing from the Secret, the URL is none of the provider's, or this program
+// has no identity there. Other errors of a login may pass.
+var ErrProvider = errors.New("invalid provider configuration")
+
 // A LoginFunc gets credentials from the provider that a spec names, for
-// example a cloud's token service. It may keep them until they expire.
-// Errors do not hold what they are about.
+// example a cloud's token service. It may keep them until they expire, and is
+// safe for concurrent use.
+//
+// Errors wrap [ErrProvider] when the configuration is at fault, and
+// [ErrInvalid] as well when that is the spec alone. They hold neither
+// credentials nor the URL and provider they are about.
 type LoginFunc func(ctx context.Context, request LoginRequest) (Credential, error)
 
 // A LoginRequest says who wants to reach what.
 type LoginRequest struct {
-	Provider       string       // spec.provider: azure, github, aws or gcp
-	URL            *url.URL     // what is to be reached, without user information
-	Secret         Secret       // spec.secretRef, zero when there is none
-	Namespace      string       // of the object
-	ServiceAccount string       // spec.serviceAccountName, "" for the identity of the program itself
-	Client         *http.Client // for the provider's own requests: spec.proxySecretRef and the CA of the Secret, no credentials
+	Provider       string   // spec.provider: azure, github, aws or gcp
+	URL            *url.URL // what is to be reached, without user information
+	Secret         Secret   // spec.secretRef
+	SecretName     string   // NAMESPACE/NAME of it, "" when there is none
+	Namespace      string   // of the object
+	ServiceAccount string   // spec.serviceAccountName, "" for the identity of the program itself
+
+	// Client is for the provider's own requests: it goes through
+	// spec.proxySecretRef, trusts the CA of the Secret, and has no credentials.
+	Client *http.Client
+	// OwnTrust tells that a Secret says which servers Client, and what will
+	// reach URL, trust. Whoever writes the Secret could read along, so the
+	// identity of the program itself must not be used.
+	OwnTrust bool
 }
 
-// A Credential is what a provider issued: a bearer token, or a user name and a password.
+// A Credential is what a provider issued: a bearer token, or a user name and a
+// password. All of them are to be kept out of texts.
 type Credential struct {
 	Username, Password string
 	Token              string
 	Expires            time.Time // zero when it is not known
+	Refused            func()    // to be called when the credential was refused: it is not issued again; may be nil
 }

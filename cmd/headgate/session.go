@@ -110,6 +110,7 @@ func (p *program) open(f *sourceFlags) (*session, error) {
 	places = append(places, source.EnvSecrets(p.lookup))
 	return &session{flags: f, set: set, bad: bad, env: source.Env{
 		Secrets: source.Chain(places...),
+		Login:   p.login(),
 		Local:   local,
 		Limits:  artifact.Limits{Bytes: f.maxBytes},
 	}}, nil

@@ -20,11 +20,13 @@ import (
 // HTTP says how [ServeHTTP] serves. The zero value is a public server without
 // TLS that offers all of protocol version 2.
 type HTTP struct {
-	CA     *CA  // serve TLS with a certificate of this authority
-	Mutual bool // and want client certificates of it
+	CA     *CA      // serve TLS with a certificate of this authority
+	Names  []string // of the server, besides localhost
+	Mutual bool     // and want client certificates of CA
 
-	Username, Password string // want basic authentication
-	Bearer             string // want a bearer token
+	Username, Password string                   // want basic authentication
+	Bearer             string                   // want a bearer token
+	Allow              func(*http.Request) bool // decide otherwise
 
 	V0        bool // speak protocol version 0 only
 	NoFilter  bool // do not offer partial clones
@@ -78,7 +80,7 @@ func ServeAll(t testing.TB, c HTTP, repos map[string]*Repo) *Server {
 	h.Listener = &countingListener{h.Listener, s}
 	h.Config.ErrorLog = quiet
 	if c.CA != nil {
-		h.TLS = c.CA.ServerConfig(c.Mutual)
+		h.TLS = c.CA.ServerConfig(c.Mutual, c.Names...)
 		h.EnableHTTP2 = true
 		h.StartTLS()
 	} else {
@@ -196,6 +198,9 @@ func phaseOf(r *http.Request, body []byte) Phase {
 
 func (s *Server) allowed(r *http.Request) bool {
 	want := s.config
+	if want.Allow != nil {
+		return want.Allow(r)
+	}
 	if want.Bearer != "" {
 		return same(r.Header.Get("Authorization"), "Bearer "+want.Bearer)
 	}

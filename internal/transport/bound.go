@@ -13,10 +13,11 @@ type bound struct {
 	own     *http.Transport // for the origin
 	foreign *http.Transport // for everybody else: without the client certificate
 	proxied func(*http.Request) (*url.URL, error)
+	refused func()
 }
 
 func newBound(c Config) *bound {
-	b := &bound{proxied: c.Proxy}
+	b := &bound{proxied: c.Proxy, refused: c.Refused}
 	if c.Origin != nil {
 		clean, auth := SplitUser(c.Origin)
 		if c.Auth != (Auth{}) {
@@ -35,8 +36,8 @@ func newBound(c Config) *bound {
 
 // RoundTrip implements [http.RoundTripper].
 func (b *bound) RoundTrip(req *http.Request) (*http.Response, error) {
-	t := b.foreign
-	if b.mine(req) {
+	t, mine := b.foreign, b.mine(req)
+	if mine {
 		t = b.own
 		if b.header != "" {
 			req = req.Clone(req.Context())
@@ -50,6 +51,9 @@ func (b *bound) RoundTrip(req *http.Request) (*http.Response, error) {
 			resp.Body.Close()
 			return nil, &ProxyError{proxy.Scheme + "://" + proxy.Host, resp.StatusCode}
 		}
+	}
+	if err == nil && mine && b.refused != nil && (resp.StatusCode == http.StatusUnauthorized || resp.StatusCode == http.StatusForbidden) {
+		b.refused()
 	}
 	return resp, err
 }
@@ -71,6 +75,9 @@ func (b *bound) CloseIdleConnections() {
 	b.own.CloseIdleConnections()
 	b.foreign.CloseIdleConnections()
 }
+
+// SameOrigin reports whether a and b have the same scheme, host and port.
+func SameOrigin(a, b *url.URL) bool { return origin(a) == origin(b) }
 
 // origin returns scheme, host and port of u in a form that can be compared (RFC 6454 section 4).
 func origin(u *url.URL) string {

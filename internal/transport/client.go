@@ -31,6 +31,10 @@ type Config struct {
 	Auth   Auth
 	TLS    *tls.Config
 
+	// Refused is called when Origin answers that it does not accept Auth
+	// (status 401 or 403); nil is for who does not want to know.
+	Refused func()
+
 	// Proxy is as in [http.Transport]: nil for none, [Proxy.For] or, where the
 	// environment may decide, [http.ProxyFromEnvironment].
 	Proxy func(*http.Request) (*url.URL, error)

@@ -9,6 +9,8 @@
 //	TLS, certSecretRef    the same, and certFile and keyFile when the newer keys are absent
 //	ssh                   identity, known_hosts, password (passphrase of identity)
 //	proxySecretRef        address, username, password
+//	provider github       githubAppID, githubAppInstallationID or githubAppInstallationOwner,
+//	                      githubAppPrivateKey, githubAppBaseURL
 //
 // A key that is present with an empty value counts as absent. A Secret that
 // cannot be used gives a [*SecretError], which names the Secret, the key and

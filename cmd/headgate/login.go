@@ -1,0 +1,23 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/headgate-io/headgate/login/github"
+	"github.com/headgate-io/headgate/source"
+)
+
+// login returns the table of what this command can log in with, as one function.
+func (p *program) login() source.LoginFunc {
+	providers := map[string]source.LoginFunc{
+		"github": github.New(nil).Login,
+	}
+	return func(ctx context.Context, r source.LoginRequest) (source.Credential, error) {
+		login, ok := providers[r.Provider]
+		if !ok {
+			return source.Credential{}, fmt.Errorf("%w: %w: this version of headgate cannot log in with it", source.ErrInvalid, source.ErrProvider)
+		}
+		return login(ctx, r)
+	}
+}

@@ -1,0 +1,92 @@
+package git
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+
+	"github.com/headgate-io/headgate/git/internal/wire"
+	"github.com/headgate-io/headgate/internal/transport"
+	"github.com/headgate-io/headgate/source"
+)
+
+// provided reports whether spec names a provider that issues credentials.
+func provided(spec *source.GitRepositorySpec) bool {
+	return spec.Provider != "" && spec.Provider != "generic"
+}
+
+// misprovided returns what is wrong with the choice of the provider.
+func misprovided(spec *source.GitRepositorySpec, secret namedSecret) error {
+	switch {
+	case spec.Provider != "github" && transport.IsApp(secret.Secret):
+		return badProvider("secret %s is for provider github: set spec.provider", secret.name)
+	case !provided(spec) && spec.ServiceAccountName != "":
+		return badProvider("spec.serviceAccountName goes with spec.provider azure or aws: set that, or remove it")
+	}
+	return nil
+}
+
+// lent reports whether the provider of the spec gives the credentials for u:
+// those for the origin of spec.url, and for no other.
+func (o *Origin) lent(u *url.URL) bool {
+	own, err := parseURL(o.repo.Spec.URL)
+	return provided(&o.repo.Spec) && err == nil && transport.SameOrigin(own, u)
+}
+
+// overLogin reaches u over http(s) with what the provider of the spec issues.
+func (o *Origin) overLogin(ctx context.Context, u *url.URL, secret, proxySecret namedSecret) (wire.Transport, func(), error) {
+	provider := o.repo.Spec.Provider
+	switch {
+	case o.env.Login == nil:
+		return nil, nil, badProvider("spec.provider: this program knows no provider %s", provider)
+	case u.Scheme == "ssh":
+		return nil, nil, badProvider("spec.provider %s goes with an https URL, not with ssh: change spec.url, or remove spec.provider", provider)
+	case u.User != nil:
+		return nil, nil, badProvider("spec.provider %s goes with a URL without user information: remove it from spec.url", provider)
+	}
+	c, err := httpConfig(u, secret, proxySecret)
+	if err != nil {
+		return nil, nil, err
+	}
+	if c.Auth, c.Refused, err = o.login(ctx, c, secret); err != nil {
+		return nil, nil, loginError(provider, err)
+	}
+	t, end := speak(c)
+	return t, end, nil
+}
+
+// login gets credentials for what c reaches.
+func (o *Origin) login(ctx context.Context, c transport.Config, secret namedSecret) (transport.Auth, func(), error) {
+	client := transport.Client(transport.Config{TLS: c.TLS, Proxy: c.Proxy})
+	defer client.CloseIdleConnections()
+	issued, err := o.env.Login(ctx, source.LoginRequest{
+		Provider:       o.repo.Spec.Provider,
+		URL:            c.Origin,
+		Secret:         secret.Secret,
+		SecretName:     secret.name,
+		Namespace:      o.repo.Metadata.Namespace,
+		ServiceAccount: o.repo.Spec.ServiceAccountName,
+		Client:         client,
+		OwnTrust:       c.TLS != nil,
+	})
+	if err != nil {
+		return transport.Auth{}, nil, err
+	}
+	o.conceal(issued.Username, issued.Password, issued.Token)
+	return transport.Auth{Username: issued.Username, Password: issued.Password, Bearer: issued.Token}, issued.Refused, nil
+}
+
+// loginError gives the failure of a login its reason.
+func loginError(provider string, err error) error {
+	reason := "AuthenticationFailed"
+	if errors.Is(err, source.ErrProvider) {
+		reason = "InvalidProviderConfiguration"
+	}
+	return &source.StepError{Step: source.StepResolve, Reason: reason, Err: fmt.Errorf("log in with provider %s: %w", provider, err)}
+}
+
+// badProvider is a login that cannot work until the spec changes.
+func badProvider(format string, args ...any) error {
+	return &source.StepError{Step: source.StepResolve, Reason: "InvalidProviderConfiguration", Err: invalid(fmt.Errorf(format, args...))}
+}

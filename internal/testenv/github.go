@@ -1,0 +1,204 @@
+package testenv
+
+import (
+	"crypto"
+	"crypto/rsa"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// GitHub says how [ServeGitHub] serves: one app and its installations.
+type GitHub struct {
+	CA    *CA      // serves TLS
+	Names []string // of the server, besides localhost
+
+	App           string // id
+	Key           *rsa.PublicKey
+	Installations map[string]string // orgs/NAME or users/NAME → id
+	Repositories  []string          // that the installations may name
+
+	Now  func() time.Time // default time.Now
+	Life time.Duration    // of a token, default an hour
+}
+
+// A GitHubServer is a running API of GitHub, as far as apps need it.
+type GitHubServer struct {
+	URL string
+
+	config   GitHub
+	mu       sync.Mutex
+	requests []string
+	tokens   map[string]time.Time
+	issued   int
+	instead  http.HandlerFunc
+}
+
+// ServeGitHub serves the API below / and /api/v3 until the test ends. It issues
+// tokens to who proves to be the app with a JSON web token.
+func ServeGitHub(t testing.TB, c GitHub) *GitHubServer {
+	t.Helper()
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	if c.Life == 0 {
+		c.Life = time.Hour
+	}
+	s := &GitHubServer{config: c, tokens: map[string]time.Time{}}
+	h := httptest.NewUnstartedServer(http.HandlerFunc(s.serve))
+	h.Config.ErrorLog = quiet
+	h.TLS = c.CA.ServerConfig(false, c.Names...)
+	h.StartTLS()
+	s.URL = h.URL
+	t.Cleanup(func() {
+		h.CloseClientConnections()
+		h.Close()
+	})
+	return s
+}
+
+// Requests returns what was asked so far: method, path and body.
+func (s *GitHubServer) Requests() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.requests)
+}
+
+// Answer makes h answer from now on; nil makes the server serve well again.
+func (s *GitHubServer) Answer(h http.HandlerFunc) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.instead = h
+}
+
+// Revoke makes all tokens useless that were issued so far.
+func (s *GitHubServer) Revoke() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	clear(s.tokens)
+}
+
+// Allow reports whether r comes with a good token, as [HTTP].Allow wants it.
+func (s *GitHubServer) Allow(r *http.Request) bool {
+	user, token, _ := r.BasicAuth()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return user == "x-access-token" && s.config.Now().Before(s.tokens[token])
+}
+
+// Tokens returns all tokens issued so far.
+func (s *GitHubServer) Tokens() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var all []string
+	for i := range s.issued {
+		all = append(all, tokenName(i+1))
+	}
+	return all
+}
+
+func tokenName(n int) string { return fmt.Sprintf("ghs_canary%06d", n) }
+
+func (s *GitHubServer) serve(w http.ResponseWriter, r *http.Request) {
+	body, _ := io.ReadAll(r.Body)
+	path := strings.TrimPrefix(r.URL.Path, "/api/v3")
+	s.mu.Lock()
+	s.requests = append(s.requests, strings.TrimSpace(r.Method+" "+r.URL.Path+" "+string(body)))
+	instead := s.instead
+	s.mu.Unlock()
+	if instead != nil {
+		instead(w, r)
+		return
+	}
+	if err := s.proven(r); err != nil {
+		answerJSON(w, http.StatusUnauthorized, map[string]any{"message": err.Error()})
+		return
+	}
+	if account, ok := strings.CutSuffix(path, "/installation"); ok && r.Method == http.MethodGet {
+		id, ok := s.config.Installations[strings.TrimPrefix(account, "/")]
+		if !ok {
+			answerJSON(w, http.StatusNotFound, map[string]any{"message": "Not Found"})
+			return
+		}
+		answerJSON(w, http.StatusOK, map[string]any{"id": json.RawMessage(id), "app_slug": "app"})
+		return
+	}
+	s.issue(w, r, path, body)
+}
+
+func (s *GitHubServer) issue(w http.ResponseWriter, r *http.Request, path string, body []byte) {
+	id, ok := strings.CutSuffix(strings.TrimPrefix(path, "/app/installations/"), "/access_tokens")
+	if !ok || r.Method != http.MethodPost || !slices.Contains(slices.Collect(maps.Values(s.config.Installations)), id) {
+		answerJSON(w, http.StatusNotFound, map[string]any{"message": "Integration not found"})
+		return
+	}
+	var scope struct{ Repositories []string }
+	if err := json.Unmarshal(body, &scope); err != nil {
+		answerJSON(w, http.StatusBadRequest, map[string]any{"message": "Problems parsing JSON"})
+		return
+	}
+	for _, name := range scope.Repositories {
+		if !slices.Contains(s.config.Repositories, name) {
+			answerJSON(w, http.StatusUnprocessableEntity, map[string]any{"message": "There is at least one repository that is not accessible"})
+			return
+		}
+	}
+	s.mu.Lock()
+	s.issued++
+	token, expires := tokenName(s.issued), s.config.Now().Add(s.config.Life)
+	s.tokens[token] = expires
+	s.mu.Unlock()
+	answerJSON(w, http.StatusCreated, map[string]any{"token": token, "expires_at": expires.UTC().Format(time.RFC3339)})
+}
+
+func answerJSON(w http.ResponseWriter, status int, body any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	json.NewEncoder(w).Encode(body)
+}
+
+// proven checks the JSON web token of r as GitHub does.
+func (s *GitHubServer) proven(r *http.Request) error {
+	token, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	parts := strings.Split(token, ".")
+	if len(parts) != 3 {
+		return fmt.Errorf("A JSON web token could not be decoded")
+	}
+	var decoded [3][]byte
+	for i, p := range parts {
+		var err error
+		if decoded[i], err = base64.RawURLEncoding.DecodeString(p); err != nil {
+			return err
+		}
+	}
+	var head struct{ Alg, Typ string }
+	var claims struct {
+		Iss      string
+		Iat, Exp int64
+	}
+	if json.Unmarshal(decoded[0], &head) != nil || json.Unmarshal(decoded[1], &claims) != nil || head.Alg != "RS256" {
+		return fmt.Errorf("A JSON web token could not be decoded")
+	}
+	digest := sha256.Sum256([]byte(parts[0] + "." + parts[1]))
+	if rsa.VerifyPKCS1v15(s.config.Key, crypto.SHA256, digest[:], decoded[2]) != nil || claims.Iss != s.config.App {
+		return fmt.Errorf("A JSON web token could not be decoded")
+	}
+	now := s.config.Now().Unix()
+	switch {
+	case claims.Iat > now:
+		return fmt.Errorf("'Issued at' claim ('iat') must be an Integer representing the time that the assertion was issued")
+	case claims.Exp <= now || claims.Exp > now+600:
+		return fmt.Errorf("'Expiration time' claim ('exp') is too far in the future or in the past")
+	}
+	return nil
+}

@@ -1,0 +1,96 @@
+// Package exchange carries the requests to token services and their answers.
+//
+//   - What goes over https takes the way of the client that the caller was
+//     given, and with it the proxy of the object. What goes in the clear is for
+//     services of the machine, its link or its cluster: it goes there directly.
+//   - An answer has at most [MaxAnswer] bytes; reading on is an error.
+//   - Redirects are followed to the same origin only.
+package exchange
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+
+	"github.com/headgate-io/headgate/internal/transport"
+)
+
+// MaxAnswer is how many bytes an answer may have.
+const MaxAnswer = 1 << 20
+
+const maxRedirects = 5
+
+// Client returns a client that keeps the rules of this package; given is the
+// one for https, nil for one without proxy. The caller closes its idle connections.
+func Client(given *http.Client) *http.Client {
+	near := transport.Client(transport.Config{}).Transport
+	far := near
+	if given != nil && given.Transport != nil {
+		far = given.Transport
+	}
+	return &http.Client{Transport: &carrier{near, far}, CheckRedirect: checkRedirect}
+}
+
+type carrier struct{ near, far http.RoundTripper }
+
+func (c *carrier) RoundTrip(req *http.Request) (*http.Response, error) {
+	way := c.near
+	if req.URL.Scheme == "https" {
+		way = c.far
+	}
+	resp, err := way.RoundTrip(req)
+	if err == nil {
+		resp.Body = &bounded{resp.Body, MaxAnswer}
+	}
+	return resp, err
+}
+
+// CloseIdleConnections is called by [http.Client.CloseIdleConnections]. What
+// belongs to the given client is left to its owner.
+func (c *carrier) CloseIdleConnections() {
+	if closer, ok := c.near.(interface{ CloseIdleConnections() }); ok {
+		closer.CloseIdleConnections()
+	}
+}
+
+func checkRedirect(req *http.Request, via []*http.Request) error {
+	if len(via) > maxRedirects {
+		return fmt.Errorf("more than %d redirects", maxRedirects)
+	}
+	if !transport.SameOrigin(req.URL, via[0].URL) {
+		return errors.New("redirect to another host refused")
+	}
+	return nil
+}
+
+// A bounded body ends with an error after left bytes.
+type bounded struct {
+	io.ReadCloser
+	left int64
+}
+
+func (b *bounded) Read(p []byte) (int, error) {
+	if b.left < 0 {
+		return 0, fmt.Errorf("the answer is larger than %d bytes", MaxAnswer)
+	}
+	if int64(len(p)) > b.left+1 {
+		p = p[:b.left+1]
+	}
+	n, err := b.ReadCloser.Read(p)
+	if b.left -= int64(n); b.left < 0 {
+		return n - 1, fmt.Errorf("the answer is larger than %d bytes", MaxAnswer)
+	}
+	return n, err
+}
+
+// Safe reports whether what is sent to u is private: over TLS, or not leaving the machine.
+func Safe(u *url.URL) bool {
+	if u.Scheme == "https" {
+		return u.Host != ""
+	}
+	ip := net.ParseIP(u.Hostname())
+	return u.Scheme == "http" && (u.Hostname() == "localhost" || ip != nil && ip.IsLoopback())
+}
