@@ -23,7 +23,7 @@ var rooms = map[string]room{
 	"artifact": {imports: "internal/redact", modules: "github.com/klauspost/compress github.com/zeebo/blake3 github.com/klauspost/cpuid/v2"},
 	"source":   {imports: "artifact internal/redact", modules: "sigs.k8s.io/yaml go.yaml.in/yaml/v2 go.yaml.in/yaml/v3 github.com/Masterminds/semver/v3"},
 
-	"git":                   {imports: "artifact source internal/transport internal/redact git/internal/config git/internal/local git/internal/object git/internal/packfile git/internal/wire", modules: gitModules},
+	"git":                   {imports: "artifact source internal/transport internal/redact git/internal/config git/internal/local git/internal/object git/internal/packfile git/internal/wire git/internal/signature", modules: gitModules},
 	"git/internal/config":   {},
 	"git/internal/lru":      {},
 	"git/internal/object":   {imports: "git/internal/lru", modules: "github.com/pjbgf/sha1cd github.com/klauspost/cpuid/v2"},
@@ -31,9 +31,13 @@ var rooms = map[string]room{
 	"git/internal/local":    {imports: "git/internal/config git/internal/lru git/internal/object git/internal/packfile", modules: "github.com/klauspost/compress"},
 	"git/internal/wire":     {imports: "git/internal/object internal/redact", modules: gitModules},
 
+<<<<<<< HEAD
 	"login/github":            {imports: "source internal/transport login/internal/exchange login/internal/keep"},
 	"login/internal/exchange": {imports: "internal/redact internal/transport"},
 	"login/internal/keep":     {},
+=======
+	"git/internal/signature": {modules: "github.com/ProtonMail/go-crypto github.com/cloudflare/circl golang.org/x/crypto golang.org/x/sys"},
+>>>>>>> bcc42d5 (git: commits and tags are verified, signed by OpenPGP or SSH)
 
 	"cmd/headgate": {
 		imports: "artifact source git internal/redact login/github", // sigs.k8s.io/yaml comes with source

@@ -21,7 +21,6 @@ func supported(s *source.GitRepositorySpec) error {
 		field string
 		set   bool
 	}{
-		{"verify", s.Verify != nil},
 		{"recurseSubmodules", s.RecurseSubmodules},
 	} {
 		if f.set {

@@ -20,6 +20,7 @@ type content struct {
 	origin *Origin
 	rev    source.Revision
 	sel    selection
+	tag    ref // whose signature is asked for, if any
 	db     database
 	id     object.ID
 	commit *object.CommitData

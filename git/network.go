@@ -115,7 +115,7 @@ func (n *network) whole(ctx context.Context, commit object.ID, via string) (data
 	if err != nil {
 		return nil, nil, err
 	}
-	if tip := slices.IndexFunc(tips, func(t ref) bool { return t.commit() == commit }); tip >= 0 {
+	if tip := slices.IndexFunc(tips, func(t ref) bool { return t.ID == commit || t.commit() == commit }); tip >= 0 {
 		return n.one(ctx, tips[tip].ID) // a tag is wanted by its own id
 	}
 	return n.deepen(ctx, tips, commit)

@@ -125,7 +125,11 @@ func (o *Origin) open(ctx context.Context, rev source.Revision) (source.Content,
 			return nil, err
 		}
 	}
-	c, err := o.fetch(ctx, up, id, sel.ref, o.lean())
+	tag, err := o.signedTag(ctx, up, sel, rev)
+	if err != nil {
+		return nil, err
+	}
+	c, err := o.fetch(ctx, up, id, tag, sel.ref, o.lean())
 	if err != nil {
 		return nil, err
 	}
@@ -137,13 +141,22 @@ func (o *Origin) open(ctx context.Context, rev source.Revision) (source.Content,
 	return c, nil
 }
 
-// fetch fetches a commit; lean asks for its blobs to be left out, as far as up can do that.
-func (o *Origin) fetch(ctx context.Context, up upstream, id object.ID, via string, lean bool) (*content, error) {
-	db, notes, err := up.content(ctx, id, via, lean)
-	if err != nil {
-		return nil, fmt.Errorf("fetch %s: %w", id, err)
+// fetch fetches a commit, together with the tag that leads to it, if any; lean
+// asks for its blobs to be left out, as far as up can do that.
+func (o *Origin) fetch(ctx context.Context, up upstream, id object.ID, tag ref, via string, lean bool) (*content, error) {
+	want := id
+	if tag.commit() == id {
+		want = tag.ID
 	}
-	return newContent(ctx, o, db, id, notes)
+	db, notes, err := up.content(ctx, want, via, lean)
+	if err != nil {
+		return nil, fmt.Errorf("fetch %s: %w", want, err)
+	}
+	c, err := newContent(ctx, o, db, id, notes)
+	if err == nil {
+		c.tag = tag
+	}
+	return c, err
 }
 
 // lookUp finds the one ref that sel names.

@@ -16,7 +16,7 @@ type upstream interface {
 	// history returns the commits of tips down to depth (1 is the tips alone,
 	// 0 everything), and as little else as the repository can manage.
 	history(ctx context.Context, tips []object.ID, depth int) (database, error)
-	// content returns commit with its whole tree, or when lean without the
+	// content returns commit, or a tag and its commit, with its whole tree, or when lean without the
 	// blobs, as far as that saves anything: then the database is a lender. The
 	// branch or tag it was found by, if any, helps with servers that send only
 	// what a ref leads to.

@@ -1,16 +1,222 @@
 package git
 
-import "context"
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
 
-// trust returns a fingerprint of the keys that spec.verify trusts, "" when the
-// spec asks for no verification.
+	"github.com/headgate-io/headgate/git/internal/object"
+	"github.com/headgate-io/headgate/git/internal/signature"
+	"github.com/headgate-io/headgate/source"
+)
+
+// modes says whose signatures a mode asks for (specification,
+// "GitRepositoryVerification"; reference A9).
+var modes = map[string]struct{ tag, commit bool }{
+	"":                      {},
+	source.VerifyHEAD:       {commit: true},
+	source.VerifyTag:        {tag: true},
+	source.VerifyTagAndHEAD: {tag: true, commit: true},
+}
+
+// trust returns a fingerprint of what spec.verify asks for and of the keys that
+// it trusts, "" when the spec asks for no verification.
 func (o *Origin) trust(ctx context.Context, sel selection) (string, error) {
-	return "", nil
+	mode := o.repo.Plan().Verify
+	if mode == "" {
+		return "", nil
+	}
+	asked, known := modes[mode]
+	switch {
+	case !known:
+		return "", invalidMode("spec.verify.mode %q: want HEAD, Tag or TagAndHEAD", mode)
+	case asked.tag && !sel.tagged():
+		return "", invalidMode("spec.verify.mode %s needs a tag, but spec.ref.%s selects none: set spec.ref.tag or semver, or mode HEAD", mode, sel.field)
+	}
+	secret, err := o.trusted(ctx)
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.New()
+	writeField(sum, []byte(mode))
+	for _, name := range slices.Sorted(maps.Keys(secret.Data)) {
+		writeField(sum, []byte(name))
+		writeField(sum, secret.Data[name])
+	}
+	return hex.EncodeToString(sum.Sum(nil)), nil
+}
+
+func invalidMode(format string, args ...any) error {
+	return &source.StepError{Step: source.StepVerify, Reason: "InvalidVerificationMode", Err: invalid(fmt.Errorf(format, args...))}
+}
+
+// writeField adds b so that no other sequence of fields gives the same hash.
+func writeField(h hash.Hash, b []byte) {
+	h.Write(binary.BigEndian.AppendUint64(nil, uint64(len(b))))
+	h.Write(b)
+}
+
+// tagged reports whether s selects a tag, which a later run may find elsewhere.
+func (s selection) tagged() bool {
+	return s.semver != nil || strings.HasPrefix(s.ref, "refs/tags/")
+}
+
+// trusted returns the Secret of spec.verify once its keys are known to be usable.
+func (o *Origin) trusted(ctx context.Context) (namedSecret, error) {
+	secret, err := o.secret(ctx, &o.repo.Spec.Verify.SecretRef, "spec.verify.secretRef")
+	if err == nil {
+		if _, err = signature.Parse(secret.Data); err != nil {
+			err = fmt.Errorf("spec.verify.secretRef: secret %s: %w", secret.name, err)
+		}
+	}
+	if err != nil {
+		return namedSecret{}, &source.StepError{Step: source.StepVerify, Reason: "VerificationError", Err: err}
+	}
+	return secret, nil
+}
+
+// signedTag looks up the tag that rev was found by, when its signature is
+// asked for. It is not the one that rev was found by if it has moved since.
+func (o *Origin) signedTag(ctx context.Context, up upstream, sel selection, rev source.Revision) (ref, error) {
+	if !modes[o.repo.Plan().Verify].tag {
+		return ref{}, nil
+	}
+	if sel.semver != nil {
+		sel.label = rev.ID[:max(0, strings.LastIndexByte(rev.ID, '@'))]
+		sel.ref = "refs/tags/" + sel.label
+	}
+	return lookUp(ctx, up, sel)
 }
 
 // check verifies the signatures that the spec asks for and notes the result in
 // c.verified. refused is a signature that does not hold; err, that it cannot be
 // known.
 func (c *content) check(ctx context.Context, up upstream) (refused, err error) {
+	mode := c.origin.repo.Plan().Verify
+	if mode == "" {
+		return nil, nil
+	}
+	secret, err := c.origin.trusted(ctx)
+	if err != nil {
+		return nil, err
+	}
+	keys, err := signature.Parse(secret.Data)
+	if err != nil {
+		return nil, err
+	}
+	now := time.Now()
+	var signers, parts []string
+	if modes[mode].tag {
+		signer, refused, err := c.checkTag(ctx, up, keys, now)
+		if refused != nil || err != nil {
+			return refused, err
+		}
+		signers = append(signers, signer)
+		parts = append(parts, fmt.Sprintf("tag '%s' with key '%s'", c.tag.tag(), signer))
+	}
+	if modes[mode].commit {
+		signer, err := keys.Verify(c.commit.Payload, c.commit.PGPSignature, now)
+		if err != nil {
+			return refusal("InvalidCommitSignature", "commit %s: %w", c.id, err), nil
+		}
+		signers = append(signers, signer)
+		parts = append(parts, fmt.Sprintf("commit '%s' with key '%s'", c.id, signer))
+	}
+	c.verified = source.Verification{
+		Mode:    mode,
+		Signer:  strings.Join(slices.Compact(signers), ", "),
+		Message: "verified signature of " + strings.Join(parts, " and of "),
+	}
 	return nil, nil
+}
+
+// refusal is an object whose signature does not hold.
+func refusal(reason, format string, args ...any) error {
+	err := fmt.Errorf("%w: %w", source.ErrVerification, fmt.Errorf(format, args...))
+	return &source.StepError{Step: source.StepVerify, Reason: reason, Err: err}
+}
+
+// checkTag verifies the tag object at the tag that is selected: that it leads
+// to the commit, bears the name of the tag and is signed. Where tags point at
+// tags, the signature of the first counts: it vouches for all that follow.
+func (c *content) checkTag(ctx context.Context, up upstream, keys *signature.Keys, now time.Time) (signer string, refused, err error) {
+	name := c.tag.tag()
+	switch {
+	case c.tag.commit() != c.id:
+		return "", refusal("InvalidGitObject", "tag %q has moved: it leads to %s now, not to the commit %s of the revision", name, c.tag.commit(), c.id), nil
+	case c.tag.ID == c.id:
+		return "", refusal("InvalidGitObject", "tag %q is not annotated, so it carries no signature: make it with git tag -s", name), nil
+	}
+	db, done, err := c.tags(ctx, up)
+	if err != nil {
+		return "", nil, err
+	}
+	defer done.Close()
+	tag, err := readTag(db, c.tag.ID)
+	if err != nil {
+		return "", nil, fmt.Errorf("tag %q: %w", name, err)
+	}
+	if tag.Name != name {
+		return "", refusal("InvalidGitObject", "tag %q holds a tag object that was made under the name %q", name, tag.Name), nil
+	}
+	signer, err = keys.Verify(tag.Payload, tag.PGPSignature, now)
+	switch {
+	case errors.Is(err, signature.ErrUnsigned):
+		return "", refusal("InvalidGitObject", "tag %q: %w", name, err), nil
+	case err != nil:
+		return "", refusal("InvalidTagSignature", "tag %q: %w", name, err), nil
+	}
+	end, err := follow(db, tag)
+	if err != nil {
+		return "", nil, fmt.Errorf("tag %q: %w", name, err)
+	}
+	if end != c.id {
+		return "", refusal("InvalidGitObject", "tag %q leads to %s, not to the commit %s of the revision, whatever the repository says of it", name, end, c.id), nil
+	}
+	return signer, nil, nil
+}
+
+// tags returns a database that holds the tag: that of the commit, with which it
+// was fetched, or where the upstream sent the commit alone, one of its own.
+func (c *content) tags(ctx context.Context, up upstream) (object.Database, io.Closer, error) {
+	if _, _, err := c.db.Stat(c.tag.ID); !isAbsent(err) {
+		return c.db, io.NopCloser(nil), err
+	}
+	db, err := up.history(ctx, []object.ID{c.tag.ID}, 1)
+	if err != nil {
+		return nil, nil, fmt.Errorf("fetch tag %s: %w", c.tag.tag(), err)
+	}
+	return db, db, nil
+}
+
+// follow returns what the tag leads to in the end.
+func follow(db object.Database, tag *object.TagData) (object.ID, error) {
+	for range maxTags {
+		if tag.Type != object.Tag {
+			return tag.Object, nil
+		}
+		next, err := readTag(db, tag.Object)
+		if err != nil {
+			return object.ID{}, err
+		}
+		tag = next
+	}
+	return object.ID{}, fmt.Errorf("more than %d tags point at each other", maxTags)
+}
+
+func readTag(db object.Database, id object.ID) (*object.TagData, error) {
+	data, err := object.Read(db, id, object.Tag, maxCommit)
+	if err != nil {
+		return nil, err
+	}
+	return object.ParseTag(data)
 }

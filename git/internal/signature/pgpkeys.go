@@ -1,0 +1,111 @@
+package signature
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/ProtonMail/go-crypto/openpgp/armor"
+	"github.com/ProtonMail/go-crypto/openpgp/packet"
+	openpgp "github.com/ProtonMail/go-crypto/openpgp/v2"
+)
+
+var (
+	beginKeys = []byte("-----BEGIN PGP PUBLIC KEY BLOCK-----")
+	endKeys   = []byte("-----END PGP PUBLIC KEY BLOCK-----")
+)
+
+// addPGP reads the armored blocks in data, or else data itself as a key ring.
+func (k *Keys) addPGP(data []byte) error {
+	blocks, err := dearmor(data)
+	if err != nil {
+		return err
+	}
+	if blocks == nil {
+		blocks = [][]byte{data}
+	}
+	before := len(k.pgp)
+	for _, block := range blocks {
+		list, err := openpgp.ReadKeyRing(bytes.NewReader(block))
+		if err != nil {
+			return fmt.Errorf("is not an OpenPGP public key: %w", err)
+		}
+		for _, e := range list {
+			if e.PrivateKey != nil {
+				return errPrivate
+			}
+			k.merge(e)
+		}
+	}
+	if len(k.pgp) == before && len(blocks) == 1 && len(blocks[0]) == 0 {
+		return errors.New("is empty: want OpenPGP public keys")
+	}
+	return nil
+}
+
+// dearmor returns what the armored blocks in data hold, nil when there are none.
+func dearmor(data []byte) (blocks [][]byte, err error) {
+	for n := 1; ; n++ {
+		begin := bytes.Index(data, beginKeys)
+		if begin < 0 {
+			return blocks, nil
+		}
+		length := bytes.Index(data[begin:], endKeys)
+		if length < 0 {
+			return nil, fmt.Errorf("is not an OpenPGP public key: block %d does not end", n)
+		}
+		end := begin + length + len(endKeys)
+		block, err := armor.Decode(bytes.NewReader(append(bytes.Clone(data[begin:end]), '\n')))
+		if err != nil {
+			return nil, fmt.Errorf("is not an OpenPGP public key: block %d: %w", n, noEOF(err))
+		}
+		content, err := io.ReadAll(block.Body)
+		if err != nil {
+			return nil, fmt.Errorf("is not an OpenPGP public key: block %d: %w", n, noEOF(err))
+		}
+		blocks, data = append(blocks, content), data[end:]
+	}
+}
+
+// noEOF makes the end of the data within something an error that says so.
+func noEOF(err error) error {
+	if err == io.EOF {
+		return io.ErrUnexpectedEOF
+	}
+	return err
+}
+
+// merge adds a key, or what it tells of a key that is there already.
+func (k *Keys) merge(e *openpgp.Entity) {
+	i := slices.IndexFunc(k.pgp, func(old *openpgp.Entity) bool { return samePGP(old.PrimaryKey, e.PrimaryKey) })
+	if i < 0 {
+		k.pgp = append(k.pgp, e)
+		return
+	}
+	old := k.pgp[i]
+	old.Revocations = append(old.Revocations, e.Revocations...)
+	old.DirectSignatures = append(old.DirectSignatures, e.DirectSignatures...)
+	for name, id := range e.Identities {
+		id.Primary = old
+		if known := old.Identities[name]; known != nil {
+			known.SelfCertifications = append(known.SelfCertifications, id.SelfCertifications...)
+			known.Revocations = append(known.Revocations, id.Revocations...)
+			continue
+		}
+		old.Identities[name] = id
+	}
+	for _, sub := range e.Subkeys {
+		sub.Primary = old
+		if at := slices.IndexFunc(old.Subkeys, func(s openpgp.Subkey) bool { return samePGP(s.PublicKey, sub.PublicKey) }); at >= 0 {
+			known := &old.Subkeys[at]
+			known.Bindings = append(known.Bindings, sub.Bindings...)
+			known.Revocations = append(known.Revocations, sub.Revocations...)
+			continue
+		}
+		old.Subkeys = append(old.Subkeys, sub)
+	}
+}
+
+func samePGP(a, b *packet.PublicKey) bool { return bytes.Equal(a.Fingerprint, b.Fingerprint) }

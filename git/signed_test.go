@@ -1,0 +1,106 @@
+package git_test
+
+import (
+	"bytes"
+	"os"
+	"path"
+	"strings"
+	"testing"
+
+	"github.com/headgate-io/headgate/internal/testenv"
+	"github.com/headgate-io/headgate/source"
+)
+
+// signedDir holds commits and tags that git made, signed by gpg and ssh-keygen;
+// e2e/signed_test.go makes them.
+const signedDir = "testdata/signed"
+
+// A signed is a repository of them. Each key has a branch and a tag of its own,
+// see also newSigned.
+type signed struct {
+	*testenv.Repo
+	t   *testing.T
+	ids map[string]string // signers by the name of their key
+}
+
+// fixture returns a file below signedDir.
+func (s signed) fixture(name string) []byte {
+	s.t.Helper()
+	b, err := os.ReadFile(path.Join(signedDir, name))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return b
+}
+
+// each calls do with the files of a folder below signedDir.
+func (s signed) each(folder string, do func(name string, content []byte)) {
+	s.t.Helper()
+	list, err := os.ReadDir(path.Join(signedDir, folder))
+	if err != nil || len(list) == 0 {
+		s.t.Fatalf("no %s: %v", folder, err)
+	}
+	for _, e := range list {
+		do(e.Name(), s.fixture(folder+"/"+e.Name()))
+	}
+}
+
+// secret returns a Secret with the keys of the given names.
+func (s signed) secret(names ...string) source.Secret {
+	s.t.Helper()
+	data := map[string][]byte{}
+	for _, name := range names {
+		entry := name + map[string]string{"pgp": ".asc", "ssh": ".sshpub"}[name[:3]]
+		data[entry] = s.fixture("keys/" + entry)
+	}
+	return source.Secret{Data: data}
+}
+
+func newSigned(t *testing.T) signed {
+	t.Helper()
+	s := signed{testenv.NewRepo(t), t, map[string]string{}}
+	for line := range strings.Lines(string(s.fixture("ids"))) {
+		name, id, _ := strings.Cut(strings.TrimSpace(line), " ")
+		s.ids[name] = id
+	}
+	s.Tree(files("app.yaml", "replicas: 3\n"))
+	tags := map[string]string{}
+	commits := map[string]string{}
+	refs := map[string]string{}
+	ref := func(name, id string) { refs[name] = id }
+	s.each("commits", func(name string, raw []byte) {
+		commits[name] = s.Object("commit", raw)
+		ref("heads/"+name, commits[name])
+	})
+	s.each("tags", func(name string, raw []byte) {
+		tags[name] = s.Object("tag", raw)
+		ref("tags/"+name, tags[name])
+	})
+
+	// What nobody signed, or not so.
+	ref("tags/lightweight", commits["pgp-ed25519"])
+	ref("tags/v9.0.0", tags["pgp-ed25519"]) // made under another name
+	annotated := func(name, commit string) string {
+		return "object " + commit + "\ntype commit\ntag " + name + "\ntagger tester <tester@example.com> 1704067200 +0000\n\n" + name + "\n"
+	}
+	ref("tags/annotated", s.Object("tag", []byte(annotated("annotated", commits["ssh-ed25519"]))))
+	ref("tags/plain", s.Object("tag", []byte(annotated("plain", commits["unsigned"]))))
+	for _, name := range []string{"pgp-rsa3072", "ssh-rsa"} {
+		forge := func(folder string) []byte {
+			return bytes.Replace(s.fixture(folder+"/"+name), []byte("signed by"), []byte("signed By"), 1)
+		}
+		ref("tags/forged-"+name, s.Object("commit", forge("commits")))
+		ref("tags/"+name, s.Object("tag", forge("tags")))
+	}
+	x509 := "-----BEGIN SIGNED MESSAGE-----\nMIIB\n-----END SIGNED MESSAGE-----\n"
+	unsigned := s.fixture("commits/unsigned")
+	header, message, _ := bytes.Cut(unsigned, []byte("\n\n"))
+	commit := s.Object("commit", []byte(string(header)+"\ngpgsig "+strings.ReplaceAll(x509[:len(x509)-1], "\n", "\n ")+"\n\n"+string(message)))
+	ref("tags/x509", s.Object("tag", []byte(annotated("x509", commit)+x509)))
+	var updates strings.Builder
+	for name, id := range refs {
+		updates.WriteString("create refs/" + name + " " + id + "\n")
+	}
+	s.GitInput(updates.String(), "update-ref", "--stdin")
+	return s
+}
