@@ -129,11 +129,15 @@ func (o *Origin) open(ctx context.Context, rev source.Revision) (source.Content,
 	if err != nil {
 		return nil, err
 	}
-	c, err := o.fetch(ctx, up, id, tag, sel.ref, o.lean())
+	want := id
+	if tag.commit() == id {
+		want = tag.ID // both come at once
+	}
+	c, err := o.fetchBy(ctx, up, want, id, sel.ref, o.lean())
 	if err != nil {
 		return nil, err
 	}
-	c.rev, c.sel = rev, sel
+	c.rev, c.sel, c.tag = rev, sel, tag
 	if err := c.compose(ctx, up); err != nil {
 		c.Close()
 		return nil, err
@@ -141,22 +145,18 @@ func (o *Origin) open(ctx context.Context, rev source.Revision) (source.Content,
 	return c, nil
 }
 
-// fetch fetches a commit, together with the tag that leads to it, if any; lean
-// asks for its blobs to be left out, as far as up can do that.
-func (o *Origin) fetch(ctx context.Context, up upstream, id object.ID, tag ref, via string, lean bool) (*content, error) {
-	want := id
-	if tag.commit() == id {
-		want = tag.ID
-	}
+// fetch fetches a commit; lean asks for its blobs to be left out, as far as up can do that.
+func (o *Origin) fetch(ctx context.Context, up upstream, id object.ID, via string, lean bool) (*content, error) {
+	return o.fetchBy(ctx, up, id, id, via, lean)
+}
+
+// fetchBy is fetch of a commit by the object that is wanted: itself, or a tag that leads to it.
+func (o *Origin) fetchBy(ctx context.Context, up upstream, want, id object.ID, via string, lean bool) (*content, error) {
 	db, notes, err := up.content(ctx, want, via, lean)
 	if err != nil {
 		return nil, fmt.Errorf("fetch %s: %w", want, err)
 	}
-	c, err := newContent(ctx, o, db, id, notes)
-	if err == nil {
-		c.tag = tag
-	}
-	return c, err
+	return newContent(ctx, o, db, id, notes)
 }
 
 // lookUp finds the one ref that sel names.

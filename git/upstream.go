@@ -16,10 +16,10 @@ type upstream interface {
 	// history returns the commits of tips down to depth (1 is the tips alone,
 	// 0 everything), and as little else as the repository can manage.
 	history(ctx context.Context, tips []object.ID, depth int) (database, error)
-	// content returns commit, or a tag and its commit, with its whole tree, or when lean without the
-	// blobs, as far as that saves anything: then the database is a lender. The
-	// branch or tag it was found by, if any, helps with servers that send only
-	// what a ref leads to.
+	// content returns commit, or a tag with the commit it leads to, and its
+	// whole tree, or when lean without the blobs, as far as that saves anything:
+	// then the database is a lender. The branch or tag it was found by, if any,
+	// helps with servers that send only what a ref leads to.
 	content(ctx context.Context, commit object.ID, via string, lean bool) (database, []string, error)
 	Close() error
 }
