@@ -31,13 +31,11 @@ var rooms = map[string]room{
 	"git/internal/local":    {imports: "git/internal/config git/internal/lru git/internal/object git/internal/packfile", modules: "github.com/klauspost/compress"},
 	"git/internal/wire":     {imports: "git/internal/object internal/redact", modules: gitModules},
 
-<<<<<<< HEAD
 	"login/github":            {imports: "source internal/transport login/internal/exchange login/internal/keep"},
 	"login/internal/exchange": {imports: "internal/redact internal/transport"},
 	"login/internal/keep":     {},
-=======
+
 	"git/internal/signature": {modules: "github.com/ProtonMail/go-crypto github.com/cloudflare/circl golang.org/x/crypto golang.org/x/sys"},
->>>>>>> bcc42d5 (git: commits and tags are verified, signed by OpenPGP or SSH)
 
 	"cmd/headgate": {
 		imports: "artifact source git internal/redact login/github", // sigs.k8s.io/yaml comes with source
