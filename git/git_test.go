@@ -382,7 +382,6 @@ func TestLeftOut(t *testing.T) {
 // What the next versions will do is refused, never ignored.
 func TestUnsupportedFields(t *testing.T) {
 	for field, change := range map[string]func(*source.GitRepositorySpec){
-		"verify":            func(s *source.GitRepositorySpec) { s.Verify = &source.GitRepositoryVerification{} },
 		"recurseSubmodules": func(s *source.GitRepositorySpec) { s.RecurseSubmodules = true },
 	} {
 		g := object("https://example.com/x", source.GitRepositoryRef{})
