@@ -63,22 +63,29 @@ func (o *Origin) reach(ctx context.Context, u *url.URL, ref *source.LocalReferen
 	if err != nil {
 		return nil, err
 	}
-	n := &network{env: o.env, object: name}
+	n := &network{url: u, env: o.env, object: name, scope: scopeOf(spec, u, secret)}
 	if err := misprovided(spec, secret); err != nil {
 		return nil, err
 	}
 	switch {
 	case o.lent(u):
-		n.transport, n.end, err = o.overLogin(ctx, u, secret, proxySecret)
+		n.route, err = o.overLogin(ctx, u, secret, proxySecret)
 	case u.Scheme == "ssh":
-		n.transport, n.end, err = overSSH(u, secret, proxySecret)
+		n.route, err = overSSH(u, secret, proxySecret)
 	default:
-		n.transport, n.end, err = overHTTP(u, secret, proxySecret)
+		n.route, err = overHTTP(u, secret, proxySecret)
 	}
 	if err != nil {
 		return nil, err
 	}
 	return n, nil
+}
+
+// A route is a way to a repository.
+type route struct {
+	transport wire.Transport
+	web       transport.Config // reaches HTTP servers the same way; its Origin is that of a repository over HTTP
+	end       func()           // closes what transport holds
 }
 
 // parseURL accepts what the URL of a repository may be: http, https or ssh, with a host.
@@ -158,20 +165,19 @@ func (o *Origin) Secrets() []string {
 	return slices.Clone(o.secrets)
 }
 
-func overHTTP(u *url.URL, secret, proxySecret namedSecret) (wire.Transport, func(), error) {
+func overHTTP(u *url.URL, secret, proxySecret namedSecret) (route, error) {
 	c, err := httpConfig(u, secret, proxySecret)
 	if err != nil {
-		return nil, nil, err
+		return route{}, err
 	}
 	given, err := transport.GitAuth(secret.name, secret.Secret)
 	if err != nil {
-		return nil, nil, err
+		return route{}, err
 	}
 	if given != (transport.Auth{}) {
 		c.Auth = given
 	}
-	t, end := speak(c)
-	return t, end, nil
+	return speak(c), nil
 }
 
 // httpConfig returns how u is reached, with the credentials in it but not those of the Secret.
@@ -190,9 +196,9 @@ func httpConfig(u *url.URL, secret, proxySecret namedSecret) (c transport.Config
 	return c, nil
 }
 
-func speak(c transport.Config) (wire.Transport, func()) {
+func speak(c transport.Config) route {
 	client := transport.Client(c)
-	return wire.HTTP(client, c.Origin), client.CloseIdleConnections
+	return route{wire.HTTP(client, c.Origin), c, client.CloseIdleConnections}
 }
 
 // packLimits translates the bounds of a fetch into those of a pack. The objects

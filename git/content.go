@@ -56,7 +56,7 @@ func (c *content) compose(ctx context.Context, up upstream) (err error) {
 		return err
 	}
 	tree := object.TreeFS(c.db, c.commit.Tree)
-	for _, layer := range []func(context.Context, fs.FS) (fs.FS, error){c.sparse, c.submodules, c.include} {
+	for _, layer := range []func(context.Context, fs.FS) (fs.FS, error){c.sparse, c.pointers, c.submodules, c.include} {
 		if tree, err = layer(ctx, tree); err != nil {
 			return err
 		}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/url"
 
-	"github.com/headgate-io/headgate/git/internal/wire"
 	"github.com/headgate-io/headgate/internal/transport"
 	"github.com/headgate-io/headgate/source"
 )
@@ -35,25 +34,24 @@ func (o *Origin) lent(u *url.URL) bool {
 }
 
 // overLogin reaches u over http(s) with what the provider of the spec issues.
-func (o *Origin) overLogin(ctx context.Context, u *url.URL, secret, proxySecret namedSecret) (wire.Transport, func(), error) {
+func (o *Origin) overLogin(ctx context.Context, u *url.URL, secret, proxySecret namedSecret) (route, error) {
 	provider := o.repo.Spec.Provider
 	switch {
 	case o.env.Login == nil:
-		return nil, nil, badProvider("spec.provider: this program knows no provider %s", provider)
+		return route{}, badProvider("spec.provider: this program knows no provider %s", provider)
 	case u.Scheme == "ssh":
-		return nil, nil, badProvider("spec.provider %s goes with an https URL, not with ssh: change spec.url, or remove spec.provider", provider)
+		return route{}, badProvider("spec.provider %s goes with an https URL, not with ssh: change spec.url, or remove spec.provider", provider)
 	case u.User != nil:
-		return nil, nil, badProvider("spec.provider %s goes with a URL without user information: remove it from spec.url", provider)
+		return route{}, badProvider("spec.provider %s goes with a URL without user information: remove it from spec.url", provider)
 	}
 	c, err := httpConfig(u, secret, proxySecret)
 	if err != nil {
-		return nil, nil, err
+		return route{}, err
 	}
 	if c.Auth, c.Refused, err = o.login(ctx, c, secret); err != nil {
-		return nil, nil, loginError(provider, err)
+		return route{}, loginError(provider, err)
 	}
-	t, end := speak(c)
-	return t, end, nil
+	return speak(c), nil
 }
 
 // login gets credentials for what c reaches.

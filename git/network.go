@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"net/url"
 	"slices"
 
 	"github.com/headgate-io/headgate/git/internal/object"
@@ -15,11 +16,13 @@ import (
 
 // A network is an upstream behind a URL.
 type network struct {
-	transport wire.Transport
+	route
+	url       *url.URL
 	remote    *wire.Remote // nil until it is needed
 	env       source.Env
 	object    string // KIND/NAMESPACE/NAME, for progress
-	end       func() // closes what the transport holds
+	scope     string // of what is cached: names the repository and the credentials
+	ungranted error  // why the server gave no credentials for LFS
 }
 
 // open returns the conversation, which it begins when there is none.

@@ -58,7 +58,7 @@ func (c *content) prepare(ctx context.Context, tree fs.FS) error {
 	var w want
 	err := w.walk(ctx, c.own, func(name string) bool { return named[path.Base(name)] })
 	if err == nil && (spec.RecurseSubmodules || spec.LFS) { // which count from outside of the listed directories too
-		named[".gitmodules"] = spec.RecurseSubmodules
+		named[".gitmodules"], named[".lfsconfig"] = spec.RecurseSubmodules, spec.LFS
 		err = w.list(tree, ".", func(name string) bool { return named[name] })
 	}
 	if err != nil {

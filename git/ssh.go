@@ -9,26 +9,26 @@ import (
 	"github.com/headgate-io/headgate/source"
 )
 
-func overSSH(u *url.URL, secret, proxySecret namedSecret) (wire.Transport, func(), error) {
+func overSSH(u *url.URL, secret, proxySecret namedSecret) (route, error) {
 	if secret.name == "" {
-		return nil, nil, &source.StepError{Step: source.StepResolve, Reason: "AuthenticationFailed",
+		return route{}, &source.StepError{Step: source.StepResolve, Reason: "AuthenticationFailed",
 			Err: invalid(fmt.Errorf("spec.secretRef: an ssh URL needs a Secret with identity and known_hosts"))}
 	}
 	keys, err := transport.GitSSH(secret.name, secret.Secret)
 	if err != nil {
-		return nil, nil, err
+		return route{}, err
 	}
 	c := wire.SSHConfig{Identity: keys.Identity, Passphrase: keys.Passphrase, KnownHosts: keys.KnownHosts}
-	if proxySecret.name != "" {
-		authorities, err := transport.GitTLS(secret.name, secret.Secret)
-		if err != nil {
-			return nil, nil, err
-		}
-		p, err := transport.ProxyFromSecret(proxySecret.name, proxySecret.Secret, authorities)
-		if err != nil {
-			return nil, nil, err
-		}
-		c.Dial = p.Dial
+	var web transport.Config
+	if web.TLS, err = transport.GitTLS(secret.name, secret.Secret); err != nil {
+		return route{}, err
 	}
-	return wire.SSH(c, u), func() {}, nil
+	if proxySecret.name != "" {
+		p, err := transport.ProxyFromSecret(proxySecret.name, proxySecret.Secret, web.TLS)
+		if err != nil {
+			return route{}, err
+		}
+		c.Dial, web.Proxy = p.Dial, p.For
+	}
+	return route{wire.SSH(c, u), web, func() {}}, nil
 }

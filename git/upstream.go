@@ -5,6 +5,7 @@ import (
 	"io"
 	"strings"
 
+	"github.com/headgate-io/headgate/git/internal/lfs"
 	"github.com/headgate-io/headgate/git/internal/object"
 )
 
@@ -21,6 +22,9 @@ type upstream interface {
 	// then the database is a lender. The branch or tag it was found by, if any,
 	// helps with servers that send only what a ref leads to.
 	content(ctx context.Context, commit object.ID, via string, lean bool) (database, []string, error)
+	// objects returns the LFS objects of the repository, and takes over the
+	// upstream. configured is lfs.url in its .lfsconfig, or "".
+	objects(configured string) lfs.Source
 	Close() error
 }
 

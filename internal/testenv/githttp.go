@@ -32,6 +32,8 @@ type HTTP struct {
 	NoFilter  bool // do not offer partial clones
 	NoAnyWant bool // version 0: only tips of refs can be asked for
 
+	LFS *LFS // offer Git LFS
+
 	Defect *Defect
 }
 
@@ -59,6 +61,7 @@ type Request struct {
 	Protocol      string // Git-Protocol header
 	Authorization string
 	Certificate   string // common name of the client's certificate
+	Header        http.Header
 	Body          []byte
 }
 
@@ -147,9 +150,9 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	r.Body, r.ContentLength, r.TransferEncoding = io.NopCloser(bytes.NewReader(body)), int64(len(body)), nil
-	phase := phaseOf(r, body)
+	phase := s.phaseOf(r, body)
 	defect := s.record(r, phase, body)
-	if !s.allowed(r) {
+	if !s.allowed(r, phase) {
 		w.Header().Set("WWW-Authenticate", `Basic realm="testenv"`)
 		http.Error(w, "credentials wanted", http.StatusUnauthorized)
 		return
@@ -161,6 +164,10 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	if defect != nil {
 		w = s.spoil(w, r, *defect)
 	}
+	if phase == LFSBatch || phase == LFSObject {
+		s.config.LFS.serve(w, r, s.URL, body)
+		return
+	}
 	s.backendFor(r).ServeHTTP(w, r)
 }
 
@@ -171,6 +178,7 @@ func (s *Server) record(r *http.Request, phase Phase, body []byte) *Defect {
 	q := Request{
 		Method: r.Method, Path: r.URL.RequestURI(), Phase: phase, Body: body,
 		Protocol: r.Header.Get("Git-Protocol"), Authorization: r.Header.Get("Authorization"),
+		Header: r.Header.Clone(),
 	}
 	if r.TLS != nil && len(r.TLS.PeerCertificates) > 0 {
 		q.Certificate = r.TLS.PeerCertificates[0].Subject.CommonName
@@ -186,8 +194,12 @@ func (s *Server) record(r *http.Request, phase Phase, body []byte) *Defect {
 	return d
 }
 
-func phaseOf(r *http.Request, body []byte) Phase {
+func (s *Server) phaseOf(r *http.Request, body []byte) Phase {
 	switch {
+	case s.config.LFS != nil && strings.HasSuffix(r.URL.Path, "/info/lfs/objects/batch"):
+		return LFSBatch
+	case s.config.LFS != nil && strings.Contains(r.URL.Path, "/info/lfs/"):
+		return LFSObject
 	case strings.HasSuffix(r.URL.Path, "/info/refs"):
 		return Advertisement
 	case bytes.Contains(body, []byte("command=ls-refs")):
@@ -196,8 +208,16 @@ func phaseOf(r *http.Request, body []byte) Phase {
 	return Pack
 }
 
-func (s *Server) allowed(r *http.Request) bool {
+func (s *Server) allowed(r *http.Request, phase Phase) bool {
 	want := s.config
+	if lfs := want.LFS; lfs != nil && (phase == LFSBatch || phase == LFSObject) {
+		if lfs.Public && phase == LFSObject {
+			return true
+		}
+		if lfs.Token != "" {
+			return same(r.Header.Get("Authorization"), lfs.Token)
+		}
+	}
 	if want.Allow != nil {
 		return want.Allow(r)
 	}

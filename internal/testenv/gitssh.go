@@ -27,10 +27,12 @@ type SSH struct {
 	HostKeys []string        // types of host keys; default ed25519, ecdsa, rsa
 	NoEnv    bool            // do not accept GIT_PROTOCOL: version 0
 	NoFilter bool            // do not offer partial clones
+	Grant    string          // what git-lfs-authenticate answers; "" when there is no such program
 	Defect   *Defect         // its phases: [Advertisement] counts from the first byte, others from the client's first command
 }
 
-// An SSHServer is a running ssh server that runs git upload-pack and nothing else.
+// An SSHServer is a running ssh server that runs git upload-pack, may answer
+// git-lfs-authenticate, and does nothing else.
 type SSHServer struct {
 	Addr     string // host:port
 	HostKeys []ssh.Signer
@@ -216,6 +218,10 @@ func (s *SSHServer) exec(session Session, ch ssh.Channel) uint32 {
 	s.mu.Lock()
 	s.sessions = append(s.sessions, session)
 	s.mu.Unlock()
+	if session.Command == "git-lfs-authenticate '/repo.git' download" && s.config.Grant != "" {
+		io.WriteString(ch, s.config.Grant)
+		return 0
+	}
 	path, ok := strings.CutPrefix(session.Command, "git-upload-pack ")
 	if path = strings.Trim(path, "'"); !ok || strings.TrimPrefix(path, "/") != "repo.git" {
 		fmt.Fprintf(ch.Stderr(), "fatal: %q is not served here\n", session.Command)

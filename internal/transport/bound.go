@@ -83,7 +83,7 @@ func SameOrigin(a, b *url.URL) bool { return origin(a) == origin(b) }
 func origin(u *url.URL) string {
 	port := u.Port()
 	if port == "" {
-		port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
+		port = map[string]string{"http": "80", "https": "443", "ssh": "22"}[u.Scheme]
 	}
 	return u.Scheme + "://" + strings.ToLower(u.Hostname()) + ":" + port
 }

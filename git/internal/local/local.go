@@ -99,6 +99,9 @@ func (r *Repo) Close() error {
 // Format returns the hash function that names the objects.
 func (r *Repo) Format() object.Format { return r.format }
 
+// LFS returns the folder where git-lfs keeps the objects of the repository.
+func (r *Repo) LFS() string { return filepath.Join(r.common, "lfs", "objects") }
+
 // maxFile bounds the small files of a repository.
 const maxFile = 1 << 20
 

@@ -21,6 +21,7 @@ const (
 	LsRefs        Phase = "ls-refs"       // the list of refs
 	Fetch         Phase = "fetch"         // from the request to the start of the pack
 	Pack          Phase = "pack"          // the pack
+	LFS           Phase = "lfs"           // git-lfs-authenticate
 )
 
 // An Error tells in which phase a conversation with a remote failed.

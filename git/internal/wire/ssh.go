@@ -42,7 +42,7 @@ type sshTransport struct {
 func (t *sshTransport) String() string { return redact.URL(t.url) }
 
 func (t *sshTransport) dial(ctx context.Context) (conn, error) {
-	command, err := uploadPack(t.url)
+	path, err := quotedPath(t.url)
 	if err != nil {
 		return nil, inPhase(Dial, err)
 	}
@@ -70,7 +70,7 @@ func (t *sshTransport) dial(ctx context.Context) (conn, error) {
 		network.Close()
 		return nil, inPhase(Handshake, hosts.explain(t.cfg, err))
 	}
-	return &sshConn{network: network, client: ssh.NewClient(c, channels, requests), command: command}, nil
+	return &sshConn{network: network, client: ssh.NewClient(c, channels, requests), command: "git-upload-pack " + path}, nil
 }
 
 func (t *sshTransport) clientConfig(hosts *hostKeys) (*ssh.ClientConfig, error) {
@@ -96,9 +96,9 @@ func (t *sshTransport) clientConfig(hosts *hostKeys) (*ssh.ClientConfig, error) 
 	return config, nil
 }
 
-// uploadPack returns the command that serves the repository at u. Its path is
-// one word to the shell of the server, whatever characters it has.
-func uploadPack(u *url.URL) (string, error) {
+// quotedPath returns the path of the repository at u as one word to the shell of
+// the server, whatever characters it has.
+func quotedPath(u *url.URL) (string, error) {
 	if u == nil || u.Scheme != "ssh" || u.Hostname() == "" || strings.Trim(u.Path, "/") == "" || u.RawQuery != "" {
 		return "", errors.New("the URL must be ssh://[USER@]HOST[:PORT]/PATH")
 	}
@@ -109,7 +109,7 @@ func uploadPack(u *url.URL) (string, error) {
 	if strings.ContainsFunc(path, func(r rune) bool { return unicode.IsControl(r) || r == unicode.ReplacementChar }) {
 		return "", errors.New("the path of the URL has control characters, or is not UTF-8")
 	}
-	return "git-upload-pack '" + strings.NewReplacer("'", `'\''`, "!", `'\!'`).Replace(path) + "'", nil
+	return "'" + strings.NewReplacer("'", `'\''`, "!", `'\!'`).Replace(path) + "'", nil
 }
 
 // An sshConn runs git-upload-pack in one session after the other, in most cases

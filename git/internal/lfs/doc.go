@@ -1,0 +1,38 @@
+// Package lfs puts the content of Git LFS objects in the place of their
+// pointers (git-lfs specification, batch API and basic transfers).
+//
+// # Which files
+//
+// A file stands for an object when the attribute filter has the value lfs for
+// it and its content is a pointer. Attributes are those of the .gitattributes
+// files of the tree, read as gitattributes(5) has it: the last line that matches
+// decides, macros defined at the top included. A pointer is text of less than
+// 1024 bytes with the lines version, oid and size; one with extensions is an
+// error, because nothing here can undo them.
+//
+// [New] wraps the tree of one repository, and [Fill] gets what a view of such
+// trees shows: of a pointer that no view shows nothing is transferred.
+//
+// # Requests
+//
+// A [Client] asks the endpoint for at most 100 objects at a time and gets them
+// from where the answer says, six at a time. It follows redirects; those and
+// the links of an answer lead to http and https only, never from https to http,
+// and never from elsewhere to a loopback or link-local address. Credentials:
+//
+//   - Those of the repository are shown to its origin (scheme, host, port)
+//     only, and not with a link that brings its own Authorization.
+//   - The header of a link goes to the origin of that link, that of
+//     git-lfs-authenticate to the origin of its href; no redirect takes either
+//     to another one.
+//
+// When the server asks to wait (429, 503) it is waited for, and a transfer that
+// breaks is begun again; both only a few times. A link that has expired is asked
+// for again.
+//
+// # Limits
+//
+// An answer of the endpoint has at most 10 MiB. No more bytes are read of an
+// object than its pointer tells. All objects together are in one temporary file.
+// Content whose size or SHA-256 is not that of its pointer is an error.
+package lfs

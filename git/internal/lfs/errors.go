@@ -1,0 +1,117 @@
+package lfs
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/headgate-io/headgate/internal/redact"
+)
+
+// The kinds of failure that callers tell apart with errors.Is.
+var (
+	// ErrAuth: the endpoint refused the credentials, or wants some. It is fs.ErrPermission.
+	ErrAuth error = &kind{"authentication failed", fs.ErrPermission}
+	// ErrNotFound: there is no such endpoint or object. It is fs.ErrNotExist.
+	ErrNotFound error = &kind{"not found", fs.ErrNotExist}
+	// ErrProtocol: the answer does not follow the protocol.
+	ErrProtocol = errors.New("protocol error")
+	// ErrRefused: the answer leads to where it may not lead.
+	ErrRefused = errors.New("address refused")
+	// errRemote: the server reported an error.
+	errRemote = errors.New("remote error")
+	// errExpired: the link to an object is too old.
+	errExpired = errors.New("the link has expired")
+)
+
+type kind struct {
+	text string
+	std  error
+}
+
+func (k *kind) Error() string        { return k.text }
+func (k *kind) Is(target error) bool { return target == k.std }
+
+// A transientError is one that another attempt may not meet.
+type transientError struct {
+	err   error
+	after time.Duration // what the server asks to wait, negative when it asks nothing
+}
+
+func (e *transientError) Error() string { return e.err.Error() }
+func (e *transientError) Unwrap() error { return e.err }
+
+const (
+	maxErrorPage = 4 << 10 // bytes read of an error page
+	maxMessage   = 300     // bytes of a server's message that are repeated
+)
+
+// statuses tells what an HTTP status, or the code of an object, means and what
+// to do about it.
+var statuses = map[int]struct {
+	kind error
+	hint string
+}{
+	http.StatusUnauthorized:        {ErrAuth, "check the credentials in the Secret, and that they may read LFS objects"},
+	http.StatusForbidden:           {ErrAuth, "the credentials may not read LFS objects of this repository"},
+	http.StatusNotFound:            {ErrNotFound, "the server has no such LFS object, or no LFS for this repository"},
+	http.StatusGone:                {ErrNotFound, "the object was removed from the server"},
+	http.StatusUnprocessableEntity: {errRemote, "the server does not accept the pointer"},
+	http.StatusNotImplemented:      {errRemote, "the server has no Git LFS"},
+	http.StatusInsufficientStorage: {errRemote, "the server has no space left"},
+	509:                            {errRemote, "the bandwidth quota of the repository is used up"},
+}
+
+// statusError is the error for a status and what the server says about it.
+func statusError(status int, said string) error {
+	text := fmt.Sprintf("status %d", status)
+	if said = clean(said); said != "" {
+		text += " (" + said + ")"
+	}
+	if s, ok := statuses[status]; ok {
+		return fmt.Errorf("%w: %s: %s", s.kind, text, s.hint)
+	}
+	return fmt.Errorf("%w: %s", errRemote, text)
+}
+
+// responseError is the error for a response that is no success.
+func responseError(resp *http.Response, now time.Time) error {
+	page, _ := io.ReadAll(io.LimitReader(resp.Body, maxErrorPage))
+	var answer struct{ Message string }
+	if json.Unmarshal(page, &answer) != nil && strings.HasPrefix(resp.Header.Get("Content-Type"), "text/plain") {
+		answer.Message = string(page)
+	}
+	err := statusError(resp.StatusCode, answer.Message)
+	switch resp.StatusCode {
+	case http.StatusTooManyRequests, http.StatusInternalServerError, http.StatusBadGateway,
+		http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		return &transientError{err, retryAfter(resp.Header.Get("Retry-After"), now)}
+	}
+	return err
+}
+
+// retryAfter reads the field of that name (RFC 9110, 10.2.3); it is negative when there is none.
+func retryAfter(field string, now time.Time) time.Duration {
+	if seconds, err := strconv.ParseUint(field, 10, 31); err == nil {
+		return time.Duration(seconds) * time.Second
+	}
+	if at, err := http.ParseTime(field); err == nil {
+		return max(at.Sub(now), 0)
+	}
+	return -1
+}
+
+// clean makes a server's text fit to be repeated.
+func clean(text string) string {
+	text = strings.Join(strings.Fields(redact.String(text[:min(len(text), 4*maxMessage)])), " ")
+	if len(text) > maxMessage {
+		text = strings.ToValidUTF8(text[:maxMessage], "") + "…"
+	}
+	return text
+}

@@ -1,0 +1,146 @@
+package lfs
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/headgate-io/headgate/internal/redact"
+	"github.com/headgate-io/headgate/internal/transport"
+)
+
+const (
+	maxRedirects = 5
+	maxHeader    = 64 << 10 // bytes of the header fields that a server wants to be sent
+	userAgent    = "git-lfs/3.0 (headgate)"
+)
+
+// A link is an address with the header fields that a server wants to see there.
+type link struct {
+	url    *url.URL
+	header map[string]string
+	auth   bool // show the credentials of the repository, to its origin
+}
+
+// hopByHop are header fields that no server can ask for: they are about the
+// connection, or belong to the client.
+var hopByHop = map[string]bool{
+	"Connection": true, "Content-Length": true, "Expect": true, "Host": true, "Keep-Alive": true,
+	"Proxy-Authorization": true, "Proxy-Connection": true, "Range": true, "Te": true, "Trailer": true,
+	"Transfer-Encoding": true, "Upgrade": true, "Accept-Encoding": true, "Cookie": true,
+}
+
+// newLink checks what the server at from says where to go.
+func newLink(from *url.URL, href string, header map[string]string, auth bool) (link, error) {
+	to, err := from.Parse(href)
+	if err != nil || href == "" {
+		return link{}, fmt.Errorf("%w: the address is malformed", ErrProtocol)
+	}
+	to.User, to.Fragment, to.RawFragment = nil, "", ""
+	if err := mayLead(from, to); err != nil {
+		return link{}, err
+	}
+	size := 0
+	for name, value := range header {
+		if size += len(name) + len(value); size > maxHeader {
+			return link{}, fmt.Errorf("%w: header fields of more than %d bytes for %s", ErrProtocol, maxHeader, redact.URL(to))
+		}
+		if http.CanonicalHeaderKey(name) == "Authorization" && value != "" {
+			auth = false
+		}
+	}
+	return link{to, header, auth}, nil
+}
+
+// mayLead refuses an address that a server may not send its client to.
+func mayLead(from, to *url.URL) error {
+	refuse := func(why string) error { return fmt.Errorf("%w: %s: %s", ErrRefused, redact.URL(to), why) }
+	switch {
+	case to.Scheme != "http" && to.Scheme != "https" || to.Hostname() == "":
+		return refuse("it is no HTTP address")
+	case from.Scheme == "https" && to.Scheme == "http":
+		return refuse("it gives up TLS")
+	case !strings.EqualFold(from.Hostname(), to.Hostname()) && isInside(to) && !isInside(from):
+		return refuse("a server elsewhere may not send us to an address of this machine or link")
+	}
+	return nil
+}
+
+// isInside reports whether u names this machine or one on its link, where
+// services trust everybody who can reach them.
+func isInside(u *url.URL) bool {
+	host := strings.TrimSuffix(strings.ToLower(u.Hostname()), ".")
+	host, _, _ = strings.Cut(host, "%")
+	ip := net.ParseIP(host)
+	return host == "localhost" || strings.HasSuffix(host, ".localhost") ||
+		ip != nil && (ip.IsLoopback() || ip.IsLinkLocalUnicast() || ip.IsUnspecified())
+}
+
+// send sends a request and follows redirects, with the same method. The caller
+// closes the body.
+func (c *Client) send(ctx context.Context, method string, to link, body []byte) (*http.Response, error) {
+	var before *http.Response
+	for range maxRedirects + 1 {
+		resp, err := c.sendOnce(ctx, method, to, body, before)
+		if err != nil {
+			return nil, err
+		}
+		switch resp.StatusCode {
+		case http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther, http.StatusTemporaryRedirect, http.StatusPermanentRedirect:
+		default:
+			return resp, nil
+		}
+		resp.Body.Close()
+		next, err := newLink(to.url, resp.Header.Get("Location"), nil, to.auth)
+		if err != nil {
+			return nil, fmt.Errorf("redirect: %w", err)
+		}
+		if transport.SameOrigin(next.url, to.url) {
+			next.header = to.header
+		}
+		to, before = next, resp
+	}
+	return nil, fmt.Errorf("%w: more than %d redirects in a row", ErrRefused, maxRedirects)
+}
+
+// sendOnce sends one request. before is the response that redirected to it.
+func (c *Client) sendOnce(ctx context.Context, method string, to link, body []byte, before *http.Response) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, method, to.url.String(), bytes.NewReader(body))
+	if err != nil {
+		return nil, fmt.Errorf("%w: the address is malformed", ErrProtocol)
+	}
+	for name, value := range to.header {
+		if key := http.CanonicalHeaderKey(name); !hopByHop[key] {
+			req.Header.Set(key, value)
+		}
+	}
+	req.Header.Set("User-Agent", userAgent)
+	if body != nil {
+		req.Header.Set("Accept", mediaType)
+		req.Header.Set("Content-Type", mediaType)
+	} else {
+		req.Header.Set("Accept-Encoding", "identity") // the digest is that of the bytes as they are
+	}
+	req.Response = before // who was redirected elsewhere has lost the credentials
+	client := *c.Bare
+	if to.auth {
+		client = *c.HTTP
+	}
+	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	resp, err := client.Do(req)
+	if err == nil {
+		return resp, nil
+	}
+	if wrapped, ok := errors.AsType[*url.Error](err); ok {
+		err = wrapped.Err // whose text repeats the URL, query and all
+	}
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	return nil, &transientError{fmt.Errorf("%s: %w", redact.URL(to.url), err), -1}
+}

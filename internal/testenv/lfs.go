@@ -1,0 +1,162 @@
+package testenv
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// The phases of Git LFS, for a [Server] with [HTTP].LFS.
+const (
+	LFSBatch  Phase = "lfs batch"  // objects are asked for
+	LFSObject Phase = "lfs object" // one is downloaded
+)
+
+// An LFS is a store of Git LFS objects that a [Server] offers below each of its
+// repositories, by the batch API and basic transfers. The zero value is empty
+// and wants the credentials that the server wants.
+type LFS struct {
+	// Token, if set, is the Authorization that is wanted instead, as
+	// git-lfs-authenticate hands it out.
+	Token string
+	// Public downloads want no credentials, as those of a storage service with signed links.
+	Public bool
+	// Edit changes what the answer says about an object.
+	Edit func(o *LFSAnswer)
+	// Extra is sent after the content of every object.
+	Extra string
+
+	mu      sync.Mutex
+	objects map[string][]byte
+}
+
+// An LFSAnswer is what a batch answer says about one object.
+type LFSAnswer struct {
+	OID           string               `json:"oid"`
+	Size          int                  `json:"size"`
+	Authenticated bool                 `json:"authenticated,omitempty"`
+	Actions       map[string]LFSAction `json:"actions,omitempty"`
+	Error         *LFSError            `json:"error,omitempty"`
+}
+
+// An LFSAction is a link to an object.
+type LFSAction struct {
+	Href      string            `json:"href"`
+	Header    map[string]string `json:"header,omitempty"`
+	ExpiresIn int               `json:"expires_in,omitempty"`
+	ExpiresAt string            `json:"expires_at,omitempty"`
+}
+
+// An LFSError says why there is no link.
+type LFSError struct {
+	Code    int    `json:"code"`
+	Message string `json:"message"`
+}
+
+// Add stores content and returns the pointer to it.
+func (l *LFS) Add(content string) (pointer string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.objects == nil {
+		l.objects = map[string][]byte{}
+	}
+	sum := sha256.Sum256([]byte(content))
+	oid := hex.EncodeToString(sum[:])
+	l.objects[oid] = []byte(content)
+	return LFSPointer(oid, len(content))
+}
+
+// LFSPointer writes a pointer.
+func LFSPointer(oid string, size int) string {
+	return fmt.Sprintf("version https://git-lfs.github.com/spec/v1\noid sha256:%s\nsize %d\n", oid, size)
+}
+
+// OIDs returns what is stored.
+func (l *LFS) OIDs() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Sorted(maps.Keys(l.objects))
+}
+
+// Remove forgets an object.
+func (l *LFS) Remove(oid string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.objects, oid)
+}
+
+func (l *LFS) object(oid string) ([]byte, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	b, ok := l.objects[oid]
+	return b, ok
+}
+
+// serve answers a request below /info/lfs.
+func (l *LFS) serve(w http.ResponseWriter, r *http.Request, base string, body []byte) {
+	endpoint, rest, _ := strings.Cut(r.URL.Path, "/info/lfs/")
+	oid, isObject := strings.CutPrefix(rest, "objects/")
+	switch {
+	case rest == "objects/batch" && r.Method == http.MethodPost:
+		l.batch(w, r, base+endpoint+"/info/lfs/objects/", body)
+	case isObject && r.Method == http.MethodPut:
+		if sum := sha256.Sum256(body); hex.EncodeToString(sum[:]) != oid {
+			http.Error(w, "wrong digest", http.StatusUnprocessableEntity)
+			return
+		}
+		l.Add(string(body))
+	case isObject:
+		content, ok := l.object(oid)
+		if !ok {
+			http.NotFound(w, r)
+			return
+		}
+		w.Header().Set("Content-Type", "application/octet-stream")
+		w.Write(content)
+		w.Write([]byte(l.Extra))
+	default: // locks
+		http.NotFound(w, r)
+	}
+}
+
+func (l *LFS) batch(w http.ResponseWriter, r *http.Request, at string, body []byte) {
+	const kind = "application/vnd.git-lfs+json"
+	var q struct {
+		Operation string
+		Transfers []string
+		Objects   []LFSAnswer
+	}
+	w.Header().Set("Content-Type", kind)
+	if err := json.Unmarshal(body, &q); err != nil || !strings.HasPrefix(r.Header.Get("Content-Type"), kind) || len(q.Objects) == 0 || len(q.Objects) > 100 {
+		w.WriteHeader(http.StatusUnprocessableEntity)
+		fmt.Fprintln(w, `{"message": "not a batch request"}`)
+		return
+	}
+	for i := range q.Objects {
+		o := &q.Objects[i]
+		content, ok := l.object(o.OID)
+		action := LFSAction{Href: at + o.OID}
+		if authorization := r.Header.Get("Authorization"); l.Token != "" {
+			action.Header = map[string]string{"Authorization": authorization}
+		}
+		switch {
+		case q.Operation == "upload" && !ok:
+			o.Actions = map[string]LFSAction{"upload": action}
+		case q.Operation == "upload":
+		case !ok || len(content) != o.Size:
+			o.Error = &LFSError{http.StatusNotFound, "Object does not exist"}
+		default:
+			o.Actions = map[string]LFSAction{"download": action}
+		}
+		if l.Edit != nil {
+			l.Edit(o)
+		}
+	}
+	json.NewEncoder(w).Encode(map[string]any{"transfer": "basic", "objects": q.Objects})
+}
