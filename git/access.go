@@ -14,22 +14,6 @@ import (
 	"github.com/headgate-io/headgate/source"
 )
 
-// supported refuses what a GitRepository may ask for and this package does
-// not do yet: it must never be ignored.
-func supported(s *source.GitRepositorySpec) error {
-	for _, f := range []struct {
-		field string
-		set   bool
-	}{
-		{"recurseSubmodules", s.RecurseSubmodules},
-	} {
-		if f.set {
-			return invalid(fmt.Errorf("spec.%s is not supported by this version of headgate: remove it, or wait for a version that honours it", f.field))
-		}
-	}
-	return nil
-}
-
 // connect returns the upstream of spec.url with the credentials that the spec
 // names. It sends nothing.
 func (o *Origin) connect(ctx context.Context) (upstream, error) {

@@ -24,6 +24,7 @@ type content struct {
 	db     database
 	id     object.ID
 	commit *object.CommitData
+	total  object.Totals // of the trees of the commit and of its submodules
 	notes  []string
 
 	verified source.Verification
@@ -39,14 +40,15 @@ type content struct {
 // newContent takes over db, which holds the commit id with its trees.
 func newContent(ctx context.Context, o *Origin, db database, id object.ID, notes []string) (*content, error) {
 	commit, err := readCommit(db, id)
+	var total object.Totals
 	if err == nil {
-		err = measure(ctx, db, commit.Tree, o.env.Limits)
+		total, err = measure(ctx, db, commit.Tree, o.env.Limits)
 	}
 	if err != nil {
 		db.Close()
 		return nil, fmt.Errorf("commit %s: %w", id, err)
 	}
-	return &content{origin: o, db: db, id: id, commit: commit, notes: notes}, nil
+	return &content{origin: o, db: db, id: id, commit: commit, total: total, notes: notes}, nil
 }
 
 // compose makes the tree that is packed. A signature that is refused ends it
@@ -79,18 +81,22 @@ func (c *content) compose(ctx context.Context, up upstream) (err error) {
 // measure refuses a tree that is larger than the limits before anything walks
 // it: a few small trees that hold each other can describe 2¹⁰⁰ files. A lender
 // does not know the sizes of files before it has them: see [content.supply].
-func measure(ctx context.Context, db object.Database, tree object.ID, limits artifact.Limits) error {
+func measure(ctx context.Context, db object.Database, tree object.ID, limits artifact.Limits) (object.Totals, error) {
 	take := object.Measure
 	if _, ok := db.(lender); ok {
 		take = object.Count
 	}
 	total, err := take(ctx, db, tree)
-	if err != nil {
-		return err
+	if err == nil {
+		err = checkTotals(total, limits)
 	}
-	entries := cmp.Or(int64(limits.Entries), maxEntries)
-	if entries > 0 && total.Entries > entries {
-		return fmt.Errorf("the tree holds %d entries: more than the limit of %d, raise it if that is right", total.Entries, entries)
+	return total, err
+}
+
+// checkTotals refuses a tree that is larger than the limits.
+func checkTotals(total object.Totals, limits artifact.Limits) error {
+	if limit := cmp.Or(int64(limits.Entries), maxEntries); limit > 0 && total.Entries > limit {
+		return fmt.Errorf("the tree holds %d entries: more than the limit of %d, raise it if that is right", total.Entries, limit)
 	}
 	return checkBytes(total.Bytes, limits)
 }

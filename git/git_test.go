@@ -379,20 +379,6 @@ func TestLeftOut(t *testing.T) {
 	}
 }
 
-// What the next versions will do is refused, never ignored.
-func TestUnsupportedFields(t *testing.T) {
-	for field, change := range map[string]func(*source.GitRepositorySpec){
-		"recurseSubmodules": func(s *source.GitRepositorySpec) { s.RecurseSubmodules = true },
-	} {
-		g := object("https://example.com/x", source.GitRepositoryRef{})
-		change(&g.Spec)
-		_, _, err := git.New(g, source.Env{}).Resolve(t.Context(), nil)
-		if !errors.Is(err, source.ErrInvalid) || !strings.Contains(err.Error(), "spec."+field) {
-			t.Errorf("%s: %v", field, err)
-		}
-	}
-}
-
 func TestInvalidURL(t *testing.T) {
 	for _, url := range []string{"", "git@example.com:x/y", "file:///x", "git://example.com/x", "ext::sh -c x", "https:///x", "https://exa\nmple.com/x", "https://[::1/x"} {
 		_, _, err := git.New(object(url, source.GitRepositoryRef{}), source.Env{}).Resolve(t.Context(), nil)

@@ -37,9 +37,6 @@ func (o *Origin) Resolve(ctx context.Context, last source.State) (source.Revisio
 }
 
 func (o *Origin) resolve(ctx context.Context, last source.State) (source.Revision, source.State, error) {
-	if err := supported(&o.repo.Spec); err != nil {
-		return source.Revision{}, nil, err
-	}
 	if _, err := o.repo.Spec.Directories(); err != nil {
 		return source.Revision{}, nil, invalid(err)
 	}

@@ -89,7 +89,7 @@ func (c *content) supply(ctx context.Context, view fs.FS) error {
 		}
 		total += size * times
 	}
-	return checkBytes(total, c.origin.env.Limits)
+	return checkBytes(total+c.total.Bytes, c.origin.env.Limits) // of submodules until now
 }
 
 func (c *content) obtain(ctx context.Context, db lender, blobs []object.ID) error {

@@ -2,8 +2,200 @@ package git
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"io/fs"
+	"net/url"
+	"path"
+	"sync"
+
+	"github.com/headgate-io/headgate/artifact"
+	"github.com/headgate-io/headgate/git/internal/object"
+	"github.com/headgate-io/headgate/source"
 )
 
-// submodules mounts the submodules of tree, at the commits it pins.
-func (c *content) submodules(ctx context.Context, tree fs.FS) (fs.FS, error) { return tree, nil }
+// The bounds of recursion. A commit cannot pin itself, so there are no cycles;
+// repositories that keep pinning commits of each other run into the depth.
+const (
+	maxModules     = 1000 // submodules of one artifact
+	maxModuleDepth = 10   // submodules in submodules
+)
+
+// submodules puts the submodules of tree into their places, at the commits it
+// pins. They are found and fetched level by level: first those of the
+// repository itself, then those in them.
+func (c *content) submodules(ctx context.Context, tree fs.FS) (fs.FS, error) {
+	if !c.origin.repo.Spec.RecurseSubmodules {
+		return tree, nil
+	}
+	r, err := newRecursion(c)
+	if err != nil {
+		return nil, err
+	}
+	base, err := parseURL(c.origin.repo.Spec.URL)
+	if err != nil {
+		return nil, invalid(fmt.Errorf("spec.url: %w", err))
+	}
+	top := &module{path: ".", url: base, content: c, tree: tree}
+	for level := []*module{top}; len(level) > 0; {
+		var found []*module
+		for _, m := range level {
+			if found, err = r.find(ctx, found, m); err != nil {
+				return nil, err
+			}
+		}
+		if err := r.fetch(ctx, found); err != nil {
+			return nil, err
+		}
+		level = found
+	}
+	return top.composed(), nil
+}
+
+// A module is a repository in its place: a submodule, or the one at spec.url.
+type module struct {
+	path   string // from the top of the artifact
+	depth  int    // 0 for the one at spec.url
+	url    *url.URL
+	commit object.ID
+
+	content *content // once it is fetched; equal submodules share it
+	tree    fs.FS
+	parts   map[string]*module // its submodules by path below it; nil for one that is left out
+}
+
+// composed returns the tree of m with its submodules.
+func (m *module) composed() fs.FS {
+	subs := make(map[string]fs.FS, len(m.parts))
+	for at, part := range m.parts {
+		if subs[at] = nil; part != nil {
+			subs[at] = part.composed()
+		}
+	}
+	if len(subs) == 0 {
+		return m.tree
+	}
+	return graft{m.tree, subs}
+}
+
+// A recursion finds and fetches submodules.
+type recursion struct {
+	top   *content
+	shown fs.FS // what spec.ignore leaves of a tree that has every folder
+	count int   // submodules found so far
+
+	mu      sync.Mutex
+	fetched map[pin]*content
+	spooled int64 // bytes of what was fetched, whatever of it is in the trees
+	done    source.Progress
+}
+
+// A pin says what a submodule holds, wherever it is.
+type pin struct {
+	url    string
+	commit object.ID
+}
+
+func newRecursion(c *content) (*recursion, error) {
+	var ignore artifact.Ignore
+	if text := c.origin.repo.Spec.Ignore; text != nil {
+		ignore.Extra = *text
+	}
+	rules, err := ignore.Compile(nil)
+	if err != nil {
+		return nil, &source.StepError{Step: source.StepFetch, Reason: "SourceIgnoreError", Err: err}
+	}
+	return &recursion{top: c, shown: rules.View(folders{}), fetched: map[pin]*content{}}, nil
+}
+
+// leavesOut reports whether spec.ignore leaves out all that a submodule at name
+// can hold. Its rules have the last word: no other need be asked.
+func (r *recursion) leavesOut(name string) bool {
+	_, err := fs.Stat(r.shown, name)
+	return isAbsent(err)
+}
+
+// find appends to found the submodules in m, which is fetched. Those that are
+// left out need not even be right.
+func (r *recursion) find(ctx context.Context, found []*module, m *module) ([]*module, error) {
+	links, err := gitlinks(ctx, m.tree)
+	mappings := sync.OnceValues(func() (map[string]*mapping, error) {
+		return readMappings(object.TreeFS(m.content.db, m.content.commit.Tree))
+	})
+	m.parts = make(map[string]*module, len(links))
+	for _, link := range links {
+		name := path.Join(m.path, link.path)
+		if r.leavesOut(name) {
+			m.parts[link.path] = nil
+			continue
+		}
+		var mapped map[string]*mapping
+		if mapped, err = mappings(); err != nil {
+			break
+		}
+		sub, err := r.pinned(m, link, mapped[link.path])
+		if err != nil {
+			return nil, fmt.Errorf("submodule %q: %w: correct it in the repository, or leave the submodule out by spec.ignore", name, err)
+		}
+		if sub != nil {
+			m.parts[link.path], found = sub, append(found, sub)
+		}
+	}
+	if err != nil && m.depth > 0 {
+		err = r.top.origin.blame(m.path, m.url, err)
+	}
+	return found, err
+}
+
+// pinned returns the submodule of m that is at link, nil when it is to stay away.
+func (r *recursion) pinned(m *module, link gitlink, its *mapping) (*module, error) {
+	sub := &module{path: path.Join(m.path, link.path), depth: m.depth + 1, commit: link.commit}
+	file := path.Join(m.path, modulesFile)
+	switch {
+	case its == nil:
+		return nil, fmt.Errorf("%s maps no URL to its path", file)
+	case its.defect != nil:
+		return nil, fmt.Errorf("%s: %w", file, its.defect)
+	case its.skipped:
+		r.top.notes = append(r.top.notes, fmt.Sprintf("submodule %q is left out: %s says update = none", sub.path, file))
+		return nil, nil
+	case sub.depth > maxModuleDepth:
+		return nil, fmt.Errorf("it is more than %d submodules deep", maxModuleDepth)
+	case len(sub.path) > object.MaxPath:
+		return nil, fmt.Errorf("its path has more than %d bytes", object.MaxPath)
+	}
+	if r.count++; r.count > maxModules {
+		return nil, fmt.Errorf("there are more than %d", maxModules)
+	}
+	var err error
+	if sub.url, err = moduleURL(m.url, its.url); err != nil {
+		return nil, fmt.Errorf("%s: url of %q: %w", file, its.name, err)
+	}
+	return sub, nil
+}
+
+// A gitlink is where a tree has a submodule, and at which commit.
+type gitlink struct {
+	path   string
+	commit object.ID
+}
+
+// gitlinks returns the gitlinks in tree, sorted by the elements of their paths.
+func gitlinks(ctx context.Context, tree fs.FS) ([]gitlink, error) {
+	var links []gitlink
+	err := fs.WalkDir(tree, ".", func(name string, d fs.DirEntry, err error) error {
+		if err == nil {
+			err = ctx.Err()
+		}
+		if err != nil || d.Type()&fs.ModeIrregular == 0 {
+			return err
+		}
+		id, ok := object.EntryID(d)
+		if !ok {
+			return &fs.PathError{Op: "submodule", Path: name, Err: errors.ErrUnsupported}
+		}
+		links = append(links, gitlink{name, id})
+		return nil
+	})
+	return links, err
+}

@@ -35,8 +35,9 @@ type GitRepositorySpec struct {
 	// LFS replaces Git LFS pointers by the content that they stand for; headgate's extension.
 	LFS bool `json:"lfs,omitempty"`
 
-	// SubmoduleCredentials are those of submodules on other origins than that
-	// of URL, which get none otherwise; headgate's extension.
+	// SubmoduleCredentials are those of submodules by their origin. Without an
+	// entry, submodules on the origin of URL get what URL gets, those on any
+	// other nothing; headgate's extension.
 	SubmoduleCredentials []GitSubmoduleCredential `json:"submoduleCredentials,omitempty"`
 }
 

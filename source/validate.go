@@ -78,6 +78,7 @@ func (g *GitRepository) check(found *findings) {
 	optional(found, "spec.ref", gitRefRules, g.Spec.Ref)
 	optional(found, "spec.verify", gitVerifyRules, g.Spec.Verify)
 	each(found, "spec.include", includeRules, g.Spec.Include)
+	each(found, "spec.submoduleCredentials", submoduleRules, g.Spec.SubmoduleCredentials)
 	for i := range g.Status.IncludedArtifacts {
 		apply(found, fmt.Sprintf("status.includedArtifacts[%d]", i), artifactRules, &g.Status.IncludedArtifacts[i])
 	}

@@ -1,6 +1,7 @@
 package source
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/url"
@@ -125,6 +126,34 @@ func address(text string, schemes ...string) error {
 		return errors.New("is no URL")
 	case u.Hostname() == "":
 		return errors.New("must name a host")
+	}
+	return nil
+}
+
+// bareOrigin refuses a URL of more than scheme, host and port.
+func bareOrigin(text string) error {
+	u, err := url.Parse(text)
+	if err != nil || u.User != nil || strings.Trim(u.Path, "/") != "" || strings.ContainsAny(text, "?#") {
+		return errors.New("must be SCHEME://HOST or SCHEME://HOST:PORT and no more: it stands for all repositories there")
+	}
+	return nil
+}
+
+var defaultPorts = map[string]string{"http": "80", "https": "443", "ssh": "22"}
+
+// distinctOrigins refuses credentials of which some could never be used.
+func distinctOrigins(all []GitSubmoduleCredential) error {
+	seen := map[string]bool{}
+	for i, c := range all {
+		u, err := url.Parse(c.URL)
+		if err != nil {
+			continue // reported by itself
+		}
+		origin := u.Scheme + " " + strings.ToLower(u.Hostname()) + " " + cmp.Or(u.Port(), defaultPorts[u.Scheme])
+		if seen[origin] {
+			return fmt.Errorf("must name an origin once: entry %d repeats one before it", i)
+		}
+		seen[origin] = true
 	}
 	return nil
 }

@@ -27,6 +27,13 @@ var gitRules = []rule[*GitRepositorySpec]{
 	{"serviceAccountName", func(s *GitRepositorySpec) error { return optionalName(s.ServiceAccountName) }},
 	{"interval", func(s *GitRepositorySpec) error { return unsigned(s.Interval) }},
 	{"timeout", func(s *GitRepositorySpec) error { return unsigned(s.Timeout) }},
+	{"submoduleCredentials", func(s *GitRepositorySpec) error { return distinctOrigins(s.SubmoduleCredentials) }},
+}
+
+var submoduleRules = []rule[GitSubmoduleCredential]{
+	{"url", func(c GitSubmoduleCredential) error { return address(c.URL, "http", "https", "ssh") }},
+	{"url", func(c GitSubmoduleCredential) error { return bareOrigin(c.URL) }},
+	{"secretRef.name", func(c GitSubmoduleCredential) error { return objectName(c.SecretRef.Name) }},
 }
 
 var gitRefRules = []rule[*GitRepositoryRef]{

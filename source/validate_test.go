@@ -75,6 +75,15 @@ func TestAdmission(t *testing.T) {
 		{"GitRepository", `include: [{repository: {name: a, kind: PkgRepository}}]`, "spec.include[0].repository.kind", "must be one of"},
 		{"GitRepository", `sparseCheckout: [./a, ../b]`, "spec.sparseCheckout[1]", "must not lead out"},
 
+		{"GitRepository", `submoduleCredentials: [{url: "https://h", secretRef: {name: a}}, {url: "https://h:8443/", secretRef: {name: a}}, {url: "ssh://h", secretRef: {name: b}}]`, "", ""},
+		{"GitRepository", `submoduleCredentials: [{url: "file:///x", secretRef: {name: a}}]`, "spec.submoduleCredentials[0].url", "must begin with http://"},
+		{"GitRepository", `submoduleCredentials: [{url: "https://h/org", secretRef: {name: a}}]`, "spec.submoduleCredentials[0].url", "and no more"},
+		{"GitRepository", `submoduleCredentials: [{url: "https://user:canary@h", secretRef: {name: a}}]`, "spec.submoduleCredentials[0].url", "and no more"},
+		{"GitRepository", `submoduleCredentials: [{url: "https://h?x", secretRef: {name: a}}]`, "spec.submoduleCredentials[0].url", "and no more"},
+		{"GitRepository", `submoduleCredentials: [{url: "https://h"}]`, "spec.submoduleCredentials[0].secretRef", "is required"},
+		{"GitRepository", `submoduleCredentials: [{url: "https://h", secretRef: {name: A}}]`, "spec.submoduleCredentials[0].secretRef.name", "is no name"},
+		{"GitRepository", `submoduleCredentials: [{url: "https://h", secretRef: {name: a}}, {url: "https://H:443", secretRef: {name: b}}]`, "spec.submoduleCredentials", "entry 1 repeats"},
+
 		{"Bucket", `bucketName: ""`, "spec.bucketName", "is required"},
 		{"Bucket", `bucketName: null`, "spec.bucketName", "is required"},
 		{"Bucket", `endpoint: null`, "spec.endpoint", "is required"},

@@ -14,6 +14,11 @@ type Totals struct {
 	Bytes   int64 // in files and links
 }
 
+// Plus returns the totals of two trees together.
+func (t Totals) Plus(u Totals) Totals {
+	return Totals{add(t.Entries, u.Entries), add(t.Bytes, u.Bytes)}
+}
+
 // Measure returns the totals of the tree root of db. A few small trees that hold
 // each other many times make a file system that no walk gets to the end of;
 // Measure reads every tree once and adds up. It fails where [TreeFS] would,

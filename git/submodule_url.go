@@ -1,0 +1,137 @@
+package git
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"unicode"
+)
+
+// moduleURL returns the URL that text, from .gitmodules, stands for in the
+// repository at base: one of http, https or ssh, without a password, query or
+// fragment; and for http without a user name, too, as credentials come from
+// Secrets. A URL that begins with ./ or ../ is relative to base as in
+// git-submodule(1); scp's user@host:path becomes ssh://user@host/path. Errors
+// do not repeat text.
+func moduleURL(base *url.URL, text string) (*url.URL, error) {
+	if err := plain(text); err != nil {
+		return nil, err
+	}
+	u, err := absolute(base, text)
+	if err != nil {
+		return nil, err
+	}
+	for _, part := range []string{u.Host, u.Path, u.User.Username()} {
+		if err := plain(part); err != nil { // once the escapes are decoded
+			return nil, err
+		}
+	}
+	_, password := u.User.Password()
+	if u.Scheme != "ssh" {
+		u.User = nil
+		if slices.ContainsFunc(strings.Split(u.Path, "/"), isDots) {
+			u = u.JoinPath() // as git's HTTP library does; over ssh the server is the one to decide
+		}
+	}
+	switch {
+	case !slices.Contains(schemes, u.Scheme):
+		return nil, fmt.Errorf("scheme %.20q: want http, https or ssh", u.Scheme)
+	case u.Hostname() == "":
+		return nil, errors.New("it has no host")
+	case password:
+		return nil, errors.New("it holds a password, which everybody who reads the repository knows and which is not used: put it into a Secret, for spec.submoduleCredentials")
+	case u.RawQuery != "" || u.ForceQuery || u.Fragment != "":
+		return nil, errors.New("it has a query or a fragment")
+	case strings.Trim(u.Path, "/") == "":
+		return nil, errors.New("it names no repository")
+	}
+	return u, nil
+}
+
+var schemes = []string{"http", "https", "ssh"}
+
+func isDots(element string) bool { return element == "." || element == ".." }
+
+// plain refuses what no honest URL holds and what programs read as something else.
+func plain(text string) error {
+	switch {
+	case text == "":
+		return nil
+	case text[0] == '-':
+		return errors.New("it begins with a dash, as an option does")
+	case strings.ContainsFunc(text, unicode.IsControl):
+		return errors.New("it holds a control character")
+	case strings.Contains(text, `\`):
+		return errors.New(`it holds a backslash: use /`)
+	}
+	return nil
+}
+
+var (
+	helperForm = regexp.MustCompile(`^[A-Za-z0-9+.-]*::`) // gitremote-helpers(7)
+	scpForm    = regexp.MustCompile(`^(?:([^/:@]+)@)?([A-Za-z0-9_.-]{2,}):(.+)$`)
+)
+
+// absolute returns the URL for one of the ways to write it.
+func absolute(base *url.URL, text string) (*url.URL, error) {
+	switch {
+	case text == "":
+		return nil, errors.New("it is not set")
+	case strings.HasPrefix(text, "./") || strings.HasPrefix(text, "../"):
+		return relative(base, text)
+	case helperForm.MatchString(text):
+		return nil, errors.New("it names a remote helper, which is a program and never run: want http, https or ssh")
+	case strings.Contains(text, "://"):
+		u, err := url.Parse(text)
+		if err != nil {
+			return nil, errors.New("it is no URL")
+		}
+		return u, nil
+	}
+	m := scpForm.FindStringSubmatch(text)
+	switch {
+	case m == nil:
+		return nil, errors.New("it is a path, or written in an unusual way: want http, https or ssh, or ./ and ../ for what is relative to the URL of the repository above")
+	case strings.Contains(m[3], "@"):
+		return nil, errors.New("it holds an @ behind the colon, as if it were a password: write ssh://USER@HOST/PATH")
+	}
+	u := &url.URL{Scheme: "ssh", Host: m[2], Path: "/" + strings.TrimPrefix(m[3], "/")}
+	if m[1] != "" {
+		u.User = url.User(m[1])
+	}
+	return u, nil
+}
+
+// relative resolves a URL that begins with ./ or ../ as git does: by its
+// leading elements alone, against the whole of base's path. It never leads to
+// another host.
+func relative(base *url.URL, text string) (*url.URL, error) {
+	at := strings.TrimSuffix(base.EscapedPath(), "/")
+	for {
+		if rest, ok := strings.CutPrefix(text, "./"); ok {
+			text = rest
+			continue
+		}
+		rest, ok := strings.CutPrefix(text, "../")
+		if !ok {
+			break
+		}
+		slash := strings.LastIndexByte(at, '/')
+		if slash < 0 {
+			return nil, errors.New("it leads above the host of the repository above: it has too many ../")
+		}
+		at, text = at[:slash], rest
+	}
+	ref, err := url.Parse("ssh://host" + at + "/" + strings.TrimSuffix(text, "/"))
+	if err != nil {
+		return nil, errors.New("it is no URL")
+	}
+	ref.Scheme, ref.Host = base.Scheme, base.Host
+	if base.User != nil {
+		ref.User = url.User(base.User.Username())
+	}
+	return ref, nil
+}
