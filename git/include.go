@@ -139,6 +139,14 @@ func (m *mounts) add(ctx context.Context, tree fs.FS, a artifact.Artifact, from,
 		return nil, err
 	}
 	merged := artifact.Mount(tree, to, sub)
+	for end, c := range to + "/" { // is each part of to a directory?
+		if c != '/' {
+			continue
+		}
+		if _, err := fs.ReadDir(merged, path.Dir(to[:end])); err != nil {
+			return nil, err
+		}
+	}
 	return merged, m.check(ctx, merged, sub, to)
 }
 

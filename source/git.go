@@ -141,15 +141,13 @@ func covers(recorded, asked string) bool {
 // Drift implements [Object].
 func (g *GitRepository) Drift(rev Revision) string {
 	spec, status := &g.Spec, &g.Status
-	return drift(
+	return drift(append(g.includeDrift(rev),
 		difference{"spec.ignore", !sameText(spec.Ignore, status.ObservedIgnore)},
 		difference{"spec.recurseSubmodules", spec.RecurseSubmodules != status.ObservedRecurseSubmodules},
 		difference{"spec.lfs", spec.LFS != status.ObservedLFS},
-		difference{"spec.include", !slices.Equal(spec.Include, status.ObservedInclude)},
-		difference{"included artifacts", !sameContent(rev.Inputs, status.IncludedArtifacts)},
 		difference{"spec.sparseCheckout", !slices.Equal(trimDots(spec.SparseCheckout), trimDots(status.ObservedSparseCheckout))},
 		difference{"spec.verify.mode", !covers(status.SourceVerificationMode, spec.Verify.mode())},
-	)
+	)...)
 }
 
 // Observe implements [Object].

@@ -5,7 +5,10 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
+	"slices"
 	"strings"
+
+	"github.com/headgate-io/headgate/artifact"
 )
 
 // GitRepositoryInclude includes another source's artifact (specification,
@@ -59,4 +62,30 @@ func (i GitRepositoryInclude) reference(m *Metadata) Reference {
 		name = k.name
 	}
 	return Reference{fallback(name, "GitRepository"), m.space(), i.Repository.Name}
+}
+
+// includeDrift tells whether the list of includes is another, or else which of
+// them have other content than the published artifact was made of.
+func (g *GitRepository) includeDrift(rev Revision) []difference {
+	if !slices.Equal(g.Spec.Include, g.Status.ObservedInclude) {
+		return []difference{{"spec.include", true}}
+	}
+	before, refs := g.Status.IncludedArtifacts, g.needs()
+	if len(before) != len(rev.Inputs) || len(refs) != len(rev.Inputs) {
+		return []difference{{"included artifacts", !sameContent(before, rev.Inputs)}}
+	}
+	all := make([]difference, len(refs))
+	for i, ref := range refs {
+		all[i].what, all[i].is = inputDrift(before[i], rev.Inputs[i])
+		all[i].what = fmt.Sprintf("spec.include[%d] (%s: %s)", i, ref, all[i].what)
+	}
+	return all
+}
+
+// inputDrift says in which way an artifact became another.
+func inputDrift(before, now artifact.Artifact) (what string, is bool) {
+	if before.Revision != now.Revision {
+		return before.Revision + " → " + now.Revision, true
+	}
+	return now.Revision + " with digest " + before.Digest + " → " + now.Digest, before.Digest != now.Digest
 }

@@ -57,7 +57,7 @@ type Result struct {
 	Outcome      Outcome
 	After        time.Duration // until the next run; 0 means not until the spec changes
 	Changed      bool          // the published artifact has another digest than before
-	Why          string        // why a new artifact was made, or was not
+	Why          string        // why a new artifact was made, or was not; of a failed run, what it was to be made for, if that is known
 	Verification Verification  // of a stored artifact
 	Report       Report        // of a stored artifact
 }
@@ -85,7 +85,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, obj Object, from Origin) (Re
 	}
 	run.dir = dir
 	if run.plan.Suspend {
-		return Result{Outcome: Suspended}, run.load(ctx)
+		return Result{Outcome: Suspended, Why: "spec.suspend is set"}, run.load(ctx)
 	}
 	unlock, locked := run.lock(ctx)
 	defer unlock()

@@ -43,12 +43,20 @@ func (r *run) record(ctx context.Context, err error) (Result, error) {
 	}
 	r.prune()
 	if !r.stored {
-		return Result{Outcome: Unchanged, After: r.obj.Interval(), Why: "revision, spec and inputs are those of the artifact"}, nil
+		return Result{Outcome: Unchanged, After: r.obj.Interval(), Why: r.whyNot()}, nil
 	}
 	return Result{
 		Outcome: Stored, After: r.obj.Interval(), Changed: digestOf(r.obj) != before, Why: r.why,
 		Verification: r.verification, Report: r.report,
 	}, nil
+}
+
+// whyNot says why a run that succeeded stored nothing.
+func (r *run) whyNot() string {
+	if r.rev.ID == "" {
+		return "objects of this sort have no artifact"
+	}
+	return "revision, spec and inputs are those of the artifact"
 }
 
 // digestOf returns the digest of the artifact that the status of obj names.

@@ -32,6 +32,10 @@ that the next run does only what changed. A failure leaves the last good artifac
 Objects that are included by others are fetched before them, also when they were not named. One that
 fails is included as it was when it last succeeded. What is not included by each other is fetched at once.
 
+With -o wide, json or yaml the output says why an artifact was stored or was not: which revision, field of
+the spec or included artifact differs. In documents these are the annotations ` + outcomeAnnotation + ` and
+` + whyAnnotation + `.
+
 With a URL instead of objects it fetches a Git repository; REF is a branch, a tag, a commit, a full
 reference name (refs/...) or a range of versions such as ^1.2; default the repository's own HEAD. Over
 ssh it needs a Secret named after the repository with identity and known_hosts: for ssh://HOST/app.git
@@ -69,13 +73,13 @@ func (p *program) runFetch(ctx context.Context, f *fetchFlags, args []string) er
 	}
 	ctx, cancel := s.within(ctx)
 	defer cancel()
+	s.env.Limits.Temp = store.Temp
 	objects, err := s.stock(ctx, named, store)
 	if err != nil {
 		return failed(err)
 	}
 	meter := newMeter(p.stderr, f.quiet, objects)
 	s.env.Progress = meter.show
-	s.env.Limits.Temp = store.Temp
 	if _, err := store.Sweep(ctx); err != nil { // of runs that were killed
 		fmt.Fprintf(p.stderr, "warning: %v\n", err)
 	}
@@ -120,6 +124,7 @@ type row struct {
 	object   source.Object
 	outcome  source.Outcome
 	changed  bool
+	why      string          // it was stored, or not
 	revision source.Revision // of resolve and verify
 	verified source.Verification
 	report   source.Report
@@ -154,7 +159,7 @@ func (r *row) external() bool {
 // reconcile drives one object.
 func (r *row) reconcile(ctx context.Context, by *source.Reconciler, s *session) {
 	if r.external() {
-		r.outcome = source.Unchanged // somebody else writes its status
+		r.outcome, r.why = source.Unchanged, "its artifact is published elsewhere"
 		if r.object.Artifact() == nil {
 			r.fail(errors.New("status.artifact is not set yet"))
 		}
@@ -166,5 +171,5 @@ func (r *row) reconcile(ctx context.Context, by *source.Reconciler, s *session) 
 		return
 	}
 	result, err := by.Reconcile(ctx, r.object, from)
-	r.outcome, r.changed, r.report, r.verified, r.err = result.Outcome, result.Changed, result.Report, result.Verification, err
+	r.outcome, r.changed, r.why, r.report, r.verified, r.err = result.Outcome, result.Changed, result.Why, result.Report, result.Verification, err
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/url"
 	"strings"
 	"text/tabwriter"
@@ -16,7 +17,7 @@ import (
 )
 
 // formats are the values of -o.
-var formats = map[string]bool{"table": true, "json": true, "yaml": true, "name": true}
+var formats = map[string]bool{"table": true, "wide": true, "json": true, "yaml": true, "name": true}
 
 // finish prints what became of the objects, in the command's own way, and
 // returns the error that carries the exit code.
@@ -105,20 +106,45 @@ func (p *program) printNames(_ string, rows []*row) error {
 	return nil
 }
 
-// printObjects prints the objects with their status.
+// printObjects prints the objects with their status and what became of them.
 func (p *program) printObjects(format string, rows []*row) error {
-	if format == "table" {
-		return printTable(p.stdout, rows)
+	if format == "table" || format == "wide" {
+		return printTable(p.stdout, rows, format == "wide")
 	}
 	objects := make([]source.Object, len(rows))
 	for i, r := range rows {
-		objects[i] = masked(r.object)
+		objects[i] = r.document()
 	}
 	return printDocuments(p.stdout, format, objects)
 }
 
-// masked returns obj without a password in its spec.url: what fetch prints ends
-// up in logs. The saved status keeps the spec as it was written.
+// The annotations of printed documents that say what this run did and why. They
+// are not saved.
+const (
+	outcomeAnnotation = source.Group + "/outcome"
+	whyAnnotation     = source.Group + "/why"
+)
+
+// document returns what is printed of the object: a copy, with annotations.
+func (r *row) document() source.Object {
+	obj := masked(r.object)
+	m := &obj.Head().Metadata
+	m.Annotations = maps.Clone(m.Annotations)
+	for key, value := range map[string]string{outcomeAnnotation: string(r.outcome), whyAnnotation: redact.String(r.why)} {
+		switch {
+		case value == "":
+			delete(m.Annotations, key) // of the run before
+		case m.Annotations == nil:
+			m.Annotations = map[string]string{key: value}
+		default:
+			m.Annotations[key] = value
+		}
+	}
+	return obj
+}
+
+// masked returns a copy of obj without a password in its spec.url: what fetch
+// prints ends up in logs. The saved status keeps the spec as it was written.
 func masked(obj source.Object) source.Object {
 	switch o := obj.(type) {
 	case *source.GitRepository:
@@ -133,6 +159,12 @@ func masked(obj source.Object) source.Object {
 		o = ptr(*o)
 		o.Spec.URL = maskPassword(o.Spec.URL)
 		return o
+	case *source.Bucket:
+		return ptr(*o)
+	case *source.PkgChart:
+		return ptr(*o)
+	case *source.ExternalArtifact:
+		return ptr(*o)
 	}
 	return obj
 }
@@ -189,10 +221,16 @@ func printJSON(w io.Writer, v any) error {
 	return enc.Encode(v)
 }
 
-// printTable writes one line for each object.
-func printTable(w io.Writer, rows []*row) error {
+// printTable writes one line for each object, when wide with the reason of its outcome.
+func printTable(w io.Writer, rows []*row, wide bool) error {
 	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
-	fmt.Fprintln(t, "OBJECT\tREADY\tOUTCOME\tREVISION\tSIZE\tDIGEST")
+	line := func(cells []string, why string) {
+		if wide {
+			cells = append(cells, why)
+		}
+		fmt.Fprintln(t, strings.Join(cells, "\t"))
+	}
+	line([]string{"OBJECT", "READY", "OUTCOME", "REVISION", "SIZE", "DIGEST"}, "WHY")
 	for _, r := range rows {
 		revision, size, digest := r.revision.ID, "-", "-"
 		if a := r.object.Artifact(); a != nil {
@@ -202,7 +240,9 @@ func printTable(w io.Writer, rows []*row) error {
 		if r.err == nil {
 			ready = "True"
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", r.object.Head(), ready, cmp.Or(string(r.outcome), "-"), redact.String(cmp.Or(revision, "-")), size, redact.String(digest))
+		line([]string{
+			r.object.Head().String(), ready, cmp.Or(string(r.outcome), "-"), redact.String(cmp.Or(revision, "-")), size, redact.String(digest),
+		}, redact.String(cmp.Or(r.why, "-")))
 	}
 	return t.Flush()
 }

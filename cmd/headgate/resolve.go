@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"text/tabwriter"
-	"time"
 
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/yaml"
@@ -84,14 +83,20 @@ func (p *program) look(ctx context.Context, f *sourceFlags, args []string, do fu
 			r.err = err
 			return
 		}
-		if t := r.object.Plan().Timeout; t > 0 {
-			var cancel context.CancelFunc
-			ctx, cancel = context.WithTimeoutCause(ctx, t, fmt.Errorf("not done within spec.timeout %s", time.Duration(t)))
-			defer cancel()
-		}
+		ctx, cancel := withinTimeout(ctx, r.object)
+		defer cancel()
 		do(ctx, r, from)
 	})
 	return p.finish(s, rows, false, p.printFindings)
+}
+
+// withinTimeout bounds ctx by the spec.timeout of obj.
+func withinTimeout(ctx context.Context, obj source.Object) (context.Context, context.CancelFunc) {
+	t := obj.Plan().Timeout
+	if t <= 0 {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeoutCause(ctx, t, fmt.Errorf("not done within spec.timeout %s", t))
 }
 
 // A finding is what resolve and verify print of one object.

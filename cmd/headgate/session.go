@@ -46,8 +46,8 @@ func (f *sourceFlags) register(c *cobra.Command) {
 	fl.IntVar(&f.parallel, "parallel", 4, "objects worked on at once")
 	fl.DurationVar(&f.timeout, "timeout", 0, "bound of the whole command; each phase of an object is bounded by its spec.timeout as well")
 	fl.BoolVarP(&f.quiet, "quiet", "q", false, "print errors only")
-	fl.StringVarP(&f.output, "output", "o", "table", "what to print: table, json, yaml or name")
-	complete(c, "output", "table", "json", "yaml", "name")
+	fl.StringVarP(&f.output, "output", "o", "table", "what to print: table, wide, json, yaml or name")
+	complete(c, "output", "table", "wide", "json", "yaml", "name")
 	c.ValidArgsFunction = completeObjects(&f.files)
 }
 
@@ -84,7 +84,7 @@ type session struct {
 // open reads the objects and prepares their environment.
 func (p *program) open(f *sourceFlags) (*session, error) {
 	if !formats[f.output] {
-		return nil, usage("-o %q: want table, json, yaml or name", f.output)
+		return nil, usage("-o %q: want table, wide, json, yaml or name", f.output)
 	}
 	if f.parallel < 1 {
 		return nil, usage("--parallel %d: want 1 or more", f.parallel)
@@ -206,9 +206,14 @@ func (s *session) stock(ctx context.Context, objects []source.Object, store *art
 	s.env.Sources = &source.Inventory{
 		Objects: s.set.Objects,
 		Store:   store,
-		Client:  &artifact.Client{MaxBytes: s.flags.maxBytes, Temp: store.Temp},
+		Client:  s.client(),
 	}
 	return source.WithNeeds(ctx, objects, s.env.Sources)
+}
+
+// client fetches artifacts that somebody else publishes.
+func (s *session) client() *artifact.Client {
+	return &artifact.Client{MaxBytes: s.flags.maxBytes, Temp: s.env.Limits.Temp}
 }
 
 // alone returns obj as it is without the sources it is made of, once these are
