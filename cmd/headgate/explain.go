@@ -188,26 +188,28 @@ func (s *session) content(ctx context.Context, obj source.Object) (ruled, error)
 	return ruled{tree, rules, content.Close}, nil
 }
 
-// lookBack gives origins the artifacts of what obj needs from the store, if there is one.
+// lookBack gives origins the artifacts that obj needs as they are in the store,
+// if there is one.
 func (s *session) lookBack(ctx context.Context, obj source.Object) (closeStore func() error, err error) {
 	inventory := &source.Inventory{Objects: s.set.Objects, Client: s.client()}
-	s.env.Sources = inventory
-	if _, err := os.Stat(s.flags.store); err != nil || len(obj.Plan().Needs) == 0 {
-		return func() error { return nil }, nil
-	}
-	store, err := openExisting(s.flags.store)
+	s.env.Sources, closeStore = inventory, func() error { return nil }
+	needed, err := source.Needed(ctx, obj, inventory)
 	if err != nil {
 		return nil, err
 	}
-	inventory.Store = store
-	needed, err := source.Needed(ctx, obj, inventory)
 	for _, n := range needed {
-		if _, external := n.(*source.ExternalArtifact); !external && err == nil {
-			_, err = ledgerOf(s.flags.store).Load(ctx, n)
+		if _, external := n.(*source.ExternalArtifact); external {
+			continue
+		}
+		if _, err := ledgerOf(s.flags.store).Load(ctx, n); err != nil {
+			return nil, err
 		}
 	}
-	if err != nil {
-		return nil, errors.Join(err, store.Close())
+	if _, err := os.Stat(s.flags.store); err != nil || len(needed) == 0 {
+		return closeStore, nil
 	}
-	return store.Close, nil
+	if inventory.Store, err = openExisting(s.flags.store); err != nil {
+		return nil, err
+	}
+	return inventory.Store.Close, nil
 }

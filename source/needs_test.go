@@ -1,0 +1,303 @@
+package source_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math/rand/v2"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/headgate-io/headgate/artifact"
+	"github.com/headgate-io/headgate/source"
+)
+
+// graph makes GitRepositories from lines "name: included included".
+func graph(lines ...string) []source.Object {
+	var objects []source.Object
+	for _, line := range lines {
+		name, included, _ := strings.Cut(line, ":")
+		g := new(source.GitRepository)
+		g.Metadata.Name = name
+		for _, other := range strings.Fields(included) {
+			g.Spec.Include = append(g.Spec.Include, source.GitRepositoryInclude{Repository: source.IncludeReference{Name: other}})
+		}
+		source.Default(g)
+		objects = append(objects, g)
+	}
+	return objects
+}
+
+func TestCycle(t *testing.T) {
+	for _, c := range []struct {
+		name, want string
+		lines      []string
+	}{
+		{"none", "", []string{"a: b c", "b: d", "c: d", "d:"}},
+		{"itself", "a a", []string{"a: a"}},
+		{"two", "a b a", []string{"a: b", "b: a"}},
+		{"three, behind others", "a c d a", []string{"a: b c", "b:", "c: e d", "d: e a", "e:"}},
+		{"the shortest", "a c a", []string{"a: b c", "b: d", "d: a", "c: a"}},
+		{"one that a does not belong to", "", []string{"a: b", "b: c", "c: b"}},
+		{"what does not exist", "", []string{"a: b none", "b: none"}},
+	} {
+		objects := graph(c.lines...)
+		way, err := source.Cycle(t.Context(), objects[0], &source.Inventory{Objects: objects})
+		if err != nil {
+			t.Errorf("%s: %v", c.name, err)
+		}
+		var names []string
+		for _, ref := range way {
+			names = append(names, ref.Name)
+		}
+		if got := strings.Join(names, " "); got != c.want {
+			t.Errorf("%s: %q, want %q", c.name, got, c.want)
+		}
+	}
+}
+
+// A chain longer than the limit ends the search, whatever is behind.
+func TestCycleIsBounded(t *testing.T) {
+	var lines []string
+	for i := range 2000 {
+		lines = append(lines, fmt.Sprintf("n%d: n%d", i, i+1))
+	}
+	objects := graph(lines...)
+	inventory := &source.Inventory{Objects: objects}
+	if _, err := source.Cycle(t.Context(), objects[0], inventory); !errors.Is(err, source.ErrInvalid) {
+		t.Errorf("2000 in a row: %v", err)
+	}
+	if _, err := source.Cycle(t.Context(), objects[1500], inventory); err != nil {
+		t.Errorf("500 in a row: %v", err)
+	}
+	wide := graph("wide:" + strings.Repeat(" lib", 1001))[0]
+	if _, err := source.Needed(t.Context(), wide, inventory); !errors.Is(err, source.ErrInvalid) {
+		t.Errorf("1001 includes: %v", err)
+	}
+}
+
+// unreachable is a Sources that cannot be asked.
+type unreachable struct{ source.Sources }
+
+var errUnreachable = errors.New("unreachable")
+
+func (unreachable) Source(context.Context, source.Reference) (source.Object, error) {
+	return nil, errUnreachable
+}
+
+func TestNeeded(t *testing.T) {
+	objects := graph("a: b b", "b:", "lost: b none", "round: around", "around: round", "alone:")
+	inventory := &source.Inventory{Objects: objects}
+	needed, err := source.Needed(t.Context(), objects[0], inventory)
+	if err != nil || len(needed) != 2 || needed[0] != objects[1] || needed[1] != objects[1] {
+		t.Errorf("needed %v, error %v", needed, err)
+	}
+	_, err = source.Needed(t.Context(), objects[2], inventory)
+	if !errors.Is(err, source.ErrWaiting) || !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "GitRepository/default/none: no such object") {
+		t.Errorf("missing: %v", err)
+	}
+	_, err = source.Needed(t.Context(), objects[3], inventory)
+	if !errors.Is(err, source.ErrInvalid) || !strings.Contains(err.Error(), "GitRepository/default/round → GitRepository/default/around → GitRepository/default/round") {
+		t.Errorf("cycle: %v", err)
+	}
+	if needed, err := source.Needed(t.Context(), objects[5], nil); needed != nil || err != nil {
+		t.Errorf("alone: %v, error %v", needed, err)
+	}
+	if _, err := source.Needed(t.Context(), objects[0], nil); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("no sources: %v", err)
+	}
+	_, cycle := source.Cycle(t.Context(), objects[0], unreachable{})
+	_, need := source.Needed(t.Context(), objects[0], unreachable{})
+	_, with := source.WithNeeds(t.Context(), objects, unreachable{})
+	for _, err := range []error{cycle, need, with} {
+		if !errors.Is(err, errUnreachable) {
+			t.Errorf("unreachable: %v", err)
+		}
+	}
+}
+
+func TestWithNeeds(t *testing.T) {
+	objects := graph("a: b none", "b: c", "c: a", "d: c")
+	inventory := &source.Inventory{Objects: objects}
+	for from, want := range map[int]string{0: "a b c", 3: "d c a b"} {
+		all, err := source.WithNeeds(t.Context(), objects[from:from+1], inventory)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var names []string
+		for _, obj := range all {
+			names = append(names, obj.Head().Metadata.Name)
+		}
+		if got := strings.Join(names, " "); got != want {
+			t.Errorf("from %d: %q, want %q", from, got, want)
+		}
+	}
+}
+
+// checkOrder checks that an order has no circle and lacks no demand but those
+// of objects in circles.
+func checkOrder(t *testing.T, objects []source.Object) {
+	t.Helper()
+	inventory := &source.Inventory{Objects: objects}
+	order := source.Order(objects)
+	done := make([]bool, len(objects))
+	for range objects { // each round does at least one, or nobody is left
+		for i, before := range order {
+			done[i] = done[i] || !slices.ContainsFunc(before, func(b int) bool { return !done[b] })
+		}
+	}
+	for i, obj := range objects {
+		if !done[i] {
+			t.Errorf("%s waits for ever: %v", obj.Head(), order)
+		}
+		way, err := source.Cycle(t.Context(), obj, inventory)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, ref := range obj.Plan().Needs {
+			at := slices.IndexFunc(objects, func(o source.Object) bool { return source.ReferenceTo(o) == ref })
+			if at >= 0 && way == nil && !slices.Contains(order[i], at) {
+				t.Errorf("%s does not wait for %s: %v", obj.Head(), ref, order)
+			}
+		}
+	}
+}
+
+func TestOrderOfNeeds(t *testing.T) {
+	checkOrder(t, graph("a: b c", "b: d", "c: d", "d:", "e: none"))
+	checkOrder(t, graph("a: a", "b: c", "c: b", "d: b"))
+	var chain []string
+	for i := range 20000 {
+		chain = append(chain, fmt.Sprintf("n%d: n%d", i, i+1))
+	}
+	if order := source.Order(graph(chain...)); len(order[0]) != 1 || order[0][0] != 1 {
+		t.Errorf("chain: %v", order[0])
+	}
+	random := rand.New(rand.NewPCG(3, 14))
+	for range 200 {
+		checkOrder(t, randomGraph(random.IntN, 1+random.IntN(12)))
+	}
+}
+
+// randomGraph makes n objects that include each other as roll, a source of
+// numbers below its argument, decides. Some includes do not exist.
+func randomGraph(roll func(int) int, n int) []source.Object {
+	lines := make([]string, n)
+	for i := range lines {
+		lines[i] = fmt.Sprintf("n%d:", i)
+		for range roll(4) {
+			lines[i] += fmt.Sprintf(" n%d", roll(n+1))
+		}
+	}
+	return graph(lines...)
+}
+
+func FuzzOrder(f *testing.F) {
+	f.Add([]byte{3, 1, 1, 1, 2, 1, 0})
+	f.Add([]byte("any bytes make a graph"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		next := func(n int) int {
+			if len(data) == 0 {
+				return 0
+			}
+			b := int(data[0]) % n
+			data = data[1:]
+			return b
+		}
+		checkOrder(t, randomGraph(next, 1+next(40)))
+	})
+}
+
+func TestInventory(t *testing.T) {
+	config := artifact.StoreConfig{Dir: t.TempDir()}
+	mine, err := artifact.OpenStore(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer mine.Close()
+	theirs, err := artifact.OpenStore(artifact.StoreConfig{Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer theirs.Close()
+	server := httptest.NewServer(theirs.Handler())
+	defer server.Close()
+	put := func(s *artifact.Store, text string) artifact.Artifact {
+		a, err := s.Put(t.Context(), "bucket/default/a", "a.tar.gz", func(w io.Writer) error {
+			_, err := io.WriteString(w, text)
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return a
+	}
+	own, foreign := put(mine, "own"), put(theirs, "foreign")
+	local := foreign
+	foreign.URL = server.URL + "/" + foreign.Path
+	altered := foreign
+	altered.Digest = own.Digest
+	altered.Path = strings.Replace(altered.Path, "a.tar.gz", "b.tar.gz", 1)
+
+	full := &source.Inventory{Store: mine, Client: &artifact.Client{Attempts: 1}}
+	for _, c := range []struct {
+		name string
+		from *source.Inventory
+		a    artifact.Artifact
+		want string
+		err  error
+	}{
+		{"in the store", full, own, "own", nil},
+		{"elsewhere", full, foreign, "foreign", nil},
+		{"elsewhere, without a client", &source.Inventory{Store: mine}, foreign, "", fs.ErrNotExist},
+		{"without a store", &source.Inventory{}, own, "", fs.ErrNotExist},
+		{"a file of this machine", full, local, "", fs.ErrNotExist},
+		{"a file of this machine that is allowed", &source.Inventory{Client: &artifact.Client{Local: true}}, local, "foreign", nil},
+		{"no digest", full, artifact.Artifact{URL: foreign.URL, Path: foreign.Path}, "", fs.ErrInvalid},
+	} {
+		var content bytes.Buffer
+		r, err := c.from.Open(t.Context(), c.a)
+		if err == nil {
+			_, err = content.ReadFrom(r)
+			r.Close()
+		}
+		if content.String() != c.want || !errors.Is(err, c.err) {
+			t.Errorf("%s: %q, error %v", c.name, content.String(), err)
+		}
+	}
+	var wrong *artifact.DigestError
+	if _, err := full.Open(t.Context(), altered); !errors.As(err, &wrong) {
+		t.Errorf("another content: %v", err)
+	}
+}
+
+// Hostile paths of an include, and honest ones.
+func TestIncludePaths(t *testing.T) {
+	for _, c := range []struct{ from, to, wantFrom, wantTo string }{
+		{"", "", ".", "lib"},
+		{"/", ".", ".", "."},
+		{"./deploy/", "/base//x/", "deploy", "base/x"},
+		{"a/../b", "a/./b", "b", "a/b"},
+	} {
+		i := source.GitRepositoryInclude{Repository: source.IncludeReference{Name: "lib"}, FromPath: c.from, ToPath: c.to}
+		from, to, err := i.Paths()
+		if err != nil || from != c.wantFrom || to != c.wantTo {
+			t.Errorf("%q %q: %q %q, error %v", c.from, c.to, from, to, err)
+		}
+	}
+	for _, bad := range []string{"..", "../x", "a/../../x", `a\b`, `..\x`, "a\x00b", "a\nb", "a\xffb", "/.."} {
+		from := source.GitRepositoryInclude{FromPath: bad, ToPath: "x"}
+		if f, _, err := from.Paths(); err == nil || !strings.Contains(err.Error(), "fromPath") {
+			t.Errorf("fromPath %q: %q, error %v", bad, f, err)
+		}
+		to := source.GitRepositoryInclude{ToPath: bad}
+		if _, p, err := to.Paths(); err == nil || !strings.Contains(err.Error(), "toPath") {
+			t.Errorf("toPath %q: %q, error %v", bad, p, err)
+		}
+	}
+}
