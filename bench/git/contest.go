@@ -23,6 +23,8 @@ type result struct {
 	cpu    []time.Duration // user and system, descendants included
 	peak   []int64         // bytes of the largest process
 	tree   int64           // bytes of all processes together, from a run of its own; 0 when unknown
+	sent   int64           // bytes that the server sent in the last run
+	asked  int64           // requests in the last run
 	output string          // directory of the last run
 }
 
@@ -111,9 +113,12 @@ func (b *bench) compete(ctx context.Context, runs int, all []contestant) error {
 				return err
 			}
 			note(fmt.Sprintf("run %d of %d: %s", n+1, runs, c.name))
+			b.server.sent.Store(0)
+			b.server.requests.Store(0)
 			if err := r.run(ctx, c, n < 0); err != nil {
 				return fmt.Errorf("%s: %w", c.name, err)
 			}
+			r.sent, r.asked = b.server.sent.Load(), b.server.requests.Load()
 		}
 	}
 	return nil

@@ -64,6 +64,9 @@ func run(ctx context.Context, runs int, keep string, only bool) (missed int, err
 	if err := b.compete(ctx, runs, b.contestants(only)); err != nil {
 		return 0, err
 	}
+	if err := b.compete(ctx, runs, b.sparse()); err != nil {
+		return 0, err
+	}
 	if err := b.unchanged(ctx); err != nil {
 		return 0, err
 	}

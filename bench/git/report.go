@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -63,7 +64,7 @@ func (b *bench) report(ctx context.Context, out io.Writer) (missed int, err erro
 		return 0, err
 	}
 	fmt.Fprintln(out)
-	for _, g := range append(b.goals(), size) {
+	for _, g := range slices.Concat(b.goals(), []goal{size}, b.sparseGoals(out)) {
 		verdict := "reached"
 		if !g.reached() {
 			verdict = "MISSED "
