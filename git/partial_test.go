@@ -1,0 +1,478 @@
+package git_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/fstest"
+
+	"github.com/headgate-io/headgate/artifact"
+	"github.com/headgate-io/headgate/internal/testenv"
+	"github.com/headgate-io/headgate/source"
+)
+
+// pktLines returns the lines of a request, without their line breaks; "" is a mark.
+func pktLines(t *testing.T, body string) (lines []string) {
+	t.Helper()
+	for len(body) >= 4 {
+		n, err := strconv.ParseUint(body[:4], 16, 16)
+		if err != nil || int(n) > len(body) {
+			t.Fatalf("request %q: %v", body, err)
+		}
+		if n < 4 {
+			lines, body = append(lines, ""), body[4:]
+			continue
+		}
+		lines, body = append(lines, strings.TrimSuffix(body[4:n], "\n")), body[n:]
+	}
+	return lines
+}
+
+// wants returns the ids that a request asks for, sorted.
+func wants(t *testing.T, body string) (ids []string) {
+	t.Helper()
+	for _, l := range pktLines(t, body) {
+		if id, ok := strings.CutPrefix(l, "want "); ok {
+			id, _, _ = strings.Cut(id, " ")
+			ids = append(ids, id)
+		}
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// blobs returns the ids of files, sorted, each once.
+func blobs(repo *testenv.Repo, names ...string) []string {
+	ids := make([]string, len(names))
+	for i, name := range names {
+		ids[i] = repo.ID("main:" + name)
+	}
+	slices.Sort(ids)
+	return slices.Compact(ids)
+}
+
+// packCounter is an Env that notes the number of objects in every pack.
+func packCounter(env source.Env) (source.Env, func() []int64) {
+	var mu sync.Mutex
+	var totals []int64
+	env.Progress = func(p source.Progress) {
+		mu.Lock()
+		defer mu.Unlock()
+		if n := len(totals); p.Done < p.Total || n == 0 || totals[n-1] != p.Total {
+			if n == 0 || totals[n-1] != p.Total {
+				totals = append(totals, p.Total)
+			}
+		}
+	}
+	return env, func() []int64 { mu.Lock(); defer mu.Unlock(); return slices.Clone(totals) }
+}
+
+// A lean fetch transfers the commit, its trees, and the files that are packed
+// or decide what is packed: each object once, and nothing else.
+func TestPartialFetch(t *testing.T) {
+	repo := testenv.NewRepo(t)
+	tree := forest()
+	for i := range 30 { // so that what is packed is not most of the tree
+		tree[fmt.Sprintf("other/%d.go", i)] = &fstest.MapFile{Data: []byte(strconv.Itoa(i)), Mode: 0o644}
+	}
+	tree["deploy/copy.yaml"] = tree["deploy/app.yaml"]
+	repo.Commit(testenv.Commit{Branch: "main", Files: tree})
+	trees := len(slices.Compact(slices.Sorted(slices.Values(strings.Fields(repo.Git("ls-tree", "-rt", "-d", "--format=%(objectname)", "main")))))) - 1 + 1 + 1 // no submodule; the root; the commit
+	for name, row := range map[string]struct {
+		dirs   []string
+		ignore string
+		first  []string // files whose content decides
+		rest   []string // files that are packed, less those
+	}{
+		"one directory":        {dirs: []string{"deploy"}, rest: []string{"deploy/app.yaml", "deploy/base/x.yaml", "deploy/base/deep/y.yaml"}},
+		"with ignore file":     {dirs: []string{"docs"}, first: []string{"docs/.sourceignore"}, rest: []string{"docs/a.md", "docs/img/c.md", "docs/run.sh"}},
+		"below an ignore file": {dirs: []string{"docs/img"}, rest: []string{"docs/img/c.md"}},
+		"with spec.ignore": {dirs: []string{"deploy", "docs"}, ignore: "deep/\n*.md\n", first: []string{"docs/.sourceignore"},
+			rest: []string{"deploy/app.yaml", "deploy/base/x.yaml", "docs/run.sh"}},
+		"spec.ignore alone": {ignore: "/*\n!/deploy\n", first: []string{".sourceignore", "docs/.sourceignore"}, rest: []string{"deploy/base/x.yaml", "deploy/base/deep/y.yaml", "deploy/app.yaml"}},
+		"nothing is left":   {dirs: []string{"docs/img"}, ignore: "/*\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if name == "spec.ignore alone" { // .sourceignore excludes *.yaml, spec.ignore comes later
+				row.ignore += "!*.yaml\n"
+				row.rest = append(row.rest, "deploy-old/app.yaml", "deploy.yaml")
+			}
+			for _, config := range []testenv.HTTP{{}, {V0: true}} {
+				server := testenv.ServeHTTP(t, config, repo)
+				g := sparse(server.Repo(), row.dirs...)
+				if row.ignore != "" {
+					g.Spec.Ignore = &row.ignore
+				}
+				env, counted := packCounter(source.Env{})
+				_, data, report := fetch(t, g, env)
+				_, full, _ := fetch(t, withURL(g, testenv.ServeHTTP(t, testenv.HTTP{NoFilter: true}, repo).Repo()), source.Env{})
+				if !bytes.Equal(data, full) {
+					t.Errorf("the archive differs from that of a whole fetch")
+				}
+				asked := packs(server)
+				want := [][]string{{repo.ID("main")}}
+				objects := []int64{int64(trees)}
+				for _, names := range [][]string{row.first, row.rest} {
+					if ids := blobs(repo, names...); len(ids) > 0 {
+						want = append(want, ids)
+						objects = append(objects, int64(len(ids)))
+					}
+				}
+				if len(asked) != len(want) {
+					t.Fatalf("%d requests %q, want %d", len(asked), asked, len(want))
+				}
+				for i, body := range asked {
+					if got := wants(t, body); !slices.Equal(got, want[i]) {
+						t.Errorf("request %d wants %q, should want %q", i, got, want[i])
+					}
+				}
+				if got := counted(); !slices.Equal(got, objects) || len(report.Notes) > 0 {
+					t.Errorf("packs of %d objects, notes %q; want %d and none", got, report.Notes, objects)
+				}
+			}
+		})
+	}
+}
+
+func withURL(g *source.GitRepository, url string) *source.GitRepository {
+	other := *g
+	other.Spec.URL = url
+	return &other
+}
+
+// The whole tree is fetched at once where that is no worse.
+func TestPartialFetchNotWorthwhile(t *testing.T) {
+	repo := testenv.NewRepo(t)
+	repo.Commit(testenv.Commit{Branch: "main", Files: forest()})
+	server := testenv.ServeHTTP(t, testenv.HTTP{}, repo)
+	for ignore, want := range map[string]struct{ requests, notes int }{
+		"*.md\nREADME.txt\n!docs/\n# docs/\n": {1, 0}, // excludes no directory
+		"/absent/\n":                          {3, 1}, // excludes nothing: trees, ignore files, all
+		"docs/\nsrc\n":                        {3, 0},
+	} {
+		server.Reset()
+		g := sparse(server.Repo())
+		g.Spec.Ignore = &ignore
+		_, _, report := fetch(t, g, source.Env{})
+		if asked := packs(server); len(asked) != want.requests || len(report.Notes) != want.notes {
+			t.Errorf("%q: %d requests, notes %q; want %d and %d", ignore, len(asked), report.Notes, want.requests, want.notes)
+		}
+	}
+}
+
+// meddle stands between a client and a server: change rewrites the requests
+// for packs, or answers them itself with what it returns as answer.
+func meddle(t *testing.T, server *testenv.Server, change func(n int, body string) (rewritten, answer string)) (url_ string, asked func() []string) {
+	behind, err := url.Parse(server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy := httputil.NewSingleHostReverseProxy(behind)
+	var mu sync.Mutex
+	var bodies []string
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodPost {
+			b, err := io.ReadAll(r.Body)
+			if err != nil {
+				return
+			}
+			body := string(b)
+			if !strings.Contains(body, "command=ls-refs") {
+				mu.Lock()
+				bodies = append(bodies, body)
+				n := len(bodies)
+				mu.Unlock()
+				var answer string
+				if body, answer = change(n, body); answer != "" {
+					w.Header().Set("Content-Type", "application/x-git-upload-pack-result")
+					io.WriteString(w, answer)
+					return
+				}
+			}
+			r.Body, r.ContentLength = io.NopCloser(strings.NewReader(body)), int64(len(body))
+			r.Header.Set("Content-Length", strconv.Itoa(len(body)))
+		}
+		proxy.ServeHTTP(w, r)
+	}))
+	t.Cleanup(s.Close)
+	return s.URL + "/repo.git", func() []string { mu.Lock(); defer mu.Unlock(); return slices.Clone(bodies) }
+}
+
+func pkt(line string) string { return fmt.Sprintf("%04x%s", len(line)+4, line) }
+
+// without removes a line from a request.
+func without(body, line string) string { return strings.Replace(body, pkt(line+"\n"), "", 1) }
+
+// swap replaces an id in a request.
+func swap(body, id, by string) string { return strings.ReplaceAll(body, id, by) }
+
+// A server that does not take part costs a note and no more than the whole
+// fetch and the tries.
+func TestPartialFetchFallsBack(t *testing.T) {
+	repo := testenv.NewRepo(t)
+	repo.Commit(testenv.Commit{Branch: "main", Files: forest()})
+	x, y := repo.ID("main:deploy/base/x.yaml"), repo.ID("main:README.md")
+	g := sparse("", "deploy")
+	_, want, _ := fetch(t, withURL(g, testenv.ServeHTTP(t, testenv.HTTP{}, repo).Repo()), source.Env{})
+	refuse := func(text string) string { return pkt("ERR " + text + "\n") }
+	only := func(n int, change func(string) (string, string)) func(int, string) (string, string) {
+		return func(i int, body string) (string, string) {
+			if i == n {
+				return change(body)
+			}
+			return body, ""
+		}
+	}
+	for name, row := range map[string]struct {
+		config   testenv.HTTP
+		change   func(n int, body string) (string, string)
+		requests int
+		notes    int
+	}{
+		"no filters":              {testenv.HTTP{NoFilter: true}, nil, 1, 1},
+		"version 0, tips only":    {testenv.HTTP{V0: true, NoAnyWant: true}, nil, 1, 1},
+		"the filter is refused":   {testenv.HTTP{}, only(1, func(b string) (string, string) { return "", refuse("filter 'blob:none' not supported") }), 2, 1},
+		"the filter is ignored":   {testenv.HTTP{}, func(_ int, b string) (string, string) { return without(b, "filter blob:none"), "" }, 1, 0},
+		"blobs are refused":       {testenv.HTTP{}, only(2, func(b string) (string, string) { return "", refuse("upload-pack: not our ref " + x) }), 3, 1},
+		"blobs are no such thing": {testenv.HTTP{}, only(2, func(b string) (string, string) { return "", "0008NAK\n" }), 3, 1},
+		"a blob is left out":      {testenv.HTTP{}, only(2, func(b string) (string, string) { return without(b, "want "+x), "" }), 3, 1},
+		"another blob is sent":    {testenv.HTTP{}, only(2, func(b string) (string, string) { return swap(b, x, y), "" }), 3, 1},
+		"no blob is sent":         {testenv.HTTP{}, only(2, func(b string) (string, string) { return "", pkt("packfile\n") + "0000" }), 3, 1},
+	} {
+		change := row.change
+		if change == nil {
+			change = func(_ int, b string) (string, string) { return b, "" }
+		}
+		at, asked := meddle(t, testenv.ServeHTTP(t, row.config, repo), change)
+		_, data, report, err := try(t.Context(), withURL(g, at), source.Env{})
+		if err != nil || !bytes.Equal(data, want) {
+			t.Errorf("%s: %v, or another archive", name, err)
+			continue
+		}
+		if n := len(asked()); n != row.requests || len(report.Notes) != row.notes {
+			t.Errorf("%s: %d requests, notes %q; want %d and %d", name, n, report.Notes, row.requests, row.notes)
+		}
+		for _, note := range report.Notes {
+			if !strings.Contains(note, "whole tree was transferred") {
+				t.Errorf("%s: note %q", name, note)
+			}
+		}
+	}
+}
+
+// What no fall-back can mend ends soon, with an error that says what is wrong.
+func TestPartialFetchHostile(t *testing.T) {
+	repo := testenv.NewRepo(t)
+	repo.Commit(testenv.Commit{Branch: "main", Files: forest()})
+	x, y := repo.ID("main:deploy/base/x.yaml"), repo.ID("main:README.md")
+	base := repo.ID("main:deploy/base")
+	pass := func(b string) (string, string) { return b, "" }
+	filtered := func(b string) string { return strings.Replace(b, "0000", "0000", 1) }
+	_ = filtered
+	for name, row := range map[string]struct {
+		first, second, third func(body string) (string, string)
+		requests             int
+		say                  string
+	}{
+		"a blob is never sent": {pass, func(b string) (string, string) { return without(b, "want "+x), "" },
+			func(b string) (string, string) {
+				return strings.Replace(b, pkt("done\n"), pkt("filter blob:none\n")+pkt("done\n"), 1), ""
+			}, 3, "is not in the pack"},
+		"more blobs than asked for": {pass, func(b string) (string, string) {
+			return strings.Replace(b, pkt("want "+x+"\n"), pkt("want "+x+"\n")+pkt("want "+y+"\n"), 1), ""
+		}, nil, 2, "Objects"},
+		"a tree in place of a blob": {pass, func(b string) (string, string) { return swap(b, x, base), "" }, nil, 2, "Objects"},
+		"no trees": {func(b string) (string, string) {
+			return strings.Replace(b, pkt("filter blob:none\n"), pkt("filter tree:0\n"), 1), ""
+		}, nil, nil, 1, "is not in the pack"},
+		"no commit":        {func(b string) (string, string) { return swap(b, repo.ID("main"), x), "" }, nil, nil, 1, repo.ID("main")},
+		"a pack of nobody": {pass, func(b string) (string, string) { return "", pkt("packfile\n") + pkt("\x01PACK") + "0000" }, nil, 2, "truncated"},
+	} {
+		at, asked := meddle(t, testenv.ServeHTTP(t, testenv.HTTP{}, repo), func(n int, b string) (string, string) {
+			if f := append([]func(string) (string, string){row.first, row.second, row.third}, nil, nil, nil)[n-1]; f != nil {
+				return f(b)
+			}
+			return b, ""
+		})
+		_, _, _, err := try(t.Context(), sparse(at, "deploy"), source.Env{})
+		var step *source.StepError
+		if !errors.As(err, &step) || step.Reason != "GitOperationFailed" || !strings.Contains(err.Error(), row.say) {
+			t.Errorf("%s: %v: want GitOperationFailed that says %q", name, err, row.say)
+		}
+		if n := len(asked()); n != row.requests {
+			t.Errorf("%s: %d requests, want %d", name, n, row.requests)
+		}
+	}
+}
+
+// The limits hold for what is fetched later as for what is fetched at once.
+func TestPartialFetchLimits(t *testing.T) {
+	repo := testenv.NewRepo(t)
+	tree := files("big/file", strings.Repeat("0123456789abcdef", 1<<12))
+	for i := range 50 {
+		tree[fmt.Sprintf("copies/%d", i)] = &fstest.MapFile{Data: []byte(strings.Repeat("x", 1000)), Mode: 0o644}
+		tree[fmt.Sprintf("other/%d", i)] = &fstest.MapFile{Data: []byte(strconv.Itoa(i)), Mode: 0o644}
+	}
+	repo.Commit(testenv.Commit{Branch: "main", Files: tree})
+	server := testenv.ServeHTTP(t, testenv.HTTP{}, repo)
+	for _, row := range []struct {
+		dir    string
+		limits artifact.Limits
+		say    string // "" is success
+	}{
+		{"big", artifact.Limits{FileBytes: 1000}, "ObjectBytes"},
+		{"big", artifact.Limits{Bytes: 60_000}, "InflatedBytes"},
+		{"copies", artifact.Limits{Bytes: 49_000}, "the tree holds 50000 bytes"}, // one blob fifty times
+		{"copies", artifact.Limits{Bytes: 60_000, FileBytes: 10_000}, ""},        // big is not fetched
+		{"copies", artifact.Limits{Entries: 20}, "20"},
+	} {
+		var spools []*os.File
+		row.limits.Temp = func() (*os.File, error) {
+			f, err := os.CreateTemp(t.TempDir(), "spool")
+			spools = append(spools, f)
+			return f, err
+		}
+		server.Reset()
+		_, _, _, err := try(t.Context(), sparse(server.Repo(), row.dir), source.Env{Limits: row.limits})
+		if row.say == "" && err != nil || row.say != "" && (err == nil || !strings.Contains(err.Error(), row.say)) {
+			t.Errorf("%s, %+v: %v: want %q", row.dir, row.limits, err, row.say)
+		}
+		if n := len(packs(server)); n > 2 {
+			t.Errorf("%s, %+v: %d requests", row.dir, row.limits, n)
+		}
+		if i := slices.IndexFunc(spools, func(f *os.File) bool { return f.Close() == nil }); i >= 0 {
+			t.Errorf("%s, %+v: spool %d of %d is open", row.dir, row.limits, i, len(spools))
+		}
+	}
+}
+
+// A server that goes silent between the trees and the files obeys the context.
+func TestPartialFetchStalls(t *testing.T) {
+	repo := testenv.NewRepo(t)
+	repo.Commit(testenv.Commit{Branch: "main", Files: forest()})
+	ctx, cancel := context.WithCancelCause(t.Context())
+	gone := errors.New("gone home")
+	at, asked := meddle(t, testenv.ServeHTTP(t, testenv.HTTP{}, repo), func(n int, b string) (string, string) {
+		if n == 2 {
+			cancel(gone)
+		}
+		return b, ""
+	})
+	if _, _, _, err := try(ctx, sparse(at, "deploy"), source.Env{}); !errors.Is(err, gone) || len(asked()) != 2 {
+		t.Errorf("%v after %d requests", err, len(asked()))
+	}
+}
+
+// Whatever the tree and the spec, a lean fetch, a whole fetch and a local
+// repository make the same bytes or fail alike.
+func TestPartialFetchIsWholeFetch(t *testing.T) {
+	repo := testenv.NewRepo(t)
+	lean := testenv.ServeHTTP(t, testenv.HTTP{}, repo).Repo()
+	whole := testenv.ServeHTTP(t, testenv.HTTP{NoFilter: true}, repo).Repo()
+	const here = "https://example.com/app"
+	random := rand.New(rand.NewPCG(1, 2))
+	stored := 0
+	for range 40 {
+		tree, dirs := randomTree(random)
+		repo.Commit(testenv.Commit{Branch: "main", Files: tree})
+		g := sparse("", dirs...)
+		if ignore := randomIgnore(random, tree); random.IntN(3) > 0 {
+			g.Spec.Ignore = &ignore
+		}
+		_, want, _, wantErr := try(t.Context(), withURL(g, whole), source.Env{})
+		for name, row := range map[string]struct {
+			url string
+			env source.Env
+		}{"lean": {lean, source.Env{}}, "local": {here, source.Env{Local: map[string]string{here: repo.Dir}}}} {
+			_, got, _, err := try(t.Context(), withURL(g, row.url), row.env)
+			if (err == nil) != (wantErr == nil) || err != nil && strings.Contains(err.Error(), "spec.") && last(err) != last(wantErr) {
+				t.Errorf("%s: sparse %q: %v, whole fetch: %v", name, dirs, err, wantErr)
+			}
+			if !bytes.Equal(got, want) {
+				t.Errorf("%s: sparse %q, ignore %v: %v, but the whole fetch makes %v", name, dirs, g.Spec.Ignore,
+					slices.Sorted(maps.Keys(contents(t, got))), slices.Sorted(maps.Keys(contents(t, want))))
+			}
+		}
+		if wantErr == nil {
+			stored++
+		}
+	}
+	if stored < 20 {
+		t.Errorf("only %d of 40 random specs can work", stored)
+	}
+}
+
+// last returns the end of an error text, which does not depend on the way.
+func last(err error) string { return err.Error()[strings.Index(err.Error(), "spec."):] }
+
+var elements = []string{"a", "b", "c", "A", "a-b", "[a]", "*", "x y", ".github", "a.yaml"}
+
+// randomTree returns a tree and directories of it, mostly.
+func randomTree(random *rand.Rand) (fstest.MapFS, []string) {
+	tree := fstest.MapFS{"top": {Data: []byte("top"), Mode: 0o644}}
+	dirs := map[string]bool{}
+	for i := range 5 + random.IntN(60) {
+		parts := make([]string, 1+random.IntN(4))
+		for j := range parts {
+			parts[j] = elements[random.IntN(len(elements))]
+		}
+		name := path.Join(parts...) + []string{"", ".md", ".yaml"}[random.IntN(3)]
+		if random.IntN(8) == 0 {
+			name = path.Join(path.Dir(name), ".sourceignore")
+		}
+		if clashes(tree, dirs, name) {
+			continue
+		}
+		data := []string{strconv.Itoa(i), "same", elements[random.IntN(len(elements))] + "/\n", "*.md\n!a.md\n"}[random.IntN(4)]
+		tree[name] = &fstest.MapFile{Data: []byte(data), Mode: []fs.FileMode{0o644, 0o755, fs.ModeSymlink | 0o777}[random.IntN(3)*random.IntN(2)]}
+		for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) {
+			dirs[dir] = true
+		}
+	}
+	known := slices.Sorted(maps.Keys(dirs))
+	var list []string
+	for range random.IntN(5) {
+		if random.IntN(20) == 0 {
+			list = append(list, path.Join("a", elements[random.IntN(len(elements))]))
+		} else if len(known) > 0 {
+			list = append(list, []string{"", "./"}[random.IntN(2)]+known[random.IntN(len(known))]+[]string{"", "/"}[random.IntN(2)])
+		}
+	}
+	return tree, list
+}
+
+// clashes reports whether name is a directory of the tree or below a file of it.
+func clashes(tree fstest.MapFS, dirs map[string]bool, name string) bool {
+	for at := name; at != "."; at = path.Dir(at) {
+		if tree[at] != nil {
+			return true
+		}
+	}
+	return dirs[name]
+}
+
+func randomIgnore(random *rand.Rand, tree fstest.MapFS) string {
+	names := slices.Sorted(maps.Keys(tree))
+	var b strings.Builder
+	for range random.IntN(4) {
+		name := names[random.IntN(len(names))]
+		b.WriteString([]string{"/*", "!/a", "b/", "*.md", "!**/c/*", "/" + name, "!/" + path.Dir(name), path.Base(name)}[random.IntN(8)] + "\n")
+	}
+	return b.String()
+}
