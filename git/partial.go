@@ -24,6 +24,10 @@ import (
 // http-backend takes requests of 10 MiB.
 const maxWants = 100_000
 
+// worthwhile is the part of a tree's files up to which it pays to ask for them
+// one by one: a server takes longer to look them up than to send a whole tree.
+const worthwhile = 0.9
+
 // lean reports whether much of the tree is likely to be left out, so that it
 // pays to ask for the trees first.
 func (o *Origin) lean() bool {
@@ -64,7 +68,7 @@ func (c *content) prepare(ctx context.Context, tree fs.FS) error {
 	if err != nil {
 		return err
 	}
-	return c.obtain(ctx, db, w.blobs)
+	return c.obtain(ctx, db, w.blobs, 0)
 }
 
 // supply obtains the files of view that a lean fetch left out. It refuses a
@@ -78,7 +82,11 @@ func (c *content) supply(ctx context.Context, view fs.FS) error {
 	if err := w.walk(ctx, view, func(string) bool { return true }); err != nil {
 		return err
 	}
-	if err := c.obtain(ctx, db, w.blobs); err != nil {
+	all, err := object.Count(ctx, db, c.commit.Tree)
+	if err != nil {
+		return err
+	}
+	if err := c.obtain(ctx, db, w.blobs, all.Files); err != nil {
 		return err
 	}
 	var total int64
@@ -92,8 +100,8 @@ func (c *content) supply(ctx context.Context, view fs.FS) error {
 	return checkBytes(total+c.total.Bytes, c.origin.env.Limits) // of submodules until now
 }
 
-func (c *content) obtain(ctx context.Context, db lender, blobs []object.ID) error {
-	note, err := db.obtain(ctx, blobs)
+func (c *content) obtain(ctx context.Context, db lender, blobs []object.ID, of int64) error {
+	note, err := db.obtain(ctx, blobs, of)
 	if note != "" {
 		c.notes = append(c.notes, note)
 	}
@@ -172,13 +180,13 @@ func (n *network) partial(ctx context.Context, commit object.ID, via string) (da
 }
 
 // obtain implements lender.
-func (p *partial) obtain(ctx context.Context, blobs []object.ID) (note string, err error) {
+func (p *partial) obtain(ctx context.Context, blobs []object.ID, of int64) (note string, err error) {
 	missing := slices.DeleteFunc(slices.Clone(blobs), p.holds)
-	if len(missing) == 0 {
+	switch n := len(missing); {
+	case n == 0:
 		return "", nil
-	}
-	if len(missing) > maxWants {
-		return p.complete(ctx, fmt.Sprintf("%d files are needed", len(missing)))
+	case n > maxWants || of > 0 && float64(n) > worthwhile*float64(of):
+		return p.complete(ctx, fmt.Sprintf("%d files are needed", n))
 	}
 	limits := packLimits(p.from.env.Limits, false)
 	limits.Objects = int64(len(missing))

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"log"
 	"maps"
 	"math/rand/v2"
 	"net/http"
@@ -159,12 +160,16 @@ func withURL(g *source.GitRepository, url string) *source.GitRepository {
 // The whole tree is fetched at once where that is no worse.
 func TestPartialFetchNotWorthwhile(t *testing.T) {
 	repo := testenv.NewRepo(t)
-	repo.Commit(testenv.Commit{Branch: "main", Files: forest()})
+	tree := files(".sourceignore", "# nothing\n")
+	for i := range 19 {
+		tree[fmt.Sprintf("%c/%d.txt", 'a'+i%10, i)] = &fstest.MapFile{Data: []byte(strconv.Itoa(i)), Mode: 0o644}
+	}
+	repo.Commit(testenv.Commit{Branch: "main", Files: tree})
 	server := testenv.ServeHTTP(t, testenv.HTTP{}, repo)
 	for ignore, want := range map[string]struct{ requests, notes int }{
-		"*.md\nREADME.txt\n!docs/\n# docs/\n": {1, 0}, // excludes no directory
-		"/absent/\n":                          {3, 1}, // excludes nothing: trees, ignore files, all
-		"docs/\nsrc\n":                        {3, 0},
+		"*.md\nREADME.txt\n!docs/\n# docs/\n\n": {1, 0}, // excludes no directory
+		"absent\n":                              {3, 1}, // nor does this: trees, the ignore file, and then everything
+		"/a\n":                                  {3, 0},
 	} {
 		server.Reset()
 		g := sparse(server.Repo())
@@ -184,6 +189,7 @@ func meddle(t *testing.T, server *testenv.Server, change func(n int, body string
 		t.Fatal(err)
 	}
 	proxy := httputil.NewSingleHostReverseProxy(behind)
+	proxy.ErrorLog = log.New(io.Discard, "", 0)
 	var mu sync.Mutex
 	var bodies []string
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -283,8 +289,6 @@ func TestPartialFetchHostile(t *testing.T) {
 	x, y := repo.ID("main:deploy/base/x.yaml"), repo.ID("main:README.md")
 	base := repo.ID("main:deploy/base")
 	pass := func(b string) (string, string) { return b, "" }
-	filtered := func(b string) string { return strings.Replace(b, "0000", "0000", 1) }
-	_ = filtered
 	for name, row := range map[string]struct {
 		first, second, third func(body string) (string, string)
 		requests             int

@@ -37,9 +37,11 @@ type database interface {
 // A lender lacks blobs and can get them while its upstream is open.
 type lender interface {
 	database
-	// obtain fetches those of the blobs that are not there yet, all at once. The
-	// note tells of a fall-back, if there was one.
-	obtain(ctx context.Context, blobs []object.ID) (note string, err error)
+	// obtain fetches those of the blobs that are not there yet, all at once, or
+	// in their place everything: where they are most of the tree's files, whose
+	// number is of (0: not known), and where the upstream does not send single
+	// blobs. The note tells of that.
+	obtain(ctx context.Context, blobs []object.ID, of int64) (note string, err error)
 }
 
 // A ref is a name in a repository and what it leads to.

@@ -1,6 +1,7 @@
 package object
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"strings"
@@ -21,14 +22,15 @@ const (
 // that a walk is at and some around it, not those of the repository.
 const cacheBytes = 4 << 20
 
-// TreeFS returns the tree root of db as a file system: fs.ReadDirFS, fs.StatFS
-// and fs.ReadFileFS, safe for concurrent use as db is.
+// TreeFS returns the tree root of db as a file system: fs.ReadDirFS, fs.StatFS,
+// fs.ReadFileFS and fs.ReadLinkFS, safe for concurrent use as db is.
 //
 // Nothing is read before it is asked for. Files have mode 0644 or 0755, folders
 // 0755, and no modification time. A symbolic link has fs.ModeSymlink and is not
 // followed; opening it reads the target's name, as Git stores it. A submodule
 // has fs.ModeIrregular and cannot be opened. The size of a file comes from
-// [Database.Stat].
+// [Database.Stat]; Lstat alone does without a blob that db lacks, and gives the
+// size -1.
 //
 // Names need not be UTF-8, as in Git. A tree that is malformed or holds a
 // hostile name (see [TreeEntries]) fails as a whole, with an *fs.PathError that
@@ -74,6 +76,39 @@ func (t *treeFS) Stat(name string) (fs.FileInfo, error) {
 		return nil, &fs.PathError{Op: "stat", Path: name, Err: err}
 	}
 	return i, nil
+}
+
+// Lstat implements fs.ReadLinkFS.
+func (t *treeFS) Lstat(name string) (fs.FileInfo, error) {
+	e, err := t.lookup(name)
+	if err != nil {
+		return nil, &fs.PathError{Op: "lstat", Path: name, Err: err}
+	}
+	i, err := t.stat(e)
+	if errors.Is(err, fs.ErrNotExist) {
+		i, err = t.newInfo(e), nil
+		i.size = -1
+	}
+	if err != nil {
+		return nil, &fs.PathError{Op: "lstat", Path: name, Err: err}
+	}
+	return i, nil
+}
+
+// ReadLink implements fs.ReadLinkFS.
+func (t *treeFS) ReadLink(name string) (string, error) {
+	e, err := t.lookup(name)
+	if err == nil && e.Mode&modeKind != ModeSymlink {
+		err = fs.ErrInvalid
+	}
+	var b []byte
+	if err == nil {
+		b, err = Read(t.db, e.ID, Blob, MaxPath)
+	}
+	if err != nil {
+		return "", &fs.PathError{Op: "readlink", Path: name, Err: err}
+	}
+	return string(b), nil
 }
 
 // ReadFile implements fs.ReadFileFS.

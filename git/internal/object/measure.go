@@ -11,6 +11,7 @@ import (
 // math.MaxInt64 is given as that.
 type Totals struct {
 	Entries int64 // files, links, submodules and folders, without the root
+	Files   int64 // of them, those that are no folders
 	Bytes   int64 // in files and links
 }
 
@@ -63,11 +64,14 @@ func (m *measure) dir(id ID, at string, depth int) (total Totals, err error) {
 			part, err = m.dir(e.ID, name, depth+1)
 		} else if part.Bytes, err = m.size(e); err != nil {
 			err = fmt.Errorf("%s: %w", name, err)
+		} else {
+			part.Files = 1
 		}
 		if err != nil {
 			return total, err
 		}
 		total.Entries = add(total.Entries, add(part.Entries, 1))
+		total.Files = add(total.Files, part.Files)
 		total.Bytes = add(total.Bytes, part.Bytes)
 	}
 	m.known[id] = total
