@@ -25,6 +25,7 @@ type content struct {
 	id     object.ID
 	commit *object.CommitData
 	total  object.Totals // of the trees of the commit and of its submodules
+	files  int64         // in the tree of the commit
 	notes  []string
 
 	verified source.Verification
@@ -48,7 +49,7 @@ func newContent(ctx context.Context, o *Origin, db database, id object.ID, notes
 		db.Close()
 		return nil, fmt.Errorf("commit %s: %w", id, err)
 	}
-	return &content{origin: o, db: db, id: id, commit: commit, total: total, notes: notes}, nil
+	return &content{origin: o, db: db, id: id, commit: commit, total: total, files: total.Files, notes: notes}, nil
 }
 
 // compose makes the tree that is packed. A signature that is refused ends it

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"io/fs"
-	"path"
 	"slices"
 	"strings"
 
@@ -15,20 +14,11 @@ import (
 )
 
 // pointers prepares tree, the commit's own part of what is packed, for lfs.
-func (c *content) pointers(ctx context.Context, tree fs.FS) (fs.FS, error) {
+func (c *content) pointers(_ context.Context, tree fs.FS) (fs.FS, error) {
 	if !c.origin.repo.Spec.LFS {
 		return tree, nil
 	}
 	whole := object.TreeFS(c.db, c.commit.Tree)
-	if db, ok := c.db.(lender); ok { // attributes count from above the listed directories too
-		var w want
-		if err := w.walk(ctx, whole, func(name string) bool { return path.Base(name) == ".gitattributes" }); err != nil {
-			return nil, err
-		}
-		if err := c.obtain(ctx, db, w.blobs); err != nil {
-			return nil, err
-		}
-	}
 	return c.origin.withObjects(whole, tree, c.origin.connect)
 }
 

@@ -58,17 +58,26 @@ func (c *content) prepare(ctx context.Context, tree fs.FS) error {
 		return nil
 	}
 	spec := &c.origin.repo.Spec
-	named := map[string]bool{ignoreOf(c.origin.repo).File: true, ".gitattributes": spec.LFS}
 	var w want
-	err := w.walk(ctx, c.own, func(name string) bool { return named[path.Base(name)] })
-	if err == nil && (spec.RecurseSubmodules || spec.LFS) { // which count from outside of the listed directories too
-		named[".gitmodules"], named[".lfsconfig"] = spec.RecurseSubmodules, spec.LFS
-		err = w.list(tree, ".", func(name string) bool { return named[name] })
+	err := w.walk(ctx, c.own, named(ignoreOf(c.origin.repo).File))
+	if err == nil && spec.LFS { // attributes count from above and beside the listed directories too
+		err = w.walk(ctx, tree, named(".gitattributes"))
+	}
+	if err == nil && spec.LFS {
+		err = w.top(tree, ".lfsconfig")
+	}
+	if err == nil && spec.RecurseSubmodules {
+		err = w.top(tree, modulesFile)
 	}
 	if err != nil {
 		return err
 	}
 	return c.obtain(ctx, db, w.blobs, 0)
+}
+
+// named accepts the files with a name, wherever they are.
+func named(base string) func(string) bool {
+	return func(name string) bool { return path.Base(name) == base }
 }
 
 // supply obtains the files of view that a lean fetch left out. It refuses a
@@ -82,11 +91,7 @@ func (c *content) supply(ctx context.Context, view fs.FS) error {
 	if err := w.walk(ctx, view, func(string) bool { return true }); err != nil {
 		return err
 	}
-	all, err := object.Count(ctx, db, c.commit.Tree)
-	if err != nil {
-		return err
-	}
-	if err := c.obtain(ctx, db, w.blobs, all.Files); err != nil {
+	if err := c.obtain(ctx, db, w.blobs, c.files); err != nil {
 		return err
 	}
 	var total int64
@@ -130,11 +135,11 @@ func (w *want) walk(ctx context.Context, tree fs.FS, choose func(name string) bo
 	})
 }
 
-// list adds the regular files of one directory that choose accepts.
-func (w *want) list(tree fs.FS, dir string, choose func(base string) bool) error {
-	entries, err := fs.ReadDir(tree, dir)
+// top adds a file in the root of tree, if it is there.
+func (w *want) top(tree fs.FS, name string) error {
+	entries, err := fs.ReadDir(tree, ".")
 	for _, e := range entries {
-		if choose(e.Name()) {
+		if e.Name() == name {
 			w.add(e)
 		}
 	}

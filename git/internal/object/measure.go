@@ -17,7 +17,7 @@ type Totals struct {
 
 // Plus returns the totals of two trees together.
 func (t Totals) Plus(u Totals) Totals {
-	return Totals{add(t.Entries, u.Entries), add(t.Bytes, u.Bytes)}
+	return Totals{add(t.Entries, u.Entries), add(t.Files, u.Files), add(t.Bytes, u.Bytes)}
 }
 
 // Measure returns the totals of the tree root of db. A few small trees that hold
