@@ -65,12 +65,14 @@ func (r *remote) Object() source.Object {
 }
 
 func (r *remote) Origin(obj source.Object) source.Origin {
+	return git.New(obj.(*source.GitRepository), source.Env{Secrets: r.credentials()})
+}
+
+func (r *remote) credentials() source.Secrets {
 	secret := func(p string) source.Secret {
 		return source.Secret{Data: map[string][]byte{"username": []byte("user"), "password": []byte(p)}}
 	}
-	return git.New(obj.(*source.GitRepository), source.Env{
-		Secrets: memory{"default/login": secret(password), "default/wrong": secret("other-" + password)},
-	})
+	return memory{"default/login": secret(password), "default/wrong": secret("other-" + password)}
 }
 
 func (r *remote) Traffic() sourcetest.Traffic {

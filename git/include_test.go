@@ -1,0 +1,521 @@
+package git_test
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"maps"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/fstest"
+
+	"github.com/headgate-io/headgate/artifact"
+	"github.com/headgate-io/headgate/git"
+	"github.com/headgate-io/headgate/internal/testenv"
+	"github.com/headgate-io/headgate/source"
+)
+
+// A pantry holds sources that can be included, with their artifacts in a store.
+type pantry struct {
+	t       *testing.T
+	dir     string
+	objects []source.Object
+	store   *artifact.Store
+	opened  atomic.Int64 // how often an artifact was opened
+}
+
+func newPantry(t *testing.T) *pantry {
+	p := &pantry{t: t, dir: t.TempDir()}
+	var err error
+	if p.store, err = artifact.OpenStore(artifact.StoreConfig{Dir: p.dir}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { p.store.Close() })
+	return p
+}
+
+// env returns an environment in which the sources of the pantry exist.
+func (p *pantry) env() source.Env { return source.Env{Sources: p} }
+
+func (p *pantry) inventory() *source.Inventory {
+	return &source.Inventory{Objects: p.objects, Store: p.store, Client: &artifact.Client{Attempts: 1}}
+}
+
+func (p *pantry) Source(ctx context.Context, ref source.Reference) (source.Object, error) {
+	return p.inventory().Source(ctx, ref)
+}
+
+func (p *pantry) Open(ctx context.Context, a artifact.Artifact) (io.ReadCloser, error) {
+	p.opened.Add(1)
+	return p.inventory().Open(ctx, a)
+}
+
+// put stores what write writes as the artifact of obj, which gets the name.
+func (p *pantry) put(obj source.Object, name string, write func(io.Writer) error) {
+	p.t.Helper()
+	obj.Head().Metadata.Name = name
+	source.Default(obj)
+	if write != nil {
+		dir, err := source.Address(obj)
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		a, err := p.store.Put(p.t.Context(), dir, name+".tar.gz", write)
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		a.Revision = "main@sha1:" + name
+		obj.Common().Artifact = &a
+	}
+	p.objects = append(p.objects, obj)
+}
+
+// tree stores a tree as the artifact of a GitRepository.
+func (p *pantry) tree(name string, tree fstest.MapFS) {
+	p.t.Helper()
+	p.put(new(source.GitRepository), name, pack(tree))
+}
+
+func pack(tree fstest.MapFS) func(io.Writer) error {
+	return func(w io.Writer) error {
+		_, err := artifact.Pack(context.Background(), w, tree)
+		return err
+	}
+}
+
+// including returns an object at the branch main that includes things, written
+// KIND/NAME:FROM:TO.
+func including(url string, includes ...string) *source.GitRepository {
+	g := object(url, source.GitRepositoryRef{Branch: "main"})
+	for _, text := range includes {
+		part := strings.Split(text+"::", ":")
+		i := source.GitRepositoryInclude{FromPath: part[1], ToPath: part[2]}
+		i.Repository.Name = part[0]
+		if kind, name, found := strings.Cut(part[0], "/"); found {
+			i.Repository.Kind, i.Repository.Name = kind, name
+		}
+		g.Spec.Include = append(g.Spec.Include, i)
+	}
+	return g
+}
+
+// atURL is the URL of repositories and directories that stand in for it.
+const atURL = "https://git.example.org/app"
+
+// own is the tree of the repository that includes others.
+func own() fstest.MapFS {
+	return files("app.yaml", "own", "base/a.yaml", "own a", "base/deep/x.yaml", "own x", "logo.png", "png")
+}
+
+// library is a tree that others include.
+func library() fstest.MapFS {
+	tree := files("base/a.yaml", "lib a", "base/b.yaml", "lib b", "charts/web/Chart.yaml", "web", "docs/d.md", "d", "base/deep/y.yaml", "lib y")
+	tree["charts/run.sh"] = &fstest.MapFile{Data: []byte("#!"), Mode: 0o755}
+	return tree
+}
+
+// filled returns a pantry of what the tests include.
+func filled(t *testing.T) *pantry {
+	p := newPantry(t)
+	p.tree("lib", library())
+	p.tree("other", files("base/a.yaml", "other a", "base/c.yaml", "other c"))
+	p.tree("strict", files("keep.yaml", "k", "drop.tmp", "d", "sub/drop.log", "l", ".sourceignore", "*.tmp\n", "sub/.sourceignore", "*.log\n"))
+	p.tree("blocks", files("base", "a file"))
+	p.tree("folder", files("app.yaml/x", "a folder"))
+	p.put(new(source.Bucket), "data", pack(files("data.csv", "1,2")))
+	p.put(new(source.OCIRepository), "image", pack(files("manifest.yaml", "m")))
+	p.put(new(source.PkgChart), "chart", tgz(map[string]string{"web/Chart.yaml": "name: web", "web/templates/x.yaml": "x"}))
+	p.put(new(source.PkgRepository), "index", func(w io.Writer) error {
+		_, err := io.WriteString(w, "apiVersion: v1\nentries: {}\n"+strings.Repeat("# index\n", 200))
+		return err
+	})
+	p.put(new(source.GitRepository), "empty", nil)
+	p.put(new(source.GitRepository), "damaged", pack(files("x", "x")))
+	p.put(new(source.GitRepository), "gone", pack(files("y", "y")))
+	p.put(new(source.GitRepository), "unchecked", pack(files("z", "z")))
+	for _, obj := range p.objects {
+		a := obj.Artifact()
+		switch name := filepath.Join(p.dir, addressOf(a)); obj.Head().Metadata.Name {
+		case "damaged":
+			data, err := os.ReadFile(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			data[len(data)/2] ^= 1
+			if err := os.WriteFile(name, data, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		case "gone":
+			if err := os.Remove(name); err != nil {
+				t.Fatal(err)
+			}
+		case "unchecked":
+			a.Digest = ""
+		}
+	}
+	return p
+}
+
+func addressOf(a *artifact.Artifact) string {
+	if a == nil {
+		return ""
+	}
+	return filepath.FromSlash(a.Path)
+}
+
+// tgz writes an archive as other programs do, with the names as they are.
+func tgz(names map[string]string) func(io.Writer) error {
+	return func(w io.Writer) error {
+		zw := gzip.NewWriter(w)
+		tw := tar.NewWriter(zw)
+		for _, name := range slices.Sorted(maps.Keys(names)) {
+			h := &tar.Header{Name: name, Mode: 0o644, Size: int64(len(names[name])), Typeflag: tar.TypeReg}
+			if target, link := strings.CutPrefix(names[name], "-> "); link {
+				h.Typeflag, h.Linkname, h.Size = tar.TypeSymlink, target, 0
+			}
+			if err := tw.WriteHeader(h); err != nil {
+				return err
+			}
+			if h.Size > 0 {
+				if _, err := io.WriteString(tw, names[name]); err != nil {
+					return err
+				}
+			}
+		}
+		return errors.Join(tw.Close(), zw.Close())
+	}
+}
+
+// lines writes the files of an archive, one a line.
+func lines(m map[string]string) string {
+	var all []string
+	for name, text := range m {
+		all = append(all, name+"="+strings.TrimSpace(text))
+	}
+	slices.Sort(all)
+	return strings.Join(all, "\n")
+}
+
+// mixes are includes and what comes of them.
+var mixes = []struct {
+	name     string
+	includes []string
+	ignore   string
+	want     string
+}{
+	{"default path", []string{"lib:charts"}, "", "app.yaml=own base/a.yaml=own~a base/deep/x.yaml=own~x lib/run.sh=#! lib/web/Chart.yaml=web"},
+	{"merged into folders that are there", []string{"lib:base:base"}, "", "app.yaml=own base/a.yaml=lib~a base/b.yaml=lib~b base/deep/x.yaml=own~x base/deep/y.yaml=lib~y"},
+	{"the later wins", []string{"lib:base:base", "other:base:base"}, "", "app.yaml=own base/a.yaml=other~a base/b.yaml=lib~b base/c.yaml=other~c base/deep/x.yaml=own~x base/deep/y.yaml=lib~y"},
+	{"the later wins, the other way round", []string{"other:base:base", "lib:base:base"}, "", "app.yaml=own base/a.yaml=lib~a base/b.yaml=lib~b base/c.yaml=other~c base/deep/x.yaml=own~x base/deep/y.yaml=lib~y"},
+	{"at the root", []string{"other:.:."}, "", "app.yaml=own base/a.yaml=other~a base/c.yaml=other~c base/deep/x.yaml=own~x"},
+	{"at the root, with slashes", []string{"other:/:/"}, "", "app.yaml=own base/a.yaml=other~a base/c.yaml=other~c base/deep/x.yaml=own~x"},
+	{"new parents", []string{"lib:charts/web:vendor/a/b"}, "", "app.yaml=own base/a.yaml=own~a base/deep/x.yaml=own~x vendor/a/b/Chart.yaml=web"},
+	{"in what was included before", []string{"lib:charts:c", "Bucket/data:.:c/web"}, "", "app.yaml=own base/a.yaml=own~a base/deep/x.yaml=own~x c/run.sh=#! c/web/Chart.yaml=web c/web/data.csv=1,2"},
+	{"ignore files of what is included", []string{"strict::s"}, "", "app.yaml=own base/a.yaml=own~a base/deep/x.yaml=own~x logo.png=png s/.sourceignore=*.tmp s/keep.yaml=k s/sub/.sourceignore=*.log"},
+	{"spec.ignore rules what is included", []string{"strict::s"}, "!drop.tmp\n/s/sub\n.sourceignore\n*.png", "app.yaml=own base/a.yaml=own~a base/deep/x.yaml=own~x s/drop.tmp=d s/keep.yaml=k"},
+	{"all of it ignored", []string{"lib"}, "/lib", "app.yaml=own base/a.yaml=own~a base/deep/x.yaml=own~x logo.png=png"},
+	{"other kinds", []string{"OCIRepository/image", "PkgChart/chart:web:charts/web", "Bucket/data::base"}, "",
+		"app.yaml=own base/a.yaml=own~a base/data.csv=1,2 base/deep/x.yaml=own~x charts/web/Chart.yaml=name:~web charts/web/templates/x.yaml=x image/manifest.yaml=m"},
+}
+
+func TestInclude(t *testing.T) {
+	repo := testenv.NewRepo(t)
+	commit := repo.Commit(testenv.Commit{Branch: "main", Files: own()})
+	dir := t.TempDir()
+	if err := os.CopyFS(dir, own()); err != nil {
+		t.Fatal(err)
+	}
+	p := filled(t)
+	for _, row := range mixes {
+		var archives [][]byte
+		for at, path := range map[string]string{"main@sha1:" + commit: repo.Dir, "local@sha256:": dir} {
+			env := p.env()
+			env.Local = map[string]string{atURL: path}
+			g := including(atURL, row.includes...)
+			if row.ignore != "" {
+				g.Spec.Ignore = &row.ignore
+			}
+			p.opened.Store(0)
+			rev, data, report := fetch(t, g, env)
+			archives = append(archives, data)
+			want := strings.ReplaceAll(strings.ReplaceAll(row.want, " ", "\n"), "~", " ")
+			if got := lines(contents(t, data)); got != want {
+				t.Errorf("%s: content\n%s\nwant\n%s", row.name, got, want)
+			}
+			if !strings.HasPrefix(rev.ID, at) || len(rev.Inputs) != len(row.includes) || int(p.opened.Load()) != len(row.includes) || report.Files == 0 {
+				t.Errorf("%s: revision %s with %d inputs, %d artifacts opened", row.name, rev.ID, len(rev.Inputs), p.opened.Load())
+			}
+		}
+		if !bytes.Equal(archives[0], archives[1]) {
+			t.Errorf("%s: a repository and a directory make different archives", row.name)
+		}
+	}
+}
+
+// What cannot be included, and what comes of it.
+func TestIncludeErrors(t *testing.T) {
+	repo := testenv.NewRepo(t)
+	repo.Commit(testenv.Commit{Branch: "main", Files: own()})
+	dir := t.TempDir()
+	if err := os.CopyFS(dir, own()); err != nil {
+		t.Fatal(err)
+	}
+	p := filled(t)
+	for _, row := range []struct {
+		name, include string
+		step          source.Step
+		reason        string
+		is            error
+		text          string
+	}{
+		{"missing", "none", source.StepInclude, "NotFound", source.ErrWaiting, "GitRepository/default/none: no such object"},
+		{"missing as that kind", "Bucket/lib", source.StepInclude, "NotFound", fs.ErrNotExist, "Bucket/default/lib: no such object"},
+		{"no artifact", "empty", source.StepInclude, "NoArtifact", source.ErrWaiting, "GitRepository/default/empty has no artifact yet"},
+		{"gone", "gone", source.StepInclude, "NoArtifact", source.ErrWaiting, "spec.include[0]: GitRepository/default/gone: waiting for a dependency: the artifact is gone"},
+		{"damaged", "damaged", source.StepStore, "CopyFailure", nil, "spec.include[0]: GitRepository/default/damaged: "},
+		{"no digest", "unchecked", source.StepStore, "CopyFailure", nil, "no digest"},
+		{"an index", "PkgRepository/index", source.StepStore, "CopyFailure", artifact.ErrFormat, "only sources whose artifact is an archive of files can be included"},
+		{"no such fromPath", "lib:nowhere", source.StepStore, "CopyFailure", nil, `fromPath "nowhere" does not exist in revision main@sha1:lib`},
+		{"fromPath is a file", "lib:base/a.yaml", source.StepStore, "CopyFailure", nil, "is a file"},
+		{"fromPath below a file", "lib:base/a.yaml/x", source.StepStore, "CopyFailure", nil, "does not exist"},
+		{"folder on a file", "lib:base:app.yaml", source.StepStore, "CopyFailure", fs.ErrExist, "app.yaml"},
+		{"folder below a file", "lib:base:app.yaml/x/y", source.StepStore, "CopyFailure", fs.ErrExist, "app.yaml"},
+		{"file on a folder", "blocks:.:.", source.StepStore, "CopyFailure", fs.ErrExist, "base"},
+		{"folder on a file, deeper", "folder:.:.", source.StepStore, "CopyFailure", fs.ErrExist, "app.yaml"},
+		{"out of the artifact", "lib:../x", source.StepStore, "IllegalPath", source.ErrInvalid, "spec.include[0]: fromPath must not lead out of the source"},
+		{"out of the tree", "lib:.:base/../../x", source.StepStore, "IllegalPath", source.ErrInvalid, "spec.include[0]: toPath must not lead out of the source"},
+		{"backslash", `lib:.:base\x`, source.StepStore, "IllegalPath", source.ErrInvalid, "toPath must use '/'"},
+		{"control character", "lib:.:base\x1b", source.StepStore, "IllegalPath", source.ErrInvalid, "toPath must not hold control characters"},
+		{".git", "lib:.:.git/hooks", source.StepStore, "IllegalPath", source.ErrInvalid, "take for .git"},
+		{".git of another spelling", "lib:.:a/.GIT ./x", source.StepStore, "IllegalPath", source.ErrInvalid, "take for .git"},
+		{".git by its short name", "lib:.:git~1", source.StepStore, "IllegalPath", source.ErrInvalid, "take for .git"},
+		{"a name that leads out", "../../x", source.StepStore, "IllegalPath", source.ErrInvalid, "toPath must not lead out"},
+	} {
+		for _, path := range []string{repo.Dir, dir} {
+			env := p.env()
+			env.Local = map[string]string{atURL: path}
+			_, _, _, err := try(t.Context(), including(atURL, row.include), env)
+			var step *source.StepError
+			if !errors.As(err, &step) || step.Step != row.step || step.Reason != row.reason || !strings.Contains(err.Error(), row.text) {
+				t.Errorf("%s: %v (%+v)", row.name, err, step)
+			}
+			if row.is != nil && !errors.Is(err, row.is) {
+				t.Errorf("%s: %v is no %v", row.name, err, row.is)
+			}
+		}
+	}
+	env := source.Env{Local: map[string]string{atURL: repo.Dir}}
+	if _, _, _, err := try(t.Context(), including(atURL, "lib"), env); !errors.Is(err, source.ErrWaiting) {
+		t.Errorf("no sources at all: %v", err)
+	}
+	var wrong *artifact.DigestError
+	env.Sources = p
+	if _, _, _, err := try(t.Context(), including(atURL, "damaged"), env); !errors.As(err, &wrong) && !errors.Is(err, artifact.ErrFormat) {
+		t.Errorf("damaged: %v", err)
+	}
+}
+
+// An artifact may be hostile: what it holds stays where it is mounted.
+func TestIncludeHostileArtifact(t *testing.T) {
+	repo := testenv.NewRepo(t)
+	repo.Commit(testenv.Commit{Branch: "main", Files: own()})
+	env := source.Env{Local: map[string]string{atURL: repo.Dir}}
+	for _, name := range []string{"../up", "a/../../up", "/etc/passwd", `a\b`, "..", "a/.."} {
+		p := newPantry(t)
+		p.put(new(source.ExternalArtifact), "evil", tgz(map[string]string{name: "evil", "good": "good"}))
+		env.Sources = p
+		_, data, _, err := try(t.Context(), including(atURL, "ExternalArtifact/evil"), env)
+		var step *source.StepError
+		if err == nil {
+			for name := range contents(t, data) {
+				if strings.Contains(name, "up") || strings.Contains(name, "passwd") {
+					t.Errorf("%q came out as %q", name, name)
+				}
+			}
+		} else if !errors.As(err, &step) || step.Reason != "CopyFailure" {
+			t.Errorf("%q: %v", name, err)
+		}
+	}
+	p := newPantry(t)
+	p.put(new(source.ExternalArtifact), "evil", tgz(map[string]string{
+		"link": "-> /etc", "link/passwd": "mine", ".git/config": "[core]", "sub/.git/hooks/x": "x", "good": "good",
+	}))
+	env.Sources = p
+	_, data, _ := fetch(t, including(atURL, "ExternalArtifact/evil:.:."), env)
+	if got := slices.Sorted(maps.Keys(contents(t, data))); !slices.Equal(got, []string{"app.yaml", "base/a.yaml", "base/deep/x.yaml", "good", "link/passwd"}) {
+		t.Errorf("content %q", got)
+	}
+}
+
+// An artifact that is included several times is opened once, and yet counts
+// each time towards the limits.
+func TestIncludeTwice(t *testing.T) {
+	repo := testenv.NewRepo(t)
+	repo.Commit(testenv.Commit{Branch: "main", Files: own()})
+	p := newPantry(t)
+	p.tree("big", files("x", strings.Repeat("x", 100_000), "y/z", ""))
+	env := p.env()
+	env.Local = map[string]string{atURL: repo.Dir}
+	twice := including(atURL, "big::a", "big:y:b", "big::c")
+	_, data, _ := fetch(t, twice, env)
+	if got := contents(t, data); p.opened.Load() != 1 || len(got["a/x"]) != 100_000 || len(got["c/x"]) != 100_000 {
+		t.Errorf("opened %d times, content %d files", p.opened.Load(), len(got))
+	}
+	for _, row := range []struct {
+		limits artifact.Limits
+		want   string
+	}{
+		{artifact.Limits{Bytes: 150_000}, "all includes together hold more than 150000 bytes"},
+		{artifact.Limits{Entries: 9}, "all includes together hold more than 9 entries"},
+		{artifact.Limits{FileBytes: 50_000}, "50000 bytes"},
+		{artifact.Limits{Bytes: 50_000}, "50000 bytes"},
+	} {
+		env.Limits = row.limits
+		if _, _, _, err := try(t.Context(), twice, env); err == nil || !strings.Contains(err.Error(), row.want) {
+			t.Errorf("%+v: %v", row.limits, err)
+		}
+	}
+	env.Limits = artifact.Limits{Bytes: -1, Entries: -1, FileBytes: -1, Ratio: -1}
+	if _, _, _, err := try(t.Context(), twice, env); err != nil {
+		t.Errorf("no limits: %v", err)
+	}
+}
+
+// The artifact of an ExternalArtifact is fetched from its URL.
+func TestIncludeExternal(t *testing.T) {
+	repo := testenv.NewRepo(t)
+	repo.Commit(testenv.Commit{Branch: "main", Files: own()})
+	theirs := newPantry(t)
+	theirs.put(new(source.ExternalArtifact), "ext", pack(files("ext.yaml", "e")))
+	server := httptest.NewServer(theirs.store.Handler())
+	defer server.Close()
+	ext := theirs.objects[0].(*source.ExternalArtifact)
+	ext.Status.Artifact.URL = server.URL + "/" + ext.Status.Artifact.Path
+	p := newPantry(t)
+	p.objects = theirs.objects
+	env := p.env()
+	env.Local = map[string]string{atURL: repo.Dir}
+	g := including(atURL, "ExternalArtifact/ext::base")
+	_, data, _ := fetch(t, g, env)
+	if got := contents(t, data)["base/ext.yaml"]; got != "e" {
+		t.Errorf("content %q", got)
+	}
+	ext.Status.Artifact.Digest = "sha256:" + strings.Repeat("0", 64)
+	var wrong *artifact.DigestError
+	if _, _, _, err := try(t.Context(), g, env); !errors.As(err, &wrong) {
+		t.Errorf("another digest: %v", err)
+	}
+}
+
+// A revision that was resolved for another list of includes is refused, and a
+// context that ends stops the reading of an artifact.
+func TestIncludeOpen(t *testing.T) {
+	repo := testenv.NewRepo(t)
+	repo.Commit(testenv.Commit{Branch: "main", Files: own()})
+	p := filled(t)
+	env := p.env()
+	env.Local = map[string]string{atURL: repo.Dir}
+	g := including(atURL, "lib")
+	rev, _, err := git.New(g, env).Resolve(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := git.New(including(atURL, "lib", "other"), env).Open(t.Context(), rev); err == nil || !strings.Contains(err.Error(), "1 inputs, spec.include names 2") {
+		t.Errorf("another list: %v", err)
+	}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	ended := errors.New("ended")
+	env.Sources = &slow{p, func() { cancel(ended) }}
+	if _, err := git.New(g, env).Open(ctx, rev); !errors.Is(err, ended) {
+		t.Errorf("ended while an artifact was read: %v", err)
+	}
+}
+
+// slow is a pantry that does something before an artifact is read.
+type slow struct {
+	*pantry
+	before func()
+}
+
+func (s *slow) Open(ctx context.Context, a artifact.Artifact) (io.ReadCloser, error) {
+	r, err := s.pantry.Open(ctx, a)
+	s.before()
+	return r, err
+}
+
+// The revision of a plain directory is its own, and a change while it is read
+// is noticed, also below what is included.
+func TestIncludeInDirectory(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.CopyFS(dir, own()); err != nil {
+		t.Fatal(err)
+	}
+	p := filled(t)
+	env := p.env()
+	env.Local = map[string]string{atURL: dir}
+	first, _, _ := fetch(t, including(atURL, "lib"), env)
+	second, _, _ := fetch(t, including(atURL, "other"), env)
+	if first.ID != second.ID {
+		t.Errorf("revisions %s and %s", first.ID, second.ID)
+	}
+	// An included ignore file makes files of the directory part of the artifact.
+	if err := os.WriteFile(filepath.Join(dir, "logo.png"), []byte("new"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	third, data, _ := fetch(t, including(atURL, "strict"), env)
+	if third.ID == first.ID || contents(t, data)["logo.png"] != "new" {
+		t.Errorf("a changed picture left the revision %s", third.ID)
+	}
+
+	o := git.New(including(atURL, "lib"), env)
+	rev, _, err := o.Resolve(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := o.Open(t.Context(), rev)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if err := os.WriteFile(filepath.Join(dir, "base", "a.yaml"), []byte("changed"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.WriteTo(t.Context(), io.Discard); err == nil || !strings.Contains(err.Error(), "changed while it was read") {
+		t.Errorf("changed: %v", err)
+	}
+}
+
+// A fetch that leaves out files finds out all the same what cannot be merged.
+func TestIncludeInPartialFetch(t *testing.T) {
+	repo := testenv.NewRepo(t)
+	repo.Commit(testenv.Commit{Branch: "main", Files: own()})
+	p := filled(t)
+	for name, serve := range servers(t, repo) {
+		url, env := serve()
+		env.Sources = p
+		g := including(url, "lib:base:base", "strict")
+		if strings.HasPrefix(url, "ssh:") {
+			g.Spec.SecretRef = &source.LocalReference{Name: "keys"}
+		}
+		g.Spec.SparseCheckout = []string{"base"}
+		_, data, _ := fetch(t, g, env)
+		want := "base/a.yaml=lib a\nbase/b.yaml=lib b\nbase/deep/x.yaml=own x\nbase/deep/y.yaml=lib y\nstrict/.sourceignore=*.tmp\nstrict/keep.yaml=k\nstrict/sub/.sourceignore=*.log"
+		if got := lines(contents(t, data)); got != want {
+			t.Errorf("%s: content\n%s\nwant\n%s", name, got, want)
+		}
+		g.Spec.Include = including(url, "lib::base/a.yaml/below").Spec.Include
+		var step *source.StepError
+		if _, _, _, err := try(t.Context(), g, env); !errors.As(err, &step) || step.Reason != "CopyFailure" || !errors.Is(err, fs.ErrExist) {
+			t.Errorf("%s: below a file: %v", name, err)
+		}
+	}
+}
