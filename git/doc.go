@@ -30,6 +30,15 @@
 // not the tip of a ref, the branch is deepened step by step until it holds the
 // commit or its history ends; a note tells what that cost.
 //
+// # Includes
+//
+// The artifacts of spec.include are mounted over the tree in their order, before
+// ignore rules apply: folders merge, and of two files the later wins. They come
+// from [source.Env].Sources, whose objects must have their artifacts already;
+// [source.Order] tells what comes first. A repository that includes itself,
+// directly or not, is stalled. Included content counts towards the limits below
+// as often as it is included.
+//
 // # Access
 //
 // The Secret of secretRef holds username and password, or bearerToken, and for

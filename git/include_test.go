@@ -519,3 +519,53 @@ func TestIncludeInPartialFetch(t *testing.T) {
 		}
 	}
 }
+
+// A changed include is a new artifact of the same revision, announced as such,
+// and the status tells which artifacts it is made of.
+func TestIncludeChange(t *testing.T) {
+	repo := testenv.NewRepo(t)
+	repo.Commit(testenv.Commit{Branch: "main", Files: own()})
+	p := newPantry(t)
+	ledger := source.Ledger{Dir: t.TempDir()}
+	var events []string
+	r := source.Reconciler{Store: p.store, Load: ledger.Load, Save: ledger.Save,
+		Emit: func(e source.Event) { events = append(events, e.Reason) }}
+	run := func(sources source.Sources) (*source.GitRepository, source.Result) {
+		events = nil
+		g := including(atURL, "lib:base:base")
+		result, _ := r.Reconcile(t.Context(), g, git.New(g, source.Env{Sources: sources, Local: map[string]string{atURL: repo.Dir}}))
+		return g, result
+	}
+	p.tree("lib", files("base/a.yaml", "one"))
+	before, result := run(p)
+	included := before.Status.IncludedArtifacts
+	if result.Outcome != source.Stored || len(included) != 1 || included[0].Digest != p.objects[0].Artifact().Digest || len(before.Status.ObservedInclude) != 1 {
+		t.Fatalf("first: %+v, status %+v", result, before.Status)
+	}
+
+	p.objects = nil
+	p.tree("lib", files("base/a.yaml", "two"))
+	broken := &slow{p, func() {}}
+	store := p.store
+	p.store, _ = artifact.OpenStore(artifact.StoreConfig{Dir: t.TempDir()})
+	g, result := run(broken) // the artifact cannot be read
+	p.store.Close()
+	p.store = store
+	if c := g.Common().Condition(source.ArtifactOutdatedCondition); result.Outcome != source.Waiting || c.Reason != "IncludeChange" || g.Artifact().Digest != before.Artifact().Digest {
+		t.Errorf("broken: %+v, condition %+v", result, c)
+	}
+
+	after, result := run(p)
+	if result.Outcome != source.Stored || !result.Changed || !slices.Contains(events, "NewArtifact") {
+		t.Errorf("changed: %+v, events %v", result, events)
+	}
+	if want := "changed: spec.include[0] (GitRepository/default/lib: main@sha1:lib with digest " + included[0].Digest + " → "; !strings.HasPrefix(result.Why, want) {
+		t.Errorf("changed because %q", result.Why)
+	}
+	if a, b := after.Artifact(), before.Artifact(); a.Revision != b.Revision || a.Digest == b.Digest || a.Path == b.Path {
+		t.Errorf("artifact %+v, before %+v", a, b)
+	}
+	if _, result := run(p); result.Outcome != source.Unchanged {
+		t.Errorf("unchanged: %+v", result)
+	}
+}
