@@ -24,11 +24,13 @@
 //     an ASCII name of at most 100 bytes, or 256 that can be split at a slash,
 //     and a size below 8 GiB; otherwise PAX, with records for what does not fit.
 //     Two blocks of zeros end the stream.
-//   - The gzip layer is one member without name or time. Blocks of 1 MiB are
-//     deflated independently, each with the 32 KiB before it as dictionary, so
-//     that the bytes do not depend on the number of processors. They do depend
-//     on the encoder, whose version go.mod pins: compare tar streams, not
-//     archives, between releases.
+//   - The gzip layer is one member without name or time. Blocks are deflated
+//     independently, each with the 32 KiB before it as dictionary, so that the
+//     bytes do not depend on the number of processors. A block ends behind the
+//     first tar block that makes it 640 KiB or more and has a CRC-32C whose last
+//     ten bits are zero, or at 2.5 MiB: a change to a tree leaves most blocks as
+//     they are. The bytes do depend on the encoder, whose version go.mod pins:
+//     compare tar streams, not archives, between releases.
 //
 // A name that consumers refuse (reference A7), because it contains a backslash
 // or NUL, is an error: an archive with it could be published but not read.

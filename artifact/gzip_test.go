@@ -30,7 +30,7 @@ func text(n int) []byte {
 func bordered(n int) []byte {
 	const border = 3 * windowSize
 	b, around := make([]byte, n), text(2*border)
-	for at := 0; at < n; at += blockSize {
+	for at := 0; at < n; at += maxBlock {
 		copy(b[max(at-border, 0):], around[max(border-at, 0):])
 	}
 	return b
@@ -40,7 +40,7 @@ func bordered(n int) []byte {
 func gzipped(t *testing.T, data []byte, pieces ...int) []byte {
 	t.Helper()
 	var out bytes.Buffer
-	z := newGzipWriter(&out)
+	z := newGzipWriter(&out, nil)
 	for i := 0; len(data) > 0; i++ {
 		n := min(pieces[i%len(pieces)], len(data))
 		if m, err := z.Write(data[:n]); m != n || err != nil {
@@ -55,8 +55,8 @@ func gzipped(t *testing.T, data []byte, pieces ...int) []byte {
 }
 
 func TestGzipReadsBack(t *testing.T) {
-	data := bordered(3 * blockSize)
-	for _, n := range []int{0, 1, blockSize - 1, blockSize, blockSize + 1, 2*blockSize + 12345} {
+	data := bordered(3 * maxBlock)
+	for _, n := range []int{0, 1, maxBlock - 1, maxBlock, maxBlock + 1, 2*maxBlock + 12345} {
 		data := data[:n]
 		zr, err := gzip.NewReader(bytes.NewReader(gzipped(t, data, 1<<30)))
 		if err != nil {
@@ -76,20 +76,20 @@ func TestGzipTool(t *testing.T) {
 		t.Skip("no gzip here; compress/gzip reads it in TestGzipReadsBack")
 	}
 	check := exec.Command(tool, "-t")
-	check.Stdin = bytes.NewReader(gzipped(t, bordered(3*blockSize), 1<<30))
+	check.Stdin = bytes.NewReader(gzipped(t, bordered(3*maxBlock), 1<<30))
 	if out, err := check.CombinedOutput(); err != nil || len(out) > 0 {
 		t.Errorf("gzip -t: %v: %s", err, out)
 	}
 }
 
 func TestGzipIsDeterministic(t *testing.T) {
-	data := bordered(3*blockSize + 777)
+	data := bordered(3*maxBlock + 777)
 	want := gzipped(t, data, len(data))
 	procs := runtime.GOMAXPROCS(0)
 	defer runtime.GOMAXPROCS(procs)
 	for _, n := range []int{1, 2, 8} {
 		runtime.GOMAXPROCS(n)
-		for _, pieces := range [][]int{{1 << 30}, {1, 2, 3, 65536}, {blockSize}, {blockSize - 1, 1}, {32 << 10, 65537}} {
+		for _, pieces := range [][]int{{1 << 30}, {1, 2, 3, 65536}, {maxBlock}, {maxBlock - 1, 1}, {32 << 10, 65537}} {
 			if got := gzipped(t, data, pieces...); !bytes.Equal(got, want) {
 				t.Errorf("GOMAXPROCS %d, pieces %v: other bytes", n, pieces)
 			}
@@ -100,8 +100,8 @@ func TestGzipIsDeterministic(t *testing.T) {
 // TestGzipGolden pins the encoder: other bytes mean other artifact digests for
 // everyone who upgrades, which an update of the encoder must say.
 func TestGzipGolden(t *testing.T) {
-	const want = "2a7fef8d5ee1630f2eda48a418ce25e0063937dbd35fe974aedd9b5a81345a0b"
-	if got := fmt.Sprintf("%x", sha256.Sum256(gzipped(t, text(3*blockSize+99), 1<<30))); got != want {
+	const want = "b39383dd995fe0c5978c56a599aae9d281497d6775d637262d8887f068429729"
+	if got := fmt.Sprintf("%x", sha256.Sum256(gzipped(t, text(3*maxBlock+99), 1<<30))); got != want {
 		t.Errorf("digest %s, want %s", got, want)
 	}
 }
@@ -121,10 +121,10 @@ func (l *limitedWriter) Write(p []byte) (int, error) {
 
 func TestGzipWriteErrors(t *testing.T) {
 	full := errors.New("disk full")
-	data := make([]byte, 4*blockSize)
+	data := make([]byte, 4*maxBlock)
 	for n := range 7 { // the header, four blocks and the last, the trailer
 		w := &limitedWriter{n, full}
-		z := newGzipWriter(w)
+		z := newGzipWriter(w, nil)
 		_, err := z.Write(data)
 		if closed := z.Close(); !errors.Is(closed, full) || err != nil && !errors.Is(err, full) {
 			t.Errorf("failing at write %d: Write %v, Close %v", n, err, closed)
@@ -141,15 +141,15 @@ func TestGzipWriteErrors(t *testing.T) {
 func TestGzipAbandon(t *testing.T) {
 	stop := errors.New("stop")
 	var out bytes.Buffer
-	z := newGzipWriter(&out)
-	if _, err := z.Write(text(2 * blockSize)); err != nil {
+	z := newGzipWriter(&out, nil)
+	if _, err := z.Write(text(2 * maxBlock)); err != nil {
 		t.Fatal(err)
 	}
 	z.abandon(stop)
 	if err := z.Close(); !errors.Is(err, stop) || len(z.queue) > 0 {
 		t.Errorf("Close %v with %d blocks under way", err, len(z.queue))
 	}
-	if n := out.Len(); n > 10+2*blockSize {
+	if n := out.Len(); n > 10+2*maxBlock {
 		t.Errorf("%d bytes written", n)
 	}
 }

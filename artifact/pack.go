@@ -35,16 +35,8 @@ func (r *Report) leaveOut(name string, mode fs.FileMode) {
 // Pack writes tree to w as a gzip-compressed archive in normal form: [Tar]
 // compressed in parallel, the same bytes on any machine.
 func Pack(ctx context.Context, w io.Writer, tree fs.FS) (Report, error) {
-	z := newGzipWriter(w)
-	report, err := Tar(ctx, z, tree)
-	if err != nil {
-		z.abandon(err)
-		return report, err
-	}
-	if err := z.Close(); err != nil {
-		return report, fmt.Errorf("pack: write archive: %w", err)
-	}
-	return report, nil
+	var none *Cache
+	return none.Pack(ctx, w, tree)
 }
 
 // Tar writes tree to w as an uncompressed archive in normal form, which the

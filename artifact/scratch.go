@@ -52,12 +52,20 @@ func (s scratch) anonymous() (*os.File, error) {
 	return f.File, nil
 }
 
+// become gives the file its final name.
+func (f *scratchFile) become(name string) error {
+	err := f.root.Rename(f.name, name)
+	if err == nil {
+		f.name = ""
+	}
+	return err
+}
+
 // rename gives the file its final name and closes it.
 func (f *scratchFile) rename(name string) error {
-	if err := f.root.Rename(f.name, name); err != nil {
+	if err := f.become(name); err != nil {
 		return err
 	}
-	f.name = ""
 	return f.Close()
 }
 

@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"time"
 )
 
@@ -63,7 +62,7 @@ type Store struct {
 	keep      int
 	now       func() time.Time
 	temp      scratch
-	turns     sync.Map // directory of an object → chan struct{}, see turn
+	locks     locks // by directory of an object
 }
 
 // Private names in the root of a store.

@@ -1,0 +1,141 @@
+package artifact
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"runtime"
+	"sync"
+	"sync/atomic"
+)
+
+// An entry is a file: the content, its length (8 bytes, big-endian) and a sum:
+// the SHA-256 of the SHA-256 of its key and those of the pieces of its content.
+const (
+	trailerSize = 8 + sha256.Size
+	pieceSize   = 256 << 10
+)
+
+// A Draft is an entry being written, for content that comes in no order or is
+// used while the cache already has it. It ends with Commit or Discard, neither
+// of which closes the file.
+type Draft struct {
+	cache *Cache
+	file  *scratchFile
+}
+
+// Create begins a draft: an empty file that disappears unless it is committed.
+func (c *Cache) Create() (*Draft, error) {
+	f, err := c.temp.create()
+	if err != nil {
+		return nil, fmt.Errorf("create cache entry: %w", err)
+	}
+	return &Draft{c, f}, nil
+}
+
+// File is where the content goes. The caller closes it.
+func (d *Draft) File() *os.File { return d.file.File }
+
+// Commit makes what the file holds the entry of key, in place of the one that
+// is there. The content must not change any more; more may be written behind
+// it by the cache. The error is a [LimitError] when the content alone exceeds
+// the cache.
+func (d *Draft) Commit(key string) error {
+	size, err := d.commit(keyOf(key))
+	if err == nil {
+		err = d.cache.account(size)
+	}
+	if err != nil {
+		return fmt.Errorf("store cache entry: %w", err)
+	}
+	return nil
+}
+
+func (d *Draft) commit(id cacheKey) (int64, error) {
+	info, err := d.file.Stat()
+	if err != nil {
+		return 0, err
+	}
+	c, size := d.cache, info.Size()
+	if limit := c.limit - min(c.limit, trailerSize); size > limit {
+		return 0, &LimitError{What: "bytes", Limit: limit}
+	}
+	sum, err := entrySum(d.file, size, id)
+	if err != nil {
+		return 0, err
+	}
+	trailer := binary.BigEndian.AppendUint64(nil, uint64(size))
+	if _, err := d.file.WriteAt(append(trailer, sum[:]...), size); err != nil {
+		return 0, err
+	}
+	if err := c.root.MkdirAll(cacheEntries, 0o700); err != nil {
+		return 0, err
+	}
+	return size + trailerSize, d.file.become(id.in(cacheEntries))
+}
+
+// Discard removes the file, unless it was committed.
+func (d *Draft) Discard() { d.file.discard() }
+
+// checkEntry returns the length of the content of f. The error wraps
+// fs.ErrNotExist when f is not a whole entry.
+func checkEntry(f *os.File, id cacheKey) (int64, error) {
+	info, err := f.Stat()
+	if err != nil {
+		return 0, err
+	}
+	size := info.Size() - trailerSize
+	if size < 0 {
+		return 0, fmt.Errorf("torn entry: %w", fs.ErrNotExist)
+	}
+	var trailer [trailerSize]byte
+	if _, err := f.ReadAt(trailer[:], size); err != nil {
+		return 0, err
+	}
+	if int64(binary.BigEndian.Uint64(trailer[:8])) != size {
+		return 0, fmt.Errorf("torn entry: %w", fs.ErrNotExist)
+	}
+	sum, err := entrySum(f, size, id)
+	if err != nil {
+		return 0, err
+	}
+	if string(sum[:]) != string(trailer[8:]) {
+		return 0, fmt.Errorf("damaged entry: %w", fs.ErrNotExist)
+	}
+	return size, nil
+}
+
+// entrySum computes the sum of an entry, on all processors when it is large.
+func entrySum(r io.ReaderAt, size int64, id cacheKey) ([sha256.Size]byte, error) {
+	pieces := int((size + pieceSize - 1) / pieceSize)
+	sums := make([]byte, sha256.Size*(1+pieces))
+	copy(sums, id[:])
+	var (
+		next    atomic.Int64
+		workers sync.WaitGroup
+		once    sync.Once
+		failed  error
+	)
+	work := func() {
+		buf := make([]byte, min(size, pieceSize))
+		for i := int(next.Add(1)); i <= pieces; i = int(next.Add(1)) {
+			at := int64(i-1) * pieceSize
+			piece := buf[:min(size-at, pieceSize)]
+			if _, err := r.ReadAt(piece, at); err != nil {
+				once.Do(func() { failed = err })
+				return
+			}
+			sum := sha256.Sum256(piece)
+			copy(sums[sha256.Size*i:], sum[:])
+		}
+	}
+	for range min(runtime.GOMAXPROCS(0), pieces) - 1 {
+		workers.Go(work)
+	}
+	work()
+	workers.Wait()
+	return sha256.Sum256(sums), failed
+}
