@@ -77,8 +77,13 @@ func (d *Draft) commit(id cacheKey) (int64, error) {
 	return size + trailerSize, d.file.become(id.in(cacheEntries))
 }
 
-// Discard removes the file, unless it was committed.
-func (d *Draft) Discard() { d.file.discard() }
+// Discard removes the file, unless it was committed. It stays usable while it
+// is open.
+func (d *Draft) Discard() {
+	if d.file.name != "" {
+		d.file.root.Remove(d.file.name) // what fails here is left to sweep
+	}
+}
 
 // checkEntry returns the length of the content of f. The error wraps
 // fs.ErrNotExist when f is not a whole entry.

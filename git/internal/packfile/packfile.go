@@ -60,7 +60,9 @@ type Options struct {
 // A Pack gives the objects of a pack. It implements [object.Database].
 type Pack struct {
 	format  object.Format
-	spool   *spool
+	content io.ReaderAt // where the entries are
+	closer  io.Closer
+	spool   *spool // the content, of a Pack that was read from a stream
 	entries []entry  // in the order of the pack
 	ids     []byte   // the IDs of entries, one after the other
 	order   []uint32 // indexes of entries, sorted by ID
@@ -82,12 +84,16 @@ func Read(ctx context.Context, r io.Reader, o Options) (*Pack, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read pack: %w", err)
 	}
-	p := &Pack{format: o.Format, spool: s}
+	p := newPack(o.Format, s)
 	if err := p.read(ctx, r, o); err != nil {
 		s.Close()
 		return nil, fmt.Errorf("read pack: %w", err)
 	}
 	return p, nil
+}
+
+func newPack(f object.Format, s *spool) *Pack {
+	return &Pack{format: f, content: s, closer: s, spool: s}
 }
 
 func (p *Pack) read(ctx context.Context, r io.Reader, o Options) error {
@@ -132,7 +138,7 @@ func (p *Pack) Open(id object.ID) (object.Type, int64, io.ReadCloser, error) {
 		return 0, 0, nil, fmt.Errorf("object %v is not in the pack: %w", id, fs.ErrNotExist)
 	}
 	e := p.entries[i]
-	return e.typ, e.size, content{io.NewSectionReader(p.spool, e.offset, e.size)}, nil
+	return e.typ, e.size, content{io.NewSectionReader(p.content, e.offset, e.size)}, nil
 }
 
 type content struct{ *io.SectionReader }
@@ -140,7 +146,7 @@ type content struct{ *io.SectionReader }
 func (content) Close() error { return nil }
 
 // Close removes the spool. Open contents fail from then on.
-func (p *Pack) Close() error { return p.spool.Close() }
+func (p *Pack) Close() error { return p.closer.Close() }
 
 // id returns the raw ID of entry i.
 func (p *Pack) id(i uint32) []byte {

@@ -1,0 +1,191 @@
+// Package pool keeps what fetches from one upstream brought in a cache, so that
+// the next one, for whatever object, brings only what is new.
+//
+// A pool holds commits, each with its whole tree. Their objects lie in layers,
+// a layer being what one fetch brought: an entry of the cache with the objects
+// as [packfile.Pack] spools them, inflated and checked against their IDs. A
+// manifest, another entry, lists the layers in the order in which they came and
+// the commits with the number of layers that each needs. Now and then the
+// layers are merged into one and what no recent commit leads to is dropped.
+//
+// What a caller may rely on:
+//
+//   - A commit counts as held only after its whole tree was found. A partial
+//     fetch has no place here.
+//   - The cache may forget or damage anything at any time, and a process may
+//     die anywhere: what cannot be read back, and all that was built upon it, is
+//     not held and fetched again. A cache that cannot be used costs nothing but
+//     time.
+//   - One fetch at a time, of all processes that share the cache: whoever waits
+//     for it finds its commit, or a smaller difference to fetch.
+//   - Pools of different scopes share nothing.
+package pool
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/headgate-io/headgate/artifact"
+	"github.com/headgate-io/headgate/git/internal/object"
+	"github.com/headgate-io/headgate/git/internal/packfile"
+	"github.com/headgate-io/headgate/git/internal/wire"
+)
+
+// A Pool holds commits of one upstream. It is safe for concurrent use.
+type Pool struct {
+	cache *artifact.Cache
+	scope string
+}
+
+// New returns the pool of a scope: a text that differs wherever the upstream or
+// those who may read it do.
+func New(cache *artifact.Cache, scope string) *Pool { return &Pool{cache, scope} }
+
+// A Commit is one that is held.
+type Commit struct {
+	ID    object.ID
+	Whole bool // with all its history, not with its tree alone
+}
+
+// A Base is what a fetch can build on.
+type Base struct {
+	Commits []Commit                 // the one used last first; nil when there are none
+	Objects object.Database          // their objects and more; nil when there are none
+	Temp    func() (*os.File, error) // creates the spool of the one pack that is kept; nil: as if there were no pool
+}
+
+// A Fetch brings a commit with its tree, whole tells with its history as well,
+// except for what the base has. The pack is complete, the union of the two too.
+type Fetch func(ctx context.Context, base Base) (pack *packfile.Pack, whole bool, err error)
+
+// Obtain returns a database with the commit id and its whole tree, and fetches
+// what is missing. Errors are those of fetch, and those of ctx.
+func (p *Pool) Obtain(ctx context.Context, id object.ID, fetch Fetch) (*Objects, error) {
+	unlock, err := p.cache.Lock(ctx, p.key("lock"))
+	if ctx.Err() != nil {
+		return nil, err
+	}
+	if err != nil { // a cache that cannot be written to
+		return alone(ctx, fetch)
+	}
+	defer unlock()
+	c := p.load()
+	if held := p.find(c, id); held != nil {
+		return held, nil
+	}
+	base := p.base(c)
+	objects, err := p.extend(ctx, c, base, id, fetch)
+	if err != nil && base != nil && doubtful(ctx, err) {
+		base.Close()
+		p.forget(c)
+		base = nil
+		objects, err = p.extend(ctx, c, nil, id, fetch)
+	}
+	if err != nil {
+		base.Close()
+		return nil, err
+	}
+	if c.crowded() {
+		p.merge(ctx, c, objects)
+	}
+	return objects, nil
+}
+
+// alone fetches as if there were no pool.
+func alone(ctx context.Context, fetch Fetch) (*Objects, error) {
+	pack, _, err := fetch(ctx, Base{})
+	if err != nil {
+		return nil, err
+	}
+	return &Objects{[]*packfile.Pack{pack}}, nil
+}
+
+// doubtful reports whether a fetch may have failed because of what it was
+// based on, so that one without a base is worth a try.
+func doubtful(ctx context.Context, err error) bool {
+	if ctx.Err() != nil || errors.Is(err, wire.ErrUnreachable) || errors.Is(err, wire.ErrAuth) || errors.Is(err, wire.ErrNotFound) {
+		return false
+	}
+	return errors.Is(err, errIncomplete) || errors.Is(err, object.ErrCorrupt) || errors.Is(err, wire.ErrRemote) || errors.Is(err, wire.ErrProtocol)
+}
+
+var errIncomplete = errors.New("the server left out what it had to send")
+
+// extend fetches the commit id on the base and adds what came to c. The result
+// takes over the base.
+func (p *Pool) extend(ctx context.Context, c *chain, base *Objects, id object.ID, fetch Fetch) (*Objects, error) {
+	from := Base{}
+	if base != nil {
+		from.Commits, from.Objects = c.commits(), base
+	}
+	draft, err := p.cache.Create()
+	if err == nil {
+		defer draft.Discard()
+		from.Temp = func() (*os.File, error) { return draft.File(), nil }
+	}
+	pack, whole, err := fetch(ctx, from)
+	if err != nil {
+		if draft != nil {
+			draft.File().Close() // nobody may have opened a spool
+		}
+		return nil, err
+	}
+	if base != nil && base.format() != pack.Format() { // another repository in the place of the old one
+		base.Close()
+		p.forget(c)
+		base = nil
+	}
+	objects := base.with(pack)
+	if err := complete(ctx, objects, id); err != nil {
+		pack.Close()
+		return nil, fmt.Errorf("%w: %w", errIncomplete, err)
+	}
+	if draft != nil {
+		p.keep(c, pack, draft, id, whole)
+	}
+	return objects, nil
+}
+
+// keep makes a pack the last layer of c. When that fails c is as it was.
+func (p *Pool) keep(c *chain, pack *packfile.Pack, draft *artifact.Draft, id object.ID, whole bool) {
+	size, err := pack.Freeze()
+	if err != nil {
+		return
+	}
+	l := layer{Name: rand.Text(), Size: size}
+	if draft.Commit(p.key(l.Name)) != nil {
+		return
+	}
+	next := c.with(l, id, whole)
+	if p.save(next) != nil {
+		p.cache.Remove(p.key(l.Name))
+		return
+	}
+	*c = *next
+}
+
+// complete checks that all of the commit id can be read.
+func complete(ctx context.Context, db object.Database, id object.ID) error {
+	commit, err := readCommit(db, id)
+	if err != nil {
+		return err
+	}
+	_, err = object.Measure(ctx, db, commit.Tree)
+	return err
+}
+
+const maxCommit = 1 << 20 // bytes of a commit object
+
+func readCommit(db object.Database, id object.ID) (*object.CommitData, error) {
+	data, err := object.Read(db, id, object.Commit, maxCommit)
+	if err != nil {
+		return nil, err
+	}
+	return object.ParseCommit(data)
+}
+
+// key returns the key of a thing of this pool.
+func (p *Pool) key(name string) string { return "git pool 1\x00" + p.scope + "\x00" + name }
