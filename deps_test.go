@@ -23,12 +23,13 @@ var rooms = map[string]room{
 	"artifact": {imports: "internal/redact", modules: "github.com/klauspost/compress github.com/zeebo/blake3 github.com/klauspost/cpuid/v2"},
 	"source":   {imports: "artifact internal/redact", modules: "sigs.k8s.io/yaml go.yaml.in/yaml/v2 go.yaml.in/yaml/v3 github.com/Masterminds/semver/v3"},
 
-	"git":                   {imports: "artifact source internal/transport internal/redact git/internal/config git/internal/lfs git/internal/local git/internal/object git/internal/packfile git/internal/wire git/internal/signature", modules: gitModules},
+	"git":                   {imports: "artifact source internal/transport internal/redact git/internal/config git/internal/lfs git/internal/local git/internal/object git/internal/packfile git/internal/pool git/internal/signature git/internal/wire", modules: gitModules},
 	"git/internal/config":   {},
 	"git/internal/lfs":      {imports: "artifact git/internal/config internal/redact internal/transport", modules: "golang.org/x/sync"},
 	"git/internal/lru":      {},
 	"git/internal/object":   {imports: "git/internal/lru", modules: "github.com/pjbgf/sha1cd github.com/klauspost/cpuid/v2"},
 	"git/internal/packfile": {imports: "git/internal/object", modules: "golang.org/x/sync"},
+	"git/internal/pool":     {imports: "artifact git/internal/object git/internal/packfile git/internal/wire", modules: gitModules},
 	"git/internal/local":    {imports: "git/internal/config git/internal/lru git/internal/object git/internal/packfile", modules: "github.com/klauspost/compress"},
 	"git/internal/wire":     {imports: "git/internal/object internal/redact", modules: gitModules},
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/headgate-io/headgate/artifact"
 	"github.com/headgate-io/headgate/git/internal/packfile"
+	"github.com/headgate-io/headgate/git/internal/pool"
 	"github.com/headgate-io/headgate/git/internal/wire"
 	"github.com/headgate-io/headgate/internal/transport"
 	"github.com/headgate-io/headgate/source"
@@ -47,7 +48,10 @@ func (o *Origin) reach(ctx context.Context, u *url.URL, ref *source.LocalReferen
 	if err != nil {
 		return nil, err
 	}
-	n := &network{url: u, env: o.env, object: name, scope: scopeOf(spec, u, secret)}
+	n := &network{url: u, env: o.env, object: name, scope: scope(u, spec, o.repo.Metadata.Namespace, secret, proxySecret)}
+	if o.env.Cache != nil {
+		n.pool = pool.New(o.env.Cache, n.scope)
+	}
 	if err := misprovided(spec, secret); err != nil {
 		return nil, err
 	}

@@ -132,7 +132,7 @@ func (c *content) WriteTo(ctx context.Context, w io.Writer) (source.Report, erro
 		return source.Report{}, c.refused
 	}
 	out := &sink{w: w}
-	packed, err := artifact.Pack(ctx, out, c.tree)
+	packed, err := c.origin.env.Cache.Pack(ctx, out, c.tree)
 	if err != nil && out.err == nil { // the tree is at fault, not the storage
 		err = stepError(source.StepFetch, err)
 	}

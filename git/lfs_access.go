@@ -2,35 +2,14 @@ package git
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"maps"
-	"net/url"
-	"slices"
 	"time"
 
 	"github.com/headgate-io/headgate/git/internal/lfs"
 	"github.com/headgate-io/headgate/git/internal/wire"
 	"github.com/headgate-io/headgate/internal/transport"
-	"github.com/headgate-io/headgate/source"
 )
-
-// scopeOf names a repository and the credentials for it, in a way that tells
-// nothing of them: what is cached for one is not for another.
-func scopeOf(spec *source.GitRepositorySpec, u *url.URL, secret namedSecret) string {
-	h := sha256.New()
-	part := func(s string) { fmt.Fprintf(h, "%d:%s\n", len(s), s) }
-	part(u.String())
-	part(spec.Provider)
-	part(spec.ServiceAccountName)
-	for _, key := range slices.Sorted(maps.Keys(secret.Data)) {
-		part(key)
-		part(string(secret.Data[key]))
-	}
-	return hex.EncodeToString(h.Sum(nil))
-}
 
 // objects implements upstream.
 func (s *standin) objects(string) lfs.Source {

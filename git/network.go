@@ -10,6 +10,7 @@ import (
 
 	"github.com/headgate-io/headgate/git/internal/object"
 	"github.com/headgate-io/headgate/git/internal/packfile"
+	"github.com/headgate-io/headgate/git/internal/pool"
 	"github.com/headgate-io/headgate/git/internal/wire"
 	"github.com/headgate-io/headgate/source"
 )
@@ -20,9 +21,10 @@ type network struct {
 	url       *url.URL
 	remote    *wire.Remote // nil until it is needed
 	env       source.Env
-	object    string // KIND/NAMESPACE/NAME, for progress
-	scope     string // of what is cached: names the repository and the credentials
-	ungranted error  // why the server gave no credentials for LFS
+	object    string     // KIND/NAMESPACE/NAME, for progress
+	scope     string     // of what is cached: names the repository and the credentials
+	ungranted error      // why the server gave no credentials for LFS
+	pool      *pool.Pool // what earlier fetches brought; nil when nothing is kept
 }
 
 // open returns the conversation, which it begins when there is none.
@@ -86,12 +88,12 @@ func (n *network) history(ctx context.Context, tips []object.ID, depth int) (dat
 	if r.Supports("filter") {
 		q.Filter = "tree:0"
 	}
-	db, _, err := n.fetch(ctx, q)
+	db, _, err := n.fetch(ctx, q, pool.Base{})
 	return db, err
 }
 
 func (n *network) content(ctx context.Context, commit object.ID, via string, lean bool) (database, []string, error) {
-	if !lean {
+	if !lean || n.pool != nil && n.pool.Warm() { // then a difference is less than all trees
 		return n.whole(ctx, commit, via)
 	}
 	db, err := n.partial(ctx, commit, via)
@@ -102,33 +104,33 @@ func (n *network) content(ctx context.Context, commit object.ID, via string, lea
 	return db, append([]string{wholeTree("the server cannot leave files out")}, notes...), err
 }
 
-// whole fetches a commit with all that it leads to.
-func (n *network) whole(ctx context.Context, commit object.ID, via string) (database, []string, error) {
+// download fetches a commit with all that it leads to, less what base has.
+func (n *network) download(ctx context.Context, commit object.ID, via string, base pool.Base) (haul, error) {
 	r, err := n.open(ctx)
 	if err != nil {
-		return nil, nil, err
+		return haul{}, err
 	}
 	if r.WantsAny() {
-		db, notes, err := n.one(ctx, commit)
+		h, err := n.one(ctx, commit, base)
 		if via == "" || !errors.Is(err, wire.ErrUnreachable) {
-			return db, notes, err
+			return h, err
 		} // else the server sends only what refs point to, and via leads to the commit
 	}
 	tips, err := n.tips(ctx, via)
 	if err != nil {
-		return nil, nil, err
+		return haul{}, err
 	}
 	if tip := slices.IndexFunc(tips, func(t ref) bool { return t.ID == commit || t.commit() == commit }); tip >= 0 {
-		return n.one(ctx, tips[tip].ID) // a tag is wanted by its own id
+		return n.one(ctx, tips[tip].ID, base) // a tag is wanted by its own id
 	}
-	return n.deepen(ctx, tips, commit)
+	return n.deepen(ctx, tips, commit, base)
 }
 
 // one fetches a commit, or a tag and its commit, without the history before it.
-func (n *network) one(ctx context.Context, id object.ID) (database, []string, error) {
+func (n *network) one(ctx context.Context, id object.ID, base pool.Base) (haul, error) {
 	r, err := n.open(ctx)
 	if err != nil {
-		return nil, nil, err
+		return haul{}, err
 	}
 	q := wire.FetchRequest{Wants: []object.ID{id}, Depth: 1}
 	var notes []string
@@ -136,8 +138,9 @@ func (n *network) one(ctx context.Context, id object.ID) (database, []string, er
 		q.Depth = 0
 		notes = []string{"the server has no shallow fetches: the whole history was transferred"}
 	}
-	db, _, err := n.fetch(ctx, q)
-	return db, notes, err
+	negotiate(&q, r, base)
+	pack, _, err := n.fetch(ctx, q, base)
+	return haul{pack, q.Depth == 0, notes}, err
 }
 
 // tips returns what may be wanted from a server that sends only what refs
@@ -151,10 +154,10 @@ func (n *network) tips(ctx context.Context, via string) ([]ref, error) {
 
 // deepen fetches the tips with more and more of their history until it holds
 // commit or there is no more.
-func (n *network) deepen(ctx context.Context, tips []ref, commit object.ID) (database, []string, error) {
+func (n *network) deepen(ctx context.Context, tips []ref, commit object.ID, base pool.Base) (haul, error) {
 	r, err := n.open(ctx)
 	if err != nil {
-		return nil, nil, err
+		return haul{}, err
 	}
 	wants := make([]object.ID, len(tips))
 	for i, t := range tips {
@@ -165,17 +168,17 @@ func (n *network) deepen(ctx context.Context, tips []ref, commit object.ID) (dat
 		depth = 0
 	}
 	for more := len(tips) > 0; more; depth = deeper(depth) {
-		db, cut, err := n.fetch(ctx, wire.FetchRequest{Wants: wants, Depth: depth})
+		pack, cut, err := n.fetch(ctx, wire.FetchRequest{Wants: wants, Depth: depth}, base)
 		if err != nil {
-			return nil, nil, err
+			return haul{}, err
 		}
-		if _, err := readCommit(db, commit); err == nil {
-			return db, []string{deepened(depth, commit)}, nil
+		if _, err := readCommit(pack, commit); err == nil {
+			return haul{pack, depth == 0, []string{deepened(depth, commit)}}, nil
 		}
-		db.Close()
+		pack.Close()
 		more = cut && depth > 0
 	}
-	return nil, nil, fmt.Errorf("commit %s is in the history of no branch or tag that the server offers", commit)
+	return haul{}, fmt.Errorf("commit %s is in the history of no branch or tag that the server offers", commit)
 }
 
 // deepened tells what it cost to reach commit.
@@ -188,12 +191,12 @@ func deepened(depth int, commit object.ID) string {
 }
 
 // fetch spools one pack. cut tells that history goes on behind it.
-func (n *network) fetch(ctx context.Context, q wire.FetchRequest) (db database, cut bool, err error) {
-	return n.receive(ctx, q, packLimits(n.env.Limits, q.Depth == 1 && q.Filter == ""))
+func (n *network) fetch(ctx context.Context, q wire.FetchRequest, base pool.Base) (pack *packfile.Pack, cut bool, err error) {
+	return n.receive(ctx, q, packLimits(n.env.Limits, q.Depth == 1 && q.Filter == ""), base)
 }
 
 // receive is fetch with limits of its own.
-func (n *network) receive(ctx context.Context, q wire.FetchRequest, limits packfile.Limits) (db database, cut bool, err error) {
+func (n *network) receive(ctx context.Context, q wire.FetchRequest, limits packfile.Limits, base pool.Base) (pack *packfile.Pack, cut bool, err error) {
 	r, err := n.open(ctx)
 	if err != nil {
 		return nil, false, err
@@ -212,12 +215,8 @@ func (n *network) receive(ctx context.Context, q wire.FetchRequest, limits packf
 			n.hangUp()
 		}
 	}()
-	format := object.SHA1
-	if r.ObjectFormat() == object.SHA256.String() {
-		format = object.SHA256
-	}
-	pack, err := packfile.Read(ctx, answer.Pack, packfile.Options{
-		Temp: n.env.Limits.Temp, Format: format, Limits: limits, Progress: n.progress(),
+	pack, err = packfile.Read(ctx, answer.Pack, packfile.Options{
+		Temp: n.spool(base), Format: formatOf(r), Limits: limits, Progress: n.progress(), External: base.Objects,
 	})
 	if err != nil {
 		return nil, false, err

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/headgate-io/headgate/git/internal/object"
+	"github.com/headgate-io/headgate/git/internal/pool"
 	"github.com/headgate-io/headgate/git/internal/wire"
 )
 
@@ -177,7 +178,7 @@ func (n *network) partial(ctx context.Context, commit object.ID, via string) (da
 	if !r.WantsAny() || !r.Supports("filter") || !r.Supports("shallow") {
 		return nil, wire.ErrUnsupported
 	}
-	db, _, err := n.fetch(ctx, wire.FetchRequest{Wants: []object.ID{commit}, Depth: 1, Filter: "blob:none"})
+	db, _, err := n.fetch(ctx, wire.FetchRequest{Wants: []object.ID{commit}, Depth: 1, Filter: "blob:none"}, pool.Base{})
 	if err != nil {
 		return nil, err
 	}
@@ -195,7 +196,7 @@ func (p *partial) obtain(ctx context.Context, blobs []object.ID, of int64) (note
 	}
 	limits := packLimits(p.from.env.Limits, false)
 	limits.Objects = int64(len(missing))
-	pack, _, err := p.from.receive(ctx, wire.FetchRequest{Wants: missing}, limits)
+	pack, _, err := p.from.receive(ctx, wire.FetchRequest{Wants: missing}, limits, pool.Base{})
 	if err == nil {
 		p.packs = append(p.packs, pack)
 		if slices.ContainsFunc(missing, func(id object.ID) bool { return !p.holds(id) }) {

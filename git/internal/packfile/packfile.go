@@ -62,7 +62,7 @@ type Pack struct {
 	format  object.Format
 	content io.ReaderAt // where the entries are
 	closer  io.Closer
-	spool   *spool // the content, of a Pack that was read from a stream
+	spool   *spool   // the content, of a Pack that was read from a stream
 	entries []entry  // in the order of the pack
 	ids     []byte   // the IDs of entries, one after the other
 	order   []uint32 // indexes of entries, sorted by ID

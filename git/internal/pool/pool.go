@@ -54,7 +54,7 @@ type Commit struct {
 type Base struct {
 	Commits []Commit                 // the one used last first; nil when there are none
 	Objects object.Database          // their objects and more; nil when there are none
-	Temp    func() (*os.File, error) // creates the spool of the one pack that is kept; nil: as if there were no pool
+	Temp    func() (*os.File, error) // creates a spool; the pack whose spool was created last is kept; nil: none is
 }
 
 // A Fetch brings a commit with its tree, whole tells with its history as well,
@@ -94,6 +94,9 @@ func (p *Pool) Obtain(ctx context.Context, id object.ID, fetch Fetch) (*Objects,
 	return objects, nil
 }
 
+// Warm reports whether the pool holds any commits, as far as the manifest tells.
+func (p *Pool) Warm() bool { return len(p.load().Commits) > 0 }
+
 // alone fetches as if there were no pool.
 func alone(ctx context.Context, fetch Fetch) (*Objects, error) {
 	pack, _, err := fetch(ctx, Base{})
@@ -121,16 +124,23 @@ func (p *Pool) extend(ctx context.Context, c *chain, base *Objects, id object.ID
 	if base != nil {
 		from.Commits, from.Objects = c.commits(), base
 	}
-	draft, err := p.cache.Create()
-	if err == nil {
-		defer draft.Discard()
-		from.Temp = func() (*os.File, error) { return draft.File(), nil }
+	var draft *artifact.Draft
+	discard := func() {
+		if draft != nil {
+			draft.Discard()
+		}
+	}
+	defer func() { discard() }()
+	from.Temp = func() (*os.File, error) {
+		discard()
+		var err error
+		if draft, err = p.cache.Create(); err != nil {
+			return nil, err
+		}
+		return draft.File(), nil
 	}
 	pack, whole, err := fetch(ctx, from)
 	if err != nil {
-		if draft != nil {
-			draft.File().Close() // nobody may have opened a spool
-		}
 		return nil, err
 	}
 	if base != nil && base.format() != pack.Format() { // another repository in the place of the old one

@@ -1,0 +1,107 @@
+package git
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"hash"
+	"maps"
+	"net/url"
+	"os"
+	"slices"
+
+	"github.com/headgate-io/headgate/git/internal/object"
+	"github.com/headgate-io/headgate/git/internal/packfile"
+	"github.com/headgate-io/headgate/git/internal/pool"
+	"github.com/headgate-io/headgate/git/internal/wire"
+	"github.com/headgate-io/headgate/source"
+)
+
+// maxHaves bounds the commits that a server is told of: all go in one request.
+const maxHaves = 8
+
+// A haul is what the fetch of a commit brought.
+type haul struct {
+	pack  *packfile.Pack
+	whole bool // with all its history
+	notes []string
+}
+
+// whole returns a commit with all that it leads to. Of what the pool has,
+// nothing is fetched.
+func (n *network) whole(ctx context.Context, commit object.ID, via string) (database, []string, error) {
+	if n.pool == nil {
+		h, err := n.download(ctx, commit, via, pool.Base{})
+		return h.pack, h.notes, err
+	}
+	var notes []string
+	db, err := n.pool.Obtain(ctx, commit, func(ctx context.Context, base pool.Base) (*packfile.Pack, bool, error) {
+		h, err := n.download(ctx, commit, via, base)
+		notes = h.notes
+		return h.pack, h.whole, err
+	})
+	return db, notes, err
+}
+
+// negotiate tells the server what base has, as far as it can make use of that,
+// and allows it to refer to the objects.
+func negotiate(q *wire.FetchRequest, r *wire.Remote, base pool.Base) {
+	for _, c := range base.Commits {
+		if len(q.Haves) == maxHaves || c.ID.Format() != formatOf(r) || q.Depth == 0 && !c.Whole {
+			continue
+		}
+		q.Haves = append(q.Haves, c.ID)
+		if !c.Whole {
+			q.Shallow = append(q.Shallow, c.ID)
+		}
+	}
+	q.ThinPack = len(q.Haves) > 0
+}
+
+func formatOf(r *wire.Remote) object.Format {
+	if r.ObjectFormat() == object.SHA256.String() {
+		return object.SHA256
+	}
+	return object.SHA1
+}
+
+// spool returns what creates the spool of a pack: one that base can keep, if
+// that works, or one that is gone once it is closed.
+func (n *network) spool(base pool.Base) func() (*os.File, error) {
+	if base.Temp == nil {
+		return n.env.Limits.Temp
+	}
+	return func() (*os.File, error) {
+		if f, err := base.Temp(); err == nil || n.env.Limits.Temp == nil {
+			return f, err
+		}
+		return n.env.Limits.Temp()
+	}
+}
+
+// scope returns a digest of all that decides what a fetch may see: where it
+// goes and as whom. Objects share what is cached only if all of it agrees.
+func scope(u *url.URL, spec *source.GitRepositorySpec, namespace string, secrets ...namedSecret) string {
+	h := sha256.New()
+	note(h, u.String(), spec.Provider, spec.ServiceAccountName)
+	if spec.ServiceAccountName != "" {
+		note(h, namespace)
+	}
+	for _, s := range secrets {
+		note(h, s.Type)
+		binary.Write(h, binary.BigEndian, int64(len(s.Data)))
+		for _, key := range slices.Sorted(maps.Keys(s.Data)) {
+			note(h, key, string(s.Data[key]))
+		}
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// note adds texts to h so that no other sequence of texts adds the same.
+func note(h hash.Hash, texts ...string) {
+	for _, t := range texts {
+		binary.Write(h, binary.BigEndian, int64(len(t)))
+		h.Write([]byte(t))
+	}
+}
