@@ -16,6 +16,7 @@ import (
 
 type fetchFlags struct {
 	sourceFlags
+	cacheFlags
 	out      string
 	detailed bool
 }
@@ -48,8 +49,9 @@ Exit codes: 0 everything is ready, 1 something failed, 2 usage or an invalid obj
   headgate fetch -f sources.yaml --from https://example.org/app.git=../app`,
 		RunE: func(c *cobra.Command, args []string) error { return p.runFetch(c.Context(), f, args) },
 	}
-	f.register(c)
+	f.sourceFlags.register(c)
 	f.registerWriting(c)
+	f.cacheFlags.register(c)
 	c.Flags().StringVar(&f.out, "out", "", "`DIR` to extract to: the content of the one source named, or KIND/NAMESPACE/NAME below it of several; replaced as a whole")
 	c.Flags().BoolVar(&f.detailed, "detailed-exitcode", false, "exit with 4 instead of 0 when something changed")
 	return c
@@ -68,6 +70,12 @@ func (p *program) runFetch(ctx context.Context, f *fetchFlags, args []string) er
 		return failed(err)
 	}
 	defer store.Close()
+	if s.env.Cache, err = f.openCache(); err != nil {
+		return failed(err)
+	}
+	if s.env.Cache != nil {
+		defer s.env.Cache.Close()
+	}
 	if err := errors.Join(f.checkOut(named), f.checkFrom(s.env.Local)); err != nil {
 		return &exitError{exitUsage, err}
 	}

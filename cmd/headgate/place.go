@@ -31,6 +31,8 @@ func (f *fetchFlags) checkOut(objects []source.Object) error {
 			return fmt.Errorf("--out %s is in the store %s: choose a directory beside it", dir, f.store)
 		case holds(dir, f.store):
 			return fmt.Errorf("--out %s holds the store %s and would replace it: choose another directory", dir, f.store)
+		case f.cacheDir() != "" && (holds(f.cacheDir(), dir) || holds(dir, f.cacheDir())):
+			return fmt.Errorf("--out %s and the cache %s are one in the other: choose directories beside each other", dir, f.cacheDir())
 		case holds(dir, "."):
 			return fmt.Errorf("--out %s holds the working directory and would replace it: choose a directory below", dir)
 		}
@@ -46,6 +48,8 @@ func (f *fetchFlags) checkFrom(local map[string]string) error {
 		case isRepository(dir):
 		case holds(dir, f.store):
 			return fmt.Errorf("--from: the directory %s holds the store %s, which is no part of the source: choose a --store outside", dir, f.store)
+		case f.cacheDir() != "" && holds(dir, f.cacheDir()):
+			return fmt.Errorf("--from: the directory %s holds the cache %s, which is no part of the source: choose a --cache outside", dir, f.cacheDir())
 		case f.out != "" && holds(dir, f.out):
 			return fmt.Errorf("--from: the directory %s holds --out %s, which is no part of the source: choose another one", dir, f.out)
 		}
