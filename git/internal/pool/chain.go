@@ -30,11 +30,12 @@ type layer struct {
 	Size int64  `json:"size"`
 }
 
-// A held commit is complete in the first layers of its chain.
+// What is held is complete in the first layers of its chain.
 type held struct {
-	ID     string `json:"id"`
+	ID     string `json:"id"`     // what was wanted: the commit, or a tag that leads to it
+	Commit string `json:"commit"` // with its tree
 	Layers int    `json:"layers"`
-	Whole  bool   `json:"whole,omitempty"`
+	Whole  bool   `json:"whole,omitempty"` // see Commit
 }
 
 // load returns the chain of the pool; one that cannot be read is empty.
@@ -55,7 +56,8 @@ func (p *Pool) load() *chain {
 func (c *chain) valid() bool {
 	return !slices.ContainsFunc(c.Commits, func(h held) bool {
 		_, err := object.ParseID(h.ID)
-		return err != nil || h.Layers < 1 || h.Layers > len(c.Layers)
+		_, err1 := object.ParseID(h.Commit)
+		return err != nil || err1 != nil || h.Layers < 1 || h.Layers > len(c.Layers)
 	})
 }
 
@@ -84,10 +86,10 @@ func (p *Pool) drop(layers []layer) {
 	}
 }
 
-// find returns the objects of the commit id, nil when it is not held, and makes
+// find returns the objects of the commit or tag id, nil when it is not held, and makes
 // it the commit used last.
 func (p *Pool) find(c *chain, id object.ID) *Objects {
-	at := slices.IndexFunc(c.Commits, func(h held) bool { return h.ID == id.String() })
+	at := slices.IndexFunc(c.Commits, func(h held) bool { return h.ID == id.String() || h.Commit == id.String() })
 	if at < 0 {
 		return nil
 	}
@@ -148,19 +150,20 @@ func (p *Pool) thaw(l layer) (*packfile.Pack, error) {
 func (c *chain) commits() []Commit {
 	list := make([]Commit, len(c.Commits))
 	for i, h := range c.Commits {
-		id, _ := object.ParseID(h.ID) // valid, see load
+		id, _ := object.ParseID(h.Commit) // valid, see load
 		list[i] = Commit{id, h.Whole}
 	}
 	return list
 }
 
-// with returns the chain with one more layer, which completes the commit id.
-func (c *chain) with(l layer, id object.ID, whole bool) *chain {
+// with returns the chain with one more layer, which completes h.
+func (c *chain) with(l layer, h held) *chain {
 	next := &chain{Layers: append(slices.Clip(c.Layers), l)}
-	next.Commits = append(next.Commits, held{id.String(), len(next.Layers), whole})
-	for _, h := range c.Commits {
-		if len(next.Commits) < maxCommits && h.ID != id.String() {
-			next.Commits = append(next.Commits, h)
+	h.Layers = len(next.Layers)
+	next.Commits = append(next.Commits, h)
+	for _, old := range c.Commits {
+		if len(next.Commits) < maxCommits && old.ID != h.ID && old.ID != h.Commit {
+			next.Commits = append(next.Commits, old)
 		}
 	}
 	return next

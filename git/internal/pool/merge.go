@@ -29,8 +29,8 @@ func (p *Pool) merged(ctx context.Context, c *chain, objects *Objects) (*chain, 
 	for i := range next.Commits {
 		next.Commits[i].Layers = 1
 	}
-	for _, h := range next.commits() {
-		if err := r.commit(h); err != nil {
+	for _, h := range next.Commits {
+		if err := r.held(h); err != nil {
 			return nil, err
 		}
 	}
@@ -87,9 +87,18 @@ func (r *reach) add(id object.ID) bool {
 	return true
 }
 
-// commit adds a commit and its tree, and its history if that is held.
-func (r *reach) commit(tip Commit) error {
-	for queue := []object.ID{tip.ID}; len(queue) > 0; {
+// held adds what is held: tags, a commit and its tree, and its history if that
+// is held too.
+func (r *reach) held(h held) error {
+	id, err := object.ParseID(h.ID)
+	if err != nil {
+		return err
+	}
+	commit, err := peel(r.db, id, func(tag object.ID) { r.add(tag) })
+	if err != nil {
+		return err
+	}
+	for queue := []object.ID{commit}; len(queue) > 0; {
 		id := queue[0]
 		queue = queue[1:]
 		if !r.add(id) {
@@ -102,7 +111,7 @@ func (r *reach) commit(tip Commit) error {
 		if err := r.tree(c.Tree, 0); err != nil {
 			return err
 		}
-		if tip.Whole {
+		if h.Whole {
 			queue = append(queue, c.Parents...)
 		}
 	}

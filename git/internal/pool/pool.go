@@ -34,7 +34,7 @@ import (
 	"github.com/headgate-io/headgate/git/internal/wire"
 )
 
-// A Pool holds commits of one upstream. It is safe for concurrent use.
+// A Pool holds commits of one upstream, and tags that led to them. It is safe for concurrent use.
 type Pool struct {
 	cache *artifact.Cache
 	scope string
@@ -57,12 +57,12 @@ type Base struct {
 	Temp    func() (*os.File, error) // creates a spool; the pack whose spool was created last is kept; nil: none is
 }
 
-// A Fetch brings a commit with its tree, whole tells with its history as well,
+// A Fetch brings a commit, or a tag with its commit, with its tree, whole tells with its history as well,
 // except for what the base has. The pack is complete, the union of the two too.
 type Fetch func(ctx context.Context, base Base) (pack *packfile.Pack, whole bool, err error)
 
-// Obtain returns a database with the commit id and its whole tree, and fetches
-// what is missing. Errors are those of fetch, and those of ctx.
+// Obtain returns a database with the commit or tag id and the whole tree that it
+// leads to, and fetches what is missing. Errors are those of fetch, and those of ctx.
 func (p *Pool) Obtain(ctx context.Context, id object.ID, fetch Fetch) (*Objects, error) {
 	unlock, err := p.cache.Lock(ctx, p.key("lock"))
 	if ctx.Err() != nil {
@@ -117,7 +117,7 @@ func doubtful(ctx context.Context, err error) bool {
 
 var errIncomplete = errors.New("the server left out what it had to send")
 
-// extend fetches the commit id on the base and adds what came to c. The result
+// extend fetches id on the base and adds what came to c. The result
 // takes over the base.
 func (p *Pool) extend(ctx context.Context, c *chain, base *Objects, id object.ID, fetch Fetch) (*Objects, error) {
 	from := Base{}
@@ -149,18 +149,19 @@ func (p *Pool) extend(ctx context.Context, c *chain, base *Objects, id object.ID
 		base = nil
 	}
 	objects := base.with(pack)
-	if err := complete(ctx, objects, id); err != nil {
+	commit, err := complete(ctx, objects, id)
+	if err != nil {
 		pack.Close()
 		return nil, fmt.Errorf("%w: %w", errIncomplete, err)
 	}
 	if draft != nil {
-		p.keep(c, pack, draft, id, whole)
+		p.keep(c, pack, draft, held{ID: id.String(), Commit: commit.String(), Whole: whole})
 	}
 	return objects, nil
 }
 
 // keep makes a pack the last layer of c. When that fails c is as it was.
-func (p *Pool) keep(c *chain, pack *packfile.Pack, draft *artifact.Draft, id object.ID, whole bool) {
+func (p *Pool) keep(c *chain, pack *packfile.Pack, draft *artifact.Draft, h held) {
 	size, err := pack.Freeze()
 	if err != nil {
 		return
@@ -169,7 +170,7 @@ func (p *Pool) keep(c *chain, pack *packfile.Pack, draft *artifact.Draft, id obj
 	if draft.Commit(p.key(l.Name)) != nil {
 		return
 	}
-	next := c.with(l, id, whole)
+	next := c.with(l, h)
 	if p.save(next) != nil {
 		p.cache.Remove(p.key(l.Name))
 		return
@@ -177,17 +178,45 @@ func (p *Pool) keep(c *chain, pack *packfile.Pack, draft *artifact.Draft, id obj
 	*c = *next
 }
 
-// complete checks that all of the commit id can be read.
-func complete(ctx context.Context, db object.Database, id object.ID) error {
+// complete checks that all that id leads to can be read, and returns its commit.
+func complete(ctx context.Context, db object.Database, id object.ID) (object.ID, error) {
+	id, err := peel(db, id, func(object.ID) {})
+	if err != nil {
+		return id, err
+	}
 	commit, err := readCommit(db, id)
 	if err != nil {
-		return err
+		return id, err
 	}
 	_, err = object.Measure(ctx, db, commit.Tree)
-	return err
+	return id, err
 }
 
-const maxCommit = 1 << 20 // bytes of a commit object
+const (
+	maxCommit = 1 << 20 // bytes of a commit or tag object
+	maxTags   = 16      // tags that lead to each other
+)
+
+// peel returns the commit that id leads to, and tells of the tags on the way.
+func peel(db object.Database, id object.ID, met func(tag object.ID)) (object.ID, error) {
+	for range maxTags {
+		t, _, err := db.Stat(id)
+		if t != object.Tag {
+			return id, err
+		}
+		data, err := object.Read(db, id, object.Tag, maxCommit)
+		if err != nil {
+			return id, err
+		}
+		tag, err := object.ParseTag(data)
+		if err != nil {
+			return id, err
+		}
+		met(id)
+		id = tag.Object
+	}
+	return id, fmt.Errorf("%w: more than %d tags lead to each other", object.ErrCorrupt, maxTags)
+}
 
 func readCommit(db object.Database, id object.ID) (*object.CommitData, error) {
 	data, err := object.Read(db, id, object.Commit, maxCommit)
