@@ -151,7 +151,10 @@ func (c *Cache) Lock(ctx context.Context, key string) (unlock func(), err error)
 	if err != nil {
 		return nil, fmt.Errorf("lock cache: %w", err)
 	}
-	return unlock, nil
+	return sync.OnceFunc(func() {
+		c.root.Remove(name) // while nobody else can have it; what is left, evict removes
+		unlock()
+	}), nil
 }
 
 // A quota takes a limited number of bytes, and remembers the first failure.
