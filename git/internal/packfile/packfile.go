@@ -118,8 +118,13 @@ func (p *Pack) Len() int { return len(p.entries) }
 // Size returns the size of the pack as it was received, in bytes.
 func (p *Pack) Size() int64 { return p.size }
 
-// Spooled returns how many bytes the spool occupies.
-func (p *Pack) Spooled() int64 { return p.spool.end.Load() }
+// Spooled returns how many bytes the spool occupies, 0 for a pack that was thawed.
+func (p *Pack) Spooled() int64 {
+	if p.spool == nil {
+		return 0
+	}
+	return p.spool.end.Load()
+}
 
 // Stat implements [object.Database].
 func (p *Pack) Stat(id object.ID) (object.Type, int64, error) {

@@ -24,6 +24,14 @@ func (o *Objects) with(pack *packfile.Pack) *Objects {
 
 func (o *Objects) format() object.Format { return o.packs[0].Format() }
 
+// Spooled returns how many bytes the spools of what was fetched just now occupy.
+func (o *Objects) Spooled() (total int64) {
+	for _, p := range o.packs {
+		total += p.Spooled()
+	}
+	return total
+}
+
 // Stat implements [object.Database].
 func (o *Objects) Stat(id object.ID) (object.Type, int64, error) {
 	for _, p := range o.packs {
