@@ -142,7 +142,7 @@ func (c *Cache) Remove(key string) error {
 // be called more than once, or with the process.
 func (c *Cache) Lock(ctx context.Context, key string) (unlock func(), err error) {
 	name := keyOf(key).in(cacheLocks)
-	unlock, err = c.locks.take(ctx, name, func() (*os.File, error) {
+	end, err := c.locks.take(ctx, name, func() (*os.File, error) {
 		if err := c.root.MkdirAll(cacheLocks, 0o700); err != nil {
 			return nil, err
 		}
@@ -153,7 +153,7 @@ func (c *Cache) Lock(ctx context.Context, key string) (unlock func(), err error)
 	}
 	return sync.OnceFunc(func() {
 		c.root.Remove(name) // while nobody else can have it; what is left, evict removes
-		unlock()
+		end()
 	}), nil
 }
 
