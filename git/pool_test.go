@@ -33,8 +33,8 @@ func noise(seed uint64, n int) []byte {
 	return b
 }
 
-// library returns a tree of twenty files, 400 KB together.
-func library() fstest.MapFS {
+// twentyFiles returns a tree of twenty files, 400 KB together.
+func twentyFiles() fstest.MapFS {
 	tree := fstest.MapFS{}
 	for i := range uint64(20) {
 		tree[fmt.Sprintf("dir%d/file%d", i%4, i)] = &fstest.MapFile{Data: noise(i, 20<<10), Mode: 0o644}
@@ -44,7 +44,7 @@ func library() fstest.MapFS {
 
 func TestIncremental(t *testing.T) {
 	repo := testenv.NewRepo(t)
-	tree := library()
+	tree := twentyFiles()
 	repo.Commit(testenv.Commit{Branch: "main", Files: tree})
 	for name, c := range map[string]testenv.HTTP{"v2": {}, "v0": {V0: true}, "tips only": {V0: true, NoAnyWant: true}} {
 		t.Run(name, func(t *testing.T) {
