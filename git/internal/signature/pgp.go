@@ -119,6 +119,9 @@ var errMismatch = errors.New("it does not belong to this content: the content or
 // do so at the time made and may be relied on now.
 func signingKey(e *openpgp.Entity, id uint64, made, now time.Time) (*packet.PublicKey, error) {
 	self, err := e.VerifyPrimaryKey(now, nil)
+	if err == nil && len(e.Revocations) > 0 {
+		err = pgperrors.ErrKeyRevoked
+	}
 	if err != nil {
 		return nil, lifeError("the key", e.PrimaryKey, err)
 	}
@@ -148,6 +151,9 @@ func subkey(e *openpgp.Entity, id uint64, now time.Time) (*packet.PublicKey, *pa
 			continue
 		}
 		binding, err := s.Verify(now, nil)
+		if err == nil && len(s.Revocations) > 0 {
+			err = pgperrors.ErrKeyRevoked
+		}
 		if err != nil {
 			return nil, nil, lifeError("the subkey", s.PublicKey, err)
 		}

@@ -26,12 +26,16 @@ func (k *Keys) addPGP(data []byte) error {
 	if blocks == nil {
 		blocks = [][]byte{data}
 	}
-	before := len(k.pgp)
+	found := 0
 	for _, block := range blocks {
+		if err := readable(block); err != nil {
+			return err
+		}
 		list, err := openpgp.ReadKeyRing(bytes.NewReader(block))
 		if err != nil {
 			return fmt.Errorf("is not an OpenPGP public key: %w", err)
 		}
+		found += len(list)
 		for _, e := range list {
 			if e.PrivateKey != nil {
 				return errPrivate
@@ -39,10 +43,38 @@ func (k *Keys) addPGP(data []byte) error {
 			k.merge(e)
 		}
 	}
-	if len(k.pgp) == before && len(blocks) == 1 && len(blocks[0]) == 0 {
-		return errors.New("is empty: want OpenPGP public keys")
+	if found == 0 {
+		return errors.New("holds no key: want OpenPGP public keys of version 4 or 6")
 	}
 	return nil
+}
+
+// readable returns an error for what the reader of keys would pass over: what
+// is no packet, and a revocation of a sort that is not supported.
+func readable(block []byte) error {
+	packets := packet.NewOpaqueReader(bytes.NewReader(block))
+	for {
+		p, err := packets.Next()
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("is not an OpenPGP public key: %w", err)
+		}
+		if _, err := p.Parse(); err != nil && revokes(p) {
+			return fmt.Errorf("holds a revocation that cannot be read: %w", err)
+		}
+	}
+}
+
+// revokes reports whether p is a signature that revokes a key or a subkey.
+func revokes(p *packet.OpaquePacket) bool {
+	const signature, key, subkey = 2, 0x20, 0x28
+	at := 1 // behind the version
+	if len(p.Contents) > 0 && p.Contents[0] < 4 {
+		at = 2 // and a length
+	}
+	return p.Tag == signature && len(p.Contents) > at && (p.Contents[at] == key || p.Contents[at] == subkey)
 }
 
 // dearmor returns what the armored blocks in data hold, nil when there are none.

@@ -29,15 +29,15 @@
 //
 // A key is judged as its owner describes it now: by its newest
 // self-signatures, and at the time that is given to [Keys.Verify]. It must
-// neither be expired nor revoked then, whatever the reason and date of the
-// revocation. The signature must have been made within the life of the key,
-// not after the given time, and must not be expired itself. So a key that is
-// renewed renews what it signed, and one that expires ends it. Subkeys and
-// their primary key must both pass. SSH keys and signatures carry no times.
+// neither be expired nor revoked then; a key that carries a revocation is
+// revoked, whatever the reason, the date and the issuer of that. The signature
+// must have been made within the life of the key, not after the given time, and
+// must not be expired itself. So a key that is renewed renews what it signed,
+// and one that expires ends it. A subkey and its primary key must both pass.
+// SSH keys and signatures carry no times.
 //
 // Self-signatures may use SHA-1, as those of many older keys do: they come from
-// the one who chose the keys. Revocations by others than the key itself are not
-// evaluated.
+// the one who chose the keys.
 //
 // # Limits
 //

@@ -81,10 +81,23 @@ func readSSH(signature []byte) (env envelope, key ssh.PublicKey, sig *ssh.Signat
 	if err = ssh.Unmarshal(env.Signature, sig); err != nil {
 		return env, nil, nil, err
 	}
-	if len(sig.Rest) > 0 && !strings.HasPrefix(key.Type(), "sk-") {
-		return env, nil, nil, errors.New("more follows it")
+	if wants := restOf(key); len(sig.Rest) != wants {
+		return env, nil, nil, fmt.Errorf("%d bytes follow it, want %d", len(sig.Rest), wants)
 	}
 	return env, key, sig, nil
+}
+
+// touched is the flag of a security key that somebody touched it.
+const touched = 1
+
+func isSecurityKey(key ssh.PublicKey) bool { return strings.HasPrefix(key.Type(), "sk-") }
+
+// restOf returns how many bytes follow a signature: security keys add flags and a counter.
+func restOf(key ssh.PublicKey) int {
+	if isSecurityKey(key) {
+		return 5
+	}
+	return 0
 }
 
 // judgeSSH checks everything about a signature but the signature itself.
@@ -103,6 +116,8 @@ func (k *Keys) judgeSSH(env envelope, key ssh.PublicKey, sig *ssh.Signature) err
 		return fmt.Errorf("the signature is too weak or not supported: format %.40q of a key of type %s", sig.Format, key.Type())
 	case !slices.ContainsFunc(k.ssh, func(trusted ssh.PublicKey) bool { return bytes.Equal(trusted.Marshal(), key.Marshal()) }):
 		return errors.New("it is none of the trusted keys")
+	case isSecurityKey(key) && sig.Rest[0]&touched == 0:
+		return errors.New("it was made without a touch of the security key")
 	}
 	if c, is := key.(ssh.CryptoPublicKey); is {
 		if r, is := c.CryptoPublicKey().(*rsa.PublicKey); is {

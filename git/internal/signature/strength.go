@@ -43,6 +43,8 @@ func strength(key *packet.PublicKey) error {
 	switch name, known := weak[algorithm]; {
 	case known:
 		return fmt.Errorf("the key is too weak: %s", name)
+	case key.Version != 4 && key.Version != 6:
+		return fmt.Errorf("the key has version %d, which is not supported", key.Version)
 	case !algorithms[algorithm]:
 		return fmt.Errorf("the key has an algorithm (number %d) that is not supported", algorithm)
 	case algorithm == packet.PubKeyAlgoRSA || algorithm == packet.PubKeyAlgoRSASignOnly:
