@@ -1,6 +1,7 @@
 package git_test
 
 import (
+	"bytes"
 	"net/http"
 	"net/url"
 	"testing"
@@ -21,11 +22,18 @@ type remote struct {
 	repo   *testenv.Repo
 	server *testenv.Server
 	ref    source.GitRepositoryRef
+	mode   string // of spec.verify under the defects Signed and Forged
+	signer *sshSigner
 	defect sourcetest.Defect
 }
 
 func (r *remote) Publish(tree fstest.MapFS) error {
-	r.repo.Tag("v1.0."+r.repo.Git("rev-list", "--all", "--count"), r.repo.Commit(testenv.Commit{Branch: "main", Files: tree}))
+	commit := r.repo.Commit(testenv.Commit{Branch: "main", Files: tree})
+	name := "v1.0." + r.repo.Git("rev-list", "--all", "--count")
+	r.repo.Tag(name, commit)
+	if r.defect == sourcetest.Signed {
+		r.signer.resign(r.repo, name)
+	}
 	return nil
 }
 
@@ -44,7 +52,20 @@ var defects = map[sourcetest.Defect]*testenv.Defect{
 
 func (r *remote) Break(d sourcetest.Defect) <-chan struct{} {
 	r.defect = d
+	newest := r.repo.Git("for-each-ref", "--count=1", "--sort=-version:refname", "--format=%(refname:short)", "refs/tags/")
+	switch d {
+	case sourcetest.Signed:
+		r.signer.resign(r.repo, newest)
+	case sourcetest.Forged:
+		forge(r.repo, "commit", "refs/heads/main")
+		forge(r.repo, "tag", "refs/tags/"+newest)
+	}
 	return r.server.Break(defects[d])
+}
+
+// forge changes an object after it was signed.
+func forge(repo *testenv.Repo, kind, ref string) {
+	repo.Ref(ref, repo.Object(kind, bytes.Replace(repo.Raw(kind, repo.ID(ref)), []byte("tester"), []byte("texter"), 1)))
 }
 
 func (r *remote) Object() source.Object {
@@ -52,6 +73,8 @@ func (r *remote) Object() source.Object {
 	g.Metadata.Generation, g.Spec.Interval = 0, source.Duration(time.Hour)
 	g.Spec.SecretRef = &source.LocalReference{Name: "login"}
 	switch r.defect {
+	case sourcetest.Signed, sourcetest.Forged:
+		g.Spec.Verify = &source.GitRepositoryVerification{Mode: r.mode, SecretRef: source.LocalReference{Name: "keys"}}
 	case sourcetest.Invalid:
 		g.Spec.URL = "file:///etc"
 	case sourcetest.NoSecret:
@@ -72,7 +95,11 @@ func (r *remote) credentials() source.Secrets {
 	secret := func(p string) source.Secret {
 		return source.Secret{Data: map[string][]byte{"username": []byte("user"), "password": []byte(p)}}
 	}
-	return memory{"default/login": secret(password), "default/wrong": secret("other-" + password)}
+	secrets := memory{"default/login": secret(password), "default/wrong": secret("other-" + password)}
+	if r.signer != nil {
+		secrets["default/keys"] = source.Secret{Data: map[string][]byte{"a.sshpub": r.signer.public()}}
+	}
+	return secrets
 }
 
 func (r *remote) Traffic() sourcetest.Traffic {
@@ -92,9 +119,10 @@ func TestConformance(t *testing.T) {
 	for name, c := range map[string]struct {
 		ref    source.GitRepositoryRef
 		config testenv.HTTP
+		verify string
 	}{
-		"branch":                {source.GitRepositoryRef{Branch: "main"}, testenv.HTTP{}},
-		"semver over version 0": {source.GitRepositoryRef{SemVer: "1.x"}, testenv.HTTP{V0: true, NoAnyWant: true}},
+		"branch":                {source.GitRepositoryRef{Branch: "main"}, testenv.HTTP{}, source.VerifyHEAD},
+		"semver over version 0": {source.GitRepositoryRef{SemVer: "1.x"}, testenv.HTTP{V0: true, NoAnyWant: true}, source.VerifyTagAndHEAD},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -104,7 +132,7 @@ func TestConformance(t *testing.T) {
 				Name: "GitRepository",
 				Open: func(tb sourcetest.TB) sourcetest.Upstream {
 					repo := testenv.NewRepo(t)
-					return &remote{t: tb, repo: repo, server: testenv.ServeHTTP(t, config, repo), ref: c.ref}
+					return &remote{t: tb, repo: repo, server: testenv.ServeHTTP(t, config, repo), ref: c.ref, mode: c.verify, signer: newSSHSigner(t)}
 				},
 				Drift: func(obj source.Object) {
 					ignore := "/nothing-of-that-name\n"
@@ -121,6 +149,7 @@ func TestConformance(t *testing.T) {
 					{Defect: "cut", Outcome: source.Failed, Condition: "FetchFailed", Reason: "GitOperationFailed"},
 					{Defect: "flipped", Outcome: source.Failed, Condition: "FetchFailed", Reason: "GitOperationFailed"},
 				},
+				Verifies:     true,
 				Stalls:       []sourcetest.Defect{sourcetest.StallResolve, sourcetest.StallFetch},
 				Hostile:      []string{"../up", "a/../../up", ".git/config", "a/.GIT/hooks/x", `a\b`, "git~1", "a\x00b"},
 				IgnoreFile:   ".sourceignore",

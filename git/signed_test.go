@@ -2,10 +2,16 @@ package git_test
 
 import (
 	"bytes"
+	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/sha512"
+	"encoding/pem"
 	"os"
 	"path"
 	"strings"
 	"testing"
+
+	"golang.org/x/crypto/ssh"
 
 	"github.com/headgate-io/headgate/internal/testenv"
 	"github.com/headgate-io/headgate/source"
@@ -80,9 +86,6 @@ func newSigned(t *testing.T) signed {
 	// What nobody signed, or not so.
 	ref("tags/lightweight", commits["pgp-ed25519"])
 	ref("tags/v9.0.0", tags["pgp-ed25519"]) // made under another name
-	annotated := func(name, commit string) string {
-		return "object " + commit + "\ntype commit\ntag " + name + "\ntagger tester <tester@example.com> 1704067200 +0000\n\n" + name + "\n"
-	}
 	ref("tags/annotated", s.Object("tag", []byte(annotated("annotated", commits["ssh-ed25519"]))))
 	ref("tags/plain", s.Object("tag", []byte(annotated("plain", commits["unsigned"]))))
 	for _, name := range []string{"pgp-rsa3072", "ssh-rsa"} {
@@ -103,4 +106,63 @@ func newSigned(t *testing.T) signed {
 	}
 	s.GitInput(updates.String(), "update-ref", "--stdin")
 	return s
+}
+
+// An sshSigner signs without ssh-keygen, for tests that need new objects.
+type sshSigner struct {
+	ssh.Signer
+	t testing.TB
+}
+
+func newSSHSigner(t testing.TB) *sshSigner {
+	t.Helper()
+	_, key, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	signer, err := ssh.NewSignerFromKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &sshSigner{signer, t}
+}
+
+// public returns the entry of a Secret.
+func (s *sshSigner) public() []byte { return ssh.MarshalAuthorizedKey(s.PublicKey()) }
+
+// sign returns an armored signature for Git.
+func (s *sshSigner) sign(payload string) string {
+	type signed struct{ Namespace, Reserved, Hash, Digest string }
+	digest := sha512.Sum512([]byte(payload))
+	sig, err := s.Sign(rand.Reader, append([]byte("SSHSIG"), ssh.Marshal(signed{"git", "", "sha512", string(digest[:])})...))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	type envelope struct {
+		Version                         uint32
+		Key                             []byte
+		Namespace, Reserved, Hash, Blob string
+	}
+	body := ssh.Marshal(envelope{1, s.PublicKey().Marshal(), "git", "", "sha512", string(ssh.Marshal(sig))})
+	return string(pem.EncodeToMemory(&pem.Block{Type: "SSH SIGNATURE", Bytes: append([]byte("SSHSIG"), body...)}))
+}
+
+// resign replaces the commit at main by a signed one, and the tag by a signed one that leads to it.
+func (s *sshSigner) resign(repo *testenv.Repo, tag string) {
+	raw := repo.Raw("commit", "main")
+	header, message, _ := strings.Cut(string(raw), "\n\n")
+	key := "gpgsig"
+	if len(repo.ID("main")) == 64 {
+		key = "gpgsig-sha256"
+	}
+	signature := strings.ReplaceAll(strings.TrimSpace(s.sign(string(raw))), "\n", "\n ")
+	id := repo.Object("commit", []byte(header+"\n"+key+" "+signature+"\n\n"+message))
+	repo.Ref("refs/heads/main", id)
+	payload := annotated(tag, id)
+	repo.Tag(tag, repo.Object("tag", []byte(payload+s.sign(payload))))
+}
+
+// annotated returns the content of a tag that nobody signed.
+func annotated(name, commit string) string {
+	return "object " + commit + "\ntype commit\ntag " + name + "\ntagger tester <tester@example.com> 1704067200 +0000\n\n" + name + "\n"
 }
