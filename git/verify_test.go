@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/crypto/ssh"
+
 	"github.com/headgate-io/headgate/artifact"
 	"github.com/headgate-io/headgate/git"
 	"github.com/headgate-io/headgate/internal/testenv"
@@ -152,4 +154,228 @@ func openStore(t *testing.T) *artifact.Store {
 	}
 	t.Cleanup(func() { store.Close() })
 	return store
+}
+
+// signedObject returns an object that selects the tag, verified by the Secret keys in a mode.
+func signedObject(url, tag, mode string) *source.GitRepository {
+	g := object(url, source.GitRepositoryRef{Tag: tag})
+	g.Spec.Verify = &source.GitRepositoryVerification{Mode: mode, SecretRef: source.LocalReference{Name: "keys"}}
+	return g
+}
+
+// TestSignedSelections verifies what every field that selects a tag finds, through every sort of server.
+func TestSignedSelections(t *testing.T) {
+	for _, format := range []string{"sha1", "sha256"} {
+		repo, signer := testenv.NewRepoIn(t, format), newSSHSigner(t)
+		repo.Commit(testenv.Commit{Branch: "main", Files: files("a", "1")})
+		repo.Tag("v1.2.9", repo.Commit(testenv.Commit{Branch: "main", Files: files("a", "2")}))
+		signer.resign(repo, "v1.3.0")
+		fingerprint := ssh.FingerprintSHA256(signer.PublicKey())
+		env := source.Env{Secrets: memory{"default/keys": {Data: map[string][]byte{"me.sshpub": signer.public()}}}}
+		for server, config := range map[string]testenv.HTTP{
+			"all": {}, "no filter": {NoFilter: true}, "version 0": {V0: true}, "version 0, tips only": {V0: true, NoAnyWant: true},
+		} {
+			served := testenv.ServeHTTP(t, config, repo)
+			for name, ref := range map[string]source.GitRepositoryRef{
+				"tag": {Tag: "v1.3.0"}, "semver": {SemVer: "1.x"}, "name": {Name: "refs/tags/v1.3.0"}, "peeled name": {Name: "refs/tags/v1.3.0^{}"},
+			} {
+				g := signedObject(served.Repo(), "", source.VerifyTagAndHEAD)
+				g.Spec.Ref = &ref
+				served.Reset()
+				c, err := open(t.Context(), git.New(g, env))
+				if err != nil {
+					t.Errorf("%s, %s, %s: %v", format, server, name, err)
+					continue
+				}
+				v, err := c.Verify(t.Context())
+				want := source.Verification{Mode: source.VerifyTagAndHEAD, Signer: fingerprint,
+					Message: "verified signature of tag 'v1.3.0' with key '" + fingerprint + "' and of commit '" + repo.ID("main") + "' with key '" + fingerprint + "'"}
+				if err != nil || v != want {
+					t.Errorf("%s, %s, %s: %+v, %v", format, server, name, v, err)
+				}
+				c.Close()
+				packs := 0
+				for _, q := range served.Requests() {
+					if q.Phase == testenv.Pack {
+						packs++
+					}
+				}
+				if packs != 1 {
+					t.Errorf("%s, %s, %s: %d packs were asked for: the tag comes with its commit", format, server, name, packs)
+				}
+			}
+		}
+	}
+}
+
+func open(ctx context.Context, o *git.Origin) (source.Content, error) {
+	rev, _, err := o.Resolve(ctx, nil)
+	if err != nil {
+		return nil, err
+	}
+	return o.Open(ctx, rev)
+}
+
+// TestVerificationMessages checks what success says, whose signature it was, and that HEAD is the default.
+func TestVerificationMessages(t *testing.T) {
+	repo := newSigned(t)
+	local := map[string]string{"https://example.com/x": repo.Dir}
+	commit := func(name string) string { return repo.ID("refs/heads/" + name) }
+	key := func(name string) string { return "' with key '" + repo.ids[name] + "'" }
+	for _, c := range []struct{ tag, mode, wantMode, signer, message string }{
+		{"pgp-subkey", "", "HEAD", repo.ids["pgp-subkey"], "verified signature of commit '" + commit("pgp-subkey") + key("pgp-subkey")},
+		{"ssh-rsa1024", "head", "HEAD", "", ""},
+		{"pgp-ed25519", "head", "HEAD", repo.ids["pgp-ed25519"], "verified signature of commit '" + commit("pgp-ed25519") + key("pgp-ed25519")},
+		{"pgp-ed25519-over-unsigned", "Tag", "Tag", repo.ids["pgp-ed25519"], "verified signature of tag 'pgp-ed25519-over-unsigned" + key("pgp-ed25519")},
+		{"pgp-ed25519-over-tag", "TagAndHEAD", "TagAndHEAD", repo.ids["pgp-ed25519"], "verified signature of tag 'pgp-ed25519-over-tag" + key("pgp-ed25519") + " and of commit '" + commit("pgp-ed25519") + key("pgp-ed25519")},
+	} {
+		g := signedObject("https://example.com/x", c.tag, c.mode)
+		env := source.Env{Local: local, Secrets: memory{"default/keys": repo.secret("pgp-ed25519", "pgp-subkey", "ssh-rsa1024")}}
+		result, err := (&source.Reconciler{Store: openStore(t)}).Reconcile(t.Context(), g, git.New(g, env))
+		if c.message == "" {
+			if err == nil {
+				t.Errorf("%s, mode %q: no error", c.tag, c.mode)
+			}
+			continue
+		}
+		if got := g.Common().Condition(source.SourceVerifiedCondition).Message; got != c.message || result.Verification != (source.Verification{Mode: c.wantMode, Signer: c.signer, Message: c.message}) {
+			t.Errorf("%s, mode %q: %v, %+v, message %q, want %q", c.tag, c.mode, err, result.Verification, got, c.message)
+		}
+		if g.Status.SourceVerificationMode != c.wantMode {
+			t.Errorf("%s, mode %q: status says %q", c.tag, c.mode, g.Status.SourceVerificationMode)
+		}
+	}
+}
+
+// TestVerificationCannotWork has specs and Secrets that do not allow to verify anything.
+func TestVerificationCannotWork(t *testing.T) {
+	repo := newSigned(t)
+	tag := source.GitRepositoryRef{Tag: "pgp-ed25519"}
+	good := memory{"default/keys": repo.secret("pgp-ed25519")}
+	data := func(entry, text string) memory {
+		return memory{"default/keys": {Data: map[string][]byte{entry: []byte(text)}}}
+	}
+	for name, c := range map[string]struct {
+		ref             source.GitRepositoryRef
+		mode            string
+		secrets         source.Secrets
+		outcome         source.Outcome
+		reason, message string
+	}{
+		"Tag, branch":               {source.GitRepositoryRef{Branch: "pgp-ed25519"}, "Tag", good, source.Stalled, "InvalidVerificationMode", "mode Tag needs a tag, but spec.ref.branch selects none"},
+		"Tag, default branch":       {source.GitRepositoryRef{}, "Tag", good, source.Stalled, "InvalidVerificationMode", "spec.ref.branch selects none"},
+		"TagAndHEAD, commit":        {source.GitRepositoryRef{Commit: strings.Repeat("a", 40), Tag: "pgp-ed25519"}, "TagAndHEAD", good, source.Stalled, "InvalidVerificationMode", "spec.ref.commit selects none"},
+		"TagAndHEAD, name":          {source.GitRepositoryRef{Name: "refs/heads/pgp-ed25519"}, "TagAndHEAD", good, source.Stalled, "InvalidVerificationMode", "spec.ref.name selects none"},
+		"unknown mode":              {tag, "tag", good, source.Stalled, "InvalidVerificationMode", `spec.verify.mode "tag": want HEAD, Tag or TagAndHEAD`},
+		"no such Secret":            {tag, "HEAD", memory{}, source.Failed, "VerificationError", "spec.verify.secretRef: secret default/keys"},
+		"no Secrets":                {tag, "HEAD", nil, source.Failed, "VerificationError", "secret default/keys: no Secrets were given"},
+		"empty Secret":              {tag, "HEAD", memory{"default/keys": {}}, source.Failed, "VerificationError", "secret default/keys: no entry"},
+		"entry that is no key":      {tag, "HEAD", data("password", password), source.Failed, "VerificationError", `secret default/keys: entry "password" is not an OpenPGP public key`},
+		"entry with a private key":  {tag, "HEAD", data("id", "-----BEGIN OPENSSH PRIVATE KEY-----\n"+password+"\n"), source.Failed, "VerificationError", `secret default/keys: entry "id" holds a private key`},
+		"entry with a broken line":  {tag, "HEAD", data("a.sshpub", "ssh-rsa "+password), source.Failed, "VerificationError", `entry "a.sshpub" line 1 is not an OpenSSH public key`},
+		"entry with a broken block": {tag, "HEAD", data("a.asc", "-----BEGIN PGP PUBLIC KEY BLOCK-----\n\n"+password), source.Failed, "VerificationError", `entry "a.asc" is not an OpenPGP public key: block 1 does not end`},
+	} {
+		g := signedObject("https://example.com/x", "", c.mode)
+		g.Spec.Ref = &c.ref
+		env := source.Env{Local: map[string]string{"https://example.com/x": repo.Dir}, Secrets: c.secrets}
+		result, err := (&source.Reconciler{Store: openStore(t)}).Reconcile(t.Context(), g, git.New(g, env))
+		verified := g.Common().Condition(source.SourceVerifiedCondition)
+		if result.Outcome != c.outcome || verified.Status != "False" || verified.Reason != c.reason || !strings.Contains(verified.Message, c.message) {
+			t.Errorf("%s: outcome %q, SourceVerified %+v", name, result.Outcome, verified)
+		}
+		if ready := g.Common().Condition(source.ReadyCondition); ready.Status != "False" || ready.Reason != c.reason || g.Artifact() != nil {
+			t.Errorf("%s: Ready %+v, artifact %+v", name, ready, g.Artifact())
+		}
+		if err == nil || strings.Contains(err.Error(), password) {
+			t.Errorf("%s: error %v", name, err)
+		}
+	}
+}
+
+// TestTrustChanges has the trusted keys change under a published artifact.
+func TestTrustChanges(t *testing.T) {
+	repo := newSigned(t)
+	server := testenv.ServeHTTP(t, testenv.HTTP{}, repo.Repo)
+	secrets := memory{}
+	ledger := &source.Ledger{Dir: t.TempDir()}
+	r := &source.Reconciler{Store: openStore(t), Load: ledger.Load, Save: ledger.Save}
+	var published artifact.Artifact
+	for _, step := range []struct {
+		name, keys, mode, tag string
+		outcome               source.Outcome
+		status, why           string
+	}{
+		{"verified", "pgp-ed25519", "HEAD", "pgp-ed25519", source.Stored, "True", "there was no artifact"},
+		{"the same keys", "pgp-ed25519", "HEAD", "pgp-ed25519", source.Unchanged, "True", ""},
+		{"a key more", "pgp-ed25519 ssh-rsa", "HEAD", "pgp-ed25519", source.Stored, "True", "the trusted keys changed"},
+		{"unchanged again", "pgp-ed25519 ssh-rsa", "HEAD", "pgp-ed25519", source.Unchanged, "True", ""},
+		{"the key is gone", "ssh-rsa", "HEAD", "pgp-ed25519", source.Failed, "False", ""},
+		{"it is still gone", "ssh-rsa", "HEAD", "pgp-ed25519", source.Failed, "False", ""},
+		{"the Secret is gone", "", "HEAD", "pgp-ed25519", source.Failed, "False", ""},
+		{"the key is back", "pgp-ed25519", "HEAD", "pgp-ed25519", source.Stored, "True", ""},
+		{"another mode", "pgp-ed25519", "TagAndHEAD", "pgp-ed25519", source.Stored, "True", "spec.verify.mode"},
+		{"a weaker mode", "pgp-ed25519", "Tag", "pgp-ed25519", source.Stored, "True", ""},
+		{"unchanged in that mode", "pgp-ed25519", "Tag", "pgp-ed25519", source.Unchanged, "True", ""},
+		{"another revision, unsigned", "pgp-ed25519", "Tag", "annotated", source.Failed, "False", ""},
+	} {
+		delete(secrets, "default/keys")
+		if step.keys != "" {
+			secrets["default/keys"] = repo.secret(strings.Fields(step.keys)...)
+		}
+		g := signedObject(server.Repo(), step.tag, step.mode)
+		g.Metadata.Generation = 0
+		result, err := r.Reconcile(t.Context(), g, git.New(g, source.Env{Secrets: secrets}))
+		verified, ready := g.Common().Condition(source.SourceVerifiedCondition), g.Common().Condition(source.ReadyCondition)
+		if result.Outcome != step.outcome || verified.Status != step.status || ready.Status != step.status {
+			t.Fatalf("%s: outcome %q (%s), error %v, SourceVerified %+v, Ready %+v", step.name, result.Outcome, result.Why, err, verified, ready)
+		}
+		if step.why != "" && !strings.Contains(result.Why, step.why) {
+			t.Errorf("%s: because %q, want %q", step.name, result.Why, step.why)
+		}
+		a := g.Artifact()
+		if published.Digest == "" && a != nil {
+			published = *a
+		}
+		if a == nil || a.Digest != published.Digest || a.Revision != published.Revision {
+			t.Errorf("%s: artifact %+v, want %+v still", step.name, a, published)
+		}
+	}
+}
+
+// TestHostileTags has a repository that lies about its tags.
+func TestHostileTags(t *testing.T) {
+	repo, signer := testenv.NewRepo(t), newSSHSigner(t)
+	commit := repo.Commit(testenv.Commit{Branch: "main", Files: files("a", "1")})
+	sign := func(payload string) string { return repo.Object("tag", []byte(payload+signer.sign(payload))) }
+	tag := func(name, kind, id string) string {
+		return strings.Replace(annotated(name, id), "type commit", "type "+kind, 1)
+	}
+	inner := sign(tag("inner", "commit", commit))
+	long := inner
+	for range 20 {
+		long = sign(tag("long", "tag", long))
+	}
+	tree := repo.ID(commit + "^{tree}")
+	server := testenv.ServeHTTP(t, testenv.HTTP{}, repo)
+	for name, c := range map[string]struct{ id, want string }{
+		"tree":         {sign(tag("tree", "tree", tree)), "commit|tree"},
+		"wrong-type":   {sign(tag("wrong-type", "tag", commit)), "commit|corrupt"},
+		"long":         {long, "more than (10|16) tags"},
+		"two-headers":  {repo.Object("tag", []byte("object "+commit+"\ntype commit\ntag two-headers\ntag two\n\nm\n")), "two-headers|carries no signature"},
+		"signed-twice": {repo.Object("tag", []byte(tag("signed-twice", "commit", commit)+signer.sign("a")+signer.sign(tag("signed-twice", "commit", commit)))), "does not belong to this content"},
+	} {
+		repo.Ref("refs/tags/"+name, c.id)
+		g := signedObject("https://example.com/x", name, "Tag")
+		for _, url := range []string{"https://example.com/x", server.Repo()} {
+			g.Spec.URL = url
+			env := source.Env{
+				Local:   map[string]string{"https://example.com/x": repo.Dir},
+				Secrets: memory{"default/keys": {Data: map[string][]byte{"a.sshpub": signer.public()}}},
+			}
+			result, err := (&source.Reconciler{Store: openStore(t)}).Reconcile(t.Context(), g, git.New(g, env))
+			if result.Outcome != source.Failed || err == nil || !regexp.MustCompile(c.want).MatchString(err.Error()) || g.Artifact() != nil {
+				t.Errorf("%s at %s: outcome %q, error %v, want %q", name, url, result.Outcome, err, c.want)
+			}
+		}
+	}
 }
