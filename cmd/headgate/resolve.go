@@ -136,9 +136,10 @@ func (p *program) printFindings(format string, rows []*row) error {
 		return err
 	}
 	t := tabwriter.NewWriter(p.stdout, 0, 8, 2, ' ', 0)
-	fmt.Fprintln(t, "OBJECT\tREVISION\tSIGNER")
+	fmt.Fprintln(t, "OBJECT\tREVISION\tMODE\tSIGNER")
 	for _, f := range findings {
-		fmt.Fprintf(t, "%s/%s/%s\t%s\t%s\n", f.Kind, f.Namespace, f.Name, cmp.Or(redact.String(f.Revision), "-"), cmp.Or(redact.String(f.Signer), "-"))
+		fmt.Fprintf(t, "%s/%s/%s\t%s\t%s\t%s\n", f.Kind, f.Namespace, f.Name,
+			cmp.Or(redact.String(f.Revision), "-"), cmp.Or(f.Mode, "-"), cmp.Or(redact.String(f.Signer), "-"))
 	}
 	return t.Flush()
 }

@@ -61,6 +61,11 @@ func TestScripts(t *testing.T) {
 				repo := ts.Value(repoKey{}).(*testenv.Repo)
 				repo.Commit(testenv.Commit{Branch: "main", Message: args[0], Files: tree(args[0])})
 			},
+			"signed": func(ts *testscript.TestScript, _ bool, args []string) {
+				for _, name := range args {
+					signed(ts.Value(repoKey{}).(*testenv.Repo), name)
+				}
+			},
 			"exits":  exits,
 			"expand": expand,
 			"serve":  serveStore,
@@ -69,6 +74,18 @@ func TestScripts(t *testing.T) {
 			},
 		},
 	})
+}
+
+// signed adds the branch and the tag NAME, signed by the key of that name.
+func signed(repo *testenv.Repo, name string) {
+	repo.Tree(fstest.MapFS{"app.yaml": {Data: []byte("replicas: 3\n")}})
+	for kind, space := range map[string]string{"commit": "refs/heads/", "tag": "refs/tags/"} {
+		raw, err := os.ReadFile("../../git/testdata/signed/" + kind + "s/" + name)
+		if err != nil {
+			panic(err)
+		}
+		repo.Ref(space+name, repo.Object(kind, raw))
+	}
 }
 
 type (
