@@ -47,6 +47,8 @@ type gitSource struct {
 	secret keys // nil: no secretRef
 	absent bool // the Secrets do not exist
 	proxy  keys // nil: no proxySecretRef
+	trust  keys // the Secret of verify; nil: no verify
+	mode   string
 }
 
 // manifest returns the documents of a source.
@@ -57,6 +59,10 @@ func (s gitSource) manifest(t *testing.T) string {
 		spec["ref"] = keys{"branch": "main"}
 	}
 	docs := []any{}
+	if s.trust != nil {
+		spec["verify"] = map[string]any{"mode": s.mode, "secretRef": keys{"name": "trust"}}
+		docs = append(docs, document("v1", "Secret", "trust", "stringData", s.trust))
+	}
 	for field, data := range map[string]keys{"secretRef": s.secret, "proxySecretRef": s.proxy} {
 		if data != nil {
 			name := strings.ToLower(field)

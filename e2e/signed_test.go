@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"testing"
 	"testing/fstest"
 	"time"
@@ -54,11 +55,11 @@ func signings(t *testing.T, sign func(s signing)) []signing {
 
 	s := pgp("pgp-subkey", "ed25519", "cert", "never")
 	s.GPG("", "--quick-add-key", s.Fingerprint(), "ed25519", "sign", "never")
-	add("pgp-subkey", "", s, nil)
+	add("pgp-subkey", "", at(s, later), nil)
 
 	s = pgp("pgp-renewed", "ed25519", "sign", "1y")
 	add("pgp-renewed", "", at(s, later), func() {
-		at(s, later).GPG("", "--quick-set-expire", s.Fingerprint(), "0")
+		at(s, later.AddDate(0, 1, 0)).GPG("", "--quick-set-expire", s.Fingerprint(), "0")
 	})
 
 	s = pgp("pgp-stranger", "ed25519", "sign", "never")
@@ -79,7 +80,7 @@ func signings(t *testing.T, sign func(s signing)) []signing {
 
 	s = pgp("pgp-revoked-subkey", "ed25519", "cert", "never")
 	s.GPG("", "--quick-add-key", s.Fingerprint(), "ed25519", "sign", "never")
-	add("pgp-revoked-subkey", "the subkey [0-9A-F]{16} is revoked", s, func() {
+	add("pgp-revoked-subkey", "the subkey [0-9A-F]{16} is revoked", at(s, later), func() {
 		s.GPG("key 1\nrevkey\ny\n3\n\ny\nsave\n", "--edit-key", s.Fingerprint()) // 3: no longer used
 	})
 
@@ -90,7 +91,7 @@ func signings(t *testing.T, sign func(s signing)) []signing {
 
 	add("pgp-rsa1024", "too weak: RSA of 1024 bits", pgp("pgp-rsa1024", "rsa1024", "sign", "never"), nil)
 	add("pgp-dsa", "too weak: DSA", pgp("pgp-dsa", "dsa2048", "sign", "never"), nil)
-	add("pgp-sha1", "too weak: its hash function is SHA-1", at(pgp("pgp-sha1", "rsa3072", "sign", "never"), epoch, "digest-algo SHA1"), nil)
+	add("pgp-sha1", "too weak: its hash function is SHA-1", at(pgp("pgp-sha1", "rsa3072", "sign", "never"), later, "digest-algo SHA1"), nil)
 
 	add("ssh-ed25519", "", testenv.NewSSH(t, "ssh-ed25519", "ed25519"), nil)
 	add("ssh-ecdsa", "", testenv.NewSSH(t, "ssh-ecdsa", "ecdsa-384"), nil)
@@ -143,4 +144,47 @@ func TestUpdateSigned(t *testing.T) {
 	write("keys", ssh.Entry, ssh.Public())
 	fmt.Fprintln(&ids, "ssh-namespace", ssh.ID)
 	write(".", "ids", ids.Bytes())
+}
+
+// TestSigned has git sign with fresh keys, by gpg and ssh-keygen, and the
+// command verify what it signed.
+func TestSigned(t *testing.T) {
+	repo := testenv.NewRepo(t)
+	tree := repo.Tree(signedTree)
+	all := signings(t, func(s signing) {
+		commit := repo.SignedCommit(s.Signer, tree, "signed by "+s.name)
+		repo.Ref("refs/heads/"+s.name, commit)
+		repo.SignedTag(s.Signer, s.name, commit, "signed by "+s.name)
+	})
+	url := serveGit(t, repo).plain + "/public/repo.git"
+	team := keys{}
+	for _, s := range all {
+		if s.name != "pgp-stranger" && s.name != "ssh-stranger" {
+			team[s.Entry] = string(s.Public())
+		}
+	}
+	for _, s := range all {
+		for mode, reason := range map[string]string{"HEAD": "InvalidCommitSignature", "Tag": "InvalidTagSignature", "TagAndHEAD": "InvalidTagSignature"} {
+			t.Run(s.name+"/"+mode, func(t *testing.T) {
+				store := t.TempDir()
+				why := s.why
+				if _, trusted := team[s.Entry]; !trusted {
+					why = regexp.QuoteMeta(s.ID) + ".* none of the trusted keys"
+				}
+				got := fetchGit(t, store, gitSource{url: url, ref: keys{"tag": s.name}, trust: team, mode: mode})
+				verified := got.status.condition("SourceVerified")
+				if why == "" {
+					want := "True Succeeded: verified signature of .*" + regexp.QuoteMeta(s.ID)
+					if got.code != 0 || !regexp.MustCompile(want).MatchString(verified) || len(archives(t, store)) != 1 {
+						t.Errorf("%d, SourceVerified %q, want %q\n%s", got.code, verified, want, got.stderr)
+					}
+					return
+				}
+				want := "^False " + reason + ": .*" + why
+				if got.code != 3 || !regexp.MustCompile(want).MatchString(verified) || len(archives(t, store)) != 0 {
+					t.Errorf("%d, SourceVerified %q, want %q\n%s", got.code, verified, want, got.stderr)
+				}
+			})
+		}
+	}
 }

@@ -6,6 +6,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -29,6 +30,10 @@ func TestMain(m *testing.M) {
 // command "commit" adds a commit to main; "exits" runs a command that has to
 // end with a code.
 func TestScripts(t *testing.T) {
+	signedDir, err := filepath.Abs("../../git/testdata/signed")
+	if err != nil {
+		t.Fatal(err)
+	}
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/script",
 		Setup: func(env *testscript.Env) error {
@@ -45,6 +50,7 @@ func TestScripts(t *testing.T) {
 			env.Values[stalledKey{}] = stalled
 			env.Setenv("CANARY", strings.Replace(env.Getenv("PRIVATE"), "//", "//ci:s3cret@", 1))
 			env.Setenv("BARE", repo.Dir)
+			env.Setenv("SIGNED", signedDir)
 			env.Setenv("GORACE", "atexit_sleep_ms=0") // the default is a second a command
 			env.Setenv("COMMIT1", first)
 			env.Setenv("COMMIT2", second)
@@ -63,7 +69,7 @@ func TestScripts(t *testing.T) {
 			},
 			"signed": func(ts *testscript.TestScript, _ bool, args []string) {
 				for _, name := range args {
-					signed(ts.Value(repoKey{}).(*testenv.Repo), name)
+					ts.Check(signed(ts.Value(repoKey{}).(*testenv.Repo), signedDir, name))
 				}
 			},
 			"exits":  exits,
@@ -77,15 +83,16 @@ func TestScripts(t *testing.T) {
 }
 
 // signed adds the branch and the tag NAME, signed by the key of that name.
-func signed(repo *testenv.Repo, name string) {
+func signed(repo *testenv.Repo, signedDir, name string) error {
 	repo.Tree(fstest.MapFS{"app.yaml": {Data: []byte("replicas: 3\n")}})
 	for kind, space := range map[string]string{"commit": "refs/heads/", "tag": "refs/tags/"} {
-		raw, err := os.ReadFile("../../git/testdata/signed/" + kind + "s/" + name)
+		raw, err := os.ReadFile(filepath.Join(signedDir, kind+"s", name))
 		if err != nil {
-			panic(err)
+			return err
 		}
 		repo.Ref(space+name, repo.Object(kind, raw))
 	}
+	return nil
 }
 
 type (

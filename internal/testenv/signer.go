@@ -55,7 +55,8 @@ func (s *Signer) SignSSH(namespace string, data []byte) []byte {
 }
 
 // NewPGP makes an OpenPGP key of an algorithm, usage and time of expiry for
-// gpg --quick-generate-key: ed25519, sign, never. It is made at the time [Epoch].
+// gpg --quick-generate-key: ed25519, sign, never. It is made at the time [Epoch]
+// and signs an hour later, see [Signer.Clock].
 func NewPGP(t testing.TB, name, algorithm, usage, expire string) *Signer {
 	t.Helper()
 	home, err := os.MkdirTemp("", "gpg") // a socket's name is at most 107 bytes long
@@ -73,6 +74,7 @@ func NewPGP(t testing.TB, name, algorithm, usage, expire string) *Signer {
 	s.ID = fpr[len(fpr)-16:]
 	s.config = []string{"-c", "gpg.format=openpgp", "-c", "user.signingkey=" + fpr}
 	s.public = func() []byte { return []byte(s.GPG("", "--armor", "--export", fpr) + "\n") }
+	s.Clock(Epoch.Add(time.Hour)) // gpg's clock runs on while it works
 	return s
 }
 

@@ -61,13 +61,14 @@ func TestTime(t *testing.T) {
 		{"pgp-expired", "2025-01-02", "the key [0-9A-F]{16} is expired"},
 		{"pgp-expired-subkey", "2024-12-30", ""},
 		{"pgp-expired-subkey", "2025-01-02", "the subkey [0-9A-F]{16} is expired"},
-		{"pgp-renewed", "2024-07-02", ""},
+		{"pgp-renewed", "2024-07-02", "no valid self signature"}, // the one that renewed it is of August
+		{"pgp-renewed", "2024-08-02", ""},
 		{"pgp-renewed", "2030-01-01", ""},
 		{"pgp-expired-signature", "2024-07-01", ""},
 		{"pgp-expired-signature", "2024-07-03", "it expired at 2024-07-02 00:00:00 UTC"},
 		{"pgp-future", "2099-01-02", ""},
 		{"pgp-revoked", "2024-01-02", "is revoked"},
-		{"pgp-revoked-subkey", "2024-01-02", "is revoked"}, // although only as no longer used
+		{"pgp-revoked-subkey", "2024-07-02", "is revoked"}, // although only as no longer used
 		{"pgp-ed25519", "2090-01-01", ""},
 		{"ssh-ed25519", "1990-01-01", ""},
 	} {
