@@ -52,15 +52,18 @@ var defects = map[sourcetest.Defect]*testenv.Defect{
 
 func (r *remote) Break(d sourcetest.Defect) <-chan struct{} {
 	r.defect = d
-	newest := r.repo.Git("for-each-ref", "--count=1", "--sort=-version:refname", "--format=%(refname:short)", "refs/tags/")
 	switch d {
 	case sourcetest.Signed:
-		r.signer.resign(r.repo, newest)
+		r.signer.resign(r.repo, r.newest())
 	case sourcetest.Forged:
 		forge(r.repo, "commit", "refs/heads/main")
-		forge(r.repo, "tag", "refs/tags/"+newest)
+		forge(r.repo, "tag", "refs/tags/"+r.newest())
 	}
 	return r.server.Break(defects[d])
+}
+
+func (r *remote) newest() string {
+	return r.repo.Git("for-each-ref", "--count=1", "--sort=-version:refname", "--format=%(refname:short)", "refs/tags/")
 }
 
 // forge changes an object after it was signed.

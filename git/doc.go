@@ -39,6 +39,17 @@
 // directly or not, is stalled. Included content counts towards the limits below
 // as often as it is included.
 //
+// # Verification
+//
+// With spec.verify nothing is acted on or packed before the signatures hold
+// (specification, "GitRepositoryVerification"; reference A9). Mode HEAD, the
+// default, asks for that of the commit; Tag for that of the annotated tag that
+// tag, semver or a name refs/tags/… selects; TagAndHEAD for both. The tag must
+// bear its own name and lead to the commit. Signatures are OpenPGP or SSH; the
+// Secret holds the keys, *.sshpub those of SSH and every other entry those of
+// OpenPGP. Keys must be neither expired nor revoked now, strong enough and
+// meant for signing data. Another Secret content or mode verifies again.
+//
 // # Access
 //
 // The Secret of secretRef holds username and password, or bearerToken, and for
