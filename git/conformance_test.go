@@ -131,33 +131,38 @@ func TestConformance(t *testing.T) {
 			t.Parallel()
 			config := c.config
 			config.Username, config.Password = "user", password
-			sourcetest.Run(t, sourcetest.Kind{
-				Name: "GitRepository",
-				Open: func(tb sourcetest.TB) sourcetest.Upstream {
-					repo := testenv.NewRepo(t)
-					return &remote{t: tb, repo: repo, server: testenv.ServeHTTP(t, config, repo), ref: c.ref, mode: c.verify, signer: newSSHSigner(t)}
-				},
-				Drift: func(obj source.Object) {
-					ignore := "/nothing-of-that-name\n"
-					obj.(*source.GitRepository).Spec.Ignore = &ignore
-				},
-				Failures: []sourcetest.Failure{
-					{Defect: sourcetest.Gone, Outcome: source.Failed, Condition: "FetchFailed", Reason: "GitOperationFailed", Message: "not found"},
-					{Defect: sourcetest.Denied, Outcome: source.Failed, Condition: "FetchFailed", Reason: "AuthenticationFailed", Message: "authentication failed"},
-					{Defect: "wrong password", Outcome: source.Failed, Condition: "FetchFailed", Reason: "AuthenticationFailed", Message: "authentication failed"},
-					{Defect: sourcetest.NoSecret, Outcome: source.Failed, Condition: "FetchFailed", Reason: "AuthenticationFailed", Message: "default/absent"},
-					{Defect: sourcetest.Invalid, Outcome: source.Stalled, Condition: "FetchFailed", Reason: "URLInvalid", Message: "want http, https or ssh"},
-					{Defect: sourcetest.Truncated, Outcome: source.Failed, Condition: "FetchFailed", Reason: "GitOperationFailed"},
-					{Defect: sourcetest.Leaking, Outcome: source.Failed, Condition: "FetchFailed", Reason: "GitOperationFailed", Message: "500"},
-					{Defect: "cut", Outcome: source.Failed, Condition: "FetchFailed", Reason: "GitOperationFailed"},
-					{Defect: "flipped", Outcome: source.Failed, Condition: "FetchFailed", Reason: "GitOperationFailed"},
-				},
-				Verifies:     true,
-				Stalls:       []sourcetest.Defect{sourcetest.StallResolve, sourcetest.StallFetch},
-				Hostile:      []string{"../up", "a/../../up", ".git/config", "a/.GIT/hooks/x", `a\b`, "git~1", "a\x00b"},
-				IgnoreFile:   ".sourceignore",
-				IgnoreNested: true,
-			})
+			sourcetest.Run(t, conforming(func(tb sourcetest.TB) sourcetest.Upstream {
+				repo := testenv.NewRepo(t)
+				return &remote{t: tb, repo: repo, server: testenv.ServeHTTP(t, config, repo), ref: c.ref, mode: c.verify, signer: newSSHSigner(t)}
+			}))
 		})
+	}
+}
+
+// conforming describes a GitRepository whose upstreams are remotes.
+func conforming(open func(sourcetest.TB) sourcetest.Upstream) sourcetest.Kind {
+	return sourcetest.Kind{
+		Name: "GitRepository",
+		Open: open,
+		Drift: func(obj source.Object) {
+			ignore := "/nothing-of-that-name\n"
+			obj.(*source.GitRepository).Spec.Ignore = &ignore
+		},
+		Failures: []sourcetest.Failure{
+			{Defect: sourcetest.Gone, Outcome: source.Failed, Condition: "FetchFailed", Reason: "GitOperationFailed", Message: "not found"},
+			{Defect: sourcetest.Denied, Outcome: source.Failed, Condition: "FetchFailed", Reason: "AuthenticationFailed", Message: "authentication failed"},
+			{Defect: "wrong password", Outcome: source.Failed, Condition: "FetchFailed", Reason: "AuthenticationFailed", Message: "authentication failed"},
+			{Defect: sourcetest.NoSecret, Outcome: source.Failed, Condition: "FetchFailed", Reason: "AuthenticationFailed", Message: "default/absent"},
+			{Defect: sourcetest.Invalid, Outcome: source.Stalled, Condition: "FetchFailed", Reason: "URLInvalid", Message: "want http, https or ssh"},
+			{Defect: sourcetest.Truncated, Outcome: source.Failed, Condition: "FetchFailed", Reason: "GitOperationFailed"},
+			{Defect: sourcetest.Leaking, Outcome: source.Failed, Condition: "FetchFailed", Reason: "GitOperationFailed", Message: "500"},
+			{Defect: "cut", Outcome: source.Failed, Condition: "FetchFailed", Reason: "GitOperationFailed"},
+			{Defect: "flipped", Outcome: source.Failed, Condition: "FetchFailed", Reason: "GitOperationFailed"},
+		},
+		Verifies:     true,
+		Stalls:       []sourcetest.Defect{sourcetest.StallResolve, sourcetest.StallFetch},
+		Hostile:      []string{"../up", "a/../../up", ".git/config", "a/.GIT/hooks/x", `a\b`, "git~1", "a\x00b"},
+		IgnoreFile:   ".sourceignore",
+		IgnoreNested: true,
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"unicode/utf8"
 )
 
 // Directories returns the directories of SparseCheckout as paths in the form
@@ -13,7 +14,7 @@ import (
 // repository. An entry is relative to the root of the repository, and . is the
 // root; a leading ./, a trailing / and repeated slashes do not count, upper and
 // lower case do. The error names the entry that is none: it is empty, absolute,
-// or holds .., a backslash or an unprintable character.
+// or holds .., a backslash, a control character or what is no UTF-8.
 func (s *GitRepositorySpec) Directories() ([]string, error) {
 	dirs := make([]string, len(s.SparseCheckout))
 	for i, entry := range s.SparseCheckout {
@@ -40,6 +41,8 @@ func sparseDir(entry string) (string, error) {
 		return "", errors.New("must not lead out of a directory by '..'")
 	case strings.Contains(entry, `\`):
 		return "", errors.New(`must use '/', not '\'`)
+	case !utf8.ValidString(entry):
+		return "", errors.New("must be UTF-8 text")
 	}
 	return path.Clean(entry), printing(entry)
 }

@@ -3,6 +3,7 @@ package sourcetest
 import (
 	"bytes"
 	"io/fs"
+	"path"
 	"testing/fstest"
 
 	"github.com/headgate-io/headgate/artifact"
@@ -146,8 +147,12 @@ func (b *bench) holds(a *artifact.Artifact, want fstest.MapFS) {
 		b.Fatalf("read artifact: %v", err)
 	}
 	defer got.Close()
+	under, err := fs.Sub(got, path.Join(".", b.kind.Under))
+	if err != nil {
+		b.Fatalf("read artifact: %v", err)
+	}
 	seen := 0
-	err = fs.WalkDir(got, ".", func(name string, d fs.DirEntry, err error) error {
+	err = fs.WalkDir(under, ".", func(name string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() || d.Name() == b.kind.IgnoreFile {
 			return err
 		}
@@ -157,7 +162,7 @@ func (b *bench) holds(a *artifact.Artifact, want fstest.MapFS) {
 			return nil
 		}
 		seen++
-		b.sameFile(got, name, file)
+		b.sameFile(under, name, file)
 		return nil
 	})
 	if err != nil {

@@ -64,6 +64,10 @@ type Kind struct {
 	// no artifact may hold.
 	Hostile []string
 
+	// Under is the directory that the upstream publishes trees in, and artifacts
+	// hold them in; "" is the root.
+	Under string
+
 	IgnoreFile   string // name of the file that excludes patterns, "" for none
 	IgnoreNested bool   // it counts in every directory, not only at the root
 	LosesModes   bool   // the upstream keeps no executable bit
