@@ -50,6 +50,23 @@
 // OpenPGP. Keys must be neither expired nor revoked now, strong enough and
 // meant for signing data. Another Secret content or mode verifies again.
 //
+// # Sparse checkout and partial fetches
+//
+// With sparseCheckout the artifact holds the listed directories, what is in
+// them, and the directories above them; the files above and beside them are not
+// there. Ignore files there do not count either, as in the worktree of a sparse
+// checkout; spec.ignore does, and its paths begin at the root of the repository.
+// Every listed directory must exist at the revision.
+//
+// With sparseCheckout, and where spec.ignore looks as if it excludes whole
+// directories, a server with the filter capability is asked for the commit and
+// its trees first, then for the files that decide what is packed
+// (.sourceignore, and .gitmodules, .gitattributes and .lfsconfig when they
+// count), if there are any, and last for all other files that are packed: three
+// requests, each object once. The whole tree is fetched in one go, and a note
+// says so, where the server takes no part in that and where more than nine
+// tenths of its files are needed.
+//
 // # Access
 //
 // The Secret of secretRef holds username and password, or bearerToken, and for
