@@ -2,17 +2,12 @@ package git
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"path"
-	"slices"
 	"strings"
 
 	"github.com/headgate-io/headgate/git/internal/object"
-	"github.com/headgate-io/headgate/git/internal/pool"
-	"github.com/headgate-io/headgate/git/internal/wire"
 )
 
 // A partial fetch asks for the commit and its trees first, then for the files
@@ -20,14 +15,6 @@ import (
 // there are any, and last for all other blobs of what is packed. Each of the
 // three is one request. Where a server does not take part, or most of the tree
 // is needed anyway, the whole tree is fetched as if none of this existed.
-
-// maxWants bounds the blobs of one request, about 50 bytes each. git
-// http-backend takes requests of 10 MiB.
-const maxWants = 100_000
-
-// worthwhile is the part of a tree's files up to which it pays to ask for them
-// one by one: a server takes longer to look them up than to send a whole tree.
-const worthwhile = 0.9
 
 // lean reports whether much of the tree is likely to be left out, so that it
 // pays to ask for the trees first.
@@ -127,7 +114,7 @@ type want struct {
 func (w *want) walk(ctx context.Context, tree fs.FS, choose func(name string) bool) error {
 	return fs.WalkDir(tree, ".", func(name string, d fs.DirEntry, err error) error {
 		if err == nil {
-			err = ctx.Err()
+			err = context.Cause(ctx)
 		}
 		if err == nil && choose(name) {
 			w.add(d)
@@ -158,120 +145,4 @@ func (w *want) add(d fs.DirEntry) {
 	if w.times[id]++; w.times[id] == 1 {
 		w.blobs = append(w.blobs, id)
 	}
-}
-
-// partial is a commit that was fetched without its blobs, and what was
-// obtained of them since.
-type partial struct {
-	from   *network
-	commit object.ID
-	via    string
-	packs  []database
-}
-
-// partial fetches a commit and its trees.
-func (n *network) partial(ctx context.Context, commit object.ID, via string) (database, error) {
-	r, err := n.open(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if !r.WantsAny() || !r.Supports("filter") || !r.Supports("shallow") {
-		return nil, wire.ErrUnsupported
-	}
-	db, _, err := n.fetch(ctx, wire.FetchRequest{Wants: []object.ID{commit}, Depth: 1, Filter: "blob:none"}, pool.Base{})
-	if err != nil {
-		return nil, err
-	}
-	return &partial{from: n, commit: commit, via: via, packs: []database{db}}, nil
-}
-
-// obtain implements lender.
-func (p *partial) obtain(ctx context.Context, blobs []object.ID, of int64) (note string, err error) {
-	missing := slices.DeleteFunc(slices.Clone(blobs), p.holds)
-	switch n := len(missing); {
-	case n == 0:
-		return "", nil
-	case n > maxWants || of > 0 && float64(n) > worthwhile*float64(of):
-		return p.complete(ctx, fmt.Sprintf("%d files are needed", n))
-	}
-	limits := packLimits(p.from.env.Limits, false)
-	limits.Objects = int64(len(missing))
-	pack, _, err := p.from.receive(ctx, wire.FetchRequest{Wants: missing}, limits, pool.Base{})
-	if err == nil {
-		p.packs = append(p.packs, pack)
-		if slices.ContainsFunc(missing, func(id object.ID) bool { return !p.holds(id) }) {
-			err = errOmitted
-		}
-	}
-	if declined(err) {
-		return p.complete(ctx, "the server does not send single files")
-	}
-	return "", err
-}
-
-// complete fetches the whole tree after all, and says why.
-func (p *partial) complete(ctx context.Context, why string) (note string, err error) {
-	if err := p.Close(); err != nil {
-		return "", err
-	}
-	p.packs = nil
-	db, notes, err := p.from.whole(ctx, p.commit, p.via)
-	if err != nil {
-		return "", err
-	}
-	p.packs = []database{db}
-	return strings.Join(append([]string{wholeTree(why)}, notes...), "; "), nil
-}
-
-func wholeTree(why string) string { return why + ": the whole tree was transferred" }
-
-// errOmitted is an answer that lacks what was asked for.
-var errOmitted = errors.New("the server left out objects that were asked for")
-
-// declined reports whether err says that the server does not take part in a
-// partial fetch, though it may well send everything.
-func declined(err error) bool {
-	for _, kind := range []error{wire.ErrUnsupported, wire.ErrUnreachable, wire.ErrRemote, wire.ErrProtocol, errOmitted} {
-		if errors.Is(err, kind) {
-			return true
-		}
-	}
-	return false
-}
-
-func (p *partial) holds(id object.ID) bool {
-	_, _, err := p.Stat(id)
-	return err == nil
-}
-
-// Stat implements [object.Database].
-func (p *partial) Stat(id object.ID) (t object.Type, size int64, err error) {
-	err = errClosed
-	for _, db := range p.packs {
-		if t, size, err = db.Stat(id); err == nil || !isAbsent(err) {
-			return t, size, err
-		}
-	}
-	return 0, 0, err
-}
-
-// Open implements [object.Database].
-func (p *partial) Open(id object.ID) (t object.Type, size int64, content io.ReadCloser, err error) {
-	err = errClosed
-	for _, db := range p.packs {
-		if t, size, content, err = db.Open(id); err == nil || !isAbsent(err) {
-			return t, size, content, err
-		}
-	}
-	return 0, 0, nil, err
-}
-
-var errClosed = fmt.Errorf("object database: %w", fs.ErrClosed)
-
-// Close implements [io.Closer].
-func (p *partial) Close() (err error) {
-	for _, db := range p.packs {
-		err = errors.Join(err, db.Close())
-	}
-	return err
 }

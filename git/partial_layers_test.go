@@ -73,12 +73,12 @@ func TestPartialFetchUnderLayers(t *testing.T) {
 			map[string]string{"deploy/large.bin": "large content", "docs/plain.bin": testenv.LFSPointer("8c1aa5b2", 0)[:40]}},
 		"include": {func(s *source.GitRepositorySpec) { s.Include = include },
 			map[string]string{"deploy/app.yaml": "from other", "deploy/more/y.log": "y"}},
-		"all": {func(s *source.GitRepositorySpec) { s.RecurseSubmodules, s.LFS, s.Include = true, true, include },
-			map[string]string{"deploy/app.yaml": "from other", "deploy/large.bin": "large content", "deploy/lib/lib.c": "int", "deploy/lib/skip/x": "x"}},
+		"all": {func(s *source.GitRepositorySpec) { s.RecurseSubmodules, s.Include = true, include },
+			map[string]string{"deploy/app.yaml": "from other", "deploy/lib/lib.c": "int", "deploy/lib/skip/x": "x"}},
 		"all, by ignore rules": {func(s *source.GitRepositorySpec) {
 			ignore := "/beside/\nskip/\n"
 			s.SparseCheckout, s.Ignore = nil, &ignore
-			s.RecurseSubmodules, s.LFS, s.Include = true, true, include
+			s.RecurseSubmodules, s.Include = true, include
 		}, map[string]string{"top.txt": "top", "deploy/lib/lib.c": "int", "deploy/lib/skip/x": "", "docs/x.log": "log"}},
 	} {
 		g := sparse(part.URL+"/org/app.git", "deploy", "docs")
