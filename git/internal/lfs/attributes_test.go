@@ -1,0 +1,217 @@
+package lfs_test
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"github.com/headgate-io/headgate/git/internal/lfs"
+)
+
+// tree makes a tree from path and content pairs.
+func tree(pairs ...string) fstest.MapFS {
+	m := fstest.MapFS{}
+	for i := 0; i < len(pairs); i += 2 {
+		m[pairs[i]] = &fstest.MapFile{Data: []byte(pairs[i+1]), Mode: 0o644}
+	}
+	return m
+}
+
+// tracked returns which of names have filter=lfs.
+func tracked(t *testing.T, tree fstest.MapFS, names []string) []string {
+	t.Helper()
+	a, err := lfs.ReadAttributes(tree)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return !a.Tracks(name) })
+	if len(found) > 0 && a.None() {
+		t.Errorf("None, and yet %v", found)
+	}
+	return found
+}
+
+// A checker asks git which files have filter=lfs.
+type checker struct {
+	dir string
+	env []string
+}
+
+func newChecker(t *testing.T) checker {
+	c := checker{t.TempDir(), []string{"PATH=" + os.Getenv("PATH"), "GIT_CONFIG_NOSYSTEM=1", "GIT_ATTR_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=" + os.DevNull, "HOME=" + t.TempDir()}}
+	c.git(t, nil, "init", "-q")
+	return c
+}
+
+func (c checker) git(t *testing.T, in []byte, args ...string) string {
+	t.Helper()
+	cmd := exec.Command("git", args...)
+	cmd.Dir, cmd.Env, cmd.Stdin = c.dir, c.env, bytes.NewReader(in)
+	out, err := cmd.Output() // what git warns of goes nowhere
+	if err != nil {
+		t.Fatalf("git %v: %v", args, err)
+	}
+	return string(out)
+}
+
+func (c checker) tracked(t *testing.T, tree fstest.MapFS, names []string) (found []string) {
+	t.Helper()
+	for _, name := range slices.Sorted(maps.Keys(tree)) {
+		at := filepath.Join(c.dir, filepath.FromSlash(name))
+		if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(at, tree[name].Data, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	in := []byte(strings.Join(names, "\x00") + "\x00")
+	out := strings.Split(c.git(t, in, "check-attr", "--stdin", "-z", "filter"), "\x00")
+	for i := 0; i+2 < len(out); i += 3 {
+		if out[i+2] == "lfs" {
+			found = append(found, out[i])
+		}
+	}
+	return found
+}
+
+var names = []string{
+	"a", "b.bin", "b.bin.x", "dir/a", "dir/b.bin", "dir/sub/a", "dir/sub/b.bin", "dir/sub/deep/c.dat", "other/a", "other/b.bin",
+	"with space.bin", " ", "#hash", "!bang", "tab\tname", "quote\"d", "[x]", "back\\slash", "ü.bin", "-dash", "a ", "dir/a ",
+}
+
+var lines = []string{
+	"*.bin filter=lfs", "*.bin filter=lfs diff=lfs merge=lfs -text", "* filter=lfs", "*.bin -filter", "*.bin !filter", "*.bin filter",
+	"*.bin filter=other", "a filter=lfs", "/a filter=lfs", "dir filter=lfs", "dir/ filter=lfs", "dir/** filter=lfs", "dir/* filter=lfs",
+	"**/a filter=lfs", "sub/a filter=lfs", "/sub/** filter=lfs", "dir/**/c.dat filter=lfs", "!*.bin filter=lfs", "\\!bang filter=lfs",
+	"# * filter=lfs", "\\#hash filter=lfs", "#hash filter=lfs", "\"#hash\" filter=lfs", "\"with space.bin\" filter=lfs", "\"a \" filter=lfs", "\" \" filter=lfs",
+	"\"tab\\tname\" filter=lfs", "\"\\303\\274.bin\" filter=lfs", "\"quote\\\"d\" filter=lfs", "\"unterminated filter=lfs", "\"bad\\q\" filter=lfs",
+	"\"a\"filter=lfs", "  *.bin   filter=lfs  ", "\t*.bin\tfilter=lfs", "*.bin filter=lfs -filter", "*.bin -filter filter=lfs", "*.bin =x filter=lfs", "*.bin filter=lfs -",
+	"*.bin filter=LFS", "*.bin Filter=lfs", "*.bin filter=lfs=x", "*.bin -filter=lfs", "*.bin filter=", "*.bin filter=lfs bad/name", "*.bin filter=lfs --x",
+	"[attr]big filter=lfs -text", "[attr]big filter=other", "[attr]small -filter", "[attr]huge big", "[attr]loop loop2 filter=lfs", "[attr]loop2 loop",
+	"[attr]cancel -big filter=x", "[attr] big filter=lfs", "[attr]big", "[attr]bad/name filter=lfs", "\"[attr]big x\" filter=lfs", "[attr]big2 !filter big",
+	"*.bin big", "*.bin -big", "*.bin !big", "*.bin big=x", "a huge", "dir/* small", "b.bin loop", "b.bin loop2", "a cancel big", "a big cancel", "*.bin big filter=other", "*.bin filter=other big", "a big2",
+	"[attr]filter big", "[attr]filter filter=lfs", "b.* binary", "[xb].bin filter=lfs", "[[]x] filter=lfs", "\\[x\\] filter=lfs", "?.bin filter=lfs", "[!a].bin filter=lfs", "[[:alpha:]].bin filter=lfs",
+	"back\\\\slash filter=lfs", "*\\ * filter=lfs", "a\\  filter=lfs", "-dash filter=lfs", "* -filter", "* !filter", "", " ", "\\", "*", "filter=lfs",
+}
+
+// The attributes are those that git sees, for random files of them.
+func TestAttributesAreGits(t *testing.T) {
+	for seed := range uint64(60) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		c := newChecker(t)
+		var pairs []string
+		for _, dir := range []string{"", "dir/", "dir/sub/", "other/"} {
+			var text strings.Builder
+			if r.IntN(8) == 0 {
+				text.WriteString("\ufeff")
+			}
+			for range r.IntN(7) {
+				text.WriteString(lines[r.IntN(len(lines))])
+				text.WriteString([]string{"\n", "\n", "\r\n"}[r.IntN(3)])
+			}
+			if r.IntN(4) == 0 {
+				text.WriteString(lines[r.IntN(len(lines))])
+			}
+			pairs = append(pairs, dir+".gitattributes", text.String())
+		}
+		m := tree(pairs...)
+		got, want := tracked(t, m, names), c.tracked(t, m, names)
+		if !slices.Equal(got, want) {
+			t.Errorf("seed %d: got %q, git has %q, for %q", seed, got, want, pairs)
+		}
+	}
+}
+
+// Each line alone, and each pair of a macro and a line.
+func TestAttributeLines(t *testing.T) {
+	c := newChecker(t)
+	for _, first := range []string{"", "[attr]big filter=lfs\n", "[attr]big filter=lfs\n* big\n", "* filter=lfs\n"} {
+		for _, line := range lines {
+			m := tree(".gitattributes", first+line+"\n")
+			if got, want := tracked(t, m, names), c.tracked(t, m, names); !slices.Equal(got, want) {
+				t.Errorf("%q: got %q, git has %q", first+line, got, want)
+			}
+		}
+	}
+}
+
+func TestHostileAttributes(t *testing.T) {
+	many := func(n int, line func(i int) string) string {
+		var b strings.Builder
+		for i := range n {
+			b.WriteString(line(i) + "\n")
+		}
+		return b.String()
+	}
+	chain := func(n int) string {
+		return "[attr]m0 filter=lfs\n" + many(n, func(i int) string { return fmt.Sprintf("[attr]m%d m%d", i+1, i) })
+	}
+	dense := many(16, func(i int) string {
+		line := fmt.Sprintf("[attr]m%d filter=lfs", i)
+		for j := range 16 {
+			line += fmt.Sprintf(" m%d", j)
+		}
+		return line
+	}) + "* m3\n"
+	total := tree()
+	for i := range 10 {
+		total[fmt.Sprintf("d%d/.gitattributes", i)] = &fstest.MapFile{Data: bytes.Repeat([]byte("#"), 1<<20)}
+	}
+	for name, row := range map[string]struct {
+		tree    fstest.MapFS
+		say     string // in the error; "" for none
+		tracked string
+	}{
+		"one file too large":    {tree(".gitattributes", strings.Repeat("#", 1<<20+1)), "more than 1048576 bytes", ""},
+		"all files too large":   {total, "more than 8388608 bytes", ""},
+		"too many patterns":     {tree(".gitattributes", many(60_000, func(i int) string { return "x filter=lfs" }), "d/.gitattributes", many(60_000, func(i int) string { return "y filter=lfs" })), "more than 100000 patterns", ""},
+		"too many macros":       {tree(".gitattributes", chain(40)), "more than 16 macros", ""},
+		"macros that name all":  {tree(".gitattributes", dense), "", "x"},
+		"line too long":         {tree(".gitattributes", "* filter=lfs "+strings.Repeat("x", 2048)+"\n"), "", ""},
+		"NUL":                   {tree(".gitattributes", "x\x00 filter=lfs\nx filter=lfs\n"), "", "x"},
+		"symbolic link":         {fstest.MapFS{".gitattributes": {Mode: os.ModeSymlink | 0o777, Data: []byte("x")}}, "", ""},
+		"macro below the top":   {tree("d/.gitattributes", "[attr]big filter=lfs\n* big\n"), "", ""},
+		"directory of the name": {tree("d/.gitattributes/.gitattributes", "x filter=lfs\n"), "", "d/.gitattributes/x"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a, err := lfs.ReadAttributes(row.tree)
+			if row.say != "" {
+				if err == nil || !strings.Contains(err.Error(), row.say) || !strings.Contains(err.Error(), "git attributes") {
+					t.Errorf("got %v, want %s", err, row.say)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if row.tracked != "" && !a.Tracks(row.tracked) || a.Tracks("nothing") && row.tracked != "x" {
+				t.Errorf("tracks %s: %v, nothing: %v", row.tracked, a.Tracks(row.tracked), a.Tracks("nothing"))
+			}
+		})
+	}
+}
+
+func FuzzAttributes(f *testing.F) {
+	for _, line := range lines {
+		f.Add("[attr]big filter=lfs\n"+line, line, "dir/b.bin")
+	}
+	f.Fuzz(func(t *testing.T, top, below, name string) {
+		a, err := lfs.ReadAttributes(tree(".gitattributes", top, "dir/.gitattributes", below))
+		if err != nil {
+			return
+		}
+		a.Tracks(name)
+		if a.Tracks("dir/b.bin") && a.None() {
+			t.Error("tracks a file, and yet has None")
+		}
+	})
+}
