@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"maps"
+	"math"
 	"os"
 	"slices"
 )
@@ -106,11 +107,14 @@ func (o Options) admit(total int64, p Pointer) (int64, error) {
 	if o.FileBytes > 0 && p.Size > o.FileBytes {
 		return 0, fmt.Errorf("the LFS object has %d bytes: more than the limit of %d, raise it if that is right", p.Size, o.FileBytes)
 	}
-	sum := total + p.Size
-	if sum < total || o.Bytes > 0 && sum > o.Bytes {
-		return 0, fmt.Errorf("the LFS objects up to here have more bytes than the limit of %d, raise it if that is right", o.Bytes)
+	limit := o.Bytes
+	if limit <= 0 {
+		limit = math.MaxInt64
 	}
-	return sum, nil
+	if p.Size > limit-total {
+		return 0, fmt.Errorf("the LFS objects up to here have more bytes than the limit of %d, raise it if that is right", limit)
+	}
+	return total + p.Size, nil
 }
 
 // An order is what is wanted of one repository.

@@ -3,12 +3,15 @@ package lfs
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"net/url"
 	"strings"
+
+	"golang.org/x/net/http/httpguts"
 
 	"github.com/headgate-io/headgate/internal/redact"
 	"github.com/headgate-io/headgate/internal/transport"
@@ -49,6 +52,9 @@ func newLink(from *url.URL, href string, header map[string]string, auth bool) (l
 	for name, value := range header {
 		if size += len(name) + len(value); size > maxHeader {
 			return link{}, fmt.Errorf("%w: header fields of more than %d bytes for %s", ErrProtocol, maxHeader, redact.URL(to))
+		}
+		if !httpguts.ValidHeaderFieldName(name) || !httpguts.ValidHeaderFieldValue(value) {
+			return link{}, fmt.Errorf("%w: an invalid header field for %s", ErrProtocol, redact.URL(to))
 		}
 		if http.CanonicalHeaderKey(name) == "Authorization" && value != "" {
 			auth = false
@@ -142,5 +148,14 @@ func (c *Client) sendOnce(ctx context.Context, method string, to link, body []by
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	return nil, &transientError{fmt.Errorf("%s: %w", redact.URL(to.url), err), -1}
+	lasting := isA[*tls.CertificateVerificationError](err) || isA[*transport.ProxyError](err)
+	if err = fmt.Errorf("%s: %w", redact.URL(to.url), err); !lasting {
+		err = &transientError{err, -1}
+	}
+	return nil, err
+}
+
+func isA[E error](err error) bool {
+	_, ok := errors.AsType[E](err)
+	return ok
 }

@@ -35,13 +35,13 @@ var versions = map[string]bool{
 var emptyOID = hex.EncodeToString(sha256.New().Sum(nil))
 
 // ParsePointer reads the content of a file. As git-lfs does, it takes a pointer
-// whose lines end in CR LF, and one without the last line break.
+// whose lines end in CR LF, and one with blanks around it or no last line break.
 func ParsePointer(b []byte) (Pointer, error) {
 	if len(b) >= maxPointer {
 		return Pointer{}, ErrNotPointer
 	}
-	text := strings.ReplaceAll(string(b), "\r\n", "\n")
-	lines := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
+	text := strings.ReplaceAll(strings.TrimSpace(string(b)), "\r\n", "\n")
+	lines := strings.Split(text, "\n")
 	if !versions[lines[0]] {
 		return Pointer{}, ErrNotPointer
 	}
