@@ -57,6 +57,7 @@ func (c *content) lfs(ctx context.Context, view fs.FS) (fs.FS, error) {
 	held, plain, err := lfs.Fill(ctx, view, lfs.Options{
 		FileBytes: cmp.Or(limits.FileBytes, maxFileBytes),
 		Bytes:     cmp.Or(limits.Bytes, maxBytes),
+		Used:      c.total.Bytes,
 		Temp:      limits.Temp,
 		Progress:  c.origin.receivingObjects(),
 	})

@@ -1,12 +1,20 @@
 package git_test
 
 import (
+	"bytes"
+	"errors"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/fstest"
 
+	"golang.org/x/crypto/ssh"
+
+	"github.com/headgate-io/headgate/artifact"
 	"github.com/headgate-io/headgate/internal/testenv"
 	"github.com/headgate-io/headgate/source"
 )
@@ -87,5 +95,307 @@ func TestLFS(t *testing.T) {
 	}
 	if len(report.Notes) != 1 || !strings.Contains(report.Notes[0], "6 files are Git LFS pointers") {
 		t.Errorf("notes %q", report.Notes)
+	}
+}
+
+// over returns a GitRepository over ssh whose server answers git-lfs-authenticate so.
+func over(t *testing.T, repo *testenv.Repo, grant string) (*source.GitRepository, source.Env, *testenv.SSHServer) {
+	identity, public := testenv.UserKey(t, "")
+	s := testenv.ServeSSH(t, testenv.SSH{Users: []ssh.PublicKey{public}, Grant: grant}, repo)
+	g := lfsObject(s.Repo())
+	g.Spec.SecretRef = &source.LocalReference{Name: "keys"}
+	return g, source.Env{Secrets: memory{"default/keys": data("identity", string(identity), "known_hosts", string(s.KnownHosts(false)))}}, s
+}
+
+func TestLFSOverSSH(t *testing.T) {
+	objects := &testenv.LFS{Token: "RemoteAuth cAnArY-grant"}
+	repo := large(t, objects)
+	server := testenv.ServeHTTP(t, testenv.HTTP{LFS: objects}, repo)
+	at := server.Repo() + "/info/lfs"
+	g, env, ssh := over(t, repo, `{"href": "`+at+`", "header": {"Authorization": "RemoteAuth cAnArY-grant"}, "expires_in": 600}`)
+	_, archive, _ := fetch(t, g, env)
+	if got := contents(t, archive); !maps.Equal(got, want()) {
+		t.Errorf("content %v", got)
+	}
+	var commands []string
+	for _, s := range ssh.Sessions() {
+		commands = append(commands, s.Command)
+	}
+	if n := len(commands); n == 0 || commands[n-1] != "git-lfs-authenticate '/repo.git' download" {
+		t.Errorf("commands %q", commands)
+	}
+	for name, row := range map[string]struct{ grant, reason, say string }{
+		"expired":          {`{"href": "` + at + `", "header": {"Authorization": "RemoteAuth cAnArY-old"}, "expires_in": -600}`, auth, "status 401"},
+		"wrong token":      {`{"href": "` + at + `", "header": {"Authorization": "RemoteAuth cAnArY-old"}}`, auth, "status 401"},
+		"no JSON":          {`Welcome!`, gitf, "git-lfs-authenticate"},
+		"no HTTP":          {`{"href": "ssh://127.0.0.1/x"}`, gitf, "no HTTP address"},
+		"header injected":  {`{"href": "` + at + `", "header": {"X": "a\nb"}}`, gitf, "invalid header field"},
+		"endless":          {strings.Repeat(" ", 64<<10+1), gitf, "more than 65536 bytes"},
+		"no such program":  {"", gitf, "https://127.0.0.1/repo.git/info/lfs/objects/batch|git-lfs-authenticate|no credentials were sent"},
+		"default endpoint": {`{"header": {"Authorization": "RemoteAuth cAnArY-old"}}`, gitf, "https://127.0.0.1/repo.git/info/lfs/objects/batch"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g, env, _ := over(t, repo, row.grant)
+			fails(t, g, env, row.reason, row.say)
+		})
+	}
+}
+
+// fails checks that a fetch fails for a reason, and that the error says each
+// part of say, separated by |, and no credential.
+func fails(t *testing.T, g *source.GitRepository, env source.Env, reason, say string) {
+	t.Helper()
+	_, _, _, err := try(t.Context(), g, env)
+	var step *source.StepError
+	if !errors.As(err, &step) || step.Reason != reason {
+		t.Fatalf("%v: want a StepError with reason %s", err, reason)
+	}
+	for s := range strings.SplitSeq(say, "|") {
+		if !strings.Contains(err.Error(), s) {
+			t.Errorf("%v: does not say %s", err, s)
+		}
+	}
+	if strings.Contains(err.Error(), "cAnArY") {
+		t.Errorf("%v: shows a credential", err)
+	}
+}
+
+// A repository that stands in for the URL brings its objects with it, and
+// nobody else is asked.
+func TestLFSOfStandIns(t *testing.T) {
+	objects := new(testenv.LFS)
+	repo := large(t, objects)
+	keep := func(dir string) {
+		for _, content := range []string{"content of a", strings.Repeat("raw", 100_000), "#!/bin/sh\n"} {
+			p, _, _ := strings.Cut(strings.SplitAfter(pointer(content), "sha256:")[1], "\n")
+			at := filepath.Join(dir, "lfs", "objects", p[:2], p[2:4], p)
+			if err := errors.Join(os.MkdirAll(filepath.Dir(at), 0o755), os.WriteFile(at, []byte(content), 0o644)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	clone := filepath.Join(t.TempDir(), "clone")
+	repo.Git("-c", "protocol.file.allow=always", "clone", "-q", repo.Dir, clone)
+	const at = "https://example.com/app"
+	g := lfsObject(at)
+	for name, dir := range map[string]string{repo.Dir: repo.Dir, clone: filepath.Join(clone, ".git")} {
+		env := source.Env{Local: map[string]string{at: name}}
+		fails(t, g, env, gitf, "of a.bin|local repository "+name+"|git lfs fetch")
+		keep(dir)
+		if _, archive, _ := fetch(t, g, env); !maps.Equal(contents(t, archive), want()) {
+			t.Errorf("%s: other content", name)
+		}
+		found, err := filepath.Glob(filepath.Join(dir, "lfs", "objects", "*", "*", "*"))
+		if err != nil || len(found) != 3 {
+			t.Fatal(found, err)
+		}
+		for content, say := range map[string]string{"content of b": "SHA-256", "content": "ends after", strings.Repeat("long", 100_000): "more than"} {
+			for _, f := range found {
+				if err := os.WriteFile(f, []byte(content), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			fails(t, g, env, gitf, say)
+		}
+	}
+}
+
+// lfs.url of .lfsconfig is followed on the origin of spec.url, with the
+// credentials, and over https elsewhere, without.
+func TestLFSConfig(t *testing.T) {
+	objects, ca := new(testenv.LFS), testenv.NewCA(t)
+	repo := large(t, objects)
+	login := data("username", "alice", "password", "cAnArY pass", "ca.crt", string(ca.PEM()))
+	env := source.Env{Secrets: memory{"default/login": login}}
+	here := testenv.ServeHTTP(t, testenv.HTTP{LFS: objects, Username: "alice", Password: "cAnArY pass"}, repo)
+	plain := testenv.ServeHTTP(t, testenv.HTTP{LFS: objects}, repo)
+	secure := testenv.ServeHTTP(t, testenv.HTTP{LFS: objects, CA: ca}, repo)
+	for name, row := range map[string]struct {
+		config string
+		at     *testenv.Server
+		path   string
+		say    string
+	}{
+		"none":                {"", here, "/repo.git/info/lfs/objects/batch", ""},
+		"own origin":          {"[lfs]\n\turl = " + here.URL + "/other/info/lfs\n", here, "/other/info/lfs/objects/batch", ""},
+		"own origin and user": {"[lfs]\n\turl = " + strings.Replace(here.URL, "://", "://bob:x@", 1) + "/other/info/lfs/?q#f\n", here, "/other/info/lfs/objects/batch", ""},
+		"elsewhere":           {"[lfs]\n\turl = \"" + secure.URL + "/x/info/lfs\" # there\n", secure, "/x/info/lfs/objects/batch", ""},
+		"last one counts":     {"[lfs]\n\turl = ftp://a\n\tURL = " + secure.URL + "/x/info/lfs\n", secure, "/x/info/lfs/objects/batch", ""},
+		"other settings":      {"[lfs]\n\tfetchexclude = *\n[remote \"origin\"]\n\tlfsurl = " + plain.URL + "\n[lfs \"x\"]\n\turl = ftp://a\n", here, "/repo.git/info/lfs/objects/batch", ""},
+		"elsewhere in clear":  {"[lfs]\n\turl = " + plain.URL + "/x\n", nil, "", ".lfsconfig|must be https"},
+		"a file":              {"[lfs]\n\turl = file:///etc\n", nil, "", ".lfsconfig|must be https"},
+		"ssh":                 {"[lfs]\n\turl = ssh://git@127.0.0.1/x\n", nil, "", ".lfsconfig|must be https"},
+		"no URL":              {"[lfs]\n\turl = http://[::1\n", nil, "", ".lfsconfig|no URL"},
+		"malformed":           {"[lfs\n", nil, "", ".lfsconfig: line 1"},
+		"too large":           {strings.Repeat("#", 64<<10+1), nil, "", ".lfsconfig: more than 65536 bytes"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tree := files(".gitattributes", "*.bin filter=lfs", "a.bin", objects.Add("content of a"))
+			if row.config != "" {
+				tree[".lfsconfig"] = files("", row.config)[""]
+			}
+			repo.Commit(testenv.Commit{Branch: "main", Files: tree})
+			g := lfsObject(here.Repo())
+			g.Spec.SecretRef, g.Spec.Ignore = &source.LocalReference{Name: "login"}, nil
+			for _, s := range []*testenv.Server{here, plain, secure} {
+				s.Reset()
+			}
+			if row.say != "" {
+				fails(t, g, env, gitf, row.say)
+				return
+			}
+			_, archive, _ := fetch(t, g, env)
+			if got := contents(t, archive); got["a.bin"] != "content of a" {
+				t.Errorf("content %q", got)
+			}
+			asked := phases(row.at, testenv.LFSBatch)
+			if len(asked) != 1 || asked[0].Path != row.path || (asked[0].Authorization != "") != (row.at == here) {
+				t.Errorf("asked %+v", asked)
+			}
+		})
+	}
+}
+
+// With a sparse checkout attributes count from above the listed directories,
+// and what is not listed is not fetched.
+func TestLFSOfSparseCheckouts(t *testing.T) {
+	objects := new(testenv.LFS)
+	repo := testenv.NewRepo(t)
+	repo.Commit(testenv.Commit{Branch: "main", Files: files(
+		".gitattributes", "*.bin filter=lfs\n", "top.bin", objects.Add("top"), ".lfsconfig", "[lfs]\n\turl = /elsewhere\n",
+		"a/.gitattributes", "*.dat filter=lfs\nno.bin -filter\n", "a/x.dat", objects.Add("beside"),
+		"a/b/x.dat", objects.Add("dat"), "a/b/y.bin", objects.Add("bin"), "a/b/no.bin", objects.Add("no"), "a/b/c/.gitattributes", "* !filter\n", "a/b/c/z.bin", objects.Add("z"),
+	)})
+	for name, config := range map[string]testenv.HTTP{"partial": {}, "whole": {NoFilter: true}} {
+		config.LFS = objects
+		server := testenv.ServeHTTP(t, config, repo)
+		g := sparse(server.Repo(), "a/b")
+		g.Spec.LFS = true
+		fails(t, g, source.Env{}, gitf, ".lfsconfig")
+		repo.Commit(testenv.Commit{Branch: "main", Files: func() fstest.MapFS {
+			tree := files(".gitattributes", "*.bin filter=lfs\n", "top.bin", objects.Add("top"), ".lfsconfig", "[lfs]\n\turl = "+server.URL+"/elsewhere/info/lfs\n",
+				"a/.gitattributes", "*.dat filter=lfs\nno.bin -filter\n", "a/x.dat", objects.Add("beside"),
+				"a/b/x.dat", objects.Add("dat"), "a/b/y.bin", objects.Add("bin"), "a/b/no.bin", objects.Add("no"), "a/b/c/.gitattributes", "* !filter\n", "a/b/c/z.bin", objects.Add("z"))
+			return tree
+		}()})
+		_, archive, report := fetch(t, g, source.Env{})
+		want := map[string]string{"a/b/x.dat": "dat", "a/b/y.bin": "bin", "a/b/no.bin": pointer("no"), "a/b/c/z.bin": pointer("z")}
+		if got := contents(t, archive); !maps.Equal(got, want) {
+			t.Errorf("%s: content %q, notes %q", name, got, report.Notes)
+		}
+		if n := len(phases(server, testenv.LFSObject)); n != 2 || phases(server, testenv.LFSBatch)[0].Path != "/elsewhere/info/lfs/objects/batch" {
+			t.Errorf("%s: %d downloads", name, n)
+		}
+		repo.Git("update-ref", "refs/heads/main", "refs/heads/main~1")
+	}
+}
+
+// The pointers of a submodule come from its own endpoint; an object that two
+// places hold is fetched once.
+func TestLFSOfSubmodules(t *testing.T) {
+	objects := new(testenv.LFS)
+	app, lib := testenv.NewRepo(t), testenv.NewRepo(t)
+	commit := lib.Commit(testenv.Commit{Branch: "main", Files: files(".gitattributes", "*.dat filter=lfs\n", "l.dat", objects.Add("of lib"), "l.bin", objects.Add("no filter there"))})
+	linked(app, map[string]string{".gitattributes": "*.bin filter=lfs\n", "a.bin": objects.Add("of app"), "a.dat": "plain"},
+		link{"one", "../lib.git", commit}, link{"two/deep", "../lib.git", commit})
+	server := testenv.ServeAll(t, testenv.HTTP{LFS: objects}, map[string]*testenv.Repo{"app.git": app, "lib.git": lib})
+	g := recursing(server.URL + "/app.git")
+	g.Spec.LFS = true
+	_, archive, report := fetch(t, g, source.Env{})
+	wanted := map[string]string{"a.bin": "of app", "a.dat": "plain", "one/l.dat": "of lib", "two/deep/l.dat": "of lib", "one/l.bin": pointer("no filter there"), "two/deep/l.bin": pointer("no filter there")}
+	if got := contents(t, archive); !maps.Equal(got, wanted) || len(report.Notes) != 0 {
+		t.Errorf("content %q, notes %q", got, report.Notes)
+	}
+	var asked []string
+	for _, q := range phases(server, testenv.LFSBatch) {
+		asked = append(asked, q.Path)
+	}
+	slices.Sort(asked)
+	if !slices.Equal(asked, []string{"/app.git/info/lfs/objects/batch", "/lib.git/info/lfs/objects/batch"}) || len(phases(server, testenv.LFSObject)) != 2 {
+		t.Errorf("asked %q, %d downloads", asked, len(phases(server, testenv.LFSObject)))
+	}
+	ignore := "one/\n/two/deep/l.dat\n"
+	g.Spec.Ignore = &ignore
+	server.Reset()
+	_, archive, _ = fetch(t, g, source.Env{})
+	if got := contents(t, archive); got["a.bin"] != "of app" || got["one/l.dat"] != "" || len(phases(server, testenv.LFSObject)) != 1 {
+		t.Errorf("content %q", got)
+	}
+}
+
+// What has the attribute and is no pointer is packed, and told of.
+func TestLFSNotes(t *testing.T) {
+	objects := new(testenv.LFS)
+	repo := testenv.NewRepo(t)
+	repo.Commit(testenv.Commit{Branch: "main", Files: files(".gitattributes", "*.bin filter=lfs\n",
+		"a.bin", "no pointer", "b.bin", strings.Repeat("large", 1000), "c.bin", "version https://git-lfs.github.com/spec/v1\noid sha256:0\n", "d.bin", "x")})
+	server := testenv.ServeHTTP(t, testenv.HTTP{LFS: objects}, repo)
+	_, archive, report := fetch(t, lfsObject(server.Repo()), source.Env{})
+	if got := contents(t, archive); got["a.bin"] != "no pointer" || len(got) != 4 {
+		t.Errorf("content %q", got)
+	}
+	if len(report.Notes) != 1 || !strings.Contains(report.Notes[0], "4 files have the attribute filter=lfs and are no LFS pointers") || !strings.Contains(report.Notes[0], "a.bin, b.bin, c.bin …") {
+		t.Errorf("notes %q", report.Notes)
+	}
+	if n := len(phases(server, testenv.LFSBatch)); n != 0 {
+		t.Errorf("%d batches for nothing", n)
+	}
+}
+
+// Limits, cache, progress and spools are those of the environment.
+func TestLFSEnvironment(t *testing.T) {
+	objects := new(testenv.LFS)
+	repo := large(t, objects)
+	server := testenv.ServeHTTP(t, testenv.HTTP{LFS: objects, Username: "alice", Password: "pass"}, repo)
+	g := lfsObject(server.Repo())
+	g.Spec.SecretRef = &source.LocalReference{Name: "login"}
+	secrets := memory{"default/login": data("username", "alice", "password", "pass")}
+	fails(t, g, source.Env{Secrets: secrets, Limits: artifact.Limits{FileBytes: 200_000}}, gitf, "dir/raw.dat: the LFS object has 300000 bytes")
+	fails(t, g, source.Env{Secrets: secrets, Limits: artifact.Limits{Bytes: 200_000}}, gitf, "dir/raw.dat: with the LFS object")
+
+	cache, err := artifact.OpenCache(artifact.CacheConfig{Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cache.Close()
+	var mu sync.Mutex
+	var spools []*os.File
+	var last source.Progress
+	dir := t.TempDir()
+	env := source.Env{Secrets: secrets, Cache: cache, Progress: func(p source.Progress) {
+		if p.Phase == "receiving LFS objects" {
+			last = p
+		}
+	}, Limits: artifact.Limits{Temp: func() (*os.File, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		f, err := os.CreateTemp(dir, "spool")
+		spools = append(spools, f)
+		return f, err
+	}}}
+	_, first, _ := fetch(t, g, env)
+	if want := (source.Progress{Object: "gitrepository/default/app", Phase: "receiving LFS objects", Done: 300_022, Total: 300_022, Unit: "bytes"}); last != want {
+		t.Errorf("progress %+v, want %+v", last, want)
+	}
+	server.Reset()
+	_, second, _ := fetch(t, g, env)
+	if n := len(phases(server, testenv.LFSBatch)); n != 0 || !bytes.Equal(first, second) {
+		t.Errorf("%d batches for what is cached", n)
+	}
+	// Other credentials do not get at what is cached for these.
+	secrets["default/login"] = data("username", "alice", "password", "wrong")
+	if _, _, _, err := try(t.Context(), g, env); err == nil {
+		t.Error("cached content for wrong credentials")
+	}
+	secrets["default/login"] = data("username", "alice", "password", "pass", "other", "x")
+	fetch(t, g, env)
+	if n := len(phases(server, testenv.LFSObject)); n != 3 {
+		t.Errorf("%d downloads with another Secret", n)
+	}
+	server.Break(&testenv.Defect{Phase: testenv.LFSBatch, Status: 403})
+	secrets["default/login"] = data("username", "alice", "password", "pass", "other", "y")
+	fails(t, g, env, auth, "status 403")
+	if i := slices.IndexFunc(spools, func(f *os.File) bool { return f.Close() == nil }); i >= 0 || len(spools) < 6 {
+		t.Errorf("spool %d of %d is open", i, len(spools))
 	}
 }

@@ -64,6 +64,13 @@ func (r *recursion) content(ctx context.Context, p pin, m *module) (*content, er
 	if c, err = r.top.origin.fetchPinned(ctx, up, m.commit); err != nil {
 		return nil, err
 	}
+	whole := object.TreeFS(c.db, c.commit.Tree)
+	c.own, err = r.top.origin.withObjects(whole, whole, func(ctx context.Context) (upstream, error) {
+		return r.top.origin.reachModule(ctx, m.url)
+	})
+	if err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.fetched[p] = c
@@ -82,7 +89,7 @@ func (r *recursion) place(c *content, modules []*module) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, m := range modules {
-		m.content, m.tree = c, object.TreeFS(c.db, c.commit.Tree)
+		m.content, m.tree = c, c.own
 		r.top.total = r.top.total.Plus(c.total)
 	}
 	if err := checkTotals(r.top.total, r.top.origin.env.Limits); err != nil {

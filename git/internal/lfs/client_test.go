@@ -380,8 +380,9 @@ func TestLimits(t *testing.T) {
 		say     string
 	}{
 		"one":       {lfs.Options{FileBytes: 11}, nil, "a.bin: the LFS object has 12 bytes: more than the limit of 11"},
-		"all":       {lfs.Options{Bytes: 23}, nil, "more bytes than the limit of 23"},
-		"overflow":  {lfs.Options{}, tree("c.bin", testenv.LFSPointer(some, 1<<63-1), "d.bin", testenv.LFSPointer(some, 1<<63-1)), "more bytes than the limit"},
+		"all":       {lfs.Options{Bytes: 23}, nil, "b.bin: with the LFS object, which has 12 bytes, all files have more than the limit of 23 bytes"},
+		"others":    {lfs.Options{Bytes: 100, Used: 77}, nil, "b.bin: with the LFS object"},
+		"overflow":  {lfs.Options{}, tree("c.bin", testenv.LFSPointer(some, 1<<63-1), "d.bin", testenv.LFSPointer(some, 1<<63-1)), "c.bin: with the LFS object"},
 		"extension": {lfs.Options{}, tree("c.bin", v1+"ext-0-x sha256:"+some+"\noid sha256:"+some+"\nsize 5\n"), "c.bin: the pointer uses Git LFS extensions"},
 		"two sizes": {lfs.Options{}, tree("c.bin", testenv.LFSPointer(some, 5), "d.bin", testenv.LFSPointer(some, 6)), "c.bin and d.bin are pointers to one object with two sizes"},
 	} {

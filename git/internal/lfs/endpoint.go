@@ -85,7 +85,7 @@ func Granted(u *url.URL, answer []byte, now time.Time) (Endpoint, error) {
 	if err != nil {
 		return Endpoint{}, err
 	}
-	to, err := newLink(at.URL, grant.Href, grant.Header, false)
+	to, err := newLink(u, grant.Href, grant.Header, false)
 	switch {
 	case grant.Href == "":
 	case err != nil:

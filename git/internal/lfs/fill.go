@@ -13,10 +13,11 @@ import (
 	"slices"
 )
 
-// Options say how [Fill] works. Limits of 0 are none.
+// Options say how [Fill] works. Limits below 1 are none.
 type Options struct {
 	FileBytes int64 // content of one object
-	Bytes     int64 // content of all files that stand for objects
+	Bytes     int64 // content of all files, of which others have Used
+	Used      int64
 	Temp      func() (*os.File, error)
 	Progress  func(done, total int64) // bytes; called by one goroutine at a time
 }
@@ -25,6 +26,7 @@ type Options struct {
 type find struct {
 	tracked
 	Pointer
+	shown string // its path in the view
 }
 
 // Fill fetches the objects that view shows pointers to, and puts them into the
@@ -58,7 +60,7 @@ func Fill(ctx context.Context, view fs.FS, o Options) (held io.Closer, plain []s
 
 // survey finds the pointers that view shows.
 func (o Options) survey(ctx context.Context, view fs.FS) (finds []find, plain []string, err error) {
-	var total int64
+	total := o.Used
 	err = fs.WalkDir(view, ".", func(name string, d fs.DirEntry, err error) error {
 		if err == nil && ctx.Err() != nil {
 			err = context.Cause(ctx)
@@ -85,7 +87,7 @@ func (o Options) survey(ctx context.Context, view fs.FS) (finds []find, plain []
 		if total, err = o.admit(total, p); err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
-		finds = append(finds, find{at, p})
+		finds = append(finds, find{at, p, name})
 		return nil
 	})
 	return finds, plain, err
@@ -112,7 +114,7 @@ func (o Options) admit(total int64, p Pointer) (int64, error) {
 		limit = math.MaxInt64
 	}
 	if p.Size > limit-total {
-		return 0, fmt.Errorf("the LFS objects up to here have more bytes than the limit of %d, raise it if that is right", limit)
+		return 0, fmt.Errorf("with the LFS object, which has %d bytes, all files have more than the limit of %d bytes, raise it if that is right", p.Size, limit)
 	}
 	return total + p.Size, nil
 }
@@ -134,10 +136,10 @@ func plan(finds []find) (orders map[*tree]*order, total int64, err error) {
 		}
 		switch known, ok := o.objects[f.OID]; {
 		case !ok:
-			o.objects[f.OID] = Object{f.Pointer, f.name, total}
+			o.objects[f.OID] = Object{f.Pointer, f.shown, total}
 			total += f.Size
 		case known.Size != f.Size:
-			return nil, 0, fmt.Errorf("%s and %s are pointers to one object with two sizes, %d and %d bytes", known.Path, f.name, known.Size, f.Size)
+			return nil, 0, fmt.Errorf("%s and %s are pointers to one object with two sizes, %d and %d bytes", known.Path, f.shown, known.Size, f.Size)
 		}
 	}
 	return orders, total, nil

@@ -148,7 +148,8 @@ func (c *Client) sendOnce(ctx context.Context, method string, to link, body []by
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	lasting := isA[*tls.CertificateVerificationError](err) || isA[*transport.ProxyError](err)
+	op, _ := errors.AsType[*net.OpError](err)
+	lasting := op != nil && op.Op == "dial" || isA[*tls.CertificateVerificationError](err) || isA[*transport.ProxyError](err)
 	if err = fmt.Errorf("%s: %w", redact.URL(to.url), err); !lasting {
 		err = &transientError{err, -1}
 	}

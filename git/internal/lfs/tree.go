@@ -5,6 +5,7 @@ import (
 	"io"
 	"io/fs"
 	"path"
+	"slices"
 )
 
 // A Source has the objects of one repository.
@@ -26,8 +27,9 @@ type tree struct {
 
 // New returns t, the tree of a repository, in which [Fill] can replace pointers.
 // open is called at most once, and only when there is something to fetch. Of
-// what t implements the result has [fs.ReadDirFS] and [fs.StatFS]; it is as safe
-// for concurrent use as t is, but not while it is filled.
+// what t implements the result has [fs.ReadDirFS] and [fs.StatFS], and entries
+// that are no files are those of t; it is as safe for concurrent use as t is, but
+// not while it is filled.
 func New(t fs.FS, attributes *Attributes, open func(context.Context) (Source, error)) fs.FS {
 	return &tree{t, attributes, open, map[string]content{}}
 }
@@ -73,15 +75,22 @@ func (t *tree) ReadDir(name string) ([]fs.DirEntry, error) {
 	return t.entries(name, list), err
 }
 
-// entries returns the entries of the directory dir as they are in t.
+// entries returns the entries of the directory dir as they are in t. Others than
+// files are those of the tree below.
 func (t *tree) entries(dir string, list []fs.DirEntry) []fs.DirEntry {
-	all := make([]entry, len(list))
-	out := make([]fs.DirEntry, len(list))
-	for i, e := range list {
-		all[i] = entry{e, t, dir}
-		out[i] = &all[i]
+	out := slices.Clone(list)
+	for i, e := range out {
+		if e.Type().IsRegular() {
+			out[i] = &entry{e, t, dir}
+		}
 	}
 	return out
+}
+
+// Omits is that of the tree below, see [artifact.Rules.View].
+func (t *tree) Omits(dir string) bool {
+	o, ok := t.FS.(interface{ Omits(dir string) bool })
+	return ok && o.Omits(dir)
 }
 
 // describe returns the info of the file name as it is in t.
