@@ -1,6 +1,6 @@
 // Package e2e runs the headgate command against real servers and its
 // artifacts against real clients: nginx with fcgiwrap and git http-backend,
-// OpenSSH's sshd with git-shell, tinyproxy, microsocks, and the fetcher that
+// OpenSSH's sshd with git-shell, git-lfs, tinyproxy, microsocks, and the fetcher that
 // Flux's controllers use.
 //
 // It is a module of its own, so that go test ./... at the root needs none of

@@ -49,6 +49,7 @@ type gitSource struct {
 	proxy  keys // nil: no proxySecretRef
 	trust  keys // the Secret of verify; nil: no verify
 	mode   string
+	lfs    bool
 }
 
 // manifest returns the documents of a source.
@@ -57,6 +58,9 @@ func (s gitSource) manifest(t *testing.T) string {
 	spec := map[string]any{"interval": "1m", "timeout": "20s", "url": s.url, "ref": s.ref}
 	if s.ref == nil {
 		spec["ref"] = keys{"branch": "main"}
+	}
+	if s.lfs {
+		spec["lfs"] = true
 	}
 	docs := []any{}
 	if s.trust != nil {

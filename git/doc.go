@@ -67,6 +67,17 @@
 // says so, where the server takes no part in that and where more than nine
 // tenths of its files are needed.
 //
+// # Git LFS
+//
+// With spec.lfs the pointers that would be packed are replaced by what they stand
+// for: files with the attribute filter=lfs, of the repository and of its
+// submodules, each from the endpoint of its own repository (URL.git/info/lfs, what
+// git-lfs-authenticate tells over ssh, or lfs.url of .lfsconfig on the same origin
+// or over https). Credentials go to the scheme, host and port of the repository
+// alone; content is checked against its pointer. A repository that stands in for
+// the URL has its objects in lfs/objects, and nobody else is asked. Transfers count
+// towards spec.timeout. Without spec.lfs a note tells of pointers.
+//
 // # Access
 //
 // The Secret of secretRef holds username and password, or bearerToken, and for
@@ -78,6 +89,6 @@
 // # Limits
 //
 // [source.Env].Limits bounds a commit: Bytes of the pack and of all files
-// (default 4 GiB and 16 GiB), FileBytes of one object (1 GiB), Entries of the
-// tree (4,000,000). A failure names the limit.
+// (default 4 GiB and 16 GiB), FileBytes of one object, of LFS too (1 GiB),
+// Entries of the tree (4,000,000). A failure names the limit.
 package git
