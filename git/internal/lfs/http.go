@@ -11,8 +11,6 @@ import (
 	"net/url"
 	"strings"
 
-	"golang.org/x/net/http/httpguts"
-
 	"github.com/headgate-io/headgate/internal/redact"
 	"github.com/headgate-io/headgate/internal/transport"
 )
@@ -53,7 +51,7 @@ func newLink(from *url.URL, href string, header map[string]string, auth bool) (l
 		if size += len(name) + len(value); size > maxHeader {
 			return link{}, fmt.Errorf("%w: header fields of more than %d bytes for %s", ErrProtocol, maxHeader, redact.URL(to))
 		}
-		if !httpguts.ValidHeaderFieldName(name) || !httpguts.ValidHeaderFieldValue(value) {
+		if !validField(name, value) {
 			return link{}, fmt.Errorf("%w: an invalid header field for %s", ErrProtocol, redact.URL(to))
 		}
 		if http.CanonicalHeaderKey(name) == "Authorization" && value != "" {
@@ -61,6 +59,15 @@ func newLink(from *url.URL, href string, header map[string]string, auth bool) (l
 		}
 	}
 	return link{to, header, auth}, nil
+}
+
+// validField reports whether a header field can be sent (RFC 9110, 5.1 and 5.5).
+func validField(name, value string) bool {
+	noToken := func(r rune) bool {
+		return (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && !strings.ContainsRune("!#$%&'*+-.^_`|~", r)
+	}
+	return name != "" && !strings.ContainsFunc(name, noToken) &&
+		!strings.ContainsFunc(value, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f })
 }
 
 // mayLead refuses an address that a server may not send its client to.
