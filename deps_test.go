@@ -33,25 +33,41 @@ var rooms = map[string]room{
 	"git/internal/local":    {imports: "git/internal/config git/internal/lru git/internal/object git/internal/packfile", modules: "github.com/klauspost/compress"},
 	"git/internal/wire":     {imports: "git/internal/object internal/redact", modules: gitModules},
 
+	"login/aws":               {imports: "source login/internal/actions login/internal/exchange login/internal/keep", modules: awsModules},
+	"login/azure":             {imports: "source login/internal/actions login/internal/exchange login/internal/keep", modules: azureModules},
 	"login/github":            {imports: "source internal/transport login/internal/exchange login/internal/keep"},
-	"login/internal/exchange": {imports: "internal/redact internal/transport"},
+	"login/internal/actions":  {imports: "login/internal/exchange"},
+	"login/internal/exchange": {imports: "internal/redact internal/transport source"},
 	"login/internal/keep":     {},
 
 	"git/internal/signature": {modules: "github.com/ProtonMail/go-crypto github.com/cloudflare/circl golang.org/x/crypto golang.org/x/sys"},
 
 	"cmd/headgate": {
-		imports: "artifact source git internal/redact login/github", // sigs.k8s.io/yaml comes with source
+		imports: "artifact source git internal/redact login/aws login/azure login/github", // sigs.k8s.io/yaml comes with source
 		modules: "github.com/spf13/cobra github.com/spf13/pflag github.com/inconshreveable/mousetrap github.com/jedib0t/go-pretty/v6 github.com/mattn/go-runewidth github.com/rivo/uniseg golang.org/x/term golang.org/x/text",
 	},
 
 	"internal/redact":    {},
 	"internal/transport": {imports: "source internal/redact", modules: "golang.org/x/net"},
 
-	"internal/testenv":  {modules: "golang.org/x/crypto golang.org/x/sys", test: true},
-	"source/sourcetest": {imports: "artifact source", test: true},
+	"internal/testenv":         {modules: "golang.org/x/crypto golang.org/x/sys", test: true},
+	"login/internal/logintest": {imports: "artifact source git internal/testenv", test: true},
+	"source/sourcetest":        {imports: "artifact source", test: true},
 }
 
 const gitModules = "golang.org/x/crypto golang.org/x/net golang.org/x/sync golang.org/x/sys github.com/Masterminds/semver/v3"
+
+// The SDKs of the clouds' token services. Only their leaves may depend on them.
+const (
+	awsModules = "github.com/aws/aws-sdk-go-v2 github.com/aws/aws-sdk-go-v2/config github.com/aws/aws-sdk-go-v2/credentials github.com/aws/aws-sdk-go-v2/feature/ec2/imds " +
+		"github.com/aws/aws-sdk-go-v2/internal/configsources github.com/aws/aws-sdk-go-v2/internal/endpoints/v2 github.com/aws/aws-sdk-go-v2/internal/v4a " +
+		"github.com/aws/aws-sdk-go-v2/service/internal/accept-encoding github.com/aws/aws-sdk-go-v2/service/internal/presigned-url " +
+		"github.com/aws/aws-sdk-go-v2/service/signin github.com/aws/aws-sdk-go-v2/service/sso github.com/aws/aws-sdk-go-v2/service/ssooidc " +
+		"github.com/aws/aws-sdk-go-v2/service/sts github.com/aws/smithy-go"
+	azureModules = "github.com/Azure/azure-sdk-for-go/sdk/azcore github.com/Azure/azure-sdk-for-go/sdk/azidentity github.com/Azure/azure-sdk-for-go/sdk/internal " +
+		"github.com/AzureAD/microsoft-authentication-library-for-go github.com/golang-jwt/jwt/v5 github.com/google/uuid github.com/kylelemons/godebug " +
+		"github.com/pkg/browser golang.org/x/crypto golang.org/x/sync golang.org/x/sys golang.org/x/text"
+)
 
 // systems are those whose files are looked at: an edge may be in the files of one only.
 var systems = []string{"linux", "darwin", "windows"}

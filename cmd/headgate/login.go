@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/headgate-io/headgate/login/aws"
+	"github.com/headgate-io/headgate/login/azure"
 	"github.com/headgate-io/headgate/login/github"
 	"github.com/headgate-io/headgate/source"
 )
@@ -11,6 +13,8 @@ import (
 // login returns the table of what this command can log in with, as one function.
 func (p *program) login() source.LoginFunc {
 	providers := map[string]source.LoginFunc{
+		"aws":    aws.New(nil, p.lookup).Login,
+		"azure":  azure.New(nil, p.lookup).Login,
 		"github": github.New(nil).Login,
 	}
 	return func(ctx context.Context, r source.LoginRequest) (source.Credential, error) {

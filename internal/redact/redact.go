@@ -5,7 +5,8 @@
 //
 //   - the user information, the values of the query and the fragment of every
 //     URL, of malformed ones too; the names of query parameters stay
-//   - what follows "Authorization:", and private keys in PEM form
+//   - what follows "Authorization:", private keys in PEM form, and JSON web
+//     tokens
 //   - secrets that the caller knows: verbatim, quoted, escaped for URLs, and
 //     in base64, also in the middle of a longer base64 text such as basic
 //     authentication
@@ -35,6 +36,9 @@ var (
 	header = regexp.MustCompile(`(?i)(authorization["']?\s*[:=]\s*["'\[]*)[^\s"'\]]+(\s+[^\s"'\],;]+)?`)
 	pem    = regexp.MustCompile(`-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----(?s:.*?)(-----END [A-Z0-9 ]*PRIVATE KEY-----|\z)`)
 
+	// A header, which is an object, the claims and the signature (RFC 7515 section 7.1).
+	jwt = regexp.MustCompile(`eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*`)
+
 	// CSI and OSC sequences of terminals, then any other escape.
 	escape = regexp.MustCompile("\x1b\\[[0-?]*[ -/]*[@-~]|\x1b\\][^\x07\x1b]*(\x07|\x1b\\\\)?|\x1b.?")
 )
@@ -48,7 +52,8 @@ func String(text string, secrets ...string) string {
 	text = strings.ToValidUTF8(text, string(utf8.RuneError)) // a secret may be a part of a character
 	text = urlText.ReplaceAllStringFunc(text, sparing(maskURL))
 	text = queryText.ReplaceAllStringFunc(text, sparing(maskQuery))
-	return header.ReplaceAllString(text, "${1}"+Mask)
+	text = header.ReplaceAllString(text, "${1}"+Mask)
+	return jwt.ReplaceAllString(text, Mask)
 }
 
 // sparing applies mask to s without the punctuation that ends it: that belongs

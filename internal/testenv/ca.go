@@ -10,6 +10,7 @@ import (
 	"encoding/pem"
 	"math/big"
 	"net"
+	"sync"
 	"testing"
 	"time"
 )
@@ -39,6 +40,23 @@ func NewCA(t testing.TB) *CA {
 	cert, err := x509.ParseCertificate(der)
 	check(t, err)
 	return &CA{t, cert, key}
+}
+
+var (
+	systemOnce sync.Once
+	system     *CA
+)
+
+// SystemCA returns an authority that takes the place of those of the system for
+// the rest of the process, which must not have looked at them yet. A file of
+// the test needs the line //go:debug x509usefallbackroots=1 before its package clause.
+func SystemCA(t testing.TB) *CA {
+	t.Helper()
+	systemOnce.Do(func() {
+		system = NewCA(t)
+		x509.SetFallbackRoots(system.Pool())
+	})
+	return &CA{t, system.cert, system.key}
 }
 
 // PEM returns the authority's certificate.

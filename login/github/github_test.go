@@ -20,6 +20,7 @@ import (
 	"github.com/headgate-io/headgate/internal/testenv"
 	"github.com/headgate-io/headgate/internal/transport"
 	"github.com/headgate-io/headgate/login/github"
+	"github.com/headgate-io/headgate/login/internal/logintest"
 	"github.com/headgate-io/headgate/source"
 )
 
@@ -46,28 +47,18 @@ func pkcs8(k any) string {
 	return string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}))
 }
 
-// A clock is set by hand.
-type clock struct {
-	mu  sync.Mutex
-	now time.Time
-}
-
-func (c *clock) Now() time.Time { c.mu.Lock(); defer c.mu.Unlock(); return c.now }
-
-func (c *clock) advance(d time.Duration) { c.mu.Lock(); defer c.mu.Unlock(); c.now = c.now.Add(d) }
-
 // A fixture is an API and somebody who logs in there.
 type fixture struct {
 	*testenv.GitHubServer
 	*github.Provider
-	clock  *clock // of both
+	clock  *logintest.Clock // of both
 	client *http.Client
 	secret map[string]string
 }
 
 func newFixture(t *testing.T) *fixture {
 	ca := testenv.NewCA(t)
-	f := &fixture{clock: &clock{now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}}
+	f := &fixture{clock: logintest.NewClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))}
 	f.GitHubServer = testenv.ServeGitHub(t, testenv.GitHub{
 		CA: ca, App: "4711", Key: &key().PublicKey, Now: f.clock.Now,
 		Installations: map[string]string{"orgs/acme": "1001", "users/alice": "1002"},
@@ -161,11 +152,11 @@ func TestLogin(t *testing.T) {
 func TestTokensAreKept(t *testing.T) {
 	f, seen := newFixture(t), 0
 	first := f.login(t, "/acme/app")
-	f.clock.advance(47 * time.Minute)
+	f.clock.Advance(47 * time.Minute)
 	if again := f.login(t, "/acme/app.git"); again.Password != first.Password || len(f.requests(&seen)) != 1 {
 		t.Errorf("another token after 47 of 60 minutes")
 	}
-	f.clock.advance(time.Minute)
+	f.clock.Advance(time.Minute)
 	second := f.login(t, "/acme/app")
 	if second.Password == first.Password {
 		t.Errorf("the same token after 48 of 60 minutes")

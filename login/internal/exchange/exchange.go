@@ -14,6 +14,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"time"
 
 	"github.com/headgate-io/headgate/internal/transport"
 )
@@ -21,12 +22,15 @@ import (
 // MaxAnswer is how many bytes an answer may have.
 const MaxAnswer = 1 << 20
 
-const maxRedirects = 5
+const (
+	maxRedirects = 5
+	nearTimeout  = 2 * time.Second // for a connection to a service of the machine, which is there or is not
+)
 
 // Client returns a client that keeps the rules of this package; given is the
 // one for https, nil for one without proxy. The caller closes its idle connections.
 func Client(given *http.Client) *http.Client {
-	near := transport.Client(transport.Config{}).Transport
+	near := transport.Client(transport.Config{DialTimeout: nearTimeout}).Transport
 	far := near
 	if given != nil && given.Transport != nil {
 		far = given.Transport

@@ -1,0 +1,96 @@
+package aws
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/config"
+	"github.com/aws/aws-sdk-go-v2/credentials/stscreds"
+	"github.com/aws/aws-sdk-go-v2/service/sts"
+	"github.com/aws/smithy-go"
+	"github.com/aws/smithy-go/middleware"
+	smithyhttp "github.com/aws/smithy-go/transport/http"
+
+	"github.com/headgate-io/headgate/login/internal/actions"
+	"github.com/headgate-io/headgate/login/internal/exchange"
+	"github.com/headgate-io/headgate/source"
+)
+
+const (
+	audience = "sts.amazonaws.com" // of a job's identity token
+	attempts = 2                   // for each request to a token service
+)
+
+// retrieve gets keys, for region where the environment names none.
+func (p *Provider) retrieve(ctx context.Context, client *http.Client, region string) (aws.Credentials, error) {
+	c, err := config.LoadDefaultConfig(ctx,
+		config.WithDefaultRegion(region),
+		config.WithRetryMaxAttempts(attempts),
+		config.WithAPIOptions([]func(*middleware.Stack) error{through(client)}),
+	)
+	if err != nil {
+		return aws.Credentials{}, err
+	}
+	if !p.inJob() {
+		return c.Credentials.Retrieve(ctx)
+	}
+	token, err := actions.Token(ctx, client, p.env, audience)
+	if err != nil {
+		return aws.Credentials{}, err
+	}
+	c.Credentials = aws.AnonymousCredentials{}
+	role := stscreds.NewWebIdentityRoleProvider(sts.NewFromConfig(c), p.env.Value("AWS_ROLE_ARN"), identityToken(token), func(o *stscreds.WebIdentityRoleOptions) {
+		if o.RoleSessionName = p.env.Value("AWS_ROLE_SESSION_NAME"); o.RoleSessionName == "" {
+			o.RoleSessionName = "headgate"
+		}
+	})
+	return role.Retrieve(ctx)
+}
+
+// through makes every request of the SDK go through client, as the last step
+// before it would be sent. The client of the SDK's configuration is no place
+// for that: it does not count for containers, and is refused together with
+// AWS_CA_BUNDLE.
+func through(client *http.Client) func(*middleware.Stack) error {
+	sender := smithyhttp.NewClientHandlerWithOptions(client)
+	return func(stack *middleware.Stack) error {
+		return stack.Deserialize.Add(middleware.DeserializeMiddlewareFunc("headgate",
+			func(ctx context.Context, in middleware.DeserializeInput, _ middleware.DeserializeHandler) (middleware.DeserializeOutput, middleware.Metadata, error) {
+				resp, metadata, err := sender.Handle(ctx, in.Request)
+				return middleware.DeserializeOutput{RawResponse: resp}, metadata, err
+			}), middleware.After)
+	}
+}
+
+// inJob reports whether the identity is a role that a job of Actions assumes.
+func (p *Provider) inJob() bool {
+	for _, other := range []string{"AWS_ACCESS_KEY_ID", "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_PROFILE"} {
+		if p.env.Has(other) {
+			return false
+		}
+	}
+	return p.env.Has("AWS_ROLE_ARN") && p.env.Has(actions.Variables...)
+}
+
+// An identityToken is one that was issued already.
+type identityToken string
+
+// GetIdentityToken implements [stscreds.IdentityTokenRetriever].
+func (t identityToken) GetIdentityToken() ([]byte, error) { return []byte(t), nil }
+
+// explain makes one line of an error of the SDK, without what the request
+// proved itself with.
+func (p *Provider) explain(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return fmt.Errorf("get the keys of this program: %w", context.Cause(ctx))
+	}
+	secrets := []string{p.env.Value("AWS_CONTAINER_AUTHORIZATION_TOKEN"), p.env.Value("AWS_SECRET_ACCESS_KEY"), p.env.Value("AWS_SESSION_TOKEN")}
+	const hint = "check the role and the AWS_ variables that this program runs with"
+	if api, ok := errors.AsType[smithy.APIError](err); ok && api.ErrorFault() == smithy.FaultClient {
+		return fmt.Errorf("%w: %s: %s: %s", source.ErrProvider, exchange.Said(api.ErrorCode()), exchange.Said(api.ErrorMessage(), secrets...), hint)
+	}
+	return fmt.Errorf("get the keys of this program: %s: %s", exchange.Said(err.Error(), secrets...), hint)
+}

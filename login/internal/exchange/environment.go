@@ -1,0 +1,30 @@
+package exchange
+
+import "os"
+
+// An Environment looks up variables of the environment.
+type Environment func(name string) (value string, ok bool)
+
+// NewEnvironment returns lookup, or when that is nil the environment of the process.
+func NewEnvironment(lookup func(string) (string, bool)) Environment {
+	if lookup == nil {
+		return os.LookupEnv
+	}
+	return lookup
+}
+
+// Value returns the value of a variable, "" when it is not set.
+func (e Environment) Value(name string) string {
+	v, _ := e(name)
+	return v
+}
+
+// Has reports whether all variables have a value.
+func (e Environment) Has(names ...string) bool {
+	for _, name := range names {
+		if e.Value(name) == "" {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,134 @@
+// Package logintest is what the tests of logins share: a clock, and fetches of
+// a GitRepository that go through a login.
+package logintest
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"sync"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	"github.com/headgate-io/headgate/artifact"
+	"github.com/headgate-io/headgate/git"
+	"github.com/headgate-io/headgate/internal/testenv"
+	"github.com/headgate-io/headgate/source"
+)
+
+// A Clock is set by hand.
+type Clock struct {
+	mu  sync.Mutex
+	now time.Time
+}
+
+// NewClock returns a clock that shows now.
+func NewClock(now time.Time) *Clock { return &Clock{now: now} }
+
+// Now returns what the clock shows.
+func (c *Clock) Now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.now
+}
+
+// Advance moves the clock on.
+func (c *Clock) Advance(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now = c.now.Add(d)
+}
+
+// Secrets are the Secrets of every namespace, by name.
+type Secrets map[string]map[string]string
+
+// Secret implements [source.Secrets].
+func (m Secrets) Secret(_ context.Context, _, name string) (source.Secret, error) {
+	if m[name] == nil {
+		return source.Secret{}, fs.ErrNotExist
+	}
+	s := source.Secret{Data: map[string][]byte{}}
+	for k, v := range m[name] {
+		s.Data[k] = []byte(v)
+	}
+	return s, nil
+}
+
+// PullSecrets implements [source.Secrets].
+func (m Secrets) PullSecrets(context.Context, string, string) ([]source.Secret, error) {
+	return nil, nil
+}
+
+// Repository returns a GitRepository that goes through the proxy in the Secret called proxy.
+func Repository(provider, url string) *source.GitRepository {
+	return &source.GitRepository{
+		Header: source.Header{APIVersion: "source.toolkit.fluxcd.io/v1", Kind: "GitRepository", Metadata: source.Metadata{Name: "app", Namespace: "default", Generation: 1}},
+		Spec: source.GitRepositorySpec{
+			URL: url, Provider: provider, Ref: &source.GitRepositoryRef{Branch: "main"}, ProxySecretRef: &source.LocalReference{Name: "proxy"},
+			Timeout: source.Duration(time.Minute), Interval: source.Duration(time.Minute),
+		},
+	}
+}
+
+// Serve serves a repository at path over TLS, for names besides localhost, to
+// those whom allow lets in.
+func Serve(t testing.TB, ca *testenv.CA, path string, allow func(*http.Request) bool, names ...string) *testenv.Server {
+	repo := testenv.NewRepo(t)
+	repo.Commit(testenv.Commit{Branch: "main", Files: fstest.MapFS{"a": {Data: []byte("1"), Mode: 0o644}}})
+	return testenv.ServeAll(t, testenv.HTTP{CA: ca, Names: names, Allow: allow}, map[string]*testenv.Repo{path: repo})
+}
+
+// ServeTLS serves h for names besides localhost, and returns its address.
+func ServeTLS(t testing.TB, ca *testenv.CA, h http.HandlerFunc, names ...string) string {
+	s := httptest.NewUnstartedServer(h)
+	s.TLS = ca.ServerConfig(false, names...)
+	s.StartTLS()
+	t.Cleanup(func() {
+		s.CloseClientConnections()
+		s.Close()
+	})
+	return Host(s.URL)
+}
+
+// Host returns the host and port of a URL.
+func Host(s string) string {
+	u, err := url.Parse(s)
+	if err != nil {
+		panic(err)
+	}
+	return u.Host
+}
+
+// A Run is one reconciliation.
+type Run struct {
+	Reason  string   // of Ready
+	Err     error    // nil when an artifact was published
+	Texts   string   // all that anybody may see: the status, the events and the error
+	Secrets []string // that the origin knows of
+}
+
+// Reconcile fetches g with login into a new store.
+func Reconcile(t testing.TB, g *source.GitRepository, secrets Secrets, login source.LoginFunc) (run Run) {
+	t.Helper()
+	store, err := artifact.OpenStore(artifact.StoreConfig{Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	var events []source.Event
+	r := &source.Reconciler{Store: store, Emit: func(e source.Event) { events = append(events, e) }}
+	from := git.New(g, source.Env{Secrets: secrets, Login: login})
+	_, run.Err = r.Reconcile(t.Context(), g, from)
+	run.Reason, run.Secrets = g.Common().Condition(source.ReadyCondition).Reason, from.Secrets()
+	all, err := json.Marshal([]any{g.Status, events, fmt.Sprint(run.Err)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	run.Texts = string(all)
+	return run
+}
