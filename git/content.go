@@ -54,8 +54,8 @@ func newContent(ctx context.Context, o *Origin, db database, id object.ID, notes
 
 // compose makes the tree that is packed. A signature that is refused ends it
 // early: what the commit says is not acted upon then, and Verify tells why.
-func (c *content) compose(ctx context.Context, up upstream) (err error) {
-	if c.refused, err = c.check(ctx, up); err != nil || c.refused != nil {
+func (c *content) compose(ctx context.Context) (err error) {
+	if c.refused, err = c.check(ctx); err != nil || c.refused != nil {
 		return err
 	}
 	tree := object.TreeFS(c.db, c.commit.Tree)

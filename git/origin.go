@@ -135,7 +135,7 @@ func (o *Origin) open(ctx context.Context, rev source.Revision) (source.Content,
 		return nil, err
 	}
 	c.rev, c.sel, c.tag = rev, sel, tag
-	if err := c.compose(ctx, up); err != nil {
+	if err := c.compose(ctx); err != nil {
 		c.Close()
 		return nil, err
 	}

@@ -7,7 +7,7 @@ import (
 	"crypto/sha512"
 	"encoding/pem"
 	"os"
-	"path"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -32,23 +32,30 @@ type signed struct {
 // fixture returns a file below signedDir.
 func (s signed) fixture(name string) []byte {
 	s.t.Helper()
-	b, err := os.ReadFile(path.Join(signedDir, name))
+	b, err := os.ReadFile(filepath.Join(signedDir, name))
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	return b
 }
 
-// each calls do with the files of a folder below signedDir.
-func (s signed) each(folder string, do func(name string, content []byte)) {
+// objects stores the objects in a folder below signedDir and returns their ids by name.
+func (s signed) objects(kind, folder string) map[string]string {
 	s.t.Helper()
-	list, err := os.ReadDir(path.Join(signedDir, folder))
-	if err != nil || len(list) == 0 {
+	paths, err := filepath.Glob(filepath.Join(signedDir, folder, "*"))
+	for i := range paths {
+		if err == nil {
+			paths[i], err = filepath.Abs(paths[i])
+		}
+	}
+	if err != nil || len(paths) == 0 {
 		s.t.Fatalf("no %s: %v", folder, err)
 	}
-	for _, e := range list {
-		do(e.Name(), s.fixture(folder+"/"+e.Name()))
+	ids := map[string]string{}
+	for i, id := range strings.Fields(s.GitInput(strings.Join(paths, "\n")+"\n", "hash-object", "-t", kind, "-w", "--no-filters", "--stdin-paths")) {
+		ids[filepath.Base(paths[i])] = id
 	}
+	return ids
 }
 
 // secret returns a Secret with the keys of the given names.
@@ -70,18 +77,14 @@ func newSigned(t *testing.T) signed {
 		s.ids[name] = id
 	}
 	s.Tree(files("app.yaml", "replicas: 3\n"))
-	tags := map[string]string{}
-	commits := map[string]string{}
-	refs := map[string]string{}
+	commits, tags, refs := s.objects("commit", "commits"), s.objects("tag", "tags"), map[string]string{}
 	ref := func(name, id string) { refs[name] = id }
-	s.each("commits", func(name string, raw []byte) {
-		commits[name] = s.Object("commit", raw)
-		ref("heads/"+name, commits[name])
-	})
-	s.each("tags", func(name string, raw []byte) {
-		tags[name] = s.Object("tag", raw)
-		ref("tags/"+name, tags[name])
-	})
+	for name, id := range commits {
+		ref("heads/"+name, id)
+	}
+	for name, id := range tags {
+		ref("tags/"+name, id)
+	}
 
 	// What nobody signed, or not so.
 	ref("tags/lightweight", commits["pgp-ed25519"])

@@ -3,12 +3,9 @@ package git
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"hash"
-	"io"
 	"maps"
 	"slices"
 	"strings"
@@ -19,9 +16,12 @@ import (
 	"github.com/headgate-io/headgate/source"
 )
 
+// signatures says whose signatures are asked for.
+type signatures struct{ tag, commit bool }
+
 // modes says whose signatures a mode asks for (specification,
 // "GitRepositoryVerification"; reference A9).
-var modes = map[string]struct{ tag, commit bool }{
+var modes = map[string]signatures{
 	"":                      {},
 	source.VerifyHEAD:       {commit: true},
 	source.VerifyTag:        {tag: true},
@@ -31,38 +31,37 @@ var modes = map[string]struct{ tag, commit bool }{
 // trust returns a fingerprint of what spec.verify asks for and of the keys that
 // it trusts, "" when the spec asks for no verification.
 func (o *Origin) trust(ctx context.Context, sel selection) (string, error) {
-	mode := o.repo.Plan().Verify
-	if mode == "" {
-		return "", nil
+	mode, _, err := o.asked(sel)
+	if mode == "" || err != nil {
+		return "", err
 	}
-	asked, known := modes[mode]
-	switch {
-	case !known:
-		return "", invalidMode("spec.verify.mode %q: want HEAD, Tag or TagAndHEAD", mode)
-	case asked.tag && !sel.tagged():
-		return "", invalidMode("spec.verify.mode %s needs a tag, but spec.ref.%s selects none: set spec.ref.tag or semver, or mode HEAD", mode, sel.field)
-	}
-	secret, err := o.trusted(ctx)
+	secret, _, err := o.trusted(ctx)
 	if err != nil {
 		return "", err
 	}
 	sum := sha256.New()
-	writeField(sum, []byte(mode))
+	note(sum, mode)
 	for _, name := range slices.Sorted(maps.Keys(secret.Data)) {
-		writeField(sum, []byte(name))
-		writeField(sum, secret.Data[name])
+		note(sum, name, string(secret.Data[name]))
 	}
 	return hex.EncodeToString(sum.Sum(nil)), nil
 }
 
-func invalidMode(format string, args ...any) error {
-	return &source.StepError{Step: source.StepVerify, Reason: "InvalidVerificationMode", Err: invalid(fmt.Errorf(format, args...))}
+// asked returns the mode of spec.verify, "" when there is none, and what it means.
+func (o *Origin) asked(sel selection) (mode string, want signatures, err error) {
+	mode = o.repo.Plan().Verify
+	want, known := modes[mode]
+	switch {
+	case !known:
+		err = invalidMode("spec.verify.mode %q: want HEAD, Tag or TagAndHEAD", mode)
+	case want.tag && !sel.tagged():
+		err = invalidMode("spec.verify.mode %s needs a tag, but spec.ref.%s selects none: set spec.ref.tag or semver, or mode HEAD", mode, sel.field)
+	}
+	return mode, want, err
 }
 
-// writeField adds b so that no other sequence of fields gives the same hash.
-func writeField(h hash.Hash, b []byte) {
-	h.Write(binary.BigEndian.AppendUint64(nil, uint64(len(b))))
-	h.Write(b)
+func invalidMode(format string, args ...any) error {
+	return &source.StepError{Step: source.StepVerify, Reason: "InvalidVerificationMode", Err: invalid(fmt.Errorf(format, args...))}
 }
 
 // tagged reports whether s selects a tag, which a later run may find elsewhere.
@@ -70,25 +69,28 @@ func (s selection) tagged() bool {
 	return s.semver != nil || strings.HasPrefix(s.ref, "refs/tags/")
 }
 
-// trusted returns the Secret of spec.verify once its keys are known to be usable.
-func (o *Origin) trusted(ctx context.Context) (namedSecret, error) {
-	secret, err := o.secret(ctx, &o.repo.Spec.Verify.SecretRef, "spec.verify.secretRef")
+// trusted returns the Secret of spec.verify and its keys.
+func (o *Origin) trusted(ctx context.Context) (namedSecret, *signature.Keys, error) {
+	const field = "spec.verify.secretRef"
+	secret, err := o.secret(ctx, &o.repo.Spec.Verify.SecretRef, field)
+	var keys *signature.Keys
 	if err == nil {
-		if _, err = signature.Parse(secret.Data); err != nil {
-			err = fmt.Errorf("spec.verify.secretRef: secret %s: %w", secret.name, err)
+		if keys, err = signature.Parse(secret.Data); err != nil {
+			err = fmt.Errorf("%s: secret %s: %w", field, secret.name, err)
 		}
 	}
 	if err != nil {
-		return namedSecret{}, &source.StepError{Step: source.StepVerify, Reason: "VerificationError", Err: err}
+		return namedSecret{}, nil, &source.StepError{Step: source.StepVerify, Reason: "VerificationError", Err: err}
 	}
-	return secret, nil
+	return secret, keys, nil
 }
 
 // signedTag looks up the tag that rev was found by, when its signature is
 // asked for. It is not the one that rev was found by if it has moved since.
 func (o *Origin) signedTag(ctx context.Context, up upstream, sel selection, rev source.Revision) (ref, error) {
-	if !modes[o.repo.Plan().Verify].tag {
-		return ref{}, nil
+	_, want, err := o.asked(sel)
+	if err != nil || !want.tag {
+		return ref{}, err
 	}
 	if sel.semver != nil {
 		sel.label = rev.ID[:max(0, strings.LastIndexByte(rev.ID, '@'))]
@@ -100,30 +102,26 @@ func (o *Origin) signedTag(ctx context.Context, up upstream, sel selection, rev 
 // check verifies the signatures that the spec asks for and notes the result in
 // c.verified. refused is a signature that does not hold; err, that it cannot be
 // known.
-func (c *content) check(ctx context.Context, up upstream) (refused, err error) {
-	mode := c.origin.repo.Plan().Verify
-	if mode == "" {
-		return nil, nil
-	}
-	secret, err := c.origin.trusted(ctx)
-	if err != nil {
+func (c *content) check(ctx context.Context) (refused, err error) {
+	mode, want, err := c.origin.asked(c.sel)
+	if mode == "" || err != nil {
 		return nil, err
 	}
-	keys, err := signature.Parse(secret.Data)
+	_, keys, err := c.origin.trusted(ctx)
 	if err != nil {
 		return nil, err
 	}
 	now := time.Now()
 	var signers, parts []string
-	if modes[mode].tag {
-		signer, refused, err := c.checkTag(ctx, up, keys, now)
+	if want.tag {
+		signer, refused, err := c.checkTag(keys, now)
 		if refused != nil || err != nil {
 			return refused, err
 		}
 		signers = append(signers, signer)
 		parts = append(parts, fmt.Sprintf("tag '%s' with key '%s'", c.tag.tag(), signer))
 	}
-	if modes[mode].commit {
+	if want.commit {
 		signer, err := keys.Verify(c.commit.Payload, c.commit.PGPSignature, now)
 		if err != nil {
 			return refusal("InvalidCommitSignature", "commit %s: %w", c.id, err), nil
@@ -148,7 +146,7 @@ func refusal(reason, format string, args ...any) error {
 // checkTag verifies the tag object at the tag that is selected: that it leads
 // to the commit, bears the name of the tag and is signed. Where tags point at
 // tags, the signature of the first counts: it vouches for all that follow.
-func (c *content) checkTag(ctx context.Context, up upstream, keys *signature.Keys, now time.Time) (signer string, refused, err error) {
+func (c *content) checkTag(keys *signature.Keys, now time.Time) (signer string, refused, err error) {
 	name := c.tag.tag()
 	switch {
 	case c.tag.commit() != c.id:
@@ -156,12 +154,7 @@ func (c *content) checkTag(ctx context.Context, up upstream, keys *signature.Key
 	case c.tag.ID == c.id:
 		return "", refusal("InvalidGitObject", "tag %q is not annotated, so it carries no signature: make it with git tag -s", name), nil
 	}
-	db, done, err := c.tags(ctx, up)
-	if err != nil {
-		return "", nil, err
-	}
-	defer done.Close()
-	tag, err := readTag(db, c.tag.ID)
+	tag, err := readTag(c.db, c.tag.ID)
 	if err != nil {
 		return "", nil, fmt.Errorf("tag %q: %w", name, err)
 	}
@@ -175,7 +168,7 @@ func (c *content) checkTag(ctx context.Context, up upstream, keys *signature.Key
 	case err != nil:
 		return "", refusal("InvalidTagSignature", "tag %q: %w", name, err), nil
 	}
-	end, err := follow(db, tag)
+	end, err := follow(c.db, tag)
 	if err != nil {
 		return "", nil, fmt.Errorf("tag %q: %w", name, err)
 	}
@@ -183,19 +176,6 @@ func (c *content) checkTag(ctx context.Context, up upstream, keys *signature.Key
 		return "", refusal("InvalidGitObject", "tag %q leads to %s, not to the commit %s of the revision, whatever the repository says of it", name, end, c.id), nil
 	}
 	return signer, nil, nil
-}
-
-// tags returns a database that holds the tag: that of the commit, with which it
-// was fetched, or where the upstream sent the commit alone, one of its own.
-func (c *content) tags(ctx context.Context, up upstream) (object.Database, io.Closer, error) {
-	if _, _, err := c.db.Stat(c.tag.ID); !isAbsent(err) {
-		return c.db, io.NopCloser(nil), err
-	}
-	db, err := up.history(ctx, []object.ID{c.tag.ID}, 1)
-	if err != nil {
-		return nil, nil, fmt.Errorf("fetch tag %s: %w", c.tag.tag(), err)
-	}
-	return db, db, nil
 }
 
 // follow returns what the tag leads to in the end.

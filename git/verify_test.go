@@ -3,6 +3,8 @@ package git_test
 import (
 	"context"
 	"errors"
+	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -74,6 +76,7 @@ var matrix = []struct {
 }
 
 func TestVerificationMatrix(t *testing.T) {
+	t.Parallel()
 	repo := newSigned(t)
 	for _, name := range []string{"pgp-ed25519", "ssh-ed25519"} {
 		repo.Ref("refs/tags/moving-"+name, repo.ID("refs/tags/"+name))
@@ -165,6 +168,7 @@ func signedObject(url, tag, mode string) *source.GitRepository {
 
 // TestSignedSelections verifies what every field that selects a tag finds, through every sort of server.
 func TestSignedSelections(t *testing.T) {
+	t.Parallel()
 	for _, format := range []string{"sha1", "sha256"} {
 		repo, signer := testenv.NewRepoIn(t, format), newSSHSigner(t)
 		repo.Commit(testenv.Commit{Branch: "main", Files: files("a", "1")})
@@ -218,6 +222,7 @@ func open(ctx context.Context, o *git.Origin) (source.Content, error) {
 
 // TestVerificationMessages checks what success says, whose signature it was, and that HEAD is the default.
 func TestVerificationMessages(t *testing.T) {
+	t.Parallel()
 	repo := newSigned(t)
 	local := map[string]string{"https://example.com/x": repo.Dir}
 	commit := func(name string) string { return repo.ID("refs/heads/" + name) }
@@ -249,6 +254,7 @@ func TestVerificationMessages(t *testing.T) {
 
 // TestVerificationCannotWork has specs and Secrets that do not allow to verify anything.
 func TestVerificationCannotWork(t *testing.T) {
+	t.Parallel()
 	repo := newSigned(t)
 	tag := source.GitRepositoryRef{Tag: "pgp-ed25519"}
 	good := memory{"default/keys": repo.secret("pgp-ed25519")}
@@ -294,6 +300,7 @@ func TestVerificationCannotWork(t *testing.T) {
 
 // TestTrustChanges has the trusted keys change under a published artifact.
 func TestTrustChanges(t *testing.T) {
+	t.Parallel()
 	repo := newSigned(t)
 	server := testenv.ServeHTTP(t, testenv.HTTP{}, repo.Repo)
 	secrets := memory{}
@@ -344,6 +351,7 @@ func TestTrustChanges(t *testing.T) {
 
 // TestHostileTags has a repository that lies about its tags.
 func TestHostileTags(t *testing.T) {
+	t.Parallel()
 	repo, signer := testenv.NewRepo(t), newSSHSigner(t)
 	commit := repo.Commit(testenv.Commit{Branch: "main", Files: files("a", "1")})
 	sign := func(payload string) string { return repo.Object("tag", []byte(payload+signer.sign(payload))) }
@@ -356,6 +364,17 @@ func TestHostileTags(t *testing.T) {
 		long = sign(tag("long", "tag", long))
 	}
 	tree := repo.ID(commit + "^{tree}")
+	other := repo.Commit(testenv.Commit{Branch: "main", Files: files("a", "2")})
+	lie := sign(tag("lie", "commit", commit))
+	repo.Git("pack-refs", "--all")
+	packed, err := os.OpenFile(filepath.Join(repo.Dir, "packed-refs"), os.O_APPEND|os.O_WRONLY, 0)
+	if err == nil {
+		_, err = packed.WriteString(lie + " refs/tags/lie\n^" + other + "\n")
+		err = errors.Join(err, packed.Close())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 	server := testenv.ServeHTTP(t, testenv.HTTP{}, repo)
 	for name, c := range map[string]struct{ id, want string }{
 		"tree":         {sign(tag("tree", "tree", tree)), "commit|tree"},
@@ -363,8 +382,11 @@ func TestHostileTags(t *testing.T) {
 		"long":         {long, "more than (10|16) tags"},
 		"two-headers":  {repo.Object("tag", []byte("object "+commit+"\ntype commit\ntag two-headers\ntag two\n\nm\n")), "two-headers|carries no signature"},
 		"signed-twice": {repo.Object("tag", []byte(tag("signed-twice", "commit", commit)+signer.sign("a")+signer.sign(tag("signed-twice", "commit", commit)))), "does not belong to this content"},
+		"lie":          {"", "whatever the repository says of it|does not hold|not found|absent|not in"},
 	} {
-		repo.Ref("refs/tags/"+name, c.id)
+		if c.id != "" {
+			repo.Ref("refs/tags/"+name, c.id)
+		}
 		g := signedObject("https://example.com/x", name, "Tag")
 		for _, url := range []string{"https://example.com/x", server.Repo()} {
 			g.Spec.URL = url
@@ -377,5 +399,27 @@ func TestHostileTags(t *testing.T) {
 				t.Errorf("%s at %s: outcome %q, error %v, want %q", name, url, result.Outcome, err, c.want)
 			}
 		}
+	}
+}
+
+// TestVerificationFromCache verifies what an earlier fetch, without the tag, left in a cache.
+func TestVerificationFromCache(t *testing.T) {
+	t.Parallel()
+	repo := newSigned(t)
+	cache := newCache(t, t.TempDir())
+	server := testenv.ServeHTTP(t, testenv.HTTP{}, repo.Repo)
+	for _, c := range []struct{ tag, keys, mode, reason string }{
+		{"lightweight", "pgp-ed25519", "HEAD", ""},
+		{"pgp-ed25519", "pgp-ed25519", "Tag", ""},
+		{"pgp-ed25519-over-tag", "pgp-ed25519", "TagAndHEAD", ""},
+		{"pgp-ed25519", "pgp-stranger", "HEAD", badCommit},
+		{"pgp-ed25519", "pgp-stranger", "Tag", badTag},
+		{"v9.0.0", "pgp-ed25519", "Tag", badObject},
+		{"pgp-ed25519", "pgp-ed25519", "Tag", ""},
+		{"lightweight", "pgp-ed25519", "Tag", badObject},
+	} {
+		g := signedObject(server.Repo(), c.tag, c.mode)
+		env := source.Env{Cache: cache, Secrets: memory{"default/keys": repo.secret(c.keys)}}
+		verdict(t, g, git.New(g, env), c.mode, c.reason, "")
 	}
 }
