@@ -78,22 +78,25 @@ func (m *module) composed() fs.FS {
 	return graft{m.tree, subs}
 }
 
+// A pin says what a submodule holds, wherever it is.
+type pin struct {
+	url    string
+	commit object.ID
+}
+
+func (m *module) pin() pin { return pin{m.url.String(), m.commit} }
+
 // A recursion finds and fetches submodules.
 type recursion struct {
 	top   *content
 	shown fs.FS // what spec.ignore leaves of a tree that has every folder
 	count int   // submodules found so far
 
-	mu      sync.Mutex
 	fetched map[pin]*content
-	spooled int64 // bytes of what was fetched, whatever of it is in the trees
-	done    source.Progress
-}
 
-// A pin says what a submodule holds, wherever it is.
-type pin struct {
-	url    string
-	commit object.ID
+	mu      sync.Mutex // what the fetches of a level share
+	spooled int64      // bytes of what was fetched, whatever of it is in the trees
+	done    source.Progress
 }
 
 func newRecursion(c *content) (*recursion, error) {
@@ -118,7 +121,7 @@ func (r *recursion) leavesOut(name string) bool {
 // find appends to found the submodules in m, which is fetched. Those that are
 // left out need not even be right.
 func (r *recursion) find(ctx context.Context, found []*module, m *module) ([]*module, error) {
-	links, err := gitlinks(ctx, m.tree)
+	links, err := gitlinks(ctx, m.content.own)
 	mappings := sync.OnceValues(func() (map[string]*mapping, error) {
 		return readMappings(object.TreeFS(m.content.db, m.content.commit.Tree))
 	})
@@ -142,7 +145,7 @@ func (r *recursion) find(ctx context.Context, found []*module, m *module) ([]*mo
 		}
 	}
 	if err != nil && m.depth > 0 {
-		err = r.top.origin.blame(m.path, m.url, err)
+		err = r.top.origin.blame(m, err)
 	}
 	return found, err
 }

@@ -85,9 +85,10 @@ func remedy(u *url.URL) string {
 	return fmt.Sprintf("add an entry to spec.submoduleCredentials, with url %s and a secretRef to a Secret that holds %s", &of, keys)
 }
 
-// blame makes err one about the submodule at path and u: a failure of the
-// fetch, with the reason that err has.
-func (o *Origin) blame(path string, u *url.URL, err error) error {
+// blame makes err one about the submodule m: a failure of the fetch, with the
+// reason that err has.
+func (o *Origin) blame(m *module, err error) error {
+	u := m.url
 	if a, wrong := o.accessTo(u); wrong == nil && a.field == "" && u.Scheme != "ssh" {
 		switch {
 		case errors.Is(err, wire.ErrAuth):
@@ -98,5 +99,5 @@ func (o *Origin) blame(path string, u *url.URL, err error) error {
 	}
 	var step *source.StepError
 	errors.As(stepError(source.StepFetch, err), &step)
-	return &source.StepError{Step: source.StepFetch, Reason: step.Reason, Err: fmt.Errorf("submodule %q at %s: %w", path, redact.URL(u), err)}
+	return &source.StepError{Step: source.StepFetch, Reason: step.Reason, Err: fmt.Errorf("submodule %q at %s: %w", m.path, redact.URL(u), err)}
 }

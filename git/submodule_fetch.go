@@ -19,41 +19,49 @@ const moduleFetches = 8
 
 // fetch fetches modules, each pin once.
 func (r *recursion) fetch(ctx context.Context, modules []*module) error {
-	var pins []pin
+	var firsts []*module // of each pin
 	at := map[pin][]*module{}
 	for _, m := range modules {
-		p := pin{m.url.String(), m.commit}
-		if at[p] == nil {
-			pins = append(pins, p)
+		if at[m.pin()] == nil {
+			firsts = append(firsts, m)
 		}
-		at[p] = append(at[p], m)
+		at[m.pin()] = append(at[m.pin()], m)
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(moduleFetches)
-	for _, p := range pins {
-		group.Go(func() error {
-			c, err := r.content(ctx, p, at[p][0])
+	for _, m := range firsts {
+		known := r.fetched[m.pin()]
+		group.Go(func() (err error) {
+			if m.content = known; known == nil {
+				m.content, err = r.content(ctx, m)
+			}
 			if err == nil {
-				err = r.place(c, at[p])
+				err = r.place(m.content, at[m.pin()])
 			}
 			if err != nil {
-				err = r.top.origin.blame(at[p][0].path, at[p][0].url, err)
+				err = r.top.origin.blame(m, err)
 			}
 			return err
 		})
 	}
-	return group.Wait()
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	for _, m := range firsts {
+		if r.fetched[m.pin()] == nil {
+			r.fetched[m.pin()] = m.content
+			for _, note := range m.content.notes {
+				r.top.notes = append(r.top.notes, fmt.Sprintf("submodule %q: %s", m.path, note))
+			}
+		}
+	}
+	return nil
 }
 
-// content returns what is at p, from its upstream unless it is there already.
-func (r *recursion) content(ctx context.Context, p pin, m *module) (*content, error) {
-	r.mu.Lock()
-	c := r.fetched[p]
-	r.mu.Unlock()
-	if c != nil {
-		return c, nil
-	}
-	up, err := r.top.origin.reachModule(ctx, m.url)
+// content fetches what m pins. Its LFS pointers are those of its own upstream.
+func (r *recursion) content(ctx context.Context, m *module) (*content, error) {
+	o := r.top.origin
+	up, err := o.reachModule(ctx, m.url)
 	if err != nil {
 		return nil, err
 	}
@@ -61,27 +69,25 @@ func (r *recursion) content(ctx context.Context, p pin, m *module) (*content, er
 	if n, ok := up.(*network); ok {
 		n.env = r.env()
 	}
-	if c, err = r.top.origin.fetchPinned(ctx, up, m.commit); err != nil {
+	c, err := o.fetchPinned(ctx, up, m.commit)
+	if err != nil {
 		return nil, err
 	}
-	whole := object.TreeFS(c.db, c.commit.Tree)
-	c.own, err = r.top.origin.withObjects(whole, whole, func(ctx context.Context) (upstream, error) {
-		return r.top.origin.reachModule(ctx, m.url)
-	})
-	if err != nil {
-		return nil, errors.Join(err, c.Close())
-	}
 	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.fetched[p] = c
 	r.top.holding = append(r.top.holding, c)
-	for _, note := range c.notes {
-		r.top.notes = append(r.top.notes, fmt.Sprintf("submodule %q: %s", m.path, note))
-	}
 	if s, ok := c.db.(interface{ Spooled() int64 }); ok {
 		r.spooled += s.Spooled()
 	}
-	return c, nil
+	r.mu.Unlock()
+	c.own = object.TreeFS(c.db, c.commit.Tree)
+	c.tree, err = o.withObjects(c.own, c.own, func(ctx context.Context) (upstream, error) {
+		up, err := o.reachModule(ctx, m.url)
+		if err != nil {
+			err = o.blame(m, err)
+		}
+		return up, err
+	})
+	return c, err
 }
 
 // place gives modules their content, as far as the limits of all trees together allow.
@@ -89,7 +95,7 @@ func (r *recursion) place(c *content, modules []*module) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, m := range modules {
-		m.content, m.tree = c, c.own
+		m.content, m.tree = c, c.tree
 		r.top.total = r.top.total.Plus(c.total)
 	}
 	if err := checkTotals(r.top.total, r.top.origin.env.Limits); err != nil {

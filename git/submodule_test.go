@@ -1,6 +1,8 @@
 package git_test
 
 import (
+	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -9,30 +11,33 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
+	"golang.org/x/crypto/ssh"
+
+	"github.com/headgate-io/headgate/artifact"
+	"github.com/headgate-io/headgate/git"
 	"github.com/headgate-io/headgate/internal/testenv"
 	"github.com/headgate-io/headgate/source"
 )
 
-// with returns tree with submodules: NAME=PATH URL, each at a commit.
+// A link is a submodule: an entry of .gitmodules and a gitlink.
 type link struct{ path, url, commit string }
 
-// linked commits tree with submodules, as git submodule add writes them.
-func linked(repo *testenv.Repo, tree map[string]string, links ...link) string {
-	all := files()
-	for name, text := range tree {
-		all[name] = files(name, text)[name]
-	}
+// linked commits files and submodules to main, with the .gitmodules that git
+// submodule add would write.
+func linked(repo *testenv.Repo, pairs []string, links ...link) string {
+	tree := files(pairs...)
 	var text strings.Builder
 	for _, l := range links {
 		fmt.Fprintf(&text, "[submodule %q]\n\tpath = %s\n\turl = %s\n", l.path, l.path, l.url)
-		all[l.path] = testenv.Gitlink(l.commit)
+		tree[l.path] = testenv.Gitlink(l.commit)
 	}
-	if len(links) > 0 {
-		all[".gitmodules"] = files("", text.String())[""]
+	if _, ok := tree[".gitmodules"]; !ok && len(links) > 0 {
+		maps.Copy(tree, files(".gitmodules", text.String()))
 	}
-	return repo.Commit(testenv.Commit{Branch: "main", Files: all})
+	return repo.Commit(testenv.Commit{Branch: "main", Files: tree})
 }
 
 // recursing returns a GitRepository with submodules.
@@ -45,26 +50,23 @@ func recursing(url string) *source.GitRepository {
 	return g
 }
 
-// cloned returns the files of a clone that git makes, without those that an
-// artifact leaves out.
+// cloned returns the files of a clone that git makes, less those that never
+// are in an artifact.
 func cloned(t *testing.T, url string) map[string]string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "clone")
 	testenv.NewRepo(t).Git("clone", "-q", "--recurse-submodules", url, dir)
 	found := map[string]string{}
-	err := filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {
-		if err == nil && d.Name() == ".git" {
-			if d.IsDir() {
-				return fs.SkipDir
-			}
+	tree := os.DirFS(dir)
+	err := fs.WalkDir(tree, ".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.Name() == ".git" && d.IsDir() {
+			return cmpOr(err, fs.SkipDir)
+		}
+		if d.Name() == ".git" || d.Name() == ".gitmodules" || !d.Type().IsRegular() {
 			return nil
 		}
-		if err != nil || !d.Type().IsRegular() || d.Name() == ".gitmodules" {
-			return err
-		}
-		b, err := os.ReadFile(name)
-		rel, _ := filepath.Rel(dir, name)
-		found[filepath.ToSlash(rel)] = string(b)
+		b, err := fs.ReadFile(tree, name)
+		found[name] = string(b)
 		return err
 	})
 	if err != nil {
@@ -73,53 +75,302 @@ func cloned(t *testing.T, url string) map[string]string {
 	return found
 }
 
-// family is a server with a repository that has submodules in submodules:
-//
-//	org/app.git    vendor/lib → ../lib.git, tools → ./app.git/../../tools/x
-//	org/lib.git    deep/base → ../../base.git
-//	tools/x        base → ../../base.git?
-//	base.git
-func family(t *testing.T, c testenv.HTTP) *testenv.Server {
+func cmpOr(err, otherwise error) error {
+	if err != nil {
+		return err
+	}
+	return otherwise
+}
+
+// family is org/app, which has submodules, of which two have the submodule
+// base.git, at commits that are not its tip.
+func family(t *testing.T) map[string]*testenv.Repo {
 	app, lib, tools, base := testenv.NewRepo(t), testenv.NewRepo(t), testenv.NewRepo(t), testenv.NewRepo(t)
-	server := testenv.ServeAll(t, c, map[string]*testenv.Repo{"org/app.git": app, "org/lib.git": lib, "tools/x": tools, "base.git": base})
-	old := linked(base, map[string]string{"b": "old"})
-	now := linked(base, map[string]string{"b": "new", "d/e": "f"})
-	linked(base, map[string]string{"b": "later"})
-	inLib := linked(lib, map[string]string{"lib.c": "int"}, link{"deep/base", "../../base.git", old})
-	linked(lib, map[string]string{"lib.c": "later"})
-	inTools := linked(tools, map[string]string{"run": "x"}, link{"base", server.URL + "/base.git", now})
-	linked(app, map[string]string{"README": "r", "vendor/own": "o"},
+	old := linked(base, []string{"b", "old"})
+	now := linked(base, []string{"b", "new", "d/e", "f"})
+	linked(base, []string{"b", "later"})
+	inLib := linked(lib, []string{"lib.c", "int"}, link{"deep/base", "../../base.git", old})
+	linked(lib, []string{"lib.c", "later"})
+	inTools := linked(tools, []string{"run", "x", ".sourceignore", "*.txt\n", "a.txt", "1"}, link{"base", "./../.././base.git", now})
+	linked(app, []string{"README", "r", "vendor/own", "o", "b.txt", "2"},
 		link{"vendor/lib", "../lib.git", inLib}, link{"tools", "../../tools/x", inTools}, link{"vendor/base", "./../../base.git/", old})
-	return server
+	return map[string]*testenv.Repo{"org/app.git": app, "org/lib.git": lib, "tools/x": tools, "base.git": base}
+}
+
+func fetches(s *testenv.Server) map[string]int {
+	count := map[string]int{}
+	for _, q := range s.Requests() {
+		if q.Phase == testenv.Pack {
+			count[strings.TrimSuffix(q.Path, "/git-upload-pack")]++
+		}
+	}
+	return count
 }
 
 func TestSubmodules(t *testing.T) {
-	server := family(t, testenv.HTTP{})
+	repos := family(t)
+	server := testenv.ServeAll(t, testenv.HTTP{}, repos)
 	want := cloned(t, server.URL+"/org/app.git")
-	if len(want) != 8 {
+	if len(want) != 11 {
 		t.Fatalf("git clones %v", want)
 	}
-	server.Reset()
-	_, data, report := fetch(t, recursing(server.URL+"/org/app.git"), source.Env{})
-	if got := contents(t, data); !maps.Equal(got, want) {
-		t.Errorf("content %v, want %v", got, want)
-	}
-	if len(report.LeftOut) != 0 || len(report.Notes) != 0 {
-		t.Errorf("left out %v, notes %q", report.LeftOut, report.Notes)
-	}
-	count := map[string]int{}
-	for _, q := range server.Requests() {
-		if q.Phase == testenv.Pack {
-			count[q.Path]++
+	delete(want, "tools/a.txt") // by the .sourceignore of that submodule, which counts there alone
+	identity, public := testenv.UserKey(t, "")
+	shell := testenv.ServeAllSSH(t, testenv.SSH{Users: []ssh.PublicKey{public}}, repos)
+	keys := memory{"default/keys": data("identity", string(identity), "known_hosts", string(shell.KnownHosts(false)))}
+	var first []byte
+	for name, row := range map[string]struct {
+		url string
+		env source.Env
+	}{
+		"http":        {server.URL + "/org/app.git", source.Env{}},
+		"http, slash": {server.URL + "/org/app.git/", source.Env{}},
+		"v0":          {testenv.ServeAll(t, testenv.HTTP{V0: true}, repos).URL + "/org/app.git", source.Env{}},
+		"tips only":   {testenv.ServeAll(t, testenv.HTTP{V0: true, NoAnyWant: true}, repos).URL + "/org/app.git", source.Env{}},
+		"ssh":         {"ssh://git@" + shell.Addr + "/org/app.git", source.Env{Secrets: keys}},
+		"local": {"https://example.com/org/app", source.Env{Local: map[string]string{
+			"https://example.com/org/app": repos["org/app.git"].Dir, "https://example.com/org/lib": repos["org/lib.git"].Dir,
+			"https://example.com/tools/x.git": repos["tools/x"].Dir, "https://example.com/base.git": repos["base.git"].Dir}}},
+	} {
+		_, data, report := fetch(t, recursing(row.url), row.env)
+		if got := contents(t, data); !maps.Equal(got, want) {
+			t.Errorf("%s: content %v, want %v", name, got, want)
 		}
-	}
-	if want := map[string]int{
-		"/org/app.git/git-upload-pack": 1, "/org/lib.git/git-upload-pack": 1, "/tools/x/git-upload-pack": 1,
-		"/base.git/git-upload-pack": 2, // two commits, one of which is in two places
-	}; !maps.Equal(count, want) {
-		t.Errorf("fetches %v, want %v", count, want)
+		if first == nil {
+			first = data
+		}
+		if !bytes.Equal(data, first) || len(report.LeftOut) != 0 {
+			t.Errorf("%s: left out %v, or the archive differs from that of another transport", name, report.LeftOut)
+		}
+		if notes := map[bool]int{true: 3}[name == "tips only"]; len(report.Notes) < notes || notes == 0 && len(report.Notes) > 0 {
+			t.Errorf("%s: notes %q", name, report.Notes)
+		}
 	}
 }
 
-var _ = errors.Is
-var _ = slices.Sort[[]int]
+// Each submodule costs one fetch, equal ones together.
+func TestSubmoduleFetches(t *testing.T) {
+	server := testenv.ServeAll(t, testenv.HTTP{}, family(t))
+	g := recursing(server.URL + "/org/app.git")
+	o := git.New(g, source.Env{})
+	rev, _, err := o.Resolve(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server.Reset()
+	c, err := o.Open(t.Context(), rev)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	want := map[string]int{"/org/app.git": 1, "/org/lib.git": 1, "/tools/x": 1, "/base.git": 2}
+	if got := fetches(server); !maps.Equal(got, want) {
+		t.Errorf("fetches %v, want %v", got, want)
+	}
+	for _, q := range server.Requests() {
+		if q.Phase == testenv.Pack && !bytes.Contains(q.Body, []byte("deepen 1")) {
+			t.Errorf("%s: %q: not shallow", q.Path, q.Body)
+		}
+	}
+}
+
+// What spec.ignore leaves out for certain is not fetched, and may be broken.
+func TestSubmodulesLeftOut(t *testing.T) {
+	sub, app := testenv.NewRepo(t), testenv.NewRepo(t)
+	pin := linked(sub, []string{"keep.yaml", "k", "drop.md", "d", "dir/x", "x", ".sourceignore", "!drop.md\n"})
+	linked(app, []string{"own", "o"}, link{"a", "../sub.git", pin}, link{"vendor/b", "../sub.git", pin}, link{"vendor/broken", "ext::sh", pin})
+	server := testenv.ServeAll(t, testenv.HTTP{}, map[string]*testenv.Repo{"app.git": app, "sub.git": sub})
+	all := []string{"a/.sourceignore", "a/dir/x", "a/drop.md", "a/keep.yaml"}
+	for ignore, row := range map[string]struct {
+		fetches int
+		want    []string
+	}{
+		"/vendor/":                        {1, append(slices.Clone(all), "own")},
+		"/a/\nvendor":                     {0, []string{"own"}},
+		"/a\n/vendor\n":                   {0, []string{"own"}},
+		"/*\n!/a/":                        {1, all},
+		"/*\n!/a/keep.yaml":               {1, []string{"a/keep.yaml"}},
+		"/a/\n/vendor/\n!keep.yaml":       {1, nil}, // vendor/broken may hold such a file
+		"/vendor/broken\n*.md":            {1, []string{"a/.sourceignore", "a/dir/x", "a/keep.yaml", "own", "vendor/b/.sourceignore", "vendor/b/dir/x", "vendor/b/keep.yaml"}},
+		"/vendor/b/\n/a\n/vendor/broken/": {0, []string{"own"}},
+		"/vendor/\n!/vendor/b/dir/\n/a/":  {1, []string{"own", "vendor/b/dir/x"}},
+		"/vendor/**\n/a/**\n":             {1, []string{"own"}}, // a itself is not left out
+	} {
+		g := recursing(server.URL + "/app.git")
+		g.Spec.Ignore = &ignore
+		server.Reset()
+		_, data, report, err := try(t.Context(), g, source.Env{})
+		if row.want == nil {
+			if err == nil || !strings.Contains(err.Error(), "vendor/broken") {
+				t.Errorf("%q: %v: want an error about vendor/broken", ignore, err)
+			}
+			continue
+		}
+		if err != nil {
+			t.Errorf("%q: %v", ignore, err)
+			continue
+		}
+		if got := slices.Sorted(maps.Keys(contents(t, data))); !slices.Equal(got, row.want) || len(report.LeftOut) != 0 {
+			t.Errorf("%q: content %q, want %q; left out %v", ignore, got, row.want, report.LeftOut)
+		}
+		if n := fetches(server)["/sub.git"]; n != row.fetches {
+			t.Errorf("%q: %d fetches of the submodule, want %d", ignore, n, row.fetches)
+		}
+	}
+	bad := strings.Repeat("x", 2<<20)
+	g := recursing(server.URL + "/app.git")
+	g.Spec.Ignore = &bad
+	_, _, _, err := try(t.Context(), g, source.Env{})
+	var step *source.StepError
+	if !errors.As(err, &step) || step.Reason != "SourceIgnoreError" {
+		t.Errorf("%v: want SourceIgnoreError", err)
+	}
+}
+
+// Submodules outside of the listed directories are not fetched; one may be
+// listed itself.
+func TestSubmodulesOfSparseCheckout(t *testing.T) {
+	sub, app := testenv.NewRepo(t), testenv.NewRepo(t)
+	pin := linked(sub, []string{"x", "1", "d/y", "2"})
+	linked(app, []string{"own", "o", "vendor/z", "3"}, link{"vendor/a", "../sub.git", pin}, link{"vendor/b", "../sub.git", pin}, link{"other", "../absent.git", pin})
+	for name, config := range map[string]testenv.HTTP{"partial": {}, "whole": {NoFilter: true}} {
+		server := testenv.ServeAll(t, config, map[string]*testenv.Repo{"app.git": app, "sub.git": sub})
+		for _, row := range []struct{ dirs, want []string }{
+			{[]string{"vendor"}, []string{"vendor/a/d/y", "vendor/a/x", "vendor/b/d/y", "vendor/b/x", "vendor/z"}},
+			{[]string{"vendor/b"}, []string{"vendor/b/d/y", "vendor/b/x"}},
+		} {
+			g := recursing(server.URL + "/app.git")
+			g.Spec.SparseCheckout = row.dirs
+			_, data, _ := fetch(t, g, source.Env{})
+			if got := slices.Sorted(maps.Keys(contents(t, data))); !slices.Equal(got, row.want) {
+				t.Errorf("%s, %q: %q, want %q", name, row.dirs, got, row.want)
+			}
+		}
+	}
+}
+
+// update = none leaves a submodule out, as git does, and it is reported.
+func TestSubmoduleNotUpdated(t *testing.T) {
+	sub, app := testenv.NewRepo(t), testenv.NewRepo(t)
+	pin := linked(sub, []string{"x", "1"})
+	tree := files("own", "o", ".gitmodules", "[submodule \"s\"]\npath = s\nurl = ../sub.git\nupdate = none\nbranch = .\nshallow = true\n[submodule \"gone\"]\npath = gone\nurl = ext::sh\n")
+	tree["s"] = testenv.Gitlink(pin)
+	app.Commit(testenv.Commit{Branch: "main", Files: tree})
+	server := testenv.ServeAll(t, testenv.HTTP{}, map[string]*testenv.Repo{"app.git": app, "sub.git": sub})
+	want := cloned(t, server.URL+"/app.git")
+	_, data, report := fetch(t, recursing(server.URL+"/app.git"), source.Env{})
+	if got := contents(t, data); !maps.Equal(got, want) || len(report.LeftOut) != 1 || report.LeftOut[0].Name != "s" {
+		t.Errorf("content %v, want %v; left out %v", got, want, report.LeftOut)
+	}
+	if len(report.Notes) != 1 || !strings.Contains(report.Notes[0], "update = none") {
+		t.Errorf("notes %q", report.Notes)
+	}
+}
+
+// A server may refuse to send what is no tip, whatever version it speaks.
+func TestSubmoduleThatIsNotOffered(t *testing.T) {
+	for name, at := range map[string]int{"tip": 3, "in the history": 1} {
+		sub, app := testenv.NewRepo(t), testenv.NewRepo(t)
+		var pins []string
+		for i := range 4 {
+			pins = append(pins, linked(sub, []string{"x", fmt.Sprint(i)}))
+		}
+		linked(app, nil, link{"s", testenv.ServeHTTP(t, testenv.HTTP{}, sub).Repo(), pins[at]})
+		server := testenv.ServeHTTP(t, testenv.HTTP{}, sub)
+		refusal := "ERR upload-pack: not our ref " + pins[at] + "\n"
+		times := map[string]int{"tip": 1, "in the history": 2}[name]
+		server.Break(&testenv.Defect{Phase: testenv.Pack, Do: testenv.Answer, Times: times, Status: 200,
+			Header: map[string][]string{"Content-Type": {"application/x-git-upload-pack-result"}}, Body: fmt.Sprintf("%04x%s", len(refusal)+4, refusal)})
+		linked(app, nil, link{"s", server.Repo(), pins[at]})
+		_, data, _, err := try(t.Context(), recursing(testenv.ServeHTTP(t, testenv.HTTP{}, app).Repo()), source.Env{})
+		if err != nil || contents(t, data)["s/x"] != fmt.Sprint(at) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// Nothing that a commit says is acted upon before its signature is verified.
+func TestSubmodulesOfUnverified(t *testing.T) {
+	repos := family(t)
+	server := testenv.ServeAll(t, testenv.HTTP{}, repos)
+	g := recursing(server.URL + "/org/app.git")
+	g.Spec.Verify = &source.GitRepositoryVerification{Mode: source.VerifyHEAD, SecretRef: source.LocalReference{Name: "trusted"}}
+	signer := newSigned(t)
+	_, _, _, err := try(t.Context(), g, source.Env{Secrets: memory{"default/trusted": signer.secret("ssh-ed25519")}})
+	if !errors.Is(err, source.ErrVerification) {
+		t.Errorf("%v: want a refused verification", err)
+	}
+	if got := fetches(server); len(got) != 1 {
+		t.Errorf("fetches %v", got)
+	}
+}
+
+// LFS objects of a submodule come from its own server, with its own credentials.
+func TestSubmodulesWithLFS(t *testing.T) {
+	sub, app, objects := testenv.NewRepo(t), testenv.NewRepo(t), new(testenv.LFS)
+	pin := linked(sub, []string{".gitattributes", "*.bin filter=lfs\n", "a.bin", objects.Add("content of a")})
+	server := testenv.ServeHTTP(t, testenv.HTTP{LFS: objects, Username: "bob", Password: "b0b-canary"}, sub)
+	linked(app, []string{".gitattributes", "*.dat filter=lfs\n", "plain.bin", pointer("other")}, link{"s", server.Repo(), pin}, link{"t/s", server.Repo(), pin})
+	g := recursing(testenv.ServeHTTP(t, testenv.HTTP{}, app).Repo())
+	g.Spec.LFS = true
+	g.Spec.SubmoduleCredentials = []source.GitSubmoduleCredential{{URL: server.URL, SecretRef: source.LocalReference{Name: "bob"}}}
+	_, archive, _ := fetch(t, g, source.Env{Secrets: memory{"default/bob": data("username", "bob", "password", "b0b-canary")}})
+	if got := contents(t, archive); got["s/a.bin"] != "content of a" || got["t/s/a.bin"] != "content of a" || got["plain.bin"] != pointer("other") {
+		t.Errorf("content %v", got)
+	}
+	if n := len(phases(server, testenv.LFSObject)); n != 1 {
+		t.Errorf("%d downloads, want 1", n)
+	}
+}
+
+// The transfers of all submodules are one to who watches.
+func TestSubmoduleProgress(t *testing.T) {
+	server := testenv.ServeAll(t, testenv.HTTP{}, family(t))
+	var mu sync.Mutex
+	last := map[string]source.Progress{}
+	_, _, _ = fetch(t, recursing(server.URL+"/org/app.git"), source.Env{Progress: func(p source.Progress) {
+		mu.Lock()
+		defer mu.Unlock()
+		if was := last[p.Phase]; p.Done < was.Done || p.Object != "gitrepository/default/app" && was.Object != "" && p.Object != was.Object {
+			t.Errorf("%+v after %+v", p, was)
+		}
+		last[p.Phase] = p
+	}})
+	got := last["receiving objects of submodules"]
+	if got.Done == 0 || got.Done != got.Total || last["receiving objects"].Total == 0 {
+		t.Errorf("progress %+v", last)
+	}
+}
+
+// A submodule that stalls obeys cancellation, and every spool is closed.
+func TestSubmoduleStalls(t *testing.T) {
+	sub, app := testenv.NewRepo(t), testenv.NewRepo(t)
+	pin := linked(sub, []string{"x", "1"})
+	slow := testenv.ServeHTTP(t, testenv.HTTP{Defect: &testenv.Defect{Phase: testenv.Pack, Do: testenv.Stall, After: 20}}, sub)
+	good := testenv.ServeHTTP(t, testenv.HTTP{}, sub)
+	linked(app, nil, link{"a", good.Repo(), pin}, link{"b", slow.Repo(), pin})
+	var mu sync.Mutex
+	var spools []*os.File
+	dir := t.TempDir()
+	env := source.Env{Limits: artifact.Limits{Temp: func() (*os.File, error) {
+		f, err := os.CreateTemp(dir, "spool")
+		mu.Lock()
+		defer mu.Unlock()
+		spools = append(spools, f)
+		return f, err
+	}}}
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		<-slow.Stalled()
+		cancel()
+	}()
+	_, _, _, err := try(ctx, recursing(testenv.ServeHTTP(t, testenv.HTTP{}, app).Repo()), env)
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("%v: want the cancellation", err)
+	}
+	for _, f := range spools {
+		if f.Close() == nil {
+			t.Errorf("a spool is open")
+		}
+	}
+}

@@ -38,7 +38,7 @@ type SSHServer struct {
 	HostKeys []ssh.Signer
 
 	config   SSH
-	repo     *Repo
+	repos    map[string]*Repo
 	env      []string
 	done     chan struct{}
 	stalled  chan struct{}
@@ -74,7 +74,13 @@ func UserKey(t testing.TB, passphrase string) (identity []byte, public ssh.Publi
 // ServeSSH serves a repository as /repo.git over ssh until the test ends.
 func ServeSSH(t testing.TB, c SSH, repo *Repo) *SSHServer {
 	t.Helper()
-	s := &SSHServer{config: c, repo: repo, env: GitEnv(t), done: make(chan struct{}), stalled: make(chan struct{})}
+	return ServeAllSSH(t, c, map[string]*Repo{"repo.git": repo})
+}
+
+// ServeAllSSH is [ServeSSH] for several repositories, each by its path.
+func ServeAllSSH(t testing.TB, c SSH, repos map[string]*Repo) *SSHServer {
+	t.Helper()
+	s := &SSHServer{config: c, repos: repos, env: GitEnv(t), done: make(chan struct{}), stalled: make(chan struct{})}
 	s.stall = sync.OnceFunc(func() { close(s.stalled) })
 	if c.HostKeys == nil {
 		c.HostKeys = []string{"ed25519", "ecdsa", "rsa"}
@@ -223,11 +229,12 @@ func (s *SSHServer) exec(session Session, ch ssh.Channel) uint32 {
 		return 0
 	}
 	path, ok := strings.CutPrefix(session.Command, "git-upload-pack ")
-	if path = strings.Trim(path, "'"); !ok || strings.TrimPrefix(path, "/") != "repo.git" {
+	repo := s.repos[strings.TrimPrefix(strings.Trim(path, "'"), "/")]
+	if !ok || repo == nil {
 		fmt.Fprintf(ch.Stderr(), "fatal: %q is not served here\n", session.Command)
 		return 128
 	}
-	cmd := exec.Command("git", "upload-pack", s.repo.Dir)
+	cmd := exec.Command("git", "upload-pack", repo.Dir)
 	cmd.Env = slices.Concat(s.env, uploadPackConfig(s.config.NoFilter, false), []string{"GIT_PROTOCOL=" + session.Protocol})
 	cmd.Stderr = ch.Stderr()
 	in, err := cmd.StdinPipe()
