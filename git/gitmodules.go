@@ -42,9 +42,9 @@ func readMappings(tree fs.FS) (map[string]*mapping, error) {
 	case err != nil:
 		return nil, err
 	case !info.Mode().IsRegular():
-		return nil, fmt.Errorf("%s is no regular file: make it one", modulesFile)
+		return nil, errors.New("it is no regular file")
 	case info.Size() > maxModulesFile:
-		return nil, fmt.Errorf("%s has %d bytes: more than the limit of %d", modulesFile, info.Size(), maxModulesFile)
+		return nil, fmt.Errorf("it has %d bytes: more than the limit of %d", info.Size(), maxModulesFile)
 	}
 	text, err := io.ReadAll(io.LimitReader(f, maxModulesFile))
 	if err != nil {
@@ -60,7 +60,7 @@ func parseMappings(text string) (map[string]*mapping, error) {
 	var all []*mapping
 	for e, err := range config.Parse(text) {
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", modulesFile, err)
+			return nil, err
 		}
 		if e.Section != "submodule" {
 			continue

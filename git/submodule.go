@@ -122,59 +122,58 @@ func (r *recursion) leavesOut(name string) bool {
 // left out need not even be right.
 func (r *recursion) find(ctx context.Context, found []*module, m *module) ([]*module, error) {
 	links, err := gitlinks(ctx, m.content.own)
+	if err != nil {
+		return nil, r.top.origin.blame(m, err)
+	}
 	mappings := sync.OnceValues(func() (map[string]*mapping, error) {
 		return readMappings(object.TreeFS(m.content.db, m.content.commit.Tree))
 	})
 	m.parts = make(map[string]*module, len(links))
 	for _, link := range links {
-		name := path.Join(m.path, link.path)
-		if r.leavesOut(name) {
+		sub := &module{path: path.Join(m.path, link.path), depth: m.depth + 1, commit: link.commit}
+		if r.leavesOut(sub.path) {
 			m.parts[link.path] = nil
 			continue
 		}
-		var mapped map[string]*mapping
-		if mapped, err = mappings(); err != nil {
-			break
+		mapped, err := mappings()
+		if err == nil {
+			sub.url, err = r.admit(m, sub, mapped[link.path])
 		}
-		sub, err := r.pinned(m, link, mapped[link.path])
 		if err != nil {
-			return nil, fmt.Errorf("submodule %q: %w: correct it in the repository, or leave the submodule out by spec.ignore", name, err)
+			return nil, fmt.Errorf("submodule %q: %s: %w: correct it in the repository, or leave the submodule out by spec.ignore",
+				sub.path, path.Join(m.path, modulesFile), err)
 		}
-		if sub != nil {
+		if sub.url != nil {
 			m.parts[link.path], found = sub, append(found, sub)
 		}
 	}
-	if err != nil && m.depth > 0 {
-		err = r.top.origin.blame(m, err)
-	}
-	return found, err
+	return found, nil
 }
 
-// pinned returns the submodule of m that is at link, nil when it is to stay away.
-func (r *recursion) pinned(m *module, link gitlink, its *mapping) (*module, error) {
-	sub := &module{path: path.Join(m.path, link.path), depth: m.depth + 1, commit: link.commit}
-	file := path.Join(m.path, modulesFile)
+// admit returns the URL of sub, a submodule of m, of which the mapping says
+// its; nil when it is to stay away.
+func (r *recursion) admit(m, sub *module, its *mapping) (*url.URL, error) {
 	switch {
 	case its == nil:
-		return nil, fmt.Errorf("%s maps no URL to its path", file)
+		return nil, errors.New("it maps no URL to this path")
 	case its.defect != nil:
-		return nil, fmt.Errorf("%s: %w", file, its.defect)
+		return nil, its.defect
 	case its.skipped:
-		r.top.notes = append(r.top.notes, fmt.Sprintf("submodule %q is left out: %s says update = none", sub.path, file))
+		r.top.notes = append(r.top.notes, fmt.Sprintf("submodule %q is left out: its update is none in %s", sub.path, path.Join(m.path, modulesFile)))
 		return nil, nil
 	case sub.depth > maxModuleDepth:
-		return nil, fmt.Errorf("it is more than %d submodules deep", maxModuleDepth)
+		return nil, fmt.Errorf("the submodule is more than %d deep", maxModuleDepth)
 	case len(sub.path) > object.MaxPath:
-		return nil, fmt.Errorf("its path has more than %d bytes", object.MaxPath)
+		return nil, fmt.Errorf("the path has more than %d bytes", object.MaxPath)
 	}
 	if r.count++; r.count > maxModules {
-		return nil, fmt.Errorf("there are more than %d", maxModules)
+		return nil, fmt.Errorf("there are more than %d submodules", maxModules)
 	}
-	var err error
-	if sub.url, err = moduleURL(m.url, its.url); err != nil {
-		return nil, fmt.Errorf("%s: url of %q: %w", file, its.name, err)
+	u, err := moduleURL(m.url, its.url)
+	if err != nil {
+		return nil, fmt.Errorf("url of %.80q: %w", its.name, err)
 	}
-	return sub, nil
+	return u, nil
 }
 
 // A gitlink is where a tree has a submodule, and at which commit.

@@ -85,9 +85,12 @@ func remedy(u *url.URL) string {
 	return fmt.Sprintf("add an entry to spec.submoduleCredentials, with url %s and a secretRef to a Secret that holds %s", &of, keys)
 }
 
-// blame makes err one about the submodule m: a failure of the fetch, with the
-// reason that err has.
+// blame makes err one about the submodule m, if it is one: a failure of the
+// fetch, with the reason that err has.
 func (o *Origin) blame(m *module, err error) error {
+	if m.depth == 0 {
+		return err
+	}
 	u := m.url
 	if a, wrong := o.accessTo(u); wrong == nil && a.field == "" && u.Scheme != "ssh" {
 		switch {

@@ -40,11 +40,11 @@ type two struct {
 
 func newTwo(t *testing.T, own, sub testenv.HTTP) two {
 	app, inner, outer := testenv.NewRepo(t), testenv.NewRepo(t), testenv.NewRepo(t)
-	w := two{app: app, pin: linked(inner, []string{"x", "1"})}
-	linked(outer, []string{"x", "1"})
+	w := two{app: app, pin: linked(inner, map[string]string{"x": "1"})}
+	linked(outer, map[string]string{"x": "1"})
 	w.own = testenv.ServeAll(t, own, map[string]*testenv.Repo{"app.git": app, "own.git": inner})
 	w.sub = testenv.ServeAll(t, sub, map[string]*testenv.Repo{"sub.git": outer})
-	linked(app, []string{"a", "1"}, link{"own", "../own.git", w.pin}, link{"vendor/sub", w.sub.URL + "/sub.git", w.pin})
+	linked(app, map[string]string{"a": "1"}, link{"own", "../own.git", w.pin}, link{"vendor/sub", w.sub.URL + "/sub.git", w.pin})
 	return w
 }
 
@@ -183,7 +183,7 @@ func TestSubmoduleTLS(t *testing.T) {
 // Submodules over ssh in a repository over http, and the other way round.
 func TestSubmodulesOverBoth(t *testing.T) {
 	app, sub := testenv.NewRepo(t), testenv.NewRepo(t)
-	pin := linked(sub, []string{"x", "1"})
+	pin := linked(sub, map[string]string{"x": "1"})
 	identity, public := testenv.UserKey(t, "")
 	shell := testenv.ServeAllSSH(t, testenv.SSH{Users: []ssh.PublicKey{public}}, map[string]*testenv.Repo{"app.git": app, "sub.git": sub})
 	web := testenv.ServeAll(t, testenv.HTTP{}, map[string]*testenv.Repo{"app.git": app, "sub.git": sub})

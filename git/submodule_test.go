@@ -2,6 +2,7 @@ package git_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,14 +28,17 @@ type link struct{ path, url, commit string }
 
 // linked commits files and submodules to main, with the .gitmodules that git
 // submodule add would write.
-func linked(repo *testenv.Repo, pairs []string, links ...link) string {
-	tree := files(pairs...)
+func linked(repo *testenv.Repo, plain map[string]string, links ...link) string {
+	tree := files()
+	for name, text := range plain {
+		maps.Copy(tree, files(name, text))
+	}
 	var text strings.Builder
 	for _, l := range links {
 		fmt.Fprintf(&text, "[submodule %q]\n\tpath = %s\n\turl = %s\n", l.path, l.path, l.url)
 		tree[l.path] = testenv.Gitlink(l.commit)
 	}
-	if _, ok := tree[".gitmodules"]; !ok && len(links) > 0 {
+	if len(links) > 0 {
 		maps.Copy(tree, files(".gitmodules", text.String()))
 	}
 	return repo.Commit(testenv.Commit{Branch: "main", Files: tree})
@@ -60,7 +64,7 @@ func cloned(t *testing.T, url string) map[string]string {
 	tree := os.DirFS(dir)
 	err := fs.WalkDir(tree, ".", func(name string, d fs.DirEntry, err error) error {
 		if err != nil || d.Name() == ".git" && d.IsDir() {
-			return cmpOr(err, fs.SkipDir)
+			return cmp.Or[error](err, fs.SkipDir)
 		}
 		if d.Name() == ".git" || d.Name() == ".gitmodules" || !d.Type().IsRegular() {
 			return nil
@@ -75,24 +79,17 @@ func cloned(t *testing.T, url string) map[string]string {
 	return found
 }
 
-func cmpOr(err, otherwise error) error {
-	if err != nil {
-		return err
-	}
-	return otherwise
-}
-
 // family is org/app, which has submodules, of which two have the submodule
 // base.git, at commits that are not its tip.
 func family(t *testing.T) map[string]*testenv.Repo {
 	app, lib, tools, base := testenv.NewRepo(t), testenv.NewRepo(t), testenv.NewRepo(t), testenv.NewRepo(t)
-	old := linked(base, []string{"b", "old"})
-	now := linked(base, []string{"b", "new", "d/e", "f"})
-	linked(base, []string{"b", "later"})
-	inLib := linked(lib, []string{"lib.c", "int"}, link{"deep/base", "../../base.git", old})
-	linked(lib, []string{"lib.c", "later"})
-	inTools := linked(tools, []string{"run", "x", ".sourceignore", "*.txt\n", "a.txt", "1"}, link{"base", "./../.././base.git", now})
-	linked(app, []string{"README", "r", "vendor/own", "o", "b.txt", "2"},
+	old := linked(base, map[string]string{"b": "old"})
+	now := linked(base, map[string]string{"b": "new", "d/e": "f"})
+	linked(base, map[string]string{"b": "later"})
+	inLib := linked(lib, map[string]string{"lib.c": "int"}, link{"deep/base", "../../base.git", old})
+	linked(lib, map[string]string{"lib.c": "later"})
+	inTools := linked(tools, map[string]string{"run": "x", ".sourceignore": "*.txt\n", "a.txt": "1"}, link{"base", "./../.././base.git", now})
+	linked(app, map[string]string{"README": "r", "vendor/own": "o", "b.txt": "2"},
 		link{"vendor/lib", "../lib.git", inLib}, link{"tools", "../../tools/x", inTools}, link{"vendor/base", "./../../base.git/", old})
 	return map[string]*testenv.Repo{"org/app.git": app, "org/lib.git": lib, "tools/x": tools, "base.git": base}
 }
@@ -177,8 +174,8 @@ func TestSubmoduleFetches(t *testing.T) {
 // What spec.ignore leaves out for certain is not fetched, and may be broken.
 func TestSubmodulesLeftOut(t *testing.T) {
 	sub, app := testenv.NewRepo(t), testenv.NewRepo(t)
-	pin := linked(sub, []string{"keep.yaml", "k", "drop.md", "d", "dir/x", "x", ".sourceignore", "!drop.md\n"})
-	linked(app, []string{"own", "o"}, link{"a", "../sub.git", pin}, link{"vendor/b", "../sub.git", pin}, link{"vendor/broken", "ext::sh", pin})
+	pin := linked(sub, map[string]string{"keep.yaml": "k", "drop.md": "d", "dir/x": "x", ".sourceignore": "!drop.md\n"})
+	linked(app, map[string]string{"own": "o"}, link{"a", "../sub.git", pin}, link{"vendor/b", "../sub.git", pin}, link{"vendor/broken", "ext::sh", pin})
 	server := testenv.ServeAll(t, testenv.HTTP{}, map[string]*testenv.Repo{"app.git": app, "sub.git": sub})
 	all := []string{"a/.sourceignore", "a/dir/x", "a/drop.md", "a/keep.yaml"}
 	for ignore, row := range map[string]struct {
@@ -231,8 +228,8 @@ func TestSubmodulesLeftOut(t *testing.T) {
 // listed itself.
 func TestSubmodulesOfSparseCheckout(t *testing.T) {
 	sub, app := testenv.NewRepo(t), testenv.NewRepo(t)
-	pin := linked(sub, []string{"x", "1", "d/y", "2"})
-	linked(app, []string{"own", "o", "vendor/z", "3"}, link{"vendor/a", "../sub.git", pin}, link{"vendor/b", "../sub.git", pin}, link{"other", "../absent.git", pin})
+	pin := linked(sub, map[string]string{"x": "1", "d/y": "2"})
+	linked(app, map[string]string{"own": "o", "vendor/z": "3"}, link{"vendor/a", "../sub.git", pin}, link{"vendor/b", "../sub.git", pin}, link{"other", "../absent.git", pin})
 	for name, config := range map[string]testenv.HTTP{"partial": {}, "whole": {NoFilter: true}} {
 		server := testenv.ServeAll(t, config, map[string]*testenv.Repo{"app.git": app, "sub.git": sub})
 		for _, row := range []struct{ dirs, want []string }{
@@ -252,7 +249,7 @@ func TestSubmodulesOfSparseCheckout(t *testing.T) {
 // update = none leaves a submodule out, as git does, and it is reported.
 func TestSubmoduleNotUpdated(t *testing.T) {
 	sub, app := testenv.NewRepo(t), testenv.NewRepo(t)
-	pin := linked(sub, []string{"x", "1"})
+	pin := linked(sub, map[string]string{"x": "1"})
 	tree := files("own", "o", ".gitmodules", "[submodule \"s\"]\npath = s\nurl = ../sub.git\nupdate = none\nbranch = .\nshallow = true\n[submodule \"gone\"]\npath = gone\nurl = ext::sh\n")
 	tree["s"] = testenv.Gitlink(pin)
 	app.Commit(testenv.Commit{Branch: "main", Files: tree})
@@ -262,7 +259,7 @@ func TestSubmoduleNotUpdated(t *testing.T) {
 	if got := contents(t, data); !maps.Equal(got, want) || len(report.LeftOut) != 1 || report.LeftOut[0].Name != "s" {
 		t.Errorf("content %v, want %v; left out %v", got, want, report.LeftOut)
 	}
-	if len(report.Notes) != 1 || !strings.Contains(report.Notes[0], "update = none") {
+	if len(report.Notes) != 1 || !strings.Contains(report.Notes[0], "its update is none in .gitmodules") {
 		t.Errorf("notes %q", report.Notes)
 	}
 }
@@ -273,7 +270,7 @@ func TestSubmoduleThatIsNotOffered(t *testing.T) {
 		sub, app := testenv.NewRepo(t), testenv.NewRepo(t)
 		var pins []string
 		for i := range 4 {
-			pins = append(pins, linked(sub, []string{"x", fmt.Sprint(i)}))
+			pins = append(pins, linked(sub, map[string]string{"x": fmt.Sprint(i)}))
 		}
 		linked(app, nil, link{"s", testenv.ServeHTTP(t, testenv.HTTP{}, sub).Repo(), pins[at]})
 		server := testenv.ServeHTTP(t, testenv.HTTP{}, sub)
@@ -308,9 +305,9 @@ func TestSubmodulesOfUnverified(t *testing.T) {
 // LFS objects of a submodule come from its own server, with its own credentials.
 func TestSubmodulesWithLFS(t *testing.T) {
 	sub, app, objects := testenv.NewRepo(t), testenv.NewRepo(t), new(testenv.LFS)
-	pin := linked(sub, []string{".gitattributes", "*.bin filter=lfs\n", "a.bin", objects.Add("content of a")})
+	pin := linked(sub, map[string]string{".gitattributes": "*.bin filter=lfs\n", "a.bin": objects.Add("content of a")})
 	server := testenv.ServeHTTP(t, testenv.HTTP{LFS: objects, Username: "bob", Password: "b0b-canary"}, sub)
-	linked(app, []string{".gitattributes", "*.dat filter=lfs\n", "plain.bin", pointer("other")}, link{"s", server.Repo(), pin}, link{"t/s", server.Repo(), pin})
+	linked(app, map[string]string{".gitattributes": "*.dat filter=lfs\n", "plain.bin": pointer("other")}, link{"s", server.Repo(), pin}, link{"t/s", server.Repo(), pin})
 	g := recursing(testenv.ServeHTTP(t, testenv.HTTP{}, app).Repo())
 	g.Spec.LFS = true
 	g.Spec.SubmoduleCredentials = []source.GitSubmoduleCredential{{URL: server.URL, SecretRef: source.LocalReference{Name: "bob"}}}
@@ -345,7 +342,7 @@ func TestSubmoduleProgress(t *testing.T) {
 // A submodule that stalls obeys cancellation, and every spool is closed.
 func TestSubmoduleStalls(t *testing.T) {
 	sub, app := testenv.NewRepo(t), testenv.NewRepo(t)
-	pin := linked(sub, []string{"x", "1"})
+	pin := linked(sub, map[string]string{"x": "1"})
 	slow := testenv.ServeHTTP(t, testenv.HTTP{Defect: &testenv.Defect{Phase: testenv.Pack, Do: testenv.Stall, After: 20}}, sub)
 	good := testenv.ServeHTTP(t, testenv.HTTP{}, sub)
 	linked(app, nil, link{"a", good.Repo(), pin}, link{"b", slow.Repo(), pin})

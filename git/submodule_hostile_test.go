@@ -1,0 +1,274 @@
+package git_test
+
+import (
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"github.com/headgate-io/headgate/artifact"
+	"github.com/headgate-io/headgate/internal/testenv"
+	"github.com/headgate-io/headgate/source"
+)
+
+// mapping writes an entry of .gitmodules for the path s.
+func mapping(url string) string {
+	return "[submodule \"s\"]\n\tpath = s\n\turl = \"" + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`, "\t", `\t`).Replace(url) + "\"\n"
+}
+
+// What .gitmodules can say and is refused, by the name of the submodule, and
+// before anything is sent anywhere.
+func TestHostileModules(t *testing.T) {
+	app, sub := testenv.NewRepo(t), testenv.NewRepo(t)
+	pin := linked(sub, map[string]string{"x": "1"})
+	server := testenv.ServeAll(t, testenv.HTTP{}, map[string]*testenv.Repo{"app.git": app, "sub.git": sub})
+	good := server.URL + "/sub.git"
+	env := source.Env{Local: map[string]string{server.URL + "/app.git": app.Dir}}
+	for name, row := range map[string]struct{ text, say string }{
+		"no entry":                 {"[submodule \"t\"]\npath = t\nurl = " + good, ".gitmodules: it maps no URL to this path|spec.ignore"},
+		"no file":                  {"", "it maps no URL to this path"},
+		"no url":                   {"[submodule \"s\"]\npath = s\n", `url of "s": it is not set`},
+		"empty url":                {mapping(""), "line 3: url is empty"},
+		"bare url":                 {"[submodule \"s\"]\npath = s\nurl\n", "line 3: url is empty"},
+		"url twice":                {mapping(good) + "url = " + good, "line 4: url is set a second time"},
+		"url twice by case":        {mapping(good) + "[Submodule \"s\"]\nURL = ext::sh", "line 5: url is set a second time"},
+		"path twice":               {mapping(good) + "path = t", "line 4: path is set a second time"},
+		"two names for one path":   {mapping(good) + "[submodule \"t\"]\npath = s\nurl = ext::sh", `"s" and "t" have the same path`},
+		"absolute path":            {"[submodule \"s\"]\npath = /s\nurl = " + good, "maps no URL"},
+		"path outside":             {"[submodule \"s\"]\npath = ../s\nurl = " + good, "maps no URL"},
+		"path with slash":          {"[submodule \"s\"]\npath = s/\nurl = " + good, "maps no URL"},
+		"path of another case":     {"[submodule \"s\"]\npath = S\nurl = " + good, "maps no URL"},
+		"name outside":             {"[submodule \"a/../../x\"]\npath = s\nurl = " + good, "leads out of a directory"},
+		"name outside, backslash":  {"[submodule \"..\\\\x\"]\npath = s\nurl = " + good, "leads out of a directory"},
+		"name empty":               {"[submodule \"\"]\npath = s\nurl = " + good, "is empty"},
+		"command":                  {mapping(good) + "update = !touch /tmp/owned", "line 4: update is a command, which is never run"},
+		"not well formed":          {mapping(good) + "[", ".gitmodules: line 4: a section"},
+		"NUL":                      {mapping(good) + "\x00", ".gitmodules: line 4: a NUL byte"},
+		"file":                     {mapping("file:///etc/passwd"), `scheme "file": want http, https or ssh`},
+		"git":                      {mapping("git://127.0.0.1/x"), `scheme "git"`},
+		"ftp":                      {mapping("ftp://127.0.0.1/x"), `scheme "ftp"`},
+		"helper":                   {mapping("ext::sh -c touch% /tmp/owned"), "remote helper"},
+		"helper with a URL":        {mapping("ext::" + good), "remote helper"},
+		"helper without a name":    {mapping("::x"), "remote helper"},
+		"option":                   {mapping("--upload-pack=touch"), "begins with a dash"},
+		"option as user":           {mapping("ssh://-oProxyCommand=sh@127.0.0.1/x"), "begins with a dash"},
+		"option as host":           {mapping("ssh://-oProxyCommand=sh/x"), "begins with a dash"},
+		"option as host, escaped":  {mapping("ssh://%2doProxyCommand=sh/x"), "it is no URL"},
+		"option as host, like scp": {mapping("-oProxyCommand=sh:x"), "begins with a dash"},
+		"path":                     {mapping("/etc"), "it is a path"},
+		"path, relative":           {mapping("sub.git"), "it is a path"},
+		"path of Windows":          {mapping(`C:/repo`), "it is a path"},
+		"backslash":                {mapping(`..\sub.git`), "a backslash"},
+		"dots alone":               {mapping(".."), "it is a path"},
+		"above the host":           {mapping("../../sub.git"), "above the host"},
+		"far above the host":       {mapping(strings.Repeat("../", 1000)), "above the host"},
+		"host by dots":             {mapping("../..//evil.example.com/x"), "above the host"},
+		"line break":               {mapping("https://127.0.0.1/\nhost=evil/x"), "a control character"},
+		"escaped line break":       {mapping("https://127.0.0.1/%0ahost=evil/x"), "a control character"},
+		"escaped line break, ../":  {mapping("../sub.git%0a"), "a control character"},
+		"password":                 {mapping("https://user:s3cret-canary@127.0.0.1/x"), "it holds a password|spec.submoduleCredentials"},
+		"password over ssh":        {mapping("ssh://user:s3cret-canary@127.0.0.1/x"), "it holds a password"},
+		"password like scp":        {mapping("user:s3cret-canary@127.0.0.1:x"), "as if it were a password"},
+		"query":                    {mapping(good + "?x=1"), "a query"},
+		"empty query":              {mapping(good + "?"), "a query"},
+		"query, relative":          {mapping("../sub.git?x=1"), "a query"},
+		"fragment":                 {mapping(good + "#x"), "fragment"},
+		"no host":                  {mapping("https:///x"), "no host"},
+		"no repository":            {mapping(server.URL + "/"), "names no repository"},
+		"no repository, dots":      {mapping(server.URL + "/x/.."), "names no repository"},
+		"bad escape":               {mapping("../%zz"), "it is no URL"},
+		"bad port":                 {mapping("https://127.0.0.1:x/y"), "it is no URL"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tree := files("own", "1")
+			if row.text != "" {
+				tree = files("own", "1", ".gitmodules", row.text)
+			}
+			tree["s"] = testenv.Gitlink(pin)
+			app.Commit(testenv.Commit{Branch: "main", Files: tree})
+			server.Reset()
+			_, _, _, err := try(t.Context(), recursing(server.URL+"/app.git"), env)
+			wantFailure(t, err, gitf, row.say)
+			if err != nil && (strings.Contains(err.Error(), "canary") || !strings.HasPrefix(err.Error(), `submodule "s": `)) {
+				t.Errorf("%v: shows a secret, or does not name the submodule", err)
+			}
+			if n := fetches(server)["/sub.git"]; n != 0 {
+				t.Errorf("%d fetches of the submodule", n)
+			}
+		})
+	}
+}
+
+// .gitmodules must be a regular file of a bounded size.
+func TestModulesFile(t *testing.T) {
+	app, sub := testenv.NewRepo(t), testenv.NewRepo(t)
+	pin := linked(sub, map[string]string{"x": "1"})
+	server := testenv.ServeAll(t, testenv.HTTP{}, map[string]*testenv.Repo{"app.git": app, "sub.git": sub})
+	for name, row := range map[string]struct {
+		file *fstest.MapFile
+		say  string
+	}{
+		"link":   {&fstest.MapFile{Data: []byte("other"), Mode: fs.ModeSymlink}, ".gitmodules: it is no regular file"},
+		"huge":   {&fstest.MapFile{Data: make([]byte, 1<<20+1)}, "more than the limit of 1048576"},
+		"module": {testenv.Gitlink(pin), `".gitmodules"`},
+	} {
+		tree := files("other", mapping("../sub.git"))
+		tree["s"], tree[".gitmodules"] = testenv.Gitlink(pin), row.file
+		app.Commit(testenv.Commit{Branch: "main", Files: tree})
+		_, _, _, err := try(t.Context(), recursing(server.URL+"/app.git"), source.Env{})
+		t.Log(name)
+		wantFailure(t, err, gitf, row.say)
+	}
+	tree := files(".gitmodules/x", mapping("../sub.git"))
+	tree["s"] = testenv.Gitlink(pin)
+	app.Commit(testenv.Commit{Branch: "main", Files: tree})
+	_, _, _, err := try(t.Context(), recursing(server.URL+"/app.git"), source.Env{})
+	wantFailure(t, err, gitf, ".gitmodules")
+}
+
+// A gitlink may name anything.
+func TestGitlinksThatLeadToNoCommit(t *testing.T) {
+	app, sub := testenv.NewRepo(t), testenv.NewRepo(t)
+	linked(sub, map[string]string{"x": "1"})
+	server := testenv.ServeAll(t, testenv.HTTP{}, map[string]*testenv.Repo{"app.git": app, "sub.git": sub})
+	for name, pin := range map[string]string{
+		"absent": strings.Repeat("1", 40), "tree": sub.ID("main^{tree}"), "blob": sub.ID("main:x"), "tag": sub.AnnotatedTag("v1", sub.ID("main"), "tag"),
+	} {
+		linked(app, nil, link{"s", "../sub.git", pin})
+		_, _, _, err := try(t.Context(), recursing(server.URL+"/app.git"), source.Env{})
+		t.Log(name)
+		wantFailure(t, err, gitf, `submodule "s" at `+server.URL+"/sub.git|"+pin)
+	}
+}
+
+// chain is a row of repositories of which each is a submodule of the one before.
+func chain(t *testing.T, n int) map[string]*testenv.Repo {
+	repos := map[string]*testenv.Repo{}
+	last := []link(nil)
+	for i := n; i >= 0; i-- {
+		repo, name := testenv.NewRepo(t), fmt.Sprintf("r%d.git", i)
+		last = []link{{"s", "../" + name, linked(repo, map[string]string{"x": "1"}, last...)}}
+		repos[name] = repo
+	}
+	return repos
+}
+
+func TestSubmoduleDepth(t *testing.T) {
+	server := testenv.ServeAll(t, testenv.HTTP{}, chain(t, 11))
+	_, archive, _ := fetch(t, recursing(server.URL+"/r1.git"), source.Env{})
+	if got := contents(t, archive); len(got) != 11 {
+		t.Errorf("content %v", got)
+	}
+	_, _, _, err := try(t.Context(), recursing(server.URL+"/r0.git"), source.Env{})
+	wantFailure(t, err, gitf, `submodule "s/s/s/s/s/s/s/s/s/s/s": s/|.gitmodules: the submodule is more than 10 deep`)
+}
+
+func TestSubmoduleCount(t *testing.T) {
+	app, sub := testenv.NewRepo(t), testenv.NewRepo(t)
+	pin := linked(sub, map[string]string{"x": "1"})
+	server := testenv.ServeAll(t, testenv.HTTP{}, map[string]*testenv.Repo{"app.git": app, "sub.git": sub})
+	var links []link
+	for i := range 1001 {
+		links = append(links, link{fmt.Sprintf("d/%04d", i), "../sub.git", pin})
+	}
+	linked(app, nil, links...)
+	_, _, _, err := try(t.Context(), recursing(server.URL+"/app.git"), source.Env{})
+	wantFailure(t, err, gitf, `submodule "d/1000": .gitmodules: there are more than 1000 submodules`)
+	if n := fetches(server)["/sub.git"]; n != 0 {
+		t.Errorf("%d fetches", n)
+	}
+	linked(app, nil, links[1:]...)
+	if _, archive, _ := fetch(t, recursing(server.URL+"/app.git"), source.Env{}); len(contents(t, archive)) != 1000 {
+		t.Errorf("content %v", contents(t, archive))
+	}
+}
+
+// The limits hold for the trees of all submodules together, and for what is
+// sent that is in no tree.
+func TestSubmoduleLimits(t *testing.T) {
+	app, sub := testenv.NewRepo(t), testenv.NewRepo(t)
+	big := strings.Repeat("0123456789abcdef", 1<<10)
+	pin := linked(sub, map[string]string{"a": big + "a", "b": big + "b", "c/d": big})
+	linked(app, map[string]string{"x": "1"}, link{"s", "../sub.git", pin}, link{"t", "../sub.git", pin})
+	server := testenv.ServeAll(t, testenv.HTTP{}, map[string]*testenv.Repo{"app.git": app, "sub.git": sub})
+	for name, row := range map[string]struct {
+		limits artifact.Limits
+		say    string
+	}{
+		"entries":       {artifact.Limits{Entries: 11}, "with it, the tree holds 12 entries: more than the limit of 11"},
+		"bytes":         {artifact.Limits{Bytes: 90 << 10}, "with it, the tree holds|more than the limit of 92160"},
+		"bytes of one":  {artifact.Limits{Bytes: 40 << 10}, "40"},
+		"bytes of file": {artifact.Limits{FileBytes: 10 << 10}, "10240"},
+	} {
+		_, _, _, err := try(t.Context(), recursing(server.URL+"/app.git"), source.Env{Limits: row.limits})
+		t.Log(name)
+		wantFailure(t, err, gitf, `submodule "s"|limit|`+row.say)
+	}
+	for _, limits := range []artifact.Limits{{Entries: 12, Bytes: 110 << 10}, {Entries: -1, Bytes: -1, FileBytes: -1}} {
+		fetch(t, recursing(server.URL+"/app.git"), source.Env{Limits: limits})
+	}
+	// A partial fetch of the repository itself does not know its files before.
+	g := recursing(server.URL + "/app.git")
+	g.Spec.SparseCheckout = []string{"s", "t"}
+	_, _, _, err := try(t.Context(), g, source.Env{Limits: artifact.Limits{Bytes: 90 << 10}})
+	wantFailure(t, err, gitf, "limit of 92160")
+}
+
+// Two hundred .gitmodules made of honest and hostile parts: each is an artifact
+// within the tree or an error, and nobody else is asked for anything.
+func TestRandomModules(t *testing.T) {
+	app, sub := testenv.NewRepo(t), testenv.NewRepo(t)
+	pin := linked(sub, map[string]string{"x": "1"})
+	const at = "https://example.com"
+	env := source.Env{Local: map[string]string{at + "/app.git": app.Dir, at + "/sub.git": sub.Dir}}
+	elsewhere := testenv.ServeAll(t, testenv.HTTP{Defect: testenv.Status(500)}, nil)
+	r := rand.New(rand.NewPCG(7, 11))
+	pick := func(of ...string) string { return of[r.IntN(len(of))] }
+	random := func() string {
+		var text strings.Builder
+		for range 1 + r.IntN(6) {
+			fmt.Fprintf(&text, "[%s \"%s\"%s\n", pick("submodule", "submodule", "Submodule", "core"), pick("s", "d/t", "../x", "", `q\"`, "é"),
+				pick(append(slices.Repeat([]string{"]"}, 20), " ]")...))
+			for range r.IntN(4) {
+				fmt.Fprintf(&text, "\t%s %s %s%s", pick("path", "url", "update", "branch", "URL"), pick("=", "=", "=", "=", "=", "=", "= ", ""),
+					pick("s", "d/t", "../sub.git", "./../sub.git", at+"/sub.git", "ext::sh", "--x", "../../x", "none", "!sh", `"a b"`, `\"`, "/etc", ".git",
+						strings.Replace(elsewhere.URL, "//", "//a:b@", 1)),
+					pick("\n", "\n", "\n", "\n", "\r\n", " # c\n", "\\\n\n"))
+			}
+		}
+		return pick("", mapping("../sub.git")) + text.String()
+	}
+	texts := make([]string, 200)
+	var in strings.Builder
+	for i := range texts {
+		texts[i] = random()
+		fmt.Fprintf(&in, "commit refs/heads/b%d\ncommitter t <t@example.com> 0 +0000\ndata 0\nM 100644 inline .gitmodules\ndata %d\n%s\nM 160000 %s %s\n",
+			i, len(texts[i]), texts[i], pin, pick("s", "s", "d/t"))
+	}
+	app.GitInput(in.String(), "fast-import", "--quiet")
+	stored := 0
+	for i, text := range texts {
+		g := recursing(at + "/app.git")
+		g.Spec.Ref.Branch = fmt.Sprintf("b%d", i)
+		_, archive, _, err := try(t.Context(), g, env)
+		if err != nil {
+			wantFailure(t, err, gitf, "submodule|.gitmodules")
+			continue
+		}
+		stored++
+		for name := range contents(t, archive) {
+			if name != "s/x" && name != "d/t/x" {
+				t.Errorf("%q holds %s", text, name)
+			}
+		}
+	}
+	if stored < 10 || stored > 190 {
+		t.Errorf("%d of 200 are artifacts", stored)
+	}
+	if n := len(elsewhere.Requests()); n != 0 {
+		t.Errorf("%d requests elsewhere", n)
+	}
+}

@@ -1,0 +1,203 @@
+package git
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/fstest"
+	"unicode"
+
+	"github.com/headgate-io/headgate/internal/testenv"
+)
+
+func mustParse(t testing.TB, text string) *url.URL {
+	t.Helper()
+	u, err := url.Parse(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return u
+}
+
+// initialised returns what git submodule init makes of URLs in a repository
+// cloned from base.
+func initialised(t *testing.T, base string, urls []string) []string {
+	t.Helper()
+	dir, env := t.TempDir(), testenv.GitEnv(t)
+	run := func(stdin string, args ...string) string {
+		cmd := exec.Command("git", args...)
+		cmd.Dir, cmd.Env, cmd.Stdin = dir, env, strings.NewReader(stdin)
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("git %s: %v\n%s", args, err, out)
+		}
+		return string(out)
+	}
+	var modules, index strings.Builder
+	for i, u := range urls {
+		fmt.Fprintf(&modules, "[submodule \"%d\"]\npath = s%d\nurl = %q\n", i, i, u)
+		fmt.Fprintf(&index, "160000 %s\ts%d\n", strings.Repeat("1", 40), i)
+	}
+	run("", "init", "-q")
+	if err := os.WriteFile(filepath.Join(dir, ".gitmodules"), []byte(modules.String()), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	run(index.String(), "update-index", "--index-info")
+	run("", "config", "remote.origin.url", base)
+	run("", "submodule", "-q", "init")
+	all := make([]string, len(urls))
+	for i := range urls {
+		all[i] = strings.TrimSuffix(run("", "config", fmt.Sprintf("submodule.%d.url", i)), "\n")
+	}
+	return all
+}
+
+// Relative URLs are what git makes of them.
+func TestRelativeURLs(t *testing.T) {
+	urls := []string{"../lib.git", "./lib", "../lib/", "../lib//", "./../lib", ".././lib", "././lib", "../a/b", "../a//b", "../", "./", ".//lib", "../a%20b", "../~x", "../a:b", "../@x", "../-x", "../...", "../lib.git.git"}
+	deeper := []string{"../../lib.git", "./../.././lib", "../../a/b/c"}
+	for base, urls := range map[string][]string{
+		"https://example.com/org/app.git":           slices.Concat(urls, deeper),
+		"https://example.com:8443/a/b/c/":           slices.Concat(urls, deeper, []string{"../../../x"}),
+		"http://example.com/a//b//":                 slices.Concat(urls, deeper),
+		"http://example.com/app":                    urls,
+		"ssh://git@example.com/org/app.git":         slices.Concat(urls, deeper, []string{"../a/../b", "../a/./b"}),
+		"ssh://example.com:2222/~me/app%20x/y":      slices.Concat(urls, deeper),
+		"ssh://git@[2001:db8::1]:2222/org/app.git/": slices.Concat(urls, deeper),
+	} {
+		for i, want := range initialised(t, base, urls) {
+			got, err := moduleURL(mustParse(t, base), urls[i])
+			if strings.Trim(mustParse(t, want).Path, "/") == "" {
+				if err == nil {
+					t.Errorf("%s, %s: %s, which is no repository", base, urls[i], got)
+				}
+				continue
+			}
+			if err != nil || got.String() != mustParse(t, want).String() {
+				t.Errorf("%s, %s: %v, %v; git says %s", base, urls[i], got, err, want)
+			}
+		}
+	}
+}
+
+func TestModuleURL(t *testing.T) {
+	for _, row := range []struct{ base, text, want string }{
+		{"https://h/a/b", "https://other/x.git", "https://other/x.git"},
+		{"https://h/a/b", "HTTPS://Other/x", "https://Other/x"},
+		{"https://h/a/b", "https://org@dev.example.com/x", "https://dev.example.com/x"},
+		{"https://user:secret@h/a/b", "../c", "https://h/a/c"},
+		{"https://h/a/b", "https://h/a/../c/./d", "https://h/c/d"},
+		{"https://h/a/b", "../x/../../c", "https://h/c"},
+		{"https://h/a/b", "ssh://me@h:22/x", "ssh://me@h:22/x"},
+		{"https://h/a/b", "git@github.com:org/x.git", "ssh://git@github.com/org/x.git"},
+		{"https://h/a/b", "git@github.com:/org/x.git", "ssh://git@github.com/org/x.git"},
+		{"https://h/a/b", "github.com:2222/x", "ssh://github.com/2222/x"},
+		{"https://h/a/b", "host:~me/x?y#z", "ssh://host/~me/x%3Fy%23z"},
+		{"ssh://git:secret@h/a/b", "../c", "ssh://git@h/a/c"},
+		{"ssh://git@h/a/b", "./c/../d", "ssh://git@h/a/b/c/../d"},
+		{"ssh://h/a", "../../evil/x", ""},
+		{"https://h/a", "../../../evil/x", ""},
+		{"https://h/a", "[::1]:x", ""},
+		{"https://h/a", "git@[::1]:x", ""},
+		{"https://h/a", "git@host:", ""},
+		{"https://h/a", "@host:x", ""},
+		{"https://h/a", "a b@host:x y", "ssh://a%20b@host/x%20y"},
+	} {
+		u, err := moduleURL(mustParse(t, row.base), row.text)
+		if row.want == "" && err == nil || row.want != "" && (err != nil || u.String() != row.want) {
+			t.Errorf("%s, %s: %v, %v; want %s", row.base, row.text, u, err, row.want)
+		}
+	}
+}
+
+// Whatever .gitmodules says, a URL is one of three kinds, to a host, without a
+// password; a relative one stays at its host.
+func FuzzModuleURL(f *testing.F) {
+	for _, text := range []string{
+		"../x.git", "./../../x", "git@host:path", "https://user:pw@host/x", "ext::sh -c x", "-x", "ssh://-x/y", "file:///x",
+		"https://h/%0a", "../x?y#z", "C:/x", "../..//h/x", "ssh://h/..", "a:b@c:d", "https://h\\@evil/x", "../%2e%2e/x",
+	} {
+		f.Add("https://user:pw@example.com:8443/org/app.git", text)
+		f.Add("ssh://git@example.com/~/app", text)
+	}
+	f.Fuzz(func(t *testing.T, top, text string) {
+		base, err := parseURL(top)
+		if err != nil {
+			return
+		}
+		u, err := moduleURL(base, text)
+		if err != nil {
+			return
+		}
+		if _, password := u.User.Password(); password || !slices.Contains(schemes, u.Scheme) || u.Hostname() == "" || u.RawQuery != "" || u.Fragment != "" {
+			t.Errorf("%q in %q: %v", text, top, u)
+		}
+		if strings.ContainsFunc(u.Host+u.Path+u.User.Username(), unicode.IsControl) || strings.HasPrefix(u.Host, "-") || strings.HasPrefix(u.User.Username(), "-") {
+			t.Errorf("%q in %q: %q", text, top, u)
+		}
+		if strings.HasPrefix(text, ".") && (u.Scheme != base.Scheme || u.Host != base.Host) {
+			t.Errorf("%q in %q leads to %q", text, top, u)
+		}
+		again, err := url.Parse(u.String())
+		if err != nil || again.Host != u.Host || again.Path != u.Path {
+			t.Errorf("%q in %q: %q does not parse to itself: %v, %v", text, top, u, again, err)
+		}
+	})
+}
+
+func FuzzMappings(f *testing.F) {
+	f.Add("[submodule \"a\"]\npath = a\nurl = ../a\nupdate = none\n[submodule \"b\"]\npath = a\n")
+	f.Add("[submodule \"../a\"]\npath = a/b\nurl = ext::x\nupdate = !x\n[submodule]\npath\n")
+	f.Fuzz(func(t *testing.T, text string) {
+		all, err := parseMappings(text)
+		if err != nil && all != nil {
+			t.Errorf("%v and %v", all, err)
+		}
+		for at, m := range all {
+			if at == "" || m.path != at || m.defect == nil && m.name == "" {
+				t.Errorf("%q: %+v", at, m)
+			}
+		}
+	})
+}
+
+// A graft is a file system like any other.
+func TestGraft(t *testing.T) {
+	text := func(s string) *fstest.MapFile { return &fstest.MapFile{Data: []byte(s), Mode: 0o644} }
+	link := &fstest.MapFile{Mode: fs.ModeIrregular}
+	tree := fstest.MapFS{"a": text("1"), "lib": link, "gone": link, "d/lib": link, "d/lib2": text("2"), "d/e/deep": link, "module": link}
+	inner := graft{fstest.MapFS{"x": text("3"), "y/z": text("4"), "sub": link}, map[string]fs.FS{"sub": fstest.MapFS{"w": text("5")}}}
+	g := graft{tree, map[string]fs.FS{"lib": inner, "d/lib": inner, "d/e/deep": fstest.MapFS{"v": text("6")}, "gone": nil}}
+	delete(tree, "module") // which fstest cannot open
+	if err := fstest.TestFS(g, "a", "lib/x", "lib/sub/w", "d/lib/y/z", "d/lib2", "d/e/deep/v"); err != nil {
+		t.Error(err)
+	}
+	for _, name := range []string{"gone", "gone/x", "lib/absent", "d/lib/y/absent", "lib/x/y"} {
+		_, err := fs.Stat(g, name)
+		if p, ok := errors.AsType[*fs.PathError](err); !isAbsent(err) || !ok || p.Path != name {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := fs.ReadFile(g, "lib/../a"); err == nil {
+		t.Error("an invalid path is read")
+	}
+	shown := graft{omitting{tree}, map[string]fs.FS{"lib": inner, "d/lib": omitting{inner}}}
+	for dir, want := range map[string]bool{"d": true, "lib": false, "lib/y": false, "d/lib": true, "d/lib/y": true} {
+		if shown.Omits(dir) != want {
+			t.Errorf("omits %s: %v", dir, !want)
+		}
+	}
+}
+
+// omitting is a tree that omits its directories.
+type omitting struct{ fs.FS }
+
+func (omitting) Omits(dir string) bool { return path.Clean(dir) == dir }
