@@ -73,12 +73,12 @@ func TestPartialFetchUnderLayers(t *testing.T) {
 			map[string]string{"deploy/large.bin": "large content", "docs/plain.bin": testenv.LFSPointer("8c1aa5b2", 0)[:40]}},
 		"include": {func(s *source.GitRepositorySpec) { s.Include = include },
 			map[string]string{"deploy/app.yaml": "from other", "deploy/more/y.log": "y"}},
-		"all": {func(s *source.GitRepositorySpec) { s.RecurseSubmodules, s.Include = true, include },
-			map[string]string{"deploy/app.yaml": "from other", "deploy/lib/lib.c": "int", "deploy/lib/skip/x": "x"}},
+		"all": {func(s *source.GitRepositorySpec) { s.RecurseSubmodules, s.LFS, s.Include = true, true, include },
+			map[string]string{"deploy/app.yaml": "from other", "deploy/large.bin": "large content", "deploy/lib/lib.c": "int", "deploy/lib/skip/x": "x"}},
 		"all, by ignore rules": {func(s *source.GitRepositorySpec) {
 			ignore := "/beside/\nskip/\n"
 			s.SparseCheckout, s.Ignore = nil, &ignore
-			s.RecurseSubmodules, s.Include = true, include
+			s.RecurseSubmodules, s.LFS, s.Include = true, true, include
 		}, map[string]string{"top.txt": "top", "deploy/lib/lib.c": "int", "deploy/lib/skip/x": "", "docs/x.log": "log"}},
 	} {
 		g := sparse(part.URL+"/org/app.git", "deploy", "docs")
@@ -144,6 +144,35 @@ func TestSparseCheckoutOfDirectory(t *testing.T) {
 		_, _, _, err := try(t.Context(), sparse(at, "docs", entry), env)
 		if err == nil || !strings.Contains(err.Error(), say) || !strings.Contains(err.Error(), "spec.sparseCheckout[1]") {
 			t.Errorf("%q: %v: want an error that says %q", entry, err, say)
+		}
+	}
+}
+
+// A cache that holds the repository already is used in place of a partial fetch.
+func TestPartialFetchAndCache(t *testing.T) {
+	repo := testenv.NewRepo(t)
+	repo.Commit(testenv.Commit{Branch: "main", Files: forest()})
+	server := testenv.ServeHTTP(t, testenv.HTTP{}, repo)
+	env := source.Env{Cache: newCache(t, t.TempDir())}
+	g := sparse(server.Repo(), "deploy")
+	var first []byte
+	for _, step := range []struct {
+		name   string
+		object *source.GitRepository
+		packs  int
+	}{
+		{"cold", g, 2}, {"still cold", g, 2}, {"everything", sparse(server.Repo()), 1}, {"warm", g, 0},
+	} {
+		server.Reset()
+		_, data, report := fetch(t, step.object, env)
+		if n := len(packs(server)); n != step.packs || len(report.Notes) > 0 {
+			t.Errorf("%s: %d packs, notes %q; want %d and none", step.name, n, report.Notes, step.packs)
+		}
+		if step.object == g && first != nil && !bytes.Equal(data, first) {
+			t.Errorf("%s: another archive", step.name)
+		}
+		if step.object == g {
+			first = data
 		}
 	}
 }
