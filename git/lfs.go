@@ -15,11 +15,7 @@ import (
 
 // pointers prepares tree, the commit's own part of what is packed, for lfs.
 func (c *content) pointers(_ context.Context, tree fs.FS) (fs.FS, error) {
-	if !c.origin.repo.Spec.LFS {
-		return tree, nil
-	}
-	whole := object.TreeFS(c.db, c.commit.Tree)
-	return c.origin.withObjects(whole, tree, c.origin.connect)
+	return c.origin.withObjects(object.TreeFS(c.db, c.commit.Tree), tree, c.origin.connect)
 }
 
 // withObjects returns shown, a view of the tree whole of a repository, with its

@@ -106,7 +106,7 @@ var lines = []string{
 // The attributes are those that git sees, for random files of them.
 func TestAttributesAreGits(t *testing.T) {
 	c := newChecker(t)
-	for seed := range uint64(80) {
+	for seed := range uint64(40) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		var pairs []string
 		for _, dir := range []string{"", "dir/", "dir/sub/", "other/"} {
@@ -134,7 +134,7 @@ func TestAttributesAreGits(t *testing.T) {
 // Each line alone, and each pair of a macro and a line.
 func TestAttributeLines(t *testing.T) {
 	c := newChecker(t)
-	for _, first := range []string{"", "[attr]big filter=lfs\n", "[attr]big filter=lfs\n* big\n", "* filter=lfs\n"} {
+	for _, first := range []string{"* filter=lfs\n", "[attr]big filter=lfs\n"} {
 		for _, line := range lines {
 			m := tree(".gitattributes", first+line+"\n")
 			if got, want := tracked(t, m, names), c.tracked(t, m, names); !slices.Equal(got, want) {

@@ -1,6 +1,7 @@
 package lfs
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -8,7 +9,6 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"strings"
 	"time"
 
 	"github.com/headgate-io/headgate/internal/redact"
@@ -37,36 +37,38 @@ type batchObject struct {
 
 // A batchAnswer tells where objects are (batch API, "Successful Responses").
 type batchAnswer struct {
-	Transfer string `json:"transfer"`
-	HashAlgo string `json:"hash_algo"`
-	Objects  []struct {
-		OID           string `json:"oid"`
-		Authenticated bool   `json:"authenticated"`
-		Actions       struct {
-			Download *Action `json:"download"`
-		} `json:"actions"`
-		Error *struct {
-			Code    int    `json:"code"`
-			Message string `json:"message"`
-		} `json:"error"`
-	} `json:"objects"`
+	Transfer string         `json:"transfer"`
+	HashAlgo string         `json:"hash_algo"`
+	Objects  []objectAnswer `json:"objects"`
 }
 
-// An Action is an address as servers write it, also in the answer of
+type objectAnswer struct {
+	OID           string `json:"oid"`
+	Authenticated bool   `json:"authenticated"`
+	Actions       struct {
+		Download *grant `json:"download"`
+	} `json:"actions"`
+	Error *struct {
+		Code    int    `json:"code"`
+		Message string `json:"message"`
+	} `json:"error"`
+}
+
+// A grant is an address as servers write it, also in the answer of
 // git-lfs-authenticate.
-type Action struct {
+type grant struct {
 	Href      string            `json:"href"`
 	Header    map[string]string `json:"header"`
 	ExpiresIn int64             `json:"expires_in"` // seconds
 	ExpiresAt string            `json:"expires_at"`
 }
 
-// Expires returns when a ceases to be valid, the zero time for never.
-func (a *Action) Expires(now time.Time) time.Time {
-	if a.ExpiresIn != 0 {
-		return now.Add(time.Duration(max(min(a.ExpiresIn, 1<<31), -1<<31)) * time.Second)
+// expires returns when g ceases to be valid, the zero time for never.
+func (g *grant) expires(now time.Time) time.Time {
+	if g.ExpiresIn != 0 {
+		return now.Add(time.Duration(max(min(g.ExpiresIn, 1<<31), -1<<31)) * time.Second)
 	}
-	at, err := time.Parse(time.RFC3339, a.ExpiresAt)
+	at, err := time.Parse(time.RFC3339, g.ExpiresAt)
 	if err != nil || at.Year() <= 1 { // servers without expiry write what they like
 		return time.Time{}
 	}
@@ -154,52 +156,56 @@ func (c *Client) post(ctx context.Context, to link, body []byte) ([]byte, *url.U
 // readBatch reads the answer of the endpoint at from. Objects that were not
 // asked for are passed over; every one that was must be there.
 func readBatch(text []byte, from *url.URL, objects []Object, auth bool, now time.Time) (map[string]action, error) {
-	var answer batchAnswer
-	if err := json.Unmarshal(text, &answer); err != nil {
-		if strings.HasPrefix(strings.TrimSpace(string(text[:min(len(text), 64)])), "<") {
-			return nil, fmt.Errorf("%w: the server answers with a web page: it has no Git LFS there", ErrProtocol)
-		}
-		return nil, fmt.Errorf("%w: the answer is not what it should be: %s", ErrProtocol, clean(err.Error()))
-	}
-	if answer.Transfer != "" && answer.Transfer != "basic" {
-		return nil, fmt.Errorf("%w: the server wants transfers of the kind %.40q, and only basic was offered", ErrProtocol, answer.Transfer)
-	}
-	if answer.HashAlgo != "" && answer.HashAlgo != "sha256" {
-		return nil, fmt.Errorf("%w: the server has objects by %.40q, not by sha256", ErrProtocol, answer.HashAlgo)
-	}
-	wanted := make(map[string]Object, len(objects))
-	for _, o := range objects {
-		wanted[o.OID] = o
+	answers, err := parseBatch(text)
+	if err != nil {
+		return nil, err
 	}
 	links := make(map[string]action, len(objects))
 	var faults []error
-	for _, got := range answer.Objects {
-		o, ok := wanted[got.OID]
-		if !ok {
-			continue
-		}
-		delete(wanted, o.OID)
-		var err error
-		switch d := got.Actions.Download; {
-		case got.Error != nil:
-			err = statusError(got.Error.Code, got.Error.Message)
-		case d == nil:
-			err = fmt.Errorf("%w: the server tells no way to download it", ErrProtocol)
-		default:
-			var l link
-			l, err = newLink(from, d.Href, d.Header, auth && !got.Authenticated)
-			links[o.OID] = action{l, d.Expires(now)}
+	for _, o := range objects {
+		err := fmt.Errorf("%w: the answer does not mention it", ErrProtocol)
+		if answer := answers[o.OID]; answer != nil {
+			links[o.OID], err = answer.action(from, auth, now)
 		}
 		if err != nil {
 			faults = append(faults, fmt.Errorf("%s: %w", describe(o), err))
 		}
 	}
-	for _, o := range objects {
-		if _, ok := wanted[o.OID]; ok {
-			faults = append(faults, fmt.Errorf("%s: %w: the answer does not mention it", describe(o), ErrProtocol))
-		}
-	}
 	return links, summary(faults)
+}
+
+// parseBatch returns what an answer says by OID.
+func parseBatch(text []byte) (map[string]*objectAnswer, error) {
+	var answer batchAnswer
+	err := json.Unmarshal(text, &answer)
+	switch {
+	case err != nil && bytes.HasPrefix(bytes.TrimSpace(text), []byte("<")):
+		return nil, fmt.Errorf("%w: the server answers with a web page: it has no Git LFS there", ErrProtocol)
+	case err != nil:
+		return nil, fmt.Errorf("%w: the answer is not what it should be: %s", ErrProtocol, clean(err.Error()))
+	case answer.Transfer != "" && answer.Transfer != "basic":
+		return nil, fmt.Errorf("%w: the server wants transfers of the kind %.40q, and only basic was offered", ErrProtocol, answer.Transfer)
+	case answer.HashAlgo != "" && answer.HashAlgo != "sha256":
+		return nil, fmt.Errorf("%w: the server has objects by %.40q, not by sha256", ErrProtocol, answer.HashAlgo)
+	}
+	answers := make(map[string]*objectAnswer, len(answer.Objects))
+	for i := range answer.Objects {
+		answers[answer.Objects[i].OID] = &answer.Objects[i]
+	}
+	return answers, nil
+}
+
+// action returns the link that the server at from gives for an object.
+func (a *objectAnswer) action(from *url.URL, auth bool, now time.Time) (action, error) {
+	download := a.Actions.Download
+	switch {
+	case a.Error != nil:
+		return action{}, statusError(a.Error.Code, a.Error.Message)
+	case download == nil:
+		return action{}, fmt.Errorf("%w: the server tells no way to download it", ErrProtocol)
+	}
+	l, err := newLink(from, download.Href, download.Header, auth && !a.Authenticated)
+	return action{l, download.expires(now)}, err
 }
 
 // summary is one error for several, of which it tells the first ones.

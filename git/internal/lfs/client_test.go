@@ -318,6 +318,33 @@ func TestExpiry(t *testing.T) {
 	}
 }
 
+// So is the endpoint, once what it was granted by has expired.
+func TestEndpointExpiry(t *testing.T) {
+	for in, want := range map[time.Duration]int{time.Hour: 1, time.Second: 2} {
+		s := newStage(t, new(testenv.LFS))
+		for i := range 150 {
+			s.files[fmt.Sprint(i, ".bin")] = &fstest.MapFile{Data: []byte(s.objects.Add(fmt.Sprint(i)))}
+		}
+		found, n := s.client.Endpoint, 0
+		s.client.Endpoint = func(ctx context.Context) (lfs.Endpoint, error) {
+			n++
+			at, err := found(ctx)
+			at.Expires = s.now().Add(in)
+			return at, err
+		}
+		s.good(s.fill(t.Context()))
+		if n != want {
+			t.Errorf("expires in %v: asked %d times for the endpoint, want %d", in, n, want)
+		}
+	}
+	s := newStage(t, new(testenv.LFS))
+	lost := errors.New("lost")
+	s.client.Endpoint = func(context.Context) (lfs.Endpoint, error) { return lfs.Endpoint{}, lost }
+	if _, err := s.fill(t.Context()); !errors.Is(err, lost) {
+		t.Errorf("%v", err)
+	}
+}
+
 // A stall ends with the context, and everything is closed.
 func TestStalls(t *testing.T) {
 	for _, d := range []testenv.Defect{

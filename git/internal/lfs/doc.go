@@ -26,9 +26,10 @@
 //     git-lfs-authenticate to the origin of its href; no redirect takes either
 //     to another one.
 //
-// When the server asks to wait (429, 503) it is waited for, and a transfer that
-// breaks is begun again; both only a few times. A link that has expired is asked
-// for again.
+// A request that breaks, or is answered by status 429, 500, 502, 503 or 504, is
+// sent again, four times in all, after a second and then twice as long each time
+// or when Retry-After says, which may be a minute away. A link that has expired is
+// asked for again, twice.
 //
 // # Limits
 //

@@ -77,22 +77,22 @@ func Discover(u *url.URL, configured string) (Endpoint, error) {
 // Granted returns the endpoint that an answer of git-lfs-authenticate tells for
 // the repository at u.
 func Granted(u *url.URL, answer []byte, now time.Time) (Endpoint, error) {
-	var grant Action
-	if err := json.Unmarshal(answer, &grant); err != nil {
+	var g grant
+	if err := json.Unmarshal(answer, &g); err != nil {
 		return Endpoint{}, fmt.Errorf("%w: git-lfs-authenticate: %s", ErrProtocol, clean(err.Error()))
 	}
 	at, err := Discover(u, "")
 	if err != nil {
 		return Endpoint{}, err
 	}
-	to, err := newLink(u, grant.Href, grant.Header, false)
+	to, err := newLink(u, g.Href, g.Header, false)
 	switch {
-	case grant.Href == "":
+	case g.Href == "":
 	case err != nil:
 		return Endpoint{}, fmt.Errorf("git-lfs-authenticate: %w", err)
 	default:
 		at.URL = to.url
 	}
-	at.Header, at.Expires = grant.Header, grant.Expires(now)
+	at.Header, at.Expires = g.Header, g.expires(now)
 	return at, nil
 }
