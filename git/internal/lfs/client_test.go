@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"maps"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"os"
 	"strings"
@@ -269,12 +270,71 @@ func TestNoTimeLeft(t *testing.T) {
 	if _, err := s.fill(ctx); err == nil || !strings.Contains(err.Error(), "spec.timeout") || len(s.waits) > 0 {
 		t.Errorf("%v after %v", err, s.waits)
 	}
-	s.client.Wait, s.options = nil, lfs.Options{}
-	s.server.Break(answer(testenv.LFSBatch, 429, ``, "Retry-After", "50"))
-	ctx, stop := context.WithCancelCause(t.Context())
-	stalled := errors.New("enough")
-	s.client.Now = func() time.Time { stop(stalled); return time.Now() } // asked for while waiting begins
-	if _, err := s.fill(ctx); !errors.Is(err, stalled) {
+	// While somebody waits, the end comes all the same.
+	s.client.Wait = nil
+	ctx, later := context.WithTimeout(t.Context(), time.Hour)
+	defer later()
+	ctx, stop := context.WithCancelCause(ctx)
+	enough := errors.New("enough")
+	s.server.Break(answer(testenv.LFSBatch, 429, ``, "Retry-After", "10"))
+	asked := 0
+	s.client.Now = func() time.Time {
+		if asked++; asked == 3 { // for the endpoint, for the answer, and before the wait
+			stop(enough)
+		}
+		return time.Now()
+	}
+	if _, err := s.fill(ctx); !errors.Is(err, enough) {
+		t.Errorf("%v", err)
+	}
+	s.client.Now = nil
+	defect := answer(testenv.LFSBatch, 429, ``, "Retry-After", "0")
+	defect.Times = 1
+	s.server.Break(defect)
+	s.good(s.fill(t.Context()))
+}
+
+// A failure that lasts is not met with patience.
+func TestLastingFailures(t *testing.T) {
+	closed := httptest.NewServer(nil)
+	closed.Close()
+	untrusted := testenv.ServeAll(t, testenv.HTTP{LFS: new(testenv.LFS), CA: testenv.NewCA(t)}, nil)
+	refusing := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(http.StatusProxyAuthRequired) }))
+	defer refusing.Close()
+	behind := func(*http.Request) (*url.URL, error) { return url.Parse(refusing.URL) }
+	for _, row := range []struct {
+		url   string
+		proxy func(*http.Request) (*url.URL, error)
+		say   string
+	}{
+		{closed.URL, nil, closed.URL + "/repo.git/info/lfs/objects/batch"},
+		{untrusted.URL, nil, "certificate"},
+		{"http://git.example", behind, "407"},
+	} {
+		s := newStage(t, new(testenv.LFS))
+		s.at(t, row.url+"/repo.git")
+		if row.proxy != nil {
+			s.client.HTTP = transport.Client(transport.Config{Proxy: row.proxy})
+		}
+		if _, err := s.fill(t.Context()); err == nil || !strings.Contains(err.Error(), row.say) || len(s.waits) != 0 {
+			t.Errorf("%s: %v after %v", row.url, err, s.waits)
+		}
+	}
+	cutting := newStage(t, new(testenv.LFS))
+	cutting.server.Break(&testenv.Defect{Phase: testenv.LFSBatch, Do: testenv.Cut, After: -1, Times: 1})
+	cutting.good(cutting.fill(t.Context()))
+	if len(cutting.waits) != 1 {
+		t.Errorf("waited %v for a connection that broke", cutting.waits)
+	}
+}
+
+// An error tells of a few objects, and how many more there are.
+func TestManyFaults(t *testing.T) {
+	s := newStage(t, &testenv.LFS{Edit: fault(404, strings.Repeat("long ", 1000))})
+	for i := range 6 {
+		s.files[fmt.Sprint(i, ".bin")] = &fstest.MapFile{Data: []byte(s.objects.Add(fmt.Sprint(i)))}
+	}
+	if _, err := s.fill(t.Context()); err == nil || !strings.Contains(err.Error(), "and 3 more") || strings.Count(err.Error(), "object ") != 5 || len(err.Error()) > 4000 {
 		t.Errorf("%v", err)
 	}
 }
@@ -318,7 +378,25 @@ func TestExpiry(t *testing.T) {
 	}
 }
 
-// So is the endpoint, once what it was granted by has expired.
+// A link may expire on its way: who is refused looks at the clock again.
+func TestExpiryOnTheWay(t *testing.T) {
+	s := newStage(t, &testenv.LFS{Edit: edit(func(a *testenv.LFSAction) { a.ExpiresIn = 60 })})
+	delete(s.files, "b.bin")
+	refused := answer(testenv.LFSObject, 403, ``)
+	refused.Times = 1
+	s.server.Break(refused)
+	s.client.Now = func() time.Time {
+		if s.count(testenv.LFSObject) > 0 {
+			return s.clock.Add(time.Hour)
+		}
+		return s.clock
+	}
+	if got, err := s.fill(t.Context()); err != nil || got["a.bin"] != "content of a" || s.count(testenv.LFSBatch) != 2 {
+		t.Errorf("%v, %q", err, got)
+	}
+}
+
+// The endpoint is looked for again once what it granted has expired.
 func TestEndpointExpiry(t *testing.T) {
 	for in, want := range map[time.Duration]int{time.Hour: 1, time.Second: 2} {
 		s := newStage(t, new(testenv.LFS))
