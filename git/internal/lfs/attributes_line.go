@@ -1,6 +1,10 @@
 package lfs
 
-import "strings"
+import (
+	"regexp"
+	"strconv"
+	"strings"
+)
 
 // maxAttributeLine is the length of the longest line that Git reads, in bytes.
 const maxAttributeLine = 2048
@@ -119,6 +123,9 @@ func asIgnoreLine(pattern string) string {
 	return pattern
 }
 
+// octal is a byte by its number.
+var octal = regexp.MustCompile(`^\\[0-3][0-7]{2}`)
+
 // escapes are the letters after a backslash in a quoted pattern.
 var escapes = map[byte]byte{'a': '\a', 'b': '\b', 'f': '\f', 'n': '\n', 'r': '\r', 't': '\t', 'v': '\v', '\\': '\\', '"': '"'}
 
@@ -134,8 +141,9 @@ func unquote(s string) (text, rest string, ok bool) {
 			return b.String(), s[i+1:], true
 		case c != '\\':
 			b.WriteByte(c)
-		case i+3 < len(s) && s[i+1] >= '0' && s[i+1] <= '3' && octal(s[i+2]) && octal(s[i+3]):
-			b.WriteByte((s[i+1]-'0')<<6 | (s[i+2]-'0')<<3 | (s[i+3] - '0'))
+		case octal.MatchString(s[i:]):
+			n, _ := strconv.ParseUint(s[i+1:i+4], 8, 8)
+			b.WriteByte(byte(n))
 			i += 3
 		case i+1 < len(s) && escapes[s[i+1]] != 0:
 			b.WriteByte(escapes[s[i+1]])
@@ -146,5 +154,3 @@ func unquote(s string) (text, rest string, ok bool) {
 	}
 	return "", s, false
 }
-
-func octal(c byte) bool { return '0' <= c && c <= '7' }

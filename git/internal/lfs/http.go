@@ -149,18 +149,24 @@ func (c *Client) sendOnce(ctx context.Context, method string, to link, body []by
 	if err == nil {
 		return resp, nil
 	}
-	if wrapped, ok := errors.AsType[*url.Error](err); ok {
-		err = wrapped.Err // whose text repeats the URL, query and all
-	}
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
+	return nil, connectionError(to.url, err)
+}
+
+// connectionError explains why there was no response, and tells whether there
+// may be one another time.
+func connectionError(to *url.URL, err error) error {
+	if wrapped, ok := errors.AsType[*url.Error](err); ok {
+		err = wrapped.Err // whose text repeats the URL, query and all
+	}
 	op, _ := errors.AsType[*net.OpError](err)
 	lasting := op != nil && op.Op == "dial" || isA[*tls.CertificateVerificationError](err) || isA[*transport.ProxyError](err)
-	if err = fmt.Errorf("%s: %w", redact.URL(to.url), err); !lasting {
+	if err = fmt.Errorf("%s: %w", redact.URL(to), err); !lasting {
 		err = &transientError{err, -1}
 	}
-	return nil, err
+	return err
 }
 
 func isA[E error](err error) bool {

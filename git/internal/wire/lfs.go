@@ -41,11 +41,16 @@ func grant(ctx context.Context, t Transport) ([]byte, error) {
 		return nil, fmt.Errorf("session: %w", err)
 	}
 	defer session.Close()
+	return output(session, "git-lfs-authenticate "+path+" download")
+}
+
+// output runs a command and returns what it answers.
+func output(session *ssh.Session, command string) ([]byte, error) {
 	var said capped
 	session.Stderr = &said
 	out, err := session.StdoutPipe()
 	if err == nil {
-		err = session.Start("git-lfs-authenticate " + path + " download")
+		err = session.Start(command)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%w: the server does not run git-lfs-authenticate: %w", ErrUnsupported, err)
