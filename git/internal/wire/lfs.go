@@ -18,7 +18,13 @@ const maxGrant = 64 << 10
 // tell these two apart reliably.
 func LFSGrant(ctx context.Context, t Transport) ([]byte, error) {
 	answer, err := grant(ctx, t)
-	return answer, wrap(ctx, LFS, t.String(), err)
+	if err == nil {
+		err = ctx.Err() // the answer may end there
+	}
+	if err != nil {
+		return nil, wrap(ctx, LFS, t.String(), err)
+	}
+	return answer, nil
 }
 
 func grant(ctx context.Context, t Transport) ([]byte, error) {
