@@ -17,6 +17,9 @@ const maxGrant = 64 << 10
 // [ErrUnsupported] when the program refuses or is not there: the server does not
 // tell these two apart reliably.
 func LFSGrant(ctx context.Context, t Transport) ([]byte, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, wrap(ctx, LFS, t.String(), err)
+	}
 	answer, err := grant(ctx, t)
 	if err == nil {
 		err = ctx.Err() // the answer may end there

@@ -95,26 +95,24 @@ func TestLFSGrantNeedsSSH(t *testing.T) {
 	}
 }
 
-// stallAfter is a program that says something and then waits for the client to go.
-func stallAfter(out string, began chan<- struct{}) func(ssh.Channel, []string) uint32 {
-	return func(ch ssh.Channel, _ []string) uint32 {
-		io.WriteString(ch, out)
-		began <- struct{}{}
-		io.Copy(io.Discard, ch)
-		return 0
-	}
-}
-
 func TestLFSGrantStalls(t *testing.T) {
-	began := make(chan struct{})
+	began, over := make(chan struct{}), make(chan struct{})
+	defer close(over)
+	after := func(out string, end func(ssh.Channel) error) func(ssh.Channel, []string) uint32 {
+		return func(ch ssh.Channel, _ []string) uint32 {
+			io.WriteString(ch, out)
+			end(ch)
+			began <- struct{}{}
+			<-over
+			return 0
+		}
+	}
+	open := func(ssh.Channel) error { return nil }
 	for name, s := range map[string]*sshServer{
 		"before the session": {stall: began},
-		"before the answer":  {run: stallAfter("", began)},
-		"in the answer":      {run: stallAfter("{", began)},
-		"before the end": {run: func(ch ssh.Channel, env []string) uint32 {
-			ch.CloseWrite()
-			return stallAfter("", began)(ch, env)
-		}},
+		"before the answer":  {run: after("", open)},
+		"in the answer":      {run: after("{", open)},
+		"before the end":     {run: after("{}", ssh.Channel.CloseWrite)},
 	} {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		enough := errors.New("enough")
@@ -123,8 +121,16 @@ func TestLFSGrantStalls(t *testing.T) {
 		if _, err := wire.LFSGrant(ctx, to); !errors.Is(err, enough) {
 			t.Errorf("%s: %v", name, err)
 		}
-		if _, err := wire.LFSGrant(ctx, to); !errors.Is(err, enough) {
-			t.Errorf("%s, after the end: %v", name, err)
-		}
+	}
+}
+
+// An end that has come already is noticed before anybody is asked.
+func TestLFSGrantAfterTheEnd(t *testing.T) {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	enough := errors.New("enough")
+	cancel(enough)
+	s := &sshServer{run: program("{}", "", 0)}
+	if _, err := wire.LFSGrant(ctx, s.transport(t)); !errors.Is(err, enough) || len(s.commands) != 0 {
+		t.Errorf("%v, commands %q", err, s.commands)
 	}
 }
