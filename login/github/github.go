@@ -57,6 +57,9 @@ func (p *Provider) Login(ctx context.Context, r source.LoginRequest) (source.Cre
 		return source.Credential{}, fmt.Errorf("%w: %w: spec.secretRef: a Secret with githubAppID, githubAppInstallationID and githubAppPrivateKey is needed",
 			source.ErrInvalid, source.ErrProvider)
 	}
+	if r.ServiceAccount != "" {
+		return source.Credential{}, fmt.Errorf("%w: %w: spec.serviceAccountName goes with provider azure or aws: remove it", source.ErrInvalid, source.ErrProvider)
+	}
 	app, err := transport.GitHubApp(r.SecretName, r.Secret)
 	if err != nil {
 		return source.Credential{}, fmt.Errorf("%w: %w", source.ErrProvider, err)

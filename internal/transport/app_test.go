@@ -1,0 +1,117 @@
+package transport_test
+
+import (
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/x509"
+	"encoding/pem"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/headgate-io/headgate/internal/transport"
+)
+
+func TestGitHubApp(t *testing.T) {
+	key, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	private := string(pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)}))
+	app, err := transport.GitHubApp("default/app", secret("githubAppID", "Iv23liABC", "githubAppInstallationOwner", "acme_corp", "githubAppPrivateKey", "# mine\n"+private, "githubAppBaseURL", "https://a/b"))
+	if err != nil || app.ID != "Iv23liABC" || app.Installation != "" || app.Owner != "acme_corp" || app.BaseURL != "https://a/b" || !app.Key.Equal(key) {
+		t.Errorf("got %+v, %v", app, err)
+	}
+	_, err = transport.GitHubApp("default/creds", secret("githubAppID", "1", "githubAppInstallationID", "canary", "githubAppPrivateKey", private))
+	wantError(t, err, "githubAppInstallationID", "is not the id of an installation, which is a number")
+	for _, c := range []struct {
+		pairs []string
+		want  bool
+	}{
+		{nil, false},
+		{[]string{"username", "a", "password", "b"}, false},
+		{[]string{"githubAppID", ""}, false},
+		{[]string{"githubAppID", "1"}, true},
+		{[]string{"githubAppPrivateKey", "x"}, true},
+	} {
+		if got := transport.IsApp(secret(c.pairs...)); got != c.want {
+			t.Errorf("%q: %v", c.pairs, got)
+		}
+	}
+}
+
+// Refused is told of the answers to the credentials, and of no others.
+func TestRefused(t *testing.T) {
+	status := func(code int) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(code) }
+	}
+	for code, want := range map[int]int{200: 0, 401: 1, 403: 1, 404: 0, 500: 0} {
+		own, told := newHost(t, nil, status(code)), 0
+		other := newHost(t, nil, status(code))
+		c := transport.Config{Origin: own.url(), Auth: transport.Auth{Bearer: "t"}, Refused: func() { told++ }}
+		for _, u := range []string{other.URL, own.URL} {
+			if _, err := get(t, c, u); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if told != want {
+			t.Errorf("status %d: told %d times, want %d", code, told, want)
+		}
+	}
+}
+
+func TestSameOrigin(t *testing.T) {
+	parse := func(s string) *url.URL {
+		u, err := url.Parse(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return u
+	}
+	for _, c := range []struct {
+		a, b string
+		want bool
+	}{
+		{"https://example.com/a", "https://EXAMPLE.com:443/b?c", true},
+		{"http://example.com:80", "http://example.com", true},
+		{"https://example.com", "http://example.com", false},
+		{"https://example.com", "https://example.com:8443", false},
+		{"https://example.com", "https://example.com.evil.example", false},
+		{"https://example.com", "https://www.example.com", false},
+		{"ssh://example.com", "ssh://git@example.com/x", true},
+	} {
+		if got := transport.SameOrigin(parse(c.a), parse(c.b)); got != c.want {
+			t.Errorf("%s and %s: %v", c.a, c.b, got)
+		}
+	}
+}
+
+// FuzzGitHubApp checks that what is accepted of a Secret can stand in a path of
+// the API and has a key.
+func FuzzGitHubApp(f *testing.F) {
+	key, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		f.Fatal(err)
+	}
+	private := pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)})
+	f.Add("1", "2", "", private)
+	f.Add("Iv1.a", "", "acme", private)
+	f.Add("1", "", "../x", []byte("-----BEGIN PRIVATE KEY-----\n\n-----END PRIVATE KEY-----\n"))
+	f.Fuzz(func(t *testing.T, id, installation, owner string, private []byte) {
+		s := secret("githubAppID", id, "githubAppInstallationID", installation, "githubAppInstallationOwner", owner)
+		s.Data["githubAppPrivateKey"] = private
+		app, err := transport.GitHubApp("x", s)
+		if err != nil {
+			return
+		}
+		if app.Key == nil || (app.Installation == "") == (app.Owner == "") {
+			t.Errorf("accepted %+v", app)
+		}
+		for _, part := range []string{app.ID, app.Installation, app.Owner} {
+			if url.PathEscape(part) != part || strings.HasPrefix(part, "..") && part == app.Owner {
+				t.Errorf("accepted %q", part)
+			}
+		}
+	})
+}
