@@ -26,7 +26,7 @@ func (o *Origin) connect(ctx context.Context) (upstream, error) {
 	if err != nil {
 		return nil, &source.StepError{Step: source.StepResolve, Reason: "URLInvalid", Err: invalid(fmt.Errorf("spec.url: %w", err))}
 	}
-	return o.reach(ctx, u, spec.SecretRef, "spec.secretRef")
+	return o.reach(ctx, u, spec.SecretRef, ownSecret)
 }
 
 // reach returns the upstream at u, which is spec.url or that of a submodule,
@@ -56,7 +56,7 @@ func (o *Origin) reach(ctx context.Context, u *url.URL, ref *source.LocalReferen
 		return nil, err
 	}
 	switch {
-	case o.lent(u):
+	case lent(spec, field, secret):
 		n.route, err = o.overLogin(ctx, u, secret, proxySecret)
 	case u.Scheme == "ssh":
 		n.route, err = overSSH(u, secret, proxySecret)

@@ -20,29 +20,38 @@ func misprovided(spec *source.GitRepositorySpec, secret namedSecret) error {
 	switch {
 	case spec.Provider != "github" && transport.IsApp(secret.Secret):
 		return badProvider("secret %s is for provider github: set spec.provider", secret.name)
+	case provided(spec) && withUser(spec.URL):
+		return badProvider("spec.provider %s goes with a URL without user information: remove it from spec.url", spec.Provider)
 	case !provided(spec) && spec.ServiceAccountName != "":
 		return badProvider("spec.serviceAccountName goes with spec.provider azure or aws: set that, or remove it")
 	}
 	return nil
 }
 
-// lent reports whether the provider of the spec gives the credentials for u:
-// those for the origin of spec.url, and for no other.
-func (o *Origin) lent(u *url.URL) bool {
-	own, err := parseURL(o.repo.Spec.URL)
-	return provided(&o.repo.Spec) && err == nil && transport.SameOrigin(own, u)
+func withUser(address string) bool {
+	u, err := parseURL(address)
+	return err == nil && u.Scheme != "ssh" && u.User != nil
+}
+
+// ownSecret is the field with the credentials of spec.url, which are those of
+// the submodules on its origin as well, unless another field gives some.
+const ownSecret = "spec.secretRef"
+
+// lent reports whether the provider of the spec issues the credentials where
+// field chose secret: for the origin of spec.url, and where else a GitHub App is given.
+func lent(spec *source.GitRepositorySpec, field string, secret namedSecret) bool {
+	return provided(spec) && (field == ownSecret || transport.IsApp(secret.Secret))
 }
 
 // overLogin reaches u over http(s) with what the provider of the spec issues.
+// User information in u is not used.
 func (o *Origin) overLogin(ctx context.Context, u *url.URL, secret, proxySecret namedSecret) (route, error) {
 	provider := o.repo.Spec.Provider
 	switch {
 	case o.env.Login == nil:
 		return route{}, badProvider("spec.provider: this program knows no provider %s", provider)
 	case u.Scheme == "ssh":
-		return route{}, badProvider("spec.provider %s goes with an https URL, not with ssh: change spec.url, or remove spec.provider", provider)
-	case u.User != nil:
-		return route{}, badProvider("spec.provider %s goes with a URL without user information: remove it from spec.url", provider)
+		return route{}, badProvider("spec.provider %s goes with an https URL, not with ssh: change the URL, or remove spec.provider", provider)
 	}
 	c, err := httpConfig(u, secret, proxySecret)
 	if err != nil {

@@ -141,3 +141,53 @@ func TestLoginFailures(t *testing.T) {
 		t.Errorf("%d requests were sent", n)
 	}
 }
+
+// What a provider issues is for the origin of spec.url, each submodule with its
+// own login; what a Secret is given for comes first.
+func TestLoginOfSubmodules(t *testing.T) {
+	app, lib, other, public := testenv.NewRepo(t), testenv.NewRepo(t), testenv.NewRepo(t), one(t)
+	allow := func(r *http.Request) bool {
+		user, password, _ := r.BasicAuth()
+		if strings.HasPrefix(r.URL.Path, "/other.git") && r.Header.Get("Authorization") != "" {
+			return user == "alice" && password == "s3cret-canary"
+		}
+		return r.Header.Get("Authorization") == "Bearer t0ken-canary"
+	}
+	server := testenv.ServeAll(t, testenv.HTTP{Allow: allow}, map[string]*testenv.Repo{"app.git": app, "lib.git": lib})
+	guarded := testenv.ServeAll(t, testenv.HTTP{Allow: allow}, map[string]*testenv.Repo{"other.git": other})
+	foreign := testenv.ServeHTTP(t, testenv.HTTP{}, public)
+	inLib := linked(lib, map[string]string{"l": "1"})
+	linked(app, map[string]string{"a": "1"}, link{"lib", "../lib.git", inLib},
+		link{"again", strings.Replace(server.URL, "://", "://me@", 1) + "/lib.git", inLib},
+		link{"other", guarded.URL + "/other.git", linked(other, map[string]string{"o": "1"})},
+		link{"foreign", foreign.Repo(), public.Commit(testenv.Commit{Branch: "main", Files: files("f", "1")})})
+	g := recursing(server.URL + "/app.git")
+	g.Spec.Provider = "azure"
+	g.Spec.SubmoduleCredentials = []source.GitSubmoduleCredential{{URL: guarded.URL, SecretRef: source.LocalReference{Name: "other"}}}
+	i := &issuer{credential: source.Credential{Token: "t0ken-canary"}}
+	_, archive, _, err := try(t.Context(), g, source.Env{Login: i.login, Secrets: memory{"default/other": data("username", "alice", "password", "s3cret-canary")}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := contents(t, archive); got["a"]+got["lib/l"]+got["again/l"]+got["other/o"]+got["foreign/f"] != "11111" {
+		t.Errorf("content %v", got)
+	}
+	var asked []string
+	for _, r := range i.requests {
+		asked = append(asked, strings.TrimPrefix(r.URL.String(), server.URL))
+	}
+	slices.Sort(asked)
+	if want := []string{"/app.git", "/app.git", "/lib.git"}; !slices.Equal(slices.Compact(asked), slices.Compact(want)) {
+		t.Errorf("logged in for %q", asked)
+	}
+	for _, q := range foreign.Requests() {
+		if q.Authorization != "" {
+			t.Errorf("another origin was shown %q", q.Authorization)
+		}
+	}
+	// Instead of the provider's, on the origin of spec.url.
+	g.Spec.SubmoduleCredentials = append(g.Spec.SubmoduleCredentials, source.GitSubmoduleCredential{URL: server.URL, SecretRef: source.LocalReference{Name: "other"}})
+	if _, _, _, err := try(t.Context(), g, source.Env{Login: i.login, Secrets: memory{"default/other": data("bearerToken", "wr0ng-canary")}}); err == nil || !strings.Contains(err.Error(), "submodule") {
+		t.Errorf("with other credentials for submodules: %v", err)
+	}
+}

@@ -45,7 +45,7 @@ func (o *Origin) accessTo(u *url.URL) (access, error) {
 		with.User = top.User
 		u = &with
 	}
-	return access{u, spec.SecretRef, "spec.secretRef"}, nil
+	return access{u, spec.SecretRef, ownSecret}, nil
 }
 
 // reachModule returns the upstream of the submodule at u.

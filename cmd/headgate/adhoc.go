@@ -31,6 +31,9 @@ func (p *program) prepare(ctx context.Context, f *sourceFlags, args []string) (*
 		}
 		return s, []source.Object{obj}, nil
 	}
+	if f.provider != "" {
+		return nil, nil, usage("--provider goes with a URL: set spec.provider of the objects")
+	}
 	objects, err := s.selected(args)
 	if err != nil {
 		return nil, nil, err
@@ -48,11 +51,11 @@ func (s *session) adhoc(ctx context.Context, arg string) (source.Object, error) 
 	if err != nil {
 		return nil, usage("%q is no URL", address)
 	}
-	g := &source.GitRepository{Spec: source.GitRepositorySpec{URL: address, Interval: source.Duration(time.Minute), Ref: refOf(ref)}}
+	g := &source.GitRepository{Spec: source.GitRepositorySpec{URL: address, Provider: s.flags.provider, Interval: source.Duration(time.Minute), Ref: refOf(ref)}}
 	g.Kind = "GitRepository"
 	g.Metadata.Name = objectName(u)
 	source.Default(g)
-	if u.Scheme == "ssh" {
+	if u.Scheme == "ssh" || g.Spec.Provider == "github" {
 		g.Spec.SecretRef = &source.LocalReference{Name: g.Metadata.Name}
 	}
 	if g.Spec.Ref == nil {

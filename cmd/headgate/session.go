@@ -31,6 +31,7 @@ type sourceFlags struct {
 	digest   string
 	from     []string
 	secrets  string
+	provider string
 	parallel int
 	timeout  time.Duration
 	maxBytes int64
@@ -43,6 +44,8 @@ func (f *sourceFlags) register(c *cobra.Command) {
 	registerFiles(c, &f.files)
 	fl.StringArrayVar(&f.from, "from", nil, "`URL=PATH` of a local Git repository or directory that stands in for the origin at URL; repeatable")
 	fl.StringVar(&f.secrets, "secrets", "", "`DIR` of Secrets, as NAME/KEY or NAMESPACE/NAME/KEY; looked up after the documents, and before the variables HEADGATE_SECRET_NAME_KEY")
+	fl.StringVar(&f.provider, "provider", "", "`NAME` of who issues the credentials for a URL: azure, aws, or github with the app in the Secret called as the repository")
+	complete(c, "provider", "azure", "aws", "github")
 	fl.IntVar(&f.parallel, "parallel", 4, "objects worked on at once")
 	fl.DurationVar(&f.timeout, "timeout", 0, "bound of the whole command; each phase of an object is bounded by its spec.timeout as well")
 	fl.BoolVarP(&f.quiet, "quiet", "q", false, "print errors only")
