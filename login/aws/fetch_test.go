@@ -33,7 +33,7 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	ca, w := testenv.SystemCA(t), &world{}
-	w.git = logintest.Serve(t, ca, "v1/repos/app", func(r *http.Request) bool {
+	w.git = logintest.Serve(t, ca, "v1/repos/app", logintest.Repo(t), func(r *http.Request) bool {
 		user, password, _ := r.BasicAuth()
 		key, _, _ := strings.Cut(user, "%")
 		return slices.Contains([]string{"AKIDEXAMPLE", "ASIAEXAMPLE1%session-canary-1"}, user) && key != "" &&

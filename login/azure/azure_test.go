@@ -63,7 +63,7 @@ func newWorld(t *testing.T, vars ...string) *world {
 	for i := 0; i < len(vars); i += 2 {
 		w.env[vars[i]] = vars[i+1]
 	}
-	w.git = logintest.Serve(t, ca, "org/project/_git/app", w.allow, "dev.azure.com", "old.visualstudio.com")
+	w.git = logintest.Serve(t, ca, "org/project/_git/app", logintest.Repo(t), w.allow, "dev.azure.com", "old.visualstudio.com")
 	entra := logintest.ServeTLS(t, ca, w.entra, "login.microsoftonline.com", "login.microsoftonline.us")
 	runner := logintest.ServeTLS(t, ca, w.runner, "runner.example")
 	w.proxy = testenv.ServeProxy(t, testenv.Proxy{Hosts: map[string]string{

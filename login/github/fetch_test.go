@@ -23,14 +23,14 @@ type world struct {
 	login   source.LoginFunc
 }
 
-func newWorld(t *testing.T) *world {
+func newWorld(t *testing.T, repo *testenv.Repo) *world {
 	ca := testenv.NewCA(t)
 	w := &world{login: github.New(nil).Login}
 	w.api = testenv.ServeGitHub(t, testenv.GitHub{
 		CA: ca, Names: []string{"api.github.com"}, App: "4711", Key: &key().PublicKey,
 		Installations: map[string]string{"orgs/acme": "1001"}, Repositories: []string{"app"},
 	})
-	w.git = logintest.Serve(t, ca, "acme/app.git", w.api.Allow, "github.com", "evil.example")
+	w.git = logintest.Serve(t, ca, "acme/app.git", repo, w.api.Allow, "github.com", "evil.example")
 	w.proxy = testenv.ServeProxy(t, testenv.Proxy{Hosts: map[string]string{
 		"github.com:443": logintest.Host(w.git.URL), "evil.example:443": logintest.Host(w.git.URL), "api.github.com:443": logintest.Host(w.api.URL)}})
 	w.secrets = logintest.Secrets{
@@ -53,7 +53,7 @@ func (w *world) fetch(t *testing.T, url string) logintest.Run {
 }
 
 func TestFetch(t *testing.T) {
-	w := newWorld(t)
+	w := newWorld(t, logintest.Repo(t))
 	run := w.fetch(t, "https://github.com/acme/app.git")
 	if run.Err != nil {
 		t.Fatal(run.Err)
@@ -68,7 +68,7 @@ func TestFetch(t *testing.T) {
 
 // A token that the server no longer accepts is not used by the next run.
 func TestFetchAfterRevocation(t *testing.T) {
-	w := newWorld(t)
+	w := newWorld(t, logintest.Repo(t))
 	if run := w.fetch(t, "https://github.com/acme/app.git"); run.Err != nil {
 		t.Fatal(run.Err)
 	}
@@ -83,7 +83,7 @@ func TestFetchAfterRevocation(t *testing.T) {
 
 // The token of an app on github.com is for no other host.
 func TestFetchFromElsewhere(t *testing.T) {
-	w := newWorld(t)
+	w := newWorld(t, logintest.Repo(t))
 	w.secrets["app"]["githubAppBaseURL"] = "https://api.github.com"
 	run := w.fetch(t, "https://evil.example/acme/app.git")
 	if run.Reason != "InvalidProviderConfiguration" || len(w.api.Requests())+len(w.git.Requests()) > 0 {
@@ -92,7 +92,7 @@ func TestFetchFromElsewhere(t *testing.T) {
 }
 
 func TestFetchWithoutSecret(t *testing.T) {
-	w := newWorld(t)
+	w := newWorld(t, logintest.Repo(t))
 	run := logintest.Reconcile(t, logintest.Repository("github", "https://github.com/acme/app.git"), w.secrets, w.login)
 	if run.Reason != "InvalidProviderConfiguration" || !errors.Is(run.Err, source.ErrInvalid) || !strings.Contains(run.Err.Error(), "spec.secretRef") {
 		t.Errorf("%s, %v", run.Reason, run.Err)
@@ -101,7 +101,7 @@ func TestFetchWithoutSecret(t *testing.T) {
 
 // Servers that repeat what they were shown put it into no text.
 func TestFetchFromLeakingServers(t *testing.T) {
-	w := newWorld(t)
+	w := newWorld(t, logintest.Repo(t))
 	w.git.Break(&testenv.Defect{Status: http.StatusInternalServerError, Header: http.Header{"Content-Type": {"text/plain"}},
 		Body: "you are x-access-token:ghs_canary000001"})
 	if run := w.fetch(t, "https://github.com/acme/app.git"); run.Reason != "GitOperationFailed" {

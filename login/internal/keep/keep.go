@@ -16,7 +16,7 @@ import (
 )
 
 // Max is how many keys a [Keep] holds.
-const Max = 100
+const Max = 1000
 
 // longest is how long anything is kept.
 const longest = time.Hour

@@ -75,11 +75,16 @@ func Repository(provider, url string) *source.GitRepository {
 	}
 }
 
-// Serve serves a repository at path over TLS, for names besides localhost, to
-// those whom allow lets in.
-func Serve(t testing.TB, ca *testenv.CA, path string, allow func(*http.Request) bool, names ...string) *testenv.Server {
+// Repo returns a repository with one commit.
+func Repo(t testing.TB) *testenv.Repo {
 	repo := testenv.NewRepo(t)
 	repo.Commit(testenv.Commit{Branch: "main", Files: fstest.MapFS{"a": {Data: []byte("1"), Mode: 0o644}}})
+	return repo
+}
+
+// Serve serves a repository at path over TLS, for names besides localhost, to
+// those whom allow lets in.
+func Serve(t testing.TB, ca *testenv.CA, path string, repo *testenv.Repo, allow func(*http.Request) bool, names ...string) *testenv.Server {
 	return testenv.ServeAll(t, testenv.HTTP{CA: ca, Names: names, Allow: allow}, map[string]*testenv.Repo{path: repo})
 }
 
