@@ -108,15 +108,28 @@ func (o *Origin) open(ctx context.Context, rev source.Revision) (source.Content,
 	if err != nil {
 		return nil, invalid(err)
 	}
-	id, err := commitOf(rev)
-	if err != nil {
-		return nil, err
-	}
 	up, err := o.connect(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer up.Close()
+	c, err := o.selected(ctx, up, sel, rev)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.compose(ctx); err != nil {
+		c.Close()
+		return nil, err
+	}
+	return c, nil
+}
+
+// selected fetches the commit of rev, which sel selects, and what proves that it may.
+func (o *Origin) selected(ctx context.Context, up upstream, sel selection, rev source.Revision) (*content, error) {
+	id, err := commitOf(rev)
+	if err != nil {
+		return nil, err
+	}
 	if sel.pinned() && sel.ref != "" {
 		if err := prove(ctx, up, sel); err != nil {
 			return nil, err
@@ -135,10 +148,6 @@ func (o *Origin) open(ctx context.Context, rev source.Revision) (source.Content,
 		return nil, err
 	}
 	c.rev, c.sel, c.tag = rev, sel, tag
-	if err := c.compose(ctx); err != nil {
-		c.Close()
-		return nil, err
-	}
 	return c, nil
 }
 

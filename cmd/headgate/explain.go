@@ -55,24 +55,12 @@ is meant. Included sources count as they are in the store; the store is only rea
 }
 
 func (p *program) runIgnore(ctx context.Context, f *ignoreFlags, args []string) error {
-	sourced := len(f.files) > 0 || len(args) > 0 && strings.Contains(args[0], "://")
 	if f.output != "table" && f.output != "json" {
 		return usage("-o %q: want table or json", f.output)
 	}
-	if sourced && f.dir != "." {
-		return usage("--dir goes without a source: --from URL=DIR lets a directory stand in for one")
-	}
-	open, paths := openDir(f.dir), args
-	if sourced && len(args) > 0 {
-		open, paths = p.openSource(&f.sourceFlags, args[0]), args[1:]
-	}
-	if len(paths) == 0 {
-		return usage("give the paths to explain")
-	}
-	for _, name := range paths {
-		if _, ok := treePath(name); !ok {
-			return usage("%q is no path inside a source", name)
-		}
+	open, paths, err := p.subject(f, args)
+	if err != nil {
+		return err
 	}
 	r, err := open(ctx)
 	if err != nil {
@@ -89,6 +77,28 @@ func (p *program) runIgnore(ctx context.Context, f *ignoreFlags, args []string) 
 		return asFailure(printJSON(p.stdout, list))
 	}
 	return asFailure(printExplanations(p.stdout, list))
+}
+
+// subject returns what opens the source or the directory that is asked about,
+// and the paths inside it.
+func (p *program) subject(f *ignoreFlags, args []string) (open func(context.Context) (ruled, error), paths []string, err error) {
+	sourced := len(f.files) > 0 || len(args) > 0 && strings.Contains(args[0], "://")
+	if sourced && f.dir != "." {
+		return nil, nil, usage("--dir goes without a source: --from URL=DIR lets a directory stand in for one")
+	}
+	open, paths = openDir(f.dir), args
+	if sourced && len(args) > 0 {
+		open, paths = p.openSource(&f.sourceFlags, args[0]), args[1:]
+	}
+	if len(paths) == 0 {
+		return nil, nil, usage("give the paths to explain")
+	}
+	for _, name := range paths {
+		if _, ok := treePath(name); !ok {
+			return nil, nil, usage("%q is no path inside a source", name)
+		}
+	}
+	return open, paths, nil
 }
 
 // A ruled is a tree and the ignore rules that apply to it.
