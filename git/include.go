@@ -101,14 +101,16 @@ func included(i int, repo *source.GitRepository, err error) error {
 	return step
 }
 
-// mounts are included artifacts, each opened once. All that is mounted counts
-// towards the limits, as often as it is.
+// mounts are included artifacts, each opened once. All that is opened counts
+// towards the limits, and all that is mounted, as often as it is.
 type mounts struct {
-	env     source.Env
-	trees   map[string]*artifact.Tree // by digest
-	entries int64
-	bytes   int64
+	env             source.Env
+	trees           map[string]*artifact.Tree // by digest
+	opened, mounted amount
 }
+
+// An amount is how much some trees hold.
+type amount struct{ entries, bytes int64 }
 
 // Close ends the artifacts.
 func (m *mounts) Close() error {
@@ -184,7 +186,10 @@ func (m *mounts) open(ctx context.Context, a artifact.Artifact) (*artifact.Tree,
 		return nil, err
 	}
 	m.trees[a.Digest] = tree
-	return tree, nil
+	report := tree.Report()
+	m.opened.entries += int64(report.Files + report.Dirs)
+	m.opened.bytes += report.Bytes
+	return tree, m.within(m.opened)
 }
 
 // maxFileBytes bounds one file of an included artifact where [source.Env] sets
@@ -222,22 +227,22 @@ func (m *mounts) check(ctx context.Context, merged, sub fs.FS, to string) error 
 			if err != nil {
 				return err
 			}
-			m.bytes += info.Size()
+			m.mounted.bytes += info.Size()
 		}
-		m.entries++
-		return m.within()
+		m.mounted.entries++
+		return m.within(m.mounted)
 	})
 }
 
-// within reports whether what was included so far stays within the limits.
-func (m *mounts) within() error {
+// within returns an error when sum is more than the limits.
+func (m *mounts) within(sum amount) error {
 	l := m.env.Limits
 	for _, x := range []struct {
 		what     string
 		n, limit int64
 	}{
-		{"entries", m.entries, cmp.Or(int64(l.Entries), maxEntries)},
-		{"bytes", m.bytes, cmp.Or(l.Bytes, maxBytes)},
+		{"entries", sum.entries, cmp.Or(int64(l.Entries), maxEntries)},
+		{"bytes", sum.bytes, cmp.Or(l.Bytes, maxBytes)},
 	} {
 		if x.limit > 0 && x.n > x.limit {
 			return fmt.Errorf("all includes together hold more than %d %s: raise the limit if that is right", x.limit, x.what)

@@ -390,6 +390,36 @@ func TestIncludeTwice(t *testing.T) {
 	}
 }
 
+// All that is read of included archives counts towards the limits, not only the
+// part of it that is mounted.
+func TestIncludeParts(t *testing.T) {
+	repo := testenv.NewRepo(t)
+	repo.Commit(testenv.Commit{Branch: "main", Files: own()})
+	p := newPantry(t)
+	for _, name := range []string{"big", "bigger"} {
+		p.tree(name, files("x", strings.Repeat(name, 30_000), "y/z", ""))
+	}
+	env := p.env()
+	env.Local = map[string]string{atURL: repo.Dir}
+	parts := including(atURL, "big:y:a", "bigger:y:b")
+	for _, row := range []struct {
+		limits artifact.Limits
+		want   string
+	}{
+		{artifact.Limits{Bytes: 200_000}, "all includes together hold more than 200000 bytes"},
+		{artifact.Limits{Entries: 7}, "all includes together hold more than 7 entries"},
+	} {
+		env.Limits = row.limits
+		if _, _, _, err := try(t.Context(), parts, env); err == nil || !strings.Contains(err.Error(), row.want) {
+			t.Errorf("%+v: %v", row.limits, err)
+		}
+	}
+	env.Limits = artifact.Limits{Bytes: 400_000, Entries: 20}
+	if _, _, _, err := try(t.Context(), parts, env); err != nil {
+		t.Errorf("within the limits: %v", err)
+	}
+}
+
 // The artifact of an ExternalArtifact is fetched from its URL.
 func TestIncludeExternal(t *testing.T) {
 	repo := testenv.NewRepo(t)
