@@ -159,7 +159,7 @@ func (c *content) checkTag(keys *signature.Keys, now time.Time) (signer string, 
 		return "", nil, fmt.Errorf("tag %q: %w", name, err)
 	}
 	if tag.Name != name {
-		return "", refusal("InvalidGitObject", "tag %q holds a tag object that was made under the name %q", name, tag.Name), nil
+		return "", refusal("InvalidGitObject", "tag %q holds a tag object that was made under the name %.80q", name, tag.Name), nil
 	}
 	signer, err = keys.Verify(tag.Payload, tag.PGPSignature, now)
 	switch {

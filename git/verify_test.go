@@ -381,6 +381,7 @@ func TestHostileTags(t *testing.T) {
 		"wrong-type":   {sign(tag("wrong-type", "tag", commit)), "commit|corrupt"},
 		"long":         {long, "more than (10|16) tags"},
 		"two-headers":  {repo.Object("tag", []byte("object "+commit+"\ntype commit\ntag two-headers\ntag two\n\nm\n")), "two-headers|carries no signature"},
+		"long-name":    {sign(tag(strings.Repeat("n", 100_000), "commit", commit)), `made under the name "n{80}"$`},
 		"signed-twice": {repo.Object("tag", []byte(tag("signed-twice", "commit", commit)+signer.sign("a")+signer.sign(tag("signed-twice", "commit", commit)))), "does not belong to this content"},
 		"lie":          {"", "whatever the repository says of it|does not hold|not found|absent|not in"},
 	} {

@@ -75,7 +75,7 @@ func readSSH(signature []byte) (env envelope, key ssh.PublicKey, sig *ssh.Signat
 		return env, nil, nil, fmt.Errorf("version %d is not supported", env.Version)
 	}
 	if key, err = ssh.ParsePublicKey(env.PublicKey); err != nil {
-		return env, nil, nil, err
+		return env, nil, nil, fmt.Errorf("its key: %.80q", err.Error()) // which may quote all of the key
 	}
 	sig = new(ssh.Signature)
 	if err = ssh.Unmarshal(env.Signature, sig); err != nil {

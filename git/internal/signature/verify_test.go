@@ -278,6 +278,7 @@ func TestHostileSSH(t *testing.T) {
 		"certificate":            {sshsig{signer: ed, key: c.Marshal()}, `SSH certificates are not supported`},
 		"DSA":                    {sshsig{signer: ed, key: dss}, `malformed|too weak or not supported: type "ssh-dss"`},
 		"key of no type":         {sshsig{signer: ed, key: ssh.Marshal(struct{ Type string }{"none"})}, `malformed: .*unknown key algorithm`},
+		"key of a long type":     {sshsig{signer: ed, key: ssh.Marshal(struct{ Type string }{strings.Repeat("t\n", 10_000)})}, `^.{0,200}$`},
 		"empty key":              {sshsig{signer: ed, key: []byte{}}, `malformed`},
 		"empty signature":        {sshsig{signer: ed, sig: []byte{}}, `malformed`},
 		"signature of 1 byte":    {sshsig{signer: ed, sig: ssh.Marshal(ssh.Signature{Format: "ssh-ed25519", Blob: []byte("a")})}, `does not belong to this content`},
