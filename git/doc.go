@@ -24,8 +24,8 @@
 // Whatever the reference, a fetch is one shallow transfer of one commit. There
 // is no worktree: the received pack is spooled to an anonymous temporary file,
 // every object is checked against its name, and the tree is read from the pack
-// as an [io/fs.FS]. Symbolic links and submodule entries are left out of the
-// artifact and reported. Servers that speak only protocol version 0 or 1 are
+// as an [io/fs.FS]. Symbolic links, and submodule entries without
+// recurseSubmodules, are left out of the artifact and reported. Servers that speak only protocol version 0 or 1 are
 // served as well. Where a server of any version refuses to send a commit that is
 // not the tip of a ref, the branch is deepened step by step until it holds the
 // commit or its history ends; a note tells what that cost.
@@ -67,6 +67,27 @@
 // says so, where the server takes no part in that and where more than nine
 // tenths of its files are needed.
 //
+// # Submodules
+//
+// With recurseSubmodules every submodule is in its place, at the commit that the
+// tree pins, and so are submodules in submodules: at most 10 deep and 1000 in
+// all. Each takes one shallow fetch, up to 8 at once, whatever is asked of it in
+// several places. Those outside of sparseCheckout, and those of which
+// spec.ignore leaves nothing, are not fetched. Ignore files in them count below them.
+//
+// The file .gitmodules in the root of the commit (1 MiB at most) has their URLs:
+// http, https, ssh, scp's user@host:path, or ./ and ../ for what is relative to
+// the URL of the repository above, as git resolves it. It is content of the
+// repository, so everything else is an error that names the submodule:
+// programs, local paths, passwords, a path with two entries or none. Nothing it
+// names is run. A submodule with update = none is left out, with a note.
+//
+// Credentials go by the origin (scheme, host and port) of a submodule: the entry
+// of spec.submoduleCredentials for it; else those of spec.url, its provider's
+// included, on the same origin; else none. The proxy is for all. The
+// signature of the commit is verified before any submodule is fetched; those of
+// submodules are not, since the commit names their content.
+//
 // # Git LFS
 //
 // With spec.lfs the pointers that would be packed are replaced by what they stand
@@ -90,5 +111,6 @@
 //
 // [source.Env].Limits bounds a commit: Bytes of the pack and of all files
 // (default 4 GiB and 16 GiB), FileBytes of one object, of LFS too (1 GiB),
-// Entries of the tree (4,000,000). A failure names the limit.
+// Entries of the tree (4,000,000). They hold for a commit and its submodules
+// together. A failure names the limit.
 package git

@@ -166,6 +166,16 @@ func TestSubmoduleDepth(t *testing.T) {
 	wantFailure(t, err, gitf, `submodule "s/s/s/s/s/s/s/s/s/s/s": s/|.gitmodules: the submodule is more than 10 deep`)
 }
 
+func TestSubmodulePath(t *testing.T) {
+	app, sub := testenv.NewRepo(t), testenv.NewRepo(t)
+	long := strings.Repeat("x", 3000)
+	pin := linked(sub, nil, link{long, "../sub", linked(sub, map[string]string{"x": "1"})})
+	linked(app, nil, link{long, "../sub", pin})
+	const at = "https://example.com"
+	_, _, _, err := try(t.Context(), recursing(at+"/app"), source.Env{Local: map[string]string{at + "/app": app.Dir, at + "/sub": sub.Dir}})
+	wantFailure(t, err, gitf, "the path has more than 4096 bytes")
+}
+
 func TestSubmoduleCount(t *testing.T) {
 	app, sub := testenv.NewRepo(t), testenv.NewRepo(t)
 	pin := linked(sub, map[string]string{"x": "1"})

@@ -55,6 +55,9 @@ func run(ctx context.Context, runs int, keep string, only bool) (missed int, err
 	if err != nil {
 		return 0, err
 	}
+	if err := moduleRepositories(ctx, keep, repos); err != nil {
+		return 0, err
+	}
 	srv, err := serve(keep)
 	if err != nil {
 		return 0, err
@@ -65,6 +68,9 @@ func run(ctx context.Context, runs int, keep string, only bool) (missed int, err
 		return 0, err
 	}
 	if err := b.compete(ctx, runs, b.sparse()); err != nil {
+		return 0, err
+	}
+	if err := b.compete(ctx, runs, b.submodules()); err != nil {
 		return 0, err
 	}
 	if err := b.unchanged(ctx); err != nil {

@@ -1,0 +1,117 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// parts is how many submodules the Go tree is spread over.
+const parts = 20
+
+const (
+	oneModule   = "headgate, the tree in one submodule"
+	manyModules = "headgate, the tree in 20 submodules"
+	onePart     = "headgate, a twentieth of it in one"
+)
+
+// submodules returns the fetches of a repository that holds submodules alone:
+// the same files in one and in 20 of them, and what one of the 20 takes.
+func (b *bench) submodules() []contestant {
+	const ref = "branch: main\n  recurseSubmodules: true"
+	return []contestant{
+		b.headgate(oneModule, "module", ref),
+		b.headgate(manyModules, "modules", ref),
+		b.headgate(onePart, "part", ref),
+	}
+}
+
+func (b *bench) submoduleGoals() []goal {
+	one, many := b.results[oneModule], b.results[manyModules]
+	return []goal{{"wall time of 20 submodules against one with the same files", float64(many.median()) / float64(one.median()), 3, nil}}
+}
+
+// moduleRepositories makes, from plain.git and as far as they are missing,
+// part-00.git to part-19.git with a twentieth of its files each, module.git
+// with plain.git as its submodule, modules.git with all parts, and part.git
+// with one of them.
+func moduleRepositories(ctx context.Context, dir string, all map[string]repo) error {
+	plain := filepath.Join(dir, "plain.git")
+	listed, err := git(ctx, plain, nil, "ls-tree", "-r", "main")
+	if err != nil {
+		return err
+	}
+	lines := strings.SplitAfter(listed, "\n")
+	var links []string
+	for i := range parts {
+		name := fmt.Sprintf("part-%02d", i)
+		path := filepath.Join(dir, name+".git")
+		if _, err := os.Stat(path); err != nil {
+			if err := makePart(ctx, plain, path, strings.Join(lines[len(lines)*i/parts:len(lines)*(i+1)/parts], "")); err != nil {
+				return fmt.Errorf("make %s: %w", path, err)
+			}
+		}
+		id, err := git(ctx, path, nil, "rev-parse", "main")
+		if err != nil {
+			return err
+		}
+		links = append(links, name+" "+id)
+	}
+	for name, links := range map[string][]string{"module": {"plain " + all["plain"].commit}, "modules": links, "part": links[:1]} {
+		path := filepath.Join(dir, name+".git")
+		if _, err := git(ctx, "", nil, "init", "-q", "--bare", "-b", "main", path); err != nil {
+			return err
+		}
+		if _, err := git(ctx, path, strings.NewReader(parent(links)), "fast-import", "--quiet", "--force"); err != nil {
+			return err
+		}
+		all[name] = repo{name: name + ".git"}
+	}
+	return nil
+}
+
+// makePart makes a repository of the files in a listing of plain.
+func makePart(ctx context.Context, plain, path, listing string) error {
+	unfinished := path + ".unfinished"
+	if err := os.RemoveAll(unfinished); err != nil {
+		return err
+	}
+	if _, err := git(ctx, "", nil, "clone", "-q", "--bare", "--shared", plain, unfinished); err != nil {
+		return err
+	}
+	if _, err := git(ctx, unfinished, strings.NewReader(listing), "update-index", "--index-info"); err != nil {
+		return err
+	}
+	tree, err := git(ctx, unfinished, nil, "write-tree")
+	if err != nil {
+		return err
+	}
+	commit, err := git(ctx, unfinished, nil, "-c", "user.name=bench", "-c", "user.email=bench@example.com", "commit-tree", "-m", "part", tree)
+	if err != nil {
+		return err
+	}
+	for _, args := range [][]string{{"update-ref", "refs/heads/main", commit}, {"repack", "-adfq", "--window=10"}} {
+		if _, err := git(ctx, unfinished, nil, args...); err != nil {
+			return err
+		}
+	}
+	if err := os.Remove(filepath.Join(unfinished, "objects", "info", "alternates")); err != nil {
+		return err
+	}
+	return os.Rename(unfinished, path)
+}
+
+// parent writes, for git fast-import, a commit whose submodules are links, each
+// a name and a commit.
+func parent(links []string) string {
+	var modules, entries strings.Builder
+	for _, l := range links {
+		name, commit, _ := strings.Cut(l, " ")
+		fmt.Fprintf(&modules, "[submodule %q]\n\tpath = %s\n\turl = ../%s.git\n", name, name, name)
+		fmt.Fprintf(&entries, "M 160000 %s %s\n", commit, name)
+	}
+	return fmt.Sprintf("commit refs/heads/main\ncommitter bench <bench@example.com> 1700000000 +0000\ndata 7\nmodulesM 100644 inline .gitmodules\ndata %d\n%s\n%s",
+		modules.Len(), modules.String(), entries.String())
+}
