@@ -12,6 +12,7 @@
 //     host is shown anything.
 //   - User name and password are made anew for each use: the password is a
 //     signature over host and path (its format is in sign.go) that is good for 15 minutes.
+//     What is asked later in the same conversation is refused.
 //   - Temporary keys are used for 80 % of their life, an hour at most.
 package aws
 

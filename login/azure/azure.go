@@ -15,7 +15,9 @@
 //
 //   - The URL must be https://dev.azure.com/... or https://NAME.visualstudio.com/...
 //     No other host is shown a token.
-//   - A token is used for 80 % of its life, an hour at most.
+//   - A token is used for 80 % of its life, an hour at most. One of a managed
+//     identity that was refused may be issued again until it expires: the SDK
+//     keeps those for the whole process.
 package azure
 
 import (

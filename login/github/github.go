@@ -88,8 +88,8 @@ func key(app transport.App, base *url.URL, repository string) string {
 	return strings.Join([]string{app.ID, app.Installation, app.Owner, base.String(), repository, hex.EncodeToString(fingerprint[:])}, "\n")
 }
 
-// repositoryOf returns the name of the repository at u, without its owner;
-// "" when u does not name one, as that of a wiki does not.
+// repositoryOf returns the name of the repository at u, without its owner, ""
+// when u is not OWNER/NAME.
 func repositoryOf(u *url.URL) string {
 	parts := strings.Split(strings.Trim(u.Path, "/"), "/")
 	if len(parts) != 2 {
