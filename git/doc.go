@@ -36,8 +36,8 @@
 // ignore rules apply: folders merge, and of two files the later wins. They come
 // from [source.Env].Sources, whose objects must have their artifacts already;
 // [source.Order] tells what comes first. A repository that includes itself,
-// directly or not, is stalled. Included content counts towards the limits below
-// as often as it is included.
+// directly or not, is stalled. Towards the limits below counts all that is read of
+// included artifacts, and what is mounted of them as often as it is.
 //
 // # Verification
 //

@@ -107,7 +107,7 @@ const maxFile = 1 << 20
 
 // readFile returns the content of a small file.
 func readFile(name string) (string, error) {
-	f, err := os.Open(name)
+	f, err := openFile(name)
 	if err != nil {
 		return "", err
 	}
@@ -117,6 +117,18 @@ func readFile(name string) (string, error) {
 		err = fmt.Errorf("%s: %w: more than %d bytes", name, object.ErrCorrupt, maxFile)
 	}
 	return string(b), err
+}
+
+// openFile opens a regular file. To open anything else may take for ever.
+func openFile(name string) (*os.File, error) {
+	info, err := os.Stat(name)
+	if err == nil && !info.Mode().IsRegular() {
+		err = fmt.Errorf("%s: %w: it is no regular file", name, object.ErrCorrupt)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return os.Open(name)
 }
 
 // locate finds the folders of the repository at path.

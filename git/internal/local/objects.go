@@ -102,7 +102,7 @@ func (r *Repo) find(id object.ID) (place, *os.File, error) {
 		}
 		for _, store := range r.stores {
 			name := id.String()
-			f, err := os.Open(filepath.Join(store, name[:2], name[2:]))
+			f, err := openFile(filepath.Join(store, name[:2], name[2:]))
 			if err == nil || !errors.Is(err, fs.ErrNotExist) {
 				return place{}, f, err
 			}

@@ -55,10 +55,10 @@ func (r *Repo) scan() (found bool, err error) {
 func openPack(base string, format object.Format) (*pack, error) {
 	p := &pack{idSize: int64(format.Size())}
 	var err error
-	if p.data, err = os.Open(base + ".pack"); err != nil {
+	if p.data, err = openFile(base + ".pack"); err != nil {
 		return nil, err
 	}
-	if p.index, err = os.Open(base + ".idx"); err != nil {
+	if p.index, err = openFile(base + ".idx"); err != nil {
 		p.data.Close()
 		return nil, err
 	}

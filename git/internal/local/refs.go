@@ -190,7 +190,7 @@ func (r *Repo) peel(id object.ID) (object.ID, error) {
 func (r *Repo) packedRefs() (map[string]Ref, error) {
 	refs := make(map[string]Ref)
 	file := filepath.Join(r.common, "packed-refs")
-	f, err := os.Open(file)
+	f, err := openFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
 		return refs, nil
 	}

@@ -1,0 +1,54 @@
+//go:build unix
+
+package local_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/headgate-io/headgate/git/internal/local"
+	"github.com/headgate-io/headgate/git/internal/object"
+)
+
+// TestNamedPipes has named pipes, which nobody writes to, where files should be.
+func TestNamedPipes(t *testing.T) {
+	for _, name := range []string{"HEAD", "config", "packed-refs", "refs/heads/main", "objects/info/alternates", "objects/ID", "PACK", "INDEX"} {
+		dir := repository(t)
+		commit := strings.TrimSpace(git(t, dir, "rev-parse", "main"))
+		if name == "PACK" || name == "INDEX" {
+			git(t, dir, "repack", "-adq")
+		}
+		file := filepath.Join(dir, ".git", filepath.FromSlash(strings.Replace(name, "ID", commit[:2]+"/"+commit[2:], 1)))
+		for pattern, which := range map[string]string{"*.pack": "PACK", "*.idx": "INDEX"} {
+			if found, _ := filepath.Glob(filepath.Join(dir, ".git", "objects", "pack", pattern)); which == name && len(found) == 1 {
+				file = found[0]
+			}
+		}
+		os.Remove(file)
+		if err := syscall.Mkfifo(file, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := look(dir, commit); err == nil || !strings.Contains(err.Error(), "no regular file") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// look reads everything that leads to a commit.
+func look(dir, commit string) error {
+	r, err := local.Open(dir, 0)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	_, refs := r.Refs(true, "HEAD", "refs/heads/main")
+	id, err := object.ParseID(commit)
+	if err == nil {
+		_, err = object.Read(r, id, object.Commit, 1<<20)
+	}
+	return errors.Join(refs, err)
+}
