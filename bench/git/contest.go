@@ -41,6 +41,7 @@ func middle[T int64 | time.Duration](values []T) T {
 
 type bench struct {
 	temp, bin string
+	dir       string // of the repositories
 	server    *server
 	repos     map[string]repo
 	order     []string

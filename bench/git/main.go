@@ -63,7 +63,7 @@ func run(ctx context.Context, runs int, keep string, only bool) (missed int, err
 		return 0, err
 	}
 	defer srv.Close()
-	b := &bench{temp: temp, bin: bin, server: srv, repos: repos, results: map[string]*result{}}
+	b := &bench{temp: temp, bin: bin, dir: keep, server: srv, repos: repos, results: map[string]*result{}}
 	if err := b.compete(ctx, runs, b.contestants(only)); err != nil {
 		return 0, err
 	}
@@ -71,6 +71,13 @@ func run(ctx context.Context, runs int, keep string, only bool) (missed int, err
 		return 0, err
 	}
 	if err := b.compete(ctx, runs, b.submodules()); err != nil {
+		return 0, err
+	}
+	changes, err := b.incremental(ctx)
+	if err != nil {
+		return 0, err
+	}
+	if err := b.compete(ctx, runs, changes); err != nil {
 		return 0, err
 	}
 	if err := b.unchanged(ctx); err != nil {

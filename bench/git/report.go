@@ -64,7 +64,11 @@ func (b *bench) report(ctx context.Context, out io.Writer) (missed int, err erro
 		return 0, err
 	}
 	fmt.Fprintln(out)
-	for _, g := range slices.Concat(b.goals(), []goal{size}, b.sparseGoals(out), b.submoduleGoals()) {
+	changes, err := b.incrementalGoals(out)
+	if err != nil {
+		return 0, err
+	}
+	for _, g := range slices.Concat(b.goals(), []goal{size}, b.sparseGoals(out), b.submoduleGoals(), changes) {
 		verdict := "reached"
 		if !g.reached() {
 			verdict = "MISSED "
