@@ -27,8 +27,8 @@
 //   - The gzip layer is one member without name or time. Blocks are deflated
 //     independently, each with the 32 KiB before it as dictionary, so that the
 //     bytes do not depend on the number of processors. A block ends behind the
-//     first tar block that makes it 640 KiB or more and has a CRC-32C whose last
-//     ten bits are zero, or at 2.5 MiB: a change to a tree leaves most blocks as
+//     first tar block that makes it 384 KiB or more and has a CRC-32C whose last
+//     nine bits are zero, or at 1 MiB: a change to a tree leaves most blocks as
 //     they are. The bytes do depend on the encoder, whose version go.mod pins:
 //     compare tar streams, not archives, between releases.
 //

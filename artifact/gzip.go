@@ -24,15 +24,15 @@ const (
 // full. Content decides, not position: what a change moves, by a number of
 // records as any change to a tree does, falls into the same blocks as before.
 const (
-	minBlock = 640 << 10 // content bytes in a block
-	maxBlock = 2560 << 10
-	cutMask  = 1<<10 - 1 // about one record in 1024: blocks of 1.1 MiB in the mean
+	minBlock = 384 << 10 // content bytes in a block
+	maxBlock = 1 << 20
+	cutMask  = 1<<9 - 1 // about one record in 512: blocks of 620 KiB in the mean
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // maxCompressors bounds the blocks that are compressed at a time; each costs
-// about 4 MiB.
+// about 2.5 MiB.
 const maxCompressors = 16
 
 // gzipHeader says deflate, no flags, no time, unknown system.

@@ -84,8 +84,15 @@ func (c *content) compose(ctx context.Context) (err error) {
 // does not know the sizes of files before it has them: see [content.supply].
 func measure(ctx context.Context, db object.Database, tree object.ID, limits artifact.Limits) (object.Totals, error) {
 	take := object.Measure
-	if _, ok := db.(lender); ok {
+	switch db := db.(type) {
+	case lender:
 		take = object.Count
+	case interface {
+		Measure(ctx context.Context, tree object.ID) (object.Totals, error)
+	}: // which may know already
+		take = func(ctx context.Context, _ object.Database, tree object.ID) (object.Totals, error) {
+			return db.Measure(ctx, tree)
+		}
 	}
 	total, err := take(ctx, db, tree)
 	if err == nil {

@@ -31,6 +31,7 @@ type HTTP struct {
 	V0        bool // speak protocol version 0 only
 	NoFilter  bool // do not offer partial clones
 	NoAnyWant bool // version 0: only tips of refs can be asked for
+	NoShallow bool // do not offer shallow fetches
 
 	LFS *LFS // offer Git LFS
 
@@ -164,11 +165,21 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	if defect != nil {
 		w = s.spoil(w, r, *defect)
 	}
+	if s.config.NoShallow && phase == Advertisement {
+		w = shallowless{w}
+	}
 	if phase == LFSBatch || phase == LFSObject {
 		s.config.LFS.serve(w, r, s.URL, body)
 		return
 	}
 	s.backendFor(r).ServeHTTP(w, r)
+}
+
+// A shallowless writer misspells the capability in an advertisement, which comes in one piece.
+type shallowless struct{ http.ResponseWriter }
+
+func (s shallowless) Write(b []byte) (int, error) {
+	return s.ResponseWriter.Write(bytes.ReplaceAll(b, []byte("shallow"), []byte("hallows")))
 }
 
 // record notes a request and returns the defect that applies to it.

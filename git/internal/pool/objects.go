@@ -1,6 +1,7 @@
 package pool
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -10,16 +11,31 @@ import (
 	"github.com/headgate-io/headgate/git/internal/packfile"
 )
 
-// Objects is the union of some layers. It implements [object.Database]. Nil is
-// the union of none.
-type Objects struct{ packs []*packfile.Pack }
+// Objects is the union of some layers. It implements [object.Database], and is
+// safe for concurrent use but for Measure. Nil is the union of none.
+type Objects struct {
+	packs []*packfile.Pack
+	tree  object.ID     // that was measured
+	total object.Totals // and what came of it
+}
+
+// Measure is [object.Measure] of a tree, once for the one that was fetched.
+func (o *Objects) Measure(ctx context.Context, tree object.ID) (total object.Totals, err error) {
+	if tree == o.tree {
+		return o.total, nil
+	}
+	if total, err = object.Measure(ctx, o, tree); err == nil {
+		o.tree, o.total = tree, total
+	}
+	return total, err
+}
 
 // with returns the union of o, which it takes over, and pack.
 func (o *Objects) with(pack *packfile.Pack) *Objects {
 	if o == nil {
-		return &Objects{[]*packfile.Pack{pack}}
+		return &Objects{packs: []*packfile.Pack{pack}}
 	}
-	return &Objects{append(o.packs[:len(o.packs):len(o.packs)], pack)}
+	return &Objects{packs: append(o.packs[:len(o.packs):len(o.packs)], pack)}
 }
 
 func (o *Objects) format() object.Format { return o.packs[0].Format() }

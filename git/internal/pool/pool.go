@@ -26,6 +26,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 
 	"github.com/headgate-io/headgate/artifact"
@@ -68,7 +69,7 @@ func (p *Pool) Obtain(ctx context.Context, id object.ID, fetch Fetch) (*Objects,
 	if ctx.Err() != nil {
 		return nil, err
 	}
-	if err != nil { // a cache that cannot be written to
+	if err != nil {
 		return alone(ctx, fetch)
 	}
 	defer unlock()
@@ -76,72 +77,66 @@ func (p *Pool) Obtain(ctx context.Context, id object.ID, fetch Fetch) (*Objects,
 	if held := p.find(c, id); held != nil {
 		return held, nil
 	}
-	base := p.base(c)
-	objects, err := p.extend(ctx, c, base, id, fetch)
-	if err != nil && base != nil && doubtful(ctx, err) {
-		base.Close()
-		p.forget(c)
-		base = nil
-		objects, err = p.extend(ctx, c, nil, id, fetch)
+	objects, err := p.extend(ctx, c, p.base(c), id, fetch)
+	if err != nil && len(c.Layers) > 0 && doubtful(ctx, err) {
+		fresh := new(chain)
+		if objects, err = p.extend(ctx, fresh, nil, id, fetch); err == nil {
+			p.drop(c.Layers)
+			c = fresh
+		}
 	}
-	if err != nil {
-		base.Close()
-		return nil, err
+	if errors.Is(err, errSpool) && ctx.Err() == nil {
+		return alone(ctx, fetch)
 	}
-	if c.crowded() {
+	if err == nil && c.crowded() {
 		p.merge(ctx, c, objects)
 	}
-	return objects, nil
+	return objects, err
 }
 
 // Warm reports whether the pool holds any commits, as far as the manifest tells.
 func (p *Pool) Warm() bool { return len(p.load().Commits) > 0 }
 
-// alone fetches as if there were no pool.
+// alone fetches as if there were no pool: the cache cannot be written to.
 func alone(ctx context.Context, fetch Fetch) (*Objects, error) {
 	pack, _, err := fetch(ctx, Base{})
 	if err != nil {
 		return nil, err
 	}
-	return &Objects{[]*packfile.Pack{pack}}, nil
+	return new(Objects).with(pack), nil
 }
+
+var (
+	errIncomplete = errors.New("the server left out what it had to send")
+	errUnfit      = errors.New("the commit cannot be used") // whatever it is fetched with
+	errSpool      = errors.New("write to the cache")
+)
 
 // doubtful reports whether a fetch may have failed because of what it was
 // based on, so that one without a base is worth a try.
 func doubtful(ctx context.Context, err error) bool {
-	if ctx.Err() != nil || errors.Is(err, wire.ErrUnreachable) || errors.Is(err, wire.ErrAuth) || errors.Is(err, wire.ErrNotFound) {
-		return false
+	for _, not := range []error{errUnfit, errSpool, wire.ErrUnreachable, wire.ErrAuth, wire.ErrNotFound, wire.ErrBusy} {
+		if errors.Is(err, not) {
+			return false
+		}
 	}
-	return errors.Is(err, errIncomplete) || errors.Is(err, object.ErrCorrupt) || errors.Is(err, wire.ErrRemote) || errors.Is(err, wire.ErrProtocol)
+	return ctx.Err() == nil && (errors.Is(err, errIncomplete) || errors.Is(err, object.ErrCorrupt) ||
+		errors.Is(err, wire.ErrRemote) || errors.Is(err, wire.ErrProtocol))
 }
 
-var errIncomplete = errors.New("the server left out what it had to send")
-
-// extend fetches id on the base and adds what came to c. The result
-// takes over the base.
+// extend fetches id on the base, which it takes over, and adds what came to c.
 func (p *Pool) extend(ctx context.Context, c *chain, base *Objects, id object.ID, fetch Fetch) (*Objects, error) {
 	from := Base{}
 	if base != nil {
 		from.Commits, from.Objects = c.commits(), base
 	}
-	var draft *artifact.Draft
-	discard := func() {
-		if draft != nil {
-			draft.Discard()
-		}
-	}
-	defer func() { discard() }()
-	from.Temp = func() (*os.File, error) {
-		discard()
-		var err error
-		if draft, err = p.cache.Create(); err != nil {
-			return nil, err
-		}
-		return draft.File(), nil
-	}
+	s := spool{cache: p.cache}
+	defer s.discard()
+	from.Temp = s.create
 	pack, whole, err := fetch(ctx, from)
 	if err != nil {
-		return nil, err
+		base.Close()
+		return nil, s.blame(err)
 	}
 	if base != nil && base.format() != pack.Format() { // another repository in the place of the old one
 		base.Close()
@@ -151,13 +146,43 @@ func (p *Pool) extend(ctx context.Context, c *chain, base *Objects, id object.ID
 	objects := base.with(pack)
 	commit, err := complete(ctx, objects, id)
 	if err != nil {
-		pack.Close()
-		return nil, fmt.Errorf("%w: %w", errIncomplete, err)
+		objects.Close()
+		return nil, err
 	}
-	if draft != nil {
-		p.keep(c, pack, draft, held{ID: id.String(), Commit: commit.String(), Whole: whole})
+	if s.draft != nil {
+		p.keep(c, pack, s.draft, held{ID: id.String(), Commit: commit.String(), Whole: whole})
 	}
 	return objects, nil
+}
+
+// A spool creates drafts for the packs of one fetch; the last is the one that counts.
+type spool struct {
+	cache *artifact.Cache
+	draft *artifact.Draft
+}
+
+func (s *spool) create() (*os.File, error) {
+	s.discard()
+	draft, err := s.cache.Create()
+	if err != nil {
+		return nil, err
+	}
+	s.draft = draft
+	return draft.File(), nil
+}
+
+func (s *spool) discard() {
+	if s.draft != nil {
+		s.draft.Discard()
+	}
+}
+
+// blame marks an error of the file, such as that the disk is full.
+func (s *spool) blame(err error) error {
+	if e, ok := errors.AsType[*fs.PathError](err); ok && s.draft != nil && e.Path == s.draft.File().Name() {
+		return fmt.Errorf("%w: %w", errSpool, err)
+	}
+	return err
 }
 
 // keep makes a pack the last layer of c. When that fails c is as it was.
@@ -179,17 +204,22 @@ func (p *Pool) keep(c *chain, pack *packfile.Pack, draft *artifact.Draft, h held
 }
 
 // complete checks that all that id leads to can be read, and returns its commit.
-func complete(ctx context.Context, db object.Database, id object.ID) (object.ID, error) {
+func complete(ctx context.Context, db *Objects, id object.ID) (object.ID, error) {
 	id, err := peel(db, id, func(object.ID) {})
-	if err != nil {
-		return id, err
+	var commit *object.CommitData
+	if err == nil {
+		commit, err = readCommit(db, id)
 	}
-	commit, err := readCommit(db, id)
-	if err != nil {
-		return id, err
+	if err == nil {
+		_, err = db.Measure(ctx, commit.Tree)
 	}
-	_, err = object.Measure(ctx, db, commit.Tree)
-	return id, err
+	switch {
+	case err == nil:
+		return id, nil
+	case errors.Is(err, fs.ErrNotExist):
+		return id, fmt.Errorf("%w: %w", errIncomplete, err)
+	}
+	return id, fmt.Errorf("%w: %w", errUnfit, err)
 }
 
 const (

@@ -52,6 +52,8 @@ var (
 	// ErrUnreachable: the server refuses a wanted object, because it has none of
 	// that name or because no ref leads to it. It wraps ErrRemote.
 	ErrUnreachable error = &kind{"object is missing or not offered", nil}
+	// ErrBusy: the server cannot answer now (HTTP status 429 or 5xx). It is ErrRemote.
+	ErrBusy error = &kind{"remote error", ErrRemote}
 	// ErrUnsupported: the server lacks a capability that the request needs.
 	ErrUnsupported error = &kind{"not supported by the server", nil}
 	// ErrLimit: the answer is larger than allowed.

@@ -83,7 +83,7 @@ func TestHTTPErrors(t *testing.T) {
 		{"not found", page(404, "text/plain", strings.Repeat("long ", 10_000)), wire.ErrNotFound, "check the URL"},
 		{"gone", page(410, "", ""), wire.ErrNotFound, "removed"},
 		{"proxy", page(407, "", ""), wire.ErrAuth, "proxy"},
-		{"busy", page(429, "", ""), wire.ErrRemote, "try again later"},
+		{"busy", page(429, "", ""), wire.ErrBusy, "try again later"},
 		{"down", page(503, "text/html", "x"), wire.ErrRemote, "HTTP status 503: try again later"},
 		{"teapot", page(418, "", ""), wire.ErrRemote, "HTTP status 418"},
 		{"no content", page(204, "", ""), wire.ErrRemote, "HTTP status 204"},

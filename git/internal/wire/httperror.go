@@ -25,7 +25,7 @@ var statuses = map[int]struct {
 	http.StatusProxyAuthRequired: {ErrAuth, "the proxy wants a user name and password"},
 	http.StatusNotFound:          {ErrNotFound, "check the URL; some servers answer so when credentials are missing"},
 	http.StatusGone:              {ErrNotFound, "the repository was removed"},
-	http.StatusTooManyRequests:   {ErrRemote, "the server limits requests: try again later"},
+	http.StatusTooManyRequests:   {ErrBusy, "the server limits requests: try again later"},
 }
 
 // checkResponse accepts a response with status 200 and the given content type.
@@ -50,7 +50,7 @@ func checkResponse(resp *http.Response, want string) error {
 	case ok:
 		return fmt.Errorf("%w: %s: %s", s.kind, status, s.hint)
 	case resp.StatusCode >= http.StatusInternalServerError:
-		return fmt.Errorf("%w: %s: try again later", ErrRemote, status)
+		return fmt.Errorf("%w: %s: try again later", ErrBusy, status)
 	}
 	return fmt.Errorf("%w: %s", ErrRemote, status)
 }

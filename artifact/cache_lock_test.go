@@ -1,0 +1,182 @@
+package artifact_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/headgate-io/headgate/artifact"
+)
+
+func TestCacheLock(t *testing.T) {
+	dir := t.TempDir()
+	a, _ := openCache(t, artifact.CacheConfig{Dir: dir})
+	b, _ := openCache(t, artifact.CacheConfig{Dir: dir}) // as another process would
+	var wg sync.WaitGroup
+	var inside, total atomic.Int64 // a file lock is none for the race detector
+	for i := range 40 {
+		c := []*artifact.Cache{a, b}[i%2]
+		wg.Go(func() {
+			unlock, err := c.Lock(t.Context(), "key")
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			if inside.Add(1) > 1 {
+				t.Error("two have the lock")
+			}
+			total.Add(1)
+			inside.Add(-1)
+			unlock()
+			unlock()
+		})
+	}
+	wg.Wait()
+	if total.Load() != 40 {
+		t.Errorf("%d turns, want 40", total.Load())
+	}
+	if got := files(t, dir); len(got) > 0 {
+		t.Errorf("left %v", got)
+	}
+}
+
+func TestCacheLockEnds(t *testing.T) {
+	dir := t.TempDir()
+	a, _ := openCache(t, artifact.CacheConfig{Dir: dir})
+	b, _ := openCache(t, artifact.CacheConfig{Dir: dir})
+	unlock, err := a.Lock(t.Context(), "key")
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := a.Lock(t.Context(), "other key")
+	if err != nil {
+		t.Fatal(err)
+	}
+	other()
+	stop := errors.New("stop")
+	for name, c := range map[string]*artifact.Cache{"goroutine": a, "process": b} {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		done := make(chan error)
+		go func() {
+			_, err := c.Lock(ctx, "key")
+			done <- err
+		}()
+		cancel(stop)
+		if err := <-done; !errors.Is(err, stop) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	unlock()
+	if unlock, err = b.Lock(t.Context(), "key"); err != nil {
+		t.Fatal(err)
+	}
+	unlock()
+	if err := os.WriteFile(filepath.Join(dir, "lock", "x"), nil, 0o600); err != nil { // of a process that died
+		t.Fatal(err)
+	}
+	if err := a.Put("key", text("content")); err != nil {
+		t.Fatal(err)
+	}
+	if got := files(t, dir); len(got) != 1 {
+		t.Errorf("left %v", got)
+	}
+}
+
+// A draft is written in any order, and stays readable whatever becomes of it.
+func TestCacheDraft(t *testing.T) {
+	c, dir := openCache(t, artifact.CacheConfig{MaxBytes: 1000})
+	d, err := c.Create()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.File().Close()
+	for at, s := range []string{"c", "o", "n", "t"} {
+		if _, err := d.File().WriteAt([]byte(s), int64(3-at)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := d.Commit("key"); err != nil {
+		t.Fatal(err)
+	}
+	d.Discard()
+	if got := cached(t, c, "key"); got != "tnoc" {
+		t.Errorf("the entry holds %q", got)
+	}
+	e, err := c.Open("key")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	if err := c.Remove("key"); err != nil {
+		t.Error(err)
+	}
+	if err := c.Remove("key"); err != nil {
+		t.Errorf("removed twice: %v", err)
+	}
+	for name, f := range map[string]io.ReaderAt{"draft": d.File(), "entry": e} {
+		if b := make([]byte, 4); e.Size() != 4 {
+			t.Errorf("size %d", e.Size())
+		} else if _, err := f.ReadAt(b, 0); err != nil || string(b) != "tnoc" {
+			t.Errorf("%s after removal: %q, %v", name, b, err)
+		}
+	}
+
+	for name, size := range map[string]int64{"discarded": 10, "too large": 2000} {
+		d, err := c.Create()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := d.File().Truncate(size); err != nil {
+			t.Fatal(err)
+		}
+		var limit *artifact.LimitError
+		if size > 1000 && !errors.As(d.Commit("key"), &limit) {
+			t.Errorf("%s: committed", name)
+		}
+		d.Discard()
+		if _, err := d.File().ReadAt(make([]byte, 1), 0); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		d.File().Close()
+	}
+	if _, err := c.Open("key"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("entry that was not committed: %v", err)
+	}
+	if got := files(t, dir); len(got) > 0 {
+		t.Errorf("left %v", got)
+	}
+}
+
+// Entries of many pieces are checked piece by piece.
+func TestCacheLargeEntry(t *testing.T) {
+	content := make([]byte, 3<<20+12345)
+	for i := range content {
+		content[i] = byte(i >> 8)
+	}
+	for _, at := range []int64{-1, 0, 1 << 20, 3 << 20, int64(len(content)) - 1} {
+		c, dir := openCache(t, artifact.CacheConfig{})
+		if err := c.Put("key", func(w io.Writer) error { _, err := w.Write(content); return err }); err != nil {
+			t.Fatal(err)
+		}
+		if at >= 0 {
+			name := filepath.Join(dir, files(t, dir)[0])
+			b, err := os.ReadFile(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			b[at] ^= 1
+			if err := os.WriteFile(name, b, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := cached(t, c, "key"); (got == string(content)) != (at < 0) || at >= 0 && got != "" {
+			t.Errorf("flipped at %d: %d bytes came out", at, len(got))
+		}
+	}
+}

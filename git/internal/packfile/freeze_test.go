@@ -1,0 +1,171 @@
+package packfile_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/headgate-io/headgate/git/internal/object"
+	"github.com/headgate-io/headgate/git/internal/packfile"
+)
+
+// frozen is a frozen pack in memory.
+type frozen struct {
+	*bytes.Reader
+	closed int
+}
+
+func (f *frozen) Close() error { f.closed++; return nil }
+
+// freeze copies the objects of db into a file and returns what Freeze makes of it.
+func freeze(t testing.TB, db object.Database, format object.Format, ids ...object.ID) []byte {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "spool")
+	p, err := packfile.Copy(t.Context(), db, ids, packfile.Options{Format: format, Temp: func() (*os.File, error) { return os.Create(name) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	size, err := p.Freeze()
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := os.ReadFile(name)
+	if err != nil || int64(len(data)) != size {
+		t.Fatalf("%d bytes frozen, Freeze says %d: %v", len(data), size, err)
+	}
+	if err := p.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+// blobs is a database of blobs.
+type blobs map[object.ID]string
+
+func (b blobs) add(format object.Format, text string) object.ID {
+	h := object.NewHasher(format)
+	h.Begin(object.Blob, int64(len(text)))
+	h.Write([]byte(text))
+	id, _ := h.ID()
+	b[id] = text
+	return id
+}
+
+func (b blobs) Stat(id object.ID) (object.Type, int64, error) {
+	if text, ok := b[id]; ok {
+		return object.Blob, int64(len(text)), nil
+	}
+	return 0, 0, fs.ErrNotExist
+}
+
+func (b blobs) Open(id object.ID) (object.Type, int64, io.ReadCloser, error) {
+	t, n, err := b.Stat(id)
+	return t, n, io.NopCloser(strings.NewReader(b[id])), err
+}
+
+func TestFreezeAndThaw(t *testing.T) {
+	for _, format := range []object.Format{object.SHA1, object.SHA256} {
+		db := blobs{}
+		ids := []object.ID{db.add(format, "one"), db.add(format, ""), db.add(format, "three")}
+		data := freeze(t, db, format, append(ids, ids[0])...)
+		f := &frozen{Reader: bytes.NewReader(data)}
+		p, err := packfile.Thaw(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p.Len() != 3 || p.Format() != format || p.Spooled() != 0 {
+			t.Errorf("%d objects of format %v, %d bytes spooled", p.Len(), p.Format(), p.Spooled())
+		}
+		for _, id := range ids {
+			if got, err := object.Read(p, id, object.Blob, 100); err != nil || string(got) != db[id] {
+				t.Errorf("%v: %q, %v", id, got, err)
+			}
+		}
+		if _, _, err := p.Stat(db.add(format, "other")); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("object that is not there: %v", err)
+		}
+		if p.Close(); f.closed != 1 {
+			t.Errorf("closed %d times", f.closed)
+		}
+	}
+}
+
+func TestCopyErrors(t *testing.T) {
+	db := blobs{}
+	absent := blobs{}.add(object.SHA1, "absent")
+	if _, err := packfile.Copy(t.Context(), db, []object.ID{absent}, packfile.Options{}); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("absent object: %v", err)
+	}
+	full := errors.New("no space")
+	if _, err := packfile.Copy(t.Context(), db, nil, packfile.Options{Temp: func() (*os.File, error) { return nil, full }}); !errors.Is(err, full) {
+		t.Errorf("no spool: %v", err)
+	}
+}
+
+// thawHostile are changes to a frozen pack of two blobs, "one" and "two", that
+// no Freeze makes. A row of its index has 37 bytes, the footer 28.
+var thawHostile = map[string]func(b []byte) []byte{
+	"empty":            func(b []byte) []byte { return nil },
+	"truncated":        func(b []byte) []byte { return b[:len(b)-1] },
+	"magic":            func(b []byte) []byte { b[len(b)-2] ^= 1; return b },
+	"width of ids":     func(b []byte) []byte { b[len(b)-20] = 21; return b },
+	"other width":      func(b []byte) []byte { b[len(b)-20] = 32; return b },
+	"too many objects": func(b []byte) []byte { binary.BigEndian.PutUint64(b[len(b)-28:], 3); return b },
+	"2^63 objects":     func(b []byte) []byte { b[len(b)-28] = 0x80; return b },
+	"negative offset":  func(b []byte) []byte { b[6+20] = 0xff; return b },
+	"offset too large": func(b []byte) []byte { b[6+20+6] = 1; return b },
+	"negative size":    func(b []byte) []byte { b[6+20+8] = 0xff; return b },
+	"size too large":   func(b []byte) []byte { b[6+20+15] = 100; return b },
+	"type 0":           func(b []byte) []byte { b[6+36] = 0; return b },
+	"type of a delta":  func(b []byte) []byte { b[6+36] = 7; return b },
+	"out of order":     func(b []byte) []byte { b[6] = 0xff; return b },
+	"object twice":     func(b []byte) []byte { copy(b[6+37:], b[6:6+37]); return b },
+}
+
+func frozenPair(t testing.TB) []byte {
+	db := blobs{}
+	return freeze(t, db, object.SHA1, db.add(object.SHA1, "one"), db.add(object.SHA1, "two"))
+}
+
+func TestThawHostile(t *testing.T) {
+	good := frozenPair(t)
+	for defect, do := range thawHostile {
+		f := &frozen{Reader: bytes.NewReader(do(bytes.Clone(good)))}
+		if _, err := packfile.Thaw(f); !errors.Is(err, object.ErrCorrupt) {
+			t.Errorf("%s: %v", defect, err)
+		}
+		if f.closed > 0 {
+			t.Errorf("%s: closed what it did not take", defect)
+		}
+	}
+}
+
+func FuzzThaw(f *testing.F) {
+	good := frozenPair(f)
+	f.Add(good)
+	for _, do := range thawHostile {
+		f.Add(do(bytes.Clone(good)))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		p, err := packfile.Thaw(&frozen{Reader: bytes.NewReader(data)})
+		if err != nil {
+			return
+		}
+		defer p.Close()
+		if p.Len()*37 > len(data) {
+			t.Errorf("%d objects in %d bytes", p.Len(), len(data))
+		}
+		one, _ := object.ParseID("5626abf0f72e58d7a153368ba57db4c673c0e171")
+		if _, size, content, err := p.Open(one); err == nil {
+			if n, _ := content.(interface{ Size() int64 }); n.Size() != size {
+				t.Errorf("an object of %d bytes has %d", size, n.Size())
+			}
+		}
+	})
+}
