@@ -48,8 +48,8 @@ func twentyFiles() fstest.MapFS {
 	return tree
 }
 
-// fetches returns the requests for packs that a server got.
-func fetches(s *testenv.Server) (bodies []string) {
+// packRequests returns the requests for packs that a server got.
+func packRequests(s *testenv.Server) (bodies []string) {
 	for _, q := range s.Requests() {
 		if strings.Contains(string(q.Body), "want ") {
 			bodies = append(bodies, string(q.Body))
@@ -127,7 +127,7 @@ func TestIncremental(t *testing.T) {
 			}
 			s.server.Reset()
 			fetch(t, g, env)
-			if list := fetches(s.server); len(list) > 0 {
+			if list := packRequests(s.server); len(list) > 0 {
 				t.Errorf("fetched what is held: %q", list)
 			}
 		})
@@ -344,7 +344,7 @@ func TestSharedUpstream(t *testing.T) {
 				})
 			}
 			wg.Wait()
-			if list := fetches(server); len(list) != 1 {
+			if list := packRequests(server); len(list) != 1 {
 				t.Errorf("%d fetches: %q", len(list), list)
 			}
 			for _, a := range archives {
@@ -356,8 +356,8 @@ func TestSharedUpstream(t *testing.T) {
 				g := object(server.Repo(), refs[0])
 				g.Spec.SparseCheckout = []string{"dir1"}
 				server.Reset()
-				if _, data, _ := fetch(t, g, source.Env{Cache: newCache(t, dir)}); len(contents(t, data)) != 5 || len(fetches(server)) > 0 {
-					t.Errorf("sparse: %d files, fetched %q", len(contents(t, data)), fetches(server))
+				if _, data, _ := fetch(t, g, source.Env{Cache: newCache(t, dir)}); len(contents(t, data)) != 5 || len(packRequests(server)) > 0 {
+					t.Errorf("sparse: %d files, fetched %q", len(contents(t, data)), packRequests(server))
 				}
 			}
 		})
@@ -392,7 +392,7 @@ func TestCredentialsShareNothing(t *testing.T) {
 		}
 		server.Reset()
 		fetch(t, g, env)
-		if n := len(fetches(server)); n != row.fetches {
+		if n := len(packRequests(server)); n != row.fetches {
 			t.Errorf("%d: secret %q, %s: %d fetches, want %d", i, row.secret, row.url, n, row.fetches)
 		}
 	}
@@ -448,7 +448,7 @@ func TestLayersAreMerged(t *testing.T) {
 	}
 	server.Reset()
 	fetch(t, object(server.Repo(), source.GitRepositoryRef{Commit: repo.ID("main")}), env)
-	if list := fetches(server); len(list) > 0 {
+	if list := packRequests(server); len(list) > 0 {
 		t.Errorf("fetched what is held: %q", list)
 	}
 }
