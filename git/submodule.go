@@ -2,6 +2,7 @@ package git
 
 import (
 	"context"
+	"embed"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -61,14 +62,14 @@ type module struct {
 
 	content *content // once it is fetched; equal submodules share it
 	tree    fs.FS
-	parts   map[string]*module // its submodules by path below it; nil for one that is left out
+	parts   map[string]*module // its submodules by path below it; nil for one that is empty
 }
 
 // composed returns the tree of m with its submodules.
 func (m *module) composed() fs.FS {
 	subs := make(map[string]fs.FS, len(m.parts))
 	for at, part := range m.parts {
-		if subs[at] = nil; part != nil {
+		if subs[at] = (embed.FS{}); part != nil { // the standard library's empty tree
 			subs[at] = part.composed()
 		}
 	}
@@ -119,7 +120,7 @@ func (r *recursion) leavesOut(name string) bool {
 }
 
 // find appends to found the submodules in m, which is fetched. Those that are
-// left out need not even be right.
+// left out are empty directories to the ignore rules, and need not be right.
 func (r *recursion) find(ctx context.Context, found []*module, m *module) ([]*module, error) {
 	links, err := gitlinks(ctx, m.content.own)
 	if err != nil {

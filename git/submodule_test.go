@@ -214,10 +214,26 @@ func TestSubmodulesLeftOut(t *testing.T) {
 			t.Errorf("%q: %d fetches of the submodule, want %d", ignore, n, row.fetches)
 		}
 	}
-	bad := strings.Repeat("x", 2<<20)
 	g := recursing(server.URL + "/app.git")
+	ignore := "/vendor/\n"
+	g.Spec.Ignore = &ignore
+	o := git.New(g, source.Env{})
+	rev, _, err := o.Resolve(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := o.Open(t.Context(), rev)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	tree, _ := c.(source.Explainer).Explain() // it is a directory to who asks why
+	if info, err := fs.Stat(tree, "vendor/b"); err != nil || !info.IsDir() {
+		t.Errorf("vendor/b: %v, %v", info, err)
+	}
+	bad := strings.Repeat("x", 2<<20)
 	g.Spec.Ignore = &bad
-	_, _, _, err := try(t.Context(), g, source.Env{})
+	_, _, _, err = try(t.Context(), g, source.Env{})
 	var step *source.StepError
 	if !errors.As(err, &step) || step.Reason != "SourceIgnoreError" {
 		t.Errorf("%v: want SourceIgnoreError", err)

@@ -5,12 +5,12 @@ import (
 	"io"
 	"io/fs"
 	"path"
+	"slices"
 	"time"
 )
 
-// A graft is a tree with directories in the places of its submodules: subs, by
-// their paths. One that is nil is left out. A look-up costs the same however
-// many there are.
+// A graft is a tree with other trees in the places of its submodules: subs, by
+// their paths. A look-up costs the same however many there are.
 type graft struct {
 	tree fs.FS
 	subs map[string]fs.FS
@@ -30,8 +30,6 @@ func (g graft) find(op, name string) (tree fs.FS, rel, at string, err error) {
 		switch {
 		case !ok:
 			continue
-		case sub == nil:
-			return nil, "", "", &fs.PathError{Op: op, Path: name, Err: fs.ErrNotExist}
 		case i == len(name):
 			return sub, ".", name, nil
 		}
@@ -114,12 +112,10 @@ func (g graft) ReadDir(name string) ([]fs.DirEntry, error) {
 	if err != nil || at != "." {
 		return entries, placed(at, err)
 	}
-	list := make([]fs.DirEntry, 0, len(entries))
-	for _, e := range entries {
-		if sub, ok := g.subs[path.Join(name, e.Name())]; !ok {
-			list = append(list, e)
-		} else if sub != nil {
-			list = append(list, fs.FileInfoToDirEntry(folder(e.Name())))
+	list := slices.Clone(entries)
+	for i, e := range list {
+		if _, ok := g.subs[path.Join(name, e.Name())]; ok {
+			list[i] = fs.FileInfoToDirEntry(folder(e.Name()))
 		}
 	}
 	return list, nil

@@ -1,6 +1,7 @@
 package git
 
 import (
+	"embed"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -175,12 +176,12 @@ func TestGraft(t *testing.T) {
 	link := &fstest.MapFile{Mode: fs.ModeIrregular}
 	tree := fstest.MapFS{"a": text("1"), "lib": link, "gone": link, "d/lib": link, "d/lib2": text("2"), "d/e/deep": link, "module": link}
 	inner := graft{fstest.MapFS{"x": text("3"), "y/z": text("4"), "sub": link}, map[string]fs.FS{"sub": fstest.MapFS{"w": text("5")}}}
-	g := graft{tree, map[string]fs.FS{"lib": inner, "d/lib": inner, "d/e/deep": fstest.MapFS{"v": text("6")}, "gone": nil}}
+	g := graft{tree, map[string]fs.FS{"lib": inner, "d/lib": inner, "d/e/deep": fstest.MapFS{"v": text("6")}, "gone": embed.FS{}}}
 	delete(tree, "module") // which fstest cannot open
-	if err := fstest.TestFS(g, "a", "lib/x", "lib/sub/w", "d/lib/y/z", "d/lib2", "d/e/deep/v"); err != nil {
+	if err := fstest.TestFS(g, "a", "gone", "lib/x", "lib/sub/w", "d/lib/y/z", "d/lib2", "d/e/deep/v"); err != nil {
 		t.Error(err)
 	}
-	for _, name := range []string{"gone", "gone/x", "lib/absent", "d/lib/y/absent", "lib/x/y"} {
+	for _, name := range []string{"gone/x", "lib/absent", "d/lib/y/absent", "lib/x/y"} {
 		_, err := fs.Stat(g, name)
 		if p, ok := errors.AsType[*fs.PathError](err); !isAbsent(err) || !ok || p.Path != name {
 			t.Errorf("%s: %v", name, err)
