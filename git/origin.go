@@ -17,6 +17,7 @@ type Origin struct {
 
 	mu      sync.Mutex
 	secrets []string // given to this origin so far
+	trusts  string   // fingerprint of what the last Resolve found to be trusted
 }
 
 // New returns the origin of g. It does no I/O; what is wrong with g surfaces

@@ -39,12 +39,33 @@ func (o *Origin) trust(ctx context.Context, sel selection) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	trust := fingerprint(mode, secret)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.trusts = trust
+	return trust, nil
+}
+
+// fingerprint is one of a mode and of the keys in a Secret.
+func fingerprint(mode string, secret namedSecret) string {
 	sum := sha256.New()
 	note(sum, mode)
 	for _, name := range slices.Sorted(maps.Keys(secret.Data)) {
 		note(sum, name, string(secret.Data[name]))
 	}
-	return hex.EncodeToString(sum.Sum(nil)), nil
+	return hex.EncodeToString(sum.Sum(nil))
+}
+
+// changed returns an error when the last Resolve found something else to be
+// trusted: what is remembered of this run would be a trust that did not count.
+func (o *Origin) changed(trust string) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.trusts == "" || o.trusts == trust {
+		return nil
+	}
+	return &source.StepError{Step: source.StepVerify, Reason: "VerificationError",
+		Err: errors.New("spec.verify.secretRef: the keys changed since the revision was looked up, try again")}
 }
 
 // asked returns the mode of spec.verify, "" when there is none, and what it means.
@@ -107,7 +128,10 @@ func (c *content) check(ctx context.Context) (refused, err error) {
 	if mode == "" || err != nil {
 		return nil, err
 	}
-	_, keys, err := c.origin.trusted(ctx)
+	secret, keys, err := c.origin.trusted(ctx)
+	if err == nil {
+		err = c.origin.changed(fingerprint(mode, secret))
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -349,6 +349,25 @@ func TestTrustChanges(t *testing.T) {
 	}
 }
 
+// TestTrustChangesMeanwhile has keys that are trusted while the commit is
+// verified, but not when it was looked up, which is what is remembered.
+func TestTrustChangesMeanwhile(t *testing.T) {
+	t.Parallel()
+	repo := newSigned(t)
+	secrets := memory{"default/keys": repo.secret("ssh-rsa")}
+	g := signedObject("https://example.com/x", "pgp-ed25519", source.VerifyHEAD)
+	var from source.Origin = git.New(g, source.Env{Local: map[string]string{g.Spec.URL: repo.Dir}, Secrets: secrets})
+	r := &source.Reconciler{Store: openStore(t)}
+	trust := func() { secrets["default/keys"] = repo.secret("ssh-rsa", "pgp-ed25519") }
+	result, err := r.Reconcile(t.Context(), g, mover{from, trust})
+	if result.Outcome != source.Failed || err == nil || !strings.Contains(err.Error(), "the keys changed") || g.Artifact() != nil {
+		t.Errorf("outcome %q, error %v, artifact %v", result.Outcome, err, g.Artifact())
+	}
+	if result, err := r.Reconcile(t.Context(), g, from); result.Outcome != source.Stored {
+		t.Errorf("the next time: outcome %q, error %v", result.Outcome, err)
+	}
+}
+
 // TestHostileTags has a repository that lies about its tags.
 func TestHostileTags(t *testing.T) {
 	t.Parallel()
