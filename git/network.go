@@ -215,8 +215,12 @@ func (n *network) receive(ctx context.Context, q wire.FetchRequest, limits packf
 			n.hangUp()
 		}
 	}()
+	temp := base.Temp
+	if temp == nil {
+		temp = n.env.Limits.Temp
+	}
 	pack, err = packfile.Read(ctx, answer.Pack, packfile.Options{
-		Temp: n.spool(base), Format: formatOf(r), Limits: limits, Progress: n.progress(), External: base.Objects,
+		Temp: temp, Format: formatOf(r), Limits: limits, Progress: n.progress(), External: base.Objects,
 	})
 	if err != nil {
 		return nil, false, err

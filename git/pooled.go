@@ -8,7 +8,6 @@ import (
 	"hash"
 	"maps"
 	"net/url"
-	"os"
 	"slices"
 
 	"github.com/headgate-io/headgate/git/internal/object"
@@ -64,20 +63,6 @@ func formatOf(r *wire.Remote) object.Format {
 		return object.SHA256
 	}
 	return object.SHA1
-}
-
-// spool returns what creates the spool of a pack: one that base can keep, if
-// that works, or one that is gone once it is closed.
-func (n *network) spool(base pool.Base) func() (*os.File, error) {
-	if base.Temp == nil {
-		return n.env.Limits.Temp
-	}
-	return func() (*os.File, error) {
-		if f, err := base.Temp(); err == nil || n.env.Limits.Temp == nil {
-			return f, err
-		}
-		return n.env.Limits.Temp()
-	}
 }
 
 // scope returns a digest of all that decides what a fetch may see: where it

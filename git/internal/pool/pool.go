@@ -165,7 +165,7 @@ func (s *spool) create() (*os.File, error) {
 	s.discard()
 	draft, err := s.cache.Create()
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w: %w", errSpool, err)
 	}
 	s.draft = draft
 	return draft.File(), nil
