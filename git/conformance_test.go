@@ -8,6 +8,7 @@ import (
 	"testing/fstest"
 	"time"
 
+	"github.com/headgate-io/headgate/artifact"
 	"github.com/headgate-io/headgate/git"
 	"github.com/headgate-io/headgate/internal/testenv"
 	"github.com/headgate-io/headgate/source"
@@ -24,6 +25,7 @@ type remote struct {
 	ref    source.GitRepositoryRef
 	mode   string // of spec.verify under the defects Signed and Forged
 	signer *sshSigner
+	cache  *artifact.Cache
 	defect sourcetest.Defect
 }
 
@@ -91,7 +93,7 @@ func (r *remote) Object() source.Object {
 }
 
 func (r *remote) Origin(obj source.Object) source.Origin {
-	return git.New(obj.(*source.GitRepository), source.Env{Secrets: r.credentials()})
+	return git.New(obj.(*source.GitRepository), source.Env{Secrets: r.credentials(), Cache: r.cache})
 }
 
 func (r *remote) credentials() source.Secrets {
@@ -123,9 +125,11 @@ func TestConformance(t *testing.T) {
 		ref    source.GitRepositoryRef
 		config testenv.HTTP
 		verify string
+		cached bool
 	}{
-		"branch":                {source.GitRepositoryRef{Branch: "main"}, testenv.HTTP{}, source.VerifyHEAD},
-		"semver over version 0": {source.GitRepositoryRef{SemVer: "1.x"}, testenv.HTTP{V0: true, NoAnyWant: true}, source.VerifyTagAndHEAD},
+		"branch":                {source.GitRepositoryRef{Branch: "main"}, testenv.HTTP{}, source.VerifyHEAD, false},
+		"semver over version 0": {source.GitRepositoryRef{SemVer: "1.x"}, testenv.HTTP{V0: true, NoAnyWant: true}, source.VerifyTagAndHEAD, false},
+		"with a cache":          {source.GitRepositoryRef{Branch: "main"}, testenv.HTTP{}, "", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -133,7 +137,11 @@ func TestConformance(t *testing.T) {
 			config.Username, config.Password = "user", password
 			sourcetest.Run(t, conforming(func(tb sourcetest.TB) sourcetest.Upstream {
 				repo := testenv.NewRepo(t)
-				return &remote{t: tb, repo: repo, server: testenv.ServeHTTP(t, config, repo), ref: c.ref, mode: c.verify, signer: newSSHSigner(t)}
+				up := &remote{t: tb, repo: repo, server: testenv.ServeHTTP(t, config, repo), ref: c.ref, mode: c.verify, signer: newSSHSigner(t)}
+				if c.cached {
+					up.cache = newCache(t, t.TempDir())
+				}
+				return up
 			}))
 		})
 	}

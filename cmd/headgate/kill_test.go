@@ -29,6 +29,7 @@ func TestKill(t *testing.T) {
 		t.Fatalf("go build: %v\n%s", err, out)
 	}
 	start := func(i int) *exec.Cmd {
+		repo.Commit(testenv.Commit{Branch: "main", Files: tree(fmt.Sprint(i))})
 		text := fmt.Sprintf("apiVersion: source.headgate.dev/v1\nkind: GitRepository\nmetadata: {name: app}\n"+
 			"spec: {url: %q, interval: 5m, ref: {branch: main}, ignore: \"/ignored-%d\\n\"}\n", url, i)
 		if err := os.WriteFile(manifest, []byte(text), 0o644); err != nil {
@@ -69,6 +70,12 @@ func TestKill(t *testing.T) {
 	spools, err1 := filepath.Glob(filepath.Join(dir, "*"))
 	if err != nil || err1 != nil || len(left) > 0 || len(spools) != 2 {
 		t.Errorf("left in the store: %v, %v; beside it: %v, %v", left, err, spools, err1)
+	}
+	for _, dir := range []string{"tmp", "lock"} {
+		left, err := filepath.Glob(filepath.Join(store, ".cache", dir, "*"))
+		if err != nil || len(left) > 0 {
+			t.Errorf("left in the cache: %v, %v", left, err)
+		}
 	}
 }
 
