@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
 	"time"
 
 	"github.com/headgate-io/headgate/internal/redact"
@@ -105,9 +104,9 @@ func (c *Client) ask(ctx context.Context, objects []Object) (links map[string]ac
 		return nil, err
 	}
 	err = c.patiently(ctx, func() error {
-		answer, from, err := c.post(ctx, to, body)
+		answer, asked, err := c.post(ctx, to, body)
 		if err == nil {
-			links, err = readBatch(answer, from, objects, at.Auth && transport.SameOrigin(from, at.URL), c.now())
+			links, err = readBatch(answer, asked, objects, at.Auth && transport.SameOrigin(asked.URL, at.URL), c.now())
 		}
 		return err
 	})
@@ -119,8 +118,6 @@ func (c *Client) ask(ctx context.Context, objects []Object) (links map[string]ac
 
 // endpoint returns the endpoint; it looks for it when that was not done or has expired.
 func (c *Client) endpoint(ctx context.Context) (Endpoint, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	if c.at.URL != nil && !(action{expires: c.at.Expires}).expired(c.now()) {
 		return c.at, nil
 	}
@@ -131,8 +128,9 @@ func (c *Client) endpoint(ctx context.Context) (Endpoint, error) {
 	return at, err
 }
 
-// post sends a request and returns the answer and where it came from.
-func (c *Client) post(ctx context.Context, to link, body []byte) ([]byte, *url.URL, error) {
+// post sends a request and returns the answer and the request that it answers,
+// which is another one after a redirect.
+func (c *Client) post(ctx context.Context, to link, body []byte) ([]byte, *http.Request, error) {
 	resp, err := c.send(ctx, http.MethodPost, to, body)
 	if err != nil {
 		return nil, nil, err
@@ -150,12 +148,12 @@ func (c *Client) post(ctx context.Context, to link, body []byte) ([]byte, *url.U
 	case len(answer) > maxAnswer:
 		return nil, nil, fmt.Errorf("%w: the answer has more than %d bytes", ErrProtocol, maxAnswer)
 	}
-	return answer, resp.Request.URL, nil
+	return answer, resp.Request, nil
 }
 
-// readBatch reads the answer of the endpoint at from. Objects that were not
+// readBatch reads the answer to the request asked. Objects that were not
 // asked for are passed over; every one that was must be there.
-func readBatch(text []byte, from *url.URL, objects []Object, auth bool, now time.Time) (map[string]action, error) {
+func readBatch(text []byte, asked *http.Request, objects []Object, auth bool, now time.Time) (map[string]action, error) {
 	answers, err := parseBatch(text)
 	if err != nil {
 		return nil, err
@@ -165,7 +163,7 @@ func readBatch(text []byte, from *url.URL, objects []Object, auth bool, now time
 	for _, o := range objects {
 		err := fmt.Errorf("%w: the answer does not mention it", ErrProtocol)
 		if answer := answers[o.OID]; answer != nil {
-			links[o.OID], err = answer.action(from, auth, now)
+			links[o.OID], err = answer.action(asked, auth, now)
 		}
 		if err != nil {
 			faults = append(faults, fmt.Errorf("%s: %w", describe(o), err))
@@ -195,16 +193,16 @@ func parseBatch(text []byte) (map[string]*objectAnswer, error) {
 	return answers, nil
 }
 
-// action returns the link that the server at from gives for an object.
-func (a *objectAnswer) action(from *url.URL, auth bool, now time.Time) (action, error) {
+// action returns the link that the answer to asked gives for an object.
+func (a *objectAnswer) action(asked *http.Request, auth bool, now time.Time) (action, error) {
 	download := a.Actions.Download
 	switch {
 	case a.Error != nil:
-		return action{}, statusError(a.Error.Code, a.Error.Message)
+		return action{}, statusError(a.Error.Code, a.Error.Message, secrets(asked)...)
 	case download == nil:
 		return action{}, fmt.Errorf("%w: the server tells no way to download it", ErrProtocol)
 	}
-	l, err := newLink(from, download.Href, download.Header, auth && !a.Authenticated)
+	l, err := newLink(asked.URL, download.Href, download.Header, auth && !a.Authenticated)
 	return action{l, download.expires(now)}, err
 }
 

@@ -34,7 +34,7 @@ type Endpoint struct {
 	Auth    bool              // the credentials of the repository are for this endpoint too, if it is of its origin
 }
 
-// A Client gets objects from an endpoint. It implements [Source].
+// A Client gets objects from an endpoint. It implements [Source], for one Fetch at a time.
 type Client struct {
 	// Endpoint finds the endpoint; it is called again when that expires.
 	Endpoint func(context.Context) (Endpoint, error)
@@ -47,7 +47,6 @@ type Client struct {
 	Now  func() time.Time
 	Wait func(context.Context, time.Duration) error
 
-	mu sync.Mutex
 	at Endpoint // the last one found
 }
 
@@ -105,7 +104,8 @@ func (c *Client) download(ctx context.Context, objects []Object, links map[strin
 			return nil
 		})
 	}
-	return late, group.Wait()
+	err := group.Wait()
+	return late, err
 }
 
 // get gets one object.

@@ -202,7 +202,19 @@ func TestDefects(t *testing.T) {
 		"too long":              {extra: "!", say: "its pointer tells 12"},
 		"much too long":         {extra: strings.Repeat("!", 1<<20), say: "12"},
 		"no content":            {defect: answer(testenv.LFSObject, 200, ``), say: "ends after 0 of 12 bytes"},
-		"redirects for ever":    {defect: answer(testenv.LFSBatch, 307, ``, "Location", ""), say: "redirect"},
+		"address too long":      {edit: hrefTo("http://" + strings.Repeat("x", 9000)), is: lfs.ErrProtocol, say: "more than 8192 bytes"},
+		"batch that echoes":     {defect: answer(testenv.LFSBatch, 403, `{"message":"no `+canary+` here"}`), say: "(no *** here)"},
+		"object that echoes":    {edit: fault(403, "no "+canary+" here"), say: "(no *** here)"},
+		"header echoed": {
+			edit:   edit(func(a *testenv.LFSAction) { a.Header = map[string]string{"X-Key": "of-a-link"} }),
+			defect: answer(testenv.LFSObject, 403, `{"message":"no of-a-link here"}`), say: "(no *** here)",
+		},
+		"query echoed": {
+			edit:   edit(func(a *testenv.LFSAction) { a.Href += "?sig=of-a-link" }),
+			defect: answer(testenv.LFSObject, 403, `{"message":"no of-a-link here"}`), say: "(no *** here)",
+		},
+		"message cut":        {edit: fault(403, strings.Repeat("m ", 147)+"part-of-a-secret"), say: "m m…)"},
+		"redirects for ever": {defect: answer(testenv.LFSBatch, 307, ``, "Location", ""), say: "redirect"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -33,7 +33,7 @@
 //
 // # Limits
 //
-// An answer of the endpoint has at most 10 MiB. No more bytes are read of an
+// An answer of the endpoint has at most 10 MiB, an address 8 KiB. No more bytes are read of an
 // object than its pointer tells. All objects together are in one temporary file.
 // Content whose size or SHA-256 is not that of its pointer is an error.
 package lfs

@@ -60,7 +60,7 @@ func Discover(u *url.URL, configured string) (Endpoint, error) {
 		return Endpoint{URL: &at, Auth: u.Scheme != "ssh"}, nil
 	}
 	at, err := url.Parse(configured)
-	if err != nil {
+	if err != nil || len(configured) > maxAddress {
 		return Endpoint{}, fmt.Errorf("%w: lfs.url in .lfsconfig is no URL", ErrRefused)
 	}
 	at = &url.URL{Scheme: at.Scheme, Host: at.Host, Path: at.Path, RawPath: at.RawPath}

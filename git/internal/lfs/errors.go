@@ -68,10 +68,11 @@ var statuses = map[int]struct {
 	509:                            {errRemote, "the bandwidth quota of the repository is used up"},
 }
 
-// statusError is the error for a status and what the server says about it.
-func statusError(status int, said string) error {
+// statusError is the error for a status and what the server says about it, which
+// may repeat what it was shown.
+func statusError(status int, said string, shown ...string) error {
 	text := fmt.Sprintf("status %d", status)
-	if said = clean(said); said != "" {
+	if said = clean(said, shown...); said != "" {
 		text += " (" + said + ")"
 	}
 	if s, ok := statuses[status]; ok {
@@ -87,7 +88,7 @@ func responseError(resp *http.Response, now time.Time) error {
 	if json.Unmarshal(page, &answer) != nil && strings.HasPrefix(resp.Header.Get("Content-Type"), "text/plain") {
 		answer.Message = string(page)
 	}
-	err := statusError(resp.StatusCode, answer.Message)
+	err := statusError(resp.StatusCode, answer.Message, secrets(resp.Request)...)
 	switch resp.StatusCode {
 	case http.StatusTooManyRequests, http.StatusInternalServerError, http.StatusBadGateway,
 		http.StatusServiceUnavailable, http.StatusGatewayTimeout:
@@ -107,11 +108,41 @@ func retryAfter(field string, now time.Time) time.Duration {
 	return -1
 }
 
-// clean makes a server's text fit to be repeated.
-func clean(text string) string {
-	text = strings.Join(strings.Fields(redact.String(text[:min(len(text), 4*maxMessage)])), " ")
-	if len(text) > maxMessage {
-		text = strings.ToValidUTF8(text[:maxMessage], "") + "…"
+// clean makes a server's text fit to be repeated: without secrets, and in whole
+// words, for a part of a secret that is not known here would be known nowhere.
+func clean(text string, secrets ...string) string {
+	text = strings.Join(strings.Fields(redact.String(words(text, maxErrorPage), secrets...)), " ")
+	if short := words(text, maxMessage); short != text {
+		text = short + "…"
 	}
 	return text
+}
+
+// words returns text as far as its words end within limit bytes.
+func words(text string, limit int) string {
+	if len(text) <= limit {
+		return text
+	}
+	return text[:max(strings.LastIndexAny(text[:limit+1], blank), 0)]
+}
+
+// plainFields are header fields that hold no secret.
+var plainFields = map[string]bool{"Accept": true, "Accept-Encoding": true, "Content-Type": true, "User-Agent": true}
+
+// secrets returns what a request, as it was sent, proves itself with: header
+// fields, and the query of a link.
+func secrets(req *http.Request) (all []string) {
+	for name, values := range req.Header {
+		if plainFields[name] {
+			continue
+		}
+		for _, v := range values {
+			_, credential, _ := strings.Cut(v, " ")
+			all = append(all, v, credential)
+		}
+	}
+	for _, values := range req.URL.Query() {
+		all = append(all, values...)
+	}
+	return all
 }

@@ -17,6 +17,7 @@ import (
 
 const (
 	maxRedirects = 5
+	maxAddress   = 8 << 10  // bytes of an address that a server tells
 	maxHeader    = 64 << 10 // bytes of the header fields that a server wants to be sent
 	userAgent    = "git-lfs/3.0 (headgate)"
 )
@@ -38,6 +39,9 @@ var hopByHop = map[string]bool{
 
 // newLink checks what the server at from says where to go.
 func newLink(from *url.URL, href string, header map[string]string, auth bool) (link, error) {
+	if len(href) > maxAddress {
+		return link{}, fmt.Errorf("%w: an address has more than %d bytes", ErrProtocol, maxAddress)
+	}
 	to, err := from.Parse(href)
 	if err != nil || href == "" {
 		return link{}, fmt.Errorf("%w: the address is malformed", ErrProtocol)
