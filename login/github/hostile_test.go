@@ -162,10 +162,13 @@ func TestAnswers(t *testing.T) {
 		"forged header":      {answer(201, `{"token":"ghs_canary\r\nHost: evil"}`), false, "holds no token"},
 		"wrong type":         {answer(201, `{"token":["ghs_canary"]}`), false, "the answer is not what it should be"},
 		"wrong time":         {answer(201, `{"token":"ghs_canary","expires_at":"tomorrow"}`), false, "the answer is not what it should be"},
+		"endless time":       {answer(201, `{"token":"ghs_canary","expires_at":"`+strings.Repeat("9", 9000)+`"}`), false, "the answer is not what it should be"},
 		"huge":               {answer(201, `{"token":"`+strings.Repeat("x", 4<<20)+`"}`), false, "larger than 1048576 bytes"},
 		"huge error":         {answer(500, `{"message":"`+strings.Repeat("x", 4<<20)+`"}`), false, "status 500"},
-		"redirect elsewhere": {answer(307, ``, "Location", "https://evil.example/token"), false, "redirect to another host refused"},
-		"redirect for ever":  {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, r.URL.Path, 307) }, false, "more than 5 redirects"},
+		"redirect elsewhere": {answer(http.StatusTemporaryRedirect, ``, "Location", "https://evil.example/token"), false, "redirect to another host refused"},
+		"redirect for ever": {func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, r.URL.Path, http.StatusTemporaryRedirect)
+		}, false, "more than 5 redirects"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t)

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"strings"
@@ -48,8 +49,12 @@ func JSON(client *http.Client, req *http.Request, out any) error {
 	if resp.StatusCode/100 != 2 {
 		return &StatusError{name, resp.StatusCode, said(resp, secret), resp.Header}
 	}
-	if err := json.NewDecoder(resp.Body).Decode(out); err != nil {
-		return fmt.Errorf("%s: the answer is not what it should be: %w", name, redact.Error(err, secret))
+	body, err := io.ReadAll(resp.Body) // which is bounded, see Client
+	if err != nil {
+		return fmt.Errorf("%s: the answer breaks off: %w", name, redact.Error(err, secret))
+	}
+	if err := json.Unmarshal(body, out); err != nil { // which may repeat a value of any length
+		return fmt.Errorf("%s: the answer is not what it should be: %s", name, Said(err.Error(), secret))
 	}
 	return nil
 }
