@@ -37,8 +37,8 @@ var (
 // IsApp reports whether a Secret is one for provider github.
 func IsApp(s source.Secret) bool { return len(s.Data[keyAppID]) > 0 || len(s.Data[keyAppKey]) > 0 }
 
-// GitHubApp returns the app of a Secret. Its private key is RSA, as PEM in the
-// form of PKCS #1 or PKCS #8.
+// GitHubApp returns the app of a Secret. Its private key is RSA with at least
+// 1024 bits, as PEM of at most 16 KiB in the form of PKCS #1 or PKCS #8.
 func GitHubApp(name string, s source.Secret) (App, error) {
 	r := read(name, s)
 	var app App
@@ -75,11 +75,21 @@ func GitHubApp(name string, s source.Secret) (App, error) {
 	return app, err
 }
 
+// Bounds of the key of an app: a longer one would take minutes to sign with, and
+// with a shorter one crypto/rsa does not sign.
+const (
+	maxKey  = 16 << 10 // bytes of text, enough for 16384 bits
+	minBits = 1024
+)
+
 // rsaKey returns the private key under key.
 func (r reader) rsaKey(key string) (*rsa.PrivateKey, error) {
 	v, _ := r.value([]string{key})
 	if v == nil {
 		return nil, r.problem(key, "is missing: it is the private key of the GitHub App, PEM")
+	}
+	if len(v) > maxKey {
+		return nil, r.problem(key, "has %d bytes, at most %d are allowed", len(v), maxKey)
 	}
 	block, err := r.block(v, key, "PRIVATE KEY")
 	if err != nil {
@@ -90,8 +100,11 @@ func (r reader) rsaKey(key string) (*rsa.PrivateKey, error) {
 		return nil, r.problem(key, "holds a private key that cannot be parsed: %s", strings.TrimPrefix(err.Error(), "x509: "))
 	}
 	k, ok := parsed.(*rsa.PrivateKey)
-	if !ok {
+	switch {
+	case !ok:
 		return nil, r.problem(key, "is not an RSA key: download the key of the GitHub App")
+	case k.N.BitLen() < minBits:
+		return nil, r.problem(key, "is an RSA key of %d bits, at least %d are needed: download the key of the GitHub App", k.N.BitLen(), minBits)
 	}
 	return k, nil
 }

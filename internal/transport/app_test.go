@@ -25,6 +25,18 @@ func TestGitHubApp(t *testing.T) {
 	}
 	_, err = transport.GitHubApp("default/creds", secret("githubAppID", "1", "githubAppInstallationID", "canary", "githubAppPrivateKey", private))
 	wantError(t, err, "githubAppInstallationID", "is not the id of an installation, which is a number")
+	t.Setenv("GODEBUG", "rsa1024min=0")
+	weak, err := rsa.GenerateKey(rand.Reader, 512)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for say, text := range map[string]string{
+		"has 16385 bytes, at most 16384 are allowed": strings.Repeat("x", 16385),
+		"is an RSA key of 512 bits":                  string(pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(weak)})),
+	} {
+		_, err = transport.GitHubApp("default/creds", secret("githubAppID", "1", "githubAppInstallationID", "1", "githubAppPrivateKey", text))
+		wantError(t, err, "githubAppPrivateKey", say)
+	}
 	for _, c := range []struct {
 		pairs []string
 		want  bool
@@ -54,6 +66,10 @@ func TestRefused(t *testing.T) {
 			if _, err := get(t, c, u); err != nil {
 				t.Fatal(err)
 			}
+		}
+		c.Auth = transport.Auth{} // who showed none is told nothing
+		if _, err := get(t, c, own.URL); err != nil {
+			t.Fatal(err)
 		}
 		if told != want {
 			t.Errorf("status %d: told %d times, want %d", code, told, want)

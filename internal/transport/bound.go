@@ -52,7 +52,7 @@ func (b *bound) RoundTrip(req *http.Request) (*http.Response, error) {
 			return nil, &ProxyError{proxy.Scheme + "://" + proxy.Host, resp.StatusCode}
 		}
 	}
-	if err == nil && mine && b.refused != nil && (resp.StatusCode == http.StatusUnauthorized || resp.StatusCode == http.StatusForbidden) {
+	if err == nil && mine && b.header != "" && b.refused != nil && (resp.StatusCode == http.StatusUnauthorized || resp.StatusCode == http.StatusForbidden) {
 		b.refused()
 	}
 	return resp, err
