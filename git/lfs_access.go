@@ -25,9 +25,11 @@ func (l localObjects) Close() error { return l.of.Close() }
 
 // objects implements upstream.
 func (n *network) objects(configured string) lfs.Source {
-	bare := n.web
+	web := n.web
+	web.MayDial = lfs.MayDial(n.url)
+	bare := web
 	bare.Auth = transport.Auth{}
-	c := &lfs.Client{HTTP: transport.Client(n.web), Bare: transport.Client(bare), Cache: n.env.Cache, Scope: n.scope}
+	c := &lfs.Client{HTTP: transport.Client(web), Bare: transport.Client(bare), Cache: n.env.Cache, Scope: n.scope}
 	c.Endpoint = func(ctx context.Context) (lfs.Endpoint, error) { return n.endpoint(ctx, configured) }
 	return remoteObjects{c, n}
 }

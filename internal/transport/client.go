@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/netip"
 	"net/url"
+	"syscall"
 	"time"
 )
 
@@ -38,6 +40,10 @@ type Config struct {
 	// Proxy is as in [http.Transport]: nil for none, [Proxy.For] or, where the
 	// environment may decide, [http.ProxyFromEnvironment].
 	Proxy func(*http.Request) (*url.URL, error)
+
+	// MayDial judges an address of host before a connection to it is made; nil
+	// allows all. It is not asked with Proxy, which looks up names itself.
+	MayDial func(host string, ip netip.Addr) error
 
 	DialTimeout      time.Duration // default 30s
 	HandshakeTimeout time.Duration // default 15s
@@ -73,10 +79,9 @@ func checkRedirect(req *http.Request, via []*http.Request) error {
 // transport returns the http.Transport of c. Only with own it presents the
 // client certificate, and then still not to a proxy.
 func transport(c Config, own bool) *http.Transport {
-	dial := (&net.Dialer{Timeout: or(c.DialTimeout, dialTimeout)}).DialContext
 	t := &http.Transport{
 		Proxy:                  c.Proxy,
-		DialContext:            dial,
+		DialContext:            dialer(c),
 		TLSClientConfig:        c.TLS.Clone(),
 		TLSHandshakeTimeout:    or(c.HandshakeTimeout, handshakeTimeout),
 		ResponseHeaderTimeout:  or(c.HeaderTimeout, headerTimeout),
@@ -95,6 +100,29 @@ func transport(c Config, own bool) *http.Transport {
 		keepFromProxy(t, c)
 	}
 	return t
+}
+
+// dialer returns how connections are made.
+func dialer(c Config) func(ctx context.Context, network, addr string) (net.Conn, error) {
+	d := net.Dialer{Timeout: or(c.DialTimeout, dialTimeout)}
+	if c.MayDial == nil || c.Proxy != nil {
+		return d.DialContext
+	}
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		host, _, err := net.SplitHostPort(addr)
+		if err != nil {
+			return nil, err
+		}
+		d := d
+		d.Control = func(_, address string, _ syscall.RawConn) error {
+			at, err := netip.ParseAddrPort(address)
+			if err != nil {
+				return err
+			}
+			return c.MayDial(host, at.Addr())
+		}
+		return d.DialContext(ctx, network, addr)
+	}
 }
 
 // keepFromProxy makes t show its client certificate to the origin behind an

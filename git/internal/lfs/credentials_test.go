@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -204,6 +205,26 @@ func TestRefusedAddresses(t *testing.T) {
 				t.Errorf("%v, want %s", err, row.say)
 			}
 		})
+	}
+}
+
+// A name is as good as the address that it has.
+func TestMayDial(t *testing.T) {
+	for _, row := range []struct {
+		repo, host, ip string
+		refused        bool
+	}{
+		{"https://git.example/x", "inside.example", "169.254.169.254", true},
+		{"https://git.example/x", "inside.example", "::ffff:127.0.0.1", true},
+		{"ssh://git.example/x", "2130706433", "127.0.0.1", true},
+		{"https://git.example/x", "inside.example", "fe80::1%eth0", true},
+		{"https://git.example/x", "store.example", "192.0.2.1", false},
+		{"https://git.example/x", "GIT.example", "127.0.0.1", false},
+		{"http://localhost/x", "inside.example", "127.0.0.1", false},
+	} {
+		if err := lfs.MayDial(parse(t, row.repo))(row.host, netip.MustParseAddr(row.ip)); errors.Is(err, lfs.ErrRefused) != row.refused {
+			t.Errorf("%+v: %v", row, err)
+		}
 	}
 }
 

@@ -18,7 +18,8 @@
 // A [Client] asks the endpoint for at most 100 objects at a time and gets them
 // from where the answer says, six at a time. It follows redirects; those and
 // the links of an answer lead to http and https only, never from https to http,
-// and never from elsewhere to a loopback or link-local address. Credentials:
+// and never from elsewhere to a loopback or link-local address, or to a name that
+// has one; what names stand for behind a proxy is its business. Credentials:
 //
 //   - Those of the repository are shown to its origin (scheme, host, port)
 //     only, and not with a link that brings its own Authorization.

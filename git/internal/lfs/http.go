@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"strings"
 
@@ -88,14 +89,28 @@ func mayLead(from, to *url.URL) error {
 	return nil
 }
 
+// MayDial refuses, on behalf of the repository at u, the addresses that names of
+// other hosts may lead to: those of this machine or link. See [transport.Config].
+func MayDial(u *url.URL) func(host string, ip netip.Addr) error {
+	return func(host string, ip netip.Addr) error {
+		if inside(ip) && !isInside(u) && !strings.EqualFold(host, u.Hostname()) {
+			return fmt.Errorf("%w: %s is %s, an address of this machine or link, where a server elsewhere may not send us", ErrRefused, host, ip)
+		}
+		return nil
+	}
+}
+
 // isInside reports whether u names this machine or one on its link, where
 // services trust everybody who can reach them.
 func isInside(u *url.URL) bool {
 	host := strings.TrimSuffix(strings.ToLower(u.Hostname()), ".")
-	host, _, _ = strings.Cut(host, "%")
-	ip := net.ParseIP(host)
-	return host == "localhost" || strings.HasSuffix(host, ".localhost") ||
-		ip != nil && (ip.IsLoopback() || ip.IsLinkLocalUnicast() || ip.IsUnspecified())
+	ip, err := netip.ParseAddr(host)
+	return host == "localhost" || strings.HasSuffix(host, ".localhost") || err == nil && inside(ip)
+}
+
+func inside(ip netip.Addr) bool {
+	ip = ip.Unmap()
+	return ip.IsLoopback() || ip.IsLinkLocalUnicast() || ip.IsUnspecified()
 }
 
 // send sends a request and follows redirects, with the same method. The caller
