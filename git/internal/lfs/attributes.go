@@ -15,6 +15,7 @@ import (
 const (
 	maxAttributeFile = 1 << 20 // bytes of one .gitattributes
 	maxAttributes    = 8 << 20 // bytes of all of a tree
+	maxLines         = 100_000 // lines of all of a tree, which take more memory than their text
 	maxMacros        = 16      // macros that have to do with the attribute filter
 )
 
@@ -38,7 +39,7 @@ type Attributes struct {
 // ReadAttributes reads the .gitattributes files of tree.
 func ReadAttributes(tree fs.FS) (*Attributes, error) {
 	a := &Attributes{files: map[string][]attributeLine{}, macros: map[string][]assignment{}, rules: map[string]*artifact.Rules{}}
-	left := maxAttributes
+	left, lines := maxAttributes, maxLines
 	err := fs.WalkDir(tree, ".", func(name string, d fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
@@ -52,6 +53,9 @@ func ReadAttributes(tree fs.FS) (*Attributes, error) {
 		}
 		if left -= len(text); left < 0 {
 			return fmt.Errorf("%s: the attributes up to here hold more than %d bytes: shorten them", name, maxAttributes)
+		}
+		if lines -= strings.Count(text, "\n"); lines < 0 {
+			return fmt.Errorf("%s: the attributes up to here have more than %d lines: shorten them", name, maxLines)
 		}
 		a.add(name, text)
 		return nil

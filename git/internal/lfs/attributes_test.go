@@ -173,7 +173,7 @@ func TestHostileAttributes(t *testing.T) {
 	}{
 		"one file too large":    {tree(".gitattributes", strings.Repeat("#", 1<<20+1)), "more than 1048576 bytes", ""},
 		"all files too large":   {total, "more than 8388608 bytes", ""},
-		"too many patterns":     {tree(".gitattributes", many(60_000, func(i int) string { return "x filter=lfs" }), "d/.gitattributes", many(60_000, func(i int) string { return "y filter=lfs" })), "more than 100000 patterns", ""},
+		"too many lines":        {tree(".gitattributes", many(60_000, func(i int) string { return "x filter=lfs" }), "d/.gitattributes", many(60_000, func(i int) string { return "" })), "d/.gitattributes: the attributes up to here have more than 100000 lines", ""},
 		"too many macros":       {tree(".gitattributes", chain(40)), "more than 16 macros", ""},
 		"macros that name all":  {tree(".gitattributes", dense), "", "x"},
 		"line too long":         {tree(".gitattributes", "* filter=lfs "+strings.Repeat("x", 2048)+"\n"), "", ""},
