@@ -120,8 +120,8 @@ func (s *GitHubServer) serve(w http.ResponseWriter, r *http.Request) {
 		instead(w, r)
 		return
 	}
-	if err := s.proven(r); err != nil {
-		answerJSON(w, http.StatusUnauthorized, map[string]any{"message": err.Error()})
+	if doubt := s.doubt(r); doubt != "" {
+		answerJSON(w, http.StatusUnauthorized, map[string]any{"message": doubt})
 		return
 	}
 	if account, ok := strings.CutSuffix(path, "/installation"); ok && r.Method == http.MethodGet {
@@ -167,18 +167,21 @@ func answerJSON(w http.ResponseWriter, status int, body any) {
 	json.NewEncoder(w).Encode(body)
 }
 
-// proven checks the JSON web token of r as GitHub does.
-func (s *GitHubServer) proven(r *http.Request) error {
+// undecodable is what GitHub says of most tokens that it does not like.
+const undecodable = "A JSON web token could not be decoded"
+
+// doubt returns what GitHub says against the JSON web token of r, "" when it accepts it.
+func (s *GitHubServer) doubt(r *http.Request) string {
 	token, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	parts := strings.Split(token, ".")
 	if len(parts) != 3 {
-		return fmt.Errorf("A JSON web token could not be decoded")
+		return undecodable
 	}
 	var decoded [3][]byte
 	for i, p := range parts {
 		var err error
 		if decoded[i], err = base64.RawURLEncoding.DecodeString(p); err != nil {
-			return err
+			return undecodable
 		}
 	}
 	var head struct{ Alg, Typ string }
@@ -187,18 +190,18 @@ func (s *GitHubServer) proven(r *http.Request) error {
 		Iat, Exp int64
 	}
 	if json.Unmarshal(decoded[0], &head) != nil || json.Unmarshal(decoded[1], &claims) != nil || head.Alg != "RS256" {
-		return fmt.Errorf("A JSON web token could not be decoded")
+		return undecodable
 	}
 	digest := sha256.Sum256([]byte(parts[0] + "." + parts[1]))
 	if rsa.VerifyPKCS1v15(s.config.Key, crypto.SHA256, digest[:], decoded[2]) != nil || claims.Iss != s.config.App {
-		return fmt.Errorf("A JSON web token could not be decoded")
+		return undecodable
 	}
 	now := s.config.Now().Unix()
 	switch {
 	case claims.Iat > now:
-		return fmt.Errorf("'Issued at' claim ('iat') must be an Integer representing the time that the assertion was issued")
+		return "'Issued at' claim ('iat') must be an Integer representing the time that the assertion was issued"
 	case claims.Exp <= now || claims.Exp > now+600:
-		return fmt.Errorf("'Expiration time' claim ('exp') is too far in the future or in the past")
+		return "'Expiration time' claim ('exp') is too far in the future or in the past"
 	}
-	return nil
+	return ""
 }

@@ -140,23 +140,26 @@ func (l *LFS) batch(w http.ResponseWriter, r *http.Request, at string, body []by
 	}
 	for i := range q.Objects {
 		o := &q.Objects[i]
-		content, ok := l.object(o.OID)
 		action := LFSAction{Href: at + o.OID}
-		if authorization := r.Header.Get("Authorization"); l.Token != "" {
-			action.Header = map[string]string{"Authorization": authorization}
+		if l.Token != "" {
+			action.Header = map[string]string{"Authorization": r.Header.Get("Authorization")}
 		}
-		switch {
-		case q.Operation == "upload" && !ok:
-			o.Actions = map[string]LFSAction{"upload": action}
-		case q.Operation == "upload":
-		case !ok || len(content) != o.Size:
-			o.Error = &LFSError{http.StatusNotFound, "Object does not exist"}
-		default:
-			o.Actions = map[string]LFSAction{"download": action}
-		}
+		l.link(o, q.Operation, action)
 		if l.Edit != nil {
 			l.Edit(o)
 		}
 	}
 	json.NewEncoder(w).Encode(map[string]any{"transfer": "basic", "objects": q.Objects})
+}
+
+// link says in o how an object is moved: by action, if that is possible and called for.
+func (l *LFS) link(o *LFSAnswer, operation string, action LFSAction) {
+	content, ok := l.object(o.OID)
+	switch {
+	case operation == "upload" && ok: // nothing is to be done
+	case operation == "download" && len(content) != o.Size, operation == "download" && !ok:
+		o.Error = &LFSError{http.StatusNotFound, "Object does not exist"}
+	default:
+		o.Actions = map[string]LFSAction{operation: action}
+	}
 }
