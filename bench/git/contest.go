@@ -15,6 +15,7 @@ import (
 type contestant struct {
 	name string
 	args func(dir string) []string // the command, which may use the empty directory dir
+	lag  time.Duration             // of each answer of the server, as over a network
 }
 
 // A result holds what a contestant needed in each run.
@@ -69,7 +70,7 @@ func (b *bench) contestants(only bool) []contestant {
 	all = append(all,
 		shell("floor: bare clone", clone),
 		shell("(b) clone, tar, gzip", "git clone -q --depth 1 --branch main "+b.url("plain")+" clone && tar -C clone --exclude=.git -cf - . | gzip >out.tar.gz"),
-		contestant{"(c) reference", func(dir string) []string {
+		contestant{name: "(c) reference", args: func(dir string) []string {
 			return []string{filepath.Join(b.bin, "flux"), b.url("plain"), "branch", "main", dir}
 		}})
 	if _, err := exec.LookPath("pigz"); err != nil {
@@ -81,7 +82,7 @@ func (b *bench) contestants(only bool) []contestant {
 
 // headgate is the command, given a manifest with a ref and an empty store.
 func (b *bench) headgate(name, repo, ref string) contestant {
-	return contestant{name, func(dir string) []string {
+	return contestant{name: name, args: func(dir string) []string {
 		manifest := filepath.Join(dir, "manifest.yaml")
 		text := fmt.Sprintf("apiVersion: source.headgate.dev/v1\nkind: GitRepository\nmetadata:\n  name: bench\nspec:\n  interval: 1m\n  timeout: 5m\n  url: %s\n  ref:\n    %s\n", b.url(repo), ref)
 		if err := os.WriteFile(manifest, []byte(text), 0o600); err != nil {
@@ -92,7 +93,7 @@ func (b *bench) headgate(name, repo, ref string) contestant {
 }
 
 func shell(name, script string) contestant {
-	return contestant{name, func(string) []string { return []string{"sh", "-ec", script} }}
+	return contestant{name: name, args: func(string) []string { return []string{"sh", "-ec", script} }}
 }
 
 // compete lets the contestants take turns: once to warm up and to measure the
@@ -116,6 +117,7 @@ func (b *bench) compete(ctx context.Context, runs int, all []contestant) error {
 			note(fmt.Sprintf("run %d of %d: %s", n+1, runs, c.name))
 			b.server.sent.Store(0)
 			b.server.requests.Store(0)
+			b.server.lag.Store(int64(c.lag))
 			if err := r.run(ctx, c, n < 0); err != nil {
 				return fmt.Errorf("%s: %w", c.name, err)
 			}
@@ -170,7 +172,7 @@ func (r *result) run(ctx context.Context, c contestant, watched bool) error {
 // unchanged measures a fetch that finds nothing new.
 func (b *bench) unchanged(ctx context.Context) error {
 	first := b.results["headgate branch, 500 tags"]
-	c := contestant{"headgate unchanged, 500 tags", func(dir string) []string {
+	c := contestant{name: "headgate unchanged, 500 tags", args: func(dir string) []string {
 		return []string{filepath.Join(b.bin, "headgate"), "fetch", "-f", filepath.Join(dir, "manifest.yaml"), "--store", filepath.Join(dir, "store"), "-q"}
 	}}
 	r := &result{output: first.output}

@@ -38,11 +38,11 @@ func (b *bench) incremental(ctx context.Context) ([]contestant, error) {
 	}
 	fetch := b.headgate("", "plain", "name: "+moving).args
 	return []contestant{
-		{fullFetch, func(dir string) []string {
+		{name: fullFetch, args: func(dir string) []string {
 			at(after)
 			return fetch(dir)
 		}},
-		{oneFile, func(dir string) []string {
+		{name: oneFile, args: func(dir string) []string {
 			at(after + "~")
 			args := fetch(dir)
 			if out, err := exec.CommandContext(ctx, args[0], args[1:]...).CombinedOutput(); err != nil {

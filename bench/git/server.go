@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync/atomic"
+	"time"
 )
 
 // A server serves a folder of repositories by git http-backend on loopback.
@@ -18,6 +19,7 @@ type server struct {
 	http     http.Server
 	requests atomic.Int64
 	sent     atomic.Int64
+	lag      atomic.Int64 // nanoseconds before each answer
 }
 
 func serve(dir string) (*server, error) {
@@ -42,6 +44,7 @@ func serve(dir string) (*server, error) {
 	}
 	s.http = http.Server{ErrorLog: quiet, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.requests.Add(1)
+		time.Sleep(time.Duration(s.lag.Load()))
 		backend.ServeHTTP(&counter{w, &s.sent}, r)
 	})}
 	go s.http.Serve(l)

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 )
 
 // parts is how many submodules the Go tree is spread over.
@@ -15,28 +16,43 @@ const (
 	oneModule   = "headgate, the tree in one submodule"
 	manyModules = "headgate, the tree in 20 submodules"
 	onePart     = "headgate, a twentieth of it in one"
+	oneSmall    = "headgate, one small submodule far away"
+	manySmall   = "headgate, 20 small submodules far away"
 )
 
+// far is how long a request and its answer travel between continents.
+const far = 100 * time.Millisecond
+
 // submodules returns the fetches of a repository that holds submodules alone:
-// the same files in one and in 20 of them, and what one of the 20 takes.
+// the same files in one and in 20 of them, and what one of the 20 takes; and
+// where waiting is what takes time, one and 20 of few files each.
 func (b *bench) submodules() []contestant {
 	const ref = "branch: main\n  recurseSubmodules: true"
-	return []contestant{
+	all := []contestant{
 		b.headgate(oneModule, "module", ref),
 		b.headgate(manyModules, "modules", ref),
 		b.headgate(onePart, "part", ref),
+		b.headgate(oneSmall, "small", ref),
+		b.headgate(manySmall, "smalls", ref),
 	}
+	all[3].lag, all[4].lag = far, far
+	return all
 }
 
 func (b *bench) submoduleGoals() []goal {
-	one, many := b.results[oneModule], b.results[manyModules]
-	return []goal{{"wall time of 20 submodules against one with the same files", float64(many.median()) / float64(one.median()), 3, nil}}
+	ratio := func(many, one string) float64 {
+		return float64(b.results[many].median()) / float64(b.results[one].median())
+	}
+	return []goal{
+		{"wall time of 20 submodules against one with the same files", ratio(manyModules, oneModule), 3, nil},
+		{"wall time of 20 small submodules against one such, 100 ms away", ratio(manySmall, oneSmall), 3, nil},
+	}
 }
 
 // moduleRepositories makes, from plain.git and as far as they are missing,
 // part-00.git to part-19.git with a twentieth of its files each, module.git
 // with plain.git as its submodule, modules.git with all parts, and part.git
-// with one of them.
+// with one of them; small.git and smalls.git likewise of repositories with few files.
 func moduleRepositories(ctx context.Context, dir string, all map[string]repo) error {
 	plain := filepath.Join(dir, "plain.git")
 	listed, err := git(ctx, plain, nil, "ls-tree", "-r", "main")
@@ -44,22 +60,22 @@ func moduleRepositories(ctx context.Context, dir string, all map[string]repo) er
 		return err
 	}
 	lines := strings.SplitAfter(listed, "\n")
-	var links []string
+	var links, smalls []string
 	for i := range parts {
-		name := fmt.Sprintf("part-%02d", i)
-		path := filepath.Join(dir, name+".git")
-		if _, err := os.Stat(path); err != nil {
-			if err := makePart(ctx, plain, path, strings.Join(lines[len(lines)*i/parts:len(lines)*(i+1)/parts], "")); err != nil {
-				return fmt.Errorf("make %s: %w", path, err)
-			}
-		}
-		id, err := git(ctx, path, nil, "rev-parse", "main")
+		files := lines[len(lines)*i/parts : len(lines)*(i+1)/parts]
+		link, err := partRepository(ctx, dir, fmt.Sprintf("part-%02d", i), files)
 		if err != nil {
 			return err
 		}
-		links = append(links, name+" "+id)
+		small, err := partRepository(ctx, dir, fmt.Sprintf("small-%02d", i), files[:few])
+		if err != nil {
+			return err
+		}
+		links, smalls = append(links, link), append(smalls, small)
 	}
-	for name, links := range map[string][]string{"module": {"plain " + all["plain"].commit}, "modules": links, "part": links[:1]} {
+	for name, links := range map[string][]string{
+		"module": {"plain " + all["plain"].commit}, "modules": links, "part": links[:1], "small": smalls[:1], "smalls": smalls,
+	} {
 		path := filepath.Join(dir, name+".git")
 		if _, err := git(ctx, "", nil, "init", "-q", "--bare", "-b", "main", path); err != nil {
 			return err
@@ -70,6 +86,22 @@ func moduleRepositories(ctx context.Context, dir string, all map[string]repo) er
 		all[name] = repo{name: name + ".git"}
 	}
 	return nil
+}
+
+// few is how many files a small submodule has.
+const few = 5
+
+// partRepository makes name.git with some files of plain.git, if it is
+// missing, and returns its name and commit.
+func partRepository(ctx context.Context, dir, name string, files []string) (string, error) {
+	path := filepath.Join(dir, name+".git")
+	if _, err := os.Stat(path); err != nil {
+		if err := makePart(ctx, filepath.Join(dir, "plain.git"), path, strings.Join(files, "")); err != nil {
+			return "", fmt.Errorf("make %s: %w", path, err)
+		}
+	}
+	id, err := git(ctx, path, nil, "rev-parse", "main")
+	return name + " " + id, err
 }
 
 // makePart makes a repository of the files in a listing of plain.
