@@ -107,8 +107,8 @@ func clean(text string) string {
 	space := false
 	for _, r := range text {
 		if b.Len() >= maxMessage {
-			b.WriteString("…")
-			break
+			whole := b.String() // of a word that is a secret, nobody would know a part
+			return whole[:max(strings.LastIndexByte(whole, ' '), 0)] + "…"
 		}
 		if unicode.IsSpace(r) || unicode.IsControl(r) || r == unicode.ReplacementChar {
 			space = b.Len() > 0

@@ -38,6 +38,7 @@ func TestLFSGrant(t *testing.T) {
 		"no channel":     {&sshServer{refuse: "channel"}, "", nil, "no channels here"},
 		"no exit":        {&sshServer{run: hangUp("{}")}, "{}", nil, ""},
 		"nothing":        {&sshServer{run: hangUp("")}, "", wire.ErrUnsupported, ""},
+		"cut complaint":  {&sshServer{run: program("", strings.Repeat("c ", 508)+"part-of-a-secret", 1)}, "", wire.ErrUnsupported, "c c…"},
 		"long complaint": {&sshServer{run: program("", strings.Repeat("complaint ", 10_000), 1)}, "", wire.ErrUnsupported, "…"},
 	} {
 		t.Run(name, func(t *testing.T) {
