@@ -36,19 +36,28 @@ func moduleURL(base *url.URL, text string) (*url.URL, error) {
 			u = u.JoinPath() // as git's HTTP library does; over ssh the server is the one to decide
 		}
 	}
-	switch {
-	case !slices.Contains(schemes, u.Scheme):
-		return nil, fmt.Errorf("scheme %.20q: want http, https or ssh", u.Scheme)
-	case u.Hostname() == "":
-		return nil, errors.New("it has no host")
-	case password:
+	if password {
 		return nil, errors.New("it holds a password, which everybody who reads the repository knows and which is not used: put it into a Secret, for spec.submoduleCredentials")
-	case u.RawQuery != "" || u.ForceQuery || u.Fragment != "":
-		return nil, errors.New("it has a query or a fragment")
-	case strings.Trim(u.Path, "/") == "":
-		return nil, errors.New("it names no repository")
+	}
+	if err := complete(u); err != nil {
+		return nil, err
 	}
 	return u, nil
+}
+
+// complete reports what keeps u from being the address of a repository.
+func complete(u *url.URL) error {
+	switch {
+	case !slices.Contains(schemes, u.Scheme):
+		return fmt.Errorf("scheme %.20q: want http, https or ssh", u.Scheme)
+	case u.Hostname() == "":
+		return errors.New("it has no host")
+	case u.RawQuery != "" || u.ForceQuery || u.Fragment != "":
+		return errors.New("it has a query or a fragment")
+	case strings.Trim(u.Path, "/") == "":
+		return errors.New("it names no repository")
+	}
+	return nil
 }
 
 var schemes = []string{"http", "https", "ssh"}

@@ -17,7 +17,7 @@ type bound struct {
 }
 
 func newBound(c Config) *bound {
-	b := &bound{proxied: c.Proxy, refused: c.Refused}
+	b := &bound{proxied: c.Proxy}
 	if c.Origin != nil {
 		clean, auth := SplitUser(c.Origin)
 		if c.Auth != (Auth{}) {
@@ -25,6 +25,9 @@ func newBound(c Config) *bound {
 		}
 		b.origin, b.header = origin(clean), auth.header()
 		c.Origin = clean
+	}
+	if b.header != "" {
+		b.refused = c.Refused
 	}
 	b.foreign = transport(c, false)
 	b.own = b.foreign
@@ -52,7 +55,7 @@ func (b *bound) RoundTrip(req *http.Request) (*http.Response, error) {
 			return nil, &ProxyError{proxy.Scheme + "://" + proxy.Host, resp.StatusCode}
 		}
 	}
-	if err == nil && mine && b.header != "" && b.refused != nil && (resp.StatusCode == http.StatusUnauthorized || resp.StatusCode == http.StatusForbidden) {
+	if err == nil && mine && b.refused != nil && (resp.StatusCode == http.StatusUnauthorized || resp.StatusCode == http.StatusForbidden) {
 		b.refused()
 	}
 	return resp, err
