@@ -5,7 +5,8 @@
 // and AWS_PROFILE, it is that role, assumed with the job's identity token for
 // the audience sts.amazonaws.com. Otherwise it is what the chain of the AWS SDK
 // finds: variables of the environment, a web identity, the shared files with
-// their profiles, the container's role, the instance's.
+// their profiles, the container's role, the instance's. A profile with
+// credential_process makes the SDK run that program.
 //
 //   - The URL must be https://git-codecommit.REGION.amazonaws.com/v1/repos/NAME,
 //     with -fips after codecommit or .cn at the end where AWS has that. No other

@@ -43,6 +43,9 @@ func JSON(client *http.Client, req *http.Request, out any) error {
 		if u, ok := errors.AsType[*url.Error](err); ok {
 			err = u.Err // name says which URL
 		}
+		if strings.HasPrefix(err.Error(), "failed to parse Location header") { // which it goes on to repeat
+			err = errors.New("redirect without a valid address")
+		}
 		return fmt.Errorf("%s: %w", name, redact.Error(err, secret))
 	}
 	defer resp.Body.Close()
