@@ -66,10 +66,11 @@ type Fetch func(ctx context.Context, base Base) (pack *packfile.Pack, whole bool
 // leads to, and fetches what is missing. Errors are those of fetch, and those of ctx.
 func (p *Pool) Obtain(ctx context.Context, id object.ID, fetch Fetch) (*Objects, error) {
 	unlock, err := p.cache.Lock(ctx, p.key("lock"))
-	if ctx.Err() != nil {
+	switch {
+	case err == nil:
+	case ctx.Err() != nil:
 		return nil, err
-	}
-	if err != nil {
+	default:
 		return alone(ctx, fetch)
 	}
 	defer unlock()
