@@ -48,7 +48,8 @@ func (o *Origin) reach(ctx context.Context, u *url.URL, ref *source.LocalReferen
 	if err != nil {
 		return nil, err
 	}
-	n := &network{url: u, env: o.env, object: name, scope: scope(u, spec, o.repo.Metadata.Namespace, secret, proxySecret)}
+	login := lent(spec, field, secret)
+	n := &network{url: u, env: o.env, object: name, scope: scope(u, spec, o.repo.Metadata.Namespace, login, secret, proxySecret)}
 	if o.env.Cache != nil {
 		n.pool = pool.New(o.env.Cache, n.scope)
 	}
@@ -56,7 +57,7 @@ func (o *Origin) reach(ctx context.Context, u *url.URL, ref *source.LocalReferen
 		return nil, err
 	}
 	switch {
-	case lent(spec, field, secret):
+	case login:
 		n.route, err = o.overLogin(ctx, u, secret, proxySecret)
 	case u.Scheme == "ssh":
 		n.route, err = overSSH(u, secret, proxySecret)

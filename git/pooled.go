@@ -66,12 +66,18 @@ func formatOf(r *wire.Remote) object.Format {
 }
 
 // scope returns a digest of all that decides what a fetch may see: where it
-// goes and as whom. Objects share what is cached only if all of it agrees.
-func scope(u *url.URL, spec *source.GitRepositorySpec, namespace string, secrets ...namedSecret) string {
+// goes and as whom, which is whom the provider of the spec vouches for if it is
+// asked. Objects share what is cached only if all of it agrees.
+func scope(u *url.URL, spec *source.GitRepositorySpec, namespace string, asked bool, secrets ...namedSecret) string {
 	h := sha256.New()
-	note(h, u.String(), spec.Provider, spec.ServiceAccountName)
-	if spec.ServiceAccountName != "" {
-		note(h, namespace)
+	note(h, u.String())
+	switch {
+	case !asked:
+		note(h, "")
+	case spec.ServiceAccountName == "":
+		note(h, spec.Provider, "")
+	default:
+		note(h, spec.Provider, spec.ServiceAccountName, namespace)
 	}
 	for _, s := range secrets {
 		note(h, s.Type)
