@@ -75,7 +75,7 @@ func parseMappings(text string) (map[string]*mapping, error) {
 	byPath := map[string]*mapping{}
 	for _, m := range all {
 		if other := byPath[m.path]; other != nil {
-			other.flaw("the submodules %q and %q have the same path", other.name, m.name)
+			other.flaw("the submodules %.80q and %.80q have the same path", other.name, m.name)
 		} else if m.path != "" {
 			byPath[m.path] = m
 		}

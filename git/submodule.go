@@ -154,7 +154,10 @@ func (r *recursion) find(ctx context.Context, found []*module, m *module) ([]*mo
 // admit returns the URL of sub, a submodule of m, of which the mapping says
 // its; nil when it is to stay away.
 func (r *recursion) admit(m, sub *module, its *mapping) (*url.URL, error) {
+	r.count++
 	switch {
+	case r.count > maxModules:
+		return nil, fmt.Errorf("there are more than %d submodules", maxModules)
 	case its == nil:
 		return nil, errors.New("it maps no URL to this path")
 	case its.defect != nil:
@@ -166,9 +169,6 @@ func (r *recursion) admit(m, sub *module, its *mapping) (*url.URL, error) {
 		return nil, fmt.Errorf("the submodule is more than %d deep", maxModuleDepth)
 	case len(sub.path) > object.MaxPath:
 		return nil, fmt.Errorf("the path has more than %d bytes", object.MaxPath)
-	}
-	if r.count++; r.count > maxModules {
-		return nil, fmt.Errorf("there are more than %d submodules", maxModules)
 	}
 	u, err := moduleURL(m.url, its.url)
 	if err != nil {

@@ -26,6 +26,7 @@ func TestHostileModules(t *testing.T) {
 	pin := linked(sub, map[string]string{"x": "1"})
 	server := testenv.ServeAll(t, testenv.HTTP{}, map[string]*testenv.Repo{"app.git": app, "sub.git": sub})
 	good := server.URL + "/sub.git"
+	long := strings.Repeat("x", 1<<18)
 	env := source.Env{Local: map[string]string{server.URL + "/app.git": app.Dir}}
 	for name, row := range map[string]struct{ text, say string }{
 		"no entry":                 {"[submodule \"t\"]\npath = t\nurl = " + good, ".gitmodules: it maps no URL to this path|spec.ignore"},
@@ -80,6 +81,9 @@ func TestHostileModules(t *testing.T) {
 		"no repository":            {mapping(server.URL + "/"), "names no repository"},
 		"no repository, dots":      {mapping(server.URL + "/x/.."), "names no repository"},
 		"bad escape":               {mapping("../%zz"), "it is no URL"},
+		"long url":                 {mapping(good + strings.Repeat("x", 1<<19)), `url of "s": it has more than 4096 bytes`},
+		"long url, relative":       {mapping("../" + strings.Repeat("x", 1<<19)), "it has more than 4096 bytes"},
+		"two long names":           {"[submodule \"" + long + "s\"]\npath = s\n[submodule \"" + long + "t\"]\npath = s\n", "have the same path"},
 		"bad port":                 {mapping("https://127.0.0.1:x/y"), "it is no URL"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -94,6 +98,9 @@ func TestHostileModules(t *testing.T) {
 			wantFailure(t, err, gitf, row.say)
 			if err != nil && (strings.Contains(err.Error(), "canary") || !strings.HasPrefix(err.Error(), `submodule "s": `)) {
 				t.Errorf("%v: shows a secret, or does not name the submodule", err)
+			}
+			if err != nil && len(err.Error()) > 1000 {
+				t.Errorf("a message of %d bytes: %.200s", len(err.Error()), err)
 			}
 			if n := fetches(server)["/sub.git"]; n != 0 {
 				t.Errorf("%d fetches of the submodule", n)
@@ -186,6 +193,13 @@ func TestSubmoduleCount(t *testing.T) {
 	}
 	linked(app, nil, links...)
 	_, _, _, err := try(t.Context(), recursing(server.URL+"/app.git"), source.Env{})
+	wantFailure(t, err, gitf, `submodule "d/1000": .gitmodules: there are more than 1000 submodules`)
+	skipped := slices.Clone(links) // of which each leaves a note
+	for i := range skipped {
+		skipped[i].url += "\n\tupdate = none"
+	}
+	linked(app, nil, skipped...)
+	_, _, _, err = try(t.Context(), recursing(server.URL+"/app.git"), source.Env{})
 	wantFailure(t, err, gitf, `submodule "d/1000": .gitmodules: there are more than 1000 submodules`)
 	if n := fetches(server)["/sub.git"]; n != 0 {
 		t.Errorf("%d fetches", n)

@@ -10,6 +10,9 @@ import (
 	"unicode"
 )
 
+// maxModuleURL bounds one URL in .gitmodules, in bytes.
+const maxModuleURL = 4096
+
 // moduleURL returns the URL that text, from .gitmodules, stands for in the
 // repository at base: one of http, https or ssh, without a password, query or
 // fragment; and for http without a user name, too, as credentials come from
@@ -17,6 +20,9 @@ import (
 // git-submodule(1); scp's user@host:path becomes ssh://user@host/path. Errors
 // do not repeat text.
 func moduleURL(base *url.URL, text string) (*url.URL, error) {
+	if len(text) > maxModuleURL {
+		return nil, fmt.Errorf("it has more than %d bytes", maxModuleURL)
+	}
 	if err := plain(text); err != nil {
 		return nil, err
 	}
