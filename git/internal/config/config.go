@@ -102,11 +102,12 @@ func (s *scanner) skip(while func(byte) bool) {
 	}
 }
 
-func isBlank(c byte) bool { return c == ' ' || c == '\t' || c == '\r' }
-func isSpace(c byte) bool { return isBlank(c) || c == '\n' }
-func inLine(c byte) bool  { return c != '\n' }
-func isAlpha(c byte) bool { return 'a' <= c|0x20 && c|0x20 <= 'z' }
-func isKey(c byte) bool   { return isAlpha(c) || '0' <= c && c <= '9' || c == '-' }
+func isBlank(c byte) bool  { return c == ' ' || c == '\t' || c == '\r' }
+func isSpace(c byte) bool  { return isBlank(c) || c == '\n' }
+func isRemark(c byte) bool { return c == '#' || c == ';' }
+func inLine(c byte) bool   { return c != '\n' }
+func isAlpha(c byte) bool  { return 'a' <= c|0x20 && c|0x20 <= 'z' }
+func isKey(c byte) bool    { return isAlpha(c) || '0' <= c && c <= '9' || c == '-' }
 
 var (
 	errSection = errors.New(`a section that is not written [NAME] or [NAME "SUBSECTION"]`)
@@ -124,7 +125,7 @@ func (s *scanner) next() (e Entry, ok bool, err error) {
 			return Entry{}, false, nil
 		}
 		switch c := s.peek(); {
-		case c == '#' || c == ';':
+		case isRemark(c):
 			s.skip(inLine)
 		case c == '[':
 			if err := s.header(); err != nil {
@@ -226,7 +227,7 @@ func (s *scanner) value() (string, error) {
 				return "", err
 			}
 			length = value.Len()
-		case !quoted && (c == '#' || c == ';'):
+		case !quoted && isRemark(c):
 			s.skip(inLine)
 		default:
 			value.WriteByte(s.take())

@@ -52,9 +52,18 @@ func (r *Repo) configure() error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", file, err)
 	}
+	if err := r.extend(c); err != nil {
+		return fmt.Errorf("%s: %w", file, err)
+	}
+	r.absent = r.absence()
+	return nil
+}
+
+// extend heeds the version of the repository format and the extensions that a configuration names.
+func (r *Repo) extend(c map[string]string) error {
 	version := c["core.repositoryformatversion"]
 	if version != "" && version != "0" && version != "1" {
-		return fmt.Errorf("%s: repository format %.80q is not supported", file, version)
+		return fmt.Errorf("repository format %.80q is not supported", version)
 	}
 	for key, value := range c {
 		name, ok := strings.CutPrefix(key, "extensions.")
@@ -63,15 +72,14 @@ func (r *Repo) configure() error {
 		}
 		use, known := extensions[name]
 		if !known && version == "1" {
-			return fmt.Errorf("%s: the extension %.80q is not supported", file, name)
+			return fmt.Errorf("the extension %.80q is not supported", name)
 		}
 		if use != nil {
 			if err := use(r, value); err != nil {
-				return fmt.Errorf("%s: %w", file, err)
+				return err
 			}
 		}
 	}
-	r.absent = r.absence()
 	return nil
 }
 
