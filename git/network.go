@@ -25,6 +25,7 @@ type network struct {
 	scope     string     // of what is cached: names the repository and the credentials
 	ungranted error      // why the server gave no credentials for LFS
 	pool      *pool.Pool // what earlier fetches brought; nil when nothing is kept
+	lent      bool       // the credentials are a provider's: scope does not tell whose they are
 }
 
 // open returns the conversation, which it begins when there is none.

@@ -27,3 +27,22 @@ func TestLoginsShareNothing(t *testing.T) {
 	_, _, _, err := try(t.Context(), other, env)
 	wantFailure(t, err, auth, `submodule "stolen"|no credentials were sent`)
 }
+
+// A program that runs as somebody else now gets nothing out of the cache that
+// the server would not give it, not even a commit that is pinned.
+func TestLoginIsAsked(t *testing.T) {
+	repo := one(t)
+	server := testenv.ServeHTTP(t, testenv.HTTP{Bearer: "t0ken-canary"}, repo)
+	env := source.Env{Cache: newCache(t, t.TempDir())}
+	g := object(server.Repo(), source.GitRepositoryRef{Commit: repo.ID("main")})
+	g.Spec.Provider = "azure"
+	env.Login = (&issuer{credential: source.Credential{Token: "t0ken-canary"}}).login
+	fetch(t, g, env)
+	server.Reset()
+	if fetch(t, g, env); len(packRequests(server)) > 0 {
+		t.Errorf("fetched what is held: %q", packRequests(server))
+	}
+	env.Login = (&issuer{credential: source.Credential{Token: "somebody else"}}).login
+	_, _, _, err := try(t.Context(), g, env)
+	wantReason(t, err, auth)
+}

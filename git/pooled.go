@@ -28,11 +28,17 @@ type haul struct {
 }
 
 // whole returns a commit with all that it leads to. Of what the pool has,
-// nothing is fetched.
+// nothing is fetched; whom a provider vouches for is to show that the upstream
+// still answers them, who may not be those that fetched it.
 func (n *network) whole(ctx context.Context, commit object.ID, via string) (database, []string, error) {
 	if n.pool == nil {
 		h, err := n.download(ctx, commit, via, pool.Base{})
 		return h.pack, h.notes, err
+	}
+	if n.lent {
+		if _, err := n.open(ctx); err != nil {
+			return nil, nil, err
+		}
 	}
 	var notes []string
 	db, err := n.pool.Obtain(ctx, commit, func(ctx context.Context, base pool.Base) (*packfile.Pack, bool, error) {
