@@ -3,6 +3,7 @@ package git
 import (
 	"context"
 	"fmt"
+	"net/netip"
 	"net/url"
 	"slices"
 	"strings"
@@ -62,7 +63,7 @@ func (o *Origin) reach(ctx context.Context, u *url.URL, ref *source.LocalReferen
 	case u.Scheme == "ssh":
 		n.route, err = overSSH(u, secret, proxySecret)
 	default:
-		n.route, err = overHTTP(u, secret, proxySecret)
+		n.route, err = overHTTP(u, secret, proxySecret, o.mayDial(field))
 	}
 	if err != nil {
 		return nil, err
@@ -154,11 +155,12 @@ func (o *Origin) Secrets() []string {
 	return slices.Clone(o.secrets)
 }
 
-func overHTTP(u *url.URL, secret, proxySecret namedSecret) (route, error) {
+func overHTTP(u *url.URL, secret, proxySecret namedSecret, mayDial func(host string, ip netip.Addr) error) (route, error) {
 	c, err := httpConfig(u, secret, proxySecret)
 	if err != nil {
 		return route{}, err
 	}
+	c.MayDial = mayDial
 	given, err := transport.GitAuth(secret.name, secret.Secret)
 	if err != nil {
 		return route{}, err

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"net/url"
 	"strings"
 
+	"github.com/headgate-io/headgate/git/internal/lfs"
 	"github.com/headgate-io/headgate/git/internal/wire"
 	"github.com/headgate-io/headgate/internal/redact"
 	"github.com/headgate-io/headgate/internal/transport"
@@ -63,6 +65,20 @@ func (o *Origin) reachModule(ctx context.Context, u *url.URL) (upstream, error) 
 	return o.reach(ctx, a.url, a.ref, a.field)
 }
 
+// mayDial judges the addresses of a repository whose credentials are in field.
+// Where a submodule chose the host, and the spec says nothing of it, that is
+// none of this machine or link: services there trust everybody who reaches them.
+func (o *Origin) mayDial(field string) func(host string, ip netip.Addr) error {
+	if field != "" {
+		return nil
+	}
+	top, err := parseURL(o.repo.Spec.URL)
+	if err != nil {
+		top = new(url.URL)
+	}
+	return lfs.MayDial(top)
+}
+
 // standinOf returns the local path that stands in for u, whether its name ends
 // in .git or not.
 func (o *Origin) standinOf(u *url.URL) (path string, ok bool) {
@@ -98,6 +114,8 @@ func (o *Origin) blame(m *module, err error) error {
 			err = fmt.Errorf("%w: no credentials were sent, for those of spec.url are not for this host: %s", err, remedy(u))
 		case errors.Is(err, wire.ErrNotFound):
 			err = fmt.Errorf("%w: if it is private, %s", err, remedy(u))
+		case errors.Is(err, lfs.ErrRefused):
+			err = fmt.Errorf("%w: if that is right, %s", err, remedy(u))
 		}
 	}
 	var step *source.StepError

@@ -257,3 +257,23 @@ func TestSubmoduleCredentialsInvalid(t *testing.T) {
 		t.Errorf("%v: want ErrInvalid that names the entry", err)
 	}
 }
+
+// A repository elsewhere cannot have us reach services of this machine, unless
+// the spec names them.
+func TestSubmoduleOnThisMachine(t *testing.T) {
+	app, sub := testenv.NewRepo(t), testenv.NewRepo(t)
+	server := testenv.ServeAll(t, testenv.HTTP{}, map[string]*testenv.Repo{"sub.git": sub})
+	linked(app, map[string]string{"a": "1"}, link{"s", server.URL + "/sub.git", linked(sub, map[string]string{"x": "1"})})
+	const at = "https://example.com/app"
+	env := source.Env{Local: map[string]string{at: app.Dir}, Secrets: memory{"default/any": data("username", "u", "password", "p4ss-canary")}}
+	g := recursing(at)
+	_, _, _, err := try(t.Context(), g, env)
+	wantFailure(t, err, gitf, `submodule "s" at `+server.URL+"/sub.git|an address of this machine|spec.submoduleCredentials, with url "+server.URL)
+	if list := server.Requests(); len(list) > 0 {
+		t.Errorf("%d requests", len(list))
+	}
+	g.Spec.SubmoduleCredentials = []source.GitSubmoduleCredential{{URL: server.URL, SecretRef: source.LocalReference{Name: "any"}}}
+	if _, archive, _ := fetch(t, g, env); contents(t, archive)["s/x"] != "1" {
+		t.Error("with an entry the submodule is not there")
+	}
+}
