@@ -1,8 +1,8 @@
 package artifact
 
 import (
-	"crypto/sha256"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -10,12 +10,15 @@ import (
 	"runtime"
 	"sync"
 	"sync/atomic"
+
+	"github.com/zeebo/blake3"
 )
 
 // An entry is a file: the content, its length (8 bytes, big-endian) and a sum:
-// the SHA-256 of the SHA-256 of its key and those of the pieces of its content.
+// the BLAKE3 of the hash of its key and the BLAKE3 of each piece of its content.
 const (
-	trailerSize = 8 + sha256.Size
+	sumSize     = 32
+	trailerSize = 8 + sumSize
 	pieceSize   = 256 << 10
 )
 
@@ -71,10 +74,13 @@ func (d *Draft) commit(id cacheKey) (int64, error) {
 	if _, err := d.file.WriteAt(append(trailer, sum[:]...), size); err != nil {
 		return 0, err
 	}
-	if err := c.root.MkdirAll(cacheEntries, 0o700); err != nil {
-		return 0, err
+	err = d.file.become(id.in(cacheEntries))
+	if errors.Is(err, fs.ErrNotExist) {
+		if err = c.root.MkdirAll(cacheEntries, 0o700); err == nil {
+			err = d.file.become(id.in(cacheEntries))
+		}
 	}
-	return size + trailerSize, d.file.become(id.in(cacheEntries))
+	return size + trailerSize, err
 }
 
 // Discard removes the file, unless it was committed. It stays usable while it
@@ -114,9 +120,9 @@ func checkEntry(f *os.File, id cacheKey) (int64, error) {
 }
 
 // entrySum computes the sum of an entry, on all processors when it is large.
-func entrySum(r io.ReaderAt, size int64, id cacheKey) ([sha256.Size]byte, error) {
+func entrySum(r io.ReaderAt, size int64, id cacheKey) ([sumSize]byte, error) {
 	pieces := int((size + pieceSize - 1) / pieceSize)
-	sums := make([]byte, sha256.Size*(1+pieces))
+	sums := make([]byte, sumSize*(1+pieces))
 	copy(sums, id[:])
 	var (
 		next    atomic.Int64
@@ -133,8 +139,8 @@ func entrySum(r io.ReaderAt, size int64, id cacheKey) ([sha256.Size]byte, error)
 				once.Do(func() { failed = err })
 				return
 			}
-			sum := sha256.Sum256(piece)
-			copy(sums[sha256.Size*i:], sum[:])
+			sum := blake3.Sum256(piece)
+			copy(sums[sumSize*i:], sum[:])
 		}
 	}
 	for range min(runtime.GOMAXPROCS(0), pieces) - 1 {
@@ -142,5 +148,5 @@ func entrySum(r io.ReaderAt, size int64, id cacheKey) ([sha256.Size]byte, error)
 	}
 	work()
 	workers.Wait()
-	return sha256.Sum256(sums), failed
+	return blake3.Sum256(sums), failed
 }

@@ -25,12 +25,12 @@ type scratchFile struct {
 
 // create opens a new file.
 func (s scratch) create() (*scratchFile, error) {
-	for {
-		if err := s.root.MkdirAll(s.dir, 0o700); err != nil {
-			return nil, err
-		}
+	for tried := false; ; tried = true {
 		name := s.dir + "/" + rand.Text()
 		f, err := openLocked(s.root, name, os.O_CREATE|os.O_EXCL)
+		if errors.Is(err, fs.ErrNotExist) && !tried {
+			err = s.root.MkdirAll(s.dir, 0o700)
+		}
 		switch {
 		case err != nil:
 			return nil, err
