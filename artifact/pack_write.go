@@ -13,8 +13,8 @@ import (
 // straight into the place they have in the tar stream, in segments.
 const (
 	segmentSize = 256 << 10 // a segment is handed on once it has this many bytes
-	smallFile   = 1 << 20   // larger files are streamed
-	segments    = 16        // segments in flight; one is less than segmentSize + smallFile
+	smallFile   = 512 << 10 // larger files are streamed
+	segments    = 12        // segments in flight; one is less than segmentSize + smallFile
 	readers     = 16        // files read at a time, so that a slow tree's latencies overlap
 )
 
