@@ -97,7 +97,8 @@ func (r *Repo) open(id object.ID) (object.Type, int64, io.ReadCloser, error) {
 // find returns where an object is: in a pack or in a file of its own.
 func (r *Repo) find(id object.ID) (place, *os.File, error) {
 	for {
-		if at, ok, err := r.findPacked(id); err != nil || ok {
+		at, searched, err := r.findPacked(id)
+		if err != nil || at.pack != nil {
 			return at, nil, err
 		}
 		for _, store := range r.stores {
@@ -108,7 +109,7 @@ func (r *Repo) find(id object.ID) (place, *os.File, error) {
 			}
 		}
 		// Objects move from files into packs, and packs into others.
-		if found, err := r.scan(); err != nil || !found {
+		if open, err := r.scan(); err != nil || open == searched {
 			if err == nil {
 				err = fmt.Errorf("not in the repository: %w%s", fs.ErrNotExist, r.absent)
 			}
@@ -117,15 +118,17 @@ func (r *Repo) find(id object.ID) (place, *os.File, error) {
 	}
 }
 
-func (r *Repo) findPacked(id object.ID) (place, bool, error) {
+// findPacked returns where an object is in one of the packs that are open, and
+// how many those are.
+func (r *Repo) findPacked(id object.ID) (at place, searched int, err error) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	for _, p := range r.packs {
 		if offset, ok, err := p.find(id); err != nil || ok {
-			return place{p, offset}, ok, err
+			return place{p, offset}, len(r.packs), err
 		}
 	}
-	return place{}, false, nil
+	return place{}, len(r.packs), nil
 }
 
 // looseTypes are the types by the word that an object in a file begins with.

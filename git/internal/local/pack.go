@@ -22,8 +22,9 @@ type pack struct {
 	fanout      [256]uint32 // number of objects whose ID begins with a byte up to this one
 }
 
-// scan opens the packs that are not open yet and reports whether there were any.
-func (r *Repo) scan() (found bool, err error) {
+// scan opens the packs that are not open yet. It returns how many are open
+// then, by whomever: none is closed before the repository is.
+func (r *Repo) scan() (open int, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, store := range r.stores {
@@ -32,7 +33,7 @@ func (r *Repo) scan() (found bool, err error) {
 			continue
 		}
 		if err != nil {
-			return found, err
+			return 0, err
 		}
 		for _, e := range entries {
 			name := filepath.Join(store, "pack", e.Name())
@@ -44,12 +45,12 @@ func (r *Repo) scan() (found bool, err error) {
 				continue // being removed, or not complete yet
 			}
 			if err != nil {
-				return found, fmt.Errorf("%s: %w", name, err)
+				return 0, fmt.Errorf("%s: %w", name, err)
 			}
-			r.packs[name], found = p, true
+			r.packs[name] = p
 		}
 	}
-	return found, nil
+	return len(r.packs), nil
 }
 
 func openPack(base string, format object.Format) (*pack, error) {
