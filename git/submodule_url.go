@@ -87,7 +87,7 @@ func plain(text string) error {
 
 var (
 	helperForm = regexp.MustCompile(`^[A-Za-z0-9+.-]*::`) // gitremote-helpers(7)
-	scpForm    = regexp.MustCompile(`^(?:([^/:@]+)@)?([A-Za-z0-9_.-]{2,}):(.+)$`)
+	scpForm    = regexp.MustCompile(`^(?:([^/:@]+)@)?([A-Za-z0-9][A-Za-z0-9_.-]+):(.+)$`)
 )
 
 // absolute returns the URL for one of the ways to write it.
