@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/headgate-io/headgate/artifact"
+	"github.com/headgate-io/headgate/git/internal/object"
 	"github.com/headgate-io/headgate/git/internal/packfile"
 	"github.com/headgate-io/headgate/git/internal/pool"
 	"github.com/headgate-io/headgate/git/internal/wire"
@@ -201,10 +202,7 @@ func packLimits(l artifact.Limits, one bool) packfile.Limits {
 		limits.Objects = int64(l.Entries)
 	}
 	if one && l.Entries > 0 {
-		limits.Objects += maxTags + 2
+		limits.Objects += object.MaxTags + 2
 	}
 	return limits
 }
-
-// maxTags is how many tags may stand between a ref and its commit.
-const maxTags = 16

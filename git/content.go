@@ -40,7 +40,7 @@ type content struct {
 
 // newContent takes over db, which holds the commit id with its trees.
 func newContent(ctx context.Context, o *Origin, db database, id object.ID, notes []string) (*content, error) {
-	commit, err := readCommit(db, id)
+	commit, err := object.ReadCommit(db, id)
 	var total object.Totals
 	if err == nil {
 		total, err = measure(ctx, db, commit.Tree, o.env.Limits)

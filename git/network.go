@@ -173,7 +173,7 @@ func (n *network) deepen(ctx context.Context, tips []ref, commit object.ID, base
 		if err != nil {
 			return haul{}, err
 		}
-		if _, err := readCommit(pack, commit); err == nil {
+		if _, err := object.ReadCommit(pack, commit); err == nil {
 			return haul{pack, depth == 0, []string{deepened(depth, commit)}}, nil
 		}
 		pack.Close()

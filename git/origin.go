@@ -247,7 +247,7 @@ func ancestor(ctx context.Context, up upstream, tip, commit object.ID, depth int
 		if ctx.Err() != nil {
 			return false, nil, context.Cause(ctx)
 		}
-		c, err := readCommit(db, queue[0])
+		c, err := object.ReadCommit(db, queue[0])
 		queue = queue[1:]
 		switch {
 		case isAbsent(err):

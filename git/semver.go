@@ -85,7 +85,7 @@ func youngest(ctx context.Context, up upstream, tags []ref) (int, error) {
 	defer db.Close()
 	best, when := -1, time.Time{}
 	for i, t := range tags {
-		c, err := readCommit(db, t.commit())
+		c, err := object.ReadCommit(db, t.commit())
 		if err != nil {
 			return 0, err
 		}

@@ -61,14 +61,3 @@ func (r ref) commit() object.ID {
 }
 
 func (r ref) tag() string { return strings.TrimPrefix(r.Name, "refs/tags/") }
-
-// maxCommit bounds one commit or tag object.
-const maxCommit = 1 << 20
-
-func readCommit(db object.Database, id object.ID) (*object.CommitData, error) {
-	data, err := object.Read(db, id, object.Commit, maxCommit)
-	if err != nil {
-		return nil, err
-	}
-	return object.ParseCommit(data)
-}

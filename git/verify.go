@@ -178,7 +178,7 @@ func (c *content) checkTag(keys *signature.Keys, now time.Time) (signer string, 
 	case c.tag.ID == c.id:
 		return "", refusal("InvalidGitObject", "tag %q is not annotated, so it carries no signature: make it with git tag -s", name), nil
 	}
-	tag, err := readTag(c.db, c.tag.ID)
+	tag, err := object.ReadTag(c.db, c.tag.ID)
 	if err != nil {
 		return "", nil, fmt.Errorf("tag %q: %w", name, err)
 	}
@@ -204,23 +204,15 @@ func (c *content) checkTag(keys *signature.Keys, now time.Time) (signer string, 
 
 // follow returns what the tag leads to in the end.
 func follow(db object.Database, tag *object.TagData) (object.ID, error) {
-	for range maxTags {
+	for range object.MaxTags {
 		if tag.Type != object.Tag {
 			return tag.Object, nil
 		}
-		next, err := readTag(db, tag.Object)
+		next, err := object.ReadTag(db, tag.Object)
 		if err != nil {
 			return object.ID{}, err
 		}
 		tag = next
 	}
-	return object.ID{}, fmt.Errorf("more than %d tags point at each other", maxTags)
-}
-
-func readTag(db object.Database, id object.ID) (*object.TagData, error) {
-	data, err := object.Read(db, id, object.Tag, maxCommit)
-	if err != nil {
-		return nil, err
-	}
-	return object.ParseTag(data)
+	return object.ID{}, fmt.Errorf("more than %d tags point at each other", object.MaxTags)
 }

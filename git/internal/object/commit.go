@@ -130,3 +130,15 @@ func headerID(value []byte, n uint8) (ID, error) {
 	}
 	return id, nil
 }
+
+// maxHeaders bounds one commit or tag object, in bytes.
+const maxHeaders = 1 << 20
+
+// ReadCommit reads and parses a commit of at most 1 MiB.
+func ReadCommit(db Database, id ID) (*CommitData, error) {
+	data, err := Read(db, id, Commit, maxHeaders)
+	if err != nil {
+		return nil, err
+	}
+	return ParseCommit(data)
+}

@@ -112,3 +112,15 @@ func armorIndex(data []byte) int {
 	}
 	return last
 }
+
+// MaxTags is how many tags may stand between a ref and its commit.
+const MaxTags = 16
+
+// ReadTag reads and parses a tag of at most 1 MiB.
+func ReadTag(db Database, id ID) (*TagData, error) {
+	data, err := Read(db, id, Tag, maxHeaders)
+	if err != nil {
+		return nil, err
+	}
+	return ParseTag(data)
+}

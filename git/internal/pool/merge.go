@@ -104,7 +104,7 @@ func (r *reach) held(h held) error {
 		if !r.add(id) {
 			continue
 		}
-		c, err := readCommit(r.db, id)
+		c, err := object.ReadCommit(r.db, id)
 		if err != nil {
 			return err
 		}

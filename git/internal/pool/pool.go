@@ -209,7 +209,7 @@ func complete(ctx context.Context, db *Objects, id object.ID) (object.ID, error)
 	id, err := peel(db, id, func(object.ID) {})
 	var commit *object.CommitData
 	if err == nil {
-		commit, err = readCommit(db, id)
+		commit, err = object.ReadCommit(db, id)
 	}
 	if err == nil {
 		_, err = db.Measure(ctx, commit.Tree)
@@ -223,38 +223,21 @@ func complete(ctx context.Context, db *Objects, id object.ID) (object.ID, error)
 	return id, fmt.Errorf("%w: %w", errUnfit, err)
 }
 
-const (
-	maxCommit = 1 << 20 // bytes of a commit or tag object
-	maxTags   = 16      // tags that lead to each other
-)
-
 // peel returns the commit that id leads to, and tells of the tags on the way.
 func peel(db object.Database, id object.ID, met func(tag object.ID)) (object.ID, error) {
-	for range maxTags {
+	for range object.MaxTags {
 		t, _, err := db.Stat(id)
 		if t != object.Tag {
 			return id, err
 		}
-		data, err := object.Read(db, id, object.Tag, maxCommit)
-		if err != nil {
-			return id, err
-		}
-		tag, err := object.ParseTag(data)
+		tag, err := object.ReadTag(db, id)
 		if err != nil {
 			return id, err
 		}
 		met(id)
 		id = tag.Object
 	}
-	return id, fmt.Errorf("%w: more than %d tags lead to each other", object.ErrCorrupt, maxTags)
-}
-
-func readCommit(db object.Database, id object.ID) (*object.CommitData, error) {
-	data, err := object.Read(db, id, object.Commit, maxCommit)
-	if err != nil {
-		return nil, err
-	}
-	return object.ParseCommit(data)
+	return id, fmt.Errorf("%w: more than %d tags lead to each other", object.ErrCorrupt, object.MaxTags)
 }
 
 // key returns the key of a thing of this pool.
