@@ -33,6 +33,10 @@ var rooms = map[string]room{
 	"git/internal/local":    {imports: "git/internal/config git/internal/lru git/internal/object git/internal/packfile", modules: "github.com/klauspost/compress"},
 	"git/internal/wire":     {imports: "git/internal/object internal/redact", modules: gitModules},
 
+	"oci":          {imports: "artifact source internal/redact internal/transport", modules: ociModules},
+	"oci/cosign":   {imports: "oci source internal/transport internal/redact artifact", modules: sigstoreModules},
+	"oci/notation": {imports: "oci source internal/transport internal/redact artifact", modules: notationModules},
+
 	"login/aws":               {imports: "source login/internal/actions login/internal/exchange login/internal/keep", modules: awsModules},
 	"login/azure":             {imports: "source login/internal/actions login/internal/exchange login/internal/keep", modules: azureModules},
 	"login/github":            {imports: "source internal/transport login/internal/exchange login/internal/keep"},
@@ -54,6 +58,14 @@ var rooms = map[string]room{
 	"login/internal/logintest": {imports: "artifact source git internal/testenv", test: true},
 	"source/sourcetest":        {imports: "artifact source", test: true},
 }
+
+const ociModules = "oras.land/oras-go/v2 github.com/opencontainers/image-spec github.com/opencontainers/go-digest golang.org/x/sync golang.org/x/net"
+
+// What verifies signatures of OCI artifacts. Only their leaves may depend on it.
+const (
+	sigstoreModules = "github.com/sigstore/sigstore-go"
+	notationModules = "github.com/notaryproject/notation-go"
+)
 
 const gitModules = "golang.org/x/crypto golang.org/x/net golang.org/x/sync golang.org/x/sys github.com/Masterminds/semver/v3"
 

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/netip"
 	"net/url"
-	"slices"
 	"strings"
 
 	"github.com/headgate-io/headgate/artifact"
@@ -38,11 +37,11 @@ func (o *Origin) reach(ctx context.Context, u *url.URL, ref *source.LocalReferen
 	if path, ok := o.env.Local[u.String()]; ok {
 		return openLocal(path, o.env.Limits)
 	}
-	secret, err := o.secret(ctx, ref, field)
+	secret, err := o.vault.Read(ctx, ref, field)
 	if err != nil {
 		return nil, err
 	}
-	proxySecret, err := o.secret(ctx, spec.ProxySecretRef, "spec.proxySecretRef")
+	proxySecret, err := o.vault.Read(ctx, spec.ProxySecretRef, "spec.proxySecretRef")
 	if err != nil {
 		return nil, err
 	}
@@ -97,72 +96,17 @@ func parseURL(s string) (*url.URL, error) {
 	return u, nil
 }
 
-// A namedSecret is a Secret and how to call it in messages.
-type namedSecret struct {
-	name string // NAMESPACE/NAME, "" when the spec names none
-	source.Secret
-}
-
-func (o *Origin) secret(ctx context.Context, ref *source.LocalReference, field string) (namedSecret, error) {
-	if ref == nil {
-		return namedSecret{}, nil
-	}
-	namespace := o.repo.Metadata.Namespace
-	name := namespace + "/" + ref.Name
-	fail := func(err error) (namedSecret, error) {
-		return namedSecret{}, &source.StepError{Step: source.StepResolve, Reason: "AuthenticationFailed",
-			Err: fmt.Errorf("%s: secret %s: %w", field, name, err)}
-	}
-	if o.env.Secrets == nil {
-		return fail(errNoSecrets)
-	}
-	s, err := o.env.Secrets.Secret(ctx, namespace, ref.Name)
-	if err != nil {
-		return fail(err)
-	}
-	o.remember(s)
-	return namedSecret{name, s}, nil
-}
-
-// public are the keys of Secrets whose values anybody may see.
-var public = map[string]bool{"username": true, "known_hosts": true, "identity.pub": true, "ca.crt": true, "caFile": true, "tls.crt": true, "address": true,
-	"githubAppID": true, "githubAppInstallationID": true, "githubAppInstallationOwner": true, "githubAppBaseURL": true}
-
-// remember notes the values of a Secret that must not show.
-func (o *Origin) remember(s source.Secret) {
-	for key, value := range s.Data {
-		if !public[key] {
-			o.conceal(string(value))
-		}
-	}
-}
-
-// conceal notes values that must not show.
-func (o *Origin) conceal(values ...string) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	for _, v := range values {
-		if len(v) > 3 && !slices.Contains(o.secrets, v) {
-			o.secrets = append(o.secrets, v)
-		}
-	}
-}
-
 // Secrets returns the credentials that were given to the origin so far, which
 // the [source.Reconciler] keeps out of conditions, events and errors.
-func (o *Origin) Secrets() []string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return slices.Clone(o.secrets)
-}
+func (o *Origin) Secrets() []string { return o.vault.Values() }
 
-func overHTTP(u *url.URL, secret, proxySecret namedSecret, mayDial func(host string, ip netip.Addr) error) (route, error) {
+func overHTTP(u *url.URL, secret, proxySecret transport.Secret, mayDial func(host string, ip netip.Addr) error) (route, error) {
 	c, err := httpConfig(u, secret, proxySecret)
 	if err != nil {
 		return route{}, err
 	}
 	c.MayDial = mayDial
-	given, err := transport.GitAuth(secret.name, secret.Secret)
+	given, err := transport.GitAuth(secret.Name, secret.Secret)
 	if err != nil {
 		return route{}, err
 	}
@@ -173,13 +117,13 @@ func overHTTP(u *url.URL, secret, proxySecret namedSecret, mayDial func(host str
 }
 
 // httpConfig returns how u is reached, with the credentials in it but not those of the Secret.
-func httpConfig(u *url.URL, secret, proxySecret namedSecret) (c transport.Config, err error) {
+func httpConfig(u *url.URL, secret, proxySecret transport.Secret) (c transport.Config, err error) {
 	c.Origin, c.Auth = transport.SplitUser(u)
-	if c.TLS, err = transport.GitTLS(secret.name, secret.Secret); err != nil {
+	if c.TLS, err = transport.GitTLS(secret.Name, secret.Secret); err != nil {
 		return c, err
 	}
-	if proxySecret.name != "" {
-		p, err := transport.ProxyFromSecret(proxySecret.name, proxySecret.Secret, c.TLS)
+	if proxySecret.Name != "" {
+		p, err := transport.ProxyFromSecret(proxySecret.Name, proxySecret.Secret, c.TLS)
 		if err != nil {
 			return c, err
 		}

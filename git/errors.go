@@ -53,8 +53,6 @@ func invalid(err error) error { return fmt.Errorf("%w: %w", source.ErrInvalid, e
 
 func isAbsent(err error) bool { return errors.Is(err, fs.ErrNotExist) }
 
-var errNoSecrets = fmt.Errorf("no Secrets were given: %w", fs.ErrNotExist)
-
 // notFound is fs.ErrNotExist in other words: nothing selected exists.
 type notFound string
 

@@ -16,10 +16,10 @@ func provided(spec *source.GitRepositorySpec) bool {
 }
 
 // misprovided returns what is wrong with the choice of the provider.
-func misprovided(spec *source.GitRepositorySpec, secret namedSecret) error {
+func misprovided(spec *source.GitRepositorySpec, secret transport.Secret) error {
 	switch {
 	case spec.Provider != "github" && transport.IsApp(secret.Secret):
-		return badProvider("secret %s is for provider github: set spec.provider", secret.name)
+		return badProvider("secret %s is for provider github: set spec.provider", secret.Name)
 	case provided(spec) && withUser(spec.URL):
 		return badProvider("spec.provider %s goes with a URL without user information: remove it from spec.url", spec.Provider)
 	case !provided(spec) && spec.ServiceAccountName != "":
@@ -39,13 +39,13 @@ const ownSecret = "spec.secretRef"
 
 // lent reports whether the provider of the spec issues the credentials where
 // field chose secret: for the origin of spec.url, and where else a GitHub App is given.
-func lent(spec *source.GitRepositorySpec, field string, secret namedSecret) bool {
+func lent(spec *source.GitRepositorySpec, field string, secret transport.Secret) bool {
 	return provided(spec) && (field == ownSecret || transport.IsApp(secret.Secret))
 }
 
 // overLogin reaches u over http(s) with what the provider of the spec issues.
 // User information in u is not used.
-func (o *Origin) overLogin(ctx context.Context, u *url.URL, secret, proxySecret namedSecret) (route, error) {
+func (o *Origin) overLogin(ctx context.Context, u *url.URL, secret, proxySecret transport.Secret) (route, error) {
 	provider := o.repo.Spec.Provider
 	switch {
 	case o.env.Login == nil:
@@ -64,14 +64,14 @@ func (o *Origin) overLogin(ctx context.Context, u *url.URL, secret, proxySecret 
 }
 
 // login gets credentials for what c reaches.
-func (o *Origin) login(ctx context.Context, c transport.Config, secret namedSecret) (transport.Auth, func(), error) {
+func (o *Origin) login(ctx context.Context, c transport.Config, secret transport.Secret) (transport.Auth, func(), error) {
 	client := transport.Client(transport.Config{TLS: c.TLS, Proxy: c.Proxy})
 	defer client.CloseIdleConnections()
 	issued, err := o.env.Login(ctx, source.LoginRequest{
 		Provider:       o.repo.Spec.Provider,
 		URL:            c.Origin,
 		Secret:         secret.Secret,
-		SecretName:     secret.name,
+		SecretName:     secret.Name,
 		Namespace:      o.repo.Metadata.Namespace,
 		ServiceAccount: o.repo.Spec.ServiceAccountName,
 		Client:         client,
@@ -80,7 +80,7 @@ func (o *Origin) login(ctx context.Context, c transport.Config, secret namedSecr
 	if err != nil {
 		return transport.Auth{}, nil, err
 	}
-	o.conceal(issued.Username, issued.Password, issued.Token)
+	o.vault.Conceal(issued.Username, issued.Password, issued.Token)
 	return transport.Auth{Username: issued.Username, Password: issued.Password, Bearer: issued.Token}, issued.Refused, nil
 }
 

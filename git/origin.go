@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/headgate-io/headgate/git/internal/object"
+	"github.com/headgate-io/headgate/internal/transport"
 	"github.com/headgate-io/headgate/source"
 )
 
@@ -15,14 +16,17 @@ type Origin struct {
 	repo *source.GitRepository
 	env  source.Env
 
-	mu      sync.Mutex
-	secrets []string // given to this origin so far
-	trusts  string   // fingerprint of what the last Resolve found to be trusted
+	vault transport.Vault
+
+	mu     sync.Mutex
+	trusts string // fingerprint of what the last Resolve found to be trusted
 }
 
 // New returns the origin of g. It does no I/O; what is wrong with g surfaces
 // from [Origin.Resolve].
-func New(g *source.GitRepository, env source.Env) *Origin { return &Origin{repo: g, env: env} }
+func New(g *source.GitRepository, env source.Env) *Origin {
+	return &Origin{repo: g, env: env, vault: transport.Vault{Namespace: g.Metadata.Namespace, From: env.Secrets}}
+}
 
 // Resolve implements [source.Origin]: it returns the commit that spec.ref
 // selects now. A pinned commit costs no request.

@@ -14,6 +14,7 @@ import (
 	"github.com/headgate-io/headgate/git/internal/packfile"
 	"github.com/headgate-io/headgate/git/internal/pool"
 	"github.com/headgate-io/headgate/git/internal/wire"
+	"github.com/headgate-io/headgate/internal/transport"
 	"github.com/headgate-io/headgate/source"
 )
 
@@ -74,7 +75,7 @@ func formatOf(r *wire.Remote) object.Format {
 // scope returns a digest of all that decides what a fetch may see: where it
 // goes and as whom, which is whom the provider of the spec vouches for if it is
 // asked. Objects share what is cached only if all of it agrees.
-func scope(u *url.URL, spec *source.GitRepositorySpec, namespace string, asked bool, secrets ...namedSecret) string {
+func scope(u *url.URL, spec *source.GitRepositorySpec, namespace string, asked bool, secrets ...transport.Secret) string {
 	h := sha256.New()
 	note(h, u.String())
 	switch {

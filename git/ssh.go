@@ -9,22 +9,22 @@ import (
 	"github.com/headgate-io/headgate/source"
 )
 
-func overSSH(u *url.URL, secret, proxySecret namedSecret) (route, error) {
-	if secret.name == "" {
+func overSSH(u *url.URL, secret, proxySecret transport.Secret) (route, error) {
+	if secret.Name == "" {
 		return route{}, &source.StepError{Step: source.StepResolve, Reason: "AuthenticationFailed",
 			Err: invalid(fmt.Errorf("spec.secretRef: an ssh URL needs a Secret with identity and known_hosts"))}
 	}
-	keys, err := transport.GitSSH(secret.name, secret.Secret)
+	keys, err := transport.GitSSH(secret.Name, secret.Secret)
 	if err != nil {
 		return route{}, err
 	}
 	c := wire.SSHConfig{Identity: keys.Identity, Passphrase: keys.Passphrase, KnownHosts: keys.KnownHosts}
 	var web transport.Config
-	if web.TLS, err = transport.GitTLS(secret.name, secret.Secret); err != nil {
+	if web.TLS, err = transport.GitTLS(secret.Name, secret.Secret); err != nil {
 		return route{}, err
 	}
-	if proxySecret.name != "" {
-		p, err := transport.ProxyFromSecret(proxySecret.name, proxySecret.Secret, web.TLS)
+	if proxySecret.Name != "" {
+		p, err := transport.ProxyFromSecret(proxySecret.Name, proxySecret.Secret, web.TLS)
 		if err != nil {
 			return route{}, err
 		}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/headgate-io/headgate/git/internal/object"
 	"github.com/headgate-io/headgate/git/internal/signature"
+	"github.com/headgate-io/headgate/internal/transport"
 	"github.com/headgate-io/headgate/source"
 )
 
@@ -47,7 +48,7 @@ func (o *Origin) trust(ctx context.Context, sel selection) (string, error) {
 }
 
 // fingerprint is one of a mode and of the keys in a Secret.
-func fingerprint(mode string, secret namedSecret) string {
+func fingerprint(mode string, secret transport.Secret) string {
 	sum := sha256.New()
 	note(sum, mode)
 	for _, name := range slices.Sorted(maps.Keys(secret.Data)) {
@@ -91,17 +92,17 @@ func (s selection) tagged() bool {
 }
 
 // trusted returns the Secret of spec.verify and its keys.
-func (o *Origin) trusted(ctx context.Context) (namedSecret, *signature.Keys, error) {
+func (o *Origin) trusted(ctx context.Context) (transport.Secret, *signature.Keys, error) {
 	const field = "spec.verify.secretRef"
-	secret, err := o.secret(ctx, &o.repo.Spec.Verify.SecretRef, field)
+	secret, err := o.vault.Read(ctx, &o.repo.Spec.Verify.SecretRef, field)
 	var keys *signature.Keys
 	if err == nil {
 		if keys, err = signature.Parse(secret.Data); err != nil {
-			err = fmt.Errorf("%s: secret %s: %w", field, secret.name, err)
+			err = fmt.Errorf("%s: secret %s: %w", field, secret.Name, err)
 		}
 	}
 	if err != nil {
-		return namedSecret{}, nil, &source.StepError{Step: source.StepVerify, Reason: "VerificationError", Err: err}
+		return transport.Secret{}, nil, &source.StepError{Step: source.StepVerify, Reason: "VerificationError", Err: err}
 	}
 	return secret, keys, nil
 }

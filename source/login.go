@@ -25,7 +25,7 @@ type LoginFunc func(ctx context.Context, request LoginRequest) (Credential, erro
 // A LoginRequest says who wants to reach what.
 type LoginRequest struct {
 	Provider       string   // spec.provider: azure, github, aws or gcp
-	URL            *url.URL // what is to be reached, without user information
+	URL            *url.URL // what is to be reached, without user information; oci://HOST/PATH for a registry
 	Secret         Secret   // spec.secretRef
 	SecretName     string   // NAMESPACE/NAME of it, "" when there is none
 	Namespace      string   // of the object
@@ -45,6 +45,12 @@ type LoginRequest struct {
 type Credential struct {
 	Username, Password string
 	Token              string
+	Refresh            string    // a token that is exchanged for others, docker's identity token
 	Expires            time.Time // zero when it is not known
 	Refused            func()    // to be called when the credential was refused: it is not issued again; may be nil
 }
+
+// A KeychainFunc returns the credentials that the user of the program keeps for
+// a registry, HOST[:PORT], such as those of docker login; the zero Credential
+// when there are none.
+type KeychainFunc func(ctx context.Context, host string) (Credential, error)

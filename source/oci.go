@@ -88,7 +88,7 @@ func (o *OCIRepository) Interval() time.Duration { return time.Duration(o.Spec.I
 // Plan implements [Object].
 func (o *OCIRepository) Plan() Plan {
 	return Plan{
-		Timeout: time.Duration(o.Spec.Timeout),
+		// The origin bounds logging in, listing, looking up and pulling, each by spec.timeout.
 		Suspend: o.Spec.Suspend,
 		Verify:  o.Spec.Verify.provider(),
 		Words:   wordsOf(o.kind()),

@@ -149,24 +149,12 @@ func (r *run) store(ctx context.Context, content Content) error {
 	})
 }
 
-// errTimeout is the cause of a context that spec.timeout ended.
-var errTimeout = fmt.Errorf("spec.timeout: %w", context.DeadlineExceeded)
-
 // phase does one step of the pipeline within spec.timeout. Its error is a
 // *StepError that says which phase it was and whether its time was up.
 func (r *run) phase(ctx context.Context, step Step, do func(context.Context) error) error {
 	r.step = step
-	limited, cancel := ctx, func() {}
-	if r.plan.Timeout > 0 {
-		limited, cancel = context.WithTimeoutCause(ctx, r.plan.Timeout, errTimeout)
+	if err := Within(ctx, r.plan.Timeout, string(step), do); err != nil {
+		return r.failure(step, err)
 	}
-	defer cancel()
-	err := do(limited)
-	if err == nil {
-		return nil
-	}
-	if ctx.Err() == nil && context.Cause(limited) == errTimeout {
-		err = fmt.Errorf("%s: not done within %s, raise spec.timeout if the origin is slow: %w", step, r.plan.Timeout, err)
-	}
-	return r.failure(step, err)
+	return nil
 }

@@ -34,7 +34,7 @@ type Object interface {
 
 // A Plan is what the [Reconciler] needs to know of an object's spec.
 type Plan struct {
-	Timeout time.Duration // bound of each phase: resolve, fetch, pack
+	Timeout time.Duration // bound of each phase: resolve, fetch, pack; 0 when the origin bounds its own steps (see [Within])
 	Suspend bool
 	Verify  string      // the verification the spec asks for, "" when none
 	Needs   []Reference // objects whose artifacts this one is made of
@@ -109,6 +109,7 @@ type Verification struct {
 	Signer  string // key id, fingerprint or identity
 	Level   string // policy level where the technology has one
 	Message string // message of the SourceVerified condition
+	Ignored bool   // nothing was found to hold, and the policy lets that pass: SourceVerified is not True
 }
 
 // A Report says what was written into an artifact.
@@ -165,6 +166,7 @@ type Env struct {
 	Login    LoginFunc         // credentials of spec.provider; default: no provider is known
 	Local    map[string]string // origins by URL that a local path stands in for
 	Limits   artifact.Limits   // bounds of the content of one fetch, and where it is spooled
+	Keychain KeychainFunc      // credentials for registries when the spec names none; default: anonymous
 	Progress func(Progress)    // default: not reported
 }
 

@@ -1,0 +1,79 @@
+package transport
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"slices"
+	"sync"
+
+	"github.com/headgate-io/headgate/source"
+)
+
+// A Secret is a Secret and how to call it in messages. Its Name, NAMESPACE/NAME, is "" where the spec names none.
+type Secret struct {
+	Name string
+	source.Secret
+}
+
+// A Vault reads the Secrets that the spec of one object names, and remembers
+// their values so that they can be kept out of texts. It is safe for concurrent use.
+type Vault struct {
+	Namespace string         // of the object
+	From      source.Secrets // nil: there are none
+
+	mu     sync.Mutex
+	values []string
+}
+
+var errNoSecrets = fmt.Errorf("no Secrets were given: %w", fs.ErrNotExist)
+
+// public are the keys of Secrets whose values anybody may see.
+var public = map[string]bool{"username": true, "known_hosts": true, "identity.pub": true, "ca.crt": true, "caFile": true, "tls.crt": true, "certFile": true, "address": true,
+	"githubAppID": true, "githubAppInstallationID": true, "githubAppInstallationOwner": true, "githubAppBaseURL": true}
+
+// Read returns the Secret that ref, the field of the spec, names; the zero
+// Secret when ref is nil. Errors are *[source.StepError] with the reason AuthenticationFailed.
+func (v *Vault) Read(ctx context.Context, ref *source.LocalReference, field string) (Secret, error) {
+	if ref == nil {
+		return Secret{}, nil
+	}
+	name := v.Namespace + "/" + ref.Name
+	s, err := source.Secret{}, errNoSecrets
+	if v.From != nil {
+		s, err = v.From.Secret(ctx, v.Namespace, ref.Name)
+	}
+	if err != nil {
+		return Secret{}, &source.StepError{Step: source.StepResolve, Reason: "AuthenticationFailed",
+			Err: fmt.Errorf("%s: secret %s: %w", field, name, err)}
+	}
+	v.remember(s)
+	return Secret{name, s}, nil
+}
+
+// remember notes the values of a Secret that must not show.
+func (v *Vault) remember(s source.Secret) {
+	for key, value := range s.Data {
+		if !public[key] {
+			v.Conceal(string(value))
+		}
+	}
+}
+
+// Conceal notes values that must not show.
+func (v *Vault) Conceal(values ...string) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for _, s := range values {
+		if len(s) > 3 && !slices.Contains(v.values, s) {
+			v.values = append(v.values, s)
+		}
+	}
+}
+
+// Values returns what must not show.
+func (v *Vault) Values() []string {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return slices.Clone(v.values)
+}
