@@ -3,7 +3,7 @@ package oci
 import (
 	"context"
 	"errors"
-	"io"
+	"time"
 
 	"github.com/headgate-io/headgate/internal/transport"
 	"github.com/headgate-io/headgate/source"
@@ -39,20 +39,7 @@ func (o *Origin) Open(ctx context.Context, rev source.Revision) (source.Content,
 // the [source.Reconciler] keeps out of conditions, events and errors.
 func (o *Origin) Secrets() []string { return o.vault.Values() }
 
-// content is the manifest of one revision.
-type content struct{}
-
-var _ source.Content = content{}
-
-// Verify implements [source.Content].
-func (content) Verify(context.Context) (source.Verification, error) {
-	return source.Verification{}, errors.ErrUnsupported
+// within does one step of fetching within spec.timeout.
+func (o *Origin) within(ctx context.Context, step string, do func(context.Context) error) error {
+	return source.Within(ctx, time.Duration(o.repo.Spec.Timeout), step, do)
 }
-
-// WriteTo implements [source.Content].
-func (content) WriteTo(context.Context, io.Writer) (source.Report, error) {
-	return source.Report{}, errors.ErrUnsupported
-}
-
-// Close implements [source.Content].
-func (content) Close() error { return nil }
