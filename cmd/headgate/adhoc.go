@@ -23,7 +23,7 @@ func (p *program) prepare(ctx context.Context, f *sourceFlags, args []string) (*
 	}
 	if len(f.files) == 0 {
 		if len(args) != 1 || !strings.Contains(args[0], "://") {
-			return nil, nil, usage("give objects with -f, or one URL such as https://HOST/PATH or ssh://USER@HOST/PATH")
+			return nil, nil, usage("give objects with -f, or one URL such as https://HOST/PATH, ssh://USER@HOST/PATH or oci://HOST/PATH")
 		}
 		obj, err := s.adhoc(ctx, args[0])
 		if err != nil {
@@ -31,8 +31,8 @@ func (p *program) prepare(ctx context.Context, f *sourceFlags, args []string) (*
 		}
 		return s, []source.Object{obj}, nil
 	}
-	if f.provider != "" {
-		return nil, nil, usage("--provider goes with a URL: set spec.provider of the objects")
+	if err := f.unused(); err != nil {
+		return nil, nil, err
 	}
 	objects, err := s.selected(args)
 	if err != nil {
@@ -44,19 +44,33 @@ func (p *program) prepare(ctx context.Context, f *sourceFlags, args []string) (*
 	return s, objects, nil
 }
 
-// adhoc returns the GitRepository that URL[@REF] stands for.
+// adhoc returns the object that a URL stands for.
 func (s *session) adhoc(ctx context.Context, arg string) (source.Object, error) {
+	if strings.HasPrefix(arg, ociScheme) {
+		return s.adhocOCI(arg)
+	}
+	if s.flags.insecure || s.flags.cert != "" {
+		return nil, usage("--insecure and --cert-secret-ref go with an oci:// URL: the scheme of a Git repository says how it is reached, its Secret holds ca.crt")
+	}
+	return s.adhocGit(ctx, arg)
+}
+
+// adhocGit returns the GitRepository that URL[@REF] stands for.
+func (s *session) adhocGit(ctx context.Context, arg string) (source.Object, error) {
 	address, ref := splitRef(arg)
 	u, err := url.Parse(address)
 	if err != nil {
 		return nil, usage("%q is no URL", address)
 	}
-	g := &source.GitRepository{Spec: source.GitRepositorySpec{URL: address, Provider: s.flags.provider, Interval: source.Duration(time.Minute), Ref: refOf(ref)}}
+	g := &source.GitRepository{Spec: source.GitRepositorySpec{
+		URL: address, Provider: s.flags.provider, Interval: source.Duration(time.Minute), Ref: refOf(ref),
+		SecretRef: reference(s.flags.secret), ProxySecretRef: reference(s.flags.proxy),
+	}}
 	g.Kind = "GitRepository"
 	g.Metadata.Name = objectName(u)
 	source.Default(g)
-	if u.Scheme == "ssh" || g.Spec.Provider == "github" {
-		g.Spec.SecretRef = &source.LocalReference{Name: g.Metadata.Name}
+	if g.Spec.SecretRef == nil && (u.Scheme == "ssh" || g.Spec.Provider == "github") {
+		g.Spec.SecretRef = reference(g.Metadata.Name)
 	}
 	if g.Spec.Ref == nil {
 		if g.Spec.Ref, err = s.branchOrTag(ctx, *g, ref); err != nil {

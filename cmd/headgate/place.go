@@ -57,10 +57,10 @@ func (f *fetchFlags) checkFrom(local map[string]string) error {
 	return nil
 }
 
-// isRepository reports whether dir looks like a Git repository, of which only
-// what is committed counts.
+// isRepository reports whether dir looks like a Git repository or an OCI image
+// layout, of which only what is committed or in the index counts.
 func isRepository(dir string) bool {
-	for _, name := range []string{".git", "HEAD"} {
+	for _, name := range []string{".git", "HEAD", "oci-layout"} {
 		if _, err := os.Lstat(filepath.Join(dir, name)); err == nil {
 			return true
 		}

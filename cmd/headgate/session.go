@@ -13,6 +13,7 @@ import (
 
 	"github.com/headgate-io/headgate/artifact"
 	"github.com/headgate-io/headgate/git"
+	"github.com/headgate-io/headgate/oci"
 	"github.com/headgate-io/headgate/source"
 )
 
@@ -21,17 +22,24 @@ var origins = map[string]func(source.Object, source.Env) source.Origin{
 	"GitRepository": func(o source.Object, env source.Env) source.Origin {
 		return git.New(o.(*source.GitRepository), env)
 	},
+	"OCIRepository": func(o source.Object, env source.Env) source.Origin {
+		return oci.New(o.(*source.OCIRepository), env, technologies)
+	},
 }
+
+// technologies is the table of what signatures of OCI artifacts can be verified with.
+var technologies = map[string]oci.Technology{}
 
 // sourceFlags say which sources a command works on and how they are fetched.
 type sourceFlags struct {
+	accessFlags
+	docker   string
 	files    []string
 	store    string
 	baseURL  string
 	digest   string
 	from     []string
 	secrets  string
-	provider string
 	parallel int
 	timeout  time.Duration
 	maxBytes int64
@@ -44,8 +52,8 @@ func (f *sourceFlags) register(c *cobra.Command) {
 	registerFiles(c, &f.files)
 	fl.StringArrayVar(&f.from, "from", nil, "`URL=PATH` of a local Git repository or directory that stands in for the origin at URL; repeatable")
 	fl.StringVar(&f.secrets, "secrets", "", "`DIR` of Secrets, as NAME/KEY or NAMESPACE/NAME/KEY; looked up after the documents, and before the variables HEADGATE_SECRET_NAME_KEY")
-	fl.StringVar(&f.provider, "provider", "", "`NAME` of who issues the credentials for a URL: azure, aws, or github with the app in the Secret called as the repository")
-	complete(c, "provider", "azure", "aws", "github")
+	f.accessFlags.register(c)
+	registerDocker(c, &f.docker)
 	fl.IntVar(&f.parallel, "parallel", 4, "objects worked on at once")
 	fl.DurationVar(&f.timeout, "timeout", 0, "bound of the whole command; each phase of an object is bounded by its spec.timeout as well")
 	fl.BoolVarP(&f.quiet, "quiet", "q", false, "print errors only")
@@ -102,6 +110,10 @@ func (p *program) open(f *sourceFlags) (*session, error) {
 	if err != nil {
 		return nil, err
 	}
+	keychain, err := p.keychain(f.docker)
+	if err != nil {
+		return nil, err
+	}
 	set, bad := p.load(f.files, f.quiet)
 	places := []source.Secrets{set}
 	if f.secrets != "" {
@@ -112,10 +124,11 @@ func (p *program) open(f *sourceFlags) (*session, error) {
 	}
 	places = append(places, source.EnvSecrets(p.lookup))
 	return &session{flags: f, set: set, bad: bad, env: source.Env{
-		Secrets: source.Chain(places...),
-		Login:   p.login(),
-		Local:   local,
-		Limits:  artifact.Limits{Bytes: f.maxBytes},
+		Secrets:  source.Chain(places...),
+		Login:    p.login(),
+		Local:    local,
+		Limits:   artifact.Limits{Bytes: f.maxBytes},
+		Keychain: keychain,
 	}}, nil
 }
 

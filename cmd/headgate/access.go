@@ -1,0 +1,111 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+
+	"github.com/spf13/cobra"
+	"oras.land/oras-go/v2/registry/remote/credentials"
+
+	"github.com/headgate-io/headgate/source"
+)
+
+// accessFlags say how what a URL names is reached. Each stands for the field of
+// a spec that an object would have.
+type accessFlags struct {
+	provider string
+	secret   string
+	cert     string
+	proxy    string
+	insecure bool
+}
+
+func (f *accessFlags) register(c *cobra.Command) {
+	fl := c.Flags()
+	fl.StringVar(&f.provider, "provider", "", "`NAME` of who issues the credentials for a URL: azure, aws, gcp, or github with the app in the Secret called as the repository")
+	complete(c, "provider", "azure", "aws", "gcp", "github")
+	fl.StringVar(&f.secret, "secret-ref", "", "`NAME` of the Secret with the credentials for a URL")
+	fl.StringVar(&f.cert, "cert-secret-ref", "", "`NAME` of the Secret with ca.crt, or tls.crt and tls.key, for an oci:// URL")
+	fl.StringVar(&f.proxy, "proxy-secret-ref", "", "`NAME` of the Secret with the address of the proxy to a URL")
+	fl.BoolVar(&f.insecure, "insecure", false, "reach the registry of an oci:// URL over http")
+}
+
+// unused refuses the flags of a URL where there is none.
+func (f *accessFlags) unused() error {
+	for _, flag := range []struct {
+		name, field string
+		set         bool
+	}{
+		{"provider", "provider", f.provider != ""},
+		{"secret-ref", "secretRef", f.secret != ""},
+		{"cert-secret-ref", "certSecretRef", f.cert != ""},
+		{"proxy-secret-ref", "proxySecretRef", f.proxy != ""},
+		{"insecure", "insecure", f.insecure},
+	} {
+		if flag.set {
+			return usage("--%s goes with a URL: set spec.%s of the objects", flag.name, flag.field)
+		}
+	}
+	return nil
+}
+
+// reference returns the reference to the Secret called name, nil for "".
+func reference(name string) *source.LocalReference {
+	if name == "" {
+		return nil
+	}
+	return &source.LocalReference{Name: name}
+}
+
+// dockerDefault is the value of --docker-config without one.
+const dockerDefault = "default"
+
+func registerDocker(c *cobra.Command, config *string) {
+	c.Flags().StringVar(config, "docker-config", "", "use the logins of docker where a spec names no credentials: those in `FILE`, a config.json or its directory, and of the helper programs it names; without FILE in $DOCKER_CONFIG or ~/.docker")
+	c.Flags().Lookup("docker-config").NoOptDefVal = dockerDefault
+}
+
+// keychain returns the logins of docker that config, the value of
+// --docker-config, asks for; nil when it asks for none.
+func (p *program) keychain(config string) (source.KeychainFunc, error) {
+	if config == "" {
+		return nil, nil
+	}
+	file := p.dockerFile(config)
+	if _, err := os.Stat(file); err != nil {
+		return nil, usage("--docker-config: %w", err)
+	}
+	// Nothing is ever put into the store, so none needs to be detected.
+	store, err := credentials.NewStore(file, credentials.StoreOptions{})
+	if err != nil {
+		return nil, usage("--docker-config: %s: %w", file, err)
+	}
+	return func(ctx context.Context, host string) (source.Credential, error) {
+		c, err := store.Get(ctx, credentials.ServerAddressFromRegistry(host))
+		if err != nil {
+			return source.Credential{}, fmt.Errorf("login of docker for %s in %s: %w", host, file, err)
+		}
+		return source.Credential{Username: c.Username, Password: c.Password, Token: c.AccessToken, Refresh: c.RefreshToken}, nil
+	}, nil
+}
+
+// dockerFile returns the path of the configuration of docker.
+func (p *program) dockerFile(config string) string {
+	if config == dockerDefault {
+		if config, _ = p.lookup("DOCKER_CONFIG"); config == "" {
+			home := "HOME"
+			if runtime.GOOS == "windows" {
+				home = "USERPROFILE"
+			}
+			config, _ = p.lookup(home)
+			config = filepath.Join(config, ".docker")
+		}
+	}
+	if info, err := os.Stat(config); err == nil && info.IsDir() {
+		return filepath.Join(config, "config.json")
+	}
+	return config
+}
