@@ -23,7 +23,7 @@ var rooms = map[string]room{
 	"artifact": {imports: "internal/redact", modules: "github.com/klauspost/compress github.com/zeebo/blake3 github.com/klauspost/cpuid/v2"},
 	"source":   {imports: "artifact internal/redact", modules: "sigs.k8s.io/yaml go.yaml.in/yaml/v2 go.yaml.in/yaml/v3 github.com/Masterminds/semver/v3"},
 
-	"git":                   {imports: "artifact source internal/transport internal/redact git/internal/config git/internal/lfs git/internal/local git/internal/object git/internal/packfile git/internal/pool git/internal/signature git/internal/wire", modules: gitModules},
+	"git":                   {imports: "artifact source internal/transport internal/redact internal/version git/internal/config git/internal/lfs git/internal/local git/internal/object git/internal/packfile git/internal/pool git/internal/signature git/internal/wire", modules: gitModules},
 	"git/internal/config":   {},
 	"git/internal/lfs":      {imports: "artifact git/internal/config internal/redact internal/transport", modules: "golang.org/x/sync"},
 	"git/internal/lru":      {},
@@ -33,7 +33,7 @@ var rooms = map[string]room{
 	"git/internal/local":    {imports: "git/internal/config git/internal/lru git/internal/object git/internal/packfile", modules: "github.com/klauspost/compress"},
 	"git/internal/wire":     {imports: "git/internal/object internal/redact", modules: gitModules},
 
-	"oci":          {imports: "artifact source internal/redact internal/transport", modules: ociModules},
+	"oci":          {imports: "artifact source internal/redact internal/transport internal/version", modules: ociModules},
 	"oci/cosign":   {imports: "oci source internal/transport internal/redact artifact", modules: sigstoreModules},
 	"oci/notation": {imports: "oci source internal/transport internal/redact artifact", modules: notationModules},
 
@@ -53,6 +53,7 @@ var rooms = map[string]room{
 
 	"internal/redact":    {},
 	"internal/transport": {imports: "source internal/redact", modules: "golang.org/x/net"},
+	"internal/version":   {modules: "github.com/Masterminds/semver/v3"},
 
 	"internal/testenv":         {modules: "golang.org/x/crypto golang.org/x/sys", test: true},
 	"login/internal/logintest": {imports: "artifact source git internal/testenv", test: true},

@@ -3,7 +3,6 @@ package git
 import (
 	"context"
 	"fmt"
-	"sync"
 
 	"github.com/headgate-io/headgate/git/internal/object"
 	"github.com/headgate-io/headgate/internal/transport"
@@ -16,10 +15,8 @@ type Origin struct {
 	repo *source.GitRepository
 	env  source.Env
 
-	vault transport.Vault
-
-	mu     sync.Mutex
-	trusts string // fingerprint of what the last Resolve found to be trusted
+	vault   transport.Vault
+	trusted transport.Trusted // by the last Resolve
 }
 
 // New returns the origin of g. It does no I/O; what is wrong with g surfaces

@@ -3,12 +3,8 @@ package git
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/binary"
 	"encoding/hex"
-	"hash"
-	"maps"
 	"net/url"
-	"slices"
 
 	"github.com/headgate-io/headgate/git/internal/object"
 	"github.com/headgate-io/headgate/git/internal/packfile"
@@ -77,29 +73,17 @@ func formatOf(r *wire.Remote) object.Format {
 // asked. Objects share what is cached only if all of it agrees.
 func scope(u *url.URL, spec *source.GitRepositorySpec, namespace string, asked bool, secrets ...transport.Secret) string {
 	h := sha256.New()
-	note(h, u.String())
+	transport.Note(h, u.String())
 	switch {
 	case !asked:
-		note(h, "")
+		transport.Note(h, "")
 	case spec.ServiceAccountName == "":
-		note(h, spec.Provider, "")
+		transport.Note(h, spec.Provider, "")
 	default:
-		note(h, spec.Provider, spec.ServiceAccountName, namespace)
+		transport.Note(h, spec.Provider, spec.ServiceAccountName, namespace)
 	}
 	for _, s := range secrets {
-		note(h, s.Type)
-		binary.Write(h, binary.BigEndian, int64(len(s.Data)))
-		for _, key := range slices.Sorted(maps.Keys(s.Data)) {
-			note(h, key, string(s.Data[key]))
-		}
+		s.Note(h)
 	}
 	return hex.EncodeToString(h.Sum(nil))
-}
-
-// note adds texts to h so that no other sequence of texts adds the same.
-func note(h hash.Hash, texts ...string) {
-	for _, t := range texts {
-		binary.Write(h, binary.BigEndian, int64(len(t)))
-		h.Write([]byte(t))
-	}
 }

@@ -4,32 +4,21 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/Masterminds/semver/v3"
 
 	"github.com/headgate-io/headgate/git/internal/object"
+	"github.com/headgate-io/headgate/internal/version"
 )
 
-// candidates returns the tags with the highest version that c allows. There
-// are several when versions differ only in build metadata or a leading v.
+// candidates returns the tags with the highest version that c allows.
 func candidates(tags []ref, c *semver.Constraints) []ref {
-	var best *semver.Version
-	var found []ref
+	h := version.Highest[ref]{Range: c}
 	for _, t := range tags {
-		v, err := semver.StrictNewVersion(strings.TrimPrefix(t.tag(), "v"))
-		if err != nil || !c.Check(v) {
-			continue
-		}
-		switch {
-		case best == nil || v.GreaterThan(best):
-			best, found = v, []ref{t}
-		case v.Equal(best):
-			found = append(found, t)
-		}
+		h.Add(t, t.tag())
 	}
-	return found
+	return h.Found
 }
 
 // A tie remembers which of several tags of equal precedence won, so that the

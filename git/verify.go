@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -36,37 +35,21 @@ func (o *Origin) trust(ctx context.Context, sel selection) (string, error) {
 	if mode == "" || err != nil {
 		return "", err
 	}
-	secret, _, err := o.trusted(ctx)
+	secret, _, err := o.keys(ctx)
 	if err != nil {
 		return "", err
 	}
 	trust := fingerprint(mode, secret)
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.trusts = trust
+	o.trusted.Set(trust)
 	return trust, nil
 }
 
 // fingerprint is one of a mode and of the keys in a Secret.
 func fingerprint(mode string, secret transport.Secret) string {
 	sum := sha256.New()
-	note(sum, mode)
-	for _, name := range slices.Sorted(maps.Keys(secret.Data)) {
-		note(sum, name, string(secret.Data[name]))
-	}
+	transport.Note(sum, mode)
+	secret.Note(sum)
 	return hex.EncodeToString(sum.Sum(nil))
-}
-
-// changed returns an error when the last Resolve found something else to be
-// trusted: what is remembered of this run would be a trust that did not count.
-func (o *Origin) changed(trust string) error {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.trusts == "" || o.trusts == trust {
-		return nil
-	}
-	return &source.StepError{Step: source.StepVerify, Reason: "VerificationError",
-		Err: errors.New("spec.verify.secretRef: the keys changed since the revision was looked up, try again")}
 }
 
 // asked returns the mode of spec.verify, "" when there is none, and what it means.
@@ -91,8 +74,8 @@ func (s selection) tagged() bool {
 	return s.semver != nil || strings.HasPrefix(s.ref, "refs/tags/")
 }
 
-// trusted returns the Secret of spec.verify and its keys.
-func (o *Origin) trusted(ctx context.Context) (transport.Secret, *signature.Keys, error) {
+// keys returns the Secret of spec.verify and its keys.
+func (o *Origin) keys(ctx context.Context) (transport.Secret, *signature.Keys, error) {
 	const field = "spec.verify.secretRef"
 	secret, err := o.vault.Read(ctx, &o.repo.Spec.Verify.SecretRef, field)
 	var keys *signature.Keys
@@ -102,7 +85,7 @@ func (o *Origin) trusted(ctx context.Context) (transport.Secret, *signature.Keys
 		}
 	}
 	if err != nil {
-		return transport.Secret{}, nil, &source.StepError{Step: source.StepVerify, Reason: "VerificationError", Err: err}
+		return transport.Secret{}, nil, transport.Unverified(err)
 	}
 	return secret, keys, nil
 }
@@ -129,9 +112,9 @@ func (c *content) check(ctx context.Context) (refused, err error) {
 	if mode == "" || err != nil {
 		return nil, err
 	}
-	secret, keys, err := c.origin.trusted(ctx)
+	secret, keys, err := c.origin.keys(ctx)
 	if err == nil {
-		err = c.origin.changed(fingerprint(mode, secret))
+		err = c.origin.trusted.Check(fingerprint(mode, secret))
 	}
 	if err != nil {
 		return nil, err
