@@ -55,7 +55,7 @@ var rooms = map[string]room{
 	"internal/transport": {imports: "source internal/redact", modules: "golang.org/x/net"},
 	"internal/version":   {modules: "github.com/Masterminds/semver/v3"},
 
-	"internal/testenv":         {modules: "golang.org/x/crypto golang.org/x/sys", test: true},
+	"internal/testenv":         {modules: "golang.org/x/crypto golang.org/x/sys github.com/google/go-containerregistry github.com/opencontainers/image-spec github.com/opencontainers/go-digest github.com/klauspost/compress", test: true},
 	"login/internal/logintest": {imports: "artifact source git internal/testenv", test: true},
 	"source/sourcetest":        {imports: "artifact source", test: true},
 }

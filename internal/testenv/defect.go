@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// A Phase is a part of a conversation with a Git server.
+// A Phase is a part of a conversation with a server.
 type Phase string
 
-// The phases. A server without protocol version 2 has no [LsRefs].
+// The phases of a conversation with a Git server. A server without protocol version 2 has no [LsRefs].
 const (
 	Advertisement Phase = "advertisement" // capabilities, with version 0 the refs too
 	LsRefs        Phase = "ls-refs"
@@ -28,6 +28,15 @@ const (
 	Slow                  // sends one byte at a time, each after Every
 )
 
+// The misdeeds that only a [Registry] knows.
+const (
+	Serve   Misdeed = iota + 100 // lets Handler answer
+	Leak                         // answers with Status and an error that repeats the credentials of the request
+	Endless                      // gives pages of tags without end
+	Loop                         // gives a page of tags whose next page is itself
+	Swell                        // sends After bytes of JSON that does not end
+)
+
 // A Defect makes a server misbehave in one phase.
 type Defect struct {
 	Phase Phase // "" means every phase
@@ -40,6 +49,8 @@ type Defect struct {
 	Body   string      // for Answer
 
 	Every time.Duration // for Slow
+
+	Handler func(w http.ResponseWriter, r *http.Request, next http.Handler) // for Serve; next answers as it should
 }
 
 // Redirect returns a defect that sends clients to another URL, to which the

@@ -40,17 +40,14 @@ type HTTP struct {
 type Server struct {
 	URL string // without a slash at its end; the repository is URL/repo.git
 
+	*breaker
 	config   HTTP
 	repos    map[string]*Repo
 	backend  string
 	env      []string
-	done     chan struct{}
-	stalled  <-chan struct{}
-	stall    func()
 	in, out  atomic.Int64
 	mu       sync.Mutex
 	requests []Request
-	hits     int
 }
 
 // A Request is one request to a [Server].
@@ -75,8 +72,7 @@ func ServeAll(t testing.TB, c HTTP, repos map[string]*Repo) *Server {
 	t.Helper()
 	dir, err := exec.Command("git", "--exec-path").Output()
 	check(t, err)
-	s := &Server{config: c, repos: repos, env: GitEnv(t), done: make(chan struct{})}
-	s.Break(c.Defect)
+	s := &Server{config: c, repos: repos, env: GitEnv(t), breaker: newBreaker(c.Defect)}
 	s.backend = filepath.Join(strings.TrimSpace(string(dir)), "git-http-backend")
 	h := httptest.NewUnstartedServer(http.HandlerFunc(s.serve))
 	h.Listener = &countingListener{h.Listener, s}
@@ -110,13 +106,6 @@ func (s *Server) Requests() []Request {
 // Bytes returns how much went over the connections so far, headers and TLS included.
 func (s *Server) Bytes() (received, sent int64) { return s.in.Load(), s.out.Load() }
 
-// Stalled returns a channel that is closed when a [Stall] has begun.
-func (s *Server) Stalled() <-chan struct{} {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.stalled
-}
-
 // Reset forgets requests and bytes.
 func (s *Server) Reset() {
 	s.mu.Lock()
@@ -126,23 +115,6 @@ func (s *Server) Reset() {
 	s.out.Store(0)
 }
 
-// Break makes the server misbehave from now on, nil makes it serve well again.
-// The channel is closed when a [Stall] has begun.
-func (s *Server) Break(d *Defect) (stalled <-chan struct{}) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.config.Defect, s.hits = d, 0
-	began := make(chan struct{})
-	s.stalled, s.stall = began, sync.OnceFunc(func() { close(began) })
-	return began
-}
-
-func (s *Server) stalling() func() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.stall
-}
-
 func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
@@ -150,7 +122,8 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	r.Body, r.ContentLength, r.TransferEncoding = io.NopCloser(bytes.NewReader(body)), int64(len(body)), nil
 	phase := s.phaseOf(r, body)
-	defect := s.record(r, phase, body)
+	s.record(r, phase, body)
+	defect := s.met(phase)
 	if !s.allowed(r, phase) {
 		w.Header().Set("WWW-Authenticate", `Basic realm="testenv"`)
 		http.Error(w, "credentials wanted", http.StatusUnauthorized)
@@ -173,10 +146,15 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	s.backendFor(r).ServeHTTP(w, r)
 }
 
-// record notes a request and returns the defect that applies to it.
-func (s *Server) record(r *http.Request, phase Phase, body []byte) *Defect {
+func (s *Server) record(r *http.Request, phase Phase, body []byte) {
+	q := newRequest(r, phase, body)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.requests = append(s.requests, q)
+}
+
+// newRequest returns what is recorded of r.
+func newRequest(r *http.Request, phase Phase, body []byte) Request {
 	q := Request{
 		Method: r.Method, Path: r.URL.RequestURI(), Phase: phase, Body: body,
 		Protocol: r.Header.Get("Git-Protocol"), Authorization: r.Header.Get("Authorization"),
@@ -185,15 +163,7 @@ func (s *Server) record(r *http.Request, phase Phase, body []byte) *Defect {
 	if r.TLS != nil && len(r.TLS.PeerCertificates) > 0 {
 		q.Certificate = r.TLS.PeerCertificates[0].Subject.CommonName
 	}
-	s.requests = append(s.requests, q)
-	d := s.config.Defect
-	if d == nil || d.Phase != "" && d.Phase != phase {
-		return nil
-	}
-	if s.hits++; d.Times > 0 && s.hits > d.Times {
-		return nil
-	}
-	return d
+	return q
 }
 
 func (s *Server) phaseOf(r *http.Request, body []byte) Phase {
@@ -242,35 +212,3 @@ func (d *Defect) answer(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(d.Status)
 	io.WriteString(w, d.Body)
 }
-
-// spoil returns a writer of the answer that has the defect.
-func (s *Server) spoil(w http.ResponseWriter, r *http.Request, d Defect) http.ResponseWriter {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		select {
-		case <-s.done:
-		case <-r.Context().Done():
-		}
-	}()
-	f := &faultyWriter{
-		write:  w.Write,
-		flush:  func() { http.NewResponseController(w).Flush() },
-		abort:  func() { panic(http.ErrAbortHandler) },
-		done:   done,
-		stall:  s.stalling(),
-		defect: d,
-	}
-	if d.After < 0 && d.Do != Flip && d.Do != Slow {
-		f.over, f.flush = true, func() {}
-		f.misbehave()
-	}
-	return &faultyResponse{w, f}
-}
-
-type faultyResponse struct {
-	http.ResponseWriter
-	body *faultyWriter
-}
-
-func (r *faultyResponse) Write(b []byte) (int, error) { return r.body.Write(b) }

@@ -1,0 +1,227 @@
+package testenv
+
+import (
+	"bytes"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/google/go-containerregistry/pkg/registry"
+)
+
+// The phases of a conversation with a [Registry].
+const (
+	Ping          Phase = "ping" // /v2/
+	HeadManifest  Phase = "head manifest"
+	GetManifest   Phase = "get manifest"
+	PutManifest   Phase = "put manifest"
+	HeadBlob      Phase = "head blob"
+	GetBlob       Phase = "get blob"
+	PutBlob       Phase = "put blob" // all requests of an upload
+	ListTags      Phase = "list tags"
+	ListReferrers Phase = "list referrers"
+	GetToken      Phase = "get token"
+)
+
+// RegistryConfig says how [StartRegistry] serves. The zero value is a public
+// registry without TLS that has the referrers API.
+type RegistryConfig struct {
+	CA     *CA      // serve TLS with a certificate of this authority
+	Names  []string // of the server, besides localhost and 127.0.0.1
+	Mutual bool     // and want client certificates of CA
+
+	Username, Password string                   // want basic authentication
+	Bearer             *Bearer                  // want bearer tokens
+	Allow              func(*http.Request) bool // decide otherwise
+
+	NoReferrers bool // have no referrers API, so that a tag stands in for it
+	PageSize    int  // tags on one page at most; 0: all of them
+
+	Defect *Defect
+}
+
+// A Registry is a running registry of OCI artifacts. It holds them in memory.
+type Registry struct {
+	*breaker
+	Host string // 127.0.0.1:PORT
+	Base string // http://HOST or https://HOST
+
+	t        testing.TB
+	config   RegistryConfig
+	inner    http.Handler
+	blobs    atomic.Int64
+	mu       sync.Mutex
+	requests []Request
+	planted  map[string]plant
+	tokens   map[string]int // how often each was used
+}
+
+// StartRegistry runs a registry until the test ends.
+func StartRegistry(t testing.TB, c RegistryConfig) *Registry {
+	t.Helper()
+	g := &Registry{
+		breaker: newBreaker(c.Defect), t: t, config: c,
+		inner:   registry.New(registry.Logger(quiet), registry.WithReferrersSupport(true)),
+		planted: map[string]plant{}, tokens: map[string]int{},
+	}
+	h := httptest.NewUnstartedServer(http.HandlerFunc(g.serve))
+	h.Config.ErrorLog = quiet
+	if c.CA != nil {
+		h.TLS = c.CA.ServerConfig(c.Mutual, c.Names...)
+		h.EnableHTTP2 = true
+		h.StartTLS()
+	} else {
+		h.Start()
+	}
+	g.Host, g.Base = h.Listener.Addr().String(), h.URL
+	t.Cleanup(func() {
+		close(g.done)
+		h.CloseClientConnections()
+		h.Close()
+	})
+	return g
+}
+
+// URL returns oci://HOST/PATH.
+func (g *Registry) URL(path string) string { return "oci://" + g.Host + "/" + path }
+
+// Requests returns what was asked so far, refused requests included. Bodies
+// are recorded of requests for tokens only.
+func (g *Registry) Requests() []Request {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return slices.Clone(g.requests)
+}
+
+// Count returns how many requests of the phases there were so far, refused
+// ones included; without phases, of all.
+func (g *Registry) Count(phases ...Phase) (n int) {
+	for _, q := range g.Requests() {
+		if len(phases) == 0 || slices.Contains(phases, q.Phase) {
+			n++
+		}
+	}
+	return n
+}
+
+// BlobBytes returns how many bytes of blobs were served so far.
+func (g *Registry) BlobBytes() int64 { return g.blobs.Load() }
+
+// Reset forgets requests and bytes.
+func (g *Registry) Reset() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.requests = nil
+	g.blobs.Store(0)
+}
+
+func (g *Registry) serve(w http.ResponseWriter, r *http.Request) {
+	phase := registryPhase(r)
+	var body []byte
+	if phase == GetToken {
+		var err error
+		if body, err = io.ReadAll(http.MaxBytesReader(w, r.Body, 1<<20)); err != nil {
+			return
+		}
+		r.Body = io.NopCloser(bytes.NewReader(body))
+	}
+	q := newRequest(r, phase, body)
+	g.mu.Lock()
+	g.requests = append(g.requests, q)
+	g.mu.Unlock()
+	if phase != GetToken && !g.allowed(r, phase) {
+		g.challenge(w, r, phase)
+		return
+	}
+	if phase == GetBlob {
+		w = &countingWriter{w, &g.blobs}
+	}
+	next := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { g.answer(w, r, phase) })
+	if d := g.met(phase); d != nil {
+		g.misbehave(w, r, *d, next)
+		return
+	}
+	next(w, r)
+}
+
+// answer serves one request well.
+func (g *Registry) answer(w http.ResponseWriter, r *http.Request, phase Phase) {
+	if g.servePlanted(w, r) {
+		return
+	}
+	switch phase {
+	case GetToken:
+		g.issue(w, r)
+	case ListTags:
+		g.listTags(w, r)
+	case ListReferrers:
+		g.listReferrers(w, r)
+	case PutManifest:
+		g.putManifest(w, r)
+	case PutBlob, HeadBlob, GetBlob, Ping:
+		g.inner.ServeHTTP(w, r)
+	default:
+		replay(w, g.ask(r)) // the inner registry holds a lock while it writes
+	}
+}
+
+// ask returns the answer of the inner registry.
+func (g *Registry) ask(r *http.Request) *httptest.ResponseRecorder {
+	rec := httptest.NewRecorder()
+	g.inner.ServeHTTP(rec, r)
+	return rec
+}
+
+func replay(w http.ResponseWriter, rec *httptest.ResponseRecorder) {
+	for k, v := range rec.Header() {
+		w.Header()[k] = v
+	}
+	w.WriteHeader(rec.Code)
+	w.Write(rec.Body.Bytes())
+}
+
+// registryPhase tells what a request is for.
+func registryPhase(r *http.Request) Phase {
+	path, read := r.URL.Path, r.Method == http.MethodGet
+	switch {
+	case path == tokenPath:
+		return GetToken
+	case strings.Contains(path, "/blobs/uploads"):
+		return PutBlob
+	case strings.Contains(path, "/blobs/") && read:
+		return GetBlob
+	case strings.Contains(path, "/blobs/"):
+		return HeadBlob
+	case strings.Contains(path, "/manifests/") && read:
+		return GetManifest
+	case strings.Contains(path, "/manifests/") && r.Method == http.MethodHead:
+		return HeadManifest
+	case strings.Contains(path, "/manifests/"):
+		return PutManifest
+	case strings.HasSuffix(path, "/tags/list"):
+		return ListTags
+	case strings.Contains(path, "/referrers/"):
+		return ListReferrers
+	}
+	return Ping
+}
+
+// A countingWriter counts the bytes of answers.
+type countingWriter struct {
+	http.ResponseWriter
+	n *atomic.Int64
+}
+
+func (w *countingWriter) Write(b []byte) (int, error) {
+	n, err := w.ResponseWriter.Write(b)
+	w.n.Add(int64(n))
+	return n, err
+}
+
+// Unwrap is what [http.ResponseController] looks for.
+func (w *countingWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }

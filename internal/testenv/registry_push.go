@@ -1,0 +1,194 @@
+package testenv
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/opencontainers/go-digest"
+	specs "github.com/opencontainers/image-spec/specs-go"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+)
+
+// A Blob is content that a manifest names: a layer or a config.
+type Blob struct {
+	MediaType   string
+	Data        []byte
+	Annotations map[string]string
+}
+
+// Descriptor returns the descriptor of b.
+func (b Blob) Descriptor() ocispec.Descriptor {
+	return ocispec.Descriptor{MediaType: b.MediaType, Digest: digest.FromBytes(b.Data), Size: int64(len(b.Data)), Annotations: b.Annotations}
+}
+
+// A Manifest is what [Registry.Push] makes a manifest of.
+type Manifest struct {
+	MediaType    string // "" is that of an OCI image manifest
+	ArtifactType string
+	Config       *Blob // nil is the empty JSON object
+	Layers       []Blob
+	Annotations  map[string]string
+	Subject      *ocispec.Descriptor
+}
+
+// An Index is what [Registry.PushIndex] makes an index of.
+type Index struct {
+	MediaType    string // "" is that of an OCI image index
+	ArtifactType string
+	Manifests    []ocispec.Descriptor
+	Annotations  map[string]string
+	Subject      *ocispec.Descriptor
+}
+
+// empty is the config of a manifest that has none.
+var empty = Blob{MediaType: ocispec.MediaTypeEmptyJSON, Data: []byte("{}")}
+
+// Push stores a manifest with its blobs in a repository and, unless tag is "",
+// tags it. It is not a request: it needs no credentials, and meets no defect.
+func (g *Registry) Push(repo, tag string, m Manifest) ocispec.Descriptor {
+	g.t.Helper()
+	config := m.Config
+	if config == nil {
+		config = &empty
+	}
+	out := ocispec.Manifest{
+		Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: m.MediaType, ArtifactType: m.ArtifactType,
+		Config: config.Descriptor(), Layers: []ocispec.Descriptor{}, Annotations: m.Annotations, Subject: m.Subject,
+	}
+	if out.MediaType == "" {
+		out.MediaType = ocispec.MediaTypeImageManifest
+	}
+	for _, b := range append(slices.Clone(m.Layers), *config) {
+		g.put("/v2/"+repo+"/blobs/uploads/?digest="+b.Descriptor().Digest.String(), http.MethodPost, "application/octet-stream", b.Data)
+	}
+	for _, b := range m.Layers {
+		out.Layers = append(out.Layers, b.Descriptor())
+	}
+	return g.PushRaw(repo, tag, out.MediaType, g.json(out))
+}
+
+// PushIndex is [Registry.Push] of an index, whose manifests are in the repository already.
+func (g *Registry) PushIndex(repo, tag string, x Index) ocispec.Descriptor {
+	g.t.Helper()
+	out := ocispec.Index{
+		Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: x.MediaType, ArtifactType: x.ArtifactType,
+		Manifests: slices.Concat([]ocispec.Descriptor{}, x.Manifests), Annotations: x.Annotations, Subject: x.Subject,
+	}
+	if out.MediaType == "" {
+		out.MediaType = ocispec.MediaTypeImageIndex
+	}
+	return g.PushRaw(repo, tag, out.MediaType, g.json(out))
+}
+
+// PushRaw stores the text of a manifest or index, which need not be one. In a
+// registry without the referrers API the tag of its subject gets it too.
+func (g *Registry) PushRaw(repo, tag, mediaType string, text []byte) ocispec.Descriptor {
+	g.t.Helper()
+	d := ocispec.Descriptor{MediaType: mediaType, Digest: digest.FromBytes(text), Size: int64(len(text))}
+	if tag == "" {
+		tag = d.Digest.String()
+	}
+	g.put("/v2/"+repo+"/manifests/"+tag, http.MethodPut, mediaType, text)
+	var m ocispec.Manifest
+	if g.config.NoReferrers && json.Unmarshal(text, &m) == nil && m.Subject != nil {
+		g.refer(repo, m, d)
+	}
+	return d
+}
+
+// refer adds d to the index of the tag that stands in for the referrers of m.Subject.
+func (g *Registry) refer(repo string, m ocispec.Manifest, d ocispec.Descriptor) {
+	g.t.Helper()
+	tag := strings.ReplaceAll(m.Subject.Digest.String(), ":", "-")
+	var x ocispec.Index
+	if _, text := g.stored("/v2/" + repo + "/manifests/" + tag); text != nil {
+		check(g.t, json.Unmarshal(text, &x))
+	}
+	d.ArtifactType, d.Annotations = m.ArtifactType, m.Annotations
+	if d.ArtifactType == "" {
+		d.ArtifactType = m.Config.MediaType
+	}
+	if !slices.ContainsFunc(x.Manifests, func(other ocispec.Descriptor) bool { return other.Digest == d.Digest }) {
+		g.PushIndex(repo, tag, Index{Manifests: append(x.Manifests, d)})
+	}
+}
+
+// PushBlob stores a blob that no manifest names.
+func (g *Registry) PushBlob(repo string, b Blob) ocispec.Descriptor {
+	g.t.Helper()
+	d := b.Descriptor()
+	g.put("/v2/"+repo+"/blobs/uploads/?digest="+d.Digest.String(), http.MethodPost, "application/octet-stream", b.Data)
+	return d
+}
+
+// Manifest returns the text of the manifest that a tag or digest names, nil when there is none.
+func (g *Registry) Manifest(repo, reference string) []byte {
+	_, text := g.stored("/v2/" + repo + "/manifests/" + reference)
+	return text
+}
+
+// Untag removes a tag or the manifest of a digest.
+func (g *Registry) Untag(repo, reference string) {
+	g.t.Helper()
+	g.put("/v2/"+repo+"/manifests/"+reference, http.MethodDelete, "", nil)
+}
+
+func (g *Registry) put(path, method, mediaType string, content []byte) {
+	g.t.Helper()
+	r := httptest.NewRequest(method, path, bytes.NewReader(content))
+	r.Header.Set("Content-Type", mediaType)
+	if rec := g.ask(r); rec.Code/100 != 2 {
+		g.t.Fatalf("%s %s: %d %s", method, path, rec.Code, rec.Body)
+	}
+}
+
+func (g *Registry) json(v any) []byte {
+	g.t.Helper()
+	text, err := json.Marshal(v)
+	check(g.t, err)
+	return text
+}
+
+// A plant is content that is served for what it is not.
+type plant struct {
+	mediaType string
+	content   []byte
+	digest    string
+}
+
+// Plant serves content, whatever its digest, for a reference of a repository:
+// the tag or digest of a manifest, or with blob the digest of a blob.
+func (g *Registry) Plant(repo, reference string, blob bool, mediaType string, content []byte) {
+	kind, claim := "manifests", digest.FromBytes(content).String()
+	if blob {
+		kind = "blobs"
+	}
+	if strings.Contains(reference, ":") {
+		claim = reference
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.planted[fmt.Sprintf("/v2/%s/%s/%s", repo, kind, reference)] = plant{mediaType, content, claim}
+}
+
+// servePlanted answers with what was planted, if anything was.
+func (g *Registry) servePlanted(w http.ResponseWriter, r *http.Request) bool {
+	g.mu.Lock()
+	p, ok := g.planted[r.URL.Path]
+	g.mu.Unlock()
+	if !ok || r.Method != http.MethodGet && r.Method != http.MethodHead {
+		return false
+	}
+	h := w.Header()
+	h.Set("Content-Type", p.mediaType)
+	h.Set("Content-Length", strconv.Itoa(len(p.content)))
+	h.Set("Docker-Content-Digest", p.digest)
+	w.Write(p.content) // net/http drops it in answer to HEAD
+	return true
+}
