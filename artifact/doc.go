@@ -37,8 +37,8 @@
 //
 // # Reading
 //
-// [Read] takes what others wrote, a tar stream or one compressed by gzip, and
-// trusts none of it. It never writes anything but its spool.
+// [Read] takes what others wrote, a tar stream or one compressed by gzip or zstd,
+// and trusts none of it. It never writes anything but its spool.
 //
 //   - "." parts, empty parts and a trailing slash of names are dropped. Absolute
 //     and empty names, "..", backslashes and NUL are refused, also for entries
@@ -50,9 +50,13 @@
 //     directory. Files with holes and entries of other types are refused.
 //   - Of a mode only the executable bits count, if any is set: files have mode
 //     0644 or 0755. Owners, times and extended attributes are not kept.
-//   - The gzip stream may have several members. The tar stream must have an
-//     end-of-archive marker, of one block at least, and nothing but zeros after
-//     it; the gzip stream nothing at all. The input is read to its end.
+//   - A gzip stream may have several members, a zstd stream several frames and
+//     frames to skip, checksums or none. A zstd window has at most 128 MiB, which
+//     is memory that reading takes, and no dictionary: what zstd reads by itself.
+//     It writes 8 MiB at most up to level 19, 128 MiB at level 22 and with --long.
+//   - The tar stream must have an end-of-archive marker, of one block at least,
+//     and nothing but zeros after it; the compressed stream nothing at all. The
+//     input is read to its end.
 //   - [Limits] bound bytes, entries, names and the ratio of compression while
 //     reading. Memory is linear in the number of entries, about 100 bytes and
 //     the name for each, whatever else their headers hold.

@@ -57,6 +57,11 @@ func (l Limits) allNames() int64 {
 	return max(least, average*min(int64(l.Entries), math.MaxInt64/average))
 }
 
+// packed is how many bytes an archive may have before it is decompressed: more
+// than any encoder makes of what Bytes allows. A stream can grow without end
+// and hold nothing.
+func (l Limits) packed() int64 { return l.Bytes + min(l.Bytes/8+1<<20, math.MaxInt64-l.Bytes) }
+
 // A LimitError reports an archive that exceeds one of the [Limits].
 type LimitError struct {
 	What  string // what there is too much of, with its unit: "bytes", "entries" …
@@ -72,17 +77,21 @@ func (e *LimitError) Error() string {
 	return msg + ": raise the limit if the archive is trusted"
 }
 
-// A sourceReader counts what is read from r and keeps r's own error, so that
-// it can be told from those of a decoder.
+// A sourceReader counts what is read from r, at most limit bytes, and keeps r's
+// own error, so that it can be told from those of a decoder.
 type sourceReader struct {
-	r   io.Reader
-	n   int64
-	err error
+	r     io.Reader
+	n     int64
+	limit int64
+	err   error
 }
 
 func (s *sourceReader) Read(p []byte) (int, error) {
 	n, err := s.r.Read(p)
 	s.n += int64(n)
+	if s.n > s.limit {
+		err = &LimitError{What: "compressed bytes", Limit: s.limit}
+	}
 	if err != nil && err != io.EOF {
 		s.err = err
 	}

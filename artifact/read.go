@@ -6,16 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
-
-	"github.com/klauspost/compress/gzip"
 )
 
 // ErrFormat is wrapped by the errors about input that is no archive this
 // package reads, or a damaged one.
-var ErrFormat = errors.New("not a valid tar or tar.gz archive")
+var ErrFormat = errors.New("not a valid tar archive, plain or compressed by gzip or zstd")
 
-// Read reads a tar or tar.gz archive, told apart by their first bytes, up to
-// the end of r. The content of its files goes to one spool file; nothing is
+// Read reads a tar archive, plain or compressed by gzip or zstd, told apart by
+// their first bytes, up to the end of r. The content of its files goes to one spool file; nothing is
 // extracted. The package comment says what is accepted. Close the tree to
 // remove the spool.
 //
@@ -30,7 +28,7 @@ func Read(r io.Reader, limit Limits) (*Tree, error) {
 }
 
 func read(r io.Reader, limit Limits) (*Tree, error) {
-	source := &sourceReader{r: r}
+	source := &sourceReader{r: r, limit: limit.packed()}
 	content, err := uncompressed(source, limit)
 	if err != nil {
 		return nil, damaged(err, source)
@@ -53,7 +51,6 @@ func read(r io.Reader, limit Limits) (*Tree, error) {
 
 // foreign names formats by their first bytes, for a helpful error.
 var foreign = []struct{ magic, name string }{
-	{"\x28\xb5\x2f\xfd", "zstd"},
 	{"\xfd7zXZ\x00", "xz"},
 	{"BZh", "bzip2"},
 	{"PK\x03\x04", "zip"},
@@ -68,18 +65,21 @@ func uncompressed(source *sourceReader, limit Limits) (*guardReader, error) {
 	if source.err != nil {
 		return nil, source.err
 	}
-	switch {
-	case len(head) == 0:
+	if len(head) == 0 {
 		return nil, fmt.Errorf("%w: it is empty", ErrFormat)
-	case bytes.HasPrefix(head, []byte("\x1f\x8b")):
-		zr, err := gzip.NewReader(buffered)
-		if err != nil {
-			return nil, err
+	}
+	isTar := len(head) == tarBlock && string(head[257:262]) == "ustar" // whatever its first name begins with
+	for _, c := range compressions {
+		if c.begins(head) && !isTar {
+			plain, err := c.open(buffered)
+			if err != nil {
+				return nil, err
+			}
+			return &guardReader{r: plain, limit: limit, source: source, packed: true}, nil
 		}
-		return &guardReader{r: zr, limit: limit, source: source, packed: true}, nil
 	}
 	for _, f := range foreign {
-		if bytes.HasPrefix(head, []byte(f.magic)) && !bytes.Contains(head, []byte("ustar")) {
+		if bytes.HasPrefix(head, []byte(f.magic)) && !isTar {
 			return nil, fmt.Errorf("%w: it looks like %s", ErrFormat, f.name)
 		}
 	}
