@@ -130,7 +130,9 @@ func (c *content) Verify(context.Context) (source.Verification, error) {
 }
 
 // Explain implements [source.Explainer].
-func (c *content) Explain() (fs.FS, *artifact.Rules) { return c.whole, c.rules }
+func (c *content) Explain(context.Context) (fs.FS, *artifact.Rules, error) {
+	return c.whole, c.rules, c.refused
+}
 
 // WriteTo implements [source.Content]: the tree without what the ignore rules
 // leave out, in the normal form of package artifact.

@@ -227,7 +227,7 @@ func TestSubmodulesLeftOut(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	tree, _ := c.(source.Explainer).Explain() // it is a directory to who asks why
+	tree, _, _ := c.(source.Explainer).Explain(t.Context()) // it is a directory to who asks why
 	if info, err := fs.Stat(tree, "vendor/b"); err != nil || !info.IsDir() {
 		t.Errorf("vendor/b: %v, %v", info, err)
 	}

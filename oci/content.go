@@ -6,6 +6,7 @@ import (
 
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
+	"github.com/headgate-io/headgate/artifact"
 	"github.com/headgate-io/headgate/source"
 )
 
@@ -17,9 +18,13 @@ type content struct {
 	manifest ocispec.Manifest   // the subject, or what it leads to
 	layer    ocispec.Descriptor // which of its layers is wanted
 	notes    []string           // what a user should know about how the manifest was found
+	rev      source.Revision    // what was resolved
+
+	tree  *artifact.Tree // the layer's files, once they are wanted
+	rules *artifact.Rules
 }
 
-var _ source.Content = (*content)(nil)
+var _ source.Explainer = (*content)(nil)
 
 // layerOf returns the layer of m that s selects: the first of its media type,
 // or the first of all.

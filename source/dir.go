@@ -194,7 +194,9 @@ func tarDigest(r io.Reader) string {
 }
 
 // Explain implements [Explainer].
-func (c *dirContent) Explain() (fs.FS, *artifact.Rules) { return c.tree, c.rules }
+func (c *dirContent) Explain(context.Context) (fs.FS, *artifact.Rules, error) {
+	return c.tree, c.rules, nil
+}
 
 // Close implements [Content].
 func (c *dirContent) Close() error {

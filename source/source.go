@@ -97,9 +97,9 @@ type Content interface {
 type Explainer interface {
 	Content
 	// Explain returns all there is, and the ignore rules that leave a part of it
-	// out of the artifact; nil for content whose signature was refused. Both are
-	// good until Close.
-	Explain() (tree fs.FS, rules *artifact.Rules)
+	// out of the artifact. It fails as WriteTo does, for content whose signature
+	// was refused too, and where no ignore rules apply. Both are good until Close.
+	Explain(ctx context.Context) (tree fs.FS, rules *artifact.Rules, err error)
 }
 
 // A Verification says how a revision was verified. The zero value means that

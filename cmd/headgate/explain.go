@@ -191,11 +191,15 @@ func (s *session) content(ctx context.Context, obj source.Object) (ruled, error)
 	if err == nil && !ok {
 		err = fmt.Errorf("%s has no ignore rules", obj.Head().Kind)
 	}
+	var r ruled
+	if err == nil {
+		r.tree, r.rules, err = e.Explain(ctx)
+	}
 	if err != nil {
 		return ruled{}, errors.Join(err, content.Close())
 	}
-	tree, rules := e.Explain()
-	return ruled{tree, rules, content.Close}, nil
+	r.close = content.Close
+	return r, nil
 }
 
 // lookBack gives origins the artifacts that obj needs as they are in the store,

@@ -1,0 +1,79 @@
+package oci
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+
+	"github.com/headgate-io/headgate/artifact"
+	"github.com/headgate-io/headgate/source"
+)
+
+// extract writes the files of the layer that the ignore rules leave.
+func (c *content) extract(ctx context.Context, w io.Writer) (artifact.Report, error) {
+	if err := c.open(ctx); err != nil {
+		return artifact.Report{}, err
+	}
+	var report artifact.Report
+	err := c.origin.within(ctx, "pack", func(ctx context.Context) (err error) {
+		report, err = c.origin.env.Cache.Pack(ctx, w, c.rules.View(c.tree))
+		return err
+	})
+	links := c.tree.Report() // an artifact never holds them
+	report.LeftOut, report.LeftOutTotal = links.LeftOut, links.LeftOutTotal
+	return report, err
+}
+
+// open spools the layer's files, once, and compiles the ignore rules.
+func (c *content) open(ctx context.Context) error {
+	if c.tree != nil {
+		return nil
+	}
+	var tree *artifact.Tree
+	err := c.pull(ctx, func(layer io.Reader) (err error) {
+		tree, err = artifact.Read(layer, c.limits())
+		return c.unreadable(err)
+	})
+	if err != nil {
+		return err
+	}
+	rules, err := ignoreOf(c.origin.repo).Compile(tree)
+	if err != nil {
+		return errors.Join(&source.StepError{Step: source.StepFetch, Reason: "SourceIgnoreError", Err: err}, tree.Close())
+	}
+	c.tree, c.rules = tree, rules
+	return nil
+}
+
+// unreadable tells failures of the layer from those of the spool and of the transfer.
+func (c *content) unreadable(err error) error {
+	var limit *artifact.LimitError
+	switch {
+	case errors.Is(err, artifact.ErrFormat):
+		return c.failed(fmt.Errorf("its media type is %q: %w: set spec.layerSelector.operation to copy if it is not to be extracted", c.layer.MediaType, err))
+	case errors.As(err, &limit):
+		return c.failed(err)
+	}
+	return err
+}
+
+func ignoreOf(r *source.OCIRepository) artifact.Ignore {
+	ignore := artifact.DefaultIgnore()
+	if r.Spec.Ignore != nil {
+		ignore.Extra = *r.Spec.Ignore
+	}
+	return ignore
+}
+
+// Explain implements [source.Explainer].
+func (c *content) Explain(ctx context.Context) (fs.FS, *artifact.Rules, error) {
+	if c.copies() {
+		return nil, nil, errors.New("spec.layerSelector.operation is copy: the layer is stored as it is, ignore rules do not apply")
+	}
+	if err := c.open(ctx); err != nil {
+		return nil, nil, err
+	}
+	return c.tree, c.rules, nil
+}
