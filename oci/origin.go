@@ -2,8 +2,13 @@ package oci
 
 import (
 	"context"
-	"errors"
+	"fmt"
+	"strings"
+	"sync"
 	"time"
+
+	"github.com/opencontainers/go-digest"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"github.com/headgate-io/headgate/internal/transport"
 	"github.com/headgate-io/headgate/source"
@@ -15,6 +20,10 @@ type Origin struct {
 	env          source.Env
 	technologies map[string]Technology
 	vault        transport.Vault
+	trusted      transport.Trusted // by the last Resolve
+
+	mu   sync.Mutex
+	kept *kept // what the last Resolve fetched, until it is opened
 }
 
 // New returns the origin of r. technologies are what signatures can be
@@ -25,21 +34,194 @@ func New(r *source.OCIRepository, env source.Env, technologies map[string]Techno
 		vault: transport.Vault{Namespace: r.Metadata.Namespace, From: env.Secrets}}
 }
 
-// Resolve implements [source.Origin].
+// Resolve implements [source.Origin]: it returns what spec.ref selects now. A
+// pinned digest costs no request once it was resolved, a tag costs one, a range
+// the list of tags and one; what is new costs the manifest as well.
+//
+// Errors are *[source.StepError]. They wrap [source.ErrInvalid] when the spec
+// cannot work, and fs.ErrNotExist when the tag, digest or repository is absent.
 func (o *Origin) Resolve(ctx context.Context, last source.State) (source.Revision, source.State, error) {
-	return source.Revision{}, nil, errors.ErrUnsupported
+	rev, state, err := o.resolve(ctx, last)
+	if err != nil {
+		return source.Revision{}, nil, stepError(source.StepResolve, pullFailed, err)
+	}
+	return rev, state, nil
 }
 
-// Open implements [source.Origin].
+func (o *Origin) resolve(ctx context.Context, last source.State) (source.Revision, source.State, error) {
+	if dir, ok, err := o.directory(); ok || err != nil {
+		if err != nil {
+			return source.Revision{}, nil, err
+		}
+		return dir.Resolve(ctx, nil)
+	}
+	sel, err := selectRef(&o.repo.Spec)
+	if err != nil {
+		return source.Revision{}, nil, stepError(source.StepResolve, listFailed, invalid(err))
+	}
+	before := recall(last)
+	trust, err := o.trust(ctx)
+	if err != nil {
+		return source.Revision{}, nil, err
+	}
+	rev, now, err := o.locate(ctx, sel, before)
+	if err != nil {
+		return source.Revision{}, nil, err
+	}
+	now.Trust = trust
+	rev.Reverify = now.Trust != before.Trust
+	state, err := now.state()
+	return rev, state, err
+}
+
+// locate finds what sel selects now.
+func (o *Origin) locate(ctx context.Context, sel selection, before memory) (source.Revision, memory, error) {
+	if sel.digest != "" && before.knows(o.repo.Spec.URL, sel.digest) {
+		return before.revision(""), before, nil
+	}
+	repo, err := o.connect(ctx)
+	if err != nil {
+		return source.Revision{}, memory{}, err
+	}
+	tag, d, err := o.lookUp(ctx, repo, sel)
+	if err != nil || before.knows(o.repo.Spec.URL, d.Digest) {
+		repo.Close()
+		return before.revision(tag), before, err
+	}
+	f, err := o.fetch(ctx, repo, d)
+	if err != nil {
+		repo.Close()
+		return source.Revision{}, memory{}, err
+	}
+	o.keep(&kept{repo, f})
+	now := memory{URL: o.repo.Spec.URL, Digest: f.subject.Digest}
+	now.Metadata, _ = metadata(f.manifest.Annotations)
+	return now.revision(tag), now, nil
+}
+
+// lookUp returns the tag that sel selects, "" for a digest, and what it names now.
+func (o *Origin) lookUp(ctx context.Context, repo *Repository, sel selection) (tag string, d ocispec.Descriptor, err error) {
+	if sel.digest != "" {
+		return "", ocispec.Descriptor{Digest: sel.digest}, nil
+	}
+	if tag = sel.tag; sel.semver != nil {
+		err = o.within(ctx, "list the tags", func(ctx context.Context) (err error) {
+			tag, err = sel.highest(ctx, repo)
+			return err
+		})
+		if err != nil {
+			return "", d, stepError(source.StepResolve, listFailed, err)
+		}
+	}
+	err = o.within(ctx, "look up tag "+tag, func(ctx context.Context) (err error) {
+		if d, err = repo.Head(ctx, tag); err == nil {
+			err = checkDescriptor(d)
+		}
+		return err
+	})
+	return tag, d, err
+}
+
+// fetch fetches the manifest that d names or leads to.
+func (o *Origin) fetch(ctx context.Context, repo *Repository, d ocispec.Descriptor) (f found, err error) {
+	err = o.within(ctx, "fetch the manifest", func(ctx context.Context) (err error) {
+		f, err = follow(ctx, repo, d)
+		return err
+	})
+	return f, err
+}
+
+// Open implements [source.Origin]: it fetches the manifest of rev, unless the
+// last Resolve has, and selects its layer. No blob is asked for before
+// [source.Content.WriteTo].
 func (o *Origin) Open(ctx context.Context, rev source.Revision) (source.Content, error) {
-	return nil, errors.ErrUnsupported
+	c, err := o.open(ctx, rev)
+	if err != nil {
+		return nil, stepError(source.StepFetch, pullFailed, err)
+	}
+	return c, nil
+}
+
+func (o *Origin) open(ctx context.Context, rev source.Revision) (source.Content, error) {
+	if dir, ok, err := o.directory(); ok || err != nil {
+		if err != nil {
+			return nil, err
+		}
+		return dir.Open(ctx, rev)
+	}
+	d, err := digestOf(rev)
+	if err != nil {
+		return nil, err
+	}
+	if k := o.take(d); k != nil {
+		return newContent(o, k.repo, rev, k.found)
+	}
+	repo, err := o.connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	f, err := o.fetch(ctx, repo, ocispec.Descriptor{Digest: d})
+	if err != nil {
+		repo.Close()
+		return nil, err
+	}
+	return newContent(o, repo, rev, f)
+}
+
+// connect returns the repository of spec.url.
+func (o *Origin) connect(ctx context.Context) (repo *Repository, err error) {
+	spec := &o.repo.Spec
+	a := Access{URL: spec.URL, Provider: spec.Provider, ServiceAccount: spec.ServiceAccountName, Secret: spec.SecretRef,
+		Cert: spec.CertSecretRef, Proxy: spec.ProxySecretRef, Insecure: spec.Insecure}
+	err = o.within(ctx, "log in", func(ctx context.Context) (err error) {
+		repo, err = Connect(ctx, a, o.env, &o.vault)
+		return err
+	})
+	return repo, err
+}
+
+// within does one step of fetching within spec.timeout.
+func (o *Origin) within(ctx context.Context, step string, do func(context.Context) error) error {
+	return source.Within(ctx, time.Duration(o.repo.Spec.Timeout), step, do)
 }
 
 // Secrets returns the credentials that were given to the origin so far, which
 // the [source.Reconciler] keeps out of conditions, events and errors.
 func (o *Origin) Secrets() []string { return o.vault.Values() }
 
-// within does one step of fetching within spec.timeout.
-func (o *Origin) within(ctx context.Context, step string, do func(context.Context) error) error {
-	return source.Within(ctx, time.Duration(o.repo.Spec.Timeout), step, do)
+// kept is what Resolve leaves to Open: a revision that is new is opened next.
+type kept struct {
+	repo  *Repository
+	found found
+}
+
+// keep replaces what is kept.
+func (o *Origin) keep(k *kept) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.kept != nil {
+		o.kept.repo.Close()
+	}
+	o.kept = k
+}
+
+// take returns what is kept of d, nil if it is not.
+func (o *Origin) take(d digest.Digest) *kept {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	k := o.kept
+	if k == nil || k.found.subject.Digest != d {
+		return nil
+	}
+	o.kept = nil
+	return k
+}
+
+// digestOf returns the digest in the revision TAG@DIGEST or DIGEST.
+func digestOf(rev source.Revision) (digest.Digest, error) {
+	d := digest.Digest(rev.ID[strings.LastIndexByte(rev.ID, '@')+1:])
+	if err := d.Validate(); err != nil {
+		return "", fmt.Errorf("revision %q: want TAG@DIGEST or DIGEST: %w", rev.ID, err)
+	}
+	return d, nil
 }

@@ -1,0 +1,130 @@
+package oci
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/Masterminds/semver/v3"
+	"github.com/opencontainers/go-digest"
+	"oras.land/oras-go/v2/registry"
+
+	"github.com/headgate-io/headgate/internal/version"
+	"github.com/headgate-io/headgate/source"
+)
+
+// A selection is what spec.ref comes to after its precedence: digest, semver,
+// tag (specification, "OCIRepositoryRef").
+type selection struct {
+	digest digest.Digest       // pinned
+	semver *semver.Constraints // range of tags
+	span   string              // semver as the spec has it
+	filter *regexp.Regexp      // what names of tags must match first; nil: nothing
+	chart  bool                // _ in a tag stands for the + of a version
+	tag    string
+}
+
+const (
+	defaultTag = "latest"
+	chartLayer = "application/vnd.cncf.helm.chart.content.v1.tar+gzip"
+)
+
+func selectRef(spec *source.OCIRepositorySpec) (selection, error) {
+	ref := spec.Ref
+	if ref == nil {
+		ref = &source.OCIRepositoryRef{}
+	}
+	switch {
+	case ref.Digest != "":
+		d := digest.Digest(ref.Digest)
+		if err := d.Validate(); err != nil {
+			return selection{}, fmt.Errorf("spec.ref.digest: %w", err)
+		}
+		return selection{digest: d}, nil
+	case ref.SemVer != "":
+		return selectRange(spec, ref)
+	}
+	tag := cmp.Or(ref.Tag, defaultTag)
+	if !isTag(tag) {
+		return selection{}, fmt.Errorf("spec.ref.tag %.140q: want at most 128 letters, digits, '_', '.' and '-'", tag)
+	}
+	return selection{tag: tag}, nil
+}
+
+func selectRange(spec *source.OCIRepositorySpec, ref *source.OCIRepositoryRef) (s selection, err error) {
+	s.span = ref.SemVer
+	s.chart = spec.LayerSelector != nil && spec.LayerSelector.MediaType == chartLayer
+	if s.semver, err = semver.NewConstraint(ref.SemVer); err != nil {
+		return s, fmt.Errorf("spec.ref.semver %q: %w", ref.SemVer, err)
+	}
+	if ref.SemVerFilter != "" {
+		if s.filter, err = regexp.Compile(ref.SemVerFilter); err != nil {
+			return s, fmt.Errorf("spec.ref.semverFilter: %w", err)
+		}
+	}
+	return s, nil
+}
+
+func isTag(name string) bool {
+	return registry.Reference{Reference: name}.ValidateReferenceAsTag() == nil
+}
+
+// highest returns the tag of repo with the highest version in the range of s.
+// Names that no registry may have are passed over like those that are no versions.
+func (s selection) highest(ctx context.Context, repo *Repository) (string, error) {
+	h := version.Highest[string]{Range: s.semver}
+	seen, passed := 0, 0
+	for tag, err := range repo.Tags(ctx) {
+		if err != nil {
+			return "", err
+		}
+		seen++
+		if !isTag(tag) || s.filter != nil && !s.filter.MatchString(tag) {
+			continue
+		}
+		passed++
+		h.Add(tag, s.version(tag))
+	}
+	if len(h.Found) == 0 {
+		return "", s.none(seen, passed)
+	}
+	best := h.Found[0]
+	for _, tag := range h.Found[1:] {
+		if s.later(tag, best) {
+			best = tag
+		}
+	}
+	return best, nil
+}
+
+// version returns the version that tag is the name of.
+func (s selection) version(tag string) string {
+	if s.chart {
+		return strings.ReplaceAll(tag, "_", "+")
+	}
+	return tag
+}
+
+// later reports whether of two tags of equal precedence a wins over b: build
+// metadata are compared as semver compares pre-releases, with any before none,
+// and equal ones by the bytes of the names.
+func (s selection) later(a, b string) bool {
+	_, left, _ := strings.Cut(s.version(a), "+")
+	_, right, _ := strings.Cut(s.version(b), "+")
+	if left == "" || right == "" {
+		return cmp.Or(strings.Compare(left, right), strings.Compare(a, b)) > 0
+	}
+	order := semver.New(0, 0, 0, left, "").Compare(semver.New(0, 0, 0, right, ""))
+	return cmp.Or(order, strings.Compare(a, b)) > 0
+}
+
+// none says that no tag is in the range: it tells a wrong filter from a wrong range.
+func (s selection) none(seen, passed int) error {
+	if s.filter == nil {
+		return notFound(fmt.Sprintf("no tag of %d matches spec.ref.semver %q: check the range, or push a tag in it", seen, s.span))
+	}
+	return notFound(fmt.Sprintf("no tag of %d matches spec.ref.semver %q, %d of them match spec.ref.semverFilter %q: check both",
+		seen, s.span, passed, s.filter))
+}
