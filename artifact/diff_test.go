@@ -1,0 +1,229 @@
+package artifact_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"github.com/headgate-io/headgate/artifact"
+)
+
+// lines writes changes as a user would.
+func lines(t *testing.T, before, after fs.FS) []string {
+	t.Helper()
+	var list []string
+	for c, err := range artifact.Diff(t.Context(), before, after) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		line := fmt.Sprintf("%s %v:%d %v:%d", c.Path, c.Old.Mode, c.Old.Size, c.New.Mode, c.New.Size)
+		if c.Content {
+			line += " content"
+		}
+		list = append(list, line)
+	}
+	return list
+}
+
+func plain(text string) *fstest.MapFile { return &fstest.MapFile{Data: []byte(text), Mode: 0o600} }
+
+func TestDiff(t *testing.T) {
+	program := &fstest.MapFile{Data: []byte("a"), Mode: 0o711}
+	large := strings.Repeat("x", 200<<10)
+	for name, c := range map[string]struct {
+		before, after fs.FS
+		want          []string
+	}{
+		"nothing":                    {fstest.MapFS{}, fstest.MapFS{}, nil},
+		"equal":                      {golden(), golden(), nil},
+		"other bits of a mode":       {fstest.MapFS{"a": plain("a")}, fstest.MapFS{"a": {Data: []byte("a"), Mode: 0o644 | fs.ModeSetuid}}, nil},
+		"links":                      {fstest.MapFS{"a": {Mode: fs.ModeSymlink}}, fstest.MapFS{"b": {Mode: fs.ModeDevice}}, nil},
+		"content of one size":        {fstest.MapFS{"d/a": plain("a")}, fstest.MapFS{"d/a": plain("b")}, []string{"d/a -rw-r--r--:1 -rw-r--r--:1 content"}},
+		"content of another size":    {fstest.MapFS{"a": plain("a")}, fstest.MapFS{"a": plain("ab")}, []string{"a -rw-r--r--:1 -rw-r--r--:2 content"}},
+		"the last byte":              {fstest.MapFS{"a": plain(large + "a")}, fstest.MapFS{"a": plain(large + "b")}, []string{"a -rw-r--r--:204801 -rw-r--r--:204801 content"}},
+		"executable":                 {fstest.MapFS{"a": plain("a")}, fstest.MapFS{"a": program}, []string{"a -rw-r--r--:1 -rwxr-xr-x:1"}},
+		"executable and the content": {fstest.MapFS{"a": plain("b")}, fstest.MapFS{"a": program}, []string{"a -rw-r--r--:1 -rwxr-xr-x:1 content"}},
+		"a directory and what it holds": {fstest.MapFS{"a": plain("a")}, fstest.MapFS{"a": plain("a"), "b/c/d": plain("")},
+			[]string{"b ----------:0 drwxr-xr-x:0", "b/c ----------:0 drwxr-xr-x:0", "b/c/d ----------:0 -rw-r--r--:0"}},
+		"a directory becomes a file": {fstest.MapFS{"a/b": plain("b")}, fstest.MapFS{"a": plain("")},
+			[]string{"a drwxr-xr-x:0 -rw-r--r--:0", "a/b -rw-r--r--:1 ----------:0"}},
+		"a link becomes a file": {fstest.MapFS{"a": {Mode: fs.ModeSymlink}}, fstest.MapFS{"a": plain("")}, []string{"a ----------:0 -rw-r--r--:0"}},
+		"names in the order of an archive": {fstest.MapFS{"a-b": plain(""), "a/b": plain(""), "c": plain("")}, fstest.MapFS{"b": plain("")},
+			[]string{"a drwxr-xr-x:0 ----------:0", "a/b -rw-r--r--:0 ----------:0", "a-b -rw-r--r--:0 ----------:0", "b ----------:0 -rw-r--r--:0", "c -rw-r--r--:0 ----------:0"}},
+		"a directory that is omitted": {omitting{fstest.MapFS{"bin/a": plain("")}, "bin"}, fstest.MapFS{"bin/a": plain("")}, []string{"bin ----------:0 drwxr-xr-x:0"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := lines(t, c.before, c.after); !slices.Equal(got, c.want) {
+				t.Errorf("got %q, want %q", got, c.want)
+			}
+			if back := lines(t, c.after, c.before); len(back) != len(c.want) {
+				t.Errorf("the other way round it is %q", back)
+			}
+		})
+	}
+}
+
+// A directory of a disk and an archive of it do not differ.
+func TestDiffOfDirectoryAndArchive(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.CopyFS(dir, fstest.MapFS{"a/b": plain("b"), "c": plain("c")}); err != nil {
+		t.Fatal(err)
+	}
+	var archive bytes.Buffer
+	if _, err := artifact.Pack(t.Context(), &archive, os.DirFS(dir)); err != nil {
+		t.Fatal(err)
+	}
+	tree, err := artifact.Read(&archive, artifact.Limits{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tree.Close()
+	if got := lines(t, os.DirFS(dir), tree); got != nil {
+		t.Errorf("got %q", got)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "c"), []byte("d"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := lines(t, tree, os.DirFS(dir)); len(got) != 1 {
+		t.Errorf("got %q", got)
+	}
+}
+
+// A faulty tree fails to open, to read or to list what is at one path.
+type faulty struct {
+	fstest.MapFS
+	open, read, list string
+}
+
+var errBroken = errors.New("broken")
+
+func (b faulty) Open(name string) (fs.File, error) {
+	if name == b.open {
+		return nil, errBroken
+	}
+	f, err := b.MapFS.Open(name)
+	if name == b.read {
+		f = mute{f}
+	}
+	return f, err
+}
+
+func (b faulty) ReadDir(name string) ([]fs.DirEntry, error) {
+	if name == b.list {
+		return nil, errBroken
+	}
+	return b.MapFS.ReadDir(name)
+}
+
+// A mute file cannot be read.
+type mute struct{ fs.File }
+
+func (mute) Read([]byte) (int, error) { return 0, errBroken }
+
+func TestDiffErrors(t *testing.T) {
+	tree := fstest.MapFS{"a": plain("a"), "d/b": plain("b")}
+	cause := errors.New("enough of it")
+	ended, end := context.WithCancelCause(t.Context())
+	end(cause)
+	for name, c := range map[string]struct {
+		ctx   context.Context
+		after fs.FS
+		path  string
+		want  error
+	}{
+		"the root cannot be listed": {t.Context(), faulty{MapFS: tree, list: "."}, `"."`, errBroken},
+		"a directory cannot be":     {t.Context(), faulty{MapFS: tree, list: "d"}, `"d"`, errBroken},
+		"a file cannot be opened":   {t.Context(), faulty{MapFS: tree, open: "a"}, `"a"`, errBroken},
+		"a file cannot be read":     {t.Context(), faulty{MapFS: tree, read: "d/b"}, `"d/b"`, errBroken},
+		"the context has ended":     {ended, tree, `"a"`, cause},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var last error
+			for _, err := range artifact.Diff(c.ctx, tree, c.after) {
+				if last != nil {
+					t.Fatal("the sequence goes on after an error")
+				}
+				last = err
+			}
+			if !errors.Is(last, c.want) || !strings.HasPrefix(last.Error(), "compare: "+c.path) {
+				t.Errorf("got %v", last)
+			}
+		})
+	}
+}
+
+func TestDiffStops(t *testing.T) {
+	n := 0
+	for range artifact.Diff(t.Context(), fstest.MapFS{}, fstest.MapFS{"a/b": plain(""), "c": plain("")}) {
+		if n++; n == 2 {
+			break
+		}
+	}
+	if n != 2 {
+		t.Errorf("%d changes", n)
+	}
+}
+
+// FuzzDiff checks that trees are equal exactly when their archives are, and
+// that a change one way is the change back the other way.
+func FuzzDiff(f *testing.F) {
+	f.Add("a=1 b/c=2", "a=1 b/c=3")
+	f.Add("a=1", "a/b=1")
+	f.Add("x!=1", "x=1")
+	f.Fuzz(func(t *testing.T, a, b string) {
+		before, after := parseTree(a), parseTree(b)
+		there, back := changes(t, before, after), changes(t, after, before)
+		if same := bytes.Equal(tarOf(t, before), tarOf(t, after)); same != (len(there) == 0) {
+			t.Errorf("the archives are equal: %v, the changes are %v", same, there)
+		}
+		for i := range back {
+			back[i].Old, back[i].New = back[i].New, back[i].Old
+		}
+		if !slices.Equal(there, back) {
+			t.Errorf("%v is %v the other way round", there, back)
+		}
+	})
+}
+
+func changes(t *testing.T, before, after fs.FS) (list []artifact.Change) {
+	for c, err := range artifact.Diff(t.Context(), before, after) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, c)
+	}
+	return list
+}
+
+// parseTree reads a tree of NAME=CONTENT, NAME!=CONTENT for an executable file.
+// What is no tree is left out.
+func parseTree(text string) fs.FS {
+	tree := fstest.MapFS{}
+	for _, word := range strings.Fields(text) {
+		name, content, _ := strings.Cut(word, "=")
+		name, exec := strings.CutSuffix(name, "!")
+		mode := fs.FileMode(0o644)
+		if exec {
+			mode = 0o755
+		}
+		if !fs.ValidPath(name) || name == "." || strings.ContainsAny(name, "\\\x00") || len(name) > 200 {
+			continue
+		}
+		clash := false
+		for other := range tree {
+			clash = clash || strings.HasPrefix(other, name+"/") || strings.HasPrefix(name, other+"/")
+		}
+		if !clash {
+			tree[name] = &fstest.MapFile{Data: []byte(content), Mode: mode}
+		}
+	}
+	return tree
+}
