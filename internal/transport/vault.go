@@ -51,6 +51,24 @@ func (v *Vault) Read(ctx context.Context, ref *source.LocalReference, field stri
 	return Secret{name, s}, nil
 }
 
+// PullSecrets returns the Secrets of the service account that field names. Errors are as those of Read.
+func (v *Vault) PullSecrets(ctx context.Context, account, field string) ([]Secret, error) {
+	list, err := []source.Secret(nil), errNoSecrets
+	if v.From != nil {
+		list, err = v.From.PullSecrets(ctx, v.Namespace, account)
+	}
+	if err != nil {
+		return nil, &source.StepError{Step: source.StepResolve, Reason: "AuthenticationFailed",
+			Err: fmt.Errorf("%s: pull secrets of %s/%s: %w", field, v.Namespace, account, err)}
+	}
+	out := make([]Secret, len(list))
+	for i, s := range list {
+		v.remember(s)
+		out[i] = Secret{fmt.Sprintf("%d of service account %s/%s", i+1, v.Namespace, account), s}
+	}
+	return out, nil
+}
+
 // remember notes the values of a Secret that must not show.
 func (v *Vault) remember(s source.Secret) {
 	for key, value := range s.Data {

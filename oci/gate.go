@@ -1,0 +1,192 @@
+package oci
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"oras.land/oras-go/v2/registry/remote/auth"
+
+	"github.com/headgate-io/headgate/internal/transport"
+	"github.com/headgate-io/headgate/source"
+)
+
+// A gate sends requests to a registry and shows it, and nobody else, who asks:
+// by name and password, or by a token that the registry's token service issues.
+type gate struct {
+	registry *url.URL
+	client   *http.Client // for the registry and whom it redirects to
+	tokens   *http.Client // for the token service
+	keys     credentials
+	conceal  func(...string)
+	zone     atomic.Int64 // widest-known [transport.Zone] of the registry itself
+
+	mu    sync.Mutex
+	known map[string]string // values of Authorization by scopes; basic authentication under ""
+}
+
+// credentials are what is known for a registry.
+type credentials struct {
+	source.Credential
+	own    func(host string) bool // whether there are credentials for another host
+	origin string                 // where they come from or were looked for, for messages
+}
+
+// none reports whether there are no credentials.
+func (c *credentials) none() bool {
+	return c.Username == "" && c.Password == "" && c.Token == "" && c.Refresh == ""
+}
+
+// newGate returns the gate to the registry at u. c says how servers are
+// reached; its fields Origin, Auth and MayDial are the gate's.
+func newGate(u *url.URL, c transport.Config, keys credentials, conceal func(...string)) *gate {
+	g := &gate{registry: u, keys: keys, conceal: conceal, known: map[string]string{}}
+	c.Origin, c.Auth = u, transport.Auth{}
+	c.MayDial = g.mayDial(transport.Site)
+	g.client = retrying(transport.Client(c))
+	c.MayDial = g.mayDial(transport.Public)
+	g.tokens = retrying(transport.Client(c))
+	follow := g.tokens.CheckRedirect
+	g.tokens.CheckRedirect = func(req *http.Request, via []*http.Request) error {
+		if !transport.SameOrigin(req.URL, via[0].URL) {
+			return fmt.Errorf("the token service redirects to %s, which may not see the request", req.URL.Host)
+		}
+		return follow(req, via)
+	}
+	return g
+}
+
+func retrying(c *http.Client) *http.Client {
+	c.Transport = &patient{c.Transport, sleep, time.Now}
+	return c
+}
+
+// mayDial judges addresses: the registry may be anywhere, and others not in a
+// narrower zone than the registry is, or than limit.
+func (g *gate) mayDial(limit transport.Zone) func(host string, ip netip.Addr) error {
+	return func(host string, ip netip.Addr) error {
+		zone := transport.ZoneOf(ip)
+		if strings.EqualFold(host, g.registry.Hostname()) {
+			for known := g.zone.Load(); int64(zone) > known && !g.zone.CompareAndSwap(known, int64(zone)); known = g.zone.Load() {
+			}
+			return nil
+		}
+		if zone <= max(limit, transport.Zone(g.zone.Load())) || g.keys.own(host) {
+			return nil
+		}
+		return fmt.Errorf("%s is %s, %s, to which registry %s may not send us", host, ip, zone, g.registry.Host)
+	}
+}
+
+// Do sends a request to the registry, a second time when that asks who we are.
+func (g *gate) Do(req *http.Request) (*http.Response, error) {
+	if req.Header.Get("Authorization") != "" {
+		return g.client.Do(req)
+	}
+	ctx := req.Context()
+	scopes := auth.GetAllScopesForHost(ctx, g.registry.Host)
+	sent := g.recall(scopes)
+	resp, err := g.client.Do(with(req, sent))
+	if err != nil || resp.StatusCode != http.StatusUnauthorized || !transport.SameOrigin(resp.Request.URL, g.registry) {
+		return resp, err
+	}
+	header, err := g.answer(ctx, resp.Header, scopes)
+	if err != nil {
+		resp.Body.Close()
+		return nil, err
+	}
+	if header == "" || header == sent {
+		return resp, nil
+	}
+	again := with(req, header)
+	if req.Body != nil && req.Body != http.NoBody {
+		if req.GetBody == nil {
+			return resp, nil
+		}
+		if again.Body, err = req.GetBody(); err != nil {
+			resp.Body.Close()
+			return nil, err
+		}
+	}
+	resp.Body.Close()
+	return g.client.Do(again)
+}
+
+func with(req *http.Request, header string) *http.Request {
+	out := req.Clone(req.Context())
+	if header != "" {
+		out.Header.Set("Authorization", header)
+	}
+	return out
+}
+
+// answer returns what a challenge asks for as a value of Authorization, "" when
+// there is nothing to show.
+func (g *gate) answer(ctx context.Context, header http.Header, scopes []string) (string, error) {
+	all := challenges(header)
+	for _, c := range all {
+		if c.scheme == "bearer" {
+			token, err := g.token(ctx, c, scopes)
+			if err != nil {
+				return "", err
+			}
+			return g.remember(strings.Join(scopes, " "), "Bearer "+token), nil
+		}
+	}
+	for _, c := range all {
+		if c.scheme == "basic" && g.keys.Username != "" && g.keys.Password != "" {
+			pair := base64.StdEncoding.EncodeToString([]byte(g.keys.Username + ":" + g.keys.Password))
+			g.conceal(pair)
+			return g.remember("", "Basic "+pair), nil
+		}
+	}
+	return "", nil
+}
+
+// recall returns the header that was right for the scopes before.
+func (g *gate) recall(scopes []string) string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if basic, ok := g.known[""]; ok {
+		return basic
+	}
+	return g.known[strings.Join(scopes, " ")]
+}
+
+func (g *gate) remember(scopes, header string) string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.known[scopes] = header
+	return header
+}
+
+// advise completes what the registry refused, and tells who issued the
+// credentials that it did not take them.
+func (g *gate) advise(e *StatusError) error {
+	if !errors.Is(e, fs.ErrPermission) || e.Hint != "" {
+		return e
+	}
+	if g.keys.none() {
+		e.Hint = "no credentials were sent: " + g.keys.origin
+		return e
+	}
+	if g.keys.Refused != nil {
+		g.keys.Refused()
+	}
+	e.Hint = "check the credentials of " + g.keys.origin
+	return e
+}
+
+func (g *gate) close() {
+	g.client.CloseIdleConnections()
+	g.tokens.CloseIdleConnections()
+}
