@@ -21,8 +21,8 @@ const (
 )
 
 const (
-	maxConfig  = 1 << 20 // bytes, as much as a Secret has
-	maxEntries = 1000
+	maxConfig = 1 << 20 // bytes, as much as a Secret has
+	maxLogins = 1000
 )
 
 // An entry has the credentials for a registry, or for a part of it.
@@ -71,8 +71,8 @@ func readKeys(s transport.Secret) (keychain, error) {
 		return nil, problem(key, "has %d bytes, at most %d are allowed", len(text), maxConfig)
 	case err != nil:
 		return nil, problem(key, "is no JSON as docker login writes it") // err could show a value
-	case len(logins) > maxEntries:
-		return nil, problem(key, "has %d entries, at most %d are allowed", len(logins), maxEntries)
+	case len(logins) > maxLogins:
+		return nil, problem(key, "has %d entries, at most %d are allowed", len(logins), maxLogins)
 	}
 	var all keychain
 	for name, l := range logins {
