@@ -134,6 +134,8 @@ func (r *run) verifying(failed *StepError) []Condition {
 	switch {
 	case r.plan.Verify == "" || r.published == nil || failed != nil && failed.Step == StepVerify:
 		return nil
+	case r.stored && r.verification.Ignored:
+		return r.set(SourceVerifiedCondition, "Unknown", ignoredReason, fallback(r.verification.Message, ignoredMessage(r.verification.Level)))
 	case r.stored:
 		return r.set(SourceVerifiedCondition, "True", "Succeeded", r.verification.Message)
 	}
@@ -156,12 +158,25 @@ func (r *run) set(kind, status, reason, message string) []Condition {
 	return []Condition{{Type: kind, Status: status, Reason: reason, Message: r.presentable(message)}}
 }
 
-// kept returns the condition as it was before the run, if it was True.
+// kept returns the condition as it was before the run, if what it says still stands.
 func (r *run) kept(kind string) []Condition {
-	if c := r.obj.Common().Condition(kind); c.Status == "True" {
+	if c := r.obj.Common().Condition(kind); passed(c) {
 		return []Condition{c}
 	}
 	return nil
+}
+
+// ignoredReason is that of SourceVerified for an artifact of which no signature
+// holds, and which the policy that the spec names lets pass.
+const ignoredReason = "VerificationIgnored"
+
+func ignoredMessage(level string) string {
+	return fmt.Sprintf("no signature holds, and the policy of level '%s' lets that pass", level)
+}
+
+// passed reports whether c is True, or tells of an artifact that was let pass.
+func passed(c Condition) bool {
+	return c.Status == "True" || c.Type == SourceVerifiedCondition && c.Status == "Unknown" && c.Reason == ignoredReason
 }
 
 // summed adds the Ready condition to list.

@@ -164,8 +164,12 @@ func TestPlan(t *testing.T) {
 		if strings.Count(plan.Words.Stored, "%s") != 1 {
 			t.Errorf("%T: stored message %q", test.obj, plan.Words.Stored)
 		}
-		_, external := test.obj.(*ExternalArtifact)
-		if want := time.Minute; plan.Timeout != want && !external {
+		want := time.Minute
+		switch test.obj.(type) {
+		case *ExternalArtifact, *OCIRepository: // nothing to bound, and bounded by the origin
+			want = 0
+		}
+		if plan.Timeout != want {
 			t.Errorf("%T: timeout %v, want %v", test.obj, plan.Timeout, want)
 		}
 	}

@@ -212,6 +212,16 @@ func TestConditions(t *testing.T) {
 		}
 		return s
 	}
+	audited := func(s *script) *script {
+		s.verify = func() (source.Verification, error) {
+			return source.Verification{Level: "audit", Ignored: true}, nil
+		}
+		return s
+	}
+	retrusted := func(s *script) *script {
+		s.rev.Reverify = true
+		return s
+	}
 	unopened := func(s *script) *script {
 		s.open = func(context.Context) error { return io.ErrUnexpectedEOF }
 		return s
@@ -273,12 +283,24 @@ func TestConditions(t *testing.T) {
 			"Ready=False/VerificationError Reconciling=True/ProgressingWithRetry SourceVerified=False/VerificationError ArtifactOutdated=True/NewRevision ArtifactInStorage=True/Succeeded",
 			"building artifact: new upstream revision '" + revision2 + "'", "error/VerificationError"},
 		{"no longer asked for", plain, at(revision2), source.Stored, ready, "", "info/NewArtifact"},
+		{"let pass", verified, audited(at(revision1)), source.Stored,
+			"Ready=True/Succeeded SourceVerified=Unknown/VerificationIgnored ArtifactInStorage=True/Succeeded", "", "info/NewArtifact"},
+		{"not let pass again", verified, refused(at(revision1)), source.Unchanged,
+			"Ready=True/Succeeded SourceVerified=Unknown/VerificationIgnored ArtifactInStorage=True/Succeeded", "", "trace/ArtifactUpToDate"},
+		{"let pass, then no answer", verified, fails(io.EOF), source.Failed,
+			"Ready=False/GitOperationFailed Reconciling=True/ProgressingWithRetry FetchFailed=True/GitOperationFailed SourceVerified=Unknown/VerificationIgnored ArtifactInStorage=True/Succeeded",
+			"reconciliation in progress", "error/GitOperationFailed"},
+		{"other keys", verified, good(retrusted(at(revision1))), source.Stored,
+			"Ready=True/Succeeded SourceVerified=True/Succeeded ArtifactInStorage=True/Succeeded", "", "info/Succeeded"},
 	}
 	r := newRig(t)
 	for _, row := range rows {
 		g := repository()
 		row.edit(g)
 		r.run(g, row.from, row.outcome)
+		if c := g.Common().Condition(source.SourceVerifiedCondition); c.Status == "Unknown" && !strings.Contains(c.Message, "level 'audit'") {
+			t.Errorf("%s: message of SourceVerified %q", row.name, c.Message)
+		}
 		if got := conditions(g); got != row.want {
 			t.Errorf("%s: conditions\n%s\nwant\n%s", row.name, got, row.want)
 		}
