@@ -118,6 +118,19 @@ var layerRules = []rule[*OCILayerSelector]{
 
 var verifyRules = []rule[*OCIRepositoryVerification]{
 	{"provider", func(v *OCIRepositoryVerification) error { return oneOf(v.Provider, "cosign", "notation") }},
+	{"secretRef", func(v *OCIRepositoryVerification) error {
+		if v.Provider == "notation" && v.SecretRef == nil {
+			return errors.New("is required with provider notation: a Secret with trustpolicy.json and the certificates it trusts")
+		}
+		return nil
+	}},
+	{"matchOIDCIdentity", func(v *OCIRepositoryVerification) error {
+		if v.provider() == "cosign" && v.SecretRef == nil && len(v.MatchOIDCIdentity) == 0 {
+			return errors.New("is required without secretRef, or a signature of anybody would do: " +
+				`say who signs, or write {issuer: ".*", subject: ".*"} if anybody may`)
+		}
+		return nil
+	}},
 }
 
 var identityRules = []rule[OIDCIdentityMatch]{

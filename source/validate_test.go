@@ -118,7 +118,11 @@ func TestAdmission(t *testing.T) {
 		{"OCIRepository", `verify: {provider: gpg}`, "spec.verify.provider", "must be one of cosign, notation"},
 		{"OCIRepository", `verify: {matchOIDCIdentity: [{issuer: "[", subject: x}]}`, "spec.verify.matchOIDCIdentity[0].issuer", "must be a regular expression"},
 		{"OCIRepository", `verify: {matchOIDCIdentity: [{issuer: x, subject: "*"}]}`, "spec.verify.matchOIDCIdentity[0].subject", "must be a regular expression"},
-		{"OCIRepository", `verify: {trustedRootSecretRef: {name: ""}}`, "spec.verify.trustedRootSecretRef.name", "is required"},
+		{"OCIRepository", `verify: {secretRef: {name: k}, trustedRootSecretRef: {name: ""}}`, "spec.verify.trustedRootSecretRef.name", "is required"},
+		{"OCIRepository", `verify: {provider: cosign}`, "spec.verify.matchOIDCIdentity", "is required without secretRef"},
+		{"OCIRepository", `verify: {}`, "spec.verify.matchOIDCIdentity", "is required without secretRef"},
+		{"OCIRepository", `verify: {matchOIDCIdentity: [{issuer: ".*", subject: ".*"}]}`, "", ""},
+		{"OCIRepository", `verify: {provider: notation, matchOIDCIdentity: [{issuer: a, subject: b}]}`, "spec.verify.secretRef", "is required with provider notation"},
 		{"OCIRepository", `serviceAccountName: A`, "spec.serviceAccountName", "is no name"},
 
 		{"PkgRepository", `url: "ssh://h/x"`, "spec.url", "must begin with http:// or https:// or oci://"},
@@ -138,7 +142,8 @@ func TestAdmission(t *testing.T) {
 		{"PkgChart", `sourceRef: {kind: Bucket, name: a, namespace: b}`, "spec.sourceRef.namespace", "unknown field"},
 		{"PkgChart", `reconcileStrategy: Always`, "spec.reconcileStrategy", "must be one of ChartVersion, Revision"},
 		{"PkgChart", `sourceRef: {kind: Bucket, name: a}, verify: {provider: cosign}`, "spec.verify", "kind PkgRepository only"},
-		{"PkgChart", `sourceRef: {kind: HelmRepository, name: a}, verify: {}`, "", ""},
+		{"PkgChart", `sourceRef: {kind: HelmRepository, name: a}, verify: {}`, "spec.verify.matchOIDCIdentity", "a signature of anybody would do"},
+		{"PkgChart", `sourceRef: {kind: HelmRepository, name: a}, verify: {secretRef: {name: a}}`, "", ""},
 		{"PkgChart", `valuesFiles: [a, ../../b]`, "spec.valuesFiles[1]", "must not lead out"},
 
 		{"ExternalArtifact", `sourceRef: {name: a}`, "spec.sourceRef.kind", "is required"},

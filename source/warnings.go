@@ -119,12 +119,18 @@ func (o *OCIRepository) advise(found *findings) {
 }
 
 func (v *OCIRepositoryVerification) advise(found *findings) {
-	switch {
-	case v == nil || v.SecretRef != nil:
-	case v.Provider == "notation":
-		found.add("spec.verify.secretRef", "is missing: notation cannot verify without a trust policy")
-	case len(v.MatchOIDCIdentity) == 0:
-		found.add("spec.verify", "accepts a signature of anybody: give secretRef or matchOIDCIdentity")
+	if v == nil || v.provider() == "cosign" && v.SecretRef == nil {
+		return
+	}
+	why := "the keys of secretRef decide"
+	if v.provider() == "notation" {
+		why = "it goes with provider cosign"
+	}
+	if len(v.MatchOIDCIdentity) > 0 {
+		found.add("spec.verify.matchOIDCIdentity", "has no effect: %s", why)
+	}
+	if v.TrustedRootSecretRef != nil {
+		found.add("spec.verify.trustedRootSecretRef", "has no effect: %s", why)
 	}
 }
 
