@@ -39,6 +39,7 @@ var rooms = map[string]room{
 
 	"login/aws":               {imports: "source login/internal/actions login/internal/exchange login/internal/keep", modules: awsModules},
 	"login/azure":             {imports: "source login/internal/actions login/internal/exchange login/internal/keep", modules: azureModules},
+	"login/gcp":               {imports: "source login/internal/actions login/internal/exchange login/internal/keep", modules: gcpModules},
 	"login/github":            {imports: "source internal/transport login/internal/exchange login/internal/keep"},
 	"login/internal/actions":  {imports: "login/internal/exchange"},
 	"login/internal/exchange": {imports: "internal/redact internal/transport source"},
@@ -47,7 +48,7 @@ var rooms = map[string]room{
 	"git/internal/signature": {modules: "github.com/ProtonMail/go-crypto github.com/cloudflare/circl golang.org/x/crypto golang.org/x/sys"},
 
 	"cmd/headgate": {
-		imports: "artifact source git oci internal/redact login/aws login/azure login/github", // sigs.k8s.io/yaml comes with source
+		imports: "artifact source git oci internal/redact login/aws login/azure login/gcp login/github", // sigs.k8s.io/yaml comes with source
 		modules: "github.com/spf13/cobra github.com/spf13/pflag github.com/inconshreveable/mousetrap github.com/jedib0t/go-pretty/v6 github.com/mattn/go-runewidth github.com/rivo/uniseg golang.org/x/term golang.org/x/text",
 	},
 
@@ -74,12 +75,14 @@ const gitModules = "golang.org/x/crypto golang.org/x/net golang.org/x/sync golan
 const (
 	awsModules = "github.com/aws/aws-sdk-go-v2 github.com/aws/aws-sdk-go-v2/config github.com/aws/aws-sdk-go-v2/credentials github.com/aws/aws-sdk-go-v2/feature/ec2/imds " +
 		"github.com/aws/aws-sdk-go-v2/internal/configsources github.com/aws/aws-sdk-go-v2/internal/endpoints/v2 github.com/aws/aws-sdk-go-v2/internal/v4a " +
+		"github.com/aws/aws-sdk-go-v2/service/ecr github.com/aws/aws-sdk-go-v2/service/ecrpublic " +
 		"github.com/aws/aws-sdk-go-v2/service/internal/accept-encoding github.com/aws/aws-sdk-go-v2/service/internal/presigned-url " +
 		"github.com/aws/aws-sdk-go-v2/service/signin github.com/aws/aws-sdk-go-v2/service/sso github.com/aws/aws-sdk-go-v2/service/ssooidc " +
 		"github.com/aws/aws-sdk-go-v2/service/sts github.com/aws/smithy-go"
 	azureModules = "github.com/Azure/azure-sdk-for-go/sdk/azcore github.com/Azure/azure-sdk-for-go/sdk/azidentity github.com/Azure/azure-sdk-for-go/sdk/internal " +
 		"github.com/AzureAD/microsoft-authentication-library-for-go github.com/golang-jwt/jwt/v5 github.com/google/uuid github.com/kylelemons/godebug " +
 		"github.com/pkg/browser golang.org/x/crypto golang.org/x/sync golang.org/x/sys golang.org/x/text"
+	gcpModules = "golang.org/x/oauth2 cloud.google.com/go/compute/metadata golang.org/x/sys"
 )
 
 // systems are those whose files are looked at: an edge may be in the files of one only.

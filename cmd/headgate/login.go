@@ -6,6 +6,7 @@ import (
 
 	"github.com/headgate-io/headgate/login/aws"
 	"github.com/headgate-io/headgate/login/azure"
+	"github.com/headgate-io/headgate/login/gcp"
 	"github.com/headgate-io/headgate/login/github"
 	"github.com/headgate-io/headgate/source"
 )
@@ -15,6 +16,7 @@ func (p *program) login() source.LoginFunc {
 	providers := map[string]source.LoginFunc{
 		"aws":    aws.New(nil, p.lookup).Login,
 		"azure":  azure.New(nil, p.lookup).Login,
+		"gcp":    gcp.New(nil, p.lookup).Login,
 		"github": github.New(nil).Login,
 	}
 	return func(ctx context.Context, r source.LoginRequest) (source.Credential, error) {

@@ -1,4 +1,5 @@
-// Package aws logs in to CodeCommit (reference A9).
+// Package aws logs in to CodeCommit (reference A9), and to private and public
+// registries of ECR (reference A11).
 //
 // The identity is that of the program. In a job of GitHub or Forgejo Actions
 // with AWS_ROLE_ARN, and without AWS_ACCESS_KEY_ID, AWS_WEB_IDENTITY_TOKEN_FILE
@@ -9,22 +10,22 @@
 // credential_process makes the SDK run that program.
 //
 //   - The URL must be https://git-codecommit.REGION.amazonaws.com/v1/repos/NAME,
-//     with -fips after codecommit or .cn at the end where AWS has that. No other
-//     host is shown anything.
-//   - User name and password are made anew for each use: the password is a
-//     signature over host and path (its format is in sign.go) that is good for 15 minutes.
-//     What is asked later in the same conversation is refused.
-//   - Temporary keys are used for 80 % of their life, an hour at most.
+//     oci://ACCOUNT.dkr.ecr.REGION.amazonaws.com/NAME or oci://public.ecr.aws/NAME,
+//     or what AWS calls those with FIPS, over IPv6 and in its other partitions
+//     (place.go). No other host is shown anything.
+//   - The user name and password for CodeCommit are made anew for each use: the
+//     password is a signature over host and path (its format is in sign.go) that
+//     is good for 15 minutes. What is asked later in the same conversation is refused.
+//   - The password for a registry is a token that ECR issues for all registries
+//     of a region that the identity may use. Where it is issued follows from the
+//     region alone.
+//   - Temporary keys and tokens are used for 80 % of their life, an hour at most.
 package aws
 
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
-	"net/url"
-	"regexp"
-	"strings"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -34,11 +35,13 @@ import (
 	"github.com/headgate-io/headgate/source"
 )
 
-// A Provider logs in with the identity of the program, and keeps temporary keys.
+// A Provider logs in with the identity of the program, and keeps temporary keys
+// and tokens.
 type Provider struct {
-	now  func() time.Time
-	env  exchange.Environment
-	keys keep.Keep[aws.Credentials]
+	now    func() time.Time
+	env    exchange.Environment
+	keys   keep.Keep[aws.Credentials]
+	tokens keep.Keep[token]
 }
 
 // New returns a provider that tells the time by now, and looks variables of the
@@ -48,28 +51,26 @@ func New(now func() time.Time, lookup func(string) (string, bool)) *Provider {
 	if now == nil {
 		now = time.Now
 	}
-	return &Provider{now: now, env: exchange.NewEnvironment(lookup), keys: keep.Keep[aws.Credentials]{Now: now}}
+	return &Provider{now: now, env: exchange.NewEnvironment(lookup),
+		keys: keep.Keep[aws.Credentials]{Now: now}, tokens: keep.Keep[token]{Now: now}}
 }
 
 // Login is a [source.LoginFunc].
 func (p *Provider) Login(ctx context.Context, r source.LoginRequest) (source.Credential, error) {
-	region, err := regionOf(r.URL)
+	at, client, err := exchange.Begin(r, placeOf)
 	if err != nil {
-		return source.Credential{}, fmt.Errorf("%w: %w: spec.url: %w", source.ErrInvalid, source.ErrProvider, err)
-	}
-	if err := exchange.Own(r); err != nil {
 		return source.Credential{}, err
 	}
-	client := exchange.Client(r.Client)
 	defer client.CloseIdleConnections()
-	keys, forget, err := p.keys.Get(ctx, region, func(ctx context.Context) (aws.Credentials, time.Time, error) {
-		return p.identify(ctx, exchange.Until(ctx, client), region)
-	})
+	if at.service != codeCommit {
+		return p.enter(ctx, client, at)
+	}
+	keys, forget, err := p.identify(ctx, client, at.region)
 	if err != nil {
 		return source.Credential{}, err
 	}
 	now := p.now()
-	c := sign(keys, r.URL, region, now)
+	c := sign(keys, r.URL, at.region, now)
 	if c.Expires = now.Add(validity); keys.CanExpire && keys.Expires.Before(c.Expires) {
 		c.Expires = keys.Expires
 	}
@@ -77,32 +78,19 @@ func (p *Provider) Login(ctx context.Context, r source.LoginRequest) (source.Cre
 	return c, nil
 }
 
-// identify gets keys from wherever the program has its identity from.
-func (p *Provider) identify(ctx context.Context, client *http.Client, region string) (aws.Credentials, time.Time, error) {
-	keys, err := p.retrieve(ctx, client, region)
-	if err != nil {
-		return keys, time.Time{}, p.explain(ctx, err)
-	}
-	if keys.AccessKeyID == "" || keys.SecretAccessKey == "" || strings.ContainsFunc(keys.AccessKeyID+keys.SessionToken, unprintable) {
-		return keys, time.Time{}, errors.New("the keys that were found cannot be used: they are empty or hold control characters")
-	}
-	if !keys.CanExpire {
-		return keys, time.Time{}, nil
-	}
-	return keys, keys.Expires, nil
-}
-
-func unprintable(r rune) bool { return r <= ' ' || r > '~' }
-
-// hostForm matches the hosts of CodeCommit, from their first to their last byte.
-var hostForm = regexp.MustCompile(`^git-codecommit(?:-fips)?\.([a-z]{2,4}(?:-[a-z]+){1,3}-[0-9]{1,2})\.amazonaws\.com(\.cn)?$`)
-
-// regionOf returns the region of the repository at u.
-func regionOf(u *url.URL) (string, error) {
-	m := hostForm.FindStringSubmatch(strings.ToLower(u.Hostname()))
-	china := m != nil && strings.HasPrefix(m[1], "cn-")
-	if m == nil || u.Scheme != "https" || u.Port() != "" && u.Port() != "443" || china != (m[2] != "") {
-		return "", errors.New("provider aws is for https://git-codecommit.REGION.amazonaws.com/v1/repos/NAME")
-	}
-	return m[1], nil
+// identify returns the keys of the program, and what makes it forget them.
+func (p *Provider) identify(ctx context.Context, client *http.Client, region string) (aws.Credentials, func(), error) {
+	return p.keys.Get(ctx, region, func(ctx context.Context) (aws.Credentials, time.Time, error) {
+		keys, err := p.retrieve(ctx, exchange.Until(ctx, client), region)
+		if err != nil {
+			return keys, time.Time{}, p.explain(ctx, "get the keys of this program", err)
+		}
+		if keys.AccessKeyID == "" || keys.SecretAccessKey == "" || !exchange.Sendable(keys.AccessKeyID+keys.SessionToken) {
+			return keys, time.Time{}, errors.New("the keys that were found cannot be used: they are empty or hold control characters")
+		}
+		if !keys.CanExpire {
+			return keys, time.Time{}, nil
+		}
+		return keys, keys.Expires, nil
+	})
 }

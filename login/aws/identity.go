@@ -7,6 +7,7 @@ import (
 	"net/http"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/aws/retry"
 	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/credentials/stscreds"
 	"github.com/aws/aws-sdk-go-v2/service/sts"
@@ -81,16 +82,26 @@ type identityToken string
 // GetIdentityToken implements [stscreds.IdentityTokenRetriever].
 func (t identityToken) GetIdentityToken() ([]byte, error) { return []byte(t), nil }
 
-// explain makes one line of an error of the SDK, without what the request
-// proved itself with.
-func (p *Provider) explain(ctx context.Context, err error) error {
+// explain makes one line of an error of the SDK about what was to be done,
+// without what the request proved itself with.
+func (p *Provider) explain(ctx context.Context, what string, err error) error {
 	if ctx.Err() != nil {
-		return fmt.Errorf("get the keys of this program: %w", context.Cause(ctx))
+		return fmt.Errorf("%s: %w", what, context.Cause(ctx))
 	}
 	secrets := []string{p.env.Value("AWS_CONTAINER_AUTHORIZATION_TOKEN"), p.env.Value("AWS_SECRET_ACCESS_KEY"), p.env.Value("AWS_SESSION_TOKEN")}
 	const hint = "check the role and the AWS_ variables that this program runs with"
-	if api, ok := errors.AsType[smithy.APIError](err); ok && api.ErrorFault() == smithy.FaultClient {
+	if api, ok := errors.AsType[smithy.APIError](err); ok && refused(api, err) {
 		return fmt.Errorf("%w: %s: %s: %s", source.ErrProvider, exchange.Said(api.ErrorCode()), exchange.Said(api.ErrorMessage(), secrets...), hint)
 	}
-	return fmt.Errorf("get the keys of this program: %s: %s", exchange.Said(err.Error(), secrets...), hint)
+	return fmt.Errorf("%s: %s: %s", what, exchange.Said(err.Error(), secrets...), hint)
+}
+
+// refused reports whether a service will give the same answer again: it was not
+// asked too often, and the failure is not its own.
+func refused(api smithy.APIError, err error) bool {
+	if _, often := retry.DefaultThrottleErrorCodes[api.ErrorCode()]; often {
+		return false
+	}
+	resp, ok := errors.AsType[*smithyhttp.ResponseError](err)
+	return api.ErrorFault() == smithy.FaultClient || ok && resp.HTTPStatusCode()/100 == 4 && resp.HTTPStatusCode() != http.StatusTooManyRequests
 }

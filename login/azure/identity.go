@@ -22,8 +22,9 @@ const audience = "api://AzureADTokenExchange"
 
 // An identity is what the program can prove, and how it asks for tokens.
 type identity struct {
-	env    exchange.Environment
-	client *http.Client
+	env       exchange.Environment
+	client    *http.Client
+	authority string // unless the environment names one
 }
 
 // A method is a way to prove who the program is.
@@ -63,7 +64,7 @@ func (i identity) id() string     { return i.env.Value("AZURE_CLIENT_ID") }
 func (i identity) options() azcore.ClientOptions {
 	authority := i.env.Value("AZURE_AUTHORITY_HOST")
 	if authority == "" {
-		authority = cloud.AzurePublic.ActiveDirectoryAuthorityHost
+		authority = i.authority
 	}
 	return azcore.ClientOptions{
 		Cloud:     cloud.Configuration{ActiveDirectoryAuthorityHost: authority},

@@ -85,7 +85,7 @@ func (k *Keep[T]) until(expires time.Time) time.Time {
 		return time.Time{}
 	}
 	now := k.now()
-	return now.Add(min(expires.Sub(now)*4/5, longest))
+	return now.Add(min(expires.Sub(now)/5*4, longest))
 }
 
 func (k *Keep[T]) enter(key string) *slot[T] {

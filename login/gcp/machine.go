@@ -1,0 +1,65 @@
+package gcp
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/headgate-io/headgate/login/internal/exchange"
+)
+
+// metadataHost is where a machine finds its metadata server, by address, so
+// that no name server has a say.
+const metadataHost = "169.254.169.254"
+
+// byMachine asks the metadata server for a token of the machine's service account.
+func (i identity) byMachine(ctx context.Context) (token, error) {
+	universe, err := i.metadata(ctx, "universe/universe-domain")
+	if status, ok := errors.AsType[*exchange.StatusError](err); ok && status.Status == http.StatusNotFound {
+		universe, err = "", nil // older servers know one cloud
+	}
+	if err != nil {
+		return token{}, err
+	}
+	if err := i.belongs(strings.TrimSpace(universe)); err != nil {
+		return token{}, err
+	}
+	var answer struct {
+		Token   string `json:"access_token"`
+		Seconds int    `json:"expires_in"`
+	}
+	req, err := i.question(ctx, "instance/service-accounts/default/token")
+	if err != nil {
+		return token{}, err
+	}
+	if err := exchange.JSON(i.client, req, &answer); err != nil {
+		return token{}, err
+	}
+	return token{answer.Token, time.Now().Add(time.Duration(answer.Seconds) * time.Second)}, nil
+}
+
+// metadata returns the value of a key.
+func (i identity) metadata(ctx context.Context, key string) (string, error) {
+	req, err := i.question(ctx, key)
+	if err != nil {
+		return "", err
+	}
+	return exchange.Text(i.client, req)
+}
+
+// question is a request for a key of the metadata server.
+func (i identity) question(ctx context.Context, key string) (*http.Request, error) {
+	host := i.env.Value(metadataVariable)
+	if host == "" {
+		host = metadataHost
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+host+"/computeMetadata/v1/"+key, nil)
+	if err != nil {
+		return nil, wrong("%s is not HOST or HOST:PORT", metadataVariable)
+	}
+	req.Header.Set("Metadata-Flavor", "Google")
+	req.Header.Set("User-Agent", "headgate")
+	return req, nil
+}
