@@ -38,6 +38,13 @@ func Connect(ctx context.Context, a Access, env source.Env, v *transport.Vault) 
 		return nil, &source.StepError{Step: source.StepResolve, Reason: "URLInvalid",
 			Err: fmt.Errorf("%w: spec.url: %w", source.ErrInvalid, err)}
 	}
+	if dir, ok := env.Local[a.URL]; ok {
+		l, err := openLayout(dir)
+		if err != nil {
+			return nil, fmt.Errorf("stand-in for %s: %w", a.URL, err)
+		}
+		return &Repository{address: at, from: l, web: transport.Client(transport.Config{})}, nil
+	}
 	way, err := a.way(ctx, v)
 	if err != nil {
 		return nil, failed(err)

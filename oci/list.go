@@ -9,6 +9,7 @@ import (
 	"iter"
 	"strings"
 
+	"github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 )
 
@@ -44,7 +45,7 @@ func (r *Repository) Tags(ctx context.Context) iter.Seq2[string, error] {
 // Referrers lists the manifests that refer to subject, those of artifactType
 // alone unless it is "": by the referrers API, and where the registry has none
 // by the tag that stands in for it (distribution specification 1.1, "Listing
-// Referrers"). There are none when nothing is found.
+// Referrers"), each once. There are none when nothing is found.
 //
 // More than 10,000 of them are an error, and so is a descriptor without a
 // digest or with a size outside 0 to 4 MiB; pages are bounded as those of tags.
@@ -54,7 +55,7 @@ func (r *Repository) Referrers(ctx context.Context, subject ocispec.Descriptor, 
 			yield(ocispec.Descriptor{}, r.fail("list referrers of", subject.Digest.String(), err))
 			return
 		}
-		seen := 0
+		seen, listed := 0, map[digest.Digest]bool{}
 		for d, err := range r.referrers(ctx, subject, artifactType) {
 			if seen++; err == nil && seen > maxReferrers {
 				err = fmt.Errorf("there are more than %d", maxReferrers)
@@ -66,9 +67,10 @@ func (r *Repository) Referrers(ctx context.Context, subject ocispec.Descriptor, 
 				yield(ocispec.Descriptor{}, r.fail("list referrers of", subject.Digest.String(), err))
 				return
 			}
-			if (artifactType == "" || d.ArtifactType == artifactType) && !yield(d, nil) {
+			if !listed[d.Digest] && (artifactType == "" || d.ArtifactType == artifactType) && !yield(d, nil) {
 				return
 			}
+			listed[d.Digest] = true
 		}
 	}
 }
@@ -106,7 +108,7 @@ var errNoReferrers = errors.New("no list of referrers is kept")
 func (r *Repository) tagged(ctx context.Context, subject ocispec.Descriptor, yield func(ocispec.Descriptor, error) bool) {
 	tag := strings.Replace(subject.Digest.String(), ":", "-", 1)
 	tag = tag[:min(len(tag), 128)]
-	d, content, err := r.read(ctx, tag, ocispec.Descriptor{})
+	d, content, err := readManifest(ctx, r.from, tag, ocispec.Descriptor{})
 	if errors.Is(err, fs.ErrNotExist) {
 		return
 	}

@@ -25,9 +25,9 @@ const (
 // vague are media types that say nothing about a manifest.
 var vague = map[string]bool{"": true, "application/json": true, "application/octet-stream": true, "text/plain": true, "binary/octet-stream": true}
 
-// read returns the manifest that reference names, and checks it against what want says.
-func (r *Repository) read(ctx context.Context, reference string, want ocispec.Descriptor) (ocispec.Descriptor, []byte, error) {
-	mediaType, body, err := r.from.manifest(ctx, reference)
+// readManifest returns what reference names, and checks it against what want says.
+func readManifest(ctx context.Context, from holder, reference string, want ocispec.Descriptor) (ocispec.Descriptor, []byte, error) {
+	mediaType, body, err := from.manifest(ctx, reference)
 	if err != nil {
 		return want, nil, err
 	}

@@ -61,7 +61,7 @@ func (r *Repository) Head(ctx context.Context, reference string) (ocispec.Descri
 	}
 	d, err := r.from.head(ctx, reference)
 	if errors.Is(err, errNoHead) {
-		d, _, err = r.read(ctx, reference, ocispec.Descriptor{Digest: want})
+		d, _, err = readManifest(ctx, r.from, reference, ocispec.Descriptor{Digest: want})
 	}
 	if err == nil && want != "" && d.Digest != want {
 		err = fmt.Errorf("the registry says that its digest is %s", d.Digest)
@@ -80,7 +80,7 @@ func (r *Repository) Manifest(ctx context.Context, d ocispec.Descriptor) (ocispe
 	if _, err := hasher(d.Digest); err != nil {
 		return ocispec.Descriptor{}, nil, r.fail("fetch manifest", d.Digest.String(), err)
 	}
-	d, content, err := r.read(ctx, d.Digest.String(), d)
+	d, content, err := readManifest(ctx, r.from, d.Digest.String(), d)
 	if err != nil {
 		return ocispec.Descriptor{}, nil, r.fail("fetch manifest", d.Digest.String(), err)
 	}
