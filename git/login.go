@@ -2,7 +2,6 @@ package git
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/url"
 
@@ -57,40 +56,15 @@ func (o *Origin) overLogin(ctx context.Context, u *url.URL, secret, proxySecret 
 	if err != nil {
 		return route{}, err
 	}
-	if c.Auth, c.Refused, err = o.login(ctx, c, secret); err != nil {
-		return route{}, loginError(provider, err)
-	}
-	return speak(c), nil
-}
-
-// login gets credentials for what c reaches.
-func (o *Origin) login(ctx context.Context, c transport.Config, secret transport.Secret) (transport.Auth, func(), error) {
-	client := transport.Client(transport.Config{TLS: c.TLS, Proxy: c.Proxy})
-	defer client.CloseIdleConnections()
-	issued, err := o.env.Login(ctx, source.LoginRequest{
-		Provider:       o.repo.Spec.Provider,
-		URL:            c.Origin,
-		Secret:         secret.Secret,
-		SecretName:     secret.Name,
-		Namespace:      o.repo.Metadata.Namespace,
-		ServiceAccount: o.repo.Spec.ServiceAccountName,
-		Client:         client,
-		OwnTrust:       c.TLS != nil,
+	issued, err := o.vault.LogIn(ctx, o.env.Login, c, source.LoginRequest{
+		Provider: provider, URL: c.Origin, Secret: secret.Secret, SecretName: secret.Name, ServiceAccount: o.repo.Spec.ServiceAccountName,
 	})
 	if err != nil {
-		return transport.Auth{}, nil, err
+		return route{}, err
 	}
-	o.vault.Conceal(issued.Username, issued.Password, issued.Token)
-	return transport.Auth{Username: issued.Username, Password: issued.Password, Bearer: issued.Token}, issued.Refused, nil
-}
-
-// loginError gives the failure of a login its reason.
-func loginError(provider string, err error) error {
-	reason := "AuthenticationFailed"
-	if errors.Is(err, source.ErrProvider) {
-		reason = "InvalidProviderConfiguration"
-	}
-	return &source.StepError{Step: source.StepResolve, Reason: reason, Err: fmt.Errorf("log in with provider %s: %w", provider, err)}
+	c.Auth = transport.Auth{Username: issued.Username, Password: issued.Password, Bearer: issued.Token}
+	c.Refused = issued.Refused
+	return speak(c), nil
 }
 
 // badProvider is a login that cannot work until the spec changes.

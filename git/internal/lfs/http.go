@@ -93,7 +93,7 @@ func mayLead(from, to *url.URL) error {
 // other hosts may lead to: those of this machine or link. See [transport.Config].
 func MayDial(u *url.URL) func(host string, ip netip.Addr) error {
 	return func(host string, ip netip.Addr) error {
-		if inside(ip) && !isInside(u) && !strings.EqualFold(host, u.Hostname()) {
+		if transport.ZoneOf(ip) == transport.Link && !isInside(u) && !strings.EqualFold(host, u.Hostname()) {
 			return fmt.Errorf("%w: %s is %s, an address of this machine or link, where a server elsewhere may not send us", ErrRefused, host, ip)
 		}
 		return nil
@@ -102,16 +102,7 @@ func MayDial(u *url.URL) func(host string, ip netip.Addr) error {
 
 // isInside reports whether u names this machine or one on its link, where
 // services trust everybody who can reach them.
-func isInside(u *url.URL) bool {
-	host := strings.TrimSuffix(strings.ToLower(u.Hostname()), ".")
-	ip, err := netip.ParseAddr(host)
-	return host == "localhost" || strings.HasSuffix(host, ".localhost") || err == nil && inside(ip)
-}
-
-func inside(ip netip.Addr) bool {
-	ip = ip.Unmap()
-	return ip.IsLoopback() || ip.IsLinkLocalUnicast() || ip.IsUnspecified()
-}
+func isInside(u *url.URL) bool { return transport.ZoneOfHost(u) == transport.Link }
 
 // send sends a request and follows redirects, with the same method. The caller
 // closes the body.
