@@ -1,0 +1,168 @@
+package cosign
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+
+	digest "github.com/opencontainers/go-digest"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+	"github.com/sigstore/sigstore-go/pkg/bundle"
+	"github.com/sigstore/sigstore-go/pkg/verify"
+
+	"github.com/secure-systems-lab/go-securesystemslib/dsse"
+)
+
+const (
+	bundleType     = "application/vnd.dev.sigstore.bundle.v0.3+json"
+	bundleTypes    = "application/vnd.dev.sigstore.bundle" // how the types of all versions begin
+	predicateKey   = "dev.sigstore.bundle.predicateType"   // the annotation of a manifest that says what its bundle is about
+	signPredicate  = "https://sigstore.dev/cosign/sign/v1"
+	statementTypes = "https://in-toto.io/Statement/" // how the types of all versions begin
+	envelopeType   = "application/vnd.in-toto+json"
+)
+
+// bundles lists the bundles that refer to subject.
+func (v *verifier) bundles(ctx context.Context, subject ocispec.Descriptor) iter.Seq2[candidate, error] {
+	return func(yield func(candidate, error) bool) {
+		seen, tried := 0, 0
+		for d, err := range v.repo.Referrers(ctx, subject, bundleType) {
+			if err != nil {
+				yield(candidate{name: "bundles"}, err)
+				return
+			}
+			if seen++; seen > maxReferrers || tried == maxSignatures {
+				yield(candidate{name: "bundles"}, refuse("there are more, beyond the limit of %d signatures among %d manifests", maxSignatures, maxReferrers))
+				return
+			}
+			c := candidate{"bundle " + short(d.Digest), func(ctx context.Context) (*signature, error) {
+				m, err := v.manifest(ctx, d)
+				if err == nil {
+					err = other(m.Annotations)
+				}
+				if err != nil {
+					return nil, err
+				}
+				tried++
+				return v.bundle(ctx, m, subject)
+			}}
+			if !yield(c, other(d.Annotations)) {
+				return
+			}
+		}
+	}
+}
+
+// short returns the beginning of a digest, for messages.
+func short(d digest.Digest) string { return fmt.Sprintf("%.19s", d) }
+
+// other returns [errOther] when the annotations of a bundle say that it is no
+// signature. They are not signed: what they leave is looked at.
+func other(annotations map[string]string) error {
+	if p := annotations[predicateKey]; p != "" && p != signPredicate {
+		return errOther
+	}
+	return nil
+}
+
+// bundle reads the bundle that is the one layer of m.
+func (v *verifier) bundle(ctx context.Context, m *ocispec.Manifest, subject ocispec.Descriptor) (*signature, error) {
+	if len(m.Layers) != 1 || !strings.HasPrefix(m.Layers[0].MediaType, bundleTypes) {
+		return nil, refuse("its manifest has %d layers, want one of the type %s", len(m.Layers), bundleType)
+	}
+	data, err := v.read(ctx, m.Layers[0], maxBundle)
+	if err != nil {
+		return nil, err
+	}
+	s, err := decodeBundle(data)
+	if err != nil {
+		return nil, err
+	}
+	raw, err := hex.DecodeString(subject.Digest.Encoded())
+	if err != nil {
+		return nil, err
+	}
+	s.policy = func() verify.ArtifactPolicyOption {
+		return verify.WithArtifactDigest(subject.Digest.Algorithm().String(), raw)
+	}
+	return s, nil
+}
+
+// strict is an entity whose signature is over the hash that goes with its key.
+// For versions that sigstore-go knows, it would try SHA-256 with any key, and
+// say so on standard error.
+type strict struct{ verify.SignedEntity }
+
+func (strict) Version() (string, error) { return "", nil }
+
+// decodeBundle reads a bundle. Errors are a [refusal].
+func decodeBundle(data []byte) (*signature, error) {
+	b := new(bundle.Bundle)
+	if err := b.UnmarshalJSON(data); err != nil {
+		return nil, refuse("%w", err)
+	}
+	content, err := b.SignatureContent()
+	if err != nil {
+		return nil, refuse("%w", err)
+	}
+	if content.EnvelopeContent() == nil {
+		return nil, refuse("it holds no DSSE envelope, so it does not say what was signed")
+	}
+	e := content.EnvelopeContent().RawEnvelope()
+	if len(e.Signatures) != 1 {
+		return nil, refuse("its envelope has %d signatures, want one", len(e.Signatures))
+	}
+	if e.PayloadType != envelopeType {
+		return nil, refuse("its envelope holds %.100q, want %s", e.PayloadType, envelopeType)
+	}
+	payload, err := base64.StdEncoding.DecodeString(e.Payload)
+	if err != nil {
+		return nil, refuse("its envelope: %w", err)
+	}
+	material, err := b.VerificationContent()
+	if err != nil {
+		return nil, refuse("%w", err)
+	}
+	return &signature{
+		payload: payload,
+		message: dsse.PAE(e.PayloadType, payload),
+		made:    content.Signature(),
+		keyless: material.Certificate() != nil,
+		claim:   statement,
+		entity:  strict{b},
+	}, nil
+}
+
+// statement checks that payload is an in-toto statement that subject is signed.
+func statement(payload []byte, subject digest.Digest) error {
+	var s struct {
+		Type      string `json:"_type"`
+		Predicate string `json:"predicateType"`
+		Subjects  []struct {
+			Digest map[string]string `json:"digest"`
+		} `json:"subject"`
+	}
+	if err := json.Unmarshal(payload, &s); err != nil {
+		return refuse("its statement: %w", err)
+	}
+	if !strings.HasPrefix(s.Type, statementTypes) {
+		return refuse("its payload is %.100q, not an in-toto statement", s.Type)
+	}
+	if s.Predicate != signPredicate {
+		return refuse("it is an attestation of %.100q, not a signature (%s)", s.Predicate, signPredicate)
+	}
+	var signed []string
+	for _, about := range s.Subjects {
+		hash := about.Digest[subject.Algorithm().String()]
+		signed = append(signed, fmt.Sprintf("%s:%.128s", subject.Algorithm(), hash))
+	}
+	if !slices.Contains(signed, subject.String()) {
+		return refuse("it is the signature of something else: %.200q", signed)
+	}
+	return nil
+}

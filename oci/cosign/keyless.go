@@ -1,0 +1,110 @@
+package cosign
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+	"github.com/sigstore/sigstore-go/pkg/root"
+	"github.com/sigstore/sigstore-go/pkg/verify"
+
+	"github.com/headgate-io/headgate/internal/transport"
+	"github.com/headgate-io/headgate/oci"
+	"github.com/headgate-io/headgate/source"
+)
+
+// identities are those whose keyless signatures are trusted. They implement [judge].
+type identities struct {
+	policy []verify.PolicyOption
+	rootSource
+}
+
+// A rootSource gives what certificates, logs and timestamps are judged by.
+type rootSource interface {
+	// root returns what holds now. Errors say that it cannot be known.
+	root(ctx context.Context) (root.TrustedMaterial, error)
+	// renew reports whether something else holds since it was asked for.
+	renew(ctx context.Context) bool
+}
+
+// identitiesOf reads spec.verify.matchOIDCIdentity and the trusted root.
+func identitiesOf(t oci.Trust, shared *roots, r repository) (func() judge, error) {
+	const field = "spec.verify.matchOIDCIdentity"
+	if len(t.Identities) == 0 {
+		return nil, fmt.Errorf("%s: %w: nothing says whose signatures count: name issuer and subject there, or a Secret with public keys in spec.verify.secretRef; "+
+			"to accept those of anybody, write the pattern .* for both", field, source.ErrInvalid)
+	}
+	var policy []verify.PolicyOption
+	for i, m := range t.Identities {
+		if m.Issuer == "" || m.Subject == "" {
+			return nil, fmt.Errorf("%s[%d]: %w: issuer and subject are both required, the pattern .* matches any", field, i, source.ErrInvalid)
+		}
+		id, err := verify.NewShortCertificateIdentity("", m.Issuer, "", m.Subject)
+		if err != nil {
+			return nil, fmt.Errorf("%s[%d]: %w: %w", field, i, source.ErrInvalid, err)
+		}
+		policy = append(policy, verify.WithCertificateIdentity(id))
+	}
+	if t.Root.Name == "" {
+		return func() judge { return &identities{policy, &view{shared: shared, repo: r}} }, nil
+	}
+	given, err := fixedRoot(t.Root)
+	return func() judge { return &identities{policy, given} }, err
+}
+
+// fixed is a root that does not change.
+type fixed struct{ root.TrustedMaterial }
+
+func (f fixed) root(context.Context) (root.TrustedMaterial, error) { return f, nil }
+func (fixed) renew(context.Context) bool                           { return false }
+
+const rootEntry = "trusted_root.json"
+
+// fixedRoot reads the trusted root in s.
+func fixedRoot(s transport.Secret) (fixed, error) {
+	const field = "spec.verify.trustedRootSecretRef"
+	data, ok := s.Data[rootEntry]
+	if !ok {
+		return fixed{}, fmt.Errorf("%s: secret %s has no entry %s", field, s.Name, rootEntry)
+	}
+	material, err := root.NewTrustedRootFromJSON(data)
+	if err != nil {
+		return fixed{}, fmt.Errorf("%s: secret %s: entry %s: %w", field, s.Name, rootEntry, err)
+	}
+	return fixed{material}, nil
+}
+
+// demands are what a keyless signature must come with.
+var demands = []verify.VerifierOption{
+	verify.WithSignedCertificateTimestamps(1),
+	verify.WithTransparencyLog(1),
+	verify.WithObserverTimestamps(1),
+	verify.WithoutStatementPredicate(),
+}
+
+// signer implements [judge].
+func (ids *identities) signer(ctx context.Context, s *signature, subject ocispec.Descriptor) (string, error) {
+	if !s.keyless {
+		return "", refuse("it was made with a key, not with a certificate: spec.verify.secretRef can name a Secret with the public key")
+	}
+	material, err := ids.root(ctx)
+	if err != nil {
+		return "", err
+	}
+	v, err := verify.NewVerifier(material, demands...)
+	if err != nil {
+		return "", err
+	}
+	result, err := v.Verify(s.entity, verify.NewPolicy(s.policy(), ids.policy...))
+	if err != nil {
+		return "", refuse("%w", plain(err))
+	}
+	c := result.Signature.Certificate
+	return fmt.Sprintf("%.200s (%.200s)", c.SubjectAlternativeName, c.Issuer), nil
+}
+
+// plain returns err in our words: without what sigstore-go says of every error.
+func plain(err error) error {
+	return fmt.Errorf("%s", strings.ReplaceAll(err.Error(), "failed to ", "cannot "))
+}

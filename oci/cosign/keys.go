@@ -1,0 +1,162 @@
+package cosign
+
+import (
+	"bytes"
+	"context"
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/elliptic"
+	"crypto/rsa"
+	"crypto/sha256"
+	_ "crypto/sha512" // for hashes
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"github.com/headgate-io/headgate/internal/transport"
+)
+
+// Keys are the public keys that are trusted.
+type keys []key
+
+// A key is a public key.
+type key struct {
+	public crypto.PublicKey
+	print  string // its fingerprint, SHA256:BASE64, of the PKIX form
+}
+
+// keysOf reads the keys in the entries *.pub of s. The error names the entry
+// that cannot be used, and never shows what is in it.
+func keysOf(s transport.Secret) (keys, error) {
+	const field = "spec.verify.secretRef"
+	var all keys
+	for _, name := range slices.Sorted(maps.Keys(s.Data)) {
+		if !strings.HasSuffix(name, ".pub") {
+			continue
+		}
+		k, err := parseKey(s.Data[name])
+		if err != nil {
+			return nil, fmt.Errorf("%s: secret %s: entry %q %w", field, s.Name, name, err)
+		}
+		all = append(all, k)
+	}
+	switch {
+	case len(all) == 0:
+		return nil, fmt.Errorf("%s: secret %s has no entry with a public key (NAME.pub)", field, s.Name)
+	case len(all) > maxKeys:
+		return nil, fmt.Errorf("%s: secret %s has %d keys, more than the limit of %d", field, s.Name, len(all), maxKeys)
+	}
+	return all, nil
+}
+
+func parseKey(data []byte) (key, error) {
+	if len(data) > maxKey {
+		return key{}, fmt.Errorf("has %d bytes, more than the limit of %d", len(data), maxKey)
+	}
+	block, rest := pem.Decode(data)
+	if block == nil {
+		return key{}, errors.New("is no PEM: want a PUBLIC KEY as cosign generate-key-pair or cosign public-key writes it")
+	}
+	if next, _ := pem.Decode(rest); next != nil {
+		return key{}, errors.New("holds more than one PEM block: give each key an entry of its own")
+	}
+	if strings.HasSuffix(block.Type, "PRIVATE KEY") {
+		return key{}, errors.New("holds a private key, which must stay with its owner: put the public key there, and replace this one if others could read it")
+	}
+	read := parsers[block.Type]
+	if read == nil {
+		return key{}, fmt.Errorf("holds a PEM block %.40q: want PUBLIC KEY", block.Type)
+	}
+	public, err := read(block.Bytes)
+	if err != nil {
+		return key{}, fmt.Errorf("holds no public key: %w", err)
+	}
+	if err := fit(public); err != nil {
+		return key{}, err
+	}
+	canonical, err := x509.MarshalPKIXPublicKey(public)
+	if err != nil {
+		return key{}, fmt.Errorf("holds no public key: %w", err)
+	}
+	sum := sha256.Sum256(canonical)
+	return key{public, "SHA256:" + base64.RawStdEncoding.EncodeToString(sum[:])}, nil
+}
+
+// parsers are those of the PEM types that a public key comes in.
+var parsers = map[string]func([]byte) (any, error){
+	"PUBLIC KEY":     x509.ParsePKIXPublicKey,
+	"RSA PUBLIC KEY": func(der []byte) (any, error) { return x509.ParsePKCS1PublicKey(der) },
+}
+
+// fit returns an error unless signatures by public prove something.
+func fit(public crypto.PublicKey) error {
+	switch k := public.(type) {
+	case *ecdsa.PublicKey:
+		if k.Curve == elliptic.P224() {
+			return errors.New("holds an ECDSA key on P-224: want P-256, P-384 or P-521")
+		}
+	case *rsa.PublicKey:
+		if bits := k.N.BitLen(); bits < 2048 {
+			return fmt.Errorf("holds an RSA key of %d bits, want at least 2048", bits)
+		}
+	case ed25519.PublicKey:
+	default:
+		return fmt.Errorf("holds a key of the type %T: want ECDSA, Ed25519 or RSA", public)
+	}
+	return nil
+}
+
+// signer implements [judge].
+func (ks keys) signer(_ context.Context, s *signature, _ ocispec.Descriptor) (string, error) {
+	for _, k := range ks {
+		if k.made(s.made, s.message) {
+			return k.print, nil
+		}
+	}
+	switch {
+	case s.keyless:
+		return "", refuse("it was made with a certificate, not with a key: spec.verify.matchOIDCIdentity without secretRef can allow its owner")
+	case len(ks) == 1:
+		return "", refuse("it was not made with the key %s, or not of this", ks[0].print)
+	}
+	return "", refuse("it was made with none of the %d keys, or not of this", len(ks))
+}
+
+// renew implements [judge].
+func (keys) renew(context.Context) bool { return false }
+
+// hashes are what a signature can be over. The releases of cosign do not agree
+// on which goes with which key.
+var hashes = []crypto.Hash{crypto.SHA256, crypto.SHA384, crypto.SHA512}
+
+// made reports whether sig is a signature of message by k.
+func (k key) made(sig, message []byte) bool {
+	if public, is := k.public.(ed25519.PublicKey); is {
+		sum := sum(crypto.SHA512, message)
+		return ed25519.Verify(public, message, sig) ||
+			ed25519.VerifyWithOptions(public, sum, sig, &ed25519.Options{Hash: crypto.SHA512}) == nil
+	}
+	return slices.ContainsFunc(hashes, func(h crypto.Hash) bool {
+		switch public := k.public.(type) {
+		case *ecdsa.PublicKey:
+			return ecdsa.VerifyASN1(public, sum(h, message), sig)
+		case *rsa.PublicKey:
+			return rsa.VerifyPKCS1v15(public, h, sum(h, message), sig) == nil
+		}
+		return false
+	})
+}
+
+func sum(h crypto.Hash, message []byte) []byte {
+	w := h.New()
+	bytes.NewReader(message).WriteTo(w)
+	return w.Sum(nil)
+}

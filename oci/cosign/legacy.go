@@ -1,0 +1,133 @@
+package cosign
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"iter"
+	"strings"
+
+	digest "github.com/opencontainers/go-digest"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+	"github.com/sigstore/sigstore-go/pkg/bundle"
+	"github.com/sigstore/sigstore-go/pkg/verify"
+)
+
+// The annotations of a layer with a signature.
+const (
+	signatureKey   = "dev.cosignproject.cosign/signature"
+	certificateKey = "dev.sigstore.cosign/certificate"
+	chainKey       = "dev.sigstore.cosign/chain"
+	rekorKey       = "dev.sigstore.cosign/bundle"
+	timestampKey   = "dev.sigstore.cosign/rfc3161timestamp"
+)
+
+const (
+	simpleType    = "application/vnd.dev.cosign.simplesigning.v1+json"
+	simplePayload = "cosign container image signature"
+)
+
+// layers lists the signatures in the manifest of the tag that stands for those of subject.
+func (v *verifier) layers(ctx context.Context, subject ocispec.Descriptor) iter.Seq2[candidate, error] {
+	return func(yield func(candidate, error) bool) {
+		tag := strings.Replace(subject.Digest.String(), ":", "-", 1) + ".sig"
+		m, err := v.tagged(ctx, tag)
+		if errors.Is(err, fs.ErrNotExist) {
+			return
+		}
+		if err != nil {
+			yield(candidate{name: "tag " + tag}, err)
+			return
+		}
+		for i, layer := range m.Layers {
+			if i == maxSignatures {
+				yield(candidate{name: "tag " + tag}, refuse("it has %d signatures, more than the limit of %d", len(m.Layers), maxSignatures))
+				return
+			}
+			c := candidate{fmt.Sprintf("signature %d of the tag", i+1), func(ctx context.Context) (*signature, error) {
+				return v.layer(ctx, layer)
+			}}
+			if !yield(c, nil) {
+				return
+			}
+		}
+	}
+}
+
+// tagged returns the image manifest that tag names.
+func (v *verifier) tagged(ctx context.Context, tag string) (*ocispec.Manifest, error) {
+	d, err := v.repo.Head(ctx, tag)
+	if err != nil {
+		return nil, err
+	}
+	return v.manifest(ctx, d)
+}
+
+// layer reads the signature in the layer d.
+func (v *verifier) layer(ctx context.Context, d ocispec.Descriptor) (*signature, error) {
+	if d.MediaType != simpleType {
+		return nil, refuse("it has the type %.100q, want %s", d.MediaType, simpleType)
+	}
+	payload, err := v.read(ctx, d, maxPayload)
+	if err != nil {
+		return nil, err
+	}
+	return decodeLayer(payload, d.Annotations)
+}
+
+// decodeLayer reads the signature in a layer. Errors are a [refusal].
+func decodeLayer(payload []byte, annotations map[string]string) (*signature, error) {
+	made, err := base64.StdEncoding.DecodeString(annotations[signatureKey])
+	if err != nil || len(made) == 0 {
+		return nil, refuse("its annotation %s is missing or no base64", signatureKey)
+	}
+	sum := sha256.Sum256(payload)
+	e := &entity{content: bundle.NewMessageSignature(sum[:], "sha256", made)}
+	for _, part := range []struct {
+		key  string
+		read func(*entity, string) error
+	}{{certificateKey, (*entity).certificate}, {chainKey, (*entity).chain}, {rekorKey, (*entity).rekor}, {timestampKey, (*entity).timestamp}} {
+		if value := annotations[part.key]; value != "" {
+			if err := part.read(e, value); err != nil {
+				return nil, refuse("its annotation %s: %w", part.key, err)
+			}
+		}
+	}
+	return &signature{
+		payload: payload,
+		message: payload,
+		made:    made,
+		keyless: e.leaf != nil,
+		claim:   simple,
+		entity:  e,
+		policy:  func() verify.ArtifactPolicyOption { return verify.WithArtifact(bytes.NewReader(payload)) },
+	}, nil
+}
+
+// simple checks that payload says that subject is signed.
+func simple(payload []byte, subject digest.Digest) error {
+	var p struct {
+		Critical struct {
+			Image struct {
+				Digest string `json:"docker-manifest-digest"`
+			} `json:"image"`
+			Type string `json:"type"`
+		} `json:"critical"`
+	}
+	if err := json.Unmarshal(payload, &p); err != nil {
+		return refuse("its payload: %w", err)
+	}
+	if p.Critical.Type != simplePayload {
+		return refuse("its payload is %.100q, want %q", p.Critical.Type, simplePayload)
+	}
+	if p.Critical.Image.Digest != subject.String() {
+		return refuse("it is the signature of something else: %.100q", p.Critical.Image.Digest)
+	}
+	return nil
+}
+

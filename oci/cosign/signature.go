@@ -1,0 +1,134 @@
+package cosign
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"strings"
+
+	digest "github.com/opencontainers/go-digest"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+	"github.com/sigstore/sigstore-go/pkg/verify"
+
+	"github.com/headgate-io/headgate/source"
+)
+
+// A candidate is what may turn out to be a signature once it is read.
+type candidate struct {
+	name string // where it is, for messages
+	open func(context.Context) (*signature, error)
+}
+
+// A signature is one that was read, of either format.
+type signature struct {
+	payload []byte                             // what the signer says
+	message []byte                             // what was signed: payload, or an encoding of it
+	made    []byte                             // the signature proper
+	keyless bool                               // whether it came with a certificate
+	claim   func([]byte, digest.Digest) error  // whether a payload says that a digest is signed; errors are a refusal
+	entity  verify.SignedEntity                // all of it, for keyless verification
+	policy  func() verify.ArtifactPolicyOption // what entity must be about
+}
+
+// A refusal is what is wrong with one signature. Others may hold.
+type refusal struct{ error }
+
+func (r refusal) Unwrap() error { return r.error }
+
+func refuse(format string, args ...any) error { return refusal{fmt.Errorf(format, args...)} }
+
+// errOther is what refers to a subject and is no signature.
+var errOther = errors.New("no signature")
+
+// candidates lists what may be signatures of subject, newer format first.
+func (v *verifier) candidates(ctx context.Context, subject ocispec.Descriptor) iter.Seq2[candidate, error] {
+	return func(yield func(candidate, error) bool) {
+		for c, err := range v.bundles(ctx, subject) {
+			if !yield(c, err) {
+				return
+			}
+		}
+		for c, err := range v.layers(ctx, subject) {
+			if !yield(c, err) {
+				return
+			}
+		}
+	}
+}
+
+// read returns the blob d, which has at most limit bytes.
+func (v *verifier) read(ctx context.Context, d ocispec.Descriptor, limit int64) ([]byte, error) {
+	if d.Size < 0 || d.Size > limit {
+		return nil, refuse("it has %d bytes, more than the limit of %d", d.Size, limit)
+	}
+	if err := d.Digest.Validate(); err != nil {
+		return nil, refuse("the manifest names a blob %.100q: %w", d.Digest, err)
+	}
+	body, err := v.repo.Blob(ctx, d)
+	if err != nil {
+		return nil, err
+	}
+	defer body.Close()
+	return io.ReadAll(io.LimitReader(body, limit+1))
+}
+
+// manifest returns the image manifest d.
+func (v *verifier) manifest(ctx context.Context, d ocispec.Descriptor) (*ocispec.Manifest, error) {
+	_, data, err := v.repo.Manifest(ctx, d)
+	if err != nil {
+		return nil, err
+	}
+	m := new(ocispec.Manifest)
+	if err := json.Unmarshal(data, m); err != nil {
+		return nil, refuse("its manifest: %w", err)
+	}
+	return m, nil
+}
+
+// A tally is what became of the signatures of a subject.
+type tally struct {
+	repo    string
+	subject digest.Digest
+	refused []string // signatures that do not hold, the first few
+	count   int      // of them
+	others  int      // what is no signature
+	trouble error    // what could not be known, the first of it
+}
+
+func (t *tally) add(name string, err error) {
+	var r refusal
+	switch {
+	case errors.Is(err, errOther):
+		t.others++
+	case errors.As(err, &r):
+		if t.count++; t.count <= maxReasons {
+			t.refused = append(t.refused, fmt.Sprintf("%s: %.300s", name, err))
+		}
+	case t.trouble == nil:
+		t.trouble = fmt.Errorf("%s: %w", name, err)
+	}
+}
+
+const maxReasons = 5
+
+// err returns the error of a subject without a signature that holds.
+func (t *tally) err() error {
+	if t.count > maxReasons {
+		t.refused = append(t.refused, fmt.Sprintf("and %d more", t.count-maxReasons))
+	}
+	reasons := strings.Join(t.refused, "; ")
+	switch {
+	case t.trouble != nil && t.count > 0:
+		return fmt.Errorf("signatures of %s@%s: %w (of those that could be read none holds: %s)", t.repo, t.subject, t.trouble, reasons)
+	case t.trouble != nil:
+		return fmt.Errorf("signatures of %s@%s: %w", t.repo, t.subject, t.trouble)
+	case t.count > 0:
+		return fmt.Errorf("%w: no signature of %s@%s holds: %s", source.ErrVerification, t.repo, t.subject, reasons)
+	case t.others > 0:
+		return fmt.Errorf("%w: %s@%s is not signed: what refers to it are %d attestations or the like: sign it with cosign sign", source.ErrVerification, t.repo, t.subject, t.others)
+	}
+	return fmt.Errorf("%w: %s@%s is not signed: sign it with cosign sign", source.ErrVerification, t.repo, t.subject)
+}
