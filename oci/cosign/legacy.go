@@ -130,4 +130,3 @@ func simple(payload []byte, subject digest.Digest) error {
 	}
 	return nil
 }
-

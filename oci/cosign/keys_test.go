@@ -1,0 +1,152 @@
+package cosign_test
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/pem"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/headgate-io/headgate/internal/testenv"
+	"github.com/headgate-io/headgate/oci"
+	"github.com/headgate-io/headgate/oci/cosign"
+	"github.com/headgate-io/headgate/source"
+)
+
+// TestRecordedSignatures verifies what the real cosign wrote, by each key it
+// signed with, in both formats and from both sorts of registries.
+func TestRecordedSignatures(t *testing.T) {
+	for sort, config := range registries {
+		g := testenv.StartRegistry(t, config)
+		for _, format := range []string{"cosign2", "cosign3"} {
+			l := openLayout(t, format)
+			l.push(t, g, format)
+			for _, k := range kinds {
+				t.Run(sort+"/"+format+"/"+k.name, func(t *testing.T) {
+					got, err := verify(t, g, format, recorded(t, k.name), l.subject)
+					check(t, err)
+					print := fingerprint(t, k.name)
+					want := source.Verification{Mode: "cosign", Signer: print,
+						Message: "verified signature of '" + l.subject.Digest.String() + "' by '" + print + "'"}
+					if got != want {
+						t.Errorf("got %+v, want %+v", got, want)
+					}
+				})
+			}
+		}
+	}
+}
+
+func fingerprint(t *testing.T, name string) string {
+	block, _ := pem.Decode(recorded(t, name).Keys.Data[name+".pub"])
+	sum := sha256.Sum256(block.Bytes)
+	return "SHA256:" + base64.RawStdEncoding.EncodeToString(sum[:])
+}
+
+// TestAnyKeyMayMatch has the key that signed among others.
+func TestAnyKeyMayMatch(t *testing.T) {
+	g := testenv.StartRegistry(t, testenv.RegistryConfig{})
+	l := openLayout(t, "cosign3")
+	l.push(t, g, "app")
+	trust := recorded(t, "p256")
+	trust.Keys.Data["a.pub"] = []byte(publicPEM(t, ecKey(t, elliptic.P256()).Public()))
+	trust.Keys.Data["z.pub"] = []byte(publicPEM(t, ecKey(t, elliptic.P384()).Public()))
+	trust.Keys.Data["password"] = []byte("not a key, and not looked at")
+	got, err := verify(t, g, "app", trust, l.subject)
+	check(t, err)
+	if got.Signer != fingerprint(t, "p256") {
+		t.Errorf("signer %s", got.Signer)
+	}
+}
+
+// TestKeysAreRead is about what a Secret can hold.
+func TestKeysAreRead(t *testing.T) {
+	good := publicPEM(t, ecKey(t, elliptic.P256()).Public())
+	weak, err := rsa.GenerateKey(rand.Reader, 1024)
+	check(t, err)
+	private, err := x509.MarshalPKCS8PrivateKey(ecKey(t, elliptic.P256()))
+	check(t, err)
+	secretText := string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private}))
+	r := connect(t, testenv.StartRegistry(t, testenv.RegistryConfig{}), "app")
+	for name, test := range map[string]struct {
+		entries []string
+		want    string
+	}{
+		"no entry":          {nil, "secretRef: secret default/trust has no entry with a public key (NAME.pub)"},
+		"no entry .pub":     {[]string{"cosign.key", good}, "has no entry with a public key"},
+		"no PEM":            {[]string{"a.pub", good, "b.pub", "ssh-ed25519 AAAA"}, `entry "b.pub" is no PEM`},
+		"broken":            {[]string{"a.pub", pemOf("PUBLIC KEY", "junk")}, `entry "a.pub" holds no public key`},
+		"certificate":       {[]string{"a.pub", pemOf("CERTIFICATE", "junk")}, `holds a PEM block "CERTIFICATE"`},
+		"private key":       {[]string{"a.pub", secretText}, "holds a private key"},
+		"two keys":          {[]string{"a.pub", good + good}, "holds more than one PEM block"},
+		"weak RSA":          {[]string{"a.pub", publicPEM(t, weak.Public())}, "RSA key of 1024 bits, want at least 2048"},
+		"ECDSA on P-224":    {[]string{"a.pub", publicPEM(t, ecKey(t, elliptic.P224()).Public())}, "P-224"},
+		"too large":         {[]string{"a.pub", good + strings.Repeat("\n", 20_000)}, "more than the limit of 16384"},
+		"X25519":            {[]string{"a.pub", x25519}, "want ECDSA, Ed25519 or RSA"},
+		"more than 64 keys": {manyKeys(good), "has 65 keys, more than the limit of 64"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := cosign.New(cosign.Config{})(r, oci.Trust{Keys: secret(test.entries...)})
+			if missing := lacks(err, test.want); missing != nil {
+				t.Errorf("error %v lacks %q", err, missing)
+			}
+			if errors.Is(err, source.ErrInvalid) {
+				t.Errorf("error %v says that the spec is wrong", err)
+			}
+			if err != nil && strings.Contains(err.Error(), "MIG") {
+				t.Errorf("error %v shows the key", err)
+			}
+		})
+	}
+}
+
+// TestPKCS1PublicKey reads the older of two forms of RSA keys.
+func TestPKCS1PublicKey(t *testing.T) {
+	g := testenv.StartRegistry(t, testenv.RegistryConfig{})
+	l := openLayout(t, "cosign2")
+	l.push(t, g, "app")
+	trust := recorded(t, "rsa")
+	block, _ := pem.Decode(trust.Keys.Data["rsa.pub"])
+	public, err := x509.ParsePKIXPublicKey(block.Bytes)
+	check(t, err)
+	trust.Keys.Data["rsa.pub"] = []byte(pemOf("RSA PUBLIC KEY", string(x509.MarshalPKCS1PublicKey(public.(*rsa.PublicKey)))))
+	got, err := verify(t, g, "app", trust, l.subject)
+	check(t, err)
+	if got.Signer != fingerprint(t, "rsa") {
+		t.Errorf("signer %s", got.Signer)
+	}
+}
+
+// x25519 is a key that signs nothing.
+const x25519 = "-----BEGIN PUBLIC KEY-----\nMCowBQYDK2VuAyEAhSDwCYkwp1R0i33ctD73Wg2/Og0mOBr066SpjqqbTmo=\n-----END PUBLIC KEY-----\n"
+
+func manyKeys(text string) (entries []string) {
+	for i := range 65 {
+		entries = append(entries, strings.Repeat("k", i+1)+".pub", text)
+	}
+	return entries
+}
+
+func ecKey(t testing.TB, c elliptic.Curve) *ecdsa.PrivateKey {
+	t.Helper()
+	k, err := ecdsa.GenerateKey(c, rand.Reader)
+	check(t, err)
+	return k
+}
+
+func pemOf(kind, content string) string {
+	return string(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: []byte(content)}))
+}
+
+func publicPEM(t testing.TB, public any) string {
+	t.Helper()
+	der, err := x509.MarshalPKIXPublicKey(public)
+	check(t, err)
+	return pemOf("PUBLIC KEY", string(der))
+}
