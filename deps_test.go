@@ -80,7 +80,9 @@ const (
 		"go.opentelemetry.io/auto/sdk go.opentelemetry.io/otel go.opentelemetry.io/otel/metric go.opentelemetry.io/otel/trace " +
 		"google.golang.org/grpc google.golang.org/protobuf google.golang.org/genproto/googleapis/api google.golang.org/genproto/googleapis/rpc github.com/grpc-ecosystem/grpc-gateway/v2 " +
 		"golang.org/x/crypto golang.org/x/mod golang.org/x/sys golang.org/x/term golang.org/x/text"
-	notationModules = "github.com/notaryproject/notation-go"
+	notationModules = "github.com/notaryproject/notation-go github.com/notaryproject/notation-core-go github.com/notaryproject/notation-plugin-framework-go github.com/notaryproject/tspclient-go " +
+		"github.com/veraison/go-cose github.com/fxamacker/cbor/v2 github.com/x448/float16 github.com/golang-jwt/jwt/v4 golang.org/x/crypto golang.org/x/mod " +
+		"github.com/go-ldap/ldap/v3 github.com/go-asn1-ber/asn1-ber github.com/Azure/go-ntlmssp github.com/google/uuid" // it parses names of certificates with a client for LDAP
 )
 
 const gitModules = "golang.org/x/crypto golang.org/x/net golang.org/x/sync golang.org/x/sys github.com/Masterminds/semver/v3"

@@ -1,0 +1,173 @@
+package notation_test
+
+import (
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/base64"
+	"errors"
+	"io"
+	"math/big"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/notaryproject/notation-core-go/signature/jws"
+	"golang.org/x/crypto/ocsp"
+
+	"github.com/headgate-io/headgate/internal/testenv"
+)
+
+// A desk answers questions about revocation.
+type desk struct {
+	*httptest.Server
+	asked atomic.Int32
+}
+
+func newDesk(t *testing.T, answer func(r *http.Request) ([]byte, error)) *desk {
+	d := new(desk)
+	d.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		d.asked.Add(1)
+		text, err := answer(r)
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+			return
+		}
+		w.Write(text)
+	}))
+	t.Cleanup(d.Close)
+	return d
+}
+
+// newResponder returns a desk that answers by OCSP for the certificates of ca.
+func newResponder(t *testing.T, ca *identity, status int) *desk {
+	return newDesk(t, func(r *http.Request) ([]byte, error) {
+		return ocsp.CreateResponse(ca.cert, ca.cert, ocsp.Response{
+			Status: status, SerialNumber: serial(r), ThisUpdate: time.Now().Add(-time.Hour), NextUpdate: time.Now().Add(time.Hour), RevokedAt: time.Now().Add(-time.Hour),
+		}, ca.key)
+	})
+}
+
+// serial returns the number of the certificate that an OCSP request asks about.
+func serial(r *http.Request) *big.Int {
+	text, _ := io.ReadAll(r.Body)
+	if r.Method == http.MethodGet { // RFC 6960 appendix A
+		text, _ = base64.StdEncoding.DecodeString(strings.TrimPrefix(r.URL.Path, "/"))
+	}
+	req, err := ocsp.ParseRequest(text)
+	if err != nil {
+		return big.NewInt(0)
+	}
+	return req.SerialNumber
+}
+
+// newLister returns a desk that serves a list of what ca revoked.
+func newLister(t *testing.T, ca *identity, revoked ...*big.Int) *desk {
+	list := &x509.RevocationList{Number: big.NewInt(1), ThisUpdate: time.Now().Add(-time.Hour), NextUpdate: time.Now().Add(time.Hour)}
+	for _, n := range revoked {
+		list.RevokedCertificateEntries = append(list.RevokedCertificateEntries, x509.RevocationListEntry{SerialNumber: n, RevocationTime: time.Now().Add(-time.Hour)})
+	}
+	text, err := x509.CreateRevocationList(rand.Reader, list, ca.cert, ca.key)
+	check(t, err)
+	return newDesk(t, func(*http.Request) ([]byte, error) { return text, nil })
+}
+
+// Revocation is asked about where certificates say, and weighs as the level says.
+func TestRevocation(t *testing.T) {
+	ca, other := authority(t, "root"), authority(t, "other")
+	down := newDesk(t, func(*http.Request) ([]byte, error) { return nil, errors.New("down") })
+	noise := newDesk(t, func(*http.Request) ([]byte, error) { return make([]byte, 64<<10), nil })
+	at := func(ocsp, crl *desk) func(*x509.Certificate) {
+		return func(c *x509.Certificate) {
+			if ocsp != nil {
+				c.OCSPServer = []string{ocsp.URL}
+			}
+			if crl != nil {
+				c.CRLDistributionPoints = []string{crl.URL}
+			}
+		}
+	}
+	good, bad := newResponder(t, ca, ocsp.Good), newResponder(t, ca, ocsp.Revoked)
+	foreign := newResponder(t, other, ocsp.Good)
+	list := newLister(t, ca, big.NewInt(1000))
+	skip := level("strict")
+	skip.Level.Override = map[string]string{"revocation": "skip"}
+	for _, c := range []struct {
+		name    string
+		policy  policy
+		issuer  *identity
+		change  func(*x509.Certificate)
+		refused string
+		message string
+		asked   *desk
+		silent  *desk
+	}{
+		{"good by OCSP", level("strict"), ca, at(good, nil), "", "at level strict", good, nil},
+		{"revoked by OCSP", level("strict"), ca, at(bad, nil), `revocation: signing certificate with subject "CN=builder,O=Test,ST=BE,C=DE" is revoked`, "", bad, nil},
+		{"revoked at level permissive", level("permissive"), ca, at(bad, nil), "", "; revocation: signing certificate with subject", bad, nil},
+		{"revoked, not asked", skip, ca, at(bad, nil), "", "does not enforce revocation", nil, bad},
+		{"good by CRL", level("strict"), ca, at(nil, list), "", "at level strict", list, nil},
+		{"revoked by CRL", level("strict"), ca, func(c *x509.Certificate) {
+			at(nil, list)(c)
+			c.SerialNumber = big.NewInt(1000)
+		}, "is revoked", "", list, nil},
+		{"OCSP down, CRL good", level("strict"), ca, at(down, list), "", "at level strict", down, nil},
+		{"OCSP of a stranger", level("strict"), ca, at(foreign, nil), "revocation status is unknown: " + foreign.URL, "", foreign, nil},
+		{"down", level("strict"), ca, at(down, nil), "revocation status is unknown: " + down.URL + ": ", "", down, nil},
+		{"down at level permissive", level("permissive"), ca, at(nil, down), "", "revocation status is unknown: " + down.URL, down, nil},
+		{"noise", level("strict"), ca, at(noise, nil), "revocation status is unknown: " + noise.URL, "", noise, nil},
+		{"noise for a CRL", level("strict"), ca, at(nil, noise), "revocation status is unknown: " + noise.URL, "", noise, nil},
+		{"of nobody trusted", level("audit"), other, at(foreign, foreign), "", "nobody trusts the certificate", nil, foreign},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := newShop(t, testenv.RegistryConfig{})
+			subject := s.artifact("hello")
+			leaf := newSigner(t, c.issuer, "builder", c.change)
+			s.attach(subject, jws.MediaTypeEnvelope, leaf.sign(t, subject, jws.MediaTypeEnvelope, nil))
+			for _, d := range []*desk{c.asked, c.silent} {
+				if d != nil {
+					d.asked.Store(0)
+				}
+			}
+			v, err := s.verify(subject, secret(ca.pem(), c.policy))
+			if c.refused != "" {
+				wantRefused(t, err, c.refused)
+			} else {
+				check(t, err)
+				if !strings.Contains(v.Message, c.message) {
+					t.Errorf("message %q does not say %q", v.Message, c.message)
+				}
+			}
+			if c.asked != nil && c.asked.asked.Load() == 0 {
+				t.Error("nobody was asked")
+			}
+			if c.silent != nil && c.silent.asked.Load() > 0 {
+				t.Error("a stranger decided who was asked")
+			}
+		})
+	}
+}
+
+// Where nothing is kept, the answer of today counts.
+func TestRevocationIsAskedAgain(t *testing.T) {
+	ca := authority(t, "root")
+	var revoked atomic.Bool
+	responder := newDesk(t, func(r *http.Request) ([]byte, error) {
+		status := ocsp.Good
+		if revoked.Load() {
+			status = ocsp.Revoked
+		}
+		return ocsp.CreateResponse(ca.cert, ca.cert, ocsp.Response{Status: status, SerialNumber: serial(r), NextUpdate: time.Now().Add(time.Hour), RevokedAt: time.Now()}, ca.key)
+	})
+	s := newShop(t, testenv.RegistryConfig{})
+	subject := s.artifact("hello")
+	leaf := newSigner(t, ca, "builder", func(c *x509.Certificate) { c.OCSPServer = []string{responder.URL} })
+	s.attach(subject, jws.MediaTypeEnvelope, leaf.sign(t, subject, jws.MediaTypeEnvelope, nil))
+	_, err := s.verify(subject, secret(ca.pem(), level("strict")))
+	check(t, err)
+	revoked.Store(true)
+	_, err = s.verify(subject, secret(ca.pem(), level("strict")))
+	wantRefused(t, err, "is revoked")
+}

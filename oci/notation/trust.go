@@ -1,0 +1,125 @@
+package notation
+
+import (
+	"bytes"
+	"context"
+	"crypto/x509"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/notaryproject/notation-go/verifier/trustpolicy"
+	"github.com/notaryproject/notation-go/verifier/truststore"
+
+	"github.com/headgate-io/headgate/internal/transport"
+)
+
+// policyKey is the key of the trust policy in a Secret.
+const policyKey = "trustpolicy.json"
+
+// Bounds of a Secret.
+const (
+	maxPolicy       = 64 << 10 // bytes
+	maxCertificates = 100
+)
+
+// A trust is what a Secret says about whom to trust.
+type trust struct {
+	secret       string // NAMESPACE/NAME
+	policy       *trustpolicy.Document
+	certificates []*x509.Certificate
+}
+
+// readTrust reads a Secret. Errors name it and the key.
+func readTrust(s transport.Secret) (*trust, error) {
+	data, ok := s.Data[policyKey]
+	if !ok {
+		return nil, fmt.Errorf("secret %s has no key %s: it is the trust policy of the Notary Project, in JSON", s.Name, policyKey)
+	}
+	policy, err := parsePolicy(data)
+	if err != nil {
+		return nil, fmt.Errorf("secret %s: %s: %s", s.Name, policyKey, clip(err.Error()))
+	}
+	t := &trust{secret: s.Name, policy: policy}
+	for _, key := range slices.Sorted(maps.Keys(s.Data)) {
+		if !strings.HasSuffix(key, ".crt") && !strings.HasSuffix(key, ".pem") {
+			continue
+		}
+		certs, err := parseCertificates(s.Data[key])
+		if err != nil {
+			return nil, fmt.Errorf("secret %s: %s: %w", s.Name, key, err)
+		}
+		t.certificates = append(t.certificates, certs...)
+	}
+	switch {
+	case len(t.certificates) == 0:
+		return nil, fmt.Errorf("secret %s has no certificates: add those of the signers' authorities under keys that end in .crt or .pem", s.Name)
+	case len(t.certificates) > maxCertificates:
+		return nil, fmt.Errorf("secret %s has %d certificates, at most %d are allowed", s.Name, len(t.certificates), maxCertificates)
+	}
+	return t, nil
+}
+
+// parsePolicy parses a trust policy document and validates it.
+func parsePolicy(data []byte) (*trustpolicy.Document, error) {
+	if len(data) > maxPolicy {
+		return nil, fmt.Errorf("has %d bytes, at most %d are allowed", len(data), maxPolicy)
+	}
+	var doc *trustpolicy.Document
+	if err := json.Unmarshal(data, &doc); err != nil {
+		return nil, fmt.Errorf("is not a trust policy: %w", err)
+	}
+	if doc == nil {
+		return nil, fmt.Errorf("is not a trust policy: it is null")
+	}
+	for i, p := range doc.TrustPolicies {
+		if p.SignatureVerification.VerificationLevel == trustpolicy.LevelSkip.Name {
+			doc.TrustPolicies[i].TrustStores, doc.TrustPolicies[i].TrustedIdentities = nil, nil // count for nothing
+		}
+	}
+	return doc, doc.Validate()
+}
+
+// parseCertificates parses certificates, PEM or DER.
+func parseCertificates(data []byte) ([]*x509.Certificate, error) {
+	if !bytes.Contains(data, []byte("-----BEGIN ")) {
+		certs, err := x509.ParseCertificates(data)
+		switch {
+		case err != nil:
+			return nil, fmt.Errorf("holds neither PEM nor DER certificates: %s", strings.TrimPrefix(err.Error(), "x509: "))
+		case len(certs) == 0:
+			return nil, fmt.Errorf("is empty: want certificates, PEM or DER")
+		}
+		return certs, nil
+	}
+	var certs []*x509.Certificate
+	for block, rest := pem.Decode(data); block != nil; block, rest = pem.Decode(rest) {
+		if block.Type != "CERTIFICATE" {
+			return nil, fmt.Errorf("holds a block of type %.40q: want certificates only", block.Type)
+		}
+		cert, err := x509.ParseCertificate(block.Bytes)
+		if err != nil {
+			return nil, fmt.Errorf("holds a certificate that cannot be parsed: %s", strings.TrimPrefix(err.Error(), "x509: "))
+		}
+		certs = append(certs, cert)
+	}
+	if len(certs) == 0 {
+		return nil, fmt.Errorf("holds PEM that cannot be parsed")
+	}
+	return certs, nil
+}
+
+// trusts reports whether one of chain is a certificate of the Secret.
+func (t *trust) trusts(chain []*x509.Certificate) bool {
+	return slices.ContainsFunc(chain, func(c *x509.Certificate) bool {
+		return slices.ContainsFunc(t.certificates, c.Equal)
+	})
+}
+
+// GetCertificates implements [truststore.X509TrustStore]: the Secret is every store.
+func (t *trust) GetCertificates(context.Context, truststore.Type, string) ([]*x509.Certificate, error) {
+	return t.certificates, nil
+}
