@@ -19,17 +19,17 @@ const (
 
 // forms are those of the media types that are supported.
 var forms = map[string]form{
-	ocispec.MediaTypeImageManifest:                              isManifest,
-	ocispec.MediaTypeImageIndex:                                 isIndex,
-	"application/vnd.docker.distribution.manifest.v2+json":      isManifest,
-	"application/vnd.docker.distribution.manifest.list.v2+json": isIndex,
+	ocispec.MediaTypeImageManifest: isManifest,
+	ocispec.MediaTypeImageIndex:    isIndex,
+	dockerManifest:                 isManifest,
+	dockerIndex:                    isIndex,
 }
 
 // retired are media types that are known, and what they are.
 var retired = map[string]string{
 	"application/vnd.docker.distribution.manifest.v1+json":      "an image of docker schema 1",
 	"application/vnd.docker.distribution.manifest.v1+prettyjws": "an image of docker schema 1",
-	"application/vnd.oci.artifact.manifest.v1+json":             "an artifact manifest of a draft of OCI 1.1",
+	ociArtifact: "an artifact manifest of a draft of OCI 1.1",
 }
 
 // maxEntries is how many layers a manifest, and how many manifests an index, may have.
@@ -42,12 +42,20 @@ type document struct {
 	Annotations map[string]string `json:"annotations"`
 }
 
+// current refuses the media types that are retired.
+func current(mediaType string) error {
+	if old := retired[mediaType]; old != "" {
+		return fmt.Errorf("it is %s, which is not supported: push it again with a current tool", old)
+	}
+	return nil
+}
+
 // decode reads the document raw of the given media type.
 func decode(raw []byte, mediaType string) (*document, form, error) {
-	what := forms[mediaType]
-	if old := retired[mediaType]; old != "" {
-		return nil, 0, fmt.Errorf("it is %s, which is not supported: push it again with a current tool", old)
+	if err := current(mediaType); err != nil {
+		return nil, 0, err
 	}
+	what := forms[mediaType]
 	if what == 0 {
 		return nil, 0, fmt.Errorf("its media type %.100q is none of a manifest or an index", mediaType)
 	}

@@ -1,6 +1,7 @@
 package oci
 
 import (
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -12,13 +13,32 @@ import (
 // listFailed is the reason when no tag can be chosen (reference A2).
 const listFailed = "ReadOperationFailed"
 
+// refusals are the failures whose reason is AuthenticationFailed, whatever was
+// going on: what is presented to the other side does not do, or the other way round.
+var refusals = []func(error) bool{
+	func(err error) bool {
+		status, ok := errors.AsType[*StatusError](err)
+		return ok && errors.Is(status, fs.ErrPermission)
+	},
+	is[*RealmError],
+	is[*transport.SecretError],
+	is[*tls.CertificateVerificationError],
+}
+
+func is[E error](err error) bool {
+	_, ok := errors.AsType[E](err)
+	return ok
+}
+
 // stepError gives err the reason of its condition, unless it has one.
 func stepError(step source.Step, reason string, err error) error {
-	if _, has := errors.AsType[*source.StepError](err); has {
+	if is[*source.StepError](err) {
 		return err
 	}
-	if _, secret := errors.AsType[*transport.SecretError](err); secret {
-		reason = "AuthenticationFailed"
+	for _, refused := range refusals {
+		if refused(err) {
+			reason = "AuthenticationFailed"
+		}
 	}
 	return &source.StepError{Step: step, Reason: reason, Err: err}
 }

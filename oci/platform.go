@@ -25,6 +25,9 @@ type found struct {
 func follow(ctx context.Context, repo *Repository, d ocispec.Descriptor) (found, error) {
 	var f found
 	for depth := 0; ; depth++ {
+		if err := current(d.MediaType); err != nil { // its text may not have its digest
+			return found{}, fmt.Errorf("manifest %s: %w", d.Digest, err)
+		}
 		got, raw, err := repo.Manifest(ctx, d)
 		if err != nil {
 			return found{}, err

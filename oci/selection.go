@@ -9,7 +9,6 @@ import (
 
 	"github.com/Masterminds/semver/v3"
 	"github.com/opencontainers/go-digest"
-	"oras.land/oras-go/v2/registry"
 
 	"github.com/headgate-io/headgate/internal/version"
 	"github.com/headgate-io/headgate/source"
@@ -47,7 +46,7 @@ func selectRef(spec *source.OCIRepositorySpec) (selection, error) {
 		return selectRange(spec, ref)
 	}
 	tag := cmp.Or(ref.Tag, defaultTag)
-	if !isTag(tag) {
+	if !tagForm.MatchString(tag) {
 		return selection{}, fmt.Errorf("spec.ref.tag %.140q: want at most 128 letters, digits, '_', '.' and '-'", tag)
 	}
 	return selection{tag: tag}, nil
@@ -67,12 +66,7 @@ func selectRange(spec *source.OCIRepositorySpec, ref *source.OCIRepositoryRef) (
 	return s, nil
 }
 
-func isTag(name string) bool {
-	return registry.Reference{Reference: name}.ValidateReferenceAsTag() == nil
-}
-
 // highest returns the tag of repo with the highest version in the range of s.
-// Names that no registry may have are passed over like those that are no versions.
 func (s selection) highest(ctx context.Context, repo *Repository) (string, error) {
 	h := version.Highest[string]{Range: s.semver}
 	seen, passed := 0, 0
@@ -81,11 +75,10 @@ func (s selection) highest(ctx context.Context, repo *Repository) (string, error
 			return "", err
 		}
 		seen++
-		if !isTag(tag) || s.filter != nil && !s.filter.MatchString(tag) {
-			continue
+		if s.filter == nil || s.filter.MatchString(tag) {
+			passed++
+			h.Add(tag, s.version(tag))
 		}
-		passed++
-		h.Add(tag, s.version(tag))
 	}
 	if len(h.Found) == 0 {
 		return "", s.none(seen, passed)
