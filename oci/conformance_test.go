@@ -1,0 +1,337 @@
+package oci_test
+
+import (
+	"context"
+	"encoding/base64"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"github.com/headgate-io/headgate/internal/testenv"
+	"github.com/headgate-io/headgate/oci"
+	"github.com/headgate-io/headgate/source"
+	"github.com/headgate-io/headgate/source/sourcetest"
+)
+
+// canary is a password that may show nowhere.
+const canary = "cAnArY-passw0rd/+="
+
+// kept holds Secrets by NAMESPACE/NAME.
+type kept map[string]source.Secret
+
+func (k kept) Secret(_ context.Context, namespace, name string) (source.Secret, error) {
+	if s, ok := k[namespace+"/"+name]; ok {
+		return s, nil
+	}
+	return source.Secret{}, fs.ErrNotExist
+}
+
+func (kept) PullSecrets(context.Context, string, string) ([]source.Secret, error) { return nil, nil }
+
+// login returns the Secret with the password for a registry.
+func login(host, password string) source.Secret {
+	text := fmt.Sprintf(`{"auths":{%q:{"auth":%q}}}`, host, base64.StdEncoding.EncodeToString([]byte("user:"+password)))
+	return source.Secret{Type: "kubernetes.io/dockerconfigjson", Data: map[string][]byte{".dockerconfigjson": []byte(text)}}
+}
+
+// repository returns an OCIRepository that follows the tag latest.
+func repository(g *testenv.Registry) *source.OCIRepository {
+	r := &source.OCIRepository{
+		Header: source.Header{APIVersion: "source.headgate.dev/v1", Kind: "OCIRepository",
+			Metadata: source.Metadata{Name: "app", Namespace: "default"}},
+		Spec: source.OCIRepositorySpec{URL: g.URL("team/app"), Interval: source.Duration(time.Hour), Timeout: source.Duration(time.Minute)},
+	}
+	r.Spec.Insecure = strings.HasPrefix(g.Base, "http:")
+	return r
+}
+
+// A shelf is a repository of a registry, for the conformance suite.
+type shelf struct {
+	t       *testing.T
+	g       *testenv.Registry
+	variant variant
+	secrets kept
+	sign    func(s *shelf, subject ocispec.Descriptor, forge bool)
+
+	tree   fstest.MapFS // published last
+	pushed int          // how often something was
+	defect sourcetest.Defect
+}
+
+// A variant is one way to publish, and to select what is published.
+type variant struct {
+	config testenv.RegistryConfig
+	tls    bool
+	spec   func(*source.OCIRepositorySpec)
+	layer  func(testing.TB, fstest.MapFS) testenv.Blob // default: tar and gzip
+	push   func(s *shelf, tag string, layers []testenv.Blob) ocispec.Descriptor
+	kind   func(*sourcetest.Kind)
+}
+
+// The defects beyond those of the suite.
+const (
+	noTag         sourcetest.Defect = "no tag"
+	wrongPassword sourcetest.Defect = "wrong password"
+	noLayer       sourcetest.Defect = "no such layer"
+	noLayers      sourcetest.Defect = "no layers"
+	noArchive     sourcetest.Defect = "no archive"
+	noManifest    sourcetest.Defect = "no manifest"
+	badRange      sourcetest.Defect = "range that is none"
+	noMatch       sourcetest.Defect = "nothing in range"
+	stallManifest sourcetest.Defect = "stall manifest"
+	stallBlob     sourcetest.Defect = "stall before the blob"
+	stallToken    sourcetest.Defect = "stall token"
+)
+
+// broken translates the defects that are the registry's.
+var broken = map[sourcetest.Defect]*testenv.Defect{
+	sourcetest.Gone:         {Status: http.StatusNotFound},
+	sourcetest.Denied:       {Status: http.StatusForbidden},
+	sourcetest.Leaking:      {Do: testenv.Leak, Status: http.StatusBadRequest},
+	sourcetest.Truncated:    {Phase: testenv.GetBlob, Do: testenv.End, After: 100},
+	"cut":                   {Phase: testenv.GetBlob, Do: testenv.Cut, After: 100},
+	"flipped":               {Phase: testenv.GetBlob, Do: testenv.Flip, After: 100},
+	"flipped manifest":      {Phase: testenv.GetManifest, Do: testenv.Flip, After: 100},
+	"no blob":               {Phase: testenv.GetBlob, Status: http.StatusNotFound},
+	sourcetest.StallResolve: {Do: testenv.Stall, After: -1},
+	sourcetest.StallFetch:   {Phase: testenv.GetBlob, Do: testenv.Stall, After: 100},
+	stallManifest:           {Phase: testenv.GetManifest, Do: testenv.Stall, After: 20},
+	stallBlob:               {Phase: testenv.GetBlob, Do: testenv.Stall, After: -1},
+	stallToken:              {Phase: testenv.GetToken, Do: testenv.Stall, After: 10},
+}
+
+func (s *shelf) Publish(tree fstest.MapFS) error {
+	s.tree = tree
+	s.pushed++
+	s.push()
+	return nil
+}
+
+// push publishes the tree, or what the defect makes of it, once more.
+func (s *shelf) push() {
+	layer := s.variant.layer
+	if layer == nil {
+		layer = testenv.TarGzip
+	}
+	layers := []testenv.Blob{layer(s.t, s.tree)}
+	switch s.defect {
+	case noLayers:
+		layers = nil
+	case noArchive:
+		layers[0].Data = []byte("this is no archive of any sort")
+	}
+	tag := fmt.Sprintf("1.0.%d", s.pushed)
+	push := s.variant.push
+	if push == nil {
+		push = (*shelf).manifest
+	}
+	subject := push(s, tag, layers)
+	if s.defect == noManifest {
+		subject = s.g.PushRaw("team/app", tag, "application/json", []byte(`{"hello": "world"}`))
+	}
+	if s.sign != nil {
+		s.sign(s, subject, s.defect == sourcetest.Forged)
+	}
+	s.g.PushRaw("team/app", "latest", subject.MediaType, s.g.Manifest("team/app", tag))
+}
+
+// manifest pushes an artifact of layers.
+func (s *shelf) manifest(tag string, layers []testenv.Blob) ocispec.Descriptor {
+	return s.g.Push("team/app", tag, testenv.Manifest{Layers: layers, Annotations: map[string]string{ocispec.AnnotationRevision: tag}})
+}
+
+// index pushes an artifact for one platform and something else for another.
+func (s *shelf) index(_ string, layers []testenv.Blob) ocispec.Descriptor {
+	tag := fmt.Sprintf("1.0.%d", s.pushed)
+	other := s.manifest("", []testenv.Blob{testenv.TarGzip(s.t, fstest.MapFS{"for": {Data: []byte("another platform")}})})
+	other.Platform = &ocispec.Platform{OS: "linux", Architecture: "arm64"}
+	own := s.manifest("", layers)
+	own.Platform = &ocispec.Platform{OS: "linux", Architecture: "amd64"}
+	return s.g.PushIndex("team/app", tag, testenv.Index{Manifests: []ocispec.Descriptor{other, own}})
+}
+
+// second pushes an artifact whose first layer is not the one that is asked for.
+func (s *shelf) second(tag string, layers []testenv.Blob) ocispec.Descriptor {
+	decoy := testenv.Blob{MediaType: "application/vnd.example.decoy", Data: []byte("decoy")}
+	return s.manifest(tag, slices.Concat([]testenv.Blob{decoy}, layers))
+}
+
+func (s *shelf) Break(d sourcetest.Defect) <-chan struct{} {
+	before := s.defect
+	s.defect = d
+	if pushes[before] || pushes[d] {
+		s.push()
+	}
+	stalled := s.g.Break(broken[d])
+	return stalled
+}
+
+// pushes are the defects of what is published.
+var pushes = map[sourcetest.Defect]bool{noLayers: true, noArchive: true, noManifest: true, sourcetest.Signed: true, sourcetest.Forged: true}
+
+func (s *shelf) Object() source.Object {
+	r := repository(s.g)
+	spec := &r.Spec
+	spec.SecretRef = &source.LocalReference{Name: "login"}
+	if !spec.Insecure {
+		spec.CertSecretRef = &source.LocalReference{Name: "tls"}
+	}
+	if s.variant.spec != nil {
+		s.variant.spec(spec)
+	}
+	switch s.defect {
+	case sourcetest.Signed, sourcetest.Forged:
+		spec.Verify = &source.OCIRepositoryVerification{Provider: "cosign", SecretRef: &source.LocalReference{Name: "keys"}}
+	case sourcetest.Invalid:
+		spec.URL = "https://" + s.g.Host + "/team/app"
+	case sourcetest.NoSecret:
+		spec.SecretRef.Name = "absent"
+	case wrongPassword:
+		spec.SecretRef.Name = "wrong"
+	case noTag:
+		spec.Ref = &source.OCIRepositoryRef{Tag: "absent"}
+	case badRange:
+		spec.Ref = &source.OCIRepositoryRef{SemVer: "no range"}
+	case noMatch:
+		spec.Ref = &source.OCIRepositoryRef{SemVer: ">=7"}
+	case noLayer:
+		spec.LayerSelector = &source.OCILayerSelector{MediaType: "application/absent"}
+	}
+	return r
+}
+
+func (s *shelf) Origin(obj source.Object) source.Origin {
+	return oci.New(obj.(*source.OCIRepository), source.Env{Secrets: s.secrets}, technologies)
+}
+
+func (s *shelf) Traffic() sourcetest.Traffic {
+	return sourcetest.Traffic{Requests: s.g.Count(), Content: int64(s.g.Count(testenv.GetBlob))}
+}
+
+func (s *shelf) Secrets() []string {
+	return append(s.g.Tokens(), canary, base64.StdEncoding.EncodeToString([]byte("user:"+canary)))
+}
+
+// variants are the combinations that run the whole suite.
+var variants = map[string]variant{
+	"tag": {},
+	"zstd, paged tags, semver": {
+		config: testenv.RegistryConfig{PageSize: 1},
+		layer:  testenv.TarZstd,
+		spec: func(s *source.OCIRepositorySpec) {
+			s.Ref = &source.OCIRepositoryRef{SemVer: "1.x", SemVerFilter: `^1\.`, Tag: "absent"}
+		},
+		kind: lists,
+	},
+	"basic over TLS": {tls: true, config: testenv.RegistryConfig{Username: "user", Password: canary}, kind: authenticates},
+	"bearer": {
+		config: testenv.RegistryConfig{Username: "user", Password: canary, Bearer: &testenv.Bearer{}},
+		layer:  testenv.TarPlain,
+		kind:   func(k *sourcetest.Kind) { authenticates(k); k.Stalls = append(k.Stalls, stallToken) },
+	},
+	"index": {push: (*shelf).index},
+	"copy of a selected layer": {
+		push: (*shelf).second,
+		spec: func(s *source.OCIRepositorySpec) {
+			s.LayerSelector = &source.OCILayerSelector{MediaType: testenv.LayerTarGzip, Operation: source.LayerCopy}
+		},
+		kind: copies,
+	},
+}
+
+func TestConformance(t *testing.T) {
+	for name, v := range variants {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			kind := conforming(func(sourcetest.TB) sourcetest.Upstream { return newShelf(t, v) })
+			if v.kind != nil {
+				v.kind(&kind)
+			}
+			sourcetest.Run(t, kind)
+		})
+	}
+}
+
+func newShelf(t *testing.T, v variant) *shelf {
+	config := v.config
+	if v.tls {
+		config.CA = testenv.NewCA(t)
+	}
+	g := testenv.StartRegistry(t, config)
+	s := &shelf{t: t, g: g, variant: v, secrets: kept{"default/login": login(g.Host, canary), "default/wrong": login(g.Host, "other-"+canary)}}
+	if ca := config.CA; ca != nil {
+		s.secrets["default/tls"] = source.Secret{Data: map[string][]byte{"ca.crt": ca.PEM()}}
+	}
+	return s
+}
+
+// fails is how a run ends that is to be tried again.
+func fails(d sourcetest.Defect, reason, message string) sourcetest.Failure {
+	return sourcetest.Failure{Defect: d, Outcome: source.Failed, Condition: "FetchFailed", Reason: reason, Message: message}
+}
+
+// conforming describes an OCIRepository whose upstreams are shelves.
+func conforming(open func(sourcetest.TB) sourcetest.Upstream) sourcetest.Kind {
+	return sourcetest.Kind{
+		Name: "OCIRepository",
+		Open: open,
+		Drift: func(obj source.Object) {
+			ignore := "/nothing-of-that-name\n"
+			obj.(*source.OCIRepository).Spec.Ignore = &ignore
+		},
+		Failures: []sourcetest.Failure{
+			fails(sourcetest.Gone, "OCIArtifactPullFailed", "404"),
+			fails(sourcetest.Denied, "AuthenticationFailed", "403"),
+			fails(sourcetest.NoSecret, "AuthenticationFailed", "default/absent"),
+			fails(sourcetest.Leaking, "OCIArtifactPullFailed", "400"),
+			fails(sourcetest.Truncated, "OCIArtifactPullFailed", "ends after 100 of "),
+			fails("cut", "OCIArtifactPullFailed", "unexpected EOF"),
+			fails("flipped", "OCIArtifactPullFailed", "instead of sha256:"),
+			fails("flipped manifest", "OCIArtifactPullFailed", "instead of sha256:"),
+			fails("no blob", "OCIArtifactPullFailed", "404"),
+			fails(noTag, "OCIArtifactPullFailed", "404"),
+			fails(noMatch, "ReadOperationFailed", "no tag of"),
+			fails(noLayer, "OCIArtifactLayerOperationFailed", `no layer has the media type "application/absent"`),
+			fails(noLayers, "OCIArtifactLayerOperationFailed", "no layers"),
+			fails(noArchive, "OCIArtifactLayerOperationFailed", "copy if it is not to be extracted"),
+			fails(noManifest, "OCIArtifactPullFailed", ""),
+			{Defect: sourcetest.Invalid, Outcome: source.Stalled, Condition: "FetchFailed", Reason: "URLInvalid", Message: "oci://HOST/PATH"},
+			{Defect: badRange, Outcome: source.Stalled, Condition: "FetchFailed", Reason: "ReadOperationFailed", Message: "spec.ref.semver"},
+		},
+		Stalls:       []sourcetest.Defect{sourcetest.StallResolve, stallManifest, stallBlob, sourcetest.StallFetch},
+		Hostile:      []string{"../up", "a/../../up", "/absolute", `a\b`, "..", "a/..", "a\x01b"},
+		IgnoreFile:   ".sourceignore",
+		IgnoreNested: true,
+	}
+}
+
+// lists is what differs where tags are listed first.
+func lists(k *sourcetest.Kind) {
+	k.Failures = slices.Clone(k.Failures)
+	for i, f := range k.Failures {
+		if f.Defect == sourcetest.Gone || f.Defect == sourcetest.Leaking {
+			k.Failures[i].Reason = "ReadOperationFailed"
+		}
+	}
+}
+
+// authenticates adds what goes wrong where credentials are wanted.
+func authenticates(k *sourcetest.Kind) {
+	k.Failures = append(k.Failures, fails(wrongPassword, "AuthenticationFailed", "401"))
+}
+
+// copies is what differs where the layer is stored as it is.
+func copies(k *sourcetest.Kind) {
+	k.Failures = slices.DeleteFunc(k.Failures, func(f sourcetest.Failure) bool { return f.Defect == noArchive })
+	k.IgnoreFile, k.Hostile = "", nil
+}
+
+// technologies are what signatures are verified with.
+var technologies = map[string]oci.Technology{}
