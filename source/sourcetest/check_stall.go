@@ -80,7 +80,7 @@ type ending struct {
 func (b *bench) inBackground(ctx context.Context, obj source.Object) <-chan ending {
 	ended := make(chan ending, 1)
 	label := fmt.Sprintf("%s %p", b.Name(), ended)
-	go pprof.Do(ctx, pprof.Labels("sourcetest", label), func(ctx context.Context) {
+	go pprof.Do(ctx, pprof.Labels(labelled, label), func(ctx context.Context) {
 		result, err := b.reconcile(ctx, obj)
 		ended <- ending{result, err, label}
 	})
@@ -93,61 +93,12 @@ func (b *bench) awaited(ended <-chan ending, defect Defect) ending {
 	deadline := time.After(b.kind.patience)
 	select {
 	case run := <-ended:
-		b.noGoroutines(run.label, deadline, defect)
+		if left := goroutines(run.label, deadline); left != "" {
+			b.Errorf("%s: goroutines are left behind:\n%s", defect, left)
+		}
 		return run
 	case <-deadline:
 		b.Fatalf("%s: the run did not end within %v", defect, b.kind.patience)
 		return ending{}
 	}
-}
-
-// noGoroutines waits until no goroutine with the label runs code outside the
-// standard library, which keeps idle connections for some time.
-func (b *bench) noGoroutines(label string, deadline <-chan time.Time, defect Defect) {
-	b.Helper()
-	again := time.NewTicker(time.Millisecond)
-	defer again.Stop()
-	for {
-		left := goroutines(label)
-		if left == "" {
-			return
-		}
-		select {
-		case <-again.C:
-		case <-deadline:
-			b.Errorf("%s: goroutines are left behind:\n%s", defect, left)
-			return
-		}
-	}
-}
-
-// goroutines returns the stacks of those with the label that run code outside the standard library.
-func goroutines(label string) string {
-	var profile bytes.Buffer
-	if err := pprof.Lookup("goroutine").WriteTo(&profile, 1); err != nil {
-		return err.Error()
-	}
-	var left strings.Builder
-	for stack := range strings.SplitSeq(profile.String(), "\n\n") {
-		if strings.Contains(stack, fmt.Sprintf("%q", label)) && strings.Contains(stack, "\t") && foreign(stack) {
-			left.WriteString(stack + "\n\n")
-		}
-	}
-	return left.String()
-}
-
-// foreign reports whether a frame of the stack is outside the standard
-// library, whose packages have no dot in the first element of their path.
-func foreign(stack string) bool {
-	for line := range strings.Lines(stack) {
-		fields := strings.Split(line, "\t")
-		if len(fields) < 3 {
-			continue
-		}
-		first, _, nested := strings.Cut(fields[2], "/")
-		if nested && strings.Contains(first, ".") {
-			return true
-		}
-	}
-	return false
 }
