@@ -216,7 +216,7 @@ func (s *shelf) Traffic() sourcetest.Traffic {
 }
 
 func (s *shelf) Secrets() []string {
-	return append(s.g.Tokens(), canary, base64.StdEncoding.EncodeToString([]byte("user:"+canary)))
+	return append(s.g.Tokens(), secretForms...)
 }
 
 // variants are the combinations that run the whole suite.

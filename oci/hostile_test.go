@@ -1,0 +1,326 @@
+package oci_test
+
+import (
+	"archive/tar"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	"github.com/opencontainers/go-digest"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"github.com/headgate-io/headgate/artifact"
+	"github.com/headgate-io/headgate/internal/testenv"
+	"github.com/headgate-io/headgate/source"
+)
+
+const (
+	pullFailed  = "OCIArtifactPullFailed"
+	layerFailed = "OCIArtifactLayerOperationFailed"
+	listFailed  = "ReadOperationFailed"
+	authFailed  = "AuthenticationFailed"
+)
+
+// A threat is what a registry does to those who ask it for team/app:latest.
+type threat struct {
+	name   string
+	defect *testenv.Defect
+	plant  func(r *rig) // what it holds; nil: a good artifact that is newer
+	spec   func(*source.OCIRepositorySpec)
+	limits artifact.Limits
+	reason string
+	says   []string // parts of the error
+}
+
+// try publishes a good artifact, and then does to the object that has it, and
+// to one that has none, what the threat is.
+func (h threat) try(t *testing.T, c testenv.RegistryConfig) {
+	r := newRig(t, c)
+	h.limits.Temp, r.limits = r.limits.Temp, h.limits
+	r.push(testenv.TarGzip(t, text("a", "one\n")))
+	app := r.object("app", nil)
+	r.stored(app)
+	if h.plant != nil {
+		h.plant(r)
+	} else {
+		r.push(testenv.TarGzip(t, text("a", "two\n")))
+	}
+	r.g.Break(h.defect)
+	if h.spec != nil {
+		h.spec(&app.Spec)
+	}
+	r.refused(app, app.Artifact(), h.reason, h.says...)
+	r.refused(r.object("fresh", h.spec), nil, h.reason, h.says...)
+}
+
+func TestHostileRegistries(t *testing.T) {
+	for _, threats := range [][]threat{hostileManifests, hostileIndexes, hostileLayers, hostileAnswers} {
+		for _, h := range threats {
+			t.Run(h.name, func(t *testing.T) {
+				t.Parallel()
+				h.try(t, testenv.RegistryConfig{Username: "user", Password: canary})
+			})
+		}
+	}
+}
+
+// raw plants the text of a manifest as the tag latest.
+func raw(mediaType, text string) func(*rig) {
+	return func(r *rig) {
+		r.g.Plant("team/app", "latest", false, mediaType, []byte(text))
+		r.plantDigest(mediaType, text)
+	}
+}
+
+// plantDigest plants the text of a manifest under its digest.
+func (r *rig) plantDigest(mediaType, text string) ocispec.Descriptor {
+	d := ocispec.Descriptor{MediaType: mediaType, Digest: digest.FromString(text), Size: int64(len(text))}
+	r.g.Plant("team/app", d.Digest.String(), false, mediaType, []byte(text))
+	return d
+}
+
+// manifestOf is the text of a manifest with a descriptor for its only layer.
+func manifestOf(layer string) string {
+	return `{"schemaVersion":2,"mediaType":"` + ocispec.MediaTypeImageManifest + `","config":{},"layers":[` + layer + `]}`
+}
+
+const someDigest = "sha256:5891b5b522d5df086d0ff0b110fbd9d21bb4fc7163af34d08286a2e846f6be03" // of hello\n
+
+var hostileManifests = []threat{
+	{name: "no JSON", plant: raw(ocispec.MediaTypeImageManifest, "<html>"), reason: pullFailed, says: []string{"it is no manifest"}},
+	{name: "nothing", plant: raw(ocispec.MediaTypeImageManifest, ""), reason: pullFailed, says: []string{"it is no manifest"}},
+	{name: "null", plant: raw(ocispec.MediaTypeImageManifest, "null"), reason: layerFailed, says: []string{"it has no layers"}},
+	{name: "deep JSON", plant: raw(ocispec.MediaTypeImageManifest, `{"annotations":`+strings.Repeat(`{"a":`, 100_000)), reason: pullFailed, says: []string{"it is no manifest"}},
+	{name: "manifest and index at once", plant: raw("", `{"schemaVersion":2,"layers":[],"manifests":[]}`), reason: pullFailed, says: []string{"a manifest and an index at once"}},
+	{name: "another media type in the header", plant: raw(ocispec.MediaTypeImageIndex, manifestOf("")), reason: pullFailed, says: []string{"media type"}},
+	{name: "unknown media type", plant: raw("application/vnd.example+json", `{"schemaVersion":2,"layers":[]}`), reason: pullFailed, says: []string{"media type"}},
+	{name: "schema 1", plant: raw("application/vnd.docker.distribution.manifest.v1+json", `{"schemaVersion":1,"fsLayers":[]}`), reason: pullFailed, says: []string{"schema 1", "push the image again"}},
+	{name: "too many layers", plant: raw(ocispec.MediaTypeImageManifest, manifestOf(strings.Repeat("{},", 20_000)+"{}")), reason: pullFailed, says: []string{"more than 10000 entries"}},
+	{name: "descriptor without a digest", plant: raw("", manifestOf(`{"size":1}`)), reason: layerFailed, says: []string{"digest"}},
+	{name: "descriptor with a path for a digest", plant: raw("", manifestOf(`{"digest":"sha256:../../../etc/passwd","size":1}`)), reason: layerFailed, says: []string{"digest"}},
+	{name: "descriptor with a weak digest", plant: raw("", manifestOf(`{"digest":"md5:d41d8cd98f00b204e9800998ecf8427e","size":1}`)), reason: layerFailed, says: []string{"digest"}},
+	{name: "descriptor with a negative size", plant: raw("", manifestOf(`{"digest":"`+someDigest+`","size":-1}`)), reason: layerFailed, says: []string{"size"}},
+	{name: "descriptor with a size that is no number", plant: raw("", manifestOf(`{"digest":"`+someDigest+`","size":1e99}`)), reason: pullFailed, says: []string{"size"}},
+	{name: "descriptor with a size beyond all limits", plant: raw("", manifestOf(`{"digest":"`+someDigest+`","size":9000000000000000000}`)), reason: layerFailed, says: []string{"more than", "raise the limit"}},
+	{name: "manifest of another digest", plant: func(r *rig) {
+		d := r.g.Push("team/app", "latest", testenv.Manifest{Annotations: map[string]string{"is": "this"}})
+		r.g.Plant("team/app", d.Digest.String(), false, d.MediaType, []byte(manifestOf("")))
+	}, reason: pullFailed, says: []string{"content"}},
+	{name: "manifest larger than allowed", plant: raw(ocispec.MediaTypeImageManifest, manifestOf("")+strings.Repeat(" ", 5<<20)), reason: pullFailed, says: []string{"at most 4194304"}},
+	{name: "manifest that is a redirect to nowhere", defect: &testenv.Defect{Phase: testenv.GetManifest, Status: 302, Header: http.Header{"Location": {"ftp://example.invalid"}}}, reason: pullFailed, says: []string{"ftp"}},
+	{name: "digest in the header that is none", defect: header(testenv.HeadManifest, "Docker-Content-Digest", "sha256:x"), reason: pullFailed, says: []string{"Docker-Content-Digest"}},
+	{name: "digest in the header of something else", defect: header(testenv.HeadManifest, "Docker-Content-Digest", someDigest), reason: pullFailed, says: []string{"404"}},
+}
+
+// header is the defect of answers with one header changed.
+func header(phase testenv.Phase, name, value string) *testenv.Defect {
+	return &testenv.Defect{Phase: phase, Do: testenv.Serve, Handler: func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+		next.ServeHTTP(&amended{w, name, value}, r)
+	}}
+}
+
+type amended struct {
+	http.ResponseWriter
+	name, value string
+}
+
+func (a *amended) WriteHeader(code int) {
+	a.Header().Set(a.name, a.value)
+	a.ResponseWriter.WriteHeader(code)
+}
+
+// indexOf plants an index as the tag latest.
+func indexOf(entries string) func(*rig) {
+	return raw(ocispec.MediaTypeImageIndex, `{"schemaVersion":2,"mediaType":"`+ocispec.MediaTypeImageIndex+`","manifests":[`+entries+`]}`)
+}
+
+func entryOf(d ocispec.Descriptor) string {
+	text, _ := json.Marshal(d)
+	return string(text)
+}
+
+// nested plants indexes in indexes, depth of them above one that claims to be the first again.
+func nested(depth int) func(*rig) {
+	return func(r *rig) {
+		d := ocispec.Descriptor{MediaType: ocispec.MediaTypeImageIndex, Digest: someDigest, Size: 100}
+		for range depth {
+			d = r.plantDigest(ocispec.MediaTypeImageIndex, `{"schemaVersion":2,"mediaType":"`+ocispec.MediaTypeImageIndex+`","manifests":[`+entryOf(d)+`]}`)
+		}
+		indexOf(entryOf(d))(r)
+	}
+}
+
+var hostileIndexes = []threat{
+	{name: "index without entries", plant: indexOf(""), reason: pullFailed, says: []string{"nothing for linux/amd64", "no entries"}},
+	{name: "index for other platforms", plant: indexOf(`{"digest":"` + someDigest + `","size":1,"platform":{"os":"plan9","architecture":"mips"}}`), reason: pullFailed,
+		says: []string{"nothing for linux/amd64", "plan9/mips", "pin the digest"}},
+	{name: "index with too many entries", plant: indexOf(strings.Repeat("{},", 20_000) + "{}"), reason: pullFailed, says: []string{"more than 10000 entries"}},
+	{name: "index of what is not there", plant: indexOf(`{"digest":"` + someDigest + `","size":1}`), reason: pullFailed, says: []string{"404", someDigest}},
+	{name: "index with a bad digest", plant: indexOf(`{"digest":"` + strings.Repeat("x", 100_000) + `","size":1}`), reason: pullFailed, says: []string{"digest"}},
+	{name: "index with a negative size", plant: indexOf(`{"digest":"` + someDigest + `","size":-5}`), reason: pullFailed, says: []string{"size"}},
+	{name: "index in indexes", plant: nested(7), reason: pullFailed, says: []string{"nested in more than 4"}},
+	{name: "index that leads to itself", plant: func(r *rig) {
+		d := ocispec.Descriptor{MediaType: ocispec.MediaTypeImageIndex, Digest: someDigest}
+		indexOf(entryOf(d))(r)
+		r.g.Plant("team/app", someDigest, false, ocispec.MediaTypeImageIndex, []byte(`{"schemaVersion":2,"manifests":[`+entryOf(d)+`]}`))
+	}, reason: pullFailed, says: []string{"instead of " + someDigest}},
+	{name: "index whose entry has another size", plant: func(r *rig) {
+		d := r.g.Push("team/app", "", testenv.Manifest{})
+		d.Size++
+		indexOf(entryOf(d))(r)
+	}, reason: pullFailed, says: []string{"ends after"}},
+	{name: "index whose entry is an index called manifest", plant: func(r *rig) {
+		d := r.plantDigest(ocispec.MediaTypeImageIndex, `{"schemaVersion":2,"mediaType":"`+ocispec.MediaTypeImageIndex+`","manifests":[]}`)
+		d.MediaType = ocispec.MediaTypeImageManifest
+		indexOf(entryOf(d))(r)
+	}, reason: pullFailed, says: []string{"media type"}},
+}
+
+// claim publishes a layer whose descriptor gives it another size.
+func claim(more int64) func(*rig) {
+	return func(r *rig) {
+		b := testenv.TarGzip(r, text("a", "two\n"))
+		d := r.g.PushBlob("team/app", b)
+		d.Size += more
+		raw(ocispec.MediaTypeImageManifest, manifestOf(entryOf(d)))(r)
+	}
+}
+
+// layer publishes a layer.
+func layer(make func(testing.TB) []byte) func(*rig) {
+	return func(r *rig) { r.push(testenv.Blob{MediaType: testenv.LayerTarGzip, Data: make(r)}) }
+}
+
+// unsized are answers that do not tell their length.
+func unsized(w http.ResponseWriter, r *http.Request, next http.Handler) {
+	next.ServeHTTP(&chunked{w}, r)
+}
+
+type chunked struct{ http.ResponseWriter }
+
+func (c *chunked) WriteHeader(code int) {
+	c.Header().Del("Content-Length")
+	c.ResponseWriter.WriteHeader(code)
+}
+
+func zeros(n int64) []testenv.Entry {
+	return []testenv.Entry{{Header: tar.Header{Name: "zeros", Mode: 0o644, Typeflag: tar.TypeReg}, Data: make([]byte, n)}}
+}
+
+func many(n int) fstest.MapFS {
+	tree := fstest.MapFS{}
+	for i := range n {
+		tree[strconv.Itoa(i)] = &fstest.MapFile{Mode: 0o644}
+	}
+	return tree
+}
+
+var hostileLayers = []threat{
+	{name: "larger than its descriptor says", plant: claim(-1), reason: pullFailed, says: []string{"goes on behind its"}},
+	{name: "smaller than its descriptor says", plant: claim(+1), reason: pullFailed, says: []string{"ends after"}},
+	{name: "larger than its descriptor says, length untold", plant: claim(-1), defect: &testenv.Defect{Phase: testenv.GetBlob, Do: testenv.Serve, Handler: unsized},
+		reason: pullFailed, says: []string{"goes on behind its"}},
+	{name: "smaller than its descriptor says, length untold", plant: claim(+1), defect: &testenv.Defect{Phase: testenv.GetBlob, Do: testenv.Serve, Handler: unsized},
+		reason: pullFailed, says: []string{"ends after"}},
+	{name: "other bytes of the same size", defect: &testenv.Defect{Phase: testenv.GetBlob, Do: testenv.Flip, After: 50}, reason: pullFailed, says: []string{"instead of sha256:"}},
+	{name: "other bytes that are copied", defect: &testenv.Defect{Phase: testenv.GetBlob, Do: testenv.Flip, After: 50}, spec: copied, reason: pullFailed, says: []string{"instead of sha256:"}},
+	{name: "cut off", defect: &testenv.Defect{Phase: testenv.GetBlob, Do: testenv.Cut, After: 50}, reason: pullFailed, says: []string{"unexpected EOF"}},
+	{name: "cut off when copied", defect: &testenv.Defect{Phase: testenv.GetBlob, Do: testenv.Cut, After: 50}, spec: copied, reason: pullFailed, says: []string{"unexpected EOF"}},
+	{name: "ratio of a bomb", plant: layer(func(t testing.TB) []byte { return testenv.Gzip(t, testenv.Tar(t, zeros(32<<20)...)) }), limits: artifact.Limits{Ratio: 500},
+		reason: layerFailed, says: []string{"more than 500", "raise the limit"}},
+	{name: "ratio of a zstd bomb", plant: layer(func(t testing.TB) []byte { return testenv.Zstd(t, testenv.Tar(t, zeros(32<<20)...)) }),
+		reason: layerFailed, says: []string{"more than 1000", "raise the limit"}},
+	{name: "gzip in gzip", plant: layer(func(t testing.TB) []byte {
+		return testenv.Gzip(t, testenv.Gzip(t, testenv.Tar(t, testenv.Entries(many(1))...)))
+	}),
+		reason: layerFailed, says: []string{"copy if it is not to be extracted"}},
+	{name: "bytes", plant: layer(func(t testing.TB) []byte { return testenv.Gzip(t, testenv.Tar(t, zeros(2<<20)...)) }), limits: artifact.Limits{Bytes: 1 << 20},
+		reason: layerFailed, says: []string{"more than 1048576", "raise the limit"}},
+	{name: "bytes when copied", plant: layer(func(testing.TB) []byte { return make([]byte, 2<<20) }), limits: artifact.Limits{Bytes: 1 << 20}, spec: copied,
+		reason: layerFailed, says: []string{"more than 1048576", "raise the limit"}},
+	{name: "number of entries", plant: layer(func(t testing.TB) []byte { return testenv.TarGzip(t, many(101)).Data }), limits: artifact.Limits{Entries: 100},
+		reason: layerFailed, says: []string{"more than 100 entries", "raise the limit"}},
+	{name: "length of a path", plant: layer(func(t testing.TB) []byte { return testenv.TarGzip(t, text(strings.Repeat("d/", 3000)+"a", "")).Data }),
+		reason: layerFailed, says: []string{"more than 4096", "raise the limit"}},
+	{name: "file that is also a directory", plant: layer(func(t testing.TB) []byte {
+		return testenv.TarGzip(t, fstest.MapFS{"a": {}, "a/b": {}}).Data
+	}), reason: layerFailed, says: []string{"both a file and a directory"}},
+	{name: "archive without its end", plant: layer(func(t testing.TB) []byte { data := testenv.Tar(t, zeros(100)...); return testenv.Gzip(t, data[:700]) }),
+		reason: layerFailed, says: []string{"copy if it is not to be extracted"}},
+	{name: "empty", plant: layer(func(testing.TB) []byte { return nil }), reason: layerFailed, says: []string{"it is empty"}},
+	{name: "zip", plant: layer(func(testing.TB) []byte { return []byte("PK\x03\x04" + strings.Repeat("z", 600)) }), reason: layerFailed, says: []string{"zip"}},
+}
+
+func copied(s *source.OCIRepositorySpec) {
+	s.LayerSelector = &source.OCILayerSelector{Operation: source.LayerCopy}
+}
+
+func ranged(s *source.OCIRepositorySpec) { s.Ref = &source.OCIRepositoryRef{SemVer: "*"} }
+
+func hasty(s *source.OCIRepositorySpec) { s.Timeout = source.Duration(250 * time.Millisecond) }
+
+func hastyRange(s *source.OCIRepositorySpec) { hasty(s); ranged(s) }
+
+// flood answers with a status and more text than anybody wants to read.
+func flood(status int) func(http.ResponseWriter, *http.Request, http.Handler) {
+	return func(w http.ResponseWriter, r *http.Request, _ http.Handler) {
+		w.WriteHeader(status)
+		for range 1 << 10 {
+			if _, err := fmt.Fprint(w, strings.Repeat("\x1b[2Jwell ", 1<<10)); err != nil {
+				return
+			}
+		}
+	}
+}
+
+var hostileAnswers = []threat{
+	{name: "pages of tags without end", defect: &testenv.Defect{Phase: testenv.ListTags, Do: testenv.Endless}, spec: ranged, reason: listFailed, says: []string{"list tags", "more than 2000 pages"}},
+	{name: "page of tags that is its own next", defect: &testenv.Defect{Phase: testenv.ListTags, Do: testenv.Loop}, spec: ranged, reason: listFailed, says: []string{"there before"}},
+	{name: "page of tags elsewhere", defect: header(testenv.ListTags, "Link", `<http://127.0.0.1:1/v2/team/app/tags/list>; rel="next"`), spec: ranged,
+		reason: listFailed, says: []string{"127.0.0.1:1", "not the registry"}},
+	{name: "page of tags of other sizes", defect: &testenv.Defect{Phase: testenv.ListTags, Do: testenv.Swell, After: 5 << 20}, spec: ranged, reason: listFailed, says: []string{"more than 4194304"}},
+	{name: "tags with hostile names alone", defect: tagged("../../up", "1.0.0\x1b[2J", "sha256:1", "1.0.0/x", strings.Repeat("1", 200), ""), spec: ranged,
+		reason: listFailed, says: []string{"no tag"}},
+	{name: "tags that are no list", defect: &testenv.Defect{Phase: testenv.ListTags, Status: 200, Body: `{"tags":{"a":1}}`}, spec: ranged, reason: listFailed, says: []string{"tags"}},
+	{name: "error that repeats credentials", defect: &testenv.Defect{Do: testenv.Leak, Status: 400}, reason: pullFailed, says: []string{"400"}},
+	{name: "error without end", defect: &testenv.Defect{Do: testenv.Serve, Handler: flood(500)}, reason: pullFailed, says: []string{"500"}},
+	{name: "refusal without end", defect: &testenv.Defect{Do: testenv.Serve, Handler: flood(403)}, reason: authFailed, says: []string{"403", "check the credentials"}},
+	{name: "redirect without end", defect: &testenv.Defect{Phase: testenv.GetBlob, Do: testenv.Serve, Handler: func(w http.ResponseWriter, r *http.Request, _ http.Handler) {
+		http.Redirect(w, r, r.URL.Path+"?more="+r.URL.Query().Get("more")+"x", http.StatusTemporaryRedirect)
+	}}, reason: pullFailed, says: []string{"redirect"}},
+	{name: "headers without end", defect: &testenv.Defect{Phase: testenv.HeadManifest, Do: testenv.Serve, Handler: func(w http.ResponseWriter, _ *http.Request, _ http.Handler) {
+		for i := range 1 << 10 {
+			w.Header().Set(fmt.Sprintf("X-%d", i), strings.Repeat("x", 16<<10))
+		}
+	}}, reason: pullFailed, says: []string{"header"}},
+	{name: "busy for hours", defect: &testenv.Defect{Status: 429, Header: http.Header{"Retry-After": {"7200"}}}, reason: pullFailed, says: []string{"429", "try again in 2h0m0s"}},
+	{name: "challenge without end", defect: &testenv.Defect{Status: 401, Header: http.Header{"Www-Authenticate": {`Basic realm="again"`}}}, reason: authFailed, says: []string{"401", "check the credentials"}},
+	{name: "challenge of garbage", defect: &testenv.Defect{Status: 401, Header: http.Header{"Www-Authenticate": {`Bearer realm="` + strings.Repeat("x", 5000)}}}, reason: authFailed, says: []string{"401"}},
+	{name: "not HTTP", defect: &testenv.Defect{Do: testenv.Serve, Handler: func(w http.ResponseWriter, _ *http.Request, _ http.Handler) {
+		conn, _, err := http.NewResponseController(w).Hijack()
+		if err == nil {
+			fmt.Fprint(conn, "220 mail.example.invalid ESMTP\r\n")
+			conn.Close()
+		}
+	}}, reason: pullFailed, says: []string{"malformed HTTP"}},
+
+	{name: "stall at the head", defect: &testenv.Defect{Phase: testenv.HeadManifest, Do: testenv.Stall}, spec: hasty, reason: pullFailed, says: []string{"spec.timeout"}},
+	{name: "stall before the manifest", defect: &testenv.Defect{Phase: testenv.GetManifest, Do: testenv.Stall, After: -1}, spec: hasty, reason: pullFailed, says: []string{"manifest", "spec.timeout"}},
+	{name: "stall in the manifest", defect: &testenv.Defect{Phase: testenv.GetManifest, Do: testenv.Stall, After: 10}, spec: hasty, reason: pullFailed, says: []string{"manifest", "spec.timeout"}},
+	{name: "stall before the layer", defect: &testenv.Defect{Phase: testenv.GetBlob, Do: testenv.Stall, After: -1}, spec: hasty, reason: pullFailed, says: []string{"layer", "spec.timeout"}},
+	{name: "stall in the layer", defect: &testenv.Defect{Phase: testenv.GetBlob, Do: testenv.Stall, After: 50}, spec: hasty, reason: pullFailed, says: []string{"layer", "spec.timeout"}},
+	{name: "layer in drops", defect: &testenv.Defect{Phase: testenv.GetBlob, Do: testenv.Slow, Every: 20 * time.Millisecond}, spec: hasty, reason: pullFailed, says: []string{"layer", "spec.timeout"}},
+	{name: "stall before the tags", defect: &testenv.Defect{Phase: testenv.ListTags, Do: testenv.Stall, After: -1}, spec: hastyRange, reason: listFailed, says: []string{"tags", "spec.timeout"}},
+	{name: "stall in the tags", defect: &testenv.Defect{Phase: testenv.ListTags, Do: testenv.Stall, After: 5}, spec: hastyRange, reason: listFailed, says: []string{"tags", "spec.timeout"}},
+}
+
+// tagged is the defect of a list of tags.
+func tagged(names ...string) *testenv.Defect {
+	body, _ := json.Marshal(map[string]any{"name": "team/app", "tags": names})
+	return &testenv.Defect{Phase: testenv.ListTags, Status: 200, Body: string(body)}
+}
