@@ -34,7 +34,7 @@ func (c *content) open(ctx context.Context) error {
 	var tree *artifact.Tree
 	err := c.pull(ctx, func(layer io.Reader) (err error) {
 		tree, err = artifact.Read(layer, c.limits())
-		return c.unreadable(err)
+		return c.unreadable(err, layer)
 	})
 	if err != nil {
 		return err
@@ -47,11 +47,16 @@ func (c *content) open(ctx context.Context) error {
 	return nil
 }
 
-// unreadable tells failures of the layer from those of the spool and of the transfer.
-func (c *content) unreadable(err error) error {
+// unreadable tells failures of the layer from those of the spool and of the
+// transfer. What arrived in another form than it was pushed in is no archive
+// either, so rest, which is what was not read of it, decides.
+func (c *content) unreadable(err error, rest io.Reader) error {
 	var limit *artifact.LimitError
 	switch {
 	case errors.Is(err, artifact.ErrFormat):
+		if _, failed := io.Copy(io.Discard, rest); failed != nil {
+			return failed
+		}
 		return c.failed(fmt.Errorf("its media type is %q: %w: set spec.layerSelector.operation to copy if it is not to be extracted", c.layer.MediaType, err))
 	case errors.As(err, &limit):
 		return c.failed(err)

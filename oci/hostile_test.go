@@ -99,7 +99,7 @@ var hostileManifests = []threat{
 	{name: "manifest and index at once", plant: raw("", `{"schemaVersion":2,"layers":[],"manifests":[]}`), reason: pullFailed, says: []string{"a manifest and an index at once"}},
 	{name: "another media type in the header", plant: raw(ocispec.MediaTypeImageIndex, manifestOf("")), reason: pullFailed, says: []string{"media type"}},
 	{name: "unknown media type", plant: raw("application/vnd.example+json", `{"schemaVersion":2,"layers":[]}`), reason: pullFailed, says: []string{"media type"}},
-	{name: "schema 1", plant: raw("application/vnd.docker.distribution.manifest.v1+json", `{"schemaVersion":1,"fsLayers":[]}`), reason: pullFailed, says: []string{"schema 1", "push the image again"}},
+	{name: "schema 1", plant: raw("application/vnd.docker.distribution.manifest.v1+json", `{"schemaVersion":1,"fsLayers":[]}`), reason: pullFailed, says: []string{"schema 1", "push it again"}},
 	{name: "too many layers", plant: raw(ocispec.MediaTypeImageManifest, manifestOf(strings.Repeat("{},", 20_000)+"{}")), reason: pullFailed, says: []string{"more than 10000 entries"}},
 	{name: "descriptor without a digest", plant: raw("", manifestOf(`{"size":1}`)), reason: layerFailed, says: []string{"digest"}},
 	{name: "descriptor with a path for a digest", plant: raw("", manifestOf(`{"digest":"sha256:../../../etc/passwd","size":1}`)), reason: layerFailed, says: []string{"digest"}},
@@ -127,6 +127,11 @@ func header(phase testenv.Phase, name, value string) *testenv.Defect {
 type amended struct {
 	http.ResponseWriter
 	name, value string
+}
+
+func (a *amended) Write(b []byte) (int, error) {
+	a.Header().Set(a.name, a.value)
+	return a.ResponseWriter.Write(b)
 }
 
 func (a *amended) WriteHeader(code int) {
@@ -191,8 +196,8 @@ func claim(more int64) func(*rig) {
 	}
 }
 
-// layer publishes a layer.
-func layer(make func(testing.TB) []byte) func(*rig) {
+// layerOf publishes a layer.
+func layerOf(make func(testing.TB) []byte) func(*rig) {
 	return func(r *rig) { r.push(testenv.Blob{MediaType: testenv.LayerTarGzip, Data: make(r)}) }
 }
 
@@ -228,32 +233,40 @@ var hostileLayers = []threat{
 	{name: "smaller than its descriptor says, length untold", plant: claim(+1), defect: &testenv.Defect{Phase: testenv.GetBlob, Do: testenv.Serve, Handler: unsized},
 		reason: pullFailed, says: []string{"ends after"}},
 	{name: "other bytes of the same size", defect: &testenv.Defect{Phase: testenv.GetBlob, Do: testenv.Flip, After: 50}, reason: pullFailed, says: []string{"instead of sha256:"}},
+	{name: "other bytes that no decoder minds", defect: &testenv.Defect{Phase: testenv.GetBlob, Do: testenv.Flip, After: 5}, reason: pullFailed, says: []string{"instead of sha256:"}},
 	{name: "other bytes that are copied", defect: &testenv.Defect{Phase: testenv.GetBlob, Do: testenv.Flip, After: 50}, spec: copied, reason: pullFailed, says: []string{"instead of sha256:"}},
 	{name: "cut off", defect: &testenv.Defect{Phase: testenv.GetBlob, Do: testenv.Cut, After: 50}, reason: pullFailed, says: []string{"unexpected EOF"}},
 	{name: "cut off when copied", defect: &testenv.Defect{Phase: testenv.GetBlob, Do: testenv.Cut, After: 50}, spec: copied, reason: pullFailed, says: []string{"unexpected EOF"}},
-	{name: "ratio of a bomb", plant: layer(func(t testing.TB) []byte { return testenv.Gzip(t, testenv.Tar(t, zeros(32<<20)...)) }), limits: artifact.Limits{Ratio: 500},
+	{name: "ratio of a bomb", plant: layerOf(func(t testing.TB) []byte { return testenv.Gzip(t, testenv.Tar(t, zeros(32<<20)...)) }), limits: artifact.Limits{Ratio: 500},
 		reason: layerFailed, says: []string{"more than 500", "raise the limit"}},
-	{name: "ratio of a zstd bomb", plant: layer(func(t testing.TB) []byte { return testenv.Zstd(t, testenv.Tar(t, zeros(32<<20)...)) }),
+	{name: "ratio of a zstd bomb", plant: layerOf(func(t testing.TB) []byte { return testenv.Zstd(t, testenv.Tar(t, zeros(32<<20)...)) }),
 		reason: layerFailed, says: []string{"more than 1000", "raise the limit"}},
-	{name: "gzip in gzip", plant: layer(func(t testing.TB) []byte {
+	{name: "gzip in gzip", plant: layerOf(func(t testing.TB) []byte {
 		return testenv.Gzip(t, testenv.Gzip(t, testenv.Tar(t, testenv.Entries(many(1))...)))
 	}),
 		reason: layerFailed, says: []string{"copy if it is not to be extracted"}},
-	{name: "bytes", plant: layer(func(t testing.TB) []byte { return testenv.Gzip(t, testenv.Tar(t, zeros(2<<20)...)) }), limits: artifact.Limits{Bytes: 1 << 20},
+	{name: "bytes", plant: layerOf(func(t testing.TB) []byte { return testenv.Gzip(t, testenv.Tar(t, zeros(2<<20)...)) }), limits: artifact.Limits{Bytes: 1 << 20},
 		reason: layerFailed, says: []string{"more than 1048576", "raise the limit"}},
-	{name: "bytes when copied", plant: layer(func(testing.TB) []byte { return make([]byte, 2<<20) }), limits: artifact.Limits{Bytes: 1 << 20}, spec: copied,
+	{name: "bytes when copied", plant: layerOf(func(testing.TB) []byte { return make([]byte, 2<<20) }), limits: artifact.Limits{Bytes: 1 << 20}, spec: copied,
 		reason: layerFailed, says: []string{"more than 1048576", "raise the limit"}},
-	{name: "number of entries", plant: layer(func(t testing.TB) []byte { return testenv.TarGzip(t, many(101)).Data }), limits: artifact.Limits{Entries: 100},
+	{name: "other bytes behind the archive", plant: func(r *rig) {
+		b := testenv.TarZstd(r, text("a", "two\n"))
+		b.Data = append(b.Data, "\x50\x2a\x4d\x18\x04\x00\x00\x00skip"...) // a frame that decoders skip
+		r.push(b)
+		other := append(b.Data[:len(b.Data)-1:len(b.Data)-1], '!')
+		r.g.Plant("team/app", b.Descriptor().Digest.String(), true, "", other)
+	}, reason: pullFailed, says: []string{"instead of sha256:"}},
+	{name: "number of entries", plant: layerOf(func(t testing.TB) []byte { return testenv.TarGzip(t, many(101)).Data }), limits: artifact.Limits{Entries: 100},
 		reason: layerFailed, says: []string{"more than 100 entries", "raise the limit"}},
-	{name: "length of a path", plant: layer(func(t testing.TB) []byte { return testenv.TarGzip(t, text(strings.Repeat("d/", 3000)+"a", "")).Data }),
+	{name: "length of a path", plant: layerOf(func(t testing.TB) []byte { return testenv.TarGzip(t, text(strings.Repeat("d/", 3000)+"a", "")).Data }),
 		reason: layerFailed, says: []string{"more than 4096", "raise the limit"}},
-	{name: "file that is also a directory", plant: layer(func(t testing.TB) []byte {
+	{name: "file that is also a directory", plant: layerOf(func(t testing.TB) []byte {
 		return testenv.TarGzip(t, fstest.MapFS{"a": {}, "a/b": {}}).Data
 	}), reason: layerFailed, says: []string{"both a file and a directory"}},
-	{name: "archive without its end", plant: layer(func(t testing.TB) []byte { data := testenv.Tar(t, zeros(100)...); return testenv.Gzip(t, data[:700]) }),
+	{name: "archive without its end", plant: layerOf(func(t testing.TB) []byte { data := testenv.Tar(t, zeros(100)...); return testenv.Gzip(t, data[:700]) }),
 		reason: layerFailed, says: []string{"copy if it is not to be extracted"}},
-	{name: "empty", plant: layer(func(testing.TB) []byte { return nil }), reason: layerFailed, says: []string{"it is empty"}},
-	{name: "zip", plant: layer(func(testing.TB) []byte { return []byte("PK\x03\x04" + strings.Repeat("z", 600)) }), reason: layerFailed, says: []string{"zip"}},
+	{name: "empty", plant: layerOf(func(testing.TB) []byte { return nil }), reason: layerFailed, says: []string{"it is empty"}},
+	{name: "zip", plant: layerOf(func(testing.TB) []byte { return []byte("PK\x03\x04" + strings.Repeat("z", 600)) }), reason: layerFailed, says: []string{"zip"}},
 }
 
 func copied(s *source.OCIRepositorySpec) {

@@ -82,10 +82,10 @@ func (c *content) pull(ctx context.Context, use func(io.Reader) error) error {
 		defer cancel()
 		blob, err := c.repo.Blob(ctx, c.layer)
 		if err != nil {
-			return pullError(err)
+			return stepError(source.StepFetch, pullFailed, err)
 		}
 		defer blob.Close()
-		received := readAhead(&incoming{from: blob, progress: progress})
+		received := readAhead(&incoming{from: blob, layer: c.layer, progress: progress})
 		defer received.close()
 		defer cancel() // or close would wait for a registry that stalls
 		return use(received)
@@ -96,6 +96,7 @@ func (c *content) pull(ctx context.Context, use func(io.Reader) error) error {
 // when reading fails.
 type incoming struct {
 	from     io.Reader
+	layer    ocispec.Descriptor
 	done     int64
 	progress func(done int64)
 }
@@ -105,9 +106,17 @@ func (in *incoming) Read(p []byte) (int, error) {
 	in.done += int64(n)
 	in.progress(in.done)
 	if err != nil && err != io.EOF {
-		err = pullError(err)
+		err = stepError(source.StepFetch, pullFailed, in.told(err))
 	}
 	return n, err
+}
+
+// told says where the transfer failed, unless err says so itself.
+func (in *incoming) told(err error) error {
+	if _, content := errors.AsType[*ContentError](err); content {
+		return err
+	}
+	return fmt.Errorf("receive layer %s: after %d of %d bytes: %w", in.layer.Digest, in.done, in.layer.Size, err)
 }
 
 // progress returns what reports how much of the layer is there.
@@ -122,15 +131,6 @@ func (c *content) progress() (func(done int64), error) {
 		p.Done = done
 		report(p)
 	}, err
-}
-
-// pullError gives a failure to receive a layer its reason, unless it has one.
-func pullError(err error) error {
-	var chosen *source.StepError
-	if errors.As(err, &chosen) {
-		return err
-	}
-	return &source.StepError{Step: source.StepFetch, Reason: pullFailed, Err: err}
 }
 
 // failed is about what the layer holds.
