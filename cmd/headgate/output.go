@@ -12,12 +12,12 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"sigs.k8s.io/yaml"
+
+	"github.com/headgate-io/headgate/artifact"
 	"github.com/headgate-io/headgate/internal/redact"
 	"github.com/headgate-io/headgate/source"
 )
-
-// formats are the values of -o.
-var formats = map[string]bool{"table": true, "wide": true, "json": true, "yaml": true, "name": true}
 
 // finish prints what became of the objects, in the command's own way, and
 // returns the error that carries the exit code.
@@ -86,10 +86,15 @@ func (p *program) remarks(r *row, quiet bool) {
 	for _, note := range r.report.Notes {
 		fmt.Fprintf(p.stderr, "%s: note: %s\n", name, redact.String(note))
 	}
+	p.leftOut(name, r.report.Report)
+}
+
+// leftOut tells what is not in the archive of what name says.
+func (p *program) leftOut(name string, r artifact.Report) {
 	const most = 10
-	for i, l := range r.report.LeftOut {
+	for i, l := range r.LeftOut {
 		if i == most {
-			fmt.Fprintf(p.stderr, "%s: note: and %d more left out\n", name, len(r.report.LeftOut)-most)
+			fmt.Fprintf(p.stderr, "%s: note: and %d more left out\n", name, len(r.LeftOut)-most)
 			break
 		}
 		fmt.Fprintf(p.stderr, "%s: note: left out %s: %s\n", name, redact.String(l.Name), kindOfFile(l.Mode))
@@ -212,6 +217,18 @@ func printDocuments(w io.Writer, format string, objects []source.Object) error {
 		list.Items[i] = bytes.TrimSpace(text)
 	}
 	return printJSON(w, list)
+}
+
+// printValue writes v as JSON or YAML.
+func printValue(w io.Writer, format string, v any) error {
+	if format == "json" {
+		return printJSON(w, v)
+	}
+	text, err := yaml.Marshal(v)
+	if err == nil {
+		_, err = w.Write(text)
+	}
+	return err
 }
 
 func printJSON(w io.Writer, v any) error {

@@ -8,7 +8,6 @@ import (
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
-	"sigs.k8s.io/yaml"
 
 	"github.com/headgate-io/headgate/internal/redact"
 	"github.com/headgate-io/headgate/source"
@@ -125,15 +124,8 @@ func (p *program) printFindings(format string, rows []*row) error {
 			findings[i].Error = redact.Error(r.err).Error()
 		}
 	}
-	switch format {
-	case "json":
-		return printJSON(p.stdout, findings)
-	case "yaml":
-		text, err := yaml.Marshal(findings)
-		if err == nil {
-			_, err = p.stdout.Write(text)
-		}
-		return err
+	if format == "json" || format == "yaml" {
+		return printValue(p.stdout, format, findings)
 	}
 	t := tabwriter.NewWriter(p.stdout, 0, 8, 2, ' ', 0)
 	fmt.Fprintln(t, "OBJECT\tREVISION\tMODE\tSIGNER")

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -45,21 +46,39 @@ type sourceFlags struct {
 	maxBytes int64
 	quiet    bool
 	output   string
+	formats  []string // of output
 }
 
 func (f *sourceFlags) register(c *cobra.Command) {
 	fl := c.Flags()
 	registerFiles(c, &f.files)
 	fl.StringArrayVar(&f.from, "from", nil, "`URL=PATH` of a local Git repository or directory that stands in for the origin at URL; repeatable")
-	fl.StringVar(&f.secrets, "secrets", "", "`DIR` of Secrets, as NAME/KEY or NAMESPACE/NAME/KEY; looked up after the documents, and before the variables HEADGATE_SECRET_NAME_KEY")
-	f.accessFlags.register(c)
-	registerDocker(c, &f.docker)
 	fl.IntVar(&f.parallel, "parallel", 4, "objects worked on at once")
 	fl.DurationVar(&f.timeout, "timeout", 0, "bound of the whole command; each phase of an object is bounded by its spec.timeout as well")
-	fl.BoolVarP(&f.quiet, "quiet", "q", false, "print errors only")
-	fl.StringVarP(&f.output, "output", "o", "table", "what to print: table, wide, json, yaml or name")
-	complete(c, "output", "table", "wide", "json", "yaml", "name")
+	f.registerAccess(c)
+	f.registerOutput(c, "wide")
 	c.ValidArgsFunction = completeObjects(&f.files)
+}
+
+// registerAccess adds the flags that say how origins are reached.
+func (f *sourceFlags) registerAccess(c *cobra.Command) {
+	c.Flags().StringVar(&f.secrets, "secrets", "", "`DIR` of Secrets, as NAME/KEY or NAMESPACE/NAME/KEY; looked up after the documents, and before the variables HEADGATE_SECRET_NAME_KEY")
+	f.accessFlags.register(c)
+	registerDocker(c, &f.docker)
+}
+
+// registerOutput adds the flags about what is printed; more are formats besides the usual ones.
+func (f *sourceFlags) registerOutput(c *cobra.Command, more ...string) {
+	f.formats = append([]string{"table", "json", "yaml", "name"}, more...)
+	c.Flags().BoolVarP(&f.quiet, "quiet", "q", false, "print errors only")
+	c.Flags().StringVarP(&f.output, "output", "o", "table", "what to print: "+either(f.formats))
+	complete(c, "output", f.formats...)
+}
+
+// either lists words in a sentence.
+func either(words []string) string {
+	last := len(words) - 1
+	return strings.Join(words[:last], ", ") + " or " + words[last]
 }
 
 // registerLimit adds the flag of commands that transfer content.
@@ -94,8 +113,8 @@ type session struct {
 
 // open reads the objects and prepares their environment.
 func (p *program) open(f *sourceFlags) (*session, error) {
-	if !formats[f.output] {
-		return nil, usage("-o %q: want table, wide, json, yaml or name", f.output)
+	if !slices.Contains(f.formats, f.output) {
+		return nil, usage("-o %q: want %s", f.output, either(f.formats))
 	}
 	if f.parallel < 1 {
 		return nil, usage("--parallel %d: want 1 or more", f.parallel)
