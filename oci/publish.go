@@ -1,0 +1,192 @@
+package oci
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	_ "crypto/sha256" // of digests
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/opencontainers/go-digest"
+	"github.com/opencontainers/image-spec/specs-go"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"github.com/headgate-io/headgate/artifact"
+)
+
+// The media types of what is published (reference A18): those that consumers of
+// the reference implementation look for.
+const (
+	publishedConfig = "application/vnd.cncf.flux.config.v1+json"
+	publishedLayer  = "application/vnd.cncf.flux.content.v1.tar+gzip"
+)
+
+// A Publication says what is told of an archive that is published. All of it is
+// part of the digest, which depends on nothing else but the archive: not on the
+// time, the machine or who publishes.
+type Publication struct {
+	Tags        []string          // default: spec.ref.tag, and latest without one
+	Source      string            // where the content comes from: org.opencontainers.image.source
+	Revision    string            // which revision it is: org.opencontainers.image.revision
+	Created     time.Time         // org.opencontainers.image.created, in UTC; the zero time is not told
+	Annotations map[string]string // further ones; the fields above win
+}
+
+// Publish uploads a gzip-compressed tar archive, such as [artifact.Pack] writes
+// and a store holds, to the repository of the spec, byte for byte: as the one
+// layer of an OCI artifact that this package and consumers of the reference
+// implementation pull (reference A18). Of the spec it uses what says how the
+// repository is reached, and spec.ref.tag.
+//
+// The archive is read twice, first for its digest. What the repository has is
+// not uploaded again, and a tag that names the artifact already is left alone.
+// Tags are set last: they never name what is not there. Each step is bounded by
+// spec.timeout.
+//
+// It returns the descriptor of the manifest. Errors wrap [source.ErrInvalid]
+// when the spec or p is at fault and [artifact.ErrFormat] when the archive is;
+// they may hold what [Origin.Secrets] returns.
+func (o *Origin) Publish(ctx context.Context, archive io.ReadSeeker, p Publication) (ocispec.Descriptor, error) {
+	tags, err := o.tagsOf(p)
+	if err != nil {
+		return ocispec.Descriptor{}, err
+	}
+	layer, err := measure(archive)
+	if err != nil {
+		return ocispec.Descriptor{}, fmt.Errorf("archive: %w", err)
+	}
+	parts, err := p.parts(layer, archive)
+	if err != nil {
+		return ocispec.Descriptor{}, err
+	}
+	repo, err := o.connect(ctx)
+	if err != nil {
+		return ocispec.Descriptor{}, err
+	}
+	defer repo.Close()
+	for _, part := range parts {
+		err := o.within(ctx, "push", func(ctx context.Context) error { return repo.Push(ctx, part.Descriptor, part.content) })
+		if err != nil {
+			return ocispec.Descriptor{}, err
+		}
+	}
+	manifest := parts[len(parts)-1].Descriptor
+	for _, tag := range tags {
+		if err := o.within(ctx, "tag", func(ctx context.Context) error { return retag(ctx, repo, manifest, tag) }); err != nil {
+			return ocispec.Descriptor{}, err
+		}
+	}
+	return manifest, nil
+}
+
+// tagsOf returns the tags that p asks for, each once.
+func (o *Origin) tagsOf(p Publication) ([]string, error) {
+	tags := slices.Compact(slices.Sorted(slices.Values(p.Tags)))
+	if len(tags) == 0 {
+		tags = []string{"latest"}
+		if ref := o.repo.Spec.Ref; ref != nil {
+			tags[0] = cmp.Or(ref.Tag, tags[0])
+		}
+	}
+	for _, tag := range tags {
+		if !tagForm.MatchString(tag) {
+			return nil, invalid(fmt.Errorf("%q is no tag: want at most 128 letters, digits, '_', '.' and '-'", tag))
+		}
+	}
+	return tags, nil
+}
+
+// measure returns the descriptor of an archive.
+func measure(archive io.ReadSeeker) (ocispec.Descriptor, error) {
+	if _, err := archive.Seek(0, io.SeekStart); err != nil {
+		return ocispec.Descriptor{}, err
+	}
+	var magic [2]byte
+	_, err := io.ReadFull(archive, magic[:])
+	switch {
+	case err == io.EOF || err == io.ErrUnexpectedEOF || err == nil && magic != [2]byte{0x1f, 0x8b}:
+		return ocispec.Descriptor{}, fmt.Errorf("%w: only what gzip compressed can be published", artifact.ErrFormat)
+	case err != nil:
+		return ocispec.Descriptor{}, err
+	}
+	sum := digest.SHA256.Digester()
+	sum.Hash().Write(magic[:])
+	n, err := io.Copy(sum.Hash(), archive)
+	return ocispec.Descriptor{MediaType: publishedLayer, Digest: sum.Digest(), Size: int64(len(magic)) + n}, err
+}
+
+// A part is what one upload uploads.
+type part struct {
+	ocispec.Descriptor
+	content io.ReadSeeker
+}
+
+// parts returns what makes up an artifact with that layer, the manifest last.
+func (p Publication) parts(layer ocispec.Descriptor, archive io.ReadSeeker) ([]part, error) {
+	if _, err := archive.Seek(0, io.SeekStart); err != nil {
+		return nil, fmt.Errorf("archive: %w", err)
+	}
+	config := ocispec.DescriptorEmptyJSON
+	config.MediaType, config.Data = publishedConfig, nil
+	annotations, err := p.annotations()
+	if err != nil {
+		return nil, err
+	}
+	manifest, err := json.Marshal(ocispec.Manifest{
+		Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: ocispec.MediaTypeImageManifest,
+		Config: config, Layers: []ocispec.Descriptor{layer}, Annotations: annotations,
+	})
+	if err != nil {
+		return nil, err
+	}
+	if len(manifest) > maxManifest {
+		return nil, invalid(fmt.Errorf("the annotations make a manifest of %d bytes, of which registries take %d", len(manifest), maxManifest))
+	}
+	return []part{
+		{layer, archive},
+		{config, bytes.NewReader(ocispec.DescriptorEmptyJSON.Data)},
+		{ocispec.Descriptor{MediaType: ocispec.MediaTypeImageManifest, Digest: digest.FromBytes(manifest), Size: int64(len(manifest))}, bytes.NewReader(manifest)},
+	}, nil
+}
+
+// annotations returns the annotations of the manifest.
+func (p Publication) annotations() (map[string]string, error) {
+	all := map[string]string{}
+	maps.Copy(all, p.Annotations)
+	if _, found := all[""]; found {
+		return nil, invalid(errors.New("an annotation has no name"))
+	}
+	created := ""
+	if !p.Created.IsZero() {
+		created = p.Created.UTC().Format(time.RFC3339)
+	}
+	for key, value := range map[string]string{
+		ocispec.AnnotationSource: p.Source, ocispec.AnnotationRevision: p.Revision, ocispec.AnnotationCreated: created,
+	} {
+		if value != "" {
+			all[key] = value
+		}
+	}
+	return all, nil
+}
+
+// retag makes tag name the manifest d, unless it does: registries may refuse to
+// set a tag twice.
+func retag(ctx context.Context, repo *Repository, d ocispec.Descriptor, tag string) error {
+	now, err := repo.Head(ctx, tag)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		return err
+	case now.Digest == d.Digest:
+		return nil
+	}
+	return repo.Tag(ctx, d, tag)
+}

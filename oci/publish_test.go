@@ -1,0 +1,275 @@
+package oci_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"io/fs"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"github.com/headgate-io/headgate/artifact"
+	"github.com/headgate-io/headgate/internal/testenv"
+	"github.com/headgate-io/headgate/oci"
+	"github.com/headgate-io/headgate/source"
+)
+
+// manifests is what is published in these tests.
+var manifests = fstest.MapFS{
+	"app.yaml":   {Data: []byte("replicas: 3\n"), Mode: 0o644},
+	"bin/run.sh": {Data: []byte("#!/bin/sh\n"), Mode: 0o755},
+}
+
+// packed returns the archive of a tree.
+func packed(t *testing.T, tree fs.FS) *bytes.Reader {
+	t.Helper()
+	var archive bytes.Buffer
+	if _, err := artifact.Pack(t.Context(), &archive, tree); err != nil {
+		t.Fatal(err)
+	}
+	return bytes.NewReader(archive.Bytes())
+}
+
+// tarOf returns the tar stream in normal form of an archive.
+func tarOf(t *testing.T, archive io.Reader) []byte {
+	t.Helper()
+	tree, err := artifact.Read(archive, artifact.Limits{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tree.Close()
+	var out bytes.Buffer
+	if _, err := artifact.Tar(t.Context(), &out, tree); err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes()
+}
+
+// target is the object that publishes to, and fetches from, team/app of g.
+func target(g *testenv.Registry) *source.OCIRepository {
+	o := &source.OCIRepository{Spec: source.OCIRepositorySpec{URL: g.URL("team/app"), Insecure: true, Interval: source.Duration(time.Minute)}}
+	o.Kind, o.Metadata.Name, o.Metadata.Namespace = "OCIRepository", "app", "apps"
+	source.Default(o)
+	return o
+}
+
+// What was published is fetched as it was, under each of its tags.
+func TestPublish(t *testing.T) {
+	g := testenv.StartRegistry(t, testenv.RegistryConfig{})
+	archive := packed(t, manifests)
+	d, err := oci.New(target(g), source.Env{}, nil).Publish(t.Context(), archive, oci.Publication{
+		Tags: []string{"v1", "stable", "v1"}, Source: "https://git.example.org/app", Revision: "main@sha1:abc",
+		Created:     time.Date(2024, 5, 6, 7, 8, 9, 10, time.FixedZone("JST", 9*3600)),
+		Annotations: map[string]string{"team": "a", "org.opencontainers.image.source": "overridden"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tag := range []string{"v1", "stable"} {
+		repo := target(g)
+		repo.Spec.Ref = &source.OCIRepositoryRef{Tag: tag}
+		origin := oci.New(repo, source.Env{}, nil)
+		rev, _, err := origin.Resolve(t.Context(), nil)
+		if err != nil || rev.ID != tag+"@"+d.Digest.String() {
+			t.Fatalf("revision %q, %v", rev.ID, err)
+		}
+		want := map[string]string{"team": "a", "org.opencontainers.image.source": "https://git.example.org/app",
+			"org.opencontainers.image.revision": "main@sha1:abc", "org.opencontainers.image.created": "2024-05-05T22:08:09Z"}
+		if !maps.Equal(rev.Metadata, want) {
+			t.Errorf("metadata %v", rev.Metadata)
+		}
+		content, err := origin.Open(t.Context(), rev)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer content.Close()
+		var got bytes.Buffer
+		if _, err := content.WriteTo(t.Context(), &got); err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(tarOf(t, &got), tarOf(t, packed(t, manifests))) {
+			t.Error("the tree that was fetched is not the one that was published")
+		}
+	}
+}
+
+// The layer is the archive, byte for byte.
+func TestPublishedLayer(t *testing.T) {
+	g := testenv.StartRegistry(t, testenv.RegistryConfig{})
+	d, err := oci.New(target(g), source.Env{}, nil).Publish(t.Context(), packed(t, manifests), oci.Publication{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	repo := plain(t, g)
+	_, text, err := repo.Manifest(t.Context(), d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var m ocispec.Manifest
+	if err := json.Unmarshal(text, &m); err != nil || len(m.Layers) != 1 {
+		t.Fatalf("%s, %v", text, err)
+	}
+	blob, err := repo.Blob(t.Context(), m.Layers[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer blob.Close()
+	got, err := io.ReadAll(blob)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want, _ := io.ReadAll(packed(t, manifests)); !bytes.Equal(got, want) {
+		t.Error("the layer is not the archive")
+	}
+}
+
+// The bytes of the manifest are pinned: its digest depends on nothing else.
+func TestPublishedManifest(t *testing.T) {
+	g := testenv.StartRegistry(t, testenv.RegistryConfig{})
+	if _, err := oci.New(target(g), source.Env{}, nil).Publish(t.Context(), strings.NewReader("\x1f\x8b..."), oci.Publication{Source: "s"}); err != nil {
+		t.Fatal(err)
+	}
+	want := `{"schemaVersion":2,"mediaType":"application/vnd.oci.image.manifest.v1+json",` +
+		`"config":{"mediaType":"application/vnd.cncf.flux.config.v1+json","digest":"sha256:44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a","size":2},` +
+		`"layers":[{"mediaType":"application/vnd.cncf.flux.content.v1.tar+gzip","digest":"sha256:bcdffea10b983e8c6d6442746069a3418f5acea25ae3909fb5b4f9785ba9c516","size":5}],` +
+		`"annotations":{"org.opencontainers.image.source":"s"}}`
+	if got := string(g.Manifest("team/app", "latest")); got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}
+
+// What is there is not sent again, and a tag that is right is not set again:
+// where tags cannot be changed that would fail.
+func TestPublishAgain(t *testing.T) {
+	g := testenv.StartRegistry(t, testenv.RegistryConfig{})
+	publish := func(p oci.Publication) string {
+		t.Helper()
+		d, err := oci.New(target(g), source.Env{}, nil).Publish(t.Context(), packed(t, manifests), p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return d.Digest.String()
+	}
+	first := publish(oci.Publication{})
+	g.Reset()
+	if again := publish(oci.Publication{}); again != first {
+		t.Errorf("digest %s, then %s", first, again)
+	}
+	if n := g.Count(testenv.PutBlob, testenv.PutManifest); n != 0 {
+		t.Errorf("%d uploads", n)
+	}
+	if other := publish(oci.Publication{Tags: []string{"v1"}, Annotations: map[string]string{"a": "b"}}); other == first {
+		t.Error("an annotation is not part of the digest")
+	}
+	if n := g.Count(testenv.PutBlob); n != 0 {
+		t.Errorf("%d uploads of blobs that are there", n)
+	}
+}
+
+// A default tag is that of the spec.
+func TestPublishTagOfSpec(t *testing.T) {
+	g := testenv.StartRegistry(t, testenv.RegistryConfig{})
+	o := target(g)
+	o.Spec.Ref = &source.OCIRepositoryRef{Tag: "edge"}
+	if _, err := oci.New(o, source.Env{}, nil).Publish(t.Context(), packed(t, manifests), oci.Publication{}); err != nil {
+		t.Fatal(err)
+	}
+	if g.Manifest("team/app", "edge") == nil || g.Manifest("team/app", "latest") != nil {
+		t.Error("it is not tagged edge alone")
+	}
+}
+
+// A brokenArchive can be read only as far as its first bytes.
+type brokenArchive struct{ seek, read error }
+
+func (b brokenArchive) Seek(int64, int) (int64, error) { return 0, b.seek }
+
+func (b brokenArchive) Read(p []byte) (int, error) {
+	if len(p) > 2 {
+		return 0, b.read
+	}
+	return copy(p, "\x1f\x8b"), nil
+}
+
+func TestPublishErrors(t *testing.T) {
+	good := func() io.ReadSeeker { return packed(t, manifests) }
+	errDisk := errors.New("the disk is gone")
+	for name, c := range map[string]struct {
+		archive io.ReadSeeker
+		p       oci.Publication
+		defect  *testenv.Defect
+		edit    func(*source.OCIRepository)
+		is      error
+		says    string
+	}{
+		"an empty archive":         {archive: strings.NewReader(""), is: artifact.ErrFormat, says: "archive: "},
+		"no gzip":                  {archive: strings.NewReader("tar"), is: artifact.ErrFormat, says: "only what gzip compressed"},
+		"an archive without seek":  {archive: brokenArchive{seek: errDisk}, is: errDisk, says: "archive: "},
+		"an archive that fails":    {archive: brokenArchive{read: errDisk}, is: errDisk, says: "archive: "},
+		"a tag with a slash":       {archive: good(), p: oci.Publication{Tags: []string{"ok", "a/b"}}, is: source.ErrInvalid, says: `"a/b" is no tag`},
+		"an empty tag":             {archive: good(), p: oci.Publication{Tags: []string{""}}, is: source.ErrInvalid, says: "is no tag"},
+		"an annotation's name":     {archive: good(), p: oci.Publication{Annotations: map[string]string{"": "x"}}, is: source.ErrInvalid, says: "has no name"},
+		"too long annotations":     {archive: good(), p: oci.Publication{Source: strings.Repeat("x", 5<<20)}, is: source.ErrInvalid, says: "a manifest of 52"},
+		"a URL with a tag":         {archive: good(), edit: func(o *source.OCIRepository) { o.Spec.URL += "/.." }, is: source.ErrInvalid, says: "spec.url"},
+		"a Secret that is missing": {archive: good(), edit: func(o *source.OCIRepository) { o.Spec.SecretRef = ref("login") }, is: fs.ErrNotExist, says: "secret apps/login"},
+		"a registry that forbids":  {archive: good(), defect: &testenv.Defect{Phase: testenv.PutBlob, Status: http.StatusForbidden}, is: fs.ErrPermission, says: "push 127.0.0.1"},
+		"no room for a manifest":   {archive: good(), defect: &testenv.Defect{Phase: testenv.PutManifest, Status: http.StatusInsufficientStorage}, says: "507"},
+		"no answer about a tag":    {archive: good(), defect: &testenv.Defect{Phase: testenv.HeadManifest, Status: http.StatusForbidden}, is: fs.ErrPermission, says: "403"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			g := testenv.StartRegistry(t, testenv.RegistryConfig{Defect: c.defect})
+			o := target(g)
+			if c.edit != nil {
+				c.edit(o)
+			}
+			_, err := oci.New(o, source.Env{Secrets: secrets{}}, nil).Publish(t.Context(), c.archive, c.p)
+			if err == nil || c.is != nil && !errors.Is(err, c.is) || !strings.Contains(err.Error(), c.says) {
+				t.Errorf("got %v", err)
+			}
+			if g.Manifest("team/app", "latest") != nil {
+				t.Error("it is tagged")
+			}
+			if c.defect == nil && g.Count() > 0 {
+				t.Errorf("it asked %v before it looked at what it publishes", g.Requests())
+			}
+		})
+	}
+}
+
+// The registry that stalls is left when the time of a step is up.
+func TestPublishStalled(t *testing.T) {
+	g := testenv.StartRegistry(t, testenv.RegistryConfig{Defect: &testenv.Defect{Phase: testenv.PutBlob, Do: testenv.Stall, After: -1}})
+	o := target(g)
+	o.Spec.Timeout = source.Duration(50 * time.Millisecond)
+	_, err := oci.New(o, source.Env{}, nil).Publish(t.Context(), packed(t, manifests), oci.Publication{})
+	if err == nil || !strings.Contains(err.Error(), "not done within 50ms") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// Credentials are those of the spec, and known to the origin.
+func TestPublishWithCredentials(t *testing.T) {
+	g := testenv.StartRegistry(t, testenv.RegistryConfig{Username: "ci", Password: "s3cret"})
+	o := target(g)
+	origin := oci.New(o, source.Env{}, nil)
+	if _, err := origin.Publish(t.Context(), packed(t, manifests), oci.Publication{}); !errors.Is(err, fs.ErrPermission) {
+		t.Errorf("without credentials: %v", err)
+	}
+	o.Spec.SecretRef = ref("login")
+	origin = oci.New(o, source.Env{Secrets: secrets{"login": {".dockerconfigjson": dockerconfig(g.Host, "ci", "s3cret")}}}, nil)
+	if _, err := origin.Publish(t.Context(), packed(t, manifests), oci.Publication{}); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Contains(origin.Secrets(), "s3cret") {
+		t.Errorf("it knows %d secrets, the password is none of them", len(origin.Secrets()))
+	}
+}
