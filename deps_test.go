@@ -49,7 +49,7 @@ var rooms = map[string]room{
 
 	"cmd/headgate": {
 		imports: "artifact source git oci internal/redact login/aws login/azure login/gcp login/github", // sigs.k8s.io/yaml comes with source
-		modules: "github.com/spf13/cobra github.com/spf13/pflag github.com/inconshreveable/mousetrap github.com/jedib0t/go-pretty/v6 github.com/mattn/go-runewidth github.com/rivo/uniseg golang.org/x/term golang.org/x/text",
+		modules: "github.com/spf13/cobra github.com/spf13/pflag github.com/inconshreveable/mousetrap github.com/jedib0t/go-pretty/v6 github.com/mattn/go-runewidth github.com/rivo/uniseg golang.org/x/term golang.org/x/text github.com/rogpeppe/go-internal",
 	},
 
 	"internal/redact":    {},
