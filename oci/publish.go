@@ -17,8 +17,6 @@ import (
 	"github.com/opencontainers/go-digest"
 	"github.com/opencontainers/image-spec/specs-go"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
-
-	"github.com/headgate-io/headgate/artifact"
 )
 
 // The media types of what is published (reference A18): those that consumers of
@@ -51,8 +49,7 @@ type Publication struct {
 // spec.timeout.
 //
 // It returns the descriptor of the manifest. Errors wrap [source.ErrInvalid]
-// when the spec or p is at fault and [artifact.ErrFormat] when the archive is;
-// they may hold what [Origin.Secrets] returns.
+// when the spec or p is at fault; they may hold what [Origin.Secrets] returns.
 func (o *Origin) Publish(ctx context.Context, archive io.ReadSeeker, p Publication) (ocispec.Descriptor, error) {
 	tags, err := o.tagsOf(p)
 	if err != nil {
@@ -112,7 +109,7 @@ func measure(archive io.ReadSeeker) (ocispec.Descriptor, error) {
 	_, err := io.ReadFull(archive, magic[:])
 	switch {
 	case err == io.EOF || err == io.ErrUnexpectedEOF || err == nil && magic != [2]byte{0x1f, 0x8b}:
-		return ocispec.Descriptor{}, fmt.Errorf("%w: only what gzip compressed can be published", artifact.ErrFormat)
+		return ocispec.Descriptor{}, errors.New("it is not compressed by gzip: consumers expect a tar.gz")
 	case err != nil:
 		return ocispec.Descriptor{}, err
 	}

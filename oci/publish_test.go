@@ -210,8 +210,8 @@ func TestPublishErrors(t *testing.T) {
 		is      error
 		says    string
 	}{
-		"an empty archive":         {archive: strings.NewReader(""), is: artifact.ErrFormat, says: "archive: "},
-		"no gzip":                  {archive: strings.NewReader("tar"), is: artifact.ErrFormat, says: "only what gzip compressed"},
+		"an empty archive":         {archive: strings.NewReader(""), says: "archive: it is not compressed by gzip"},
+		"no gzip":                  {archive: strings.NewReader("tar"), says: "archive: it is not compressed by gzip"},
 		"an archive without seek":  {archive: brokenArchive{seek: errDisk}, is: errDisk, says: "archive: "},
 		"an archive that fails":    {archive: brokenArchive{read: errDisk}, is: errDisk, says: "archive: "},
 		"a tag with a slash":       {archive: good(), p: oci.Publication{Tags: []string{"ok", "a/b"}}, is: source.ErrInvalid, says: `"a/b" is no tag`},

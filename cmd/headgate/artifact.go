@@ -131,7 +131,7 @@ func (p *program) rehash(ctx context.Context, dir string, store *artifact.Store,
 		fmt.Fprintf(p.stdout, "%s ok\n", a.Path)
 	}
 	for _, arg := range args {
-		a, err := find(dir, store, arg)
+		a, _, err := find(dir, store, arg)
 		if err != nil {
 			return asFailure(err)
 		}

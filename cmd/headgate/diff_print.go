@@ -35,7 +35,7 @@ type difference struct {
 type side struct {
 	Type       string `json:"type"` // file or directory
 	Executable bool   `json:"executable,omitempty"`
-	Size       int64  `json:"size"`
+	Size       int64  `json:"size,omitempty"` // bytes of a file
 }
 
 func sideOf(s artifact.Side) *side {

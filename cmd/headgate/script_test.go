@@ -26,7 +26,8 @@ func TestMain(m *testing.M) {
 // Each script has a Git server of its own: $REPO is its URL, $COMMIT1 and
 // $COMMIT2 the commits of main, v1.0.0 is a tag at the first. $PRIVATE is the
 // same repository behind user "ci" and password "s3cret"; $BROKEN is a server
-// that answers 500; $CANARY is $PRIVATE with user and password in the URL. The
+// that answers 500; $CANARY is $PRIVATE with user and password in the URL.
+// $REGISTRY, $LOCKED for the same user and $DENYING are the hosts of registries. The
 // command "commit" adds a commit to main; "exits" runs a command that has to
 // end with a code.
 func TestScripts(t *testing.T) {
@@ -49,6 +50,11 @@ func TestScripts(t *testing.T) {
 			env.Setenv("STALLED", stalled.Repo())
 			env.Values[stalledKey{}] = stalled
 			env.Setenv("CANARY", strings.Replace(env.Getenv("PRIVATE"), "//", "//ci:s3cret@", 1))
+			for name, config := range map[string]testenv.RegistryConfig{
+				"REGISTRY": {}, "LOCKED": {Username: "ci", Password: "s3cret"}, "DENYING": {Defect: &testenv.Defect{Phase: testenv.PutBlob, Status: 403}},
+			} {
+				env.Setenv(name, testenv.StartRegistry(t, config).Host)
+			}
 			env.Setenv("BARE", repo.Dir)
 			env.Setenv("SIGNED", signedDir)
 			env.Setenv("GORACE", "atexit_sleep_ms=0") // the default is a second a command

@@ -14,12 +14,14 @@ import (
 
 	"github.com/headgate-io/headgate/artifact"
 	"github.com/headgate-io/headgate/internal/redact"
+	"github.com/headgate-io/headgate/source"
 )
 
 // A shelf is where artifact commands find artifacts.
 type shelf struct {
 	store  string
 	digest string
+	object source.Object // the one whose artifact was opened last
 }
 
 func (s *shelf) register(c *cobra.Command) {
@@ -46,8 +48,8 @@ func (s *shelf) open(ctx context.Context, arg string) (io.ReadCloser, error) {
 		return nil, err
 	}
 	defer store.Close()
-	a, err := find(s.store, store, arg)
-	if err != nil {
+	var a artifact.Artifact
+	if a, s.object, err = find(s.store, store, arg); err != nil {
 		return nil, err
 	}
 	if s.digest != "" && s.digest != a.Digest {
@@ -83,33 +85,31 @@ func openExisting(dir string) (*artifact.Store, error) {
 	return artifact.OpenStore(artifact.StoreConfig{Dir: dir})
 }
 
-// find returns the artifact of an object, or the one at a path of the store.
-func find(dir string, store *artifact.Store, arg string) (artifact.Artifact, error) {
+// find returns the artifact of an object, or the one at a path of the store,
+// whose object is nil.
+func find(dir string, store *artifact.Store, arg string) (a artifact.Artifact, obj source.Object, err error) {
 	if n := strings.Count(arg, "/"); n < 3 {
 		set, err := ledgerOf(dir).List()
 		if err != nil {
-			return artifact.Artifact{}, err
+			return a, nil, err
 		}
 		found, err := set.Find(arg)
 		switch {
 		case err != nil:
-			return artifact.Artifact{}, err
+			return a, nil, err
 		case len(found) > 1:
-			return artifact.Artifact{}, usage("%s names %d objects: write KIND/NAMESPACE/NAME", arg, len(found))
+			return a, nil, usage("%s names %d objects: write KIND/NAMESPACE/NAME", arg, len(found))
 		case found[0].Artifact() == nil:
-			return artifact.Artifact{}, fmt.Errorf("%s has no artifact", arg)
+			return a, nil, fmt.Errorf("%s has no artifact", arg)
 		}
-		return *found[0].Artifact(), nil
+		return *found[0].Artifact(), found[0], nil
 	}
 	for a, err := range store.All() {
-		if err != nil {
-			return artifact.Artifact{}, err
-		}
-		if a.Path == arg {
-			return a, nil
+		if err != nil || a.Path == arg {
+			return a, nil, err
 		}
 	}
-	return artifact.Artifact{}, fmt.Errorf("%s: %w in the store %s", arg, fs.ErrNotExist, dir)
+	return a, nil, fmt.Errorf("%s: %w in the store %s", arg, fs.ErrNotExist, dir)
 }
 
 // read opens an artifact as a tree and hands it to use.

@@ -1,0 +1,124 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"net/url"
+	"os"
+	"strings"
+
+	"github.com/headgate-io/headgate/artifact"
+	"github.com/headgate-io/headgate/internal/redact"
+	"github.com/headgate-io/headgate/oci"
+	"github.com/headgate-io/headgate/source"
+)
+
+// A parcel is the archive that push publishes. It is a file of its own, so that
+// nobody changes it between its digest and its upload.
+type parcel struct {
+	*os.File
+	size     int64
+	origin   string // where the content of an object comes from
+	revision string
+}
+
+// newParcel creates the file. Where the system can, it is gone with the process.
+func newParcel() (*parcel, error) {
+	f, err := os.CreateTemp("", "headgate-push-*")
+	if err != nil {
+		return nil, err
+	}
+	_ = os.Remove(f.Name()) // an open file cannot be removed everywhere: Close does it
+	return &parcel{File: f}, nil
+}
+
+// Close removes the file.
+func (b *parcel) Close() error {
+	err := b.File.Close()
+	if gone := os.Remove(b.Name()); !errors.Is(gone, fs.ErrNotExist) {
+		err = errors.Join(err, gone)
+	}
+	return err
+}
+
+// describe tells of the object what nobody said.
+func (b *parcel) describe(p *oci.Publication) {
+	p.Source, p.Revision = cmp.Or(p.Source, b.origin), cmp.Or(p.Revision, b.revision)
+}
+
+// parcel returns the archive of what arg names.
+func (p *program) parcel(ctx context.Context, s *session, arg string) (*parcel, error) {
+	if strings.Contains(arg, "://") {
+		return nil, usage("want a directory, an archive, or an object of the store: fetch a URL first")
+	}
+	b, err := newParcel()
+	if err != nil {
+		return nil, err
+	}
+	if info, statErr := os.Stat(arg); statErr == nil && info.IsDir() {
+		err = p.pack(ctx, b, arg, s.flags.quiet)
+	} else {
+		err = b.copy(ctx, s, arg)
+	}
+	if err == nil {
+		b.size, err = b.Seek(0, io.SeekEnd)
+	}
+	if err != nil {
+		return nil, errors.Join(err, b.Close())
+	}
+	return b, nil
+}
+
+// pack writes the archive of a directory.
+func (p *program) pack(ctx context.Context, w io.Writer, dir string, quiet bool) error {
+	r, err := openDir(dir)(ctx)
+	if err != nil {
+		return err
+	}
+	defer r.close()
+	report, err := artifact.Pack(ctx, w, r.rules.View(r.tree))
+	if !quiet {
+		p.leftOut(dir, report)
+	}
+	return err
+}
+
+// copy copies an archive, or the artifact of an object. It has to be one that
+// can be read back.
+func (b *parcel) copy(ctx context.Context, s *session, arg string) error {
+	shelf := shelf{store: s.flags.store}
+	file, err := shelf.open(ctx, arg)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	tree, err := artifact.Read(io.TeeReader(file, b), s.env.Limits)
+	if err != nil {
+		return err
+	}
+	if shelf.object != nil {
+		b.origin, b.revision = originOf(shelf.object), shelf.object.Artifact().Revision
+	}
+	return tree.Close()
+}
+
+// originOf returns where the content of an object comes from, without credentials.
+func originOf(obj source.Object) string {
+	address := ""
+	switch o := obj.(type) {
+	case *source.GitRepository:
+		address = o.Spec.URL
+	case *source.OCIRepository:
+		address = o.Spec.URL
+	case *source.PkgRepository:
+		address = o.Spec.URL
+	}
+	u, err := url.Parse(address)
+	if err != nil {
+		return ""
+	}
+	return redact.URL(u)
+}
