@@ -43,7 +43,7 @@ Exit codes: 0 the artifacts are the same, 4 they differ, 1 something failed, 2 u
 	f.registerAccess(c)
 	f.registerLimit(c)
 	c.Flags().DurationVar(&f.timeout, "timeout", 0, "bound of the whole command")
-	f.registerOutput(c, "patch")
+	f.registerOutput(c, "table", "json", "yaml", "name", "patch")
 	return c
 }
 

@@ -61,7 +61,7 @@ unless --source and --revision say otherwise.`,
 	f.registerAccess(c)
 	f.registerLimit(c)
 	fl.DurationVar(&f.timeout, "timeout", pushTimeout, "bound of the whole command, 0 for none")
-	f.registerOutput(c)
+	f.registerOutput(c, "table", "json", "yaml", "name")
 	c.ValidArgsFunction = completeStored(&f.store)
 	return c
 }

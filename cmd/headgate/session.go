@@ -56,7 +56,7 @@ func (f *sourceFlags) register(c *cobra.Command) {
 	fl.IntVar(&f.parallel, "parallel", 4, "objects worked on at once")
 	fl.DurationVar(&f.timeout, "timeout", 0, "bound of the whole command; each phase of an object is bounded by its spec.timeout as well")
 	f.registerAccess(c)
-	f.registerOutput(c, "wide")
+	f.registerOutput(c, "table", "wide", "json", "yaml", "name")
 	c.ValidArgsFunction = completeObjects(&f.files)
 }
 
@@ -67,12 +67,12 @@ func (f *sourceFlags) registerAccess(c *cobra.Command) {
 	registerDocker(c, &f.docker)
 }
 
-// registerOutput adds the flags about what is printed; more are formats besides the usual ones.
-func (f *sourceFlags) registerOutput(c *cobra.Command, more ...string) {
-	f.formats = append([]string{"table", "json", "yaml", "name"}, more...)
+// registerOutput adds the flags about what is printed; the format is one of formats.
+func (f *sourceFlags) registerOutput(c *cobra.Command, formats ...string) {
+	f.formats = formats
 	c.Flags().BoolVarP(&f.quiet, "quiet", "q", false, "print errors only")
-	c.Flags().StringVarP(&f.output, "output", "o", "table", "what to print: "+either(f.formats))
-	complete(c, "output", f.formats...)
+	c.Flags().StringVarP(&f.output, "output", "o", "table", "what to print: "+either(formats))
+	complete(c, "output", formats...)
 }
 
 // either lists words in a sentence.
