@@ -58,7 +58,6 @@ type shelf struct {
 	g       *testenv.Registry
 	variant variant
 	secrets kept
-	sign    func(s *shelf, subject ocispec.Descriptor, forge bool)
 
 	tree   fstest.MapFS // published last
 	pushed int          // how often something was
@@ -72,6 +71,7 @@ type variant struct {
 	spec   func(*source.OCIRepositorySpec)
 	layer  func(testing.TB, fstest.MapFS) testenv.Blob // default: tar and gzip
 	push   func(s *shelf, tag string, layers []testenv.Blob) ocispec.Descriptor
+	signed bool
 	kind   func(*sourcetest.Kind)
 }
 
@@ -88,6 +88,9 @@ const (
 	stallManifest sourcetest.Defect = "stall manifest"
 	stallBlob     sourcetest.Defect = "stall before the blob"
 	stallToken    sourcetest.Defect = "stall token"
+
+	unsigned sourcetest.Defect = "no signature"
+	noKeys   sourcetest.Defect = "no keys"
 )
 
 // broken translates the defects that are the registry's.
@@ -136,10 +139,22 @@ func (s *shelf) push() {
 	if s.defect == noManifest {
 		subject = s.g.PushRaw("team/app", tag, "application/json", []byte(`{"hello": "world"}`))
 	}
-	if s.sign != nil {
-		s.sign(s, subject, s.defect == sourcetest.Forged)
+	if s.variant.signed {
+		s.sign(subject)
 	}
 	s.g.PushRaw("team/app", "latest", subject.MediaType, s.g.Manifest("team/app", tag))
+}
+
+// sign publishes a signature of subject, or what the defect makes of it.
+func (s *shelf) sign(subject ocispec.Descriptor) {
+	claimed := subject.Digest
+	if s.defect == sourcetest.Forged {
+		claimed = someDigest
+	}
+	signer().sign(s.g, "team/app", subject, claimed)
+	if s.defect == unsigned {
+		s.g.Untag("team/app", signatureTag(subject))
+	}
 }
 
 // manifest pushes an artifact of layers.
@@ -174,7 +189,7 @@ func (s *shelf) Break(d sourcetest.Defect) <-chan struct{} {
 }
 
 // pushes are the defects of what is published.
-var pushes = map[sourcetest.Defect]bool{noLayers: true, noArchive: true, noManifest: true, sourcetest.Signed: true, sourcetest.Forged: true}
+var pushes = map[sourcetest.Defect]bool{noLayers: true, noArchive: true, noManifest: true, sourcetest.Signed: true, sourcetest.Forged: true, unsigned: true}
 
 func (s *shelf) Object() source.Object {
 	r := repository(s.g)
@@ -187,8 +202,11 @@ func (s *shelf) Object() source.Object {
 		s.variant.spec(spec)
 	}
 	switch s.defect {
-	case sourcetest.Signed, sourcetest.Forged:
-		spec.Verify = &source.OCIRepositoryVerification{Provider: "cosign", SecretRef: &source.LocalReference{Name: "keys"}}
+	case sourcetest.Signed, sourcetest.Forged, unsigned:
+		signed(spec)
+	case noKeys:
+		signed(spec)
+		spec.Verify.SecretRef.Name = "absent"
 	case sourcetest.Invalid:
 		spec.URL = "https://" + s.g.Host + "/team/app"
 	case sourcetest.NoSecret:
@@ -236,7 +254,8 @@ var variants = map[string]variant{
 		layer:  testenv.TarPlain,
 		kind:   func(k *sourcetest.Kind) { authenticates(k); k.Stalls = append(k.Stalls, stallToken) },
 	},
-	"index": {push: (*shelf).index, kind: func(k *sourcetest.Kind) { only(k, sourcetest.Gone, noLayer, noLayers, "flipped manifest") }},
+	"index":        {push: (*shelf).index, kind: func(k *sourcetest.Kind) { only(k, sourcetest.Gone, noLayer, noLayers, "flipped manifest") }},
+	"signed index": {push: (*shelf).index, signed: true, kind: verifies},
 	"copy of a selected layer": {
 		push: (*shelf).second,
 		spec: func(s *source.OCIRepositorySpec) {
@@ -265,7 +284,9 @@ func newShelf(t *testing.T, v variant) *shelf {
 		config.CA = testenv.NewCA(t)
 	}
 	g := testenv.StartRegistry(t, config)
-	s := &shelf{t: t, g: g, variant: v, secrets: kept{"default/login": login(g.Host, canary), "default/wrong": login(g.Host, "other-"+canary)}}
+	s := &shelf{t: t, g: g, variant: v, secrets: kept{
+		"default/login": login(g.Host, canary), "default/wrong": login(g.Host, "other-"+canary), "default/keys": signer().public(),
+	}}
 	if ca := config.CA; ca != nil {
 		s.secrets["default/tls"] = source.Secret{Data: map[string][]byte{"ca.crt": ca.PEM()}}
 	}
@@ -333,11 +354,19 @@ func authenticates(k *sourcetest.Kind) {
 	k.Failures = append(k.Failures, fails(wrongPassword, "AuthenticationFailed", "401"))
 }
 
+// verifies adds what goes wrong with signatures.
+func verifies(k *sourcetest.Kind) {
+	k.Verifies = true
+	refused := func(d sourcetest.Defect, message string) sourcetest.Failure {
+		return sourcetest.Failure{Defect: d, Outcome: source.Failed, Condition: "SourceVerified", Reason: "VerificationError", Message: message}
+	}
+	k.Failures = []sourcetest.Failure{
+		refused(sourcetest.Forged, "signature of something else"), refused(unsigned, "is not signed"), refused(noKeys, "default/absent"),
+	}
+}
+
 // copies is what differs where the layer is stored as it is.
 func copies(k *sourcetest.Kind) {
 	only(k, sourcetest.Truncated, "cut", "flipped", "no blob", noLayer)
 	k.IgnoreFile, k.Hostile = "", nil
 }
-
-// technologies are what signatures are verified with.
-var technologies = map[string]oci.Technology{}

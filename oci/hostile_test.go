@@ -277,6 +277,8 @@ func ranged(s *source.OCIRepositorySpec) { s.Ref = &source.OCIRepositoryRef{SemV
 
 func hasty(s *source.OCIRepositorySpec) { s.Timeout = source.Duration(250 * time.Millisecond) }
 
+func hastySigned(s *source.OCIRepositorySpec) { hasty(s); signed(s) }
+
 func hastyRange(s *source.OCIRepositorySpec) { hasty(s); ranged(s) }
 
 // flood answers with a status and more text than anybody wants to read.
@@ -329,6 +331,13 @@ var hostileAnswers = []threat{
 	{name: "stall in the layer", defect: &testenv.Defect{Phase: testenv.GetBlob, Do: testenv.Stall, After: 50}, spec: hasty, reason: pullFailed, says: []string{"layer", "spec.timeout"}},
 	{name: "layer in drops", defect: &testenv.Defect{Phase: testenv.GetBlob, Do: testenv.Slow, Every: 20 * time.Millisecond}, spec: hasty, reason: pullFailed, says: []string{"layer", "spec.timeout"}},
 	{name: "stall before the tags", defect: &testenv.Defect{Phase: testenv.ListTags, Do: testenv.Stall, After: -1}, spec: hastyRange, reason: listFailed, says: []string{"tags", "spec.timeout"}},
+	{name: "stall before the referrers", defect: &testenv.Defect{Phase: testenv.ListReferrers, Do: testenv.Stall, After: -1}, spec: hastySigned, reason: "VerificationError", says: []string{"verify", "spec.timeout"}},
+	{name: "stall in the referrers", defect: &testenv.Defect{Phase: testenv.ListReferrers, Do: testenv.Stall, After: 5}, spec: hastySigned, reason: "VerificationError", says: []string{"verify", "spec.timeout"}},
+	{name: "referrers without end", defect: &testenv.Defect{Phase: testenv.ListReferrers, Do: testenv.Serve, Handler: func(w http.ResponseWriter, r *http.Request, _ http.Handler) {
+		w.Header().Set("Content-Type", ocispec.MediaTypeImageIndex)
+		w.Header().Set("Link", "<"+r.URL.Path+"?more="+r.URL.Query().Get("more")+`x>; rel="next"`)
+		fmt.Fprint(w, `{"schemaVersion":2,"manifests":[]}`)
+	}}, spec: signed, reason: "VerificationError", says: []string{"referrers"}},
 	{name: "stall in the tags", defect: &testenv.Defect{Phase: testenv.ListTags, Do: testenv.Stall, After: 5}, spec: hastyRange, reason: listFailed, says: []string{"tags", "spec.timeout"}},
 }
 

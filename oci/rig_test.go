@@ -47,7 +47,7 @@ func newRig(t *testing.T, c testenv.RegistryConfig) *rig {
 	t.Cleanup(func() { r.store.Close() })
 	r.ledger = &source.Ledger{Dir: filepath.Join(t.TempDir(), "ledger")}
 	r.limits.Temp = r.store.Temp
-	r.secrets = kept{"default/login": login(r.g.Host, canary)}
+	r.secrets = kept{"default/login": login(r.g.Host, canary), "default/keys": signer().public()}
 	if c.CA != nil {
 		r.secrets["default/tls"] = source.Secret{Data: map[string][]byte{"ca.crt": c.CA.PEM()}}
 	}
