@@ -105,7 +105,7 @@ func (o *Origin) lookUp(ctx context.Context, repo *Repository, sel selection) (t
 		return "", ocispec.Descriptor{Digest: sel.digest}, nil
 	}
 	if tag = sel.tag; sel.semver != nil {
-		err = o.within(ctx, "list the tags", func(ctx context.Context) (err error) {
+		err = o.within(ctx, "list tags", func(ctx context.Context) (err error) {
 			tag, err = sel.highest(ctx, repo)
 			return err
 		})
@@ -124,7 +124,7 @@ func (o *Origin) lookUp(ctx context.Context, repo *Repository, sel selection) (t
 
 // fetch fetches the manifest that d names or leads to.
 func (o *Origin) fetch(ctx context.Context, repo *Repository, d ocispec.Descriptor) (f found, err error) {
-	err = o.within(ctx, "fetch the manifest", func(ctx context.Context) (err error) {
+	err = o.within(ctx, "fetch manifest", func(ctx context.Context) (err error) {
 		f, err = follow(ctx, repo, d)
 		return err
 	})

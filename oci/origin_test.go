@@ -7,99 +7,44 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"testing/fstest"
-	"time"
 
 	"github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
-	"github.com/headgate-io/headgate/artifact"
 	"github.com/headgate-io/headgate/internal/testenv"
-	"github.com/headgate-io/headgate/oci"
 	"github.com/headgate-io/headgate/source"
 )
 
-// A site is a registry, the repository team/app in it, and what keeps an
-// OCIRepository of that up to date.
-type site struct {
-	*testenv.Registry
-	t            *testing.T
-	env          source.Env
-	technologies map[string]oci.Technology
-	store        *artifact.Store
-	ledger       source.Ledger
-
-	mu     sync.Mutex
-	events []source.Event // of the last run
+// follow returns an object that follows ref.
+func (r *rig) follow(ref source.OCIRepositoryRef) *source.OCIRepository {
+	return r.object("app", func(s *source.OCIRepositorySpec) { s.Ref = &ref })
 }
 
-func newSite(t *testing.T, c testenv.RegistryConfig) *site {
-	t.Helper()
-	s := &site{Registry: testenv.StartRegistry(t, c), t: t, ledger: source.Ledger{Dir: t.TempDir()}}
-	var err error
-	if s.store, err = artifact.OpenStore(artifact.StoreConfig{Dir: t.TempDir()}); err != nil {
-		t.Fatal(err)
+// want reconciles obj and demands an outcome that is no failure.
+func (r *rig) want(obj *source.OCIRepository, outcome source.Outcome) source.Result {
+	r.Helper()
+	result, err := r.reconcile(obj)
+	if result.Outcome != outcome || err != nil {
+		r.Fatalf("outcome %q, error %v; want %q", result.Outcome, err, outcome)
 	}
-	t.Cleanup(func() { s.store.Close() })
-	return s
-}
-
-// object returns an object that follows the repository, after edits.
-func (s *site) object(edits ...func(*source.OCIRepositorySpec)) *source.OCIRepository {
-	r := &source.OCIRepository{Spec: source.OCIRepositorySpec{URL: s.URL("team/app"), Insecure: true, Interval: source.Duration(time.Hour)}}
-	r.APIVersion, r.Kind = source.Group+"/v1", "OCIRepository"
-	r.Metadata.Name, r.Metadata.Namespace = "app", "apps"
-	for _, edit := range edits {
-		edit(&r.Spec)
-	}
-	source.Default(r)
-	return r
-}
-
-func (s *site) origin(r *source.OCIRepository) *oci.Origin { return oci.New(r, s.env, s.technologies) }
-
-// run reconciles r once.
-func (s *site) run(r *source.OCIRepository) (source.Result, error) {
-	s.t.Helper()
-	s.events = nil
-	reconciler := source.Reconciler{Store: s.store, Load: s.ledger.Load, Save: s.ledger.Save, Emit: func(e source.Event) {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.events = append(s.events, e)
-	}}
-	return reconciler.Reconcile(s.t.Context(), r, s.origin(r))
-}
-
-// want demands an outcome of the next run of r.
-func (s *site) want(r *source.OCIRepository, outcome source.Outcome) error {
-	s.t.Helper()
-	result, err := s.run(r)
-	if result.Outcome != outcome {
-		s.t.Fatalf("outcome %s, want %s: %v", result.Outcome, outcome, err)
-	}
-	return err
+	return result
 }
 
 // phases says how often which requests were sent since it was last asked, in
 // the order of the phases' names.
-func (s *site) phases() string {
+func (r *rig) phases() string {
 	count := map[testenv.Phase]int{}
-	for _, q := range s.Requests() {
+	for _, q := range r.g.Requests() {
 		count[q.Phase]++
 	}
-	s.Reset()
+	r.g.Reset()
 	var text []string
 	for _, phase := range slices.Sorted(maps.Keys(count)) {
 		text = append(text, fmt.Sprintf("%d %s", count[phase], phase))
 	}
 	return strings.Join(text, ", ")
-}
-
-// at pins, or follows, a reference.
-func at(ref source.OCIRepositoryRef) func(*source.OCIRepositorySpec) {
-	return func(s *source.OCIRepositorySpec) { s.Ref = &ref }
 }
 
 // files is a manifest with one layer of files, NAME, CONTENT, ….
@@ -112,11 +57,11 @@ func files(t *testing.T, nameContent ...string) testenv.Manifest {
 }
 
 func TestRequests(t *testing.T) {
-	s := newSite(t, testenv.RegistryConfig{})
-	first := s.Push("team/app", "1.0.0", files(t, "a", "one"))
-	s.Push("team/app", "latest", files(t, "a", "one"))
+	r := newRig(t, testenv.RegistryConfig{})
+	first := r.g.Push("team/app", "1.0.0", files(t, "a", "one"))
+	r.g.Push("team/app", "latest", files(t, "a", "one"))
 	index := func(tag, text string) {
-		s.PushIndex("team/app", tag, testenv.Index{Manifests: []ocispec.Descriptor{s.Push("team/app", "", files(t, "a", text))}})
+		r.g.PushIndex("team/app", tag, testenv.Index{Manifests: []ocispec.Descriptor{r.g.Push("team/app", "", files(t, "a", text))}})
 	}
 	tag, semver, pinned := source.OCIRepositoryRef{Tag: "latest"}, source.OCIRepositoryRef{SemVer: "1.x"}, source.OCIRepositoryRef{Digest: first.Digest.String()}
 	for _, step := range []struct {
@@ -132,7 +77,7 @@ func TestRequests(t *testing.T) {
 		{"an unchanged range", nil, semver, source.Unchanged, "1 head manifest, 1 list tags"},
 		{"a digest that is known", nil, pinned, source.Stored, "1 get blob, 1 get manifest"},
 		{"a digest that is stored", nil, pinned, source.Unchanged, ""},
-		{"a tag that moved", func() { s.Push("team/app", "latest", files(t, "a", "two")) }, tag, source.Stored, "1 get blob, 1 get manifest, 1 head manifest"},
+		{"a tag that moved", func() { r.g.Push("team/app", "latest", files(t, "a", "two")) }, tag, source.Stored, "1 get blob, 1 get manifest, 1 head manifest"},
 		{"a digest that is new", nil, pinned, source.Stored, "1 get blob, 1 get manifest"},
 		{"an index", func() { index("latest", "three") }, tag, source.Stored, "1 get blob, 2 get manifest, 1 head manifest"},
 		{"an unchanged index", nil, tag, source.Unchanged, "1 head manifest"},
@@ -140,19 +85,19 @@ func TestRequests(t *testing.T) {
 		if step.before != nil {
 			step.before()
 		}
-		s.Reset()
-		s.want(s.object(at(step.ref)), step.outcome)
-		if got := s.phases(); got != step.want {
+		r.g.Reset()
+		r.want(r.follow(step.ref), step.outcome)
+		if got := r.phases(); got != step.want {
 			t.Errorf("%s: %s, want %s", step.name, got, step.want)
 		}
 	}
 }
 
 func TestRevision(t *testing.T) {
-	s := newSite(t, testenv.RegistryConfig{})
+	r := newRig(t, testenv.RegistryConfig{})
 	m := files(t, "a", "one")
 	m.Annotations = map[string]string{ocispec.AnnotationSource: "https://example.org/app.git", ocispec.AnnotationRevision: "main@sha1:0123", "other": "x"}
-	d := s.Push("team/app", "v1", m)
+	d := r.g.Push("team/app", "v1", m)
 	for _, row := range []struct {
 		ref  source.OCIRepositoryRef
 		want string
@@ -160,33 +105,33 @@ func TestRevision(t *testing.T) {
 		{source.OCIRepositoryRef{Tag: "v1"}, "v1@" + d.Digest.String()},
 		{source.OCIRepositoryRef{Digest: d.Digest.String()}, d.Digest.String()},
 	} {
-		r := s.object(at(row.ref))
-		s.want(r, source.Stored)
-		a := r.Artifact()
+		obj := r.follow(row.ref)
+		r.want(obj, source.Stored)
+		a := obj.Artifact()
 		if a.Revision != row.want || !maps.Equal(a.Metadata, m.Annotations) || !strings.HasSuffix(a.Path, "/"+d.Digest.Encoded()+".tar.gz") {
 			t.Errorf("artifact %+v, want revision %s", a, row.want)
 		}
-		if c := r.Common().Condition(source.ReadyCondition); c.Message != "stored artifact for digest '"+row.want+"'" {
+		if c := obj.Common().Condition(source.ReadyCondition); c.Message != "stored artifact for digest '"+row.want+"'" {
 			t.Errorf("Ready: %s", c.Message)
 		}
-		want := "stored artifact with revision '" + row.want + "' from '" + s.URL("team/app") +
+		want := "stored artifact with revision '" + row.want + "' from '" + r.g.URL("team/app") +
 			"', origin source 'https://example.org/app.git', origin revision 'main@sha1:0123'"
-		if len(s.events) != 1 || s.events[0].Message != want && row.ref.Tag != "" {
-			t.Errorf("events %+v, want %s", s.events, want)
+		if len(r.events) != 1 || r.events[0].Message != want && row.ref.Tag != "" {
+			t.Errorf("events %+v, want %s", r.events, want)
 		}
 	}
 }
 
 // TestOpenAfterAnother opens a revision that is not the one resolved last.
 func TestOpenAfterAnother(t *testing.T) {
-	s := newSite(t, testenv.RegistryConfig{})
-	s.Push("team/app", "latest", files(t, "a", "one"))
-	o := s.origin(s.object())
+	r := newRig(t, testenv.RegistryConfig{})
+	r.g.Push("team/app", "latest", files(t, "a", "one"))
+	o := r.origin(r.object("app", nil))
 	first, _, err := o.Resolve(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.Push("team/app", "latest", files(t, "a", "two"))
+	r.g.Push("team/app", "latest", files(t, "a", "two"))
 	second, _, err := o.Resolve(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)
@@ -214,10 +159,10 @@ func TestOpenAfterAnother(t *testing.T) {
 
 // TestForgedState resolves with states that somebody else wrote.
 func TestForgedState(t *testing.T) {
-	s := newSite(t, testenv.RegistryConfig{})
-	d := s.Push("team/app", "latest", files(t, "a", "one"))
-	for _, state := range []string{"", "{", "[]", `{"digest":7}`, `{"digest":"nothing","url":"` + s.URL("team/app") + `"}`, `{"digest":"` + d.Digest.String() + `"}`} {
-		rev, _, err := s.origin(s.object()).Resolve(t.Context(), source.State(state))
+	r := newRig(t, testenv.RegistryConfig{})
+	d := r.g.Push("team/app", "latest", files(t, "a", "one"))
+	for _, state := range []string{"", "{", "[]", `{"digest":7}`, `{"digest":"nothing","url":"` + r.g.URL("team/app") + `"}`, `{"digest":"` + d.Digest.String() + `"}`} {
+		rev, _, err := r.origin(r.object("app", nil)).Resolve(t.Context(), source.State(state))
 		if err != nil || rev.ID != "latest@"+d.Digest.String() {
 			t.Errorf("%s: %s %v", state, rev.ID, err)
 		}
@@ -225,8 +170,8 @@ func TestForgedState(t *testing.T) {
 }
 
 func TestDrift(t *testing.T) {
-	s := newSite(t, testenv.RegistryConfig{})
-	s.Push("team/app", "latest", files(t, "a", "one", "b.md", "two"))
+	r := newRig(t, testenv.RegistryConfig{})
+	r.g.Push("team/app", "latest", files(t, "a", "one", "b.md", "two"))
 	selector := func(l source.OCILayerSelector) func(*source.OCIRepositorySpec) {
 		return func(s *source.OCIRepositorySpec) { s.LayerSelector = &l }
 	}
@@ -246,29 +191,26 @@ func TestDrift(t *testing.T) {
 		{"no ignore", func(*source.OCIRepositorySpec) {}, source.Stored},
 	} {
 		t.Log(step.name)
-		s.want(s.object(step.edit), step.outcome)
+		r.want(r.object("app", step.edit), step.outcome)
 	}
 }
 
 func TestMetadataIsBounded(t *testing.T) {
-	s := newSite(t, testenv.RegistryConfig{})
+	r := newRig(t, testenv.RegistryConfig{})
 	m := files(t, "a", "one")
 	m.Annotations = map[string]string{"huge": strings.Repeat("x", 1<<20), ocispec.AnnotationRevision: "main", "zero": ""}
 	for i := range 100 {
 		m.Annotations[fmt.Sprintf("many-%03d", i)] = strings.Repeat("y", 1000)
 	}
-	s.Push("team/app", "latest", m)
-	r := s.object()
-	result, err := s.run(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r.g.Push("team/app", "latest", m)
+	obj := r.object("app", nil)
+	result := r.want(obj, source.Stored)
 	size := 0
-	for name, value := range r.Artifact().Metadata {
+	for name, value := range obj.Artifact().Metadata {
 		size += len(name) + len(value)
 	}
-	if size > 64<<10 || size < 60<<10 || r.Artifact().Metadata[ocispec.AnnotationRevision] != "main" || r.Artifact().Metadata["huge"] != "" {
-		t.Errorf("%d bytes of metadata, %q", size, r.Artifact().Metadata[ocispec.AnnotationRevision])
+	if size > 64<<10 || size < 60<<10 || obj.Artifact().Metadata[ocispec.AnnotationRevision] != "main" || obj.Artifact().Metadata["huge"] != "" {
+		t.Errorf("%d bytes of metadata, %q", size, obj.Artifact().Metadata[ocispec.AnnotationRevision])
 	}
 	if notes := strings.Join(result.Report.Notes, "\n"); !strings.Contains(notes, "of 103 annotations are not in the metadata") {
 		t.Errorf("notes %q", notes)

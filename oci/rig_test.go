@@ -32,7 +32,8 @@ type rig struct {
 	secrets kept
 	limits  artifact.Limits
 	now     time.Time
-	events  []source.Event // of the last run
+	events  []source.Event            // of the last run
+	verify  map[string]oci.Technology // nil: technologies
 }
 
 func newRig(t *testing.T, c testenv.RegistryConfig) *rig {
@@ -77,11 +78,18 @@ func (r *rig) reconcile(obj *source.OCIRepository) (result source.Result, err er
 		Emit: func(e source.Event) { r.events = append(r.events, e) },
 	}
 	sourcetest.NoLeaks(r.T, func(ctx context.Context) {
-		env := source.Env{Secrets: r.secrets, Limits: r.limits}
-		result, err = reconciler.Reconcile(ctx, obj, oci.New(obj, env, technologies))
+		result, err = reconciler.Reconcile(ctx, obj, r.origin(obj))
 	})
 	r.noSecrets(obj, err)
 	return result, err
+}
+
+func (r *rig) origin(obj *source.OCIRepository) *oci.Origin {
+	verify := r.verify
+	if verify == nil {
+		verify = technologies
+	}
+	return oci.New(obj, source.Env{Secrets: r.secrets, Limits: r.limits}, verify)
 }
 
 // secretForms are the canary as it may come to show.

@@ -1,0 +1,61 @@
+package oci_test
+
+import (
+	"testing"
+
+	"github.com/opencontainers/go-digest"
+
+	"github.com/headgate-io/headgate/internal/testenv"
+	"github.com/headgate-io/headgate/source"
+)
+
+// failures are what conditions tell of steps that fail (reference A2), beyond
+// what the conformance suite and hostile registries show.
+var failures = []threat{
+	{name: "URL without a path", spec: withURL("oci://h"), reason: "URLInvalid", says: []string{"spec.url"}},
+	{name: "URL with a tag", spec: withURL("oci://h/x:v1"), reason: "URLInvalid", says: []string{"spec.ref"}},
+	{name: "URL of another scheme", spec: withURL("https://h/x"), reason: "URLInvalid", says: []string{"oci://"}},
+	{name: "unknown provider", spec: func(s *source.OCIRepositorySpec) { s.SecretRef, s.Provider = nil, "aws" }, reason: "InvalidProviderConfiguration", says: []string{"knows no provider aws"}},
+	{name: "absent CA", spec: func(s *source.OCIRepositorySpec) { s.CertSecretRef = ref("absent") }, reason: authFailed, says: []string{"default/absent"}},
+	{name: "absent digest", spec: pin(digest.FromString("absent")), reason: pullFailed, says: []string{"404", digest.FromString("absent").String()}},
+	{name: "list refused", defect: answer(testenv.ListTags, 401), spec: ranged, reason: authFailed, says: []string{"list tags", "401"}},
+	{name: "list that breaks", defect: answer(testenv.ListTags, 500), spec: ranged, reason: listFailed, says: []string{"500"}},
+	{name: "manifest refused", defect: answer(testenv.GetManifest, 403), reason: authFailed, says: []string{"fetch manifest", "403"}},
+	{name: "layer refused", defect: answer(testenv.GetBlob, 401), reason: authFailed, says: []string{"fetch blob", "401"}},
+	{name: "stall of the tag", defect: stall(testenv.HeadManifest), spec: hasty, reason: pullFailed, says: []string{"look up tag latest: not done within 250ms"}},
+	{name: "stall of the list", defect: stall(testenv.ListTags), spec: hastyRange, reason: listFailed, says: []string{"list tags: not done within 250ms"}},
+	{name: "stall of the manifest", defect: stall(testenv.GetManifest), spec: hasty, reason: pullFailed, says: []string{"fetch manifest: not done within 250ms"}},
+	{name: "stall of the layer", defect: stall(testenv.GetBlob), spec: hasty, reason: pullFailed, says: []string{"pull layer: not done within 250ms"}},
+}
+
+func TestFailures(t *testing.T) {
+	for _, h := range failures {
+		t.Run(h.name, func(t *testing.T) {
+			t.Parallel()
+			h.try(t, testenv.RegistryConfig{})
+		})
+	}
+}
+
+// TestForeignCertificate meets a registry whose certificate nobody vouches for.
+func TestForeignCertificate(t *testing.T) {
+	r := newRig(t, testenv.RegistryConfig{CA: testenv.NewCA(t)})
+	obj := r.object("app", func(s *source.OCIRepositorySpec) { s.CertSecretRef = nil })
+	r.refused(obj, nil, authFailed, "certificate")
+}
+
+func withURL(u string) func(*source.OCIRepositorySpec) {
+	return func(s *source.OCIRepositorySpec) { s.URL = u }
+}
+
+func pin(d digest.Digest) func(*source.OCIRepositorySpec) {
+	return func(s *source.OCIRepositorySpec) { s.Ref = &source.OCIRepositoryRef{Digest: d.String()} }
+}
+
+func answer(phase testenv.Phase, status int) *testenv.Defect {
+	return &testenv.Defect{Phase: phase, Status: status}
+}
+
+func stall(phase testenv.Phase) *testenv.Defect {
+	return &testenv.Defect{Phase: phase, Do: testenv.Stall, After: -1}
+}
