@@ -57,7 +57,7 @@ var rooms = map[string]room{
 	"internal/version":   {modules: "github.com/Masterminds/semver/v3"},
 
 	"internal/testenv":         {modules: "golang.org/x/crypto golang.org/x/sys github.com/google/go-containerregistry github.com/opencontainers/image-spec github.com/opencontainers/go-digest github.com/klauspost/compress", test: true},
-	"login/internal/logintest": {imports: "artifact source git internal/testenv", test: true},
+	"login/internal/logintest": {imports: "artifact source git oci internal/testenv", test: true},
 	"source/sourcetest":        {imports: "artifact source", test: true},
 }
 

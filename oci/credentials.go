@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/netip"
 	"net/url"
 
 	"github.com/headgate-io/headgate/internal/transport"
@@ -87,7 +88,17 @@ func (a Access) login(ctx context.Context, at address, way transport.Config, env
 		return source.Credential{}, &source.StepError{Step: source.StepResolve, Reason: "InvalidProviderConfiguration",
 			Err: fmt.Errorf("%w: spec.provider: this program knows no provider %s", source.ErrInvalid, a.Provider)}
 	}
+	if a.Insecure && !near(at.host) {
+		return source.Credential{}, &source.StepError{Step: source.StepResolve, Reason: "InvalidProviderConfiguration",
+			Err: fmt.Errorf("%w: spec.insecure: what provider %s issues is not sent without TLS: remove it, or spec.provider", source.ErrInvalid, a.Provider)}
+	}
 	return v.LogIn(ctx, env.Login, way, source.LoginRequest{
 		Provider: a.Provider, URL: &url.URL{Scheme: "oci", Host: at.host, Path: "/" + at.path}, ServiceAccount: a.ServiceAccount,
 	})
+}
+
+// near reports whether what is sent to host, HOST[:PORT], stays on the machine.
+func near(host string) bool {
+	ip, err := netip.ParseAddr((&url.URL{Host: host}).Hostname())
+	return err == nil && ip.IsLoopback()
 }

@@ -31,8 +31,12 @@ func own(r source.LoginRequest) error {
 		return fmt.Errorf("%w: %w: spec.serviceAccountName: only a cluster issues tokens of its service accounts; remove it to use the identity of this program",
 			source.ErrInvalid, source.ErrProvider)
 	case r.OwnTrust:
-		return fmt.Errorf("%w: secret %s: ca.crt, tls.crt and tls.key do not go with the identity of this program, which is shown only to servers that the system trusts: "+
-			"remove them, and add the CA to those of the system", source.ErrProvider, r.SecretName)
+		where := "spec.certSecretRef"
+		if r.SecretName != "" {
+			where = "secret " + r.SecretName
+		}
+		return fmt.Errorf("%w: %s: ca.crt, tls.crt and tls.key do not go with the identity of this program, which is shown only to servers that the system trusts: "+
+			"remove them, and add the CA to those of the system", source.ErrProvider, where)
 	}
 	return nil
 }

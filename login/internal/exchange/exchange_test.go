@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/headgate-io/headgate/login/internal/exchange"
+	"github.com/headgate-io/headgate/source"
 )
 
 func serve(t *testing.T, h http.HandlerFunc) string {
@@ -121,6 +122,107 @@ func TestUntil(t *testing.T) {
 	}
 }
 
+// What libraries would follow or print is an error that is fit to be shown.
+func TestStrict(t *testing.T) {
+	u := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/good":
+			fmt.Fprint(w, "good")
+		case "/moved":
+			http.Redirect(w, r, "/good", http.StatusFound)
+		default:
+			w.WriteHeader(http.StatusForbidden)
+			fmt.Fprint(w, `{"error":{"message":"not `+r.PostFormValue("assertion")+r.Header.Get("Authorization")+`"}}`)
+		}
+	})
+	plain := exchange.Client(nil)
+	defer plain.CloseIdleConnections()
+	client, failed := exchange.Strict(plain)
+	post := func(path string) (string, error) {
+		req, err := http.NewRequest(http.MethodPost, u+path, strings.NewReader(url.Values{"assertion": {"form-canary"}}.Encode()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Content-Type", "application/x-www-form-urlencoded; charset=utf-8")
+		req.Header.Set("Authorization", "Bearer header-canary")
+		return exchange.Text(client, req)
+	}
+	if text, err := post("/good"); text != "good" || err != nil || failed() != nil {
+		t.Errorf("%q, %v, %v", text, err, failed())
+	}
+	for path, want := range map[string]string{"/moved": "status 302", "/bad": "status 403 (not ***Bearer ***)"} {
+		_, err := post(path)
+		if e := failed(); err == nil || e == nil || e.Error() != "POST "+u+path+": "+want || !errors.Is(err, e) || strings.Contains(err.Error(), "canary") {
+			t.Errorf("%s: %v, %v, want %s", path, err, e, want)
+		}
+	}
+}
+
+func TestFinal(t *testing.T) {
+	for status, want := range map[int]bool{302: false, 400: true, 401: true, 403: true, 404: true, 408: false, 429: false, 500: false, 503: false} {
+		var out struct{}
+		err := ask(t, t.Context(), exchange.Client(nil), serve(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }), &out)
+		if e, ok := errors.AsType[*exchange.StatusError](err); status != 302 && (!ok || e.Final() != want) {
+			t.Errorf("%d: %v", status, err)
+		}
+	}
+}
+
+func TestHost(t *testing.T) {
+	for s, want := range map[string]string{
+		"https://Example.com": "example.com", "oci://example.com:443/a": "example.com", "https://example.com/a?b#c": "example.com",
+		"http://example.com": "", "ftp://example.com": "", "//example.com": "", "https:example.com": "", "oci:example.com": "",
+		"https://example.com:": "", "https://example.com:80": "", "https://example.com:0443": "", "https://example.com:4443": "",
+		"https://u@example.com": "", "https://u:p@example.com": "", "https://@example.com": "", "https://example.com.": "example.com.",
+		"https://example_.com": "", "https://ex\u00e4mple.com": "", "https://\u212a.com": "", "https://[::1]": "", "https://[::1]:443": "",
+	} {
+		u, err := url.Parse(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := exchange.Host(u); got != want {
+			t.Errorf("%q: %q, want %q", s, got, want)
+		}
+	}
+}
+
+func TestBegin(t *testing.T) {
+	place := func(*url.URL) (string, error) { return "here", nil }
+	nowhere := func(*url.URL) (string, error) { return "", errors.New("not here") }
+	for name, c := range map[string]struct {
+		request source.LoginRequest
+		find    func(*url.URL) (string, error)
+		invalid bool
+		say     string
+	}{
+		"good":            {source.LoginRequest{}, place, false, ""},
+		"nowhere":         {source.LoginRequest{}, nowhere, true, "spec.url: not here"},
+		"service account": {source.LoginRequest{ServiceAccount: "robot"}, place, true, "spec.serviceAccountName: only a cluster"},
+		"own trust":       {source.LoginRequest{OwnTrust: true}, place, false, "spec.certSecretRef: ca.crt"},
+		"CA of a Secret":  {source.LoginRequest{OwnTrust: true, SecretName: "default/ca"}, place, false, "secret default/ca: ca.crt"},
+	} {
+		at, client, err := exchange.Begin(c.request, c.find)
+		if c.say == "" {
+			if at != "here" || err != nil {
+				t.Errorf("%s: %s, %v", name, at, err)
+			}
+			client.CloseIdleConnections()
+			continue
+		}
+		if !errors.Is(err, source.ErrProvider) || errors.Is(err, source.ErrInvalid) != c.invalid || !strings.Contains(err.Error(), c.say) || client != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestSendable(t *testing.T) {
+	for s, want := range map[string]bool{"a": true, "ya29.a-b_c~=": true, "": false, "a b": false, "a\r\nb": false, "a\x7f": false, "\u00e4": false} {
+		if exchange.Sendable(s) != want {
+			t.Errorf("%q", s)
+		}
+	}
+}
+
 func TestSafe(t *testing.T) {
 	for s, want := range map[string]bool{
 		"https://example.com": true, "http://127.0.0.1:1": true, "http://127.9.9.9": true, "http://[::1]:1/a": true, "http://localhost": true,
@@ -144,6 +246,8 @@ func FuzzJSON(f *testing.F) {
 	f.Add(500, `{"message":"canary \u001b[0m"}`)
 	f.Add(400, `{"error":"invalid","error_description":"Y2FuYXJ5"}`)
 	f.Add(403, `{"error":{"code":[[[]]]}}`)
+	f.Add(401, `{"errors":[{"message":"not canary"},7]}`)
+	f.Add(401, `{"errors":[],"error":{"message":["canary"]}}`)
 	f.Fuzz(func(t *testing.T, status int, body string) {
 		if status < 200 || status > 599 {
 			return

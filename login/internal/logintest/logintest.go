@@ -1,5 +1,5 @@
 // Package logintest is what the tests of logins share: a clock, and fetches of
-// a GitRepository that go through a login.
+// a GitRepository or OCIRepository that go through a login.
 package logintest
 
 import (
@@ -18,6 +18,7 @@ import (
 	"github.com/headgate-io/headgate/artifact"
 	"github.com/headgate-io/headgate/git"
 	"github.com/headgate-io/headgate/internal/testenv"
+	"github.com/headgate-io/headgate/oci"
 	"github.com/headgate-io/headgate/source"
 )
 
@@ -75,6 +76,17 @@ func Repository(provider, url string) *source.GitRepository {
 	}
 }
 
+// Artifact returns an OCIRepository that goes through the proxy in the Secret called proxy.
+func Artifact(provider, url string) *source.OCIRepository {
+	return &source.OCIRepository{
+		Header: source.Header{APIVersion: "source.toolkit.fluxcd.io/v1", Kind: "OCIRepository", Metadata: source.Metadata{Name: "app", Namespace: "default", Generation: 1}},
+		Spec: source.OCIRepositorySpec{
+			URL: url, Provider: provider, ProxySecretRef: &source.LocalReference{Name: "proxy"},
+			Timeout: source.Duration(time.Minute), Interval: source.Duration(time.Minute),
+		},
+	}
+}
+
 // Repo returns a repository with one commit.
 func Repo(t testing.TB) *testenv.Repo {
 	repo := testenv.NewRepo(t)
@@ -86,6 +98,13 @@ func Repo(t testing.TB) *testenv.Repo {
 // those whom allow lets in.
 func Serve(t testing.TB, ca *testenv.CA, path string, repo *testenv.Repo, allow func(*http.Request) bool, names ...string) *testenv.Server {
 	return testenv.ServeAll(t, testenv.HTTP{CA: ca, Names: names, Allow: allow}, map[string]*testenv.Repo{path: repo})
+}
+
+// Registry runs a registry that has an artifact at path.
+func Registry(t testing.TB, c testenv.RegistryConfig, path string) *testenv.Registry {
+	g := testenv.StartRegistry(t, c)
+	g.Push(path, "latest", testenv.Manifest{Layers: []testenv.Blob{testenv.TarGzip(t, fstest.MapFS{"a": {Data: []byte("1"), Mode: 0o644}})}})
+	return g
 }
 
 // ServeTLS serves h for names besides localhost, and returns its address.
@@ -118,7 +137,24 @@ type Run struct {
 }
 
 // Reconcile fetches g with login into a new store.
-func Reconcile(t testing.TB, g *source.GitRepository, secrets Secrets, login source.LoginFunc) (run Run) {
+func Reconcile(t testing.TB, g *source.GitRepository, secrets Secrets, login source.LoginFunc) Run {
+	t.Helper()
+	return reconcile(t, g, git.New(g, source.Env{Secrets: secrets, Login: login}))
+}
+
+// Pull fetches o with login into a new store.
+func Pull(t testing.TB, o *source.OCIRepository, secrets Secrets, login source.LoginFunc) Run {
+	t.Helper()
+	return reconcile(t, o, oci.New(o, source.Env{Secrets: secrets, Login: login}, nil))
+}
+
+// An origin tells what it keeps out of texts.
+type origin interface {
+	source.Origin
+	Secrets() []string
+}
+
+func reconcile(t testing.TB, obj source.Object, from origin) (run Run) {
 	t.Helper()
 	store, err := artifact.OpenStore(artifact.StoreConfig{Dir: t.TempDir()})
 	if err != nil {
@@ -127,10 +163,9 @@ func Reconcile(t testing.TB, g *source.GitRepository, secrets Secrets, login sou
 	defer store.Close()
 	var events []source.Event
 	r := &source.Reconciler{Store: store, Emit: func(e source.Event) { events = append(events, e) }}
-	from := git.New(g, source.Env{Secrets: secrets, Login: login})
-	_, run.Err = r.Reconcile(t.Context(), g, from)
-	run.Reason, run.Secrets = g.Common().Condition(source.ReadyCondition).Reason, from.Secrets()
-	all, err := json.Marshal([]any{g.Status, events, fmt.Sprint(run.Err)})
+	_, run.Err = r.Reconcile(t.Context(), obj, from)
+	run.Reason, run.Secrets = obj.Common().Condition(source.ReadyCondition).Reason, from.Secrets()
+	all, err := json.Marshal([]any{obj, events, fmt.Sprint(run.Err)})
 	if err != nil {
 		t.Fatal(err)
 	}
