@@ -48,7 +48,7 @@ var rooms = map[string]room{
 	"git/internal/signature": {modules: "github.com/ProtonMail/go-crypto github.com/cloudflare/circl golang.org/x/crypto golang.org/x/sys"},
 
 	"cmd/headgate": {
-		imports: "artifact source git oci internal/redact login/aws login/azure login/gcp login/github", // sigs.k8s.io/yaml comes with source
+		imports: "artifact source git oci oci/cosign oci/notation internal/redact login/aws login/azure login/gcp login/github", // sigs.k8s.io/yaml comes with source
 		modules: "github.com/spf13/cobra github.com/spf13/pflag github.com/inconshreveable/mousetrap github.com/jedib0t/go-pretty/v6 github.com/mattn/go-runewidth github.com/rivo/uniseg golang.org/x/term golang.org/x/text github.com/rogpeppe/go-internal",
 	},
 

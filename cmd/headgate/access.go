@@ -27,10 +27,10 @@ func (f *accessFlags) register(c *cobra.Command) {
 	fl := c.Flags()
 	fl.StringVar(&f.provider, "provider", "", "`NAME` of who issues the credentials for a URL: azure, aws, gcp, or github with the app in the Secret called as the repository")
 	complete(c, "provider", "azure", "aws", "gcp", "github")
-	fl.StringVar(&f.secret, "secret-ref", "", "`NAME` of the Secret with the credentials for a URL")
-	fl.StringVar(&f.cert, "cert-secret-ref", "", "`NAME` of the Secret with ca.crt, or tls.crt and tls.key, for an oci:// URL")
-	fl.StringVar(&f.proxy, "proxy-secret-ref", "", "`NAME` of the Secret with the address of the proxy to a URL")
-	fl.BoolVar(&f.insecure, "insecure", false, "reach the registry of an oci:// URL over http")
+	fl.StringVar(&f.secret, "secret-ref", "", "`NAME` of the Secret with the credentials for a URL, as spec.secretRef")
+	fl.StringVar(&f.cert, "cert-secret-ref", "", "`NAME` of the Secret with ca.crt, or tls.crt and tls.key, for an oci:// URL, as spec.certSecretRef")
+	fl.StringVar(&f.proxy, "proxy-secret-ref", "", "`NAME` of the Secret with the address of the proxy to a URL, as spec.proxySecretRef")
+	fl.BoolVar(&f.insecure, "insecure", false, "reach the registry of an oci:// URL over http, as spec.insecure")
 }
 
 // unused refuses the flags of a URL where there is none.

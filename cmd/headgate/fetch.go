@@ -75,6 +75,7 @@ func (p *program) runFetch(ctx context.Context, f *fetchFlags, args []string) er
 	}
 	if s.env.Cache != nil {
 		defer s.env.Cache.Close()
+		s.technologies = technologies(filepath.Join(f.cacheDir(), "sigstore"))
 	}
 	if err := errors.Join(f.checkOut(named), f.checkFrom(s.env.Local)); err != nil {
 		return &exitError{exitUsage, err}

@@ -27,11 +27,16 @@ func TestMain(m *testing.M) {
 // $COMMIT2 the commits of main, v1.0.0 is a tag at the first. $PRIVATE is the
 // same repository behind user "ci" and password "s3cret"; $BROKEN is a server
 // that answers 500; $CANARY is $PRIVATE with user and password in the URL.
-// $REGISTRY, $LOCKED for the same user and $DENYING are the hosts of registries. The
+// $REGISTRY, $LOCKED for the same user and $DENYING are the hosts of registries,
+// $SIGNED and $COSIGN have what gpg, ssh-keygen and cosign signed. The
 // command "commit" adds a commit to main; "exits" runs a command that has to
 // end with a code.
 func TestScripts(t *testing.T) {
 	signedDir, err := filepath.Abs("../../git/testdata/signed")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cosignDir, err := filepath.Abs("../../oci/cosign/testdata")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,6 +62,7 @@ func TestScripts(t *testing.T) {
 			}
 			env.Setenv("BARE", repo.Dir)
 			env.Setenv("SIGNED", signedDir)
+			env.Setenv("COSIGN", cosignDir)
 			env.Setenv("GORACE", "atexit_sleep_ms=0") // the default is a second a command
 			env.Setenv("COMMIT1", first)
 			env.Setenv("COMMIT2", second)

@@ -15,21 +15,30 @@ import (
 	"github.com/headgate-io/headgate/artifact"
 	"github.com/headgate-io/headgate/git"
 	"github.com/headgate-io/headgate/oci"
+	"github.com/headgate-io/headgate/oci/cosign"
+	"github.com/headgate-io/headgate/oci/notation"
 	"github.com/headgate-io/headgate/source"
 )
 
 // origins is the table of what this command can fetch: kind → constructor.
-var origins = map[string]func(source.Object, source.Env) source.Origin{
-	"GitRepository": func(o source.Object, env source.Env) source.Origin {
-		return git.New(o.(*source.GitRepository), env)
+var origins = map[string]func(*session, source.Object) source.Origin{
+	"GitRepository": func(s *session, o source.Object) source.Origin {
+		return git.New(o.(*source.GitRepository), s.env)
 	},
-	"OCIRepository": func(o source.Object, env source.Env) source.Origin {
-		return oci.New(o.(*source.OCIRepository), env, technologies)
+	"OCIRepository": func(s *session, o source.Object) source.Origin {
+		return oci.New(o.(*source.OCIRepository), s.env, s.technologies)
 	},
 }
 
-// technologies is the table of what signatures of OCI artifacts can be verified with.
-var technologies = map[string]oci.Technology{}
+// technologies returns the table of what signatures of OCI artifacts can be
+// verified with. What Sigstore says of its authorities is kept in the directory
+// cache, in memory when it is "".
+func technologies(cache string) map[string]oci.Technology {
+	return map[string]oci.Technology{
+		"cosign":   cosign.New(cosign.Config{Cache: cache}),
+		"notation": notation.New,
+	}
+}
 
 // sourceFlags say which sources a command works on and how they are fetched.
 type sourceFlags struct {
@@ -109,6 +118,8 @@ type session struct {
 	set   *source.Set
 	bad   error // objects that did not decode; the others go on
 	env   source.Env
+
+	technologies map[string]oci.Technology
 }
 
 // open reads the objects and prepares their environment.
@@ -142,7 +153,7 @@ func (p *program) open(f *sourceFlags) (*session, error) {
 		places = append(places, source.DirSecrets(f.secrets))
 	}
 	places = append(places, source.EnvSecrets(p.lookup))
-	return &session{flags: f, set: set, bad: bad, env: source.Env{
+	return &session{flags: f, set: set, bad: bad, technologies: technologies(""), env: source.Env{
 		Secrets:  source.Chain(places...),
 		Login:    p.login(),
 		Local:    local,
@@ -272,7 +283,7 @@ func (s *session) origin(obj source.Object) (source.Origin, error) {
 	if !ok {
 		return nil, unfetchable(obj.Head().Kind)
 	}
-	return construct(obj, s.env), nil
+	return construct(s, obj), nil
 }
 
 // An unfetchable is the error about a kind that origins lacks.
