@@ -79,7 +79,12 @@ func (s gitSource) manifest(t *testing.T) string {
 	if s.absent && s.proxy == nil {
 		spec["secretRef"] = keys{"name": "secretref"}
 	}
-	docs = append(docs, document("source.headgate.dev/v1", "GitRepository", "app", "spec", spec))
+	return writeDocuments(t, append(docs, document("source.headgate.dev/v1", "GitRepository", "app", "spec", spec)))
+}
+
+// writeDocuments writes a file of documents and returns its path.
+func writeDocuments(t *testing.T, docs []any) string {
+	t.Helper()
 	var out bytes.Buffer
 	for _, d := range docs {
 		b, err := json.Marshal(d)
@@ -129,9 +134,15 @@ func headgate(ctx context.Context, t *testing.T, args ...string) *exec.Cmd {
 // fetchGit runs headgate fetch on a source.
 func fetchGit(t *testing.T, store string, s gitSource, more ...string) outcome {
 	t.Helper()
+	return fetchFile(t, store, s.manifest(t), more...)
+}
+
+// fetchFile runs headgate fetch on a file that declares one source.
+func fetchFile(t *testing.T, store, manifest string, more ...string) outcome {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	cmd := headgate(ctx, t, append([]string{"fetch", "-f", s.manifest(t), "--store", store, "-o", "json"}, more...)...)
+	cmd := headgate(ctx, t, append([]string{"fetch", "-f", manifest, "--store", store, "-o", "json"}, more...)...)
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	err := cmd.Run()
@@ -146,10 +157,13 @@ func fetchGit(t *testing.T, store string, s gitSource, more ...string) outcome {
 	return outcome{cmd.ProcessState.ExitCode(), errs.String(), list.Items[0].Status}
 }
 
-// archives returns the paths of the archives in a store; what the store notes beside them begins with a dot.
+// archives returns the paths of the archives in a store; what the store notes beside them is, or is below, what begins with a dot.
 func archives(t *testing.T, store string) (paths []string) {
 	t.Helper()
 	err := filepath.WalkDir(store, func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.IsDir() && strings.HasPrefix(d.Name(), ".") {
+			return fs.SkipDir
+		}
 		if err == nil && d.Type().IsRegular() && strings.HasSuffix(path, ".tar.gz") && !strings.HasPrefix(d.Name(), ".") {
 			paths = append(paths, path)
 		}

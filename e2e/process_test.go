@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -103,9 +104,16 @@ func await(t *testing.T, addr string) {
 	}
 }
 
-// tool returns the path of a program, also of those for administrators.
+// tool returns the path of a program, also of those for administrators and of
+// those that .ci/servers builds.
 func tool(t *testing.T, name string) string {
 	t.Helper()
+	if path := built(t)[name]; path != "" {
+		if _, err := os.Stat(path); err != nil {
+			t.Fatalf("%v: run make e2e", err)
+		}
+		return path
+	}
 	for _, dir := range append(filepath.SplitList(os.Getenv("PATH")), "/usr/sbin", "/sbin") {
 		path := filepath.Join(dir, name)
 		if info, err := os.Stat(path); err == nil && !info.IsDir() && info.Mode()&0o111 != 0 {
@@ -114,6 +122,25 @@ func tool(t *testing.T, name string) string {
 	}
 	t.Fatalf("%s is not installed: run make e2e", name)
 	return ""
+}
+
+// built returns the paths of the programs that .ci/servers builds, by name.
+func built(t *testing.T) map[string]string {
+	t.Helper()
+	cache := os.Getenv("XDG_CACHE_HOME")
+	if cache == "" {
+		home, err := os.UserHomeDir()
+		check(t, err)
+		cache = filepath.Join(home, ".cache")
+	}
+	paths := map[string]string{}
+	for line := range strings.Lines(read(t, filepath.Join("..", ".ci", "versions"))) {
+		name, module, ok := strings.Cut(strings.ToLower(strings.TrimSpace(line)), "=")
+		if _, version, pinned := strings.Cut(module, "@"); ok && pinned {
+			paths[name] = filepath.Join(cache, "headgate", "e2e", "bin", name+"@"+version)
+		}
+	}
+	return paths
 }
 
 // run runs a program to its end and returns what it printed.

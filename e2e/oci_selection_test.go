@@ -1,0 +1,220 @@
+package e2e
+
+import (
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/headgate-io/headgate/artifact"
+)
+
+// registries are those that the tests run against, by name.
+var registries = map[string]func(*testing.T) string{
+	"distribution": func(t *testing.T) string { return distribution{root: t.TempDir()}.serve(t) },
+	"olareg":       func(t *testing.T) string { return serveOlareg(t) },
+}
+
+// tree returns the files of the only archive in a store.
+func tree(t *testing.T, store string) keys {
+	t.Helper()
+	found := archives(t, store)
+	if len(found) != 1 {
+		t.Fatalf("stored %v", found)
+	}
+	return entries(t, read(t, found[0]))
+}
+
+// entries returns the files of an archive.
+func entries(t *testing.T, text string) keys {
+	t.Helper()
+	all, err := artifact.Read(strings.NewReader(text), artifact.Limits{})
+	check(t, err)
+	defer all.Close()
+	return filesOf(t, all)
+}
+
+func wantFiles(t *testing.T, got, want keys) {
+	t.Helper()
+	if fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("got %.300v, want %.300v", got, want)
+	}
+}
+
+// image pushes an image of one file for a platform by crane, and returns its digest.
+func image(t *testing.T, addr, tag, platform string, files keys) string {
+	t.Helper()
+	h := newHome(t)
+	layer := write(t, filepath.Join(string(h), "layer.tgz"), archive(t, files))
+	h.run(t, "crane", "append", "--insecure", "--oci-empty-base", "-f", layer, "-t", addr+"/team/app:"+tag)
+	h.run(t, "crane", "mutate", "--insecure", "--set-platform", platform, "-t", addr+"/team/app:"+tag, addr+"/team/app:"+tag)
+	return strings.TrimSpace(h.run(t, "crane", "digest", "--insecure", addr+"/team/app:"+tag))
+}
+
+// TestOCISelection lets each kind of reference name what oras and crane pushed.
+func TestOCISelection(t *testing.T) {
+	for name, serve := range registries {
+		t.Run(name, func(t *testing.T) {
+			addr := serve(t)
+			digests := map[string]string{}
+			for _, tag := range []string{"latest", "1.0.0", "1.2.0", "v1.1.0", "1.3.0-rc.1", "2.0.0-arm", "unrelated"} {
+				digests[tag] = publish(t, addr, tag, keys{"tag": tag})
+			}
+			digests["linux"] = image(t, addr, "linux", "linux/amd64", keys{"system": "linux"})
+			digests["other"] = image(t, addr, "other", "linux/arm64", keys{"system": "other"})
+			h := newHome(t)
+			h.run(t, "crane", "index", "append", "--insecure", "-m", addr+"/team/app:other", "-m", addr+"/team/app:linux", "-t", addr+"/team/app:index")
+			digests["index"] = strings.TrimSpace(h.run(t, "crane", "digest", "--insecure", addr+"/team/app:index"))
+			for _, c := range []struct {
+				name     string
+				ref      keys
+				revision string
+				files    keys
+			}{
+				{"latest", keys{}, "latest@" + digests["latest"], keys{"tag": "latest"}},
+				{"tag", keys{"tag": "unrelated"}, "unrelated@" + digests["unrelated"], keys{"tag": "unrelated"}},
+				{"semver", keys{"semver": "1.x"}, "1.2.0@" + digests["1.2.0"], keys{"tag": "1.2.0"}},
+				{"semver with v", keys{"semver": "~1.1"}, "v1.1.0@" + digests["v1.1.0"], keys{"tag": "v1.1.0"}},
+				{"semver of candidates", keys{"semver": ">=1.0.0-0 <2.0.0-0"}, "1.3.0-rc.1@" + digests["1.3.0-rc.1"], keys{"tag": "1.3.0-rc.1"}},
+				{"semver filter", keys{"semver": ">=0.0.0-0", "semverFilter": ".*-arm$"}, "2.0.0-arm@" + digests["2.0.0-arm"], keys{"tag": "2.0.0-arm"}},
+				{"semver before tag", keys{"semver": "1.0.0", "tag": "latest"}, "1.0.0@" + digests["1.0.0"], keys{"tag": "1.0.0"}},
+				{"digest before all", keys{"digest": digests["1.0.0"], "semver": "2.x", "tag": "latest"}, digests["1.0.0"], keys{"tag": "1.0.0"}},
+				{"image", keys{"tag": "linux"}, "linux@" + digests["linux"], keys{"system": "linux"}},
+				{"index", keys{"tag": "index"}, "index@" + digests["index"], keys{"system": "linux"}},
+				{"digest of an index", keys{"digest": digests["index"]}, digests["index"], keys{"system": "linux"}},
+			} {
+				t.Run(c.name, func(t *testing.T) {
+					store := t.TempDir()
+					got := fetchOCI(t, store, ociSource{url: "oci://" + addr + "/team/app", insecure: true, ref: c.ref})
+					if got.code != 0 || got.status.Artifact == nil || got.status.Artifact.Revision != c.revision {
+						t.Fatalf("exit code %d, %+v, want the revision %s\n%s", got.code, got.status, c.revision, got.stderr)
+					}
+					wantFiles(t, tree(t, store), c.files)
+				})
+			}
+			got := fetchOCI(t, t.TempDir(), ociSource{url: "oci://" + addr + "/team/app", insecure: true, ref: keys{"semver": "7.x"}})
+			if failed := got.status.condition("FetchFailed"); got.code != 1 || !strings.Contains(failed, "7.x") {
+				t.Errorf("a range that nothing is in: %d %s", got.code, failed)
+			}
+		})
+	}
+}
+
+// TestOCILayers copies and extracts layers that oras pushed.
+func TestOCILayers(t *testing.T) {
+	addr := serveOlareg(t)
+	h := newHome(t)
+	first, second := archive(t, files), archive(t, keys{"second": "layer\n"})
+	write(t, filepath.Join(string(h), "first"), first)
+	write(t, filepath.Join(string(h), "second"), second)
+	write(t, filepath.Join(string(h), "notes.txt"), "notes\n")
+	h.run(t, "oras", "push", "--plain-http", "--artifact-type", "application/vnd.test", addr+"/team/app:1.0.0",
+		"first:application/vnd.first.tar+gzip", "second:application/vnd.second.tar+gzip", "notes.txt:text/plain")
+	for _, c := range []struct {
+		name   string
+		layer  keys
+		ignore string
+		files  keys   // of the archive, for extract
+		bytes  string // of the file, for copy
+	}{
+		{"first", nil, "", files, ""},
+		{"selected", keys{"mediaType": "application/vnd.second.tar+gzip"}, "", keys{"second": "layer\n"}, ""},
+		{"extract", keys{"mediaType": "application/vnd.second.tar+gzip", "operation": "extract"}, "", keys{"second": "layer\n"}, ""},
+		{"ignore", nil, "/*\n!/deploy", keys{"deploy/app.yaml": files["deploy/app.yaml"]}, ""},
+		{"copy", keys{"mediaType": "application/vnd.second.tar+gzip", "operation": "copy"}, "", nil, second},
+		{"copy of text", keys{"mediaType": "text/plain", "operation": "copy"}, "", nil, "notes\n"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			store := t.TempDir()
+			got := fetchOCI(t, store, ociSource{url: "oci://" + addr + "/team/app", insecure: true, layer: c.layer, ignore: c.ignore})
+			if got.code != 0 {
+				t.Fatalf("exit code %d\n%s", got.code, got.stderr)
+			}
+			if c.files != nil {
+				wantFiles(t, tree(t, store), c.files)
+			} else if found := archives(t, store); len(found) != 1 || read(t, found[0]) != c.bytes {
+				t.Errorf("stored %v, which is not the layer", found)
+			}
+		})
+	}
+	got := fetchOCI(t, t.TempDir(), ociSource{url: "oci://" + addr + "/team/app", insecure: true, layer: keys{"mediaType": "application/vnd.third"}})
+	if failed := got.status.condition("FetchFailed"); got.code != 1 || !strings.Contains(failed, "application/vnd.third") {
+		t.Errorf("a layer that is not there: %d %s", got.code, failed)
+	}
+}
+
+// TestOCIRequests counts what is asked of a registry.
+func TestOCIRequests(t *testing.T) {
+	for name, serve := range registries {
+		t.Run(name, func(t *testing.T) {
+			addr := serve(t)
+			digest := publish(t, addr, "1.0.0", files)
+			f := newFront(t, addr)
+			source := ociSource{url: "oci://" + f.addr + "/team/app", insecure: true}
+			pinned := source
+			pinned.ref = keys{"digest": digest}
+			store, other := t.TempDir(), t.TempDir()
+			for _, c := range []struct {
+				name      string
+				store     string
+				source    ociSource
+				head, get int
+			}{
+				{"first", store, source, 1, 2},
+				{"unchanged", store, source, 1, 0},
+				{"pinned", other, pinned, 0, 2},
+				{"pinned and stored", other, pinned, 0, 0},
+			} {
+				f.took()
+				got := fetchOCI(t, c.store, c.source)
+				seen := f.took()
+				if got.code != 0 || count(seen, "HEAD") != c.head || count(seen, "GET") != c.get {
+					t.Errorf("%s: exit code %d, asked %q, want %d HEAD and %d GET", c.name, got.code, seen, c.head, c.get)
+				}
+			}
+			if next := publish(t, addr, "1.0.0", keys{"new": "content"}); next == digest {
+				t.Fatal("nothing changed")
+			}
+			got := fetchOCI(t, store, source)
+			if seen := f.took(); got.code != 0 || count(seen, "HEAD") != 1 || count(seen, "GET") != 2 {
+				t.Errorf("changed: exit code %d, asked %q", got.code, seen)
+			}
+		})
+	}
+}
+
+// TestOCIRateLimit has a registry refuse what comes too fast.
+func TestOCIRateLimit(t *testing.T) {
+	dir := t.TempDir()
+	publish(t, serveOlareg(t, "--store-type", "dir", "--dir", dir), "1.0.0", files)
+	f := newFront(t, serveOlareg(t, "--store-type", "dir", "--dir", dir, "--rate-limit", "3"))
+	refused := 0
+	for range 4 { // at three requests each
+		store := t.TempDir()
+		got := fetchOCI(t, store, ociSource{url: "oci://" + f.addr + "/team/app", insecure: true})
+		if got.code != 0 {
+			t.Fatalf("exit code %d\n%s", got.code, got.stderr)
+		}
+		wantFiles(t, tree(t, store), files)
+		refused += count(f.took(), "429")
+	}
+	if refused == 0 {
+		t.Error("the registry refused nothing")
+	}
+}
+
+// filesOf returns the regular files of a tree, by path.
+func filesOf(t *testing.T, root fs.FS) keys {
+	t.Helper()
+	found := keys{}
+	check(t, fs.WalkDir(root, ".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		text, err := fs.ReadFile(root, path)
+		found[path] = string(text)
+		return err
+	}))
+	return found
+}
