@@ -79,7 +79,7 @@ func (o *Origin) readTrust(ctx context.Context) (t Trust, err error) {
 // fingerprint is one of a provider and of whom t trusts.
 func (t Trust) fingerprint(provider string) string {
 	sum := sha256.New()
-	transport.Note(sum, provider)
+	transport.Note(sum, provider, t.Keys.Name, t.Root.Name)
 	t.Keys.Note(sum)
 	t.Root.Note(sum)
 	for _, m := range t.Identities {

@@ -1,0 +1,185 @@
+package oci_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"github.com/headgate-io/headgate/internal/testenv"
+	"github.com/headgate-io/headgate/oci"
+	"github.com/headgate-io/headgate/source"
+)
+
+// A notary is a technology whose signatures are a list of digests. The key that
+// it believes in is "good".
+type notary struct {
+	signed map[string]bool // by digest
+	level  string
+	trusts []oci.Trust // that it was given
+	asked  []ocispec.Descriptor
+}
+
+func (n *notary) technology(r *oci.Repository, t oci.Trust) (oci.Verifier, error) {
+	n.trusts = append(n.trusts, t)
+	if key := string(t.Keys.Data["key.pub"]); key != "good" && key != "better" {
+		return nil, fmt.Errorf("secret %s: key.pub: no key", t.Keys.Name)
+	}
+	return n, nil
+}
+
+func (n *notary) Verify(ctx context.Context, d ocispec.Descriptor) (source.Verification, error) {
+	n.asked = append(n.asked, d)
+	switch {
+	case n.level == "stall":
+		<-ctx.Done()
+		return source.Verification{}, ctx.Err()
+	case n.level == "nothing":
+		return source.Verification{}, nil
+	case n.level == "audit":
+		return source.Verification{Mode: "notation", Level: n.level, Ignored: true}, nil
+	case !n.signed[d.Digest.String()]:
+		return source.Verification{}, fmt.Errorf("%w: no signature", source.ErrVerification)
+	}
+	return source.Verification{Mode: "notation", Signer: "ann"}, nil
+}
+
+// notarised returns a rig with a signed artifact, and an object that asks for its verification.
+func notarised(t *testing.T) (*rig, *notary, *source.OCIRepository) {
+	r := newRig(t, testenv.RegistryConfig{})
+	d := r.g.Push("team/app", "latest", files(t, "a", "one"))
+	n := &notary{signed: map[string]bool{d.Digest.String(): true}}
+	r.verify = map[string]oci.Technology{"notation": n.technology}
+	r.secrets["default/keys"] = source.Secret{Data: map[string][]byte{"key.pub": []byte("good")}}
+	return r, n, r.object("app", func(s *source.OCIRepositorySpec) {
+		s.Verify = &source.OCIRepositoryVerification{Provider: "notation", SecretRef: ref("keys")}
+	})
+}
+
+func TestVerification(t *testing.T) {
+	r, n, obj := notarised(t)
+	index := r.g.PushIndex("team/app", "latest", testenv.Index{Manifests: []ocispec.Descriptor{r.g.Push("team/app", "", files(t, "a", "two"))}})
+	n.signed = map[string]bool{index.Digest.String(): true} // not what it leads to
+	result := r.want(obj, source.Stored)
+	if result.Verification.Signer != "ann" || len(n.asked) != 1 || n.asked[0].Digest != index.Digest || n.asked[0].Size != index.Size || n.asked[0].MediaType != index.MediaType {
+		t.Errorf("%+v, asked for %+v", result.Verification, n.asked)
+	}
+	c := obj.Common().Condition(source.SourceVerifiedCondition)
+	if c.Status != "True" || c.Reason != "Succeeded" || c.Message != "verified signature of revision latest@"+index.Digest.String() {
+		t.Errorf("%+v", c)
+	}
+	r.want(obj, source.Unchanged)
+	for _, change := range []func(){
+		func() { r.secrets["default/keys"].Data["key.pub"] = []byte("better") },
+		func() { r.secrets["default/keys"].Data["more.pub"] = []byte("good") },
+		func() {
+			r.secrets["default/root"] = source.Secret{}
+			obj.Spec.Verify.TrustedRootSecretRef = ref("root")
+		},
+		func() { obj.Spec.Verify.MatchOIDCIdentity = []source.OIDCIdentityMatch{{Issuer: "a", Subject: "b"}} },
+	} {
+		change()
+		r.want(obj, source.Stored)
+		r.want(obj, source.Unchanged)
+	}
+	last := n.trusts[len(n.trusts)-1]
+	if last.Keys.Name != "default/keys" || last.Root.Name != "default/root" || len(last.Identities) != 1 {
+		t.Errorf("trust %+v", last)
+	}
+}
+
+func TestVerificationLetsPass(t *testing.T) {
+	r, n, obj := notarised(t)
+	n.level = "audit"
+	r.want(obj, source.Stored)
+	c := obj.Common().Condition(source.SourceVerifiedCondition)
+	if c.Status != "Unknown" || c.Reason != "VerificationIgnored" || obj.Common().Condition(source.ReadyCondition).Status != "True" {
+		t.Errorf("%+v", obj.Common().Conditions)
+	}
+	r.want(obj, source.Unchanged)
+}
+
+func TestUnverified(t *testing.T) {
+	for name, row := range map[string]struct {
+		change  func(*rig, *notary, *source.OCIRepository)
+		outcome source.Outcome
+		says    string
+	}{
+		"unsigned":        {func(_ *rig, n *notary, _ *source.OCIRepository) { clear(n.signed) }, source.Failed, "no signature"},
+		"nothing checked": {func(_ *rig, n *notary, _ *source.OCIRepository) { n.level = "nothing" }, source.Failed, "nothing to verify"},
+		"stall":           {func(_ *rig, n *notary, obj *source.OCIRepository) { n.level = "stall"; hasty(&obj.Spec) }, source.Failed, "verify: not done within 250ms"},
+		"no such Secret":  {func(r *rig, _ *notary, _ *source.OCIRepository) { delete(r.secrets, "default/keys") }, source.Failed, "spec.verify.secretRef: secret default/keys"},
+		"no such root":    {func(_ *rig, _ *notary, obj *source.OCIRepository) { obj.Spec.Verify.TrustedRootSecretRef = ref("root") }, source.Failed, "spec.verify.trustedRootSecretRef: secret default/root"},
+		"bad key": {func(r *rig, _ *notary, _ *source.OCIRepository) {
+			r.secrets["default/keys"].Data["key.pub"] = []byte("worse")
+		}, source.Failed, "no key"},
+		"unknown technology":  {func(_ *rig, _ *notary, obj *source.OCIRepository) { obj.Spec.Verify.Provider = "gpg" }, source.Stalled, `spec.verify.provider "gpg": this program verifies with notation`},
+		"the default":         {func(_ *rig, _ *notary, obj *source.OCIRepository) { obj.Spec.Verify.Provider = "" }, source.Stalled, `spec.verify.provider "cosign"`},
+		"no technology known": {func(r *rig, _ *notary, _ *source.OCIRepository) { r.verify = map[string]oci.Technology{} }, source.Stalled, "this program verifies with none"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, n, obj := notarised(t)
+			row.change(r, n, obj)
+			if result := r.refused(obj, nil, "VerificationError", row.says); result.Outcome != row.outcome {
+				t.Errorf("outcome %s", result.Outcome)
+			}
+			if c := obj.Common().Condition(source.SourceVerifiedCondition); c.Status != "False" || c.Reason != "VerificationError" {
+				t.Errorf("%+v", c)
+			}
+			if n := r.g.Count(testenv.GetBlob); n != 0 {
+				t.Errorf("%d blobs were asked for", n)
+			}
+		})
+	}
+}
+
+// TestKeysChangeMeanwhile changes keys between Resolve and Verify.
+func TestKeysChangeMeanwhile(t *testing.T) {
+	r, n, obj := notarised(t)
+	o := r.origin(obj)
+	rev, _, err := o.Resolve(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := o.Open(t.Context(), rev)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	r.secrets["default/keys"].Data["key.pub"] = []byte("better")
+	if _, err := c.Verify(t.Context()); err == nil || !strings.Contains(err.Error(), "try again") || len(n.asked) > 0 {
+		t.Error(err)
+	}
+	if _, _, err := o.Resolve(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	if v, err := c.Verify(t.Context()); err != nil || v.Signer != "ann" {
+		t.Error(v, err)
+	}
+}
+
+// TestVerifyIsCancelled ends a verification from outside: that is no failure of the signature.
+func TestVerifyIsCancelled(t *testing.T) {
+	r, n, obj := notarised(t)
+	n.level = "stall"
+	obj.Spec.Timeout = source.Duration(time.Hour)
+	o := r.origin(obj)
+	rev, _, err := o.Resolve(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := o.Open(t.Context(), rev)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := c.Verify(ctx); !errors.Is(err, context.Canceled) || errors.Is(err, source.ErrVerification) {
+		t.Error(err)
+	}
+}
