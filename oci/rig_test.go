@@ -34,6 +34,7 @@ type rig struct {
 	now     time.Time
 	events  []source.Event            // of the last run
 	verify  map[string]oci.Technology // nil: technologies
+	local   map[string]string         // directories that stand in for URLs
 }
 
 func newRig(t *testing.T, c testenv.RegistryConfig) *rig {
@@ -89,7 +90,7 @@ func (r *rig) origin(obj *source.OCIRepository) *oci.Origin {
 	if verify == nil {
 		verify = technologies
 	}
-	return oci.New(obj, source.Env{Secrets: r.secrets, Limits: r.limits}, verify)
+	return oci.New(obj, source.Env{Secrets: r.secrets, Limits: r.limits, Local: r.local}, verify)
 }
 
 // secretForms are the canary as it may come to show.
