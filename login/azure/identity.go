@@ -2,10 +2,7 @@ package azure
 
 import (
 	"context"
-	"fmt"
-	"io"
 	"net/http"
-	"os"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
@@ -79,7 +76,7 @@ func (i identity) bySecret() (azcore.TokenCredential, error) {
 }
 
 func (i identity) byCertificate() (azcore.TokenCredential, error) {
-	data, err := readFile(i.env.Value("AZURE_CLIENT_CERTIFICATE_PATH"))
+	data, err := exchange.File(i.env.Value("AZURE_CLIENT_CERTIFICATE_PATH"))
 	if err != nil {
 		return nil, err
 	}
@@ -93,7 +90,7 @@ func (i identity) byCertificate() (azcore.TokenCredential, error) {
 
 func (i identity) byWorkload() (azcore.TokenCredential, error) {
 	return i.asserted(func(context.Context) (string, error) {
-		token, err := readFile(i.env.Value("AZURE_FEDERATED_TOKEN_FILE"))
+		token, err := exchange.File(i.env.Value("AZURE_FEDERATED_TOKEN_FILE"))
 		return string(token), err
 	})
 }
@@ -114,20 +111,4 @@ func (i identity) byMachine() (azcore.TokenCredential, error) {
 		o.ID = azidentity.ClientID(i.id())
 	}
 	return azidentity.NewManagedIdentityCredential(o)
-}
-
-// maxFile bounds a file with a certificate or a token.
-const maxFile = 1 << 20
-
-func readFile(name string) ([]byte, error) {
-	f, err := os.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
-	if err == nil && len(data) > maxFile {
-		err = fmt.Errorf("%s has more than %d bytes", name, maxFile)
-	}
-	return data, err
 }

@@ -4,9 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/url"
-	"os"
 	"slices"
 
 	"golang.org/x/oauth2"
@@ -39,7 +37,7 @@ type credentials struct {
 
 // byFile gets a token with what a file holds.
 func (i identity) byFile(ctx context.Context, name string) (token, error) {
-	data, err := readFile(name)
+	data, err := exchange.File(name)
 	if err != nil {
 		return token{}, wrong("%w", err)
 	}
@@ -79,20 +77,4 @@ func (c *credentials) check() error {
 		return c.Source.check()
 	}
 	return nil
-}
-
-// maxFile bounds a credentials file.
-const maxFile = 1 << 20
-
-func readFile(name string) ([]byte, error) {
-	f, err := os.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
-	if err == nil && len(data) > maxFile {
-		err = fmt.Errorf("%s has more than %d bytes", name, maxFile)
-	}
-	return data, err
 }

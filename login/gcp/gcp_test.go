@@ -50,11 +50,12 @@ var key = sync.OnceValue(func() *rsa.PrivateKey {
 // services of Google and that of Actions, all behind a proxy and vouched for by
 // the system. Its metadata server is reached directly.
 type world struct {
-	t       *testing.T
-	proxy   *testenv.ProxyServer
-	secrets logintest.Secrets
-	env     map[string]string
-	clock   *logintest.Clock
+	t        *testing.T
+	registry *testenv.Registry
+	proxy    *testenv.ProxyServer
+	secrets  logintest.Secrets
+	env      map[string]string
+	clock    *logintest.Clock
 
 	mu       sync.Mutex
 	asked    []string // of the token services
@@ -86,9 +87,9 @@ func newWorld(t *testing.T, vars ...string) *world {
 	serve(w.exchange, "sts.googleapis.com", "sts.s3nsapis.fr")
 	serve(w.impersonate, "iamcredentials.googleapis.com", "iamcredentials.s3nsapis.fr")
 	serve(w.runner, "runner.example")
-	for _, name := range []string{registry, "docker.s3nsregistry.fr"} {
-		g := logintest.Registry(t, testenv.RegistryConfig{CA: ca, Names: []string{name}, Allow: w.allow}, "project/repo/app")
-		hosts[name+":443"] = g.Host
+	for _, name := range []string{"docker.s3nsregistry.fr", registry} {
+		w.registry = logintest.Registry(t, testenv.RegistryConfig{CA: ca, Names: []string{name}, Allow: w.allow}, "project/repo/app")
+		hosts[name+":443"] = w.registry.Host
 	}
 	w.proxy = testenv.ServeProxy(t, testenv.Proxy{Hosts: hosts})
 	w.secrets = logintest.Secrets{"proxy": {"address": w.proxy.URL}, "ca": {"ca.crt": string(ca.PEM())}}

@@ -1,6 +1,10 @@
 package exchange
 
-import "os"
+import (
+	"fmt"
+	"io"
+	"os"
+)
 
 // An Environment looks up variables of the environment.
 type Environment func(name string) (value string, ok bool)
@@ -27,4 +31,19 @@ func (e Environment) Has(names ...string) bool {
 		}
 	}
 	return true
+}
+
+// File returns the content of a file that a variable names; more than
+// [MaxAnswer] bytes are an error.
+func File(name string) ([]byte, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, MaxAnswer+1))
+	if err == nil && len(data) > MaxAnswer {
+		err = fmt.Errorf("%s has more than %d bytes", name, MaxAnswer)
+	}
+	return data, err
 }
