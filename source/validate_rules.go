@@ -129,7 +129,10 @@ var verifyRules = []rule[*OCIRepositoryVerification]{
 			return errors.New("is required without secretRef, or a signature of anybody would do: " +
 				`say who signs, or write {issuer: ".*", subject: ".*"} if anybody may`)
 		}
-		return nil
+		return only(len(v.MatchOIDCIdentity) > 0 && v.Provider == "notation", v.Provider, "cosign")
+	}},
+	{"trustedRootSecretRef", func(v *OCIRepositoryVerification) error {
+		return only(v.TrustedRootSecretRef != nil && v.Provider == "notation", v.Provider, "cosign")
 	}},
 }
 

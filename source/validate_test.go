@@ -122,7 +122,10 @@ func TestAdmission(t *testing.T) {
 		{"OCIRepository", `verify: {provider: cosign}`, "spec.verify.matchOIDCIdentity", "is required without secretRef"},
 		{"OCIRepository", `verify: {}`, "spec.verify.matchOIDCIdentity", "is required without secretRef"},
 		{"OCIRepository", `verify: {matchOIDCIdentity: [{issuer: ".*", subject: ".*"}]}`, "", ""},
-		{"OCIRepository", `verify: {provider: notation, matchOIDCIdentity: [{issuer: a, subject: b}]}`, "spec.verify.secretRef", "is required with provider notation"},
+		{"OCIRepository", `verify: {provider: notation}`, "spec.verify.secretRef", "is required with provider notation"},
+		{"OCIRepository", `verify: {provider: notation, secretRef: {name: a}}`, "", ""},
+		{"OCIRepository", `verify: {provider: notation, secretRef: {name: a}, matchOIDCIdentity: [{issuer: a, subject: b}]}`, "spec.verify.matchOIDCIdentity", "goes with provider cosign only"},
+		{"OCIRepository", `verify: {provider: notation, secretRef: {name: a}, trustedRootSecretRef: {name: a}}`, "spec.verify.trustedRootSecretRef", "goes with provider cosign only"},
 		{"OCIRepository", `serviceAccountName: A`, "spec.serviceAccountName", "is no name"},
 
 		{"PkgRepository", `url: "ssh://h/x"`, "spec.url", "must begin with http:// or https:// or oci://"},

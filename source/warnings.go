@@ -119,18 +119,14 @@ func (o *OCIRepository) advise(found *findings) {
 }
 
 func (v *OCIRepositoryVerification) advise(found *findings) {
-	if v == nil || v.provider() == "cosign" && v.SecretRef == nil {
+	if v == nil || v.SecretRef == nil || v.provider() != "cosign" {
 		return
 	}
-	why := "the keys of secretRef decide"
-	if v.provider() == "notation" {
-		why = "it goes with provider cosign"
-	}
 	if len(v.MatchOIDCIdentity) > 0 {
-		found.add("spec.verify.matchOIDCIdentity", "has no effect: %s", why)
+		found.add("spec.verify.matchOIDCIdentity", "has no effect: the keys of secretRef decide")
 	}
 	if v.TrustedRootSecretRef != nil {
-		found.add("spec.verify.trustedRootSecretRef", "has no effect: %s", why)
+		found.add("spec.verify.trustedRootSecretRef", "has no effect: the keys of secretRef decide")
 	}
 }
 

@@ -1,0 +1,79 @@
+package oci_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing/fstest"
+
+	"github.com/headgate-io/headgate/artifact"
+	"github.com/headgate-io/headgate/oci"
+	"github.com/headgate-io/headgate/oci/cosign"
+	"github.com/headgate-io/headgate/source"
+)
+
+// An artifact in a registry is fetched if its signature was made in a job of one
+// repository.
+func Example() {
+	var set source.Set
+	if err := set.Decode("sources.yaml", strings.NewReader(`
+apiVersion: source.headgate.dev/v1
+kind: OCIRepository
+metadata: {name: app}
+spec:
+  url: oci://registry.example.org/team/app
+  ref: {semver: ^1.2}
+  interval: 5m
+  verify:
+    provider: cosign
+    matchOIDCIdentity:
+    - {issuer: '^https://token\.actions\.example\.org$', subject: '^repo:team/app:'}
+`)); err != nil {
+		log.Fatal(err)
+	}
+	store, err := artifact.OpenStore(artifact.StoreConfig{Dir: "store"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer store.Close()
+	app := set.Objects[0].(*source.OCIRepository)
+	origin := oci.New(app, source.Env{}, map[string]oci.Technology{"cosign": cosign.New(cosign.Config{})})
+	reconciler := source.Reconciler{Store: store}
+	if _, err := reconciler.Reconcile(context.Background(), app, origin); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(app.Status.Artifact.Revision)
+}
+
+// A directory stands in for a repository: what is about to be pushed can be
+// tried before it is.
+func Example_directory() {
+	top, err := os.MkdirTemp("", "example")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer os.RemoveAll(top)
+	dir := filepath.Join(top, "app")
+	if err := os.CopyFS(dir, fstest.MapFS{"app.yaml": {Data: []byte("kind: Deployment\n")}, "logo.png": {}}); err != nil {
+		log.Fatal(err)
+	}
+	app := &source.OCIRepository{Spec: source.OCIRepositorySpec{URL: "oci://registry.example.org/team/app"}}
+	app.Kind, app.Metadata.Name = "OCIRepository", "app"
+	source.Default(app)
+	store, err := artifact.OpenStore(artifact.StoreConfig{Dir: filepath.Join(top, "store")})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer store.Close()
+	env := source.Env{Local: map[string]string{app.Spec.URL: dir}}
+	reconciler := source.Reconciler{Store: store}
+	result, err := reconciler.Reconcile(context.Background(), app, oci.New(app, env, nil))
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(result.Outcome, result.Report.Files, "file")
+	// Output: stored 1 file
+}
