@@ -1,0 +1,272 @@
+package e2e
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/headgate-io/headgate/internal/testenv"
+)
+
+// A technology is one of signatures, as its real tool does it, with keys made for the test.
+type technology struct {
+	provider        string
+	trust, stranger keys // Secrets that trust the signer, and somebody else
+	suffix          bool // the signature has a tag of its own, sha256-HEX.sig; otherwise it refers to its subject
+
+	says map[string]string // how it is refused, by what was done
+
+	sign func(t *testing.T, reference string)
+	// alter changes what a signature says it is of, without the key.
+	alter func(t *testing.T, signature string, from, to subject) string
+}
+
+// What is done to signatures.
+const (
+	bare     = "stripped signature"
+	foreign  = "wrong key"
+	moved    = "signature of another digest"
+	tampered = "tampered payload"
+)
+
+// A subject is what is signed: a manifest.
+type subject struct {
+	addr, digest string
+	size         int
+}
+
+// reference returns HOST/PATH@DIGEST.
+func (s subject) reference() string { return s.addr + "/team/app@" + s.digest }
+
+// tag returns HOST/PATH:sha256-HEX.sig.
+func (s subject) tag() string {
+	return s.addr + "/team/app:" + strings.Replace(s.digest, ":", "-", 1) + ".sig"
+}
+
+func newSubject(t *testing.T, addr, tag string) subject {
+	t.Helper()
+	digest := publish(t, addr, tag, keys{"tag": tag})
+	return subject{addr, digest, len(newHome(t).run(t, "oras", "manifest", "fetch", "--plain-http", addr+"/team/app@"+digest))}
+}
+
+// newCosign returns how cosign signs with a key pair; more are flags of sign.
+func newCosign(t *testing.T, name string, more ...string) technology {
+	h, other := newHome(t), newHome(t)
+	for _, one := range []home{h, other} {
+		one.run(t, name, "generate-key-pair")
+	}
+	public := func(h home) keys { return keys{"cosign.pub": read(t, filepath.Join(string(h), "cosign.pub"))} }
+	return technology{
+		provider: "cosign", trust: public(h), stranger: public(other),
+		says: map[string]string{
+			bare: "is not signed", foreign: "it was not made with the key", moved: "it is the signature of something else", tampered: "it was not made with the key",
+		},
+		sign: func(t *testing.T, reference string) {
+			args := append([]string{"sign", "--key", "cosign.key", "--tlog-upload=false", "--allow-http-registry", "--yes"}, more...)
+			h.run(t, name, append(args, reference)...)
+		},
+	}
+}
+
+// newCosign2 returns how cosign 2 signs: a payload, and its signature in an annotation.
+func newCosign2(t *testing.T) technology {
+	s := newCosign(t, "cosign2")
+	s.suffix = true
+	s.alter = func(t *testing.T, payload string, from, to subject) string {
+		return replace(t, payload, from.digest, to.digest)
+	}
+	return s
+}
+
+// newCosign3 returns how cosign 3 signs: a bundle with an envelope of DSSE.
+func newCosign3(t *testing.T) technology {
+	s := newCosign(t, "cosign3", "--use-signing-config=false")
+	s.alter = func(t *testing.T, bundle string, from, to subject) string {
+		return replaceEncoded(t, base64.StdEncoding, bundle, "payload", func(payload string) string {
+			return replace(t, payload, strings.TrimPrefix(from.digest, "sha256:"), strings.TrimPrefix(to.digest, "sha256:"))
+		})
+	}
+	return s
+}
+
+// replace replaces all of old, of which there must be some.
+func replace(t *testing.T, text, old, new string) string {
+	t.Helper()
+	if !strings.Contains(text, old) {
+		t.Fatalf("%q does not hold %q", text, old)
+	}
+	return strings.ReplaceAll(text, old, new)
+}
+
+// replaceEncoded changes the field of a JSON text, wherever it stands, in which
+// another text stands in base64.
+func replaceEncoded(t *testing.T, encoding *base64.Encoding, text, field string, change func(string) string) string {
+	t.Helper()
+	_, rest, ok := strings.Cut(text, `"`+field+`":`)
+	_, rest, more := strings.Cut(rest, `"`)
+	old, _, end := strings.Cut(rest, `"`)
+	inner, err := encoding.DecodeString(old)
+	if !ok || !more || !end || err != nil {
+		t.Fatalf("no %s in %q: %v", field, text, err)
+	}
+	return strings.Replace(text, old, encoding.EncodeToString([]byte(change(string(inner)))), 1)
+}
+
+// A found is a signature in a registry.
+type found struct {
+	digest    string // of its manifest
+	kind      string // artifact type
+	mediaType string // of the layer
+	text      string // of the layer
+	notes     keys   // annotations of the layer
+}
+
+// find reads the signature of a subject by oras.
+func (s technology) find(t *testing.T, of subject) found {
+	t.Helper()
+	h := newHome(t)
+	at := of.tag()
+	if !s.suffix {
+		var list struct{ Referrers, Manifests []struct{ Digest string } }
+		check(t, json.Unmarshal([]byte(h.run(t, "oras", "discover", "--plain-http", "--format", "json", of.reference())), &list))
+		if all := append(list.Referrers, list.Manifests...); len(all) != 1 {
+			t.Fatalf("%d signatures of %s", len(all), of.digest)
+		} else {
+			at = of.addr + "/team/app@" + all[0].Digest
+		}
+	}
+	var m struct {
+		ArtifactType string
+		Config       struct{ MediaType string }
+		Layers       []struct {
+			MediaType, Digest string
+			Annotations       keys
+		}
+	}
+	check(t, json.Unmarshal([]byte(h.run(t, "oras", "manifest", "fetch", "--plain-http", at)), &m))
+	f := found{digest: strings.TrimSpace(h.run(t, "oras", "resolve", "--plain-http", at)), kind: m.ArtifactType}
+	if f.kind == "" {
+		f.kind = m.Config.MediaType
+	}
+	if len(m.Layers) != 1 {
+		t.Fatalf("the signature has %d layers", len(m.Layers))
+	}
+	f.mediaType, f.notes = m.Layers[0].MediaType, m.Layers[0].Annotations
+	f.text = h.run(t, "oras", "blob", "fetch", "--plain-http", "--output", "-", of.addr+"/team/app@"+m.Layers[0].Digest)
+	return f
+}
+
+// attach makes f a signature of a subject, by oras.
+func (s technology) attach(t *testing.T, f found, of subject) {
+	t.Helper()
+	h := newHome(t)
+	write(t, filepath.Join(string(h), "signature"), f.text)
+	if !s.suffix {
+		h.run(t, "oras", "attach", "--plain-http", "--artifact-type", f.kind, of.reference(), "signature:"+f.mediaType)
+		return
+	}
+	notes, err := json.Marshal(map[string]keys{"signature": f.notes})
+	check(t, err)
+	write(t, filepath.Join(string(h), "notes.json"), string(notes))
+	write(t, filepath.Join(string(h), "config.json"), "{}")
+	h.run(t, "oras", "push", "--plain-http", "--config", "config.json:"+f.kind, "--annotation-file", "notes.json", of.tag(), "signature:"+f.mediaType)
+}
+
+// fetch runs headgate fetch on a subject, into an empty store.
+func (s technology) fetch(t *testing.T, of subject, trust keys) (got outcome, stored int) {
+	t.Helper()
+	store := t.TempDir()
+	got = fetchOCI(t, store, ociSource{url: "oci://" + of.addr + "/team/app", insecure: true, ref: keys{"digest": of.digest}, provider: s.provider, trust: trust})
+	return got, len(archives(t, store))
+}
+
+// verified checks that a subject is accepted.
+func (s technology) verified(t *testing.T, of subject) {
+	t.Helper()
+	got, stored := s.fetch(t, of, s.trust)
+	if !strings.HasPrefix(got.status.condition("SourceVerified"), "True Succeeded: verified signature of ") || got.code != 0 || stored != 1 {
+		t.Fatalf("exit code %d, stored %d, %+v\n%s", got.code, stored, got.status.Conditions, got.stderr)
+	}
+}
+
+// refused checks that a subject is refused for what was done to its signature.
+func (s technology) refused(t *testing.T, of subject, trust keys, done string) {
+	t.Helper()
+	got, stored := s.fetch(t, of, trust)
+	why := got.status.condition("SourceVerified")
+	if !strings.HasPrefix(why, "False VerificationError: ") || got.code != 3 || stored != 0 || got.status.Artifact != nil {
+		t.Fatalf("exit code %d, stored %d, %+v\n%s", got.code, stored, got.status.Conditions, got.stderr)
+	}
+	if !strings.Contains(why, s.says[done]) {
+		t.Errorf("%s: refused because of %q, want %q", done, why, s.says[done])
+	}
+}
+
+// TestOCISigned lets real tools sign, and then everything be done to their signatures.
+func TestOCISigned(t *testing.T) {
+	for name, create := range technologies {
+		s := create(t)
+		for registry, serve := range registries {
+			t.Run(name+" "+registry, func(t *testing.T) {
+				addr := serve(t)
+				good, evil := newSubject(t, addr, "good"), newSubject(t, addr, "evil")
+				s.refused(t, good, s.trust, bare)
+				s.sign(t, good.reference())
+				s.verified(t, good)
+				f := s.find(t, good)
+				s.attach(t, f, evil)
+				s.refused(t, evil, s.trust, moved)
+				s.refused(t, good, s.stranger, foreign)
+
+				forged, other := f, newSubject(t, addr, "other")
+				forged.text = s.alter(t, f.text, good, other)
+				s.attach(t, forged, other)
+				s.refused(t, other, s.trust, tampered)
+				if !s.suffix { // a tag has one manifest
+					s.attach(t, forged, good)
+					s.verified(t, good)
+				}
+
+				s.sign(t, evil.reference())
+				s.verified(t, evil)
+				last := newSubject(t, addr, "last")
+				s.sign(t, last.reference())
+				s.verified(t, last)
+				newHome(t).run(t, "oras", "manifest", "delete", "--plain-http", "--force", addr+"/team/app@"+s.find(t, last).digest)
+				s.refused(t, last, s.trust, bare)
+			})
+		}
+	}
+}
+
+// technologies are those that the tests sign with, by name.
+var technologies = map[string]func(*testing.T) technology{
+	"cosign2": newCosign2, "cosign3": newCosign3, "notation JWS": newNotationJWS, "notation COSE": newNotationCOSE,
+}
+
+// TestOCISignedInPrivate reads signatures with the credentials of the spec.
+func TestOCISignedInPrivate(t *testing.T) {
+	root, ca, clerk := t.TempDir(), testenv.NewCA(t), newIssuer(t)
+	plain := distribution{root: root}.serve(t)
+	basic, token := distribution{root: root, ca: ca, basic: true}.serve(t), distribution{root: root, issuer: clerk}.serve(t)
+	for name, create := range technologies {
+		t.Run(name, func(t *testing.T) {
+			s := create(t)
+			of := newSubject(t, plain, "1.0.0")
+			s.sign(t, of.reference())
+			for addr, source := range map[string]ociSource{
+				basic: {cert: keys{"ca.crt": string(ca.PEM())}},
+				token: {insecure: true},
+			} {
+				source.url, source.ref = "oci://"+addr+"/team/app", keys{"digest": of.digest}
+				source.provider, source.trust, source.login = s.provider, s.trust, &login{addr, "alice", "s3cret"}
+				got := fetchOCI(t, t.TempDir(), source)
+				if why := got.status.condition("SourceVerified"); got.code != 0 || !strings.HasPrefix(why, "True Succeeded: ") {
+					t.Errorf("exit code %d, SourceVerified %q\n%s", got.code, why, got.stderr)
+				}
+			}
+		})
+	}
+}
