@@ -14,10 +14,10 @@ type Access struct {
 	URL            string                 // oci://HOST[:PORT]/PATH
 	Provider       string                 // who issues credentials: "" or generic for nobody
 	ServiceAccount string                 // whose pull secrets count
-	Secret         *source.LocalReference // a Secret of type kubernetes.io/dockerconfigjson
-	Cert           *source.LocalReference
+	Secret         *source.LocalReference // a Secret of type kubernetes.io/dockerconfigjson or kubernetes.io/dockercfg
+	Cert           *source.LocalReference // CA and client certificate
 	Proxy          *source.LocalReference
-	Insecure       bool // plain HTTP
+	Insecure       bool // plain HTTP; certificates are checked where there is TLS all the same
 }
 
 // Connect returns the repository that a names, with the Secrets of v. It reads

@@ -22,7 +22,7 @@ func (a Access) keys(ctx context.Context, at address, way transport.Config, env 
 	if err != nil {
 		return credentials{}, err
 	}
-	out := credentials{own: chain.has, origin: where}
+	out := credentials{chain: chain, origin: where}
 	e, found := chain.find(at)
 	switch {
 	case found:

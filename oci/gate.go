@@ -28,7 +28,7 @@ type gate struct {
 	tokens   *http.Client // for the token service
 	keys     credentials
 	conceal  func(...string)
-	zone     atomic.Int64 // widest-known [transport.Zone] of the registry itself
+	zone     atomic.Int64 // the [transport.Zone] in which the registry was found last
 
 	mu    sync.Mutex
 	known map[string]string // values of Authorization by scopes; basic authentication under ""
@@ -37,8 +37,8 @@ type gate struct {
 // credentials are what is known for a registry.
 type credentials struct {
 	source.Credential
-	own    func(host string) bool // whether there are credentials for another host
-	origin string                 // where they come from or were looked for, for messages
+	chain  keychain // those for other hosts, too
+	origin string   // where they come from or were looked for, for messages
 }
 
 // none reports whether there are no credentials.
@@ -76,11 +76,10 @@ func (g *gate) mayDial(limit transport.Zone) func(host string, ip netip.Addr) er
 	return func(host string, ip netip.Addr) error {
 		zone := transport.ZoneOf(ip)
 		if strings.EqualFold(host, g.registry.Hostname()) {
-			for known := g.zone.Load(); int64(zone) > known && !g.zone.CompareAndSwap(known, int64(zone)); known = g.zone.Load() {
-			}
+			g.zone.Store(int64(zone))
 			return nil
 		}
-		if zone <= max(limit, transport.Zone(g.zone.Load())) || g.keys.own(host) {
+		if zone <= max(limit, transport.Zone(g.zone.Load())) || g.keys.chain.names(host) {
 			return nil
 		}
 		return fmt.Errorf("%s is %s, %s, to which registry %s may not send us", host, ip, zone, g.registry.Host)

@@ -5,6 +5,8 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"net/url"
 	"path"
 	"slices"
 	"strings"
@@ -50,33 +52,30 @@ func readKeys(s transport.Secret) (keychain, error) {
 	problem := func(key, format string, args ...any) error {
 		return &transport.SecretError{Secret: s.Name, Key: key, Problem: fmt.Sprintf(format, args...)}
 	}
-	key, logins := keyConfig, map[string]login{}
-	text := s.Data[keyConfig]
-	var err error
-	switch {
-	case len(text) > 0:
-		var config struct {
-			Auths map[string]login `json:"auths"`
-		}
-		err = json.Unmarshal(text, &config)
-		logins = config.Auths
-	case len(s.Data[keyLegacy]) > 0:
-		key, text = keyLegacy, s.Data[keyLegacy]
-		err = json.Unmarshal(text, &logins)
-	default:
-		return nil, problem(keyConfig, "is missing: make the Secret with kubectl create secret docker-registry")
+	key := keyConfig
+	if len(s.Data[key]) == 0 && len(s.Data[keyLegacy]) > 0 {
+		key = keyLegacy
 	}
-	switch {
-	case len(text) > maxConfig:
+	text := s.Data[key]
+	if len(text) == 0 {
+		return nil, problem(key, "is missing: make the Secret with kubectl create secret docker-registry")
+	}
+	if len(text) > maxConfig {
 		return nil, problem(key, "has %d bytes, at most %d are allowed", len(text), maxConfig)
-	case err != nil:
+	}
+	logins, err := decodeLogins(key, text)
+	if err != nil {
 		return nil, problem(key, "is no JSON as docker login writes it") // err could show a value
-	case len(logins) > maxLogins:
+	}
+	if len(logins) > maxLogins {
 		return nil, problem(key, "has %d entries, at most %d are allowed", len(logins), maxLogins)
 	}
 	var all keychain
-	for name, l := range logins {
-		e, why := l.entry(name)
+	for _, name := range slices.Sorted(maps.Keys(logins)) {
+		if logins[name] == (login{}) {
+			continue // docker keeps what it has elsewhere
+		}
+		e, why := logins[name].entry(name)
 		if why != "" {
 			return nil, problem(key, "entry %.100q %s", name, why)
 		}
@@ -84,6 +83,19 @@ func readKeys(s transport.Secret) (keychain, error) {
 		all = append(all, e)
 	}
 	return all, nil
+}
+
+// decodeLogins returns the logins by the name of their registry.
+func decodeLogins(key string, text []byte) (logins map[string]login, err error) {
+	if key == keyLegacy {
+		err = json.Unmarshal(text, &logins)
+		return logins, err
+	}
+	var config struct {
+		Auths map[string]login `json:"auths"`
+	}
+	err = json.Unmarshal(text, &config)
+	return config.Auths, err
 }
 
 // entry returns l, the login for name, and what is wrong with it.
@@ -137,9 +149,16 @@ func (k keychain) find(at address) (entry, bool) {
 	return entry{}, false
 }
 
-// has reports whether an entry is for the host itself, patterns aside.
+// has reports whether an entry is for HOST[:PORT] itself, patterns aside.
 func (k keychain) has(host string) bool {
 	return slices.ContainsFunc(k, func(e entry) bool { return strings.EqualFold(e.host, host) })
+}
+
+// names reports whether an entry is for HOST itself, on any port.
+func (k keychain) names(host string) bool {
+	return slices.ContainsFunc(k, func(e entry) bool {
+		return strings.EqualFold((&url.URL{Host: e.host}).Hostname(), host)
+	})
 }
 
 func (e entry) matches(at address) bool {

@@ -112,7 +112,9 @@ func (r *Repository) tagged(ctx context.Context, subject ocispec.Descriptor, yie
 	if errors.Is(err, fs.ErrNotExist) {
 		return
 	}
-	var index ocispec.Index
+	var index struct {
+		Manifests descriptors `json:"manifests"`
+	}
 	if err == nil && d.MediaType == ocispec.MediaTypeImageIndex && d.Digest != subject.Digest {
 		err = json.Unmarshal(content, &index)
 	}

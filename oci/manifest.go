@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 
@@ -21,6 +22,11 @@ const (
 	dockerIndex    = "application/vnd.docker.distribution.manifest.list.v2+json"
 	ociArtifact    = "application/vnd.oci.artifact.manifest.v1+json" // of a draft of 1.1
 )
+
+// manifests are what registries keep as manifests; all else are blobs.
+var manifests = map[string]bool{
+	ocispec.MediaTypeImageManifest: true, ocispec.MediaTypeImageIndex: true, dockerManifest: true, dockerIndex: true, ociArtifact: true,
+}
 
 // vague are media types that say nothing about a manifest.
 var vague = map[string]bool{"": true, "application/json": true, "application/octet-stream": true, "text/plain": true, "binary/octet-stream": true}
@@ -80,8 +86,9 @@ func typeOf(content []byte, header, descriptor string) (string, error) {
 	if err := json.Unmarshal(content, &shape); err != nil {
 		return "", fmt.Errorf("it is no manifest: %w", err)
 	}
-	if shape.Manifests != nil && (shape.Layers != nil || shape.Config != nil) {
-		return "", fmt.Errorf("it is a manifest and an index at once")
+	image := shape.Layers != nil || shape.Config != nil
+	if image && shape.Manifests != nil {
+		return "", errors.New("it is a manifest and an index at once")
 	}
 	said := ""
 	for _, claim := range []string{shape.MediaType, header, descriptor} {
@@ -94,6 +101,8 @@ func typeOf(content []byte, header, descriptor string) (string, error) {
 		}
 	}
 	switch {
+	case image && forms[said] == isIndex, shape.Manifests != nil && forms[said] == isManifest:
+		return "", fmt.Errorf("it is not what its media type %s says", said)
 	case said != "":
 		return said, nil
 	case shape.Manifests != nil:
@@ -101,5 +110,5 @@ func typeOf(content []byte, header, descriptor string) (string, error) {
 	case shape.Layers != nil:
 		return ocispec.MediaTypeImageManifest, nil
 	}
-	return "", fmt.Errorf("nothing tells its media type")
+	return "", errors.New("nothing tells its media type")
 }

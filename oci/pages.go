@@ -23,6 +23,7 @@ const (
 	pageSize = 1000     // entries we ask for; registries may send fewer
 	maxPages = 2000     // of one list
 	maxList  = 64 << 20 // bytes of its pages together
+	maxLink  = 8 << 10  // bytes of the URL of a page
 )
 
 func (s *server) tags(ctx context.Context) iter.Seq2[string, error] {
@@ -46,7 +47,9 @@ func (s *server) referrers(ctx context.Context, subject ocispec.Descriptor, arti
 	}
 	first := s.at("referrers/"+subject.Digest.String(), query)
 	list := entries(s.pages(ctx, first, ocispec.MediaTypeImageIndex), func(page []byte) ([]ocispec.Descriptor, error) {
-		var index ocispec.Index
+		var index struct {
+			Manifests descriptors `json:"manifests"`
+		}
 		err := json.Unmarshal(page, &index)
 		return index.Manifests, err
 	})
@@ -68,7 +71,9 @@ func entries[T any](pages iter.Seq2[[]byte, error], decode func(page []byte) ([]
 		for page, err := range pages {
 			var list []T
 			if err == nil {
-				list, err = decode(page)
+				if list, err = decode(page); err != nil {
+					err = fmt.Errorf("it is no list: %w", err)
+				}
 			}
 			if err != nil {
 				yield(*new(T), err)
@@ -131,6 +136,9 @@ func nextPage(at *url.URL, header http.Header) (*url.URL, error) {
 	target := nextLink(header)
 	if target == "" {
 		return nil, nil
+	}
+	if len(target) > maxLink {
+		return nil, fmt.Errorf("header Link: its URL has %d bytes, at most %d are allowed", len(target), maxLink)
 	}
 	next, err := at.Parse(target)
 	if err != nil {

@@ -3,6 +3,7 @@ package oci
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/netip"
 	"net/url"
 	"strings"
@@ -31,6 +32,9 @@ func (e *RealmError) Error() string {
 	return fmt.Sprintf("registry %s names %s as its token service: %s", e.Registry, e.Realm, e.Problem)
 }
 
+// Is makes it an [fs.ErrPermission].
+func (e *RealmError) Is(target error) bool { return target == fs.ErrPermission }
+
 // parseRealm reads the realm of a challenge by the registry at from.
 func parseRealm(from *url.URL, realm string) (*url.URL, error) {
 	refuse := func(name, why string) (*url.URL, error) {
@@ -57,13 +61,13 @@ func parseRealm(from *url.URL, realm string) (*url.URL, error) {
 }
 
 // trusts returns an error when credentials for the registry at from must not
-// be shown to realm. own tells whether there are credentials for a host itself.
-func trusts(from, realm *url.URL, own func(host string) bool) error {
+// be shown to realm. An entry of chain for the realm says that they may.
+func trusts(from, realm *url.URL, chain keychain) error {
 	switch {
 	case sameHost(from, realm),
 		strings.EqualFold(realms[strings.ToLower(from.Host)], realm.Host),
 		sameDomain(from.Hostname(), realm.Hostname()),
-		own(realm.Host):
+		chain.has(realm.Host):
 		return nil
 	}
 	return &RealmError{Registry: from.Host, Realm: realm.Host, Problem: fmt.Sprintf(

@@ -42,7 +42,7 @@ func newServer(a address, g *gate) *server {
 
 // accepted are the media types of manifests that we ask for.
 var accepted = strings.Join([]string{
-	ocispec.MediaTypeImageManifest, ocispec.MediaTypeImageIndex, dockerManifest, dockerIndex, ociArtifact, "*/*;q=0.1",
+	ocispec.MediaTypeImageManifest, ocispec.MediaTypeImageIndex, dockerManifest, dockerIndex, ociArtifact,
 }, ", ")
 
 // at returns the URL of an endpoint of the repository.
@@ -70,8 +70,9 @@ func (s *server) ask(ctx context.Context, method string, u *url.URL, accept stri
 	return resp, nil
 }
 
-// headless are the answers of registries that know no HEAD.
-var headless = []int{http.StatusMethodNotAllowed, http.StatusNotImplemented}
+// headless are the answers of registries that know no HEAD, and of servers of
+// other protocols, which tell more in answer to GET.
+var headless = []int{http.StatusBadRequest, http.StatusMethodNotAllowed, http.StatusNotImplemented}
 
 func (s *server) head(ctx context.Context, reference string) (ocispec.Descriptor, error) {
 	resp, err := s.ask(ctx, http.MethodHead, s.at("manifests/"+reference, nil), accepted)
@@ -124,21 +125,6 @@ func (s *server) blob(ctx context.Context, d ocispec.Descriptor) (io.ReadCloser,
 		return nil, &ContentError{Digest: d.Digest, Size: d.Size, Read: min(resp.ContentLength, d.Size+1)}
 	}
 	return resp.Body, nil
-}
-
-func (s *server) push(ctx context.Context, d ocispec.Descriptor, content io.Reader) error {
-	have, err := s.oras.Exists(ctx, d)
-	if err != nil {
-		return s.uploadError(err)
-	}
-	if have {
-		return nil
-	}
-	return s.uploadError(s.oras.Push(ctx, d, content))
-}
-
-func (s *server) tag(ctx context.Context, d ocispec.Descriptor, tag string) error {
-	return s.uploadError(s.oras.Tag(ctx, d, tag))
 }
 
 func (s *server) close() { s.gate.close() }

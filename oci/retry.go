@@ -12,17 +12,17 @@ import (
 )
 
 // Requests are sent again when the server is busy (429, 502, 503, 504) or hangs
-// up before it answers, up to maxTries times in all: those of registries that
-// limit their rate say when in the header Retry-After.
+// up before it answers, a few times: those of registries that
+// limit their rate say when in the header Retry-After. A pause that the context
+// leaves no time for is not begun: the answer is the error then.
 const (
 	maxTries   = 5
+	maxHangUps = 3                      // tries when servers hang up
 	firstPause = 500 * time.Millisecond // without Retry-After, doubled each time
 	maxPause   = time.Minute            // what is waited for when the context has no deadline
 )
 
-// busy are the answers after which the same request may succeed. Those in
-// between come from proxies, and say that nobody has seen the request only for
-// requests that change nothing.
+// busy are the answers after which the same request may succeed.
 var busy = map[int]bool{
 	http.StatusTooManyRequests:    true,
 	http.StatusServiceUnavailable: true,
@@ -40,7 +40,11 @@ type patient struct {
 // RoundTrip implements [http.RoundTripper].
 func (p *patient) RoundTrip(req *http.Request) (*http.Response, error) {
 	for try := 1; ; try++ {
-		resp, err := p.next.RoundTrip(req)
+		attempt, err := afresh(req, try)
+		if err != nil {
+			return nil, err
+		}
+		resp, err := p.next.RoundTrip(attempt)
 		again, pause := p.judge(req, resp, err, try)
 		if !again || try == maxTries {
 			return resp, err
@@ -54,6 +58,20 @@ func (p *patient) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 }
 
+// afresh returns req for the given try, with its content from the beginning.
+func afresh(req *http.Request, try int) (*http.Request, error) {
+	if try == 1 || req.GetBody == nil {
+		return req, nil
+	}
+	body, err := req.GetBody()
+	if err != nil {
+		return nil, err
+	}
+	out := req.Clone(req.Context())
+	out.Body = body
+	return out, nil
+}
+
 // judge tells whether to send req again, and after how long a pause.
 func (p *patient) judge(req *http.Request, resp *http.Response, err error, try int) (again bool, pause time.Duration) {
 	if !repeatable(req, resp) {
@@ -62,7 +80,7 @@ func (p *patient) judge(req *http.Request, resp *http.Response, err error, try i
 	pause = firstPause << (try - 1)
 	switch {
 	case err != nil:
-		again = hungUp(err) && req.Context().Err() == nil
+		again = try < maxHangUps && hungUp(err) && req.Context().Err() == nil
 	case busy[resp.StatusCode]:
 		again = true
 		if after, given := retryAfter(resp, p.now()); given {
@@ -84,7 +102,7 @@ func (p *patient) fits(ctx context.Context, pause time.Duration) bool {
 // repeatable reports whether req can be sent twice: it changes nothing, or was
 // refused before it did, and its content can be had again.
 func repeatable(req *http.Request, resp *http.Response) bool {
-	if req.Body != nil && req.Body != http.NoBody {
+	if req.Body != nil && req.Body != http.NoBody && req.GetBody == nil {
 		return false
 	}
 	return req.Method == http.MethodGet || req.Method == http.MethodHead ||

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"oras.land/oras-go/v2/registry/remote/auth"
+
+	"github.com/headgate-io/headgate/internal/transport"
 )
 
 const (
@@ -27,7 +29,7 @@ func (g *gate) token(ctx context.Context, c challenge, scopes []string) (string,
 	}
 	realm, err := parseRealm(g.registry, c.params["realm"])
 	if err == nil && !g.keys.none() {
-		err = trusts(g.registry, realm, g.keys.own)
+		err = trusts(g.registry, realm, g.keys.chain)
 	}
 	if err != nil {
 		return "", err
@@ -39,7 +41,11 @@ func (g *gate) token(ctx context.Context, c challenge, scopes []string) (string,
 	if err != nil {
 		return "", err
 	}
-	resp, err := g.tokens.Do(req)
+	client := *g.tokens
+	if transport.SameOrigin(realm, g.registry) {
+		client.Transport = g.client.Transport // the connection is there already
+	}
+	resp, err := client.Do(req)
 	if err != nil {
 		return "", fmt.Errorf("get a token: %w", bare(err))
 	}

@@ -1,15 +1,67 @@
 package oci
 
 import (
+	"bytes"
+	"context"
 	"errors"
+	"io"
 	"io/fs"
+	"net/http"
 	"net/url"
+	"slices"
 
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	"oras.land/oras-go/v2/errdef"
+	"oras.land/oras-go/v2/registry/remote/auth"
 	"oras.land/oras-go/v2/registry/remote/errcode"
 
 	"github.com/headgate-io/headgate/internal/redact"
 )
+
+func (s *server) push(ctx context.Context, d ocispec.Descriptor, content io.Reader) error {
+	ctx = auth.AppendRepositoryScope(ctx, s.name, auth.ActionPull, auth.ActionPush)
+	have, err := s.has(ctx, d)
+	if err != nil || have {
+		return err
+	}
+	if !manifests[d.MediaType] {
+		return s.uploadError(s.oras.Blobs().Push(ctx, d, struct{ io.Reader }{content})) // whose Close is not ours to call
+	}
+	text, err := readAll(content, maxManifest)
+	if err != nil {
+		return err
+	}
+	if got := d.Digest.Algorithm().FromBytes(text); got != d.Digest {
+		return &ContentError{Digest: d.Digest, Size: d.Size, Got: got, Read: int64(len(text))}
+	}
+	return s.uploadError(s.oras.Manifests().Push(ctx, d, bytes.NewReader(text)))
+}
+
+// has reports whether the repository has d. A registry that does not tell has not.
+func (s *server) has(ctx context.Context, d ocispec.Descriptor) (bool, error) {
+	kind := "blobs/"
+	if manifests[d.MediaType] {
+		kind = "manifests/"
+	}
+	resp, err := s.ask(ctx, http.MethodHead, s.at(kind+d.Digest.String(), nil), accepted)
+	if e, ok := errors.AsType[*StatusError](err); ok && (e.Status == http.StatusNotFound || slices.Contains(headless, e.Status)) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	resp.Body.Close()
+	return true, nil
+}
+
+func (s *server) tag(ctx context.Context, d ocispec.Descriptor, tag string) error {
+	ctx = auth.AppendRepositoryScope(ctx, s.name, auth.ActionPull, auth.ActionPush)
+	d, text, err := readManifest(ctx, s, d.Digest.String(), d)
+	if err != nil {
+		return err
+	}
+	return s.uploadError(s.oras.PushReference(ctx, d, bytes.NewReader(text), tag))
+}
 
 // uploadError gives an error of the upload the form of this package's.
 func (s *server) uploadError(err error) error {

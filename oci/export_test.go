@@ -1,0 +1,80 @@
+package oci
+
+import (
+	"fmt"
+	"net/netip"
+	"net/url"
+
+	"context"
+	"time"
+
+	"github.com/headgate-io/headgate/internal/transport"
+	"github.com/headgate-io/headgate/source"
+)
+
+// Pause replaces how r waits before it sends a request again, and the clock.
+func (r *Repository) Pause(wait func(context.Context, time.Duration) error, now func() time.Time) {
+	g := r.from.(*server).gate
+	for _, p := range []any{g.client.Transport, g.tokens.Transport} {
+		p.(*patient).wait, p.(*patient).now = wait, now
+	}
+}
+
+var (
+	ParseChallenges = func(line string) (schemes []string) {
+		for _, c := range parseChallenges(line) {
+			schemes = append(schemes, c.scheme)
+		}
+		return schemes
+	}
+	ParseRealm = parseRealm
+	NextPage   = nextPage
+	TypeOf     = typeOf
+	ReadLayout = func(marker, index []byte) (int, error) {
+		l, err := readLayout(marker, index)
+		return len(l), err
+	}
+	ParseAddress = parseAddress
+)
+
+var Sleep = sleep
+
+// Find returns the credentials that Secrets with these dockerconfigjson texts have for a repository.
+func Find(url string, configs ...string) (c source.Credential, found bool, err error) {
+	at, err := parseAddress(url)
+	if err != nil {
+		return c, false, err
+	}
+	var all keychain
+	for i, text := range configs {
+		k, err := readKeys(transport.Secret{Name: fmt.Sprintf("apps/s%d", i), Secret: source.Secret{Data: map[string][]byte{keyConfig: []byte(text)}}})
+		if err != nil {
+			return c, false, err
+		}
+		all = append(all, k...)
+	}
+	all.sort()
+	e, found := all.find(at)
+	return e.credential, found, nil
+}
+
+// MayDial reports whether an address may be dialled for host when the registry
+// registry.example was found at the address of.
+func MayDial(tokens bool, of, host, ip string, config string) bool {
+	k, _ := readKeys(transport.Secret{Secret: source.Secret{Data: map[string][]byte{keyConfig: []byte(config)}}})
+	g := newGate(&url.URL{Scheme: "https", Host: "registry.example"}, transport.Config{}, credentials{chain: k}, nil)
+	limit := transport.Site
+	if tokens {
+		limit = transport.Public
+	}
+	judge := g.mayDial(limit)
+	return judge("registry.example", netip.MustParseAddr(of)) == nil && judge(host, netip.MustParseAddr(ip)) == nil
+}
+
+// Trusts reports whether credentials for a registry may be shown to a realm.
+func Trusts(registry, realm, config string) bool {
+	k, _ := readKeys(transport.Secret{Secret: source.Secret{Data: map[string][]byte{keyConfig: []byte(config)}}})
+	from := &url.URL{Scheme: "https", Host: registry}
+	u, err := parseRealm(from, realm)
+	return err == nil && trusts(from, u, k) == nil
+}

@@ -1,0 +1,241 @@
+package oci_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/opencontainers/go-digest"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"github.com/headgate-io/headgate/internal/transport"
+	"github.com/headgate-io/headgate/oci"
+	"github.com/headgate-io/headgate/source"
+)
+
+// A shelfDir is an image layout under construction.
+type shelfDir struct {
+	t     *testing.T
+	dir   string
+	index ocispec.Index
+}
+
+func newLayout(t *testing.T) *shelfDir {
+	t.Helper()
+	l := &shelfDir{t: t, dir: t.TempDir()}
+	l.write("oci-layout", []byte(`{"imageLayoutVersion":"1.0.0"}`))
+	l.list()
+	return l
+}
+
+func (l *shelfDir) write(name string, content []byte) {
+	l.t.Helper()
+	path := filepath.Join(l.dir, filepath.FromSlash(name))
+	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, content, 0o644)); err != nil {
+		l.t.Fatal(err)
+	}
+}
+
+func (l *shelfDir) json(v any) []byte {
+	l.t.Helper()
+	text, err := json.Marshal(v)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	return text
+}
+
+// blob adds content that no entry of the index names.
+func (l *shelfDir) blob(mediaType string, content []byte) ocispec.Descriptor {
+	l.t.Helper()
+	d := ocispec.Descriptor{MediaType: mediaType, Digest: digest.FromBytes(content), Size: int64(len(content))}
+	l.write("blobs/sha256/"+d.Digest.Encoded(), content)
+	return d
+}
+
+// list adds entries to the index.
+func (l *shelfDir) list(entries ...ocispec.Descriptor) {
+	l.t.Helper()
+	l.index.SchemaVersion = 2
+	l.index.Manifests = append(l.index.Manifests, entries...)
+	l.write("index.json", l.json(l.index))
+}
+
+// manifest adds a manifest with one layer, and an entry with a tag.
+func (l *shelfDir) manifest(tag, text string, subject *ocispec.Descriptor) ocispec.Descriptor {
+	l.t.Helper()
+	m := ocispec.Manifest{MediaType: ocispec.MediaTypeImageManifest, Config: l.blob("application/x.config", []byte("{}")),
+		Layers: []ocispec.Descriptor{l.blob("text/plain", []byte(text))}, Subject: subject, Annotations: map[string]string{"text": text}}
+	m.SchemaVersion = 2
+	d := l.blob(m.MediaType, l.json(m))
+	entry := d
+	if tag != "" {
+		entry.Annotations = map[string]string{ocispec.AnnotationRefName: tag}
+	}
+	l.list(entry)
+	return d
+}
+
+func (l *shelfDir) connect() (*oci.Repository, error) {
+	const url = "oci://r.example/team/app"
+	return oci.Connect(l.t.Context(), oci.Access{URL: url}, source.Env{Local: map[string]string{url: l.dir}}, &transport.Vault{})
+}
+
+func (l *shelfDir) open() *oci.Repository {
+	l.t.Helper()
+	r, err := l.connect()
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	l.t.Cleanup(r.Close)
+	return r
+}
+
+func TestLayout(t *testing.T) {
+	l := newLayout(t)
+	v1, v2 := l.manifest("v1", "one", nil), l.manifest("v2", "two", nil)
+	loose := l.blob(ocispec.MediaTypeImageManifest, []byte(`{"layers":[]}`))
+	l.manifest("../no tag", "odd", nil)
+	signature := l.manifest("", "signature", &v1)
+	l.list(v2) // once more, without its tag
+	r := l.open()
+	if r.Name() != "r.example/team/app" {
+		t.Error(r.Name())
+	}
+	if tags := collect(t, r.Tags(t.Context())); strings.Join(tags, " ") != "v1 v2" {
+		t.Error(tags)
+	}
+	for reference, want := range map[string]ocispec.Descriptor{"v1": v1, v2.Digest.String(): v2, loose.Digest.String(): loose} {
+		d, err := r.Head(t.Context(), reference)
+		if err != nil || d.Digest != want.Digest || d.Size != want.Size {
+			t.Error(reference, d, err)
+		}
+		if d, content, err := r.Manifest(t.Context(), d); err != nil || d.MediaType != want.MediaType || int64(len(content)) != want.Size {
+			t.Error(reference, d, err)
+		}
+	}
+	content, err := r.Blob(t.Context(), ocispec.Descriptor{Digest: digest.FromString("one"), Size: 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer content.Close()
+	if text, err := io.ReadAll(content); err != nil || string(text) != "one" {
+		t.Error(string(text), err)
+	}
+	all := collect(t, r.Referrers(t.Context(), v1, "application/x.config"))
+	if len(all) != 1 || all[0].Digest != signature.Digest || all[0].Annotations["text"] != "signature" {
+		t.Error(all)
+	}
+	for _, d := range []ocispec.Descriptor{v2, {Digest: digest.FromString("unknown")}} {
+		if all := collect(t, r.Referrers(t.Context(), d, "")); len(all) != 0 {
+			t.Error(all)
+		}
+	}
+	for _, err := range []error{r.Push(t.Context(), v1, strings.NewReader("")), r.Tag(t.Context(), v1, "x")} {
+		if !errors.Is(err, errors.ErrUnsupported) {
+			t.Error(err)
+		}
+	}
+	if r.Web() == nil {
+		t.Error("no client")
+	}
+}
+
+func TestLayoutLacks(t *testing.T) {
+	r := newLayout(t).open()
+	d := digest.FromString("x")
+	_, tag := r.Head(t.Context(), "v1")
+	_, byDigest := r.Head(t.Context(), d.String())
+	_, _, manifest := r.Manifest(t.Context(), ocispec.Descriptor{Digest: d})
+	_, blob := r.Blob(t.Context(), ocispec.Descriptor{Digest: d, Size: 1})
+	for _, err := range []error{tag, byDigest, manifest, blob} {
+		if !errors.Is(err, fs.ErrNotExist) {
+			t.Error(err)
+		}
+	}
+}
+
+// The tag that stands in for a list of referrers counts in a layout as well.
+func TestLayoutReferrersTag(t *testing.T) {
+	l := newLayout(t)
+	v1 := l.manifest("v1", "one", nil)
+	signature := l.blob(ocispec.MediaTypeImageManifest, []byte(`{"layers":[]}`))
+	signature.ArtifactType = "application/x.signature"
+	index := ocispec.Index{MediaType: ocispec.MediaTypeImageIndex, Manifests: []ocispec.Descriptor{signature}}
+	d := l.blob(index.MediaType, l.json(index))
+	d.Annotations = map[string]string{ocispec.AnnotationRefName: strings.Replace(v1.Digest.String(), ":", "-", 1)}
+	l.list(d)
+	if all := collect(t, l.open().Referrers(t.Context(), v1, signature.ArtifactType)); len(all) != 1 || all[0].Digest != signature.Digest {
+		t.Error(all)
+	}
+}
+
+func TestHostileLayouts(t *testing.T) {
+	for name, row := range map[string]struct {
+		spoil func(l *shelfDir)
+		want  string
+	}{
+		"without marker":     {func(l *shelfDir) { os.Remove(filepath.Join(l.dir, "oci-layout")) }, "oci-layout"},
+		"of another version": {func(l *shelfDir) { l.write("oci-layout", []byte(`{"imageLayoutVersion":"2.0.0"}`)) }, "2.0.0"},
+		"with odd marker":    {func(l *shelfDir) { l.write("oci-layout", []byte(`x`)) }, "oci-layout"},
+		"without index":      {func(l *shelfDir) { os.Remove(filepath.Join(l.dir, "index.json")) }, "index.json"},
+		"with odd index":     {func(l *shelfDir) { l.write("index.json", []byte(`[`)) }, "index.json"},
+		"with a huge index":  {func(l *shelfDir) { l.write("index.json", make([]byte, 5<<20)) }, "more than"},
+		"with many entries": {func(l *shelfDir) {
+			l.write("index.json", []byte(`{"manifests":[{}`+strings.Repeat(",{}", 20_000)+`]}`))
+		}, "more than 10000"},
+		"with a path as digest": {func(l *shelfDir) {
+			l.write("index.json", []byte(`{"manifests":[{"digest":"sha256:../../../etc/passwd"}]}`))
+		}, "is no digest"},
+		"with a folder as index": {func(l *shelfDir) {
+			os.Remove(filepath.Join(l.dir, "index.json"))
+			os.Mkdir(filepath.Join(l.dir, "index.json"), 0o755)
+		}, "no regular file"},
+		"that is a file": {func(l *shelfDir) { l.dir = filepath.Join(l.dir, "oci-layout") }, ""},
+		"that is absent": {func(l *shelfDir) { l.dir += "/none" }, ""},
+	} {
+		l := newLayout(t)
+		row.spoil(l)
+		if _, err := l.connect(); err == nil || !strings.Contains(err.Error(), row.want) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestLayoutIsNotTrusted(t *testing.T) {
+	l := newLayout(t)
+	one := l.manifest("v1", "one", nil)
+	l.write("blobs/sha256/"+one.Digest.Encoded(), []byte(strings.Repeat("x", int(one.Size))))
+	r := l.open()
+	if _, _, err := r.Manifest(t.Context(), one); !errors.As(err, new(*oci.ContentError)) {
+		t.Error(err)
+	}
+	if err := last(r.Referrers(t.Context(), one, "")); !errors.As(err, new(*oci.ContentError)) {
+		t.Error(err)
+	}
+	l.manifest("twice", "two", nil)
+	l.manifest("twice", "three", nil)
+	if _, err := l.open().Head(t.Context(), "twice"); err == nil || !strings.Contains(err.Error(), "two manifests") {
+		t.Error(err)
+	}
+}
+
+func TestLayoutStaysInside(t *testing.T) {
+	l := newLayout(t)
+	secret := filepath.Join(t.TempDir(), "secret")
+	content := []byte("secret")
+	d := ocispec.Descriptor{Digest: digest.FromBytes(content), Size: int64(len(content))}
+	l.write("blobs/sha256/keep", nil)
+	if err := errors.Join(os.WriteFile(secret, content, 0o600), os.Symlink(secret, filepath.Join(l.dir, "blobs", "sha256", d.Digest.Encoded()))); err != nil {
+		t.Skip("no symbolic links here: ", err)
+	}
+	if _, err := l.open().Blob(t.Context(), d); err == nil || errors.Is(err, fs.ErrNotExist) {
+		t.Error(fmt.Sprint("a link led outside: ", err))
+	}
+}
