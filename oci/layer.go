@@ -3,7 +3,6 @@ package oci
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 
@@ -85,7 +84,7 @@ func (c *content) pull(ctx context.Context, use func(io.Reader) error) error {
 			return stepError(source.StepFetch, pullFailed, err)
 		}
 		defer blob.Close()
-		received := readAhead(&incoming{from: blob, layer: c.layer, progress: progress})
+		received := readAhead(&incoming{from: blob, of: c, progress: progress})
 		defer received.close()
 		defer cancel() // or close would wait for a registry that stalls
 		return use(received)
@@ -96,7 +95,7 @@ func (c *content) pull(ctx context.Context, use func(io.Reader) error) error {
 // when reading fails.
 type incoming struct {
 	from     io.Reader
-	layer    ocispec.Descriptor
+	of       *content
 	done     int64
 	progress func(done int64)
 }
@@ -111,12 +110,12 @@ func (in *incoming) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// told says where the transfer failed, unless err says so itself.
+// told says where the transfer failed.
 func (in *incoming) told(err error) error {
-	if _, content := errors.AsType[*ContentError](err); content {
-		return err
+	if !is[*ContentError](err) { // which says how much there was itself
+		err = fmt.Errorf("after %d of %d bytes: %w", in.done, in.of.layer.Size, err)
 	}
-	return fmt.Errorf("receive layer %s: after %d of %d bytes: %w", in.layer.Digest, in.done, in.layer.Size, err)
+	return fmt.Errorf("receive layer %s of %s: %w", in.of.layer.Digest, in.of.repo.Name(), err)
 }
 
 // progress returns what reports how much of the layer is there.

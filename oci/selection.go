@@ -38,7 +38,7 @@ func selectRef(spec *source.OCIRepositorySpec) (selection, error) {
 	switch {
 	case ref.Digest != "":
 		d := digest.Digest(ref.Digest)
-		if err := d.Validate(); err != nil {
+		if _, err := hasher(d); err != nil {
 			return selection{}, fmt.Errorf("spec.ref.digest: %w", err)
 		}
 		return selection{digest: d}, nil

@@ -1,6 +1,7 @@
 package oci_test
 
 import (
+	"bytes"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -27,9 +28,9 @@ var technologies = map[string]oci.Technology{"cosign": cosign.New(cosign.Config{
 // layer with a payload that names the digest, under a tag made of it.
 type keyPair struct{ key *ecdsa.PrivateKey }
 
-// signer is whom objects trust in these tests.
+// signer is whom objects trust in these tests. It has the same key always.
 var signer = sync.OnceValue(func() keyPair {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	key, err := ecdsa.ParseRawPrivateKey(elliptic.P256(), bytes.Repeat([]byte{1}, 32))
 	if err != nil {
 		panic(err)
 	}

@@ -56,6 +56,9 @@ func (e *StatusError) Is(target error) bool {
 	return false
 }
 
+// RetryAfter says when the [source.Reconciler] is to try again at the earliest.
+func (e *StatusError) RetryAfter() time.Duration { return e.After }
+
 // refusal returns what resp, which it closes, refuses.
 func refusal(resp *http.Response, now time.Time) *StatusError {
 	defer resp.Body.Close()

@@ -55,7 +55,7 @@ const (
 // A Result says how a reconciliation ended and when the next is due.
 type Result struct {
 	Outcome      Outcome
-	After        time.Duration // until the next run; 0 means not until the spec changes
+	After        time.Duration // until the next run, the shortest for one that failed; 0 means not until the spec changes
 	Changed      bool          // the published artifact has another digest than before
 	Why          string        // why a new artifact was made, or was not; of a failed run, what it was to be made for, if that is known
 	Verification Verification  // of a stored artifact
@@ -74,6 +74,10 @@ type Result struct {
 // become a condition, an event or an error. An origin that has a method
 // Secrets() []string names further credentials that must not show: those it
 // was given and those it was issued.
+//
+// An error that has a method RetryAfter() time.Duration says how long the
+// upstream wants to be left alone. A run that failed is not repeated before
+// that, or before the interval is over if that is sooner.
 //
 // When ctx ends the run ends with it, nothing is recorded, and the result is
 // zero. The end of spec.timeout, which bounds each phase, is a failure.

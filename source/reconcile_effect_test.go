@@ -320,3 +320,29 @@ func TestMinimalKind(t *testing.T) {
 		t.Errorf("artifact %+v", obj.Artifact())
 	}
 }
+
+// leftAlone is an error of an upstream that says when it can be asked again.
+type leftAlone time.Duration
+
+func (leftAlone) Error() string               { return "busy" }
+func (e leftAlone) RetryAfter() time.Duration { return time.Duration(e) }
+
+func TestRetryAfter(t *testing.T) {
+	for _, c := range []struct {
+		err   error
+		after time.Duration
+	}{
+		{leftAlone(10 * time.Minute), 10 * time.Minute},
+		{leftAlone(time.Millisecond), 750 * time.Millisecond},
+		{leftAlone(-time.Hour), 750 * time.Millisecond},
+		{leftAlone(24 * time.Hour), time.Hour}, // the interval
+		{fmt.Errorf("list: %w", leftAlone(time.Minute)), time.Minute},
+		{fmt.Errorf("%w: %w", source.ErrWaiting, leftAlone(time.Minute)), 30 * time.Second},
+		{fmt.Errorf("%w: %w", source.ErrInvalid, leftAlone(time.Minute)), 0},
+	} {
+		result, err := newRig(t).Reconcile(t.Context(), repository(), fails(c.err))
+		if err == nil || result.After != c.after {
+			t.Errorf("%v, %v: next run after %v, want %v", c.err, err, result.After, c.after)
+		}
+	}
+}

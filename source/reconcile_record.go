@@ -39,7 +39,7 @@ func (r *run) record(ctx context.Context, err error) (Result, error) {
 	if failed != nil {
 		v := judge(failed)
 		failed.Err = redact.Error(failed.Err, r.secrets()...)
-		return Result{Outcome: v.outcome, After: v.after, Why: r.why}, failed
+		return Result{Outcome: v.outcome, After: r.again(failed, v), Why: r.why}, failed
 	}
 	r.prune()
 	if !r.stored {
@@ -49,6 +49,19 @@ func (r *run) record(ctx context.Context, err error) (Result, error) {
 		Outcome: Stored, After: r.obj.Interval(), Changed: digestOf(r.obj) != before, Why: r.why,
 		Verification: r.verification, Report: r.report,
 	}, nil
+}
+
+// again returns how long to wait after a failure: not less than the upstream
+// asks for, as far as that is within the interval.
+func (r *run) again(failed *StepError, v verdict) time.Duration {
+	busy, told := errors.AsType[interface {
+		error
+		RetryAfter() time.Duration
+	}](failed)
+	if !told || v.outcome != Failed {
+		return v.after
+	}
+	return max(v.after, min(busy.RetryAfter(), r.obj.Interval()))
 }
 
 // whyNot says why a run that succeeded stored nothing.
