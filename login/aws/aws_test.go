@@ -299,10 +299,7 @@ func TestFailures(t *testing.T) {
 	})
 	t.Run("stall", func(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
-		u := serve(t, func(_ http.ResponseWriter, r *http.Request) {
-			cancel(errors.New("given up"))
-			<-r.Context().Done()
-		})
+		u := serve(t, logintest.Stall(func() { cancel(errors.New("given up")) }))
 		clean(t, "AWS_CONTAINER_CREDENTIALS_FULL_URI", u)
 		_, err := aws.New(nil, nil).Login(ctx, request("https://"+host+"/v1/repos/app"))
 		wantError(t, err, false, "given up")

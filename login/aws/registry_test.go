@@ -350,11 +350,7 @@ func TestPullStall(t *testing.T) {
 	w := newRegistryWorld(t)
 	clean(t, keysOfEnvironment...)
 	ctx, cancel := context.WithCancelCause(t.Context())
-	w.answer = func(_ http.ResponseWriter, r *http.Request) {
-		io.Copy(io.Discard, r.Body) // a server notices that a client is gone only after its request
-		cancel(errors.New("given up"))
-		<-r.Context().Done()
-	}
+	w.answer = logintest.Stall(func() { cancel(errors.New("given up")) })
 	r := request("oci://" + registry + "/acme/app")
 	r.Client = w.client()
 	if _, err := aws.New(nil, nil).Login(ctx, r); err == nil || !strings.Contains(err.Error(), "given up") {

@@ -14,7 +14,6 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
-	"io"
 	"math/big"
 	"net/http"
 	"net/http/httptest"
@@ -390,11 +389,7 @@ func TestFailures(t *testing.T) {
 func TestStall(t *testing.T) {
 	w := newWorld(t, application("AZURE_CLIENT_SECRET", "s3cret-canary", "AZURE_AUTHORITY_HOST", "https://login.microsoftonline.com/")...)
 	ctx, cancel := context.WithCancelCause(t.Context())
-	w.answer = func(_ http.ResponseWriter, r *http.Request) {
-		io.Copy(io.Discard, r.Body) // a server notices that a client is gone only after its request
-		cancel(errors.New("given up"))
-		<-r.Context().Done()
-	}
+	w.answer = logintest.Stall(func() { cancel(errors.New("given up")) })
 	u, err := url.Parse(repository)
 	if err != nil {
 		t.Fatal(err)

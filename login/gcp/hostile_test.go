@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"path/filepath"
@@ -132,11 +131,7 @@ func TestStall(t *testing.T) {
 	for name, vars := range map[string][]string{"key": file(serviceAccount().write(t)), "job": job(), "machine": nil} {
 		w := newWorld(t, vars...)
 		ctx, cancel := context.WithCancelCause(t.Context())
-		w.answer = func(_ http.ResponseWriter, r *http.Request) {
-			io.Copy(io.Discard, r.Body) // a server notices that a client is gone only after its request
-			cancel(errors.New("given up"))
-			<-r.Context().Done()
-		}
+		w.answer = logintest.Stall(func() { cancel(errors.New("given up")) })
 		if _, err := w.provider().Login(ctx, source.LoginRequest{Provider: "gcp", URL: u, Client: w.client()}); err == nil || !strings.Contains(err.Error(), "given up") {
 			t.Errorf("%s: %v", name, err)
 		}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/headgate-io/headgate/internal/transport"
 	"github.com/headgate-io/headgate/login/github"
+	"github.com/headgate-io/headgate/login/internal/logintest"
 	"github.com/headgate-io/headgate/source"
 )
 
@@ -241,10 +242,7 @@ func TestSkew(t *testing.T) {
 func TestStall(t *testing.T) {
 	f := newFixture(t)
 	ctx, cancel := context.WithCancelCause(t.Context())
-	f.Answer(func(_ http.ResponseWriter, r *http.Request) {
-		cancel(errors.New("given up"))
-		<-r.Context().Done()
-	})
+	f.Answer(logintest.Stall(func() { cancel(errors.New("given up")) }))
 	if _, err := f.Login(ctx, f.request("/acme/app")); err == nil || !strings.Contains(err.Error(), "given up") {
 		t.Errorf("while the API stalls: %v", err)
 	}

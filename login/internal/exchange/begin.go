@@ -12,6 +12,8 @@ import (
 // Begin begins a login with the identity of the program itself. place is what
 // find, which knows what is the provider's, makes of the URL of r; client is
 // for the requests to token services, the caller closes its idle connections.
+// The Secret of r is not read: what it says of TLS has gone into OwnTrust, and
+// who has a Secret with credentials for a registry does not log in.
 func Begin[Place any](r source.LoginRequest, find func(*url.URL) (Place, error)) (place Place, client *http.Client, err error) {
 	if place, err = find(r.URL); err != nil {
 		return place, nil, fmt.Errorf("%w: %w: spec.url: %w", source.ErrInvalid, source.ErrProvider, err)

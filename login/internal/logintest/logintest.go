@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"io/fs"
 	"net/http"
 	"net/http/httptest"
@@ -117,6 +118,17 @@ func ServeTLS(t testing.TB, ca *testenv.CA, h http.HandlerFunc, names ...string)
 		s.Close()
 	})
 	return Host(s.URL)
+}
+
+// Stall returns a handler that does then once it has read a request, and
+// answers nothing until the client is gone.
+func Stall(then func()) http.HandlerFunc {
+	return func(_ http.ResponseWriter, r *http.Request) {
+		io.Copy(io.Discard, r.Body) // a server notices that a client is gone only after its request
+		then()
+		<-r.Context().Done()
+		panic(http.ErrAbortHandler) // an answer could still reach a client that is closing
+	}
 }
 
 // Host returns the host and port of a URL.
