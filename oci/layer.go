@@ -52,7 +52,7 @@ func (c *content) Close() error {
 func (c *content) message() string {
 	s := fmt.Sprintf("stored artifact with revision '%s' from '%s'", c.rev.ID, c.origin.repo.Spec.URL)
 	for _, a := range []struct{ key, name string }{{ocispec.AnnotationSource, "source"}, {ocispec.AnnotationRevision, "revision"}} {
-		if v, ok := c.manifest.Annotations[a.key]; ok {
+		if v := c.rev.Metadata[a.key]; v != "" {
 			s += fmt.Sprintf(", origin %s '%s'", a.name, v)
 		}
 	}

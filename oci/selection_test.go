@@ -3,6 +3,7 @@ package oci_test
 import (
 	"errors"
 	"io/fs"
+	"slices"
 	"strings"
 	"testing"
 
@@ -42,18 +43,25 @@ func TestSelection(t *testing.T) {
 			for _, tag := range strings.Fields(row.tags) {
 				r.g.Push("team/app", tag, layer(tag))
 			}
-			rev, _, err := r.origin(r.object("app", func(spec *source.OCIRepositorySpec) {
+			o := r.origin(r.object("app", func(spec *source.OCIRepositorySpec) {
 				spec.Ref = row.ref
 				if row.chart {
 					spec.LayerSelector = &source.OCILayerSelector{MediaType: chartLayer}
 				}
-			})).Resolve(t.Context(), nil)
+			}))
+			rev, _, err := o.Resolve(t.Context(), nil)
 			tag, _, _ := strings.Cut(rev.ID, "@")
 			switch {
 			case row.err == "" && (err != nil || tag != row.want):
 				t.Errorf("%s: %s %v", row.name, rev.ID, err)
 			case row.err != "" && (!errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), row.err)):
 				t.Errorf("%s: %v", row.name, err)
+			}
+			backwards := strings.Fields(row.tags)
+			slices.Reverse(backwards)
+			r.g.Break(tagged(backwards...))
+			if again, _, _ := o.Resolve(t.Context(), nil); again.ID != rev.ID {
+				t.Errorf("%s: %s in one order, %s in the other", row.name, rev.ID, again.ID)
 			}
 		}
 	}

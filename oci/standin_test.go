@@ -1,6 +1,8 @@
 package oci_test
 
 import (
+	"encoding/json"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -26,21 +28,42 @@ func write(t *testing.T, dir, name, content string) {
 	}
 }
 
-// save makes an image layout of a tag of team/app with the blobs of m.
-func (r *rig) save(tag string, m testenv.Manifest) (dir string) {
+// save makes an image layout of tags of team/app.
+func (r *rig) save(tags ...string) (dir string) {
 	r.Helper()
 	dir = r.TempDir()
-	d := r.g.Push("team/app", tag, m)
-	d.Annotations = map[string]string{ocispec.AnnotationRefName: tag}
-	write(r.T, dir, ocispec.ImageLayoutFile, `{"imageLayoutVersion":"1.0.0"}`)
-	write(r.T, dir, ocispec.ImageIndexFile, r.json(ocispec.Index{Manifests: []ocispec.Descriptor{d}}))
+	repo := plain(r.T, r.g)
 	blob := func(content []byte) {
 		write(r.T, dir, "blobs/sha256/"+digest.FromBytes(content).Encoded(), string(content))
 	}
-	blob(r.g.Manifest("team/app", tag))
-	for _, l := range m.Layers {
-		blob(l.Data)
+	var index ocispec.Index
+	for _, tag := range tags {
+		d, err := repo.Head(r.Context(), tag)
+		if err != nil {
+			r.Fatal(err)
+		}
+		d.Annotations = map[string]string{ocispec.AnnotationRefName: tag}
+		index.Manifests = append(index.Manifests, d)
+		text := r.g.Manifest("team/app", tag)
+		blob(text)
+		var m ocispec.Manifest
+		if err := json.Unmarshal(text, &m); err != nil {
+			r.Fatal(err)
+		}
+		for _, l := range m.Layers {
+			content, err := repo.Blob(r.Context(), l)
+			if err != nil {
+				r.Fatal(err)
+			}
+			data, err := io.ReadAll(content)
+			if content.Close(); err != nil {
+				r.Fatal(err)
+			}
+			blob(data)
+		}
 	}
+	write(r.T, dir, ocispec.ImageLayoutFile, `{"imageLayoutVersion":"1.0.0"}`)
+	write(r.T, dir, ocispec.ImageIndexFile, r.json(index))
 	return dir
 }
 
@@ -70,24 +93,30 @@ func TestDirectoryStandsIn(t *testing.T) {
 
 func TestLayoutStandsIn(t *testing.T) {
 	r := newRig(t, testenv.RegistryConfig{})
+	r.secrets["default/keys"] = signer().public()
 	m := files(t, "app.yaml", "kind: App")
-	remote, stand := r.object("remote", ranged), r.object("layout", ranged)
-	dir := r.save("1.0.0", m)
+	d := r.g.Push("team/app", "1.0.0", m)
+	signer().sign(r.g, "team/app", d, d.Digest)
+	unsigned := r.save("1.0.0")
+	dir := r.save("1.0.0", signatureTag(d))
+	verified := func(s *source.OCIRepositorySpec) { ranged(s); signed(s) }
+	remote, stand := r.object("remote", verified), r.object("layout", verified)
 	r.want(remote, source.Stored)
-	r.local = map[string]string{r.g.URL("team/app"): dir}
 	r.g.Reset()
+	r.local = map[string]string{r.g.URL("team/app"): dir}
 	r.want(stand, source.Stored)
 	if a, b := remote.Artifact(), stand.Artifact(); a.Revision != b.Revision || a.Digest != b.Digest {
 		t.Errorf("artifacts %+v and %+v", a, b)
 	}
 	r.want(stand, source.Unchanged)
 	r.want(r.object("copied", func(s *source.OCIRepositorySpec) { ranged(s); copied(s) }), source.Stored)
-	r.refused(r.object("verified", func(s *source.OCIRepositorySpec) { ranged(s); signed(s) }), nil, "VerificationError")
 	r.refused(r.object("tag", nil), nil, pullFailed, "latest")
 	write(t, dir, "blobs/sha256/"+m.Layers[0].Descriptor().Digest.Encoded(), strings.Repeat("x", len(m.Layers[0].Data)))
-	r.refused(r.object("damaged", ranged), nil, pullFailed, "instead of sha256:")
+	r.refused(r.object("damaged", verified), nil, pullFailed, "instead of sha256:")
 	write(t, dir, ocispec.ImageLayoutFile, `{"imageLayoutVersion":"9"}`)
-	r.refused(r.object("newer", ranged), nil, pullFailed, "version")
+	r.refused(r.object("newer", verified), nil, pullFailed, "version")
+	r.local[r.g.URL("team/app")] = unsigned
+	r.refused(r.object("unsigned", verified), nil, "VerificationError", "is not signed")
 	if n := r.g.Count(); n != 0 {
 		t.Errorf("%d requests", n)
 	}

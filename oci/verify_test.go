@@ -137,10 +137,9 @@ func TestUnverified(t *testing.T) {
 	}
 }
 
-// TestKeysChangeMeanwhile changes keys between Resolve and Verify.
-func TestKeysChangeMeanwhile(t *testing.T) {
-	r, n, obj := notarised(t)
-	o := r.origin(obj)
+// opened returns what o is at now.
+func opened(t *testing.T, o *oci.Origin) source.Content {
+	t.Helper()
 	rev, _, err := o.Resolve(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)
@@ -149,7 +148,15 @@ func TestKeysChangeMeanwhile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer c.Close()
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// TestKeysChangeMeanwhile changes keys between Resolve and Verify.
+func TestKeysChangeMeanwhile(t *testing.T) {
+	r, n, obj := notarised(t)
+	o := r.origin(obj)
+	c := opened(t, o)
 	r.secrets["default/keys"].Data["key.pub"] = []byte("better")
 	if _, err := c.Verify(t.Context()); err == nil || !strings.Contains(err.Error(), "try again") || len(n.asked) > 0 {
 		t.Error(err)
@@ -168,15 +175,7 @@ func TestVerifyIsCancelled(t *testing.T) {
 	n.level = "stall"
 	obj.Spec.Timeout = source.Duration(time.Hour)
 	o := r.origin(obj)
-	rev, _, err := o.Resolve(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, err := o.Open(t.Context(), rev)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
+	c := opened(t, o)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := c.Verify(ctx); !errors.Is(err, context.Canceled) || errors.Is(err, source.ErrVerification) {
