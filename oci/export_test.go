@@ -47,7 +47,7 @@ func Find(url string, configs ...string) (c source.Credential, found bool, err e
 	}
 	var all keychain
 	for i, text := range configs {
-		k, err := readKeys(transport.Secret{Name: fmt.Sprintf("apps/s%d", i), Secret: source.Secret{Data: map[string][]byte{keyConfig: []byte(text)}}})
+		k, err := readKeys(transport.Secret{Name: fmt.Sprintf("apps/s%d", i), Secret: source.Secret{Data: map[string][]byte{".dockerconfigjson": []byte(text)}}})
 		if err != nil {
 			return c, false, err
 		}
@@ -61,7 +61,7 @@ func Find(url string, configs ...string) (c source.Credential, found bool, err e
 // MayDial reports whether an address may be dialled for host when the registry
 // registry.example was found at the address of.
 func MayDial(tokens bool, of, host, ip string, config string) bool {
-	k, _ := readKeys(transport.Secret{Secret: source.Secret{Data: map[string][]byte{keyConfig: []byte(config)}}})
+	k, _ := readKeys(transport.Secret{Secret: source.Secret{Data: map[string][]byte{".dockerconfigjson": []byte(config)}}})
 	g := newGate(&url.URL{Scheme: "https", Host: "registry.example"}, transport.Config{}, credentials{chain: k}, nil)
 	limit := transport.Site
 	if tokens {
@@ -73,7 +73,7 @@ func MayDial(tokens bool, of, host, ip string, config string) bool {
 
 // Trusts reports whether credentials for a registry may be shown to a realm.
 func Trusts(registry, realm, config string) bool {
-	k, _ := readKeys(transport.Secret{Secret: source.Secret{Data: map[string][]byte{keyConfig: []byte(config)}}})
+	k, _ := readKeys(transport.Secret{Secret: source.Secret{Data: map[string][]byte{".dockerconfigjson": []byte(config)}}})
 	from := &url.URL{Scheme: "https", Host: registry}
 	u, err := parseRealm(from, realm)
 	return err == nil && trusts(from, u, k) == nil

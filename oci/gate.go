@@ -168,10 +168,10 @@ func (g *gate) remember(scopes, header string) string {
 	return header
 }
 
-// advise completes what the registry refused, and tells who issued the
-// credentials that it did not take them.
-func (g *gate) advise(e *StatusError) error {
-	if !errors.Is(e, fs.ErrPermission) || e.Hint != "" {
+// advise completes what the server at u refused. When that is the registry or
+// its token service, it tells who issued the credentials that they were not taken.
+func (g *gate) advise(e *StatusError, u *url.URL, service bool) error {
+	if !errors.Is(e, fs.ErrPermission) || e.Hint != "" || !service && !transport.SameOrigin(u, g.registry) {
 		return e
 	}
 	if g.keys.none() {

@@ -15,13 +15,6 @@ import (
 	"github.com/headgate-io/headgate/source"
 )
 
-// The keys under which Secrets of the types kubernetes.io/dockerconfigjson and
-// kubernetes.io/dockercfg hold credentials for registries.
-const (
-	keyConfig = ".dockerconfigjson"
-	keyLegacy = ".dockercfg"
-)
-
 const (
 	maxConfig = 1 << 20 // bytes, as much as a Secret has
 	maxLogins = 1000
@@ -52,18 +45,14 @@ func readKeys(s transport.Secret) (keychain, error) {
 	problem := func(key, format string, args ...any) error {
 		return &transport.SecretError{Secret: s.Name, Key: key, Problem: fmt.Sprintf(format, args...)}
 	}
-	key := keyConfig
-	if len(s.Data[key]) == 0 && len(s.Data[keyLegacy]) > 0 {
-		key = keyLegacy
-	}
-	text := s.Data[key]
-	if len(text) == 0 {
-		return nil, problem(key, "is missing: make the Secret with kubectl create secret docker-registry")
+	text, key, legacy, err := transport.Registries(s.Name, s.Secret)
+	if err != nil {
+		return nil, err
 	}
 	if len(text) > maxConfig {
 		return nil, problem(key, "has %d bytes, at most %d are allowed", len(text), maxConfig)
 	}
-	logins, err := decodeLogins(key, text)
+	logins, err := decodeLogins(text, legacy)
 	if err != nil {
 		return nil, problem(key, "is no JSON as docker login writes it") // err could show a value
 	}
@@ -86,8 +75,8 @@ func readKeys(s transport.Secret) (keychain, error) {
 }
 
 // decodeLogins returns the logins by the name of their registry.
-func decodeLogins(key string, text []byte) (logins map[string]login, err error) {
-	if key == keyLegacy {
+func decodeLogins(text []byte, legacy bool) (logins map[string]login, err error) {
+	if legacy {
 		err = json.Unmarshal(text, &logins)
 		return logins, err
 	}

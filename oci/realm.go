@@ -15,12 +15,6 @@ import (
 // to who comes without one. What it says decides where a password is sent, so
 // a realm is judged before anything is sent to it.
 
-// realms has the token services of registries that are on another domain.
-var realms = map[string]string{
-	hubServer:             "auth.docker.io",
-	"registry.gitlab.com": "gitlab.com",
-}
-
 // A RealmError says that a registry names a token service that we do not go to.
 type RealmError struct {
 	Registry string // HOST[:PORT]
@@ -65,7 +59,6 @@ func parseRealm(from *url.URL, realm string) (*url.URL, error) {
 func trusts(from, realm *url.URL, chain keychain) error {
 	switch {
 	case sameHost(from, realm),
-		strings.EqualFold(realms[strings.ToLower(from.Host)], realm.Host),
 		sameDomain(from.Hostname(), realm.Hostname()),
 		chain.has(realm.Host):
 		return nil

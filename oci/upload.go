@@ -70,7 +70,7 @@ func (s *server) uploadError(err error) error {
 		if len(e.Errors) > 0 {
 			out.Code, out.Message = plain(e.Errors[0].Code), plain(e.Errors[0].Message)
 		}
-		return s.gate.advise(out)
+		return s.gate.advise(out, e.URL, false)
 	}
 	if e, ok := errors.AsType[*url.Error](err); ok {
 		return bare(e)

@@ -9,6 +9,7 @@
 //	TLS, certSecretRef    the same, and certFile and keyFile when the newer keys are absent
 //	ssh                   identity, known_hosts, password (passphrase of identity)
 //	proxySecretRef        address, username, password
+//	registries            .dockerconfigjson (or .dockercfg), see package oci
 //	provider github       githubAppID, githubAppInstallationID or githubAppInstallationOwner,
 //	                      githubAppPrivateKey, githubAppBaseURL
 //
@@ -27,6 +28,8 @@
 //     and is trusted for proxies too.
 //   - Proxies come from the configuration only; the environment is not read
 //     unless the caller passes [net/http.ProxyFromEnvironment].
+//   - A server of one zone, from where an address can be reached, can be kept
+//     from sending us to a narrower one: see [Zone] and Config.MayDial.
 //   - Waiting is bounded in each phase: connecting, TLS handshake, response
 //     header. A body is bounded by the request's context alone.
 package transport

@@ -22,6 +22,7 @@ var (
 	keyIdentity   = []string{"identity"}
 	keyKnownHosts = []string{"known_hosts"}
 	keyAddress    = []string{"address"}
+	keyRegistries = []string{".dockerconfigjson", ".dockercfg"}
 )
 
 // A SecretError says why a Secret cannot be used. It holds no value of the Secret.
@@ -72,6 +73,17 @@ func (r reader) text(keys []string) (string, error) {
 }
 
 func isControl(c rune) bool { return c < ' ' || c == 0x7f }
+
+// Registries returns what docker login keeps, the text of its config.json with
+// auths, and the key it is under; with legacy the text is that of auths alone.
+func Registries(name string, s source.Secret) (text []byte, key string, legacy bool, err error) {
+	r := read(name, s)
+	text, key = r.value(keyRegistries)
+	if text == nil {
+		err = r.problem(key, "is missing: make the Secret with kubectl create secret docker-registry")
+	}
+	return text, key, key == keyRegistries[1], err
+}
 
 // An Auth is what an Authorization header is made of. The zero value is none.
 type Auth struct {
