@@ -10,6 +10,28 @@ import (
 )
 
 // An Access says where a repository is and how it is reached.
+//
+// # Entries
+//
+// A Secret holds entries as docker login writes them, at most 1000 in 1 MiB,
+// with auth, username and password, identitytoken or registrytoken; helpers it
+// names are not run. The name of an entry is [https://]HOST[:PORT][/PATH], where
+// v1 and v2 at the beginning of the path are the API's. Host and port must be
+// those of the repository, and PATH its name or a folder it is in. The labels of
+// HOST may be patterns with *, ? and [a-z], each for one label. Docker Hub is
+// docker.io, index.docker.io and registry-1.docker.io. The longest path counts,
+// then the host with fewer patterns, then the first of a.Secret and the pull secrets.
+//
+// # Rules
+//
+//   - Credentials and tokens are shown to the registry's origin (scheme, host and
+//     port) and to its token service, and to nobody that either redirects to.
+//   - A token service is reached over TLS, or on the host of a registry without TLS.
+//     Credentials are for one on the registry's host, of its registrable domain,
+//     or with an entry of its own ([RealmError]); without credentials any may be
+//     asked, but none in a narrower network than the registry.
+//   - Requests that a busy registry refuses are sent again, at most 5 times in
+//     all and within the context; what changes something only after status 429.
 type Access struct {
 	URL            string                 // oci://HOST[:PORT]/PATH
 	Provider       string                 // who issues credentials: "" or generic for nobody
@@ -31,7 +53,7 @@ type Access struct {
 // entry counts), a.Provider, env.Keychain when a names none of these, nobody.
 //
 // Errors are *[source.StepError] with the reason URLInvalid, AuthenticationFailed
-// or InvalidProviderConfiguration.
+// or InvalidProviderConfiguration, and those of a layout that cannot be read.
 func Connect(ctx context.Context, a Access, env source.Env, v *transport.Vault) (*Repository, error) {
 	at, err := parseAddress(a.URL)
 	if err != nil {
