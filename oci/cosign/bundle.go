@@ -73,7 +73,7 @@ func other(annotations map[string]string) error {
 // bundle reads the bundle that is the one layer of m.
 func (v *verifier) bundle(ctx context.Context, m *ocispec.Manifest, subject ocispec.Descriptor) (*signature, error) {
 	if len(m.Layers) != 1 || !strings.HasPrefix(m.Layers[0].MediaType, bundleTypes) {
-		return nil, refuse("its manifest has %d layers, want one of the type %s", len(m.Layers), bundleType)
+		return nil, refuse("its manifest has %d layers, want one and that of the type %s", len(m.Layers), bundleType)
 	}
 	data, err := v.read(ctx, m.Layers[0], maxBundle)
 	if err != nil {
@@ -132,7 +132,7 @@ func decodeBundle(data []byte) (*signature, error) {
 		payload: payload,
 		message: dsse.PAE(e.PayloadType, payload),
 		made:    content.Signature(),
-		keyless: material.Certificate() != nil,
+		leaf:    material.Certificate(),
 		claim:   statement,
 		entity:  strict{b},
 	}, nil

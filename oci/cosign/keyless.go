@@ -2,10 +2,13 @@ package cosign
 
 import (
 	"context"
+	"crypto/x509"
+	"errors"
 	"fmt"
 	"strings"
 
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+	"github.com/sigstore/sigstore-go/pkg/fulcio/certificate"
 	"github.com/sigstore/sigstore-go/pkg/root"
 	"github.com/sigstore/sigstore-go/pkg/verify"
 
@@ -85,7 +88,7 @@ var demands = []verify.VerifierOption{
 
 // signer implements [judge].
 func (ids *identities) signer(ctx context.Context, s *signature, subject ocispec.Descriptor) (string, error) {
-	if !s.keyless {
+	if s.leaf == nil {
 		return "", refuse("it was made with a key, not with a certificate: spec.verify.secretRef can name a Secret with the public key")
 	}
 	material, err := ids.root(ctx)
@@ -98,13 +101,39 @@ func (ids *identities) signer(ctx context.Context, s *signature, subject ocispec
 	}
 	result, err := v.Verify(s.entity, verify.NewPolicy(s.policy(), ids.policy...))
 	if err != nil {
-		return "", refuse("%w", plain(err))
+		return "", refuse("%w", explain(err, s.leaf))
 	}
-	c := result.Signature.Certificate
-	return fmt.Sprintf("%.200s (%.200s)", c.SubjectAlternativeName, c.Issuer), nil
+	return name(*result.Signature.Certificate), nil
 }
 
-// plain returns err in our words: without what sigstore-go says of every error.
-func plain(err error) error {
-	return fmt.Errorf("%s", strings.ReplaceAll(err.Error(), "failed to ", "cannot "))
+// name says who a certificate is for.
+func name(c certificate.Summary) string {
+	return fmt.Sprintf("%.200s (%.200s)", c.SubjectAlternativeName, c.Issuer)
+}
+
+// means says in our words what sigstore-go says when a signature does not hold.
+var means = []struct{ says, text string }{
+	{"not enough verified log entries", "it comes with no entry of a trusted log"},
+	{"integrated time outside certificate validity", "it was logged when its certificate was not valid yet, or no longer"},
+	{"threshold not met for verified signed", "neither a trusted log nor a trusted timestamp authority says when it was made"},
+	{"leaf certificate verification failed", "its certificate is not of a trusted authority, or was not valid when the signature was made"},
+	{"unable to meet threshold", "its certificate is in no trusted certificate transparency log"},
+	{"digest does not match any digest in statement", "it is the signature of something else"},
+}
+
+// explain returns what err says of a signature with the certificate leaf.
+func explain(err error, leaf *x509.Certificate) error {
+	var stranger *verify.ErrNoMatchingCertificateIdentity
+	if errors.As(err, &stranger) {
+		if c, err := certificate.SummarizeCertificate(leaf); err == nil {
+			return fmt.Errorf("it is by %s, whom no entry of spec.verify.matchOIDCIdentity matches", name(c))
+		}
+	}
+	text := err.Error()
+	for _, m := range means {
+		if strings.Contains(text, m.says) {
+			return errors.New(m.text)
+		}
+	}
+	return errors.New(strings.ReplaceAll(strings.Join(strings.Fields(text), " "), "failed to ", "cannot "))
 }

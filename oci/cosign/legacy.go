@@ -40,6 +40,9 @@ func (v *verifier) layers(ctx context.Context, subject ocispec.Descriptor) iter.
 		if errors.Is(err, fs.ErrNotExist) {
 			return
 		}
+		if err == nil && len(m.Layers) == 0 {
+			err = refuse("it names a manifest without layers")
+		}
 		if err != nil {
 			yield(candidate{name: "tag " + tag}, err)
 			return
@@ -102,7 +105,7 @@ func decodeLayer(payload []byte, annotations map[string]string) (*signature, err
 		payload: payload,
 		message: payload,
 		made:    made,
-		keyless: e.leaf != nil,
+		leaf:    e.leaf,
 		claim:   simple,
 		entity:  e,
 		policy:  func() verify.ArtifactPolicyOption { return verify.WithArtifact(bytes.NewReader(payload)) },

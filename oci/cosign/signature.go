@@ -2,10 +2,12 @@ package cosign
 
 import (
 	"context"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"iter"
 	"strings"
 
@@ -13,6 +15,7 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	"github.com/sigstore/sigstore-go/pkg/verify"
 
+	"github.com/headgate-io/headgate/oci"
 	"github.com/headgate-io/headgate/source"
 )
 
@@ -27,7 +30,7 @@ type signature struct {
 	payload []byte                             // what the signer says
 	message []byte                             // what was signed: payload, or an encoding of it
 	made    []byte                             // the signature proper
-	keyless bool                               // whether it came with a certificate
+	leaf    *x509.Certificate                  // that it came with; nil when it was made with a key
 	claim   func([]byte, digest.Digest) error  // whether a payload says that a digest is signed; errors are a refusal
 	entity  verify.SignedEntity                // all of it, for keyless verification
 	policy  func() verify.ArtifactPolicyOption // what entity must be about
@@ -99,11 +102,10 @@ type tally struct {
 }
 
 func (t *tally) add(name string, err error) {
-	var r refusal
 	switch {
 	case errors.Is(err, errOther):
 		t.others++
-	case errors.As(err, &r):
+	case broken(err):
 		if t.count++; t.count <= maxReasons {
 			t.refused = append(t.refused, fmt.Sprintf("%s: %.300s", name, err))
 		}
@@ -113,6 +115,13 @@ func (t *tally) add(name string, err error) {
 }
 
 const maxReasons = 5
+
+// broken reports whether err is what is wrong with one signature, for good.
+func broken(err error) bool {
+	var r refusal
+	var c *oci.ContentError
+	return errors.As(err, &r) || errors.As(err, &c) || errors.Is(err, fs.ErrNotExist)
+}
 
 // err returns the error of a subject without a signature that holds.
 func (t *tally) err() error {

@@ -1,0 +1,383 @@
+package cosign_test
+
+import (
+	"context"
+	"crypto/elliptic"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	digest "github.com/opencontainers/go-digest"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+	"github.com/secure-systems-lab/go-securesystemslib/dsse"
+
+	"github.com/headgate-io/headgate/internal/testenv"
+	"github.com/headgate-io/headgate/oci"
+	"github.com/headgate-io/headgate/oci/cosign"
+	"github.com/headgate-io/headgate/source"
+)
+
+// TestRefused is about real signatures by keys, and what was done to them. The
+// registry is one that anybody could write to.
+func TestRefused(t *testing.T) {
+	stranger := oci.Trust{Keys: secret("stranger.pub", publicPEM(t, ecKey(t, elliptic.P256()).Public()))}
+	for _, test := range []struct {
+		name   string
+		layout string
+		trust  oci.Trust
+		spoil  func(*testing.T, *testenv.Registry, *layout)
+		want   string
+	}{
+		{name: "wrong key", layout: "cosign3", trust: stranger, want: "it was not made with the key SHA256:"},
+		{name: "wrong key", layout: "cosign2", trust: stranger, want: "signature 1 of the tag: it was not made with the key SHA256:"},
+		{name: "several wrong keys", layout: "cosign2", want: "signature 5 of the tag: it was made with none of the 2 keys", trust: oci.Trust{Keys: secret(
+			"a.pub", publicPEM(t, ecKey(t, elliptic.P256()).Public()), "b.pub", publicPEM(t, ecKey(t, elliptic.P521()).Public()))}},
+		{name: "attestation", layout: "attested", want: "is not signed: what refers to it are 1 attestations"},
+		{name: "attestation under the name of a signature", layout: "attested", spoil: rename,
+			want: `it is an attestation of "https://spdx.dev/Document", not a signature`},
+		{name: "signature of something else", layout: "cosign3", spoil: moveBundles, want: "it is the signature of something else"},
+		{name: "signature of something else", layout: "cosign2", spoil: moveTag, want: "it is the signature of something else"},
+		{name: "tampered bundle", layout: "cosign3", spoil: tamper(bundleType), want: "bundle sha256:"},
+		{name: "tampered payload", layout: "cosign2", spoil: tamper(simpleType), want: "signature 1 of the tag: "},
+		{name: "tampered payload, and the manifest with it", layout: "cosign2", spoil: forge, want: "signature 1 of the tag: it was not made with the key"},
+		{name: "tag without layers", layout: "attested", want: "manifest without layers", spoil: func(_ *testing.T, g *testenv.Registry, l *layout) {
+			tag(g, "app", l.subject)
+		}},
+	} {
+		t.Run(test.name+"/"+test.layout, func(t *testing.T) {
+			g := testenv.StartRegistry(t, testenv.RegistryConfig{})
+			l := openLayout(t, test.layout)
+			l.push(t, g, "app")
+			if test.spoil != nil {
+				test.spoil(t, g, l)
+			}
+			if test.trust.Keys.Name == "" {
+				test.trust = recorded(t, "p256")
+			}
+			got, err := verify(t, g, "app", test.trust, l.subject)
+			judge(t, got, err, test.want, "")
+		})
+	}
+}
+
+// manifests returns those of l that hold a signature.
+func (l *layout) manifests(t *testing.T) (all []ocispec.Manifest) {
+	t.Helper()
+	for _, d := range l.index.Manifests {
+		var m ocispec.Manifest
+		check(t, json.Unmarshal(l.blob(t, d.Digest), &m))
+		if len(m.Layers) > 0 && d.Digest != l.subject.Digest {
+			all = append(all, m)
+		}
+	}
+	return all
+}
+
+// layers returns those of m with their content.
+func (l *layout) layers(t *testing.T, m ocispec.Manifest) (all []testenv.Blob) {
+	t.Helper()
+	for _, d := range m.Layers {
+		all = append(all, testenv.Blob{MediaType: d.MediaType, Annotations: d.Annotations, Data: l.blob(t, d.Digest)})
+	}
+	return all
+}
+
+// elsewhere makes something else the subject of l.
+func elsewhere(g *testenv.Registry, l *layout) { l.subject = subjectOf(g, "app") }
+
+// moveBundles has the bundles refer to something else.
+func moveBundles(t *testing.T, g *testenv.Registry, l *layout) {
+	all := l.manifests(t)
+	elsewhere(g, l)
+	for _, m := range all {
+		refer(g, "app", l.subject, l.layers(t, m)...)
+	}
+}
+
+// moveTag makes the signatures those of something else.
+func moveTag(t *testing.T, g *testenv.Registry, l *layout) {
+	m := l.manifests(t)[0]
+	elsewhere(g, l)
+	tag(g, "app", l.subject, l.layers(t, m)...)
+}
+
+// rename has the annotation say that an attestation is a signature.
+func rename(t *testing.T, g *testenv.Registry, l *layout) {
+	refer(g, "app", l.subject, l.layers(t, l.manifests(t)[0])...)
+}
+
+// tamper has the registry serve other blobs of a type.
+func tamper(mediaType string) func(*testing.T, *testenv.Registry, *layout) {
+	return func(t *testing.T, g *testenv.Registry, l *layout) {
+		for _, m := range l.manifests(t) {
+			for _, b := range l.layers(t, m) {
+				if b.MediaType == mediaType {
+					g.Plant("app", b.Descriptor().Digest.String(), true, "application/octet-stream", []byte(strings.Repeat("x", len(b.Data))))
+				}
+			}
+		}
+	}
+}
+
+// forge puts another payload under the signatures.
+func forge(t *testing.T, g *testenv.Registry, l *layout) {
+	layers := l.layers(t, l.manifests(t)[0])
+	for i := range layers {
+		layers[i].Data = []byte(strings.Replace(string(layers[i].Data), `"optional":null`, `"optional":{"a":"b"}`, 1))
+	}
+	tag(g, "app", l.subject, layers...)
+}
+
+// TestStripped is about a registry that lost what a signature is made of.
+func TestStripped(t *testing.T) {
+	for _, name := range []string{"cosign2", "cosign3"} {
+		g := testenv.StartRegistry(t, testenv.RegistryConfig{NoReferrers: true})
+		l := openLayout(t, name)
+		l.push(t, g, "app")
+		hyphen := strings.Replace(l.subject.Digest.String(), ":", "-", 1)
+		for _, tag := range []string{hyphen, hyphen + ".sig"} {
+			if g.Manifest("app", tag) != nil {
+				g.Untag("app", tag)
+			}
+		}
+		got, err := verify(t, g, "app", recorded(t, "p256"), l.subject)
+		judge(t, got, err, "app@"+l.subject.Digest.String()+" is not signed: sign it with cosign sign", "")
+	}
+}
+
+// TestOneGoodIsEnough has signatures that do not hold before one that does.
+func TestOneGoodIsEnough(t *testing.T) {
+	g := testenv.StartRegistry(t, testenv.RegistryConfig{NoReferrers: true})
+	l := openLayout(t, "cosign2")
+	l.push(t, g, "app")
+	refer(g, "app", l.subject, testenv.Blob{MediaType: bundleType, Data: []byte("{")})
+	refer(g, "app", l.subject, testenv.Blob{MediaType: "text/plain", Data: []byte("x")})
+	refer(g, "app", l.subject)
+	refer(g, "app", l.subject, testenv.Blob{MediaType: bundleType, Data: []byte(strings.Repeat(" ", 1<<20+1))})
+	g.PushIndex("app", "", testenv.Index{ArtifactType: bundleType, Subject: &l.subject})
+	got, err := verify(t, g, "app", recorded(t, "p256"), l.subject)
+	judge(t, got, err, "", fingerprint(t, "p256"))
+
+	got, err = verify(t, g, "app", recorded(t, "p384"), openLayout(t, "cosign3").subject)
+	judge(t, got, err, "is not signed", "")
+
+	stranger := oci.Trust{Keys: secret("a.pub", publicPEM(t, ecKey(t, elliptic.P256()).Public()))}
+	got, err = verify(t, g, "app", stranger, l.subject)
+	judge(t, got, err, "unexpected EOF|has 0 layers, want one|its manifest has 1 layers, want one|1048577 bytes, more than the limit of 1048576|and 5 more", "")
+}
+
+// TestKeysAndCertificates is about signatures made the other way.
+func TestKeysAndCertificates(t *testing.T) {
+	s := newSigstore(t)
+	g := testenv.StartRegistry(t, testenv.RegistryConfig{})
+	subject := subjectOf(g, "app")
+	attach(t, g, "app", subject, s.good(subject.Digest).bundle(t))
+	got, err := verify(t, g, "app", recorded(t, "p256"), subject)
+	judge(t, got, err, "it was made with a certificate, not with a key: spec.verify.matchOIDCIdentity", "")
+
+	l := openLayout(t, "cosign3")
+	l.push(t, g, "keys")
+	got, err = verify(t, g, "keys", s.trust(t), l.subject)
+	judge(t, got, err, "it was made with a key, not with a certificate: spec.verify.secretRef", "")
+}
+
+// TestSignatureByKey is about claims that a key signed and that are no signature of the subject.
+func TestSignatureByKey(t *testing.T) {
+	key := ecKey(t, elliptic.P256())
+	trust := oci.Trust{Keys: secret("a.pub", publicPEM(t, key.Public()))}
+	const inToto = "application/vnd.in-toto+json"
+	of := func(d digest.Digest) string {
+		return fmt.Sprintf(`{"_type":"https://in-toto.io/Statement/v1","predicateType":"https://sigstore.dev/cosign/sign/v1","subject":[{"digest":{"sha1":"0"}},{"digest":{"sha256":%q}}]}`, d.Encoded())
+	}
+	for name, test := range map[string]struct {
+		kind    string
+		payload func(digest.Digest) string
+		want    string
+	}{
+		"good":                   {inToto, of, ""},
+		"another payload type":   {"application/json", of, `its envelope holds "application/json"`},
+		"no subject":             {inToto, func(d digest.Digest) string { return strings.Replace(of(d), `"subject"`, `"object"`, 1) }, "the signature of something else: []"},
+		"subject without digest": {inToto, func(d digest.Digest) string { return strings.Replace(of(d), `"sha256"`, `"sha512"`, 1) }, "the signature of something else"},
+		"no JSON":                {inToto, func(digest.Digest) string { return "{" }, "its statement: "},
+		"digest in capitals": {inToto, func(d digest.Digest) string {
+			return strings.Replace(of(d), d.Encoded(), strings.ToUpper(d.Encoded()), 1)
+		}, "something else"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := testenv.StartRegistry(t, testenv.RegistryConfig{})
+			subject := subjectOf(g, "app")
+			payload := test.payload(subject.Digest)
+			made := sign(t, key, dsse.PAE(test.kind, []byte(payload)))
+			text := fmt.Sprintf(`{"mediaType":%q,"verificationMaterial":{"publicKey":{"hint":"any"}},"dsseEnvelope":{"payload":%q,"payloadType":%q,"signatures":[{"sig":%q}]}}`,
+				bundleType, base64.StdEncoding.EncodeToString([]byte(payload)), test.kind, base64.StdEncoding.EncodeToString(made))
+			refer(g, "app", subject, testenv.Blob{MediaType: bundleType, Data: []byte(text)})
+			v, err := cosign.New(cosign.Config{})(connect(t, g, "app"), trust)
+			check(t, err)
+			got, err := v.Verify(t.Context(), subject)
+			judge(t, got, err, test.want, got.Signer)
+		})
+	}
+}
+
+// TestLimits is about a subject with very many signatures.
+func TestLimits(t *testing.T) {
+	g := testenv.StartRegistry(t, testenv.RegistryConfig{})
+	subject := subjectOf(g, "app")
+	var layers []testenv.Blob
+	for i := range 40 {
+		refer(g, "app", subject, testenv.Blob{MediaType: bundleType, Data: fmt.Appendf(nil, "{%d", i)})
+		layers = append(layers, testenv.Blob{MediaType: simpleType, Data: fmt.Appendf(nil, "{%d", i)})
+	}
+	tag(g, "app", subject, layers...)
+	g.Reset()
+	got, err := verify(t, g, "app", recorded(t, "p256"), subject)
+	judge(t, got, err, "and 61 more", "")
+	if n := g.Count(testenv.GetBlob); n != 64 {
+		t.Errorf("%d blobs were read, want 64", n)
+	}
+
+	attested := subjectOf(g, "attested")
+	for i := range 260 {
+		g.Push("attested", "", testenv.Manifest{ArtifactType: bundleType, Subject: &attested, Annotations: map[string]string{
+			"dev.sigstore.bundle.predicateType": "https://example.org", "n": fmt.Sprint(i)}})
+	}
+	got, err = verify(t, g, "attested", recorded(t, "p256"), attested)
+	judge(t, got, err, "there are more, beyond the limit of 32 signatures among 256 manifests", "")
+}
+
+// TestTrouble is about registries that do not hand out what there is: no
+// signature is refused for that, and none is thought not to be there.
+func TestTrouble(t *testing.T) {
+	for phase, format := range map[testenv.Phase]string{
+		testenv.ListReferrers: "cosign3", testenv.HeadManifest: "cosign2", testenv.GetManifest: "cosign3", testenv.GetBlob: "cosign2",
+	} {
+		t.Run(string(phase), func(t *testing.T) {
+			g := testenv.StartRegistry(t, testenv.RegistryConfig{Defect: &testenv.Defect{Phase: phase, Status: http.StatusForbidden}})
+			l := openLayout(t, format)
+			l.push(t, g, "app")
+			got, err := verify(t, g, "app", recorded(t, "p256"), l.subject)
+			if err == nil || errors.Is(err, source.ErrVerification) || got != (source.Verification{}) {
+				t.Fatalf("got %+v, error %v", got, err)
+			}
+			if missing := lacks(err, "signatures of |app@sha256:|403"); missing != nil {
+				t.Errorf("error %v lacks %q", err, missing)
+			}
+		})
+	}
+}
+
+// TestTroubleAndRefusal has a registry that hides one format, and nothing good in the other.
+func TestTroubleAndRefusal(t *testing.T) {
+	g := testenv.StartRegistry(t, testenv.RegistryConfig{Defect: &testenv.Defect{Phase: testenv.ListReferrers, Status: http.StatusForbidden}})
+	l := openLayout(t, "cosign2")
+	l.push(t, g, "app")
+	got, err := verify(t, g, "app", recorded(t, "p256"), l.subject)
+	judge(t, got, err, "", fingerprint(t, "p256")) // the other is enough
+	_, err = verify(t, g, "app", oci.Trust{Keys: secret("a.pub", publicPEM(t, ecKey(t, elliptic.P256()).Public()))}, l.subject)
+	if missing := lacks(err, "403|of those that could be read none holds: signature 1 of the tag"); missing != nil || errors.Is(err, source.ErrVerification) {
+		t.Errorf("error %v lacks %q", err, missing)
+	}
+}
+
+// TestCancelled is about the end of the run.
+func TestCancelled(t *testing.T) {
+	g := testenv.StartRegistry(t, testenv.RegistryConfig{Defect: &testenv.Defect{Phase: testenv.GetBlob, Do: testenv.Stall}})
+	l := openLayout(t, "cosign3")
+	l.push(t, g, "app")
+	v, err := cosign.New(cosign.Config{})(connect(t, g, "app"), recorded(t, "p256"))
+	check(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	done := make(chan error, 1)
+	go func() {
+		_, err := v.Verify(ctx, l.subject)
+		done <- err
+	}()
+	<-g.Stalled()
+	cancel()
+	if err := <-done; !errors.Is(err, context.Canceled) || errors.Is(err, source.ErrVerification) {
+		t.Errorf("error %v, want that of the context", err)
+	}
+}
+
+// TestSubject is about a digest that is none.
+func TestSubject(t *testing.T) {
+	g := testenv.StartRegistry(t, testenv.RegistryConfig{})
+	_, err := verify(t, g, "app", recorded(t, "p256"), ocispec.Descriptor{Digest: "sha256:abc"})
+	if missing := lacks(err, "verify \"sha256:abc\""); missing != nil || errors.Is(err, source.ErrVerification) || g.Count() > 0 {
+		t.Errorf("error %v lacks %q, %d requests", err, missing, g.Count())
+	}
+}
+
+// TestIdentitiesAreRead is about what a spec can say of identities.
+func TestIdentitiesAreRead(t *testing.T) {
+	s := newSigstore(t)
+	r := connect(t, testenv.StartRegistry(t, testenv.RegistryConfig{}), "app")
+	any := []source.OIDCIdentityMatch{{Issuer: ".*", Subject: ".*"}}
+	for name, test := range map[string]struct {
+		trust   oci.Trust
+		invalid bool
+		want    string
+	}{
+		"none":             {oci.Trust{}, true, "spec.verify.matchOIDCIdentity: |the pattern .* for both"},
+		"no issuer":        {oci.Trust{Identities: []source.OIDCIdentityMatch{any[0], {Subject: "x"}}}, true, "spec.verify.matchOIDCIdentity[1]: |issuer and subject are both required"},
+		"no subject":       {oci.Trust{Identities: []source.OIDCIdentityMatch{{Issuer: "x"}}}, true, "spec.verify.matchOIDCIdentity[0]: "},
+		"broken pattern":   {oci.Trust{Identities: []source.OIDCIdentityMatch{{Issuer: "(", Subject: "x"}}}, true, "spec.verify.matchOIDCIdentity[0]: |missing closing )"},
+		"no trusted root":  {oci.Trust{Identities: any, Root: secret("root.json", s.trustedRoot(t))}, false, "spec.verify.trustedRootSecretRef: secret default/trust has no entry trusted_root.json"},
+		"broken root":      {oci.Trust{Identities: any, Root: secret("trusted_root.json", "{")}, false, "secret default/trust: entry trusted_root.json: "},
+		"root of no type":  {oci.Trust{Identities: any, Root: secret("trusted_root.json", "{}")}, false, "unsupported TrustedRoot media type"},
+		"root of no certs": {oci.Trust{Identities: any, Root: secret("trusted_root.json", `{"mediaType":"application/vnd.dev.sigstore.trustedroot+json;version=0.1","certificateAuthorities":[{}]}`)}, false, "missing cert chain"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := cosign.New(cosign.Config{})(r, test.trust)
+			if missing := lacks(err, test.want); missing != nil || errors.Is(err, source.ErrInvalid) != test.invalid {
+				t.Errorf("error %v lacks %q; that the spec is wrong: %t, want %t", err, missing, errors.Is(err, source.ErrInvalid), test.invalid)
+			}
+		})
+	}
+}
+
+// TestAnyIdentityMayMatch has patterns that match anywhere, and several of them.
+func TestAnyIdentityMayMatch(t *testing.T) {
+	s := newSigstore(t)
+	g := testenv.StartRegistry(t, testenv.RegistryConfig{})
+	subject := subjectOf(g, "app")
+	attach(t, g, "app", subject, s.good(subject.Digest).bundle(t))
+	root := secret("trusted_root.json", s.trustedRoot(t))
+	for _, test := range []struct {
+		ids  []source.OIDCIdentityMatch
+		want string
+	}{
+		{[]source.OIDCIdentityMatch{{Issuer: "nobody", Subject: "nobody"}, {Issuer: "example", Subject: "lease@"}}, ""},
+		{[]source.OIDCIdentityMatch{{Issuer: ".*", Subject: ".*"}}, ""},
+		{[]source.OIDCIdentityMatch{{Issuer: "^" + issuer + "$", Subject: "nobody"}, {Issuer: "nobody", Subject: ".*"}}, "it is by release@example.org"},
+	} {
+		got, err := verify(t, g, "app", oci.Trust{Root: root, Identities: test.ids}, subject)
+		judge(t, got, err, test.want, identity+" ("+issuer+")")
+	}
+}
+
+// TestConcurrent verifies with one verifier at once.
+func TestConcurrent(t *testing.T) {
+	s := newSigstore(t)
+	g := testenv.StartRegistry(t, testenv.RegistryConfig{})
+	subject := subjectOf(g, "app")
+	attach(t, g, "app", subject, s.good(subject.Digest).bundle(t))
+	v, err := cosign.New(cosign.Config{})(connect(t, g, "app"), s.trust(t))
+	check(t, err)
+	var wg sync.WaitGroup
+	errs := make([]error, 8)
+	for i := range errs {
+		wg.Go(func() { _, errs[i] = v.Verify(t.Context(), subject) })
+	}
+	wg.Wait()
+	if i := slices.IndexFunc(errs, func(err error) bool { return err != nil }); i >= 0 {
+		t.Error(errs[i])
+	}
+}

@@ -1,0 +1,373 @@
+package cosign_test
+
+import (
+	"context"
+	"crypto"
+	"crypto/ed25519"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+	"github.com/sigstore/sigstore/pkg/signature"
+	"github.com/theupdateframework/go-tuf/v2/metadata"
+
+	"github.com/headgate-io/headgate/internal/testenv"
+	"github.com/headgate-io/headgate/oci"
+	"github.com/headgate-io/headgate/oci/cosign"
+	"github.com/headgate-io/headgate/source"
+)
+
+// A mirror is a TUF repository with a trusted root, served over HTTP.
+type mirror struct {
+	url    string
+	anchor []byte
+
+	t       *testing.T
+	signer  signature.Signer
+	version int64
+
+	mu       sync.Mutex
+	files    map[string][]byte
+	requests int
+	fail     int           // status to answer with, 0 to serve
+	hold     chan struct{} // when not nil, no answer until it is closed
+	held     chan struct{} // tells of a request that is held
+}
+
+func newMirror(t *testing.T, trustedRoot string) *mirror {
+	t.Helper()
+	public, private, err := ed25519.GenerateKey(nil)
+	check(t, err)
+	signer, err := signature.LoadSigner(private, crypto.Hash(0))
+	check(t, err)
+	m := &mirror{t: t, signer: signer, files: map[string][]byte{}, held: make(chan struct{}, 16)}
+	root := metadata.Root(time.Now().Add(time.Hour))
+	key, err := metadata.KeyFromPublicKey(public)
+	check(t, err)
+	for _, role := range []string{metadata.ROOT, metadata.TIMESTAMP, metadata.SNAPSHOT, metadata.TARGETS} {
+		check(t, root.Signed.AddKey(key, role))
+	}
+	m.anchor = signed(m, root)
+	m.publish(trustedRoot)
+	server := httptest.NewServer(m)
+	t.Cleanup(server.Close)
+	m.url = server.URL
+	return m
+}
+
+// signed returns the text of metadata with its signature.
+func signed[T metadata.Roles](m *mirror, meta *metadata.Metadata[T]) []byte {
+	m.t.Helper()
+	_, err := meta.Sign(m.signer)
+	check(m.t, err)
+	text, err := meta.ToBytes(false)
+	check(m.t, err)
+	return text
+}
+
+// publish replaces the trusted root.
+func (m *mirror) publish(trustedRoot string) {
+	m.t.Helper()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.version++
+	targets := metadata.Targets(time.Now().Add(time.Hour))
+	targets.Signed.Version = m.version
+	info, err := metadata.TargetFile().FromBytes("trusted_root.json", []byte(trustedRoot), "sha256")
+	check(m.t, err)
+	targets.Signed.Targets["trusted_root.json"] = info
+	snapshot := metadata.Snapshot(time.Now().Add(time.Hour))
+	snapshot.Signed.Version = m.version
+	snapshot.Signed.Meta["targets.json"] = metadata.MetaFile(m.version)
+	timestamp := metadata.Timestamp(time.Now().Add(time.Hour))
+	timestamp.Signed.Version = m.version
+	timestamp.Signed.Meta["snapshot.json"] = metadata.MetaFile(m.version)
+	m.files[fmt.Sprintf("/%d.targets.json", m.version)] = signed(m, targets)
+	m.files[fmt.Sprintf("/%d.snapshot.json", m.version)] = signed(m, snapshot)
+	m.files["/timestamp.json"] = signed(m, timestamp)
+	m.files["/targets/"+info.Hashes["sha256"].String()+".trusted_root.json"] = []byte(trustedRoot)
+}
+
+func (m *mirror) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	m.mu.Lock()
+	m.requests++
+	text, status, hold := m.files[r.URL.Path], m.fail, m.hold
+	m.mu.Unlock()
+	if hold != nil {
+		m.held <- struct{}{}
+		select {
+		case <-hold:
+		case <-r.Context().Done():
+			return
+		}
+	}
+	switch {
+	case status != 0:
+		w.WriteHeader(status)
+	case text == nil:
+		w.WriteHeader(http.StatusNotFound)
+	default:
+		w.Write(text)
+	}
+}
+
+// set changes what m does.
+func (m *mirror) set(change func()) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	change()
+}
+
+// asked returns how many requests there were since it was last called.
+func (m *mirror) asked() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	n := m.requests
+	m.requests = 0
+	return n
+}
+
+// A clock stands still until it is told.
+type clock struct {
+	mu  sync.Mutex
+	now time.Time
+}
+
+func (c *clock) Now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.now
+}
+
+func (c *clock) pass(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now = c.now.Add(d)
+}
+
+// A lab has a keyless signature, a mirror that says whom to trust, and verifiers.
+type lab struct {
+	t *testing.T
+	s *sigstore
+	m *mirror
+	c *clock
+	cosign.Config
+	make    oci.Technology
+	trust   oci.Trust
+	repo    *oci.Repository
+	subject ocispec.Descriptor
+}
+
+func newLab(t *testing.T, change func(*lab)) *lab {
+	t.Helper()
+	s := newSigstore(t)
+	g := testenv.StartRegistry(t, testenv.RegistryConfig{})
+	l := &lab{t: t, s: s, m: newMirror(t, s.trustedRoot(t)), c: &clock{now: time.Now()}, repo: connect(t, g, "app"), subject: subjectOf(g, "app")}
+	attach(t, g, "app", l.subject, s.good(l.subject.Digest).bundle(t))
+	l.Config = cosign.Config{Mirror: l.m.url, Anchor: l.m.anchor, Now: l.c.Now}
+	if change != nil {
+		change(l)
+	}
+	l.make = cosign.New(l.Config)
+	l.trust = oci.Trust{Identities: s.trust(t).Identities}
+	return l
+}
+
+func (l *lab) verify(ctx context.Context) error {
+	v, err := l.make(l.repo, l.trust)
+	if err != nil {
+		return err
+	}
+	_, err = v.Verify(ctx, l.subject)
+	return err
+}
+
+// expect verifies, and checks what is said and whether the mirror was asked.
+func (l *lab) expect(want string, asked bool) {
+	l.t.Helper()
+	l.m.asked()
+	err := l.verify(l.t.Context())
+	switch {
+	case want == "" && err != nil:
+		l.t.Errorf("error %v", err)
+	case want != "" && lacks(err, want) != nil:
+		l.t.Errorf("error %v lacks %q", err, lacks(err, want))
+	}
+	if n := l.m.asked(); (n > 0) != asked {
+		l.t.Errorf("the mirror had %d requests, want some: %t", n, asked)
+	}
+}
+
+// TestMirrorIsAskedOnce verifies again within the day, and after it.
+func TestMirrorIsAskedOnce(t *testing.T) {
+	l := newLab(t, nil)
+	l.expect("", true)
+	l.c.pass(23 * time.Hour)
+	l.expect("", false)
+	l.c.pass(2 * time.Hour)
+	l.expect("", true)
+}
+
+// TestKeysNeedNoMirror verifies with a key, and with a root in a Secret.
+func TestKeysNeedNoMirror(t *testing.T) {
+	l := newLab(t, nil)
+	l.trust.Root = secret("trusted_root.json", l.s.trustedRoot(t))
+	l.expect("", false)
+	l.trust = recorded(t, "p256")
+	l.expect("it was made with a certificate", false)
+}
+
+// TestNewRoot has another root published because keys were replaced.
+func TestNewRoot(t *testing.T) {
+	l := newLab(t, nil)
+	before := newSigstore(t).trustedRoot(t)
+	l.m.publish(before)
+	l.expect("it comes with no entry of a trusted log", true)
+	l.m.publish(l.s.trustedRoot(t))
+	l.expect("it comes with no entry of a trusted log", false) // asked less than a minute ago
+	l.c.pass(time.Minute)
+	l.expect("", true)
+	l.expect("", false)
+}
+
+// TestRefusalAsksTheMirror has signatures refused by the root there is.
+func TestRefusalAsksTheMirror(t *testing.T) {
+	l := newLab(t, nil)
+	l.expect("", true)
+	l.trust.Identities = []source.OIDCIdentityMatch{{Issuer: "nobody", Subject: "nobody"}}
+	l.c.pass(time.Minute)
+	l.expect("whom no entry of spec.verify.matchOIDCIdentity matches", true)
+	l.expect("whom no entry of spec.verify.matchOIDCIdentity matches", false)
+	l.c.pass(time.Minute)
+	l.m.set(func() { l.m.fail = http.StatusBadGateway })
+	l.expect("whom no entry of spec.verify.matchOIDCIdentity matches", true) // that the mirror fails changes nothing
+	l.trust.Identities = l.s.trust(t).Identities
+	l.expect("", false)
+}
+
+// TestMirrorFails has a mirror that cannot be asked.
+func TestMirrorFails(t *testing.T) {
+	l := newLab(t, nil)
+	const want = "spec.verify.trustedRootSecretRef would say it|502"
+	l.m.set(func() { l.m.fail = http.StatusBadGateway })
+	l.expect(want+"|"+l.m.url, true)
+	l.expect(want, false) // within the minute
+	if err := l.verify(t.Context()); errors.Is(err, source.ErrVerification) {
+		t.Errorf("error %v refuses a signature", err)
+	}
+	l.m.set(func() { l.m.fail = 0 })
+	l.c.pass(time.Minute)
+	l.expect("", true)
+	l.c.pass(25 * time.Hour)
+	l.m.set(func() { l.m.fail = http.StatusBadGateway })
+	l.expect(want, true) // what is a day old is not good any more
+}
+
+// TestMirrorIsNotTrusted has a mirror that says something of its own.
+func TestMirrorIsNotTrusted(t *testing.T) {
+	for name, spoil := range map[string]func(*lab){
+		"another anchor": func(l *lab) { l.Anchor = newMirror(t, "{}").anchor },
+		"no anchor":      func(l *lab) { l.Anchor = []byte("{}") },
+		"tampered target": func(l *lab) {
+			for path := range l.m.files {
+				if strings.HasPrefix(path, "/targets/") {
+					l.m.files[path] = []byte(newSigstore(t).trustedRoot(t))
+				}
+			}
+		},
+		"unsigned timestamp": func(l *lab) { l.m.files["/timestamp.json"] = []byte(`{"signed":{},"signatures":[]}`) },
+		"endless timestamp":  func(l *lab) { l.m.files["/timestamp.json"] = []byte(strings.Repeat(" ", 1<<20)) },
+		"broken target":      func(l *lab) { l.m.publish("{}") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := newLab(t, spoil)
+			err := l.verify(l.t.Context())
+			if missing := lacks(err, "whom keyless signatures can be trusted for, from "); missing != nil || errors.Is(err, source.ErrVerification) {
+				t.Errorf("error %v", err)
+			}
+		})
+	}
+}
+
+// TestMirrorStalls ends a run that waits for the mirror, and one that waits for
+// the other; what comes after asks anew.
+func TestMirrorStalls(t *testing.T) {
+	l := newLab(t, nil)
+	hold := make(chan struct{})
+	l.m.set(func() { l.m.hold = hold })
+	ctx, cancel := context.WithCancel(t.Context())
+	errs := make(chan error, 2)
+	go func() { errs <- l.verify(ctx) }()
+	<-l.m.held
+	go func() { errs <- l.verify(ctx) }()
+	cancel()
+	for range 2 {
+		if err := <-errs; !errors.Is(err, context.Canceled) || errors.Is(err, source.ErrVerification) {
+			t.Errorf("error %v, want that of the context", err)
+		}
+	}
+	l.m.set(func() { l.m.hold = nil })
+	close(hold)
+	l.expect("", true)
+}
+
+// TestMirrorAtOnce has many verifications begin together.
+func TestMirrorAtOnce(t *testing.T) {
+	l := newLab(t, nil)
+	l.expect("", true)
+	one := l.m.asked()
+	l.c.pass(25 * time.Hour)
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			if err := l.verify(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if n := l.m.asked(); n > 6 || one > 6 {
+		t.Errorf("%d requests for eight verifications", n)
+	}
+}
+
+// TestCache keeps what the mirror said in a directory, and nothing elsewhere.
+func TestCache(t *testing.T) {
+	home := t.TempDir()
+	for _, name := range []string{"HOME", "USERPROFILE"} {
+		t.Setenv(name, home)
+	}
+	dir := t.TempDir()
+	l := newLab(t, func(l *lab) { l.Cache = dir })
+	l.expect("", true)
+	l.make = cosign.New(l.Config) // another process
+	l.expect("", false)
+
+	l.make = cosign.New(l.Config)
+	l.trust.Identities = []source.OIDCIdentityMatch{{Issuer: "nobody", Subject: "nobody"}}
+	l.expect("whom no entry", true) // the cache may be old
+
+	l = newLab(t, nil)
+	l.expect("", true)
+	l.make = cosign.New(l.Config)
+	l.expect("", true)
+	if list, err := os.ReadDir(home); err != nil || len(list) > 0 {
+		t.Errorf("the home directory holds %v, %v", list, err)
+	}
+	if err := fs.WalkDir(os.DirFS(dir), ".", func(name string, d fs.DirEntry, err error) error {
+		if !d.IsDir() && !strings.HasSuffix(name, ".json") {
+			t.Errorf("the cache holds %s", name)
+		}
+		return err
+	}); err != nil {
+		t.Error(err)
+	}
+}
