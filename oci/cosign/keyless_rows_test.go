@@ -164,3 +164,38 @@ func TestKeylessLayer(t *testing.T) {
 		r.test(t, s)
 	}
 }
+
+// TestHostileLog has a trusted log sign entries that no log should take. None
+// may make a signature hold, and none may panic.
+func TestHostileLog(t *testing.T) {
+	s := newSigstore(t)
+	none := map[string]any{}
+	list := []any{none}
+	for name, change := range map[string]func(string, map[string]any) (string, map[string]any){
+		"without content":    func(kind string, _ map[string]any) (string, map[string]any) { return kind, none },
+		"of an unknown kind": func(_ string, spec map[string]any) (string, map[string]any) { return "unknown", spec },
+		"of no kind":         func(_ string, spec map[string]any) (string, map[string]any) { return "", spec },
+		"rekord":             func(_ string, spec map[string]any) (string, map[string]any) { return "rekord", spec },
+		"without a hash": func(kind string, spec map[string]any) (string, map[string]any) {
+			spec["data"], spec["payloadHash"] = none, none
+			return kind, spec
+		},
+		"without a key": func(kind string, spec map[string]any) (string, map[string]any) {
+			spec["signature"], spec["signatures"] = map[string]any{"content": "AAAA"}, []any{map[string]any{"signature": "AAAA"}}
+			return kind, spec
+		},
+		"without a signature": func(kind string, spec map[string]any) (string, map[string]any) {
+			spec["signature"], spec["signatures"] = none, []any{}
+			return kind, spec
+		},
+		"with an empty signature": func(kind string, spec map[string]any) (string, map[string]any) {
+			spec["signature"], spec["signatures"] = map[string]any{"publicKey": none}, list
+			return kind, spec
+		},
+		"in-toto": func(string, map[string]any) (string, map[string]any) {
+			return "intoto", map[string]any{"content": map[string]any{"envelope": map[string]any{"payloadType": "x", "signatures": list}}}
+		},
+	} {
+		row{name: name, want: "no signature of", order: func(o *order) { o.entry = change }}.test(t, s)
+	}
+}

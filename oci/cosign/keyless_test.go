@@ -47,8 +47,9 @@ type order struct {
 	curve    elliptic.Curve
 	since    time.Time // the certificate is valid for ten minutes from then
 	logged   time.Time
-	stamped  bool // now
-	tiled    bool // in the second version of Rekor
+	stamped  bool                                                            // now
+	tiled    bool                                                            // in the second version of Rekor
+	entry    func(kind string, spec map[string]any) (string, map[string]any) // in the first, changed by this
 
 	digest    digest.Digest // what is claimed to be signed
 	statement string        // type
@@ -82,15 +83,15 @@ func (o *order) make(t testing.TB, payload, message []byte, envelope func(sig []
 	m := made{payload: payload, key: key, leaf: o.by.certify(t, o.identity, o.issuer, o.since, key.Public(), o.ctlog)}
 	m.sig = sign(t, key, message)
 	verifier := []byte(pemOf("CERTIFICATE", string(m.leaf.Raw)))
-	switch {
-	case o.tiled:
+	kind, spec := hashedrekord(payload, m.sig, verifier)
+	if envelope != nil {
+		kind, spec = dsseEntry(envelope(m.sig), payload, m.sig, verifier)
+	}
+	if o.entry != nil {
+		kind, spec = o.entry(kind, spec)
+	}
+	if m.entry = o.rekor.enter(t, o.logged, kind, spec); o.tiled {
 		m.entry = o.rekor.enterTile(t, message, m.sig, m.leaf)
-	case envelope != nil:
-		kind, spec := dsseEntry(envelope(m.sig), payload, m.sig, verifier)
-		m.entry = o.rekor.enter(t, o.logged, kind, spec)
-	default:
-		kind, spec := hashedrekord(payload, m.sig, verifier)
-		m.entry = o.rekor.enter(t, o.logged, kind, spec)
 	}
 	if o.stamped {
 		var err error
@@ -182,9 +183,14 @@ func rekorBundle(t testing.TB, e *protorekor.TransparencyLogEntry) string {
 // attach pushes a bundle that refers to subject.
 func attach(t testing.TB, g *testenv.Registry, repo string, subject ocispec.Descriptor, b *protobundle.Bundle) {
 	t.Helper()
+	refer(g, repo, subject, testenv.Blob{MediaType: bundleType, Data: bundleText(t, b)})
+}
+
+func bundleText(t testing.TB, b *protobundle.Bundle) []byte {
+	t.Helper()
 	text, err := protojson.Marshal(b)
 	check(t, err)
-	refer(g, repo, subject, testenv.Blob{MediaType: bundleType, Data: text})
+	return text
 }
 
 func refer(g *testenv.Registry, repo string, subject ocispec.Descriptor, layers ...testenv.Blob) {

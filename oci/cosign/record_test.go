@@ -23,6 +23,8 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"github.com/headgate-io/headgate/internal/testenv"
+	"github.com/headgate-io/headgate/oci"
+	"github.com/headgate-io/headgate/source"
 )
 
 // The programs that testdata is recorded with (testdata/README.md).
@@ -61,6 +63,7 @@ func TestRecord(t *testing.T) {
 	for _, k := range kinds {
 		r.makeKey(k.name, k.make)
 	}
+	r.recordKeyless()
 	predicate := filepath.Join(r.dir, "predicate.json")
 	check(t, os.WriteFile(predicate, []byte(`{"spdxVersion":"SPDX-2.3"}`), 0o644))
 	r.record("cosign2", *cosign2, nil)
@@ -69,6 +72,45 @@ func TestRecord(t *testing.T) {
 		r.run(*cosign3, "attest", "--use-signing-config=false", "--tlog-upload=false", "--key", r.path("p256.key"),
 			"--type", "spdxjson", "--predicate", predicate, "--allow-http-registry", "--yes", ref)
 	})
+}
+
+// keyless are signatures of a subject by a sigstore that is no more, and what
+// it was trusted by. Nothing of it expires: the time of a signature counts.
+type keyless struct {
+	Root    json.RawMessage
+	Subject digest.Digest
+	Bundle  json.RawMessage
+	Tiled   json.RawMessage // a bundle with an entry of the second version of Rekor
+	Layer   testenv.Blob
+}
+
+const keylessFile = "testdata/keyless.json"
+
+// recordKeyless makes the signatures that fuzzing begins with: all its
+// processes need the same.
+func (r recorder) recordKeyless() {
+	r.t.Helper()
+	s := newSigstore(r.t)
+	k := keyless{Root: json.RawMessage(s.trustedRoot(r.t)), Subject: digest.FromString("subject")}
+	o := s.good(k.Subject)
+	k.Bundle = bundleText(r.t, o.bundle(r.t))
+	k.Layer = *o.layer(r.t)
+	o.tiled = true
+	k.Tiled = bundleText(r.t, o.bundle(r.t))
+	text, err := json.MarshalIndent(k, "", "  ")
+	check(r.t, err)
+	check(r.t, os.WriteFile(keylessFile, append(text, '\n'), 0o644))
+}
+
+func readKeyless(t testing.TB) (k keyless, trust oci.Trust) {
+	t.Helper()
+	text, err := os.ReadFile(keylessFile)
+	check(t, err)
+	check(t, json.Unmarshal(text, &k))
+	return k, oci.Trust{
+		Root:       secret("trusted_root.json", string(k.Root)),
+		Identities: []source.OIDCIdentityMatch{{Issuer: "^" + issuer + "$", Subject: "^release@"}},
+	}
 }
 
 type recorder struct {

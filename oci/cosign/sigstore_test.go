@@ -177,7 +177,7 @@ func hashOf(data []byte) map[string]string {
 }
 
 // hashedrekord is the entry of a signature of payload.
-func hashedrekord(payload, made, verifier []byte) (kind string, spec any) {
+func hashedrekord(payload, made, verifier []byte) (kind string, spec map[string]any) {
 	return "hashedrekord", map[string]any{
 		"data":      map[string]any{"hash": hashOf(payload)},
 		"signature": map[string]any{"content": made, "publicKey": map[string]any{"content": verifier}},
@@ -185,7 +185,7 @@ func hashedrekord(payload, made, verifier []byte) (kind string, spec any) {
 }
 
 // dsseEntry is the entry of an envelope with payload.
-func dsseEntry(envelope, payload, made, verifier []byte) (kind string, spec any) {
+func dsseEntry(envelope, payload, made, verifier []byte) (kind string, spec map[string]any) {
 	return "dsse", map[string]any{
 		"envelopeHash": hashOf(envelope), "payloadHash": hashOf(payload),
 		"signatures": []any{map[string]any{"signature": made, "verifier": verifier}},
