@@ -12,10 +12,11 @@ import (
 
 	digest "github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+	"github.com/secure-systems-lab/go-securesystemslib/dsse"
+	protobundle "github.com/sigstore/protobuf-specs/gen/pb-go/bundle/v1"
 	"github.com/sigstore/sigstore-go/pkg/bundle"
 	"github.com/sigstore/sigstore-go/pkg/verify"
-
-	"github.com/secure-systems-lab/go-securesystemslib/dsse"
+	"google.golang.org/protobuf/encoding/protojson"
 )
 
 const (
@@ -102,8 +103,15 @@ func (strict) Version() (string, error) { return "", nil }
 
 // decodeBundle reads a bundle. Errors are a [refusal].
 func decodeBundle(data []byte) (*signature, error) {
-	b := new(bundle.Bundle)
-	if err := b.UnmarshalJSON(data); err != nil {
+	text := new(protobundle.Bundle)
+	if err := protojson.Unmarshal(data, text); err != nil {
+		return nil, refuse("it is no bundle: %w", err)
+	}
+	if err := lightBundle(text); err != nil {
+		return nil, refuse("%w", err)
+	}
+	b, err := bundle.NewBundle(text)
+	if err != nil {
 		return nil, refuse("%w", err)
 	}
 	content, err := b.SignatureContent()

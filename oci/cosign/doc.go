@@ -5,7 +5,7 @@
 //
 // With spec.verify.secretRef, those by a key in an entry of the Secret whose
 // name ends in .pub; any of them may have signed. A key is ECDSA on P-256,
-// P-384 or P-521, Ed25519, or RSA of at least 2048 bits, in one PEM block. An
+// P-384 or P-521, Ed25519, or RSA of 2048 to 8192 bits, in one PEM block. An
 // entry that cannot be read is an error, whoever signed: otherwise it would be
 // found out on the day the other key is retired. Nothing but the registry is
 // asked, and spec.verify.matchOIDCIdentity is not looked at.
@@ -38,9 +38,11 @@
 //
 // # Limits
 //
-// At most 32 signatures are tried, after looking at no more than 256 manifests
-// that refer to the subject. A bundle has at most 1 MiB, a payload 64 KiB, a
-// manifest 4 MiB; a Secret at most 64 keys of at most 16 KiB.
+// At most 32 signatures of each of the two formats are tried, after looking at no
+// more than 256 manifests that refer to the subject. A bundle has at most 1 MiB,
+// a payload and the body of an entry in Rekor 64 KiB, a manifest 4 MiB. RSA keys
+// that come with a signature have at most 8192 bits. A Secret holds at most 64
+// keys of at most 16 KiB.
 package cosign
 
 const (

@@ -89,6 +89,9 @@ func decodePEM(text string) ([]*x509.Certificate, error) {
 			return nil, fmt.Errorf("more than %d certificates", maxChain)
 		}
 		c, err := x509.ParseCertificate(block.Bytes)
+		if err == nil {
+			err = light(c.PublicKey)
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -108,6 +111,9 @@ func (e *entity) rekor(text string) error {
 		}
 	}
 	if err := json.Unmarshal([]byte(text), &b); err != nil {
+		return err
+	}
+	if err := lightEntry(b.Payload.Body); err != nil {
 		return err
 	}
 	var kind struct {
@@ -143,5 +149,5 @@ func (e *entity) timestamp(text string) error {
 		return err
 	}
 	e.stamps = [][]byte{t.SignedRFC3161Timestamp}
-	return nil
+	return lightStamp(t.SignedRFC3161Timestamp)
 }

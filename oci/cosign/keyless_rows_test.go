@@ -2,10 +2,13 @@ package cosign_test
 
 import (
 	"crypto/elliptic"
+	"encoding/asn1"
+	"encoding/json"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/digitorus/pkcs7"
 	digest "github.com/opencontainers/go-digest"
 	protobundle "github.com/sigstore/protobuf-specs/gen/pb-go/bundle/v1"
 	protocommon "github.com/sigstore/protobuf-specs/gen/pb-go/common/v1"
@@ -86,7 +89,7 @@ func TestKeylessBundle(t *testing.T) {
 		{name: "with the same entry twice", want: "duplicate tlog entries", bundle: func(b *protobundle.Bundle) {
 			material(b).TlogEntries = append(material(b).TlogEntries, material(b).TlogEntries[0])
 		}},
-		{name: "with 33 entries", want: "too many tlog entries", bundle: func(b *protobundle.Bundle) {
+		{name: "with 33 entries", want: "33 entries of logs or timestamps, more than the limit of 32", bundle: func(b *protobundle.Bundle) {
 			for range 32 {
 				material(b).TlogEntries = append(material(b).TlogEntries, material(b).TlogEntries[0])
 			}
@@ -197,5 +200,62 @@ func TestHostileLog(t *testing.T) {
 		},
 	} {
 		row{name: name, want: "no signature of", order: func(o *order) { o.entry = change }}.test(t, s)
+	}
+}
+
+// TestGiantKeys has RSA keys that take the libraries seconds to compute with,
+// wherever they would do so before they ask who trusts them.
+func TestGiantKeys(t *testing.T) {
+	s := newSigstore(t)
+	key := giant(t, 64<<13)
+	c := s.certify(t, identity, issuer, time.Now(), key, nil)
+	const want = "RSA key of 524288 bits, more than the limit of 8192"
+	small := giant(t, 10_000)
+	const wantSmall = "RSA key of 10000 bits, more than the limit of 8192"
+	entry := func(change func(spec map[string]any)) func(*order) {
+		return func(o *order) {
+			o.entry = func(kind string, spec map[string]any) (string, map[string]any) {
+				change(spec)
+				return kind, spec
+			}
+		}
+	}
+	token := func() []byte {
+		p, err := pkcs7.NewSignedData([]byte("x"))
+		check(t, err)
+		p.AddCertificate(c)
+		der, err := p.Finish()
+		check(t, err)
+		der, err = asn1.Marshal(struct {
+			Status struct{ Code int }
+			Token  asn1.RawValue
+		}{Token: asn1.RawValue{FullBytes: der}})
+		check(t, err)
+		return der
+	}
+	for _, r := range []row{
+		{name: "in an entry", want: wantSmall, order: entry(func(spec map[string]any) {
+			spec["signature"] = map[string]any{"content": "AAAA", "publicKey": map[string]any{"content": []byte(publicPEM(t, small))}}
+		}), layer: func(*testenv.Blob) {}},
+		{name: "in an entry that is proposed", want: wantSmall, order: entry(func(spec map[string]any) {
+			clear(spec)
+			spec["proposedContent"] = map[string]any{"envelope": "{}", "verifiers": [][]byte{[]byte(publicPEM(t, small))}}
+		}), bundle: func(*protobundle.Bundle) {}},
+		{name: "in an entry of too many bytes", want: "more than the limit of 65536", order: entry(func(spec map[string]any) {
+			spec["verifiers"] = []byte(publicPEM(t, key))
+		})},
+		{name: "in the chain", want: want, layer: func(b *testenv.Blob) {
+			b.Annotations["dev.sigstore.cosign/chain"] = pemOf("CERTIFICATE", string(c.Raw))
+		}},
+		{name: "in a timestamp", want: want, layer: func(b *testenv.Blob) {
+			text, err := json.Marshal(map[string]any{"SignedRFC3161Timestamp": token()})
+			check(t, err)
+			b.Annotations["dev.sigstore.cosign/rfc3161timestamp"] = string(text)
+		}},
+		{name: "in a timestamp", want: want, bundle: func(b *protobundle.Bundle) {
+			b.VerificationMaterial.TimestampVerificationData.Rfc3161Timestamps[0].SignedTimestamp = token()
+		}},
+	} {
+		r.test(t, s)
 	}
 }

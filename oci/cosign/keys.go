@@ -104,8 +104,8 @@ func fit(public crypto.PublicKey) error {
 			return errors.New("holds an ECDSA key on P-224: want P-256, P-384 or P-521")
 		}
 	case *rsa.PublicKey:
-		if bits := k.N.BitLen(); bits < 2048 {
-			return fmt.Errorf("holds an RSA key of %d bits, want at least 2048", bits)
+		if bits := k.N.BitLen(); bits < 2048 || bits > maxBits {
+			return fmt.Errorf("holds an RSA key of %d bits, want 2048 to %d", bits, maxBits)
 		}
 	case ed25519.PublicKey:
 	default:

@@ -10,6 +10,7 @@ import (
 	"encoding/base64"
 	"encoding/pem"
 	"errors"
+	"math/big"
 	"strings"
 	"testing"
 
@@ -85,7 +86,8 @@ func TestKeysAreRead(t *testing.T) {
 		"certificate":       {[]string{"a.pub", pemOf("CERTIFICATE", "junk")}, `holds a PEM block "CERTIFICATE"`},
 		"private key":       {[]string{"a.pub", secretText}, "holds a private key"},
 		"two keys":          {[]string{"a.pub", good + good}, "holds more than one PEM block"},
-		"weak RSA":          {[]string{"a.pub", publicPEM(t, weak.Public())}, "RSA key of 1024 bits, want at least 2048"},
+		"weak RSA":          {[]string{"a.pub", publicPEM(t, weak.Public())}, "RSA key of 1024 bits, want 2048 to 8192"},
+		"giant RSA":         {[]string{"a.pub", publicPEM(t, giant(t, 10_000))}, "RSA key of 10000 bits, want 2048 to 8192"},
 		"ECDSA on P-224":    {[]string{"a.pub", publicPEM(t, ecKey(t, elliptic.P224()).Public())}, "P-224"},
 		"too large":         {[]string{"a.pub", good + strings.Repeat("\n", 20_000)}, "more than the limit of 16384"},
 		"X25519":            {[]string{"a.pub", x25519}, "want ECDSA, Ed25519 or RSA"},
@@ -138,6 +140,14 @@ func ecKey(t testing.TB, c elliptic.Curve) *ecdsa.PrivateKey {
 	k, err := ecdsa.GenerateKey(c, rand.Reader)
 	check(t, err)
 	return k
+}
+
+// giant returns an RSA key of so many bits. Nobody has its private half.
+func giant(t testing.TB, bits uint) *rsa.PublicKey {
+	t.Helper()
+	n, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), bits-1))
+	check(t, err)
+	return &rsa.PublicKey{N: n.SetBit(n.SetBit(n, int(bits-1), 1), 0, 1), E: 65537}
 }
 
 func pemOf(kind, content string) string {

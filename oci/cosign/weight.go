@@ -1,0 +1,134 @@
+package cosign
+
+import (
+	"crypto"
+	"crypto/rsa"
+	"crypto/x509"
+	"encoding/asn1"
+	"encoding/base64"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+
+	"github.com/digitorus/pkcs7"
+	protobundle "github.com/sigstore/protobuf-specs/gen/pb-go/bundle/v1"
+)
+
+// Whoever may write to a repository chooses the keys in entries of Rekor, in
+// certificates and in timestamps. The libraries compute with some of them
+// before they ask whether anybody trusts them, and an RSA key of 64 KiB takes
+// them seconds in which no context ends. So keys are measured first.
+
+const (
+	maxBits  = 8192     // of an RSA key
+	maxEntry = 64 << 10 // bytes of the body of an entry
+	maxParts = 32       // entries or timestamps of one signature
+)
+
+// light returns an error when an RSA key takes long to compute with.
+func light(key crypto.PublicKey) error {
+	if k, is := key.(*rsa.PublicKey); is && k.N.BitLen() > maxBits {
+		return fmt.Errorf("it holds an RSA key of %d bits, more than the limit of %d", k.N.BitLen(), maxBits)
+	}
+	return nil
+}
+
+// lightBundle measures the keys in a bundle.
+func lightBundle(b *protobundle.Bundle) error {
+	material := b.GetVerificationMaterial()
+	entries, stamps := material.GetTlogEntries(), material.GetTimestampVerificationData().GetRfc3161Timestamps()
+	if n := max(len(entries), len(stamps)); n > maxParts {
+		return fmt.Errorf("it has %d entries of logs or timestamps, more than the limit of %d", n, maxParts)
+	}
+	for _, e := range entries {
+		if err := lightEntry(e.GetCanonicalizedBody()); err != nil {
+			return fmt.Errorf("its entry in a log: %w", err)
+		}
+	}
+	for _, s := range stamps {
+		if err := lightStamp(s.GetSignedTimestamp()); err != nil {
+			return fmt.Errorf("its timestamp: %w", err)
+		}
+	}
+	return nil
+}
+
+// lightEntry measures the keys in the body of an entry of Rekor, wherever they are in it.
+func lightEntry(body []byte) error {
+	if len(body) > maxEntry {
+		return fmt.Errorf("it has %d bytes, more than the limit of %d", len(body), maxEntry)
+	}
+	var v any
+	if err := json.Unmarshal(body, &v); err != nil {
+		return err
+	}
+	return lightValue(v)
+}
+
+func lightValue(v any) (err error) {
+	switch v := v.(type) {
+	case map[string]any:
+		for _, part := range v {
+			if err = lightValue(part); err != nil {
+				break
+			}
+		}
+	case []any:
+		for _, part := range v {
+			if err = lightValue(part); err != nil {
+				break
+			}
+		}
+	case string:
+		if text, failed := base64.StdEncoding.DecodeString(v); failed == nil {
+			err = lightPEM(text)
+		}
+	}
+	return err
+}
+
+// lightPEM measures the keys in text that may be PEM.
+func lightPEM(text []byte) error {
+	for {
+		var block *pem.Block
+		if block, text = pem.Decode(text); block == nil {
+			return nil
+		}
+		for _, read := range []func([]byte) (any, error){certificateKeyOf, parsers["PUBLIC KEY"], parsers["RSA PUBLIC KEY"]} {
+			if key, err := read(block.Bytes); err == nil {
+				if err := light(key); err != nil {
+					return err
+				}
+			}
+		}
+	}
+}
+
+func certificateKeyOf(der []byte) (any, error) {
+	c, err := x509.ParseCertificate(der)
+	if err != nil {
+		return nil, err
+	}
+	return c.PublicKey, nil
+}
+
+// lightStamp measures the keys in the answer of a timestamp authority (RFC 3161, section 2.4.2).
+func lightStamp(der []byte) error {
+	var answer struct {
+		Status asn1.RawValue
+		Token  asn1.RawValue `asn1:"optional"`
+	}
+	if _, err := asn1.Unmarshal(der, &answer); err != nil {
+		return err
+	}
+	token, err := pkcs7.Parse(answer.Token.FullBytes)
+	if err != nil {
+		return err
+	}
+	for _, c := range token.Certificates {
+		if err := light(c.PublicKey); err != nil {
+			return err
+		}
+	}
+	return nil
+}
