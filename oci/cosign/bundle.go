@@ -1,6 +1,7 @@
 package cosign
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/hex"
@@ -28,35 +29,53 @@ const (
 	envelopeType   = "application/vnd.in-toto+json"
 )
 
-// bundles lists the bundles that refer to subject.
+// bundles lists the bundles that refer to subject. What a list says of their
+// type is looked at here: in the tag that stands in for the list of a registry,
+// cosign 2 puts the type of the empty config.
 func (v *verifier) bundles(ctx context.Context, subject ocispec.Descriptor) iter.Seq2[candidate, error] {
 	return func(yield func(candidate, error) bool) {
 		seen, tried := 0, 0
-		for d, err := range v.repo.Referrers(ctx, subject, bundleType) {
+		for d, err := range v.repo.Referrers(ctx, subject, "") {
 			if err != nil {
 				yield(candidate{name: "bundles"}, err)
 				return
+			}
+			if !likely(d.ArtifactType) {
+				continue
 			}
 			if seen++; seen > maxReferrers || tried == maxSignatures {
 				yield(candidate{name: "bundles"}, refuse("there are more, beyond the limit of %d signatures among %d manifests", maxSignatures, maxReferrers))
 				return
 			}
 			c := candidate{"bundle " + short(d.Digest), func(ctx context.Context) (*signature, error) {
-				m, err := v.manifest(ctx, d)
-				if err == nil {
-					err = other(m.Annotations)
-				}
-				if err != nil {
-					return nil, err
-				}
-				tried++
-				return v.bundle(ctx, m, subject)
+				return v.referrer(ctx, d, subject, &tried)
 			}}
 			if !yield(c, other(d.Annotations)) {
 				return
 			}
 		}
 	}
+}
+
+// likely reports whether something may be a bundle by what a list says of its type.
+func likely(artifactType string) bool {
+	return artifactType == "" || artifactType == ocispec.MediaTypeEmptyJSON || strings.HasPrefix(artifactType, bundleTypes)
+}
+
+// referrer reads what may be a bundle, and counts it when it claims to be a signature.
+func (v *verifier) referrer(ctx context.Context, d, subject ocispec.Descriptor, tried *int) (*signature, error) {
+	m, err := v.manifest(ctx, d)
+	if err == nil {
+		err = other(m.Annotations)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if !strings.HasPrefix(cmp.Or(m.ArtifactType, m.Config.MediaType), bundleTypes) {
+		return nil, errOther
+	}
+	*tried++
+	return v.bundle(ctx, m, subject)
 }
 
 // short returns the beginning of a digest, for messages.

@@ -25,7 +25,7 @@ import (
 func TestRecordedSignatures(t *testing.T) {
 	for sort, config := range registries {
 		g := testenv.StartRegistry(t, config)
-		for _, format := range []string{"cosign2", "cosign3"} {
+		for _, format := range []string{"cosign2", "cosign3", "cosign2-bundle", "cosign3-layers"} {
 			l := openLayout(t, format)
 			l.push(t, g, format)
 			for _, k := range kinds {

@@ -68,6 +68,8 @@ func TestRecord(t *testing.T) {
 	check(t, os.WriteFile(predicate, []byte(`{"spdxVersion":"SPDX-2.3"}`), 0o644))
 	r.record("cosign2", *cosign2, nil)
 	r.record("cosign3", *cosign3, []string{"--use-signing-config=false"})
+	r.record("cosign2-bundle", *cosign2, []string{"--new-bundle-format=true"})
+	r.record("cosign3-layers", *cosign3, []string{"--use-signing-config=false", "--new-bundle-format=false"})
 	r.recordAs("attested", func(ref string) {
 		r.run(*cosign3, "attest", "--use-signing-config=false", "--tlog-upload=false", "--key", r.path("p256.key"),
 			"--type", "spdxjson", "--predicate", predicate, "--allow-http-registry", "--yes", ref)

@@ -151,6 +151,21 @@ func TestStripped(t *testing.T) {
 	}
 }
 
+// TestOthers has things refer to a subject that are no bundles.
+func TestOthers(t *testing.T) {
+	for sort, config := range registries {
+		t.Run(sort, func(t *testing.T) {
+			g := testenv.StartRegistry(t, config)
+			subject := subjectOf(g, "app")
+			g.Push("app", "", testenv.Manifest{Subject: &subject})
+			g.Push("app", "", testenv.Manifest{Subject: &subject, ArtifactType: "application/vnd.cncf.notary.signature"})
+			g.PushIndex("app", "", testenv.Index{Subject: &subject})
+			got, err := verify(t, g, "app", recorded(t, "p256"), subject)
+			judge(t, got, err, "is not signed", "")
+		})
+	}
+}
+
 // TestOneGoodIsEnough has signatures that do not hold before one that does.
 func TestOneGoodIsEnough(t *testing.T) {
 	g := testenv.StartRegistry(t, testenv.RegistryConfig{NoReferrers: true})
