@@ -106,29 +106,23 @@ func first(lists *[2][]fs.DirEntry) (name string, entries [2]fs.DirEntry) {
 
 // entry compares one entry, then what is below it.
 func (d *differ) entry(name string, entries [2]fs.DirEntry) error {
-	if d.ctx.Err() != nil {
-		return fmt.Errorf("%q: %w", name, context.Cause(d.ctx))
-	}
-	var sides [2]Side
+	c := Change{Path: name}
 	var dirs [2]bool
-	for i, e := range entries {
-		if e == nil {
+	for i, side := range [2]*Side{&c.Old, &c.New} {
+		if entries[i] == nil {
 			continue
 		}
 		var err error
-		if sides[i], err = d.describe(i, name, e); err != nil {
+		if *side, err = d.describe(i, name, entries[i]); err != nil {
 			return fmt.Errorf("%q: %w", name, err)
 		}
-		dirs[i] = e.IsDir()
+		dirs[i] = entries[i].IsDir()
 	}
-	c := Change{Path: name, Old: sides[0], New: sides[1]}
-	if c.Old.isFile() && c.New.isFile() {
-		same, err := d.same(c)
-		if err != nil {
-			return fmt.Errorf("%q: %w", name, err)
-		}
-		c.Content = !same
+	same, err := d.same(c)
+	if err != nil {
+		return fmt.Errorf("%q: %w", name, err)
 	}
+	c.Content = !same
 	if (c.Old != c.New || c.Content) && !d.yield(c, nil) {
 		return errEnough
 	}
@@ -161,9 +155,15 @@ func (d *differ) describe(i int, name string, e fs.DirEntry) (Side, error) {
 	return side, nil
 }
 
-// same reports whether both trees have the same content in a file.
+// same reports whether two files have the same content; what is no pair of
+// files has no content to differ.
 func (d *differ) same(c Change) (bool, error) {
-	if c.Old.Size != c.New.Size {
+	switch {
+	case d.ctx.Err() != nil:
+		return false, context.Cause(d.ctx)
+	case !c.Old.isFile() || !c.New.isFile():
+		return true, nil
+	case c.Old.Size != c.New.Size:
 		return false, nil
 	}
 	var files [2]fs.File
@@ -174,13 +174,18 @@ func (d *differ) same(c Change) (bool, error) {
 		}
 		defer f.Close()
 		files[i] = f
-		if d.block[i] == nil {
-			d.block[i] = make([]byte, diffBlock)
-		}
 	}
+	return d.equal(files)
+}
+
+// equal reads two files until they differ.
+func (d *differ) equal(files [2]fs.File) (bool, error) {
 	for d.ctx.Err() == nil {
 		var n [2]int
 		for i, f := range files {
+			if d.block[i] == nil {
+				d.block[i] = make([]byte, diffBlock)
+			}
 			var err error
 			if n[i], err = io.ReadFull(f, d.block[i]); err != nil && err != io.EOF && err != io.ErrUnexpectedEOF {
 				return false, err

@@ -72,7 +72,7 @@ func (c *content) pull(ctx context.Context, use func(io.Reader) error) error {
 	if limit := c.limits().Bytes; limit > 0 && c.layer.Size > limit {
 		return c.failed(&artifact.LimitError{What: "bytes", Limit: limit})
 	}
-	progress, err := c.progress()
+	progress, err := c.origin.progress("receiving layer", c.layer.Size)
 	if err != nil {
 		return err
 	}
@@ -118,14 +118,14 @@ func (in *incoming) told(err error) error {
 	return fmt.Errorf("receive layer %s of %s: %w", in.of.layer.Digest, in.of.repo.Name(), err)
 }
 
-// progress returns what reports how much of the layer is there.
-func (c *content) progress() (func(done int64), error) {
-	p := source.Progress{Phase: "receiving layer", Total: c.layer.Size, Unit: "bytes"}
-	report, err := c.origin.env.Progress, error(nil)
+// progress returns what reports how much of size bytes was transferred.
+func (o *Origin) progress(phase string, size int64) (func(done int64), error) {
+	p := source.Progress{Phase: phase, Total: size, Unit: "bytes"}
+	report, err := o.env.Progress, error(nil)
 	if report == nil {
 		return func(int64) {}, nil
 	}
-	p.Object, err = source.Address(c.origin.repo)
+	p.Object, err = source.Address(o.repo)
 	return func(done int64) {
 		p.Done = done
 		report(p)

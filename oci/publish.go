@@ -59,9 +59,16 @@ func (o *Origin) Publish(ctx context.Context, archive io.ReadSeeker, p Publicati
 	if err != nil {
 		return ocispec.Descriptor{}, fmt.Errorf("archive: %w", err)
 	}
-	parts, err := p.parts(layer, archive)
+	progress, err := o.progress("sending layer", layer.Size)
+	if err != nil {
+		return ocispec.Descriptor{}, invalid(err)
+	}
+	parts, err := p.parts(layer, &outgoing{from: archive, progress: progress})
 	if err != nil {
 		return ocispec.Descriptor{}, err
+	}
+	if _, err := archive.Seek(0, io.SeekStart); err != nil {
+		return ocispec.Descriptor{}, fmt.Errorf("archive: %w", err)
 	}
 	repo, err := o.connect(ctx)
 	if err != nil {
@@ -122,14 +129,25 @@ func measure(archive io.ReadSeeker) (ocispec.Descriptor, error) {
 // A part is what one upload uploads.
 type part struct {
 	ocispec.Descriptor
-	content io.ReadSeeker
+	content io.Reader
+}
+
+// An outgoing layer reports how much of it is sent.
+type outgoing struct {
+	from     io.Reader
+	done     int64
+	progress func(done int64)
+}
+
+func (out *outgoing) Read(p []byte) (int, error) {
+	n, err := out.from.Read(p)
+	out.done += int64(n)
+	out.progress(out.done)
+	return n, err
 }
 
 // parts returns what makes up an artifact with that layer, the manifest last.
-func (p Publication) parts(layer ocispec.Descriptor, archive io.ReadSeeker) ([]part, error) {
-	if _, err := archive.Seek(0, io.SeekStart); err != nil {
-		return nil, fmt.Errorf("archive: %w", err)
-	}
+func (p Publication) parts(layer ocispec.Descriptor, archive io.Reader) ([]part, error) {
 	config := ocispec.DescriptorEmptyJSON
 	config.MediaType, config.Data = publishedConfig, nil
 	annotations, err := p.annotations()

@@ -113,13 +113,36 @@ func (m *meter) done(r *row) {
 		fmt.Fprintf(m.w, "%s: %s\n", r.object.Head(), r.outcome)
 		return
 	}
-	switch t := m.open[addressOf(r.object)]; {
+	m.end(addressOf(r.object), r.err)
+}
+
+// end shows that a transfer has ended. It is called with m.mu held.
+func (m *meter) end(address string, err error) {
+	switch t := m.open[address]; {
 	case t == nil:
-	case r.err != nil:
+	case err != nil:
 		t.MarkAsErrored()
 	default:
 		t.MarkAsDone()
 	}
+}
+
+// newSender returns a meter of what is sent to repo.
+func newSender(w io.Writer, quiet bool, repo *source.OCIRepository) *meter {
+	m := newMeter(w, quiet, nil)
+	m.names[addressOf(repo)] = repo.Spec.URL
+	if m.bars != nil {
+		m.bars.Style().Options.DoneString = "sent"
+	}
+	return m
+}
+
+// sent shows that everything was sent to repo, unless err is not nil.
+func (m *meter) sent(repo *source.OCIRepository, err error) {
+	m.mu.Lock()
+	m.end(addressOf(repo), err)
+	m.mu.Unlock()
+	m.stop()
 }
 
 // stop ends the meter: what is printed from now on stands below the bars.

@@ -8,9 +8,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
-
-	"github.com/spf13/cobra"
 
 	"github.com/headgate-io/headgate/artifact"
 	"github.com/headgate-io/headgate/git"
@@ -38,78 +35,6 @@ func technologies(cache string) map[string]oci.Technology {
 		"cosign":   cosign.New(cosign.Config{Cache: cache}),
 		"notation": notation.New,
 	}
-}
-
-// sourceFlags say which sources a command works on and how they are fetched.
-type sourceFlags struct {
-	accessFlags
-	docker   string
-	files    []string
-	store    string
-	baseURL  string
-	digest   string
-	from     []string
-	secrets  string
-	parallel int
-	timeout  time.Duration
-	maxBytes int64
-	quiet    bool
-	output   string
-	formats  []string // of output
-}
-
-func (f *sourceFlags) register(c *cobra.Command) {
-	fl := c.Flags()
-	registerFiles(c, &f.files)
-	fl.StringArrayVar(&f.from, "from", nil, "`URL=PATH` of a local Git repository or directory that stands in for the origin at URL; repeatable")
-	fl.IntVar(&f.parallel, "parallel", 4, "objects worked on at once")
-	fl.DurationVar(&f.timeout, "timeout", 0, "bound of the whole command; each phase of an object is bounded by its spec.timeout as well")
-	f.registerAccess(c)
-	f.registerOutput(c, "table", "wide", "json", "yaml", "name")
-	c.ValidArgsFunction = completeObjects(&f.files)
-}
-
-// registerAccess adds the flags that say how origins are reached.
-func (f *sourceFlags) registerAccess(c *cobra.Command) {
-	c.Flags().StringVar(&f.secrets, "secrets", "", "`DIR` of Secrets, as NAME/KEY or NAMESPACE/NAME/KEY; looked up after the documents, and before the variables HEADGATE_SECRET_NAME_KEY")
-	f.accessFlags.register(c)
-	registerDocker(c, &f.docker)
-}
-
-// registerOutput adds the flags about what is printed; the format is one of formats.
-func (f *sourceFlags) registerOutput(c *cobra.Command, formats ...string) {
-	f.formats = formats
-	c.Flags().BoolVarP(&f.quiet, "quiet", "q", false, "print errors only")
-	c.Flags().StringVarP(&f.output, "output", "o", "table", "what to print: "+either(formats))
-	complete(c, "output", formats...)
-}
-
-// either lists words in a sentence.
-func either(words []string) string {
-	last := len(words) - 1
-	return strings.Join(words[:last], ", ") + " or " + words[last]
-}
-
-// registerLimit adds the flag of commands that transfer content.
-func (f *sourceFlags) registerLimit(c *cobra.Command) {
-	c.Flags().Int64Var(&f.maxBytes, "max-bytes", 0, "most uncompressed `BYTES` of one source; 0 is the default of its kind, -1 no limit")
-}
-
-func registerFiles(c *cobra.Command, files *[]string) {
-	c.Flags().StringArrayVarP(files, "filename", "f", nil, "`FILE`, directory or - (standard input) with objects and Secrets; repeatable")
-}
-
-func registerStore(c *cobra.Command, dir *string) {
-	c.Flags().StringVar(dir, "store", ".headgate", "`DIR` of the artifacts and the status of each object")
-}
-
-// registerWriting adds the flags of commands that store artifacts.
-func (f *sourceFlags) registerWriting(c *cobra.Command) {
-	f.registerLimit(c)
-	registerStore(c, &f.store)
-	c.Flags().StringVar(&f.baseURL, "base-url", "", "`URL` that the store is served at; default its file URL")
-	c.Flags().StringVar(&f.digest, "digest", string(artifact.SHA256), "`ALGORITHM` of artifact digests: sha256, sha384, sha512 or blake3")
-	complete(c, "digest", "sha256", "sha384", "sha512", "blake3")
 }
 
 // A session is what the commands on sources share.
