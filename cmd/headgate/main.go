@@ -1,11 +1,14 @@
-// Command headgate fetches declared sources and packages them as artifacts.
+// Command headgate fetches declared sources and packages them as artifacts; it
+// compares and publishes them too.
 //
 //	headgate fetch -f sources.yaml --store ./store
 //	headgate fetch https://example.org/app.git@v1.2.3 --out ./app
+//	headgate push ./app oci://registry.example.org/app:v1.2.3
 //
 // Exit codes: 0 everything is ready, 1 something failed, 2 usage or an invalid
 // object, 3 a verification failed. With --detailed-exitcode fetch exits with 4
-// when everything is ready and something changed.
+// when everything is ready and something changed, diff always does when its two
+// arguments differ.
 package main
 
 import (
