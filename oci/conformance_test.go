@@ -248,9 +248,9 @@ var variants = map[string]variant{
 		},
 		kind: lists,
 	},
-	"basic over TLS": {tls: true, config: testenv.RegistryConfig{Username: "user", Password: canary}, kind: authenticates},
-	"bearer": {
-		config: testenv.RegistryConfig{Username: "user", Password: canary, Bearer: &testenv.Bearer{}},
+	"basic over mutual TLS": {tls: true, config: testenv.RegistryConfig{Mutual: true, Username: "user", Password: canary}, kind: authenticates},
+	"bearer tokens that expire": {
+		config: testenv.RegistryConfig{Username: "user", Password: canary, Bearer: &testenv.Bearer{Uses: 2}},
 		layer:  testenv.TarPlain,
 		kind:   func(k *sourcetest.Kind) { authenticates(k); k.Stalls = append(k.Stalls, stallToken) },
 	},
@@ -288,7 +288,8 @@ func newShelf(t *testing.T, v variant) *shelf {
 		"default/login": login(g.Host, canary), "default/wrong": login(g.Host, "other-"+canary), "default/keys": signer().public(),
 	}}
 	if ca := config.CA; ca != nil {
-		s.secrets["default/tls"] = source.Secret{Data: map[string][]byte{"ca.crt": ca.PEM()}}
+		cert, key := ca.Client("user")
+		s.secrets["default/tls"] = source.Secret{Data: map[string][]byte{"ca.crt": ca.PEM(), "tls.crt": cert, "tls.key": key}}
 	}
 	return s
 }
