@@ -3,10 +3,12 @@ package oci_test
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/fstest"
 
@@ -155,6 +157,38 @@ func TestOpenAfterAnother(t *testing.T) {
 	if _, err := o.Open(t.Context(), source.Revision{ID: digest.FromString("absent").String()}); !errors.Is(err, fs.ErrNotExist) {
 		t.Error(err)
 	}
+}
+
+// TestAtOnce uses one origin from several goroutines while the tag moves.
+func TestAtOnce(t *testing.T) {
+	r := newRig(t, testenv.RegistryConfig{})
+	r.g.Push("team/app", "latest", files(t, "a", "one"))
+	o := r.origin(r.object("app", nil))
+	var done sync.WaitGroup
+	for i := range 8 {
+		done.Go(func() {
+			if i == 4 {
+				r.g.Push("team/app", "latest", files(t, "a", "two"))
+			}
+			rev, _, err := o.Resolve(t.Context(), nil)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			c, err := o.Open(t.Context(), rev)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			if _, err := c.WriteTo(t.Context(), io.Discard); err != nil {
+				t.Error(err)
+			}
+			if err := c.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	done.Wait()
 }
 
 // TestForgedState resolves with states that somebody else wrote.
