@@ -3,7 +3,6 @@ package cosign
 import (
 	"cmp"
 	"context"
-	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
@@ -122,46 +121,33 @@ func (strict) Version() (string, error) { return "", nil }
 
 // decodeBundle reads a bundle. Errors are a [refusal].
 func decodeBundle(data []byte) (*signature, error) {
-	text := new(protobundle.Bundle)
-	if err := protojson.Unmarshal(data, text); err != nil {
+	b := new(protobundle.Bundle)
+	if err := protojson.Unmarshal(data, b); err != nil {
 		return nil, refuse("it is no bundle: %w", err)
 	}
-	if err := lightBundle(text); err != nil {
-		return nil, refuse("%w", err)
-	}
-	b, err := bundle.NewBundle(text)
-	if err != nil {
-		return nil, refuse("%w", err)
-	}
-	content, err := b.SignatureContent()
-	if err != nil {
-		return nil, refuse("%w", err)
-	}
-	if content.EnvelopeContent() == nil {
+	e := b.GetDsseEnvelope()
+	switch {
+	case e == nil:
 		return nil, refuse("it holds no DSSE envelope, so it does not say what was signed")
-	}
-	e := content.EnvelopeContent().RawEnvelope()
-	if len(e.Signatures) != 1 {
+	case len(e.Signatures) != 1:
 		return nil, refuse("its envelope has %d signatures, want one", len(e.Signatures))
-	}
-	if e.PayloadType != envelopeType {
+	case e.PayloadType != envelopeType:
 		return nil, refuse("its envelope holds %.100q, want %s", e.PayloadType, envelopeType)
 	}
-	payload, err := base64.StdEncoding.DecodeString(e.Payload)
-	if err != nil {
-		return nil, refuse("its envelope: %w", err)
-	}
-	material, err := b.VerificationContent()
-	if err != nil {
-		return nil, refuse("%w", err)
-	}
+	material := b.GetVerificationMaterial()
 	return &signature{
-		payload: payload,
-		message: dsse.PAE(e.PayloadType, payload),
-		made:    content.Signature(),
-		leaf:    material.Certificate(),
+		payload: e.Payload,
+		message: dsse.PAE(e.PayloadType, e.Payload),
+		made:    e.Signatures[0].GetSig(),
+		keyless: material.GetCertificate() != nil || material.GetX509CertificateChain() != nil,
 		claim:   statement,
-		entity:  strict{b},
+		entity: func() (verify.SignedEntity, error) {
+			if err := lightBundle(b); err != nil {
+				return nil, err
+			}
+			all, err := bundle.NewBundle(b)
+			return strict{all}, err
+		},
 	}, nil
 }
 

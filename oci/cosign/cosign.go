@@ -25,8 +25,8 @@ type Config struct {
 }
 
 // New returns the technology cosign. What the TUF repository says is shared by
-// all its verifiers. It is asked for at the first keyless verification, then
-// after a day, and when no signature holds, but not twice in a minute.
+// all its verifiers. It is asked for at the first keyless verification, when a
+// day has passed, and when no signature holds, for that not twice in a minute.
 func New(c Config) oci.Technology {
 	shared := newRoots(c)
 	return func(r *oci.Repository, t oci.Trust) (oci.Verifier, error) {

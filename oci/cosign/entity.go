@@ -2,6 +2,7 @@ package cosign
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"crypto/x509"
 	"encoding/hex"
 	"encoding/json"
@@ -26,6 +27,23 @@ type entity struct {
 	stamps  [][]byte
 }
 
+// newEntity reads the annotations of a layer.
+func newEntity(payload, made []byte, annotations map[string]string) (*entity, error) {
+	sum := sha256.Sum256(payload)
+	e := &entity{content: bundle.NewMessageSignature(sum[:], "sha256", made)}
+	for _, part := range []struct {
+		key  string
+		read func(*entity, string) error
+	}{{certificateKey, (*entity).certificate}, {chainKey, (*entity).chain}, {rekorKey, (*entity).rekor}, {timestampKey, (*entity).timestamp}} {
+		if value := annotations[part.key]; value != "" {
+			if err := part.read(e, value); err != nil {
+				return nil, fmt.Errorf("its annotation %s: %w", part.key, err)
+			}
+		}
+	}
+	return e, nil
+}
+
 func (e *entity) HasInclusionPromise() bool { return len(e.entries) > 0 }
 
 func (e *entity) SignatureContent() (verify.SignatureContent, error) { return e.content, nil }
@@ -38,7 +56,7 @@ func (e *entity) Version() (string, error) { return "", nil } // as [strict]
 
 func (e *entity) VerificationContent() (verify.VerificationContent, error) {
 	if e.leaf == nil {
-		return nil, errors.New("it has no certificate")
+		return nil, errors.New("it came with no certificate")
 	}
 	return chained{bundle.NewCertificate(e.leaf), e.issuers}, nil
 }

@@ -2,7 +2,6 @@ package cosign
 
 import (
 	"context"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"strings"
@@ -88,7 +87,7 @@ var demands = []verify.VerifierOption{
 
 // signer implements [judge].
 func (ids *identities) signer(ctx context.Context, s *signature, subject ocispec.Descriptor) (string, error) {
-	if s.leaf == nil {
+	if !s.keyless {
 		return "", refuse("it was made with a key, not with a certificate: spec.verify.secretRef can name a Secret with the public key")
 	}
 	material, err := ids.root(ctx)
@@ -99,9 +98,13 @@ func (ids *identities) signer(ctx context.Context, s *signature, subject ocispec
 	if err != nil {
 		return "", err
 	}
-	result, err := v.Verify(s.entity, verify.NewPolicy(s.policy(), ids.policy...))
+	entity, err := s.entity()
 	if err != nil {
-		return "", refuse("%w", explain(err, s.leaf))
+		return "", refuse("%w", err)
+	}
+	result, err := v.Verify(entity, verify.NewPolicy(s.policy(), ids.policy...))
+	if err != nil {
+		return "", refuse("%w", explain(err, entity))
 	}
 	return name(*result.Signature.Certificate), nil
 }
@@ -109,6 +112,19 @@ func (ids *identities) signer(ctx context.Context, s *signature, subject ocispec
 // name says who a certificate is for.
 func name(c certificate.Summary) string {
 	return fmt.Sprintf("%.200s (%.200s)", c.SubjectAlternativeName, c.Issuer)
+}
+
+// claimed says whom the certificate of a signature is for.
+func claimed(entity verify.SignedEntity) string {
+	content, err := entity.VerificationContent()
+	if err != nil || content.Certificate() == nil {
+		return "somebody"
+	}
+	c, err := certificate.SummarizeCertificate(content.Certificate())
+	if err != nil {
+		return "somebody"
+	}
+	return name(c)
 }
 
 // means says in our words what sigstore-go says when a signature does not hold.
@@ -121,13 +137,11 @@ var means = []struct{ says, text string }{
 	{"digest does not match any digest in statement", "it is the signature of something else"},
 }
 
-// explain returns what err says of a signature with the certificate leaf.
-func explain(err error, leaf *x509.Certificate) error {
+// explain returns what err says of a signature.
+func explain(err error, entity verify.SignedEntity) error {
 	var stranger *verify.ErrNoMatchingCertificateIdentity
 	if errors.As(err, &stranger) {
-		if c, err := certificate.SummarizeCertificate(leaf); err == nil {
-			return fmt.Errorf("it is by %s, whom no entry of spec.verify.matchOIDCIdentity matches", name(c))
-		}
+		return fmt.Errorf("it is by %s, whom no entry of spec.verify.matchOIDCIdentity matches", claimed(entity))
 	}
 	text := err.Error()
 	for _, m := range means {

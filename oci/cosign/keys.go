@@ -122,7 +122,7 @@ func (ks keys) signer(_ context.Context, s *signature, _ ocispec.Descriptor) (st
 		}
 	}
 	switch {
-	case s.leaf != nil:
+	case s.keyless:
 		return "", refuse("it was made with a certificate, not with a key: spec.verify.matchOIDCIdentity without secretRef can allow its owner")
 	case len(ks) == 1:
 		return "", refuse("it was not made with the key %s, or not of this", ks[0].print)

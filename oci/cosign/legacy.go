@@ -3,7 +3,6 @@ package cosign
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -14,7 +13,6 @@ import (
 
 	digest "github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
-	"github.com/sigstore/sigstore-go/pkg/bundle"
 	"github.com/sigstore/sigstore-go/pkg/verify"
 )
 
@@ -89,25 +87,13 @@ func decodeLayer(payload []byte, annotations map[string]string) (*signature, err
 	if err != nil || len(made) == 0 {
 		return nil, refuse("its annotation %s is missing or no base64", signatureKey)
 	}
-	sum := sha256.Sum256(payload)
-	e := &entity{content: bundle.NewMessageSignature(sum[:], "sha256", made)}
-	for _, part := range []struct {
-		key  string
-		read func(*entity, string) error
-	}{{certificateKey, (*entity).certificate}, {chainKey, (*entity).chain}, {rekorKey, (*entity).rekor}, {timestampKey, (*entity).timestamp}} {
-		if value := annotations[part.key]; value != "" {
-			if err := part.read(e, value); err != nil {
-				return nil, refuse("its annotation %s: %w", part.key, err)
-			}
-		}
-	}
 	return &signature{
 		payload: payload,
 		message: payload,
 		made:    made,
-		leaf:    e.leaf,
+		keyless: annotations[certificateKey] != "",
 		claim:   simple,
-		entity:  e,
+		entity:  func() (verify.SignedEntity, error) { return newEntity(payload, made, annotations) },
 		policy:  func() verify.ArtifactPolicyOption { return verify.WithArtifact(bytes.NewReader(payload)) },
 	}, nil
 }

@@ -240,6 +240,34 @@ func TestSignatureByKey(t *testing.T) {
 	}
 }
 
+// TestKeyIsEnough has a signature by a key come with an entry in Rekor, a chain
+// and a timestamp that are none: they are not looked at.
+func TestKeyIsEnough(t *testing.T) {
+	key := ecKey(t, elliptic.P256())
+	trust := oci.Trust{Keys: secret("a.pub", publicPEM(t, key.Public()))}
+	s := newSigstore(t)
+	g := testenv.StartRegistry(t, testenv.RegistryConfig{})
+	subject := subjectOf(g, "layer")
+	b := s.good(subject.Digest).layer(t)
+	for _, k := range []string{"certificate", "chain", "bundle", "rfc3161timestamp"} {
+		b.Annotations["dev.sigstore.cosign/"+k] = "junk"
+	}
+	b.Annotations["dev.cosignproject.cosign/signature"] = base64.StdEncoding.EncodeToString(sign(t, key, b.Data))
+	tag(g, "layer", subject, *b)
+	got, err := verify(t, g, "layer", trust, subject)
+	judge(t, got, err, "", got.Signer)
+
+	subject = subjectOf(g, "bundle")
+	bundle := s.good(subject.Digest).bundle(t)
+	bundle.VerificationMaterial.TlogEntries[0].CanonicalizedBody = []byte("junk")
+	bundle.VerificationMaterial.GetCertificate().RawBytes = []byte("junk")
+	e := bundle.GetDsseEnvelope()
+	e.Signatures[0].Sig = sign(t, key, dsse.PAE(e.PayloadType, e.Payload))
+	attach(t, g, "bundle", subject, bundle)
+	got, err = verify(t, g, "bundle", trust, subject)
+	judge(t, got, err, "", got.Signer)
+}
+
 // TestLimits is about a subject with very many signatures.
 func TestLimits(t *testing.T) {
 	g := testenv.StartRegistry(t, testenv.RegistryConfig{})

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/sigstore/sigstore-go/pkg/root"
@@ -18,15 +19,16 @@ const (
 	maxTarget = 8 << 20        // bytes of one file of a TUF repository
 )
 
-// roots is the trusted root of a TUF repository. It is safe for concurrent use.
+// roots is the trusted root of a TUF repository, shared by verifiers that may
+// reach it in different ways. So none waits for a request of another, or
+// fails for it. It is safe for concurrent use.
 type roots struct {
 	config Config
-	turn   chan struct{} // held by whoever reads or writes what follows
 
+	mu       sync.Mutex
 	material *root.TrustedRoot // nil: none yet
 	since    time.Time         // when material came
 	asked    time.Time         // when the repository was asked last
-	err      error             // what it said then
 }
 
 func newRoots(c Config) *roots {
@@ -39,80 +41,66 @@ func newRoots(c Config) *roots {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	return &roots{config: c, turn: make(chan struct{}, 1)}
+	return &roots{config: c}
 }
 
-// current returns the trusted root, asked for through web when it is older
-// than a day.
+// current returns the trusted root, asked for through web when there is none
+// of the last day.
 func (r *roots) current(ctx context.Context, web *http.Client) (*root.TrustedRoot, error) {
-	if err := r.enter(ctx); err != nil {
-		return nil, err
+	r.mu.Lock()
+	material, old := r.material, r.config.Now().Sub(r.since) >= rootAge
+	r.mu.Unlock()
+	if material != nil && !old {
+		return material, nil
 	}
-	defer r.leave()
-	if r.material != nil && r.config.Now().Sub(r.since) < rootAge {
-		return r.material, nil
-	}
-	err := r.err
-	if !r.recent() || err == nil {
-		err = r.fetch(ctx, web)
-	}
+	material, err := r.fetch(ctx, web, material != nil)
 	if err != nil {
 		return nil, fmt.Errorf("whom keyless signatures can be trusted for, from %s: %w "+
 			"(a Secret in spec.verify.trustedRootSecretRef would say it without the network)", r.config.Mirror, err)
 	}
-	return r.material, nil
+	return material, nil
 }
 
-// newer returns the trusted root now that used was of no use, at most once a
-// minute by asking for it.
+// newer returns the trusted root now that used was of no use. It asks for it,
+// unless that was done within the last minute.
 func (r *roots) newer(ctx context.Context, web *http.Client, used *root.TrustedRoot) *root.TrustedRoot {
-	if r.enter(ctx) != nil {
-		return used
-	}
-	defer r.leave()
-	if r.material == used && !r.recent() {
-		_ = r.fetch(ctx, web) // what failed with used failed whatever this says
-	}
-	return r.material
-}
-
-// recent reports whether the repository was asked within the last minute.
-func (r *roots) recent() bool {
-	return !r.asked.IsZero() && r.config.Now().Sub(r.asked) < rootPause
-}
-
-// enter waits for the turn.
-func (r *roots) enter(ctx context.Context) error {
-	select {
-	case r.turn <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
-
-func (r *roots) leave() { <-r.turn }
-
-// fetch asks the TUF repository, or the cache when there is no root yet. What
-// comes of a run that was cancelled is not remembered.
-func (r *roots) fetch(ctx context.Context, web *http.Client) error {
-	f := &fetcher{ctx: ctx, web: web}
-	material, err := r.ask(f)
-	if err != nil && ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	r.err = err
-	now := r.config.Now()
-	if f.used {
+	r.mu.Lock()
+	material, now := r.material, r.config.Now()
+	recent := now.Sub(r.asked) < rootPause
+	if material == used && !recent {
 		r.asked = now
 	}
-	if err == nil {
-		r.material, r.since = material, now
+	r.mu.Unlock()
+	if material != used || recent {
+		return material
 	}
-	return err
+	material, err := r.fetch(ctx, web, true)
+	if err != nil {
+		return used // what failed with it failed, whatever the repository has to say
+	}
+	return material
 }
 
-func (r *roots) ask(f *fetcher) (*root.TrustedRoot, error) {
+// fetch asks the TUF repository or, unless what was cached is known, the cache.
+func (r *roots) fetch(ctx context.Context, web *http.Client, known bool) (*root.TrustedRoot, error) {
+	f := &fetcher{ctx: ctx, web: web}
+	material, err := r.ask(f, known)
+	if err != nil {
+		if ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
+		return nil, err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.material, r.since = material, r.config.Now()
+	if f.used {
+		r.asked = r.since
+	}
+	return material, nil
+}
+
+func (r *roots) ask(f *fetcher, known bool) (*root.TrustedRoot, error) {
 	client, err := tuf.New(&tuf.Options{
 		Root:              r.config.Anchor,
 		RepositoryBaseURL: r.config.Mirror,
@@ -124,7 +112,7 @@ func (r *roots) ask(f *fetcher) (*root.TrustedRoot, error) {
 	if err != nil {
 		return nil, err
 	}
-	if r.config.Cache != "" && r.material != nil { // what was cached is what r has
+	if r.config.Cache != "" && known {
 		if err := client.Refresh(); err != nil {
 			return nil, err
 		}

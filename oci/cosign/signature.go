@@ -2,7 +2,6 @@ package cosign
 
 import (
 	"context"
-	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -27,13 +26,16 @@ type candidate struct {
 
 // A signature is one that was read, of either format.
 type signature struct {
-	payload []byte                             // what the signer says
-	message []byte                             // what was signed: payload, or an encoding of it
-	made    []byte                             // the signature proper
-	leaf    *x509.Certificate                  // that it came with; nil when it was made with a key
-	claim   func([]byte, digest.Digest) error  // whether a payload says that a digest is signed; errors are a refusal
-	entity  verify.SignedEntity                // all of it, for keyless verification
-	policy  func() verify.ArtifactPolicyOption // what entity must be about
+	payload []byte                            // what the signer says
+	message []byte                            // what was signed: payload, or an encoding of it
+	made    []byte                            // the signature proper
+	keyless bool                              // it came with a certificate
+	claim   func([]byte, digest.Digest) error // whether a payload says that a digest is signed; errors are a refusal
+
+	// What keyless verification wants: the whole with what else it came with,
+	// and what it must be about. Errors are what is wrong with it.
+	entity func() (verify.SignedEntity, error)
+	policy func() verify.ArtifactPolicyOption
 }
 
 // A refusal is what is wrong with one signature. Others may hold.
