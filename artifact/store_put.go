@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"strings"
 	"time"
 )
 
@@ -22,6 +23,10 @@ import (
 // failed, or when ctx ends. Content that the object already has under the same
 // file name is kept; its time of update changes only when something newer had
 // superseded it.
+//
+// The writer that write gets has a method Sum() string, which returns the
+// digest of what was written to it so far, in the algorithm of the store: who
+// knows what it must be need not hash the same bytes again.
 //
 // A caller that also prunes holds [Store.Lock] over both.
 func (s *Store) Put(ctx context.Context, dir, file string, write func(io.Writer) error) (Artifact, error) {
@@ -45,13 +50,14 @@ func (s *Store) put(ctx context.Context, dir, file string, write func(io.Writer)
 		return Artifact{}, err
 	}
 	defer t.discard()
-	out := &sink{ctx: ctx, w: io.MultiWriter(t, h)}
+	out := &sink{ctx: ctx, w: io.MultiWriter(t, h), sum: func() string { return string(s.algorithm) + ":" + hex.EncodeToString(h.Sum(nil)) }}
 	err = write(out)
 	if err = cmp.Or(err, out.err, ctx.Err()); err != nil {
 		return Artifact{}, err
 	}
-	sum := hex.EncodeToString(h.Sum(nil))
-	return s.publish(ctx, t, place{dir: dir, hex: sum, file: file}, string(s.algorithm)+":"+sum)
+	digest := out.Sum()
+	_, sum, _ := strings.Cut(digest, ":")
+	return s.publish(ctx, t, place{dir: dir, hex: sum, file: file}, digest)
 }
 
 // publish moves t to p, unless the same content is there already.
@@ -176,8 +182,12 @@ func (s *Store) Temp() (*os.File, error) {
 type sink struct {
 	ctx context.Context
 	w   io.Writer
+	sum func() string
 	err error
 }
+
+// Sum returns the digest of what was written.
+func (s *sink) Sum() string { return s.sum() }
 
 func (s *sink) Write(b []byte) (int, error) {
 	if s.err == nil {

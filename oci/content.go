@@ -19,6 +19,7 @@ type content struct {
 	manifest ocispec.Manifest   // the subject, or what it leads to
 	layer    ocispec.Descriptor // which of its layers is wanted
 	notes    []string           // for the report
+	passed   bool               // Verify has let the revision pass
 
 	tree  *artifact.Tree // the layer's files, once they are wanted
 	rules *artifact.Rules

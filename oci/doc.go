@@ -39,8 +39,18 @@
 //
 // Of the manifest the first layer counts, or the first of the media type that
 // layerSelector has. With operation extract, the default, it is an archive: tar,
-// as it is or compressed with gzip or zstd. Its files without those that ignore
-// rules leave out become the artifact. With copy it is the artifact, as it is.
+// as it is or compressed with gzip or zstd, whatever its media type says. Its
+// files without those that ignore rules leave out become the artifact. Package
+// artifact tells what is refused and what is left out: links above all. The one
+// layer of an image is taken for itself: files that it has in common with others
+// are not there, and whiteouts (.wh. files) are files. With copy the layer is the
+// artifact, as it is.
+//
+// The layer is received once. A copy goes straight into the store, whose own sum
+// proves it where both use sha256; an archive is spooled without its compression
+// in [source.Env].Limits.Temp. Memory does not depend on the size of the layer,
+// but on the number of its entries, about 100 bytes and the name for each, and
+// on the window of zstd, 8 MiB with most encoders and 128 MiB at most.
 //
 // The annotations of the manifest become the metadata of the artifact: up to
 // 4 KiB each and 64 KiB together, those of the OCI first. A note tells of others.
@@ -62,6 +72,7 @@
 // # Limits
 //
 // A manifest has at most 4 MiB and 10,000 entries, a list 100,000 tags.
-// [source.Env].Limits bounds the layer (default 16 GiB) and what is in it. A
-// failure names the limit.
+// [source.Env].Limits bounds the layer and what is in it: Bytes of each (default
+// 16 GiB), FileBytes (as Bytes), Entries (1,000,000), NameBytes (4096) and Ratio
+// (1000 bytes for each compressed byte). A failure names the limit.
 package oci

@@ -32,7 +32,7 @@ func (c *content) open(ctx context.Context) error {
 		return nil
 	}
 	var tree *artifact.Tree
-	err := c.pull(ctx, func(layer io.Reader) (err error) {
+	err := c.pull(ctx, true, func(layer io.Reader) (err error) {
 		tree, err = artifact.Read(layer, c.limits())
 		return c.unreadable(err, layer)
 	})
@@ -47,14 +47,17 @@ func (c *content) open(ctx context.Context) error {
 	return nil
 }
 
+// undecided is how much more of a layer is read to find out why it is no archive.
+const undecided = 64 << 20
+
 // unreadable tells failures of the layer from those of the spool and of the
 // transfer. What arrived in another form than it was pushed in is no archive
-// either, so rest, which is what was not read of it, decides.
+// either, so rest, what was not read of it, decides, unless there is much of it.
 func (c *content) unreadable(err error, rest io.Reader) error {
 	var limit *artifact.LimitError
 	switch {
 	case errors.Is(err, artifact.ErrFormat):
-		if _, failed := io.Copy(io.Discard, rest); failed != nil {
+		if _, failed := io.CopyN(io.Discard, rest, undecided); failed != nil && failed != io.EOF {
 			return failed
 		}
 		return c.failed(fmt.Errorf("its media type is %q: %w: set spec.layerSelector.operation to copy if it is not to be extracted", c.layer.MediaType, err))

@@ -9,6 +9,7 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"github.com/headgate-io/headgate/artifact"
+	"github.com/headgate-io/headgate/internal/transport"
 	"github.com/headgate-io/headgate/source"
 )
 
@@ -68,7 +69,11 @@ func (c *content) limits() artifact.Limits {
 }
 
 // pull gives use the layer, received while it is used, within spec.timeout.
-func (c *content) pull(ctx context.Context, use func(io.Reader) error) error {
+// Unless hashed, use compares its digest.
+func (c *content) pull(ctx context.Context, hashed bool, use func(io.Reader) error) error {
+	if c.origin.repo.Spec.Verify != nil && !c.passed {
+		return transport.Unverified(fmt.Errorf("%s has not been verified: %w", c.rev.ID, source.ErrVerification))
+	}
 	if limit := c.limits().Bytes; limit > 0 && c.layer.Size > limit {
 		return c.failed(&artifact.LimitError{What: "bytes", Limit: limit})
 	}
@@ -79,7 +84,7 @@ func (c *content) pull(ctx context.Context, use func(io.Reader) error) error {
 	return c.origin.within(ctx, "pull layer", func(ctx context.Context) error {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
-		blob, err := c.repo.Blob(ctx, c.layer)
+		blob, err := c.repo.blob(ctx, c.layer, hashed)
 		if err != nil {
 			return stepError(source.StepFetch, pullFailed, err)
 		}

@@ -101,6 +101,7 @@ func (c *content) Verify(ctx context.Context) (v source.Verification, err error)
 	if err != nil {
 		return source.Verification{}, transport.Unverified(fmt.Errorf("%s: %w", c.rev.ID, err))
 	}
+	c.passed = true
 	if v != (source.Verification{}) {
 		v.Message = cmp.Or(v.Message, fmt.Sprintf("verified signature of revision %s", c.rev.ID))
 	}
