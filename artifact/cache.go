@@ -39,6 +39,8 @@ type Cache struct {
 	temp  scratch
 	locks locks
 
+	pieces sync.Pool // buffers
+
 	mu    sync.Mutex
 	known int64 // size of all entries when they were last counted; < 0: never
 	added int64 // size of those this process put since
@@ -98,7 +100,7 @@ func (c *Cache) Open(key string) (*Entry, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open cache entry: %w", err)
 	}
-	size, err := checkEntry(f, id)
+	size, err := c.checkEntry(f, id)
 	if errors.Is(err, fs.ErrNotExist) && sameFile(c.root, name, f) {
 		c.root.Remove(name)
 	}

@@ -66,7 +66,7 @@ func (d *Draft) commit(id cacheKey) (int64, error) {
 	if limit := c.limit - min(c.limit, trailerSize); size > limit {
 		return 0, &LimitError{What: "bytes", Limit: limit}
 	}
-	sum, err := entrySum(d.file, size, id)
+	sum, err := c.entrySum(d.file, size, id)
 	if err != nil {
 		return 0, err
 	}
@@ -93,7 +93,7 @@ func (d *Draft) Discard() {
 
 // checkEntry returns the length of the content of f. The error wraps
 // fs.ErrNotExist when f is not a whole entry.
-func checkEntry(f *os.File, id cacheKey) (int64, error) {
+func (c *Cache) checkEntry(f *os.File, id cacheKey) (int64, error) {
 	info, err := f.Stat()
 	if err != nil {
 		return 0, err
@@ -109,7 +109,7 @@ func checkEntry(f *os.File, id cacheKey) (int64, error) {
 	if int64(binary.BigEndian.Uint64(trailer[:8])) != size {
 		return 0, fmt.Errorf("torn entry: %w", fs.ErrNotExist)
 	}
-	sum, err := entrySum(f, size, id)
+	sum, err := c.entrySum(f, size, id)
 	if err != nil {
 		return 0, err
 	}
@@ -120,7 +120,7 @@ func checkEntry(f *os.File, id cacheKey) (int64, error) {
 }
 
 // entrySum computes the sum of an entry, on all processors when it is large.
-func entrySum(r io.ReaderAt, size int64, id cacheKey) ([sumSize]byte, error) {
+func (c *Cache) entrySum(r io.ReaderAt, size int64, id cacheKey) ([sumSize]byte, error) {
 	pieces := int((size + pieceSize - 1) / pieceSize)
 	sums := make([]byte, sumSize*(1+pieces))
 	copy(sums, id[:])
@@ -131,7 +131,11 @@ func entrySum(r io.ReaderAt, size int64, id cacheKey) ([sumSize]byte, error) {
 		failed  error
 	)
 	work := func() {
-		buf := make([]byte, min(size, pieceSize))
+		buf, _ := c.pieces.Get().(*[pieceSize]byte)
+		if buf == nil {
+			buf = new([pieceSize]byte)
+		}
+		defer c.pieces.Put(buf)
 		for i := int(next.Add(1)); i <= pieces; i = int(next.Add(1)) {
 			at := int64(i-1) * pieceSize
 			piece := buf[:min(size-at, pieceSize)]

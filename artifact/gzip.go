@@ -32,7 +32,7 @@ const (
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // maxCompressors bounds the blocks that are compressed at a time; each costs
-// about 2.5 MiB.
+// about 3 MiB.
 const maxCompressors = 16
 
 // gzipHeader says deflate, no flags, no time, unknown system.
@@ -50,8 +50,9 @@ type gzipWriter struct {
 	current *block   // takes input
 	queue   []*block // being compressed, oldest first
 	free    []*block
-	ahead   int    // how long queue may grow
-	cache   *Cache // of compressed blocks; may be nil
+	ahead   int                // how long queue may grow
+	tables  chan *flate.Writer // what blocks are compressed with, one a processor; nil until it is needed
+	cache   *Cache             // of compressed blocks; may be nil
 	crc     uint32
 	size    uint32
 	err     error
@@ -59,17 +60,20 @@ type gzipWriter struct {
 
 // A block is one unit of work and the memory it needs.
 type block struct {
-	in      []byte // the dictionary, then the content
-	dict    int    // length of the dictionary
-	out     bytes.Buffer
-	deflate *flate.Writer
-	done    chan error
+	in   []byte // the dictionary, then the content
+	dict int    // length of the dictionary
+	out  bytes.Buffer
+	done chan error
 }
 
 // newGzipWriter returns a writer that compresses to w on up to GOMAXPROCS
 // processors. Blocks that are in cache, if there is one, are not compressed again.
 func newGzipWriter(w io.Writer, cache *Cache) *gzipWriter {
 	z := &gzipWriter{w: w, cache: cache, ahead: min(runtime.GOMAXPROCS(0), maxCompressors)}
+	z.tables = make(chan *flate.Writer, z.ahead)
+	for range z.ahead {
+		z.tables <- nil
+	}
 	_, z.err = io.WriteString(w, gzipHeader)
 	z.current = z.next(nil)
 	return z
@@ -139,7 +143,7 @@ func (z *gzipWriter) next(dict []byte) *block {
 	if last := len(z.free) - 1; last >= 0 {
 		b, z.free = z.free[last], z.free[:last]
 	} else {
-		b = &block{done: make(chan error, 1)}
+		b = &block{in: make([]byte, 0, windowSize+maxBlock), done: make(chan error, 1)}
 	}
 	b.in = append(b.in[:0], dict...)
 	b.dict = len(dict)
@@ -149,7 +153,7 @@ func (z *gzipWriter) next(dict []byte) *block {
 // submit starts compressing b and waits until the queue has room again.
 func (z *gzipWriter) submit(b *block, last bool) {
 	z.queue = append(z.queue, b)
-	go func() { b.done <- b.produce(z.cache, last) }()
+	go func() { b.done <- b.produce(z, last) }()
 	for len(z.queue) > z.ahead {
 		z.drain()
 	}
@@ -169,19 +173,21 @@ func (z *gzipWriter) drain() {
 }
 
 // compress deflates the block up to a byte boundary.
-func (b *block) compress(last bool) (err error) {
-	b.out.Reset()
-	if b.deflate == nil {
-		if b.deflate, err = flate.NewWriter(nil, deflateLevel); err != nil {
+func (b *block) compress(tables chan *flate.Writer, last bool) (err error) {
+	deflate := <-tables
+	defer func() { tables <- deflate }()
+	if deflate == nil {
+		if deflate, err = flate.NewWriter(nil, deflateLevel); err != nil {
 			return err
 		}
 	}
-	b.deflate.ResetDict(&b.out, b.in[:b.dict])
-	if _, err := b.deflate.Write(b.in[b.dict:]); err != nil {
+	b.out.Reset()
+	deflate.ResetDict(&b.out, b.in[:b.dict])
+	if _, err := deflate.Write(b.in[b.dict:]); err != nil {
 		return err
 	}
 	if last {
-		return b.deflate.Close()
+		return deflate.Close()
 	}
-	return b.deflate.Flush()
+	return deflate.Flush()
 }

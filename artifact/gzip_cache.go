@@ -32,15 +32,16 @@ func (c *Cache) Pack(ctx context.Context, w io.Writer, tree fs.FS) (Report, erro
 }
 
 // produce puts the compressed block into out, from the cache if that has it.
-func (b *block) produce(c *Cache, last bool) error {
+func (b *block) produce(z *gzipWriter, last bool) error {
+	c := z.cache
 	if c == nil || len(b.in)-b.dict < minCached {
-		return b.compress(last)
+		return b.compress(z.tables, last)
 	}
 	key := b.key(last)
 	if b.recall(c, key) == nil {
 		return nil
 	}
-	if err := b.compress(last); err != nil {
+	if err := b.compress(z.tables, last); err != nil {
 		return err
 	}
 	c.Put(key, func(w io.Writer) error { // for the next time only

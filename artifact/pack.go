@@ -40,8 +40,8 @@ func Pack(ctx context.Context, w io.Writer, tree fs.FS) (Report, error) {
 }
 
 // Tar writes tree to w as an uncompressed archive in normal form, which the
-// package comment specifies. Files of up to 512 KiB are read ahead, several at
-// a time and at most 16 MiB in all, so tree must be safe for concurrent use;
+// package comment specifies. Files of up to 256 KiB are read ahead, several at
+// a time and at most 5 MiB in all, so tree must be safe for concurrent use;
 // larger ones are streamed. A directory for which the tree's method
 //
 //	Omits(dir string) bool

@@ -12,8 +12,8 @@ import (
 // How far reading may run ahead of writing. A tree's small files are read
 // straight into the place they have in the tar stream, in segments.
 const (
-	segmentSize = 256 << 10 // a segment is handed on once it has this many bytes
-	smallFile   = 512 << 10 // larger files are streamed
+	segmentSize = 128 << 10 // a segment is handed on once it has this many bytes
+	smallFile   = 256 << 10 // larger files are streamed
 	segments    = 12        // segments in flight; one is less than segmentSize + smallFile
 	readers     = 16        // files read at a time, so that a slow tree's latencies overlap
 )
@@ -32,6 +32,7 @@ type packer struct {
 	laidOut chan *segment
 	free    chan *segment
 	tasks   chan task
+	stream  []byte // buffer for large files
 	running sync.WaitGroup
 }
 
@@ -189,8 +190,11 @@ func (p *packer) writeFile(w io.Writer, file fileRef) error {
 		return err
 	}
 	defer f.Close()
+	if p.stream == nil {
+		p.stream = make([]byte, segmentSize)
+	}
 	in := &contextReader{p.ctx, f}
-	n, err := io.CopyBuffer(struct{ io.Writer }{w}, io.LimitReader(in, file.size), make([]byte, segmentSize))
+	n, err := io.CopyBuffer(struct{ io.Writer }{w}, io.LimitReader(in, file.size), p.stream)
 	if err != nil {
 		return err
 	}
