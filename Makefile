@@ -9,13 +9,13 @@ FUZZTIME ?= 20s
 BENCHFLAGS ?=
 TARGETS := linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64 windows/arm64
 
-.PHONY: help build test race lint vuln fuzz e2e bench-git bench-size cross tidy
+.PHONY: help build test race lint vuln fuzz e2e bench-git bench-oci bench-size cross tidy
 
 help: ## list what can be made
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' Makefile | expand -t 14
 
 build: ## build bin/headgate
-	$(GO) build -trimpath -o bin/headgate ./cmd/headgate
+	CGO_ENABLED=0 $(GO) build -trimpath -o bin/headgate ./cmd/headgate
 
 test: ## run the tests; needs Go and git only
 	$(GO) test $(PACKAGES)
@@ -48,6 +48,9 @@ e2e: ## run the command against real servers and real clients; installs them (De
 
 bench-git: ## compare fetching from Git with other ways, side by side
 	cd bench && $(GO) run ./git $(BENCHFLAGS)
+
+bench-oci: ## compare fetching from a registry with other ways, side by side
+	cd bench && $(GO) run ./oci $(BENCHFLAGS)
 
 bench-size: ## count what a user of the library links
 	@cd bench && $(GO) run ./size

@@ -9,6 +9,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+
+	"github.com/headgate-io/headgate/bench/contest"
 )
 
 // An incremental fetch finds what the last one left: a branch on which one
@@ -25,7 +27,7 @@ const (
 
 // incremental returns the fetches of a branch without and with a cache that
 // has the commit before it.
-func (b *bench) incremental(ctx context.Context) ([]contestant, error) {
+func (b *bench) incremental(ctx context.Context) ([]contest.Contestant, error) {
 	path := filepath.Join(b.dir, b.repos["plain"].name)
 	after, err := change(ctx, path)
 	if err != nil {
@@ -36,21 +38,20 @@ func (b *bench) incremental(ctx context.Context) ([]contestant, error) {
 			panic(err)
 		}
 	}
-	fetch := b.headgate("", "plain", "name: "+moving).args
-	return []contestant{
-		{name: fullFetch, args: func(dir string) []string {
+	fetch := b.headgate("", "plain", "name: "+moving).Args
+	return []contest.Contestant{
+		{Name: fullFetch, Args: func(dir string) []string {
 			at(after)
 			return fetch(dir)
 		}},
-		{name: oneFile, args: func(dir string) []string {
+		{Name: oneFile, Args: func(dir string) []string {
 			at(after + "~")
 			args := fetch(dir)
 			if out, err := exec.CommandContext(ctx, args[0], args[1:]...).CombinedOutput(); err != nil {
 				panic(fmt.Errorf("%w\n%s", err, out))
 			}
 			at(after)
-			b.server.sent.Store(0)
-			b.server.requests.Store(0)
+			b.server.reset()
 			return args
 		}},
 	}, nil
@@ -82,24 +83,24 @@ func change(ctx context.Context, path string) (string, error) {
 }
 
 // incrementalGoals prints what was transferred and returns what it must show.
-func (b *bench) incrementalGoals(out io.Writer) ([]goal, error) {
-	full, part := b.results[fullFetch], b.results[oneFile]
+func (b *bench) incrementalGoals(out io.Writer) ([]contest.Goal, error) {
+	full, part := b.Result[fullFetch], b.Result[oneFile]
 	for _, name := range []string{fullFetch, oneFile} {
-		r := b.results[name]
-		fmt.Fprintf(out, "%s: %d requests and %d bytes of answers\n", name, r.asked, r.sent)
+		r := b.Result[name]
+		fmt.Fprintf(out, "%s: %d requests and %d bytes of answers\n", name, r.Asked, r.Sent)
 	}
-	name, err := archive(full.output)
+	name, err := archive(full.Output)
 	if err != nil {
 		return nil, err
 	}
-	if name, err = filepath.Rel(full.output, name); err != nil {
+	if name, err = filepath.Rel(full.Output, name); err != nil {
 		return nil, err
 	}
-	if _, err := os.Stat(filepath.Join(part.output, name)); err != nil { // the name holds the digest
+	if _, err := os.Stat(filepath.Join(part.Output, name)); err != nil { // the name holds the digest
 		return nil, fmt.Errorf("%s made another artifact than %s: %w", oneFile, fullFetch, err)
 	}
-	return []goal{
-		{"bytes for one changed file against the whole", float64(part.sent) / float64(full.sent), 0.02, nil},
-		{"wall time for one changed file against the whole", float64(part.median()) / float64(full.median()), 0.5, nil},
+	return []contest.Goal{
+		{What: "bytes for one changed file against the whole", Number: float64(part.Sent) / float64(full.Sent), Limit: 0.02},
+		{What: "wall time for one changed file against the whole", Number: float64(part.Median()) / float64(full.Median()), Limit: 0.5},
 	}, nil
 }

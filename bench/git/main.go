@@ -15,6 +15,8 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+
+	"github.com/headgate-io/headgate/bench/contest"
 )
 
 func main() {
@@ -63,21 +65,22 @@ func run(ctx context.Context, runs int, keep string, only bool) (missed int, err
 		return 0, err
 	}
 	defer srv.Close()
-	b := &bench{temp: temp, bin: bin, dir: keep, server: srv, repos: repos, results: map[string]*result{}}
-	if err := b.compete(ctx, runs, b.contestants(only)); err != nil {
+	b := &bench{bin: bin, dir: keep, server: srv, repos: repos}
+	b.Contest = contest.Contest{Temp: temp, Env: env(), Before: srv.prepare, After: srv.counted}
+	if err := b.Compete(ctx, runs, b.contestants(only)); err != nil {
 		return 0, err
 	}
-	if err := b.compete(ctx, runs, b.sparse()); err != nil {
+	if err := b.Compete(ctx, runs, b.sparse()); err != nil {
 		return 0, err
 	}
-	if err := b.compete(ctx, runs, b.submodules()); err != nil {
+	if err := b.Compete(ctx, runs, b.submodules()); err != nil {
 		return 0, err
 	}
 	changes, err := b.incremental(ctx)
 	if err != nil {
 		return 0, err
 	}
-	if err := b.compete(ctx, runs, changes); err != nil {
+	if err := b.Compete(ctx, runs, changes); err != nil {
 		return 0, err
 	}
 	if err := b.unchanged(ctx); err != nil {

@@ -13,46 +13,22 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"text/tabwriter"
-	"time"
+
+	"github.com/headgate-io/headgate/bench/contest"
 )
-
-// A goal is a number that must not be exceeded.
-type goal struct {
-	what   string
-	number float64 // negative when it was not measured
-	limit  float64
-	or     *goal // reaching this one instead is as good
-}
-
-func (g goal) reached() bool {
-	return g.number >= 0 && g.number <= g.limit || g.or != nil && g.or.reached()
-}
-
-func (g goal) String() string {
-	if g.number < 0 {
-		return fmt.Sprintf("%s: not measured, at most %.2f×", g.what, g.limit)
-	}
-	s := fmt.Sprintf("%s: %.3f×, at most %.2f×", g.what, g.number, g.limit)
-	if g.or != nil {
-		s += "; or " + g.or.String()
-	}
-	return s
-}
 
 // report prints the results and returns how many goals were missed.
 func (b *bench) report(ctx context.Context, out io.Writer) (missed int, err error) {
-	fmt.Fprintf(out, "%s/%s, %d CPUs, %s; medians of %d runs\n\n", runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), runtime.Version(), len(b.results["headgate branch"].wall))
-	b.table(out)
+	fmt.Fprintf(out, "%s/%s, %d CPUs, %s; medians of %d runs\n\n", runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), runtime.Version(), len(b.Result["headgate branch"].Wall))
+	b.Table(out)
 	for _, m := range b.missing {
 		fmt.Fprintf(out, "not here: %s\n", m)
 	}
 	fmt.Fprintln(out)
-	if r := b.results["headgate unchanged, 500 tags"]; len(r.wall) > 0 {
-		n := int64(len(r.wall))
-		fmt.Fprintf(out, "unchanged: %d requests and %d bytes of answers a run\n", b.server.requests.Load()/n, b.server.sent.Load()/n)
+	if r := b.Result["headgate unchanged, 500 tags"]; len(r.Wall) > 0 {
+		fmt.Fprintf(out, "unchanged: %d requests and %d bytes of answers a run\n", r.Asked, r.Sent)
 	}
-	ours, err := archive(b.results["headgate branch"].output)
+	ours, err := archive(b.Result["headgate branch"].Output)
 	if err != nil {
 		return 0, err
 	}
@@ -68,74 +44,23 @@ func (b *bench) report(ctx context.Context, out io.Writer) (missed int, err erro
 	if err != nil {
 		return 0, err
 	}
-	for _, g := range slices.Concat(b.goals(), []goal{size}, b.sparseGoals(out), b.submoduleGoals(), changes) {
-		verdict := "reached"
-		if !g.reached() {
-			verdict = "MISSED "
-			missed++
-		}
-		fmt.Fprintf(out, "%s  %s\n", verdict, g)
-	}
-	return missed, nil
-}
-
-func (b *bench) table(out io.Writer) {
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "\twall s\tleast\tmost\tCPU s\tpeak MB\tall processes MB\t")
-	for _, name := range b.order {
-		r := b.results[name]
-		fmt.Fprintf(w, "%s\t%.3f\t%.3f\t%.3f\t%.2f\t%s\t%s\t\n", name, r.median().Seconds(), lowest(r.wall).Seconds(), highest(r.wall).Seconds(), middle(r.cpu).Seconds(), mb(r.memory()), mb(r.tree))
-	}
-	w.Flush()
-}
-
-func lowest(d []time.Duration) time.Duration {
-	out := d[0]
-	for _, v := range d {
-		out = min(out, v)
-	}
-	return out
-}
-
-func highest(d []time.Duration) (out time.Duration) {
-	for _, v := range d {
-		out = max(out, v)
-	}
-	return out
-}
-
-func mb(n int64) string {
-	if n == 0 {
-		return "-"
-	}
-	return fmt.Sprintf("%.1f", float64(n)/(1<<20))
+	return contest.Judge(out, slices.Concat(b.goals(), []contest.Goal{size}, b.sparseGoals(out), b.submoduleGoals(), changes)), nil
 }
 
 // goals returns what the numbers must show.
-func (b *bench) goals() []goal {
-	wall := func(a, c string) float64 {
-		if b.results[a] == nil || b.results[c] == nil {
-			return -1
-		}
-		return float64(b.results[a].median()) / float64(b.results[c].median())
-	}
-	memory := func(a, c string) float64 {
-		if b.results[a] == nil || b.results[c] == nil || b.results[c].memory() == 0 {
-			return -1
-		}
-		return float64(b.results[a].memory()) / float64(b.results[c].memory())
-	}
+func (b *bench) goals() []contest.Goal {
 	const us, many = "headgate branch", "headgate branch, 500 tags"
-	return []goal{
-		{"wall time against (a)", wall(us, "(a) bare clone, archive, pigz"), 0.5, &goal{"against the floor", wall(us, "floor: bare clone"), 1.3, nil}},
-		{"wall time against (b)", wall(us, "(b) clone, tar, gzip"), 0.25, nil},
-		{"wall time against (c)", wall(us, "(c) reference"), 0.15, nil},
-		{"peak memory against (c)", memory(us, "(c) reference"), 0.5, nil},
-		{"peak memory with twice the files", memory("headgate branch, twice the files", us), 1.2, nil},
-		{"tag against branch", wall("headgate tag, 500 tags", many), 1.15, nil},
-		{"semver against branch", wall("headgate semver, 500 tags", many), 1.15, nil},
-		{"pull request against branch", wall("headgate pull request, 500 tags", many), 1.15, nil},
-		{"commit against branch", wall("headgate commit, 500 tags", many), 1.15, nil},
+	return []contest.Goal{
+		{What: "wall time against (a)", Number: b.Wall(us, "(a) bare clone, archive, pigz"), Limit: 0.5,
+			Or: &contest.Goal{What: "against the floor", Number: b.Wall(us, "floor: bare clone"), Limit: 1.3}},
+		{What: "wall time against (b)", Number: b.Wall(us, "(b) clone, tar, gzip"), Limit: 0.25},
+		{What: "wall time against (c)", Number: b.Wall(us, "(c) reference"), Limit: 0.15},
+		{What: "peak memory against (c)", Number: b.Memory(us, "(c) reference"), Limit: 0.5},
+		{What: "peak memory with twice the files", Number: b.Memory("headgate branch, twice the files", us), Limit: 1.2},
+		{What: "tag against branch", Number: b.Wall("headgate tag, 500 tags", many), Limit: 1.15},
+		{What: "semver against branch", Number: b.Wall("headgate semver, 500 tags", many), Limit: 1.15},
+		{What: "pull request against branch", Number: b.Wall("headgate pull request, 500 tags", many), Limit: 1.15},
+		{What: "commit against branch", Number: b.Wall("headgate commit, 500 tags", many), Limit: 1.15},
 	}
 }
 
@@ -170,10 +95,10 @@ func stream(w io.Writer, path string) (int64, error) {
 
 // sameContent says whether our tar stream and the reference's are the same bytes.
 func (b *bench) sameContent(out io.Writer, ours string) error {
-	if b.results["(c) reference"] == nil {
+	if b.Result["(c) reference"] == nil {
 		return nil
 	}
-	theirs, err := archive(b.results["(c) reference"].output)
+	theirs, err := archive(b.Result["(c) reference"].Output)
 	if err != nil {
 		return err
 	}
@@ -199,20 +124,20 @@ func (b *bench) sameContent(out io.Writer, ours string) error {
 }
 
 // sizes compares our compression with gzip -6 of the same tar stream.
-func (b *bench) sizes(ctx context.Context, out io.Writer, ours string) (goal, error) {
+func (b *bench) sizes(ctx context.Context, out io.Writer, ours string) (contest.Goal, error) {
 	info, err := os.Stat(ours)
 	if err != nil {
-		return goal{}, err
+		return contest.Goal{}, err
 	}
 	cmd := exec.CommandContext(ctx, "gzip", "-6", "-c")
 	in, err := cmd.StdinPipe()
 	if err != nil {
-		return goal{}, err
+		return contest.Goal{}, err
 	}
 	var theirs length
 	cmd.Stdout = &theirs
 	if err := cmd.Start(); err != nil {
-		return goal{}, err
+		return contest.Goal{}, err
 	}
 	raw, err := stream(in, ours)
 	in.Close()
@@ -220,10 +145,10 @@ func (b *bench) sizes(ctx context.Context, out io.Writer, ours string) (goal, er
 		err = werr
 	}
 	if err != nil {
-		return goal{}, fmt.Errorf("gzip -6: %w", err)
+		return contest.Goal{}, fmt.Errorf("gzip -6: %w", err)
 	}
-	fmt.Fprintf(out, "sizes: tar %s MB, artifact %s MB, gzip -6 %s MB\n", mb(raw), mb(info.Size()), mb(int64(theirs)))
-	return goal{"artifact against gzip -6", float64(info.Size()) / float64(theirs), 1.03, nil}, nil
+	fmt.Fprintf(out, "sizes: tar %s MB, artifact %s MB, gzip -6 %s MB\n", contest.MB(raw), contest.MB(info.Size()), contest.MB(int64(theirs)))
+	return contest.Goal{What: "artifact against gzip -6", Number: float64(info.Size()) / float64(theirs), Limit: 1.03}, nil
 }
 
 // A length counts what is written to it.

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"github.com/headgate-io/headgate/bench/contest"
 )
 
 // A server serves a folder of repositories by git http-backend on loopback.
@@ -50,6 +52,20 @@ func serve(dir string) (*server, error) {
 	go s.http.Serve(l)
 	return s, nil
 }
+
+// prepare begins to count for a contestant.
+func (s *server) prepare(c contest.Contestant) {
+	s.reset()
+	s.lag.Store(int64(c.Lag))
+}
+
+func (s *server) reset() {
+	s.sent.Store(0)
+	s.requests.Store(0)
+}
+
+// counted notes what was counted.
+func (s *server) counted(r *contest.Result) { r.Sent, r.Asked = s.sent.Load(), s.requests.Load() }
 
 // Close ends the server.
 func (s *server) Close() error { return s.http.Close() }

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/headgate-io/headgate/bench/contest"
 )
 
 // parts is how many submodules the Go tree is spread over.
@@ -26,26 +28,26 @@ const far = 100 * time.Millisecond
 // submodules returns the fetches of a repository that holds submodules alone:
 // the same files in one and in 20 of them, and what one of the 20 takes; and
 // where waiting is what takes time, one and 20 of few files each.
-func (b *bench) submodules() []contestant {
+func (b *bench) submodules() []contest.Contestant {
 	const ref = "branch: main\n  recurseSubmodules: true"
-	all := []contestant{
+	all := []contest.Contestant{
 		b.headgate(oneModule, "module", ref),
 		b.headgate(manyModules, "modules", ref),
 		b.headgate(onePart, "part", ref),
 		b.headgate(oneSmall, "small", ref),
 		b.headgate(manySmall, "smalls", ref),
 	}
-	all[3].lag, all[4].lag = far, far
+	all[3].Lag, all[4].Lag = far, far
 	return all
 }
 
-func (b *bench) submoduleGoals() []goal {
+func (b *bench) submoduleGoals() []contest.Goal {
 	ratio := func(many, one string) float64 {
-		return float64(b.results[many].median()) / float64(b.results[one].median())
+		return float64(b.Result[many].Median()) / float64(b.Result[one].Median())
 	}
-	return []goal{
-		{"wall time of 20 submodules against one with the same files", ratio(manyModules, oneModule), 3, nil},
-		{"wall time of 20 small submodules against one such, 100 ms away", ratio(manySmall, oneSmall), 3, nil},
+	return []contest.Goal{
+		{What: "wall time of 20 submodules against one with the same files", Number: ratio(manyModules, oneModule), Limit: 3},
+		{What: "wall time of 20 small submodules against one such, 100 ms away", Number: ratio(manySmall, oneSmall), Limit: 3},
 	}
 }
 

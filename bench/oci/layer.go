@@ -1,0 +1,185 @@
+package main
+
+import (
+	"archive/tar"
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+const (
+	layerSize = 200 << 20 // of the compressed layer
+	noisy     = 4         // of as many files one is noise, which does not compress
+	mark      = 16 << 10  // about how many bytes of text there are from one line that tells a copy to the next
+)
+
+// A layerKind says what a layer holds: text and noise, until it has its size.
+type layerKind struct {
+	name string
+	join int64 // bytes of the source's files that make one; 0 takes each as it is
+}
+
+var layers = []layerKind{{"many small files", 0}, {"a few large files", 32 << 20}}
+
+// A content is what a layer holds.
+type content struct {
+	Files int
+	Bytes int64
+}
+
+// layerTo writes the layer of that name to out, and what it holds to standard error.
+func layerTo(out io.Writer, name string) error {
+	for _, kind := range layers {
+		if kind.name != name {
+			continue
+		}
+		w := bufio.NewWriterSize(out, 1<<20)
+		made, err := makeLayer(context.Background(), w, kind)
+		if err != nil {
+			return err
+		}
+		return errors.Join(w.Flush(), json.NewEncoder(os.Stderr).Encode(made))
+	}
+	return fmt.Errorf("there is no layer of %s", name)
+}
+
+// makeApart runs layerTo in another process: a process that once was large is
+// the measure of those that it starts.
+func makeApart(ctx context.Context, out io.Writer, name string) (made content, err error) {
+	self, err := os.Executable()
+	if err != nil {
+		return made, err
+	}
+	var said bytes.Buffer
+	cmd := exec.CommandContext(ctx, self, "-make", name)
+	cmd.Stdout, cmd.Stderr = out, &said
+	if err := cmd.Run(); err != nil {
+		return made, fmt.Errorf("%w: %s", err, said.Bytes())
+	}
+	return made, json.Unmarshal(said.Bytes(), &made)
+}
+
+// A maker writes a layer.
+type maker struct {
+	kind   layerKind
+	packed counter
+	tar    *tar.Writer
+	noise  *rand.ChaCha8
+	made   content
+	joined bytes.Buffer // text of a large file
+}
+
+// errFull ends a layer.
+var errFull = errors.New("the layer has its size")
+
+// makeLayer writes a gzip-compressed layer to out: the files of src, again and
+// again, each time with other lines among them, and noise.
+func makeLayer(ctx context.Context, out io.Writer, kind layerKind) (content, error) {
+	root, err := exec.CommandContext(ctx, "go", "env", "GOROOT").Output()
+	if err != nil {
+		return content{}, fmt.Errorf("go env GOROOT: %w", err)
+	}
+	src := filepath.Join(strings.TrimSpace(string(root)), "src")
+	m := &maker{kind: kind, packed: counter{w: out}, noise: rand.NewChaCha8([32]byte{1})}
+	z := gzip.NewWriter(&m.packed)
+	m.tar = tar.NewWriter(z)
+	for n := 0; err == nil; n++ {
+		err = m.copy(src, n)
+	}
+	if err != errFull {
+		return content{}, err
+	}
+	return m.made, errors.Join(m.tar.Close(), z.Close())
+}
+
+// copy adds the files of src once more.
+func (m *maker) copy(src string, n int) error {
+	return filepath.WalkDir(src, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() {
+			return err
+		}
+		data, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		name, err := filepath.Rel(src, path)
+		if err != nil {
+			return err
+		}
+		return m.text(fmt.Sprintf("copy%d/%s", n, filepath.ToSlash(name)), marked(data, n))
+	})
+}
+
+// marked returns text with lines that no other copy of it has.
+func marked(text []byte, n int) []byte {
+	out := fmt.Appendf(nil, "// copy %d\n", n)
+	for since, line := 0, []byte(nil); len(text) > 0; {
+		end := bytes.IndexByte(text, '\n') + 1
+		if end == 0 {
+			end = len(text)
+		}
+		line, text = text[:end], text[end:]
+		out = append(out, line...)
+		if since += len(line); since > mark {
+			out, since = fmt.Appendf(out, "// copy %d\n", n), 0
+		}
+	}
+	return out
+}
+
+// text adds a file, or a part of a large one, and noise in its turn.
+func (m *maker) text(name string, data []byte) error {
+	if m.kind.join > 0 {
+		m.joined.Write(data)
+		if int64(m.joined.Len()) < m.kind.join {
+			return nil
+		}
+		name, data = fmt.Sprintf("data/%03d.txt", m.made.Files), m.joined.Bytes()
+		defer m.joined.Reset()
+	}
+	if err := m.add(name, data); err != nil {
+		return err
+	}
+	if m.made.Files%noisy != noisy-1 {
+		return nil
+	}
+	random := make([]byte, len(data))
+	m.noise.Read(random)
+	return m.add(name+".bin", random)
+}
+
+func (m *maker) add(name string, data []byte) error {
+	if m.packed.n >= layerSize {
+		return errFull
+	}
+	m.made.Files++
+	m.made.Bytes += int64(len(data))
+	if err := m.tar.WriteHeader(&tar.Header{Name: name, Typeflag: tar.TypeReg, Mode: 0o644, Size: int64(len(data))}); err != nil {
+		return err
+	}
+	_, err := m.tar.Write(data)
+	return err
+}
+
+// A counter counts what is written through it.
+type counter struct {
+	w io.Writer
+	n int64
+}
+
+func (c *counter) Write(p []byte) (int, error) {
+	n, err := c.w.Write(p)
+	c.n += int64(n)
+	return n, err
+}

@@ -1,0 +1,116 @@
+// Oci compares headgate with crane, tar and gzip at fetching a layer from a
+// registry, side by side on one machine in one run.
+//
+// Two layers of 200 MB, as the registry holds them, are made from the source of
+// the Go distribution and from noise, which stands for images and programs, and
+// served on loopback by the distribution registry. Contestants take turns, so
+// that what else the machine does hits all of them alike; the numbers are
+// medians. See docs/benchmarks.md for how to read them.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+
+	"github.com/headgate-io/headgate/bench/contest"
+)
+
+func main() {
+	runs := flag.Int("n", 5, "`runs` of each contestant")
+	keep := flag.String("dir", "", "keep registry and layers in this `directory` and use those that are there")
+	strict := flag.Bool("check", false, "fail when a number is not what it must be")
+	only := flag.Bool("headgate", false, "measure headgate alone")
+	making := flag.String("make", "", "make the layer of this `name` at standard output and do nothing else")
+	flag.Parse()
+	if *making != "" {
+		if err := layerTo(os.Stdout, *making); err != nil {
+			fmt.Fprintln(os.Stderr, "bench:", err)
+			os.Exit(1)
+		}
+		return
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	missed, err := run(ctx, *runs, *keep, *only)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+	if *strict && missed > 0 {
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, runs int, keep string, only bool) (missed int, err error) {
+	temp, err := os.MkdirTemp("", "headgate-bench-")
+	if err != nil {
+		return 0, err
+	}
+	defer os.RemoveAll(temp)
+	if keep == "" {
+		keep = filepath.Join(temp, "kept")
+	}
+	bin := filepath.Join(temp, "bin")
+	if err := build(ctx, bin); err != nil {
+		return 0, err
+	}
+	srv, err := serve(ctx, bin, keep)
+	if err != nil {
+		return 0, err
+	}
+	defer srv.Close()
+	b := &bench{Contest: contest.Contest{Temp: temp, Env: append(os.Environ(), "LC_ALL=C", "HOME="+temp)}, bin: bin, host: srv.host}
+	for _, l := range layers {
+		d, err := srv.layer(ctx, l)
+		if err != nil {
+			return 0, fmt.Errorf("layer of %s: %w", l.name, err)
+		}
+		b.layers = append(b.layers, d)
+	}
+	if err := b.Compete(ctx, runs, b.contestants(only)); err != nil {
+		return 0, err
+	}
+	return b.report(os.Stdout), nil
+}
+
+// The peers.
+const (
+	registryProgram = "github.com/distribution/distribution/v3/cmd/registry@v3.1.2"
+	craneProgram    = "github.com/google/go-containerregistry/cmd/crane@v0.22.1"
+)
+
+// build makes headgate of this checkout and the peers.
+func build(ctx context.Context, bin string) error {
+	for _, args := range [][]string{
+		{"build", "-C", "..", "-trimpath", "-o", filepath.Join(bin, "headgate"), "./cmd/headgate"},
+		{"install", "-trimpath", registryProgram},
+		{"install", "-trimpath", craneProgram},
+	} {
+		cmd := exec.CommandContext(ctx, "go", args...)
+		cmd.Env = append(os.Environ(), "GOBIN="+bin, "CGO_ENABLED=0") // as make build has it
+		cmd.Stderr = os.Stderr
+		if err := cmd.Run(); err != nil {
+			return fmt.Errorf("go %s %s: %w", args[0], args[len(args)-1], err)
+		}
+	}
+	return nil
+}
+
+// report prints the results and returns how many goals were missed.
+func (b *bench) report(out io.Writer) (missed int) {
+	fmt.Fprintf(out, "%s/%s, %d CPUs, %s; medians of %d runs\n", runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), runtime.Version(), len(b.Result[b.Order[0]].Wall))
+	for _, l := range b.layers {
+		fmt.Fprintf(out, "layer of %s: %d files, %s MB, %s MB as the registry holds it\n", l.name, l.Files, contest.MB(l.Bytes), contest.MB(l.Size))
+	}
+	fmt.Fprintln(out)
+	b.Table(out)
+	fmt.Fprintln(out)
+	return contest.Judge(out, b.goals())
+}
