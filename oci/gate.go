@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"net/http"
 	"net/netip"
@@ -87,7 +88,13 @@ func (g *gate) mayDial(limit transport.Zone) func(host string, ip netip.Addr) er
 }
 
 // Do sends a request to the registry, a second time when that asks who we are.
+// Others, to which a list may lead, are not told.
 func (g *gate) Do(req *http.Request) (*http.Response, error) {
+	if !transport.SameOrigin(req.URL, g.registry) {
+		req = with(req, "")
+		req.Header.Del("Authorization")
+		return g.client.Do(req)
+	}
 	if req.Header.Get("Authorization") != "" {
 		return g.client.Do(req)
 	}
@@ -103,21 +110,21 @@ func (g *gate) Do(req *http.Request) (*http.Response, error) {
 		resp.Body.Close()
 		return nil, err
 	}
-	if header == "" || header == sent {
+	if header == "" || header == sent || hasBody(req) && req.GetBody == nil {
 		return resp, nil
 	}
-	again := with(req, header)
-	if req.Body != nil && req.Body != http.NoBody {
-		if req.GetBody == nil {
-			return resp, nil
-		}
-		if again.Body, err = req.GetBody(); err != nil {
-			resp.Body.Close()
-			return nil, err
-		}
+	finish(resp)
+	again, err := afresh(with(req, header))
+	if err != nil {
+		return nil, err
 	}
-	resp.Body.Close()
 	return g.client.Do(again)
+}
+
+// finish reads what is left of a refusal, so that its connection can be used again.
+func finish(resp *http.Response) {
+	io.CopyN(io.Discard, resp.Body, maxErrorBody)
+	resp.Body.Close()
 }
 
 func with(req *http.Request, header string) *http.Request {

@@ -23,7 +23,8 @@ const (
 // (specification: letters, digits, . _ -, at most 128) are left out.
 //
 // A list of more than 100,000 names, 64 MiB or 2000 pages of at most 4 MiB is
-// an error, and so are a page that was there already and one of another origin.
+// an error, and so are a page that was there already and one of another origin
+// than the page before.
 func (r *Repository) Tags(ctx context.Context) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
 		seen := 0

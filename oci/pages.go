@@ -127,7 +127,7 @@ func (s *server) page(ctx context.Context, u *url.URL, accept string) (page []by
 	if page, err = readAll(resp.Body, maxManifest); err != nil {
 		return nil, nil, fmt.Errorf("page %s: %w", u.Path, err)
 	}
-	next, err = nextPage(u, resp.Header)
+	next, err = nextPage(resp.Request.URL, resp.Header) // of a page that may be elsewhere
 	return page, next, err
 }
 
@@ -145,7 +145,7 @@ func nextPage(at *url.URL, header http.Header) (*url.URL, error) {
 		return nil, fmt.Errorf("header Link: %.100q is no URL", target)
 	}
 	if next.User != nil || !transport.SameOrigin(at, next) {
-		return nil, fmt.Errorf("header Link: the list goes on at %s, which is not the registry", redact.URL(next))
+		return nil, fmt.Errorf("header Link: the list goes on at %s, which is not where it began", redact.URL(next))
 	}
 	next.Fragment = ""
 	return next, nil

@@ -40,27 +40,28 @@ type patient struct {
 // RoundTrip implements [http.RoundTripper].
 func (p *patient) RoundTrip(req *http.Request) (*http.Response, error) {
 	for try := 1; ; try++ {
-		attempt, err := afresh(req, try)
-		if err != nil {
-			return nil, err
-		}
-		resp, err := p.next.RoundTrip(attempt)
+		resp, err := p.next.RoundTrip(req)
 		again, pause := p.judge(req, resp, err, try)
 		if !again || try == maxTries {
 			return resp, err
 		}
 		if resp != nil {
-			resp.Body.Close()
+			finish(resp)
 		}
 		if err := p.wait(req.Context(), pause); err != nil {
+			return nil, err
+		}
+		if req, err = afresh(req); err != nil {
 			return nil, err
 		}
 	}
 }
 
-// afresh returns req for the given try, with its content from the beginning.
-func afresh(req *http.Request, try int) (*http.Request, error) {
-	if try == 1 || req.GetBody == nil {
+func hasBody(req *http.Request) bool { return req.Body != nil && req.Body != http.NoBody }
+
+// afresh returns req with its content from the beginning.
+func afresh(req *http.Request) (*http.Request, error) {
+	if !hasBody(req) {
 		return req, nil
 	}
 	body, err := req.GetBody()
@@ -102,7 +103,7 @@ func (p *patient) fits(ctx context.Context, pause time.Duration) bool {
 // repeatable reports whether req can be sent twice: it changes nothing, or was
 // refused before it did, and its content can be had again.
 func repeatable(req *http.Request, resp *http.Response) bool {
-	if req.Body != nil && req.Body != http.NoBody && req.GetBody == nil {
+	if hasBody(req) && req.GetBody == nil {
 		return false
 	}
 	return req.Method == http.MethodGet || req.Method == http.MethodHead ||
