@@ -145,7 +145,7 @@ func nextPage(at *url.URL, header http.Header) (*url.URL, error) {
 		return nil, fmt.Errorf("header Link: %.100q is no URL", target)
 	}
 	if next.User != nil || !transport.SameOrigin(at, next) {
-		return nil, fmt.Errorf("header Link: the list goes on at %s, which is not where it began", redact.URL(next))
+		return nil, fmt.Errorf("header Link: the list goes on at %s, which is not the registry it began at", redact.URL(next))
 	}
 	next.Fragment = ""
 	return next, nil
