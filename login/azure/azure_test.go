@@ -237,7 +237,8 @@ func serve(t *testing.T, h http.HandlerFunc) string {
 
 // The SDK keeps the tokens of managed identities for the whole process, by id.
 func TestManagedIdentity(t *testing.T) {
-	w := newWorld(t, "AZURE_CLIENT_ID", "managed-1")
+	first, second := rand.Text(), rand.Text()
+	w := newWorld(t, "AZURE_CLIENT_ID", first)
 	u := serve(t, func(rw http.ResponseWriter, r *http.Request) {
 		q := r.URL.Query()
 		w.note("machine %s %s", q.Get("client_id"), q.Get("resource"))
@@ -251,14 +252,14 @@ func TestManagedIdentity(t *testing.T) {
 	t.Setenv("IDENTITY_ENDPOINT", u)
 	t.Setenv("IDENTITY_HEADER", "header-canary")
 	run := w.fetch(w.provider().Login, logintest.Repository("azure", repository))
-	if run.Err != nil || !slices.Equal(w.asked, []string{"machine managed-1 " + devOps}) {
+	if run.Err != nil || !slices.Equal(w.asked, []string{"machine " + first + " " + devOps}) {
 		t.Errorf("%v, asked %q", run.Err, w.asked)
 	}
 	if seen := strings.Join(w.proxy.Seen(), " "); strings.Contains(seen, logintest.Host(u)) {
 		t.Errorf("the proxy could read along: %s", seen)
 	}
 	t.Setenv("IDENTITY_HEADER", "other-canary")
-	w.env["AZURE_CLIENT_ID"], w.env["IDENTITY_HEADER"] = "managed-2", "other-canary"
+	w.env["AZURE_CLIENT_ID"], w.env["IDENTITY_HEADER"] = second, "other-canary"
 	run = w.fetch(w.provider().Login, logintest.Repository("azure", repository))
 	if run.Reason != "InvalidProviderConfiguration" || !strings.Contains(run.Err.Error(), "managed identity: status 401") {
 		t.Errorf("%s, %v", run.Reason, run.Err)

@@ -25,6 +25,8 @@ var types = []google.CredentialsType{
 // A credentials file, as far as it is judged here.
 type credentials struct {
 	Type          google.CredentialsType `json:"type"`
+	Web           any                    `json:"web"`
+	Installed     any                    `json:"installed"`
 	Universe      string                 `json:"universe_domain"`
 	TokenURI      string                 `json:"token_uri"`
 	TokenURL      string                 `json:"token_url"`
@@ -45,11 +47,18 @@ func (i identity) byFile(ctx context.Context, name string) (token, error) {
 	if err := json.Unmarshal(data, &c); err != nil {
 		return token{}, wrong("%s: %s", name, exchange.Said(err.Error()))
 	}
-	if err := c.check(); err != nil {
-		return token{}, wrong("%s: %w", name, err)
+	for part := &c; part != nil; part = part.Source {
+		if err := part.check(); err != nil {
+			return token{}, wrong("%s: %w", name, err)
+		}
 	}
-	if err := i.belongs(c.Universe); err != nil {
-		return token{}, err
+	for _, universe := range c.universes() {
+		if err := i.belongs(universe); err != nil {
+			return token{}, err
+		}
+	}
+	if c.Type == google.ExternalAccount && c.TokenURL == "" && i.universe != googleCloud { // the library would take Google's
+		return token{}, wrong("%s: token_url is missing: it says where %s exchanges tokens", name, i.universe)
 	}
 	return i.ask(ctx, func(ctx context.Context) (oauth2.TokenSource, error) {
 		found, err := google.CredentialsFromJSONWithType(ctx, data, c.Type, scope)
@@ -60,7 +69,21 @@ func (i identity) byFile(ctx context.Context, name string) (token, error) {
 	})
 }
 
-// check reports what in c must not be used.
+// universes returns the clouds that c and the parts in it are of: where none
+// says which, Google's.
+func (c *credentials) universes() (all []string) {
+	for ; c != nil; c = c.Source {
+		if c.Universe != "" {
+			all = append(all, c.Universe)
+		}
+	}
+	if len(all) == 0 {
+		return []string{googleCloud}
+	}
+	return all
+}
+
+// check reports what in c, but for the parts in it, must not be used.
 func (c *credentials) check() error {
 	if !slices.Contains(types, c.Type) {
 		return fmt.Errorf("type %q is none of %q", exchange.Said(string(c.Type)), types)
@@ -68,13 +91,15 @@ func (c *credentials) check() error {
 	if c.From.Executable != nil {
 		return fmt.Errorf("credential_source.executable: headgate runs no programs: use a file or a url")
 	}
-	for name, value := range map[string]string{"token_uri": c.TokenURI, "token_url": c.TokenURL, "service_account_impersonation_url": c.Impersonation} {
-		if u, err := url.Parse(value); value != "" && (err != nil || !exchange.Safe(u)) {
-			return fmt.Errorf("%s is not an https URL", name)
-		}
+	if c.Web != nil || c.Installed != nil { // the library would want to show somebody a page
+		return fmt.Errorf("web and installed are of an OAuth client, not of an identity: use a file of type %q", types)
 	}
-	if c.Source != nil {
-		return c.Source.check()
+	for _, place := range []struct{ name, url string }{
+		{"token_uri", c.TokenURI}, {"token_url", c.TokenURL}, {"service_account_impersonation_url", c.Impersonation},
+	} {
+		if u, err := url.Parse(place.url); place.url != "" && (err != nil || !exchange.Safe(u)) {
+			return fmt.Errorf("%s is not an https URL", place.name)
+		}
 	}
 	return nil
 }

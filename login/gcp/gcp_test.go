@@ -378,6 +378,10 @@ func TestPull(t *testing.T) {
 // An identity is shown to registries of its own cloud only.
 func TestUniverses(t *testing.T) {
 	const other = "oci://docker.s3nsregistry.fr/project/repo/app"
+	part := func(universe string) config { return serviceAccount().with("universe_domain", universe) }
+	impersonated := func(part config) config {
+		return config{"type": "impersonated_service_account", "service_account_impersonation_url": impersonation(robot), "source_credentials": part}
+	}
 	for name, c := range map[string]struct {
 		vars      []string
 		universe  string
@@ -389,6 +393,11 @@ func TestUniverses(t *testing.T) {
 		"key there":               {file(serviceAccount().with("universe_domain", "s3nsapis.fr").write(t)), "", other, ""},
 		"key there, registry":     {file(serviceAccount().with("universe_domain", "s3nsapis.fr").write(t)), "", artifact, "one of s3nsapis.fr"},
 		"key":                     {file(serviceAccount().write(t)), "", other, "one of googleapis.com"},
+		"part there":              {file(impersonated(part("s3nsapis.fr")).write(t)), "", other, ""},
+		"part there, registry":    {file(impersonated(part("s3nsapis.fr")).write(t)), "", artifact, "one of s3nsapis.fr"},
+		"parts of two clouds":     {file(impersonated(part("googleapis.com")).with("universe_domain", "s3nsapis.fr").write(t)), "", other, "one of googleapis.com"},
+		"exchange of no cloud":    {file(federated(t).with("universe_domain", "s3nsapis.fr").with("token_url", "").write(t)), "", other, "token_url is missing: it says where s3nsapis.fr exchanges tokens"},
+		"exchange there":          {file(federated(t).with("universe_domain", "s3nsapis.fr").with("token_url", "https://sts.s3nsapis.fr/v1/token").write(t)), "", other, ""},
 		"job there":               {job("GOOGLE_CLOUD_UNIVERSE_DOMAIN", "s3nsapis.fr", "GOOGLE_SERVICE_ACCOUNT", robot), "", other, ""},
 		"job there, registry":     {job("GOOGLE_CLOUD_UNIVERSE_DOMAIN", "s3nsapis.fr"), "", artifact, "one of s3nsapis.fr"},
 		"job":                     {job(), "", other, "one of googleapis.com"},

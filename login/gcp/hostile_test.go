@@ -31,8 +31,9 @@ func TestPullFailures(t *testing.T) {
 	byKey := func() []string { return file(serviceAccount().write(t)) }
 	program := filepath.Join(t.TempDir(), "program")
 	executable := config{"executable": config{"command": program, "output_file": program}}
-	nested := config{"type": "impersonated_service_account", "service_account_impersonation_url": impersonation(robot),
-		"source_credentials": federated(t).with("credential_source", executable)}
+	impersonated := config{"type": "impersonated_service_account", "service_account_impersonation_url": impersonation(robot)}
+	nested := impersonated.with("source_credentials", federated(t).with("credential_source", executable))
+	client := config{"client_id": "a", "client_secret": "canary", "redirect_uris": []string{"https://evil.example"}}
 	for name, c := range map[string]struct {
 		vars   []string
 		answer http.HandlerFunc
@@ -45,6 +46,8 @@ func TestPullFailures(t *testing.T) {
 		"file is huge":                {file(write(t, strings.Repeat(" ", 2<<20))), nil, nil, invalid, "more than 1048576 bytes"},
 		"file of no type":             {file(write(t, `{"installed":{"client_id":"a","client_secret":"canary","redirect_uris":["https://evil.example"]}}`)), nil, nil, invalid, `type "" is none of`},
 		"file of another type":        {file(write(t, `{"type":"gdch_service_account\u001b[0m"}`)), nil, nil, invalid, "is none of"},
+		"file with a page to show":    {file(serviceAccount().with("installed", client).write(t)), nil, nil, invalid, "web and installed are of an OAuth client"},
+		"part with a page to show":    {file(impersonated.with("source_credentials", user().with("web", client)).write(t)), nil, nil, invalid, "web and installed are of an OAuth client"},
 		"file runs a program":         {file(federated(t).with("credential_source", executable).write(t)), nil, nil, invalid, "credential_source.executable: headgate runs no programs"},
 		"file hides a program":        {file(nested.write(t)), nil, nil, invalid, "credential_source.executable: headgate runs no programs"},
 		"file hides it from a switch": {file(write(t, `{"type":"external_account","Credential_Source":{"EXECUTABLE":{"command":"/canary"}}}`)), nil, nil, invalid, "executable"},
@@ -66,16 +69,16 @@ func TestPullFailures(t *testing.T) {
 		"fails":                       {byKey(), answer(503, `sorry`), nil, auth, "status 503"},
 		"redirected":                  {byKey(), redirect("/elsewhere"), nil, auth, "status 307"},
 		"sent away":                   {byKey(), redirect("https://runner.example/"), nil, auth, "status 307"},
-		"not JSON":                    {byKey(), answer(200, `<html>`), nil, auth, "GOOGLE_APPLICATION_CREDENTIALS: "},
+		"not JSON":                    {byKey(), answer(200, `<html>`), nil, auth, "invalid character"},
 		"no token":                    {byKey(), answer(200, `{"expires_in":3600}`), nil, auth, "no token that can be sent"},
 		"token that cannot pass":      {byKey(), answer(200, `{"access_token":"can\r\nary","expires_in":3600}`), nil, auth, "no token that can be sent"},
-		"huge answer":                 {byKey(), answer(200, `{"access_token":"`+strings.Repeat("x", 4<<20)), nil, auth, "GOOGLE_APPLICATION_CREDENTIALS: "},
+		"huge answer":                 {byKey(), answer(200, `{"access_token":"`+strings.Repeat("x", 4<<20)), nil, auth, "unexpected end of JSON input"},
 		"machine has no account":      {nil, answer(404, ``), nil, invalid, "metadata server: |status 404"},
 		"machine is not Google's":     {nil, answer(200, `<html>`), nil, invalid, "the identity is one of <html>"},
 		"machine fails":               {nil, answer(500, ``), nil, auth, "metadata server: |status 500"},
 		"machine sends away":          {nil, redirect("http://127.0.0.1:1/"), nil, auth, "redirect to another host refused"},
 		"machine of no form":          {[]string{"GCE_METADATA_HOST", "a b"}, nil, nil, invalid, "GCE_METADATA_HOST is not HOST or HOST:PORT"},
-		"nobody":                      {[]string{"GCE_METADATA_HOST", "127.0.0.1:1"}, nil, nil, auth, "metadata server: "},
+		"nobody":                      {[]string{"GCE_METADATA_HOST", "127.0.0.1:1"}, nil, nil, auth, "metadata server: GET http://127.0.0.1:1/computeMetadata/v1/universe/universe-domain: "},
 		"CA of the object":            {byKey(), nil, func(s *source.OCIRepositorySpec) { s.CertSecretRef = &source.LocalReference{Name: "ca"} }, invalid, "spec.certSecretRef: ca.crt"},
 		"service account":             {byKey(), nil, func(s *source.OCIRepositorySpec) { s.ServiceAccountName = "robot" }, invalid, "spec.serviceAccountName: only a cluster"},
 		"without TLS":                 {byKey(), nil, func(s *source.OCIRepositorySpec) { s.Insecure = true }, invalid, "spec.insecure"},

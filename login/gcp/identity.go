@@ -155,7 +155,7 @@ func (t identityToken) SubjectToken(context.Context, externalaccount.SupplierOpt
 	return string(t), nil
 }
 
-// belongs reports whether an identity of a cloud, "" for Google's, may be shown to the registry.
+// belongs reports why an identity of a cloud, "" for Google's, may not be shown to the registry.
 func (i identity) belongs(universe string) error {
 	if universe == "" {
 		universe = googleCloud
