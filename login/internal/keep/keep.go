@@ -5,7 +5,8 @@
 //     has no known end is not kept.
 //   - For one key, one request is under way at a time. Who waits for another's
 //     request gives up when his own context ends, and asks himself when the
-//     other failed.
+//     other failed, or has not answered for [Patience]: that may go through a
+//     proxy which never will.
 //   - At most [Max] keys are kept; the one that would expire first makes room.
 package keep
 
@@ -17,6 +18,9 @@ import (
 
 // Max is how many keys a [Keep] holds.
 const Max = 1000
+
+// Patience is how long anybody waits for another's request.
+const Patience = 10 * time.Second
 
 // longest is how long anything is kept.
 const longest = time.Hour
@@ -47,29 +51,44 @@ type lease[T any] struct {
 func (k *Keep[T]) Get(ctx context.Context, key string, issue func(context.Context) (T, time.Time, error)) (value T, forget func(), err error) {
 	s := k.enter(key)
 	defer k.leave(s)
-	select {
-	case s.turn <- struct{}{}:
-		defer func() { <-s.turn }()
-	case <-ctx.Done():
-		return value, nil, context.Cause(ctx)
+	l := k.kept(s)
+	if l == nil {
+		impatient := time.NewTimer(Patience)
+		defer impatient.Stop()
+		select {
+		case s.turn <- struct{}{}:
+			defer func() { <-s.turn }()
+		case <-impatient.C:
+		case <-ctx.Done():
+			return value, nil, context.Cause(ctx)
+		}
+		l = k.kept(s)
 	}
-	var l *lease[T]
-	k.locked(func() { l = s.lease })
-	if l == nil || !k.now().Before(l.until) {
+	if l == nil {
 		var expires time.Time
 		if value, expires, err = issue(ctx); err != nil {
 			return value, nil, err
 		}
 		l = &lease[T]{value, k.until(expires)}
-		k.locked(func() { s.lease = l })
+		k.put(s, l)
 	}
 	return l.value, func() { k.forget(s, l) }, nil
 }
 
-func (k *Keep[T]) locked(do func()) {
+// kept returns what may still be used, nil when there is nothing.
+func (k *Keep[T]) kept(s *slot[T]) *lease[T] {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	do()
+	if s.lease == nil || !k.now().Before(s.lease.until) {
+		return nil
+	}
+	return s.lease
+}
+
+func (k *Keep[T]) put(s *slot[T], l *lease[T]) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	s.lease = l
 }
 
 func (k *Keep[T]) now() time.Time {

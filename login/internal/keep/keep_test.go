@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/headgate-io/headgate/login/internal/keep"
@@ -133,6 +134,40 @@ func TestWaiting(t *testing.T) {
 		}
 	})
 	end <- errors.New("failed")
+}
+
+// A request that never ends holds up nobody else for longer than Patience.
+func TestPatience(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var k keep.Keep[int]
+		issued := 0
+		get := func() (int, error) {
+			n, _, err := k.Get(t.Context(), "a", func(context.Context) (int, time.Time, error) {
+				issued++
+				return issued, time.Now().Add(time.Hour), nil
+			})
+			return n, err
+		}
+		end := make(chan error)
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			_, _, err := k.Get(t.Context(), "a", func(context.Context) (int, time.Time, error) { return 0, time.Time{}, <-end })
+			if err == nil {
+				t.Error("the stalled request: no error")
+			}
+		})
+		synctest.Wait()
+		for range 3 { // the first waits, the others find what it got
+			if n, err := get(); n != 1 || err != nil {
+				t.Errorf("beside a request that stalls: %d, %v", n, err)
+			}
+		}
+		end <- errors.New("failed")
+		wg.Wait()
+		if n, err := get(); n != 1 || err != nil {
+			t.Errorf("after it: %d, %v", n, err)
+		}
+	})
 }
 
 func TestMany(t *testing.T) {
