@@ -83,7 +83,7 @@ func (p *Provider) identify(ctx context.Context, client *http.Client, region str
 	return p.keys.Get(ctx, region, func(ctx context.Context) (aws.Credentials, time.Time, error) {
 		keys, err := p.retrieve(ctx, exchange.Until(ctx, client), region)
 		if err != nil {
-			return keys, time.Time{}, p.explain(ctx, "get the keys of this program", err)
+			return keys, time.Time{}, p.explain(ctx, "get the keys of this program", err, aws.Credentials{})
 		}
 		if keys.AccessKeyID == "" || keys.SecretAccessKey == "" || !exchange.Sendable(keys.AccessKeyID+keys.SessionToken) {
 			return keys, time.Time{}, errors.New("the keys that were found cannot be used: they are empty or hold control characters")

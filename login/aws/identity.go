@@ -83,12 +83,15 @@ type identityToken string
 func (t identityToken) GetIdentityToken() ([]byte, error) { return []byte(t), nil }
 
 // explain makes one line of an error of the SDK about what was to be done,
-// without what the request proved itself with.
-func (p *Provider) explain(ctx context.Context, what string, err error) error {
+// without what the request proved itself with: keys, where there were any.
+func (p *Provider) explain(ctx context.Context, what string, err error, keys aws.Credentials) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("%s: %w", what, context.Cause(ctx))
 	}
-	secrets := []string{p.env.Value("AWS_CONTAINER_AUTHORIZATION_TOKEN"), p.env.Value("AWS_SECRET_ACCESS_KEY"), p.env.Value("AWS_SESSION_TOKEN")}
+	secrets := []string{keys.SecretAccessKey, keys.SessionToken}
+	for _, name := range []string{"AWS_CONTAINER_AUTHORIZATION_TOKEN", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"} {
+		secrets = append(secrets, p.env.Value(name))
+	}
 	const hint = "check the role and the AWS_ variables that this program runs with"
 	if api, ok := errors.AsType[smithy.APIError](err); ok && refused(api, err) {
 		return fmt.Errorf("%w: %s: %s: %s", source.ErrProvider, exchange.Said(api.ErrorCode()), exchange.Said(api.ErrorMessage(), secrets...), hint)
@@ -102,6 +105,8 @@ func refused(api smithy.APIError, err error) bool {
 	if _, often := retry.DefaultThrottleErrorCodes[api.ErrorCode()]; often {
 		return false
 	}
-	resp, ok := errors.AsType[*smithyhttp.ResponseError](err)
-	return api.ErrorFault() == smithy.FaultClient || ok && resp.HTTPStatusCode()/100 == 4 && resp.HTTPStatusCode() != http.StatusTooManyRequests
+	if resp, ok := errors.AsType[*smithyhttp.ResponseError](err); ok {
+		return exchange.Final(resp.HTTPStatusCode())
+	}
+	return api.ErrorFault() == smithy.FaultClient
 }

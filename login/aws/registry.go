@@ -45,7 +45,7 @@ func (p *Provider) issue(ctx context.Context, client *http.Client, at place) (to
 	}
 	text, expires, err := askers[at.service](ctx, at, keys, through(client))
 	if err != nil {
-		if err = p.explain(ctx, "get a token of "+at.service, err); errors.Is(err, source.ErrProvider) {
+		if err = p.explain(ctx, "get a token of "+at.service, err, keys); errors.Is(err, source.ErrProvider) {
 			forget()
 		}
 		return token{}, err

@@ -82,7 +82,7 @@ func (w *registryWorld) issue(rw http.ResponseWriter, r *http.Request) {
 	rw.Header().Set("Content-Type", "application/x-amz-json-1.1")
 	if err != nil || key != w.key || r.Header.Get("Content-Type") != "application/x-amz-json-1.1" {
 		rw.WriteHeader(http.StatusBadRequest)
-		fmt.Fprintf(rw, `{"__type":"UnrecognizedClientException","message":"The security token is invalid, not %s (%v)"}`, r.Header.Get("Authorization"), err)
+		fmt.Fprintf(rw, `{"__type":"UnrecognizedClientException","message":"The security token is invalid, not %s %s (%v)"}`, r.Header.Get("X-Amz-Security-Token"), r.Header.Get("Authorization"), err)
 		return
 	}
 	w.issued++
@@ -305,6 +305,7 @@ func TestPullFailures(t *testing.T) {
 		"access denied":      {answer(400, `{"__type":"AccessDeniedException","message":"not authorized to perform ecr:GetAuthorizationToken"}`), nil, provider, "AccessDeniedException: not authorized|AWS_ variables"},
 		"not allowed at all": {answer(403, `<html>`), nil, auth, "get a token of ecr|403"},
 		"throttled":          {answer(400, `{"__type":"ThrottlingException","message":"Rate exceeded"}`), nil, auth, "get a token of ecr|Rate exceeded"},
+		"service is slow":    {answer(408, `{"__type":"RequestTimeoutException","message":"too slow"}`), nil, auth, "get a token of ecr|too slow"},
 		"service fails":      {answer(500, `{"__type":"ServerException","message":"sorry"}`), nil, auth, "get a token of ecr|sorry"},
 		"redirected": {func(rw http.ResponseWriter, r *http.Request) {
 			http.Redirect(rw, r, "https://evil.example/", http.StatusTemporaryRedirect)

@@ -359,6 +359,7 @@ func TestFailures(t *testing.T) {
 		"tenant with a path":     {append(secret, "AZURE_TENANT_ID", "../canary"), nil, nil, provider, "AZURE_CLIENT_SECRET"},
 		"authority without TLS":  {append(secret, "AZURE_AUTHORITY_HOST", "http://login.microsoftonline.com"), nil, nil, provider, "https"},
 		"throttled":              {secret, answer(429, `{"error":"slow_down","error_description":"later"}`), nil, auth, "status 429"},
+		"slow":                   {secret, answer(408, `{"error":"timeout"}`), nil, auth, "status 408: timeout"},
 		"not JSON":               {secret, answer(200, `<html>`), nil, auth, "AZURE_CLIENT_SECRET"},
 		"no token":               {secret, answer(200, `{"token_type":"Bearer","expires_in":3600}`), nil, auth, "AZURE_CLIENT_SECRET"},
 		"token that cannot pass": {secret, answer(200, `{"token_type":"Bearer","expires_in":3600,"access_token":"a\r\nb"}`), nil, auth, "no token that can be sent"},

@@ -34,7 +34,7 @@ func (i identity) explain(ctx context.Context, how string, err error) error {
 	}
 	status := failed.RawResponse.StatusCode
 	text := fmt.Sprintf("%s: status %d%s: %s", how, status, i.said(failed.RawResponse), hint)
-	if status/100 == 4 && status != http.StatusTooManyRequests {
+	if exchange.Final(status) {
 		return fmt.Errorf("%w: %s", source.ErrProvider, text)
 	}
 	return errors.New(text)

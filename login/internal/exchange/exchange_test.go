@@ -123,6 +123,38 @@ func TestUntil(t *testing.T) {
 	}
 }
 
+// Limited asks again later, whatever the status.
+func TestLimited(t *testing.T) {
+	for name, value := range map[string]string{"Retry-After": "1", "X-Ratelimit-Remaining": "0"} {
+		var out struct{}
+		err := ask(t, t.Context(), exchange.Client(nil), serve(t, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set(name, value)
+			w.WriteHeader(http.StatusForbidden)
+		}), &out)
+		if e, ok := errors.AsType[*exchange.StatusError](err); !ok || !e.Limited() || e.Final() {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// A password shows neither as it is nor as it is sent.
+func TestPassword(t *testing.T) {
+	req, err := http.NewRequest(http.MethodGet, serve(t, func(w http.ResponseWriter, r *http.Request) {
+		_, password, _ := r.BasicAuth()
+		w.WriteHeader(http.StatusUnauthorized)
+		fmt.Fprintf(w, `{"message":"not %s, %s"}`, password, r.Header.Get("Authorization"))
+	}), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.SetBasicAuth("user", "s3cret-canary")
+	client := exchange.Client(nil)
+	defer client.CloseIdleConnections()
+	if _, err := exchange.Text(client, req); err == nil || !strings.HasSuffix(err.Error(), "status 401 (not ***, Basic ***)") {
+		t.Error(err)
+	}
+}
+
 // What libraries would follow or print is an error that is fit to be shown.
 func TestStrict(t *testing.T) {
 	u := serve(t, func(w http.ResponseWriter, r *http.Request) {
@@ -163,7 +195,7 @@ func TestFinal(t *testing.T) {
 	for status, want := range map[int]bool{302: false, 400: true, 401: true, 403: true, 404: true, 408: false, 429: false, 500: false, 503: false} {
 		var out struct{}
 		err := ask(t, t.Context(), exchange.Client(nil), serve(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }), &out)
-		if e, ok := errors.AsType[*exchange.StatusError](err); status != 302 && (!ok || e.Final() != want) {
+		if e, ok := errors.AsType[*exchange.StatusError](err); !ok || e.Final() != want || exchange.Final(status) != want {
 			t.Errorf("%d: %v", status, err)
 		}
 	}

@@ -35,8 +35,11 @@ func (e *StatusError) Limited() bool {
 
 // Final reports whether asking again later is of no use: what was asked for, or
 // who asked, was refused.
-func (e *StatusError) Final() bool {
-	return e.Status/100 == 4 && e.Status != http.StatusRequestTimeout && !e.Limited()
+func (e *StatusError) Final() bool { return Final(e.Status) && !e.Limited() }
+
+// Final reports the same of a status alone.
+func Final(status int) bool {
+	return status/100 == 4 && status != http.StatusRequestTimeout && status != http.StatusTooManyRequests
 }
 
 func newStatusError(req *http.Request, resp *http.Response) *StatusError {
@@ -52,7 +55,8 @@ var proofFields = []string{"assertion", "client_assertion", "client_secret", "re
 // proofs returns what req proves itself with: its credentials, in the header or in a form.
 func proofs(req *http.Request) []string {
 	_, secret, _ := strings.Cut(req.Header.Get("Authorization"), " ")
-	secrets := []string{secret}
+	_, password, _ := req.BasicAuth()
+	secrets := []string{secret, password}
 	if req.GetBody == nil || !strings.HasPrefix(req.Header.Get("Content-Type"), "application/x-www-form-urlencoded") {
 		return secrets
 	}
