@@ -13,6 +13,8 @@
 //     oci://ACCOUNT.dkr.ecr.REGION.amazonaws.com/NAME or oci://public.ecr.aws/NAME,
 //     or what AWS calls those with FIPS, over IPv6 and in its other partitions
 //     (place.go). No other host is shown anything.
+//   - A role that is assumed with an identity token is one of the partition of
+//     the URL: the token is shown to no other.
 //   - The user name and password for CodeCommit are made anew for each use: the
 //     password is a signature over host and path (its format is in sign.go) that
 //     is good for 15 minutes. What is asked later in the same conversation is refused.
@@ -81,6 +83,9 @@ func (p *Provider) Login(ctx context.Context, r source.LoginRequest) (source.Cre
 // identify returns the keys of the program, and what makes it forget them.
 func (p *Provider) identify(ctx context.Context, client *http.Client, region string) (aws.Credentials, func(), error) {
 	return p.keys.Get(ctx, region, func(ctx context.Context) (aws.Credentials, time.Time, error) {
+		if err := p.belongs(region); err != nil {
+			return aws.Credentials{}, time.Time{}, err
+		}
 		keys, err := p.retrieve(ctx, exchange.Until(ctx, client), region)
 		if err != nil {
 			return keys, time.Time{}, p.explain(ctx, "get the keys of this program", err, aws.Credentials{})

@@ -127,6 +127,10 @@ func TestFetch(t *testing.T) {
 func TestFetchFailures(t *testing.T) {
 	const provider, auth = "InvalidProviderConfiguration", "AuthenticationFailed"
 	role := slices.Clip(append(job(), "AWS_ROLE_ARN", "arn:aws:iam::123456789012:role/reader"))
+	file := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(file, []byte(identity), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for name, c := range map[string]struct {
 		vars   []string
 		status int
@@ -134,14 +138,21 @@ func TestFetchFailures(t *testing.T) {
 		reason string
 		say    string
 	}{
-		"refused identity":     {role, http.StatusForbidden, nil, provider, "InvalidIdentityToken"},
-		"refused job":          {append(role, "ACTIONS_ID_TOKEN_REQUEST_TOKEN", "other-canary"), 0, nil, auth, "identity token of the job: GET https://runner.example/token|status 401"},
-		"job without TLS":      {append(role, "ACTIONS_ID_TOKEN_REQUEST_URL", "http://runner.example/token"), 0, nil, auth, "ACTIONS_ID_TOKEN_REQUEST_URL is not an https URL"},
-		"wrong keys":           {[]string{"AWS_ACCESS_KEY_ID", "AKIDEXAMPLE", "AWS_SECRET_ACCESS_KEY", "other-canary"}, 0, nil, auth, "authentication failed"},
-		"CA of the object":     {role, 0, func(g *source.GitRepository) { g.Spec.SecretRef = &source.LocalReference{Name: "ca"} }, provider, "default/ca: ca.crt"},
-		"service account":      {role, 0, func(g *source.GitRepository) { g.Spec.ServiceAccountName = "robot" }, provider, "spec.serviceAccountName"},
-		"not CodeCommit":       {role, 0, func(g *source.GitRepository) { g.Spec.URL = "https://evil.example/v1/repos/app" }, provider, "git-codecommit.REGION"},
-		"user in the URL":      {role, 0, func(g *source.GitRepository) { g.Spec.URL = "https://u@" + host + "/v1/repos/app" }, provider, "user information"},
+		"refused identity":      {role, http.StatusForbidden, nil, provider, "InvalidIdentityToken"},
+		"refused job":           {append(role, "ACTIONS_ID_TOKEN_REQUEST_TOKEN", "other-canary"), 0, nil, auth, "identity token of the job: GET https://runner.example/token|status 401"},
+		"job without TLS":       {append(role, "ACTIONS_ID_TOKEN_REQUEST_URL", "http://runner.example/token"), 0, nil, auth, "ACTIONS_ID_TOKEN_REQUEST_URL is not an https URL"},
+		"wrong keys":            {[]string{"AWS_ACCESS_KEY_ID", "AKIDEXAMPLE", "AWS_SECRET_ACCESS_KEY", "other-canary"}, 0, nil, auth, "authentication failed"},
+		"CA of the object":      {role, 0, func(g *source.GitRepository) { g.Spec.SecretRef = &source.LocalReference{Name: "ca"} }, provider, "default/ca: ca.crt"},
+		"service account":       {role, 0, func(g *source.GitRepository) { g.Spec.ServiceAccountName = "robot" }, provider, "spec.serviceAccountName"},
+		"not CodeCommit":        {role, 0, func(g *source.GitRepository) { g.Spec.URL = "https://evil.example/v1/repos/app" }, provider, "git-codecommit.REGION"},
+		"user in the URL":       {role, 0, func(g *source.GitRepository) { g.Spec.URL = "https://u@" + host + "/v1/repos/app" }, provider, "user information"},
+		"role of another cloud": {append(role, "AWS_ROLE_ARN", "arn:aws-cn:iam::123456789012:role/reader"), 0, nil, provider, "AWS_ROLE_ARN is not a role of aws, the partition that region eu-west-1 is in"},
+		"China": {role, 0, func(g *source.GitRepository) {
+			g.Spec.URL = "https://git-codecommit.cn-north-1.amazonaws.com.cn/v1/repos/app"
+		}, provider, "not a role of aws-cn"},
+		"government": {[]string{"AWS_WEB_IDENTITY_TOKEN_FILE", file, "AWS_ROLE_ARN", role[5]}, 0, func(g *source.GitRepository) {
+			g.Spec.URL = "https://git-codecommit.us-gov-west-1.amazonaws.com/v1/repos/app"
+		}, provider, "not a role of aws-us-gov"},
 		"profile that is none": {[]string{"AWS_PROFILE", "absent"}, 0, nil, auth, "absent"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -160,6 +171,9 @@ func TestFetchFailures(t *testing.T) {
 				if !strings.Contains(run.Err.Error(), s) {
 					t.Errorf("%v: does not say %s", run.Err, s)
 				}
+			}
+			if c.change != nil && len(w.asked) > 0 {
+				t.Errorf("asked %q", w.asked)
 			}
 		})
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/aws/retry"
@@ -68,12 +69,24 @@ func through(client *http.Client) func(*middleware.Stack) error {
 
 // inJob reports whether the identity is a role that a job of Actions assumes.
 func (p *Provider) inJob() bool {
-	for _, other := range []string{"AWS_ACCESS_KEY_ID", "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_PROFILE"} {
-		if p.env.Has(other) {
-			return false
-		}
+	return p.inRole() && !p.env.Has("AWS_WEB_IDENTITY_TOKEN_FILE")
+}
+
+// inRole reports whether the identity is AWS_ROLE_ARN, assumed with an identity token.
+func (p *Provider) inRole() bool {
+	return p.env.Has("AWS_ROLE_ARN") && !p.env.Has("AWS_ACCESS_KEY_ID") && !p.env.Has("AWS_PROFILE") &&
+		(p.env.Has("AWS_WEB_IDENTITY_TOKEN_FILE") || p.env.Has(actions.Variables...))
+}
+
+// belongs reports why the role of this program may not be assumed in region,
+// whose token service would be shown an identity token that is good elsewhere.
+func (p *Provider) belongs(region string) error {
+	cloud := partitionOf(region).name
+	if p.inRole() && !strings.HasPrefix(p.env.Value("AWS_ROLE_ARN"), "arn:"+cloud+":") {
+		return fmt.Errorf("%w: AWS_ROLE_ARN is not a role of %s, the partition that region %s is in: set it to a role there",
+			source.ErrProvider, cloud, region)
 	}
-	return p.env.Has("AWS_ROLE_ARN") && p.env.Has(actions.Variables...)
+	return nil
 }
 
 // An identityToken is one that was issued already.

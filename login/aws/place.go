@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/headgate-io/headgate/login/internal/exchange"
@@ -38,16 +39,21 @@ var hosts = []struct {
 	{"oci", registry, true, regexp.MustCompile(`^[0-9]{12}\.dkr-ecr(-fips)?\.` + regionForm + `\.([a-z0-9.-]+)$`)},
 }
 
-// partitions of AWS, by how the names of their regions begin, and the domains
-// of their services; the first that fits counts. The last is the public one.
-var partitions = []struct{ region, domain, dual string }{
-	{"cn-", "amazonaws.com.cn", "on.amazonwebservices.com.cn"},
-	{"eusc-", "amazonaws.eu", ""},
-	{"us-iso-", "c2s.ic.gov", ""},
-	{"us-isob-", "sc2s.sgov.gov", ""},
-	{"us-isof-", "csp.hci.ic.gov", ""},
-	{"eu-isoe-", "cloud.adc-e.uk", ""},
-	{"", "amazonaws.com", "on.aws"},
+// A partition is a cloud of AWS of its own.
+type partition struct{ region, name, domain, dual string }
+
+// partitions of AWS, by how the names of their regions begin: how their ARNs
+// name them, and the domains of their services. The first that fits counts, the
+// last is the public one.
+var partitions = []partition{
+	{"cn-", "aws-cn", "amazonaws.com.cn", "on.amazonwebservices.com.cn"},
+	{"us-gov-", "aws-us-gov", "amazonaws.com", "on.aws"},
+	{"eusc-", "aws-eusc", "amazonaws.eu", ""},
+	{"us-iso-", "aws-iso", "c2s.ic.gov", ""},
+	{"us-isob-", "aws-iso-b", "sc2s.sgov.gov", ""},
+	{"us-isof-", "aws-iso-f", "csp.hci.ic.gov", ""},
+	{"eu-isoe-", "aws-iso-e", "cloud.adc-e.uk", ""},
+	{"", "aws", "amazonaws.com", "on.aws"},
 }
 
 // galleries are the hosts of ECR Public, which has one region for logins.
@@ -67,23 +73,22 @@ func placeOf(u *url.URL) (place, error) {
 	}
 	for _, h := range hosts {
 		m := h.form.FindStringSubmatch(host)
-		if m == nil || u.Scheme != h.scheme || m[3] != domainOf(m[2], h.dual) {
+		if m == nil || u.Scheme != h.scheme {
 			continue
 		}
-		return place{service: h.service, region: m[2], fips: m[1] != "", dual: h.dual}, nil
+		domain := partitionOf(m[2]).domain
+		if h.dual {
+			domain = partitionOf(m[2]).dual
+		}
+		if m[3] == domain {
+			return place{service: h.service, region: m[2], fips: m[1] != "", dual: h.dual}, nil
+		}
 	}
 	return place{}, errNoPlace
 }
 
-// domainOf returns the domain of the services of region.
-func domainOf(region string, dual bool) (domain string) {
-	for _, p := range partitions {
-		if strings.HasPrefix(region, p.region) {
-			if dual {
-				return p.dual
-			}
-			return p.domain
-		}
-	}
-	return ""
+// partitionOf returns the partition that region is in.
+func partitionOf(region string) partition {
+	i := slices.IndexFunc(partitions, func(p partition) bool { return strings.HasPrefix(region, p.region) })
+	return partitions[i] // the last fits all
 }

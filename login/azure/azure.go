@@ -11,13 +11,16 @@
 //	  ACTIONS_ID_TOKEN_REQUEST_URL, ..._TOKEN              a job of GitHub or Forgejo Actions, audience api://AzureADTokenExchange
 //	none                                                 the managed identity of the machine, AZURE_CLIENT_ID says which
 //
-// AZURE_AUTHORITY_HOST is the authority of another cloud; without it, registries
-// have that of their cloud. No program is run, and what developers logged in
+// AZURE_AUTHORITY_HOST is the authority of the cloud that an application is of,
+// without it the public one. No program is run, and what developers logged in
 // with on their machine is not used.
 //
 //   - The URL must be https://dev.azure.com/..., https://NAME.visualstudio.com/...
 //     or oci://NAME.azurecr.io/..., with .cn, .de or .us in place of .io in other
 //     clouds. No other host is shown a token.
+//   - For a registry of another cloud than the public one, AZURE_AUTHORITY_HOST
+//     must be set: what an application proves itself with is not shown to a
+//     cloud because an object names a registry there.
 //   - A registry is shown a token that is good for registries alone, and makes
 //     of it the password of the user 00000000-0000-0000-0000-000000000000.
 //   - A token is used for 80 % of its life, an hour at most. One of a managed
@@ -81,6 +84,9 @@ func (p *Provider) identify(ctx context.Context, client *http.Client, at place) 
 
 func (i identity) token(ctx context.Context, scope string) (azcore.AccessToken, error) {
 	method := i.method()
+	if err := i.belongs(method); err != nil {
+		return azcore.AccessToken{}, err
+	}
 	c, err := method.credential(i)
 	if err != nil {
 		return azcore.AccessToken{}, fmt.Errorf("%w: %s: %s", source.ErrProvider, method.name, exchange.Said(err.Error(), i.secrets()...))

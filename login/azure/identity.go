@@ -2,6 +2,7 @@ package azure
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"time"
 
@@ -12,16 +13,20 @@ import (
 
 	"github.com/headgate-io/headgate/login/internal/actions"
 	"github.com/headgate-io/headgate/login/internal/exchange"
+	"github.com/headgate-io/headgate/source"
 )
 
 // audience is whom the identity token of a job is for.
 const audience = "api://AzureADTokenExchange"
 
+// authorityVariable names the authority of the cloud that the program is of.
+const authorityVariable = "AZURE_AUTHORITY_HOST"
+
 // An identity is what the program can prove, and how it asks for tokens.
 type identity struct {
 	env       exchange.Environment
 	client    *http.Client
-	authority string // unless the environment names one
+	authority string // of the cloud that the token is for, unless the environment names one
 }
 
 // A method is a way to prove who the program is.
@@ -55,11 +60,21 @@ func (i identity) method() (m method) {
 	return m
 }
 
+// belongs reports why m must not be used for a token of the cloud of i: it shows
+// an authority what would be good at another.
+func (i identity) belongs(m method) error {
+	if m.variables == nil || i.env.Has(authorityVariable) || i.authority == cloud.AzurePublic.ActiveDirectoryAuthorityHost {
+		return nil
+	}
+	return fmt.Errorf("%w: %s: the registry is of another cloud than the public one: set %s to %s if the identity of this program is of that cloud",
+		source.ErrProvider, m.name, authorityVariable, i.authority)
+}
+
 func (i identity) tenant() string { return i.env.Value("AZURE_TENANT_ID") }
 func (i identity) id() string     { return i.env.Value("AZURE_CLIENT_ID") }
 
 func (i identity) options() azcore.ClientOptions {
-	authority := i.env.Value("AZURE_AUTHORITY_HOST")
+	authority := i.env.Value(authorityVariable)
 	if authority == "" {
 		authority = i.authority
 	}

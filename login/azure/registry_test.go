@@ -2,6 +2,7 @@ package azure_test
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -115,15 +116,15 @@ func (w *registryWorld) at(host string) (all []string) {
 }
 
 func TestPull(t *testing.T) {
-	secret := application("AZURE_CLIENT_SECRET", "s3cret-canary")
+	secret := slices.Clip(application("AZURE_CLIENT_SECRET", "s3cret-canary"))
 	for name, c := range map[string]struct {
 		url, authority string
 		vars           []string
 	}{
 		"secret":      {acr, "login.microsoftonline.com", secret},
 		"job":         {acr, "login.microsoftonline.com", application(job()...)},
-		"China":       {"oci://acme.azurecr.cn/acme/app", "login.chinacloudapi.cn", secret},
-		"government":  {"oci://acme.azurecr.us/acme/app", "login.microsoftonline.us", secret},
+		"China":       {"oci://acme.azurecr.cn/acme/app", "login.chinacloudapi.cn", append(secret, "AZURE_AUTHORITY_HOST", "https://login.chinacloudapi.cn/")},
+		"government":  {"oci://acme.azurecr.us/acme/app", "login.microsoftonline.us", append(secret, "AZURE_AUTHORITY_HOST", "https://login.microsoftonline.us/")},
 		"environment": {acr, "login.microsoftonline.us", append(secret, "AZURE_AUTHORITY_HOST", "https://login.microsoftonline.us/")},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -143,6 +144,20 @@ func TestPull(t *testing.T) {
 				t.Error("the token is not kept secret")
 			}
 		})
+	}
+}
+
+// A managed identity is of the machine's cloud, whatever that is.
+func TestManagedIdentityOfAnotherCloud(t *testing.T) {
+	w := newRegistryWorld(t, "AZURE_CLIENT_ID", rand.Text()) // the SDK keeps its tokens by that
+	t.Setenv("IDENTITY_HEADER", "header-canary")
+	t.Setenv("IDENTITY_ENDPOINT", serve(t, func(rw http.ResponseWriter, r *http.Request) {
+		reply(rw, 200, map[string]any{"access_token": w.next(), "token_type": "Bearer", "resource": r.URL.Query().Get("resource"),
+			"expires_on": fmt.Sprint(time.Now().Add(time.Hour).Unix())})
+	}))
+	run := w.pull(w.provider().Login, logintest.Artifact("azure", "oci://acme.azurecr.cn/acme/app"))
+	if run.Err != nil || len(w.at("exchange")) != 1 || len(w.at("login.")) > 0 {
+		t.Errorf("%v, asked %q", run.Err, w.asked)
 	}
 }
 
@@ -259,6 +274,8 @@ func TestPullFailures(t *testing.T) {
 		"token that cannot pass": {secret, answer(200, `{"refresh_token":"can\r\nary"}`), nil, auth, "no token that can be sent"},
 		"huge answer":            {secret, answer(200, `{"refresh_token":"`+strings.Repeat("x", 4<<20)), nil, auth, "larger than 1048576 bytes"},
 		"CA of the object":       {secret, nil, func(s *source.OCIRepositorySpec) { s.CertSecretRef = &source.LocalReference{Name: "ca"} }, provider, "spec.certSecretRef: ca.crt"},
+		"China":                  {secret, nil, func(s *source.OCIRepositorySpec) { s.URL = "oci://acme.azurecr.cn/app" }, provider, "AZURE_CLIENT_SECRET: the registry is of another cloud|set AZURE_AUTHORITY_HOST to https://login.chinacloudapi.cn/"},
+		"job, for government":    {application(job()...), nil, func(s *source.OCIRepositorySpec) { s.URL = "oci://acme.azurecr.us/app" }, provider, "identity token of the job: the registry is of another cloud"},
 		"service account":        {secret, nil, func(s *source.OCIRepositorySpec) { s.ServiceAccountName = "robot" }, provider, "spec.serviceAccountName: only a cluster"},
 		"without TLS":            {secret, nil, func(s *source.OCIRepositorySpec) { s.Insecure = true }, provider, "spec.insecure"},
 		"stranger":               {secret, nil, func(s *source.OCIRepositorySpec) { s.URL = "oci://acme.azurecr.io.evil.example/app" }, provider, "oci://NAME.azurecr.io/REPOSITORY"},
