@@ -1,11 +1,15 @@
 package oci_test
 
 import (
+	"context"
+	"errors"
+	"strings"
 	"testing"
 
 	"github.com/opencontainers/go-digest"
 
 	"github.com/headgate-io/headgate/internal/testenv"
+	"github.com/headgate-io/headgate/oci"
 	"github.com/headgate-io/headgate/source"
 )
 
@@ -22,10 +26,10 @@ var failures = []threat{
 	{name: "list that breaks", defect: answer(testenv.ListTags, 500), spec: ranged, reason: listFailed, says: []string{"500"}},
 	{name: "manifest refused", defect: answer(testenv.GetManifest, 403), reason: authFailed, says: []string{"fetch manifest", "403"}},
 	{name: "layer refused", defect: answer(testenv.GetBlob, 401), reason: authFailed, says: []string{"fetch blob", "401"}},
-	{name: "stall of the tag", defect: stall(testenv.HeadManifest), spec: hasty, reason: pullFailed, says: []string{"look up tag latest: not done within 500ms"}},
-	{name: "stall of the list", defect: stall(testenv.ListTags), spec: hastyRange, reason: listFailed, says: []string{"list tags: not done within 500ms"}},
-	{name: "stall of the manifest", defect: stall(testenv.GetManifest), spec: hasty, reason: pullFailed, says: []string{"fetch manifest: not done within 500ms"}},
-	{name: "stall of the layer", defect: stall(testenv.GetBlob), spec: hasty, reason: pullFailed, says: []string{"pull layer: not done within 500ms"}},
+	{name: "stall of the tag", defect: stall(testenv.HeadManifest), spec: hasty, reason: pullFailed, says: []string{"look up tag latest: not done within"}},
+	{name: "stall of the list", defect: stall(testenv.ListTags), spec: hastyRange, reason: listFailed, says: []string{"list tags: not done within"}},
+	{name: "stall of the manifest", defect: stall(testenv.GetManifest), spec: hasty, reason: pullFailed, says: []string{"fetch manifest: not done within"}},
+	{name: "stall of the layer", defect: stall(testenv.GetBlob), spec: hasty, reason: pullFailed, says: []string{"pull layer: not done within"}},
 }
 
 func TestFailures(t *testing.T) {
@@ -34,6 +38,21 @@ func TestFailures(t *testing.T) {
 			t.Parallel()
 			h.try(t, testenv.RegistryConfig{})
 		})
+	}
+}
+
+// TestLoginStalls waits for a provider that does not answer.
+func TestLoginStalls(t *testing.T) {
+	obj := &source.OCIRepository{Spec: source.OCIRepositorySpec{URL: "oci://registry.example.org/app", Provider: "aws"}}
+	hasty(&obj.Spec)
+	wait := func(ctx context.Context, _ source.LoginRequest) (source.Credential, error) {
+		<-ctx.Done()
+		return source.Credential{}, ctx.Err()
+	}
+	_, _, err := oci.New(obj, source.Env{Login: wait}, nil).Resolve(t.Context(), nil)
+	step, ok := errors.AsType[*source.StepError](err)
+	if !ok || step.Reason != authFailed || !strings.Contains(err.Error(), "log in: not done within") {
+		t.Errorf("%v", err)
 	}
 }
 

@@ -2,6 +2,7 @@ package oci
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -177,6 +178,9 @@ func (o *Origin) connect(ctx context.Context) (repo *Repository, err error) {
 		repo, err = Connect(ctx, a, o.env, &o.vault)
 		return err
 	})
+	if errors.Is(err, context.DeadlineExceeded) { // of whoever issues credentials: nothing else is asked
+		err = stepError(source.StepResolve, "AuthenticationFailed", err)
+	}
 	return repo, err
 }
 
