@@ -5,13 +5,11 @@ import (
 	"context"
 	"errors"
 	"io"
-	"io/fs"
 	"net/http"
 	"net/url"
 	"slices"
 
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
-	"oras.land/oras-go/v2/errdef"
 	"oras.land/oras-go/v2/registry/remote/auth"
 	"oras.land/oras-go/v2/registry/remote/errcode"
 
@@ -74,9 +72,6 @@ func (s *server) uploadError(err error) error {
 	}
 	if e, ok := errors.AsType[*url.Error](err); ok {
 		return bare(e)
-	}
-	if errors.Is(err, errdef.ErrNotFound) {
-		return errors.Join(err, fs.ErrNotExist)
 	}
 	return err
 }
