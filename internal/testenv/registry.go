@@ -185,28 +185,28 @@ func replay(w http.ResponseWriter, rec *httptest.ResponseRecorder) {
 	w.Write(rec.Body.Bytes())
 }
 
-// registryPhase tells what a request is for.
+// registryPhases tell what a request is for by a part of its path, and its
+// method where that matters. The first that fits counts.
+var registryPhases = []struct {
+	part, method string
+	phase        Phase
+}{
+	{"/blobs/uploads", "", PutBlob},
+	{"/blobs/", http.MethodGet, GetBlob},
+	{"/blobs/", "", HeadBlob},
+	{"/manifests/", http.MethodGet, GetManifest},
+	{"/manifests/", http.MethodHead, HeadManifest},
+	{"/manifests/", "", PutManifest},
+	{"/tags/list", "", ListTags},
+	{"/referrers/", "", ListReferrers},
+	{tokenPath, "", GetToken},
+}
+
 func registryPhase(r *http.Request) Phase {
-	path, read := r.URL.Path, r.Method == http.MethodGet
-	switch {
-	case path == tokenPath:
-		return GetToken
-	case strings.Contains(path, "/blobs/uploads"):
-		return PutBlob
-	case strings.Contains(path, "/blobs/") && read:
-		return GetBlob
-	case strings.Contains(path, "/blobs/"):
-		return HeadBlob
-	case strings.Contains(path, "/manifests/") && read:
-		return GetManifest
-	case strings.Contains(path, "/manifests/") && r.Method == http.MethodHead:
-		return HeadManifest
-	case strings.Contains(path, "/manifests/"):
-		return PutManifest
-	case strings.HasSuffix(path, "/tags/list"):
-		return ListTags
-	case strings.Contains(path, "/referrers/"):
-		return ListReferrers
+	for _, p := range registryPhases {
+		if strings.Contains(r.URL.Path, p.part) && (p.method == "" || p.method == r.Method) {
+			return p.phase
+		}
 	}
 	return Ping
 }
