@@ -1,6 +1,7 @@
 package oci
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"errors"
@@ -90,17 +91,18 @@ func (g *gate) mayDial(limit transport.Zone) func(host string, ip netip.Addr) er
 // Do sends a request to the registry, a second time when that asks who we are.
 // Others, to which a list may lead, are not told.
 func (g *gate) Do(req *http.Request) (*http.Response, error) {
+	if s, ok := req.Body.(section); ok {
+		req = with(req, "")
+		req.GetBody = s.again
+	}
 	if !transport.SameOrigin(req.URL, g.registry) {
 		req = with(req, "")
 		req.Header.Del("Authorization")
 		return g.client.Do(req)
 	}
-	if req.Header.Get("Authorization") != "" {
-		return g.client.Do(req)
-	}
 	ctx := req.Context()
 	scopes := auth.GetAllScopesForHost(ctx, g.registry.Host)
-	sent := g.recall(scopes)
+	sent := cmp.Or(req.Header.Get("Authorization"), g.recall(scopes)) // an upload goes on with what it began with
 	resp, err := g.client.Do(with(req, sent))
 	if err != nil || resp.StatusCode != http.StatusUnauthorized || !transport.SameOrigin(resp.Request.URL, g.registry) {
 		return resp, err

@@ -43,19 +43,20 @@ type Publication struct {
 // implementation pull (reference A18). Of the spec it uses what says how the
 // repository is reached, and spec.ref.tag.
 //
-// The archive is read twice, first for its digest. What the repository has is
-// not uploaded again, and a tag that names the artifact already is left alone.
+// The archive, which has size bytes, is read twice, first for its digest, and
+// again where an upload has to be repeated. What the repository has is not
+// uploaded again, and a tag that names the artifact already is left alone.
 // Tags are set last: they never name what is not there. Each step is bounded by
 // spec.timeout.
 //
 // It returns the descriptor of the manifest. Errors wrap [source.ErrInvalid]
 // when the spec or p is at fault; they may hold what [Origin.Secrets] returns.
-func (o *Origin) Publish(ctx context.Context, archive io.ReadSeeker, p Publication) (ocispec.Descriptor, error) {
+func (o *Origin) Publish(ctx context.Context, archive io.ReaderAt, size int64, p Publication) (ocispec.Descriptor, error) {
 	tags, err := o.tagsOf(p)
 	if err != nil {
 		return ocispec.Descriptor{}, err
 	}
-	layer, err := measure(archive)
+	layer, err := measure(io.NewSectionReader(archive, 0, size))
 	if err != nil {
 		return ocispec.Descriptor{}, fmt.Errorf("archive: %w", err)
 	}
@@ -63,12 +64,9 @@ func (o *Origin) Publish(ctx context.Context, archive io.ReadSeeker, p Publicati
 	if err != nil {
 		return ocispec.Descriptor{}, invalid(err)
 	}
-	parts, err := p.parts(layer, &outgoing{from: archive, progress: progress})
+	parts, err := p.parts(layer, io.NewSectionReader(outgoing{archive, progress}, 0, size))
 	if err != nil {
 		return ocispec.Descriptor{}, err
-	}
-	if _, err := archive.Seek(0, io.SeekStart); err != nil {
-		return ocispec.Descriptor{}, fmt.Errorf("archive: %w", err)
 	}
 	repo, err := o.connect(ctx)
 	if err != nil {
@@ -108,46 +106,45 @@ func (o *Origin) tagsOf(p Publication) ([]string, error) {
 }
 
 // measure returns the descriptor of an archive.
-func measure(archive io.ReadSeeker) (ocispec.Descriptor, error) {
-	if _, err := archive.Seek(0, io.SeekStart); err != nil {
+func measure(archive *io.SectionReader) (ocispec.Descriptor, error) {
+	magic := make([]byte, 2)
+	if n, err := archive.ReadAt(magic, 0); err != nil && err != io.EOF {
 		return ocispec.Descriptor{}, err
-	}
-	var magic [2]byte
-	_, err := io.ReadFull(archive, magic[:])
-	switch {
-	case err == io.EOF || err == io.ErrUnexpectedEOF || err == nil && magic != [2]byte{0x1f, 0x8b}:
+	} else if string(magic[:n]) != "\x1f\x8b" {
 		return ocispec.Descriptor{}, errors.New("it is not compressed by gzip: consumers expect a tar.gz")
-	case err != nil:
-		return ocispec.Descriptor{}, err
 	}
 	sum := digest.SHA256.Digester()
-	sum.Hash().Write(magic[:])
 	n, err := io.Copy(sum.Hash(), archive)
-	return ocispec.Descriptor{MediaType: publishedLayer, Digest: sum.Digest(), Size: int64(len(magic)) + n}, err
+	if err == nil && n != archive.Size() {
+		err = fmt.Errorf("it has %d bytes, not %d", n, archive.Size())
+	}
+	return ocispec.Descriptor{MediaType: publishedLayer, Digest: sum.Digest(), Size: n}, err
 }
 
 // A part is what one upload uploads.
 type part struct {
 	ocispec.Descriptor
-	content io.Reader
+	content *io.SectionReader
+}
+
+func sectionOf(text []byte) *io.SectionReader {
+	return io.NewSectionReader(bytes.NewReader(text), 0, int64(len(text)))
 }
 
 // An outgoing layer reports how much of it is sent.
 type outgoing struct {
-	from     io.Reader
-	done     int64
+	io.ReaderAt
 	progress func(done int64)
 }
 
-func (out *outgoing) Read(p []byte) (int, error) {
-	n, err := out.from.Read(p)
-	out.done += int64(n)
-	out.progress(out.done)
+func (out outgoing) ReadAt(p []byte, offset int64) (int, error) {
+	n, err := out.ReaderAt.ReadAt(p, offset)
+	out.progress(offset + int64(n))
 	return n, err
 }
 
 // parts returns what makes up an artifact with that layer, the manifest last.
-func (p Publication) parts(layer ocispec.Descriptor, archive io.Reader) ([]part, error) {
+func (p Publication) parts(layer ocispec.Descriptor, archive *io.SectionReader) ([]part, error) {
 	config := ocispec.DescriptorEmptyJSON
 	config.MediaType, config.Data = publishedConfig, nil
 	annotations, err := p.annotations()
@@ -166,8 +163,8 @@ func (p Publication) parts(layer ocispec.Descriptor, archive io.Reader) ([]part,
 	}
 	return []part{
 		{layer, archive},
-		{config, bytes.NewReader(ocispec.DescriptorEmptyJSON.Data)},
-		{ocispec.Descriptor{MediaType: ocispec.MediaTypeImageManifest, Digest: digest.FromBytes(manifest), Size: int64(len(manifest))}, bytes.NewReader(manifest)},
+		{config, sectionOf(ocispec.DescriptorEmptyJSON.Data)},
+		{ocispec.Descriptor{MediaType: ocispec.MediaTypeImageManifest, Digest: digest.FromBytes(manifest), Size: int64(len(manifest))}, sectionOf(manifest)},
 	}, nil
 }
 

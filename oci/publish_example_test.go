@@ -35,7 +35,7 @@ func ExampleOrigin_Publish() {
 	if _, err := artifact.Pack(ctx, &archive, fstest.MapFS{"app.yaml": {Data: []byte("replicas: 3\n")}}); err != nil {
 		log.Fatal(err)
 	}
-	d, err := origin.Publish(ctx, bytes.NewReader(archive.Bytes()), oci.Publication{Source: "https://git.example.org/app", Revision: "main@sha1:abc"})
+	d, err := origin.Publish(ctx, bytes.NewReader(archive.Bytes()), int64(archive.Len()), oci.Publication{Source: "https://git.example.org/app", Revision: "main@sha1:abc"})
 	if err != nil {
 		log.Fatal(err)
 	}

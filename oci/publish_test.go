@@ -38,6 +38,9 @@ func packed(t *testing.T, tree fs.FS) *bytes.Reader {
 	return bytes.NewReader(archive.Bytes())
 }
 
+// length is that of the archive of manifests.
+func length(t *testing.T) int64 { t.Helper(); return packed(t, manifests).Size() }
+
 // tarOf returns the tar stream in normal form of an archive.
 func tarOf(t *testing.T, archive io.Reader) []byte {
 	t.Helper()
@@ -65,7 +68,7 @@ func target(g *testenv.Registry) *source.OCIRepository {
 func TestPublish(t *testing.T) {
 	g := testenv.StartRegistry(t, testenv.RegistryConfig{})
 	archive := packed(t, manifests)
-	d, err := oci.New(target(g), source.Env{}, nil).Publish(t.Context(), archive, oci.Publication{
+	d, err := oci.New(target(g), source.Env{}, nil).Publish(t.Context(), archive, archive.Size(), oci.Publication{
 		Tags: []string{"v1", "stable", "v1"}, Source: "https://git.example.org/app", Revision: "main@sha1:abc",
 		Created:     time.Date(2024, 5, 6, 7, 8, 9, 10, time.FixedZone("JST", 9*3600)),
 		Annotations: map[string]string{"team": "a", "org.opencontainers.image.source": "overridden"},
@@ -104,7 +107,7 @@ func TestPublish(t *testing.T) {
 // The layer is the archive, byte for byte.
 func TestPublishedLayer(t *testing.T) {
 	g := testenv.StartRegistry(t, testenv.RegistryConfig{})
-	d, err := oci.New(target(g), source.Env{}, nil).Publish(t.Context(), packed(t, manifests), oci.Publication{})
+	d, err := oci.New(target(g), source.Env{}, nil).Publish(t.Context(), packed(t, manifests), length(t), oci.Publication{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,7 +137,7 @@ func TestPublishedLayer(t *testing.T) {
 // The bytes of the manifest are pinned: its digest depends on nothing else.
 func TestPublishedManifest(t *testing.T) {
 	g := testenv.StartRegistry(t, testenv.RegistryConfig{})
-	if _, err := oci.New(target(g), source.Env{}, nil).Publish(t.Context(), strings.NewReader("\x1f\x8b..."), oci.Publication{Source: "s"}); err != nil {
+	if _, err := oci.New(target(g), source.Env{}, nil).Publish(t.Context(), strings.NewReader("\x1f\x8b..."), 5, oci.Publication{Source: "s"}); err != nil {
 		t.Fatal(err)
 	}
 	want := `{"schemaVersion":2,"mediaType":"application/vnd.oci.image.manifest.v1+json",` +
@@ -152,7 +155,7 @@ func TestPublishAgain(t *testing.T) {
 	g := testenv.StartRegistry(t, testenv.RegistryConfig{})
 	publish := func(p oci.Publication) string {
 		t.Helper()
-		d, err := oci.New(target(g), source.Env{}, nil).Publish(t.Context(), packed(t, manifests), p)
+		d, err := oci.New(target(g), source.Env{}, nil).Publish(t.Context(), packed(t, manifests), length(t), p)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -179,7 +182,7 @@ func TestPublishTagOfSpec(t *testing.T) {
 	g := testenv.StartRegistry(t, testenv.RegistryConfig{})
 	o := target(g)
 	o.Spec.Ref = &source.OCIRepositoryRef{Tag: "edge"}
-	if _, err := oci.New(o, source.Env{}, nil).Publish(t.Context(), packed(t, manifests), oci.Publication{}); err != nil {
+	if _, err := oci.New(o, source.Env{}, nil).Publish(t.Context(), packed(t, manifests), length(t), oci.Publication{}); err != nil {
 		t.Fatal(err)
 	}
 	if g.Manifest("team/app", "edge") == nil || g.Manifest("team/app", "latest") != nil {
@@ -187,23 +190,34 @@ func TestPublishTagOfSpec(t *testing.T) {
 	}
 }
 
+// A sized archive knows how long it is, or says so.
+type sized interface {
+	io.ReaderAt
+	Size() int64
+}
+
+// A torn archive is shorter than it says.
+type torn struct{ *bytes.Reader }
+
+func (t torn) Size() int64 { return t.Reader.Size() + 1 }
+
 // A brokenArchive can be read only as far as its first bytes.
-type brokenArchive struct{ seek, read error }
+type brokenArchive struct{ err error }
 
-func (b brokenArchive) Seek(int64, int) (int64, error) { return 0, b.seek }
+func (brokenArchive) Size() int64 { return 100 }
 
-func (b brokenArchive) Read(p []byte) (int, error) {
+func (b brokenArchive) ReadAt(p []byte, _ int64) (int, error) {
 	if len(p) > 2 {
-		return 0, b.read
+		return 0, b.err
 	}
 	return copy(p, "\x1f\x8b"), nil
 }
 
 func TestPublishErrors(t *testing.T) {
-	good := func() io.ReadSeeker { return packed(t, manifests) }
+	good := func() sized { return packed(t, manifests) }
 	errDisk := errors.New("the disk is gone")
 	for name, c := range map[string]struct {
-		archive io.ReadSeeker
+		archive sized
 		p       oci.Publication
 		defect  *testenv.Defect
 		edit    func(*source.OCIRepository)
@@ -212,8 +226,8 @@ func TestPublishErrors(t *testing.T) {
 	}{
 		"an empty archive":         {archive: strings.NewReader(""), says: "archive: it is not compressed by gzip"},
 		"no gzip":                  {archive: strings.NewReader("tar"), says: "archive: it is not compressed by gzip"},
-		"an archive without seek":  {archive: brokenArchive{seek: errDisk}, is: errDisk, says: "archive: "},
-		"an archive that fails":    {archive: brokenArchive{read: errDisk}, is: errDisk, says: "archive: "},
+		"an archive that fails":    {archive: brokenArchive{errDisk}, is: errDisk, says: "archive: "},
+		"a shorter archive":        {archive: torn{packed(t, manifests)}, says: "archive: it has 201 bytes, not 202"},
 		"a tag with a slash":       {archive: good(), p: oci.Publication{Tags: []string{"ok", "a/b"}}, is: source.ErrInvalid, says: `"a/b" is no tag`},
 		"an empty tag":             {archive: good(), p: oci.Publication{Tags: []string{""}}, is: source.ErrInvalid, says: "is no tag"},
 		"an annotation's name":     {archive: good(), p: oci.Publication{Annotations: map[string]string{"": "x"}}, is: source.ErrInvalid, says: "has no name"},
@@ -231,7 +245,7 @@ func TestPublishErrors(t *testing.T) {
 			if c.edit != nil {
 				c.edit(o)
 			}
-			_, err := oci.New(o, source.Env{Secrets: secrets{}}, nil).Publish(t.Context(), c.archive, c.p)
+			_, err := oci.New(o, source.Env{Secrets: secrets{}}, nil).Publish(t.Context(), c.archive, c.archive.Size(), c.p)
 			if err == nil || c.is != nil && !errors.Is(err, c.is) || !strings.Contains(err.Error(), c.says) {
 				t.Errorf("got %v", err)
 			}
@@ -250,7 +264,7 @@ func TestPublishStalled(t *testing.T) {
 	g := testenv.StartRegistry(t, testenv.RegistryConfig{Defect: &testenv.Defect{Phase: testenv.PutBlob, Do: testenv.Stall, After: -1}})
 	o := target(g)
 	o.Spec.Timeout = source.Duration(50 * time.Millisecond)
-	_, err := oci.New(o, source.Env{}, nil).Publish(t.Context(), packed(t, manifests), oci.Publication{})
+	_, err := oci.New(o, source.Env{}, nil).Publish(t.Context(), packed(t, manifests), length(t), oci.Publication{})
 	if err == nil || !strings.Contains(err.Error(), "not done within 50ms") {
 		t.Errorf("got %v", err)
 	}
@@ -261,15 +275,48 @@ func TestPublishWithCredentials(t *testing.T) {
 	g := testenv.StartRegistry(t, testenv.RegistryConfig{Username: "ci", Password: "s3cret"})
 	o := target(g)
 	origin := oci.New(o, source.Env{}, nil)
-	if _, err := origin.Publish(t.Context(), packed(t, manifests), oci.Publication{}); !errors.Is(err, fs.ErrPermission) {
+	if _, err := origin.Publish(t.Context(), packed(t, manifests), length(t), oci.Publication{}); !errors.Is(err, fs.ErrPermission) {
 		t.Errorf("without credentials: %v", err)
 	}
 	o.Spec.SecretRef = ref("login")
 	origin = oci.New(o, source.Env{Secrets: secrets{"login": {".dockerconfigjson": dockerconfig(g.Host, "ci", "s3cret")}}}, nil)
-	if _, err := origin.Publish(t.Context(), packed(t, manifests), oci.Publication{}); err != nil {
+	if _, err := origin.Publish(t.Context(), packed(t, manifests), length(t), oci.Publication{}); err != nil {
 		t.Fatal(err)
 	}
 	if !slices.Contains(origin.Secrets(), "s3cret") {
 		t.Errorf("it knows %d secrets, the password is none of them", len(origin.Secrets()))
+	}
+}
+
+// A token that ends in the middle of an upload is replaced, and what was sent
+// with it is sent again.
+func TestPublishWithTokens(t *testing.T) {
+	for _, uses := range []int{0, 1, 2, 3} {
+		g := testenv.StartRegistry(t, testenv.RegistryConfig{Username: "ci", Password: "s3cret", Bearer: &testenv.Bearer{Uses: uses}})
+		o := target(g)
+		o.Spec.SecretRef = ref("login")
+		origin := oci.New(o, source.Env{Secrets: secrets{"login": {".dockerconfigjson": dockerconfig(g.Host, "ci", "s3cret")}}}, nil)
+		if _, err := origin.Publish(t.Context(), packed(t, manifests), length(t), oci.Publication{}); err != nil {
+			t.Errorf("tokens that are good for %d requests: %v", uses, err)
+		}
+	}
+}
+
+// A registry that is busy is asked again, with the content from its beginning.
+func TestPublishToBusyRegistry(t *testing.T) {
+	refused := 0
+	busy := &testenv.Defect{Phase: testenv.PutBlob, Do: testenv.Serve, Handler: func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+		if r.Method == http.MethodPut && refused < 2 {
+			refused++
+			io.Copy(io.Discard, r.Body)
+			w.Header().Set("Retry-After", "0")
+			w.WriteHeader(http.StatusTooManyRequests)
+			return
+		}
+		next.ServeHTTP(w, r)
+	}}
+	g := testenv.StartRegistry(t, testenv.RegistryConfig{Defect: busy})
+	if _, err := oci.New(target(g), source.Env{}, nil).Publish(t.Context(), packed(t, manifests), length(t), oci.Publication{}); err != nil || refused != 2 {
+		t.Errorf("refused %d times, %v", refused, err)
 	}
 }

@@ -114,7 +114,8 @@ func (r *Repository) blob(ctx context.Context, d ocispec.Descriptor, hashed bool
 }
 
 // Push uploads d, a blob or a manifest, unless the repository has it. Blobs are
-// streamed; a manifest is at most 4 MiB. Where the registry keeps no list of
+// streamed, and sent again when the registry wants that only if content is an
+// [io.SectionReader]; a manifest is at most 4 MiB. Where the registry keeps no list of
 // referrers, pushing a manifest with a subject adds it to the tag that stands in for one.
 func (r *Repository) Push(ctx context.Context, d ocispec.Descriptor, content io.Reader) error {
 	if _, err := hasher(d.Digest); err != nil {

@@ -23,7 +23,11 @@ func (s *server) push(ctx context.Context, d ocispec.Descriptor, content io.Read
 		return err
 	}
 	if !manifests[d.MediaType] {
-		return s.uploadError(s.oras.Blobs().Push(ctx, d, struct{ io.Reader }{content})) // whose Close is not ours to call
+		var body io.Reader = struct{ io.Reader }{content} // whose Close is not ours to call
+		if r, ok := content.(*io.SectionReader); ok {
+			body = section{r}
+		}
+		return s.uploadError(s.oras.Blobs().Push(ctx, d, body))
 	}
 	text, err := readAll(content, maxManifest)
 	if err != nil {
@@ -59,6 +63,16 @@ func (s *server) tag(ctx context.Context, d ocispec.Descriptor, tag string) erro
 		return err
 	}
 	return s.uploadError(s.oras.PushReference(ctx, d, bytes.NewReader(text), tag))
+}
+
+// A section is the content of an upload that can be sent again, even while the
+// first attempt still reads it.
+type section struct{ *io.SectionReader }
+
+func (section) Close() error { return nil }
+
+func (s section) again() (io.ReadCloser, error) {
+	return section{io.NewSectionReader(s.SectionReader, 0, s.Size())}, nil
 }
 
 // uploadError gives an error of the upload the form of this package's.

@@ -90,7 +90,7 @@ func (p *program) runPush(ctx context.Context, f *pushFlags, from, to string) er
 	meter := newSender(p.stderr, f.quiet, repo)
 	s.env.Progress = meter.show
 	origin := oci.New(repo, s.env, nil)
-	d, err := origin.Publish(ctx, b, publication)
+	d, err := origin.Publish(ctx, b, b.size, publication)
 	meter.sent(repo, err)
 	if err != nil {
 		return about(from+" to "+to, redact.Error(err, origin.Secrets()...))
