@@ -127,12 +127,12 @@ func TestOCINotationLevels(t *testing.T) {
 	addr := serveOlareg(t)
 	of := newSubject(t, addr, "1.0.0")
 	a, other, h := newAuthority(t, "root"), newAuthority(t, "other"), newHome(t)
-	a.install(t, h, 3*time.Second)
+	a.install(t, h, 8*time.Second)
 	h.run(t, "notation", "sign", "--insecure-registry", "--force-referrers-tag=false", of.reference())
 	s := technology{provider: "notation"}
 
 	// Sooner or later it has expired.
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	for {
 		got, _ := s.fetch(t, of, a.trust("strict", "*"))
