@@ -166,8 +166,8 @@ func (r *run) kept(kind string) []Condition {
 	return nil
 }
 
-// ignoredReason is that of SourceVerified for an artifact of which no signature
-// holds, and which the policy that the spec names lets pass.
+// ignoredReason is that of SourceVerified for an artifact of which no signature had
+// to hold, for the policy that the spec names lets any pass.
 const ignoredReason = "VerificationIgnored"
 
 func ignoredMessage(level string) string {

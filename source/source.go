@@ -109,7 +109,7 @@ type Verification struct {
 	Signer  string // key id, fingerprint or identity
 	Level   string // policy level where the technology has one
 	Message string // message of the SourceVerified condition
-	Ignored bool   // nothing was found to hold, and the policy lets that pass: SourceVerified is not True
+	Ignored bool   // the policy would have let anything pass: SourceVerified is not True, whatever was found
 }
 
 // A Report says what was written into an artifact.

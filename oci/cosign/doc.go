@@ -40,9 +40,11 @@
 //
 // At most 32 signatures of each of the two formats are tried, after looking at no
 // more than 256 manifests that refer to the subject. A bundle has at most 1 MiB,
-// a payload and the body of an entry in Rekor 64 KiB, a manifest 4 MiB. RSA keys
-// that come with a signature have at most 8192 bits. A Secret holds at most 64
-// keys of at most 16 KiB.
+// a payload, a timestamp and the body of an entry in Rekor 64 KiB each, a
+// manifest 4 MiB. A timestamp is DER (RFC 3161), nested at most 32 deep. RSA
+// keys that come with a signature or are in a trusted root have at most 8192
+// bits. A Secret holds at most 64 keys of at most 16 KiB, or a trusted root of
+// at most 1 MiB.
 package cosign
 
 const (
@@ -52,4 +54,5 @@ const (
 	maxPayload    = 64 << 10
 	maxKeys       = 64
 	maxKey        = 16 << 10
+	maxRoot       = 1 << 20
 )

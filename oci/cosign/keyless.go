@@ -70,7 +70,13 @@ func fixedRoot(s transport.Secret) (fixed, error) {
 	if !ok {
 		return fixed{}, fmt.Errorf("%s: secret %s has no entry %s", field, s.Name, rootEntry)
 	}
+	if len(data) > maxRoot {
+		return fixed{}, fmt.Errorf("%s: secret %s: entry %s has %d bytes, more than the limit of %d", field, s.Name, rootEntry, len(data), maxRoot)
+	}
 	material, err := root.NewTrustedRootFromJSON(data)
+	if err == nil {
+		err = lightRoot(material)
+	}
 	if err != nil {
 		return fixed{}, fmt.Errorf("%s: secret %s: entry %s: %w", field, s.Name, rootEntry, err)
 	}

@@ -223,7 +223,7 @@ func TestGiantKeys(t *testing.T) {
 	token := func() []byte {
 		p, err := pkcs7.NewSignedData([]byte("x"))
 		check(t, err)
-		p.AddCertificate(c)
+		p.AddCertificate(s.certify(t, identity, issuer, time.Now(), small, nil))
 		der, err := p.Finish()
 		check(t, err)
 		der, err = asn1.Marshal(struct {
@@ -247,12 +247,12 @@ func TestGiantKeys(t *testing.T) {
 		{name: "in the chain", want: want, layer: func(b *testenv.Blob) {
 			b.Annotations["dev.sigstore.cosign/chain"] = pemOf("CERTIFICATE", string(c.Raw))
 		}},
-		{name: "in a timestamp", want: want, layer: func(b *testenv.Blob) {
+		{name: "in a timestamp", want: wantSmall, layer: func(b *testenv.Blob) {
 			text, err := json.Marshal(map[string]any{"SignedRFC3161Timestamp": token()})
 			check(t, err)
 			b.Annotations["dev.sigstore.cosign/rfc3161timestamp"] = string(text)
 		}},
-		{name: "in a timestamp", want: want, bundle: func(b *protobundle.Bundle) {
+		{name: "in a timestamp", want: wantSmall, bundle: func(b *protobundle.Bundle) {
 			b.VerificationMaterial.TimestampVerificationData.Rfc3161Timestamps[0].SignedTimestamp = token()
 		}},
 	} {

@@ -12,16 +12,21 @@ import (
 
 	"github.com/digitorus/pkcs7"
 	protobundle "github.com/sigstore/protobuf-specs/gen/pb-go/bundle/v1"
+	"github.com/sigstore/sigstore-go/pkg/root"
 )
 
 // Whoever may write to a repository chooses the keys in entries of Rekor, in
 // certificates and in timestamps. The libraries compute with some of them
 // before they ask whether anybody trusts them, and an RSA key of 64 KiB takes
-// them seconds in which no context ends. So keys are measured first.
+// them seconds in which no context ends. So keys are measured first. So are
+// timestamps: pkcs7 accepts BER, descends without a limit, and takes a time
+// that grows with the square of the length.
 
 const (
 	maxBits  = 8192     // of an RSA key
 	maxEntry = 64 << 10 // bytes of the body of an entry
+	maxStamp = 64 << 10 // bytes of a timestamp
+	maxDepth = 32       // of the ASN.1 of a timestamp
 	maxParts = 32       // entries or timestamps of one signature
 )
 
@@ -114,6 +119,12 @@ func certificateKeyOf(der []byte) (any, error) {
 
 // lightStamp measures the keys in the answer of a timestamp authority (RFC 3161, section 2.4.2).
 func lightStamp(der []byte) error {
+	if len(der) > maxStamp {
+		return fmt.Errorf("it has %d bytes, more than the limit of %d", len(der), maxStamp)
+	}
+	if err := shallow(der, maxDepth); err != nil {
+		return err
+	}
 	var answer struct {
 		Status asn1.RawValue
 		Token  asn1.RawValue `asn1:"optional"`
@@ -127,6 +138,58 @@ func lightStamp(der []byte) error {
 	}
 	for _, c := range token.Certificates {
 		if err := light(c.PublicKey); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// shallow returns an error unless der is DER, nested no deeper than depth.
+func shallow(der []byte, depth int) error {
+	for len(der) > 0 {
+		var v asn1.RawValue
+		rest, err := asn1.Unmarshal(der, &v)
+		if err == nil && v.IsCompound {
+			if depth == 0 {
+				return fmt.Errorf("its ASN.1 is nested deeper than the limit of %d", maxDepth)
+			}
+			err = shallow(v.Bytes, depth-1)
+		}
+		if err != nil {
+			return err
+		}
+		der = rest
+	}
+	return nil
+}
+
+// lightRoot measures the keys in a trusted root: a Secret has it from anybody
+// who may write Secrets in one namespace.
+func lightRoot(m root.TrustedMaterial) error {
+	var keys []crypto.PublicKey
+	for _, logs := range []map[string]*root.TransparencyLog{m.RekorLogs(), m.CTLogs()} {
+		for _, l := range logs {
+			keys = append(keys, l.PublicKey)
+		}
+	}
+	var certs []*x509.Certificate
+	for _, a := range m.FulcioCertificateAuthorities() {
+		if f, is := a.(*root.FulcioCertificateAuthority); is {
+			certs = append(append(certs, f.Root), f.Intermediates...)
+		}
+	}
+	for _, a := range m.TimestampingAuthorities() {
+		if s, is := a.(*root.SigstoreTimestampingAuthority); is {
+			certs = append(append(certs, s.Root, s.Leaf), s.Intermediates...)
+		}
+	}
+	for _, c := range certs {
+		if c != nil {
+			keys = append(keys, c.PublicKey)
+		}
+	}
+	for _, k := range keys {
+		if err := light(k); err != nil {
 			return err
 		}
 	}

@@ -25,8 +25,8 @@
 // for the subject whose media type, size and digest it names, and for no other.
 // The first 32 signatures are tried in the order of the registry, and the first
 // that holds is enough. Manifest and envelope have at most 256 KiB each, a chain
-// at most 16 certificates, an RSA key in it at most 8192 bits: a longer one
-// would take minutes to check. An attribute that is critical, and that nobody
+// at most 16 certificates, an RSA key in it or in the Secret at most 8192 bits: a
+// longer one would take minutes to check. An attribute that is critical, and that nobody
 // here knows, makes a signature void.
 //
 // # Levels
@@ -34,9 +34,10 @@
 // What the level strict enforces, permissive and audit only look at, as the
 // Notary Project defines it. The level is the one in [source.Verification], and
 // its message names each check that is not enforced and what it found, so that
-// an expired signature does not pass unseen. A verification is ignored when
-// authenticity was not found to hold: always at level skip, and with a signer
-// whom nobody trusts at level audit or with an override of authenticity.
+// an expired signature does not pass unseen. A verification is ignored unless
+// the level enforces authenticity: at skip, at audit, and where an override has
+// it logged, whoever signed. Otherwise what anybody may push would decide
+// whether an artifact counts as verified.
 //
 // # Revocation
 //

@@ -71,11 +71,19 @@ func checkKeys(certs []*x509.Certificate) error {
 		return refuse("its timestamp has %d certificates, at most %d are allowed", len(certs), maxChain)
 	}
 	for _, c := range certs {
-		if key, ok := c.PublicKey.(*rsa.PublicKey); ok && key.N.BitLen() > maxKeyBits {
-			return refuse("the key of %.80q in it has %d bits, at most %d are allowed", c.Subject, key.N.BitLen(), maxKeyBits)
+		if bits := keyBits(c); bits > maxKeyBits {
+			return refuse("the key of %.80q in it has %d bits, at most %d are allowed", c.Subject, bits, maxKeyBits)
 		}
 	}
 	return nil
+}
+
+// keyBits returns the length of an RSA key, 0 for others.
+func keyBits(c *x509.Certificate) int {
+	if key, ok := c.PublicKey.(*rsa.PublicKey); ok {
+		return key.N.BitLen()
+	}
+	return 0
 }
 
 func decodeJWS(envelope []byte) (unsigned, error) {

@@ -108,14 +108,21 @@ func TestMalformedSignatures(t *testing.T) {
 	}
 }
 
-// A key that would take minutes to compute with is refused.
-func TestHugeKeys(t *testing.T) {
-	ca := authority(t, "root")
+// hugeCertificate returns one by ca of a key that would take minutes to compute with, in DER.
+func hugeCertificate(t *testing.T, ca *identity) []byte {
+	t.Helper()
 	n := new(big.Int).Lsh(big.NewInt(1), 1<<20)
 	n.SetBit(n, 0, 1)
 	template := &x509.Certificate{SerialNumber: big.NewInt(1), IsCA: true, BasicConstraintsValid: true}
 	der, err := x509.CreateCertificate(rand.Reader, template, ca.cert, &rsa.PublicKey{N: n, E: 1<<31 - 1}, ca.key)
 	check(t, err)
+	return der
+}
+
+// A key that would take minutes to compute with is refused.
+func TestHugeKeys(t *testing.T) {
+	ca := authority(t, "root")
+	der := hugeCertificate(t, ca)
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	check(t, err)
 	by, err := gocose.NewSigner(gocose.AlgorithmES256, key)

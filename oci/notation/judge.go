@@ -105,7 +105,7 @@ func (j *judge) text(r *notation.ValidationResult) string {
 
 // verified describes an envelope that holds as far as the level enforces it.
 func (j *judge) verified(outcome *notation.VerificationOutcome, subject ocispec.Descriptor) source.Verification {
-	v := source.Verification{Mode: mode, Level: j.level.Name}
+	v := source.Verification{Mode: mode, Level: j.level.Name, Ignored: !j.enforces(trustpolicy.TypeAuthenticity)}
 	signer, authentic := "", true
 	if chain := outcome.EnvelopeContent.SignerInfo.CertificateChain; len(chain) > 0 {
 		signer = clip(chain[0].Subject.String())

@@ -64,6 +64,8 @@ func TestLevels(t *testing.T) {
 	custom.Level.Override = map[string]string{"expiry": "log", "revocation": "skip"}
 	unsure := level("strict")
 	unsure.Level.Override = map[string]string{"authenticity": "log"}
+	sure := level("audit")
+	sure.Level.Override = map[string]string{"authenticity": "enforce"}
 	skip := level("skip")
 	for _, c := range []struct {
 		name    string
@@ -81,12 +83,14 @@ func TestLevels(t *testing.T) {
 		{"permissive expired", level("permissive"), leaf, expired, "permissive", false, []string{"verified", "expiry: digital signature has expired on"}, ""},
 		{"permissive expired certificate", level("permissive"), short, expired, "permissive", false,
 			[]string{"authenticTimestamp: ", "it was expired at"}, ""},
-		{"audit", level("audit"), leaf, nil, "audit", false, []string{"verified signature of", "does not enforce authenticity, authenticTimestamp, expiry, revocation"}, "nobody"},
+		{"audit", level("audit"), leaf, nil, "audit", true, []string{"verified signature of", "does not enforce authenticity, authenticTimestamp, expiry, revocation"}, "nobody"},
 		{"audit foreign", level("audit"), foreign, nil, "audit", true,
 			[]string{"nobody trusted vouches", "authenticity: "}, "verified"},
+		{"audit that enforces authenticity", sure, leaf, nil, "custom", false, []string{"verified signature of", "does not enforce authenticTimestamp, expiry, revocation"}, "nobody"},
 		{"skip", skip, foreign, expired, "skip", true, []string{"no signature was looked for", "'all'", "level skip"}, "verified"},
 		{"custom", custom, leaf, expired, "custom", false, []string{"at level custom, which does not enforce expiry, revocation; expiry: "}, ""},
 		{"custom authenticity", unsure, foreign, nil, "custom", true, []string{"nobody trusted vouches"}, ""},
+		{"custom authenticity that holds", unsure, leaf, nil, "custom", true, []string{"verified signature of", "does not enforce authenticity"}, ""},
 	} {
 		for _, mediaType := range mediaTypes {
 			t.Run(c.name+" "+mediaType, func(t *testing.T) {
@@ -96,7 +100,7 @@ func TestLevels(t *testing.T) {
 				s.Reset()
 				v, err := s.verify(subject, secret(ca.pem(), c.policy))
 				check(t, err)
-				if v.Mode != "notation" || v.Level != c.level || v.Ignored != c.ignored || (v.Signer == "") != c.ignored {
+				if v.Mode != "notation" || v.Level != c.level || v.Ignored != c.ignored || (v.Signer == "") != (c.by == foreign) {
 					t.Errorf("got %+v", v)
 				}
 				for _, text := range c.say {

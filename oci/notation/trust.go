@@ -49,6 +49,9 @@ func readTrust(s transport.Secret) (*trust, error) {
 			continue
 		}
 		certs, err := parseCertificates(s.Data[key])
+		if err == nil && slices.ContainsFunc(certs, func(c *x509.Certificate) bool { return keyBits(c) > maxKeyBits }) {
+			err = fmt.Errorf("holds an RSA key of more than %d bits", maxKeyBits)
+		}
 		if err != nil {
 			return nil, fmt.Errorf("secret %s: %s: %w", s.Name, key, err)
 		}

@@ -70,6 +70,7 @@ func TestTrustIsChecked(t *testing.T) {
 		"a key":                  {with("b.crt", "-----BEGIN PRIVATE KEY-----\nMAA=\n-----END PRIVATE KEY-----\n"), false, []string{`b.crt: holds a block of type "PRIVATE KEY"`}},
 		"a torn certificate":     {with("b.crt", "-----BEGIN CERTIFICATE-----\nMAA=\n-----END CERTIFICATE-----\n"), false, []string{"b.crt: holds a certificate that cannot be parsed"}},
 		"torn PEM":               {with("b.crt", "-----BEGIN CERTIFICATE-----\nMAA="), false, []string{"b.crt: holds PEM that cannot be parsed"}},
+		"a huge key":             {with("b.pem", string(hugeCertificate(t, ca))), false, []string{"default/trust: b.pem: holds an RSA key of more than 8192 bits"}},
 		"many certificates":      {with("b.crt", strings.Repeat(cert, 100)), false, []string{"has 101 certificates, at most 100"}},
 	}
 	s := newShop(t, testenv.RegistryConfig{})
