@@ -36,7 +36,7 @@ func (v *verifier) bundles(ctx context.Context, subject ocispec.Descriptor) iter
 		seen, tried := 0, 0
 		for d, err := range v.repo.Referrers(ctx, subject, "") {
 			if err != nil {
-				yield(candidate{name: "bundles"}, err)
+				yield(candidate{name: "bundles"}, unreadable(err))
 				return
 			}
 			if !likely(d.ArtifactType) {

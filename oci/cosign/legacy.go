@@ -30,10 +30,15 @@ const (
 	simplePayload = "cosign container image signature"
 )
 
+const maxTag = 128 // characters (distribution specification 1.1, "Pulling manifests")
+
 // layers lists the signatures in the manifest of the tag that stands for those of subject.
 func (v *verifier) layers(ctx context.Context, subject ocispec.Descriptor) iter.Seq2[candidate, error] {
 	return func(yield func(candidate, error) bool) {
 		tag := strings.Replace(subject.Digest.String(), ":", "-", 1) + ".sig"
+		if len(tag) > maxTag {
+			return // there is none for sha512
+		}
 		m, err := v.tagged(ctx, tag)
 		if errors.Is(err, fs.ErrNotExist) {
 			return

@@ -151,6 +151,18 @@ func TestStripped(t *testing.T) {
 	}
 }
 
+// TestLongDigest is about a subject for which there can be no signature tag.
+func TestLongDigest(t *testing.T) {
+	for sort, config := range registries {
+		t.Run(sort, func(t *testing.T) {
+			g := testenv.StartRegistry(t, config)
+			subject := ocispec.Descriptor{MediaType: ocispec.MediaTypeImageManifest, Digest: digest.SHA512.FromString("x"), Size: 1}
+			got, err := verify(t, g, "app", recorded(t, "p256"), subject)
+			judge(t, got, err, "app@"+subject.Digest.String()+" is not signed", "")
+		})
+	}
+}
+
 // TestOthers has things refer to a subject that are no bundles.
 func TestOthers(t *testing.T) {
 	for sort, config := range registries {

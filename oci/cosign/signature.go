@@ -45,6 +45,16 @@ func (r refusal) Unwrap() error { return r.error }
 
 func refuse(format string, args ...any) error { return refusal{fmt.Errorf(format, args...)} }
 
+// unreadable makes err a refusal when something is not there or not what its
+// digest says, for that will not change.
+func unreadable(err error) error {
+	var content *oci.ContentError
+	if errors.Is(err, fs.ErrNotExist) || errors.As(err, &content) {
+		return refusal{err}
+	}
+	return err
+}
+
 // errOther is what refers to a subject and is no signature.
 var errOther = errors.New("no signature")
 
@@ -74,17 +84,18 @@ func (v *verifier) read(ctx context.Context, d ocispec.Descriptor, limit int64) 
 	}
 	body, err := v.repo.Blob(ctx, d)
 	if err != nil {
-		return nil, err
+		return nil, unreadable(err)
 	}
 	defer body.Close()
-	return io.ReadAll(io.LimitReader(body, limit+1))
+	data, err := io.ReadAll(body) // at most d.Size
+	return data, unreadable(err)
 }
 
 // manifest returns the image manifest d.
 func (v *verifier) manifest(ctx context.Context, d ocispec.Descriptor) (*ocispec.Manifest, error) {
 	_, data, err := v.repo.Manifest(ctx, d)
 	if err != nil {
-		return nil, err
+		return nil, unreadable(err)
 	}
 	m := new(ocispec.Manifest)
 	if err := json.Unmarshal(data, m); err != nil {
@@ -121,8 +132,7 @@ const maxReasons = 5
 // broken reports whether err is what is wrong with one signature, for good.
 func broken(err error) bool {
 	var r refusal
-	var c *oci.ContentError
-	return errors.As(err, &r) || errors.As(err, &c) || errors.Is(err, fs.ErrNotExist)
+	return errors.As(err, &r)
 }
 
 // err returns the error of a subject without a signature that holds.
