@@ -45,7 +45,8 @@
 // CRL at the addresses that the certificates name, through the proxy of the
 // spec, each request within 5 seconds and nothing kept for the next
 // verification. It is not checked of certificates that nobody trusts, for
-// then a stranger would say which addresses are asked. Where enforced, an
-// answer that cannot be had refuses the signature. Certificates that name no
-// address are not revocable.
+// then a stranger would say which addresses are asked. Where enforced, a
+// signature does not hold without an answer; but that is no refusal: the error
+// does not wrap [source.ErrVerification]. Certificates that name no address are
+// not revocable.
 package notation

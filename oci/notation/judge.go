@@ -20,13 +20,13 @@ import (
 // A judge verifies envelopes by one statement of a trust policy.
 type judge struct {
 	statement
-	verifier notation.Verifier
-	inquiry  *inquiry
+	verifier  notation.Verifier
+	inquiries map[trustpolicy.ValidationType]*inquiry // by the check that asks
 }
 
 // judge returns the judge of a statement. It asks about revocation with web.
 func (t *trust) judge(s statement, web *http.Client) (*judge, error) {
-	signers, inquiry, stamps, err := inquiries(t, web)
+	signers, stamps, err := inquirers(t, web)
 	if err != nil {
 		return nil, err
 	}
@@ -36,13 +36,19 @@ func (t *trust) judge(s statement, web *http.Client) (*judge, error) {
 	if err != nil {
 		return nil, fmt.Errorf("secret %s: %s: %w", t.secret, policyKey, err)
 	}
-	return &judge{s, v, inquiry}, nil
+	return &judge{s, v, map[trustpolicy.ValidationType]*inquiry{
+		trustpolicy.TypeRevocation: signers.inquiry, trustpolicy.TypeAuthenticTimestamp: stamps.inquiry,
+	}}, nil
 }
 
-// verify verifies an envelope for subject. Errors are refusals.
+// verify verifies an envelope for subject. Errors are refusals, unless only the
+// answer about revocation is missing.
 func (j *judge) verify(ctx context.Context, subject ocispec.Descriptor, envelope []byte, mediaType string) (source.Verification, error) {
 	if err := checkEnvelope(envelope, mediaType); err != nil {
 		return source.Verification{}, err
+	}
+	for _, i := range j.inquiries {
+		i.note(nil) // what was found of another signature
 	}
 	outcome, err := j.verifier.Verify(ctx, subject, envelope, notation.VerifierVerifyOptions{
 		ArtifactReference: reference(j.repository), SignatureMediaType: mediaType,
@@ -64,7 +70,11 @@ func (j *judge) why(outcome *notation.VerificationOutcome, subject ocispec.Descr
 		return refusal{err}
 	}
 	for _, r := range outcome.VerificationResults {
-		if r.Error != nil && r.Action == trustpolicy.ActionEnforce {
+		switch {
+		case r.Error == nil || r.Action != trustpolicy.ActionEnforce:
+		case j.unanswered(r) != "": // it may hold, once there is an answer
+			return fmt.Errorf("%s: %s", r.Type, j.text(r))
+		default:
 			return refuse("%s: %s", r.Type, j.text(r))
 		}
 	}
@@ -95,12 +105,18 @@ func target(content *signature.EnvelopeContent) ocispec.Descriptor {
 // text says what a check found.
 func (j *judge) text(r *notation.ValidationResult) string {
 	text := r.Error.Error()
-	if r.Type == trustpolicy.TypeRevocation || r.Type == trustpolicy.TypeAuthenticTimestamp {
-		if cause := j.inquiry.cause(); cause != "" {
-			text += ": " + cause
-		}
+	if cause := j.unanswered(r); cause != "" {
+		text += ": " + cause
 	}
 	return clip(text)
+}
+
+// unanswered returns why revocation is not known, "" when r is not about that.
+func (j *judge) unanswered(r *notation.ValidationResult) string {
+	if i := j.inquiries[r.Type]; i != nil {
+		return i.cause()
+	}
+	return ""
 }
 
 // verified describes an envelope that holds as far as the level enforces it.

@@ -44,7 +44,7 @@ func New(r *oci.Repository, t oci.Trust) (oci.Verifier, error) {
 // Verify implements [oci.Verifier]. Errors wrap [source.ErrVerification] when
 // no statement of the trust policy is for the repository, when there is no
 // signature, and when none of them holds. They do not when a signature that
-// might hold could not be read.
+// might hold could not be read, or revocation could not be asked about.
 func (v *verifier) Verify(ctx context.Context, subject ocispec.Descriptor) (source.Verification, error) {
 	name := v.repo.Name()
 	statement, err := v.trust.statement(name)

@@ -33,28 +33,27 @@ type inquirer struct {
 	inquiry *inquiry
 }
 
-// inquiries returns who asks about signers, and who about timestamps: those
+// inquirers returns who asks about signers, and who about timestamps: those
 // were made by somebody trusted, or it would not be asked.
-func inquiries(t *trust, web *http.Client) (signers revocation.Validator, i *inquiry, stamps revocation.Validator, err error) {
+func inquirers(t *trust, web *http.Client) (signers, stamps *inquirer, err error) {
 	client := *web
 	client.Timeout = inquiryTimeout
 	fetcher, err := crl.NewHTTPFetcher(&client) // without a cache
 	if err != nil {
-		return nil, nil, nil, err
+		return nil, nil, err
 	}
-	i = new(inquiry)
 	options := revocation.Options{OCSPHTTPClient: &client, CRLFetcher: fetcher, CertChainPurpose: purpose.CodeSigning}
-	code, err := revocation.NewWithOptions(options)
+	signing, err := revocation.NewWithOptions(options)
 	if err != nil {
-		return nil, nil, nil, err
+		return nil, nil, err
 	}
 	options.CertChainPurpose = purpose.Timestamping
 	stamping, err := revocation.NewWithOptions(options)
-	return inquirer{code, t, i}, i, inquirer{stamping, nil, i}, err
+	return &inquirer{signing, t, new(inquiry)}, &inquirer{stamping, nil, new(inquiry)}, err
 }
 
 // ValidateContext implements [revocation.Validator].
-func (q inquirer) ValidateContext(ctx context.Context, o revocation.ValidateContextOptions) ([]*result.CertRevocationResult, error) {
+func (q *inquirer) ValidateContext(ctx context.Context, o revocation.ValidateContextOptions) ([]*result.CertRevocationResult, error) {
 	if q.trust != nil && revocable(o.CertChain) && !q.trust.trusts(o.CertChain) {
 		return nil, errors.New("not asked, for nobody trusts the certificate")
 	}
@@ -68,12 +67,17 @@ func revocable(chain []*x509.Certificate) bool {
 	return slices.ContainsFunc(chain, func(c *x509.Certificate) bool { return len(c.OCSPServer)+len(c.CRLDistributionPoints) > 0 })
 }
 
-// note remembers why there was no answer.
+// note remembers why there was no answer. That a certificate is revoked is one,
+// whatever is not known of others.
 func (i *inquiry) note(results []*result.CertRevocationResult) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.last = ""
 	for _, r := range results {
+		if r != nil && r.Result == result.ResultRevoked {
+			i.last = ""
+			return
+		}
 		if r == nil || r.Result != result.ResultUnknown {
 			continue
 		}

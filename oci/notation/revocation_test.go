@@ -3,6 +3,7 @@ package notation_test
 import (
 	"crypto/rand"
 	"crypto/x509"
+	"crypto/x509/pkix"
 	"encoding/base64"
 	"errors"
 	"io"
@@ -14,10 +15,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/notaryproject/notation-core-go/signature"
 	"github.com/notaryproject/notation-core-go/signature/jws"
 	"golang.org/x/crypto/ocsp"
 
 	"github.com/headgate-io/headgate/internal/testenv"
+	"github.com/headgate-io/headgate/source"
 )
 
 // A desk answers questions about revocation.
@@ -92,6 +95,11 @@ func TestRevocation(t *testing.T) {
 	good, bad := newResponder(t, ca, ocsp.Good), newResponder(t, ca, ocsp.Revoked)
 	foreign := newResponder(t, other, ocsp.Good)
 	list := newLister(t, ca, big.NewInt(1000))
+	middle := issue(t, ca, &x509.Certificate{
+		Subject: pkix.Name{CommonName: "middle", Organization: []string{"Test"}, Province: []string{"BE"}, Country: []string{"DE"}},
+		IsCA:    true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageCRLSign, OCSPServer: []string{down.URL},
+	})
+	revoking := newResponder(t, middle, ocsp.Revoked)
 	skip := level("strict")
 	skip.Level.Override = map[string]string{"revocation": "skip"}
 	for _, c := range []struct {
@@ -119,6 +127,7 @@ func TestRevocation(t *testing.T) {
 		{"down at level permissive", level("permissive"), ca, at(nil, down), "", "revocation status is unknown: " + down.URL, down, nil},
 		{"noise", level("strict"), ca, at(noise, nil), "revocation status is unknown: " + noise.URL, "", noise, nil},
 		{"noise for a CRL", level("strict"), ca, at(nil, noise), "revocation status is unknown: " + noise.URL, "", noise, nil},
+		{"revoked by OCSP, of an issuer not known", level("strict"), middle, at(revoking, nil), "is revoked", "", down, nil},
 		{"of nobody trusted", level("audit"), other, at(foreign, foreign), "", "nobody trusts the certificate", nil, foreign},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -132,9 +141,15 @@ func TestRevocation(t *testing.T) {
 				}
 			}
 			v, err := s.verify(subject, secret(ca.pem(), c.policy))
-			if c.refused != "" {
+			switch unknown := strings.Contains(c.refused, "unknown"); {
+			case unknown:
+				wantError(t, err, c.refused)
+				if errors.Is(err, source.ErrVerification) || v != (source.Verification{}) {
+					t.Errorf("refused without an answer: %v", err)
+				}
+			case c.refused != "":
 				wantRefused(t, err, c.refused)
-			} else {
+			default:
 				check(t, err)
 				if !strings.Contains(v.Message, c.message) {
 					t.Errorf("message %q does not say %q", v.Message, c.message)
@@ -170,4 +185,29 @@ func TestRevocationIsAskedAgain(t *testing.T) {
 	revoked.Store(true)
 	_, err = s.verify(subject, secret(ca.pem(), level("strict")))
 	wantRefused(t, err, "is revoked")
+}
+
+// What was not known of one signature says nothing of the next.
+func TestRevocationOfSeveral(t *testing.T) {
+	ca := authority(t, "root")
+	down := newDesk(t, func(*http.Request) ([]byte, error) { return nil, errors.New("down") })
+	asking := newSigner(t, ca, "asking", func(c *x509.Certificate) { c.OCSPServer = []string{down.URL} })
+	expired := newSigner(t, ca, "expired", func(c *x509.Certificate) {
+		c.NotBefore, c.NotAfter = time.Now().Add(-4*time.Hour), time.Now().Add(-time.Hour)
+	})
+	s := newShop(t, testenv.RegistryConfig{})
+	subject := s.artifact("hello")
+	s.attach(subject, jws.MediaTypeEnvelope, asking.sign(t, subject, jws.MediaTypeEnvelope, func(r *signature.SignRequest) {
+		r.ExtendedSignedAttributes = []signature.Attribute{{Key: "example.com/strange", Critical: true, Value: "yes"}}
+	}))
+	s.attach(subject, jws.MediaTypeEnvelope, expired.sign(t, subject, jws.MediaTypeEnvelope, func(r *signature.SignRequest) {
+		r.SigningTime = time.Now().Add(-3 * time.Hour)
+	}))
+	policy := level("permissive")
+	policy.Level.Override = map[string]string{"authenticTimestamp": "enforce"}
+	_, err := s.verify(subject, secret(ca.pem(), policy))
+	wantRefused(t, err, "example.com/strange", "authenticTimestamp: ", "it was expired at")
+	if strings.Contains(err.Error(), down.URL) {
+		t.Errorf("error %v tells of a question that was not asked", err)
+	}
 }
