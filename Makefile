@@ -31,7 +31,7 @@ lint: ## gofmt, go vet and staticcheck in every module
 vuln: ## look for known vulnerabilities, where their database can be reached
 	@GOVULNCHECK=$(GOVULNCHECK) .ci/vuln
 
-fuzz: ## run every fuzz target for FUZZTIME, one after the other
+fuzz: ## run every fuzz target for FUZZTIME
 	@.ci/fuzz $(FUZZTIME)
 
 cross: ## build and vet for every system that is supported
