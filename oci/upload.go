@@ -81,6 +81,8 @@ func (s *server) uploadError(err error) error {
 		out := &StatusError{Method: e.Method, URL: redact.URL(e.URL), Status: e.StatusCode}
 		if len(e.Errors) > 0 {
 			out.Code, out.Message = plain(e.Errors[0].Code), plain(e.Errors[0].Message)
+		} else if e.StatusCode == http.StatusBadRequest && e.URL.Scheme == "http" {
+			out.Hint = maybeTLS
 		}
 		return s.gate.advise(out, e.URL, false)
 	}

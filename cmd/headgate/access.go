@@ -64,7 +64,7 @@ func reference(name string) *source.LocalReference {
 const dockerDefault = "default"
 
 func registerDocker(c *cobra.Command, config *string) {
-	c.Flags().StringVar(config, "docker-config", "", "use the logins of docker where a spec names no credentials: those in `FILE`, a config.json or its directory, and of the helper programs it names; without FILE in $DOCKER_CONFIG or ~/.docker")
+	c.Flags().StringVar(config, "docker-config", "", "use the logins of docker where a spec names no credentials: those in =`FILE`, a config.json or its directory, and of the helper programs it names; without =FILE in $DOCKER_CONFIG or ~/.docker")
 	c.Flags().Lookup("docker-config").NoOptDefVal = dockerDefault
 }
 
@@ -74,7 +74,10 @@ func (p *program) keychain(config string) (source.KeychainFunc, error) {
 	if config == "" {
 		return nil, nil
 	}
-	file := p.dockerFile(config)
+	file, err := p.dockerFile(config)
+	if err != nil {
+		return nil, err
+	}
 	if _, err := os.Stat(file); err != nil {
 		return nil, usage("--docker-config: %w", err)
 	}
@@ -92,20 +95,34 @@ func (p *program) keychain(config string) (source.KeychainFunc, error) {
 	}, nil
 }
 
-// dockerFile returns the path of the configuration of docker.
-func (p *program) dockerFile(config string) string {
+// dockerFile returns the path of the configuration of docker. It is not looked
+// for in the working directory: it names programs that are run.
+func (p *program) dockerFile(config string) (string, error) {
 	if config == dockerDefault {
 		if config, _ = p.lookup("DOCKER_CONFIG"); config == "" {
-			home := "HOME"
+			name := "HOME"
 			if runtime.GOOS == "windows" {
-				home = "USERPROFILE"
+				name = "USERPROFILE"
 			}
-			config, _ = p.lookup(home)
-			config = filepath.Join(config, ".docker")
+			home, _ := p.lookup(name)
+			if home == "" {
+				return "", usage("--docker-config: neither DOCKER_CONFIG nor %s is set: write --docker-config=FILE", name)
+			}
+			config = filepath.Join(home, ".docker")
 		}
 	}
 	if info, err := os.Stat(config); err == nil && info.IsDir() {
-		return filepath.Join(config, "config.json")
+		return filepath.Join(config, "config.json"), nil
 	}
-	return config
+	return config, nil
+}
+
+// exactly takes n arguments, and knows what --docker-config FILE leaves behind.
+func (f *sourceFlags) exactly(n int) cobra.PositionalArgs {
+	return func(c *cobra.Command, args []string) error {
+		if len(args) > n && f.docker == dockerDefault {
+			return usage("%d arguments, want %d: if one is the file of --docker-config, write --docker-config=FILE", len(args), n)
+		}
+		return cobra.ExactArgs(n)(c, args)
+	}
 }

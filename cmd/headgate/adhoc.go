@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/headgate-io/headgate/git"
+	"github.com/headgate-io/headgate/internal/redact"
 	"github.com/headgate-io/headgate/source"
 )
 
@@ -22,6 +23,9 @@ func (p *program) prepare(ctx context.Context, f *sourceFlags, args []string) (*
 		return nil, nil, err
 	}
 	if len(f.files) == 0 {
+		if len(args) > 1 && f.docker == dockerDefault {
+			return nil, nil, usage("%d arguments, want one URL: if one is the file of --docker-config, write --docker-config=FILE", len(args))
+		}
 		if len(args) != 1 || !strings.Contains(args[0], "://") {
 			return nil, nil, usage("give objects with -f, or one URL such as https://HOST/PATH, ssh://USER@HOST/PATH or oci://HOST/PATH")
 		}
@@ -48,6 +52,9 @@ func (p *program) prepare(ctx context.Context, f *sourceFlags, args []string) (*
 func (s *session) adhoc(ctx context.Context, arg string) (source.Object, error) {
 	if strings.HasPrefix(arg, ociScheme) {
 		return s.adhocOCI(arg)
+	}
+	if err := unfinished(arg, "@"); err != nil {
+		return nil, err
 	}
 	if s.flags.insecure || s.flags.cert != "" {
 		return nil, usage("--insecure and --cert-secret-ref go with an oci:// URL: the scheme of a Git repository says how it is reached, its Secret holds ca.crt")
@@ -81,6 +88,15 @@ func (s *session) adhocGit(ctx context.Context, arg string) (source.Object, erro
 		return nil, &exitError{exitUsage, err}
 	}
 	return g, nil
+}
+
+// unfinished refuses a URL that ends in one of marks: what should follow may be
+// a variable that is not set, and does not mean the default.
+func unfinished(arg, marks string) error {
+	if last := arg[len(arg)-1:]; strings.Contains(marks, last) {
+		return usage("%s: nothing follows the %q at its end: say what is wanted, or leave it out", redact.String(arg), last)
+	}
+	return nil
 }
 
 // splitRef cuts URL@REF at the first @ of the path, so that neither user

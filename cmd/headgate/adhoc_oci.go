@@ -12,6 +12,9 @@ const ociScheme = "oci://"
 
 // adhocOCI returns the OCIRepository that oci://HOST/PATH[:TAG][@DIGEST | @RANGE] stands for.
 func (s *session) adhocOCI(arg string) (source.Object, error) {
+	if err := unfinished(arg, ":@"); err != nil {
+		return nil, err
+	}
 	address, tag, ref := splitTag(arg)
 	u, err := url.Parse(address)
 	if err != nil {

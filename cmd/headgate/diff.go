@@ -35,7 +35,7 @@ Exit codes: 0 the artifacts are the same, 4 they differ, 1 something failed, 2 u
 		Example: `  headgate diff gitrepository/app ./checkout
   headgate diff oci://registry.example.org/app:v1 oci://registry.example.org/app:v2 -o patch
   headgate diff oci://registry.example.org/app ./manifests -q || headgate push ./manifests oci://registry.example.org/app`,
-		Args:              cobra.ExactArgs(2),
+		Args:              f.exactly(2),
 		ValidArgsFunction: completeStored(&f.store),
 		RunE:              func(c *cobra.Command, args []string) error { return asFailure(p.runDiff(c.Context(), f, args)) },
 	}
@@ -93,7 +93,7 @@ func about(arg string, err error) error {
 
 // tree opens what an argument of diff names.
 func (s *session) tree(ctx context.Context, arg string) (tree fs.FS, end func() error, err error) {
-	open := openDir(arg)
+	open := openDir(arg, s.flags.store)
 	if strings.Contains(arg, "://") {
 		open = func(ctx context.Context) (ruled, error) { return s.fetched(ctx, arg) }
 	} else if info, err := os.Stat(arg); err != nil || !info.IsDir() {

@@ -71,6 +71,9 @@ func (c *comparison) text(i int, s *side, path string) (version, error) {
 		return version{name: "/dev/null", shown: true}, nil
 	}
 	v := version{name: [2]string{"a/", "b/"}[i] + path}
+	if strings.Contains(path, " ") {
+		v.name += "\t" // ends the name, for patch
+	}
 	if s.Size > maxPatched {
 		return v, nil
 	}

@@ -86,7 +86,7 @@ func (p *program) subject(f *ignoreFlags, args []string) (open func(context.Cont
 	if sourced && f.dir != "." {
 		return nil, nil, usage("--dir goes without a source: --from URL=DIR lets a directory stand in for one")
 	}
-	open, paths = openDir(f.dir), args
+	open, paths = openDir(f.dir, f.store), args
 	if sourced && len(args) > 0 {
 		open, paths = p.openSource(&f.sourceFlags, args[0]), args[1:]
 	}
@@ -108,14 +108,19 @@ type ruled struct {
 	close func() error
 }
 
-// openDir reads the rules of a directory as if it were a Git repository.
-func openDir(dir string) func(context.Context) (ruled, error) {
+// openDir reads the rules of a directory as if it were a Git repository. The
+// store, which holds what no commit would, is no part of it.
+func openDir(dir, store string) func(context.Context) (ruled, error) {
 	return func(context.Context) (ruled, error) {
 		root, err := os.OpenRoot(dir)
 		if err != nil {
 			return ruled{}, failed(err)
 		}
-		rules, err := artifact.DefaultIgnore().Compile(root.FS())
+		ignore := artifact.DefaultIgnore()
+		if inside, ok := below(dir, store); ok {
+			ignore.Base = append(ignore.Base, "/"+literal.Replace(inside)+"/")
+		}
+		rules, err := ignore.Compile(root.FS())
 		if err != nil {
 			return ruled{}, failed(errors.Join(fmt.Errorf("%s: %w", dir, err), root.Close()))
 		}
@@ -178,6 +183,11 @@ func (s *session) content(ctx context.Context, obj source.Object) (ruled, error)
 	if err != nil {
 		return ruled{}, err
 	}
+	r, err := explain(ctx, obj, from)
+	return r, concealed(err, from)
+}
+
+func explain(ctx context.Context, obj source.Object, from source.Origin) (ruled, error) {
 	rev, _, err := from.Resolve(ctx, nil)
 	if err != nil {
 		return ruled{}, err

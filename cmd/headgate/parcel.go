@@ -59,7 +59,7 @@ func (p *program) parcel(ctx context.Context, s *session, arg string) (*parcel, 
 		return nil, err
 	}
 	if info, statErr := os.Stat(arg); statErr == nil && info.IsDir() {
-		err = p.pack(ctx, b, arg, s.flags.quiet)
+		err = p.pack(ctx, b, arg, s.flags)
 	} else {
 		err = b.copy(ctx, s, arg)
 	}
@@ -73,14 +73,14 @@ func (p *program) parcel(ctx context.Context, s *session, arg string) (*parcel, 
 }
 
 // pack writes the archive of a directory.
-func (p *program) pack(ctx context.Context, w io.Writer, dir string, quiet bool) error {
-	r, err := openDir(dir)(ctx)
+func (p *program) pack(ctx context.Context, w io.Writer, dir string, f *sourceFlags) error {
+	r, err := openDir(dir, f.store)(ctx)
 	if err != nil {
 		return err
 	}
 	defer r.close()
 	report, err := artifact.Pack(ctx, w, r.rules.View(r.tree))
-	if !quiet {
+	if !f.quiet {
 		p.leftOut(dir, report)
 	}
 	return err
@@ -121,4 +121,18 @@ func originOf(obj source.Object) string {
 		return ""
 	}
 	return redact.URL(u)
+}
+
+// withoutLogin returns a URL without the credentials that a checkout in CI has
+// in it; a user name alone is none over ssh, and may be a token elsewhere.
+func withoutLogin(address string) string {
+	u, err := url.Parse(address)
+	if err != nil || u.User == nil {
+		return address
+	}
+	if _, secret := u.User.Password(); u.Scheme == "ssh" && !secret {
+		return address
+	}
+	u.User = nil
+	return u.String()
 }

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/headgate-io/headgate/source"
 )
@@ -83,6 +84,15 @@ func holds(outer, inner string) bool {
 		}
 	}
 }
+
+// below returns the slash-separated path of dir inside the directory outer.
+func below(outer, dir string) (string, bool) {
+	inside, err := filepath.Rel(realPath(outer), realPath(dir))
+	return filepath.ToSlash(inside), err == nil && inside != "." && filepath.IsLocal(inside)
+}
+
+// literal makes a pattern of a path, which matches nothing else.
+var literal = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`)
 
 // realPath returns the absolute path of what need not exist yet, without symbolic links.
 func realPath(path string) string {

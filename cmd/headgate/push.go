@@ -38,17 +38,17 @@ func (p *program) push() *cobra.Command {
 unless it or --tag says otherwise.
 
 A directory is packed as fetch packs a Git repository: without what .sourceignore files and the default
-patterns ignore ("explain ignore" tells which), links and devices. An archive and what is in the store are
-published byte for byte.
+patterns ignore ("explain ignore" tells which), links, devices, and the store if it is in there. An archive and
+what is in the store are published byte for byte.
 
 The digest depends on the content, on what is told of it, and on the release of headgate that packs a
 directory, but not on the machine, its umask or the time: when it was created is told only by --created or
 SOURCE_DATE_EPOCH. What the registry has is not uploaded again. Source and revision of an object are told
-unless --source and --revision say otherwise.`,
+unless --source and --revision say otherwise; credentials in a URL are not.`,
 		Example: `  headgate push ./manifests oci://registry.example.org/team/app:v1.2.3 --tag stable --docker-config
   headgate push ./manifests oci://registry.example.org/team/app --revision "$(git rev-parse HEAD)"
   headgate push gitrepository/app oci://registry.example.org/team/app:v1.2.3 -o json`,
-		Args: cobra.ExactArgs(2),
+		Args: f.exactly(2),
 		RunE: func(c *cobra.Command, args []string) error { return p.runPush(c.Context(), f, args[0], args[1]) },
 	}
 	fl := c.Flags()
@@ -93,7 +93,7 @@ func (p *program) runPush(ctx context.Context, f *pushFlags, from, to string) er
 	d, err := origin.Publish(ctx, b, b.size, publication)
 	meter.sent(repo, err)
 	if err != nil {
-		return about(from+" to "+to, redact.Error(err, origin.Secrets()...))
+		return about(from+" to "+to, concealed(err, origin))
 	}
 	if f.quiet {
 		return nil
@@ -123,7 +123,7 @@ func (s *session) target(to string) (*source.OCIRepository, error) {
 
 // publication returns what the flags tell of what is pushed to repo.
 func (p *program) publication(f *pushFlags, repo *source.OCIRepository) (oci.Publication, error) {
-	out := oci.Publication{Tags: f.tags, Source: f.origin, Revision: f.revision, Annotations: map[string]string{}}
+	out := oci.Publication{Tags: f.tags, Source: withoutLogin(f.origin), Revision: f.revision, Annotations: map[string]string{}}
 	if tag := repo.Spec.Ref.Tag; tag != "" {
 		out.Tags = append([]string{tag}, f.tags...)
 	}

@@ -85,6 +85,7 @@ func (p *program) look(ctx context.Context, f *sourceFlags, args []string, do fu
 		ctx, cancel := withinTimeout(ctx, r.object)
 		defer cancel()
 		do(ctx, r, from)
+		r.err = concealed(r.err, from)
 	})
 	return p.finish(s, rows, false, p.printFindings)
 }

@@ -3,6 +3,9 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
+	"log"
+	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
@@ -27,7 +30,8 @@ func TestMain(m *testing.M) {
 // $COMMIT2 the commits of main, v1.0.0 is a tag at the first. $PRIVATE is the
 // same repository behind user "ci" and password "s3cret"; $BROKEN is a server
 // that answers 500; $CANARY is $PRIVATE with user and password in the URL.
-// $REGISTRY, $LOCKED for the same user and $DENYING are the hosts of registries,
+// $REGISTRY, $LOCKED for the same user, $DENYING and $ECHOING, which sends back
+// the password that it gets, are the hosts of registries, $OVERTLS is one with TLS,
 // $SIGNED and $COSIGN have what gpg, ssh-keygen and cosign signed. The
 // command "commit" adds a commit to main; "exits" runs a command that has to
 // end with a code.
@@ -60,6 +64,11 @@ func TestScripts(t *testing.T) {
 			} {
 				env.Setenv(name, testenv.StartRegistry(t, config).Host)
 			}
+			env.Setenv("ECHOING", echoing(t))
+			secure := httptest.NewTLSServer(http.NotFoundHandler())
+			secure.Config.ErrorLog = log.New(io.Discard, "", 0)
+			env.Defer(secure.Close)
+			env.Setenv("OVERTLS", secure.Listener.Addr().String())
 			env.Setenv("BARE", repo.Dir)
 			env.Setenv("SIGNED", signedDir)
 			env.Setenv("COSIGN", cosignDir)
@@ -92,6 +101,22 @@ func TestScripts(t *testing.T) {
 			},
 		},
 	})
+}
+
+// echoing returns the host of a registry that sends back the password it gets.
+func echoing(t *testing.T) string {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, password, ok := r.BasicAuth()
+		if !ok {
+			w.Header().Set("WWW-Authenticate", `Basic realm="test"`)
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		w.WriteHeader(http.StatusBadRequest)
+		fmt.Fprintf(w, `{"errors":[{"code":"DENIED","message":"is not %s"}]}`, password)
+	}))
+	t.Cleanup(server.Close)
+	return strings.TrimPrefix(server.URL, "http://")
 }
 
 // signed adds the branch and the tag NAME, signed by the key of that name.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/headgate-io/headgate/artifact"
 	"github.com/headgate-io/headgate/git"
+	"github.com/headgate-io/headgate/internal/redact"
 	"github.com/headgate-io/headgate/oci"
 	"github.com/headgate-io/headgate/oci/cosign"
 	"github.com/headgate-io/headgate/oci/notation"
@@ -209,6 +210,15 @@ func (s *session) origin(obj source.Object) (source.Origin, error) {
 		return nil, unfetchable(obj.Head().Kind)
 	}
 	return construct(s, obj), nil
+}
+
+// concealed returns err without the credentials that from has read: a server
+// may have sent them back.
+func concealed(err error, from source.Origin) error {
+	if holder, ok := from.(interface{ Secrets() []string }); ok {
+		return redact.Error(err, holder.Secrets()...)
+	}
+	return err
 }
 
 // An unfetchable is the error about a kind that origins lacks.

@@ -45,12 +45,12 @@ func (s *shelf) open(ctx context.Context, arg string) (io.ReadCloser, error) {
 	}
 	store, err := openExisting(s.store)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("no such file, and %w", err)
 	}
 	defer store.Close()
 	var a artifact.Artifact
 	if a, s.object, err = find(s.store, store, arg); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("no such file, nor in the store %s: %w", s.store, err)
 	}
 	if s.digest != "" && s.digest != a.Digest {
 		return nil, fmt.Errorf("%s has digest %s, not %s", arg, a.Digest, s.digest)
@@ -109,7 +109,7 @@ func find(dir string, store *artifact.Store, arg string) (a artifact.Artifact, o
 			return a, nil, err
 		}
 	}
-	return a, nil, fmt.Errorf("%s: %w in the store %s", arg, fs.ErrNotExist, dir)
+	return a, nil, fmt.Errorf("no artifact has that path: %w", fs.ErrNotExist)
 }
 
 // read opens an artifact as a tree and hands it to use.
