@@ -121,8 +121,12 @@ func (p *program) dockerFile(config string) (string, error) {
 func (f *sourceFlags) exactly(n int) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
 		if len(args) > n && f.docker == dockerDefault {
-			return usage("%d arguments, want %d: if one is the file of --docker-config, write --docker-config=FILE", len(args), n)
+			return strayFile(len(args), n)
 		}
 		return cobra.ExactArgs(n)(c, args)
 	}
+}
+
+func strayFile(got, want int) error {
+	return usage("%d arguments, want %d: if one is the file of --docker-config, write --docker-config=FILE", got, want)
 }

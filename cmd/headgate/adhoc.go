@@ -18,14 +18,14 @@ import (
 // prepare opens a session and returns the objects that the command works on:
 // those of -f that args name, or the one that a URL stands for.
 func (p *program) prepare(ctx context.Context, f *sourceFlags, args []string) (*session, []source.Object, error) {
+	if len(f.files) == 0 && len(args) > 1 && f.docker == dockerDefault {
+		return nil, nil, strayFile(len(args), 1)
+	}
 	s, err := p.open(f)
 	if err != nil {
 		return nil, nil, err
 	}
 	if len(f.files) == 0 {
-		if len(args) > 1 && f.docker == dockerDefault {
-			return nil, nil, usage("%d arguments, want one URL: if one is the file of --docker-config, write --docker-config=FILE", len(args))
-		}
 		if len(args) != 1 || !strings.Contains(args[0], "://") {
 			return nil, nil, usage("give objects with -f, or one URL such as https://HOST/PATH, ssh://USER@HOST/PATH or oci://HOST/PATH")
 		}
