@@ -3,6 +3,7 @@ package artifact
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -40,10 +41,11 @@ func read(r io.Reader, limit Limits) (*Tree, error) {
 	in := &intake{
 		limit: limit,
 		in:    content,
-		out:   bufio.NewWriterSize(spoolWriter{spool}, 256<<10),
+		out:   newSpooler(spool),
 		buf:   make([]byte, 64<<10),
 	}
-	if err := in.read(); err != nil {
+	err = in.read()
+	if err = cmp.Or(err, in.out.end()); err != nil {
 		return nil, errors.Join(damaged(err, source), spool.Close())
 	}
 	return &Tree{spool: spool, nodes: in.nodes, report: in.report}, nil

@@ -2,13 +2,11 @@ package artifact
 
 import (
 	"archive/tar"
-	"bufio"
 	"bytes"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
 	"strings"
 )
 
@@ -16,7 +14,7 @@ import (
 type intake struct {
 	limit   Limits
 	in      *guardReader
-	out     *bufio.Writer // the spool
+	out     *spooler
 	buf     []byte
 	offset  int64 // bytes in the spool
 	entries int
@@ -24,22 +22,6 @@ type intake struct {
 	nodes   []node
 	report  Report
 }
-
-// A spoolWriter writes the spool and marks its errors.
-type spoolWriter struct{ f *os.File }
-
-func (s spoolWriter) Write(p []byte) (int, error) {
-	n, err := s.f.Write(p)
-	if err != nil {
-		err = &spoolError{err}
-	}
-	return n, err
-}
-
-type spoolError struct{ err error }
-
-func (e *spoolError) Error() string { return "write spool: " + e.err.Error() }
-func (e *spoolError) Unwrap() error { return e.err }
 
 func (in *intake) read() error {
 	for tr := tar.NewReader(in.in); ; {
@@ -138,9 +120,6 @@ func (in *intake) finish(end int64) error {
 		if err != nil {
 			return err
 		}
-	}
-	if err := in.out.Flush(); err != nil {
-		return err
 	}
 	nodes, err := index(in.nodes, in.limit.Entries)
 	if err != nil {
