@@ -226,6 +226,35 @@ func last[T any](list func(func(T, error) bool)) (err error) {
 	return err
 }
 
+// A message is cut between words, or half a password would show: nobody knows it for one.
+func TestRefusalKeepsWords(t *testing.T) {
+	g := guard(t, testenv.NewCA(t), nil)
+	access, env := g.access()
+	for _, message := range []string{strings.Repeat("x ", 126) + password, strings.Repeat("y", 250) + " b3BlbiBzZXNhbWU=", strings.Repeat("z", 250) + password} {
+		g.Break(&testenv.Defect{Status: http.StatusForbidden, Body: `{"errors":[{"code":"DENIED","message":"` + message + `"}]}`})
+		r, _ := connect(t, access, env)
+		err := manifestOf1(r)
+		if e, ok := errors.AsType[*oci.StatusError](err); !ok || strings.Contains(e.Message, password[:4]) || strings.Contains(e.Message, "b3B") || len(e.Message) > 300 {
+			t.Errorf("%q", err)
+		}
+	}
+}
+
+// The query of a redirect is a credential, which whom it is shown to may repeat.
+func TestRefusalHidesSignature(t *testing.T) {
+	const signature = "c2lnbmF0dXJl"
+	storage := testenv.StartRegistry(t, testenv.RegistryConfig{})
+	storage.Break(&testenv.Defect{Status: http.StatusForbidden, Body: `{"errors":[{"code":"DENIED","message":"signature ` + signature + ` expired"}]}`})
+	g := testenv.StartRegistry(t, testenv.RegistryConfig{})
+	g.Break(serve(testenv.GetManifest, func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, storage.Base+r.URL.Path+"?sig="+signature, http.StatusTemporaryRedirect)
+	}))
+	err := manifestOf1(plain(t, g))
+	if err == nil || strings.Contains(err.Error(), signature) || !strings.Contains(err.Error(), "expired") {
+		t.Error(err)
+	}
+}
+
 func TestRefusalText(t *testing.T) {
 	g := testenv.StartRegistry(t, testenv.RegistryConfig{})
 	g.Break(&testenv.Defect{Status: http.StatusForbidden, Body: `{"errors":[{"code":"DENIED","message":"\u001b[2Jno ` + strings.Repeat("x", 1000) + `"}]}`})

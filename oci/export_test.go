@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 	"net/url"
+	"strings"
 
 	"context"
 	"time"
@@ -59,7 +60,7 @@ func Find(url string, configs ...string) (c source.Credential, found bool, err e
 }
 
 // MayDial reports whether an address may be dialled for host when the registry
-// registry.example was found at the address of.
+// registry.example was found at the addresses of, one after the other.
 func MayDial(tokens bool, of, host, ip string, config string) bool {
 	k, _ := readKeys(transport.Secret{Secret: source.Secret{Data: map[string][]byte{".dockerconfigjson": []byte(config)}}})
 	g := newGate(&url.URL{Scheme: "https", Host: "registry.example"}, transport.Config{}, credentials{chain: k}, nil)
@@ -68,7 +69,12 @@ func MayDial(tokens bool, of, host, ip string, config string) bool {
 		limit = transport.Public
 	}
 	judge := g.mayDial(limit)
-	return judge("registry.example", netip.MustParseAddr(of)) == nil && judge(host, netip.MustParseAddr(ip)) == nil
+	for _, address := range strings.Fields(of) {
+		if judge("registry.example", netip.MustParseAddr(address)) != nil {
+			return false
+		}
+	}
+	return judge(host, netip.MustParseAddr(ip)) == nil
 }
 
 // Trusts reports whether credentials for a registry may be shown to a realm.

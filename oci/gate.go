@@ -30,7 +30,7 @@ type gate struct {
 	tokens   *http.Client // for the token service
 	keys     credentials
 	conceal  func(...string)
-	zone     atomic.Int64 // the [transport.Zone] in which the registry was found last
+	zone     atomic.Int64 // the widest [transport.Zone] in which the registry was found, or notFoundYet
 
 	mu    sync.Mutex
 	known map[string]string // values of Authorization by scopes; basic authentication under ""
@@ -52,6 +52,7 @@ func (c *credentials) none() bool {
 // reached; its fields Origin, Auth and MayDial are the gate's.
 func newGate(u *url.URL, c transport.Config, keys credentials, conceal func(...string)) *gate {
 	g := &gate{registry: u, keys: keys, conceal: conceal, known: map[string]string{}}
+	g.zone.Store(notFoundYet)
 	c.Origin, c.Auth = u, transport.Auth{}
 	c.MayDial = g.mayDial(transport.Site)
 	g.client = retrying(transport.Client(c))
@@ -78,13 +79,29 @@ func (g *gate) mayDial(limit transport.Zone) func(host string, ip netip.Addr) er
 	return func(host string, ip netip.Addr) error {
 		zone := transport.ZoneOf(ip)
 		if strings.EqualFold(host, g.registry.Hostname()) {
-			g.zone.Store(int64(zone))
+			g.found(zone)
 			return nil
 		}
 		if zone <= max(limit, transport.Zone(g.zone.Load())) || g.keys.chain.names(host) {
 			return nil
 		}
-		return fmt.Errorf("%s is %s, %s, to which registry %s may not send us", host, ip, zone, g.registry.Host)
+		return fmt.Errorf("%s is %s, %s, to which registry %s may not send us: if it is meant to be, add an entry for %s to the dockerconfigjson of the Secret",
+			host, ip, zone, g.registry.Host, host)
+	}
+}
+
+// notFoundYet is no zone: before the registry was found nobody sends us anywhere.
+const notFoundYet = -1
+
+// found notes the zone of an address of the registry. The widest counts: what
+// sends us elsewhere may come from any of its addresses, and a name can have
+// one on this machine for nothing but to let the others pass.
+func (g *gate) found(zone transport.Zone) {
+	for {
+		now := g.zone.Load()
+		if now != notFoundYet && now <= int64(zone) || g.zone.CompareAndSwap(now, int64(zone)) {
+			return
+		}
 	}
 }
 
@@ -192,6 +209,19 @@ func (g *gate) advise(e *StatusError, u *url.URL, service bool) error {
 	}
 	e.Hint = "check the credentials of " + g.keys.origin
 	return e
+}
+
+// secrets are what the answer to req may repeat: the credentials, what was
+// shown, and what the link to a storage host holds.
+func (g *gate) secrets(req *http.Request) []string {
+	_, shown, _ := strings.Cut(req.Header.Get("Authorization"), " ")
+	all := []string{g.keys.Password, g.keys.Token, g.keys.Refresh, shown}
+	if req.Response != nil { // a redirect led there
+		for _, values := range req.URL.Query() {
+			all = append(all, values...)
+		}
+	}
+	return all
 }
 
 func (g *gate) close() {

@@ -167,6 +167,11 @@ func TestMayDial(t *testing.T) {
 		{true, site, "auth.example", site, "", true},
 		{true, site, "auth.example", "127.0.0.1", "", false},
 		{true, "127.0.0.1", "auth.example", "127.0.0.1", "", true},
+		{true, public + " 127.0.0.1", "auth.example", site, "", false}, // its name has a narrower address for us as well
+		{true, "127.0.0.1 " + public, "auth.example", link, "", false},
+		{false, public + " ::1", "storage.example", link, "", false},
+		{false, "", "storage.example", link, "", false},
+		{true, "", "auth.example", site, "", false},
 		{true, public, "registry.example", site, "", true}, // itself, by another address
 		{true, public, "auth.example", site, entries("auth.example:8443"), true},
 		{true, public, "auth.example", site, entries("*.example"), false},

@@ -77,6 +77,7 @@ func (o *Origin) resolve(ctx context.Context, last source.State) (source.Revisio
 
 // locate finds what sel selects now.
 func (o *Origin) locate(ctx context.Context, sel selection, before memory) (source.Revision, memory, error) {
+	o.keep(nil) // what an earlier Resolve left was fetched with the Secrets of then
 	if sel.digest != "" && before.knows(o.repo.Spec.URL, sel.digest) {
 		return before.revision(""), before, nil
 	}
@@ -199,7 +200,7 @@ type kept struct {
 	found found
 }
 
-// keep replaces what is kept.
+// keep replaces what is kept; nil is nothing.
 func (o *Origin) keep(k *kept) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

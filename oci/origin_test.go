@@ -250,3 +250,23 @@ func TestMetadataIsBounded(t *testing.T) {
 		t.Errorf("notes %q", notes)
 	}
 }
+
+// TestKeptOnce resolves a revision that is new, and then once more: what the
+// first run left behind counts no longer, for the Secrets may be others.
+func TestKeptOnce(t *testing.T) {
+	r := newRig(t, testenv.RegistryConfig{Username: "user", Password: canary})
+	r.g.Push("team/app", "latest", files(t, "a", "one"))
+	o := r.origin(r.object("app", nil))
+	_, state, err := o.Resolve(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rev, _, err := o.Resolve(t.Context(), state)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.secrets["default/login"] = login(r.g.Host, "revoked")
+	if _, err := o.Open(t.Context(), rev); !errors.Is(err, fs.ErrPermission) {
+		t.Errorf("%v, want a refusal of the Secret of now", err)
+	}
+}

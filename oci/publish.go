@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	_ "crypto/sha256" // of digests
 	"encoding/json"
 	"errors"
 	"fmt"

@@ -65,7 +65,7 @@ func (s *server) ask(ctx context.Context, method string, u *url.URL, accept stri
 		return nil, bare(err)
 	}
 	if resp.StatusCode != http.StatusOK {
-		return nil, s.gate.advise(refusal(resp, time.Now()), resp.Request.URL, false)
+		return nil, s.gate.advise(refusal(resp, time.Now(), s.gate.secrets(resp.Request)...), resp.Request.URL, false)
 	}
 	return resp, nil
 }

@@ -6,9 +6,9 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"strconv"
-	"strings"
 	"time"
+
+	"github.com/headgate-io/headgate/internal/transport"
 )
 
 // Requests are sent again when the server is busy (429, 502, 503, 504) or hangs
@@ -84,7 +84,7 @@ func (p *patient) judge(req *http.Request, resp *http.Response, err error, try i
 		again = try < maxHangUps && hungUp(err) && req.Context().Err() == nil
 	case busy[resp.StatusCode]:
 		again = true
-		if after, given := retryAfter(resp, p.now()); given {
+		if after, given := transport.RetryAfter(resp.Header, p.now()); given {
 			pause = after
 		}
 	}
@@ -116,19 +116,6 @@ func hungUp(err error) bool {
 		return (op.Op == "read" || op.Op == "write") && !op.Timeout()
 	}
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
-}
-
-// retryAfter returns how long a server asks to wait (RFC 9110 section 10.2.3).
-func retryAfter(resp *http.Response, now time.Time) (after time.Duration, given bool) {
-	value := strings.TrimSpace(resp.Header.Get("Retry-After"))
-	if seconds, err := strconv.ParseUint(value, 10, 31); err == nil {
-		return time.Duration(seconds) * time.Second, true
-	}
-	at, err := http.ParseTime(value)
-	if err != nil {
-		return 0, false
-	}
-	return max(at.Sub(now), 0).Round(time.Second), true
 }
 
 // sleep waits for d, or until ctx ends.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/headgate-io/headgate/internal/redact"
+	"github.com/headgate-io/headgate/internal/transport"
 )
 
 // A StatusError is the answer of a registry, or of its token service, that
@@ -59,11 +60,11 @@ func (e *StatusError) Is(target error) bool {
 // RetryAfter says when the [source.Reconciler] is to try again at the earliest.
 func (e *StatusError) RetryAfter() time.Duration { return e.After }
 
-// refusal returns what resp, which it closes, refuses.
-func refusal(resp *http.Response, now time.Time) *StatusError {
+// refusal returns what resp, which it closes, refuses, without the secrets that it may repeat.
+func refusal(resp *http.Response, now time.Time, secrets ...string) *StatusError {
 	defer resp.Body.Close()
 	e := &StatusError{Method: resp.Request.Method, URL: redact.URL(resp.Request.URL), Status: resp.StatusCode}
-	e.After, _ = retryAfter(resp, now)
+	e.After, _ = transport.RetryAfter(resp.Header, now)
 	var body struct {
 		Errors []struct{ Code, Message string }
 	}
@@ -72,7 +73,7 @@ func refusal(resp *http.Response, now time.Time) *StatusError {
 		return e
 	}
 	if json.Unmarshal(text, &body) == nil && len(body.Errors) > 0 {
-		e.Code, e.Message = plain(body.Errors[0].Code), plain(body.Errors[0].Message)
+		e.Code, e.Message = plain(body.Errors[0].Code, secrets...), plain(body.Errors[0].Message, secrets...)
 	}
 	if e.Status == http.StatusBadRequest && resp.Request.URL.Scheme == "http" && strings.Contains(string(text), "HTTPS") {
 		e.Hint = overTLS
@@ -86,12 +87,13 @@ const (
 	withoutTLS = "the registry speaks no TLS: set spec.insecure if that is meant to be"
 )
 
-// plain makes what a server says fit for a message.
-func plain(text string) string {
-	if len(text) > maxMessage {
-		text = text[:maxMessage] + "..."
+// plain makes what a server says fit for a message. It is cut last, and between
+// words: a part of a secret would not be known for one.
+func plain(text string, secrets ...string) string {
+	if text = redact.String(text, secrets...); len(text) <= maxMessage {
+		return text
 	}
-	return redact.String(text)
+	return text[:max(strings.LastIndexByte(text[:maxMessage+1], ' '), 0)] + "..."
 }
 
 // bare returns the cause of what an [http.Client] reports, with the URL as far

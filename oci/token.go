@@ -50,7 +50,7 @@ func (g *gate) token(ctx context.Context, c challenge, scopes []string) (string,
 		return "", fmt.Errorf("get a token: %w", bare(err))
 	}
 	if resp.StatusCode != http.StatusOK {
-		return "", fmt.Errorf("get a token: %w", g.advise(refusal(resp, time.Now()), realm, true))
+		return "", fmt.Errorf("get a token: %w", g.advise(refusal(resp, time.Now(), g.secrets(resp.Request)...), realm, true))
 	}
 	defer resp.Body.Close()
 	token, err := readToken(resp)

@@ -80,7 +80,8 @@ func (s *server) uploadError(err error) error {
 	if e, ok := errors.AsType[*errcode.ErrorResponse](err); ok {
 		out := &StatusError{Method: e.Method, URL: redact.URL(e.URL), Status: e.StatusCode}
 		if len(e.Errors) > 0 {
-			out.Code, out.Message = plain(e.Errors[0].Code), plain(e.Errors[0].Message)
+			secrets := s.gate.secrets(&http.Request{URL: e.URL})
+			out.Code, out.Message = plain(e.Errors[0].Code, secrets...), plain(e.Errors[0].Message, secrets...)
 		} else if e.StatusCode == http.StatusBadRequest && e.URL.Scheme == "http" {
 			out.Hint = maybeTLS
 		}

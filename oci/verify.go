@@ -44,7 +44,11 @@ func (o *Origin) trust(ctx context.Context) (string, error) {
 	if _, err := o.technology(); err != nil {
 		return "", err
 	}
-	t, err := o.readTrust(ctx)
+	var t Trust
+	err := o.within(ctx, "read the Secrets of spec.verify", func(ctx context.Context) (err error) {
+		t, err = o.readTrust(ctx)
+		return err
+	})
 	if err != nil {
 		return "", err
 	}

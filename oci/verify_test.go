@@ -153,6 +153,27 @@ func opened(t *testing.T, o *oci.Origin) source.Content {
 }
 
 // TestKeysChangeMeanwhile changes keys between Resolve and Verify.
+// slow are Secrets of which the one called keys takes as long as the context lasts.
+type slow struct{ kept }
+
+func (s slow) Secret(ctx context.Context, namespace, name string) (source.Secret, error) {
+	if name == "keys" {
+		<-ctx.Done()
+		return source.Secret{}, errors.New("connection closed")
+	}
+	return s.kept.Secret(ctx, namespace, name)
+}
+
+func TestKeysStall(t *testing.T) {
+	r, _, obj := notarised(t)
+	hasty(&obj.Spec)
+	_, _, err := oci.New(obj, source.Env{Secrets: slow{r.secrets}}, r.verify).Resolve(t.Context(), nil)
+	step, ok := errors.AsType[*source.StepError](err)
+	if !ok || step.Reason != "VerificationError" || !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "spec.verify: not done within") {
+		t.Error(err)
+	}
+}
+
 func TestKeysChangeMeanwhile(t *testing.T) {
 	r, n, obj := notarised(t)
 	o := r.origin(obj)

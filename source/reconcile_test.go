@@ -533,6 +533,10 @@ func TestTimeouts(t *testing.T) {
 			t.Errorf("error %v, want %s", err, want)
 		}
 	}
+	cut := func(ctx context.Context) error { <-ctx.Done(); return io.ErrUnexpectedEOF }
+	if err := source.Within(t.Context(), time.Millisecond, "x", cut); !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Errorf("error %v tells not what happened", err)
+	}
 	r := newRig(t)
 	g := repository()
 	g.Spec.Timeout = 0 // no limit but the origin's own

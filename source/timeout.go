@@ -2,6 +2,7 @@ package source
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 )
@@ -20,6 +21,9 @@ func Within(ctx context.Context, timeout time.Duration, step string, do func(con
 	defer cancel()
 	err := do(limited)
 	if err != nil && ctx.Err() == nil && context.Cause(limited) == errTimeout {
+		if !errors.Is(err, context.DeadlineExceeded) { // what was cut short may call it otherwise
+			err = fmt.Errorf("%w: %w", err, errTimeout)
+		}
 		return fmt.Errorf("%s: not done within %s, raise spec.timeout if the origin is slow: %w", step, timeout, err)
 	}
 	return err

@@ -15,17 +15,34 @@ type Zone int
 const (
 	Public Zone = iota // from everywhere
 	Site               // from one network: private and shared addresses (RFC 1918, 4193, 6598)
-	Link               // from this machine or link: loopback, link-local, unspecified
+	Link               // from this machine or link: loopback, link-local, unspecified, what clouds tell each machine at
 )
 
-// shared is the space behind carriers' address translation; clouds have their metadata services there.
-var shared = netip.MustParsePrefix("100.64.0.0/10")
+var (
+	// shared is the space behind carriers' address translation.
+	shared = netip.MustParsePrefix("100.64.0.0/10")
+	// translated is the space of IPv4 addresses behind NAT64 (RFC 6052 section 2.1).
+	translated = netip.MustParsePrefix("64:ff9b::/96")
+)
+
+// metadata are the addresses, link-local ones aside, at which clouds tell a
+// machine about itself: its credentials as well.
+var metadata = map[netip.Addr]bool{
+	netip.MustParseAddr("fd00:ec2::254"):   true, // AWS
+	netip.MustParseAddr("168.63.129.16"):   true, // Azure
+	netip.MustParseAddr("fd20:ce::254"):    true, // Google
+	netip.MustParseAddr("192.0.0.192"):     true, // Oracle
+	netip.MustParseAddr("100.100.100.200"): true, // Alibaba
+}
 
 // ZoneOf returns the zone of ip.
 func ZoneOf(ip netip.Addr) Zone {
-	ip = ip.Unmap()
+	if ip = ip.Unmap(); translated.Contains(ip) {
+		whole := ip.As16()
+		ip = netip.AddrFrom4([4]byte(whole[12:]))
+	}
 	switch {
-	case ip.IsLoopback(), ip.IsLinkLocalUnicast(), ip.IsLinkLocalMulticast(), ip.IsUnspecified():
+	case ip.IsLoopback(), ip.IsLinkLocalUnicast(), ip.IsLinkLocalMulticast(), ip.IsUnspecified(), metadata[ip]:
 		return Link
 	case ip.IsPrivate(), shared.Contains(ip):
 		return Site

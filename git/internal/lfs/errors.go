@@ -7,11 +7,11 @@ import (
 	"io"
 	"io/fs"
 	"net/http"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/headgate-io/headgate/internal/redact"
+	"github.com/headgate-io/headgate/internal/transport"
 )
 
 // The kinds of failure that callers tell apart with errors.Is.
@@ -92,20 +92,13 @@ func responseError(resp *http.Response, now time.Time) error {
 	switch resp.StatusCode {
 	case http.StatusTooManyRequests, http.StatusInternalServerError, http.StatusBadGateway,
 		http.StatusServiceUnavailable, http.StatusGatewayTimeout:
-		return &transientError{err, retryAfter(resp.Header.Get("Retry-After"), now)}
+		after, given := transport.RetryAfter(resp.Header, now)
+		if !given {
+			after = -1
+		}
+		return &transientError{err, after}
 	}
 	return err
-}
-
-// retryAfter reads the field of that name (RFC 9110, 10.2.3); it is negative when there is none.
-func retryAfter(field string, now time.Time) time.Duration {
-	if seconds, err := strconv.ParseUint(field, 10, 31); err == nil {
-		return time.Duration(seconds) * time.Second
-	}
-	if at, err := http.ParseTime(field); err == nil {
-		return max(at.Sub(now), 0)
-	}
-	return -1
 }
 
 // clean makes a server's text fit to be repeated: without secrets, and in whole
