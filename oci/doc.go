@@ -28,7 +28,8 @@
 // The registry's word for a digest is not taken: manifests and blobs are checked.
 // What registries that want tokens, or that are busy, cost more is no part of
 // that. spec.timeout bounds each step by itself: log in, list tags, look up the
-// tag, fetch the manifest, verify, pull the layer, pack.
+// tag, fetch the manifest, verify, pull the layer, pack; and before these, read
+// the Secrets of spec.verify.
 //
 // # Indexes and layers
 //
@@ -71,8 +72,9 @@
 //
 // # Limits
 //
-// A manifest has at most 4 MiB and 10,000 entries, a list 100,000 tags.
-// [source.Env].Limits bounds the layer and what is in it: Bytes of each (default
-// 16 GiB), FileBytes (as Bytes), Entries (1,000,000), NameBytes (4096) and Ratio
-// (1000 bytes for each compressed byte). A failure names the limit.
+// A manifest has at most 4 MiB and 10,000 entries, a list 100,000 tags; a run
+// takes tokens of at most 1 MiB together. [source.Env].Limits bounds the layer and
+// what is in it: Bytes of each (default 16 GiB), FileBytes (as Bytes), Entries
+// (1,000,000), NameBytes (4096) and Ratio (1000 bytes for each compressed byte).
+// A failure names the limit.
 package oci

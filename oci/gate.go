@@ -32,8 +32,9 @@ type gate struct {
 	conceal  func(...string)
 	zone     atomic.Int64 // the widest [transport.Zone] in which the registry was found, or notFoundYet
 
-	mu    sync.Mutex
-	known map[string]string // values of Authorization by scopes; basic authentication under ""
+	mu     sync.Mutex
+	known  map[string]string // values of Authorization by scopes; basic authentication under ""
+	issued int               // bytes of tokens, all of which are remembered so that none shows
 }
 
 // credentials are what is known for a registry.

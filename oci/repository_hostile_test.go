@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/headgate-io/headgate/internal/redact"
@@ -194,6 +195,34 @@ func TestRealmInsecure(t *testing.T) {
 }
 
 // What a token service answers is as hostile as all else.
+// A registry wants another token for every page of an endless list, and no token is small.
+func TestTokensWithoutEnd(t *testing.T) {
+	var mu sync.Mutex
+	var used string
+	issued := 0
+	g := testenv.StartRegistry(t, testenv.RegistryConfig{})
+	g.Break(serve("", func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		shown := r.Header.Get("Authorization")
+		switch {
+		case r.URL.Path == "/token":
+			issued++
+			fmt.Fprintf(w, `{"token":"%060000d"}`, issued)
+		case shown == "" || shown == used:
+			w.Header().Set("Www-Authenticate", `Bearer realm="`+g.Base+`/token"`)
+			w.WriteHeader(http.StatusUnauthorized)
+		default:
+			used = shown
+			w.Header().Set("Link", fmt.Sprintf(`<?last=%d>; rel="next"`, issued))
+			io.WriteString(w, `{"tags":["a"]}`)
+		}
+	}))
+	if err := tagsOf(plain(t, g)); err == nil || !strings.Contains(err.Error(), "more than 1048576 bytes of tokens") || issued > 20 {
+		t.Error(err, issued)
+	}
+}
+
 func TestTokenAnswers(t *testing.T) {
 	for name, row := range map[string]struct{ body, want string }{
 		"of 1 MB":             {`{"token":"` + strings.Repeat("t", 1<<20) + `"}`, "more than"},

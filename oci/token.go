@@ -19,6 +19,7 @@ import (
 const (
 	maxTokenAnswer = 256 << 10 // bytes of the answer of a token service, which may hold two tokens
 	maxToken       = 64 << 10  // bytes of a token
+	maxTokens      = 1 << 20   // bytes of all tokens for one repository: of 4 KiB and good for a minute, 4 hours
 	maxScope       = 2 << 10   // bytes of what a challenge may ask for
 )
 
@@ -54,11 +55,24 @@ func (g *gate) token(ctx context.Context, c challenge, scopes []string) (string,
 	}
 	defer resp.Body.Close()
 	token, err := readToken(resp)
+	if err == nil {
+		err = g.count(token)
+	}
 	if err != nil {
 		return "", fmt.Errorf("get a token: %s: %w", realm.Host, err)
 	}
 	g.conceal(token)
 	return token, nil
+}
+
+// count bounds the tokens that are issued: a registry may want one more for every request.
+func (g *gate) count(token string) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.issued += len(token); g.issued > maxTokens {
+		return fmt.Errorf("it has issued more than %d bytes of tokens, and the registry wants one more", maxTokens)
+	}
+	return nil
 }
 
 // tokenRequest asks for a token by password, or by refresh token, which takes
