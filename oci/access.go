@@ -28,8 +28,11 @@ import (
 //     port) and to its token service, and to nobody that either redirects to.
 //   - A token service is reached over TLS, or on the host of a registry without TLS.
 //     Credentials are for one on the registry's host, of its registrable domain,
-//     or with an entry of its own ([RealmError]); without credentials any may be
-//     asked, but none in a narrower network than the registry.
+//     or with an entry of its own ([RealmError]); without credentials any may be asked.
+//   - Nobody to whom the registry sends us is on this machine or link unless the
+//     registry is, nor is a token service in a private network unless the registry
+//     is: by their addresses, or by their names where a proxy looks these up. An
+//     entry for the host says that it may be.
 //   - Requests that a busy registry refuses are sent again, at most 5 times in
 //     all and within the context; what changes something only after status 429.
 type Access struct {

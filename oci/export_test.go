@@ -68,7 +68,7 @@ func MayDial(tokens bool, of, host, ip string, config string) bool {
 	if tokens {
 		limit = transport.Public
 	}
-	judge := g.mayDial(limit)
+	judge := g.reach(transport.Config{}, limit).MayDial
 	for _, address := range strings.Fields(of) {
 		if judge("registry.example", netip.MustParseAddr(address)) != nil {
 			return false

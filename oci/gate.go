@@ -9,7 +9,6 @@ import (
 	"io"
 	"io/fs"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"strings"
 	"sync"
@@ -55,10 +54,8 @@ func newGate(u *url.URL, c transport.Config, keys credentials, conceal func(...s
 	g := &gate{registry: u, keys: keys, conceal: conceal, known: map[string]string{}}
 	g.zone.Store(notFoundYet)
 	c.Origin, c.Auth = u, transport.Auth{}
-	c.MayDial = g.mayDial(transport.Site)
-	g.client = retrying(transport.Client(c))
-	c.MayDial = g.mayDial(transport.Public)
-	g.tokens = retrying(transport.Client(c))
+	g.client = retrying(transport.Client(g.reach(c, transport.Site)))
+	g.tokens = retrying(transport.Client(g.reach(c, transport.Public)))
 	follow := g.tokens.CheckRedirect
 	g.tokens.CheckRedirect = func(req *http.Request, via []*http.Request) error {
 		if !transport.SameOrigin(req.URL, via[0].URL) {
@@ -72,38 +69,6 @@ func newGate(u *url.URL, c transport.Config, keys credentials, conceal func(...s
 func retrying(c *http.Client) *http.Client {
 	c.Transport = &patient{c.Transport, sleep, time.Now}
 	return c
-}
-
-// mayDial judges addresses: the registry may be anywhere, and others not in a
-// narrower zone than the registry is, or than limit.
-func (g *gate) mayDial(limit transport.Zone) func(host string, ip netip.Addr) error {
-	return func(host string, ip netip.Addr) error {
-		zone := transport.ZoneOf(ip)
-		if strings.EqualFold(host, g.registry.Hostname()) {
-			g.found(zone)
-			return nil
-		}
-		if zone <= max(limit, transport.Zone(g.zone.Load())) || g.keys.chain.names(host) {
-			return nil
-		}
-		return fmt.Errorf("%s is %s, %s, to which registry %s may not send us: if it is meant to be, add an entry for %s to the dockerconfigjson of the Secret",
-			host, ip, zone, g.registry.Host, host)
-	}
-}
-
-// notFoundYet is no zone: before the registry was found nobody sends us anywhere.
-const notFoundYet = -1
-
-// found notes the zone of an address of the registry. The widest counts: what
-// sends us elsewhere may come from any of its addresses, and a name can have
-// one on this machine for nothing but to let the others pass.
-func (g *gate) found(zone transport.Zone) {
-	for {
-		now := g.zone.Load()
-		if now != notFoundYet && now <= int64(zone) || g.zone.CompareAndSwap(now, int64(zone)) {
-			return
-		}
-	}
 }
 
 // Do sends a request to the registry, a second time when that asks who we are.

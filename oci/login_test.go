@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"io/fs"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/headgate-io/headgate/internal/redact"
@@ -151,6 +153,36 @@ func TestRefusedLogin(t *testing.T) {
 
 // Everything goes through the proxy of the spec: the registry, its token
 // service, what it redirects to, the login and the client for others.
+// A registry behind a proxy leads to what is near the proxy. The proxy here
+// answers for the registry itself.
+func TestProxyIsNoWayIn(t *testing.T) {
+	for _, row := range []struct{ target, want string }{
+		{"http://169.254.169.254/latest/meta-data", "may not send us"},
+		{"http://localhost:2375/info", "may not send us"},
+		{"http://[::1]:2375/info", "may not send us"},
+		{"http://10.0.0.1/x", "404"}, // storage may be in the network
+		{"http://storage.example/x", "404"},
+	} {
+		var inside atomic.Int64
+		proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			switch r.Host {
+			case "registry.example":
+				http.Redirect(w, r, row.target, http.StatusTemporaryRedirect)
+			case "10.0.0.1", "storage.example":
+				w.WriteHeader(http.StatusNotFound)
+			default:
+				inside.Add(1)
+			}
+		}))
+		t.Cleanup(proxy.Close)
+		r, _ := connect(t, oci.Access{URL: "oci://registry.example/app", Insecure: true, Proxy: ref("proxy")},
+			source.Env{Secrets: secrets{"proxy": {"address": proxy.URL}}})
+		if _, err := r.Head(t.Context(), "v1"); err == nil || !strings.Contains(err.Error(), row.want) || inside.Load() > 0 {
+			t.Errorf("%s: %v, %d requests", row.target, err, inside.Load())
+		}
+	}
+}
+
 func TestProxy(t *testing.T) {
 	g := testenv.StartRegistry(t, testenv.RegistryConfig{Bearer: &testenv.Bearer{Anonymous: true}})
 	storage := testenv.StartRegistry(t, testenv.RegistryConfig{})
