@@ -41,7 +41,7 @@ Exit codes: 0 the artifacts are the same, 4 they differ, 1 something failed, 2 u
 	}
 	registerStore(c, &f.store)
 	f.registerAccess(c)
-	f.registerLimit(c)
+	registerLimit(c, &f.maxBytes)
 	c.Flags().DurationVar(&f.timeout, "timeout", 0, "bound of the whole command")
 	f.registerOutput(c, "table", "json", "yaml", "name", "patch")
 	return c
@@ -108,13 +108,13 @@ func (s *session) tree(ctx context.Context, arg string) (tree fs.FS, end func() 
 
 // archived opens an archive, or the artifact of an object.
 func (s *session) archived(ctx context.Context, arg string) (fs.FS, func() error, error) {
-	shelf := shelf{store: s.flags.store}
+	shelf := shelf{store: s.flags.store, maxBytes: s.flags.maxBytes}
 	file, err := shelf.open(ctx, arg)
 	if err != nil {
 		return nil, nil, err
 	}
 	defer file.Close()
-	tree, err := artifact.Read(file, s.env.Limits)
+	tree, err := artifact.Read(file, shelf.limits())
 	if err != nil {
 		return nil, nil, err
 	}

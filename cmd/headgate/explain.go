@@ -48,7 +48,7 @@ is meant. Included sources count as they are in the store; the store is only rea
 		RunE: func(c *cobra.Command, args []string) error { return p.runIgnore(c.Context(), f, args) },
 	}
 	f.register(c)
-	f.registerLimit(c)
+	registerLimit(c, &f.maxBytes)
 	registerStore(c, &f.store)
 	c.Flags().StringVar(&f.dir, "dir", ".", "`DIR` to explain when no source is given")
 	return c

@@ -120,7 +120,9 @@ func extract(ctx context.Context, store *artifact.Store, obj source.Object, dir 
 		return err
 	}
 	defer file.Close()
-	tree, err := artifact.Read(file, artifact.Limits{Bytes: -1, FileBytes: -1, Entries: -1, Ratio: -1, Temp: store.Temp})
+	limits := ofStore()
+	limits.Temp = store.Temp
+	tree, err := artifact.Read(file, limits)
 	if err != nil {
 		return fmt.Errorf("extract %s: %w", obj.Artifact().Path, err)
 	}

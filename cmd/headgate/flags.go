@@ -59,9 +59,9 @@ func either(words []string) string {
 	return strings.Join(words[:last], ", ") + " or " + words[last]
 }
 
-// registerLimit adds the flag of commands that transfer content.
-func (f *sourceFlags) registerLimit(c *cobra.Command) {
-	c.Flags().Int64Var(&f.maxBytes, "max-bytes", 0, "most uncompressed `BYTES` of one source; 0 is the default of its kind, -1 no limit")
+// registerLimit adds the flag of commands that read what may be hostile.
+func registerLimit(c *cobra.Command, most *int64) {
+	c.Flags().Int64Var(most, "max-bytes", 0, "most uncompressed `BYTES` of one source; 0 is the default of its kind, -1 no limit")
 }
 
 func registerFiles(c *cobra.Command, files *[]string) {
@@ -74,7 +74,7 @@ func registerStore(c *cobra.Command, dir *string) {
 
 // registerWriting adds the flags of commands that store artifacts.
 func (f *sourceFlags) registerWriting(c *cobra.Command) {
-	f.registerLimit(c)
+	registerLimit(c, &f.maxBytes)
 	registerStore(c, &f.store)
 	c.Flags().StringVar(&f.baseURL, "base-url", "", "`URL` that the store is served at; default its file URL")
 	c.Flags().StringVar(&f.digest, "digest", string(artifact.SHA256), "`ALGORITHM` of artifact digests: sha256, sha384, sha512 or blake3")

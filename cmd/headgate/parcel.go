@@ -89,13 +89,13 @@ func (p *program) pack(ctx context.Context, w io.Writer, dir string, f *sourceFl
 // copy copies an archive, or the artifact of an object. It has to be one that
 // can be read back.
 func (b *parcel) copy(ctx context.Context, s *session, arg string) error {
-	shelf := shelf{store: s.flags.store}
+	shelf := shelf{store: s.flags.store, maxBytes: s.flags.maxBytes}
 	file, err := shelf.open(ctx, arg)
 	if err != nil {
 		return err
 	}
 	defer file.Close()
-	tree, err := artifact.Read(io.TeeReader(file, b), s.env.Limits)
+	tree, err := artifact.Read(io.TeeReader(file, b), shelf.limits())
 	if err != nil {
 		return err
 	}

@@ -59,7 +59,7 @@ unless --source and --revision say otherwise; credentials in a URL are not.`,
 	fl.StringArrayVar(&f.annotations, "annotation", nil, "further annotation `NAME=VALUE`; repeatable")
 	registerStore(c, &f.store)
 	f.registerAccess(c)
-	f.registerLimit(c)
+	registerLimit(c, &f.maxBytes)
 	fl.DurationVar(&f.timeout, "timeout", pushTimeout, "bound of the whole command, 0 for none")
 	f.registerOutput(c, "table", "json", "yaml", "name")
 	c.ValidArgsFunction = completeStored(&f.store)

@@ -40,7 +40,7 @@ source whose spec asks for no verification is reported as one that is not verifi
 		},
 	}
 	f.register(c)
-	f.registerLimit(c)
+	registerLimit(c, &f.maxBytes)
 	return c
 }
 

@@ -19,19 +19,42 @@ import (
 
 // A shelf is where artifact commands find artifacts.
 type shelf struct {
-	store  string
-	digest string
-	object source.Object // the one whose artifact was opened last
+	store    string
+	digest   string
+	maxBytes int64 // of an archive, uncompressed
+
+	// About the artifact that was opened last:
+	stored bool          // it is from the store
+	object source.Object // whose artifact it is, if that is known
 }
 
 func (s *shelf) register(c *cobra.Command) {
 	registerStore(c, &s.store)
 	c.Flags().StringVar(&s.digest, "digest", "", "`ALGORITHM:HEX` that the content must have; needed for a URL")
+	registerLimit(c, &s.maxBytes)
+}
+
+// ofStore returns the limits of what is in a store: it was within those of its
+// origin when it was put there.
+func ofStore() artifact.Limits {
+	return artifact.Limits{Bytes: -1, FileBytes: -1, Entries: -1, Ratio: -1}
+}
+
+// limits returns those of the artifact that was opened last. One file may be as
+// large as the whole.
+func (s *shelf) limits() artifact.Limits {
+	l := artifact.Limits{FileBytes: s.maxBytes}
+	if s.stored {
+		l = ofStore()
+	}
+	l.Bytes = cmp.Or(s.maxBytes, l.Bytes)
+	return l
 }
 
 // open opens the artifact that arg names; its content is checked against the
 // digest while it is read, if one is known.
 func (s *shelf) open(ctx context.Context, arg string) (io.ReadCloser, error) {
+	s.stored, s.object = false, nil
 	if strings.Contains(arg, "://") {
 		if s.digest == "" {
 			return nil, usage("%s: --digest is needed for a URL", arg)
@@ -55,6 +78,7 @@ func (s *shelf) open(ctx context.Context, arg string) (io.ReadCloser, error) {
 	if s.digest != "" && s.digest != a.Digest {
 		return nil, fmt.Errorf("%s has digest %s, not %s", arg, a.Digest, s.digest)
 	}
+	s.stored = true
 	return store.Open(a)
 }
 
@@ -119,7 +143,7 @@ func (s *shelf) read(ctx context.Context, arg string, use func(*artifact.Tree) e
 		return err
 	}
 	defer r.Close()
-	tree, err := artifact.Read(r, artifact.Limits{})
+	tree, err := artifact.Read(r, s.limits())
 	if err != nil {
 		return fmt.Errorf("%s: %w", redact.String(arg), err)
 	}
