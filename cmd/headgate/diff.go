@@ -69,6 +69,9 @@ func (p *program) runDiff(ctx context.Context, f *diffFlags, args []string) erro
 			return err
 		}
 		c.changes = append(c.changes, change)
+		if f.quiet {
+			break // one is enough for the exit code
+		}
 	}
 	if !f.quiet {
 		if err := c.print(p.stdout, f.output); err != nil {

@@ -83,6 +83,9 @@ func (p *program) pack(ctx context.Context, w io.Writer, dir string, f *sourceFl
 	if !f.quiet {
 		p.leftOut(dir, report)
 	}
+	if err == nil && f.maxBytes > 0 && report.Bytes > f.maxBytes {
+		err = &artifact.LimitError{What: "bytes", Limit: f.maxBytes}
+	}
 	return err
 }
 
