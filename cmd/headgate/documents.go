@@ -15,7 +15,7 @@ func (p *program) validate() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "validate -f FILE|DIR|-",
 		Short: "Check objects as an API server would, and tell what is deprecated",
-		Args:  cobra.NoArgs,
+		Args:  onlyFiles,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if len(files) == 0 {
 				return usage("give objects with -f")
@@ -48,7 +48,7 @@ func (p *program) convert() *cobra.Command {
 		Short: "Rewrite objects in another API version or group",
 		Long: `Convert prints the objects in another version (v1, v1beta2), in another group (` + source.Group + `, or
 ` + source.ReferenceGroup + ` with the kind names that go with it), or both. What the version cannot say is dropped with a warning.`,
-		Args: cobra.NoArgs,
+		Args: onlyFiles,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if len(files) == 0 {
 				return usage("give objects with -f")
@@ -88,6 +88,14 @@ func (p *program) runConvert(files []string, version, group, output string) erro
 	}
 	if bad != nil {
 		return &exitError{exitUsage, bad}
+	}
+	return nil
+}
+
+// onlyFiles refuses arguments of a command that works on all of -f.
+func onlyFiles(c *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return usage("%s takes no arguments, but got %q: give files and directories with -f", c.Name(), args[0])
 	}
 	return nil
 }
