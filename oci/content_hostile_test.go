@@ -520,6 +520,18 @@ func TestReferrersFallback(t *testing.T) {
 	}
 }
 
+// The tag of a subject with a long digest is cut as the distribution specification says.
+func TestReferrersLongTag(t *testing.T) {
+	g := testenv.StartRegistry(t, testenv.RegistryConfig{NoReferrers: true})
+	manifest := g.Push("team/app", "", layer("x"))
+	index := g.PushIndex("team/app", "v1", testenv.Index{Manifests: []ocispec.Descriptor{manifest}})
+	subject := ocispec.Descriptor{MediaType: ocispec.MediaTypeImageManifest, Digest: digest.SHA512.FromString("subject"), Size: 7}
+	g.PushRaw("team/app", "sha512-"+subject.Digest.Encoded()[:64], index.MediaType, g.Manifest("team/app", "v1"))
+	if all := collect(t, plain(t, g).Referrers(t.Context(), subject, "")); len(all) != 1 || all[0].Digest != manifest.Digest {
+		t.Error(all)
+	}
+}
+
 func TestPushRefused(t *testing.T) {
 	g := testenv.StartRegistry(t, testenv.RegistryConfig{})
 	r := plain(t, g)

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io/fs"
 	"iter"
-	"strings"
 
 	"github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
@@ -107,8 +106,7 @@ var errNoReferrers = errors.New("no list of referrers is kept")
 // tagged lists the entries of the index whose tag is made of the subject's
 // digest (distribution specification 1.1, "Referrers Tag Schema").
 func (r *Repository) tagged(ctx context.Context, subject ocispec.Descriptor, yield func(ocispec.Descriptor, error) bool) {
-	tag := strings.Replace(subject.Digest.String(), ":", "-", 1)
-	tag = tag[:min(len(tag), 128)]
+	tag := fmt.Sprintf("%.32s-%.64s", subject.Digest.Algorithm(), subject.Digest.Encoded())
 	d, content, err := readManifest(ctx, r.from, tag, ocispec.Descriptor{})
 	if errors.Is(err, fs.ErrNotExist) {
 		return
