@@ -11,7 +11,7 @@ import (
 // A gigabyte is offered wherever a registry answers with a document. What is
 // read of it is bounded, and so is what that takes.
 func TestGigabytes(t *testing.T) {
-	const most = 32 << 20 // what all of a run may allocate, the registry's part included
+	const most = 64 << 20 // what all of a run may allocate, the registry's part and that of the race detector included
 	for _, c := range []struct {
 		phase  testenv.Phase
 		bearer *testenv.Bearer
