@@ -15,7 +15,7 @@ var heavy = map[string][]string{
 }
 
 func main() {
-	for _, packages := range [][]string{{"./artifact"}, {"./source"}, {"./git"}, {"./artifact", "./source", "./git"}} {
+	for _, packages := range [][]string{{"./artifact"}, {"./source"}, {"./git"}, {"./oci"}, {"./oci/notation"}, {"./oci/cosign"}} {
 		cmd := exec.Command("go", append([]string{"list", "-deps"}, packages...)...)
 		cmd.Dir, cmd.Stderr = "..", os.Stderr
 		out, err := cmd.Output()
