@@ -45,6 +45,13 @@ type Access struct {
 	Insecure       bool // plain HTTP; certificates are checked where there is TLS all the same
 }
 
+// A Vault reads the Secrets of one namespace, and remembers what in them must
+// not show in texts.
+type Vault = transport.Vault
+
+// A Secret is a Secret and its name, NAMESPACE/NAME.
+type Secret = transport.Secret
+
 // Connect returns the repository that a names, with the Secrets of v. It reads
 // Secrets and logs in with the provider, and sends nothing else.
 //
@@ -57,7 +64,7 @@ type Access struct {
 //
 // Errors are *[source.StepError] with the reason URLInvalid, AuthenticationFailed
 // or InvalidProviderConfiguration, and those of a layout that cannot be read.
-func Connect(ctx context.Context, a Access, env source.Env, v *transport.Vault) (*Repository, error) {
+func Connect(ctx context.Context, a Access, env source.Env, v *Vault) (*Repository, error) {
 	at, err := parseAddress(a.URL)
 	if err != nil {
 		return nil, &source.StepError{Step: source.StepResolve, Reason: "URLInvalid",

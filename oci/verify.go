@@ -30,8 +30,8 @@ type Technology func(r *Repository, t Trust) (Verifier, error)
 
 // A Trust says whom spec.verify trusts.
 type Trust struct {
-	Keys       transport.Secret           // spec.verify.secretRef; its Name is "" when there is none
-	Root       transport.Secret           // spec.verify.trustedRootSecretRef
+	Keys       Secret                     // spec.verify.secretRef; its Name is "" when there is none
+	Root       Secret                     // spec.verify.trustedRootSecretRef
 	Identities []source.OIDCIdentityMatch // spec.verify.matchOIDCIdentity
 }
 
