@@ -9,32 +9,16 @@ package main
 
 import (
 	"context"
-	"flag"
 	"fmt"
 	"os"
 	"os/exec"
-	"os/signal"
 	"path/filepath"
 
 	"github.com/headgate-io/headgate/bench/contest"
 )
 
 func main() {
-	runs := flag.Int("n", 5, "`runs` of each contestant")
-	keep := flag.String("dir", "", "keep the repositories in this `directory` and use those that are there")
-	strict := flag.Bool("check", false, "fail when a number is not what it must be")
-	only := flag.Bool("headgate", false, "measure headgate alone")
-	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	missed, err := run(ctx, *runs, *keep, *only)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "bench:", err)
-		os.Exit(1)
-	}
-	if *strict && missed > 0 {
-		os.Exit(1)
-	}
+	contest.Main("the repositories", func(ctx context.Context, o contest.Options) (int, error) { return run(ctx, o.Runs, o.Keep, o.Only) })
 }
 
 func run(ctx context.Context, runs int, keep string, only bool) (missed int, err error) {

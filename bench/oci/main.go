@@ -15,7 +15,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"os/signal"
 	"path/filepath"
 	"runtime"
 
@@ -23,29 +22,13 @@ import (
 )
 
 func main() {
-	runs := flag.Int("n", 5, "`runs` of each contestant")
-	keep := flag.String("dir", "", "keep registry and layers in this `directory` and use those that are there")
-	strict := flag.Bool("check", false, "fail when a number is not what it must be")
-	only := flag.Bool("headgate", false, "measure headgate alone")
 	making := flag.String("make", "", "make the layer of this `name` at standard output and do nothing else")
-	flag.Parse()
-	if *making != "" {
-		if err := layerTo(os.Stdout, *making); err != nil {
-			fmt.Fprintln(os.Stderr, "bench:", err)
-			os.Exit(1)
+	contest.Main("registry and layers", func(ctx context.Context, o contest.Options) (int, error) {
+		if *making != "" {
+			return 0, layerTo(os.Stdout, *making)
 		}
-		return
-	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	missed, err := run(ctx, *runs, *keep, *only)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "bench:", err)
-		os.Exit(1)
-	}
-	if *strict && missed > 0 {
-		os.Exit(1)
-	}
+		return run(ctx, o.Runs, o.Keep, o.Only)
+	})
 }
 
 func run(ctx context.Context, runs int, keep string, only bool) (missed int, err error) {
