@@ -37,6 +37,11 @@ var rooms = map[string]room{
 	"oci/cosign":   {imports: "oci source internal/transport internal/redact artifact", modules: sigstoreModules},
 	"oci/notation": {imports: "oci source internal/transport internal/redact artifact", modules: notationModules},
 
+	"bucket":       {imports: "artifact source internal/redact internal/transport", modules: "golang.org/x/net"},
+	"bucket/azure": {imports: "bucket source internal/redact internal/transport", modules: azblobModules},
+	"bucket/gcs":   {imports: "bucket source internal/redact internal/transport", modules: gcsModules},
+	"bucket/s3":    {imports: "bucket source internal/redact internal/transport", modules: s3Modules},
+
 	"login/aws":               {imports: "source login/internal/actions login/internal/exchange login/internal/keep", modules: awsModules},
 	"login/azure":             {imports: "source login/internal/actions login/internal/exchange login/internal/keep", modules: azureModules},
 	"login/gcp":               {imports: "source login/internal/actions login/internal/exchange login/internal/keep", modules: gcpModules},
@@ -48,8 +53,8 @@ var rooms = map[string]room{
 	"git/internal/signature": {modules: "github.com/ProtonMail/go-crypto github.com/cloudflare/circl golang.org/x/crypto golang.org/x/sys"},
 
 	"cmd/headgate": {
-		imports: "artifact source git oci oci/cosign oci/notation internal/redact login/aws login/azure login/gcp login/github", // sigs.k8s.io/yaml comes with source
-		modules: "github.com/spf13/cobra github.com/spf13/pflag github.com/inconshreveable/mousetrap github.com/jedib0t/go-pretty/v6 github.com/mattn/go-runewidth github.com/rivo/uniseg golang.org/x/term golang.org/x/text github.com/rogpeppe/go-internal",
+		imports: "artifact bucket bucket/azure bucket/gcs bucket/s3 source git oci oci/cosign oci/notation internal/redact login/aws login/azure login/gcp login/github", // sigs.k8s.io/yaml comes with source
+		modules: "github.com/spf13/cobra github.com/spf13/pflag github.com/inconshreveable/mousetrap github.com/jedib0t/go-pretty/v6 github.com/mattn/go-runewidth github.com/clipperhouse/uax29/v2 golang.org/x/term golang.org/x/text github.com/rogpeppe/go-internal",
 	},
 
 	"internal/redact":    {},
@@ -99,6 +104,19 @@ const (
 		"github.com/AzureAD/microsoft-authentication-library-for-go github.com/golang-jwt/jwt/v5 github.com/google/uuid github.com/kylelemons/godebug " +
 		"github.com/pkg/browser golang.org/x/crypto golang.org/x/sync golang.org/x/sys golang.org/x/text"
 	gcpModules = "golang.org/x/oauth2 cloud.google.com/go/compute/metadata golang.org/x/sys"
+)
+
+// The SDKs of object stores. Only their leaves may depend on them.
+const (
+	s3Modules = "github.com/minio/minio-go/v7 github.com/minio/crc64nvme github.com/minio/md5-simd github.com/cespare/xxhash/v2 github.com/dustin/go-humanize github.com/google/uuid " +
+		"github.com/klauspost/crc32 github.com/philhofer/fwd github.com/rs/xid github.com/tinylib/msgp github.com/zeebo/xxh3 golang.org/x/crypto golang.org/x/sys golang.org/x/text gopkg.in/ini.v1"
+	gcsModules = "google.golang.org/api cloud.google.com/go/auth cloud.google.com/go/auth/oauth2adapt cloud.google.com/go/compute/metadata github.com/cespare/xxhash/v2 " +
+		"github.com/felixge/httpsnoop github.com/go-logr/logr github.com/go-logr/stdr github.com/google/s2a-go github.com/google/uuid " +
+		"github.com/googleapis/enterprise-certificate-proxy github.com/googleapis/gax-go/v2 go.opentelemetry.io/auto/sdk go.opentelemetry.io/contrib/instrumentation/net/http/otelhttp " +
+		"go.opentelemetry.io/otel go.opentelemetry.io/otel/metric go.opentelemetry.io/otel/trace golang.org/x/crypto golang.org/x/oauth2 golang.org/x/sys golang.org/x/text " +
+		"google.golang.org/genproto/googleapis/rpc google.golang.org/grpc google.golang.org/protobuf"
+	azblobModules = azureModules + " github.com/Azure/azure-sdk-for-go/sdk/storage/azblob " +
+		"github.com/apache/arrow-go/v18 github.com/goccy/go-json github.com/google/flatbuffers github.com/pierrec/lz4/v4 github.com/zeebo/xxh3 golang.org/x/exp" // a listing may be in Arrow's format
 )
 
 // systems are those whose files are looked at: an edge may be in the files of one only.

@@ -17,7 +17,7 @@ import (
 func (r *Repository) Pause(wait func(context.Context, time.Duration) error, now func() time.Time) {
 	g := r.from.(*server).gate
 	for _, p := range []any{g.client.Transport, g.tokens.Transport} {
-		p.(*patient).wait, p.(*patient).now = wait, now
+		p.(*transport.Patient).Wait, p.(*transport.Patient).Now = wait, now
 	}
 }
 
@@ -37,8 +37,6 @@ var (
 	}
 	ParseAddress = parseAddress
 )
-
-var Sleep = sleep
 
 // Find returns the credentials that Secrets with these dockerconfigjson texts have for a repository.
 func Find(url string, configs ...string) (c source.Credential, found bool, err error) {

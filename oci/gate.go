@@ -6,14 +6,12 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"net/http"
 	"net/url"
 	"strings"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"oras.land/oras-go/v2/registry/remote/auth"
 
@@ -67,7 +65,7 @@ func newGate(u *url.URL, c transport.Config, keys credentials, conceal func(...s
 }
 
 func retrying(c *http.Client) *http.Client {
-	c.Transport = &patient{c.Transport, sleep, time.Now}
+	c.Transport = &transport.Patient{Next: c.Transport}
 	return c
 }
 
@@ -95,21 +93,15 @@ func (g *gate) Do(req *http.Request) (*http.Response, error) {
 		resp.Body.Close()
 		return nil, err
 	}
-	if header == "" || header == sent || hasBody(req) && req.GetBody == nil {
+	if header == "" || header == sent || transport.HasBody(req) && req.GetBody == nil {
 		return resp, nil
 	}
-	finish(resp)
-	again, err := afresh(with(req, header))
+	transport.Finish(resp)
+	again, err := transport.Afresh(with(req, header))
 	if err != nil {
 		return nil, err
 	}
 	return g.client.Do(again)
-}
-
-// finish reads what is left of a refusal, so that its connection can be used again.
-func finish(resp *http.Response) {
-	io.CopyN(io.Discard, resp.Body, maxErrorBody)
-	resp.Body.Close()
 }
 
 func with(req *http.Request, header string) *http.Request {

@@ -11,6 +11,7 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"github.com/headgate-io/headgate/internal/testenv"
+	"github.com/headgate-io/headgate/internal/transport"
 	"github.com/headgate-io/headgate/oci"
 )
 
@@ -107,7 +108,7 @@ func TestRetryObeysContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	r.Pause(func(ctx context.Context, d time.Duration) error {
 		cancel()
-		return oci.Sleep(ctx, d)
+		return transport.Sleep(ctx, d)
 	}, time.Now)
 	if _, err := r.Head(ctx, "v1"); !errors.Is(err, context.Canceled) {
 		t.Error(err)

@@ -59,9 +59,9 @@ func (b *Bucket) Artifact() *artifact.Artifact { return b.Status.Artifact }
 // Interval implements [Source].
 func (b *Bucket) Interval() time.Duration { return time.Duration(b.Spec.Interval) }
 
-// Plan implements [Object].
+// Plan implements [Object]. The origin bounds its steps itself.
 func (b *Bucket) Plan() Plan {
-	return Plan{Timeout: time.Duration(b.Spec.Timeout), Suspend: b.Spec.Suspend, Words: wordsOf(b.kind())}
+	return Plan{Suspend: b.Spec.Suspend, Words: wordsOf(b.kind())}
 }
 
 // Drift implements [Object].

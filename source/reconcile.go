@@ -52,6 +52,9 @@ const (
 	waitingDelay = 30 * time.Second
 )
 
+// maxMoves bounds how often one run resolves an origin that does not hold still.
+const maxMoves = 3
+
 // A Result says how a reconciliation ended and when the next is due.
 type Result struct {
 	Outcome      Outcome
@@ -171,14 +174,18 @@ func (r *run) load(ctx context.Context) error {
 	return nil
 }
 
-// guarded is advance without panics.
+// guarded is advance without panics, begun again when the origin moves on under it.
 func (r *run) guarded(ctx context.Context) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			err = r.failure(r.step, &PanicError{v, debug.Stack()})
 		}
 	}()
-	return r.advance(ctx)
+	for try := 1; ; try++ {
+		if err = r.advance(ctx); try == maxMoves || !errors.Is(err, ErrMoved) {
+			return err
+		}
+	}
 }
 
 // Address returns KIND/NAMESPACE/NAME, the slash-separated name of obj's

@@ -88,6 +88,8 @@ func (r *run) outdatedBy() string {
 		return "changed: " + drift
 	}
 	switch {
+	case r.rev.Renew != "":
+		return r.rev.Renew
 	case !r.verified():
 		return "the artifact was not verified as the spec asks now"
 	case r.rev.Reverify && r.plan.Verify != "":

@@ -60,6 +60,7 @@ type Revision struct {
 	Metadata map[string]string   // as in artifact.metadata
 	Inputs   []artifact.Artifact // artifacts of other sources that it is made of
 	Found    []string            // of the files the spec lists, those that exist; nil: all
+	Renew    string              // why a published artifact of this ID has to be made again, "" when it has not
 	Reverify bool                // the keys or identities that are trusted are not those that the last run trusted
 }
 
@@ -127,6 +128,8 @@ var (
 	ErrInvalid = errors.New("invalid spec")
 	// ErrWaiting marks a dependency that is not there yet: tried again soon, not counted as a failure.
 	ErrWaiting = errors.New("waiting for a dependency")
+	// ErrMoved marks an origin that moved on while it was fetched: it is resolved again at once, a few times.
+	ErrMoved = errors.New("the origin changed while it was fetched")
 	// ErrVerification marks a signature that was refused.
 	ErrVerification = errors.New("verification failed")
 )

@@ -10,6 +10,10 @@ import (
 	"strings"
 
 	"github.com/headgate-io/headgate/artifact"
+	"github.com/headgate-io/headgate/bucket"
+	"github.com/headgate-io/headgate/bucket/azure"
+	"github.com/headgate-io/headgate/bucket/gcs"
+	"github.com/headgate-io/headgate/bucket/s3"
 	"github.com/headgate-io/headgate/git"
 	"github.com/headgate-io/headgate/internal/redact"
 	"github.com/headgate-io/headgate/oci"
@@ -23,9 +27,20 @@ var origins = map[string]func(*session, source.Object) source.Origin{
 	"GitRepository": func(s *session, o source.Object) source.Origin {
 		return git.New(o.(*source.GitRepository), s.env)
 	},
+	"Bucket": func(s *session, o source.Object) source.Origin {
+		return bucket.New(o.(*source.Bucket), s.env, providers)
+	},
 	"OCIRepository": func(s *session, o source.Object) source.Origin {
 		return oci.New(o.(*source.OCIRepository), s.env, s.technologies)
 	},
+}
+
+// providers is the table of what buckets can be read with: spec.provider → driver.
+var providers = map[string]bucket.Provider{
+	"generic": s3.Connect,
+	"aws":     s3.Connect,
+	"gcp":     gcs.Connect,
+	"azure":   azure.Connect,
 }
 
 // technologies returns the table of what signatures of OCI artifacts can be

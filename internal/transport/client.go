@@ -18,7 +18,7 @@ const (
 	handshakeTimeout = 15 * time.Second
 	headerTimeout    = 60 * time.Second
 	idleTimeout      = 90 * time.Second
-	maxIdlePerHost   = 16
+	maxIdlePerHost   = 64
 	maxHeaderBytes   = 256 << 10
 	maxRedirects     = 10
 )

@@ -1,0 +1,64 @@
+package bucket
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+
+	"github.com/headgate-io/headgate/internal/transport"
+	"github.com/headgate-io/headgate/source"
+)
+
+// A Vault remembers what must not show in texts.
+type Vault = transport.Vault
+
+// A Secret is a Secret and its name, NAMESPACE/NAME, "" where the spec names none.
+type Secret = transport.Secret
+
+// A Config says how a server is reached.
+type Config = transport.Config
+
+// An Access is what a [Provider] needs to know.
+type Access struct {
+	Spec   *source.BucketSpec
+	Secret Secret // of spec.secretRef
+	Way    Config // how the endpoint is reached: the TLS of spec.certSecretRef, the proxy of spec.proxySecretRef
+	STS    Secret // of spec.sts.secretRef
+	STSWay Config // how the token service is reached: the TLS of spec.sts.certSecretRef, the same proxy
+	Vault  *Vault
+
+	login source.LoginFunc
+	web   []*http.Client // that were handed out
+}
+
+// LogIn returns what spec.provider issues to the identity of the program, or of
+// spec.serviceAccountName, for the bucket at, which is s3://HOST/BUCKET,
+// gs://HOST/BUCKET or azblob://HOST/CONTAINER. AWS issues keys: Username is the
+// access key, Password the secret key and Token the session token, "" for none.
+// The others issue bearer tokens.
+func (a *Access) LogIn(ctx context.Context, at *url.URL) (source.Credential, error) {
+	if a.login == nil {
+		return source.Credential{}, errors.ErrUnsupported
+	}
+	return a.Vault.LogIn(ctx, a.login, a.Way, source.LoginRequest{Provider: a.Spec.Provider, URL: at, ServiceAccount: a.Spec.ServiceAccountName})
+}
+
+// Client returns a client for the server at origin, reached by way. Credentials
+// and the client certificate go to that origin only, redirects are not followed,
+// and requests that a busy server refuses are sent again.
+func (a *Access) Client(origin *url.URL, way Config) *http.Client {
+	way.Origin = origin
+	c := transport.Client(way)
+	c.Transport = &transport.Patient{Next: c.Transport, Busy: []int{http.StatusInternalServerError, http.StatusRequestTimeout}}
+	c.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	a.web = append(a.web, c)
+	return c
+}
+
+// close ends idle connections.
+func (a *Access) close() {
+	for _, c := range a.web {
+		c.CloseIdleConnections()
+	}
+}

@@ -1,0 +1,163 @@
+package transport
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"slices"
+	"time"
+)
+
+const (
+	maxTries   = 5
+	maxHangUps = 3                      // tries when servers hang up
+	firstPause = 500 * time.Millisecond // without Retry-After, doubled each time
+	maxPause   = time.Minute            // what is waited for when the context has no deadline
+)
+
+// busy are the answers after which the same request may succeed.
+var busy = map[int]bool{
+	http.StatusTooManyRequests:    true,
+	http.StatusServiceUnavailable: true,
+	http.StatusBadGateway:         true,
+	http.StatusGatewayTimeout:     true,
+}
+
+// A Patient is a round tripper that sends requests again when the server is busy
+// (429, 502, 503, 504, and those of Busy) or hangs up before it answers: at most
+// 5 times in all. Servers that limit their rate say when in the header
+// Retry-After. A pause that the context leaves no time for is not begun: the
+// answer is the result then. Only what changes nothing is sent again, and after
+// 429 what has a content that can be had again.
+type Patient struct {
+	Next http.RoundTripper
+	Busy []int                                      // further answers after which the same request may succeed
+	Wait func(context.Context, time.Duration) error // default [Sleep]
+	Now  func() time.Time                           // default [time.Now]
+}
+
+// RoundTrip implements [http.RoundTripper].
+func (p *Patient) RoundTrip(req *http.Request) (*http.Response, error) {
+	for try := 1; ; try++ {
+		resp, err := p.Next.RoundTrip(req)
+		again, pause := p.judge(req, resp, err, try)
+		if !again || try == maxTries {
+			return resp, err
+		}
+		if resp != nil {
+			Finish(resp)
+		}
+		if err := p.pause(req.Context(), pause); err != nil {
+			return nil, err
+		}
+		if req, err = Afresh(req); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// HasBody reports whether req has a content.
+func HasBody(req *http.Request) bool { return req.Body != nil && req.Body != http.NoBody }
+
+// Afresh returns req with its content from the beginning.
+func Afresh(req *http.Request) (*http.Request, error) {
+	if !HasBody(req) {
+		return req, nil
+	}
+	body, err := req.GetBody()
+	if err != nil {
+		return nil, err
+	}
+	out := req.Clone(req.Context())
+	out.Body = body
+	return out, nil
+}
+
+func (p *Patient) pause(ctx context.Context, d time.Duration) error {
+	if p.Wait != nil {
+		return p.Wait(ctx, d)
+	}
+	return Sleep(ctx, d)
+}
+
+func (p *Patient) clock() time.Time {
+	if p.Now != nil {
+		return p.Now()
+	}
+	return time.Now()
+}
+
+// judge tells whether to send req again, and after how long a pause.
+func (p *Patient) judge(req *http.Request, resp *http.Response, err error, try int) (again bool, pause time.Duration) {
+	if !repeatable(req, resp) {
+		return false, 0
+	}
+	pause = firstPause << (try - 1)
+	switch {
+	case err != nil:
+		again = try < maxHangUps && hungUp(err) && req.Context().Err() == nil
+	case busy[resp.StatusCode] || slices.Contains(p.Busy, resp.StatusCode):
+		again = true
+		if after, given := RetryAfter(resp.Header, p.clock()); given {
+			pause = after
+		}
+	}
+	return again && p.fits(req.Context(), pause), pause
+}
+
+// fits reports whether the pause leaves time for another try.
+func (p *Patient) fits(ctx context.Context, pause time.Duration) bool {
+	deadline, limited := ctx.Deadline()
+	if !limited {
+		return pause <= maxPause
+	}
+	return p.clock().Add(pause).Before(deadline)
+}
+
+// repeatable reports whether req can be sent twice: it changes nothing, or was
+// refused before it did, and its content can be had again.
+func repeatable(req *http.Request, resp *http.Response) bool {
+	if HasBody(req) && req.GetBody == nil {
+		return false
+	}
+	return req.Method == http.MethodGet || req.Method == http.MethodHead ||
+		resp != nil && resp.StatusCode == http.StatusTooManyRequests
+}
+
+// hungUp reports whether err is a connection that ended before the answer.
+func hungUp(err error) bool {
+	if op, ok := errors.AsType[*net.OpError](err); ok {
+		return (op.Op == "read" || op.Op == "write") && !op.Timeout()
+	}
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
+}
+
+// maxRefusal is how much of a refusal is read so that its connection can be used again.
+const maxRefusal = 16 << 10
+
+// Finish reads what is left of a refusal, so that its connection can be used again.
+func Finish(resp *http.Response) {
+	io.CopyN(io.Discard, resp.Body, maxRefusal)
+	resp.Body.Close()
+}
+
+// Sleep waits for d, or until ctx ends.
+func Sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// CloseIdleConnections is called by [http.Client.CloseIdleConnections].
+func (p *Patient) CloseIdleConnections() {
+	if c, ok := p.Next.(interface{ CloseIdleConnections() }); ok {
+		c.CloseIdleConnections()
+	}
+}
