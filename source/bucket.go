@@ -18,9 +18,9 @@ type Bucket struct {
 type BucketSpec struct {
 	Provider           string          `json:"provider,omitempty"` // generic (default), aws, gcp or azure
 	BucketName         string          `json:"bucketName"`
-	Endpoint           string          `json:"endpoint"`
+	Endpoint           string          `json:"endpoint"` // see EndpointURL
 	STS                *BucketSTSSpec  `json:"sts,omitempty"`
-	Insecure           bool            `json:"insecure,omitempty"`
+	Insecure           bool            `json:"insecure,omitempty"` // the endpoint may be without TLS
 	Region             string          `json:"region,omitempty"`
 	Prefix             string          `json:"prefix,omitempty"`
 	SecretRef          *LocalReference `json:"secretRef,omitempty"`
@@ -33,10 +33,17 @@ type BucketSpec struct {
 	Suspend            bool            `json:"suspend,omitempty"`
 }
 
+// The values of [BucketSTSSpec].Provider.
+const (
+	STSAWS         = "aws"         // with the identity of the program; goes with provider aws
+	STSLDAP        = "ldap"        // for username and password of secretRef; goes with provider generic
+	STSWebIdentity = "webidentity" // for token of secretRef, and roleArn if it is there; goes with both
+)
+
 // BucketSTSSpec asks for temporary credentials of a security token service.
 type BucketSTSSpec struct {
-	Provider      string          `json:"provider"` // aws or ldap
-	Endpoint      string          `json:"endpoint"`
+	Provider      string          `json:"provider"` // aws, ldap or webidentity
+	Endpoint      string          `json:"endpoint"` // an http or https URL
 	SecretRef     *LocalReference `json:"secretRef,omitempty"`
 	CertSecretRef *LocalReference `json:"certSecretRef,omitempty"`
 }

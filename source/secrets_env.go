@@ -17,6 +17,7 @@ var envKeys = []string{
 	"address",                                                                                                         // proxy
 	"githubAppID", "githubAppInstallationID", "githubAppInstallationOwner", "githubAppPrivateKey", "githubAppBaseURL", // GitHub
 	"accesskey", "secretkey", "serviceaccount", // buckets
+	"token", "roleArn", // token services of buckets
 	"tenantId", "clientId", "clientSecret", "clientCertificate", "clientCertificatePassword",
 	"clientCertificateSendChain", "accountKey", "sasKey", "authorityHost", // Azure
 	".dockerconfigjson",                                   // registries

@@ -3,6 +3,8 @@ package source
 import (
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/headgate-io/headgate/artifact"
 )
@@ -62,7 +64,8 @@ var includeRules = []rule[GitRepositoryInclude]{
 var bucketRules = []rule[*BucketSpec]{
 	{"provider", func(s *BucketSpec) error { return oneOf(s.Provider, "generic", "aws", "gcp", "azure") }},
 	{"bucketName", func(s *BucketSpec) error { return present(s.BucketName) }},
-	{"endpoint", func(s *BucketSpec) error { return present(s.Endpoint) }},
+	{"bucketName", func(s *BucketSpec) error { return onePart(s.BucketName) }},
+	{"endpoint", func(s *BucketSpec) error { _, err := s.endpoint(); return err }},
 	{"sts", func(s *BucketSpec) error { return only(s.STS != nil, generic(s.Provider), "aws", "generic") }},
 	{"serviceAccountName", func(s *BucketSpec) error {
 		return only(s.ServiceAccountName != "", s.Provider, "aws", "gcp", "azure")
@@ -75,24 +78,31 @@ var bucketRules = []rule[*BucketSpec]{
 	{"timeout", func(s *BucketSpec) error { return unsigned(s.Timeout) }},
 }
 
-// stsProviders says which token service goes with which provider of a bucket.
-var stsProviders = map[string]string{"aws": "aws", "generic": "ldap"}
+// stsProviders says which token services go with which provider of a bucket.
+var stsProviders = map[string][]string{"aws": {STSAWS, STSWebIdentity}, "generic": {STSLDAP, STSWebIdentity}}
 
 var stsRules = []rule[*BucketSpec]{
 	{"provider", func(s *BucketSpec) error { return present(s.STS.Provider) }},
 	{"provider", func(s *BucketSpec) error {
 		provider := generic(s.Provider)
-		if want := stsProviders[provider]; want != "" && want != s.STS.Provider {
-			return fmt.Errorf("must be %s with spec.provider %s, not %s", want, provider, quote(s.STS.Provider))
+		if with := stsProviders[provider]; with != nil && !slices.Contains(with, s.STS.Provider) {
+			return fmt.Errorf("must be %s with spec.provider %s, not %s", strings.Join(with, " or "), provider, quote(s.STS.Provider))
 		}
 		return nil
 	}},
 	{"endpoint", func(s *BucketSpec) error { return address(s.STS.Endpoint, "http", "https") }},
+	{"endpoint", func(s *BucketSpec) error { return withoutLogin(s.STS.Endpoint) }},
 	{"secretRef", func(s *BucketSpec) error {
-		return only(s.STS.SecretRef != nil, generic(s.Provider), "generic")
+		return only(s.STS.SecretRef != nil, s.STS.Provider, STSLDAP, STSWebIdentity)
+	}},
+	{"secretRef", func(s *BucketSpec) error {
+		if s.STS.Provider == STSWebIdentity && s.STS.SecretRef == nil {
+			return errors.New("is required with provider webidentity: a Secret with token")
+		}
+		return nil
 	}},
 	{"certSecretRef", func(s *BucketSpec) error {
-		return only(s.STS.CertSecretRef != nil, generic(s.Provider), "generic")
+		return only(s.STS.CertSecretRef != nil, s.STS.Provider, STSLDAP, STSWebIdentity)
 	}},
 }
 
