@@ -1,6 +1,7 @@
 package exchange
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -16,7 +17,7 @@ import (
 // who has a Secret with credentials for a registry does not log in.
 func Begin[Place any](r source.LoginRequest, find func(*url.URL) (Place, error)) (place Place, client *http.Client, err error) {
 	if place, err = find(r.URL); err != nil {
-		return place, nil, fmt.Errorf("%w: %w: spec.url: %w", source.ErrInvalid, source.ErrProvider, err)
+		return place, nil, fmt.Errorf("%w: %w: %s: %w", source.ErrInvalid, source.ErrProvider, cmp.Or(fields[r.URL.Scheme], "spec.url"), err)
 	}
 	if err := own(r); err != nil {
 		return place, nil, err
@@ -43,12 +44,15 @@ func own(r source.LoginRequest) error {
 	return nil
 }
 
+// fields are those that the hosts of URLs come from, by scheme.
+var fields = map[string]string{"https": "spec.url", "oci": "spec.url", "s3": "spec.endpoint", "gs": "spec.endpoint", "azblob": "spec.endpoint"}
+
 // Host returns the host that u is at, in lower case; "" unless that is reached
 // over TLS at its default port, is nothing but a host name in ASCII, and comes
 // without user information. Patterns of hosts are matched against it alone.
 func Host(u *url.URL) string {
 	host := strings.TrimSuffix(u.Host, ":443")
-	if u.Scheme != "https" && u.Scheme != "oci" || u.User != nil || strings.ContainsFunc(host, foreign) {
+	if fields[u.Scheme] == "" || u.User != nil || strings.ContainsFunc(host, foreign) {
 		return ""
 	}
 	return strings.ToLower(host)

@@ -203,7 +203,7 @@ func TestFinal(t *testing.T) {
 
 func TestHost(t *testing.T) {
 	for s, want := range map[string]string{
-		"https://Example.com": "example.com", "oci://example.com:443/a": "example.com", "https://example.com/a?b#c": "example.com",
+		"https://Example.com": "example.com", "oci://example.com:443/a": "example.com", "s3://example.com/b": "example.com", "gs://Example.com/b": "example.com", "azblob://example.com:443/b": "example.com", "https://example.com/a?b#c": "example.com",
 		"http://example.com": "", "ftp://example.com": "", "//example.com": "", "https:example.com": "", "oci:example.com": "",
 		"https://example.com:": "", "https://example.com:80": "", "https://example.com:0443": "", "https://example.com:4443": "",
 		"https://u@example.com": "", "https://u:p@example.com": "", "https://@example.com": "", "https://example.com.": "example.com.",
@@ -230,10 +230,14 @@ func TestBegin(t *testing.T) {
 	}{
 		"good":            {source.LoginRequest{}, place, false, ""},
 		"nowhere":         {source.LoginRequest{}, nowhere, true, "spec.url: not here"},
+		"no bucket":       {source.LoginRequest{URL: &url.URL{Scheme: "s3", Host: "example.com"}}, nowhere, true, "spec.endpoint: not here"},
 		"service account": {source.LoginRequest{ServiceAccount: "robot"}, place, true, "spec.serviceAccountName: only a cluster"},
 		"own trust":       {source.LoginRequest{OwnTrust: true}, place, false, "spec.certSecretRef: ca.crt"},
 		"CA of a Secret":  {source.LoginRequest{OwnTrust: true, SecretName: "default/ca"}, place, false, "secret default/ca: ca.crt"},
 	} {
+		if c.request.URL == nil {
+			c.request.URL = &url.URL{Scheme: "https", Host: "example.com"}
+		}
 		at, client, err := exchange.Begin(c.request, c.find)
 		if c.say == "" {
 			if at != "here" || err != nil {
