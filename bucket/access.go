@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"sync"
 
 	"github.com/headgate-io/headgate/internal/transport"
 	"github.com/headgate-io/headgate/source"
@@ -29,6 +30,7 @@ type Access struct {
 	Vault  *Vault
 
 	login source.LoginFunc
+	mu    sync.Mutex
 	web   []*http.Client // that were handed out
 }
 
@@ -52,12 +54,16 @@ func (a *Access) Client(origin *url.URL, way Config) *http.Client {
 	c := transport.Client(way)
 	c.Transport = &transport.Patient{Next: c.Transport, Busy: []int{http.StatusInternalServerError, http.StatusRequestTimeout}}
 	c.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	a.web = append(a.web, c)
 	return c
 }
 
 // close ends idle connections.
 func (a *Access) close() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	for _, c := range a.web {
 		c.CloseIdleConnections()
 	}
