@@ -13,19 +13,24 @@ import (
 // has no identity there. Other errors of a login may pass.
 var ErrProvider = errors.New("invalid provider configuration")
 
+// ErrNoIdentity marks a login that nothing was found for: this program has no
+// identity with the provider, so that it can come as nobody only.
+var ErrNoIdentity = errors.New("no identity")
+
 // A LoginFunc gets credentials from the provider that a spec names, for
 // example a cloud's token service. It may keep them until they expire, and is
 // safe for concurrent use.
 //
 // Errors wrap [ErrProvider] when the configuration is at fault, and
-// [ErrInvalid] as well when that is the spec alone. They hold neither
+// [ErrInvalid] as well when that is the spec alone; [ErrNoIdentity] when there
+// is nothing to log in with. They hold neither
 // credentials nor the URL and provider they are about.
 type LoginFunc func(ctx context.Context, request LoginRequest) (Credential, error)
 
 // A LoginRequest says who wants to reach what.
 type LoginRequest struct {
 	Provider       string   // spec.provider: azure, github, aws or gcp
-	URL            *url.URL // what is to be reached, without user information; oci://HOST/PATH for a registry
+	URL            *url.URL // what is to be reached, without user information; oci://HOST/PATH for a registry, s3://, gs:// or azblob://HOST/BUCKET for a bucket
 	Secret         Secret   // spec.secretRef
 	SecretName     string   // NAMESPACE/NAME of it, "" when there is none
 	Namespace      string   // of the object

@@ -61,7 +61,7 @@ func (i identity) byFile(ctx context.Context, name string) (token, error) {
 		return token{}, wrong("%s: token_url is missing: it says where %s exchanges tokens", name, i.universe)
 	}
 	return i.ask(ctx, func(ctx context.Context) (oauth2.TokenSource, error) {
-		found, err := google.CredentialsFromJSONWithType(ctx, data, c.Type, scope)
+		found, err := google.CredentialsFromJSONWithType(ctx, data, c.Type, i.scope)
 		if err != nil {
 			return nil, err
 		}

@@ -1,5 +1,5 @@
-// Package gcp logs in to Artifact Registry and Container Registry of Google
-// Cloud (reference A11).
+// Package gcp logs in to Artifact Registry, Container Registry and Cloud Storage
+// of Google Cloud (reference A10, A11, A16).
 //
 // The identity is that of the program. The first of these that there is decides:
 //
@@ -18,13 +18,19 @@
 //
 //   - The URL must be oci://LOCATION-docker.pkg.dev/..., oci://gcr.io/...,
 //     oci://NAME.gcr.io/..., oci://docker.s3nsregistry.fr/... or
-//     oci://LOCATION-docker.s3nsregistry.fr/... No other host is shown a token.
-//   - Registries of s3nsregistry.fr are of another cloud (universe s3nsapis.fr),
-//     and are shown only identities of that cloud; the others only those of
-//     googleapis.com. Files say so by universe_domain, the metadata server knows
+//     oci://LOCATION-docker.s3nsregistry.fr/..., or for buckets
+//     gs://storage.googleapis.com/..., gs://storage.REGION.rep.googleapis.com/...,
+//     gs://storage-NAME.p.googleapis.com/... or gs://storage.s3nsapis.fr/...
+//     No other host is shown a token.
+//   - Hosts of s3nsregistry.fr and s3nsapis.fr are of another cloud (universe
+//     s3nsapis.fr), and are shown only identities of that cloud; the others only
+//     those of googleapis.com. Files say so by universe_domain, the metadata server knows
 //     it, and for jobs it is GOOGLE_CLOUD_UNIVERSE_DOMAIN.
-//   - The password of the user oauth2accesstoken is an access token with the
-//     scope cloud-platform; a machine's has the scopes that the machine was given.
+//   - For a registry the password of the user oauth2accesstoken is an access
+//     token with the scope cloud-platform. A bucket's is a bearer token with the
+//     scope devstorage.read_only; that of a developer's login, and of a machine
+//     that does not narrow them, has the scopes that were given to those.
+//   - Where none of the four is there, the error satisfies [source.ErrNoIdentity].
 //   - A token is used for 80 % of its life, an hour at most. One of a machine
 //     that was refused may be issued again: the metadata server keeps those.
 package gcp
@@ -63,17 +69,20 @@ func New(now func() time.Time, lookup func(string) (string, bool)) *Provider {
 
 // Login is a [source.LoginFunc].
 func (p *Provider) Login(ctx context.Context, r source.LoginRequest) (source.Credential, error) {
-	universe, client, err := exchange.Begin(r, universeOf)
+	at, client, err := exchange.Begin(r, placeOf)
 	if err != nil {
 		return source.Credential{}, err
 	}
 	defer client.CloseIdleConnections()
-	t, forget, err := p.tokens.Get(ctx, universe, func(ctx context.Context) (token, time.Time, error) {
-		t, err := identity{p.env, exchange.Until(ctx, client), universe}.token(ctx)
+	t, forget, err := p.tokens.Get(ctx, at.universe+" "+at.scope, func(ctx context.Context) (token, time.Time, error) {
+		t, err := identity{p.env, exchange.Until(ctx, client), at}.token(ctx)
 		return t, t.expires, err
 	})
 	if err != nil {
 		return source.Credential{}, err
+	}
+	if at.bucket {
+		return source.Credential{Token: t.value, Expires: t.expires, Refused: forget}, nil
 	}
 	return source.Credential{Username: User, Password: t.value, Expires: t.expires, Refused: forget}, nil
 }

@@ -18,8 +18,6 @@ import (
 	"github.com/headgate-io/headgate/source"
 )
 
-const scope = "https://www.googleapis.com/auth/cloud-platform"
-
 // The variables that say which identity the program has.
 const (
 	fileVariable     = "GOOGLE_APPLICATION_CREDENTIALS"
@@ -31,9 +29,9 @@ const (
 
 // An identity is what the program can prove, and how it asks for tokens of a cloud.
 type identity struct {
-	env      exchange.Environment
-	client   *http.Client
-	universe string
+	env    exchange.Environment
+	client *http.Client
+	place
 }
 
 // token gets a token by the first method that there is what it needs for.
@@ -138,7 +136,7 @@ func (i identity) byJob(ctx context.Context) (token, error) {
 		Audience:             "//iam.googleapis.com/" + provider,
 		SubjectTokenType:     "urn:ietf:params:oauth:token-type:jwt",
 		SubjectTokenSupplier: identityToken(subject),
-		Scopes:               []string{scope},
+		Scopes:               []string{i.scope},
 		UniverseDomain:       i.universe,
 	}
 	if account != "" {
@@ -155,13 +153,13 @@ func (t identityToken) SubjectToken(context.Context, externalaccount.SupplierOpt
 	return string(t), nil
 }
 
-// belongs reports why an identity of a cloud, "" for Google's, may not be shown to the registry.
+// belongs reports why an identity of a cloud, "" for Google's, may not be shown to the place.
 func (i identity) belongs(universe string) error {
 	if universe == "" {
 		universe = googleCloud
 	}
 	if universe != i.universe {
-		return wrong("the identity is one of %s, and the registry is of %s", exchange.Said(universe), i.universe)
+		return wrong("the identity is one of %s, and %s is of %s", exchange.Said(universe), i.place, i.universe)
 	}
 	return nil
 }

@@ -3,7 +3,9 @@ package gcp
 import (
 	"context"
 	"errors"
+	"net"
 	"net/http"
+	"net/url"
 	"strings"
 	"time"
 
@@ -17,6 +19,9 @@ const metadataHost = "169.254.169.254"
 // byMachine asks the metadata server for a token of the machine's service account.
 func (i identity) byMachine(ctx context.Context) (token, error) {
 	universe, err := i.metadata(ctx, "universe/universe-domain")
+	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "dial" {
+		return token{}, exchange.Nobody(err)
+	}
 	if status, ok := errors.AsType[*exchange.StatusError](err); ok && status.Status == http.StatusNotFound {
 		universe, err = "", nil // older servers know one cloud
 	}
@@ -30,11 +35,19 @@ func (i identity) byMachine(ctx context.Context) (token, error) {
 		Token   string `json:"access_token"`
 		Seconds int    `json:"expires_in"`
 	}
-	req, err := i.question(ctx, "instance/service-accounts/default/token")
+	key := "instance/service-accounts/default/token"
+	if i.bucket {
+		key += "?scopes=" + url.QueryEscape(i.scope)
+	}
+	req, err := i.question(ctx, key)
 	if err != nil {
 		return token{}, err
 	}
-	if err := exchange.JSON(i.client, req, &answer); err != nil {
+	err = exchange.JSON(i.client, req, &answer)
+	if status, ok := errors.AsType[*exchange.StatusError](err); ok && status.Status == http.StatusNotFound {
+		return token{}, exchange.Nobody(err) // the machine has no service account
+	}
+	if err != nil {
 		return token{}, err
 	}
 	return token{answer.Token, time.Now().Add(time.Duration(answer.Seconds) * time.Second)}, nil

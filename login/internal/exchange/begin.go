@@ -63,6 +63,15 @@ func foreign(r rune) bool {
 	return r != '-' && r != '.' && (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z')
 }
 
+// Nobody returns err as one that says that there is nothing to log in with: it
+// satisfies [source.ErrNoIdentity].
+func Nobody(err error) error { return nobody{err} }
+
+type nobody struct{ error }
+
+func (n nobody) Is(target error) bool { return target == source.ErrNoIdentity }
+func (n nobody) Unwrap() error        { return n.error }
+
 // Sendable reports whether what a service issued can be sent in a header.
 func Sendable(token string) bool {
 	return token != "" && !strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' })
