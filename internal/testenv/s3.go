@@ -1,0 +1,299 @@
+package testenv
+
+import (
+	"bytes"
+	"crypto/rand"
+	"encoding/xml"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// The phases of a conversation with an [S3] server.
+const (
+	BucketLocation Phase = "bucket location"
+	HeadBucket     Phase = "head bucket"
+	ListObjects    Phase = "list objects" // one page of a listing
+	HeadObject     Phase = "head object"
+	GetObject      Phase = "get object"
+	AssumeRole     Phase = "assume role" // temporary keys
+)
+
+// S3Config says how [StartS3] serves. The zero value is a server without TLS in
+// the region us-east-1, which everybody may read.
+type S3Config struct {
+	CA     *CA      // serve TLS with a certificate of this authority
+	Names  []string // of the server, besides localhost and 127.0.0.1; buckets are served as BUCKET.NAME too
+	Mutual bool     // and want client certificates of CA
+
+	Region                     string        // "" is us-east-1
+	AccessKey, SecretKey       string        // want signatures (AWS4-HMAC-SHA256), unless no keys of any sort are given
+	SessionToken               string        // that goes with the keys
+	Anonymous                  bool          // serve who comes without a signature nonetheless
+	LDAPUsername, LDAPPassword string        // give temporary keys for them
+	WebIdentityToken           string        // and for this
+	Lifetime                   time.Duration // of temporary keys; 0 is an hour
+	Uses                       int           // how many requests temporary keys are good for; 0: any number
+
+	PageSize  int                          // keys on one page at most; 0 is 1000
+	Arrange   func(keys []string) []string // what is listed in which order, of keys sorted as bytes; nil: those
+	Multipart bool                         // ETags as those of objects that were uploaded in parts, HEX-3
+
+	Defect *Defect
+}
+
+// An S3 is a running object store that speaks the protocol of S3: ListObjectsV2,
+// GetObject, HeadObject, HeadBucket and GetBucketLocation, path style and virtual-host
+// style, and AssumeRoleWithLDAPIdentity and AssumeRoleWithWebIdentity of its
+// token service at [S3.Base]. Signatures are verified. It holds objects in memory.
+//
+// Of the misdeeds it knows all: [Loop] gives pages without keys and with one
+// continuation token, [Endless] pages of new keys without end, and [Swell] a
+// text, or a content, that does not end.
+type S3 struct {
+	*breaker
+	Host string // 127.0.0.1:PORT, an endpoint
+	Base string // http://HOST or https://HOST
+
+	config S3Config
+	bytes  atomic.Int64
+
+	mu       sync.Mutex
+	buckets  map[string]*S3Bucket
+	sessions map[string]*session // by access key
+	requests []Request
+	signed   []string // signatures that came
+	shift    time.Duration
+}
+
+// StartS3 runs an object store, without any bucket, until the test ends.
+func StartS3(t testing.TB, c S3Config) *S3 {
+	t.Helper()
+	s := &S3{breaker: newBreaker(c.Defect), config: c, buckets: map[string]*S3Bucket{}, sessions: map[string]*session{}}
+	if s.config.Region == "" {
+		s.config.Region = "us-east-1"
+	}
+	h := httptest.NewUnstartedServer(http.HandlerFunc(s.serve))
+	h.Config.ErrorLog = quiet
+	if c.CA != nil {
+		names := slices.Clone(c.Names)
+		for _, name := range c.Names {
+			names = append(names, "*."+name)
+		}
+		h.TLS = c.CA.ServerConfig(c.Mutual, names...)
+		h.StartTLS()
+	} else {
+		h.Start()
+	}
+	s.Host, s.Base = h.Listener.Addr().String(), h.URL
+	t.Cleanup(func() {
+		close(s.done)
+		h.CloseClientConnections()
+		h.Close()
+	})
+	return s
+}
+
+// Requests returns what was asked so far, refused requests included. Bodies are
+// recorded of requests for temporary keys only.
+func (s *S3) Requests() []Request {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.requests)
+}
+
+// Count returns how many requests of the phases there were so far, refused ones
+// included; without phases, of all.
+func (s *S3) Count(phases ...Phase) (n int) {
+	for _, q := range s.Requests() {
+		if len(phases) == 0 || slices.Contains(phases, q.Phase) {
+			n++
+		}
+	}
+	return n
+}
+
+// ContentBytes returns how many bytes of objects were served so far.
+func (s *S3) ContentBytes() int64 { return s.bytes.Load() }
+
+// Reset forgets requests and bytes.
+func (s *S3) Reset() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.requests = nil
+	s.bytes.Store(0)
+}
+
+// Shift sets the clock of the server ahead of that of the machine.
+func (s *S3) Shift(d time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.shift = d
+}
+
+func (s *S3) now() time.Time { return time.Now().Add(s.shift) }
+
+func (s *S3) serve(w http.ResponseWriter, r *http.Request) {
+	bucket, key := s.addressed(r)
+	phase := s3Phase(r, bucket, key)
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 1<<20))
+	if err != nil {
+		return
+	}
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	s.mu.Lock()
+	s.requests = append(s.requests, newRequest(r, phase, body))
+	s.mu.Unlock()
+	w.Header().Set("X-Amz-Request-Id", rand.Text())
+	if phase != AssumeRole {
+		if refusal := s.verify(r, body); refusal != nil {
+			refusal.write(w, r)
+			return
+		}
+	}
+	next := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.answer(w, r, phase, bucket, key) })
+	if phase == GetObject {
+		w = &countingWriter{w, &s.bytes}
+	}
+	if d := s.met(phase); d != nil {
+		s.misbehave(w, r, *d, next)
+		return
+	}
+	next(w, r)
+}
+
+// addressed returns the bucket and the key of a request, "" for none.
+func (s *S3) addressed(r *http.Request) (bucket, key string) {
+	path := strings.TrimPrefix(r.URL.Path, "/")
+	host := r.Host
+	if at := strings.LastIndexByte(host, ':'); at >= 0 {
+		host = host[:at]
+	}
+	for _, name := range s.config.Names {
+		if bucket, ok := strings.CutSuffix(host, "."+name); ok && !slices.Contains(s.config.Names, host) {
+			return bucket, path
+		}
+	}
+	bucket, key, _ = strings.Cut(path, "/")
+	return bucket, key
+}
+
+func s3Phase(r *http.Request, bucket, key string) Phase {
+	switch query := r.URL.Query(); {
+	case r.Method == http.MethodPost && bucket == "":
+		return AssumeRole
+	case key != "" && r.Method == http.MethodHead:
+		return HeadObject
+	case key != "":
+		return GetObject
+	case r.Method == http.MethodHead:
+		return HeadBucket
+	case query.Has("location"):
+		return BucketLocation
+	}
+	return ListObjects
+}
+
+// answer serves one request well.
+func (s *S3) answer(w http.ResponseWriter, r *http.Request, phase Phase, bucket, key string) {
+	if phase == AssumeRole {
+		s.assumeRole(w, r)
+		return
+	}
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		s3Refusal(http.StatusMethodNotAllowed, "MethodNotAllowed", "The specified method is not allowed against this resource.").write(w, r)
+		return
+	}
+	s.mu.Lock()
+	b := s.buckets[bucket]
+	s.mu.Unlock()
+	if b == nil {
+		s3Refusal(http.StatusNotFound, "NoSuchBucket", "The specified bucket does not exist").write(w, r)
+		return
+	}
+	switch phase {
+	case HeadBucket:
+		w.Header().Set("X-Amz-Bucket-Region", s.config.Region)
+	case BucketLocation:
+		region := s.config.Region
+		if region == "us-east-1" {
+			region = ""
+		}
+		writeXML(w, http.StatusOK, struct {
+			XMLName xml.Name `xml:"http://s3.amazonaws.com/doc/2006-03-01/ LocationConstraint"`
+			Region  string   `xml:",chardata"`
+		}{Region: region})
+	case ListObjects:
+		b.list(w, r)
+	default:
+		b.give(w, r, key)
+	}
+}
+
+// An s3Error is how S3 refuses.
+type s3Error struct {
+	XMLName xml.Name `xml:"Error"`
+	status  int
+	Code    string
+	Message string
+
+	Region            string `xml:",omitempty"`
+	AWSAccessKeyID    string `xml:"AWSAccessKeyId,omitempty"`
+	StringToSign      string `xml:",omitempty"`
+	SignatureProvided string `xml:",omitempty"`
+	CanonicalRequest  string `xml:",omitempty"`
+	Resource          string
+	RequestID         string `xml:"RequestId"`
+	HostID            string `xml:"HostId"`
+}
+
+func s3Refusal(status int, code, message string) *s3Error {
+	return &s3Error{status: status, Code: code, Message: message}
+}
+
+func (e s3Error) write(w http.ResponseWriter, r *http.Request) {
+	e.Resource, e.RequestID, e.HostID = r.URL.Path, w.Header().Get("X-Amz-Request-Id"), "testenv"
+	if r.Method == http.MethodHead {
+		w.WriteHeader(e.status)
+		return
+	}
+	writeXML(w, e.status, e)
+}
+
+func writeXML(w http.ResponseWriter, status int, v any) {
+	text, err := xml.Marshal(v)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "application/xml")
+	w.Header().Set("Content-Length", strconv.Itoa(len(xml.Header)+len(text)))
+	w.WriteHeader(status)
+	io.WriteString(w, xml.Header)
+	w.Write(text)
+}
+
+// awsEncode encodes all bytes of text but unreserved ones and those of keep.
+func awsEncode(text, keep string) string {
+	var b strings.Builder
+	for i := range len(text) {
+		c := text[i]
+		if 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.IndexByte("-._~"+keep, c) >= 0 {
+			b.WriteByte(c)
+		} else {
+			b.WriteString("%" + strings.ToUpper(strconv.FormatUint(uint64(c)|0x100, 16)[1:]))
+		}
+	}
+	return b.String()
+}
+
+// listedKey returns a key, or a prefix, as listings spell it with encoding-type=url.
+func listedKey(key string) string { return strings.ReplaceAll(url.QueryEscape(key), "%2F", "/") }
