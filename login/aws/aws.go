@@ -1,5 +1,5 @@
-// Package aws logs in to CodeCommit (reference A9), and to private and public
-// registries of ECR (reference A11).
+// Package aws logs in to CodeCommit (reference A9), to buckets of S3 (reference
+// A10), and to private and public registries of ECR (reference A11).
 //
 // The identity is that of the program. In a job of GitHub or Forgejo Actions
 // with AWS_ROLE_ARN, and without AWS_ACCESS_KEY_ID, AWS_WEB_IDENTITY_TOKEN_FILE
@@ -10,9 +10,10 @@
 // credential_process makes the SDK run that program.
 //
 //   - The URL must be https://git-codecommit.REGION.amazonaws.com/v1/repos/NAME,
-//     oci://ACCOUNT.dkr.ecr.REGION.amazonaws.com/NAME or oci://public.ecr.aws/NAME,
-//     or what AWS calls those with FIPS, over IPv6 and in its other partitions
-//     (place.go). No other host is shown anything.
+//     oci://ACCOUNT.dkr.ecr.REGION.amazonaws.com/NAME, oci://public.ecr.aws/NAME or
+//     s3://s3.REGION.amazonaws.com/BUCKET, or what AWS calls those with FIPS, over
+//     IPv6, in a private network and in its other partitions (place.go). No other
+//     host is shown anything.
 //   - A role that is assumed with an identity token is one of the partition of
 //     the URL: the token is shown to no other.
 //   - The user name and password for CodeCommit are made anew for each use: the
@@ -21,6 +22,10 @@
 //   - The password for a registry is a token that ECR issues for all registries
 //     of a region that the identity may use. Where it is issued follows from the
 //     region alone.
+//   - For a bucket the keys themselves are the credential, with their session
+//     token. Where keys are issued by a token service it is the one of the
+//     region, or that in the query of the URL, sts=https://HOST, which must be one
+//     of AWS in the same partition.
 //   - Temporary keys and tokens are used for 80 % of their life, an hour at most.
 package aws
 
@@ -64,12 +69,19 @@ func (p *Provider) Login(ctx context.Context, r source.LoginRequest) (source.Cre
 		return source.Credential{}, err
 	}
 	defer client.CloseIdleConnections()
-	if at.service != codeCommit {
+	if at.service == registry || at.service == gallery {
 		return p.enter(ctx, client, at)
 	}
-	keys, forget, err := p.identify(ctx, client, at.region)
+	keys, forget, err := p.identify(ctx, client, at)
 	if err != nil {
 		return source.Credential{}, err
+	}
+	if at.service == buckets {
+		c := source.Credential{Username: keys.AccessKeyID, Password: keys.SecretAccessKey, Token: keys.SessionToken, Refused: forget}
+		if keys.CanExpire {
+			c.Expires = keys.Expires
+		}
+		return c, nil
 	}
 	now := p.now()
 	c := sign(keys, r.URL, at.region, now)
@@ -81,12 +93,12 @@ func (p *Provider) Login(ctx context.Context, r source.LoginRequest) (source.Cre
 }
 
 // identify returns the keys of the program, and what makes it forget them.
-func (p *Provider) identify(ctx context.Context, client *http.Client, region string) (aws.Credentials, func(), error) {
-	return p.keys.Get(ctx, region, func(ctx context.Context) (aws.Credentials, time.Time, error) {
-		if err := p.belongs(region); err != nil {
+func (p *Provider) identify(ctx context.Context, client *http.Client, at place) (aws.Credentials, func(), error) {
+	return p.keys.Get(ctx, at.region+" "+at.issuer, func(ctx context.Context) (aws.Credentials, time.Time, error) {
+		if err := p.belongs(at.region); err != nil {
 			return aws.Credentials{}, time.Time{}, err
 		}
-		keys, err := p.retrieve(ctx, exchange.Until(ctx, client), region)
+		keys, err := p.retrieve(ctx, exchange.Until(ctx, client), at)
 		if err != nil {
 			return keys, time.Time{}, p.explain(ctx, "get the keys of this program", err, aws.Credentials{})
 		}

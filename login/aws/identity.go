@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	awsmiddleware "github.com/aws/aws-sdk-go-v2/aws/middleware"
 	"github.com/aws/aws-sdk-go-v2/aws/retry"
 	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/credentials/stscreds"
@@ -26,13 +27,18 @@ const (
 	attempts = 2                   // for each request to a token service
 )
 
-// retrieve gets keys, for region where the environment names none.
-func (p *Provider) retrieve(ctx context.Context, client *http.Client, region string) (aws.Credentials, error) {
-	c, err := config.LoadDefaultConfig(ctx,
-		config.WithDefaultRegion(region),
+// retrieve gets keys, for the region of at where the environment names none.
+func (p *Provider) retrieve(ctx context.Context, client *http.Client, at place) (aws.Credentials, error) {
+	options := []func(*config.LoadOptions) error{
+		config.WithDefaultRegion(at.region),
 		config.WithRetryMaxAttempts(attempts),
 		config.WithAPIOptions([]func(*middleware.Stack) error{through(client)}),
-	)
+	}
+	if at.issuer != "" {
+		options = append(options, config.WithRegion(at.region),
+			config.WithAPIOptions([]func(*middleware.Stack) error{issuedBy(at.issuer)}))
+	}
+	c, err := config.LoadDefaultConfig(ctx, options...)
 	if err != nil {
 		return aws.Credentials{}, err
 	}
@@ -64,6 +70,23 @@ func through(client *http.Client) func(*middleware.Stack) error {
 				resp, metadata, err := sender.Handle(ctx, in.Request)
 				return middleware.DeserializeOutput{RawResponse: resp}, metadata, err
 			}), middleware.After)
+	}
+}
+
+// issuedBy makes host the token service. Other services of the SDK keep their endpoints.
+func issuedBy(host string) func(*middleware.Stack) error {
+	const before = "ResolveEndpointV2"
+	return func(stack *middleware.Stack) error {
+		if _, found := stack.Finalize.Get(before); !found {
+			return nil
+		}
+		return stack.Finalize.Insert(middleware.FinalizeMiddlewareFunc("headgateIssuer",
+			func(ctx context.Context, in middleware.FinalizeInput, next middleware.FinalizeHandler) (middleware.FinalizeOutput, middleware.Metadata, error) {
+				if req, ok := in.Request.(*smithyhttp.Request); ok && awsmiddleware.GetServiceID(ctx) == sts.ServiceID {
+					req.URL.Scheme, req.URL.Host = "https", host
+				}
+				return next.HandleFinalize(ctx, in)
+			}), before, middleware.After)
 	}
 }
 

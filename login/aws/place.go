@@ -15,14 +15,16 @@ const (
 	codeCommit = "codecommit"
 	registry   = "ecr"
 	gallery    = "ecr-public"
+	buckets    = "s3"
 )
 
 // A place is what one logs in to.
 type place struct {
 	service string
 	region  string
-	fips    bool // its endpoint for validated cryptography
-	dual    bool // its endpoint for IPv6 and IPv4
+	fips    bool   // its endpoint for validated cryptography
+	dual    bool   // its endpoint for IPv6 and IPv4
+	issuer  string // the host of the token service that keys are to come from, "" for that of the region
 }
 
 const regionForm = `([a-z]{2,4}(?:-[a-z]+){1,3}-[0-9]{1,2})`
@@ -37,6 +39,15 @@ var hosts = []struct {
 	{"https", codeCommit, false, regexp.MustCompile(`^git-codecommit(-fips)?\.` + regionForm + `\.(amazonaws\.com(?:\.cn)?)$`)},
 	{"oci", registry, false, regexp.MustCompile(`^[0-9]{12}\.dkr\.ecr(-fips)?\.` + regionForm + `\.([a-z0-9.-]+)$`)},
 	{"oci", registry, true, regexp.MustCompile(`^[0-9]{12}\.dkr-ecr(-fips)?\.` + regionForm + `\.([a-z0-9.-]+)$`)},
+	{"s3", buckets, false, regexp.MustCompile(`^s3(-fips)?\.(?:dualstack\.)?` + regionForm + `\.([a-z0-9.-]+)$`)},
+	{"s3", buckets, false, regexp.MustCompile(`^s3()-` + regionForm + `\.([a-z0-9.-]+)$`)},
+	{"s3", buckets, false, regexp.MustCompile(`^bucket\.vpce-[0-9a-z-]+\.s3()\.` + regionForm + `\.vpce\.([a-z0-9.-]+)$`)},
+}
+
+// issuers are the forms of the hosts of token services, as hosts has those of others.
+var issuers = []*regexp.Regexp{
+	regexp.MustCompile(`^sts(-fips)?\.` + regionForm + `\.([a-z0-9.-]+)$`),
+	regexp.MustCompile(`^vpce-[0-9a-z-]+\.sts(-fips)?\.` + regionForm + `\.vpce\.([a-z0-9.-]+)$`),
 }
 
 // A partition is a cloud of AWS of its own.
@@ -56,19 +67,59 @@ var partitions = []partition{
 	{"", "aws", "amazonaws.com", "on.aws"},
 }
 
-// galleries are the hosts of ECR Public, which has one region for logins.
-var galleries = map[string]place{
-	"public.ecr.aws":     {service: gallery, region: "us-east-1"},
-	"ecr-public.aws.com": {service: gallery, region: "us-east-1", dual: true},
+// global are the places without a region in their names, by scheme and host.
+var global = map[[2]string]place{
+	{"oci", "public.ecr.aws"}:     {service: gallery, region: "us-east-1"},
+	{"oci", "ecr-public.aws.com"}: {service: gallery, region: "us-east-1", dual: true},
+	{"s3", "s3.amazonaws.com"}:    {service: buckets, region: "us-east-1"},
 }
 
-var errNoPlace = errors.New("provider aws is for https://git-codecommit.REGION.amazonaws.com/v1/repos/NAME, " +
-	"oci://ACCOUNT.dkr.ecr.REGION.amazonaws.com/NAME and oci://public.ecr.aws/NAME")
+var (
+	errNoPlace = errors.New("provider aws is for https://git-codecommit.REGION.amazonaws.com/v1/repos/NAME, " +
+		"oci://ACCOUNT.dkr.ecr.REGION.amazonaws.com/NAME and oci://public.ecr.aws/NAME")
+	errNoBuckets = errors.New("the identity of this program is for s3.REGION.amazonaws.com and its like alone: " +
+		"for another server set spec.secretRef to a Secret with accesskey and secretkey, or spec.provider to generic to send none")
+	errNoIssuer = errors.New("the token service, spec.sts.endpoint, must be https://sts.REGION.amazonaws.com or its like in the same partition: it is shown the identity of this program")
+)
 
-// placeOf returns what u is.
+// placeOf returns what u is. The query of a bucket's may name a token service: sts=URL.
 func placeOf(u *url.URL) (place, error) {
+	at, err := serviceOf(u)
+	if err != nil || at.service != buckets {
+		return at, err
+	}
+	if issuer := u.Query().Get("sts"); issuer != "" {
+		err = at.from(issuer)
+	}
+	return at, err
+}
+
+// from makes the token service at the URL issuer the one of the bucket at.
+func (at *place) from(issuer string) error {
+	u, err := url.Parse(issuer)
+	if err != nil || u.Scheme != "https" || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" {
+		return errNoIssuer
+	}
+	host, region := exchange.Host(u), ""
+	for _, form := range issuers {
+		if m := form.FindStringSubmatch(host); m != nil && m[3] == partitionOf(m[2]).domain {
+			region = m[2]
+		}
+	}
+	if host == "sts.amazonaws.com" {
+		region = "us-east-1"
+	}
+	if region == "" || partitionOf(region) != partitionOf(at.region) {
+		return errNoIssuer
+	}
+	at.issuer, at.region = host, region
+	return nil
+}
+
+// serviceOf returns what u is without its query.
+func serviceOf(u *url.URL) (place, error) {
 	host := exchange.Host(u)
-	if at, ok := galleries[host]; ok && u.Scheme == "oci" {
+	if at, ok := global[[2]string{u.Scheme, host}]; ok {
 		return at, nil
 	}
 	for _, h := range hosts {
@@ -83,6 +134,9 @@ func placeOf(u *url.URL) (place, error) {
 		if m[3] == domain {
 			return place{service: h.service, region: m[2], fips: m[1] != "", dual: h.dual}, nil
 		}
+	}
+	if u.Scheme == "s3" {
+		return place{}, errNoBuckets
 	}
 	return place{}, errNoPlace
 }

@@ -39,7 +39,7 @@ func (p *Provider) enter(ctx context.Context, client *http.Client, at place) (so
 
 // issue asks for a token. Keys that are refused are forgotten.
 func (p *Provider) issue(ctx context.Context, client *http.Client, at place) (token, error) {
-	keys, forget, err := p.identify(ctx, client, at.region)
+	keys, forget, err := p.identify(ctx, client, at)
 	if err != nil {
 		return token{}, err
 	}
