@@ -96,7 +96,38 @@ func (g *GitRepository) advise(found *findings) {
 
 func (b *Bucket) advise(found *findings) {
 	adviseInterval(found, b.Interval())
-	if b.Spec.Insecure && b.Spec.SecretRef != nil {
+	b.Spec.adviseEndpoint(found)
+	if p := generic(b.Spec.Provider); b.Spec.Region != "" && (p == "gcp" || p == "azure") {
+		found.add("spec.region", "has no effect with provider %s", p)
+	}
+	if strings.HasPrefix(b.Spec.Prefix, "/") {
+		found.add("spec.prefix", "begins with a slash, as keys hardly ever do: leave it out")
+	}
+	if b.Spec.STS == nil {
+		return
+	}
+	if b.Spec.SecretRef != nil {
+		found.add("spec.sts", "has no effect: the keys of secretRef are used")
+	}
+	if strings.HasPrefix(b.Spec.STS.Endpoint, "http://") {
+		found.add("spec.sts.endpoint", "sends credentials in the clear: use TLS")
+	}
+}
+
+// adviseEndpoint warns of credentials in the endpoint, and of what travels in the clear.
+func (s *BucketSpec) adviseEndpoint(found *findings) {
+	u, err := s.endpoint()
+	if err != nil {
+		return
+	}
+	if u.RawQuery != "" {
+		found.add("spec.endpoint", "holds a signature, which anyone who reads the object sees: use sasKey of secretRef")
+	}
+	switch {
+	case !s.Insecure:
+	case u.Scheme == "https":
+		found.add("spec.insecure", "has no effect: the endpoint begins with https://")
+	case s.SecretRef != nil || u.RawQuery != "":
 		found.add("spec.insecure", "sends what the bucket holds in the clear")
 	}
 }
