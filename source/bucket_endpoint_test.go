@@ -29,7 +29,11 @@ func TestEndpointURL(t *testing.T) {
 			t.Errorf("%+v: %v, %v", test, u, err)
 		}
 	}
-	_, err := (&source.BucketSpec{Endpoint: "https://h?sig=canary"}).EndpointURL()
+	u, err := (&source.BucketSTSSpec{Endpoint: "http://sts:9000/"}).EndpointURL()
+	if err != nil || u.String() != "http://sts:9000" {
+		t.Error(u, err)
+	}
+	_, err = (&source.BucketSpec{Endpoint: "https://h?sig=canary"}).EndpointURL()
 	if !errors.Is(err, source.ErrInvalid) || strings.Contains(err.Error(), "canary") {
 		t.Error(err)
 	}

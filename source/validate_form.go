@@ -130,15 +130,6 @@ func address(text string, schemes ...string) error {
 	return nil
 }
 
-// withoutLogin refuses a URL that holds credentials, or may.
-func withoutLogin(text string) error {
-	u, err := url.Parse(text)
-	if err != nil || u.User != nil || strings.ContainsAny(text, "?#") {
-		return errors.New("must not hold a user, a query or a fragment: credentials go into secretRef")
-	}
-	return nil
-}
-
 // onePart refuses a name that would be more, or less, than one part of a path.
 func onePart(name string) error {
 	if strings.ContainsAny(name, `/\`) || name == "." || name == ".." {

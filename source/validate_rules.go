@@ -91,7 +91,7 @@ var stsRules = []rule[*BucketSpec]{
 		return nil
 	}},
 	{"endpoint", func(s *BucketSpec) error { return address(s.STS.Endpoint, "http", "https") }},
-	{"endpoint", func(s *BucketSpec) error { return withoutLogin(s.STS.Endpoint) }},
+	{"endpoint", func(s *BucketSpec) error { _, err := s.STS.endpoint(); return err }},
 	{"secretRef", func(s *BucketSpec) error {
 		return only(s.STS.SecretRef != nil, s.STS.Provider, STSLDAP, STSWebIdentity)
 	}},
