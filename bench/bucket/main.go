@@ -1,0 +1,106 @@
+// Bucket compares headgate with mc, s5cmd, tar and gzip at fetching a bucket,
+// and with minio-go's own loop at listing one, side by side on one machine in
+// one run.
+//
+// MinIO serves 10,000 objects of 4 KB and 200 of 5 MB on loopback, half of the
+// large ones compressible. A bucket of 1,000,000 keys is a server that makes up
+// the pages of its listing, in another process. Contestants take turns, so that
+// what else the machine does hits all of them alike; the numbers are medians.
+// See docs/benchmarks.md for how to read them.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"github.com/headgate-io/headgate/bench/contest"
+)
+
+func main() {
+	filling := flag.String("fill", "", "put the objects into the bucket of the server at this `address` and do nothing else")
+	serving := flag.Bool("serve", false, "serve the bucket of 1,000,000 keys and do nothing else")
+	listing := flag.String("list", "", "list the bucket of 1,000,000 keys at this `address` by minio-go and do nothing else")
+	contest.Main("what MinIO holds", func(ctx context.Context, o contest.Options) (int, error) {
+		switch {
+		case *filling != "":
+			return 0, fill(ctx, *filling)
+		case *serving:
+			return 0, serveKeys(os.Stdout)
+		case *listing != "":
+			return 0, list(ctx, *listing)
+		}
+		return run(ctx, o.Runs, o.Keep, o.Only)
+	})
+}
+
+func run(ctx context.Context, runs int, keep string, only bool) (missed int, err error) {
+	temp, err := os.MkdirTemp("", "headgate-bench-")
+	if err != nil {
+		return 0, err
+	}
+	defer os.RemoveAll(temp)
+	if keep == "" {
+		keep = filepath.Join(temp, "kept")
+	}
+	b := &bench{temp: temp}
+	if b.tools, err = tools(ctx, temp); err != nil {
+		return 0, err
+	}
+	if b.store, err = serveMinIO(ctx, b.tools, keep); err != nil {
+		return 0, err
+	}
+	defer b.store.Close()
+	if b.front, err = serveFront(b.store.host); err != nil {
+		return 0, err
+	}
+	defer b.front.Close()
+	if b.keys, err = startKeys(ctx, b.tools.self); err != nil {
+		return 0, err
+	}
+	defer b.keys.Close()
+	b.Contest = contest.Contest{Temp: temp, Env: b.env(), Before: b.front.prepare}
+	if err := b.compete(ctx, runs, only); err != nil {
+		return 0, err
+	}
+	return b.report(os.Stdout), nil
+}
+
+// programs are the paths of what takes part.
+type programs struct{ self, headgate, minio, mc, s5cmd string }
+
+// tools builds headgate of this checkout and finds the peers that .ci/servers built.
+func tools(ctx context.Context, temp string) (p programs, err error) {
+	if p.self, err = os.Executable(); err != nil {
+		return p, err
+	}
+	p.headgate = filepath.Join(temp, "headgate")
+	cmd := exec.CommandContext(ctx, "go", "build", "-C", "..", "-trimpath", "-o", p.headgate, "./cmd/headgate")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0") // as make build has it
+	cmd.Stderr = os.Stderr
+	if err := cmd.Run(); err != nil {
+		return p, fmt.Errorf("build headgate: %w", err)
+	}
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return p, err
+	}
+	pins, err := os.ReadFile(filepath.Join("..", ".ci", "versions"))
+	if err != nil {
+		return p, err
+	}
+	for name, path := range map[string]*string{"minio": &p.minio, "mc": &p.mc, "s5cmd": &p.s5cmd} {
+		_, pin, _ := strings.Cut(string(pins), "\n"+strings.ToUpper(name)+"=")
+		pin, _, _ = strings.Cut(pin, "\n")
+		_, version, _ := strings.Cut(pin, "@")
+		*path = filepath.Join(cache, "headgate", "e2e", "bin", name+"@"+version)
+		if _, err := os.Stat(*path); err != nil {
+			return p, fmt.Errorf("%w: run make bench-bucket, which builds it", err)
+		}
+	}
+	return p, nil
+}

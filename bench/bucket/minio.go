@@ -1,0 +1,101 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+
+	"github.com/minio/minio-go/v7"
+	"github.com/minio/minio-go/v7/pkg/credentials"
+)
+
+const (
+	user     = "bench"
+	password = "bench-password"
+	region   = "us-east-1"
+)
+
+// A store is MinIO, on loopback, with the objects.
+type store struct {
+	host   string
+	cmd    *exec.Cmd
+	client *minio.Client
+	turn   int // how often an object was changed
+}
+
+// serveMinIO runs MinIO over a directory and fills it, unless it is full.
+func serveMinIO(ctx context.Context, p programs, dir string) (*store, error) {
+	data := filepath.Join(dir, "minio")
+	if err := os.MkdirAll(data, 0o755); err != nil {
+		return nil, err
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	s := &store{host: l.Addr().String()}
+	l.Close()
+	s.cmd = exec.CommandContext(ctx, p.minio, "server", "--quiet", "--address", s.host, data)
+	s.cmd.Env = append(os.Environ(), "MINIO_ROOT_USER="+user, "MINIO_ROOT_PASSWORD="+password, "MINIO_BROWSER=off", "MINIO_UPDATE=off")
+	if err := s.cmd.Start(); err != nil {
+		return nil, err
+	}
+	if err := s.ready(); err != nil {
+		s.Close()
+		return nil, err
+	}
+	if s.client, err = client(s.host, credentials.NewStaticV4(user, password, "")); err == nil {
+		err = s.fill(ctx, p.self, filepath.Join(dir, "filled"))
+	}
+	if err != nil {
+		s.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+func (s *store) ready() error {
+	for range 200 {
+		if r, err := http.Get("http://" + s.host + "/minio/health/ready"); err == nil {
+			r.Body.Close()
+			if r.StatusCode == http.StatusOK {
+				return nil
+			}
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	return fmt.Errorf("MinIO does not answer at %s", s.host)
+}
+
+// fill fills the bucket, and notes it.
+func (s *store) fill(ctx context.Context, self, note string) error {
+	if _, err := os.Stat(note); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	fmt.Fprintln(os.Stderr, "filling the bucket")
+	if err := apart(ctx, self, os.Stderr, "-fill", s.host).Run(); err != nil {
+		return fmt.Errorf("fill the bucket: %w", err)
+	}
+	return os.WriteFile(note, nil, 0o644)
+}
+
+// change makes one object longer than it was filled in, each time other text.
+func (s *store) change(ctx context.Context) error {
+	s.turn++
+	content := append(text(1, smallSize), fmt.Sprintf("\nturn: %d, %s\n", s.turn, time.Now())...)
+	return put(ctx, s.client, changedKey, content)
+}
+
+// Close ends MinIO.
+func (s *store) Close() error {
+	s.cmd.Process.Kill()
+	s.cmd.Wait()
+	return nil
+}
