@@ -2,9 +2,10 @@ package bucket
 
 import (
 	"context"
-	"errors"
+	"fmt"
 	"io"
 	"io/fs"
+	"sync"
 
 	"github.com/headgate-io/headgate/artifact"
 	"github.com/headgate-io/headgate/source"
@@ -15,10 +16,13 @@ type content struct {
 	origin   *Origin
 	rev      source.Revision
 	snapshot *snapshot
+	end      func() // of what Explain gave away
 }
 
+var _ source.Explainer = (*content)(nil)
+
 func newContent(o *Origin, rev source.Revision, s *snapshot) *content {
-	return &content{origin: o, rev: rev, snapshot: s}
+	return &content{origin: o, rev: rev, snapshot: s, end: func() {}}
 }
 
 // Verify implements [source.Content]: buckets have no signatures.
@@ -28,16 +32,110 @@ func (c *content) Verify(context.Context) (source.Verification, error) {
 
 // WriteTo implements [source.Content].
 func (c *content) WriteTo(ctx context.Context, w io.Writer) (source.Report, error) {
-	return source.Report{}, errors.ErrUnsupported
+	var report artifact.Report
+	out := &sink{w: w}
+	err := c.origin.within(ctx, "fetch", func(ctx context.Context) (err error) {
+		report, err = c.pack(ctx, out)
+		return err
+	})
+	if err != nil && out.err == nil { // the bucket is at fault, not the storage
+		err = &source.StepError{Step: source.StepFetch, Reason: "BucketOperationFailed", Err: err}
+	}
+	files := report.Files
+	if c.snapshot.ignore != nil {
+		files-- // which is no part of the revision
+	}
+	return source.Report{
+		Report:  report,
+		Message: fmt.Sprintf("stored artifact with %d fetched files from '%s' bucket", files, c.origin.bucket.Spec.BucketName),
+	}, err
+}
+
+// pack fetches the objects and packs them while they arrive.
+func (c *content) pack(ctx context.Context, out *sink) (artifact.Report, error) {
+	p, err := c.progress()
+	if err != nil {
+		return artifact.Report{}, err
+	}
+	f := newFetch(ctx, c.snapshot, p.count)
+	defer f.close()
+	out.failed = f.cancel
+	report, err := c.origin.env.Cache.Pack(f.ctx, out, f.tree)
+	if err != nil && ctx.Err() != nil {
+		err = fmt.Errorf("%d of %d objects arrived: %w", p.arrived(), p.total, err)
+	}
+	return report, err
+}
+
+// A sink remembers whether writing failed.
+type sink struct {
+	w      io.Writer
+	err    error
+	failed func(error) // called when it has
+}
+
+func (s *sink) Write(p []byte) (int, error) {
+	n, err := s.w.Write(p)
+	if err != nil {
+		s.err = err
+		s.failed(err)
+	}
+	return n, err
+}
+
+// A progress counts objects that arrived.
+type progress struct {
+	report func(source.Progress)
+	object string // whose objects they are
+	total  int
+
+	mu   sync.Mutex
+	done int
+}
+
+// reports is how often progress is reported, about.
+const reports = 100
+
+func (c *content) progress() (*progress, error) {
+	p := &progress{report: c.origin.env.Progress}
+	for i := range c.snapshot.list.len() {
+		if c.snapshot.list.kept(i) {
+			p.total++
+		}
+	}
+	var err error
+	if p.report != nil {
+		p.object, err = source.Address(c.origin.bucket)
+	}
+	return p, err
+}
+
+// count takes one more into account.
+func (p *progress) count() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.done++
+	if p.report != nil && (p.done%(p.total/reports+1) == 0 || p.done == p.total) {
+		p.report(source.Progress{Object: p.object, Phase: "receiving objects", Done: int64(p.done), Total: int64(p.total), Unit: "objects"})
+	}
+}
+
+func (p *progress) arrived() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.done
 }
 
 // Explain implements [source.Explainer].
 func (c *content) Explain(ctx context.Context) (fs.FS, *artifact.Rules, error) {
-	return nil, nil, errors.ErrUnsupported
+	c.end()
+	ctx, c.end = context.WithCancel(context.WithoutCancel(ctx))
+	return c.snapshot.plain(ctx), c.snapshot.rules, nil
 }
 
 // Close implements [source.Content].
 func (c *content) Close() error {
+	c.end()
 	c.snapshot.access.close()
 	return nil
 }

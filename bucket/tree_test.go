@@ -1,0 +1,180 @@
+package bucket
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"io/fs"
+	"slices"
+	"strings"
+	"testing"
+	"testing/fstest"
+)
+
+// listed returns a snapshot of objects that hold their keys; keys that begin
+// with ! are left out by the rules.
+func listed(keys ...string) *snapshot {
+	l := &listing{}
+	drop := map[string]bool{}
+	for i, key := range keys {
+		if rest, out := strings.CutPrefix(key, "!"); out {
+			keys[i], drop[rest] = rest, true
+		}
+	}
+	slices.Sort(keys)
+	for _, key := range keys {
+		l.objects = append(l.objects, Object{Key: key, ETag: "e", Size: int64(len(key))})
+		l.dropped = append(l.dropped, drop[key])
+	}
+	return &snapshot{list: l, driver: echo{}}
+}
+
+// An echo is a store whose objects hold their keys.
+type echo struct{ Driver }
+
+func (echo) Open(_ context.Context, o Object, offset int64) (io.ReadCloser, error) {
+	return io.NopCloser(strings.NewReader(o.Key[offset:])), nil
+}
+
+func walked(t *testing.T, tree fs.FS) (list []string) {
+	t.Helper()
+	err := fs.WalkDir(tree, ".", func(name string, d fs.DirEntry, err error) error {
+		if d.IsDir() {
+			name += "/"
+		}
+		list = append(list, name)
+		return err
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	return list
+}
+
+func TestTree(t *testing.T) {
+	for name, c := range map[string]struct {
+		keys      []string
+		kept, all string
+	}{
+		"empty":               {nil, "./", "./"},
+		"order of names":      {[]string{"a-b", "a/b", "a0", "a.x/c", "a/-/d", "a/-e"}, "./ a/ a/-/ a/-/d a/-e a/b a-b a.x/ a.x/c a0", "./ a/ a/-/ a/-/d a/-e a/b a-b a.x/ a.x/c a0"},
+		"left out":            {[]string{"!a/b", "!c", "d/e", "!d/f"}, "./ d/ d/e", "./ a/ a/b c d/ d/e d/f"},
+		"directory markers":   {[]string{"!a/", "a/b", "!c/"}, "./ a/ a/b", "./ a/ a/b"},
+		"no paths":            {[]string{"!", "!.", "!..", "!/a", "!a//b", "!a/../b", "!a\\b", "!a\x00", "!\xff", "b"}, "./ b", "./ b"},
+		"directory left out":  {[]string{"a", "!a/b", "!a-c"}, "./ a", "./ a a-c"},
+		"file left out":       {[]string{"!a", "a/b", "!a!"}, "./ a/ a/b", "./ a/ a/b a!"},
+		"both left out":       {[]string{"!a", "!a/b"}, "./", "./ a/ a/b"},
+		"file and no paths":   {[]string{"!a", "!a//b"}, "./", "./ a"},
+		"deep":                {[]string{strings.Repeat("d/", 100) + "f"}, "", ""},
+		"neighbours of rules": {[]string{".sourceignore-x", ".sourceignore.bak", ".sourceignore0"}, "./ .sourceignore-x .sourceignore.bak .sourceignore0", "./ .sourceignore-x .sourceignore.bak .sourceignore0"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := listed(c.keys...)
+			kept := s.tree(false, func(i int) (io.ReadCloser, error) { return receive(t.Context(), s.driver, s.list.at(i)), nil })
+			all := s.plain(t.Context())
+			if got := strings.Join(walked(t, kept), " "); c.kept != "" && got != c.kept {
+				t.Errorf("kept: %q, want %q", got, c.kept)
+			}
+			if got := strings.Join(walked(t, all), " "); c.all != "" && got != c.all {
+				t.Errorf("all: %q, want %q", got, c.all)
+			}
+			for _, tree := range []*tree{kept, all} {
+				var files []string
+				for _, name := range walked(t, tree) {
+					if !strings.HasSuffix(name, "/") {
+						files = append(files, name)
+					}
+				}
+				if len(files) == 0 {
+					continue
+				}
+				if err := fstest.TestFS(tree, files...); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+}
+
+func TestTreeIgnoreFile(t *testing.T) {
+	for name, keys := range map[string][]string{
+		"not listed":  {".a", "z"},
+		"listed":      {".a", ".sourceignore", "z"},
+		"left out":    {".a", "!.sourceignore", "z"},
+		"a directory": {".a", "!.sourceignore/x", "z"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := listed(keys...)
+			s.ignore, s.text = &Object{Key: ".sourceignore"}, "*.png\n"
+			for _, tree := range []*tree{s.plain(t.Context()), s.tree(false, nil)} {
+				if got := strings.Join(walked(t, tree), " "); got != "./ .a .sourceignore z" {
+					t.Error(got)
+				}
+				if text, err := fs.ReadFile(tree, ".sourceignore"); err != nil || string(text) != s.text {
+					t.Errorf("%q, %v", text, err)
+				}
+				if info, err := fs.Stat(tree, ".sourceignore"); err != nil || info.Size() != 6 {
+					t.Error(info, err)
+				}
+			}
+		})
+	}
+}
+
+func TestTreeAbsent(t *testing.T) {
+	tree := listed("a/b", "c").plain(t.Context())
+	for _, name := range []string{"b", "a/c", "c/d", "a/b/c", ".sourceignore"} {
+		if _, err := tree.Open(name); !isNotExist(err) {
+			t.Errorf("open %s: %v", name, err)
+		}
+		if _, err := tree.ReadDir(name); !isNotExist(err) {
+			t.Errorf("read directory %s: %v", name, err)
+		}
+	}
+	for _, name := range []string{"", "/a", "a/", "../a"} {
+		if _, err := tree.Open(name); err == nil {
+			t.Errorf("open %q: no error", name)
+		}
+	}
+}
+
+func isNotExist(err error) bool {
+	e, ok := err.(*fs.PathError)
+	return ok && e.Err == fs.ErrNotExist
+}
+
+// manyKeys returns n keys as buckets have them.
+func manyKeys(n int) []string {
+	keys := make([]string, n)
+	for i := range keys {
+		keys[i] = fmt.Sprintf("apps/%03d/overlays-%02d/production/resource-%07d.yaml", i%1000, i%37, i)
+	}
+	return keys
+}
+
+func BenchmarkWalk(b *testing.B) {
+	s := listed(manyKeys(1_000_000)...)
+	b.Run("each", func(b *testing.B) {
+		for b.Loop() {
+			n, tree := 0, s.tree(false, nil)
+			tree.each(tree.folder("."), func(int) bool { n++; return true })
+			if n != 1_000_000 {
+				b.Fatal(n)
+			}
+		}
+	})
+	b.Run("WalkDir", func(b *testing.B) {
+		for b.Loop() {
+			n := 0
+			fs.WalkDir(s.tree(false, nil), ".", func(_ string, d fs.DirEntry, _ error) error {
+				if !d.IsDir() {
+					n++
+				}
+				return nil
+			})
+			if n != 1_000_000 {
+				b.Fatal(n)
+			}
+		}
+	})
+}
