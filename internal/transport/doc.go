@@ -12,6 +12,9 @@
 //	registries            .dockerconfigjson (or .dockercfg), see package oci
 //	provider github       githubAppID, githubAppInstallationID or githubAppInstallationOwner,
 //	                      githubAppPrivateKey, githubAppBaseURL
+//	buckets of Azure      tenantId, clientId, clientSecret, clientCertificate,
+//	                      clientCertificatePassword, clientCertificateSendChain,
+//	                      authorityHost, accountKey, sasKey
 //
 // A key that is present with an empty value counts as absent. A Secret that
 // cannot be used gives a [*SecretError], which names the Secret, the key and

@@ -1,0 +1,136 @@
+package azure
+
+import (
+	"context"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+
+	"github.com/headgate-io/headgate/bucket"
+	"github.com/headgate-io/headgate/internal/redact"
+	"github.com/headgate-io/headgate/internal/transport"
+	"github.com/headgate-io/headgate/source"
+)
+
+// hints say what to do about an answer, by its code.
+var hints = map[string]string{
+	"AccountIsDisabled":                  "enable the storage account",
+	"AuthenticationFailed":               "check the credentials, and the clock of this machine",
+	"AuthorizationFailure":               "check the credentials, the role of the identity, and the firewall of the storage account",
+	"AuthorizationPermissionMismatch":    "give the identity the role Storage Blob Data Reader, or the shared access signature the permissions r and l",
+	"AuthorizationProtocolMismatch":      "the shared access signature is good over https only: use that in spec.endpoint",
+	"AuthorizationResourceTypeMismatch":  "the shared access signature must be for containers and objects (srt=co)",
+	"AuthorizationServiceMismatch":       "the shared access signature must be for blobs (ss=b)",
+	"AuthorizationSourceIPMismatch":      "the shared access signature is for other addresses than this one",
+	"BlobArchived":                       "the blob is of tier Archive: rehydrate it, or exclude it with spec.ignore",
+	"BlobBeingRehydrated":                "the blob comes back from tier Archive, which takes hours",
+	"ContainerBeingDeleted":              "check spec.bucketName",
+	"ContainerNotFound":                  "check spec.bucketName, and the account in spec.endpoint",
+	"InsufficientAccountPermissions":     "give the identity the role Storage Blob Data Reader",
+	"InvalidAuthenticationInfo":          "check the credentials, and the clock of this machine",
+	"InvalidResourceName":                "check spec.bucketName",
+	"KeyBasedAuthenticationNotPermitted": "the storage account accepts no keys: use an identity",
+	"NoAuthenticationInformation":        "name a Secret with credentials in spec.secretRef",
+	"PublicAccessNotPermitted":           "name a Secret with credentials in spec.secretRef",
+	"UnsupportedSignedExpiry":            "check the shared access signature",
+}
+
+// explain makes an error fit to be shown of one of the SDK, which prints whole answers.
+func (d *driver) explain(ctx context.Context, doing string, err error) error {
+	if _, ok := errors.AsType[*source.StepError](err); ok {
+		return fmt.Errorf("%s: %w", doing, err) // of a token
+	}
+	if ctx.Err() != nil {
+		return fmt.Errorf("%s: %w", doing, context.Cause(ctx))
+	}
+	if refused, ok := errors.AsType[*azcore.ResponseError](err); ok {
+		return d.answer(doing, refused)
+	}
+	if e, ok := errors.AsType[*url.Error](err); ok {
+		err = e.Err // without the URL
+	}
+	return &failure{fmt.Sprintf("%s: %s", doing, said(err.Error(), d.vault)), err}
+}
+
+// A failure is an error whose text was made fit to be shown.
+type failure struct {
+	text string
+	err  error
+}
+
+func (f *failure) Error() string { return f.text }
+func (f *failure) Unwrap() error { return f.err }
+
+// A refusal is the body of an answer that refuses a request.
+type refusal struct {
+	Code    string `xml:"Code"`
+	Message string `xml:"Message"`
+	Detail  string `xml:"AuthenticationErrorDetail"`
+}
+
+// answer returns what a server says about a failure.
+func (d *driver) answer(doing string, err *azcore.ResponseError) error {
+	e := &bucket.StatusError{Doing: doing, Status: err.StatusCode, Code: codeOf(err.ErrorCode)}
+	var body refusal
+	if resp := err.RawResponse; resp != nil {
+		e.After, _ = transport.RetryAfter(resp.Header, time.Now())
+		text, _ := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+		transport.Finish(resp)
+		if xml.Unmarshal(text, &body) == nil {
+			e.Message = said(body.Message, d.vault)
+		}
+	}
+	if e.Code == "" {
+		e.Code = codeOf(body.Code)
+	}
+	e.Hint = d.hint(e, body.Detail)
+	return e
+}
+
+// hint returns what to do about an answer.
+func (d *driver) hint(e *bucket.StatusError, detail string) string {
+	switch {
+	case strings.Contains(detail, "Request date header too old"):
+		return "the clock of this machine is wrong: set it"
+	case strings.Contains(detail, "Signature not valid in the specified time frame"):
+		return "the shared access signature is not valid now: renew it, or set the clock of this machine"
+	case d.anonymous && (e.Status == http.StatusNotFound || e.Status == http.StatusUnauthorized || e.Status == http.StatusForbidden || e.Status == http.StatusConflict):
+		return "no credentials were sent: name a Secret in spec.secretRef unless the container is public"
+	case e.Status >= 300 && e.Status < 400:
+		return "redirects are not followed: check spec.endpoint"
+	}
+	return hints[e.Code]
+}
+
+// codeForm is the form of codes.
+var codeForm = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_.-]{0,63}$`)
+
+// codeOf returns code, "" when it is none.
+func codeOf(code string) string {
+	if !codeForm.MatchString(code) {
+		return ""
+	}
+	return code
+}
+
+const maxSaid = 256 // bytes of what a server says
+
+// said returns the first line of what a server or library says, fit to be shown.
+func said(text string, vault *transport.Vault) string {
+	text = redact.String(strings.TrimSpace(text), vault.Values()...)
+	for _, end := range []string{"; RequestId:", " Trace ID:"} {
+		text, _, _ = strings.Cut(text, end)
+	}
+	if len(text) > maxSaid {
+		text = strings.ToValidUTF8(text[:maxSaid], "") + "…"
+	}
+	return strings.TrimSuffix(text, ".")
+}

@@ -1,0 +1,170 @@
+package azure
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/cloud"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
+	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
+
+	"github.com/headgate-io/headgate/bucket"
+	"github.com/headgate-io/headgate/internal/transport"
+	"github.com/headgate-io/headgate/source"
+)
+
+// scope is what tokens are for: storage accounts of every cloud.
+const scope = "https://storage.azure.com/.default"
+
+// identify returns the bearer of tokens for at, nil when there is nobody to be
+// or what at has is enough.
+func identify(ctx context.Context, a *bucket.Access, at place, keys transport.Azure) (*bearer, error) {
+	switch {
+	case keys.Application != nil || keys.Managed != "":
+		if !at.private() {
+			return nil, refused("InvalidProviderConfiguration",
+				errors.New("spec.secretRef: a token is shown to servers with TLS only: use https in spec.endpoint, or accountKey or sasKey in the Secret"))
+		}
+		i, err := newIssuer(a, at, keys)
+		if err != nil {
+			return nil, refused("AuthenticationFailed", err)
+		}
+		return newBearer(ctx, i.issue)
+	case a.Secret.Name != "" || at.query != nil || !at.private() && a.Spec.ServiceAccountName == "":
+		return nil, nil
+	}
+	who, err := newBearer(ctx, func(ctx context.Context) (source.Credential, error) { return a.LogIn(ctx, at.login()) })
+	if errors.Is(err, errors.ErrUnsupported) && a.Spec.ServiceAccountName == "" {
+		return nil, nil // nobody to be there
+	}
+	if err != nil {
+		return nil, refused("AuthenticationFailed", err)
+	}
+	return who, nil
+}
+
+// An issuer issues tokens to what a Secret describes.
+type issuer struct {
+	keys   transport.Azure
+	vault  *transport.Vault
+	client *http.Client
+}
+
+// newIssuer checks the certificate of an application; the authority is not asked yet.
+func newIssuer(a *bucket.Access, at place, keys transport.Azure) (*issuer, error) {
+	server := keys.Authority
+	if server == nil {
+		server = at.server
+	}
+	way := bucket.Config{Proxy: a.Way.Proxy}
+	if a.Way.TLS != nil { // the client certificate is for the endpoint
+		way.TLS = &tls.Config{RootCAs: a.Way.TLS.RootCAs, MinVersion: a.Way.TLS.MinVersion}
+	}
+	far := a.Client(server, way)
+	client := *far
+	client.Transport = &carrier{far: far.Transport, near: a.Client(server, bucket.Config{DialTimeout: nearTimeout}).Transport}
+	i := &issuer{keys: keys, vault: a.Vault, client: &client}
+	_, err := i.credential()
+	return i, err
+}
+
+// issue returns a new token. The SDK keeps tokens by credential, so that each time has its own.
+func (i *issuer) issue(ctx context.Context) (source.Credential, error) {
+	c, err := i.credential()
+	if err != nil {
+		return source.Credential{}, refused("AuthenticationFailed", err)
+	}
+	t, err := c.GetToken(ctx, policy.TokenRequestOptions{Scopes: []string{scope}})
+	if err != nil {
+		return source.Credential{}, refused("AuthenticationFailed", fmt.Errorf("spec.secretRef: %w", i.explain(ctx, err)))
+	}
+	i.vault.Conceal(t.Token)
+	return source.Credential{Token: t.Token, Expires: t.ExpiresOn}, nil
+}
+
+func (i *issuer) options() azcore.ClientOptions {
+	o := azcore.ClientOptions{Transport: i.client, Retry: policy.RetryOptions{MaxRetries: -1}, Telemetry: policy.TelemetryOptions{Disabled: true}, Cloud: cloud.AzurePublic}
+	if i.keys.Authority != nil {
+		o.Cloud = cloud.Configuration{ActiveDirectoryAuthorityHost: i.keys.Authority.String()}
+	}
+	return o
+}
+
+func (i *issuer) credential() (azcore.TokenCredential, error) {
+	app := i.keys.Application
+	switch {
+	case app == nil:
+		o := &azidentity.ManagedIdentityCredentialOptions{ClientOptions: i.options(), ID: azidentity.ClientID(i.keys.Managed)}
+		o.Retry = policy.RetryOptions{MaxRetries: 1, RetryDelay: time.Second} // the service of a machine asks for it
+		return result(azidentity.NewManagedIdentityCredential(o))(i)
+	case app.Secret != "":
+		return result(azidentity.NewClientSecretCredential(app.Tenant, app.Client, app.Secret,
+			&azidentity.ClientSecretCredentialOptions{ClientOptions: i.options(), DisableInstanceDiscovery: i.keys.Authority != nil}))(i)
+	}
+	certs, key, err := azidentity.ParseCertificates(app.Certificate, []byte(app.Password))
+	if err != nil {
+		return nil, i.keys.BadCertificate(said(err.Error(), i.vault))
+	}
+	return result(azidentity.NewClientCertificateCredential(app.Tenant, app.Client, certs, key, &azidentity.ClientCertificateCredentialOptions{
+		ClientOptions: i.options(), SendCertificateChain: app.Chain, DisableInstanceDiscovery: i.keys.Authority != nil}))(i)
+}
+
+// result makes an interface of what a constructor returns, and one line of its error.
+func result[C azcore.TokenCredential](c C, err error) func(*issuer) (azcore.TokenCredential, error) {
+	return func(i *issuer) (azcore.TokenCredential, error) {
+		if err != nil {
+			return nil, fmt.Errorf("spec.secretRef: %s", said(err.Error(), i.vault))
+		}
+		return c, nil
+	}
+}
+
+// explain makes one line of an error of the SDK, which prints whole answers.
+func (i *issuer) explain(ctx context.Context, err error) error {
+	const doing = "get a token"
+	if ctx.Err() != nil {
+		return fmt.Errorf("%s: %w", doing, context.Cause(ctx))
+	}
+	failed, ok := errors.AsType[*azidentity.AuthenticationFailedError](err)
+	if !ok || failed.RawResponse == nil {
+		return fmt.Errorf("%s: %s", doing, said(err.Error(), i.vault))
+	}
+	e := &bucket.StatusError{Doing: doing, Status: failed.RawResponse.StatusCode, Hint: "check the identity in the Secret, and authorityHost"}
+	e.After, _ = transport.RetryAfter(failed.RawResponse.Header, time.Now())
+	var answer struct {
+		Code        string `json:"error"`
+		Description string `json:"error_description"`
+	}
+	if body, err := runtime.Payload(failed.RawResponse); err == nil && json.Unmarshal(body, &answer) == nil { // which the SDK has read already
+		e.Code, e.Message = codeOf(answer.Code), said(answer.Description, i.vault)
+	}
+	return e
+}
+
+// nearTimeout is for a connection to a service of the machine, which is there or is not.
+const nearTimeout = 2 * time.Second
+
+// A carrier takes what goes over TLS to authorities, by the way of the object,
+// and what goes in the clear to the machine's own service: directly. An authority
+// may name another server for tokens, but none without TLS.
+type carrier struct{ far, near http.RoundTripper }
+
+// RoundTrip implements [http.RoundTripper].
+func (c *carrier) RoundTrip(req *http.Request) (*http.Response, error) {
+	way := c.far
+	if req.URL.Scheme != "https" {
+		way = c.near
+	}
+	resp, err := way.RoundTrip(req)
+	if err == nil {
+		resp.Body = &bounded{resp.Body, maxAnswer, maxAnswer}
+	}
+	return resp, err
+}

@@ -1,0 +1,149 @@
+package transport
+
+import (
+	"encoding/base64"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/headgate-io/headgate/source"
+)
+
+// The keys of a Secret for buckets with provider azure (reference A10).
+const (
+	keyTenant      = "tenantId"
+	keyClient      = "clientId"
+	keyClientProof = "clientSecret"
+	keyClientCert  = "clientCertificate"
+	keyClientPass  = "clientCertificatePassword"
+	keyClientChain = "clientCertificateSendChain"
+	keyAuthority   = "authorityHost"
+	keyAccount     = "accountKey"
+	keySAS         = "sasKey"
+)
+
+// An Azure is how a Secret lets its owner read a container: by the first of
+// these that it has.
+type Azure struct {
+	Application *Application
+	Managed     string // client id of a managed identity
+	Account     string // key of the storage account, base64
+	SAS         string // query of a shared access signature, without the question mark
+
+	Authority *url.URL // that issues tokens, nil for the one of the public cloud
+
+	name string
+}
+
+// An Application proves that it is one with a secret or a certificate.
+type Application struct {
+	Tenant, Client string
+	Secret         string
+	Certificate    []byte // and its key, PEM or PKCS #12; nil when there is a Secret
+	Password       string // of Certificate
+	Chain          bool   // show the whole chain of Certificate
+}
+
+// AzureKeys returns what a Secret for provider azure holds. Keys that do
+// nothing without others are refused when those are absent.
+func AzureKeys(name string, s source.Secret) (Azure, error) {
+	z, r := Azure{name: name}, read(name, s)
+	v := map[string]string{}
+	for _, key := range []string{keyTenant, keyClient, keyClientProof, keyClientPass, keyClientChain, keyAuthority, keySAS} {
+		text, err := r.text([]string{key})
+		if err != nil {
+			return z, err
+		}
+		v[key] = text
+	}
+	v[keyClientCert] = string(s.Data[keyClientCert])
+	v[keyAccount] = strings.TrimRight(string(s.Data[keyAccount]), "\r\n")
+	if err := r.whole(v); err != nil {
+		return z, err
+	}
+	var err error
+	switch {
+	case v[keyTenant] != "":
+		z.Application = &Application{Tenant: v[keyTenant], Client: v[keyClient], Secret: v[keyClientProof]}
+		if z.Application.Secret == "" {
+			z.Application.Certificate, z.Application.Password = []byte(v[keyClientCert]), v[keyClientPass]
+			z.Application.Chain = v[keyClientChain] == "1" || v[keyClientChain] == "true"
+		}
+	case v[keyClient] != "":
+		z.Managed = v[keyClient]
+	case v[keyAccount] != "":
+		z.Account, err = v[keyAccount], r.base64(keyAccount, v[keyAccount])
+	default:
+		z.SAS, err = strings.TrimPrefix(v[keySAS], "?"), r.signature(v[keySAS])
+	}
+	if err == nil && v[keyAuthority] != "" {
+		z.Authority, err = r.authority(v[keyAuthority])
+	}
+	return z, err
+}
+
+// needs says which keys of a Secret for Azure do nothing without others: without
+// all of those in the first list, and without one of those in the second.
+var azureNeeds = []struct {
+	key      string
+	all, any []string
+}{
+	{keyClientProof, []string{keyTenant, keyClient}, nil},
+	{keyClientCert, []string{keyTenant, keyClient}, nil},
+	{keyTenant, []string{keyClient}, []string{keyClientProof, keyClientCert}},
+	{keyClientPass, []string{keyClientCert}, nil},
+	{keyClientChain, []string{keyClientCert}, nil},
+}
+
+// whole checks that the Secret has one of the forms.
+func (r reader) whole(v map[string]string) error {
+	absent := func(key string) bool { return v[key] == "" }
+	for _, n := range azureNeeds {
+		if absent(n.key) {
+			continue
+		}
+		if i := slices.IndexFunc(n.all, absent); i >= 0 {
+			return r.problem(n.all[i], "is missing: %s needs it", n.key)
+		}
+		if n.any != nil && !slices.ContainsFunc(n.any, func(key string) bool { return !absent(key) }) {
+			return r.problem(n.any[0], "is missing: %s needs it, or %s; without %s this is a managed identity", n.key, n.any[1], n.key)
+		}
+	}
+	if absent(keyClient) && absent(keyAccount) && absent(keySAS) {
+		return r.problem(keyAccount, "is missing: provider azure needs it, or %s, or %s", keySAS, keyClient)
+	}
+	return nil
+}
+
+func (r reader) base64(key, text string) error {
+	if _, err := base64.StdEncoding.DecodeString(text); err != nil {
+		return r.problem(key, "is not base64: copy the key of the storage account as it is")
+	}
+	return nil
+}
+
+// signature checks that text is the query of a shared access signature. An
+// error of the parser would print it.
+func (r reader) signature(text string) error {
+	q, err := url.ParseQuery(strings.TrimPrefix(text, "?"))
+	switch {
+	case err != nil:
+		return r.problem(keySAS, "is not the query of a URL: copy the whole token as it is, without the URL before it")
+	case q.Get("sig") == "":
+		return r.problem(keySAS, "has no sig: copy the whole token, not its signature alone")
+	}
+	return nil
+}
+
+func (r reader) authority(text string) (*url.URL, error) {
+	u, err := url.Parse(text)
+	if err != nil || u.Scheme != "https" || u.Hostname() == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+		return nil, r.problem(keyAuthority, "is not the URL of an authority: it should read https://HOST/")
+	}
+	return &url.URL{Scheme: u.Scheme, Host: u.Host, Path: strings.TrimRight(u.Path, "/") + "/"}, nil
+}
+
+// BadCertificate is the error that the certificate of an application cannot be used; why holds no value of the Secret.
+func (z Azure) BadCertificate(why string) error {
+	return &SecretError{z.name, keyClientCert, "cannot be used: " + why}
+}
