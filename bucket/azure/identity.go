@@ -41,13 +41,18 @@ func identify(ctx context.Context, a *bucket.Access, at place, keys transport.Az
 		return nil, nil
 	}
 	who, err := newBearer(ctx, func(ctx context.Context) (source.Credential, error) { return a.LogIn(ctx, at.login()) })
-	if errors.Is(err, errors.ErrUnsupported) && a.Spec.ServiceAccountName == "" {
+	if nobody(err) && a.Spec.ServiceAccountName == "" {
 		return nil, nil // nobody to be there
 	}
 	if err != nil {
 		return nil, refused("AuthenticationFailed", err)
 	}
 	return who, nil
+}
+
+// nobody reports whether a login failed because this program has no identity to show.
+func nobody(err error) bool {
+	return errors.Is(err, source.ErrNoIdentity) || errors.Is(err, errors.ErrUnsupported)
 }
 
 // An issuer issues tokens to what a Secret describes.
