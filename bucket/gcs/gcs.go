@@ -1,16 +1,86 @@
-// Package gcs reads buckets of Google Cloud Storage (provider gcp) (reference A10).
+// Package gcs reads buckets of Google Cloud Storage (provider gcp), and of what
+// speaks its JSON API (reference A10).
+//
+// # Endpoint
+//
+// spec.endpoint is HOST, HOST:PORT or a URL; /storage/v1/ is appended unless it
+// ends in that. Google's is storage.googleapis.com.
+//
+// # Credentials
+//
+// The key serviceaccount of spec.secretRef is the JSON key of a service account
+// (type service_account). Files of other types name servers to ask and programs
+// to run, and are refused. The key is exchanged for an access token with the
+// scope devstorage.read_only at its token_uri (RFC 7523), which must be an https
+// URL; with spec.insecure it may be http on loopback. Whoever that is gets a
+// proof that is good for nothing else than asking there.
+//
+// Without spec.secretRef the identity of the program is used, towards hosts of
+// Google Cloud over TLS only. Where there is none, and for other endpoints,
+// requests are anonymous, which is enough for public buckets; spec.serviceAccountName
+// excludes that.
+//
+// Tokens are used for 80 % of their life. When the store refuses one, another
+// is asked for, once a request.
+//
+// # Objects
+//
+// An object is read with its generation as a precondition, in one request, and
+// as it is stored: objects with the content encoding gzip are not decompressed.
+// The answer has to be of that generation and of the size that was listed. What
+// is read from beginning to end is compared with the CRC-32C that the store
+// announces. The ETag is that of the listing, which changes with an object's
+// metadata as well.
+//
+// Neither the environment nor the metadata server is read here, and nothing is
+// sent about this machine.
 package gcs
 
 import (
 	"context"
-	"errors"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"strings"
 
-	_ "google.golang.org/api/storage/v1"
+	"google.golang.org/api/option"
+	"google.golang.org/api/storage/v1"
 
 	"github.com/headgate-io/headgate/bucket"
+	"github.com/headgate-io/headgate/source"
 )
+
+const apiPath = "/storage/v1"
 
 // Connect is a [bucket.Provider].
 func Connect(ctx context.Context, a *bucket.Access) (bucket.Driver, error) {
-	return nil, errors.ErrUnsupported
+	endpoint, _, err := a.Endpoint()
+	if err != nil {
+		return nil, err
+	}
+	issue, err := identify(a, endpoint)
+	if err != nil {
+		return nil, err
+	}
+	held := newTokens(issue)
+	if _, err := held.get(ctx); err != nil { // here failures have their reason
+		return nil, err
+	}
+	client := *a.Client(endpoint, a.Way)
+	client.Transport = &caller{next: client.Transport, origin: endpoint, tokens: held}
+	service, err := storage.NewService(ctx, option.WithHTTPClient(&client), option.WithEndpoint(base(endpoint)),
+		option.WithLogger(slog.New(slog.DiscardHandler))) // or the library would log as the environment has it
+	if err != nil {
+		return nil, &source.StepError{Step: source.StepResolve, Reason: "InvalidProviderConfiguration", Err: fmt.Errorf("set up the client of Cloud Storage: %w", err)}
+	}
+	return &driver{objects: service.Objects, bucket: a.Spec.BucketName, vault: a.Vault, tokens: held}, nil
+}
+
+// base returns the URL of the API at endpoint.
+func base(endpoint *url.URL) string {
+	u := *endpoint
+	if !strings.HasSuffix(u.Path, apiPath) {
+		u.Path, u.RawPath = u.Path+apiPath, ""
+	}
+	return u.String() + "/"
 }
