@@ -6,6 +6,8 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"oras.land/oras-go/v2/registry/remote/credentials"
@@ -17,6 +19,8 @@ import (
 // a spec that an object would have.
 type accessFlags struct {
 	provider string
+	endpoint string
+	region   string
 	secret   string
 	cert     string
 	proxy    string
@@ -25,29 +29,57 @@ type accessFlags struct {
 
 func (f *accessFlags) register(c *cobra.Command) {
 	fl := c.Flags()
-	fl.StringVar(&f.provider, "provider", "", "`NAME` of who issues the credentials for a URL: azure, aws, gcp, or github with the app in the Secret called as the repository")
-	complete(c, "provider", "azure", "aws", "gcp", "github")
+	fl.StringVar(&f.provider, "provider", "", "`NAME` of who issues the credentials for a URL: azure, aws, gcp, or github with the app in the Secret called as the repository; generic for none with an s3:// URL")
+	complete(c, "provider", "azure", "aws", "gcp", "github", "generic")
+	fl.StringVar(&f.endpoint, "endpoint", "", "`HOST[:PORT]` of the server of an s3:// URL, or URL of that of a gs:// or azblob:// URL, as spec.endpoint")
+	fl.StringVar(&f.region, "region", "", "`NAME` of the region of the bucket of an s3:// URL, as spec.region")
 	fl.StringVar(&f.secret, "secret-ref", "", "`NAME` of the Secret with the credentials for a URL, as spec.secretRef")
-	fl.StringVar(&f.cert, "cert-secret-ref", "", "`NAME` of the Secret with ca.crt, or tls.crt and tls.key, for an oci:// URL, as spec.certSecretRef")
+	fl.StringVar(&f.cert, "cert-secret-ref", "", "`NAME` of the Secret with ca.crt, or tls.crt and tls.key, for the URL of a registry or bucket, as spec.certSecretRef")
 	fl.StringVar(&f.proxy, "proxy-secret-ref", "", "`NAME` of the Secret with the address of the proxy to a URL, as spec.proxySecretRef")
-	fl.BoolVar(&f.insecure, "insecure", false, "reach the registry of an oci:// URL over http, as spec.insecure")
+	fl.BoolVar(&f.insecure, "insecure", false, "reach the server of the URL of a registry or bucket over http, as spec.insecure")
+}
+
+// An accessFlag is one of them.
+type accessFlag struct {
+	name, field string
+	set         bool
+	with        []string // schemes of the URLs that it goes with; empty for all
+	hint        string   // what a Git URL has instead
+}
+
+func (f *accessFlags) list() []accessFlag {
+	return []accessFlag{
+		{"provider", "provider", f.provider != "", nil, ""},
+		{"endpoint", "endpoint", f.endpoint != "", []string{"s3", "gs", "azblob"}, ""},
+		{"region", "region", f.region != "", []string{"s3"}, ""},
+		{"secret-ref", "secretRef", f.secret != "", nil, ""},
+		{"cert-secret-ref", "certSecretRef", f.cert != "", []string{"oci", "s3", "gs", "azblob"}, ": ca.crt for a Git repository is in the Secret of --secret-ref"},
+		{"proxy-secret-ref", "proxySecretRef", f.proxy != "", nil, ""},
+		{"insecure", "insecure", f.insecure, []string{"oci", "s3", "gs", "azblob"}, ": the scheme of a Git repository says how it is reached"},
+	}
 }
 
 // unused refuses the flags of a URL where there is none.
 func (f *accessFlags) unused() error {
-	for _, flag := range []struct {
-		name, field string
-		set         bool
-	}{
-		{"provider", "provider", f.provider != ""},
-		{"secret-ref", "secretRef", f.secret != ""},
-		{"cert-secret-ref", "certSecretRef", f.cert != ""},
-		{"proxy-secret-ref", "proxySecretRef", f.proxy != ""},
-		{"insecure", "insecure", f.insecure},
-	} {
+	for _, flag := range f.list() {
 		if flag.set {
 			return usage("--%s goes with a URL: set spec.%s of the objects", flag.name, flag.field)
 		}
+	}
+	return nil
+}
+
+// fit refuses the flags that do not go with URLs of a scheme.
+func (f *accessFlags) fit(scheme string) error {
+	for _, flag := range f.list() {
+		if !flag.set || len(flag.with) == 0 || slices.Contains(flag.with, scheme) {
+			continue
+		}
+		hint := flag.hint
+		if scheme == "oci" || stores[scheme].form != "" {
+			hint = ""
+		}
+		return usage("--%s does not go with this URL, but with %s://%s", flag.name, strings.Join(flag.with, "://, "), hint)
 	}
 	return nil
 }

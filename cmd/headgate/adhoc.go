@@ -27,7 +27,7 @@ func (p *program) prepare(ctx context.Context, f *sourceFlags, args []string) (*
 	}
 	if len(f.files) == 0 {
 		if len(args) != 1 || !strings.Contains(args[0], "://") {
-			return nil, nil, usage("give objects with -f, or one URL such as https://HOST/PATH, ssh://USER@HOST/PATH or oci://HOST/PATH")
+			return nil, nil, usage("give objects with -f, or one URL such as https://HOST/PATH, ssh://USER@HOST/PATH, oci://HOST/PATH or s3://BUCKET")
 		}
 		obj, err := s.adhoc(ctx, args[0])
 		if err != nil {
@@ -50,14 +50,18 @@ func (p *program) prepare(ctx context.Context, f *sourceFlags, args []string) (*
 
 // adhoc returns the object that a URL stands for.
 func (s *session) adhoc(ctx context.Context, arg string) (source.Object, error) {
-	if strings.HasPrefix(arg, ociScheme) {
+	scheme := schemeOf(arg)
+	if err := s.flags.fit(scheme); err != nil {
+		return nil, err
+	}
+	if _, ok := stores[scheme]; ok {
+		return s.adhocBucket(arg, scheme)
+	}
+	if scheme == "oci" {
 		return s.adhocOCI(arg)
 	}
 	if err := unfinished(arg, "@"); err != nil {
 		return nil, err
-	}
-	if s.flags.insecure || s.flags.cert != "" {
-		return nil, usage("--insecure and --cert-secret-ref go with an oci:// URL: the scheme of a Git repository says how it is reached, its Secret holds ca.crt")
 	}
 	return s.adhocGit(ctx, arg)
 }
@@ -158,13 +162,17 @@ func (s *session) branchOrTag(ctx context.Context, g source.GitRepository, ref s
 
 // objectName makes the name of an object from the last element of a URL.
 func objectName(u *url.URL) string {
-	base := strings.ToLower(strings.TrimSuffix(path.Base(u.Path), ".git"))
+	return nameFor(strings.TrimSuffix(path.Base(u.Path), ".git"))
+}
+
+// nameFor makes the name of an object from a text.
+func nameFor(text string) string {
 	name := strings.Trim(strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {
 			return r
 		}
 		return '-'
-	}, base), "-")
+	}, strings.ToLower(text)), "-")
 	if len(name) > 63 {
 		name = strings.Trim(name[:63], "-")
 	}

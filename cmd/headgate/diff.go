@@ -63,7 +63,7 @@ func (p *program) runDiff(ctx context.Context, f *diffFlags, args []string) erro
 		defer end()
 		trees[i] = tree
 	}
-	c := comparison{Before: maskPassword(args[0]), After: maskPassword(args[1]), trees: trees}
+	c := comparison{Before: shown(args[0]), After: shown(args[1]), trees: trees}
 	for change, err := range artifact.Diff(ctx, trees[0], trees[1]) {
 		if err != nil {
 			return err
@@ -82,6 +82,14 @@ func (p *program) runDiff(ctx context.Context, f *diffFlags, args []string) erro
 		return &exitError{exitChanged, nil}
 	}
 	return nil
+}
+
+// shown returns an argument without the credentials of a URL.
+func shown(arg string) string {
+	if strings.Contains(arg, "://") {
+		return maskQuery(maskPassword(arg))
+	}
+	return arg
 }
 
 // about says what an error is about, and keeps its exit code.

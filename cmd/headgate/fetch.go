@@ -39,8 +39,14 @@ the spec or included artifact differs. In documents these are the annotations ` 
 
 With a URL instead of objects it fetches a Git repository, where REF is a branch, a tag, a commit, a full
 reference name (refs/...) or a range of versions such as ^1.2, by default the repository's own HEAD; or
-from a registry what oci://HOST/PATH[:TAG][@DIGEST | @RANGE] names, by default the tag latest. Flags say
-how it is reached, as the fields of a spec do. Over ssh it needs a Secret named after the repository with
+from a registry what oci://HOST/PATH[:TAG][@DIGEST | @RANGE] names, by default the tag latest; or the
+objects of a bucket whose keys begin with PREFIX:
+
+  s3://BUCKET[/PREFIX]             of AWS, or with --endpoint HOST[:PORT] of an S3-compatible server
+  gs://BUCKET[/PREFIX]             of Google Cloud
+  azblob://HOST/CONTAINER[/PREFIX] of Azure, as https://ACCOUNT.blob.core.windows.net/CONTAINER[/PREFIX]
+
+Flags say how it is reached, as the fields of a spec do. Over ssh it needs a Secret named after the repository with
 identity and known_hosts: for ssh://HOST/app.git "app", in --secrets or as HEADGATE_SECRET_APP_IDENTITY
 and HEADGATE_SECRET_APP_KNOWN_HOSTS.
 
@@ -49,6 +55,7 @@ Exit codes: 0 everything is ready, 1 something failed, 2 usage or an invalid obj
   headgate fetch -f sources.yaml gitrepository/app --out ./app
   headgate fetch https://example.org/app.git@v1.2.3 --out ./app
   headgate fetch oci://registry.example.org/app:v1.2.3 --out ./app --docker-config
+  headgate fetch s3://assets/app/ --endpoint minio.example.org --secret-ref minio --out ./app
   headgate fetch -f sources.yaml --from https://example.org/app.git=../app`,
 		RunE: func(c *cobra.Command, args []string) error { return p.runFetch(c.Context(), f, args) },
 	}

@@ -148,8 +148,9 @@ func (r *row) document() source.Object {
 	return obj
 }
 
-// masked returns a copy of obj without a password in its spec.url: what fetch
-// prints ends up in logs. The saved status keeps the spec as it was written.
+// masked returns a copy of obj without a password in its spec.url, or a
+// signature in its spec.endpoint: what fetch prints ends up in logs. The saved
+// status keeps the spec as it was written.
 func masked(obj source.Object) source.Object {
 	switch o := obj.(type) {
 	case *source.GitRepository:
@@ -165,7 +166,9 @@ func masked(obj source.Object) source.Object {
 		o.Spec.URL = maskPassword(o.Spec.URL)
 		return o
 	case *source.Bucket:
-		return ptr(*o)
+		o = ptr(*o)
+		o.Spec.Endpoint = maskQuery(o.Spec.Endpoint)
+		return o
 	case *source.PkgChart:
 		return ptr(*o)
 	case *source.ExternalArtifact:
@@ -183,6 +186,14 @@ func maskPassword(text string) string {
 	}
 	if _, has := u.User.Password(); has {
 		return u.Redacted()
+	}
+	return text
+}
+
+// maskQuery hides the values of a query, if there is one.
+func maskQuery(text string) string {
+	if strings.Contains(text, "?") {
+		return redact.String(text)
 	}
 	return text
 }

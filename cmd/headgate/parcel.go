@@ -118,6 +118,10 @@ func originOf(obj source.Object) string {
 		address = o.Spec.URL
 	case *source.PkgRepository:
 		address = o.Spec.URL
+	case *source.Bucket:
+		if u, err := o.Spec.EndpointURL(); err == nil {
+			address = u.JoinPath(o.Spec.BucketName).String()
+		}
 	}
 	u, err := url.Parse(address)
 	if err != nil {

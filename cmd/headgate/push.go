@@ -109,6 +109,9 @@ func (s *session) target(to string) (*source.OCIRepository, error) {
 	if !strings.HasPrefix(to, ociScheme) {
 		return nil, usage("%q: want oci://HOST/PATH[:TAG]", redact.String(to))
 	}
+	if err := s.flags.fit("oci"); err != nil {
+		return nil, err
+	}
 	obj, err := s.adhocOCI(to)
 	if err != nil {
 		return nil, err
