@@ -32,11 +32,12 @@ var azureHosts = []string{".blob.core.windows.net", ".blob.core.usgovcloudapi.ne
 // Azure's own URLs is azblob.
 func schemeOf(arg string) string {
 	scheme, rest, _ := strings.Cut(arg, "://")
-	if scheme != "https" {
-		return scheme
+	if end := strings.IndexAny(rest, "/?#"); end >= 0 {
+		rest = rest[:end]
 	}
-	host, _, _ := strings.Cut(rest, "/")
-	if slices.ContainsFunc(azureHosts, func(end string) bool { return strings.HasSuffix(host, end) }) {
+	host, _, _ := strings.Cut(rest[strings.LastIndexByte(rest, '@')+1:], ":")
+	isAzure := func(end string) bool { return strings.HasSuffix(host, end) }
+	if scheme == "https" && slices.ContainsFunc(azureHosts, isAzure) {
 		return "azblob"
 	}
 	return scheme
