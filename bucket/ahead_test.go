@@ -67,15 +67,11 @@ func (n noise) ReadAt(p []byte, off int64) (int, error) {
 // holding returns a content of objects of these sizes.
 func holding(t testing.TB, d Driver, sizes map[string]int64) *content {
 	t.Helper()
-	var keys []string
-	for key := range sizes {
-		keys = append(keys, key)
+	var objects []Object
+	for key, size := range sizes {
+		objects = append(objects, Object{Key: key, ETag: "e", Size: size})
 	}
-	s := listed(keys...)
-	for i, o := range s.list.objects {
-		s.list.objects[i].Size = sizes[o.Key]
-	}
-	s.driver, s.access = d, &Access{}
+	s := &snapshot{list: listingOf(objects, nil), driver: d, access: &Access{}}
 	b := &source.Bucket{Spec: source.BucketSpec{BucketName: "apps", Timeout: source.Duration(time.Minute)}}
 	b.Kind, b.Metadata.Name = "Bucket", "b"
 	return newContent(New(b, source.Env{}, nil), source.Revision{}, s)

@@ -11,22 +11,28 @@ import (
 	"testing/fstest"
 )
 
-// listed returns a snapshot of objects that hold their keys; keys that begin
+// listingOf returns the sorted listing of objects; the rules leave out those
+// whose keys are in dropped.
+func listingOf(objects []Object, dropped map[string]bool) *listing {
+	slices.SortFunc(objects, func(a, b Object) int { return strings.Compare(a.Key, b.Key) })
+	l := &listing{objects: objects}
+	for _, o := range objects {
+		l.dropped = append(l.dropped, dropped[o.Key])
+	}
+	return l
+}
+
+// keyed returns a snapshot of objects that hold their keys; keys that begin
 // with ! are left out by the rules.
-func listed(keys ...string) *snapshot {
-	l := &listing{}
-	drop := map[string]bool{}
-	for i, key := range keys {
-		if rest, out := strings.CutPrefix(key, "!"); out {
-			keys[i], drop[rest] = rest, true
-		}
-	}
-	slices.Sort(keys)
+func keyed(keys ...string) *snapshot {
+	var objects []Object
+	dropped := map[string]bool{}
 	for _, key := range keys {
-		l.objects = append(l.objects, Object{Key: key, ETag: "e", Size: int64(len(key))})
-		l.dropped = append(l.dropped, drop[key])
+		key, out := strings.CutPrefix(key, "!")
+		dropped[key] = out
+		objects = append(objects, Object{Key: key, ETag: "e", Size: int64(len(key))})
 	}
-	return &snapshot{list: l, driver: echo{}}
+	return &snapshot{list: listingOf(objects, dropped), driver: echo{}}
 }
 
 // An echo is a store whose objects hold their keys.
@@ -69,7 +75,7 @@ func TestTree(t *testing.T) {
 		"neighbours of rules": {[]string{".sourceignore-x", ".sourceignore.bak", ".sourceignore0"}, "./ .sourceignore-x .sourceignore.bak .sourceignore0", "./ .sourceignore-x .sourceignore.bak .sourceignore0"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := listed(c.keys...)
+			s := keyed(c.keys...)
 			kept := s.tree(false, func(i int) (io.ReadCloser, error) { return receive(t.Context(), s.driver, s.list.at(i)), nil })
 			all := s.plain(t.Context())
 			if got := strings.Join(walked(t, kept), " "); c.kept != "" && got != c.kept {
@@ -104,7 +110,7 @@ func TestTreeIgnoreFile(t *testing.T) {
 		"a directory": {".a", "!.sourceignore/x", "z"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := listed(keys...)
+			s := keyed(keys...)
 			s.ignore, s.text = &Object{Key: ".sourceignore"}, "*.png\n"
 			for _, tree := range []*tree{s.plain(t.Context()), s.tree(false, nil)} {
 				if got := strings.Join(walked(t, tree), " "); got != "./ .a .sourceignore z" {
@@ -122,7 +128,7 @@ func TestTreeIgnoreFile(t *testing.T) {
 }
 
 func TestTreeAbsent(t *testing.T) {
-	tree := listed("a/b", "c").plain(t.Context())
+	tree := keyed("a/b", "c").plain(t.Context())
 	for _, name := range []string{"b", "a/c", "c/d", "a/b/c", ".sourceignore"} {
 		if _, err := tree.Open(name); !isNotExist(err) {
 			t.Errorf("open %s: %v", name, err)
@@ -153,7 +159,7 @@ func manyKeys(n int) []string {
 }
 
 func BenchmarkWalk(b *testing.B) {
-	s := listed(manyKeys(1_000_000)...)
+	s := keyed(manyKeys(1_000_000)...)
 	b.Run("each", func(b *testing.B) {
 		for b.Loop() {
 			n, tree := 0, s.tree(false, nil)
