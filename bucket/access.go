@@ -2,6 +2,7 @@ package bucket
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"net/http"
 	"net/url"
@@ -32,6 +33,47 @@ type Access struct {
 	login source.LoginFunc
 	mu    sync.Mutex
 	web   []*http.Client // that were handed out
+}
+
+// newAccess reads the Secrets that spec names. Errors are *[source.StepError].
+func newAccess(ctx context.Context, spec *source.BucketSpec, env source.Env, v *Vault) (*Access, error) {
+	a := &Access{Spec: spec, Vault: v, login: env.Login}
+	var err error
+	if a.Secret, err = v.Read(ctx, spec.SecretRef, "spec.secretRef"); err != nil {
+		return nil, err
+	}
+	if a.Way.TLS, err = trust(ctx, v, spec.CertSecretRef, "spec.certSecretRef"); err != nil {
+		return nil, err
+	}
+	if spec.STS != nil {
+		if a.STS, err = v.Read(ctx, spec.STS.SecretRef, "spec.sts.secretRef"); err != nil {
+			return nil, err
+		}
+		if a.STSWay.TLS, err = trust(ctx, v, spec.STS.CertSecretRef, "spec.sts.certSecretRef"); err != nil {
+			return nil, err
+		}
+	}
+	proxy, err := v.Read(ctx, spec.ProxySecretRef, "spec.proxySecretRef")
+	if err != nil || proxy.Name == "" {
+		return a, err
+	}
+	for _, way := range []*Config{&a.Way, &a.STSWay} { // each trusts the proxy as it trusts the server
+		p, err := transport.ProxyFromSecret(proxy.Name, proxy.Secret, way.TLS)
+		if err != nil {
+			return nil, err
+		}
+		way.Proxy = p.For
+	}
+	return a, nil
+}
+
+// trust returns the TLS settings of the Secret that ref, the field of the spec, names.
+func trust(ctx context.Context, v *Vault, ref *source.LocalReference, field string) (*tls.Config, error) {
+	cert, err := v.Read(ctx, ref, field)
+	if err != nil || cert.Name == "" {
+		return nil, err
+	}
+	return transport.CertTLS(cert.Name, cert.Secret)
 }
 
 // LogIn returns what spec.provider issues to the identity of the program, or of

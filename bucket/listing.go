@@ -90,10 +90,16 @@ func (l *listing) add(o Object) error {
 	if limit == 0 {
 		limit = maxListing
 	}
-	need := recordSize(o)
-	if l.size += int64(need); l.size > limit {
+	if l.size += int64(recordSize(o)); l.size > limit {
 		return fmt.Errorf("%w; or narrow spec.prefix", &artifact.LimitError{What: "bytes of keys and ETags", Limit: limit})
 	}
+	l.append(o)
+	return nil
+}
+
+// append appends o, which is within the limits.
+func (l *listing) append(o Object) {
+	need := recordSize(o)
 	if l.last.Len()+need > maxBlock {
 		l.blocks = append(l.blocks, l.last.String())
 		l.last = strings.Builder{}
@@ -101,7 +107,6 @@ func (l *listing) add(o Object) error {
 	}
 	l.index = append(l.index, place(len(l.blocks)<<blockBits|l.last.Len()))
 	appendRecord(&l.last, o)
-	return nil
 }
 
 // sort brings the objects into the order of their keys, which most stores list them in.

@@ -141,7 +141,7 @@ func (t *tree) unique(f folder, list []child) []child {
 	})
 }
 
-func (t *tree) key(i int) string { return t.list.at(i).Key }
+func (t *tree) key(i int) string { return t.list.key(i) }
 
 // name returns the name of c in f.
 func (t *tree) name(f folder, c child) string {

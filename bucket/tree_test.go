@@ -12,12 +12,14 @@ import (
 )
 
 // listingOf returns the sorted listing of objects; the rules leave out those
-// whose keys are in dropped.
-func listingOf(objects []Object, dropped map[string]bool) *listing {
+// whose keys are in left.
+func listingOf(objects []Object, left map[string]bool) *listing {
 	slices.SortFunc(objects, func(a, b Object) int { return strings.Compare(a.Key, b.Key) })
-	l := &listing{objects: objects}
-	for _, o := range objects {
-		l.dropped = append(l.dropped, dropped[o.Key])
+	l := new(listing)
+	for i, o := range objects {
+		if l.append(o); left[o.Key] {
+			l.index[i] |= dropped
+		}
 	}
 	return l
 }

@@ -1,0 +1,185 @@
+package bucket_test
+
+import (
+	"context"
+	"crypto/md5"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"io/fs"
+	"iter"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/headgate-io/headgate/artifact"
+	"github.com/headgate-io/headgate/bucket"
+	"github.com/headgate-io/headgate/source"
+)
+
+// A memoryDriver is a bucket in memory. Its hooks are called without its lock,
+// so that they may change it in the midst of things.
+type memoryDriver struct {
+	mu      sync.Mutex
+	objects map[string]memoryObject
+	lists   []string // the prefixes that were listed
+	opens   []string // the keys that were opened
+
+	order   func([]bucket.Object)                                                 // rearranges a listing; nil: by key
+	onList  func(prefix string, n int) error                                      // before the object n of a listing, and at its end
+	onOpen  func(o bucket.Object, offset int64) error                             // before an object is opened
+	content func(o bucket.Object, offset int64, body io.ReadCloser) io.ReadCloser // in place of the body
+	connect func(ctx context.Context, a *bucket.Access) error                     // while a driver is made
+}
+
+// A memoryObject is one object of a memoryDriver.
+type memoryObject struct {
+	data string
+	etag string // default: the sum of data, as most stores have it
+	size int64  // as it is listed; default: as it is
+}
+
+// newMemory returns a bucket with objects KEY, DATA, …
+func newMemory(keyData ...string) *memoryDriver {
+	d := &memoryDriver{objects: map[string]memoryObject{}}
+	for i := 0; i < len(keyData); i += 2 {
+		d.put(keyData[i], keyData[i+1])
+	}
+	return d
+}
+
+func (d *memoryDriver) put(key, data string) { d.set(key, memoryObject{data: data}) }
+
+func (d *memoryDriver) set(key string, o memoryObject) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.objects[key] = o
+}
+
+func (d *memoryDriver) remove(key string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.objects, key)
+}
+
+// counts returns how many listings and reads there were since it was asked last.
+func (d *memoryDriver) counts() (lists, opens int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	lists, opens = len(d.lists), len(d.opens)
+	d.lists, d.opens = nil, nil
+	return lists, opens
+}
+
+func (o memoryObject) object(key string) bucket.Object {
+	out := bucket.Object{Key: key, ETag: o.etag, Size: int64(len(o.data))}
+	if out.ETag == "" {
+		sum := md5.Sum([]byte(o.data))
+		out.ETag = hex.EncodeToString(sum[:])
+	}
+	if o.size != 0 {
+		out.Size = o.size
+	}
+	return out
+}
+
+// List implements [bucket.Driver].
+func (d *memoryDriver) List(ctx context.Context, prefix string) iter.Seq2[bucket.Object, error] {
+	return func(yield func(bucket.Object, error) bool) {
+		list := d.listing(prefix)
+		for i := 0; ; i++ {
+			err := context.Cause(ctx)
+			if err == nil && d.onList != nil {
+				err = d.onList(prefix, i)
+			}
+			if err != nil {
+				yield(bucket.Object{}, err)
+				return
+			}
+			if i == len(list) || !yield(list[i], nil) {
+				return
+			}
+		}
+	}
+}
+
+func (d *memoryDriver) listing(prefix string) (list []bucket.Object) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.lists = append(d.lists, prefix)
+	for _, key := range slices.Sorted(maps.Keys(d.objects)) {
+		if strings.HasPrefix(key, prefix) {
+			list = append(list, d.objects[key].object(key))
+		}
+	}
+	if d.order != nil {
+		d.order(list)
+	}
+	return list
+}
+
+// Open implements [bucket.Driver].
+func (d *memoryDriver) Open(ctx context.Context, o bucket.Object, offset int64) (io.ReadCloser, error) {
+	if d.onOpen != nil {
+		if err := d.onOpen(o, offset); err != nil {
+			return nil, err
+		}
+	}
+	d.mu.Lock()
+	d.opens = append(d.opens, o.Key)
+	now, ok := d.objects[o.Key]
+	d.mu.Unlock()
+	switch {
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	case !ok:
+		return nil, &bucket.StatusError{Doing: "read " + o.Key, Status: 404, Code: "NoSuchKey"}
+	case now.object(o.Key).ETag != o.ETag:
+		return nil, &bucket.StatusError{Doing: "read " + o.Key, Status: 412, Code: "PreconditionFailed"}
+	case offset > int64(len(now.data)):
+		return nil, fmt.Errorf("offset %d of %d: %w", offset, len(now.data), fs.ErrInvalid)
+	}
+	body := io.NopCloser(strings.NewReader(now.data[offset:]))
+	if d.content != nil {
+		return d.content(o, offset, body), nil
+	}
+	return body, nil
+}
+
+// provide is a [bucket.Provider].
+func (d *memoryDriver) provide(ctx context.Context, a *bucket.Access) (bucket.Driver, error) {
+	if d.connect != nil {
+		if err := d.connect(ctx, a); err != nil {
+			return nil, err
+		}
+	}
+	return d, nil
+}
+
+// origin returns the origin of b, whose bucket is d.
+func (d *memoryDriver) origin(b *source.Bucket, env source.Env) *bucket.Origin {
+	return bucket.New(b, env, map[string]bucket.Provider{"generic": d.provide})
+}
+
+// newBucket returns a Bucket, with its spec edited.
+func newBucket(edit func(*source.BucketSpec)) *source.Bucket {
+	b := &source.Bucket{
+		Header: source.Header{APIVersion: "source.headgate.dev/v1", Kind: "Bucket",
+			Metadata: source.Metadata{Name: "app", Namespace: "default"}},
+		Spec: source.BucketSpec{BucketName: "stuff", Endpoint: "store.example", Interval: source.Duration(time.Hour), Timeout: source.Duration(time.Minute)},
+	}
+	if edit != nil {
+		edit(&b.Spec)
+	}
+	return b
+}
+
+// resolve resolves a bucket without an earlier state.
+func resolve(t *testing.T, d *memoryDriver, edit func(*source.BucketSpec)) (source.Revision, error) {
+	t.Helper()
+	rev, _, err := d.origin(newBucket(edit), source.Env{Limits: artifact.Limits{}}).Resolve(t.Context(), nil)
+	return rev, err
+}

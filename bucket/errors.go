@@ -1,0 +1,46 @@
+package bucket
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"github.com/headgate-io/headgate/internal/transport"
+	"github.com/headgate-io/headgate/source"
+)
+
+// operationFailed is the reason of failures that name no other (reference A2).
+const operationFailed = "BucketOperationFailed"
+
+// refusals are the failures whose reason is AuthenticationFailed, whatever was
+// going on: what is presented to the other side does not do, or the other way round.
+var refusals = []func(error) bool{
+	func(err error) bool { return errors.Is(err, fs.ErrPermission) && is[*StatusError](err) },
+	is[*transport.SecretError],
+	is[*tls.CertificateVerificationError],
+}
+
+func is[E error](err error) bool {
+	_, ok := errors.AsType[E](err)
+	return ok
+}
+
+// failed says which bucket err is about, what to do where that is known, and
+// gives it the step and the reason of its condition unless it has them.
+func (o *Origin) failed(step source.Step, err error) error {
+	out := &source.StepError{Step: step, Reason: operationFailed}
+	for _, refused := range refusals {
+		if refused(err) {
+			out.Reason = "AuthenticationFailed"
+		}
+	}
+	if chosen, ok := errors.AsType[*source.StepError](err); ok {
+		out.Step, out.Reason = chosen.Step, chosen.Reason
+	}
+	out.Err = fmt.Errorf("bucket '%s': %w", o.bucket.Spec.BucketName, err)
+	return out
+}
+
+// invalid marks err as a defect of the spec: the object stalls until it changes.
+func invalid(err error) error { return fmt.Errorf("%w: %w", source.ErrInvalid, err) }

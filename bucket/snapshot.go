@@ -1,0 +1,180 @@
+package bucket
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"strings"
+
+	"github.com/headgate-io/headgate/artifact"
+	"github.com/headgate-io/headgate/source"
+)
+
+// A snapshot is what a bucket held when it was listed.
+type snapshot struct {
+	driver Driver
+	access *Access  // closed with the snapshot
+	list   *listing // without .sourceignore; its keys are paths, none a directory of another
+	rules  *artifact.Rules
+	ignore *Object  // the object .sourceignore, nil when there is none
+	text   string   // of it
+	notes  []string // for the report
+}
+
+const (
+	progressEvery = 5000 // objects
+	maxSearch     = 1000 // objects that are looked at for .sourceignore
+)
+
+// fill lists the bucket into s and now.
+func (o *Origin) fill(ctx context.Context, s *snapshot, before memory, now *memory) (err error) {
+	spec := &o.bucket.Spec
+	if s.list, s.ignore, err = o.list(ctx, s.driver, spec.Prefix); err != nil {
+		return err
+	}
+	if s.ignore == nil && !inPrefix(ignoreKey, spec.Prefix) {
+		if err := o.search(ctx, s); err != nil {
+			return err
+		}
+	}
+	if now.Ignore, err = o.readRules(ctx, s, before, now.Place); err != nil {
+		return err
+	}
+	if now.Ignore != nil {
+		s.text = now.Ignore.Text
+	}
+	if s.rules, err = ignoreOf(spec, s.text).Compile(nil); err != nil {
+		return &source.StepError{Step: source.StepResolve, Reason: "SourceIgnoreError", Err: err}
+	}
+	sieve := sieve{list: s.list, rules: s.rules, limits: limitsOf(o.env.Limits), ignore: s.ignore != nil}
+	if now.Revision, err = sieve.sift(); err != nil {
+		return err
+	}
+	if n := sieve.markers.count; n > 0 {
+		s.notes = append(s.notes, fmt.Sprintf("the content of %d directory markers is left out: %s", n, &sieve.markers))
+	}
+	return nil
+}
+
+// list lists the objects whose keys begin with spec.prefix. ignore is
+// .sourceignore, nil when it is not among them.
+func (o *Origin) list(ctx context.Context, d Driver, prefix string) (l *listing, ignore *Object, err error) {
+	progress, err := o.progress("listing")
+	if err != nil {
+		return nil, nil, err
+	}
+	l = new(listing)
+	err = o.within(ctx, "list objects", func(ctx context.Context) error {
+		for object, err := range d.List(ctx, prefix) {
+			if err == nil {
+				err = l.take(object, prefix)
+			}
+			if err != nil {
+				return after(l.len(), err)
+			}
+			if object.Key == ignoreKey {
+				found := object
+				ignore = &found
+			}
+			if l.len()%progressEvery == 0 {
+				progress(int64(l.len()))
+			}
+		}
+		progress(int64(l.len()))
+		return context.Cause(ctx) // a listing that was cut short is none
+	})
+	return l, ignore, err
+}
+
+// after says how far a listing came before it failed.
+func after(n int, err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		err = fmt.Errorf("there is no such bucket, check spec.bucketName and spec.endpoint: %w", err)
+	}
+	if n == 0 {
+		return err
+	}
+	return fmt.Errorf("after %d objects: %w", n, err)
+}
+
+// take adds o, whose key should begin with prefix.
+func (l *listing) take(o Object, prefix string) error {
+	if !inPrefix(o.Key, prefix) {
+		return fmt.Errorf("the store lists the object %s, which does not begin with spec.prefix", quoted(o.Key))
+	}
+	return l.add(o)
+}
+
+func inPrefix(key, prefix string) bool { return strings.HasPrefix(key, prefix) }
+
+// progress returns what reports how many objects a phase has done.
+func (o *Origin) progress(phase string) (func(done int64), error) {
+	if o.env.Progress == nil {
+		return func(int64) {}, nil
+	}
+	name, err := source.Address(o.bucket)
+	return func(done int64) {
+		o.env.Progress(source.Progress{Object: name, Phase: phase, Done: done, Unit: "objects"})
+	}, err
+}
+
+// search looks for .sourceignore, which spec.prefix hides. Who may not see it has no rules.
+func (o *Origin) search(ctx context.Context, s *snapshot) error {
+	err := o.within(ctx, "look for "+ignoreKey, func(ctx context.Context) error {
+		seen := 0
+		for object, err := range s.driver.List(ctx, ignoreKey) {
+			if err != nil {
+				return err
+			}
+			if object.Key == ignoreKey {
+				found := object
+				s.ignore = &found
+				return nil
+			}
+			if seen++; seen == maxSearch {
+				return nil
+			}
+		}
+		return context.Cause(ctx)
+	})
+	if errors.Is(err, fs.ErrPermission) {
+		s.notes = append(s.notes, fmt.Sprintf("whether there is an object %s could not be seen, so its rules do not apply: %v", ignoreKey, err))
+		return nil
+	}
+	return err
+}
+
+// readRules returns what the object .sourceignore holds, nil when there is none.
+func (o *Origin) readRules(ctx context.Context, s *snapshot, before memory, place string) (*ruleEntry, error) {
+	switch {
+	case s.ignore == nil:
+		return nil, nil
+	case before.Ignore != nil && before.Place == place && before.Ignore.ETag == s.ignore.ETag && int64(len(before.Ignore.Text)) == s.ignore.Size:
+		return before.Ignore, nil
+	case tagProblem(s.ignore.ETag) != "":
+		return nil, fmt.Errorf("object %s %s", ignoreKey, tagProblem(s.ignore.ETag))
+	case s.ignore.Size > maxRules:
+		return nil, fmt.Errorf("object %s has %d bytes, at most %d are allowed: shorten it", ignoreKey, s.ignore.Size, maxRules)
+	}
+	text := ""
+	err := o.within(ctx, "read "+ignoreKey, func(ctx context.Context) error {
+		body, err := s.driver.Open(ctx, *s.ignore, 0)
+		if err != nil {
+			return err
+		}
+		defer body.Close()
+		if text, err = readRules(body); err == nil && int64(len(text)) != s.ignore.Size {
+			err = fmt.Errorf("%d bytes of %d arrived: %w", len(text), s.ignore.Size, io.ErrUnexpectedEOF)
+		}
+		return err
+	})
+	if errors.Is(err, ErrChanged) || errors.Is(err, fs.ErrNotExist) {
+		err = fmt.Errorf("%w: %w", source.ErrMoved, err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("object %s: %w", ignoreKey, err)
+	}
+	return &ruleEntry{s.ignore.ETag, text}, nil
+}
