@@ -39,7 +39,7 @@ func (c *content) WriteTo(ctx context.Context, w io.Writer) (source.Report, erro
 		return err
 	})
 	if err != nil && out.err == nil { // the bucket is at fault, not the storage
-		err = &source.StepError{Step: source.StepFetch, Reason: "BucketOperationFailed", Err: err}
+		err = c.origin.failed(source.StepFetch, err)
 	}
 	files := report.Files
 	if c.snapshot.ignore != nil {
@@ -48,6 +48,7 @@ func (c *content) WriteTo(ctx context.Context, w io.Writer) (source.Report, erro
 	return source.Report{
 		Report:  report,
 		Message: fmt.Sprintf("stored artifact with %d fetched files from '%s' bucket", files, c.origin.bucket.Spec.BucketName),
+		Notes:   c.snapshot.notes,
 	}, err
 }
 

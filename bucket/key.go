@@ -16,9 +16,6 @@ const (
 	maxPart = 255  // bytes between two slashes
 )
 
-// ignoreKey is the object that holds ignore rules.
-const ignoreKey = ".sourceignore"
-
 // keyRules says what no path may be like.
 var keyRules = []struct {
 	problem string

@@ -61,7 +61,7 @@ func (o *Origin) resolve(ctx context.Context, last source.State) (source.Revisio
 	}
 	rev := revisionOf(now)
 	if known && !now.sameRules(before) {
-		rev.Renew = "changed: " + ignoreKey
+		rev.Renew = "changed: " + ignoreFile
 	}
 	if known && now.Place == before.Place && now.Revision == before.Revision && rev.Renew == "" {
 		s.access.close() // nobody is going to open it

@@ -54,12 +54,12 @@ func (s *sieve) judge() error {
 	for _, p := range l.index {
 		o := l.record(p)
 		key := o.text()
-		if key == ignoreKey {
+		if key == ignoreFile {
 			continue
 		}
 		_, ignored := s.rules.Match(strings.TrimSuffix(key, "/"), isMarker(key))
 		problem := ""
-		if s.ignore && strings.HasPrefix(key, ignoreKey+"/") {
+		if s.ignore && strings.HasPrefix(key, ignoreFile+"/") {
 			problem = "has the object .sourceignore for a directory"
 		} else if !isMarker(key) {
 			problem = problemOf(key)
@@ -91,28 +91,29 @@ func (s *sieve) judge() error {
 // charge counts an object that is kept; o is its record after the key.
 func (s *sieve) charge(key string, o record) error {
 	tag, isPacked := o.tag()
-	if problem := tagProblem(tag); problem != "" && !isPacked {
-		s.untagged.add(key, problem)
+	if !isPacked {
+		if problem := tagProblem(tag); problem != "" {
+			s.untagged.add(key, problem)
+		}
 	}
 	o.text()
 	size := int64(o.number())
-	allowed := s.limits
-	over := &artifact.LimitError{Name: key[:min(64, len(key))]}
+	allowed, what, limit := s.limits, "", int64(0)
 	switch {
 	case len(key) > allowed.NameBytes:
-		over.What, over.Limit = "bytes in its name", int64(allowed.NameBytes)
+		what, limit = "bytes in its name", int64(allowed.NameBytes)
 	case size > allowed.FileBytes:
-		over.What, over.Limit = "bytes", allowed.FileBytes
+		what, limit = "bytes", allowed.FileBytes
 	case s.count == allowed.Entries:
-		over = &artifact.LimitError{What: "objects", Limit: int64(allowed.Entries)}
+		key, what, limit = "", "objects", int64(allowed.Entries)
 	case size > allowed.Bytes-s.bytes:
-		over = &artifact.LimitError{What: "bytes in all objects", Limit: allowed.Bytes}
+		key, what, limit = "", "bytes in all objects", allowed.Bytes
 	default:
 		s.count++
 		s.bytes += size
 		return nil
 	}
-	return fmt.Errorf("%w; or narrow spec.prefix or spec.ignore", over)
+	return fmt.Errorf("%w; or narrow spec.prefix or spec.ignore", &artifact.LimitError{What: what, Limit: limit, Name: key[:min(64, len(key))]})
 }
 
 // The defaults of [artifact.Limits] for a bucket.

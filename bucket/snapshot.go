@@ -34,7 +34,7 @@ func (o *Origin) fill(ctx context.Context, s *snapshot, before memory, now *memo
 	if s.list, s.ignore, err = o.list(ctx, s.driver, spec.Prefix); err != nil {
 		return err
 	}
-	if s.ignore == nil && !inPrefix(ignoreKey, spec.Prefix) {
+	if s.ignore == nil && !inPrefix(ignoreFile, spec.Prefix) {
 		if err := o.search(ctx, s); err != nil {
 			return err
 		}
@@ -74,7 +74,7 @@ func (o *Origin) list(ctx context.Context, d Driver, prefix string) (l *listing,
 			if err != nil {
 				return after(l.len(), err)
 			}
-			if object.Key == ignoreKey {
+			if object.Key == ignoreFile {
 				found := object
 				ignore = &found
 			}
@@ -122,13 +122,13 @@ func (o *Origin) progress(phase string) (func(done int64), error) {
 
 // search looks for .sourceignore, which spec.prefix hides. Who may not see it has no rules.
 func (o *Origin) search(ctx context.Context, s *snapshot) error {
-	err := o.within(ctx, "look for "+ignoreKey, func(ctx context.Context) error {
+	err := o.within(ctx, "look for "+ignoreFile, func(ctx context.Context) error {
 		seen := 0
-		for object, err := range s.driver.List(ctx, ignoreKey) {
+		for object, err := range s.driver.List(ctx, ignoreFile) {
 			if err != nil {
 				return err
 			}
-			if object.Key == ignoreKey {
+			if object.Key == ignoreFile {
 				found := object
 				s.ignore = &found
 				return nil
@@ -140,7 +140,7 @@ func (o *Origin) search(ctx context.Context, s *snapshot) error {
 		return context.Cause(ctx)
 	})
 	if errors.Is(err, fs.ErrPermission) {
-		s.notes = append(s.notes, fmt.Sprintf("whether there is an object %s could not be seen, so its rules do not apply: %v", ignoreKey, err))
+		s.notes = append(s.notes, fmt.Sprintf("whether there is an object %s could not be seen, so its rules do not apply: %v", ignoreFile, err))
 		return nil
 	}
 	return err
@@ -154,12 +154,12 @@ func (o *Origin) readRules(ctx context.Context, s *snapshot, before memory, plac
 	case before.Ignore != nil && before.Place == place && before.Ignore.ETag == s.ignore.ETag && int64(len(before.Ignore.Text)) == s.ignore.Size:
 		return before.Ignore, nil
 	case tagProblem(s.ignore.ETag) != "":
-		return nil, fmt.Errorf("object %s %s", ignoreKey, tagProblem(s.ignore.ETag))
+		return nil, fmt.Errorf("object %s %s", ignoreFile, tagProblem(s.ignore.ETag))
 	case s.ignore.Size > maxRules:
-		return nil, fmt.Errorf("object %s has %d bytes, at most %d are allowed: shorten it", ignoreKey, s.ignore.Size, maxRules)
+		return nil, fmt.Errorf("object %s has %d bytes, at most %d are allowed: shorten it", ignoreFile, s.ignore.Size, maxRules)
 	}
 	text := ""
-	err := o.within(ctx, "read "+ignoreKey, func(ctx context.Context) error {
+	err := o.within(ctx, "read "+ignoreFile, func(ctx context.Context) error {
 		body, err := s.driver.Open(ctx, *s.ignore, 0)
 		if err != nil {
 			return err
@@ -174,7 +174,7 @@ func (o *Origin) readRules(ctx context.Context, s *snapshot, before memory, plac
 		err = fmt.Errorf("%w: %w", source.ErrMoved, err)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("object %s: %w", ignoreKey, err)
+		return nil, fmt.Errorf("object %s: %w", ignoreFile, err)
 	}
 	return &ruleEntry{s.ignore.ETag, text}, nil
 }

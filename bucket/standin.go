@@ -26,8 +26,8 @@ func (o *Origin) directory() (dir source.Origin, ok bool, err error) {
 		return nil, true, fmt.Errorf("local directory %s: %w", name, err)
 	}
 	ignore := ignoreOf(spec, text)
-	ignore.File = ""                   // those of directories do not count
-	ignore.Extra += "\n!/" + ignoreKey // it is in the artifact, as that of a bucket is
+	ignore.File = ""                    // those of directories do not count
+	ignore.Extra += "\n!/" + ignoreFile // it is in the artifact, as that of a bucket is
 	view := source.DirView{Ignore: ignore}
 	if spec.Prefix != "" {
 		view.Select = func(tree fs.FS) (fs.FS, error) { return prefixed(tree, spec.Prefix) }
@@ -42,13 +42,13 @@ func localRules(dir string) (string, error) {
 		return "", err
 	}
 	defer root.Close()
-	switch info, err := root.Lstat(ignoreKey); {
+	switch info, err := root.Lstat(ignoreFile); {
 	case errors.Is(err, fs.ErrNotExist), err == nil && !info.Mode().IsRegular():
 		return "", nil
 	case err != nil:
 		return "", err
 	}
-	f, err := root.Open(ignoreKey)
+	f, err := root.Open(ignoreFile)
 	if err != nil {
 		return "", err
 	}
@@ -60,7 +60,7 @@ func localRules(dir string) (string, error) {
 func readRules(r io.Reader) (string, error) {
 	text, err := io.ReadAll(io.LimitReader(r, maxRules+1))
 	if err == nil && len(text) > maxRules {
-		err = fmt.Errorf("%s has more than %d bytes: shorten it", ignoreKey, maxRules)
+		err = fmt.Errorf("%s has more than %d bytes: shorten it", ignoreFile, maxRules)
 	}
 	return string(text), err
 }
@@ -69,7 +69,7 @@ const maxRules = 1 << 20 // bytes of .sourceignore
 
 // ignoreOf returns the ignore rules of a bucket with text in .sourceignore.
 func ignoreOf(spec *source.BucketSpec, text string) artifact.Ignore {
-	ignore := artifact.Ignore{File: ignoreKey, Top: text}
+	ignore := artifact.Ignore{File: ignoreFile, Top: text}
 	if spec.Ignore != nil {
 		ignore.Extra = *spec.Ignore
 	}
@@ -80,7 +80,7 @@ func ignoreOf(spec *source.BucketSpec, text string) artifact.Ignore {
 // .sourceignore: to rules, all that is in the directories on the way is ignored
 // but what goes on with the prefix.
 func prefixed(tree fs.FS, prefix string) (fs.FS, error) {
-	patterns, at := []string{"/*", "!/" + ignoreKey}, "/"
+	patterns, at := []string{"/*", "!/" + ignoreFile}, "/"
 	if dir, _ := path.Split(prefix); dir == "" || fs.ValidPath(strings.TrimSuffix(dir, "/")) { // else no path begins so
 		parts := strings.Split(glob.Replace(prefix), "/")
 		for _, part := range parts[:len(parts)-1] {
