@@ -24,7 +24,7 @@ type Object struct {
 // signatures or the query of a URL.
 type Driver interface {
 	// List yields the objects whose keys begin with prefix, in any order, the
-	// one error last. A page is asked for when the one before is used up. Keys
+	// one error last. At most one page is asked for ahead of what is used. Keys
 	// that end in / are directory markers, and so are directories of stores that
 	// have any.
 	List(ctx context.Context, prefix string) iter.Seq2[Object, error]

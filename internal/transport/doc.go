@@ -10,6 +10,9 @@
 //	ssh                   identity, known_hosts, password (passphrase of identity)
 //	proxySecretRef        address, username, password
 //	registries            .dockerconfigjson (or .dockercfg), see package oci
+//	S3                    accesskey, secretkey (both)
+//	sts, ldap             username, password (both)
+//	sts, webidentity      token, roleArn
 //	provider github       githubAppID, githubAppInstallationID or githubAppInstallationOwner,
 //	                      githubAppPrivateKey, githubAppBaseURL
 //	buckets of Azure      tenantId, clientId, clientSecret, clientCertificate,

@@ -23,6 +23,10 @@ var (
 	keyKnownHosts = []string{"known_hosts"}
 	keyAddress    = []string{"address"}
 	keyRegistries = []string{".dockerconfigjson", ".dockercfg"}
+	keyAccess     = []string{"accesskey"}
+	keySecret     = []string{"secretkey"}
+	keyToken      = []string{"token"}
+	keyRole       = []string{"roleArn"}
 )
 
 // A SecretError says why a Secret cannot be used. It holds no value of the Secret.

@@ -31,7 +31,7 @@ var errNoSecrets = fmt.Errorf("no Secrets were given: %w", fs.ErrNotExist)
 // public are the keys of Secrets whose values anybody may see.
 var public = map[string]bool{"username": true, "known_hosts": true, "identity.pub": true, "ca.crt": true, "caFile": true, "tls.crt": true, "certFile": true, "address": true,
 	"githubAppID": true, "githubAppInstallationID": true, "githubAppInstallationOwner": true, "githubAppBaseURL": true,
-	keyTenant: true, keyClient: true, keyClientChain: true, keyAuthority: true}
+	keyTenant: true, keyClient: true, keyClientChain: true, keyAuthority: true, "roleArn": true}
 
 // Read returns the Secret that ref, the field of the spec, names; the zero
 // Secret when ref is nil. Errors are *[source.StepError] with the reason AuthenticationFailed.

@@ -1,0 +1,162 @@
+package s3
+
+import (
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/headgate-io/headgate/bucket"
+)
+
+// A page is an answer to ListObjectsV2.
+type page struct {
+	objects []bucket.Object
+	next    string // the continuation token of the next page, "" on the last one
+}
+
+// A pageReader reads a page, of which it keeps these elements, in any order:
+//
+//	ListBucketResult
+//		EncodingType, IsTruncated, NextContinuationToken
+//		Contents
+//			Key, ETag, Size
+type pageReader struct {
+	page
+	encoding, truncated string
+
+	object bucket.Object // of Contents
+	size   string
+
+	depth  int     // of elements
+	inside bool    // Contents
+	to     *string // what the text of the innermost element goes to, nil for nowhere
+	text   []byte
+}
+
+var errNoListing = errors.New("the answer is no listing of S3: check spec.endpoint")
+
+// readPage reads a page of keys that begin with prefix.
+func readPage(r io.Reader, prefix string) (page, error) {
+	d := xml.NewDecoder(r)
+	p := pageReader{page: page{objects: make([]bucket.Object, 0, 1000)}}
+	for {
+		t, err := d.Token()
+		if err == io.EOF { // of the answer, not of its element
+			err = io.ErrUnexpectedEOF
+		}
+		switch t := t.(type) {
+		case xml.StartElement:
+			err = p.start(t.Name.Local)
+		case xml.CharData:
+			if p.to != nil {
+				p.text = append(p.text, t...)
+			}
+		case xml.EndElement:
+			if err = p.end(); p.depth == 0 && err == nil {
+				err = p.finish(prefix)
+				return p.page, err
+			}
+		}
+		if err != nil {
+			return page{}, broken(err)
+		}
+	}
+}
+
+// broken says what is wrong with an answer, but not what the store wrote there.
+func broken(err error) error {
+	if e, ok := errors.AsType[*xml.SyntaxError](err); ok {
+		return fmt.Errorf("the answer is no XML: line %d", e.Line)
+	}
+	return err
+}
+
+func (p *pageReader) start(name string) error {
+	p.to = nil
+	p.depth++
+	switch {
+	case p.depth == 1 && name != "ListBucketResult":
+		return errNoListing
+	case p.depth == 2:
+		if p.inside = name == "Contents"; p.inside {
+			p.object, p.size = bucket.Object{}, ""
+		}
+		p.to = p.ofPage(name)
+	case p.depth == 3 && p.inside:
+		p.to = p.ofObject(name)
+	}
+	p.text = p.text[:0]
+	return nil
+}
+
+func (p *pageReader) ofPage(name string) *string {
+	switch name {
+	case "EncodingType":
+		return &p.encoding
+	case "IsTruncated":
+		return &p.truncated
+	case "NextContinuationToken":
+		return &p.next
+	}
+	return nil
+}
+
+func (p *pageReader) ofObject(name string) *string {
+	switch name {
+	case "Key":
+		return &p.object.Key
+	case "ETag":
+		return &p.object.ETag
+	case "Size":
+		return &p.size
+	}
+	return nil
+}
+
+func (p *pageReader) end() error {
+	p.depth--
+	if p.to != nil {
+		*p.to, p.to = string(p.text), nil
+	}
+	if p.depth != 1 || !p.inside {
+		return nil
+	}
+	p.inside = false
+	size, err := strconv.ParseInt(strings.TrimSpace(p.size), 10, 64)
+	if err != nil || size < 0 || p.object.Key == "" {
+		return errors.New("the answer lists an object without a key or a size")
+	}
+	p.object.Size, p.object.ETag = size, bucket.ETag(p.object.ETag)
+	p.objects = append(p.objects, p.object)
+	return nil
+}
+
+// finish makes of a page what its elements mean together.
+func (p *pageReader) finish(prefix string) error {
+	switch more := strings.TrimSpace(p.truncated); {
+	case more != "true" && more != "false":
+		return errors.New("the answer does not say whether there are more objects")
+	case more == "false":
+		p.next = ""
+	case p.next == "":
+		return errors.New("there are more objects, says the store, but not how to ask for them: it lacks ListObjectsV2")
+	}
+	for i := range p.objects {
+		o := &p.objects[i]
+		if p.encoding == "url" {
+			key, err := url.QueryUnescape(o.Key)
+			if err != nil {
+				return errors.New("the answer lists a key that is not encoded as it says")
+			}
+			o.Key = key
+		}
+		if !strings.HasPrefix(o.Key, prefix) {
+			return errors.New("the answer lists an object that does not begin with spec.prefix")
+		}
+	}
+	return nil
+}
