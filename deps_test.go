@@ -108,8 +108,7 @@ const (
 
 // The SDKs of object stores. Only their leaves may depend on them.
 const (
-	s3Modules = "github.com/minio/minio-go/v7 github.com/minio/crc64nvme github.com/minio/md5-simd github.com/cespare/xxhash/v2 github.com/dustin/go-humanize github.com/google/uuid " +
-		"github.com/klauspost/crc32 github.com/philhofer/fwd github.com/rs/xid github.com/tinylib/msgp github.com/zeebo/xxh3 golang.org/x/crypto golang.org/x/sys golang.org/x/text gopkg.in/ini.v1"
+	s3Modules  = "github.com/minio/minio-go/v7 github.com/minio/md5-simd golang.org/x/text gopkg.in/ini.v1" // its signer and its clients of token services
 	gcsModules = "google.golang.org/api cloud.google.com/go/auth cloud.google.com/go/auth/oauth2adapt cloud.google.com/go/compute/metadata github.com/cespare/xxhash/v2 " +
 		"github.com/felixge/httpsnoop github.com/go-logr/logr github.com/go-logr/stdr github.com/google/s2a-go github.com/google/uuid " +
 		"github.com/googleapis/enterprise-certificate-proxy github.com/googleapis/gax-go/v2 go.opentelemetry.io/auto/sdk go.opentelemetry.io/contrib/instrumentation/net/http/otelhttp " +
