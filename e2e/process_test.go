@@ -136,7 +136,13 @@ func built(t *testing.T) map[string]string {
 	paths := map[string]string{}
 	for line := range strings.Lines(read(t, filepath.Join("..", ".ci", "versions"))) {
 		name, module, ok := strings.Cut(strings.ToLower(strings.TrimSpace(line)), "=")
-		if _, version, pinned := strings.Cut(module, "@"); ok && pinned {
+		name = strings.ReplaceAll(name, "_", "-")
+		path, version, pinned := strings.Cut(module, "@")
+		switch {
+		case !ok || !pinned:
+		case path == name: // an npm package
+			paths[name] = filepath.Join(cache, "headgate", "e2e", module, "node_modules", ".bin", name+"-blob")
+		default:
 			paths[name] = filepath.Join(cache, "headgate", "e2e", "bin", name+"@"+version)
 		}
 	}

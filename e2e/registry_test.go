@@ -80,12 +80,18 @@ type front struct {
 
 func newFront(t *testing.T, addr string) *front {
 	t.Helper()
+	return newNamingFront(t, addr, func(r *http.Request) string { return r.URL.Path })
+}
+
+// newNamingFront is newFront with another name for what is asked than its path.
+func newNamingFront(t *testing.T, addr string, name func(*http.Request) string) *front {
+	t.Helper()
 	f := new(front)
 	behind := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: addr})
 	behind.ModifyResponse = func(r *http.Response) error {
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		f.seen = append(f.seen, r.Request.Method+" "+r.Request.URL.Path+" "+r.Status[:3])
+		f.seen = append(f.seen, r.Request.Method+" "+name(r.Request)+" "+r.Status[:3])
 		return nil
 	}
 	s := httptest.NewServer(behind)
