@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"net/http"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -85,14 +86,16 @@ func fetchBucket(t *testing.T, store string, s bucketSource, more ...string) out
 	return fetchIn(t, env, store, s.manifest(t), more...)
 }
 
-// fetched runs headgate fetch, which must succeed, and returns the revision.
-func fetched(t *testing.T, store string, s bucketSource) (revision string) {
+// fetched runs headgate fetch, which must succeed, and returns the revision and
+// what the artifact holds.
+func fetched(t *testing.T, store string, s bucketSource) (revision string, held keys) {
 	t.Helper()
 	got := fetchBucket(t, store, s)
 	if got.code != 0 || got.status.Artifact == nil {
 		t.Fatalf("exit code %d, %+v\n%s", got.code, got.status, got.stderr)
 	}
-	return got.status.Artifact.Revision
+	a := got.status.Artifact
+	return a.Revision, entries(t, read(t, filepath.Join(store, filepath.FromSlash(a.Path))))
 }
 
 // newStoreFront returns a front before an object store, which says "list" for

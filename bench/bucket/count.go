@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 )
 
 // count fetches through the front and notes the requests: for all objects, for
@@ -62,22 +63,23 @@ func sameArchives(kept, fresh string) error {
 	return complete(other)
 }
 
-// archive returns the one archive in a store.
-func archive(store string) (string, error) {
-	var found []string
-	err := filepath.WalkDir(store, func(path string, d fs.DirEntry, err error) error {
-		if err == nil && d.Type().IsRegular() && strings.HasSuffix(path, ".tar.gz") && !strings.HasPrefix(d.Name(), ".") {
-			found = append(found, path)
+// archive returns the newest archive in a store.
+func archive(store string) (found string, err error) {
+	var newest time.Time
+	err = filepath.WalkDir(store, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, ".tar.gz") || strings.HasPrefix(d.Name(), ".") {
+			return err
+		}
+		info, err := os.Lstat(path)
+		if err == nil && info.Mode().IsRegular() && info.ModTime().After(newest) {
+			found, newest = path, info.ModTime()
 		}
 		return err
 	})
-	if err == nil && len(found) != 1 {
-		err = fmt.Errorf("the store %s holds %d archives", store, len(found))
+	if err == nil && found == "" {
+		err = fmt.Errorf("the store %s holds no archive", store)
 	}
-	if err != nil {
-		return "", err
-	}
-	return found[0], nil
+	return found, err
 }
 
 func digest(path string) (sum [sha256.Size]byte, err error) {
