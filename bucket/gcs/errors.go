@@ -21,12 +21,10 @@ import (
 
 const listing = "list objects"
 
-// hints say what to do about an answer to a listing, which every fetch begins with.
+// hints say what to do about an answer.
 var hints = map[int]string{
-	http.StatusBadRequest:      "check spec.bucketName and spec.endpoint",
 	http.StatusUnauthorized:    "check that the service account and its key were not deleted",
 	http.StatusForbidden:       "grant the identity the role roles/storage.objectViewer on the bucket",
-	http.StatusNotFound:        "check spec.bucketName and spec.endpoint",
 	http.StatusTooManyRequests: "fetch less often: raise spec.interval",
 }
 
@@ -48,9 +46,6 @@ func (d *driver) failure(doing string, err error) error {
 		out.Code = word(api.Errors[0].Reason)
 	}
 	out.Hint = hints[api.Code]
-	if doing != listing && (api.Code == http.StatusNotFound || api.Code == http.StatusBadRequest) {
-		out.Hint = ""
-	}
 	if l := d.tokens.good(); l != nil && l.Token == "" && out.Is(fs.ErrPermission) {
 		out.Hint = anonymousHint
 	}

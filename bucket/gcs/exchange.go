@@ -39,10 +39,9 @@ type exchange struct {
 	vault  *bucket.Vault
 }
 
-func newExchange(a *bucket.Access, k *key) *exchange {
+func newExchange(a *bucket.Access, k *key, endpoint *url.URL) *exchange {
 	way := a.Way
-	way.Auth = transport.Auth{}
-	if way.TLS != nil { // the client certificate is for the endpoint
+	if way.TLS != nil && !transport.SameOrigin(k.tokenURI, endpoint) { // the client certificate is for the endpoint
 		way.TLS = way.TLS.Clone()
 		way.TLS.Certificates, way.TLS.GetClientCertificate = nil, nil
 	}
@@ -111,7 +110,12 @@ func decodeToken(body []byte) (source.Credential, error) {
 // object of the bucket it does not mean here.
 type refusal struct{ *bucket.StatusError }
 
-func (r refusal) Is(target error) bool { return target == fs.ErrPermission }
+func (r refusal) Is(target error) bool { return target == fs.ErrPermission && r.final() }
+
+// final reports whether asking again is of no use.
+func (r refusal) final() bool {
+	return r.Status/100 == 4 && r.Status != http.StatusTooManyRequests && r.Status != http.StatusRequestTimeout
+}
 
 // refusal returns the answer of a token service that refuses (RFC 6749 section 5.2).
 func (e *exchange) refusal(resp *http.Response, body []byte) error {
@@ -123,7 +127,7 @@ func (e *exchange) refusal(resp *http.Response, body []byte) error {
 	code, _ := answer.Code.(string)
 	after, _ := transport.RetryAfter(resp.Header, time.Now())
 	r := refusal{&bucket.StatusError{Doing: exchanging, Status: resp.StatusCode, Code: word(code), Message: said(answer.Description, e.vault), After: after}}
-	if resp.StatusCode/100 == 4 && resp.StatusCode != http.StatusTooManyRequests {
+	if r.final() {
 		r.Hint = "check that the key was not deleted, and the clock of this machine"
 	}
 	return r

@@ -27,7 +27,7 @@ func identify(a *bucket.Access, endpoint *url.URL) (issuer, error) {
 		if err != nil {
 			return nil, &source.StepError{Step: source.StepResolve, Reason: "AuthenticationFailed", Err: fmt.Errorf("spec.secretRef: %w", err)}
 		}
-		return newExchange(a, k).issue, nil
+		return newExchange(a, k, endpoint).issue, nil
 	case a.Spec.ServiceAccountName == "" && !google(endpoint.Hostname()):
 		return anonymous, nil
 	case endpoint.Scheme != "https":
