@@ -267,7 +267,7 @@ func (s *stream) Read(p []byte) (int, error) {
 		case s.now = <-s.full:
 			s.last = s.now.data
 		case <-s.ctx.Done():
-			return 0, context.Cause(s.ctx)
+			s.now.err = context.Cause(s.ctx)
 		}
 	}
 	n := copy(p, s.now.data)
@@ -295,7 +295,7 @@ func (s *stream) Close() error {
 	s.of.mu.Lock()
 	delete(s.of.streams, s.index)
 	s.of.mu.Unlock()
-	if s.now.err != io.EOF {
+	if s.now.err == nil {
 		s.of.cancel(errEnded)
 	}
 	return nil

@@ -7,16 +7,14 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"math/rand/v2"
-	"os"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/headgate-io/headgate/artifact"
+	"github.com/headgate-io/headgate/internal/transport"
 	"github.com/headgate-io/headgate/source"
 	"github.com/headgate-io/headgate/source/sourcetest"
 )
@@ -142,13 +140,184 @@ func TestFetchLatency(t *testing.T) {
 	})
 }
 
-var (
-	_ = errors.Is
-	_ = rand.N[int]
-	_ = os.Stdout
-	_ = strings.Cut
-	_ sync.Mutex
-)
+// What waits does not grow with the objects.
+func TestFetchMemory(t *testing.T) {
+	d := &shop{open: func(_ context.Context, o Object, offset int64) (io.ReadCloser, error) {
+		return io.NopCloser(io.LimitReader(zeros{}, o.Size-offset)), nil
+	}}
+	for name, c := range map[string]struct {
+		sizes map[string]int64
+		bound int
+	}{
+		"one of 1 GiB": {map[string]int64{"a": 1 << 30}, maxPieces},
+		"many":         {map[string]int64{"a": 100 << 20, "b": 9, "c": 100 << 20, "d": 100 << 20, "e": 100 << 20, "f": 100 << 20, "g": 100 << 20}, allPieces},
+		"small":        {small(5000), allPieces},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFetch(t.Context(), holding(t, d, c.sizes).snapshot, func() {})
+			defer f.close()
+			if _, err := artifact.Tar(t.Context(), io.Discard, f.tree); err != nil {
+				t.Fatal(err)
+			}
+			if f.pool.made > c.bound || len(f.pool.free) != f.pool.made || len(f.pool.tokens) != allPieces || len(f.streams) != 0 {
+				t.Errorf("%d pieces made, at most %d wanted, %d given back, %d of %d free, %d streams", f.pool.made, c.bound, len(f.pool.free), len(f.pool.tokens), allPieces, len(f.streams))
+			}
+		})
+	}
+}
+
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) {
+	clear(p)
+	return len(p), nil
+}
+
+// The error is that of the first object in order, though another is there earlier.
+func TestFetchFirstError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		after := map[string]time.Duration{"a": 5 * time.Second, "b": time.Second, "c": 9 * time.Second}
+		d := &shop{open: func(ctx context.Context, o Object, _ int64) (io.ReadCloser, error) {
+			if wait := after[o.Key]; wait > 0 {
+				return nil, errors.Join(transport.Sleep(ctx, wait), &StatusError{Doing: "get " + o.Key, Status: 400})
+			}
+			return nil, nil
+		}}
+		begun := time.Now()
+		_, err := holding(t, d, map[string]int64{"0": 9, "a": 9, "b": 9, "c": 9, "d": 9}).WriteTo(t.Context(), io.Discard)
+		if err == nil || !strings.Contains(err.Error(), `"a": get a: 400`) {
+			t.Error(err)
+		}
+		if took := time.Since(begun); took != 5*time.Second {
+			t.Errorf("it waited for %s", took)
+		}
+	})
+}
+
+// What comes behind an object that cannot be had is not asked for.
+func TestFetchEndsSoon(t *testing.T) {
+	for _, size := range []int64{100, 1 << 20} {
+		synctest.Test(t, func(t *testing.T) {
+			sizes := map[string]int64{}
+			for i := range 2000 {
+				sizes[fmt.Sprintf("o%04d", i)] = size
+			}
+			d := &shop{latency: time.Millisecond, open: func(ctx context.Context, o Object, _ int64) (io.ReadCloser, error) {
+				if o.Key == "o0100" {
+					return nil, fmt.Errorf("get: %w", ErrChanged)
+				}
+				return nil, nil
+			}}
+			_, err := holding(t, d, sizes).WriteTo(t.Context(), io.Discard)
+			if err == nil || !strings.Contains(err.Error(), `"o0100"`) || !errors.Is(err, source.ErrMoved) {
+				t.Error(err)
+			}
+			if n := d.opened.Load(); n > 101+allPieces {
+				t.Errorf("%d objects were asked for", n)
+			}
+		})
+	}
+}
+
+// Whoever ends the fetch need not wait for the store, wherever it hangs.
+func TestFetchEnded(t *testing.T) {
+	hang := func(ctx context.Context) error { <-ctx.Done(); return context.Cause(ctx) }
+	for name, open := range map[string]func(ctx context.Context, o Object, offset int64) (io.ReadCloser, error){
+		"in the answer": func(ctx context.Context, o Object, _ int64) (io.ReadCloser, error) { return nil, hang(ctx) },
+		"in the content": func(ctx context.Context, o Object, _ int64) (io.ReadCloser, error) {
+			return struct {
+				io.Reader
+				io.Closer
+			}{io.MultiReader(io.LimitReader(zeros{}, 100), readFunc(func([]byte) (int, error) { return 0, hang(ctx) })), io.NopCloser(nil)}, nil
+		},
+		"in the last of many": func(ctx context.Context, o Object, _ int64) (io.ReadCloser, error) {
+			if o.Key >= "d099" {
+				return nil, hang(ctx)
+			}
+			return nil, nil
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { // which fails when a goroutine is left
+				gone := errors.New("nobody wants it any more")
+				ctx, cancel := context.WithCancelCause(t.Context())
+				time.AfterFunc(10*time.Second, func() { cancel(gone) })
+				begun := time.Now()
+				_, err := holding(t, &shop{open: open}, small(1000)).WriteTo(ctx, io.Discard)
+				if !errors.Is(err, gone) || !strings.Contains(err.Error(), " of 1000 objects arrived") {
+					t.Error(err)
+				}
+				if took := time.Since(begun); took != 10*time.Second {
+					t.Errorf("after %s", took)
+				}
+			})
+			synctest.Test(t, func(t *testing.T) {
+				c := holding(t, &shop{open: open}, small(1000))
+				c.origin.bucket.Spec.Timeout = source.Duration(5 * time.Second)
+				_, err := c.WriteTo(t.Context(), io.Discard)
+				step, ok := errors.AsType[*source.StepError](err)
+				if !ok || step.Step != source.StepFetch || step.Reason != "BucketOperationFailed" {
+					t.Errorf("%#v", err)
+				}
+				if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "fetch: not done within 5s") || !strings.Contains(err.Error(), " of 1000 objects arrived") {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
+type readFunc func([]byte) (int, error)
+
+func (f readFunc) Read(p []byte) (int, error) { return f(p) }
+
+// A storage that is full is not the bucket's fault, and nothing is waited for.
+func TestFetchStorageFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		full := errors.New("no space left")
+		d := &shop{open: func(ctx context.Context, o Object, _ int64) (io.ReadCloser, error) {
+			if o.Key > "d" {
+				<-ctx.Done()
+				return nil, context.Cause(ctx)
+			}
+			return nil, nil
+		}}
+		sizes := map[string]int64{"a": 10 << 20, "d1": 100, "d2": 100, "e": 1 << 20, "f": 9}
+		_, err := holding(t, d, sizes).WriteTo(t.Context(), writeFunc(func([]byte) (int, error) { return 0, full }))
+		if !errors.Is(err, full) {
+			t.Error(err)
+		}
+		if step, ok := errors.AsType[*source.StepError](err); ok {
+			t.Errorf("the step is %s", step.Step)
+		}
+	})
+}
+
+type writeFunc func([]byte) (int, error)
+
+func (f writeFunc) Write(p []byte) (int, error) { return f(p) }
+
+func TestFetchProgress(t *testing.T) {
+	var calls []source.Progress
+	sizes := small(1234)
+	sizes["empty"] = 0
+	c := holding(t, &shop{}, sizes)
+	c.origin.env.Progress = func(p source.Progress) { calls = append(calls, p) }
+	if _, err := c.WriteTo(t.Context(), io.Discard); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(calls); n < 10 || n > reports+1 {
+		t.Errorf("%d calls", n)
+	}
+	for i, p := range calls[1:] {
+		if p.Done <= calls[i].Done {
+			t.Errorf("%d after %d", p.Done, calls[i].Done)
+		}
+	}
+	if want := (source.Progress{Object: "bucket/default/b", Phase: "receiving objects", Done: 1235, Total: 1235, Unit: "objects"}); calls[len(calls)-1] != want {
+		t.Error(calls[len(calls)-1])
+	}
+}
 
 func BenchmarkFetch(b *testing.B) {
 	for _, latency := range []time.Duration{0, time.Millisecond, 20 * time.Millisecond} {

@@ -61,7 +61,7 @@ func (r *receipt) read(p []byte) (int, error) {
 		if left <= 0 {
 			return 0, io.EOF // which the listing says
 		}
-		if err := r.open(); err != nil {
+		if err := r.open(); err != nil || r.body == nil {
 			return 0, err
 		}
 	}
@@ -85,7 +85,7 @@ func (r *receipt) read(p []byte) (int, error) {
 	return 0, r.broken(err)
 }
 
-// open asks for what is left.
+// open asks for what is left. Nothing and no error says: once more.
 func (r *receipt) open() error {
 	ctx, cancel := context.WithCancelCause(r.ctx)
 	body, err := r.driver.Open(ctx, r.object, r.done)
