@@ -2,6 +2,7 @@ package bucket
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -110,27 +111,28 @@ func TestResumeRefused(t *testing.T) {
 	changed := &StatusError{Doing: "get object", Status: 412}
 	absent := &StatusError{Doing: "get object", Status: 404}
 	for name, c := range map[string]struct {
-		open  func(ctx context.Context, o Object, offset int64) (io.ReadCloser, error)
-		opens int64
-		moved bool
-		want  string
+		open   func(ctx context.Context, o Object, offset int64) (io.ReadCloser, error)
+		opens  int64
+		moved  bool
+		want   string
+		reason string // default: BucketOperationFailed
 	}{
-		"changed":              {refuse(0, changed), 1, true, "it has changed since it was listed: the origin changed while it was fetched"},
-		"changed, as wrapped":  {refuse(0, fmt.Errorf("get: %w", ErrChanged)), 1, true, "it has changed since it was listed"},
-		"changed in the midst": {refuse(5000, changed), 2, true, "it has changed since it was listed"},
-		"gone":                 {refuse(0, absent), 1, true, "it has disappeared since it was listed"},
-		"gone in the midst":    {refuse(70_000, absent), 2, true, "it has disappeared since it was listed"},
-		"grown":                {longer(0), 1, true, "it has grown since it was listed"},
-		"grown in the midst":   {longer(5000), 2, true, "it has grown since it was listed"},
-		"forbidden":            {refuse(0, &StatusError{Doing: "get object", Status: 403, Code: "ExpiredToken"}), 1, false, "get object: 403 Forbidden: ExpiredToken"},
-		"forbidden midst":      {refuse(5000, &StatusError{Doing: "get object", Status: 403}), 2, false, "get object: 403 Forbidden"},
-		"busy":                 {refuse(0, &StatusError{Doing: "get object", Status: 503, After: 7 * time.Second}), 1, false, "503 Service Unavailable: try again in 7s"},
-		"unreachable":          {refuse(0, syscall.ECONNREFUSED), 4, false, "it ends after 0 of 100000 bytes, 4 times: connection refused"},
-		"unreachable in midst": {refuse(5000, syscall.ECONNREFUSED), 4, false, "it ends after 5000 of 100000 bytes, 4 times: connection refused"},
-		"shorter than listed":  {shorter(9000), 4, false, "it ends after 9000 of 100000 bytes, 4 times: unexpected EOF"},
+		"changed":              {refuse(0, changed), 1, true, "it has changed since it was listed: the origin changed while it was fetched", ""},
+		"changed, as wrapped":  {refuse(0, fmt.Errorf("get: %w", ErrChanged)), 1, true, "it has changed since it was listed", ""},
+		"changed in the midst": {refuse(5000, changed), 2, true, "it has changed since it was listed", ""},
+		"gone":                 {refuse(0, absent), 1, true, "it has disappeared since it was listed", ""},
+		"gone in the midst":    {refuse(70_000, absent), 2, true, "it has disappeared since it was listed", ""},
+		"grown":                {longer(0), 1, true, "it has grown since it was listed", ""},
+		"grown in the midst":   {longer(5000), 2, true, "it has grown since it was listed", ""},
+		"forbidden":            {refuse(0, &StatusError{Doing: "get object", Status: 403, Code: "ExpiredToken"}), 1, false, "get object: 403 Forbidden: ExpiredToken", "AuthenticationFailed"},
+		"forbidden midst":      {refuse(5000, &StatusError{Doing: "get object", Status: 403}), 2, false, "get object: 403 Forbidden", "AuthenticationFailed"},
+		"busy":                 {refuse(0, &StatusError{Doing: "get object", Status: 503, After: 7 * time.Second}), 1, false, "503 Service Unavailable: try again in 7s", ""},
+		"unreachable":          {refuse(0, syscall.ECONNREFUSED), 4, false, "it ends after 0 of 100000 bytes, 4 times: connection refused", ""},
+		"unreachable in midst": {refuse(5000, syscall.ECONNREFUSED), 4, false, "it ends after 5000 of 100000 bytes, 4 times: connection refused", ""},
+		"shorter than listed":  {shorter(9000), 4, false, "it ends after 9000 of 100000 bytes, 4 times: unexpected EOF", ""},
 		"an error after it all": {func(_ context.Context, o Object, offset int64) (io.ReadCloser, error) {
 			return cut(o, offset, size, errors.New("checksum mismatch")), nil
-		}, 1, false, "checksum mismatch"},
+		}, 1, false, "checksum mismatch", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -150,7 +152,7 @@ func TestResumeRefused(t *testing.T) {
 					t.Errorf("moved: %t", !c.moved)
 				}
 				step, ok := errors.AsType[*source.StepError](err)
-				if !ok || step.Step != source.StepFetch || step.Reason != "BucketOperationFailed" {
+				if !ok || step.Step != source.StepFetch || step.Reason != cmp.Or(c.reason, operationFailed) {
 					t.Errorf("%#v", step)
 				}
 				if n := opened.Load(); n != c.opens {

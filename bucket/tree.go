@@ -8,20 +8,17 @@ import (
 	"strings"
 )
 
-// ignoreFile is the key of the object with ignore rules.
+// ignoreFile is the key of the object that holds ignore rules.
 const ignoreFile = ".sourceignore"
 
 // A tree is the objects of a snapshot as files. It keeps nothing beyond the
 // listing: a directory is a range of keys. What the rules left no file in is no
-// directory.
-//
-// The ignore file is at the root, whether or not it is in the listing.
+// directory. The ignore file is at the root, wherever spec.prefix is.
 type tree struct {
 	list   *listing
 	ignore *Object // the ignore file, nil when there is none
 	text   string  // of it
-	all    bool    // shows what the rules leave out too, as far as it can be a path
-	hidden folder  // where in the listing the ignore file is, and what is in its place
+	all    bool    // shows what the rules leave out too
 	open   func(i int) (io.ReadCloser, error)
 }
 
@@ -33,11 +30,7 @@ var (
 // tree returns what the artifact of s holds, or, if all is set, everything
 // that the rules are asked about. open reads the object i of the listing.
 func (s *snapshot) tree(all bool, open func(i int) (io.ReadCloser, error)) *tree {
-	t := &tree{list: s.list, ignore: s.ignore, text: s.text, all: all, open: open}
-	if s.ignore != nil {
-		t.hidden = folder{lo: s.list.search(ignoreFile), hi: s.list.search(ignoreFile + "0")}
-	}
-	return t
+	return &tree{list: s.list, ignore: s.ignore, text: s.text, all: all, open: open}
 }
 
 // plain returns the tree of all there is, read without reading ahead.
@@ -59,23 +52,7 @@ type folder struct {
 }
 
 // shows reports whether the object i is a file of the tree.
-func (t *tree) shows(i int) bool {
-	if i >= t.hidden.lo && i < t.hidden.hi && inside(t.key(i), ignoreFile) {
-		return false
-	}
-	return t.list.kept(i) || t.all && canBePath(t.key(i))
-}
-
-// inside reports whether key is name, or below it.
-func inside(key, name string) bool {
-	rest, ok := strings.CutPrefix(key, name)
-	return ok && (rest == "" || rest[0] == '/')
-}
-
-// canBePath reports whether key can be the path of a file.
-func canBePath(key string) bool {
-	return fs.ValidPath(key) && key != "." && !strings.ContainsAny(key, "\\\x00")
-}
+func (t *tree) shows(i int) bool { return t.all || t.list.kept(i) }
 
 // folder returns the directory name; it holds nothing when there is none.
 func (t *tree) folder(name string) folder {
@@ -102,7 +79,7 @@ func (t *tree) children(f folder) []child {
 	var list []child
 	sorted, last := true, ""
 	for i := f.lo; i < f.hi; {
-		key := t.key(i)
+		key := t.list.key(i)
 		name, _, isDir := strings.Cut(key[f.prefix:], "/")
 		c, next := child{lo: int32(i)}, i+1
 		if isDir {
@@ -117,35 +94,14 @@ func (t *tree) children(f folder) []child {
 		i = next
 	}
 	if !sorted {
-		slices.SortStableFunc(list, func(a, b child) int { return strings.Compare(t.name(f, a), t.name(f, b)) })
-	}
-	if t.all && !sorted {
-		list = t.unique(f, list)
+		slices.SortFunc(list, func(a, b child) int { return strings.Compare(t.name(f, a), t.name(f, b)) })
 	}
 	return list
 }
 
-// unique leaves one of a file and a directory of one name, which the rules
-// left: the file if it is in the artifact. The file comes first.
-func (t *tree) unique(f folder, list []child) []child {
-	return slices.DeleteFunc(list, func(c child) bool {
-		name := t.name(f, c)
-		if c.isDir() {
-			i := t.list.search(t.key(int(c.lo))[:f.prefix] + name)
-			return t.key(i)[f.prefix:] == name && t.list.kept(i)
-		}
-		if t.list.kept(int(c.lo)) {
-			return false
-		}
-		return t.has(t.folder(t.key(int(c.lo))))
-	})
-}
-
-func (t *tree) key(i int) string { return t.list.key(i) }
-
 // name returns the name of c in f.
 func (t *tree) name(f folder, c child) string {
-	name, _, _ := strings.Cut(t.key(int(c.lo))[f.prefix:], "/")
+	name, _, _ := strings.Cut(t.list.key(int(c.lo))[f.prefix:], "/")
 	return name
 }
 
@@ -196,7 +152,7 @@ func (t *tree) ignoreEntry() *entry { return &entry{ignoreFile, int64(len(t.text
 // find returns the object that is the file name, -1 when there is none.
 func (t *tree) find(name string) int {
 	i := t.list.search(name)
-	if i == t.list.len() || t.key(i) != name || !t.shows(i) {
+	if i == t.list.len() || t.list.key(i) != name || !t.shows(i) {
 		return -1
 	}
 	return i
@@ -204,45 +160,44 @@ func (t *tree) find(name string) int {
 
 // Stat implements [fs.StatFS].
 func (t *tree) Stat(name string) (fs.FileInfo, error) {
+	e, err := t.stat("stat", name)
+	if err != nil {
+		return nil, err
+	}
+	return e, nil
+}
+
+func (t *tree) stat(op, name string) (*entry, error) {
 	base := name[strings.LastIndexByte(name, '/')+1:]
 	if !fs.ValidPath(name) {
-		return nil, &fs.PathError{Op: "stat", Path: name, Err: fs.ErrInvalid}
+		return nil, &fs.PathError{Op: op, Path: name, Err: fs.ErrInvalid}
 	}
 	if name == ignoreFile && t.ignore != nil {
 		return t.ignoreEntry(), nil
 	}
-	isDir := name == "." || t.has(t.folder(name))
-	if i := t.find(name); i >= 0 && (!isDir || t.list.kept(i)) {
+	if i := t.find(name); i >= 0 {
 		return &entry{base, t.list.at(i).Size}, nil
 	}
-	if !isDir {
-		return nil, &fs.PathError{Op: "stat", Path: name, Err: fs.ErrNotExist}
+	if name != "." && !t.has(t.folder(name)) {
+		return nil, &fs.PathError{Op: op, Path: name, Err: fs.ErrNotExist}
 	}
 	return &entry{base, -1}, nil
 }
 
 // Open implements [fs.FS]. A file of the artifact is opened once.
 func (t *tree) Open(name string) (fs.File, error) {
-	if i := t.find(name); i >= 0 && (!t.all || t.list.kept(i)) { // which saves asking whether it is a directory
-		return t.file(i, name)
-	}
-	info, err := t.Stat(name)
+	info, err := t.stat("open", name)
 	switch {
 	case err != nil:
-		err.(*fs.PathError).Op = "open"
 		return nil, err
 	case info.IsDir():
-		return &dir{tree: t, name: name, info: info.(*entry)}, nil
-	case name == ignoreFile:
-		return &file{io.NopCloser(strings.NewReader(t.text)), t.ignoreEntry()}, nil
+		return &dir{tree: t, name: name, info: info}, nil
+	case name == ignoreFile && t.ignore != nil:
+		return &file{io.NopCloser(strings.NewReader(t.text)), info}, nil
 	}
-	return t.file(t.find(name), name)
-}
-
-func (t *tree) file(i int, name string) (fs.File, error) {
-	content, err := t.open(i)
+	content, err := t.open(t.find(name))
 	if err != nil {
 		return nil, err
 	}
-	return &file{content, &entry{name[strings.LastIndexByte(name, '/')+1:], t.list.at(i).Size}}, nil
+	return &file{content, info}, nil
 }
