@@ -182,7 +182,7 @@ func (r *run) guarded(ctx context.Context) (err error) {
 		}
 	}()
 	for try := 1; ; try++ {
-		if err = r.advance(ctx); try == maxMoves || !errors.Is(err, ErrMoved) {
+		if err = r.advance(ctx); try == maxMoves || !errors.Is(err, ErrMoved) || ctx.Err() != nil {
 			return err
 		}
 	}

@@ -47,6 +47,10 @@ func TestWhy(t *testing.T) {
 		s.verify = func() (source.Verification, error) { return source.Verification{Mode: "HEAD"}, nil }
 		return s
 	}
+	renewed := func(s *script, why string) *script {
+		s.rev.Renew = why
+		return s
+	}
 	two := []artifact.Artifact{content("main@sha1:b", "sha256:2"), content("sha256:c", "sha256:4")}
 	const same = "revision, spec and inputs are those of the artifact"
 	for _, row := range []struct {
@@ -70,6 +74,7 @@ func TestWhy(t *testing.T) {
 			"changed: spec.ignore, spec.recurseSubmodules, spec.lfs, spec.sparseCheckout, spec.verify.mode"},
 		{"other keys in the spec", otherKeys, signed(with(two...), false), source.Stored, "the artifact was not verified as the spec asks now"},
 		{"other keys in the Secret", otherKeys, signed(with(two...), true), source.Stored, "the trusted keys changed"},
+		{"renewed", otherKeys, renewed(signed(with(two...), true), "changed: a file that the revision leaves out"), source.Stored, "changed: a file that the revision leaves out"},
 		{"no artifact at all", plain, &script{}, source.Unchanged, "objects of this sort have no artifact"},
 	} {
 		g := repository()
@@ -82,7 +87,7 @@ func TestWhy(t *testing.T) {
 	}
 
 	g := repository()
-	r.run(g, at(revision1), source.Stored)
+	r.run(g, renewed(at(revision1), "to be made again"), source.Stored)
 	if err := os.Remove(filepath.Join(r.dir, g.Artifact().Path)); err != nil {
 		t.Fatal(err)
 	}
