@@ -9,6 +9,9 @@ import (
 	"io/fs"
 	"iter"
 	"maps"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -28,6 +31,10 @@ type memoryDriver struct {
 	lists   []string // the prefixes that were listed
 	opens   []string // the keys that were opened
 
+	pause   time.Duration                                                         // before each object of a listing
+	silent  bool                                                                  // a listing whose context ended ends without an error
+	endless func(i int) bucket.Object                                             // what is listed, for ever
+	listed  int                                                                   // objects
 	order   func([]bucket.Object)                                                 // rearranges a listing; nil: by key
 	onList  func(prefix string, n int) error                                      // before the object n of a listing, and at its end
 	onOpen  func(o bucket.Object, offset int64) error                             // before an object is opened
@@ -91,19 +98,39 @@ func (d *memoryDriver) List(ctx context.Context, prefix string) iter.Seq2[bucket
 	return func(yield func(bucket.Object, error) bool) {
 		list := d.listing(prefix)
 		for i := 0; ; i++ {
-			err := context.Cause(ctx)
-			if err == nil && d.onList != nil {
-				err = d.onList(prefix, i)
-			}
-			if err != nil {
+			err := d.before(ctx, prefix, i)
+			switch {
+			case ctx.Err() != nil && d.silent:
+				return
+			case err != nil:
 				yield(bucket.Object{}, err)
 				return
+			case d.endless != nil:
+				list = append(list[:0], d.endless(i))
+			case i == len(list):
+				return
+			default:
+				list[0] = list[i]
 			}
-			if i == len(list) || !yield(list[i], nil) {
+			if d.listed++; !yield(list[0], nil) {
 				return
 			}
 		}
 	}
+}
+
+// before is what happens before the object i of a listing.
+func (d *memoryDriver) before(ctx context.Context, prefix string, i int) error {
+	select {
+	case <-time.After(d.pause):
+	case <-ctx.Done():
+	}
+	if d.onList != nil {
+		if err := d.onList(prefix, i); err != nil {
+			return err
+		}
+	}
+	return context.Cause(ctx)
 }
 
 func (d *memoryDriver) listing(prefix string) (list []bucket.Object) {
@@ -182,4 +209,44 @@ func resolve(t *testing.T, d *memoryDriver, edit func(*source.BucketSpec)) (sour
 	t.Helper()
 	rev, _, err := d.origin(newBucket(edit), source.Env{Limits: artifact.Limits{}}).Resolve(t.Context(), nil)
 	return rev, err
+}
+
+// walk visits the files of a tree.
+func walk(t *testing.T, tree fs.FS, visit func(name string)) {
+	t.Helper()
+	err := fs.WalkDir(tree, ".", func(name string, d fs.DirEntry, err error) error {
+		if err == nil && !d.IsDir() {
+			visit(name)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// serving returns the URL of a server that answers everything with text.
+func serving(t *testing.T, text string) string {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, text) }))
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+// ask sends a request with the client of a.
+func ask(ctx context.Context, a *bucket.Access, server string) error {
+	at, err := url.Parse(server)
+	if err != nil {
+		return err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, server, nil)
+	if err != nil {
+		return err
+	}
+	resp, err := a.Client(at, a.Way).Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	_, err = io.Copy(io.Discard, resp.Body)
+	return err
 }
