@@ -177,7 +177,7 @@ func TestTimeouts(t *testing.T) {
 			d.connect = func(ctx context.Context, _ *bucket.Access) error { return stall(ctx) }
 		},
 			"AuthenticationFailed", "bucket 'stuff': log in: not done within 1m0s, raise spec.timeout if the origin is slow: "},
-		"listing": {func(d *memoryDriver) { d.pause = 20 * time.Second }, "BucketOperationFailed",
+		"listing": {func(d *memoryDriver) { d.pause = 19 * time.Second }, "BucketOperationFailed",
 			"bucket 'stuff': list objects: not done within 1m0s, raise spec.timeout if the origin is slow: after 3 objects: "},
 		"rules": {func(d *memoryDriver) {
 			d.put(".sourceignore", "a")
