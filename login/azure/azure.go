@@ -1,5 +1,6 @@
-// Package azure logs in to Azure DevOps (reference A9), and to registries of
-// Azure Container Registry (reference A11).
+// Package azure logs in to Azure DevOps (reference A9), to registries of Azure
+// Container Registry (reference A11), and to accounts of Azure Blob Storage
+// (reference A10).
 //
 // The identity is that of the program. The first of these decides whose
 // variables are all set:
@@ -17,12 +18,17 @@
 //
 //   - The URL must be https://dev.azure.com/..., https://NAME.visualstudio.com/...
 //     or oci://NAME.azurecr.io/..., with .cn, .de or .us in place of .io in other
-//     clouds. No other host is shown a token.
-//   - For a registry of another cloud than the public one, AZURE_AUTHORITY_HOST
+//     clouds, or azblob://ACCOUNT.blob.core.windows.net/..., with chinacloudapi.cn,
+//     cloudapi.de or usgovcloudapi.net in other clouds. No other host is shown a
+//     token: for azblob the error satisfies [source.ErrNoIdentity] as well.
+//   - For a registry or an account of another cloud than the public one, AZURE_AUTHORITY_HOST
 //     must be set: what an application proves itself with is not shown to a
 //     cloud because an object names a registry there.
 //   - A registry is shown a token that is good for registries alone, and makes
 //     of it the password of the user 00000000-0000-0000-0000-000000000000.
+//   - An account is shown a token that is good for all accounts that the identity may use.
+//   - Without any of the variables, on a machine that knows no managed identity,
+//     the error satisfies [source.ErrNoIdentity].
 //   - A token is used for 80 % of its life, an hour at most. One of a managed
 //     identity that was refused may be issued again until it expires: the SDK
 //     keeps those for the whole process.
@@ -77,7 +83,7 @@ func (p *Provider) Login(ctx context.Context, r source.LoginRequest) (source.Cre
 // identify returns a token of the program for a place, and what makes it forget that.
 func (p *Provider) identify(ctx context.Context, client *http.Client, at place) (azcore.AccessToken, func(), error) {
 	return p.tokens.Get(ctx, at.authority+" "+at.scope, func(ctx context.Context) (azcore.AccessToken, time.Time, error) {
-		t, err := identity{p.env, client, at.authority}.token(ctx, at.scope)
+		t, err := identity{env: p.env, client: client, authority: at.authority, at: at.String()}.token(ctx, at.scope)
 		return t, t.ExpiresOn, err
 	})
 }
@@ -93,7 +99,11 @@ func (i identity) token(ctx context.Context, scope string) (azcore.AccessToken, 
 	}
 	t, err := c.GetToken(ctx, policy.TokenRequestOptions{Scopes: []string{scope}})
 	if err != nil {
-		return t, i.explain(ctx, method.name, err)
+		err = i.explain(ctx, method.name, err)
+		if m, ok := c.(*machine); ok && ctx.Err() == nil && m.knowsNone() {
+			err = exchange.Nobody(err)
+		}
+		return t, err
 	}
 	if !exchange.Sendable(t.Token) {
 		return t, fmt.Errorf("%s: the answer holds no token that can be sent", method.name)

@@ -1,6 +1,7 @@
 package azure
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -27,6 +28,8 @@ type identity struct {
 	env       exchange.Environment
 	client    *http.Client
 	authority string // of the cloud that the token is for, unless the environment names one
+	at        string // what that is, for messages
+	retries   int32  // of a request; 0 is 1
 }
 
 // A method is a way to prove who the program is.
@@ -66,8 +69,8 @@ func (i identity) belongs(m method) error {
 	if m.variables == nil || i.env.Has(authorityVariable) || i.authority == cloud.AzurePublic.ActiveDirectoryAuthorityHost {
 		return nil
 	}
-	return fmt.Errorf("%w: %s: the registry is of another cloud than the public one: set %s to %s if the identity of this program is of that cloud",
-		source.ErrProvider, m.name, authorityVariable, i.authority)
+	return fmt.Errorf("%w: %s: %s is of another cloud than the public one: set %s to %s if the identity of this program is of that cloud",
+		source.ErrProvider, m.name, i.at, authorityVariable, i.authority)
 }
 
 func (i identity) tenant() string { return i.env.Value("AZURE_TENANT_ID") }
@@ -80,7 +83,7 @@ func (i identity) options() azcore.ClientOptions {
 	}
 	return azcore.ClientOptions{
 		Cloud:     cloud.Configuration{ActiveDirectoryAuthorityHost: authority},
-		Retry:     policy.RetryOptions{MaxRetries: 1, RetryDelay: time.Second},
+		Retry:     policy.RetryOptions{MaxRetries: cmp.Or(i.retries, 1), RetryDelay: time.Second},
 		Transport: i.client,
 	}
 }
@@ -118,12 +121,4 @@ func (i identity) byJob() (azcore.TokenCredential, error) {
 func (i identity) asserted(token func(context.Context) (string, error)) (azcore.TokenCredential, error) {
 	return azidentity.NewClientAssertionCredential(i.tenant(), i.id(), token,
 		&azidentity.ClientAssertionCredentialOptions{ClientOptions: i.options()})
-}
-
-func (i identity) byMachine() (azcore.TokenCredential, error) {
-	o := &azidentity.ManagedIdentityCredentialOptions{ClientOptions: i.options()}
-	if i.id() != "" {
-		o.ID = azidentity.ClientID(i.id())
-	}
-	return azidentity.NewManagedIdentityCredential(o)
 }
