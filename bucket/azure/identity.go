@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
@@ -90,8 +91,16 @@ func (i *issuer) issue(ctx context.Context) (source.Credential, error) {
 	if err != nil {
 		return source.Credential{}, refused("AuthenticationFailed", fmt.Errorf("spec.secretRef: %w", i.explain(ctx, err)))
 	}
+	if !sendable(t.Token) {
+		return source.Credential{}, refused("AuthenticationFailed", errors.New("spec.secretRef: get a token: the answer holds no token that can be sent"))
+	}
 	i.vault.Conceal(t.Token)
 	return source.Credential{Token: t.Token, Expires: t.ExpiresOn}, nil
+}
+
+// sendable reports whether a token can be sent in a header.
+func sendable(token string) bool {
+	return token != "" && !strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' })
 }
 
 func (i *issuer) options() azcore.ClientOptions {
@@ -115,7 +124,7 @@ func (i *issuer) credential() (azcore.TokenCredential, error) {
 	}
 	certs, key, err := azidentity.ParseCertificates(app.Certificate, []byte(app.Password))
 	if err != nil {
-		return nil, i.keys.BadCertificate(said(err.Error(), i.vault))
+		return nil, fmt.Errorf("spec.secretRef: %w", i.keys.BadCertificate(said(err.Error(), i.vault)))
 	}
 	return result(azidentity.NewClientCertificateCredential(app.Tenant, app.Client, certs, key, &azidentity.ClientCertificateCredentialOptions{
 		ClientOptions: i.options(), SendCertificateChain: app.Chain, DisableInstanceDiscovery: i.keys.Authority != nil}))(i)

@@ -60,6 +60,9 @@ func accountOf(u *url.URL) string {
 	return name
 }
 
+// parameterForm is the form of names of parameters.
+var parameterForm = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_-]*$`)
+
 // own are the parameters of requests, which are no part of a signature.
 var own = map[string]bool{"comp": true, "restype": true, "prefix": true, "marker": true, "maxresults": true, "include": true,
 	"delimiter": true, "snapshot": true, "versionid": true, "startfrom": true, "timeout": true, "showonly": true}
@@ -70,14 +73,17 @@ func (p *place) merge(query string, vault *transport.Vault) error {
 	conceal(query, vault)
 	more, err := url.ParseQuery(query)
 	if err != nil {
-		return errors.New("the shared access signature cannot be parsed: copy it as it is, from sv= to the end of sig=")
+		return errors.New("the query cannot be parsed: copy the shared access signature as it is, from sv= to the end of sig=")
 	}
 	if p.query == nil {
 		p.query = url.Values{}
 	}
 	for name, values := range more {
-		if own[strings.ToLower(name)] {
+		switch {
+		case own[strings.ToLower(name)]:
 			return fmt.Errorf("the query has %s, which is no part of a shared access signature: remove it", name)
+		case !parameterForm.MatchString(name):
+			return errors.New("the query is no shared access signature: copy that as it is, from sv= to the end of sig=, without the URL before it")
 		}
 		p.query[name] = values
 	}
