@@ -132,8 +132,8 @@ func address(text string, schemes ...string) error {
 
 // onePart refuses a name that would be more, or less, than one part of a path.
 func onePart(name string) error {
-	if strings.ContainsAny(name, `/\`) || name == "." || name == ".." {
-		return errors.New(`must be the name of a bucket alone, without '/' and '\': the beginning of keys goes into spec.prefix`)
+	if strings.ContainsAny(name, `/\?#%`) || name == "." || name == ".." {
+		return errors.New("must be the name of a bucket alone: the beginning of keys goes into spec.prefix")
 	}
 	return nil
 }

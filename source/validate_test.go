@@ -137,6 +137,7 @@ func TestAdmission(t *testing.T) {
 		{"Bucket", `sts: {provider: ldap, endpoint: "https://h/?a=canary"}`, "spec.sts.endpoint", "has a query"},
 		{"Bucket", `bucketName: a/b`, "spec.bucketName", "goes into spec.prefix"},
 		{"Bucket", `bucketName: 'a\b'`, "spec.bucketName", "goes into spec.prefix"},
+		{"Bucket", `bucketName: "a?b"`, "spec.bucketName", "the name of a bucket alone"},
 		{"Bucket", `bucketName: ..`, "spec.bucketName", "the name of a bucket alone"},
 		{"Bucket", `bucketName: "$web", provider: azure, endpoint: "https://a.blob.core.windows.net"`, "", ""},
 		{"Bucket", `certSecretRef: {name: ""}`, "spec.certSecretRef.name", "is required"},
