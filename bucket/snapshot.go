@@ -82,7 +82,6 @@ func (o *Origin) list(ctx context.Context, d Driver, prefix string) (l *listing,
 				progress(int64(l.len()))
 			}
 		}
-		progress(int64(l.len()))
 		return context.Cause(ctx) // a listing that was cut short is none
 	})
 	return l, ignore, err

@@ -77,8 +77,8 @@ func (s *session) adhocBucket(arg, scheme string) (source.Object, error) {
 	return b, nil
 }
 
-// place reads a URL. Those of schemes of their own are no more than three words,
-// and have no escapes; what has a user is none of them.
+// place reads a URL. Those of schemes of their own are no more than two or three
+// words, without escapes; one with a user or a query, which may be secret, is none.
 func (at store) place(arg string, f *accessFlags) (place, bool) {
 	scheme, rest, _ := strings.Cut(arg, "://")
 	p := place{endpoint: f.endpoint}
@@ -89,8 +89,13 @@ func (at store) place(arg string, f *accessFlags) (place, bool) {
 			return p, false
 		}
 		p.endpoint, rest = (&url.URL{Scheme: "https", Host: u.Host, RawQuery: u.RawQuery}).String(), strings.TrimPrefix(u.Path, "/")
+	case strings.ContainsAny(rest, "?#"):
+		return p, false
 	case p.endpoint == "" && at.endpoint == "":
 		p.endpoint, rest, _ = strings.Cut(rest, "/")
+		if p.endpoint = "https://" + p.endpoint; f.insecure {
+			p.endpoint = "http" + strings.TrimPrefix(p.endpoint, "https")
+		}
 	case p.endpoint == "":
 		p.endpoint = at.endpoint
 	}

@@ -15,7 +15,7 @@ import (
 )
 
 // A meter shows how far the work on each object is: a bar for each transfer on
-// a terminal, a line for its beginning and one for the end of each object
+// a terminal, a line for each of its phases and one for the end of each object
 // elsewhere. An object that needs no transfer has no bar.
 type meter struct {
 	w     io.Writer
@@ -25,12 +25,13 @@ type meter struct {
 	mu    sync.Mutex
 	bars  progress.Writer // nil where w is no terminal
 	open  map[string]*progress.Tracker
-	ended chan struct{} // closed when the bars are drawn for the last time; nil before the first
+	phase map[string]string // that was shown last
+	ended chan struct{}     // closed when the bars are drawn for the last time; nil before the first
 }
 
 // newMeter returns a meter of objects on w.
 func newMeter(w io.Writer, quiet bool, objects []source.Object) *meter {
-	m := &meter{w: w, quiet: quiet, names: map[string]string{}, open: map[string]*progress.Tracker{}}
+	m := &meter{w: w, quiet: quiet, names: map[string]string{}, open: map[string]*progress.Tracker{}, phase: map[string]string{}}
 	for _, obj := range objects {
 		m.names[addressOf(obj)] = obj.Head().String()
 	}
@@ -71,6 +72,10 @@ func (m *meter) show(p source.Progress) {
 		t = m.begin(p)
 	}
 	if m.bars == nil {
+		if m.phase[p.Object] != p.Phase {
+			m.phase[p.Object] = p.Phase
+			fmt.Fprintf(m.w, "%s: %s\n", t.Message, p.Phase)
+		}
 		return
 	}
 	if p.Total > 0 {
@@ -87,7 +92,6 @@ func (m *meter) begin(p source.Progress) *progress.Tracker {
 	}}
 	m.open[p.Object] = t
 	if m.bars == nil {
-		fmt.Fprintf(m.w, "%s: %s\n", name, p.Phase)
 		return t
 	}
 	m.bars.AppendTracker(t)

@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 // the password that it gets, are the hosts of registries, $OVERTLS is one with TLS,
 // $SIGNED and $COSIGN have what gpg, ssh-keygen and cosign signed. The
 // command "commit" adds a commit to main; "exits" runs a command that has to
-// end with a code.
+// end with a code. Object stores are those of s3Stores.
 func TestScripts(t *testing.T) {
 	signedDir, err := filepath.Abs("../../git/testdata/signed")
 	if err != nil {
@@ -81,7 +81,7 @@ func TestScripts(t *testing.T) {
 					env.Setenv(name, value)
 				}
 			}
-			return nil
+			return s3Stores(t, env)
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"commit": func(ts *testscript.TestScript, _ bool, args []string) {
@@ -93,6 +93,8 @@ func TestScripts(t *testing.T) {
 					ts.Check(signed(ts.Value(repoKey{}).(*testenv.Repo), signedDir, name))
 				}
 			},
+			"bucket": changeBucket,
+			"asked":  asked,
 			"exits":  exits,
 			"expand": expand,
 			"serve":  serveStore,

@@ -1,0 +1,106 @@
+package main
+
+import (
+	"fmt"
+	"html"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/headgate-io/headgate/internal/testenv"
+)
+
+// storesKey is where a script has its object stores, by variable.
+type storesKey struct{}
+
+// s3Stores are the object stores of a script: $S3 may be read by everybody,
+// $S3KEYS with the keys "AKIDREADER" and "s3cret-canary", $S3TLS with a certificate of
+// ca.crt by who has one too, and $S3STS with temporary keys for LDAP user "ci" and
+// password "s3cret-canary", or the token "t0ken-canary". All have the bucket
+// "assets". $S3BUSY answers 503, $S3ECHO repeats what it is sent.
+func s3Stores(t *testing.T, env *testscript.Env) error {
+	ca := testenv.NewCA(t)
+	stores := map[string]*testenv.S3{}
+	for name, config := range map[string]testenv.S3Config{
+		"S3":     {},
+		"S3KEYS": {AccessKey: "AKIDREADER", SecretKey: "s3cret-canary"},
+		"S3TLS":  {CA: ca, Mutual: true},
+		"S3STS":  {LDAPUsername: "ci", LDAPPassword: "s3cret-canary", WebIdentityToken: "t0ken-canary"},
+		"S3BUSY": {Defect: testenv.S3Failure(http.StatusServiceUnavailable, "SlowDown", "reduce your request rate")},
+	} {
+		s := testenv.StartS3(t, config)
+		stores[name] = s
+		env.Setenv(name, s.Host)
+		s.Bucket("assets").Replace(map[string]string{
+			".sourceignore": "*.log\n",
+			"app/a.yaml":    "a: 1\n",
+			"app/b.yaml":    "b: 1\n",
+			"app/c.log":     "not this\n",
+			"app/old/":      "",
+			"other/d.png":   "png",
+		})
+	}
+	env.Values[storesKey{}] = stores
+	env.Setenv("S3ECHO", strings.TrimPrefix(echoingS3(t), "http://"))
+	client, key := ca.Client("ci")
+	for name, text := range map[string][]byte{"ca.crt": ca.PEM(), "tls.crt": client, "tls.key": key} {
+		file := filepath.Join(env.WorkDir, "secrets", "mutual", name)
+		if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+			return err
+		}
+		if err := os.WriteFile(file, text, 0o600); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// echoingS3 returns the URL of a store that repeats all that it is sent.
+func echoingS3(t *testing.T) string {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r.ParseForm()
+		w.Header().Set("Content-Type", "application/xml")
+		w.WriteHeader(http.StatusBadRequest)
+		query, _ := url.QueryUnescape(r.URL.RawQuery)
+		fmt.Fprintf(w, "<Error><Code>InvalidRequest</Code><Message>%s</Message></Error>", html.EscapeString(fmt.Sprint(query, r.Form, r.Header)))
+	}))
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+// changeBucket changes the bucket "assets" of a store: bucket VARIABLE put KEY TEXT, or bucket VARIABLE remove KEY…
+func changeBucket(ts *testscript.TestScript, _ bool, args []string) {
+	b := ts.Value(storesKey{}).(map[string]*testenv.S3)[args[0]].Bucket("assets")
+	if args[1] == "remove" {
+		b.Remove(args[2:]...)
+		return
+	}
+	b.Put(args[2], args[3]+"\n")
+}
+
+// asked compares what a store was asked since the last time: asked VARIABLE [list=N] [get=N] [head=N] [role=N].
+func asked(ts *testscript.TestScript, _ bool, args []string) {
+	s := ts.Value(storesKey{}).(map[string]*testenv.S3)[args[0]]
+	phases := map[string]testenv.Phase{"list": testenv.ListObjects, "get": testenv.GetObject, "head": testenv.HeadObject, "role": testenv.AssumeRole}
+	sum := 0
+	for _, arg := range args[1:] {
+		name, number, _ := strings.Cut(arg, "=")
+		want, err := strconv.Atoi(number)
+		ts.Check(err)
+		if got := s.Count(phases[name]); got != want {
+			ts.Fatalf("%d requests to %s, want %d", got, phases[name], want)
+		}
+		sum += want
+	}
+	if got := s.Count(); got != sum {
+		ts.Fatalf("%d requests, want %d", got, sum)
+	}
+	s.Reset()
+}
