@@ -11,7 +11,6 @@ var errTooLarge = errors.New("the answer is larger than any that makes sense")
 type bounded struct {
 	io.ReadCloser
 	left int64
-	err  error // of reading, other than the end
 }
 
 func (b *bounded) Read(p []byte) (int, error) {
@@ -24,9 +23,6 @@ func (b *bounded) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if b.left -= int64(n); b.left < 0 {
 		return n - 1, errTooLarge
-	}
-	if err != nil && err != io.EOF {
-		b.err = err
 	}
 	return n, err
 }

@@ -3,6 +3,7 @@ package s3
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -17,10 +18,10 @@ import (
 )
 
 const (
-	userAgent  = "headgate"
-	emptySum   = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855" // SHA-256 of nothing
-	freshFor   = 5 * time.Minute                                                    // how old a signature may be before its age is why it was refused
-	secondWind = 3                                                                  // tries of an answer that breaks off
+	userAgent = "headgate"
+	emptySum  = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855" // SHA-256 of nothing
+	freshFor  = 5 * time.Minute                                                    // how old a signature may be before its age is why it was refused
+	maxBreaks = 3                                                                  // tries of an answer that breaks off
 )
 
 // A query is a request for the bucket, or for an object in it.
@@ -136,26 +137,36 @@ func (at site) request(ctx context.Context, q query, k *keys) (*http.Request, er
 	return signer.SignV4(*req, k.access, k.secret, k.session, at.region), nil
 }
 
-// readWhole hands the content of an answer to read, and asks again when the
-// answer breaks off: objects go on where they ended, but pages begin anew.
-func (d *driver) readWhole(ctx context.Context, q query, limit int64, read func(io.Reader) error) error {
+// readWhole hands the answer to q to use, and asks again when it breaks off. It
+// has limit bytes at most.
+func (d *driver) readWhole(ctx context.Context, q query, limit int64, use func(text string) error) error {
 	for try := 1; ; try++ {
 		resp, err := d.do(ctx, q)
 		if err != nil {
 			return err
 		}
-		body := &bounded{ReadCloser: resp.Body, left: limit}
-		err = read(body)
-		body.Close()
+		text, err := whole(resp, limit)
 		switch {
 		case err == nil:
+			if err = use(text); err != nil {
+				return fmt.Errorf("%s: %w", q.doing, err)
+			}
 			return nil
-		case body.err == nil:
+		case errors.Is(err, errTooLarge):
 			return fmt.Errorf("%s: %w", q.doing, err)
-		case ctx.Err() != nil || try == secondWind:
-			return d.unanswered(ctx, q, d.site(), fmt.Errorf("the answer breaks off: %w", body.err))
+		case ctx.Err() != nil, try == maxBreaks:
+			return d.unanswered(ctx, q, d.site(), fmt.Errorf("the answer breaks off: %w", err))
 		}
 	}
+}
+
+// whole reads the content of resp, of limit bytes at most, and closes it.
+func whole(resp *http.Response, limit int64) (string, error) {
+	defer resp.Body.Close()
+	var b strings.Builder
+	b.Grow(int(min(max(resp.ContentLength, 64<<10), limit)))
+	_, err := io.Copy(&b, &bounded{resp.Body, limit})
+	return b.String(), err
 }
 
 // hints returns what to do about refusals of k.

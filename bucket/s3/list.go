@@ -2,8 +2,7 @@ package s3
 
 import (
 	"context"
-	"fmt"
-	"io"
+	"errors"
 	"iter"
 	"net/url"
 
@@ -69,12 +68,12 @@ func (d *driver) page(ctx context.Context, prefix, token string) (p page, err er
 	if token != "" {
 		values.Set("continuation-token", token)
 	}
-	err = d.readWhole(ctx, query{doing: "list objects", values: values}, maxPage, func(r io.Reader) error {
-		if p, err = readPage(r, prefix); err != nil {
+	err = d.readWhole(ctx, query{doing: "list objects", values: values}, maxPage, func(text string) error {
+		if p, err = readPage(text, prefix); err != nil {
 			return err
 		}
 		if p.next != "" && p.next == token {
-			return fmt.Errorf("the store repeats a continuation token: its listing would never end")
+			return errors.New("the store repeats a continuation token: its listing would never end")
 		}
 		return nil
 	})

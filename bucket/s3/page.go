@@ -1,10 +1,7 @@
 package s3
 
 import (
-	"encoding/xml"
 	"errors"
-	"fmt"
-	"io"
 	"net/url"
 	"strconv"
 	"strings"
@@ -34,45 +31,47 @@ type pageReader struct {
 	depth  int     // of elements
 	inside bool    // Contents
 	to     *string // what the text of the innermost element goes to, nil for nowhere
-	text   []byte
 }
+
+const maxText = 8 << 10 // bytes of an element: a key of 1024 bytes, each of them escaped, has 3072
 
 var errNoListing = errors.New("the answer is no listing of S3: check spec.endpoint")
 
 // readPage reads a page of keys that begin with prefix.
-func readPage(r io.Reader, prefix string) (page, error) {
-	d := xml.NewDecoder(r)
+func readPage(text, prefix string) (page, error) {
+	s := scanner{text: text}
 	p := pageReader{page: page{objects: make([]bucket.Object, 0, 1000)}}
 	for {
-		t, err := d.Token()
-		if err == io.EOF { // of the answer, not of its element
-			err = io.ErrUnexpectedEOF
-		}
-		switch t := t.(type) {
-		case xml.StartElement:
-			err = p.start(t.Name.Local)
-		case xml.CharData:
-			if p.to != nil {
-				p.text = append(p.text, t...)
-			}
-		case xml.EndElement:
+		t, err := s.next()
+		switch {
+		case err != nil:
+		case t.kind == startOf:
+			err = p.start(t.text)
+		case t.kind == endOf:
 			if err = p.end(); p.depth == 0 && err == nil {
 				err = p.finish(prefix)
 				return p.page, err
 			}
+		case p.to != nil:
+			err = p.add(t)
 		}
 		if err != nil {
-			return page{}, broken(err)
+			return page{}, err
 		}
 	}
 }
 
-// broken says what is wrong with an answer, but not what the store wrote there.
-func broken(err error) error {
-	if e, ok := errors.AsType[*xml.SyntaxError](err); ok {
-		return fmt.Errorf("the answer is no XML: line %d", e.Line)
+// add adds to the text of an element, which is nearly always of one piece.
+func (p *pageReader) add(t token) (err error) {
+	if t.kind == textOf {
+		if t.text, err = unescape(t.text); err != nil {
+			return err
+		}
 	}
-	return err
+	if *p.to += t.text; len(*p.to) > maxText {
+		return errTooLarge
+	}
+	return nil
 }
 
 func (p *pageReader) start(name string) error {
@@ -89,7 +88,6 @@ func (p *pageReader) start(name string) error {
 	case p.depth == 3 && p.inside:
 		p.to = p.ofObject(name)
 	}
-	p.text = p.text[:0]
 	return nil
 }
 
@@ -119,9 +117,7 @@ func (p *pageReader) ofObject(name string) *string {
 
 func (p *pageReader) end() error {
 	p.depth--
-	if p.to != nil {
-		*p.to, p.to = string(p.text), nil
-	}
+	p.to = nil
 	if p.depth != 1 || !p.inside {
 		return nil
 	}
