@@ -35,7 +35,10 @@ type pageReader struct {
 
 const maxText = 8 << 10 // bytes of an element: a key of 1024 bytes, each of them escaped, has 3072
 
-var errNoListing = errors.New("the answer is no listing of S3: check spec.endpoint")
+var (
+	errNoListing  = errors.New("the answer is no listing of S3: check spec.endpoint")
+	errOddListing = errors.New("the answer is no listing as stores write it: an element is there twice, or is not text")
+)
 
 // readPage reads a page of keys that begin with prefix.
 func readPage(text, prefix string) (page, error) {
@@ -75,9 +78,10 @@ func (p *pageReader) add(t token) (err error) {
 }
 
 func (p *pageReader) start(name string) error {
-	p.to = nil
 	p.depth++
 	switch {
+	case p.to != nil: // an element where there is to be text
+		return errOddListing
 	case p.depth == 1 && name != "ListBucketResult":
 		return errNoListing
 	case p.depth == 2:
@@ -87,6 +91,9 @@ func (p *pageReader) start(name string) error {
 		p.to = p.ofPage(name)
 	case p.depth == 3 && p.inside:
 		p.to = p.ofObject(name)
+	}
+	if p.to != nil && *p.to != "" { // twice
+		return errOddListing
 	}
 	return nil
 }

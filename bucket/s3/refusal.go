@@ -69,7 +69,7 @@ func (r *refusal) parse(text []byte, secrets []string) {
 		body.Code, body.Message = body.Error.Code, body.Error.Message
 	}
 	r.known = body.Code != ""
-	r.reason, r.message = plain(body.Code, secrets...), strings.TrimRight(plain(body.Message, secrets...), ".")
+	r.reason, r.message = plain(body.Code, secrets...), plain(strings.TrimRight(body.Message, "."), secrets...)
 	if body.Region != "" {
 		r.region = body.Region
 	}
