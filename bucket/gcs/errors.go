@@ -34,7 +34,10 @@ const anonymousHint = "the request was anonymous: set spec.secretRef to a Secret
 func (d *driver) failure(doing string, err error) error {
 	api, ok := errors.AsType[*googleapi.Error](err)
 	if !ok {
-		return fmt.Errorf("%s: %w", doing, redact.Error(bare(err), d.vault.Values()...))
+		if err = bare(err); len(err.Error()) > maxCause { // it repeats a value of the answer
+			err = errors.New("the answer is not what it should be")
+		}
+		return fmt.Errorf("%s: %w", doing, redact.Error(err, d.vault.Values()...))
 	}
 	if api.Message == "" { // the library leaves refusals of content as they are
 		parsed := googleapi.CheckResponseWithBody(&http.Response{StatusCode: api.Code, Header: api.Header}, []byte(api.Body))
@@ -82,8 +85,9 @@ func word(s string) string {
 }
 
 const (
-	maxSaid = 256     // bytes
-	maxText = 4 << 10 // bytes; what is longer is no message
+	maxSaid  = 256     // bytes
+	maxCause = 512     // bytes of an error of package http, or of the library
+	maxText  = 4 << 10 // bytes; what is longer is no message
 )
 
 // said returns what a server says so that it can be shown: in one line, short, and without secrets.

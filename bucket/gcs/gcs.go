@@ -32,8 +32,8 @@
 // announces. The ETag is that of the listing, which changes with an object's
 // metadata as well.
 //
-// Neither the environment nor the metadata server is read here, and nothing is
-// sent about this machine.
+// Neither credentials nor servers are looked for in the environment or at a
+// metadata server here, nothing is logged, and nothing is sent about this machine.
 package gcs
 
 import (
