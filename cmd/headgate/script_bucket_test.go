@@ -24,34 +24,41 @@ type storesKey struct{}
 // $S3KEYS with the keys "AKIDREADER" and "s3cret-canary", $S3TLS with a certificate of
 // ca.crt by who has one too, and $S3STS with temporary keys for LDAP user "ci" and
 // password "s3cret-canary", or the token "t0ken-canary". All have the bucket
-// "assets". $S3BUSY answers 503, $S3ECHO repeats what it is sent.
+// "assets". $S3LAB is as one in a lab: TLS by a certificate of lab/ca.crt, the same
+// keys, a region of its own. $S3BUSY answers 503, $S3ECHO repeats what it is sent.
+// $GCS wants a token for the key in secrets/gcs, $AZURE the signature
+// in $SAS, in its bucket and its container "assets".
 func s3Stores(t *testing.T, env *testscript.Env) error {
-	ca := testenv.NewCA(t)
+	ca, lab := testenv.NewCA(t), testenv.NewCA(t)
 	stores := map[string]*testenv.S3{}
 	for name, config := range map[string]testenv.S3Config{
 		"S3":     {},
 		"S3KEYS": {AccessKey: "AKIDREADER", SecretKey: "s3cret-canary"},
 		"S3TLS":  {CA: ca, Mutual: true},
+		"S3LAB":  {CA: lab, AccessKey: "AKIDREADER", SecretKey: "s3cret-canary", Region: "lab-1"},
 		"S3STS":  {LDAPUsername: "ci", LDAPPassword: "s3cret-canary", WebIdentityToken: "t0ken-canary"},
 		"S3BUSY": {Defect: testenv.S3Failure(http.StatusServiceUnavailable, "SlowDown", "reduce your request rate")},
 	} {
 		s := testenv.StartS3(t, config)
 		stores[name] = s
 		env.Setenv(name, s.Host)
-		s.Bucket("assets").Replace(map[string]string{
-			".sourceignore": "*.log\n",
-			"app/a.yaml":    "a: 1\n",
-			"app/b.yaml":    "b: 1\n",
-			"app/c.log":     "not this\n",
-			"app/old/":      "",
-			"other/d.png":   "png",
-		})
+		s.Bucket("assets").Replace(assets)
 	}
 	env.Values[storesKey{}] = stores
 	env.Setenv("S3ECHO", strings.TrimPrefix(echoingS3(t), "http://"))
+	gcs := testenv.StartGCS(t, testenv.GCSConfig{Account: "ci@project.iam.gserviceaccount.com"})
+	gcs.Bucket("assets").Replace(assets)
+	env.Setenv("GCS", gcs.Host)
+	const sas = "sv=2024-11-04&sr=c&sp=rl&sig=5as-canary"
+	azure := testenv.StartAzblob(t, testenv.AzblobConfig{SAS: sas})
+	azure.Container("assets").Replace(assets)
+	env.Setenv("AZURE", azure.URL)
+	env.Setenv("SAS", sas)
 	client, key := ca.Client("ci")
-	for name, text := range map[string][]byte{"ca.crt": ca.PEM(), "tls.crt": client, "tls.key": key} {
-		file := filepath.Join(env.WorkDir, "secrets", "mutual", name)
+	for name, text := range map[string][]byte{
+		"mutual/ca.crt": ca.PEM(), "mutual/tls.crt": client, "mutual/tls.key": key, "lab/ca.crt": lab.PEM(), "gcs/serviceaccount": gcs.Key(),
+	} {
+		file := filepath.Join(env.WorkDir, "secrets", filepath.FromSlash(name))
 		if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 			return err
 		}
@@ -60,6 +67,16 @@ func s3Stores(t *testing.T, env *testscript.Env) error {
 		}
 	}
 	return nil
+}
+
+// assets is what all buckets hold.
+var assets = map[string]string{
+	".sourceignore": "*.log\n",
+	"app/a.yaml":    "a: 1\n",
+	"app/b.yaml":    "b: 1\n",
+	"app/c.log":     "not this\n",
+	"app/old/":      "",
+	"other/d.png":   "png",
 }
 
 // echoingS3 returns the URL of a store that repeats all that it is sent.
