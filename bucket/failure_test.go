@@ -74,6 +74,7 @@ func TestFailures(t *testing.T) {
 	small := artifact.Limits{Entries: 2}
 	for name, c := range map[string]broken{
 		"no such bucket":         {change: fails(0, status(404, "NoSuchBucket")), is: fs.ErrNotExist, says: "there is no such bucket, check spec.bucketName and spec.endpoint: list objects: 404 Not Found: NoSuchBucket"},
+		"no such bucket, hinted": {change: fails(0, &bucket.StatusError{Doing: "list objects", Status: 404, Message: "Not here.", Hint: "look there"}), is: fs.ErrNotExist, says: "bucket 'stuff': list objects: 404 Not Found: Not here: look there"},
 		"refused":                {change: fails(0, status(403, "AccessDenied")), reason: "AuthenticationFailed", is: fs.ErrPermission, says: "list objects: 403 Forbidden: AccessDenied"},
 		"expired in the middle":  {change: fails(2, status(401, "ExpiredToken")), reason: "AuthenticationFailed", is: fs.ErrPermission, says: "after 2 objects: list objects: 401"},
 		"busy in the middle":     {change: fails(1, status(503, "SlowDown")), says: "after 1 objects: list objects: 503 Service Unavailable: SlowDown"},
@@ -110,9 +111,9 @@ func TestFailures(t *testing.T) {
 		"default of bytes": {change: func(d *memoryDriver) { d.set("x", memoryObject{size: 16<<30 + 1}) }, says: `entry "x" has more than 17179869184 bytes`},
 
 		"large rules":      {change: func(d *memoryDriver) { d.put(".sourceignore", strings.Repeat("#", 1<<20+1)) }, says: "object .sourceignore has 1048577 bytes, at most 1048576 are allowed"},
-		"rules that grow":  {change: rules(func(io.ReadCloser) io.Reader { return strings.NewReader(strings.Repeat("#", 1<<20+1)) }), says: "more than 1048576 bytes"},
-		"rules cut short":  {change: rules(func(b io.ReadCloser) io.Reader { return io.LimitReader(b, 2) }), is: io.ErrUnexpectedEOF, says: "2 bytes of 6 arrived"},
-		"rules that break": {change: rules(func(io.ReadCloser) io.Reader { return io.MultiReader(strings.NewReader("x"), brokenReader{}) }), is: io.ErrClosedPipe, says: "object .sourceignore: "},
+		"rules that grow":  {change: rules(func(io.ReadCloser) io.Reader { return strings.NewReader(strings.Repeat("#", 1<<20+1)) }), is: source.ErrMoved, says: "object .sourceignore: it has grown"},
+		"rules cut short":  {change: rules(func(b io.ReadCloser) io.Reader { return io.LimitReader(b, 0) }), is: io.ErrUnexpectedEOF, says: "object .sourceignore: it ends after 0 of 6 bytes, 4 times"},
+		"rules that break": {change: rules(func(io.ReadCloser) io.Reader { return brokenReader{} }), is: io.ErrClosedPipe, says: "object .sourceignore: "},
 		"rules refused": {change: func(d *memoryDriver) {
 			d.put(".sourceignore", "x")
 			d.onOpen = func(bucket.Object, int64) error { return status(403, "AccessDenied") }
@@ -121,7 +122,7 @@ func TestFailures(t *testing.T) {
 		"rules with NUL":     {change: func(d *memoryDriver) { d.put(".sourceignore", "a\x00") }, reason: "SourceIgnoreError", says: ".sourceignore:1: a NUL byte"},
 		"rules of the spec":  {edit: ignoring("a\nb\x00"), reason: "SourceIgnoreError", says: "spec.ignore:2: a NUL byte"},
 	} {
-		t.Run(name, c.failing)
+		t.Run(name, func(t *testing.T) { synctest.Test(t, c.failing) })
 	}
 }
 

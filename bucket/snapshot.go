@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"strings"
 
@@ -89,7 +88,7 @@ func (o *Origin) list(ctx context.Context, d Driver, prefix string) (l *listing,
 
 // after says how far a listing came before it failed.
 func after(n int, err error) error {
-	if errors.Is(err, fs.ErrNotExist) {
+	if answer, ok := errors.AsType[*StatusError](err); errors.Is(err, fs.ErrNotExist) && (!ok || answer.Hint == "") {
 		err = fmt.Errorf("there is no such bucket, check spec.bucketName and spec.endpoint: %w", err)
 	}
 	if n == 0 {
@@ -158,20 +157,12 @@ func (o *Origin) readRules(ctx context.Context, s *snapshot, before memory, plac
 		return nil, fmt.Errorf("object %s has %d bytes, at most %d are allowed: shorten it", ignoreFile, s.ignore.Size, maxRules)
 	}
 	text := ""
-	err := o.within(ctx, "read "+ignoreFile, func(ctx context.Context) error {
-		body, err := s.driver.Open(ctx, *s.ignore, 0)
-		if err != nil {
-			return err
-		}
+	err := o.within(ctx, "read "+ignoreFile, func(ctx context.Context) (err error) {
+		body := receive(ctx, s.driver, *s.ignore)
 		defer body.Close()
-		if text, err = readRules(body); err == nil && int64(len(text)) != s.ignore.Size {
-			err = fmt.Errorf("%d bytes of %d arrived: %w", len(text), s.ignore.Size, io.ErrUnexpectedEOF)
-		}
+		text, err = readRules(body)
 		return err
 	})
-	if errors.Is(err, ErrChanged) || errors.Is(err, fs.ErrNotExist) {
-		err = fmt.Errorf("%w: %w", source.ErrMoved, err)
-	}
 	if err != nil {
 		return nil, fmt.Errorf("object %s: %w", ignoreFile, err)
 	}

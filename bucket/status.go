@@ -25,7 +25,7 @@ func (e *StatusError) Error() string {
 	if e.Status != 0 {
 		text = append(text, fmt.Sprintf("%d %s", e.Status, http.StatusText(e.Status)))
 	}
-	for _, more := range []string{e.Code, e.Message, e.Hint} {
+	for _, more := range []string{e.Code, strings.TrimRight(e.Message, ". "), e.Hint} {
 		if more != "" {
 			text = append(text, more)
 		}

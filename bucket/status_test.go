@@ -1,0 +1,37 @@
+package bucket_test
+
+import (
+	"errors"
+	"io/fs"
+	"testing"
+	"time"
+
+	"github.com/headgate-io/headgate/bucket"
+)
+
+func TestStatusError(t *testing.T) {
+	for _, c := range []struct {
+		err  bucket.StatusError
+		text string
+		is   error
+	}{
+		{bucket.StatusError{Doing: "list objects", Status: 404, Code: "NoSuchBucket", Message: "It is not there."}, "list objects: 404 Not Found: NoSuchBucket: It is not there", fs.ErrNotExist},
+		{bucket.StatusError{Doing: "read a", Status: 401, Hint: "log in"}, "read a: 401 Unauthorized: log in", fs.ErrPermission},
+		{bucket.StatusError{Doing: "read a", Status: 403}, "read a: 403 Forbidden", fs.ErrPermission},
+		{bucket.StatusError{Doing: "read a", Status: 412, Code: "ConditionNotMet"}, "read a: 412 Precondition Failed: ConditionNotMet", bucket.ErrChanged},
+		{bucket.StatusError{Doing: "list objects", Status: 503, After: 90 * time.Second}, "list objects: 503 Service Unavailable: try again in 1m30s", nil},
+		{bucket.StatusError{Doing: "list objects", Message: "..."}, "list objects", nil},
+	} {
+		if got := c.err.Error(); got != c.text {
+			t.Errorf("%q, want %q", got, c.text)
+		}
+		for _, target := range []error{fs.ErrNotExist, fs.ErrPermission, bucket.ErrChanged} {
+			if errors.Is(&c.err, target) != (target == c.is) {
+				t.Errorf("%v is %v, or is not", &c.err, target)
+			}
+		}
+		if c.err.RetryAfter() != c.err.After {
+			t.Error(c.err.RetryAfter())
+		}
+	}
+}
