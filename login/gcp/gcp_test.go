@@ -52,6 +52,7 @@ var key = sync.OnceValue(func() *rsa.PrivateKey {
 type world struct {
 	t        *testing.T
 	registry *testenv.Registry
+	store    *testenv.GCS
 	proxy    *testenv.ProxyServer
 	secrets  logintest.Secrets
 	env      map[string]string
@@ -63,11 +64,12 @@ type world struct {
 	answer   http.HandlerFunc // in place of the token services
 	revoked  bool
 	universe string // of the machine
+	scope    string // that tokens are to be asked for
 }
 
 func newWorld(t *testing.T, vars ...string) *world {
 	ca := testenv.SystemCA(t)
-	w := &world{t: t, clock: logintest.NewClock(time.Now()), env: map[string]string{"HOME": t.TempDir()}}
+	w := &world{t: t, clock: logintest.NewClock(time.Now()), scope: cloudScope, env: map[string]string{"HOME": t.TempDir()}}
 	for i := 0; i < len(vars); i += 2 {
 		w.env[vars[i]] = vars[i+1]
 	}
@@ -91,6 +93,8 @@ func newWorld(t *testing.T, vars ...string) *world {
 		w.registry = logintest.Registry(t, testenv.RegistryConfig{CA: ca, Names: []string{name}, Allow: w.allow}, "project/repo/app")
 		hosts[name+":443"] = w.registry.Host
 	}
+	w.store = testenv.StartGCS(t, testenv.GCSConfig{CA: ca, Names: []string{store}, Token: token(1)})
+	hosts[store+":443"] = w.store.Host
 	w.proxy = testenv.ServeProxy(t, testenv.Proxy{Hosts: hosts})
 	w.secrets = logintest.Secrets{"proxy": {"address": w.proxy.URL}, "ca": {"ca.crt": string(ca.PEM())}}
 	return w
@@ -131,7 +135,7 @@ func (w *world) token(rw http.ResponseWriter, r *http.Request) {
 		return
 	}
 	switch {
-	case form("grant_type") == "urn:ietf:params:oauth:grant-type:jwt-bearer" && asserted(form("assertion"), "https://"+r.Host+"/token"),
+	case form("grant_type") == "urn:ietf:params:oauth:grant-type:jwt-bearer" && asserted(form("assertion"), "https://"+r.Host+"/token", w.scope),
 		form("grant_type") == "refresh_token" && form("refresh_token") == "refresh-canary" && form("client_secret") == "secret-canary":
 		reply(rw, 200, map[string]any{"access_token": w.next(), "token_type": "Bearer", "expires_in": 3600})
 	default:
@@ -141,7 +145,7 @@ func (w *world) token(rw http.ResponseWriter, r *http.Request) {
 
 // asserted checks a JSON web token of the service account: its signature with
 // RS256 (RFC 7518 section 3.3), and what it claims.
-func asserted(assertion, audience string) bool {
+func asserted(assertion, audience, scope string) bool {
 	parts := strings.Split(assertion, ".")
 	if len(parts) != 3 {
 		return false
@@ -163,7 +167,7 @@ func asserted(assertion, audience string) bool {
 		}
 	}
 	now := time.Now().Unix()
-	return head.Alg == "RS256" && head.Kid == "key-1" && claims.Iss == robot && claims.Aud == audience && claims.Scope == cloudScope &&
+	return head.Alg == "RS256" && head.Kid == "key-1" && claims.Iss == robot && claims.Aud == audience && claims.Scope == scope &&
 		claims.Iat <= now && claims.Exp > now && claims.Exp-claims.Iat <= 3600+10
 }
 
