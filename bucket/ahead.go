@@ -25,7 +25,9 @@ type fetch struct {
 	driver Driver
 	tree   *tree
 	pool   pool
-	jobs   chan *stream  // begun; closed behind the last
+	copies *earlier      // where unchanged objects are; nil: nowhere
+	jobs   chan *stream  // begun, and to be received; closed behind the last
+	queue  chan *stream  // begun, and to be copied; closed behind the last
 	begun  chan struct{} // closed when no more are begun
 	stop   chan struct{} // closed when one has failed
 	count  func()        // called for each object that has arrived
@@ -36,16 +38,20 @@ type fetch struct {
 	failed  int             // position of the first that failed
 }
 
-// newFetch begins to fetch what the artifact of s holds.
-func newFetch(ctx context.Context, s *snapshot, count func()) *fetch {
-	f := &fetch{driver: s.driver, count: count, failed: math.MaxInt, streams: map[int]*stream{},
-		jobs: make(chan *stream), begun: make(chan struct{}), stop: make(chan struct{})}
+// newFetch begins to fetch what the artifact of s holds. It takes over copies,
+// which may be nil.
+func newFetch(ctx context.Context, s *snapshot, copies *earlier, count func()) *fetch {
+	f := &fetch{driver: s.driver, copies: copies, count: count, failed: math.MaxInt, streams: map[int]*stream{},
+		jobs: make(chan *stream), queue: make(chan *stream, allPieces), begun: make(chan struct{}), stop: make(chan struct{})}
 	f.ctx, f.cancel = context.WithCancelCause(ctx)
 	f.pool.init(allPieces)
 	f.tree = s.tree(false, f.open)
 	f.running.Go(f.dispatch)
 	for range requests {
 		f.running.Go(f.work)
+	}
+	if copies != nil {
+		f.running.Go(f.copy)
 	}
 	return f
 }
@@ -65,6 +71,7 @@ var (
 func (f *fetch) dispatch() {
 	defer close(f.begun)
 	defer close(f.jobs)
+	defer close(f.queue)
 	position := 0
 	f.tree.each(f.tree.folder("."), func(i int) bool {
 		o := f.tree.list.at(i)
@@ -77,8 +84,12 @@ func (f *fetch) dispatch() {
 		if !f.admit(s, o, position) {
 			return false
 		}
+		to := f.jobs
+		if f.copies.has(i) {
+			to = f.queue // which has room
+		}
 		select {
-		case f.jobs <- s:
+		case to <- s:
 			return true
 		case <-f.stop:
 			s.cancel(errBehind)
@@ -156,20 +167,36 @@ func (f *fetch) why() error {
 // work receives objects.
 func (f *fetch) work() {
 	for s := range f.jobs {
-		if f.isBehind(s) {
-			s.cancel(errBehind)
-		}
+		f.drop(s)
 		r := receive(s.ctx, f.driver, s.object)
 		s.fill(r)
 		r.Close()
 	}
 }
 
-// isBehind reports whether an object before s has failed.
-func (f *fetch) isBehind(s *stream) bool {
+// copy takes objects from where they are unchanged.
+func (f *fetch) copy() {
+	for s := range f.queue {
+		f.drop(s)
+		s.fill(f.copies.find(s.object))
+	}
+	f.copies.end(f.ctx)
+}
+
+// wait waits until everything has come to its end, and tells what was wrong
+// with what was copied.
+func (f *fetch) wait() error {
+	f.running.Wait()
+	return f.copies.problem()
+}
+
+// drop ends s if an object before it has failed.
+func (f *fetch) drop(s *stream) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.failed < s.position
+	if f.failed < s.position {
+		s.cancel(errBehind)
+	}
 }
 
 // fail ends what is behind s.
@@ -189,114 +216,4 @@ func (f *fetch) fail(s *stream) {
 		default:
 		}
 	}
-}
-
-// A stream is one object on its way.
-type stream struct {
-	of    *fetch
-	index int
-	begun chan struct{} // closed when what follows is set
-
-	object   Object
-	position int // in the order of the archive
-	ctx      context.Context
-	cancel   context.CancelCauseFunc
-	full     chan piece  // in order; there is always room
-	free     chan []byte // the share that is not in use; nil: yet to be made
-
-	again int    // how many pieces are to be used again for this object
-	now   piece  // what is being read
-	last  []byte // its buffer
-}
-
-// A piece is some bytes and the error that follows them.
-type piece struct {
-	data []byte
-	err  error
-}
-
-// fill passes on the whole of r.
-func (s *stream) fill(r io.Reader) {
-	for left := s.object.Size; ; {
-		var p piece
-		p, left = s.next(r, left)
-		if p.err == io.EOF {
-			s.of.count()
-		}
-		s.full <- p
-		if p.err == nil {
-			continue
-		}
-		if p.err != io.EOF {
-			s.of.fail(s)
-		}
-		return
-	}
-}
-
-// next fills a piece of r, of which there are left bytes.
-func (s *stream) next(r io.Reader, left int64) (piece, int64) {
-	var buf []byte
-	select {
-	case buf = <-s.free:
-	case <-s.ctx.Done():
-		return piece{err: context.Cause(s.ctx)}, left
-	}
-	if buf == nil {
-		buf = s.of.pool.take()
-	}
-	n, err := io.ReadFull(r, buf[:min(left, pieceSize)])
-	left -= int64(n)
-	if err == nil && left == 0 {
-		var more [1]byte
-		if _, err = io.ReadFull(r, more[:]); err == nil {
-			err = moved("it has grown")
-		}
-	}
-	return piece{buf[:n], err}, left
-}
-
-// Read implements [io.Reader].
-func (s *stream) Read(p []byte) (int, error) {
-	for len(s.now.data) == 0 {
-		if s.now.err != nil {
-			return 0, s.now.err
-		}
-		s.recycle()
-		select {
-		case s.now = <-s.full:
-			s.last = s.now.data
-		case <-s.ctx.Done():
-			s.now.err = context.Cause(s.ctx)
-		}
-	}
-	n := copy(p, s.now.data)
-	s.now.data = s.now.data[n:]
-	return n, nil
-}
-
-// recycle gives back the buffer that was read.
-func (s *stream) recycle() {
-	switch {
-	case s.last == nil:
-	case s.again > 0:
-		s.again--
-		s.free <- s.last[:pieceSize]
-	default:
-		s.of.pool.put(s.last[:pieceSize])
-	}
-	s.last = nil
-}
-
-// Close implements [io.Closer]. One that has not been read to its end ends the fetch.
-func (s *stream) Close() error {
-	s.recycle()
-	s.cancel(nil)
-	s.of.mu.Lock()
-	delete(s.of.streams, s.index)
-	s.of.mu.Unlock()
-	if s.now.err == nil {
-		s.of.cancel(errEnded)
-	}
-	return nil
 }

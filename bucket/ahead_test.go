@@ -160,7 +160,7 @@ func TestFetchMemory(t *testing.T) {
 		"small":        {small(5000), allPieces},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := newFetch(t.Context(), holding(t, d, c.sizes).snapshot, func() {})
+			f := newFetch(t.Context(), holding(t, d, c.sizes).snapshot, nil, func() {})
 			defer f.close()
 			if _, err := artifact.Tar(t.Context(), io.Discard, f.tree); err != nil {
 				t.Fatal(err)

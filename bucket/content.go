@@ -2,9 +2,11 @@ package bucket
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"slices"
 	"sync"
 
 	"github.com/headgate-io/headgate/artifact"
@@ -30,14 +32,25 @@ func (c *content) Verify(context.Context) (source.Verification, error) {
 	return source.Verification{}, nil
 }
 
-// WriteTo implements [source.Content].
+// WriteTo implements [source.Content]. Objects that are unchanged since the
+// published artifact was made are copied from it. The error wraps
+// [source.ErrMoved] when an object is not what was listed any more, and when the
+// published artifact turns out to be damaged.
 func (c *content) WriteTo(ctx context.Context, w io.Writer) (source.Report, error) {
-	var report artifact.Report
+	published := c.origin.bucket.Status.Artifact
+	report := source.Report{Notes: slices.Clone(c.snapshot.notes)}
+	if published != nil {
+		if why := c.origin.spoiledBy(published.Digest); why != "" {
+			report.Notes = append(report.Notes, why)
+		}
+	}
 	out := &sink{w: w}
 	err := c.origin.within(ctx, "fetch", func(ctx context.Context) (err error) {
-		report, err = c.pack(ctx, out)
-		return err
+		return c.pack(ctx, out, &report)
 	})
+	if spoiled, ok := errors.AsType[*spoiledError](err); ok {
+		c.origin.forget(*published, spoiled)
+	}
 	if err != nil && out.err == nil { // the bucket is at fault, not the storage
 		err = c.origin.failed(source.StepFetch, err)
 	}
@@ -45,27 +58,35 @@ func (c *content) WriteTo(ctx context.Context, w io.Writer) (source.Report, erro
 	if c.snapshot.ignore != nil {
 		files-- // which is no part of the revision
 	}
-	return source.Report{
-		Report:  report,
-		Message: fmt.Sprintf("stored artifact with %d fetched files from '%s' bucket", files, c.origin.bucket.Spec.BucketName),
-		Notes:   c.snapshot.notes,
-	}, err
+	report.Message = fmt.Sprintf("stored artifact with %d fetched files from '%s' bucket", files, c.origin.bucket.Spec.BucketName)
+	return report, err
 }
 
 // pack fetches the objects and packs them while they arrive.
-func (c *content) pack(ctx context.Context, out *sink) (artifact.Report, error) {
+func (c *content) pack(ctx context.Context, out *sink, report *source.Report) error {
 	p, err := c.progress()
 	if err != nil {
-		return artifact.Report{}, err
+		return err
 	}
-	f := newFetch(ctx, c.snapshot, p.count)
+	copies := c.openEarlier(ctx)
+	if copies != nil {
+		report.Notes = append(report.Notes, fmt.Sprintf("%d of %d objects are unchanged and were copied from the artifact before", copies.count, p.total))
+	}
+	f := newFetch(ctx, c.snapshot, copies, p.count)
 	defer f.close()
 	out.failed = f.cancel
-	report, err := c.origin.env.Cache.Pack(f.ctx, out, f.tree)
-	if err != nil && ctx.Err() != nil {
-		err = fmt.Errorf("%d of %d objects arrived: %w", p.arrived(), p.total, err)
+	report.Report, err = c.origin.env.Cache.Pack(f.ctx, out, f.tree)
+	if err == nil {
+		err = f.wait()
 	}
-	return report, err
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return fmt.Errorf("%d of %d objects arrived: %w", p.arrived(), p.total, err)
+	case err != nil:
+		return err
+	}
+	c.remember(out.w)
+	return nil
 }
 
 // A sink remembers whether writing failed.

@@ -21,14 +21,15 @@ type Origin struct {
 	providers map[string]Provider
 	vault     transport.Vault
 
-	mu   sync.Mutex
-	kept *kept // what the last Resolve listed, until it is opened
+	mu      sync.Mutex
+	kept    *kept             // what the last Resolve listed, until it is opened
+	spoiled map[string]string // digests of artifacts that nothing is to be copied from, and why
 }
 
 // New returns the origin of b. providers are what buckets can be read with, by
 // spec.provider. It does no I/O; what is wrong with b surfaces from [Origin.Resolve].
 func New(b *source.Bucket, env source.Env, providers map[string]Provider) *Origin {
-	return &Origin{bucket: b, env: env, providers: providers,
+	return &Origin{bucket: b, env: env, providers: providers, spoiled: map[string]string{},
 		vault: transport.Vault{Namespace: b.Metadata.Namespace, From: env.Secrets}}
 }
 

@@ -1,0 +1,371 @@
+package bucket_test
+
+import (
+	"archive/tar"
+	"bytes"
+	"cmp"
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/headgate-io/headgate/artifact"
+	"github.com/headgate-io/headgate/bucket"
+	"github.com/headgate-io/headgate/source"
+)
+
+// A rig is a bucket with all that it takes to reconcile it again and again.
+type rig struct {
+	*memoryDriver
+	obj    *source.Bucket
+	env    source.Env
+	store  *artifact.Store
+	report source.Report // of the last run
+}
+
+func newRig(t *testing.T, d *memoryDriver) *rig {
+	t.Helper()
+	store, err := artifact.OpenStore(artifact.StoreConfig{Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { store.Close() })
+	cache, err := artifact.OpenCache(artifact.CacheConfig{Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { cache.Close() })
+	return &rig{memoryDriver: d, obj: newBucket(nil), store: store,
+		env: source.Env{Cache: cache, Sources: &source.Inventory{Store: store}}}
+}
+
+// run reconciles the bucket and returns which objects were asked for, sorted.
+func (r *rig) run(t *testing.T) (opened string) {
+	t.Helper()
+	if err := r.try(t); err != nil {
+		t.Fatal(err)
+	}
+	return r.opened()
+}
+
+func (r *rig) opened() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	keys := slices.Sorted(slices.Values(r.opens))
+	r.opens, r.lists = nil, nil
+	return strings.Join(keys, " ")
+}
+
+func (r *rig) try(t *testing.T) error {
+	rec := source.Reconciler{Store: r.store}
+	_, err := rec.Reconcile(t.Context(), r.obj, noted{r.origin(r.obj, r.env), &r.report})
+	return err
+}
+
+// A noted origin keeps the report of what was written.
+type noted struct {
+	*bucket.Origin
+	report *source.Report
+}
+
+func (n noted) Open(ctx context.Context, rev source.Revision) (source.Content, error) {
+	c, err := n.Origin.Open(ctx, rev)
+	return notedContent{c, n.report}, err
+}
+
+type notedContent struct {
+	source.Content
+	report *source.Report
+}
+
+func (n notedContent) WriteTo(ctx context.Context, w io.Writer) (source.Report, error) {
+	report, err := n.Content.WriteTo(ctx, w)
+	*n.report = report
+	return report, err
+}
+
+// archive returns the bytes of the published artifact.
+func (r *rig) archive(t *testing.T) []byte {
+	t.Helper()
+	f, err := r.store.Open(*r.obj.Status.Artifact)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	b, err := io.ReadAll(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// full returns the bytes of an artifact that owes nothing to an earlier one.
+func (r *rig) full(t *testing.T) []byte {
+	t.Helper()
+	fresh := newRig(t, r.memoryDriver)
+	fresh.obj.Spec = r.obj.Spec
+	fresh.run(t)
+	return fresh.archive(t)
+}
+
+func (r *rig) same(t *testing.T) {
+	t.Helper()
+	if got := r.archive(t); !bytes.Equal(got, r.full(t)) {
+		t.Error("the artifact is not the one that a full fetch makes")
+	}
+}
+
+// data is content of some size that compresses a little.
+func data(seed uint64, size int) string {
+	b := make([]byte, size)
+	r := rand.New(rand.NewPCG(seed, 0))
+	for i := range b {
+		b[i] = "abcdefghijklmnop0123456789 \n"[r.IntN(28)]
+	}
+	return string(b)
+}
+
+func TestIncremental(t *testing.T) {
+	d := newMemory("a", "1", "a-b", "2", "a.d/x", data(1, 300_000), "b/c", data(2, 1<<20), "b/d", "", "b/e", data(3, 100_000), "z", "3", ".sourceignore", "*.png\n", "p.png", "no")
+	r := newRig(t, d)
+	steps := []struct {
+		name   string
+		edit   func()
+		opened string
+		note   string
+	}{
+		{"first", func() {}, ".sourceignore a a-b a.d/x b/c b/e z", ""},
+		{"one changed", func() { d.put("b/c", data(4, 1<<20)) }, ".sourceignore b/c", "6 of 7 objects are unchanged"},
+		{"one grown", func() { d.put("a", "11") }, ".sourceignore a", "6 of 7 objects"},
+		{"one new", func() { d.put("a/b", "11"); d.remove("a") }, ".sourceignore a/b", "6 of 7 objects"},
+		{"one gone", func() { d.remove("b/e") }, ".sourceignore", "6 of 6 objects"},
+		{"rules that leave more", func() { d.put(".sourceignore", "*.jpg\n") }, ".sourceignore p.png", "6 of 7 objects"},
+		{"rules that leave less", func() { d.put(".sourceignore", "*.jpg\na*\n") }, ".sourceignore", "4 of 4 objects"},
+		{"spec.ignore", func() { ignore := "!a-b\n"; r.obj.Spec.Ignore = &ignore }, ".sourceignore a-b", "4 of 5 objects"},
+		{"all changed", func() { d.put("a-b", "x"); d.put("b/c", "x"); d.put("b/d", "x"); d.put("p.png", "x"); d.put("z", "x") }, ".sourceignore a-b b/c b/d p.png z", ""},
+		{"all gone but rules", func() {
+			for _, key := range []string{"a-b", "b/c", "b/d", "p.png", "z", "a/b", "a.d/x"} {
+				d.remove(key)
+			}
+		}, ".sourceignore", ""},
+		{"back again", func() { d.put("z", "3") }, ".sourceignore z", ""},
+		{"nothing", func() {}, ".sourceignore", "-"},
+	}
+	for _, step := range steps {
+		step.edit()
+		r.report = source.Report{}
+		if got := r.run(t); got != step.opened {
+			t.Errorf("%s: opened %s, want %s", step.name, got, step.opened)
+		}
+		notes := strings.Join(r.report.Notes, "\n")
+		if !strings.Contains(notes, step.note) && step.note != "-" || step.note == "" && notes != "" {
+			t.Errorf("%s: notes %q", step.name, notes)
+		}
+		r.same(t)
+		r.opened()
+	}
+}
+
+// Whatever happens to a bucket, the artifact is the one that a full fetch makes.
+func TestIncrementalRandom(t *testing.T) {
+	for seed := range uint64(2) {
+		rnd := rand.New(rand.NewPCG(seed, 1))
+		d := newMemory()
+		key := func() string {
+			return fmt.Sprintf("%c%c%d", 'a'+rnd.IntN(3), "/-.!"[rnd.IntN(4)], rnd.IntN(60))
+		}
+		edit := func() {
+			switch k := key(); rnd.IntN(4) {
+			case 0:
+				d.remove(k)
+			default:
+				d.put(k, data(rnd.Uint64(), []int{0, 1, 4000, 65536, 70_000, 300_000}[rnd.IntN(6)]))
+			}
+		}
+		for range 150 {
+			edit()
+		}
+		r := newRig(t, d)
+		r.run(t)
+		for range 4 {
+			before := map[string]memoryObject{}
+			for k, o := range d.objects {
+				before[k] = o
+			}
+			for range rnd.IntN(40) {
+				edit()
+			}
+			want := map[string]bool{}
+			for k, o := range d.objects {
+				if was, ok := before[k]; len(o.data) > 0 && (!ok || was != o) {
+					want[k] = true
+				}
+			}
+			opened := strings.Fields(r.run(t))
+			for _, k := range opened {
+				if !want[k] {
+					t.Errorf("seed %d: %s was asked for", seed, k)
+				}
+			}
+			if len(opened) != len(want) {
+				t.Errorf("seed %d: %d objects were asked for instead of %d", seed, len(opened), len(want))
+			}
+			r.same(t)
+			r.opened()
+		}
+	}
+}
+
+// Without what it takes, everything is fetched.
+func TestIncrementalWithout(t *testing.T) {
+	for name, lose := range map[string]func(r *rig){
+		"cache":          func(r *rig) { r.env.Cache = nil },
+		"sources":        func(r *rig) { r.env.Sources = nil },
+		"what it was of": func(r *rig) { r.env.Cache, _ = artifact.OpenCache(artifact.CacheConfig{Dir: t.TempDir()}) },
+		"the artifact":   func(r *rig) { r.env.Sources = &source.Inventory{} },
+		"the place":      func(r *rig) { r.obj.Spec.Endpoint = "another.example" },
+		"the bucket":     func(r *rig) { r.obj.Spec.BucketName = "another" },
+		"a status":       func(r *rig) { r.obj.Status.Artifact = nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := newMemory("a", "1", "b", "2")
+			r := newRig(t, d)
+			r.run(t)
+			d.put("b", "3")
+			lose(r)
+			if got := r.run(t); got != "a b" {
+				t.Errorf("opened %s", got)
+			}
+			r.same(t)
+		})
+	}
+}
+
+// An artifact that is not what it was published as costs a second listing.
+func TestIncrementalSpoiled(t *testing.T) {
+	large := data(7, 700_000)
+	objects := []string{"a", "1", "b", large, "c", data(8, 200_000), "d", "4", "e", "5"}
+	for name, spoil := range map[string]func(archive []byte) io.Reader{
+		"empty":           func([]byte) io.Reader { return strings.NewReader("") },
+		"not compressed":  func([]byte) io.Reader { return strings.NewReader("hello") },
+		"torn at once":    func(b []byte) io.Reader { return bytes.NewReader(b[:20]) },
+		"torn":            func(b []byte) io.Reader { return bytes.NewReader(b[:len(b)/2]) },
+		"torn at its end": func(b []byte) io.Reader { return bytes.NewReader(b[:len(b)-1]) },
+		"damaged":         func(b []byte) io.Reader { b[len(b)/2] ^= 0xff; return bytes.NewReader(b) },
+		"damaged first":   func(b []byte) io.Reader { b[12] ^= 0xff; return bytes.NewReader(b) },
+		"damaged sum":     func(b []byte) io.Reader { b[len(b)-5] ^= 1; return bytes.NewReader(b) },
+		"another content": func([]byte) io.Reader {
+			return bytes.NewReader(packed("a", "1", "b", data(9, 700_000), "c", "3", "d", "4", "e", "5"))
+		},
+		"another size":         func([]byte) io.Reader { return bytes.NewReader(packed("a", "22", "b", large, "d", "4", "e", "5")) },
+		"without the first":    func([]byte) io.Reader { return bytes.NewReader(packed("b", large, "d", "4", "e", "5")) },
+		"without another":      func([]byte) io.Reader { return bytes.NewReader(packed("a", "1", "b", large, "e", "5")) },
+		"without the last":     func([]byte) io.Reader { return bytes.NewReader(packed("a", "1", "b", large, "d", "4")) },
+		"nothing in it":        func([]byte) io.Reader { return bytes.NewReader(packed()) },
+		"out of order":         func([]byte) io.Reader { return bytes.NewReader(packed("b", large, "a", "1", "d", "4", "e", "5")) },
+		"a directory":          func([]byte) io.Reader { return bytes.NewReader(packed("a/", "", "b", large, "d", "4", "e", "5")) },
+		"a failing disk":       func(b []byte) io.Reader { return io.MultiReader(bytes.NewReader(b[:len(b)/3]), broken{}) },
+		"a failing disk, late": func(b []byte) io.Reader { return io.MultiReader(bytes.NewReader(b), broken{}) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := newMemory(objects...)
+			r := newRig(t, d)
+			r.run(t)
+			d.put("c", "3")
+			whole := r.archive(t)
+			sources := &spoiledSources{Sources: r.env.Sources, content: func() io.Reader { return spoil(slices.Clone(whole)) }}
+			r.env.Sources = sources
+			r.run(t)
+			r.same(t)
+			r.opened()
+			if notes := strings.Join(r.report.Notes, " "); sources.opened != 1 || strings.Contains(notes, "are unchanged") {
+				t.Errorf("opened %d times, notes %q", sources.opened, notes)
+			}
+			r.env.Sources = sources.Sources
+			d.put("c", "4")
+			if got := r.run(t); got != "c" {
+				t.Errorf("then it opened %s", got)
+			}
+			r.same(t)
+		})
+	}
+}
+
+// A cache that cannot forget is no reason to go in circles.
+func TestIncrementalSpoiledForGood(t *testing.T) {
+	d := newMemory("a", "1", "b", "2", "c", "3")
+	r := newRig(t, d)
+	r.run(t)
+	d.put("c", "4")
+	o := r.origin(r.obj, r.env)
+	for range 2 { // the second knows from the first, whatever the cache has
+		spoiled := &spoiledSources{Sources: r.env.Sources, content: func() io.Reader { return bytes.NewReader(packed("a", "1")) }}
+		env := r.env
+		env.Sources = spoiled
+		o = r.origin(r.obj, env)
+		rev, _, err := o.Resolve(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := o.Open(t.Context(), rev)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = c.WriteTo(t.Context(), io.Discard)
+		if spoiled.opened > 0 && !errors.Is(err, source.ErrMoved) {
+			t.Error(err)
+		}
+		report, err := c.WriteTo(t.Context(), io.Discard)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if spoiled.opened == 1 && !strings.Contains(strings.Join(report.Notes, " "), `copy unchanged objects from the artifact that is published: "b" is not in it`) {
+			t.Errorf("%q", report.Notes)
+		}
+		c.Close()
+	}
+}
+
+// A spoiledSources hands out another content than was published, and says so as late as it may.
+type spoiledSources struct {
+	source.Sources
+	content func() io.Reader
+	opened  int
+}
+
+func (s *spoiledSources) Open(_ context.Context, a artifact.Artifact) (io.ReadCloser, error) {
+	s.opened++
+	r, err := artifact.VerifyReader(s.content(), a.Digest)
+	return io.NopCloser(r), err
+}
+
+type broken struct{}
+
+func (broken) Read([]byte) (int, error) { return 0, fs.ErrInvalid }
+
+// packed returns an archive of files NAME, DATA, …; a name with a slash at its end is a directory.
+func packed(files ...string) []byte {
+	var out bytes.Buffer
+	z := gzip.NewWriter(&out)
+	w := tar.NewWriter(z)
+	err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: ".", Mode: 0o750})
+	for i := 0; i < len(files); i += 2 {
+		h := &tar.Header{Typeflag: tar.TypeReg, Name: files[i], Mode: 0o600, Size: int64(len(files[i+1]))}
+		if name, ok := strings.CutSuffix(files[i], "/"); ok {
+			h.Typeflag, h.Name = tar.TypeDir, name
+		}
+		err = cmp.Or(err, w.WriteHeader(h))
+		_, failed := io.WriteString(w, files[i+1])
+		err = cmp.Or(err, failed)
+	}
+	if err = cmp.Or(err, w.Close(), z.Close()); err != nil {
+		panic(err)
+	}
+	return out.Bytes()
+}
