@@ -121,8 +121,8 @@ func (r *rig) same(t *testing.T) {
 	}
 }
 
-// data is content of some size that compresses a little.
-func data(seed uint64, size int) string {
+// someText is content of some size that compresses a little.
+func someText(seed uint64, size int) string {
 	b := make([]byte, size)
 	r := rand.New(rand.NewPCG(seed, 0))
 	for i := range b {
@@ -132,7 +132,7 @@ func data(seed uint64, size int) string {
 }
 
 func TestIncremental(t *testing.T) {
-	d := newMemory("a", "1", "a-b", "2", "a.d/x", data(1, 300_000), "b/c", data(2, 1<<20), "b/d", "", "b/e", data(3, 100_000), "z", "3", ".sourceignore", "*.png\n", "p.png", "no")
+	d := newMemory("a", "1", "a-b", "2", "a.d/x", someText(1, 300_000), "b/c", someText(2, 1<<20), "b/d", "", "b/e", someText(3, 100_000), "z", "3", ".sourceignore", "*.png\n", "p.png", "no")
 	r := newRig(t, d)
 	steps := []struct {
 		name   string
@@ -141,7 +141,7 @@ func TestIncremental(t *testing.T) {
 		note   string
 	}{
 		{"first", func() {}, ".sourceignore a a-b a.d/x b/c b/e z", ""},
-		{"one changed", func() { d.put("b/c", data(4, 1<<20)) }, ".sourceignore b/c", "6 of 7 objects are unchanged"},
+		{"one changed", func() { d.put("b/c", someText(4, 1<<20)) }, ".sourceignore b/c", "6 of 7 objects are unchanged"},
 		{"one grown", func() { d.put("a", "11") }, ".sourceignore a", "6 of 7 objects"},
 		{"one new", func() { d.put("a/b", "11"); d.remove("a") }, ".sourceignore a/b", "6 of 7 objects"},
 		{"one gone", func() { d.remove("b/e") }, ".sourceignore", "6 of 6 objects"},
@@ -185,7 +185,7 @@ func TestIncrementalRandom(t *testing.T) {
 			case 0:
 				d.remove(k)
 			default:
-				d.put(k, data(rnd.Uint64(), []int{0, 1, 4000, 65536, 70_000, 300_000}[rnd.IntN(6)]))
+				d.put(k, someText(rnd.Uint64(), []int{0, 1, 4000, 65536, 70_000, 300_000}[rnd.IntN(6)]))
 			}
 		}
 		for range 150 {
@@ -249,8 +249,8 @@ func TestIncrementalWithout(t *testing.T) {
 
 // An artifact that is not what it was published as costs a second listing.
 func TestIncrementalSpoiled(t *testing.T) {
-	large := data(7, 700_000)
-	objects := []string{"a", "1", "b", large, "c", data(8, 200_000), "d", "4", "e", "5"}
+	large := someText(7, 700_000)
+	objects := []string{"a", "1", "b", large, "c", someText(8, 200_000), "d", "4", "e", "5"}
 	for name, spoil := range map[string]func(archive []byte) io.Reader{
 		"empty":           func([]byte) io.Reader { return strings.NewReader("") },
 		"not compressed":  func([]byte) io.Reader { return strings.NewReader("hello") },
@@ -261,7 +261,7 @@ func TestIncrementalSpoiled(t *testing.T) {
 		"damaged first":   func(b []byte) io.Reader { b[12] ^= 0xff; return bytes.NewReader(b) },
 		"damaged sum":     func(b []byte) io.Reader { b[len(b)-5] ^= 1; return bytes.NewReader(b) },
 		"another content": func([]byte) io.Reader {
-			return bytes.NewReader(packed("a", "1", "b", data(9, 700_000), "c", "3", "d", "4", "e", "5"))
+			return bytes.NewReader(packed("a", "1", "b", someText(9, 700_000), "c", "3", "d", "4", "e", "5"))
 		},
 		"another size":         func([]byte) io.Reader { return bytes.NewReader(packed("a", "22", "b", large, "d", "4", "e", "5")) },
 		"without the first":    func([]byte) io.Reader { return bytes.NewReader(packed("b", large, "d", "4", "e", "5")) },
@@ -270,8 +270,8 @@ func TestIncrementalSpoiled(t *testing.T) {
 		"nothing in it":        func([]byte) io.Reader { return bytes.NewReader(packed()) },
 		"out of order":         func([]byte) io.Reader { return bytes.NewReader(packed("b", large, "a", "1", "d", "4", "e", "5")) },
 		"a directory":          func([]byte) io.Reader { return bytes.NewReader(packed("a/", "", "b", large, "d", "4", "e", "5")) },
-		"a failing disk":       func(b []byte) io.Reader { return io.MultiReader(bytes.NewReader(b[:len(b)/3]), broken{}) },
-		"a failing disk, late": func(b []byte) io.Reader { return io.MultiReader(bytes.NewReader(b), broken{}) },
+		"a failing disk":       func(b []byte) io.Reader { return io.MultiReader(bytes.NewReader(b[:len(b)/3]), brokenDisk{}) },
+		"a failing disk, late": func(b []byte) io.Reader { return io.MultiReader(bytes.NewReader(b), brokenDisk{}) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := newMemory(objects...)
@@ -345,9 +345,9 @@ func (s *spoiledSources) Open(_ context.Context, a artifact.Artifact) (io.ReadCl
 	return io.NopCloser(r), err
 }
 
-type broken struct{}
+type brokenDisk struct{}
 
-func (broken) Read([]byte) (int, error) { return 0, fs.ErrInvalid }
+func (brokenDisk) Read([]byte) (int, error) { return 0, fs.ErrInvalid }
 
 // packed returns an archive of files NAME, DATA, …; a name with a slash at its end is a directory.
 func packed(files ...string) []byte {
