@@ -23,7 +23,7 @@ func TestBucketSTS(t *testing.T) {
 		"MINIO_IDENTITY_OPENID_CLIENT_ID=headgate", "MINIO_IDENTITY_OPENID_CLAIM_NAME=policy")
 	store := minioServer{ca: ca, env: env}.serve(t)
 	store.bucket("app", files)
-	store.admin("idp", "ldap", "policy", "attach", "store", "readonly", "--user", ldapUser)
+	store.admin("idp", "ldap", "policy", "attach", "store", "readwrite", "--user", ldapUser)
 	gate := serveHTTPProxy(t)
 	trust := keys{"ca.crt": string(ca.PEM())}
 	at := "https://" + store.addr
@@ -36,7 +36,7 @@ func TestBucketSTS(t *testing.T) {
 		return s
 	}
 	alice, mallory := keys{"username": "alice", "password": "canary-alice"}, keys{"username": "alice", "password": "canary-mallory"}
-	claims := map[string]any{"iss": provider, "aud": "headgate", "sub": "alice", "policy": "readonly", "exp": time.Now().Add(time.Hour).Unix()}
+	claims := map[string]any{"iss": provider, "aud": "headgate", "sub": "alice", "policy": "readwrite", "exp": time.Now().Add(time.Hour).Unix()}
 	token := func(field string, value any) keys {
 		changed := map[string]any{field: value}
 		for name, value := range claims {
