@@ -67,8 +67,13 @@ func sameArchives(kept, fresh string) error {
 func archive(store string) (found string, err error) {
 	var newest time.Time
 	err = filepath.WalkDir(store, func(path string, d fs.DirEntry, err error) error {
-		if err != nil || !strings.HasSuffix(path, ".tar.gz") || strings.HasPrefix(d.Name(), ".") {
+		switch hidden := strings.HasPrefix(d.Name(), "."); { // what the store notes
+		case err != nil:
 			return err
+		case hidden && d.IsDir():
+			return fs.SkipDir
+		case hidden || !strings.HasSuffix(path, ".tar.gz"):
+			return nil
 		}
 		info, err := os.Lstat(path)
 		if err == nil && info.Mode().IsRegular() && info.ModTime().After(newest) {
