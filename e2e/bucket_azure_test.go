@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"encoding/base64"
 	"encoding/json"
-	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os/exec"
@@ -128,37 +127,6 @@ func TestBucketAzure(t *testing.T) {
 			}
 		})
 	}
-}
-
-// TestBucketAzureRequests counts what Azurite is asked.
-func TestBucketAzureRequests(t *testing.T) {
-	s := serveAzurite(t, nil)
-	s.container("app", nil, files)
-	front := newStoreFront(t, s.addr)
-	source := bucketAt("http://"+front.addr+"/"+azureAccount, "app").with("provider", "azure").secret("secretRef", keys{"accountKey": s.key})
-	countRequests(t, front, source, "/"+azureAccount+"/app/", func(key, text string) { s.put("app", key, text) })
-}
-
-// countRequests fetches files: all, then nothing, since nothing changed, then
-// one that changed. Objects are read below path.
-func countRequests(t *testing.T, front *front, source bucketSource, path string, put func(key, text string)) {
-	t.Helper()
-	all, store := maps.Clone(files), t.TempDir()
-	first, held := fetched(t, store, source)
-	wantFiles(t, held, all)
-	wantAsked(t, front, "GET list 200", "GET "+path+"README.md 200", "GET "+path+"deploy/app.yaml 200", "GET "+path+"docs/naïve name 200")
-	if again, _ := fetched(t, store, source); again != first {
-		t.Errorf("what is unchanged was %s and is %s", first, again)
-	}
-	wantAsked(t, front, "GET list 200")
-	all["README.md"] = "# sample, changed\n"
-	put("README.md", all["README.md"])
-	second, held := fetched(t, store, source)
-	if second == first {
-		t.Error("a changed object has the same revision")
-	}
-	wantFiles(t, held, all)
-	wantAsked(t, front, "GET list 200", "GET "+path+"README.md 200")
 }
 
 // serveEntra starts an authority of Microsoft Entra that knows one application,

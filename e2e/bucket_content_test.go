@@ -1,11 +1,8 @@
 package e2e
 
 import (
-	"bytes"
 	"io"
 	stdlog "log"
-	"maps"
-	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -16,62 +13,6 @@ import (
 
 	"github.com/minio/minio-go/v7"
 )
-
-// TestBucketRequests counts what stores of S3 are asked: all objects, nothing
-// when nothing changed, and one object when one changed.
-func TestBucketRequests(t *testing.T) {
-	for name, serve := range map[string]func(*testing.T) *objectStore{
-		"minio":     func(t *testing.T) *objectStore { return minioServer{}.serve(t) },
-		"versitygw": serveVersity,
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := serve(t)
-			s.bucket("app", files)
-			all := maps.Clone(files)
-			all["large.bin"] = s.multipart("app", "large.bin")
-			front := newStoreFront(t, s.addr)
-			source, store := bucketAt(front.addr, "app").secret("secretRef", root), t.TempDir()
-			first, held := fetched(t, store, source)
-			wantFiles(t, held, all)
-			wantAsked(t, front, "GET list 200", "GET /app/README.md 200", "GET /app/deploy/app.yaml 200", "GET /app/docs/naïve name 200", "GET /app/large.bin 200")
-			if again, _ := fetched(t, store, source); again != first {
-				t.Errorf("what is unchanged was %s and is %s", first, again)
-			}
-			wantAsked(t, front, "GET list 200")
-			all["README.md"] = "# sample, changed\n"
-			s.put("app", "README.md", all["README.md"])
-			second, held := fetched(t, store, source)
-			if second == first {
-				t.Error("a changed object has the same revision")
-			}
-			wantFiles(t, held, all)
-			wantAsked(t, front, "GET list 200", "GET /app/README.md 200")
-			s.put("app", "README.md", all["README.md"])
-			if again, _ := fetched(t, store, source); again != second {
-				t.Errorf("what was written again as it was had %s and has %s", second, again)
-			}
-			check(t, s.RemoveObject(t.Context(), "app", "docs/naïve name", minio.RemoveObjectOptions{}))
-			delete(all, "docs/naïve name")
-			front.took()
-			_, held = fetched(t, store, source)
-			wantFiles(t, held, all)
-			wantAsked(t, front, "GET list 200")
-		})
-	}
-}
-
-// multipart uploads an object in two parts, whose ETag is no digest of its content, and returns the content.
-func (s *objectStore) multipart(bucket, key string) string {
-	s.t.Helper()
-	content := make([]byte, 6<<20)
-	rand.NewChaCha8([32]byte{1}).Read(content)
-	info, err := s.PutObject(s.t.Context(), bucket, key, bytes.NewReader(content), int64(len(content)), minio.PutObjectOptions{PartSize: 5 << 20})
-	check(s.t, err)
-	if !strings.HasSuffix(info.ETag, "-2") {
-		s.t.Fatalf("the ETag of two parts is %s", info.ETag)
-	}
-	return string(content)
-}
 
 // TestBucketKeys fetches keys of all sorts from MinIO, with a prefix and by ignore rules.
 func TestBucketKeys(t *testing.T) {

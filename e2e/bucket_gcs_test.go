@@ -12,6 +12,7 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -82,7 +83,8 @@ func TestBucketGoogle(t *testing.T) {
 		return bucketAt("http://"+front.addr, "app").with("provider", "gcp").secret("secretRef", key)
 	}
 	accounts := newAccounts(t, token)
-	countRequests(t, front, at(accounts.key(t, accounts.private)), "/storage/v1/b/app/o/", func(key, text string) { s.put("app", key, text) })
+	c := counted{front: front, source: at(accounts.key(t, accounts.private)), store: t.TempDir(), files: maps.Clone(files), below: "/storage/v1/b/app/o/"}
+	c.run(t, func(key, text string) { s.put("app", key, text) })
 	s.put("app", "README.md", files["README.md"])
 	another, err := rsa.GenerateKey(rand.Reader, 2048)
 	check(t, err)

@@ -10,10 +10,8 @@ import (
 
 // A bucketSource is a Bucket and the Secrets it names.
 type bucketSource struct {
-	spec      map[string]any  // beyond interval and timeout
-	secrets   map[string]keys // by the field that names them, sts.secretRef for example
-	trusted   string          // path of the certificates that stand for the system's; "" for those of the machine
-	namespace string
+	spec    map[string]any  // beyond interval and timeout
+	secrets map[string]keys // by the field that names them, sts.secretRef for example
 }
 
 // bucketAt returns a source of the bucket at host, by plain HTTP.
@@ -79,11 +77,7 @@ func (s bucketSource) manifest(t *testing.T) string {
 // fetchBucket runs headgate fetch on a source.
 func fetchBucket(t *testing.T, store string, s bucketSource, more ...string) outcome {
 	t.Helper()
-	var env []string
-	if s.trusted != "" {
-		env = []string{"SSL_CERT_FILE=" + s.trusted}
-	}
-	return fetchIn(t, env, store, s.manifest(t), more...)
+	return fetchFile(t, store, s.manifest(t), more...)
 }
 
 // fetched runs headgate fetch, which must succeed, and returns the revision and

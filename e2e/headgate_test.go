@@ -140,16 +140,9 @@ func fetchGit(t *testing.T, store string, s gitSource, more ...string) outcome {
 // fetchFile runs headgate fetch on a file that declares one source.
 func fetchFile(t *testing.T, store, manifest string, more ...string) outcome {
 	t.Helper()
-	return fetchIn(t, nil, store, manifest, more...)
-}
-
-// fetchIn is fetchFile with more variables of the environment.
-func fetchIn(t *testing.T, env []string, store, manifest string, more ...string) outcome {
-	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	cmd := headgate(ctx, t, append([]string{"fetch", "-f", manifest, "--store", store, "-o", "json"}, more...)...)
-	cmd.Env = append(cmd.Env, env...)
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	err := cmd.Run()
