@@ -2,6 +2,7 @@ package bucket
 
 import (
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -37,6 +38,9 @@ func (o *Origin) failed(step source.Step, err error) error {
 	}
 	if chosen, ok := errors.AsType[*source.StepError](err); ok {
 		out.Step, out.Reason = chosen.Step, chosen.Reason
+	}
+	if is[x509.UnknownAuthorityError](err) {
+		err = fmt.Errorf("%w: ca.crt of a server that the system does not know belongs into the Secret of certSecretRef", err)
 	}
 	out.Err = fmt.Errorf("bucket '%s': %w", o.bucket.Spec.BucketName, err)
 	return out

@@ -14,6 +14,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/credentials/stscreds"
 	"github.com/aws/aws-sdk-go-v2/service/sts"
 	"github.com/aws/smithy-go"
+	"github.com/aws/smithy-go/logging"
 	"github.com/aws/smithy-go/middleware"
 	smithyhttp "github.com/aws/smithy-go/transport/http"
 
@@ -32,6 +33,7 @@ func (p *Provider) retrieve(ctx context.Context, client *http.Client, at place) 
 	options := []func(*config.LoadOptions) error{
 		config.WithDefaultRegion(at.region),
 		config.WithRetryMaxAttempts(attempts),
+		config.WithLogger(logging.Nop{}), // what matters is in errors
 		config.WithAPIOptions([]func(*middleware.Stack) error{through(client)}),
 	}
 	if at.issuer != "" {
