@@ -129,6 +129,13 @@ func resolve(t *testing.T, s *testenv.S3, l *login, change func(*source.BucketSp
 	return o, err
 }
 
+func TestNoLogin(t *testing.T) {
+	s := filled(t, signed(), "a", "1")
+	_, err := resolve(t, s, nil, nil)
+	wantError(t, s, err, "this program cannot log in with provider aws: set spec.secretRef")
+	wantReason(t, err, "InvalidProviderConfiguration", true)
+}
+
 func TestOwnIdentity(t *testing.T) {
 	config := testenv.S3Config{AccessKey: "ASIA1", SecretKey: secretKey, SessionToken: "session-canary", PageSize: 1}
 	good := source.Credential{Username: "ASIA1", Password: secretKey, Token: "session-canary"}

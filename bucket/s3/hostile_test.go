@@ -125,6 +125,7 @@ func TestHostileObject(t *testing.T) {
 		"weak ETag":          {defect: get(weak)},
 		"removed":            {defect: *testenv.S3Failure(http.StatusNotFound, "NoSuchKey", "gone"), is: fs.ErrNotExist, say: "get object: 404 Not Found: NoSuchKey: gone"},
 		"archived":           {defect: *testenv.S3Failure(http.StatusForbidden, "InvalidObjectState", "archived"), say: "it is archived: restore it, or exclude it with spec.ignore"},
+		"whole, and cut":     {defect: get(cutShort), offset: 4, say: "get object: the answer breaks off: unexpected EOF"},
 		"another part":       {defect: *testenv.With("Content-Range", "bytes 3-23/24"), offset: 4, say: "another part of it than was asked for"},
 		"part of nothing":    {defect: *testenv.With("Content-Range", ""), offset: 4, say: "another part of it than was asked for"},
 		"a part, unasked":    {defect: get(part), say: "another part of it than was asked for"},
@@ -198,6 +199,14 @@ func (w *tagged) WriteHeader(code int) {
 func part(w http.ResponseWriter, r *http.Request, next http.Handler) {
 	r.Header.Set("Range", "bytes=4-")
 	next.ServeHTTP(w, r)
+}
+
+func cutShort(w http.ResponseWriter, r *http.Request, _ http.Handler) {
+	w.Header().Set("ETag", r.Header.Get("If-Match"))
+	w.Header().Set("Content-Length", "24")
+	fmt.Fprint(w, "th")
+	http.NewResponseController(w).Flush()
+	panic(http.ErrAbortHandler)
 }
 
 // as answers with another content and the same ETag.

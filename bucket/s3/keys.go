@@ -68,7 +68,14 @@ func ownIdentity(a *bucket.Access, at site) (issuer, error) {
 		}
 		u.RawQuery = url.Values{"sts": {a.Spec.STS.Endpoint}}.Encode()
 	}
-	return func(ctx context.Context) (source.Credential, error) { return a.LogIn(ctx, u) }, nil
+	return func(ctx context.Context) (source.Credential, error) {
+		issued, err := a.LogIn(ctx, u)
+		if errors.Is(err, errors.ErrUnsupported) {
+			err = &source.StepError{Step: source.StepResolve, Reason: "InvalidProviderConfiguration",
+				Err: fmt.Errorf("%w: spec.provider: this program cannot log in with provider aws: set spec.secretRef", source.ErrInvalid)}
+		}
+		return issued, err
+	}, nil
 }
 
 // get returns the keys to sign with. Errors are those of the issuer, and of ctx.

@@ -18,6 +18,7 @@ import (
 const (
 	maxRefusal = 16 << 10
 	maxMessage = 256 // bytes of what a store says that are repeated
+	maxCause   = 1 << 10
 )
 
 // A refusal is an answer other than a success.
@@ -182,6 +183,9 @@ var (
 func bare(err error, w wire, secrets ...string) error {
 	if e, ok := errors.AsType[*url.Error](err); ok {
 		err = e.Err
+	}
+	if text := err.Error(); len(text) > maxCause { // it repeats what the other side wrote
+		err = errors.New(plain(text, secrets...))
 	}
 	switch text := err.Error(); {
 	case errors.Is(err, http.ErrSchemeMismatch):

@@ -169,6 +169,39 @@ func TestExpiry(t *testing.T) {
 	wantError(t, s, err, "get object: 400 Bad Request: ExpiredToken|the keys that were issued just now have expired")
 }
 
+// Who waits for keys that somebody else asked for gives up on his own.
+func TestImpatient(t *testing.T) {
+	s := filled(t, people(), "a", "1")
+	d := connect(t, ldap(s))
+	all, err := list(t.Context(), d, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Expire()
+	stalled := s.Break(&testenv.Defect{Phase: testenv.AssumeRole, Do: testenv.Stall, After: -1})
+	patient, end := context.WithCancelCause(t.Context())
+	ended, over := errors.New("ended"), make(chan error)
+	go func() {
+		_, err := read(patient, d, all[0], 0)
+		over <- err
+	}()
+	<-stalled
+	impatient, cancel := context.WithCancelCause(t.Context())
+	given := errors.New("given up")
+	cancel(given)
+	if _, err := read(impatient, d, all[0], 0); !errors.Is(err, given) {
+		t.Error(err)
+	}
+	end(ended)
+	if err := <-over; !errors.Is(err, ended) {
+		t.Error(err)
+	}
+	s.Break(nil)
+	if text, err := read(t.Context(), d, all[0], 0); text != "1" || err != nil {
+		t.Errorf("%q, %v", text, err)
+	}
+}
+
 // Keys with a short life are replaced before they are refused.
 func TestShortLife(t *testing.T) {
 	config := people()
@@ -198,9 +231,11 @@ func TestHostileTokenService(t *testing.T) {
 		"forged keys": {testenv.Defect{Do: testenv.Answer, Status: 200, Body: begin + "<AccessKeyId>A&#10;B</AccessKeyId><SecretAccessKey>c</SecretAccessKey>" + end}, "control characters"},
 		"forged token": {testenv.Defect{Do: testenv.Answer, Status: 200, Body: begin + "<AccessKeyId>A</AccessKeyId><SecretAccessKey>c</SecretAccessKey><SessionToken>a b</SessionToken>" + end},
 			"control characters"},
-		"huge": {testenv.Defect{Do: testenv.Answer, Status: 200, Body: begin + "<AccessKeyId>" + strings.Repeat("A", 2<<20)}, "larger than any that makes sense"},
-		"cut":  {testenv.Defect{Do: testenv.Cut, After: 100}, "log in to the token service http://127.0.0.1:"},
-		"html": {testenv.Defect{Do: testenv.Answer, Status: 404, Body: "<html>"}, "404 Not Found"},
+		"huge":      {testenv.Defect{Do: testenv.Answer, Status: 200, Body: begin + "<AccessKeyId>" + strings.Repeat("A", 2<<20)}, "larger than any that makes sense"},
+		"cut":       {testenv.Defect{Do: testenv.Cut, After: 100}, "log in to the token service http://127.0.0.1:"},
+		"long name": {testenv.Defect{Do: testenv.Answer, Status: 200, Body: "<A" + strings.Repeat("A", 1<<19) + "/>"}, "log in to the token service http://127.0.0.1:|expected element type"},
+		"long date": {testenv.Defect{Do: testenv.Answer, Status: 200, Body: begin + "<Expiration>" + strings.Repeat("9 ", 1<<18) + "</Expiration>" + end}, "log in to the token service http://127.0.0.1:"},
+		"html":      {testenv.Defect{Do: testenv.Answer, Status: 404, Body: "<html>"}, "404 Not Found"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := testenv.StartS3(t, people())
@@ -209,6 +244,9 @@ func TestHostileTokenService(t *testing.T) {
 			_, err := s3.Connect(t.Context(), ldap(s))
 			wantError(t, s, err, c.say)
 			wantReason(t, err, "AuthenticationFailed", false)
+			if len(err.Error()) > 1500 {
+				t.Errorf("the error has %d bytes", len(err.Error()))
+			}
 		})
 	}
 	if stranger.Count() != 0 {
