@@ -70,7 +70,7 @@ func (r *refusal) parse(text []byte, secrets []string) {
 		body.Code, body.Message = body.Error.Code, body.Error.Message
 	}
 	r.known = body.Code != ""
-	r.reason, r.message = plain(body.Code, secrets...), plain(strings.TrimRight(body.Message, "."), secrets...)
+	r.reason, r.message = plain(body.Code, secrets...), plain(body.Message, secrets...)
 	if body.Region != "" {
 		r.region = body.Region
 	}
@@ -202,5 +202,5 @@ func plain(text string, secrets ...string) string {
 	if text = redact.String(text, secrets...); len(text) <= maxMessage {
 		return text
 	}
-	return text[:max(strings.LastIndexByte(text[:maxMessage+1], ' '), 0)] + "..."
+	return text[:max(strings.LastIndexByte(text[:maxMessage+1], ' '), 0)] + "…"
 }
