@@ -161,13 +161,31 @@ func (s *S3) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	next := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.answer(w, r, phase, bucket, key) })
 	if phase == GetObject {
-		w = &countingWriter{w, &s.bytes}
+		w = &contentWriter{countingWriter: countingWriter{w, &s.bytes}}
 	}
 	if d := s.met(phase); d != nil {
 		s.misbehave(w, r, *d, next)
 		return
 	}
 	next(w, r)
+}
+
+// A contentWriter counts the bytes of answers that are no refusals.
+type contentWriter struct {
+	countingWriter
+	refusal bool
+}
+
+func (w *contentWriter) WriteHeader(code int) {
+	w.refusal = code >= http.StatusMultipleChoices
+	w.countingWriter.WriteHeader(code)
+}
+
+func (w *contentWriter) Write(b []byte) (int, error) {
+	if w.refusal {
+		return w.ResponseWriter.Write(b)
+	}
+	return w.countingWriter.Write(b)
 }
 
 // addressed returns the bucket and the key of a request, "" for none.

@@ -111,7 +111,7 @@ func (d *Defect) turnS3Pages(w http.ResponseWriter, r *http.Request) {
 	writeXML(w, http.StatusOK, p)
 }
 
-// swellS3 answers with d.After bytes more than are right, before the end.
+// swellS3 answers with d.After bytes more than are right; those of XML are before its end.
 func (d *Defect) swellS3(w http.ResponseWriter, r *http.Request, next http.Handler) {
 	rec := httptest.NewRecorder()
 	next.ServeHTTP(rec, r)
@@ -121,7 +121,11 @@ func (d *Defect) swellS3(w http.ResponseWriter, r *http.Request, next http.Handl
 	if r.Method == http.MethodHead {
 		return
 	}
-	w.Write(bytes.TrimSuffix(rec.Body.Bytes(), []byte("</ListBucketResult>")))
+	text := rec.Body.Bytes()
+	if end := bytes.LastIndex(text, []byte("</")); end >= 0 && rec.Header().Get("Content-Type") == "application/xml" {
+		text = text[:end]
+	}
+	w.Write(text)
 	more := []byte(strings.Repeat("a", 64<<10))
 	for left := d.After; left > 0; left -= int64(len(more)) {
 		if _, err := w.Write(more[:min(left, int64(len(more)))]); err != nil {

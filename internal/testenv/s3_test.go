@@ -208,6 +208,9 @@ func TestS3ServesObjects(t *testing.T) {
 	if n := s.Count(testenv.GetObject); n != 9 || s.Count(testenv.HeadObject) != 1 || s.Count(testenv.HeadBucket) != 1 {
 		t.Errorf("%d requests", n)
 	}
+	if n := s.ContentBytes(); n != 10+10+6+2+3 {
+		t.Errorf("%d bytes of content", n)
+	}
 	b.Replace(map[string]string{"x": "y"})
 	if got := b.Contents(); len(got) != 1 || got["x"] != "y" {
 		t.Errorf("%q", got)

@@ -1,0 +1,354 @@
+package bucket_test
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	"github.com/headgate-io/headgate/bucket"
+	"github.com/headgate-io/headgate/bucket/s3"
+	"github.com/headgate-io/headgate/internal/testenv"
+	"github.com/headgate-io/headgate/source"
+	"github.com/headgate-io/headgate/source/sourcetest"
+)
+
+// canary is a secret key that may show nowhere.
+const canary = "cAnArY+secret/key="
+
+// secretForms are the canary as it may come to show.
+var secretForms = []string{canary, url.QueryEscape(canary), url.PathEscape(canary), strings.ReplaceAll(canary, "/", `\/`)}
+
+// providers are those of S3.
+var providers = map[string]bucket.Provider{"generic": s3.Connect, "aws": s3.Connect}
+
+// kept holds Secrets by NAMESPACE/NAME.
+type kept map[string]source.Secret
+
+func (k kept) Secret(_ context.Context, namespace, name string) (source.Secret, error) {
+	if s, ok := k[namespace+"/"+name]; ok {
+		return s, nil
+	}
+	return source.Secret{}, fs.ErrNotExist
+}
+
+func (kept) PullSecrets(context.Context, string, string) ([]source.Secret, error) { return nil, nil }
+
+// secret returns a Secret of KEY, VALUE, …
+func secret(keyValue ...string) source.Secret {
+	s := source.Secret{Data: map[string][]byte{}}
+	for i := 0; i < len(keyValue); i += 2 {
+		s.Data[keyValue[i]] = []byte(keyValue[i+1])
+	}
+	return s
+}
+
+func ref(name string) *source.LocalReference { return &source.LocalReference{Name: name} }
+
+// following returns a Bucket that follows the bucket app of a server.
+func following(s *testenv.S3) *source.Bucket {
+	b := &source.Bucket{
+		Header: source.Header{APIVersion: "source.headgate.dev/v1", Kind: "Bucket",
+			Metadata: source.Metadata{Name: "app", Namespace: "default"}},
+		Spec: source.BucketSpec{BucketName: "app", Endpoint: s.Host, Interval: source.Duration(time.Hour), Timeout: source.Duration(time.Minute)},
+	}
+	b.Spec.Insecure = strings.HasPrefix(s.Base, "http:")
+	return b
+}
+
+// A pool is a bucket of an object store, for the conformance suite.
+type pool struct {
+	s       *testenv.S3
+	p       *testenv.ProxyServer // nil for none
+	variant variant
+	secrets kept
+	defect  sourcetest.Defect
+}
+
+// A variant is one way to reach a bucket, and what it holds.
+type variant struct {
+	config testenv.S3Config
+	tls    bool
+	proxy  bool
+	aws    bool // keys are those that provider aws issues
+	under  string
+	spec   func(p *pool, s *source.BucketSpec)
+	kind   func(*sourcetest.Kind)
+}
+
+// The defects beyond those of the suite.
+const (
+	wrongKey    sourcetest.Defect = "wrong key"
+	unknownKey  sourcetest.Defect = "unknown key"
+	noBucket    sourcetest.Defect = "no such bucket"
+	vanishes    sourcetest.Defect = "objects that vanish"
+	changes     sourcetest.Defect = "objects that change"
+	refused     sourcetest.Defect = "refused object"
+	cut         sourcetest.Defect = "cut"
+	longer      sourcetest.Defect = "longer than listed"
+	otherETag   sourcetest.Defect = "another ETag"
+	noLDAP      sourcetest.Defect = "wrong LDAP password"
+	noIdentity  sourcetest.Defect = "no identity"
+	stallObject sourcetest.Defect = "stall before the object"
+	stallToken  sourcetest.Defect = "stall token service"
+)
+
+func of(phase testenv.Phase, d *testenv.Defect) *testenv.Defect {
+	d.Phase = phase
+	return d
+}
+
+// defects translates the defects that are the server's.
+var defects = map[sourcetest.Defect]*testenv.Defect{
+	sourcetest.Gone:         testenv.S3Failure(404, "NoSuchBucket", "The specified bucket does not exist"),
+	sourcetest.Denied:       testenv.S3Failure(403, "AccessDenied", "Access Denied"),
+	sourcetest.Leaking:      {Do: testenv.Leak, Status: 400},
+	sourcetest.Truncated:    {Phase: testenv.GetObject, Do: testenv.End},
+	cut:                     {Phase: testenv.GetObject, Do: testenv.Cut},
+	longer:                  {Phase: testenv.GetObject, Do: testenv.Swell, After: 1},
+	otherETag:               of(testenv.GetObject, testenv.With("ETag", `"other"`)),
+	refused:                 of(testenv.GetObject, testenv.S3Failure(403, "AccessDenied", "Access Denied")),
+	vanishes:                of(testenv.GetObject, testenv.S3Failure(404, "NoSuchKey", "The specified key does not exist.")),
+	changes:                 of(testenv.GetObject, testenv.S3Failure(412, "PreconditionFailed", "At least one of the pre-conditions you specified did not hold")),
+	sourcetest.StallResolve: {Phase: testenv.ListObjects, Do: testenv.Stall, After: -1},
+	sourcetest.StallFetch:   {Phase: testenv.GetObject, Do: testenv.Stall, After: 1},
+	stallObject:             {Phase: testenv.GetObject, Do: testenv.Stall, After: -1},
+	stallToken:              {Phase: testenv.AssumeRole, Do: testenv.Stall, After: 10},
+}
+
+func newPool(t *testing.T, v variant) *pool {
+	config := v.config
+	if v.tls {
+		config.CA = testenv.NewCA(t)
+	}
+	p := &pool{variant: v, s: testenv.StartS3(t, config)}
+	p.s.Bucket("app")
+	p.secrets = kept{
+		"default/keys":    secret("accesskey", "AKIA", "secretkey", canary),
+		"default/wrong":   secret("accesskey", "AKIA", "secretkey", "other-"+canary),
+		"default/unknown": secret("accesskey", "other", "secretkey", canary),
+		"default/ldap":    secret("username", "user", "password", canary),
+		"default/noldap":  secret("username", "user", "password", "other-"+canary),
+		"default/web":     secret("token", canary),
+	}
+	if ca := config.CA; ca != nil {
+		cert, key := ca.Client("user")
+		p.secrets["default/tls"] = secret("ca.crt", string(ca.PEM()), "tls.crt", string(cert), "tls.key", string(key))
+	}
+	if v.proxy {
+		hosts := map[string]string{}
+		for _, name := range config.Names {
+			hosts[name+":443"], hosts["app."+name+":443"] = p.s.Host, p.s.Host
+		}
+		p.p = testenv.ServeProxy(t, testenv.Proxy{Username: "proxy", Password: "proxy-" + canary, Hosts: hosts})
+		p.secrets["default/proxy"] = secret("address", p.p.URL, "username", "proxy", "password", "proxy-"+canary)
+	}
+	return p
+}
+
+// Publish implements [sourcetest.Upstream]. The ignore file is at the root of
+// the bucket, wherever the tree is, and so is something that is not of it.
+func (p *pool) Publish(tree fstest.MapFS) error {
+	contents := map[string]string{}
+	if p.variant.under != "" {
+		contents["another"], contents[p.variant.under+"-other/file"] = "another", "another"
+	}
+	for name, file := range tree {
+		if p.variant.under != "" && name != ".sourceignore" {
+			name = p.variant.under + "/" + name
+		}
+		contents[name] = string(file.Data)
+	}
+	p.s.Bucket("app").Replace(contents)
+	return nil
+}
+
+func (p *pool) Break(d sourcetest.Defect) <-chan struct{} {
+	p.defect = d
+	return p.s.Break(defects[d])
+}
+
+func (p *pool) Object() source.Object {
+	b := following(p.s)
+	spec := &b.Spec
+	if p.variant.config.AccessKey != "" && !p.variant.aws {
+		spec.SecretRef = ref("keys")
+	}
+	if p.variant.tls {
+		spec.CertSecretRef = ref("tls")
+	}
+	if p.variant.proxy {
+		spec.ProxySecretRef = ref("proxy")
+	}
+	if p.variant.under != "" {
+		spec.Prefix = p.variant.under + "/"
+	}
+	if p.variant.spec != nil {
+		p.variant.spec(p, spec)
+	}
+	switch p.defect {
+	case sourcetest.Invalid:
+		spec.Endpoint = "no host at all"
+	case sourcetest.NoSecret:
+		spec.SecretRef = ref("absent")
+	case wrongKey:
+		spec.SecretRef = ref("wrong")
+	case unknownKey:
+		spec.SecretRef = ref("unknown")
+	case noBucket:
+		spec.BucketName = "other"
+	case noLDAP:
+		spec.STS.SecretRef = ref("noldap")
+	}
+	return b
+}
+
+func (p *pool) Origin(obj source.Object) source.Origin {
+	env := source.Env{Secrets: p.secrets}
+	if p.variant.aws {
+		env.Login = func(context.Context, source.LoginRequest) (source.Credential, error) {
+			if p.defect == noIdentity {
+				return source.Credential{}, fmt.Errorf("the role is not there: %w", fs.ErrPermission)
+			}
+			return source.Credential{Username: "AKIA", Password: canary, Token: "token-" + canary}, nil
+		}
+	}
+	return bucket.New(obj.(*source.Bucket), env, providers)
+}
+
+func (p *pool) Traffic() sourcetest.Traffic {
+	return sourcetest.Traffic{Requests: p.s.Count(), Content: p.s.ContentBytes()}
+}
+
+func (p *pool) Secrets() []string {
+	return append(p.s.Signatures(), secretForms...)
+}
+
+// variants are the combinations that run the whole suite.
+var variants = map[string]variant{
+	"keys": {
+		config: testenv.S3Config{AccessKey: "AKIA", SecretKey: canary},
+		kind: func(k *sourcetest.Kind) {
+			k.Failures = append(k.Failures,
+				ends(wrongKey, "AuthenticationFailed", "SignatureDoesNotMatch"),
+				ends(unknownKey, "AuthenticationFailed", "InvalidAccessKeyId"))
+		},
+	},
+	"anonymous, small pages, in parts": {
+		config: testenv.S3Config{AccessKey: "AKIA", SecretKey: canary, Anonymous: true, PageSize: 2, Multipart: true},
+		spec:   func(_ *pool, s *source.BucketSpec) { s.SecretRef = nil },
+		kind:   func(k *sourcetest.Kind) { only(k, sourcetest.Gone, cut) },
+	},
+	"mutual TLS, another region, unordered": {
+		config: testenv.S3Config{AccessKey: "AKIA", SecretKey: canary, Mutual: true, Region: "eu-west-3", PageSize: 3,
+			Arrange: func(keys []string) []string { slices.Reverse(keys); return keys }},
+		tls:  true,
+		kind: func(k *sourcetest.Kind) { only(k, sourcetest.Denied, sourcetest.NoSecret, changes) },
+	},
+	"below a prefix, by a proxy": {
+		config: testenv.S3Config{AccessKey: "AKIA", SecretKey: canary}, under: "some/where", proxy: true,
+		kind: func(k *sourcetest.Kind) { only(k, sourcetest.Denied, sourcetest.Leaking, sourcetest.Truncated) },
+	},
+	"temporary keys of LDAP": {
+		config: testenv.S3Config{LDAPUsername: "user", LDAPPassword: canary},
+		spec: func(p *pool, s *source.BucketSpec) {
+			s.STS = &source.BucketSTSSpec{Provider: "ldap", Endpoint: p.s.Base, SecretRef: ref("ldap")}
+		},
+		kind: func(k *sourcetest.Kind) {
+			tokens(k)
+			k.Failures = append(k.Failures, ends(noLDAP, "AuthenticationFailed", ""))
+		},
+	},
+	"temporary keys of a web identity, TLS": {
+		config: testenv.S3Config{WebIdentityToken: canary}, tls: true,
+		spec: func(p *pool, s *source.BucketSpec) {
+			s.STS = &source.BucketSTSSpec{Provider: "webidentity", Endpoint: p.s.Base, SecretRef: ref("web"), CertSecretRef: ref("tls")}
+		},
+		kind: tokens,
+	},
+	"aws, virtual hosts": {
+		config: testenv.S3Config{AccessKey: "AKIA", SecretKey: canary, SessionToken: "token-" + canary, Region: "eu-west-3",
+			Names: []string{"s3.eu-west-3.amazonaws.com", "s3.dualstack.eu-west-3.amazonaws.com"}},
+		tls: true, proxy: true, aws: true,
+		spec: func(_ *pool, s *source.BucketSpec) {
+			s.Provider, s.Endpoint, s.Region = "aws", "s3.eu-west-3.amazonaws.com", "eu-west-3"
+		},
+		kind: func(k *sourcetest.Kind) {
+			only(k, sourcetest.Gone, sourcetest.Denied, sourcetest.Leaking, vanishes)
+			k.Failures = append(k.Failures, ends(noIdentity, "AuthenticationFailed", "the role is not there"))
+		},
+	},
+}
+
+func TestConformance(t *testing.T) {
+	for name, v := range variants {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			kind := conforming(func(sourcetest.TB) sourcetest.Upstream { return newPool(t, v) })
+			kind.Under = v.under
+			if v.kind != nil {
+				v.kind(&kind)
+			}
+			sourcetest.Run(t, kind)
+		})
+	}
+}
+
+// ends is how a run ends that is to be tried again.
+func ends(d sourcetest.Defect, reason, message string) sourcetest.Failure {
+	return sourcetest.Failure{Defect: d, Outcome: source.Failed, Condition: "FetchFailed", Reason: reason, Message: message}
+}
+
+// conforming describes a Bucket whose upstreams are pools.
+func conforming(open func(sourcetest.TB) sourcetest.Upstream) sourcetest.Kind {
+	return sourcetest.Kind{
+		Name: "Bucket",
+		Open: open,
+		Drift: func(obj source.Object) {
+			ignore := "/nothing-of-that-name\n"
+			obj.(*source.Bucket).Spec.Ignore = &ignore
+		},
+		Failures: []sourcetest.Failure{
+			ends(sourcetest.Gone, "BucketOperationFailed", "NoSuchBucket"),
+			ends(noBucket, "BucketOperationFailed", "NoSuchBucket"),
+			ends(sourcetest.Denied, "AuthenticationFailed", "403"),
+			ends(refused, "AuthenticationFailed", "403"),
+			ends(sourcetest.NoSecret, "AuthenticationFailed", "default/absent"),
+			ends(sourcetest.Leaking, "BucketOperationFailed", "400"),
+			ends(sourcetest.Truncated, "BucketOperationFailed", ""),
+			ends(cut, "BucketOperationFailed", ""),
+			ends(longer, "BucketOperationFailed", ""),
+			ends(otherETag, "BucketOperationFailed", ""),
+			ends(vanishes, "BucketOperationFailed", ""),
+			ends(changes, "BucketOperationFailed", ""),
+			{Defect: sourcetest.Invalid, Outcome: source.Stalled, Condition: "FetchFailed", Reason: "URLInvalid", Message: "spec.endpoint"},
+		},
+		Stalls:     []sourcetest.Defect{sourcetest.StallResolve, stallObject, sourcetest.StallFetch},
+		Hostile:    []string{"../up", "a/../../up", "/absolute", `a\b`, "..", "a/..", "./a", "a//b", "a\nb", "a\xff", "good/a", strings.Repeat("a", 256)},
+		IgnoreFile: ".sourceignore",
+		LosesModes: true,
+	}
+}
+
+// only leaves the failures that a variant might have another way to end in, and
+// of keys, which do not depend on it, few.
+func only(k *sourcetest.Kind, left ...sourcetest.Defect) {
+	k.Hostile = k.Hostile[:2]
+	k.Failures = slices.DeleteFunc(k.Failures, func(f sourcetest.Failure) bool { return !slices.Contains(left, f.Defect) })
+}
+
+// tokens is what differs where keys are temporary.
+func tokens(k *sourcetest.Kind) {
+	only(k, sourcetest.Leaking, sourcetest.Denied)
+	for i, f := range k.Failures {
+		if f.Defect == sourcetest.Leaking || f.Defect == sourcetest.Denied {
+			k.Failures[i].Reason = "AuthenticationFailed"
+		}
+	}
+	k.Stalls = append(k.Stalls, stallToken)
+}

@@ -1,0 +1,255 @@
+package bucket_test
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/headgate-io/headgate/internal/testenv"
+	"github.com/headgate-io/headgate/source"
+)
+
+// A threat is what a store does, or holds, while a bucket with a good artifact
+// is fetched anew, and while one is that has none.
+type threat struct {
+	name   string
+	config testenv.S3Config // keys are added
+	holds  []string         // KEY, CONTENT, …; nil: some objects
+	clock  time.Duration    // how far that of the store is ahead
+	defect func(*rig) *testenv.Defect
+	spec   func(*source.BucketSpec)
+	reason string   // of the failure, "" when there is a good artifact in the end
+	says   []string // parts of the error
+	asked  int      // requests for objects at most, 0 for any number
+}
+
+const (
+	failed     = "BucketOperationFailed"
+	authFailed = "AuthenticationFailed"
+)
+
+// some objects, of which one takes several packets.
+var some = []string{"a", "one", "b/c", "two", "b/d", "", "ignored/x", "never read", "large", strings.Repeat("0123456789abcdef\n", 1<<14)}
+
+func (h threat) try(t *testing.T) {
+	h.config.AccessKey, h.config.SecretKey = "AKIA", canary
+	h.config.LDAPUsername, h.config.LDAPPassword = "user", canary
+	r := newRig(t, h.config)
+	r.secrets["default/ldap"] = secret("username", "user", "password", canary)
+	object := func() *source.Bucket {
+		obj := r.object(h.spec)
+		ignore := "/ignored/"
+		obj.Spec.Ignore = &ignore
+		if obj.Spec.STS != nil {
+			obj.Spec.SecretRef, obj.Spec.STS.Endpoint = nil, r.s.Base
+		}
+		return obj
+	}
+	for _, before := range []string{"nothing", "good"} {
+		obj := object()
+		if before == "good" {
+			obj.Spec.Timeout = source.Duration(time.Minute)
+			r.holds("a", "before", "large", "before too")
+			r.stored(obj)
+			kept := obj.Status
+			obj = object()
+			obj.Status = kept
+		}
+		contents := h.holds
+		if contents == nil {
+			contents = some
+		}
+		r.holds(contents...)
+		r.s.Shift(h.clock)
+		if h.defect != nil {
+			r.s.Break(h.defect(r))
+		}
+		r.s.Reset()
+		if h.reason == "" {
+			r.stored(obj)
+		} else {
+			r.refused(obj, obj.Artifact(), h.reason, h.says...)
+		}
+		if n := r.s.Count(testenv.GetObject); h.asked > 0 && n > h.asked {
+			t.Errorf("%d requests for objects", n)
+		}
+		r.s.Break(nil)
+		r.s.Shift(0)
+	}
+}
+
+func try(t *testing.T, threats []threat) {
+	for _, h := range threats {
+		t.Run(h.name, func(t *testing.T) {
+			t.Parallel()
+			h.try(t)
+		})
+	}
+}
+
+// always returns a defect whatever the rig is.
+func always(d testenv.Defect) func(*rig) *testenv.Defect {
+	return func(*rig) *testenv.Defect { return &d }
+}
+
+// times is how often a phase has a defect.
+func times(n int, phase testenv.Phase, d *testenv.Defect) func(*rig) *testenv.Defect {
+	d.Times, d.Phase = n, phase
+	return always(*d)
+}
+
+func busy(status int, code string) *testenv.Defect {
+	d := testenv.S3Failure(status, code, "Please try again.")
+	d.Header.Set("Retry-After", "0")
+	return d
+}
+
+// served answers requests of a phase by a handler.
+func served(phase testenv.Phase, handler func(n int, w http.ResponseWriter, q *http.Request, next http.Handler)) func(*rig) *testenv.Defect {
+	return func(*rig) *testenv.Defect {
+		var n atomic.Int64
+		return &testenv.Defect{Phase: phase, Do: testenv.Serve, Handler: func(w http.ResponseWriter, q *http.Request, next http.Handler) {
+			handler(int(n.Add(1)), w, q, next)
+		}}
+	}
+}
+
+// part writes the first n bytes of the right answer, and breaks the connection.
+func part(n int, w http.ResponseWriter, q *http.Request, next http.Handler) {
+	rec := httptest.NewRecorder()
+	next.ServeHTTP(rec, q)
+	for k, v := range rec.Header() {
+		w.Header()[k] = v
+	}
+	w.WriteHeader(rec.Code)
+	w.Write(rec.Body.Bytes()[:min(n, rec.Body.Len())])
+	http.NewResponseController(w).Flush()
+	panic(http.ErrAbortHandler)
+}
+
+// ofLarge answers requests for the large object by a handler, others well.
+func ofLarge(handler func(n int, w http.ResponseWriter, q *http.Request, next http.Handler)) func(*rig) *testenv.Defect {
+	return func(r *rig) *testenv.Defect {
+		var n atomic.Int64
+		return served(testenv.GetObject, func(_ int, w http.ResponseWriter, q *http.Request, next http.Handler) {
+			if strings.HasSuffix(q.URL.Path, "/large") {
+				handler(int(n.Add(1)), w, q, next)
+				return
+			}
+			next.ServeHTTP(w, q)
+		})(r)
+	}
+}
+
+// Stores that are busy or break connections.
+func TestStoresThatFail(t *testing.T) {
+	try(t, []threat{
+		{name: "listing slowed down", defect: times(3, testenv.ListObjects, busy(503, "SlowDown"))},
+		{name: "objects slowed down", defect: times(4, testenv.GetObject, busy(503, "SlowDown"))},
+		{name: "objects that fail for a while", defect: times(4, testenv.GetObject, busy(500, "InternalError"))},
+		{name: "too many requests", defect: times(3, "", busy(429, "TooManyRequests"))},
+		{name: "listing always slowed down", defect: always(*busy(503, "SlowDown")), reason: failed, says: []string{"SlowDown", "503"}},
+		{name: "objects always slowed down", defect: times(0, testenv.GetObject, busy(503, "SlowDown")), reason: failed, says: []string{"SlowDown", "503"}},
+		{name: "slowed down for long", defect: func(*rig) *testenv.Defect { return slowDown("3000") }, reason: failed, says: []string{"SlowDown", "50m0s"}},
+		{name: "reset at the first byte", defect: always(testenv.Defect{Phase: testenv.GetObject, Do: testenv.Cut, Times: 3})},
+		{name: "reset after one byte", defect: always(testenv.Defect{Phase: testenv.GetObject, Do: testenv.Cut, After: 1, Times: 3})},
+		{name: "reset in the middle", defect: always(testenv.Defect{Phase: testenv.GetObject, Do: testenv.Cut, After: 100_000, Times: 5})},
+		{name: "reset at the last byte", defect: ofLarge(func(n int, w http.ResponseWriter, q *http.Request, next http.Handler) {
+			if n > 1 {
+				next.ServeHTTP(w, q)
+				return
+			}
+			part(17<<14-1, w, q, next)
+		})},
+		{name: "reset again and again", defect: always(testenv.Defect{Phase: testenv.GetObject, Do: testenv.Cut}), reason: failed},
+		{name: "end before the end", defect: always(testenv.Defect{Phase: testenv.GetObject, Do: testenv.End, After: 100_000, Times: 5})},
+		{name: "end before the end, always", defect: always(testenv.Defect{Phase: testenv.GetObject, Do: testenv.End, After: 1}), spec: hasty, reason: failed, says: []string{"not done within"}},
+		{name: "range ignored", defect: ofLarge(func(n int, w http.ResponseWriter, q *http.Request, next http.Handler) {
+			if n == 1 {
+				part(1000, w, q, next)
+			}
+			q.Header.Del("Range")
+			next.ServeHTTP(w, q)
+		})},
+		{name: "range of something else", defect: ofLarge(func(n int, w http.ResponseWriter, q *http.Request, next http.Handler) {
+			if n == 1 {
+				part(1000, w, q, next)
+			}
+			q.Header.Set("Range", "bytes=17-")
+			next.ServeHTTP(w, q)
+		}), reason: failed},
+		{name: "changed when it is resumed", defect: func(r *rig) *testenv.Defect {
+			return ofLarge(func(n int, w http.ResponseWriter, q *http.Request, next http.Handler) {
+				if n == 1 {
+					r.put("large", strings.Repeat("fedcba9876543210\n", 1<<14))
+					q.Header.Del("If-Match")
+				}
+				next.ServeHTTP(w, q)
+			})(r)
+		}},
+		{name: "listing reset", defect: always(testenv.Defect{Phase: testenv.ListObjects, Do: testenv.Cut, After: 300}), reason: failed, says: []string{"list"}},
+		{name: "listing that ends early", defect: always(testenv.Defect{Phase: testenv.ListObjects, Do: testenv.End, After: 300}), reason: failed, says: []string{"list"}},
+		{name: "content encoded", defect: func(*rig) *testenv.Defect { return of(testenv.GetObject, testenv.With("Content-Encoding", "gzip")) }},
+	})
+}
+
+// Stores whose objects change while they are read.
+func TestStoresThatMove(t *testing.T) {
+	change := func(phase testenv.Phase, times int64, key string, content func(i int) string) func(*rig) *testenv.Defect {
+		return func(r *rig) *testenv.Defect {
+			d := changing(r, phase, func(i int) (string, string) { return key, content(i) })
+			d.Times = int(times)
+			return d
+		}
+	}
+	grows := func(i int) string { return strings.Repeat("0123456789abcdef\n", 1<<14) + strings.Repeat("more\n", i) }
+	vanishes := func(int) string { return "" }
+	try(t, []threat{
+		{name: "grows once", defect: change(testenv.GetObject, 1, "large", grows)},
+		{name: "grows twice", defect: change(testenv.GetObject, 2, "large", grows)},
+		{name: "grows after the page", defect: change(testenv.ListObjects, 1, "a", grows), config: testenv.S3Config{PageSize: 100}},
+		{name: "grows always", defect: change(testenv.GetObject, 0, "large", grows), reason: failed, says: []string{"changed"}},
+		{name: "vanishes", defect: change(testenv.GetObject, 1, "large", vanishes)},
+		{name: "another appears", defect: change(testenv.GetObject, 1, "new", grows)},
+		{name: "grows, and preconditions are ignored", defect: func(r *rig) *testenv.Defect {
+			return served(testenv.GetObject, func(n int, w http.ResponseWriter, q *http.Request, next http.Handler) {
+				if n == 1 {
+					r.put("large", grows(1))
+					r.put("a", "changed")
+				}
+				q.Header.Del("If-Match")
+				next.ServeHTTP(w, q)
+			})(r)
+		}},
+		{name: "another object than was asked for", defect: func(*rig) *testenv.Defect { return of(testenv.GetObject, testenv.With("ETag", `"0"`)) }, reason: failed},
+		{name: "no ETag", defect: func(*rig) *testenv.Defect { return of(testenv.GetObject, testenv.With("ETag", "")) }, reason: failed},
+		{name: "longer than listed", defect: always(testenv.Defect{Phase: testenv.GetObject, Do: testenv.Swell, After: 100}), reason: failed},
+		{name: "far longer than listed", defect: always(testenv.Defect{Phase: testenv.GetObject, Do: testenv.Swell, After: 1 << 40}), reason: failed},
+	})
+}
+
+// Stores that refuse credentials, sooner or later.
+func TestStoresThatRefuse(t *testing.T) {
+	expire := func(phase testenv.Phase, at int) func(*rig) *testenv.Defect {
+		return func(r *rig) *testenv.Defect {
+			return served(phase, func(n int, w http.ResponseWriter, q *http.Request, next http.Handler) {
+				if n == at {
+					r.s.Expire()
+				}
+				next.ServeHTTP(w, q)
+			})(r)
+		}
+	}
+	try(t, []threat{
+		{name: "clock ahead", clock: time.Hour, reason: authFailed, says: []string{"RequestTimeTooSkewed", "clock"}},
+		{name: "clock behind", clock: -time.Hour, reason: authFailed, says: []string{"RequestTimeTooSkewed", "clock"}},
+		{name: "clock a little ahead", clock: 10 * time.Minute},
+		{name: "keys that expire while listing", config: testenv.S3Config{PageSize: 1}, spec: withLDAP, defect: expire(testenv.ListObjects, 2)},
+		{name: "keys that expire while fetching", spec: withLDAP, defect: expire(testenv.GetObject, 2)},
+		{name: "token service that leaks", spec: withLDAP, defect: always(testenv.Defect{Phase: testenv.AssumeRole, Do: testenv.Leak, Status: 400}), reason: authFailed},
+		{name: "token service that does not end", spec: withLDAP, defect: always(testenv.Defect{Phase: testenv.AssumeRole, Do: testenv.Swell, After: 1 << 40}), reason: authFailed},
+	})
+}
