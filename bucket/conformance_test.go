@@ -27,29 +27,6 @@ var secretForms = []string{canary, url.QueryEscape(canary), url.PathEscape(canar
 // providers are those of S3.
 var providers = map[string]bucket.Provider{"generic": s3.Connect, "aws": s3.Connect}
 
-// kept holds Secrets by NAMESPACE/NAME.
-type kept map[string]source.Secret
-
-func (k kept) Secret(_ context.Context, namespace, name string) (source.Secret, error) {
-	if s, ok := k[namespace+"/"+name]; ok {
-		return s, nil
-	}
-	return source.Secret{}, fs.ErrNotExist
-}
-
-func (kept) PullSecrets(context.Context, string, string) ([]source.Secret, error) { return nil, nil }
-
-// secret returns a Secret of KEY, VALUE, …
-func secret(keyValue ...string) source.Secret {
-	s := source.Secret{Data: map[string][]byte{}}
-	for i := 0; i < len(keyValue); i += 2 {
-		s.Data[keyValue[i]] = []byte(keyValue[i+1])
-	}
-	return s
-}
-
-func ref(name string) *source.LocalReference { return &source.LocalReference{Name: name} }
-
 // following returns a Bucket that follows the bucket app of a server.
 func following(s *testenv.S3) *source.Bucket {
 	b := &source.Bucket{
@@ -66,7 +43,7 @@ type pool struct {
 	s       *testenv.S3
 	p       *testenv.ProxyServer // nil for none
 	variant variant
-	secrets kept
+	secrets secrets
 	defect  sourcetest.Defect
 }
 
@@ -128,17 +105,17 @@ func newPool(t *testing.T, v variant) *pool {
 	}
 	p := &pool{variant: v, s: testenv.StartS3(t, config)}
 	p.s.Bucket("app")
-	p.secrets = kept{
-		"default/keys":    secret("accesskey", "AKIA", "secretkey", canary),
-		"default/wrong":   secret("accesskey", "AKIA", "secretkey", "other-"+canary),
-		"default/unknown": secret("accesskey", "other", "secretkey", canary),
-		"default/ldap":    secret("username", "user", "password", canary),
-		"default/noldap":  secret("username", "user", "password", "other-"+canary),
-		"default/web":     secret("token", canary),
+	p.secrets = secrets{
+		"keys":    data("accesskey", "AKIA", "secretkey", canary),
+		"wrong":   data("accesskey", "AKIA", "secretkey", "other-"+canary),
+		"unknown": data("accesskey", "other", "secretkey", canary),
+		"ldap":    data("username", "user", "password", canary),
+		"noldap":  data("username", "user", "password", "other-"+canary),
+		"web":     data("token", canary),
 	}
 	if ca := config.CA; ca != nil {
 		cert, key := ca.Client("user")
-		p.secrets["default/tls"] = secret("ca.crt", string(ca.PEM()), "tls.crt", string(cert), "tls.key", string(key))
+		p.secrets["tls"] = data("ca.crt", string(ca.PEM()), "tls.crt", string(cert), "tls.key", string(key))
 	}
 	if v.proxy {
 		hosts := map[string]string{}
@@ -146,7 +123,7 @@ func newPool(t *testing.T, v variant) *pool {
 			hosts[name+":443"], hosts["app."+name+":443"] = p.s.Host, p.s.Host
 		}
 		p.p = testenv.ServeProxy(t, testenv.Proxy{Username: "proxy", Password: "proxy-" + canary, Hosts: hosts})
-		p.secrets["default/proxy"] = secret("address", p.p.URL, "username", "proxy", "password", "proxy-"+canary)
+		p.secrets["proxy"] = data("address", p.p.URL, "username", "proxy", "password", "proxy-"+canary)
 	}
 	return p
 }

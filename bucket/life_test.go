@@ -104,7 +104,7 @@ var lives = []life{
 		{"endpoint that is none", changed(func(s *source.BucketSpec) { s.Endpoint = "no host at all" })},
 		{"no Secret", all(changed(func(s *source.BucketSpec) { s.SecretRef = ref("absent") }), func(r *rig, obj *source.Bucket) { obj.Spec.Endpoint = r.s.Host })},
 		{"well again", changed(func(s *source.BucketSpec) { s.SecretRef = ref("keys") })},
-		{"keys without a secret key", func(r *rig, _ *source.Bucket) { r.secrets["default/keys"] = secret("accesskey", "AKIA") }},
+		{"keys without a secret key", func(r *rig, _ *source.Bucket) { r.secrets["keys"] = data("accesskey", "AKIA") }},
 	}},
 	{"keys", []step{
 		first,
@@ -132,7 +132,7 @@ var lives = []life{
 	{"token service", []step{
 		{"temporary keys", all(held("app.yaml", "one"), changed(withLDAP), changed(func(s *source.BucketSpec) { s.SecretRef = nil }), func(r *rig, obj *source.Bucket) { obj.Spec.STS.Endpoint = r.s.Base })},
 		{"other password", func(r *rig, _ *source.Bucket) {
-			r.secrets["default/ldap"] = secret("username", "user", "password", "other")
+			r.secrets["ldap"] = data("username", "user", "password", "other")
 		}},
 		{"no endpoint", changed(func(s *source.BucketSpec) { s.STS.Endpoint = "" })},
 		{"provider that is none", changed(func(s *source.BucketSpec) { s.STS.Provider = "unknown" })},
@@ -157,7 +157,7 @@ func TestStatuses(t *testing.T) {
 		t.Run(l.name, func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t, testenv.S3Config{AccessKey: "AKIA", SecretKey: canary, LDAPUsername: "user", LDAPPassword: canary})
-			r.secrets["default/ldap"] = secret("username", "user", "password", canary)
+			r.secrets["ldap"] = data("username", "user", "password", canary)
 			obj := r.object(nil)
 			var got strings.Builder
 			for _, s := range l.steps {

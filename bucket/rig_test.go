@@ -30,7 +30,7 @@ type rig struct {
 	dir     string // of the store
 	store   *artifact.Store
 	ledger  *source.Ledger
-	secrets kept
+	secrets secrets
 	now     time.Time
 	events  []source.Event // of the last run
 
@@ -50,7 +50,7 @@ func newRig(t *testing.T, c testenv.S3Config) *rig {
 	}
 	t.Cleanup(func() { r.store.Close() })
 	r.ledger = &source.Ledger{Dir: filepath.Join(t.TempDir(), "ledger")}
-	r.secrets = kept{"default/keys": secret("accesskey", "AKIA", "secretkey", canary)}
+	r.secrets = secrets{"keys": data("accesskey", "AKIA", "secretkey", canary)}
 	return r
 }
 

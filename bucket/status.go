@@ -10,7 +10,7 @@ import (
 
 // A StatusError is the answer of a store, or of its token service, that
 // refuses a request. It satisfies [fs.ErrNotExist] for status 404,
-// [fs.ErrPermission] for 401 and 403, and [ErrChanged] for 412.
+// [fs.ErrPermission] for 401, 403 and whatever else is Refused, and [ErrChanged] for 412.
 type StatusError struct {
 	Doing   string        // for example "list objects"
 	Status  int           // 0 when the store told none
@@ -18,6 +18,7 @@ type StatusError struct {
 	Message string        // of the store, at most 256 bytes, without secrets
 	After   time.Duration // when to try again, as the store has it; 0 when it does not tell
 	Hint    string        // what to do, "" when nothing is known
+	Refused bool          // it is the credentials that are refused, whatever the status
 }
 
 func (e *StatusError) Error() string {
@@ -42,7 +43,7 @@ func (e *StatusError) Is(target error) bool {
 	case fs.ErrNotExist:
 		return e.Status == http.StatusNotFound
 	case fs.ErrPermission:
-		return e.Status == http.StatusUnauthorized || e.Status == http.StatusForbidden
+		return e.Refused || e.Status == http.StatusUnauthorized || e.Status == http.StatusForbidden
 	case ErrChanged:
 		return e.Status == http.StatusPreconditionFailed
 	}

@@ -18,6 +18,7 @@ func TestStatusError(t *testing.T) {
 		{bucket.StatusError{Doing: "list objects", Status: 404, Code: "NoSuchBucket", Message: "It is not there."}, "list objects: 404 Not Found: NoSuchBucket: It is not there", fs.ErrNotExist},
 		{bucket.StatusError{Doing: "read a", Status: 401, Hint: "log in"}, "read a: 401 Unauthorized: log in", fs.ErrPermission},
 		{bucket.StatusError{Doing: "read a", Status: 403}, "read a: 403 Forbidden", fs.ErrPermission},
+		{bucket.StatusError{Doing: "read a", Status: 400, Code: "ExpiredToken", Refused: true}, "read a: 400 Bad Request: ExpiredToken", fs.ErrPermission},
 		{bucket.StatusError{Doing: "read a", Status: 412, Code: "ConditionNotMet"}, "read a: 412 Precondition Failed: ConditionNotMet", bucket.ErrChanged},
 		{bucket.StatusError{Doing: "list objects", Status: 503, After: 90 * time.Second}, "list objects: 503 Service Unavailable: try again in 1m30s", nil},
 		{bucket.StatusError{Doing: "list objects", Message: "..."}, "list objects", nil},

@@ -24,6 +24,7 @@ type threat struct {
 	reason string   // of the failure, "" when there is a good artifact in the end
 	says   []string // parts of the error
 	asked  int      // requests for objects at most, 0 for any number
+	never  bool     // such a store cannot be read at all: there is no artifact before
 }
 
 const (
@@ -38,7 +39,7 @@ func (h threat) try(t *testing.T) {
 	h.config.AccessKey, h.config.SecretKey = "AKIA", canary
 	h.config.LDAPUsername, h.config.LDAPPassword = "user", canary
 	r := newRig(t, h.config)
-	r.secrets["default/ldap"] = secret("username", "user", "password", canary)
+	r.secrets["ldap"] = data("username", "user", "password", canary)
 	object := func() *source.Bucket {
 		obj := r.object(h.spec)
 		ignore := "/ignored/"
@@ -50,7 +51,7 @@ func (h threat) try(t *testing.T) {
 	}
 	for _, before := range []string{"nothing", "good"} {
 		obj := object()
-		if before == "good" {
+		if before == "good" && !h.never {
 			obj.Spec.Timeout = source.Duration(time.Minute)
 			r.holds("a", "before", "large", "before too")
 			r.stored(obj)
@@ -249,6 +250,10 @@ func TestStoresThatRefuse(t *testing.T) {
 		{name: "clock a little ahead", clock: 10 * time.Minute},
 		{name: "keys that expire while listing", config: testenv.S3Config{PageSize: 1}, spec: withLDAP, defect: expire(testenv.ListObjects, 2)},
 		{name: "keys that expire while fetching", spec: withLDAP, defect: expire(testenv.GetObject, 2)},
+		{name: "keys that expire at once", config: testenv.S3Config{Uses: 1, PageSize: 1}, spec: withLDAP, never: true, reason: authFailed, says: []string{"ExpiredToken"}},
+		{name: "session that expired", defect: func(*rig) *testenv.Defect {
+			return testenv.S3Failure(400, "ExpiredToken", "The provided token has expired.")
+		}, reason: authFailed, says: []string{"ExpiredToken"}},
 		{name: "token service that leaks", spec: withLDAP, defect: always(testenv.Defect{Phase: testenv.AssumeRole, Do: testenv.Leak, Status: 400}), reason: authFailed},
 		{name: "token service that does not end", spec: withLDAP, defect: always(testenv.Defect{Phase: testenv.AssumeRole, Do: testenv.Swell, After: 1 << 40}), reason: authFailed},
 	})

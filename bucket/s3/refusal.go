@@ -105,7 +105,8 @@ func (r *refusal) cure(region string, signed time.Time) cure {
 
 // status returns r as an error, with what hints say about its reason.
 func (r *refusal) status(hints map[string]string) *bucket.StatusError {
-	e := &bucket.StatusError{Doing: r.doing, Status: r.code, Code: r.reason, Message: r.message, After: r.after, Hint: hints[r.reason]}
+	e := &bucket.StatusError{Doing: r.doing, Status: r.code, Code: r.reason, Message: r.message, After: r.after, Hint: hints[r.reason],
+		Refused: outdated[r.reason]}
 	if e.Hint == "" {
 		e.Hint = hintsOfAll[r.reason]
 	}
