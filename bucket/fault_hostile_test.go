@@ -14,7 +14,7 @@ import (
 
 // A chaos answers requests well or not, as a generator has it.
 type chaos struct {
-	r    *rig
+	r    *scene
 	rate int // percent of requests that meet something
 
 	mu     sync.Mutex
@@ -103,7 +103,7 @@ func TestFaults(t *testing.T) {
 	for seed := range uint64(8) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			t.Parallel()
-			r := newRig(t, testenv.S3Config{AccessKey: "AKIA", SecretKey: canary})
+			r := newScene(t, testenv.S3Config{AccessKey: "AKIA", SecretKey: canary})
 			c := &chaos{r: r, random: rand.New(rand.NewPCG(seed, 0)), rate: []int{5, 15, 40}[seed%3]}
 			for range 10 {
 				c.change()
@@ -129,7 +129,7 @@ func TestFaults(t *testing.T) {
 }
 
 // settles reconciles obj and demands that the artifact is what the bucket holds.
-func (r *rig) settles(obj *source.Bucket) {
+func (r *scene) settles(obj *source.Bucket) {
 	r.Helper()
 	r.held = []map[string]string{r.b.Contents()}
 	if result, err := r.reconcile(obj); err != nil {

@@ -28,27 +28,27 @@ type life struct {
 
 type step struct {
 	name string
-	do   func(r *rig, obj *source.Bucket) // before the object is reconciled
+	do   func(r *scene, obj *source.Bucket) // before the object is reconciled
 }
 
-func held(keyContent ...string) func(*rig, *source.Bucket) {
-	return func(r *rig, _ *source.Bucket) { r.holds(keyContent...) }
+func held(keyContent ...string) func(*scene, *source.Bucket) {
+	return func(r *scene, _ *source.Bucket) { r.holds(keyContent...) }
 }
 
-func changed(edit func(*source.BucketSpec)) func(*rig, *source.Bucket) {
-	return func(_ *rig, obj *source.Bucket) { edit(&obj.Spec) }
+func changed(edit func(*source.BucketSpec)) func(*scene, *source.Bucket) {
+	return func(_ *scene, obj *source.Bucket) { edit(&obj.Spec) }
 }
 
-func ignores(patterns string) func(*rig, *source.Bucket) {
+func ignores(patterns string) func(*scene, *source.Bucket) {
 	return changed(func(s *source.BucketSpec) { s.Ignore = &patterns })
 }
 
-func broke(d *testenv.Defect) func(*rig, *source.Bucket) {
-	return func(r *rig, _ *source.Bucket) { r.s.Break(d) }
+func broke(d *testenv.Defect) func(*scene, *source.Bucket) {
+	return func(r *scene, _ *source.Bucket) { r.s.Break(d) }
 }
 
-func all(do ...func(*rig, *source.Bucket)) func(*rig, *source.Bucket) {
-	return func(r *rig, obj *source.Bucket) {
+func all(do ...func(*scene, *source.Bucket)) func(*scene, *source.Bucket) {
+	return func(r *scene, obj *source.Bucket) {
 		for _, do := range do {
 			do(r, obj)
 		}
@@ -64,7 +64,7 @@ func slowDown(seconds string) *testenv.Defect {
 func hasty(s *source.BucketSpec)   { s.Timeout = source.Duration(500 * time.Millisecond) }
 func patient(s *source.BucketSpec) { s.Timeout = source.Duration(time.Minute) }
 
-func nothing(*rig, *source.Bucket) {}
+func nothing(*scene, *source.Bucket) {}
 
 var first = step{"one object", held("app.yaml", "one")}
 
@@ -75,7 +75,7 @@ var lives = []life{
 		{"nothing changed", nothing},
 		{"another content", held("app.yaml", "two")},
 		{"another object, and a directory marker", held("app.yaml", "two", "deploy/", "", "deploy/app.yaml", "three")},
-		{"asked for by annotation", func(_ *rig, obj *source.Bucket) {
+		{"asked for by annotation", func(_ *scene, obj *source.Bucket) {
 			obj.Metadata.Annotations = map[string]string{"reconcile.headgate.dev/requestedAt": "now"}
 		}},
 		{"one object less", held("deploy/app.yaml", "three")},
@@ -102,9 +102,9 @@ var lives = []life{
 		{"busy for longer than the interval", broke(slowDown("7200"))},
 		{"mended", broke(nil)},
 		{"endpoint that is none", changed(func(s *source.BucketSpec) { s.Endpoint = "no host at all" })},
-		{"no Secret", all(changed(func(s *source.BucketSpec) { s.SecretRef = ref("absent") }), func(r *rig, obj *source.Bucket) { obj.Spec.Endpoint = r.s.Host })},
+		{"no Secret", all(changed(func(s *source.BucketSpec) { s.SecretRef = ref("absent") }), func(r *scene, obj *source.Bucket) { obj.Spec.Endpoint = r.s.Host })},
 		{"well again", changed(func(s *source.BucketSpec) { s.SecretRef = ref("keys") })},
-		{"keys without a secret key", func(r *rig, _ *source.Bucket) { r.secrets["keys"] = data("accesskey", "AKIA") }},
+		{"keys without a secret key", func(r *scene, _ *source.Bucket) { r.secrets["keys"] = data("accesskey", "AKIA") }},
 	}},
 	{"keys", []step{
 		first,
@@ -114,12 +114,12 @@ var lives = []life{
 	}},
 	{"moving", []step{
 		first,
-		{"objects that change all the time", func(r *rig, _ *source.Bucket) {
+		{"objects that change all the time", func(r *scene, _ *source.Bucket) {
 			r.holds("app.yaml", "two")
 			r.s.Break(changing(r, testenv.GetObject, func(i int) (key, content string) { return "app.yaml", fmt.Sprint("change ", i) }))
 		}},
 		{"quiet at last", broke(nil)},
-		{"objects that vanish", func(r *rig, _ *source.Bucket) {
+		{"objects that vanish", func(r *scene, _ *source.Bucket) {
 			r.holds("app.yaml", "one", "b.yaml", "two")
 			r.s.Break(changing(r, testenv.GetObject, func(int) (key, content string) { return "b.yaml", "" }))
 		}},
@@ -130,8 +130,8 @@ var lives = []life{
 		{"object that does not come", all(held("app.yaml", "two"), changed(hasty), broke(&testenv.Defect{Phase: testenv.GetObject, Do: testenv.Stall, After: 1}))},
 	}},
 	{"token service", []step{
-		{"temporary keys", all(held("app.yaml", "one"), changed(withLDAP), changed(func(s *source.BucketSpec) { s.SecretRef = nil }), func(r *rig, obj *source.Bucket) { obj.Spec.STS.Endpoint = r.s.Base })},
-		{"other password", func(r *rig, _ *source.Bucket) {
+		{"temporary keys", all(held("app.yaml", "one"), changed(withLDAP), changed(func(s *source.BucketSpec) { s.SecretRef = nil }), func(r *scene, obj *source.Bucket) { obj.Spec.STS.Endpoint = r.s.Base })},
+		{"other password", func(r *scene, _ *source.Bucket) {
 			r.secrets["ldap"] = data("username", "user", "password", "other")
 		}},
 		{"no endpoint", changed(func(s *source.BucketSpec) { s.STS.Endpoint = "" })},
@@ -144,7 +144,7 @@ func withLDAP(s *source.BucketSpec) {
 }
 
 // changing returns a defect that changes an object before a request is answered.
-func changing(r *rig, phase testenv.Phase, change func(i int) (key, content string)) *testenv.Defect {
+func changing(r *scene, phase testenv.Phase, change func(i int) (key, content string)) *testenv.Defect {
 	var i atomic.Int64
 	return &testenv.Defect{Phase: phase, Do: testenv.Serve, Handler: func(w http.ResponseWriter, q *http.Request, next http.Handler) {
 		r.put(change(int(i.Add(1))))
@@ -156,7 +156,7 @@ func TestStatuses(t *testing.T) {
 	for _, l := range lives {
 		t.Run(l.name, func(t *testing.T) {
 			t.Parallel()
-			r := newRig(t, testenv.S3Config{AccessKey: "AKIA", SecretKey: canary, LDAPUsername: "user", LDAPPassword: canary})
+			r := newScene(t, testenv.S3Config{AccessKey: "AKIA", SecretKey: canary, LDAPUsername: "user", LDAPPassword: canary})
 			r.secrets["ldap"] = data("username", "user", "password", canary)
 			obj := r.object(nil)
 			var got strings.Builder
@@ -177,7 +177,7 @@ func TestStatuses(t *testing.T) {
 var digits = regexp.MustCompile(`([0-9a-f]{8})[0-9a-f]{56}`)
 
 // told is all that a run tells, one thing a line. Times are those of the day.
-func (r *rig) told(obj *source.Bucket, result source.Result, err error) string {
+func (r *scene) told(obj *source.Bucket, result source.Result, err error) string {
 	r.Helper()
 	var b strings.Builder
 	line := func(name, format string, args ...any) {
@@ -215,7 +215,7 @@ func (r *rig) told(obj *source.Bucket, result source.Result, err error) string {
 }
 
 // golden compares a text with that of a file.
-func (r *rig) golden(file, got string) {
+func (r *scene) golden(file, got string) {
 	r.Helper()
 	if *update {
 		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {

@@ -11,12 +11,12 @@ import (
 )
 
 // page answers every listing with a text.
-func page(text string) func(*rig) *testenv.Defect {
+func page(text string) func(*scene) *testenv.Defect {
 	return always(testenv.Defect{Phase: testenv.ListObjects, Status: 200, Header: http.Header{"Content-Type": {"application/xml"}}, Body: text})
 }
 
 // listed answers every listing with objects, as XML that is not escaped.
-func listed(contents ...string) func(*rig) *testenv.Defect {
+func listed(contents ...string) func(*scene) *testenv.Defect {
 	return page(`<?xml version="1.0" encoding="UTF-8"?><ListBucketResult xmlns="http://s3.amazonaws.com/doc/2006-03-01/">` +
 		`<EncodingType>url</EncodingType><IsTruncated>false</IsTruncated><Contents>` + strings.Join(contents, "</Contents><Contents>") + `</Contents></ListBucketResult>`)
 }
@@ -28,7 +28,7 @@ func object(key, etag, size string) string {
 
 // Listings that no store should give.
 func TestHostileListings(t *testing.T) {
-	endless := func(head, more string) func(*rig) *testenv.Defect {
+	endless := func(head, more string) func(*scene) *testenv.Defect {
 		return served(testenv.ListObjects, func(_ int, w http.ResponseWriter, _ *http.Request, _ http.Handler) {
 			fmt.Fprint(w, head)
 			for {
@@ -69,7 +69,7 @@ func TestHostileListings(t *testing.T) {
 
 // A store that ignores the prefix.
 func TestListingOutsidePrefix(t *testing.T) {
-	r := newRig(t, testenv.S3Config{AccessKey: "AKIA", SecretKey: canary})
+	r := newScene(t, testenv.S3Config{AccessKey: "AKIA", SecretKey: canary})
 	r.s.Break(listed(object("other/a", "0", "1"))(r))
 	r.refused(r.object(func(s *source.BucketSpec) { s.Prefix = "b/" }), nil, failed, "spec.prefix")
 }
@@ -79,7 +79,7 @@ func TestRedirectedListing(t *testing.T) {
 	other := testenv.StartS3(t, testenv.S3Config{})
 	other.Bucket("app").Put("a", "of another store")
 	for _, status := range []int{301, 302, 307, 308} {
-		r := newRig(t, testenv.S3Config{AccessKey: "AKIA", SecretKey: canary})
+		r := newScene(t, testenv.S3Config{AccessKey: "AKIA", SecretKey: canary})
 		r.holds(some...)
 		d := testenv.S3Failure(status, "PermanentRedirect", "The bucket must be addressed using the specified endpoint.")
 		d.Header.Set("Location", other.Base)
@@ -113,7 +113,7 @@ func TestHostileKeys(t *testing.T) {
 	for name, key := range bad {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := newRig(t, testenv.S3Config{AccessKey: "AKIA", SecretKey: canary})
+			r := newScene(t, testenv.S3Config{AccessKey: "AKIA", SecretKey: canary})
 			r.holds("good", "before")
 			obj := r.object(nil)
 			r.stored(obj)
@@ -132,7 +132,7 @@ func TestHostileKeys(t *testing.T) {
 
 // Keys that are paths, however odd, are in the artifact as they are.
 func TestOddKeys(t *testing.T) {
-	r := newRig(t, testenv.S3Config{AccessKey: "AKIA", SecretKey: canary, PageSize: 3})
+	r := newScene(t, testenv.S3Config{AccessKey: "AKIA", SecretKey: canary, PageSize: 3})
 	var contents []string
 	for _, key := range []string{"a b", "a+b", "a%20b", "a%2Fb", "a&b=c", "a;b", "a?b", "a#b", "ü/é", "日本", "a'b\"c", "<a>&amp;", "...", "a/.../b", " ", "~", "@", "a:b",
 		strings.Repeat("a", 255), strings.Repeat("0123456789/", 90) + "a", "e\u0301", "\u00e9", "-", "--flag", "CON", ".git/config", "a.b/", "dir/"} {
@@ -148,13 +148,13 @@ func TestOddKeys(t *testing.T) {
 
 // A key is listed twice, or is a directory of another.
 func TestAmbiguousKeys(t *testing.T) {
-	r := newRig(t, testenv.S3Config{AccessKey: "AKIA", SecretKey: canary, PageSize: 2,
+	r := newScene(t, testenv.S3Config{AccessKey: "AKIA", SecretKey: canary, PageSize: 2,
 		Arrange: func(keys []string) []string { return append(keys, keys...) }})
 	r.holds("a", "one", "b", "two", "c", "three")
 	r.refused(r.object(nil), nil, failed, "listed before")
 	for _, keys := range [][]string{{"a", "a/b"}, {"a", "a-", "a/b"}, {"x/a", "x/a.b", "x/a/b/c"}} {
 		for _, page := range []int{1, 0} {
-			r := newRig(t, testenv.S3Config{AccessKey: "AKIA", SecretKey: canary, PageSize: page})
+			r := newScene(t, testenv.S3Config{AccessKey: "AKIA", SecretKey: canary, PageSize: page})
 			for _, key := range keys {
 				r.put(key, "content")
 			}
@@ -165,7 +165,7 @@ func TestAmbiguousKeys(t *testing.T) {
 
 // A hundred thousand keys, of which few are wanted, are listed and no more.
 func TestManyKeys(t *testing.T) {
-	r := newRig(t, testenv.S3Config{AccessKey: "AKIA", SecretKey: canary})
+	r := newScene(t, testenv.S3Config{AccessKey: "AKIA", SecretKey: canary})
 	contents := map[string]string{"a": "one", "ignored": "two", "z/z": "three"}
 	for i := range 100_000 {
 		contents[fmt.Sprintf("ignored/%d/%06d", i%10, i)] = ""

@@ -21,16 +21,17 @@ import (
 	"github.com/headgate-io/headgate/source/sourcetest"
 )
 
-// A rig reconciles Bucket objects of one S3 server with a real store and a
+// A scene reconciles Bucket objects of one S3 server with a real store and a
 // real ledger. It knows all that the bucket held, at any time.
-type rig struct {
+type scene struct {
 	*testing.T
 	s       *testenv.S3
 	b       *testenv.S3Bucket
 	dir     string // of the store
 	store   *artifact.Store
 	ledger  *source.Ledger
-	secrets secrets
+	env     source.Env
+	secrets secrets // of env
 	now     time.Time
 	events  []source.Event // of the last run
 
@@ -38,9 +39,9 @@ type rig struct {
 	held []map[string]string
 }
 
-func newRig(t *testing.T, c testenv.S3Config) *rig {
+func newScene(t *testing.T, c testenv.S3Config) *scene {
 	t.Helper()
-	r := &rig{T: t, s: testenv.StartS3(t, c), dir: filepath.Join(t.TempDir(), "store"),
+	r := &scene{T: t, s: testenv.StartS3(t, c), dir: filepath.Join(t.TempDir(), "store"),
 		now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
 	r.b = r.s.Bucket("app")
 	var err error
@@ -50,12 +51,18 @@ func newRig(t *testing.T, c testenv.S3Config) *rig {
 	}
 	t.Cleanup(func() { r.store.Close() })
 	r.ledger = &source.Ledger{Dir: filepath.Join(t.TempDir(), "ledger")}
+	cache, err := artifact.OpenCache(artifact.CacheConfig{Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { cache.Close() })
 	r.secrets = secrets{"keys": data("accesskey", "AKIA", "secretkey", canary)}
+	r.env = source.Env{Secrets: r.secrets, Cache: cache, Sources: &source.Inventory{Store: r.store}}
 	return r
 }
 
 // holds makes contents, KEY, CONTENT, …, all that the bucket holds.
-func (r *rig) holds(keyContent ...string) {
+func (r *scene) holds(keyContent ...string) {
 	contents := map[string]string{}
 	for i := 0; i < len(keyContent); i += 2 {
 		contents[keyContent[i]] = keyContent[i+1]
@@ -63,7 +70,7 @@ func (r *rig) holds(keyContent ...string) {
 	r.replace(contents)
 }
 
-func (r *rig) replace(contents map[string]string) {
+func (r *scene) replace(contents map[string]string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.b.Replace(contents)
@@ -71,7 +78,7 @@ func (r *rig) replace(contents map[string]string) {
 }
 
 // put changes one object, and removes one whose content is to be "".
-func (r *rig) put(key, content string) {
+func (r *scene) put(key, content string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if content == "" {
@@ -83,7 +90,7 @@ func (r *rig) put(key, content string) {
 }
 
 // object returns an object with the keys of the server.
-func (r *rig) object(edit func(*source.BucketSpec)) *source.Bucket {
+func (r *scene) object(edit func(*source.BucketSpec)) *source.Bucket {
 	obj := following(r.s)
 	obj.Spec.SecretRef = ref("keys")
 	if edit != nil {
@@ -93,7 +100,7 @@ func (r *rig) object(edit func(*source.BucketSpec)) *source.Bucket {
 }
 
 // reconcile is run, and demands that what is published is what the bucket held at some time.
-func (r *rig) reconcile(obj *source.Bucket) (source.Result, error) {
+func (r *scene) reconcile(obj *source.Bucket) (source.Result, error) {
 	r.Helper()
 	result, err := r.run(obj)
 	if obj.Artifact() != nil {
@@ -103,7 +110,7 @@ func (r *rig) reconcile(obj *source.Bucket) (source.Result, error) {
 }
 
 // run runs the reconciler once. No run leaves goroutines behind, or shows a secret.
-func (r *rig) run(obj *source.Bucket) (result source.Result, err error) {
+func (r *scene) run(obj *source.Bucket) (result source.Result, err error) {
 	r.Helper()
 	r.events = nil
 	reconciler := source.Reconciler{
@@ -111,14 +118,14 @@ func (r *rig) run(obj *source.Bucket) (result source.Result, err error) {
 		Emit: func(e source.Event) { r.events = append(r.events, e) },
 	}
 	sourcetest.NoLeaks(r.T, func(ctx context.Context) {
-		result, err = reconciler.Reconcile(ctx, obj, bucket.New(obj, source.Env{Secrets: r.secrets}, providers))
+		result, err = reconciler.Reconcile(ctx, obj, bucket.New(obj, r.env, providers))
 	})
 	r.noSecrets(obj, err)
 	return result, err
 }
 
 // whole demands that the artifact is what the bucket held at some time.
-func (r *rig) whole(obj *source.Bucket) {
+func (r *scene) whole(obj *source.Bucket) {
 	r.Helper()
 	got := r.contents(obj.Artifact())
 	same := func(held map[string]string) bool {
@@ -135,7 +142,7 @@ func (r *rig) whole(obj *source.Bucket) {
 }
 
 // noSecrets checks that no text of the last run shows a credential or a control character.
-func (r *rig) noSecrets(obj *source.Bucket, failed error) {
+func (r *scene) noSecrets(obj *source.Bucket, failed error) {
 	r.Helper()
 	texts := []string{r.json(obj.Status), r.json(r.events)}
 	if failed != nil {
@@ -153,7 +160,7 @@ func (r *rig) noSecrets(obj *source.Bucket, failed error) {
 	}
 }
 
-func (r *rig) json(v any) string {
+func (r *scene) json(v any) string {
 	r.Helper()
 	text, err := json.Marshal(v)
 	if err != nil {
@@ -163,7 +170,7 @@ func (r *rig) json(v any) string {
 }
 
 // stored reconciles obj and demands a new artifact of what the bucket holds now.
-func (r *rig) stored(obj *source.Bucket) {
+func (r *scene) stored(obj *source.Bucket) {
 	r.Helper()
 	if result, err := r.reconcile(obj); result.Outcome != source.Stored || err != nil {
 		r.Fatalf("outcome %q, error %v; want %q", result.Outcome, err, source.Stored)
@@ -172,7 +179,7 @@ func (r *rig) stored(obj *source.Bucket) {
 
 // refused reconciles obj, which has no artifact or the one that goes by before,
 // and demands that it stays so, and an error that says all of says.
-func (r *rig) refused(obj *source.Bucket, before *artifact.Artifact, reason string, says ...string) source.Result {
+func (r *scene) refused(obj *source.Bucket, before *artifact.Artifact, reason string, says ...string) source.Result {
 	r.Helper()
 	files := r.files()
 	result, err := r.reconcile(obj)
@@ -205,7 +212,7 @@ func (r *rig) refused(obj *source.Bucket, before *artifact.Artifact, reason stri
 }
 
 // files lists all that lies in the store, temporary files included, locks aside.
-func (r *rig) files() (list []string) {
+func (r *scene) files() (list []string) {
 	r.Helper()
 	err := fs.WalkDir(os.DirFS(r.dir), ".", func(name string, d fs.DirEntry, err error) error {
 		if err == nil && !d.IsDir() && !strings.Contains(d.Name(), "lock") {
@@ -220,13 +227,13 @@ func (r *rig) files() (list []string) {
 }
 
 // names lists the files of an artifact.
-func (r *rig) names(a *artifact.Artifact) []string {
+func (r *scene) names(a *artifact.Artifact) []string {
 	r.Helper()
 	return slices.Sorted(maps.Keys(r.contents(a)))
 }
 
 // contents returns the files of an artifact by name.
-func (r *rig) contents(a *artifact.Artifact) map[string]string {
+func (r *scene) contents(a *artifact.Artifact) map[string]string {
 	r.Helper()
 	in, err := r.store.Open(*a)
 	if err != nil {
