@@ -88,6 +88,14 @@ func TestBucketTokens(t *testing.T) {
 	}
 }
 
+// google answers as the metadata server refuses.
+func google(status int) http.HandlerFunc {
+	return func(rw http.ResponseWriter, _ *http.Request) {
+		rw.Header().Set("Metadata-Flavor", "Google")
+		rw.WriteHeader(status)
+	}
+}
+
 func TestBucketHostile(t *testing.T) {
 	gone := func(rw http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/computeMetadata/v1/universe/universe-domain" {
@@ -106,7 +114,9 @@ func TestBucketHostile(t *testing.T) {
 	}{
 		"nobody":                   {[]string{"GCE_METADATA_HOST", "127.0.0.1:1"}, nil, store, false, true, "metadata server: GET http://127.0.0.1:1/"},
 		"machine has no account":   {nil, gone, store, false, true, "status 404"},
-		"machine fails":            {nil, answer(500, ``), store, false, false, "status 500"},
+		"machine fails":            {nil, google(500), store, false, false, "status 500"},
+		"machine refuses":          {nil, google(403), store, false, false, "status 403"},
+		"machine of another maker": {nil, answer(403, ``), store, false, true, "status 403"},
 		"machine of another cloud": {nil, answer(200, `s3nsapis.fr`), store, false, false, "the identity is one of s3nsapis.fr, and the bucket is of googleapis.com"},
 		"key is refused":           {file(serviceAccount().with("client_email", "other@example.com").write(t)), nil, store, false, false, "status 400"},
 		"CA of the object":         {nil, nil, store, true, false, "spec.certSecretRef: ca.crt"},

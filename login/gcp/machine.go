@@ -19,11 +19,11 @@ const metadataHost = "169.254.169.254"
 // byMachine asks the metadata server for a token of the machine's service account.
 func (i identity) byMachine(ctx context.Context) (token, error) {
 	universe, err := i.metadata(ctx, "universe/universe-domain")
-	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "dial" {
-		return token{}, exchange.Nobody(err)
-	}
 	if status, ok := errors.AsType[*exchange.StatusError](err); ok && status.Status == http.StatusNotFound {
 		universe, err = "", nil // older servers know one cloud
+	}
+	if absent(err) {
+		return token{}, exchange.Nobody(err)
 	}
 	if err != nil {
 		return token{}, err
@@ -44,7 +44,7 @@ func (i identity) byMachine(ctx context.Context) (token, error) {
 		return token{}, err
 	}
 	err = exchange.JSON(i.client, req, &answer)
-	if status, ok := errors.AsType[*exchange.StatusError](err); ok && status.Status == http.StatusNotFound {
+	if status, ok := errors.AsType[*exchange.StatusError](err); absent(err) || ok && status.Status == http.StatusNotFound {
 		return token{}, exchange.Nobody(err) // the machine has no service account
 	}
 	if err != nil {
@@ -52,6 +52,19 @@ func (i identity) byMachine(ctx context.Context) (token, error) {
 	}
 	return token{answer.Token, time.Now().Add(time.Duration(answer.Seconds) * time.Second)}, nil
 }
+
+// absent reports whether err says that this is no machine of Google Cloud:
+// nothing is there, or what refuses is another cloud's.
+func absent(err error) bool {
+	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "dial" {
+		return true
+	}
+	status, ok := errors.AsType[*exchange.StatusError](err)
+	return ok && status.Header(flavor) != "Google"
+}
+
+// flavor is a header of requests to the metadata server, and of its answers.
+const flavor = "Metadata-Flavor"
 
 // metadata returns the value of a key.
 func (i identity) metadata(ctx context.Context, key string) (string, error) {
@@ -72,7 +85,7 @@ func (i identity) question(ctx context.Context, key string) (*http.Request, erro
 	if err != nil {
 		return nil, wrong("%s is not HOST or HOST:PORT", metadataVariable)
 	}
-	req.Header.Set("Metadata-Flavor", "Google")
+	req.Header.Set(flavor, "Google")
 	req.Header.Set("User-Agent", "headgate")
 	return req, nil
 }

@@ -33,6 +33,9 @@ func (e *StatusError) Limited() bool {
 	return e.Status == http.StatusTooManyRequests || e.header.Get("Retry-After") != "" || e.header.Get("X-Ratelimit-Remaining") == "0"
 }
 
+// Header returns a header of the answer, "" when it has none of that name.
+func (e *StatusError) Header(name string) string { return e.header.Get(name) }
+
 // Final reports whether asking again later is of no use: what was asked for, or
 // who asked, was refused.
 func (e *StatusError) Final() bool { return Final(e.Status) && !e.Limited() }
