@@ -91,6 +91,7 @@ const (
 	changes     sourcetest.Defect = "objects that change"
 	unmatched   sourcetest.Defect = "objects of another generation"
 	flipped     sourcetest.Defect = "flipped"
+	refused     sourcetest.Defect = "refused object"
 	cut         sourcetest.Defect = "cut"
 	loop        sourcetest.Defect = "listing without end"
 	noLogin     sourcetest.Defect = "login refused"
@@ -112,6 +113,7 @@ var broken = map[sourcetest.Defect]*testenv.Defect{
 	cut:                     {Phase: testenv.GetObject, Do: testenv.Cut},
 	flipped:                 {Phase: testenv.GetObject, Do: testenv.Flip},
 	loop:                    {Phase: testenv.ListObjects, Do: testenv.Loop},
+	refused:                 {Phase: testenv.GetObject, Do: testenv.Leak, Status: http.StatusForbidden},
 	vanishes:                of(testenv.GetObject, testenv.GCSFailure(404, "notFound", "No such object: app/a")),
 	changes:                 of(testenv.GetObject, testenv.GCSFailure(412, "conditionNotMet", "At least one of the pre-conditions you specified did not hold.")),
 	unmatched:               of(testenv.GetObject, testenv.With("X-Goog-Generation", "1")),
@@ -229,7 +231,7 @@ var variants = map[string]variant{
 				fails(sourcetest.NoSecret, "AuthenticationFailed", "default/absent"),
 				fails(otherKey, "AuthenticationFailed", "invalid_grant: Invalid grant: account not found"),
 				fails(noKey, "AuthenticationFailed", "secret default/empty: key serviceaccount is missing"),
-				fails(noToken, "AuthenticationFailed", "400 Bad Request: invalid_grant: Invalid JWT Signature.: check that the key was not deleted"),
+				fails(noToken, "AuthenticationFailed", "400 Bad Request: invalid_grant: Invalid JWT Signature: check that the key was not deleted"),
 				fails(leakyToken, "AuthenticationFailed", "invalid_grant"),
 				fails(busyToken, "AuthenticationFailed", "503 Service Unavailable"))
 			k.Stalls = append(k.Stalls, stallToken)
@@ -286,6 +288,7 @@ func conforming(open func(sourcetest.TB) sourcetest.Upstream) sourcetest.Kind {
 			fails(sourcetest.Gone, "BucketOperationFailed", "notFound"),
 			fails(noBucket, "BucketOperationFailed", "notFound"),
 			fails(sourcetest.Denied, "AuthenticationFailed", "403 Forbidden: forbidden"),
+			fails(refused, "AuthenticationFailed", "403 Forbidden"),
 			fails(sourcetest.Leaking, "BucketOperationFailed", "400 Bad Request"),
 			fails(sourcetest.Truncated, "BucketOperationFailed", ""),
 			fails(cut, "BucketOperationFailed", ""),

@@ -83,7 +83,7 @@ func TestBadKeys(t *testing.T) {
 		"tokens of nowhere":       {with("token_uri", "https:///token"), "is not an https URL"},
 		"tokens at no URL":        {with("token_uri", "https://%zz/canary"), "is not an https URL"},
 		"another account":         {with("client_email", "other@example.com"), "account not found"},
-		"another key id":          {with("private_key_id", "other"), "Invalid JWT."},
+		"another key id":          {with("private_key_id", "other"), "Invalid JWT"},
 		"another token audience":  {with("token_uri", strings.Replace(s.TokenURL(), "127.0.0.1", "localhost", 1)), "Failed audience check"},
 		"tokens at another place": {with("token_uri", s.Base+"/storage/v1/b/app/o"), "401 Unauthorized"},
 	} {
