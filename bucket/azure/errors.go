@@ -82,7 +82,7 @@ func (d *driver) answer(doing string, err *azcore.ResponseError) error {
 	var body refusal
 	if resp := err.RawResponse; resp != nil {
 		e.After, _ = transport.RetryAfter(resp.Header, time.Now())
-		text, _ := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+		text, _ := io.ReadAll(io.LimitReader(resp.Body, maxNo))
 		transport.Finish(resp)
 		if xml.Unmarshal(text, &body) == nil {
 			e.Message = said(body.Message, d.vault)

@@ -11,7 +11,8 @@ import (
 // Bytes of answers. What an object holds is bounded by who reads it.
 const (
 	maxPage   = 64 << 20 // 5000 blobs with the longest names and metadata
-	maxAnswer = 1 << 20
+	maxAnswer = 1 << 20  // of an authority
+	maxNo     = 64 << 10 // of a refusal: the rest is left out
 )
 
 // A guard bounds answers that the SDK reads as a whole, and has objects sent as they are stored.
@@ -29,7 +30,10 @@ func (g *guard) RoundTrip(req *http.Request) (*http.Response, error) {
 	resp.Header.Del("X-Ms-Structured-Body") // a framing that was not asked for, and that the SDK would undo
 	switch {
 	case resp.StatusCode != http.StatusOK && resp.StatusCode != http.StatusPartialContent:
-		resp.Body = &bounded{resp.Body, maxAnswer, maxAnswer}
+		resp.Body = struct {
+			io.Reader
+			io.Closer
+		}{io.LimitReader(resp.Body, maxNo), resp.Body}
 	case req.URL.Query().Get("comp") == "list":
 		resp.Body = &bounded{resp.Body, maxPage, maxPage}
 	}

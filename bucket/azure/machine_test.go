@@ -38,3 +38,12 @@ func newMachine(t *testing.T, token string) *machine {
 
 // nobodys is a proxy that nothing passes.
 func nobodys(*http.Request) (*url.URL, error) { return nil, errors.New("no way") }
+
+// through is a proxy that everything passes.
+func through(t *testing.T, to string) func(*http.Request) (*url.URL, error) {
+	u, err := url.Parse(to)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func(*http.Request) (*url.URL, error) { return u, nil }
+}

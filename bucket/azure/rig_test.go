@@ -93,7 +93,7 @@ func trusting(a *bucket.Access, ca *testenv.CA) *bucket.Access {
 	return a
 }
 
-func connect(t *testing.T, a *bucket.Access) bucket.Driver {
+func connect(t testing.TB, a *bucket.Access) bucket.Driver {
 	t.Helper()
 	d, err := azure.Connect(t.Context(), a)
 	if err != nil {
