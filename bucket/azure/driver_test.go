@@ -241,7 +241,7 @@ func TestHostileListings(t *testing.T) {
 }
 
 func TestPagesWithoutEnd(t *testing.T) {
-	s := testenv.StartAzblob(t, testenv.AzblobConfig{Defect: &testenv.Defect{Do: testenv.Loop}})
+	s := start(t, testenv.AzblobConfig{Defect: &testenv.Defect{Do: testenv.Loop}})
 	d := connect(t, access(s))
 	if _, err := keys(t.Context(), d, ""); err == nil || !strings.Contains(err.Error(), "repeats a page") || s.Count() > 3 {
 		t.Errorf("%v, %d pages", err, s.Count())
