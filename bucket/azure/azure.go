@@ -102,8 +102,8 @@ func keysOf(a *bucket.Access, at *place) (transport.Azure, error) {
 	return keys, nil
 }
 
-// version of the service's protocol: the first that has all that is asked for,
-// so that emulators and private clouds know it.
+// version of the service's protocol: one that has all that is asked for, and is
+// so old that emulators and private clouds know it.
 const version = "2021-12-02"
 
 // open returns the client of a container. The SDK neither sends requests again,
