@@ -21,6 +21,7 @@ const (
 	userAgent = "headgate"
 	emptySum  = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855" // SHA-256 of nothing
 	freshFor  = 5 * time.Minute                                                    // how old a signature may be before its age is why it was refused
+	maxMoves  = 3                                                                  // of a bucket from region to region
 	maxBreaks = 3                                                                  // tries of an answer that breaks off
 )
 
@@ -80,15 +81,23 @@ func (d *driver) do(ctx context.Context, q query) (*http.Response, error) {
 func (d *driver) apply(ctx context.Context, c cure, r *refusal, at site, k *keys) (bool, error) {
 	switch c {
 	case move:
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		if d.at.region == at.region {
-			d.at = d.locate(r.region)
-		}
+		return d.move(at, r.region), nil
 	case rekey:
 		return d.keys.renew(ctx, k)
 	}
 	return true, nil
+}
+
+// move looks for the bucket in another region than at, unless somebody did
+// already. It reports whether the driver is elsewhere now.
+func (d *driver) move(at site, region string) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.at.region == at.region && d.moves < maxMoves {
+		d.moves++
+		d.at = d.locate(region)
+	}
+	return d.at.region != at.region
 }
 
 func (d *driver) site() site {

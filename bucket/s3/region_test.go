@@ -2,6 +2,7 @@ package s3_test
 
 import (
 	"crypto/tls"
+	"fmt"
 	"net"
 	"net/http"
 	"net/url"
@@ -56,6 +57,25 @@ func TestRegionsThatLeadNowhere(t *testing.T) {
 				t.Errorf("%d requests", s.Count())
 			}
 		})
+	}
+}
+
+// A store that sends from region to region is followed for a while.
+func TestRegionsInCircles(t *testing.T) {
+	s := filled(t, testenv.S3Config{}, "a", "1")
+	n := 0
+	s.Break(&testenv.Defect{Do: testenv.Serve, Handler: func(w http.ResponseWriter, _ *http.Request, _ http.Handler) {
+		n++
+		w.Header().Set("X-Amz-Bucket-Region", fmt.Sprintf("eu-west-%d", n))
+		w.WriteHeader(http.StatusMovedPermanently)
+	}})
+	d := connect(t, access(s))
+	for range 10 {
+		_, err := list(t.Context(), d, "")
+		wantError(t, s, err, "301 Moved Permanently|set spec.endpoint and spec.region")
+	}
+	if s.Count() != 13 {
+		t.Errorf("%d requests", s.Count())
 	}
 }
 

@@ -8,8 +8,8 @@
 // are not followed. Requests are signed with AWS4-HMAC-SHA256, or not at all.
 //
 //   - The region is spec.region, or what the host of AWS's endpoint says, or
-//     us-east-1. A store that answers with another one is asked again there, once;
-//     with AWS that is another host.
+//     us-east-1. A store that answers with another one is asked again there, once
+//     for a request and three times in all; with AWS that is another host.
 //   - The bucket is in the path. At AWS, Google and Alibaba Cloud it is in the
 //     host, when its name can be.
 //   - s3.amazonaws.com with a region is the host of that region.
@@ -51,8 +51,9 @@ type driver struct {
 	endpoint *url.URL
 	keys     *keyring
 
-	mu sync.Mutex
-	at site // moves on when a store names another region
+	mu    sync.Mutex
+	at    site // moves on when a store names another region
+	moves int
 }
 
 // Connect is a [bucket.Provider].
@@ -92,6 +93,8 @@ func check(spec *source.BucketSpec) error {
 // locate returns the site of the bucket in a region.
 func (d *driver) locate(region string) site {
 	at := locate(d.endpoint, d.access.Spec.BucketName, region)
-	at.client = d.access.Client(at.base, d.access.Way)
+	if at.client = d.at.client; d.at.base == nil || *at.base != *d.at.base {
+		at.client = d.access.Client(at.base, d.access.Way)
+	}
 	return at
 }
