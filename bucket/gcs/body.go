@@ -64,18 +64,3 @@ func announcedSum(header http.Header) (sum uint32, announced bool) {
 	}
 	return 0, false
 }
-
-// A bounded body ends with an error after left bytes.
-type bounded struct {
-	io.ReadCloser
-	left int64
-}
-
-func (b *bounded) Read(p []byte) (int, error) {
-	if b.left <= 0 {
-		return 0, fmt.Errorf("the answer is larger than %d bytes", maxPage)
-	}
-	n, err := b.ReadCloser.Read(p[:min(int64(len(p)), b.left)])
-	b.left -= int64(n)
-	return n, err
-}

@@ -52,7 +52,7 @@ func (d *driver) List(ctx context.Context, prefix string) iter.Seq2[bucket.Objec
 
 // page returns the page of a listing that token names.
 func (d *driver) page(ctx context.Context, prefix, token string) (*storage.Objects, error) {
-	call := d.objects.List(d.bucket).MaxResults(pageSize).Fields("nextPageToken", "items(name,etag,size,generation)").Context(ctx)
+	call := d.objects.List(d.bucket).MaxResults(pageSize).Fields("kind", "nextPageToken", "items(name,etag,size,generation)").Context(ctx)
 	if prefix != "" {
 		call.Prefix(prefix)
 	}
@@ -63,8 +63,8 @@ func (d *driver) page(ctx context.Context, prefix, token string) (*storage.Objec
 	switch {
 	case err != nil:
 		return nil, d.failure(listing, err)
-	case page == nil:
-		return nil, errors.New(listing + ": the answer is not what it should be: null")
+	case page == nil || page.Kind != "storage#objects": // what else would be an empty bucket
+		return nil, errors.New(listing + ": the answer is not a listing: check spec.endpoint")
 	case page.NextPageToken != "" && page.NextPageToken == token:
 		return nil, errors.New(listing + ": the page after this one is this one again: the listing has no end")
 	}
@@ -119,33 +119,53 @@ func (d *driver) Open(ctx context.Context, o bucket.Object, offset int64) (io.Re
 
 // check reports why an answer is not o from offset on.
 func check(resp *http.Response, o bucket.Object, offset int64) error {
-	changed := func(what, now, listed string) error {
-		return fmt.Errorf("%w: %s is %.64q, listed was %q", bucket.ErrChanged, what, now, listed)
-	}
-	generation, etag := resp.Header.Get("X-Goog-Generation"), bucket.ETag(resp.Header.Get("ETag"))
-	switch {
-	case generation != "" && generation != o.Version:
-		return changed("the generation", generation, o.Version)
-	case generation == "" && etag != "" && etag != o.ETag: // an ETag changes with the metadata as well
-		return changed("the etag", etag, o.ETag)
+	if err := checkVersion(resp.Header, o); err != nil {
+		return err
 	}
 	stored, sent := resp.Header.Get("X-Goog-Stored-Content-Encoding"), cmp.Or(resp.Header.Get("Content-Encoding"), "identity")
 	if stored != "" && !strings.EqualFold(stored, sent) {
 		return fmt.Errorf("it is stored with the content encoding %.64q and was sent with %.64q", stored, sent)
 	}
-	want := http.StatusOK
-	if offset > 0 {
-		want = http.StatusPartialContent
-		part := fmt.Sprintf("bytes %d-%d/%d", offset, o.Size-1, o.Size)
-		if got := resp.Header.Get("Content-Range"); resp.StatusCode == want && got != part {
-			return fmt.Errorf("asked for %s, got %.64q", part, got)
-		}
-	}
-	if resp.StatusCode != want {
-		return fmt.Errorf("the answer is %d, not %d", resp.StatusCode, want)
+	if err := checkPart(resp, o, offset); err != nil {
+		return err
 	}
 	if n := resp.ContentLength; n >= 0 && n != o.Size-offset {
 		return changed("the size", strconv.FormatInt(n+offset, 10), strconv.FormatInt(o.Size, 10))
 	}
 	return nil
+}
+
+// checkVersion compares the generation. The ETag changes with the metadata as
+// well, so it counts only where there is nothing better.
+func checkVersion(header http.Header, o bucket.Object) error {
+	generation, etag := header.Get("X-Goog-Generation"), bucket.ETag(header.Get("ETag"))
+	switch {
+	case generation == o.Version:
+		return nil
+	case generation != "":
+		return changed("the generation", generation, o.Version)
+	case etag != "" && etag != o.ETag:
+		return changed("the etag", etag, o.ETag)
+	}
+	return nil
+}
+
+// checkPart reports whether all that is behind offset was sent (RFC 9110 section 14.4).
+func checkPart(resp *http.Response, o bucket.Object, offset int64) error {
+	want := http.StatusOK
+	if offset > 0 {
+		want = http.StatusPartialContent
+	}
+	if resp.StatusCode != want {
+		return fmt.Errorf("the answer is %d, not %d", resp.StatusCode, want)
+	}
+	part := fmt.Sprintf("bytes %d-%d/%d", offset, o.Size-1, o.Size)
+	if got := resp.Header.Get("Content-Range"); offset > 0 && got != part {
+		return fmt.Errorf("asked for %s, got %.64q", part, got)
+	}
+	return nil
+}
+
+func changed(what, now, listed string) error {
+	return fmt.Errorf("%w: %s is %.64q, listed was %q", bucket.ErrChanged, what, now, listed)
 }

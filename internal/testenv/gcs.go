@@ -236,13 +236,12 @@ func (p *gcsPage) fill(b *GCSBucket, prefix, after string, size int) {
 }
 
 // gcsFields is the one selection of fields that is known.
-const gcsFields = "nextPageToken,items(name,etag,size,generation)"
+const gcsFields = "kind,nextPageToken,items(name,etag,size,generation)"
 
 // write answers with p, or the fields of it that are asked for.
 func (p *gcsPage) write(w http.ResponseWriter, fields string) {
 	p.Kind = "storage#objects"
 	if fields == gcsFields {
-		p.Kind = ""
 		for i := range p.Items {
 			o := &p.Items[i]
 			o.Kind, o.Bucket, o.Metageneration, o.CRC32C, o.Encoding = "", "", "", "", ""
