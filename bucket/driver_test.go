@@ -142,7 +142,7 @@ func (d *memoryDriver) listing(prefix string) (list []bucket.Object) {
 			list = append(list, d.objects[key].object(key))
 		}
 	}
-	if d.order != nil {
+	if d.order != nil && len(list) > 0 {
 		d.order(list)
 	}
 	return list

@@ -54,7 +54,7 @@ func (c broken) failing(t *testing.T) {
 	}
 }
 
-// listing returns a change that lists o as well, or fails when o has no key.
+// fails returns a change after which a listing fails after some objects.
 func fails(after int, err error) func(*memoryDriver) {
 	return func(d *memoryDriver) {
 		d.onList = func(_ string, n int) error {
@@ -73,20 +73,23 @@ func status(code int, word string) error {
 func TestFailures(t *testing.T) {
 	small := artifact.Limits{Entries: 2}
 	for name, c := range map[string]broken{
-		"no such bucket":         {change: fails(0, status(404, "NoSuchBucket")), is: fs.ErrNotExist, says: "there is no such bucket, check spec.bucketName and spec.endpoint: list objects: 404 Not Found: NoSuchBucket"},
-		"no such bucket, hinted": {change: fails(0, &bucket.StatusError{Doing: "list objects", Status: 404, Message: "Not here.", Hint: "look there"}), is: fs.ErrNotExist, says: "bucket 'stuff': list objects: 404 Not Found: Not here: look there"},
-		"refused":                {change: fails(0, status(403, "AccessDenied")), reason: "AuthenticationFailed", is: fs.ErrPermission, says: "list objects: 403 Forbidden: AccessDenied"},
-		"expired in the middle":  {change: fails(2, status(401, "ExpiredToken")), reason: "AuthenticationFailed", is: fs.ErrPermission, says: "after 2 objects: list objects: 401"},
-		"busy in the middle":     {change: fails(1, status(503, "SlowDown")), says: "after 1 objects: list objects: 503 Service Unavailable: SlowDown"},
-		"connection":             {change: fails(1, io.ErrUnexpectedEOF), is: io.ErrUnexpectedEOF, says: "after 1 objects: unexpected EOF"},
-		"login":                  {change: refuses(&source.StepError{Step: source.StepResolve, Reason: "InvalidSTSConfiguration", Err: errors.New("no token")}), reason: "InvalidSTSConfiguration", says: "no token"},
-		"login without a reason": {change: refuses(io.EOF), is: io.EOF, says: "EOF"},
-		"endpoint":               {edit: func(s *source.BucketSpec) { s.Endpoint = "https://store.example" }, change: endpoint, reason: "URLInvalid", is: source.ErrInvalid, says: "spec.endpoint"},
-		"no provider":            {edit: func(s *source.BucketSpec) { s.Provider = "ftp" }, is: source.ErrInvalid, says: `spec.provider "ftp": this program reads buckets with generic only`},
-		"name with a path":       {edit: func(s *source.BucketSpec) { s.BucketName = "a/../b" }, is: source.ErrInvalid, says: "spec.bucketName"},
-		"name with a query":      {edit: func(s *source.BucketSpec) { s.BucketName = "a?b" }, is: source.ErrInvalid, says: "spec.bucketName"},
-		"no name":                {edit: func(s *source.BucketSpec) { s.BucketName = "" }, is: source.ErrInvalid, says: "spec.bucketName"},
-		"address":                {edit: func(s *source.BucketSpec) { s.SecretRef = &source.LocalReference{Name: "creds"} }, reason: "AuthenticationFailed", is: fs.ErrNotExist, says: "spec.secretRef: secret default/creds"},
+		"no such bucket":                {change: fails(0, status(404, "NoSuchBucket")), is: fs.ErrNotExist, says: "there is no such bucket, check spec.bucketName and spec.endpoint: list objects: 404 Not Found: NoSuchBucket"},
+		"no such bucket, hinted":        {change: fails(0, &bucket.StatusError{Doing: "list objects", Status: 404, Message: "Not here", Hint: "look there"}), is: fs.ErrNotExist, says: "bucket 'stuff': list objects: 404 Not Found: Not here: look there"},
+		"refused":                       {change: fails(0, status(403, "AccessDenied")), reason: "AuthenticationFailed", is: fs.ErrPermission, says: "list objects: 403 Forbidden: AccessDenied"},
+		"expired in the middle":         {change: fails(2, status(401, "ExpiredToken")), reason: "AuthenticationFailed", is: fs.ErrPermission, says: "after 2 objects: list objects: 401"},
+		"busy in the middle":            {change: fails(1, status(503, "SlowDown")), says: "after 1 objects: list objects: 503 Service Unavailable: SlowDown"},
+		"connection":                    {change: fails(1, io.ErrUnexpectedEOF), is: io.ErrUnexpectedEOF, says: "after 1 objects: unexpected EOF"},
+		"no such bucket, with a prefix": {edit: prefix("c/"), change: fails(0, status(404, "NoSuchBucket")), is: fs.ErrNotExist, says: "there is no such bucket"},
+		"refused, with a prefix":        {edit: prefix("c/"), change: fails(0, status(403, "AccessDenied")), reason: "AuthenticationFailed", is: fs.ErrPermission, says: "AccessDenied"},
+		"broken, with a prefix":         {edit: prefix("c/"), change: fails(0, io.ErrUnexpectedEOF), is: io.ErrUnexpectedEOF, says: "unexpected EOF"},
+		"login":                         {change: refuses(&source.StepError{Step: source.StepResolve, Reason: "InvalidSTSConfiguration", Err: errors.New("no token")}), reason: "InvalidSTSConfiguration", says: "no token"},
+		"login without a reason":        {change: refuses(io.EOF), is: io.EOF, says: "EOF"},
+		"endpoint":                      {edit: func(s *source.BucketSpec) { s.Endpoint = "https://store.example" }, change: endpoint, reason: "URLInvalid", is: source.ErrInvalid, says: "spec.endpoint"},
+		"no provider":                   {edit: func(s *source.BucketSpec) { s.Provider = "ftp" }, is: source.ErrInvalid, says: `spec.provider "ftp": this program reads buckets with generic only`},
+		"name with a path":              {edit: func(s *source.BucketSpec) { s.BucketName = "a/../b" }, is: source.ErrInvalid, says: "spec.bucketName"},
+		"name with a query":             {edit: func(s *source.BucketSpec) { s.BucketName = "a?b" }, is: source.ErrInvalid, says: "spec.bucketName"},
+		"no name":                       {edit: func(s *source.BucketSpec) { s.BucketName = "" }, is: source.ErrInvalid, says: "spec.bucketName"},
+		"address":                       {edit: func(s *source.BucketSpec) { s.SecretRef = &source.LocalReference{Name: "creds"} }, reason: "AuthenticationFailed", is: fs.ErrNotExist, says: "spec.secretRef: secret default/creds"},
 
 		"no ETag":           {change: lists(bucket.Object{Key: "x"}), says: `"x" has no ETag: the store must list an ETag for each`},
 		"ETag of two":       {change: lists(bucket.Object{Key: "x", ETag: "a b"}), says: `"x" has an ETag "a b", which is none`},
@@ -238,3 +241,5 @@ func TestEndlessListing(t *testing.T) {
 		}
 	}
 }
+
+func prefix(p string) func(*source.BucketSpec) { return func(s *source.BucketSpec) { s.Prefix = p } }

@@ -193,7 +193,6 @@ func TestStateHasNoSignature(t *testing.T) {
 
 // With a prefix, .sourceignore at the root is looked for by itself.
 func TestPrefixHidesRules(t *testing.T) {
-	prefix := func(p string) func(*source.BucketSpec) { return func(s *source.BucketSpec) { s.Prefix = p } }
 	for name, c := range map[string]struct {
 		prefix string
 		change func(*memoryDriver)

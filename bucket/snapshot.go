@@ -30,13 +30,13 @@ const (
 // fill lists the bucket into s and now.
 func (o *Origin) fill(ctx context.Context, s *snapshot, before memory, now *memory) (err error) {
 	spec := &o.bucket.Spec
-	if s.list, s.ignore, err = o.list(ctx, s.driver, spec.Prefix); err != nil {
-		return err
-	}
-	if s.ignore == nil && !inPrefix(ignoreFile, spec.Prefix) {
+	if !inPrefix(ignoreFile, spec.Prefix) { // before the listing: credentials that expire fail that, too
 		if err := o.search(ctx, s); err != nil {
 			return err
 		}
+	}
+	if err := o.list(ctx, s); err != nil {
+		return err
 	}
 	if now.Ignore, err = o.readRules(ctx, s, before, now.Place); err != nil {
 		return err
@@ -57,16 +57,16 @@ func (o *Origin) fill(ctx context.Context, s *snapshot, before memory, now *memo
 	return nil
 }
 
-// list lists the objects whose keys begin with spec.prefix. ignore is
-// .sourceignore, nil when it is not among them.
-func (o *Origin) list(ctx context.Context, d Driver, prefix string) (l *listing, ignore *Object, err error) {
+// list lists the objects whose keys begin with spec.prefix.
+func (o *Origin) list(ctx context.Context, s *snapshot) error {
 	progress, err := o.progress("listing")
 	if err != nil {
-		return nil, nil, err
+		return err
 	}
-	l = new(listing)
-	err = o.within(ctx, "list objects", func(ctx context.Context) error {
-		for object, err := range d.List(ctx, prefix) {
+	l, prefix := new(listing), o.bucket.Spec.Prefix
+	s.list = l
+	return o.within(ctx, "list objects", func(ctx context.Context) error {
+		for object, err := range s.driver.List(ctx, prefix) {
 			if err == nil {
 				err = l.take(object, prefix)
 			}
@@ -75,7 +75,7 @@ func (o *Origin) list(ctx context.Context, d Driver, prefix string) (l *listing,
 			}
 			if object.Key == ignoreFile {
 				found := object
-				ignore = &found
+				s.ignore = &found
 			}
 			if l.len()%progressEvery == 0 {
 				progress(int64(l.len()))
@@ -83,7 +83,6 @@ func (o *Origin) list(ctx context.Context, d Driver, prefix string) (l *listing,
 		}
 		return context.Cause(ctx) // a listing that was cut short is none
 	})
-	return l, ignore, err
 }
 
 // after says how far a listing came before it failed.
@@ -124,7 +123,7 @@ func (o *Origin) search(ctx context.Context, s *snapshot) error {
 		seen := 0
 		for object, err := range s.driver.List(ctx, ignoreFile) {
 			if err != nil {
-				return err
+				return after(0, err)
 			}
 			if object.Key == ignoreFile {
 				found := object
