@@ -7,9 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -255,63 +253,3 @@ func (s *S3) answer(w http.ResponseWriter, r *http.Request, phase Phase, bucket,
 		b.give(w, r, key)
 	}
 }
-
-// An s3Error is how S3 refuses.
-type s3Error struct {
-	XMLName xml.Name `xml:"Error"`
-	status  int
-	Code    string
-	Message string
-
-	Region            string `xml:",omitempty"`
-	AWSAccessKeyID    string `xml:"AWSAccessKeyId,omitempty"`
-	StringToSign      string `xml:",omitempty"`
-	SignatureProvided string `xml:",omitempty"`
-	CanonicalRequest  string `xml:",omitempty"`
-	Resource          string
-	RequestID         string `xml:"RequestId"`
-	HostID            string `xml:"HostId"`
-}
-
-func s3Refusal(status int, code, message string) *s3Error {
-	return &s3Error{status: status, Code: code, Message: message}
-}
-
-func (e s3Error) write(w http.ResponseWriter, r *http.Request) {
-	e.Resource, e.RequestID, e.HostID = r.URL.Path, w.Header().Get("X-Amz-Request-Id"), "testenv"
-	if r.Method == http.MethodHead {
-		w.WriteHeader(e.status)
-		return
-	}
-	writeXML(w, e.status, e)
-}
-
-func writeXML(w http.ResponseWriter, status int, v any) {
-	text, err := xml.Marshal(v)
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusInternalServerError)
-		return
-	}
-	w.Header().Set("Content-Type", "application/xml")
-	w.Header().Set("Content-Length", strconv.Itoa(len(xml.Header)+len(text)))
-	w.WriteHeader(status)
-	io.WriteString(w, xml.Header)
-	w.Write(text)
-}
-
-// awsEncode encodes all bytes of text but unreserved ones and those of keep.
-func awsEncode(text, keep string) string {
-	var b strings.Builder
-	for i := range len(text) {
-		c := text[i]
-		if 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.IndexByte("-._~"+keep, c) >= 0 {
-			b.WriteByte(c)
-		} else {
-			b.WriteString("%" + strings.ToUpper(strconv.FormatUint(uint64(c)|0x100, 16)[1:]))
-		}
-	}
-	return b.String()
-}
-
-// listedKey returns a key, or a prefix, as listings spell it with encoding-type=url.
-func listedKey(key string) string { return strings.ReplaceAll(url.QueryEscape(key), "%2F", "/") }

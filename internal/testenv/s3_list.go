@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"encoding/xml"
 	"net/http"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -154,3 +155,6 @@ func (p *s3Page) encode() {
 		p.CommonPrefixes[i].Prefix = listedKey(p.CommonPrefixes[i].Prefix)
 	}
 }
+
+// listedKey returns a key, or a prefix, as listings spell it with encoding-type=url.
+func listedKey(key string) string { return strings.ReplaceAll(url.QueryEscape(key), "%2F", "/") }
