@@ -13,26 +13,33 @@ import (
 
 // verify returns how a request is refused, nil when it is not.
 func (s *Azblob) verify(r *http.Request, phase Phase) *azureError {
-	c, header := s.config, r.Header.Get("Authorization")
-	signature, signed := strings.CutPrefix(header, "SharedKey ")
-	token, bearer := strings.CutPrefix(header, "Bearer ")
-	switch {
-	case signed && r.URL.Query().Has("sig"), r.Header.Get("X-Ms-Version") == "":
+	way, given, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	query := r.URL.Query().Has("sig")
+	if way != "" && query || r.Header.Get("X-Ms-Version") == "" {
 		return azureRefusal(http.StatusBadRequest, "InvalidAuthenticationInfo", "Authentication information is not given in the correct format.")
-	case signed && c.Key != "":
-		return s.verifyKey(r, signature)
-	case bearer && (c.Tenant != "" || c.Bearer != nil):
-		return s.verifyToken(token)
-	case header == "" && r.URL.Query().Has("sig") && c.SAS != "":
-		return s.verifySAS(r, phase)
-	case header == "" && !r.URL.Query().Has("sig"):
-		if c.Anonymous || c.Key == "" && c.SAS == "" && c.Tenant == "" && c.Bearer == nil {
-			return nil
-		}
-		return &azureError{status: http.StatusUnauthorized, Code: "NoAuthenticationInformation",
-			Message: "Server failed to authenticate the request. Please refer to the information in the www-authenticate header."}
 	}
-	return s.unauthenticated("")
+	switch {
+	case way == "SharedKey" && s.config.Key != "":
+		return s.verifyKey(r, given)
+	case way == "Bearer" && s.issues():
+		return s.verifyToken(given)
+	case query && s.config.SAS != "":
+		return s.verifySAS(r, phase)
+	case way != "" || query:
+		return s.unauthenticated("")
+	case s.open():
+		return nil
+	}
+	return azureRefusal(http.StatusUnauthorized, "NoAuthenticationInformation",
+		"Server failed to authenticate the request. Please refer to the information in the www-authenticate header.")
+}
+
+// issues reports whether there are tokens that are good.
+func (s *Azblob) issues() bool { return s.config.Tenant != "" || s.config.Bearer != nil }
+
+// open reports whether anybody is served.
+func (s *Azblob) open() bool {
+	return s.config.Anonymous || s.config.Key == "" && s.config.SAS == "" && !s.issues()
 }
 
 func (s *Azblob) unauthenticated(detail string) *azureError {
