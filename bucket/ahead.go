@@ -11,10 +11,10 @@ import (
 // How far fetching runs ahead of packing. An object is asked for once there is
 // room for it, or for its share: what was begun never waits for what comes later.
 const (
-	requests  = 32       // objects asked for at a time
+	requests  = 64       // objects asked for at a time
 	pieceSize = 64 << 10 // the unit of memory
-	allPieces = 256      // 16 MiB
-	maxPieces = 64       // of one object
+	allPieces = 128      // 8 MiB
+	maxPieces = 32       // of one object
 )
 
 // A fetch reads the objects of a tree ahead of their use: several at a time,
