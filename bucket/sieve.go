@@ -57,19 +57,12 @@ func (s *sieve) judge() error {
 		if key == ignoreFile {
 			continue
 		}
-		_, ignored := s.rules.Match(strings.TrimSuffix(key, "/"), isMarker(key))
-		problem := ""
-		if s.ignore && strings.HasPrefix(key, ignoreFile+"/") {
-			problem = "has the object .sourceignore for a directory"
-		} else if !isMarker(key) {
-			problem = problemOf(key)
-		}
-		switch {
-		case isMarker(key):
-			if !ignored && l.record(p).object().Size > 0 {
-				s.markers.add(key, "")
-			}
+		if isMarker(key) {
+			s.mark(key, o)
 			continue
+		}
+		_, ignored := s.rules.Match(key, false)
+		switch problem := s.problem(key); {
 		case problem != "" && ignored:
 			continue
 		case problem != "":
@@ -86,6 +79,27 @@ func (s *sieve) judge() error {
 	}
 	l.index = left
 	return nil
+}
+
+// problem says why key can be in no artifact, "" if it can.
+func (s *sieve) problem(key string) string {
+	if s.ignore && strings.HasPrefix(key, ignoreFile+"/") {
+		return "has the object " + ignoreFile + " for a directory"
+	}
+	return problemOf(key)
+}
+
+// mark notes a directory marker that is not ignored and holds something; o is
+// its record after the key.
+func (s *sieve) mark(key string, o record) {
+	o.tag()
+	o.text()
+	if o.number() == 0 {
+		return
+	}
+	if _, ignored := s.rules.Match(strings.TrimSuffix(key, "/"), true); !ignored {
+		s.markers.add(key, "")
+	}
 }
 
 // charge counts an object that is kept; o is its record after the key.
