@@ -166,8 +166,7 @@ func TestClient(t *testing.T) {
 
 func TestLogIn(t *testing.T) {
 	at := &url.URL{Scheme: "s3", Host: "store.example", Path: "/stuff"}
-	b := newBucket(func(s *source.BucketSpec) { s.ServiceAccountName = "robot" })
-	b.Spec.Provider = "generic"
+	b := newBucket(func(s *source.BucketSpec) { s.Provider, s.ServiceAccountName = "aws", "robot" })
 	d := newMemory("a", "1")
 	var issued source.Credential
 	d.connect = func(ctx context.Context, a *bucket.Access) (err error) {
@@ -179,11 +178,12 @@ func TestLogIn(t *testing.T) {
 		asked = r
 		return source.Credential{Username: "id-canary", Password: "key-canary", Token: "token-canary"}, nil
 	}}
-	o := d.origin(b, env)
+	providers := map[string]bucket.Provider{"aws": d.provide}
+	o := bucket.New(b, env, providers)
 	if _, _, err := o.Resolve(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
-	if issued.Token != "token-canary" || asked.Provider != "generic" || asked.URL != at || asked.ServiceAccount != "robot" || asked.Namespace != "default" || asked.OwnTrust {
+	if issued.Token != "token-canary" || asked.Provider != "aws" || asked.URL != at || asked.ServiceAccount != "robot" || asked.Namespace != "default" || asked.OwnTrust {
 		t.Errorf("%+v of %+v", issued, asked)
 	}
 	for _, s := range []string{"id-canary", "key-canary", "token-canary"} {
@@ -194,11 +194,11 @@ func TestLogIn(t *testing.T) {
 	env.Login = func(context.Context, source.LoginRequest) (source.Credential, error) {
 		return source.Credential{}, source.ErrProvider
 	}
-	_, _, err := d.origin(b, env).Resolve(t.Context(), nil)
+	_, _, err := bucket.New(b, env, providers).Resolve(t.Context(), nil)
 	if step, ok := errors.AsType[*source.StepError](err); !ok || step.Reason != "InvalidProviderConfiguration" {
 		t.Errorf("%v", err)
 	}
-	if _, _, err := d.origin(b, source.Env{}).Resolve(t.Context(), nil); !errors.Is(err, errors.ErrUnsupported) {
+	if _, _, err := bucket.New(b, source.Env{}, providers).Resolve(t.Context(), nil); !errors.Is(err, errors.ErrUnsupported) {
 		t.Errorf("nobody to log in with: %v", err)
 	}
 }

@@ -73,6 +73,9 @@ func status(code int, word string) error {
 func TestFailures(t *testing.T) {
 	small := artifact.Limits{Entries: 2}
 	for name, c := range map[string]broken{
+		"field of another provider": {edit: func(s *source.BucketSpec) { s.ServiceAccountName = "robot" }, is: source.ErrInvalid, says: "spec.serviceAccountName: goes with provider aws or gcp or azure only"},
+		"no token service":          {edit: func(s *source.BucketSpec) { s.STS = &source.BucketSTSSpec{Provider: "ldap", Endpoint: "sts:389"} }, is: source.ErrInvalid, reason: "URLInvalid", says: "spec.sts.endpoint: must begin with http://"},
+
 		"no such bucket":                {change: fails(0, status(404, "NoSuchBucket")), is: fs.ErrNotExist, says: "there is no such bucket, check spec.bucketName and spec.endpoint: list objects: 404 Not Found: NoSuchBucket"},
 		"no such bucket, hinted":        {change: fails(0, &bucket.StatusError{Doing: "list objects", Status: 404, Message: "Not here", Hint: "look there"}), is: fs.ErrNotExist, says: "bucket 'stuff': list objects: 404 Not Found: Not here: look there"},
 		"refused":                       {change: fails(0, status(403, "AccessDenied")), reason: "AuthenticationFailed", is: fs.ErrPermission, says: "list objects: 403 Forbidden: AccessDenied"},

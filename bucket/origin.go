@@ -147,19 +147,33 @@ func (o *Origin) connect(ctx context.Context) (driver Driver, access *Access, er
 
 // provider returns what the bucket is to be read with.
 func (o *Origin) provider() (Provider, error) {
-	spec := &o.bucket.Spec
-	if name := spec.BucketName; name == "" || name == "." || name == ".." || strings.ContainsAny(name, "/\\?#%") || problemOf(name) != "" {
-		return nil, invalid(errors.New("spec.bucketName: want the name of a bucket, without a path"))
-	}
-	provider := spec.Provider
+	provider := o.bucket.Spec.Provider
 	if provider == "" {
 		provider = "generic"
 	}
 	if connect := o.providers[provider]; connect != nil {
-		return connect, nil
+		return connect, o.admit()
 	}
 	known := strings.Join(slices.Sorted(maps.Keys(o.providers)), " or ")
 	return nil, invalid(fmt.Errorf("spec.provider %q: this program reads buckets with %s only", provider, known))
+}
+
+// admit checks the spec, which may have been made in Go and never decoded. The
+// error is about the first defect.
+func (o *Origin) admit() error {
+	err := source.Validate(o.bucket)
+	defect, ok := errors.AsType[*source.DocumentError](err)
+	if !ok {
+		return err
+	}
+	err = invalid(fmt.Errorf("%s: %w", defect.Field, defect.Err))
+	switch field := defect.Field; {
+	case strings.HasSuffix(field, ".endpoint"):
+		return urlInvalid(err)
+	case strings.HasPrefix(field, "spec.sts"):
+		return &source.StepError{Step: source.StepResolve, Reason: "InvalidSTSConfiguration", Err: err}
+	}
+	return err
 }
 
 // within does one step of fetching within spec.timeout.
