@@ -60,7 +60,7 @@ func (d *driver) do(ctx context.Context, q query) (*http.Response, error) {
 		}
 		resp, err := at.client.Do(req)
 		if err != nil {
-			return nil, d.unanswered(ctx, q, at, err)
+			return nil, d.unanswered(ctx, q, at, err, d.secrets(req)...)
 		}
 		if resp.StatusCode == http.StatusOK || resp.StatusCode == http.StatusPartialContent {
 			return resp, nil
@@ -117,12 +117,12 @@ func (d *driver) secrets(req *http.Request) []string {
 	return secrets
 }
 
-// unanswered says why there was no answer, without the query of the request.
-func (d *driver) unanswered(ctx context.Context, q query, at site, err error) error {
+// unanswered says why there was no answer, without the query of the request and secrets.
+func (d *driver) unanswered(ctx context.Context, q query, at site, err error, secrets ...string) error {
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
-	return fmt.Errorf("%s at %s: %w", q.doing, at.base.Host, bare(err, tlsOfEndpoint, d.access.Vault.Values()...))
+	return fmt.Errorf("%s at %s: %w", q.doing, at.base.Host, bare(err, tlsOfEndpoint, secrets...))
 }
 
 // request returns q as it is sent to a site, signed with k.
@@ -164,7 +164,7 @@ func (d *driver) readWhole(ctx context.Context, q query, limit int64, use func(t
 		case errors.Is(err, errTooLarge):
 			return fmt.Errorf("%s: %w", q.doing, err)
 		case ctx.Err() != nil, try == maxBreaks:
-			return d.unanswered(ctx, q, d.site(), fmt.Errorf("the answer breaks off: %w", err))
+			return d.unanswered(ctx, q, d.site(), fmt.Errorf("the answer breaks off: %w", err), d.access.Vault.Values()...)
 		}
 	}
 }

@@ -28,7 +28,7 @@ type refusal struct {
 	reason        string // the store's word for it, for example NoSuchBucket
 	message       string
 	region        string        // of the bucket, as the store has it, "" for none
-	elsewhere     string        // where a redirect leads
+	elsewhere     string        // the server that a redirect leads to
 	ahead         time.Duration // of the clock of this machine
 	after         time.Duration
 	mistaken      bool // it is that of a server which expected TLS
@@ -44,8 +44,8 @@ func refusalOf(resp *http.Response, doing string, secrets ...string) *refusal {
 	if date, err := http.ParseTime(resp.Header.Get("Date")); err == nil {
 		r.ahead, r.dating = now.Sub(date).Round(time.Second), true
 	}
-	if to, err := resp.Location(); err == nil {
-		r.elsewhere = redact.URL(to)
+	if to, err := resp.Location(); err == nil && to.Host != "" {
+		r.elsewhere = plain(to.Scheme+"://"+to.Host, secrets...)
 	}
 	text, err := io.ReadAll(io.LimitReader(resp.Body, maxRefusal))
 	if err != nil {
