@@ -151,7 +151,7 @@ func TestOwnIdentity(t *testing.T) {
 	}{
 		"good":          {login: login{issued: []source.Credential{good}}, asked: 1},
 		"long":          {login: login{issued: []source.Credential{{Username: "ASIA1", Password: secretKey, Token: "session-canary", Expires: time.Now().Add(time.Hour)}}}, asked: 1},
-		"over":          {login: login{issued: []source.Credential{{Username: "ASIA0", Password: "p", Expires: time.Now().Add(-time.Hour)}, good}}, asked: 2},
+		"over":          {login: login{issued: []source.Credential{{Username: "ASIA0", Password: "p", Expires: time.Now().Add(-time.Hour)}, good}}, asked: 2, forgot: 1},
 		"refused once":  {login: login{issued: []source.Credential{old, good}}, asked: 2, forgot: 1},
 		"refused twice": {login: login{issued: []source.Credential{old, old}}, asked: 2, forgot: 1, say: "InvalidAccessKeyId|does not know the keys that were issued"},
 		"lost":          {login: login{issued: []source.Credential{old}, errs: []error{nil, refused}}, asked: 2, forgot: 1, reason: "AuthenticationFailed", say: "log in with provider aws: refused"},

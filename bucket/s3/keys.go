@@ -13,9 +13,15 @@ import (
 	"github.com/headgate-io/headgate/source"
 )
 
-// maxLead is how long before their end keys are replaced; keys that live less
-// than ten times as long are replaced after nine tenths of their life.
-const maxLead = time.Minute
+const (
+	// maxLead is how long before their end keys are replaced; keys that live less
+	// than ten times as long are replaced after nine tenths of their life.
+	maxLead = time.Minute
+	// minLife is what keys must have left for that. The others, which are those of
+	// a clock that is wrong, are used until they are refused: nobody is to log in
+	// for each request.
+	minLife = 10 * time.Second
+)
 
 // keys are what requests are signed with; the zero value stands for none.
 type keys struct {
@@ -122,8 +128,8 @@ func (k *keyring) replace(ctx context.Context) error {
 		return &source.StepError{Step: source.StepResolve, Reason: "AuthenticationFailed", Err: errors.New("log in: the keys that were issued are empty or hold control characters")}
 	}
 	k.now = &keys{access: issued.Username, secret: issued.Password, session: issued.Token, refused: issued.Refused}
-	if !issued.Expires.IsZero() {
-		k.now.until = issued.Expires.Add(-min(maxLead, max(time.Until(issued.Expires)/10, 0)))
+	if left := time.Until(issued.Expires); left >= minLife {
+		k.now.until = issued.Expires.Add(-min(maxLead, left/10))
 	}
 	return nil
 }

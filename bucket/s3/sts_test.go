@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"net/http/httptest"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -266,3 +268,36 @@ func TestHostileTokenService(t *testing.T) {
 		}
 	})
 }
+
+// Keys that have expired when they are issued, by the clock of this machine, are
+// used until the store refuses them: nobody logs in for each request.
+func TestIssuedTooLate(t *testing.T) {
+	for _, when := range []string{"2001-02-03T04:05:06Z", "0001-01-02T00:00:00Z", time.Now().Add(time.Second).Format(time.RFC3339)} {
+		s := filled(t, people(), "a", "1", "b", "2")
+		s.Break(&testenv.Defect{Phase: testenv.AssumeRole, Do: testenv.Serve, Handler: func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+			rec := httptest.NewRecorder()
+			next.ServeHTTP(rec, r)
+			w.WriteHeader(rec.Code)
+			w.Write(expiration.ReplaceAll(rec.Body.Bytes(), []byte("<Expiration>"+when)))
+		}})
+		d := connect(t, ldap(s))
+		all, err := list(t.Context(), d, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 3 {
+			if _, err := read(t.Context(), d, all[0], 0); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if n := s.Count(testenv.AssumeRole); n != 1 {
+			t.Errorf("%s: logged in %d times", when, n)
+		}
+		s.Expire()
+		if _, err := read(t.Context(), d, all[1], 0); err != nil || s.Count(testenv.AssumeRole) != 2 {
+			t.Errorf("%s: %v, logged in %d times", when, err, s.Count(testenv.AssumeRole))
+		}
+	}
+}
+
+var expiration = regexp.MustCompile(`<Expiration>[^<]*`)
