@@ -66,7 +66,7 @@ func readPage(text, prefix string) (page, error) {
 
 // add adds to the text of an element, which is nearly always of one piece.
 func (p *pageReader) add(t token) (err error) {
-	if t.kind == textOf {
+	if t.text = lines(t.text); t.kind == textOf {
 		if t.text, err = unescape(t.text); err != nil {
 			return err
 		}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 )
 
 // A scanner takes XML apart as far as stores write it: elements, whose
@@ -163,11 +164,16 @@ func local(name string) string { return name[strings.LastIndexByte(name, ':')+1:
 
 var entities = map[string]string{"lt": "<", "gt": ">", "amp": "&", "quot": `"`, "apos": "'"}
 
+// lines returns text with the line breaks that XML has (XML 1.0, section 2.11).
+func lines(text string) string {
+	if strings.IndexByte(text, '\r') < 0 {
+		return text
+	}
+	return strings.ReplaceAll(strings.ReplaceAll(text, "\r\n", "\n"), "\r", "\n")
+}
+
 // unescape returns what a text means.
 func unescape(text string) (string, error) {
-	if strings.IndexByte(text, '\r') >= 0 { // XML 1.0, section 2.11
-		text = strings.ReplaceAll(strings.ReplaceAll(text, "\r\n", "\n"), "\r", "\n")
-	}
 	at := strings.IndexByte(text, '&')
 	if at < 0 {
 		return text, nil
@@ -176,10 +182,10 @@ func unescape(text string) (string, error) {
 	b.Grow(len(text))
 	for ; at >= 0; at = strings.IndexByte(text, '&') {
 		b.WriteString(text[:at])
-		name, rest, _ := strings.Cut(text[at+1:], ";")
+		name, rest, ended := strings.Cut(text[at+1:], ";")
 		meant, err := entity(name)
-		if err != nil {
-			return "", err
+		if err != nil || !ended {
+			return "", errNoXML
 		}
 		b.WriteString(meant)
 		text = rest
@@ -193,12 +199,13 @@ func entity(name string) (string, error) {
 	if meant, known := entities[name]; known {
 		return meant, nil
 	}
-	digits, base := strings.TrimPrefix(name, "#"), 10
+	digits, numbered := strings.CutPrefix(name, "#")
+	base := 10
 	if hex, found := strings.CutPrefix(digits, "x"); found {
 		digits, base = hex, 16
 	}
 	code, err := strconv.ParseUint(digits, base, 31)
-	if err != nil || len(digits) == len(name) {
+	if err != nil || !numbered || !utf8.ValidRune(rune(code)) {
 		return "", errNoXML
 	}
 	return string(rune(code)), nil

@@ -3,6 +3,7 @@ package s3
 import (
 	"encoding/xml"
 	"net/url"
+	"strconv"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -33,6 +34,19 @@ func TestScan(t *testing.T) {
 	}
 }
 
+// Texts that are no XML, or would make one key of two, are refused.
+func TestText(t *testing.T) {
+	for _, text := range []string{"a&amp", "a&#65", "&", "&;", "&#;", "&#x;", "&#xD800;", "&#xD801;", "&#x110000;", "&#-1;", "&#+1;", "&#x1_0;", "&x41;"} {
+		if meant, err := unescape(text); err == nil {
+			t.Errorf("%s is taken for %q", text, meant)
+		}
+	}
+	p, err := readPage("<ListBucketResult><IsTruncated>false</IsTruncated><Contents><Key><![CDATA[a\r\nb\r]]></Key><Size>1</Size></Contents></ListBucketResult>", "")
+	if err != nil || p.objects[0].Key != "a\nb\n" {
+		t.Errorf("%+v, %v", p.objects, err)
+	}
+}
+
 // reference is the same page by encoding/xml.
 type reference struct {
 	XMLName               xml.Name
@@ -50,6 +64,7 @@ func FuzzPage(f *testing.F) {
 	f.Add("<ListBucketResult><EncodingType>url</EncodingType><IsTruncated>false</IsTruncated><Contents><Key><![CDATA[a%20b]]></Key><Size>0</Size></Contents></ListBucketResult>")
 	f.Add("<ListBucketResult a='>'><a><b></a></b>")
 	f.Add("<ListBucketResult><IsTruncated>false</IsTruncated><Contents><Key>a\r\nb&#xD;</Key><Size>1</Size></Contents></ListBucketResult>")
+	f.Add("<ListBucketResult><IsTruncated>false</IsTruncated><Contents><Size>1</Size><Key><![CDATA[a\r\n]]>&amp</Key></Contents></ListBucketResult>")
 	f.Fuzz(func(t *testing.T, text string) {
 		p, err := readPage(text, "")
 		if err != nil {
@@ -72,9 +87,13 @@ func FuzzPage(f *testing.F) {
 			if r.EncodingType == "url" {
 				key, _ = url.QueryUnescape(key)
 			}
-			if got := p.objects[i]; got.Key != key || got.ETag != bucket.ETag(o.ETag) {
+			size, _ := strconv.ParseInt(strings.TrimSpace(o.Size), 10, 64)
+			if got := p.objects[i]; got.Key != key || got.ETag != bucket.ETag(o.ETag) || got.Size != size {
 				t.Errorf("%+v, want %+v", got, o)
 			}
+		}
+		if more := strings.TrimSpace(r.IsTruncated) == "true"; p.next != r.NextContinuationToken && more || p.next != "" && !more {
+			t.Errorf("%q is next, want %q", p.next, r.NextContinuationToken)
 		}
 	})
 }

@@ -34,7 +34,7 @@ type site struct {
 
 // regionOf returns the region that a bucket is looked for in.
 func regionOf(endpoint *url.URL, region string) string {
-	return cmp.Or(region, s3utils.GetRegionFromURL(*endpoint), defaultRegion)
+	return cmp.Or(region, s3utils.GetRegionFromURL(url.URL{Scheme: endpoint.Scheme, Host: shortened(endpoint)}), defaultRegion)
 }
 
 // locate returns the site of a bucket in a region.

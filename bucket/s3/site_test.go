@@ -45,6 +45,7 @@ func TestLocate(t *testing.T) {
 		{"http://s3.amazonaws.com", "buc.ket", "eu-west-1", "http://buc.ket.s3.eu-west-1.amazonaws.com/", "eu-west-1"},
 		{"https://s3.amazonaws.com", "bucket", "evil.example/", "https://bucket.s3.amazonaws.com/", "evil.example/"},
 		{"https://s3.eu-west-1.amazonaws.com", "bucket", "", "https://bucket.s3.eu-west-1.amazonaws.com/", "eu-west-1"},
+		{"https://S3.US-GOV-WEST-1.amazonaws.com.", "bucket", "", "https://bucket.s3.us-gov-west-1.amazonaws.com/", "us-gov-west-1"},
 		{"https://s3-eu-west-1.amazonaws.com", "bucket", "eu-west-3", "https://bucket.s3-eu-west-3.amazonaws.com/", "eu-west-3"},
 		{"https://s3-fips.dualstack.us-gov-west-1.amazonaws.com", "bucket", "", "https://bucket.s3-fips.dualstack.us-gov-west-1.amazonaws.com/", "us-gov-west-1"},
 		{"https://s3.cn-north-1.amazonaws.com.cn", "bucket", "cn-northwest-1", "https://bucket.s3.cn-northwest-1.amazonaws.com.cn/", "cn-northwest-1"},
