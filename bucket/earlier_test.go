@@ -185,10 +185,10 @@ func TestIncrementalRandom(t *testing.T) {
 			case 0:
 				d.remove(k)
 			default:
-				d.put(k, someText(rnd.Uint64(), []int{0, 1, 4000, 65536, 70_000, 300_000}[rnd.IntN(6)]))
+				d.put(k, someText(rnd.Uint64(), []int{0, 1, 4000, 9000, 65536, 70_000}[rnd.IntN(6)]))
 			}
 		}
-		for range 150 {
+		for range 80 {
 			edit()
 		}
 		r := newRig(t, d)
