@@ -92,9 +92,11 @@ func (s *GCS) verify(r *http.Request) *gcsError {
 // issue gives a token for a proof.
 func (s *GCS) issue(w http.ResponseWriter, r *http.Request) {
 	proof := r.PostFormValue("assertion")
-	s.mu.Lock()
-	s.proofs = append(s.proofs, proof)
-	s.mu.Unlock()
+	if proof != "" { // a request that was given up has none
+		s.mu.Lock()
+		s.proofs = append(s.proofs, proof)
+		s.mu.Unlock()
+	}
 	if r.Method != http.MethodPost || r.PostFormValue("grant_type") != gcsGrant {
 		refuseToken(w, "unsupported_grant_type", "Invalid grant_type")
 		return
