@@ -107,6 +107,8 @@ func (r *receipt) broken(err error) error {
 		err = errStalled
 	}
 	switch {
+	case is[*source.StepError](err) && isAnswer(err): // of who issues credentials
+		return err
 	case errors.Is(err, ErrChanged):
 		return moved("it has changed")
 	case errors.Is(err, fs.ErrNotExist):

@@ -222,3 +222,17 @@ func TestResumeStalled(t *testing.T) {
 		}
 	})
 }
+
+// What a token service answers says nothing about the object that was asked for.
+func TestLoginLost(t *testing.T) {
+	for _, status := range []int{404, 412, 400} {
+		d := &shop{open: func(context.Context, Object, int64) (io.ReadCloser, error) {
+			return nil, &source.StepError{Step: source.StepResolve, Reason: "AuthenticationFailed", Err: &StatusError{Doing: "log in", Status: status}}
+		}}
+		_, err := holding(t, d, map[string]int64{"a": 9}).WriteTo(t.Context(), io.Discard)
+		step, ok := errors.AsType[*source.StepError](err)
+		if !ok || step.Reason != "AuthenticationFailed" || errors.Is(err, source.ErrMoved) || d.opened.Load() != 1 {
+			t.Errorf("%d: %v, opened %d times", status, err, d.opened.Load())
+		}
+	}
+}
