@@ -38,7 +38,7 @@ var rooms = map[string]room{
 	"oci/notation": {imports: "oci source internal/transport internal/redact artifact", modules: notationModules},
 
 	"bucket":       {imports: "artifact source internal/redact internal/transport", modules: "golang.org/x/net"},
-	"bucket/azure": {imports: "bucket source internal/redact internal/transport", modules: azblobModules},
+	"bucket/azure": {imports: "bucket source internal/transport", modules: azblobModules},
 	"bucket/gcs":   {imports: "bucket source internal/redact internal/transport", modules: gcsModules},
 	"bucket/s3":    {imports: "bucket source internal/redact internal/transport", modules: s3Modules},
 

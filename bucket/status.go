@@ -6,6 +6,9 @@ import (
 	"net/http"
 	"strings"
 	"time"
+	"unicode/utf8"
+
+	"github.com/headgate-io/headgate/internal/redact"
 )
 
 // A StatusError is the answer of a store, or of its token service, that
@@ -15,7 +18,7 @@ type StatusError struct {
 	Doing   string        // for example "list objects"
 	Status  int           // 0 when the store told none
 	Code    string        // of the store, for example NoSuchBucket
-	Message string        // of the store, at most 256 bytes, without secrets
+	Message string        // of the store, as [Said] has it
 	After   time.Duration // when to try again, as the store has it; 0 when it does not tell
 	Hint    string        // what to do, "" when nothing is known
 	Refused bool          // it is the credentials that are refused, whatever the status
@@ -52,3 +55,22 @@ func (e *StatusError) Is(target error) bool {
 
 // RetryAfter says when the [source.Reconciler] is to try again at the earliest.
 func (e *StatusError) RetryAfter() time.Duration { return e.After }
+
+const maxSaid = 256 // bytes
+
+// Said returns what a server says so that it can be shown: in one line, without
+// secrets, and of at most 256 bytes. It is cut after a word where it has any.
+func Said(text string, secrets ...string) string {
+	text = strings.TrimSpace(redact.String(text, secrets...))
+	if len(text) <= maxSaid {
+		return text
+	}
+	end := maxSaid - len("…")
+	if space := strings.LastIndexByte(text[:end+1], ' '); space > 0 {
+		end = space
+	}
+	for !utf8.RuneStart(text[end]) {
+		end--
+	}
+	return text[:end] + "…"
+}

@@ -3,6 +3,7 @@ package bucket_test
 import (
 	"errors"
 	"io/fs"
+	"strings"
 	"testing"
 	"time"
 
@@ -33,6 +34,23 @@ func TestStatusError(t *testing.T) {
 		}
 		if c.err.RetryAfter() != c.err.After {
 			t.Error(c.err.RetryAfter())
+		}
+	}
+}
+
+func TestSaid(t *testing.T) {
+	for _, c := range []struct{ text, want string }{
+		{"", ""},
+		{" no\r\nand no\n", "no; and no"},
+		{"\x1b[31mnot s3cr3t-canary", "not ***"},
+		{strings.Repeat("a", 256), strings.Repeat("a", 256)},
+		{strings.Repeat("a", 257), strings.Repeat("a", 253) + "…"},
+		{strings.Repeat("ä", 129), strings.Repeat("ä", 126) + "…"},
+		{strings.Repeat("word ", 100), strings.Repeat("word ", 49) + "word…"}, // after a word
+		{strings.Repeat("a", 250) + "s3cr3t-canary", strings.Repeat("a", 250) + "***"},
+	} {
+		if got := bucket.Said(c.text, "s3cr3t-canary"); got != c.want {
+			t.Errorf("%q: %q, want %q", c.text, got, c.want)
 		}
 	}
 }

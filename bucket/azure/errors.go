@@ -15,7 +15,6 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 
 	"github.com/headgate-io/headgate/bucket"
-	"github.com/headgate-io/headgate/internal/redact"
 	"github.com/headgate-io/headgate/internal/transport"
 	"github.com/headgate-io/headgate/source"
 )
@@ -121,16 +120,10 @@ func codeOf(code string) string {
 	return code
 }
 
-const maxSaid = 256 // bytes of what a server says
-
-// said returns the first line of what a server or library says, fit to be shown.
+// said is [bucket.Said] without what the server calls the request.
 func said(text string, vault *transport.Vault) string {
-	text = redact.String(strings.TrimSpace(text), vault.Values()...)
-	for _, end := range []string{"; RequestId:", " Trace ID:"} {
+	for _, end := range []string{"\nRequestId:", " Trace ID:"} {
 		text, _, _ = strings.Cut(text, end)
 	}
-	if len(text) > maxSaid {
-		text = strings.ToValidUTF8(text[:maxSaid], "") + "…"
-	}
-	return strings.TrimSuffix(text, ".")
+	return strings.TrimSuffix(bucket.Said(text, vault.Values()...), ".")
 }

@@ -10,7 +10,6 @@ import (
 	"regexp"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"google.golang.org/api/googleapi"
 
@@ -85,23 +84,14 @@ func word(s string) string {
 }
 
 const (
-	maxSaid  = 256     // bytes
 	maxCause = 512     // bytes of an error of package http, or of the library
 	maxText  = 4 << 10 // bytes; what is longer is no message
 )
 
-// said returns what a server says so that it can be shown: in one line, short, and without secrets.
+// said is [bucket.Said] of what can be a message.
 func said(text string, v *bucket.Vault) string {
 	if len(text) > maxText {
 		return ""
 	}
-	text = strings.TrimSpace(redact.String(text, v.Values()...))
-	if len(text) <= maxSaid {
-		return text
-	}
-	end := maxSaid - len("…")
-	for !utf8.RuneStart(text[end]) {
-		end--
-	}
-	return text[:end] + "…"
+	return bucket.Said(text, v.Values()...)
 }

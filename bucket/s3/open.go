@@ -63,5 +63,5 @@ func tagged(tag string) string {
 	if tag == "" {
 		return "without ETag"
 	}
-	return plain(tag)
+	return bucket.Said(tag)
 }

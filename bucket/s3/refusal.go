@@ -17,7 +17,6 @@ import (
 
 const (
 	maxRefusal = 16 << 10
-	maxMessage = 256 // bytes of what a store says that are repeated
 	maxCause   = 1 << 10
 )
 
@@ -45,7 +44,7 @@ func refusalOf(resp *http.Response, doing string, secrets ...string) *refusal {
 		r.ahead, r.dating = now.Sub(date).Round(time.Second), true
 	}
 	if to, err := resp.Location(); err == nil && to.Host != "" {
-		r.elsewhere = plain(to.Scheme+"://"+to.Host, secrets...)
+		r.elsewhere = bucket.Said(to.Scheme+"://"+to.Host, secrets...)
 	}
 	text, err := io.ReadAll(io.LimitReader(resp.Body, maxRefusal))
 	if err != nil {
@@ -70,7 +69,7 @@ func (r *refusal) parse(text []byte, secrets []string) {
 		body.Code, body.Message = body.Error.Code, body.Error.Message
 	}
 	r.known = body.Code != ""
-	r.reason, r.message = plain(body.Code, secrets...), plain(body.Message, secrets...)
+	r.reason, r.message = bucket.Said(body.Code, secrets...), bucket.Said(body.Message, secrets...)
 	if body.Region != "" {
 		r.region = body.Region
 	}
@@ -186,7 +185,7 @@ func bare(err error, w wire, secrets ...string) error {
 		err = e.Err
 	}
 	if text := err.Error(); len(text) > maxCause { // it repeats what the other side wrote
-		err = errors.New(plain(text, secrets...))
+		err = errors.New(bucket.Said(text, secrets...))
 	}
 	switch text := err.Error(); {
 	case errors.Is(err, http.ErrSchemeMismatch):
@@ -195,13 +194,4 @@ func bare(err error, w wire, secrets ...string) error {
 		return fmt.Errorf("%w: %s", redact.Error(err, secrets...), w.over)
 	}
 	return redact.Error(err, secrets...)
-}
-
-// plain makes what a store says fit for a message. It is cut last, and between
-// words: a part of a secret would not be known for one.
-func plain(text string, secrets ...string) string {
-	if text = redact.String(text, secrets...); len(text) <= maxMessage {
-		return text
-	}
-	return text[:max(strings.LastIndexByte(text[:maxMessage+1], ' '), 0)] + "…"
 }
