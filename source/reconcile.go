@@ -182,8 +182,11 @@ func (r *run) guarded(ctx context.Context) (err error) {
 		}
 	}()
 	for try := 1; ; try++ {
-		if err = r.advance(ctx); try == maxMoves || !errors.Is(err, ErrMoved) || ctx.Err() != nil {
+		if err = r.advance(ctx); !errors.Is(err, ErrMoved) || ctx.Err() != nil {
 			return err
+		}
+		if try == maxMoves {
+			return r.failure(r.step, fmt.Errorf("%w (begun %d times in this run: it changes faster than it can be fetched; fetch less of it, or when it rests)", err, try))
 		}
 	}
 }

@@ -561,6 +561,9 @@ func TestMoved(t *testing.T) {
 			})
 			err := r.run(g, from, test.want)
 			if test.want == source.Failed {
+				if !strings.Contains(err.Error(), "begun 3 times in this run: it changes faster than it can be fetched") {
+					t.Error(err)
+				}
 				if moves != 3 || !errors.Is(err, source.ErrMoved) || from.closed != 3 || g.Artifact() != nil {
 					t.Errorf("after %d moves, %d closed: %v", moves, from.closed, err)
 				}
