@@ -120,10 +120,13 @@ func (e *earlier) spoil(err error) error {
 func (e *earlier) end(ctx context.Context) {
 	defer e.close()
 	buf := make([]byte, 64<<10)
-	for e.bad == nil && ctx.Err() == nil {
-		switch _, err := e.rest.Read(buf); {
+	for e.bad == nil {
+		_, err := e.rest.Read(buf)
+		switch {
 		case err == io.EOF:
 			return
+		case ctx.Err() != nil:
+			e.bad = context.Cause(ctx) // what was copied was not checked
 		case err != nil:
 			e.spoil(err)
 		}
