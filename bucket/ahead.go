@@ -101,7 +101,7 @@ func (f *fetch) dispatch() {
 
 // admit gives s the memory that it needs, and makes it known as begun.
 func (f *fetch) admit(s *stream, o Object, position int) bool {
-	total := int((o.Size + pieceSize - 1) / pieceSize)
+	total := int((o.Size-1)/pieceSize + 1)
 	share := min(total, maxPieces)
 	for range share {
 		select {

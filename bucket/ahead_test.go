@@ -8,6 +8,7 @@ import (
 	"hash/crc32"
 	"io"
 	"io/fs"
+	"math"
 	"math/rand/v2"
 	"strings"
 	"sync/atomic"
@@ -335,4 +336,26 @@ func BenchmarkFetch(b *testing.B) {
 			}
 		})
 	}
+}
+
+// A size that nothing can have is no reason to panic.
+func TestFetchLargest(t *testing.T) {
+	c := holding(t, &shop{}, map[string]int64{"a": math.MaxInt64})
+	gone := errors.New("no room")
+	if _, err := c.WriteTo(t.Context(), &fullDisk{left: 1 << 20, err: gone}); !errors.Is(err, gone) {
+		t.Error(err)
+	}
+}
+
+// A fullDisk takes some bytes.
+type fullDisk struct {
+	left int
+	err  error
+}
+
+func (d *fullDisk) Write(p []byte) (int, error) {
+	if d.left -= len(p); d.left < 0 {
+		return 0, d.err
+	}
+	return len(p), nil
 }
