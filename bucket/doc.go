@@ -58,8 +58,16 @@
 // # Consistency
 //
 // An object is read as it was listed, or not at all. A bucket that changes while
-// it is fetched is listed again ([source.ErrMoved]). Objects that are in the
-// published artifact with the same ETag are copied from it.
+// it is fetched is listed again ([source.ErrMoved]), three times in a run at most.
+// Objects that are in the published artifact with the same ETag are copied from it,
+// if it is of the same provider, endpoint and bucket, and found whole in the end.
+//
+// The listing is as atomic as the store makes it, and no store does for more than
+// one page, of 1000 objects mostly: the pages of a bucket that changes meanwhile are
+// of different times, and so is .sourceignore where spec.prefix hides it. What the
+// artifact holds was then there, each object for itself, perhaps never together;
+// the next run sees the rest. Writers that need more than that put what belongs
+// together into one object, or under a new prefix.
 //
 // # Stand-ins
 //
@@ -72,7 +80,7 @@
 // [source.Env].Limits bounds what is kept of a listing, before anything of it is
 // fetched: Bytes together (default 16 GiB), FileBytes (as Bytes), Entries
 // (1,000,000 objects) and NameBytes (4096). What rules exclude costs only memory:
-// a listing may have 1 GiB of keys and ETags, keys of 64 KiB, ETags and versions
+// a listing may have 512 MiB of keys and ETags, keys of 64 KiB, ETags and versions
 // of 1 KiB each. It is held in about 30 bytes an object beyond its key where ETags
 // are sums as most stores give. A store that repeats its listing is noticed, at the
 // latest when it has done so for the third time.

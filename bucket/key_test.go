@@ -98,6 +98,7 @@ func TestKeysTogether(t *testing.T) {
 		"marker":                       {keys: []string{"a/", "a/b", "c", "c/"}, files: "a/b c"},
 		"twice":                        {keys: []string{"a", "b", "c"}, twice: "b", says: `"b" is listed twice`},
 		"twice, ignored":               {keys: []string{"a", "b", "b2", "c"}, twice: "b", ignore: "b", files: "a c"},
+		"rules twice":                  {keys: []string{"!", "b", "c"}, twice: ".sourceignore", says: "object .sourceignore is listed twice"},
 		"below the rules":              {keys: []string{".sourceignore", ".sourceignore/a", "b"}, says: `".sourceignore/a" has the object .sourceignore for a directory`},
 		"below the rules, ignored":     {keys: []string{".sourceignore", ".sourceignore/a", "b"}, ignore: "a", files: ".sourceignore b"},
 		"directory without rules":      {keys: []string{".sourceignore/a", "b"}, files: ".sourceignore/a b"},

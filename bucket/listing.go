@@ -12,10 +12,10 @@ import (
 // Limits of a listing. A store that lists without end, and without repeating
 // itself, is stopped by the limit of all records.
 const (
-	maxListing = 1 << 30  // bytes of all records, 16 million objects about
-	maxBlock   = 1 << 20  // bytes of a block
-	maxKey     = 64 << 10 // bytes of a key that is listed, excluded or not
-	maxTag     = 1 << 10  // bytes of an ETag and of a version
+	maxListing = 512 << 20 // bytes of all records, 8 million objects about
+	maxBlock   = 1 << 20   // bytes of a block
+	maxKey     = 64 << 10  // bytes of a key that is listed, excluded or not
+	maxTag     = 1 << 10   // bytes of an ETag and of a version
 )
 
 // A listing is the objects of a bucket, first in the order in which they were

@@ -13,7 +13,8 @@ import (
 )
 
 const (
-	maxBreaks  = 4                      // in a row without a byte between them
+	maxBreaks  = 4                      // in a row with less than minGain between the first and the last
+	minGain    = 64 << 10               // bytes
 	breakPause = 200 * time.Millisecond // after the second in a row, doubled each time
 	stallAfter = 20 * time.Second       // without a byte a connection is given up
 )
@@ -33,7 +34,8 @@ type receipt struct {
 	conn   context.Context // of body
 	end    context.CancelCauseFunc
 	watch  *time.Timer
-	breaks int   // since the last byte
+	breaks int   // in a row
+	first  int64 // what done was at the first of them
 	err    error // what ended it
 }
 
@@ -72,7 +74,7 @@ func (r *receipt) read(p []byte) (int, error) {
 	case n > 0 && left <= 0:
 		return 0, moved("it has grown")
 	case n > 0:
-		r.done, r.breaks = r.done+int64(n), 0
+		r.done += int64(n)
 		if err == nil || err == io.EOF {
 			return n, nil
 		}
@@ -118,8 +120,11 @@ func (r *receipt) broken(err error) error {
 	case err == io.EOF:
 		err = io.ErrUnexpectedEOF
 	}
+	if r.breaks == 0 || r.done-r.first >= minGain {
+		r.breaks, r.first = 0, r.done
+	}
 	if r.breaks++; r.breaks == maxBreaks {
-		return fmt.Errorf("it ends after %d of %d bytes, %d times: %w", r.done, r.object.Size, r.breaks, err)
+		return fmt.Errorf("it ends after %d of %d bytes, %d times within %d KiB: %w", r.done, r.object.Size, r.breaks, minGain>>10, err)
 	}
 	if r.breaks == 1 {
 		return nil

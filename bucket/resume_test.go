@@ -26,22 +26,27 @@ func cut(o Object, offset, end int64, err error) io.ReadCloser {
 	return io.NopCloser(io.MultiReader(body(o, offset, max(end, offset)), readFunc(func([]byte) (int, error) { return 0, err })))
 }
 
-// A read that breaks is continued where it broke, however often it does.
+// A read that breaks is continued where it broke, however often it does, as
+// long as it gets on.
 func TestResume(t *testing.T) {
 	const size = 300_000
 	for name, c := range map[string]struct {
 		breaks breaks
-		opens  int64
+		opens  int64 // -1: it is given up at the fourth
 	}{
-		"before the first byte": {always(0), 0},
+		"before the first byte": {always(0), -1},
+		"after each byte":       {always(1), -1},
+		"after each 20,000":     {always(20_000), -1},
+		"the fourth time":       {ends(1, 2, 3, minGain), -1},
 		"at the first":          {ends(0, size), 2},
 		"behind the first":      {ends(1, size), 2},
 		"at the end of a piece": {ends(pieceSize, size), 2},
 		"at the last":           {ends(size-1, size), 2},
-		"at several places":     {ends(1, 2, 3, 1000, pieceSize-1, pieceSize, 100_000, size-1, size), 9},
-		"after each 10,000":     {always(10_000), 30},
+		"at several places":     {ends(1, 1000, minGain, minGain+1, 100_000, size-1, size), 7},
+		"three times":           {ends(1, 2, minGain, minGain+1, minGain+2, size), 6},
+		"after each 30,000":     {always(30_000), 10},
 		"twice without a byte":  {stuck(2, 5000), 4},
-		"twice in two places":   {stuck(2, 5000, 70_000), 7},
+		"twice in two places":   {stuck(2, 5000, 80_000), 7},
 	} {
 		for how, broken := range map[string]error{"reset": syscall.ECONNRESET, "torn": io.ErrUnexpectedEOF, "short": nil} {
 			t.Run(name+"/"+how, func(t *testing.T) {
@@ -56,9 +61,12 @@ func TestResume(t *testing.T) {
 					sizes := map[string]int64{"a": size}
 					var out bytes.Buffer
 					_, err := holding(t, d, sizes).WriteTo(t.Context(), &out)
-					if c.opens == 0 {
-						if err == nil || !strings.Contains(err.Error(), fmt.Sprintf(`"a": it ends after 0 of %d bytes, 4 times: `, size)) || errors.Is(err, source.ErrMoved) {
+					if c.opens < 0 {
+						if err == nil || !strings.Contains(err.Error(), fmt.Sprintf(` of %d bytes, 4 times within 64 KiB: `, size)) || errors.Is(err, source.ErrMoved) {
 							t.Error(err)
+						}
+						if n := d.opened.Load(); n != maxBreaks {
+							t.Errorf("opened %d times instead of %d", n, maxBreaks)
 						}
 						return
 					}
@@ -127,9 +135,9 @@ func TestResumeRefused(t *testing.T) {
 		"forbidden":            {refuse(0, &StatusError{Doing: "get object", Status: 403, Code: "ExpiredToken"}), 1, false, "get object: 403 Forbidden: ExpiredToken", "AuthenticationFailed"},
 		"forbidden midst":      {refuse(5000, &StatusError{Doing: "get object", Status: 403}), 2, false, "get object: 403 Forbidden", "AuthenticationFailed"},
 		"busy":                 {refuse(0, &StatusError{Doing: "get object", Status: 503, After: 7 * time.Second}), 1, false, "503 Service Unavailable: try again in 7s", ""},
-		"unreachable":          {refuse(0, syscall.ECONNREFUSED), 4, false, "it ends after 0 of 100000 bytes, 4 times: connection refused", ""},
-		"unreachable in midst": {refuse(5000, syscall.ECONNREFUSED), 4, false, "it ends after 5000 of 100000 bytes, 4 times: connection refused", ""},
-		"shorter than listed":  {shorter(9000), 4, false, "it ends after 9000 of 100000 bytes, 4 times: unexpected EOF", ""},
+		"unreachable":          {refuse(0, syscall.ECONNREFUSED), 4, false, "it ends after 0 of 100000 bytes, 4 times within 64 KiB: connection refused", ""},
+		"unreachable in midst": {refuse(5000, syscall.ECONNREFUSED), 4, false, "it ends after 5000 of 100000 bytes, 4 times within 64 KiB: connection refused", ""},
+		"shorter than listed":  {shorter(9000), 4, false, "it ends after 9000 of 100000 bytes, 4 times within 64 KiB: unexpected EOF", ""},
 		"an error after it all": {func(_ context.Context, o Object, offset int64) (io.ReadCloser, error) {
 			return cut(o, offset, size, errors.New("checksum mismatch")), nil
 		}, 1, false, "checksum mismatch", ""},
@@ -217,7 +225,7 @@ func TestResumeStalled(t *testing.T) {
 		c := holding(t, &shop{open: stalls(100, 100, 100, 100, 100)}, map[string]int64{"a": 500_000})
 		c.origin.bucket.Spec.Timeout = source.Duration(10 * time.Minute)
 		_, err := c.WriteTo(t.Context(), io.Discard)
-		if err == nil || !strings.Contains(err.Error(), "it ends after 100 of 500000 bytes, 4 times: no data for 20s") {
+		if err == nil || !strings.Contains(err.Error(), "it ends after 100 of 500000 bytes, 4 times within 64 KiB: no data for 20s") {
 			t.Error(err)
 		}
 	})

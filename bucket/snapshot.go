@@ -78,6 +78,9 @@ func (o *Origin) list(ctx context.Context, s *snapshot) error {
 				return after(l.len(), err)
 			}
 			if object.Key == ignoreFile {
+				if s.ignore != nil {
+					return fmt.Errorf("object %s is listed twice", ignoreFile)
+				}
 				found := object
 				s.ignore = &found
 			}
@@ -85,7 +88,7 @@ func (o *Origin) list(ctx context.Context, s *snapshot) error {
 				progress(int64(l.len()))
 			}
 		}
-		return context.Cause(ctx) // a listing that was cut short is none
+		return after(l.len(), context.Cause(ctx)) // a listing that was cut short is none
 	})
 }
 
@@ -94,7 +97,7 @@ func after(n int, err error) error {
 	if answer, ok := errors.AsType[*StatusError](err); errors.Is(err, fs.ErrNotExist) && (!ok || answer.Hint == "") {
 		err = fmt.Errorf("there is no such bucket, check spec.bucketName and spec.endpoint: %w", err)
 	}
-	if n == 0 {
+	if n == 0 || err == nil {
 		return err
 	}
 	return fmt.Errorf("after %d objects: %w", n, err)
