@@ -39,7 +39,7 @@ var rooms = map[string]room{
 
 	"bucket":       {imports: "artifact source internal/redact internal/transport", modules: "golang.org/x/net"},
 	"bucket/azure": {imports: "bucket source internal/transport", modules: azblobModules},
-	"bucket/gcs":   {imports: "bucket source internal/redact internal/transport", modules: gcsModules},
+	"bucket/gcs":   {imports: "bucket source internal/transport"},
 	"bucket/s3":    {imports: "bucket source internal/redact internal/transport", modules: s3Modules},
 
 	"login/aws":               {imports: "source login/internal/actions login/internal/exchange login/internal/keep", modules: awsModules},
@@ -108,12 +108,7 @@ const (
 
 // The SDKs of object stores. Only their leaves may depend on them.
 const (
-	s3Modules  = "github.com/minio/minio-go/v7 github.com/minio/md5-simd golang.org/x/text gopkg.in/ini.v1" // its signer and its clients of token services
-	gcsModules = "google.golang.org/api cloud.google.com/go/auth cloud.google.com/go/auth/oauth2adapt cloud.google.com/go/compute/metadata github.com/cespare/xxhash/v2 " +
-		"github.com/felixge/httpsnoop github.com/go-logr/logr github.com/go-logr/stdr github.com/google/s2a-go github.com/google/uuid " +
-		"github.com/googleapis/enterprise-certificate-proxy github.com/googleapis/gax-go/v2 go.opentelemetry.io/auto/sdk go.opentelemetry.io/contrib/instrumentation/net/http/otelhttp " +
-		"go.opentelemetry.io/otel go.opentelemetry.io/otel/metric go.opentelemetry.io/otel/trace golang.org/x/crypto golang.org/x/oauth2 golang.org/x/sys golang.org/x/text " +
-		"google.golang.org/genproto/googleapis/rpc google.golang.org/grpc google.golang.org/protobuf"
+	s3Modules     = "github.com/minio/minio-go/v7 github.com/minio/md5-simd golang.org/x/text gopkg.in/ini.v1" // its signer and its clients of token services
 	azblobModules = azureModules + " github.com/Azure/azure-sdk-for-go/sdk/storage/azblob " +
 		"github.com/apache/arrow-go/v18 github.com/goccy/go-json github.com/google/flatbuffers github.com/pierrec/lz4/v4 github.com/zeebo/xxh3 golang.org/x/exp" // a listing may be in Arrow's format
 )

@@ -116,8 +116,8 @@ func (l *listing) sort() {
 	}
 }
 
-// A cycle notices a sequence of keys that repeats itself without keeping it
-// (Brent's algorithm): it remembers one key, a later one each time that the
+// A cycle notices a sequence of keys, or of page tokens, that repeats itself
+// without keeping it (Brent's algorithm): it remembers one key, a later one each time that the
 // sequence has doubled.
 type cycle struct {
 	key         string

@@ -11,7 +11,7 @@ import (
 // heavy are the prefixes of what nobody wants to pay for unasked.
 var heavy = map[string][]string{
 	"Kubernetes": {"k8s.io/"},
-	"cloud SDKs": {"cloud.google.com/", "google.golang.org/api", "github.com/aws/", "github.com/Azure/", "github.com/minio/"},
+	"cloud SDKs": {"cloud.google.com/", "github.com/aws/", "github.com/Azure/", "github.com/minio/"},
 }
 
 func main() {

@@ -21,10 +21,12 @@ type body struct {
 	left int64       // bytes that are still to come
 	sum  hash.Hash32 // nil when there is nothing to compare with
 	want uint32
+
+	vault *bucket.Vault
 }
 
-func newBody(resp *http.Response, o bucket.Object, offset int64) *body {
-	b := &body{ReadCloser: resp.Body, left: o.Size - offset}
+func newBody(resp *http.Response, o bucket.Object, offset int64, v *bucket.Vault) *body {
+	b := &body{ReadCloser: resp.Body, left: o.Size - offset, vault: v}
 	if want, announced := announcedSum(resp.Header); announced && offset == 0 {
 		b.sum, b.want = crc32.New(crc32.MakeTable(crc32.Castagnoli)), want
 	}
@@ -35,6 +37,9 @@ func newBody(resp *http.Response, o bucket.Object, offset int64) *body {
 // only if the object is what it should be.
 func (b *body) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
+	if err != nil && err != io.EOF { // of a trailer, for example, which it repeats
+		err = cause(err, b.vault)
+	}
 	if int64(n) > b.left {
 		return 0, fmt.Errorf("%w: it is longer", bucket.ErrChanged)
 	}

@@ -130,18 +130,22 @@ func TestHostileTokenService(t *testing.T) {
 		defect *testenv.Defect
 		say    string
 	}{
-		"no JSON":                {json(`<html>canary</html>`), "the answer is not what it should be"},
-		"no token":               {json(`{"expires_in":3600}`), "no token that can be sent"},
-		"a token of two lines":   {json(`{"access_token":"can\r\nary"}`), "no token that can be sent"},
-		"a token that is none":   {json(`{"access_token":{"canary":1}}`), "the answer is not what it should be"},
-		"endless":                {json(`{"access_token":"` + strings.Repeat("canary", 1<<20)), "the answer is not what it should be"},
-		"cut":                    {&testenv.Defect{Do: testenv.Cut, After: 10}, "exchange the key"},
-		"redirect":               {&testenv.Defect{Do: testenv.Answer, Status: 307, Header: http.Header{"Location": {"http://127.0.0.1:1/canary"}}}, "307 Temporary Redirect"},
-		"refusal of HTML":        {answer(400, "text/html", "<html>canary</html>"), "400 Bad Request: check that the key"},
-		"refusal of no form":     {json(`{"error":{"canary":1}}`), "no token"},
-		"refusal with the proof": {&testenv.Defect{Do: testenv.Leak}, "invalid_grant"},
-		"endless refusal":        {answer(403, "application/json", `{"error":"`+strings.Repeat("canary", 100)+`","error_description":"`+strings.Repeat("canary", 2000)+`"}`), "403 Forbidden: check that the key"},
-		"busy":                   {&testenv.Defect{Do: testenv.Answer, Status: 503, Header: http.Header{"Retry-After": {"120"}}}, "503 Service Unavailable: try again in 2m0s"},
+		"no JSON":                  {json(`<html>canary</html>`), "the answer is not what it should be"},
+		"no token":                 {json(`{"expires_in":3600}`), "no token that can be sent"},
+		"a token of two lines":     {json(`{"access_token":"can\r\nary"}`), "no token that can be sent"},
+		"a token that is none":     {json(`{"access_token":{"canary":1}}`), "the answer is not what it should be"},
+		"endless":                  {json(`{"access_token":"` + strings.Repeat("canary", 1<<20)), "the answer is not what it should be"},
+		"cut":                      {&testenv.Defect{Do: testenv.Cut, After: 10}, "exchange the key"},
+		"redirect":                 {&testenv.Defect{Do: testenv.Answer, Status: 307, Header: http.Header{"Location": {"http://127.0.0.1:1/canary"}}}, "307 Temporary Redirect"},
+		"refusal of HTML":          {answer(400, "text/html", "<html>canary</html>"), "400 Bad Request: check that the key"},
+		"refusal of no form":       {json(`{"error":{"canary":1}}`), "no token"},
+		"refusal with the proof":   {&testenv.Defect{Do: testenv.Leak}, "invalid_grant"},
+		"status line of the proof": {&testenv.Defect{Do: testenv.Serve, Handler: sendBack("%s\r\n\r\n")}, "exchange the key"},
+		"header of the proof":      {&testenv.Defect{Do: testenv.Serve, Handler: sendBack("HTTP/1.1 200 OK\r\n%s\r\n\r\n")}, "exchange the key"},
+		"trailer of the proof":     {&testenv.Defect{Do: testenv.Serve, Handler: sendBack("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n%s\r\n\r\n")}, "exchange the key"},
+		"code of the proof":        {&testenv.Defect{Do: testenv.Serve, Handler: sendBack("HTTP/1.1 403 Forbidden\r\n\r\n{\"error\":\"%[1]s\",\"error_description\":\"%[1]s\"}")}, "403 Forbidden"},
+		"endless refusal":          {answer(403, "application/json", `{"error":"`+strings.Repeat("canary", 100)+`","error_description":"`+strings.Repeat("canary", 2000)+`"}`), "403 Forbidden: check that the key"},
+		"busy":                     {&testenv.Defect{Do: testenv.Answer, Status: 503, Header: http.Header{"Retry-After": {"120"}}}, "503 Service Unavailable: try again in 2m0s"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -159,6 +163,19 @@ func TestHostileTokenService(t *testing.T) {
 				t.Errorf("%v: satisfies what it should not", err)
 			}
 		})
+	}
+}
+
+// sendBack answers with a text that has the proof in it, as it is.
+func sendBack(text string) func(http.ResponseWriter, *http.Request, http.Handler) {
+	return func(w http.ResponseWriter, r *http.Request, _ http.Handler) {
+		proof := r.PostFormValue("assertion")
+		conn, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			return
+		}
+		fmt.Fprintf(conn, text, proof)
+		conn.Close()
 	}
 }
 

@@ -2,8 +2,9 @@ package gcs
 
 import (
 	"cmp"
+	"encoding/json"
 	"errors"
-	"fmt"
+	"io"
 	"io/fs"
 	"net/http"
 	"net/url"
@@ -11,10 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"google.golang.org/api/googleapi"
-
 	"github.com/headgate-io/headgate/bucket"
-	"github.com/headgate-io/headgate/internal/redact"
 	"github.com/headgate-io/headgate/internal/transport"
 )
 
@@ -29,30 +27,64 @@ var hints = map[int]string{
 
 const anonymousHint = "the request was anonymous: set spec.secretRef to a Secret with serviceaccount, or run where there is an identity of Google Cloud"
 
-// failure returns what the library says of a request as an error that is fit to be shown.
-func (d *driver) failure(doing string, err error) error {
-	api, ok := errors.AsType[*googleapi.Error](err)
-	if !ok {
-		if err = bare(err); len(err.Error()) > maxCause { // it repeats a value of the answer
-			err = errors.New("the answer is not what it should be")
-		}
-		return fmt.Errorf("%s: %w", doing, redact.Error(err, d.vault.Values()...))
+// refusal returns the answer of a store that refuses a request with the token
+// of l, and closes it.
+func (d *driver) refusal(doing string, resp *http.Response, l *lease) error {
+	defer resp.Body.Close()
+	body, _ := io.ReadAll(io.LimitReader(resp.Body, maxRefusal)) // what was torn says less
+	if resp.Header.Get("Content-Encoding") != "" {               // which nobody undid
+		body = nil
 	}
-	if api.Message == "" { // the library leaves refusals of content as they are
-		parsed := googleapi.CheckResponseWithBody(&http.Response{StatusCode: api.Code, Header: api.Header}, []byte(api.Body))
-		api, _ = errors.AsType[*googleapi.Error](parsed)
-	}
-	after, _ := transport.RetryAfter(api.Header, time.Now())
-	out := &bucket.StatusError{Doing: doing, Status: api.Code, Message: said(cmp.Or(api.Message, plain(api)), d.vault), After: after}
-	if len(api.Errors) > 0 {
-		out.Code = word(api.Errors[0].Reason)
-	}
-	out.Hint = hints[api.Code]
-	if l := d.tokens.good(); l != nil && l.Token == "" && out.Is(fs.ErrPermission) {
+	after, _ := transport.RetryAfter(resp.Header, time.Now())
+	code, message := refused(resp.Header, body)
+	out := &bucket.StatusError{Doing: doing, Status: resp.StatusCode, Code: word(code, d.vault), Message: d.said(message), After: after}
+	out.Hint = hints[out.Status]
+	if l.Token == "" && out.Is(fs.ErrPermission) {
 		out.Hint = anonymousHint
 	}
 	return out
 }
+
+// refused returns what a refusal says: as JSON, in a list sometimes, or, where
+// content was asked for, as a text.
+func refused(header http.Header, body []byte) (code, message string) {
+	type answer struct {
+		Error struct {
+			Message string `json:"message"`
+			Errors  []struct {
+				Reason string `json:"reason"`
+			} `json:"errors"`
+		} `json:"error"`
+	}
+	var one answer
+	if all := []answer(nil); json.Unmarshal(body, &all) == nil && len(all) > 0 {
+		one = all[0]
+	} else if json.Unmarshal(body, &one) != nil {
+		if strings.HasPrefix(header.Get("Content-Type"), "text/plain") {
+			return "", string(body)
+		}
+		return "", ""
+	}
+	if len(one.Error.Errors) > 0 {
+		code = one.Error.Errors[0].Reason
+	}
+	return code, one.Error.Message
+}
+
+// A caused error is one of package http, or of a body, as it may be shown: in
+// its text are neither the query of the URL nor secrets that a server sent back.
+type caused struct {
+	err  error
+	text string
+}
+
+func cause(err error, v *bucket.Vault) error {
+	err = bare(err)
+	return &caused{err, cmp.Or(said(err.Error(), v), "the answer is not what it should be")}
+}
+
+func (c *caused) Error() string { return c.text }
+func (c *caused) Unwrap() error { return c.err }
 
 // bare returns the cause of an error of package http, without the URL: that has a query.
 func bare(err error) error {
@@ -65,28 +97,22 @@ func bare(err error) error {
 	return err
 }
 
-// plain returns the body of a refusal that is text.
-func plain(e *googleapi.Error) string {
-	if strings.HasPrefix(e.Header.Get("Content-Type"), "text/plain") {
-		return e.Body
-	}
-	return ""
-}
-
 var wordForm = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,64}$`)
 
 // word returns a code of a server, "" if it is of no form that codes have.
-func word(s string) string {
-	if wordForm.MatchString(s) {
+func word(s string, v *bucket.Vault) string {
+	if s = said(s, v); wordForm.MatchString(s) {
 		return s
 	}
 	return ""
 }
 
 const (
-	maxCause = 512     // bytes of an error of package http, or of the library
-	maxText  = 4 << 10 // bytes; what is longer is no message
+	maxText    = 4 << 10  // bytes; what is longer is no message
+	maxRefusal = 64 << 10 // bytes of an answer
 )
+
+func (d *driver) said(text string) string { return said(text, d.vault) }
 
 // said is [bucket.Said] of what can be a message.
 func said(text string, v *bucket.Vault) string {

@@ -74,12 +74,12 @@ func (e *exchange) ask(ctx context.Context) (source.Credential, error) {
 	req.Header.Set("User-Agent", userAgent)
 	resp, err := e.client.Do(req)
 	if err != nil {
-		return source.Credential{}, fmt.Errorf("%s: %w", exchanging, bare(err))
+		return source.Credential{}, fmt.Errorf("%s: %w", exchanging, cause(err, e.vault))
 	}
 	defer resp.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxToken))
 	if err != nil {
-		return source.Credential{}, fmt.Errorf("%s: %w", exchanging, err)
+		return source.Credential{}, fmt.Errorf("%s: %w", exchanging, cause(err, e.vault))
 	}
 	if resp.StatusCode/100 != 2 {
 		return source.Credential{}, e.refusal(resp, body)
@@ -126,7 +126,7 @@ func (e *exchange) refusal(resp *http.Response, body []byte) error {
 	json.Unmarshal(body, &answer) // what cannot be decoded is not shown
 	code, _ := answer.Code.(string)
 	after, _ := transport.RetryAfter(resp.Header, time.Now())
-	r := refusal{&bucket.StatusError{Doing: exchanging, Status: resp.StatusCode, Code: word(code), Message: said(answer.Description, e.vault), After: after}}
+	r := refusal{&bucket.StatusError{Doing: exchanging, Status: resp.StatusCode, Code: word(code, e.vault), Message: said(answer.Description, e.vault), After: after}}
 	if r.final() {
 		r.Hint = "check that the key was not deleted, and the clock of this machine"
 	}

@@ -38,16 +38,10 @@ package gcs
 
 import (
 	"context"
-	"fmt"
-	"log/slog"
 	"net/url"
 	"strings"
 
-	"google.golang.org/api/option"
-	"google.golang.org/api/storage/v1"
-
 	"github.com/headgate-io/headgate/bucket"
-	"github.com/headgate-io/headgate/source"
 )
 
 const apiPath = "/storage/v1"
@@ -66,21 +60,14 @@ func Connect(ctx context.Context, a *bucket.Access) (bucket.Driver, error) {
 	if _, err := held.get(ctx); err != nil { // here failures have their reason
 		return nil, err
 	}
-	client := *a.Client(endpoint, a.Way)
-	client.Transport = &caller{next: client.Transport, origin: endpoint, tokens: held}
-	service, err := storage.NewService(ctx, option.WithHTTPClient(&client), option.WithEndpoint(base(endpoint)),
-		option.WithLogger(slog.New(slog.DiscardHandler))) // or the library would log as the environment has it
-	if err != nil {
-		return nil, &source.StepError{Step: source.StepResolve, Reason: "InvalidProviderConfiguration", Err: fmt.Errorf("set up the client of Cloud Storage: %w", err)}
-	}
-	return &driver{objects: service.Objects, bucket: a.Spec.BucketName, vault: a.Vault, tokens: held}, nil
+	return &driver{client: a.Client(endpoint, a.Way), objects: objects(endpoint, a.Spec.BucketName), vault: a.Vault, tokens: held}, nil
 }
 
-// base returns the URL of the API at endpoint.
-func base(endpoint *url.URL) string {
+// objects returns the URL of a bucket's objects at endpoint.
+func objects(endpoint *url.URL, bucketName string) string {
 	u := *endpoint
 	if !strings.HasSuffix(u.Path, apiPath) {
 		u.Path, u.RawPath = u.Path+apiPath, ""
 	}
-	return u.String() + "/"
+	return u.String() + "/b/" + segment(bucketName) + "/o"
 }

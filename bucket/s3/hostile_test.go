@@ -29,7 +29,7 @@ func TestHostileListing(t *testing.T) {
 		defect testenv.Defect
 		say    string
 	}{
-		"same token":            {testenv.Defect{Phase: testenv.ListObjects, Do: testenv.Loop}, "list objects: the store repeats a continuation token"},
+		"same token":            {testenv.Defect{Phase: testenv.ListObjects, Do: testenv.Loop}, "list objects: the store repeats a page token"},
 		"more, but not where":   {listing("<IsTruncated>true</IsTruncated>"), "it lacks ListObjectsV2"},
 		"says not whether more": {listing(object), "does not say whether there are more objects"},
 		"neither true nor not":  {listing("<IsTruncated>maybe</IsTruncated>"), "does not say whether there are more objects"},

@@ -9,20 +9,15 @@ import (
 	"github.com/headgate-io/headgate/bucket"
 )
 
-// A page is an answer to ListObjectsV2.
-type page struct {
-	objects []bucket.Object
-	next    string // the continuation token of the next page, "" on the last one
-}
-
-// A pageReader reads a page, of which it keeps these elements, in any order:
+// A pageReader reads a page, an answer to ListObjectsV2, of which it keeps these
+// elements, in any order:
 //
 //	ListBucketResult
 //		EncodingType, IsTruncated, NextContinuationToken
 //		Contents
 //			Key, ETag, Size
 type pageReader struct {
-	page
+	page                bucket.Page
 	encoding, truncated string
 
 	object bucket.Object // of Contents
@@ -41,9 +36,9 @@ var (
 )
 
 // readPage reads a page of keys that begin with prefix.
-func readPage(text, prefix string) (page, error) {
+func readPage(text, prefix string) (bucket.Page, error) {
 	s := scanner{text: text}
-	p := pageReader{page: page{objects: make([]bucket.Object, 0, 1000)}}
+	p := pageReader{page: bucket.Page{Objects: make([]bucket.Object, 0, 1000)}}
 	for {
 		t, err := s.next()
 		switch {
@@ -59,7 +54,7 @@ func readPage(text, prefix string) (page, error) {
 			err = p.add(t)
 		}
 		if err != nil {
-			return page{}, err
+			return bucket.Page{}, err
 		}
 	}
 }
@@ -105,7 +100,7 @@ func (p *pageReader) ofPage(name string) *string {
 	case "IsTruncated":
 		return &p.truncated
 	case "NextContinuationToken":
-		return &p.next
+		return &p.page.Next
 	}
 	return nil
 }
@@ -134,7 +129,7 @@ func (p *pageReader) end() error {
 		return errors.New("the answer lists an object without a key or a size")
 	}
 	p.object.Size, p.object.ETag = size, bucket.ETag(p.object.ETag)
-	p.objects = append(p.objects, p.object)
+	p.page.Objects = append(p.page.Objects, p.object)
 	return nil
 }
 
@@ -144,12 +139,12 @@ func (p *pageReader) finish(prefix string) error {
 	case more != "true" && more != "false":
 		return errors.New("the answer does not say whether there are more objects")
 	case more == "false":
-		p.next = ""
-	case p.next == "":
+		p.page.Next = ""
+	case p.page.Next == "":
 		return errors.New("there are more objects, says the store, but not how to ask for them: it lacks ListObjectsV2")
 	}
-	for i := range p.objects {
-		o := &p.objects[i]
+	for i := range p.page.Objects {
+		o := &p.page.Objects[i]
 		if p.encoding == "url" {
 			key, err := url.QueryUnescape(o.Key)
 			if err != nil {

@@ -19,7 +19,7 @@ func TestScan(t *testing.T) {
 		"<CommonPrefixes><Prefix>no</Prefix></CommonPrefixes><NextContinuationToken>t&#x3d;</NextContinuationToken></s:ListBucketResult> trailing"
 	p, err := readPage(whole, "")
 	want := []bucket.Object{{Key: `a&b <>"'`, ETag: "e", Size: 12}, {Key: "c<&amp;d\ne"}}
-	if err != nil || p.next != "t=" || len(p.objects) != 2 || p.objects[0] != want[0] || p.objects[1] != want[1] {
+	if err != nil || p.Next != "t=" || len(p.Objects) != 2 || p.Objects[0] != want[0] || p.Objects[1] != want[1] {
 		t.Errorf("%+v, %v", p, err)
 	}
 	for i := range strings.LastIndex(whole, ">") {
@@ -29,7 +29,7 @@ func TestScan(t *testing.T) {
 	}
 	const escaped = "<ListBucketResult><IsTruncated>false</IsTruncated><NextContinuationToken>x</NextContinuationToken>" +
 		"<Contents><Key>a%20b+c%2B%25%0A</Key><Size>1</Size></Contents><EncodingType>url</EncodingType></ListBucketResult>"
-	if p, err := readPage(escaped, "a "); err != nil || p.next != "" || p.objects[0].Key != "a b c+%\n" {
+	if p, err := readPage(escaped, "a "); err != nil || p.Next != "" || p.Objects[0].Key != "a b c+%\n" {
 		t.Errorf("%+v, %v", p, err)
 	}
 }
@@ -42,8 +42,8 @@ func TestText(t *testing.T) {
 		}
 	}
 	p, err := readPage("<ListBucketResult><IsTruncated>false</IsTruncated><Contents><Key><![CDATA[a\r\nb\r]]></Key><Size>1</Size></Contents></ListBucketResult>", "")
-	if err != nil || p.objects[0].Key != "a\nb\n" {
-		t.Errorf("%+v, %v", p.objects, err)
+	if err != nil || p.Objects[0].Key != "a\nb\n" {
+		t.Errorf("%+v, %v", p.Objects, err)
 	}
 }
 
@@ -70,7 +70,7 @@ func FuzzPage(f *testing.F) {
 		if err != nil {
 			return
 		}
-		for _, o := range p.objects {
+		for _, o := range p.Objects {
 			if o.Key == "" || o.Size < 0 || len(o.Key) > maxText {
 				t.Errorf("%+v", o)
 			}
@@ -79,7 +79,7 @@ func FuzzPage(f *testing.F) {
 		if !utf8.ValidString(text) || xml.Unmarshal([]byte(text), &r) != nil {
 			return
 		}
-		if r.XMLName.Local != "ListBucketResult" || len(r.Contents) != len(p.objects) {
+		if r.XMLName.Local != "ListBucketResult" || len(r.Contents) != len(p.Objects) {
 			t.Fatalf("%+v, want %+v", p, r)
 		}
 		for i, o := range r.Contents {
@@ -88,12 +88,12 @@ func FuzzPage(f *testing.F) {
 				key, _ = url.QueryUnescape(key)
 			}
 			size, _ := strconv.ParseInt(strings.TrimSpace(o.Size), 10, 64)
-			if got := p.objects[i]; got.Key != key || got.ETag != bucket.ETag(o.ETag) || got.Size != size {
+			if got := p.Objects[i]; got.Key != key || got.ETag != bucket.ETag(o.ETag) || got.Size != size {
 				t.Errorf("%+v, want %+v", got, o)
 			}
 		}
-		if more := strings.TrimSpace(r.IsTruncated) == "true"; p.next != r.NextContinuationToken && more || p.next != "" && !more {
-			t.Errorf("%q is next, want %q", p.next, r.NextContinuationToken)
+		if more := strings.TrimSpace(r.IsTruncated) == "true"; p.Next != r.NextContinuationToken && more || p.Next != "" && !more {
+			t.Errorf("%q is next, want %q", p.Next, r.NextContinuationToken)
 		}
 	})
 }
