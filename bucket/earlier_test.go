@@ -297,18 +297,16 @@ func TestIncrementalSpoiled(t *testing.T) {
 	}
 }
 
-// A cache that cannot forget is no reason to go in circles.
+// An artifact that turns out bad is left alone after that, and the report says why.
 func TestIncrementalSpoiledForGood(t *testing.T) {
 	d := newMemory("a", "1", "b", "2", "c", "3")
 	r := newRig(t, d)
 	r.run(t)
 	d.put("c", "4")
+	spoiled := &spoiledSources{Sources: r.env.Sources, content: func() io.Reader { return bytes.NewReader(packed("a", "1")) }}
+	r.env.Sources = spoiled
 	o := r.origin(r.obj, r.env)
-	for range 2 { // the second knows from the first, whatever the cache has
-		spoiled := &spoiledSources{Sources: r.env.Sources, content: func() io.Reader { return bytes.NewReader(packed("a", "1")) }}
-		env := r.env
-		env.Sources = spoiled
-		o = r.origin(r.obj, env)
+	for try := range 3 {
 		rev, _, err := o.Resolve(t.Context(), nil)
 		if err != nil {
 			t.Fatal(err)
@@ -317,18 +315,17 @@ func TestIncrementalSpoiledForGood(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = c.WriteTo(t.Context(), io.Discard)
-		if spoiled.opened > 0 && !errors.Is(err, source.ErrMoved) {
-			t.Error(err)
-		}
 		report, err := c.WriteTo(t.Context(), io.Discard)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if spoiled.opened == 1 && !strings.Contains(strings.Join(report.Notes, " "), `copy unchanged objects from the artifact that is published: "b" is not in it`) {
-			t.Errorf("%q", report.Notes)
-		}
 		c.Close()
+		if first := try == 0; errors.Is(err, source.ErrMoved) != first || !first && err != nil {
+			t.Errorf("try %d: %v", try, err)
+		}
+		if notes := strings.Join(report.Notes, " "); try == 1 && !strings.Contains(notes, `copy unchanged objects from the artifact that is published: "b" is not in it`) {
+			t.Errorf("%q", notes)
+		}
+	}
+	if spoiled.opened != 1 {
+		t.Errorf("opened %d times", spoiled.opened)
 	}
 }
 
