@@ -38,9 +38,11 @@ var rooms = map[string]room{
 	"oci/notation": {imports: "oci source internal/transport internal/redact artifact", modules: notationModules},
 
 	"bucket":       {imports: "artifact source internal/redact internal/transport", modules: "golang.org/x/net"},
-	"bucket/azure": {imports: "bucket source internal/transport", modules: azblobModules},
+	"bucket/azure": {imports: "bucket bucket/internal/markup source internal/transport", modules: azblobModules},
 	"bucket/gcs":   {imports: "bucket source internal/transport"},
-	"bucket/s3":    {imports: "bucket source internal/redact internal/transport", modules: s3Modules},
+	"bucket/s3":    {imports: "bucket bucket/internal/markup source internal/redact internal/transport", modules: s3Modules},
+
+	"bucket/internal/markup": {}, // the listings of two stores are XML
 
 	"login/aws":               {imports: "source login/internal/actions login/internal/exchange login/internal/keep", modules: awsModules},
 	"login/azure":             {imports: "source login/internal/actions login/internal/exchange login/internal/keep", modules: azureModules},

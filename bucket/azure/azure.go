@@ -23,8 +23,10 @@
 //   - none: the container is public
 //
 // Bearer tokens go over TLS only, or to this machine: they are good for every
-// account that the identity may use, so spec.insecure does not unprotect them. What authorityHost
-// names is asked as it is, without asking the public cloud whether it is known.
+// account that the identity may use, so spec.insecure does not unprotect them.
+// Those of a managed identity, which is the machine's, go to Azure's own hosts
+// only, that the system trusts, or to this machine. What authorityHost names is
+// asked as it is, without asking the public cloud whether it is known.
 // A token that ends or is refused while the bucket is read is issued again, once.
 //
 // # Objects

@@ -4,8 +4,11 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
 	"maps"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -98,7 +101,7 @@ func TestManagedIdentity(t *testing.T) {
 	s := start(t, testenv.AzblobConfig{Bearer: []string{"managed-cAnArY"}})
 	m := newMachine(t, "managed-cAnArY")
 	a := access(s, "clientId", m.id)
-	a.Way.Proxy = nobodys
+	a.Way.Proxy, a.Spec.Endpoint = nobodys, "https://acme.blob.core.windows.net"
 	d, err := azure.Connect(t.Context(), a)
 	if err != nil {
 		t.Fatal(err)
@@ -113,6 +116,31 @@ func TestManagedIdentity(t *testing.T) {
 	got, err := read(t, connect(t, access(s, "clientId", m.id)))
 	if err != nil || !maps.Equal(got, contents) {
 		t.Errorf("%v, %v", got, err)
+	}
+}
+
+// Who writes an object gets no token of the machine by naming a server of his
+// own, nor by a certificate or a proxy.
+func TestManagedIdentityElsewhere(t *testing.T) {
+	m := newMachine(t, "managed-cAnArY")
+	ca := testenv.NewCA(t)
+	const azures = "https://acme.blob.core.windows.net"
+	for name, edit := range map[string]func(*bucket.Access){
+		"another host":       func(a *bucket.Access) { a.Spec.Endpoint = "https://store.example/acme" },
+		"host that looks it": func(a *bucket.Access) { a.Spec.Endpoint = azures + ".store.example" },
+		"path that looks it": func(a *bucket.Access) { a.Spec.Endpoint = "https://store.example/acme.blob.core.windows.net" },
+		"in the clear":       func(a *bucket.Access) { a.Spec.Endpoint = "http://acme.blob.core.windows.net" },
+		"own CA":             func(a *bucket.Access) { trusting(a, ca).Spec.Endpoint = azures },
+		"by a proxy":         func(a *bucket.Access) { a.Way.Proxy = nobodys },
+	} {
+		a := access(start(t, testenv.AzblobConfig{}), "clientId", m.id)
+		a.Spec.Insecure = true
+		edit(a)
+		_, err := azure.Connect(t.Context(), a)
+		step, ok := errors.AsType[*source.StepError](err)
+		if !ok || step.Reason != "InvalidProviderConfiguration" || !strings.Contains(err.Error(), "spec.secretRef: a ") || m.asked > 0 {
+			t.Errorf("%s: %v, asked %d times", name, err, m.asked)
+		}
 	}
 }
 
@@ -197,7 +225,16 @@ func TestTokenRefused(t *testing.T) {
 			}
 		})
 	}
-	s := start(t, testenv.AzblobConfig{})
+	s := start(t, config)
+	heard := false
+	thief := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { heard = true }))
+	t.Cleanup(thief.Close)
+	s.Break(&testenv.Defect{Phase: testenv.FindAuthority, Status: 200, Body: fmt.Sprintf(`{"issuer":"%s/","authorization_endpoint":"%[1]s/a","token_endpoint":"%s/token"}`, s.Base, thief.URL)})
+	_, err := azure.Connect(t.Context(), trusting(access(s, append(good, "authorityHost", s.Base)...), ca))
+	if err == nil || !strings.Contains(err.Error(), "without TLS") || heard {
+		t.Errorf("the secret is sent in the clear: %v, %v", heard, err)
+	}
+	s = start(t, testenv.AzblobConfig{})
 	a := access(s, append(good, "authorityHost", "https://login.example/")...)
 	a.Spec.Endpoint = "http://store.example/acme"
 	if _, err := azure.Connect(t.Context(), a); err == nil || !strings.Contains(err.Error(), "a token is shown to servers with TLS only") {

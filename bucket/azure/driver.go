@@ -24,110 +24,57 @@ type driver struct {
 }
 
 // pageSize is what the service gives at most.
-const pageSize int32 = 5000
+const pageSize = 5000
 
 // List implements [bucket.Driver]: List Blobs, without a delimiter.
 func (d *driver) List(ctx context.Context, prefix string) iter.Seq2[bucket.Object, error] {
-	return func(yield func(bucket.Object, error) bool) {
-		if err := d.list(ctx, prefix, func(o bucket.Object) bool { return yield(o, nil) }); err != nil {
-			yield(bucket.Object{}, err)
-		}
-	}
+	return bucket.Pages(ctx, func(ctx context.Context, marker string) (bucket.Page, error) { return d.page(ctx, prefix, marker) })
 }
 
-func (d *driver) list(ctx context.Context, prefix string, yield func(bucket.Object) bool) error {
-	const doing = "list blobs"
-	size := pageSize
+// page returns the page at a marker, "" for the first.
+func (d *driver) page(ctx context.Context, prefix, marker string) (bucket.Page, error) {
+	var text string
+	size := int32(pageSize)
 	o := &container.ListBlobsFlatOptions{MaxResults: &size, Include: container.ListBlobsInclude{Metadata: true},
 		ResponseFormat: container.StorageResponseFormatXML}
 	if prefix != "" {
 		o.Prefix = &prefix
 	}
-	seen := map[string]bool{}
-	for pages := d.container.NewListBlobsFlatPager(o); pages.More(); {
-		page, err := pages.NextPage(ctx)
-		switch {
-		case err != nil:
-			return d.explain(ctx, doing, err)
-		case page.Segment == nil:
-			return errors.New(doing + ": the answer is no listing: check spec.endpoint")
-		}
-		for _, item := range page.Segment.BlobItems {
-			if old(item) {
-				continue
-			}
-			o, err := object(item)
-			if err != nil {
-				return fmt.Errorf("%s: %s", doing, said(err.Error(), d.vault))
-			}
-			if !yield(o) {
-				return nil
-			}
-		}
-		if next := page.NextMarker; next != nil && *next != "" {
-			if seen[*next] {
-				return errors.New(doing + ": the server repeats a page: its listing has no end")
-			}
-			seen[*next] = true
-		}
+	if marker != "" {
+		o.Marker = &marker
 	}
-	return nil
-}
-
-// old reports whether item is not what the blob is now. None was asked for.
-func old(item *container.BlobItem) bool {
-	return item.Deleted != nil && *item.Deleted || item.Snapshot != nil && *item.Snapshot != "" ||
-		item.IsCurrentVersion != nil && !*item.IsCurrentVersion
-}
-
-// object returns an item of a listing.
-func object(item *container.BlobItem) (bucket.Object, error) {
-	if item.Name == nil || *item.Name == "" {
-		return bucket.Object{}, errors.New("a blob has no name")
+	if _, err := d.container.NewListBlobsFlatPager(o).NextPage(context.WithValue(ctx, pageKey{}, &text)); err != nil {
+		return bucket.Page{}, d.explain(ctx, "list blobs", err)
 	}
-	o := bucket.Object{Key: *item.Name}
-	if isDirectory(item) {
-		o.Key = strings.TrimSuffix(o.Key, "/") + "/"
+	p, err := readPage(text)
+	if err != nil {
+		err = fmt.Errorf("list blobs: %s", said(err.Error(), d.vault))
 	}
-	p := item.Properties
-	switch {
-	case p == nil || p.ETag == nil || bucket.ETag(string(*p.ETag)) == "":
-		return o, fmt.Errorf("%q has no ETag", o.Key)
-	case p.ContentLength == nil || *p.ContentLength < 0:
-		return o, fmt.Errorf("%q has no size", o.Key)
-	}
-	o.ETag, o.Size = bucket.ETag(string(*p.ETag)), *p.ContentLength
-	return o, nil
-}
-
-// isDirectory reports whether item is a directory of a hierarchical namespace,
-// or stands for one.
-func isDirectory(item *container.BlobItem) bool {
-	if p := item.Properties; p != nil && p.ResourceType != nil && *p.ResourceType == "directory" {
-		return true
-	}
-	flag := item.Metadata["hdi_isfolder"]
-	return flag != nil && strings.EqualFold(*flag, "true")
+	return p, err
 }
 
 // Open implements [bucket.Driver]: Get Blob.
 func (d *driver) Open(ctx context.Context, o bucket.Object, offset int64) (io.ReadCloser, error) {
-	doing := fmt.Sprintf("get blob %q", o.Key)
 	etag := azcore.ETag(`"` + o.ETag + `"`)
 	answer, err := d.container.NewBlobClient(o.Key).DownloadStream(ctx, &blob.DownloadStreamOptions{
 		Range:            blob.HTTPRange{Offset: offset},
 		AccessConditions: &blob.AccessConditions{ModifiedAccessConditions: &blob.ModifiedAccessConditions{IfMatch: &etag}},
 	})
 	if err != nil {
-		return nil, d.explain(ctx, doing, err)
+		return nil, d.explain(ctx, d.getting(o), err)
 	}
 	if err := same(answer, o, offset); err != nil {
 		if answer.Body != nil {
 			answer.Body.Close()
 		}
-		return nil, fmt.Errorf("%s: %w", doing, err)
+		return nil, fmt.Errorf("%s: %w", d.getting(o), err)
 	}
 	return answer.Body, nil
+}
+
+// getting says what Open does, fit to be shown: names are the other side's.
+func (d *driver) getting(o bucket.Object) string {
+	return bucket.Said(fmt.Sprintf("get blob %q", o.Key), d.vault.Values()...)
 }
 
 // same checks that what is sent is o from offset on.

@@ -33,6 +33,11 @@ func identify(ctx context.Context, a *bucket.Access, at place, keys transport.Az
 			return nil, refused("InvalidProviderConfiguration",
 				errors.New("spec.secretRef: a token is shown to servers with TLS only: use https in spec.endpoint, or accountKey or sasKey in the Secret"))
 		}
+		if keys.Managed != "" && !at.vouched(a) {
+			return nil, refused("InvalidProviderConfiguration",
+				errors.New("spec.secretRef: a managed identity is this machine's: it is shown to ACCOUNT.blob.core.windows.net, and its like in other clouds, "+
+					"without spec.certSecretRef: use accountKey or sasKey in the Secret for other endpoints"))
+		}
 		i, err := newIssuer(a, at, keys)
 		if err != nil {
 			return nil, refused("AuthenticationFailed", err)
@@ -40,8 +45,17 @@ func identify(ctx context.Context, a *bucket.Access, at place, keys transport.Az
 		return newBearer(ctx, i.issue)
 	case a.Secret.Name != "" || at.query != nil || !at.private() && a.Spec.ServiceAccountName == "":
 		return nil, nil
+	case !at.private():
+		return nil, refused("InvalidProviderConfiguration",
+			errors.New("spec.serviceAccountName: a token is shown to servers with TLS only: use https in spec.endpoint"))
 	}
-	who, err := newBearer(ctx, func(ctx context.Context) (source.Credential, error) { return a.LogIn(ctx, at.login()) })
+	who, err := newBearer(ctx, func(ctx context.Context) (source.Credential, error) {
+		c, err := a.LogIn(ctx, at.login())
+		if err == nil && !sendable(c.Token) {
+			err = refused("AuthenticationFailed", errors.New("log in with provider azure: the answer holds no token that can be sent"))
+		}
+		return c, err
+	})
 	if nobody(err) && a.Spec.ServiceAccountName == "" {
 		return nil, nil // nobody to be there
 	}
@@ -75,7 +89,11 @@ func newIssuer(a *bucket.Access, at place, keys transport.Azure) (*issuer, error
 	}
 	far := a.Client(server, way)
 	client := *far
-	client.Transport = &carrier{far: far.Transport, near: a.Client(server, bucket.Config{DialTimeout: nearTimeout}).Transport}
+	carry := &carrier{far: far.Transport}
+	if keys.Application == nil {
+		carry.near = a.Client(server, bucket.Config{DialTimeout: nearTimeout}).Transport
+	}
+	client.Transport = carry
 	i := &issuer{keys: keys, vault: a.Vault, client: &client}
 	_, err := i.credential()
 	return i, err
@@ -168,13 +186,19 @@ const nearTimeout = 2 * time.Second
 // A carrier takes what goes over TLS to authorities, by the way of the object,
 // and what goes in the clear to the machine's own service: directly. An authority
 // may name another server for tokens, but none without TLS.
-type carrier struct{ far, near http.RoundTripper }
+type carrier struct {
+	far  http.RoundTripper
+	near http.RoundTripper // nil for an application, which has no business with the machine
+}
 
 // RoundTrip implements [http.RoundTripper].
 func (c *carrier) RoundTrip(req *http.Request) (*http.Response, error) {
 	way := c.far
 	if req.URL.Scheme != "https" {
 		way = c.near
+	}
+	if way == nil {
+		return nil, errors.New("the authority names a server for tokens without TLS")
 	}
 	resp, err := way.RoundTrip(req)
 	if err == nil {

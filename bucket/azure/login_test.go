@@ -43,15 +43,17 @@ func TestIdentity(t *testing.T) {
 		say    string // "" when it works
 		reason string
 	}{
-		"good":                           {false, nil, nil, 1, "", ""},
-		"nobody, public":                 {true, fmt.Errorf("the machine: %w", source.ErrNoIdentity), nil, 1, "", ""},
-		"nobody, private":                {false, source.ErrNoIdentity, nil, 1, "no credentials were sent", "AuthenticationFailed"},
-		"no provider, public":            {true, errors.ErrUnsupported, nil, 1, "", ""},
-		"refused, public":                {true, errors.New("not today"), nil, 1, "not today", "AuthenticationFailed"},
-		"configured badly":               {true, fmt.Errorf("%w: set a variable", source.ErrProvider), nil, 1, "set a variable", "InvalidProviderConfiguration"},
-		"service account, nobody":        {true, source.ErrNoIdentity, func(s *source.BucketSpec) { s.ServiceAccountName = "robot" }, 1, "no identity", "AuthenticationFailed"},
-		"secret before identity":         {true, nil, func(s *source.BucketSpec) { s.SecretRef = ref("key") }, 0, "AuthenticationFailed", "AuthenticationFailed"},
-		"signature before identity":      {true, nil, func(s *source.BucketSpec) { s.Endpoint += "?" + sas }, 0, "AuthenticationFailed", "AuthenticationFailed"},
+		"good":                      {false, nil, nil, 1, "", ""},
+		"nobody, public":            {true, fmt.Errorf("the machine: %w", source.ErrNoIdentity), nil, 1, "", ""},
+		"nobody, private":           {false, source.ErrNoIdentity, nil, 1, "no credentials were sent", "AuthenticationFailed"},
+		"no provider, public":       {true, errors.ErrUnsupported, nil, 1, "", ""},
+		"refused, public":           {true, errors.New("not today"), nil, 1, "not today", "AuthenticationFailed"},
+		"configured badly":          {true, fmt.Errorf("%w: set a variable", source.ErrProvider), nil, 1, "set a variable", "InvalidProviderConfiguration"},
+		"service account, nobody":   {true, source.ErrNoIdentity, func(s *source.BucketSpec) { s.ServiceAccountName = "robot" }, 1, "no identity", "AuthenticationFailed"},
+		"secret before identity":    {true, nil, func(s *source.BucketSpec) { s.SecretRef = ref("key") }, 0, "AuthenticationFailed", "AuthenticationFailed"},
+		"signature before identity": {true, nil, func(s *source.BucketSpec) { s.Endpoint += "?" + sas }, 0, "AuthenticationFailed", "AuthenticationFailed"},
+		"service account, in the clear": {true, nil, func(s *source.BucketSpec) { account(s); s.ServiceAccountName = "robot" }, 0,
+			"spec.serviceAccountName: a token is shown to servers with TLS only", "InvalidProviderConfiguration"},
 		"in the clear to another's host": {true, nil, account, 0, "store.example", "BucketOperationFailed"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -95,6 +97,14 @@ func TestRefusedToken(t *testing.T) {
 	}, nil)
 	if err == nil || !strings.Contains(err.Error(), "not again") {
 		t.Error(err)
+	}
+	for _, token := range []string{"", "tok-cAnArY\r\nX-Other: a"} {
+		_, err = resolve(t, s, func(context.Context, source.LoginRequest) (source.Credential, error) {
+			return source.Credential{Token: token}, nil
+		}, nil)
+		if step, ok := errors.AsType[*source.StepError](err); !ok || step.Reason != "AuthenticationFailed" || !strings.Contains(err.Error(), "no token that can be sent") {
+			t.Errorf("%q: %v", token, err)
+		}
 	}
 }
 

@@ -19,6 +19,7 @@ type place struct {
 	account   string
 	container string
 	query     url.Values // a shared access signature, nil for none
+	proxied   bool       // what is sent leaves this machine, whatever the host
 }
 
 // containerForm is the form of names of containers.
@@ -37,7 +38,7 @@ func placeOf(a *bucket.Access) (place, error) {
 		return place{}, refused("InvalidProviderConfiguration", fmt.Errorf("%w: spec.bucketName is not the name of a container: "+
 			"it has 3 to 63 lower case letters, digits and single hyphens", source.ErrInvalid))
 	}
-	at := place{server: server, container: name, account: accountOf(server)}
+	at := place{server: server, container: name, account: accountOf(server), proxied: a.Way.Proxy != nil}
 	if query != "" {
 		if err := at.merge(query, a.Vault); err != nil {
 			return place{}, refused("URLInvalid", fmt.Errorf("%w: spec.endpoint: %w", source.ErrInvalid, err))
@@ -120,7 +121,20 @@ func (p *place) login() *url.URL {
 
 // private reports whether what is sent to the account is seen by nobody else:
 // over TLS, or not leaving this machine.
-func (p *place) private() bool {
+func (p *place) private() bool { return p.server.Scheme == "https" || p.near() }
+
+// near reports whether the account is on this machine.
+func (p *place) near() bool {
 	ip, err := netip.ParseAddr(p.server.Hostname())
-	return p.server.Scheme == "https" || p.server.Hostname() == "localhost" || err == nil && ip.IsLoopback()
+	return !p.proxied && (p.server.Hostname() == "localhost" || err == nil && ip.IsLoopback())
+}
+
+// ofAzure is the form of hosts of accounts that Microsoft and its partners run.
+var ofAzure = regexp.MustCompile(`^[a-z0-9]{3,24}(?:-secondary)?\.(?:blob\.core\.(?:windows\.net|chinacloudapi\.cn|cloudapi\.de|usgovcloudapi\.net)|z[0-9]{1,2}\.blob\.storage\.azure\.net)$`)
+
+// vouched reports whether the account may be shown what is the machine's, and
+// not of whoever wrote the object: it is Azure's, says a certificate that the system
+// trusts, or on this machine.
+func (p *place) vouched(a *bucket.Access) bool {
+	return p.near() || p.server.Scheme == "https" && a.Way.TLS == nil && ofAzure.MatchString(strings.ToLower(p.server.Hostname()))
 }

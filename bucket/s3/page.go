@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/headgate-io/headgate/bucket"
+	"github.com/headgate-io/headgate/bucket/internal/markup"
 )
 
 // A pageReader reads a page, an answer to ListObjectsV2, of which it keeps these
@@ -37,15 +38,15 @@ var (
 
 // readPage reads a page of keys that begin with prefix.
 func readPage(text, prefix string) (bucket.Page, error) {
-	s := scanner{text: text}
+	s := markup.Scanner{Text: text}
 	p := pageReader{page: bucket.Page{Objects: make([]bucket.Object, 0, 1000)}}
 	for {
-		t, err := s.next()
+		t, err := s.Next()
 		switch {
 		case err != nil:
-		case t.kind == startOf:
-			err = p.start(t.text)
-		case t.kind == endOf:
+		case t.Kind == markup.Start:
+			err = p.start(t.Text)
+		case t.Kind == markup.End:
 			if err = p.end(); p.depth == 0 && err == nil {
 				err = p.finish(prefix)
 				return p.page, err
@@ -60,13 +61,12 @@ func readPage(text, prefix string) (bucket.Page, error) {
 }
 
 // add adds to the text of an element, which is nearly always of one piece.
-func (p *pageReader) add(t token) (err error) {
-	if t.text = lines(t.text); t.kind == textOf {
-		if t.text, err = unescape(t.text); err != nil {
-			return err
-		}
+func (p *pageReader) add(t markup.Token) error {
+	text, err := t.Meant()
+	if err != nil {
+		return err
 	}
-	if *p.to += t.text; len(*p.to) > maxText {
+	if *p.to += text; len(*p.to) > maxText {
 		return errTooLarge
 	}
 	return nil

@@ -1,4 +1,5 @@
-package s3
+// Package markup takes XML apart as far as stores write it.
+package markup
 
 import (
 	"errors"
@@ -7,29 +8,32 @@ import (
 	"unicode/utf8"
 )
 
-// A scanner takes XML apart as far as stores write it: elements, whose
-// attributes are passed over, text, CDATA sections, comments and processing
-// instructions, but no document type. encoding/xml takes thirty times as long,
-// which is most of the time that a listing needs.
-type scanner struct {
-	text string
+// A Scanner takes XML apart: elements, text, CDATA sections, comments and
+// processing instructions, but no document type. encoding/xml takes thirty times
+// as long, which is most of the time that a listing needs.
+type Scanner struct {
+	Text string // what is left
+
 	open []string // names of the elements that are open, outermost first
 	void bool     // the innermost one has no content: its end comes next
 }
 
-// A kind is what a token is.
-type kind int
+// A Kind is what a token is.
+type Kind int
 
+// The kinds of tokens.
 const (
-	startOf kind = iota // an element: its name, without prefix
-	endOf
-	textOf // as it is written, see unescape
-	dataOf // as it is meant
+	Start Kind = iota // an element: its name, without prefix
+	End
+	Text // as it is written, see [Token.Meant]
+	Data // as it is meant
 )
 
-type token struct {
-	kind kind
-	text string
+// A Token is a part of a text.
+type Token struct {
+	Kind       Kind
+	Text       string
+	Attributes string // of a Start, as they are written
 }
 
 const maxDepth = 16 // of elements; listings have 4
@@ -39,24 +43,24 @@ var (
 	errNoXML    = errors.New("the answer is no XML as stores write it")
 )
 
-// next returns the next token. After the end of the outermost element there is none.
-func (s *scanner) next() (token, error) {
+// Next returns the next token. After the end of the outermost element there is none.
+func (s *Scanner) Next() (Token, error) {
 	if s.void {
 		s.void = false
 		return s.pop(s.open[len(s.open)-1])
 	}
 	for {
-		at := strings.IndexByte(s.text, '<')
+		at := strings.IndexByte(s.Text, '<')
 		switch {
 		case at < 0:
-			return token{}, errCutShort
+			return Token{}, errCutShort
 		case at > 0:
 			text := s.take(at)
 			if len(s.open) > 0 {
-				return token{textOf, text}, nil
+				return Token{Kind: Text, Text: text}, nil
 			}
 			if strings.Trim(text, "\ufeff \t\r\n") != "" {
-				return token{}, errNoXML
+				return Token{}, errNoXML
 			}
 			continue
 		}
@@ -68,35 +72,35 @@ func (s *scanner) next() (token, error) {
 }
 
 // take returns the first n bytes of what is left, and goes on behind them.
-func (s *scanner) take(n int) string {
-	text := s.text[:n]
-	s.text = s.text[n:]
+func (s *Scanner) take(n int) string {
+	text := s.Text[:n]
+	s.Text = s.Text[n:]
 	return text
 }
 
 // through returns what is left up to end, which it passes over.
-func (s *scanner) through(end string) (string, error) {
-	text, rest, found := strings.Cut(s.text, end)
+func (s *Scanner) through(end string) (string, error) {
+	text, rest, found := strings.Cut(s.Text, end)
 	if !found {
 		return "", errCutShort
 	}
-	s.text = rest
+	s.Text = rest
 	return text, nil
 }
 
 // markup reads what begins with <; found is false when it means nothing.
-func (s *scanner) markup() (t token, found bool, err error) {
+func (s *Scanner) markup() (t Token, found bool, err error) {
 	for _, m := range []struct {
 		begin, end string
 		found      bool
 	}{{"<?", "?>", false}, {"<!--", "-->", false}, {"<![CDATA[", "]]>", true}} {
-		if strings.HasPrefix(s.text, m.begin) {
+		if strings.HasPrefix(s.Text, m.begin) {
 			s.take(len(m.begin))
 			text, err := s.through(m.end)
-			return token{dataOf, text}, m.found, err
+			return Token{Kind: Data, Text: text}, m.found, err
 		}
 	}
-	if strings.HasPrefix(s.text, "</") {
+	if strings.HasPrefix(s.Text, "</") {
 		s.take(len("</"))
 		name, err := s.through(">")
 		if err == nil {
@@ -109,27 +113,28 @@ func (s *scanner) markup() (t token, found bool, err error) {
 }
 
 // push reads the start of an element.
-func (s *scanner) push() (token, error) {
+func (s *Scanner) push() (Token, error) {
 	s.take(len("<"))
-	end := strings.IndexAny(s.text, " \t\r\n/>")
+	end := strings.IndexAny(s.Text, " \t\r\n/>")
 	switch {
 	case end < 0:
-		return token{}, errCutShort
-	case end == 0 || s.text[0] == '!' || len(s.open) == maxDepth:
-		return token{}, errNoXML
+		return Token{}, errCutShort
+	case end == 0 || s.Text[0] == '!' || len(s.open) == maxDepth:
+		return Token{}, errNoXML
 	}
 	name := s.take(end)
+	behind := s.Text
 	if err := s.attributes(); err != nil {
-		return token{}, err
+		return Token{}, err
 	}
 	s.open = append(s.open, name)
-	return token{startOf, local(name)}, nil
+	return Token{Start, local(name), strings.Trim(behind[:len(behind)-len(s.Text)], " \t\r\n/>")}, nil
 }
 
 // attributes passes over what stands in a tag behind its name.
-func (s *scanner) attributes() error {
+func (s *Scanner) attributes() error {
 	for {
-		at := strings.IndexAny(s.text, `"'/>`)
+		at := strings.IndexAny(s.Text, `"'/>`)
 		if at < 0 {
 			return errCutShort
 		}
@@ -141,7 +146,7 @@ func (s *scanner) attributes() error {
 			if _, err := s.through(quote); err != nil {
 				return err
 			}
-		case strings.HasPrefix(s.text, ">"):
+		case strings.HasPrefix(s.Text, ">"):
 			s.take(1)
 			s.void = true
 			return nil
@@ -150,13 +155,13 @@ func (s *scanner) attributes() error {
 }
 
 // pop ends the innermost element, which must have the name.
-func (s *scanner) pop(name string) (token, error) {
+func (s *Scanner) pop(name string) (Token, error) {
 	last := len(s.open) - 1
 	if last < 0 || s.open[last] != name {
-		return token{}, errNoXML
+		return Token{}, errNoXML
 	}
 	s.open = s.open[:last]
-	return token{endOf, local(name)}, nil
+	return Token{Kind: End, Text: local(name)}, nil
 }
 
 // local returns a name without the prefix of its name space.
@@ -170,6 +175,15 @@ func lines(text string) string {
 		return text
 	}
 	return strings.ReplaceAll(strings.ReplaceAll(text, "\r\n", "\n"), "\r", "\n")
+}
+
+// Meant returns what the text of a token means.
+func (t Token) Meant() (string, error) {
+	text := lines(t.Text)
+	if t.Kind == Data {
+		return text, nil
+	}
+	return unescape(text)
 }
 
 // unescape returns what a text means.
