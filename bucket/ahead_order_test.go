@@ -8,7 +8,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"math/rand/v2"
+	"sync"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -103,4 +105,26 @@ func copied(t *testing.T, s *snapshot, r *rand.Rand) *earlier {
 	e.gzip.Multistream(false)
 	e.tar = tar.NewReader(e.gzip)
 	return e
+}
+
+// What Explain returns is good until Close, however often it is called.
+func TestExplainAgain(t *testing.T) {
+	d := &shop{open: func(ctx context.Context, _ Object, _ int64) (io.ReadCloser, error) { return nil, context.Cause(ctx) }}
+	c := holding(t, d, map[string]int64{"a": 9})
+	first, _, err := c.Explain(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var calls sync.WaitGroup
+	for range 4 {
+		calls.Go(func() { c.Explain(t.Context()) })
+	}
+	calls.Wait()
+	if _, err := fs.ReadFile(first, "a"); err != nil {
+		t.Error(err)
+	}
+	c.Close()
+	if _, err := fs.ReadFile(first, "a"); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
 }

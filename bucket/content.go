@@ -18,7 +18,9 @@ type content struct {
 	origin   *Origin
 	rev      source.Revision
 	snapshot *snapshot
-	end      func() // of what Explain gave away
+
+	mu  sync.Mutex
+	end func() // of what Explain gave away
 }
 
 var _ source.Explainer = (*content)(nil)
@@ -150,13 +152,18 @@ func (p *progress) arrived() int {
 
 // Explain implements [source.Explainer].
 func (c *content) Explain(ctx context.Context) (fs.FS, *artifact.Rules, error) {
-	c.end()
-	ctx, c.end = context.WithCancel(context.WithoutCancel(ctx))
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	before := c.end
+	c.end = func() { cancel(); before() }
 	return c.snapshot.plain(ctx), c.snapshot.rules, nil
 }
 
 // Close implements [source.Content].
 func (c *content) Close() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.end()
 	c.snapshot.access.close()
 	return nil
