@@ -5,8 +5,6 @@ import (
 	"slices"
 	"sort"
 	"strings"
-
-	"github.com/headgate-io/headgate/artifact"
 )
 
 // Limits of a listing. A store that lists without end, and without repeating
@@ -73,7 +71,7 @@ func (l *listing) record(p place) record {
 }
 
 // add appends o. The error names a key that the store listed before, a value
-// that cannot be, or is a *[artifact.LimitError].
+// that cannot be, or the limit.
 func (l *listing) add(o Object) error {
 	switch {
 	case len(o.Key) > maxKey:
@@ -90,7 +88,7 @@ func (l *listing) add(o Object) error {
 		limit = maxListing
 	}
 	if l.size += int64(recordSize(o)); l.size > limit {
-		return fmt.Errorf("%w; or narrow spec.prefix", &artifact.LimitError{What: "bytes of keys and ETags", Limit: limit})
+		return fmt.Errorf("more than %d bytes of keys and ETags: narrow spec.prefix", limit)
 	}
 	l.append(o)
 	return nil
