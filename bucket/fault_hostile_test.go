@@ -115,10 +115,10 @@ func TestFaults(t *testing.T) {
 			obj := r.object(nil)
 			for range 12 {
 				c.change()
-				before := r.json(obj.Artifact())
+				before := r.JSON(obj.Artifact())
 				r.s.Break(&testenv.Defect{Do: testenv.Serve, Handler: c.serve})
 				result, err := r.reconcile(obj)
-				if outcomes[result.Outcome]++; err != nil && r.json(obj.Artifact()) != before {
+				if outcomes[result.Outcome]++; err != nil && r.JSON(obj.Artifact()) != before {
 					t.Errorf("%v, and the artifact was %s, is %+v", err, before, obj.Artifact())
 				}
 				if c.n(3) == 0 {

@@ -4,9 +4,7 @@ import (
 	"flag"
 	"fmt"
 	"net/http"
-	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -14,6 +12,7 @@ import (
 
 	"github.com/headgate-io/headgate/internal/testenv"
 	"github.com/headgate-io/headgate/source"
+	"github.com/headgate-io/headgate/source/sourcetest"
 )
 
 var update = flag.Bool("update", false, "rewrite the expectations in testdata/status")
@@ -161,78 +160,25 @@ func TestStatuses(t *testing.T) {
 			obj := r.object(nil)
 			var got strings.Builder
 			for _, s := range l.steps {
-				r.now = r.now.Add(time.Hour)
+				r.Now = r.Now.Add(time.Hour)
 				s.do(r, obj)
 				obj = &source.Bucket{Header: obj.Header, Spec: obj.Spec}
 				obj.Metadata.Generation = 0 // the ledger knows
 				result, err := r.run(obj)
 				fmt.Fprintf(&got, "# %s\n%s", s.name, r.told(obj, result, err))
 			}
-			r.golden(filepath.Join("testdata", "status", strings.ReplaceAll(l.name, " ", "-")+".txt"), got.String())
+			sourcetest.Golden(t, filepath.Join("testdata", "status", strings.ReplaceAll(l.name, " ", "-")+".txt"), got.String(), *update)
 		})
 	}
 }
 
-// digits are those of digests, which are shown without their tail.
-var digits = regexp.MustCompile(`([0-9a-f]{8})[0-9a-f]{56}`)
-
-// told is all that a run tells, one thing a line. Times are those of the day.
+// told is all that a run tells, with the names of the files.
 func (r *scene) told(obj *source.Bucket, result source.Result, err error) string {
 	r.Helper()
-	var b strings.Builder
-	line := func(name, format string, args ...any) {
-		fmt.Fprintf(&b, "%-24s %s\n", name, fmt.Sprintf(format, args...))
+	var names []string
+	if obj.Artifact() != nil {
+		names = r.Names(obj.Artifact())
 	}
-	line("outcome", "%s, next run after %s", result.Outcome, result.After)
-	if result.Why != "" {
-		line("why", "%s", result.Why)
-	}
-	if err != nil {
-		line("error", "%v", err)
-	}
-	same := func(message string) string {
-		if err != nil && message == err.Error() {
-			return "the error"
-		}
-		return message
-	}
-	for _, e := range r.events {
-		line("event "+e.Severity, "%s: %s %v", e.Reason, same(e.Message), e.Metadata)
-	}
-	s := &obj.Status
-	line("generation", "%d, observed %d, request %q", obj.Metadata.Generation, s.ObservedGeneration, s.LastHandledReconcileAt)
-	for _, c := range s.Conditions {
-		line(c.Type, "%s %s: %s (of %d, since %s)", c.Status, c.Reason, same(c.Message), c.ObservedGeneration, c.LastTransitionTime.Format(time.TimeOnly))
-	}
-	line("observed", "ignore %s", r.json(s.ObservedIgnore))
-	line("url", "%s", s.URL)
-	if a := s.Artifact; a != nil {
-		line("artifact", "%s", a.URL)
-		line("", "%s, %d bytes, %s, of %s", a.Digest, a.Size, a.Revision, a.LastUpdateTime.Format(time.TimeOnly))
-		line("", "%v", r.names(a))
-	}
-	return digits.ReplaceAllString(strings.ReplaceAll(b.String(), r.s.Host, "s3.example:9000"), "$1…") + "\n"
-}
-
-// golden compares a text with that of a file.
-func (r *scene) golden(file, got string) {
-	r.Helper()
-	if *update {
-		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-			r.Fatal(err)
-		}
-		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-			r.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		r.Fatal(err)
-	}
-	g, w := strings.Split(got, "\n"), strings.Split(strings.ReplaceAll(string(want), "\r\n", "\n"), "\n")
-	for i := range max(len(g), len(w)) {
-		if i >= len(g) || i >= len(w) || g[i] != w[i] {
-			r.Fatalf("%s, line %d: got\n%s\nwant\n%s", file, i+1, strings.Join(g[min(i, len(g)):min(i+5, len(g))], "\n"), strings.Join(w[min(i, len(w)):min(i+5, len(w))], "\n"))
-		}
-	}
+	told := r.Told(obj, result, err, "ignore "+r.JSON(obj.Status.ObservedIgnore), names)
+	return strings.ReplaceAll(told, r.s.Host, "s3.example:9000")
 }

@@ -141,7 +141,7 @@ func TestOddKeys(t *testing.T) {
 	r.holds(contents...)
 	obj := r.object(nil)
 	r.stored(obj)
-	if names := r.names(obj.Artifact()); len(names) != len(contents)/2-2 {
+	if names := r.Names(obj.Artifact()); len(names) != len(contents)/2-2 {
 		t.Errorf("%q", names)
 	}
 }
@@ -175,7 +175,7 @@ func TestManyKeys(t *testing.T) {
 	ignore := "/ignored/"
 	obj := r.object(func(s *source.BucketSpec) { s.Ignore = &ignore })
 	r.stored(obj)
-	if names := r.names(obj.Artifact()); strings.Join(names, " ") != "a z/z" {
+	if names := r.Names(obj.Artifact()); strings.Join(names, " ") != "a z/z" {
 		t.Errorf("%q", names)
 	}
 	pages := 101

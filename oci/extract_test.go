@@ -80,7 +80,7 @@ func TestExtract(t *testing.T) {
 			}
 			want := append([]string{"a"}, test.want...)
 			slices.Sort(want)
-			if got := r.names(obj.Artifact()); !slices.Equal(got, want) {
+			if got := r.Names(obj.Artifact()); !slices.Equal(got, want) {
 				t.Errorf("the artifact holds %q, want %q", got, want)
 			}
 			if got := result.Report; got.LeftOutTotal != test.leftOut || got.Files != len(want) {
@@ -115,7 +115,7 @@ func TestContradictions(t *testing.T) {
 // content returns the bytes of an artifact.
 func (r *rig) content(a *artifact.Artifact) string {
 	r.Helper()
-	in, err := r.store.Open(*a)
+	in, err := r.Store.Open(*a)
 	if err != nil {
 		r.Fatal(err)
 	}
@@ -166,12 +166,12 @@ func TestHostileLayers(t *testing.T) {
 // TestCopyHashes copies with a digest that the store does not compute.
 func TestCopyHashes(t *testing.T) {
 	r := newRig(t, testenv.RegistryConfig{})
-	store, err := artifact.OpenStore(artifact.StoreConfig{Dir: r.dir, Algorithm: artifact.BLAKE3})
+	store, err := artifact.OpenStore(artifact.StoreConfig{Dir: r.Dir, Algorithm: artifact.BLAKE3})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer store.Close()
-	r.store = store
+	r.Store = store
 	obj := r.object("app", copied)
 	r.push(testenv.TarGzip(t, text("a", "one\n")))
 	r.stored(obj)

@@ -53,7 +53,7 @@ func TestOddEntries(t *testing.T) {
 			if err != nil || result.Outcome != source.Stored {
 				t.Fatalf("outcome %q, error %v", result.Outcome, err)
 			}
-			if names := r.names(obj.Artifact()); !slices.Equal(names, []string{"after", "good"}) {
+			if names := r.Names(obj.Artifact()); !slices.Equal(names, []string{"after", "good"}) {
 				t.Errorf("the artifact holds %q", names)
 			}
 			if left := result.Report.LeftOut; len(left) != 1 || left[0].Name != "odd" || result.Report.LeftOutTotal != 1 {
@@ -71,7 +71,7 @@ func TestFileBehindALink(t *testing.T) {
 		testenv.Entry{Header: tar.Header{Typeflag: tar.TypeReg, Name: "out/file", Mode: 0o644}, Data: []byte("x")})})
 	obj := r.object("app", nil)
 	r.stored(obj)
-	if names := r.names(obj.Artifact()); !slices.Equal(names, []string{"out/file"}) {
+	if names := r.Names(obj.Artifact()); !slices.Equal(names, []string{"out/file"}) {
 		t.Errorf("the artifact holds %q", names)
 	}
 }

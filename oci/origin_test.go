@@ -118,8 +118,8 @@ func TestRevision(t *testing.T) {
 		}
 		want := "stored artifact with revision '" + row.want + "' from '" + r.g.URL("team/app") +
 			"', origin source 'https://example.org/app.git', origin revision 'main@sha1:0123'"
-		if len(r.events) != 1 || r.events[0].Message != want && row.ref.Tag != "" {
-			t.Errorf("events %+v, want %s", r.events, want)
+		if len(r.Events) != 1 || r.Events[0].Message != want && row.ref.Tag != "" {
+			t.Errorf("events %+v, want %s", r.Events, want)
 		}
 	}
 }

@@ -63,7 +63,7 @@ func (r *rig) save(tags ...string) (dir string) {
 		}
 	}
 	write(r.T, dir, ocispec.ImageLayoutFile, `{"imageLayoutVersion":"1.0.0"}`)
-	write(r.T, dir, ocispec.ImageIndexFile, r.json(index))
+	write(r.T, dir, ocispec.ImageIndexFile, r.JSON(index))
 	return dir
 }
 
@@ -76,8 +76,8 @@ func TestDirectoryStandsIn(t *testing.T) {
 	r.local = map[string]string{r.g.URL("team/app"): dir}
 	obj := r.object("app", func(s *source.OCIRepositorySpec) { s.Ignore = new("/docs\n") })
 	r.want(obj, source.Stored)
-	if a := obj.Artifact(); !strings.HasPrefix(a.Revision, "local@sha256:") || !slices.Equal(r.names(a), []string{"app.yaml", "photo.jpg"}) {
-		t.Errorf("artifact %+v of %v", a, r.names(a))
+	if a := obj.Artifact(); !strings.HasPrefix(a.Revision, "local@sha256:") || !slices.Equal(r.Names(a), []string{"app.yaml", "photo.jpg"}) {
+		t.Errorf("artifact %+v of %v", a, r.Names(a))
 	}
 	r.want(obj, source.Unchanged)
 	write(t, dir, "app.yaml", "kind: Application")

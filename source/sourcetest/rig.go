@@ -1,0 +1,202 @@
+package sourcetest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/headgate-io/headgate/artifact"
+	"github.com/headgate-io/headgate/source"
+)
+
+// A Rig reconciles objects with a real store, a real ledger and a clock that
+// stands still, for the tests that a kind has of its own beyond [Run]. Make one
+// with [NewRig]; it is for one goroutine.
+type Rig struct {
+	Dir    string // of the store
+	Store  *artifact.Store
+	Ledger *source.Ledger
+	Now    time.Time      // a day of 2026 at first
+	Events []source.Event // of the last run
+
+	t       TB
+	secrets func() []string
+}
+
+// NewRig returns a Rig with an empty store. No text of a run may show what
+// secrets returns after it.
+func NewRig(t TB, secrets func() []string) *Rig {
+	t.Helper()
+	r := &Rig{t: t, secrets: secrets, Dir: filepath.Join(t.TempDir(), "store"), Now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
+	var err error
+	config := artifact.StoreConfig{Dir: r.Dir, BaseURL: "http://store.example", Now: func() time.Time { return r.Now }}
+	if r.Store, err = artifact.OpenStore(config); err != nil {
+		t.Fatalf("open store: %v", err)
+	}
+	opened := r.Store
+	t.Cleanup(func() { opened.Close() })
+	r.Ledger = &source.Ledger{Dir: filepath.Join(t.TempDir(), "ledger")}
+	return r
+}
+
+// Reconcile runs the reconciler once. No run leaves goroutines behind, or shows
+// a secret or, in its error, a control character.
+func (r *Rig) Reconcile(obj source.Object, from source.Origin) (result source.Result, err error) {
+	r.t.Helper()
+	r.Events = nil
+	reconciler := source.Reconciler{
+		Store: r.Store, Load: r.Ledger.Load, Save: r.Ledger.Save, Now: func() time.Time { return r.Now },
+		Emit: func(e source.Event) { r.Events = append(r.Events, e) },
+	}
+	NoLeaks(r.t, func(ctx context.Context) { result, err = reconciler.Reconcile(ctx, obj, from) })
+	r.noSecrets(obj, err)
+	return result, err
+}
+
+func (r *Rig) noSecrets(obj source.Object, failed error) {
+	r.t.Helper()
+	texts := []string{r.JSON(statusOf(obj)), r.JSON(r.Events)}
+	if failed != nil {
+		texts = append(texts, failed.Error())
+		if strings.ContainsFunc(failed.Error(), func(c rune) bool { return c < ' ' || c == 0x7f }) {
+			r.t.Errorf("error with control characters: %q", failed)
+		}
+	}
+	secrets := r.secrets()
+	for _, text := range texts {
+		for _, secret := range secrets {
+			if at := strings.Index(text, secret); at >= 0 {
+				r.t.Errorf("a secret shows: …%s", text[max(0, at-80):at+len(secret)])
+			}
+		}
+	}
+}
+
+// Stored reconciles obj and demands a new artifact.
+func (r *Rig) Stored(obj source.Object, from source.Origin) {
+	r.t.Helper()
+	if result, err := r.Reconcile(obj, from); result.Outcome != source.Stored || err != nil {
+		r.t.Fatalf("outcome %q, error %v; want %q", result.Outcome, err, source.Stored)
+	}
+}
+
+// Refused reconciles obj, which has no artifact or the one that goes by before.
+// It demands that this stays so and that the store holds what it held, and an
+// error of at most 4 KiB with the reason that says all of says.
+func (r *Rig) Refused(obj source.Object, from source.Origin, before *artifact.Artifact, reason string, says ...string) source.Result {
+	r.t.Helper()
+	files := r.files()
+	result, err := r.Reconcile(obj, from)
+	step, ok := errors.AsType[*source.StepError](err)
+	if !ok || result.Outcome != source.Failed && result.Outcome != source.Stalled || step.Reason != reason {
+		r.t.Fatalf("outcome %q, error %v (%+v); want a failure with reason %s", result.Outcome, err, step, reason)
+	}
+	for _, part := range says {
+		if !strings.Contains(err.Error(), part) {
+			r.t.Errorf("error %q lacks %q", err, part)
+		}
+	}
+	if len(err.Error()) > 4<<10 {
+		r.t.Errorf("the error has %d bytes", len(err.Error()))
+	}
+	if now := r.files(); !slices.Equal(files, now) {
+		r.t.Errorf("the store held %v, now %v", files, now)
+	}
+	r.still(obj, before)
+	return result
+}
+
+// still demands that obj has the artifact before, and the store that artifact.
+func (r *Rig) still(obj source.Object, before *artifact.Artifact) {
+	r.t.Helper()
+	switch now := obj.Artifact(); {
+	case before == nil && now != nil:
+		r.t.Errorf("artifact %+v", now)
+	case before != nil && (now == nil || r.JSON(now) != r.JSON(before)):
+		r.t.Errorf("the artifact was %+v, is %+v", before, now)
+	case before != nil:
+		if err := r.Store.Check(*before); err != nil {
+			r.t.Errorf("the artifact is no longer good: %v", err)
+		}
+	}
+}
+
+// files lists all that lies in the store, temporary files included, locks aside.
+func (r *Rig) files() (list []string) {
+	r.t.Helper()
+	err := fs.WalkDir(os.DirFS(r.Dir), ".", func(name string, d fs.DirEntry, err error) error {
+		if err == nil && !d.IsDir() && !strings.Contains(d.Name(), "lock") {
+			list = append(list, name)
+		}
+		return err
+	})
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		r.t.Fatalf("list store: %v", err)
+	}
+	return list
+}
+
+// Contents returns the files of an artifact by name.
+func (r *Rig) Contents(a *artifact.Artifact) map[string]string {
+	r.t.Helper()
+	files := map[string]string{}
+	err := r.walk(a, func(tree fs.FS, name string) error {
+		text, err := fs.ReadFile(tree, name)
+		files[name] = string(text)
+		return err
+	})
+	if err != nil {
+		r.t.Fatalf("read artifact: %v", err)
+	}
+	return files
+}
+
+// Names lists the files of an artifact.
+func (r *Rig) Names(a *artifact.Artifact) (list []string) {
+	r.t.Helper()
+	err := r.walk(a, func(_ fs.FS, name string) error {
+		list = append(list, name)
+		return nil
+	})
+	if err != nil {
+		r.t.Fatalf("read artifact: %v", err)
+	}
+	slices.Sort(list)
+	return list
+}
+
+// walk calls do with the tree of an artifact and the name of each of its files.
+func (r *Rig) walk(a *artifact.Artifact, do func(tree fs.FS, name string) error) error {
+	in, err := r.Store.Open(*a)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	tree, err := artifact.Read(in, artifact.Limits{})
+	if err != nil {
+		return err
+	}
+	defer tree.Close()
+	return fs.WalkDir(tree, ".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		return do(tree, name)
+	})
+}
+
+// JSON returns the text of v, which has one.
+func (r *Rig) JSON(v any) string {
+	r.t.Helper()
+	text, err := json.Marshal(v)
+	if err != nil {
+		r.t.Fatalf("JSON of %T: %v", v, err)
+	}
+	return string(text)
+}
