@@ -1,17 +1,12 @@
 package testenv
 
 import (
-	"bytes"
 	"crypto/rand"
 	"encoding/xml"
 	"fmt"
-	"io"
 	"net/http"
-	"net/http/httptest"
-	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -53,98 +48,39 @@ type AzblobConfig struct {
 // marker, [Endless] pages of new blobs without end, and [Swell] a text, or a
 // content, that does not end.
 type Azblob struct {
-	*breaker
-	Host string // 127.0.0.1:PORT
-	Base string // http://HOST or https://HOST: the authority
-	URL  string // BASE/ACCOUNT: the endpoint
+	desk
+	clock
+	URL string // BASE/ACCOUNT: the endpoint
 
 	config AzblobConfig
-	bytes  atomic.Int64
 
 	mu         sync.Mutex
 	containers map[string]*AzblobContainer
 	tokens     map[string]*session
-	requests   []Request
-	shift      time.Duration
 }
 
 // StartAzblob runs a storage account, without any container, until the test ends.
 func StartAzblob(t testing.TB, c AzblobConfig) *Azblob {
 	t.Helper()
-	s := &Azblob{breaker: newBreaker(c.Defect), config: c, containers: map[string]*AzblobContainer{}, tokens: map[string]*session{}}
+	s := &Azblob{desk: desk{breaker: newBreaker(c.Defect)}, config: c, containers: map[string]*AzblobContainer{}, tokens: map[string]*session{}}
 	if s.config.Account == "" {
 		s.config.Account = "acme"
 	}
 	for _, token := range c.Bearer {
 		s.tokens[token] = &session{token: token, uses: -1}
 	}
-	h := httptest.NewUnstartedServer(http.HandlerFunc(s.serve))
-	h.Config.ErrorLog = quiet
-	if c.CA != nil {
-		h.TLS = c.CA.ServerConfig(c.Mutual, c.Names...)
-		h.StartTLS()
-	} else {
-		h.Start()
-	}
-	s.Host, s.Base = h.Listener.Addr().String(), h.URL
+	s.listen(t, s.serve, secured(c.CA, c.Mutual, c.Names), false)
 	s.URL = s.Base + "/" + s.config.Account
-	t.Cleanup(func() {
-		close(s.done)
-		h.CloseClientConnections()
-		h.Close()
-	})
 	return s
 }
 
-// Requests returns what was asked so far, refused requests included. Bodies are
-// recorded of requests for tokens only.
-func (s *Azblob) Requests() []Request {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.Clone(s.requests)
-}
-
-// Count returns how many requests of the phases there were so far, refused ones
-// included; without phases, of all.
-func (s *Azblob) Count(phases ...Phase) (n int) {
-	for _, q := range s.Requests() {
-		if len(phases) == 0 || slices.Contains(phases, q.Phase) {
-			n++
-		}
-	}
-	return n
-}
-
-// ContentBytes returns how many bytes of blobs were served so far.
-func (s *Azblob) ContentBytes() int64 { return s.bytes.Load() }
-
-// Reset forgets requests and bytes.
-func (s *Azblob) Reset() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.requests = nil
-	s.bytes.Store(0)
-}
-
-// Shift sets the clock of the server ahead of that of the machine.
-func (s *Azblob) Shift(d time.Duration) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.shift = d
-}
-
-func (s *Azblob) now() time.Time { return time.Now().Add(s.shift) }
-
 func (s *Azblob) serve(w http.ResponseWriter, r *http.Request) {
 	phase, container, blob := s.addressed(r)
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 1<<20))
+	body, err := bodyOf(w, r)
 	if err != nil {
 		return
 	}
-	r.Body = io.NopCloser(bytes.NewReader(body))
-	s.mu.Lock()
-	s.requests = append(s.requests, newRequest(r, phase, body))
-	s.mu.Unlock()
+	s.note(r, phase, body)
 	w.Header().Set("X-Ms-Request-Id", rand.Text())
 	if phase == ListObjects || phase == GetObject {
 		w.Header().Set("X-Ms-Version", r.Header.Get("X-Ms-Version"))
@@ -153,15 +89,11 @@ func (s *Azblob) serve(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	next := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.answer(w, r, phase, container, blob) })
+	next := func(w http.ResponseWriter, r *http.Request) { s.answer(w, r, phase, container, blob) }
 	if phase == GetObject {
 		w = &countingWriter{w, &s.bytes}
 	}
-	if d := s.met(phase); d != nil {
-		s.misbehave(w, r, *d, next)
-		return
-	}
-	next(w, r)
+	s.respond(w, r, phase, next, s.misbehave)
 }
 
 // addressed returns what a request is for, and the container and blob that it names.

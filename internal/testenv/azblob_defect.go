@@ -61,10 +61,5 @@ func (d *Defect) swellAzure(w http.ResponseWriter, r *http.Request, next http.Ha
 	w.Header().Del("Content-Length")
 	w.WriteHeader(rec.Code)
 	w.Write(bytes.TrimSuffix(rec.Body.Bytes(), []byte("</EnumerationResults>")))
-	more := []byte(strings.Repeat("a", 64<<10))
-	for left := d.After; left > 0; left -= int64(len(more)) {
-		if _, err := w.Write(more[:min(left, int64(len(more)))]); err != nil {
-			return
-		}
-	}
+	d.pad(w)
 }

@@ -1,7 +1,9 @@
 package testenv
 
 import (
+	"io"
 	"net/http"
+	"strings"
 	"time"
 )
 
@@ -61,6 +63,16 @@ func Redirect(to string) *Defect {
 
 // Status returns a defect that answers every request with a status.
 func Status(code int) *Defect { return &Defect{Status: code} }
+
+// pad writes After bytes, for Swell.
+func (d *Defect) pad(w io.Writer) {
+	more := []byte(strings.Repeat("a", 64<<10))
+	for left := d.After; left > 0; left -= int64(len(more)) {
+		if _, err := w.Write(more[:min(left, int64(len(more)))]); err != nil {
+			return
+		}
+	}
+}
 
 // A faultyWriter passes an answer on until its defect sets in.
 type faultyWriter struct {

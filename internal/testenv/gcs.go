@@ -4,13 +4,11 @@ import (
 	"encoding/json"
 	"maps"
 	"net/http"
-	"net/http/httptest"
 	"net/url"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 )
 
@@ -40,39 +38,21 @@ type GCSConfig struct {
 // page token, [Endless] pages of new objects without end, and [Swell] a page
 // that does not end. The phases are [ListObjects], [GetObject] and [GetToken].
 type GCS struct {
-	*breaker
-	Host string // 127.0.0.1:PORT, an endpoint
-	Base string // http://HOST or https://HOST
+	desk
 
 	config GCSConfig
-	bytes  atomic.Int64
 
-	mu       sync.Mutex
-	buckets  map[string]*GCSBucket
-	tokens   map[string]int // how many requests each was good for
-	proofs   []string       // that came
-	requests []Request
+	mu      sync.Mutex
+	buckets map[string]*GCSBucket
+	tokens  map[string]int // how many requests each was good for
+	proofs  []string       // that came
 }
 
 // StartGCS runs an object store, without any bucket, until the test ends.
 func StartGCS(t testing.TB, c GCSConfig) *GCS {
 	t.Helper()
-	s := &GCS{breaker: newBreaker(c.Defect), config: c, buckets: map[string]*GCSBucket{}, tokens: map[string]int{}}
-	h := httptest.NewUnstartedServer(http.HandlerFunc(s.serve))
-	h.Config.ErrorLog = quiet
-	if c.CA != nil {
-		h.TLS = c.CA.ServerConfig(c.Mutual, c.Names...)
-		h.EnableHTTP2 = true
-		h.StartTLS()
-	} else {
-		h.Start()
-	}
-	s.Host, s.Base = h.Listener.Addr().String(), h.URL
-	t.Cleanup(func() {
-		close(s.done)
-		h.CloseClientConnections()
-		h.Close()
-	})
+	s := &GCS{desk: desk{breaker: newBreaker(c.Defect)}, config: c, buckets: map[string]*GCSBucket{}, tokens: map[string]int{}}
+	s.listen(t, s.serve, secured(c.CA, c.Mutual, c.Names), true)
 	return s
 }
 
@@ -88,44 +68,17 @@ func (s *GCS) Bucket(name string) *GCSBucket {
 	return b
 }
 
-// Requests returns what was asked so far, refused requests included.
-func (s *GCS) Requests() []Request {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.Clone(s.requests)
-}
-
-// Count returns how many requests of the phases there were so far, refused ones
-// included; without phases, of all.
-func (s *GCS) Count(phases ...Phase) (n int) {
-	for _, q := range s.Requests() {
-		if len(phases) == 0 || slices.Contains(phases, q.Phase) {
-			n++
-		}
-	}
-	return n
-}
-
-// ContentBytes returns how many bytes of objects were served so far.
-func (s *GCS) ContentBytes() int64 { return s.bytes.Load() }
-
 func (s *GCS) serve(w http.ResponseWriter, r *http.Request) {
 	bucket, key, phase := gcsPlace(r)
-	s.mu.Lock()
-	s.requests = append(s.requests, newRequest(r, phase, nil))
-	s.mu.Unlock()
+	s.note(r, phase, nil)
 	if phase != GetToken {
 		if refusal := s.verify(r); refusal != nil {
 			refusal.write(w, r)
 			return
 		}
 	}
-	next := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.answer(w, r, phase, bucket, key) })
-	if d := s.met(phase); d != nil {
-		s.misbehave(w, r, *d, next)
-		return
-	}
-	next(w, r)
+	next := func(w http.ResponseWriter, r *http.Request) { s.answer(w, r, phase, bucket, key) }
+	s.respond(w, r, phase, next, s.misbehave)
 }
 
 const gcsAPI = "/storage/v1/b/"

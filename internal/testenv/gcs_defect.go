@@ -57,10 +57,5 @@ func (d *Defect) turnGCSPages(w http.ResponseWriter, r *http.Request) {
 func (d *Defect) swellGCS(w http.ResponseWriter) {
 	w.Header().Set("Content-Type", "application/json; charset=UTF-8")
 	w.Write([]byte(`{"items":[{"name":"`))
-	more := []byte(strings.Repeat("a", 64<<10))
-	for left := d.After; left > 0; left -= int64(len(more)) {
-		if _, err := w.Write(more[:min(left, int64(len(more)))]); err != nil {
-			return
-		}
-	}
+	d.pad(w)
 }

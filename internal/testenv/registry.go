@@ -1,14 +1,10 @@
 package testenv
 
 import (
-	"bytes"
-	"io"
 	"net/http"
 	"net/http/httptest"
-	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 
 	"github.com/google/go-containerregistry/pkg/registry"
@@ -47,106 +43,53 @@ type RegistryConfig struct {
 
 // A Registry is a running registry of OCI artifacts. It holds them in memory.
 type Registry struct {
-	*breaker
-	Host string // 127.0.0.1:PORT
-	Base string // http://HOST or https://HOST
+	desk
 
-	t        testing.TB
-	config   RegistryConfig
-	inner    http.Handler
-	blobs    atomic.Int64
-	mu       sync.Mutex
-	requests []Request
-	planted  map[string]plant
-	tokens   map[string]int // how often each was used
+	t       testing.TB
+	config  RegistryConfig
+	inner   http.Handler
+	mu      sync.Mutex
+	planted map[string]plant
+	tokens  map[string]int // how often each was used
 }
 
 // StartRegistry runs a registry until the test ends.
 func StartRegistry(t testing.TB, c RegistryConfig) *Registry {
 	t.Helper()
 	g := &Registry{
-		breaker: newBreaker(c.Defect), t: t, config: c,
+		desk: desk{breaker: newBreaker(c.Defect)}, t: t, config: c,
 		inner:   registry.New(registry.Logger(quiet), registry.WithReferrersSupport(true)),
 		planted: map[string]plant{}, tokens: map[string]int{},
 	}
-	h := httptest.NewUnstartedServer(http.HandlerFunc(g.serve))
-	h.Config.ErrorLog = quiet
-	if c.CA != nil {
-		h.TLS = c.CA.ServerConfig(c.Mutual, c.Names...)
-		h.EnableHTTP2 = true
-		h.StartTLS()
-	} else {
-		h.Start()
-	}
-	g.Host, g.Base = h.Listener.Addr().String(), h.URL
-	t.Cleanup(func() {
-		close(g.done)
-		h.CloseClientConnections()
-		h.Close()
-	})
+	g.listen(t, g.serve, secured(c.CA, c.Mutual, c.Names), true)
 	return g
 }
 
 // URL returns oci://HOST/PATH.
 func (g *Registry) URL(path string) string { return "oci://" + g.Host + "/" + path }
 
-// Requests returns what was asked so far, refused requests included. Bodies
-// are recorded of requests for tokens only.
-func (g *Registry) Requests() []Request {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return slices.Clone(g.requests)
-}
-
-// Count returns how many requests of the phases there were so far, refused
-// ones included; without phases, of all.
-func (g *Registry) Count(phases ...Phase) (n int) {
-	for _, q := range g.Requests() {
-		if len(phases) == 0 || slices.Contains(phases, q.Phase) {
-			n++
-		}
-	}
-	return n
-}
-
 // BlobBytes returns how many bytes of blobs were served so far.
-func (g *Registry) BlobBytes() int64 { return g.blobs.Load() }
-
-// Reset forgets requests and bytes.
-func (g *Registry) Reset() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.requests = nil
-	g.blobs.Store(0)
-}
+func (g *Registry) BlobBytes() int64 { return g.ContentBytes() }
 
 func (g *Registry) serve(w http.ResponseWriter, r *http.Request) {
 	phase := registryPhase(r)
 	var body []byte
 	if phase == GetToken {
 		var err error
-		if body, err = io.ReadAll(http.MaxBytesReader(w, r.Body, 1<<20)); err != nil {
+		if body, err = bodyOf(w, r); err != nil {
 			return
 		}
-		r.Body = io.NopCloser(bytes.NewReader(body))
 	}
-	q := newRequest(r, phase, body)
-	g.mu.Lock()
-	g.requests = append(g.requests, q)
-	g.mu.Unlock()
+	g.note(r, phase, body)
 	if phase != GetToken && !g.allowed(r, phase) {
 		g.challenge(w, r, phase)
 		return
 	}
 	if phase == GetBlob {
-		w = &countingWriter{w, &g.blobs}
+		w = &countingWriter{w, &g.bytes}
 	}
-	next := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { g.answer(w, r, phase) })
-	if d := g.met(phase); d != nil {
-		g.misbehave(w, r, *d, next)
-		return
-	}
-	next(w, r)
+	next := func(w http.ResponseWriter, r *http.Request) { g.answer(w, r, phase) }
+	g.respond(w, r, phase, next, g.misbehave)
 }
 
 // answer serves one request well.
@@ -210,18 +153,3 @@ func registryPhase(r *http.Request) Phase {
 	}
 	return Ping
 }
-
-// A countingWriter counts the bytes of answers.
-type countingWriter struct {
-	http.ResponseWriter
-	n *atomic.Int64
-}
-
-func (w *countingWriter) Write(b []byte) (int, error) {
-	n, err := w.ResponseWriter.Write(b)
-	w.n.Add(int64(n))
-	return n, err
-}
-
-// Unwrap is what [http.ResponseController] looks for.
-func (w *countingWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }

@@ -87,10 +87,5 @@ func (d *Defect) swell(w http.ResponseWriter, r *http.Request, next http.Handler
 		return
 	}
 	w.Write([]byte(`{"schemaVersion":2,"annotations":{"a":"`))
-	more := []byte(strings.Repeat("a", 64<<10))
-	for left := d.After; left > 0; left -= int64(len(more)) {
-		if _, err := w.Write(more[:min(left, int64(len(more)))]); err != nil {
-			return
-		}
-	}
+	d.pad(w)
 }

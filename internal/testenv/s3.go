@@ -1,16 +1,12 @@
 package testenv
 
 import (
-	"bytes"
 	"crypto/rand"
 	"encoding/xml"
-	"io"
 	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -57,99 +53,40 @@ type S3Config struct {
 // continuation token, [Endless] pages of new keys without end, and [Swell] a
 // text, or a content, that does not end.
 type S3 struct {
-	*breaker
-	Host string // 127.0.0.1:PORT, an endpoint
-	Base string // http://HOST or https://HOST
+	desk
+	clock
 
 	config S3Config
-	bytes  atomic.Int64
 
 	mu       sync.Mutex
 	buckets  map[string]*S3Bucket
 	sessions map[string]*session // by access key
-	requests []Request
-	signed   []string // signatures that came
-	shift    time.Duration
+	signed   []string            // signatures that came
 }
 
 // StartS3 runs an object store, without any bucket, until the test ends.
 func StartS3(t testing.TB, c S3Config) *S3 {
 	t.Helper()
-	s := &S3{breaker: newBreaker(c.Defect), config: c, buckets: map[string]*S3Bucket{}, sessions: map[string]*session{}}
+	s := &S3{desk: desk{breaker: newBreaker(c.Defect)}, config: c, buckets: map[string]*S3Bucket{}, sessions: map[string]*session{}}
 	if s.config.Region == "" {
 		s.config.Region = "us-east-1"
 	}
-	h := httptest.NewUnstartedServer(http.HandlerFunc(s.serve))
-	h.Config.ErrorLog = quiet
-	if c.CA != nil {
-		names := slices.Clone(c.Names)
-		for _, name := range c.Names {
-			names = append(names, "*."+name)
-		}
-		h.TLS = c.CA.ServerConfig(c.Mutual, names...)
-		h.StartTLS()
-	} else {
-		h.Start()
+	names := slices.Clone(c.Names)
+	for _, name := range c.Names {
+		names = append(names, "*."+name)
 	}
-	s.Host, s.Base = h.Listener.Addr().String(), h.URL
-	t.Cleanup(func() {
-		close(s.done)
-		h.CloseClientConnections()
-		h.Close()
-	})
+	s.listen(t, s.serve, secured(c.CA, c.Mutual, names), false)
 	return s
 }
-
-// Requests returns what was asked so far, refused requests included. Bodies are
-// recorded of requests for temporary keys only.
-func (s *S3) Requests() []Request {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.Clone(s.requests)
-}
-
-// Count returns how many requests of the phases there were so far, refused ones
-// included; without phases, of all.
-func (s *S3) Count(phases ...Phase) (n int) {
-	for _, q := range s.Requests() {
-		if len(phases) == 0 || slices.Contains(phases, q.Phase) {
-			n++
-		}
-	}
-	return n
-}
-
-// ContentBytes returns how many bytes of objects were served so far.
-func (s *S3) ContentBytes() int64 { return s.bytes.Load() }
-
-// Reset forgets requests and bytes.
-func (s *S3) Reset() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.requests = nil
-	s.bytes.Store(0)
-}
-
-// Shift sets the clock of the server ahead of that of the machine.
-func (s *S3) Shift(d time.Duration) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.shift = d
-}
-
-func (s *S3) now() time.Time { return time.Now().Add(s.shift) }
 
 func (s *S3) serve(w http.ResponseWriter, r *http.Request) {
 	bucket, key := s.addressed(r)
 	phase := s3Phase(r, bucket, key)
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 1<<20))
+	body, err := bodyOf(w, r)
 	if err != nil {
 		return
 	}
-	r.Body = io.NopCloser(bytes.NewReader(body))
-	s.mu.Lock()
-	s.requests = append(s.requests, newRequest(r, phase, body))
-	s.mu.Unlock()
+	s.note(r, phase, body)
 	w.Header().Set("X-Amz-Request-Id", rand.Text())
 	if phase != AssumeRole {
 		if refusal := s.verify(r, body); refusal != nil {
@@ -157,15 +94,11 @@ func (s *S3) serve(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	next := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.answer(w, r, phase, bucket, key) })
+	next := func(w http.ResponseWriter, r *http.Request) { s.answer(w, r, phase, bucket, key) }
 	if phase == GetObject {
 		w = &contentWriter{countingWriter: countingWriter{w, &s.bytes}}
 	}
-	if d := s.met(phase); d != nil {
-		s.misbehave(w, r, *d, next)
-		return
-	}
-	next(w, r)
+	s.respond(w, r, phase, next, s.misbehave)
 }
 
 // A contentWriter counts the bytes of answers that are no refusals.

@@ -126,10 +126,5 @@ func (d *Defect) swellS3(w http.ResponseWriter, r *http.Request, next http.Handl
 		text = text[:end]
 	}
 	w.Write(text)
-	more := []byte(strings.Repeat("a", 64<<10))
-	for left := d.After; left > 0; left -= int64(len(more)) {
-		if _, err := w.Write(more[:min(left, int64(len(more)))]); err != nil {
-			return
-		}
-	}
+	d.pad(w)
 }

@@ -1,0 +1,127 @@
+package testenv
+
+import (
+	"bytes"
+	"crypto/tls"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+)
+
+// A desk is what a registry and all object stores have in common: a place on
+// loopback, what was asked there so far, and a defect.
+type desk struct {
+	*breaker
+	Host string // 127.0.0.1:PORT, an endpoint
+	Base string // http://HOST or https://HOST
+
+	bytes atomic.Int64 // of content
+
+	mu       sync.Mutex
+	requests []Request
+}
+
+// listen serves at an unused port until the test ends: with TLS unless c is nil,
+// and then with HTTP/2 too if that is wanted.
+func (k *desk) listen(t testing.TB, serve http.HandlerFunc, c *tls.Config, http2 bool) {
+	t.Helper()
+	h := httptest.NewUnstartedServer(serve)
+	h.Config.ErrorLog = quiet
+	if c != nil {
+		h.TLS, h.EnableHTTP2 = c, http2
+		h.StartTLS()
+	} else {
+		h.Start()
+	}
+	k.Host, k.Base = h.Listener.Addr().String(), h.URL
+	t.Cleanup(func() {
+		close(k.done)
+		h.CloseClientConnections()
+		h.Close()
+	})
+}
+
+// secured returns the settings of a server as [CA.ServerConfig] does, nil
+// without an authority.
+func secured(ca *CA, mutual bool, names []string) *tls.Config {
+	if ca == nil {
+		return nil
+	}
+	return ca.ServerConfig(mutual, names...)
+}
+
+// Requests returns what was asked so far, refused requests included. Bodies
+// are recorded of requests for tokens and temporary keys at most.
+func (k *desk) Requests() []Request {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return slices.Clone(k.requests)
+}
+
+// Count returns how many requests of the phases there were so far, refused ones
+// included; without phases, of all.
+func (k *desk) Count(phases ...Phase) (n int) {
+	for _, q := range k.Requests() {
+		if len(phases) == 0 || slices.Contains(phases, q.Phase) {
+			n++
+		}
+	}
+	return n
+}
+
+// ContentBytes returns how many bytes of objects or blobs were served so far.
+func (k *desk) ContentBytes() int64 { return k.bytes.Load() }
+
+// Reset forgets requests and bytes.
+func (k *desk) Reset() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.requests = nil
+	k.bytes.Store(0)
+}
+
+// note records a request.
+func (k *desk) note(r *http.Request, phase Phase, body []byte) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.requests = append(k.requests, newRequest(r, phase, body))
+}
+
+// bodyOf returns the body of a request, of 1 MiB at most, and leaves it to be
+// read once more.
+func bodyOf(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 1<<20))
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	return body, err
+}
+
+// A misbehaviour answers a request with a defect; next is the right answer.
+type misbehaviour func(w http.ResponseWriter, r *http.Request, d Defect, next http.Handler)
+
+// respond answers a request of a phase: well, unless the defect applies to it.
+func (k *desk) respond(w http.ResponseWriter, r *http.Request, phase Phase, well http.HandlerFunc, badly misbehaviour) {
+	if d := k.met(phase); d != nil {
+		badly(w, r, *d, well)
+		return
+	}
+	well(w, r)
+}
+
+// A countingWriter counts the bytes of answers.
+type countingWriter struct {
+	http.ResponseWriter
+	n *atomic.Int64
+}
+
+func (w *countingWriter) Write(b []byte) (int, error) {
+	n, err := w.ResponseWriter.Write(b)
+	w.n.Add(int64(n))
+	return n, err
+}
+
+// Unwrap is what [http.ResponseController] looks for.
+func (w *countingWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
