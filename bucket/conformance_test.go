@@ -212,8 +212,8 @@ var variants = map[string]variant{
 		config: testenv.S3Config{AccessKey: "AKIA", SecretKey: canary},
 		kind: func(k *sourcetest.Kind) {
 			k.Failures = append(k.Failures,
-				ends(wrongKey, "AuthenticationFailed", "SignatureDoesNotMatch"),
-				ends(unknownKey, "AuthenticationFailed", "InvalidAccessKeyId"))
+				sourcetest.Fails(wrongKey, "AuthenticationFailed", "SignatureDoesNotMatch"),
+				sourcetest.Fails(unknownKey, "AuthenticationFailed", "InvalidAccessKeyId"))
 		},
 	},
 	"anonymous, small pages, in parts": {
@@ -238,7 +238,7 @@ var variants = map[string]variant{
 		},
 		kind: func(k *sourcetest.Kind) {
 			tokens(k)
-			k.Failures = append(k.Failures, ends(noLDAP, "AuthenticationFailed", ""))
+			k.Failures = append(k.Failures, sourcetest.Fails(noLDAP, "AuthenticationFailed", ""))
 		},
 	},
 	"temporary keys of a web identity, TLS": {
@@ -257,7 +257,7 @@ var variants = map[string]variant{
 		},
 		kind: func(k *sourcetest.Kind) {
 			only(k, sourcetest.Gone, sourcetest.Denied, sourcetest.Leaking, vanishes)
-			k.Failures = append(k.Failures, ends(noIdentity, "AuthenticationFailed", "the role is not there"))
+			k.Failures = append(k.Failures, sourcetest.Fails(noIdentity, "AuthenticationFailed", "the role is not there"))
 		},
 	},
 }
@@ -276,11 +276,6 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// ends is how a run ends that is to be tried again.
-func ends(d sourcetest.Defect, reason, message string) sourcetest.Failure {
-	return sourcetest.Failure{Defect: d, Outcome: source.Failed, Condition: "FetchFailed", Reason: reason, Message: message}
-}
-
 // conforming describes a Bucket whose upstreams are pools.
 func conforming(open func(sourcetest.TB) sourcetest.Upstream) sourcetest.Kind {
 	return sourcetest.Kind{
@@ -291,18 +286,18 @@ func conforming(open func(sourcetest.TB) sourcetest.Upstream) sourcetest.Kind {
 			obj.(*source.Bucket).Spec.Ignore = &ignore
 		},
 		Failures: []sourcetest.Failure{
-			ends(sourcetest.Gone, "BucketOperationFailed", "NoSuchBucket"),
-			ends(noBucket, "BucketOperationFailed", "NoSuchBucket"),
-			ends(sourcetest.Denied, "AuthenticationFailed", "403"),
-			ends(refused, "AuthenticationFailed", "403"),
-			ends(sourcetest.NoSecret, "AuthenticationFailed", "default/absent"),
-			ends(sourcetest.Leaking, "BucketOperationFailed", "400"),
-			ends(sourcetest.Truncated, "BucketOperationFailed", ""),
-			ends(cut, "BucketOperationFailed", ""),
-			ends(longer, "BucketOperationFailed", ""),
-			ends(otherETag, "BucketOperationFailed", ""),
-			ends(vanishes, "BucketOperationFailed", ""),
-			ends(changes, "BucketOperationFailed", ""),
+			sourcetest.Fails(sourcetest.Gone, "BucketOperationFailed", "NoSuchBucket"),
+			sourcetest.Fails(noBucket, "BucketOperationFailed", "NoSuchBucket"),
+			sourcetest.Fails(sourcetest.Denied, "AuthenticationFailed", "403"),
+			sourcetest.Fails(refused, "AuthenticationFailed", "403"),
+			sourcetest.Fails(sourcetest.NoSecret, "AuthenticationFailed", "default/absent"),
+			sourcetest.Fails(sourcetest.Leaking, "BucketOperationFailed", "400"),
+			sourcetest.Fails(sourcetest.Truncated, "BucketOperationFailed", ""),
+			sourcetest.Fails(cut, "BucketOperationFailed", ""),
+			sourcetest.Fails(longer, "BucketOperationFailed", ""),
+			sourcetest.Fails(otherETag, "BucketOperationFailed", ""),
+			sourcetest.Fails(vanishes, "BucketOperationFailed", ""),
+			sourcetest.Fails(changes, "BucketOperationFailed", ""),
 			{Defect: sourcetest.Invalid, Outcome: source.Stalled, Condition: "FetchFailed", Reason: "URLInvalid", Message: "spec.endpoint"},
 		},
 		Stalls:     []sourcetest.Defect{sourcetest.StallResolve, stallObject, sourcetest.StallFetch},
@@ -316,7 +311,7 @@ func conforming(open func(sourcetest.TB) sourcetest.Upstream) sourcetest.Kind {
 // of keys, which do not depend on it, few.
 func only(k *sourcetest.Kind, left ...sourcetest.Defect) {
 	k.Hostile = k.Hostile[:2]
-	k.Failures = slices.DeleteFunc(k.Failures, func(f sourcetest.Failure) bool { return !slices.Contains(left, f.Defect) })
+	k.Only(left...)
 }
 
 // tokens is what differs where keys are temporary.

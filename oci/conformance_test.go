@@ -254,7 +254,7 @@ var variants = map[string]variant{
 		layer:  testenv.TarPlain,
 		kind:   func(k *sourcetest.Kind) { authenticates(k); k.Stalls = append(k.Stalls, stallToken) },
 	},
-	"index":        {push: (*shelf).index, kind: func(k *sourcetest.Kind) { only(k, sourcetest.Gone, noLayer, noLayers, "flipped manifest") }},
+	"index":        {push: (*shelf).index, kind: func(k *sourcetest.Kind) { k.Only(sourcetest.Gone, noLayer, noLayers, "flipped manifest") }},
 	"signed index": {push: (*shelf).index, signed: true, kind: verifies},
 	"copy of a selected layer": {
 		push: (*shelf).second,
@@ -294,11 +294,6 @@ func newShelf(t *testing.T, v variant) *shelf {
 	return s
 }
 
-// fails is how a run ends that is to be tried again.
-func fails(d sourcetest.Defect, reason, message string) sourcetest.Failure {
-	return sourcetest.Failure{Defect: d, Outcome: source.Failed, Condition: "FetchFailed", Reason: reason, Message: message}
-}
-
 // conforming describes an OCIRepository whose upstreams are shelves.
 func conforming(open func(sourcetest.TB) sourcetest.Upstream) sourcetest.Kind {
 	return sourcetest.Kind{
@@ -309,21 +304,21 @@ func conforming(open func(sourcetest.TB) sourcetest.Upstream) sourcetest.Kind {
 			obj.(*source.OCIRepository).Spec.Ignore = &ignore
 		},
 		Failures: []sourcetest.Failure{
-			fails(sourcetest.Gone, "OCIArtifactPullFailed", "404"),
-			fails(sourcetest.Denied, "AuthenticationFailed", "403"),
-			fails(sourcetest.NoSecret, "AuthenticationFailed", "default/absent"),
-			fails(sourcetest.Leaking, "OCIArtifactPullFailed", "400"),
-			fails(sourcetest.Truncated, "OCIArtifactPullFailed", "ends after 100 of "),
-			fails("cut", "OCIArtifactPullFailed", "receive layer sha256:"),
-			fails("flipped", "OCIArtifactPullFailed", "instead of sha256:"),
-			fails("flipped manifest", "OCIArtifactPullFailed", "instead of sha256:"),
-			fails("no blob", "OCIArtifactPullFailed", "404"),
-			fails(noTag, "OCIArtifactPullFailed", "404"),
-			fails(noMatch, "ReadOperationFailed", "no tag of"),
-			fails(noLayer, "OCIArtifactLayerOperationFailed", `no layer has the media type "application/absent"`),
-			fails(noLayers, "OCIArtifactLayerOperationFailed", "no layers"),
-			fails(noArchive, "OCIArtifactLayerOperationFailed", "copy if it is not to be extracted"),
-			fails(noManifest, "OCIArtifactPullFailed", ""),
+			sourcetest.Fails(sourcetest.Gone, "OCIArtifactPullFailed", "404"),
+			sourcetest.Fails(sourcetest.Denied, "AuthenticationFailed", "403"),
+			sourcetest.Fails(sourcetest.NoSecret, "AuthenticationFailed", "default/absent"),
+			sourcetest.Fails(sourcetest.Leaking, "OCIArtifactPullFailed", "400"),
+			sourcetest.Fails(sourcetest.Truncated, "OCIArtifactPullFailed", "ends after 100 of "),
+			sourcetest.Fails("cut", "OCIArtifactPullFailed", "receive layer sha256:"),
+			sourcetest.Fails("flipped", "OCIArtifactPullFailed", "instead of sha256:"),
+			sourcetest.Fails("flipped manifest", "OCIArtifactPullFailed", "instead of sha256:"),
+			sourcetest.Fails("no blob", "OCIArtifactPullFailed", "404"),
+			sourcetest.Fails(noTag, "OCIArtifactPullFailed", "404"),
+			sourcetest.Fails(noMatch, "ReadOperationFailed", "no tag of"),
+			sourcetest.Fails(noLayer, "OCIArtifactLayerOperationFailed", `no layer has the media type "application/absent"`),
+			sourcetest.Fails(noLayers, "OCIArtifactLayerOperationFailed", "no layers"),
+			sourcetest.Fails(noArchive, "OCIArtifactLayerOperationFailed", "copy if it is not to be extracted"),
+			sourcetest.Fails(noManifest, "OCIArtifactPullFailed", ""),
 			{Defect: sourcetest.Invalid, Outcome: source.Stalled, Condition: "FetchFailed", Reason: "URLInvalid", Message: "oci://HOST/PATH"},
 			{Defect: badRange, Outcome: source.Stalled, Condition: "FetchFailed", Reason: "ReadOperationFailed", Message: "spec.ref.semver"},
 		},
@@ -336,7 +331,7 @@ func conforming(open func(sourcetest.TB) sourcetest.Upstream) sourcetest.Kind {
 
 // lists is what differs where tags are listed first.
 func lists(k *sourcetest.Kind) {
-	only(k, sourcetest.Gone, sourcetest.Leaking, sourcetest.Denied, noMatch, badRange, noArchive)
+	k.Only(sourcetest.Gone, sourcetest.Leaking, sourcetest.Denied, noMatch, badRange, noArchive)
 	for i, f := range k.Failures {
 		if f.Defect == sourcetest.Gone || f.Defect == sourcetest.Leaking {
 			k.Failures[i].Reason = "ReadOperationFailed"
@@ -344,15 +339,10 @@ func lists(k *sourcetest.Kind) {
 	}
 }
 
-// only leaves the failures that a variant might have another way to end in.
-func only(k *sourcetest.Kind, defects ...sourcetest.Defect) {
-	k.Failures = slices.DeleteFunc(k.Failures, func(f sourcetest.Failure) bool { return !slices.Contains(defects, f.Defect) })
-}
-
 // authenticates adds what goes wrong where credentials are wanted.
 func authenticates(k *sourcetest.Kind) {
-	only(k, sourcetest.Denied, sourcetest.NoSecret, sourcetest.Leaking, "cut")
-	k.Failures = append(k.Failures, fails(wrongPassword, "AuthenticationFailed", "401"))
+	k.Only(sourcetest.Denied, sourcetest.NoSecret, sourcetest.Leaking, "cut")
+	k.Failures = append(k.Failures, sourcetest.Fails(wrongPassword, "AuthenticationFailed", "401"))
 }
 
 // verifies adds what goes wrong with signatures.
@@ -368,6 +358,6 @@ func verifies(k *sourcetest.Kind) {
 
 // copies is what differs where the layer is stored as it is.
 func copies(k *sourcetest.Kind) {
-	only(k, sourcetest.Truncated, "cut", "flipped", "no blob", noLayer)
+	k.Only(sourcetest.Truncated, "cut", "flipped", "no blob", noLayer)
 	k.IgnoreFile, k.Hostile = "", nil
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io/fs"
-	"slices"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -190,19 +189,19 @@ var variants = map[string]variant{
 		config: testenv.AzblobConfig{Key: key},
 		keys:   func(*testenv.Azblob) []string { return []string{"accountKey", key} },
 		kind: func(k *sourcetest.Kind) {
-			k.Failures = append(k.Failures, fails(wrongKey, "AuthenticationFailed", "check the credentials, and the clock"))
+			k.Failures = append(k.Failures, sourcetest.Fails(wrongKey, "AuthenticationFailed", "check the credentials, and the clock"))
 		},
 	},
 	"signature in a Secret, TLS, small pages, directories": {
 		config: testenv.AzblobConfig{SAS: sas, PageSize: 2, Hierarchical: true}, tls: true,
 		keys: func(*testenv.Azblob) []string { return []string{"sasKey", sas} },
-		kind: func(k *sourcetest.Kind) { only(k, sourcetest.Denied, sourcetest.Leaking, archived) },
+		kind: func(k *sourcetest.Kind) { k.Only(sourcetest.Denied, sourcetest.Leaking, archived) },
 	},
 	"signature in the URL, mutual TLS, below a prefix": {
 		config: testenv.AzblobConfig{SAS: sas, Mutual: true}, tls: true, under: "some/where",
 		spec: func(_ *pool, s *source.BucketSpec) { s.Endpoint += "?" + sas },
 		kind: func(k *sourcetest.Kind) {
-			only(k, sourcetest.Gone, sourcetest.Denied, sourcetest.Leaking, refused, cut, changes)
+			k.Only(sourcetest.Gone, sourcetest.Denied, sourcetest.Leaking, refused, cut, changes)
 		},
 	},
 	"application": {
@@ -211,20 +210,20 @@ var variants = map[string]variant{
 			return []string{"tenantId", tenant, "clientId", "app", "clientSecret", password, "authorityHost", s.Base}
 		},
 		kind: func(k *sourcetest.Kind) {
-			only(k, sourcetest.Denied, sourcetest.Leaking, vanishes)
+			k.Only(sourcetest.Denied, sourcetest.Leaking, vanishes)
 			k.Stalls = append(k.Stalls, stallToken, stallFind)
 		},
 	},
 	"public, by a proxy, host of the account": {
 		config: testenv.AzblobConfig{Names: []string{"acme.blob.core.windows.net"}}, tls: true, proxy: true,
 		spec: func(_ *pool, s *source.BucketSpec) { s.Endpoint = "https://acme.blob.core.windows.net/" },
-		kind: func(k *sourcetest.Kind) { only(k, sourcetest.Gone, otherETag) },
+		kind: func(k *sourcetest.Kind) { k.Only(sourcetest.Gone, otherETag) },
 	},
 	"identity of the program": {
 		config: testenv.AzblobConfig{Bearer: []string{"cAnArY-token"}}, login: true,
 		kind: func(k *sourcetest.Kind) {
-			only(k, sourcetest.Denied, sourcetest.Leaking)
-			k.Failures = append(k.Failures, fails(noIdentity, "AuthenticationFailed", "the application is not there"))
+			k.Only(sourcetest.Denied, sourcetest.Leaking)
+			k.Failures = append(k.Failures, sourcetest.Fails(noIdentity, "AuthenticationFailed", "the application is not there"))
 		},
 	},
 }
@@ -243,11 +242,6 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// fails is how a run ends that is to be tried again.
-func fails(d sourcetest.Defect, reason, message string) sourcetest.Failure {
-	return sourcetest.Failure{Defect: d, Outcome: source.Failed, Condition: "FetchFailed", Reason: reason, Message: message}
-}
-
 // conforming describes a Bucket whose upstreams are pools.
 func conforming(open func(sourcetest.TB) sourcetest.Upstream) sourcetest.Kind {
 	return sourcetest.Kind{
@@ -258,19 +252,19 @@ func conforming(open func(sourcetest.TB) sourcetest.Upstream) sourcetest.Kind {
 			obj.(*source.Bucket).Spec.Ignore = &ignore
 		},
 		Failures: []sourcetest.Failure{
-			fails(sourcetest.Gone, "BucketOperationFailed", "ContainerNotFound"),
-			fails(noContainer, "BucketOperationFailed", "check spec.bucketName"),
-			fails(sourcetest.Denied, "AuthenticationFailed", "403"),
-			fails(refused, "AuthenticationFailed", "403"),
-			fails(sourcetest.NoSecret, "AuthenticationFailed", "default/absent"),
-			fails(sourcetest.Leaking, "BucketOperationFailed", "400"),
-			fails(sourcetest.Truncated, "BucketOperationFailed", ""),
-			fails(cut, "BucketOperationFailed", ""),
-			fails(longer, "BucketOperationFailed", ""),
-			fails(otherETag, "BucketOperationFailed", ""),
-			fails(archived, "BucketOperationFailed", "rehydrate"),
-			fails(vanishes, "BucketOperationFailed", ""),
-			fails(changes, "BucketOperationFailed", ""),
+			sourcetest.Fails(sourcetest.Gone, "BucketOperationFailed", "ContainerNotFound"),
+			sourcetest.Fails(noContainer, "BucketOperationFailed", "check spec.bucketName"),
+			sourcetest.Fails(sourcetest.Denied, "AuthenticationFailed", "403"),
+			sourcetest.Fails(refused, "AuthenticationFailed", "403"),
+			sourcetest.Fails(sourcetest.NoSecret, "AuthenticationFailed", "default/absent"),
+			sourcetest.Fails(sourcetest.Leaking, "BucketOperationFailed", "400"),
+			sourcetest.Fails(sourcetest.Truncated, "BucketOperationFailed", ""),
+			sourcetest.Fails(cut, "BucketOperationFailed", ""),
+			sourcetest.Fails(longer, "BucketOperationFailed", ""),
+			sourcetest.Fails(otherETag, "BucketOperationFailed", ""),
+			sourcetest.Fails(archived, "BucketOperationFailed", "rehydrate"),
+			sourcetest.Fails(vanishes, "BucketOperationFailed", ""),
+			sourcetest.Fails(changes, "BucketOperationFailed", ""),
 			{Defect: sourcetest.Invalid, Outcome: source.Stalled, Condition: "FetchFailed", Reason: "URLInvalid", Message: "spec.endpoint"},
 		},
 		Stalls:     []sourcetest.Defect{sourcetest.StallResolve, stallBlob, sourcetest.StallFetch},
@@ -278,9 +272,4 @@ func conforming(open func(sourcetest.TB) sourcetest.Upstream) sourcetest.Kind {
 		IgnoreFile: ".sourceignore",
 		LosesModes: true,
 	}
-}
-
-// only leaves the failures that a variant might have another way to end in.
-func only(k *sourcetest.Kind, defects ...sourcetest.Defect) {
-	k.Failures = slices.DeleteFunc(k.Failures, func(f sourcetest.Failure) bool { return !slices.Contains(defects, f.Defect) })
 }

@@ -228,31 +228,31 @@ var variants = map[string]variant{
 		kind: func(k *sourcetest.Kind) {
 			k.Failures = slices.DeleteFunc(k.Failures, func(f sourcetest.Failure) bool { return f.Defect == cut }) // as Truncated, and slow
 			k.Failures = append(k.Failures,
-				fails(sourcetest.NoSecret, "AuthenticationFailed", "default/absent"),
-				fails(otherKey, "AuthenticationFailed", "invalid_grant: Invalid grant: account not found"),
-				fails(noKey, "AuthenticationFailed", "secret default/empty: key serviceaccount is missing"),
-				fails(noToken, "AuthenticationFailed", "400 Bad Request: invalid_grant: Invalid JWT Signature: check that the key was not deleted"),
-				fails(leakyToken, "AuthenticationFailed", "invalid_grant"),
-				fails(busyToken, "AuthenticationFailed", "503 Service Unavailable"))
+				sourcetest.Fails(sourcetest.NoSecret, "AuthenticationFailed", "default/absent"),
+				sourcetest.Fails(otherKey, "AuthenticationFailed", "invalid_grant: Invalid grant: account not found"),
+				sourcetest.Fails(noKey, "AuthenticationFailed", "secret default/empty: key serviceaccount is missing"),
+				sourcetest.Fails(noToken, "AuthenticationFailed", "400 Bad Request: invalid_grant: Invalid JWT Signature: check that the key was not deleted"),
+				sourcetest.Fails(leakyToken, "AuthenticationFailed", "invalid_grant"),
+				sourcetest.Fails(busyToken, "AuthenticationFailed", "503 Service Unavailable"))
 			k.Stalls = append(k.Stalls, stallToken)
 		},
 	},
 	"anonymous, small pages after empty ones": {
 		config: testenv.GCSConfig{PageSize: 2, Empty: true},
-		kind:   func(k *sourcetest.Kind) { only(k, sourcetest.Gone, cut, flipped) },
+		kind:   func(k *sourcetest.Kind) { k.Only(sourcetest.Gone, cut, flipped) },
 	},
 	"mutual TLS, tokens that end": {
 		config: testenv.GCSConfig{Account: account, Mutual: true, PageSize: 3, Uses: 4},
 		tls:    true,
 		spec:   func(p *pool, s *source.BucketSpec) { s.Endpoint = p.s.Base + "/storage/v1/" },
-		kind:   func(k *sourcetest.Kind) { only(k, sourcetest.Denied, changes) },
+		kind:   func(k *sourcetest.Kind) { k.Only(sourcetest.Denied, changes) },
 	},
 	"identity of the program, by a proxy": {
 		config: testenv.GCSConfig{Token: canary},
 		google: true,
 		kind: func(k *sourcetest.Kind) {
-			only(k, sourcetest.Denied, sourcetest.Leaking, vanishes)
-			k.Failures = append(k.Failures, fails(noLogin, "InvalidProviderConfiguration", "log in with provider gcp"))
+			k.Only(sourcetest.Denied, sourcetest.Leaking, vanishes)
+			k.Failures = append(k.Failures, sourcetest.Fails(noLogin, "InvalidProviderConfiguration", "log in with provider gcp"))
 		},
 	},
 }
@@ -270,11 +270,6 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// fails is how a run ends that is to be tried again.
-func fails(d sourcetest.Defect, reason, message string) sourcetest.Failure {
-	return sourcetest.Failure{Defect: d, Outcome: source.Failed, Condition: "FetchFailed", Reason: reason, Message: message}
-}
-
 // conforming describes a Bucket whose upstreams are pools.
 func conforming(open func(sourcetest.TB) sourcetest.Upstream) sourcetest.Kind {
 	return sourcetest.Kind{
@@ -285,18 +280,18 @@ func conforming(open func(sourcetest.TB) sourcetest.Upstream) sourcetest.Kind {
 			obj.(*source.Bucket).Spec.Ignore = &ignore
 		},
 		Failures: []sourcetest.Failure{
-			fails(sourcetest.Gone, "BucketOperationFailed", "notFound"),
-			fails(noBucket, "BucketOperationFailed", "notFound"),
-			fails(sourcetest.Denied, "AuthenticationFailed", "403 Forbidden: forbidden"),
-			fails(refused, "AuthenticationFailed", "403 Forbidden"),
-			fails(sourcetest.Leaking, "BucketOperationFailed", "400 Bad Request"),
-			fails(sourcetest.Truncated, "BucketOperationFailed", ""),
-			fails(cut, "BucketOperationFailed", ""),
-			fails(flipped, "BucketOperationFailed", ""),
-			fails(loop, "BucketOperationFailed", "repeats a page token"),
-			fails(unmatched, "BucketOperationFailed", ""),
-			fails(vanishes, "BucketOperationFailed", ""),
-			fails(changes, "BucketOperationFailed", ""),
+			sourcetest.Fails(sourcetest.Gone, "BucketOperationFailed", "notFound"),
+			sourcetest.Fails(noBucket, "BucketOperationFailed", "notFound"),
+			sourcetest.Fails(sourcetest.Denied, "AuthenticationFailed", "403 Forbidden: forbidden"),
+			sourcetest.Fails(refused, "AuthenticationFailed", "403 Forbidden"),
+			sourcetest.Fails(sourcetest.Leaking, "BucketOperationFailed", "400 Bad Request"),
+			sourcetest.Fails(sourcetest.Truncated, "BucketOperationFailed", ""),
+			sourcetest.Fails(cut, "BucketOperationFailed", ""),
+			sourcetest.Fails(flipped, "BucketOperationFailed", ""),
+			sourcetest.Fails(loop, "BucketOperationFailed", "repeats a page token"),
+			sourcetest.Fails(unmatched, "BucketOperationFailed", ""),
+			sourcetest.Fails(vanishes, "BucketOperationFailed", ""),
+			sourcetest.Fails(changes, "BucketOperationFailed", ""),
 			{Defect: sourcetest.Invalid, Outcome: source.Stalled, Condition: "FetchFailed", Reason: "URLInvalid", Message: "spec.endpoint"},
 		},
 		Stalls:     []sourcetest.Defect{sourcetest.StallResolve, stallObject, sourcetest.StallFetch},
@@ -304,9 +299,4 @@ func conforming(open func(sourcetest.TB) sourcetest.Upstream) sourcetest.Kind {
 		IgnoreFile: ".sourceignore",
 		LosesModes: true,
 	}
-}
-
-// only leaves the failures that a variant might have another way to end in.
-func only(k *sourcetest.Kind, defects ...sourcetest.Defect) {
-	k.Failures = slices.DeleteFunc(k.Failures, func(f sourcetest.Failure) bool { return !slices.Contains(defects, f.Defect) })
 }

@@ -30,6 +30,7 @@ package sourcetest
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"testing/fstest"
 	"time"
@@ -101,6 +102,17 @@ type Failure struct {
 	Condition string         // the type of the condition that names the failure
 	Reason    string         // its reason
 	Message   string         // a part of its message
+}
+
+// Fails is a run that ends so that it is tried again, before anything was fetched or in the midst of it.
+func Fails(d Defect, reason, message string) Failure {
+	return Failure{Defect: d, Outcome: source.Failed, Condition: "FetchFailed", Reason: reason, Message: message}
+}
+
+// Only leaves the failures under these defects, for a variant in which others
+// might end in another way.
+func (k *Kind) Only(defects ...Defect) {
+	k.Failures = slices.DeleteFunc(k.Failures, func(f Failure) bool { return !slices.Contains(defects, f.Defect) })
 }
 
 // An Upstream holds the content that one object follows.
