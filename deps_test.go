@@ -42,6 +42,11 @@ var rooms = map[string]room{
 	"bucket/gcs":   {imports: "bucket source internal/transport"},
 	"bucket/s3":    {imports: "bucket bucket/internal/markup source internal/redact internal/transport", modules: s3Modules},
 
+	"chart":                 {imports: "artifact source oci chart/index chart/internal/bundle internal/redact internal/transport internal/version", modules: "helm.sh/helm/v3 github.com/ProtonMail/go-crypto github.com/cloudflare/circl golang.org/x/crypto golang.org/x/sys golang.org/x/sync"}, // OpenPGP: provenance files
+	"chart/index":           {imports: "chart/internal/yaml internal/version", modules: "github.com/Masterminds/semver/v3"},
+	"chart/internal/bundle": {imports: "artifact", modules: "helm.sh/helm/v3 github.com/Masterminds/semver/v3 sigs.k8s.io/yaml go.yaml.in/yaml/v2 go.yaml.in/yaml/v3"},
+	"chart/internal/yaml":   {},
+
 	"bucket/internal/markup": {}, // the listings of two stores are XML
 
 	"login/aws":               {imports: "source login/internal/actions login/internal/exchange login/internal/keep", modules: awsModules},
@@ -55,7 +60,7 @@ var rooms = map[string]room{
 	"git/internal/signature": {modules: "github.com/ProtonMail/go-crypto github.com/cloudflare/circl golang.org/x/crypto golang.org/x/sys"},
 
 	"cmd/headgate": {
-		imports: "artifact bucket bucket/azure bucket/gcs bucket/s3 source git oci oci/cosign oci/notation internal/redact login/aws login/azure login/gcp login/github", // sigs.k8s.io/yaml comes with source
+		imports: "artifact bucket bucket/azure bucket/gcs bucket/s3 chart chart/index source git oci oci/cosign oci/notation internal/redact login/aws login/azure login/gcp login/github", // sigs.k8s.io/yaml comes with source
 		modules: "github.com/spf13/cobra github.com/spf13/pflag github.com/inconshreveable/mousetrap github.com/jedib0t/go-pretty/v6 github.com/mattn/go-runewidth github.com/clipperhouse/uax29/v2 golang.org/x/term golang.org/x/text github.com/rogpeppe/go-internal",
 	},
 

@@ -54,6 +54,10 @@ func (p *pantry) Source(ctx context.Context, ref source.Reference) (source.Objec
 	return p.inventory().Source(ctx, ref)
 }
 
+func (p *pantry) List(ctx context.Context, kind, namespace string) ([]source.Object, error) {
+	return p.inventory().List(ctx, kind, namespace)
+}
+
 func (p *pantry) Open(ctx context.Context, a artifact.Artifact) (io.ReadCloser, error) {
 	p.opened.Add(1)
 	return p.inventory().Open(ctx, a)

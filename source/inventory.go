@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"slices"
 	"strings"
 	"sync"
 
@@ -37,6 +38,20 @@ func (v *Inventory) Source(_ context.Context, ref Reference) (Object, error) {
 		return nil, errNoObject
 	}
 	return obj, nil
+}
+
+// List implements [Sources].
+func (v *Inventory) List(_ context.Context, kind, namespace string) ([]Object, error) {
+	var found []Object
+	for _, obj := range v.Objects {
+		if ref := ReferenceTo(obj); ref.Kind == kind && ref.Namespace == namespace {
+			found = append(found, obj)
+		}
+	}
+	slices.SortStableFunc(found, func(a, b Object) int {
+		return strings.Compare(a.Head().Metadata.Name, b.Head().Metadata.Name)
+	})
+	return found, nil
 }
 
 // errNoObject is fs.ErrNotExist in other words.

@@ -26,6 +26,15 @@ type PkgRepositorySpec struct {
 	Suspend         bool            `json:"suspend,omitempty"`
 	Type            string          `json:"type,omitempty"`     // default (default) or oci
 	Provider        string          `json:"provider,omitempty"` // type oci only: generic (default), aws, azure or gcp
+
+	// Verify asks for a provenance file of each chart; headgate's extension, not with type oci.
+	Verify *PkgRepositoryVerification `json:"verify,omitempty"`
+}
+
+// PkgRepositoryVerification says whose signatures of charts count: of the
+// provenance files (.prov) that lie beside the charts of an HTTP repository.
+type PkgRepositoryVerification struct {
+	SecretRef LocalReference `json:"secretRef"` // OpenPGP public keys, one or many in each of its values
 }
 
 // The types of [PkgRepositorySpec].

@@ -66,6 +66,7 @@ func (r *run) resolve(ctx context.Context) error {
 			return err
 		}
 		r.rev, r.next, r.resolved = rev, state, true
+		r.plan.Verify = fallback(r.plan.Verify, rev.Verify)
 		return nil
 	})
 }

@@ -62,6 +62,7 @@ type Revision struct {
 	Found    []string            // of the files the spec lists, those that exist; nil: all
 	Renew    string              // why a published artifact of this ID has to be made again, "" when it has not
 	Reverify bool                // the keys or identities that are trusted are not those that the last run trusted
+	Verify   string              // the verification that a source it comes from asks for, where the spec of the object asks for none itself
 }
 
 // State is what a kind remembers between runs, private to the kind: a cache,
@@ -179,6 +180,9 @@ type Sources interface {
 	// Its spec may be read at any time, its status only by those who are not needed
 	// for it themselves (see [Cycle] and [Order]).
 	Source(ctx context.Context, ref Reference) (Object, error)
+	// List returns the objects of a kind in a namespace, in the order of their
+	// names. What holds of Source's result holds of each of them.
+	List(ctx context.Context, kind, namespace string) ([]Object, error)
 	// Open opens an artifact that Source told of. Reading it fails at its end
 	// when the content has not the digest of a.
 	Open(ctx context.Context, a artifact.Artifact) (io.ReadCloser, error)

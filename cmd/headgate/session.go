@@ -14,6 +14,7 @@ import (
 	"github.com/headgate-io/headgate/bucket/azure"
 	"github.com/headgate-io/headgate/bucket/gcs"
 	"github.com/headgate-io/headgate/bucket/s3"
+	"github.com/headgate-io/headgate/chart"
 	"github.com/headgate-io/headgate/git"
 	"github.com/headgate-io/headgate/internal/redact"
 	"github.com/headgate-io/headgate/oci"
@@ -32,6 +33,12 @@ var origins = map[string]func(*session, source.Object) source.Origin{
 	},
 	"OCIRepository": func(s *session, o source.Object) source.Origin {
 		return oci.New(o.(*source.OCIRepository), s.env, s.technologies)
+	},
+	"PkgRepository": func(s *session, o source.Object) source.Origin {
+		return chart.NewRepository(o.(*source.PkgRepository), s.env)
+	},
+	"PkgChart": func(s *session, o source.Object) source.Origin {
+		return chart.New(o.(*source.PkgChart), s.env, s.technologies)
 	},
 }
 
