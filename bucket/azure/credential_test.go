@@ -182,7 +182,7 @@ func TestBadSecrets(t *testing.T) {
 			}
 			clean(t, err)
 			if s.Count() > 0 {
-				t.Errorf("asked %q", s.Requests())
+				t.Errorf("asked %+v", s.Requests())
 			}
 		})
 	}

@@ -80,7 +80,7 @@ func (s *Azblob) serve(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		return
 	}
-	s.note(r, phase, body)
+	w = s.note(w, r, phase, body)
 	w.Header().Set("X-Ms-Request-Id", rand.Text())
 	if phase == ListObjects || phase == GetObject {
 		w.Header().Set("X-Ms-Version", r.Header.Get("X-Ms-Version"))

@@ -2,6 +2,7 @@ package testenv
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/tls"
 	"io"
 	"net/http"
@@ -22,7 +23,7 @@ type desk struct {
 	bytes atomic.Int64 // of content
 
 	mu       sync.Mutex
-	requests []Request
+	requests []*Request
 }
 
 // listen serves at an unused port until the test ends: with TLS unless c is nil,
@@ -59,7 +60,11 @@ func secured(ca *CA, mutual bool, names []string) *tls.Config {
 func (k *desk) Requests() []Request {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return slices.Clone(k.requests)
+	all := make([]Request, len(k.requests))
+	for i, q := range k.requests {
+		all[i] = *q
+	}
+	return all
 }
 
 // Count returns how many requests of the phases there were so far, refused ones
@@ -84,12 +89,38 @@ func (k *desk) Reset() {
 	k.bytes.Store(0)
 }
 
-// note records a request.
-func (k *desk) note(r *http.Request, phase Phase, body []byte) {
+// note records a request, and returns a writer of its answer that records the status.
+func (k *desk) note(w http.ResponseWriter, r *http.Request, phase Phase, body []byte) http.ResponseWriter {
+	q := newRequest(r, phase, body)
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.requests = append(k.requests, newRequest(r, phase, body))
+	k.requests = append(k.requests, &q)
+	return &notingWriter{w, k, &q}
 }
+
+// A notingWriter records the status of an answer.
+type notingWriter struct {
+	http.ResponseWriter
+	desk *desk
+	of   *Request
+}
+
+func (w *notingWriter) WriteHeader(code int) {
+	w.desk.mu.Lock()
+	w.of.Status = code
+	w.desk.mu.Unlock()
+	w.ResponseWriter.WriteHeader(code)
+}
+
+func (w *notingWriter) Write(b []byte) (int, error) {
+	w.desk.mu.Lock()
+	w.of.Status = cmp.Or(w.of.Status, http.StatusOK)
+	w.desk.mu.Unlock()
+	return w.ResponseWriter.Write(b)
+}
+
+// Unwrap is what [http.ResponseController] looks for.
+func (w *notingWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // bodyOf returns the body of a request, of 1 MiB at most, and leaves it to be
 // read once more.

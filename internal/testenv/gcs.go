@@ -70,7 +70,7 @@ func (s *GCS) Bucket(name string) *GCSBucket {
 
 func (s *GCS) serve(w http.ResponseWriter, r *http.Request) {
 	bucket, key, phase := gcsPlace(r)
-	s.note(r, phase, nil)
+	w = s.note(w, r, phase, nil)
 	if phase != GetToken {
 		if refusal := s.verify(r); refusal != nil {
 			refusal.write(w, r)

@@ -59,6 +59,7 @@ type Request struct {
 	Certificate   string // common name of the client's certificate
 	Header        http.Header
 	Body          []byte
+	Status        int // of the answer, 0 until there is one; a Git server does not record it
 }
 
 // ServeHTTP serves a repository as /repo.git by git http-backend until the test ends.

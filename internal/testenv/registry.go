@@ -80,7 +80,7 @@ func (g *Registry) serve(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	g.note(r, phase, body)
+	w = g.note(w, r, phase, body)
 	if phase != GetToken && !g.allowed(r, phase) {
 		g.challenge(w, r, phase)
 		return

@@ -86,7 +86,7 @@ func (s *S3) serve(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		return
 	}
-	s.note(r, phase, body)
+	w = s.note(w, r, phase, body)
 	w.Header().Set("X-Amz-Request-Id", rand.Text())
 	if phase != AssumeRole {
 		if refusal := s.verify(r, body); refusal != nil {
