@@ -25,6 +25,9 @@ func (p *program) prepare(ctx context.Context, f *sourceFlags, args []string) (*
 	if err != nil {
 		return nil, nil, err
 	}
+	if err := f.flaws(len(f.files) == 0); err != nil {
+		return nil, nil, err
+	}
 	if len(f.files) == 0 {
 		if len(args) != 1 || !strings.Contains(args[0], "://") {
 			return nil, nil, usage("give objects with -f, or one URL such as https://HOST/PATH, ssh://USER@HOST/PATH, oci://HOST/PATH or s3://BUCKET")
@@ -50,6 +53,9 @@ func (p *program) prepare(ctx context.Context, f *sourceFlags, args []string) (*
 
 // adhoc returns the object that a URL stands for.
 func (s *session) adhoc(ctx context.Context, arg string) (source.Object, error) {
+	if s.flags.chart != "" {
+		return s.adhocChart(arg)
+	}
 	scheme := schemeOf(arg)
 	if err := s.flags.fit(scheme); err != nil {
 		return nil, err

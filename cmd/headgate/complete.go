@@ -2,6 +2,7 @@ package main
 
 import (
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -36,6 +37,22 @@ func completeStored(dir *string) cobra.CompletionFunc {
 	return func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		set, _ := ledgerOf(*dir).List() // what can be read is offered
 		return addresses(set), cobra.ShellCompDirectiveDefault
+	}
+}
+
+// completeIndexes offers the repositories of charts among the objects of -f, or
+// in the store, and files.
+func completeIndexes(files *[]string, store *string) cobra.CompletionFunc {
+	return func(c *cobra.Command, args []string, start string) ([]string, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		complete := completeStored(store)
+		if len(*files) > 0 {
+			complete = completeObjects(files)
+		}
+		names, directive := complete(c, args, start)
+		return slices.DeleteFunc(names, func(name string) bool { return !strings.HasPrefix(name, "pkgrepository/") }), directive
 	}
 }
 

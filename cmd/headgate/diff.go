@@ -125,7 +125,7 @@ func (s *session) archived(ctx context.Context, arg string) (fs.FS, func() error
 		return nil, nil, err
 	}
 	defer file.Close()
-	tree, err := artifact.Read(file, shelf.limits())
+	tree, err := readTree(file, shelf.found, shelf.limits())
 	if err != nil {
 		return nil, nil, err
 	}

@@ -24,14 +24,14 @@ type fetchFlags struct {
 func (p *program) fetch() *cobra.Command {
 	f := new(fetchFlags)
 	c := &cobra.Command{
-		Use:   "fetch {-f FILE|DIR|- [KIND/NAME | KIND/NAMESPACE/NAME]... | URL[@REF]}",
+		Use:   "fetch {-f FILE|DIR|- [KIND/NAME | KIND/NAMESPACE/NAME]... | URL[@REF] | --chart NAME URL}",
 		Short: "Bring artifacts up to date with their origins",
 		Long: `Fetch reconciles each object once: it asks the origin for its revision, and when something changed
 fetches the content, verifies it and stores the artifact. What it did is kept beside the artifacts, so
 that the next run does only what changed. A failure leaves the last good artifact in place.
 
-Objects that are included by others are fetched before them, also when they were not named. One that
-fails is included as it was when it last succeeded. What is not included by each other is fetched at once.
+Objects that others are made of, includes and the sources of charts, are fetched before them, also when they
+were not named. One that fails counts as it was when it last succeeded. The others are fetched at once.
 
 With -o wide, json or yaml the output says why an artifact was stored or was not: which revision, field of
 the spec or included artifact differs. In documents these are the annotations ` + outcomeAnnotation + ` and
@@ -46,6 +46,9 @@ objects of a bucket whose keys begin with PREFIX:
   gs://BUCKET[/PREFIX]             of Google Cloud
   azblob://HOST/CONTAINER[/PREFIX] of Azure, as https://ACCOUNT.blob.core.windows.net/CONTAINER[/PREFIX]
 
+With --chart it fetches that chart from the repository of charts at the URL, which has an index (https, http)
+or is a registry (oci://HOST/PATH, without the name of the chart).
+
 Flags say how it is reached, as the fields of a spec do. Over ssh it needs a Secret named after the repository with
 identity and known_hosts: for ssh://HOST/app.git "app", in --secrets or as HEADGATE_SECRET_APP_IDENTITY
 and HEADGATE_SECRET_APP_KNOWN_HOSTS.
@@ -56,10 +59,12 @@ Exit codes: 0 everything is ready, 1 something failed, 2 usage or an invalid obj
   headgate fetch https://example.org/app.git@v1.2.3 --out ./app
   headgate fetch oci://registry.example.org/app:v1.2.3 --out ./app --docker-config
   headgate fetch s3://assets/app/ --endpoint minio.example.org --secret-ref minio --out ./app
+  headgate fetch --chart app --version "^1.2" https://charts.example.org --out ./charts
   headgate fetch -f sources.yaml --from https://example.org/app.git=../app`,
 		RunE: func(c *cobra.Command, args []string) error { return p.runFetch(c.Context(), f, args) },
 	}
 	f.sourceFlags.register(c)
+	f.chartFlags.register(c)
 	f.registerWriting(c)
 	f.cacheFlags.register(c)
 	c.Flags().StringVar(&f.out, "out", "", "`DIR` to extract to: the content of the one source named, or KIND/NAMESPACE/NAME below it of several; replaced as a whole")
@@ -129,7 +134,7 @@ func extract(ctx context.Context, store *artifact.Store, obj source.Object, dir 
 	defer file.Close()
 	limits := ofStore()
 	limits.Temp = store.Temp
-	tree, err := artifact.Read(file, limits)
+	tree, err := readTree(file, *obj.Artifact(), limits)
 	if err != nil {
 		return fmt.Errorf("extract %s: %w", obj.Artifact().Path, err)
 	}

@@ -12,6 +12,7 @@ import (
 // sourceFlags say which sources a command works on and how they are fetched.
 type sourceFlags struct {
 	accessFlags
+	chartFlags
 	docker   string
 	files    []string
 	store    string

@@ -98,6 +98,9 @@ func (b *parcel) copy(ctx context.Context, s *session, arg string) error {
 		return err
 	}
 	defer file.Close()
+	if isIndex(shelf.found) {
+		return usage("an index of charts is no archive: push the PkgChart of one")
+	}
 	tree, err := artifact.Read(io.TeeReader(file, b), shelf.limits())
 	if err != nil {
 		return err

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io/fs"
+	"slices"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
@@ -16,15 +17,23 @@ import (
 func (p *program) resolve() *cobra.Command {
 	f := new(sourceFlags)
 	c := &cobra.Command{
-		Use:   "resolve {-f FILE|DIR|- [KIND/NAME]... | URL[@REF]}",
+		Use:   "resolve {-f FILE|DIR|- [KIND/NAME]... | URL[@REF] | --chart NAME URL}",
 		Short: "Print the revision each origin is at, without fetching or storing",
+		Long: `Resolve asks each origin for its revision and prints it; it stores nothing. The revision of a chart is the
+version that would be chosen. It is in the index of its repository, or in the source that holds the chart,
+which is fetched for it and forgotten.`,
+		Example: `  headgate resolve -f sources.yaml
+  headgate resolve --chart app --version "^1.2" https://charts.example.org`,
 		RunE: func(c *cobra.Command, args []string) error {
 			return p.look(c.Context(), f, args, func(ctx context.Context, r *row, from source.Origin) {
-				r.revision, _, r.err = from.Resolve(ctx, nil)
+				if r.revision.ID == "" { // not told yet by fetching it for a chart
+					r.revision, _, r.err = from.Resolve(ctx, nil)
+				}
 			})
 		},
 	}
 	f.register(c)
+	f.chartFlags.register(c)
 	return c
 }
 
@@ -34,7 +43,9 @@ func (p *program) verify() *cobra.Command {
 		Use:   "verify {-f FILE|DIR|- [KIND/NAME]...}",
 		Short: "Fetch and check signatures, without storing",
 		Long: `Verify fetches each source as its spec.verify demands and checks the signature. It stores nothing. A
-source whose spec asks for no verification is reported as one that is not verified, with exit code 3.`,
+source whose spec asks for no verification is reported as one that is not verified, with exit code 3.
+
+A chart is verified as its own spec.verify asks, or that of its PkgRepository.`,
 		RunE: func(c *cobra.Command, args []string) error {
 			return p.look(c.Context(), f, args, check)
 		},
@@ -46,15 +57,14 @@ source whose spec asks for no verification is reported as one that is not verifi
 
 // check resolves, fetches and verifies one object.
 func check(ctx context.Context, r *row, from source.Origin) {
-	if _, ok := r.object.(*source.Bucket); ok {
-		r.err = fmt.Errorf("buckets have no signatures: nothing was verified: %w", source.ErrVerification)
-		return
-	}
-	if r.object.Plan().Verify == "" {
-		r.err = fmt.Errorf("spec.verify is not set: nothing was verified: %w", source.ErrVerification)
+	if r.err = unsigned(r.object); r.err != nil {
 		return
 	}
 	if r.revision, _, r.err = from.Resolve(ctx, nil); r.err != nil {
+		return
+	}
+	if r.object.Plan().Verify == "" && r.revision.Verify == "" {
+		r.err = errNotAsked
 		return
 	}
 	content, err := from.Open(ctx, r.revision)
@@ -66,32 +76,67 @@ func check(ctx context.Context, r *row, from source.Origin) {
 	r.verified, r.err = content.Verify(ctx)
 }
 
+var errNotAsked = fmt.Errorf("spec.verify is not set: nothing was verified: %w", source.ErrVerification)
+
+// unsigned returns why nothing of obj can be verified, nil when something may be.
+func unsigned(obj source.Object) error {
+	switch o := obj.(type) {
+	case *source.Bucket:
+		return fmt.Errorf("buckets have no signatures: nothing was verified: %w", source.ErrVerification)
+	case *source.PkgRepository:
+		if o.Spec.Verify != nil {
+			return fmt.Errorf("spec.verify is about the charts of a repository, its index has no signature: verify a PkgChart: %w", source.ErrVerification)
+		}
+		return fmt.Errorf("indexes have no signatures: nothing was verified: %w", source.ErrVerification)
+	case *source.PkgChart:
+		return nil // its repository may ask for it
+	}
+	if obj.Plan().Verify == "" {
+		return errNotAsked
+	}
+	return nil
+}
+
 // look does something with the origins of objects that leaves no trace. Each
 // object is bounded by its own spec.timeout.
 func (p *program) look(ctx context.Context, f *sourceFlags, args []string, do func(context.Context, *row, source.Origin)) error {
-	s, objects, err := p.prepare(ctx, f, args)
+	s, named, err := p.prepare(ctx, f, args)
 	if err != nil {
 		return err
 	}
 	ctx, cancel := s.within(ctx)
 	defer cancel()
+	objects, goods, err := s.supply(ctx, named)
+	if err != nil {
+		return failed(err)
+	}
+	defer goods.end()
 	rows := s.each(ctx, objects, func(ctx context.Context, r *row) {
-		obj, err := s.alone(ctx, r.object)
-		if err != nil {
-			r.err = err
+		if goods.fetch(ctx, r, s); r.err != nil || !slices.Contains(named, r.object) {
 			return
 		}
-		from, err := s.origin(obj)
-		if err != nil {
-			r.err = err
-			return
-		}
-		ctx, cancel := withinTimeout(ctx, r.object)
-		defer cancel()
-		do(ctx, r, from)
-		r.err = concealed(r.err, from)
+		s.ask(ctx, r, do)
 	})
+	rows = slices.DeleteFunc(rows, func(r *row) bool { return r.err == nil && !slices.Contains(named, r.object) })
 	return p.finish(s, rows, false, p.printFindings)
+}
+
+// ask does something with the origin of an object.
+func (s *session) ask(ctx context.Context, r *row, do func(context.Context, *row, source.Origin)) {
+	obj, err := s.alone(ctx, r.object)
+	if err != nil {
+		r.err = err
+		return
+	}
+	from, err := s.origin(obj)
+	if err != nil {
+		r.err = err
+		return
+	}
+	ctx, cancel := withinTimeout(ctx, r.object)
+	defer cancel()
+	do(ctx, r, from)
+	r.err = concealed(r.err, from)
 }
 
 // withinTimeout bounds ctx by the spec.timeout of obj.

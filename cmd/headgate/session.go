@@ -247,7 +247,7 @@ func concealed(err error, from source.Origin) error {
 type unfetchable string
 
 func (kind unfetchable) Error() string {
-	return "this version of headgate cannot fetch " + string(kind) + " objects: it validates and converts them"
+	return string(kind) + " objects are published by somebody else: headgate reads their status, and fetches nothing for them"
 }
 func (kind unfetchable) Is(target error) bool { return target == source.ErrInvalid }
 

@@ -24,8 +24,9 @@ type shelf struct {
 	maxBytes int64 // of an archive, uncompressed
 
 	// About the artifact that was opened last:
-	stored bool          // it is from the store
-	object source.Object // whose artifact it is, if that is known
+	stored bool              // it is from the store
+	found  artifact.Artifact // as the store has it, the zero value when it is not from there
+	object source.Object     // whose artifact it is, if that is known
 }
 
 func (s *shelf) register(c *cobra.Command) {
@@ -54,7 +55,7 @@ func (s *shelf) limits() artifact.Limits {
 // open opens the artifact that arg names; its content is checked against the
 // digest while it is read, if one is known.
 func (s *shelf) open(ctx context.Context, arg string) (io.ReadCloser, error) {
-	s.stored, s.object = false, nil
+	s.stored, s.found, s.object = false, artifact.Artifact{}, nil
 	if strings.Contains(arg, "://") {
 		if s.digest == "" {
 			return nil, usage("%s: --digest is needed for a URL", arg)
@@ -78,7 +79,7 @@ func (s *shelf) open(ctx context.Context, arg string) (io.ReadCloser, error) {
 	if s.digest != "" && s.digest != a.Digest {
 		return nil, fmt.Errorf("%s has digest %s, not %s", arg, a.Digest, s.digest)
 	}
-	s.stored = true
+	s.stored, s.found = true, a
 	return store.Open(a)
 }
 
@@ -143,7 +144,7 @@ func (s *shelf) read(ctx context.Context, arg string, use func(*artifact.Tree) e
 		return err
 	}
 	defer r.Close()
-	tree, err := artifact.Read(r, s.limits())
+	tree, err := readTree(r, s.found, s.limits())
 	if err != nil {
 		return fmt.Errorf("%s: %w", redact.String(arg), err)
 	}
