@@ -42,6 +42,10 @@ var steps = map[Step]struct{ condition, status, reason string }{
 	StepStore:   {StorageOperationFailedCondition, "True", "ArchiveOperationFailed"},
 }
 
+// RefusedChart is the reason of a chart whose signature was refused: of
+// SourceVerified=False, and of BuildFailed as well (reference A2).
+const RefusedChart = "ChartVerificationError"
+
 // A verdict says what becomes of a failed run.
 type verdict struct {
 	wraps    error // the error it is meant for
@@ -110,7 +114,11 @@ func (r *run) failing(failed *StepError) []Condition {
 	if reason == "" {
 		reason, message = failed.Reason, failed.Error()
 	}
-	return append(r.set(row.condition, row.status, failed.Reason, failed.Error()), r.set(v.progress, "True", reason, message)...)
+	list := append(r.set(row.condition, row.status, failed.Reason, failed.Error()), r.set(v.progress, "True", reason, message)...)
+	if failed.Reason == RefusedChart {
+		list = append(list, r.set(BuildFailedCondition, "True", failed.Reason, failed.Error())...)
+	}
+	return list
 }
 
 // outdating returns ArtifactOutdated when a failure left an artifact published
@@ -132,8 +140,10 @@ func (r *run) outdating(failed *StepError) []Condition {
 // revision is among those of the failure.
 func (r *run) verifying(failed *StepError) []Condition {
 	switch {
-	case r.plan.Verify == "" || r.published == nil || failed != nil && failed.Step == StepVerify:
+	case r.published == nil || failed != nil && failed.Step == StepVerify:
 		return nil
+	case r.plan.Verify == "" && (r.resolved || r.obj.Common().Condition(SourceVerifiedCondition).ObservedGeneration != r.obj.Head().Metadata.Generation):
+		return nil // where it is not resolved, a source may be what asks for it
 	case r.stored && r.verification.Ignored:
 		return r.set(SourceVerifiedCondition, "Unknown", ignoredReason, fallback(r.verification.Message, ignoredMessage(r.verification.Level)))
 	case r.stored:
@@ -239,13 +249,16 @@ func (r *run) progress() string {
 // outdated says why the published artifact is no longer what the spec and the
 // origin ask for, with no reason when it still is.
 func (r *run) outdated() (reason, message string) {
+	newer := r.plan.Words.Newer
 	switch {
 	case !r.resolved || r.published == nil || r.stored:
 		return "", ""
 	case r.published.Revision != r.rev.ID:
-		return "NewRevision", fmt.Sprintf("new upstream revision '%s'", r.rev.ID)
-	case r.obj.Drift(r.rev) == "":
+		return fallback(newer, "NewRevision"), fmt.Sprintf("new upstream revision '%s'", r.rev.ID)
+	case r.obj.Drift(r.rev) == "" && (newer == "" || r.rev.Renew == ""):
 		return "", ""
+	case newer != "":
+		return newer, fallback(r.rev.Renew, "the spec differs from that of the artifact in storage")
 	case len(r.rev.Inputs) > 0 && r.obj.Common().ObservedGeneration == r.obj.Head().Metadata.Generation:
 		return "IncludeChange", "included artifacts differ from those of the artifact in storage"
 	}

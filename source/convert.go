@@ -96,6 +96,15 @@ func adviseExtensions(obj Object, found *findings) {
 		if obj.Spec.SourceRef.Kind == "OCIRepository" {
 			found.add("spec.sourceRef.kind", "OCIRepository is headgate's extension: the reference implementation refuses it")
 		}
+		for i, text := range obj.Spec.ValuesFiles {
+			if strings.HasPrefix(text, "source:") {
+				found.add(fmt.Sprintf("spec.valuesFiles[%d]", i), "source: is headgate's extension: the reference implementation takes it for a file name")
+			}
+		}
+	case *PkgRepository:
+		if obj.Spec.Verify != nil {
+			found.add("spec.verify", "is headgate's extension: the reference implementation does not know it")
+		}
 	case *GitRepository:
 		for i, inc := range obj.Spec.Include {
 			if inc.Repository.Kind != "" && inc.Repository.Kind != "GitRepository" {

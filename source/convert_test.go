@@ -84,6 +84,10 @@ spec: {chart: x, interval: 1m, sourceRef: {apiVersion: source.toolkit.fluxcd.io/
 	if _, warnings, err = source.Convert(oci, "", ""); err != nil || len(warnings) != 1 {
 		t.Error(warnings, err)
 	}
+	oci.(*source.PkgChart).Spec.ValuesFiles = []string{"a", "source:app/a"}
+	if _, warnings, err = source.Convert(oci, "", ""); err != nil || len(warnings) != 2 || !strings.Contains(warnings[1].Error(), "spec.valuesFiles[1]: source: is headgate's extension") {
+		t.Error(warnings, err)
+	}
 }
 
 // TestConvertUp brings an old object with a status to v1: what replaced the

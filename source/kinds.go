@@ -61,7 +61,7 @@ var kinds = []kind{
 	{
 		name: "PkgChart", reference: "HelmChart", short: []string{"chart", "hc"}, in: inBoth,
 		make:  func() admitted { return new(PkgChart) },
-		words: Words{Latest: "latest.tar.gz", Stored: "pulled chart with version '%s'", Failed: "ChartPullError"},
+		words: Words{Latest: "latest.tar.gz", Stored: "pulled chart with version '%s'", Failed: "ChartPullError", Newer: "NewChart"},
 	},
 	{
 		name: "ExternalArtifact", reference: "ExternalArtifact", short: []string{"ea"}, in: inV1,

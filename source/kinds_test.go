@@ -166,7 +166,7 @@ func TestPlan(t *testing.T) {
 		}
 		want := time.Minute
 		switch test.obj.(type) {
-		case *ExternalArtifact, *Bucket, *OCIRepository: // nothing to bound, and bounded by the origin
+		case *ExternalArtifact, *Bucket, *OCIRepository, *PkgChart: // nothing to bound, and bounded by the origin
 			want = 0
 		}
 		if plan.Timeout != want {

@@ -22,7 +22,7 @@ type PkgChartSpec struct {
 	SourceRef                LocalChartSourceReference  `json:"sourceRef"`
 	Interval                 Duration                   `json:"interval"`
 	ReconcileStrategy        string                     `json:"reconcileStrategy,omitempty"`
-	ValuesFiles              []string                   `json:"valuesFiles,omitempty"` // merged in order, the last wins
+	ValuesFiles              []string                   `json:"valuesFiles,omitempty"` // merged in order, the last wins; see [PkgChart.Values]
 	IgnoreMissingValuesFiles bool                       `json:"ignoreMissingValuesFiles,omitempty"`
 	Suspend                  bool                       `json:"suspend,omitempty"`
 	Verify                   *OCIRepositoryVerification `json:"verify,omitempty"` // with a PkgRepository only
@@ -61,13 +61,13 @@ func (c *PkgChart) Artifact() *artifact.Artifact { return c.Status.Artifact }
 // Interval implements [Source].
 func (c *PkgChart) Interval() time.Duration { return time.Duration(c.Spec.Interval) }
 
-// Plan implements [Object]. A chart has no timeout of its own: the default of
-// 60s stands in when its source gives none.
+// Plan implements [Object]. A chart has no timeout of its own: the origin bounds
+// each of its steps by that of the source.
 func (c *PkgChart) Plan() Plan {
 	return Plan{
-		Timeout: time.Duration(defaultTimeout),
 		Suspend: c.Spec.Suspend,
 		Verify:  c.Spec.Verify.provider(),
+		Needs:   c.needs(),
 		Words:   wordsOf(c.kind()),
 	}
 }
@@ -85,11 +85,17 @@ func (c *PkgChart) Drift(rev Revision) string {
 // Observe implements [Object].
 func (c *PkgChart) Observe(rev Revision) {
 	c.Status.ObservedSourceArtifactRevision = ""
-	if len(rev.Inputs) > 0 {
-		c.Status.ObservedSourceArtifactRevision = rev.Inputs[0].Revision
-	}
+	c.see(rev.Inputs)
 	c.Status.ObservedChartName = chartName(rev)
 	c.Status.ObservedValuesFiles = slices.Clone(c.values(rev))
+}
+
+// see records the artifact of the source as soon as it is known, whether a chart
+// is made of it or not (reference A14).
+func (c *PkgChart) see(inputs []artifact.Artifact) {
+	if len(inputs) > 0 {
+		c.Status.ObservedSourceArtifactRevision = inputs[0].Revision
+	}
 }
 
 // values returns the values files that shape the chart.

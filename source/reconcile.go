@@ -131,10 +131,11 @@ type run struct {
 	state State  // as saved
 	next  State  // as Resolve returned it
 
-	lost         error              // why the recorded artifact cannot be served
-	published    *artifact.Artifact // what consumers can fetch: the last good artifact, later the new one
-	url          string             // status.url that goes with it
-	resolved     bool               // rev is known
+	lost         error               // why the recorded artifact cannot be served
+	published    *artifact.Artifact  // what consumers can fetch: the last good artifact, later the new one
+	url          string              // status.url that goes with it
+	seen         []artifact.Artifact // of other sources, by Resolve
+	resolved     bool                // rev is known
 	rev          Revision
 	why          string // in which way the published artifact was outdated, "" when it was not
 	stored       bool   // published is new

@@ -62,6 +62,7 @@ func (r *run) readdress() {
 func (r *run) resolve(ctx context.Context) error {
 	return r.phase(ctx, StepResolve, func(ctx context.Context) (err error) {
 		rev, state, err := r.from.Resolve(ctx, r.state)
+		r.seen = rev.Inputs
 		if err != nil {
 			return err
 		}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/headgate-io/headgate/artifact"
 	"github.com/headgate-io/headgate/internal/redact"
 )
 
@@ -69,7 +70,7 @@ func (r *run) whyNot() string {
 	if r.rev.ID == "" {
 		return "objects of this sort have no artifact"
 	}
-	return "revision, spec and inputs are those of the artifact"
+	return fallback(r.rev.Note, "revision, spec and inputs are those of the artifact")
 }
 
 // digestOf returns the digest of the artifact that the status of obj names.
@@ -106,6 +107,9 @@ func (r *run) write(failed *StepError) (undo func()) {
 	if r.stored {
 		r.obj.Observe(r.rev)
 	}
+	if obj, ok := r.obj.(interface{ see([]artifact.Artifact) }); ok && r.seen != nil {
+		obj.see(r.seen)
+	}
 	return undo
 }
 
@@ -122,7 +126,8 @@ func (r *run) note(failed *StepError) {
 	case r.stored && (before.Artifact == nil || r.lost != nil || before.Artifact.Digest != r.published.Digest):
 		r.announce(severityInfo, fallback(r.report.Reason, "NewArtifact"), fallback(r.report.Message, r.storedMessage()))
 	case before.Condition(ReadyCondition).Status == "False":
-		r.announce(severityInfo, fallback(r.report.Reason, "Succeeded"), r.storedMessage())
+		c := r.storing()[0] // in the words in which it was stored
+		r.announce(severityInfo, c.Reason, c.Message)
 	default:
 		r.announce(severityTrace, "ArtifactUpToDate", fmt.Sprintf("artifact is up to date with revision '%s'", r.rev.ID))
 	}

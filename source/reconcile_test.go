@@ -34,7 +34,7 @@ type script struct {
 func (s *script) Resolve(ctx context.Context, last source.State) (source.Revision, source.State, error) {
 	if s.last = last; s.resolve != nil {
 		if err := s.resolve(ctx); err != nil {
-			return source.Revision{}, nil, err
+			return source.Revision{Inputs: s.rev.Inputs}, nil, err
 		}
 	}
 	return s.rev, s.next, nil

@@ -51,6 +51,7 @@ type Words struct {
 	Latest string // file name of the pointer behind status.url, "" for none
 	Stored string // message of Ready and ArtifactInStorage, %s stands for the revision
 	Failed string // reason of a fetch failure that names none itself
+	Newer  string // reason of ArtifactOutdated, "" for that of all kinds: NewRevision, IncludeChange or NewConfiguration
 }
 
 // A Revision is one immutable state of an origin.
@@ -63,6 +64,7 @@ type Revision struct {
 	Renew    string              // why a published artifact of this ID has to be made again, "" when it has not
 	Reverify bool                // the keys or identities that are trusted are not those that the last run trusted
 	Verify   string              // the verification that a source it comes from asks for, where the spec of the object asks for none itself
+	Note     string              // why the published artifact may not be what one expects, where it stays
 }
 
 // State is what a kind remembers between runs, private to the kind: a cache,
@@ -79,6 +81,7 @@ type Origin interface {
 	// Resolve returns the revision the origin is at now. It transfers no
 	// content it can avoid. A revision without ID says that objects of this
 	// sort have no artifact. last is the state of the last run that succeeded.
+	// The Inputs of a revision that it returns beside an error are those it saw.
 	Resolve(ctx context.Context, last State) (Revision, State, error)
 	// Open fetches what verification and packing share, once.
 	Open(ctx context.Context, rev Revision) (Content, error)

@@ -127,6 +127,9 @@ func (v *OCIRepositoryVerification) check(found *findings) {
 
 func (p *PkgRepository) check(found *findings) {
 	apply(found, "spec", repositoryRules, &p.Spec)
+	if v := p.Spec.Verify; v != nil {
+		checkSecrets(found, secretField{"spec.verify.secretRef", &v.SecretRef})
+	}
 	checkSecrets(found,
 		secretField{"spec.secretRef", p.Spec.SecretRef},
 		secretField{"spec.certSecretRef", p.Spec.CertSecretRef})
@@ -134,18 +137,10 @@ func (p *PkgRepository) check(found *findings) {
 
 func (c *PkgChart) check(found *findings) {
 	apply(found, "spec", chartRules, &c.Spec)
-	checkPaths(found, "spec.valuesFiles", c.Spec.ValuesFiles)
+	c.checkValues(found)
 	c.Spec.Verify.check(found)
 }
 
 func (e *ExternalArtifact) check(found *findings) {
 	optional(found, "spec.sourceRef", externalRules, e.Spec.SourceRef)
-}
-
-func checkPaths(found *findings, path string, paths []string) {
-	for i, p := range paths {
-		if err := insidePath(p); err != nil {
-			found.add(fmt.Sprintf("%s[%d]", path, i), "%w", err)
-		}
-	}
 }

@@ -160,6 +160,12 @@ var repositoryRules = []rule[*PkgRepositorySpec]{
 		return nil
 	}},
 	{"type", func(s *PkgRepositorySpec) error { return oneOf(s.Type, RepositoryIndex, RepositoryOCI) }},
+	{"verify", func(s *PkgRepositorySpec) error {
+		if s.Verify != nil && s.Type == RepositoryOCI {
+			return errors.New("goes with an index only: with type oci a PkgChart says what to verify")
+		}
+		return nil
+	}},
 	{"provider", func(s *PkgRepositorySpec) error { return oneOf(s.Provider, "generic", "aws", "azure", "gcp") }},
 	{"interval", func(s *PkgRepositorySpec) error { return unsigned(s.Interval) }},
 	{"timeout", func(s *PkgRepositorySpec) error { return unsigned(s.Timeout) }},
@@ -168,14 +174,14 @@ var repositoryRules = []rule[*PkgRepositorySpec]{
 var chartRules = []rule[*PkgChartSpec]{
 	{"chart", func(s *PkgChartSpec) error { return present(s.Chart) }},
 	{"version", func(s *PkgChartSpec) error {
-		if k := s.SourceRef.Kind; k == "GitRepository" || k == "Bucket" {
+		if k := spelledKind(s.SourceRef.Kind); k != nil && k.name != "PkgRepository" {
 			return nil // ignored there (specification, "PkgChart")
 		}
 		return versionRange(s.Version)
 	}},
 	{"sourceRef.kind", func(s *PkgChartSpec) error { return present(s.SourceRef.Kind) }},
 	{"sourceRef.kind", func(s *PkgChartSpec) error {
-		return oneOf(s.SourceRef.Kind, "PkgRepository", "HelmRepository", "GitRepository", "Bucket", "OCIRepository")
+		return oneOf(s.SourceRef.Kind, append(slices.Clone(chartSources), "HelmRepository")...)
 	}},
 	{"sourceRef.name", func(s *PkgChartSpec) error { return objectName(s.SourceRef.Name) }},
 	{"reconcileStrategy", func(s *PkgChartSpec) error {

@@ -181,8 +181,9 @@ func (p *PkgRepository) advise(found *findings) {
 func (c *PkgChart) advise(found *findings) {
 	adviseInterval(found, c.Interval())
 	c.Spec.Verify.advise(found)
-	if k := c.Spec.SourceRef.Kind; (k == "GitRepository" || k == "Bucket") && c.Spec.Version != "" && c.Spec.Version != "*" {
-		found.add("spec.version", "has no effect with a chart from a %s", k)
+	k := spelledKind(c.Spec.SourceRef.Kind)
+	if k != nil && k.name != "PkgRepository" && c.Spec.Version != "" && c.Spec.Version != "*" {
+		found.add("spec.version", "has no effect with a chart from a %s", k.name)
 	}
 	if c.Spec.IgnoreMissingValuesFiles && len(c.Spec.ValuesFiles) == 0 {
 		found.add("spec.ignoreMissingValuesFiles", "has no effect without valuesFiles")

@@ -1,0 +1,174 @@
+package source_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/headgate-io/headgate/artifact"
+	"github.com/headgate-io/headgate/source"
+)
+
+// chartOf returns a chart of a Bucket, with values files.
+func chartOf(values ...string) *source.PkgChart {
+	c := &source.PkgChart{Spec: source.PkgChartSpec{Chart: "app", ValuesFiles: values,
+		SourceRef: source.LocalChartSourceReference{Kind: "Bucket", Name: "b"}}}
+	c.Metadata.Name, c.Metadata.Namespace, c.Metadata.Generation = "app", "apps", 1
+	source.Default(c)
+	return c
+}
+
+// What a chart needs is what reconcilers bring up to date before it.
+func TestChartNeeds(t *testing.T) {
+	c := chartOf("a.yaml", "source:x/a.yaml", "source:Bucket/b/c.yaml", "source:x/b.yaml", "source:OCIRepository/o/p.yaml", "source:HelmChart/y/z", "./source:n/a")
+	var got []string
+	for _, ref := range c.Plan().Needs {
+		got = append(got, ref.String())
+	}
+	if want := "Bucket/apps/b GitRepository/apps/x OCIRepository/apps/o"; strings.Join(got, " ") != want {
+		t.Errorf("needs %v, want %s", got, want)
+	}
+	c.Spec.SourceRef.Kind = "HelmRepository"
+	if got := c.Plan().Needs[0].String(); got != "PkgRepository/apps/b" {
+		t.Errorf("needs %s first", got)
+	}
+	objects := []source.Object{c, &source.GitRepository{Header: source.Header{Metadata: source.Metadata{Name: "x", Namespace: "apps"}}}}
+	source.Default(objects[1])
+	if before := source.Order(objects); !slices.Equal(before[0], []int{1}) {
+		t.Errorf("order %v", before)
+	}
+}
+
+func TestChartValues(t *testing.T) {
+	c := chartOf("./a/../b.yaml", "/c.yaml", "./source:n/a", "source:x/./a.yaml", "")
+	files, err := c.Values()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for i, v := range files {
+		if v.Text != c.Spec.ValuesFiles[i] {
+			t.Errorf("text %q", v.Text)
+		}
+		got = append(got, v.Source.Name+" "+v.Path)
+	}
+	if want := []string{" b.yaml", " c.yaml", " source:n/a", "x a.yaml", " ."}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	for _, text := range []string{"../a", "source:x", "a\nb", "a\xff"} {
+		if _, err := chartOf("ok", text).Values(); !errors.Is(err, source.ErrInvalid) || !strings.Contains(err.Error(), "spec.valuesFiles[1] ") {
+			t.Errorf("%q: error %v", text, err)
+		}
+	}
+}
+
+// The words in which a chart was stored stay, and what the source was at is
+// recorded by every run that saw it.
+func TestChartStatus(t *testing.T) {
+	r := newRig(t)
+	const words = "packaged 'app' chart with version '1.0.0'"
+	from := func(version, revision string) *script {
+		s := &script{rev: source.Revision{ID: version, File: "app-" + version + ".tgz", Note: "the version is the same",
+			Inputs: []artifact.Artifact{{Revision: revision}}}}
+		s.write = func(w io.Writer) (source.Report, error) {
+			_, err := io.WriteString(w, version)
+			return source.Report{Reason: "ChartPackageSucceeded", Ready: words, Message: words}, err
+		}
+		return s
+	}
+	check := func(c *source.PkgChart, ready, reason, observed, events string) {
+		t.Helper()
+		got := c.Status.Condition("Ready")
+		if got.Status != ready || got.Reason != reason || c.Status.ObservedSourceArtifactRevision != observed || r.reasons() != events {
+			t.Errorf("Ready %+v, observed %q, events %s", got, c.Status.ObservedSourceArtifactRevision, r.reasons())
+		}
+	}
+	c := chartOf()
+	r.run(c, from("1.0.0", "r1"), source.Stored)
+	check(c, "True", "ChartPackageSucceeded", "r1", "info/ChartPackageSucceeded")
+
+	c = chartOf()
+	r.run(c, from("1.0.0", "r2"), source.Unchanged)
+	check(c, "True", "ChartPackageSucceeded", "r2", "trace/ArtifactUpToDate")
+	if result, _ := r.Reconcile(t.Context(), chartOf(), from("1.0.0", "r2")); result.Why != "the version is the same" {
+		t.Errorf("why not: %q", result.Why)
+	}
+
+	broken := from("1.1.0", "r3")
+	broken.open = func(context.Context) error { return io.ErrUnexpectedEOF }
+	c = chartOf()
+	r.run(c, broken, source.Failed)
+	check(c, "False", "ChartPullError", "r3", "error/ChartPullError")
+	if got := c.Status.Condition("ArtifactOutdated"); got.Reason != "NewChart" || got.Message != "new upstream revision '1.1.0'" {
+		t.Errorf("%+v", got)
+	}
+
+	c = chartOf()
+	r.run(c, from("1.0.0", "r4"), source.Unchanged)
+	check(c, "True", "ChartPackageSucceeded", "r4", "info/ChartPackageSucceeded")
+	if r.events[0].Message != words {
+		t.Errorf("event %q", r.events[0].Message)
+	}
+
+	unresolved := from("1.0.0", "r5")
+	unresolved.resolve = func(context.Context) error { return fmt.Errorf("%w: no such version", source.ErrInvalid) }
+	c = chartOf()
+	r.run(c, unresolved, source.Stalled)
+	check(c, "False", "ChartPullError", "r5", "error/ChartPullError")
+
+	renewed := from("1.0.0", "r6")
+	renewed.rev.Renew, renewed.open = "version 1.0.0 was published again", broken.open
+	c = chartOf()
+	r.run(c, renewed, source.Failed)
+	if got := c.Status.Condition("ArtifactOutdated"); got.Reason != "NewChart" || got.Message != renewed.rev.Renew {
+		t.Errorf("%+v", got)
+	}
+}
+
+// A source may ask for what the chart itself does not: its word counts while it
+// stands, and a run that does not hear it takes nothing back.
+func TestChartVerifiedForItsSource(t *testing.T) {
+	r := newRig(t)
+	from := func(verify string) *script {
+		s := at("chart:1.0.0")
+		s.rev.Verify = verify
+		s.verify = func() (source.Verification, error) { return source.Verification{Mode: "provenance"}, nil }
+		return s
+	}
+	const plain = "Ready=True/Succeeded ArtifactInStorage=True/Succeeded"
+	const verified = "Ready=True/Succeeded SourceVerified=True/Succeeded ArtifactInStorage=True/Succeeded"
+	for i, step := range []struct {
+		from    *script
+		outcome source.Outcome
+		want    string
+	}{
+		{from(""), source.Stored, plain},
+		{from("provenance"), source.Stored, verified},
+		{from("provenance"), source.Unchanged, verified},
+		{fails(io.EOF), source.Failed, "Ready=False/ChartPullError Reconciling=True/ProgressingWithRetry FetchFailed=True/ChartPullError SourceVerified=True/Succeeded ArtifactInStorage=True/Succeeded"},
+		{from("provenance"), source.Unchanged, verified},
+		{from(""), source.Unchanged, plain},
+		{from("provenance"), source.Stored, verified},
+	} {
+		c := chartOf()
+		r.run(c, step.from, step.outcome)
+		if got := conditions(c); got != step.want {
+			t.Errorf("run %d: %s", i, got)
+		}
+	}
+
+	refused := from("provenance")
+	refused.rev.Reverify = true
+	refused.verify = func() (source.Verification, error) {
+		return source.Verification{}, &source.StepError{Step: source.StepVerify, Reason: source.RefusedChart, Err: source.ErrVerification}
+	}
+	c := chartOf()
+	r.run(c, refused, source.Failed)
+	if got, want := conditions(c), "Ready=False/ChartVerificationError Reconciling=True/ProgressingWithRetry BuildFailed=True/ChartVerificationError SourceVerified=False/ChartVerificationError ArtifactInStorage=True/Succeeded"; got != want {
+		t.Errorf("conditions %s", got)
+	}
+}
