@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 
 	"github.com/headgate-io/headgate/internal/transport"
 	"github.com/headgate-io/headgate/source"
@@ -39,10 +40,17 @@ type Access struct {
 	URL            string                 // oci://HOST[:PORT]/PATH
 	Provider       string                 // who issues credentials: "" or generic for nobody
 	ServiceAccount string                 // whose pull secrets count
-	Secret         *source.LocalReference // a Secret of type kubernetes.io/dockerconfigjson or kubernetes.io/dockercfg
+	Secret         *source.LocalReference // a Secret of type kubernetes.io/dockerconfigjson or kubernetes.io/dockercfg; see UserSecret
 	Cert           *source.LocalReference // CA and client certificate
 	Proxy          *source.LocalReference
 	Insecure       bool // plain HTTP; certificates are checked where there is TLS all the same
+
+	// UserSecret allows Secret to hold username and password instead, which are
+	// for the registry in URL.
+	UserSecret bool
+	// MayDial judges an address of the registry before a connection to it is made;
+	// nil allows all.
+	MayDial func(host string, ip netip.Addr) error
 }
 
 // A Vault reads the Secrets of one namespace, and remembers what in them must
@@ -82,6 +90,7 @@ func Connect(ctx context.Context, a Access, env source.Env, v *Vault) (*Reposito
 		return nil, failed(err)
 	}
 	web := transport.Client(transport.Config{Proxy: way.Proxy})
+	way.MayDial = a.MayDial
 	registry := at.origin(a.Insecure)
 	keys, err := a.keys(ctx, at, way, env, v)
 	if err != nil {

@@ -18,7 +18,7 @@ func (a Access) provided() bool { return a.Provider != "" && a.Provider != "gene
 
 // keys returns the credentials for the repository at.
 func (a Access) keys(ctx context.Context, at address, way transport.Config, env source.Env, v *transport.Vault) (credentials, error) {
-	chain, where, err := a.keychain(ctx, v)
+	chain, where, err := a.keychain(ctx, at, v)
 	if err != nil {
 		return credentials{}, err
 	}
@@ -50,15 +50,23 @@ func (a Access) keys(ctx context.Context, at address, way transport.Config, env 
 	return out, err
 }
 
-// keychain returns the entries of the Secrets that a names, and where they are from.
-func (a Access) keychain(ctx context.Context, v *transport.Vault) (all keychain, where string, err error) {
+// keychain returns the entries of the Secrets that a names, those of a user name
+// for the repository at, and where they are from.
+func (a Access) keychain(ctx context.Context, at address, v *transport.Vault) (all keychain, where string, err error) {
 	var secrets []transport.Secret
 	if a.Secret != nil {
 		s, err := v.Read(ctx, a.Secret, "spec.secretRef")
 		if err != nil {
 			return nil, "", err
 		}
-		secrets, where = append(secrets, s), "secret "+s.Name
+		where = "secret " + s.Name
+		if e, ok, err := a.user(s, at); err != nil {
+			return nil, "", err
+		} else if ok {
+			all = append(all, e)
+		} else {
+			secrets = append(secrets, s)
+		}
 	}
 	if a.ServiceAccount != "" {
 		pull, err := v.PullSecrets(ctx, a.ServiceAccount, "spec.serviceAccountName")
@@ -80,6 +88,16 @@ func (a Access) keychain(ctx context.Context, v *transport.Vault) (all keychain,
 	}
 	all.sort()
 	return all, where, nil
+}
+
+// user returns the user name and password in s, for the registry of the
+// repository at; ok is false when s is to be read as docker login writes it.
+func (a Access) user(s transport.Secret, at address) (e entry, ok bool, err error) {
+	if !a.UserSecret {
+		return entry{}, false, nil
+	}
+	auth, ok, err := transport.UserAuth(s.Name, s.Secret)
+	return entry{host: at.host, secret: s.Name, credential: source.Credential{Username: auth.Username, Password: auth.Password}}, ok, err
 }
 
 // login gets credentials from the provider.

@@ -47,7 +47,8 @@ func (c *credentials) none() bool {
 }
 
 // newGate returns the gate to the registry at u. c says how servers are
-// reached; its fields Origin, Auth and MayDial are the gate's.
+// reached; its fields Origin and Auth are the gate's, and MayDial is asked about
+// the registry alone.
 func newGate(u *url.URL, c transport.Config, keys credentials, conceal func(...string)) *gate {
 	g := &gate{registry: u, keys: keys, conceal: conceal, known: map[string]string{}}
 	g.zone.Store(notFoundYet)

@@ -21,7 +21,13 @@ const notFoundYet = -1
 // others not in a narrower zone than the registry or limit. A proxy looks up
 // names itself; with one, what the host is called has to do.
 func (g *gate) reach(c transport.Config, limit transport.Zone) transport.Config {
+	own := c.MayDial
 	c.MayDial = func(host string, ip netip.Addr) error {
+		if own != nil && strings.EqualFold(host, g.registry.Hostname()) {
+			if err := own(host, ip); err != nil {
+				return err
+			}
+		}
 		if err := g.judge(host, transport.ZoneOf(ip), limit); err != nil {
 			return fmt.Errorf("address %s: %w", ip, err)
 		}

@@ -35,49 +35,74 @@ type Trust struct {
 	Identities []source.OIDCIdentityMatch // spec.verify.matchOIDCIdentity
 }
 
+// A Check verifies what the spec of one object asks for.
+type Check struct {
+	Spec         *source.OCIRepositoryVerification // spec.verify
+	Technologies map[string]Technology             // by spec.verify.provider
+	Vault        *Vault
+}
+
+// Trust reads whom the spec trusts, and returns a fingerprint of it: other keys,
+// identities or roots have another. Errors are *[source.StepError].
+func (c Check) Trust(ctx context.Context) (t Trust, print string, err error) {
+	if _, err := c.technology(); err != nil {
+		return t, "", err
+	}
+	t.Identities = c.Spec.MatchOIDCIdentity
+	if t.Keys, err = c.Vault.Read(ctx, c.Spec.SecretRef, "spec.verify.secretRef"); err == nil {
+		t.Root, err = c.Vault.Read(ctx, c.Spec.TrustedRootSecretRef, "spec.verify.trustedRootSecretRef")
+	}
+	if err != nil {
+		return Trust{}, "", transport.Unverified(err)
+	}
+	return t, t.fingerprint(c.provider()), nil
+}
+
+// Verify checks that subject, which r has, is signed by whom t trusts.
+func (c Check) Verify(ctx context.Context, r *Repository, subject ocispec.Descriptor, t Trust) (source.Verification, error) {
+	technology, err := c.technology()
+	if err != nil {
+		return source.Verification{}, err
+	}
+	verifier, err := technology(r, t)
+	if err != nil {
+		return source.Verification{}, err
+	}
+	return verifier.Verify(ctx, subject)
+}
+
+// provider is what signatures are verified with.
+func (c Check) provider() string { return cmp.Or(c.Spec.Provider, "cosign") }
+
+// technology returns what the signatures are to be verified with.
+func (c Check) technology() (Technology, error) {
+	if make := c.Technologies[c.provider()]; make != nil {
+		return make, nil
+	}
+	known := strings.Join(slices.Sorted(maps.Keys(c.Technologies)), " or ")
+	return nil, transport.Unverified(invalid(fmt.Errorf("spec.verify.provider %q: this program verifies with %s", c.provider(), cmp.Or(known, "none"))))
+}
+
+// signatures are those that spec.verify asks for.
+func (o *Origin) signatures() Check {
+	return Check{Spec: o.repo.Spec.Verify, Technologies: o.technologies, Vault: &o.vault}
+}
+
 // trust returns a fingerprint of what spec.verify asks for and of whom it
 // trusts, "" when the spec asks for no verification.
-func (o *Origin) trust(ctx context.Context) (string, error) {
+func (o *Origin) trust(ctx context.Context) (print string, err error) {
 	if o.repo.Spec.Verify == nil {
 		return "", nil
 	}
-	if _, err := o.technology(); err != nil {
-		return "", err
-	}
-	var t Trust
-	err := o.within(ctx, "read the Secrets of spec.verify", func(ctx context.Context) (err error) {
-		t, err = o.readTrust(ctx)
+	err = o.within(ctx, "read the Secrets of spec.verify", func(ctx context.Context) (err error) {
+		_, print, err = o.signatures().Trust(ctx)
 		return err
 	})
 	if err != nil {
 		return "", err
 	}
-	print := t.fingerprint(o.repo.Plan().Verify)
 	o.trusted.Set(print)
 	return print, nil
-}
-
-// technology returns what the signatures are to be verified with.
-func (o *Origin) technology() (Technology, error) {
-	provider := o.repo.Plan().Verify
-	if make := o.technologies[provider]; make != nil {
-		return make, nil
-	}
-	known := strings.Join(slices.Sorted(maps.Keys(o.technologies)), " or ")
-	return nil, transport.Unverified(invalid(fmt.Errorf("spec.verify.provider %q: this program verifies with %s", provider, cmp.Or(known, "none"))))
-}
-
-// readTrust reads the Secrets of spec.verify.
-func (o *Origin) readTrust(ctx context.Context) (t Trust, err error) {
-	v := o.repo.Spec.Verify
-	t.Identities = v.MatchOIDCIdentity
-	if t.Keys, err = o.vault.Read(ctx, v.SecretRef, "spec.verify.secretRef"); err == nil {
-		t.Root, err = o.vault.Read(ctx, v.TrustedRootSecretRef, "spec.verify.trustedRootSecretRef")
-	}
-	if err != nil {
-		return Trust{}, transport.Unverified(err)
-	}
-	return t, nil
 }
 
 // fingerprint is one of a provider and of whom t trusts.
@@ -113,20 +138,12 @@ func (c *content) Verify(ctx context.Context) (v source.Verification, err error)
 }
 
 func (c *content) check(ctx context.Context) (v source.Verification, err error) {
-	technology, err := c.origin.technology()
-	if err != nil {
-		return v, err
-	}
-	trust, err := c.origin.readTrust(ctx)
+	trust, print, err := c.origin.signatures().Trust(ctx)
 	if err == nil {
-		err = c.origin.trusted.Check(trust.fingerprint(c.origin.repo.Plan().Verify))
+		err = c.origin.trusted.Check(print)
 	}
 	if err != nil {
 		return v, err
 	}
-	verifier, err := technology(c.repo, trust)
-	if err != nil {
-		return v, err
-	}
-	return verifier.Verify(ctx, c.subject)
+	return c.origin.signatures().Verify(ctx, c.repo, c.subject, trust)
 }

@@ -128,6 +128,20 @@ func BasicAuth(name string, s source.Secret) (Auth, error) {
 	return Auth{Username: user, Password: password}, nil
 }
 
+// UserAuth returns the user name and password for a registry of a Secret; ok is
+// false when it holds what docker login keeps, see [Registries], instead. A
+// Secret with neither is an error.
+func UserAuth(name string, s source.Secret) (a Auth, ok bool, err error) {
+	r := read(name, s)
+	if text, _ := r.value(keyRegistries); text != nil {
+		return Auth{}, false, nil
+	}
+	if a, err = BasicAuth(name, s); err == nil && (a.Username == "" || a.Password == "") {
+		err = r.problem(keyPassword[0], "or username is missing: the Secret needs both, or else the key %s", keyRegistries[0])
+	}
+	return a, err == nil, err
+}
+
 // GitAuth returns the credentials for git over http(s) of a Secret: a bearer
 // token or a user name and password, never both. The zero Auth means that the
 // Secret has neither.
