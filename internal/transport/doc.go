@@ -7,6 +7,7 @@
 //	bearer token          bearerToken (not together with basic auth)
 //	TLS, git              ca.crt (or caFile), tls.crt and tls.key
 //	TLS, certSecretRef    the same, and certFile and keyFile when the newer keys are absent
+//	PkgRepository         username and password (both), and, deprecated, caFile, certFile and keyFile
 //	ssh                   identity, known_hosts, password (passphrase of identity)
 //	proxySecretRef        address, username, password
 //	registries            .dockerconfigjson (or .dockercfg), see package oci

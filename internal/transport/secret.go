@@ -19,6 +19,9 @@ var (
 	keyKey        = []string{"tls.key"}
 	keyLegacyCert = []string{"tls.crt", "certFile"}
 	keyLegacyKey  = []string{"tls.key", "keyFile"}
+	keyOldCA      = []string{"caFile"}
+	keyOldCert    = []string{"certFile"}
+	keyOldKey     = []string{"keyFile"}
 	keyIdentity   = []string{"identity"}
 	keyKnownHosts = []string{"known_hosts"}
 	keyAddress    = []string{"address"}
@@ -140,6 +143,16 @@ func UserAuth(name string, s source.Secret) (a Auth, ok bool, err error) {
 		err = r.problem(keyPassword[0], "or username is missing: the Secret needs both, or else the key %s", keyRegistries[0])
 	}
 	return a, err == nil, err
+}
+
+// RepositoryAuth returns the user name and password of the Secret of a
+// PkgRepository: both of them, or the zero Auth when it has neither (reference A12).
+func RepositoryAuth(name string, s source.Secret) (Auth, error) {
+	a, err := BasicAuth(name, s)
+	if err == nil && a.Username != "" && a.Password == "" {
+		err = read(name, s).problem("password", "is missing: username needs it")
+	}
+	return a, err
 }
 
 // GitAuth returns the credentials for git over http(s) of a Secret: a bearer

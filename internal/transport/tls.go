@@ -13,16 +13,29 @@ import (
 // GitTLS returns the TLS settings of the Secret of a GitRepository, nil when
 // it has none: the CA to add to the system's, and the client certificate.
 func GitTLS(name string, s source.Secret) (*tls.Config, error) {
-	return tlsConfig(read(name, s), keyCert, keyKey)
+	return tlsConfig(read(name, s), keyCA, keyCert, keyKey)
 }
 
 // CertTLS returns the TLS settings of a Secret named by certSecretRef, nil when it has none.
 func CertTLS(name string, s source.Secret) (*tls.Config, error) {
-	return tlsConfig(read(name, s), keyLegacyCert, keyLegacyKey)
+	return tlsConfig(read(name, s), keyCA, keyLegacyCert, keyLegacyKey)
 }
 
-func tlsConfig(r reader, certKeys, keyKeys []string) (*tls.Config, error) {
-	pool, err := r.pool()
+// RepositoryTLS returns the TLS settings of the Secret of a PkgRepository, nil
+// when it has none, and the keys that they are under: all are deprecated.
+func RepositoryTLS(name string, s source.Secret) (c *tls.Config, deprecated []string, err error) {
+	r := read(name, s)
+	for _, keys := range [][]string{keyOldCA, keyOldCert, keyOldKey} {
+		if v, key := r.value(keys); v != nil {
+			deprecated = append(deprecated, key)
+		}
+	}
+	c, err = tlsConfig(r, keyOldCA, keyOldCert, keyOldKey)
+	return c, deprecated, err
+}
+
+func tlsConfig(r reader, caKeys, certKeys, keyKeys []string) (*tls.Config, error) {
+	pool, err := r.pool(caKeys)
 	if err != nil {
 		return nil, err
 	}
@@ -39,8 +52,8 @@ func tlsConfig(r reader, certKeys, keyKeys []string) (*tls.Config, error) {
 
 // pool returns the system's CAs and those of r, nil when r has none.
 // Like the system's own bundles, one in r may hold certificates that cannot be parsed.
-func (r reader) pool() (*x509.CertPool, error) {
-	ca, key := r.value(keyCA)
+func (r reader) pool(keys []string) (*x509.CertPool, error) {
+	ca, key := r.value(keys)
 	if ca == nil {
 		return nil, nil
 	}

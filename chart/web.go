@@ -1,0 +1,163 @@
+package chart
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/tls"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strings"
+	"sync"
+
+	"github.com/headgate-io/headgate/internal/redact"
+	"github.com/headgate-io/headgate/internal/transport"
+	"github.com/headgate-io/headgate/source"
+)
+
+// A web is a repository of charts behind http or https, as the credentials of
+// its object see it. It is safe for concurrent use.
+type web struct {
+	at    *url.URL          // of the repository, as parseURL has it, without user information
+	notes []string          // what its owner should know of the Secrets
+	print [sha256.Size]byte // of the URL and of all credentials
+
+	way   transport.Config // to the repository
+	pass  bool             // user name and password may be shown to other origins
+	vault *transport.Vault
+
+	mu      sync.Mutex
+	clients map[string]*http.Client // by origin, "" for the repository and all that get nothing
+}
+
+// dial reads the Secrets that repo names. It asks no server. Errors are
+// *[source.StepError], with the reason URLInvalid when the URL is to blame.
+func dial(ctx context.Context, repo *source.PkgRepository, vault *transport.Vault) (*web, error) {
+	at, err := parseURL(repo.Spec.URL)
+	if err != nil {
+		return nil, urlInvalid(fmt.Errorf("spec.url: %w", err))
+	}
+	w := &web{pass: repo.Spec.PassCredentials, vault: vault, clients: map[string]*http.Client{}}
+	w.at, w.way.Auth = transport.SplitUser(at)
+	vault.Conceal(w.way.Auth.Password)
+	secret, err := vault.Read(ctx, repo.Spec.SecretRef, "spec.secretRef")
+	if err != nil {
+		return nil, err
+	}
+	cert, err := vault.Read(ctx, repo.Spec.CertSecretRef, "spec.certSecretRef")
+	if err != nil {
+		return nil, err
+	}
+	if err := w.present(secret, cert); err != nil {
+		return nil, &source.StepError{Step: source.StepResolve, Reason: "AuthenticationFailed", Err: err}
+	}
+	w.way.Origin, w.way.MayDial = w.at, w.mayDial
+	h := sha256.New()
+	transport.Note(h, w.at.String(), w.way.Auth.Username, w.way.Auth.Password)
+	secret.Note(h)
+	cert.Note(h)
+	h.Sum(w.print[:0])
+	return w, nil
+}
+
+// present takes the credentials of two Secrets: those of spec.secretRef take
+// the place of those in the URL, and the TLS settings of spec.certSecretRef
+// that of all in spec.secretRef.
+func (w *web) present(secret, cert transport.Secret) error {
+	auth, err := transport.RepositoryAuth(secret.Name, secret.Secret)
+	if err != nil {
+		return err
+	}
+	if auth != (transport.Auth{}) {
+		w.way.Auth = auth
+	}
+	if cert.Name != "" {
+		w.way.TLS, err = transport.CertTLS(cert.Name, cert.Secret)
+		return err
+	}
+	settings, deprecated, err := transport.RepositoryTLS(secret.Name, secret.Secret)
+	if len(deprecated) > 0 {
+		w.notes = append(w.notes, fmt.Sprintf("secret %s: %s of spec.secretRef are deprecated: move them to the Secret of spec.certSecretRef, as ca.crt, tls.crt and tls.key",
+			secret.Name, strings.Join(deprecated, ", ")))
+	}
+	w.way.TLS = settings
+	return err
+}
+
+// mayDial keeps a repository, which can send us anywhere by a redirect or by
+// the URL of a chart, from sending us to this machine, unless it is there itself.
+func (w *web) mayDial(host string, ip netip.Addr) error {
+	if transport.ZoneOf(ip) != transport.Link || strings.EqualFold(host, w.at.Hostname()) || transport.ZoneOfHost(w.at) == transport.Link {
+		return nil
+	}
+	return fmt.Errorf("address %s: %s has an address of this machine or link, to which repository %s may not send us", ip, host, w.at.Host)
+}
+
+// get asks for u, with further header fields. The answer has the status 200, or
+// 304 when header makes it conditional; others are *[StatusError]. Credentials
+// go to the origin of the repository only, or user name and password to that
+// of u too where spec.passCredentials allows it. The content is decompressed.
+func (w *web) get(ctx context.Context, u *url.URL, header http.Header) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+	for name, values := range header {
+		req.Header[name] = values
+	}
+	resp, err := w.client(u).Do(req)
+	if err != nil {
+		return nil, unreached(err)
+	}
+	conditional := header.Get("If-None-Match") != "" || header.Get("If-Modified-Since") != ""
+	switch {
+	case resp.StatusCode == http.StatusNotModified && conditional:
+		return resp, nil
+	case resp.StatusCode != http.StatusOK:
+		transport.Finish(resp)
+		return nil, refusal(resp)
+	}
+	if coding := resp.Header.Get("Content-Encoding"); coding != "" && !strings.EqualFold(coding, "identity") {
+		resp.Body.Close()
+		return nil, fmt.Errorf("GET %s: the answer is compressed with %q, which was not asked for", redact.URL(resp.Request.URL), coding)
+	}
+	return resp, nil
+}
+
+// client returns who asks for u.
+func (w *web) client(u *url.URL) *http.Client {
+	way, key := w.way, ""
+	if w.pass && w.way.Auth != (transport.Auth{}) && !transport.SameOrigin(u, w.at) {
+		key = u.Scheme + "://" + u.Host
+		way.Origin, way.TLS = &url.URL{Scheme: u.Scheme, Host: u.Host}, authorities(way.TLS)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	c := w.clients[key]
+	if c == nil {
+		c = transport.Client(way)
+		c.Transport = &transport.Patient{Next: c.Transport}
+		w.clients[key] = c
+	}
+	return c
+}
+
+// authorities returns c without the client certificate.
+func authorities(c *tls.Config) *tls.Config {
+	if c == nil {
+		return nil
+	}
+	c = c.Clone()
+	c.Certificates = nil
+	return c
+}
+
+// close ends idle connections.
+func (w *web) close() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, c := range w.clients {
+		c.CloseIdleConnections()
+	}
+}

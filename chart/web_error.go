@@ -1,0 +1,120 @@
+package chart
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/headgate-io/headgate/internal/redact"
+	"github.com/headgate-io/headgate/internal/transport"
+	"github.com/headgate-io/headgate/source"
+)
+
+// A StatusError is the answer of a repository that refuses a request. It
+// satisfies [fs.ErrNotExist] for status 404 and 410, and [fs.ErrPermission] for 401 and 403.
+type StatusError struct {
+	URL    string // without user information and query
+	Status int
+	After  time.Duration // when to try again, as the server has it; 0 when it does not tell
+	Hint   string        // what to do, "" when nothing is known
+}
+
+func (e *StatusError) Error() string {
+	text := fmt.Sprintf("GET %s: %d %s", e.URL, e.Status, http.StatusText(e.Status))
+	if e.Hint != "" {
+		text += ": " + e.Hint
+	}
+	if e.After > 0 {
+		text += fmt.Sprintf(": try again in %s", e.After)
+	}
+	return text
+}
+
+// Is implements the errors of io/fs.
+func (e *StatusError) Is(target error) bool {
+	switch target {
+	case fs.ErrNotExist:
+		return e.Status == http.StatusNotFound || e.Status == http.StatusGone
+	case fs.ErrPermission:
+		return e.Status == http.StatusUnauthorized || e.Status == http.StatusForbidden
+	}
+	return false
+}
+
+// RetryAfter says when the [source.Reconciler] is to try again at the earliest.
+func (e *StatusError) RetryAfter() time.Duration { return e.After }
+
+// refusal returns what resp refuses. What the server has to say about it is left
+// out: it may repeat credentials, and is hardly ever more than a web page.
+func refusal(resp *http.Response) *StatusError {
+	e := &StatusError{URL: redact.URL(resp.Request.URL), Status: resp.StatusCode}
+	e.After, _ = transport.RetryAfter(resp.Header, time.Now())
+	if e.Status == http.StatusNotModified {
+		e.Hint = "the server answers as if it had been asked whether something changed"
+	}
+	return e
+}
+
+// unreached returns the cause of what an [http.Client] reports, with the URL as
+// far as it may show.
+func unreached(err error) error {
+	e, ok := err.(*url.Error)
+	if !ok {
+		return err
+	}
+	at := "the address of a redirect"
+	if u, parse := url.Parse(e.URL); parse == nil {
+		at = redact.URL(u)
+	}
+	cause := e.Err
+	switch {
+	case is[x509.UnknownAuthorityError](cause):
+		cause = fmt.Errorf("%w: ca.crt of a server that the system does not know belongs into the Secret of spec.certSecretRef", cause)
+	case errors.Is(cause, http.ErrSchemeMismatch):
+		cause = fmt.Errorf("%w: the server speaks no TLS: spec.url may have to begin with http://", cause)
+	}
+	return fmt.Errorf("%s %s: %w", strings.ToUpper(e.Op), at, cause)
+}
+
+// refusals are the failures whose reason is AuthenticationFailed, whatever was
+// going on: what is presented to the other side does not do, or the other way round.
+var refusals = []func(error) bool{
+	func(err error) bool {
+		status, ok := errors.AsType[*StatusError](err)
+		return ok && errors.Is(status, fs.ErrPermission)
+	},
+	is[*transport.SecretError],
+	is[*tls.CertificateVerificationError],
+}
+
+func is[E error](err error) bool {
+	_, ok := errors.AsType[E](err)
+	return ok
+}
+
+// stepError gives err the reason of its condition, unless it has one.
+func stepError(step source.Step, reason string, err error) error {
+	if is[*source.StepError](err) {
+		return err
+	}
+	for _, refused := range refusals {
+		if refused(err) {
+			reason = "AuthenticationFailed"
+		}
+	}
+	return &source.StepError{Step: step, Reason: reason, Err: err}
+}
+
+// invalid marks err as a defect of the spec: the object stalls until it changes.
+func invalid(err error) error { return fmt.Errorf("%w: %w", source.ErrInvalid, err) }
+
+// urlInvalid is a defect of spec.url (reference A2).
+func urlInvalid(err error) error {
+	return &source.StepError{Step: source.StepResolve, Reason: "URLInvalid", Err: invalid(err)}
+}
