@@ -43,6 +43,16 @@ func (l Limits) withDefaults() Limits {
 	return l
 }
 
+// Spool opens an empty file that disappears once it is closed, as Temp or its
+// default does: for callers that keep what they read beside what Read makes of it.
+func (l Limits) Spool() (*os.File, error) {
+	f, err := l.withDefaults().Temp()
+	if err != nil {
+		return nil, fmt.Errorf("create spool: %w", err)
+	}
+	return f, nil
+}
+
 // bound resolves one limit: zero is the default, negative none.
 func bound[T int | int64](limit, standard T) T {
 	if limit < 0 {

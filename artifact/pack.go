@@ -7,7 +7,7 @@ import (
 	"io/fs"
 )
 
-// maxLeftOut bounds the entries a [Report] names.
+// maxLeftOut bounds the entries that each list of a [Report] names.
 const maxLeftOut = 1000
 
 // A Report says what an archive holds and what was left out of it.
@@ -17,6 +17,7 @@ type Report struct {
 	Bytes        int64     // content bytes of the files
 	LeftOut      []LeftOut // what an archive never holds: links, devices, submodules; the first 1,000
 	LeftOutTotal int       // how many there were
+	Replaced     []string  // files that an archive being read has more than once, the last of which counts; the first 1,000
 }
 
 // LeftOut names one entry that was left out and the mode that says why. A

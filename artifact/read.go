@@ -34,9 +34,9 @@ func read(r io.Reader, limit Limits) (*Tree, error) {
 	if err != nil {
 		return nil, damaged(err, source)
 	}
-	spool, err := limit.Temp()
+	spool, err := limit.Spool()
 	if err != nil {
-		return nil, fmt.Errorf("create spool: %w", err)
+		return nil, err
 	}
 	in := &intake{
 		limit: limit,

@@ -42,12 +42,12 @@ func order(a, b node) int {
 }
 
 // index sorts nodes, adds the directories that they only imply and lets the
-// last node of a name win. The root has no node. More than limit nodes are a
-// [*LimitError]: a long name can imply many directories.
-func index(nodes []node, limit int) ([]node, error) {
-	nodes, err := addParents(nodes, limit)
+// last node of a name win; it names the files that lost. The root has no node.
+// More than limit nodes are a [*LimitError]: a long name can imply many directories.
+func index(nodes []node, limit int) (_ []node, replaced []string, err error) {
+	nodes, err = addParents(nodes, limit)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	slices.SortStableFunc(nodes, order)
 	kept := nodes[:0]
@@ -58,12 +58,15 @@ func index(nodes []node, limit int) ([]node, error) {
 		case last < 0 || kept[last].name != n.name:
 			kept = append(kept, n)
 		case kept[last].IsDir() != n.IsDir():
-			return nil, fmt.Errorf("%w: %q is both a file and a directory", ErrFormat, n.name)
+			return nil, nil, fmt.Errorf("%w: %q is both a file and a directory", ErrFormat, n.name)
 		default:
+			if !n.IsDir() && len(replaced) < maxLeftOut {
+				replaced = append(replaced, n.name)
+			}
 			kept[last] = n
 		}
 	}
-	return slices.Clip(kept), nil
+	return slices.Clip(kept), replaced, nil
 }
 
 // addParents appends a node for each directory that other nodes stand in.

@@ -121,11 +121,11 @@ func (in *intake) finish(end int64) error {
 			return err
 		}
 	}
-	nodes, err := index(in.nodes, in.limit.Entries)
+	nodes, replaced, err := index(in.nodes, in.limit.Entries)
 	if err != nil {
 		return err
 	}
-	in.nodes = nodes
+	in.nodes, in.report.Replaced = nodes, replaced
 	in.report.count(nodes)
 	return nil
 }
