@@ -1,0 +1,153 @@
+package index
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"iter"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/Masterminds/semver/v3"
+)
+
+// Select returns the version that want selects among entries (reference A13).
+// Their order does not matter, and no more than a few of them are kept.
+//
+//   - An entry whose Version is spelled like want is it, before any range is
+//     considered.
+//   - Otherwise want is a range, and the highest version within it counts; ""
+//     and * are all versions. Pre-releases are within a range only when it names
+//     one. Versions and ranges are those of Masterminds semver, which takes v1.2
+//     for 1.2.0; what is no version at all is passed over.
+//   - Among versions that are equal, which are those that differ only in build
+//     metadata or spelling, the last created counts, then the one whose build
+//     metadata is later (numbers by their value, before what is text), then the first.
+//
+// An error among entries is returned as it is. The error of Select satisfies
+// [fs.ErrNotExist] when no entry fits, and names the newest that there are.
+func Select(entries iter.Seq2[Entry, error], want string) (Entry, error) {
+	within, invalid := semver.NewConstraint(cmp.Or(want, "*"))
+	s := selection{want: want, within: within}
+	for e, err := range entries {
+		if err != nil {
+			return Entry{}, err
+		}
+		s.add(e)
+	}
+	switch {
+	case s.exact.v != nil:
+		return s.exact.Entry, nil
+	case invalid != nil:
+		return Entry{}, fmt.Errorf("version %q is neither in the index nor a range: %w", want, invalid)
+	case s.best.v != nil:
+		return s.best.Entry, nil
+	}
+	return Entry{}, s.missing()
+}
+
+// A candidate is an entry with its version.
+type candidate struct {
+	Entry
+	v *semver.Version
+}
+
+// A selection goes through entries.
+type selection struct {
+	want   string
+	within *semver.Constraints // nil when want is no range
+
+	exact, best candidate // the best of each; v is nil while there is none
+	count       int
+	newest      []candidate // at most listed, the highest first
+	unstable    bool        // all are pre-releases
+}
+
+// listed is how many versions an error names.
+const listed = 5
+
+func (s *selection) add(e Entry) {
+	v, err := parseVersion(e.Version)
+	if err != nil {
+		return
+	}
+	c := candidate{e, v}
+	if e.Version == s.want && (s.exact.v == nil || compare(c, s.exact) > 0) {
+		s.exact = c
+	}
+	s.unstable = v.Prerelease() != "" && (s.count == 0 || s.unstable)
+	s.count++
+	if s.within != nil && (s.best.v == nil || compare(c, s.best) > 0) && s.within.Check(v) {
+		s.best = c
+	}
+	s.note(c)
+}
+
+// note keeps c when it is one of the newest versions.
+func (s *selection) note(c candidate) {
+	at, _ := slices.BinarySearchFunc(s.newest, c, func(a, b candidate) int { return compare(b, a) })
+	if at == listed || slices.ContainsFunc(s.newest, func(o candidate) bool { return o.Version == c.Version }) {
+		return
+	}
+	s.newest = slices.Insert(s.newest[:min(len(s.newest), listed-1)], at, candidate{Entry{Version: c.Version, Created: c.Created}, c.v})
+}
+
+// missing says that nothing fits.
+func (s *selection) missing() error {
+	if s.count == 0 {
+		return notFound("there is no version of it")
+	}
+	var names []string
+	for _, c := range s.newest {
+		names = append(names, strconv.Quote(c.Version))
+	}
+	text := fmt.Sprintf("no version is within %q: of %d the newest are %s", cmp.Or(s.want, "*"), s.count, strings.Join(names, ", "))
+	if s.unstable {
+		text += "; they are pre-releases, which a range has only when it names one, for example >=0.0.0-0"
+	}
+	return notFound(text)
+}
+
+// notFound is fs.ErrNotExist in other words.
+type notFound string
+
+func (e notFound) Error() string { return string(e) }
+
+func (e notFound) Is(target error) bool { return target == fs.ErrNotExist }
+
+// compare returns which of two candidates is to be chosen, 0 when that is a
+// matter of which comes first.
+func compare(a, b candidate) int {
+	return cmp.Or(a.v.Compare(b.v), a.Created.Compare(b.Created), compareBuilds(a.v.Metadata(), b.v.Metadata()))
+}
+
+// compareBuilds compares build metadata.
+func compareBuilds(a, b string) int {
+	return slices.CompareFunc(strings.Split(a, "."), strings.Split(b, "."), func(a, b string) int {
+		n, errN := strconv.ParseUint(a, 10, 64)
+		m, errM := strconv.ParseUint(b, 10, 64)
+		switch {
+		case errN == nil && errM == nil:
+			return cmp.Compare(n, m)
+		case errN == nil:
+			return -1
+		case errM == nil:
+			return 1
+		}
+		return cmp.Compare(a, b)
+	})
+}
+
+// parseVersion reads a version as Helm does: with or without v, minor and patch.
+func parseVersion(text string) (*semver.Version, error) {
+	if v, err := semver.StrictNewVersion(strings.TrimPrefix(text, "v")); err == nil {
+		return v, nil
+	}
+	v, err := semver.NewVersion(text)
+	if err != nil {
+		return nil, errors.New("is no version")
+	}
+	return v, nil
+}
