@@ -27,10 +27,14 @@ type Entry struct {
 // is that of r or tells that r is no index; what belongs to other charts is
 // read only as far as it takes to pass over it.
 func Entries(r io.Reader, name string) iter.Seq2[Entry, error] {
+	return open(r).matching(func(key []byte) bool { return string(key) == name })
+}
+
+// matching returns the versions of the charts that are wanted.
+func (d *document) matching(wanted func(chart []byte) bool) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
-		d := open(r)
 		err := d.walk(visitor{
-			chart:  func(key []byte) bool { return string(key) == name },
+			chart:  wanted,
 			oddity: func([]byte, int, error) {},
 			version: func(chart []byte, value *record) error {
 				e, problem := value.entry(chart)
