@@ -4,30 +4,124 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
+	"strings"
+
+	"helm.sh/helm/v3/pkg/chart"
 
 	"github.com/headgate-io/headgate/artifact"
 )
 
-// With returns the files of c with further charts in charts/, each in a directory
-// of its name, or of name and version where there is something of that name.
-// Names of charts must be names of directories.
-func (c *Chart) With(charts ...*Chart) fs.FS {
-	files := c.Files
-	taken := map[string]bool{}
-	for _, sub := range charts {
-		dir := path.Join("charts", sub.Metadata.Name)
-		for n, at := 1, dir; taken[dir] || exists(c.Files, dir); n++ {
-			if dir = at + "-" + sub.Metadata.Version; n > 1 {
-				dir = fmt.Sprintf("%s-%d", dir, n)
-			}
-		}
-		taken[dir] = true
-		files = artifact.Mount(files, dir, sub.Files)
+// With returns the files of c as they are with e.
+//
+// A further chart appears as directory charts/NAME/, or charts/NAME-VERSION/
+// when there are several versions of it. The same version twice is one; it may
+// also be in charts/ already, which then stays as it is.
+//
+// Everything in charts/ must be a chart. Errors wrap [ErrChart], or are those of the
+// trees.
+func (c *Chart) With(e Edit) (fs.FS, error) {
+	tree, err := c.with(e)
+	if err != nil {
+		return nil, fmt.Errorf("edit chart %q: %w", c.Metadata.Name, err)
 	}
-	return files
+	return tree, nil
 }
 
-func exists(files fs.FS, name string) bool {
-	_, err := fs.Stat(files, name)
-	return err == nil
+func (c *Chart) with(e Edit) (fs.FS, error) {
+	tree, err := c.edited(e)
+	if err != nil {
+		return nil, err
+	}
+	return c.furnished(tree, e)
+}
+
+// edited returns the files of c with the Chart.yaml and the values of e.
+func (c *Chart) edited(e Edit) (fs.FS, error) {
+	over := memory{}
+	if e.Version != "" {
+		text, err := readVerbatim(c.Files, chartFile, textBytes)
+		if err != nil {
+			return nil, err
+		}
+		if over[chartFile], err = setVersion(text, e.Version); err != nil {
+			return nil, err
+		}
+	}
+	if e.Values != nil {
+		there, err := has(c.Files, valuesFile)
+		if err != nil {
+			return nil, err
+		}
+		if !there {
+			return nil, fmt.Errorf("%w: it has no %s that other values could replace", ErrChart, valuesFile)
+		}
+		over[valuesFile] = e.Values
+	}
+	if len(over) == 0 {
+		return c.Files, nil
+	}
+	return artifact.Mount(c.Files, ".", over), nil
+}
+
+// furnished returns tree, the files of c, with the further charts of e.
+func (c *Chart) furnished(tree fs.FS, e Edit) (fs.FS, error) {
+	there, err := c.Vendored(e.Limits)
+	if err != nil {
+		return nil, err
+	}
+	dirs, err := places(e.Charts, there)
+	if err != nil {
+		return nil, err
+	}
+	for dir, further := range dirs {
+		dir = path.Join(chartsDir, dir)
+		taken, err := has(tree, dir)
+		if err != nil {
+			return nil, err
+		}
+		if taken {
+			return nil, fmt.Errorf("%w: %s is not %s %s: rename it", ErrChart, dir, further.Metadata.Name, further.Metadata.Version)
+		}
+		tree = artifact.Mount(tree, dir, further.Files)
+	}
+	return tree, nil
+}
+
+// places returns charts by their directories in charts/, except those that are
+// there already.
+func places(charts []*Chart, there []*chart.Metadata) (map[string]*Chart, error) {
+	versions := map[string]map[string]*Chart{} // by name and version, nil for those that are there
+	add := func(m *chart.Metadata, c *Chart) {
+		if versions[m.Name] == nil {
+			versions[m.Name] = map[string]*Chart{}
+		}
+		if _, ok := versions[m.Name][m.Version]; !ok {
+			versions[m.Name][m.Version] = c
+		}
+	}
+	for _, m := range there {
+		add(m, nil)
+	}
+	for _, c := range charts {
+		if name := c.Metadata.Name; strings.HasPrefix(name, "_") || strings.HasPrefix(name, ".") || path.Ext(name) == ".tgz" {
+			return nil, fmt.Errorf("%w: the package manager finds no chart named %q in %s/", ErrChart, name, chartsDir)
+		}
+		add(c.Metadata, c)
+	}
+	dirs := map[string]*Chart{}
+	for name, all := range versions {
+		for version, c := range all {
+			dir := name
+			if len(all) > 1 {
+				dir += "-" + version
+			}
+			if other := dirs[dir]; other != nil && c != nil {
+				return nil, fmt.Errorf("%w: %s/%s would be two charts, %s and %s", ErrChart, chartsDir, dir, other.Metadata.Name, name)
+			}
+			if c != nil {
+				dirs[dir] = c
+			}
+		}
+	}
+	return dirs, nil
 }
