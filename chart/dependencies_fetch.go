@@ -1,0 +1,194 @@
+package chart
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"golang.org/x/sync/errgroup"
+	"helm.sh/helm/v3/pkg/chart"
+
+	"github.com/headgate-io/headgate/artifact"
+	"github.com/headgate-io/headgate/chart/internal/bundle"
+	"github.com/headgate-io/headgate/source"
+)
+
+// A remote is a chart of a repository that is needed, by how many charts ever.
+type remote struct {
+	remoteKey
+	subject string          // for errors, of the first that needs it
+	archive *bundle.Archive // once it is fetched
+}
+
+type remoteKey struct{ repository, name, version string }
+
+// remote returns what d asks a repository for.
+func (p *plan) remote(subject string, d *chart.Dependency) *remote {
+	key := remoteKey{d.Repository, d.Name, d.Version}
+	r, ok := p.remotes[key]
+	if !ok {
+		r = &remote{remoteKey: key, subject: subject}
+		p.remotes[key] = r
+		p.fetches = append(p.fetches, r)
+	}
+	return r
+}
+
+// fetchAll fetches what list needs, several at a time. The error is that of the
+// first in list that fails, whichever fails first: it ends those behind it.
+func (s *supply) fetchAll(ctx context.Context, list []*remote, l artifact.Limits) error {
+	f := &fetching{supply: s, left: l.Bytes, limit: l.Bytes, desks: map[string]*desk{}}
+	f.ctx, f.cancel = context.WithCancel(ctx)
+	defer f.close()
+	errs := make([]error, len(list))
+	contexts, cancels := make([]context.Context, len(list)), make([]context.CancelFunc, len(list))
+	for i := range list {
+		contexts[i], cancels[i] = context.WithCancel(f.ctx)
+		defer cancels[i]()
+	}
+	var group errgroup.Group
+	group.SetLimit(parallelFetches)
+	for i, r := range list {
+		group.Go(func() error {
+			if errs[i] = f.fetch(contexts[i], r); errs[i] != nil {
+				for _, cancel := range cancels[i+1:] {
+					cancel()
+				}
+			}
+			return nil
+		})
+	}
+	_ = group.Wait() // nothing returns an error
+	if f.tooMuch.Load() {
+		return fmt.Errorf("dependencies take more than %d bytes in all", f.limit)
+	}
+	for i, err := range errs {
+		if err != nil {
+			return fmt.Errorf("%s: %w", list[i].subject, err)
+		}
+	}
+	return nil
+}
+
+// A fetching is one call of fetchAll.
+type fetching struct {
+	*supply
+	ctx    context.Context // of what several remotes share
+	cancel context.CancelFunc
+
+	limit   int64 // bytes of all archives
+	tooMuch atomic.Bool
+
+	mu    sync.Mutex
+	left  int64
+	desks map[string]*desk
+}
+
+// A desk is a repository that is asked for charts. It is opened once.
+type desk struct {
+	opened chan struct{} // closed when the following are set
+	upstream
+	err error
+}
+
+// fetch fetches one chart.
+func (f *fetching) fetch(ctx context.Context, r *remote) error {
+	if err := context.Cause(ctx); err != nil {
+		return err
+	}
+	up, err := f.upstream(ctx, r.repository)
+	if err != nil {
+		return err
+	}
+	o, err := up.find(ctx, r.name, r.version)
+	if err != nil {
+		return err
+	}
+	if _, err := up.verify(ctx, o, nil); err != nil {
+		return err
+	}
+	a, err := up.fetch(ctx, o)
+	if err != nil {
+		return err
+	}
+	r.archive = a
+	if got := a.Metadata; got.Name != r.name || !admits(r.version, got.Version) {
+		return fmt.Errorf("chart %q %q came", got.Name, got.Version)
+	}
+	return f.spend(a.Size)
+}
+
+// spend counts n bytes of the limit for all archives. Beyond it everything ends.
+func (f *fetching) spend(n int64) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.left -= n; f.left < 0 {
+		f.tooMuch.Store(true)
+		f.cancel()
+	}
+	return nil
+}
+
+// upstream returns the upstream of a repository as a dependency names it.
+func (f *fetching) upstream(ctx context.Context, repository string) (upstream, error) {
+	repo, err := f.repository(ctx, repository)
+	if err != nil {
+		return nil, err
+	}
+	key := "@" + repo.Metadata.Name
+	if repo.Metadata.Name == "" {
+		if key, err = normalise(repo.Spec.URL); err != nil {
+			return nil, err
+		}
+	}
+	f.mu.Lock()
+	d, ok := f.desks[key]
+	if !ok {
+		d = &desk{opened: make(chan struct{})}
+		f.desks[key] = d
+		go func() {
+			defer close(d.opened)
+			d.upstream, d.err = f.open(f.ctx, repo, nil)
+		}()
+	}
+	f.mu.Unlock()
+	select {
+	case <-d.opened:
+		return d.upstream, d.err
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// close ends what is still being opened, and closes the rest.
+func (f *fetching) close() {
+	f.cancel()
+	for _, d := range f.desks {
+		if <-d.opened; d.err == nil {
+			d.close()
+		}
+	}
+}
+
+// repository returns the PkgRepository that a dependency names by its URL or,
+// as @NAME and alias:NAME, by its name.
+func (s *supply) repository(ctx context.Context, text string) (*source.PkgRepository, error) {
+	name, ok := aliasOf(text)
+	if !ok {
+		return s.named(ctx, text)
+	}
+	if s.env.Sources == nil {
+		return nil, errors.New("there is no PkgRepository of that name")
+	}
+	obj, err := s.env.Sources.Source(ctx, source.Reference{Kind: "PkgRepository", Namespace: s.vault.Namespace, Name: name})
+	if err != nil {
+		return nil, err
+	}
+	repo, ok := obj.(*source.PkgRepository)
+	if !ok {
+		return nil, fmt.Errorf("%q is no PkgRepository", name)
+	}
+	return repo, nil
+}

@@ -1,0 +1,178 @@
+package chart
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"golang.org/x/tools/txtar"
+	"helm.sh/helm/v3/pkg/chart"
+
+	"github.com/headgate-io/headgate/chart/internal/bundle"
+)
+
+// TestLocksOfHelm reads locks that helm 3.22 wrote, and one that it accepts for
+// the sake of helm 2.
+func TestLocksOfHelm(t *testing.T) {
+	names, err := filepath.Glob("testdata/locks/*.txtar")
+	if err != nil || len(names) != 6 {
+		t.Fatalf("%v, %v", names, err)
+	}
+	for _, name := range names {
+		t.Run(filepath.Base(name), func(t *testing.T) {
+			archive, err := txtar.ParseFile(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			tree := fstest.MapFS{}
+			for _, f := range archive.Files {
+				tree[f.Name] = &fstest.MapFile{Data: f.Data}
+			}
+			c := opened(t, tree)
+			if err := checkLock(c); err != nil {
+				t.Errorf("%v: want %s, have %q", err, c.Lock.Digest, lockDigests(c))
+			}
+			for defect, spoil := range spoiled {
+				c := opened(t, tree)
+				spoil(c)
+				if err := checkLock(c); err == nil || !strings.Contains(err.Error(), "run helm dependency update") {
+					t.Errorf("%s: %v", defect, err)
+				}
+			}
+		})
+	}
+}
+
+func opened(t *testing.T, tree fstest.MapFS) *bundle.Chart {
+	t.Helper()
+	c, err := bundle.OpenDir(tree, ".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// spoiled are the ways in which a lock and what it was made for can part.
+var spoiled = map[string]func(c *bundle.Chart){
+	"another range":      func(c *bundle.Chart) { c.Metadata.Dependencies[0].Version = "*" },
+	"another condition":  func(c *bundle.Chart) { c.Metadata.Dependencies[0].Condition += "x" },
+	"another repository": func(c *bundle.Chart) { c.Metadata.Dependencies[0].Repository = "https://other.example" },
+	"one more": func(c *bundle.Chart) {
+		c.Metadata.Dependencies = append(c.Metadata.Dependencies, &chart.Dependency{Name: "more"})
+	},
+	"one less":               func(c *bundle.Chart) { c.Metadata.Dependencies = c.Metadata.Dependencies[1:] },
+	"no digest":              func(c *bundle.Chart) { c.Lock.Digest = "" },
+	"empty entry":            func(c *bundle.Chart) { c.Lock.Dependencies[0] = nil },
+	"another name in lock":   func(c *bundle.Chart) { c.Lock.Dependencies[0].Name = "other"; redigest(c) },
+	"version not admitted":   func(c *bundle.Chart) { c.Lock.Dependencies[0].Version = "0.0.1"; redigest(c) },
+	"unknown scheme in lock": func(c *bundle.Chart) { c.Lock.Dependencies[0].Repository = "ftp://x"; redigest(c) },
+}
+
+// redigest gives the lock of c the digest that goes with it.
+func redigest(c *bundle.Chart) { c.Lock.Digest = lockDigests(c)[0] }
+
+func TestLacking(t *testing.T) {
+	dep := func(name, version, repository string) *chart.Dependency {
+		return &chart.Dependency{Name: name, Version: version, Repository: repository}
+	}
+	const r, s = "https://r.example", "https://s.example"
+	for _, c := range []struct {
+		name           string
+		list, lock     []*chart.Dependency
+		vendored, want string // NAME VERSION, comma separated; what is wanted with the repository
+		fails          string
+	}{
+		{name: "nothing"},
+		{name: "all", list: []*chart.Dependency{dep("a", "^1", r), dep("b", "2.x", s)}, want: "a ^1 " + r + ",b 2.x " + s},
+		{name: "some are there", list: []*chart.Dependency{dep("a", "^1", r), dep("b", "2.x", s)}, vendored: "a 1.9.0", want: "b 2.x " + s},
+		{name: "as many as are wanted, but others", list: []*chart.Dependency{dep("a", "^1", r), dep("b", "^1", r)}, vendored: "a 1.0.0,c 1.0.0", want: "b ^1 " + r},
+		{name: "twice under aliases", list: []*chart.Dependency{dep("a", "^1", r), dep("a", "^1", r)}, want: "a ^1 " + r},
+		{name: "two versions", list: []*chart.Dependency{dep("a", "^1", r), dep("a", "^2", r)}, vendored: "a 1.0.0", want: "a ^2 " + r},
+		{name: "two versions are there", list: []*chart.Dependency{dep("a", "^1", r), dep("a", "^2", r)}, vendored: "a 1.0.0,a 2.0.0"},
+		{name: "another version is there", list: []*chart.Dependency{dep("a", "^2", r)}, vendored: "a 1.0.0", fails: `charts/ holds version "1.0.0"`},
+		{name: "any version", list: []*chart.Dependency{dep("a", "", "")}, vendored: "a 1.0.0-rc.1"},
+		{name: "a version that is none", list: []*chart.Dependency{dep("a", "latest", "")}, vendored: "a latest", fails: `version "latest"`},
+		{name: "build metadata", list: []*chart.Dependency{dep("a", "1.0.0+x", r)}, vendored: "a 1.0.0+y"},
+		{name: "locked", list: []*chart.Dependency{dep("a", "^1", r), dep("b", "2.x", r)}, lock: []*chart.Dependency{dep("a", "1.0.1", r), dep("b", "2.0.2", r)}, want: "a 1.0.1 " + r + ",b 2.0.2 " + r},
+		{name: "locked, and there in another version", list: []*chart.Dependency{dep("a", "^1", r), dep("b", "2.x", r)}, lock: []*chart.Dependency{dep("a", "1.0.1", r), dep("b", "2.0.2", r)}, vendored: "a 1.0.0", want: "b 2.0.2 " + r},
+		{name: "without repository", list: []*chart.Dependency{dep("a", "^1", "")}, fails: "charts/a must hold it"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			b := &bundle.Chart{Metadata: &chart.Metadata{APIVersion: "v2", Name: "c", Dependencies: c.list}}
+			if c.lock != nil {
+				b.Lock = &chart.Lock{Dependencies: c.lock}
+				redigest(b)
+			}
+			var vendored []*chart.Metadata
+			for text := range strings.SplitSeq(c.vendored, ",") {
+				if name, version, ok := strings.Cut(text, " "); ok {
+					vendored = append(vendored, &chart.Metadata{Name: name, Version: version})
+				}
+			}
+			missing, err := lacking(b, vendored)
+			if c.fails != "" {
+				demandFailure(t, err, c.fails)
+				return
+			}
+			var got []string
+			for _, d := range missing {
+				got = append(got, d.Name+" "+d.Version+" "+d.Repository)
+			}
+			if err != nil || strings.Join(got, ",") != c.want {
+				t.Errorf("%q, %v; want %q", got, err, c.want)
+			}
+		})
+	}
+}
+
+// TestALockThatDecidesNothing: consumers do not look at it either.
+func TestALockThatDecidesNothing(t *testing.T) {
+	c := &bundle.Chart{
+		Metadata: &chart.Metadata{APIVersion: "v2", Name: "c", Dependencies: []*chart.Dependency{{Name: "a", Version: "^1", Repository: "@r"}}},
+		Lock:     &chart.Lock{Digest: "sha256:stale"},
+	}
+	if missing, err := lacking(c, []*chart.Metadata{{Name: "a", Version: "1.0.0"}}); err != nil || len(missing) != 0 {
+		t.Errorf("%v, %v", missing, err)
+	}
+	_, err := lacking(c, nil)
+	demandFailure(t, err, "Chart.lock is out of sync with Chart.yaml", `"c"`)
+	c.Metadata.APIVersion = "v1"
+	_, err = lacking(c, nil)
+	demandFailure(t, err, "requirements.lock is out of sync with requirements.yaml")
+}
+
+func TestHostileDependencies(t *testing.T) {
+	const good = "- {name: a, version: ^1, repository: https://r.example, alias: b}"
+	for defect, c := range map[string]struct{ list, says string }{
+		"name leads up":         {`- {name: .., version: ^1, repository: https://r.example}`, "name"},
+		"name is a path":        {`- {name: ../a, version: ^1, repository: https://r.example}`, "name"},
+		"name is a path inside": {`- {name: a/b, version: ^1, repository: https://r.example}`, "name"},
+		"name with backslash":   {`- {name: '..\a', version: ^1, repository: https://r.example}`, "name"},
+		"name with escape":      {`- {name: "a\e[2J", version: ^1, repository: https://r.example}`, "name"},
+		"name with line break":  {`- {name: "a\nb", version: ^1, repository: https://r.example}`, "name"},
+		"name that is hidden":   {`- {name: _a, version: ^1, repository: https://r.example}`, "is not read from charts/"},
+		"name with a dot":       {`- {name: .a, version: ^1, repository: https://r.example}`, "is not read from charts/"},
+		"name of an archive":    {`- {name: a.tgz, version: ^1, repository: https://r.example}`, "is not read from charts/"},
+		"no name":               {`- {version: ^1, repository: https://r.example}`, "name"},
+		"nothing":               {`- null`, "null"},
+		"alias is a path":       {`- {name: a, version: ^1, repository: https://r.example, alias: ../b}`, "alias"},
+		"alias with line break": {`- {name: a, version: ^1, repository: https://r.example, alias: "a\n"}`, "alias"},
+		"alias of two":          {good + "\n- {name: b, version: ^1, repository: https://r.example}", `more than one dependency with name or alias`},
+		"version is none":       {`- {name: a, version: ../1, repository: https://r.example}`, "neither a version nor a range"},
+		"scheme":                {`- {name: a, version: ^1, repository: ftp://r.example}`, "use a URL with http"},
+		"scheme in capitals":    {`- {name: a, version: ^1, repository: FILE:///etc}`, "use a URL with http"},
+		"name of a repository":  {`- {name: a, version: ^1, repository: stable}`, "use a URL with http"},
+		"nameless alias":        {`- {name: a, version: ^1, repository: "@"}`, "use a URL with http"},
+		"no host":               {`- {name: a, version: ^1, repository: "https://"}`, "use a URL with http"},
+	} {
+		text := "apiVersion: v2\nname: c\nversion: 1.0.0\ndependencies:\n" + c.list + "\n"
+		b, err := bundle.OpenDir(fstest.MapFS{"Chart.yaml": {Data: []byte(text)}}, ".")
+		if err == nil {
+			_, err = lacking(b, nil)
+		}
+		if err == nil || !strings.Contains(err.Error(), c.says) || strings.ContainsAny(err.Error(), "\x1b\n") {
+			t.Errorf("%s: %v", defect, err)
+		}
+	}
+}
