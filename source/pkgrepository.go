@@ -33,6 +33,7 @@ type PkgRepositorySpec struct {
 
 // PkgRepositoryVerification says whose signatures of charts count: of the
 // provenance files (.prov) that lie beside the charts of an HTTP repository.
+// The index itself has no signature.
 type PkgRepositoryVerification struct {
 	SecretRef LocalReference `json:"secretRef"` // OpenPGP public keys, one or many in each of its values
 }

@@ -168,6 +168,8 @@ func TestAdmission(t *testing.T) {
 		{"PkgRepository", `url: "ssh://h/x"`, "spec.url", "must begin with http:// or https:// or oci://"},
 		{"PkgRepository", `url: "https://h/x", type: oci`, "spec.url", "must begin with oci://"},
 		{"PkgRepository", `type: git`, "spec.type", "must be one of default, oci"},
+		{"PkgRepository", `verify: {secretRef: {name: a}}`, "", ""},
+		{"PkgRepository", `verify: {}`, "spec.verify.secretRef", "is required"},
 		{"PkgRepository", `provider: github`, "spec.provider", "must be one of"},
 		{"PkgRepository", `accessFrom: {namespaceSelectors: [{matchLabels: {a: 1}}]}`, "spec.accessFrom.namespaceSelectors[0].matchLabels[a]", "must be a string"},
 		{"PkgRepository", `accessFrom: {}`, "spec.accessFrom.namespaceSelectors", "is required"},

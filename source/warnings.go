@@ -165,7 +165,13 @@ func (p *PkgRepository) advise(found *findings) {
 	adviseInterval(found, p.Interval())
 	adviseURL(found, p.Spec.URL, p.Spec.Type == RepositoryOCI && p.Spec.Insecure, p.Spec.SecretRef)
 	if p.Spec.Type == RepositoryOCI {
+		if p.Spec.PassCredentials {
+			found.add("spec.passCredentials", "has no effect: it goes with type default")
+		}
 		return
+	}
+	if p.Spec.PassCredentials && p.Spec.SecretRef == nil {
+		found.add("spec.passCredentials", "has no effect without secretRef")
 	}
 	if p.Spec.Insecure {
 		found.add("spec.insecure", "has no effect: it goes with type oci")

@@ -30,6 +30,8 @@ package sourcetest
 
 import (
 	"context"
+	"io"
+	"io/fs"
 	"slices"
 	"testing"
 	"testing/fstest"
@@ -47,8 +49,12 @@ type Kind struct {
 	Open func(t TB) Upstream
 
 	// Drift changes the spec of obj so that its artifact is to be made again
-	// from the same revision, for example by another spec.ignore.
+	// from the same revision, for example by another spec.ignore; nil when
+	// nothing in the spec shapes the artifact.
 	Drift func(obj source.Object)
+
+	// Read returns the files of an artifact that is no archive; nil when it is one.
+	Read func(r io.Reader) (fs.FS, error)
 
 	// Failures lists the defects that end a run, and how it ends.
 	Failures []Failure
@@ -183,7 +189,7 @@ var checks = []check{
 	{"same tree, same bytes", nil, sameTreeSameBytes},
 	{"artifact reads back", nil, readsBack},
 	{"unchanged does not fetch", nil, unchangedDoesNotFetch},
-	{"drift fetches", nil, driftFetches},
+	{"drift fetches", func(k Kind) bool { return k.Drift != nil }, driftFetches},
 	{"ignore files", func(k Kind) bool { return k.IgnoreFile != "" }, ignoreFiles},
 	{"failures", nil, failures},
 	{"failure keeps the artifact", nil, failureKeepsArtifact},
