@@ -1,0 +1,263 @@
+package yaml
+
+// keyMax is how many bytes there may be from the beginning of a simple key to its ":".
+const keyMax = window / 2
+
+// A spot is where a simple key may begin.
+type spot struct {
+	allowed bool
+	offset  int64
+	line    int
+	column  int
+}
+
+func (r *Reader) here(allowed bool) spot {
+	return spot{allowed, r.base + int64(r.pos), r.line, r.pos - r.lineStart}
+}
+
+// mapKey reads a key of a block mapping, or its end.
+func (r *Reader) mapKey(f *frame) bool {
+	c, ok := r.space(false)
+	if !ok {
+		return false
+	}
+	col := r.column(c)
+	if col < f.indent {
+		return r.pop(MapEnd)
+	}
+	if col > f.indent || !r.fresh {
+		return r.failHere("the next key expected")
+	}
+	if c == '?' && blankAt(r.buf, r.pos+1) {
+		r.pos++
+		f.state = mapColon
+		return r.node(f.indent, false, true)
+	}
+	f.state = mapValue
+	return r.simpleKey(c)
+}
+
+// simpleKey reads a key and its ":".
+func (r *Reader) simpleKey(c byte) bool {
+	at := r.here(true)
+	r.fresh = false
+	r.inner.reset()
+	for c == '&' || c == '!' {
+		if !r.property(c, &r.inner) {
+			return false
+		}
+		var ok bool
+		if c, ok = r.space(false); !ok {
+			return false
+		}
+	}
+	if r.line != at.line {
+		return r.failAt(at.line, "a key and ':' expected")
+	}
+	indent := r.stack[len(r.stack)-1].indent
+	switch {
+	case r.colon(at, false):
+		return r.inner.line > 0 && r.give(Null, at.line, &r.inner) || r.failHere("a key expected before ':'")
+	case c == '*':
+		return r.aliasKey(at)
+	case c == '|' || c == '>' || c == '[' || c == '{':
+		return r.failHere("a scalar expected as key")
+	}
+	plain, ok := r.scalar(c, false, indent)
+	if !ok {
+		return false
+	}
+	if !r.colon(at, false) {
+		return r.failAt(at.line, "':' expected after "+quote(r.value))
+	}
+	r.fresh = false
+	return r.giveScalar(plain, at.line, &r.inner)
+}
+
+func (r *Reader) aliasKey(at spot) bool {
+	id, ok := r.alias()
+	if !ok || r.inner.line > 0 && !r.fail("an alias cannot have an anchor or a tag") {
+		return false
+	}
+	if !r.colon(at, false) {
+		return r.failAt(at.line, "':' expected after an alias")
+	}
+	return r.startReplay(id, true)
+}
+
+// colon passes over the ":" of the simple key that begins at the spot and ends
+// at pos. The text up to it stays in the buffer.
+func (r *Reader) colon(at spot, flow bool) bool {
+	if !at.allowed || r.line != at.line {
+		return false
+	}
+	p := r.pos
+	for isBlank(r.buf[p]) {
+		p++
+	}
+	if r.buf[p] != ':' || !flow && !blankAt(r.buf, p+1) || r.base+int64(p)-at.offset > keyMax {
+		return false
+	}
+	r.pos = p + 1
+	return true
+}
+
+// mapColon reads the value of an explicit key.
+func (r *Reader) mapColon(f *frame) bool {
+	c, ok := r.space(false)
+	if !ok {
+		return false
+	}
+	f.state = mapKey
+	if r.column(c) != f.indent || !r.fresh || c != ':' || !blankAt(r.buf, r.pos+1) {
+		r.outer.reset()
+		return r.give(Null, r.line, &r.outer)
+	}
+	r.pos++
+	return r.node(f.indent, true, false)
+}
+
+// seqEntry reads an entry of a block sequence, or its end.
+func (r *Reader) seqEntry(f *frame) bool {
+	c, ok := r.space(false)
+	if !ok {
+		return false
+	}
+	col := r.column(c)
+	if col < f.indent {
+		return r.pop(SeqEnd)
+	}
+	if col == f.indent && r.fresh {
+		if c == '-' && blankAt(r.buf, r.pos+1) {
+			r.pos++
+			return r.node(f.indent, false, false)
+		}
+		if f.state == flatEntry {
+			return r.pop(SeqEnd)
+		}
+	}
+	return r.failHere("'- ' expected")
+}
+
+// node reads a node in block context. indent is that of the collection it is in;
+// flat tells that a sequence may be indented like that; key that the node is a key.
+func (r *Reader) node(indent int, flat, key bool) bool {
+	r.outer.reset()
+	r.inner.reset()
+	var at spot
+	for {
+		line := r.line
+		c, ok := r.space(false)
+		if !ok {
+			return false
+		}
+		if at.line == 0 || line != r.line {
+			at = r.here(r.fresh)
+			if !r.outer.join(&r.inner) {
+				return r.fail("a node has two anchors or two tags")
+			}
+		}
+		col := r.column(c)
+		if col <= indent {
+			if flat && col == indent && c == '-' && blankAt(r.buf, r.pos+1) && r.joined() {
+				return r.open(flatEntry, indent, SeqStart, key)
+			}
+			return r.joined() && r.give(Null, r.line, &r.outer)
+		}
+		if c != '&' && c != '!' {
+			return r.content(c, at, indent, key)
+		}
+		r.fresh = false
+		if !r.property(c, &r.inner) {
+			return false
+		}
+	}
+}
+
+// joined makes the properties of the first key those of the node.
+func (r *Reader) joined() bool {
+	return r.outer.join(&r.inner) || r.fail("a node has two anchors or two tags")
+}
+
+// content reads the content of a node in block context.
+func (r *Reader) content(c byte, at spot, indent int, key bool) bool {
+	next := blankAt(r.buf, r.pos+1)
+	switch {
+	case c == '-' && next:
+		if !r.fresh {
+			return r.failHere("a sequence cannot begin here")
+		}
+		return r.joined() && r.open(seqEntry, at.column, SeqStart, key)
+	case c == '?' && next:
+		if !r.fresh {
+			return r.failHere("a key cannot begin here")
+		}
+		return r.joined() && r.open(mapKey, at.column, MapStart, key)
+	case c == ':' && next:
+		return r.emptyKey(at, key)
+	case c == '[':
+		r.pos++
+		return r.joined() && r.open(flowSeqFirst, indent, SeqStart, key)
+	case c == '{':
+		r.pos++
+		return r.joined() && r.open(flowMapFirst, indent, MapStart, key)
+	case c == '|' || c == '>':
+		line := r.line
+		return r.joined() && r.block(c == '|', indent) && r.giveScalar(false, line, &r.outer)
+	case c == '*':
+		return r.aliasNode(at, key)
+	}
+	line := r.line
+	r.fresh = false
+	plain, ok := r.scalar(c, false, indent)
+	if !ok {
+		return false
+	}
+	if r.colon(at, false) {
+		return r.openAt(at, key, pending{set: true, ev: Event{Kind: Scalar, Value: r.value, Plain: plain}})
+	}
+	return r.joined() && r.giveScalar(plain, line, &r.outer)
+}
+
+// emptyKey begins a mapping whose first key has properties but no text.
+func (r *Reader) emptyKey(at spot, key bool) bool {
+	if r.inner.line == 0 || !r.colon(at, false) {
+		return r.failHere("a key expected before ':'")
+	}
+	return r.openAt(at, key, pending{set: true, ev: Event{Kind: Null}})
+}
+
+// open begins a collection with the properties of the node.
+func (r *Reader) open(s state, indent int, k Kind, key bool) bool {
+	if key {
+		return r.fail("a collection as key is not supported")
+	}
+	line := r.line
+	return r.push(s, indent) && r.give(k, line, &r.outer)
+}
+
+// openAt begins a block mapping with its first key.
+func (r *Reader) openAt(at spot, key bool, first pending) bool {
+	r.fresh = false
+	first.ev.Line, first.ev.Tag = at.line, r.inner.tag
+	r.key = first
+	return r.open(mapValue, at.column, MapStart, key)
+}
+
+// aliasNode reads an alias, which may be the first key of a mapping.
+func (r *Reader) aliasNode(at spot, key bool) bool {
+	r.fresh = false
+	props := r.inner.line > 0
+	id, ok := r.alias()
+	if !ok {
+		return false
+	}
+	if !r.colon(at, false) {
+		props = props || r.outer.line > 0
+		return !props && r.startReplay(id, key) || r.fail("an alias cannot have an anchor or a tag")
+	}
+	if props {
+		return r.fail("an alias cannot have an anchor or a tag")
+	}
+	return r.openAt(at, key, pending{set: true, alias: id + 1})
+}

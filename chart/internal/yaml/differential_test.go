@@ -1,0 +1,235 @@
+package yaml
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"strings"
+	"testing"
+	"testing/iotest"
+
+	goyaml "go.yaml.in/yaml/v3"
+)
+
+// traceMax bounds the events of a document that is compared.
+const traceMax = 20000
+
+// trace returns the events of a document, one a line.
+func trace(r io.Reader, l Limits) (string, error) {
+	var b strings.Builder
+	x := NewReader(r, l)
+	for n := 0; ; n++ {
+		e, err := x.Next()
+		if err == io.EOF {
+			return b.String(), nil
+		}
+		if err != nil {
+			return b.String(), err
+		}
+		if n < traceMax {
+			b.WriteString(spell(e) + "\n")
+		}
+	}
+}
+
+// spell returns an event in the notation of the tests: {, }, [, ], =plain, "text", ~.
+func spell(e Event) string {
+	s := e.Tag
+	if s != "" {
+		s += " "
+	}
+	switch e.Kind {
+	case MapStart:
+		return s + "{"
+	case MapEnd:
+		return "}"
+	case SeqStart:
+		return s + "["
+	case SeqEnd:
+		return "]"
+	case Null:
+		return s + "~"
+	}
+	if e.Plain {
+		return s + "=" + fmt.Sprintf("%+q", e.Value)
+	}
+	return s + fmt.Sprintf("%+q", e.Value)
+}
+
+// tree returns what trace should, from a tree of the other implementation.
+type tree struct {
+	b     strings.Builder
+	n     int
+	stack []*goyaml.Node
+}
+
+var (
+	errComplexKey = errors.New("complex key")
+	errRecursive  = errors.New("recursive alias")
+	errLarge      = errors.New("large")
+)
+
+func (t *tree) walk(n *goyaml.Node, key bool) error {
+	if t.n++; t.n > traceMax {
+		return errLarge
+	}
+	tag := ""
+	if n.Style&goyaml.TaggedStyle != 0 {
+		tag = n.Tag + " "
+	}
+	switch n.Kind {
+	case goyaml.AliasNode:
+		for _, m := range t.stack {
+			if m == n.Alias {
+				return errRecursive
+			}
+		}
+		return t.walk(n.Alias, key)
+	case goyaml.ScalarNode:
+		v := fmt.Sprintf("%+q", n.Value)
+		switch plain := n.Style&(goyaml.DoubleQuotedStyle|goyaml.SingleQuotedStyle|goyaml.LiteralStyle|goyaml.FoldedStyle) == 0; {
+		case plain && n.Value == "":
+			v = "~"
+		case plain:
+			v = "=" + v
+		}
+		fmt.Fprintf(&t.b, "%s%s\n", tag, v)
+		return nil
+	}
+	if key {
+		return errComplexKey
+	}
+	t.stack = append(t.stack, n)
+	defer func() { t.stack = t.stack[:len(t.stack)-1] }()
+	open, end := "{", "}"
+	if n.Kind == goyaml.SequenceNode {
+		open, end = "[", "]"
+	}
+	t.b.WriteString(tag + open + "\n")
+	for i, c := range n.Content {
+		if err := t.walk(c, n.Kind == goyaml.MappingNode && i%2 == 0); err != nil {
+			return err
+		}
+	}
+	t.b.WriteString(end + "\n")
+	return nil
+}
+
+// reference parses with the other implementation.
+func reference(doc []byte) (s string, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("panic: %v", p)
+		}
+	}()
+	var n goyaml.Node
+	if err := goyaml.Unmarshal(doc, &n); err != nil {
+		return "", err
+	}
+	if n.Kind == 0 {
+		return "", nil
+	}
+	var t tree
+	err = t.walk(n.Content[0], false)
+	return t.b.String(), err
+}
+
+func FuzzReader(f *testing.F) {
+	for _, c := range []string{
+		"a: b\n", "a:\n- b\n- c: d\n  e: 'f'\ng: \"h\\n\"\n", "- |\n a\n b\n- >-\n c\n d\n",
+		"{a: b, c: [d, e: f]}", "--- !!map\n? a\n: b\n", "&a a: *a\n", "a: b\n  c\n\n  d\n",
+		`{"a":[1,true,null,"\ud83d\ude00"]}`,
+	} {
+		f.Add([]byte(c))
+	}
+	f.Fuzz(func(t *testing.T, doc []byte) { compare(t, doc) })
+}
+
+func compare(t *testing.T, doc []byte) {
+	t.Helper()
+	got, err := trace(bytes.NewReader(doc), Limits{})
+	slow, serr := trace(iotest.OneByteReader(bytes.NewReader(doc)), Limits{})
+	if got != slow || fmt.Sprint(err) != fmt.Sprint(serr) {
+		t.Fatalf("byte by byte: %v\n%s\nat once: %v\n%s", serr, slow, err, got)
+	}
+	want, werr := reference(doc)
+	if werr != nil {
+		return
+	}
+	if err != nil {
+		if !excepted(want, err) {
+			t.Fatalf("%q: %v, want\n%s", doc, err, want)
+		}
+		return
+	}
+	if looser(doc) {
+		return
+	}
+	got = normal(got, bytes.Contains(doc, []byte("%TAG")))
+	if bytes.Contains(doc, []byte("%TAG")) {
+		want = normal(want, true)
+	}
+	if got != want {
+		t.Fatalf("%q: got\n%s\nwant\n%s", doc, got, want)
+	}
+}
+
+// normal returns a trace with its tags as the other implementation resolves them.
+func normal(trace string, anyTag bool) string {
+	var b strings.Builder
+	for line := range strings.Lines(trace) {
+		if tag, rest, ok := strings.Cut(line, " "); ok && line[0] == '!' {
+			switch tag = resolved(tag); {
+			case tag == "!":
+				line = rest
+			case anyTag:
+				line = "!any " + rest
+			default:
+				line = tag + " " + rest
+			}
+		}
+		b.WriteString(line)
+	}
+	return b.String()
+}
+
+func resolved(tag string) string {
+	tag = strings.TrimSuffix(strings.TrimPrefix(tag, "!<"), ">")
+	if t, err := url.PathUnescape(tag); err == nil {
+		tag = t
+	}
+	if t, ok := strings.CutPrefix(tag, "tag:yaml.org,2002:"); ok {
+		tag = "!!" + t
+	}
+	return tag
+}
+
+// exceptions are what the other implementation accepts and this one does not.
+var exceptions = []string{
+	"a node has two anchors or two tags",
+	"too many collections within each other",
+	"too much text has anchors",
+	"aliases stand for too much text",
+	"the document is in UTF-16",
+	"is within what it stands for", // it is an error there as well, when the tree is used
+}
+
+func excepted(want string, err error) bool {
+	if strings.HasSuffix(want, "~\n") && strings.Count(want, "\n") == 1 {
+		return true // properties and then no content: the rest is not read there
+	}
+	for _, e := range exceptions {
+		if strings.Contains(err.Error(), e) {
+			return true
+		}
+	}
+	return false
+}
+
+// looser reports whether the implementations read the document differently on purpose.
+func looser(doc []byte) bool {
+	return bytes.LastIndex(doc, []byte("\ufeff")) > 0 || // within the document a byte order mark is text
+		(bytes.HasPrefix(bytes.TrimLeft(doc, " \t\r\n"), []byte("{")) || bytes.HasPrefix(bytes.TrimLeft(doc, " \t\r\n"), []byte("["))) && bytes.ContainsAny(doc, "\u0085\u2028\u2029")
+}
