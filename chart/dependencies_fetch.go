@@ -2,8 +2,9 @@ package chart
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"io"
+	"io/fs"
 	"sync"
 	"sync/atomic"
 
@@ -88,9 +89,10 @@ type fetching struct {
 
 // A desk is a repository that is asked for charts. It is opened once.
 type desk struct {
-	opened chan struct{} // closed when the following are set
-	upstream
-	err error
+	opened   chan struct{} // closed when the following are set
+	upstream upstream
+	index    *snapshot // nil for a registry
+	err      error
 }
 
 // fetch fetches one chart.
@@ -133,7 +135,7 @@ func (f *fetching) spend(n int64) error {
 
 // upstream returns the upstream of a repository as a dependency names it.
 func (f *fetching) upstream(ctx context.Context, repository string) (upstream, error) {
-	repo, err := f.repository(ctx, repository)
+	repo, err := f.meant(ctx, repository)
 	if err != nil {
 		return nil, err
 	}
@@ -143,17 +145,7 @@ func (f *fetching) upstream(ctx context.Context, repository string) (upstream, e
 			return nil, err
 		}
 	}
-	f.mu.Lock()
-	d, ok := f.desks[key]
-	if !ok {
-		d = &desk{opened: make(chan struct{})}
-		f.desks[key] = d
-		go func() {
-			defer close(d.opened)
-			d.upstream, d.err = f.open(f.ctx, repo, nil)
-		}()
-	}
-	f.mu.Unlock()
+	d := f.desk(key, repo)
 	select {
 	case <-d.opened:
 		return d.upstream, d.err
@@ -162,33 +154,76 @@ func (f *fetching) upstream(ctx context.Context, repository string) (upstream, e
 	}
 }
 
+// desk returns the desk of a repository, which is being opened.
+func (f *fetching) desk(key string, repo *source.PkgRepository) *desk {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	d, ok := f.desks[key]
+	if !ok {
+		d = &desk{opened: make(chan struct{})}
+		f.desks[key] = d
+		go func() {
+			defer close(d.opened)
+			d.err = d.open(f.ctx, f.supply, repo)
+		}()
+	}
+	return d
+}
+
+// open opens repo, and fetches its index if it has one: for all charts at once,
+// so that they are of one state of the repository.
+func (d *desk) open(ctx context.Context, s *supply, repo *source.PkgRepository) (err error) {
+	if repo.Spec.Type == source.RepositoryOCI {
+		d.upstream, err = s.open(ctx, repo, nil)
+		return err
+	}
+	if d.index, err = s.fetchIndex(ctx, repo); err != nil {
+		return err
+	}
+	d.upstream, err = s.open(ctx, repo, func(context.Context) (io.ReadCloser, error) {
+		return io.NopCloser(io.NewSectionReader(d.index, 0, d.index.Size())), nil
+	})
+	return err
+}
+
+func (d *desk) close() {
+	if d.upstream != nil {
+		d.upstream.close()
+	}
+	if d.index != nil {
+		d.index.Close()
+	}
+}
+
 // close ends what is still being opened, and closes the rest.
 func (f *fetching) close() {
 	f.cancel()
 	for _, d := range f.desks {
-		if <-d.opened; d.err == nil {
-			d.close()
-		}
+		<-d.opened
+		d.close()
 	}
 }
 
-// repository returns the PkgRepository that a dependency names by its URL or,
-// as @NAME and alias:NAME, by its name.
-func (s *supply) repository(ctx context.Context, text string) (*source.PkgRepository, error) {
+// meant returns the PkgRepository that a dependency names by its URL or, as @NAME
+// and alias:NAME, by its name. Of an object it reads the spec alone.
+func (s *supply) meant(ctx context.Context, text string) (*source.PkgRepository, error) {
 	name, ok := aliasOf(text)
 	if !ok {
 		return s.named(ctx, text)
 	}
+	ref := source.Reference{Kind: "PkgRepository", Namespace: s.vault.Namespace, Name: name}
 	if s.env.Sources == nil {
-		return nil, errors.New("there is no PkgRepository of that name")
+		return nil, fmt.Errorf("%s: %w", ref, fs.ErrNotExist)
 	}
-	obj, err := s.env.Sources.Source(ctx, source.Reference{Kind: "PkgRepository", Namespace: s.vault.Namespace, Name: name})
+	obj, err := s.env.Sources.Source(ctx, ref)
 	if err != nil {
 		return nil, err
 	}
-	repo, ok := obj.(*source.PkgRepository)
+	p, ok := obj.(*source.PkgRepository)
 	if !ok {
-		return nil, fmt.Errorf("%q is no PkgRepository", name)
+		return nil, fmt.Errorf("%s is no PkgRepository", ref)
 	}
+	repo := &source.PkgRepository{Spec: p.Spec}
+	repo.Metadata.Namespace, repo.Metadata.Name = ref.Namespace, ref.Name
 	return repo, nil
 }

@@ -100,7 +100,7 @@ func admits(want, version string) bool {
 // checkDependency returns an error when nothing could meet d. Package bundle has
 // checked that name and alias are no paths.
 func checkDependency(d *chart.Dependency) error {
-	if strings.ContainsAny(d.Name[:1], "._") || strings.HasSuffix(d.Name, ".tgz") {
+	if strings.HasPrefix(d.Name, ".") || strings.HasPrefix(d.Name, "_") || strings.HasSuffix(d.Name, ".tgz") {
 		return fmt.Errorf("name %q: a chart whose name begins with . or _ or ends with .tgz is not read from charts/", d.Name)
 	}
 	if d.Version != "" {

@@ -15,7 +15,7 @@ import (
 // fetchIndex opens the index of a repository that no object holds the artifact
 // of: kept in env.Cache by URL and credentials, and asked for conditionally.
 // It takes spec.timeout of repo at most. Errors are as those of [Repository.Resolve].
-func (s *supply) fetchIndex(ctx context.Context, repo *source.PkgRepository) (in io.ReadCloser, err error) {
+func (s *supply) fetchIndex(ctx context.Context, repo *source.PkgRepository) (in *snapshot, err error) {
 	r := &Repository{repo: repo, env: s.env, vault: s.vault}
 	err = source.Within(ctx, time.Duration(repo.Spec.Timeout), "fetch index", func(ctx context.Context) error {
 		in, err = r.cached(ctx)
@@ -28,7 +28,7 @@ func (s *supply) fetchIndex(ctx context.Context, repo *source.PkgRepository) (in
 }
 
 // cached returns the index, out of the cache where the server says that it is still the one.
-func (r *Repository) cached(ctx context.Context) (io.ReadCloser, error) {
+func (r *Repository) cached(ctx context.Context) (*snapshot, error) {
 	if err := r.admit(); err != nil {
 		return nil, err
 	}
@@ -52,20 +52,21 @@ func (r *Repository) cached(ctx context.Context) (io.ReadCloser, error) {
 		return nil, err
 	}
 	r.save(from, f)
-	return &spooled{io.NewSectionReader(f.file, 0, f.size), f}, nil
+	return &snapshot{io.NewSectionReader(f.file, 0, f.size), f.close}, nil
 }
 
-// A spooled is an index that was fetched just now.
-type spooled struct {
+// A snapshot is an index as it was at one moment, which can be read many times.
+type snapshot struct {
 	*io.SectionReader
-	found *found
+	close func() error
 }
 
-func (s *spooled) Close() error { return s.found.close() }
+// Close releases the index.
+func (s *snapshot) Close() error { return s.close() }
 
 // entry opens the cached index of a place, behind its validators; nil when
 // there is none.
-func (r *Repository) entry(from place) (io.ReadCloser, validators) {
+func (r *Repository) entry(from place) (*snapshot, validators) {
 	key := cacheKey(from)
 	if r.env.Cache == nil || key == "" {
 		return nil, validators{}
@@ -74,9 +75,8 @@ func (r *Repository) entry(from place) (io.ReadCloser, validators) {
 	if err != nil {
 		return nil, validators{}
 	}
-	in := bufio.NewReader(e)
 	var v validators
-	line, err := in.ReadBytes('\n')
+	line, err := bufio.NewReader(io.NewSectionReader(e, 0, e.Size())).ReadBytes('\n')
 	if err == nil {
 		err = json.Unmarshal(line, &v)
 	}
@@ -84,13 +84,8 @@ func (r *Repository) entry(from place) (io.ReadCloser, validators) {
 		e.Close()
 		return nil, validators{}
 	}
-	return &cachedIndex{in, e}, v
-}
-
-// A cachedIndex reads an entry of the cache behind its first line.
-type cachedIndex struct {
-	io.Reader
-	io.Closer
+	first := int64(len(line))
+	return &snapshot{io.NewSectionReader(e, first, e.Size()-first), e.Close}, v
 }
 
 // save puts an index into the cache, with its validators in the line before
