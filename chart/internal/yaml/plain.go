@@ -141,6 +141,7 @@ func (r *Reader) plainLong(flow bool, indent int) bool {
 		}
 		r.ensure(slack)
 		switch c := r.buf[r.pos]; {
+		case class[c]&ends == 0: // there is more of it now
 		case c == 0:
 			end = !r.more()
 		case isBlank(c):
