@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/headgate-io/headgate/chart/internal/bundle"
@@ -117,6 +119,37 @@ func demandFailure(t *testing.T, err error, says ...string) {
 	for _, want := range says {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("error %q does not say %q", err, want)
+		}
+	}
+}
+
+// spools counts the spools that are in use.
+type spools struct {
+	t     *testing.T
+	mu    sync.Mutex
+	files []*os.File
+}
+
+// create creates one: a file without a name.
+func (s *spools) create() (*os.File, error) {
+	f, err := os.CreateTemp(s.t.TempDir(), "")
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.files = append(s.files, f)
+	return f, os.Remove(f.Name())
+}
+
+// demandClosed demands that none is open.
+func (s *spools) demandClosed() {
+	s.t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, f := range s.files {
+		if _, err := f.Stat(); !errors.Is(err, os.ErrClosed) {
+			s.t.Errorf("a spool is still open: %v", err)
 		}
 	}
 }
