@@ -6,14 +6,14 @@
 // A chart is a directory with a Chart.yaml that the package manager accepts:
 // its own validation applies, and the rules below. Chart.yaml,
 // requirements.yaml and the lock files have at most 1 MiB, are at most 100 levels
-// deep, and at most 32 MiB once their aliases are written out, where each node
+// deep, and at most 8 MiB once their aliases are written out, where each node
 // counts 32 bytes and its text.
 //
-//   - A name is one part of a path, at most 250 bytes, without control
-//     characters, slash, backslash or colon.
+//   - A name is one part of a path, at most 250 bytes, without slash,
+//     backslash, colon and what cannot be printed.
 //   - A version is one that the package manager reads, at most 250 bytes.
-//   - No dependency is null, none has control characters in its fields, and no
-//     two have the same name or alias.
+//   - No dependency is null, and no two have the same name or alias.
+//   - values.yaml is a map, when the chart is packed.
 //   - Nothing in it is a link, a device or a pipe: those would be missing in
 //     whatever is made of it.
 //   - No name at its root begins with "..", and none is a drive letter and a

@@ -83,11 +83,11 @@ func check(m *chart.Metadata, file string) error {
 	if err := checkVersion(m.Version); err != nil {
 		return invalid(file, "field version: %w", err)
 	}
+	if err := m.Validate(); err != nil { // takes characters that cannot be printed out of most fields
+		return invalid(file, "%s", plain(strings.TrimPrefix(err.Error(), "validation: ")))
+	}
 	if err := checkDependencies(m.Dependencies); err != nil {
 		return invalid(file, "field dependencies: %w", err)
-	}
-	if err := m.Validate(); err != nil {
-		return invalid(file, "%s", plain(strings.TrimPrefix(err.Error(), "validation: ")))
 	}
 	return nil
 }
@@ -96,7 +96,7 @@ func checkName(name string) error {
 	switch {
 	case name == "":
 		return errors.New("it is required")
-	case name == ".", name == "..", name == chartFile, strings.ContainsAny(name, `/\:`), strings.ContainsFunc(name, unicode.IsControl):
+	case name == ".", name == "..", name == chartFile, strings.ContainsAny(name, `/\:`), strings.ContainsFunc(name, unprintable):
 		return fmt.Errorf("%s cannot be the name of a directory", quoted(name))
 	case len(name) > longestName:
 		return fmt.Errorf("it has more than %d bytes", longestName)
@@ -110,7 +110,7 @@ func checkVersion(version string) error {
 	switch {
 	case version == "":
 		return errors.New("it is required")
-	case strings.ContainsAny(version, `/\`), strings.ContainsFunc(version, unicode.IsControl):
+	case strings.ContainsAny(version, `/\`), strings.ContainsFunc(version, unprintable):
 		return fmt.Errorf("%s is no version", quoted(version))
 	case len(version) > longestName:
 		return fmt.Errorf("it has more than %d bytes", longestName)
@@ -119,7 +119,7 @@ func checkVersion(version string) error {
 }
 
 // checkDependencies refuses dependencies that are null or that hold control
-// characters.
+// characters, or a name that cannot be one.
 func checkDependencies(list []*chart.Dependency) error {
 	for i, d := range list {
 		if d == nil {

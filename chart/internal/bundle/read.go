@@ -2,7 +2,6 @@ package bundle
 
 import (
 	"bytes"
-	"fmt"
 	"io"
 	"io/fs"
 	"strconv"
@@ -56,23 +55,26 @@ const longest = 120
 // plain returns text as an error may repeat it: short, and quoted unless every
 // character can be printed.
 func plain(text string) string {
-	if len(text) > longest {
-		cut := longest
-		for cut > 0 && !utf8.RuneStart(text[cut]) {
-			cut--
-		}
-		text = text[:cut] + "…"
-	}
-	if strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }) {
+	text = short(text)
+	if strings.ContainsFunc(text, unprintable) {
 		return strconv.Quote(text)
 	}
 	return text
 }
 
-// quoted is text between quotes, shortened.
-func quoted(text string) string {
-	if p := plain(text); p != text {
-		return strings.Trim(fmt.Sprintf("%q", p), " ")
+// quoted is text as an error may repeat it, between quotes.
+func quoted(text string) string { return strconv.Quote(short(text)) }
+
+// short is the beginning of text.
+func short(text string) string {
+	if len(text) <= longest {
+		return text
 	}
-	return strconv.Quote(text)
+	cut := longest
+	for cut > 0 && !utf8.RuneStart(text[cut]) {
+		cut--
+	}
+	return text[:cut] + "…"
 }
+
+func unprintable(r rune) bool { return !unicode.IsPrint(r) }

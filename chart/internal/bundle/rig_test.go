@@ -6,6 +6,7 @@ import (
 	"compress/gzip"
 	"io"
 	"io/fs"
+	"log"
 	"maps"
 	"os"
 	"slices"
@@ -15,6 +16,12 @@ import (
 	"github.com/headgate-io/headgate/artifact"
 	"github.com/headgate-io/headgate/chart/internal/bundle"
 )
+
+// The package manager's own packages write to the standard logger.
+func TestMain(m *testing.M) {
+	log.SetOutput(io.Discard)
+	os.Exit(m.Run())
+}
 
 // files are the files of a chart or of a source, by path.
 type files map[string]string
@@ -166,4 +173,13 @@ var plain = files{
 	"templates/tests/one.yaml": "kind: Pod\n",
 	"crds/crd.yaml":            "kind: CustomResourceDefinition\n",
 	"files/data.bin":           "\x00\x01\x02",
+}
+
+// read reads an archive.
+func read(t testing.TB, data []byte) *bundle.Archive {
+	t.Helper()
+	a, err := bundle.ReadArchive(bytes.NewReader(data), spools(t))
+	must(t, err)
+	t.Cleanup(func() { must(t, a.Close()) })
+	return a
 }

@@ -6,10 +6,13 @@ import (
 	"io/fs"
 )
 
+// valuesBytes is how many bytes values.yaml may have, as any file of a chart.
+const valuesBytes = 5 << 20
+
 // Values returns the text of values.yaml without a byte order mark, nil when
 // there is none. It has at most 5 MiB.
 func (c *Chart) Values() ([]byte, error) {
-	text, err := readFile(c.Files, valuesFile, 5<<20)
+	text, err := readFile(c.Files, valuesFile, valuesBytes)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -43,7 +46,22 @@ func Merge(texts ...[]byte) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("merge values: %w", err)
 	}
+	if len(text) > valuesBytes {
+		return nil, fmt.Errorf("merge values: the result has more than %d bytes", valuesBytes)
+	}
 	return text, nil
+}
+
+// checkValues fails when text, of values.yaml, is none that the package manager
+// can load. It passes over texts that are too large for Merge.
+func checkValues(text []byte) error {
+	if len(text) > textBytes {
+		return nil
+	}
+	if _, err := valueMap(text); err != nil {
+		return invalid(valuesFile, "%w", err)
+	}
+	return nil
 }
 
 // valueMap reads one text of values.

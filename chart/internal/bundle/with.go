@@ -38,6 +38,19 @@ func (c *Chart) with(e Edit) (fs.FS, error) {
 // edited returns the files of c with the Chart.yaml and the values of e.
 func (c *Chart) edited(e Edit) (fs.FS, error) {
 	over := memory{}
+	text, err := c.Values()
+	if err != nil {
+		return nil, err
+	}
+	if e.Values != nil {
+		if text == nil {
+			return nil, fmt.Errorf("%w: it has no %s that other values could replace", ErrChart, valuesFile)
+		}
+		text, over[valuesFile] = e.Values, e.Values
+	}
+	if err := checkValues(text); err != nil {
+		return nil, err
+	}
 	if e.Version != "" {
 		text, err := readVerbatim(c.Files, chartFile, textBytes)
 		if err != nil {
@@ -46,16 +59,6 @@ func (c *Chart) edited(e Edit) (fs.FS, error) {
 		if over[chartFile], err = setVersion(text, e.Version); err != nil {
 			return nil, err
 		}
-	}
-	if e.Values != nil {
-		there, err := has(c.Files, valuesFile)
-		if err != nil {
-			return nil, err
-		}
-		if !there {
-			return nil, fmt.Errorf("%w: it has no %s that other values could replace", ErrChart, valuesFile)
-		}
-		over[valuesFile] = e.Values
 	}
 	if len(over) == 0 {
 		return c.Files, nil

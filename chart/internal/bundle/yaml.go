@@ -16,9 +16,9 @@ import (
 
 // Bounds of a YAML text.
 const (
-	textBytes  = 1 << 20  // of the text
-	treeBytes  = 32 << 20 // of what it means, aliases written out
-	nodeBytes  = 32       // that a node counts beside its text
+	textBytes  = 1 << 20 // of the text
+	treeBytes  = 8 << 20 // of what it means, aliases written out
+	nodeBytes  = 32      // that a node counts beside its text
 	treeLevels = 100
 )
 
