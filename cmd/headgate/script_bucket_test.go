@@ -30,7 +30,7 @@ type storesKey struct{}
 // in $SAS, in its bucket and its container "assets".
 func s3Stores(t *testing.T, env *testscript.Env) error {
 	ca, lab := testenv.NewCA(t), testenv.NewCA(t)
-	stores := map[string]*testenv.S3{}
+	stores, desks := map[string]*testenv.S3{}, env.Values[desksKey{}].(map[string]desk)
 	for name, config := range map[string]testenv.S3Config{
 		"S3":     {},
 		"S3KEYS": {AccessKey: "AKIDREADER", SecretKey: "s3cret-canary"},
@@ -40,7 +40,7 @@ func s3Stores(t *testing.T, env *testscript.Env) error {
 		"S3BUSY": {Defect: testenv.S3Failure(http.StatusServiceUnavailable, "SlowDown", "reduce your request rate")},
 	} {
 		s := testenv.StartS3(t, config)
-		stores[name] = s
+		stores[name], desks[name] = s, s
 		env.Setenv(name, s.Host)
 		s.Bucket("assets").Replace(assets)
 	}
@@ -102,17 +102,27 @@ func changeBucket(ts *testscript.TestScript, _ bool, args []string) {
 	b.Put(args[2], args[3]+"\n")
 }
 
-// asked compares what a store was asked since the last time: asked VARIABLE [list=N] [get=N] [head=N] [role=N].
+// asked compares what a server was asked since the last time: asked VARIABLE
+// [list=N] [get=N] [head=N] [role=N] [index=N] [chart=N] of a phase, and
+// [STATUS=N] of all.
 func asked(ts *testscript.TestScript, _ bool, args []string) {
-	s := ts.Value(storesKey{}).(map[string]*testenv.S3)[args[0]]
-	phases := map[string]testenv.Phase{"list": testenv.ListObjects, "get": testenv.GetObject, "head": testenv.HeadObject, "role": testenv.AssumeRole}
+	s := ts.Value(desksKey{}).(map[string]desk)[args[0]]
+	phases := map[string]testenv.Phase{
+		"list": testenv.ListObjects, "get": testenv.GetObject, "head": testenv.HeadObject, "role": testenv.AssumeRole,
+		"index": testenv.GetIndex, "chart": testenv.GetChart,
+	}
 	sum := 0
 	for _, arg := range args[1:] {
 		name, number, _ := strings.Cut(arg, "=")
 		want, err := strconv.Atoi(number)
 		ts.Check(err)
-		if got := s.Count(phases[name]); got != want {
-			ts.Fatalf("%d requests to %s, want %d", got, phases[name], want)
+		phase, ok := phases[name]
+		if !ok {
+			ts.Check(answered(s, name, want))
+			continue
+		}
+		if got := s.Count(phase); got != want {
+			ts.Fatalf("%d requests to %s, want %d", got, phase, want)
 		}
 		sum += want
 	}
@@ -120,4 +130,18 @@ func asked(ts *testscript.TestScript, _ bool, args []string) {
 		ts.Fatalf("%d requests, want %d", got, sum)
 	}
 	s.Reset()
+}
+
+// answered compares how many requests were answered with a status.
+func answered(s desk, status string, want int) error {
+	got := 0
+	for _, r := range s.Requests() {
+		if strconv.Itoa(r.Status) == status {
+			got++
+		}
+	}
+	if got != want {
+		return fmt.Errorf("%d answers %s, want %d", got, status, want)
+	}
+	return nil
 }

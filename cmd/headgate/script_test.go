@@ -34,7 +34,8 @@ func TestMain(m *testing.M) {
 // the password that it gets, are the hosts of registries, $OVERTLS is one with TLS,
 // $SIGNED and $COSIGN have what gpg, ssh-keygen and cosign signed. The
 // command "commit" adds a commit to main; "exits" runs a command that has to
-// end with a code. Object stores are those of s3Stores.
+// end with a code. Object stores are those of s3Stores, repositories of charts
+// those of repositories.
 func TestScripts(t *testing.T) {
 	signedDir, err := filepath.Abs("../../git/testdata/signed")
 	if err != nil {
@@ -81,7 +82,8 @@ func TestScripts(t *testing.T) {
 					env.Setenv(name, value)
 				}
 			}
-			return s3Stores(t, env)
+			env.Values[desksKey{}] = map[string]desk{}
+			return errors.Join(s3Stores(t, env), repositories(t, env))
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"commit": func(ts *testscript.TestScript, _ bool, args []string) {
@@ -94,6 +96,7 @@ func TestScripts(t *testing.T) {
 				}
 			},
 			"bucket": changeBucket,
+			"chart":  changeCharts,
 			"asked":  asked,
 			"exits":  exits,
 			"expand": expand,

@@ -17,8 +17,8 @@ import (
 
 // A search looks for charts in an index.
 type search struct {
-	names  []string // names and patterns; empty for all charts, each with its newest version
-	within func(*semver.Version) bool
+	names             []string                   // names and patterns; empty for all charts, each with its newest version
+	within, withDevel func(*semver.Version) bool // whether a version is wanted, and would be with pre-releases
 
 	found  map[string][]candidate // versions by name
 	hidden map[string]int         // of versions that are pre-releases, by name
@@ -40,27 +40,37 @@ func (c candidate) compare(d candidate) int {
 // maxCharts bounds how many charts a list holds.
 const maxCharts = 100_000
 
-func newSearch(names []string, within string, devel bool) (*search, error) {
+func newSearch(names []string, versions string, devel bool) (*search, error) {
 	for _, name := range names {
 		if _, err := path.Match(name, ""); err != nil || name == "" {
 			return nil, usage("%q is neither the name of a chart nor a pattern", name)
 		}
 	}
 	s := &search{names: names, found: map[string][]candidate{}, hidden: map[string]int{}, near: map[string][]string{}}
-	s.within = func(v *semver.Version) bool { return devel || v.Prerelease() == "" }
-	if within == "" {
-		return s, nil
+	var err error
+	if s.withDevel, err = within(versions, true); err == nil {
+		s.within, err = within(versions, devel)
 	}
-	exact, _ := semver.StrictNewVersion(strings.TrimPrefix(within, "v"))
-	c, err := semver.NewConstraint(within)
+	return s, err
+}
+
+// within returns what tells whether a version is wanted: it is spelled like the
+// one that is asked for, or lies in the range.
+func within(versions string, devel bool) (func(*semver.Version) bool, error) {
+	if versions == "" {
+		return func(v *semver.Version) bool { return devel || v.Prerelease() == "" }, nil
+	}
+	if exact, err := semver.StrictNewVersion(strings.TrimPrefix(versions, "v")); err == nil {
+		return func(v *semver.Version) bool {
+			return v.Equal(exact) && (exact.Metadata() == "" || exact.Metadata() == v.Metadata())
+		}, nil
+	}
+	c, err := semver.NewConstraint(versions)
 	if err != nil {
-		return nil, usage("--version %q is neither a version nor a range", within)
+		return nil, usage("--version %q is neither a version nor a range", versions)
 	}
 	c.IncludePrerelease = devel
-	s.within = func(v *semver.Version) bool {
-		return exact != nil && v.Equal(exact) && (exact.Metadata() == "" || exact.Metadata() == v.Metadata()) || exact == nil && c.Check(v)
-	}
-	return s, nil
+	return c.Check, nil
 }
 
 // read reads an index. One name alone is looked up without decoding the rest.
@@ -94,7 +104,7 @@ func (s *search) collect(ctx context.Context, entries iter.Seq2[index.Entry, err
 		case err != nil: // nobody can ask for it
 		case s.within(v):
 			s.add(candidate{e, v})
-		case v.Prerelease() != "":
+		case s.withDevel(v):
 			s.hidden[e.Name]++
 		}
 		if len(s.found)+len(s.hidden) > maxCharts {

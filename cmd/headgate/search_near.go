@@ -34,15 +34,15 @@ func (s *search) suggest(ctx context.Context, entries iter.Seq2[index.Entry, err
 	return nil
 }
 
-// resembles reports whether one name is a part of the other, or they are at most
-// two letters apart.
+// resembles reports whether one name is a part of the other, or they are a
+// letter or two apart.
 func resembles(a, b string) bool {
 	a, b = strings.ToLower(strings.Trim(a, "*")), strings.ToLower(b)
 	if len(a) > 2 && strings.Contains(b, a) || len(b) > 2 && strings.Contains(a, b) {
 		return true
 	}
 	const long = 100
-	return len(a) < long && len(b) < long && min(len(a), len(b)) > 3 && distance(a, b) <= 2
+	return len(a) < long && len(b) < long && distance(a, b) <= min(2, min(len(a), len(b))/3)
 }
 
 // distance returns how many letters have to be inserted, removed or replaced to
@@ -79,7 +79,7 @@ func (s *search) missing() error {
 		}
 		switch near := s.near[name]; {
 		case slices.Contains(near, name) && hidden > 0:
-			errs = append(errs, fmt.Errorf("chart %q: no version fits, but %d pre-releases were left out: --devel", name, hidden))
+			errs = append(errs, fmt.Errorf("chart %q: no version fits, pre-releases were left out (%d): --devel", name, hidden))
 		case slices.Contains(near, name):
 			errs = append(errs, fmt.Errorf("chart %q: no version fits --version", name))
 		case len(near) > 0:
