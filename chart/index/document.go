@@ -44,6 +44,9 @@ func (d *document) walk(v visitor) error {
 	case errors.Is(err, io.EOF):
 		err = io.ErrUnexpectedEOF
 	}
+	if at, ok := errors.AsType[*yaml.Error](err); ok {
+		err = &yaml.Error{Line: d.line(at.Line), Problem: at.Problem}
+	}
 	if d.apiVersion || d.entries {
 		return fmt.Errorf("not a chart repository index: %w", err)
 	}
@@ -60,16 +63,17 @@ func (d *document) root(v visitor) error {
 	case e.Kind != yaml.MapStart:
 		return errors.New("it is no mapping")
 	}
-	err = d.pairs(func(key []byte) error {
+	err = d.pairs(func(key yaml.Event) error {
+		name := string(key.Value)
 		e, err := d.in.Next()
 		if err != nil {
 			return err
 		}
-		if string(key) == "entries" {
+		if name == "entries" {
 			d.entries = true
 			return d.charts(e, v)
 		}
-		return d.field(key, e, v)
+		return d.field(name, e, v)
 	})
 	if err != nil {
 		return err
@@ -84,8 +88,8 @@ func (d *document) root(v visitor) error {
 }
 
 // field reads a field of the index, whose first event is e.
-func (d *document) field(key []byte, e yaml.Event, v visitor) error {
-	if string(key) == "apiVersion" {
+func (d *document) field(name string, e yaml.Event, v visitor) error {
+	if name == "apiVersion" {
 		if e.Kind != yaml.Scalar || len(e.Value) == 0 || e.Plain && isNull(e.Value) {
 			return fmt.Errorf("line %d: field apiVersion must be a text", d.line(e.Line))
 		}
@@ -94,7 +98,6 @@ func (d *document) field(key []byte, e yaml.Event, v visitor) error {
 	if v.field == nil {
 		return d.pass(e)
 	}
-	name := string(key) // what is read next replaces it
 	if err := d.record.read(d.in, e, entrySize); err != nil {
 		return err
 	}
@@ -113,8 +116,9 @@ func (d *document) charts(e yaml.Event, v visitor) error {
 		return fmt.Errorf("line %d: field entries must be a mapping of names to versions", d.line(e.Line))
 	}
 	var name []byte // the memory of one for the next
-	return d.pairs(func(key []byte) error {
-		name = append(name[:0], key...)
+	return d.pairs(func(key yaml.Event) error {
+		name = append(name[:0], key.Value...)
+		d.line(key.Line) // those before are not asked for any more
 		wanted := v.chart(name)
 		e, err := d.in.Next()
 		if err != nil {
@@ -160,7 +164,7 @@ func (d *document) versions(chart []byte, e yaml.Event, v visitor) error {
 
 // pairs calls value with each key of a mapping that has begun, and expects it
 // to read the value.
-func (d *document) pairs(value func(key []byte) error) error {
+func (d *document) pairs(value func(key yaml.Event) error) error {
 	for {
 		e, err := d.in.Next()
 		switch {
@@ -173,7 +177,7 @@ func (d *document) pairs(value func(key []byte) error) error {
 		case e.Plain && string(e.Value) == "<<":
 			return fmt.Errorf("line %d: mappings can be merged (<<) within an entry only", d.line(e.Line))
 		}
-		if err := value(e.Value); err != nil {
+		if err := value(e); err != nil {
 			return err
 		}
 	}

@@ -27,7 +27,7 @@ type Entry struct {
 // is that of r or tells that r is no index; what belongs to other charts is
 // read only as far as it takes to pass over it.
 func Entries(r io.Reader, name string) iter.Seq2[Entry, error] {
-	return open(r).matching(func(key []byte) bool { return string(key) == name })
+	return openFiltered(r, name).matching(func(key []byte) bool { return string(key) == name })
 }
 
 // matching returns the versions of the charts that are wanted.
@@ -57,4 +57,12 @@ var limits = yaml.Limits{}
 func open(r io.Reader) *document {
 	src := &input{r: r}
 	return &document{src: src, in: yaml.NewReader(src, limits), line: func(n int) int { return n }}
+}
+
+// openFiltered returns the document in r, of which the versions of other charts
+// may be left out.
+func openFiltered(r io.Reader, name string) *document {
+	src := &input{r: r}
+	f := newFilter(src, name)
+	return &document{src: src, in: yaml.NewReader(f, limits), line: f.line}
 }

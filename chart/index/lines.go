@@ -1,0 +1,179 @@
+package index
+
+import "bytes"
+
+// A content is what lines learns of a line.
+type content struct {
+	starts bool   // a node begins on it; otherwise it is blank, a comment, or goes on with a scalar
+	dash   bool   // and it is an element of a list
+	column int    // of what comes first on it
+	key    []byte // the key on it, behind dashes if any, nil when there is none or it has escapes
+	empty  bool   // there is nothing behind the key or the last dash
+}
+
+func (c *content) is(key string) bool { return string(c.key) == key }
+
+// lines understands YAML in block style line by line, as far as it takes to know
+// which lines begin something and at which column: where scalars of several
+// lines end. Collections in flow style must end on the line on which they
+// begin. Anchors, aliases, tags, explicit keys, directives, further documents and
+// tabs where spaces are expected are not understood.
+type lines struct {
+	begun bool // there was content
+	// What was read last stands behind a key or a dash at column parent. All that
+	// is further to the right belongs to it: when it is a scalar, any line is its
+	// text; when nothing was there, it is still to come.
+	parent int
+	scalar bool
+	quote  byte // of the quoted scalar that has not ended
+}
+
+// read tells what a line is, which comes without its line break. It returns
+// false when it does not understand it.
+func (l *lines) read(line []byte) (c content, sure bool) {
+	if n := len(line); n > 0 && line[n-1] == '\r' {
+		line = line[:n-1]
+	}
+	if l.quote != 0 {
+		end := closing(line, 0, l.quote)
+		if end < 0 {
+			return c, true
+		}
+		l.quote = 0
+		return c, ends(line, end+1)
+	}
+	i := 0
+	for i < len(line) && line[i] == ' ' {
+		i++
+	}
+	switch {
+	case i == len(line):
+		return c, true
+	case l.scalar && i > l.parent:
+		return c, true
+	case line[i] == '#':
+		return c, true
+	case i == 0 && marker(line):
+		sure = !l.begun && string(line) == "---"
+		l.begun = true
+		return c, sure
+	}
+	c.starts, c.column = true, i
+	if !l.begun {
+		l.begun, l.parent = true, -1
+	}
+	return c, l.node(line, i, &c)
+}
+
+// marker tells whether a line that is not indented begins or ends a document.
+func marker(line []byte) bool {
+	return len(line) >= 3 && (string(line[:3]) == "---" || string(line[:3]) == "...") && (len(line) == 3 || line[3] == ' ' || line[3] == '\t')
+}
+
+// node reads dashes and a key from column i, and what is behind them.
+func (l *lines) node(line []byte, i int, c *content) bool {
+	inner := !l.scalar && i > l.parent // it is what was still to come
+	parent := l.parent
+	for line[i] == '-' && (i+1 == len(line) || line[i+1] == ' ') {
+		c.dash, inner, parent = true, true, i
+		for i++; i < len(line) && line[i] == ' '; i++ {
+		}
+		if i == len(line) || line[i] == '#' {
+			c.empty = true
+			return l.behind(parent, false)
+		}
+	}
+	value, known := l.key(line, i, c)
+	switch {
+	case !known:
+		return false
+	case value >= 0:
+		return l.value(line, value, i, c)
+	case !inner:
+		return false
+	}
+	return l.value(line, i, parent, c)
+}
+
+// key finds a key at column i. It returns the column behind its colon, -1 when
+// there is none, and false when that cannot be said.
+func (l *lines) key(line []byte, i int, c *content) (value int, sure bool) {
+	if q := line[i]; q == '"' || q == '\'' {
+		end := closing(line, i+1, q)
+		if end < 0 {
+			return -1, true
+		}
+		colon := end + 1
+		for colon < len(line) && line[colon] == ' ' {
+			colon++
+		}
+		if colon == len(line) || line[colon] != ':' {
+			return -1, true
+		}
+		if text := line[i+1 : end]; bytes.IndexByte(text, '\\') < 0 && bytes.IndexByte(text, '\'') < 0 {
+			c.key = text
+		}
+		return colon + 1, colon+1 == len(line) || line[colon+1] == ' '
+	}
+	if opens[line[i]] != opensPlain {
+		return -1, true
+	}
+	for at := i; ; {
+		n := bytes.IndexByte(line[at:], ':')
+		if n < 0 {
+			return -1, true
+		}
+		at += n + 1
+		if at == len(line) || line[at] == ' ' {
+			c.key = bytes.TrimRight(line[i:at-1], " ")
+			return at, bytes.IndexByte(c.key, '#') < 0
+		}
+		if line[at] == '\t' {
+			return -1, false
+		}
+	}
+}
+
+// value reads what is behind a key or a dash at column parent.
+func (l *lines) value(line []byte, i, parent int, c *content) bool {
+	for i < len(line) && line[i] == ' ' {
+		i++
+	}
+	if i == len(line) || line[i] == '#' && line[i-1] == ' ' {
+		c.empty = true
+		return l.behind(parent, false)
+	}
+	switch b := line[i]; opens[b] {
+	case opensPlain:
+	case opensIndicator: // - ? : may begin a scalar; a key that they begin is none for us
+		if i+1 == len(line) || opens[line[i+1]] != opensPlain || bytes.IndexByte(line[i+1:], ':') >= 0 {
+			return false
+		}
+	case opensQuoted:
+		end := closing(line, i+1, b)
+		if end < 0 {
+			l.quote = b
+		} else if !ends(line, end+1) {
+			return false
+		}
+	case opensLiteral:
+		for i++; i < len(line) && (line[i] == '-' || line[i] == '+' || line[i] >= '1' && line[i] <= '9'); i++ {
+		}
+		if !ends(line, i) {
+			return false
+		}
+	case opensFlow:
+		end := flowEnd(line, i)
+		if end < 0 || !ends(line, end) {
+			return false
+		}
+	default:
+		return false
+	}
+	return l.behind(parent, true)
+}
+
+func (l *lines) behind(parent int, scalar bool) bool {
+	l.parent, l.scalar = parent, scalar
+	return true
+}
