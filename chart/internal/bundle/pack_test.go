@@ -1,8 +1,15 @@
 package bundle_test
 
 import (
+	"archive/tar"
 	"bytes"
+	"context"
+	"crypto/sha256"
 	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -14,6 +21,7 @@ import (
 	"helm.sh/helm/v3/pkg/chart"
 	"helm.sh/helm/v3/pkg/chart/loader"
 
+	"github.com/headgate-io/headgate/artifact"
 	"github.com/headgate-io/headgate/chart/internal/bundle"
 )
 
@@ -157,5 +165,141 @@ func TestTheSameFilesMakeTheSameBytes(t *testing.T) {
 		if !bytes.Equal(out, first) {
 			t.Fatal("the bytes differ")
 		}
+	}
+}
+
+func TestThePackageManagerSeesTheEdit(t *testing.T) {
+	whole := plain.with(files{
+		"Chart.yaml":  "apiVersion: v2\nname: whole\nversion: v1.0.0+old\ndependencies:\n- {name: a, version: 1.x, repository: x}\n- {name: a, version: 2.x, repository: x, alias: b}\n- {name: c, version: 1.x, repository: x}\n",
+		".helmignore": "charts/\n*.md\n",
+	})
+	a1, a2 := small("a", "1.0.0").with(files{"templates/x.yaml": "x"}), small("a", "2.0.0")
+	c := read(t, small("c", "1.0.0+x").under("any").tgz(t))
+	edit := bundle.Edit{Version: "1.0.0+new", Values: []byte("x: 1\n"), Charts: []*bundle.Chart{a1.open(t), a2.open(t), a1.open(t), c.Chart}}
+	out := pack(t, whole.open(t), edit)
+	got, err := loader.LoadArchive(bytes.NewReader(out))
+	must(t, err)
+
+	f := whole.with(a1.under("charts/a-1.0.0")).with(a2.under("charts/a-2.0.0")).with(small("c", "1.0.0+x").under("charts/c"))
+	f["Chart.yaml"] = strings.Replace(f["Chart.yaml"], "v1.0.0+old", "1.0.0+new", 1)
+	f["values.yaml"] = "x: 1\n"
+	f[".helmignore"] = "*.md\n"
+	want, err := fromDir(t, f)
+	must(t, err)
+	for _, file := range want.Files {
+		if file.Name == ".helmignore" {
+			file.Data = []byte(whole[".helmignore"])
+		}
+	}
+	same(t, got, want)
+}
+
+func TestChartsThatAreThereStay(t *testing.T) {
+	there := plain.with(small("a", "1.0.0").with(files{"there": ""}).under("charts/a")).with(files{"charts/b.tgz": string(small("b", "1.0.0").under("b").tgz(t))})
+	out := read(t, pack(t, there.open(t), bundle.Edit{Charts: []*bundle.Chart{small("a", "1.0.0").open(t), small("b", "1.0.0").open(t)}}))
+	if got := all(t, out.Files); !maps.Equal(got, there) {
+		t.Errorf("%v", got)
+	}
+}
+
+func TestPackRefuses(t *testing.T) {
+	a := small("a", "1.0.0")
+	lost := errors.New("disk lost")
+	ended, end := context.WithCancelCause(t.Context())
+	end(lost)
+	for name, c := range map[string]struct {
+		ctx  context.Context
+		c    *bundle.Chart
+		e    bundle.Edit
+		w    io.Writer
+		want error
+		says string
+	}{
+		"values for a chart without any":       {c: a.open(t), e: bundle.Edit{Values: []byte("a: 1")}, says: "values.yaml"},
+		"values that are no map":               {c: plain.open(t), e: bundle.Edit{Values: []byte("[1]")}, says: "values.yaml"},
+		"values of the chart that are no map":  {c: plain.with(files{"values.yaml": "[1]"}).open(t), says: "values.yaml"},
+		"values of the chart that are no YAML": {c: plain.with(files{"values.yaml": "a: ["}).open(t), says: "values.yaml"},
+		"a directory that is another chart":    {c: plain.with(small("x", "1.0.0").under("charts/a")).open(t), e: bundle.Edit{Charts: []*bundle.Chart{a.open(t)}}, says: "charts/a"},
+		"an empty directory in its place":      {c: plain.with(files{"charts/a/x.prov": ""}).open(t), e: bundle.Edit{Charts: []*bundle.Chart{a.open(t)}}, says: "charts/a"},
+		"two charts in one place":              {c: plain.open(t), e: bundle.Edit{Charts: []*bundle.Chart{a.open(t), small("a", "2.0.0").open(t), small("a-1.0.0", "1.0.0").open(t)}}, says: "two charts"},
+		"a chart that would be passed over":    {c: plain.open(t), e: bundle.Edit{Charts: []*bundle.Chart{small("_a", "1.0.0").open(t)}}, says: "finds no chart"},
+		"a chart with the name of an archive":  {c: plain.open(t), e: bundle.Edit{Charts: []*bundle.Chart{small("a.tgz", "1.0.0").open(t)}}, says: "finds no chart"},
+		"a file above the limit":               {c: plain.with(files{"files/x": big(6)}).open(t), says: "5242880 bytes"},
+		"values above the limit":               {c: plain.open(t), e: bundle.Edit{Values: []byte("a: " + big(0) + strings.Repeat("x", 5<<20))}, says: "5242880 bytes"},
+		"a file above a given limit":           {c: plain.open(t), e: bundle.Edit{Limits: artifact.Limits{FileBytes: 60}}, says: "60 bytes"},
+		"more files than a given limit":        {c: plain.open(t), e: bundle.Edit{Limits: artifact.Limits{Entries: 5}}, says: "5 entries"},
+		"more bytes than a given limit":        {c: plain.open(t), e: bundle.Edit{Limits: artifact.Limits{Bytes: 5000}}, says: "5000 bytes"},
+		"what nobody would unpack":             {c: zeros().open(t), e: bundle.Edit{Limits: artifact.Limits{Ratio: 100}}, says: "each compressed byte"},
+		"a name that no consumer takes":        {c: plain.with(files{`files/a\b`: ""}).open(t), want: fs.ErrInvalid},
+		"an end":                               {ctx: ended, c: plain.open(t), want: lost},
+		"a writer that fails":                  {w: failingWriter{lost}, c: plain.open(t), want: lost},
+		"a spool that fails":                   {c: plain.open(t), e: bundle.Edit{Limits: artifact.Limits{Temp: func() (*os.File, error) { return nil, lost }}}, want: lost},
+		"a further chart that cannot be read":  {c: plain.open(t), e: bundle.Edit{Charts: []*bundle.Chart{{Metadata: a.open(t).Metadata, Files: failing{a.tree(), "Chart.yaml", lost}}}}, want: lost},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if c.ctx == nil {
+				c.ctx = t.Context()
+			}
+			if c.w == nil {
+				c.w = io.Discard
+			}
+			if c.want == nil {
+				c.want = bundle.ErrChart
+			}
+			if c.e.Limits.Temp == nil {
+				c.e.Limits.Temp = spools(t).Temp
+			}
+			_, err := c.c.Pack(c.ctx, c.w, c.e)
+			if !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.says) {
+				t.Errorf("%v, want %v with %q", err, c.want, c.says)
+			}
+		})
+	}
+}
+
+// zeros is a chart that compresses too well.
+func zeros() files {
+	f := maps.Clone(plain)
+	for i := range 19 {
+		f[fmt.Sprintf("files/%d", i)] = strings.Repeat("\x00", 5<<20)
+	}
+	return f
+}
+
+type failingWriter struct{ err error }
+
+func (f failingWriter) Write([]byte) (int, error) { return 0, f.err }
+
+func TestALinkThatAppearsIsNotLeftOutSilently(t *testing.T) {
+	dir := t.TempDir()
+	must(t, os.CopyFS(dir, plain.tree()))
+	c, err := bundle.OpenDir(os.DirFS(dir), ".")
+	must(t, err)
+	must(t, os.Symlink("values.yaml", filepath.Join(dir, "Chart.lock")))
+	if _, err := c.Pack(t.Context(), io.Discard, bundle.Edit{}); !errors.Is(err, bundle.ErrChart) || !strings.Contains(err.Error(), "is a link") {
+		t.Errorf("%v", err)
+	}
+}
+
+// The tar stream of a chart does not change between releases.
+func TestTheTarStreamIsPinned(t *testing.T) {
+	const want = "e5050daa2d1c2465f53ace55f788df08e783b091db5e144d8d9d38e597fe174d"
+	out := pack(t, plain.open(t), bundle.Edit{Version: "1.2.3+4", Values: []byte("a: 2\n"), Charts: []*bundle.Chart{small("sub", "0.1.0").open(t)}})
+	if got := fmt.Sprintf("%x", sha256.Sum256(ungzip(t, out))); got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	r := tar.NewReader(bytes.NewReader(ungzip(t, out)))
+	var names []string
+	for {
+		h, err := r.Next()
+		if err == io.EOF {
+			break
+		}
+		must(t, err)
+		names = append(names, h.Name)
+	}
+	if got := strings.Join(names, " "); got != ". plain plain/Chart.yaml plain/README.md plain/charts plain/charts/sub plain/charts/sub/Chart.yaml plain/crds plain/crds/crd.yaml plain/files plain/files/data.bin "+
+		"plain/templates plain/templates/_helpers.tpl plain/templates/config.yaml plain/templates/tests plain/templates/tests/one.yaml plain/values.schema.json plain/values.yaml" {
+		t.Errorf("entries %s", got)
 	}
 }
