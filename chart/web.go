@@ -6,7 +6,6 @@ import (
 	"crypto/tls"
 	"fmt"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"strings"
 	"sync"
@@ -27,8 +26,11 @@ type web struct {
 	pass  bool             // user name and password may be shown to other origins
 	vault *transport.Vault
 
+	fence *transport.Fence // of the repository
+	free  bool             // nobody but the user sends us anywhere
+
 	mu      sync.Mutex
-	clients map[string]*http.Client // by origin, "" for the repository and all that get nothing
+	clients map[string]*http.Client // by origin, "" for that of the repository
 }
 
 // dial reads the Secrets that repo names. It asks no server. Errors are
@@ -52,7 +54,8 @@ func dial(ctx context.Context, repo *source.PkgRepository, vault *transport.Vaul
 	if err := w.present(secret, cert); err != nil {
 		return nil, &source.StepError{Step: source.StepResolve, Reason: "AuthenticationFailed", Err: err}
 	}
-	w.way.Origin, w.way.MayDial = w.at, w.mayDial
+	w.fence = transport.NewFence(w.at)
+	w.way.Origin, w.way.MayDial = w.at, w.mayDial(nil)
 	h := sha256.New()
 	transport.Note(h, w.at.String(), w.way.Auth.Username, w.way.Auth.Password)
 	secret.Note(h)
@@ -85,19 +88,11 @@ func (w *web) present(secret, cert transport.Secret) error {
 	return err
 }
 
-// mayDial keeps a repository, which can send us anywhere by a redirect or by
-// the URL of a chart, from sending us to this machine, unless it is there itself.
-func (w *web) mayDial(host string, ip netip.Addr) error {
-	if transport.ZoneOf(ip) != transport.Link || strings.EqualFold(host, w.at.Hostname()) || transport.ZoneOfHost(w.at) == transport.Link {
-		return nil
-	}
-	return fmt.Errorf("address %s: %s has an address of this machine or link, to which repository %s may not send us", ip, host, w.at.Host)
-}
-
 // get asks for u, with further header fields. The answer has the status 200, or
 // 304 when header makes it conditional; others are *[StatusError]. Credentials
 // go to the origin of the repository only, or user name and password to that
-// of u too where spec.passCredentials allows it. The content is decompressed.
+// of u too where spec.passCredentials allows it. The content is decompressed,
+// unless header has a field Accept-Encoding.
 func (w *web) get(ctx context.Context, u *url.URL, header http.Header) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
 	if err != nil {
@@ -106,7 +101,11 @@ func (w *web) get(ctx context.Context, u *url.URL, header http.Header) (*http.Re
 	for name, values := range header {
 		req.Header[name] = values
 	}
-	resp, err := w.client(u).Do(req)
+	client, err := w.client(ctx, u)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := client.Do(req)
 	if err != nil {
 		return nil, unreached(err)
 	}
@@ -118,19 +117,27 @@ func (w *web) get(ctx context.Context, u *url.URL, header http.Header) (*http.Re
 		transport.Finish(resp)
 		return nil, refusal(resp)
 	}
-	if coding := resp.Header.Get("Content-Encoding"); coding != "" && !strings.EqualFold(coding, "identity") {
+	if coding := resp.Header.Get("Content-Encoding"); header.Get("Accept-Encoding") == "" && coding != "" && !strings.EqualFold(coding, "identity") {
 		resp.Body.Close()
 		return nil, fmt.Errorf("GET %s: the answer is compressed with %q, which was not asked for", redact.URL(resp.Request.URL), coding)
 	}
 	return resp, nil
 }
 
-// client returns who asks for u.
-func (w *web) client(u *url.URL) *http.Client {
+// client returns who asks for u. What the repository is shown over TLS is not
+// shown to others without.
+func (w *web) client(ctx context.Context, u *url.URL) (*http.Client, error) {
 	way, key := w.way, ""
-	if w.pass && w.way.Auth != (transport.Auth{}) && !transport.SameOrigin(u, w.at) {
+	if !transport.SameOrigin(u, w.at) {
+		if err := w.locate(ctx); err != nil {
+			return nil, err
+		}
 		key = u.Scheme + "://" + u.Host
-		way.Origin, way.TLS = &url.URL{Scheme: u.Scheme, Host: u.Host}, authorities(way.TLS)
+		way.Origin, way.Auth, way.TLS = nil, transport.Auth{}, authorities(way.TLS)
+		if w.pass && (u.Scheme == "https" || w.at.Scheme == "http") {
+			way.Origin, way.Auth = &url.URL{Scheme: u.Scheme, Host: u.Host}, w.way.Auth
+		}
+		way.MayDial = w.mayDial(transport.NewFence(u))
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -140,7 +147,7 @@ func (w *web) client(u *url.URL) *http.Client {
 		c.Transport = &transport.Patient{Next: c.Transport}
 		w.clients[key] = c
 	}
-	return c
+	return c, nil
 }
 
 // authorities returns c without the client certificate.
@@ -160,4 +167,12 @@ func (w *web) close() {
 	for _, c := range w.clients {
 		c.CloseIdleConnections()
 	}
+}
+
+// scope names the credentials in keys of the cache, "" where there are none.
+func (w *web) scope() string {
+	if w.way.Auth == (transport.Auth{}) && w.way.TLS == nil {
+		return ""
+	}
+	return string(w.print[:])
 }

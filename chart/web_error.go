@@ -13,6 +13,7 @@ import (
 
 	"github.com/headgate-io/headgate/internal/redact"
 	"github.com/headgate-io/headgate/internal/transport"
+	"github.com/headgate-io/headgate/oci"
 	"github.com/headgate-io/headgate/source"
 )
 
@@ -89,6 +90,11 @@ var refusals = []func(error) bool{
 		status, ok := errors.AsType[*StatusError](err)
 		return ok && errors.Is(status, fs.ErrPermission)
 	},
+	func(err error) bool {
+		status, ok := errors.AsType[*oci.StatusError](err)
+		return ok && errors.Is(status, fs.ErrPermission)
+	},
+	is[*oci.RealmError],
 	is[*transport.SecretError],
 	is[*tls.CertificateVerificationError],
 }

@@ -11,7 +11,6 @@ import (
 	"net/url"
 	"strings"
 	"sync"
-	"sync/atomic"
 
 	"oras.land/oras-go/v2/registry/remote/auth"
 
@@ -27,7 +26,7 @@ type gate struct {
 	tokens   *http.Client // for the token service
 	keys     credentials
 	conceal  func(...string)
-	zone     atomic.Int64 // the widest [transport.Zone] in which the registry was found, or notFoundYet
+	fence    *transport.Fence
 
 	mu     sync.Mutex
 	known  map[string]string // values of Authorization by scopes; basic authentication under ""
@@ -50,8 +49,7 @@ func (c *credentials) none() bool {
 // reached; its fields Origin and Auth are the gate's, and MayDial is asked about
 // the registry alone.
 func newGate(u *url.URL, c transport.Config, keys credentials, conceal func(...string)) *gate {
-	g := &gate{registry: u, keys: keys, conceal: conceal, known: map[string]string{}}
-	g.zone.Store(notFoundYet)
+	g := &gate{registry: u, keys: keys, conceal: conceal, fence: transport.NewFence(u), known: map[string]string{}}
 	c.Origin, c.Auth = u, transport.Auth{}
 	g.client = retrying(transport.Client(g.reach(c, transport.Site)))
 	g.tokens = retrying(transport.Client(g.reach(c, transport.Public)))

@@ -1,0 +1,65 @@
+package chart
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"net/url"
+	"strings"
+
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"github.com/headgate-io/headgate/artifact"
+	"github.com/headgate-io/headgate/source"
+)
+
+// pull returns the chart at an oci URL that the index has. Credentials are
+// those of the PkgRepository of the namespace that has charts there, if there is
+// one: what the index names is else asked for as by anybody.
+func (u *site) pull(ctx context.Context, o offer, l *listed, at *url.URL) (*fetched, error) {
+	if at.User != nil || at.RawQuery != "" {
+		return nil, errors.New("URL of a chart in a registry: want oci://HOST/PATH:TAG")
+	}
+	where, reference := parseImage(at.String(), o.version)
+	repo, err := u.supply.repository(ctx, func(have string) int {
+		if !strings.HasPrefix(have, "oci://") || !strings.HasPrefix(where, have+"/") {
+			return 0
+		}
+		return len(have)
+	})
+	if err != nil {
+		return nil, err
+	}
+	var mayDial func(string, netip.Addr) error
+	if repo == nil {
+		repo = anonymous(where)
+		repo.Spec.Timeout = u.repo.Spec.Timeout
+		if err := u.web.locate(ctx); err != nil {
+			return nil, err
+		}
+		mayDial = u.web.mayDial(nil)
+	}
+	from, err := u.supply.connect(ctx, repo, where, u.supply.env, mayDial)
+	if err != nil {
+		return nil, err
+	}
+	defer from.Close()
+	var subject ocispec.Descriptor
+	err = source.Within(ctx, timeout(repo), "look up "+reference, func(ctx context.Context) (err error) {
+		subject, err = from.Head(ctx, reference)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	got, err := u.supply.pull(ctx, from, subject, repo)
+	if err != nil {
+		return nil, err
+	}
+	if l.digest != "" && l.digest != got.Digest && l.digest != subject.Digest.String() {
+		got.Close()
+		return nil, fmt.Errorf("%s: it is not what the index promises: %w", where, &artifact.DigestError{Want: l.digest, Got: got.Digest})
+	}
+	return got, nil
+}
