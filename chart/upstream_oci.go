@@ -170,7 +170,7 @@ func (r *registry) fetch(ctx context.Context, o offer) (*bundle.Archive, error) 
 // offered returns the repository and the artifact of an offer.
 func (r *registry) offered(ctx context.Context, o offer) (*oci.Repository, *image, error) {
 	m, ok := o.from.(*image)
-	if !ok || m.of != r {
+	if !ok || m.of.url != r.url {
 		return nil, nil, foreign(o)
 	}
 	from, err := r.repository(ctx, o.name)

@@ -94,7 +94,7 @@ func included(i int, repo *source.GitRepository, err error) error {
 		return err
 	}
 	step = &source.StepError{Step: source.StepStore, Reason: "CopyFailure"}
-	if errors.Is(err, errGone) {
+	if errors.Is(err, source.ErrWaiting) {
 		step = &source.StepError{Step: source.StepInclude, Reason: "NoArtifact"}
 	}
 	step.Err = fmt.Errorf("spec.include[%d]: %s: %w", i, repo.Plan().Needs[i], err)
@@ -152,30 +152,13 @@ func (m *mounts) add(ctx context.Context, tree fs.FS, a artifact.Artifact, from,
 	return merged, m.check(ctx, merged, sub, to)
 }
 
-// errGone says that an artifact is not where its source said it is.
-var errGone = fmt.Errorf("%w: the artifact is gone", source.ErrWaiting)
-
 // open returns the tree of an artifact.
 func (m *mounts) open(ctx context.Context, a artifact.Artifact) (*artifact.Tree, error) {
 	if tree := m.trees[a.Digest]; tree != nil {
 		return tree, nil
 	}
-	switch {
-	case a.Digest == "":
-		return nil, errors.New("its artifact has no digest, so that its content cannot be checked")
-	case m.env.Sources == nil:
-		return nil, errGone
-	}
-	r, err := m.env.Sources.Open(ctx, a)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%w: %w", errGone, err)
-	}
-	if err != nil {
-		return nil, err
-	}
-	defer r.Close()
 	l := m.env.Limits
-	tree, err := artifact.Read(interruptible{ctx, r}, artifact.Limits{
+	tree, err := source.OpenArchive(ctx, m.env.Sources, a, artifact.Limits{
 		Bytes: cmp.Or(l.Bytes, maxBytes), FileBytes: cmp.Or(l.FileBytes, maxFileBytes), Entries: cmp.Or(l.Entries, maxEntries),
 		NameBytes: l.NameBytes, Ratio: l.Ratio, Temp: l.Temp,
 	})
@@ -195,19 +178,6 @@ func (m *mounts) open(ctx context.Context, a artifact.Artifact) (*artifact.Tree,
 // maxFileBytes bounds one file of an included artifact where [source.Env] sets
 // no limit: that of an object of the repository.
 const maxFileBytes = 1 << 30
-
-// An interruptible reader ends with its context.
-type interruptible struct {
-	ctx context.Context
-	io.Reader
-}
-
-func (r interruptible) Read(p []byte) (int, error) {
-	if r.ctx.Err() != nil {
-		return 0, context.Cause(r.ctx)
-	}
-	return r.Reader.Read(p)
-}
 
 // check walks what was mounted at the directory to, so that a directory that
 // meets a file is found now, and adds it to what counts towards the limits.

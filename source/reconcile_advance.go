@@ -143,6 +143,9 @@ func (r *run) store(ctx context.Context, content Content) error {
 			return err
 		}
 		a.Revision, a.Metadata = r.rev.ID, r.rev.Metadata
+		if r.report.Found != nil {
+			r.rev.Found = r.report.Found
+		}
 		url := ""
 		if latest := r.plan.Words.Latest; latest != "" {
 			if url, err = r.Store.Point(r.dir, latest, a); err != nil {

@@ -60,7 +60,7 @@ type Revision struct {
 	File     string              // file name of its artifact
 	Metadata map[string]string   // as in artifact.metadata
 	Inputs   []artifact.Artifact // artifacts of other sources that it is made of
-	Found    []string            // of the files the spec lists, those that exist; nil: all
+	Found    []string            // of the files the spec lists, those that exist as far as is known before it is opened; nil: all
 	Renew    string              // why a published artifact of this ID has to be made again, "" when it has not
 	Reverify bool                // the keys or identities that are trusted are not those that the last run trusted
 	Verify   string              // the verification that a source it comes from asks for, where the spec of the object asks for none itself
@@ -124,6 +124,7 @@ type Report struct {
 	Reason  string   // reason of Ready and of the event, "" for the default (Succeeded, NewArtifact)
 	Ready   string   // message of Ready, "" for Words.Stored
 	Notes   []string // what a user should know about how it went, for example a fall-back
+	Found   []string // of the files the spec lists, those it was made of; nil: those of [Revision]
 }
 
 // Errors that an [Origin] wraps to say how a failure is to be treated.

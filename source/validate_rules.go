@@ -173,6 +173,12 @@ var repositoryRules = []rule[*PkgRepositorySpec]{
 
 var chartRules = []rule[*PkgChartSpec]{
 	{"chart", func(s *PkgChartSpec) error { return present(s.Chart) }},
+	{"chart", func(s *PkgChartSpec) error {
+		if k := spelledKind(s.SourceRef.Kind); k == nil || k.name == "PkgRepository" {
+			return nil // a name, as its repository has it
+		}
+		return insidePath(s.Chart)
+	}},
 	{"version", func(s *PkgChartSpec) error {
 		if k := spelledKind(s.SourceRef.Kind); k != nil && k.name != "PkgRepository" {
 			return nil // ignored there (specification, "PkgChart")

@@ -187,6 +187,8 @@ func TestAdmission(t *testing.T) {
 		{"PkgChart", `sourceRef: {kind: HelmRepository, name: a}, verify: {}`, "spec.verify.matchOIDCIdentity", "a signature of anybody would do"},
 		{"PkgChart", `sourceRef: {kind: HelmRepository, name: a}, verify: {secretRef: {name: a}}`, "", ""},
 		{"PkgChart", `version: latest, sourceRef: {kind: OCIRepository, name: a}`, "", ""},
+		{"PkgChart", `chart: ../x, sourceRef: {kind: Bucket, name: a}`, "spec.chart", "must not lead out of the source"},
+		{"PkgChart", `chart: /a/../x, sourceRef: {kind: Bucket, name: a}`, "", ""},
 		{"PkgChart", `sourceRef: {kind: PkgChart, name: a}`, "spec.sourceRef.kind", "must be one of PkgRepository, GitRepository, Bucket, OCIRepository, HelmRepository"},
 		{"PkgChart", `valuesFiles: [a, ../../b]`, "spec.valuesFiles[1]", "must not lead out"},
 		{"PkgChart", `valuesFiles: [a, ./b/../c.yaml, "source:app/a.yaml", "source:Bucket/app/sub/a.yaml", "source:ExternalArtifact/x/a"]`, "", ""},

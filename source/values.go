@@ -88,12 +88,22 @@ func (c *PkgChart) valuesSource(text string) (ref Reference, within string, err 
 	return Reference{k.name, c.Metadata.space(), name}, within, nil
 }
 
+// Source returns the name of the source that holds the chart; ok is false when
+// its kind is one that cannot.
+func (c *PkgChart) Source() (ref Reference, ok bool) {
+	k := spelledKind(c.Spec.SourceRef.Kind)
+	if k == nil || !slices.Contains(chartSources, k.name) {
+		return ref, false
+	}
+	return Reference{k.name, c.Metadata.space(), c.Spec.SourceRef.Name}, true
+}
+
 // needs returns the sources that the chart is made of, each once: the one that
 // holds it, then those of its values. What is no reference is left out.
 func (c *PkgChart) needs() []Reference {
 	var refs []Reference
-	if k := spelledKind(c.Spec.SourceRef.Kind); k != nil && slices.Contains(chartSources, k.name) {
-		refs = append(refs, Reference{k.name, c.Metadata.space(), c.Spec.SourceRef.Name})
+	if ref, ok := c.Source(); ok {
+		refs = append(refs, ref)
 	}
 	for _, text := range c.Spec.ValuesFiles {
 		if v, err := c.valuesFile(text); err == nil && v.Source != (Reference{}) && !slices.Contains(refs, v.Source) {

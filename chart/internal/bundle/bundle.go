@@ -14,6 +14,9 @@ import (
 // ErrChart marks what is no chart, or one that no tool can use.
 var ErrChart = errors.New("not a valid chart")
 
+// ErrVersion marks a Chart.yaml that cannot be given another version.
+var ErrVersion = errors.New("set the version of the chart")
+
 // Names of files at the root of a chart.
 const (
 	chartFile    = "Chart.yaml"

@@ -57,7 +57,7 @@ func (c *Chart) edited(e Edit) (fs.FS, error) {
 			return nil, err
 		}
 		if over[chartFile], err = setVersion(text, e.Version); err != nil {
-			return nil, err
+			return nil, fmt.Errorf("%w: %w", ErrVersion, err)
 		}
 	}
 	if len(over) == 0 {

@@ -1,0 +1,111 @@
+package chart
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/headgate-io/headgate/chart/internal/bundle"
+	"github.com/headgate-io/headgate/source"
+)
+
+// A memory is what a PkgChart remembers between runs.
+type chartMemory struct {
+	ID       string   `json:"id,omitempty"`       // of the last revision
+	Source   string   `json:"source,omitempty"`   // that held the chart
+	Digest   string   `json:"digest,omitempty"`   // of the artifact of Source
+	Revision string   `json:"revision,omitempty"` // of the artifact of Source
+	Made     string   `json:"made,omitempty"`     // revision of Source that the artifact was made of
+	Key      string   `json:"key,omitempty"`      // of all that Found depends on
+	Found    located  `json:"found,omitzero"`
+	Files    []string `json:"files,omitempty"` // spec.valuesFiles
+	Borrowed borrowed `json:"borrowed,omitzero"`
+	Trust    string   `json:"trust,omitempty"` // fingerprint of whom the last run trusted
+}
+
+// recall reads a state; one that cannot be read is none.
+func recallChart(s source.State) chartMemory {
+	var m chartMemory
+	if json.Unmarshal(s, &m) != nil {
+		return chartMemory{}
+	}
+	return m
+}
+
+func (m chartMemory) state() (source.State, error) { return json.Marshal(m) }
+
+// compare tells what became of the revision that the last run saw: why the same
+// version is to be made again, or why it is not although its source moved.
+func (o *Origin) compare(s *sources, rev *source.Revision, before chartMemory, now *chartMemory) {
+	now.Made = now.Revision
+	if before.ID != now.ID {
+		return
+	}
+	if o.chart.Spec.IgnoreMissingValuesFiles && slices.Equal(before.Files, now.Files) {
+		rev.Found = append([]string{}, o.chart.Status.ObservedValuesFiles...)
+	}
+	if rev.Renew = renewal(before, *now, o.byRevision()); rev.Renew != "" || o.chart.Drift(*rev) != "" {
+		return
+	}
+	if now.Made = before.Made; now.Made != now.Revision && s.repository == nil && !o.byRevision() {
+		rev.Note = fmt.Sprintf("the source is at %s, and the chart's version still %s: reconcileStrategy %s makes a new artifact when the version changes, %s with each revision of the source",
+			now.Revision, now.Found.Version, source.StrategyChartVersion, source.StrategyRevision)
+	}
+}
+
+// renewal says why the version that before and now name is another chart.
+func renewal(before, now chartMemory, byRevision bool) string {
+	switch {
+	case before.Found.Identity != now.Found.Identity && before.Source == now.Source:
+		return fmt.Sprintf("version %s was published again: its digest was %s, is %s", now.Found.Version, before.Found.Identity, now.Found.Identity)
+	case before.Found.Identity != now.Found.Identity:
+		return fmt.Sprintf("version %s is another chart: it was that of %s, is that of %s", now.Found.Version, before.Source, now.Source)
+	case byRevision && before.Digest != now.Digest:
+		return fmt.Sprintf("revision %s of %s has other content: its digest was %s, is %s", now.Revision, now.Source, before.Digest, now.Digest)
+	}
+	return now.Borrowed.differs(before.Borrowed)
+}
+
+// byRevision reports whether each revision of the source makes a new artifact.
+func (o *Origin) byRevision() bool { return o.chart.Spec.ReconcileStrategy == source.StrategyRevision }
+
+// merges reports whether there are values files that replace what the chart has.
+// values.yaml alone is what it has (reference A4).
+func (s *sources) merges() bool {
+	return len(s.values) > 1 || len(s.values) == 1 && (s.values[0].Source != source.Reference{} || s.values[0].Path != "values.yaml")
+}
+
+// stamp returns the build metadata of the version of the artifact, "" when it
+// is that of the chart (reference A4).
+func (o *Origin) stamp(s *sources) string {
+	var parts []string
+	if s.repository == nil && o.byRevision() {
+		parts = append(parts, short(s.inputs[0].Revision))
+	}
+	if s.merges() {
+		parts = append(parts, strconv.FormatInt(o.chart.Metadata.Generation, 10))
+	}
+	return strings.Join(parts, ".")
+}
+
+// short returns the first 12 digits of the hash in a revision: the whole of it
+// would be too long for a label.
+func short(revision string) string {
+	hash := revision[strings.LastIndexAny(revision, ":@")+1:]
+	return hash[:min(12, len(hash))]
+}
+
+// version returns the version of the artifact of a chart (reference A4).
+func (o *Origin) version(s *sources, version string) (string, error) {
+	stamp := o.stamp(s)
+	if stamp == "" {
+		return version, nil
+	}
+	stamped, err := bundle.Stamp(version, stamp)
+	if err != nil {
+		return "", &source.StepError{Step: source.StepBuild, Reason: "MetadataPatchError", Err: invalid(err)}
+	}
+	return stamped, nil
+}
