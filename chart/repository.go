@@ -144,18 +144,35 @@ func (r *Repository) from(ctx context.Context) (place, error) {
 // error is about the first defect.
 func (r *Repository) admit() error {
 	spec := &r.repo.Spec
-	err := source.Validate(r.repo)
-	if defect, ok := errors.AsType[*source.DocumentError](err); ok {
-		if err = fmt.Errorf("%s: %w", defect.Field, defect.Err); defect.Field == "spec.url" {
+	if defect := specDefect(source.Validate(r.repo)); defect != nil {
+		err := fmt.Errorf("%s: %w", defect.Field, defect.Err)
+		if defect.Field == "spec.url" {
 			return urlInvalid(err)
 		}
 		return invalid(err)
 	}
-	if err != nil || spec.Type == source.RepositoryOCI {
-		return err
+	if spec.Type == source.RepositoryOCI {
+		return nil
 	}
 	if scheme, _, _ := strings.Cut(spec.URL, "://"); strings.EqualFold(scheme, "oci") {
 		return urlInvalid(errors.New("spec.url: a registry has no index: set spec.type: oci"))
+	}
+	return nil
+}
+
+// specDefect returns the first of the joined defects that is about the spec:
+// what a dependency names has nothing else.
+func specDefect(err error) *source.DocumentError {
+	defect, ok := err.(*source.DocumentError)
+	if ok && strings.HasPrefix(defect.Field, "spec.") {
+		return defect
+	}
+	if all, ok := err.(interface{ Unwrap() []error }); ok {
+		for _, err := range all.Unwrap() {
+			if defect := specDefect(err); defect != nil {
+				return defect
+			}
+		}
 	}
 	return nil
 }
