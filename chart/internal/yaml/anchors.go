@@ -97,7 +97,7 @@ func (r *Reader) startReplay(id int, key bool) bool {
 	a := &r.anchors
 	n := a.list[id]
 	if k := Kind(a.log[n.start] &^ plainFlag); key && (k == MapStart || k == SeqStart) {
-		return r.fail("a collection as key is not supported")
+		return r.fail(collectionKey)
 	}
 	if a.total += n.end - n.start; a.total > aliasFactor*r.lim.Anchors {
 		return r.fail("aliases stand for too much text")

@@ -3,6 +3,8 @@ package yaml
 // keyMax is how many bytes there may be from the beginning of a simple key to its ":".
 const keyMax = window / 2
 
+const collectionKey = "a collection as key is not supported"
+
 // A spot is where a simple key may begin.
 type spot struct {
 	allowed bool
@@ -158,7 +160,7 @@ func (r *Reader) node(indent int, flat, key bool) bool {
 			}
 		}
 		col := r.column(c)
-		if col <= indent {
+		if col <= indent && (col < indent || c != '|' && c != '>') {
 			if flat && col == indent && c == '-' && blankAt(r.buf, r.pos+1) && r.joined() {
 				return r.open(flatEntry, indent, SeqStart, key)
 			}
@@ -230,7 +232,7 @@ func (r *Reader) emptyKey(at spot, key bool) bool {
 // open begins a collection with the properties of the node.
 func (r *Reader) open(s state, indent int, k Kind, key bool) bool {
 	if key {
-		return r.fail("a collection as key is not supported")
+		return r.fail(collectionKey)
 	}
 	line := r.line
 	return r.push(s, indent) && r.give(k, line, &r.outer)

@@ -2,61 +2,17 @@ package yaml
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/url"
 	"strings"
 	"testing"
 	"testing/iotest"
+	"unicode/utf8"
 
 	goyaml "go.yaml.in/yaml/v3"
 )
-
-// traceMax bounds the events of a document that is compared.
-const traceMax = 20000
-
-// trace returns the events of a document, one a line.
-func trace(r io.Reader, l Limits) (string, error) {
-	var b strings.Builder
-	x := NewReader(r, l)
-	for n := 0; ; n++ {
-		e, err := x.Next()
-		if err == io.EOF {
-			return b.String(), nil
-		}
-		if err != nil {
-			return b.String(), err
-		}
-		if n < traceMax {
-			b.WriteString(spell(e) + "\n")
-		}
-	}
-}
-
-// spell returns an event in the notation of the tests: {, }, [, ], =plain, "text", ~.
-func spell(e Event) string {
-	s := e.Tag
-	if s != "" {
-		s += " "
-	}
-	switch e.Kind {
-	case MapStart:
-		return s + "{"
-	case MapEnd:
-		return "}"
-	case SeqStart:
-		return s + "["
-	case SeqEnd:
-		return "]"
-	case Null:
-		return s + "~"
-	}
-	if e.Plain {
-		return s + "=" + fmt.Sprintf("%+q", e.Value)
-	}
-	return s + fmt.Sprintf("%+q", e.Value)
-}
 
 // tree returns what trace should, from a tree of the other implementation.
 type tree struct {
@@ -93,7 +49,7 @@ func (t *tree) walk(n *goyaml.Node, key bool) error {
 		case plain && n.Value == "":
 			v = "~"
 		case plain:
-			v = "=" + v
+			v = "=" + word(n.Value)
 		}
 		fmt.Fprintf(&t.b, "%s%s\n", tag, v)
 		return nil
@@ -137,12 +93,8 @@ func reference(doc []byte) (s string, err error) {
 }
 
 func FuzzReader(f *testing.F) {
-	for _, c := range []string{
-		"a: b\n", "a:\n- b\n- c: d\n  e: 'f'\ng: \"h\\n\"\n", "- |\n a\n b\n- >-\n c\n d\n",
-		"{a: b, c: [d, e: f]}", "--- !!map\n? a\n: b\n", "&a a: *a\n", "a: b\n  c\n\n  d\n",
-		`{"a":[1,true,null,"\ud83d\ude00"]}`,
-	} {
-		f.Add([]byte(c))
+	for _, c := range documents {
+		f.Add([]byte(c.doc))
 	}
 	f.Fuzz(func(t *testing.T, doc []byte) { compare(t, doc) })
 }
@@ -154,8 +106,12 @@ func compare(t *testing.T, doc []byte) {
 	if got != slow || fmt.Sprint(err) != fmt.Sprint(serr) {
 		t.Fatalf("byte by byte: %v\n%s\nat once: %v\n%s", serr, slow, err, got)
 	}
+	compareJSON(t, doc, got, err)
 	want, werr := reference(doc)
 	if werr != nil {
+		if err == nil && !additional(doc, werr) {
+			t.Fatalf("%q: accepted, want %v; got\n%s", doc, werr, got)
+		}
 		return
 	}
 	if err != nil {
@@ -232,4 +188,94 @@ func excepted(want string, err error) bool {
 func looser(doc []byte) bool {
 	return bytes.LastIndex(doc, []byte("\ufeff")) > 0 || // within the document a byte order mark is text
 		(bytes.HasPrefix(bytes.TrimLeft(doc, " \t\r\n"), []byte("{")) || bytes.HasPrefix(bytes.TrimLeft(doc, " \t\r\n"), []byte("["))) && bytes.ContainsAny(doc, "\u0085\u2028\u2029")
+}
+
+// additions are what this implementation accepts and the other one does not: a
+// part of the other one's error, and of the documents it is for.
+var additions = []struct{ problem, text string }{
+	{"unknown escape character", `\/`},
+	{"invalid Unicode character escape code", `\u`}, // surrogates
+	{"incompatible YAML document", "%YAML"},
+	{"unknown directive name", "%"},
+	{"duplicate %", "%"},
+	{"while scanning a directive", "%"},
+	{"version number", "%YAML"},
+	{"%TAG", "%TAG"},
+	{"undefined tag handle", "!"},
+	{"URI escaped octet", "%"},
+	{"UTF-8 octet", "%"},
+	{"tab character", "\t"},
+	{"cannot start any token", "\t"},
+	{"expected ',' or", "?"}, // "? ," and "? :" in a flow sequence
+	{"expected ',' or '}'", "\n"}, // a key and its ":" on different lines
+	{"expected ',' or '}'", "\r"},
+	{"expected ',' or '}'", "\u0085"},
+	{"expected ',' or '}'", "\u2028"},
+	{"expected ',' or '}'", "\u2029"},
+	{"control characters", "{"}, // of JSON
+	{"control characters", "["},
+}
+
+func additional(doc []byte, err error) bool {
+	switch err {
+	case errComplexKey, errRecursive:
+		return false
+	case errLarge:
+		return true
+	}
+	for _, a := range additions {
+		if strings.Contains(err.Error(), a.problem) && bytes.Contains(doc, []byte(a.text)) {
+			return true
+		}
+	}
+	// What follows the root node is not read.
+	r := NewReader(bytes.NewReader(doc), Limits{})
+	for {
+		if _, err := r.Next(); err != nil {
+			break
+		}
+	}
+	if end := r.base + int64(r.pos); end < int64(len(doc)) {
+		if _, err := reference(doc[:end]); err == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// compareJSON compares with the tokens of JSON.
+func compareJSON(t *testing.T, doc []byte, got string, err error) {
+	t.Helper()
+	text := bytes.TrimLeft(doc, " \t\r\n")
+	if len(text) == 0 || text[0] != '{' && text[0] != '[' || !json.Valid(doc) || !utf8.Valid(doc) {
+		return
+	}
+	if err != nil {
+		if strings.Contains(err.Error(), "too many collections") {
+			return
+		}
+		t.Fatalf("%q: %v, but it is JSON", doc, err)
+	}
+	var b strings.Builder
+	d := json.NewDecoder(bytes.NewReader(doc))
+	d.UseNumber()
+	for n := 0; n < traceMax; n++ {
+		token, err := d.Token()
+		if err != nil {
+			break
+		}
+		switch v := token.(type) {
+		case json.Delim:
+			fmt.Fprintf(&b, "%s\n", v)
+		case string:
+			fmt.Fprintf(&b, "%+q\n", v)
+		case nil:
+			b.WriteString("=null\n")
+		default:
+			fmt.Fprintf(&b, "=%v\n", v)
+		}
+	}
+	if got != b.String() {
+		t.Fatalf("%q: got\n%s\nwant, as JSON\n%s", doc, got, b.String())
+	}
 }

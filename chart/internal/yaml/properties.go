@@ -115,7 +115,7 @@ func (r *Reader) tag(p *props) bool {
 	switch {
 	case len(text) > nameMax:
 		return r.fail("a tag is too long")
-	case !blankAt(r.buf, q) || !verbatim && len(text) > 1 && text[len(text)-1] == '!':
+	case !blankAt(r.buf, q) || !verbatim && handleOnly(text):
 		return r.failHere("a tag expected")
 	case p.tag != "":
 		return r.fail("a node has two anchors or two tags")
@@ -123,6 +123,15 @@ func (r *Reader) tag(p *props) bool {
 	p.tag = r.intern(text)
 	r.pos = q
 	return true
+}
+
+// handleOnly reports whether a tag is a handle without a suffix: "!!" or "!word!".
+func handleOnly(tag []byte) bool {
+	n := 1
+	for n < len(tag) && class[tag[n]]&inName != 0 {
+		n++
+	}
+	return n == len(tag)-1 && tag[n] == '!'
 }
 
 // intern returns text as a string. It keeps the first 64.

@@ -54,6 +54,9 @@ func (r *Reader) step() bool {
 		f.state = atEnd
 		return r.document()
 	case atEnd:
+		if !r.fresh && r.colon(r.here(true), false) {
+			return r.fail(collectionKey)
+		}
 		r.err = io.EOF
 		return false
 	}
@@ -205,8 +208,9 @@ func (r *Reader) marker() bool {
 // document begins the document: directives, "---" and the root node.
 func (r *Reader) document() bool {
 	directives := false
+	r.ensure(window)
 	for {
-		c, ok := r.space(false)
+		c, ok := r.space(r.json)
 		if !ok {
 			return false
 		}
