@@ -75,7 +75,7 @@ func (r *Reader) recordEnd(anchor int) bool {
 func (r *Reader) log() bool {
 	a := &r.anchors
 	if len(a.log)+len(r.ev.Value)+len(r.ev.Tag)+3+a.held > r.lim.Anchors {
-		return r.fail("too much text has anchors")
+		return r.failAt(r.ev.Line, "too much text has anchors")
 	}
 	k := byte(r.ev.Kind)
 	if r.ev.Plain {

@@ -5,6 +5,9 @@ const keyMax = window / 2
 
 const collectionKey = "a collection as key is not supported"
 
+// strayColon is the problem of a ":" that does not follow a simple key.
+const strayColon = "':' cannot be here: it follows a key on one line, of at most 4096 bytes, that is no collection and begins where a key may begin"
+
 // A spot is where a simple key may begin.
 type spot struct {
 	allowed bool
@@ -28,6 +31,9 @@ func (r *Reader) mapKey(f *frame) bool {
 		return r.pop(MapEnd)
 	}
 	if col > f.indent || !r.fresh {
+		if c == ':' {
+			return r.fail(strayColon)
+		}
 		return r.failHere("the next key expected")
 	}
 	if c == '?' && blankAt(r.buf, r.pos+1) {

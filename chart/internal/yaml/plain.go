@@ -60,7 +60,7 @@ func (r *Reader) plain(flow bool, indent int) bool {
 			}
 		case '\n', '\r', 0:
 			if r.plainLine(flow, indent, last, p) {
-				return true
+				return r.err == nil
 			}
 			return r.plainLong(flow, indent)
 		case 0xC2, 0xE2:
@@ -77,6 +77,9 @@ func (r *Reader) plain(flow bool, indent int) bool {
 
 // plainEnd makes the text up to last the value and goes on at p.
 func (r *Reader) plainEnd(last, p int) bool {
+	if last-r.pos > r.lim.Scalar {
+		return r.fail("a scalar is too long")
+	}
 	r.value = r.buf[r.pos:last]
 	r.pos = p
 	return true
@@ -86,7 +89,10 @@ func (r *Reader) plainEnd(last, p int) bool {
 func (r *Reader) plainLine(flow bool, indent, last, p int) bool {
 	buf := r.buf
 	if p >= r.end {
-		return r.eof && r.plainEnd(last, p)
+		if r.eof {
+			r.plainEnd(last, p)
+		}
+		return r.eof
 	}
 	if buf[p] == '\r' && buf[p+1] == '\n' {
 		p++
@@ -124,6 +130,7 @@ func (r *Reader) plainLong(flow bool, indent int) bool {
 	if flow {
 		ends = endsFlow
 	}
+	line := r.line
 	out := r.scratch[:0]
 	last := 0 // length of the text without the blanks at its end
 	for end := false; !end; {
@@ -137,7 +144,7 @@ func (r *Reader) plainLong(flow bool, indent int) bool {
 			r.pos = p
 		}
 		if last > r.lim.Scalar {
-			return r.fail("a scalar is too long")
+			return r.failAt(line, "a scalar is too long")
 		}
 		r.ensure(slack)
 		switch c := r.buf[r.pos]; {
@@ -152,9 +159,9 @@ func (r *Reader) plainLong(flow bool, indent int) bool {
 			end = r.buf[r.pos] == '#'
 		case breakLen(r.buf, r.pos) > 0:
 			var goes bool
-			if out, goes = r.plainFold(out[:last], flow, indent); !goes {
-				end = true
-			}
+			out, goes = r.plainFold(out[:last], flow, indent)
+			r.fresh = !goes
+			end = !goes
 		case c == ':' && !blankAt(r.buf, r.pos+1) || c >= 0x80:
 			out = append(out, c)
 			r.pos++
@@ -175,7 +182,6 @@ func (r *Reader) plainLong(flow bool, indent int) bool {
 // false when the scalar ended before them.
 func (r *Reader) plainFold(out []byte, flow bool, indent int) ([]byte, bool) {
 	out = r.fold(out, indent, false)
-	r.fresh = true
 	if r.err != nil {
 		return out, false
 	}

@@ -15,7 +15,9 @@ func (r *Reader) quoted(quote byte, ends uint8) bool {
 			if quote == '\'' && (buf[p+1] == '\'' || p+1 >= r.end && !r.eof) {
 				return r.quotedLong(quote, ends)
 			}
-			r.value = buf[r.pos+1 : p]
+			if r.value = buf[r.pos+1 : p]; len(r.value) > r.lim.Scalar {
+				return r.fail("a scalar is too long")
+			}
 			r.pos = p + 1
 			return true
 		case c < 0x80, p+3 > r.end, !r.json && breakLen(buf, p) > 0:

@@ -115,7 +115,7 @@ var documents = []struct{ name, doc, want string }{
 	{"flow text", "[a:b, http://c/d, e f\n g, -1, -]", `[ =a:b =http://c/d ="e f g" =-1 =- ]`},
 	{"key and colon on lines", "{\"a\"\n: 1, b\n  : 2}", `{ "a" =1 =b =2 }`},
 
-	{"plain of lines", "a: b\n  c\n\n\n  d\n \te: f", `{ =a ="b c\n\nd e" ! line 6: the next key expected, found ": f"`},
+	{"plain of lines", "a: b\n  c\n\n\n  d\n \te: f", `{ =a ="b c\n\nd e" ! line 6: ':' cannot be here: it follows a key on one line, of at most 4096 bytes, that is no collection and begins where a key may begin`},
 	{"plain folded", "a: b\n  c \n\n \n   d # e\nf: g", `{ =a ="b c\n\nd" =f =g }`},
 	{"plain ends at a comment", "a: b # c\n  # d\nf: g", "{ =a =b =f =g }"},
 	{"plain with tabs", "a:\tb\tc\t\n \td\n", `{ =a ="b\tc d" }`},
@@ -149,6 +149,7 @@ var documents = []struct{ name, doc, want string }{
 	{"content after a marker", "--- |\n a\n--- b", `"a\n"`},
 	{"marker at the beginning of a line only", "a: ---\nb:\n - ...\n", "{ =a =--- =b [ =... ] }"},
 	{"text after the root is not read", "{a: b} c", "{ =a =b }"},
+	{"text left of the root is not read", "  - a\n - b\n", "[ =a ]"},
 
 	{"tags", "!a b: !!str c\nd: !<tag:e,1:f> [!g h]\ni: ! j\nk: !!null\n", "{ !a =b !!str =c =d !<tag:e,1:f> [ !g =h ] =i ! =j =k !!null ~ }"},
 	{"tag of a mapping", "!a\n!b c: d", "!a { !b =c =d }"},

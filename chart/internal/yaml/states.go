@@ -55,7 +55,7 @@ func (r *Reader) step() bool {
 		return r.document()
 	case atEnd:
 		if !r.fresh && r.colon(r.here(true), false) {
-			return r.fail(collectionKey)
+			return r.fail(strayColon)
 		}
 		r.err = io.EOF
 		return false
