@@ -84,6 +84,7 @@ func TestErrors(t *testing.T) {
 
 		{"NUL", "a: b\nc: d\x00", Limits{}, `line 2: control character '\x00'`},
 		{"control character", "a: b\n# \x1b[2J\n", Limits{}, `line 2: control character '\x1b'`},
+		{"control character after the root", "a\x18", Limits{}, `line 1: control character '\x18'`},
 		{"DEL", "a: \x7f", Limits{}, `line 1: control character '\x7f'`},
 		{"C1 control character", "a: \u0080", Limits{}, `line 1: control character '\u0080'`},
 		{"no character", "a: \ufffe", Limits{}, `line 1: control character '\ufffe'`},

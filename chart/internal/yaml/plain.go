@@ -88,11 +88,12 @@ func (r *Reader) plainEnd(last, p int) bool {
 // plainLine ends a plain scalar at the line break or the end at p, if it ends there.
 func (r *Reader) plainLine(flow bool, indent, last, p int) bool {
 	buf := r.buf
+	over := r.eof && r.bad == nil
 	if p >= r.end {
-		if r.eof {
+		if over {
 			r.plainEnd(last, p)
 		}
-		return r.eof
+		return over
 	}
 	if buf[p] == '\r' && buf[p+1] == '\n' {
 		p++
@@ -105,7 +106,7 @@ func (r *Reader) plainLine(flow bool, indent, last, p int) bool {
 	ended := false
 	switch c := buf[p]; {
 	case c == 0:
-		ended = p >= r.end && r.eof
+		ended = p >= r.end && over
 	case class[c]&endsLine != 0 || c == '\t':
 	case c == '#':
 		ended = true
