@@ -122,7 +122,7 @@ func compare(t *testing.T, doc []byte) {
 		return
 	}
 	if err != nil {
-		if !excepted(want, err) {
+		if !excepted(got, want, err) {
 			t.Fatalf("%q: %v, want\n%s", doc, err, want)
 		}
 		return
@@ -176,7 +176,10 @@ var exceptions = []string{
 	"is within what it stands for", // it is an error there as well, when the tree is used
 }
 
-func excepted(want string, err error) bool {
+func excepted(got, want string, err error) bool {
+	if strings.Contains(err.Error(), strayColon) && normal(got, false) == want {
+		return true // ":" after the root node
+	}
 	if strings.HasSuffix(want, "~\n") && strings.Count(want, "\n") == 1 {
 		return true // properties and then no content: the rest is not read there
 	}
@@ -243,7 +246,7 @@ func additional(doc []byte, err error) bool {
 		}
 	}
 	if end := r.base + int64(r.pos); end < int64(len(doc)) {
-		if _, err := reference(doc[:end]); err == nil {
+		if _, err := reference(doc[:end]); err == nil || additional(doc[:end], err) {
 			return true
 		}
 	}

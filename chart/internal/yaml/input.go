@@ -36,7 +36,7 @@ type input struct {
 
 // fill reads until a window of text is there or the document ends.
 func (in *input) fill() {
-	if in.pos > 0 {
+	if in.pos >= bufSize/2 {
 		copy(in.buf, in.buf[in.pos:in.end])
 		in.base += int64(in.pos)
 		in.lineStart -= in.pos
@@ -112,8 +112,8 @@ func (in *input) decide(text []byte) {
 	if in.decided {
 		return
 	}
-	if in.pos > 0 && in.base == 0 {
-		text = text[min(in.pos, len(text)):]
+	if in.base == 0 && in.end == 0 {
+		text = text[in.pos:]
 	}
 	for _, c := range text {
 		if c != ' ' && c != '\t' && c != '\n' && c != '\r' {

@@ -218,9 +218,12 @@ func (r *Reader) fold(out []byte, indent int, escaped bool) []byte {
 			if len(out) <= r.lim.Scalar {
 				out = appendBreak(out, r.buf, r.pos, n)
 			}
-		case c == '\t' && r.pos-r.lineStart <= indent && !r.blankLine():
-			r.failHere("tab in the indentation")
-			return out
+		case c == '\t' && r.pos-r.lineStart <= indent:
+			if !r.blankLine() {
+				r.failHere("tab in the indentation")
+				return out
+			}
+			continue
 		case isBlank(c):
 			r.pos++
 			continue

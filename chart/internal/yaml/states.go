@@ -123,10 +123,11 @@ func (r *Reader) space(flow bool) (byte, bool) {
 			r.newline()
 			r.fresh = true
 		case '\t':
-			if !flow && r.fresh && !r.blankLine() {
+			if flow || !r.fresh {
+				r.pos++
+			} else if !r.blankLine() {
 				return c, r.failHere("tab in the indentation")
 			}
-			r.pos++
 		case '#':
 			r.comment()
 		case '\r', 0xC2, 0xE2:
@@ -178,14 +179,19 @@ func (r *Reader) comment() {
 	}
 }
 
-// blankLine reports whether nothing but blanks and a comment is left of the line.
+// blankLine passes over the blanks at pos when nothing but a comment is left of
+// the line after them.
 func (r *Reader) blankLine() bool {
 	r.ensure(window)
 	p := r.pos
 	for isBlank(r.buf[p]) {
 		p++
 	}
-	return r.buf[p] == '#' || r.buf[p] == 0 || breakLen(r.buf, p) > 0
+	if r.buf[p] != '#' && r.buf[p] != 0 && breakLen(r.buf, p) == 0 {
+		return false
+	}
+	r.pos = p
+	return true
 }
 
 // column returns the column of the token c at pos, -1 when the document ends there.
