@@ -1,0 +1,328 @@
+package chart
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"testing/fstest"
+
+	"github.com/headgate-io/headgate/internal/testenv"
+	"github.com/headgate-io/headgate/source"
+	"github.com/headgate-io/headgate/source/sourcetest"
+)
+
+// archiveOf returns the .tgz of a chart.
+func archiveOf(t *testing.T, name, version string) []byte {
+	t.Helper()
+	return testenv.ChartArchive(t, map[string]string{
+		name + "/Chart.yaml": chartYAML(name, version), name + "/values.yaml": "a: 1\n", name + "/templates/a.yaml": "a: {{ .Values.a }}\n",
+	})
+}
+
+// push pushes a chart to a registry as the package manager does.
+func push(t *testing.T, g *testenv.Registry, repo, name, version string) {
+	t.Helper()
+	g.Push(repo+"/"+name, strings.ReplaceAll(version, "+", "_"), testenv.Manifest{
+		Config: &testenv.Blob{MediaType: "application/vnd.cncf.helm.config.v1+json", Data: fmt.Appendf(nil, `{"name":%q,"version":%q,"apiVersion":"v2"}`, name, version)},
+		Layers: []testenv.Blob{{MediaType: "application/vnd.cncf.helm.chart.content.v1.tar+gzip", Data: archiveOf(t, name, version)}},
+	})
+}
+
+// umbrella returns a tree whose root is a chart with dependencies.
+func umbrella(dependencies ...string) fstest.MapFS {
+	return yard(map[string]string{".": chartYAML("umbrella", "0.1.0", dependencies...)})
+}
+
+// lockedTo gives the chart at the root of tree a lock with these dependencies.
+func lockedTo(t *testing.T, tree fstest.MapFS, dependencies ...string) fstest.MapFS {
+	t.Helper()
+	_, list, _ := strings.Cut(chartYAML("lock", "1", dependencies...), "dependencies:")
+	tree["Chart.lock"] = &fstest.MapFile{Data: []byte("dependencies:" + list)}
+	c := opened(t, tree)
+	tree["Chart.lock"].Data = append(tree["Chart.lock"].Data, "digest: "+lockDigests(c)[0]+"\ngenerated: \"2026-01-01T00:00:00Z\"\n"...)
+	return tree
+}
+
+// repositoryObject returns the document of a PkgRepository with, unless secret
+// is "", the user name and password of that Secret.
+func repositoryObject(name, url, secret string) string {
+	text := fmt.Sprintf("---\napiVersion: source.toolkit.fluxcd.io/v1\nkind: HelmRepository\nmetadata: {name: %s}\nspec:\n  url: %s\n  interval: 1h\n", name, url)
+	if strings.HasPrefix(url, "oci://") {
+		text += "  type: oci\n  insecure: true\n"
+	}
+	if secret != "" {
+		text += fmt.Sprintf("  secretRef: {name: %s}\n", secret)
+	}
+	return text
+}
+
+func login(name, username, password string) string {
+	return fmt.Sprintf("---\napiVersion: v1\nkind: Secret\nmetadata: {name: %s}\nstringData: {username: %s, password: %s}\n", name, username, password)
+}
+
+func basic(username, password string) string {
+	return "Basic " + base64.StdEncoding.EncodeToString([]byte(username+":"+password))
+}
+
+func TestChartsOfRepositories(t *testing.T) {
+	site := testenv.StartCharts(t, testenv.ChartsConfig{})
+	for _, v := range []string{"1.0.0", "1.2.3", "2.0.0-rc.1"} {
+		site.Put(testenv.ChartVersion{Name: "lib", Version: v, Archive: archiveOf(t, "lib", v)})
+	}
+	registry := testenv.StartRegistry(t, testenv.RegistryConfig{})
+	for _, v := range []string{"1.0.0", "1.5.0+build.2"} {
+		push(t, registry, "team/charts", "db", v)
+	}
+	named := repositoryObject("mine", site.URL(), "") + repositoryObject("registry", registry.URL("team/charts"), "")
+	http, oci := site.URL(), registry.URL("team/charts")
+	for _, c := range []struct {
+		name, documents string
+		tree            fstest.MapFS
+		want            string
+	}{
+		{"a range, anonymous", "", umbrella("lib ^1 " + http), "charts/lib lib 1.2.3\n"},
+		{"a version", "", umbrella("lib 1.0.0 " + http), "charts/lib lib 1.0.0\n"},
+		{"any", "", umbrella("lib * " + http), "charts/lib lib 1.2.3\n"},
+		{"a pre-release", "", umbrella("lib >1.2.3-0 " + http), "charts/lib lib 2.0.0-rc.1\n"},
+		{"with a slash", "", umbrella("lib ^1 " + http + "/"), "charts/lib lib 1.2.3\n"},
+		{"of an object", named, umbrella("lib ^1 " + http), "charts/lib lib 1.2.3\n"},
+		{"by name", named, umbrella("lib ^1 @mine"), "charts/lib lib 1.2.3\n"},
+		{"by alias", named, umbrella("lib ^1 alias:mine"), "charts/lib lib 1.2.3\n"},
+		{"of a registry", named, umbrella("db ^1 " + oci), "charts/db db 1.5.0+build.2\n"},
+		{"of a registry, by name", named, umbrella("db 1.0.0 @registry"), "charts/db db 1.0.0\n"},
+		{"of all", named, umbrella("lib ^1 "+http, "db ^1 "+oci+" condition=db.enabled"), "charts/db db 1.5.0+build.2\ncharts/lib lib 1.2.3\n"},
+		{"twice under aliases", "", umbrella("lib ^1 "+http+" alias=one", "lib ^1 "+http+" alias=two", "lib 1.x "+http+" alias=three"), "charts/lib lib 1.2.3\n"},
+		{"two versions under aliases", "", umbrella("lib 1.0.0 "+http+" alias=one", "lib 1.2.3 "+http+" alias=two"), "charts/lib-1.0.0 lib 1.0.0\ncharts/lib-1.2.3 lib 1.2.3\n"},
+		{"locked", "", lockedTo(t, umbrella("lib ^1 "+http), "lib 1.0.0 "+http), "charts/lib lib 1.0.0\n"},
+		{"locked, by name", named, lockedTo(t, umbrella("lib ^1 @mine"), "lib 1.0.0 "+http), "charts/lib lib 1.0.0\n"},
+		{"of a chart beside", named, yard(map[string]string{
+			".": chartYAML("umbrella", "0.1.0", "sub * file://sub"), "sub": chartYAML("sub", "1.0.0", "lib ^1 "+http, "db ^1 "+oci),
+		}), "charts/sub sub 1.0.0\ncharts/sub/charts/db db 1.5.0+build.2\ncharts/sub/charts/lib lib 1.2.3\nsub sub 1.0.0\n"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got, err := completed(t, newSupply(t, c.documents), c.tree, ".")
+			if err != nil || got != c.want {
+				t.Errorf("%v\n%swant\n%s", err, got, c.want)
+			}
+		})
+	}
+}
+
+func TestRepositoriesThatFail(t *testing.T) {
+	site := testenv.StartCharts(t, testenv.ChartsConfig{})
+	site.Put(testenv.ChartVersion{Name: "lib", Version: "1.0.0", Archive: archiveOf(t, "lib", "1.0.0")})
+	site.Put(testenv.ChartVersion{Name: "forged", Version: "1.0.0", Archive: archiveOf(t, "forged", "1.0.0"), Digest: strings.Repeat("0", 64)})
+	site.Put(testenv.ChartVersion{Name: "liar", Version: "1.0.0", Archive: archiveOf(t, "other", "1.0.0")})
+	for _, c := range []struct {
+		name string
+		tree fstest.MapFS
+		says []string
+		is   error
+	}{
+		{"no such version", umbrella("lib ^2 " + site.URL()), []string{`dependency "lib" "^2" of "umbrella" from`, site.URL()}, fs.ErrNotExist},
+		{"a locked version that is gone", lockedTo(t, umbrella("lib ^1 "+site.URL()), "lib 1.0.1 "+site.URL()), []string{`dependency "lib" "1.0.1" of "umbrella" from`, site.URL()}, fs.ErrNotExist},
+		{"no such chart", umbrella("none * " + site.URL()), []string{`"none"`}, fs.ErrNotExist},
+		{"no such repository", umbrella("lib * " + site.URLOf("../elsewhere")), []string{`"lib"`, "404"}, nil},
+		{"another digest", umbrella("forged * " + site.URL()), []string{`"forged"`, "sha256:"}, nil},
+		{"another chart", umbrella("liar * " + site.URL()), []string{`"liar"`, "other"}, nil},
+		{"no such object", umbrella("lib * @nobody"), []string{`"lib"`, "nobody"}, fs.ErrNotExist},
+		{"the first of several", umbrella("lib * "+site.URL(), "none1 * "+site.URL(), "none2 * "+site.URL()), []string{`"none1"`}, nil},
+		{"an invalid URL", umbrella("lib * https://%zz/"), []string{`"lib"`}, nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			_, err := completed(t, newSupply(t, ""), c.tree, ".")
+			demandFailure(t, err, c.says...)
+			if c.is != nil && !errors.Is(err, c.is) {
+				t.Errorf("%v is not %v", err, c.is)
+			}
+		})
+	}
+}
+
+// TestEachServerGetsItsOwnCredentials completes one chart from two repositories
+// and a registry, each with its own, and one whose index leads to another host.
+func TestEachServerGetsItsOwnCredentials(t *testing.T) {
+	a := testenv.StartCharts(t, testenv.ChartsConfig{Username: "ann", Password: "secret-of-a"})
+	b := testenv.StartCharts(t, testenv.ChartsConfig{Username: "bob", Password: "secret-of-b"})
+	open := testenv.StartCharts(t, testenv.ChartsConfig{})
+	registry := testenv.StartRegistry(t, testenv.RegistryConfig{Username: "eve", Password: "secret-of-c"})
+	a.Put(testenv.ChartVersion{Name: "one", Version: "1.0.0", Archive: archiveOf(t, "one", "1.0.0")})
+	b.Put(testenv.ChartVersion{Name: "two", Version: "1.0.0", Archive: archiveOf(t, "two", "1.0.0")})
+	open.Put(testenv.ChartVersion{Name: "four", Version: "1.0.0", Archive: archiveOf(t, "four", "1.0.0")})
+	a.Put(testenv.ChartVersion{Name: "four", Version: "1.0.0", Archive: archiveOf(t, "four", "1.0.0"), URLs: []string{open.URLOf("four-1.0.0.tgz")}})
+	push(t, registry, "team", "three", "1.0.0")
+	documents := repositoryObject("a", a.URL(), "a") + login("a", "ann", "secret-of-a") +
+		repositoryObject("b", b.URL(), "b") + login("b", "bob", "secret-of-b") +
+		repositoryObject("c", registry.URL("team"), "c") + login("c", "eve", "secret-of-c")
+
+	tree := umbrella("one * "+a.URL(), "two * @b", "three * "+registry.URL("team"), "four * "+a.URL())
+	got, err := completed(t, newSupply(t, documents), tree, ".")
+	if want := "charts/four four 1.0.0\ncharts/one one 1.0.0\ncharts/three three 1.0.0\ncharts/two two 1.0.0\n"; err != nil || got != want {
+		t.Errorf("%v\n%swant\n%s", err, got, want)
+	}
+	demandOnly(t, "a", a.Requests(), basic("ann", "secret-of-a"))
+	demandOnly(t, "b", b.Requests(), basic("bob", "secret-of-b"))
+	demandOnly(t, "the open one", open.Requests(), "")
+	demandOnly(t, "the registry", registry.Requests(), basic("eve", "secret-of-c"))
+
+	// What belongs to no object is asked for without any.
+	_, err = completed(t, newSupply(t, strings.Replace(documents, "url: "+a.URL(), "url: "+a.URL()+"/other", 1)), umbrella("one * "+a.URL()), ".")
+	demandFailure(t, err, `"one"`, "401")
+}
+
+// demandOnly demands that requests came, and came with nothing or want.
+func demandOnly(t *testing.T, server string, requests []testenv.Request, want string) {
+	t.Helper()
+	if len(requests) == 0 {
+		t.Errorf("%s was not asked", server)
+	}
+	for _, r := range requests {
+		if r.Authorization != "" && r.Authorization != want {
+			t.Errorf("%s got %q with %s %s", server, r.Authorization, r.Method, r.Path)
+		}
+	}
+}
+
+// TestFetchesAtOnce: 20 charts of one repository are fetched 8 at a time, after
+// its index was fetched once.
+func TestFetchesAtOnce(t *testing.T) {
+	var mu sync.Mutex
+	var now, most int
+	full := make(chan struct{})
+	site := testenv.StartCharts(t, testenv.ChartsConfig{Allow: func(r *http.Request) bool {
+		if strings.HasSuffix(r.URL.Path, "/index.yaml") {
+			return true
+		}
+		mu.Lock()
+		if now++; now > most {
+			if most = now; most == parallelFetches {
+				close(full)
+			}
+		}
+		mu.Unlock()
+		select {
+		case <-full:
+		case <-r.Context().Done():
+		}
+		mu.Lock()
+		now--
+		mu.Unlock()
+		return true
+	}})
+	var list []string
+	for i := range 20 {
+		name := fmt.Sprintf("c%02d", i)
+		site.Put(testenv.ChartVersion{Name: name, Version: "1.0.0", Archive: archiveOf(t, name, "1.0.0")})
+		list = append(list, name+" * "+site.URL())
+	}
+	got, err := completed(t, newSupply(t, ""), umbrella(list...), ".")
+	if err != nil || strings.Count(got, "\n") != 20 {
+		t.Errorf("%v\n%s", err, got)
+	}
+	if most != parallelFetches {
+		t.Errorf("%d requests at once", most)
+	}
+	if n := site.Count(testenv.GetIndex); n != 1 {
+		t.Errorf("the index was fetched %d times", n)
+	}
+}
+
+// TestTheFirstFailureEndsTheRest: a repository that stalls is not waited for
+// when a dependency before it has failed, and nothing is left behind.
+func TestTheFirstFailureEndsTheRest(t *testing.T) {
+	stalls := testenv.StartCharts(t, testenv.ChartsConfig{Defect: &testenv.Defect{Phase: testenv.GetIndex, Do: testenv.Stall}})
+	gone := testenv.StartCharts(t, testenv.ChartsConfig{Allow: func(r *http.Request) bool {
+		select {
+		case <-stalls.Stalled():
+		case <-r.Context().Done():
+		}
+		return true
+	}})
+	sourcetest.NoLeaks(t, func(ctx context.Context) {
+		_, err := completedWithin(ctx, t, newSupply(t, ""), umbrella("none * "+gone.URL(), "lib * "+stalls.URL()), ".")
+		demandFailure(t, err, `"none"`)
+	})
+}
+
+// TestTheFirstFailureInTheList is told, though one behind it came earlier.
+func TestTheFirstFailureInTheList(t *testing.T) {
+	failed := make(chan struct{})
+	site := testenv.StartCharts(t, testenv.ChartsConfig{Allow: func(*http.Request) bool {
+		close(failed) // by the one request that there is
+		return true
+	}})
+	other := testenv.StartCharts(t, testenv.ChartsConfig{})
+	tree := umbrella("none1 * @slow", "none2 * "+site.URL())
+	s := newSupply(t, repositoryObject("slow", other.URL(), ""))
+	s.env.Sources = &slowSources{s.env.Sources, failed}
+	_, err := completed(t, s, tree, ".")
+	demandFailure(t, err, `"none1"`)
+}
+
+// slowSources answers for one object once a channel is closed.
+type slowSources struct {
+	source.Sources
+	after <-chan struct{}
+}
+
+func (s *slowSources) Source(ctx context.Context, ref source.Reference) (source.Object, error) {
+	<-s.after
+	return s.Sources.Source(ctx, ref)
+}
+
+// TestAnEndLeavesNothing ends the context while an index or a chart is fetched.
+func TestAnEndLeavesNothing(t *testing.T) {
+	for _, phase := range []testenv.Phase{testenv.GetIndex, testenv.GetChart} {
+		t.Run(string(phase), func(t *testing.T) {
+			site := testenv.StartCharts(t, testenv.ChartsConfig{Defect: &testenv.Defect{Phase: phase, Do: testenv.Stall}})
+			site.Put(testenv.ChartVersion{Name: "lib", Version: "1.0.0", Archive: archiveOf(t, "lib", "1.0.0")})
+			s, files := newSupply(t, ""), &spools{t: t}
+			s.env.Limits.Temp = files.create
+			sourcetest.NoLeaks(t, func(ctx context.Context) {
+				ctx, cancel := context.WithCancel(ctx)
+				go func() {
+					<-site.Stalled()
+					cancel()
+				}()
+				if _, err := completedWithin(ctx, t, s, umbrella("lib * "+site.URL()), "."); !errors.Is(err, context.Canceled) {
+					t.Errorf("%v", err)
+				}
+			})
+			files.demandClosed()
+		})
+	}
+}
+
+// TestArchivesThatAreTooMuchTogether: each alone is within the limit.
+func TestArchivesThatAreTooMuchTogether(t *testing.T) {
+	site := testenv.StartCharts(t, testenv.ChartsConfig{})
+	var list []string
+	for i := range 20 {
+		name, noise := fmt.Sprintf("c%02d", i), make([]byte, 20<<10)
+		for j := range noise {
+			noise[j] = "0123456789abcdefghijklmnopqrstuv"[rand.N(32)]
+		}
+		site.Put(testenv.ChartVersion{Name: name, Version: "1.0.0", Files: map[string]string{"noise.txt": string(noise)}})
+		list = append(list, name+" * "+site.URL())
+	}
+	s, files := newSupply(t, ""), &spools{t: t}
+	s.env.Limits.Bytes, s.env.Limits.Temp = 64<<10, files.create
+	_, err := completed(t, s, umbrella(list[:3]...), ".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	site.Reset()
+	_, err = completed(t, s, umbrella(list...), ".")
+	demandFailure(t, err, "dependencies take more than 65536 bytes in all")
+	if n := site.Count(testenv.GetChart); n > 4+parallelFetches {
+		t.Errorf("%d charts were asked for", n)
+	}
+	files.demandClosed()
+}
