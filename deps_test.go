@@ -42,7 +42,7 @@ var rooms = map[string]room{
 	"bucket/gcs":   {imports: "bucket source internal/transport"},
 	"bucket/s3":    {imports: "bucket bucket/internal/markup source internal/redact internal/transport", modules: s3Modules},
 
-	"chart":                 {imports: "artifact source oci chart/index chart/internal/bundle internal/redact internal/transport internal/version", modules: "helm.sh/helm/v3 github.com/ProtonMail/go-crypto github.com/cloudflare/circl golang.org/x/crypto golang.org/x/sys golang.org/x/sync"}, // OpenPGP: provenance files
+	"chart":                 {imports: "artifact source oci chart/index chart/internal/bundle internal/openpgp internal/redact internal/transport internal/version", modules: "helm.sh/helm/v3 golang.org/x/sync"},
 	"chart/index":           {imports: "chart/internal/yaml internal/version", modules: "github.com/Masterminds/semver/v3"},
 	"chart/internal/bundle": {imports: "artifact", modules: "helm.sh/helm/v3 github.com/Masterminds/semver/v3 sigs.k8s.io/yaml go.yaml.in/yaml/v2 go.yaml.in/yaml/v3"},
 	"chart/internal/yaml":   {},
@@ -57,13 +57,14 @@ var rooms = map[string]room{
 	"login/internal/exchange": {imports: "internal/redact internal/transport source"},
 	"login/internal/keep":     {},
 
-	"git/internal/signature": {modules: "github.com/ProtonMail/go-crypto github.com/cloudflare/circl golang.org/x/crypto golang.org/x/sys"},
+	"git/internal/signature": {imports: "internal/openpgp", modules: "golang.org/x/crypto golang.org/x/sys"},
 
 	"cmd/headgate": {
 		imports: "artifact bucket bucket/azure bucket/gcs bucket/s3 chart chart/index source git oci oci/cosign oci/notation internal/redact login/aws login/azure login/gcp login/github", // sigs.k8s.io/yaml comes with source
 		modules: "github.com/spf13/cobra github.com/spf13/pflag github.com/inconshreveable/mousetrap github.com/jedib0t/go-pretty/v6 github.com/mattn/go-runewidth github.com/clipperhouse/uax29/v2 golang.org/x/term golang.org/x/text github.com/rogpeppe/go-internal",
 	},
 
+	"internal/openpgp":   {modules: "github.com/ProtonMail/go-crypto github.com/cloudflare/circl golang.org/x/crypto golang.org/x/sys"},
 	"internal/redact":    {},
 	"internal/transport": {imports: "source internal/redact", modules: "golang.org/x/net"},
 	"internal/version":   {modules: "github.com/Masterminds/semver/v3"},

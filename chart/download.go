@@ -26,15 +26,17 @@ const (
 // fetched is a chart and where it is from.
 type fetched struct {
 	*bundle.Archive
-	from *url.URL // nil when it is from the cache
+	from *url.URL // nil for one from the cache
 	prov []byte   // provenance file that came with it, nil for none
 }
 
-// obtain returns the chart of o from the cache, or else from the first URL of
-// its entry that gives what the index promises.
-func (u *site) obtain(ctx context.Context, o offer, l *listed) (*fetched, error) {
-	if a := u.recall(o, l); a != nil {
-		return &fetched{Archive: a}, nil
+// obtain returns the chart of o, from the cache if that will do, or else from
+// the first URL of its entry that gives what the index promises.
+func (u *site) obtain(ctx context.Context, o offer, l *listed, cached bool) (*fetched, error) {
+	if cached {
+		if a := u.recall(o, l); a != nil {
+			return &fetched{Archive: a}, nil
+		}
 	}
 	urls := l.entry.URLs[:min(len(l.entry.URLs), maxURLs)]
 	err := fmt.Errorf("index of %s, line %d: it has no URL", u.name(), l.entry.Line)

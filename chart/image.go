@@ -62,8 +62,9 @@ func parseManifest(d ocispec.Descriptor, text []byte) (m manifest, err error) {
 }
 
 // pull returns the chart whose manifest is subject: all of it has the digests
-// that lead to it from there. Each request is bounded by the timeout of repo.
-func (s *supply) pull(ctx context.Context, from *oci.Repository, subject ocispec.Descriptor, repo *source.PkgRepository) (got *fetched, err error) {
+// that lead to it from there. With prov the provenance file is pulled too, if it
+// has one. Each request is bounded by the timeout of repo.
+func (s *supply) pull(ctx context.Context, from *oci.Repository, subject ocispec.Descriptor, repo *source.PkgRepository, prov bool) (got *fetched, err error) {
 	var m manifest
 	err = source.Within(ctx, timeout(repo), "fetch manifest", func(ctx context.Context) error {
 		d, text, err := from.Manifest(ctx, ocispec.Descriptor{Digest: subject.Digest})
@@ -79,6 +80,15 @@ func (s *supply) pull(ctx context.Context, from *oci.Repository, subject ocispec
 		return nil, err
 	}
 	got = &fetched{}
+	if prov && m.prov != nil {
+		err = source.Within(ctx, timeout(repo), "pull provenance file", func(ctx context.Context) (err error) {
+			got.prov, err = pullProvenance(ctx, from, *m.prov)
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
 	err = source.Within(ctx, timeout(repo), "pull chart", func(ctx context.Context) (err error) {
 		got.Archive, err = s.pullLayer(ctx, from, m.chart)
 		return err
@@ -105,6 +115,20 @@ func (s *supply) pullLayer(ctx context.Context, from *oci.Repository, layer ocis
 		return nil, fmt.Errorf("layer %s of %s: %w", layer.Digest, from.Name(), err)
 	}
 	return a, nil
+}
+
+// pullProvenance returns the provenance file in a layer.
+func pullProvenance(ctx context.Context, from *oci.Repository, layer ocispec.Descriptor) ([]byte, error) {
+	blob, err := from.Blob(ctx, layer)
+	if err != nil {
+		return nil, err
+	}
+	defer blob.Close()
+	file, err := readProvenance(blob)
+	if err != nil {
+		err = fmt.Errorf("layer %s of %s: %w", layer.Digest, from.Name(), err)
+	}
+	return file, err
 }
 
 // parseImage returns the repository and the tag or digest in

@@ -154,7 +154,7 @@ func (u *site) fetch(ctx context.Context, o offer) (*bundle.Archive, error) {
 	if got := u.take(l); got != nil {
 		return got.Archive, nil
 	}
-	got, err := u.obtain(ctx, o, l)
+	got, err := u.obtain(ctx, o, l, true)
 	if err != nil {
 		return nil, err
 	}

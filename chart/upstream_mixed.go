@@ -53,7 +53,7 @@ func (u *site) pull(ctx context.Context, o offer, l *listed, at *url.URL) (*fetc
 	if err != nil {
 		return nil, err
 	}
-	got, err := u.supply.pull(ctx, from, subject, repo)
+	got, err := u.supply.pull(ctx, from, subject, repo, u.repo.Spec.Verify != nil)
 	if err != nil {
 		return nil, err
 	}
@@ -61,5 +61,6 @@ func (u *site) pull(ctx context.Context, o offer, l *listed, at *url.URL) (*fetc
 		got.Close()
 		return nil, fmt.Errorf("%s: it is not what the index promises: %w", where, &artifact.DigestError{Want: l.digest, Got: got.Digest})
 	}
+	got.from = at
 	return got, nil
 }

@@ -184,7 +184,7 @@ func foreign(o offer) error {
 
 // pull returns the chart of o, from the cache or the registry.
 func (r *registry) pull(ctx context.Context, from *oci.Repository, m *image, o offer) (*bundle.Archive, error) {
-	got, err := r.supply.pull(ctx, from, m.subject, r.repo)
+	got, err := r.supply.pull(ctx, from, m.subject, r.repo, false)
 	if err != nil {
 		return nil, err
 	}

@@ -5,24 +5,19 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 
-	openpgp "github.com/ProtonMail/go-crypto/openpgp/v2"
 	"golang.org/x/crypto/ssh"
+
+	"github.com/headgate-io/headgate/internal/openpgp"
 )
 
 // Keys are the public keys that are trusted. They are not safe for concurrent use.
 type Keys struct {
-	pgp openpgp.EntityList
+	pgp openpgp.Keys
 	ssh []ssh.PublicKey
 }
-
-// private is the line that begins a private key of any sort.
-var private = regexp.MustCompile(`(?m)^-----BEGIN [A-Z0-9 ]*PRIVATE KEY`)
-
-var errPrivate = errors.New("holds a private key, which must stay with its owner: put the public key there, and replace this one if others could read it")
 
 // Parse reads keys from the entries of a Secret. The error names the entry that
 // cannot be used, and never shows what is in it.
@@ -39,11 +34,11 @@ func Parse(entries map[string][]byte) (*Keys, error) {
 		if err := k.add(name, entries[name]); err != nil {
 			return nil, fmt.Errorf("entry %q %w", name, err)
 		}
-		if n := len(k.pgp) + len(k.ssh); n > maxKeys {
+		if n := k.pgp.Len() + len(k.ssh); n > maxKeys {
 			return nil, fmt.Errorf("more than the limit of %d keys", maxKeys)
 		}
 	}
-	if len(k.pgp)+len(k.ssh) == 0 {
+	if k.pgp.Len()+len(k.ssh) == 0 {
 		return nil, errors.New("no entry: want public keys of OpenPGP (NAME.asc) or SSH (NAME.sshpub)")
 	}
 	return k, nil
@@ -51,13 +46,13 @@ func Parse(entries map[string][]byte) (*Keys, error) {
 
 // add reads one entry.
 func (k *Keys) add(name string, data []byte) error {
-	if private.Match(data) {
-		return errPrivate
-	}
 	if strings.HasSuffix(name, ".sshpub") {
+		if openpgp.IsPrivate(data) {
+			return openpgp.ErrPrivate
+		}
 		return k.addSSH(data)
 	}
-	return k.addPGP(data)
+	return k.pgp.Add(data)
 }
 
 // addSSH reads lines of OpenSSH public keys.

@@ -20,24 +20,10 @@
 //	SSH      an SSHSIG of version 1 for the namespace git, by a listed key
 //
 // X.509 signatures (S/MIME, "SIGNED MESSAGE") are refused by name. So are
-// hashes weaker than SHA-256 (SHA-224 is taken as weak too), RSA keys of fewer
-// than 2048 bits, DSA and every algorithm that the table in strength.go lacks,
-// and ssh-rsa signatures, which hash with SHA-1. Text around a signature, which
-// it would not cover, is refused as well.
-//
-// # Time
-//
-// A key is judged as its owner describes it now: by its newest
-// self-signatures, and at the time that is given to [Keys.Verify]. It must
-// neither be expired nor revoked then; a key that carries a revocation is
-// revoked, whatever the reason, the date and the issuer of that. The signature
-// must have been made within the life of the key, not after the given time, and
-// must not be expired itself. So a key that is renewed renews what it signed,
-// and one that expires ends it. A subkey and its primary key must both pass.
-// SSH keys and signatures carry no times.
-//
-// Self-signatures may use SHA-1, as those of many older keys do: they come from
-// the one who chose the keys.
+// ssh-rsa signatures, which hash with SHA-1, and every algorithm of SSH that the
+// table in strength.go lacks. Text around a signature, which it would not cover,
+// is refused as well. Package openpgp tells which keys and signatures of OpenPGP
+// count, and when. SSH keys and signatures carry no times.
 //
 // # Limits
 //
@@ -92,6 +78,10 @@ func (k *Keys) Verify(payload, signature []byte, now time.Time) (signer string, 
 	}
 	line, _, _ := bytes.Cut(signature, []byte{'\n'})
 	return "", fmt.Errorf("a signature that begins with %.40q is neither OpenPGP nor SSH", line)
+}
+
+func (k *Keys) verifyPGP(payload, signature []byte, now time.Time) (string, error) {
+	return k.pgp.Verify(payload, signature, now)
 }
 
 func refuseX509(*Keys, []byte, []byte, time.Time) (string, error) {

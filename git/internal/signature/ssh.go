@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/crypto/ssh"
+
+	"github.com/headgate-io/headgate/internal/openpgp"
 )
 
 // magic begins an SSHSIG and what it signs (OpenSSH, PROTOCOL.sshsig).
@@ -53,7 +55,7 @@ func (k *Keys) verifySSH(payload, signature []byte, _ time.Time) (string, error)
 		Digest                    []byte
 	}{env.Namespace, env.Reserved, env.Hash, digest})...)
 	if key.Verify(signed, sig) != nil {
-		return "", fmt.Errorf("signature by the SSH key %s: %w", signer, errMismatch)
+		return "", fmt.Errorf("signature by the SSH key %s: %w", signer, openpgp.ErrMismatch)
 	}
 	return signer, nil
 }
@@ -121,7 +123,7 @@ func (k *Keys) judgeSSH(env envelope, key ssh.PublicKey, sig *ssh.Signature) err
 	}
 	if c, is := key.(ssh.CryptoPublicKey); is {
 		if r, is := c.CryptoPublicKey().(*rsa.PublicKey); is {
-			return rsaStrength(r.N.BitLen())
+			return openpgp.RSAStrength(r.N.BitLen())
 		}
 	}
 	return nil

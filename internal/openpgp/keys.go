@@ -1,24 +1,44 @@
-package signature
+package openpgp
 
 import (
 	"bytes"
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"slices"
 
 	"github.com/ProtonMail/go-crypto/openpgp/armor"
 	"github.com/ProtonMail/go-crypto/openpgp/packet"
-	openpgp "github.com/ProtonMail/go-crypto/openpgp/v2"
+	pgp "github.com/ProtonMail/go-crypto/openpgp/v2"
 )
+
+// private is the line that begins a private key of any sort.
+var private = regexp.MustCompile(`(?m)^-----BEGIN [A-Z0-9 ]*PRIVATE KEY`)
+
+// IsPrivate reports whether data holds an armored private key of any sort.
+func IsPrivate(data []byte) bool { return private.Match(data) }
+
+// ErrPrivate is what is wrong with a private key.
+var ErrPrivate = errors.New("holds a private key, which must stay with its owner: put the public key there, and replace this one if others could read it")
 
 var (
 	beginKeys = []byte("-----BEGIN PGP PUBLIC KEY BLOCK-----")
 	endKeys   = []byte("-----END PGP PUBLIC KEY BLOCK-----")
 )
 
-// addPGP reads the armored blocks in data, or else data itself as a key ring.
-func (k *Keys) addPGP(data []byte) error {
+// Keys are the public keys that are trusted. They are not safe for concurrent use.
+type Keys struct{ list pgp.EntityList }
+
+// Len returns how many keys there are.
+func (k *Keys) Len() int { return len(k.list) }
+
+// Add adds the keys in the armored blocks in data, or else in data itself as a
+// key ring. The error continues the name of what data is from.
+func (k *Keys) Add(data []byte) error {
+	if IsPrivate(data) {
+		return ErrPrivate
+	}
 	blocks, err := dearmor(data)
 	if err != nil {
 		return err
@@ -31,14 +51,14 @@ func (k *Keys) addPGP(data []byte) error {
 		if err := readable(block); err != nil {
 			return err
 		}
-		list, err := openpgp.ReadKeyRing(bytes.NewReader(block))
+		list, err := pgp.ReadKeyRing(bytes.NewReader(block))
 		if err != nil {
 			return fmt.Errorf("is not an OpenPGP public key: %w", err)
 		}
 		found += len(list)
 		for _, e := range list {
 			if e.PrivateKey != nil {
-				return errPrivate
+				return ErrPrivate
 			}
 			k.merge(e)
 		}
@@ -110,13 +130,13 @@ func noEOF(err error) error {
 }
 
 // merge adds a key, or what it tells of a key that is there already.
-func (k *Keys) merge(e *openpgp.Entity) {
-	i := slices.IndexFunc(k.pgp, func(old *openpgp.Entity) bool { return samePGP(old.PrimaryKey, e.PrimaryKey) })
+func (k *Keys) merge(e *pgp.Entity) {
+	i := slices.IndexFunc(k.list, func(old *pgp.Entity) bool { return same(old.PrimaryKey, e.PrimaryKey) })
 	if i < 0 {
-		k.pgp = append(k.pgp, e)
+		k.list = append(k.list, e)
 		return
 	}
-	old := k.pgp[i]
+	old := k.list[i]
 	old.Revocations = append(old.Revocations, e.Revocations...)
 	old.DirectSignatures = append(old.DirectSignatures, e.DirectSignatures...)
 	for name, id := range e.Identities {
@@ -130,7 +150,7 @@ func (k *Keys) merge(e *openpgp.Entity) {
 	}
 	for _, sub := range e.Subkeys {
 		sub.Primary = old
-		if at := slices.IndexFunc(old.Subkeys, func(s openpgp.Subkey) bool { return samePGP(s.PublicKey, sub.PublicKey) }); at >= 0 {
+		if at := slices.IndexFunc(old.Subkeys, func(s pgp.Subkey) bool { return same(s.PublicKey, sub.PublicKey) }); at >= 0 {
 			known := &old.Subkeys[at]
 			known.Bindings = append(known.Bindings, sub.Bindings...)
 			known.Revocations = append(known.Revocations, sub.Revocations...)
@@ -140,4 +160,4 @@ func (k *Keys) merge(e *openpgp.Entity) {
 	}
 }
 
-func samePGP(a, b *packet.PublicKey) bool { return bytes.Equal(a.Fingerprint, b.Fingerprint) }
+func same(a, b *packet.PublicKey) bool { return bytes.Equal(a.Fingerprint, b.Fingerprint) }

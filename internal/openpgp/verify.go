@@ -1,4 +1,4 @@
-package signature
+package openpgp
 
 import (
 	"bytes"
@@ -10,23 +10,30 @@ import (
 	"github.com/ProtonMail/go-crypto/openpgp/armor"
 	pgperrors "github.com/ProtonMail/go-crypto/openpgp/errors"
 	"github.com/ProtonMail/go-crypto/openpgp/packet"
-	openpgp "github.com/ProtonMail/go-crypto/openpgp/v2"
+	pgp "github.com/ProtonMail/go-crypto/openpgp/v2"
 )
 
 const dateTime = "2006-01-02 15:04:05 MST"
 
-// verifyPGP checks an OpenPGP signature.
-func (k *Keys) verifyPGP(payload, signature []byte, now time.Time) (string, error) {
-	sig, err := readPGP(signature)
+// Verify checks that signature, armored and detached, is one over the bytes of
+// payload by one of the keys, at the time now. It returns the ID of the primary
+// key: 16 upper-case hexadecimal digits. The error says why the signature is
+// refused, and names the key that made it as far as the signature tells.
+func (k *Keys) Verify(payload, signature []byte, now time.Time) (signer string, err error) {
+	return k.verify(payload, signature, packet.SigTypeBinary, now)
+}
+
+func (k *Keys) verify(payload, signature []byte, over packet.SignatureType, now time.Time) (string, error) {
+	sig, err := read(signature)
 	if err != nil {
 		return "", err
 	}
 	issuer := *sig.IssuerKeyId
-	if err := checkPGP(sig, now); err != nil {
+	if err := check(sig, over, now); err != nil {
 		return "", fmt.Errorf("signature by the OpenPGP key %016X: %w", issuer, err)
 	}
 	err = fmt.Errorf("signed by the OpenPGP key %016X, which is none of the trusted keys", issuer)
-	for _, e := range k.pgp.EntitiesById(issuer) {
+	for _, e := range k.list.EntitiesById(issuer) {
 		if err = verifyBy(e, sig, payload, now); err == nil {
 			return e.PrimaryKey.KeyIdString(), nil
 		}
@@ -35,9 +42,9 @@ func (k *Keys) verifyPGP(payload, signature []byte, now time.Time) (string, erro
 	return "", err
 }
 
-// readPGP reads an armored signature: exactly one, with nothing around it.
+// read reads an armored signature: exactly one, with nothing around it.
 // Several signatures would leave open which of them counts.
-func readPGP(signature []byte) (*packet.Signature, error) {
+func read(signature []byte) (*packet.Signature, error) {
 	malformed := func(err error) (*packet.Signature, error) {
 		return nil, fmt.Errorf("the OpenPGP signature is malformed: %w", noEOF(err))
 	}
@@ -74,13 +81,16 @@ func readPGP(signature []byte) (*packet.Signature, error) {
 	}
 }
 
-// checkPGP checks what a signature tells of itself.
-func checkPGP(sig *packet.Signature, now time.Time) error {
+// kinds are what a signature can be over.
+var kinds = map[packet.SignatureType]string{packet.SigTypeBinary: "binary data", packet.SigTypeText: "a text"}
+
+// check checks what a signature tells of itself, and that it is of the type over.
+func check(sig *packet.Signature, over packet.SignatureType, now time.Time) error {
 	switch {
 	case sig.Version != 4 && sig.Version != 6:
 		return fmt.Errorf("version %d is not supported", sig.Version)
-	case sig.SigType != packet.SigTypeBinary:
-		return fmt.Errorf("type %#02x is not a signature over binary data", uint8(sig.SigType))
+	case sig.SigType != over:
+		return fmt.Errorf("type %#02x is not a signature over %s", uint8(sig.SigType), kinds[over])
 	case sig.CreationTime.After(now):
 		return fmt.Errorf("it was made in the future, at %s: check the clocks", sig.CreationTime.UTC().Format(dateTime))
 	case sig.SigExpired(now):
@@ -96,7 +106,7 @@ func checkPGP(sig *packet.Signature, now time.Time) error {
 }
 
 // verifyBy checks sig with the key of e that made it.
-func verifyBy(e *openpgp.Entity, sig *packet.Signature, payload []byte, now time.Time) error {
+func verifyBy(e *pgp.Entity, sig *packet.Signature, payload []byte, now time.Time) error {
 	key, err := signingKey(e, *sig.IssuerKeyId, sig.CreationTime, now)
 	if err != nil {
 		return err
@@ -107,17 +117,17 @@ func verifyBy(e *openpgp.Entity, sig *packet.Signature, payload []byte, now time
 	}
 	hash.Write(payload)
 	if key.VerifySignature(hash, sig) != nil {
-		return errMismatch
+		return ErrMismatch
 	}
 	return nil
 }
 
-// errMismatch is the mark of a content that was changed, or a signature that was moved.
-var errMismatch = errors.New("it does not belong to this content: the content or the signature was changed")
+// ErrMismatch is the mark of a content that was changed, or a signature that was moved.
+var ErrMismatch = errors.New("it does not belong to this content: the content or the signature was changed")
 
 // signingKey returns the key of e that has the ID, if it may sign data, could
 // do so at the time made and may be relied on now.
-func signingKey(e *openpgp.Entity, id uint64, made, now time.Time) (*packet.PublicKey, error) {
+func signingKey(e *pgp.Entity, id uint64, made, now time.Time) (*packet.PublicKey, error) {
 	self, err := e.VerifyPrimaryKey(now, nil)
 	if err == nil && len(e.Revocations) > 0 {
 		err = pgperrors.ErrKeyRevoked
@@ -144,7 +154,7 @@ func signingKey(e *openpgp.Entity, id uint64, made, now time.Time) (*packet.Publ
 }
 
 // subkey returns the subkey with the ID and the signature that binds it.
-func subkey(e *openpgp.Entity, id uint64, now time.Time) (*packet.PublicKey, *packet.Signature, error) {
+func subkey(e *pgp.Entity, id uint64, now time.Time) (*packet.PublicKey, *packet.Signature, error) {
 	for i := range e.Subkeys {
 		s := &e.Subkeys[i]
 		if s.PublicKey.KeyId != id {

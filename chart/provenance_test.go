@@ -1,0 +1,250 @@
+package chart
+
+import (
+	"bytes"
+	"crypto"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ProtonMail/go-crypto/openpgp"
+	"github.com/ProtonMail/go-crypto/openpgp/armor"
+	"github.com/ProtonMail/go-crypto/openpgp/clearsign"
+	"github.com/ProtonMail/go-crypto/openpgp/packet"
+
+	"github.com/headgate-io/headgate/internal/testenv"
+	"github.com/headgate-io/headgate/source"
+)
+
+// pgpConfig is as the package manager signs: SHA-512.
+func pgpConfig(at time.Time, life time.Duration) *packet.Config {
+	return &packet.Config{DefaultHash: crypto.SHA512, Algorithm: packet.PubKeyAlgoEdDSA, KeyLifetimeSecs: uint32(life / time.Second), Time: func() time.Time { return at }}
+}
+
+// newKey makes a key at a time; a life of 0 has no end.
+func newKey(t testing.TB, at time.Time, life time.Duration) *openpgp.Entity {
+	t.Helper()
+	e, err := openpgp.NewEntity("ann", "", "ann@example.com", pgpConfig(at, life))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+// public returns a key as a keyring, armored or not.
+func public(t testing.TB, e *openpgp.Entity, armored bool) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	var w io.Writer = &b
+	var end io.Closer
+	if armored {
+		a, err := armor.Encode(&b, openpgp.PublicKeyType, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w, end = a, a
+	}
+	if err := e.Serialize(w); err != nil {
+		t.Fatal(err)
+	}
+	if end != nil {
+		end.Close()
+	}
+	return b.Bytes()
+}
+
+// signText signs a text in the clear.
+func signText(t testing.TB, e *openpgp.Entity, at time.Time, text string) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	w, err := clearsign.Encode(&b, e.PrivateKey, pgpConfig(at, 0))
+	if err == nil {
+		_, err = io.WriteString(w, text)
+	}
+	if err == nil {
+		err = w.Close()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+// statement is what the package manager signs of a chart.
+func statement(name, version string, archive []byte) string {
+	return fmt.Sprintf("apiVersion: v2\nname: %s\nversion: %s\n\n...\nfiles:\n  %s-%s.tgz: sha256:%x\n", name, version, name, version, sha256.Sum256(archive))
+}
+
+func TestProvenance(t *testing.T) {
+	now := time.Now().Add(-time.Hour)
+	ann, other, expired := newKey(t, now, 0), newKey(t, now, 0), newKey(t, now.Add(-48*time.Hour), 24*time.Hour)
+	c := testenv.StartCharts(t, testenv.ChartsConfig{})
+	chart := c.Put(testenv.ChartVersion{Name: "app", Version: "1.0.0"})
+	good := signText(t, ann, now, statement("app", "1.0.0", chart))
+	sign := func(text string) []byte { return signText(t, ann, now, text) }
+	right := statement("app", "1.0.0", chart)
+	for name, row := range map[string]struct {
+		file []byte
+		says string // "" when it is good
+	}{
+		"good":                   {good, ""},
+		"lines as on Windows":    {bytes.ReplaceAll(good, []byte("\n"), []byte("\r\n")), ""},
+		"blank lines around":     {append([]byte("\n\n"), append(good, "\n\n"...)...), ""},
+		"key of another":         {signText(t, other, now, right), "none of the trusted keys"},
+		"expired key":            {signText(t, expired, now.Add(-47*time.Hour), right), "is expired"},
+		"in the future":          {signText(t, ann, now.Add(48*time.Hour), right), "in the future"},
+		"before the key":         {signText(t, ann, now.Add(-48*time.Hour), right), "before its key was"},
+		"tampered":               {bytes.Replace(good, []byte("v2"), []byte("v3"), 1), "was changed"},
+		"trailing text":          {append(bytes.Clone(good), "\nmore"...), "nothing around"},
+		"text before":            {append([]byte("files: {}\n"), good...), "nothing around"},
+		"two texts":              {append(bytes.Clone(good), good...), "nothing around"},
+		"unsigned":               {[]byte(right), "nothing around"},
+		"empty":                  {nil, "nothing around"},
+		"cut off":                {good[:len(good)-40], "malformed"},
+		"missing":                {[]byte("missing"), "there is no provenance file"},
+		"other version":          {sign(statement("app", "1.0.1", chart)), `about chart "app" in version "1.0.1", not "app" in version "1.0.0"`},
+		"other name":             {sign(statement("apple", "1.0.0", chart)), `about chart "apple"`},
+		"other archive":          {sign(statement("app", "1.0.0", []byte("x"))), "app-1.0.0.tgz: "},
+		"no such file":           {sign(strings.Replace(right, "app-1.0.0.tgz", "app.tgz", 1)), "no digest of app-1.0.0.tgz"},
+		"no files":               {sign("name: app\nversion: 1.0.0\n\n...\n{}\n"), "no digest of"},
+		"no digests":             {sign("name: app\nversion: 1.0.0\n"), "three dots"},
+		"three documents":        {sign(right + "\n...\nfiles: {}\n"), "three dots"},
+		"digest of another sort": {sign(strings.Replace(right, "sha256:", "sha512:", 1)), "want sha256:HEX"},
+		"digest twice":           {sign(right + "  app-1.0.0.tgz: sha256:00\n"), "its digests"},
+		"no YAML":                {sign("\x1b{\n...\n}"), "its Chart.yaml"},
+		"too large":              {bytes.Repeat([]byte("a"), maxProvenance+1), "limit"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if c.PutFile("app-1.0.0.tgz.prov", row.file); string(row.file) == "missing" {
+				c.RemoveFile("app-1.0.0.tgz.prov")
+			}
+			b := newBench(t, c.URL(), c)
+			b.repo.Spec.Verify = &source.PkgRepositoryVerification{SecretRef: *ref("ring")}
+			b.s.env.Secrets.(secretKeep)["default/ring"] = source.Secret{Data: map[string][]byte{
+				"ann": public(t, ann, false), "old.asc": public(t, expired, true)}}
+			u := b.open()
+			o, err := u.find(t.Context(), "app", "*")
+			if err != nil || o.verifies != "provenance" {
+				t.Fatal(o, err)
+			}
+			c.Reset()
+			v, err := u.verify(t.Context(), o, nil)
+			if row.says != "" {
+				b.fails(err, source.StepVerify, "ChartVerificationError", false, row.says)
+				if large := name == "too large"; errors.Is(err, source.ErrVerification) == large || v != (source.Verification{}) {
+					t.Error(v, err)
+				}
+				return
+			}
+			if err != nil || v.Mode != "provenance" || v.Signer != ann.PrimaryKey.KeyIdString() || !strings.Contains(v.Message, "app in version 1.0.0") {
+				t.Fatal(v, err)
+			}
+			a, err := u.fetch(t.Context(), o)
+			if err != nil || !bytes.Equal(b.drain(a), chart) || c.Count(testenv.GetChart) != 2 {
+				t.Error(err, c.Count(testenv.GetChart))
+			}
+		})
+	}
+}
+
+func TestProvenanceTrust(t *testing.T) {
+	now := time.Now().Add(-time.Hour)
+	ann, other := newKey(t, now, 0), newKey(t, now, 0)
+	c := testenv.StartCharts(t, testenv.ChartsConfig{})
+	c.Put(testenv.ChartVersion{Name: "app", Version: "1.0.0"})
+	b := newBench(t, c.URL(), c)
+	ring := func(data map[string][]byte) { b.s.env.Secrets.(secretKeep)["default/ring"] = source.Secret{Data: data} }
+	print, err := b.open().trusts(t.Context(), nil)
+	if print != "" || err != nil {
+		t.Error(print, err)
+	}
+	b.repo.Spec.Verify = &source.PkgRepositoryVerification{SecretRef: *ref("ring")}
+	_, err = b.open().trusts(t.Context(), nil)
+	b.fails(err, source.StepVerify, "VerificationError", false, "spec.verify.secretRef of the PkgRepository: secret default/ring")
+	seen := map[string]bool{}
+	for range 2 {
+		for _, keys := range []map[string][]byte{
+			{"a": public(t, ann, false)}, {"a": public(t, other, false)}, {"a": public(t, ann, false), "b": public(t, other, true)},
+		} {
+			ring(keys)
+			print, err := b.open().trusts(t.Context(), nil)
+			if print == "" || err != nil {
+				t.Error(print, err)
+			}
+			seen[print] = true
+		}
+	}
+	if len(seen) != 3 {
+		t.Errorf("%d fingerprints of 3 keyrings", len(seen))
+	}
+	for says, data := range map[string]map[string][]byte{
+		"no entry":                   {},
+		`"k" is not an OpenPGP`:      {"k": []byte("cAnArY")},
+		`"k" holds a private key`:    {"k": []byte("-----BEGIN PGP PRIVATE KEY BLOCK-----\n\ncAnArY")},
+		"more than the limit of 419": {"k": bytes.Repeat([]byte("x"), maxKeyBytes+1)},
+	} {
+		ring(data)
+		_, err := b.open().trusts(t.Context(), nil)
+		b.fails(err, source.StepVerify, "VerificationError", false, says)
+	}
+	trust := &source.OCIRepositoryVerification{}
+	_, err = b.open().trusts(t.Context(), trust)
+	b.fails(err, source.StepVerify, "VerificationError", true, "type oci")
+	_, err = b.open().verify(t.Context(), offer{}, trust)
+	b.fails(err, source.StepVerify, "VerificationError", true, "type oci")
+}
+
+// TestProvenanceByGPG verifies what the real gpg signs.
+func TestProvenanceByGPG(t *testing.T) {
+	if _, err := exec.LookPath("gpg"); err != nil {
+		t.Skip("no gpg")
+	}
+	s := testenv.NewPGP(t, "ann", "rsa3072", "sign", "never")
+	s.Clock(time.Now().Add(-time.Hour))
+	file := filepath.Join(t.TempDir(), "text")
+	if err := os.WriteFile(file, []byte(statement("app", "1.0.0", []byte("x"))+"- dashed:   \n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.GPG("", "--output", file+".prov", "--clear-sign", file)
+	signed, err := os.ReadFile(file + ".prov")
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys, err := parseKeys(map[string][]byte{"k": s.Public()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, signer, err := keys.VerifyText(signed, time.Now())
+	if err != nil || signer != s.ID || !strings.HasSuffix(string(text), "\n- dashed:") {
+		t.Errorf("%q, %s, %v", text, signer, err)
+	}
+}
+
+func FuzzProvenance(f *testing.F) {
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	ann := newKey(f, now, 0)
+	keys, err := parseKeys(map[string][]byte{"k": public(f, ann, true)})
+	if err != nil {
+		f.Fatal(err)
+	}
+	signed := statement("app", "1.0.0", []byte("x"))
+	f.Add(signText(f, ann, now, signed))
+	f.Add([]byte("-----BEGIN PGP SIGNED MESSAGE-----\n\nfiles: [\n-----BEGIN PGP SIGNATURE-----\n\n-----END PGP SIGNATURE-----"))
+	f.Add([]byte("name: a\n...\nfiles: {a: &a [*a]}"))
+	f.Fuzz(func(t *testing.T, file []byte) {
+		text, _, err := keys.VerifyText(file, now.Add(time.Hour))
+		if err == nil && strings.TrimSpace(string(text)) != strings.TrimSpace(signed) {
+			t.Errorf("%q was never signed", text)
+		}
+		if _, err := parseProvenance(file); err != nil && strings.ContainsAny(err.Error(), "\n\x1b\x00") {
+			t.Errorf("%q", err)
+		}
+	})
+}
