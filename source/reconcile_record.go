@@ -155,12 +155,17 @@ func unsaved(err error, failed *StepError) *StepError {
 	return &StepError{StepStore, "PatchOperationFailed", err}
 }
 
-// prune removes what the published artifact replaced. What it cannot remove costs space and nothing else.
+// prune removes what the published artifact replaced, or all there is of an
+// object that has none any more. What it cannot remove costs space and nothing else.
 func (r *run) prune() {
-	if r.published == nil {
-		return
+	var err error
+	switch {
+	case r.published != nil:
+		err = r.Store.Prune(r.dir, *r.published)
+	case r.rev.ID == "":
+		err = r.Store.Remove(r.dir)
 	}
-	if err := r.Store.Prune(r.dir, *r.published); err != nil {
+	if err != nil {
 		r.events = nil
 		r.announce(severityError, "GarbageCollectionFailed", fmt.Sprintf("remove superseded artifacts: %v", err))
 		r.emit()
