@@ -27,6 +27,9 @@ func (c *content) Verify(ctx context.Context) (v source.Verification, err error)
 		return v, nil
 	}
 	trust := c.origin.chart.Spec.Verify
+	if trust == nil && c.sources.repository.Spec.Verify == nil && c.offer.verifies == "" {
+		return v, nil
+	}
 	print, err := c.upstream.trusts(ctx, trust)
 	if err == nil {
 		err = c.origin.trusted.Check(print)

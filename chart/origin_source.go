@@ -150,8 +150,10 @@ func (o *Origin) findInRepository(ctx context.Context, s *sources, before chartM
 		return k, err
 	}
 	defer up.close()
-	if now.Trust, err = up.trusts(ctx, o.chart.Spec.Verify); err != nil {
-		return k, err
+	if o.chart.Spec.Verify != nil || s.repository.Spec.Verify != nil {
+		if now.Trust, err = up.trusts(ctx, o.chart.Spec.Verify); err != nil {
+			return k, err
+		}
 	}
 	o.trusted.Set(now.Trust)
 	now.Key = fingerprint(string(source.CanonicalSpec(s.repository)), now.Digest, o.chart.Spec.Chart, o.chart.Spec.Version)

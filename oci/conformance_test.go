@@ -151,9 +151,9 @@ func (s *shelf) sign(subject ocispec.Descriptor) {
 	if s.defect == sourcetest.Forged {
 		claimed = someDigest
 	}
-	signer().sign(s.g, "team/app", subject, claimed)
+	signer(s.t).Sign(s.g, "team/app", subject, claimed)
 	if s.defect == unsigned {
-		s.g.Untag("team/app", signatureTag(subject))
+		s.g.Untag("team/app", testenv.SignatureTag(subject))
 	}
 }
 
@@ -285,7 +285,7 @@ func newShelf(t *testing.T, v variant) *shelf {
 	}
 	g := testenv.StartRegistry(t, config)
 	s := &shelf{t: t, g: g, variant: v, secrets: kept{
-		"default/login": login(g.Host, canary), "default/wrong": login(g.Host, "other-"+canary), "default/keys": signer().public(),
+		"default/login": login(g.Host, canary), "default/wrong": login(g.Host, "other-"+canary), "default/keys": trusted(t),
 	}}
 	if ca := config.CA; ca != nil {
 		cert, key := ca.Client("user")

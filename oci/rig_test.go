@@ -29,7 +29,7 @@ func newRig(t *testing.T, c testenv.RegistryConfig) *rig {
 	r := &rig{T: t, g: testenv.StartRegistry(t, c)}
 	r.Rig = sourcetest.NewRig(t, func() []string { return append(r.g.Tokens(), secretForms...) })
 	r.limits.Temp = r.Store.Temp
-	r.secrets = kept{"default/login": login(r.g.Host, canary), "default/keys": signer().public()}
+	r.secrets = kept{"default/login": login(r.g.Host, canary), "default/keys": trusted(t)}
 	if c.CA != nil {
 		r.secrets["default/tls"] = source.Secret{Data: map[string][]byte{"ca.crt": c.CA.PEM()}}
 	}

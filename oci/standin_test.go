@@ -93,12 +93,12 @@ func TestDirectoryStandsIn(t *testing.T) {
 
 func TestLayoutStandsIn(t *testing.T) {
 	r := newRig(t, testenv.RegistryConfig{})
-	r.secrets["default/keys"] = signer().public()
+	r.secrets["default/keys"] = trusted(t)
 	m := files(t, "app.yaml", "kind: App")
 	d := r.g.Push("team/app", "1.0.0", m)
-	signer().sign(r.g, "team/app", d, d.Digest)
+	signer(r).Sign(r.g, "team/app", d, d.Digest)
 	unsigned := r.save("1.0.0")
-	dir := r.save("1.0.0", signatureTag(d))
+	dir := r.save("1.0.0", testenv.SignatureTag(d))
 	verified := func(s *source.OCIRepositorySpec) { ranged(s); signed(s) }
 	remote, stand := r.object("remote", verified), r.object("layout", verified)
 	r.want(remote, source.Stored)

@@ -44,7 +44,7 @@ func (r *rig) publish(tag, content string) ocispec.Descriptor {
 	d := r.g.Push("team/app", tag, testenv.Manifest{Layers: []testenv.Blob{layer, notes}, Annotations: map[string]string{
 		ocispec.AnnotationSource: "https://git.example.com/team/app", ocispec.AnnotationRevision: "main@sha1:" + content,
 	}})
-	signer().sign(r.g, "team/app", d, d.Digest)
+	signer(r).Sign(r.g, "team/app", d, d.Digest)
 	return d
 }
 
@@ -130,10 +130,12 @@ var lives = []life{
 	{"verify", []step{
 		{"signed", both(pushed("latest", "one"), changed(signed))},
 		{"nothing changed", nothing},
-		{"not signed", func(r *rig, _ *source.OCIRepository) { r.g.Untag("team/app", signatureTag(r.publish("latest", "two"))) }},
+		{"not signed", func(r *rig, _ *source.OCIRepository) {
+			r.g.Untag("team/app", testenv.SignatureTag(r.publish("latest", "two")))
+		}},
 		{"no keys", func(r *rig, _ *source.OCIRepository) { delete(r.secrets, "default/keys") }},
 		{"signed at last", func(r *rig, _ *source.OCIRepository) {
-			r.secrets["default/keys"] = signer().public()
+			r.secrets["default/keys"] = trusted(r)
 			r.publish("latest", "two")
 		}},
 		{"not to be verified", changed(func(s *source.OCIRepositorySpec) { s.Verify = nil })},

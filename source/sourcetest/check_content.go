@@ -2,6 +2,7 @@ package sourcetest
 
 import (
 	"bytes"
+	"cmp"
 	"io"
 	"io/fs"
 	"path"
@@ -48,10 +49,10 @@ func newContentIsNewRevision(t TB, k Kind) {
 	if first.Revision == second.Revision || first.Digest == second.Digest || first.Path == second.Path {
 		t.Errorf("artifact of new content is %+v, that of the old one was %+v", second, first)
 	}
-	e, ok := b.event("NewArtifact")
+	e, ok := b.event(cmp.Or(k.Said, "NewArtifact"))
 	if !ok || e.Severity != "info" || e.Metadata["source.toolkit.fluxcd.io/revision"] != second.Revision ||
 		e.Metadata["source.toolkit.fluxcd.io/digest"] != second.Digest {
-		t.Errorf("event NewArtifact is %+v", e)
+		t.Errorf("event about the new artifact is %+v", e)
 	}
 	b.holds(second, tree("a", "two\n"))
 }

@@ -3,6 +3,7 @@ package sourcetest
 import (
 	"archive/tar"
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"errors"
 	"io"
@@ -110,8 +111,8 @@ func (b *bench) recovers(f Failure) {
 	b.Helper()
 	b.up.Break("")
 	b.want(source.Stored)
-	if _, ok := b.event("NewArtifact"); !ok {
-		b.Errorf("%s: no event NewArtifact after it was mended", f.Defect)
+	if _, ok := b.event(cmp.Or(b.kind.Said, "NewArtifact")); !ok {
+		b.Errorf("%s: no event about the new artifact after it was mended", f.Defect)
 	}
 	b.up.Break(f.Defect)
 	result, err := b.reconcile(b.Context(), b.up.Object())
@@ -120,8 +121,8 @@ func (b *bench) recovers(f Failure) {
 		return // the defect is in content, which the run did not need
 	}
 	b.want(source.Unchanged)
-	if e, ok := b.event("Succeeded"); !ok || e.Severity != "info" {
-		b.Errorf("%s: event Succeeded after %+v is %+v", f.Defect, result, e)
+	if e, ok := b.event(cmp.Or(b.kind.Said, "Succeeded")); !ok || e.Severity != "info" {
+		b.Errorf("%s: event about the recovery after %+v is %+v", f.Defect, result, e)
 	}
 }
 

@@ -57,7 +57,11 @@ func stallObeysTimeout(t TB, k Kind) {
 		b.publish(sample())
 		b.up.Break(defect)
 		obj := b.up.Object()
-		b.editSpec(obj, "timeout", "250ms")
+		if k.Hurry == nil {
+			b.editSpec(obj, "timeout", "250ms")
+		} else {
+			k.Hurry(b.up)
+		}
 		run := b.awaited(b.inBackground(t.Context(), obj), defect)
 		if run.result.Outcome != source.Failed || !errors.Is(run.err, context.DeadlineExceeded) || !strings.Contains(run.err.Error(), "spec.timeout") {
 			t.Errorf("%s: outcome %q, error %v; want a failure that names spec.timeout", defect, run.result.Outcome, run.err)

@@ -75,6 +75,14 @@ type Kind struct {
 	// hold them in; "" is the root.
 	Under string
 
+	// Said is the reason of the events about a new artifact and about one that is
+	// good again, "" for those of most kinds: NewArtifact and Succeeded.
+	Said string
+
+	// Hurry makes the timeout of objects that follow up 250ms, for a kind whose
+	// own spec has none.
+	Hurry func(up Upstream)
+
 	IgnoreFile   string // name of the file that excludes patterns, "" for none
 	IgnoreNested bool   // it counts in every directory, not only at the root
 	LosesModes   bool   // the upstream keeps no executable bit
