@@ -74,8 +74,13 @@ func TestErrorsOfTheReaderAreItsOwn(t *testing.T) {
 			t.Errorf("after %d bytes: %v", n, err)
 		}
 	}
+	var limit error = &artifact.LimitError{What: "bytes in the response", Limit: 1}
+	_, err := bundle.ReadArchive(io.MultiReader(bytes.NewReader(data[:100]), iotest.ErrReader(limit)), spools(t))
+	if !errors.Is(err, limit) || errors.Is(err, bundle.ErrChart) {
+		t.Errorf("a limit of the reader: %v", err)
+	}
 	full := errors.New("disk full")
-	_, err := bundle.ReadArchive(bytes.NewReader(data), artifact.Limits{Temp: func() (*os.File, error) { return nil, full }})
+	_, err = bundle.ReadArchive(bytes.NewReader(data), artifact.Limits{Temp: func() (*os.File, error) { return nil, full }})
 	if !errors.Is(err, full) || errors.Is(err, bundle.ErrChart) {
 		t.Errorf("no spool: %v", err)
 	}

@@ -72,8 +72,10 @@ func TestLinksInADirectoryAreRefused(t *testing.T) {
 	dir := t.TempDir()
 	must(t, os.CopyFS(filepath.Join(dir, "c"), plain.tree()))
 	must(t, os.Symlink("c", filepath.Join(dir, "d")))
-	if _, err := bundle.OpenDir(os.DirFS(dir), "d"); !errors.Is(err, bundle.ErrChart) {
-		t.Errorf("the directory: %v", err)
+	for _, name := range []string{"d", "d/templates"} {
+		if _, err := bundle.OpenDir(os.DirFS(dir), name); !errors.Is(err, bundle.ErrChart) || !strings.Contains(err.Error(), `"d" is a link`) {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 	must(t, os.Symlink(secret, filepath.Join(dir, "c", "x.md")))
 	must(t, os.WriteFile(filepath.Join(dir, "c", ".helmignore"), []byte("*.md"), 0o600))
@@ -111,4 +113,30 @@ func (f failing) Open(name string) (fs.File, error) {
 		return nil, &fs.PathError{Op: "open", Path: name, Err: f.err}
 	}
 	return f.MapFS.Open(name)
+}
+
+func TestNamesWithWhichNoArchiveCouldBeLoaded(t *testing.T) {
+	for _, name := range []string{"..x", "c:/x"} {
+		if _, err := bundle.OpenDir(plain.with(files{name: ""}).tree(), "."); !errors.Is(err, bundle.ErrChart) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestTheLockIsThatOfTheVersionOfTheFormat(t *testing.T) {
+	lock := func(digest string) string { return "digest: " + digest + "\ndependencies: []\n" }
+	both := files{"Chart.lock": lock("new"), "requirements.lock": lock("old")}
+	for format, want := range map[string]string{"v1": "old", "v2": "new"} {
+		f := both.with(files{"Chart.yaml": "apiVersion: " + format + "\nname: a\nversion: 1.0.0\n"})
+		if got := f.open(t).Lock.Digest; got != want {
+			t.Errorf("%s: %s, want %s", format, got, want)
+		}
+		delete(f, map[string]string{"v1": "requirements.lock", "v2": "Chart.lock"}[format])
+		if got := f.open(t).Lock.Digest; got == want {
+			t.Errorf("%s without its own: %s", format, got)
+		}
+	}
+	if lock := plain.with(files{"Chart.lock": ""}).open(t).Lock; lock == nil {
+		t.Error("an empty lock is none")
+	}
 }

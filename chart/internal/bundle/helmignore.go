@@ -99,8 +99,8 @@ func ignores(rules []rule, name string, dir bool) bool {
 	return false
 }
 
-// A view is tree without what the rules ignore. It implements [fs.ReadDirFS],
-// [fs.StatFS] and [fs.ReadLinkFS], the last as far as tree does.
+// A view is tree without what the rules ignore. It implements [fs.ReadDirFS] and
+// [fs.StatFS].
 type view struct {
 	tree  fs.FS
 	rules []rule
@@ -169,22 +169,6 @@ func (v view) Stat(name string) (fs.FileInfo, error) {
 		return nil, err
 	}
 	return fs.Stat(v.tree, name)
-}
-
-// Lstat implements [fs.ReadLinkFS].
-func (v view) Lstat(name string) (fs.FileInfo, error) {
-	if err := v.admit("lstat", name); err != nil {
-		return nil, err
-	}
-	return fs.Lstat(v.tree, name)
-}
-
-// ReadLink implements [fs.ReadLinkFS].
-func (v view) ReadLink(name string) (string, error) {
-	if err := v.admit("readlink", name); err != nil {
-		return "", err
-	}
-	return fs.ReadLink(v.tree, name)
 }
 
 // shown returns those entries of the directory dir that the view has.

@@ -231,6 +231,7 @@ func TestPackRefuses(t *testing.T) {
 		"more bytes than a given limit":        {c: plain.open(t), e: bundle.Edit{Limits: artifact.Limits{Bytes: 5000}}, says: "5000 bytes"},
 		"what nobody would unpack":             {c: zeros().open(t), e: bundle.Edit{Limits: artifact.Limits{Ratio: 100}}, says: "each compressed byte"},
 		"a name that no consumer takes":        {c: plain.with(files{`files/a\b`: ""}).open(t), want: fs.ErrInvalid},
+		"a Chart.yaml that has become none":    {c: &bundle.Chart{Metadata: plain.open(t).Metadata, Files: plain.with(files{"Chart.yaml": "x"}).tree()}},
 		"an end":                               {ctx: ended, c: plain.open(t), want: lost},
 		"a writer that fails":                  {w: failingWriter{lost}, c: plain.open(t), want: lost},
 		"a spool that fails":                   {c: plain.open(t), e: bundle.Edit{Limits: artifact.Limits{Temp: func() (*os.File, error) { return nil, lost }}}, want: lost},
