@@ -173,7 +173,7 @@ func (f *fetching) desk(key string, repo *source.PkgRepository) *desk {
 // open opens repo, and fetches its index if it has one: for all charts at once,
 // so that they are of one state of the repository.
 func (d *desk) open(ctx context.Context, s *supply, repo *source.PkgRepository) (err error) {
-	if repo.Spec.Type == source.RepositoryOCI {
+	if inRegistry(repo) {
 		d.upstream, err = s.open(ctx, repo, nil)
 		return err
 	}

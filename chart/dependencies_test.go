@@ -80,6 +80,8 @@ func TestChartsOfRepositories(t *testing.T) {
 	for _, v := range []string{"1.0.0", "1.5.0+build.2"} {
 		push(t, registry, "team/charts", "db", v)
 	}
+	site.Put(testenv.ChartVersion{Name: "Odd_name", Version: "1.0.0", Archive: archiveOf(t, "Odd_name", "1.0.0")})
+	push(t, registry, "team/charts", "odd_name", "1.0.0")
 	named := repositoryObject("mine", site.URL(), "") + repositoryObject("registry", registry.URL("team/charts"), "")
 	http, oci := site.URL(), registry.URL("team/charts")
 	for _, c := range []struct {
@@ -98,6 +100,7 @@ func TestChartsOfRepositories(t *testing.T) {
 		{"of a registry", named, umbrella("db ^1 " + oci), "charts/db db 1.5.0+build.2\n"},
 		{"of a registry, by name", named, umbrella("db 1.0.0 @registry"), "charts/db db 1.0.0\n"},
 		{"of all", named, umbrella("lib ^1 "+http, "db ^1 "+oci+" condition=db.enabled"), "charts/db db 1.5.0+build.2\ncharts/lib lib 1.2.3\n"},
+		{"names that objects cannot ask for", named, umbrella("Odd_name * "+http, "odd_name * "+oci), "charts/Odd_name Odd_name 1.0.0\ncharts/odd_name odd_name 1.0.0\n"},
 		{"twice under aliases", "", umbrella("lib ^1 "+http+" alias=one", "lib ^1 "+http+" alias=two", "lib 1.x "+http+" alias=three"), "charts/lib lib 1.2.3\n"},
 		{"two versions under aliases", "", umbrella("lib 1.0.0 "+http+" alias=one", "lib 1.2.3 "+http+" alias=two"), "charts/lib-1.0.0 lib 1.0.0\ncharts/lib-1.2.3 lib 1.2.3\n"},
 		{"locked", "", lockedTo(t, umbrella("lib ^1 "+http), "lib 1.0.0 "+http), "charts/lib lib 1.0.0\n"},
@@ -134,6 +137,7 @@ func TestRepositoriesThatFail(t *testing.T) {
 		{"another chart", umbrella("liar * " + site.URL()), []string{`"liar"`, "other"}, nil},
 		{"no such object", umbrella("lib * @nobody"), []string{`"lib"`, "nobody"}, fs.ErrNotExist},
 		{"the first of several", umbrella("lib * "+site.URL(), "none1 * "+site.URL(), "none2 * "+site.URL()), []string{`"none1"`}, nil},
+		{"a name that no registry has", umbrella("Upper * oci://" + strings.TrimPrefix(site.URL(), "http://")), []string{`"Upper"`}, nil},
 		{"an invalid URL", umbrella("lib * https://%zz/"), []string{`"lib"`}, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {

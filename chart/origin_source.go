@@ -169,6 +169,9 @@ func (o *Origin) findInRepository(ctx context.Context, s *sources, before chartM
 // ask returns what up offers. What an index lacks it lacks until it changes; a
 // registry is asked again.
 func (o *Origin) ask(ctx context.Context, up upstream, s *sources) (offer, error) {
+	if err := checkName(o.chart.Spec.Chart); err != nil {
+		return offer{}, err
+	}
 	f, err := up.find(ctx, o.chart.Spec.Chart, o.chart.Spec.Version)
 	if step, ok := errors.AsType[*source.StepError](err); ok && step.Reason == badReference && !inRegistry(s.repository) {
 		err = badChart(err)

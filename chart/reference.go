@@ -14,6 +14,7 @@ const maxName = 253
 
 // checkName accepts the name of a chart in a repository: lower case letters,
 // digits and dashes in parts, with one slash or dot between them (reference A13).
+// Dependencies may have other names.
 func checkName(name string) error {
 	if validName(name) {
 		return nil

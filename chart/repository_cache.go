@@ -16,10 +16,6 @@ import (
 // of: kept in env.Cache by URL and credentials, and asked for conditionally.
 // It takes spec.timeout of repo at most. Errors are as those of [Repository.Resolve].
 func (s *supply) fetchIndex(ctx context.Context, repo *source.PkgRepository) (in *snapshot, err error) {
-	if repo.Metadata.Name == "" { // one that no object describes: only objects need a name
-		named := *repo
-		named.Metadata.Name, repo = "anonymous", &named
-	}
 	r := &Repository{repo: repo, env: s.env, vault: s.vault}
 	err = source.Within(ctx, time.Duration(repo.Spec.Timeout), "fetch index", func(ctx context.Context) error {
 		in, err = r.cached(ctx)

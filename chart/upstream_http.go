@@ -59,9 +59,6 @@ func (s *supply) openSite(ctx context.Context, repo *source.PkgRepository, index
 func (u *site) name() string { return redact.URL(u.web.at) }
 
 func (u *site) find(ctx context.Context, name, want string) (offer, error) {
-	if err := checkName(name); err != nil {
-		return offer{}, err
-	}
 	entry, err := u.choose(ctx, name, want)
 	if err != nil {
 		return offer{}, err

@@ -50,9 +50,6 @@ func (s *supply) openRegistry(repo *source.PkgRepository) (upstream, error) {
 }
 
 func (r *registry) find(ctx context.Context, name, want string) (offer, error) {
-	if err := checkName(name); err != nil {
-		return offer{}, err
-	}
 	from, err := r.repository(ctx, name)
 	if err != nil {
 		return offer{}, stepError(source.StepResolve, pullFailed, err)
