@@ -34,7 +34,7 @@ func (f *accessFlags) register(c *cobra.Command) {
 	fl.StringVar(&f.endpoint, "endpoint", "", "`HOST[:PORT]` of the server of an s3:// URL, or URL of that of a gs:// or azblob:// URL, as spec.endpoint")
 	fl.StringVar(&f.region, "region", "", "`NAME` of the region of the bucket of an s3:// URL, as spec.region")
 	fl.StringVar(&f.secret, "secret-ref", "", "`NAME` of the Secret with the credentials for a URL, as spec.secretRef")
-	fl.StringVar(&f.cert, "cert-secret-ref", "", "`NAME` of the Secret with ca.crt, or tls.crt and tls.key, for the URL of a registry or bucket, as spec.certSecretRef")
+	fl.StringVar(&f.cert, "cert-secret-ref", "", "`NAME` of the Secret with ca.crt, or tls.crt and tls.key, for the URL of a registry, bucket or repository of charts, as spec.certSecretRef")
 	fl.StringVar(&f.proxy, "proxy-secret-ref", "", "`NAME` of the Secret with the address of the proxy to a URL, as spec.proxySecretRef")
 	fl.BoolVar(&f.insecure, "insecure", false, "reach the server of the URL of a registry or bucket over http, as spec.insecure")
 }

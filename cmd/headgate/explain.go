@@ -155,6 +155,12 @@ func (p *program) openSource(f *sourceFlags, arg string) func(context.Context) (
 // explained opens the content of obj: with what it includes, as far as that is
 // in the store.
 func (p *program) explained(ctx context.Context, s *session, obj source.Object) (ruled, error) {
+	switch obj.(type) {
+	case *source.PkgChart:
+		return ruled{}, errors.New("PkgChart has no ignore rules: the .helmignore of the chart decides, after those of the source that holds it")
+	case *source.PkgRepository:
+		return ruled{}, errors.New("PkgRepository has no ignore rules")
+	}
 	ctx, cancel := withinTimeout(ctx, obj)
 	defer cancel()
 	closeStore, err := s.lookBack(ctx, obj)

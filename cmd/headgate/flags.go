@@ -31,7 +31,7 @@ type sourceFlags struct {
 func (f *sourceFlags) register(c *cobra.Command) {
 	fl := c.Flags()
 	registerFiles(c, &f.files)
-	fl.StringArrayVar(&f.from, "from", nil, "`URL=PATH` of a local Git repository or directory that stands in for the origin at URL, which is ENDPOINT/BUCKET for a bucket; repeatable")
+	fl.StringArrayVar(&f.from, "from", nil, "`URL=PATH` of a local Git repository or directory that stands in for the origin at URL, which is ENDPOINT/BUCKET for a bucket, or a repository of charts; repeatable")
 	fl.IntVar(&f.parallel, "parallel", 4, "objects worked on at once")
 	fl.DurationVar(&f.timeout, "timeout", 0, "bound of the whole command; each phase of an object is bounded by its spec.timeout as well")
 	f.registerAccess(c)

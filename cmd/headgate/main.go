@@ -4,6 +4,7 @@
 //	headgate fetch -f sources.yaml --store ./store
 //	headgate fetch https://example.org/app.git@v1.2.3 --out ./app
 //	headgate fetch s3://assets/app/ --endpoint minio.example.org --out ./app
+//	headgate fetch --chart web https://charts.example.org --out ./charts
 //	headgate push ./app oci://registry.example.org/app:v1.2.3
 //
 // Exit codes: 0 everything is ready, 1 something failed, 2 usage or an invalid
