@@ -13,7 +13,7 @@ import (
 	"github.com/headgate-io/headgate/internal/testenv"
 )
 
-// A gitServer is nginx in front of git http-backend. Below each URL, /public
+// A gitServer is nginx, in front of git http-backend or files. Below each URL, /public
 // is open to all, /basic wants alice and s3cret, /bearer the token "token".
 type gitServer struct {
 	plain  string // http
@@ -36,13 +36,13 @@ http {
 `
 
 const nginxPlaces = `
-location ~ ^/public(/.*)$ { include @DIR@/backend; fastcgi_param PATH_INFO $1; }
-location ~ ^/basic(/.*)$  { auth_basic git; auth_basic_user_file @DIR@/htpasswd; include @DIR@/backend; fastcgi_param PATH_INFO $1; }
-location ~ ^/bearer(/.*)$ { if ($http_authorization != "Bearer token") { return 401; } include @DIR@/backend; fastcgi_param PATH_INFO $1; }
+location ~ ^/public(/.*)$ { @BACKEND@ fastcgi_param PATH_INFO $1; }
+location ~ ^/basic(/.*)$  { auth_basic git; auth_basic_user_file @DIR@/htpasswd; @BACKEND@ fastcgi_param PATH_INFO $1; }
+location ~ ^/bearer(/.*)$ { if ($http_authorization != "Bearer token") { return 401; } @BACKEND@ fastcgi_param PATH_INFO $1; }
 `
 
 const nginxBackend = `
-fastcgi_pass unix:@DIR@/fcgi.sock;
+fastcgi_pass unix:@SOCKET@;
 fastcgi_param REQUEST_METHOD $request_method;  fastcgi_param QUERY_STRING $query_string;
 fastcgi_param CONTENT_TYPE $content_type;      fastcgi_param CONTENT_LENGTH $content_length;
 fastcgi_param SCRIPT_FILENAME @EXEC@/git-http-backend;
@@ -52,6 +52,16 @@ fastcgi_param GIT_PROTOCOL $http_git_protocol; fastcgi_param REMOTE_USER $remote
 
 // serveGit serves a repository as repo.git.
 func serveGit(t *testing.T, repo *testenv.Repo) *gitServer {
+	t.Helper()
+	socket := filepath.Join(t.TempDir(), "fcgi.sock")
+	startFastCGI(t, socket)
+	backend := strings.NewReplacer("@SOCKET@", socket, "@EXEC@", strings.TrimSpace(run(t, "git", "--exec-path"))).Replace(nginxBackend)
+	return serveNginx(t, filepath.Dir(repo.Dir), strings.ReplaceAll(nginxPlaces, "@BACKEND@", backend))
+}
+
+// serveNginx lets nginx serve places, in which @ROOT@ is the directory root,
+// and @DIR@ one with files of its own.
+func serveNginx(t *testing.T, root, places string) *gitServer {
 	t.Helper()
 	dir := t.TempDir()
 	check(t, os.Mkdir(filepath.Join(dir, "tmp"), 0o700))
@@ -66,12 +76,10 @@ func serveGit(t *testing.T, repo *testenv.Repo) *gitServer {
 	if os.Getuid() == 0 {
 		user = "user root;" // the worker must open what this user made
 	}
-	text := strings.NewReplacer("@DIR@", dir, "@USER@", user, "@ROOT@", filepath.Dir(repo.Dir), "@EXEC@", strings.TrimSpace(run(t, "git", "--exec-path")),
+	text := strings.NewReplacer("@DIR@", dir, "@USER@", user, "@ROOT@", root,
 		"@PLAIN@", plain.Addr().String(), "@SECURE@", secure.Addr().String(), "@MUTUAL@", mutual.Addr().String())
 	conf := write(t, filepath.Join(dir, "nginx.conf"), text.Replace(nginxConf))
-	write(t, filepath.Join(dir, "places"), text.Replace(nginxPlaces))
-	write(t, filepath.Join(dir, "backend"), text.Replace(nginxBackend))
-	startFastCGI(t, filepath.Join(dir, "fcgi.sock"))
+	write(t, filepath.Join(dir, "places"), text.Replace(places))
 	startNginx(t, dir, conf, plain, secure, mutual)
 	return &gitServer{"http://" + plain.Addr().String(), "https://" + secure.Addr().String(), "https://" + mutual.Addr().String(), ca}
 }

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"cmp"
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
@@ -22,6 +23,7 @@ type distribution struct {
 	ca     *testenv.CA // nil: plain HTTP
 	mutual bool        // wants client certificates of ca
 	basic  bool        // wants alice and s3cret
+	word   string      // or alice and this
 	issuer *issuer     // wants its tokens
 }
 
@@ -44,8 +46,8 @@ func (d distribution) serve(t *testing.T) (addr string) {
 		"version": "0.1", "log": section{"level": "error", "accesslog": section{"disabled": true}}, "http": server,
 		"storage": section{"filesystem": section{"rootdirectory": d.root}, "delete": section{"enabled": true}},
 	}
-	if d.basic {
-		users := run(t, "htpasswd", "-Bbn", "alice", "s3cret")
+	if d.basic || d.word != "" {
+		users := run(t, "htpasswd", "-Bbn", "alice", cmp.Or(d.word, "s3cret"))
 		conf["auth"] = section{"htpasswd": section{"realm": "test", "path": write(t, filepath.Join(dir, "htpasswd"), users)}}
 	}
 	if d.issuer != nil {
