@@ -30,7 +30,7 @@ const skippedLimit = 100
 // Check reads all of an index. Errors are those of r and tell that r is no index.
 func Check(r io.Reader) (Summary, error) {
 	var s Summary
-	sum := newSum()
+	sum := new(sum)
 	d := open(r)
 	err := d.walk(visitor{
 		field: func(key []byte, value *record) error {

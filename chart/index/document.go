@@ -64,7 +64,7 @@ func (d *document) root(v visitor) error {
 		return errors.New("it is no mapping")
 	}
 	err = d.pairs(func(key yaml.Event) error {
-		name := string(key.Value)
+		name, line := string(key.Value), d.line(key.Line)
 		e, err := d.in.Next()
 		if err != nil {
 			return err
@@ -73,7 +73,7 @@ func (d *document) root(v visitor) error {
 			d.entries = true
 			return d.charts(e, v)
 		}
-		return d.field(name, e, v)
+		return d.field(name, line, e, v)
 	})
 	if err != nil {
 		return err
@@ -87,11 +87,12 @@ func (d *document) root(v visitor) error {
 	return nil
 }
 
-// field reads a field of the index, whose first event is e.
-func (d *document) field(name string, e yaml.Event, v visitor) error {
+// field reads a field of the index, whose name is on the line and whose first
+// event is e.
+func (d *document) field(name string, line int, e yaml.Event, v visitor) error {
 	if name == "apiVersion" {
 		if e.Kind != yaml.Scalar || len(e.Value) == 0 || e.Plain && isNull(e.Value) {
-			return fmt.Errorf("line %d: field apiVersion must be a text", d.line(e.Line))
+			return fmt.Errorf("line %d: field apiVersion must be a text", line)
 		}
 		d.apiVersion = true
 	}
@@ -102,7 +103,7 @@ func (d *document) field(name string, e yaml.Event, v visitor) error {
 		return err
 	}
 	if d.record.big {
-		return fmt.Errorf("line %d: field %s is larger than %d bytes", d.line(d.record.nodes[0].line), quote([]byte(name)), entrySize)
+		return fmt.Errorf("line %d: field %s is larger than %d bytes", line, quote([]byte(name)), entrySize)
 	}
 	return v.field([]byte(name), &d.record)
 }

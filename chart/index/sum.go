@@ -2,45 +2,43 @@ package index
 
 import (
 	"crypto/sha256"
-	"crypto/sha3"
 	"encoding/binary"
 	"encoding/hex"
+	"math/rand/v2"
 
 	"github.com/headgate-io/headgate/chart/internal/yaml"
 )
 
 // A sum is a hash of a multiset: that of what was added, in whatever order, and
-// how often. It is LtHash: what SHAKE128 makes of an element, 1024 numbers of 16
-// bits, is added lane by lane, so that two multisets with one sum cannot be
-// found by choosing elements, as they can when numbers of a few hundred bits
-// are added.
+// how often. It is an LtHash: each element is stretched to 1024 numbers of 16
+// bits by ChaCha8Rand (C2SP) from its SHA-256, and these are added lane by lane.
+// Two multisets with one sum cannot be found by choosing elements, as they could
+// if numbers of a few hundred bits were added.
 type sum struct {
-	lanes  [1024]uint16
-	shake  *sha3.SHAKE
+	lanes  [256]uint64 // four in each
+	stream rand.ChaCha8
 	form   []byte // the canonical form of an element
-	stream [2 * 1024]byte
 }
-
-func newSum() *sum { return &sum{shake: sha3.NewSHAKE128()} }
 
 // add adds a node: what it is, the name that it belongs to, and its canonical form.
 func (s *sum) add(kind string, name []byte, r *record) {
 	s.form = text(text(s.form[:0], []byte(kind)), name)
 	s.form = r.canonical(s.form, 0)
-	s.shake.Reset()
-	s.shake.Write(s.form)
-	s.shake.Read(s.stream[:])
-	for i := range s.lanes {
-		s.lanes[i] += binary.LittleEndian.Uint16(s.stream[2*i:])
+	s.stream.Seed(sha256.Sum256(s.form))
+	const low = 0x7fff_7fff_7fff_7fff // all bits but the highest of each lane, which would carry
+	for i, a := range s.lanes {
+		b := s.stream.Uint64()
+		s.lanes[i] = (a&low + b&low) ^ (a^b)&^low
 	}
 }
 
 // String returns the SHA-256 of the lanes in hex.
 func (s *sum) String() string {
-	for i, lane := range s.lanes {
-		binary.LittleEndian.PutUint16(s.stream[2*i:], lane)
+	var all []byte
+	for _, lane := range s.lanes {
+		all = binary.LittleEndian.AppendUint64(all, lane)
 	}
-	digest := sha256.Sum256(s.stream[:])
+	digest := sha256.Sum256(all)
 	return "sha256:" + hex.EncodeToString(digest[:])
 }
 

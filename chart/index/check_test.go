@@ -1,0 +1,169 @@
+package index_test
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+	"testing/iotest"
+
+	"github.com/headgate-io/headgate/chart/index"
+)
+
+const head = "apiVersion: v1\nentries:\n"
+
+func TestMalformed(t *testing.T) {
+	long := strings.Repeat("x", 2000)
+	for _, c := range []struct{ name, entry, problem string }{
+		{"null", "  - null", "it is null"},
+		{"null, spelled", "  - ~", "it is null"},
+		{"text", "  - a", "it is no mapping"},
+		{"list", "  - [a]", "it is no mapping"},
+		{"without a name", "  - version: 1.0.0\n    urls: [a]", "name is missing"},
+		{"of another name", "  - name: b\n    version: 1.0.0\n    urls: [a]", `its name is "b", not that of the list it is in`},
+		{"without a version", "  - name: a\n    urls: [a]", "version is missing"},
+		{"with a null version", "  - name: a\n    version: ~\n    urls: [a]", "version is missing"},
+		{"with no version at all", "  - name: a\n    version: latest\n    urls: [a]", `version "latest": is no version`},
+		{"with a path for a version", "  - name: a\n    version: ../../1.0.0\n    urls: [a]", `version "../../1.0.0": is no version`},
+		{"with a control character in the version", "  - name: a\n    version: \"1.0.0\\e[31m\"\n    urls: [a]", `version "1.0.0\x1b[31m": is no version`},
+		{"without urls", "  - name: a\n    version: 1.0.0", "urls is empty"},
+		{"with null urls", "  - name: a\n    version: 1.0.0\n    urls: [~, '']", "urls is empty"},
+		{"with a text for urls", "  - name: a\n    version: 1.0.0\n    urls: a", `field "urls": must be a list`},
+		{"with a mapping for a url", "  - name: a\n    version: 1.0.0\n    urls: [{}]", `field "urls": must be a text`},
+		{"with a list for a version", "  - name: a\n    version: [1.0.0]\n    urls: [a]", `field "version": must be a text`},
+		{"with a short digest", "  - name: a\n    version: 1.0.0\n    urls: [a]\n    digest: abc", `digest "abc" is no sha256`},
+		{"with another digest", "  - name: a\n    version: 1.0.0\n    urls: [a]\n    digest: md5:" + sha, "is no sha256"},
+		{"of an unknown type", "  - name: a\n    version: 1.0.0\n    urls: [a]\n    type: plugin", `type "plugin" is neither application nor library`},
+		{"with a null maintainer", "  - name: a\n    version: 1.0.0\n    urls: [a]\n    maintainers:\n    - name: x\n    -", `field "maintainers": must have mappings in it`},
+		{"with a null dependency", "  - name: a\n    version: 1.0.0\n    urls: [a]\n    dependencies: [~]", `field "dependencies": must have mappings in it`},
+		{"with two versions", "  - name: a\n    version: 1.0.0\n    version: 2.0.0\n    urls: [a]", `field "version" is there twice`},
+		{"with much text", "  - name: a\n    x:" + strings.Repeat("\n    - "+long, 600), "it is larger than 1048576 bytes"},
+		{"with many nodes", "  - name: a\n    x: [" + strings.Repeat("[],", 70000) + "]", "it is larger than 1048576 bytes"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			text := head + "  a:\n  - {name: a, version: 1.2.3, urls: [a]}\n" + c.entry + "\n  - {name: a, version: 1.2.4, urls: [a]}\n"
+			s, err := index.Check(strings.NewReader(text))
+			if err != nil || s.Charts != 1 || s.Versions != 2 || s.SkippedTotal != 1 || s.Skipped[0].Line != 5 || s.Skipped[0].Chart != "a" || !strings.Contains(s.Skipped[0].Problem, c.problem) {
+				t.Errorf("%+v, %v; want %s", s, err, c.problem)
+			}
+			list, err := all(index.Entries(strings.NewReader(text), "a"))
+			if err != nil || len(list) != 2 || list[1].Version != "1.2.4" {
+				t.Errorf("entries: %+v, %v", list, err)
+			}
+		})
+	}
+}
+
+func TestMalformedNames(t *testing.T) {
+	for _, name := range []string{"..", "../a", "a/b", `a\b`, "a..b", "a\x1b[31m", ".", ""} {
+		text := fmt.Sprintf("apiVersion: v1\nentries:\n  %q:\n  - {name: %[1]q, version: 1.0.0, urls: [a]}\n", name)
+		if s, err := index.Check(strings.NewReader(text)); err != nil || s.Versions != 0 || s.SkippedTotal != 1 || strings.Contains(s.Skipped[0].Problem, "\x1b") {
+			t.Errorf("%q: %+v, %v", name, s, err)
+		}
+		if list, err := all(index.Entries(strings.NewReader(text), name)); err != nil || len(list) != 0 {
+			t.Errorf("%q: %+v, %v", name, list, err)
+		}
+	}
+}
+
+func TestUsable(t *testing.T) {
+	text := head + `  a:
+  - name: a
+    version: v1.2
+    appVersion: 2
+    description: "two\nlines"
+    type: library
+    deprecated: true
+    created: 2024-01-02T03:04:05Z
+    digest: sha256:` + sha + `
+    urls: ["", a.tgz, oci://x/y]
+    dependencies: [{name: d}, {name: d}]
+    anything: {is: allowed}
+  - {name: a, version: 1.0.0-rc.1, urls: [a], created: yesterday}
+  b: ~
+  c: []
+`
+	s, err := index.Check(strings.NewReader(text))
+	if err != nil || s.Charts != 3 || s.Versions != 2 || s.SkippedTotal != 0 {
+		t.Fatalf("%+v, %v", s, err)
+	}
+	list, err := all(index.Entries(strings.NewReader(text), "a"))
+	if err != nil || len(list) != 2 {
+		t.Fatalf("%+v, %v", list, err)
+	}
+	const want = `{Name:a Version:v1.2 AppVersion:2 Description:two
+lines Type:library Deprecated:true Created:2024-01-02 03:04:05 +0000 UTC Digest:sha256:` + sha + ` URLs:[a.tgz oci://x/y] Line:4}`
+	if got := fmt.Sprintf("%+v", list[0]); got != want {
+		t.Errorf("%s\nwant %s", got, want)
+	}
+	if !list[1].Created.IsZero() || list[1].Line != 15 {
+		t.Errorf("%+v", list[1])
+	}
+}
+
+func TestMerged(t *testing.T) {
+	text := "apiVersion: v1\nx: &x {urls: [x], version: 9.0.0, type: library}\nentries:\n  a:\n" +
+		"  - name: a\n    <<: *x\n    version: 1.0.0\n  - {<<: [{version: 2.0.0}, *x], name: a}\n"
+	list, err := all(index.Entries(strings.NewReader(text), "a"))
+	if err != nil || len(list) != 2 || list[0].Version != "1.0.0" || list[0].Type != "library" || list[1].Version != "2.0.0" || list[1].URLs[0] != "x" {
+		t.Errorf("%+v, %v", list, err)
+	}
+}
+
+func TestNoIndex(t *testing.T) {
+	for _, c := range []struct{ name, text, problem string }{
+		{"empty", "", "it is empty"},
+		{"a comment", "# nothing\n", "it is empty"},
+		{"a page", "<!DOCTYPE html>\n<html>\x1b</html>", `it begins with "<!DOCTYPE html>\n<html>\x1b</html>"`},
+		{"an answer", `{"error": "no such repository"}`, `field apiVersion is missing; it begins with "{\"error\": \"no such repository\"}"`},
+		{"a list", "- a\n- b\n", "it is no mapping"},
+		{"without apiVersion", "entries: {}\n", "field apiVersion is missing"},
+		{"with a null apiVersion", "apiVersion:\nentries: {}\n", "line 1: field apiVersion must be a text"},
+		{"with a list of entries", "apiVersion: v1\nentries:\n- a\n", "line 3: field entries must be a mapping"},
+		{"with merged charts", "apiVersion: v1\nx: &x {}\nentries:\n  <<: *x\n", "line 4: mappings can be merged (<<) within an entry only"},
+		{"cut in JSON", `{"apiVersion":"v1","entries":{"a":[{"name":"a"`, "not a chart repository index"},
+		{"with bytes that are no text", "apiVersion: v1\nentries:\n  a:\n  - name: \xff\n", "line 4: invalid UTF-8"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			_, err := index.Check(strings.NewReader(c.text))
+			_, err2 := all(index.Entries(strings.NewReader(c.text), "a"))
+			for _, err := range []error{err, err2} {
+				if err == nil || !strings.HasPrefix(err.Error(), "not a chart repository index: ") || !strings.Contains(err.Error(), c.problem) || strings.Contains(err.Error(), "\x1b") {
+					t.Errorf("%v; want %s", err, c.problem)
+				}
+			}
+		})
+	}
+	for _, text := range []string{"apiVersion: v1\n", "apiVersion: 1\nentries:\n", "apiVersion: v1\nentries: ~", `{"apiVersion":"v1","entries":null}`} {
+		if s, err := index.Check(strings.NewReader(text)); err != nil || s.Versions != 0 {
+			t.Errorf("%q: %+v, %v", text, s, err)
+		}
+	}
+}
+
+func TestReadError(t *testing.T) {
+	broken := errors.New("broken")
+	text := shapes[0].write([]string{"a", "b", "c"}, 50)
+	for _, at := range []int{0, 10, 100, 20000} {
+		r := func() io.Reader { return io.MultiReader(strings.NewReader(text[:at]), iotest.ErrReader(broken)) }
+		if _, err := index.Check(r()); err != broken {
+			t.Errorf("check, %d: %v", at, err)
+		}
+		if _, err := all(index.Entries(r(), "b")); err != broken {
+			t.Errorf("entries, %d: %v", at, err)
+		}
+	}
+}
+
+func TestErrorsTellTheLineOfTheIndex(t *testing.T) {
+	text := shapes[0].write([]string{"a", "b"}, 100)
+	text = strings.TrimSuffix(text, shapes[0].end) + "  c:\n  - name: c\n    x: [\n  - y\n"
+	want, err := index.Check(strings.NewReader(text))
+	if err == nil {
+		t.Fatal(want)
+	}
+	if _, got := all(index.Entries(strings.NewReader(text), "c")); got == nil || got.Error() != err.Error() {
+		t.Errorf("%v, want %v", got, err)
+	}
+}
