@@ -36,7 +36,7 @@ func (r *Reader) mapKey(f *frame) bool {
 		}
 		return r.failHere("the next key expected")
 	}
-	if c == '?' && blankAt(r.buf, r.pos+1) {
+	if r.indicator(c, '?') {
 		r.pos++
 		f.state = mapColon
 		return r.node(f.indent, false, true)
@@ -49,21 +49,13 @@ func (r *Reader) mapKey(f *frame) bool {
 func (r *Reader) simpleKey(c byte) bool {
 	at := r.here(true)
 	r.fresh = false
-	r.inner.reset()
-	for c == '&' || c == '!' {
-		if !r.property(c, &r.inner) {
-			return false
-		}
-		var ok bool
-		if c, ok = r.space(false); !ok {
-			return false
-		}
+	c, ok := r.properties(c, false)
+	if !ok {
+		return false
 	}
-	if r.line != at.line {
-		return r.failAt(at.line, "a key and ':' expected")
-	}
-	indent := r.stack[len(r.stack)-1].indent
 	switch {
+	case r.line != at.line:
+		return r.failAt(at.line, "a key and ':' expected")
 	case r.colon(at, false):
 		return r.inner.line > 0 && r.give(Null, at.line, &r.inner) || r.failHere("a key expected before ':'")
 	case c == '*':
@@ -71,7 +63,7 @@ func (r *Reader) simpleKey(c byte) bool {
 	case c == '|' || c == '>' || c == '[' || c == '{':
 		return r.failHere("a scalar expected as key")
 	}
-	plain, ok := r.scalar(c, false, indent)
+	plain, ok := r.scalar(c, false, r.stack[len(r.stack)-1].indent)
 	if !ok {
 		return false
 	}
@@ -117,7 +109,7 @@ func (r *Reader) mapColon(f *frame) bool {
 		return false
 	}
 	f.state = mapKey
-	if r.column(c) != f.indent || !r.fresh || c != ':' || !blankAt(r.buf, r.pos+1) {
+	if r.column(c) != f.indent || !r.fresh || !r.indicator(c, ':') {
 		r.outer.reset()
 		return r.give(Null, r.line, &r.outer)
 	}
@@ -136,7 +128,7 @@ func (r *Reader) seqEntry(f *frame) bool {
 		return r.pop(SeqEnd)
 	}
 	if col == f.indent && r.fresh {
-		if c == '-' && blankAt(r.buf, r.pos+1) {
+		if r.indicator(c, '-') {
 			r.pos++
 			return r.node(f.indent, false, false)
 		}
@@ -161,18 +153,17 @@ func (r *Reader) node(indent int, flat, key bool) bool {
 		}
 		if at.line == 0 || line != r.line {
 			at = r.here(r.fresh)
-			if !r.outer.join(&r.inner) {
-				return r.fail("a node has two anchors or two tags")
+			if !r.joined() {
+				return false
 			}
 		}
-		col := r.column(c)
-		if col <= indent && (col < indent || c != '|' && c != '>') {
-			if flat && col == indent && c == '-' && blankAt(r.buf, r.pos+1) && r.joined() {
+		switch col := r.column(c); {
+		case col < indent || col == indent && c != '|' && c != '>':
+			if flat && col == indent && r.indicator(c, '-') && r.joined() {
 				return r.open(flatEntry, indent, SeqStart, key)
 			}
 			return r.joined() && r.give(Null, r.line, &r.outer)
-		}
-		if c != '&' && c != '!' {
+		case c != '&' && c != '!':
 			return r.content(c, at, indent, key)
 		}
 		r.fresh = false
@@ -182,37 +173,28 @@ func (r *Reader) node(indent int, flat, key bool) bool {
 	}
 }
 
-// joined makes the properties of the first key those of the node.
-func (r *Reader) joined() bool {
-	return r.outer.join(&r.inner) || r.fail("a node has two anchors or two tags")
+// indicator reports whether c, which is at pos, is that block indicator.
+func (r *Reader) indicator(c, which byte) bool {
+	return c == which && blankAt(r.buf, r.pos+1)
 }
 
 // content reads the content of a node in block context.
 func (r *Reader) content(c byte, at spot, indent int, key bool) bool {
-	next := blankAt(r.buf, r.pos+1)
-	switch {
-	case c == '-' && next:
-		if !r.fresh {
-			return r.failHere("a sequence cannot begin here")
+	switch c {
+	case '-', '?', ':':
+		if blankAt(r.buf, r.pos+1) {
+			return r.blockCollection(c, at, key)
 		}
-		return r.joined() && r.open(seqEntry, at.column, SeqStart, key)
-	case c == '?' && next:
-		if !r.fresh {
-			return r.failHere("a key cannot begin here")
-		}
-		return r.joined() && r.open(mapKey, at.column, MapStart, key)
-	case c == ':' && next:
-		return r.emptyKey(at, key)
-	case c == '[':
+	case '[':
 		r.pos++
 		return r.joined() && r.open(flowSeqFirst, indent, SeqStart, key)
-	case c == '{':
+	case '{':
 		r.pos++
 		return r.joined() && r.open(flowMapFirst, indent, MapStart, key)
-	case c == '|' || c == '>':
+	case '|', '>':
 		line := r.line
 		return r.joined() && r.block(c == '|', indent) && r.giveScalar(false, line, &r.outer)
-	case c == '*':
+	case '*':
 		return r.aliasNode(at, key)
 	}
 	line := r.line
@@ -227,12 +209,20 @@ func (r *Reader) content(c byte, at spot, indent int, key bool) bool {
 	return r.joined() && r.giveScalar(plain, line, &r.outer)
 }
 
-// emptyKey begins a mapping whose first key has properties but no text.
-func (r *Reader) emptyKey(at spot, key bool) bool {
-	if r.inner.line == 0 || !r.colon(at, false) {
+// blockCollection begins a collection with an indicator: "- ", "? ", or the ":"
+// of a key that has properties but no text.
+func (r *Reader) blockCollection(c byte, at spot, key bool) bool {
+	switch {
+	case c == ':' && r.inner.line > 0 && r.colon(at, false):
+		return r.openAt(at, key, pending{set: true, ev: Event{Kind: Null}})
+	case c == ':':
 		return r.failHere("a key expected before ':'")
+	case !r.fresh:
+		return r.failHere("a collection cannot begin here")
+	case c == '-':
+		return r.joined() && r.open(seqEntry, at.column, SeqStart, key)
 	}
-	return r.openAt(at, key, pending{set: true, ev: Event{Kind: Null}})
+	return r.joined() && r.open(mapKey, at.column, MapStart, key)
 }
 
 // open begins a collection with the properties of the node.

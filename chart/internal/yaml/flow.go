@@ -126,16 +126,10 @@ func (r *Reader) outerCloser() byte {
 // a mapping of one pair, key that it is a key.
 func (r *Reader) flowNode(c byte, pair, key bool) bool {
 	r.outer.reset()
-	r.inner.reset()
 	at := r.here(pair)
-	for c == '&' || c == '!' {
-		if !r.property(c, &r.inner) {
-			return false
-		}
-		var ok bool
-		if c, ok = r.space(true); !ok {
-			return false
-		}
+	c, ok := r.properties(c, true)
+	if !ok {
+		return false
 	}
 	indent := r.stack[len(r.stack)-1].indent
 	switch c {
@@ -148,13 +142,7 @@ func (r *Reader) flowNode(c byte, pair, key bool) bool {
 	case '*':
 		return r.flowAlias(at, key)
 	case ',', ']', '}', ':':
-		if r.inner.line == 0 {
-			return r.failHere("a value expected")
-		}
-		if c == ':' && r.colon(at, true) {
-			return r.openPair(indent, pending{set: true, ev: Event{Kind: Null, Line: at.line}})
-		}
-		return r.joined() && r.give(Null, at.line, &r.outer)
+		return r.flowNothing(at)
 	case '-', '.':
 		if r.pos == r.lineStart && r.marker() {
 			return r.failHere("the document ends within a collection")
@@ -169,6 +157,17 @@ func (r *Reader) flowNode(c byte, pair, key bool) bool {
 		return r.openPair(indent, pending{set: true, ev: Event{Kind: Scalar, Value: r.value, Plain: plain, Line: at.line}})
 	}
 	return r.joined() && r.giveScalar(plain, line, &r.outer)
+}
+
+// flowNothing gives a node that has properties but no text.
+func (r *Reader) flowNothing(at spot) bool {
+	if r.inner.line == 0 {
+		return r.failHere("a value expected")
+	}
+	if r.colon(at, true) {
+		return r.openPair(r.stack[len(r.stack)-1].indent, pending{set: true, ev: Event{Kind: Null, Line: at.line}})
+	}
+	return r.joined() && r.give(Null, at.line, &r.outer)
 }
 
 func (r *Reader) flowAlias(at spot, key bool) bool {

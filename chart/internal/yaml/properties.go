@@ -54,6 +54,26 @@ func (r *Reader) property(c byte, p *props) bool {
 	return true
 }
 
+// properties reads the properties at pos into inner and returns what follows them.
+func (r *Reader) properties(c byte, flow bool) (byte, bool) {
+	r.inner.reset()
+	for c == '&' || c == '!' {
+		if !r.property(c, &r.inner) {
+			return c, false
+		}
+		var ok bool
+		if c, ok = r.space(flow); !ok {
+			return c, false
+		}
+	}
+	return c, true
+}
+
+// joined makes the properties of the first key those of the node.
+func (r *Reader) joined() bool {
+	return r.outer.join(&r.inner) || r.fail("a node has two anchors or two tags")
+}
+
 // name reads the name of the anchor or alias at pos.
 func (r *Reader) name() ([]byte, bool) {
 	p := r.pos + 1
