@@ -61,20 +61,20 @@ func (in *input) read() {
 	old := in.end
 	copy(in.buf[old:], in.part[:in.parts])
 	n, err := in.src.Read(in.buf[old+in.parts : bufSize])
-	if n == 0 && err == nil {
-		if in.empty++; in.empty == 100 {
-			err = io.ErrNoProgress
-		}
-	} else {
+	in.empty++
+	switch {
+	case n > 0:
 		in.empty = 0
+	case err == nil && in.empty == 100:
+		err = io.ErrNoProgress
 	}
 	text := in.buf[old : old+in.parts+n]
 	in.parts = 0
-	if in.base == 0 && old == 0 && len(text) < 3 && err == nil { // it may be part of a byte order mark
-		in.parts = copy(in.part[:], text)
-		return
-	}
 	if in.base == 0 && old == 0 {
+		if len(text) < 3 && err == nil { // it may be part of a byte order mark
+			in.parts = copy(in.part[:], text)
+			return
+		}
 		in.begin(text)
 	}
 	in.decide(text)
@@ -139,28 +139,38 @@ func (in *input) valid(text []byte) (int, string) {
 		}
 		stop := min(i+8, len(text))
 		for i < stop {
-			c := text[i]
-			if c >= 0x20 && c < 0x7F || c == '\n' || c == '\r' || c == '\t' {
+			if c := text[i]; c >= 0x20 && c < 0x7F || c == '\n' {
 				i++
 				continue
 			}
-			if c < 0x20 || c == 0x7F && !in.json {
-				return i, fmt.Sprintf("control character %q", rune(c))
-			}
-			if !utf8.FullRune(text[i:]) {
-				return i, ""
-			}
-			v, n := utf8.DecodeRune(text[i:])
-			if v == utf8.RuneError && n == 1 {
-				return i, fmt.Sprintf("invalid UTF-8: byte %#x", c)
-			}
-			if !in.json && (v < 0xA0 && v != 0x85 || v == 0xFFFE || v == 0xFFFF) {
-				return i, fmt.Sprintf("control character %q", v)
+			n, problem := in.character(text[i:])
+			if n == 0 {
+				return i, problem
 			}
 			i += n
 		}
 	}
 	return i, ""
+}
+
+// character returns the length of the first character of text, or else 0, and
+// why it is none when it cannot become one.
+func (in *input) character(text []byte) (int, string) {
+	c := text[0]
+	switch {
+	case c == '\r' || c == '\t':
+		return 1, ""
+	case !utf8.FullRune(text):
+		return 0, ""
+	}
+	v, n := utf8.DecodeRune(text)
+	switch {
+	case v == utf8.RuneError && n == 1:
+		return 0, fmt.Sprintf("invalid UTF-8: byte %#x", c)
+	case v < 0x20, !in.json && (v >= 0x7F && v < 0xA0 && v != 0x85 || v == 0xFFFE || v == 0xFFFF):
+		return 0, fmt.Sprintf("control character %q", v)
+	}
+	return n, ""
 }
 
 // more makes text follow pos, which is at end. It returns false at the end of

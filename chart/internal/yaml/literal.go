@@ -10,18 +10,19 @@ const (
 // block reads a block scalar, literal or folded, into value.
 func (r *Reader) block(literal bool, indent int) bool {
 	line := r.line
-	chomp, step, ok := r.blockHeader()
-	if !ok {
+	r.pos++
+	chomp, step := r.blockIndicators()
+	if !r.blockHeaderEnd() {
 		return false
 	}
 	deep := 0
 	if step > 0 {
 		deep = max(indent, 0) + step
 	}
-	out, lead := r.scratch[:0], 0 // lead: length of the break after the last line in out, which is not in it
-	var leadText [4]byte
+	var space [4]byte
+	out, lead := r.scratch[:0], space[:0] // lead: the break after the last line, which is not in out
+	blank := false                        // the last line begins with a blank
 	r.breaks = r.breaks[:0]
-	blank := false // the last line begins with a blank
 	for {
 		deep = r.blockBreaks(deep, indent)
 		if r.err != nil {
@@ -33,28 +34,21 @@ func (r *Reader) block(literal bool, indent int) bool {
 		}
 		was := blank
 		blank = isBlank(c)
-		if !literal && !was && !blank && lead == 1 {
-			if len(r.breaks) == 0 {
-				out = append(out, ' ')
-			}
-		} else {
-			out = append(out, leadText[:lead]...)
-		}
-		out = append(out, r.breaks...)
+		out = joinLines(out, lead, r.breaks, !literal && !was && !blank)
 		r.breaks = r.breaks[:0]
+		var ok bool
 		if out, ok = r.blockLine(out, line); !ok {
 			return false
 		}
-		n := breakLen(r.buf, r.pos)
-		lead = 0
-		if n > 0 {
-			lead = len(appendBreak(leadText[:0], r.buf, r.pos, n))
+		lead = lead[:0]
+		if n := breakLen(r.buf, r.pos); n > 0 {
+			lead = appendBreak(lead, r.buf, r.pos, n)
 			r.pos += n
 			r.newline()
 		}
 	}
 	if chomp != strip {
-		out = append(out, leadText[:lead]...)
+		out = append(out, lead...)
 	}
 	if chomp == keep {
 		out = append(out, r.breaks...)
@@ -65,45 +59,58 @@ func (r *Reader) block(literal bool, indent int) bool {
 	return len(out) <= r.lim.Scalar || r.failAt(line, "a scalar is too long")
 }
 
-// blockHeader reads the indicators of a block scalar and the rest of their line.
-func (r *Reader) blockHeader() (chomp, step int, ok bool) {
-	r.pos++
+// joinLines appends what is between two lines of a block scalar: the break after
+// the first one, which may be folded, and those of empty lines.
+func joinLines(out, lead, breaks []byte, fold bool) []byte {
+	switch {
+	case !fold || len(lead) != 1:
+		out = append(out, lead...)
+	case len(breaks) == 0:
+		out = append(out, ' ')
+	}
+	return append(out, breaks...)
+}
+
+// blockIndicators reads how a block scalar is chomped and how much deeper it is
+// than what it is in, 0 when that is not told.
+func (r *Reader) blockIndicators() (chomp, step int) {
 	for range 2 {
 		switch c := r.buf[r.pos]; {
-		case c == '+' && chomp == 0:
+		case c == '+' && chomp == clip:
 			chomp = keep
-		case c == '-' && chomp == 0:
+		case c == '-' && chomp == clip:
 			chomp = strip
 		case c >= '1' && c <= '9' && step == 0:
 			step = int(c - '0')
 		default:
-			continue
+			return chomp, step
 		}
 		r.pos++
 	}
-	for {
-		c := r.buf[r.pos]
-		switch {
+	return chomp, step
+}
+
+// blockHeaderEnd passes over the rest of the first line of a block scalar.
+func (r *Reader) blockHeaderEnd() bool {
+	for r.pos < r.end || r.more() {
+		switch c := r.buf[r.pos]; {
 		case isBlank(c):
 			r.pos++
 			continue
 		case c == '#':
 			r.comment()
 			continue
-		case c == 0 && r.more():
-			continue
 		}
 		r.ensure(slack)
 		n := breakLen(r.buf, r.pos)
-		if n == 0 && r.pos < r.end {
-			return 0, 0, r.failHere("the end of the line expected after the beginning of a block scalar")
+		if n == 0 {
+			return r.failHere("the end of the line expected after the beginning of a block scalar")
 		}
-		if n > 0 {
-			r.pos += n
-			r.newline()
-		}
-		return chomp, step, r.err == nil
+		r.pos += n
+		r.newline()
+		return true
 	}
+	return r.err == nil
 }
 
 // blockBreaks passes over indentation and empty lines, whose breaks it appends

@@ -27,12 +27,17 @@ func (r *Reader) plainStart(c byte, flow bool) bool {
 	return false
 }
 
+// plainEnds returns the class of what may end a run of a plain scalar.
+func plainEnds(flow bool) uint8 {
+	if flow {
+		return endsFlow
+	}
+	return endsPlain
+}
+
 // plain reads a plain scalar. One that is on one line is taken from the buffer.
 func (r *Reader) plain(flow bool, indent int) bool {
-	ends := uint8(endsPlain)
-	if flow {
-		ends = endsFlow
-	}
+	ends := plainEnds(flow)
 	buf, p := r.buf, r.pos
 	last := p // where the text ends
 	for {
@@ -95,27 +100,12 @@ func (r *Reader) plainLine(flow bool, indent, last, p int) bool {
 		}
 		return over
 	}
-	if buf[p] == '\r' && buf[p+1] == '\n' {
-		p++
-	}
-	p++
+	p += breakLen(buf, p)
 	begin := p
 	for buf[p] == ' ' {
 		p++
 	}
-	ended := false
-	switch c := buf[p]; {
-	case c == 0:
-		ended = p >= r.end && over
-	case class[c]&endsLine != 0 || c == '\t':
-	case c == '#':
-		ended = true
-	case flow:
-		ended = c == ',' || c == ']' || c == '}'
-	default:
-		ended = p-begin <= indent
-	}
-	if !ended {
+	if !r.endsPlain(buf[p], flow, p-begin <= indent, over && p >= r.end) {
 		return false
 	}
 	r.plainEnd(last, p)
@@ -125,12 +115,23 @@ func (r *Reader) plainLine(flow bool, indent, last, p int) bool {
 	return true
 }
 
+// endsPlain reports whether a plain scalar surely ends before a line whose first
+// character is c; over tells that there is no such line.
+func (r *Reader) endsPlain(c byte, flow, shallow, over bool) bool {
+	switch {
+	case over || c == '#':
+		return true
+	case class[c]&endsLine != 0 || c == '\t':
+		return false
+	case flow:
+		return c == ',' || c == ']' || c == '}'
+	}
+	return shallow
+}
+
 // plainLong reads a plain scalar of any number of lines into scratch.
 func (r *Reader) plainLong(flow bool, indent int) bool {
-	ends := uint8(endsPlain)
-	if flow {
-		ends = endsFlow
-	}
+	ends := plainEnds(flow)
 	line := r.line
 	out := r.scratch[:0]
 	last := 0 // length of the text without the blanks at its end
@@ -171,12 +172,7 @@ func (r *Reader) plainLong(flow bool, indent int) bool {
 			end = true
 		}
 	}
-	if r.err != nil {
-		return false
-	}
-	r.scratch, r.value = out, out[:last]
-	r.ensure(window)
-	return true
+	return r.err == nil && r.take(out, last)
 }
 
 // plainFold passes over line breaks within or after a plain scalar. It returns

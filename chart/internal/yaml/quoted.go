@@ -48,9 +48,7 @@ func (r *Reader) quotedLong(quote byte, ends uint8) bool {
 		case c == quote:
 			r.pos++
 			if quote != '\'' || r.buf[r.pos] != '\'' {
-				r.scratch, r.value = out, out
-				r.ensure(window)
-				return true
+				return r.take(out, len(out))
 			}
 			out = append(out, c)
 			r.pos++
@@ -66,11 +64,7 @@ func (r *Reader) quotedLong(quote byte, ends uint8) bool {
 				return r.failAt(line, "a quoted scalar is not closed")
 			}
 		case breakLen(r.buf, r.pos) > 0 && (c < 0x80 || !r.json):
-			n := len(out)
-			for n > floor && isBlank(out[n-1]) {
-				n--
-			}
-			out = r.fold(out[:n], anyIndent, false)
+			out = r.fold(trimBlanks(out, floor), anyIndent, false)
 			floor = len(out)
 			if !r.afterFold() {
 				return false
@@ -80,6 +74,21 @@ func (r *Reader) quotedLong(quote byte, ends uint8) bool {
 			r.pos++
 		}
 	}
+}
+
+// take makes the first n bytes of out, which is scratch, the value.
+func (r *Reader) take(out []byte, n int) bool {
+	r.scratch, r.value = out, out[:n]
+	r.ensure(window)
+	return true
+}
+
+// trimBlanks cuts blanks off the end of out, but not of out[:floor].
+func trimBlanks(out []byte, floor int) []byte {
+	for len(out) > floor && isBlank(out[len(out)-1]) {
+		out = out[:len(out)-1]
+	}
+	return out
 }
 
 // afterFold checks what follows line breaks within a quoted scalar.
@@ -110,8 +119,14 @@ func (r *Reader) escape(out []byte) ([]byte, bool) {
 		out = r.fold(out, anyIndent, true)
 		return out, r.afterFold()
 	}
+	return r.hexEscape(out, c)
+}
+
+// hexEscape appends the character that \x, \u or \U at pos stands for. Two \u
+// for a surrogate pair are one character.
+func (r *Reader) hexEscape(out []byte, letter byte) ([]byte, bool) {
 	digits := 0
-	switch c {
+	switch letter {
 	case 'x':
 		digits = 2
 	case 'u':
@@ -125,13 +140,13 @@ func (r *Reader) escape(out []byte) ([]byte, bool) {
 	if !ok {
 		return out, r.failHere("an escape with hexadecimal digits expected")
 	}
-	if v >= 0xD800 && v < 0xDC00 && digits == 4 && r.buf[r.pos+6] == '\\' && r.buf[r.pos+7] == 'u' {
-		if low, ok := r.hex(r.pos+8, 4); ok && low >= 0xDC00 && low < 0xE000 {
+	if v>>10 == 0xD800>>10 && digits == 4 && r.buf[r.pos+6] == '\\' && r.buf[r.pos+7] == 'u' {
+		if low, ok := r.hex(r.pos+8, 4); ok && low>>10 == 0xDC00>>10 {
 			v = 0x10000 + (v-0xD800)<<10 + (low - 0xDC00)
 			r.pos += 6
 		}
 	}
-	if !utf8.ValidRune(rune(v)) {
+	if v > utf8.MaxRune || !utf8.ValidRune(rune(v)) {
 		if !r.json || digits != 4 {
 			return out, r.failHere("an escape of a character expected")
 		}
