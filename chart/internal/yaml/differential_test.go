@@ -122,7 +122,7 @@ func compare(t *testing.T, doc []byte) {
 		return
 	}
 	if err != nil {
-		if !excepted(got, want, err) {
+		if !excepted(doc, got, want, err) {
 			t.Fatalf("%q: %v, want\n%s", doc, err, want)
 		}
 		return
@@ -166,6 +166,10 @@ func resolved(tag string) string {
 	return tag
 }
 
+// emptyPairKey is an empty key after "?" in a flow sequence: the other
+// implementation loses the token after it, which may be a ":", "," or "]".
+var emptyPairKey = regexp.MustCompile(`(?s)\[.*\?\s*[:,\]]`)
+
 // exceptions are what the other implementation accepts and this one does not.
 var exceptions = []string{
 	"a node has two anchors or two tags",
@@ -176,7 +180,10 @@ var exceptions = []string{
 	"is within what it stands for", // it is an error there as well, when the tree is used
 }
 
-func excepted(got, want string, err error) bool {
+func excepted(doc []byte, got, want string, err error) bool {
+	if emptyPairKey.Match(doc) && strings.Contains(err.Error(), "expected, found") {
+		return true
+	}
 	if strings.Contains(err.Error(), strayColon) && normal(got, false) == want {
 		return true // ":" after the root node
 	}
@@ -193,7 +200,7 @@ func excepted(got, want string, err error) bool {
 
 // looser reports whether the implementations read the document differently on purpose.
 func looser(doc []byte) bool {
-	return bytes.LastIndex(doc, []byte("\ufeff")) > 0 || // within the document a byte order mark is text
+	return emptyPairKey.Match(doc) || bytes.LastIndex(doc, []byte("\ufeff")) > 0 || // within the document a byte order mark is text
 		(bytes.HasPrefix(bytes.TrimLeft(doc, " \t\r\n"), []byte("{")) || bytes.HasPrefix(bytes.TrimLeft(doc, " \t\r\n"), []byte("["))) && bytes.ContainsAny(doc, "\u0085\u2028\u2029")
 }
 
@@ -231,6 +238,10 @@ func additional(doc []byte, err error) bool {
 		if strings.Contains(err.Error(), a.problem) && bytes.Contains(doc, []byte(a.text)) {
 			return true
 		}
+	}
+	if long := len(doc) > 1024; long && (strings.Contains(err.Error(), "mapping values are not allowed") ||
+		strings.Contains(err.Error(), "expected ':'") || strings.Contains(err.Error(), "expected ',' or")) {
+		return true // long keys
 	}
 	// Directives are not read.
 	if text := directive.ReplaceAll(doc, []byte("$1#")); !bytes.Equal(text, doc) {
