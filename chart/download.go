@@ -59,23 +59,15 @@ func (u *site) obtain(ctx context.Context, o offer, l *listed, cached bool) (*fe
 }
 
 // try returns the chart from one URL. Errors name it.
-func (u *site) try(ctx context.Context, o offer, l *listed, text string) (got *fetched, err error) {
+func (u *site) try(ctx context.Context, o offer, l *listed, text string) (*fetched, error) {
 	at, err := u.resolve(text)
 	if err != nil {
 		return nil, err
 	}
 	if at.Scheme == "oci" {
-		got, err = u.pull(ctx, o, l, at)
-	} else {
-		got, err = u.download(ctx, at, l)
+		return u.pull(ctx, o, l, at)
 	}
-	if err == nil {
-		if err = checkOwn(o, got.Archive); err != nil {
-			got.Close()
-			return nil, fmt.Errorf("%s: %w", redact.URL(at), err)
-		}
-	}
-	return got, err
+	return u.download(ctx, o, l, at)
 }
 
 // resolve returns the URL that an entry has. A relative one is below the
@@ -109,8 +101,9 @@ func (u *site) resolve(text string) (*url.URL, error) {
 	return at, nil
 }
 
-// download returns the chart at a URL, whose digest is that of the index.
-func (u *site) download(ctx context.Context, at *url.URL, l *listed) (*fetched, error) {
+// download returns the chart at a URL: its digest is that of the index, name and
+// version are those of o.
+func (u *site) download(ctx context.Context, o offer, l *listed, at *url.URL) (*fetched, error) {
 	if l.digest == "" && at.Scheme == "http" && u.web.at.Scheme == "https" {
 		return nil, errors.New("it gives up TLS, and the index tells no digest that it could be compared with")
 	}
@@ -124,6 +117,10 @@ func (u *site) download(ctx context.Context, at *url.URL, l *listed) (*fetched, 
 		if l.digest != "" && a.Digest != l.digest {
 			a.Close()
 			return fmt.Errorf("%s: it is not what the index promises: %w", redact.URL(at), &artifact.DigestError{Want: l.digest, Got: a.Digest})
+		}
+		if err := checkOwn(o, a); err != nil {
+			a.Close()
+			return fmt.Errorf("%s: %w", redact.URL(at), err)
 		}
 		got = &fetched{Archive: a, from: at}
 		return nil

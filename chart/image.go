@@ -2,6 +2,7 @@ package chart
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -10,6 +11,7 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"github.com/headgate-io/headgate/chart/internal/bundle"
+	"github.com/headgate-io/headgate/internal/transport"
 	"github.com/headgate-io/headgate/oci"
 	"github.com/headgate-io/headgate/source"
 )
@@ -61,36 +63,37 @@ func parseManifest(d ocispec.Descriptor, text []byte) (m manifest, err error) {
 	return m, nil
 }
 
-// pull returns the chart whose manifest is subject: all of it has the digests
-// that lead to it from there. With prov the provenance file is pulled too, if it
-// has one. Each request is bounded by the timeout of repo.
-func (s *supply) pull(ctx context.Context, from *oci.Repository, subject ocispec.Descriptor, repo *source.PkgRepository, prov bool) (got *fetched, err error) {
+// A pull is a chart that is wanted from a registry.
+type pull struct {
+	offer
+	from    *oci.Repository
+	subject ocispec.Descriptor    // its manifest
+	repo    *source.PkgRepository // whose timeout bounds each request, and whose credentials are used
+	prov    bool                  // the provenance file is wanted too
+}
+
+// pull returns a chart: all of it has the digests that lead to it from its manifest.
+func (s *supply) pull(ctx context.Context, p pull) (got *fetched, err error) {
 	var m manifest
-	err = source.Within(ctx, timeout(repo), "fetch manifest", func(ctx context.Context) error {
-		d, text, err := from.Manifest(ctx, ocispec.Descriptor{Digest: subject.Digest})
-		if err != nil {
-			return err
-		}
-		if m, err = parseManifest(d, text); err != nil {
-			return fmt.Errorf("%s@%s: %w", from.Name(), subject.Digest, err)
-		}
-		return nil
+	err = source.Within(ctx, timeout(p.repo), "fetch manifest", func(ctx context.Context) (err error) {
+		m, err = p.manifest(ctx)
+		return err
 	})
 	if err != nil {
 		return nil, err
 	}
 	got = &fetched{}
-	if prov && m.prov != nil {
-		err = source.Within(ctx, timeout(repo), "pull provenance file", func(ctx context.Context) (err error) {
-			got.prov, err = pullProvenance(ctx, from, *m.prov)
+	if p.prov && m.prov != nil {
+		err = source.Within(ctx, timeout(p.repo), "pull provenance file", func(ctx context.Context) (err error) {
+			got.prov, err = pullProvenance(ctx, p.from, *m.prov)
 			return err
 		})
 		if err != nil {
 			return nil, err
 		}
 	}
-	err = source.Within(ctx, timeout(repo), "pull chart", func(ctx context.Context) (err error) {
-		got.Archive, err = s.pullLayer(ctx, from, m.chart)
+	err = source.Within(ctx, timeout(p.repo), "pull chart", func(ctx context.Context) (err error) {
+		got.Archive, err = s.pullLayer(ctx, p, m.chart)
 		return err
 	})
 	if err != nil {
@@ -99,22 +102,73 @@ func (s *supply) pull(ctx context.Context, from *oci.Repository, subject ocispec
 	return got, nil
 }
 
-// pullLayer returns the chart in a layer.
-func (s *supply) pullLayer(ctx context.Context, from *oci.Repository, layer ocispec.Descriptor) (*bundle.Archive, error) {
-	blob, err := from.Blob(ctx, layer)
+// manifest returns the manifest of a chart.
+func (p pull) manifest(ctx context.Context) (manifest, error) {
+	d, text, err := p.from.Manifest(ctx, ocispec.Descriptor{Digest: p.subject.Digest})
+	if err != nil {
+		return manifest{}, err
+	}
+	m, err := parseManifest(d, text)
+	if err != nil {
+		return m, fmt.Errorf("%s@%s: %w", p.from.Name(), p.subject.Digest, err)
+	}
+	return m, nil
+}
+
+// pullLayer returns the chart in a layer, from the cache if that has it.
+func (s *supply) pullLayer(ctx context.Context, p pull, layer ocispec.Descriptor) (*bundle.Archive, error) {
+	limits := bundle.Limits(s.env.Limits)
+	key, err := s.layerKey(ctx, p, layer)
+	if err != nil {
+		return nil, err
+	}
+	if s.env.Cache != nil {
+		if a := cached(s.env.Cache, key, layer.Digest.String(), p.offer, limits); a != nil {
+			return a, nil
+		}
+	}
+	blob, err := p.from.Blob(ctx, layer)
 	if err != nil {
 		return nil, err
 	}
 	defer blob.Close()
-	a, err := readArchive(blob, layer.Size, bundle.Limits(s.env.Limits))
-	if err != nil {
-		return nil, fmt.Errorf("layer %s of %s: %w", layer.Digest, from.Name(), err)
+	a, err := readArchive(blob, layer.Size, limits)
+	if err == nil {
+		if _, err = io.Copy(io.Discard, blob); err != nil { // at whose end the digest is compared
+			a.Close()
+		}
 	}
-	if _, err = io.Copy(io.Discard, blob); err != nil { // at whose end the digest is compared
-		a.Close()
-		return nil, fmt.Errorf("layer %s of %s: %w", layer.Digest, from.Name(), err)
+	if err == nil {
+		if err = checkOwn(p.offer, a); err != nil {
+			a.Close()
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("layer %s of %s: %w", layer.Digest, p.from.Name(), err)
+	}
+	if s.env.Cache != nil {
+		remember(s.env.Cache, key, a)
 	}
 	return a, nil
+}
+
+// layerKey names a layer in the cache, and who may see it: those who come to the
+// same repository with the same credentials.
+func (s *supply) layerKey(ctx context.Context, p pull, layer ocispec.Descriptor) (string, error) {
+	spec := &p.repo.Spec
+	h := sha256.New()
+	transport.Note(h, p.from.Name(), spec.Provider, fmt.Sprint(spec.Insecure))
+	secret, err := s.vault.Read(ctx, spec.SecretRef, "spec.secretRef")
+	if err != nil {
+		return "", err
+	}
+	cert, err := s.vault.Read(ctx, spec.CertSecretRef, "spec.certSecretRef")
+	if err != nil {
+		return "", err
+	}
+	secret.Note(h)
+	cert.Note(h)
+	return "chart/" + layer.Digest.String() + " " + string(h.Sum(nil)), nil
 }
 
 // pullProvenance returns the provenance file in a layer.

@@ -2,7 +2,6 @@ package chart
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/netip"
 	"net/url"
@@ -11,6 +10,8 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"github.com/headgate-io/headgate/artifact"
+	"github.com/headgate-io/headgate/internal/redact"
+	"github.com/headgate-io/headgate/oci"
 	"github.com/headgate-io/headgate/source"
 )
 
@@ -19,9 +20,12 @@ import (
 // one: what the index names is else asked for as by anybody.
 func (u *site) pull(ctx context.Context, o offer, l *listed, at *url.URL) (*fetched, error) {
 	if at.User != nil || at.RawQuery != "" {
-		return nil, errors.New("URL of a chart in a registry: want oci://HOST/PATH:TAG")
+		return nil, fmt.Errorf("URL %s of a chart: want oci://HOST/PATH:TAG, without user information and query", redact.URL(at))
 	}
 	where, reference := parseImage(at.String(), o.version)
+	if err := oci.CheckURL(where); err != nil {
+		return nil, fmt.Errorf("URL %s of a chart: %w", redact.URL(at), err)
+	}
 	repo, err := u.supply.repository(ctx, func(have string) int {
 		if !strings.HasPrefix(have, "oci://") || !strings.HasPrefix(where, have+"/") {
 			return 0
@@ -53,7 +57,7 @@ func (u *site) pull(ctx context.Context, o offer, l *listed, at *url.URL) (*fetc
 	if err != nil {
 		return nil, err
 	}
-	got, err := u.supply.pull(ctx, from, subject, repo, u.repo.Spec.Verify != nil)
+	got, err := u.supply.pull(ctx, pull{offer: o, from: from, subject: subject, repo: repo, prov: u.repo.Spec.Verify != nil})
 	if err != nil {
 		return nil, err
 	}

@@ -157,11 +157,11 @@ func (r *registry) fetch(ctx context.Context, o offer) (*bundle.Archive, error) 
 	if err != nil {
 		return nil, stepError(source.StepFetch, pullFailed, err)
 	}
-	a, err := r.pull(ctx, from, m, o)
+	got, err := r.supply.pull(ctx, pull{offer: o, from: from, subject: m.subject, repo: r.repo})
 	if err != nil {
 		return nil, stepError(source.StepFetch, pullFailed, fmt.Errorf("chart %s %s: %w", o.name, o.version, err))
 	}
-	return a, nil
+	return got.Archive, nil
 }
 
 // offered returns the repository and the artifact of an offer.
@@ -177,19 +177,6 @@ func (r *registry) offered(ctx context.Context, o offer) (*oci.Repository, *imag
 // foreign is an offer of another upstream.
 func foreign(o offer) error {
 	return fmt.Errorf("chart %s %s was offered by another repository", o.name, o.version)
-}
-
-// pull returns the chart of o, from the cache or the registry.
-func (r *registry) pull(ctx context.Context, from *oci.Repository, m *image, o offer) (*bundle.Archive, error) {
-	got, err := r.supply.pull(ctx, from, m.subject, r.repo, false)
-	if err != nil {
-		return nil, err
-	}
-	if err := checkOwn(o, got.Archive); err != nil {
-		got.Close()
-		return nil, fmt.Errorf("%s@%s: %w", from.Name(), m.subject.Digest, err)
-	}
-	return got.Archive, nil
 }
 
 func (r *registry) close() {

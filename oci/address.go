@@ -36,6 +36,12 @@ var (
 	nameForm = regexp.MustCompile(`^[a-z0-9](?:[a-z0-9_-]*[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9_-]*[a-z0-9])?)*$`)
 )
 
+// CheckURL returns what is wrong with the URL of a repository, see [Access].
+func CheckURL(url string) error {
+	_, err := parseAddress(url)
+	return err
+}
+
 // parseAddress reads oci://HOST[:PORT]/PATH. Docker Hub is called docker.io,
 // and its repositories without a slash are those of library.
 func parseAddress(s string) (address, error) {

@@ -1,0 +1,222 @@
+package chart
+
+import (
+	"bytes"
+	"encoding/base64"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/headgate-io/headgate/internal/testenv"
+	"github.com/headgate-io/headgate/source"
+)
+
+// annsHeader is the header that shows the user name and password of the Secret.
+var annsHeader = "Basic " + base64.StdEncoding.EncodeToString([]byte("ann:"+password))
+
+// shownTo returns the values of Authorization that a server was sent for charts.
+func shownTo(c *testenv.Charts) (all []string) {
+	for _, r := range c.Requests() {
+		all = append(all, r.Authorization)
+	}
+	return all
+}
+
+// TestCredentials has charts at many places, and looks who is shown what.
+func TestCredentials(t *testing.T) {
+	ca := testenv.NewCA(t)
+	never, always := [2]string{"", ""}, [2]string{annsHeader, annsHeader}
+	for name, row := range map[string]struct {
+		home, other testenv.ChartsConfig
+		url         func(home, other *testenv.Charts) string
+		redirect    bool      // home sends to other
+		onward      bool      // other sends to a third server
+		away        [2]string // what the last server is shown without and with passCredentials
+	}{
+		"relative":           {url: func(home, _ *testenv.Charts) string { return "app.tgz" }, away: always},
+		"from the root":      {url: func(home, _ *testenv.Charts) string { return "/charts/app.tgz" }, away: always},
+		"absolute":           {url: func(home, _ *testenv.Charts) string { return home.URLOf("app.tgz") }, away: always},
+		"absolute, over TLS": {home: testenv.ChartsConfig{CA: ca}, url: func(home, _ *testenv.Charts) string { return home.URLOf("app.tgz") }, away: always},
+		"other port":         {url: func(_, other *testenv.Charts) string { return other.URLOf("app.tgz") }, away: [2]string{"", annsHeader}},
+		"without a scheme":   {url: func(_, other *testenv.Charts) string { return strings.TrimPrefix(other.URLOf("app.tgz"), "http:") }, away: [2]string{"", annsHeader}},
+		"other host": {url: func(home, _ *testenv.Charts) string {
+			return strings.Replace(home.URLOf("app.tgz"), "127.0.0.1", "localhost", 1)
+		}, away: [2]string{"", annsHeader}},
+		"to TLS":                {other: testenv.ChartsConfig{CA: ca}, url: func(_, other *testenv.Charts) string { return other.URLOf("app.tgz") }, away: [2]string{"", annsHeader}},
+		"gives up TLS":          {home: testenv.ChartsConfig{CA: ca}, url: func(_, other *testenv.Charts) string { return other.URLOf("app.tgz") }, away: never},
+		"redirect":              {url: func(*testenv.Charts, *testenv.Charts) string { return "app.tgz" }, redirect: true, away: never},
+		"redirect of the other": {url: func(_, other *testenv.Charts) string { return other.URLOf("app.tgz") }, onward: true, away: never},
+	} {
+		for i, pass := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, passCredentials %v", name, pass), func(t *testing.T) {
+				home, other, third := testenv.StartCharts(t, row.home), testenv.StartCharts(t, row.other), testenv.StartCharts(t, testenv.ChartsConfig{})
+				data := home.Put(testenv.ChartVersion{Name: "app", Version: "1.0.0", File: "app.tgz", URLs: []string{row.url(home, other)}})
+				other.PutFile("app.tgz", data)
+				third.PutFile("app.tgz", data)
+				last := home
+				switch {
+				case row.redirect:
+					home.Break(testenv.Redirect(other.Base))
+					last = other
+				case row.onward:
+					other.Break(testenv.Redirect(third.Base))
+					last = third
+				case strings.Contains(row.url(home, other), other.Host):
+					last = other
+				}
+				b := newBench(t, home.URL(), home)
+				b.s.env.Secrets.(secretKeep)["default/ca"] = source.Secret{Data: map[string][]byte{"ca.crt": ca.PEM()}}
+				b.repo.Spec.SecretRef, b.repo.Spec.CertSecretRef, b.repo.Spec.PassCredentials = ref("user"), ref("ca"), pass
+				if _, got, err := b.get("app", "1.0.0"); err != nil || !bytes.Equal(got, data) {
+					t.Fatal(err)
+				}
+				if got := shownTo(last); len(got) != 1 || got[0] != row.away[i] {
+					t.Errorf("the server was shown %q, want %q", got, row.away[i])
+				}
+				if len(shownTo(third)) > 0 && last != third {
+					t.Error("the third server was asked")
+				}
+			})
+		}
+	}
+}
+
+// TestCertificate shows the client certificate to the repository and to nobody else.
+func TestCertificate(t *testing.T) {
+	ca := testenv.NewCA(t)
+	home, other := testenv.StartCharts(t, testenv.ChartsConfig{CA: ca, Mutual: true}), testenv.StartCharts(t, testenv.ChartsConfig{CA: ca, Mutual: true})
+	data := home.Put(testenv.ChartVersion{Name: "app", Version: "1.0.0"})
+	home.Put(testenv.ChartVersion{Name: "app", Version: "2.0.0", URLs: []string{other.URLOf("app-2.0.0.tgz")}})
+	b := newBench(t, home.URL(), home)
+	cert, key := ca.Client("ann")
+	secrets := b.s.env.Secrets.(secretKeep)
+	secrets["default/cert"] = source.Secret{Data: map[string][]byte{"ca.crt": ca.PEM(), "tls.crt": cert, "tls.key": key}}
+	b.repo.Spec.CertSecretRef = ref("cert")
+	if _, got, err := b.get("app", "1.0.0"); err != nil || !bytes.Equal(got, data) || home.Requests()[0].Certificate != "ann" {
+		t.Error(err)
+	}
+	for _, pass := range []bool{false, true} {
+		b.repo.Spec.PassCredentials = pass
+		_, _, err := b.get("app", "2.0.0")
+		b.fails(err, source.StepFetch, "ChartPullError", false, other.URLOf("app-2.0.0.tgz"))
+		if n := other.Count(); n > 0 {
+			t.Errorf("%d requests with a certificate of somebody", n)
+		}
+	}
+	b.repo.Spec.CertSecretRef = nil
+	_, _, err := b.get("app", "1.0.0")
+	b.fails(err, source.StepFetch, "AuthenticationFailed", false, "spec.certSecretRef")
+}
+
+func TestRefusedCredentials(t *testing.T) {
+	c := testenv.StartCharts(t, testenv.ChartsConfig{Username: "ann", Password: "other"})
+	c.Put(testenv.ChartVersion{Name: "app", Version: "1.0.0"})
+	b := newBench(t, c.URL(), c)
+	b.repo.Spec.SecretRef = ref("user")
+	_, _, err := b.get("app", "1.0.0")
+	b.fails(err, source.StepFetch, "AuthenticationFailed", false, "401 Unauthorized")
+	b.repo.Spec.SecretRef = ref("missing")
+	_, err = b.s.open(t.Context(), b.repo, nil)
+	b.fails(err, source.StepResolve, "AuthenticationFailed", false, "spec.secretRef: secret default/missing")
+}
+
+// TestURLs resolves what an index has for URLs.
+func TestURLs(t *testing.T) {
+	for base, rows := range map[string]map[string]string{
+		"https://h/charts?token=x": {
+			"app.tgz": "https://h/charts/app.tgz?token=x", "sub/app.tgz": "https://h/charts/sub/app.tgz?token=x", "./a.tgz": "https://h/charts/a.tgz?token=x",
+			"../app.tgz": "https://h/app.tgz?token=x", "/app.tgz": "https://h/app.tgz?token=x", "app.tgz?v=1": "https://h/charts/app.tgz?v=1&token=x",
+			"//other/app.tgz": "https://other/app.tgz", "https://h/x/app.tgz": "https://h/x/app.tgz", "https://other/app.tgz?v=1": "https://other/app.tgz?v=1",
+			"app.tgz#part": "https://h/charts/app.tgz?token=x", " app.tgz\n": "https://h/charts/app.tgz?token=x", "a%2Fb.tgz": "https://h/charts/a%2Fb.tgz?token=x",
+			"oci://r/team/app:1.0.0": "oci://r/team/app:1.0.0", "HTTPS://h/a": "https://h/a", "a b.tgz": "https://h/charts/a%20b.tgz?token=x",
+		},
+		"http://h": {"app.tgz": "http://h/app.tgz", "": "http://h/", "?a=b": "http://h/?a=b"},
+	} {
+		b := newBench(t, base, nil)
+		b.text = []byte{}
+		u := b.open().(*site)
+		for text, want := range rows {
+			if got, err := u.resolve(text); err != nil || got.String() != want {
+				t.Errorf("%s of %s: %v, %v, want %s", text, base, got, err, want)
+			}
+		}
+		for _, text := range []string{"file:///etc/passwd", "ftp://h/a", "javascript:alert(1)", "C:\\a.tgz", "data:,a", "http:a.tgz", "https://", "http:///a", "%zz", "a\x00b",
+			"http://h\x1b[31m/", strings.Repeat("a", maxAddress+1), "git+ssh://h/a", "http://u:cAnArY@h:port/"} {
+			if got, err := u.resolve(text); err == nil || strings.ContainsAny(err.Error(), "\x00\x1b\n") || strings.Contains(err.Error(), "cAnArY") {
+				t.Errorf("%q: %v, %v", text, got, err)
+			}
+		}
+	}
+}
+
+// TestEveryURL tries one URL after the other.
+func TestEveryURL(t *testing.T) {
+	c := testenv.StartCharts(t, testenv.ChartsConfig{})
+	bad := c.Put(testenv.ChartVersion{Name: "bad", Version: "1.0.0"})
+	urls := []string{"ftp://h/a", "missing.tgz", "bad-1.0.0.tgz", "app-1.0.0.tgz", "never.tgz"}
+	data := c.Put(testenv.ChartVersion{Name: "app", Version: "1.0.0", URLs: urls})
+	c.Put(testenv.ChartVersion{Name: "app", Version: "2.0.0", URLs: append(urls[:3:3], "http://user:cAnArY@127.0.0.1:1/x?token=cAnArY")})
+	b := newBench(t, c.URL(), c)
+	if _, got, err := b.get("app", "1.0.0"); err != nil || !bytes.Equal(got, data) || bytes.Equal(got, bad) || c.Count(testenv.GetChart) != 3 {
+		t.Error(err, c.Count(testenv.GetChart))
+	}
+	_, _, err := b.get("app", "2.0.0")
+	b.fails(err, source.StepFetch, "ChartPullError", false, "chart app 2.0.0: ", `scheme "ftp"`, c.URLOf("missing.tgz")+": 404", c.URLOf("bad-1.0.0.tgz")+": it is not what the index promises", "http://127.0.0.1:1/x")
+}
+
+// TestTLSIsNotGivenUp needs a digest for what comes in the clear.
+func TestTLSIsNotGivenUp(t *testing.T) {
+	ca := testenv.NewCA(t)
+	home, other := testenv.StartCharts(t, testenv.ChartsConfig{CA: ca}), testenv.StartCharts(t, testenv.ChartsConfig{})
+	other.PutFile("app.tgz", home.Put(testenv.ChartVersion{Name: "app", Version: "1.0.0", URLs: []string{other.URLOf("app.tgz")}, Entry: map[string]any{"digest": nil}}))
+	b := newBench(t, home.URL(), home)
+	_, _, err := b.get("app", "1.0.0")
+	b.fails(err, source.StepFetch, "ChartPullError", false, "gives up TLS")
+	if other.Count() > 0 {
+		t.Error("the server was asked")
+	}
+}
+
+// TestZones sends from a repository in a wide network to a narrower one.
+func TestZones(t *testing.T) {
+	inside := testenv.StartCharts(t, testenv.ChartsConfig{})
+	g := testenv.StartRegistry(t, testenv.RegistryConfig{})
+	for at, rows := range map[string]map[string]bool{ // whether the address is asked
+		"http://203.0.113.1/charts": {inside.URLOf("app.tgz"): false, "http://10.1.2.3/app.tgz": false, "http://[fd00::1]/app.tgz": false, "http://169.254.169.254/latest": false, "http://localhost:1/app.tgz": false,
+			"http://[::ffff:127.0.0.1]:1/a": false, "oci://" + g.Host + "/team/app:1.0.0": false},
+		"http://10.1.1.1/charts": {inside.URLOf("app.tgz"): false, "oci://" + g.Host + "/team/app:1.0.0": false},
+		inside.URL():             {strings.Replace(inside.URLOf("app.tgz"), "127.0.0.1", "localhost", 1): true},
+	} {
+		for url, asked := range rows {
+			inside.Reset()
+			g.Reset()
+			b := newBench(t, at, nil)
+			b.text = []byte(fmt.Sprintf("apiVersion: v1\nentries:\n  app:\n  - name: app\n    version: 1.0.0\n    urls: ['%s']\n", url))
+			_, _, err := b.get("app", "1.0.0")
+			if refused := err != nil && strings.Contains(err.Error(), "may not send us"); refused == asked || (inside.Count()+g.Count() > 0) != asked {
+				t.Errorf("%s to %s: %v", at, url, err)
+			}
+			if err != nil && !asked {
+				b.fails(err, source.StepFetch, "ChartPullError", false)
+			}
+		}
+	}
+}
+
+// TestRedirectStaysInZone is sent by a server that was reached.
+func TestRedirectStaysInZone(t *testing.T) {
+	home := testenv.StartCharts(t, testenv.ChartsConfig{})
+	b := newBench(t, home.URL(), home)
+	b.text = []byte{}
+	u := b.open().(*site)
+	u.web.fence.Found(0) // an address that everybody can reach, as if it had one
+	home.Break(&testenv.Defect{Status: http.StatusFound, Header: http.Header{"Location": {"http://localhost:1/"}}})
+	at, err := u.resolve("app.tgz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := u.web.get(t.Context(), at, nil); err == nil || !strings.Contains(err.Error(), "may not send us") {
+		t.Error(err)
+	}
+}
