@@ -8,6 +8,8 @@ import (
 	"testing"
 	"testing/fstest"
 
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+
 	"github.com/headgate-io/headgate/chart"
 	"github.com/headgate-io/headgate/internal/testenv"
 	"github.com/headgate-io/headgate/source"
@@ -44,8 +46,8 @@ func (w *workshop) pushed(g *testenv.Registry) *source.PkgRepository {
 }
 
 // push pushes an archive as a version of team/app.
-func push(g *testenv.Registry, version string, archive []byte) {
-	g.Push("team/app", strings.ReplaceAll(version, "+", "_"), testenv.Manifest{
+func push(g *testenv.Registry, version string, archive []byte) ocispec.Descriptor {
+	return g.Push("team/app", strings.ReplaceAll(version, "+", "_"), testenv.Manifest{
 		Config: &testenv.Blob{MediaType: "application/vnd.cncf.helm.config.v1+json", Data: []byte("{}")},
 		Layers: []testenv.Blob{{MediaType: "application/vnd.cncf.helm.chart.content.v1.tar+gzip", Data: archive}},
 	})
