@@ -263,3 +263,19 @@ func TestRepositoryWaitsForBusyServers(t *testing.T) {
 	}
 	r.asked(429)
 }
+
+// Whatever follows the index, all of what the server has is what is stored.
+func TestRepositoryStoresWhatFollowsTheIndex(t *testing.T) {
+	tail := strings.Repeat("# more\n", 40_000)
+	for name, text := range map[string]string{"comments": tail, "end of the document": "...\n" + tail} {
+		t.Run(name, func(t *testing.T) {
+			r := newRepoRig(t, testenv.ChartsConfig{})
+			r.s.SetIndex([]byte("apiVersion: v1\nentries: {}\n" + text))
+			obj := r.object(nil)
+			r.run(obj, source.Stored)
+			if got := r.bytes(obj.Artifact()); !bytes.Equal(got, r.s.Index()) {
+				t.Errorf("stored %d of %d bytes", len(got), len(r.s.Index()))
+			}
+		})
+	}
+}

@@ -170,7 +170,7 @@ func (p *PkgRepository) advise(found *findings) {
 		}
 		return
 	}
-	if p.Spec.PassCredentials && p.Spec.SecretRef == nil {
+	if p.Spec.PassCredentials && p.Spec.SecretRef == nil && !strings.Contains(p.Spec.URL, "@") {
 		found.add("spec.passCredentials", "has no effect without secretRef")
 	}
 	if p.Spec.Insecure {
