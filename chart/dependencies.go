@@ -19,6 +19,7 @@ import (
 const (
 	maxDependencies = 200 // charts that are added, each time that one is
 	maxDepth        = 20  // directories in a chain of file:// dependencies
+	maxListed       = 500 // dependencies of one chart, those that are there included
 	parallelFetches = 8
 )
 
@@ -43,7 +44,7 @@ const (
 // DependencyBuildError, which never wraps [source.ErrInvalid].
 func (s *supply) complete(ctx context.Context, tree fs.FS, dir string, c *bundle.Chart) (charts []*bundle.Chart, end func() error, err error) {
 	p := &plan{tree: tree, limits: bundle.Limits(s.env.Limits), members: map[string]*member{}, remotes: map[remoteKey]*remote{}}
-	root, err := p.complete(dir, c)
+	root, err := p.complete(ctx, dir, c)
 	if err == nil {
 		err = s.fetchAll(ctx, p.fetches, p.limits)
 	}
@@ -185,7 +186,10 @@ func (p *plan) take(n int) error {
 }
 
 // complete returns what c, the directory dir, lacks.
-func (p *plan) complete(dir string, c *bundle.Chart) (*member, error) {
+func (p *plan) complete(ctx context.Context, dir string, c *bundle.Chart) (*member, error) {
+	if err := context.Cause(ctx); err != nil {
+		return nil, err
+	}
 	if len(p.way) == maxDepth {
 		return nil, fmt.Errorf("more than %d directories deep: %s", maxDepth, p.through(dir))
 	}
@@ -201,7 +205,7 @@ func (p *plan) complete(dir string, c *bundle.Chart) (*member, error) {
 	}
 	m := &member{chart: c, size: 1}
 	for _, d := range missing {
-		n, err := p.need(dir, c, d)
+		n, err := p.need(ctx, dir, c, d)
 		if err != nil {
 			return nil, err
 		}

@@ -1,6 +1,7 @@
 package chart
 
 import (
+	"context"
 	"fmt"
 	"io/fs"
 	"path"
@@ -13,7 +14,7 @@ import (
 )
 
 // need returns what meets d, which c, the directory dir, lacks.
-func (p *plan) need(dir string, c *bundle.Chart, d *chart.Dependency) (need, error) {
+func (p *plan) need(ctx context.Context, dir string, c *bundle.Chart, d *chart.Dependency) (need, error) {
 	n := need{subject: subject(c, d)}
 	if err := p.take(1); err != nil {
 		return need{}, fmt.Errorf("%s: %w", n.subject, err)
@@ -23,7 +24,7 @@ func (p *plan) need(dir string, c *bundle.Chart, d *chart.Dependency) (need, err
 		n.remote = p.remote(n.subject, d)
 		return n, nil
 	}
-	m, err := p.local(n.subject, dir, rel)
+	m, err := p.local(ctx, n.subject, dir, rel)
 	if err != nil {
 		return need{}, err
 	}
@@ -35,7 +36,7 @@ func (p *plan) need(dir string, c *bundle.Chart, d *chart.Dependency) (need, err
 }
 
 // local returns the chart at rel, which a dependency of the chart in dir names.
-func (p *plan) local(subject, dir, rel string) (*member, error) {
+func (p *plan) local(ctx context.Context, subject, dir, rel string) (*member, error) {
 	at := path.Join(dir, rel)
 	switch {
 	case path.IsAbs(rel) || !fs.ValidPath(at):
@@ -54,7 +55,7 @@ func (p *plan) local(subject, dir, rel string) (*member, error) {
 		return nil, fmt.Errorf("%s: %w", subject, err)
 	}
 	if !whole {
-		return p.complete(at, c)
+		return p.complete(ctx, at, c)
 	}
 	m := &member{chart: c, whole: c, size: 1}
 	p.members[at] = m

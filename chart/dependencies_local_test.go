@@ -116,7 +116,7 @@ func TestLocalChartsThatCannotBeUsed(t *testing.T) {
 	}
 	bomb["c15"] = chartYAML("c15", "1.0.0")
 	var many []string
-	for i := range 201 {
+	for i := range 501 {
 		many = append(many, fmt.Sprintf("c%d * https://r.example", i))
 	}
 	one := func(dependency string) map[string]string {
@@ -145,7 +145,8 @@ func TestLocalChartsThatCannotBeUsed(t *testing.T) {
 		}, "a", []string{`a cycle: "b → c → b"`, `of "c"`}},
 		{"too deep", chain, "c0", []string{"more than 20 directories deep"}},
 		{"too many", bomb, "c0", []string{"more than 200 charts in all"}},
-		{"too many of a repository", map[string]string{"a": chartYAML("a", "1.0.0", many...)}, "a", []string{"more than 200 charts in all"}},
+		{"too many of a repository", map[string]string{"a": chartYAML("a", "1.0.0", many[:201]...)}, "a", []string{"more than 200 charts in all"}},
+		{"too many in one list", map[string]string{"a": chartYAML("a", "1.0.0", many...)}, "a", []string{`chart "a" has 501 dependencies: 500 are the limit`}},
 		{"two charts of one name and version", map[string]string{
 			"a": chartYAML("a", "1.0.0", "b * file://../b alias=one", "b * file://../b2 alias=two"), "b": chartYAML("b", "1.0.0"), "b2": chartYAML("b", "1.0.0"),
 		}, "a", []string{"only one can be in charts/"}},

@@ -17,6 +17,9 @@ import (
 // lacking returns the dependencies of c that are not among the charts in its
 // charts/, each name, version and repository once, as the lock has them if c has one.
 func lacking(c *bundle.Chart, vendored []*chart.Metadata) ([]*chart.Dependency, error) {
+	if n := len(c.Metadata.Dependencies); n > maxListed {
+		return nil, fmt.Errorf("chart %q has %d dependencies: %d are the limit", c.Metadata.Name, n, maxListed)
+	}
 	var missing []int
 	for i, d := range c.Metadata.Dependencies {
 		if err := checkDependency(d); err != nil {
