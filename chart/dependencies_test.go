@@ -12,6 +12,9 @@ import (
 	"sync"
 	"testing"
 	"testing/fstest"
+	"time"
+
+	"github.com/ProtonMail/go-crypto/openpgp"
 
 	"github.com/headgate-io/headgate/internal/testenv"
 	"github.com/headgate-io/headgate/source"
@@ -330,4 +333,38 @@ func TestArchivesThatAreTooMuchTogether(t *testing.T) {
 		t.Errorf("%d charts were asked for", n)
 	}
 	files.demandClosed()
+}
+
+// TestDependenciesAreVerified where their PkgRepository names a keyring, and not
+// fetched without a signature.
+func TestDependenciesAreVerified(t *testing.T) {
+	now := time.Now().Add(-time.Hour)
+	ann, other := newKey(t, now, 0), newKey(t, now, 0)
+	site := testenv.StartCharts(t, testenv.ChartsConfig{})
+	archive := site.Put(testenv.ChartVersion{Name: "lib", Version: "1.0.0", Archive: archiveOf(t, "lib", "1.0.0")})
+	documents := repositoryObject("strict", site.URL(), "") + "  verify: {secretRef: {name: ring}}\n" +
+		"---\napiVersion: v1\nkind: Secret\nmetadata: {name: ring}\ndata: {ann.asc: " + base64.StdEncoding.EncodeToString(public(t, ann, true)) + "}\n"
+	for _, c := range []struct {
+		name string
+		by   *openpgp.Entity
+		says string
+	}{{"signed", ann, ""}, {"signed by another", other, "none of the trusted keys"}, {"unsigned", nil, "there is no provenance file"}} {
+		t.Run(c.name, func(t *testing.T) {
+			if site.RemoveFile("lib-1.0.0.tgz.prov"); c.by != nil {
+				site.PutFile("lib-1.0.0.tgz.prov", signText(t, c.by, now, statement("lib", "1.0.0", archive)))
+			}
+			for _, repository := range []string{site.URL(), "@strict"} {
+				got, err := completed(t, newSupply(t, documents), umbrella("lib ^1 "+repository), ".")
+				if c.says != "" {
+					demandFailure(t, err, `dependency "lib"`, c.says)
+				} else if err != nil || got != "charts/lib lib 1.0.0\n" {
+					t.Errorf("%v\n%s", err, got)
+				}
+			}
+		})
+	}
+	// Without a keyring nobody asks for the signature.
+	if _, err := completed(t, newSupply(t, ""), umbrella("lib ^1 "+site.URL()), "."); err != nil {
+		t.Error(err)
+	}
 }
