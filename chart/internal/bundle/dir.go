@@ -93,30 +93,40 @@ func Path(p string) (string, error) {
 // directory or else a regular file.
 func follow(tree fs.FS, p string, dir bool) (string, error) {
 	name, err := Path(p)
-	if err != nil || name == "." && dir {
-		return name, err
+	if err != nil {
+		return "", err
 	}
-	for end := 0; end < len(name); {
-		if slash := strings.IndexByte(name[end+1:], '/'); slash >= 0 {
-			end += 1 + slash
-		} else {
-			end = len(name)
+	for end := range len(name) {
+		if name[end] != '/' {
+			continue
 		}
-		info, err := fs.Lstat(tree, name[:end])
-		switch {
-		case err != nil:
+		info, err := step(tree, name[:end])
+		if err != nil {
 			return "", err
-		case info.Mode()&fs.ModeSymlink != 0:
-			return "", irregular(name[:end], info.Mode())
-		case end < len(name) && !info.IsDir():
-			return "", fmt.Errorf("%q is no directory: %w", name[:end], fs.ErrNotExist)
-		case end == len(name) && dir && !info.IsDir():
-			return "", fmt.Errorf("%w: it is no directory", ErrChart)
-		case end == len(name) && !dir && !info.Mode().IsRegular():
-			return "", fmt.Errorf("%w: it is no file", ErrChart)
 		}
+		if !info.IsDir() {
+			return "", fmt.Errorf("%q is no directory: %w", name[:end], fs.ErrNotExist)
+		}
+	}
+	info, err := step(tree, name)
+	switch {
+	case err != nil:
+		return "", err
+	case dir && !info.IsDir():
+		return "", fmt.Errorf("%w: it is no directory", ErrChart)
+	case !dir && !info.Mode().IsRegular():
+		return "", fmt.Errorf("%w: it is no file", ErrChart)
 	}
 	return name, nil
+}
+
+// step describes what tree has at name, which must not be a link.
+func step(tree fs.FS, name string) (fs.FileInfo, error) {
+	info, err := fs.Lstat(tree, name)
+	if err == nil && info.Mode()&fs.ModeSymlink != 0 {
+		err = irregular(name, info.Mode())
+	}
+	return info, err
 }
 
 // regular fails when files holds anything but directories and regular files.

@@ -21,41 +21,44 @@ import (
 // Limits are those of each archive, and l.Bytes of all together. Errors wrap
 // [ErrChart] and name the entry.
 func (c *Chart) Vendored(l artifact.Limits) ([]*chart.Metadata, error) {
-	var list []*chart.Metadata
-	err := c.vendored(l, func(_ string, m *chart.Metadata) { list = append(list, m) })
+	list, err := c.vendored(Limits(l))
 	if err != nil {
 		return nil, fmt.Errorf("read the charts in %s/: %w", chartsDir, err)
 	}
 	return list, nil
 }
 
-// vendored calls found with the name of each entry that is a chart.
-func (c *Chart) vendored(l artifact.Limits, found func(name string, m *chart.Metadata)) error {
+func (c *Chart) vendored(l artifact.Limits) ([]*chart.Metadata, error) {
 	info, err := fs.Stat(c.Files, chartsDir)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && !info.IsDir() {
-		return nil
+		return nil, nil
 	}
 	if err != nil {
-		return err
+		return nil, err
 	}
 	entries, err := fs.ReadDir(c.Files, chartsDir)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	l = Limits(l)
+	var list []*chart.Metadata
 	for _, e := range entries {
-		if strings.HasPrefix(e.Name(), "_") || strings.HasPrefix(e.Name(), ".") {
+		if passedOver(e.Name()) {
 			continue
 		}
 		m, err := c.vendoredOne(e, &l)
 		if err != nil {
-			return fmt.Errorf("%q: %w", e.Name(), err)
+			return nil, fmt.Errorf("%q: %w", e.Name(), err)
 		}
 		if m != nil {
-			found(e.Name(), m)
+			list = append(list, m)
 		}
 	}
-	return nil
+	return list, nil
+}
+
+// passedOver reports whether an entry of charts/ has a name that counts for nothing.
+func passedOver(name string) bool {
+	return strings.HasPrefix(name, "_") || strings.HasPrefix(name, ".")
 }
 
 // vendoredOne returns the metadata of an entry of charts/, nil when it is passed

@@ -3,8 +3,9 @@ package bundle
 import (
 	"fmt"
 	"io/fs"
+	"maps"
 	"path"
-	"strings"
+	"slices"
 
 	"helm.sh/helm/v3/pkg/chart"
 
@@ -93,38 +94,49 @@ func (c *Chart) furnished(tree fs.FS, e Edit) (fs.FS, error) {
 // places returns charts by their directories in charts/, except those that are
 // there already.
 func places(charts []*Chart, there []*chart.Metadata) (map[string]*Chart, error) {
-	versions := map[string]map[string]*Chart{} // by name and version, nil for those that are there
-	add := func(m *chart.Metadata, c *Chart) {
-		if versions[m.Name] == nil {
-			versions[m.Name] = map[string]*Chart{}
+	all, err := byVersion(charts, there)
+	if err != nil {
+		return nil, err
+	}
+	dirs := map[string]*Chart{}
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		for _, version := range slices.Sorted(maps.Keys(all[name])) {
+			c, dir := all[name][version], name
+			if c == nil {
+				continue
+			}
+			if len(all[name]) > 1 {
+				dir += "-" + version
+			}
+			if other := dirs[dir]; other != nil {
+				return nil, fmt.Errorf("%w: %s/%s would be two charts, %s and %s", ErrChart, chartsDir, dir, other.Metadata.Name, name)
+			}
+			dirs[dir] = c
 		}
-		if _, ok := versions[m.Name][m.Version]; !ok {
-			versions[m.Name][m.Version] = c
+	}
+	return dirs, nil
+}
+
+// byVersion returns charts by name and version, the first of each; nil for those
+// that are there already.
+func byVersion(charts []*Chart, there []*chart.Metadata) (map[string]map[string]*Chart, error) {
+	all := map[string]map[string]*Chart{}
+	add := func(m *chart.Metadata, c *Chart) {
+		if all[m.Name] == nil {
+			all[m.Name] = map[string]*Chart{}
+		}
+		if _, ok := all[m.Name][m.Version]; !ok {
+			all[m.Name][m.Version] = c
 		}
 	}
 	for _, m := range there {
 		add(m, nil)
 	}
 	for _, c := range charts {
-		if name := c.Metadata.Name; strings.HasPrefix(name, "_") || strings.HasPrefix(name, ".") || path.Ext(name) == ".tgz" {
+		if name := c.Metadata.Name; passedOver(name) || path.Ext(name) == ".tgz" {
 			return nil, fmt.Errorf("%w: the package manager finds no chart named %q in %s/", ErrChart, name, chartsDir)
 		}
 		add(c.Metadata, c)
 	}
-	dirs := map[string]*Chart{}
-	for name, all := range versions {
-		for version, c := range all {
-			dir := name
-			if len(all) > 1 {
-				dir += "-" + version
-			}
-			if other := dirs[dir]; other != nil && c != nil {
-				return nil, fmt.Errorf("%w: %s/%s would be two charts, %s and %s", ErrChart, chartsDir, dir, other.Metadata.Name, name)
-			}
-			if c != nil {
-				dirs[dir] = c
-			}
-		}
-	}
-	return dirs, nil
+	return all, nil
 }
