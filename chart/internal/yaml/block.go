@@ -157,13 +157,11 @@ func (r *Reader) node(indent int, flat, key bool) bool {
 				return false
 			}
 		}
-		switch col := r.column(c); {
-		case col < indent || col == indent && c != '|' && c != '>':
-			if flat && col == indent && r.indicator(c, '-') && r.joined() {
-				return r.open(flatEntry, indent, SeqStart, key)
-			}
-			return r.joined() && r.give(Null, r.line, &r.outer)
-		case c != '&' && c != '!':
+		col := r.column(c)
+		if col < indent || col == indent && c != '|' && c != '>' {
+			return r.joined() && r.shallow(c, col, indent, flat, key)
+		}
+		if c != '&' && c != '!' {
 			return r.content(c, at, indent, key)
 		}
 		r.fresh = false
@@ -171,6 +169,15 @@ func (r *Reader) node(indent int, flat, key bool) bool {
 			return false
 		}
 	}
+}
+
+// shallow gives a node whose content is not deeper than indent: a sequence that
+// may be as deep, or nothing.
+func (r *Reader) shallow(c byte, col, indent int, flat, key bool) bool {
+	if flat && col == indent && r.indicator(c, '-') {
+		return r.open(flatEntry, indent, SeqStart, key)
+	}
+	return r.give(Null, r.line, &r.outer)
 }
 
 // indicator reports whether c, which is at pos, is that block indicator.

@@ -173,6 +173,8 @@ var emptyPairKey = regexp.MustCompile(`(?s)\[.*\?\s*[:,\]]`)
 // exceptions are what the other implementation accepts and this one does not.
 var exceptions = []string{
 	"a node has two anchors or two tags",
+	"a tag is too long",
+	"the name of an anchor is too long",
 	"too many collections within each other",
 	"too much text has anchors",
 	"aliases stand for too much text",

@@ -47,16 +47,17 @@ func (r *Reader) block(literal bool, indent int) bool {
 			r.newline()
 		}
 	}
-	if chomp != strip {
+	switch chomp {
+	case clip:
 		out = append(out, lead...)
+	case keep:
+		out = append(append(out, lead...), r.breaks...)
 	}
-	if chomp == keep {
-		out = append(out, r.breaks...)
+	if len(out) > r.lim.Scalar {
+		return r.failAt(line, "a scalar is too long")
 	}
-	r.scratch, r.value = out, out
 	r.fresh = true
-	r.ensure(window)
-	return len(out) <= r.lim.Scalar || r.failAt(line, "a scalar is too long")
+	return r.take(out, len(out))
 }
 
 // joinLines appends what is between two lines of a block scalar: the break after

@@ -140,8 +140,8 @@ func (r *Reader) hexEscape(out []byte, letter byte) ([]byte, bool) {
 	if !ok {
 		return out, r.failHere("an escape with hexadecimal digits expected")
 	}
-	if v>>10 == 0xD800>>10 && digits == 4 && r.buf[r.pos+6] == '\\' && r.buf[r.pos+7] == 'u' {
-		if low, ok := r.hex(r.pos+8, 4); ok && low>>10 == 0xDC00>>10 {
+	if digits == 4 && v>>10 == 0xD800>>10 {
+		if low, ok := r.lowSurrogate(r.pos + 6); ok {
 			v = 0x10000 + (v-0xD800)<<10 + (low - 0xDC00)
 			r.pos += 6
 		}
@@ -154,6 +154,15 @@ func (r *Reader) hexEscape(out []byte, letter byte) ([]byte, bool) {
 	}
 	r.pos += 2 + digits
 	return utf8.AppendRune(out, rune(v)), true
+}
+
+// lowSurrogate returns what the \u escape at p stands for, if it is a low surrogate.
+func (r *Reader) lowSurrogate(p int) (uint32, bool) {
+	if r.buf[p] != '\\' || r.buf[p+1] != 'u' {
+		return 0, false
+	}
+	v, ok := r.hex(p+2, 4)
+	return v, ok && v>>10 == 0xDC00>>10
 }
 
 // hex returns the value of n hexadecimal digits.
