@@ -40,12 +40,7 @@ func (r *Reader) block(literal bool, indent int) bool {
 		if out, ok = r.blockLine(out, line); !ok {
 			return false
 		}
-		lead = lead[:0]
-		if n := breakLen(r.buf, r.pos); n > 0 {
-			lead = appendBreak(lead, r.buf, r.pos, n)
-			r.pos += n
-			r.newline()
-		}
+		lead = r.lineBreak(lead[:0])
 	}
 	switch chomp {
 	case clip:
@@ -58,6 +53,18 @@ func (r *Reader) block(literal bool, indent int) bool {
 	}
 	r.fresh = true
 	return r.take(out, len(out))
+}
+
+// lineBreak passes over the line break at pos, if any, and appends it.
+func (r *Reader) lineBreak(out []byte) []byte {
+	n := breakLen(r.buf, r.pos)
+	if n == 0 {
+		return out
+	}
+	out = appendBreak(out, r.buf, r.pos, n)
+	r.pos += n
+	r.newline()
+	return out
 }
 
 // joinLines appends what is between two lines of a block scalar: the break after

@@ -57,6 +57,7 @@ func TestHuge(t *testing.T) {
 		{"double", "a: \"" + long + "\" # b", "{ =a L }"},
 		{"literal", "a: |-\n  " + long, "{ =a L }"},
 		{"key of JSON", `{"` + long + `"` + spaces + ":" + spaces + "1}", "{ L =1 }"},
+		{"key of many bytes", strings.Repeat("\U0001f600", 1000) + ": a", `{ ="` + strings.Repeat(`\U0001f600`, 1000) + `" =a }`},
 		{"comment", "# " + long + "\na: #" + long + "\n  b", "{ =a =b }"},
 		{"spaces", spaces + "\na:" + spaces + "b" + spaces + "\nc: d", "{ =a =b =c =d }"},
 		{"lines", strings.Repeat("\n", 100000) + "a: b" + strings.Repeat("\n", 2000000) + "c: d", "{ =a =b =c =d }"},
