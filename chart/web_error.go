@@ -117,8 +117,13 @@ func stepError(step source.Step, reason string, err error) error {
 	return &source.StepError{Step: step, Reason: reason, Err: err}
 }
 
-// invalid marks err as a defect of the spec: the object stalls until it changes.
-func invalid(err error) error { return fmt.Errorf("%w: %w", source.ErrInvalid, err) }
+// invalid marks err as a defect of the spec, once: the object stalls until it changes.
+func invalid(err error) error {
+	if errors.Is(err, source.ErrInvalid) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", source.ErrInvalid, err)
+}
 
 // urlInvalid is a defect of spec.url (reference A2).
 func urlInvalid(err error) error {

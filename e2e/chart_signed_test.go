@@ -1,6 +1,8 @@
 package e2e
 
 import (
+	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -36,7 +38,7 @@ func TestChartProvenance(t *testing.T) {
 	}{
 		{"helm3", "web", "1.0.0", alice, ""},
 		{"helm4", "web", "1.1.0", alice, ""},
-		{"another key", "web", "*", mallory, mallory.ID[:0]},
+		{"another key", "web", "*", mallory, alice.ID},
 		{"unsigned", "cache", "*", alice, ".prov"},
 		{"of another chart", "near", "*", alice, "near"},
 	} {
@@ -56,6 +58,9 @@ func TestChartProvenance(t *testing.T) {
 			}
 			if read(t, archive) != read(t, filepath.Join(dir, "web-"+c.version+".tgz")) {
 				t.Error("the chart is not what was signed")
+			}
+			if mode, signer := verifiedChart(t, docs); mode != "provenance" || !strings.Contains(signer, alice.ID) {
+				t.Errorf("verify prints mode %q, signer %q", mode, signer)
 			}
 		})
 	}
@@ -91,9 +96,24 @@ func TestChartSigned(t *testing.T) {
 			if why := got.status["PkgChart/chart"].condition("SourceVerified"); !strings.HasPrefix(why, "True Succeeded: verified signature of ") || !strings.Contains(why, digest) {
 				t.Errorf("SourceVerified %q", why)
 			}
+			if mode, signer := verifiedChart(t, docs("web", "1.0.0", s.trust)); mode != s.provider || signer == "" {
+				t.Errorf("verify prints mode %q, signer %q", mode, signer)
+			}
 			refusedChart(t, docs("web", "1.0.0", s.stranger), 3, s.says[foreign])
 			refusedChart(t, docs("web", "1.1.0", s.trust), 3, s.says[bare])
 			refusedChart(t, docs("cache", "*", s.trust), 3, s.says[bare])
 		})
 	}
+}
+
+// verifiedChart runs headgate verify on PkgChart/chart, and returns what it
+// prints of the signature.
+func verifiedChart(t *testing.T, docs []any) (mode, signer string) {
+	t.Helper()
+	out, err := headgate(t.Context(), t, "verify", "-f", writeDocuments(t, docs), "pkgchart/chart", "-o", "json").Output()
+	var found []struct{ VerificationMode, Signer string }
+	if err := errors.Join(err, json.Unmarshal(out, &found)); err != nil || len(found) != 1 {
+		t.Fatalf("headgate verify printed %q: %v", out, err)
+	}
+	return found[0].VerificationMode, found[0].Signer
 }

@@ -26,7 +26,8 @@ type (
 // repositories are the repositories of charts of a script: $CHARTS may be read
 // by everybody, $CHARTSKEYS by user "ci" with the password "s3cret-canary",
 // $CHARTSTLS by who has the certificate in secrets/charts. All have the charts
-// web 1.0.0, 1.1.0 and 2.0.0-rc.1, and cache 0.1.0.
+// web 1.0.0, 1.1.0 and 2.0.0-rc.1, and cache 0.1.0. $CHARTSKEYSCANARY has user
+// and password in the URL.
 func repositories(t *testing.T, env *testscript.Env) error {
 	ca := testenv.NewCA(t)
 	all, desks := map[string]*testenv.Charts{}, env.Values[desksKey{}].(map[string]desk)
@@ -42,6 +43,7 @@ func repositories(t *testing.T, env *testscript.Env) error {
 		s.Put(testenv.ChartVersion{Name: "cache", Version: "0.1.0"})
 		all[name], desks[name] = s, s
 		env.Setenv(name, s.URL())
+		env.Setenv(name+"CANARY", strings.Replace(s.URL(), "//", "//ci:s3cret-canary@", 1))
 	}
 	env.Values[chartsKey{}] = all
 	client, key := ca.Client("ci")

@@ -20,9 +20,9 @@ type search struct {
 	names             []string                   // names and patterns; empty for all charts, each with its newest version
 	within, withDevel func(*semver.Version) bool // whether a version is wanted, and would be with pre-releases
 
-	found  map[string][]candidate // versions by name
-	hidden map[string]int         // of versions that are pre-releases, by name
-	near   map[string][]string    // what a name that is not there may have meant
+	found  map[string][]candidate  // versions by name
+	hidden map[string]int          // of versions that are pre-releases, by name
+	near   map[string][]suggestion // what a name that is not there may have meant
 }
 
 // A candidate is a version that was found.
@@ -46,7 +46,7 @@ func newSearch(names []string, versions string, devel bool) (*search, error) {
 			return nil, usage("%q is neither the name of a chart nor a pattern", name)
 		}
 	}
-	s := &search{names: names, found: map[string][]candidate{}, hidden: map[string]int{}, near: map[string][]string{}}
+	s := &search{names: names, found: map[string][]candidate{}, hidden: map[string]int{}, near: map[string][]suggestion{}}
 	var err error
 	if s.withDevel, err = within(versions, true); err == nil {
 		s.within, err = within(versions, devel)

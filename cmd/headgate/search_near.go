@@ -13,7 +13,13 @@ import (
 	"github.com/headgate-io/headgate/internal/redact"
 )
 
-// suggest finds out what names that are not there may have meant.
+// A suggestion is a name that is there, and how far it is from the one asked for.
+type suggestion struct {
+	name     string
+	distance int
+}
+
+// suggest finds out what names that are not there may have meant, the nearest first.
 func (s *search) suggest(ctx context.Context, entries iter.Seq2[index.Entry, error]) error {
 	const most = 3
 	unfound, last := s.unfound(), ""
@@ -26,23 +32,30 @@ func (s *search) suggest(ctx context.Context, entries iter.Seq2[index.Entry, err
 		}
 		last = e.Name
 		for _, asked := range unfound {
-			if near := s.near[asked]; (len(near) < most || last == asked) && !slices.Contains(near, last) && resembles(asked, last) {
-				s.near[asked] = append(near, last)
+			d, ok := resembles(asked, last)
+			near := s.near[asked]
+			at, there := slices.BinarySearchFunc(near, suggestion{last, d}, func(a, b suggestion) int {
+				return cmp.Or(a.distance-b.distance, strings.Compare(a.name, b.name))
+			})
+			if ok && !there {
+				near = slices.Insert(near, at, suggestion{last, d})
+				s.near[asked] = near[:min(most, len(near))]
 			}
 		}
 	}
 	return nil
 }
 
-// resembles reports whether one name is a part of the other, or they are a
-// letter or two apart.
-func resembles(a, b string) bool {
+// resembles reports how far a name is from another, and whether that is near:
+// one is a part of the other, or they are a letter or two apart.
+func resembles(a, b string) (int, bool) {
 	a, b = strings.ToLower(strings.Trim(a, "*")), strings.ToLower(b)
-	if len(a) > 2 && strings.Contains(b, a) || len(b) > 2 && strings.Contains(a, b) {
-		return true
-	}
 	const long = 100
-	return len(a) < long && len(b) < long && distance(a, b) <= min(2, min(len(a), len(b))/3)
+	if len(a) > long || len(b) > long {
+		return 0, false
+	}
+	d, short := distance(a, b), min(len(a), len(b))
+	return d, d <= min(2, short/3) || short > 2 && (strings.Contains(b, a) || strings.Contains(a, b))
 }
 
 // distance returns how many letters have to be inserted, removed or replaced to
@@ -77,7 +90,11 @@ func (s *search) missing() error {
 				hidden += n
 			}
 		}
-		switch near := s.near[name]; {
+		var near []string
+		for _, n := range s.near[name] {
+			near = append(near, n.name)
+		}
+		switch {
 		case slices.Contains(near, name) && hidden > 0:
 			errs = append(errs, fmt.Errorf("chart %q: no version fits, pre-releases were left out (%d): --devel", name, hidden))
 		case slices.Contains(near, name):
