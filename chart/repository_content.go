@@ -61,7 +61,11 @@ func (c *repositoryContent) skipped() (notes []string) {
 	if more := total - len(text); more > 0 {
 		text = append(text, fmt.Sprintf("and %d more", more))
 	}
-	return []string{fmt.Sprintf("%d entries of the index cannot be used: %s", total, strings.Join(text, "; "))}
+	entries := "entries"
+	if total == 1 {
+		entries = "entry"
+	}
+	return []string{fmt.Sprintf("%d %s of the index cannot be used: %s", total, entries, strings.Join(text, "; "))}
 }
 
 // human returns a size as people read it, in powers of 1000 (reference A3).

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headgate-io/headgate/chart"
 	"github.com/headgate-io/headgate/internal/testenv"
 	"github.com/headgate-io/headgate/source"
 )
@@ -277,5 +278,22 @@ func TestRepositoryStoresWhatFollowsTheIndex(t *testing.T) {
 				t.Errorf("stored %d of %d bytes", len(got), len(r.s.Index()))
 			}
 		})
+	}
+}
+
+func TestRepositoryReportsProgress(t *testing.T) {
+	r := newRepoRig(t, testenv.ChartsConfig{})
+	r.s.SetIndex([]byte("apiVersion: v1\nentries: {}\n" + strings.Repeat("# more\n", 1<<20)))
+	var done []int64
+	env := source.Env{Limits: r.limits, Progress: func(p source.Progress) {
+		if p.Object != "pkgrepository/default/charts" || p.Total != int64(len(r.s.Index())) || p.Unit != "bytes" {
+			t.Errorf("progress %+v", p)
+		}
+		done = append(done, p.Done)
+	}}
+	obj := r.object(nil)
+	r.Stored(obj, chart.NewRepository(obj, env))
+	if len(done) < 3 || len(done) > 10 || !slices.IsSorted(done) {
+		t.Errorf("progress %v", done)
 	}
 }

@@ -1,0 +1,67 @@
+package chart_test
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"testing"
+
+	"github.com/headgate-io/headgate/chart"
+	"github.com/headgate-io/headgate/source"
+)
+
+// writeIndex writes an index of versions of charts, 100 of each.
+func writeIndex(t *testing.T, dir string, versions int) {
+	t.Helper()
+	f, err := os.Create(filepath.Join(dir, "index.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	w := bufio.NewWriter(f)
+	fmt.Fprintln(w, "apiVersion: v1\nentries:")
+	for i := range versions {
+		if i%100 == 0 {
+			fmt.Fprintf(w, "  chart-%05d:\n", i/100)
+		}
+		fmt.Fprintf(w, "  - apiVersion: v2\n    created: \"2026-01-01T00:00:00Z\"\n    description: A chart for tests\n    digest: %064x\n    name: chart-%05d\n    urls:\n    - chart-%05d-1.0.%d.tgz\n    version: 1.0.%d\n",
+			i, i/100, i/100, i%100, i%100)
+	}
+	if err := w.Flush(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// What Resolve holds in memory does not grow with the index.
+func TestRepositoryMemoryIsConstant(t *testing.T) {
+	held := func(versions int) (most int64) {
+		dir := t.TempDir()
+		writeIndex(t, dir, versions)
+		obj := &source.PkgRepository{Spec: source.PkgRepositorySpec{URL: "https://charts.example"}}
+		obj.Kind, obj.Metadata.Name = "PkgRepository", "charts"
+		var m runtime.MemStats
+		look := func(source.Progress) { // at each MiB
+			runtime.GC()
+			runtime.ReadMemStats(&m)
+			most = max(most, int64(m.HeapAlloc))
+		}
+		env := source.Env{Local: map[string]string{obj.Spec.URL: dir}, Progress: look}
+		origin := chart.NewRepository(obj, env)
+		rev, _, err := origin.Resolve(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := origin.Open(t.Context(), rev)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Close()
+		return most
+	}
+	small, large := held(10_000), held(80_000)
+	if large-small > 1<<20 {
+		t.Errorf("%d bytes are held for eight times the index, %d for one", large, small)
+	}
+}
