@@ -119,7 +119,7 @@ func badArchives(t *testing.T) map[string]bad {
 	for i := range 21 {
 		total[fmt.Sprintf("plain/files/%d", i)] = big(5)
 	}
-	zeros := gzipped(t, make([]byte, 90<<20))
+	zeros := gzipped(t, make([]byte, 40<<20))
 	good := ok.tgz(t)
 	return map[string]bad{
 		"empty":                         {data: nil, says: "empty"},
