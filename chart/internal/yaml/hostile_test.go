@@ -96,6 +96,7 @@ func TestErrors(t *testing.T) {
 		{"UTF-16", "\xff\xfea\x00", Limits{}, "line 1: the document is in UTF-16: only UTF-8 is read"},
 
 		{"mapping within a line", "a: b: c", Limits{}, "line 1: ':' cannot be here"},
+		{"colon after a root of lines", "a\nb::", Limits{}, `line 2: ':' cannot be here`},
 		{"sequence within a line", "a: - b", Limits{}, `line 1: a collection cannot begin here`},
 		{"mapping after a marker", "--- a: b\nc: d", Limits{}, "line 1: ':' cannot be here"},
 		{"text after a value", "a: 'b' c", Limits{}, `line 1: the next key expected, found "c"`},

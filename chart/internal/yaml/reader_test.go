@@ -131,6 +131,7 @@ var documents = []struct{ name, doc, want string }{
 	{"literal, indented", "- |2\n   a\n  b\n- |1-\n  c\n- |-1\n  d", `[ " a\nb\n" " c" " d" ]`},
 	{"literal as deep as its entry", "a:\n- |\n  b\n- c", `{ =a [ "b\n" =c ] }`},
 	{"literal at the end", "a: |\n  b", `{ =a "b" }`},
+	{"literal no deeper than its key", "a:\n|\n b\nc:\n- \n>\n", `{ =a "b\n" =c [ "" ] }`},
 	{"literal with a comment", "a: | # b\n  # c\n # d\ne: f", `{ =a "# c\n" =e =f }`},
 	{"literal of nothing", "a: |\nb: >\n\nc: d", `{ =a "" =b "" =c =d }`},
 	{"folded", "a: >\n  b\n  c\n\n  d\n   e\n  f\n\n\n  g\n", `{ =a "b c\nd\n e\nf\n\ng\n" }`},
@@ -152,6 +153,7 @@ var documents = []struct{ name, doc, want string }{
 	{"text left of the root is not read", "  - a\n - b\n", "[ =a ]"},
 
 	{"tags", "!a b: !!str c\nd: !<tag:e,1:f> [!g h]\ni: ! j\nk: !!null\n", "{ !a =b !!str =c =d !<tag:e,1:f> [ !g =h ] =i ! =j =k !!null ~ }"},
+	{"tag of exclamation marks", "!!! a", "!!! =a"},
 	{"tag of a mapping", "!a\n!b c: d", "!a { !b =c =d }"},
 	{"binary is text", "!!binary aGk=", "!!binary =aGk="},
 	{"anchors", "a: &x b\nc: *x\n*x : d", "{ =a =b =c =b =b =d }"},
