@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -163,6 +164,31 @@ func TestEveryURL(t *testing.T) {
 	}
 	_, _, err := b.get("app", "2.0.0")
 	b.fails(err, source.StepFetch, "ChartPullError", false, "chart app 2.0.0: ", `scheme "ftp"`, c.URLOf("missing.tgz")+": 404", c.URLOf("bad-1.0.0.tgz")+": it is not what the index promises", "http://127.0.0.1:1/x")
+}
+
+// TestUserInURL takes what a URL in the index holds for its server alone, and
+// not in place of the Secret.
+func TestUserInURL(t *testing.T) {
+	home, other := testenv.StartCharts(t, testenv.ChartsConfig{}), testenv.StartCharts(t, testenv.ChartsConfig{})
+	at := strings.Replace(other.URLOf("app.tgz"), "http://", "http://bob:cAnArY-too@", 1)
+	data := home.Put(testenv.ChartVersion{Name: "app", Version: "1.0.0", URLs: []string{at}})
+	other.PutFile("app.tgz", data)
+	b := newBench(t, home.URL(), home)
+	b.repo.Spec.SecretRef = ref("user")
+	bobs := "Basic " + base64.StdEncoding.EncodeToString([]byte("bob:cAnArY-too"))
+	for i, want := range []string{bobs, annsHeader} {
+		b.repo.Spec.PassCredentials = i == 1
+		other.Reset()
+		if _, _, err := b.get("app", "1.0.0"); err != nil || shownTo(other)[0] != want {
+			t.Errorf("shown %q, want %q: %v", shownTo(other), want, err)
+		}
+	}
+	other.RemoveFile("app.tgz")
+	_, _, err := b.get("app", "1.0.0")
+	b.fails(err, source.StepFetch, "ChartPullError", false, other.URLOf("app.tgz"))
+	if !slices.Contains(b.s.vault.Values(), "cAnArY-too") {
+		t.Error("the password may show")
+	}
 }
 
 // TestTLSIsNotGivenUp needs a digest for what comes in the clear.
