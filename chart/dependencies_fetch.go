@@ -217,7 +217,7 @@ func (s *supply) meant(ctx context.Context, text string) (*source.PkgRepository,
 	}
 	obj, err := s.env.Sources.Source(ctx, ref)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%s: %w", ref, err)
 	}
 	p, ok := obj.(*source.PkgRepository)
 	if !ok {
