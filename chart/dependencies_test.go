@@ -8,6 +8,8 @@ import (
 	"io/fs"
 	"math/rand/v2"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -366,5 +368,31 @@ func TestDependenciesAreVerified(t *testing.T) {
 	// Without a keyring nobody asks for the signature.
 	if _, err := completed(t, newSupply(t, ""), umbrella("lib ^1 "+site.URL()), "."); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestDependenciesOffline: a directory stands in for a repository, by the URL of
+// the object or, without one, that of the dependency.
+func TestDependenciesOffline(t *testing.T) {
+	site := testenv.StartCharts(t, testenv.ChartsConfig{})
+	archive := site.Put(testenv.ChartVersion{Name: "lib", Version: "1.0.0", Archive: archiveOf(t, "lib", "1.0.0")})
+	dir := t.TempDir()
+	for name, text := range map[string][]byte{"index.yaml": site.Index(), "lib-1.0.0.tgz": archive} {
+		if err := os.WriteFile(filepath.Join(dir, name), text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	object := repositoryObject("named", "https://charts.example/x", "")
+	for _, c := range []struct{ documents, local, wanted string }{
+		{"", "https://charts.example/x", "https://charts.example/x"},
+		{"", "https://charts.example/x", "https://charts.example/x/"},
+		{object, "https://charts.example/x", "https://charts.example/x/"},
+		{object, "https://charts.example/x", "@named"},
+	} {
+		s := newSupply(t, c.documents)
+		s.env.Local = map[string]string{c.local: dir}
+		if got, err := completed(t, s, umbrella("lib ^1 "+c.wanted), "."); err != nil || got != "charts/lib lib 1.0.0\n" {
+			t.Errorf("%s for %s: %v\n%s", c.local, c.wanted, err, got)
+		}
 	}
 }
