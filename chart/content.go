@@ -88,7 +88,8 @@ func (c *content) write(ctx context.Context, w io.Writer) (report source.Report,
 	}
 	stamp := c.origin.stamp(c.sources)
 	if a := b.chart.archive; a != nil && stamp == "" && values == nil {
-		_, err = a.WriteTo(w)
+		report.Files = 1
+		report.Bytes, err = a.WriteTo(w)
 		report.Reason, report.Ready = "ChartPullSucceeded", "pulled"
 	} else {
 		report.Report, err = c.build(ctx, w, b, values, stamp != "")

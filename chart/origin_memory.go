@@ -57,15 +57,26 @@ func (o *Origin) compare(s *sources, rev *source.Revision, before chartMemory, n
 
 // renewal says why the version that before and now name is another chart.
 func renewal(before, now chartMemory, byRevision bool) string {
-	switch {
-	case before.Found.Identity != now.Found.Identity && before.Source == now.Source:
+	switch was, is := before.place(), now.place(); {
+	case before.Found.Identity == now.Found.Identity:
+	case was == is:
 		return fmt.Sprintf("version %s was published again: its digest was %s, is %s", now.Found.Version, before.Found.Identity, now.Found.Identity)
-	case before.Found.Identity != now.Found.Identity:
-		return fmt.Sprintf("version %s is another chart: it was that of %s, is that of %s", now.Found.Version, before.Source, now.Source)
+	default:
+		return fmt.Sprintf("version %s is another chart: it was that of %s, is that of %s", now.Found.Version, was, is)
+	}
+	switch {
 	case byRevision && before.Digest != now.Digest:
 		return fmt.Sprintf("revision %s of %s has other content: its digest was %s, is %s", now.Revision, now.Source, before.Digest, now.Digest)
 	}
 	return now.Borrowed.differs(before.Borrowed)
+}
+
+// place is where the chart was found: a repository, or a path in another source.
+func (m chartMemory) place() string {
+	if strings.HasPrefix(m.Found.Identity, m.Source+":") {
+		return m.Found.Identity
+	}
+	return m.Source
 }
 
 // byRevision reports whether each revision of the source makes a new artifact.

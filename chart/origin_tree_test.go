@@ -159,7 +159,11 @@ func TestWhatRenewsCharts(t *testing.T) {
 		{"another source", nil, func(w *workshop, c *source.PkgChart) {
 			w.tree(new(source.Bucket), "src", rev2, simple("app", "app", "1.0.0", "x", "y"))
 			c.Spec.SourceRef.Kind = "Bucket"
-		}, source.Stored, "version 1.0.0 is another chart: it was that of GitRepository/apps/src, is that of Bucket/apps/src"},
+		}, source.Stored, "version 1.0.0 is another chart: it was that of GitRepository/apps/src:app, is that of Bucket/apps/src:app"},
+		{"another path", nil, func(w *workshop, c *source.PkgChart) {
+			bump(w, "1.0.0", rev1, "other/Chart.yaml", "apiVersion: v2\nname: app\nversion: 1.0.0\n")
+			c.Spec.Chart = "other"
+		}, source.Stored, "version 1.0.0 is another chart: it was that of GitRepository/apps/src:app, is that of GitRepository/apps/src:other"},
 		{"another name", nil, func(w *workshop, _ *source.PkgChart) {
 			w.tree(new(source.GitRepository), "src", rev2, simple("app", "other", "1.0.0"))
 		}, source.Stored, "changed: spec.chart"},
