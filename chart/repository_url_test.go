@@ -54,3 +54,23 @@ func TestBelowKeepsTheQuery(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+func FuzzNormalise(f *testing.F) {
+	for _, text := range []string{"http://h?x=1", "https://u:p@H//a%2F/b/", "oci://h//x/", "http://[::1]:80/..//", "http://h/%2f%2F//?a#b", "x:y"} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		once, err := normalise(text)
+		if err != nil || once == "" {
+			return
+		}
+		twice, err := normalise(once)
+		if err != nil || twice != once {
+			t.Fatalf("%q is %q, and that %q (%v)", text, once, twice, err)
+		}
+		u, err := parseURL(once)
+		if err != nil || u.Scheme != "oci" && !strings.HasSuffix(u.EscapedPath(), "/") || strings.Contains(u.EscapedPath(), "//") {
+			t.Fatalf("%q is %q", text, once)
+		}
+	})
+}
