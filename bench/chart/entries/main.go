@@ -1,0 +1,39 @@
+// Entries reads the versions of one chart of an index by headgate's package
+// chart/index and writes how long that took.
+//
+//	entries FILE CHART
+package main
+
+import (
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/headgate-io/headgate/bench/chart/result"
+	"github.com/headgate-io/headgate/chart/index"
+)
+
+func main() {
+	if err := run(os.Args[1], os.Args[2]); err != nil {
+		fmt.Fprintln(os.Stderr, "entries:", err)
+		os.Exit(1)
+	}
+}
+
+func run(path, chart string) error {
+	start := time.Now()
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	versions := 0
+	for _, err := range index.Entries(f, chart) {
+		if err != nil {
+			return err
+		}
+		versions++
+	}
+	taken := time.Since(start)
+	return result.Write(taken, versions)
+}

@@ -1,0 +1,62 @@
+package main
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/headgate-io/headgate/bench/chart/result"
+	"github.com/headgate-io/headgate/bench/contest"
+)
+
+// took returns the median of the nanoseconds that a contestant took without the
+// start of its process, negative when it took no part.
+func (b *bench) took(name string) float64 {
+	return b.median(name, func(r result.Result) int64 { return r.Took.Nanoseconds() })
+}
+
+// peak returns the median of its memory in bytes, likewise.
+func (b *bench) peak(name string) float64 {
+	return b.median(name, func(r result.Result) int64 { return r.Peak })
+}
+
+// median leaves out the first run, which is to warm up.
+func (b *bench) median(name string, number func(result.Result) int64) float64 {
+	said := b.said[b.Result[name]]
+	if len(said) < 2 {
+		return -1
+	}
+	var all []int64
+	for _, r := range said[1:] {
+		all = append(all, number(r))
+	}
+	slices.Sort(all)
+	return float64(all[len(all)/2])
+}
+
+// ratio is negative when one of the two was not measured.
+func ratio(a, b float64) float64 {
+	if a < 0 || b <= 0 {
+		return -1
+	}
+	return a / b
+}
+
+// goals returns what the numbers must show.
+func (b *bench) goals() (all []contest.Goal) {
+	for _, i := range b.indexes {
+		limit := 1.0 / 50
+		if strings.HasSuffix(i.name, "JSON") { // helm reads it several times as fast as YAML
+			limit = 1.0 / 10
+		}
+		all = append(all,
+			contest.Goal{What: "time, " + i.name, Number: ratio(b.took(ours+i.name), b.took(helms+i.name)), Limit: limit},
+			contest.Goal{What: "memory, " + i.name, Number: ratio(b.peak(ours+i.name), b.peak(helms+i.name)), Limit: 1.0 / 20})
+	}
+	for _, format := range []string{"YAML", "JSON"} {
+		all = append(all, contest.Goal{What: "memory, 50 MB against 20 MB of " + format, Number: ratio(b.peak(ours+"50 MB of "+format), b.peak(ours+"20 MB of "+format)), Limit: 1.15})
+	}
+	return append(all,
+		contest.Goal{What: "unchanged index, requests", Number: float64(b.unchanged.requests), Limit: 1, Unit: "in all"},
+		contest.Goal{What: "unchanged index, requests not answered with 304", Number: float64(b.unchanged.requests - b.unchanged.notModified), Limit: 0, Unit: "in all"},
+		contest.Goal{What: "unchanged index, content", Number: float64(b.unchanged.bytes), Limit: 0, Unit: "bytes"})
+}

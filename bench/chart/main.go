@@ -1,0 +1,160 @@
+// Chart compares package chart/index with helm's pkg/repo at finding the
+// versions of one chart in an index, side by side on one machine in one run,
+// and counts what an unchanged index costs.
+//
+// Indexes of 120 charts with 160 versions each, of 20 MB and 50 MB in YAML and in
+// JSON, are made up and written by helm's own package. Contestants are small
+// programs that link one of the two libraries; they take turns, so that what
+// else the machine does hits all of them alike, and the numbers are medians. See
+// docs/benchmarks.md for how to read them.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/headgate-io/headgate/bench/chart/result"
+	"github.com/headgate-io/headgate/bench/contest"
+)
+
+func main() {
+	contest.Main("indexes", func(ctx context.Context, o contest.Options) (int, error) {
+		return run(ctx, o.Runs, o.Keep, o.Only)
+	})
+}
+
+func run(ctx context.Context, runs int, keep string, only bool) (missed int, err error) {
+	temp, err := os.MkdirTemp("", "headgate-bench-")
+	if err != nil {
+		return 0, err
+	}
+	defer os.RemoveAll(temp)
+	if keep == "" {
+		keep = filepath.Join(temp, "kept")
+	}
+	b := &bench{bin: filepath.Join(temp, "bin"), said: map[*contest.Result][]result.Result{}}
+	if err := b.build(ctx); err != nil {
+		return 0, err
+	}
+	if err := b.make(ctx, keep); err != nil {
+		return 0, err
+	}
+	b.Contest = contest.Contest{Temp: temp, Env: append(os.Environ(), "LC_ALL=C", "HOME="+temp), After: b.note}
+	if err := b.Compete(ctx, runs, b.contestants(only)); err != nil {
+		return 0, err
+	}
+	if b.unchanged, err = b.unchangedIndex(ctx); err != nil {
+		return 0, err
+	}
+	return b.report(os.Stdout), nil
+}
+
+// An index is a file that contestants read.
+type index struct{ name, path string }
+
+type bench struct {
+	contest.Contest
+	bin       string
+	indexes   []index
+	said      map[*contest.Result][]result.Result
+	unchanged answers
+	err       error // of a note
+}
+
+// build makes the contestants and headgate of this checkout.
+func (b *bench) build(ctx context.Context) error {
+	for _, args := range [][]string{
+		{"build", "-trimpath", "-o", b.bin + "/", "./chart/entries", "./chart/helm"},
+		{"build", "-C", "..", "-trimpath", "-o", filepath.Join(b.bin, "headgate"), "./cmd/headgate"},
+	} {
+		cmd := exec.CommandContext(ctx, "go", args...)
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=0") // as make build has it
+		cmd.Stderr = os.Stderr
+		if err := cmd.Run(); err != nil {
+			return fmt.Errorf("go %s %s: %w", args[0], args[len(args)-1], err)
+		}
+	}
+	return nil
+}
+
+// make writes the indexes, unless they are kept.
+func (b *bench) make(ctx context.Context, keep string) error {
+	if err := os.MkdirAll(keep, 0o755); err != nil {
+		return err
+	}
+	for _, mb := range []int{20, 50} {
+		for _, format := range []string{"yaml", "json"} {
+			i := index{fmt.Sprintf("%d MB of %s", mb, strings.ToUpper(format)), filepath.Join(keep, fmt.Sprintf("index-%d.%s", mb, format))}
+			b.indexes = append(b.indexes, i)
+			if _, err := os.Stat(i.path); err == nil {
+				continue
+			}
+			cmd := exec.CommandContext(ctx, filepath.Join(b.bin, "helm"), "-make", strconv.Itoa(mb*1e6), i.path)
+			cmd.Stderr = os.Stderr
+			if err := cmd.Run(); err != nil {
+				return fmt.Errorf("make %s: %w", i.path, err)
+			}
+		}
+	}
+	return nil
+}
+
+// How contestants are called, before the name of the index.
+const (
+	ours  = "chart/index, "
+	helms = "helm LoadIndexFile, "
+)
+
+const asked = "chart-077"
+
+// contestants returns who takes part, in the order in which they take turns.
+func (b *bench) contestants(only bool) (all []contest.Contestant) {
+	for _, i := range b.indexes {
+		all = append(all, b.reader(ours+i.name, "entries", i))
+		if !only {
+			all = append(all, b.reader(helms+i.name, "helm", i))
+		}
+	}
+	return all
+}
+
+func (b *bench) reader(name, program string, i index) contest.Contestant {
+	return contest.Contestant{Name: name, Args: func(string) []string { return []string{filepath.Join(b.bin, program), i.path, asked} }}
+}
+
+// note reads what a contestant says of itself.
+func (b *bench) note(r *contest.Result) {
+	said, err := result.Read(r.Output)
+	if err == nil && said.Versions != 160 {
+		err = fmt.Errorf("%s: %d versions were found", r.Output, said.Versions)
+	}
+	b.err = errors.Join(b.err, err)
+	b.said[r] = append(b.said[r], said)
+}
+
+// report prints the results and returns how many goals were missed.
+func (b *bench) report(out io.Writer) (missed int) {
+	fmt.Fprintf(out, "%s/%s, %d CPUs, %s; medians of %d runs\n\n", runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), runtime.Version(), len(b.Result[b.Order[0]].Wall))
+	b.Table(out)
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(w, "\n\twithin the process, ms\tits own memory, MB\t")
+	for _, name := range b.Order {
+		fmt.Fprintf(w, "%s\t%.1f\t%s\t\n", name, b.took(name)/1e6, contest.MB(int64(b.peak(name))))
+	}
+	w.Flush()
+	fmt.Fprintf(out, "\nan unchanged index: %s\n\n", b.unchanged)
+	if b.err != nil {
+		fmt.Fprintln(out, "MISSED  ", b.err)
+		missed++
+	}
+	return missed + contest.Judge(out, b.goals())
+}
