@@ -23,7 +23,7 @@ func lacking(c *bundle.Chart, vendored []*chart.Metadata) ([]*chart.Dependency, 
 	var missing []int
 	for i, d := range c.Metadata.Dependencies {
 		if err := checkDependency(d); err != nil {
-			return nil, fmt.Errorf("dependency %d of %q: %w", i+1, c.Metadata.Name, err)
+			return nil, fmt.Errorf("%s: %w", subject(c, d), err)
 		}
 		if slices.ContainsFunc(vendored, func(v *chart.Metadata) bool { return meets(d, v) }) {
 			continue

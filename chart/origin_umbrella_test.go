@@ -171,3 +171,17 @@ func TestDependenciesThatCannotBeHad(t *testing.T) {
 		})
 	}
 }
+
+// TestCredentialsInTheURLOfADependency do not show, whatever comes of them.
+func TestCredentialsInTheURLOfADependency(t *testing.T) {
+	for _, scheme := range []string{"http", "oci", "ftp"} {
+		e := newEstate(t)
+		e.tree(new(source.GitRepository), "src", rev1, simple("lib", "lib", "0.1.0", "whole/Chart.yaml",
+			wholeYAML(fmt.Sprintf("{name: none, version: ^1, repository: %q}", strings.Replace(e.a.URL(), "http://", scheme+"://ann:cAnArY-of-a%2F+1@", 1)))))
+		c := made("GitRepository/src", "whole", nil)
+		e.fails(c, nil, source.Failed, "DependencyBuildError", `"none"`)
+		if shown := e.JSON(c.Status) + e.JSON(e.Events); strings.Contains(shown, "cAnArY") {
+			t.Errorf("%s: %s", scheme, shown)
+		}
+	}
+}
