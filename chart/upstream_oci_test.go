@@ -104,5 +104,5 @@ func TestRegistryCredentials(t *testing.T) {
 	b.repo.Spec.SecretRef = ref("none")
 	b.s.env.Secrets.(secretKeep)["default/none"] = source.Secret{Data: map[string][]byte{"username": []byte("ann")}}
 	_, _, err = b.get("app", "1.0.0")
-	b.fails(err, source.StepResolve, "AuthenticationFailed", false, "secret default/none", "the Secret needs both")
+	b.fails(err, source.StepResolve, "AuthenticationFailed", false, "secret default/none", "key password is missing")
 }

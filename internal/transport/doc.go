@@ -10,7 +10,7 @@
 //	PkgRepository         username and password (both), and, deprecated, caFile, certFile and keyFile
 //	ssh                   identity, known_hosts, password (passphrase of identity)
 //	proxySecretRef        address, username, password
-//	registries            .dockerconfigjson (or .dockercfg), see package oci
+//	registries            .dockerconfigjson (or .dockercfg), see package oci; of charts also username, password
 //	S3                    accesskey, secretkey (both)
 //	sts, ldap             username, password (both)
 //	sts, webidentity      token, roleArn

@@ -1,6 +1,7 @@
 package transport_test
 
 import (
+	"net/url"
 	"slices"
 	"strings"
 	"testing"
@@ -54,5 +55,41 @@ func TestRepositoryTLSKnowsDeprecatedKeysOnly(t *testing.T) {
 	}
 	if _, _, err = transport.RepositoryTLS("default/s", secretOf("certFile", string(cert))); err == nil || !strings.Contains(err.Error(), "keyFile is missing") {
 		t.Error(err)
+	}
+}
+
+func TestUserAuthOrRegistries(t *testing.T) {
+	for _, c := range []struct {
+		secret source.Secret
+		user   string
+		says   string
+	}{
+		{secretOf("username", "u", "password", "p"), "u", ""},
+		{secretOf(".dockerconfigjson", "{}", "username", "u", "password", "p"), "", ""},
+		{secretOf(".dockercfg", "{}"), "", ""},
+		{secretOf(), "", "key .dockerconfigjson is missing, and so are username"},
+		{secretOf("username", "u"), "", "key password is missing"},
+		{secretOf("username", "u", "password", "cAnArY\n"), "", "line break"},
+	} {
+		a, ok, err := transport.UserAuth("default/s", c.secret)
+		switch {
+		case c.says == "" && (err != nil || a.Username != c.user || ok != (c.user != "")):
+			t.Errorf("%v: %+v, %v, %v", c.secret, a, ok, err)
+		case c.says != "" && (err == nil || ok || !strings.Contains(err.Error(), c.says) || strings.Contains(err.Error(), "cAnArY")):
+			t.Errorf("%v: %v; want %q", c.secret, err, c.says)
+		}
+	}
+}
+
+func TestFence(t *testing.T) {
+	f := transport.NewFence(&url.URL{Scheme: "https", Host: "Charts.example:8443"})
+	if zone, known := f.Zone(); known || zone != transport.Public || !f.Is("charts.example") || f.Is("other.example") {
+		t.Error(zone, known)
+	}
+	for _, row := range []struct{ found, zone transport.Zone }{{transport.Link, transport.Link}, {transport.Site, transport.Site}, {transport.Link, transport.Site}, {transport.Public, transport.Public}} {
+		f.Found(row.found)
+		if zone, known := f.Zone(); !known || zone != row.zone {
+			t.Errorf("%v: %v, want %v", row.found, zone, row.zone)
+		}
 	}
 }

@@ -139,8 +139,8 @@ func UserAuth(name string, s source.Secret) (a Auth, ok bool, err error) {
 	if text, _ := r.value(keyRegistries); text != nil {
 		return Auth{}, false, nil
 	}
-	if a, err = BasicAuth(name, s); err == nil && (a.Username == "" || a.Password == "") {
-		err = r.problem(keyPassword[0], "or username is missing: the Secret needs both, or else the key %s", keyRegistries[0])
+	if a, err = RepositoryAuth(name, s); err == nil && a == (Auth{}) {
+		err = r.problem(keyRegistries[0], "is missing, and so are username and password: make the Secret with kubectl create secret docker-registry")
 	}
 	return a, err == nil, err
 }
