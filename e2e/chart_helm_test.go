@@ -1,10 +1,6 @@
 package e2e
 
 import (
-	"bytes"
-	"context"
-	"encoding/json"
-	"errors"
 	"io/fs"
 	"maps"
 	"os"
@@ -13,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/headgate-io/headgate/internal/testenv"
 )
@@ -152,29 +147,11 @@ func (r results) artifact(t *testing.T, store, object string) string {
 // fetchObjects runs headgate fetch on objects and Secrets.
 func fetchObjects(t *testing.T, store string, docs []any, more ...string) results {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	cmd := headgate(ctx, t, append([]string{"fetch", "-f", writeDocuments(t, docs), "--store", store, "-o", "json"}, more...)...)
-	var out, errs bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &errs
-	err := cmd.Run()
-	var exit *exec.ExitError
-	if err != nil && !errors.As(err, &exit) {
-		t.Fatalf("headgate: %v\n%s", err, errs.Bytes())
-	}
-	r := results{cmd.ProcessState.ExitCode(), errs.String(), map[string]status{}}
-	var list struct {
-		Items []struct {
-			Kind     string
-			Metadata struct{ Name string }
-			Status   status
-		}
-	}
-	if err := json.Unmarshal(out.Bytes(), &list); err != nil {
-		t.Fatalf("headgate printed %q, %v\n%s", out.Bytes(), err, errs.Bytes())
-	}
-	for _, item := range list.Items {
-		r.status[item.Kind+"/"+item.Metadata.Name] = item.Status
+	r := results{status: map[string]status{}}
+	var items []item
+	r.code, r.stderr, items = fetchItems(t, store, writeDocuments(t, docs), more...)
+	for _, i := range items {
+		r.status[i.Kind+"/"+i.Metadata.Name] = i.Status
 	}
 	return r
 }
@@ -253,10 +230,4 @@ func storedFiles(t *testing.T, store string) (paths []string) {
 	}))
 	slices.Sort(paths)
 	return paths
-}
-
-// names lists the files of a chart's archive.
-func names(t *testing.T, archive string) []string {
-	t.Helper()
-	return slices.Sorted(maps.Keys(entries(t, read(t, archive))))
 }

@@ -140,6 +140,23 @@ func fetchGit(t *testing.T, store string, s gitSource, more ...string) outcome {
 // fetchFile runs headgate fetch on a file that declares one source.
 func fetchFile(t *testing.T, store, manifest string, more ...string) outcome {
 	t.Helper()
+	code, stderr, items := fetchItems(t, store, manifest, more...)
+	if len(items) != 1 {
+		t.Fatalf("headgate printed %d objects\n%s", len(items), stderr)
+	}
+	return outcome{code, stderr, items[0].Status}
+}
+
+// An item is an object as fetch prints it.
+type item struct {
+	Kind     string
+	Metadata struct{ Name string }
+	Status   status
+}
+
+// fetchItems runs headgate fetch on a file.
+func fetchItems(t *testing.T, store, manifest string, more ...string) (code int, stderr string, items []item) {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	cmd := headgate(ctx, t, append([]string{"fetch", "-f", manifest, "--store", store, "-o", "json"}, more...)...)
@@ -150,11 +167,11 @@ func fetchFile(t *testing.T, store, manifest string, more ...string) outcome {
 	if err != nil && !errors.As(err, &exit) {
 		t.Fatalf("headgate: %v\n%s", err, errs.Bytes())
 	}
-	var list struct{ Items []struct{ Status status } }
-	if err := json.Unmarshal(out.Bytes(), &list); err != nil || len(list.Items) != 1 {
+	var list struct{ Items []item }
+	if err := json.Unmarshal(out.Bytes(), &list); err != nil {
 		t.Fatalf("headgate printed %q, %v\n%s", out.Bytes(), err, errs.Bytes())
 	}
-	return outcome{cmd.ProcessState.ExitCode(), errs.String(), list.Items[0].Status}
+	return cmd.ProcessState.ExitCode(), errs.String(), list.Items
 }
 
 // archives returns the paths of the archives in a store; what the store notes beside them is, or is below, what begins with a dot.
