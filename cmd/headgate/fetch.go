@@ -111,7 +111,7 @@ func (p *program) runFetch(ctx context.Context, f *fetchFlags, args []string) er
 	r := &source.Reconciler{Store: store, Load: ledger.Load, Save: ledger.Save}
 	rows := s.each(ctx, objects, func(ctx context.Context, row *row) {
 		row.reconcile(ctx, r, s)
-		if f.out != "" && row.ready() && slices.Contains(named, row.object) {
+		if f.out != "" && slices.Contains(named, row.object) {
 			row.extract(ctx, store, f.outDir(row.object, len(named)))
 		}
 		meter.done(row)
@@ -157,24 +157,24 @@ type row struct {
 	err      error
 }
 
-func (r *row) ready() bool {
-	return r.err == nil && r.object.Artifact() != nil && r.outcome != source.Suspended
-}
-
 func (r *row) fail(err error) {
 	if err != nil && r.err == nil {
 		r.err, r.outcome = err, source.Failed
 	}
 }
 
-// extract extracts the artifact to dir. That of an ExternalArtifact is in
-// somebody else's store, and never fetched.
+// extract extracts the artifact to dir, if there is one that is ready. That of an
+// ExternalArtifact is in somebody else's store, and never fetched.
 func (r *row) extract(ctx context.Context, store *artifact.Store, dir string) {
-	if r.external() {
-		r.report.Notes = append(r.report.Notes, "not extracted: its artifact is at "+r.object.Artifact().URL)
-		return
+	switch a := r.object.Artifact(); {
+	case r.err != nil:
+	case a == nil:
+		r.report.Notes = append(r.report.Notes, "not extracted: it has no artifact")
+	case r.external():
+		r.report.Notes = append(r.report.Notes, "not extracted: its artifact is at "+a.URL)
+	case r.outcome != source.Suspended:
+		r.fail(extract(ctx, store, r.object, dir))
 	}
-	r.fail(extract(ctx, store, r.object, dir))
 }
 
 func (r *row) external() bool {

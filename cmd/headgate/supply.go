@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"os"
 
 	"github.com/headgate-io/headgate/artifact"
@@ -67,6 +68,9 @@ func (g *supply) fetch(ctx context.Context, r *row, s *session) {
 		return
 	}
 	r.reconcile(ctx, g.reconciler, s)
+	if r.outcome == source.Suspended {
+		r.fail(errors.New("it is suspended: nothing is fetched for the charts that are made of it"))
+	}
 	if a := r.object.Artifact(); a != nil && r.err == nil {
 		r.revision.ID = a.Revision
 	}

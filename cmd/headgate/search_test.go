@@ -1,0 +1,39 @@
+package main
+
+import (
+	"fmt"
+	"iter"
+	"strings"
+	"testing"
+
+	"github.com/headgate-io/headgate/chart/index"
+)
+
+// A list of charts is bounded, those that have pre-releases alone included; so is
+// what is kept of one chart: its newest version.
+func TestSearchBounds(t *testing.T) {
+	charts := func(n int, version string) iter.Seq2[index.Entry, error] {
+		return func(yield func(index.Entry, error) bool) {
+			for i := range n {
+				if !yield(index.Entry{Name: fmt.Sprintf("chart-%d", i/2), Version: version}, nil) {
+					return
+				}
+			}
+		}
+	}
+	for _, version := range []string{"1.0.0", "1.0.0-rc.1"} {
+		s, err := newSearch(nil, "", false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.collect(t.Context(), charts(2*maxCharts, version), s.wanted); err != nil {
+			t.Errorf("%s: %d charts: %v", version, maxCharts, err)
+		}
+		if n := len(s.found["chart-0"]); n > 1 {
+			t.Errorf("%d versions are kept of a chart", n)
+		}
+		if err := s.collect(t.Context(), charts(2*maxCharts+2, version), s.wanted); err == nil || !strings.Contains(err.Error(), "more than 100000 charts") {
+			t.Errorf("%s: one chart more: %v", version, err)
+		}
+	}
+}
