@@ -3,7 +3,6 @@ package chart
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -14,8 +13,6 @@ import (
 	"github.com/headgate-io/headgate/oci"
 	"github.com/headgate-io/headgate/source"
 )
-
-var errTODO = errors.New("not done yet")
 
 // An upstream is a repository of charts: an index behind a URL, or a registry.
 // It is safe for concurrent use. Errors are *[source.StepError] with the
