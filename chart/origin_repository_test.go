@@ -1,12 +1,8 @@
 package chart_test
 
 import (
-	"maps"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
-	"testing/fstest"
 
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
@@ -240,70 +236,5 @@ func TestVersionsThatCome(t *testing.T) {
 	w.run(c, source.Stored)
 	if got := conditionsOf(c); got != "Ready=True/ChartPullSucceeded ArtifactInStorage=True/ChartPullSucceeded" {
 		t.Errorf("conditions %s", got)
-	}
-}
-
-// An umbrella from a tree has charts of an index, of a registry and of the tree.
-func TestUmbrellaOfRepositories(t *testing.T) {
-	server := testenv.StartCharts(t, testenv.ChartsConfig{Username: "user", Password: chartCanary})
-	server.Put(testenv.ChartVersion{Name: "web", Version: "1.2.0"})
-	registry := testenv.StartRegistry(t, testenv.RegistryConfig{Username: "user", Password: chartCanary})
-	push(registry, "2.0.0", archived(t, "2.0.0"))
-	w := newWorkshop(t, chartCanary)
-	w.secrets["apps/login"] = source.Secret{Data: map[string][]byte{"username": []byte("user"), "password": []byte(chartCanary)}}
-	login := &source.LocalReference{Name: "login"}
-	w.add(&source.PkgRepository{Spec: source.PkgRepositorySpec{URL: server.URL(), SecretRef: login}}, "web")
-	w.add(&source.PkgRepository{Spec: source.PkgRepositorySpec{URL: registry.URL("team"), Type: source.RepositoryOCI, Insecure: true, SecretRef: login}}, "team")
-	tree := simple("umbrella", "umbrella", "1.0.0")
-	maps.Copy(tree, simple("lib", "lib", "0.1.0"))
-	tree["umbrella/Chart.yaml"] = &fstest.MapFile{Data: []byte("apiVersion: v2\nname: umbrella\nversion: 1.0.0\ndependencies:\n" +
-		"- {name: web, version: ^1, repository: \"" + server.URL() + "\", alias: front}\n" +
-		"- {name: app, version: 2.0.0, repository: \"" + registry.URL("team") + "\"}\n" +
-		"- {name: lib, version: 0.1.0, repository: \"file://../lib\"}\n")}
-	var digests []string
-	for _, name := range []string{"one", "two"} {
-		w.tree(new(source.GitRepository), "src", rev1, tree)
-		c := made("GitRepository/src", "umbrella", nil)
-		c.Metadata.Name = name
-		w.run(c, source.Stored)
-		got := w.Contents(c.Artifact())
-		for _, sub := range []string{"web", "app", "lib"} {
-			if got["umbrella/charts/"+sub+"/Chart.yaml"] == "" {
-				t.Errorf("no chart %s in %v", sub, w.Names(c.Artifact()))
-			}
-		}
-		digests = append(digests, c.Artifact().Digest)
-	}
-	if digests[0] != digests[1] {
-		t.Errorf("digests %v", digests)
-	}
-	delete(w.secrets, "apps/login")
-	c := made("GitRepository/src", "umbrella", nil)
-	w.fails(c, nil, source.Failed, "DependencyBuildError", "apps/login")
-}
-
-// A directory stands in for a repository: no request leaves.
-func TestOffline(t *testing.T) {
-	dir := t.TempDir()
-	server := testenv.StartCharts(t, testenv.ChartsConfig{})
-	archive := server.Put(testenv.ChartVersion{Name: "app", Version: "1.0.0"})
-	for name, text := range map[string][]byte{"index.yaml": server.Index(), "app-1.0.0.tgz": archive} {
-		if err := os.WriteFile(filepath.Join(dir, name), text, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	const url = "https://charts.invalid/stable"
-	w := newWorkshop(t)
-	repo := &source.PkgRepository{Header: source.Header{APIVersion: "source.headgate.dev/v1", Kind: "PkgRepository"}, Spec: source.PkgRepositorySpec{URL: url}}
-	w.add(repo, "src")
-	env := w.env()
-	env.Local = map[string]string{url: dir}
-	if _, err := w.Reconcile(repo, chart.NewRepository(repo, env)); err != nil {
-		t.Fatal(err)
-	}
-	c := made("PkgRepository/src", "app", nil)
-	w.Stored(c, chart.New(c, env, nil))
-	if w.bytes(c.Artifact()) != string(archive) || server.Count() != 0 {
-		t.Errorf("%d requests", server.Count())
 	}
 }

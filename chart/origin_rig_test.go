@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"os"
 	"path"
 	"slices"
 	"strings"
@@ -52,8 +53,19 @@ func newWorkshop(t *testing.T, secrets ...string) *workshop {
 	t.Helper()
 	w := &workshop{T: t, secrets: locker{}}
 	w.Rig = sourcetest.NewRig(t, func() []string { return secrets })
-	w.limits.Temp = w.Store.Temp
+	var spools []*os.File
+	w.limits.Temp = func() (*os.File, error) {
+		f, err := w.Store.Temp()
+		spools = append(spools, f)
+		return f, err
+	}
 	t.Cleanup(func() {
+		for _, f := range spools {
+			if _, err := f.Stat(); !errors.Is(err, os.ErrClosed) {
+				t.Errorf("a spool was not closed: %v", err)
+				break
+			}
+		}
 		if w.unread != 0 {
 			t.Errorf("%d artifacts were not closed", w.unread)
 		}

@@ -1,6 +1,7 @@
 package chart_test
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -147,4 +148,47 @@ func TestVerifyOverHTTP(t *testing.T) {
 		s.Verify = &source.OCIRepositoryVerification{Provider: "cosign", SecretRef: &source.LocalReference{Name: "keys"}}
 	})
 	w.fails(c, nil, source.Stalled, "VerificationError", "type oci")
+}
+
+// A key that changes between looking up and verifying is no verdict.
+func TestKeysThatChangeMeanwhile(t *testing.T) {
+	at := time.Now().Add(-time.Hour)
+	ann, bob := chart.NewKey(t, at, 0), chart.NewKey(t, at, 0)
+	server := testenv.StartCharts(t, testenv.ChartsConfig{})
+	archive := server.Put(testenv.ChartVersion{Name: "app", Version: "1.0.0"})
+	server.PutFile("app-1.0.0.tgz.prov", chart.SignText(t, ann, at, chart.Statement("app", "1.0.0", archive)))
+	w := newWorkshop(t)
+	w.secrets["apps/ring"] = source.Secret{Data: map[string][]byte{"keys": chart.PublicKeys(t, bob, false)}}
+	w.indexed(server).Spec.Verify = &source.PkgRepositoryVerification{SecretRef: source.LocalReference{Name: "ring"}}
+	o := w.origin(made("PkgRepository/src", "app", nil))
+	rev, _, err := o.Resolve(t.Context(), nil)
+	if err != nil || rev.Verify != "provenance" {
+		t.Fatal(rev, err)
+	}
+	w.secrets["apps/ring"] = source.Secret{Data: map[string][]byte{"keys": chart.PublicKeys(t, ann, false)}}
+	c, err := o.Open(t.Context(), rev)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := c.Verify(t.Context()); err == nil || !strings.Contains(err.Error(), "the keys changed") {
+		t.Errorf("error %v", err)
+	}
+}
+
+// What became another version between looking up and opening is looked up again.
+func TestVersionsThatMove(t *testing.T) {
+	g := testenv.StartRegistry(t, testenv.RegistryConfig{})
+	w := newWorkshop(t)
+	w.pushed(g)
+	push(g, "1.0.0", archived(t, "1.0.0"))
+	c := made("PkgRepository/src", "app", nil)
+	rev, _, err := w.origin(c).Resolve(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	push(g, "1.1.0", archived(t, "1.1.0"))
+	if _, err := w.origin(c).Open(t.Context(), rev); !errors.Is(err, source.ErrMoved) {
+		t.Errorf("error %v", err)
+	}
 }
