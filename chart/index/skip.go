@@ -68,7 +68,7 @@ func (s *skipper) skip(text []byte) (int, skipState) {
 				return i, skipMore
 			}
 		}
-		if i = s.strings(text, i); i == len(text) {
+		if i = s.fast(text, i); i == len(text) {
 			return i, skipMore
 		}
 		switch s.mark(text[i]) {
@@ -89,59 +89,78 @@ const (
 	slash  = 0x5c5c_5c5c_5c5c_5c5c
 )
 
-// strings passes over the strings of an object that follow each other with
-// nothing but a colon or a comma and spaces between them, which is most of an
-// index, and returns where something else begins. It does no more than skip
+// reach is how far fast and plainString look ahead of where they are.
+const reach = 32
+
+// fast passes over strings and brackets with nothing but colons, commas and
+// spaces between them, which is most of an index, and returns where something
+// else begins, the value ends or the text is about to. It does no more than mark
 // would do without it.
-func (s *skipper) strings(text []byte, i int) int {
-	if s.depth == 0 || s.after != flowWhole {
+func (s *skipper) fast(text []byte, i int) int {
+	for s.depth > 0 && i+reach <= len(text) {
+		if c := text[i]; s.after == flowWhole && (c == ',' || c == ':') {
+			s.after = flowPunctuation
+			i++
+		}
+		if i = indent(text, i); i+reach > len(text) {
+			return i
+		}
+		switch c := text[i]; {
+		case c == '"' && s.after == flowPunctuation:
+			s.after = flowWhole
+			if i = s.plainString(text, i+1); s.quoted {
+				return i
+			}
+		case (c == '{' || c == '[') && s.after == flowPunctuation:
+			s.depth++
+			i++
+		case c == '}' || c == ']':
+			s.depth--
+			s.after = flowWhole
+			i++
+		default:
+			return i
+		}
+	}
+	return i
+}
+
+// indent returns the index behind a space, or behind a line break and the spaces
+// that follow it.
+func indent(text []byte, i int) int {
+	if text[i] == ' ' {
+		i++
+	}
+	if text[i] != '\n' {
 		return i
 	}
-	for {
-		at := i
-		if at+32 > len(text) || text[at] != ':' && text[at] != ',' {
-			return i
+	for i++; i+8 <= len(text); i += 8 {
+		if x := binary.LittleEndian.Uint64(text[i:]) ^ blanks; x != 0 {
+			return i + bits.TrailingZeros64(x)/8
 		}
-		switch at++; text[at] {
-		case ' ':
-			at++
-		case '\n':
-			for at++; at+32 <= len(text); at += 8 {
-				if x := binary.LittleEndian.Uint64(text[at:]) ^ blanks; x != 0 {
-					at += bits.TrailingZeros64(x) / 8
-					break
-				}
-			}
-		}
-		if at+24 > len(text) || text[at] != '"' {
-			return i
-		}
-		at++
-		// A quote or a backslash within the next 16 bytes, exactly: the lowest is
-		// where the first is, whatever is borrowed above it.
-		x := binary.LittleEndian.Uint64(text[at:])
-		q, e := x^quotes, x^slash
-		found := ((q-ones)&^q | (e-ones)&^e) & highs
-		if found == 0 {
-			at += 8
-			x = binary.LittleEndian.Uint64(text[at:])
-			q, e = x^quotes, x^slash
-			found = ((q-ones)&^q | (e-ones)&^e) & highs
-		}
-		if found != 0 {
-			if at += bits.TrailingZeros64(found) / 8; text[at] == '"' {
-				i = at + 1
-				continue
-			}
-		} else {
-			at += 8
-		}
-		s.quoted = true
-		if at = s.string(text, at); s.quoted {
-			return at
-		}
-		i = at
 	}
+	return i
+}
+
+// plainString passes over a string whose text begins at i: there are at least 16
+// bytes. It is mostly shorter, and without escapes.
+func (s *skipper) plainString(text []byte, i int) int {
+	for range 2 {
+		// The lowest bit of found is that of the first quote or backslash, whatever is
+		// borrowed above it.
+		x := binary.LittleEndian.Uint64(text[i:])
+		q, e := x^quotes, x^slash
+		if found := ((q-ones)&^q | (e-ones)&^e) & highs; found != 0 {
+			i += bits.TrailingZeros64(found) / 8
+			if text[i] == '"' {
+				return i + 1
+			}
+			break
+		}
+		i += 8
+	}
+	s.quoted = true
+	return s.string(text, i)
 }
 
 // mark passes over a byte outside of strings. A colon is one only behind a
