@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -144,8 +143,6 @@ func parseTime(text string) time.Time {
 	return time.Time{}
 }
 
-var digestSyntax = regexp.MustCompile(`^(sha256:)?[0-9a-fA-F]{64}$`)
-
 // problem says why nobody can use the entry, which calls itself name.
 func (e *Entry) problem(name string) error {
 	switch {
@@ -161,13 +158,19 @@ func (e *Entry) problem(name string) error {
 		return fmt.Errorf("type %s is neither application nor library", quote([]byte(e.Type)))
 	case len(e.URLs) == 0:
 		return errors.New("urls is empty")
-	case e.Digest != "" && !digestSyntax.MatchString(e.Digest):
+	case e.Digest != "" && !isSHA256(e.Digest):
 		return fmt.Errorf("digest %s is no sha256", quote([]byte(e.Digest)))
 	}
 	if _, err := parseVersion(e.Version); err != nil {
 		return fmt.Errorf("version %s: %w", quote([]byte(e.Version)), err)
 	}
 	return nil
+}
+
+// isSHA256 tells whether text is HEX or sha256:HEX.
+func isSHA256(text string) bool {
+	digest := strings.TrimPrefix(text, "sha256:")
+	return len(digest) == 64 && strings.Trim(digest, "0123456789abcdefABCDEF") == ""
 }
 
 // quote makes text of an index fit for a message.
