@@ -69,34 +69,46 @@ func ends(line []byte, i int) bool {
 func flowEnd(line []byte, i int) int {
 	depth, after := 0, flowPunctuation
 	for ; i < len(line); i++ {
-		b, next := line[i], byte(' ')
-		if i+1 < len(line) {
-			next = line[i+1]
-		}
-		switch {
-		case b == ' ':
-		case (b == '[' || b == '{') && after == flowPunctuation:
-			depth++
-		case (b == ']' || b == '}'):
+		switch line[i] {
+		case ' ':
+		case '[', '{':
+			if depth++; after != flowPunctuation {
+				return -1
+			}
+		case ']', '}':
 			if depth, after = depth-1, flowWhole; depth == 0 {
 				return i + 1
 			}
-		case b == ',', b == ':' && (after == flowWhole || after == flowWord && next == ' '):
+		case ',':
 			after = flowPunctuation
-		case after == flowWord && inWord(b, line[i-1], next):
-		case after == flowPunctuation && (b == '"' || b == '\''):
-			end := closing(line, i+1, b)
-			if end < 0 {
+		default:
+			if i, after = flowScalar(line, i, after); i < 0 {
 				return -1
 			}
-			i, after = end, flowWhole
-		case after == flowPunctuation && opens[b] == opensPlain:
-			after = flowWord
-		default:
-			return -1
 		}
 	}
 	return -1
+}
+
+// flowScalar passes over a string in quotes, a byte of another scalar or the
+// colon behind one, and returns the last column of it, -1 when it is not
+// understood.
+func flowScalar(line []byte, i int, after flowPart) (int, flowPart) {
+	b, next := line[i], byte(' ')
+	if i+1 < len(line) {
+		next = line[i+1]
+	}
+	switch {
+	case b == ':' && (after == flowWhole || after == flowWord && next == ' '):
+		return i, flowPunctuation
+	case after == flowWord && inWord(b, line[i-1], next):
+		return i, flowWord
+	case after == flowPunctuation && opens[b] == opensPlain:
+		return i, flowWord
+	case after == flowPunctuation && opens[b] == opensQuoted:
+		return closing(line, i+1, b), flowWhole
+	}
+	return -1, after
 }
 
 // inWord tells whether b is surely no more than a byte of a plain scalar.

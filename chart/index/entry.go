@@ -150,7 +150,7 @@ func (e *Entry) problem(name string) error {
 		return errors.New("name is missing")
 	case name != e.Name:
 		return fmt.Errorf("its name is %s, not that of the list it is in", quote([]byte(name)))
-	case name == "." || strings.Contains(name, "..") || strings.ContainsAny(name, `/\`) || strings.ContainsFunc(name, unicode.IsControl) || !utf8.ValidString(name):
+	case !allowed(name):
 		return fmt.Errorf("name %s is not allowed", quote([]byte(name)))
 	case e.Version == "":
 		return errors.New("version is missing")
@@ -165,6 +165,11 @@ func (e *Entry) problem(name string) error {
 		return fmt.Errorf("version %s: %w", quote([]byte(e.Version)), err)
 	}
 	return nil
+}
+
+// allowed tells whether a chart may have the name.
+func allowed(name string) bool {
+	return name != "." && !strings.Contains(name, "..") && !strings.ContainsAny(name, `/\`) && !strings.ContainsFunc(name, unicode.IsControl) && utf8.ValidString(name)
 }
 
 // isSHA256 tells whether text is HEX or sha256:HEX.

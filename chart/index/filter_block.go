@@ -53,7 +53,7 @@ func (b *blockStyle) step(f *filter) bool {
 			return f.give()
 		}
 		next := f.scan + n + 1
-		switch b.turn(c, f.name) {
+		switch b.turn(c) {
 		case unclear:
 			return f.give()
 		case noEntries:
@@ -93,7 +93,7 @@ func (b *blockStyle) long(f *filter) {
 }
 
 // turn tells what a line means.
-func (b *blockStyle) turn(c content, asked string) turn {
+func (b *blockStyle) turn(c content) turn {
 	if !c.starts {
 		return goesOn
 	}
@@ -113,6 +113,11 @@ func (b *blockStyle) turn(c content, asked string) turn {
 		}
 		b.name, b.level = c.column, inCharts
 	}
+	return b.chartTurn(c)
+}
+
+// chartTurn is turn below entries.
+func (b *blockStyle) chartTurn(c content) turn {
 	switch {
 	case c.column < b.name:
 		return noEntries

@@ -53,28 +53,10 @@ func (s *flowStyle) step(f *filter) bool {
 // only when the first byte of the value is there too.
 func (s *flowStyle) name(f *filter) (more, sure bool) {
 	text := f.buf[f.scan:f.end]
-	from := space(text, 0)
-	if from < len(text) && text[from] == ',' {
-		from = space(text, from+1)
+	name, at, sure := nameAt(text)
+	if at < 0 || !sure {
+		return false, sure
 	}
-	if from == len(text) {
-		return false, true
-	}
-	if text[from] != '"' { // } ends entries, or the index
-		return false, false
-	}
-	to := closing(text, from+1, '"')
-	if to < 0 {
-		return false, true
-	}
-	at := space(text, to+1)
-	if at < len(text) && text[at] != ':' {
-		return false, false
-	}
-	if at = space(text, min(at+1, len(text))); at == len(text) {
-		return false, true
-	}
-	name := text[from+1 : to]
 	escapes := bytes.IndexByte(name, '\\') >= 0
 	f.scan += at
 	switch {
@@ -94,6 +76,33 @@ func (s *flowStyle) name(f *filter) (more, sure bool) {
 	f.keep()
 	s.skip = skipper{}
 	return true, true
+}
+
+// nameAt returns a name without its quotes and where the value begins, -1 when
+// the text ends before.
+func nameAt(text []byte) (name []byte, at int, sure bool) {
+	from := space(text, 0)
+	if from < len(text) && text[from] == ',' {
+		from = space(text, from+1)
+	}
+	if from == len(text) {
+		return nil, -1, true
+	}
+	if text[from] != '"' { // } ends entries, or the index
+		return nil, -1, false
+	}
+	to := closing(text, from+1, '"')
+	if to < 0 {
+		return nil, -1, true
+	}
+	colon := space(text, to+1)
+	if colon < len(text) && text[colon] != ':' {
+		return nil, -1, false
+	}
+	if at = space(text, min(colon+1, len(text))); at == len(text) {
+		return nil, -1, true
+	}
+	return text[from+1 : to], at, true
 }
 
 // value reads a value that is let through.

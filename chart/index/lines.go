@@ -99,21 +99,7 @@ func (l *lines) node(line []byte, i int, c *content) bool {
 // there is none, and false when that cannot be said.
 func (l *lines) key(line []byte, i int, c *content) (value int, sure bool) {
 	if q := line[i]; q == '"' || q == '\'' {
-		end := closing(line, i+1, q)
-		if end < 0 {
-			return -1, true
-		}
-		colon := end + 1
-		for colon < len(line) && line[colon] == ' ' {
-			colon++
-		}
-		if colon == len(line) || line[colon] != ':' {
-			return -1, true
-		}
-		if text := line[i+1 : end]; bytes.IndexByte(text, '\\') < 0 && bytes.IndexByte(text, '\'') < 0 {
-			c.key = text
-		}
-		return colon + 1, colon+1 == len(line) || line[colon+1] == ' '
+		return quotedKey(line, i, q, c)
 	}
 	if opens[line[i]] != opensPlain {
 		return -1, true
@@ -134,6 +120,25 @@ func (l *lines) key(line []byte, i int, c *content) (value int, sure bool) {
 	}
 }
 
+// quotedKey is key for one in quotes.
+func quotedKey(line []byte, i int, q byte, c *content) (value int, sure bool) {
+	end := closing(line, i+1, q)
+	if end < 0 {
+		return -1, true
+	}
+	colon := end + 1
+	for colon < len(line) && line[colon] == ' ' {
+		colon++
+	}
+	if colon == len(line) || line[colon] != ':' {
+		return -1, true
+	}
+	if text := line[i+1 : end]; !bytes.ContainsAny(text, `\'`) {
+		c.key = text
+	}
+	return colon + 1, colon+1 == len(line) || line[colon+1] == ' '
+}
+
 // value reads what is behind a key or a dash at column parent.
 func (l *lines) value(line []byte, i, parent int, c *content) bool {
 	for i < len(line) && line[i] == ' ' {
@@ -143,34 +148,32 @@ func (l *lines) value(line []byte, i, parent int, c *content) bool {
 		c.empty = true
 		return l.behind(parent, false)
 	}
+	end := l.inline(line, i)
+	return end >= 0 && ends(line, end) && l.behind(parent, true)
+}
+
+// inline returns the column behind what of a value is on the line, -1 when it
+// is not understood.
+func (l *lines) inline(line []byte, i int) int {
 	switch b := line[i]; opens[b] {
 	case opensPlain:
-	case opensIndicator: // - ? : may begin a scalar; a key that they begin is none for us
-		if i+1 == len(line) || opens[line[i+1]] != opensPlain || bytes.IndexByte(line[i+1:], ':') >= 0 {
-			return false
+		return len(line)
+	case opensIndicator: // a key that begins with it is none for us
+		if i+1 < len(line) && opens[line[i+1]] == opensPlain && bytes.IndexByte(line[i+1:], ':') < 0 {
+			return len(line)
 		}
 	case opensQuoted:
-		end := closing(line, i+1, b)
-		if end < 0 {
-			l.quote = b
-		} else if !ends(line, end+1) {
-			return false
+		if end := closing(line, i+1, b); end >= 0 {
+			return end + 1
 		}
+		l.quote = b
+		return len(line)
 	case opensLiteral:
-		for i++; i < len(line) && (line[i] == '-' || line[i] == '+' || line[i] >= '1' && line[i] <= '9'); i++ {
-		}
-		if !ends(line, i) {
-			return false
-		}
+		return len(line) - len(bytes.TrimLeft(line[i+1:], "+-123456789"))
 	case opensFlow:
-		end := flowEnd(line, i)
-		if end < 0 || !ends(line, end) {
-			return false
-		}
-	default:
-		return false
+		return flowEnd(line, i)
 	}
-	return l.behind(parent, true)
+	return -1
 }
 
 func (l *lines) behind(parent int, scalar bool) bool {
