@@ -44,6 +44,9 @@ var seeds = []string{
 	"apiVersion: v1\nentries:\n  a:\n   - name: x\n   # c\n # c\n# c\n   - name: y # c \"\n  podinfo:\n   - name: podinfo\n",
 	"apiVersion: v1\nentries:\n- a\n",
 	"entries:\n  podinfo:\n  - name: podinfo\napiVersion: v1\n",
+	"apiVersion: v1\nentries:\n  a:\n  - x: \"a \\\"\n  podinfo:\n  - y\n  \"\n  podinfo:\n  - z\n",
+	`{"apiVersion":"v1","entries":{"b":["x\"]"],"podinfo":[3]}}`,
+	`{"apiVersion":"v1","entries":{"b":[a:"b],podinfo: [d"],"z":[3]}}`,
 	"<html>\n<body>", "", "{}", "[]", "null", "a", "{", "\"", "entries:\n", "{\"entries\":", "--- {a: b}",
 }
 
