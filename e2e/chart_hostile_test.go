@@ -4,6 +4,7 @@ import (
 	"archive/tar"
 	"bytes"
 	"compress/gzip"
+	"crypto/rand"
 	"fmt"
 	"io/fs"
 	"net/http"
@@ -79,7 +80,8 @@ func TestChartHostileNames(t *testing.T) {
 	s.Put(testenv.ChartVersion{Name: "control", Version: "1.0.0", Files: meta("control\x1b[31m", "1.0.0")})
 	s.Put(testenv.ChartVersion{Name: "bad-version", Version: "1.0.0", Files: meta("bad-version", "1.0.0/../../x")})
 	s.Put(testenv.ChartVersion{Name: "bomb", Version: "1.0.0", Files: map[string]string{"files/zeros": strings.Repeat("\x00", 6<<20)}})
-	s.Put(testenv.ChartVersion{Name: "bombs", Version: "1.0.0", Archive: bomb(t, "bombs", 40)})
+	s.Put(testenv.ChartVersion{Name: "bombs", Version: "1.0.0", Archive: bomb(t, "bombs", "\x00")})
+	s.Put(testenv.ChartVersion{Name: "much", Version: "1.0.0", Archive: bomb(t, "much", rand.Text()+rand.Text())})
 	s.Put(testenv.ChartVersion{Name: "html", Version: "1.0.0", Archive: []byte("<html>log in</html>")})
 	s.Put(testenv.ChartVersion{Name: "path", Version: "1.0.0", Archive: testenv.ChartArchive(t, map[string]string{"path/Chart.yaml": "apiVersion: v2\nname: path\nversion: 1.0.0\n", "path/../../x": "x"})})
 	s.Put(testenv.ChartVersion{Name: "no-chart", Version: "1.0.0", Archive: testenv.ChartArchive(t, map[string]string{"no-chart/values.yaml": "a: 1\n"})})
@@ -88,7 +90,7 @@ func TestChartHostileNames(t *testing.T) {
 	repository := object("PkgRepository", "charts", map[string]any{"url": s.URL()})
 	for name, said := range map[string]string{
 		"digest": "digest", "other-name": "app", "other-version": "2.0.0", "escapes": "name", "control": "name", "bad-version": "version",
-		"bomb": "5", "bombs": "100", "html": "", "path": "..", "no-chart": "Chart.yaml", "lock": "link",
+		"bomb": "5", "bombs": "compressed byte", "much": "104857600", "html": "", "path": "..", "no-chart": "Chart.yaml", "lock": "link",
 	} {
 		t.Run(name, func(t *testing.T) {
 			refusedChart(t, []any{repository, chartOf("PkgRepository", "charts", name, nil)}, 1, said)
@@ -114,13 +116,13 @@ func TestChartHostileNames(t *testing.T) {
 	}
 }
 
-// bomb returns the archive of a chart of n files of 4 MiB of zeros.
-func bomb(t *testing.T, name string, n int) []byte {
+// bomb returns the archive of a chart of 40 files of 4 MiB, of a text again and again.
+func bomb(t *testing.T, name, text string) []byte {
 	t.Helper()
 	files := map[string]string{name + "/Chart.yaml": "apiVersion: v2\nname: " + name + "\nversion: 1.0.0\n"}
-	zeros := strings.Repeat("\x00", 4<<20)
-	for i := range n {
-		files[fmt.Sprintf("%s/files/%d", name, i)] = zeros
+	content := strings.Repeat(text, 4<<20/len(text))
+	for i := range 40 {
+		files[fmt.Sprintf("%s/files/%d", name, i)] = content
 	}
 	return testenv.ChartArchive(t, files)
 }
