@@ -43,10 +43,11 @@ const (
 // that order is returned: a *[source.StepError] with reason
 // DependencyBuildError, which never wraps [source.ErrInvalid].
 func (s *supply) complete(ctx context.Context, tree fs.FS, dir string, c *bundle.Chart) (charts []*bundle.Chart, end func() error, err error) {
-	p := &plan{tree: tree, limits: bundle.Limits(s.env.Limits), members: map[string]*member{}, remotes: map[remoteKey]*remote{}}
+	limits := bundle.Limits(s.env.Limits)
+	p := &plan{tree: tree, limits: limits, budget: bundle.NewBudget(limits), members: map[string]*member{}, remotes: map[remoteKey]*remote{}}
 	root, err := p.complete(ctx, dir, c)
 	if err == nil {
-		err = s.fetchAll(ctx, p.fetches, p.limits)
+		err = s.fetchAll(ctx, p.fetches, p.budget)
 	}
 	if err == nil {
 		charts, err = root.additions()
@@ -154,7 +155,8 @@ func subject(c *bundle.Chart, d *chart.Dependency) string {
 type plan struct {
 	tree    fs.FS
 	limits  artifact.Limits
-	way     []string // directories that lead to the one being completed
+	budget  *bundle.Budget // of all archives, in tree and of repositories
+	way     []string       // directories that lead to the one being completed
 	members map[string]*member
 	remotes map[remoteKey]*remote
 	fetches []*remote         // in the order in which they were found

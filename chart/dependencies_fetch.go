@@ -11,7 +11,6 @@ import (
 	"golang.org/x/sync/errgroup"
 	"helm.sh/helm/v3/pkg/chart"
 
-	"github.com/headgate-io/headgate/artifact"
 	"github.com/headgate-io/headgate/chart/internal/bundle"
 	"github.com/headgate-io/headgate/source"
 )
@@ -38,9 +37,10 @@ func (p *plan) remote(subject string, d *chart.Dependency) *remote {
 }
 
 // fetchAll fetches what list needs, several at a time. The error is that of the
-// first in list that fails, whichever fails first: it ends those behind it.
-func (s *supply) fetchAll(ctx context.Context, list []*remote, l artifact.Limits) error {
-	f := &fetching{supply: s, left: l.Bytes, limit: l.Bytes, desks: map[string]*desk{}}
+// first in list that fails, whichever fails first: it ends those behind it; but
+// what budget does not allow ends all.
+func (s *supply) fetchAll(ctx context.Context, list []*remote, budget *bundle.Budget) error {
+	f := &fetching{supply: s, budget: budget, desks: map[string]*desk{}}
 	f.ctx, f.cancel = context.WithCancel(ctx)
 	defer f.close()
 	errs := make([]error, len(list))
@@ -62,8 +62,8 @@ func (s *supply) fetchAll(ctx context.Context, list []*remote, l artifact.Limits
 		})
 	}
 	_ = group.Wait() // nothing returns an error
-	if f.tooMuch.Load() {
-		return fmt.Errorf("dependencies take more than %d bytes in all", f.limit)
+	if err := f.tooMuch.Load(); err != nil {
+		return fmt.Errorf("dependencies: %w", *err)
 	}
 	for i, err := range errs {
 		if err != nil {
@@ -79,11 +79,10 @@ type fetching struct {
 	ctx    context.Context // of what several remotes share
 	cancel context.CancelFunc
 
-	limit   int64 // bytes of all archives
-	tooMuch atomic.Bool
+	budget  *bundle.Budget
+	tooMuch atomic.Pointer[error] // of budget
 
 	mu    sync.Mutex
-	left  int64
 	desks map[string]*desk
 }
 
@@ -119,15 +118,8 @@ func (f *fetching) fetch(ctx context.Context, r *remote) error {
 	if got := a.Metadata; got.Name != r.name || !admits(r.version, got.Version) {
 		return fmt.Errorf("chart %q %q came", got.Name, got.Version)
 	}
-	return f.spend(a.Size)
-}
-
-// spend counts n bytes of the limit for all archives. Beyond it everything ends.
-func (f *fetching) spend(n int64) error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.left -= n; f.left < 0 {
-		f.tooMuch.Store(true)
+	if err := f.budget.Spend(a); err != nil {
+		f.tooMuch.Store(&err)
 		f.cancel()
 	}
 	return nil

@@ -75,17 +75,12 @@ func (p *plan) open(at string) (c *bundle.Chart, whole bool, err error) {
 }
 
 func (p *plan) archive(at string) (*bundle.Chart, bool, error) {
-	f, err := p.tree.Open(at)
-	if err != nil {
-		return nil, false, err
-	}
-	defer f.Close()
-	a, err := bundle.ReadArchive(f, p.limits)
+	a, err := bundle.OpenArchive(p.tree, at, p.limits)
 	if err != nil {
 		return nil, false, err
 	}
 	p.opened = append(p.opened, a)
-	return a.Chart, true, nil
+	return a.Chart, true, p.budget.Spend(a)
 }
 
 // through returns the way to dir, from the first time that it leads there.

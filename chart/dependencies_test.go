@@ -324,17 +324,50 @@ func TestArchivesThatAreTooMuchTogether(t *testing.T) {
 	}
 	s, files := newSupply(t, ""), &spools{t: t}
 	s.env.Limits.Bytes, s.env.Limits.Temp = 64<<10, files.create
-	_, err := completed(t, s, umbrella(list[:3]...), ".")
+	_, err := completed(t, s, umbrella(list[:2]...), ".")
 	if err != nil {
 		t.Fatal(err)
 	}
 	site.Reset()
 	_, err = completed(t, s, umbrella(list...), ".")
-	demandFailure(t, err, "dependencies take more than 65536 bytes in all")
+	demandFailure(t, err, "dependencies: ", "more than 65536 bytes in all archives together")
 	if n := site.Count(testenv.GetChart); n > 4+parallelFetches {
 		t.Errorf("%d charts were asked for", n)
 	}
 	files.demandClosed()
+}
+
+// TestArchivesThatUnpackToTooMuchTogether: they are small as they lie in the
+// source, and each alone is within the limit.
+func TestArchivesThatUnpackToTooMuchTogether(t *testing.T) {
+	tree := fstest.MapFS{}
+	var list []string
+	for i := range 10 {
+		name := fmt.Sprintf("c%02d", i)
+		tree[name+".tgz"] = &fstest.MapFile{Data: testenv.ChartArchive(t, map[string]string{
+			name + "/Chart.yaml": chartYAML(name, "1.0.0"), name + "/big.txt": strings.Repeat("0", 20<<10),
+		})}
+		list = append(list, name+" * file://"+name+".tgz")
+	}
+	tree["Chart.yaml"] = &fstest.MapFile{Data: []byte(chartYAML("umbrella", "0.1.0", list...))}
+	for _, c := range []struct {
+		limit int64
+		says  string
+	}{{-1, ""}, {1 << 20, ""}, {64 << 10, "more than 65536 bytes in all archives together"}} {
+		s, spools := newSupply(t, ""), &spools{t: t}
+		s.env.Limits.Bytes, s.env.Limits.Temp = c.limit, spools.create
+		_, err := completed(t, s, tree, ".")
+		if c.says == "" && err != nil {
+			t.Errorf("limit %d: %v", c.limit, err)
+		}
+		if c.says != "" {
+			demandFailure(t, err, `"c02"`, c.says)
+		}
+		if n := len(spools.files); c.says != "" && n > 10 {
+			t.Errorf("%d spools were made", n)
+		}
+		spools.demandClosed()
+	}
 }
 
 // TestDependenciesAreVerified where their PkgRepository names a keyring, and not

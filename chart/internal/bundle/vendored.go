@@ -21,14 +21,14 @@ import (
 // Limits are those of each archive, and l.Bytes of all together. Errors wrap
 // [ErrChart] and name the entry.
 func (c *Chart) Vendored(l artifact.Limits) ([]*chart.Metadata, error) {
-	list, err := c.vendored(Limits(l))
+	list, err := c.vendored(Limits(l), NewBudget(l))
 	if err != nil {
 		return nil, fmt.Errorf("read the charts in %s/: %w", chartsDir, err)
 	}
 	return list, nil
 }
 
-func (c *Chart) vendored(l artifact.Limits) ([]*chart.Metadata, error) {
+func (c *Chart) vendored(l artifact.Limits, b *Budget) ([]*chart.Metadata, error) {
 	info, err := fs.Stat(c.Files, chartsDir)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && !info.IsDir() {
 		return nil, nil
@@ -45,7 +45,7 @@ func (c *Chart) vendored(l artifact.Limits) ([]*chart.Metadata, error) {
 		if passedOver(e.Name()) {
 			continue
 		}
-		m, err := c.vendoredOne(e, &l)
+		m, err := c.vendoredOne(e, l, b)
 		if err != nil {
 			return nil, fmt.Errorf("%q: %w", e.Name(), err)
 		}
@@ -62,8 +62,8 @@ func passedOver(name string) bool {
 }
 
 // vendoredOne returns the metadata of an entry of charts/, nil when it is passed
-// over. It takes what it unpacks from l.
-func (c *Chart) vendoredOne(e fs.DirEntry, l *artifact.Limits) (*chart.Metadata, error) {
+// over.
+func (c *Chart) vendoredOne(e fs.DirEntry, l artifact.Limits, b *Budget) (*chart.Metadata, error) {
 	name, archive := path.Join(chartsDir, e.Name()), path.Ext(e.Name()) == ".tgz"
 	switch {
 	case e.IsDir() != archive && e.IsDir():
@@ -76,28 +76,27 @@ func (c *Chart) vendoredOne(e fs.DirEntry, l *artifact.Limits) (*chart.Metadata,
 		}
 		return readMetadata(files)
 	case !e.IsDir() && archive:
-		return c.vendoredArchive(name, l)
+		return c.vendoredArchive(name, l, b)
 	case !e.IsDir() && path.Ext(e.Name()) == ".prov":
 		return nil, nil
 	}
 	return nil, fmt.Errorf("%w: it must be a directory or a file .tgz, or have a name that begins with _", ErrChart)
 }
 
-func (c *Chart) vendoredArchive(name string, l *artifact.Limits) (*chart.Metadata, error) {
+func (c *Chart) vendoredArchive(name string, l artifact.Limits, b *Budget) (*chart.Metadata, error) {
 	f, err := c.Files.Open(name)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	a, err := readArchive(f, *l)
+	a, err := readArchive(f, l)
 	if err != nil {
 		return nil, err
 	}
-	if l.Bytes > 0 {
-		r := a.tree.Report()
-		l.Bytes = max(1, l.Bytes-r.Bytes-512*int64(r.Files+r.Dirs))
+	if err := errors.Join(b.Spend(a), a.Close()); err != nil {
+		return nil, err
 	}
-	return a.Metadata, a.Close()
+	return a.Metadata, nil
 }
 
 // noFiles reports whether files has none but provenance files.
