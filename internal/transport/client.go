@@ -67,6 +67,7 @@ func checkRedirect(req *http.Request, via []*http.Request) error {
 		return errDowngrade
 	}
 	req.URL.User = nil
+	req.Header.Del("Referer") // which repeats the query of the URL before, and that may be a credential
 	for _, earlier := range via {
 		if origin(earlier.URL) != origin(req.URL) {
 			req.Header.Del("Authorization") // what the caller set is for the first origin as well

@@ -146,14 +146,16 @@ func TestAuthIsShownToItsOriginOnly(t *testing.T) {
 
 func TestCallersHeadersStayAtTheirOrigin(t *testing.T) {
 	foreign := newHost(t, nil, func(w http.ResponseWriter, r *http.Request) {
-		if r.Header.Get("Cookie") != "" {
-			t.Error("cookie shown to a foreign host")
+		for _, name := range []string{"Cookie", "Referer"} {
+			if v := r.Header.Get(name); v != "" {
+				t.Errorf("%s %q shown to a foreign host", name, v)
+			}
 		}
 	})
 	own := newHost(t, nil, redirect(func() string { return foreign.URL }))
 	client := transport.Client(transport.Config{})
 	defer client.CloseIdleConnections()
-	req, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, own.URL, nil)
+	req, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, own.URL+"/?token=mine", nil)
 	req.Header.Set("Authorization", "Bearer mine")
 	req.Header.Set("Cookie", "a=b")
 	resp, err := client.Do(req)
