@@ -48,8 +48,8 @@ type Access struct {
 	// UserSecret allows Secret to hold username and password instead, which are
 	// for the registry in URL.
 	UserSecret bool
-	// MayDial judges an address of the registry before a connection to it is made;
-	// nil allows all.
+	// MayDial judges an address of the registry, or of whom it sends us to, before a
+	// connection to it is made, besides our own rules; nil allows all.
 	MayDial func(host string, ip netip.Addr) error
 }
 

@@ -46,8 +46,8 @@ func (c *credentials) none() bool {
 }
 
 // newGate returns the gate to the registry at u. c says how servers are
-// reached; its fields Origin and Auth are the gate's, and MayDial is asked about
-// the registry alone.
+// reached; its fields Origin and Auth are the gate's, and MayDial is asked
+// besides the gate's own rules.
 func newGate(u *url.URL, c transport.Config, keys credentials, conceal func(...string)) *gate {
 	g := &gate{registry: u, keys: keys, conceal: conceal, fence: transport.NewFence(u), known: map[string]string{}}
 	c.Origin, c.Auth = u, transport.Auth{}

@@ -14,12 +14,13 @@ import (
 // itself, and must not reach through us.
 
 // reach returns c with whom it may connect to: the registry, wherever it is, and
-// others not in a narrower zone than the registry or limit. A proxy looks up
-// names itself; with one, what the host is called has to do.
+// others not in a narrower zone than the registry or limit; what c.MayDial refuses
+// stays refused. A proxy looks up names itself; with one, what the host is called
+// has to do.
 func (g *gate) reach(c transport.Config, limit transport.Zone) transport.Config {
 	own := c.MayDial
 	c.MayDial = func(host string, ip netip.Addr) error {
-		if own != nil && g.fence.Is(host) {
+		if own != nil {
 			if err := own(host, ip); err != nil {
 				return err
 			}
