@@ -108,11 +108,29 @@ func TestRepositoryLimit(t *testing.T) {
 
 func TestRepositoryCodingThatWasNotAskedFor(t *testing.T) {
 	r := newRepoRig(t, testenv.ChartsConfig{})
+	coding := ""
 	r.s.Break(serving(func(w http.ResponseWriter, r *http.Request, next http.Handler) {
-		w.Header().Set("Content-Encoding", "br")
+		w.Header().Set("Content-Encoding", coding)
 		next.ServeHTTP(w, r)
 	}))
-	r.refused(r.object(nil), "Failed", "which was not asked for")
+	for _, coding = range []string{"br", "BR", "zstd", "x-gzip", "aws-chunked, deflate"} {
+		r.refused(r.object(nil), "Failed", "which was not asked for")
+	}
+}
+
+// What servers store as a coding without being one changes no byte.
+func TestRepositoryCodingThatIsNone(t *testing.T) {
+	r := newRepoRig(t, testenv.ChartsConfig{})
+	coding := ""
+	r.s.Break(serving(func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+		w.Header().Set("Content-Encoding", coding)
+		next.ServeHTTP(w, r)
+	}))
+	obj := r.object(nil)
+	for _, coding = range []string{"utf-8", "aws-chunked", "identity", "none"} {
+		r.s.Put(testenv.ChartVersion{Name: "web", Version: "1.0.0", Entry: map[string]any{"description": coding}})
+		r.run(obj, source.Stored)
+	}
 }
 
 // A lie about what changed is the server's to answer for; what is stored is

@@ -51,6 +51,10 @@ func TestCache(t *testing.T) {
 	want(1)
 	b.repo.Spec.SecretRef = nil
 	want(0)
+	b.repo.Spec.URL += "?token=" + password // which may be what lets us in
+	want(1)
+	want(0)
+	b.repo.Spec.URL = c.URL()
 
 	_, _, err := b.get("other", "1.0.0") // whose digest is that of app
 	b.fails(err, source.StepFetch, "ChartPullError", false, "not what the index promises")

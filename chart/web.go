@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"regexp"
 	"strings"
 	"sync"
 
@@ -117,12 +118,17 @@ func (w *web) get(ctx context.Context, u *url.URL, header http.Header) (*http.Re
 		transport.Finish(resp)
 		return nil, refusal(resp)
 	}
-	if coding := resp.Header.Get("Content-Encoding"); header.Get("Accept-Encoding") == "" && coding != "" && !strings.EqualFold(coding, "identity") {
+	if coding := strings.Join(resp.Header.Values("Content-Encoding"), ", "); header.Get("Accept-Encoding") == "" && compresses.MatchString(coding) {
 		resp.Body.Close()
 		return nil, fmt.Errorf("GET %s: the answer is compressed with %q, which was not asked for", redact.URL(resp.Request.URL), coding)
 	}
 	return resp, nil
 }
+
+// compresses matches a Content-Encoding that changes the content (RFC 9110
+// section 8.4.1). Servers also have names of character sets there, and
+// aws-chunked, which an upload was sent with.
+var compresses = regexp.MustCompile(`(?i)\b(gzip|deflate|compress|br|zstd)\b`)
 
 // client returns who asks for u. What the repository is shown over TLS is not
 // shown to others without.
@@ -169,9 +175,10 @@ func (w *web) close() {
 	}
 }
 
-// scope names the credentials in keys of the cache, "" where there are none.
+// scope names the credentials in keys of the cache, "" where there are none. A
+// query of the URL may be one.
 func (w *web) scope() string {
-	if w.way.Auth == (transport.Auth{}) && w.way.TLS == nil {
+	if w.way.Auth == (transport.Auth{}) && w.way.TLS == nil && w.at.RawQuery == "" {
 		return ""
 	}
 	return string(w.print[:])
