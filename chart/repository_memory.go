@@ -24,14 +24,27 @@ type validators struct {
 // maxValidator is how many bytes of a validator are worth remembering.
 const maxValidator = 1 << 10
 
+// validatorsOf returns the validators in the header of an answer. Last-Modified
+// alone tells nothing as long as the second lasts that it names: the index may
+// change once more in it (RFC 9110 section 8.8.2.2).
 func validatorsOf(h http.Header) (v validators) {
 	if s := h.Get("ETag"); len(s) <= maxValidator {
 		v.ETag = s
 	}
-	if s := h.Get("Last-Modified"); len(s) <= maxValidator {
+	if s := h.Get("Last-Modified"); len(s) <= maxValidator && (v.ETag != "" || !fresh(h)) {
 		v.Modified = s
 	}
 	return v
+}
+
+// fresh reports whether an answer is of the second in which its content changed.
+func fresh(h http.Header) bool {
+	modified, err := http.ParseTime(h.Get("Last-Modified"))
+	if err != nil {
+		return false
+	}
+	sent, err := http.ParseTime(h.Get("Date"))
+	return err == nil && !sent.After(modified)
 }
 
 // header returns what asks for the index only if it is not that of v.

@@ -2,13 +2,17 @@ package chart_test
 
 import (
 	"bufio"
+	"bytes"
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"runtime"
 	"testing"
+	"time"
 
 	"github.com/headgate-io/headgate/chart"
+	"github.com/headgate-io/headgate/internal/testenv"
 	"github.com/headgate-io/headgate/source"
 )
 
@@ -64,4 +68,23 @@ func TestRepositoryMemoryIsConstant(t *testing.T) {
 	if large-small > 1<<20 {
 		t.Errorf("%d bytes are held for eight times the index, %d for one", large, small)
 	}
+}
+
+// A date says which second it was, and the index may change twice in one.
+func TestRepositoryChangedTwiceInOneSecond(t *testing.T) {
+	r := newRepoRig(t, testenv.ChartsConfig{NoETag: true, NoDate: true})
+	now := time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC)
+	modified := now
+	r.s.Break(serving(func(w http.ResponseWriter, req *http.Request, _ http.Handler) {
+		w.Header().Set("Date", now.Format(http.TimeFormat))
+		http.ServeContent(w, req, "", modified, bytes.NewReader(r.s.Index()))
+	}))
+	obj := r.object(nil)
+	r.s.Put(testenv.ChartVersion{Name: "web", Version: "1.0.0"})
+	r.run(obj, source.Stored)
+	r.s.Put(testenv.ChartVersion{Name: "web", Version: "1.1.0"})
+	now = now.Add(time.Hour)
+	r.run(obj, source.Stored)
+	r.run(obj, source.Unchanged)
+	r.asked(200, 200, 304)
 }
