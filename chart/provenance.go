@@ -160,22 +160,29 @@ func (u *site) verify(ctx context.Context, o offer, trust *source.OCIRepositoryV
 	if !ok {
 		return v, stepError(source.StepVerify, verifyFailed, foreign(o))
 	}
-	_, keys, err := u.keys(ctx)
+	got, signer, err := u.verified(ctx, o, l)
 	if err != nil {
 		return v, err
-	}
-	got, err := u.obtain(ctx, o, l, false)
-	if err != nil {
-		return v, err
-	}
-	signer, err := u.vouched(ctx, got, keys)
-	if err != nil {
-		got.Close()
-		return v, stepError(source.StepVerify, verifyFailed, fmt.Errorf("chart %s %s: %w", o.name, o.version, err))
 	}
 	u.keep(l, got)
 	return source.Verification{Mode: provenanceMode, Signer: signer,
 		Message: fmt.Sprintf("verified provenance of chart %s in version %s with key '%s'", o.name, o.version, signer)}, nil
+}
+
+// verified fetches the chart of o and its provenance file, and returns who signed that.
+func (u *site) verified(ctx context.Context, o offer, l *listed) (got *fetched, signer string, err error) {
+	_, keys, err := u.keys(ctx)
+	if err != nil {
+		return nil, "", err
+	}
+	if got, err = u.obtain(ctx, o, l, false); err != nil {
+		return nil, "", err
+	}
+	if signer, err = u.vouched(ctx, got, keys); err != nil {
+		got.Close()
+		return nil, "", stepError(source.StepVerify, verifyFailed, fmt.Errorf("chart %s %s: %w", o.name, o.version, err))
+	}
+	return got, signer, nil
 }
 
 // vouched returns who signed the provenance file of got.

@@ -154,6 +154,37 @@ func TestProvenance(t *testing.T) {
 	}
 }
 
+// TestProvenanceBeforeFetch has nothing fetched that nobody signed, in whatever
+// order one asks.
+func TestProvenanceBeforeFetch(t *testing.T) {
+	now := time.Now().Add(-time.Hour)
+	ann := newKey(t, now, 0)
+	c := testenv.StartCharts(t, testenv.ChartsConfig{})
+	chart := c.Put(testenv.ChartVersion{Name: "app", Version: "1.0.0", Entry: map[string]any{"digest": nil}})
+	c.PutFile("app-1.0.0.tgz.prov", signText(t, ann, now, statement("app", "1.0.0", chart)))
+	b := newBench(t, c.URL(), c)
+	b.repo.Spec.Verify = &source.PkgRepositoryVerification{SecretRef: *ref("ring")}
+	b.s.env.Secrets.(secretKeep)["default/ring"] = source.Secret{Data: map[string][]byte{"ann": public(t, ann, false)}}
+	b.withCache()
+	u := b.open()
+	o, err := u.find(t.Context(), "app", "*")
+	if err == nil {
+		_, err = u.verify(t.Context(), o, nil)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		a, err := u.fetch(t.Context(), o)
+		if err != nil || !bytes.Equal(b.drain(a), chart) {
+			t.Fatal(err)
+		}
+	}
+	c.PutFile("app-1.0.0.tgz", testenv.ChartArchive(t, map[string]string{"app/Chart.yaml": "apiVersion: v2\nname: app\nversion: 1.0.0\ndescription: of another\n"}))
+	_, err = u.fetch(t.Context(), o)
+	b.fails(err, source.StepVerify, "ChartVerificationError", false, "app-1.0.0.tgz: ")
+}
+
 func TestProvenanceTrust(t *testing.T) {
 	now := time.Now().Add(-time.Hour)
 	ann, other := newKey(t, now, 0), newKey(t, now, 0)

@@ -143,15 +143,21 @@ func digestOf(text string) (string, error) {
 	return string(algorithm) + ":" + value, nil
 }
 
+// fetch implements upstream. Where the repository asks for verification, what was
+// not verified yet is verified here.
 func (u *site) fetch(ctx context.Context, o offer) (*bundle.Archive, error) {
 	l, ok := o.from.(*listed)
 	if !ok {
-		return nil, stepError(source.StepFetch, pullFailed, fmt.Errorf("chart %s %s was offered by another repository", o.name, o.version))
+		return nil, stepError(source.StepFetch, pullFailed, foreign(o))
 	}
-	if got := u.take(l); got != nil {
-		return got.Archive, nil
+	got, err := u.take(l), error(nil)
+	switch {
+	case got != nil:
+	case u.repo.Spec.Verify != nil:
+		got, _, err = u.verified(ctx, o, l)
+	default:
+		got, err = u.obtain(ctx, o, l, true)
 	}
-	got, err := u.obtain(ctx, o, l, true)
 	if err != nil {
 		return nil, err
 	}
