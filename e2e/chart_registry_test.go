@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"encoding/json"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -81,6 +82,29 @@ func TestChartRegistry(t *testing.T) {
 		chartOf("OCIRepository", "web", "web", nil)})
 	if filepath.Base(archive) != "web-1.0.0.tgz" {
 		t.Errorf("stored %s", archive)
+	}
+}
+
+// TestChartPublished lets helm pull and render a chart that headgate pushed.
+func TestChartPublished(t *testing.T) {
+	h := newHelm(t, nil)
+	addr := distribution{root: t.TempDir()}.serve(t)
+	dir, store := t.TempDir(), t.TempDir()
+	name := h.pack(t, "helm3", written(t, web("1.1.0+b.1")))
+	check(t, os.Rename(name, filepath.Join(dir, filepath.Base(name))))
+	h.run(t, "helm3", "repo", "index", dir)
+	archive := fetchedChart(t, store, []any{object("PkgRepository", "charts", map[string]any{"url": "https://charts.example.org"}),
+		chartOf("PkgRepository", "charts", "web", nil)}, "--from", "https://charts.example.org="+dir)
+	if p := push(t, nil, "pkgchart/chart", "oci://"+addr+"/charts/web", "--store", store); len(p.Tags) != 1 || p.Tags[0] != "1.1.0_b.1" {
+		t.Errorf("tags %q", p.Tags)
+	}
+	for _, name := range packagers {
+		to := t.TempDir()
+		h.run(t, name, "pull", "--plain-http", "oci://"+addr+"/charts/web", "--version", "1.1.0+b.1", "--destination", to)
+		if read(t, filepath.Join(to, "web-1.1.0+b.1.tgz")) != read(t, archive) {
+			t.Errorf("%s pulls something else", name)
+		}
+		h.run(t, name, "template", "--plain-http", "web", "oci://"+addr+"/charts/web", "--version", "1.1.0+b.1")
 	}
 }
 

@@ -34,6 +34,12 @@ type Publication struct {
 	Revision    string            // which revision it is: org.opencontainers.image.revision
 	Created     time.Time         // org.opencontainers.image.created, in UTC; the zero time is not told
 	Annotations map[string]string // further ones; the fields above win
+
+	// What is published is of another kind than the reference's artifacts, such as
+	// a chart, when these are set.
+	ConfigType string // media type of Config
+	Config     []byte // {} without ConfigType
+	LayerType  string // media type of the archive
 }
 
 // Publish uploads a gzip-compressed tar archive, such as [artifact.Pack] writes
@@ -104,7 +110,7 @@ func (o *Origin) tagsOf(p Publication) ([]string, error) {
 	return tags, nil
 }
 
-// measure returns the descriptor of an archive.
+// measure returns digest and size of an archive.
 func measure(archive *io.SectionReader) (ocispec.Descriptor, error) {
 	magic := make([]byte, 2)
 	if n, err := archive.ReadAt(magic, 0); err != nil && err != io.EOF {
@@ -117,7 +123,7 @@ func measure(archive *io.SectionReader) (ocispec.Descriptor, error) {
 	if err == nil && n != archive.Size() {
 		err = fmt.Errorf("it has %d bytes, not %d", n, archive.Size())
 	}
-	return ocispec.Descriptor{MediaType: publishedLayer, Digest: sum.Digest(), Size: n}, err
+	return ocispec.Descriptor{Digest: sum.Digest(), Size: n}, err
 }
 
 // A part is what one upload uploads.
@@ -146,6 +152,12 @@ func (out outgoing) ReadAt(p []byte, offset int64) (int, error) {
 func (p Publication) parts(layer ocispec.Descriptor, archive *io.SectionReader) ([]part, error) {
 	config := ocispec.DescriptorEmptyJSON
 	config.MediaType, config.Data = publishedConfig, nil
+	text := ocispec.DescriptorEmptyJSON.Data
+	if p.ConfigType != "" {
+		text = p.Config
+		config = ocispec.Descriptor{MediaType: p.ConfigType, Digest: digest.FromBytes(text), Size: int64(len(text))}
+	}
+	layer.MediaType = cmp.Or(p.LayerType, publishedLayer)
 	annotations, err := p.annotations()
 	if err != nil {
 		return nil, err
@@ -162,7 +174,7 @@ func (p Publication) parts(layer ocispec.Descriptor, archive *io.SectionReader) 
 	}
 	return []part{
 		{layer, archive},
-		{config, sectionOf(ocispec.DescriptorEmptyJSON.Data)},
+		{config, sectionOf(text)},
 		{ocispec.Descriptor{MediaType: ocispec.MediaTypeImageManifest, Digest: digest.FromBytes(manifest), Size: int64(len(manifest))}, sectionOf(manifest)},
 	}, nil
 }

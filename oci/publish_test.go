@@ -320,3 +320,27 @@ func TestPublishToBusyRegistry(t *testing.T) {
 		t.Errorf("refused %d times, %v", refused, err)
 	}
 }
+
+// What is of another kind has its own media types and config.
+func TestPublishedKind(t *testing.T) {
+	g := testenv.StartRegistry(t, testenv.RegistryConfig{})
+	p := oci.Publication{ConfigType: "application/vnd.test.config+json", Config: []byte(`{"name":"app"}`), LayerType: "application/vnd.test.content.tar+gzip"}
+	if _, err := oci.New(target(g), source.Env{}, nil).Publish(t.Context(), strings.NewReader("\x1f\x8b..."), 5, p); err != nil {
+		t.Fatal(err)
+	}
+	var m ocispec.Manifest
+	if err := json.Unmarshal(g.Manifest("team/app", "latest"), &m); err != nil {
+		t.Fatal(err)
+	}
+	if m.Config.MediaType != p.ConfigType || m.Layers[0].MediaType != p.LayerType {
+		t.Errorf("config %s, layer %s", m.Config.MediaType, m.Layers[0].MediaType)
+	}
+	blob, err := plain(t, g).Blob(t.Context(), m.Config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer blob.Close()
+	if text, err := io.ReadAll(blob); err != nil || string(text) != string(p.Config) {
+		t.Errorf("config %q, %v", text, err)
+	}
+}

@@ -6,11 +6,16 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"math"
 	"net/url"
 	"os"
+	"path"
 	"strings"
 
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+
 	"github.com/headgate-io/headgate/artifact"
+	"github.com/headgate-io/headgate/chart"
 	"github.com/headgate-io/headgate/internal/redact"
 	"github.com/headgate-io/headgate/oci"
 	"github.com/headgate-io/headgate/source"
@@ -23,6 +28,7 @@ type parcel struct {
 	size     int64
 	origin   string // where the content of an object comes from
 	revision string
+	chart    oci.Publication // how a chart is published, the zero value of anything else
 }
 
 // newParcel creates the file. Where the system can, it is gone with the process.
@@ -44,9 +50,26 @@ func (b *parcel) Close() error {
 	return err
 }
 
-// describe tells of the object what nobody said.
-func (b *parcel) describe(p *oci.Publication) {
+// describe tells of the object what nobody said. A chart needs a repository of
+// its name.
+func (b *parcel) describe(p *oci.Publication, repo string) error {
+	if name := b.chart.Annotations[ocispec.AnnotationTitle]; name != "" && path.Base(repo) != name {
+		return usage("%s: a chart is in the repository of its name: want oci://HOST/PATH/%s", redact.String(repo), name)
+	}
 	p.Source, p.Revision = cmp.Or(p.Source, b.origin), cmp.Or(p.Revision, b.revision)
+	p.ConfigType, p.Config, p.LayerType = b.chart.ConfigType, b.chart.Config, b.chart.LayerType
+	if len(p.Tags) == 0 {
+		p.Tags = b.chart.Tags
+	}
+	if len(p.Tags) == 0 {
+		p.Tags = []string{"latest"}
+	}
+	for name, text := range b.chart.Annotations {
+		if _, said := p.Annotations[name]; !said {
+			p.Annotations[name] = text
+		}
+	}
+	return nil
 }
 
 // parcel returns the archive of what arg names.
@@ -105,10 +128,17 @@ func (b *parcel) copy(ctx context.Context, s *session, arg string) error {
 	if err != nil {
 		return err
 	}
-	if shelf.object != nil {
+	if err := tree.Close(); err != nil {
+		return err
+	}
+	switch shelf.object.(type) {
+	case nil:
+	case *source.PkgChart: // its revision is its version
+		b.chart, err = chart.Publication(io.NewSectionReader(b, 0, math.MaxInt64), shelf.limits())
+	default:
 		b.origin, b.revision = originOf(shelf.object), shelf.object.Artifact().Revision
 	}
-	return tree.Close()
+	return err
 }
 
 // originOf returns where the content of an object comes from, without credentials.

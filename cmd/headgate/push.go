@@ -37,6 +37,9 @@ func (p *program) push() *cobra.Command {
 (tar.gz), an object (KIND/NAME or KIND/NAMESPACE/NAME) of the store, or a path in the store. TAG is latest
 unless it or --tag says otherwise.
 
+A PkgChart is published as a chart, which helm and a PkgRepository of type oci pull: HOST/PATH must end in its
+name, and TAG is its version unless it or --tag says otherwise.
+
 A directory is packed as fetch packs a Git repository: without what .sourceignore files and the default
 patterns ignore ("explain ignore" tells which), links, devices, and the store if it is in there. An archive and
 what is in the store are published byte for byte.
@@ -47,7 +50,8 @@ SOURCE_DATE_EPOCH. What the registry has is not uploaded again. Source and revis
 unless --source and --revision say otherwise; credentials in a URL are not.`,
 		Example: `  headgate push ./manifests oci://registry.example.org/team/app:v1.2.3 --tag stable --docker-config
   headgate push ./manifests oci://registry.example.org/team/app --revision "$(git rev-parse HEAD)"
-  headgate push gitrepository/app oci://registry.example.org/team/app:v1.2.3 -o json`,
+  headgate push gitrepository/app oci://registry.example.org/team/app:v1.2.3 -o json
+  headgate push pkgchart/web oci://registry.example.org/charts/web`,
 		Args: f.exactly(2),
 		RunE: func(c *cobra.Command, args []string) error { return p.runPush(c.Context(), f, args[0], args[1]) },
 	}
@@ -86,7 +90,9 @@ func (p *program) runPush(ctx context.Context, f *pushFlags, from, to string) er
 		return about(from, err)
 	}
 	defer b.Close()
-	b.describe(&publication)
+	if err := b.describe(&publication, repo.Spec.URL); err != nil {
+		return err
+	}
 	meter := newSender(p.stderr, f.quiet, repo)
 	s.env.Progress = meter.show
 	origin := oci.New(repo, s.env, nil)
@@ -129,9 +135,6 @@ func (p *program) publication(f *pushFlags, repo *source.OCIRepository) (oci.Pub
 	out := oci.Publication{Tags: f.tags, Source: withoutLogin(f.origin), Revision: f.revision, Annotations: map[string]string{}}
 	if tag := repo.Spec.Ref.Tag; tag != "" {
 		out.Tags = append([]string{tag}, f.tags...)
-	}
-	if len(out.Tags) == 0 {
-		out.Tags = []string{"latest"}
 	}
 	for _, s := range f.annotations {
 		name, value, found := strings.Cut(s, "=")
