@@ -195,7 +195,7 @@ func TestMissingValuesInRepositories(t *testing.T) {
 	w := newWorkshop(t)
 	w.indexed(server)
 	c := made("PkgRepository/src", "app", func(s *source.PkgChartSpec) {
-		s.ValuesFiles, s.IgnoreMissingValuesFiles = []string{"no.yaml", "prod.yaml", "/no/../no.yaml"}, true
+		s.ValuesFiles, s.IgnoreMissingValuesFiles = []string{"no.yaml", "prod.yaml", "./no/../no.yaml"}, true
 	})
 	for _, outcome := range []source.Outcome{source.Stored, source.Unchanged, source.Unchanged} {
 		w.run(c, outcome)

@@ -192,6 +192,8 @@ func TestAdmission(t *testing.T) {
 		{"PkgChart", `sourceRef: {kind: PkgChart, name: a}`, "spec.sourceRef.kind", "must be one of PkgRepository, GitRepository, Bucket, OCIRepository, HelmRepository"},
 		{"PkgChart", `valuesFiles: [a, ../../b]`, "spec.valuesFiles[1]", "must not lead out"},
 		{"PkgChart", `valuesFiles: [a, ./b/../c.yaml, "source:app/a.yaml", "source:Bucket/app/sub/a.yaml", "source:ExternalArtifact/x/a"]`, "", ""},
+		{"PkgChart", `ignoreMissingValuesFiles: true, valuesFiles: [a, /etc/passwd]`, "spec.valuesFiles[1]", "without a leading slash"},
+		{"PkgChart", `valuesFiles: ["source:app//b.yaml"]`, "spec.valuesFiles[0]", "without a leading slash"},
 		{"PkgChart", `valuesFiles: ["source:app/../b.yaml"]`, "spec.valuesFiles[0]", "must not lead out"},
 		{"PkgChart", `valuesFiles: ["source:Bucket/app/a/../../b.yaml"]`, "spec.valuesFiles[0]", "must not lead out"},
 		{"PkgChart", `valuesFiles: ["source:app"]`, "spec.valuesFiles[0]", "must be source:NAME/PATH"},

@@ -26,8 +26,8 @@ type ValuesFile struct {
 // Values returns spec.valuesFiles, taken apart, in order. An element is a path
 // or, headgate's extension, a file of the artifact of another source in the same
 // namespace: source:NAME/PATH for a GitRepository, or source:KIND/NAME/PATH. A
-// KIND begins with a capital, a name never does. A path that begins with source:
-// is written ./source:…
+// KIND begins with a capital, a name never does. A path has no leading slash; one
+// that begins with source: is written ./source:…
 //
 // The error names the first element that is none of these, and wraps [ErrInvalid].
 func (c *PkgChart) Values() ([]ValuesFile, error) {
@@ -50,6 +50,9 @@ func (c *PkgChart) valuesFile(text string) (ValuesFile, error) {
 		if v.Source, within, err = c.valuesSource(within); err != nil {
 			return v, err
 		}
+	}
+	if strings.HasPrefix(within, "/") {
+		return v, errors.New("must be a path without a leading slash: files of this machine are not allowed")
 	}
 	if err := insidePath(within); err != nil {
 		return v, err

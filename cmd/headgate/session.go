@@ -182,7 +182,8 @@ func (s *session) selected(args []string) ([]source.Object, error) {
 	for _, arg := range args {
 		found, err := s.set.Find(arg)
 		if err != nil {
-			return nil, &exitError{exitUsage, err}
+			// What did not decode may be what was named.
+			return nil, &exitError{exitUsage, errors.Join(s.bad, err)}
 		}
 		for _, o := range found {
 			if !seen[o] {
