@@ -37,8 +37,7 @@ func openDir(tree fs.FS, dir string) (*Chart, error) {
 	if err != nil {
 		return nil, err
 	}
-	files = view{tree: files, rules: rules}
-	if err := regular(files); err != nil {
+	if files, err = newView(files, rules); err != nil {
 		return nil, err
 	}
 	if err := checkRoot(files); err != nil {
@@ -127,19 +126,6 @@ func step(tree fs.FS, name string) (fs.FileInfo, error) {
 		err = irregular(name, info.Mode())
 	}
 	return info, err
-}
-
-// regular fails when files holds anything but directories and regular files.
-func regular(files fs.FS) error {
-	return fs.WalkDir(files, ".", func(name string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		if t := d.Type(); !t.IsDir() && !t.IsRegular() {
-			return irregular(name, t)
-		}
-		return nil
-	})
 }
 
 // checkRoot refuses names at the root of a chart with which the package manager

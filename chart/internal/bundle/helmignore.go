@@ -104,35 +104,46 @@ func ignores(rules []rule, name string, dir bool) bool {
 type view struct {
 	tree  fs.FS
 	rules []rule
+	dirs  map[string]bool // directories that it has
+}
+
+// newView returns the view of a tree that does not change. It fails when the
+// view would have anything but directories and regular files.
+func newView(tree fs.FS, rules []rule) (view, error) {
+	v := view{tree: tree, rules: rules, dirs: map[string]bool{}}
+	return v, fs.WalkDir(tree, ".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		switch t := d.Type(); {
+		case name != "." && ignores(rules, name, t.IsDir()):
+			if t.IsDir() {
+				return fs.SkipDir
+			}
+		case t.IsDir():
+			v.dirs[name] = true
+		case !t.IsRegular():
+			return irregular(name, t)
+		}
+		return nil
+	})
 }
 
 // admit fails when the view does not have name.
 func (v view) admit(op, name string) error {
-	if !fs.ValidPath(name) {
+	switch {
+	case !fs.ValidPath(name):
 		return &fs.PathError{Op: op, Path: name, Err: fs.ErrInvalid}
-	}
-	if name == "." {
+	case v.dirs[name]:
 		return nil
-	}
-	for i := range len(name) {
-		if name[i] == '/' && ignores(v.rules, name[:i], true) {
-			return &fs.PathError{Op: op, Path: name, Err: fs.ErrNotExist}
-		}
-	}
-	file, dir := ignores(v.rules, name, false), ignores(v.rules, name, true)
-	if file != dir {
-		info, err := fs.Lstat(v.tree, name)
-		if err != nil {
-			return err
-		}
-		if info.IsDir() {
-			file = dir
-		}
-	}
-	if file {
+	case !v.dirs[path.Dir(name)] || ignores(v.rules, name, false):
 		return &fs.PathError{Op: op, Path: name, Err: fs.ErrNotExist}
 	}
-	return nil
+	info, err := fs.Lstat(v.tree, name)
+	if err == nil && info.IsDir() { // one that is ignored
+		err = &fs.PathError{Op: op, Path: name, Err: fs.ErrNotExist}
+	}
+	return err
 }
 
 // Open implements [fs.FS].

@@ -102,13 +102,41 @@ func TestIgnoreFilesThatAreTooLarge(t *testing.T) {
 	}
 }
 
+// TestADeepTreeWithManyPatterns would take minutes if a name cost as much as
+// all its parents do.
+func TestADeepTreeWithManyPatterns(t *testing.T) {
+	const levels = 2000
+	tree := fstest.MapFS{
+		"Chart.yaml":                        {Data: []byte("apiVersion: v2\nname: a\nversion: 1.0.0\n")},
+		".helmignore":                       {Data: []byte(strings.Repeat("*x/y\n", ignoreRules))},
+		strings.Repeat("a/", levels) + "in": {},
+	}
+	c, err := OpenDir(tree, ".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := 0
+	err = fs.WalkDir(c.Files, "a", func(_ string, d fs.DirEntry, err error) error {
+		if err == nil && !d.IsDir() {
+			files++
+		}
+		return err
+	})
+	if err != nil || files != 1 {
+		t.Errorf("%d files, %v", files, err)
+	}
+}
+
 func TestViewIsAFileSystem(t *testing.T) {
 	tree := fstest.MapFS{"a/b": {}, "a/c.md": {}, "d/e": {}, "f": {Data: []byte("f")}, "templates/.x": {}}
 	rules, err := parseRules([]byte("*.md\nd/\ntemplates/.?*"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	v := view{tree: tree, rules: rules}
+	v, err := newView(tree, rules)
+	if err != nil {
+		t.Fatal(err)
+	}
 	if err := fstest.TestFS(v, "a/b", "f", "templates"); err != nil {
 		t.Error(err)
 	}
