@@ -146,9 +146,9 @@ func (n need) same(other need) bool {
 func subject(c *bundle.Chart, d *chart.Dependency) string {
 	from := ""
 	if d.Repository != "" {
-		from = fmt.Sprintf(" from %q", d.Repository)
+		from = fmt.Sprintf(" from %.200q", d.Repository)
 	}
-	return fmt.Sprintf("dependency %q %q of %q%s", d.Name, d.Version, c.Metadata.Name, from)
+	return fmt.Sprintf("dependency %q %.100q of %q%s", d.Name, d.Version, c.Metadata.Name, from)
 }
 
 // A plan is what completing a chart takes, before anything is fetched.

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -17,24 +18,19 @@ import (
 // lacking returns the dependencies of c that are not among the charts in its
 // charts/, each name, version and repository once, as the lock has them if c has one.
 func lacking(c *bundle.Chart, vendored []*chart.Metadata) ([]*chart.Dependency, error) {
-	if n := len(c.Metadata.Dependencies); n > maxListed {
-		return nil, fmt.Errorf("chart %q has %d dependencies: %d are the limit", c.Metadata.Name, n, maxListed)
+	demands, err := demandsOf(c)
+	if err != nil {
+		return nil, err
 	}
-	var missing []int
-	for i, d := range c.Metadata.Dependencies {
-		if err := checkDependency(d); err != nil {
-			return nil, fmt.Errorf("%s: %w", subject(c, d), err)
-		}
-		if slices.ContainsFunc(vendored, func(v *chart.Metadata) bool { return meets(d, v) }) {
-			continue
-		}
-		missing = append(missing, i)
+	if len(vendored) > maxListed {
+		return nil, fmt.Errorf("charts/ of %q has %d charts: %d are the limit", c.Metadata.Name, len(vendored), maxListed)
 	}
-	if len(missing) == 0 {
+	met, stray := compare(c, demands, vendored)
+	if !slices.Contains(met, false) {
 		return nil, nil
 	}
-	if err := checkVendored(c, vendored); err != nil {
-		return nil, err
+	if stray != nil {
+		return nil, stray
 	}
 	list := c.Metadata.Dependencies
 	if c.Lock != nil {
@@ -44,46 +40,71 @@ func lacking(c *bundle.Chart, vendored []*chart.Metadata) ([]*chart.Dependency, 
 		list = c.Lock.Dependencies
 	}
 	var wanted []*chart.Dependency
-	for _, i := range missing {
-		d := list[i]
-		if d.Repository == "" {
+	for i, d := range list {
+		switch {
+		case met[i]:
+		case d.Repository == "":
 			return nil, fmt.Errorf("%s: has no repository, so charts/%s must hold it, and does not", subject(c, d), d.Name)
-		}
-		if !slices.ContainsFunc(wanted, func(w *chart.Dependency) bool { return sameSource(w, d) }) {
+		case !slices.ContainsFunc(wanted, func(w *chart.Dependency) bool { return sameSource(w, d) }):
 			wanted = append(wanted, d)
 		}
 	}
 	return wanted, nil
 }
 
-func sameSource(a, b *chart.Dependency) bool {
-	return a.Name == b.Name && a.Version == b.Version && a.Repository == b.Repository
+// A demand is a dependency and the versions that it admits, nil for all.
+type demand struct {
+	*chart.Dependency
+	within *semver.Constraints
 }
 
-// meets reports whether v, a chart in charts/, is what d asks for.
-func meets(d *chart.Dependency, v *chart.Metadata) bool {
-	return v.Name == d.Name && admits(d.Version, v.Version)
+// demandsOf returns the dependencies of c, which can be met.
+func demandsOf(c *bundle.Chart) ([]demand, error) {
+	list := c.Metadata.Dependencies
+	if n := len(list); n > maxListed {
+		return nil, fmt.Errorf("chart %q has %d dependencies: %d are the limit", c.Metadata.Name, n, maxListed)
+	}
+	demands := make([]demand, len(list))
+	for i, d := range list {
+		err := checkDependency(d)
+		if err == nil && d.Version != "" {
+			if demands[i].within, err = semver.NewConstraint(d.Version); err != nil {
+				err = errors.New("its version is neither a version nor a range")
+			}
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", subject(c, d), err)
+		}
+		demands[i].Dependency = d
+	}
+	return demands, nil
 }
 
-// checkVendored returns an error when charts/ has a chart with the name of
-// dependencies none of which admits it.
-func checkVendored(c *bundle.Chart, vendored []*chart.Metadata) error {
+// compare tells which of the demands of c the charts in charts/ meet. The error
+// is about the first of these that has a name of demands none of which admits it.
+func compare(c *bundle.Chart, demands []demand, vendored []*chart.Metadata) (met []bool, stray error) {
+	met = make([]bool, len(demands))
 	for _, v := range vendored {
 		var refusing *chart.Dependency
-		for _, d := range c.Metadata.Dependencies {
-			if meets(d, v) {
-				refusing = nil
-				break
-			}
-			if d.Name == v.Name {
-				refusing = d
+		meets := false
+		for i, d := range demands {
+			switch {
+			case d.Name != v.Name:
+			case d.within == nil || allows(d.within, d.Version, v.Version):
+				met[i], meets = true, true
+			default:
+				refusing = d.Dependency
 			}
 		}
-		if refusing != nil {
-			return fmt.Errorf("%s: charts/ holds version %q, which it does not admit: run helm dependency update, or remove it there", subject(c, refusing), v.Version)
+		if refusing != nil && !meets && stray == nil {
+			stray = fmt.Errorf("%s: charts/ holds version %q, which it does not admit: run helm dependency update, or remove it there", subject(c, refusing), v.Version)
 		}
 	}
-	return nil
+	return met, stray
+}
+
+func sameSource(a, b *chart.Dependency) bool {
+	return a.Name == b.Name && a.Version == b.Version && a.Repository == b.Repository
 }
 
 // admits reports whether a dependency on the version or range want is met by
@@ -93,23 +114,23 @@ func admits(want, version string) bool {
 		return true
 	}
 	within, err := semver.NewConstraint(want)
-	if err != nil {
-		return false
+	return err == nil && allows(within, want, version)
+}
+
+// allows reports whether within, which want says, admits version.
+func allows(within *semver.Constraints, want, version string) bool {
+	if want == version {
+		return true
 	}
 	v, err := semver.NewVersion(version)
 	return err == nil && within.Check(v)
 }
 
-// checkDependency returns an error when nothing could meet d. Package bundle has
-// checked that name and alias are no paths.
+// checkDependency returns an error when name or repository of d cannot be met.
+// Package bundle has checked that name and alias are no paths.
 func checkDependency(d *chart.Dependency) error {
 	if strings.HasPrefix(d.Name, ".") || strings.HasPrefix(d.Name, "_") || strings.HasSuffix(d.Name, ".tgz") {
 		return fmt.Errorf("name %q: a chart whose name begins with . or _ or ends with .tgz is not read from charts/", d.Name)
-	}
-	if d.Version != "" {
-		if _, err := semver.NewConstraint(d.Version); err != nil {
-			return fmt.Errorf("version %q of %q is neither a version nor a range", d.Version, d.Name)
-		}
 	}
 	return checkScheme(d.Repository)
 }
@@ -124,7 +145,7 @@ func checkScheme(repository string) error {
 	if repository == "" {
 		return nil
 	}
-	return fmt.Errorf("repository %q: use a URL with http, https, oci or file, or @NAME for the PkgRepository NAME", repository)
+	return fmt.Errorf("repository %.200q: use a URL with http, https, oci or file, or @NAME for the PkgRepository NAME", repository)
 }
 
 // checkLock returns an error when the lock of c was not made for its

@@ -1,7 +1,9 @@
 package chart
 
 import (
+	"errors"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -92,7 +94,7 @@ func TestLacking(t *testing.T) {
 		{name: "two versions are there", list: []*chart.Dependency{dep("a", "^1", r), dep("a", "^2", r)}, vendored: "a 1.0.0,a 2.0.0"},
 		{name: "another version is there", list: []*chart.Dependency{dep("a", "^2", r)}, vendored: "a 1.0.0", fails: `charts/ holds version "1.0.0"`},
 		{name: "any version", list: []*chart.Dependency{dep("a", "", "")}, vendored: "a 1.0.0-rc.1"},
-		{name: "a version that is none", list: []*chart.Dependency{dep("a", "latest", "")}, vendored: "a latest", fails: `version "latest"`},
+		{name: "a version that is none", list: []*chart.Dependency{dep("a", "latest", "")}, vendored: "a latest", fails: `dependency "a" "latest" of "c": its version is neither`},
 		{name: "build metadata", list: []*chart.Dependency{dep("a", "1.0.0+x", r)}, vendored: "a 1.0.0+y"},
 		{name: "locked", list: []*chart.Dependency{dep("a", "^1", r), dep("b", "2.x", r)}, lock: []*chart.Dependency{dep("a", "1.0.1", r), dep("b", "2.0.2", r)}, want: "a 1.0.1 " + r + ",b 2.0.2 " + r},
 		{name: "locked, and there in another version", list: []*chart.Dependency{dep("a", "^1", r), dep("b", "2.x", r)}, lock: []*chart.Dependency{dep("a", "1.0.1", r), dep("b", "2.0.2", r)}, vendored: "a 1.0.0", want: "b 2.0.2 " + r},
@@ -140,6 +142,37 @@ func TestALockThatDecidesNothing(t *testing.T) {
 	c.Metadata.APIVersion = "v1"
 	_, err = lacking(c, nil)
 	demandFailure(t, err, "requirements.lock is out of sync with requirements.yaml")
+}
+
+// TestManyChartsOfOneName would take half a minute if each range were read for
+// each chart.
+func TestManyChartsOfOneName(t *testing.T) {
+	c := &bundle.Chart{Metadata: &chart.Metadata{APIVersion: "v2", Name: "c"}}
+	for range maxListed {
+		c.Metadata.Dependencies = append(c.Metadata.Dependencies, &chart.Dependency{Name: "a", Version: strings.Repeat(">1,", 80) + ">1", Repository: "file://x"})
+	}
+	vendored := slices.Repeat([]*chart.Metadata{{Name: "a", Version: "1.0.0"}}, maxListed)
+	_, err := lacking(c, vendored)
+	demandFailure(t, err, "which it does not admit")
+	_, err = lacking(c, append(vendored, vendored[0]))
+	demandFailure(t, err, `charts/ of "c" has 501 charts`)
+}
+
+func TestLongFieldsOfDependencies(t *testing.T) {
+	for name, d := range map[string]*chart.Dependency{
+		"version":    {Name: "a", Version: "^1" + strings.Repeat(" ", 100_000), Repository: "https://r.example"},
+		"scheme":     {Name: "a", Version: "^1", Repository: strings.Repeat("x", 100_000)},
+		"repository": {Name: "a", Version: "^1", Repository: "file://../" + strings.Repeat("x", 100_000)},
+	} {
+		c := &bundle.Chart{Metadata: &chart.Metadata{APIVersion: "v2", Name: "c", Dependencies: []*chart.Dependency{d}}}
+		missing, err := lacking(c, nil)
+		if err == nil {
+			err = errors.New(subject(c, missing[0]))
+		}
+		if len(err.Error()) > 600 {
+			t.Errorf("%s: an error of %d bytes", name, len(err.Error()))
+		}
+	}
 }
 
 func TestHostileDependencies(t *testing.T) {
