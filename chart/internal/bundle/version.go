@@ -38,7 +38,7 @@ func setVersion(text []byte, version string) ([]byte, error) {
 		return nil, invalid(chartFile, "%w", err)
 	}
 	if edited, ok := replaceVersion(text, version); ok {
-		if after, err := fields(edited); err == nil && differOnlyIn(before, after, version) {
+		if after, err := fields(edited); err == nil && differOnlyIn(before, after, version) && sameMetadata(text, edited, version) == nil {
 			return edited, nil
 		}
 	}
@@ -96,7 +96,7 @@ func sameMetadata(text, edited []byte, version string) error {
 	if err != nil {
 		return err
 	}
-	after, err := parseMetadata(edited)
+	after, err := parseMetadata(trimBOM(edited))
 	if err != nil {
 		return err
 	}

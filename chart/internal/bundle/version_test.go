@@ -63,6 +63,7 @@ func TestTheVersionIsReplacedWhereItStands(t *testing.T) {
 		"in upper case":            {head + "Version: 1.0.0\n", head + "version: 1.0.0+abc\n"},
 		"two documents":            {head + "version: 1.0.0\n---\nversion: 1.0.0\n", head + "version: " + v + "\n---\nversion: 1.0.0\n"},
 		"a directive":              {"%YAML 1.1\n---\n" + head + "version: 1.0.0\n", "%YAML 1.1\n---\n" + head + "version: " + v + "\n"},
+		"a letter that folds":      {head + "version: 1.0.0\nver\u017fion: 1.0.0\n", "apiVersion: v2\nname: a\nversion: 1.0.0+abc\n"},
 		"lone carriage returns":    {"apiVersion: v2\rname: a\rversion: 1.0.0\r", "apiVersion: v2\nname: a\nversion: 1.0.0+abc\n"},
 		"unknown fields and text":  {head + "x: {y: [1, 2.50]}\nversion: 1.0.0\ndescription: |\n  version: 1.0.0\n", head + "x: {y: [1, 2.50]}\nversion: " + v + "\ndescription: |\n  version: 1.0.0\n"},
 		"a number":                 {head + "appVersion: 1.10\nversion: 1\n", head + "appVersion: 1.10\nversion: " + v + "\n"},
