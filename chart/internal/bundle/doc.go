@@ -6,8 +6,8 @@
 // A chart is a directory with a Chart.yaml that the package manager accepts:
 // its own validation applies, and the rules below. Chart.yaml,
 // requirements.yaml and the lock files have at most 1 MiB, are at most 100 levels
-// deep, and at most 8 MiB once their aliases are written out, where each node
-// counts 32 bytes and its text.
+// deep, and their aliases stand for at most 8 MiB, where each node counts 32
+// bytes and its text.
 //
 //   - A name is one part of a path, at most 250 bytes, without slash,
 //     backslash, colon and what cannot be printed.

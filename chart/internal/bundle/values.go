@@ -30,8 +30,8 @@ func (c *Chart) Values() ([]byte, error) {
 // map in YAML with sorted keys, which means to the package manager what the
 // texts given to it one by one mean. A text without content is an empty map.
 //
-// A text has at most 1 MiB and 100 levels, and 32 MiB once its aliases are
-// written out. Errors name the element of texts, counted from 0, that is no map
+// A text has at most 1 MiB and 100 levels, and its aliases stand for at most
+// 8 MiB. Errors name the element of texts, counted from 0, that is no map
 // of values.
 func Merge(texts ...[]byte) ([]byte, error) {
 	all := map[string]any{}

@@ -118,6 +118,7 @@ func TestMergeRefuses(t *testing.T) {
 		"size":                                   {"a: " + strings.Repeat("x", 1<<20), "1048576 bytes"},
 		"a bomb of aliases":                      {bomb(), "aliases"},
 		"a bomb of one long text":                {"a: &a " + strings.Repeat("x", 900_000) + "\nb: [" + strings.Repeat("*a,", 40_000) + "]", "aliases"},
+		"directives":                             {directives(), "%TAG"},
 		"an alias of itself":                     {"a: &a [*a]", "alias"},
 		"an unknown alias":                       {"a: *b", "anchor"},
 	} {
@@ -141,6 +142,23 @@ func bomb() string {
 		fmt.Fprintf(&b, "a%d: &a%d [*a%d, *a%d]\n", i+1, i+1, i, i)
 	}
 	return b.String()
+}
+
+// directives is a text for which a decoder takes seconds.
+func directives() string {
+	var b strings.Builder
+	for i := range 40_000 {
+		fmt.Fprintf(&b, "%%TAG !a%d! b\n", i)
+	}
+	return b.String() + "--- {a: 1}"
+}
+
+// TestMergeTakesManyNodes: it is aliases that are bounded.
+func TestMergeTakesManyNodes(t *testing.T) {
+	got := merge(t, "a: ["+strings.Repeat("1,", 300_000)+"1]")
+	if n := strings.Count(got, "- 1\n"); n != 300_001 {
+		t.Errorf("%d elements", n)
+	}
 }
 
 func FuzzMerge(f *testing.F) {

@@ -1,6 +1,7 @@
 package bundle
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -17,14 +18,15 @@ import (
 // Bounds of a YAML text.
 const (
 	textBytes  = 1 << 20 // of the text
-	treeBytes  = 8 << 20 // of what it means, aliases written out
+	treeBytes  = 8 << 20 // of what its aliases stand for, together
 	nodeBytes  = 32      // that a node counts beside its text
 	treeLevels = 100
+	maxTags    = 1000 // occurrences of %TAG, each of which is compared with all before
 )
 
 var (
 	errDeep  = fmt.Errorf("it is more than %d levels deep", treeLevels)
-	errLarge = fmt.Errorf("it is larger than %d bytes once its aliases are written out", treeBytes)
+	errLarge = fmt.Errorf("its aliases stand for more than %d bytes", treeBytes)
 	errCycle = errors.New("an alias is part of what it stands for")
 )
 
@@ -34,6 +36,9 @@ func parse(text []byte) (*yaml3.Node, error) {
 	if len(text) > textBytes {
 		return nil, fmt.Errorf("it has more than %d bytes", textBytes)
 	}
+	if bytes.Count(text, []byte("%TAG")) > maxTags {
+		return nil, fmt.Errorf("it has more than %d directives %%TAG", maxTags)
+	}
 	var doc yaml3.Node
 	if err := yaml3.Unmarshal(text, &doc); err != nil {
 		return nil, problem(err)
@@ -41,7 +46,7 @@ func parse(text []byte) (*yaml3.Node, error) {
 	if doc.Kind == 0 {
 		return nil, nil
 	}
-	m := meter{done: map[*yaml3.Node]extent{}}
+	m := &meter{done: map[*yaml3.Node]extent{}}
 	_, err := m.measure(&doc, 0)
 	return &doc, err
 }
@@ -51,10 +56,11 @@ type extent struct{ bytes, levels int }
 
 // A meter measures nodes, each one once.
 type meter struct {
-	done map[*yaml3.Node]extent // of nodes with an anchor; zero while being measured
+	done    map[*yaml3.Node]extent // of nodes with an anchor; zero while being measured
+	aliases int                    // bytes that the aliases so far stand for
 }
 
-func (m meter) measure(n *yaml3.Node, level int) (extent, error) {
+func (m *meter) measure(n *yaml3.Node, level int) (extent, error) {
 	if level > treeLevels {
 		return extent{}, errDeep
 	}
@@ -65,6 +71,9 @@ func (m meter) measure(n *yaml3.Node, level int) (extent, error) {
 			return extent{}, errCycle
 		case level+e.levels > treeLevels:
 			return extent{}, errDeep
+		}
+		if m.aliases += e.bytes; m.aliases > treeBytes {
+			return extent{}, errLarge
 		}
 		return e, nil
 	}
@@ -77,9 +86,7 @@ func (m meter) measure(n *yaml3.Node, level int) (extent, error) {
 		if err != nil {
 			return extent{}, err
 		}
-		if e.bytes += c.bytes; e.bytes > treeBytes {
-			return extent{}, errLarge
-		}
+		e.bytes += c.bytes
 		e.levels = max(e.levels, c.levels+1)
 	}
 	if n.Anchor != "" {
