@@ -39,8 +39,9 @@ type gap struct{ passed, dropped int }
 
 // A style is how an index is written.
 type style interface {
-	// step reads on in the buffer and calls keep, drop and give. It returns false
-	// when it needs more text than there is; then it was called in vain.
+	// step reads on in the buffer and calls keep, drop and give. It returns true
+	// when something is let through, for there to be nothing before what is left
+	// out next, and false when it needs more text than there is.
 	step(f *filter) bool
 	// long is called when the buffer is full: the entry that is read cannot be
 	// left out.
@@ -77,13 +78,17 @@ func (f *filter) Read(p []byte) (int, error) {
 	}
 }
 
-// begin chooses the style by the first byte.
+// begin chooses the style by the first byte. Behind a byte order mark may be
+// either; what begins like one is let through.
 func (f *filter) begin() {
 	for _, c := range f.buf[f.start:f.end] {
 		switch c {
 		case ' ', '\n', '\r':
 		case '{':
 			f.style = &flowStyle{}
+			return
+		case 0xEF:
+			f.through = true
 			return
 		default:
 			f.style = &blockStyle{}
@@ -133,13 +138,10 @@ func (f *filter) keep() {
 	f.ok = f.scan
 }
 
-// drop leaves out what was read.
+// drop leaves out what was read. All that was let through before has been given.
 func (f *filter) drop() {
 	f.dropped += bytes.Count(f.buf[f.ok:f.scan], newline)
-	if waiting := f.buf[f.start:f.ok]; len(waiting) > 0 {
-		copy(f.buf[f.scan-len(waiting):], waiting)
-	}
-	f.start, f.ok = f.start+f.scan-f.ok, f.scan
+	f.start, f.ok = f.scan, f.scan
 }
 
 // give lets everything through, from the entry that is read.

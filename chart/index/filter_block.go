@@ -69,6 +69,9 @@ func (b *blockStyle) step(f *filter) bool {
 			return true
 		}
 		f.scan = next
+		if f.start < f.ok {
+			return true
+		}
 	}
 }
 
@@ -99,7 +102,7 @@ func (b *blockStyle) turn(c content) turn {
 	}
 	switch b.level {
 	case aboveEntries:
-		if c.column > 0 || !c.is("entries") {
+		if c.column > 0 || c.dash || !c.is("entries") {
 			return goesOn
 		}
 		if !c.empty {

@@ -23,6 +23,9 @@ const (
 
 // step implements [style].
 func (s *flowStyle) step(f *filter) bool {
+	if f.odd { // a carriage return alone is a line, to be counted
+		return f.give()
+	}
 	for {
 		var more, sure bool
 		switch s.level {
@@ -57,7 +60,7 @@ func (s *flowStyle) name(f *filter) (more, sure bool) {
 	if at < 0 || !sure {
 		return false, sure
 	}
-	escapes := bytes.IndexByte(name, '\\') >= 0
+	escapes := bytes.ContainsAny(name, "\\\n\r") // or line breaks, which are folded
 	f.scan += at
 	switch {
 	case s.level == chartName && text[at] == '[' && !escapes && string(name) != f.name:

@@ -47,6 +47,10 @@ var seeds = []string{
 	"apiVersion: v1\nentries:\n  a:\n  - x: \"a \\\"\n  podinfo:\n  - y\n  \"\n  podinfo:\n  - z\n",
 	`{"apiVersion":"v1","entries":{"b":["x\"]"],"podinfo":[3]}}`,
 	`{"apiVersion":"v1","entries":{"b":[a:"b],podinfo: [d"],"z":[3]}}`,
+	"apiVersion: v1\nentries:\n  a:\n  - name: x\n  podinfo\t:\n  - name: podinfo\n  z:\n  - name: z\n",
+	"\ufeff{\"x\": 1, \"y\":\"\nentries:\n  b:\n  - x\n    \", \"apiVersion\": \"v1\", \"entries\": {\"podinfo\": [1]}, \"z\": \"\n  - y\n\"}\n",
+	"{\"apiVersion\":\"v1\",\"entries\":{\"b\":[1],\"\n podinfo\":[2],\"c\":[3]}}",
+	"{\"apiVersion\":\"v1\",\r\"entries\":{\"b\":[1,\r\n2,\r3],\"podinfo\":[\r{\"name\":\"podinfo\",\"version\":\"1.0.0\",\"urls\":[\"a\"]}]}}",
 	"<html>\n<body>", "", "{}", "[]", "null", "a", "{", "\"", "entries:\n", "{\"entries\":", "--- {a: b}",
 }
 

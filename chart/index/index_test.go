@@ -52,6 +52,16 @@ func TestEntriesOfEveryShape(t *testing.T) {
 	}
 }
 
+// TestNamesOnSeveralLines asks for what the text of a name stands for.
+func TestNamesOnSeveralLines(t *testing.T) {
+	text := `{"apiVersion":"v1","entries":{"b":[{}],"pod
+ info":[{"name":"pod info","version":"1.0.0","urls":["a"]}],"c":[{}]}}`
+	list, err := all(index.Entries(strings.NewReader(text), "pod info"))
+	if err != nil || len(list) != 1 {
+		t.Errorf("%+v, %v", list, err)
+	}
+}
+
 // same fails unless an index yields the same whether anything is left out or not.
 func same(t *testing.T, text, name string) {
 	t.Helper()

@@ -111,7 +111,7 @@ func (l *lines) key(line []byte, i int, c *content) (value int, sure bool) {
 		}
 		at += n + 1
 		if at == len(line) || line[at] == ' ' {
-			c.key = bytes.TrimRight(line[i:at-1], " ")
+			c.key = bytes.TrimRight(line[i:at-1], " \t")
 			return at, bytes.IndexByte(c.key, '#') < 0
 		}
 		if line[at] == '\t' {
