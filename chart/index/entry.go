@@ -17,7 +17,7 @@ import (
 const entrySize = 1 << 20
 
 // entry returns the entry that the record is, of the chart with that name, and
-// what makes it useless.
+// the first thing that makes it useless.
 func (r *record) entry(chart []byte) (e Entry, problem error) {
 	e = Entry{Name: string(chart), Line: r.nodes[0].line}
 	switch {
@@ -32,18 +32,17 @@ func (r *record) entry(chart []byte) (e Entry, problem error) {
 	pairs := r.mapping(0)
 	for i, p := range pairs {
 		key := r.value(p.key)
-		if i > 0 && bytes.Equal(key, r.value(pairs[i-1].key)) {
-			problem = errors.Join(problem, fmt.Errorf("field %s is there twice", quote(key)))
-			continue
-		}
 		var err error
-		if string(key) == "name" {
+		switch {
+		case i > 0 && bytes.Equal(key, r.value(pairs[i-1].key)):
+			err = errors.New("is there twice")
+		case string(key) == "name":
 			name, err = r.scalar(p.value)
-		} else {
+		default:
 			err = r.field(&e, key, p.value)
 		}
-		if err != nil {
-			problem = errors.Join(problem, fmt.Errorf("field %s: %w", quote(key), err))
+		if err != nil && problem == nil { // the first is enough: there may be thousands
+			problem = fmt.Errorf("field %s %w", quote(key), err)
 		}
 	}
 	r.pairs = r.pairs[:0]
