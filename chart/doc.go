@@ -65,7 +65,7 @@
 // later wins, and null stays null. The result takes the place of values.yaml, which
 // the chart must have, and which counts only if the list names it. A path is looked
 // up in the chart if that is in a PkgRepository, and else from the root of the
-// source. values.yaml alone is what the chart has: nothing is merged or stamped,
+// source; it has no leading slash. values.yaml alone is what the chart has: nothing is merged or stamped,
 // whatever the source.
 //
 // Headgate's extension: source:NAME/PATH is a file of the GitRepository NAME in
@@ -125,6 +125,11 @@
 //   - Nobody is asked who is in a narrower network than the repository is: public,
 //     private, or this machine and link.
 //   - A chart that comes without TLS from an index that came with it needs a digest.
+//
+// # Publishing
+//
+// [Publication] says how a chart is published so that helm pulls it; package oci
+// publishes it.
 //
 // # Stand-ins
 //

@@ -2,8 +2,11 @@ package chart
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"hash"
 	"io"
 	"net/http"
 	"net/url"
@@ -110,7 +113,12 @@ func (u *site) download(ctx context.Context, o offer, l *listed, at *url.URL) (*
 	var got *fetched
 	limits := u.limits()
 	err := u.open(ctx, at, "download chart", func(size int64, content io.Reader) error {
+		sum := sha256.New()
+		content = io.TeeReader(content, sum)
 		a, err := readArchive(content, size, limits)
+		if errors.Is(err, bundle.ErrChart) {
+			err = l.blame(err, content, sum)
+		}
 		if err != nil {
 			return fmt.Errorf("%s: %w", redact.URL(at), err)
 		}
@@ -126,6 +134,23 @@ func (u *site) download(ctx context.Context, o offer, l *listed, at *url.URL) (*
 		return nil
 	})
 	return got, err
+}
+
+// blame returns the error about what is no chart: that it is not what the index
+// promises, if its digest differs once rest, unless that is very long, is in sum.
+func (l *listed) blame(err error, rest io.Reader, sum hash.Hash) error {
+	var limit *artifact.LimitError
+	if l.digest == "" || errors.As(err, &limit) {
+		return err
+	}
+	most := bundle.Limits(artifact.Limits{}).Bytes
+	if n, broken := io.Copy(io.Discard, io.LimitReader(rest, most)); broken != nil || n == most {
+		return err
+	}
+	if got := "sha256:" + hex.EncodeToString(sum.Sum(nil)); got != l.digest {
+		return fmt.Errorf("it is not what the index promises: %w: %w", &artifact.DigestError{Want: l.digest, Got: got}, err)
+	}
+	return err
 }
 
 // readArchive reads a chart of size bytes, unless that is negative.

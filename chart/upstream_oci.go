@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"iter"
 	"net/netip"
+	"path"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -112,6 +113,8 @@ func (r *registry) choose(ctx context.Context, from *oci.Repository, name, want 
 	switch {
 	case err == nil:
 		return entry.Version, nil
+	case errors.Is(broken, fs.ErrNotExist) && path.Base(r.url) == path.Base(name):
+		return "", stepError(source.StepResolve, pullFailed, fmt.Errorf("chart %s: %w: spec.url must not have the name of the chart at its end", name, err))
 	case broken != nil || ctx.Err() != nil || errors.Is(err, context.DeadlineExceeded):
 		return "", stepError(source.StepResolve, pullFailed, fmt.Errorf("chart %s: %w", name, err))
 	case errors.Is(err, fs.ErrNotExist):

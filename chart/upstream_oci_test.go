@@ -91,6 +91,16 @@ func TestRegistryFails(t *testing.T) {
 	}
 }
 
+// The name of the chart is not part of the URL, where copied URLs have it.
+func TestRegistryOfOneChart(t *testing.T) {
+	g := testenv.StartRegistry(t, testenv.RegistryConfig{})
+	newRegistry(t, g, "0.1.0")
+	b := newBench(t, g.URL("team/app"), nil)
+	b.repo.Spec.Type, b.repo.Spec.Insecure = source.RepositoryOCI, true
+	_, _, err := b.get("app", "*")
+	b.fails(err, source.StepResolve, "ChartPullError", false, "spec.url must not have the name of the chart at its end")
+}
+
 func TestRegistryCredentials(t *testing.T) {
 	g := testenv.StartRegistry(t, testenv.RegistryConfig{Username: "ann", Password: password})
 	g.Break(nil)

@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"encoding/json"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -89,10 +88,7 @@ func TestChartRegistry(t *testing.T) {
 func TestChartPublished(t *testing.T) {
 	h := newHelm(t, nil)
 	addr := distribution{root: t.TempDir()}.serve(t)
-	dir, store := t.TempDir(), t.TempDir()
-	name := h.pack(t, "helm3", written(t, web("1.1.0+b.1")))
-	check(t, os.Rename(name, filepath.Join(dir, filepath.Base(name))))
-	h.run(t, "helm3", "repo", "index", dir)
+	dir, store := packaged(t, h, web("1.1.0+b.1")), t.TempDir()
 	archive := fetchedChart(t, store, []any{object("PkgRepository", "charts", map[string]any{"url": "https://charts.example.org"}),
 		chartOf("PkgRepository", "charts", "web", nil)}, "--from", "https://charts.example.org="+dir)
 	if p := push(t, nil, "pkgchart/chart", "oci://"+addr+"/charts/web", "--store", store); len(p.Tags) != 1 || p.Tags[0] != "1.1.0_b.1" {
