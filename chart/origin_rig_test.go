@@ -13,6 +13,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/fstest"
 	"time"
@@ -53,9 +54,12 @@ func newWorkshop(t *testing.T, secrets ...string) *workshop {
 	t.Helper()
 	w := &workshop{T: t, secrets: locker{}}
 	w.Rig = sourcetest.NewRig(t, func() []string { return secrets })
+	var mu sync.Mutex // dependencies are fetched in parallel
 	var spools []*os.File
 	w.limits.Temp = func() (*os.File, error) {
 		f, err := w.Store.Temp()
+		mu.Lock()
+		defer mu.Unlock()
 		spools = append(spools, f)
 		return f, err
 	}
