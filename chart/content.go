@@ -27,7 +27,7 @@ func (c *content) Verify(ctx context.Context) (v source.Verification, err error)
 		return v, nil
 	}
 	trust := c.origin.chart.Spec.Verify
-	if trust == nil && c.sources.repository.Spec.Verify == nil && c.offer.verifies == "" {
+	if trust == nil && c.sources.verification() == "" {
 		return v, nil
 	}
 	print, err := c.upstream.trusts(ctx, trust)

@@ -49,7 +49,9 @@
 // again when it is another chart: when its digest in the repository changed
 // ([source.Revision].Renew says from what to what), when it comes from another
 // source or path, when a values file of another source changed, and with Revision
-// when the source has other content under the same revision.
+// when the source has other content under the same revision. Without the state of
+// the last run ([source.State]) it is made again when the spec changed, or the
+// digest in an index is not that of the archive that was stored as it came.
 //
 // # The archive
 //
@@ -82,6 +84,8 @@
 // and archives of the same source (file://), charts of repositories and
 // registries. Credentials are those of the PkgRepository of the namespace with the
 // same URL; without one the request is anonymous. Archives are taken as they are.
+// What a range selects is chosen, and verified, when the chart is made: a version
+// that is published later, or again, makes no new artifact by itself.
 //
 // # Verification
 //

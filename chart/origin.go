@@ -81,7 +81,7 @@ func (o *Origin) resolve(ctx context.Context, before chartMemory) (rev source.Re
 	if now.Borrowed, err = o.borrow(ctx, s, before.Borrowed); err != nil {
 		return rev, nil, err
 	}
-	k.id, rev.ID, rev.Verify = now.ID, now.ID, k.found.Verifies
+	k.id, rev.ID, rev.Verify = now.ID, now.ID, s.verification()
 	rev.Reverify = now.Trust != before.Trust
 	o.compare(s, &rev, before, &now)
 	o.mu.Lock()

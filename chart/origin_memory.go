@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/headgate-io/headgate/artifact"
 	"github.com/headgate-io/headgate/chart/internal/bundle"
 	"github.com/headgate-io/headgate/source"
 )
@@ -41,15 +42,18 @@ func (m chartMemory) state() (source.State, error) { return json.Marshal(m) }
 func (o *Origin) compare(s *sources, rev *source.Revision, before chartMemory, now *chartMemory) {
 	now.Made = now.Revision
 	if before.ID != now.ID {
+		if a := o.chart.Artifact(); a != nil && a.Revision == now.ID && o.doubtful(s, *now) {
+			rev.Renew = "it is not remembered what the artifact was made of"
+		}
 		return
 	}
 	if o.chart.Spec.IgnoreMissingValuesFiles && slices.Equal(before.Files, now.Files) {
 		rev.Found = append([]string{}, o.chart.Status.ObservedValuesFiles...)
 	}
-	if rev.Renew = renewal(before, *now, o.byRevision()); rev.Renew != "" || o.chart.Drift(*rev) != "" {
+	if rev.Renew = renewal(before, *now, o.byRevision(s)); rev.Renew != "" || o.chart.Drift(*rev) != "" {
 		return
 	}
-	if now.Made = before.Made; now.Made != now.Revision && s.repository == nil && !o.byRevision() {
+	if now.Made = before.Made; now.Made != now.Revision && s.repository == nil && !o.byRevision(s) {
 		rev.Note = fmt.Sprintf("the source is at %s, and the chart's version still %s: reconcileStrategy %s makes a new artifact when the version changes, %s with each revision of the source",
 			now.Revision, now.Found.Version, source.StrategyChartVersion, source.StrategyRevision)
 	}
@@ -59,6 +63,8 @@ func (o *Origin) compare(s *sources, rev *source.Revision, before chartMemory, n
 func renewal(before, now chartMemory, byRevision bool) string {
 	switch was, is := before.place(), now.place(); {
 	case before.Found.Identity == now.Found.Identity:
+	case was == is && !strings.Contains(now.Found.Identity, ":"):
+		return fmt.Sprintf("version %s was published again: its entry in the index differs", now.Found.Version)
 	case was == is:
 		return fmt.Sprintf("version %s was published again: its digest was %s, is %s", now.Found.Version, before.Found.Identity, now.Found.Identity)
 	default:
@@ -79,8 +85,24 @@ func (m chartMemory) place() string {
 	return m.Source
 }
 
-// byRevision reports whether each revision of the source makes a new artifact.
-func (o *Origin) byRevision() bool { return o.chart.Spec.ReconcileStrategy == source.StrategyRevision }
+// doubtful reports whether the published artifact, which has the version of now,
+// may be another chart, where no state of the last run tells.
+func (o *Origin) doubtful(s *sources, now chartMemory) bool {
+	if o.chart.Status.ObservedGeneration != o.chart.Metadata.Generation {
+		return true
+	}
+	offered, published := now.Found.Identity, o.chart.Artifact().Digest
+	comparable := s.repository != nil && !inRegistry(s.repository) && o.stamp(s) == "" && isSHA256(offered) && isSHA256(published)
+	return comparable && offered != published
+}
+
+func isSHA256(digest string) bool { return strings.HasPrefix(digest, string(artifact.SHA256)+":") }
+
+// byRevision reports whether each revision of the source makes a new artifact. A
+// repository has charts of many versions: there it is the version that does.
+func (o *Origin) byRevision(s *sources) bool {
+	return s.repository == nil && o.chart.Spec.ReconcileStrategy == source.StrategyRevision
+}
 
 // merges reports whether there are values files that replace what the chart has.
 // values.yaml alone is what it has (reference A4).
@@ -92,7 +114,7 @@ func (s *sources) merges() bool {
 // is that of the chart (reference A4).
 func (o *Origin) stamp(s *sources) string {
 	var parts []string
-	if s.repository == nil && o.byRevision() {
+	if o.byRevision(s) {
 		parts = append(parts, short(s.inputs[0].Revision))
 	}
 	if s.merges() {
@@ -104,7 +126,7 @@ func (o *Origin) stamp(s *sources) string {
 // short returns the first 12 digits of the hash in a revision: the whole of it
 // would be too long for a label.
 func short(revision string) string {
-	hash := revision[strings.LastIndexAny(revision, ":@")+1:]
+	hash := revision[strings.LastIndexAny(revision, ":@/")+1:]
 	return hash[:min(12, len(hash))]
 }
 

@@ -84,6 +84,15 @@ func (s *sources) describe(holder source.Object) {
 	s.timeout = cmp.Or(s.timeout, defaultTimeout)
 }
 
+// verification is what the source asks for, "" for none: whatever was found there
+// before it did, and of whatever type it is.
+func (s *sources) verification() string {
+	if s.repository == nil || s.repository.Spec.Verify == nil {
+		return ""
+	}
+	return provenanceMode
+}
+
 // within does one step within the timeout of the source.
 func (s *sources) within(ctx context.Context, step string, do func(context.Context) error) error {
 	return source.Within(ctx, s.timeout, step, do)
@@ -135,11 +144,10 @@ type located struct {
 	Name     string `json:"name,omitempty"`
 	Version  string `json:"version,omitempty"`
 	Identity string `json:"identity,omitempty"` // differs when the same version is another chart
-	Verifies string `json:"verifies,omitempty"` // the verification that the source asks for
 }
 
 func foundIn(o offer) located {
-	return located{path.Base(o.name), o.version, o.identity, o.verifies}
+	return located{path.Base(o.name), o.version, o.identity}
 }
 
 // findInRepository returns what the repository of s offers. An index that it is

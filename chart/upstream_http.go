@@ -70,8 +70,9 @@ func (u *site) find(ctx context.Context, name, want string) (offer, error) {
 		return offer{}, stepError(source.StepResolve, pullFailed, err)
 	}
 	if o.identity = l.digest; o.identity == "" {
-		h := sha256.New()
-		transport.Note(h, entry.Created.UTC().Format(time.RFC3339Nano))
+		h, at := sha256.New(), *u.web.at
+		at.User = nil // the place counts, which the URLs are relative to
+		transport.Note(h, at.String(), entry.Created.UTC().Format(time.RFC3339Nano))
 		transport.Note(h, entry.URLs...)
 		o.identity = hex.EncodeToString(h.Sum(nil))
 	}
