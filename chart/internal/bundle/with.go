@@ -77,8 +77,8 @@ func (c *Chart) furnished(tree fs.FS, e Edit) (fs.FS, error) {
 	if err != nil {
 		return nil, err
 	}
-	for dir, further := range dirs {
-		dir = path.Join(chartsDir, dir)
+	for _, name := range slices.Sorted(maps.Keys(dirs)) {
+		dir, further := path.Join(chartsDir, name), dirs[name]
 		taken, err := has(tree, dir)
 		if err != nil {
 			return nil, err

@@ -3,6 +3,7 @@ package bundle_test
 import (
 	"errors"
 	"io/fs"
+	"strings"
 	"testing"
 
 	"github.com/headgate-io/headgate/chart/internal/bundle"
@@ -45,5 +46,16 @@ func TestChartsAreAddedBesideThoseThatAreThere(t *testing.T) {
 	}
 	if _, err := c.With(bundle.Edit{Charts: []*bundle.Chart{one("_lib", "1.0.0", "")}}); !errors.Is(err, bundle.ErrChart) {
 		t.Errorf("%v", err)
+	}
+}
+
+// TestTakenPlacesAreToldInOrder: of several, the same one each time.
+func TestTakenPlacesAreToldInOrder(t *testing.T) {
+	f := plain.with(small("x", "1.0.0").under("charts/a")).with(small("y", "1.0.0").under("charts/b"))
+	for range 20 {
+		_, err := f.open(t).With(bundle.Edit{Charts: []*bundle.Chart{small("b", "1.0.0").open(t), small("a", "1.0.0").open(t)}})
+		if err == nil || !strings.Contains(err.Error(), "charts/a is not a 1.0.0") {
+			t.Fatalf("%v", err)
+		}
 	}
 }
