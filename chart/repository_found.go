@@ -16,7 +16,6 @@ import (
 	"github.com/headgate-io/headgate/artifact"
 	"github.com/headgate-io/headgate/chart/index"
 	"github.com/headgate-io/headgate/internal/redact"
-	"github.com/headgate-io/headgate/internal/transport"
 	"github.com/headgate-io/headgate/source"
 )
 
@@ -51,13 +50,8 @@ func (w *web) name() string { return redact.URL(w.at) + " " + hex.EncodeToString
 // ask implements place: it asks for index.yaml.
 func (w *web) ask(ctx context.Context, v validators) (*answer, error) {
 	resp, err := w.get(ctx, below(w.at, indexFile), v.header())
-	if status, ok := errors.AsType[*StatusError](err); ok {
-		switch {
-		case errors.Is(err, os.ErrNotExist):
-			status.Hint = "spec.url must be the URL of the directory that " + indexFile + " is in"
-		case errors.Is(err, os.ErrPermission) && w.way.Auth == (transport.Auth{}):
-			status.Hint = "the repository may want the user name and password of a Secret in spec.secretRef"
-		}
+	if status, ok := errors.AsType[*StatusError](err); ok && errors.Is(err, os.ErrNotExist) {
+		status.Hint = "spec.url must be the URL of the directory that " + indexFile + " is in"
 	}
 	if err != nil {
 		return nil, err

@@ -116,7 +116,7 @@ func (w *web) get(ctx context.Context, u *url.URL, header http.Header) (*http.Re
 		return resp, nil
 	case resp.StatusCode != http.StatusOK:
 		transport.Finish(resp)
-		return nil, refusal(resp)
+		return nil, w.refusal(u, resp)
 	}
 	if coding := strings.Join(resp.Header.Values("Content-Encoding"), ", "); header.Get("Accept-Encoding") == "" && compresses.MatchString(coding) {
 		resp.Body.Close()

@@ -51,15 +51,33 @@ func (e *StatusError) Is(target error) bool {
 // RetryAfter says when the [source.Reconciler] is to try again at the earliest.
 func (e *StatusError) RetryAfter() time.Duration { return e.After }
 
-// refusal returns what resp refuses. What the server has to say about it is left
+// refusal returns what resp refuses of the request for u. What the server has to say about it is left
 // out: it may repeat credentials, and is hardly ever more than a web page.
-func refusal(resp *http.Response) *StatusError {
+func (w *web) refusal(u *url.URL, resp *http.Response) *StatusError {
 	e := &StatusError{URL: redact.URL(resp.Request.URL), Status: resp.StatusCode}
 	e.After, _ = transport.RetryAfter(resp.Header, time.Now())
-	if e.Status == http.StatusNotModified {
+	switch {
+	case e.Status == http.StatusNotModified:
 		e.Hint = "the server answers as if it had been asked whether something changed"
+	case errors.Is(e, fs.ErrPermission) && transport.SameOrigin(u, resp.Request.URL):
+		e.Hint = w.advice(u)
 	}
 	return e
+}
+
+// advice tells who is not let in at u what to do about credentials, "" when
+// there is nothing to tell.
+func (w *web) advice(u *url.URL) string {
+	own, none := transport.SameOrigin(u, w.at), w.way.Auth == transport.Auth{}
+	switch {
+	case own && none:
+		return "the repository may want the user name and password of a Secret in spec.secretRef of its PkgRepository"
+	case own:
+		return "check the user name and password, which are in spec.secretRef or spec.url of its PkgRepository"
+	case !none && !w.pass:
+		return "user name and password were sent to " + w.at.Host + " only: spec.passCredentials of its PkgRepository sends them to the servers of its charts as well"
+	}
+	return ""
 }
 
 // unreached returns the cause of what an [http.Client] reports, with the URL as
