@@ -40,7 +40,8 @@
 // # The sum
 //
 // [Summary.Sum] depends on every version with the name of its list and all its
-// fields, malformed ones included, and on the other fields of the index except
+// fields, malformed ones included (one that is larger than the limit counts with
+// the name of its list alone), and on the other fields of the index except
 // generated. It does not depend on the order of charts, versions and fields, on
 // fields that are null, nor on style and spelling; the order of other lists
 // matters. The field created is part of it, since it decides between builds of

@@ -78,3 +78,12 @@ func TestSumChanges(t *testing.T) {
 		seen[sum] = name
 	}
 }
+
+// TestSumOfLargeEntries counts entries that nobody can use, whatever they say.
+func TestSumOfLargeEntries(t *testing.T) {
+	large := func(b string) string { return "  - {x: [" + strings.Repeat(b+",", 70000) + "]}\n" }
+	none, one, other := sumOf(t, head+"  a:\n"), sumOf(t, head+"  a:\n"+large("b")), sumOf(t, head+"  a:\n"+large("c"))
+	if none == one || one != other {
+		t.Errorf("%s without, %s with one, %s with another", none, one, other)
+	}
+}
