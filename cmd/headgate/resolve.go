@@ -123,6 +123,7 @@ func (p *program) look(ctx context.Context, f *sourceFlags, args []string, do fu
 
 // ask does something with the origin of an object.
 func (s *session) ask(ctx context.Context, r *row, do func(context.Context, *row, source.Origin)) {
+	source.AssignGeneration(r.object, nil) // it is part of the version of a chart, as a first fetch would make it
 	obj, err := s.alone(ctx, r.object)
 	if err != nil {
 		r.err = err
