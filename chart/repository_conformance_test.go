@@ -67,7 +67,6 @@ type repoUpstream struct {
 	s       *testenv.Charts
 	variant repoVariant
 	secrets repoSecrets
-	local   string
 	defect  sourcetest.Defect
 }
 

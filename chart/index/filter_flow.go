@@ -4,9 +4,8 @@ import "bytes"
 
 // A flowStyle is an index in JSON, or in YAML written like it.
 type flowStyle struct {
-	skip   skipper
-	level  flowLevel
-	others bool // the chart whose versions are read is not asked for
+	skip  skipper
+	level flowLevel
 }
 
 // A flowLevel is what comes next in an index in JSON.

@@ -78,7 +78,7 @@ func Path(p string) (string, error) {
 	}
 	for part := range strings.SplitSeq(p, "/") {
 		if part == ".." {
-			return "", fmt.Errorf("%w: it must have no part ..", fs.ErrInvalid)
+			return "", fmt.Errorf("%w: no part of it may be '..'", fs.ErrInvalid)
 		}
 	}
 	name := path.Clean(p)

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 	"testing/fstest"
+	"unicode/utf8"
 
 	"github.com/headgate-io/headgate/chart/internal/bundle"
 )
@@ -40,7 +41,7 @@ func TestOpenDirRefuses(t *testing.T) {
 		"file": bundle.ErrChart, "file.tgz": bundle.ErrChart, "empty": bundle.ErrChart, ".": bundle.ErrChart, "c/templates": bundle.ErrChart,
 	} {
 		_, err := bundle.OpenDir(tree, dir)
-		if !errors.Is(err, want) || strings.ContainsAny(err.Error(), "\x00\xff") {
+		if !errors.Is(err, want) || strings.Contains(err.Error(), "\x00") || !utf8.ValidString(err.Error()) {
 			t.Errorf("%q: %v, want %v", dir, err, want)
 		}
 		if got := errors.Is(err, bundle.ErrChart); got != (want == bundle.ErrChart) {
