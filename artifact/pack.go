@@ -18,6 +18,7 @@ type Report struct {
 	LeftOut      []LeftOut // what an archive never holds: links, devices, submodules; the first 1,000
 	LeftOutTotal int       // how many there were
 	Replaced     []string  // files that an archive being read has more than once, the last of which counts; the first 1,000
+	Respelled    []string  // files that an archive being read spells otherwise, for example ./NAME or DIR//NAME; the first 1,000
 }
 
 // LeftOut names one entry that was left out and the mode that says why. A

@@ -76,6 +76,9 @@ func (in *intake) entry(hdr *tar.Header, content io.Reader) error {
 	case hdr.Typeflag == tar.TypeDir:
 		in.nodes = append(in.nodes, node{name: name, kind: kindDir})
 	case hdr.Typeflag == tar.TypeReg && name != ".":
+		if name != hdr.Name && len(in.report.Respelled) < maxLeftOut {
+			in.report.Respelled = append(in.report.Respelled, name)
+		}
 		return in.file(name, hdr, content)
 	default:
 		return fmt.Errorf("%w: entry %q has type %q", ErrFormat, name, hdr.Typeflag)

@@ -92,6 +92,9 @@ func inside(tree *artifact.Tree) (fs.FS, error) {
 	if len(report.Replaced) > 0 {
 		return nil, fmt.Errorf("%w: the archive has %q more than once", ErrChart, report.Replaced[0])
 	}
+	if len(report.Respelled) > 0 {
+		return nil, fmt.Errorf("%w: the archive spells %q with empty parts or dots: package it with the package manager", ErrChart, report.Respelled[0])
+	}
 	top, err := tree.ReadDir(".")
 	if err != nil {
 		return nil, err

@@ -147,6 +147,8 @@ func badArchives(t *testing.T) map[string]bad {
 		"Chart.yaml further down":       {data: plain.under("a/b").tgz(t), says: "Chart.yaml"},
 		"Chart.yaml is a directory":     {data: files{"plain/Chart.yaml/x": "x"}.tgz(t), says: "no file"},
 		"Chart.yaml twice":              {data: tgz(t, append(ok.entries(), entry{name: "plain/Chart.yaml", text: "name: other"})...), says: "more than once", lenient: true},
+		"a dot before all names":        {data: tgz(t, entry{name: "./plain/Chart.yaml", text: "apiVersion: v2\nname: plain\nversion: 1.0.0\n"}), says: "with empty parts or dots"},
+		"an empty part in a name":       {data: tgz(t, append(ok.entries(), entry{name: "plain//NOTES.txt", text: "x"})...), says: "with empty parts or dots"},
 		"a template twice":              {data: tgz(t, append(ok.entries(), entry{name: "plain/./templates/config.yaml", text: "kind: Secret"})...), says: "more than once", lenient: true},
 		"a name that leads out":         {data: ok.with(files{"plain/../../etc/passwd": "x"}).tgz(t), says: "leads out"},
 		"an absolute name":              {data: ok.with(files{"/etc/passwd": "x"}).tgz(t), says: "absolute", lenient: true},
