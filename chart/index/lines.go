@@ -111,7 +111,11 @@ func (l *lines) key(line []byte, i int, c *content) (value int, sure bool) {
 		}
 		at += n + 1
 		if at == len(line) || line[at] == ' ' {
-			c.key = bytes.TrimRight(line[i:at-1], " \t")
+			end := at - 1
+			for line[end-1] == ' ' || line[end-1] == '\t' { // not before i
+				end--
+			}
+			c.key = line[i:end]
 			return at, bytes.IndexByte(c.key, '#') < 0
 		}
 		if line[at] == '\t' {
