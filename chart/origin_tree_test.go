@@ -27,6 +27,7 @@ func TestVersionsFromTrees(t *testing.T) {
 		{"build metadata are replaced", source.StrategyRevision, "1.2.3-rc.1+x.y", "1.2.3-rc.1+abcdef012345", nil, "sha256:abcdef0123456789"},
 		{"build metadata stay", "", "1.2.3+x.y", "1.2.3+x.y", nil, rev1},
 		{"a revision that is only a commit", source.StrategyRevision, "1.2.3", "1.2.3+0123456789ab", nil, "sha1:0123456789abcdef0123456789abcdef01234567"},
+		{"a revision in an old spelling", source.StrategyRevision, "1.2.3", "1.2.3+0123456789ab", nil, "main/0123456789abcdef0123456789abcdef01234567"},
 		{"a tag and a digest", source.StrategyRevision, "1.2.3", "1.2.3+fedcba987654", nil, "v1@sha256:fedcba9876543210"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
