@@ -221,6 +221,9 @@ func (o *Origin) unpacked(s *sources, err error) error {
 // notChart gives the failure to open the chart in s its reason: what is no chart
 // is none until the source or spec.chart changes.
 func (o *Origin) notChart(s *sources, err error) error {
+	if errors.Is(err, fs.ErrNotExist) && !errors.Is(err, bundle.ErrChart) {
+		err = fmt.Errorf("%w: name the directory of a chart, or its archive, from the root of the source", err)
+	}
 	err = fmt.Errorf("spec.chart in %s at %s: %w", s.ref, s.inputs[0].Revision, err)
 	if errors.Is(err, bundle.ErrChart) || errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrInvalid) {
 		return badChart(err)

@@ -98,10 +98,18 @@ func (u *site) choose(ctx context.Context, name, want string) (index.Entry, erro
 	case broken != nil:
 		return entry, stepError(source.StepResolve, indexFailed, fmt.Errorf("index of %s: %w", u.name(), broken))
 	case !any && errors.Is(err, fs.ErrNotExist):
-		err = fmt.Errorf("it is not in the index of %s: %w", u.name(), err)
+		err = fmt.Errorf("%w in the index of %s: look at its spelling", errNoChart, u.name())
 	}
 	return entry, unselected(badReference, name, err)
 }
+
+// errNoChart is fs.ErrNotExist in other words.
+var errNoChart = noChart{}
+
+type noChart struct{}
+
+func (noChart) Error() string        { return "there is no such chart" }
+func (noChart) Is(target error) bool { return target == fs.ErrNotExist }
 
 // watch tells whether there were any entries, and what was wrong with their list.
 func watch(entries iter.Seq2[index.Entry, error], any *bool, broken *error) iter.Seq2[index.Entry, error] {

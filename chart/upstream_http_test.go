@@ -51,7 +51,7 @@ func TestNotFound(t *testing.T) {
 		says       string
 	}{
 		{"app", "2.x", false, `newest are "1.0.0"`},
-		{"other", "*", false, "chart other: it is not in the index of " + c.URL()},
+		{"other", "*", false, "chart other: there is no such chart in the index of " + c.URL()},
 		{"app", "one", true, `version "one" is neither in the index nor a range`},
 	} {
 		_, err := b.open().find(t.Context(), row.name, row.want)
