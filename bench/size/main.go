@@ -15,7 +15,7 @@ var heavy = map[string][]string{
 }
 
 func main() {
-	for _, packages := range [][]string{{"./artifact"}, {"./source"}, {"./git"}, {"./oci"}, {"./oci/notation"}, {"./oci/cosign"},
+	for _, packages := range [][]string{{"./artifact"}, {"./source"}, {"./git"}, {"./oci"}, {"./oci/notation"}, {"./oci/cosign"}, {"./chart"}, {"./chart/index"},
 		{"./bucket"}, {"./bucket/s3"}, {"./bucket/gcs"}, {"./bucket/azure"}} {
 		cmd := exec.Command("go", append([]string{"list", "-deps"}, packages...)...)
 		cmd.Dir, cmd.Stderr = "..", os.Stderr
