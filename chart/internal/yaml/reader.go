@@ -112,16 +112,3 @@ func (r *Reader) Skip() error {
 	}
 	return nil
 }
-
-// SkipNode passes over the next node: a scalar, or a collection with all that is
-// in it. What it passes over is checked like anything else. Before the end of a
-// collection it passes over that end.
-func (r *Reader) SkipNode() error {
-	if !r.next() {
-		return r.err
-	}
-	if r.ev.Kind == MapStart || r.ev.Kind == SeqStart {
-		return r.Skip()
-	}
-	return nil
-}

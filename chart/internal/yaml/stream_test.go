@@ -128,7 +128,11 @@ func TestMemory(t *testing.T) {
 		}
 	}
 	for {
-		if err := r.SkipNode(); err == io.EOF {
+		e, err := r.Next()
+		if err == nil && (e.Kind == MapStart || e.Kind == SeqStart) {
+			err = r.Skip()
+		}
+		if err == io.EOF {
 			break
 		} else if err != nil {
 			t.Fatal(err)
