@@ -1,6 +1,7 @@
 package index
 
 import (
+	"fmt"
 	"io"
 	"iter"
 )
@@ -13,9 +14,17 @@ func Unfiltered(r io.Reader, name string) iter.Seq2[Entry, error] {
 // Filter returns what is left of an index.
 func Filter(r io.Reader, name string) ([]byte, error) { return io.ReadAll(newFilter(r, name)) }
 
-// Forms returns the canonical forms of the versions of a chart, whether anyone
-// can use them or not.
-func Forms(r io.Reader, name string, filtered bool) (forms []string, err error) {
+// A Version is the canonical form of a version of a chart, whether anyone can
+// use it or not, and the line of the index where it begins.
+type Version struct {
+	Form string
+	Line int
+}
+
+func (v Version) String() string { return fmt.Sprintf("line %d: %q", v.Line, v.Form) }
+
+// Versions returns those of one chart.
+func Versions(r io.Reader, name string, filtered bool) (list []Version, err error) {
 	d := open(r)
 	if filtered {
 		d = openFiltered(r, name)
@@ -27,9 +36,9 @@ func Forms(r io.Reader, name string, filtered bool) (forms []string, err error) 
 			if value.big {
 				return errStop
 			}
-			forms = append(forms, string(value.canonical(nil, 0)))
+			list = append(list, Version{string(value.canonical(nil, 0)), value.nodes[0].line})
 			return nil
 		},
 	})
-	return forms, err
+	return list, err
 }

@@ -144,6 +144,20 @@ func (f *filter) drop() {
 	f.start, f.ok = f.scan, f.scan
 }
 
+// dropWithin is drop for what begins within a line. When it has line breaks, one
+// of them is let through, for lines that have what comes before it to be others
+// than those that have what comes after it, and it returns true.
+func (f *filter) dropWithin() bool {
+	before := f.dropped
+	if f.drop(); f.dropped == before {
+		return false
+	}
+	f.start--
+	f.buf[f.start] = '\n'
+	f.passed, f.dropped = f.passed+1, f.dropped-1
+	return true
+}
+
 // give lets everything through, from the entry that is read.
 func (f *filter) give() bool {
 	f.through = true

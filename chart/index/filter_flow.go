@@ -6,6 +6,7 @@ import "bytes"
 type flowStyle struct {
 	skip  skipper
 	level flowLevel
+	apart bool // a line break was let through for what is left out of the list
 }
 
 // A flowLevel is what comes next in an index in JSON.
@@ -64,7 +65,7 @@ func (s *flowStyle) name(f *filter) (more, sure bool) {
 	switch {
 	case s.level == chartName && text[at] == '[' && !escapes && string(name) != f.name:
 		f.scan++
-		s.level = entryValue
+		s.level, s.apart = entryValue, false
 	case s.level == chartName:
 		s.level = chartValue
 	case escapes:
@@ -133,17 +134,26 @@ func (s *flowStyle) entry(f *filter) (more, sure bool) {
 		return false, true
 	case f.buf[f.scan] == ',':
 		f.scan++
-		f.drop()
+		s.drop(f)
 		s.skip = skipper{}
 		return true, true
 	case f.buf[f.scan] != ']':
 		return false, false
 	}
-	f.drop()
+	s.drop(f)
 	f.scan++
 	f.keep()
 	s.level = chartName
 	return true, true
+}
+
+// drop leaves out what was read.
+func (s *flowStyle) drop(f *filter) {
+	if s.apart {
+		f.drop()
+	} else {
+		s.apart = f.dropWithin()
+	}
 }
 
 // long implements [style].

@@ -5,6 +5,7 @@ import (
 	"io"
 	"iter"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -59,6 +60,25 @@ func TestNamesOnSeveralLines(t *testing.T) {
 	list, err := all(index.Entries(strings.NewReader(text), "pod info"))
 	if err != nil || len(list) != 1 {
 		t.Errorf("%+v, %v", list, err)
+	}
+}
+
+// TestLinesWithMoreThanOneChart asks for the lines of entries beside which others
+// begin and end.
+func TestLinesWithMoreThanOneChart(t *testing.T) {
+	const entry = `{"name":"a","version":"1.0.0","urls":["a"]}`
+	text := `{"apiVersion":"v1","entries":{"a":[` + entry + ",\n" + entry + `],"b":[` + "\n{},\n{}\n" + `],"a":[` + entry + `],"b":[{},` + "\n" + `{}],"a":[` + entry + "]}}"
+	for _, size := range []int{1, 2, 3, 5, 7, 100, 1000} {
+		var lines []int
+		for e, err := range index.Entries(pieces{strings.NewReader(text), size}, "a") {
+			if err != nil {
+				t.Fatal(err)
+			}
+			lines = append(lines, e.Line)
+		}
+		if want := []int{1, 2, 5, 6}; !slices.Equal(lines, want) {
+			t.Errorf("in pieces of %d bytes: %v, want %v", size, lines, want)
+		}
 	}
 }
 
