@@ -18,10 +18,11 @@ type filter struct {
 	// that may be left out, and what follows up to end is still to be read.
 	buf                  []byte
 	start, ok, scan, end int
-	err                  error // of src, after end
-	style                style // nil before the first byte
-	through              bool  // all that follows is let through
-	odd                  bool  // there are line breaks that only YAML has
+	err                  error   // of src, after end
+	style                style   // nil before the first byte
+	through              bool    // all that follows is let through
+	odd                  bool    // there are line breaks that only YAML has
+	last                 [2]byte // of what was read of src
 
 	passed  int   // line breaks in what was let through so far
 	dropped int   // line breaks in what was left out so far
@@ -114,13 +115,29 @@ func (f *filter) fill() bool {
 	for range 100 {
 		var n int
 		n, f.err = f.src.Read(f.buf[f.end:])
-		f.odd = f.odd || oddBreak(f.buf[max(f.end-2, 0):f.end+n])
+		f.look(f.buf[f.end : f.end+n])
 		if f.end += n; n > 0 || f.err != nil {
 			return true
 		}
 	}
 	f.err = io.ErrNoProgress
 	return true
+}
+
+// look finds line breaks that only YAML has, in what comes next of src. One of
+// them may begin in what came before, which may not be in buf any more.
+func (f *filter) look(text []byte) {
+	if len(text) == 0 || f.odd {
+		return
+	}
+	edge := [4]byte{f.last[0], f.last[1]}
+	n := copy(edge[2:], text)
+	f.odd = oddBreak(edge[:2+n]) || oddBreak(text)
+	if n == 1 {
+		f.last = [2]byte(edge[1:])
+	} else {
+		f.last = [2]byte(text[len(text)-2:])
+	}
 }
 
 // keep lets through what was read.

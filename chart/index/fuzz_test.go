@@ -52,6 +52,8 @@ var seeds = []string{
 	"{\"apiVersion\":\"v1\",\"entries\":{\"b\":[1],\"\n podinfo\":[2],\"c\":[3]}}",
 	"{\"apiVersion\":\"v1\",\r\"entries\":{\"b\":[1,\r\n2,\r3],\"podinfo\":[\r{\"name\":\"podinfo\",\"version\":\"1.0.0\",\"urls\":[\"a\"]}],\"z\":[4]}}",
 	"{\"apiVersion\":\"v1\",\"entries\":{\"podinfo\":[{},1],\"b\":[\n1,\n2],\"podinfo\":[3],\"z\":[4]}}",
+	"{\"apiVersion\":\"v1\",\"entries\":{\"podinfo\":[1,\r2],\"b\":[\n1,\n2],\"podinfo\":[3],\"z\":[4]}}",
+	"{\"apiVersion\":\"v1\",\"entries\":{\"podinfo\":[1,\u20282],\"b\":[\n1,\n2],\"podinfo\":[3],\"z\":[4]}}",
 	"<html>\n<body>", "", "{}", "[]", "null", "a", "{", "\"", "entries:\n", "{\"entries\":", "--- {a: b}",
 }
 
