@@ -145,7 +145,8 @@
 //
 // [source.Env].Limits bounds an index (default 256 MiB), the artifact of another
 // source (16 GiB, 4,000,000 entries), and a chart: 100 MiB unpacked, 5 MiB a file,
-// 10,000 entries, what is packed included. A values file has at most 1 MiB. Of an
-// entry of an index 20 URLs are tried. A chart may get 200 charts, and directories
-// may depend on each other 20 deep. A failure names the limit.
+// 10,000 entries, what is packed included. A values file has at most 1 MiB, those of
+// a chart 16 MiB together. Of an entry of an index 20 URLs are tried. A chart may get
+// 200 charts, and directories may depend on each other 20 deep. A failure names the
+// limit.
 package chart

@@ -14,8 +14,11 @@ import (
 	"github.com/headgate-io/headgate/source"
 )
 
-// maxValues bounds one values file, in bytes.
-const maxValues = 1 << 20
+// Bounds of values files, in bytes: of one, and of all together.
+const (
+	maxValues    = 1 << 20
+	maxAllValues = 16 << 20
+)
 
 // badValues says what is wrong with spec.valuesFiles.
 func badValues(err error) error {
@@ -163,6 +166,7 @@ func (s *shelf) merged(ctx context.Context, own fs.FS) (values []byte, used []st
 		return nil, s.origin.chart.Spec.ValuesFiles, nil
 	}
 	var texts [][]byte
+	size := 0
 	for _, v := range s.sources.values {
 		var text []byte
 		if v.Source == (source.Reference{}) {
@@ -175,6 +179,9 @@ func (s *shelf) merged(ctx context.Context, own fs.FS) (values []byte, used []st
 		}
 		if err != nil {
 			return nil, nil, err
+		}
+		if size += len(text); size > maxAllValues {
+			return nil, nil, badValues(fmt.Errorf("values file %q: there are more than %d bytes of values up to here", v.Text, maxAllValues))
 		}
 		texts, used = append(texts, text), append(used, v.Text)
 	}
