@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"path"
 	"strings"
@@ -207,6 +208,9 @@ func (d *viewDir) ReadDir(n int) ([]fs.DirEntry, error) {
 		shown := d.view.shown(d.name, entries)
 		if n <= 0 || len(shown) > 0 || err != nil {
 			return shown, err
+		}
+		if len(entries) == 0 { // no progress and no error: do not ask for ever
+			return nil, io.EOF
 		}
 	}
 }

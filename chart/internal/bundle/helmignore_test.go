@@ -2,6 +2,7 @@ package bundle
 
 import (
 	"errors"
+	"io"
 	"io/fs"
 	"math/rand/v2"
 	"path"
@@ -150,5 +151,41 @@ func TestViewIsAFileSystem(t *testing.T) {
 	}
 	if err := fstest.TestFS(memory{"a": []byte("1"), "b": nil}, "a", "b"); err != nil {
 		t.Error(err)
+	}
+}
+
+// An idle tree has directories that give nothing when they are asked for a few
+// entries, and no error.
+type idle struct{ fstest.MapFS }
+
+func (t idle) Open(name string) (fs.File, error) {
+	f, err := t.MapFS.Open(name)
+	if d, ok := f.(fs.ReadDirFile); ok {
+		return idleDir{d}, err
+	}
+	return f, err
+}
+
+type idleDir struct{ fs.ReadDirFile }
+
+func (d idleDir) ReadDir(n int) ([]fs.DirEntry, error) {
+	if n > 0 {
+		return nil, nil
+	}
+	return d.ReadDirFile.ReadDir(n)
+}
+
+func TestViewDoesNotAskForEver(t *testing.T) {
+	v, err := newView(idle{fstest.MapFS{"a": {}}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, err := v.Open(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dir.Close()
+	if entries, err := dir.(fs.ReadDirFile).ReadDir(1); len(entries) > 0 || err != io.EOF {
+		t.Errorf("%v, %v", entries, err)
 	}
 }
