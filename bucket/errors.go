@@ -1,7 +1,6 @@
 package bucket
 
 import (
-	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
@@ -14,12 +13,10 @@ import (
 // operationFailed is the reason of failures that name no other (reference A2).
 const operationFailed = "BucketOperationFailed"
 
-// refusals are the failures whose reason is AuthenticationFailed, whatever was
-// going on: what is presented to the other side does not do, or the other way round.
-var refusals = []func(error) bool{
-	func(err error) bool { return errors.Is(err, fs.ErrPermission) && is[*StatusError](err) },
-	is[*transport.SecretError],
-	is[*tls.CertificateVerificationError],
+// refused reports whether the reason of err is AuthenticationFailed, whatever was
+// going on.
+func refused(err error) bool {
+	return errors.Is(err, fs.ErrPermission) && is[*StatusError](err) || transport.Refusal(err)
 }
 
 func is[E error](err error) bool {
@@ -31,10 +28,8 @@ func is[E error](err error) bool {
 // gives it the step and the reason of its condition unless it has them.
 func (o *Origin) failed(step source.Step, err error) error {
 	out := &source.StepError{Step: step, Reason: operationFailed}
-	for _, refused := range refusals {
-		if refused(err) {
-			out.Reason = "AuthenticationFailed"
-		}
+	if refused(err) {
+		out.Reason = "AuthenticationFailed"
 	}
 	if chosen, ok := errors.AsType[*source.StepError](err); ok {
 		out.Step, out.Reason = chosen.Step, chosen.Reason

@@ -1,7 +1,6 @@
 package chart
 
 import (
-	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
@@ -101,20 +100,13 @@ func unreached(err error) error {
 	return fmt.Errorf("%s %s: %w", strings.ToUpper(e.Op), at, cause)
 }
 
-// refusals are the failures whose reason is AuthenticationFailed, whatever was
-// going on: what is presented to the other side does not do, or the other way round.
-var refusals = []func(error) bool{
-	func(err error) bool {
-		status, ok := errors.AsType[*StatusError](err)
-		return ok && errors.Is(status, fs.ErrPermission)
-	},
-	func(err error) bool {
-		status, ok := errors.AsType[*oci.StatusError](err)
-		return ok && errors.Is(status, fs.ErrPermission)
-	},
-	is[*oci.RealmError],
-	is[*transport.SecretError],
-	is[*tls.CertificateVerificationError],
+// refused reports whether the reason of err is AuthenticationFailed, whatever was
+// going on.
+func refused(err error) bool {
+	status, ok := errors.AsType[*StatusError](err)
+	image, also := errors.AsType[*oci.StatusError](err)
+	return ok && errors.Is(status, fs.ErrPermission) || also && errors.Is(image, fs.ErrPermission) ||
+		is[*oci.RealmError](err) || transport.Refusal(err)
 }
 
 func is[E error](err error) bool {
@@ -127,10 +119,8 @@ func stepError(step source.Step, reason string, err error) error {
 	if is[*source.StepError](err) {
 		return err
 	}
-	for _, refused := range refusals {
-		if refused(err) {
-			reason = "AuthenticationFailed"
-		}
+	if refused(err) {
+		reason = "AuthenticationFailed"
 	}
 	return &source.StepError{Step: step, Reason: reason, Err: err}
 }

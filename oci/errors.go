@@ -1,7 +1,6 @@
 package oci
 
 import (
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -13,16 +12,11 @@ import (
 // listFailed is the reason when no tag can be chosen (reference A2).
 const listFailed = "ReadOperationFailed"
 
-// refusals are the failures whose reason is AuthenticationFailed, whatever was
-// going on: what is presented to the other side does not do, or the other way round.
-var refusals = []func(error) bool{
-	func(err error) bool {
-		status, ok := errors.AsType[*StatusError](err)
-		return ok && errors.Is(status, fs.ErrPermission)
-	},
-	is[*RealmError],
-	is[*transport.SecretError],
-	is[*tls.CertificateVerificationError],
+// refused reports whether the reason of err is AuthenticationFailed, whatever was
+// going on.
+func refused(err error) bool {
+	status, ok := errors.AsType[*StatusError](err)
+	return ok && errors.Is(status, fs.ErrPermission) || is[*RealmError](err) || transport.Refusal(err)
 }
 
 func is[E error](err error) bool {
@@ -35,10 +29,8 @@ func stepError(step source.Step, reason string, err error) error {
 	if is[*source.StepError](err) {
 		return err
 	}
-	for _, refused := range refusals {
-		if refused(err) {
-			reason = "AuthenticationFailed"
-		}
+	if refused(err) {
+		reason = "AuthenticationFailed"
 	}
 	return &source.StepError{Step: step, Reason: reason, Err: err}
 }

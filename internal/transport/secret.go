@@ -1,7 +1,9 @@
 package transport
 
 import (
+	"crypto/tls"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"net/url"
 	"strings"
@@ -41,6 +43,16 @@ type SecretError struct {
 
 func (e *SecretError) Error() string {
 	return fmt.Sprintf("secret %s: key %s %s", e.Secret, e.Key, e.Problem)
+}
+
+// Refusal reports whether what is presented to the other side cannot be used, or
+// what the other side presents is not to be trusted: a *[SecretError], or a
+// certificate that was refused. The reason of such a failure is
+// AuthenticationFailed, whatever was going on.
+func Refusal(err error) bool {
+	_, secret := errors.AsType[*SecretError](err)
+	_, certificate := errors.AsType[*tls.CertificateVerificationError](err)
+	return secret || certificate
 }
 
 // A reader reads one Secret by key.
