@@ -106,6 +106,8 @@ func (r *scene) origin(obj *source.Bucket) *bucket.Origin {
 func (r *scene) whole(obj *source.Bucket) {
 	r.Helper()
 	got := r.Contents(obj.Artifact())
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	same := func(held map[string]string) bool {
 		held = maps.Clone(held)
 		maps.DeleteFunc(held, func(key, _ string) bool { return strings.HasSuffix(key, "/") || strings.HasPrefix(key, "ignored/") })
