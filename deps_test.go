@@ -59,11 +59,18 @@ var rooms = map[string]room{
 
 	"git/internal/signature": {imports: "internal/openpgp", modules: "golang.org/x/crypto golang.org/x/sys"},
 
+	"rollout":          {imports: "internal/document internal/redact", modules: "go.yaml.in/yaml/v3"},
+	"rollout/metric":   {imports: "rollout internal/document internal/redact"},
+	"rollout/notify":   {imports: "rollout internal/document internal/redact"},
+	"rollout/simulate": {imports: "rollout"},
+	"rollout/traffic":  {imports: "rollout internal/redact"},
+
 	"cmd/headgate": {
-		imports: "artifact bucket bucket/azure bucket/gcs bucket/s3 chart chart/index source git oci oci/cosign oci/notation internal/redact login/aws login/azure login/gcp login/github", // sigs.k8s.io/yaml comes with source
+		imports: "rollout rollout/metric rollout/notify rollout/simulate rollout/traffic artifact bucket bucket/azure bucket/gcs bucket/s3 chart chart/index source git oci oci/cosign oci/notation internal/redact login/aws login/azure login/gcp login/github", // sigs.k8s.io/yaml comes with source
 		modules: "github.com/spf13/cobra github.com/spf13/pflag github.com/inconshreveable/mousetrap github.com/jedib0t/go-pretty/v6 github.com/mattn/go-runewidth github.com/clipperhouse/uax29/v2 golang.org/x/term golang.org/x/text github.com/rogpeppe/go-internal",
 	},
 
+	"internal/document":  {modules: "go.yaml.in/yaml/v3"},
 	"internal/openpgp":   {modules: "github.com/ProtonMail/go-crypto github.com/cloudflare/circl golang.org/x/crypto golang.org/x/sys"},
 	"internal/redact":    {},
 	"internal/transport": {imports: "source internal/redact", modules: "golang.org/x/net"},

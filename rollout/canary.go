@@ -1,0 +1,122 @@
+package rollout
+
+import (
+	"io"
+	"time"
+)
+
+// A Duration is a time span, written as a duration of the manifests: 1m30s.
+type Duration time.Duration
+
+// A Canary is the part of a Canary manifest that this package works with.
+type Canary struct {
+	APIVersion string     `json:"apiVersion"`
+	Kind       string     `json:"kind"`
+	Metadata   Metadata   `json:"metadata"`
+	Spec       CanarySpec `json:"spec"`
+}
+
+// Metadata names a canary.
+type Metadata struct {
+	Name      string `json:"name"`
+	Namespace string `json:"namespace,omitempty"` // default "default"
+}
+
+// A CanarySpec says what is rolled out and how.
+type CanarySpec struct {
+	Provider                string    `json:"provider,omitempty"`
+	MetricsServer           string    `json:"metricsServer,omitempty"` // URL, for metrics without a template
+	TargetRef               ObjectRef `json:"targetRef,omitzero"`
+	Service                 Service   `json:"service,omitzero"`
+	IngressRef              ObjectRef `json:"ingressRef,omitzero"`
+	RouteRef                ObjectRef `json:"routeRef,omitzero"`
+	ProgressDeadlineSeconds int       `json:"progressDeadlineSeconds,omitempty"` // default 600
+	SkipAnalysis            bool      `json:"skipAnalysis,omitempty"`
+	Suspend                 bool      `json:"suspend,omitempty"`
+	Analysis                Settings  `json:"analysis"`
+}
+
+// An ObjectRef names an object of the cluster.
+type ObjectRef struct {
+	APIVersion string `json:"apiVersion,omitempty"`
+	Kind       string `json:"kind,omitempty"`
+	Name       string `json:"name"`
+	Namespace  string `json:"namespace,omitempty"`
+}
+
+// A Service is what the traffic goes to.
+type Service struct {
+	Name string `json:"name,omitempty"` // default the name of the target
+	Port int    `json:"port,omitempty"`
+}
+
+// Settings are the analysis of a canary: spec.analysis.
+type Settings struct {
+	Interval            Duration `json:"interval,omitempty"`  // between two steps, default 60s, at least 10s
+	Threshold           int      `json:"threshold,omitempty"` // failed checks before a rollback, default 1
+	MaxWeight           int      `json:"maxWeight,omitempty"` // percent; the canary never has more before it is promoted; default 100
+	StepWeight          int      `json:"stepWeight,omitempty"`
+	StepWeights         []int    `json:"stepWeights,omitempty"`
+	StepWeightPromotion int      `json:"stepWeightPromotion,omitempty"`
+	Iterations          int      `json:"iterations,omitempty"`
+	Mirror              bool     `json:"mirror,omitempty"`
+	MirrorWeight        int      `json:"mirrorWeight,omitempty"`
+
+	PrimaryReadyThreshold *int `json:"primaryReadyThreshold,omitempty"` // percent, default 100
+	CanaryReadyThreshold  *int `json:"canaryReadyThreshold,omitempty"`
+
+	Match    []Match  `json:"match,omitempty"`
+	Metrics  []Metric `json:"metrics,omitempty"`
+	Webhooks []Hook   `json:"webhooks,omitempty"`
+	Alerts   []Alert  `json:"alerts,omitempty"`
+}
+
+// A Match is a condition on requests that go to the canary, for A/B tests.
+type Match struct {
+	Headers map[string]StringMatch `json:"headers,omitempty"`
+}
+
+// A StringMatch is a condition on the value of a header: one of these.
+type StringMatch struct {
+	Exact  string `json:"exact,omitempty"`
+	Prefix string `json:"prefix,omitempty"`
+	Suffix string `json:"suffix,omitempty"`
+	Regex  string `json:"regex,omitempty"`
+}
+
+// A Metric is one check of a value.
+type Metric struct {
+	Name              string            `json:"name"`
+	Interval          Duration          `json:"interval,omitempty"` // default 1m
+	Threshold         *float64          `json:"threshold,omitempty"`
+	ThresholdRange    *Range            `json:"thresholdRange,omitempty"`
+	Query             string            `json:"query,omitempty"`
+	TemplateRef       *ObjectRef        `json:"templateRef,omitempty"`
+	TemplateVariables map[string]string `json:"templateVariables,omitempty"`
+	NoValues          string            `json:"noValues,omitempty"` // extension of headgate: fail (default), pass or inconclusive
+}
+
+// A Range is what a value must be in, ends included.
+type Range struct {
+	Min *float64 `json:"min,omitempty"`
+	Max *float64 `json:"max,omitempty"`
+}
+
+// An Alert is a notifier and what it is told.
+type Alert struct {
+	Name        string    `json:"name"`
+	Severity    Severity  `json:"severity,omitempty"` // default info: all
+	ProviderRef ObjectRef `json:"providerRef"`
+}
+
+// Decode reads the Canary manifests of a stream of YAML documents or JSON
+// values; documents of other kinds are skipped.
+//
+// The error joins what is wrong. Warnings are what real manifests break and an
+// analysis would not run with: see [Canary.Check].
+func Decode(file string, r io.Reader) (canaries []*Canary, warnings []error, err error) {
+	return nil, nil, errTODO
+}
+
+// Check returns what an analysis would not run with, joined.
+func (c *Canary) Check() error { return nil }
