@@ -6,6 +6,8 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+
+	"github.com/headgate-io/headgate/internal/durable"
 )
 
 // A scratch is a directory of files being written, shared by processes. The
@@ -116,7 +118,7 @@ func openLocked(root *os.Root, name string, flag int) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	locked, err := tryLock(f)
+	locked, err := durable.TryLock(f)
 	if err == nil && locked && sameFile(root, name, f) {
 		return f, nil
 	}

@@ -7,6 +7,8 @@ import (
 	"io"
 	"io/fs"
 	"os"
+
+	"github.com/headgate-io/headgate/internal/durable"
 )
 
 // Check reports whether a is present and as recorded.
@@ -117,7 +119,7 @@ const recordLine = "%s %d %d %d\n"
 
 // remember records that f, which info describes, has digest.
 func (s *Store) remember(p place, digest string, f *os.File, info fs.FileInfo) {
-	if id, err := fileID(f); err == nil {
+	if id, err := durable.FileID(f); err == nil {
 		line := fmt.Appendf(nil, recordLine, digest, info.Size(), info.ModTime().UnixNano(), id)
 		s.root.WriteFile(p.record(), line, 0o600)
 	}
@@ -127,7 +129,7 @@ func (s *Store) remember(p place, digest string, f *os.File, info fs.FileInfo) {
 // recorded.
 func (s *Store) recorded(p place, f *os.File, info fs.FileInfo) string {
 	digest, size, mtime, id := s.readRecord(p)
-	now, err := fileID(f)
+	now, err := durable.FileID(f)
 	if err != nil || size != info.Size() || mtime != info.ModTime().UnixNano() || id != now {
 		return ""
 	}

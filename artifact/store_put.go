@@ -12,6 +12,8 @@ import (
 	"path"
 	"strings"
 	"time"
+
+	"github.com/headgate-io/headgate/internal/durable"
 )
 
 // Put stores what write writes as file of the object dir
@@ -153,7 +155,7 @@ func (s *Store) syncDir(dir string) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(syncDir(d), d.Close())
+	return errors.Join(durable.SyncDir(d), d.Close())
 }
 
 // describe returns the artifact at p.

@@ -1,6 +1,6 @@
 //go:build unix
 
-package artifact
+package durable
 
 import (
 	"errors"
@@ -8,9 +8,9 @@ import (
 	"syscall"
 )
 
-// tryLock takes the exclusive lock of f if nobody has it. It ends with the
+// TryLock takes the exclusive lock of f if nobody has it. It ends with the
 // descriptor, so also with the process.
-func tryLock(f *os.File) (bool, error) {
+func TryLock(f *os.File) (bool, error) {
 	err := control(f, func(fd uintptr) error {
 		for {
 			if err := syscall.Flock(int(fd), syscall.LOCK_EX|syscall.LOCK_NB); err != syscall.EINTR {
@@ -27,8 +27,8 @@ func tryLock(f *os.File) (bool, error) {
 	return err == nil, err
 }
 
-// fileID returns the number by which the file system knows f.
-func fileID(f *os.File) (id uint64, err error) {
+// FileID returns the number by which the file system knows f.
+func FileID(f *os.File) (id uint64, err error) {
 	info, err := f.Stat()
 	if err != nil {
 		return 0, err
@@ -39,8 +39,8 @@ func fileID(f *os.File) (id uint64, err error) {
 	return id, nil
 }
 
-// syncDir makes the entries of a directory durable.
-func syncDir(d *os.File) error { return d.Sync() }
+// SyncDir makes the entries of a directory durable.
+func SyncDir(d *os.File) error { return d.Sync() }
 
 func control(f *os.File, do func(fd uintptr) error) error {
 	c, err := f.SyscallConn()

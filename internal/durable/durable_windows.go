@@ -1,4 +1,4 @@
-package artifact
+package durable
 
 import (
 	"os"
@@ -14,9 +14,9 @@ const (
 	lockViolation    = syscall.Errno(0x21) // ERROR_LOCK_VIOLATION
 )
 
-// tryLock takes the exclusive lock of f if nobody has it. It ends with the
+// TryLock takes the exclusive lock of f if nobody has it. It ends with the
 // handle, so also with the process.
-func tryLock(f *os.File) (bool, error) {
+func TryLock(f *os.File) (bool, error) {
 	at := syscall.Overlapped{OffsetHigh: lockOffset}
 	ok, _, err := lockFileEx.Call(f.Fd(), lockExclusiveNow, 0, 1, 0, uintptr(unsafe.Pointer(&at)))
 	switch {
@@ -28,8 +28,8 @@ func tryLock(f *os.File) (bool, error) {
 	return false, &os.PathError{Op: "lock", Path: f.Name(), Err: err}
 }
 
-// fileID returns the number by which the file system knows f.
-func fileID(f *os.File) (uint64, error) {
+// FileID returns the number by which the file system knows f.
+func FileID(f *os.File) (uint64, error) {
 	var info syscall.ByHandleFileInformation
 	if err := syscall.GetFileInformationByHandle(syscall.Handle(f.Fd()), &info); err != nil {
 		return 0, &os.PathError{Op: "stat", Path: f.Name(), Err: err}
@@ -37,6 +37,6 @@ func fileID(f *os.File) (uint64, error) {
 	return uint64(info.FileIndexHigh)<<32 | uint64(info.FileIndexLow), nil
 }
 
-// syncDir does nothing: NTFS journals directory entries itself, and a handle
+// SyncDir does nothing: NTFS journals directory entries itself, and a handle
 // of a directory cannot be flushed.
-func syncDir(*os.File) error { return nil }
+func SyncDir(*os.File) error { return nil }

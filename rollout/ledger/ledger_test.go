@@ -1,0 +1,104 @@
+package ledger_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"reflect"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate-io/headgate/rollout"
+	"github.com/headgate-io/headgate/rollout/ledger"
+)
+
+var app = rollout.Metadata{Name: "app", Namespace: "prod"}
+
+func open(t *testing.T, path string) *ledger.File {
+	t.Helper()
+	f, err := ledger.Open(path, app)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { f.Close() })
+	return f
+}
+
+func TestSaveAndLoad(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "new", "app.json")
+	f := open(t, path)
+	if s, err := f.Load(); err != nil || !reflect.DeepEqual(s, rollout.Status{}) {
+		t.Errorf("before the first save: %+v, %v", s, err)
+	}
+	want := rollout.Status{
+		Phase: rollout.Waiting, CanaryWeight: 20, FailedChecks: 1, AppliedSpec: "v2", PromotedSpec: "v1", Sequence: 7,
+		Gate: &rollout.Gate{Type: rollout.HookConfirmRollout, Name: "approve", Since: time.Unix(1, 0).UTC()},
+	}
+	for range 2 {
+		if err := f.Save(want); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f.Close()
+	if got, err := open(t, path).Load(); err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if info, err := os.Stat(path); err != nil || runtime.GOOS != "windows" && info.Mode().Perm() != 0o600 {
+		t.Errorf("%v, %v", info.Mode(), err)
+	}
+	left, err := filepath.Glob(filepath.Join(filepath.Dir(path), "*"))
+	hidden, err1 := filepath.Glob(filepath.Join(filepath.Dir(path), ".*"))
+	if err != nil || err1 != nil || len(left) != 2 || len(hidden) != 0 {
+		t.Errorf("left: %q, %q", left, hidden)
+	}
+}
+
+func TestInUse(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "app.json")
+	f := open(t, path)
+	if _, err := ledger.Open(path, app); !errors.Is(err, ledger.ErrInUse) || !strings.Contains(err.Error(), path) {
+		t.Errorf("a second owner: %v", err)
+	}
+	f.Close()
+	open(t, path)
+}
+
+func TestDefects(t *testing.T) {
+	for name, c := range map[string]struct{ text, want string }{
+		"empty":            {"", "is damaged, delete or mend it"},
+		"torn":             {`{"name": "app", "names`, "is damaged, delete or mend it"},
+		"of another":       {`{"name": "app", "namespace": "test", "status": {}}`, "is that of canary test/app, not of prod/app"},
+		"without a canary": {`{"phase": "Progressing"}`, "is that of canary"},
+		"endless":          {strings.Repeat(" ", 1<<20) + "{}", "larger than 1048576 bytes"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "app.json")
+			if err := os.WriteFile(path, []byte(c.text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if s, err := open(t, path).Load(); err == nil || !strings.Contains(err.Error(), c.want) || s.Phase != "" {
+				t.Errorf("%+v, %v", s, err)
+			}
+		})
+	}
+}
+
+// What a killed process left beside the file is no obstacle, and never followed.
+func TestLeftovers(t *testing.T) {
+	dir := t.TempDir()
+	other := filepath.Join(dir, "other")
+	if err := os.WriteFile(other, []byte("precious"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(other, filepath.Join(dir, ".app.json.new")); err != nil {
+		t.Skip(err)
+	}
+	if err := open(t, filepath.Join(dir, "app.json")).Save(rollout.Status{Phase: rollout.Failed}); err != nil {
+		t.Fatal(err)
+	}
+	if text, err := os.ReadFile(other); err != nil || string(text) != "precious" {
+		t.Errorf("%q, %v", text, err)
+	}
+}
