@@ -1,0 +1,200 @@
+package simulate
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"iter"
+	"time"
+
+	"github.com/headgate-io/headgate/rollout"
+)
+
+// A Simulation is an analysis with scripted ports. Only Canary is required.
+type Simulation struct {
+	Canary *rollout.Canary
+	Script Script
+	Status rollout.Status // to start from; the zero value is a canary that was never seen
+	Start  time.Time      // of tick 0; default the start of the year 2000, UTC
+	Ticks  int            // at most so many, default 1000
+}
+
+// The revisions of the target in tick 0 and from tick 1 on, when the script has none.
+const (
+	firstRevision  = "1"
+	secondRevision = "2"
+)
+
+// A Tick is one step of the analysis, and what it did.
+type Tick struct {
+	Number  int              `json:"tick"`
+	Time    time.Time        `json:"time"`
+	Elapsed rollout.Duration `json:"elapsed"` // since tick 0
+	Before  rollout.Status   `json:"before"`
+	After   rollout.Status   `json:"after"`
+	Routes  rollout.Routes   `json:"routes"` // after it
+	Calls   []Call           `json:"calls,omitempty"`
+	Events  []rollout.Event  `json:"events,omitempty"`
+	End     string           `json:"end,omitempty"` // why the simulation ends with this tick
+}
+
+// A Call is one use of a port, in order. Reading routes and revision is left
+// out unless it fails, and so is asking for readiness unless it is wanting.
+type Call struct {
+	Subject  Subject          `json:"subject"`
+	Name     string           `json:"name,omitempty"`
+	Type     rollout.HookType `json:"type,omitempty"`
+	Phase    rollout.Phase    `json:"phase,omitempty"` // in the payload
+	Checksum string           `json:"checksum,omitempty"`
+	Detail   string           `json:"detail,omitempty"`
+	Outcome  string           `json:"outcome,omitempty"`
+	Verdict  string           `json:"verdict,omitempty"`
+}
+
+// Run yields tick after tick until the rollout has ended, or nothing can change
+// any more, or there were [Simulation.Ticks]; the last one says which. An error,
+// that of [Script.Check] or of ctx, ends it.
+func (s *Simulation) Run(ctx context.Context) iter.Seq2[*Tick, error] {
+	return func(yield func(*Tick, error) bool) {
+		if err := s.Script.Check(s.Canary); err != nil {
+			yield(nil, err)
+			return
+		}
+		r := s.run()
+		for r.tick.End == "" {
+			if err := r.step(ctx); err != nil {
+				yield(nil, fmt.Errorf("tick %d: %w", r.tick.Number, err))
+				return
+			}
+			if !yield(r.tick, nil) {
+				return
+			}
+			r.next()
+		}
+	}
+}
+
+// A run is a simulation under way.
+type run struct {
+	*Simulation
+	world    *world
+	analysis *rollout.Analysis
+	tick     *Tick
+	steps    int
+	wait     time.Duration
+}
+
+func (s *Simulation) run() *run {
+	canary := *s.Canary
+	start := s.Start
+	if start.IsZero() {
+		start = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
+	}
+	r := &run{Simulation: s, tick: &Tick{Time: start, Before: s.Status}}
+	w := &world{routes: rollout.Routes{Primary: 100}, primary: firstRevision}
+	w.says = func(of Subject, names ...string) string { return s.Script.at(r.tick.Number, of, names...) }
+	r.world = w
+	r.analysis = &rollout.Analysis{Canary: &canary, Traffic: w, Target: w, Metrics: w, Hooks: w, Sink: w}
+	return r
+}
+
+func (r *run) step(ctx context.Context) error {
+	t := r.tick
+	r.world.tick, r.world.revision = t, firstRevision
+	if t.Number > 0 {
+		r.world.revision = secondRevision
+	}
+	if says := r.Script.at(t.Number, Suspend); says != "" {
+		r.analysis.Canary.Spec.Suspend = says == on
+	} else {
+		r.analysis.Canary.Spec.Suspend = r.Canary.Spec.Suspend
+	}
+	after, wait, err := r.analysis.Step(ctx, t.Time, t.Before)
+	if err != nil {
+		return err
+	}
+	t.After, t.Routes = after, r.world.routes
+	r.wait = max(wait, 0)
+	r.steps++
+	t.End = r.end()
+	return nil
+}
+
+// next makes the tick after one that is not the end.
+func (r *run) next() {
+	if r.tick.End != "" {
+		return
+	}
+	last, number := r.tick, r.tick.Number+1
+	if last.After.Ended() && number > 1 {
+		number = max(number, r.Script.next(last.Number, Revision))
+	}
+	passed := r.wait * time.Duration(number-last.Number)
+	r.tick = &Tick{Number: number, Time: last.Time.Add(passed), Elapsed: last.Elapsed + rollout.Duration(passed), Before: last.After}
+}
+
+// end says why there is no further tick, "" when there is one.
+func (r *run) end() string {
+	t := r.tick
+	switch {
+	case t.Number == 0: // the second revision comes
+	case t.After.Ended() && r.Script.next(t.Number, Revision) == 0:
+		return map[rollout.Phase]string{rollout.Succeeded: "promoted", rollout.Failed: "rolled back"}[t.After.Phase]
+	case t.After.Ended():
+	case r.still():
+		return r.stands()
+	}
+	if r.steps >= cmp.Or(max(r.Ticks, 0), 1000) {
+		return fmt.Sprintf("%s after %d ticks", state(t.After), r.steps)
+	}
+	return ""
+}
+
+// still reports whether every further tick would be as this one.
+func (r *run) still() bool {
+	t := r.tick
+	return r.Script.next(t.Number) == 0 && r.deadline() == 0 && t.After.NotReadySince.IsZero() && same(t.Before, t.After)
+}
+
+// deadline is that of the gate that the canary waits on.
+func (r *run) deadline() rollout.Duration {
+	for _, h := range r.Canary.Spec.Analysis.Webhooks {
+		if g := r.tick.After.Gate; g != nil && g.Name == h.Name && g.Type == typeOf(h) {
+			return h.Deadline
+		}
+	}
+	return 0
+}
+
+// stands says what a canary that does not go on is in.
+func (r *run) stands() string {
+	s := r.tick.After
+	switch {
+	case r.analysis.Canary.Spec.Suspend:
+		return "suspended in " + state(s)
+	case s.Gate != nil:
+		return fmt.Sprintf("waits on %s gate %s", s.Gate.Type, s.Gate.Name)
+	case s.Phase == rollout.Initialized:
+		return "no new revision"
+	}
+	return "does not go on from " + state(s)
+}
+
+func state(s rollout.Status) string {
+	switch {
+	case s.Gate != nil:
+		return fmt.Sprintf("%s, waiting on %s gate %s", s.Phase, s.Gate.Type, s.Gate.Name)
+	case s.Phase == "":
+		return "not initialised"
+	}
+	return string(s.Phase)
+}
+
+// same reports whether two statuses differ in no more than the number of events.
+func same(a, b rollout.Status) bool {
+	a.Sequence, b.Sequence = 0, 0
+	x, errX := json.Marshal(a)
+	y, errY := json.Marshal(b)
+	return errX == nil && errY == nil && string(x) == string(y)
+}

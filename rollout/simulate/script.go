@@ -1,0 +1,284 @@
+package simulate
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/headgate-io/headgate/rollout"
+)
+
+// A Subject is what an outcome is of.
+type Subject string
+
+// The subjects.
+const (
+	Hook     Subject = "hook"
+	Metric   Subject = "metric"
+	Target   Subject = "target"
+	Canary   Subject = "canary"
+	Primary  Subject = "primary"
+	Traffic  Subject = "traffic"
+	Revision Subject = "revision"
+	Suspend  Subject = "suspend"
+)
+
+// A subject is what the script may say about a Subject.
+type subject struct {
+	name  Subject
+	named bool   // the outcome starts with a name
+	want  string // what a value may be, for errors
+	valid func(string) bool
+}
+
+var subjects = []subject{
+	{Hook, true, "a status from 100 to 599, timeout or refused", func(v string) bool { return v == timeout || v == refused || status(v) != 0 }},
+	{Metric, true, "a number, none or error", func(v string) bool { return v == none || v == failing || !math.IsNaN(number(v)) }},
+	{Target, true, "ok or error", oneOf(ok, failing)},
+	{Canary, false, "ready, not-ready or stuck", oneOf(ready, notReady, stuck)},
+	{Primary, false, "ready, not-ready or stuck", oneOf(ready, notReady, stuck)},
+	{Traffic, false, "ok or error", oneOf(ok, failing)},
+	{Revision, false, "a text of at most 253 printable characters", printable},
+	{Suspend, false, "on or off", oneOf(on, off)},
+}
+
+// The values that are words.
+const (
+	timeout  = "timeout"
+	refused  = "refused"
+	none     = "none"
+	failing  = "error"
+	ok       = "ok"
+	ready    = "ready"
+	notReady = "not-ready"
+	stuck    = "stuck"
+	on       = "on"
+	off      = "off"
+)
+
+// The methods of a target that an outcome may be of.
+const (
+	scaleUp   = "scale-up"
+	scaleDown = "scale-down"
+	promote   = "promote"
+	revision  = "revision"
+)
+
+var methods = []string{scaleUp, scaleDown, promote, revision}
+
+// maxTick bounds the ticks that a script speaks of.
+const maxTick = 1_000_000
+
+// A Value is what comes of something in the ticks from First to Last.
+type Value struct {
+	Text        string
+	First, Last int
+	Default     bool // it is for all ticks that no other value is for
+}
+
+// An Outcome is what comes of one thing.
+type Outcome struct {
+	Subject Subject
+	Name    string // of a webhook or its type, of a metric, or of a method of the target
+	Values  []Value
+}
+
+// A Script is what comes of everything. Of outcomes of the same thing the later one counts.
+type Script []Outcome
+
+// ParseOutcome reads one outcome; see the package comment for its form.
+func ParseOutcome(of Subject, text string) (Outcome, error) {
+	i := slices.IndexFunc(subjects, func(s subject) bool { return s.name == of })
+	if i < 0 {
+		return Outcome{}, fmt.Errorf("outcome %q: unknown subject %q", text, of)
+	}
+	s, o, values := subjects[i], Outcome{Subject: of}, text
+	if s.named {
+		var found bool
+		o.Name, values, found = cutName(text)
+		if !found {
+			return Outcome{}, fmt.Errorf("%s %q: no name; write NAME=VALUE[@TICKS]", of, text)
+		}
+	}
+	for part := range strings.SplitSeq(values, ",") {
+		v, err := parseValue(part)
+		switch {
+		case err != nil:
+			return Outcome{}, fmt.Errorf("%s %q: %w", of, text, err)
+		case !s.valid(v.Text):
+			return Outcome{}, fmt.Errorf("%s %q: value %q is not %s", of, text, v.Text, s.want)
+		}
+		if of == Revision && !v.Default && !strings.Contains(part[strings.LastIndexByte(part, '@'):], "-") {
+			v.Last = maxTick
+		}
+		o.Values = append(o.Values, v)
+	}
+	return o, nil
+}
+
+// cutName splits NAME=VALUES. A name may contain "=", values do not.
+func cutName(text string) (name, values string, found bool) {
+	i := strings.LastIndexByte(text, '=')
+	if i <= 0 {
+		return "", "", false
+	}
+	return text[:i], text[i+1:], true
+}
+
+func parseValue(text string) (Value, error) {
+	i := strings.LastIndexByte(text, '@')
+	if i < 0 {
+		return Value{Text: text, Last: maxTick, Default: true}, nil
+	}
+	v := Value{Text: text[:i]}
+	first, last, span := strings.Cut(text[i+1:], "-")
+	var err error
+	if v.First, err = tick(first); err != nil {
+		return Value{}, err
+	}
+	switch {
+	case !span:
+		v.Last = v.First
+	case last == "":
+		v.Last = maxTick
+	default:
+		if v.Last, err = tick(last); err != nil {
+			return Value{}, err
+		}
+	}
+	if v.Last < v.First {
+		return Value{}, fmt.Errorf("ticks %q: the last is before the first", text[i+1:])
+	}
+	return v, nil
+}
+
+func tick(text string) (int, error) {
+	n, err := strconv.ParseUint(text, 10, 32)
+	if err != nil || n > maxTick {
+		return 0, fmt.Errorf("tick %q: want a number from 0 to %d; ticks are N, N-M or N-", text, maxTick)
+	}
+	return int(n), nil
+}
+
+// String is the form that ParseOutcome reads.
+func (o Outcome) String() string {
+	var b strings.Builder
+	if o.Name != "" {
+		b.WriteString(o.Name + "=")
+	}
+	for i, v := range o.Values {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		b.WriteString(v.Text)
+		switch {
+		case v.Default:
+		case v.Last == maxTick:
+			fmt.Fprintf(&b, "@%d-", v.First)
+		case v.Last == v.First && o.Subject != Revision:
+			fmt.Fprintf(&b, "@%d", v.First)
+		default:
+			fmt.Fprintf(&b, "@%d-%d", v.First, v.Last)
+		}
+	}
+	return b.String()
+}
+
+// Check reports names that the canary does not have, joined; it says which there are.
+func (s Script) Check(c *rollout.Canary) error {
+	known := map[Subject][]string{Target: methods}
+	for _, h := range c.Spec.Analysis.Webhooks {
+		known[Hook] = append(known[Hook], h.Name, string(typeOf(h)))
+	}
+	for _, m := range c.Spec.Analysis.Metrics {
+		known[Metric] = append(known[Metric], m.Name)
+	}
+	var errs []error
+	for _, o := range s {
+		names, found := known[o.Subject]
+		switch {
+		case o.Name == "" || slices.Contains(names, o.Name):
+		case !found:
+			errs = append(errs, fmt.Errorf("%s %q: the canary has none", o.Subject, o.Name))
+		default:
+			errs = append(errs, fmt.Errorf("%s %q: no such name; there are %s", o.Subject, o.Name, list(names)))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// at returns what the script says of something in a tick, "" for nothing.
+func (s Script) at(tick int, of Subject, names ...string) string {
+	text := ""
+	for _, byDefault := range []bool{true, false} {
+		for _, o := range s {
+			if o.Subject != of || o.Name != "" && !slices.Contains(names, o.Name) {
+				continue
+			}
+			for _, v := range o.Values {
+				if v.Default == byDefault && v.First <= tick && tick <= v.Last {
+					text = v.Text
+				}
+			}
+		}
+	}
+	return text
+}
+
+// next returns the first tick after one at which the script changes something
+// of the subjects, all when there are none; 0 for never.
+func (s Script) next(after int, of ...Subject) int {
+	next := 0
+	for _, o := range s {
+		if len(of) > 0 && !slices.Contains(of, o.Subject) {
+			continue
+		}
+		for _, v := range o.Values {
+			for _, n := range []int{v.First, v.Last + 1} {
+				if !v.Default && n > after && n <= maxTick && (next == 0 || n < next) {
+					next = n
+				}
+			}
+		}
+	}
+	return next
+}
+
+func list(names []string) string {
+	var quoted []string
+	for _, name := range names {
+		if q := strconv.Quote(name); !slices.Contains(quoted, q) {
+			quoted = append(quoted, q)
+		}
+	}
+	return strings.Join(quoted, ", ")
+}
+
+func oneOf(values ...string) func(string) bool {
+	return func(v string) bool { return slices.Contains(values, v) }
+}
+
+func printable(v string) bool {
+	return v != "" && len(v) <= 253 && !strings.ContainsFunc(v, func(r rune) bool { return !strconv.IsPrint(r) })
+}
+
+// status returns an HTTP status, 0 when v is none.
+func status(v string) int {
+	n, err := strconv.ParseUint(v, 10, 16)
+	if err != nil || n < 100 || n > 599 {
+		return 0
+	}
+	return int(n)
+}
+
+// number returns a finite number, NaN when v is none.
+func number(v string) float64 {
+	f, err := strconv.ParseFloat(v, 64)
+	if err != nil || math.IsInf(f, 0) {
+		return math.NaN()
+	}
+	return f
+}

@@ -1,0 +1,147 @@
+package simulate
+
+import (
+	"fmt"
+	"io"
+	"iter"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/headgate-io/headgate/rollout"
+)
+
+// String is the tick in one line: number, time, phase, routes, counters, what
+// was done in order, and the gate that it waits on.
+//
+//	3 2m0s Progressing 60/40 failed 1 iteration 0 | load 500 halt; !rollout-failed
+//
+// A webhook has its name, its answer and the verdict; events start with "!" and
+// have their alert in brackets.
+func (t *Tick) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%d %s %s %s failed %d iteration %d", t.Number, time.Duration(t.Elapsed), t.phases(), routesText(t.Routes), t.After.FailedChecks, t.After.Iterations)
+	sep := " | "
+	for _, c := range t.Calls {
+		b.WriteString(sep + c.String())
+		sep = "; "
+	}
+	if g := t.After.Gate; g != nil {
+		fmt.Fprintf(&b, " | waits on %s", clean(g.Name))
+	}
+	if t.End != "" {
+		fmt.Fprintf(&b, " | end: %s", clean(t.End))
+	}
+	return b.String()
+}
+
+// phases are the phase before and after, once when they are the same.
+func (t *Tick) phases() string {
+	before, after := phase(t.Before.Phase), phase(t.After.Phase)
+	if before == after {
+		return after
+	}
+	return before + ">" + after
+}
+
+func phase(p rollout.Phase) string {
+	if p == "" {
+		return "none"
+	}
+	return string(p)
+}
+
+// String is the call in a few words.
+func (c Call) String() string {
+	switch c.Subject {
+	case Hook:
+		return clean(c.Name) + " " + c.Outcome + " " + c.Verdict
+	case event:
+		return "!" + c.Name + bracketed(c.Outcome)
+	case Metric:
+		return clean(c.Name) + "=" + c.Outcome
+	case Traffic:
+		return strings.TrimSpace("routes " + c.Detail + problem(c.Outcome))
+	case Target:
+		return c.Name + problem(c.Outcome)
+	}
+	return string(c.Subject) + " " + c.Outcome
+}
+
+func problem(outcome string) string {
+	if outcome == ok {
+		return ""
+	}
+	return " " + outcome
+}
+
+func bracketed(s string) string {
+	if s == "" {
+		return ""
+	}
+	return "(" + s + ")"
+}
+
+// WriteTrace writes ticks for people: one line for each, below it what it did,
+// and at last why it ends. The error is that of the ticks or of w.
+func WriteTrace(w io.Writer, ticks iter.Seq2[*Tick, error]) error {
+	if _, err := fmt.Fprintf(w, "%4s  %-8s  %-26s  %-12s  %6s  %9s\n", "TICK", "TIME", "PHASE", "ROUTES", "FAILED", "ITERATION"); err != nil {
+		return err
+	}
+	for t, err := range ticks {
+		if err != nil {
+			return err
+		}
+		if _, err := io.WriteString(w, t.text()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// text is the tick as [WriteTrace] writes it.
+func (t *Tick) text() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%4d  %-8s  %-26s  %-12s  %6d  %9d\n", t.Number, time.Duration(t.Elapsed), t.phases(), routesText(t.Routes), t.After.FailedChecks, t.After.Iterations)
+	for _, c := range t.Calls {
+		kind, what := string(c.Subject), c.Name
+		switch c.Subject {
+		case Hook:
+			kind, what = string(c.Type), clean(c.Name)+": "+c.Outcome+", "+c.Verdict
+		case Metric:
+			what = clean(c.Name) + ": " + c.Outcome
+		case event:
+			what = strings.TrimSpace(bracketed(c.Outcome) + " " + clean(c.Detail))
+		case Traffic:
+			what = c.Detail + problem(c.Outcome)
+		case Target:
+			what += problem(c.Outcome)
+		default:
+			what = c.Outcome
+		}
+		fmt.Fprintf(&b, "%14s  %-24s  %s\n", "", kind, strings.TrimSpace(what))
+	}
+	if g := t.After.Gate; g != nil {
+		fmt.Fprintf(&b, "%14s  %-24s  %s gate %s\n", "", "waits on", g.Type, clean(g.Name))
+	}
+	if t.End != "" {
+		fmt.Fprintf(&b, "end: %s\n", clean(t.End))
+	}
+	return b.String()
+}
+
+func routesText(r rollout.Routes) string {
+	s := strconv.Itoa(r.Primary) + "/" + strconv.Itoa(r.Canary)
+	if r.Mirrored {
+		s += " mirrored"
+	}
+	return s
+}
+
+// clean shows text of a manifest on one line without control characters.
+func clean(s string) string {
+	if strings.ContainsFunc(s, func(r rune) bool { return !strconv.IsPrint(r) }) {
+		return strconv.Quote(s)
+	}
+	return s
+}
