@@ -61,10 +61,10 @@ var rooms = map[string]room{
 
 	"rollout":          {imports: "internal/document internal/redact", modules: "go.yaml.in/yaml/v3"},
 	"rollout/ledger":   {imports: "rollout internal/durable"},
-	"rollout/metric":   {imports: "rollout internal/document internal/redact"},
+	"rollout/metric":   {imports: "rollout internal/command internal/document internal/redact"},
 	"rollout/notify":   {imports: "rollout internal/document internal/redact"},
 	"rollout/simulate": {imports: "rollout"},
-	"rollout/traffic":  {imports: "rollout internal/redact"},
+	"rollout/traffic":  {imports: "rollout internal/command internal/redact"},
 
 	"cmd/headgate": {
 		imports: "rollout rollout/ledger rollout/metric rollout/notify rollout/simulate rollout/traffic artifact bucket bucket/azure bucket/gcs bucket/s3 chart chart/index source git oci oci/cosign oci/notation internal/redact login/aws login/azure login/gcp login/github", // sigs.k8s.io/yaml comes with source
@@ -72,6 +72,7 @@ var rooms = map[string]room{
 	},
 
 	"internal/durable":   {},
+	"internal/command":   {},
 	"internal/document":  {modules: "go.yaml.in/yaml/v3"},
 	"internal/openpgp":   {modules: "github.com/ProtonMail/go-crypto github.com/cloudflare/circl golang.org/x/crypto golang.org/x/sys"},
 	"internal/redact":    {},

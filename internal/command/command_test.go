@@ -1,0 +1,195 @@
+package command_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/headgate-io/headgate/internal/command"
+)
+
+// The test binary is the program that the tests run: PROGRAM says which.
+func TestMain(m *testing.M) {
+	if name := os.Getenv("PROGRAM"); name != "" {
+		os.Exit(programs[name]())
+	}
+	os.Exit(m.Run())
+}
+
+var programs = map[string]func() int{
+	"say":  func() int { fmt.Print(strings.Join(os.Args[1:], "|")); return 0 },
+	"env":  func() int { fmt.Print(strings.Join(os.Environ(), "|")); return 0 },
+	"fail": func() int { fmt.Fprint(os.Stderr, strings.Repeat("x", 1<<20), "the end"); return 7 },
+	"much": func() int {
+		for range 1024 {
+			os.Stdout.Write(make([]byte, 1<<20))
+		}
+		return 0
+	},
+	"hang": func() int { fmt.Println("up"); select {} },
+	// deaf ignores that it is asked to end.
+	"deaf": func() int { signal.Ignore(syscall.SIGTERM); return hold() },
+	// parent leaves a deaf child and waits; away exits at once.
+	"parent": func() int { child(); select {} },
+	"away":   func() int { child(); return 0 },
+}
+
+// hold keeps a connection to ADDR as long as the process lives.
+func hold() int {
+	c, err := dial()
+	if err != nil {
+		return 1
+	}
+	fmt.Fprintln(c, "up")
+	io.Copy(io.Discard, c)
+	return 0
+}
+
+func child() {
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = []string{"PROGRAM=deaf", "ADDR=" + os.Getenv("ADDR")}
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	if err := cmd.Start(); err != nil {
+		panic(err)
+	}
+}
+
+func run(t *testing.T, ctx context.Context, name string, c command.Command) (command.Output, error) {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Args = append([]string{self}, c.Args...)
+	c.Env = append(c.Env, "PROGRAM="+name)
+	return c.Run(ctx)
+}
+
+func TestArguments(t *testing.T) {
+	hostile := []string{"a b", "$(id)", "; rm -rf /", "", "*", "'\"`", "\n"}
+	out, err := run(t, t.Context(), "say", command.Command{Args: hostile})
+	if want := strings.Join(hostile, "|"); err != nil || string(out.Text) != want {
+		t.Errorf("got %q, %v, want %q", out.Text, err, want)
+	}
+}
+
+func TestEnvironmentIsWhatIsGiven(t *testing.T) {
+	t.Setenv("CANARY_SECRET", "c4n4ry")
+	out, err := run(t, t.Context(), "env", command.Command{Env: []string{"A=b"}})
+	if err != nil || string(out.Text) != "A=b|PROGRAM=env" {
+		t.Errorf("got %q, %v", out.Text, err)
+	}
+}
+
+func TestExitError(t *testing.T) {
+	_, err := run(t, t.Context(), "fail", command.Command{})
+	var exit *command.ExitError
+	if !errors.As(err, &exit) || exit.Code != 7 {
+		t.Fatal(err)
+	}
+	if text := err.Error(); !strings.HasPrefix(text, "exit status 7: x") || !strings.HasSuffix(text, "xthe end") || len(text) > 3<<10 {
+		t.Errorf("%d bytes: %q", len(text), text)
+	}
+}
+
+func TestOutputOfAGigabyte(t *testing.T) {
+	out, err := run(t, t.Context(), "much", command.Command{Limit: 10})
+	if err != nil || len(out.Text) != 10 || !out.Truncated {
+		t.Errorf("%d bytes, %v, %v", len(out.Text), out.Truncated, err)
+	}
+}
+
+func TestNoCommand(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "plain"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"", "plain", "go", "no-such-command", dir + "/none"} {
+		_, err := command.Command{Args: []string{name}, Env: []string{"PATH=" + dir + "::."}}.Run(t.Context())
+		if err == nil {
+			t.Errorf("%q ran", name)
+		}
+	}
+	_, err := command.Command{Args: []string{"go"}}.Run(t.Context())
+	if !errors.Is(err, exec.ErrNotFound) {
+		t.Error(err)
+	}
+}
+
+func TestPath(t *testing.T) {
+	dir := t.TempDir()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(self, filepath.Join(dir, "self")); err != nil {
+		t.Skip(err)
+	}
+	out, err := command.Command{Args: []string{"self", "a"}, Env: []string{"PATH=/none:" + dir, "PROGRAM=say"}}.Run(t.Context())
+	if err != nil || string(out.Text) != "a" {
+		t.Errorf("got %q, %v", out.Text, err)
+	}
+}
+
+func TestContextThatHasEnded(t *testing.T) {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(errors.New("because"))
+	if _, err := run(t, ctx, "say", command.Command{}); err == nil || err.Error() != "because" {
+		t.Error(err)
+	}
+}
+
+// A command that ignores the request to end, and the child of one that does
+// not, are gone when Run returns or soon after.
+func TestGroupEndsWithContext(t *testing.T) {
+	for _, name := range []string{"deaf", "parent"} {
+		t.Run(name, func(t *testing.T) {
+			l, lines := desk(t)
+			ctx, cancel := context.WithCancelCause(t.Context())
+			go func() {
+				<-lines // it runs
+				cancel(errors.New("because"))
+			}()
+			_, err := run(t, ctx, name, command.Command{Env: []string{"ADDR=" + l}, Grace: 10 * time.Millisecond})
+			if err == nil || err.Error() != "because" {
+				t.Error(err)
+			}
+			if _, open := <-lines; open {
+				t.Error("more than one line")
+			}
+		})
+	}
+}
+
+func TestBackgroundGoesOn(t *testing.T) {
+	addr, lines := desk(t)
+	if _, err := run(t, t.Context(), "away", command.Command{Env: []string{"ADDR=" + addr}}); err != nil {
+		t.Fatal(err)
+	}
+	if line := <-lines; line != "up" {
+		t.Errorf("got %q", line)
+	}
+	select {
+	case <-lines:
+		t.Error("what it started has ended with it")
+	default:
+	}
+}
+
+// scan sends the lines of r until it ends, then closes.
+func scan(r io.Reader, lines chan<- string) {
+	defer close(lines)
+	for s := bufio.NewScanner(r); s.Scan(); {
+		lines <- s.Text()
+	}
+}
