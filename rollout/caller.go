@@ -2,12 +2,19 @@ package rollout
 
 import (
 	"context"
+	"encoding/base64"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
+	"sync"
 	"time"
+
+	"github.com/headgate-io/headgate/internal/redact"
 )
 
+// errTODO is what parts that are not built return.
 var errTODO = errors.New("not built")
 
 // Secrets hands out Secrets: an error that wraps fs.ErrNotExist when there is none.
@@ -15,19 +22,139 @@ type Secrets func(ctx context.Context, namespace, name string) (map[string][]byt
 
 // A Caller calls webhooks. Its zero value works; it is safe for concurrent use.
 // Its owner ends idle connections with Close.
+//
+// Connections are shared by all calls with the same TLS settings. A redirect
+// (307 and 308) is followed only within the origin of the URL of the webhook,
+// and nobody else is shown its credentials.
 type Caller struct {
 	Proxy   func(*http.Request) (*url.URL, error)      // as in [http.Transport]; nil for none
 	Secrets Secrets                                    // nil: a webhook that names a Secret is an error
 	Wait    func(context.Context, time.Duration) error // between attempts; nil for the clock
+	Now     func() time.Time                           // in signatures, and what dates of Retry-After are compared with; nil for the clock
+
+	mu         sync.Mutex
+	transports []*transport // by setting, the one used last at the end
 }
 
-// Call posts payload to the webhook.
+const defaultTimeout = 10 * time.Second
+
+// Call posts payload to the webhook (specification, "Calls made by the
+// controller"). The error is nil exactly when the type of the webhook accepts
+// the status of the answer. It wraps
+//
+//   - a [*StatusError] when another status was answered
+//   - the error of ctx when that ended
+//   - [os.ErrDeadlineExceeded] when no answer came within the timeout of the
+//     webhook, which is that of one attempt
+//   - the cause of the transport, or what is wrong with the webhook
+//
+// Attempts after the first, as many as the webhook has retries, follow on
+// statuses 429 and from 500 on, except 501, and on failures of the transport
+// except those of certificates. Between them it waits 1 s, 2 s, 4 s and so on
+// up to 30 s; a Retry-After of 429 and 503 replaces the wait, up to 30 s.
+//
+// The answer is what came in the last attempt, with and without an error.
 func (c *Caller) Call(ctx context.Context, hook Hook, payload Payload) (Answer, error) {
-	return Answer{}, errTODO
+	answer, err := c.call(ctx, hook, payload)
+	if err != nil {
+		kind := hook.Type
+		if kind == "" {
+			kind = HookRollout
+		}
+		err = redact.Error(fmt.Errorf("%s webhook %s: %w", kind, hook.Name, err))
+	}
+	return answer, err
 }
 
 // Event posts an event to a webhook of type event.
 func (c *Caller) Event(ctx context.Context, hook Hook, event Event) error { return errTODO }
 
-// Close ends idle connections.
-func (c *Caller) Close() {}
+// Close ends idle connections, and those in use when their calls end. A Caller
+// can be used after it, and closed again.
+func (c *Caller) Close() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, t := range c.transports {
+		t.CloseIdleConnections()
+	}
+	c.transports = nil
+}
+
+func (c *Caller) call(ctx context.Context, hook Hook, payload Payload) (Answer, error) {
+	r, known := hook.Type.rule()
+	timeout := time.Duration(hook.Timeout)
+	switch {
+	case !known:
+		return Answer{}, fmt.Errorf("type: unknown, use one of those of the specification")
+	case timeout < 0:
+		return Answer{}, fmt.Errorf("timeout: %s is not positive", timeout)
+	case hook.Retries < 0:
+		return Answer{}, fmt.Errorf("retries: %d is negative", hook.Retries)
+	case timeout == 0:
+		timeout = defaultTimeout
+	}
+	target, user, err := parseTarget(hook.URL)
+	if err != nil {
+		return Answer{}, err
+	}
+	body, err := json.Marshal(payload)
+	if err != nil {
+		return Answer{}, err
+	}
+	to := &call{caller: c, rule: r, url: target, header: http.Header{}, body: body, timeout: timeout, retries: hook.Retries}
+	to.header.Set("Content-Type", "application/json")
+	if user != nil {
+		to.header.Set("Authorization", basic(user))
+	}
+	if to.transport, err = c.transport(hook, target); err != nil {
+		return Answer{}, err
+	}
+	answer, err := to.run(ctx)
+	if err != nil {
+		err = fmt.Errorf("POST %s: %w", redact.URL(target), err)
+	}
+	return answer, err
+}
+
+// parseTarget returns the URL of a webhook, and apart from it its user information.
+func parseTarget(text string) (*url.URL, *url.Userinfo, error) {
+	u, err := url.Parse(text)
+	switch {
+	case err != nil:
+		return nil, nil, fmt.Errorf("url: %w", err)
+	case u.Scheme != "http" && u.Scheme != "https":
+		return nil, nil, fmt.Errorf("url: scheme %q is not http or https", u.Scheme)
+	case u.Hostname() == "":
+		return nil, nil, errors.New("url: host is missing")
+	}
+	user := u.User
+	u.User, u.Fragment, u.RawFragment = nil, "", ""
+	return u, user, nil
+}
+
+// basic returns the value of an Authorization header.
+func basic(user *url.Userinfo) string {
+	password, _ := user.Password()
+	return "Basic " + base64.StdEncoding.EncodeToString([]byte(user.Username()+":"+password))
+}
+
+func (c *Caller) now() time.Time {
+	if c.Now != nil {
+		return c.Now()
+	}
+	return time.Now()
+}
+
+func (c *Caller) wait(ctx context.Context, d time.Duration) error {
+	if c.Wait != nil {
+		return c.Wait(ctx, d)
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

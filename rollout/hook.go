@@ -1,9 +1,6 @@
 package rollout
 
-import (
-	"context"
-	"fmt"
-)
+import "context"
 
 // A HookType says when a webhook is called and what its answer decides
 // (specification, "Hook types").
@@ -42,44 +39,6 @@ type Hook struct {
 type SecretRef struct {
 	Name string `json:"name"`
 }
-
-// A Verdict is what an answer of a webhook decides.
-type Verdict int
-
-// The verdicts.
-const (
-	Pass     Verdict = iota // go on
-	Halt                    // do not go on, and count a failed check
-	Pause                   // do not go on until it passes; nothing is counted
-	Fire                    // roll back
-	NoFire                  // no rollback
-	LogError                // go on; the error is logged
-)
-
-// Judge returns what the outcome of a webhook decides: err is nil or the error
-// of [Caller.Call].
-func (t HookType) Judge(err error) Verdict { return Pass }
-
-// An Answer is what a webhook answered.
-type Answer struct {
-	Status    int
-	Body      []byte // at most [MaxBody] bytes of it
-	Truncated bool   // the body was longer
-	Attempts  int
-}
-
-// MaxBody is how much of an answer is kept, in bytes.
-const MaxBody = 64 << 10
-
-// A StatusError is an answer with a status that the type of the webhook does
-// not accept.
-type StatusError struct {
-	Code     int
-	Body     []byte // see [Answer]
-	Location string // of a redirect that was not followed
-}
-
-func (e *StatusError) Error() string { return fmt.Sprintf("status %d", e.Code) }
 
 // Hooks calls webhooks. A [Caller] does.
 type Hooks interface {

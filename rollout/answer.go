@@ -1,0 +1,66 @@
+package rollout
+
+import (
+	"fmt"
+	"io"
+	"unicode/utf8"
+
+	"github.com/headgate-io/headgate/internal/redact"
+)
+
+// An Answer is what a webhook answered.
+type Answer struct {
+	Status    int    // 0: no answer came
+	Body      []byte // at most [MaxBody] bytes of it, without the credentials of the call
+	Truncated bool   // the body was longer, or did not end
+	Attempts  int
+}
+
+// MaxBody is how much of an answer is kept, in bytes.
+const MaxBody = 64 << 10
+
+// A StatusError is an answer with a status that the type of the webhook does
+// not accept.
+type StatusError struct {
+	Code     int
+	Body     []byte // see [Answer]
+	Location string // of a redirect that was not followed, without credentials and control characters
+}
+
+// Error returns the status and the beginning of what was answered, on one line.
+func (e *StatusError) Error() string {
+	text := fmt.Sprintf("status %d", e.Code)
+	if e.Location != "" {
+		text += ": redirect to " + excerpt(e.Location) + " is not followed"
+	}
+	if said := excerpt(string(e.Body[:min(len(e.Body), 4*maxExcerpt)])); said != "" {
+		text += ": " + said
+	}
+	return text
+}
+
+// maxExcerpt is how much of an answer an error shows, in bytes.
+const maxExcerpt = 300
+
+// excerpt returns the beginning of a remote text on one line.
+func excerpt(text string) string {
+	text = redact.String(text)
+	if len(text) <= maxExcerpt {
+		return text
+	}
+	end := maxExcerpt
+	for !utf8.RuneStart(text[end]) {
+		end--
+	}
+	return text[:end] + "…"
+}
+
+// readBody reads what is kept of a body. With an error, body is what came
+// before it.
+func readBody(r io.Reader) (body []byte, truncated bool, err error) {
+	body, err = io.ReadAll(io.LimitReader(r, MaxBody+1))
+	if len(body) > MaxBody {
+		return body[:MaxBody], true, nil
+	}
+	return body, err != nil, err
+}

@@ -1,0 +1,105 @@
+package rollout
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"time"
+
+	"github.com/headgate-io/headgate/internal/redact"
+)
+
+// A call is one call of a webhook with all its attempts.
+type call struct {
+	caller    *Caller
+	rule      rule
+	url       *url.URL
+	header    http.Header
+	body      []byte
+	timeout   time.Duration // of an attempt
+	retries   int
+	transport http.RoundTripper
+}
+
+// An outcome is what came of one attempt.
+type outcome struct {
+	answer Answer
+	err    error
+	after  string // the Retry-After of the answer
+}
+
+// run makes attempts until one is not to be repeated.
+func (c *call) run(ctx context.Context) (Answer, error) {
+	for n := 1; ; n++ {
+		o := c.attempt(ctx)
+		o.answer.Attempts = n
+		switch {
+		case o.err == nil:
+			return o.answer, nil
+		case ctx.Err() != nil:
+			return o.answer, ctx.Err()
+		case n > c.retries || !retryable(o.err):
+			if c.retries > 0 {
+				o.err = fmt.Errorf("attempt %d of %d: %w", n, c.retries+1, o.err)
+			}
+			return o.answer, o.err
+		}
+		if err := c.caller.wait(ctx, c.pause(n, o)); err != nil {
+			return o.answer, fmt.Errorf("after attempt %d of %d, %v: %w", n, c.retries+1, o.err, err)
+		}
+	}
+}
+
+// attempt posts once, follows redirects, and reads the answer, all within the timeout.
+func (c *call) attempt(ctx context.Context) (o outcome) {
+	limited, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
+	resp, err := c.follow(limited)
+	if err != nil {
+		o.err = c.cause(limited, err)
+		return o
+	}
+	defer resp.Body.Close()
+	o.answer.Status, o.after = resp.StatusCode, resp.Header.Get("Retry-After")
+	if resp.StatusCode != http.StatusSwitchingProtocols { // after which there is no body but another protocol
+		o.answer.Body, o.answer.Truncated, err = readBody(resp.Body)
+	}
+	switch {
+	case !c.rule.accepts(resp.StatusCode):
+		o.err = &StatusError{resp.StatusCode, o.answer.Body, redirect(resp)}
+	case err != nil:
+		o.err = fmt.Errorf("status %d, then its body: %w", resp.StatusCode, c.cause(limited, err))
+	}
+	return o
+}
+
+// cause returns why an exchange failed: the timeout, when that ended it.
+func (c *call) cause(limited context.Context, err error) error {
+	if limited.Err() != nil {
+		return fmt.Errorf("no answer within %s: %w", c.timeout, os.ErrDeadlineExceeded)
+	}
+	return err
+}
+
+// post sends the request to a URL.
+func (c *call) post(ctx context.Context, to *url.URL) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "", bytes.NewReader(c.body))
+	if err != nil {
+		return nil, err
+	}
+	req.URL, req.Host = to, to.Host
+	req.Header = c.header.Clone()
+	return c.transport.RoundTrip(req)
+}
+
+// redirect returns where a redirect leads, for people; "" when resp is none.
+func redirect(resp *http.Response) string {
+	location := resp.Header.Get("Location")
+	if resp.StatusCode < 300 || resp.StatusCode > 399 {
+		return ""
+	}
+	return redact.String(location[:min(len(location), 4*maxExcerpt)])
+}

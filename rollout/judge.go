@@ -1,0 +1,78 @@
+package rollout
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+)
+
+// A Verdict is what an answer of a webhook decides.
+type Verdict int
+
+// The verdicts. Only Halt counts a failed check.
+const (
+	Pass     Verdict = iota // go on
+	Halt                    // do not go on, and count a failed check
+	Pause                   // do not go on until it passes; nothing is counted
+	Fire                    // roll back
+	NoFire                  // no rollback
+	LogError                // go on; the error is logged
+)
+
+var verdicts = [...]string{"pass", "halt", "pause", "fire", "no fire", "log"}
+
+func (v Verdict) String() string {
+	if v < 0 || int(v) >= len(verdicts) {
+		return fmt.Sprintf("Verdict(%d)", int(v))
+	}
+	return verdicts[v]
+}
+
+// A rule is what a type of webhooks makes of answers: those with a status from
+// 200 to last are accepted.
+type rule struct {
+	last      int
+	accepted  Verdict
+	otherwise Verdict // any other status, no answer in time, no answer at all
+}
+
+// rules is the one table of what answers mean (specification, "Hook types",
+// "Endpoints" and "Errors").
+var rules = map[HookType]rule{
+	HookConfirmRollout:         {http.StatusAccepted, Pass, Pause},
+	HookPreRollout:             {http.StatusAccepted, Pass, Halt},
+	HookRollout:                {http.StatusAccepted, Pass, Halt},
+	HookConfirmTrafficIncrease: {http.StatusOK, Pass, Pause},
+	HookConfirmPromotion:       {http.StatusOK, Pass, Pause},
+	HookPostRollout:            {http.StatusAccepted, Pass, LogError},
+	HookRollback:               {http.StatusAccepted, Fire, NoFire},
+	HookEvent:                  {http.StatusAccepted, Pass, LogError},
+}
+
+// rule returns that of a type; ok is false for an unknown one, whose rule
+// accepts nothing. The empty type is rollout.
+func (t HookType) rule() (r rule, ok bool) {
+	if t == "" {
+		t = HookRollout
+	}
+	if r, ok = rules[t]; !ok {
+		r = rule{accepted: Halt, otherwise: Halt}
+	}
+	return r, ok
+}
+
+func (r rule) accepts(status int) bool { return status >= http.StatusOK && status <= r.last }
+
+// Judge returns what the outcome of a webhook decides: err is nil or the error
+// of [Hooks].Call. A [*StatusError] is judged by its code, so that Hooks may
+// return one for every answer. The verdict of an unknown type is Halt.
+//
+// That the context ended is no outcome: the caller looks at it first.
+func (t HookType) Judge(err error) Verdict {
+	r, _ := t.rule()
+	answer, answered := errors.AsType[*StatusError](err)
+	if err == nil || answered && r.accepts(answer.Code) {
+		return r.accepted
+	}
+	return r.otherwise
+}
