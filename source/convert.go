@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+
+	"github.com/headgate-io/headgate/internal/document"
 )
 
 // Convert returns obj in another version and group; an empty one stays as it
@@ -31,10 +33,10 @@ func Convert(obj Object, version, group string) (Object, []error, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	var found findings
+	var found document.Findings
 	dropFields(n, k, versionSet(version), &found)
 	out := blank(obj)
-	if err := json.Unmarshal(n.appendJSON(nil), out); err != nil {
+	if err := json.Unmarshal(n.AppendJSON(nil), out); err != nil {
 		return nil, nil, fmt.Errorf("convert %s: %w", head, err)
 	}
 	out.Head().APIVersion = group + "/" + version
@@ -44,18 +46,18 @@ func Convert(obj Object, version, group string) (Object, []error, error) {
 	if group == ReferenceGroup {
 		adviseExtensions(out, &found)
 	}
-	return out, found.errors(out.Head().String()), nil
+	return out, found.Of(out.Head().String()), nil
 }
 
 // dropFields removes the fields that a version does not have. Of the status,
 // which is computed anew, it does not speak.
-func dropFields(n *node, k *kind, in versions, found *findings) {
+func dropFields(n *document.Node, k *kind, in versions, found *document.Findings) {
 	for r := range absent(k, in) {
-		v := n.get(strings.Split(r.path, ".")...)
-		if strings.HasPrefix(r.path, "spec.") && v != nil && (v.kind != textNode || v.text != r.means) {
-			found.add(r.path, "does not exist in that version and was dropped")
+		v := n.At(strings.Split(r.path, ".")...)
+		if strings.HasPrefix(r.path, "spec.") && v != nil && (v.Kind != document.Text || v.Text != r.means) {
+			found.Add(r.path, "does not exist in that version and was dropped")
 		}
-		n.remove(r.path)
+		n.Remove(r.path)
 	}
 }
 
@@ -73,7 +75,7 @@ func convertReference(obj Object) {
 
 // convertMode spells the mode of verification as the version of obj does: only
 // v1 has more than head (specification, "GitRepositoryVerification").
-func convertMode(obj Object, found *findings) {
+func convertMode(obj Object, found *document.Findings) {
 	g, ok := obj.(*GitRepository)
 	if !ok || g.Spec.Verify == nil {
 		return
@@ -85,30 +87,30 @@ func convertMode(obj Object, found *findings) {
 	case mode == VerifyHEAD:
 		g.Spec.Verify.Mode = VerifyHead
 	default:
-		found.add("spec.verify.mode", "%s does not exist in that version, which has head only: it was kept", mode)
+		found.Add("spec.verify.mode", "%s does not exist in that version, which has head only: it was kept", mode)
 	}
 }
 
 // adviseExtensions names what only headgate understands.
-func adviseExtensions(obj Object, found *findings) {
+func adviseExtensions(obj Object, found *document.Findings) {
 	switch obj := obj.(type) {
 	case *PkgChart:
 		if obj.Spec.SourceRef.Kind == "OCIRepository" {
-			found.add("spec.sourceRef.kind", "OCIRepository is headgate's extension: the reference implementation refuses it")
+			found.Add("spec.sourceRef.kind", "OCIRepository is headgate's extension: the reference implementation refuses it")
 		}
 		for i, text := range obj.Spec.ValuesFiles {
 			if strings.HasPrefix(text, "source:") {
-				found.add(fmt.Sprintf("spec.valuesFiles[%d]", i), "source: is headgate's extension: the reference implementation takes it for a file name")
+				found.Add(fmt.Sprintf("spec.valuesFiles[%d]", i), "source: is headgate's extension: the reference implementation takes it for a file name")
 			}
 		}
 	case *PkgRepository:
 		if obj.Spec.Verify != nil {
-			found.add("spec.verify", "is headgate's extension: the reference implementation does not know it")
+			found.Add("spec.verify", "is headgate's extension: the reference implementation does not know it")
 		}
 	case *GitRepository:
 		for i, inc := range obj.Spec.Include {
 			if inc.Repository.Kind != "" && inc.Repository.Kind != "GitRepository" {
-				found.add(fmt.Sprintf("spec.include[%d].repository.kind", i),
+				found.Add(fmt.Sprintf("spec.include[%d].repository.kind", i),
 					"is headgate's extension: the reference implementation does not know it")
 			}
 		}

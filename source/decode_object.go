@@ -2,44 +2,43 @@ package source
 
 import (
 	"fmt"
-	"reflect"
-	"strings"
+
+	"github.com/headgate-io/headgate/internal/document"
 )
 
-// object files an object of the kind k, which the document spells as spelled.
-func (d *decoding) object(n *node, k *kind, spelled string) {
+// object files an object of the kind k.
+func (d *decoding) object(o document.Object, k *kind) {
 	obj := k.make()
-	version := n.str("apiVersion")
-	dec := &strict{types: d.types, kind: k, in: versionSet(version[strings.IndexByte(version, '/')+1:])}
-	dec.value(n, reflect.ValueOf(obj).Elem(), place{})
-	for _, l := range dec.legacy {
-		if l.row.read != nil {
-			l.row.read(obj, l.at, l.text)
+	dec := d.Decoder(k.rules(versionSet(o.Version)))
+	dec.Decode(o.Node, obj, "")
+	for _, r := range dec.Retired {
+		if row := rowOf(k.name, r.Path); row.read != nil {
+			row.read(obj, r.Field, r.Value.Text)
 		}
 	}
 	head := obj.Head()
-	head.spelled = spelled
+	head.spelled = o.Type
 	Default(obj)
 	renewRevisions(obj)
 
-	var rules findings
+	var rules document.Findings
 	check(obj, &rules)
-	dec.adopt(&rules)
-	name := documentName(n, k.name)
-	d.errs = append(d.errs, d.place(dec.errs, n, name)...)
-	if len(dec.errs) > 0 || !d.first(n, name) {
+	dec.Adopt(&rules)
+	name := o.Name(k.name, DefaultNamespace)
+	d.Note(d.Place(&dec.Findings, o.Node, name)...)
+	if len(dec.Errors) > 0 || !d.first(o.Node, name) {
 		return
 	}
-	advise(obj, &dec.warnings)
-	d.set.Warnings = append(d.set.Warnings, d.place(dec.warnings.errs, n, name)...)
+	advise(obj, &dec.Warnings)
+	d.set.Warnings = append(d.set.Warnings, d.Place(&dec.Warnings, o.Node, name)...)
 	d.set.Objects = append(d.set.Objects, obj)
 }
 
 // first notes where an object is and reports one that was there before.
-func (d *decoding) first(n *node, name string) bool {
-	here := fmt.Sprintf("%s:%d (document %d)", d.file, n.line, d.number)
+func (d *decoding) first(n *document.Node, name string) bool {
+	here := fmt.Sprintf("%s:%d (document %d)", d.File(), n.Line, d.Number())
 	if there, found := d.set.places[name]; found {
-		d.fail(n, name, "is in %s already: remove one of the two", there)
+		d.Fail(n, name, "is in %s already: remove one of the two", there)
 		return false
 	}
 	if d.set.places == nil {
@@ -47,35 +46,4 @@ func (d *decoding) first(n *node, name string) bool {
 	}
 	d.set.places[name] = here
 	return true
-}
-
-// lineAt returns the line of the field at path, or of the nearest one around it.
-func (n *node) lineAt(path string) int {
-	line := n.line
-	for n != nil && path != "" {
-		var found *field
-		for i := range n.fields {
-			if name := n.fields[i].name; path == name || below(path, name) {
-				found = &n.fields[i]
-				break
-			}
-		}
-		if found == nil {
-			break
-		}
-		line, n, path = found.line, found.value, path[len(found.name):]
-		for strings.HasPrefix(path, "[") && n.kind == listNode {
-			var i int
-			if _, err := fmt.Sscanf(path, "[%d]", &i); err != nil || i >= len(n.items) {
-				break
-			}
-			n, path = n.items[i], path[strings.IndexByte(path, ']')+1:]
-			line = n.line
-		}
-		path = strings.TrimPrefix(path, ".")
-		if strings.HasPrefix(path, "[") {
-			path = strings.TrimSuffix(path[1:], "]")
-		}
-	}
-	return line
 }

@@ -1,11 +1,10 @@
 package source
 
 import (
-	"fmt"
-	"regexp"
 	"strconv"
-	"strings"
 	"time"
+
+	"github.com/headgate-io/headgate/internal/document"
 )
 
 // A Duration is a time span written as an unsigned sequence of decimal
@@ -13,43 +12,14 @@ import (
 // written without h (reference, section 0).
 type Duration time.Duration
 
-var (
-	durationForm = regexp.MustCompile(`^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$`)
-	timeoutForm  = regexp.MustCompile(`^([0-9]+(\.[0-9]+)?(ms|s|m))+$`)
-)
-
 // ParseDuration reads a duration as an API server accepts it.
 func ParseDuration(text string) (Duration, error) {
-	return parseSpan(text, durationForm, "ms, s, m and h")
-}
-
-func parseTimeout(text string) (Duration, error) {
-	return parseSpan(text, timeoutForm, "ms, s and m")
-}
-
-func parseSpan(text string, form *regexp.Regexp, units string) (Duration, error) {
-	if !form.MatchString(text) {
-		return 0, fmt.Errorf("%s is no duration: write unsigned numbers with the units %s, such as 1m30s", quote(text), units)
-	}
-	d, err := time.ParseDuration(text)
-	if err != nil {
-		return 0, fmt.Errorf("%s is too long: the limit is 292 years", quote(text))
-	}
-	return Duration(d), nil
+	d, err := document.ParseDuration(text)
+	return Duration(d), err
 }
 
 // String returns d in a form that [ParseDuration] accepts when d is not negative.
-func (d Duration) String() string {
-	if d <= -Duration(time.Millisecond) || d == 0 || d >= Duration(time.Millisecond) {
-		return time.Duration(d).String()
-	}
-	// The units µs and ns of the Go form are not in the API's.
-	sign, n := "", d
-	if d < 0 {
-		sign, n = "-", -d
-	}
-	return sign + "0." + strings.TrimRight(fmt.Sprintf("%06d", int64(n)), "0") + "ms"
-}
+func (d Duration) String() string { return document.FormatDuration(time.Duration(d)) }
 
 // timeout returns d without the unit h.
 func (d Duration) timeout() string {

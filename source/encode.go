@@ -7,6 +7,7 @@ import (
 	"strings"
 	"unicode"
 
+	"github.com/headgate-io/headgate/internal/document"
 	"go.yaml.in/yaml/v3"
 )
 
@@ -15,12 +16,12 @@ import (
 // is spelled as in the document that obj was read from, or else as its group
 // spells it; fields that the object's version does not have are left out.
 func EncodeJSON(obj Object) ([]byte, error) {
-	n, err := document(obj)
+	n, err := written(obj)
 	if err != nil {
 		return nil, err
 	}
 	var out bytes.Buffer
-	if err := json.Indent(&out, n.appendJSON(nil), "", "  "); err != nil {
+	if err := json.Indent(&out, n.AppendJSON(nil), "", "  "); err != nil {
 		return nil, fmt.Errorf("encode %s: %w", obj.Head(), err)
 	}
 	out.WriteByte('\n')
@@ -29,11 +30,11 @@ func EncodeJSON(obj Object) ([]byte, error) {
 
 // EncodeYAML writes obj as a YAML document without markers; see [EncodeJSON].
 func EncodeYAML(obj Object) ([]byte, error) {
-	n, err := document(obj)
+	n, err := written(obj)
 	if err != nil {
 		return nil, err
 	}
-	y, err := n.yaml()
+	y, err := yamlNode(n)
 	if err != nil {
 		return nil, fmt.Errorf("encode %s: %w", obj.Head(), err)
 	}
@@ -48,20 +49,20 @@ func EncodeYAML(obj Object) ([]byte, error) {
 }
 
 // tree returns obj as the JSON encoding of its Go type.
-func tree(obj Object) (*node, error) {
+func tree(obj Object) (*document.Node, error) {
 	text, err := json.Marshal(obj)
 	if err != nil {
 		return nil, fmt.Errorf("encode %s: %w", obj.Head(), err)
 	}
-	n, err := newJSONReader(text, 1).next()
+	n, err := document.ReadJSON(text)
 	if err != nil {
 		return nil, fmt.Errorf("encode %s: %w", obj.Head(), err)
 	}
 	return n, nil
 }
 
-// document returns obj as its version and group write it.
-func document(obj Object) (*node, error) {
+// written returns obj as its version and group write it.
+func written(obj Object) (*document.Node, error) {
 	n, err := tree(obj)
 	if err != nil {
 		return nil, err
@@ -72,53 +73,53 @@ func document(obj Object) (*node, error) {
 		return n, nil
 	}
 	kind := head.spelling()
-	n.set(kind, "kind")
+	set(n, kind, "kind")
 	for r := range absent(k, versionSet(head.Version())) {
-		n.remove(r.path)
+		n.Remove(r.path)
 	}
-	if d, err := ParseDuration(n.str("spec", "timeout")); err == nil {
-		n.set(d.timeout(), "spec", "timeout")
+	if d, err := ParseDuration(n.StringAt("spec", "timeout")); err == nil {
+		set(n, d.timeout(), "spec", "timeout")
 	}
-	if ref := spelledKind(n.str("spec", "sourceRef", "kind")); ref != nil && k.name == "PkgChart" && kind == k.reference {
-		n.set(ref.reference, "spec", "sourceRef", "kind")
+	if ref := spelledKind(n.StringAt("spec", "sourceRef", "kind")); ref != nil && k.name == "PkgChart" && kind == k.reference {
+		set(n, ref.reference, "spec", "sourceRef", "kind")
 	}
 	return n, nil
 }
 
 // set changes the text at path, if there is a string.
-func (n *node) set(text string, path ...string) {
-	if v := n.get(path...); v != nil && v.kind == textNode {
-		v.text = text
+func set(n *document.Node, text string, path ...string) {
+	if v := n.At(path...); v != nil && v.Kind == document.Text {
+		v.Text = text
 	}
 }
 
-// yaml returns the node as the YAML encoder takes it.
-func (n *node) yaml() (*yaml.Node, error) {
+// yamlNode returns the node as the YAML encoder takes it.
+func yamlNode(n *document.Node) (*yaml.Node, error) {
 	y := new(yaml.Node)
-	switch n.kind {
-	case nullNode:
+	switch n.Kind {
+	case document.Null:
 		y.Kind, y.Tag, y.Value = yaml.ScalarNode, "!!null", "null"
-	case boolNode, numberNode:
-		y.Kind, y.Value = yaml.ScalarNode, n.text
-	case textNode:
-		return yamlText(n.text)
-	case listNode:
+	case document.Bool, document.Number:
+		y.Kind, y.Value = yaml.ScalarNode, n.Text
+	case document.Text:
+		return yamlText(n.Text)
+	case document.List:
 		y.Kind = yaml.SequenceNode
-		for _, item := range n.items {
-			v, err := item.yaml()
+		for _, item := range n.Items {
+			v, err := yamlNode(item)
 			if err != nil {
 				return nil, err
 			}
 			y.Content = append(y.Content, v)
 		}
-	case mapNode:
+	case document.Map:
 		y.Kind = yaml.MappingNode
-		for _, f := range n.fields {
-			key, err := yamlText(f.name)
+		for _, f := range n.Fields {
+			key, err := yamlText(f.Name)
 			if err != nil {
 				return nil, err
 			}
-			value, err := f.value.yaml()
+			value, err := yamlNode(f.Value)
 			if err != nil {
 				return nil, err
 			}

@@ -23,11 +23,11 @@ func CanonicalSpec(obj Object) []byte {
 	if err != nil {
 		return nil
 	}
-	spec := n.get("spec")
+	spec := n.At("spec")
 	if spec == nil {
 		return []byte("{}")
 	}
-	return spec.appendJSON(nil)
+	return spec.AppendJSON(nil)
 }
 
 // blank returns an object of the type of obj that holds nothing.

@@ -1,6 +1,10 @@
 package source
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/headgate-io/headgate/internal/document"
+)
 
 // versions is a set of API versions.
 type versions uint8
@@ -124,6 +128,6 @@ type admitted interface {
 	Object
 	kind() string
 	defaults()
-	check(*findings)
-	advise(*findings)
+	check(*document.Findings)
+	advise(*document.Findings)
 }

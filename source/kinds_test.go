@@ -3,11 +3,13 @@ package source
 import (
 	"encoding/json"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/headgate-io/headgate/artifact"
+	"github.com/headgate-io/headgate/internal/document"
 )
 
 // settled returns an object that has observed rev.
@@ -202,11 +204,14 @@ func hasField(t reflect.Type, path []string) bool {
 		for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice {
 			t = t.Elem()
 		}
-		index, found := structTypes{}.fields(t).index[strings.TrimSuffix(name, "[]")]
-		if !found {
+		i := slices.IndexFunc(reflect.VisibleFields(t), func(f reflect.StructField) bool {
+			tag, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+			return tag == strings.TrimSuffix(name, "[]")
+		})
+		if i < 0 {
 			return false
 		}
-		t = t.FieldByIndex(index).Type
+		t = reflect.VisibleFields(t)[i].Type
 	}
 	return true
 }
@@ -224,7 +229,7 @@ func TestDuration(t *testing.T) {
 		if back, err := ParseDuration(d.String()); back != d || err != nil {
 			t.Errorf("%s is written %s, which reads as %v, %v", text, d, back, err)
 		}
-		if back, err := parseTimeout(d.timeout()); back != d || err != nil {
+		if back, err := document.ParseTimeout(d.timeout()); Duration(back) != d || err != nil {
 			t.Errorf("%s as a timeout is written %s, which reads as %v, %v", text, d.timeout(), back, err)
 		}
 	}
@@ -233,7 +238,7 @@ func TestDuration(t *testing.T) {
 			t.Errorf("%q reads as %v", text, d)
 		}
 	}
-	if _, err := parseTimeout("1h"); err == nil {
+	if _, err := document.ParseTimeout("1h"); err == nil {
 		t.Error("a timeout of 1h")
 	}
 	var d Duration

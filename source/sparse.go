@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/headgate-io/headgate/internal/document"
 )
 
 // Directories returns the directories of SparseCheckout as paths in the form
@@ -48,10 +50,10 @@ func sparseDir(entry string) (string, error) {
 }
 
 // checkSparse notes the entries that are no directories.
-func (s *GitRepositorySpec) checkSparse(found *findings) {
+func (s *GitRepositorySpec) checkSparse(found *document.Findings) {
 	for i, entry := range s.SparseCheckout {
 		if _, err := sparseDir(entry); err != nil {
-			found.add(fmt.Sprintf("spec.sparseCheckout[%d]", i), "%w", err)
+			found.Add(fmt.Sprintf("spec.sparseCheckout[%d]", i), "%w", err)
 		}
 	}
 }

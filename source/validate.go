@@ -3,6 +3,8 @@ package source
 import (
 	"errors"
 	"fmt"
+
+	"github.com/headgate-io/headgate/internal/document"
 )
 
 // Validate checks an object against the admission rules of an API server
@@ -11,13 +13,13 @@ import (
 // The error joins one *DocumentError for each defect. Validate changes
 // nothing; call [Default] first for an object made in Go.
 func Validate(obj Object) error {
-	var found findings
+	var found document.Findings
 	check(obj, &found)
-	return errors.Join(found.errors(obj.Head().String())...)
+	return errors.Join(found.Of(obj.Head().String())...)
 }
 
 // check notes what is wrong with obj.
-func check(obj Object, found *findings) {
+func check(obj Object, found *document.Findings) {
 	checkMetadata(&obj.Head().Metadata, found)
 	if a := obj.Common().Artifact; a != nil {
 		apply(found, "status.artifact", artifactRules, a)
@@ -35,27 +37,27 @@ type rule[T any] struct {
 
 // apply checks v, which is the field at path, against rules in order. A field
 // is reported once.
-func apply[T any](found *findings, path string, rules []rule[T], v T) {
+func apply[T any](found *document.Findings, path string, rules []rule[T], v T) {
 	for _, r := range rules {
 		field := path + "." + r.field
-		if found.about(field) {
+		if found.About(field) {
 			continue
 		}
 		if err := r.check(v); err != nil {
-			found.add(field, "%w", err)
+			found.Add(field, "%w", err)
 		}
 	}
 }
 
 // each checks every item of the list at path.
-func each[T any](found *findings, path string, rules []rule[T], items []T) {
+func each[T any](found *document.Findings, path string, rules []rule[T], items []T) {
 	for i, item := range items {
 		apply(found, fmt.Sprintf("%s[%d]", path, i), rules, item)
 	}
 }
 
 // optional checks a value that may be missing.
-func optional[T any](found *findings, path string, rules []rule[*T], v *T) {
+func optional[T any](found *document.Findings, path string, rules []rule[*T], v *T) {
 	if v != nil {
 		apply(found, path, rules, v)
 	}
@@ -67,13 +69,13 @@ type secretField struct {
 	ref  *LocalReference
 }
 
-func checkSecrets(found *findings, refs ...secretField) {
+func checkSecrets(found *document.Findings, refs ...secretField) {
 	for _, r := range refs {
 		optional(found, r.path, referenceRules, r.ref)
 	}
 }
 
-func (g *GitRepository) check(found *findings) {
+func (g *GitRepository) check(found *document.Findings) {
 	apply(found, "spec", gitRules, &g.Spec)
 	optional(found, "spec.ref", gitRefRules, g.Spec.Ref)
 	optional(found, "spec.verify", gitVerifyRules, g.Spec.Verify)
@@ -91,7 +93,7 @@ func (g *GitRepository) check(found *findings) {
 	}
 }
 
-func (b *Bucket) check(found *findings) {
+func (b *Bucket) check(found *document.Findings) {
 	apply(found, "spec", bucketRules, &b.Spec)
 	if sts := b.Spec.STS; sts != nil {
 		apply(found, "spec.sts", stsRules, &b.Spec)
@@ -103,7 +105,7 @@ func (b *Bucket) check(found *findings) {
 		secretField{"spec.proxySecretRef", b.Spec.ProxySecretRef})
 }
 
-func (o *OCIRepository) check(found *findings) {
+func (o *OCIRepository) check(found *document.Findings) {
 	apply(found, "spec", ociRules, &o.Spec)
 	optional(found, "spec.ref", ociRefRules, o.Spec.Ref)
 	optional(found, "spec.layerSelector", layerRules, o.Spec.LayerSelector)
@@ -114,7 +116,7 @@ func (o *OCIRepository) check(found *findings) {
 		secretField{"spec.proxySecretRef", o.Spec.ProxySecretRef})
 }
 
-func (v *OCIRepositoryVerification) check(found *findings) {
+func (v *OCIRepositoryVerification) check(found *document.Findings) {
 	if v == nil {
 		return
 	}
@@ -125,7 +127,7 @@ func (v *OCIRepositoryVerification) check(found *findings) {
 		secretField{"spec.verify.trustedRootSecretRef", v.TrustedRootSecretRef})
 }
 
-func (p *PkgRepository) check(found *findings) {
+func (p *PkgRepository) check(found *document.Findings) {
 	apply(found, "spec", repositoryRules, &p.Spec)
 	if v := p.Spec.Verify; v != nil {
 		checkSecrets(found, secretField{"spec.verify.secretRef", &v.SecretRef})
@@ -135,12 +137,12 @@ func (p *PkgRepository) check(found *findings) {
 		secretField{"spec.certSecretRef", p.Spec.CertSecretRef})
 }
 
-func (c *PkgChart) check(found *findings) {
+func (c *PkgChart) check(found *document.Findings) {
 	apply(found, "spec", chartRules, &c.Spec)
 	c.checkValues(found)
 	c.Spec.Verify.check(found)
 }
 
-func (e *ExternalArtifact) check(found *findings) {
+func (e *ExternalArtifact) check(found *document.Findings) {
 	optional(found, "spec.sourceRef", externalRules, e.Spec.SourceRef)
 }

@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/headgate-io/headgate/internal/document"
 )
 
 // The forms of names (RFC 1123, and the label rules of object metadata).
@@ -37,41 +39,41 @@ func optionalName(name string) error {
 	return objectName(name)
 }
 
-func checkMetadata(m *Metadata, found *findings) {
+func checkMetadata(m *Metadata, found *document.Findings) {
 	if m.Name == "" && m.GenerateName != "" {
-		found.add("metadata.name", "is required: generateName needs an API server")
+		found.Add("metadata.name", "is required: generateName needs an API server")
 	} else if err := objectName(m.Name); err != nil {
-		found.add("metadata.name", "%w", err)
+		found.Add("metadata.name", "%w", err)
 	}
 	if space := m.space(); len(space) > 63 || !dnsLabelForm.MatchString(space) {
-		found.add("metadata.namespace", "%s is no namespace: write at most 63 lower-case letters, digits and '-', "+
+		found.Add("metadata.namespace", "%s is no namespace: write at most 63 lower-case letters, digits and '-', "+
 			"with a letter or digit at both ends", quote(space))
 	}
 	checkLabels(m.Labels, found)
 	checkAnnotations(m.Annotations, found)
 }
 
-func checkLabels(labels map[string]string, found *findings) {
+func checkLabels(labels map[string]string, found *document.Findings) {
 	for _, key := range slices.Sorted(maps.Keys(labels)) {
 		field := "metadata.labels[" + key + "]"
 		if err := qualifiedKey(key); err != nil {
-			found.add(field, "%w", err)
+			found.Add(field, "%w", err)
 		} else if v := labels[key]; v != "" && (len(v) > 63 || !qualifiedForm.MatchString(v)) {
-			found.add(field, "%s is no label value: write at most 63 letters, digits, '-', '_' and '.'", quote(v))
+			found.Add(field, "%s is no label value: write at most 63 letters, digits, '-', '_' and '.'", quote(v))
 		}
 	}
 }
 
-func checkAnnotations(annotations map[string]string, found *findings) {
+func checkAnnotations(annotations map[string]string, found *document.Findings) {
 	size := 0
 	for _, key := range slices.Sorted(maps.Keys(annotations)) {
 		size += len(key) + len(annotations[key])
 		if err := qualifiedKey(strings.ToLower(key)); err != nil {
-			found.add("metadata.annotations["+key+"]", "%w", err)
+			found.Add("metadata.annotations["+key+"]", "%w", err)
 		}
 	}
 	if size > maxAnnotations {
-		found.add("metadata.annotations", "must hold at most %d KiB", maxAnnotations>>10)
+		found.Add("metadata.annotations", "must hold at most %d KiB", maxAnnotations>>10)
 	}
 }
 

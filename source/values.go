@@ -7,6 +7,8 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	"github.com/headgate-io/headgate/internal/document"
 )
 
 // chartSources are the kinds that can hold a chart.
@@ -117,10 +119,10 @@ func (c *PkgChart) needs() []Reference {
 }
 
 // checkValues checks spec.valuesFiles.
-func (c *PkgChart) checkValues(found *findings) {
+func (c *PkgChart) checkValues(found *document.Findings) {
 	for i, text := range c.Spec.ValuesFiles {
 		if _, err := c.valuesFile(text); err != nil {
-			found.add(fmt.Sprintf("spec.valuesFiles[%d]", i), "%w", err)
+			found.Add(fmt.Sprintf("spec.valuesFiles[%d]", i), "%w", err)
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package source
+package document
 
 import (
 	"bytes"
@@ -24,7 +24,7 @@ func newJSONReader(text []byte, line int) *jsonReader {
 }
 
 // next returns the next value, io.EOF after the last.
-func (r *jsonReader) next() (*node, error) {
+func (r *jsonReader) next() (*Node, error) {
 	r.budget = budget{}
 	tok, err := r.dec.Token()
 	if err != nil {
@@ -56,32 +56,32 @@ func (r *jsonReader) here() int {
 	return r.line
 }
 
-func (r *jsonReader) value(tok json.Token) (*node, error) {
+func (r *jsonReader) value(tok json.Token) (*Node, error) {
 	if err := r.enter(); err != nil {
 		return nil, err
 	}
 	defer r.leave()
-	n := &node{line: r.here()}
+	n := &Node{Line: r.here()}
 	switch tok := tok.(type) {
 	case nil:
 	case bool:
-		n.kind, n.text = boolNode, fmt.Sprint(tok)
+		n.Kind, n.Text = Bool, fmt.Sprint(tok)
 	case json.Number:
-		n.kind, n.text = numberNode, tok.String()
+		n.Kind, n.Text = Number, tok.String()
 	case string:
-		n.kind, n.text = textNode, tok
+		n.Kind, n.Text = Text, tok
 	case json.Delim:
 		if tok == '[' {
-			n.kind = listNode
+			n.Kind = List
 			return n, r.list(n)
 		}
-		n.kind = mapNode
+		n.Kind = Map
 		return n, r.mapping(n)
 	}
 	return n, nil
 }
 
-func (r *jsonReader) list(n *node) error {
+func (r *jsonReader) list(n *Node) error {
 	for {
 		tok, err := r.inner()
 		if err != nil || tok == json.Delim(']') {
@@ -91,11 +91,11 @@ func (r *jsonReader) list(n *node) error {
 		if err != nil {
 			return err
 		}
-		n.items = append(n.items, item)
+		n.Items = append(n.Items, item)
 	}
 }
 
-func (r *jsonReader) mapping(n *node) error {
+func (r *jsonReader) mapping(n *Node) error {
 	for {
 		tok, err := r.inner()
 		if err != nil || tok == json.Delim('}') {
@@ -109,7 +109,7 @@ func (r *jsonReader) mapping(n *node) error {
 		if err != nil {
 			return err
 		}
-		n.fields = append(n.fields, field{name, line, v})
+		n.Fields = append(n.Fields, Field{name, line, v})
 	}
 }
 
@@ -121,3 +121,6 @@ func (r *jsonReader) inner() (json.Token, error) {
 	}
 	return tok, err
 }
+
+// ReadJSON reads one JSON value, such as a Go value was encoded as.
+func ReadJSON(text []byte) (*Node, error) { return newJSONReader(text, 1).next() }

@@ -1,4 +1,4 @@
-package source
+package document
 
 import (
 	"fmt"
@@ -7,8 +7,8 @@ import (
 	"unicode"
 )
 
-// A DocumentError says where an object is wrong and which rule it breaks.
-type DocumentError struct {
+// An Error says where an object is wrong and which rule it breaks.
+type Error struct {
 	File     string // name of the file, "-" for standard input; "" for an object made in Go
 	Document int    // 1-based, 0 when it is not about one document
 	Line     int    // of the file, 1-based; 0 when unknown
@@ -19,7 +19,7 @@ type DocumentError struct {
 
 // Error returns FILE:LINE: document N: OBJECT: FIELD: RULE, without the parts
 // that are not known. Control characters are quoted.
-func (e *DocumentError) Error() string {
+func (e *Error) Error() string {
 	var parts []string
 	switch {
 	case e.File != "" && e.Line > 0:
@@ -39,33 +39,33 @@ func (e *DocumentError) Error() string {
 }
 
 // Unwrap returns the rule.
-func (e *DocumentError) Unwrap() error { return e.Err }
+func (e *Error) Unwrap() error { return e.Err }
 
-// findings collects defects or warnings of one object, in order.
-type findings struct{ errs []*DocumentError }
+// Findings collects defects or warnings of one object, in order.
+type Findings struct{ Errors []*Error }
 
 // maxFindings bounds what is noted about one object.
 const maxFindings = 100
 
-// add notes what is wrong with a field.
-func (f *findings) add(field, format string, args ...any) {
-	f.note(&DocumentError{Field: field, Err: fmt.Errorf(format, args...)})
+// Add notes what is wrong with a field.
+func (f *Findings) Add(field, format string, args ...any) {
+	f.Note(&Error{Field: field, Err: fmt.Errorf(format, args...)})
 }
 
-// note notes e, unless enough was noted already.
-func (f *findings) note(e *DocumentError) {
-	switch n := len(f.errs); {
+// Note notes e, unless enough was noted already.
+func (f *Findings) Note(e *Error) {
+	switch n := len(f.Errors); {
 	case n < maxFindings:
-		f.errs = append(f.errs, e)
+		f.Errors = append(f.Errors, e)
 	case n == maxFindings:
-		f.errs = append(f.errs, &DocumentError{Err: fmt.Errorf("has more than %d defects", maxFindings)})
+		f.Errors = append(f.Errors, &Error{Err: fmt.Errorf("has more than %d defects", maxFindings)})
 	}
 }
 
-// about reports whether something was noted about the field or about one
+// About reports whether something was noted about the field or about one
 // above or below it.
-func (f *findings) about(field string) bool {
-	for _, e := range f.errs {
+func (f *Findings) About(field string) bool {
+	for _, e := range f.Errors {
 		if e.Field == field || below(e.Field, field) || below(field, e.Field) {
 			return true
 		}
@@ -73,12 +73,12 @@ func (f *findings) about(field string) bool {
 	return false
 }
 
-// adopt adds what was found about fields that nothing was noted about.
-func (f *findings) adopt(rules *findings) {
-	known := findings{f.errs[:len(f.errs):len(f.errs)]}
-	for _, e := range rules.errs {
-		if !known.about(e.Field) {
-			f.note(e)
+// Adopt adds what was found about fields that nothing was noted about.
+func (f *Findings) Adopt(rules *Findings) {
+	known := Findings{f.Errors[:len(f.Errors):len(f.Errors)]}
+	for _, e := range rules.Errors {
+		if !known.About(e.Field) {
+			f.Note(e)
 		}
 	}
 }
@@ -89,18 +89,18 @@ func below(path, parent string) bool {
 	return found && rest != "" && (rest[0] == '.' || rest[0] == '[')
 }
 
-// errors returns what was noted about the object called name.
-func (f *findings) errors(name string) []error {
+// Of returns what was noted as errors about the object called name.
+func (f *Findings) Of(name string) []error {
 	var out []error
-	for _, e := range f.errs {
+	for _, e := range f.Errors {
 		e.Object = name
 		out = append(out, e)
 	}
 	return out
 }
 
-// quote quotes a value of a document for an error, shortened to 80 bytes.
-func quote(s string) string {
+// Quote quotes a value of a document for an error, shortened to 80 bytes.
+func Quote(s string) string {
 	if len(s) > 80 {
 		s = strings.ToValidUTF8(s[:77], "") + "..."
 	}

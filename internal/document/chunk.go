@@ -1,4 +1,4 @@
-package source
+package document
 
 import (
 	"bytes"
@@ -9,16 +9,16 @@ import (
 	"strings"
 )
 
-// Limits of what [Set.Decode] reads.
+// Limits of what is read.
 const (
 	MaxStream   = 64 << 20 // bytes of one stream
 	MaxDocument = 3 << 20  // bytes of one document, as an API server has it
-	maxErrors   = 1000     // of one stream
+	MaxErrors   = 1000     // of one stream
 )
 
 var (
 	errLargeDocument = fmt.Errorf("larger than %d MiB: split it", MaxDocument>>20)
-	errManyErrors    = fmt.Errorf("more than %d defects: the rest was not read", maxErrors)
+	errManyErrors    = fmt.Errorf("more than %d defects: the rest was not read", MaxErrors)
 )
 
 // readStream reads a stream within its limit.
@@ -81,8 +81,8 @@ func (c chunk) blank() bool {
 // nodes yields the values of a chunk, and at the end the error that stopped
 // it, if any. Text that looks like JSON and is not is read as YAML, whose flow
 // style looks alike.
-func (c chunk) nodes(file string) iter.Seq2[*node, error] {
-	return func(yield func(*node, error) bool) {
+func (c chunk) nodes(file string) iter.Seq2[*Node, error] {
+	return func(yield func(*Node, error) bool) {
 		if c.blank() {
 			return
 		}
@@ -105,7 +105,7 @@ func (c chunk) nodes(file string) iter.Seq2[*node, error] {
 }
 
 // yieldAll yields what next returned and all that it returns.
-func yieldAll(n *node, err error, next func() (*node, error), yield func(*node, error) bool) {
+func yieldAll(n *Node, err error, next func() (*Node, error), yield func(*Node, error) bool) {
 	for err == nil {
 		if !yield(n, nil) {
 			return
@@ -118,10 +118,10 @@ func yieldAll(n *node, err error, next func() (*node, error), yield func(*node, 
 }
 
 // json reads JSON values that follow each other.
-func (c chunk) json() func() (*node, error) {
+func (c chunk) json() func() (*Node, error) {
 	r := newJSONReader(c.text, c.line)
 	end := int64(0)
-	return func() (*node, error) {
+	return func() (*Node, error) {
 		n, err := r.next()
 		if err == nil && r.dec.InputOffset()-end > MaxDocument {
 			return nil, errLargeDocument

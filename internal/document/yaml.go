@@ -1,4 +1,4 @@
-package source
+package document
 
 import (
 	"bytes"
@@ -23,7 +23,7 @@ type yamlReader struct {
 
 // A shared value is one that aliases stand for, and what each of them costs.
 type shared struct {
-	*node
+	*Node
 	nodes, levels int
 }
 
@@ -32,7 +32,7 @@ func newYAMLReader(text []byte, line int) *yamlReader {
 }
 
 // next returns the next document, io.EOF after the last.
-func (r *yamlReader) next() (*node, error) {
+func (r *yamlReader) next() (*Node, error) {
 	r.budget, r.aliased = budget{}, make(map[*yaml.Node]shared)
 	var doc yaml.Node
 	if err := r.dec.Decode(&doc); err != nil {
@@ -68,12 +68,12 @@ func (e *lineError) Error() string { return e.err.Error() }
 
 func (e *lineError) Unwrap() error { return e.err }
 
-func (r *yamlReader) value(y *yaml.Node) (*node, error) {
+func (r *yamlReader) value(y *yaml.Node) (*Node, error) {
 	if err := r.enter(); err != nil {
 		return nil, err
 	}
 	defer r.leave()
-	n := &node{line: y.Line + r.first - 1}
+	n := &Node{Line: y.Line + r.first - 1}
 	switch y.Kind {
 	case yaml.DocumentNode:
 		if len(y.Content) == 1 {
@@ -82,16 +82,16 @@ func (r *yamlReader) value(y *yaml.Node) (*node, error) {
 	case yaml.AliasNode:
 		return r.alias(y.Alias)
 	case yaml.SequenceNode:
-		n.kind = listNode
+		n.Kind = List
 		for _, item := range y.Content {
 			v, err := r.value(item)
 			if err != nil {
 				return nil, err
 			}
-			n.items = append(n.items, v)
+			n.Items = append(n.Items, v)
 		}
 	case yaml.MappingNode:
-		n.kind = mapNode
+		n.Kind = Map
 		return n, r.mapping(n, y)
 	case yaml.ScalarNode:
 		return n, r.scalar(n, y)
@@ -101,9 +101,9 @@ func (r *yamlReader) value(y *yaml.Node) (*node, error) {
 
 // alias returns the value of an anchor. It is read once, so that aliases that
 // multiply cost no time, and counted each time.
-func (r *yamlReader) alias(anchor *yaml.Node) (*node, error) {
+func (r *yamlReader) alias(anchor *yaml.Node) (*Node, error) {
 	if known, found := r.aliased[anchor]; found {
-		return known.node, r.spend(known.nodes, known.levels)
+		return known.Node, r.spend(known.nodes, known.levels)
 	}
 	nodes, deepest := r.nodes, r.deepest
 	r.deepest = r.depth
@@ -116,8 +116,8 @@ func (r *yamlReader) alias(anchor *yaml.Node) (*node, error) {
 	return n, nil
 }
 
-func (r *yamlReader) mapping(n *node, y *yaml.Node) error {
-	var merged []*node
+func (r *yamlReader) mapping(n *Node, y *yaml.Node) error {
+	var merged []*Node
 	for i := 0; i+1 < len(y.Content); i += 2 {
 		key := y.Content[i]
 		if key.Kind == yaml.AliasNode {
@@ -134,36 +134,36 @@ func (r *yamlReader) mapping(n *node, y *yaml.Node) error {
 			merged = append(merged, v)
 			continue
 		}
-		n.fields = append(n.fields, field{key.Value, key.Line + r.first - 1, v})
+		n.Fields = append(n.Fields, Field{key.Value, key.Line + r.first - 1, v})
 	}
 	return n.merge(merged)
 }
 
 // merge adds the fields of the mappings, or lists of mappings, that n has not.
-func (n *node) merge(from []*node) error {
+func (n *Node) merge(from []*Node) error {
 	if len(from) == 0 {
 		return nil
 	}
-	have := make(map[string]bool, len(n.fields))
-	for _, f := range n.fields {
-		have[f.name] = true
+	have := make(map[string]bool, len(n.Fields))
+	for _, f := range n.Fields {
+		have[f.Name] = true
 	}
-	var maps []*node
+	var maps []*Node
 	for _, m := range from {
-		if m.kind == listNode {
-			maps = append(maps, m.items...)
+		if m.Kind == List {
+			maps = append(maps, m.Items...)
 		} else {
 			maps = append(maps, m)
 		}
 	}
 	for _, m := range maps {
-		if m.kind != mapNode {
-			return &lineError{m.line, errors.New("<< merges mappings only")}
+		if m.Kind != Map {
+			return &lineError{m.Line, errors.New("<< merges mappings only")}
 		}
-		for _, f := range m.fields {
-			if !have[f.name] {
-				have[f.name] = true
-				n.fields = append(n.fields, f)
+		for _, f := range m.Fields {
+			if !have[f.Name] {
+				have[f.Name] = true
+				n.Fields = append(n.Fields, f)
 			}
 		}
 	}
@@ -173,24 +173,24 @@ func (n *node) merge(from []*node) error {
 // oldBool holds the words that YAML 1.1, and so kubectl, reads as booleans.
 var oldBool = regexp.MustCompile(`^(y|Y|yes|Yes|YES|on|On|ON|n|N|no|No|NO|off|Off|OFF)$`)
 
-func (r *yamlReader) scalar(n *node, y *yaml.Node) error {
-	n.text = y.Value
+func (r *yamlReader) scalar(n *Node, y *yaml.Node) error {
+	n.Text = y.Value
 	switch tag := y.ShortTag(); tag {
 	case "!!null":
-		n.kind = nullNode
+		n.Kind = Null
 	case "!!bool":
 		var b bool
 		if y.Decode(&b) != nil {
-			return &lineError{n.line, errors.New("a value tagged !!bool is no boolean")}
+			return &lineError{n.Line, errors.New("a value tagged !!bool is no boolean")}
 		}
-		n.kind, n.text = boolNode, strconv.FormatBool(b)
+		n.Kind, n.Text = Bool, strconv.FormatBool(b)
 	case "!!int", "!!float":
 		return r.number(n, y)
 	case "!!str", "!!timestamp", "!!merge":
-		n.kind = textNode
+		n.Kind = Text
 		n.word = y.Style == 0 && oldBool.MatchString(y.Value)
 	default:
-		return &lineError{n.line, fmt.Errorf("the tag %s is not supported", quote(tag))}
+		return &lineError{n.Line, fmt.Errorf("the tag %s is not supported", Quote(tag))}
 	}
 	return nil
 }
@@ -198,21 +198,21 @@ func (r *yamlReader) scalar(n *node, y *yaml.Node) error {
 var jsonNumber = regexp.MustCompile(`^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?$`)
 
 // number writes the number in JSON's form.
-func (r *yamlReader) number(n *node, y *yaml.Node) error {
-	n.kind = numberNode
+func (r *yamlReader) number(n *Node, y *yaml.Node) error {
+	n.Kind = Number
 	if jsonNumber.MatchString(y.Value) {
 		return nil
 	}
 	var i int64
 	if y.Decode(&i) == nil {
-		n.text = strconv.FormatInt(i, 10)
+		n.Text = strconv.FormatInt(i, 10)
 		return nil
 	}
 	var f float64
 	if err := y.Decode(&f); err != nil || math.IsInf(f, 0) || math.IsNaN(f) {
-		return &lineError{n.line, errors.New("a value is no number that JSON can hold")}
+		return &lineError{n.Line, errors.New("a value is no number that JSON can hold")}
 	}
 	text, err := json.Marshal(f)
-	n.text = string(text)
+	n.Text = string(text)
 	return err
 }

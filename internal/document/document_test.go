@@ -1,0 +1,214 @@
+package document_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate-io/headgate/internal/document"
+)
+
+// span is a text that its type reads itself.
+type span time.Duration
+
+func (s *span) UnmarshalText(text []byte) error {
+	d, err := document.ParseDuration(string(text))
+	*s = span(d)
+	return err
+}
+
+type thing struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+	Metadata   struct {
+		Name string `json:"name"`
+	} `json:"metadata"`
+	Spec struct {
+		Count   int               `json:"count"`
+		Maybe   *int              `json:"maybe,omitempty"`
+		Ratio   float64           `json:"ratio,omitempty"`
+		Limit   *float64          `json:"limit,omitempty"`
+		Every   span              `json:"every,omitempty"`
+		Lenient span              `json:"lenient,omitempty"`
+		Words   map[string]string `json:"words,omitempty"`
+		Parts   []struct {
+			At *time.Time `json:"at,omitempty"`
+		} `json:"parts,omitempty"`
+	} `json:"spec"`
+}
+
+func rules(path string) document.Rule {
+	switch path {
+	case "spec.lenient":
+		return document.Rule{Instead: "1m is used"}
+	case "spec.count":
+		return document.Rule{Optional: true}
+	case "spec.gone":
+		return document.Rule{Refused: "is gone: remove it"}
+	}
+	return document.Rule{Ignored: path == "status" || strings.HasPrefix(path, "metadata.")}
+}
+
+// decode returns the things of a text, what is wrong with it and its warnings.
+func decode(text string) (things []*thing, errs, warnings string, skipped int) {
+	s, err := document.Open("f", strings.NewReader(text))
+	if err != nil {
+		return nil, err.Error(), "", 0
+	}
+	var warned []error
+	for o := range s.Objects(func(item document.Object) bool { return item.Type == "Thing" }) {
+		if o.Group != "x.dev" || o.Type != "Thing" {
+			s.Skipped++
+			continue
+		}
+		v := new(thing)
+		dec := s.Decoder(rules)
+		dec.Decode(o.Node, v, "")
+		s.Note(s.Place(&dec.Findings, o.Node, o.Name("Thing", "default"))...)
+		warned = append(warned, s.Place(&dec.Warnings, o.Node, o.Name("Thing", "default"))...)
+		things = append(things, v)
+	}
+	if err := s.Err(); err != nil {
+		errs = err.Error()
+	}
+	if err := errors.Join(warned...); err != nil {
+		warnings = err.Error()
+	}
+	return things, errs, warnings, s.Skipped
+}
+
+const header = "apiVersion: x.dev/v1\nkind: Thing\nmetadata: {name: a, labels: {b: c}}\n"
+
+func TestDecoder(t *testing.T) {
+	tests := []struct{ spec, errs, warnings string }{
+		{"{count: 1, maybe: -2, ratio: 0.5, limit: 99, every: 1m, lenient: 1h, words: {a: b}, parts: [{at: 2026-01-02T03:04:05Z}]}", "", ""},
+		{"{}", "", ""},
+		{"{count: 1e1}", "spec.count: must be an integer of 64 bits", ""},
+		{"{count: 99999999999999999999}", "spec.count: must be an integer of 64 bits", ""},
+		{"{count: 1.5}", "spec.count: must be an integer of 64 bits", ""},
+		{"{count: '1'}", "spec.count: must be a number, not a string", ""},
+		{"{maybe: x}", "spec.maybe: must be a number, not a string", ""},
+		{"{ratio: true}", "spec.ratio: must be a number, not a boolean", ""},
+		{"{limit: []}", "spec.limit: must be a number, not a list", ""},
+		{"{every: 1d}", `spec.every: "1d" is no duration: write unsigned numbers with the units ms, s, m and h, such as 1m30s`, ""},
+		{"{lenient: 1d}", "", `spec.lenient: "1d" is no duration: write unsigned numbers with the units ms, s, m and h, such as 1m30s; 1m is used`},
+		{"{lenient: 60}", "spec.lenient: must be a string, not a number: put it in quotes", ""},
+		{"{words: {a: 1}}", "spec.words[a]: must be a string, not a number: put it in quotes", ""},
+		{"{words: {a: yes}}", "spec.words[a]: must be a string, but this word is a boolean in YAML: put it in quotes", ""},
+		{"{words: {a: b, a: c}}", "spec.words[a]: is given twice", ""},
+		{"{count: 1, count: 1}", "spec.count: is given twice", ""},
+		{"{Count: 1}", "spec.Count: unknown field: did you mean count?", ""},
+		{"{gone: 1}", "spec.gone: is gone: remove it", ""},
+		{"{parts: [{at: now}]}", `spec.parts[0].at: "now" is no time: write it as 2006-01-02T15:04:05Z`, ""},
+	}
+	for _, test := range tests {
+		text := header + "spec: " + test.spec + "\nstatus: {a: b}\n"
+		_, errs, warnings, _ := decode(text)
+		const where = "f:4: document 1: Thing/default/a: "
+		if strings.TrimPrefix(errs, where) != test.errs || strings.TrimPrefix(warnings, where) != test.warnings {
+			t.Errorf("%s:\n%s\n%s", test.spec, errs, warnings)
+		}
+	}
+}
+
+func TestValues(t *testing.T) {
+	things, errs, _, _ := decode(header + "spec: {count: 7, maybe: 0, ratio: -0.5, limit: 1e3, every: 1m30s, lenient: soon}\n")
+	if errs != "" || len(things) != 1 {
+		t.Fatal(errs)
+	}
+	s := things[0].Spec
+	if s.Count != 7 || *s.Maybe != 0 || s.Ratio != -0.5 || *s.Limit != 1000 || time.Duration(s.Every) != 90*time.Second || s.Lenient != 0 {
+		t.Errorf("%+v", s)
+	}
+}
+
+// TestJSONNumber decodes a number that only JSON can write.
+func TestJSONNumber(t *testing.T) {
+	_, errs, _, _ := decode(`{"apiVersion": "x.dev/v1", "kind": "Thing", "metadata": {"name": "a"}, "spec": {"ratio": 1e999}}`)
+	if want := "f:1: document 1: Thing/default/a: spec.ratio: must be a number of 64 bits"; errs != want {
+		t.Error(errs)
+	}
+}
+
+func TestObjects(t *testing.T) {
+	item := "{metadata: {name: NAME}, spec: {}}"
+	full := "{apiVersion: x.dev/v1, kind: Thing, " + item[1:]
+	named := func(s, name string) string { return strings.Replace(s, "NAME", name, 1) }
+	text := strings.Join([]string{
+		named(full, "a"),
+		"apiVersion: v1\nkind: List\nitems: [" + named(full, "b") + ", {apiVersion: v1, kind: Secret}]",
+		"apiVersion: x.dev/v1\nkind: ThingList\nitems: [" + named(item, "c") + "]",
+		"values: 1",
+		"apiVersion: v1\nkind: List\nitems: {}",
+		"kind: Thing",
+		"apiVersion: y.dev/v1\nkind: OtherList\nitems: 3", // nobody asked for it to be taken apart
+		"text",
+		"a: [",
+		named(full, "d"),
+	}, "\n---\n")
+	things, errs, _, skipped := decode(text)
+	var names []string
+	for _, v := range things {
+		names = append(names, v.Metadata.Name)
+	}
+	if want := []string{"a", "b", "c", "d"}; !slices.Equal(names, want) {
+		t.Errorf("%q, want %q", names, want)
+	}
+	want := `f:15: document 5: items must be a list, not a mapping
+f:17: document 6: Thing: apiVersion is required, as a string
+f:23: document 8: the document is a string, not an object
+f:25: document 9: not YAML: did not find expected node content`
+	if errs != want || skipped != 3 {
+		t.Errorf("%d skipped\n%s", skipped, errs)
+	}
+}
+
+// TestStop checks that a stream whose reader has enough yields no more.
+func TestStop(t *testing.T) {
+	for _, form := range []string{"---\n%s---\n%s", "apiVersion: v1\nkind: List\nitems:\n- {apiVersion: a, kind: b}\n- {apiVersion: a, kind: b}\n"} {
+		if strings.Contains(form, "%s") {
+			form = fmt.Sprintf(form, header, header)
+		}
+		s, err := document.Open("f", strings.NewReader(form))
+		if err != nil {
+			t.Fatal(err)
+		}
+		count := 0
+		for range s.Objects(nil) {
+			count++
+			break
+		}
+		if count != 1 {
+			t.Errorf("%d", count)
+		}
+	}
+}
+
+// FuzzObjects holds that no text panics and that errors are one printable line each.
+func FuzzObjects(f *testing.F) {
+	for _, spec := range []string{"{count: 1}", "{ratio: .inf}", "{every: 1d}", "&a [*a]", "{<<: {count: 2}}", "{words: {? [] : b}}"} {
+		f.Add(header + "spec: " + spec + "\n")
+	}
+	f.Add(`{"apiVersion":"x.dev/v1","kind":"ThingList","items":[{"spec":{"count":1.0}},{}]}{"a":`)
+	f.Fuzz(func(t *testing.T, text string) {
+		s, err := document.Open("f", strings.NewReader(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for o := range s.Objects(func(document.Object) bool { return true }) {
+			dec := s.Decoder(rules)
+			dec.Decode(o.Node, new(thing), "")
+			s.Note(s.Place(&dec.Findings, o.Node, o.Name(o.Type, "default"))...)
+		}
+		if err := s.Err(); err != nil {
+			for _, e := range err.(interface{ Unwrap() []error }).Unwrap() {
+				if strings.ContainsAny(e.Error(), "\n\x1b\x00") {
+					t.Errorf("%q", e)
+				}
+			}
+		}
+	})
+}
