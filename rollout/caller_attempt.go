@@ -28,7 +28,7 @@ type call struct {
 type outcome struct {
 	answer Answer
 	err    error
-	after  string // the Retry-After of the answer
+	header http.Header // of the answer
 }
 
 // run makes attempts until one is not to be repeated.
@@ -63,7 +63,7 @@ func (c *call) attempt(ctx context.Context) (o outcome) {
 		return o
 	}
 	defer resp.Body.Close()
-	o.answer.Status, o.after = resp.StatusCode, resp.Header.Get("Retry-After")
+	o.answer.Status, o.header = resp.StatusCode, resp.Header
 	if resp.StatusCode != http.StatusSwitchingProtocols { // after which there is no body but another protocol
 		o.answer.Body, o.answer.Truncated, err = readBody(resp.Body)
 	}

@@ -4,8 +4,9 @@ import (
 	"crypto/tls"
 	"errors"
 	"net/http"
-	"strconv"
 	"time"
+
+	"github.com/headgate-io/headgate/internal/retry"
 )
 
 const (
@@ -26,7 +27,7 @@ func retryable(err error) bool {
 // pause returns how long to wait after the attempt with number n.
 func (c *call) pause(n int, o outcome) time.Duration {
 	if o.answer.Status == http.StatusTooManyRequests || o.answer.Status == http.StatusServiceUnavailable {
-		if after, given := retryAfter(o.after, c.caller.now()); given {
+		if after, given := retry.After(o.header, c.caller.now()); given {
 			return min(after, maxPause)
 		}
 	}
@@ -34,16 +35,4 @@ func (c *call) pause(n int, o outcome) time.Duration {
 		return maxPause
 	}
 	return firstPause << (n - 1)
-}
-
-// retryAfter returns how long a Retry-After asks to wait (RFC 9110 section 10.2.3).
-func retryAfter(value string, now time.Time) (after time.Duration, given bool) {
-	if seconds, err := strconv.ParseUint(value, 10, 31); err == nil {
-		return time.Duration(seconds) * time.Second, true
-	}
-	at, err := http.ParseTime(value)
-	if err != nil {
-		return 0, false
-	}
-	return max(at.Sub(now), 0), true
 }

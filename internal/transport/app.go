@@ -53,22 +53,22 @@ func GitHubApp(name string, s source.Secret) (App, error) {
 		{keyOwner, &app.Owner, ownerForm, "is not the name of a user or an organisation"},
 		{keyAppURL, &app.BaseURL, nil, ""},
 	} {
-		v, err := r.text([]string{f.key})
+		v, err := r.Text([]string{f.key})
 		if err != nil {
 			return App{}, err
 		}
 		if v != "" && f.form != nil && !f.form.MatchString(v) {
-			return App{}, r.problem(f.key, "%s", f.want)
+			return App{}, r.Problem(f.key, "%s", f.want)
 		}
 		*f.into = v
 	}
 	switch {
 	case app.ID == "":
-		return App{}, r.problem(keyAppID, "is missing: it is the id of the GitHub App")
+		return App{}, r.Problem(keyAppID, "is missing: it is the id of the GitHub App")
 	case app.Installation == "" && app.Owner == "":
-		return App{}, r.problem(keyInstallation, "is missing: set it, or %s", keyOwner)
+		return App{}, r.Problem(keyInstallation, "is missing: set it, or %s", keyOwner)
 	case app.Installation != "" && app.Owner != "":
-		return App{}, r.problem(keyInstallation, "and %s exclude each other: remove one", keyOwner)
+		return App{}, r.Problem(keyInstallation, "and %s exclude each other: remove one", keyOwner)
 	}
 	var err error
 	app.Key, err = r.rsaKey(keyAppKey)
@@ -84,27 +84,27 @@ const (
 
 // rsaKey returns the private key under key.
 func (r reader) rsaKey(key string) (*rsa.PrivateKey, error) {
-	v, _ := r.value([]string{key})
+	v, _ := r.Value([]string{key})
 	if v == nil {
-		return nil, r.problem(key, "is missing: it is the private key of the GitHub App, PEM")
+		return nil, r.Problem(key, "is missing: it is the private key of the GitHub App, PEM")
 	}
 	if len(v) > maxKey {
-		return nil, r.problem(key, "has %d bytes, at most %d are allowed", len(v), maxKey)
+		return nil, r.Problem(key, "has %d bytes, at most %d are allowed", len(v), maxKey)
 	}
-	block, err := r.block(v, key, "PRIVATE KEY")
+	block, err := r.Block(v, key, "PRIVATE KEY")
 	if err != nil {
 		return nil, err
 	}
 	parsed, err := parseKey(block)
 	if err != nil {
-		return nil, r.problem(key, "holds a private key that cannot be parsed: %s", strings.TrimPrefix(err.Error(), "x509: "))
+		return nil, r.Problem(key, "holds a private key that cannot be parsed: %s", strings.TrimPrefix(err.Error(), "x509: "))
 	}
 	k, ok := parsed.(*rsa.PrivateKey)
 	switch {
 	case !ok:
-		return nil, r.problem(key, "is not an RSA key: download the key of the GitHub App")
+		return nil, r.Problem(key, "is not an RSA key: download the key of the GitHub App")
 	case k.N.BitLen() < minBits:
-		return nil, r.problem(key, "is an RSA key of %d bits, at least %d are needed: download the key of the GitHub App", k.N.BitLen(), minBits)
+		return nil, r.Problem(key, "is an RSA key of %d bits, at least %d are needed: download the key of the GitHub App", k.N.BitLen(), minBits)
 	}
 	return k, nil
 }

@@ -50,7 +50,7 @@ func AzureKeys(name string, s source.Secret) (Azure, error) {
 	z, r := Azure{name: name}, read(name, s)
 	v := map[string]string{}
 	for _, key := range []string{keyTenant, keyClient, keyClientProof, keyClientPass, keyClientChain, keyAuthority, keySAS} {
-		text, err := r.text([]string{key})
+		text, err := r.Text([]string{key})
 		if err != nil {
 			return z, err
 		}
@@ -103,21 +103,21 @@ func (r reader) whole(v map[string]string) error {
 			continue
 		}
 		if i := slices.IndexFunc(n.all, absent); i >= 0 {
-			return r.problem(n.all[i], "is missing: %s needs it", n.key)
+			return r.Problem(n.all[i], "is missing: %s needs it", n.key)
 		}
 		if n.any != nil && !slices.ContainsFunc(n.any, func(key string) bool { return !absent(key) }) {
-			return r.problem(n.any[0], "is missing: %s needs it, or %s; without %s this is a managed identity", n.key, n.any[1], n.key)
+			return r.Problem(n.any[0], "is missing: %s needs it, or %s; without %s this is a managed identity", n.key, n.any[1], n.key)
 		}
 	}
 	if absent(keyClient) && absent(keyAccount) && absent(keySAS) {
-		return r.problem(keyAccount, "is missing: provider azure needs it, or %s, or %s", keySAS, keyClient)
+		return r.Problem(keyAccount, "is missing: provider azure needs it, or %s, or %s", keySAS, keyClient)
 	}
 	return nil
 }
 
 func (r reader) base64(key, text string) error {
 	if _, err := base64.StdEncoding.DecodeString(text); err != nil {
-		return r.problem(key, "is not base64: copy the key of the storage account as it is")
+		return r.Problem(key, "is not base64: copy the key of the storage account as it is")
 	}
 	return nil
 }
@@ -128,9 +128,9 @@ func (r reader) signature(text string) error {
 	q, err := url.ParseQuery(strings.TrimPrefix(text, "?"))
 	switch {
 	case err != nil:
-		return r.problem(keySAS, "is not the query of a URL: copy the whole token as it is, without the URL before it")
+		return r.Problem(keySAS, "is not the query of a URL: copy the whole token as it is, without the URL before it")
 	case q.Get("sig") == "":
-		return r.problem(keySAS, "has no sig: copy the whole token, not its signature alone")
+		return r.Problem(keySAS, "has no sig: copy the whole token, not its signature alone")
 	}
 	return nil
 }
@@ -138,12 +138,12 @@ func (r reader) signature(text string) error {
 func (r reader) authority(text string) (*url.URL, error) {
 	u, err := url.Parse(text)
 	if err != nil || u.Scheme != "https" || u.Hostname() == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
-		return nil, r.problem(keyAuthority, "is not the URL of an authority: it should read https://HOST/")
+		return nil, r.Problem(keyAuthority, "is not the URL of an authority: it should read https://HOST/")
 	}
 	return &url.URL{Scheme: u.Scheme, Host: u.Host, Path: strings.TrimRight(u.Path, "/") + "/"}, nil
 }
 
 // BadCertificate is the error that the certificate of an application cannot be used; why holds no value of the Secret.
 func (z Azure) BadCertificate(why string) error {
-	return &SecretError{z.name, keyClientCert, "cannot be used: " + why}
+	return &SecretError{Secret: z.name, Key: keyClientCert, Problem: "cannot be used: " + why}
 }

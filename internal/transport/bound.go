@@ -23,7 +23,7 @@ func newBound(c Config) *bound {
 		if c.Auth != (Auth{}) {
 			auth = c.Auth
 		}
-		b.origin, b.header = origin(clean), auth.header()
+		b.origin, b.header = origin(clean), auth.Header()
 		c.Origin = clean
 	}
 	if b.header != "" {

@@ -40,7 +40,7 @@ type Proxy struct {
 // a client certificate in c is not for the proxy.
 func ProxyFromSecret(name string, s source.Secret, c *tls.Config) (*Proxy, error) {
 	r := read(name, s)
-	address, err := r.text(keyAddress)
+	address, err := r.Text(keyAddress)
 	if err != nil {
 		return nil, err
 	}
@@ -49,18 +49,18 @@ func ProxyFromSecret(name string, s source.Secret, c *tls.Config) (*Proxy, error
 		return nil, err
 	}
 	if address == "" {
-		return nil, r.problem("address", "is missing: it is the URL of the proxy")
+		return nil, r.Problem("address", "is missing: it is the URL of the proxy")
 	}
 	if len(address) > maxAddress {
-		return nil, r.problem("address", "has %d bytes, at most %d are allowed", len(address), maxAddress)
+		return nil, r.Problem("address", "has %d bytes, at most %d are allowed", len(address), maxAddress)
 	}
 	u, err := url.Parse(address) // err would print credentials
 	if err != nil || u.Hostname() == "" {
-		return nil, r.problem("address", "is not a URL: it should read http://HOST:PORT")
+		return nil, r.Problem("address", "is not a URL: it should read http://HOST:PORT")
 	}
 	port, ok := proxyPorts[u.Scheme]
 	if !ok {
-		return nil, r.problem("address", "has the scheme %q: use http, https or socks5", u.Scheme)
+		return nil, r.Problem("address", "has the scheme %q: use http, https or socks5", u.Scheme)
 	}
 	if u.Port() != "" {
 		port = u.Port()
@@ -160,7 +160,7 @@ func (p *Proxy) connect(ctx context.Context, conn net.Conn, addr string) (net.Co
 	stop := context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })
 	req := &http.Request{Method: http.MethodConnect, URL: &url.URL{Opaque: addr}, Host: addr, Header: http.Header{}}
 	if _, auth := SplitUser(p.url); auth != (Auth{}) {
-		req.Header.Set("Proxy-Authorization", auth.header())
+		req.Header.Set("Proxy-Authorization", auth.Header())
 	}
 	answer := &io.LimitedReader{R: conn, N: maxConnectAnswer}
 	buffered := bufio.NewReader(answer)

@@ -2,20 +2,12 @@ package transport
 
 import (
 	"net/http"
-	"strconv"
 	"time"
+
+	"github.com/headgate-io/headgate/internal/retry"
 )
 
-// RetryAfter returns how long the header of an answer asks to wait, in whole
-// seconds (RFC 9110 section 10.2.3); given is false when it does not tell.
+// RetryAfter returns how long the header of an answer asks to wait; see [retry.After].
 func RetryAfter(header http.Header, now time.Time) (after time.Duration, given bool) {
-	value := header.Get("Retry-After")
-	if seconds, err := strconv.ParseUint(value, 10, 31); err == nil {
-		return time.Duration(seconds) * time.Second, true
-	}
-	at, err := http.ParseTime(value)
-	if err != nil {
-		return 0, false
-	}
-	return max(at.Sub(now), 0).Round(time.Second), true
+	return retry.After(header, now)
 }

@@ -16,27 +16,27 @@ func LDAP(name string, s source.Secret) (username, password string, err error) {
 // with it, "" when the Secret has none.
 func WebIdentity(name string, s source.Secret) (token, role string, err error) {
 	r := read(name, s)
-	if token, err = r.text(keyToken); err != nil {
+	if token, err = r.Text(keyToken); err != nil {
 		return "", "", err
 	}
 	if token == "" {
-		return "", "", r.problem(keyToken[0], "is missing: it holds the identity token, a JWT")
+		return "", "", r.Problem(keyToken[0], "is missing: it holds the identity token, a JWT")
 	}
-	role, err = r.text(keyRole)
+	role, err = r.Text(keyRole)
 	return token, role, err
 }
 
 // both returns two values that make no sense one without the other; why says for what they are.
 func (r reader) both(first, second []string, why string) (one, other string, err error) {
-	if one, err = r.text(first); err != nil {
+	if one, err = r.Text(first); err != nil {
 		return "", "", err
 	}
-	if other, err = r.text(second); err != nil {
+	if other, err = r.Text(second); err != nil {
 		return "", "", err
 	}
 	for _, missing := range []struct{ value, key string }{{one, first[0]}, {other, second[0]}} {
 		if missing.value == "" {
-			return "", "", r.problem(missing.key, "is missing: %s", why)
+			return "", "", r.Problem(missing.key, "is missing: %s", why)
 		}
 	}
 	return one, other, nil

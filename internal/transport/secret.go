@@ -2,12 +2,10 @@ package transport
 
 import (
 	"crypto/tls"
-	"encoding/base64"
 	"errors"
-	"fmt"
 	"net/url"
-	"strings"
 
+	"github.com/headgate-io/headgate/internal/secret"
 	"github.com/headgate-io/headgate/source"
 )
 
@@ -15,7 +13,6 @@ import (
 var (
 	keyUsername   = []string{"username"}
 	keyPassword   = []string{"password"}
-	keyBearer     = []string{"bearerToken"}
 	keyCA         = []string{"ca.crt", "caFile"}
 	keyCert       = []string{"tls.crt"}
 	keyKey        = []string{"tls.key"}
@@ -35,15 +32,10 @@ var (
 )
 
 // A SecretError says why a Secret cannot be used. It holds no value of the Secret.
-type SecretError struct {
-	Secret  string // as the caller named it, for example default/credentials
-	Key     string
-	Problem string // what is wrong with the key, and what to do
-}
+type SecretError = secret.Error
 
-func (e *SecretError) Error() string {
-	return fmt.Sprintf("secret %s: key %s %s", e.Secret, e.Key, e.Problem)
-}
+// An Auth is what an Authorization header is made of. The zero value is none.
+type Auth = secret.Auth
 
 // Refusal reports whether what is presented to the other side cannot be used, or
 // what the other side presents is not to be trusted: a *[SecretError], or a
@@ -56,103 +48,38 @@ func Refusal(err error) bool {
 }
 
 // A reader reads one Secret by key.
-type reader struct {
-	name string
-	data map[string][]byte
+type reader struct{ secret.Reader }
+
+func read(name string, s source.Secret) reader {
+	return reader{secret.Reader{Name: name, Data: s.Data}}
 }
-
-func read(name string, s source.Secret) reader { return reader{name, s.Data} }
-
-// value returns the first of keys that has a value, and its name.
-func (r reader) value(keys []string) (value []byte, key string) {
-	for _, k := range keys {
-		if v := r.data[k]; len(v) > 0 {
-			return v, k
-		}
-	}
-	return nil, keys[0]
-}
-
-func (r reader) problem(key, format string, args ...any) error {
-	return &SecretError{r.name, key, fmt.Sprintf(format, args...)}
-}
-
-// text returns a value that goes into a protocol header, where a control
-// character would end or forge a line (RFC 7617 section 2).
-func (r reader) text(keys []string) (string, error) {
-	v, key := r.value(keys)
-	switch i := strings.IndexFunc(string(v), isControl); {
-	case i < 0:
-		return string(v), nil
-	case i == len(strings.TrimRight(string(v), "\r\n")):
-		return "", r.problem(key, "ends in a line break: remove it")
-	default:
-		return "", r.problem(key, "has a control character at byte %d", i)
-	}
-}
-
-func isControl(c rune) bool { return c < ' ' || c == 0x7f }
 
 // Registries returns what docker login keeps, the text of its config.json with
 // auths, and the key it is under; with legacy the text is that of auths alone.
 func Registries(name string, s source.Secret) (text []byte, key string, legacy bool, err error) {
 	r := read(name, s)
-	text, key = r.value(keyRegistries)
+	text, key = r.Value(keyRegistries)
 	if text == nil {
-		err = r.problem(key, "is missing: make the Secret with kubectl create secret docker-registry")
+		err = r.Problem(key, "is missing: make the Secret with kubectl create secret docker-registry")
 	}
 	return text, key, key == keyRegistries[1], err
-}
-
-// An Auth is what an Authorization header is made of. The zero value is none.
-type Auth struct {
-	Username, Password string // basic
-	Bearer             string // bearer token; takes precedence
-}
-
-// header returns the value of the Authorization header, "" for none.
-func (a Auth) header() string {
-	switch {
-	case a.Bearer != "":
-		return "Bearer " + a.Bearer
-	case a.Username != "" || a.Password != "":
-		return "Basic " + base64.StdEncoding.EncodeToString([]byte(a.Username+":"+a.Password))
-	}
-	return ""
 }
 
 // BasicAuth returns the user name and password of a Secret, the zero Auth
 // when it has neither. A user name may come without password, but not the
 // other way round.
-func BasicAuth(name string, s source.Secret) (Auth, error) {
-	r := read(name, s)
-	user, err := r.text(keyUsername)
-	if err != nil {
-		return Auth{}, err
-	}
-	password, err := r.text(keyPassword)
-	if err != nil {
-		return Auth{}, err
-	}
-	if user == "" && password != "" {
-		return Auth{}, r.problem("username", "is missing: password needs it")
-	}
-	if strings.Contains(user, ":") {
-		return Auth{}, r.problem("username", "has a colon, which basic authentication cannot carry")
-	}
-	return Auth{Username: user, Password: password}, nil
-}
+func BasicAuth(name string, s source.Secret) (Auth, error) { return read(name, s).Basic() }
 
 // UserAuth returns the user name and password for a registry of a Secret; ok is
 // false when it holds what docker login keeps, see [Registries], instead. A
 // Secret with neither is an error.
 func UserAuth(name string, s source.Secret) (a Auth, ok bool, err error) {
 	r := read(name, s)
-	if text, _ := r.value(keyRegistries); text != nil {
+	if text, _ := r.Value(keyRegistries); text != nil {
 		return Auth{}, false, nil
 	}
 	if a, err = RepositoryAuth(name, s); err == nil && a == (Auth{}) {
-		err = r.problem(keyRegistries[0], "is missing, and so are username and password: make the Secret with kubectl create secret docker-registry")
+		err = r.Problem(keyRegistries[0], "is missing, and so are username and password: make the Secret with kubectl create secret docker-registry")
 	}
 	return a, err == nil, err
 }
@@ -162,7 +89,7 @@ func UserAuth(name string, s source.Secret) (a Auth, ok bool, err error) {
 func RepositoryAuth(name string, s source.Secret) (Auth, error) {
 	a, err := BasicAuth(name, s)
 	if err == nil && a.Username != "" && a.Password == "" {
-		err = read(name, s).problem("password", "is missing: username needs it")
+		err = read(name, s).Problem("password", "is missing: username needs it")
 	}
 	return a, err
 }
@@ -170,21 +97,7 @@ func RepositoryAuth(name string, s source.Secret) (Auth, error) {
 // GitAuth returns the credentials for git over http(s) of a Secret: a bearer
 // token or a user name and password, never both. The zero Auth means that the
 // Secret has neither.
-func GitAuth(name string, s source.Secret) (Auth, error) {
-	r := read(name, s)
-	token, err := r.text(keyBearer)
-	if err != nil {
-		return Auth{}, err
-	}
-	basic, err := BasicAuth(name, s)
-	if err != nil || token == "" {
-		return basic, err
-	}
-	if basic != (Auth{}) {
-		return Auth{}, r.problem("bearerToken", "and username exclude each other: remove one")
-	}
-	return Auth{Bearer: token}, nil
-}
+func GitAuth(name string, s source.Secret) (Auth, error) { return read(name, s).Auth() }
 
 // SSH holds the credentials for git over ssh.
 type SSH struct {
@@ -196,15 +109,15 @@ type SSH struct {
 // GitSSH returns the credentials for git over ssh of a Secret. Private key and known hosts are both required.
 func GitSSH(name string, s source.Secret) (SSH, error) {
 	r := read(name, s)
-	identity, _ := r.value(keyIdentity)
+	identity, _ := r.Value(keyIdentity)
 	if identity == nil {
-		return SSH{}, r.problem("identity", "is missing: git over ssh needs a private key")
+		return SSH{}, r.Problem("identity", "is missing: git over ssh needs a private key")
 	}
-	hosts, _ := r.value(keyKnownHosts)
+	hosts, _ := r.Value(keyKnownHosts)
 	if hosts == nil {
-		return SSH{}, r.problem("known_hosts", "is missing: git over ssh needs the keys of the server, see ssh-keyscan")
+		return SSH{}, r.Problem("known_hosts", "is missing: git over ssh needs the keys of the server, see ssh-keyscan")
 	}
-	pass, _ := r.value(keyPassword)
+	pass, _ := r.Value(keyPassword)
 	return SSH{identity, pass, hosts}, nil
 }
 

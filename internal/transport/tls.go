@@ -2,10 +2,6 @@ package transport
 
 import (
 	"crypto/tls"
-	"crypto/x509"
-	"encoding/pem"
-	"fmt"
-	"strings"
 
 	"github.com/headgate-io/headgate/source"
 )
@@ -13,12 +9,12 @@ import (
 // GitTLS returns the TLS settings of the Secret of a GitRepository, nil when
 // it has none: the CA to add to the system's, and the client certificate.
 func GitTLS(name string, s source.Secret) (*tls.Config, error) {
-	return tlsConfig(read(name, s), keyCA, keyCert, keyKey)
+	return read(name, s).TLS(keyCA, keyCert, keyKey)
 }
 
 // CertTLS returns the TLS settings of a Secret named by certSecretRef, nil when it has none.
 func CertTLS(name string, s source.Secret) (*tls.Config, error) {
-	return tlsConfig(read(name, s), keyCA, keyLegacyCert, keyLegacyKey)
+	return read(name, s).TLS(keyCA, keyLegacyCert, keyLegacyKey)
 }
 
 // RepositoryTLS returns the TLS settings of the Secret of a PkgRepository, nil
@@ -26,99 +22,10 @@ func CertTLS(name string, s source.Secret) (*tls.Config, error) {
 func RepositoryTLS(name string, s source.Secret) (c *tls.Config, deprecated []string, err error) {
 	r := read(name, s)
 	for _, keys := range [][]string{keyOldCA, keyOldCert, keyOldKey} {
-		if v, key := r.value(keys); v != nil {
+		if v, key := r.Value(keys); v != nil {
 			deprecated = append(deprecated, key)
 		}
 	}
-	c, err = tlsConfig(r, keyOldCA, keyOldCert, keyOldKey)
+	c, err = r.TLS(keyOldCA, keyOldCert, keyOldKey)
 	return c, deprecated, err
-}
-
-func tlsConfig(r reader, caKeys, certKeys, keyKeys []string) (*tls.Config, error) {
-	pool, err := r.pool(caKeys)
-	if err != nil {
-		return nil, err
-	}
-	pair, err := r.pair(certKeys, keyKeys)
-	if err != nil || pool == nil && pair == nil {
-		return nil, err
-	}
-	c := &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
-	if pair != nil {
-		c.Certificates = []tls.Certificate{*pair}
-	}
-	return c, nil
-}
-
-// pool returns the system's CAs and those of r, nil when r has none.
-// Like the system's own bundles, one in r may hold certificates that cannot be parsed.
-func (r reader) pool(keys []string) (*x509.CertPool, error) {
-	ca, key := r.value(keys)
-	if ca == nil {
-		return nil, nil
-	}
-	pool, err := x509.SystemCertPool()
-	if err != nil {
-		return nil, fmt.Errorf("read the system's CA certificates: %w", err)
-	}
-	if pool.AppendCertsFromPEM(ca) {
-		return pool, nil
-	}
-	block, err := r.block(ca, key, "CERTIFICATE")
-	if err != nil {
-		return nil, err
-	}
-	_, err = x509.ParseCertificate(block.Bytes)
-	return nil, r.problem(key, "holds no certificate that can be parsed: %v", err)
-}
-
-// pair returns the client certificate of r, nil when it has none.
-func (r reader) pair(certKeys, keyKeys []string) (*tls.Certificate, error) {
-	cert, certKey := r.value(certKeys)
-	key, keyKey := r.value(keyKeys)
-	switch {
-	case cert == nil && key == nil:
-		return nil, nil
-	case cert == nil:
-		return nil, r.problem(certKey, "is missing: %s needs it", keyKey)
-	case key == nil:
-		return nil, r.problem(keyKey, "is missing: %s needs it", certKey)
-	}
-	block, err := r.block(cert, certKey, "CERTIFICATE")
-	if err != nil {
-		return nil, err
-	}
-	if _, err := x509.ParseCertificate(block.Bytes); err != nil {
-		return nil, r.problem(certKey, "holds a certificate that cannot be parsed: %v", err)
-	}
-	if _, err := r.block(key, keyKey, "PRIVATE KEY"); err != nil {
-		return nil, err
-	}
-	pair, err := tls.X509KeyPair(cert, key)
-	if err != nil {
-		return nil, r.problem(keyKey, "cannot be used with %s: %s", certKey, strings.TrimPrefix(err.Error(), "tls: "))
-	}
-	return &pair, nil
-}
-
-// block returns the first PEM block of v, whose type must end in want.
-func (r reader) block(v []byte, key, want string) (*pem.Block, error) {
-	var others []string
-	for rest := v; ; {
-		var b *pem.Block
-		if b, rest = pem.Decode(rest); b == nil {
-			break
-		}
-		if b.Type == "ENCRYPTED PRIVATE KEY" || b.Headers["DEK-Info"] != "" {
-			return nil, r.problem(key, "is encrypted: store it without a passphrase")
-		}
-		if strings.HasSuffix(b.Type, want) {
-			return b, nil
-		}
-		others = append(others, b.Type)
-	}
-	if others == nil {
-		return nil, r.problem(key, "is not PEM")
-	}
-	return nil, r.problem(key, "holds no %s but %s", want, strings.Join(others, ", "))
 }

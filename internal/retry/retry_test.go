@@ -1,21 +1,21 @@
-package transport_test
+package retry_test
 
 import (
 	"net/http"
 	"testing"
 	"time"
 
-	"github.com/headgate-io/headgate/internal/transport"
+	"github.com/headgate-io/headgate/internal/retry"
 )
 
-func TestRetryAfter(t *testing.T) {
+func TestAfter(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 600e6, time.UTC)
 	for value, want := range map[string]time.Duration{
 		"": -1, "soon": -1, "-5": -1, "1.5": -1, "9999999999": -1,
 		"0": 0, "7": 7 * time.Second, "2147483647": 2147483647 * time.Second,
 		"Fri, 02 Jan 2026 03:04:15 GMT": 9 * time.Second, "Fri, 02 Jan 2026 03:00:00 GMT": 0,
 	} {
-		after, given := transport.RetryAfter(http.Header{"Retry-After": {value}}, now)
+		after, given := retry.After(http.Header{"Retry-After": {value}}, now)
 		if given != (want >= 0) || after != max(want, 0) {
 			t.Errorf("%q: %s %v, want %s", value, after, given, want)
 		}
