@@ -41,7 +41,7 @@ func (f *sourceFlags) register(c *cobra.Command) {
 
 // registerAccess adds the flags that say how origins are reached.
 func (f *sourceFlags) registerAccess(c *cobra.Command) {
-	c.Flags().StringVar(&f.secrets, "secrets", "", "`DIR` of Secrets, as NAME/KEY or NAMESPACE/NAME/KEY; looked up after the documents, and before the variables HEADGATE_SECRET_NAME_KEY")
+	registerSecrets(c, &f.secrets)
 	f.accessFlags.register(c)
 	registerDocker(c, &f.docker)
 }
@@ -67,6 +67,10 @@ func registerLimit(c *cobra.Command, most *int64) {
 
 func registerFiles(c *cobra.Command, files *[]string) {
 	c.Flags().StringArrayVarP(files, "filename", "f", nil, "`FILE`, directory or - (standard input) with objects and Secrets; repeatable")
+}
+
+func registerSecrets(c *cobra.Command, dir *string) {
+	c.Flags().StringVar(dir, "secrets", "", "`DIR` of Secrets, as NAME/KEY or NAMESPACE/NAME/KEY; looked up after the documents, and before the variables HEADGATE_SECRET_NAME_KEY")
 }
 
 func registerStore(c *cobra.Command, dir *string) {

@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 // $SIGNED and $COSIGN have what gpg, ssh-keygen and cosign signed. The
 // command "commit" adds a commit to main; "exits" runs a command that has to
 // end with a code. Object stores are those of s3Stores, repositories of charts
-// those of repositories.
+// those of repositories, what rollouts call is that of webhooks.
 func TestScripts(t *testing.T) {
 	signedDir, err := filepath.Abs("../../git/testdata/signed")
 	if err != nil {
@@ -83,7 +83,7 @@ func TestScripts(t *testing.T) {
 				}
 			}
 			env.Values[desksKey{}] = map[string]desk{}
-			return errors.Join(s3Stores(t, env), repositories(t, env))
+			return errors.Join(s3Stores(t, env), repositories(t, env), webhooks(t, env))
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"commit": func(ts *testscript.TestScript, _ bool, args []string) {
@@ -99,6 +99,7 @@ func TestScripts(t *testing.T) {
 			"chart":  changeCharts,
 			"asked":  asked,
 			"exits":  exits,
+			"gate":   gate,
 			"expand": expand,
 			"serve":  serveStore,
 			"stalled": func(ts *testscript.TestScript, _ bool, _ []string) {

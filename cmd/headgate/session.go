@@ -93,21 +93,30 @@ func (p *program) open(f *sourceFlags) (*session, error) {
 		return nil, err
 	}
 	set, bad := p.load(f.files, f.quiet)
-	places := []source.Secrets{set}
-	if f.secrets != "" {
-		if info, err := os.Stat(f.secrets); err != nil || !info.IsDir() {
-			return nil, usage("--secrets %q: want a directory of Secrets", f.secrets)
-		}
-		places = append(places, source.DirSecrets(f.secrets))
+	secrets, err := p.secretPlaces(f.secrets, set)
+	if err != nil {
+		return nil, err
 	}
-	places = append(places, source.EnvSecrets(p.lookup))
 	return &session{flags: f, set: set, bad: bad, technologies: technologies(""), env: source.Env{
-		Secrets:  source.Chain(places...),
+		Secrets:  secrets,
 		Login:    p.login(),
 		Local:    local,
 		Limits:   artifact.Limits{Bytes: f.maxBytes},
 		Keychain: keychain,
 	}}, nil
+}
+
+// secretPlaces returns where Secrets are looked up: documents, the directory
+// of --secrets when there is one, the environment.
+func (p *program) secretPlaces(dir string, documents *source.Set) (source.Secrets, error) {
+	places := []source.Secrets{documents}
+	if dir != "" {
+		if info, err := os.Stat(dir); err != nil || !info.IsDir() {
+			return nil, usage("--secrets %q: want a directory of Secrets", dir)
+		}
+		places = append(places, source.DirSecrets(dir))
+	}
+	return source.Chain(append(places, source.EnvSecrets(p.lookup))...), nil
 }
 
 // localOrigins parses the values of --from.

@@ -1,0 +1,81 @@
+package main
+
+import (
+	"encoding/pem"
+	"fmt"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+// webhooks are what rollouts call: $HOOKS answers the path /STATUS with that
+// status, /hostile with control characters, /flaky with 500 to every odd
+// request, /gate with 403 until the command "gate open", /echo with the request
+// that it got. $TLSHOOKS does the same over TLS, with the certificate in
+// $WORK/ca.crt.
+func webhooks(_ *testing.T, env *testscript.Env) error {
+	d := new(doorman)
+	env.Values[doormanKey{}] = d
+	plain := httptest.NewServer(d)
+	env.Defer(plain.Close)
+	env.Setenv("HOOKS", plain.URL)
+	secure := httptest.NewUnstartedServer(d)
+	secure.Config.ErrorLog = log.New(io.Discard, "", 0)
+	secure.StartTLS()
+	env.Defer(secure.Close)
+	env.Setenv("TLSHOOKS", secure.URL)
+	text := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: secure.Certificate().Raw})
+	return os.WriteFile(filepath.Join(env.WorkDir, "ca.crt"), text, 0o600)
+}
+
+type doormanKey struct{}
+
+// A doorman answers webhooks.
+type doorman struct {
+	mu    sync.Mutex
+	open  bool
+	flaky int
+	calls []string
+}
+
+func (d *doorman) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, _ := io.ReadAll(r.Body)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.calls = append(d.calls, fmt.Sprintf("%s %s\n", r.URL.Path, body))
+	var status int
+	switch _, err := fmt.Sscanf(r.URL.Path, "/%d", &status); {
+	case err == nil && status >= 200 && status < 600:
+		w.WriteHeader(status)
+		fmt.Fprintf(w, "answer %d", status)
+	case r.URL.Path == "/hostile":
+		w.WriteHeader(http.StatusForbidden)
+		io.WriteString(w, "no\x1b[2J\x1b]0;owned\x07\r\nsecond \u202eline\x00\xff")
+	case r.URL.Path == "/flaky":
+		d.flaky++
+		if d.flaky%2 == 1 {
+			w.WriteHeader(http.StatusInternalServerError)
+		}
+	case r.URL.Path == "/gate" && !d.open:
+		w.WriteHeader(http.StatusForbidden)
+		io.WriteString(w, "Forbidden")
+	case r.URL.Path == "/echo":
+		r.Header.Write(w)
+		w.Write(body)
+	}
+}
+
+// gate opens or closes the path /gate: gate open|close.
+func gate(ts *testscript.TestScript, _ bool, args []string) {
+	d := ts.Value(doormanKey{}).(*doorman)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.open = args[0] == "open"
+}
