@@ -1,0 +1,153 @@
+package notify_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/headgate-io/headgate/rollout"
+	"github.com/headgate-io/headgate/rollout/notify"
+)
+
+// A recorder is a service that keeps what it is told.
+type recorder struct {
+	*httptest.Server
+	mu       sync.Mutex
+	requests []request
+	answer   http.HandlerFunc // nil for 200
+}
+
+type request struct {
+	path, auth, body string
+}
+
+func record(t *testing.T, answer http.HandlerFunc) *recorder {
+	t.Helper()
+	r := &recorder{answer: answer}
+	r.Server = httptest.NewServer(r)
+	t.Cleanup(r.Server.Close)
+	return r
+}
+
+func (r *recorder) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	body, _ := io.ReadAll(req.Body)
+	r.mu.Lock()
+	r.requests = append(r.requests, request{req.Method + " " + req.URL.RequestURI() + " " + req.Header.Get("Content-Type"), req.Header.Get("Authorization"), string(body)})
+	r.mu.Unlock()
+	if r.answer != nil {
+		r.answer(w, req)
+	}
+}
+
+func (r *recorder) all() []request {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return append([]request(nil), r.requests...)
+}
+
+func canary(alerts ...rollout.Alert) *rollout.Canary {
+	c := &rollout.Canary{Metadata: rollout.Metadata{Name: "podinfo", Namespace: "test"}}
+	c.Spec.TargetRef = rollout.ObjectRef{Kind: "Deployment", Name: "podinfo"}
+	c.Spec.Analysis = rollout.Settings{Threshold: 5, StepWeight: 10, MaxWeight: 50, Alerts: alerts}
+	return c
+}
+
+func provider(kind notify.Type, address string) *notify.Provider {
+	return &notify.Provider{Metadata: rollout.Metadata{Name: string(kind), Namespace: "test"}, Spec: notify.ProviderSpec{Type: kind, Address: address}}
+}
+
+func event(n int64, alert rollout.Severity) rollout.Event {
+	return rollout.Event{Code: "x", Message: fmt.Sprintf("podinfo.test event %d", n), Name: "podinfo", Namespace: "test", Phase: rollout.Progressing, Sequence: n, Alert: alert}
+}
+
+// TestSeverity checks which alerts pass each filter, in order.
+func TestSeverity(t *testing.T) {
+	for severity, want := range map[rollout.Severity]string{"": "2 3 4", rollout.Info: "2 3 4", rollout.Warn: "3 4", rollout.Error: "4"} {
+		server := record(t, nil)
+		d, err := notify.Start(t.Context(), notify.Config{
+			Canary:    canary(rollout.Alert{Name: "a", Severity: severity, ProviderRef: rollout.ObjectRef{Name: "generic"}}),
+			Providers: []*notify.Provider{provider(notify.Generic, server.URL)},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, alert := range []rollout.Severity{"", rollout.Info, rollout.Warn, rollout.Error} {
+			d.Emit(t.Context(), event(int64(i+1), alert))
+		}
+		if err := d.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+		var got []string
+		for _, r := range server.all() {
+			var e rollout.Event
+			if err := json.Unmarshal([]byte(r.body), &e); err != nil {
+				t.Fatal(err)
+			}
+			got = append(got, fmt.Sprint(e.Sequence))
+		}
+		if s := strings.Join(got, " "); s != want {
+			t.Errorf("severity %q: %q, want %q", severity, s, want)
+		}
+	}
+}
+
+// TestStart names what is wrong before anything is posted.
+func TestStart(t *testing.T) {
+	ref := func(name string) rollout.Alert {
+		return rollout.Alert{Name: "a", ProviderRef: rollout.ObjectRef{Name: name}}
+	}
+	elsewhere := provider(notify.Slack, "https://h/x")
+	elsewhere.Metadata.Namespace = "other"
+	for _, test := range []struct {
+		alert     rollout.Alert
+		providers []*notify.Provider
+		want      string
+	}{
+		{ref("slack"), nil, "spec.analysis.alerts[0]: providerRef: there is no AlertProvider test/slack, nor any other"},
+		{ref("slack"), []*notify.Provider{provider(notify.Rocket, "https://h/x"), elsewhere}, "there is no AlertProvider test/slack among other/slack, test/rocket"},
+		{rollout.Alert{Name: "a", Severity: "loud", ProviderRef: rollout.ObjectRef{Name: "slack"}}, nil, `severity "loud" is not known: use info, warn or error`},
+		{ref("smoke"), []*notify.Provider{provider("smoke", "https://h/x")}, `spec.type "smoke" is not known: use one of discord, gchat, generic, msteams, rocket, slack`},
+		{ref("slack"), []*notify.Provider{provider(notify.Slack, "")}, "spec.address is missing"},
+		{ref("slack"), []*notify.Provider{provider(notify.Slack, "ftp://h/x")}, `spec.address has the scheme "ftp"`},
+		{ref("slack"), []*notify.Provider{provider(notify.Slack, "hunter2")}, "spec.address is no URL"},
+	} {
+		_, err := notify.Start(t.Context(), notify.Config{Canary: canary(test.alert), Providers: test.providers})
+		if err == nil || !strings.Contains(err.Error(), test.want) || strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("%v, want %s", err, test.want)
+		}
+	}
+	in := ref("slack")
+	in.ProviderRef.Namespace = "other"
+	d, err := notify.Start(t.Context(), notify.Config{Canary: canary(in), Providers: []*notify.Provider{elsewhere}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Close(context.Background()); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestClosed counts what comes after the end.
+func TestClosed(t *testing.T) {
+	server := record(t, nil)
+	d, err := notify.Start(t.Context(), notify.Config{Canary: canary(rollout.Alert{Name: "a", ProviderRef: rollout.ObjectRef{Name: "slack"}}), Providers: []*notify.Provider{provider(notify.Slack, server.URL)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.Emit(t.Context(), event(1, rollout.Info))
+	if err := d.Close(t.Context()); err != nil || len(server.all()) != 1 {
+		t.Error(err, server.all())
+	}
+	d.Emit(t.Context(), event(2, rollout.Info))
+	var lost *notify.LostError
+	if err := d.Close(t.Context()); !errors.As(err, &lost) || lost.Events != 1 || len(server.all()) != 1 {
+		t.Error(err, server.all())
+	}
+}
