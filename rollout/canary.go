@@ -1,12 +1,6 @@
 package rollout
 
-import (
-	"io"
-	"time"
-)
-
-// A Duration is a time span, written as a duration of the manifests: 1m30s.
-type Duration time.Duration
+import "io"
 
 // A Canary is the part of a Canary manifest that this package works with.
 type Canary struct {
