@@ -49,7 +49,11 @@ type Sink interface {
 }
 
 // An Analysis drives the rollout of one canary through its ports. Only Canary,
-// Traffic and Target are required.
+// Traffic and Target are required, and Hooks when the canary lists webhooks
+// other than those of type event, which are the Sink's. Without Metrics none
+// are checked.
+//
+// What it decides is the table "Decisions" of docs/rollout.md.
 type Analysis struct {
 	Canary  *Canary
 	Traffic Traffic
@@ -60,24 +64,53 @@ type Analysis struct {
 }
 
 // Step does what one tick of the interval is for and returns the status after
-// it, and how long to wait before the next: zero for not at all. The error is
-// that of ctx, and then nothing is counted.
+// it, and how long to wait before the next: zero for not at all.
+//
+// Errors of ports are events, and what failed is done again in the next tick.
+// The error is that of ctx, and then the status has what was decided before:
+// nothing is counted that ctx cut short. Any other error names what is missing
+// in the analysis or wrong in the status, which is returned as it was.
 func (a *Analysis) Step(ctx context.Context, now time.Time, s Status) (Status, time.Duration, error) {
-	return s, 0, errTODO
+	if err := errors.Join(a.check(), s.check()); err != nil {
+		return s, 0, err
+	}
+	if err := ctx.Err(); err != nil {
+		return s, 0, err
+	}
+	t := &tick{Analysis: a, ctx: ctx, now: now.Round(0), s: s} // without the monotonic clock, which is not stored
+	t.run()
+	switch {
+	case t.err != nil:
+		return t.s, 0, t.err
+	case t.s.PostRollout && s.PostRollout != t.s.PostRollout:
+		return t.s, 0, nil
+	}
+	return t.s, a.Canary.interval(), nil
 }
 
-// Ended reports whether the rollout of the status is over and nothing is left to do for it.
-func (s Status) Ended() bool { return (s.Phase == Succeeded || s.Phase == Failed) && !s.PostRollout }
-
-// A Loop is the world around the steps of an analysis. Nil fields mean the
-// clock, and that nothing is saved.
-type Loop struct {
-	Now  func() time.Time
-	Wait func(context.Context, time.Duration) error
-	Save func(Status) error // after each step, before the next
+// check returns what the analysis cannot do without.
+func (a *Analysis) check() error {
+	switch {
+	case a.Canary == nil:
+		return errors.New("analysis: no canary")
+	case a.Traffic == nil:
+		return errors.New("analysis: no traffic")
+	case a.Target == nil:
+		return errors.New("analysis: no target")
+	case a.Hooks == nil && a.Canary.calls():
+		return errors.New("analysis: the canary has webhooks, and nothing calls them")
+	case !a.Canary.Spec.SkipAnalysis && a.Canary.plan() == nil:
+		return errors.New("spec.analysis: none of stepWeight, stepWeights and iterations is set: no rollout would end")
+	}
+	return nil
 }
 
-// Run steps until the rollout has ended or ctx does, and returns the last status.
-func (a *Analysis) Run(ctx context.Context, s Status, loop Loop) (Status, error) {
-	return s, errTODO
+// calls reports whether the canary has webhooks that an analysis calls.
+func (c *Canary) calls() bool {
+	for _, h := range c.Spec.Analysis.Webhooks {
+		if h.Type != HookEvent {
+			return true
+		}
+	}
+	return false
 }

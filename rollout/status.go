@@ -1,6 +1,11 @@
 package rollout
 
-import "time"
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+)
 
 // A Phase is where a canary is (specification, "States and transitions").
 type Phase string
@@ -16,19 +21,38 @@ const (
 	Failed      Phase = "Failed"
 )
 
+// phases is a set of phases.
+type phases []Phase
+
+var (
+	unseen   = phases{""}
+	idle     = phases{Initialized, Succeeded, Failed}
+	analysed = phases{Waiting, Progressing}
+	active   = phases{Waiting, Progressing, Promoting, Finalising}
+	anyPhase = slices.Concat(unseen, idle, active)
+)
+
+func (p phases) has(phase Phase) bool { return slices.Contains(p, phase) }
+
 // A Status is all that an analysis knows between two steps: it is stored as JSON.
 type Status struct {
 	Phase          Phase     `json:"phase,omitempty"`
 	FailedChecks   int       `json:"failedChecks"`
-	CanaryWeight   int       `json:"canaryWeight"`
+	CanaryWeight   int       `json:"canaryWeight"` // percent, as the routes were last seen or set
 	Iterations     int       `json:"iterations"`
 	AppliedSpec    string    `json:"lastAppliedSpec,omitempty"`  // the revision under analysis
 	PromotedSpec   string    `json:"lastPromotedSpec,omitempty"` // the revision that the primary serves
 	LastTransition time.Time `json:"lastTransitionTime,omitzero"`
-	Gate           *Gate     `json:"gate,omitempty"`         // the confirm gate that it waits on
-	NotReadySince  time.Time `json:"notReadySince,omitzero"` // of the canary or the primary
-	PostRollout    bool      `json:"postRollout,omitempty"`  // post-rollout webhooks are still to be called
-	Sequence       int64     `json:"sequence"`               // of the last event
+	Gate           *Gate     `json:"gate,omitempty"` // the confirm gate that it waits on
+
+	NotReady      string    `json:"notReady,omitempty"`     // what is not ready: primary or canary
+	NotReadySince time.Time `json:"notReadySince,omitzero"` // it was first seen so
+	PreRollout    bool      `json:"preRollout,omitempty"`   // the pre-rollout webhooks passed for this revision
+	RollingBack   bool      `json:"rollingBack,omitempty"`  // a rollback is decided, and not done yet
+	PostRollout   bool      `json:"postRollout,omitempty"`  // post-rollout webhooks are still to be called
+	Suspended     bool      `json:"suspended,omitempty"`    // the suspension was told
+	Sequence      int64     `json:"sequence"`               // of the last event
+	Values        []Value   `json:"metricValues,omitempty"` // of the metrics, as they were last queried
 }
 
 // A Gate is a confirm webhook that did not pass.
@@ -37,4 +61,54 @@ type Gate struct {
 	Name   string    `json:"name"`
 	Since  time.Time `json:"since"`
 	Reason string    `json:"reason,omitempty"` // what it answered, bounded
+}
+
+// A Value is what a metric was when it was last queried, as text: it may be
+// infinite, or the reason for there being none.
+type Value struct {
+	Metric string `json:"metric"`
+	Value  string `json:"value"`
+}
+
+// maxValues bounds the metrics whose values a status keeps.
+const maxValues = 64
+
+// Ended reports whether the rollout of the status is over and nothing is left to do for it.
+func (s Status) Ended() bool {
+	return (s.Phase == Succeeded || s.Phase == Failed) && !s.PostRollout && !s.RollingBack
+}
+
+// check returns what no analysis has written.
+func (s Status) check() error {
+	var errs []error
+	bad := func(field string, value any, want string) {
+		errs = append(errs, fmt.Errorf("status: %s %v: want %s", field, value, want))
+	}
+	if !anyPhase.has(s.Phase) {
+		bad("phase", fmt.Sprintf("%q", s.Phase), "a phase of the specification, or none")
+	}
+	if s.CanaryWeight < 0 || s.CanaryWeight > 100 {
+		bad("canaryWeight", s.CanaryWeight, "0 to 100")
+	}
+	if s.FailedChecks < 0 {
+		bad("failedChecks", s.FailedChecks, "no negative number")
+	}
+	if s.Iterations < 0 {
+		bad("iterations", s.Iterations, "no negative number")
+	}
+	if s.Sequence < 0 {
+		bad("sequence", s.Sequence, "no negative number")
+	}
+	if _, known := gates[s.gate()]; !known && s.Gate != nil {
+		bad("gate.type", fmt.Sprintf("%q", s.Gate.Type), "a type of confirm webhooks")
+	}
+	return errors.Join(errs...)
+}
+
+// gate is the type of the gate that it waits on, "" for none.
+func (s Status) gate() HookType {
+	if s.Gate == nil {
+		return ""
+	}
+	return s.Gate.Type
 }

@@ -1,0 +1,100 @@
+package rollout
+
+// The events of an analysis.
+const (
+	EventInitialized      EventCode = "init-done"
+	EventSuspended        EventCode = "suspended"
+	EventNotReady         EventCode = "not-ready" // the primary or the canary, with why
+	EventPrimaryStuck     EventCode = "primary-stuck"
+	EventCanaryStuck      EventCode = "canary-stuck"
+	EventTargetError      EventCode = "target-error"  // of the target; it is asked again
+	EventTrafficError     EventCode = "traffic-error" // of the routes; it is tried again
+	EventRevisionNew      EventCode = "revision-new"
+	EventRevisionRestart  EventCode = "revision-restart"
+	EventRevisionReverted EventCode = "revision-reverted"
+
+	EventRolloutWaits   EventCode = "cr-wait"
+	EventRolloutPass    EventCode = "cr-pass"
+	EventTrafficWaits   EventCode = "ti-wait"
+	EventTrafficPass    EventCode = "ti-pass"
+	EventPromotionWaits EventCode = "cp-wait"
+	EventPromotionPass  EventCode = "cp-pass"
+	EventGateExpired    EventCode = "gate-expired"
+
+	EventAnalysisStart      EventCode = "analysis-start"
+	EventPreRolloutPass     EventCode = "pr-pass"
+	EventPreRolloutFail     EventCode = "pr-fail"
+	EventRolloutFail        EventCode = "ro-fail"
+	EventMetricFail         EventCode = "metric-fail"
+	EventMetricInconclusive EventCode = "metric-inconclusive"
+
+	EventWeightAdvanced    EventCode = "weight-advanced"
+	EventIterationAdvanced EventCode = "iteration-advanced"
+	EventPromoteCopy       EventCode = "promote-copy"
+	EventRouteCanary       EventCode = "route-canary"
+	EventRoutePrimary      EventCode = "route-primary"
+	EventPrimaryAdvanced   EventCode = "primary-weight-advanced"
+
+	EventRollbackFired     EventCode = "rb-fired"
+	EventRollbackThreshold EventCode = "rollback-threshold"
+	EventPromotionFailed   EventCode = "promotion-failed"
+	EventRolledBack        EventCode = "rolled-back"
+	EventPromoted          EventCode = "promoted"
+	EventSkippedPromoted   EventCode = "skipped-promoted"
+	EventPostRolloutPass   EventCode = "po-pass"
+	EventPostRolloutFail   EventCode = "po-fail"
+)
+
+// A telling is how an event is told.
+type telling struct {
+	warning bool
+	alert   Severity // "" for events that nobody is alerted to
+	text    string   // after the canary's name; {…} are replaced
+}
+
+// tellings are how events are told. Receivers of the reference's events look
+// for "canary weight N", "canary iteration I/N" and "primary weight N" at the
+// end of a message.
+var tellings = map[EventCode]telling{
+	EventInitialized:      {alert: Info, text: "initialized, the primary is ready"},
+	EventSuspended:        {text: "suspended, nothing is done"},
+	EventNotReady:         {warning: true, text: "not ready: {reason}"},
+	EventPrimaryStuck:     {warning: true, alert: Error, text: "the primary does not become ready: {reason}"},
+	EventCanaryStuck:      {warning: true, alert: Error, text: "the canary does not become ready: {reason}"},
+	EventTargetError:      {warning: true, text: "{reason}"},
+	EventTrafficError:     {warning: true, text: "{reason}"},
+	EventRevisionNew:      {alert: Info, text: "a new revision is rolled out"},
+	EventRevisionRestart:  {alert: Info, text: "another revision came, the rollout starts again"},
+	EventRevisionReverted: {warning: true, alert: Warn, text: "the revision of the primary came back, the rollout ends"},
+
+	EventRolloutWaits:   {warning: true, alert: Warn, text: "waits for the approval of the rollout by {hook}: {reason}"},
+	EventRolloutPass:    {text: "the rollout is approved by {hook}"},
+	EventTrafficWaits:   {warning: true, alert: Warn, text: "waits for the approval of more traffic by {hook}: {reason}"},
+	EventTrafficPass:    {text: "more traffic is approved by {hook}"},
+	EventPromotionWaits: {warning: true, alert: Warn, text: "waits for the approval of the promotion by {hook}: {reason}"},
+	EventPromotionPass:  {text: "the promotion is approved by {hook}"},
+	EventGateExpired:    {warning: true, alert: Error, text: "{hook} was closed for longer than its deadline: {reason}"},
+
+	EventAnalysisStart:      {text: "the analysis starts"},
+	EventPreRolloutPass:     {text: "pre-rollout webhook {hook} passed"},
+	EventPreRolloutFail:     {warning: true, text: "pre-rollout webhook {hook} failed, failed checks {failed}/{threshold}: {reason}"},
+	EventRolloutFail:        {warning: true, text: "rollout webhook {hook} failed, failed checks {failed}/{threshold}: {reason}"},
+	EventMetricFail:         {warning: true, text: "metric check {hook} failed, failed checks {failed}/{threshold}: {reason}"},
+	EventMetricInconclusive: {text: "metric check {hook} decides nothing: {reason}"},
+
+	EventWeightAdvanced:    {text: "traffic goes to the canary, canary weight {weight}"},
+	EventIterationAdvanced: {text: "the analysis goes on, canary iteration {iteration}/{iterations}"},
+	EventPromoteCopy:       {text: "the revision is copied to the primary"},
+	EventRouteCanary:       {text: "all traffic goes to the canary before its promotion"},
+	EventRoutePrimary:      {text: "all traffic goes to the primary"},
+	EventPrimaryAdvanced:   {text: "traffic goes to the promoted primary, primary weight {primary}"},
+
+	EventRollbackFired:     {warning: true, alert: Warn, text: "rollback webhook {hook} asks for a rollback: {reason}"},
+	EventRollbackThreshold: {warning: true, alert: Error, text: "rollback, failed checks {failed} reached the threshold {threshold}"},
+	EventPromotionFailed:   {warning: true, alert: Error, text: "the promotion failed, all traffic stays with the canary: {reason}"},
+	EventRolledBack:        {warning: true, text: "rolled back, all traffic goes to the primary"},
+	EventPromoted:          {alert: Info, text: "promoted, the canary is scaled down"},
+	EventSkippedPromoted:   {alert: Info, text: "promoted without analysis, the canary is scaled down"},
+	EventPostRolloutPass:   {text: "post-rollout webhook {hook} passed"},
+	EventPostRolloutFail:   {warning: true, text: "post-rollout webhook {hook} failed: {reason}"},
+}

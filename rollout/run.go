@@ -1,0 +1,69 @@
+package rollout
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// A Loop is the world around the steps of an analysis. Nil fields mean the
+// clock, and that nothing is saved.
+type Loop struct {
+	Now  func() time.Time
+	Wait func(context.Context, time.Duration) error
+	Save func(Status) error // after each step, before the next
+}
+
+// Run steps until the rollout has ended or ctx does, and returns the last
+// status. It may be cut short anywhere and go on from the status that was saved
+// last; that of a rollout that has ended is returned as it is.
+//
+// The error is that of ctx, of Step, or of saving.
+func (a *Analysis) Run(ctx context.Context, s Status, loop Loop) (Status, error) {
+	loop = loop.defaults()
+	for !s.Ended() {
+		next, wait, err := a.Step(ctx, loop.Now(), s)
+		if err == nil || ctx.Err() != nil {
+			s = next
+			if saving := loop.Save(s); saving != nil {
+				err = errors.Join(err, fmt.Errorf("save the status: %w", saving))
+			}
+		}
+		if err != nil {
+			return s, err
+		}
+		if wait <= 0 || s.Ended() {
+			continue
+		}
+		if err := loop.Wait(ctx, wait); err != nil {
+			return s, err
+		}
+	}
+	return s, nil
+}
+
+func (l Loop) defaults() Loop {
+	if l.Now == nil {
+		l.Now = time.Now
+	}
+	if l.Wait == nil {
+		l.Wait = sleep
+	}
+	if l.Save == nil {
+		l.Save = func(Status) error { return nil }
+	}
+	return l
+}
+
+// sleep waits for d, or returns the error of ctx when that ends first.
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

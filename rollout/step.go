@@ -1,0 +1,129 @@
+package rollout
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// A step is one thing that a tick does.
+type step struct {
+	name   string
+	phases phases           // the canary is in one of these when it is done
+	do     func(*tick) bool // false ends the tick
+}
+
+// order is a tick: its steps from the first to the last.
+var order = [...]step{
+	{"suspended canaries are left alone", anyPhase, (*tick).suspended},
+	{"call post-rollout webhooks", idle, (*tick).postRollout},
+	{"go on with a rollback that is decided", active, (*tick).rollback},
+	{"read the revision of the target", anyPhase, (*tick).read},
+	{"nothing to roll out", idle, (*tick).unchanged},
+	{"the primary is ready", anyPhase, (*tick).primaryReady},
+	{"initialise", unseen, (*tick).initialise},
+	{"read the routes", anyPhase, (*tick).readRoutes},
+	{"another revision: traffic to the primary", active, (*tick).restart},
+	{"a rollout starts: traffic to the primary", idle, (*tick).start},
+	{"rollback webhooks", analysed, (*tick).rollbackHooks},
+	{"too many failed checks: roll back", analysed, (*tick).tooManyFailed},
+	{"confirm-rollout webhooks, then scale up", anyPhase, (*tick).approve},
+	{"promoting: traffic to the primary", phases{Promoting}, (*tick).promoting},
+	{"finalising: scale down", phases{Finalising}, (*tick).finalising},
+	{"the canary is ready", analysed, (*tick).canaryReady},
+	{"promote without analysis", analysed, (*tick).skipAnalysis},
+	{"pre-rollout webhooks", phases{Progressing}, (*tick).preRollout},
+	{"rollout webhooks", phases{Progressing}, (*tick).rolloutHooks},
+	{"metric checks", phases{Progressing}, (*tick).metricChecks},
+	{"confirm, then more traffic or promotion", analysed, (*tick).advance},
+}
+
+// A tick is one run through the order. Its status always says what is decided.
+type tick struct {
+	*Analysis
+	ctx      context.Context
+	now      time.Time
+	s        Status
+	err      error  // ctx ended
+	revision string // of the target
+	routes   Routes // as they were read or set
+	fresh    bool   // a revision begins, which no confirm-rollout webhook was asked about
+}
+
+func (t *tick) run() {
+	for _, step := range order {
+		if step.phases.has(t.s.Phase) && !step.do(t) {
+			return
+		}
+	}
+}
+
+// done reports whether err is nil. Otherwise the tick ends: with the error of
+// ctx when that has ended, or else with an event.
+func (t *tick) done(code EventCode, what string, err error) bool {
+	if err == nil {
+		return true
+	}
+	if !t.cut() {
+		t.emit(code, about{reason: what + ": " + err.Error()})
+	}
+	return false
+}
+
+// cut reports whether ctx has ended: what a port then answers is no outcome.
+func (t *tick) cut() bool {
+	if t.err == nil {
+		t.err = t.ctx.Err()
+	}
+	return t.err != nil
+}
+
+// enter puts the canary into a phase.
+func (t *tick) enter(p Phase) {
+	if t.s.Phase != p {
+		t.s.Phase, t.s.LastTransition = p, t.now
+	}
+}
+
+// home is all traffic to the primary.
+var home = Routes{Primary: 100}
+
+// toCanary is a part of the traffic to the canary, the rest to the primary.
+func toCanary(weight int) Routes { return Routes{Primary: 100 - weight, Canary: weight} }
+
+// route divides the traffic, unless it is so already.
+func (t *tick) route(r Routes) bool {
+	if t.routes == r {
+		return true
+	}
+	what := fmt.Sprintf("route %d%% of the traffic to the canary", r.Canary)
+	if !t.done(EventTrafficError, what, t.Traffic.SetRoutes(t.ctx, r)) {
+		return false
+	}
+	t.routes, t.s.CanaryWeight = r, r.Canary
+	return true
+}
+
+// readRoutes finds how traffic is divided: that is the truth, whatever the
+// status says. The share of the canary counts.
+func (t *tick) readRoutes() bool {
+	r, err := t.Traffic.Routes(t.ctx)
+	if err == nil && (r.Canary < 0 || r.Canary > 100) {
+		err = fmt.Errorf("the canary has %d%%: want 0 to 100", r.Canary)
+	}
+	if !t.done(EventTrafficError, "read the routes", err) {
+		return false
+	}
+	t.routes, t.s.CanaryWeight = r, r.Canary
+	return true
+}
+
+// read finds what is to be rolled out.
+func (t *tick) read() bool {
+	revision, err := t.Target.Revision(t.ctx)
+	if !t.done(EventTargetError, "read the revision of the target", err) {
+		return false
+	}
+	t.revision = revision
+	return true
+}

@@ -1,0 +1,79 @@
+package rollout
+
+// advance gives the canary more traffic or another iteration or, after the
+// last, promotes it.
+func (t *tick) advance() bool {
+	t.Canary.plan()(t)
+	return false
+}
+
+// shiftWeight raises the weight by a step, up to the maximum. With mirror the
+// first step is copies of requests, which is no increase.
+func (t *tick) shiftWeight() {
+	c := t.Canary
+	switch {
+	case t.routes.Canary >= c.maxWeight():
+		t.promote(t.confirm)
+	case c.Spec.Analysis.Mirror && t.routes.Canary == 0 && !t.routes.Mirrored:
+		t.moveTo(Routes{Primary: 100, Mirrored: true}, EventWeightAdvanced, 0)
+	case t.confirm(HookConfirmTrafficIncrease):
+		t.moveTo(toCanary(c.nextWeight(t.routes.Canary)), EventWeightAdvanced, 0)
+	}
+}
+
+// testMatching gives the canary all requests that match, and counts iterations.
+func (t *tick) testMatching() {
+	if t.s.Iterations >= t.Canary.Spec.Analysis.Iterations {
+		t.promote(t.confirm)
+		return
+	}
+	t.moveTo(toCanary(100), EventIterationAdvanced, 1)
+}
+
+// switchOver counts iterations without traffic at the canary, or with copies of
+// it, then gives it everything, checks once more, and promotes.
+func (t *tick) switchOver() {
+	set := t.Canary.Spec.Analysis
+	switch n := t.s.Iterations; {
+	case n < set.Iterations:
+		t.moveTo(Routes{Primary: 100, Mirrored: set.Mirror}, EventIterationAdvanced, 1)
+	case n == set.Iterations:
+		if t.confirm(HookConfirmPromotion) {
+			t.moveTo(toCanary(100), EventRouteCanary, 1)
+		}
+	default:
+		t.promote(func(HookType) bool { return true }) // it was asked before the traffic moved
+	}
+}
+
+// moveTo routes, counts iterations, and says so. What held the canary is over.
+func (t *tick) moveTo(r Routes, code EventCode, iterations int) {
+	t.progress()
+	if t.route(r) {
+		t.s.Iterations += iterations
+		t.emit(code, about{reason: t.measured()})
+	}
+}
+
+// progress resumes a canary that waited.
+func (t *tick) progress() {
+	t.enter(Progressing)
+	t.s.Gate = nil
+}
+
+// promote copies the revision to the primary when confirm agrees. A canary that
+// waited for more traffic is checked first.
+func (t *tick) promote(confirm func(HookType) bool) {
+	if t.s.Phase == Waiting {
+		t.progress()
+		return
+	}
+	if !confirm(HookConfirmPromotion) {
+		return
+	}
+	t.s.Gate = nil
+	if t.done(EventTargetError, "promote the revision", t.Target.Promote(t.ctx)) {
+		t.enter(Promoting)
+		t.emit(EventPromoteCopy, about{})
+	}
+}

@@ -1,0 +1,133 @@
+package rollout
+
+import (
+	"slices"
+	"strconv"
+)
+
+// tooManyFailed rolls back when the threshold is reached already: it may have
+// been lowered.
+func (t *tick) tooManyFailed() bool {
+	if t.fresh || t.Canary.Spec.SkipAnalysis || t.s.FailedChecks < t.Canary.threshold() {
+		return true
+	}
+	t.abandon(EventRollbackThreshold, about{})
+	return false
+}
+
+// fail counts a failed check, and rolls back when that reaches the threshold.
+func (t *tick) fail(code EventCode, a about) {
+	t.s.FailedChecks++
+	t.emit(code, a)
+	t.tooManyFailed()
+}
+
+// preRollout calls the pre-rollout webhooks until all have passed, once for a
+// revision.
+func (t *tick) preRollout() bool {
+	if t.s.PreRollout {
+		return true
+	}
+	if t.s.FailedChecks == 0 {
+		t.emit(EventAnalysisStart, about{})
+	}
+	for _, h := range t.hooks(HookPreRollout) {
+		said, verdict, ok := t.call(h)
+		if !ok {
+			return false
+		}
+		if verdict != Pass {
+			t.fail(EventPreRolloutFail, about{name: h.Name, reason: said})
+			return false
+		}
+		t.emit(EventPreRolloutPass, about{name: h.Name, reason: said})
+	}
+	t.s.PreRollout = true
+	return true
+}
+
+// underTest reports whether there is something to check: traffic at the
+// canary, or an iteration.
+func (t *tick) underTest() bool {
+	return t.routes.Canary > 0 || t.routes.Mirrored || t.s.Iterations > 0
+}
+
+// rolloutHooks calls the rollout webhooks until one fails.
+func (t *tick) rolloutHooks() bool {
+	if !t.underTest() {
+		return true
+	}
+	for _, h := range t.hooks(HookRollout) {
+		said, verdict, ok := t.call(h)
+		if !ok {
+			return false
+		}
+		if verdict != Pass {
+			t.fail(EventRolloutFail, about{name: h.Name, reason: said})
+			return false
+		}
+	}
+	return true
+}
+
+// metricChecks judges the metrics: those without a template first, then those
+// with one, until one fails. One that decides nothing keeps the weight.
+func (t *tick) metricChecks() bool {
+	if !t.underTest() || t.Metrics == nil {
+		return true
+	}
+	on := true
+	for _, m := range t.metrics() {
+		value, err := t.Metrics.Query(t.ctx, t.Canary, m)
+		if err != nil && t.cut() {
+			return false
+		}
+		verdict, why := m.Judge(t.Canary, value, err)
+		a := about{name: m.Name}
+		if why != nil {
+			a.reason = why.Error()
+		}
+		t.record(m.Name, value, err)
+		switch verdict {
+		case Pass:
+		case Pause:
+			on = false
+			t.emit(EventMetricInconclusive, a)
+		default:
+			t.fail(EventMetricFail, a)
+			return false
+		}
+	}
+	return on
+}
+
+// metrics are the metrics of the canary in the order in which they are checked.
+func (t *tick) metrics() []Metric {
+	metrics := slices.Clone(t.Canary.Spec.Analysis.Metrics)
+	slices.SortStableFunc(metrics, func(a, b Metric) int { return rank(a) - rank(b) })
+	return metrics
+}
+
+func rank(m Metric) int {
+	if m.TemplateRef != nil {
+		return 1
+	}
+	return 0
+}
+
+// record keeps the last value of a metric in the status.
+func (t *tick) record(metric string, value float64, err error) {
+	v := Value{Metric: bounded(metric), Value: strconv.FormatFloat(value, 'g', -1, 64)}
+	if err != nil {
+		v.Value = bounded(err.Error())
+	}
+	values := slices.Clone(t.s.Values) // the caller has the old ones
+	i := slices.IndexFunc(values, func(w Value) bool { return w.Metric == v.Metric })
+	switch {
+	case i >= 0:
+		values[i] = v
+	case len(values) < maxValues:
+		values = append(values, v)
+	}
+	t.s.Values = values
+}

@@ -1,0 +1,86 @@
+package rollout
+
+// abandon decides a rollback, says why, and begins with it.
+func (t *tick) abandon(code EventCode, a about) {
+	t.s.RollingBack = true
+	t.emit(code, a)
+	t.rollback()
+}
+
+// rollback gives all traffic to the primary, then scales the canary down. What
+// fails is done again in the next tick, before anything else: a canary that
+// may still have traffic is not scaled down.
+func (t *tick) rollback() bool {
+	if !t.s.RollingBack {
+		return true
+	}
+	t.routes = Routes{} // set them, whatever they were
+	if t.route(home) && t.done(EventTargetError, "scale down the canary", t.Target.ScaleDown(t.ctx)) {
+		t.end(Failed, EventRolledBack, about{})
+	}
+	return false
+}
+
+// promotionFailed leaves the canary to serve everything: the primary cannot.
+func (t *tick) promotionFailed(a about) {
+	t.routes = Routes{}
+	if t.route(toCanary(100)) {
+		t.end(Failed, EventPromotionFailed, a)
+	}
+}
+
+// end ends a rollout. Post-rollout webhooks are for the next step, after the
+// status was saved.
+func (t *tick) end(p Phase, code EventCode, a about) {
+	t.enter(p)
+	t.emit(code, a)
+	s := &t.s
+	if s.Iterations = 0; p == Failed {
+		s.FailedChecks = 0
+	}
+	s.Gate, s.RollingBack, s.PreRollout = nil, false, false
+	s.PostRollout = len(t.hooks(HookPostRollout)) > 0
+	s.ready()
+}
+
+// promoting gives the traffic back to the primary, which has the revision now:
+// at once, or by stepWeightPromotion.
+func (t *tick) promoting() bool {
+	t.s.PromotedSpec = t.s.AppliedSpec // the primary is ready with it
+	weight := 0
+	if step := t.Canary.Spec.Analysis.StepWeightPromotion; step > 0 {
+		weight = max(0, t.routes.Canary-step)
+	}
+	code := EventPrimaryAdvanced
+	if !t.route(toCanary(weight)) {
+		return false
+	}
+	if weight == 0 {
+		t.s.Iterations, code = 0, EventRoutePrimary
+		t.enter(Finalising)
+	}
+	t.emit(code, about{})
+	return false
+}
+
+// finalising scales the canary down, which has no traffic.
+func (t *tick) finalising() bool {
+	if t.route(home) && t.done(EventTargetError, "scale down the canary", t.Target.ScaleDown(t.ctx)) {
+		t.end(Succeeded, EventPromoted, about{})
+	}
+	return false
+}
+
+// skipAnalysis promotes a canary that is ready and asks nobody any more.
+func (t *tick) skipAnalysis() bool {
+	if !t.Canary.Spec.SkipAnalysis {
+		return true
+	}
+	if t.route(home) &&
+		t.done(EventTargetError, "promote the revision", t.Target.Promote(t.ctx)) &&
+		t.done(EventTargetError, "scale down the canary", t.Target.ScaleDown(t.ctx)) {
+		t.s.PromotedSpec = t.s.AppliedSpec
+		t.end(Succeeded, EventSkippedPromoted, about{})
+	}
+	return false
+}

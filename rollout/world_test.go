@@ -1,0 +1,169 @@
+package rollout_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate-io/headgate/rollout"
+)
+
+// A world is all ports of an analysis, and a record of what was done with them.
+type world struct {
+	routes   rollout.Routes
+	revision string
+	answers  map[string]int     // status by type of webhook; 200, and 403 for rollback, when there is none
+	values   map[string]float64 // by metric; 100 when there is none
+	fails    map[string]error   // by method: routes, set, revision, primary, canary, up, down, promote, or metric NAME
+	gone     bool               // every port finds the context ended
+	cancel   func(call string)  // told before each call of a port
+
+	log    []string
+	events []rollout.Event
+}
+
+var (
+	_ rollout.Traffic = (*world)(nil)
+	_ rollout.Target  = (*world)(nil)
+	_ rollout.Metrics = (*world)(nil)
+	_ rollout.Hooks   = (*world)(nil)
+	_ rollout.Sink    = (*world)(nil)
+)
+
+var epoch = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+func newWorld() *world {
+	return &world{routes: rollout.Routes{Primary: 100}, revision: "v2", answers: map[string]int{}, values: map[string]float64{}, fails: map[string]error{}}
+}
+
+// analysis is that of c in this world.
+func (w *world) analysis(c *rollout.Canary) *rollout.Analysis {
+	return &rollout.Analysis{Canary: c, Traffic: w, Target: w, Metrics: w, Hooks: w, Sink: w}
+}
+
+func (w *world) did(ctx context.Context, call, did string) error {
+	if w.cancel != nil {
+		w.cancel(call)
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	err := w.fails[call]
+	if did != "" {
+		if err != nil {
+			did += " fails"
+		}
+		w.log = append(w.log, did)
+	}
+	return err
+}
+
+func (w *world) Routes(ctx context.Context) (rollout.Routes, error) {
+	return w.routes, w.did(ctx, "routes", "")
+}
+
+func (w *world) SetRoutes(ctx context.Context, r rollout.Routes) error {
+	did := fmt.Sprintf("route %d/%d", r.Primary, r.Canary)
+	if r.Mirrored {
+		did += " mirrored"
+	}
+	err := w.did(ctx, "set", did)
+	if err == nil {
+		w.routes = r
+	}
+	return err
+}
+
+func (w *world) Revision(ctx context.Context) (string, error) {
+	return w.revision, w.did(ctx, "revision", "")
+}
+func (w *world) PrimaryReady(ctx context.Context) error { return w.did(ctx, "primary", "") }
+func (w *world) CanaryReady(ctx context.Context) error  { return w.did(ctx, "canary", "") }
+func (w *world) ScaleUp(ctx context.Context) error      { return w.did(ctx, "up", "scale up") }
+func (w *world) ScaleDown(ctx context.Context) error    { return w.did(ctx, "down", "scale down") }
+func (w *world) Promote(ctx context.Context) error      { return w.did(ctx, "promote", "promote") }
+
+func (w *world) Query(ctx context.Context, c *rollout.Canary, m rollout.Metric) (float64, error) {
+	err := w.did(ctx, "metric "+m.Name, "check "+m.Name)
+	value, set := w.values[m.Name]
+	if !set {
+		value = 100
+	}
+	return value, err
+}
+
+func (w *world) Call(ctx context.Context, h rollout.Hook, p rollout.Payload) (rollout.Answer, error) {
+	if err := w.did(ctx, "hook "+h.Name, "ask "+h.Name+" in "+string(p.Phase)); err != nil {
+		return rollout.Answer{}, err
+	}
+	code := w.answers[h.Name]
+	switch {
+	case code != 0:
+	case h.Type == rollout.HookRollback:
+		code = http.StatusForbidden
+	default:
+		code = http.StatusOK
+	}
+	answer := rollout.Answer{Status: code, Body: []byte("said " + h.Name), Attempts: 1}
+	if last := lastAccepted(h.Type); code < 200 || code > last {
+		return answer, &rollout.StatusError{Code: code, Body: answer.Body}
+	}
+	return answer, nil
+}
+
+func lastAccepted(t rollout.HookType) int {
+	if t == rollout.HookConfirmTrafficIncrease || t == rollout.HookConfirmPromotion {
+		return http.StatusOK
+	}
+	return http.StatusAccepted
+}
+
+func (w *world) Emit(ctx context.Context, e rollout.Event) {
+	w.events = append(w.events, e)
+	told := "tell " + string(e.Code)
+	if e.Alert != "" {
+		told += " (" + string(e.Alert) + ")"
+	}
+	w.log = append(w.log, told)
+}
+
+// canary returns a canary of weights 20, 40, 50 with the webhooks, each named
+// as its type.
+func canary(hooks ...rollout.HookType) *rollout.Canary {
+	c := &rollout.Canary{Metadata: rollout.Metadata{Name: "app", Namespace: "test"}}
+	c.Spec.Analysis = rollout.Settings{Interval: rollout.Duration(time.Minute), Threshold: 2, StepWeight: 20, MaxWeight: 50}
+	for _, h := range hooks {
+		c.Spec.Analysis.Webhooks = append(c.Spec.Analysis.Webhooks, rollout.Hook{Name: string(h), Type: h, URL: "http://gate"})
+	}
+	return c
+}
+
+// step is one tick; it must not end with an error.
+func step(t *testing.T, a *rollout.Analysis, s rollout.Status) rollout.Status {
+	t.Helper()
+	after, _, err := a.Step(t.Context(), epoch, s)
+	if err != nil {
+		t.Fatalf("Step(%+v): %v", s, err)
+	}
+	return after
+}
+
+// clock is a loop without waiting: each wait passes at once.
+func clock() rollout.Loop {
+	now := epoch
+	return rollout.Loop{
+		Now:  func() time.Time { return now },
+		Wait: func(ctx context.Context, d time.Duration) error { now = now.Add(d); return ctx.Err() },
+	}
+}
+
+func told(events []rollout.Event) string {
+	var b strings.Builder
+	for _, e := range events {
+		fmt.Fprintf(&b, "%d %s %s: %s\n", e.Sequence, e.Phase, e.Code, e.Message)
+	}
+	return b.String()
+}
