@@ -2,7 +2,6 @@ package rollout
 
 import (
 	"context"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -66,9 +65,6 @@ func (c *Caller) Call(ctx context.Context, hook Hook, payload Payload) (Answer, 
 	return answer, err
 }
 
-// Event posts an event to a webhook of type event.
-func (c *Caller) Event(ctx context.Context, hook Hook, event Event) error { return errTODO }
-
 // Close ends idle connections, and those in use when their calls end. A Caller
 // can be used after it, and closed again.
 func (c *Caller) Close() {
@@ -101,17 +97,16 @@ func (c *Caller) call(ctx context.Context, hook Hook, payload Payload) (Answer, 
 	if err != nil {
 		return Answer{}, err
 	}
-	to := &call{caller: c, rule: r, url: target, header: http.Header{}, body: body, timeout: timeout, retries: hook.Retries}
-	to.header.Set("Content-Type", "application/json")
-	if user != nil {
-		to.header.Set("Authorization", basic(user))
+	to := &call{caller: c, rule: r, url: target, body: body, timeout: timeout, retries: hook.Retries}
+	if to.credentials, err = c.credentials(ctx, payload.Namespace, hook.SecretRef, user); err != nil {
+		return Answer{}, err
 	}
-	if to.transport, err = c.transport(hook, target); err != nil {
+	if to.transport, err = c.transport(ctx, hook, payload.Namespace, target); err != nil {
 		return Answer{}, err
 	}
 	answer, err := to.run(ctx)
 	if err != nil {
-		err = fmt.Errorf("POST %s: %w", redact.URL(target), err)
+		err = fmt.Errorf("POST %s: %w", redact.URL(target), redact.Error(err, to.private...))
 	}
 	return answer, err
 }
@@ -130,12 +125,6 @@ func parseTarget(text string) (*url.URL, *url.Userinfo, error) {
 	user := u.User
 	u.User, u.Fragment, u.RawFragment = nil, "", ""
 	return u, user, nil
-}
-
-// basic returns the value of an Authorization header.
-func basic(user *url.Userinfo) string {
-	password, _ := user.Password()
-	return "Basic " + base64.StdEncoding.EncodeToString([]byte(user.Username()+":"+password))
 }
 
 func (c *Caller) now() time.Time {

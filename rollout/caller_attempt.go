@@ -17,11 +17,11 @@ type call struct {
 	caller    *Caller
 	rule      rule
 	url       *url.URL
-	header    http.Header
 	body      []byte
 	timeout   time.Duration // of an attempt
 	retries   int
 	transport http.RoundTripper
+	credentials
 }
 
 // An outcome is what came of one attempt.
@@ -67,9 +67,12 @@ func (c *call) attempt(ctx context.Context) (o outcome) {
 	if resp.StatusCode != http.StatusSwitchingProtocols { // after which there is no body but another protocol
 		o.answer.Body, o.answer.Truncated, err = readBody(resp.Body)
 	}
+	if len(c.private) > 0 {
+		o.answer.Body = []byte(redact.Secrets(string(o.answer.Body), c.private...))
+	}
 	switch {
 	case !c.rule.accepts(resp.StatusCode):
-		o.err = &StatusError{resp.StatusCode, o.answer.Body, redirect(resp)}
+		o.err = &StatusError{resp.StatusCode, o.answer.Body, c.redirect(resp)}
 	case err != nil:
 		o.err = fmt.Errorf("status %d, then its body: %w", resp.StatusCode, c.cause(limited, err))
 	}
@@ -92,14 +95,16 @@ func (c *call) post(ctx context.Context, to *url.URL) (*http.Response, error) {
 	}
 	req.URL, req.Host = to, to.Host
 	req.Header = c.header.Clone()
+	req.Header.Set("Content-Type", "application/json")
+	c.sign(req.Header, c.body, c.caller.now())
 	return c.transport.RoundTrip(req)
 }
 
 // redirect returns where a redirect leads, for people; "" when resp is none.
-func redirect(resp *http.Response) string {
+func (c *call) redirect(resp *http.Response) string {
 	location := resp.Header.Get("Location")
 	if resp.StatusCode < 300 || resp.StatusCode > 399 {
 		return ""
 	}
-	return redact.String(location[:min(len(location), 4*maxExcerpt)])
+	return redact.String(location[:min(len(location), 4*maxExcerpt)], c.private...)
 }

@@ -56,6 +56,10 @@ func String(text string, secrets ...string) string {
 	return jwt.ReplaceAllString(text, Mask)
 }
 
+// Secrets returns text without the secrets, and otherwise as it is: for what is
+// kept or passed on whole, such as the body of an answer.
+func Secrets(text string, secrets ...string) string { return maskSecrets(text, secrets) }
+
 // sparing applies mask to s without the punctuation that ends it: that belongs
 // to the sentence around it.
 func sparing(mask func(string) string) func(string) string {

@@ -94,6 +94,19 @@ func TestStringMasksSecrets(t *testing.T) {
 	}
 }
 
+func TestSecrets(t *testing.T) {
+	text := "a\r\n\x1b[1mtok3n?x=y \xff " + base64.StdEncoding.EncodeToString([]byte("u:tok3n-that-is-long"))
+	if got := redact.Secrets(text, "other"); got != text {
+		t.Errorf("changed: %q", got)
+	}
+	if got, want := redact.Secrets("a\r\n\x1b[1mtok3n?x=y \xff", "tok3n"), "a\r\n\x1b[1m***?x=y \xff"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if got := redact.Secrets(text, "tok3n-that-is-long"); strings.Contains(got, base64.StdEncoding.EncodeToString([]byte("u:tok3n-that-is-long"))[4:20]) {
+		t.Errorf("leaks in %q", got)
+	}
+}
+
 func TestStringShortSecrets(t *testing.T) {
 	if got, want := redact.String("a pw: 'pw' in pwd, powpw pw", "pw"), "a ***: '***' in pwd, powpw ***"; got != want {
 		t.Errorf("got %q, want %q", got, want)

@@ -1,0 +1,151 @@
+package rollout
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/headgate-io/headgate/internal/secret"
+)
+
+// The keys of a Secret of a webhook, besides those of package secret.
+const (
+	keyHeaders = "headers"
+	keyHMAC    = "hmacKey"
+)
+
+// SignatureHeader is what a webhook whose Secret has an hmacKey is signed by:
+//
+//	t=1767323045,v1=<hexadecimal HMAC-SHA256 of "1767323045." and the body>
+//
+// A receiver computes the same of the body as it came, compares in constant
+// time, and refuses times too far from its own: an old request repeated.
+const SignatureHeader = "X-Headgate-Signature"
+
+// credentials are what a webhook is shown besides the payload.
+type credentials struct {
+	header  http.Header
+	signing []byte   // key of signatures, nil for none
+	private []string // what answers and errors must not show
+}
+
+// sign adds the signature of a body sent at a time.
+func (c credentials) sign(header http.Header, body []byte, now time.Time) {
+	if c.signing == nil {
+		return
+	}
+	at := strconv.FormatInt(now.Unix(), 10)
+	mac := hmac.New(sha256.New, c.signing)
+	mac.Write([]byte(at + "."))
+	mac.Write(body)
+	header.Set(SignatureHeader, "t="+at+",v1="+hex.EncodeToString(mac.Sum(nil)))
+}
+
+// credentials returns those of a webhook: of its Secret, else of its URL.
+func (c *Caller) credentials(ctx context.Context, namespace string, ref *SecretRef, user *url.Userinfo) (credentials, error) {
+	found := credentials{header: http.Header{}}
+	var auth secret.Auth
+	if ref != nil {
+		r, err := c.secret(ctx, namespace, ref)
+		if err == nil {
+			auth, err = found.read(r)
+		}
+		if err != nil {
+			return found, fmt.Errorf("secretRef: %w", err)
+		}
+	}
+	if user != nil && auth == (secret.Auth{}) && found.header.Get("Authorization") == "" {
+		password, _ := user.Password()
+		auth = secret.Auth{Username: user.Username(), Password: password}
+	}
+	if value := auth.Header(); value != "" {
+		found.header.Set("Authorization", value)
+		found.private = append(found.private, value, auth.Bearer, auth.Password)
+		if auth.Password == "" {
+			found.private = append(found.private, auth.Username) // a token
+		}
+	}
+	return found, nil
+}
+
+// read takes what a Secret has and returns its user or bearer token.
+func (c *credentials) read(r secret.Reader) (secret.Auth, error) {
+	auth, err := r.Auth()
+	if err != nil {
+		return auth, err
+	}
+	lines, _ := r.Value([]string{keyHeaders})
+	number := 0
+	for line := range strings.Lines(string(lines)) {
+		number++
+		if line = strings.TrimSpace(line); line == "" {
+			continue
+		}
+		name, value, problem := parseHeader(line)
+		if problem == "" && name == "Authorization" && auth != (secret.Auth{}) {
+			problem = "has Authorization, and so have bearerToken or username: remove one"
+		}
+		if problem != "" {
+			return auth, r.Problem(keyHeaders, "line %d %s", number, problem)
+		}
+		c.header.Add(name, value)
+		c.private = append(c.private, value)
+	}
+	c.signing, _ = r.Value([]string{keyHMAC})
+	if auth == (secret.Auth{}) && len(c.header) == 0 && c.signing == nil {
+		return auth, r.Problem("bearerToken", "is missing, and so are username, %s and %s: set one", keyHeaders, keyHMAC)
+	}
+	return auth, nil
+}
+
+// ownHeaders are those that belong to the transport or to the format of requests.
+var ownHeaders = []string{"Accept-Encoding", "Connection", "Content-Encoding", "Content-Length", "Content-Type", "Expect", "Host", "Keep-Alive",
+	"Proxy-Authenticate", "Proxy-Authorization", "Proxy-Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade", SignatureHeader}
+
+// parseHeader splits a line. A problem holds nothing of it but the name of a header.
+func parseHeader(line string) (name, value, problem string) {
+	name, value, found := strings.Cut(line, ":")
+	value = strings.TrimSpace(value)
+	switch {
+	case !found:
+		return "", "", "has no colon: write NAME: VALUE"
+	case name == "" || strings.ContainsFunc(name, notToken):
+		return "", "", "does not begin with the name of a header: write NAME: VALUE"
+	case strings.ContainsFunc(value, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }):
+		return "", "", "has a control character"
+	}
+	if name = http.CanonicalHeaderKey(name); slices.Contains(ownHeaders, name) {
+		return "", "", "sets " + name + ", which is not for webhooks to set: remove it"
+	}
+	return name, value, ""
+}
+
+// notToken reports whether r may not be in the name of a header (RFC 9110 section 5.6.2).
+func notToken(r rune) bool {
+	letter := 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z'
+	return !letter && (r < '0' || r > '9') && !strings.ContainsRune("!#$%&'*+-.^_`|~", r)
+}
+
+// secret returns the Secret of a webhook of a canary in namespace.
+func (c *Caller) secret(ctx context.Context, namespace string, ref *SecretRef) (secret.Reader, error) {
+	switch {
+	case ref.Name == "":
+		return secret.Reader{}, errors.New("name is missing")
+	case c.Secrets == nil:
+		return secret.Reader{}, fmt.Errorf("secret %s/%s: there are no Secrets here", namespace, ref.Name)
+	}
+	data, err := c.Secrets(ctx, namespace, ref.Name)
+	if err != nil {
+		return secret.Reader{}, fmt.Errorf("secret %s/%s: %w", namespace, ref.Name, err)
+	}
+	return secret.Reader{Name: namespace + "/" + ref.Name, Data: data}, nil
+}
