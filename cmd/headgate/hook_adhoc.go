@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/headgate-io/headgate/internal/redact"
 	"github.com/headgate-io/headgate/rollout"
 )
 
@@ -106,13 +107,14 @@ func (p *program) adhocCall(c *call, f *hookFlags, args []string) error {
 func (f *adhocFlags) access() (map[string][]byte, error) {
 	data := map[string][]byte{}
 	for _, text := range f.headers {
-		name, value, found := strings.Cut(text, ":")
-		if !found || strings.TrimSpace(name) == "" {
-			return nil, usage("--header %q: want NAME: VALUE", name)
+		if name, _, found := strings.Cut(text, ":"); !found || strings.TrimSpace(name) == "" {
+			return nil, usage("--header %q: want NAME: VALUE", redact.String(text))
 		}
-		data["header."+strings.TrimSpace(name)] = []byte(strings.TrimSpace(value))
 	}
-	return data, readKeys(data, []keyFile{{"bearer-token-file", f.bearer, "token", true}, {"hmac-key-file", f.hmac, "hmac", true}})
+	if len(f.headers) > 0 {
+		data["headers"] = []byte(strings.Join(f.headers, "\n"))
+	}
+	return data, readKeys(data, []keyFile{{"bearer-token-file", f.bearer, "bearerToken", true}, {"hmac-key-file", f.hmac, "hmacKey", true}})
 }
 
 // certificates returns the Secret for TLS.

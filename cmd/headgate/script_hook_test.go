@@ -9,6 +9,8 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"regexp"
+	"strings"
 	"sync"
 	"testing"
 
@@ -17,7 +19,7 @@ import (
 
 // webhooks are what rollouts call: $HOOKS answers the path /STATUS with that
 // status, /hostile with control characters, /flaky with 500 to every odd
-// request, /gate with 403 until the command "gate open", /echo with the request
+// request, /locked with 401 to who has no token, /gate with 403 until the command "gate open", /echo with the request
 // that it got. $TLSHOOKS does the same over TLS, with the certificate in
 // $WORK/ca.crt.
 func webhooks(_ *testing.T, env *testscript.Env) error {
@@ -66,9 +68,28 @@ func (d *doorman) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case r.URL.Path == "/gate" && !d.open:
 		w.WriteHeader(http.StatusForbidden)
 		io.WriteString(w, "Forbidden")
+	case r.URL.Path == "/locked" && r.Header.Get("Authorization")+r.Header.Get("X-Team")+r.Header.Get("X-Other") != "Bearer s3cret-tokenweba: b":
+		w.WriteHeader(http.StatusUnauthorized)
 	case r.URL.Path == "/echo":
 		r.Header.Write(w)
 		w.Write(body)
+	}
+}
+
+// called has the webhooks called with paths and bodies that match, since it was
+// asked before: called PATTERN…
+func called(ts *testscript.TestScript, not bool, args []string) {
+	d := ts.Value(doormanKey{}).(*doorman)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	calls := strings.Join(d.calls, "")
+	d.calls = nil
+	for _, pattern := range args {
+		re, err := regexp.Compile(pattern)
+		ts.Check(err)
+		if re.MatchString(calls) == not {
+			ts.Fatalf("%q: were the calls\n%s", pattern, calls)
+		}
 	}
 }
 

@@ -99,6 +99,7 @@ func TestScripts(t *testing.T) {
 			"chart":  changeCharts,
 			"asked":  asked,
 			"exits":  exits,
+			"called": called,
 			"gate":   gate,
 			"expand": expand,
 			"serve":  serveStore,
