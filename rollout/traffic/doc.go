@@ -1,2 +1,35 @@
-// Package traffic divides requests between a primary and a canary: by a reverse proxy of its own, by a command, or by HTTP requests.
+// Package traffic divides requests between the primary and the canary of a
+// rollout, and tells the workload what to do.
+//
+//	Proxy    a reverse proxy in this process, with measurements of its own
+//	Adapter  traffic and target by operations that a Driver does
+//	Exec     a Driver that runs commands
+//	HTTP     a Driver that sends requests
+//	Static   traffic and target of which nothing has to be done
+//
+// # Proxy
+//
+// Of any 100 requests in a row that the weights are for, the canary gets as
+// many as its weight says, spread evenly. New routes hold for requests that
+// begin afterwards; what runs is never cut: see [Proxy.Target].
+//
+// Nothing is sent twice. An upstream that cannot be reached is status 502, one
+// that does not answer in time 504, with a text that names neither; a request
+// for the canary never goes to the primary instead, for that would hide a
+// canary that fails. The one exception is what [http.Transport] does: when a
+// connection that was kept open turns out to be closed, a request without side
+// effects is sent on another one, and any request of which nothing was sent yet.
+//
+// Method, path, query, Host, body and trailers arrive as they were sent, and so
+// do the answer and its informational responses. Headers of one hop are
+// removed. Forwarded and X-Forwarded-For, -Host and -Proto are replaced by what
+// the proxy saw, unless [Proxy.TrustForwarded] is set. CONNECT is refused with
+// 405. Upstreams are spoken to in HTTP/1.1. Bodies have no limit, in size or
+// in time: they are for the server that calls the proxy to set.
+//
+// # Adapters
+//
+// Commands and requests are templates ([text/template]) over [Values]. A value
+// that is missing is an error, and so is a result of more than 64 KiB. Routes
+// that do not sum to 100 are refused before they are set, and when they are read.
 package traffic
