@@ -36,6 +36,7 @@ const (
 	EventPrimaryAdvanced   EventCode = "primary-weight-advanced"
 
 	EventRollbackFired     EventCode = "rb-fired"
+	EventRollbackError     EventCode = "rb-error" // the webhook did not answer
 	EventRollbackThreshold EventCode = "rollback-threshold"
 	EventPromotionFailed   EventCode = "promotion-failed"
 	EventRolledBack        EventCode = "rolled-back"
@@ -90,6 +91,7 @@ var tellings = map[EventCode]telling{
 	EventPrimaryAdvanced:   {text: "traffic goes to the promoted primary, primary weight {primary}"},
 
 	EventRollbackFired:     {warning: true, alert: Warn, text: "rollback webhook {hook} asks for a rollback: {reason}"},
+	EventRollbackError:     {warning: true, text: "rollback webhook {hook} did not answer: {reason}"},
 	EventRollbackThreshold: {warning: true, alert: Error, text: "rollback, failed checks {failed} reached the threshold {threshold}"},
 	EventPromotionFailed:   {warning: true, alert: Error, text: "the promotion failed, all traffic stays with the canary: {reason}"},
 	EventRolledBack:        {warning: true, text: "rolled back, all traffic goes to the primary"},

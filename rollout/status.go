@@ -45,14 +45,15 @@ type Status struct {
 	LastTransition time.Time `json:"lastTransitionTime,omitzero"`
 	Gate           *Gate     `json:"gate,omitempty"` // the confirm gate that it waits on
 
-	NotReady      string    `json:"notReady,omitempty"`     // what is not ready: primary or canary
-	NotReadySince time.Time `json:"notReadySince,omitzero"` // it was first seen so
-	PreRollout    bool      `json:"preRollout,omitempty"`   // the pre-rollout webhooks passed for this revision
-	RollingBack   bool      `json:"rollingBack,omitempty"`  // a rollback is decided, and not done yet
-	PostRollout   bool      `json:"postRollout,omitempty"`  // post-rollout webhooks are still to be called
-	Suspended     bool      `json:"suspended,omitempty"`    // the suspension was told
-	Sequence      int64     `json:"sequence"`               // of the last event
-	Values        []Value   `json:"metricValues,omitempty"` // of the metrics, as they were last queried
+	NotReady      string    `json:"notReady,omitempty"`           // what is not ready: primary or canary
+	NotReadySince time.Time `json:"notReadySince,omitzero"`       // it was first seen so
+	PreRollout    bool      `json:"preRollout,omitempty"`         // the pre-rollout webhooks passed for this revision
+	Confirmed     bool      `json:"promotionConfirmed,omitempty"` // the confirm-promotion webhooks passed, and all traffic goes to the canary
+	RollingBack   bool      `json:"rollingBack,omitempty"`        // a rollback is decided, and not done yet
+	PostRollout   bool      `json:"postRollout,omitempty"`        // post-rollout webhooks are still to be called
+	Suspended     bool      `json:"suspended,omitempty"`          // the suspension was told
+	Sequence      int64     `json:"sequence"`                     // of the last event
+	Values        []Value   `json:"metricValues,omitempty"`       // of the metrics, as they were last queried
 }
 
 // A Gate is a confirm webhook that did not pass.
@@ -75,7 +76,7 @@ const maxValues = 64
 
 // Ended reports whether the rollout of the status is over and nothing is left to do for it.
 func (s Status) Ended() bool {
-	return (s.Phase == Succeeded || s.Phase == Failed) && !s.PostRollout && !s.RollingBack
+	return (s.Phase == Succeeded || s.Phase == Failed) && !s.PostRollout
 }
 
 // check returns what no analysis has written.

@@ -34,25 +34,25 @@ func (t *tick) testMatching() {
 // it, then gives it everything, checks once more, and promotes.
 func (t *tick) switchOver() {
 	set := t.Canary.Spec.Analysis
-	switch n := t.s.Iterations; {
-	case n < set.Iterations:
-		t.moveTo(Routes{Primary: 100, Mirrored: set.Mirror}, EventIterationAdvanced, 1)
-	case n == set.Iterations:
-		if t.confirm(HookConfirmPromotion) {
-			t.moveTo(toCanary(100), EventRouteCanary, 1)
-		}
-	default:
+	switch {
+	case t.s.Confirmed:
 		t.promote(func(HookType) bool { return true }) // it was asked before the traffic moved
+	case t.s.Iterations < set.Iterations:
+		t.moveTo(Routes{Primary: 100, Mirrored: set.Mirror}, EventIterationAdvanced, 1)
+	case t.confirm(HookConfirmPromotion):
+		t.s.Confirmed = t.moveTo(toCanary(100), EventRouteCanary, 1)
 	}
 }
 
 // moveTo routes, counts iterations, and says so. What held the canary is over.
-func (t *tick) moveTo(r Routes, code EventCode, iterations int) {
+func (t *tick) moveTo(r Routes, code EventCode, iterations int) bool {
 	t.progress()
-	if t.route(r) {
-		t.s.Iterations += iterations
-		t.emit(code, about{reason: t.measured()})
+	if !t.route(r) {
+		return false
 	}
+	t.s.Iterations += iterations
+	t.emit(code, about{reason: t.measured()})
+	return true
 }
 
 // progress resumes a canary that waited.

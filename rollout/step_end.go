@@ -38,7 +38,7 @@ func (t *tick) end(p Phase, code EventCode, a about) {
 	if s.Iterations = 0; p == Failed {
 		s.FailedChecks = 0
 	}
-	s.Gate, s.RollingBack, s.PreRollout = nil, false, false
+	s.Gate, s.RollingBack, s.PreRollout, s.Confirmed = nil, false, false, false
 	s.PostRollout = len(t.hooks(HookPostRollout)) > 0
 	s.ready()
 }

@@ -1,6 +1,9 @@
 package rollout
 
-import "cmp"
+import (
+	"cmp"
+	"errors"
+)
 
 // hooks are the webhooks of a type, in list order.
 func (t *tick) hooks(kind HookType) []Hook {
@@ -13,17 +16,23 @@ func (t *tick) hooks(kind HookType) []Hook {
 	return hooks
 }
 
-// call calls a webhook. Without ok ctx ended, and there is no outcome.
+// call calls a webhook and judges what came of it. Without ok ctx ended, and
+// there is no outcome.
 func (t *tick) call(h Hook) (said string, verdict Verdict, ok bool) {
+	said, err, ok := t.post(h)
+	return said, h.Type.Judge(err), ok
+}
+
+func (t *tick) post(h Hook) (said string, err error, ok bool) {
 	payload := Payload{
 		Name: t.Canary.Metadata.Name, Namespace: t.Canary.namespace(),
 		Phase: t.s.Phase, Checksum: t.checksum(), Metadata: h.Metadata,
 	}
 	answer, err := t.Hooks.Call(t.ctx, h, payload)
 	if err != nil && t.cut() {
-		return "", Pause, false
+		return "", err, false
 	}
-	return reason(answer, err), h.Type.Judge(err), true
+	return reason(answer, err), err, true
 }
 
 // A door is how a type of confirm webhooks holds a canary.
@@ -87,20 +96,24 @@ func (t *tick) hold(h Hook, said string) {
 	}
 }
 
-// rollbackHooks asks until one wants a rollback. One that does not is not told:
-// it is asked in every tick.
+// rollbackHooks asks until one wants a rollback. One that does not is not told,
+// but when it gave no answer: it is asked in every tick.
 func (t *tick) rollbackHooks() bool {
 	if t.fresh || t.Canary.Spec.SkipAnalysis {
 		return true
 	}
 	for _, h := range t.hooks(HookRollback) {
-		said, verdict, ok := t.call(h)
+		said, err, ok := t.post(h)
 		if !ok {
 			return false
 		}
-		if verdict == Fire {
-			t.abandon(EventRollbackFired, about{name: h.Name, reason: said})
+		a := about{name: h.Name, reason: said}
+		if h.Type.Judge(err) == Fire {
+			t.abandon(EventRollbackFired, a)
 			return false
+		}
+		if _, answered := errors.AsType[*StatusError](err); !answered {
+			t.emit(EventRollbackError, a)
 		}
 	}
 	return true

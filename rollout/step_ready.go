@@ -11,9 +11,10 @@ const (
 	theCanary  = "canary"
 )
 
-// primaryReady waits for the primary, but with skipAnalysis.
+// primaryReady waits for the primary. With skipAnalysis it may be broken: the
+// revision is what mends it.
 func (t *tick) primaryReady() bool {
-	if t.Canary.Spec.SkipAnalysis && t.s.Phase != "" {
+	if t.Canary.Spec.SkipAnalysis && (idle.has(t.s.Phase) || analysed.has(t.s.Phase)) {
 		return true
 	}
 	return t.ready(thePrimary, t.Target.PrimaryReady, t.primaryStuck)

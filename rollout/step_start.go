@@ -93,7 +93,7 @@ func (t *tick) begin(p Phase) {
 	t.enter(p)
 	s := &t.s
 	s.AppliedSpec, s.Gate, s.Values = t.revision, nil, nil
-	s.FailedChecks, s.Iterations, s.PreRollout = 0, 0, false
+	s.FailedChecks, s.Iterations, s.PreRollout, s.Confirmed = 0, 0, false, false
 	s.ready()
 	t.fresh = false
 }
