@@ -85,7 +85,7 @@ func (a *Analysis) Step(ctx context.Context, now time.Time, s Status) (Status, t
 	case t.s.PostRollout && s.PostRollout != t.s.PostRollout:
 		return t.s, 0, nil
 	}
-	return t.s, a.Canary.interval(), nil
+	return t.s, a.Canary.Interval(), nil
 }
 
 // check returns what the analysis cannot do without.
@@ -99,7 +99,7 @@ func (a *Analysis) check() error {
 		return errors.New("analysis: no target")
 	case a.Hooks == nil && a.Canary.calls():
 		return errors.New("analysis: the canary has webhooks, and nothing calls them")
-	case !a.Canary.Spec.SkipAnalysis && a.Canary.plan() == nil:
+	case !a.Canary.Spec.SkipAnalysis && a.Canary.Strategy() == Weighted && a.Canary.NextWeight(0) == 0:
 		return errors.New("spec.analysis: none of stepWeight, stepWeights and iterations is set: no rollout would end")
 	}
 	return nil

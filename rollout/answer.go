@@ -43,12 +43,16 @@ func (e *StatusError) Error() string {
 const maxExcerpt = 300
 
 // excerpt returns the beginning of a remote text on one line.
-func excerpt(text string) string {
+func excerpt(text string) string { return shorten(text, maxExcerpt) }
+
+// shorten returns a remote text on one line, without credentials; of a long one
+// about limit bytes.
+func shorten(text string, limit int) string {
 	text = redact.String(text)
-	if len(text) <= maxExcerpt {
+	if len(text) <= limit {
 		return text
 	}
-	end := maxExcerpt
+	end := limit
 	for !utf8.RuneStart(text[end]) {
 		end--
 	}

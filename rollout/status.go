@@ -113,3 +113,6 @@ func (s Status) gate() HookType {
 	}
 	return s.Gate.Type
 }
+
+// ready says that nothing is not ready.
+func (s *Status) ready() { s.NotReady, s.NotReadySince = "", time.Time{} }

@@ -1,9 +1,16 @@
 package rollout
 
+// plans are how the canary of each strategy advances.
+var plans = map[Strategy]func(*tick){
+	Weighted:  (*tick).shiftWeight,
+	ABTest:    (*tick).testMatching,
+	BlueGreen: (*tick).switchOver,
+}
+
 // advance gives the canary more traffic or another iteration or, after the
 // last, promotes it.
 func (t *tick) advance() bool {
-	t.Canary.plan()(t)
+	plans[t.Canary.Strategy()](t)
 	return false
 }
 
@@ -12,12 +19,12 @@ func (t *tick) advance() bool {
 func (t *tick) shiftWeight() {
 	c := t.Canary
 	switch {
-	case t.routes.Canary >= c.maxWeight():
+	case t.routes.Canary >= c.MaxWeight():
 		t.promote(t.confirm)
 	case c.Spec.Analysis.Mirror && t.routes.Canary == 0 && !t.routes.Mirrored:
 		t.moveTo(Routes{Primary: 100, Mirrored: true}, EventWeightAdvanced, 0)
 	case t.confirm(HookConfirmTrafficIncrease):
-		t.moveTo(toCanary(c.nextWeight(t.routes.Canary)), EventWeightAdvanced, 0)
+		t.moveTo(toCanary(c.NextWeight(t.routes.Canary)), EventWeightAdvanced, 0)
 	}
 }
 

@@ -3,12 +3,13 @@ package rollout
 import (
 	"slices"
 	"strconv"
+	"strings"
 )
 
 // tooManyFailed rolls back when the threshold is reached already: it may have
 // been lowered.
 func (t *tick) tooManyFailed() bool {
-	if t.fresh || t.Canary.Spec.SkipAnalysis || t.s.FailedChecks < t.Canary.threshold() {
+	if t.fresh || t.Canary.Spec.SkipAnalysis || t.s.FailedChecks < t.Canary.Threshold() {
 		return true
 	}
 	t.abandon(EventRollbackThreshold, about{})
@@ -130,4 +131,13 @@ func (t *tick) record(metric string, value float64, err error) {
 		values = append(values, v)
 	}
 	t.s.Values = values
+}
+
+// measured is what the metrics were when they were last queried.
+func (t *tick) measured() string {
+	var texts []string
+	for _, v := range t.s.Values {
+		texts = append(texts, v.Metric+" "+v.Value)
+	}
+	return strings.Join(texts, ", ")
 }

@@ -5,9 +5,6 @@ import (
 	"errors"
 	"strconv"
 	"strings"
-	"unicode/utf8"
-
-	"github.com/headgate-io/headgate/internal/redact"
 )
 
 // An about is what an event is about, beside the canary.
@@ -27,20 +24,20 @@ func (t *tick) emit(code EventCode, a about) {
 	how, c := tellings[code], t.Canary
 	e := Event{
 		Code: code, Warning: how.warning, Time: t.now,
-		Name: c.Metadata.Name, Namespace: c.namespace(), Phase: t.s.Phase,
+		Name: c.Metadata.Name, Namespace: c.Namespace(), Phase: t.s.Phase,
 		Checksum: t.checksum(), Sequence: t.s.Sequence,
-		Weight: t.s.CanaryWeight, MaxWeight: c.maxWeight(), Iteration: t.s.Iterations, FailedChecks: t.s.FailedChecks,
+		Weight: t.s.CanaryWeight, MaxWeight: c.MaxWeight(), Iteration: t.s.Iterations, FailedChecks: t.s.FailedChecks,
 		Hook: bounded(a.name), Reason: bounded(a.reason), Alert: how.alert,
 	}
 	if a.muted {
 		e.Alert = ""
 	}
 	number := strconv.Itoa
-	e.Message = bounded(c.Metadata.Name+"."+c.namespace()) + ": " + strings.NewReplacer(
+	e.Message = bounded(c.Metadata.Name+"."+c.Namespace()) + ": " + strings.NewReplacer(
 		"{hook}", e.Hook, "{reason}", cmp.Or(e.Reason, "no reason given"),
 		"{weight}", number(e.Weight), "{primary}", number(100-e.Weight),
 		"{iteration}", number(e.Iteration), "{iterations}", number(c.Spec.Analysis.Iterations),
-		"{failed}", number(e.FailedChecks), "{threshold}", number(c.threshold()),
+		"{failed}", number(e.FailedChecks), "{threshold}", number(c.Threshold()),
 	).Replace(how.text)
 	t.Sink.Emit(t.ctx, e)
 }
@@ -52,26 +49,16 @@ func (t *tick) checksum() string { return Checksum(cmp.Or(t.revision, t.s.Applie
 const maxReason = 1 << 10
 
 // bounded returns the beginning of a text on one line, without credentials.
-func bounded(text string) string {
-	text = redact.String(text[:min(len(text), 4*maxReason)])
-	if len(text) <= maxReason {
-		return text
-	}
-	end := maxReason - len("…")
-	for !utf8.RuneStart(text[end]) {
-		end--
-	}
-	return text[:end] + "…"
-}
+func bounded(text string) string { return shorten(text[:min(len(text), 4*maxReason)], maxReason) }
 
 // reason is what a webhook said, or why it did not.
 func reason(answer Answer, err error) string {
 	if err == nil {
-		return bounded(string(answer.Body[:min(len(answer.Body), 4*maxReason)]))
+		return bounded(string(answer.Body))
 	}
 	text := err.Error()
 	if status, is := errors.AsType[*StatusError](err); is && len(status.Body) > 0 {
-		text = "status " + strconv.Itoa(status.Code) + ": " + string(status.Body[:min(len(status.Body), 4*maxReason)])
+		text = "status " + strconv.Itoa(status.Code) + ": " + string(status.Body)
 	}
 	return bounded(text)
 }

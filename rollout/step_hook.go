@@ -1,15 +1,15 @@
 package rollout
 
 import (
-	"cmp"
 	"errors"
+	"time"
 )
 
 // hooks are the webhooks of a type, in list order.
 func (t *tick) hooks(kind HookType) []Hook {
 	var hooks []Hook
 	for _, h := range t.Canary.Spec.Analysis.Webhooks {
-		if h.Type = cmp.Or(h.Type, HookRollout); h.Type == kind {
+		if h.Type = h.kind(); h.Type == kind {
 			hooks = append(hooks, h)
 		}
 	}
@@ -25,7 +25,7 @@ func (t *tick) call(h Hook) (said string, verdict Verdict, ok bool) {
 
 func (t *tick) post(h Hook) (said string, err error, ok bool) {
 	payload := Payload{
-		Name: t.Canary.Metadata.Name, Namespace: t.Canary.namespace(),
+		Name: t.Canary.Metadata.Name, Namespace: t.Canary.Namespace(),
 		Phase: t.s.Phase, Checksum: t.checksum(), Metadata: h.Metadata,
 	}
 	answer, err := t.Hooks.Call(t.ctx, h, payload)
@@ -90,7 +90,7 @@ func (t *tick) hold(h Hook, said string) {
 	if !again {
 		t.emit(door.waits, a)
 	}
-	if limit := t.now.Sub(gate.Since); h.Deadline > 0 && limit >= h.Deadline.span() {
+	if closed := t.now.Sub(gate.Since); h.Deadline > 0 && closed >= time.Duration(h.Deadline) {
 		a.muted = false
 		t.abandon(EventGateExpired, a)
 	}

@@ -44,7 +44,7 @@ func (t *tick) ready(what string, ask func(context.Context) error, stuck func(re
 		t.s.NotReady, t.s.NotReadySince = what, t.now
 	}
 	reason := what + ": " + err.Error()
-	if errors.Is(err, ErrStuck) || t.now.Sub(t.s.NotReadySince) >= t.Canary.progressDeadline() {
+	if errors.Is(err, ErrStuck) || t.now.Sub(t.s.NotReadySince) >= t.Canary.ProgressDeadline() {
 		stuck(reason)
 		return false
 	}
