@@ -57,7 +57,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	if mirror {
 		defer p.copy(req, f.sent)()
 	}
-	p.ends[f.to].forward.ServeHTTP(w, out)
+	p.forward(f.to).ServeHTTP(w, out)
 }
 
 // land counts f, however it ended: it runs while a panic passes.

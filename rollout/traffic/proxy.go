@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/headgate-io/headgate/rollout"
@@ -44,6 +45,8 @@ type Proxy struct {
 	ends    [2]*upstream
 	own     *http.Transport // to be closed; nil when Transport is given
 	copies  copies
+
+	promoted atomic.Bool
 }
 
 // errRoutes is of routes that are none.
