@@ -1,0 +1,73 @@
+package metric
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/headgate-io/headgate/internal/command"
+	"github.com/headgate-io/headgate/internal/redact"
+)
+
+const (
+	commandTimeout = 30 * time.Second
+	maxOutput      = 64 << 10
+)
+
+// Commands says how the commands of templates of type exec run: without a
+// shell, without standard input and with no environment but Env. A command that does not
+// end in time, or whose context ends, is ended; on Unix with all processes of its group.
+type Commands struct {
+	Env     []string      // KEY=VALUE, whose PATH is where programs are looked for; nil for none at all
+	Dir     string        // where commands run; "" for the directory of the process
+	Timeout time.Duration // default 30s
+}
+
+// checkCommand judges the command line of a template.
+func checkCommand(line string) error {
+	args, err := words(line)
+	switch {
+	case err != nil:
+		return fmt.Errorf("is no command line: %w", err)
+	case len(args) == 0 || args[0] == "":
+		return errors.New("is required: the command line of a program")
+	case strings.Contains(args[0], "{{"):
+		return errors.New("has a placeholder in the name of the program: placeholders are for arguments")
+	}
+	return each(args, func(arg string) error { _, err := parseQuery(arg); return err })
+}
+
+// run runs a command line and returns the number it prints.
+func (c *Commands) run(ctx context.Context, line string, v values) (float64, error) {
+	if c == nil {
+		return 0, errors.New("commands are not allowed here: use type prometheus or http")
+	}
+	args, err := words(line)
+	if err != nil {
+		return 0, fmt.Errorf("spec.query is no command line: %w", err)
+	}
+	for i, arg := range args {
+		if args[i], err = render(arg, v, verbatim); err != nil {
+			return 0, fmt.Errorf("spec.query: argument %d: %w", i, err)
+		}
+	}
+	limit := cmp.Or(c.Timeout, commandTimeout)
+	within, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("did not end within %s", limit))
+	defer cancel()
+	out, err := command.Command{Args: args, Dir: c.Dir, Env: c.Env, Limit: maxOutput}.Run(within)
+	text := strings.TrimSpace(string(out.Text))
+	switch {
+	case ctx.Err() != nil:
+		return 0, context.Cause(ctx)
+	case err != nil:
+		return 0, fmt.Errorf("%s: %w", shown(args[0], nil), redact.Error(err))
+	case out.Truncated:
+		return 0, fmt.Errorf("%s printed more than %d KiB", shown(args[0], nil), maxOutput>>10)
+	case text == "":
+		return 0, noValue(shown(args[0], nil) + " printed nothing")
+	}
+	return parseNumber(text)
+}

@@ -1,0 +1,6 @@
+package metric
+
+import "time"
+
+// SetTimeout changes how long an answer may take.
+func (q *Querier) SetTimeout(d time.Duration) { q.web.timeout = d }

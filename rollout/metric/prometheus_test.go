@@ -1,0 +1,330 @@
+package metric_test
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"math"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate-io/headgate/rollout"
+	"github.com/headgate-io/headgate/rollout/metric"
+)
+
+// Each answer a Prometheus, or what stands in its place, may give.
+func TestPrometheusAnswers(t *testing.T) {
+	data := func(kind, result string) string {
+		return `{"status":"success","data":{"resultType":"` + kind + `","result":` + result + `}}`
+	}
+	const none = "no values found: "
+	tests := map[string]struct {
+		status int
+		body   string
+		want   float64
+		err    string // a part of the error; "" for a value
+	}{
+		"vector":                     {200, vector("99.5"), 99.5, ""},
+		"scalar":                     {200, data("scalar", `[1700000000.1,"7"]`), 7, ""},
+		"the last of several":        {200, vector("1", "2", "3"), 3, ""},
+		"exponent":                   {200, vector("1.5e-3"), 0.0015, ""},
+		"+Inf":                       {200, vector("+Inf"), math.Inf(1), ""},
+		"-Inf":                       {200, vector("-Inf"), math.Inf(-1), ""},
+		"warnings":                   {200, `{"status":"success","warnings":["remote read failed"],"infos":["x"],"data":{"resultType":"vector","result":[{"metric":{},"value":[1,"5"]}]}}`, 5, ""},
+		"unknown fields":             {200, `{"status":"success","x":1,"data":{"resultType":"scalar","result":[1,"5"],"stats":{}}}`, 5, ""},
+		"another success":            {203, vector("1"), 1, ""},
+		"empty vector":               {200, vector(), 0, none + "prometheus URL answered an empty vector"},
+		"null vector":                {200, data("vector", "null"), 0, none},
+		"NaN":                        {200, vector("NaN"), 0, none + "prometheus URL answered NaN"},
+		"NaN scalar":                 {200, data("scalar", `[1,"NaN"]`), 0, none},
+		"NaN is the last":            {200, vector("1", "NaN"), 0, none},
+		"matrix":                     {200, data("matrix", `[{"metric":{},"values":[[1,"1"],[2,"2"]]}]`), 0, "prometheus URL: the query gives a range of values"},
+		"string":                     {200, data("string", `[1,"up"]`), 0, "gives a string"},
+		"histogram":                  {200, data("vector", `[{"metric":{},"histogram":[1,{"count":"4","sum":"2"}]}]`), 0, "gives a histogram"},
+		"bad query":                  {400, `{"status":"error","errorType":"bad_data","error":"invalid parameter \"query\": 1:4: parse error"}`, 0, `status 400: bad_data: invalid parameter "query": 1:4: parse error`},
+		"cannot be executed":         {422, `{"status":"error","errorType":"execution","error":"found duplicate series"}`, 0, "status 422: execution: found duplicate series"},
+		"timed out there":            {503, `{"status":"error","errorType":"timeout","error":"query timed out"}`, 0, "status 503: timeout: query timed out"},
+		"error of type less":         {500, `{"status":"error","error":"boom"}`, 0, "status 500: boom"},
+		"error with status 200":      {200, `{"status":"error","errorType":"internal","error":"boom"}`, 0, "prometheus URL: internal: boom"},
+		"error with data":            {500, `{"status":"error","error":"half","data":{"resultType":"scalar","result":[1,"5"]}}`, 0, "status 500: half"},
+		"text":                       {502, "bad gateway\n", 0, "status 502: bad gateway"},
+		"nothing":                    {502, "", 0, "status 502: Bad Gateway"},
+		"forbidden":                  {403, "<html>no</html>", 0, "status 403: <html>no</html>"},
+		"control characters":         {500, "\x1b[31mred\x1b[0m\x07", 0, "status 500: red\ufffd"},
+		"no content":                 {204, "", 0, "is it Prometheus?"},
+		"a page":                     {200, "<html>log in</html>", 0, `answered "application/json": is it Prometheus?`},
+		"truncated":                  {200, vector("1")[:60], 0, "is it Prometheus?"},
+		"two documents":              {200, vector("1") + vector("2"), 0, "is it Prometheus?"},
+		"an empty answer":            {200, "", 0, "is it Prometheus?"},
+		"another document":           {200, `{"name":"x"}`, 0, "is it Prometheus?"},
+		"null":                       {200, `null`, 0, "is it Prometheus?"},
+		"a list":                     {200, `[1]`, 0, "is it Prometheus?"},
+		"another status":             {200, `{"status":"ok","data":{"resultType":"scalar","result":[1,"5"]}}`, 0, "is it Prometheus?"},
+		"no data":                    {200, `{"status":"success"}`, 0, "has no result"},
+		"null data":                  {200, `{"status":"success","data":null}`, 0, "has no result"},
+		"no result":                  {200, `{"status":"success","data":{"resultType":"vector"}}`, 0, "a vector that is none"},
+		"result of another type":     {200, data("vector", `{"a":1}`), 0, "a vector that is none"},
+		"samples of another type":    {200, data("vector", `[1]`), 0, "a vector that is none"},
+		"sample without value":       {200, data("vector", `[{"metric":{}}]`), 0, "no pair"},
+		"short sample":               {200, data("vector", `[{"metric":{},"value":[1]}]`), 0, "no pair"},
+		"long sample":                {200, data("scalar", `[1,"2","3"]`), 0, "no pair"},
+		"sample with a number":       {200, data("scalar", `[1,2]`), 0, "no pair"},
+		"sample that is an object":   {200, data("scalar", `{"0":1}`), 0, "no pair"},
+		"sample with a word":         {200, vector("up"), 0, `"up" is no number`},
+		"sample with an empty text":  {200, vector(""), 0, `"" is no number`},
+		"out of range":               {200, vector("1e999"), 0, `"1e999" is no number`},
+		"deep":                       {200, strings.Repeat("[", 1<<19), 0, "is it Prometheus?"},
+		"huge":                       {200, `{"status":"success","pad":"` + strings.Repeat("x", 2<<20) + `"}`, 0, "longer than 1024 KiB"},
+		"huge error":                 {500, strings.Repeat("x", 2<<20), 0, "status 500: xxx"},
+		"errors that are no objects": {500, `["a"]`, 0, `status 500: ["a"]`},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			p := serve(t, says(test.status, test.body))
+			q := querier(t, &metric.Querier{})
+			got, err := q.Query(t.Context(), p.at(), rollout.Metric{Name: "m", Query: "up"})
+			text := strings.ReplaceAll(fmt.Sprint(err), p.URL+"/prom", "URL")
+			switch {
+			case test.err == "" && (err != nil || got != test.want):
+				t.Errorf("got %v, %v, want %v", got, err, test.want)
+			case test.err != "" && (err == nil || !strings.Contains(text, test.err)):
+				t.Errorf("got %v, %v\nwant %s", got, err, test.err)
+			case errors.Is(err, rollout.ErrNoValues) != strings.HasPrefix(test.err, none):
+				t.Errorf("%v: no values: %v", err, errors.Is(err, rollout.ErrNoValues))
+			case len(text) > 2<<10:
+				t.Errorf("the error has %d bytes", len(text))
+			}
+		})
+	}
+}
+
+func TestPrometheusIsAskedAsItsProtocolSays(t *testing.T) {
+	p := serve(t, says(200, vector("1")))
+	q := querier(t, &metric.Querier{Server: p.URL + "/prom/?tenant=a"})
+	if _, err := q.Query(t.Context(), canary(nil), rollout.Metric{Name: "m", Query: " sum(up) + 1 & x\n"}); err != nil {
+		t.Fatal(err)
+	}
+	query, header := p.last(t)
+	if query != "sum(up) + 1 & x" || header.Get("Authorization") != "" {
+		t.Errorf("asked %q with %v", query, header)
+	}
+}
+
+// Credentials in each form, and that no error shows them though the server
+// repeats them.
+func TestCredentials(t *testing.T) {
+	basic := "Basic " + base64.StdEncoding.EncodeToString([]byte("alice:s3cretpass"))
+	tests := map[string]struct {
+		secret map[string]string
+		header string // of the request, NAME: value
+		err    string
+	}{
+		"basic":            {map[string]string{"username": "alice", "password": "s3cretpass"}, "Authorization: " + basic, ""},
+		"token":            {map[string]string{"token": "t0ken-canary"}, "Authorization: Bearer t0ken-canary", ""},
+		"bearerToken":      {map[string]string{"bearerToken": "t0ken-canary"}, "Authorization: Bearer t0ken-canary", ""},
+		"headers":          {map[string]string{"headers": "X-Scope-OrgID: t3nant-canary\n\n x-b :c\n"}, "X-Scope-Orgid: t3nant-canary", ""},
+		"authorization":    {map[string]string{"headers": "authorization: ApiKey k3y-canary"}, "Authorization: ApiKey k3y-canary", ""},
+		"none":             {map[string]string{"other": "x"}, "Authorization: ", ""},
+		"both":             {map[string]string{"token": "t0ken-canary", "username": "alice", "password": "s3cretpass"}, "", "exclude each other"},
+		"no user":          {map[string]string{"password": "s3cretpass"}, "", "username is missing"},
+		"line break":       {map[string]string{"token": "t0ken-canary\n"}, "", "line break"},
+		"no colon":         {map[string]string{"headers": "s3cretpass"}, "", "without a colon"},
+		"forged header":    {map[string]string{"headers": "X-A: s3cretpass\rX-B: c"}, "", "header"},
+		"bad header name":  {map[string]string{"headers": "X A: s3cretpass"}, "", "header"},
+		"empty header":     {map[string]string{"headers": ": s3cretpass"}, "", "header"},
+		"unknown refusals": {map[string]string{"token": "t0ken-canary"}, "Authorization: Bearer t0ken-canary", ""},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			p := serve(t, func(w http.ResponseWriter, r *http.Request) {
+				w.WriteHeader(401)
+				fmt.Fprintf(w, `{"status":"error","errorType":"refused","error":"you sent %q %q and s3cretpass t0ken-canary"}`, r.Header.Get("Authorization"), r.Header.Get("X-Scope-OrgID"))
+			})
+			tpl, m := template(metric.Provider{Address: p.URL + "/prom", SecretRef: &rollout.SecretRef{Name: "auth"}}, "up")
+			q := querier(t, &metric.Querier{Templates: []*metric.Template{tpl}, Secrets: secrets(test.secret)})
+			_, err := q.Query(t.Context(), canary(nil), m)
+			if err == nil || test.err != "" && !strings.Contains(err.Error(), test.err) {
+				t.Fatalf("got %v, want %s", err, test.err)
+			}
+			for _, value := range test.secret {
+				for _, word := range strings.Fields(value) {
+					if len(word) > 6 && strings.Contains(err.Error(), word) && !strings.HasSuffix(word, ":") {
+						t.Errorf("%v shows %q", err, word)
+					}
+				}
+			}
+			if test.err != "" {
+				return
+			}
+			_, header := p.last(t)
+			if name, value, _ := strings.Cut(test.header, ": "); header.Get(name) != value {
+				t.Errorf("%s: %q, want %q", name, header.Get(name), value)
+			}
+		})
+	}
+}
+
+func TestUserInformationOfTheAddress(t *testing.T) {
+	p := serve(t, says(500, "alice s3cretpass"))
+	u, _ := url.Parse(p.URL + "/prom")
+	u.User = url.UserPassword("alice", "s3cretpass")
+	q := querier(t, &metric.Querier{Server: u.String()})
+	_, err := q.Query(t.Context(), canary(nil), rollout.Metric{Query: "up"})
+	if err == nil || strings.Contains(err.Error(), "s3cretpass") || strings.Contains(err.Error(), "alice") {
+		t.Errorf("got %v", err)
+	}
+	if _, header := p.last(t); header.Get("Authorization") != "Basic "+base64.StdEncoding.EncodeToString([]byte("alice:s3cretpass")) {
+		t.Errorf("sent %v", header)
+	}
+}
+
+func TestSecretThatIsNotThere(t *testing.T) {
+	tpl, m := template(metric.Provider{Address: "http://127.0.0.1:1", SecretRef: &rollout.SecretRef{Name: "other"}}, "up")
+	for name, q := range map[string]*metric.Querier{
+		"test/other": {Templates: []*metric.Template{tpl}, Secrets: secrets(nil)},
+		"no Secrets": {Templates: []*metric.Template{tpl}},
+	} {
+		if _, err := querier(t, q).Query(t.Context(), canary(nil), m); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("got %v, want %s", err, name)
+		}
+	}
+}
+
+// A redirect is followed where it stays, and shows nothing elsewhere.
+func TestRedirects(t *testing.T) {
+	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		t.Errorf("another origin was asked %s with %v", r.URL, r.Header)
+		fmt.Fprint(w, vector("1"))
+	}))
+	defer other.Close()
+	for target, want := range map[string]string{
+		"/prom/api/v1/query?query=up&there=1":      "",
+		other.URL + "/prom/api/v1/query?token=abc": "redirect to " + other.URL + "/prom/api/v1/query refused",
+		"/prom/api/v1/query?query=up":              "stopped after 10 redirects",
+		"ftp://h/":                                 "refused",
+	} {
+		p := serve(t, func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Query().Get("there") != "" {
+				fmt.Fprint(w, vector("1"))
+				return
+			}
+			http.Redirect(w, r, target, http.StatusTemporaryRedirect)
+		})
+		tpl, m := template(metric.Provider{Address: p.URL + "/prom", SecretRef: &rollout.SecretRef{Name: "auth"}}, "up")
+		q := querier(t, &metric.Querier{Templates: []*metric.Template{tpl}, Secrets: secrets(map[string]string{"token": "t0ken", "headers": "X-Key: k3y"})})
+		got, err := q.Query(t.Context(), canary(nil), m)
+		if want == "" && (err != nil || got != 1) || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: got %v, %v, want %s", target, got, err, want)
+		}
+		if want == "" {
+			if _, header := p.last(t); header.Get("X-Key") != "k3y" {
+				t.Errorf("%s: sent %v", target, header)
+			}
+		}
+	}
+}
+
+// stalls answers with the beginning of an answer, and waits until the client is gone.
+func stalls(asked chan<- struct{}) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		w.WriteHeader(200)
+		fmt.Fprint(w, `{"status":`)
+		w.(http.Flusher).Flush()
+		asked <- struct{}{}
+		<-r.Context().Done()
+	}
+}
+
+func TestSlowAnswer(t *testing.T) {
+	asked := make(chan struct{}, 1)
+	p := serve(t, stalls(asked))
+	q := querier(t, &metric.Querier{})
+	q.SetTimeout(50 * time.Millisecond)
+	_, err := q.Query(t.Context(), p.at(), rollout.Metric{Query: "up"})
+	if err == nil || !strings.Contains(err.Error(), "no answer within 50ms") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestContextThatEnds(t *testing.T) {
+	asked := make(chan struct{}, 1)
+	p := serve(t, stalls(asked))
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		<-asked
+		cancel()
+	}()
+	_, err := querier(t, &metric.Querier{}).Query(ctx, p.at(), rollout.Metric{Query: "up"})
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestServerThatIsAway(t *testing.T) {
+	p := serve(t, nil)
+	p.Close()
+	_, err := querier(t, &metric.Querier{}).Query(t.Context(), p.at(), rollout.Metric{Query: "up"})
+	if err == nil || !strings.Contains(err.Error(), "refused") || errors.Is(err, rollout.ErrNoValues) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestCertificates(t *testing.T) {
+	server := httptest.NewUnstartedServer(says(200, vector("1")))
+	server.Config.ErrorLog = log.New(io.Discard, "", 0) // of the handshake that fails
+	server.StartTLS()
+	defer server.Close()
+	for insecure, want := range map[bool]string{false: "certificate", true: ""} {
+		tpl, m := template(metric.Provider{Type: "prometheus", Address: server.URL, InsecureSkipVerify: insecure}, "up")
+		_, err := querier(t, &metric.Querier{Templates: []*metric.Template{tpl}}).Query(t.Context(), canary(nil), m)
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("insecureSkipVerify %v: %v", insecure, err)
+		}
+	}
+}
+
+func TestOnline(t *testing.T) {
+	up := serve(t, says(200, vector("1")))
+	odd := serve(t, says(200, vector("2")))
+	tpl, m := template(metric.Provider{Address: odd.URL + "/prom"}, "up")
+	web, n := template(metric.Provider{Type: "http", Address: "http://127.0.0.1:1/"}, "")
+	web.Metadata.Name, n.TemplateRef.Name = "web", "web"
+	q := querier(t, &metric.Querier{Server: up.URL + "/prom", Templates: []*metric.Template{tpl, web}})
+	c := canary(func(c *rollout.Canary) {
+		c.Spec.Analysis.Metrics = []rollout.Metric{{Name: "a", Query: "x"}, {Name: rollout.SuccessRate}, n}
+	})
+	if err := q.Online(t.Context(), c); err != nil {
+		t.Error(err)
+	}
+	if query, _ := up.last(t); query != "vector(1)" || len(up.queries) != 1 {
+		t.Errorf("asked %q", up.queries)
+	}
+	c.Spec.Analysis.Metrics = append(c.Spec.Analysis.Metrics, m, rollout.Metric{Name: "b"})
+	err := q.Online(t.Context(), c)
+	if err == nil || !strings.Contains(err.Error(), "answered 2 to vector(1)") || !strings.Contains(err.Error(), "metric b: there is no query") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// Queries share connections, and none is left after Close.
+func TestConnectionsAreShared(t *testing.T) {
+	p := serve(t, says(200, vector("1")))
+	q := &metric.Querier{}
+	for range 20 {
+		if _, err := q.Query(t.Context(), p.at(), rollout.Metric{Query: "up"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := p.opened.Load(); n != 1 {
+		t.Errorf("%d connections for queries that follow each other", n)
+	}
+	q.Close()
+	p.open.Wait() // for ever, if one were left
+}

@@ -1,0 +1,150 @@
+package metric
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/headgate-io/headgate/rollout"
+)
+
+// The API groups and the version of a [Template].
+const (
+	Group          = "rollout.headgate.dev"
+	ReferenceGroup = "flagger.app"
+	version        = "v1beta1"
+	kind           = "MetricTemplate"
+)
+
+// A Template is a query and the provider it is asked of: a document of kind
+// MetricTemplate.
+type Template struct {
+	APIVersion string           `json:"apiVersion"`
+	Kind       string           `json:"kind"`
+	Metadata   rollout.Metadata `json:"metadata"`
+	Spec       TemplateSpec     `json:"spec"`
+}
+
+// A TemplateSpec is what a [Template] says.
+type TemplateSpec struct {
+	Provider Provider `json:"provider,omitzero"`
+	Query    string   `json:"query,omitempty"`
+}
+
+// A Provider is where a query is asked, and how.
+type Provider struct {
+	Type               string              `json:"type,omitempty"` // prometheus (default), http or exec
+	Address            string              `json:"address,omitempty"`
+	SecretRef          *rollout.SecretRef  `json:"secretRef,omitempty"`
+	InsecureSkipVerify bool                `json:"insecureSkipVerify,omitempty"` // certificates are not verified
+	Headers            map[string][]string `json:"headers,omitempty"`
+	Region             string              `json:"region,omitempty"` // of providers that are not supported
+}
+
+// The types of providers.
+const (
+	typePrometheus = "prometheus"
+	typeHTTP       = "http"
+	typeExec       = "exec"
+)
+
+// kindOf returns the type of the provider, with its default.
+func (p Provider) kindOf() string {
+	if p.Type == "" {
+		return typePrometheus
+	}
+	return p.Type
+}
+
+// String names the provider in errors: its type and its address, without credentials.
+func (p Provider) String() string {
+	return strings.TrimSpace(p.kindOf() + " " + shown(p.Address, nil))
+}
+
+// A finding is what is wrong with a field of a template.
+type finding struct {
+	field string
+	err   error
+}
+
+// Check returns what is wrong with the template, joined, each with its field.
+func (t *Template) Check() error {
+	var errs []error
+	for _, f := range t.findings() {
+		errs = append(errs, fmt.Errorf("%s: %w", f.field, f.err))
+	}
+	return errors.Join(errs...)
+}
+
+// findings returns what is wrong with the template.
+func (t *Template) findings() (found []finding) {
+	p := t.Spec.Provider
+	add := func(field string, err error) {
+		if err != nil {
+			found = append(found, finding{"spec." + field, err})
+		}
+	}
+	switch p.kindOf() {
+	case typePrometheus:
+		add("provider.address", checkAddress(p.Address, false))
+		add("query", checkQuery(t.Spec.Query))
+	case typeHTTP:
+		add("provider.address", checkAddress(p.Address, true))
+		add("query", checkPathQuery(t.Spec.Query))
+	case typeExec:
+		add("query", checkCommand(t.Spec.Query))
+		for field, set := range map[string]bool{"address": p.Address != "", "secretRef": p.SecretRef != nil, "headers": p.Headers != nil, "insecureSkipVerify": p.InsecureSkipVerify} {
+			if set {
+				add("provider."+field, errors.New("is not for type exec: remove it"))
+			}
+		}
+	default:
+		add("provider.type", fmt.Errorf("%q is not supported: use prometheus, http or exec, or a webhook", p.Type))
+		return found
+	}
+	if p.Region != "" {
+		add("provider.region", fmt.Errorf("is not for type %s: remove it", p.kindOf()))
+	}
+	slices.SortFunc(found, func(a, b finding) int { return strings.Compare(a.field, b.field) })
+	return found
+}
+
+// checkAddress judges the address of a provider; with placeholders it may have
+// them behind its host.
+func checkAddress(address string, placeholders bool) error {
+	if address == "" {
+		return errors.New("is required: the URL of the server")
+	}
+	if placeholders {
+		if _, err := parseQuery(address); err != nil {
+			return err
+		}
+		scheme, rest, _ := strings.Cut(address, "://")
+		if host, _, _ := strings.Cut(rest, "/"); strings.Contains(scheme+host, "{{") || len(rest) == 0 {
+			return errors.New("may have placeholders in its path and query only: write https://HOST/")
+		}
+		address = address[:len(scheme)+len("://")] + rest[:strings.IndexByte(rest+"/", '/')]
+	} else if strings.Contains(address, "{{") {
+		return errors.New("has placeholders, which only type http knows")
+	}
+	_, err := parseAddress(address)
+	return err
+}
+
+// parseAddress reads the URL of a server. The error does not show it.
+func parseAddress(address string) (*url.URL, error) {
+	u, err := url.Parse(address)
+	switch {
+	case err != nil:
+		return nil, errors.New("is no URL: write http://HOST:PORT")
+	case u.Scheme != "http" && u.Scheme != "https":
+		return nil, errors.New("must be a URL with http or https")
+	case u.Hostname() == "":
+		return nil, errors.New("has no host: write http://HOST:PORT")
+	case u.Fragment != "":
+		return nil, errors.New("has a fragment: remove what begins with #")
+	}
+	return u, nil
+}

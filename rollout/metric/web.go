@@ -1,0 +1,143 @@
+package metric
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/headgate-io/headgate/internal/redact"
+)
+
+const (
+	answerTimeout = 5 * time.Second // of a whole request
+	maxAnswer     = 1 << 20
+	maxHeader     = 64 << 10
+	maxShown      = 1 << 10 // of what a server says in an error
+	maxRedirects  = 10
+	idlePerHost   = 8
+)
+
+// web makes requests, with one client for each way to look at certificates.
+type web struct {
+	mu      sync.Mutex
+	clients map[bool]*http.Client // by insecureSkipVerify
+	timeout time.Duration         // of a whole request; default answerTimeout
+}
+
+func (w *web) client(insecure bool, proxy func(*http.Request) (*url.URL, error)) *http.Client {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if c := w.clients[insecure]; c != nil {
+		return c
+	}
+	if w.clients == nil {
+		w.clients = map[bool]*http.Client{}
+	}
+	w.clients[insecure] = &http.Client{CheckRedirect: sameOrigin, Transport: &http.Transport{
+		Proxy:                  proxy,
+		DialContext:            (&net.Dialer{Timeout: answerTimeout}).DialContext,
+		TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: insecure},
+		MaxResponseHeaderBytes: maxHeader,
+		MaxIdleConnsPerHost:    idlePerHost,
+		IdleConnTimeout:        time.Minute,
+		ForceAttemptHTTP2:      true,
+	}}
+	return w.clients[insecure]
+}
+
+func (w *web) close() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, c := range w.clients {
+		c.CloseIdleConnections()
+	}
+}
+
+// sameOrigin lets redirects lead nowhere else.
+func sameOrigin(req *http.Request, via []*http.Request) error {
+	first := via[0].URL
+	switch {
+	case len(via) >= maxRedirects:
+		return fmt.Errorf("stopped after %d redirects", maxRedirects)
+	case req.URL.Scheme != first.Scheme || !strings.EqualFold(req.URL.Host, first.Host):
+		return fmt.Errorf("redirect to %s refused: give the address that answers", redact.URL(req.URL))
+	}
+	return nil
+}
+
+// An answer is what a server said.
+type answer struct {
+	status      int
+	contentType string
+	body        []byte // at most maxAnswer bytes
+	secrets     []string
+}
+
+// fetch asks the endpoint for u. Errors show no secrets.
+func (q *Querier) fetch(ctx context.Context, e endpoint, u *url.URL) (answer, error) {
+	held, err := q.credentials(ctx, e, u.User)
+	if err != nil {
+		return answer{}, err
+	}
+	u.User = nil
+	limit := cmp.Or(q.web.timeout, answerTimeout)
+	within, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	req, err := http.NewRequestWithContext(within, http.MethodGet, u.String(), nil)
+	if err != nil {
+		return answer{}, errors.New("the address is no URL")
+	}
+	held.sign(req)
+	a, err := read(q.web.client(e.InsecureSkipVerify, q.Proxy), req)
+	a.secrets = held.secrets
+	switch {
+	case err == nil:
+		return a, nil
+	case ctx.Err() != nil:
+		return a, context.Cause(ctx)
+	case within.Err() != nil:
+		return a, fmt.Errorf("no answer within %s", limit)
+	}
+	return a, redact.Error(err, held.secrets...)
+}
+
+// read sends req and reads what it is answered.
+func read(client *http.Client, req *http.Request) (answer, error) {
+	resp, err := client.Do(req)
+	if err != nil {
+		if at, ok := errors.AsType[*url.Error](err); ok {
+			err = at.Err
+		}
+		return answer{}, err
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
+	a := answer{status: resp.StatusCode, contentType: resp.Header.Get("Content-Type"), body: body}
+	switch {
+	case a.status >= http.StatusBadRequest: // whatever of it came
+		return a, nil
+	case err != nil:
+		return a, fmt.Errorf("read the answer: %w", err)
+	case len(body) > maxAnswer:
+		return a, fmt.Errorf("the answer is longer than %d KiB", maxAnswer>>10)
+	}
+	return a, nil
+}
+
+// shown returns the beginning of text that came from elsewhere, for an error.
+func shown(text string, secrets []string) string {
+	text = strings.TrimSpace(redact.String(text, secrets...))
+	if len(text) > maxShown {
+		text = strings.ToValidUTF8(text[:maxShown], "") + " …"
+	}
+	return text
+}
