@@ -28,7 +28,7 @@ type Commands struct {
 
 // checkCommand judges the command line of a template.
 func checkCommand(line string) error {
-	args, err := words(line)
+	args, err := command.Words(line)
 	switch {
 	case err != nil:
 		return fmt.Errorf("is no command line: %w", err)
@@ -45,7 +45,7 @@ func (c *Commands) run(ctx context.Context, line string, v values) (float64, err
 	if c == nil {
 		return 0, errors.New("commands are not allowed here: use type prometheus or http")
 	}
-	args, err := words(line)
+	args, err := command.Words(line)
 	if err != nil {
 		return 0, fmt.Errorf("spec.query is no command line: %w", err)
 	}

@@ -1,14 +1,14 @@
-package metric
+package command
 
 import (
 	"errors"
 	"strings"
 )
 
-// words splits a command line into arguments, with their placeholders as they
+// Words splits a command line into arguments, with placeholders {{…}} as they
 // are: white space separates, '…' is verbatim, in "…" and elsewhere a backslash
 // takes the next character verbatim.
-func words(line string) ([]string, error) {
+func Words(line string) ([]string, error) {
 	var all []string
 	var word strings.Builder
 	open := false // a word has begun
