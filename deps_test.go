@@ -62,7 +62,7 @@ var rooms = map[string]room{
 	"rollout":          {imports: "internal/document internal/redact internal/retry internal/secret", modules: "go.yaml.in/yaml/v3"},
 	"rollout/ledger":   {imports: "rollout internal/durable"},
 	"rollout/metric":   {imports: "rollout internal/command internal/document internal/redact internal/secret"},
-	"rollout/notify":   {imports: "rollout internal/document internal/redact"},
+	"rollout/notify":   {imports: "rollout internal/document internal/redact internal/retry internal/secret"},
 	"rollout/simulate": {imports: "rollout"},
 	"rollout/traffic":  {imports: "rollout internal/command internal/redact"},
 

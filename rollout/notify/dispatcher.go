@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/headgate-io/headgate/internal/redact"
 	"github.com/headgate-io/headgate/rollout"
@@ -32,6 +33,8 @@ type Config struct {
 	Caller  EventCaller                           // nil: [rollout.Caller] with Secrets and Proxy
 	Secrets rollout.Secrets                       // nil: a provider that names a Secret is an error
 	Proxy   func(*http.Request) (*url.URL, error) // as in [http.Transport]; nil for none
+
+	Wait func(context.Context, time.Duration) error // between attempts; nil for the clock
 
 	// Report is told of each event that a receiver could not be told at the first
 	// attempt, and of each that is lost, as a [*DeliveryError]. Several goroutines
@@ -56,6 +59,9 @@ func Start(ctx context.Context, c Config) (*Dispatcher, error) {
 	if c.Report == nil {
 		c.Report = func(error) {}
 	}
+	if c.Wait == nil {
+		c.Wait = clock
+	}
 	d := &Dispatcher{end: func() {}}
 	if c.Caller == nil {
 		caller := &rollout.Caller{Secrets: c.Secrets, Proxy: c.Proxy}
@@ -69,6 +75,7 @@ func Start(ctx context.Context, c Config) (*Dispatcher, error) {
 	d.receivers = append(hooks, alerts...)
 	ctx, d.stop = context.WithCancel(context.WithoutCancel(ctx))
 	for _, r := range d.receivers {
+		r.report, r.wait = c.Report, c.Wait
 		r.start = func() { d.workers.Go(func() { r.work(ctx) }) }
 	}
 	return d, nil
@@ -121,8 +128,7 @@ func (c *Config) eventReceivers() ([]*receiver, error) {
 	var list []*receiver
 	for _, hook := range hooks {
 		list = append(list, &receiver{
-			name:   fmt.Sprintf("webhook %q", hook.Name),
-			report: c.Report,
+			name: fmt.Sprintf("webhook %q", hook.Name),
 			deliver: func(ctx context.Context, event rollout.Event, lost int) error {
 				err := c.Caller.Event(ctx, withLost(hook, lost), event)
 				if u, bad := url.Parse(hook.URL); bad == nil {
@@ -179,10 +185,9 @@ func (c *Config) alertReceiver(ctx context.Context, alert rollout.Alert) (*recei
 		return nil, err
 	}
 	return &receiver{
-		name:   fmt.Sprintf("alert %q", alert.Name),
-		least:  least,
-		report: c.Report,
-		end:    n.Close,
+		name:  fmt.Sprintf("alert %q", alert.Name),
+		least: least,
+		end:   n.Close,
 		deliver: func(ctx context.Context, event rollout.Event, lost int) error {
 			return n.Post(ctx, &Message{Event: event, Fields: c.fields(event), Lost: lost})
 		},
@@ -219,4 +224,4 @@ func (c *Config) fields(event rollout.Event) []Field {
 }
 
 // withFields are the events whose alerts show the settings of the canary.
-var withFields = map[rollout.EventCode]bool{"init-done": true, "revision-new": true, "revision-restart": true}
+var withFields = map[rollout.EventCode]bool{rollout.EventInitialized: true, rollout.EventRevisionNew: true, rollout.EventRevisionRestart: true}

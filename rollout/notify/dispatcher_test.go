@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/headgate-io/headgate/rollout"
 	"github.com/headgate-io/headgate/rollout/notify"
@@ -149,5 +150,65 @@ func TestClosed(t *testing.T) {
 	var lost *notify.LostError
 	if err := d.Close(t.Context()); !errors.As(err, &lost) || lost.Events != 1 || len(server.all()) != 1 {
 		t.Error(err, server.all())
+	}
+}
+
+// TestBoth tells an event to a webhook and an alert to a service, with the settings of the canary
+// at its beginning only.
+func TestBoth(t *testing.T) {
+	hook, chat := record(t, nil), record(t, nil)
+	c := canary(rollout.Alert{Name: "a", ProviderRef: rollout.ObjectRef{Name: "msteams"}})
+	c.Spec.Analysis.Webhooks = []rollout.Hook{{Name: "events", Type: rollout.HookEvent, URL: hook.URL}}
+	d, err := notify.Start(t.Context(), notify.Config{Canary: c, Cluster: "prod", Providers: []*notify.Provider{provider(notify.MSTeams, chat.URL)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, code := range []rollout.EventCode{rollout.EventRevisionNew, rollout.EventWeightAdvanced, rollout.EventPromotionWaits, rollout.EventPromoted} {
+		e := event(int64(i+1), map[rollout.EventCode]rollout.Severity{rollout.EventRevisionNew: rollout.Info, rollout.EventPromotionWaits: rollout.Warn, rollout.EventPromoted: rollout.Info}[code])
+		e.Code, e.Phase, e.Time = code, []rollout.Phase{rollout.Progressing, rollout.Progressing, rollout.Progressing, rollout.Succeeded}[i], time.UnixMilli(1578607635167)
+		d.Emit(t.Context(), e)
+	}
+	if err := d.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	var phases, facts []string
+	for _, r := range hook.all() {
+		var p rollout.Payload
+		if err := json.Unmarshal([]byte(r.body), &p); err != nil {
+			t.Fatal(err)
+		}
+		phases = append(phases, string(p.Phase)+" "+p.Metadata["eventMessage"]+" "+p.Metadata["eventsLost"])
+	}
+	if got, want := strings.Join(phases, ","), "Progressing podinfo.test event 1 ,Progressing podinfo.test event 2 ,Progressing podinfo.test event 3 ,Succeeded podinfo.test event 4 "; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	for _, r := range chat.all() {
+		facts = append(facts, fmt.Sprint(strings.Count(r.body, `"name":`)))
+	}
+	if got := strings.Join(facts, ","); got != "5,0,0" {
+		t.Errorf("fields %s", got)
+	}
+}
+
+// TestFields has the strategies.
+func TestFields(t *testing.T) {
+	for want, s := range map[string]rollout.Settings{
+		"Weight step: 10 max: 50":      {StepWeight: 10, MaxWeight: 50},
+		"Weight step: 5 max: 100":      {StepWeight: 5},
+		"Weight steps: 1,2,50 max: 80": {StepWeights: []int{1, 2, 50}, MaxWeight: 80},
+		"A/B Testing":                  {Iterations: 5, Match: []rollout.Match{{}}},
+		"Blue/Green":                   {Iterations: 5},
+	} {
+		c := canary()
+		c.Spec.Analysis = s
+		fields := notify.Fields(c, "")
+		if got := fields[len(fields)-1]; got.Name != "Traffic routing" || got.Value != want {
+			t.Errorf("%+v, want %s", got, want)
+		}
+	}
+	c := canary()
+	c.Metadata.Namespace, c.Spec.Analysis = "", rollout.Settings{}
+	if got := fmt.Sprint(notify.Fields(c, "")); got != "[{Target Deployment/podinfo.default} {Failed checks threshold 1} {Progress deadline 600s}]" {
+		t.Error(got)
 	}
 }

@@ -2,6 +2,7 @@ package notify
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
@@ -10,16 +11,16 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"strconv"
 	"sync"
 	"time"
 
 	"github.com/headgate-io/headgate/internal/redact"
+	"github.com/headgate-io/headgate/internal/retry"
 	"github.com/headgate-io/headgate/rollout"
 )
 
 const (
-	timeout      = 5 * time.Second // of one post
+	timeout      = 5 * time.Second // of one post, if the notifier has none
 	maxIdle      = 90 * time.Second
 	maxHeader    = 64 << 10 // bytes of the header of an answer
 	maxRedirects = 5
@@ -31,6 +32,7 @@ type Notifier struct {
 	Provider *Provider
 	Secrets  rollout.Secrets                       // nil: a provider that names a Secret is an error
 	Proxy    func(*http.Request) (*url.URL, error) // for providers without one, as in [http.Transport]; nil for none
+	Timeout  time.Duration                         // of one post, default 5s
 
 	mu     sync.Mutex
 	client *http.Client
@@ -43,12 +45,11 @@ func (n *Notifier) Check(ctx context.Context) error {
 	return n.name(nil, err)
 }
 
-// Post posts m: one attempt, which takes at most five seconds. The service has accepted
-// it when the error is nil. An answer other than 200 to 299 is a
+// Post posts m: one attempt. The service has accepted it when the error is nil. An answer other than 200 to 299 is a
 // [*rollout.StatusError]; redirects are followed when they keep the request
 // and its origin. Secrets are read anew each time.
 func (n *Notifier) Post(ctx context.Context, m *Message) error {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(n.Timeout, timeout))
 	defer cancel()
 	t, err := n.target(ctx)
 	if err != nil {
@@ -78,10 +79,6 @@ func (n *Notifier) name(t *target, err error) error {
 }
 
 func (n *Notifier) post(ctx context.Context, t *target, m *Message) error {
-	client, err := n.clientFor(t)
-	if err != nil {
-		return err
-	}
 	body, err := services[n.Provider.Spec.Type].body(&n.Provider.Spec, m)
 	if err != nil {
 		return permanent{err}
@@ -94,14 +91,15 @@ func (n *Notifier) post(ctx context.Context, t *target, m *Message) error {
 	if t.token != "" {
 		req.Header.Set("Authorization", "Bearer "+t.token)
 	}
-	resp, err := client.Do(req)
+	resp, err := n.clientFor(t).Do(req)
 	if err != nil {
 		return bare(err)
 	}
 	defer resp.Body.Close()
 	answer, err := io.ReadAll(io.LimitReader(resp.Body, rollout.MaxBody))
 	if resp.StatusCode < 200 || resp.StatusCode > 299 {
-		return delayed{refusal(resp, answer, t), after(resp.Header, time.Now())}
+		after, _ := retry.After(resp.Header, time.Now())
+		return delayed{refusal(resp, answer, t), after}
 	}
 	if err == nil && t.token != "" {
 		err = accepted(n.Provider.Spec.Type, answer)
@@ -146,27 +144,17 @@ func bare(err error) error {
 }
 
 // clientFor returns the client for t: that of the last post if it was made for the same settings.
-func (n *Notifier) clientFor(t *target) (*http.Client, error) {
-	h := sha256.New()
-	for _, part := range [][]byte{t.ca, t.cert, t.key, fmt.Append(nil, t.proxy)} {
-		fmt.Fprintf(h, "%d:%s", len(part), part)
-	}
-	var sum [sha256.Size]byte
-	h.Sum(sum[:0])
+func (n *Notifier) clientFor(t *target) *http.Client {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.client != nil && n.made == sum {
-		return n.client, nil
-	}
-	transport, err := t.transport(n.Proxy)
-	if err != nil {
-		return nil, err
+	if n.client != nil && n.made == t.made {
+		return n.client
 	}
 	if n.client != nil {
 		n.client.CloseIdleConnections()
 	}
-	n.client, n.made = &http.Client{Transport: transport, CheckRedirect: sameOrigin}, sum
-	return n.client, nil
+	n.client, n.made = &http.Client{Transport: t.transport(), CheckRedirect: sameOrigin}, t.made
+	return n.client
 }
 
 // sameOrigin follows redirects that repeat the request where it was meant for.
@@ -186,15 +174,3 @@ type delayed struct {
 }
 
 func (d delayed) Unwrap() error { return d.error }
-
-// after returns how long header asks to wait, 0 when it does not.
-func after(header http.Header, now time.Time) time.Duration {
-	value := header.Get("Retry-After")
-	if seconds, err := strconv.ParseUint(value, 10, 31); err == nil {
-		return time.Duration(seconds) * time.Second
-	}
-	if at, err := http.ParseTime(value); err == nil {
-		return max(at.Sub(now), 0)
-	}
-	return 0
-}

@@ -3,11 +3,11 @@ package notify
 import (
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"strings"
 
+	"github.com/headgate-io/headgate/internal/redact"
 	"github.com/headgate-io/headgate/rollout"
 )
 
@@ -70,25 +70,44 @@ func (p *Provider) String() string {
 // Check returns what is wrong with the provider, joined.
 func (p *Provider) Check() error {
 	var errs []error
+	for _, d := range p.defects() {
+		errs = append(errs, fmt.Errorf("%s %s", d.field, d.rule))
+	}
+	return errors.Join(errs...)
+}
+
+// A defect is a rule that a field breaks.
+type defect struct{ field, rule string }
+
+func (p *Provider) defects() []defect {
+	var list []defect
 	spec := &p.Spec
-	s := services[spec.Type]
-	if s == nil {
-		errs = append(errs, fmt.Errorf("spec.type %q is not known: use one of %s", spec.Type, strings.Join(types(), ", ")))
+	add := func(field, format string, args ...any) {
+		list = append(list, defect{"spec." + field, fmt.Sprintf(format, args...)})
+	}
+	if services[spec.Type] == nil {
+		add("type", "%q is not known: use one of %s", redact.String(string(spec.Type)), strings.Join(types(), ", "))
 	}
 	if spec.Address == "" && spec.SecretRef == nil {
-		errs = append(errs, errors.New("spec.address is missing: give it, or a spec.secretRef to a Secret with the key address"))
+		add("address", "is missing: give it, or a spec.secretRef to a Secret with the key address")
+	}
+	if spec.SecretRef != nil && spec.SecretRef.Name == "" {
+		add("secretRef.name", "is missing")
+	}
+	if spec.CertSecretRef != nil && spec.CertSecretRef.Name == "" {
+		add("certSecretRef.name", "is missing")
 	}
 	if spec.Address != "" {
 		if _, err := parseURL(spec.Address); err != nil {
-			errs = append(errs, fmt.Errorf("spec.address %w", err))
+			add("address", "%v", err)
 		}
 	}
 	if spec.Proxy != "" {
 		if _, err := parseProxy(spec.Proxy); err != nil {
-			errs = append(errs, fmt.Errorf("spec.proxy %w", err))
+			add("proxy", "%v", err)
 		}
 	}
-	return errors.Join(errs...)
+	return list
 }
 
 func types() []string {
@@ -98,8 +117,3 @@ func types() []string {
 	}
 	return names
 }
-
-// Decode reads the AlertProvider manifests of a stream of YAML documents or
-// JSON values; documents of other kinds are skipped. The error joins what is
-// wrong with them.
-func Decode(file string, r io.Reader) ([]*Provider, error) { return nil, errors.New("not built") }

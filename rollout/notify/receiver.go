@@ -26,6 +26,7 @@ type receiver struct {
 	least   int // rank below which it is told nothing
 	deliver func(ctx context.Context, event rollout.Event, lost int) error
 	report  func(error)
+	wait    func(context.Context, time.Duration) error
 	start   func() // a goroutine that calls work
 	end     func() // idle connections; nil for none
 
@@ -124,12 +125,20 @@ func (r *receiver) insist(ctx context.Context, event rollout.Event, lost int) er
 		if last {
 			return err
 		}
-		select {
-		case <-ctx.Done():
+		if r.wait(ctx, pause) != nil {
 			return fmt.Errorf("%w: %w", errEnded, err)
-		case <-time.After(pause):
 		}
 		wait = min(2*wait, lastWait)
+	}
+}
+
+// clock waits for d, or the end of ctx.
+func clock(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
 	}
 }
 

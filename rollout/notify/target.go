@@ -2,8 +2,8 @@ package notify
 
 import (
 	"context"
+	"crypto/sha256"
 	"crypto/tls"
-	"crypto/x509"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/headgate-io/headgate/internal/redact"
+	"github.com/headgate-io/headgate/internal/secret"
 	"github.com/headgate-io/headgate/rollout"
 )
 
@@ -18,11 +19,19 @@ import (
 type target struct {
 	url   *url.URL
 	token string
-	proxy *url.URL // nil for that of the notifier
-	ca    []byte   // PEM, nil for the system's
-	cert  []byte
-	key   []byte
+	proxy *url.URL // nil for none
+	tls   *tls.Config
+	made  [sha256.Size]byte // of what proxy and tls were made from
 }
+
+// The keys of Secrets.
+var (
+	keyAddress = []string{"address"}
+	keyToken   = []string{"token", "apiToken"} // the second in some releases of the reference
+	keyCA      = []string{"ca.crt"}
+	keyCert    = []string{"tls.crt"}
+	keyKey     = []string{"tls.key"}
+)
 
 // permanent is an error that time does not mend.
 type permanent struct{ error }
@@ -57,109 +66,109 @@ func parseProxy(text string) (*url.URL, error) {
 // target reads the Secrets of the provider.
 func (n *Notifier) target(ctx context.Context) (*target, error) {
 	spec := &n.Provider.Spec
-	s := services[spec.Type]
 	if err := n.Provider.Check(); err != nil {
 		return nil, permanent{err}
 	}
-	t := &target{}
-	address, at := spec.Address, "spec.address"
-	if spec.SecretRef != nil {
-		secret, err := n.secret(ctx, "spec.secretRef", spec.SecretRef)
-		if err != nil {
-			return nil, err
-		}
-		if v := value(secret, "address"); v != "" {
-			address, at = v, fmt.Sprintf("the key address of Secret %s", spec.SecretRef.Name)
-		}
-		if s.token {
-			t.token = value(secret, "token", "apiToken")
-		}
-		if address == "" && t.token != "" {
-			address = s.address
-		}
-		if address == "" {
-			return nil, settings("spec.secretRef: Secret %s has no key address, and spec.address is missing", spec.SecretRef.Name)
-		}
+	s, t := services[spec.Type], &target{}
+	address, at, err := n.address(ctx, s, t)
+	if err != nil {
+		return nil, err
 	}
-	var err error
 	if t.url, err = parseURL(address); err != nil {
 		return nil, fmt.Errorf("%s %w", at, err)
 	}
 	if s.suffix != "" && !strings.HasSuffix(t.url.Path, "/"+s.suffix) {
 		t.url = t.url.JoinPath(s.suffix)
 	}
-	if spec.Proxy != "" {
-		if t.proxy, err = parseProxy(spec.Proxy); err != nil {
-			return nil, fmt.Errorf("spec.proxy %w", err)
-		}
-	}
-	if t.token != "" && strings.ContainsFunc(t.token, func(r rune) bool { return r <= ' ' || r >= 0x7f }) {
-		return nil, settings("spec.secretRef: the key token of Secret %s has a character that no token has", spec.SecretRef.Name)
+	if t.proxy, err = n.proxy(t.url); err != nil {
+		return nil, err
 	}
 	return t, n.certificates(ctx, t)
 }
 
+// address returns the address of the service and where that stands; a token
+// that stands beside it goes into t.
+func (n *Notifier) address(ctx context.Context, s *service, t *target) (address, at string, err error) {
+	spec := &n.Provider.Spec
+	if spec.SecretRef == nil {
+		return spec.Address, "spec.address", nil
+	}
+	r, err := n.secret(ctx, "spec.secretRef", spec.SecretRef)
+	if err != nil {
+		return "", "", err
+	}
+	address, err = r.Text(keyAddress)
+	if err == nil && s.token {
+		t.token, err = r.Text(keyToken)
+	}
+	switch {
+	case err != nil:
+		return "", "", permanent{fmt.Errorf("spec.secretRef: %w", err)}
+	case address != "":
+		return address, "spec.secretRef: secret " + r.Name + ": key address", nil
+	case spec.Address != "":
+		return spec.Address, "spec.address", nil
+	case t.token != "" && s.address != "":
+		return s.address, "", nil
+	}
+	return "", "", permanent{fmt.Errorf("spec.secretRef: %w", r.Problem(keyAddress[0], "is missing, and so is spec.address: set one of them"))}
+}
+
+// proxy returns the proxy to u, nil for none.
+func (n *Notifier) proxy(u *url.URL) (*url.URL, error) {
+	if text := n.Provider.Spec.Proxy; text != "" {
+		proxy, err := parseProxy(text)
+		if err != nil {
+			return nil, fmt.Errorf("spec.proxy %w", err)
+		}
+		return proxy, nil
+	}
+	if n.Proxy == nil {
+		return nil, nil
+	}
+	proxy, err := n.Proxy(&http.Request{Method: http.MethodPost, URL: u, Header: http.Header{}, Host: u.Host})
+	if err != nil {
+		return nil, fmt.Errorf("proxy: %w", err)
+	}
+	return proxy, nil
+}
+
 // certificates reads the TLS settings of the provider into t.
 func (n *Notifier) certificates(ctx context.Context, t *target) error {
-	ref := n.Provider.Spec.CertSecretRef
-	if ref == nil {
-		return nil
+	h := sha256.New()
+	fmt.Fprintln(h, t.proxy)
+	t.tls = &tls.Config{MinVersion: tls.VersionTLS12}
+	if ref := n.Provider.Spec.CertSecretRef; ref != nil {
+		r, err := n.secret(ctx, "spec.certSecretRef", ref)
+		if err != nil {
+			return err
+		}
+		own, err := r.TLS(keyCA, keyCert, keyKey)
+		if err == nil && own == nil {
+			err = r.Problem(keyCA[0], "is missing, and so are %s and %s: set one of them", keyCert[0], keyKey[0])
+		}
+		if err != nil {
+			return permanent{fmt.Errorf("spec.certSecretRef: %w", err)}
+		}
+		t.tls = own
+		for _, keys := range [][]string{keyCA, keyCert, keyKey} {
+			v, _ := r.Value(keys)
+			fmt.Fprintf(h, "%d %s", len(v), v)
+		}
 	}
-	secret, err := n.secret(ctx, "spec.certSecretRef", ref)
-	if err != nil {
-		return err
-	}
-	t.ca, t.cert, t.key = secret["ca.crt"], secret["tls.crt"], secret["tls.key"]
-	if t.ca == nil && t.cert == nil && t.key == nil {
-		return settings("spec.certSecretRef: Secret %s has none of the keys ca.crt, tls.crt and tls.key", ref.Name)
-	}
-	if _, err := t.tls(); err != nil {
-		return fmt.Errorf("spec.certSecretRef: Secret %s: %w", ref.Name, err)
-	}
+	h.Sum(t.made[:0])
 	return nil
 }
 
-// tls returns the settings of connections to t.
-func (t *target) tls() (*tls.Config, error) {
-	c := &tls.Config{MinVersion: tls.VersionTLS12}
-	if t.ca != nil {
-		pool, err := x509.SystemCertPool()
-		if err != nil {
-			return nil, fmt.Errorf("read the system's CA certificates: %w", err)
-		}
-		if c.RootCAs = pool; !pool.AppendCertsFromPEM(t.ca) {
-			return nil, settings("ca.crt holds no certificate that can be parsed")
-		}
-	}
-	if t.cert != nil || t.key != nil {
-		pair, err := tls.X509KeyPair(t.cert, t.key)
-		if err != nil {
-			return nil, settings("tls.crt and tls.key cannot be used together: %s", strings.TrimPrefix(err.Error(), "tls: "))
-		}
-		c.Certificates = []tls.Certificate{pair}
-	}
-	return c, nil
-}
-
-func (n *Notifier) secret(ctx context.Context, field string, ref *rollout.SecretRef) (map[string][]byte, error) {
+func (n *Notifier) secret(ctx context.Context, field string, ref *rollout.SecretRef) (secret.Reader, error) {
 	if n.Secrets == nil {
-		return nil, settings("%s: there are no Secrets here", field)
+		return secret.Reader{}, settings("%s: there are no Secrets here", field)
 	}
-	secret, err := n.Secrets(ctx, namespace(n.Provider.Metadata.Namespace), ref.Name)
+	data, err := n.Secrets(ctx, namespace(n.Provider.Metadata.Namespace), ref.Name)
 	if err != nil {
-		return nil, fmt.Errorf("%s: read Secret %s: %w", field, ref.Name, err)
+		return secret.Reader{}, fmt.Errorf("%s: read secret %s: %w", field, ref.Name, err)
 	}
-	return secret, nil
-}
-
-// value returns the first value of secret that is under one of keys, without the white space around it.
-func value(secret map[string][]byte, keys ...string) string {
-	for _, key := range keys {
-		if v := strings.TrimSpace(string(secret[key])); v != "" {
-			return v
-		}
-	}
-	return ""
+	return secret.Reader{Name: ref.Name, Data: data}, nil
 }
 
 // secrets returns what must not be seen of t.
@@ -183,22 +192,30 @@ func private(u *url.URL) []string {
 // origin returns what errors show of t.
 func (t *target) origin() string { return t.url.Scheme + "://" + t.url.Host }
 
-// transport returns a transport to t, through its proxy or that of otherwise.
-func (t *target) transport(otherwise func(*http.Request) (*url.URL, error)) (*http.Transport, error) {
-	c, err := t.tls()
-	if err != nil {
-		return nil, err
-	}
-	proxy := otherwise
-	if t.proxy != nil {
-		proxy = http.ProxyURL(t.proxy)
-	}
-	return &http.Transport{
-		Proxy:                  proxy,
-		TLSClientConfig:        c,
-		MaxIdleConnsPerHost:    1,
+// transport returns a transport to t. A proxy that is spoken to over TLS is not
+// shown the certificate of the client.
+func (t *target) transport() *http.Transport {
+	transport := &http.Transport{
+		TLSClientConfig:        t.tls,
 		IdleConnTimeout:        maxIdle,
+		MaxIdleConnsPerHost:    1,
 		MaxResponseHeaderBytes: maxHeader,
 		ForceAttemptHTTP2:      true,
-	}, nil
+	}
+	if t.proxy == nil {
+		return transport
+	}
+	transport.Proxy = http.ProxyURL(t.proxy)
+	transport.OnProxyConnectResponse = func(_ context.Context, proxy *url.URL, _ *http.Request, resp *http.Response) error {
+		if resp.StatusCode == http.StatusOK {
+			return nil
+		}
+		return fmt.Errorf("proxy %s answered status %d", proxy.Host, resp.StatusCode)
+	}
+	if t.proxy.Scheme == "https" {
+		transport.DialTLSContext = (&tls.Dialer{
+			Config: &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: t.tls.RootCAs, ServerName: t.proxy.Hostname()},
+		}).DialContext
+	}
+	return transport
 }
