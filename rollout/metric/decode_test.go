@@ -1,0 +1,135 @@
+package metric_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/headgate-io/headgate/rollout/metric"
+)
+
+func TestDecode(t *testing.T) {
+	const stream = `
+apiVersion: flagger.app/v1beta1
+kind: MetricTemplate
+metadata:
+  name: latency
+  namespace: istio-system
+  labels: {a: b}
+  annotations: {c: d}
+spec:
+  provider:
+    type: prometheus
+    address: http://prometheus:9090
+    secretRef: {name: auth}
+    insecureSkipVerify: true
+    headers: {X-Scope-OrgID: [a]}
+  query: |
+    up{app="{{ target }}"}
+status: {conditions: []}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: x}
+---
+apiVersion: v1
+kind: List
+items:
+- apiVersion: rollout.headgate.dev/v1beta1
+  kind: MetricTemplate
+  metadata: {name: web}
+  spec: {provider: {type: http, address: "https://h/{{ target }}"}, query: .a}
+- apiVersion: rollout.headgate.dev/v1beta1
+  kind: MetricTemplate
+  metadata: {name: shell}
+  spec: {provider: {type: exec}, query: "check {{ target }}"}
+---
+apiVersion: flagger.app/v1beta1
+kind: MetricTemplateList
+items:
+- metadata: {name: default-type}
+  spec: {provider: {address: "http://h"}, query: up}
+`
+	templates, err := metric.Decode("t.yaml", strings.NewReader(stream))
+	if err != nil || len(templates) != 4 {
+		t.Fatalf("got %d, %v", len(templates), err)
+	}
+	first := templates[0]
+	if p := first.Spec.Provider; first.Metadata.Name != "latency" || first.Metadata.Namespace != "istio-system" || p.Address != "http://prometheus:9090" ||
+		p.SecretRef.Name != "auth" || !p.InsecureSkipVerify || p.Headers["X-Scope-OrgID"][0] != "a" || first.Spec.Query != "up{app=\"{{ target }}\"}\n" {
+		t.Errorf("got %+v", first)
+	}
+}
+
+// Each defect of a template, where it is and what to do.
+func TestDecodeFindsDefects(t *testing.T) {
+	const head = "apiVersion: flagger.app/v1beta1\nkind: MetricTemplate\nmetadata: {name: m}\n"
+	tests := map[string]struct{ text, want string }{
+		"no spec":              {head, "t.yaml:1: document 1: MetricTemplate/default/m: spec: is required"},
+		"no name":              {strings.Replace(head, "name: m", "", 1) + "spec: {provider: {address: http://h}, query: up}\n", "metadata.name: is required"},
+		"unknown field":        {head + "spec:\n  provider: {address: http://h}\n  querry: up\n", "t.yaml:6: document 1: MetricTemplate/default/m: spec.querry: unknown field"},
+		"no query":             {head + "spec:\n  provider: {address: http://h}\n", "spec.query: is required"},
+		"blank query":          {head + "spec:\n  provider: {address: http://h}\n  query: ' '\n", "t.yaml:6: document 1: MetricTemplate/default/m: spec.query: is required"},
+		"no address":           {head + "spec:\n  provider: {type: prometheus}\n  query: up\n", "spec.provider.address: is required: the URL of the server"},
+		"another scheme":       {head + "spec:\n  provider: {address: 'file:///etc'}\n  query: up\n", "spec.provider.address: must be a URL with http or https"},
+		"no host":              {head + "spec:\n  provider: {address: 'http:///x'}\n  query: up\n", "spec.provider.address: has no host"},
+		"fragment":             {head + "spec:\n  provider: {address: 'http://h/#x'}\n  query: up\n", "has a fragment"},
+		"placeholder":          {head + "spec:\n  provider: {address: 'http://h/{{ name }}'}\n  query: up\n", "has placeholders, which only type http knows"},
+		"datadog":              {head + "spec:\n  provider:\n    type: datadog\n    region: eu\n  query: up\n", `t.yaml:6: document 1: MetricTemplate/default/m: spec.provider.type: "datadog" is not supported: use prometheus, http or exec, or a webhook`},
+		"odd type":             {head + "spec:\n  provider: {type: \"a\\eb\"}\n  query: up\n", `"a\x1bb" is not supported`},
+		"region":               {head + "spec:\n  provider: {address: http://h, region: eu}\n  query: up\n", "spec.provider.region: is not for type prometheus"},
+		"bad query":            {head + "spec:\n  provider: {address: http://h}\n  query: |\n    up\n    {{ nam }}\n", `spec.query: line:2: function "nam" not defined`},
+		"range":                {head + "spec:\n  provider: {address: http://h}\n  query: '{{ range variables }}{{ end }}'\n", "spec.query: line:1:9: {{range variables}}{{end}} is not for queries"},
+		"long query":           {head + "spec:\n  provider: {address: http://h}\n  query: " + strings.Repeat("x", 64<<10+1) + "\n", "spec.query: is longer than 64 KiB"},
+		"bad path":             {head + "spec:\n  provider: {type: http, address: http://h}\n  query: .a..b\n", `spec.query: is no path at "..b": a name is missing: write it as`},
+		"open index":           {head + "spec:\n  provider: {type: http, address: http://h}\n  query: .a[1\n", `is no path at "[1"`},
+		"negative index":       {head + "spec:\n  provider: {type: http, address: http://h}\n  query: .a[-1]\n", "an index is a number"},
+		"large index":          {head + "spec:\n  provider: {type: http, address: http://h}\n  query: .a[99999999999]\n", "an index is a number"},
+		"open name":            {head + "spec:\n  provider: {type: http, address: http://h}\n  query: .a[\"b\n", `a name in brackets ends with "]`},
+		"odd name":             {head + "spec:\n  provider: {type: http, address: http://h}\n  query: .a$b\n", `is no path at "$b"`},
+		"host by placeholder":  {head + "spec:\n  provider: {type: http, address: 'http://{{ target }}/x'}\n", "may have placeholders in its path and query only"},
+		"host with part of it": {head + "spec:\n  provider: {type: http, address: 'http://a.{{ target }}:80/x'}\n", "may have placeholders in its path and query only"},
+		"all by placeholder":   {head + "spec:\n  provider: {type: http, address: '{{ variables.address }}'}\n", "may have placeholders in its path and query only"},
+		"host and query":       {head + "spec:\n  provider: {type: http, address: 'http://h?a={{ name }}'}\n", "may have placeholders in its path and query only: write https://HOST/"},
+		"bad address":          {head + "spec:\n  provider: {type: http, address: 'http://h/{{ nam }}'}\n", `spec.provider.address: line:1: function "nam" not defined`},
+		"exec with address":    {head + "spec:\n  provider: {type: exec, address: http://h, insecureSkipVerify: true}\n  query: x\n", "spec.provider.address: is not for type exec"},
+		"exec with Secret":     {head + "spec:\n  provider: {type: exec, secretRef: {name: a}}\n  query: x\n", "spec.provider.secretRef: is not for type exec"},
+		"exec without program": {head + "spec:\n  provider: {type: exec}\n", "spec.query: is required: the command line"},
+		"program placeholder":  {head + "spec:\n  provider: {type: exec}\n  query: '{{ name }} x'\n", "has a placeholder in the name of the program"},
+		"open quote":           {head + "spec:\n  provider: {type: exec}\n  query: 'x \"y'\n", `spec.query: is no command line: a " has no end`},
+		"open single quote":    {head + "spec:\n  provider: {type: exec}\n  query: \"x 'y\"\n", "a ' has no end"},
+		"open placeholder":     {head + "spec:\n  provider: {type: exec}\n  query: 'x {{ name'\n", "a {{ has no end"},
+		"last backslash":       {head + "spec:\n  provider: {type: exec}\n  query: 'x \\'\n", `a \ is at its end`},
+		"if over arguments":    {head + "spec:\n  provider: {type: exec}\n  query: 'x {{ if true }} y {{ end }}'\n", "spec.query: line:1: unexpected EOF"},
+		"version":              {strings.Replace(head, "v1beta1", "v1", 1), `version "v1" is not read: set apiVersion to flagger.app/v1beta1`},
+		"no YAML":              {"a: [", "t.yaml"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			templates, err := metric.Decode("t.yaml", strings.NewReader(test.text))
+			if err == nil || len(templates) != 0 || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("got %d, %v\nwant %s", len(templates), err, test.want)
+			}
+			for line := range strings.Lines(err.Error()) {
+				if strings.ContainsRune(line, '\x1b') || !strings.HasPrefix(line, "t.yaml") {
+					t.Errorf("the error has the line %q", line)
+				}
+			}
+		})
+	}
+}
+
+func FuzzDecode(f *testing.F) {
+	f.Add("apiVersion: flagger.app/v1beta1\nkind: MetricTemplate\nmetadata: {name: m}\nspec: {provider: {type: http, address: 'http://h/{{ name }}'}, query: '.a[0][\"b\"]'}\n")
+	f.Add("apiVersion: flagger.app/v1beta1\nkind: MetricTemplate\nmetadata: {name: m}\nspec: {provider: {type: exec}, query: 'a \"b\" {{ index variables \"c\" }}'}\n")
+	f.Fuzz(func(t *testing.T, text string) {
+		templates, err := metric.Decode("f", strings.NewReader(text))
+		for _, tpl := range templates {
+			if err := tpl.Check(); err != nil {
+				t.Errorf("decoded, but %v", err)
+			}
+		}
+		if err != nil && strings.ContainsRune(err.Error(), '\x1b') {
+			t.Errorf("%q", err)
+		}
+	})
+}

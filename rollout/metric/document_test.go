@@ -1,0 +1,114 @@
+package metric_test
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/headgate-io/headgate/rollout"
+	"github.com/headgate-io/headgate/rollout/metric"
+)
+
+// fetched asks an HTTP endpoint that gives one answer.
+func fetched(t *testing.T, status int, body, path string) (float64, error) {
+	t.Helper()
+	server := httptest.NewServer(says(status, body))
+	defer server.Close()
+	tpl, m := template(metric.Provider{Type: "http", Address: server.URL + "/value"}, path)
+	q := querier(t, &metric.Querier{Templates: []*metric.Template{tpl}})
+	got, err := q.Query(t.Context(), canary(nil), m)
+	if err != nil && !strings.Contains(err.Error(), "template test/m (http "+server.URL+"/value)") {
+		t.Errorf("%v does not say where it comes from", err)
+	}
+	return got, err
+}
+
+func TestHTTP(t *testing.T) {
+	const doc = `{"data":{"items":[{"value":1},{"value":"2.5"},{"value":null}],"a.b c":{"":3}},"big":12345678901234567890,"yes":true,"s":"x","m":-0.5e1}`
+	tests := map[string]struct {
+		status           int
+		body, path, want string // what is wanted is a number or a part of the error
+	}{
+		"bare number":          {200, "99.5\n", "", "99.5"},
+		"bare infinity":        {200, "+Inf", "", "+Inf"},
+		"bare string":          {200, `"7"`, ".", "7"},
+		"number":               {200, doc, ".data.items[0].value", "1"},
+		"number in a string":   {200, doc, "data.items[1].value", "2.5"},
+		"names in brackets":    {200, doc, `["data"]["a.b c"][""]`, "3"},
+		"large":                {200, doc, ".big", "1.2345678901234567e+19"},
+		"negative":             {200, doc, " .m\n", "-5"},
+		"list":                 {200, "[4,5]", "[1]", "5"},
+		"null":                 {200, doc, ".data.items[2].value", "no values found: "},
+		"below null":           {200, doc, ".data.items[2].value.x", "no values found: "},
+		"behind the end":       {200, doc, ".data.items[3].value", "answered nothing at .data.items[3].value"},
+		"null document":        {200, "null", "", "no values found: "},
+		"bare NaN":             {200, "NaN", "", "no values found: "},
+		"NaN in a string":      {200, `{"v":"NaN"}`, ".v", "no values found: "},
+		"no such field":        {200, doc, ".data.itemz", "there is no .data.itemz in the answer"},
+		"a word":               {200, doc, ".s", `"x" is no number`},
+		"a boolean":            {200, doc, ".yes", "there is a boolean at .yes, not a number"},
+		"an object":            {200, doc, ".data", "there is an object at .data, not a number"},
+		"the object":           {200, doc, "", "there is an object at ., not a number"},
+		"a list for a number":  {200, doc, ".data.items", "there is a list at .data.items"},
+		"field of a list":      {200, doc, ".data.items.value", "there is a list at .data.items, not an object"},
+		"item of an object":    {200, doc, ".data[0]", "there is an object at .data, not a list"},
+		"field of a number":    {200, doc, ".m.x", "there is a value at .m, not an object"},
+		"no JSON":              {200, "<html>", ".a", "no JSON document"},
+		"no number":            {200, "<html>", "", `"<html>" is no number`},
+		"truncated":            {200, `{"a":1`, ".a", "no JSON document"},
+		"two documents":        {200, `{"a":1}{"a":2}`, ".a", "more than one JSON document"},
+		"empty":                {200, "", "", `"" is no number`},
+		"out of range":         {200, "1e999", "", "is no number"},
+		"huge":                 {200, `{"a":1,"b":"` + strings.Repeat("x", 2<<20), ".a", "longer than 1024 KiB"},
+		"deep":                 {200, strings.Repeat(`{"a":`, 1<<17), ".a", "no JSON document"},
+		"created":              {201, "1", "", "status 201: 1"},
+		"no content":           {204, "", "", "status 204: No Content"},
+		"error":                {500, `{"error":"broken\u001b[31m"}`, "", "status 500: broken"},
+		"not found":            {404, "nothing here", "", "status 404: nothing here"},
+		"control characters":   {200, "\x1b]0;x\x07", "", "is no number"},
+		"a field that is long": {200, doc, "." + strings.Repeat("x", 10_000), "there is no .xxx"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			got, err := fetched(t, test.status, test.body, test.path)
+			text := fmt.Sprint(got)
+			if err != nil {
+				text = err.Error()
+			}
+			if err == nil && text != test.want || err != nil && !strings.Contains(text, test.want) || len(text) > 3<<10 || strings.Contains(text, "\x1b") {
+				t.Errorf("got %.300q, want %s", text, test.want)
+			}
+			if none := strings.Contains(test.want, "no values") || strings.Contains(test.want, "answered nothing"); none != errors.Is(err, rollout.ErrNoValues) {
+				t.Errorf("%v: no values: %v", err, !none)
+			}
+		})
+	}
+	if got, _ := fetched(t, 200, "-Inf", ""); got != math.Inf(-1) {
+		t.Errorf("got %v", got)
+	}
+}
+
+// What a canary says is escaped in the address of a template.
+func TestAddressWithPlaceholders(t *testing.T) {
+	var path, query string
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		path, query = r.URL.EscapedPath(), r.URL.RawQuery
+		fmt.Fprint(w, `{"app":4}`)
+	}))
+	defer server.Close()
+	tpl, m := template(metric.Provider{Type: "http", Address: server.URL + "/{{ namespace }}/{{ variables.v }}?of={{ index variables \"v\" }}&for={{ interval }}"}, ".{{ target }}")
+	m.TemplateVariables = map[string]string{"v": "../a b?c=d&e#f@g"}
+	got, err := querier(t, &metric.Querier{Templates: []*metric.Template{tpl}}).Query(t.Context(), canary(nil), m)
+	const escaped = "..%2Fa%20b%3Fc%3Dd%26e%23f%40g"
+	if err != nil || got != 4 || path != "/test/"+escaped || query != "of="+escaped+"&for=1m" {
+		t.Errorf("got %v, %v: %s ? %s", got, err, path, query)
+	}
+	m.TemplateVariables = nil
+	if _, err := querier(t, &metric.Querier{Templates: []*metric.Template{tpl}}).Query(t.Context(), canary(nil), m); err == nil || !strings.Contains(err.Error(), `spec.provider.address: line:1`) {
+		t.Errorf("got %v", err)
+	}
+}

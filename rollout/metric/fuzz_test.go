@@ -1,0 +1,77 @@
+package metric
+
+import (
+	"errors"
+	"math"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/headgate-io/headgate/internal/command"
+	"github.com/headgate-io/headgate/rollout"
+)
+
+// sound reports whether a result is a number, or an error and nothing else.
+func sound(t *testing.T, value float64, err error) {
+	t.Helper()
+	if math.IsNaN(value) || err != nil && value != 0 || errors.Is(err, rollout.ErrNoValues) && !strings.HasPrefix(err.Error(), "no values found: ") {
+		t.Errorf("got %v, %v", value, err)
+	}
+}
+
+func FuzzResult(f *testing.F) {
+	f.Add([]byte(`{"status":"success","data":{"resultType":"vector","result":[{"metric":{},"value":[1,"5"]}]}}`))
+	f.Add([]byte(`{"status":"success","data":{"resultType":"scalar","result":[1,"NaN"]}}`))
+	f.Add([]byte(`{"status":"success","data":{"resultType":"vector","result":[{"histogram":[1,{}]}]}}`))
+	f.Add([]byte(`{"status":"error","errorType":"execution","error":"x"}`))
+	f.Add([]byte(`{"status":"success","data":{"resultType":"vector","result":null}}`))
+	f.Add([]byte(`[]`))
+	f.Fuzz(func(t *testing.T, body []byte) {
+		value, err := decodeResult(body)
+		sound(t, value, err)
+	})
+}
+
+func FuzzPath(f *testing.F) {
+	f.Add(".data.items[0].value", `{"data":{"items":[{"value":1}]}}`)
+	f.Add(`["a\"b"][""]`, `{"a\"b":{"":"2"}}`)
+	f.Add("", "NaN")
+	f.Add("[1]", "[1,null]")
+	f.Fuzz(func(t *testing.T, text, doc string) {
+		p, err := parsePath(text)
+		if err != nil {
+			return
+		}
+		if again, err := parsePath(p.String()); err != nil || !reflect.DeepEqual(again, p) {
+			t.Errorf("%q became %q: %v", text, p, err)
+		}
+		value, err := p.number([]byte(doc), nil)
+		sound(t, value, err)
+	})
+}
+
+// A query that is accepted is rendered within bounds, and as a command line
+// has as many arguments however its values look.
+func FuzzQuery(f *testing.F) {
+	for _, text := range []string{
+		"sum(rate(x{a=\"{{ target }}\"}[{{ interval }}]))", `{{ if eq variables.a "b" }}{{ name }}{{ else }}{{ index variables "a" }}{{ end }}`,
+		`prog "a {{ variables.a }}" 'b' c\ d`, "{{ range 9999999999 }}{{ end }}", "{{ $x := name }}{{ printf \"%9999d\" 1 }}", "{{ (variables).a.b }}", "{{ define \"line\" }}{{ end }}",
+	} {
+		f.Add(text, "it's \"odd\" {{ name }}")
+	}
+	f.Fuzz(func(t *testing.T, text, odd string) {
+		v := values{name: odd, namespace: odd, target: odd, service: odd, ingress: odd, route: odd, interval: "1m", variables: map[string]string{"a": odd}}
+		if checkQuery(text) == nil {
+			if out, err := render(text, v, inURL); err == nil && len(out) > maxQuery {
+				t.Errorf("%d bytes", len(out))
+			}
+		}
+		if checkCommand(text) != nil {
+			return
+		}
+		args, err := command.Words(text)
+		if err != nil || len(args) == 0 || args[0] == "" {
+			t.Errorf("%q is accepted as a command line: %q, %v", text, args, err)
+		}
+	})
+}
