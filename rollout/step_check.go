@@ -9,7 +9,7 @@ import (
 // tooManyFailed rolls back when the threshold is reached already: it may have
 // been lowered.
 func (t *tick) tooManyFailed() bool {
-	if t.fresh || t.Canary.Spec.SkipAnalysis || t.s.FailedChecks < t.Canary.Threshold() {
+	if t.Canary.Spec.SkipAnalysis || t.s.FailedChecks < t.Canary.Threshold() {
 		return true
 	}
 	t.abandon(EventRollbackThreshold, about{})

@@ -99,7 +99,7 @@ func (t *tick) hold(h Hook, said string) {
 // rollbackHooks asks until one wants a rollback. One that does not is not told,
 // but when it gave no answer: it is asked in every tick.
 func (t *tick) rollbackHooks() bool {
-	if t.fresh || t.Canary.Spec.SkipAnalysis {
+	if t.Canary.Spec.SkipAnalysis {
 		return true
 	}
 	for _, h := range t.hooks(HookRollback) {

@@ -18,11 +18,11 @@ type world struct {
 	answers  map[string]int     // status by type of webhook; 200, and 403 for rollback, when there is none
 	values   map[string]float64 // by metric; 100 when there is none
 	fails    map[string]error   // by method: routes, set, revision, primary, canary, up, down, promote, or metric NAME
-	gone     bool               // every port finds the context ended
 	cancel   func(call string)  // told before each call of a port
 
-	log    []string
-	events []rollout.Event
+	log      []string
+	payloads []rollout.Payload
+	events   []rollout.Event
 }
 
 var (
@@ -96,9 +96,10 @@ func (w *world) Query(ctx context.Context, c *rollout.Canary, m rollout.Metric) 
 }
 
 func (w *world) Call(ctx context.Context, h rollout.Hook, p rollout.Payload) (rollout.Answer, error) {
-	if err := w.did(ctx, "hook "+h.Name, "ask "+h.Name+" in "+string(p.Phase)); err != nil {
+	if err := w.did(ctx, "hook "+h.Name, "ask "+h.Name); err != nil {
 		return rollout.Answer{}, err
 	}
+	w.payloads = append(w.payloads, p)
 	code := w.answers[h.Name]
 	switch {
 	case code != 0:

@@ -1,0 +1,232 @@
+package rollout_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate-io/headgate/rollout"
+)
+
+// A scenario is what a row of the table "Decisions" speaks of: a canary, its
+// world, and a status in which one step is done.
+type scenario struct {
+	c    *rollout.Canary
+	w    *world
+	s    rollout.Status
+	a    *rollout.Analysis
+	time time.Time
+}
+
+var errScripted = errors.New("scripted")
+
+// abbreviations are the names of webhooks in the table.
+var abbreviations = []struct {
+	name string
+	of   rollout.HookType
+}{
+	{"rb", rollout.HookRollback}, {"cr", rollout.HookConfirmRollout}, {"pr", rollout.HookPreRollout}, {"ro", rollout.HookRollout},
+	{"ti", rollout.HookConfirmTrafficIncrease}, {"cp", rollout.HookConfirmPromotion}, {"po", rollout.HookPostRollout}, {"ev", rollout.HookEvent},
+}
+
+// newScenario is a canary with a webhook of each type and one metric. Everything goes well in its world.
+func newScenario(phase rollout.Phase) *scenario {
+	x := &scenario{c: canary(), w: newWorld(), time: epoch.Add(time.Minute)}
+	least := 99.0
+	for _, h := range abbreviations {
+		x.c.Spec.Analysis.Webhooks = append(x.c.Spec.Analysis.Webhooks, rollout.Hook{Name: h.name, Type: h.of})
+	}
+	x.c.Spec.Analysis.Metrics = []rollout.Metric{{Name: "m", ThresholdRange: &rollout.Range{Min: &least}}}
+	x.s = rollout.Status{Phase: phase, AppliedSpec: "v2", PromotedSpec: "v1"}
+	x.a = x.w.analysis(x.c)
+	switch phase {
+	case "":
+		x.s = rollout.Status{}
+	case rollout.Initialized:
+		x.s.AppliedSpec = "v1"
+	case rollout.Succeeded:
+		x.s.AppliedSpec, x.s.PromotedSpec = "v2", "v2"
+	case rollout.Waiting:
+		x.gate(rollout.HookConfirmRollout)
+	case rollout.Progressing:
+		x.s.PreRollout = true
+		x.weight(20)
+	case rollout.Promoting:
+		x.weight(50)
+	}
+	return x
+}
+
+func (x *scenario) weight(w int) {
+	x.s.CanaryWeight = w
+	x.w.routes = rollout.Routes{Primary: 100 - w, Canary: w}
+}
+
+func (x *scenario) gate(of rollout.HookType) {
+	i := slices.IndexFunc(x.c.Spec.Analysis.Webhooks, func(h rollout.Hook) bool { return h.Type == of })
+	name := x.c.Spec.Analysis.Webhooks[i].Name
+	x.s.Gate = &rollout.Gate{Type: of, Name: name, Since: epoch}
+	x.w.answers[name] = 403
+}
+
+// onTraffic makes the canary wait on confirm-traffic-increase at 20 percent.
+func (x *scenario) onTraffic() {
+	x.weight(20)
+	x.s.PreRollout = true
+	x.s.Gate = nil
+	x.gate(rollout.HookConfirmTrafficIncrease)
+	delete(x.w.answers, "cr")
+}
+
+func (x *scenario) hook(name string) *rollout.Hook {
+	hooks := x.c.Spec.Analysis.Webhooks
+	return &hooks[slices.IndexFunc(hooks, func(h rollout.Hook) bool { return h.Name == name })]
+}
+
+// A row is one of the table.
+type row struct{ phase, when, next, does, status, from string }
+
+func (r row) String() string {
+	return fmt.Sprintf("| %s | %s | %s | %s | %s | %s |", r.phase, r.when, r.next, r.does, r.status, r.from)
+}
+
+// documented reads the rows of the tables of so many columns in the section
+// "Decisions" of the documentation, without their heads.
+func documented(t *testing.T, columns int) [][]string {
+	t.Helper()
+	text, err := os.ReadFile("../docs/rollout.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(text), "\n## Decisions\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	var rows [][]string
+	for line := range strings.Lines(section) {
+		cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), "|")
+		if len(cells) != columns || strings.HasPrefix(cells[0], "---") {
+			continue
+		}
+		for i := range cells {
+			cells[i] = strings.TrimSpace(cells[i])
+		}
+		rows = append(rows, cells)
+	}
+	if len(rows) < 2 {
+		t.Fatalf("docs/rollout.md has no table of %d columns in Decisions", columns)
+	}
+	return rows[1:]
+}
+
+func decisions(t *testing.T) (rows []row) {
+	t.Helper()
+	for _, c := range documented(t, 6) {
+		rows = append(rows, row{c[0], c[1], c[2], c[3], c[4], c[5]})
+	}
+	return rows
+}
+
+// TestOrder demands that the documentation has the steps of a tick.
+func TestOrder(t *testing.T) {
+	names, phases := rollout.Steps()
+	rows := documented(t, 2)
+	if len(rows) != len(names) {
+		t.Fatalf("%d steps are documented, there are %d", len(rows), len(names))
+	}
+	for i, row := range rows {
+		of := fmt.Sprint(phases[i])
+		want := fmt.Sprint(strings.Split(strings.NewReplacer("none yet", "", "all", ", Initialized, Succeeded, Failed, Waiting, Progressing, Promoting, Finalising").Replace(row[1]), ", "))
+		if row[0] != names[i] || of != want {
+			t.Errorf("step %d: documented %q for %s, done %q for %s", i+1, row[0], want, names[i], of)
+		}
+	}
+}
+
+// TestDecisions demands that a step does what each row of the table says, in
+// that order and nothing else, and that there is a row for each scenario.
+func TestDecisions(t *testing.T) {
+	done := map[string]bool{}
+	for _, want := range decisions(t) {
+		key := want.phase + ": " + want.when
+		set := scenarios[key]
+		if set == nil || done[key] {
+			t.Errorf("no scenario, or a second row, for %q", key)
+			continue
+		}
+		done[key] = true
+		got := want
+		got.next, got.does, got.status = play(t, key, set)
+		if got != want {
+			t.Errorf("%s\n got %v\nwant %v", key, got, want)
+		}
+	}
+	for key, set := range scenarios {
+		if !done[key] {
+			phase, when, _ := strings.Cut(key, ": ")
+			r := row{phase: phase, when: when}
+			r.next, r.does, r.status = play(t, key, set)
+			t.Errorf("no row for a scenario:\n%v", r)
+		}
+	}
+}
+
+// play does one step of a scenario and says what happened in the words of the table.
+func play(t *testing.T, key string, set func(*scenario)) (next, does, status string) {
+	t.Helper()
+	phase, _, _ := strings.Cut(key, ":")
+	if phase == "none" {
+		phase = ""
+	}
+	x := newScenario(rollout.Phase(phase))
+	set(x)
+	before := x.s
+	after, wait, err := x.a.Step(t.Context(), x.time, before)
+	if err != nil {
+		t.Fatalf("%s: %v", key, err)
+	}
+	if x.w.routes.Canary != after.CanaryWeight {
+		t.Errorf("%s: the status says weight %d, the routes are %+v", key, after.CanaryWeight, x.w.routes)
+	}
+	if (wait == 0) != after.PostRollout {
+		t.Errorf("%s: the next step comes after %v", key, wait)
+	}
+	next = string(after.Phase)
+	if next == "" {
+		next = "none"
+	}
+	return next, orNone(strings.Join(x.w.log, ", ")), orNone(strings.Join(changes(before, after), ", "))
+}
+
+func orNone(s string) string {
+	if s == "" {
+		return "–"
+	}
+	return s
+}
+
+// changes are how the status differs, but for what every transition changes.
+func changes(a, b rollout.Status) (list []string) {
+	say := func(differs bool, text string, args ...any) {
+		if differs {
+			list = append(list, fmt.Sprintf(text, args...))
+		}
+	}
+	say(a.CanaryWeight != b.CanaryWeight, "weight %d", b.CanaryWeight)
+	say(a.FailedChecks != b.FailedChecks, "failed %d", b.FailedChecks)
+	say(a.Iterations != b.Iterations, "iteration %d", b.Iterations)
+	say(a.AppliedSpec != b.AppliedSpec, "applied %s", b.AppliedSpec)
+	say(a.PromotedSpec != b.PromotedSpec, "promoted %s", b.PromotedSpec)
+	switch {
+	case b.Gate == nil:
+		say(a.Gate != nil, "no gate")
+	case a.Gate == nil || a.Gate.Since != b.Gate.Since || a.Gate.Name != b.Gate.Name:
+		say(true, "gate %s", b.Gate.Name)
+	}
+	say(b.NotReady != a.NotReady && b.NotReady != "", "%s not ready", b.NotReady)
+	say(b.RollingBack && !a.RollingBack, "rollback to be done")
+	say(b.PostRollout && !a.PostRollout, "post-rollout to be done")
+	return list
+}
