@@ -79,7 +79,7 @@ func (n *Notifier) name(t *target, err error) error {
 }
 
 func (n *Notifier) post(ctx context.Context, t *target, m *Message) error {
-	body, err := services[n.Provider.Spec.Type].body(&n.Provider.Spec, m)
+	body, err := n.Provider.Spec.Type.of(t.url).body(&n.Provider.Spec, m)
 	if err != nil {
 		return permanent{err}
 	}

@@ -151,7 +151,7 @@ func chat(s *service, p *ProviderSpec, m *Message) any {
 		sections = append(sections, chatParagraph(f.Name+"<br>", s.value(f)))
 	}
 	return chatMessage{[]chatCard{{
-		Header:   chatHeader{Title: p.username(), Subtitle: fit(m.subject(), maxField, plain)}, // no HTML there
+		Header:   chatHeader{Title: p.username(), Subtitle: s.subject(m)},
 		Sections: sections,
 	}}}
 }

@@ -38,32 +38,43 @@ func TestWire(t *testing.T) {
 	for _, kind := range kinds {
 		t.Run(string(kind), func(t *testing.T) {
 			server := record(t, nil)
-			n := &notify.Notifier{Provider: provider(kind, server.URL+"/hook?id=1")}
-			defer n.Close()
-			var got strings.Builder
-			for i, a := range alerts {
-				e := a.event
-				e.Name, e.Namespace, e.Checksum, e.MaxWeight = "podinfo", "test", "5594979469", 50
-				e.Sequence, e.Time = int64(i+1), time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-				m := &notify.Message{Event: e}
-				if a.name == "new revision" {
-					m.Fields = notify.Fields(canary(), "prod & <b>")
-				}
-				if a.name == "finished" {
-					m.Lost = 2
-				}
-				if err := n.Post(t.Context(), m); err != nil {
-					t.Fatal(err)
-				}
-				r := server.all()[i]
-				fmt.Fprintf(&got, "# %s: %s%s\n%s\n", a.name, r.path, r.auth, r.body)
-				if !utf8.ValidString(r.body) || !json.Valid([]byte(r.body)) {
-					t.Errorf("%q", r.body)
-				}
-			}
-			golden(t, "testdata/"+string(kind)+".golden", got.String())
+			wire(t, &notify.Notifier{Provider: provider(kind, server.URL+"/hook?id=1")}, server, string(kind))
 		})
 	}
+	t.Run("workflow", func(t *testing.T) {
+		server := record(t, nil)
+		p := provider(notify.MSTeams, "http://prod-01.westeurope.Logic.Azure.com/hook?id=1")
+		p.Spec.Proxy = server.URL
+		wire(t, &notify.Notifier{Provider: p}, server, "workflow")
+	})
+}
+
+// wire posts the alerts to the server behind n.
+func wire(t *testing.T, n *notify.Notifier, server *recorder, file string) {
+	t.Helper()
+	defer n.Close()
+	var got strings.Builder
+	for i, a := range alerts {
+		e := a.event
+		e.Name, e.Namespace, e.Checksum, e.MaxWeight = "podinfo", "test", "5594979469", 50
+		e.Sequence, e.Time = int64(i+1), time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+		m := &notify.Message{Event: e}
+		if a.name == "new revision" {
+			m.Fields = notify.Fields(canary(), "prod & <b>")
+		}
+		if a.name == "finished" {
+			m.Lost = 2
+		}
+		if err := n.Post(t.Context(), m); err != nil {
+			t.Fatal(err)
+		}
+		r := server.all()[i]
+		fmt.Fprintf(&got, "# %s: %s%s\n%s\n", a.name, r.path, r.auth, r.body)
+		if !utf8.ValidString(r.body) || !json.Valid([]byte(r.body)) {
+			t.Errorf("%q", r.body)
+		}
+	}
+	golden(t, "testdata/"+file+".golden", got.String())
 }
 
 func golden(t *testing.T, file, got string) {
@@ -100,6 +111,37 @@ func TestLong(t *testing.T) {
 		for _, r := range server.all() {
 			if len(r.body) > 28<<10 || !strings.Contains(r.body, "…") {
 				t.Errorf("%s: %d bytes: %.300s", kind, len(r.body), r.body)
+			}
+		}
+	}
+}
+
+// TestInterpreted: nothing that a service would interpret is left of a remote text.
+func TestInterpreted(t *testing.T) {
+	for kind, never := range map[notify.Type][]string{
+		notify.Slack:   {"<", ">", "& "},
+		notify.Discord: {"<!", "<@", "@everyone", "@here", "](", "&lt;", "<https:"},
+		notify.Rocket:  {"<!", "<@", "@everyone", "@here", "](", "&lt;", "<https:"},
+		notify.MSTeams: {"<", ">", "& ", "]("},
+		notify.GChat:   {"<b>", "<!", "<@", "<https:", "& "},
+		notify.Generic: nil,
+	} {
+		server := record(t, nil)
+		n := &notify.Notifier{Provider: provider(kind, server.URL)}
+		e := event(1, rollout.Warn)
+		e.Reason, e.Name, e.Namespace = hostile, hostile, hostile
+		err := n.Post(t.Context(), &notify.Message{Event: e, Fields: []notify.Field{{Name: "Cluster", Value: hostile}}})
+		n.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		body := server.all()[0].body
+		for escaped, r := range map[string]string{`\u003c`: "<", `\u003e`: ">", `\u0026`: "&"} { // as encoding/json writes them
+			body = strings.ReplaceAll(body, escaped, r)
+		}
+		for _, text := range append(never, "\x1b", "\u202e", `\u001b`, `\n`, "a=b") {
+			if strings.Contains(body, text) {
+				t.Errorf("%s: %q is in %s", kind, text, body)
 			}
 		}
 	}
