@@ -171,7 +171,7 @@ func (b *book) find(name string) (*rollout.Canary, error) {
 }
 
 // nameOf is the canary as the commands name it.
-func nameOf(c *rollout.Canary) string { return c.Metadata.Namespace + "/" + c.Metadata.Name }
+func nameOf(c *rollout.Canary) string { return c.Namespace() + "/" + c.Metadata.Name }
 
 // secretsOf returns the Secrets of documents, of the directory dir and of the environment.
 func (p *program) secretsOf(dir string, documents *source.Set) (rollout.Secrets, error) {

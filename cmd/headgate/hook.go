@@ -189,7 +189,7 @@ func (p *program) declaredCall(c *call, f *hookFlags, args []string) error {
 	for _, hook := range canary.Spec.Analysis.Webhooks {
 		if hook.Name == name {
 			c.hook = hook
-			c.payload.Name, c.payload.Namespace = canary.Metadata.Name, canary.Metadata.Namespace
+			c.payload.Name, c.payload.Namespace = canary.Metadata.Name, canary.Namespace()
 			return nil
 		}
 		names = append(names, hook.Name)

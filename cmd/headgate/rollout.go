@@ -13,6 +13,6 @@ happen, run does it.`,
 		Args: noCommand,
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	c.AddCommand(p.simulateRollout())
+	c.AddCommand(p.simulateRollout(), p.runRollout())
 	return c
 }

@@ -8,6 +8,7 @@
 package ledger
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -68,7 +69,7 @@ func Open(path string, canary rollout.Metadata) (*File, error) {
 		lock.Close()
 		return nil, fmt.Errorf("status %s: %w by another run", path, ErrInUse)
 	}
-	return &File{path, lock, owner{canary.Name, canary.Namespace}}, nil
+	return &File{path, lock, owner{canary.Name, cmp.Or(canary.Namespace, rollout.DefaultNamespace)}}, nil
 }
 
 // Load returns the status, the zero one when none was saved.

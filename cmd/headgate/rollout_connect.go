@@ -1,0 +1,145 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/headgate-io/headgate/internal/redact"
+	"github.com/headgate-io/headgate/rollout"
+	"github.com/headgate-io/headgate/rollout/notify"
+	"github.com/headgate-io/headgate/rollout/traffic"
+)
+
+// goodbye is how long receivers of events are waited for at the end.
+const goodbye = 20 * time.Second
+
+// connect makes the analysis and its ports for a rollout that has come as far
+// as s. What it opened ends with close, in the reverse order.
+func (d *drive) connect(ctx context.Context, s rollout.Status) (close func() error, err error) {
+	var ends []func() error
+	close = func() error {
+		var errs []error
+		for i := len(ends) - 1; i >= 0; i-- {
+			errs = append(errs, ends[i]())
+		}
+		return errors.Join(errs...)
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, close())
+		}
+	}()
+	secrets, err := d.secretsOf(d.flags.secrets, d.book.documents)
+	if err != nil {
+		return nil, err
+	}
+	querier, err := d.flags.querier(d.book, secrets)
+	if err != nil {
+		return nil, err
+	}
+	providers, err := collect(d.book, notify.Decode)
+	if err != nil {
+		return nil, err
+	}
+	caller := &rollout.Caller{Secrets: secrets, Proxy: http.ProxyFromEnvironment}
+	ends = append(ends, func() error { caller.Close(); querier.Close(); return nil })
+	d.analysis = &rollout.Analysis{Canary: d.canary, Hooks: caller}
+	if err := d.connectTraffic(ctx, s, &ends); err != nil {
+		return nil, err
+	}
+	d.analysis.Metrics = d.flags.measured(d.canary, querier, d.proxy)
+	told, err := notify.Start(ctx, notify.Config{
+		Canary: d.canary, Providers: providers, EventURL: d.flags.eventURL, Cluster: d.flags.cluster,
+		Caller: caller, Secrets: secrets, Proxy: http.ProxyFromEnvironment,
+		Report: func(err error) { d.view.warn(err) },
+	})
+	if err != nil {
+		return nil, err
+	}
+	ends = append(ends, func() error {
+		limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), goodbye)
+		defer cancel()
+		if err := told.Close(limited); err != nil { // which Report has told
+			d.view.warn(err)
+		}
+		return nil
+	})
+	d.analysis.Sink = sinks{d.view, told}
+	return close, nil
+}
+
+// sinks are told all events.
+type sinks []rollout.Sink
+
+func (all sinks) Emit(ctx context.Context, e rollout.Event) {
+	for _, s := range all {
+		s.Emit(ctx, e)
+	}
+}
+
+// connectTraffic makes traffic and target, and lets the proxy serve.
+func (d *drive) connectTraffic(ctx context.Context, s rollout.Status, ends *[]func() error) error {
+	driver, err := d.flags.driver()
+	if err != nil {
+		return err
+	}
+	var phase atomic.Value
+	phase.Store(s.Phase)
+	d.phase = func(p rollout.Phase) { phase.Store(p) }
+	adapter := &traffic.Adapter{
+		Driver: driver, Canary: d.canary, ID: d.flags.revision,
+		Start: rollout.Routes{Primary: 100 - s.CanaryWeight, Canary: s.CanaryWeight},
+		Phase: func() rollout.Phase { return phase.Load().(rollout.Phase) },
+	}
+	d.analysis.Traffic, d.analysis.Target = adapter, adapter
+	if d.flags.listen == "" {
+		return nil
+	}
+	proxy, err := d.flags.newProxy(ctx, d.canary, s)
+	if err != nil {
+		return err
+	}
+	*ends = append(*ends, func() error { proxy.Close(); return nil })
+	d.proxy = proxy
+	d.analysis.Traffic, d.analysis.Target = proxy, proxy.Target(adapter)
+	if !driver.Has(traffic.Promote) {
+		d.analysis.Target = swapping{d.analysis.Target, proxy}
+		if d.promoted(s) {
+			proxy.Promote()
+		}
+	}
+	front, err := d.flags.serve(proxy, d.stop)
+	if err != nil {
+		return err
+	}
+	*ends = append(*ends, func() error { return front.close(ctx) })
+	d.view.say(fmt.Sprintf("serving at http://%s: primary %s, canary %s", front.addr, redact.String(d.flags.primary), redact.String(d.flags.canary)))
+	return nil
+}
+
+// promoted reports whether the revision that is rolled out is the primary's by s.
+func (d *drive) promoted(s rollout.Status) bool {
+	switch s.Phase {
+	case rollout.Promoting, rollout.Finalising, rollout.Succeeded:
+		return s.AppliedSpec == d.flags.revision && !d.flags.again
+	}
+	return false
+}
+
+// swapping is a target of which the proxy is all that has to know a promotion.
+type swapping struct {
+	rollout.Target
+	proxy *traffic.Proxy
+}
+
+func (s swapping) Promote(ctx context.Context) error {
+	if err := s.Target.Promote(ctx); err != nil {
+		return err
+	}
+	s.proxy.Promote()
+	return nil
+}

@@ -1,0 +1,137 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/headgate-io/headgate/rollout"
+	"github.com/headgate-io/headgate/rollout/ledger"
+	"github.com/headgate-io/headgate/rollout/traffic"
+)
+
+// A drive is a rollout that is run.
+type drive struct {
+	*program
+	flags  *runFlags
+	canary *rollout.Canary
+	book   *book
+	file   *ledger.File
+	stop   context.CancelCauseFunc // ends the run with an error
+
+	analysis *rollout.Analysis
+	proxy    *traffic.Proxy // nil without --proxy
+	view     *view
+	settled  string              // the revision of the target, when there was nothing to do
+	phase    func(rollout.Phase) // tells operations the phase
+}
+
+// run drives the rollout from a status to its end, and prints what became of it.
+func (d *drive) run(ctx context.Context, s rollout.Status) error {
+	d.view = d.newView(s)
+	closePorts, err := d.connect(ctx, s)
+	if err != nil {
+		return asUsage(err)
+	}
+	s, resumed := d.first(s)
+	d.view.begin(s, resumed)
+	s, err = d.steps(ctx, s)
+	d.view.end()
+	err = ended(ctx, err)
+	r := d.result(s, err)
+	errs := []error{d.print(r)}
+	if d.flags.keep && err == nil {
+		<-ctx.Done()
+	}
+	errs = append(errs, closePorts())
+	if r.Outcome == outcomeError {
+		errs = append([]error{err}, errs...)
+	}
+	if err := errors.Join(errs...); err != nil {
+		return &exitError{max(exitUsage, outcomes[r.Outcome]), err}
+	}
+	if code := outcomes[r.Outcome]; code != exitPromoted {
+		return &exitError{code, nil}
+	}
+	return nil
+}
+
+// first returns the status to go on from: of a canary that was not seen yet and
+// of one that is rolled out again, that of a rollout that begins.
+func (d *drive) first(s rollout.Status) (first rollout.Status, resumed bool) {
+	switch {
+	case s.Phase == "":
+		return rollout.Status{Phase: rollout.Initialized}, false
+	case s.Ended() && d.flags.again:
+		return rollout.Status{Phase: rollout.Initialized, Sequence: s.Sequence}, false
+	}
+	return s, !s.Ended()
+}
+
+// steps drives the rollout until it has ended.
+func (d *drive) steps(ctx context.Context, s rollout.Status) (rollout.Status, error) {
+	loop := rollout.Loop{Wait: d.wait, Save: d.save}
+	for s.Ended() { // until a step sees the revision that begins
+		revision, err := d.analysis.Target.Revision(ctx)
+		if err != nil {
+			return s, fmt.Errorf("revision: %w", err)
+		}
+		if revision == s.AppliedSpec || revision == s.PromotedSpec {
+			d.settled = revision
+			d.view.unchanged(s, revision)
+			return s, nil
+		}
+		next, wait, err := d.analysis.Step(ctx, time.Now(), s)
+		if err == nil {
+			s, err = next, d.save(next)
+		}
+		if err == nil {
+			err = d.wait(ctx, wait)
+		}
+		if err != nil {
+			return s, err
+		}
+	}
+	return d.analysis.Run(ctx, s, loop)
+}
+
+// save keeps the status and shows it.
+func (d *drive) save(s rollout.Status) error {
+	if err := d.file.Save(s); err != nil {
+		return err
+	}
+	d.phase(s.Phase)
+	d.view.show(s)
+	return nil
+}
+
+// wait waits between two steps. With --once there is no second one.
+func (d *drive) wait(ctx context.Context, interval time.Duration) error {
+	if d.flags.once {
+		return errNotOver
+	}
+	if d.flags.interval > 0 {
+		interval = d.flags.interval
+	}
+	timer := time.NewTimer(interval)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// ended returns why the steps ended, with the cause of ctx when that has one.
+func ended(ctx context.Context, err error) error {
+	switch cause := context.Cause(ctx); {
+	case err == nil || cause == nil || !errors.Is(err, ctx.Err()):
+		return err
+	case cause == context.Canceled:
+		return fmt.Errorf("%w: interrupted", errNotOver)
+	default:
+		return cause
+	}
+}

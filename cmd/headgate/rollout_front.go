@@ -1,0 +1,111 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/headgate-io/headgate/rollout"
+	"github.com/headgate-io/headgate/rollout/traffic"
+)
+
+// frontFlags describe the reverse proxy of a run.
+type frontFlags struct {
+	listen  string
+	primary string
+	canary  string
+	keep    bool
+	drain   time.Duration
+	none    bool
+}
+
+func (f *frontFlags) register(c *cobra.Command) {
+	fl := c.Flags()
+	fl.StringVar(&f.listen, "proxy", "", "`HOST:PORT` of a reverse proxy that divides the traffic while this runs; port 0 takes a free one")
+	fl.StringVar(&f.primary, "primary", "", "`URL` of the primary, for --proxy")
+	fl.StringVar(&f.canary, "canary", "", "`URL` of the canary, for --proxy")
+	fl.BoolVar(&f.keep, "proxy-keep", false, "when the rollout is over let the proxy serve on, until it is interrupted")
+	fl.DurationVar(&f.drain, "proxy-drain", 30*time.Second, "how long the proxy may take to answer the requests that it has when it ends")
+	fl.BoolVar(&f.none, "no-traffic", false, "divide no traffic: somebody else does, or there is none")
+}
+
+// check refuses what does not go together.
+func (f *frontFlags) check(a *adapterFlags) error {
+	ways := 0
+	for _, given := range []bool{f.listen != "", a.has(traffic.SetRoutes), f.none} {
+		if given {
+			ways++
+		}
+	}
+	switch {
+	case ways == 0:
+		return usage("say how traffic is divided: with --proxy, with an operation set-routes of --exec or --request, or with --no-traffic")
+	case ways > 1:
+		return usage("--proxy, an operation set-routes and --no-traffic exclude each other")
+	case a.has(traffic.ReadRoutes) && !a.has(traffic.SetRoutes):
+		return usage("an operation routes goes with an operation set-routes")
+	case f.listen == "" && (f.primary != "" || f.canary != "" || f.keep):
+		return usage("--primary, --canary and --proxy-keep go with --proxy")
+	case f.listen != "" && (f.primary == "" || f.canary == ""):
+		return usage("--proxy needs the URLs of both sides: --primary and --canary")
+	case f.drain < 0:
+		return usage("--proxy-drain %s: want a positive time", f.drain)
+	}
+	return nil
+}
+
+// newProxy returns the proxy of a rollout that has come as far as status.
+func (f *frontFlags) newProxy(ctx context.Context, c *rollout.Canary, status rollout.Status) (*traffic.Proxy, error) {
+	proxy := &traffic.Proxy{
+		Primary: f.primary, Canary: f.canary, Match: c.Spec.Analysis.Match, MirrorWeight: c.Spec.Analysis.MirrorWeight,
+		Start: rollout.Routes{Primary: 100 - status.CanaryWeight, Canary: status.CanaryWeight},
+	}
+	if _, err := proxy.Routes(ctx); err != nil {
+		return nil, usage("--proxy: %w", err)
+	}
+	return proxy, nil
+}
+
+// A front is a proxy that listens.
+type front struct {
+	server *http.Server
+	addr   net.Addr
+	drain  time.Duration
+	ended  chan struct{} // closed when it listens no more
+}
+
+// serve begins to listen. When that fails later, broken is told.
+func (f *frontFlags) serve(proxy *traffic.Proxy, broken func(error)) (*front, error) {
+	l, err := net.Listen("tcp", f.listen)
+	if err != nil {
+		return nil, fmt.Errorf("--proxy: %w", err)
+	}
+	s := &front{
+		server: &http.Server{Handler: proxy, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 256 << 10},
+		addr:   l.Addr(), drain: f.drain, ended: make(chan struct{}),
+	}
+	go func() {
+		defer close(s.ended)
+		if err := s.server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+			broken(fmt.Errorf("--proxy: %w", err))
+		}
+	}()
+	return s, nil
+}
+
+// close ends it when the requests that it has are answered.
+func (s *front) close(ctx context.Context) error {
+	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.drain)
+	defer cancel()
+	err := s.server.Shutdown(grace)
+	if err != nil {
+		err = errors.Join(fmt.Errorf("--proxy: requests that took longer than %s were cut off", s.drain), s.server.Close())
+	}
+	<-s.ended
+	return err
+}
