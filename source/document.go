@@ -52,3 +52,6 @@ func checkTimeout(text string) error {
 	_, err := document.ParseTimeout(text)
 	return err
 }
+
+// objectName checks the name of an object.
+func objectName(name string) error { return document.CheckName(name) }

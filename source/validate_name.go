@@ -11,26 +11,10 @@ import (
 	"github.com/headgate-io/headgate/internal/document"
 )
 
-// The forms of names (RFC 1123, and the label rules of object metadata).
-var (
-	subdomainForm = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`)
-	dnsLabelForm  = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`)
-	qualifiedForm = regexp.MustCompile(`^[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$`)
-)
+// qualifiedForm is that of labels of object metadata.
+var qualifiedForm = regexp.MustCompile(`^[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$`)
 
 const maxAnnotations = 256 << 10 // bytes of all keys and values
-
-// objectName checks the name of an object.
-func objectName(name string) error {
-	switch {
-	case name == "":
-		return errors.New("is required")
-	case len(name) > 253 || !subdomainForm.MatchString(name):
-		return fmt.Errorf("%s is no name: write at most 253 lower-case letters, digits, '-' and '.', "+
-			"with a letter or digit at both ends", quote(name))
-	}
-	return nil
-}
 
 func optionalName(name string) error {
 	if name == "" {
@@ -45,9 +29,8 @@ func checkMetadata(m *Metadata, found *document.Findings) {
 	} else if err := objectName(m.Name); err != nil {
 		found.Add("metadata.name", "%w", err)
 	}
-	if space := m.space(); len(space) > 63 || !dnsLabelForm.MatchString(space) {
-		found.Add("metadata.namespace", "%s is no namespace: write at most 63 lower-case letters, digits and '-', "+
-			"with a letter or digit at both ends", quote(space))
+	if err := document.CheckNamespace(m.space()); err != nil {
+		found.Add("metadata.namespace", "%w", err)
 	}
 	checkLabels(m.Labels, found)
 	checkAnnotations(m.Annotations, found)
@@ -83,7 +66,7 @@ func qualifiedKey(key string) error {
 	if !found {
 		prefix, name = "", key
 	}
-	if found && (len(prefix) > 253 || !subdomainForm.MatchString(prefix)) ||
+	if found && !document.Subdomain(prefix) ||
 		len(name) > 63 || !qualifiedForm.MatchString(name) {
 		return errors.New("the key must be [PREFIX/]NAME: a DNS name, and at most 63 letters, digits, '-', '_' and '.'")
 	}
