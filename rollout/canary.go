@@ -1,8 +1,15 @@
 package rollout
 
-import "io"
+// The API groups whose Canary manifests are read: headgate's own, and the one
+// of the reference implementation.
+const (
+	Group          = "rollout.headgate.dev"
+	ReferenceGroup = "flagger.app"
+)
 
-// A Canary is the part of a Canary manifest that this package works with.
+// A Canary is the part of a Canary manifest that this package works with. It
+// holds what is written; what is left out has the zero value, and methods such
+// as [Canary.Interval] return the defaults.
 type Canary struct {
 	APIVersion string     `json:"apiVersion"`
 	Kind       string     `json:"kind"`
@@ -102,15 +109,3 @@ type Alert struct {
 	Severity    Severity  `json:"severity,omitempty"` // default info: all
 	ProviderRef ObjectRef `json:"providerRef"`
 }
-
-// Decode reads the Canary manifests of a stream of YAML documents or JSON
-// values; documents of other kinds are skipped.
-//
-// The error joins what is wrong. Warnings are what real manifests break and an
-// analysis would not run with: see [Canary.Check].
-func Decode(file string, r io.Reader) (canaries []*Canary, warnings []error, err error) {
-	return nil, nil, errTODO
-}
-
-// Check returns what an analysis would not run with, joined.
-func (c *Canary) Check() error { return nil }

@@ -1,0 +1,269 @@
+package rollout
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+	"time"
+)
+
+func ptr[T any](v T) *T { return &v }
+
+// sound returns a canary that has one of everything and nothing wrong.
+func sound() *Canary {
+	return &Canary{
+		Metadata: Metadata{Name: "podinfo", Namespace: "test"},
+		Spec: CanarySpec{
+			TargetRef: ObjectRef{Name: "podinfo"},
+			Analysis: Settings{
+				Interval: Duration(time.Minute), Threshold: 5, StepWeight: 10, MaxWeight: 50,
+				Metrics: []Metric{{Name: SuccessRate, ThresholdRange: &Range{Min: ptr(99.0)}}},
+				Webhooks: []Hook{
+					{Name: "gate", Type: HookConfirmRollout, URL: "https://h/gate"},
+					{Name: "load", Type: HookRollout, URL: "http://h/", Timeout: Duration(5 * time.Second)},
+				},
+				Alerts: []Alert{{Name: "on-call", ProviderRef: ObjectRef{Name: "slack"}}},
+			},
+		},
+	}
+}
+
+// many returns n items.
+func many[T any](n int, item T) (all []T) {
+	for range n {
+		all = append(all, item)
+	}
+	return all
+}
+
+func numbered(n int) map[string]string {
+	m := make(map[string]string)
+	for i := range n {
+		m[fmt.Sprint(i)] = ""
+	}
+	return m
+}
+
+// requirementTests break one requirement each, by its field and text.
+var requirementTests = []struct {
+	edit func(c *Canary, a *Settings, h *Hook, m *Metric)
+	level
+	want string
+}{
+	{func(c *Canary, _ *Settings, _ *Hook, _ *Metric) { c.Metadata.Name = "" }, invalid, "metadata.name: is required"},
+	{func(c *Canary, _ *Settings, _ *Hook, _ *Metric) { c.Metadata.Name = "A\x1b" }, invalid, `metadata.name: "A\x1b" is no name: write at most 253 lower-case letters, digits, '-' and '.', with a letter or digit at both ends`},
+	{func(c *Canary, _ *Settings, _ *Hook, _ *Metric) { c.Metadata.Namespace = "a.b" }, invalid, `metadata.namespace: "a.b" is no namespace: write at most 63 lower-case letters, digits and '-', with a letter or digit at both ends`},
+	{func(c *Canary, _ *Settings, _ *Hook, _ *Metric) { c.Spec.Service.Port = 70000 }, invalid, "spec.service.port: is 70000: it must be from 0 to 65535"},
+	{func(c *Canary, _ *Settings, _ *Hook, _ *Metric) { c.Spec.ProgressDeadlineSeconds = -1 }, broken, "spec.progressDeadlineSeconds: is -1: it must be from 0 to 8589934591"},
+	{func(c *Canary, _ *Settings, _ *Hook, _ *Metric) { c.Spec.MetricsServer = "prometheus:9090" }, broken, "spec.metricsServer: must begin with http:// or https://"},
+
+	{func(_ *Canary, a *Settings, _ *Hook, _ *Metric) { a.StepWeight, a.StepWeights = 0, make([]int, 101) }, invalid, "spec.analysis.stepWeights: has 101 items: the limit is 100"},
+	{func(_ *Canary, a *Settings, _ *Hook, _ *Metric) { a.Match = many(101, Match{}) }, invalid, "spec.analysis.match: has 101 items: the limit is 100"},
+	{func(_ *Canary, a *Settings, _ *Hook, m *Metric) { a.Metrics = many(101, *m) }, invalid, "spec.analysis.metrics: has 101 items: the limit is 100"},
+	{func(_ *Canary, a *Settings, h *Hook, _ *Metric) { a.Webhooks = many(101, *h) }, invalid, "spec.analysis.webhooks: has 101 items: the limit is 100"},
+	{func(_ *Canary, a *Settings, _ *Hook, _ *Metric) { a.Alerts = many(101, a.Alerts[0]) }, invalid, "spec.analysis.alerts: has 101 items: the limit is 100"},
+
+	{func(_ *Canary, a *Settings, _ *Hook, _ *Metric) { a.Interval = -1 }, broken, "spec.analysis.interval: is -0.000001ms: it must not be negative"},
+	{func(_ *Canary, a *Settings, _ *Hook, _ *Metric) { a.Threshold = -1 }, broken, "spec.analysis.threshold: is -1: it must not be negative"},
+	{func(_ *Canary, a *Settings, _ *Hook, _ *Metric) { a.MaxWeight = 101 }, broken, "spec.analysis.maxWeight: is 101: it must be from 0 to 100"},
+	{func(_ *Canary, a *Settings, _ *Hook, _ *Metric) { a.StepWeight = -1 }, broken, "spec.analysis.stepWeight: is -1: it must be from 0 to 100"},
+	{func(_ *Canary, a *Settings, _ *Hook, _ *Metric) { a.StepWeightPromotion = 101 }, broken, "spec.analysis.stepWeightPromotion: is 101: it must be from 0 to 100"},
+	{func(_ *Canary, a *Settings, _ *Hook, _ *Metric) { a.Mirror, a.MirrorWeight = true, 101 }, broken, "spec.analysis.mirrorWeight: is 101: it must be from 0 to 100"},
+	{func(_ *Canary, a *Settings, _ *Hook, _ *Metric) { a.Iterations = -1 }, broken, "spec.analysis.iterations: is -1: it must not be negative"},
+	{func(_ *Canary, a *Settings, _ *Hook, _ *Metric) { a.PrimaryReadyThreshold = ptr(101) }, broken, "spec.analysis.primaryReadyThreshold: is 101: it must be from 0 to 100"},
+	{func(_ *Canary, a *Settings, _ *Hook, _ *Metric) { a.CanaryReadyThreshold = ptr(-1) }, broken, "spec.analysis.canaryReadyThreshold: is -1: it must be from 0 to 100"},
+	{func(_ *Canary, a *Settings, _ *Hook, _ *Metric) { a.StepWeight = 60 }, broken, "spec.analysis.stepWeight: is 60, more than maxWeight 50: lower it or raise maxWeight"},
+	{func(_ *Canary, a *Settings, _ *Hook, _ *Metric) { a.StepWeight, a.StepWeights = 0, []int{0, 20} }, broken, "spec.analysis.stepWeights: has the step 0: each must be from 1 to 100"},
+	{func(_ *Canary, a *Settings, _ *Hook, _ *Metric) {
+		a.StepWeight, a.MaxWeight, a.StepWeights = 0, 0, []int{20, 101}
+	}, broken, "spec.analysis.stepWeights: has the step 101: each must be from 1 to 100"},
+	{func(_ *Canary, a *Settings, _ *Hook, _ *Metric) { a.StepWeight, a.StepWeights = 0, []int{20, 20} }, broken, "spec.analysis.stepWeights: has the step 20 after 20: each must be higher than the one before"},
+	{func(_ *Canary, a *Settings, _ *Hook, _ *Metric) { a.StepWeight, a.StepWeights = 0, []int{20, 60} }, broken, "spec.analysis.stepWeights: has the step 60, more than maxWeight 50: lower it or raise maxWeight"},
+	{func(_ *Canary, a *Settings, _ *Hook, _ *Metric) { a.StepWeight = 0 }, broken, "spec.analysis: has neither stepWeight, stepWeights nor iterations, so that it would never end: set one of them"},
+	{func(_ *Canary, a *Settings, h *Hook, _ *Metric) {
+		h.Timeout = Duration(50 * time.Second)
+		a.Webhooks = append(a.Webhooks, Hook{Name: "smoke", URL: "http://h/"})
+	}, broken, `spec.analysis.webhooks: the timeouts of the rollout webhooks add up to 1m ("load" 50s, "smoke" 10s by default), which must be lower than the interval of 1m: raise interval or lower the timeouts`},
+	{func(_ *Canary, a *Settings, h *Hook, _ *Metric) {
+		h.Timeout = math.MaxInt64
+		a.Webhooks = append(a.Webhooks, *h)
+	}, broken, "add up to 2562047h47m16.854775807s"},
+	{func(_ *Canary, a *Settings, h *Hook, _ *Metric) { a.Webhooks = append(a.Webhooks, many(12, *h)...) }, broken, "and 3 more), which must be lower"},
+
+	{func(_ *Canary, a *Settings, _ *Hook, _ *Metric) { a.Interval = Duration(9 * time.Second) }, advice, "spec.analysis.interval: is raised to 10s, the shortest"},
+	{func(_ *Canary, a *Settings, _ *Hook, _ *Metric) { a.MaxWeight, a.Iterations = 0, 3 }, advice, "spec.analysis.stepWeight: has no effect: iterations is set"},
+	{func(_ *Canary, a *Settings, _ *Hook, _ *Metric) { a.StepWeight, a.Iterations = 0, 3 }, advice, "spec.analysis.maxWeight: has no effect: iterations is set"},
+	{func(_ *Canary, a *Settings, _ *Hook, _ *Metric) {
+		a.StepWeight, a.MaxWeight, a.Iterations, a.StepWeights = 0, 0, 3, []int{1}
+	}, advice, "spec.analysis.stepWeights: has no effect: iterations is set"},
+	{func(_ *Canary, a *Settings, _ *Hook, _ *Metric) { a.StepWeights = []int{1} }, advice, "spec.analysis.stepWeights: has no effect: stepWeight is set"},
+	{func(_ *Canary, a *Settings, _ *Hook, _ *Metric) {
+		a.StepWeight, a.MaxWeight, a.Iterations, a.Mirror = 0, 0, 3, true
+		a.Match = []Match{{Headers: map[string]StringMatch{"x": {Exact: "y"}}}}
+	}, advice, "spec.analysis.mirror: has no effect: an A/B test copies no requests"},
+	{func(_ *Canary, a *Settings, _ *Hook, _ *Metric) { a.MirrorWeight = 50 }, advice, "spec.analysis.mirrorWeight: has no effect: mirror is not set"},
+	{func(_ *Canary, a *Settings, _ *Hook, _ *Metric) { a.PrimaryReadyThreshold = ptr(50) }, advice, "spec.analysis.primaryReadyThreshold: has no effect: the target says when it is ready"},
+	{func(_ *Canary, a *Settings, _ *Hook, _ *Metric) { a.CanaryReadyThreshold = ptr(50) }, advice, "spec.analysis.canaryReadyThreshold: has no effect: the target says when it is ready"},
+	{func(_ *Canary, _ *Settings, h *Hook, _ *Metric) { h.Retries = 11 }, advice, "spec.analysis.webhooks: with their retries the rollout webhooks may take 1m, which is not lower than the interval of 1m: a step may then take longer than that"},
+
+	{match(StringMatch{}, 101), invalid, "spec.analysis.match[0].headers: has 101 items: the limit is 100"},
+	{match(StringMatch{}, 0), broken, "spec.analysis.match[0].headers: is missing, so that every request would match: name a header and its value"},
+	{match(StringMatch{}, 1), broken, "spec.analysis.match[0].headers: needs one of exact, prefix, suffix and regex for x0, and has 0"},
+	{match(StringMatch{Exact: "a", Prefix: "b"}, 1), broken, "spec.analysis.match[0].headers: needs one of exact, prefix, suffix and regex for x0, and has 2"},
+	{match(StringMatch{Suffix: strings.Repeat("x", 4<<10+1)}, 1), broken, "spec.analysis.match[0].headers: has a condition on x0 that is longer than 4 KiB"},
+	{match(StringMatch{Regex: "("}, 1), broken, "spec.analysis.match[0].headers: has a regex for x0 that does not compile: missing closing )"},
+	{func(_ *Canary, a *Settings, _ *Hook, _ *Metric) {
+		a.Match = []Match{{Headers: map[string]StringMatch{"a b": {Exact: "x"}}}}
+	}, broken, `spec.analysis.match[0].headers: has "a b", which is no name of a header`},
+
+	{func(_ *Canary, _ *Settings, _ *Hook, m *Metric) { m.Name, m.Query = "", "q" }, invalid, "spec.analysis.metrics[0].name: is required"},
+	{func(_ *Canary, _ *Settings, _ *Hook, m *Metric) { m.Name, m.Query = strings.Repeat("x", 254), "q" }, invalid, "spec.analysis.metrics[0].name: is longer than 253 bytes"},
+	{func(_ *Canary, _ *Settings, _ *Hook, m *Metric) { m.Query = strings.Repeat("x", 64<<10+1) }, invalid, "spec.analysis.metrics[0].query: is longer than 64 KiB"},
+	{func(_ *Canary, _ *Settings, _ *Hook, m *Metric) { m.TemplateRef = &ObjectRef{} }, invalid, "spec.analysis.metrics[0].templateRef.name: is required"},
+	{func(_ *Canary, _ *Settings, _ *Hook, m *Metric) {
+		m.TemplateRef = &ObjectRef{Name: "a", Namespace: "B"}
+	}, invalid, `spec.analysis.metrics[0].templateRef.namespace: "B" is no namespace`},
+	{func(_ *Canary, _ *Settings, _ *Hook, m *Metric) {
+		m.TemplateRef, m.TemplateVariables = &ObjectRef{Name: "a"}, numbered(1001)
+	}, invalid, "spec.analysis.metrics[0].templateVariables: has 1001 keys: the limit is 1000"},
+	{func(_ *Canary, _ *Settings, _ *Hook, m *Metric) { m.NoValues = "ignore" }, invalid, `spec.analysis.metrics[0].noValues: "ignore" is none of fail, pass, inconclusive`},
+	{func(_ *Canary, _ *Settings, _ *Hook, m *Metric) { m.Interval = -1 }, broken, "spec.analysis.metrics[0].interval: is -0.000001ms: it must not be negative"},
+	{func(_ *Canary, _ *Settings, _ *Hook, m *Metric) { m.Name = "latency" }, broken, "spec.analysis.metrics[0]: has no query and no templateRef, and is neither request-success-rate nor request-duration: add one"},
+	{func(_ *Canary, _ *Settings, _ *Hook, m *Metric) { m.ThresholdRange = nil }, broken, "spec.analysis.metrics[0].thresholdRange: is missing, so that every value would pass: set min, max or both"},
+	{func(_ *Canary, _ *Settings, _ *Hook, m *Metric) {
+		m.ThresholdRange = &Range{Min: ptr(2.5), Max: ptr(1.0)}
+	}, broken, "spec.analysis.metrics[0].thresholdRange: has min 2.5 above max 1, so that no value passes"},
+	{func(_ *Canary, _ *Settings, _ *Hook, m *Metric) { m.ThresholdRange = &Range{} }, broken, "spec.analysis.metrics[0].thresholdRange: is empty, so that every value would pass: set min, max or both"},
+	{func(_ *Canary, _ *Settings, _ *Hook, m *Metric) { m.ThresholdRange = &Range{Max: ptr(math.NaN())} }, broken, "spec.analysis.metrics[0].thresholdRange: has a bound that is no number"},
+	{func(_ *Canary, _ *Settings, _ *Hook, m *Metric) { m.ThresholdRange, m.Threshold = nil, ptr(math.NaN()) }, broken, "spec.analysis.metrics[0].threshold: is no number"},
+	{func(_ *Canary, _ *Settings, _ *Hook, m *Metric) { m.Threshold = ptr(1.0) }, advice, "spec.analysis.metrics[0].threshold: has no effect: thresholdRange is set"},
+	{func(_ *Canary, _ *Settings, _ *Hook, m *Metric) { m.TemplateRef, m.Query = &ObjectRef{Name: "a"}, "q" }, advice, "spec.analysis.metrics[0].query: has no effect: templateRef is set"},
+	{func(_ *Canary, _ *Settings, _ *Hook, m *Metric) { m.TemplateVariables = numbered(1) }, advice, "spec.analysis.metrics[0].templateVariables: has no effect: templateRef is not set"},
+
+	{func(_ *Canary, _ *Settings, h *Hook, _ *Metric) { h.Name = "" }, invalid, "spec.analysis.webhooks[1].name: is required"},
+	{func(_ *Canary, _ *Settings, h *Hook, _ *Metric) { h.Name = "a\x1b[31m" }, invalid, `spec.analysis.webhooks[1].name: "a\x1b[31m" has control characters: remove them`},
+	{func(_ *Canary, _ *Settings, h *Hook, _ *Metric) { h.URL = "" }, invalid, "spec.analysis.webhooks[1].url: must begin with http:// or https://"},
+	{func(_ *Canary, _ *Settings, h *Hook, _ *Metric) { h.URL = "file:///etc/passwd" }, invalid, "spec.analysis.webhooks[1].url: must begin with http:// or https://"},
+	{func(_ *Canary, _ *Settings, h *Hook, _ *Metric) { h.URL = "https:///path" }, invalid, "spec.analysis.webhooks[1].url: has no host: write http://HOST/PATH or https://HOST/PATH"},
+	{func(_ *Canary, _ *Settings, h *Hook, _ *Metric) { h.URL = "https://u:hunter2@h\n" }, invalid, "spec.analysis.webhooks[1].url: is no URL: write http://HOST/PATH or https://HOST/PATH"},
+	{func(_ *Canary, _ *Settings, h *Hook, _ *Metric) { h.URL = "https://h/" + strings.Repeat("x", 8<<10) }, invalid, "spec.analysis.webhooks[1].url: is longer than 8192 bytes"},
+	{func(_ *Canary, _ *Settings, h *Hook, _ *Metric) { h.Retries = 101 }, invalid, "spec.analysis.webhooks[1].retries: is 101: it must be from 0 to 100"},
+	{func(_ *Canary, _ *Settings, h *Hook, _ *Metric) {
+		h.Metadata = map[string]string{"cmd": strings.Repeat("x", 256<<10)}
+	}, invalid, "spec.analysis.webhooks[1].metadata: has 262147 bytes of keys and values: the limit is 256 KiB"},
+	{func(_ *Canary, _ *Settings, h *Hook, _ *Metric) { h.Metadata = map[string]string{"a\n": ""} }, invalid, `spec.analysis.webhooks[1].metadata: the key "a\n" has control characters: remove them`},
+	{func(_ *Canary, _ *Settings, h *Hook, _ *Metric) { h.SecretRef = &SecretRef{} }, invalid, "spec.analysis.webhooks[1].secretRef.name: is required"},
+	{func(_ *Canary, _ *Settings, h *Hook, _ *Metric) {
+		h.URL, h.CertSecretRef = "https://h", &SecretRef{"../x"}
+	}, invalid, `spec.analysis.webhooks[1].certSecretRef.name: "../x" is no name`},
+	{func(_ *Canary, _ *Settings, h *Hook, _ *Metric) { h.Type, h.Deadline = HookConfirmPromotion, -1 }, invalid, "spec.analysis.webhooks[1].deadline: is -0.000001ms: it must not be negative"},
+	{func(_ *Canary, _ *Settings, h *Hook, _ *Metric) { h.Deadline = 1 }, invalid, "spec.analysis.webhooks[1].deadline: is for the types confirm-rollout, confirm-traffic-increase and confirm-promotion: remove it"},
+	{func(_ *Canary, _ *Settings, h *Hook, _ *Metric) { h.Type = "Rollout" }, broken, `spec.analysis.webhooks[1].type: "Rollout" is none of confirm-rollout, pre-rollout, rollout, confirm-traffic-increase, confirm-promotion, post-rollout, rollback, event`},
+	{func(_ *Canary, _ *Settings, h *Hook, _ *Metric) { h.Timeout = -1 }, broken, "spec.analysis.webhooks[1].timeout: is -0.000001ms: it must not be negative"},
+	{func(_ *Canary, _ *Settings, h *Hook, _ *Metric) { h.Name = "gate" }, advice, `spec.analysis.webhooks[1].name: "gate" is the name of webhooks[0] as well: events and logs do not tell them apart`},
+	{func(_ *Canary, _ *Settings, h *Hook, _ *Metric) { h.MuteAlert = true }, advice, "spec.analysis.webhooks[1].muteAlert: has no effect: only webhooks of the types confirm-rollout, confirm-traffic-increase and confirm-promotion wait for an approval"},
+	{func(_ *Canary, _ *Settings, h *Hook, _ *Metric) {
+		h.Type, h.Metadata = HookEvent, map[string]string{"timestamp": "1"}
+	}, advice, "spec.analysis.webhooks[1].metadata: has the key timestamp, which each event sets: rename it"},
+	{func(_ *Canary, _ *Settings, h *Hook, _ *Metric) { h.URL = "https://u:hunter2@h/" }, advice, "spec.analysis.webhooks[1].url: holds a password, which anyone who reads the manifest sees: use secretRef"},
+	{func(_ *Canary, _ *Settings, h *Hook, _ *Metric) { h.SecretRef = &SecretRef{"a"} }, advice, "spec.analysis.webhooks[1].url: is http, so that the credentials of secretRef go in the clear: use https"},
+	{func(_ *Canary, _ *Settings, h *Hook, _ *Metric) { h.CertSecretRef = &SecretRef{"a"} }, advice, "spec.analysis.webhooks[1].certSecretRef: has no effect: url is http"},
+	{func(_ *Canary, _ *Settings, h *Hook, _ *Metric) {
+		h.URL, h.SecretRef, h.DisableTLS = "https://h", &SecretRef{"a"}, true
+	}, advice, "spec.analysis.webhooks[1].disableTLS: sends the credentials of secretRef to a server whose certificate is not verified: use certSecretRef"},
+
+	{func(_ *Canary, a *Settings, _ *Hook, _ *Metric) { a.Alerts[0].Name = "\x00" }, invalid, `spec.analysis.alerts[0].name: "\x00" has control characters: remove them`},
+	{func(_ *Canary, a *Settings, _ *Hook, _ *Metric) { a.Alerts[0].ProviderRef.Name = "" }, invalid, "spec.analysis.alerts[0].providerRef.name: is required"},
+	{func(_ *Canary, a *Settings, _ *Hook, _ *Metric) { a.Alerts[0].ProviderRef.Namespace = "-" }, invalid, `spec.analysis.alerts[0].providerRef.namespace: "-" is no namespace`},
+	{func(_ *Canary, a *Settings, _ *Hook, _ *Metric) { a.Alerts[0].Severity = "warning" }, broken, `spec.analysis.alerts[0].severity: "warning" is none of info, warn, error`},
+}
+
+// match sets n conditions on headers.
+func match(m StringMatch, n int) func(*Canary, *Settings, *Hook, *Metric) {
+	return func(_ *Canary, a *Settings, _ *Hook, _ *Metric) {
+		a.Match = []Match{{Headers: make(map[string]StringMatch)}}
+		for i := range n {
+			a.Match[0].Headers[fmt.Sprintf("x%d", i)] = m
+		}
+	}
+}
+
+// TestRequirements breaks each requirement and reads what is said about it by
+// Check, which tells nothing of advice.
+func TestRequirements(t *testing.T) {
+	if c := sound(); c.Check() != nil || len(examine(c).found[advice].Errors) > 0 {
+		t.Fatalf("%v\n%v", c.Check(), examine(c).found[advice].Errors)
+	}
+	for _, test := range requirementTests {
+		c := sound()
+		a := &c.Spec.Analysis
+		test.edit(c, a, &a.Webhooks[1], &a.Metrics[0])
+		found := examine(c).found[test.level].Of("")
+		if len(found) == 0 || !strings.Contains(found[0].Error(), test.want) {
+			t.Errorf("%v\nwant level %d: %s", examine(c).found, test.level, test.want)
+		}
+		if err := c.Check(); (err == nil) != (test.level == advice) {
+			t.Errorf("%s: Check: %v", test.want, err)
+		} else if err != nil && strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("%v shows a secret", err)
+		}
+	}
+}
+
+// TestEveryRequirement checks that each row of the tables is broken by a test.
+func TestEveryRequirement(t *testing.T) {
+	var all []*Canary
+	for _, test := range requirementTests {
+		c := sound()
+		a := &c.Spec.Analysis
+		test.edit(c, a, &a.Webhooks[1], &a.Metrics[0])
+		all = append(all, c)
+	}
+	broke(t, "canary", canaryRequirements, all, func(c *Canary) []Canary { return []Canary{*c} })
+	broke(t, "analysis", analysisRequirements, all, func(c *Canary) []Settings { return []Settings{c.Spec.Analysis} })
+	broke(t, "match", matchRequirements, all, func(c *Canary) []Match { return c.Spec.Analysis.Match })
+	broke(t, "metric", metricRequirements, all, func(c *Canary) []Metric { return c.Spec.Analysis.Metrics })
+	broke(t, "alert", alertRequirements, all, func(c *Canary) []Alert { return c.Spec.Analysis.Alerts })
+	broke(t, "hook", hookRequirements, all, func(c *Canary) []Hook { return c.Spec.Analysis.Webhooks })
+}
+
+func broke[T any](t *testing.T, table string, rows []requirement[*T], all []*Canary, of func(*Canary) []T) {
+rows:
+	for i, r := range rows {
+		for _, c := range all {
+			for j := range of(c) {
+				if r.fails(c, &of(c)[j]) != "" {
+					continue rows
+				}
+			}
+		}
+		t.Errorf("no test breaks row %d of %s: %s", i, table, r.field)
+	}
+}
+
+// TestGoodEdges holds what must not be refused.
+func TestGoodEdges(t *testing.T) {
+	for name, edit := range map[string]func(*Settings){
+		"one second below the interval": func(a *Settings) { a.Webhooks[1].Timeout = Duration(59 * time.Second) },
+		"other types do not count":      func(a *Settings) { a.Webhooks[0].Timeout = Duration(time.Hour) },
+		"step that is the maximum":      func(a *Settings) { a.StepWeight = 50 },
+		"steps up to the maximum":       func(a *Settings) { a.StepWeight, a.StepWeights = 0, []int{1, 50} },
+		"blue/green":                    func(a *Settings) { a.StepWeight, a.MaxWeight, a.Iterations = 0, 0, 1 },
+		"no metrics and no webhooks":    func(a *Settings) { a.Metrics, a.Webhooks, a.Alerts = nil, nil, nil },
+		"deadline of a gate":            func(a *Settings) { a.Webhooks[0].Deadline = Duration(time.Hour) },
+		"min equals max":                func(a *Settings) { a.Metrics[0].ThresholdRange.Max = ptr(99.0) },
+		"threshold of zero":             func(a *Settings) { a.Metrics[0].ThresholdRange, a.Metrics[0].Threshold = nil, ptr(0.0) },
+	} {
+		c := sound()
+		edit(&c.Spec.Analysis)
+		if x := examine(c); c.Check() != nil || len(x.found[advice].Errors) > 0 {
+			t.Errorf("%s: %v %v", name, c.Check(), x.found[advice].Errors)
+		}
+	}
+	c := sound()
+	c.Spec.SkipAnalysis, c.Spec.Analysis = true, Settings{}
+	if err := c.Check(); err != nil {
+		t.Errorf("analysis skipped: %v", err)
+	}
+}

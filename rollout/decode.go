@@ -1,0 +1,149 @@
+package rollout
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/headgate-io/headgate/internal/document"
+)
+
+// A DocumentError says where a canary is wrong and which rule it breaks:
+//
+//	File     string // name of the file, "-" for standard input; "" for a canary made in Go
+//	Document int    // 1-based, 0 when it is not about one document
+//	Line     int    // of the file, 1-based; 0 when unknown
+//	Object   string // Canary/NAMESPACE/NAME as far as known
+//	Field    string // path of the field, for example spec.analysis.webhooks[0].url
+//	Err      error  // the rule, which Unwrap returns
+//
+// Its text is FILE:LINE: document N: OBJECT: FIELD: RULE, without the parts
+// that are not known, and with control characters replaced.
+type DocumentError = document.Error
+
+// Decode reads the Canary manifests of a stream of YAML documents or JSON
+// values, those in lists among them: kind Canary of [Group] in version v1beta1,
+// or of [ReferenceGroup] in version v1beta1 or v1alpha3. Documents of other
+// kinds are skipped.
+//
+// spec.analysis, or spec.canaryAnalysis as it was once called, is read strictly:
+// unknown fields, fields given twice and values of another type are defects.
+// Other fields that [CanarySpec] has must have its types; those it has not
+// belong to the cluster and are ignored.
+//
+// The error joins one [*DocumentError] for each defect; a canary with one is
+// left out, the others are returned all the same. Warnings are
+// [*DocumentError] as well: what [Canary.Check] refuses, and what is read and
+// has no effect or another one than it seems.
+//
+// A stream has at most 64 MiB, a document 3 MiB.
+func Decode(file string, r io.Reader) (canaries []*Canary, warnings []error, err error) {
+	stream, err := document.Open(file, r)
+	if err != nil {
+		return nil, nil, err
+	}
+	d := &decoding{Stream: stream, places: make(map[string]string)}
+	for o := range stream.Objects(listed) {
+		if served[o.Group] != nil && strings.EqualFold(o.Type, kindCanary) {
+			d.object(o)
+		}
+	}
+	return d.canaries, d.warnings, stream.Err()
+}
+
+// served holds the versions of each group, the current one first.
+var served = map[string][]string{
+	Group:          {"v1beta1"},
+	ReferenceGroup: {"v1beta1", "v1alpha3"},
+}
+
+// listed reports whether a list of objects of one kind is read.
+func listed(item document.Object) bool {
+	return item.Type == kindCanary && slices.Contains(served[item.Group], item.Version)
+}
+
+// decoding is the reading of one stream.
+type decoding struct {
+	*document.Stream
+	canaries []*Canary
+	warnings []error
+	places   map[string]string // of each canary
+}
+
+// object reads one canary.
+func (d *decoding) object(o document.Object) {
+	name := o.Name(kindCanary, DefaultNamespace)
+	switch {
+	case o.Type != kindCanary:
+		d.Fail(o.Node, name, "unknown kind %s: did you mean Canary?", document.Quote(o.Type))
+		return
+	case !slices.Contains(served[o.Group], o.Version):
+		d.Fail(o.Node, name, "version %s is not read: set apiVersion to %s/%s", document.Quote(o.Version), o.Group, served[o.Group][0])
+		return
+	}
+	c, dec := new(Canary), d.Decoder(fieldRule)
+	n, old := modern(o.Node)
+	dec.Decode(n, c, "")
+	x := examine(c)
+	dec.Adopt(&x.found[invalid])
+	for _, l := range []level{broken, advice} {
+		for _, e := range x.found[l].Errors {
+			dec.Warnings.Note(e)
+		}
+	}
+	if old {
+		dec.Warnings.Add(analysisPath, "is an old name: write spec.analysis")
+		spellOld(&dec.Findings)
+		spellOld(&dec.Warnings)
+	}
+	d.Note(d.Place(&dec.Findings, o.Node, name)...)
+	if len(dec.Errors) > 0 || !d.first(o.Node, name) {
+		return
+	}
+	d.warnings = append(d.warnings, d.Place(&dec.Warnings, o.Node, name)...)
+	d.canaries = append(d.canaries, c)
+}
+
+// first notes where a canary is and reports one that was there before.
+func (d *decoding) first(n *document.Node, name string) bool {
+	if there, found := d.places[name]; found {
+		d.Fail(n, name, "is in %s already: remove one of the two", there)
+		return false
+	}
+	d.places[name] = fmt.Sprintf("%s:%d (document %d)", d.File(), n.Line, d.Number())
+	return true
+}
+
+// The names of the analysis.
+const (
+	analysisPath = "spec.analysis"
+	oldAnalysis  = "spec.canaryAnalysis"
+)
+
+// modern returns n with its analysis called so, and whether it had the old
+// name. Aliases may share n, which stays as it is.
+func modern(n *document.Node) (*document.Node, bool) {
+	if n.At("spec", "analysis") != nil || n.At("spec", "canaryAnalysis") == nil {
+		return n, false
+	}
+	top, spec := *n, *n.At("spec")
+	top.Fields, spec.Fields = slices.Clone(top.Fields), slices.Clone(spec.Fields)
+	for i := range spec.Fields {
+		if spec.Fields[i].Name == "canaryAnalysis" {
+			spec.Fields[i].Name = "analysis"
+		}
+	}
+	i := slices.IndexFunc(top.Fields, func(f document.Field) bool { return f.Name == "spec" })
+	top.Fields[i].Value = &spec
+	return &top, true
+}
+
+// spellOld names the analysis in findings as the document does.
+func spellOld(found *document.Findings) {
+	for _, e := range found.Errors {
+		if rest, inside := strings.CutPrefix(e.Field, analysisPath); inside {
+			e.Field = oldAnalysis + rest
+		}
+	}
+}

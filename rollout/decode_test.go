@@ -1,0 +1,179 @@
+package rollout_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/headgate-io/headgate/rollout"
+	"golang.org/x/tools/txtar"
+)
+
+var updateManifests = flag.Bool("update-manifests", false, "rewrite the expectations in testdata/manifests")
+
+// TestManifests decodes the files of each archive and compares the canaries,
+// as JSON, what is wrong and what is warned of with its want.* files.
+func TestManifests(t *testing.T) {
+	archives, err := filepath.Glob("testdata/manifests/*.txtar")
+	if err != nil || len(archives) == 0 {
+		t.Fatalf("no archives: %v", err)
+	}
+	for _, name := range archives {
+		t.Run(strings.TrimSuffix(filepath.Base(name), ".txtar"), func(t *testing.T) {
+			archive, err := txtar.ParseFile(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want, got := make(map[string]string), make(map[string]string)
+			input := archive.Files[:0:0]
+			for _, f := range archive.Files {
+				if strings.HasPrefix(f.Name, "want.") {
+					want[f.Name] = string(f.Data)
+					continue
+				}
+				input = append(input, f)
+				canaries, warnings, err := rollout.Decode(f.Name, bytes.NewReader(f.Data))
+				got["want.errors"] += lines(err)
+				got["want.warnings"] += lines(errors.Join(warnings...))
+				for _, c := range canaries {
+					got["want.check"] += lines(c.Check())
+					got["want.json"] += encode(t, c)
+				}
+			}
+			for _, file := range []string{"want.errors", "want.warnings", "want.check", "want.json"} {
+				if got[file] != want[file] && !*updateManifests {
+					t.Errorf("%s:\n%s\nwant:\n%s", file, got[file], want[file])
+				}
+				if got[file] != "" {
+					input = append(input, txtar.File{Name: file, Data: []byte(got[file])})
+				}
+			}
+			if *updateManifests {
+				text := txtar.Format(&txtar.Archive{Comment: archive.Comment, Files: input})
+				if err := os.WriteFile(name, text, 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+func lines(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error() + "\n"
+}
+
+func encode(t *testing.T, c *rollout.Canary) string {
+	t.Helper()
+	var text bytes.Buffer
+	enc := json.NewEncoder(&text)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	if err := enc.Encode(c); err != nil {
+		t.Fatal(err)
+	}
+	return text.String()
+}
+
+// TestDefect checks the parts of an error.
+func TestDefect(t *testing.T) {
+	_, _, err := rollout.Decode("f.yaml", strings.NewReader("---\n---\na: b\n---\n"+
+		"apiVersion: flagger.app/v1beta1\nkind: Canary\nmetadata: {name: a}\nspec:\n  analysis:\n    stepWeight: 1\n    webhooks:\n    - name: x\n      url: h\n"))
+	at, ok := errors.AsType[*rollout.DocumentError](err)
+	if !ok {
+		t.Fatal(err)
+	}
+	want := rollout.DocumentError{File: "f.yaml", Document: 2, Line: 13, Object: "Canary/default/a", Field: "spec.analysis.webhooks[0].url", Err: at.Err}
+	if *at != want {
+		t.Errorf("%+v", *at)
+	}
+}
+
+// TestLargeStream checks that a stream is not read without end.
+func TestLargeStream(t *testing.T) {
+	_, _, err := rollout.Decode("-", strings.NewReader(strings.Repeat(" ", 64<<20+1)))
+	if at, ok := errors.AsType[*rollout.DocumentError](err); !ok || at.File != "-" || !strings.Contains(err.Error(), "larger than 64 MiB") {
+		t.Error(err)
+	}
+}
+
+// TestHostile holds documents that must be refused without a panic, and
+// without an error of their size.
+func TestHostile(t *testing.T) {
+	header := "apiVersion: flagger.app/v1beta1\nkind: Canary\nmetadata: {name: a}\nspec: "
+	for name, spec := range map[string]string{
+		"names without end":    "{analysis: {stepWeight: 1, webhooks: [" + strings.Repeat("{name: "+strings.Repeat("x", 20000)+", url: 'http://h'},", 120) + "]}}",
+		"unknown fields":       "{analysis: {stepWeight: 1" + numbered(5000, ", x%d: 1") + "}}",
+		"a spec by alias":      "&a {analysis: *a}",
+		"old analysis, shared": "{canaryAnalysis: &a {stepWeight: 1, match: [*a]}}",
+		"spec is a list":       "[{canaryAnalysis: 1}]",
+		"analysis is null":     "{analysis: null, canaryAnalysis: null}",
+		"a long regex":         "{analysis: {iterations: 1, match: [{headers: {a: {regex: '" + strings.Repeat("(a{1,1000})", 1000) + "'}}}]}}",
+		"a long URL":           "{analysis: {stepWeight: 1, webhooks: [{name: a, url: '" + strings.Repeat("http://", 100000) + "'}]}}",
+	} {
+		canaries, warnings, err := rollout.Decode("f", strings.NewReader(header+spec+"\n"))
+		if len(canaries) == 0 && err == nil {
+			t.Errorf("%s: neither a canary nor an error", name)
+		}
+		if text := lines(err) + lines(errors.Join(warnings...)); len(text) > 100<<10 {
+			t.Errorf("%s: %d bytes of errors", name, len(text))
+		}
+	}
+}
+
+func numbered(n int, format string) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, format, i)
+	}
+	return b.String()
+}
+
+// FuzzDecode holds that no text panics, that what decodes, encoded, decodes to
+// the same, and that errors are lines without control characters.
+func FuzzDecode(f *testing.F) {
+	archives, err := filepath.Glob("testdata/manifests/*.txtar")
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, name := range archives {
+		archive, err := txtar.ParseFile(name)
+		if err != nil {
+			f.Fatal(err)
+		}
+		for _, file := range archive.Files {
+			if !strings.HasPrefix(file.Name, "want.") {
+				f.Add(string(file.Data))
+			}
+		}
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		canaries, warnings, err := rollout.Decode("f", strings.NewReader(text))
+		for _, line := range strings.Split(strings.TrimSpace(lines(err)+lines(errors.Join(warnings...))), "\n") {
+			if strings.ContainsFunc(line, func(r rune) bool { return r < ' ' || r == 0x7f }) {
+				t.Errorf("%q", line)
+			}
+		}
+		for _, c := range canaries {
+			_ = c.Check()
+			for w, i := 0, 0; c.NextWeight(w) != w; i++ {
+				if w = c.NextWeight(w); w > c.MaxWeight() || i > 100 {
+					t.Fatalf("weight %d, maximum %d, step %d", w, c.MaxWeight(), i)
+				}
+			}
+			back, _, err := rollout.Decode("f", strings.NewReader(encode(t, c)))
+			if err != nil || len(back) != 1 || !reflect.DeepEqual(back[0], c) {
+				t.Fatalf("%v\n%s", err, encode(t, c))
+			}
+		}
+	})
+}
