@@ -82,10 +82,18 @@ func (c *call) attempt(ctx context.Context) (o outcome) {
 // cause returns why an exchange failed: the timeout, when that ended it.
 func (c *call) cause(limited context.Context, err error) error {
 	if limited.Err() != nil {
-		return fmt.Errorf("no answer within %s: %w", c.timeout, os.ErrDeadlineExceeded)
+		return timeoutError(c.timeout)
 	}
 	return err
 }
+
+// A timeoutError is the timeout of an attempt that passed: not the end of the
+// context, and so not [context.DeadlineExceeded].
+type timeoutError time.Duration
+
+func (e timeoutError) Error() string { return "no answer within " + time.Duration(e).String() }
+func (timeoutError) Timeout() bool   { return true }
+func (timeoutError) Unwrap() error   { return os.ErrDeadlineExceeded }
 
 // post sends the request to a URL.
 func (c *call) post(ctx context.Context, to *url.URL) (*http.Response, error) {
@@ -96,7 +104,9 @@ func (c *call) post(ctx context.Context, to *url.URL) (*http.Response, error) {
 	req.URL, req.Host = to, to.Host
 	req.Header = c.header.Clone()
 	req.Header.Set("Content-Type", "application/json")
-	c.sign(req.Header, c.body, c.caller.now())
+	if c.signing != nil {
+		req.Header.Set(SignatureHeader, signature(c.signing, c.body, c.caller.now()))
+	}
 	return c.transport.RoundTrip(req)
 }
 

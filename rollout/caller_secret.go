@@ -38,16 +38,13 @@ type credentials struct {
 	private []string // what answers and errors must not show
 }
 
-// sign adds the signature of a body sent at a time.
-func (c credentials) sign(header http.Header, body []byte, now time.Time) {
-	if c.signing == nil {
-		return
-	}
+// signature returns that of a body sent at a time.
+func signature(key, body []byte, now time.Time) string {
 	at := strconv.FormatInt(now.Unix(), 10)
-	mac := hmac.New(sha256.New, c.signing)
+	mac := hmac.New(sha256.New, key)
 	mac.Write([]byte(at + "."))
 	mac.Write(body)
-	header.Set(SignatureHeader, "t="+at+",v1="+hex.EncodeToString(mac.Sum(nil)))
+	return "t=" + at + ",v1=" + hex.EncodeToString(mac.Sum(nil))
 }
 
 // credentials returns those of a webhook: of its Secret, else of its URL.

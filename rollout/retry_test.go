@@ -1,0 +1,203 @@
+package rollout_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate-io/headgate/rollout"
+)
+
+// waits records how long a Caller would have waited.
+type waits []time.Duration
+
+func (w *waits) wait(_ context.Context, d time.Duration) error {
+	*w = append(*w, d)
+	return nil
+}
+
+const s = time.Second
+
+func TestRetries(t *testing.T) {
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	ok, down := reply(200, "fine"), reply(500, "down")
+	for name, test := range map[string]struct {
+		answers  []string
+		retries  int
+		status   int
+		attempts int
+		waits    waits
+		body     string
+	}{
+		"none on success":           {[]string{ok}, 3, 200, 1, nil, "fine"},
+		"none asked for":            {[]string{down, ok}, 0, 500, 1, nil, "down"},
+		"until success":             {[]string{down, reply(502, ""), reply(504, ""), ok}, 9, 200, 4, waits{1 * s, 2 * s, 4 * s}, "fine"},
+		"the last body is kept":     {[]string{down, down, reply(503, "the reason")}, 2, 503, 3, waits{1 * s, 2 * s}, "the reason"},
+		"capped":                    {[]string{down}, 8, 500, 9, waits{1 * s, 2 * s, 4 * s, 8 * s, 16 * s, 30 * s, 30 * s, 30 * s}, "down"},
+		"429":                       {[]string{reply(429, "busy")}, 1, 429, 2, waits{1 * s}, "busy"},
+		"507 and 599":               {[]string{reply(507, ""), reply(599, "x")}, 1, 599, 2, waits{1 * s}, "x"},
+		"not 501":                   {[]string{reply(501, "no"), ok}, 3, 501, 1, nil, "no"},
+		"not 404":                   {[]string{reply(404, "no"), ok}, 3, 404, 1, nil, "no"},
+		"not 408":                   {[]string{reply(408, "no", "Connection: close"), ok}, 3, 408, 1, nil, "no"},
+		"not 203":                   {[]string{reply(203, "no"), ok}, 3, 203, 1, nil, "no"},
+		"not redirects":             {[]string{reply(302, "no", "Location: /x"), ok}, 3, 302, 1, nil, "no"},
+		"hung up":                   {[]string{"", "", ok}, 2, 200, 3, waits{1 * s, 2 * s}, "fine"},
+		"hung up for ever":          {[]string{""}, 2, 0, 3, waits{1 * s, 2 * s}, ""},
+		"no HTTP":                   {[]string{"SSH-2.0-x Connection: close\r\n", ok}, 1, 200, 2, waits{1 * s}, "fine"},
+		"retry after seconds":       {[]string{reply(429, "", "Retry-After: 7"), reply(503, "", "Retry-After: 0"), ok}, 2, 200, 3, waits{7 * s, 0}, "fine"},
+		"retry after a date":        {[]string{reply(503, "", "Retry-After: Fri, 02 Jan 2026 03:04:15 GMT"), ok}, 1, 200, 2, waits{10 * s}, "fine"},
+		"retry after a date past":   {[]string{reply(503, "", "Retry-After: Fri, 02 Jan 2026 03:00:00 GMT"), ok}, 1, 200, 2, waits{0}, "fine"},
+		"retry after is capped":     {[]string{reply(429, "", "Retry-After: 3600"), ok}, 1, 200, 2, waits{30 * s}, "fine"},
+		"retry after nonsense":      {[]string{reply(429, "", "Retry-After: -1"), reply(429, "", "Retry-After: 9999999999"), ok}, 2, 200, 3, waits{1 * s, 2 * s}, "fine"},
+		"retry after of others":     {[]string{reply(500, "", "Retry-After: 7"), ok}, 1, 200, 2, waits{1 * s}, "fine"},
+		"a body that breaks off":    {[]string{"HTTP/1.1 200 X\r\nContent-Length: 9\r\nConnection: close\r\n\r\nhal", ok}, 1, 200, 2, waits{1 * s}, "fine"},
+		"its status is not success": {[]string{"HTTP/1.1 200 X\r\nContent-Length: 9\r\nConnection: close\r\n\r\nhal"}, 0, 200, 1, nil, "hal"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := record(t, inTurn(test.answers...))
+			var waited waits
+			c := rollout.Caller{Wait: waited.wait, Now: func() time.Time { return now }}
+			defer c.Close()
+			got, err := c.Call(t.Context(), rollout.Hook{Name: "a", URL: r.URL, Retries: test.retries}, small)
+			if got.Status != test.status || got.Attempts != test.attempts || string(got.Body) != test.body {
+				t.Errorf("got %d after %d attempts: %s", got.Status, got.Attempts, got.Body)
+			}
+			if fine := test.body == "fine"; fine != (err == nil) {
+				t.Errorf("error %v", err)
+			}
+			if !slices.Equal(waited, test.waits) {
+				t.Errorf("waited %v, want %v", waited, test.waits)
+			}
+			refused, ok := errors.AsType[*rollout.StatusError](err)
+			if want := err != nil && test.status > 202; ok != want || ok && (refused.Code != test.status || string(refused.Body) != test.body) {
+				t.Errorf("error %#v", err)
+			}
+			if err != nil && test.retries > 0 && !strings.Contains(err.Error(), fmt.Sprintf("attempt %d of %d", test.attempts, test.retries+1)) {
+				t.Errorf("attempts are not named: %v", err)
+			}
+			all, _ := r.seen()
+			for i, request := range all {
+				if request != all[0] {
+					t.Errorf("request %d is another:\n%q\n%q", i, request, all[0])
+				}
+			}
+			if len(all) != test.attempts {
+				t.Errorf("%d requests in %d attempts", len(all), test.attempts)
+			}
+		})
+	}
+}
+
+func TestRefusedConnectionIsRetried(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := l.Addr().String()
+	l.Close()
+	var waited waits
+	c := rollout.Caller{Wait: waited.wait}
+	answer, err := c.Call(t.Context(), rollout.Hook{Name: "load", URL: "http://user:canary@" + addr + "/?q=canary", Retries: 1}, small)
+	if answer.Attempts != 2 || answer.Status != 0 || len(waited) != 1 {
+		t.Errorf("got %+v, waited %v", answer, waited)
+	}
+	want := "rollout webhook load: POST http://" + addr + "/: attempt 2 of 2: dial tcp " + addr
+	if err == nil || !strings.HasPrefix(err.Error(), want) || strings.Contains(err.Error(), "canary") {
+		t.Errorf("got  %v\nwant %s…", err, want)
+	}
+	if rollout.HookRollout.Judge(err) != rollout.Halt || rollout.HookConfirmRollout.Judge(err) != rollout.Pause {
+		t.Error("judged wrongly")
+	}
+}
+
+// Each attempt has the timeout for itself.
+func TestTimeoutIsRetried(t *testing.T) {
+	block := make(chan struct{})
+	r := record(t, func(n int) string {
+		if n < 2 {
+			<-block
+		}
+		return reply(200, "")
+	})
+	defer close(block)
+	var waited waits
+	c := rollout.Caller{Wait: waited.wait}
+	defer c.Close()
+	hook := rollout.Hook{Name: "a", URL: r.URL, Timeout: rollout.Duration(50 * time.Millisecond), Retries: 1}
+	answer, err := c.Call(t.Context(), hook, small)
+	if answer.Attempts != 2 || len(waited) != 1 || !errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("got %+v, %v", answer, err)
+	}
+	if err == nil || !strings.Contains(err.Error(), "no answer within 50ms") {
+		t.Error(err)
+	}
+}
+
+// The end of the context is no outcome: not that of a webhook, nor of an attempt.
+func TestContextEnds(t *testing.T) {
+	t.Run("during an attempt", func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		block := make(chan struct{})
+		r := record(t, func(int) string { cancel(); <-block; return "" })
+		defer close(block)
+		var waited waits
+		c := rollout.Caller{Wait: waited.wait}
+		answer, err := c.Call(ctx, rollout.Hook{Name: "a", URL: r.URL, Retries: 5}, small)
+		if !errors.Is(err, context.Canceled) || answer.Attempts != 1 || len(waited) != 0 {
+			t.Errorf("got %+v, %v, waited %v", answer, err, waited)
+		}
+	})
+	t.Run("during a wait", func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		r := record(t, always(reply(503, "busy", "Retry-After: 30")))
+		c := rollout.Caller{Wait: func(ctx context.Context, _ time.Duration) error { cancel(); return ctx.Err() }}
+		defer c.Close()
+		answer, err := c.Call(ctx, rollout.Hook{Name: "a", URL: r.URL, Retries: 5}, small)
+		if !errors.Is(err, context.Canceled) || answer.Attempts != 1 || answer.Status != 503 || !strings.Contains(err.Error(), "status 503: busy") {
+			t.Errorf("got %+v, %v", answer, err)
+		}
+	})
+	t.Run("by the clock", func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		r := record(t, always(reply(503, "", "Retry-After: 30")))
+		c := rollout.Caller{Now: func() time.Time { cancel(); return time.Now() }} // asked between answer and wait
+		defer c.Close()
+		if _, err := c.Call(ctx, rollout.Hook{Name: "a", URL: r.URL, Retries: 5}, small); !errors.Is(err, context.Canceled) {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
+func TestBadWebhooks(t *testing.T) {
+	for name, test := range map[string]struct {
+		hook rollout.Hook
+		want string
+	}{
+		"scheme":           {rollout.Hook{URL: "ftp://user:canary@host/"}, `url: scheme "ftp"`},
+		"no scheme":        {rollout.Hook{URL: "host/path?canary=canary"}, `url: scheme ""`},
+		"no host":          {rollout.Hook{URL: "http:///path"}, "url: host is missing"},
+		"no URL":           {rollout.Hook{}, "url: "},
+		"bad URL":          {rollout.Hook{URL: "http://user:canary@host:port/"}, "url: "},
+		"control":          {rollout.Hook{URL: "http://host/\x1b[31m"}, "url: "},
+		"negative timeout": {rollout.Hook{URL: "http://host/", Timeout: -1}, "timeout: "},
+		"negative retries": {rollout.Hook{URL: "http://host/", Retries: -1}, "retries: "},
+		"unknown type":     {rollout.Hook{URL: "http://host/", Type: "confirm"}, "type: "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var c rollout.Caller
+			answer, err := c.Call(t.Context(), test.hook, small)
+			if answer.Attempts != 0 || err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("got %+v, %v", answer, err)
+			}
+			if strings.Contains(fmt.Sprint(err), "canary") || strings.Contains(fmt.Sprint(err), "\x1b") {
+				t.Errorf("leaks %q", err)
+			}
+		})
+	}
+}
