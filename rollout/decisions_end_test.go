@@ -101,5 +101,9 @@ var ending = map[string]func(*scenario){
 	"Finalising: no post-rollout webhook":           func(x *scenario) { x.s.PromotedSpec = "v2"; x.without(rollout.HookPostRollout) },
 	"Finalising: primary not ready":                 func(x *scenario) { x.s.PromotedSpec = "v2"; x.w.fails["primary"] = errScripted },
 	"Finalising: primary stuck":                     func(x *scenario) { x.s.PromotedSpec = "v2"; x.w.fails["primary"] = stuck },
-	"Finalising: another revision, cr passes":       func(x *scenario) { x.s.PromotedSpec = "v2"; x.w.revision = "v3" },
+	"Finalising: primary stuck, canary gone": func(x *scenario) {
+		x.s.PromotedSpec = "v2"
+		x.w.fails["primary"], x.w.fails["canary"] = stuck, errScripted
+	},
+	"Finalising: another revision, cr passes": func(x *scenario) { x.s.PromotedSpec = "v2"; x.w.revision = "v3" },
 }

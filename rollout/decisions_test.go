@@ -1,6 +1,7 @@
 package rollout_test
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -217,7 +218,7 @@ func changes(a, b rollout.Status) (list []string) {
 	say(a.CanaryWeight != b.CanaryWeight, "weight %d", b.CanaryWeight)
 	say(a.FailedChecks != b.FailedChecks, "failed %d", b.FailedChecks)
 	say(a.Iterations != b.Iterations, "iteration %d", b.Iterations)
-	say(a.AppliedSpec != b.AppliedSpec, "applied %s", b.AppliedSpec)
+	say(a.AppliedSpec != b.AppliedSpec, "applied %s", cmp.Or(b.AppliedSpec, "none"))
 	say(a.PromotedSpec != b.PromotedSpec, "promoted %s", b.PromotedSpec)
 	switch {
 	case b.Gate == nil:

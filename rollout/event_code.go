@@ -93,7 +93,7 @@ var tellings = map[EventCode]telling{
 	EventRollbackFired:     {warning: true, alert: Warn, text: "rollback webhook {hook} asks for a rollback: {reason}"},
 	EventRollbackError:     {warning: true, text: "rollback webhook {hook} did not answer: {reason}"},
 	EventRollbackThreshold: {warning: true, alert: Error, text: "rollback, failed checks {failed} reached the threshold {threshold}"},
-	EventPromotionFailed:   {warning: true, alert: Error, text: "the promotion failed, all traffic stays with the canary: {reason}"},
+	EventPromotionFailed:   {warning: true, alert: Error, text: "the promotion failed, {weight}% of the traffic goes to the canary: {reason}"},
 	EventRolledBack:        {warning: true, text: "rolled back, all traffic goes to the primary"},
 	EventPromoted:          {alert: Info, text: "promoted, the canary is scaled down"},
 	EventSkippedPromoted:   {alert: Info, text: "promoted without analysis, the canary is scaled down"},

@@ -21,8 +21,23 @@ func (t *tick) rollback() bool {
 	return false
 }
 
-// promotionFailed leaves the canary to serve everything: the primary cannot.
+// promotionFailed gives everything to the canary: the primary cannot serve. In
+// Finalising the canary may be scaled down already: when it cannot serve
+// either, the traffic is left where it is.
 func (t *tick) promotionFailed(a about) {
+	if t.s.Phase == Finalising {
+		err := t.Target.ScaleUp(t.ctx)
+		if err == nil {
+			err = t.Target.CanaryReady(t.ctx)
+		}
+		if err != nil {
+			if !t.cut() {
+				a.reason += "; canary: " + err.Error()
+				t.end(Failed, EventPromotionFailed, a)
+			}
+			return
+		}
+	}
 	t.routes = Routes{}
 	if t.route(toCanary(100)) {
 		t.end(Failed, EventPromotionFailed, a)

@@ -14,11 +14,15 @@ func (t *tick) suspended() bool {
 }
 
 // unchanged ends the tick when no rollout is under way and none begins: the
-// revision is the one of the primary, or the last rollout was of it.
+// revision is the one of the primary, or the last rollout was of it. A revision
+// that failed may come again after that of the primary was back.
 func (t *tick) unchanged() bool {
 	s := &t.s
 	if s.AppliedSpec == "" || t.revision != s.PromotedSpec && t.revision != s.AppliedSpec {
 		return true
+	}
+	if s.Phase == Failed {
+		s.AppliedSpec = t.revision
 	}
 	s.ready()
 	return false
@@ -50,6 +54,9 @@ func (t *tick) restart() bool {
 		t.s.AppliedSpec = t.revision
 		t.abandon(EventRevisionReverted, about{})
 		return false
+	}
+	if analysed.has(t.s.Phase) {
+		t.s.AppliedSpec = "" // whichever is next begins anew, this one too when it comes back before all of this is done
 	}
 	if !t.route(home) {
 		return false
