@@ -26,7 +26,7 @@
 //	target     promote=error@4  scale-up, scale-down, promote or revision: ok or error
 //	canary     not-ready@2      ready, not-ready or stuck (it never becomes ready)
 //	primary    not-ready@2      the same
-//	traffic    error@3          ok or error
+//	traffic    error@3          ok, error or set-error (reading works)
 //	revision   v3@6             any text; without an end it is from that tick on
 //	suspend    on@3-5           on or off
 package simulate

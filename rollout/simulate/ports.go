@@ -51,13 +51,16 @@ func (w *world) fails(of Subject, names ...string) error {
 // Routes and SetRoutes are the port [rollout.Traffic].
 func (w *world) Routes(ctx context.Context) (rollout.Routes, error) {
 	if w.says(Traffic) == failing {
-		return rollout.Routes{}, w.did(Traffic, "read", "", errScripted)
+		return rollout.Routes{}, w.did(Traffic, "read", "unread", errScripted)
 	}
 	return w.routes, nil
 }
 
 func (w *world) SetRoutes(ctx context.Context, r rollout.Routes) error {
 	err := w.fails(Traffic)
+	if w.says(Traffic) == setFailing {
+		err = errScripted
+	}
 	if err == nil {
 		w.routes = r
 	}
@@ -80,7 +83,15 @@ func (w *world) current() string {
 }
 
 func (w *world) PrimaryReady(ctx context.Context) error { return w.isReady(Primary) }
-func (w *world) CanaryReady(ctx context.Context) error  { return w.isReady(Canary) }
+
+// CanaryReady says that a canary that was scaled down is not ready.
+func (w *world) CanaryReady(ctx context.Context) error {
+	if !w.scaled {
+		w.record(Call{Subject: Canary, Outcome: notReady})
+		return errNotReady
+	}
+	return w.isReady(Canary)
+}
 
 func (w *world) isReady(of Subject) error {
 	var err error
@@ -170,7 +181,7 @@ func (w *world) Call(ctx context.Context, h rollout.Hook, p rollout.Payload) (ro
 		}
 	}
 	answer, err := answerOf(of, says)
-	w.record(Call{Subject: Hook, Name: h.Name, Type: of, Phase: p.Phase, Checksum: p.Checksum, Outcome: says, Verdict: verdicts[of.Judge(err)]})
+	w.record(Call{Subject: Hook, Name: h.Name, Type: of, Phase: p.Phase, Checksum: p.Checksum, Outcome: says, Verdict: of.Judge(err).String()})
 	return answer, err
 }
 
@@ -181,30 +192,16 @@ func answerOf(of rollout.HookType, says string) (rollout.Answer, error) {
 	case refused:
 		return rollout.Answer{Attempts: 1}, &net.OpError{Op: "dial", Net: "tcp", Err: errors.New("connection refused")}
 	}
-	code := status(says)
-	answer := rollout.Answer{Status: code, Body: []byte(http.StatusText(code)), Attempts: 1}
-	if accepts(of, code) {
+	answer := rollout.Answer{Status: status(says), Body: []byte(http.StatusText(status(says))), Attempts: 1}
+	err := &rollout.StatusError{Code: answer.Status, Body: answer.Body}
+	if v := of.Judge(err); v == rollout.Pass || v == rollout.Fire {
 		return answer, nil
 	}
-	return answer, &rollout.StatusError{Code: code, Body: answer.Body}
+	return answer, err
 }
 
 // errTimeout is no [context.DeadlineExceeded]: that would be the end of a context.
 var errTimeout = errors.New("timeout")
-
-// accepts reports whether a status is a success for the type of a webhook.
-func accepts(of rollout.HookType, code int) bool {
-	if of == rollout.HookConfirmTrafficIncrease || of == rollout.HookConfirmPromotion {
-		return code == 200
-	}
-	return code >= 200 && code <= 202
-}
-
-// verdicts are the words for what an answer decided.
-var verdicts = map[rollout.Verdict]string{
-	rollout.Pass: "pass", rollout.Halt: "halt", rollout.Pause: "pause",
-	rollout.Fire: "fire", rollout.NoFire: "no rollback", rollout.LogError: "log",
-}
 
 func typeOf(h rollout.Hook) rollout.HookType {
 	if h.Type == "" {

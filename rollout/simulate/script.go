@@ -40,23 +40,24 @@ var subjects = []subject{
 	{Target, true, "ok or error", oneOf(ok, failing)},
 	{Canary, false, "ready, not-ready or stuck", oneOf(ready, notReady, stuck)},
 	{Primary, false, "ready, not-ready or stuck", oneOf(ready, notReady, stuck)},
-	{Traffic, false, "ok or error", oneOf(ok, failing)},
+	{Traffic, false, "ok, error or set-error", oneOf(ok, failing, setFailing)},
 	{Revision, false, "a text of at most 253 printable characters", printable},
 	{Suspend, false, "on or off", oneOf(on, off)},
 }
 
 // The values that are words.
 const (
-	timeout  = "timeout"
-	refused  = "refused"
-	none     = "none"
-	failing  = "error"
-	ok       = "ok"
-	ready    = "ready"
-	notReady = "not-ready"
-	stuck    = "stuck"
-	on       = "on"
-	off      = "off"
+	timeout    = "timeout"
+	refused    = "refused"
+	none       = "none"
+	failing    = "error"
+	setFailing = "set-error"
+	ok         = "ok"
+	ready      = "ready"
+	notReady   = "not-ready"
+	stuck      = "stuck"
+	on         = "on"
+	off        = "off"
 )
 
 // The methods of a target that an outcome may be of.

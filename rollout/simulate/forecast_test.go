@@ -1,0 +1,403 @@
+package simulate
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/headgate-io/headgate/rollout"
+)
+
+// A forecast is what the specification says a canary is in, told from the
+// outcomes alone. It is written from the specification and from the decisions
+// of docs/rollout.md, and it shares nothing with the engine.
+type forecast struct {
+	phase            rollout.Phase
+	weight           int // of the routes
+	mirrored         bool
+	failed, iters    int
+	gate             rollout.HookType
+	post             bool // post-rollout webhooks are due
+	applied, primary string
+
+	since    time.Time // the gate is closed
+	closed   string    // the webhook that closed it
+	waitsFor Subject   // what is not ready
+	unready  time.Time
+	tested   bool // the pre-rollout webhooks passed
+	leaving  bool // a rollback is decided and not done
+}
+
+// A sky is what a tick depends on beside the state.
+type sky struct {
+	canary *rollout.Canary
+	now    time.Time
+	says   func(of Subject, names ...string) string
+	target string // its revision
+}
+
+// first returns the first webhook of a type whose success is not as wanted.
+func (k sky) first(of rollout.HookType, last int, success bool) (rollout.Hook, bool) {
+	for _, h := range k.canary.Spec.Analysis.Webhooks {
+		if typeOf(h) != of {
+			continue
+		}
+		good := of != rollout.HookRollback
+		if says := k.says(Hook, h.Name, string(of)); says != "" {
+			code, _ := strconv.Atoi(says)
+			good = code >= 200 && code <= last
+		}
+		if good == success {
+			return h, true
+		}
+	}
+	return rollout.Hook{}, false
+}
+
+func (k sky) fails(of Subject, names ...string) bool { return k.says(of, names...) == failing }
+
+// metrics tells whether a metric fails, and whether all others decide.
+func (k sky) metrics() (fail, decided bool) {
+	decided = true
+	for _, m := range k.canary.Spec.Analysis.Metrics {
+		says := k.says(Metric, m.Name)
+		switch {
+		case says == "":
+		case says == none && m.NoValues == "pass":
+		case says == none && m.NoValues == "inconclusive":
+			decided = false
+		case says == none || says == failing:
+			return true, true
+		default:
+			value := number(says)
+			if r := m.ThresholdRange; r.Min != nil && value < *r.Min || r.Max != nil && value > *r.Max {
+				return true, true
+			}
+		}
+	}
+	return false, decided
+}
+
+// steps are the weights of the canary, one after the other.
+func (k sky) steps() []int {
+	a := k.canary.Spec.Analysis
+	limit := cmp.Or(a.MaxWeight, 100)
+	if a.StepWeight == 0 {
+		return a.StepWeights
+	}
+	var steps []int
+	for w := a.StepWeight; w < limit; w += a.StepWeight {
+		steps = append(steps, w)
+	}
+	return append(steps, limit)
+}
+
+// tick is the next state.
+func (f *forecast) tick(k sky) {
+	switch {
+	case k.canary.Spec.Suspend:
+		return
+	case f.post:
+		f.post = false
+		return
+	case f.leaving:
+		f.rollback(k)
+		return
+	case f.fired(k):
+		f.leave(k)
+		return
+	case k.fails(Target, revision) || f.settled(k):
+		return
+	}
+	fresh, over := false, false
+	if f.analysed() {
+		if fresh, over = f.begins(k); over {
+			return
+		}
+	}
+	switch {
+	case f.phase != "" && k.canary.Spec.SkipAnalysis:
+	default:
+		switch f.ready(k, Primary) {
+		case notReady:
+			return
+		case stuck:
+			f.primaryStuck(k)
+			return
+		}
+	}
+	switch {
+	case f.phase == "":
+		f.phase, f.applied, f.primary = rollout.Initialized, k.target, k.target
+		return
+	case k.fails(Traffic):
+		return
+	}
+	if !f.analysed() {
+		if fresh, over = f.begins(k); over {
+			return
+		}
+	}
+	switch {
+	case fresh || f.phase == rollout.Waiting && f.gate == rollout.HookConfirmRollout:
+		f.approve(k, fresh)
+	case f.phase == rollout.Promoting:
+		f.promoting(k)
+	case f.phase == rollout.Finalising:
+		if f.route(k, 0, false) && !k.fails(Target, scaleDown) {
+			f.end(k, rollout.Succeeded)
+		}
+	default:
+		f.analyse(k)
+	}
+}
+
+// fired reports whether a rollback webhook asks for a rollback.
+func (f *forecast) fired(k sky) bool {
+	_, fired := k.first(rollout.HookRollback, 202, true)
+	return fired && f.analysed() && !k.canary.Spec.SkipAnalysis
+}
+
+func (f *forecast) analysed() bool {
+	return f.phase == rollout.Progressing || f.phase == rollout.Waiting
+}
+
+// settled reports whether no rollout is under way and none begins.
+func (f *forecast) settled(k sky) bool {
+	switch f.phase {
+	case rollout.Initialized, rollout.Succeeded, rollout.Failed:
+		known := k.target == f.applied || k.target == f.primary
+		if known {
+			f.waitsFor = ""
+		}
+		if known && f.phase == rollout.Failed {
+			f.applied = k.target // a revision that failed can come again
+		}
+		return known
+	}
+	return false
+}
+
+// begins reports whether a rollout of another revision begins, and whether that is all for the tick.
+func (f *forecast) begins(k sky) (fresh, over bool) {
+	switch f.phase {
+	case rollout.Initialized, rollout.Succeeded, rollout.Failed:
+		return true, !f.route(k, 0, false)
+	}
+	if k.target == f.applied {
+		return false, false
+	}
+	if k.target == f.primary && f.analysed() {
+		f.applied = k.target
+		f.leave(k)
+		return false, true
+	}
+	if f.analysed() {
+		f.applied = "" // nothing is under analysis until the new one begins
+	}
+	if f.analysed() && k.says(Traffic) != "" || !f.route(k, 0, false) {
+		return false, true
+	}
+	_, gated := k.any(rollout.HookConfirmRollout)
+	if gated && !(f.phase == rollout.Waiting && f.gate == rollout.HookConfirmRollout) && k.fails(Target, scaleDown) {
+		return false, true
+	}
+	if !f.analysed() {
+		f.primary = f.applied
+	}
+	return true, false
+}
+
+func (f *forecast) approve(k sky, fresh bool) {
+	h, closed := k.first(rollout.HookConfirmRollout, 202, false)
+	if closed {
+		if fresh {
+			f.anew(k)
+		}
+		f.phase = rollout.Waiting
+		f.hold(k, h)
+		return
+	}
+	if k.fails(Target, scaleUp) {
+		return
+	}
+	f.anew(k)
+	f.phase = rollout.Progressing
+}
+
+func (f *forecast) anew(k sky) {
+	f.applied, f.failed, f.iters, f.tested, f.gate, f.waitsFor = k.target, 0, 0, false, "", ""
+}
+
+// hold waits on a gate, or rolls back after its deadline.
+func (f *forecast) hold(k sky, h rollout.Hook) {
+	if f.gate != h.Type || f.closed != h.Name {
+		f.gate, f.closed, f.since = h.Type, h.Name, k.now
+	}
+	if h.Deadline > 0 && k.now.Sub(f.since) >= time.Duration(h.Deadline) {
+		f.leave(k)
+	}
+}
+
+func (f *forecast) analyse(k sky) {
+	switch f.ready(k, Canary) {
+	case notReady:
+		return
+	case stuck:
+		f.leave(k)
+		return
+	}
+	if k.canary.Spec.SkipAnalysis {
+		if f.route(k, 0, false) && !k.fails(Target, promote) && !k.fails(Target, scaleDown) {
+			f.primary = f.applied
+			f.end(k, rollout.Succeeded)
+		}
+		return
+	}
+	if f.phase == rollout.Progressing && !f.checked(k) {
+		return
+	}
+	a := k.canary.Spec.Analysis
+	switch {
+	case a.Iterations > 0 && f.iters < a.Iterations:
+		weight := 0
+		if len(a.Match) > 0 {
+			weight = 100
+		}
+		if f.route(k, weight, weight == 0 && a.Mirror) {
+			f.iters++
+		}
+	case a.Iterations > 0 && len(a.Match) == 0 && f.iters == a.Iterations: // blue/green: the switch
+		if f.confirmed(k, rollout.HookConfirmPromotion, rollout.Progressing) && f.route(k, 100, false) {
+			f.iters++
+		}
+	case a.Iterations > 0 && len(a.Match) == 0:
+		f.promote(k)
+	case a.Iterations > 0 || f.weight >= k.steps()[len(k.steps())-1]:
+		if f.confirmed(k, rollout.HookConfirmPromotion, rollout.Progressing) {
+			f.promote(k)
+		}
+	case a.Mirror && f.weight == 0 && !f.mirrored:
+		f.route(k, 0, true)
+	case f.confirmed(k, rollout.HookConfirmTrafficIncrease, rollout.Waiting):
+		f.phase = rollout.Progressing
+		i := slices.IndexFunc(k.steps(), func(w int) bool { return w > f.weight })
+		f.route(k, k.steps()[i], false)
+	}
+}
+
+// checked runs the pre-rollout webhooks once, and webhooks and metrics from the first step on.
+func (f *forecast) checked(k sky) bool {
+	fail, decided := false, true
+	if !f.tested {
+		_, fail = k.first(rollout.HookPreRollout, 202, false)
+		f.tested = !fail
+	}
+	if !fail && (f.weight > 0 || f.mirrored || f.iters > 0) {
+		if _, fail = k.first(rollout.HookRollout, 202, false); !fail {
+			fail, decided = k.metrics()
+		}
+	}
+	if !fail {
+		return decided
+	}
+	if f.failed++; f.failed >= max(k.canary.Spec.Analysis.Threshold, 1) {
+		f.leave(k)
+	}
+	return false
+}
+
+func (f *forecast) confirmed(k sky, of rollout.HookType, closed rollout.Phase) bool {
+	h, shut := k.first(of, 200, false)
+	if shut {
+		f.phase = closed
+		f.hold(k, h)
+	} else {
+		f.gate = ""
+	}
+	return !shut
+}
+
+func (f *forecast) promote(k sky) {
+	if !k.fails(Target, promote) {
+		f.phase = rollout.Promoting
+	}
+}
+
+func (f *forecast) promoting(k sky) {
+	f.primary = f.applied
+	step := cmp.Or(k.canary.Spec.Analysis.StepWeightPromotion, 100)
+	if weight := max(0, f.weight-step); f.route(k, weight, false) && weight == 0 {
+		f.phase = rollout.Finalising
+	}
+}
+
+// primaryStuck fails a promotion with all traffic at the canary, and anything else with none.
+func (f *forecast) primaryStuck(k sky) {
+	switch f.phase {
+	case rollout.Promoting, rollout.Finalising:
+		if f.phase == rollout.Finalising && (k.fails(Target, scaleUp) || k.says(Canary) != "") {
+			f.end(k, rollout.Failed) // the canary may be scaled down, and does not come back
+		} else if k.says(Traffic) != setFailing && f.route(k, 100, false) {
+			f.end(k, rollout.Failed)
+		}
+	case rollout.Progressing, rollout.Waiting:
+		f.leave(k)
+	default:
+		f.applied = k.target
+		f.end(k, rollout.Failed)
+	}
+}
+
+func (f *forecast) leave(k sky) {
+	f.leaving = true
+	f.rollback(k)
+}
+
+func (f *forecast) rollback(k sky) {
+	if f.route(k, 0, false) && !k.fails(Target, scaleDown) {
+		f.end(k, rollout.Failed)
+	}
+}
+
+func (f *forecast) route(k sky, weight int, mirrored bool) bool {
+	same := f.weight == weight && f.mirrored == mirrored
+	if s := k.says(Traffic); s == failing || s == setFailing && !(same && !f.leaving) {
+		return false
+	}
+	f.weight, f.mirrored = weight, mirrored
+	return true
+}
+
+func (f *forecast) end(k sky, p rollout.Phase) {
+	_, f.post = k.any(rollout.HookPostRollout)
+	f.phase, f.gate, f.leaving, f.tested, f.waitsFor = p, "", false, false, ""
+}
+
+// any returns a webhook of a type.
+func (k sky) any(of rollout.HookType) (rollout.Hook, bool) {
+	i := slices.IndexFunc(k.canary.Spec.Analysis.Webhooks, func(h rollout.Hook) bool { return typeOf(h) == of })
+	if i < 0 {
+		return rollout.Hook{}, false
+	}
+	return k.canary.Spec.Analysis.Webhooks[i], true
+}
+
+// ready asks what is ready: it says stuck also when the deadline is over.
+func (f *forecast) ready(k sky, of Subject) string {
+	says := cmp.Or(k.says(of), ready)
+	if says == ready {
+		if f.waitsFor == of {
+			f.waitsFor = ""
+		}
+		return ready
+	}
+	if f.waitsFor != of {
+		f.waitsFor, f.unready = of, k.now
+	}
+	if k.now.Sub(f.unready) >= time.Duration(cmp.Or(k.canary.Spec.ProgressDeadlineSeconds, 600))*time.Second {
+		return stuck
+	}
+	return says
+}

@@ -1,0 +1,313 @@
+package simulate
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate-io/headgate/rollout"
+)
+
+var (
+	modelSeed = flag.Uint64("model.seed", 0, "run the model-based test with this seed alone, and show its ticks")
+	modelRuns = flag.Uint64("model.runs", 20_000, "runs of the model-based test")
+)
+
+// TestModel runs random canaries through random outcomes. After each tick the
+// status is what the forecast says, and what must not be was not seen.
+func TestModel(t *testing.T) {
+	if *modelSeed != 0 {
+		r := randomRun(*modelSeed)
+		err := r.play(t.Context())
+		t.Log("\n" + r.story.String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	runs := *modelRuns
+	if testing.Short() {
+		runs /= 10
+	}
+	const shards = 4
+	for shard := range uint64(shards) {
+		t.Run(fmt.Sprint(shard), func(t *testing.T) {
+			t.Parallel()
+			reached, failures := make(map[rollout.Phase]uint64), 0
+			for seed := shard + 1; seed <= runs && failures < 2; seed += shards {
+				r := randomRun(seed)
+				if err := r.play(t.Context()); err != nil {
+					failures++
+					t.Errorf("seed %d (go test -run TestModel -model.seed %d): %v", seed, seed, err)
+				}
+				for phase := range r.reached {
+					reached[phase]++
+				}
+			}
+			for _, phase := range allPhases {
+				if failures == 0 && reached[phase] < runs/shards/100 {
+					t.Errorf("only %d of %d runs were in phase %q: the test shows too little", reached[phase], runs/shards, phase)
+				}
+			}
+		})
+	}
+}
+
+// play runs random ticks, then as many as it takes with outcomes that stay,
+// then those that go well.
+func (r *chance) play(ctx context.Context) error {
+	r.now["revision"] = "1"
+	for r.some(5) {
+		r.blow()
+		if err := r.tick(ctx); err != nil {
+			return err
+		}
+	}
+	if err := r.tick(ctx); err != nil {
+		return err
+	}
+	if r.status.Phase == rollout.Initialized {
+		r.last++
+		r.now["revision"] = strconv.Itoa(r.last)
+	}
+	for range 5 + r.IntN(40) {
+		r.blow()
+		if err := r.tick(ctx); err != nil {
+			return err
+		}
+	}
+	r.exact = r.exact && r.witness.crash == 0
+	if err := r.anHour(ctx); err != nil {
+		return err
+	}
+	if err := r.rests(); err != nil {
+		return err
+	}
+	r.calm()
+	if err := r.anHour(ctx); err != nil {
+		return err
+	}
+	if s := r.status; s.Phase != rollout.Initialized && !s.Ended() {
+		return fmt.Errorf("tick %d: everything goes well for an hour, and the status is %s", r.number, encoded(s))
+	}
+	return nil
+}
+
+// anHour is the ticks of an hour, or fewer when the canary has come to rest.
+func (r *chance) anHour(ctx context.Context) error {
+	for range 60 {
+		if r.status.Ended() && r.now["revision"] == r.status.AppliedSpec {
+			return nil
+		}
+		if err := r.tick(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// rests checks that a canary whose outcomes did not change for an hour has
+// ended, or waits on a gate that it names, or is held up by what it told.
+func (r *chance) rests() error {
+	s, a := r.status, r.canary.Spec.Analysis
+	held := r.now["traffic"] != "" || r.now["target scale-up"] != "" || r.now["target scale-down"] != "" ||
+		r.now["target promote"] != "" || r.now["target revision"] != "" || r.now["suspend"] == on
+	for _, m := range a.Metrics {
+		held = held || r.now["metric "+m.Name] == none && m.NoValues == "inconclusive"
+	}
+	switch {
+	case held || s.Phase == rollout.Initialized || s.Ended():
+		return nil
+	case s.Gate == nil:
+		return fmt.Errorf("tick %d: nothing changed for an hour, no gate is named, and the status is %s", r.number, encoded(s))
+	}
+	for _, h := range a.Webhooks {
+		if h.Name == s.Gate.Name && typeOf(h) == s.Gate.Type {
+			if h.Deadline == 0 {
+				return nil
+			}
+			return fmt.Errorf("tick %d: the deadline of gate %s passed an hour ago", r.number, h.Name)
+		}
+	}
+	return fmt.Errorf("tick %d: there is no gate %+v", r.number, *s.Gate)
+}
+
+// tick is one step, which may crash, and the checks after it.
+func (r *chance) tick(ctx context.Context) error {
+	r.time = r.time.Add(r.wait)
+	r.canary.Spec.Suspend = r.now["suspend"] == on
+	before := r.status
+	text := r.stored
+	t := &Tick{Number: r.number, Time: r.time, Before: before}
+	r.world.tick, r.world.revision = t, "1"
+	r.witness.begin(before)
+	if r.witness.crash = 0; !r.exact && r.some(6) {
+		r.witness.crash = 1 + r.IntN(12)
+	}
+	if r.some(10) {
+		if err := r.pure(ctx, before); err != nil {
+			return err
+		}
+	}
+	after, wait, died, err := r.step(ctx, before)
+	r.number++
+	if err != nil {
+		return fmt.Errorf("tick %d: %w", t.Number, err)
+	}
+	if text != "" && encoded(before) != text {
+		return fmt.Errorf("tick %d: the status that was passed changed", t.Number)
+	}
+	if died { // the status of this tick was never saved
+		r.wait = time.Minute
+		r.witness.undo(before.Sequence)
+		r.tell("%s | crash\n", t)
+		return r.verdict(t)
+	}
+	t.After, t.Routes = after, r.world.routes
+	r.status, r.wait = rollout.Status{}, wait
+	stored := encoded(after)
+	r.stored = stored
+	err = json.Unmarshal([]byte(stored), &r.status)
+	if err != nil || r.some(10) && encoded(r.status) != stored {
+		return fmt.Errorf("tick %d: status %s reads back as %s, %v", t.Number, stored, encoded(r.status), err)
+	}
+	r.reached[after.Phase] = true
+	r.tell("%s %s %v\n", t, stored, r.now)
+	r.after(t)
+	if r.exact {
+		r.forecast.tick(sky{canary: r.canary, now: r.time, says: r.world.says, target: r.world.current()})
+		if got, want := seen(t), r.forecast.String(); got != want {
+			return fmt.Errorf("tick %d: %s\nis        %s\nwant      %s", t.Number, t, got, want)
+		}
+	}
+	return r.verdict(t)
+}
+
+func (r *chance) tell(format string, args ...any) {
+	if *modelSeed != 0 {
+		fmt.Fprintf(&r.story, format, args...)
+	}
+}
+
+func (r *chance) verdict(t *Tick) error {
+	if len(r.witness.wrong) > 0 {
+		return fmt.Errorf("tick %d: %s\n%s", t.Number, t, strings.Join(r.witness.wrong, "\n"))
+	}
+	return nil
+}
+
+func (r *chance) step(ctx context.Context, before rollout.Status) (after rollout.Status, wait time.Duration, died bool, err error) {
+	defer func() {
+		if what := recover(); what != nil {
+			if _, died = what.(crashed); !died {
+				panic(what)
+			}
+		}
+	}()
+	after, wait, err = r.analysis.Step(ctx, r.time, before)
+	return after, wait, false, err
+}
+
+// pure checks that the same inputs give the same status, calls and events.
+func (r *chance) pure(ctx context.Context, before rollout.Status) error {
+	results := [2]string{}
+	for i := range results {
+		w := *r.world
+		w.tick = &Tick{Number: r.number, Time: r.time, Before: before}
+		a := rollout.Analysis{Canary: r.canary, Traffic: &w, Target: &w, Metrics: &w, Hooks: &w, Sink: &w}
+		after, wait, err := a.Step(ctx, r.time, before)
+		results[i] = fmt.Sprint(encoded(after), wait, err, w.tick.Calls, w.tick.Events, w.routes, w.scaled, w.primary)
+	}
+	if results[0] != results[1] {
+		return fmt.Errorf("tick %d: the same step gives\n%s\nand\n%s", r.number, results[0], results[1])
+	}
+	return nil
+}
+
+// seen is what the forecast foretells.
+func seen(t *Tick) string {
+	s := t.After
+	f := forecast{phase: s.Phase, weight: t.Routes.Canary, mirrored: t.Routes.Mirrored, failed: s.FailedChecks, iters: s.Iterations,
+		post: s.PostRollout, applied: s.AppliedSpec, primary: s.PromotedSpec, leaving: s.RollingBack}
+	if s.Gate != nil {
+		f.gate, f.closed, f.since = s.Gate.Type, s.Gate.Name, s.Gate.Since
+	}
+	return f.String()
+}
+
+func (f forecast) String() string {
+	s := fmt.Sprintf("phase %q weight %d mirrored %t post %t applied %s primary %s rolling back %t", f.phase, f.weight, f.mirrored, f.post, f.applied, f.primary, f.leaving)
+	if f.analysed() {
+		s += fmt.Sprintf(" failed %d iterations %d", f.failed, f.iters)
+	}
+	if f.gate != "" {
+		s += fmt.Sprintf(" gate %s %s since %s", f.gate, f.closed, f.since.Format(time.TimeOnly))
+	}
+	return s
+}
+
+// after checks what holds after each tick.
+func (r *chance) after(t *Tick) {
+	w, b, a := r.witness, t.Before, t.After
+	spec := r.canary.Spec
+	analysed := func(p rollout.Phase) bool { return p == rollout.Progressing || p == rollout.Waiting }
+	troubled := r.now["traffic"] != "" || r.now["target scale-down"] != ""
+	same := analysed(b.Phase) && analysed(a.Phase) && b.AppliedSpec == a.AppliedSpec
+	quiet := spec.Suspend || spec.SkipAnalysis || b.RollingBack
+	if a.Sequence != w.sequence {
+		w.bad("the status has event %d, the last was %d", a.Sequence, w.sequence)
+	}
+	if a.Phase == "" && b.Phase != "" {
+		w.bad("the phase is lost")
+	}
+	if same && w.seen == a.AppliedSpec && (a.FailedChecks < b.FailedChecks || a.Iterations < b.Iterations || t.Routes.Canary < w.was.routes.Canary && !a.RollingBack) {
+		w.bad("counters fall")
+	}
+	if a.Phase == rollout.Failed && t.Routes.Canary > 0 && b.Phase != rollout.Promoting && b.Phase != rollout.Finalising && b.Phase != rollout.Failed {
+		w.bad("a failed canary has traffic")
+	}
+	if (t.Routes.Canary > 0 || t.Routes.Mirrored) && !w.scaled {
+		w.bad("routes %v to a canary that does not run", t.Routes)
+	}
+	if (analysed(b.Phase) || b.Phase == rollout.Promoting || b.Phase == rollout.Finalising) && (a.Phase == rollout.Succeeded || a.Phase == rollout.Failed) {
+		if a.PostRollout != (len(w.hooks(rollout.HookPostRollout)) > 0) {
+			w.bad("post-rollout webhooks are forgotten")
+		}
+	}
+	if b.PostRollout && !a.PostRollout && w.asked[rollout.HookPostRollout] != len(w.hooks(rollout.HookPostRollout)) {
+		w.bad("not all post-rollout webhooks were called")
+	}
+	held := b.Gate != nil && a.Gate != nil && a.Gate.Type == rollout.HookConfirmTrafficIncrease && b.Gate.Type == a.Gate.Type
+	if held && b.AppliedSpec == w.seen && !a.RollingBack && (w.queried > 0 || w.asked[rollout.HookRollout] > 0 || t.Routes.Canary != w.was.routes.Canary) {
+		w.bad("confirm-traffic-increase is closed, and the analysis goes on")
+	}
+	if (a.Phase == rollout.Waiting) != (a.Gate != nil && a.Gate.Type != rollout.HookConfirmPromotion) {
+		w.bad("phase %s with gate %+v", a.Phase, a.Gate)
+	}
+	if a.Gate != nil && !analysed(a.Phase) {
+		w.bad("gate %+v in phase %s", a.Gate, a.Phase)
+	}
+	if w.denied[rollout.HookConfirmTrafficIncrease] && t.Routes.Canary > w.was.routes.Canary {
+		w.bad("the weight rises with confirm-traffic-increase closed")
+	}
+	if analysed(b.Phase) && !quiet && w.asked[rollout.HookRollback] == 0 && len(w.hooks(rollout.HookRollback)) > 0 {
+		w.bad("rollback webhooks were not asked in %s", b.Phase)
+	}
+	if w.fired && analysed(b.Phase) && !troubled && !spec.Suspend && a.Phase != rollout.Failed {
+		w.bad("a rollback webhook fired, and the canary is in %s", a.Phase)
+	}
+	if a.Phase == rollout.Failed {
+		w.fired = false
+	}
+	if analysed(a.Phase) && a.FailedChecks >= max(1, spec.Analysis.Threshold) && !(troubled || spec.Suspend) && !spec.SkipAnalysis {
+		w.bad("%d failed checks, and the canary is in %s", a.FailedChecks, a.Phase)
+	}
+	if spec.Suspend && (a.Phase != b.Phase || len(w.asked) > 0 || a.FailedChecks != b.FailedChecks) {
+		w.bad("suspended, and something is done")
+	}
+}
