@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"net/http/httptest"
 	"reflect"
 	"slices"
 	"strings"
@@ -301,17 +302,21 @@ func TestEventURL(t *testing.T) {
 	}
 }
 
-// TestLostKey leaves metadata of the webhook alone.
+// TestLostKey tells of losses in the metadata, and leaves those of the webhook alone.
 func TestLostKey(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	for _, test := range []struct {
+		own  map[string]string
+		want []map[string]string
+	}{
+		{map[string]string{"team": "a"}, []map[string]string{{"team": "a"}, {"team": "a", "eventsLost": "1"}, {"team": "a"}}},
+		{map[string]string{"eventsLost": "own"}, []map[string]string{{"eventsLost": "own"}, {"eventsLost": "own"}, {"eventsLost": "own"}}},
+		{nil, []map[string]string{nil, {"eventsLost": "1"}, nil}},
+	} {
 		var got []map[string]string
-		calls := 0
-		c := canary()
-		own := map[string]string{"team": "a"}
-		c.Spec.Analysis.Webhooks = []rollout.Hook{{Name: "e", Type: rollout.HookEvent, Metadata: own}}
+		c, before := canary(), maps.Clone(test.own)
+		c.Spec.Analysis.Webhooks = []rollout.Hook{{Name: "e", Type: rollout.HookEvent, Metadata: test.own}}
 		d, err := notify.Start(t.Context(), notify.Config{Canary: c, Caller: eventFunc(func(_ context.Context, hook rollout.Hook, _ rollout.Event) error {
-			got = append(got, hook.Metadata)
-			if calls++; calls == 1 {
+			if got = append(got, hook.Metadata); len(got) == 1 {
 				return &rollout.StatusError{Code: 400}
 			}
 			return nil
@@ -323,11 +328,10 @@ func TestLostKey(t *testing.T) {
 			d.Emit(t.Context(), event(n+1, ""))
 		}
 		d.Close(t.Context())
-		want := []map[string]string{{"team": "a"}, {"team": "a", "eventsLost": "1"}, {"team": "a"}}
-		if !reflect.DeepEqual(got, want) || len(own) != 1 {
-			t.Errorf("%v, %v", got, own)
+		if !reflect.DeepEqual(got, test.want) || !reflect.DeepEqual(test.own, before) {
+			t.Errorf("%v, %v", got, test.own)
 		}
-	})
+	}
 }
 
 type eventFunc func(context.Context, rollout.Hook, rollout.Event) error
@@ -412,5 +416,66 @@ func TestAlertRetries(t *testing.T) {
 	}
 	if got, want := fmt.Sprint(pauses), "[7s 2s 1m0s 8s 16s]"; got != want {
 		t.Errorf("%s, want %s", got, want)
+	}
+}
+
+// TestNoRetry: what time does not mend is told once, as lost.
+func TestNoRetry(t *testing.T) {
+	refusing := record(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Write([]byte(`{"ok":false,"error":"channel_not_found"}`))
+	})
+	untrusted := httptest.NewUnstartedServer(nil)
+	untrusted.Config.ErrorLog = quiet
+	untrusted.StartTLS()
+	defer untrusted.Close()
+	secrets := map[string]map[string]string{"chat": {"token": token}}
+	for want, p := range map[string]*notify.Provider{
+		"the message was not accepted: channel_not_found": provider(notify.Slack, refusing.URL),
+		"certificate signed by unknown authority":         provider(notify.Slack, untrusted.URL),
+	} {
+		p.Spec.SecretRef = &rollout.SecretRef{Name: "chat"}
+		var reports []error
+		d, err := notify.Start(t.Context(), notify.Config{
+			Canary: canary(rollout.Alert{Name: "a", ProviderRef: rollout.ObjectRef{Name: "slack"}}), Providers: []*notify.Provider{p}, Secrets: vault(secrets),
+			Report: func(err error) { reports = append(reports, err) },
+			Wait:   func(context.Context, time.Duration) error { t.Error("tried again"); return nil },
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		d.Emit(t.Context(), event(1, rollout.Info))
+		err = d.Close(t.Context())
+		var failed *notify.DeliveryError
+		if len(reports) != 1 || !errors.As(reports[0], &failed) || !failed.Lost || failed.Event.Sequence != 1 || err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, %v, want %s", reports, err, want)
+		}
+	}
+	if n := len(refusing.all()); n != 1 {
+		t.Errorf("posted %d times", n)
+	}
+}
+
+// TestEventSecretsStay: an address for events may hold a key, like one for alerts.
+func TestEventSecretsStay(t *testing.T) {
+	server := record(t, func(w http.ResponseWriter, r *http.Request) {
+		http.Error(w, "no "+r.URL.RequestURI(), http.StatusForbidden)
+	})
+	var reports []error
+	d, err := notify.Start(t.Context(), notify.Config{
+		Canary: canary(), EventURL: server.URL + "/services/" + pathKey + "?key=" + token,
+		Report: func(err error) { reports = append(reports, err) },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.Emit(t.Context(), event(1, ""))
+	err = d.Close(t.Context())
+	if err == nil || len(server.all()) != 1 {
+		t.Fatal(err, server.all())
+	}
+	for _, err := range append(reports, err) {
+		if text := err.Error(); strings.Contains(text, pathKey) || strings.Contains(text, token) || !strings.Contains(text, "403") {
+			t.Error(text)
+		}
 	}
 }

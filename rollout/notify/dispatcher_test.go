@@ -148,7 +148,7 @@ func TestClosed(t *testing.T) {
 	}
 	d.Emit(t.Context(), event(2, rollout.Info))
 	var lost *notify.LostError
-	if err := d.Close(t.Context()); !errors.As(err, &lost) || lost.Events != 1 || len(server.all()) != 1 {
+	if err := d.Close(t.Context()); !errors.As(err, &lost) || lost.Events != 1 || lost.Err.Error() != "it came after the end" || len(server.all()) != 1 {
 		t.Error(err, server.all())
 	}
 }

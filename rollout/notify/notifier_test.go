@@ -173,7 +173,7 @@ func TestSecretsStay(t *testing.T) {
 			if errors.As(err, &refused) {
 				text += string(refused.Body) + refused.Location
 			}
-			for _, secret := range []string{pathKey, token, "/services/", "hunter"} {
+			for _, secret := range []string{pathKey, token, "/services/", "hunter", `Post "`} {
 				if strings.Contains(text, secret) {
 					t.Errorf("%s, %s: %q shows %s", name, from, text, secret)
 				}
@@ -292,9 +292,7 @@ func TestTLS(t *testing.T) {
 	server.Config.ErrorLog = quiet
 	server.StartTLS()
 	defer server.Close()
-	pair := server.TLS.Certificates[0]
-	certificate := string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))
-	key := string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: pkcs8(t, pair.PrivateKey)}))
+	certificate, key := pair(t, server)["ca.crt"], pair(t, server)["tls.key"]
 	for _, test := range []struct {
 		secret map[string]string
 		want   string // "" for success
@@ -318,25 +316,61 @@ func TestTLS(t *testing.T) {
 	}
 }
 
-// TestProxy goes through the proxy of the provider before that of the notifier.
+// TestProxy goes through the proxy of the provider before that of the notifier,
+// and through another when that changes.
 func TestProxy(t *testing.T) {
-	own, general := record(t, nil), record(t, nil)
+	own, general, third := record(t, nil), record(t, nil), record(t, nil)
 	at, _ := url.Parse(general.URL)
+	p := provider(notify.Slack, "http://chat.invalid/hook")
+	n := &notify.Notifier{Provider: p, Proxy: http.ProxyURL(at)}
+	defer n.Close()
 	for _, test := range []struct {
 		proxy string
 		want  *recorder
-	}{{own.URL, own}, {"", general}} {
-		p := provider(notify.Slack, "http://chat.invalid/hook")
+	}{{own.URL, own}, {"", general}, {third.URL, third}} {
 		p.Spec.Proxy = test.proxy
-		n := &notify.Notifier{Provider: p, Proxy: http.ProxyURL(at)}
 		if err := n.Post(t.Context(), message()); err != nil {
 			t.Error(err)
 		}
-		n.Close()
 		if got := test.want.all(); len(got) != 1 || got[0].path != "POST /hook application/json" {
 			t.Errorf("%+v", got)
 		}
 	}
+	n.Proxy = func(*http.Request) (*url.URL, error) { return nil, errors.New("no way out") }
+	p.Spec.Proxy = ""
+	if err := n.Check(t.Context()); err == nil || !strings.HasSuffix(err.Error(), "proxy: no way out") {
+		t.Error(err)
+	}
+}
+
+// TestSecureProxy: a proxy that is spoken to over TLS is not shown the client certificate.
+func TestSecureProxy(t *testing.T) {
+	shown := make(chan int, 1)
+	proxy := httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { shown <- len(r.TLS.PeerCertificates) }))
+	proxy.TLS = &tls.Config{ClientAuth: tls.RequestClientCert}
+	proxy.StartTLS()
+	defer proxy.Close()
+	p := provider(notify.Slack, "http://chat.invalid/hook")
+	p.Spec.Proxy, p.Spec.CertSecretRef = proxy.URL, &rollout.SecretRef{Name: "tls"}
+	n := &notify.Notifier{Provider: p, Secrets: vault(map[string]map[string]string{"tls": pair(t, proxy)})}
+	defer n.Close()
+	if err := n.Post(t.Context(), message()); err != nil {
+		t.Fatal(err)
+	}
+	if n := <-shown; n != 0 {
+		t.Errorf("%d certificates were shown", n)
+	}
+}
+
+// pair is a Secret with the certificate of a server as CA and as that of a client.
+func pair(t *testing.T, server *httptest.Server) map[string]string {
+	t.Helper()
+	der, err := x509.MarshalPKCS8PrivateKey(server.TLS.Certificates[0].PrivateKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	certificate := string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))
+	return map[string]string{"ca.crt": certificate, "tls.crt": certificate, "tls.key": string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}))}
 }
 
 // TestRotation uses what a Secret says now, on one connection while nothing about it changes.
@@ -397,12 +431,3 @@ func TestSettings(t *testing.T) {
 }
 
 var quiet = log.New(io.Discard, "", 0)
-
-func pkcs8(t *testing.T, key any) []byte {
-	t.Helper()
-	der, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return der
-}

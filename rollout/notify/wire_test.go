@@ -27,6 +27,7 @@ var alerts = []struct {
 	{"gate waiting", rollout.Event{Code: "cp-wait", Warning: true, Message: "podinfo.test waits for approval", Phase: rollout.Progressing, Weight: 50, Hook: "gate", Reason: "status 403: Forbidden", Alert: rollout.Warn}},
 	{"rollback", rollout.Event{Code: "rolled-back", Warning: true, Message: "podinfo.test is rolled back", Phase: rollout.Failed, FailedChecks: 5, Alert: rollout.Error}},
 	{"promotion failed", rollout.Event{Code: "promotion-failed", Warning: true, Message: "podinfo.test the promotion failed", Phase: rollout.Failed, Weight: 100, Alert: rollout.Error}},
+	{"gate expired", rollout.Event{Code: "gate-expired", Warning: true, Message: "podinfo.test: gate was closed for too long: Forbidden", Phase: rollout.Failed, Hook: "gate", Reason: "Forbidden", Alert: rollout.Error}},
 	{"finished", rollout.Event{Code: "promoted", Message: "podinfo.test is promoted", Phase: rollout.Succeeded, Alert: rollout.Info}},
 	{"hostile text", rollout.Event{Code: "cr-wait", Warning: true, Message: "podinfo.test waits", Phase: rollout.Waiting, Hook: "gate", Reason: hostile, Alert: rollout.Warn}},
 }
