@@ -9,7 +9,7 @@ FUZZTIME ?= 20s
 BENCHFLAGS ?=
 TARGETS := linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64 windows/arm64
 
-.PHONY: help build test race lint vuln fuzz e2e bench-git bench-oci bench-bucket bench-chart bench-size cross tidy
+.PHONY: help build test race lint vuln fuzz e2e bench-git bench-oci bench-bucket bench-chart bench-rollout bench-size cross tidy
 
 help: ## list what can be made
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' Makefile | expand -t 14
@@ -58,6 +58,9 @@ bench-bucket: ## compare fetching a bucket with other ways, side by side; builds
 
 bench-chart: ## compare finding a chart in an index with helm's way, side by side
 	cd bench && $(GO) run ./chart $(BENCHFLAGS)
+
+bench-rollout: ## compare calling webhooks by one client with a client for each call, side by side
+	cd bench && $(GO) run ./rollout $(BENCHFLAGS)
 
 bench-size: ## count what a user of the library links
 	@cd bench && $(GO) run ./size
