@@ -128,8 +128,8 @@ var metricRequirements = []requirement[*Metric]{
 		return ""
 	}},
 	{advice, "templateVariables", func(_ *Canary, m *Metric) complaint {
-		if len(m.TemplateVariables) > 0 && m.TemplateRef == nil {
-			return "has no effect: templateRef is not set"
+		if len(m.TemplateVariables) > 0 && m.TemplateRef == nil && m.Query == "" {
+			return "has no effect: there is no query and no templateRef"
 		}
 		return ""
 	}},

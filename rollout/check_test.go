@@ -141,7 +141,7 @@ var requirementTests = []struct {
 	{func(_ *Canary, _ *Settings, _ *Hook, m *Metric) { m.ThresholdRange, m.Threshold = nil, ptr(math.NaN()) }, broken, "spec.analysis.metrics[0].threshold: is no number"},
 	{func(_ *Canary, _ *Settings, _ *Hook, m *Metric) { m.Threshold = ptr(1.0) }, advice, "spec.analysis.metrics[0].threshold: has no effect: thresholdRange is set"},
 	{func(_ *Canary, _ *Settings, _ *Hook, m *Metric) { m.TemplateRef, m.Query = &ObjectRef{Name: "a"}, "q" }, advice, "spec.analysis.metrics[0].query: has no effect: templateRef is set"},
-	{func(_ *Canary, _ *Settings, _ *Hook, m *Metric) { m.TemplateVariables = numbered(1) }, advice, "spec.analysis.metrics[0].templateVariables: has no effect: templateRef is not set"},
+	{func(_ *Canary, _ *Settings, _ *Hook, m *Metric) { m.TemplateVariables = numbered(1) }, advice, "spec.analysis.metrics[0].templateVariables: has no effect: there is no query and no templateRef"},
 
 	{func(_ *Canary, _ *Settings, h *Hook, _ *Metric) { h.Name = "" }, invalid, "spec.analysis.webhooks[1].name: is required"},
 	{func(_ *Canary, _ *Settings, h *Hook, _ *Metric) { h.Name = "a\x1b[31m" }, invalid, `spec.analysis.webhooks[1].name: "a\x1b[31m" has control characters: remove them`},

@@ -1,6 +1,9 @@
 package metric_test
 
 import (
+	"bytes"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -132,4 +135,17 @@ func FuzzDecode(f *testing.F) {
 			t.Errorf("%q", err)
 		}
 	})
+}
+
+// The MetricTemplate that the documentation shows is one.
+func TestDecodeTheDocumentation(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "rollout.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, text, _ = bytes.Cut(text, []byte("\n### Templates\n\n```yaml\n"))
+	text, _, _ = bytes.Cut(text, []byte("```\n"))
+	if templates, err := metric.Decode("docs/rollout.md", bytes.NewReader(text)); err != nil || len(templates) != 1 {
+		t.Errorf("got %d, %v of\n%s", len(templates), err, text)
+	}
 }
