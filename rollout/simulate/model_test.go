@@ -104,11 +104,25 @@ func (r *chance) anHour(ctx context.Context) error {
 		if r.status.Ended() && r.now["revision"] == r.status.AppliedSpec {
 			return nil
 		}
+		before, was := r.status, r.world.state
 		if err := r.tick(ctx); err != nil {
 			return err
 		}
+		if after := r.status; r.exact && after.NotReadySince.IsZero() && r.deadline() == 0 && r.world.state == was && same(before, after) {
+			return nil // every further tick is as this one
+		}
 	}
 	return nil
+}
+
+// deadline is that of the gate that the canary waits on.
+func (r *chance) deadline() rollout.Duration {
+	for _, h := range r.canary.Spec.Analysis.Webhooks {
+		if g := r.status.Gate; g != nil && h.Name == g.Name && typeOf(h) == g.Type {
+			return h.Deadline
+		}
+	}
+	return 0
 }
 
 // rests checks that a canary whose outcomes did not change for an hour has

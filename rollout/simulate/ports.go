@@ -16,12 +16,17 @@ import (
 type world struct {
 	says func(of Subject, names ...string) string
 
-	routes   rollout.Routes
-	scaled   bool   // the canary runs
+	state
 	revision string // of the target, when the script says nothing
-	primary  string // the revision that the primary has
 
 	tick *Tick // where calls and events are recorded
+}
+
+// A state is what the ports changed.
+type state struct {
+	routes  rollout.Routes
+	scaled  bool   // the canary runs
+	primary string // the revision that the primary has
 }
 
 var (

@@ -37,7 +37,7 @@ func randomRun(seed uint64) *chance {
 	r.exact = r.IntN(4) > 0
 	r.last = 1
 	r.time = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
-	r.world = &world{routes: rollout.Routes{Primary: 100}, primary: "1"}
+	r.world = &world{state: state{routes: rollout.Routes{Primary: 100}, primary: "1"}}
 	r.world.says = func(of Subject, names ...string) string {
 		key := string(of)
 		if len(names) > 0 {

@@ -3,9 +3,9 @@ package simulate
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"iter"
+	"reflect"
 	"time"
 
 	"github.com/headgate-io/headgate/rollout"
@@ -83,6 +83,8 @@ type run struct {
 	tick     *Tick
 	steps    int
 	wait     time.Duration
+	stranded bool // the last promotion failed
+	moved    bool // the tick changed routes, or the workload
 }
 
 func (s *Simulation) run() *run {
@@ -92,7 +94,7 @@ func (s *Simulation) run() *run {
 		start = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 	}
 	r := &run{Simulation: s, tick: &Tick{Time: start, Before: s.Status}}
-	w := &world{routes: rollout.Routes{Primary: 100}, primary: firstRevision}
+	w := &world{state: state{routes: rollout.Routes{Primary: 100}, primary: firstRevision}}
 	w.says = func(of Subject, names ...string) string { return s.Script.at(r.tick.Number, of, names...) }
 	r.world = w
 	r.analysis = &rollout.Analysis{Canary: &canary, Traffic: w, Target: w, Metrics: w, Hooks: w, Sink: w}
@@ -110,13 +112,19 @@ func (r *run) step(ctx context.Context) error {
 	} else {
 		r.analysis.Canary.Spec.Suspend = r.Canary.Spec.Suspend
 	}
+	was := r.world.state
 	after, wait, err := r.analysis.Step(ctx, t.Time, t.Before)
 	if err != nil {
 		return err
 	}
 	t.After, t.Routes = after, r.world.routes
-	r.wait = max(wait, 0)
+	r.wait, r.moved = max(wait, 0), r.world.state != was
 	r.steps++
+	for _, e := range t.Events {
+		if e.Code == rollout.EventPromotionFailed || e.Code == rollout.EventRolledBack {
+			r.stranded = e.Code == rollout.EventPromotionFailed
+		}
+	}
 	t.End = r.end()
 	return nil
 }
@@ -140,21 +148,32 @@ func (r *run) end() string {
 	switch {
 	case t.Number == 0: // the second revision comes
 	case t.After.Ended() && r.Script.next(t.Number, Revision) == 0:
-		return map[rollout.Phase]string{rollout.Succeeded: "promoted", rollout.Failed: "rolled back"}[t.After.Phase]
+		return r.ended()
 	case t.After.Ended():
 	case r.still():
 		return r.stands()
 	}
 	if r.steps >= cmp.Or(max(r.Ticks, 0), 1000) {
-		return fmt.Sprintf("%s after %d ticks", state(t.After), r.steps)
+		return fmt.Sprintf("%s after %d ticks", where(t.After), r.steps)
 	}
 	return ""
+}
+
+// ended says how the rollout ended.
+func (r *run) ended() string {
+	switch {
+	case r.tick.After.Phase == rollout.Succeeded:
+		return "promoted"
+	case r.stranded:
+		return fmt.Sprintf("promotion failed, %d%% of the traffic goes to the canary", r.tick.Routes.Canary)
+	}
+	return "rolled back"
 }
 
 // still reports whether every further tick would be as this one.
 func (r *run) still() bool {
 	t := r.tick
-	return r.Script.next(t.Number) == 0 && r.deadline() == 0 && t.After.NotReadySince.IsZero() && same(t.Before, t.After)
+	return r.Script.next(t.Number) == 0 && r.deadline() == 0 && t.After.NotReadySince.IsZero() && !r.moved && same(t.Before, t.After)
 }
 
 // deadline is that of the gate that the canary waits on.
@@ -172,16 +191,16 @@ func (r *run) stands() string {
 	s := r.tick.After
 	switch {
 	case r.analysis.Canary.Spec.Suspend:
-		return "suspended in " + state(s)
+		return "suspended in " + where(s)
 	case s.Gate != nil:
 		return fmt.Sprintf("waits on %s gate %s", s.Gate.Type, s.Gate.Name)
 	case s.Phase == rollout.Initialized:
 		return "no new revision"
 	}
-	return "does not go on from " + state(s)
+	return "does not go on from " + where(s)
 }
 
-func state(s rollout.Status) string {
+func where(s rollout.Status) string {
 	switch {
 	case s.Gate != nil:
 		return fmt.Sprintf("%s, waiting on %s gate %s", s.Phase, s.Gate.Type, s.Gate.Name)
@@ -194,7 +213,5 @@ func state(s rollout.Status) string {
 // same reports whether two statuses differ in no more than the number of events.
 func same(a, b rollout.Status) bool {
 	a.Sequence, b.Sequence = 0, 0
-	x, errX := json.Marshal(a)
-	y, errY := json.Marshal(b)
-	return errX == nil && errY == nil && string(x) == string(y)
+	return reflect.DeepEqual(a, b)
 }
