@@ -55,7 +55,7 @@ func (e *Exec) Do(ctx context.Context, op Operation, v Values) (string, error) {
 		return "", fmt.Errorf("%w: %w", rollout.ErrStuck, redact.Error(err, e.Secrets...))
 	case err != nil:
 		return "", redact.Error(err, e.Secrets...)
-	case out.Truncated:
+	case out.Truncated && op.asks():
 		return "", fmt.Errorf("the answer is longer than %d bytes", maxText)
 	}
 	return string(out.Text), nil

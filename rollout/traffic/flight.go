@@ -51,6 +51,9 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	f.epoch = p.ends[f.to].window.now()
 	out := req.WithContext(ctx)
 	if req.ContentLength != 0 && req.Body != nil {
+		// Otherwise the server would take what is not read yet of the body when
+		// the upstream begins to answer. It is no error when it cannot.
+		_ = http.NewResponseController(w).EnableFullDuplex()
 		f.sent = &sending{ReadCloser: req.Body}
 		out.Body = f.sent
 	}

@@ -94,6 +94,8 @@ func (h *HTTP) send(ctx context.Context, op Operation, r Request) (string, error
 	switch ok := resp.StatusCode >= 200 && resp.StatusCode <= 299; {
 	case !ok:
 		return "", refused(op, resp, body)
+	case !op.asks():
+		return "", nil
 	case err != nil:
 		return "", err
 	case len(body) > maxText:
@@ -133,7 +135,7 @@ func stay(req *http.Request, via []*http.Request) error {
 func (r Request) expand(op Operation, v Values) (Request, error) {
 	if r.Method == "" {
 		r.Method = http.MethodPost
-		if op.ready() || op == ReadRoutes || op == Revision {
+		if op.ready() || op.asks() {
 			r.Method = http.MethodGet
 		}
 	}

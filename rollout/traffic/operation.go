@@ -31,6 +31,9 @@ func Operations() []Operation {
 // ready reports whether the answer to op is that the workload is ready or not.
 func (op Operation) ready() bool { return op == PrimaryReady || op == CanaryReady }
 
+// asks reports whether op is about what is answered.
+func (op Operation) asks() bool { return op == ReadRoutes || op == Revision }
+
 // Values are what templates are about. Commands have them in their environment
 // too, as HEADGATE_NAME and so on.
 type Values struct {

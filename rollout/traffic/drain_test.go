@@ -1,0 +1,259 @@
+package traffic_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/headgate-io/headgate/rollout"
+	"github.com/headgate-io/headgate/rollout/traffic"
+)
+
+// A stopping target ends a server the hard way when it is scaled down.
+type stopping struct {
+	traffic.Static
+	server *httptest.Server
+	called chan struct{}
+}
+
+func (s *stopping) ScaleDown(context.Context) error {
+	close(s.called)
+	s.server.CloseClientConnections()
+	s.server.Listener.Close()
+	return nil
+}
+
+// Hundreds of slow requests run at the canary when its weight becomes 0. It is
+// stopped when the last of them was answered, and no client notices.
+func TestScaleDownUnderLoad(t *testing.T) {
+	const clients = 300
+	release := make(chan struct{})
+	arrived := make(chan struct{}, clients)
+	canary := serve(t, func(w http.ResponseWriter, req *http.Request) {
+		arrived <- struct{}{}
+		<-release
+		io.WriteString(w, "canary")
+	})
+	p := &traffic.Proxy{Canary: canary.URL, Start: rollout.Routes{Canary: 100}}
+	url := front(t, p).URL
+	target := &stopping{server: canary, called: make(chan struct{})}
+
+	var load sync.WaitGroup
+	for range clients {
+		load.Go(func() {
+			if got := ask(t, url); got != "canary" {
+				t.Errorf("a request that ran got %q", got)
+			}
+		})
+	}
+	for range clients {
+		<-arrived
+	}
+	set(t, p, rollout.Routes{Primary: 100})
+	scaled := make(chan error)
+	go func() { scaled <- p.Target(target).ScaleDown(t.Context()) }()
+	for range 200 {
+		if got := ask(t, url); got != "primary" {
+			t.Fatalf("a request after the change got %q", got)
+		}
+	}
+	select {
+	case <-target.called:
+		t.Fatal("scaled down while requests run")
+	default:
+	}
+	close(release)
+	if err := <-scaled; err != nil {
+		t.Fatal(err)
+	}
+	load.Wait()
+	for range 10 {
+		if got := ask(t, url); got != "primary" {
+			t.Fatalf("a request after the end got %q", got)
+		}
+	}
+}
+
+// The weight goes up and down while clients send without pause: none fails,
+// and the canary has none of them whenever it was drained.
+func TestWeightsChangeUnderLoad(t *testing.T) {
+	echo := func(w http.ResponseWriter, req *http.Request) { io.Copy(w, req.Body) }
+	p := &traffic.Proxy{Primary: serve(t, echo).URL, Canary: serve(t, echo).URL}
+	url := front(t, p).URL
+	ctx, stop := context.WithCancel(t.Context())
+	var load sync.WaitGroup
+	sent := make(chan struct{})
+	for range 30 {
+		load.Go(func() {
+			for ctx.Err() == nil {
+				resp, err := http.Post(url, "text/plain", strings.NewReader("hello"))
+				if err != nil {
+					t.Error(err)
+					stop()
+					return
+				}
+				body, err := io.ReadAll(resp.Body)
+				resp.Body.Close()
+				if err != nil || string(body) != "hello" || resp.StatusCode != http.StatusOK {
+					t.Errorf("status %d, %q, %v", resp.StatusCode, body, err)
+					stop()
+					return
+				}
+				select {
+				case sent <- struct{}{}:
+				case <-ctx.Done():
+				}
+			}
+		})
+	}
+	for round := range 20 {
+		for _, weight := range []int{10, 50, 100, 50} {
+			set(t, p, rollout.Routes{Primary: 100 - weight, Canary: weight})
+			for range 20 {
+				select {
+				case <-sent:
+				case <-ctx.Done():
+				}
+			}
+		}
+		set(t, p, rollout.Routes{Primary: 100})
+		if err := p.Drain(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if s := p.Stats(); s.Running[1] != 0 {
+			t.Errorf("round %d: %+v", round, s)
+		}
+	}
+	stop()
+	load.Wait()
+	if s := p.Stats(); s.Canary.Requests == 0 || s.Primary.Requests == 0 || s.Canary.Failed+s.Primary.Failed != 0 {
+		t.Errorf("%+v", s)
+	}
+}
+
+func TestDrainEndsWithItsContext(t *testing.T) {
+	arrived := make(chan struct{})
+	release := make(chan struct{})
+	canary := serve(t, func(http.ResponseWriter, *http.Request) { arrived <- struct{}{}; <-release })
+	p := &traffic.Proxy{Canary: canary.URL, Start: rollout.Routes{Canary: 100}, DrainTimeout: time.Nanosecond}
+	url := front(t, p).URL
+	var load sync.WaitGroup
+	load.Go(func() { ask(t, url) })
+	<-arrived
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cause := errors.New("because")
+	cancel(cause)
+	if err := p.Drain(ctx); !errors.Is(err, cause) {
+		t.Error(err)
+	}
+	target := p.Target(new(traffic.Static))
+	if err := target.ScaleDown(ctx); !errors.Is(err, cause) {
+		t.Error(err)
+	}
+	if err := target.ScaleDown(t.Context()); err == nil || !strings.Contains(err.Error(), "1 of its requests") {
+		t.Error(err)
+	}
+	close(release)
+	load.Wait()
+	if err := target.ScaleDown(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// upgrade changes the protocol of a connection to that of a server that sends
+// back what it gets, line by line.
+func upgrade(w http.ResponseWriter, req *http.Request) {
+	if req.Header.Get("Upgrade") != "lines" {
+		http.Error(w, "upgrade", http.StatusUpgradeRequired)
+		return
+	}
+	conn, buf, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		return
+	}
+	defer conn.Close()
+	io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: lines\r\n\r\n")
+	for {
+		line, err := buf.ReadString('\n')
+		if err != nil {
+			return
+		}
+		io.WriteString(conn, line)
+	}
+}
+
+func dialUpgrade(t *testing.T, server *httptest.Server) (net.Conn, *bufio.Reader) {
+	t.Helper()
+	conn, err := net.Dial("tcp", server.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	io.WriteString(conn, "GET / HTTP/1.1\r\nHost: h\r\nConnection: upgrade\r\nUpgrade: lines\r\n\r\n")
+	r := bufio.NewReader(conn)
+	resp, err := http.ReadResponse(r, nil)
+	if err != nil || resp.StatusCode != http.StatusSwitchingProtocols {
+		t.Fatal(resp, err)
+	}
+	return conn, r
+}
+
+// A connection that was upgraded works, and outlives the change of weights; it
+// is closed only when the canary is scaled down.
+func TestUpgrade(t *testing.T) {
+	canary := serve(t, upgrade)
+	p := &traffic.Proxy{Canary: canary.URL, Start: rollout.Routes{Canary: 100}, DrainTimeout: time.Millisecond}
+	conn, lines := dialUpgrade(t, front(t, p))
+	echo := func() {
+		t.Helper()
+		io.WriteString(conn, "hello\n")
+		if line, err := lines.ReadString('\n'); err != nil || line != "hello\n" {
+			t.Fatalf("%q, %v", line, err)
+		}
+	}
+	echo()
+	set(t, p, rollout.Routes{Primary: 100})
+	echo()
+	if err := p.Target(new(traffic.Static)).ScaleDown(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := lines.ReadByte(); err == nil {
+		t.Error("it is still open")
+	}
+	if s := p.Stats(); s.Canary.Requests != 1 || s.Canary.Failed != 0 {
+		t.Errorf("%+v", s)
+	}
+}
+
+func TestEventStreamEndsWithTheCanary(t *testing.T) {
+	canary := serve(t, func(w http.ResponseWriter, req *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		io.WriteString(w, "data: 1\n\n")
+		http.NewResponseController(w).Flush()
+		<-req.Context().Done()
+	})
+	p := &traffic.Proxy{Canary: canary.URL, Start: rollout.Routes{Canary: 100}, DrainTimeout: time.Millisecond}
+	resp, err := http.Get(front(t, p).URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if line, err := bufio.NewReader(resp.Body).ReadString('\n'); err != nil || line != "data: 1\n" {
+		t.Fatal(line, err)
+	}
+	set(t, p, rollout.Routes{Primary: 100})
+	if err := p.Target(new(traffic.Static)).ScaleDown(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if s := p.Stats(); s.Canary.Requests != 1 || s.Canary.Failed != 0 {
+		t.Errorf("%+v", s)
+	}
+}

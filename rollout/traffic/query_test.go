@@ -1,0 +1,202 @@
+package traffic_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/headgate-io/headgate/rollout"
+	"github.com/headgate-io/headgate/rollout/traffic"
+)
+
+// A clock is moved by hand.
+type clock struct {
+	mu sync.Mutex
+	at time.Time
+}
+
+func (c *clock) now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.at
+}
+
+func (c *clock) pass(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.at = c.at.Add(d)
+}
+
+var (
+	rate     = rollout.Metric{Name: "request-success-rate"}
+	duration = rollout.Metric{Name: "request-duration"}
+)
+
+// measured returns a proxy whose canary answers with the status and after the
+// duration that the path says, as the clock has it.
+func measured(t *testing.T) (p *traffic.Proxy, c *clock, send func(path string)) {
+	c = &clock{at: time.Unix(1e9, 0)}
+	canary := serve(t, func(w http.ResponseWriter, req *http.Request) {
+		status, took, _ := strings.Cut(strings.TrimPrefix(req.URL.Path, "/"), "/")
+		d, err := time.ParseDuration(took)
+		if err != nil {
+			t.Error(err)
+		}
+		c.pass(d)
+		code, err := strconv.Atoi(status)
+		if err != nil {
+			t.Error(err)
+		}
+		w.WriteHeader(code)
+	})
+	p = &traffic.Proxy{Canary: canary.URL, Start: rollout.Routes{Canary: 100}, Now: c.now}
+	url := front(t, p).URL
+	return p, c, func(path string) {
+		t.Helper()
+		ask(t, url+path)
+		if err := p.Drain(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func value(t *testing.T, p *traffic.Proxy, m rollout.Metric) float64 {
+	t.Helper()
+	v, err := p.Query(t.Context(), nil, m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+func TestSuccessRate(t *testing.T) {
+	p, c, send := measured(t)
+	for _, m := range []rollout.Metric{rate, duration} {
+		_, err := p.Query(t.Context(), nil, m)
+		if !errors.Is(err, rollout.ErrNoValues) || !strings.HasPrefix(err.Error(), "no values found for metric "+m.Name) {
+			t.Error(err)
+		}
+	}
+	for _, path := range []string{"/200/0s", "/404/0s", "/301/0s", "/500/0s"} {
+		send(path)
+	}
+	if v := value(t, p, rate); v != 75 {
+		t.Errorf("got %v", v)
+	}
+	c.pass(30 * time.Second)
+	for range 4 {
+		send("/503/0s")
+	}
+	if v := value(t, p, rate); v != 37.5 {
+		t.Errorf("of a minute: %v", v)
+	}
+	short := rate
+	short.Interval = rollout.Duration(10 * time.Second)
+	if v := value(t, p, short); v != 0 {
+		t.Errorf("of ten seconds: %v", v)
+	}
+	c.pass(30 * time.Second)
+	if v := value(t, p, rate); v != 0 {
+		t.Errorf("after a minute: %v", v)
+	}
+	long := rate
+	long.Interval = rollout.Duration(time.Hour)
+	c.pass(time.Hour - time.Minute - time.Second)
+	if v := value(t, p, long); v != 37.5 {
+		t.Errorf("of an hour: %v", v)
+	}
+	c.pass(time.Minute)
+	if _, err := p.Query(t.Context(), nil, long); !errors.Is(err, rollout.ErrNoValues) {
+		t.Error(err)
+	}
+	long.Interval++
+	if _, err := p.Query(t.Context(), nil, long); err == nil || errors.Is(err, rollout.ErrNoValues) {
+		t.Error(err)
+	}
+}
+
+// The 99th percentile is right to a sixteenth, at every magnitude.
+func TestDuration(t *testing.T) {
+	for _, took := range []time.Duration{time.Millisecond, 17 * time.Millisecond, 100 * time.Millisecond, 999 * time.Millisecond, 7 * time.Second, 30 * time.Minute} {
+		p, _, send := measured(t)
+		for range 49 {
+			send("/200/" + (took / 100).String())
+		}
+		send("/200/" + took.String())
+		m := duration
+		m.Interval = rollout.Duration(time.Hour)
+		got, want := value(t, p, m), float64(took/time.Millisecond)
+		if got != float64(int(got)) || got < want*0.93-1 || got > want*1.07 {
+			t.Errorf("%s: got %v", took, got)
+		}
+	}
+	p, _, send := measured(t)
+	send("/200/1s")
+	for range 200 {
+		send("/200/100us")
+	}
+	if v := value(t, p, duration); v != 0 {
+		t.Errorf("one slow request in 201: %v", v)
+	}
+	send("/200/100h") // more than it can tell, and the others are long ago
+	if v := value(t, p, duration); v < float64(time.Hour/time.Millisecond) {
+		t.Errorf("got %v", v)
+	}
+}
+
+// What an earlier canary did does not count for the next one.
+func TestMeasurementsBeginAnew(t *testing.T) {
+	p, _, send := measured(t)
+	send("/500/0s")
+	set(t, p, rollout.Routes{Primary: 50, Canary: 50})
+	if v := value(t, p, rate); v != 0 {
+		t.Errorf("got %v", v)
+	}
+	set(t, p, rollout.Routes{Primary: 100})
+	if v := value(t, p, rate); v != 0 {
+		t.Errorf("after the rollback: %v", v)
+	}
+	set(t, p, rollout.Routes{Canary: 100})
+	if _, err := p.Query(t.Context(), nil, rate); !errors.Is(err, rollout.ErrNoValues) {
+		t.Error(err)
+	}
+	send("/200/0s")
+	if v := value(t, p, rate); v != 100 {
+		t.Errorf("got %v", v)
+	}
+	if s := p.Stats(); s.Canary.Requests != 2 || s.Canary.Failed != 1 {
+		t.Errorf("%+v", s)
+	}
+}
+
+type answering float64
+
+func (a answering) Query(context.Context, *rollout.Canary, rollout.Metric) (float64, error) {
+	return float64(a), nil
+}
+
+func TestMetrics(t *testing.T) {
+	p, _, send := measured(t)
+	send("/200/0s")
+	custom := rollout.Metric{Name: "custom"}
+	inline := rollout.Metric{Name: "request-duration", Query: "sum(x)"}
+	template := rollout.Metric{Name: "request-success-rate", TemplateRef: &rollout.ObjectRef{Name: "x"}}
+	for _, m := range []rollout.Metric{custom, inline, template} {
+		if v, err := p.Metrics(answering(7)).Query(t.Context(), nil, m); err != nil || v != 7 {
+			t.Errorf("%s: %v, %v", m.Name, v, err)
+		}
+		for _, metrics := range []rollout.Metrics{p.Metrics(nil), p} {
+			if _, err := metrics.Query(t.Context(), nil, m); err == nil || !strings.Contains(err.Error(), "request-duration alone") {
+				t.Errorf("%s: %v", m.Name, err)
+			}
+		}
+	}
+	if v, err := p.Metrics(answering(7)).Query(t.Context(), nil, rate); err != nil || v != 100 {
+		t.Errorf("%v, %v", v, err)
+	}
+}
