@@ -177,12 +177,7 @@ func TestDecisions(t *testing.T) {
 // play does one step of a scenario and says what happened in the words of the table.
 func play(t *testing.T, key string, set func(*scenario)) (next, does, status string) {
 	t.Helper()
-	phase, _, _ := strings.Cut(key, ":")
-	if phase == "none" {
-		phase = ""
-	}
-	x := newScenario(rollout.Phase(phase))
-	set(x)
+	x := prepared(key, set)
 	before := x.s
 	after, wait, err := x.a.Step(t.Context(), x.time, before)
 	if err != nil {

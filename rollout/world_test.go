@@ -2,6 +2,7 @@ package rollout_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -18,7 +19,8 @@ type world struct {
 	answers  map[string]int     // status by type of webhook; 200, and 403 for rollback, when there is none
 	values   map[string]float64 // by metric; 100 when there is none
 	fails    map[string]error   // by method: routes, set, revision, primary, canary, up, down, promote, or metric NAME
-	cancel   func(call string)  // told before each call of a port
+	before   func(call string)  // told of each call of a port, before it is done
+	times    []func(string)     // told after it is done
 
 	log      []string
 	payloads []rollout.Payload
@@ -44,25 +46,33 @@ func (w *world) analysis(c *rollout.Canary) *rollout.Analysis {
 	return &rollout.Analysis{Canary: c, Traffic: w, Target: w, Metrics: w, Hooks: w, Sink: w}
 }
 
-func (w *world) did(ctx context.Context, call, did string) error {
-	if w.cancel != nil {
-		w.cancel(call)
+// did does a call of a port: with an effect unless it fails or the context has ended.
+func (w *world) did(ctx context.Context, call, did string, effect func()) error {
+	if w.before != nil {
+		w.before(call)
 	}
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	err := w.fails[call]
+	if err == nil && effect != nil {
+		effect()
+	}
 	if did != "" {
 		if err != nil {
 			did += " fails"
 		}
 		w.log = append(w.log, did)
 	}
+	for _, told := range w.times {
+		told(call)
+	}
 	return err
 }
 
 func (w *world) Routes(ctx context.Context) (rollout.Routes, error) {
-	return w.routes, w.did(ctx, "routes", "")
+	err := w.did(ctx, "routes", "", nil)
+	return w.routes, err
 }
 
 func (w *world) SetRoutes(ctx context.Context, r rollout.Routes) error {
@@ -70,24 +80,21 @@ func (w *world) SetRoutes(ctx context.Context, r rollout.Routes) error {
 	if r.Mirrored {
 		did += " mirrored"
 	}
-	err := w.did(ctx, "set", did)
-	if err == nil {
-		w.routes = r
-	}
-	return err
+	return w.did(ctx, "set", did, func() { w.routes = r })
 }
 
 func (w *world) Revision(ctx context.Context) (string, error) {
-	return w.revision, w.did(ctx, "revision", "")
+	err := w.did(ctx, "revision", "", nil)
+	return w.revision, err
 }
-func (w *world) PrimaryReady(ctx context.Context) error { return w.did(ctx, "primary", "") }
-func (w *world) CanaryReady(ctx context.Context) error  { return w.did(ctx, "canary", "") }
-func (w *world) ScaleUp(ctx context.Context) error      { return w.did(ctx, "up", "scale up") }
-func (w *world) ScaleDown(ctx context.Context) error    { return w.did(ctx, "down", "scale down") }
-func (w *world) Promote(ctx context.Context) error      { return w.did(ctx, "promote", "promote") }
+func (w *world) PrimaryReady(ctx context.Context) error { return w.did(ctx, "primary", "", nil) }
+func (w *world) CanaryReady(ctx context.Context) error  { return w.did(ctx, "canary", "", nil) }
+func (w *world) ScaleUp(ctx context.Context) error      { return w.did(ctx, "up", "scale up", nil) }
+func (w *world) ScaleDown(ctx context.Context) error    { return w.did(ctx, "down", "scale down", nil) }
+func (w *world) Promote(ctx context.Context) error      { return w.did(ctx, "promote", "promote", nil) }
 
 func (w *world) Query(ctx context.Context, c *rollout.Canary, m rollout.Metric) (float64, error) {
-	err := w.did(ctx, "metric "+m.Name, "check "+m.Name)
+	err := w.did(ctx, "metric "+m.Name, "check "+m.Name, nil)
 	value, set := w.values[m.Name]
 	if !set {
 		value = 100
@@ -96,7 +103,7 @@ func (w *world) Query(ctx context.Context, c *rollout.Canary, m rollout.Metric) 
 }
 
 func (w *world) Call(ctx context.Context, h rollout.Hook, p rollout.Payload) (rollout.Answer, error) {
-	if err := w.did(ctx, "hook "+h.Name, "ask "+h.Name); err != nil {
+	if err := w.did(ctx, "hook "+h.Name, "ask "+h.Name, nil); err != nil {
 		return rollout.Answer{}, err
 	}
 	w.payloads = append(w.payloads, p)
@@ -154,10 +161,16 @@ func step(t *testing.T, a *rollout.Analysis, s rollout.Status) rollout.Status {
 
 // clock is a loop without waiting: each wait passes at once.
 func clock() rollout.Loop {
-	now := epoch
+	now, waits := epoch, 0
 	return rollout.Loop{
-		Now:  func() time.Time { return now },
-		Wait: func(ctx context.Context, d time.Duration) error { now = now.Add(d); return ctx.Err() },
+		Now: func() time.Time { return now },
+		Wait: func(ctx context.Context, d time.Duration) error {
+			if waits++; waits > 200 {
+				return errors.New("the rollout does not end")
+			}
+			now = now.Add(d)
+			return ctx.Err()
+		},
 	}
 }
 

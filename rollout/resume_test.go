@@ -1,0 +1,310 @@
+package rollout_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate-io/headgate/rollout"
+)
+
+// A script is how a world behaves: by what it is in and by how often it was
+// asked, so that it leads to the same end when steps are repeated.
+type script struct {
+	name string
+	set  func(*world)
+	end  rollout.Phase
+}
+
+var scripts = []script{
+	{"all is well", func(w *world) {}, rollout.Succeeded},
+	{"rollout webhook fails with traffic", func(w *world) { w.answers["ro"] = 500 }, rollout.Failed},
+	{"metric fails", func(w *world) { w.values["m"] = 1 }, rollout.Failed},
+	{"pre-rollout fails", func(w *world) { w.answers["pr"] = 503 }, rollout.Failed},
+	{"pre-rollout fails once", func(w *world) { w.first("pr", 1, 500) }, rollout.Succeeded},
+	{"confirm-rollout opens", func(w *world) { w.first("cr", 2, 403) }, rollout.Succeeded},
+	{"confirm-traffic-increase opens", func(w *world) { w.first("ti", 2, 403) }, rollout.Succeeded},
+	{"confirm-promotion opens", func(w *world) { w.first("cp", 2, 403) }, rollout.Succeeded},
+	{"rollback fires", func(w *world) { w.later("rb", 3, 200) }, rollout.Failed},
+	{"another revision", func(w *world) { w.hook("ro", 2, func() { w.revision = "v3" }) }, rollout.Succeeded},
+	{"revert", func(w *world) { w.hook("ro", 2, func() { w.revision = "v1" }) }, rollout.Failed},
+	{"canary stuck", func(w *world) { w.hook("cr", 1, func() { w.fails["canary"] = stuck }) }, rollout.Failed},
+	{"canary is late", func(w *world) { w.late("canary", 3) }, rollout.Succeeded},
+	{"post-rollout fails", func(w *world) { w.answers["po"] = 500 }, rollout.Succeeded},
+}
+
+// first makes a webhook answer a status the first times that it is asked.
+func (w *world) first(name string, times, status int) {
+	w.answers[name] = status
+	w.hook(name, times, func() { delete(w.answers, name) })
+}
+
+// later makes a webhook answer a status from some time on.
+func (w *world) later(name string, times, status int) {
+	w.hook(name, times, func() { w.answers[name] = status })
+}
+
+// hook does something after a webhook was asked so many times.
+func (w *world) hook(name string, times int, do func()) {
+	w.times = append(w.times, func(call string) {
+		if call == "hook "+name {
+			if times--; times == 0 {
+				do()
+			}
+		}
+	})
+}
+
+// late makes a part ready after it was asked for some times.
+func (w *world) late(what string, times int) {
+	w.fails[what] = errScripted
+	w.times = append(w.times, func(call string) {
+		if call == what {
+			if times--; times == 0 {
+				delete(w.fails, what)
+			}
+		}
+	})
+}
+
+var strategies = []struct {
+	name string
+	set  func(*rollout.Settings)
+}{
+	{"step", func(s *rollout.Settings) { s.StepWeight, s.MaxWeight = 20, 50 }},
+	{"steps", func(s *rollout.Settings) { s.StepWeights, s.StepWeightPromotion = []int{1, 10, 80}, 30 }},
+	{"mirror", func(s *rollout.Settings) { s.StepWeight, s.MaxWeight, s.Mirror = 20, 50, true }},
+	{"a/b", func(s *rollout.Settings) { s.Iterations, s.Match = 3, make([]rollout.Match, 1) }},
+	{"blue/green", func(s *rollout.Settings) { s.Iterations = 3 }},
+	{"blue/green mirror", func(s *rollout.Settings) { s.Iterations, s.Mirror = 3, true }},
+}
+
+// rollouts calls do for each strategy and script with a world made anew by begin.
+func rollouts(t *testing.T, do func(t *testing.T, end rollout.Phase, begin func() (*world, *rollout.Analysis))) {
+	for _, strategy := range strategies {
+		for _, script := range scripts {
+			t.Run(strategy.name+"/"+script.name, func(t *testing.T) {
+				do(t, script.end, func() (*world, *rollout.Analysis) {
+					x := newScenario(rollout.Initialized)
+					set := &x.c.Spec.Analysis
+					set.StepWeight, set.MaxWeight = 0, 0
+					strategy.set(set)
+					script.set(x.w)
+					return x.w, x.a
+				})
+			})
+		}
+	}
+}
+
+var begun = rollout.Status{Phase: rollout.Initialized, AppliedSpec: "v1", PromotedSpec: "v1"}
+
+// A run goes on from what was saved after any step, and tells the same.
+func TestRunFromSavedStatus(t *testing.T) {
+	rollouts(t, func(t *testing.T, end rollout.Phase, begin func() (*world, *rollout.Analysis)) {
+		w, a := begin()
+		want, err := a.Run(t.Context(), begun, clock())
+		if err != nil || want.Phase != end || !want.Ended() {
+			t.Fatalf("Run = %+v, %v; want %s\n%s", want, err, end, told(w.events))
+		}
+		if w.routes != (rollout.Routes{Primary: 100}) {
+			t.Errorf("at the end the routes are %+v", w.routes)
+		}
+		again, b := begin()
+		s, now := begun, epoch
+		for !s.Ended() {
+			next, wait, err := b.Step(t.Context(), now, s)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s, now = stored(t, next), now.Add(wait)
+		}
+		if same := text(t, s) == text(t, want); !same || told(again.events) != told(w.events) {
+			t.Errorf("with a crash after each step it ends as\n%+v\n%swithout as\n%+v\n%s", s, told(again.events), want, told(w.events))
+		}
+	})
+}
+
+// stored is a status that went through JSON.
+func stored(t *testing.T, s rollout.Status) rollout.Status {
+	t.Helper()
+	var read rollout.Status
+	if err := json.Unmarshal([]byte(text(t, s)), &read); err != nil {
+		t.Fatal(err)
+	}
+	return read
+}
+
+func text(t *testing.T, s rollout.Status) string {
+	t.Helper()
+	data, err := json.Marshal(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+// crash is how a program ends at a call: asked to, with nothing done, or not
+// asked, with the call done and nothing known of it.
+type crash func(w *world, at int, cancel context.CancelFunc)
+
+var errCrash = errors.New("crash")
+
+var crashes = map[string]crash{
+	"context ends before a call": func(w *world, at int, cancel context.CancelFunc) {
+		w.before = func(string) {
+			if at--; at == 0 {
+				cancel()
+			}
+		}
+	},
+	"panic after a call": func(w *world, at int, _ context.CancelFunc) {
+		w.times = append(w.times, func(string) {
+			if at--; at == 0 {
+				panic(errCrash)
+			}
+		})
+	},
+}
+
+// A run that is cut short at any call of a port comes to the same end when it
+// is run again from what was saved.
+func TestRunCutShort(t *testing.T) {
+	rollouts(t, func(t *testing.T, end rollout.Phase, begin func() (*world, *rollout.Analysis)) {
+		w, a := begin()
+		calls := 0
+		w.times = append(w.times, func(string) { calls++ })
+		want, err := a.Run(t.Context(), begun, clock())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for how, crash := range crashes {
+			for at := 1; at <= calls; at++ {
+				w, a := begin()
+				s, cut := cutShort(t, w, a, at, crash)
+				if !cut {
+					t.Fatalf("%s %d did not cut it short", how, at)
+				}
+				got, err := a.Run(t.Context(), s, clock())
+				if err != nil || got.Phase != end || got.PromotedSpec != want.PromotedSpec || got.AppliedSpec != want.AppliedSpec || w.routes != (rollout.Routes{Primary: 100}) {
+					t.Fatalf("%s %d: Run = %+v, %v\nwant %+v\n%s", how, at, got, err, want, told(w.events))
+				}
+			}
+		}
+	})
+}
+
+// cutShort runs until the crash and returns what was saved before it.
+func cutShort(t *testing.T, w *world, a *rollout.Analysis, at int, crash crash) (saved rollout.Status, cut bool) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	saved = begun
+	defer func() {
+		w.before = nil
+		if p := recover(); p != nil && p != errCrash {
+			panic(p)
+		}
+	}()
+	loop := clock()
+	loop.Save = func(s rollout.Status) error { saved = stored(t, s); return nil }
+	crash(w, at, cancel)
+	cut = true // a panic leaves it so
+	s, err := a.Run(ctx, begun, loop)
+	if err != nil && !errors.Is(err, context.Canceled) {
+		t.Fatalf("Run: %v", err)
+	}
+	return saved, err != nil || s.Ended()
+}
+
+// What a context cuts short is no outcome: a step tells nothing that it would
+// not have told otherwise, and its status counts what was told.
+func TestStepCutShort(t *testing.T) {
+	for key, set := range scenarios {
+		full := prepared(key, set)
+		calls := 0
+		full.w.times = append(full.w.times, func(string) { calls++ })
+		if _, _, err := full.a.Step(t.Context(), full.time, full.s); err != nil {
+			t.Fatal(err)
+		}
+		for at := 1; at <= calls; at++ {
+			x := prepared(key, set)
+			ctx, cancel := context.WithCancel(t.Context())
+			crashes["context ends before a call"](x.w, at, cancel)
+			s, wait, err := x.a.Step(ctx, x.time, x.s)
+			cancel()
+			if !errors.Is(err, context.Canceled) || wait != 0 {
+				t.Fatalf("%s: cut short at call %d: %v, %v", key, at, wait, err)
+			}
+			did, all := strings.Join(x.w.log, ", "), strings.Join(full.w.log, ", ")
+			if !strings.HasPrefix(all, did) {
+				t.Errorf("%s: cut short at call %d: did %s\nwhich is no part of %s", key, at, did, all)
+			}
+			if counted := s.FailedChecks - x.s.FailedChecks; counted > strings.Count(did, "-fail") {
+				t.Errorf("%s: cut short at call %d: counts %d failed checks: %s", key, at, counted, did)
+			}
+			if s.Sequence != x.s.Sequence+int64(len(x.w.events)) {
+				t.Errorf("%s: cut short at call %d: told %d events, sequence is %d after %d", key, at, len(x.w.events), s.Sequence, x.s.Sequence)
+			}
+		}
+	}
+}
+
+// prepared is a scenario of the table before its step.
+func prepared(key string, set func(*scenario)) *scenario {
+	phase, _, _ := strings.Cut(key, ":")
+	if phase == "none" {
+		phase = ""
+	}
+	x := newScenario(rollout.Phase(phase))
+	set(x)
+	return x
+}
+
+// The status that a step is given is not changed: a gate, the values of metrics.
+func TestStepLeavesStatus(t *testing.T) {
+	for key, set := range scenarios {
+		x := prepared(key, set)
+		x.s.Values = append(make([]rollout.Value, 0, 8), rollout.Value{Metric: "m", Value: "1"})
+		before := text(t, x.s)
+		if _, _, err := x.a.Step(t.Context(), x.time, x.s); err != nil {
+			t.Fatal(err)
+		}
+		if after := text(t, x.s); after != before {
+			t.Errorf("%s: the status was %s, is %s", key, before, after)
+		}
+	}
+}
+
+// A context that has ended is the end before anything is asked.
+func TestStepContextEnded(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	x := newScenario(rollout.Progressing)
+	s, wait, err := x.a.Step(ctx, epoch, x.s)
+	if !errors.Is(err, context.Canceled) || wait != 0 || s.Sequence != 0 || len(x.w.log) > 0 {
+		t.Errorf("Step = %+v, %v, %v; %v", s, wait, err, x.w.log)
+	}
+}
+
+// The loop waits the interval of the manifest, at least ten seconds, and not at
+// all before post-rollout webhooks.
+func TestRunWaits(t *testing.T) {
+	for interval, want := range map[time.Duration]time.Duration{0: time.Minute, time.Second: 10 * time.Second, 30 * time.Second: 30 * time.Second} {
+		x := newScenario(rollout.Initialized)
+		x.c.Spec.Analysis.Interval = rollout.Duration(interval)
+		loop := clock()
+		loop.Wait = func(_ context.Context, d time.Duration) error {
+			if d != want {
+				t.Errorf("interval %v: waits %v, want %v", interval, d, want)
+			}
+			return nil
+		}
+		if s, err := x.a.Run(t.Context(), begun, loop); err != nil || s.Phase != rollout.Succeeded {
+			t.Errorf("Run = %+v, %v", s, err)
+		}
+	}
+}
