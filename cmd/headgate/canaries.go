@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -203,8 +204,8 @@ func completeCanaries(f *manifestFlags) cobra.CompletionFunc {
 // input, which is the user's terminal.
 func (f *manifestFlags) offered() (canaries []*rollout.Canary) {
 	quiet := &program{stdin: strings.NewReader(""), stdout: io.Discard, stderr: io.Discard}
-	for _, name := range f.files {
-		if name == "-" {
+	for i, name := range f.files {
+		if name == "-" || slices.Contains(f.files[:i], name) { // flags are parsed twice for completion
 			continue
 		}
 		texts, _ := quiet.readTexts(name) // what can be read is offered
