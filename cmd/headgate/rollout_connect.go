@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -17,39 +18,40 @@ import (
 // goodbye is how long receivers of events are waited for at the end.
 const goodbye = 20 * time.Second
 
-// connect makes the analysis and its ports for a rollout that has come as far
-// as s. What it opened ends with close, in the reverse order.
-func (d *drive) connect(ctx context.Context, s rollout.Status) (close func() error, err error) {
-	var ends []func() error
-	close = func() error {
-		var errs []error
-		for i := len(ends) - 1; i >= 0; i-- {
-			errs = append(errs, ends[i]())
-		}
-		return errors.Join(errs...)
+// A closing undoes what was opened, the last first.
+type closing []func() error
+
+func (c *closing) add(end func() error) { *c = append(*c, end) }
+
+func (c *closing) close() error {
+	var errs []error
+	for _, end := range slices.Backward(*c) {
+		errs = append(errs, end())
 	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, close())
-		}
-	}()
+	*c = nil
+	return errors.Join(errs...)
+}
+
+// connect makes the analysis and its ports for a rollout that has come as far
+// as s. What it opened is ended by open, with an error too.
+func (d *drive) connect(ctx context.Context, s rollout.Status, open *closing) error {
 	secrets, err := d.secretsOf(d.flags.secrets, d.book.documents)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	querier, err := d.flags.querier(d.book, secrets)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	providers, err := collect(d.book, notify.Decode)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	caller := &rollout.Caller{Secrets: secrets, Proxy: http.ProxyFromEnvironment}
-	ends = append(ends, func() error { caller.Close(); querier.Close(); return nil })
+	open.add(func() error { caller.Close(); querier.Close(); return nil })
 	d.analysis = &rollout.Analysis{Canary: d.canary, Hooks: caller}
-	if err := d.connectTraffic(ctx, s, &ends); err != nil {
-		return nil, err
+	if err := d.connectTraffic(ctx, s, open); err != nil {
+		return err
 	}
 	d.analysis.Metrics = d.flags.measured(d.canary, querier, d.proxy)
 	told, err := notify.Start(ctx, notify.Config{
@@ -58,9 +60,9 @@ func (d *drive) connect(ctx context.Context, s rollout.Status) (close func() err
 		Report: func(err error) { d.view.warn(err) },
 	})
 	if err != nil {
-		return nil, err
+		return err
 	}
-	ends = append(ends, func() error {
+	open.add(func() error {
 		limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), goodbye)
 		defer cancel()
 		if err := told.Close(limited); err != nil { // which Report has told
@@ -69,7 +71,7 @@ func (d *drive) connect(ctx context.Context, s rollout.Status) (close func() err
 		return nil
 	})
 	d.analysis.Sink = sinks{d.view, told}
-	return close, nil
+	return nil
 }
 
 // sinks are told all events.
@@ -82,7 +84,7 @@ func (all sinks) Emit(ctx context.Context, e rollout.Event) {
 }
 
 // connectTraffic makes traffic and target, and lets the proxy serve.
-func (d *drive) connectTraffic(ctx context.Context, s rollout.Status, ends *[]func() error) error {
+func (d *drive) connectTraffic(ctx context.Context, s rollout.Status, open *closing) error {
 	driver, err := d.flags.driver()
 	if err != nil {
 		return err
@@ -103,7 +105,7 @@ func (d *drive) connectTraffic(ctx context.Context, s rollout.Status, ends *[]fu
 	if err != nil {
 		return err
 	}
-	*ends = append(*ends, func() error { proxy.Close(); return nil })
+	open.add(func() error { proxy.Close(); return nil })
 	d.proxy = proxy
 	d.analysis.Traffic, d.analysis.Target = proxy, proxy.Target(adapter)
 	if !driver.Has(traffic.Promote) {
@@ -116,7 +118,7 @@ func (d *drive) connectTraffic(ctx context.Context, s rollout.Status, ends *[]fu
 	if err != nil {
 		return err
 	}
-	*ends = append(*ends, func() error { return front.close(ctx) })
+	open.add(func() error { return front.close(ctx) })
 	d.view.say(fmt.Sprintf("serving at http://%s: primary %s, canary %s", front.addr, redact.String(d.flags.primary), redact.String(d.flags.canary)))
 	return nil
 }

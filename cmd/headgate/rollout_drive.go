@@ -30,13 +30,13 @@ type drive struct {
 // run drives the rollout from a status to its end, and prints what became of it.
 func (d *drive) run(ctx context.Context, s rollout.Status) error {
 	d.view = d.newView(s)
-	closePorts, err := d.connect(ctx, s)
-	if err != nil {
-		return asUsage(err)
+	var open closing
+	if err := d.connect(ctx, s, &open); err != nil {
+		return asUsage(errors.Join(err, open.close()))
 	}
 	s, resumed := d.first(s)
 	d.view.begin(s, resumed)
-	s, err = d.steps(ctx, s)
+	s, err := d.steps(ctx, s)
 	d.view.end()
 	err = ended(ctx, err)
 	r := d.result(s, err)
@@ -44,7 +44,7 @@ func (d *drive) run(ctx context.Context, s rollout.Status) error {
 	if d.flags.keep && err == nil {
 		<-ctx.Done()
 	}
-	errs = append(errs, closePorts())
+	errs = append(errs, open.close())
 	if r.Outcome == outcomeError {
 		errs = append([]error{err}, errs...)
 	}
@@ -124,14 +124,21 @@ func (d *drive) wait(ctx context.Context, interval time.Duration) error {
 	}
 }
 
-// ended returns why the steps ended, with the cause of ctx when that has one.
+// ended returns why the steps ended: what the run was stopped with, when that is it.
 func ended(ctx context.Context, err error) error {
-	switch cause := context.Cause(ctx); {
-	case err == nil || cause == nil || !errors.Is(err, ctx.Err()):
+	cause := context.Cause(ctx)
+	var broken *brokenError
+	switch {
+	case err == nil || cause == nil || !errors.Is(err, ctx.Err()) && !errors.Is(err, cause):
 		return err
-	case cause == context.Canceled:
-		return fmt.Errorf("%w: interrupted", errNotOver)
-	default:
+	case errors.Is(cause, errNotOver) || errors.As(cause, &broken):
 		return cause
 	}
+	return fmt.Errorf("%w: interrupted", errNotOver)
 }
+
+// A brokenError is why a run cannot go on.
+type brokenError struct{ err error }
+
+func (e *brokenError) Error() string { return e.err.Error() }
+func (e *brokenError) Unwrap() error { return e.err }

@@ -92,7 +92,7 @@ func (f *frontFlags) serve(proxy *traffic.Proxy, broken func(error)) (*front, er
 	go func() {
 		defer close(s.ended)
 		if err := s.server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-			broken(fmt.Errorf("--proxy: %w", err))
+			broken(&brokenError{fmt.Errorf("--proxy: %w", err)})
 		}
 	}()
 	return s, nil

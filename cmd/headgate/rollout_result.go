@@ -71,14 +71,14 @@ func (d *drive) print(r result) error {
 	return err
 }
 
-// why is what people were alerted to last.
+// why is what people were alerted to last, with the check that it came of.
 func (v *view) why() string {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if v.last == nil {
-		return ""
+	if v.last.Reason != "" || v.fault.Reason == "" {
+		return v.last.Message
 	}
-	return v.last.Message
+	return v.last.Message + "; " + v.fault.Message
 }
 
 // unchanged says why nothing is done.

@@ -34,7 +34,8 @@ type view struct {
 	shown time.Time     // of the last line
 	over  chan struct{} // ends the line
 	idle  sync.WaitGroup
-	last  *rollout.Event // a warning that people are alerted to
+	last  rollout.Event // what people were alerted to last, as a warning
+	fault rollout.Event // the last check that failed
 }
 
 // silence is how long a log stays without a line before one says that the
@@ -110,8 +111,11 @@ func (v *view) show(s rollout.Status) {
 func (v *view) Emit(_ context.Context, e rollout.Event) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if e.Warning && (e.Alert == rollout.Warn || e.Alert == rollout.Error) {
-		v.last = &e
+	switch {
+	case e.Warning && (e.Alert == rollout.Warn || e.Alert == rollout.Error):
+		v.last = e
+	case e.Warning && e.Reason != "":
+		v.fault = e
 	}
 	if v.events != nil {
 		e.Message, e.Reason = redact.String(e.Message), redact.String(e.Reason)

@@ -21,9 +21,10 @@ import (
 // status, /hostile with control characters, /flaky with 500 to every odd
 // request, /locked with 401 to who has no token, /gate with 403 until the command "gate open", /echo with the request
 // that it got. $TLSHOOKS does the same over TLS, with the certificate in
-// $WORK/ca.crt.
+// $WORK/ca.crt. /tattle sends back what nobody should see, /number a document with 42, /bare that alone.
 func webhooks(_ *testing.T, env *testscript.Env) error {
 	d := new(doorman)
+	d.called = sync.NewCond(&d.mu)
 	env.Values[doormanKey{}] = d
 	plain := httptest.NewServer(d)
 	env.Defer(plain.Close)
@@ -45,13 +46,16 @@ type doorman struct {
 	open  bool
 	flaky int
 	calls []string
+
+	called *sync.Cond // there was another call
 }
 
 func (d *doorman) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.calls = append(d.calls, fmt.Sprintf("%s %s\n", r.URL.Path, body))
+	d.calls = append(d.calls, fmt.Sprintf("%s %s\n", r.URL.RequestURI(), body))
+	d.called.Broadcast()
 	var status int
 	switch _, err := fmt.Sscanf(r.URL.Path, "/%d", &status); {
 	case err == nil && status >= 200 && status < 600:
@@ -70,26 +74,50 @@ func (d *doorman) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		io.WriteString(w, "Forbidden")
 	case r.URL.Path == "/locked" && r.Header.Get("Authorization")+r.Header.Get("X-Team")+r.Header.Get("X-Other") != "Bearer s3cret-tokenweba: b":
 		w.WriteHeader(http.StatusUnauthorized)
+	case r.URL.Path == "/tattle":
+		w.WriteHeader(http.StatusForbidden)
+		fmt.Fprintf(w, "no: %s, see http://ci:s3cret@127.0.0.1/?token=s3cret", r.Header.Get("Authorization"))
+	case r.URL.Path == "/bare":
+		io.WriteString(w, "42\n")
+	case r.URL.Path == "/number":
+		io.WriteString(w, `{"value": 42}`)
 	case r.URL.Path == "/echo":
 		r.Header.Write(w)
 		w.Write(body)
 	}
 }
 
-// called has the webhooks called with paths and bodies that match, since it was
-// asked before: called PATTERN…
+// called has the webhooks called with paths and bodies that match, or that do
+// not, since they last were: called PATTERN…
 func called(ts *testscript.TestScript, not bool, args []string) {
 	d := ts.Value(doormanKey{}).(*doorman)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	calls := strings.Join(d.calls, "")
-	d.calls = nil
+	if !not {
+		d.calls = nil
+	}
 	for _, pattern := range args {
 		re, err := regexp.Compile(pattern)
 		ts.Check(err)
 		if re.MatchString(calls) == not {
 			ts.Fatalf("%q: were the calls\n%s", pattern, calls)
 		}
+	}
+}
+
+// until waits for calls that match, and takes them for told: until PATTERN…
+func until(ts *testscript.TestScript, _ bool, args []string) {
+	d := ts.Value(doormanKey{}).(*doorman)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, pattern := range args {
+		re, err := regexp.Compile(pattern)
+		ts.Check(err)
+		for !re.MatchString(strings.Join(d.calls, "")) {
+			d.called.Wait()
+		}
+		d.calls = nil
 	}
 }
 

@@ -100,6 +100,7 @@ func TestScripts(t *testing.T) {
 			"asked":  asked,
 			"exits":  exits,
 			"called": called,
+			"until":  until,
 			"gate":   gate,
 			"expand": expand,
 			"serve":  serveStore,
