@@ -6,13 +6,14 @@ import (
 	"strings"
 
 	"github.com/headgate-io/headgate/internal/document"
+	"github.com/headgate-io/headgate/rollout"
 )
 
 // kind is what the documents of providers say they are.
 const kind = "AlertProvider"
 
 // groups are whose AlertProvider manifests are read, with the version.
-var groups = map[string]string{"rollout.headgate.dev": "v1beta1", "flagger.app": "v1beta1"}
+var groups = map[string]string{rollout.Group: "v1beta1", rollout.ReferenceGroup: "v1beta1"}
 
 // Decode reads the AlertProvider manifests (flagger.app/v1beta1 or
 // rollout.headgate.dev/v1beta1) of a stream of YAML documents or JSON

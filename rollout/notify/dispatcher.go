@@ -144,7 +144,7 @@ func (c *Config) eventReceivers() ([]*receiver, error) {
 // withLost returns hook with the number of lost events among its metadata, unless
 // it is 0 or the hook uses that key.
 func withLost(hook rollout.Hook, lost int) rollout.Hook {
-	if _, taken := hook.Metadata["eventsLost"]; lost == 0 || taken {
+	if lost == 0 {
 		return hook
 	}
 	metadata := map[string]string{"eventsLost": strconv.Itoa(lost)}
