@@ -1,6 +1,7 @@
 package metric_test
 
 import (
+	"compress/gzip"
 	"context"
 	"encoding/base64"
 	"errors"
@@ -327,4 +328,37 @@ func TestConnectionsAreShared(t *testing.T) {
 	}
 	q.Close()
 	p.open.Wait() // for ever, if one were left
+}
+
+// An answer without end is not read to its end, packed or not.
+func TestEndlessAnswer(t *testing.T) {
+	const most = 64 << 20
+	for _, status := range []int{200, 500} {
+		for _, encoding := range []string{"", "gzip"} {
+			written := make(chan int, 1)
+			p := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+				var to io.Writer = w
+				if encoding != "" {
+					w.Header().Set("Content-Encoding", encoding)
+					to = gzip.NewWriter(w)
+				}
+				w.WriteHeader(status)
+				n, block := 0, make([]byte, 1<<20)
+				for n < most {
+					if _, err := to.Write(block); err != nil {
+						break
+					}
+					n += len(block)
+				}
+				written <- n
+			})
+			_, err := querier(t, &metric.Querier{}).Query(t.Context(), p.at(), rollout.Metric{Query: "up"})
+			if err == nil || len(err.Error()) > 4<<10 {
+				t.Errorf("%d %s: got %.200v", status, encoding, err)
+			}
+			if n := <-written; encoding == "" && n >= most {
+				t.Errorf("%d: %d bytes were read", status, n)
+			}
+		}
+	}
 }

@@ -77,11 +77,3 @@ func (q *Querier) online(ctx context.Context, e endpoint) error {
 
 // Close ends idle connections.
 func (q *Querier) Close() { q.web.close() }
-
-// providerOf returns the provider of a canary.
-func (q *Querier) providerOf(c *rollout.Canary) string {
-	if c.Spec.Provider == "" {
-		return q.Provider
-	}
-	return c.Spec.Provider
-}
