@@ -232,6 +232,9 @@ func TestFull(t *testing.T) {
 				if !slices.Equal(s.told["e"], test.told) || !errors.As(err, &lost) || lost.Events != test.lost {
 					t.Errorf("%v, %v", s.told["e"], err)
 				}
+				if want := fmt.Sprintf(`tell webhook "e": %d events are lost, the last because: more was waiting than is kept`, test.lost); len(s.reports) != 1 || s.reports[0] != want || err.Error() != want {
+					t.Errorf("%q, %v, want %s", s.reports, err, want)
+				}
 				want := fmt.Sprintf("0s e %d lost=%d", test.told[1], test.lost)
 				if s.asked[1] != want || strings.Contains(s.asked[2], "lost") {
 					t.Errorf("%q, want %q", s.asked[1:3], want)

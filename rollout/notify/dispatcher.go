@@ -37,8 +37,9 @@ type Config struct {
 	Wait func(context.Context, time.Duration) error // between attempts; nil for the clock
 
 	// Report is told of each event that a receiver could not be told at the first
-	// attempt, and of each that is lost, as a [*DeliveryError]. Several goroutines
-	// may call it at once.
+	// attempt, and of each that is given up, as a [*DeliveryError]; of those that
+	// were dropped because too many were waiting, as a [*LostError]. Several
+	// goroutines may call it at once. Its receiver waits for it, the analysis does not.
 	Report func(error)
 }
 

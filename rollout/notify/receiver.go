@@ -34,6 +34,7 @@ type receiver struct {
 	queue   queue
 	working bool
 	closed  bool
+	full    int   // events dropped because too many were waiting, since that was reported
 	untold  int   // events lost since the last that was delivered
 	lost    int   // events lost at all
 	last    error // why the last was
@@ -51,6 +52,7 @@ func (r *receiver) add(event rollout.Event) {
 		return
 	}
 	if n := r.queue.push(event); n > 0 {
+		r.full += n
 		r.drop(n, errFull)
 	}
 	if !r.working {
@@ -76,6 +78,7 @@ func (r *receiver) drop(n int, why error) {
 func (r *receiver) work(ctx context.Context) {
 	for {
 		event, lost, ok := r.next(ctx)
+		r.reportFull()
 		if !ok {
 			return
 		}
@@ -102,6 +105,17 @@ func (r *receiver) next(ctx context.Context) (event rollout.Event, lost int, ok 
 	}
 	r.working = false
 	return event, 0, false
+}
+
+// reportFull reports what was dropped.
+func (r *receiver) reportFull() {
+	r.mu.Lock()
+	n := r.full
+	r.full = 0
+	r.mu.Unlock()
+	if n > 0 {
+		r.report(&LostError{Receiver: r.name, Events: n, Err: errFull})
+	}
 }
 
 // insist delivers one event, however often it takes within reason. It reports
