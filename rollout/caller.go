@@ -35,8 +35,6 @@ type Caller struct {
 	transports []*transport // by setting, the one used last at the end
 }
 
-const defaultTimeout = 10 * time.Second
-
 // Call posts payload to the webhook (specification, "Calls made by the
 // controller"). The error is nil exactly when the type of the webhook accepts
 // the status of the answer. It wraps
@@ -87,7 +85,7 @@ func (c *Caller) call(ctx context.Context, hook Hook, payload Payload) (Answer, 
 	case hook.Retries < 0:
 		return Answer{}, fmt.Errorf("retries: %d is negative", hook.Retries)
 	case timeout == 0:
-		timeout = defaultTimeout
+		timeout = DefaultTimeout
 	}
 	target, user, err := parseTarget(hook.URL)
 	if err != nil {

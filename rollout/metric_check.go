@@ -117,5 +117,5 @@ func (r Range) side(value float64, whole bool) string {
 
 // target names what is rolled out, as TARGET.NAMESPACE.
 func (c *Canary) target() string {
-	return cmp.Or(c.Spec.TargetRef.Name, c.Metadata.Name) + "." + cmp.Or(c.Metadata.Namespace, "default")
+	return cmp.Or(c.Spec.TargetRef.Name, c.Metadata.Name) + "." + c.Namespace()
 }
