@@ -16,7 +16,9 @@ type span time.Duration
 
 func (s *span) UnmarshalText(text []byte) error {
 	d, err := document.ParseDuration(string(text))
-	*s = span(d)
+	if *s = span(d); err != nil {
+		*s = -1 // what is left behind does not count
+	}
 	return err
 }
 
@@ -163,6 +165,23 @@ f:23: document 8: the document is a string, not an object
 f:25: document 9: not YAML: did not find expected node content`
 	if errs != want || skipped != 3 {
 		t.Errorf("%d skipped\n%s", skipped, errs)
+	}
+}
+
+// TestManyDefects checks that defects are counted, not collected without end.
+func TestManyDefects(t *testing.T) {
+	for name, text := range map[string]string{
+		"documents": strings.Repeat("x\n---\n", 5000),
+		"items":     "apiVersion: v1\nkind: List\nitems:\n" + strings.Repeat("- x\n", 5000),
+	} {
+		_, errs, _, _ := decode(text)
+		if n := strings.Count(errs, "\n"); n != document.MaxErrors || !strings.HasSuffix(errs, "more than 1000 defects: the rest was not read") {
+			t.Errorf("%s: %d lines, %.200s", name, n, errs)
+		}
+	}
+	fields := header + "spec: {" + strings.Repeat("a: 1, ", 5000) + "count: 1}\n"
+	if _, errs, _, _ := decode(fields); strings.Count(errs, "\n") != 100 || !strings.Contains(errs, "has more than 100 defects") {
+		t.Errorf("fields: %.200s", errs)
 	}
 }
 
