@@ -54,6 +54,11 @@ func (d *drive) connect(ctx context.Context, s rollout.Status, open *closing) er
 		return err
 	}
 	d.analysis.Metrics = d.flags.measured(d.canary, querier, d.proxy)
+	if d.analysis.Metrics == querier {
+		if err := querier.Online(ctx, d.canary); err != nil && ctx.Err() == nil { // who scrapes may come later
+			d.view.warn(fmt.Errorf("metrics: %w", err))
+		}
+	}
 	told, err := notify.Start(ctx, notify.Config{
 		Canary: d.canary, Providers: providers, EventURL: d.flags.eventURL, Cluster: d.flags.cluster,
 		Caller: caller, Secrets: secrets, Proxy: http.ProxyFromEnvironment,
