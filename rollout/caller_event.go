@@ -8,27 +8,26 @@ import (
 )
 
 // Event posts an event to a webhook of type event (specification, "Events").
-// Its errors are those of [Caller.Call].
+// Answer and errors are those of [Caller.Call].
 //
 // The metadata has eventMessage, eventType and timestamp always; then what the
 // webhook has; then, unless they are zero or the webhook has them, eventCode,
 // eventSequence, canaryWeight, maxWeight, iteration, failedChecks, hook and
 // reason.
-func (c *Caller) Event(ctx context.Context, hook Hook, event Event) error {
+func (c *Caller) Event(ctx context.Context, hook Hook, event Event) (Answer, error) {
 	if hook.Type != HookEvent {
-		return fmt.Errorf("webhook %s: type: %q is not %s", hook.Name, hook.Type, HookEvent)
+		return Answer{}, fmt.Errorf("webhook %s: type: %q is not %s", hook.Name, hook.Type, HookEvent)
 	}
 	if event.Time.IsZero() {
 		event.Time = c.now()
 	}
-	_, err := c.Call(ctx, hook, Payload{
+	return c.Call(ctx, hook, Payload{
 		Name:      event.Name,
 		Namespace: event.Namespace,
 		Phase:     event.Phase,
 		Checksum:  event.Checksum,
 		Metadata:  eventMetadata(event, hook.Metadata),
 	})
-	return err
 }
 
 func eventMetadata(event Event, own map[string]string) map[string]string {

@@ -17,8 +17,7 @@ const (
 // retryable reports whether another attempt may end otherwise than in err.
 func retryable(err error) bool {
 	if answer, ok := errors.AsType[*StatusError](err); ok {
-		return answer.Code == http.StatusTooManyRequests ||
-			answer.Code >= http.StatusInternalServerError && answer.Code != http.StatusNotImplemented
+		return retry.Status(answer.Code)
 	}
 	_, refused := errors.AsType[*tls.CertificateVerificationError](err)
 	return !refused

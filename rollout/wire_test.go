@@ -93,8 +93,8 @@ func TestEventRequest(t *testing.T) {
 			r := record(t, always(reply(202, "")))
 			var c rollout.Caller
 			defer c.Close()
-			if err := c.Event(t.Context(), rollout.Hook{Name: "a", Type: rollout.HookEvent, URL: r.URL, Metadata: test.metadata}, test.event); err != nil {
-				t.Fatal(err)
+			if answer, err := c.Event(t.Context(), rollout.Hook{Name: "a", Type: rollout.HookEvent, URL: r.URL, Metadata: test.metadata}, test.event); err != nil || answer.Status != 202 {
+				t.Fatal(answer, err)
 			}
 			body := `{"name":"podinfo","namespace":"test","phase":"Progressing","checksum":"5594979469","metadata":{` + test.want + `}}`
 			wantRequest(t, r, raw(strings.TrimPrefix(r.URL, "http://"), "/", "", body, ""))
@@ -104,7 +104,7 @@ func TestEventRequest(t *testing.T) {
 
 func TestEventOfOtherTypeIsRefused(t *testing.T) {
 	var c rollout.Caller
-	err := c.Event(t.Context(), rollout.Hook{Name: "a", URL: "http://127.0.0.1:1"}, rollout.Event{})
+	_, err := c.Event(t.Context(), rollout.Hook{Name: "a", URL: "http://127.0.0.1:1"}, rollout.Event{})
 	if err == nil || !strings.Contains(err.Error(), "type") {
 		t.Error(err)
 	}

@@ -79,7 +79,7 @@ func (p *program) runCallHook(ctx context.Context, f *hookFlags, args []string) 
 	switch {
 	case ctx.Err() != nil:
 		return failed(context.Cause(ctx))
-	case call.err != nil && call.answer.Attempts == 0 && call.event == nil:
+	case call.err != nil && call.answer.Attempts == 0:
 		return &exitError{exitUsage, call.err} // nobody was called
 	}
 	if err := p.printCall(f.output, call); err != nil {
@@ -157,7 +157,7 @@ func (p *program) declaredCall(c *call, f *hookFlags, args []string) error {
 func (c *call) make(ctx context.Context) {
 	start := time.Now()
 	if c.event != nil {
-		c.err = c.caller.Event(ctx, c.hook, *c.event)
+		c.answer, c.err = c.caller.Event(ctx, c.hook, *c.event)
 	} else {
 		c.answer, c.err = c.caller.Call(ctx, c.hook, c.payload)
 	}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"encoding/base64"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -18,10 +17,6 @@ import (
 
 // printCall prints what came of a call.
 func (p *program) printCall(format string, c *call) error {
-	var refused *rollout.StatusError
-	if errors.As(c.err, &refused) && c.answer.Status == 0 { // of an event
-		c.answer.Status, c.answer.Body = refused.Code, refused.Body
-	}
 	switch format {
 	case "body":
 		if c.err != nil && c.answer.Status == 0 {

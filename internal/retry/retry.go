@@ -1,4 +1,4 @@
-// Package retry reads what servers say about when to try again.
+// Package retry reads what answers say about trying again: whether, and when.
 package retry
 
 import (
@@ -19,4 +19,10 @@ func After(header http.Header, now time.Time) (after time.Duration, given bool) 
 		return 0, false
 	}
 	return max(at.Sub(now), 0).Round(time.Second), true
+}
+
+// Status reports whether another attempt may end otherwise than an answer with
+// this status: 429, and from 500 on except 501.
+func Status(code int) bool {
+	return code == http.StatusTooManyRequests || code >= http.StatusInternalServerError && code != http.StatusNotImplemented
 }

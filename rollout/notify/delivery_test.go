@@ -31,7 +31,7 @@ type script struct {
 	reports  []string
 }
 
-func (s *script) Event(ctx context.Context, hook rollout.Hook, event rollout.Event) error {
+func (s *script) Event(ctx context.Context, hook rollout.Hook, event rollout.Event) (rollout.Answer, error) {
 	s.mu.Lock()
 	key := fmt.Sprint(hook.Name, event.Sequence)
 	if s.attempts == nil {
@@ -47,13 +47,13 @@ func (s *script) Event(ctx context.Context, hook rollout.Hook, event rollout.Eve
 	s.mu.Unlock()
 	if s.do != nil {
 		if err := s.do(ctx, hook.Name, event, attempt); err != nil {
-			return err
+			return rollout.Answer{}, err
 		}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.told[hook.Name] = append(s.told[hook.Name], event.Sequence)
-	return nil
+	return rollout.Answer{}, nil
 }
 
 func (s *script) report(err error) {
@@ -339,8 +339,8 @@ func TestLostKey(t *testing.T) {
 
 type eventFunc func(context.Context, rollout.Hook, rollout.Event) error
 
-func (f eventFunc) Event(ctx context.Context, hook rollout.Hook, event rollout.Event) error {
-	return f(ctx, hook, event)
+func (f eventFunc) Event(ctx context.Context, hook rollout.Hook, event rollout.Event) (rollout.Answer, error) {
+	return rollout.Answer{}, f(ctx, hook, event)
 }
 
 // TestConcurrent emits from many goroutines while the dispatcher is closed.

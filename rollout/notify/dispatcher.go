@@ -20,7 +20,7 @@ import (
 // An EventCaller posts events to webhooks. A [rollout.Caller] does.
 type EventCaller interface {
 	// Event posts one event. It returns soon after ctx ended.
-	Event(ctx context.Context, hook rollout.Hook, event rollout.Event) error
+	Event(ctx context.Context, hook rollout.Hook, event rollout.Event) (rollout.Answer, error)
 }
 
 // A Config says who is told what. Only Canary is required.
@@ -131,7 +131,7 @@ func (c *Config) eventReceivers() ([]*receiver, error) {
 		list = append(list, &receiver{
 			name: fmt.Sprintf("webhook %q", hook.Name),
 			deliver: func(ctx context.Context, event rollout.Event, lost int) error {
-				err := c.Caller.Event(ctx, withLost(hook, lost), event)
+				_, err := c.Caller.Event(ctx, withLost(hook, lost), event)
 				if u, bad := url.Parse(hook.URL); bad == nil {
 					err = redact.Error(err, private(u)...)
 				}

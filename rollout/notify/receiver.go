@@ -5,10 +5,10 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"net/http"
 	"sync"
 	"time"
 
+	"github.com/headgate-io/headgate/internal/retry"
 	"github.com/headgate-io/headgate/rollout"
 )
 
@@ -165,7 +165,7 @@ func mends(err error) bool {
 	if !errors.As(err, &status) {
 		return true
 	}
-	return status.Code == http.StatusTooManyRequests || status.Code >= 500 && status.Code != http.StatusNotImplemented
+	return retry.Status(status.Code)
 }
 
 // asked returns how long the receiver asked to wait, 0 when it did not.
