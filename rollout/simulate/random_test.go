@@ -35,6 +35,9 @@ func randomRun(seed uint64) *chance {
 	r := &chance{Rand: rand.New(rand.NewPCG(seed, 7)), moods: map[string]float64{}, now: map[string]string{}, reached: map[rollout.Phase]bool{}}
 	r.canary = r.randomCanary()
 	r.exact = r.IntN(4) > 0
+	if r.some(20) {
+		r.wild()
+	}
 	r.last = 1
 	r.time = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 	r.world = &world{state: state{routes: rollout.Routes{Primary: 100}, primary: "1"}}
@@ -117,6 +120,26 @@ func (r *chance) randomCanary() *rollout.Canary {
 		a.Metrics = append(a.Metrics, m)
 	}
 	return c
+}
+
+// wild are settings that Check refuses, and Step has to bear.
+func (r *chance) wild() {
+	r.exact = false
+	a := &r.canary.Spec.Analysis
+	a.MaxWeight = pick(r, -1, 0, 33, 150)
+	a.StepWeight = pick(r, -5, 0, 0, 70, 1000)
+	a.StepWeights = pick(r, nil, []int{0}, []int{50, 10}, []int{20, 20, 30}, []int{-1, 200}, []int{30, 0})
+	a.StepWeightPromotion = pick(r, -10, 0, 300)
+	a.Threshold = pick(r, -1, 0, 2)
+	a.Iterations = pick(r, -1, 0, 0, 2)
+	a.Interval = rollout.Duration(pick(r, -time.Minute, 0, time.Nanosecond))
+	r.canary.Spec.ProgressDeadlineSeconds = pick(r, -1, 0, 60)
+	for i := range a.Webhooks {
+		if h := &a.Webhooks[i]; r.some(5) {
+			h.Deadline = rollout.Duration(-time.Minute)
+		}
+	}
+	a.Webhooks = append(a.Webhooks, rollout.Hook{Name: "unknown", Type: "confirm-lunch"})
 }
 
 // keys are what outcomes are of, in a fixed order.

@@ -83,7 +83,7 @@ func (w *witness) all(of rollout.HookType, in map[string]bool) bool {
 }
 
 func (w *witness) weighted() bool {
-	return w.canary.Spec.Analysis.Iterations == 0 && !w.canary.Spec.SkipAnalysis
+	return w.canary.Spec.Analysis.Iterations <= 0 && !w.canary.Spec.SkipAnalysis
 }
 
 // switched reports whether all traffic moves at the end of the analysis: blue/green.
@@ -128,7 +128,7 @@ func (w *witness) rises(r rollout.Routes) {
 	if w.before.Phase != rollout.Progressing && w.before.Phase != rollout.Waiting {
 		w.bad("routes %v in phase %q", r, w.before.Phase)
 	}
-	if w.weighted() && r.Canary > w.canary.Spec.Analysis.MaxWeight {
+	if w.weighted() && w.canary.Spec.Analysis.MaxWeight > 0 && r.Canary > w.canary.Spec.Analysis.MaxWeight {
 		w.bad("routes %v: above the maximum %d", r, w.canary.Spec.Analysis.MaxWeight)
 	}
 	if !w.all(rollout.HookPreRollout, w.approved) {
