@@ -1,5 +1,10 @@
 package rollout
 
+import (
+	"maps"
+	"slices"
+)
+
 // Steps are the names of the steps of a tick, in order, and their phases.
 func Steps() (names []string, of [][]Phase) {
 	for _, s := range order {
@@ -13,3 +18,6 @@ func Told(code EventCode) (text string, warning bool, alert Severity) {
 	how := tellings[code]
 	return how.text, how.warning, how.alert
 }
+
+// EventCodes are all events.
+func EventCodes() []EventCode { return slices.Sorted(maps.Keys(tellings)) }

@@ -60,6 +60,7 @@ func (t *tick) primaryStuck(reason string) {
 	case t.s.Phase == Promoting || t.s.Phase == Finalising:
 		t.promotionFailed(a)
 	case analysed.has(t.s.Phase):
+		t.s.AppliedSpec = t.revision // also when it did not come to begin
 		t.abandon(EventPrimaryStuck, a)
 	default:
 		t.s.AppliedSpec = t.revision

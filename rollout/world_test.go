@@ -1,6 +1,7 @@
 package rollout_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,6 +22,8 @@ type world struct {
 	fails    map[string]error   // by method: routes, set, revision, primary, canary, up, down, promote, or metric NAME
 	before   func(call string)  // told of each call of a port, before it is done
 	times    []func(string)     // told after it is done
+
+	body string // of every answer
 
 	log      []string
 	payloads []rollout.Payload
@@ -115,7 +118,7 @@ func (w *world) Call(ctx context.Context, h rollout.Hook, p rollout.Payload) (ro
 	default:
 		code = http.StatusOK
 	}
-	answer := rollout.Answer{Status: code, Body: []byte("said " + h.Name), Attempts: 1}
+	answer := rollout.Answer{Status: code, Body: []byte(cmp.Or(w.body, "said "+h.Name)), Attempts: 1}
 	if last := lastAccepted(h.Type); code < 200 || code > last {
 		return answer, &rollout.StatusError{Code: code, Body: answer.Body}
 	}

@@ -343,6 +343,7 @@ func (f *forecast) primaryStuck(k sky) {
 			f.end(k, rollout.Failed)
 		}
 	case rollout.Progressing, rollout.Waiting:
+		f.applied = k.target
 		f.leave(k)
 	default:
 		f.applied = k.target
