@@ -1,0 +1,250 @@
+package e2e
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// serveLoadTester starts the load tester, which listens on all interfaces, and returns its URL.
+func serveLoadTester(t *testing.T) string {
+	t.Helper()
+	addr, port := freeAddr(t)
+	start(t, exec.Command(tool(t, "loadtester"), "-port", port))
+	await(t, addr)
+	return "http://" + addr
+}
+
+// A stage is two servers, the proxy before them, and the command that drives
+// the rollout between them.
+type stage struct {
+	t               *testing.T
+	tester          string
+	primary, canary *httptest.Server
+	canaryRequests  atomic.Int64
+	proxy           string
+	manifest        string
+	dir             string
+	begun           chan struct{} // a slow request is with the primary
+}
+
+func newStage(t *testing.T, tester string) *stage {
+	t.Helper()
+	s := &stage{t: t, tester: tester, dir: t.TempDir(), begun: make(chan struct{}, 1)}
+	s.primary = httptest.NewServer(s.answer("primary", nil))
+	s.canary = httptest.NewServer(s.answer("canary", &s.canaryRequests))
+	t.Cleanup(s.primary.Close)
+	t.Cleanup(s.canary.Close)
+	s.proxy, _ = freeAddr(t)
+	return s
+}
+
+// declare writes the canary called name with webhooks.
+func (s *stage) declare(name string, webhooks ...map[string]any) {
+	s.t.Helper()
+	analysis := map[string]any{
+		"interval": "1m", "threshold": 2, "stepWeight": 20, "maxWeight": 60, "webhooks": webhooks,
+		"metrics": []any{map[string]any{"name": "request-success-rate", "interval": "1m", "thresholdRange": map[string]any{"min": 99}}},
+	}
+	canary := document("rollout.headgate.dev/v1beta1", "Canary", name, "spec", map[string]any{
+		"targetRef": map[string]any{"apiVersion": "apps/v1", "kind": "Deployment", "name": name},
+		"service":   map[string]any{"port": 80}, "analysis": analysis,
+	})
+	s.manifest = writeDocuments(s.t, []any{canary})
+}
+
+// answer is a server that takes its time: /slow half a second, all others a moment.
+func (s *stage) answer(name string, count *atomic.Int64) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if count != nil {
+			count.Add(1)
+		}
+		io.Copy(io.Discard, r.Body)
+		delay := 20 * time.Millisecond
+		if r.URL.Path == "/slow" {
+			delay = 500 * time.Millisecond
+			select {
+			case s.begun <- struct{}{}:
+			default:
+			}
+		}
+		timer := time.NewTimer(delay)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-r.Context().Done():
+			return
+		}
+		fmt.Fprint(w, name)
+	}
+}
+
+// post opens or closes something of the load tester's.
+func (s *stage) post(path, name string) {
+	s.t.Helper()
+	resp, err := http.Post(s.tester+path, "application/json", strings.NewReader(fmt.Sprintf(`{"name": %q, "namespace": "default"}`, name)))
+	check(s.t, err)
+	resp.Body.Close()
+	if resp.StatusCode != http.StatusAccepted {
+		s.t.Fatalf("%s: %s", path, resp.Status)
+	}
+}
+
+// A driven is a run of the command.
+type driven struct {
+	t      *testing.T
+	cmd    *exec.Cmd
+	events chan event // closed when it says no more
+	stderr *log
+	seen   []event
+}
+
+// An event is what the command prints: an event, or at last the result.
+type event struct {
+	Code, Message, Outcome, Phase, Hook, Revision string
+	Weight                                        int
+	Status                                        *struct {
+		Phase        string
+		CanaryWeight int
+	}
+}
+
+// run starts the command.
+func (s *stage) run(args ...string) *driven {
+	s.t.Helper()
+	args = append([]string{"rollout", "run", "-f", s.manifest, "--revision", "v2", "--interval", "300ms", "-o", "json",
+		"--proxy", s.proxy, "--primary", s.primary.URL, "--canary", s.canary.URL, "--proxy-keep"}, args...)
+	r := &driven{t: s.t, cmd: headgate(context.Background(), s.t, args...), events: make(chan event, 1000), stderr: new(log)}
+	r.cmd.Dir, r.cmd.Stderr = s.dir, r.stderr
+	r.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	out, err := r.cmd.StdoutPipe()
+	check(s.t, err)
+	check(s.t, r.cmd.Start())
+	go func() {
+		defer close(r.events)
+		for lines := bufio.NewScanner(out); lines.Scan(); {
+			var e event
+			if err := json.Unmarshal(lines.Bytes(), &e); err == nil {
+				r.events <- e
+			}
+		}
+	}()
+	s.t.Cleanup(func() {
+		r.cmd.Process.Kill()
+		if s.t.Failed() {
+			s.t.Logf("headgate said:\n%s", r.stderr)
+		}
+	})
+	await(s.t, s.proxy)
+	return r
+}
+
+// until returns the first event that wanted holds for.
+func (r *driven) until(what string, wanted func(event) bool) event {
+	r.t.Helper()
+	limit := time.NewTimer(time.Minute)
+	defer limit.Stop()
+	for {
+		select {
+		case e, open := <-r.events:
+			if !open {
+				r.t.Fatalf("the command ended before %s; it told %+v", what, r.seen)
+			}
+			r.seen = append(r.seen, e)
+			if wanted(e) {
+				return e
+			}
+		case <-limit.C:
+			r.t.Fatalf("no %s; it told %+v", what, r.seen)
+		}
+	}
+}
+
+func code(code string) func(event) bool { return func(e event) bool { return e.Code == code } }
+
+// end has the command end, and compares its exit code.
+func (r *driven) end(want int) {
+	r.t.Helper()
+	r.cmd.Process.Signal(syscall.SIGTERM)
+	for range r.events {
+	}
+	r.cmd.Wait()
+	if got := r.cmd.ProcessState.ExitCode(); got != want {
+		r.t.Errorf("exit code %d, want %d", got, want)
+	}
+}
+
+// served asks the proxy and returns who answers, of 100 requests.
+func (s *stage) served() map[string]int {
+	s.t.Helper()
+	got := map[string]int{}
+	for range 100 {
+		resp, err := http.Get("http://" + s.proxy)
+		check(s.t, err)
+		body, err := io.ReadAll(resp.Body)
+		check(s.t, err)
+		resp.Body.Close()
+		got[string(body)]++
+	}
+	return got
+}
+
+func hook(name, kind, url string, metadata ...string) map[string]any {
+	h := map[string]any{"name": name, "type": kind, "url": url, "timeout": "5s"}
+	if len(metadata) > 0 {
+		m := keys{}
+		for i := 0; i < len(metadata); i += 2 {
+			m[metadata[i]] = metadata[i+1]
+		}
+		h["metadata"] = m
+	}
+	return h
+}
+
+// pressure is a webhook by which the load tester runs hey against the proxy, and
+// the file that has what hey says.
+func pressure(t *testing.T, tester, proxy, dir string) (map[string]any, string) {
+	t.Helper()
+	report := filepath.Join(dir, "hey.txt")
+	command := fmt.Sprintf("%s -z 2s -c 4 http://%s/ >>%s", tool(t, "hey"), proxy, report)
+	return hook("load", "rollout", tester+"/", "type", "cmd", "cmd", command), report
+}
+
+// checkReport has hey lost nothing.
+func checkReport(t *testing.T, report string) {
+	t.Helper()
+	deadline := time.Now().Add(20 * time.Second) // it may still run
+	again := time.NewTicker(50 * time.Millisecond)
+	defer again.Stop()
+	for {
+		text, _ := os.ReadFile(report)
+		switch statuses := regexp.MustCompile(`\[(\d+)\]\s+\d+ responses`).FindAllSubmatch(text, -1); {
+		case bytes.Contains(text, []byte("Error distribution")):
+			t.Fatalf("hey lost requests:\n%s", text)
+		case len(statuses) > 0:
+			for _, status := range statuses {
+				if string(status[1]) != "200" {
+					t.Errorf("hey got status %s", status[1])
+				}
+			}
+			return
+		case time.Now().After(deadline):
+			t.Fatalf("no report of hey: %q", text)
+		}
+		<-again.C
+	}
+}

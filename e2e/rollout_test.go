@@ -1,0 +1,183 @@
+package e2e
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestRollout rolls canaries out on one machine: the command with its proxy,
+// load by hey, and the load tester of Flagger as the target of webhooks.
+func TestRollout(t *testing.T) {
+	if !inside(t) {
+		return
+	}
+	tester := serveLoadTester(t)
+	t.Run("promoted", func(t *testing.T) { promoted(t, tester) })
+	t.Run("rolled back by a load test", func(t *testing.T) { rolledBackByTest(t, tester) })
+	t.Run("rolled back by a switch", func(t *testing.T) { rolledBackBySwitch(t, tester) })
+	t.Run("killed and resumed", func(t *testing.T) { killed(t, tester) })
+}
+
+// promoted opens the gate of the load tester for the rollout, closes it before
+// the promotion, and opens it again.
+func promoted(t *testing.T, tester string) {
+	s := newStage(t, tester)
+	script := write(t, filepath.Join(s.dir, "ready.sh"), "curl -sf http://"+s.canary.Listener.Addr().String()+"/ >/dev/null\n")
+	load, report := pressure(t, tester, s.proxy, s.dir)
+	s.declare("happy",
+		hook("approve", "confirm-rollout", tester+"/gate/check"),
+		hook("acceptance", "pre-rollout", tester+"/", "type", "bash", "cmd", "bash "+script),
+		load,
+		hook("promote", "confirm-promotion", tester+"/gate/check"),
+		hook("abort", "rollback", tester+"/rollback/check"),
+	)
+	r := s.run()
+	people := gather(t, s.proxy)
+	if e := r.until("a closed gate", code("cr-wait")); e.Hook != "approve" || e.Phase != "Waiting" || s.canaryRequests.Load() != 0 {
+		t.Errorf("it waits on %q in %s, with %d requests to the canary", e.Hook, e.Phase, s.canaryRequests.Load())
+	}
+	s.post("/gate/open", "happy")
+	r.until("an open gate", code("cr-pass"))
+	s.post("/gate/close", "happy")
+	if e := r.until("a closed gate", code("cp-wait")); e.Hook != "promote" || e.Weight != 60 {
+		t.Errorf("it waits on %q at weight %d", e.Hook, e.Weight)
+	}
+	if got := s.served(); got["canary"] < 45 || got["canary"] > 75 { // beside the crowd, which takes its part of the weights
+		t.Errorf("with weight 60: %v", got)
+	}
+	s.post("/gate/open", "happy")
+	if e := r.until("the result", func(e event) bool { return e.Outcome != "" }); e.Outcome != "promoted" || e.Revision != "v2" || e.Status.Phase != "Succeeded" {
+		t.Errorf("%+v", e)
+	}
+	if got := s.served(); got["canary"] != 100 { // which is the primary of the proxy now
+		t.Errorf("promoted: %v", got)
+	}
+	checkReport(t, report)
+	people.home()
+	r.end(0)
+}
+
+// rolledBackByTest has a test of the load tester fail from the second time on.
+func rolledBackByTest(t *testing.T, tester string) {
+	s := newStage(t, tester)
+	runs := filepath.Join(s.dir, "runs")
+	load, report := pressure(t, tester, s.proxy, s.dir)
+	script := write(t, filepath.Join(s.dir, "test.sh"), "echo run >>"+runs+"\ntest $(wc -l <"+runs+") -lt 2 || { echo too slow; exit 1; }\n")
+	s.declare("sad", load, hook("test", "rollout", tester+"/", "type", "bash", "cmd", "bash "+script))
+	r := s.run()
+	people := gather(t, s.proxy)
+	r.until("weight 40", func(e event) bool { return e.Code == "weight-advanced" && e.Weight == 40 })
+	if e := r.until("a failed check", code("ro-fail")); e.Hook != "test" || !strings.Contains(e.Message, "too slow") {
+		t.Errorf("%+v", e)
+	}
+	e := r.until("the result", func(e event) bool { return e.Outcome != "" })
+	if e.Outcome != "rolled back" || e.Status.Phase != "Failed" || e.Status.CanaryWeight != 0 {
+		t.Errorf("%+v", e)
+	}
+	before := s.canaryRequests.Load()
+	if got := s.served(); got["primary"] != 100 {
+		t.Errorf("rolled back: %v", got)
+	}
+	if after := s.canaryRequests.Load(); after != before || before == 0 {
+		t.Errorf("the canary got %d requests, then %d", before, after)
+	}
+	checkReport(t, report)
+	people.home()
+
+	// The request that is under way when the proxy ends is answered.
+	answered := make(chan string, 1)
+	select {
+	case <-s.begun: // of the crowd
+	default:
+	}
+	go func() {
+		conn, err := net.Dial("tcp", s.proxy)
+		if err != nil {
+			answered <- err.Error()
+			return
+		}
+		defer conn.Close()
+		fmt.Fprintf(conn, "GET /slow HTTP/1.1\r\nHost: proxy\r\n\r\n")
+		resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		if err != nil {
+			answered <- err.Error()
+			return
+		}
+		defer resp.Body.Close()
+		body, _ := io.ReadAll(resp.Body)
+		answered <- resp.Status + " " + string(body)
+	}()
+	<-s.begun
+	r.end(1)
+	if got := <-answered; got != "200 OK primary" {
+		t.Errorf("the last request: %s", got)
+	}
+}
+
+// rolledBackBySwitch opens the switch of the load tester while the canary waits
+// on a gate.
+func rolledBackBySwitch(t *testing.T, tester string) {
+	s := newStage(t, tester)
+	s.declare("switched",
+		hook("increase", "confirm-traffic-increase", tester+"/gate/check"),
+		hook("abort", "rollback", tester+"/rollback/check"),
+	)
+	s.post("/gate/open", "switched")
+	r := s.run()
+	people := gather(t, s.proxy)
+	r.until("weight 20", func(e event) bool { return e.Code == "weight-advanced" && e.Weight >= 20 })
+	s.post("/gate/close", "switched")
+	if e := r.until("a closed gate", code("ti-wait")); e.Phase != "Waiting" || e.Weight < 20 {
+		t.Errorf("it waits in %s at weight %d", e.Phase, e.Weight)
+	}
+	s.post("/rollback/open", "switched")
+	r.until("the rollback", code("rb-fired"))
+	if e := r.until("the result", func(e event) bool { return e.Outcome != "" }); e.Outcome != "rolled back" {
+		t.Errorf("%+v", e)
+	}
+	if got := s.served(); got["primary"] != 100 {
+		t.Errorf("rolled back: %v", got)
+	}
+	people.home()
+	r.end(1)
+}
+
+// killed ends the command without a warning in the middle, and starts it again.
+func killed(t *testing.T, tester string) {
+	s := newStage(t, tester)
+	s.declare("killed", hook("increase", "confirm-traffic-increase", tester+"/gate/check"))
+	s.post("/gate/open", "killed")
+	r := s.run()
+	people := gather(t, s.proxy)
+	weight := r.until("weight 40", func(e event) bool { return e.Code == "weight-advanced" && e.Weight >= 40 }).Weight
+	s.post("/gate/close", "killed")
+	r.until("a closed gate", func(e event) bool { weight = max(weight, e.Weight); return e.Code == "ti-wait" || e.Code == "promoted" })
+	people.home()
+	check(t, r.cmd.Process.Kill())
+	r.cmd.Wait()
+
+	r = s.run()
+	people = gather(t, s.proxy)
+	if got := s.served(); got["canary"] < weight-20 || got["canary"] > weight+20 {
+		t.Errorf("resumed at weight %d: %v", weight, got)
+	}
+	s.post("/gate/open", "killed")
+	e := r.until("more weight", code("weight-advanced"))
+	if e.Weight <= weight {
+		t.Errorf("it went on with weight %d after %d", e.Weight, weight)
+	}
+	if e := r.until("the result", func(e event) bool { return e.Outcome != "" }); e.Outcome != "promoted" {
+		t.Errorf("%+v", e)
+	}
+	if !strings.Contains(r.stderr.String(), "going on: default/killed  Waiting") {
+		t.Errorf("headgate said %q", r.stderr)
+	}
+	people.home()
+	r.end(0)
+}
