@@ -13,9 +13,6 @@ import (
 	"github.com/headgate-io/headgate/internal/redact"
 )
 
-// errTODO is what parts that are not built return.
-var errTODO = errors.New("not built")
-
 // Secrets hands out Secrets: an error that wraps fs.ErrNotExist when there is none.
 type Secrets func(ctx context.Context, namespace, name string) (map[string][]byte, error)
 

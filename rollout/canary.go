@@ -23,17 +23,18 @@ type Metadata struct {
 	Namespace string `json:"namespace,omitempty"` // default "default"
 }
 
-// A CanarySpec says what is rolled out and how.
+// A CanarySpec says what is rolled out and how. Of the fields of a manifest it
+// has those that mean something without a cluster.
 type CanarySpec struct {
-	Provider                string    `json:"provider,omitempty"`
+	Provider                string    `json:"provider,omitempty"`      // of the metrics that need no query
 	MetricsServer           string    `json:"metricsServer,omitempty"` // URL, for metrics without a template
 	TargetRef               ObjectRef `json:"targetRef,omitzero"`
 	Service                 Service   `json:"service,omitzero"`
-	IngressRef              ObjectRef `json:"ingressRef,omitzero"`
+	IngressRef              ObjectRef `json:"ingressRef,omitzero"` // for queries, as RouteRef
 	RouteRef                ObjectRef `json:"routeRef,omitzero"`
 	ProgressDeadlineSeconds int       `json:"progressDeadlineSeconds,omitempty"` // default 600
-	SkipAnalysis            bool      `json:"skipAnalysis,omitempty"`
-	Suspend                 bool      `json:"suspend,omitempty"`
+	SkipAnalysis            bool      `json:"skipAnalysis,omitempty"`            // promote at once
+	Suspend                 bool      `json:"suspend,omitempty"`                 // do nothing
 	Analysis                Settings  `json:"analysis"`
 }
 
@@ -51,19 +52,21 @@ type Service struct {
 	Port int    `json:"port,omitempty"`
 }
 
-// Settings are the analysis of a canary: spec.analysis.
+// Settings are the analysis of a canary: spec.analysis (specification,
+// "Resources and their fields"; reference B.2). Weights are percent, 0 to 100.
 type Settings struct {
-	Interval            Duration `json:"interval,omitempty"`  // between two steps, default 60s, at least 10s
-	Threshold           int      `json:"threshold,omitempty"` // failed checks before a rollback, default 1
-	MaxWeight           int      `json:"maxWeight,omitempty"` // percent; the canary never has more before it is promoted; default 100
-	StepWeight          int      `json:"stepWeight,omitempty"`
-	StepWeights         []int    `json:"stepWeights,omitempty"`
-	StepWeightPromotion int      `json:"stepWeightPromotion,omitempty"`
-	Iterations          int      `json:"iterations,omitempty"`
-	Mirror              bool     `json:"mirror,omitempty"`
-	MirrorWeight        int      `json:"mirrorWeight,omitempty"`
+	Interval            Duration `json:"interval,omitempty"`            // between two steps, default 60s, at least 10s: see [Canary.Interval]
+	Threshold           int      `json:"threshold,omitempty"`           // failed checks that roll back, default 1
+	MaxWeight           int      `json:"maxWeight,omitempty"`           // the canary never has more before it is promoted, default 100: see [Canary.MaxWeight]
+	StepWeight          int      `json:"stepWeight,omitempty"`          // added in each step: see [Canary.NextWeight]
+	StepWeights         []int    `json:"stepWeights,omitempty"`         // or the weights, rising
+	StepWeightPromotion int      `json:"stepWeightPromotion,omitempty"` // added to the primary in each step of a promotion; 0 for all at once
+	Iterations          int      `json:"iterations,omitempty"`          // of an A/B test or blue/green: see [Canary.Strategy]
+	Mirror              bool     `json:"mirror,omitempty"`              // the canary gets copies of requests first
+	MirrorWeight        int      `json:"mirrorWeight,omitempty"`        // of the requests that are copied, for traffic that can
 
-	PrimaryReadyThreshold *int `json:"primaryReadyThreshold,omitempty"` // percent, default 100
+	// Percent of replicas. They have no effect: the [Target] says when it is ready.
+	PrimaryReadyThreshold *int `json:"primaryReadyThreshold,omitempty"`
 	CanaryReadyThreshold  *int `json:"canaryReadyThreshold,omitempty"`
 
 	Match    []Match  `json:"match,omitempty"`
@@ -72,12 +75,14 @@ type Settings struct {
 	Alerts   []Alert  `json:"alerts,omitempty"`
 }
 
-// A Match is a condition on requests that go to the canary, for A/B tests.
+// A Match is a condition on requests that go to the canary, for A/B tests: all
+// headers must be as it says. Of several conditions one must hold.
 type Match struct {
 	Headers map[string]StringMatch `json:"headers,omitempty"`
 }
 
-// A StringMatch is a condition on the value of a header: one of these.
+// A StringMatch is a condition on the value of a header: one of these. The
+// regular expression (RE2) is of the whole value.
 type StringMatch struct {
 	Exact  string `json:"exact,omitempty"`
 	Prefix string `json:"prefix,omitempty"`
@@ -85,7 +90,9 @@ type StringMatch struct {
 	Regex  string `json:"regex,omitempty"`
 }
 
-// A Metric is one check of a value.
+// A Metric is one check of a value (reference C): of what TemplateRef or else
+// Query asks for, or of one of the two that need neither, [SuccessRate] and
+// [RequestDuration].
 type Metric struct {
 	Name              string            `json:"name"`
 	Interval          Duration          `json:"interval,omitempty"` // default 1m

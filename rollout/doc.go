@@ -9,4 +9,19 @@
 //	HookType   judges what came of it: see [HookType.Judge]
 //	Analysis   one step of an analysis: status in, status out
 //	Decode     reads Canary manifests
+//
+// # Manifests
+//
+// A [Canary] holds what its manifest says; methods return the defaults of what
+// is left out, so that one made in Go has them too. [Decode] reads spec.analysis
+// as strictly as an API server: names of fields are case-sensitive, unknown and
+// duplicate fields are defects, nothing is converted from one type to another.
+// Manifests of the reference implementation are read unchanged.
+//
+// An analysis starts with a canary for which [Canary.Check] returns nil. Decode
+// warns of what Check refuses, as manifests in the field have it, and of what has
+// no effect. Each error and warning is a [*DocumentError].
+//
+// Limits: a stream has at most 64 MiB, a document 3 MiB, a list of the analysis
+// 100 items, metadata and variables 256 KiB, a webhook 100 retries.
 package rollout
