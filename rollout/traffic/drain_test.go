@@ -44,6 +44,8 @@ func TestScaleDownUnderLoad(t *testing.T) {
 	})
 	p := &traffic.Proxy{Canary: canary.URL, Start: rollout.Routes{Canary: 100}}
 	url := front(t, p).URL
+	answer := sync.OnceFunc(func() { close(release) })
+	t.Cleanup(answer)
 	target := &stopping{server: canary, called: make(chan struct{})}
 
 	var load sync.WaitGroup
@@ -70,7 +72,7 @@ func TestScaleDownUnderLoad(t *testing.T) {
 		t.Fatal("scaled down while requests run")
 	default:
 	}
-	close(release)
+	answer()
 	if err := <-scaled; err != nil {
 		t.Fatal(err)
 	}

@@ -55,7 +55,8 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		// the upstream begins to answer. It is no error when it cannot.
 		_ = http.NewResponseController(w).EnableFullDuplex()
 		f.sent = &sending{ReadCloser: req.Body}
-		out.Body = f.sent
+		defer f.sent.over.Store(true)
+		out.Body, out.GetBody = f.sent, f.sent.again
 	}
 	if mirror {
 		defer p.copy(req, f.sent)()
@@ -118,35 +119,6 @@ func left(ctx context.Context) bool { return errors.Is(ctx.Err(), context.Cancel
 func refuse(w http.ResponseWriter, status int, text string) {
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	http.Error(w, text, status)
-}
-
-// A sending is the body of a request. It knows whether the client was at fault
-// when it could not be sent.
-type sending struct {
-	io.ReadCloser
-	fault atomic.Pointer[error]
-	copy  *copying // nil when it is not mirrored
-}
-
-func (s *sending) Read(b []byte) (int, error) {
-	n, err := s.ReadCloser.Read(b)
-	if s.copy != nil {
-		s.copy.add(b[:n], err)
-	}
-	if err != nil && err != io.EOF && !errors.Is(err, http.ErrBodyReadAfterClose) {
-		s.fault.Store(&err)
-	}
-	return n, err
-}
-
-func (s *sending) err() error {
-	if s == nil {
-		return nil
-	}
-	if err := s.fault.Load(); err != nil {
-		return *err
-	}
-	return nil
 }
 
 // A receiving is the body of an answer. It notes when it ended, and whether the

@@ -132,7 +132,7 @@ func (p *Proxy) sendCopy(req *http.Request, header http.Header, body []byte) {
 	out := req.WithContext(ctx)
 	out.Header = header
 	out.Header.Del("Expect")
-	out.Trailer, out.TransferEncoding = nil, nil
+	out.Trailer, out.TransferEncoding, out.GetBody = nil, nil, nil
 	out.Body, out.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
 	p.ends[canary].forward.ServeHTTP(&nobody{header: http.Header{}}, out)
 }
