@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -170,6 +171,49 @@ func TestAnalysisByMetricsOfPrometheus(t *testing.T) {
 			}
 			if s.Phase != want || traffic.routes != (rollout.Routes{Primary: 100}) {
 				t.Errorf("got %s with %+v, want %s", s.Phase, traffic.routes, want)
+			}
+		})
+	}
+}
+
+// The command does the same from manifests.
+func TestRolloutRunByMetricsOfPrometheus(t *testing.T) {
+	address := startPrometheus(t)
+	q := &metric.Querier{}
+	t.Cleanup(q.Close)
+	awaitTraffic(t, q, address)
+	dir := t.TempDir()
+	for target, want := range map[string]struct {
+		code int
+		text string
+	}{
+		"app":     {0, "promoted"},
+		"broken":  {1, "metric request-success-rate of broken.test is 0, below 95"},
+		"unknown": {1, "no values found for metric request-success-rate of provider istio: unknown.test probably gets no traffic"},
+	} {
+		t.Run(target, func(t *testing.T) {
+			manifest := write(t, filepath.Join(dir, target+".yaml"), fmt.Sprintf(`
+apiVersion: flagger.app/v1beta1
+kind: Canary
+metadata: {name: %[1]s, namespace: test}
+spec:
+  provider: istio
+  metricsServer: %[2]q
+  targetRef: {apiVersion: apps/v1, kind: Deployment, name: %[1]s}
+  service: {port: 80}
+  analysis:
+    interval: 1m
+    threshold: 2
+    maxWeight: 50
+    stepWeight: 25
+    metrics:
+    - {name: request-success-rate, thresholdRange: {min: 95}}
+    - {name: share, query: '100 * count(up{job="{{ target }}"} == 1)', thresholdRange: {min: 100, max: 100}}
+`, target, withUser(address)))
+			cmd := headgate(t.Context(), t, "rollout", "run", "-f", manifest, "--revision", "v2", "--interval", "1ms", "--no-traffic", "--state", filepath.Join(dir, target+".json"))
+			out, err := cmd.CombinedOutput()
+			if cmd.ProcessState.ExitCode() != want.code || !strings.Contains(string(out), want.text) || strings.Contains(string(out), "s3cret") {
+				t.Errorf("%v\n%s", err, out)
 			}
 		})
 	}
