@@ -199,7 +199,7 @@ func (r *chance) tick(ctx context.Context) error {
 	}
 	r.reached[after.Phase] = true
 	r.tell("%s %s %v\n", t, stored, r.now)
-	r.after(t)
+	r.look(t)
 	if r.exact {
 		r.forecast.tick(sky{canary: r.canary, now: r.time, says: r.world.says, target: r.world.current()})
 		if got, want := seen(t), r.forecast.String(); got != want {
@@ -230,7 +230,18 @@ func (r *chance) step(ctx context.Context, before rollout.Status) (after rollout
 			}
 		}
 	}()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	if r.witness.cancel = nil; r.witness.crash > 0 && r.some(2) {
+		r.witness.cancel = cancel
+	}
 	after, wait, err = r.analysis.Step(ctx, r.time, before)
+	if r.witness.cancel != nil && err != nil && err == ctx.Err() {
+		r.wait, err = time.Minute, nil
+		if wait != 0 {
+			r.witness.bad("the context ended, and the next step is in %s", wait)
+		}
+	}
 	return after, wait, false, err
 }
 
@@ -270,65 +281,4 @@ func (f forecast) String() string {
 		s += fmt.Sprintf(" gate %s %s since %s", f.gate, f.closed, f.since.Format(time.TimeOnly))
 	}
 	return s
-}
-
-// after checks what holds after each tick.
-func (r *chance) after(t *Tick) {
-	w, b, a := r.witness, t.Before, t.After
-	spec := r.canary.Spec
-	analysed := func(p rollout.Phase) bool { return p == rollout.Progressing || p == rollout.Waiting }
-	troubled := r.now["traffic"] != "" || r.now["target scale-down"] != ""
-	same := analysed(b.Phase) && analysed(a.Phase) && b.AppliedSpec == a.AppliedSpec
-	quiet := spec.Suspend || spec.SkipAnalysis || b.RollingBack
-	if a.Sequence != w.sequence {
-		w.bad("the status has event %d, the last was %d", a.Sequence, w.sequence)
-	}
-	if a.Phase == "" && b.Phase != "" {
-		w.bad("the phase is lost")
-	}
-	if same && w.seen == a.AppliedSpec && (a.FailedChecks < b.FailedChecks || a.Iterations < b.Iterations || t.Routes.Canary < w.was.routes.Canary && !a.RollingBack) {
-		w.bad("counters fall")
-	}
-	if a.Phase == rollout.Failed && t.Routes.Canary > 0 && b.Phase != rollout.Promoting && b.Phase != rollout.Finalising && b.Phase != rollout.Failed {
-		w.bad("a failed canary has traffic")
-	}
-	if (t.Routes.Canary > 0 || t.Routes.Mirrored) && !w.scaled {
-		w.bad("routes %v to a canary that does not run", t.Routes)
-	}
-	if (analysed(b.Phase) || b.Phase == rollout.Promoting || b.Phase == rollout.Finalising) && (a.Phase == rollout.Succeeded || a.Phase == rollout.Failed) {
-		if a.PostRollout != (len(w.hooks(rollout.HookPostRollout)) > 0) {
-			w.bad("post-rollout webhooks are forgotten")
-		}
-	}
-	if b.PostRollout && !a.PostRollout && w.asked[rollout.HookPostRollout] != len(w.hooks(rollout.HookPostRollout)) {
-		w.bad("not all post-rollout webhooks were called")
-	}
-	held := b.Gate != nil && a.Gate != nil && a.Gate.Type == rollout.HookConfirmTrafficIncrease && b.Gate.Type == a.Gate.Type
-	if held && b.AppliedSpec == w.seen && !a.RollingBack && (w.queried > 0 || w.asked[rollout.HookRollout] > 0 || t.Routes.Canary != w.was.routes.Canary) {
-		w.bad("confirm-traffic-increase is closed, and the analysis goes on")
-	}
-	if (a.Phase == rollout.Waiting) != (a.Gate != nil && a.Gate.Type != rollout.HookConfirmPromotion) {
-		w.bad("phase %s with gate %+v", a.Phase, a.Gate)
-	}
-	if a.Gate != nil && !analysed(a.Phase) {
-		w.bad("gate %+v in phase %s", a.Gate, a.Phase)
-	}
-	if w.denied[rollout.HookConfirmTrafficIncrease] && t.Routes.Canary > w.was.routes.Canary {
-		w.bad("the weight rises with confirm-traffic-increase closed")
-	}
-	if analysed(b.Phase) && !quiet && w.asked[rollout.HookRollback] == 0 && len(w.hooks(rollout.HookRollback)) > 0 {
-		w.bad("rollback webhooks were not asked in %s", b.Phase)
-	}
-	if w.fired && analysed(b.Phase) && !troubled && !spec.Suspend && a.Phase != rollout.Failed {
-		w.bad("a rollback webhook fired, and the canary is in %s", a.Phase)
-	}
-	if a.Phase == rollout.Failed {
-		w.fired = false
-	}
-	if analysed(a.Phase) && a.FailedChecks >= max(1, spec.Analysis.Threshold) && !(troubled || spec.Suspend) && !spec.SkipAnalysis {
-		w.bad("%d failed checks, and the canary is in %s", a.FailedChecks, a.Phase)
-	}
-	if spec.Suspend && (a.Phase != b.Phase || len(w.asked) > 0 || a.FailedChecks != b.FailedChecks) {
-		w.bad("suspended, and something is done")
-	}
 }

@@ -1,8 +1,8 @@
 package simulate
 
 import (
+	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -35,7 +35,8 @@ type witness struct {
 	sequence int64
 	wrong    []string
 
-	calls, crash int // the port call that crashes, 0 for none
+	calls, crash int    // the port call that crashes, 0 for none
+	cancel       func() // what that does instead
 }
 
 // crashed is what a port panics with when the process is to end there.
@@ -47,8 +48,12 @@ func (w *witness) bad(format string, args ...any) {
 
 // call counts the calls of ports, and is where a process may end.
 func (w *witness) call() {
-	if w.calls++; w.calls == w.crash {
+	switch w.calls++; {
+	case w.calls != w.crash:
+	case w.cancel == nil:
 		panic(crashed{})
+	default:
+		w.cancel()
 	}
 }
 
@@ -92,7 +97,9 @@ func (w *witness) switched() bool {
 }
 
 func (w *witness) Revision(ctx context.Context) (string, error) {
-	w.call()
+	if w.call(); ctx.Err() != nil {
+		return "", ctx.Err()
+	}
 	r, err := w.world.Revision(ctx)
 	if err == nil && r != w.seen {
 		w.seen, w.approved, w.promoted, w.fired = r, map[string]bool{}, false, false
@@ -101,12 +108,16 @@ func (w *witness) Revision(ctx context.Context) (string, error) {
 }
 
 func (w *witness) Routes(ctx context.Context) (rollout.Routes, error) {
-	w.call()
+	if w.call(); ctx.Err() != nil {
+		return rollout.Routes{}, ctx.Err()
+	}
 	return w.world.Routes(ctx)
 }
 
 func (w *witness) SetRoutes(ctx context.Context, r rollout.Routes) error {
-	w.call()
+	if w.call(); ctx.Err() != nil {
+		return ctx.Err()
+	}
 	if r.Primary+r.Canary != 100 || r.Primary < 0 || r.Canary < 0 {
 		w.bad("routes %v do not sum to 100", r)
 	}
@@ -120,7 +131,7 @@ func (w *witness) SetRoutes(ctx context.Context, r rollout.Routes) error {
 	}
 	err := w.world.SetRoutes(ctx, r)
 	w.call()
-	return err
+	return cmp.Or(err, ctx.Err())
 }
 
 // rises checks that the canary may get more traffic, before it is promoted.
@@ -152,7 +163,9 @@ func (w *witness) rises(r rollout.Routes) {
 }
 
 func (w *witness) Promote(ctx context.Context) error {
-	w.call()
+	if w.call(); ctx.Err() != nil {
+		return ctx.Err()
+	}
 	if w.before.Phase != rollout.Progressing && w.before.Phase != rollout.Waiting {
 		w.bad("promotion in phase %q", w.before.Phase)
 	}
@@ -185,11 +198,13 @@ func (w *witness) Promote(ctx context.Context) error {
 	err := w.world.Promote(ctx)
 	w.promoted = w.promoted || err == nil
 	w.call()
-	return err
+	return cmp.Or(err, ctx.Err())
 }
 
 func (w *witness) ScaleUp(ctx context.Context) error {
-	w.call()
+	if w.call(); ctx.Err() != nil {
+		return ctx.Err()
+	}
 	if w.before.Phase != rollout.Finalising && !w.all(rollout.HookConfirmRollout, w.approved) {
 		w.bad("scaled up before the rollout was confirmed")
 	}
@@ -197,27 +212,35 @@ func (w *witness) ScaleUp(ctx context.Context) error {
 }
 
 func (w *witness) ScaleDown(ctx context.Context) error {
-	w.call()
+	if w.call(); ctx.Err() != nil {
+		return ctx.Err()
+	}
 	if w.routes.Canary > 0 || w.routes.Mirrored {
 		w.bad("scaled down with routes %v", w.routes)
 	}
 	err := w.world.ScaleDown(ctx)
 	w.call()
-	return err
+	return cmp.Or(err, ctx.Err())
 }
 
 func (w *witness) CanaryReady(ctx context.Context) error {
-	w.call()
+	if w.call(); ctx.Err() != nil {
+		return ctx.Err()
+	}
 	return w.world.CanaryReady(ctx)
 }
 
 func (w *witness) PrimaryReady(ctx context.Context) error {
-	w.call()
+	if w.call(); ctx.Err() != nil {
+		return ctx.Err()
+	}
 	return w.world.PrimaryReady(ctx)
 }
 
 func (w *witness) Query(ctx context.Context, c *rollout.Canary, m rollout.Metric) (float64, error) {
-	w.call()
+	if w.call(); ctx.Err() != nil {
+		return 0, ctx.Err()
+	}
 	w.queried++
 	if w.asked[rollout.HookRollout] < len(w.hooks(rollout.HookRollout)) {
 		w.bad("metric %s is checked before the rollout webhooks", m.Name)
@@ -226,7 +249,9 @@ func (w *witness) Query(ctx context.Context, c *rollout.Canary, m rollout.Metric
 }
 
 func (w *witness) Call(ctx context.Context, h rollout.Hook, p rollout.Payload) (rollout.Answer, error) {
-	w.call()
+	if w.call(); ctx.Err() != nil {
+		return rollout.Answer{}, ctx.Err()
+	}
 	answer, err := w.world.Call(ctx, h, p)
 	of := typeOf(h)
 	w.asked[of]++
@@ -254,17 +279,6 @@ func (w *witness) Call(ctx context.Context, h rollout.Hook, p rollout.Payload) (
 	return answer, err
 }
 
-// payloadPhases are the phases that a webhook may be told.
-var payloadPhases = map[rollout.HookType][]rollout.Phase{
-	rollout.HookConfirmRollout:         allPhases[1:], // the one that the new revision finds
-	rollout.HookPreRollout:             {rollout.Progressing},
-	rollout.HookRollout:                {rollout.Progressing},
-	rollout.HookConfirmTrafficIncrease: {rollout.Progressing, rollout.Waiting},
-	rollout.HookConfirmPromotion:       {rollout.Progressing},
-	rollout.HookPostRollout:            {rollout.Succeeded, rollout.Failed},
-	rollout.HookRollback:               {rollout.Progressing, rollout.Waiting},
-}
-
 func (w *witness) Emit(ctx context.Context, e rollout.Event) {
 	w.call()
 	if e.Sequence != w.sequence+1 {
@@ -278,15 +292,4 @@ func (w *witness) Emit(ctx context.Context, e rollout.Event) {
 		w.bad("event %s has phase %q", e.Code, e.Phase)
 	}
 	w.world.Emit(ctx, e)
-}
-
-var allPhases = []rollout.Phase{"", rollout.Initialized, rollout.Waiting, rollout.Progressing, rollout.Promoting, rollout.Finalising, rollout.Succeeded, rollout.Failed}
-
-// encoded is a status as it is stored.
-func encoded(s rollout.Status) string {
-	data, err := json.Marshal(s)
-	if err != nil {
-		panic(err)
-	}
-	return string(data)
 }
