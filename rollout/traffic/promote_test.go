@@ -9,7 +9,7 @@ import (
 )
 
 // What is promoted gets every request, also those that no condition of an A/B
-// test holds for; and a canary without requests can be scaled down.
+// test holds for; and nobody scales it down.
 func TestPromote(t *testing.T) {
 	p := &traffic.Proxy{Match: []rollout.Match{{Headers: map[string]rollout.StringMatch{"X-Insider": {Exact: "yes"}}}}}
 	url := front(t, p).URL
@@ -26,7 +26,8 @@ func TestPromote(t *testing.T) {
 	if got := said(); got != "canary canary" {
 		t.Errorf("with all traffic at the primary: %s", got)
 	}
-	if err := p.Target(&traffic.Static{}).ScaleDown(t.Context()); err != nil {
+	target := &stopping{called: make(chan struct{})} // it would panic
+	if err := p.Target(target).ScaleDown(t.Context()); err != nil {
 		t.Error(err)
 	}
 }
