@@ -37,14 +37,15 @@ func (q *Querier) document(ctx context.Context, e endpoint, v values) (float64, 
 	if a.status != http.StatusOK {
 		return 0, fmt.Errorf("status %d: %s", a.status, a.complaint())
 	}
-	return at.number(a.body, a.secrets)
+	value, err := at.number(a.body)
+	return value, a.quiet(err)
 }
 
 // inURL escapes a value for the path and the query of a URL.
 func inURL(s string) string { return strings.ReplaceAll(url.QueryEscape(s), "+", "%20") }
 
 // number returns the number at p in the text of a document.
-func (p path) number(text []byte, secrets []string) (float64, error) {
+func (p path) number(text []byte) (float64, error) {
 	if len(p) == 0 && !json.Valid(text) { // such as NaN and +Inf
 		return parseNumber(strings.TrimSpace(string(text)))
 	}
@@ -59,7 +60,7 @@ func (p path) number(text []byte, secrets []string) (float64, error) {
 	}
 	found, err := p.in(doc)
 	if err != nil {
-		return 0, errors.New(shown(err.Error(), secrets))
+		return 0, err
 	}
 	switch found := found.(type) {
 	case json.Number:

@@ -45,7 +45,7 @@ func FuzzPath(f *testing.F) {
 		if again, err := parsePath(p.String()); err != nil || !reflect.DeepEqual(again, p) {
 			t.Errorf("%q became %q: %v", text, p, err)
 		}
-		value, err := p.number([]byte(doc), nil)
+		value, err := p.number([]byte(doc))
 		sound(t, value, err)
 	})
 }

@@ -29,20 +29,17 @@ func (q *Querier) promQL(ctx context.Context, e endpoint, text string) (float64,
 		return 0, fmt.Errorf("status %d: %s", a.status, a.complaint())
 	}
 	value, err := decodeResult(a.body)
-	if complaint, ok := errors.AsType[*complaint](err); ok {
-		return 0, errors.New(shown(complaint.Error(), a.secrets))
-	}
 	if errors.Is(err, errNotJSON) {
-		return 0, fmt.Errorf("answered %s: is it Prometheus?", shown(fmt.Sprintf("%q", a.contentType), a.secrets))
+		return 0, fmt.Errorf("answered %s: is it Prometheus?", shown(strconv.Quote(a.contentType), a.secrets))
 	}
-	return value, err
+	return value, a.quiet(err)
 }
 
 // complaint returns what the server says is wrong, for an error.
 func (a answer) complaint() string {
 	var r result
 	if json.Unmarshal(a.body, &r) == nil && r.Error != "" {
-		return shown((&complaint{r.ErrorType, r.Error}).Error(), a.secrets)
+		return shown(r.complaint(), a.secrets)
 	}
 	if len(a.body) == 0 {
 		return http.StatusText(a.status)
@@ -61,14 +58,12 @@ type result struct {
 	} `json:"data"`
 }
 
-// A complaint is an error that Prometheus tells.
-type complaint struct{ kind, text string }
-
-func (c *complaint) Error() string {
-	if c.kind == "" {
-		return c.text
+// complaint returns the error that a result tells.
+func (r result) complaint() string {
+	if r.ErrorType == "" {
+		return r.Error
 	}
-	return c.kind + ": " + c.text
+	return r.ErrorType + ": " + r.Error
 }
 
 var errNotJSON = errors.New("the answer is no JSON object")
@@ -81,7 +76,7 @@ func decodeResult(body []byte) (float64, error) {
 	}
 	switch {
 	case r.Status == "error":
-		return 0, &complaint{r.ErrorType, r.Error}
+		return 0, errors.New(r.complaint())
 	case r.Status != "success":
 		return 0, errNotJSON
 	}

@@ -172,6 +172,28 @@ func TestCredentials(t *testing.T) {
 	}
 }
 
+// A server that answers what it was shown, where a number is to be.
+func TestValueThatIsASecret(t *testing.T) {
+	bodies := map[string]http.HandlerFunc{
+		"vector":   says(200, vector("t0ken-canary")),
+		"document": says(200, `{"a":"t0ken-canary"}`),
+		"text":     says(200, "t0ken-canary"),
+		"field":    says(200, `{"t0ken-canary":{}}`),
+	}
+	for name, body := range bodies {
+		p := serve(t, body)
+		tpl, m := template(metric.Provider{Address: p.URL + "/prom", SecretRef: &rollout.SecretRef{Name: "auth"}}, "up")
+		if name != "vector" {
+			tpl.Spec.Provider.Type, tpl.Spec.Provider.Address = "http", p.URL+"/prom/api/v1/query"
+			tpl.Spec.Query = map[string]string{"document": ".a", "field": `["t0ken-canary"]`}[name]
+		}
+		q := querier(t, &metric.Querier{Templates: []*metric.Template{tpl}, Secrets: secrets(map[string]string{"token": "t0ken-canary"})})
+		if _, err := q.Query(t.Context(), canary(nil), m); err == nil || strings.Contains(err.Error(), "t0ken") {
+			t.Errorf("%s: got %v", name, err)
+		}
+	}
+}
+
 func TestUserInformationOfTheAddress(t *testing.T) {
 	p := serve(t, says(500, "alice s3cretpass"))
 	u, _ := url.Parse(p.URL + "/prom")

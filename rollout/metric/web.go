@@ -133,6 +133,15 @@ func read(client *http.Client, req *http.Request) (answer, error) {
 	return a, nil
 }
 
+// quiet returns err, which may repeat what the server said, bounded and without
+// what the server was shown.
+func (a answer) quiet(err error) error {
+	if _, none := errors.AsType[noValue](err); none || err == nil {
+		return err
+	}
+	return errors.New(shown(err.Error(), a.secrets))
+}
+
 // shown returns the beginning of text that came from elsewhere, for an error.
 func shown(text string, secrets []string) string {
 	text = strings.TrimSpace(redact.String(text, secrets...))
