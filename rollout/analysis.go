@@ -77,7 +77,7 @@ func (a *Analysis) Step(ctx context.Context, now time.Time, s Status) (Status, t
 	if err := ctx.Err(); err != nil {
 		return s, 0, err
 	}
-	t := &tick{Analysis: a, ctx: ctx, now: now.Round(0), s: s} // without the monotonic clock, which is not stored
+	t := &tick{Analysis: a, ctx: ctx, now: now.UTC().Round(0), s: s} // as it is stored, without the monotonic clock
 	t.run()
 	switch {
 	case t.err != nil:

@@ -24,4 +24,12 @@
 //
 // Limits: a stream has at most 64 MiB, a document 3 MiB, a list of the analysis
 // 100 items, metadata and variables 256 KiB, a webhook 100 retries.
+//
+// # Analyses
+//
+// An analysis goes in steps, one each interval, through the ports [Traffic],
+// [Target], [Metrics], [Hooks] and [Sink]. [Analysis.Step] has no clock and no
+// goroutine; all that it knows is the [Status], which is stored after each step:
+// an analysis may be cut short anywhere and goes on from there. What a step
+// decides is the table "Decisions" of docs/rollout.md, which a test reads.
 package rollout

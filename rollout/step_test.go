@@ -190,6 +190,16 @@ func TestReadiness(t *testing.T) {
 	}
 }
 
+// What was not ready of one revision is not held against the next.
+func TestReadinessOfAnotherRevision(t *testing.T) {
+	x := newScenario(rollout.Progressing)
+	x.deadline("canary")
+	x.w.revision = "v3"
+	if s := step(t, x.a, x.s); s.Phase != rollout.Progressing || s.NotReady != "" || !s.NotReadySince.IsZero() {
+		t.Errorf("status %+v", s)
+	}
+}
+
 // A status from before this program, or written by hand, is read or refused;
 // whatever it says, a step does not panic and says only what can be stored.
 func FuzzStep(f *testing.F) {

@@ -3,6 +3,7 @@ package rollout_test
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -183,4 +184,23 @@ func told(events []rollout.Event) string {
 		fmt.Fprintf(&b, "%d %s %s: %s\n", e.Sequence, e.Phase, e.Code, e.Message)
 	}
 	return b.String()
+}
+
+// stored is a status that went through JSON.
+func stored(t *testing.T, s rollout.Status) rollout.Status {
+	t.Helper()
+	var read rollout.Status
+	if err := json.Unmarshal([]byte(text(t, s)), &read); err != nil {
+		t.Fatal(err)
+	}
+	return read
+}
+
+func text(t *testing.T, s rollout.Status) string {
+	t.Helper()
+	data, err := json.Marshal(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
 }
