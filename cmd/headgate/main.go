@@ -1,16 +1,18 @@
 // Command headgate fetches declared sources and packages them as artifacts; it
-// compares and publishes them too.
+// compares and publishes them too. And it rolls canaries out, or back.
 //
 //	headgate fetch -f sources.yaml --store ./store
 //	headgate fetch https://example.org/app.git@v1.2.3 --out ./app
 //	headgate fetch s3://assets/app/ --endpoint minio.example.org --out ./app
 //	headgate fetch --chart web https://charts.example.org --out ./charts
 //	headgate push ./app oci://registry.example.org/app:v1.2.3
+//	headgate rollout run -f canary.yaml --revision v2 --proxy 127.0.0.1:8080 --primary URL --canary URL
 //
 // Exit codes: 0 everything is ready, 1 something failed, 2 usage or an invalid
 // object, 3 a verification failed. With --detailed-exitcode fetch exits with 4
 // when everything is ready and something changed, diff always does when its two
-// arguments differ.
+// arguments differ. Rollout run has its own: 0 promoted, 1 rolled back, 2 every
+// error, 3 not over.
 package main
 
 import (
@@ -98,7 +100,7 @@ func usage(format string, args ...any) error {
 func (p *program) root() *cobra.Command {
 	root := &cobra.Command{
 		Use:           "headgate",
-		Short:         "Fetch declared sources as verified, reproducible artifacts",
+		Short:         "Fetch declared sources as verified, reproducible artifacts; roll canaries out",
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          noCommand,

@@ -106,7 +106,14 @@ func (d *drive) connectTraffic(ctx context.Context, s rollout.Status, open *clos
 	if d.flags.listen == "" {
 		return nil
 	}
-	proxy, err := d.flags.newProxy(ctx, d.canary, s)
+	revision, err := adapter.Revision(ctx)
+	if err != nil {
+		return err
+	}
+	if revision != s.AppliedSpec || d.flags.again {
+		s = rollout.Status{} // what another revision had is not for this one
+	}
+	proxy, err := d.flags.newProxy(ctx, d.canary, s.CanaryWeight)
 	if err != nil {
 		return err
 	}
@@ -115,7 +122,7 @@ func (d *drive) connectTraffic(ctx context.Context, s rollout.Status, open *clos
 	d.analysis.Traffic, d.analysis.Target = proxy, proxy.Target(adapter)
 	if !driver.Has(traffic.Promote) {
 		d.analysis.Target = swapping{d.analysis.Target, proxy}
-		if d.promoted(s) {
+		if s.Phase == rollout.Promoting || s.Phase == rollout.Finalising || s.Phase == rollout.Succeeded {
 			proxy.Promote()
 		}
 	}
@@ -126,15 +133,6 @@ func (d *drive) connectTraffic(ctx context.Context, s rollout.Status, open *clos
 	open.add(func() error { return front.close(ctx) })
 	d.view.say(fmt.Sprintf("serving at http://%s: primary %s, canary %s", front.addr, redact.String(d.flags.primary), redact.String(d.flags.canary)))
 	return nil
-}
-
-// promoted reports whether the revision that is rolled out is the primary's by s.
-func (d *drive) promoted(s rollout.Status) bool {
-	switch s.Phase {
-	case rollout.Promoting, rollout.Finalising, rollout.Succeeded:
-		return s.AppliedSpec == d.flags.revision && !d.flags.again
-	}
-	return false
 }
 
 // swapping is a target of which the proxy is all that has to know a promotion.

@@ -1,0 +1,131 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// A theatre is what a rollout with the proxy needs: two servers that say who
+// they are, and a webhook that does not answer until the curtain rises.
+type theatre struct {
+	primary, canary, webhook string
+	dir                      string
+	called                   chan struct{} // the webhook was called
+}
+
+func newTheatre(t *testing.T) *theatre {
+	t.Helper()
+	s := &theatre{dir: t.TempDir(), called: make(chan struct{}, 100)}
+	serve := func(h http.HandlerFunc) string {
+		server := httptest.NewServer(h)
+		t.Cleanup(server.Close)
+		return server.URL
+	}
+	s.primary = serve(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "primary") })
+	s.canary = serve(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "canary") })
+	s.webhook = serve(func(w http.ResponseWriter, r *http.Request) {
+		io.Copy(io.Discard, r.Body) // or the server does not see that the client leaves
+		s.called <- struct{}{}
+		if r.URL.Path == "/hanging" {
+			<-r.Context().Done()
+		}
+		w.WriteHeader(http.StatusForbidden)
+	})
+	return s
+}
+
+// args are those of a run with a webhook of a type at path, and a status.
+func (s *theatre) args(t *testing.T, kind, path, status string) []string {
+	t.Helper()
+	manifest, state := filepath.Join(s.dir, "canary.yaml"), filepath.Join(s.dir, "app.json")
+	text := fmt.Sprintf(`apiVersion: rollout.headgate.dev/v1beta1
+kind: Canary
+metadata: {name: app}
+spec:
+  targetRef: {kind: Deployment, name: app}
+  analysis:
+    interval: 1m
+    stepWeight: 20
+    maxWeight: 60
+    webhooks: [{name: stage, type: %s, url: %q, timeout: 30s}]
+`, kind, s.webhook+path)
+	for name, data := range map[string]string{manifest: text, state: `{"name": "app", "namespace": "default", "status": ` + status + "}"} {
+		if err := os.WriteFile(name, []byte(data), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return []string{"rollout", "run", "-f", manifest, "--state", state, "--proxy", "127.0.0.1:0", "--primary", s.primary, "--canary", s.canary}
+}
+
+// What the proxy begins with is what the status says, but for another revision.
+func TestResumedProxy(t *testing.T) {
+	for name, c := range map[string]struct {
+		status, revision string
+		canary           int  // of 100 requests
+		ended            bool // no webhook is called
+		code             int
+	}{
+		"the weight is kept":      {`{"phase": "Progressing", "lastAppliedSpec": "v2", "canaryWeight": 40}`, "v2", 40, false, exitNotOver},
+		"another revision":        {`{"phase": "Progressing", "lastAppliedSpec": "v2", "canaryWeight": 40}`, "v3", 0, false, exitNotOver},
+		"promoted before the end": {`{"phase": "Finalising", "lastAppliedSpec": "v2", "lastPromotedSpec": "v2"}`, "v2", 100, true, exitPromoted},
+		"promoted":                {`{"phase": "Succeeded", "lastAppliedSpec": "v2", "lastPromotedSpec": "v2"}`, "v2", 100, true, exitPromoted},
+		"rolled back":             {`{"phase": "Failed", "lastAppliedSpec": "v2"}`, "v2", 0, true, exitRolledBack},
+		"the promotion failed":    {`{"phase": "Failed", "lastAppliedSpec": "v2", "canaryWeight": 100}`, "v2", 100, true, exitRolledBack},
+		"after a promotion":       {`{"phase": "Succeeded", "lastAppliedSpec": "v2", "lastPromotedSpec": "v2"}`, "v3", 0, false, exitNotOver},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newTheatre(t)
+			kind := "rollback"
+			if c.revision == "v3" {
+				kind = "confirm-rollout"
+			}
+			ctx, interrupt := context.WithCancel(t.Context())
+			defer interrupt()
+			r, w := io.Pipe()
+			result, out := io.Pipe()
+			ended := make(chan int, 1)
+			args := append(s.args(t, kind, "/hanging", c.status), "--revision", c.revision, "--proxy-keep")
+			go func() {
+				ended <- run(ctx, args, strings.NewReader(""), out, w, os.LookupEnv)
+				w.Close()
+				out.Close()
+			}()
+			said := bufio.NewReader(r)
+			line, err := said.ReadString('\n')
+			_, url, found := strings.Cut(line, "serving at ")
+			url, _, _ = strings.Cut(url, ": ")
+			if err != nil || !found {
+				t.Fatalf("%q, %v", line, err)
+			}
+			go io.Copy(io.Discard, said)
+			if c.ended {
+				bufio.NewReader(result).ReadString('\n')
+			} else {
+				<-s.called
+			}
+			go io.Copy(io.Discard, result)
+			got := 0
+			for range 100 {
+				if _, body := ask(t, "GET", url, ""); body == "canary" {
+					got++
+				}
+			}
+			if got != c.canary {
+				t.Errorf("the canary gets %d of 100 requests, want %d", got, c.canary)
+			}
+			interrupt()
+			if code := <-ended; code != c.code {
+				t.Errorf("exit code %d, want %d", code, c.code)
+			}
+		})
+	}
+}
