@@ -69,6 +69,9 @@ func TestDecodeFindsDefects(t *testing.T) {
 	tests := map[string]struct{ text, want string }{
 		"no spec":              {head, "t.yaml:1: document 1: MetricTemplate/default/m: spec: is required"},
 		"no name":              {strings.Replace(head, "name: m", "", 1) + "spec: {provider: {address: http://h}, query: up}\n", "metadata.name: is required"},
+		"odd name of it":       {strings.Replace(head, "name: m", `name: "a\x1b"`, 1) + "spec: {provider: {address: http://h}, query: up}\n", `metadata.name: "a\x1b" is no name`},
+		"odd namespace":        {strings.Replace(head, "name: m", `name: m, namespace: a.b`, 1) + "spec: {provider: {address: http://h}, query: up}\n", `metadata.namespace: "a.b" is no namespace`},
+		"odd Secret":           {head + "spec: {provider: {address: http://h, secretRef: {name: ../a}}, query: up}\n", `spec.provider.secretRef.name: "../a" is no name`},
 		"unknown field":        {head + "spec:\n  provider: {address: http://h}\n  querry: up\n", "t.yaml:6: document 1: MetricTemplate/default/m: spec.querry: unknown field"},
 		"no query":             {head + "spec:\n  provider: {address: http://h}\n", "spec.query: is required"},
 		"blank query":          {head + "spec:\n  provider: {address: http://h}\n  query: ' '\n", "t.yaml:6: document 1: MetricTemplate/default/m: spec.query: is required"},

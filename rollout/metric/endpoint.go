@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/headgate-io/headgate/internal/redact"
 	"github.com/headgate-io/headgate/rollout"
 )
 
@@ -68,14 +69,15 @@ type noValue string
 func (e noValue) Error() string { return rollout.ErrNoValues.Error() + ": " + string(e) }
 func (e noValue) Unwrap() error { return rollout.ErrNoValues }
 
-// wrap says where err comes from.
+// wrap says where err comes from. The text is one line, without credentials
+// and control characters.
 func (e endpoint) wrap(err error) error {
 	none, ok := errors.AsType[noValue](err)
 	switch {
 	case err == nil:
 		return nil
 	case ok:
-		return noValue(e.name + " " + string(none))
+		return noValue(redact.String(e.name + " " + string(none)))
 	}
-	return fmt.Errorf("%s: %w", e.name, err)
+	return redact.Error(fmt.Errorf("%s: %w", e.name, err))
 }

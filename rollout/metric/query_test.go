@@ -171,6 +171,8 @@ func TestWhereAMetricIsAsked(t *testing.T) {
 // Each way in which a metric cannot be asked, with what to do.
 func TestMetricsThatCannotBeAsked(t *testing.T) {
 	tpl, ref := template(metric.Provider{Type: "datadog", Address: "http://h"}, "up")
+	empty, _ := template(metric.Provider{Type: "http", Region: "eu"}, "")
+	empty.Metadata.Name = "empty"
 	with := func(provider, server string) *rollout.Canary {
 		return canary(func(c *rollout.Canary) { c.Spec.Provider, c.Spec.MetricsServer = provider, server })
 	}
@@ -190,10 +192,11 @@ func TestMetricsThatCannotBeAsked(t *testing.T) {
 		"placeholders":         {with("istio", "http://{{ name }}"), rate, "spec.metricsServer has placeholders"},
 		"no template":          {canary(nil), rollout.Metric{TemplateRef: &rollout.ObjectRef{Name: "none"}}, "there is no MetricTemplate test/none"},
 		"another namespace":    {canary(nil), rollout.Metric{TemplateRef: &rollout.ObjectRef{Name: "m", Namespace: "x"}}, "there is no MetricTemplate x/m"},
+		"two defects":          {canary(nil), rollout.Metric{TemplateRef: &rollout.ObjectRef{Name: "empty"}}, "template test/empty (http): spec.provider.address: is required: the URL of the server; spec.provider.region: is not for type http"},
 		"provider of template": {canary(nil), ref, `spec.provider.type: "datadog" is not supported: use prometheus, http or exec`},
 	} {
-		_, err := querier(t, &metric.Querier{Templates: []*metric.Template{tpl}}).Query(t.Context(), test.canary, test.metric)
-		if err == nil || !strings.Contains(err.Error(), test.want) || errors.Is(err, rollout.ErrNoValues) || strings.Contains(err.Error(), "s3cret") {
+		_, err := querier(t, &metric.Querier{Templates: []*metric.Template{tpl, empty}}).Query(t.Context(), test.canary, test.metric)
+		if err == nil || !strings.Contains(err.Error(), test.want) || strings.Contains(err.Error(), "\n") || errors.Is(err, rollout.ErrNoValues) || strings.Contains(err.Error(), "s3cret") {
 			t.Errorf("%s: got %v\nwant %s", name, err, test.want)
 		}
 	}

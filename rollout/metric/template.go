@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/headgate-io/headgate/internal/document"
 	"github.com/headgate-io/headgate/rollout"
 )
 
@@ -83,32 +84,45 @@ func (t *Template) findings() (found []finding) {
 	p := t.Spec.Provider
 	add := func(field string, err error) {
 		if err != nil {
-			found = append(found, finding{"spec." + field, err})
+			found = append(found, finding{field, err})
 		}
+	}
+	add("metadata.name", document.CheckName(t.Metadata.Name))
+	add("metadata.namespace", document.CheckNamespace(namespaceOf(t.Metadata)))
+	if p.SecretRef != nil {
+		add("spec.provider.secretRef.name", document.CheckName(p.SecretRef.Name))
 	}
 	switch p.kindOf() {
 	case typePrometheus:
-		add("provider.address", checkAddress(p.Address, false))
-		add("query", checkQuery(t.Spec.Query))
+		add("spec.provider.address", checkAddress(p.Address, false))
+		add("spec.query", checkQuery(t.Spec.Query))
 	case typeHTTP:
-		add("provider.address", checkAddress(p.Address, true))
-		add("query", checkPathQuery(t.Spec.Query))
+		add("spec.provider.address", checkAddress(p.Address, true))
+		add("spec.query", checkPathQuery(t.Spec.Query))
 	case typeExec:
-		add("query", checkCommand(t.Spec.Query))
-		for field, set := range map[string]bool{"address": p.Address != "", "secretRef": p.SecretRef != nil, "headers": p.Headers != nil, "insecureSkipVerify": p.InsecureSkipVerify} {
-			if set {
-				add("provider."+field, errors.New("is not for type exec: remove it"))
-			}
-		}
+		add("spec.query", checkCommand(t.Spec.Query))
 	default:
-		add("provider.type", fmt.Errorf("%q is not supported: use prometheus, http or exec, or a webhook", p.Type))
+		add("spec.provider.type", fmt.Errorf("%s is not supported: use prometheus, http or exec, or a webhook", document.Quote(p.Type)))
 		return found
 	}
-	if p.Region != "" {
-		add("provider.region", fmt.Errorf("is not for type %s: remove it", p.kindOf()))
+	for field, set := range p.foreign() {
+		if set {
+			add("spec.provider."+field, fmt.Errorf("is not for type %s: remove it", p.kindOf()))
+		}
 	}
 	slices.SortFunc(found, func(a, b finding) int { return strings.Compare(a.field, b.field) })
 	return found
+}
+
+// foreign returns the fields that the type of the provider does not have, and
+// whether they are set.
+func (p Provider) foreign() map[string]bool {
+	of := map[string]bool{"region": p.Region != ""}
+	if p.kindOf() == typeExec {
+		of["address"], of["secretRef"] = p.Address != "", p.SecretRef != nil
+		of["headers"], of["insecureSkipVerify"] = p.Headers != nil, p.InsecureSkipVerify
+	}
+	return of
 }
 
 // checkAddress judges the address of a provider; with placeholders it may have
