@@ -46,7 +46,6 @@ func replay(at *url.URL, resp *http.Response) *url.URL {
 	if err != nil || origin(next) != origin(at) {
 		return nil
 	}
-	next.User = nil
 	return next
 }
 

@@ -5,10 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
+	"net/url"
 	"os"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/headgate-io/headgate/rollout"
@@ -200,4 +203,37 @@ func TestBadWebhooks(t *testing.T) {
 			}
 		})
 	}
+}
+
+// By the clock: an attempt has 10 s by default, and waits are as documented.
+func TestDefaultTimeoutAndWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		var begun, limits []time.Duration
+		c := rollout.Caller{Proxy: func(req *http.Request) (*url.URL, error) {
+			if end, ok := req.Context().Deadline(); ok { // of an attempt
+				begun, limits = append(begun, time.Since(start)), append(limits, time.Until(end))
+				return nil, errors.New("down")
+			}
+			return nil, nil
+		}}
+		defer c.Close()
+		answer, err := c.Call(t.Context(), rollout.Hook{Name: "a", URL: "http://tester.invalid/", Retries: 7}, small)
+		if err == nil || answer.Attempts != 8 {
+			t.Errorf("got %+v, %v", answer, err)
+		}
+		if want := []time.Duration{0, 1 * s, 3 * s, 7 * s, 15 * s, 31 * s, 61 * s, 91 * s}; !slices.Equal(begun, want) {
+			t.Errorf("attempts began at %v, want %v", begun, want)
+		}
+		for _, limit := range limits {
+			if limit != 10*s {
+				t.Errorf("timeout %s", limit)
+			}
+		}
+		limits = nil
+		hook := rollout.Hook{Name: "a", URL: "http://tester.invalid/", Timeout: rollout.Duration(3 * time.Minute)}
+		if _, err := c.Call(t.Context(), hook, small); err == nil || !slices.Equal(limits, []time.Duration{180 * s}) {
+			t.Errorf("timeouts %v, %v", limits, err)
+		}
+	})
 }

@@ -259,3 +259,14 @@ func TestEchoShowsNoCredentials(t *testing.T) {
 		})
 	}
 }
+
+// Nor does one that answers with something else than HTTP.
+func TestMalformedEchoShowsNoCredentials(t *testing.T) {
+	r := record(t, always("x canary-k3y Connection: close\r\n\r\n"))
+	c := rollout.Caller{Secrets: secrets("headers", "X-Api-Key: canary-k3y")}
+	defer c.Close()
+	_, err := c.Call(t.Context(), rollout.Hook{Name: "a", URL: r.URL, SecretRef: &rollout.SecretRef{Name: "creds"}}, small)
+	if err == nil || !strings.Contains(err.Error(), "malformed HTTP status code \"***\"") {
+		t.Errorf("got %v", err)
+	}
+}
