@@ -23,7 +23,7 @@ type Traffic interface {
 // A Target is the workload. Each method may be called again when an analysis
 // is resumed.
 type Target interface {
-	Revision(ctx context.Context) (string, error) // what is to be rolled out, as text that changes with it
+	Revision(ctx context.Context) (string, error) // what is to be rolled out, as text that changes with it, never empty
 	PrimaryReady(ctx context.Context) error       // nil; an error that wraps ErrStuck when it never will be
 	CanaryReady(ctx context.Context) error
 	ScaleUp(ctx context.Context) error   // the canary

@@ -42,6 +42,7 @@ var underAnalysis = map[string]func(*scenario){
 	"Progressing: revision of the primary":             func(x *scenario) { x.w.revision = "v1" },
 	"Progressing: primary not ready":                   func(x *scenario) { x.w.fails["primary"] = errScripted },
 	"Progressing: primary stuck":                       func(x *scenario) { x.w.fails["primary"] = stuck },
+	"Progressing: primary stuck, another revision":     func(x *scenario) { x.w.revision = "v3"; x.w.fails["primary"] = stuck },
 	"Progressing: canary not ready":                    func(x *scenario) { x.w.fails["canary"] = errScripted },
 	"Progressing: canary not ready for the deadline":   func(x *scenario) { x.deadline("canary") },
 	"Progressing: canary stuck":                        func(x *scenario) { x.w.fails["canary"] = stuck },

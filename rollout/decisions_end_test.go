@@ -97,6 +97,7 @@ var ending = map[string]func(*scenario){
 	"Promoting: another revision, cr passes":        func(x *scenario) { x.w.revision = "v3" },
 	"Promoting: revision of before":                 func(x *scenario) { x.w.revision = "v1" },
 	"Finalising: primary ready":                     func(x *scenario) { x.s.PromotedSpec = "v2" },
+	"Finalising: a check failed before":             func(x *scenario) { x.s.PromotedSpec = "v2"; x.s.FailedChecks = 1 },
 	"Finalising: scale down fails":                  func(x *scenario) { x.s.PromotedSpec = "v2"; x.w.fails["down"] = errScripted },
 	"Finalising: no post-rollout webhook":           func(x *scenario) { x.s.PromotedSpec = "v2"; x.without(rollout.HookPostRollout) },
 	"Finalising: primary not ready":                 func(x *scenario) { x.s.PromotedSpec = "v2"; x.w.fails["primary"] = errScripted },

@@ -57,9 +57,10 @@ var beforeRollout = map[string]func(*scenario){
 		x.w.fails["primary"] = stuck
 		x.c.Spec.SkipAnalysis = true
 	},
-	"Initialized: revision unknown": func(x *scenario) { x.w.fails["revision"] = errScripted },
-	"Initialized: routes unknown":   func(x *scenario) { x.w.fails["routes"] = errScripted },
-	"Succeeded: same revision":      func(x *scenario) {},
+	"Initialized: revision unknown":  func(x *scenario) { x.w.fails["revision"] = errScripted },
+	"Initialized: revision is empty": func(x *scenario) { x.w.revision = "" },
+	"Initialized: routes unknown":    func(x *scenario) { x.w.fails["routes"] = errScripted },
+	"Succeeded: same revision":       func(x *scenario) {},
 	"Succeeded: new revision, cr closed": func(x *scenario) {
 		x.w.revision, x.w.answers["cr"] = "v3", 403
 	},
@@ -103,6 +104,9 @@ var waitingForRollout = map[string]func(*scenario){
 	"Waiting: at cr, passes, scale up fails":    func(x *scenario) { x.w.answers["cr"] = 200; x.w.fails["up"] = errScripted },
 	"Waiting: at cr, passes, second one closed": func(x *scenario) { x.w.answers["cr"] = 200; x.second(rollout.HookConfirmRollout, 403) },
 	"Waiting: at cr, closed for its deadline":   func(x *scenario) { x.hook("cr").Deadline = rollout.Duration(time.Minute) },
+	"Waiting: at cr, closed for its deadline, muteAlert": func(x *scenario) {
+		x.hook("cr").Deadline, x.hook("cr").MuteAlert = rollout.Duration(time.Minute), true
+	},
 	"Waiting: at cr, passes after its deadline": func(x *scenario) {
 		x.hook("cr").Deadline = rollout.Duration(time.Second)
 		x.w.answers["cr"] = 200

@@ -2,6 +2,7 @@ package rollout
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 )
@@ -122,6 +123,9 @@ func (t *tick) readRoutes() bool {
 // read finds what is to be rolled out.
 func (t *tick) read() bool {
 	revision, err := t.Target.Revision(t.ctx)
+	if err == nil && revision == "" {
+		err = errors.New("it has none")
+	}
 	if !t.done(EventTargetError, "read the revision of the target", err) {
 		return false
 	}
