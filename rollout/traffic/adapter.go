@@ -31,7 +31,7 @@ type Driver interface {
 // An operation that is not configured does nothing, and the workload is ready.
 // It is safe for concurrent use.
 type Adapter struct {
-	Driver Driver
+	Driver Driver          // nil does nothing
 	Canary *rollout.Canary // what Values say of it; may be nil
 
 	ID    string               // the revision, when no operation tells it
@@ -52,7 +52,7 @@ var (
 func (a *Adapter) Routes(ctx context.Context) (rollout.Routes, error) {
 	v := a.values(ReadRoutes)
 	known := rollout.Routes{Primary: v.Primary, Canary: v.Canary, Mirrored: v.Mirrored}
-	if !a.Driver.Has(ReadRoutes) {
+	if !a.has(ReadRoutes) {
 		return known, checkRoutes(known)
 	}
 	answer, err := a.Driver.Do(ctx, ReadRoutes, v)
@@ -83,7 +83,7 @@ func (a *Adapter) SetRoutes(ctx context.Context, r rollout.Routes) error {
 
 // Revision returns what the driver tells: one line of at most 1 KiB.
 func (a *Adapter) Revision(ctx context.Context) (string, error) {
-	if !a.Driver.Has(Revision) {
+	if !a.has(Revision) {
 		return a.ID, nil
 	}
 	answer, err := a.do(ctx, a.values(Revision))
@@ -119,7 +119,7 @@ func (a *Adapter) plain(ctx context.Context, op Operation) error {
 }
 
 func (a *Adapter) do(ctx context.Context, v Values) (string, error) {
-	if !a.Driver.Has(v.Operation) {
+	if !a.has(v.Operation) {
 		return "", nil
 	}
 	answer, err := a.Driver.Do(ctx, v.Operation, v)
@@ -128,6 +128,8 @@ func (a *Adapter) do(ctx context.Context, v Values) (string, error) {
 	}
 	return answer, nil
 }
+
+func (a *Adapter) has(op Operation) bool { return a.Driver != nil && a.Driver.Has(op) }
 
 func (a *Adapter) know(f func()) {
 	a.mu.Lock()

@@ -28,6 +28,7 @@ func TestRoutesThatAreNone(t *testing.T) {
 func TestNothingConfigured(t *testing.T) {
 	for name, target := range map[string]rollout.Target{
 		"static": &traffic.Static{ID: "v2"},
+		"none":   &traffic.Adapter{ID: "v2"},
 		"exec":   &traffic.Adapter{Driver: new(traffic.Exec), ID: "v2"},
 		"http":   &traffic.Adapter{Driver: new(traffic.HTTP), ID: "v2"},
 	} {

@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -125,6 +126,9 @@ func TestMirrorIsolation(t *testing.T) {
 			p.Close()
 			if err := p.Drain(t.Context()); err != nil {
 				t.Fatal(err)
+			}
+			if stacks := make([]byte, 1<<20); strings.Contains(string(stacks[:runtime.Stack(stacks, true)]), "sendCopy") {
+				t.Error("a copy outlives the proxy")
 			}
 			s := p.Stats()
 			if s.Primary.Requests != 20 || s.Primary.Failed != 0 || s.Canary.Requests+s.MirrorsLeftOut != 20 {
