@@ -214,7 +214,7 @@ func changes(a, b rollout.Status) (list []string) {
 	say(a.FailedChecks != b.FailedChecks, "failed %d", b.FailedChecks)
 	say(a.Iterations != b.Iterations, "iteration %d", b.Iterations)
 	say(a.AppliedSpec != b.AppliedSpec, "applied %s", cmp.Or(b.AppliedSpec, "none"))
-	say(a.PromotedSpec != b.PromotedSpec, "promoted %s", b.PromotedSpec)
+	say(a.PromotedSpec != b.PromotedSpec, "promoted %s", cmp.Or(b.PromotedSpec, "none"))
 	switch {
 	case b.Gate == nil:
 		say(a.Gate != nil, "no gate")

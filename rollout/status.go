@@ -41,7 +41,7 @@ type Status struct {
 	CanaryWeight   int       `json:"canaryWeight"` // percent, as the routes were last seen or set
 	Iterations     int       `json:"iterations"`
 	AppliedSpec    string    `json:"lastAppliedSpec,omitempty"`  // the revision under analysis
-	PromotedSpec   string    `json:"lastPromotedSpec,omitempty"` // the revision that the primary serves
+	PromotedSpec   string    `json:"lastPromotedSpec,omitempty"` // the revision that the primary has; none after a promotion that failed
 	LastTransition time.Time `json:"lastTransitionTime,omitzero"`
 	Gate           *Gate     `json:"gate,omitempty"` // the confirm gate that it waits on
 

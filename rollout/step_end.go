@@ -33,15 +33,22 @@ func (t *tick) promotionFailed(a about) {
 		if err != nil {
 			if !t.cut() {
 				a.reason += "; canary: " + err.Error()
-				t.end(Failed, EventPromotionFailed, a)
+				t.strand(a)
 			}
 			return
 		}
 	}
 	t.routes = Routes{}
 	if t.route(toCanary(100)) {
-		t.end(Failed, EventPromotionFailed, a)
+		t.strand(a)
 	}
+}
+
+// strand ends a promotion that failed. The primary is not ready with what it
+// was given, and no longer has what it had: any other revision is a rollout.
+func (t *tick) strand(a about) {
+	t.s.PromotedSpec = ""
+	t.end(Failed, EventPromotionFailed, a)
 }
 
 // end ends a rollout. Post-rollout webhooks are for the next step, after the
@@ -91,11 +98,11 @@ func (t *tick) skipAnalysis() bool {
 	if !t.Canary.Spec.SkipAnalysis {
 		return true
 	}
-	if t.route(home) &&
-		t.done(EventTargetError, "promote the revision", t.Target.Promote(t.ctx)) &&
-		t.done(EventTargetError, "scale down the canary", t.Target.ScaleDown(t.ctx)) {
+	if t.route(home) && t.done(EventTargetError, "promote the revision", t.Target.Promote(t.ctx)) {
 		t.s.PromotedSpec = t.s.AppliedSpec
-		t.end(Succeeded, EventSkippedPromoted, about{})
+		if t.done(EventTargetError, "scale down the canary", t.Target.ScaleDown(t.ctx)) {
+			t.end(Succeeded, EventSkippedPromoted, about{})
+		}
 	}
 	return false
 }

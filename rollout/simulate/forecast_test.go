@@ -184,8 +184,10 @@ func (f *forecast) analyse(k sky) {
 		return
 	}
 	if k.canary.Spec.SkipAnalysis {
-		if f.route(k, 0, false) && !k.fails(Target, promote) && !k.fails(Target, scaleDown) {
-			f.primary = f.applied
+		if !f.route(k, 0, false) || k.fails(Target, promote) {
+			return
+		}
+		if f.primary = f.applied; !k.fails(Target, scaleDown) {
 			f.end(k, rollout.Succeeded)
 		}
 		return
@@ -273,8 +275,10 @@ func (f *forecast) primaryStuck(k sky) {
 	switch f.phase {
 	case rollout.Promoting, rollout.Finalising:
 		if f.phase == rollout.Finalising && (k.fails(Target, scaleUp) || k.says(Canary) != "") {
+			f.primary = ""
 			f.end(k, rollout.Failed) // the canary may be scaled down, and does not come back
 		} else if k.says(Traffic) != setFailing && f.route(k, 100, false) {
+			f.primary = "" // it is not ready with any
 			f.end(k, rollout.Failed)
 		}
 	case rollout.Progressing, rollout.Waiting:

@@ -137,6 +137,7 @@ var situations = []situation{
 	{name: "revision-after-rollback", script: "hook abort=200@M; revision 3@M+4", analysed: true},
 	{name: "revert-waiting-approve", script: "hook approve=403@1-4; revision 2@1-2,1@3"},
 	{name: "revert-and-again", script: "revision 2@1-2,1@3-6,2@7", analysed: true},
+	{name: "revert-after-failed-promotion", script: "primary stuck@P-P+1; revision 2@1-P+3,1@P+4", analysed: true},
 	{name: "failed-and-again", script: "hook abort=200@M; revision 2@1-3,1@7,2@10", analysed: true},
 	{name: "revision-primary-unready", script: "primary not-ready@M-M+1; revision 3@M", analysed: true},
 	{name: "revision-back-while-traffic-error", script: "traffic set-error@M-M+1; revision 2@1-2,3@3,2@4", analysed: true},

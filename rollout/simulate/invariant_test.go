@@ -2,6 +2,7 @@ package simulate
 
 import (
 	"encoding/json"
+	"slices"
 
 	"github.com/headgate-io/headgate/rollout"
 )
@@ -35,13 +36,14 @@ type observation struct {
 	spec     rollout.CanarySpec
 	cut      bool // the context ended
 	troubled bool // a rollback may be half done
+	exact    bool // no step of the run crashed
 }
 
 // look checks what holds after each tick.
 func (r *chance) look(t *Tick) {
 	w := r.witness
 	cut := w.cancel != nil && w.calls >= w.crash
-	o := observation{w, t, r.canary.Spec, cut, cut || r.canary.Spec.Suspend || r.now["traffic"] != "" || r.now["target scale-down"] != ""}
+	o := observation{w, t, r.canary.Spec, cut, cut || r.canary.Spec.Suspend || r.now["traffic"] != "" || r.now["target scale-down"] != "", r.exact}
 	for _, i := range invariants {
 		if i.broken(o) {
 			w.bad("%s", i.what)
@@ -83,6 +85,23 @@ var invariants = []struct {
 	}},
 	{"a failed canary has traffic", func(o observation) bool {
 		return o.After.Phase == rollout.Failed && o.Tick.Routes.Canary > 0 && !promoting(o.Before.Phase) && o.Before.Phase != rollout.Failed
+	}},
+	{"a rollout ended, and the canary runs or has traffic", func(o observation) bool {
+		ended := over(o.After.Phase) && !over(o.Before.Phase) && (analysed(o.Before.Phase) || o.After.Phase == rollout.Succeeded)
+		return ended && (o.scaled || o.Tick.Routes != rollout.Routes{Primary: 100})
+	}},
+	{"the primary does not have the revision that was promoted last", func(o observation) bool {
+		return o.After.PromotedSpec != "" && o.exact && !promoting(o.After.Phase) && o.primary != o.After.PromotedSpec
+	}},
+	{"a rollout failed, and nobody is alerted", func(o observation) bool {
+		alerted := slices.ContainsFunc(o.Events, func(e rollout.Event) bool { return e.Alert == rollout.Warn || e.Alert == rollout.Error })
+		return o.After.Phase == rollout.Failed && o.Before.Phase != rollout.Failed && !o.Before.RollingBack && !alerted
+	}},
+	{"a closed gate is told again", func(o observation) bool {
+		same := o.Before.Gate != nil && o.After.Gate != nil && o.Before.Gate.Name == o.After.Gate.Name && o.Before.Gate.Since.Equal(o.After.Gate.Since)
+		return same && slices.ContainsFunc(o.Events, func(e rollout.Event) bool {
+			return e.Code == rollout.EventRolloutWaits || e.Code == rollout.EventTrafficWaits || e.Code == rollout.EventPromotionWaits
+		})
 	}},
 	{"a canary that does not run has traffic", func(o observation) bool { return (o.Tick.Routes.Canary > 0 || o.Tick.Routes.Mirrored) && !o.scaled }},
 	{"post-rollout webhooks are forgotten", func(o observation) bool {

@@ -199,6 +199,9 @@ func (r *chance) tick(ctx context.Context) error {
 	}
 	r.reached[after.Phase] = true
 	r.tell("%s %s %v\n", t, stored, r.now)
+	if before.Phase == "" {
+		r.world.primary = after.PromotedSpec // it was made from the target
+	}
 	r.look(t)
 	if r.exact {
 		r.forecast.tick(sky{canary: r.canary, now: r.time, says: r.world.says, target: r.world.current()})
