@@ -65,7 +65,7 @@ func (p *program) readBook(f *manifestFlags) (*book, error) {
 			errs = append(errs, b.documents.Decode(t.name, bytes.NewReader(t.data)))
 		}
 	}
-	for _, w := range b.warnings {
+	for _, w := range append(b.warnings, b.documents.Warnings...) {
 		fmt.Fprintf(p.stderr, "warning: %s\n", redact.String(w.Error()))
 	}
 	if err := errors.Join(errs...); err != nil {

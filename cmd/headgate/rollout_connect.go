@@ -76,7 +76,7 @@ func (d *drive) connect(ctx context.Context, s rollout.Status, open *closing) er
 		return nil
 	})
 	d.analysis.Sink = sinks{d.view, told}
-	return nil
+	return d.serve(ctx, open)
 }
 
 // sinks are told all events.
@@ -88,7 +88,7 @@ func (all sinks) Emit(ctx context.Context, e rollout.Event) {
 	}
 }
 
-// connectTraffic makes traffic and target, and lets the proxy serve.
+// connectTraffic makes traffic and target.
 func (d *drive) connectTraffic(ctx context.Context, s rollout.Status, open *closing) error {
 	driver, err := d.flags.driver()
 	if err != nil {
@@ -126,11 +126,25 @@ func (d *drive) connectTraffic(ctx context.Context, s rollout.Status, open *clos
 			proxy.Promote()
 		}
 	}
-	front, err := d.flags.serve(proxy, d.stop)
+	return nil
+}
+
+// serve lets the proxy serve. It is the first to end: what comes then is not
+// accepted any more, what has come is answered.
+func (d *drive) serve(ctx context.Context, open *closing) error {
+	if d.proxy == nil {
+		return nil
+	}
+	front, err := d.flags.serve(d.proxy, d.stop)
 	if err != nil {
 		return err
 	}
-	open.add(func() error { return front.close(ctx) })
+	open.add(func() error {
+		if err := front.close(ctx); err != nil {
+			d.view.warn(err)
+		}
+		return nil
+	})
 	d.view.say(fmt.Sprintf("serving at http://%s: primary %s, canary %s", front.addr, redact.String(d.flags.primary), redact.String(d.flags.canary)))
 	return nil
 }

@@ -23,6 +23,7 @@ type drive struct {
 	analysis *rollout.Analysis
 	proxy    *traffic.Proxy // nil without --proxy
 	view     *view
+	unsaved  error               // why the status could not be saved
 	settled  string              // the revision of the target, when there was nothing to do
 	phase    func(rollout.Phase) // tells operations the phase
 }
@@ -38,11 +39,16 @@ func (d *drive) run(ctx context.Context, s rollout.Status) error {
 	d.view.begin(s, resumed)
 	s, err := d.steps(ctx, s)
 	d.view.end()
-	err = ended(ctx, err)
+	if err = ended(ctx, err); d.unsaved != nil {
+		err = d.unsaved // also when it was interrupted just then
+	}
 	r := d.result(s, err)
 	errs := []error{d.print(r)}
 	if d.flags.keep && err == nil {
 		<-ctx.Done()
+		if broken := new(brokenError); errors.As(context.Cause(ctx), &broken) {
+			errs = append(errs, broken)
+		}
 	}
 	errs = append(errs, open.close())
 	if r.Outcome == outcomeError {
@@ -99,6 +105,7 @@ func (d *drive) steps(ctx context.Context, s rollout.Status) (rollout.Status, er
 // save keeps the status and shows it.
 func (d *drive) save(s rollout.Status) error {
 	if err := d.file.Save(s); err != nil {
+		d.unsaved = err
 		return err
 	}
 	d.phase(s.Phase)

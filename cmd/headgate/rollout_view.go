@@ -127,7 +127,9 @@ func (v *view) Emit(_ context.Context, e rollout.Event) {
 	}
 	text := e.Message
 	if e.Code == rollout.EventRolloutWaits || e.Code == rollout.EventTrafficWaits || e.Code == rollout.EventPromotionWaits {
-		text += v.address(e.Hook)
+		if at := v.address(e.Hook); !strings.Contains(text, strings.Trim(at, " ()")) {
+			text += at
+		}
 	}
 	if e.Warning {
 		text = "warning: " + text

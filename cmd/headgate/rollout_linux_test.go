@@ -1,0 +1,52 @@
+package main
+
+import (
+	"context"
+	"io"
+	"os"
+	"strings"
+	"testing"
+)
+
+// TestRolloutOnTerminal shows the line that is drawn below the events, and that
+// it is gone at the end.
+func TestRolloutOnTerminal(t *testing.T) {
+	s := newTheatre(t)
+	args := append(s.args(t, "confirm-promotion", "/closed", `{"phase": "Progressing", "lastAppliedSpec": "v2", "canaryWeight": 60, "preRollout": true}`), "--revision", "v2", "--interval", "1ms")
+	watch := func(more ...string) string {
+		return onTerminal(t, func(tty *os.File) {
+			ctx, interrupt := context.WithCancel(t.Context())
+			defer interrupt()
+			go func() {
+				for range 3 {
+					<-s.called
+				}
+				interrupt()
+				for ctx := t.Context(); ; {
+					select {
+					case <-s.called:
+					case <-ctx.Done():
+						return
+					}
+				}
+			}()
+			if code := run(ctx, append(args, more...), strings.NewReader(""), io.Discard, tty, os.LookupEnv); code != exitNotOver {
+				t.Errorf("exit code %d", code)
+			}
+		})
+	}
+	got := watch()
+	const line = "default/app  Progressing  [######....] 60% of the traffic"
+	for _, want := range []string{
+		"\r\x1b[K" + line + "  waits on stage (http",
+		"Z warning: app.default: waits for the approval of the promotion by stage: confirm-promotion webhook stage: POST " + s.webhook + "/closed: status 403\r\n",
+		"\r\x1b[K" + line + "  waits on stage (" + s.webhook + "/closed) for ", "s; run the same command again",
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("%q is not drawn in %q", want, got)
+		}
+	}
+	if got := watch("-q"); got != "" {
+		t.Errorf("a quiet run draws %q", got)
+	}
+}
