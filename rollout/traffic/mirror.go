@@ -125,6 +125,7 @@ func (p *Proxy) sendCopy(req *http.Request, header http.Header, body []byte) {
 	defer cancel()
 	f.cancel = cancel
 	if !p.balance.beginCopy(f) {
+		p.copies.left.Add(1)
 		return
 	}
 	defer p.land(f)

@@ -1,7 +1,6 @@
 package traffic_test
 
 import (
-	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -18,34 +17,33 @@ import (
 var mirrored = rollout.Routes{Primary: 100, Mirrored: true}
 
 // post sends body and returns the answer.
-func post(t *testing.T, url, body string) string {
+func post(t *testing.T, url, body string, header ...string) string {
 	t.Helper()
-	resp, err := http.Post(url+"/x?q=1", "text/plain", strings.NewReader(body))
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+"/x?q=1", strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer resp.Body.Close()
-	text, err := io.ReadAll(resp.Body)
-	if err != nil || resp.StatusCode != http.StatusOK {
-		t.Fatal(resp.Status, err)
-	}
-	return string(text)
+	return do(t, req, header...)
 }
 
 func TestMirror(t *testing.T) {
 	got := make(chan string, 10)
 	canary := serve(t, func(w http.ResponseWriter, req *http.Request) {
 		body, err := io.ReadAll(req.Body)
-		got <- strings.Join([]string{req.Method, req.RequestURI, req.Host, req.Header.Get("X-Forwarded-Host"), string(body)}, " ")
+		got <- strings.Join([]string{req.Method, req.RequestURI, req.Host, req.Header.Get("X-Forwarded-Host"), string(body)}, " ") + req.Header.Get("Expect")
 		if err != nil {
 			t.Error(err)
 		}
 		http.Error(w, "canary", http.StatusTeapot)
 	})
-	p := &traffic.Proxy{Canary: canary.URL, Start: mirrored}
+	primary := serve(t, func(w http.ResponseWriter, req *http.Request) {
+		io.Copy(io.Discard, req.Body)
+		io.WriteString(w, "primary")
+	})
+	p := &traffic.Proxy{Primary: primary.URL, Canary: canary.URL, Start: mirrored}
 	server := front(t, p)
 	host := server.Listener.Addr().String()
-	if text := post(t, server.URL, "hello"); text != "primary" {
+	if text := post(t, server.URL, "hello", "Expect", "100-continue"); text != "primary" {
 		t.Errorf("got %q", text)
 	}
 	if copied, want := <-got, "POST /x?q=1 "+host+" "+host+" hello"; copied != want {
@@ -124,6 +122,9 @@ func TestMirrorIsolation(t *testing.T) {
 				}
 			}
 			p.Close()
+			if running := p.Stats().Running; running[1] != 0 {
+				t.Errorf("%d copies outlive the proxy", running[1])
+			}
 			if err := p.Drain(t.Context()); err != nil {
 				t.Fatal(err)
 			}
@@ -191,92 +192,32 @@ func TestNotMirrored(t *testing.T) {
 	}
 }
 
-func TestMatch(t *testing.T) {
-	exact := func(s string) rollout.StringMatch { return rollout.StringMatch{Exact: s} }
-	p := &traffic.Proxy{Start: rollout.Routes{Canary: 100}, Match: []rollout.Match{
-		{Headers: map[string]rollout.StringMatch{"x-canary": exact("yes"), "x-user": {Prefix: "qa-"}}},
-		{Headers: map[string]rollout.StringMatch{"cookie": {Regex: `^(.*; ?)?canary=always(;.*)?$`}}},
-		{Headers: map[string]rollout.StringMatch{"user-agent": {Suffix: "/Firefox"}}},
-		{Headers: map[string]rollout.StringMatch{"X-Team": {Regex: "a|b"}}},
-	}}
+// A body that arrives after mirroring has ended is not sent to a canary that
+// may be gone.
+func TestMirrorThatEndsDuringAnUpload(t *testing.T) {
+	arrived := make(chan struct{})
+	primary := serve(t, func(_ http.ResponseWriter, req *http.Request) {
+		io.ReadFull(req.Body, make([]byte, 5))
+		close(arrived)
+		io.Copy(io.Discard, req.Body)
+	})
+	p := &traffic.Proxy{Primary: primary.URL, Start: mirrored}
 	url := front(t, p).URL
-	tests := []struct{ header, want string }{
-		{"", "primary"},
-		{"X-Canary: yes", "primary"},
-		{"X-Canary: yes|X-User: qa-1", "canary"},
-		{"x-canary: yes|x-user: dev", "primary"},
-		{"X-Canary: Yes|X-User: qa-1", "primary"},
-		{"X-Canary: yes|X-Canary: yes|X-User: qa-1", "primary"}, // it is "yes,yes"
-		{"Cookie: a=b; canary=always", "canary"},
-		{"Cookie: a=b|Cookie: canary=always", "canary"},
-		{"Cookie: notcanary=always", "primary"},
-		{"User-Agent: x/Firefox", "canary"},
-		{"User-Agent: x/Firefox/2", "primary"},
-		{"X-Team: b", "canary"},
-		{"X-Team: bad", "primary"}, // a regular expression is for all of the value
-		{"X-Team: " + strings.Repeat("a", 100<<10), "primary"},
+	body, w := io.Pipe()
+	go func() {
+		io.WriteString(w, "first")
+		<-arrived
+		set(t, p, rollout.Routes{Primary: 100})
+		io.WriteString(w, "second")
+		w.Close()
+	}()
+	resp, err := http.Post(url, "", body)
+	if err != nil {
+		t.Fatal(err)
 	}
-	for _, test := range tests {
-		var header []string
-		for line := range strings.SplitSeq(test.header, "|") {
-			if name, value, ok := strings.Cut(line, ": "); ok {
-				header = append(header, name, value)
-			}
-		}
-		if got := ask(t, url, header...); got != test.want {
-			t.Errorf("%.40q: %s", test.header, got)
-		}
-	}
-	set(t, p, rollout.Routes{Primary: 50, Canary: 50})
-	canary := 0
-	for range 100 {
-		ask(t, url) // does not count
-		if ask(t, url, "X-Team", "a") == "canary" {
-			canary++
-		}
-	}
-	if canary != 50 {
-		t.Errorf("the canary got %d of 100 that match", canary)
-	}
-}
-
-func TestProxyThatIsWrong(t *testing.T) {
-	const ok = "http://127.0.0.1:1"
-	match := func(h map[string]rollout.StringMatch) []rollout.Match { return []rollout.Match{{Headers: h}} }
-	tests := map[string]struct {
-		proxy *traffic.Proxy
-		want  string
-	}{
-		"no URLs":        {&traffic.Proxy{}, "primary of the proxy"},
-		"no canary":      {&traffic.Proxy{Primary: ok}, "canary of the proxy"},
-		"not a URL":      {&traffic.Proxy{Primary: "http://user:s3cr3t@%zz", Canary: ok}, "not a URL"},
-		"scheme":         {&traffic.Proxy{Primary: "ftp://h", Canary: ok}, "http"},
-		"credentials":    {&traffic.Proxy{Primary: "http://user:s3cr3t@h", Canary: ok}, "no user"},
-		"routes":         {&traffic.Proxy{Primary: ok, Canary: ok, Start: rollout.Routes{Primary: 1}}, "100"},
-		"no condition":   {&traffic.Proxy{Primary: ok, Canary: ok, Match: match(map[string]rollout.StringMatch{"a": {}})}, `match[0].headers["a"]`},
-		"two conditions": {&traffic.Proxy{Primary: ok, Canary: ok, Match: match(map[string]rollout.StringMatch{"a": {Exact: "a", Prefix: "a"}})}, "one of"},
-		"expression":     {&traffic.Proxy{Primary: ok, Canary: ok, Match: match(map[string]rollout.StringMatch{"a": {Regex: "("}})}, "regex"},
-		"no headers":     {&traffic.Proxy{Primary: ok, Canary: ok, Match: match(nil)}, "no headers"},
-	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			_, err := test.proxy.Routes(t.Context())
-			if err == nil || !strings.Contains(err.Error(), test.want) || strings.Contains(err.Error(), "s3cr3t") {
-				t.Error(err)
-			}
-			for _, err := range []error{test.proxy.SetRoutes(t.Context(), mirrored), test.proxy.Target(new(traffic.Static)).ScaleDown(t.Context())} {
-				if err == nil {
-					t.Error("no error")
-				}
-			}
-			if _, err := test.proxy.Query(t.Context(), nil, rollout.Metric{Name: "request-duration"}); err == nil || errors.Is(err, rollout.ErrNoValues) {
-				t.Error(err)
-			}
-			if got := ask(t, serve(t, test.proxy.ServeHTTP).URL); got != "500 the proxy is not set up" {
-				t.Errorf("got %q", got)
-			}
-			test.proxy.Stats()
-			test.proxy.Close()
-		})
+	resp.Body.Close()
+	p.Close()
+	if s := p.Stats(); s.Canary.Requests != 0 || s.MirrorsLeftOut != 1 {
+		t.Errorf("%+v", s)
 	}
 }

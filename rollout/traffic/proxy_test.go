@@ -1,6 +1,7 @@
 package traffic_test
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -45,6 +46,12 @@ func ask(t *testing.T, url string, header ...string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return do(t, req, header...)
+}
+
+// do returns the answer to req: its body, after the status when that is not 200.
+func do(t *testing.T, req *http.Request, header ...string) string {
+	t.Helper()
 	for i := 0; i < len(header); i += 2 {
 		req.Header.Add(header[i], header[i+1])
 	}
@@ -109,5 +116,46 @@ func TestWeightsOfRequestsAtOneTime(t *testing.T) {
 	all.Wait()
 	if s := p.Stats(); s.Canary.Requests != 100 || s.Primary.Requests != 300 {
 		t.Errorf("%+v", s)
+	}
+}
+
+func TestProxyThatIsWrong(t *testing.T) {
+	const ok = "http://127.0.0.1:1"
+	match := func(h map[string]rollout.StringMatch) []rollout.Match { return []rollout.Match{{Headers: h}} }
+	tests := map[string]struct {
+		proxy *traffic.Proxy
+		want  string
+	}{
+		"no URLs":        {&traffic.Proxy{}, "primary of the proxy"},
+		"no canary":      {&traffic.Proxy{Primary: ok}, "canary of the proxy"},
+		"not a URL":      {&traffic.Proxy{Primary: "http://user:s3cr3t@%zz", Canary: ok}, "not a URL"},
+		"scheme":         {&traffic.Proxy{Primary: "ftp://h", Canary: ok}, "http"},
+		"credentials":    {&traffic.Proxy{Primary: "http://user:s3cr3t@h", Canary: ok}, "no user"},
+		"routes":         {&traffic.Proxy{Primary: ok, Canary: ok, Start: rollout.Routes{Primary: 1}}, "100"},
+		"no condition":   {&traffic.Proxy{Primary: ok, Canary: ok, Match: match(map[string]rollout.StringMatch{"a": {}})}, `match[0].headers["a"]`},
+		"two conditions": {&traffic.Proxy{Primary: ok, Canary: ok, Match: match(map[string]rollout.StringMatch{"a": {Exact: "a", Prefix: "a"}})}, "one of"},
+		"expression":     {&traffic.Proxy{Primary: ok, Canary: ok, Match: match(map[string]rollout.StringMatch{"a": {Regex: "("}})}, "regex"},
+		"no headers":     {&traffic.Proxy{Primary: ok, Canary: ok, Match: match(nil)}, "no headers"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			_, err := test.proxy.Routes(t.Context())
+			if err == nil || !strings.Contains(err.Error(), test.want) || strings.Contains(err.Error(), "s3cr3t") {
+				t.Error(err)
+			}
+			for _, err := range []error{test.proxy.SetRoutes(t.Context(), mirrored), test.proxy.Target(new(traffic.Static)).ScaleDown(t.Context())} {
+				if err == nil {
+					t.Error("no error")
+				}
+			}
+			if _, err := test.proxy.Query(t.Context(), nil, rollout.Metric{Name: "request-duration"}); err == nil || errors.Is(err, rollout.ErrNoValues) {
+				t.Error(err)
+			}
+			if got := ask(t, serve(t, test.proxy.ServeHTTP).URL); got != "500 the proxy is not set up" {
+				t.Errorf("got %q", got)
+			}
+			test.proxy.Stats()
+			test.proxy.Close()
+		})
 	}
 }
