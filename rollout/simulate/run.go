@@ -15,16 +15,36 @@ import (
 type Simulation struct {
 	Canary *rollout.Canary
 	Script Script
-	Status rollout.Status // to start from; the zero value is a canary that was never seen
+	Status rollout.Status // to start from, with traffic and workload as it says; the zero value is a canary that was never seen
 	Start  time.Time      // of tick 0; default the start of the year 2000, UTC
 	Ticks  int            // at most so many, default 1000
 }
 
-// The revisions of the target in tick 0 and from tick 1 on, when the script has none.
-const (
-	firstRevision  = "1"
-	secondRevision = "2"
-)
+// revisions are those of the target in tick 0 and from tick 1 on, when the
+// script has none: a rollout goes on, or another one begins.
+func (s *Simulation) revisions() (first, second string) {
+	switch was := s.Status; {
+	case was.AppliedSpec == "":
+		return "1", "2"
+	case was.Phase == rollout.Initialized || was.Ended():
+		return was.AppliedSpec, was.AppliedSpec + "+1"
+	default:
+		return was.AppliedSpec, was.AppliedSpec
+	}
+}
+
+// start is what the ports have at the beginning.
+func (s *Simulation) start() state {
+	weight := min(max(s.Status.CanaryWeight, 0), 100)
+	runs := weight > 0
+	switch s.Status.Phase {
+	case rollout.Waiting:
+		runs = runs || s.Status.Gate != nil && s.Status.Gate.Type != rollout.HookConfirmRollout
+	case rollout.Progressing, rollout.Promoting, rollout.Finalising:
+		runs = true
+	}
+	return state{routes: rollout.Routes{Primary: 100 - weight, Canary: weight}, scaled: runs, primary: s.Status.PromotedSpec}
+}
 
 // A Tick is one step of the analysis, and what it did.
 type Tick struct {
@@ -94,7 +114,7 @@ func (s *Simulation) run() *run {
 		start = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 	}
 	r := &run{Simulation: s, tick: &Tick{Time: start, Before: s.Status}}
-	w := &world{state: state{routes: rollout.Routes{Primary: 100}, primary: firstRevision}}
+	w := &world{state: s.start()}
 	w.says = func(of Subject, names ...string) string { return s.Script.at(r.tick.Number, of, names...) }
 	r.world = w
 	r.analysis = &rollout.Analysis{Canary: &canary, Traffic: w, Target: w, Metrics: w, Hooks: w, Sink: w}
@@ -103,9 +123,9 @@ func (s *Simulation) run() *run {
 
 func (r *run) step(ctx context.Context) error {
 	t := r.tick
-	r.world.tick, r.world.revision = t, firstRevision
-	if t.Number > 0 {
-		r.world.revision = secondRevision
+	first, second := r.revisions()
+	if r.world.tick, r.world.revision = t, first; t.Number > 0 {
+		r.world.revision = second
 	}
 	if says := r.Script.at(t.Number, Suspend); says != "" {
 		r.analysis.Canary.Spec.Suspend = says == on

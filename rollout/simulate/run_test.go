@@ -1,0 +1,179 @@
+package simulate_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/headgate-io/headgate/rollout"
+	"github.com/headgate-io/headgate/rollout/simulate"
+)
+
+// A load test fails twice in the middle of a rollout with a threshold of 2.
+func Example() {
+	canary := &rollout.Canary{Metadata: rollout.Metadata{Name: "podinfo", Namespace: "test"}}
+	canary.Spec.Analysis = rollout.Settings{
+		Interval: minute, Threshold: 2, StepWeight: 50,
+		Webhooks: []rollout.Hook{{Name: "load", Type: rollout.HookRollout, URL: "http://tester.test/"}},
+	}
+	outcome, err := simulate.ParseOutcome(simulate.Hook, "load=500@3-4")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	s := &simulate.Simulation{Canary: canary, Script: simulate.Script{outcome}}
+	for tick, err := range s.Run(context.Background()) {
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		fmt.Println(tick)
+	}
+	// Output:
+	// 0 0s none>Initialized 100/0 failed 0 iteration 0 | !init-done(info)
+	// 1 1m0s Initialized>Progressing 100/0 failed 0 iteration 0 | scale-up; !revision-new(info)
+	// 2 2m0s Progressing 50/50 failed 0 iteration 0 | !analysis-start; routes 50/50; !weight-advanced
+	// 3 3m0s Progressing 50/50 failed 1 iteration 0 | load 500 halt; !ro-fail
+	// 4 4m0s Progressing>Failed 100/0 failed 0 iteration 0 | load 500 halt; !ro-fail; !rollback-threshold(error); routes 100/0; scale-down; !rolled-back | end: rolled back
+}
+
+func ExampleWriteTrace() {
+	canary := &rollout.Canary{Metadata: rollout.Metadata{Name: "podinfo", Namespace: "test"}}
+	canary.Spec.Analysis = rollout.Settings{
+		Interval: minute, StepWeight: 50,
+		Webhooks: []rollout.Hook{{Name: "approve", Type: rollout.HookConfirmRollout, URL: "http://tester.test/gate/check"}},
+	}
+	outcome, err := simulate.ParseOutcome(simulate.Hook, "approve=403")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	s := &simulate.Simulation{Canary: canary, Script: simulate.Script{outcome}}
+	if err := simulate.WriteTrace(os.Stdout, s.Run(context.Background())); err != nil {
+		fmt.Println(err)
+	}
+	// Output:
+	// TICK  TIME      PHASE                       ROUTES        FAILED  ITERATION
+	//    0  0s        none>Initialized            100/0              0          0
+	//                 event                     (info) podinfo.test: initialized, the primary is ready
+	//    1  1m0s      Initialized>Waiting         100/0              0          0
+	//                 confirm-rollout           approve: 403, pause
+	//                 event                     (warn) podinfo.test: waits for the approval of the rollout by approve: status 403: Forbidden
+	//                 waits on                  confirm-rollout gate approve
+	//    2  2m0s      Waiting                     100/0              0          0
+	//                 confirm-rollout           approve: 403, pause
+	//                 waits on                  confirm-rollout gate approve
+	// end: waits on confirm-rollout gate approve
+}
+
+func ticks(t *testing.T, ctx context.Context, s *simulate.Simulation) (all []*simulate.Tick, err error) {
+	t.Helper()
+	for tick, err := range s.Run(ctx) {
+		if err != nil {
+			return all, err
+		}
+		all = append(all, tick)
+	}
+	return all, nil
+}
+
+// TestRunErrors tells what a simulation is refused with, and stopped by.
+func TestRunErrors(t *testing.T) {
+	canary := strategies[0].canary(0)
+	all, err := ticks(t, t.Context(), &simulate.Simulation{Canary: canary, Script: script(t, []string{"hook laod=500"})})
+	if len(all) > 0 || err == nil || !strings.Contains(err.Error(), `hook "laod": no such name`) {
+		t.Errorf("a misspelt name: %d ticks, %v", len(all), err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := ticks(t, ctx, &simulate.Simulation{Canary: canary}); !errors.Is(err, context.Canceled) {
+		t.Errorf("ended context: %v", err)
+	}
+	if _, err := ticks(t, t.Context(), &simulate.Simulation{Canary: &rollout.Canary{}}); err == nil || !strings.Contains(err.Error(), "tick 0") {
+		t.Errorf("a canary without a strategy: %v", err)
+	}
+}
+
+// TestRunEndsAfterTicks ends a rollout that is not over yet.
+func TestRunEndsAfterTicks(t *testing.T) {
+	all, err := ticks(t, t.Context(), &simulate.Simulation{Canary: strategies[0].canary(0), Ticks: 4})
+	if err != nil || len(all) != 4 || all[3].End != "Progressing after 4 ticks" {
+		t.Errorf("%d ticks, %v, end %q", len(all), err, all[len(all)-1].End)
+	}
+}
+
+// TestRunResumes goes on from each status of a simulation, as that one did.
+func TestRunResumes(t *testing.T) {
+	for _, strategy := range strategies {
+		if strategy.spec.Analysis.Mirror {
+			continue // which the status does not say
+		}
+		all, err := ticks(t, t.Context(), &simulate.Simulation{Canary: strategy.canary(0), Script: script(t, []string{"hook confirm-rollout=403@1-2"})})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, from := range all[2:] {
+			rest, err := ticks(t, t.Context(), &simulate.Simulation{Canary: strategy.canary(0), Status: from.After})
+			if err != nil {
+				t.Fatal(err)
+			}
+			last := rest[len(rest)-1]
+			want := from.After.AppliedSpec
+			if from.After.Ended() {
+				want += "+1"
+			}
+			if last.End != "promoted" || last.After.PromotedSpec != want {
+				t.Errorf("%s from %q: ends with %s of revision %s", strategy.name, from, last.End, last.After.PromotedSpec)
+			}
+		}
+	}
+}
+
+// TestTraceHostileNames shows names of a manifest without their control characters.
+func TestTraceHostileNames(t *testing.T) {
+	canary := strategies[0].canary(0)
+	for i := range canary.Spec.Analysis.Webhooks {
+		canary.Spec.Analysis.Webhooks[i].Name = "evil\x1b[2J\r\n" + canary.Spec.Analysis.Webhooks[i].Name
+	}
+	canary.Spec.Analysis.Metrics[0].Name = "rate\x00\u202e"
+	s := &simulate.Simulation{Canary: canary, Script: script(t, []string{"hook confirm-promotion=403"})}
+	var b bytes.Buffer
+	if err := simulate.WriteTrace(&b, s.Run(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	all, err := ticks(t, t.Context(), s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tick := range all {
+		b.WriteString(tick.String() + "\n")
+	}
+	for _, bad := range []string{"\x1b", "\r", "\x00", "\u202e"} {
+		if strings.Contains(b.String(), bad) {
+			t.Errorf("the trace has %q:\n%s", bad, b.String())
+		}
+	}
+}
+
+// TestTickJSON reads ticks back from JSON.
+func TestTickJSON(t *testing.T) {
+	all, err := ticks(t, t.Context(), &simulate.Simulation{Canary: strategies[0].canary(0)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tick := range all {
+		data, err := json.Marshal(tick)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var again simulate.Tick
+		if err := json.Unmarshal(data, &again); err != nil || again.String() != tick.String() {
+			t.Errorf("%s reads back as %s, %v", tick, &again, err)
+		}
+	}
+}
