@@ -60,8 +60,11 @@ func (m Metric) judgeNone(c *Canary, err error) (Verdict, error) {
 	if m.Builtin() && c.Spec.Provider != "" {
 		provider = " of provider " + c.Spec.Provider
 	}
-	cause := strings.TrimPrefix(strings.TrimPrefix(err.Error(), ErrNoValues.Error()), ": ")
-	if cause != "" {
+	cause := err.Error()
+	for _, said := range []string{ErrNoValues.Error(), " for metric " + m.Name} { // what is said anyway
+		cause = strings.TrimPrefix(cause, said)
+	}
+	if cause = strings.TrimPrefix(cause, ": "); cause != "" {
 		cause = ": " + cause
 	}
 	reason := &noValues{err, fmt.Sprintf("no values found for metric %s%s: %s probably gets no traffic%s", m.Name, provider, c.target(), cause)}

@@ -53,6 +53,7 @@ func TestMetricJudge(t *testing.T) {
 		"error":            {rollout.Metric{Name: "m", NoValues: rollout.NoValuesPass}, 0, refused, rollout.Halt, "metric m of app.test: connection refused"},
 		"no values":        {rollout.Metric{Name: rollout.SuccessRate}, 0, noValues, rollout.Halt, "no values found for metric request-success-rate of provider istio: app.test probably gets no traffic: prometheus at http://p answered an empty vector"},
 		"no values, bare":  {rollout.Metric{Name: "m", NoValues: "fail"}, 0, rollout.ErrNoValues, rollout.Halt, "no values found for metric m: app.test probably gets no traffic"},
+		"no values, named": {rollout.Metric{Name: "m"}, 0, fmt.Errorf("%w for metric m: no request", rollout.ErrNoValues), rollout.Halt, "no values found for metric m: app.test probably gets no traffic: no request"},
 		"no values passes": {rollout.Metric{Name: "m", NoValues: "pass"}, 0, rollout.ErrNoValues, rollout.Pass, "no values found for metric m: app.test probably gets no traffic"},
 		"no values pauses": {rollout.Metric{Name: "m", NoValues: "inconclusive"}, 0, rollout.ErrNoValues, rollout.Pause, "no values found for metric m: app.test probably gets no traffic"},
 		"unknown policy":   {rollout.Metric{Name: "m", NoValues: "?"}, 0, rollout.ErrNoValues, rollout.Halt, "no values found for metric m: app.test probably gets no traffic"},
