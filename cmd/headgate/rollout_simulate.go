@@ -30,7 +30,7 @@ var outcomeFlags = []struct {
 	{"target", simulate.Target, "`METHOD=VALUE[@TICKS],…` of scale-up, scale-down, promote or revision: ok or error; repeatable"},
 	{"canary", simulate.Canary, "`VALUE[@TICKS],…` of the canary: ready, not-ready or stuck"},
 	{"primary", simulate.Primary, "`VALUE[@TICKS],…` of the primary: ready, not-ready or stuck"},
-	{"traffic", simulate.Traffic, "`VALUE[@TICKS],…` of the routes: ok or error"},
+	{"traffic", simulate.Traffic, "`VALUE[@TICKS],…` of the routes: ok, error or set-error (reading works)"},
 	{"revision", simulate.Revision, "`TEXT[@TICKS],…` of the revision of the target, from that tick on"},
 	{"suspend", simulate.Suspend, "`VALUE[@TICKS],…` of spec.suspend: on or off"},
 }
