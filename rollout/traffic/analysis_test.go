@@ -76,7 +76,9 @@ func (m *machine) run(each func(s rollout.Status)) rollout.Status {
 		Save: func(s rollout.Status) error { status = s; return nil },
 		Wait: func(_ context.Context, d time.Duration) error {
 			m.clock.pass(d)
-			m.load(status)
+			if got := m.load(); got != status.CanaryWeight && status.Phase == rollout.Progressing {
+				m.t.Errorf("the canary got %d requests with weight %d", got, status.CanaryWeight)
+			}
 			each(status)
 			return nil
 		},
@@ -88,10 +90,9 @@ func (m *machine) run(each func(s rollout.Status)) rollout.Status {
 	return s
 }
 
-// load sends 100 requests, of which the canary gets what its weight says.
-func (m *machine) load(s rollout.Status) {
+// load sends 100 requests, and returns how many of them the canary got.
+func (m *machine) load() (canary int) {
 	m.t.Helper()
-	canary := 0
 	for range 100 {
 		switch got := ask(m.t, m.url); got {
 		case "primary":
@@ -101,9 +102,7 @@ func (m *machine) load(s rollout.Status) {
 			m.t.Errorf("got %q", got)
 		}
 	}
-	if canary != s.CanaryWeight && s.Phase == rollout.Progressing {
-		m.t.Errorf("the canary got %d requests with weight %d", canary, s.CanaryWeight)
-	}
+	return canary
 }
 
 // A canary that breaks half-way is rolled back by what the proxy measures. Its
@@ -133,7 +132,7 @@ func TestRolledBackByItsOwnMeasurements(t *testing.T) {
 			<-m.at
 		}
 		m.broken.Store(true)
-		m.load(s)
+		m.load()
 	})
 	clients.Wait()
 	if s.Phase != rollout.Failed || s.CanaryWeight != 0 {

@@ -108,7 +108,12 @@ func (p *Proxy) copy(req *http.Request, body *sending) func() {
 	drop := func() { p.copies.left.Add(1); free() }
 	header := req.Header.Clone() // the handler may not be around any more when it is sent
 	launch := func(b []byte) {
-		p.copies.run(func() { defer free(); p.sendCopy(req, header, b) }, drop)
+		f := &flight{began: p.now()}
+		if !p.balance.beginCopy(f) {
+			drop()
+			return
+		}
+		p.copies.run(func() { defer free(); p.sendCopy(f, req, header, b) }, func() { p.balance.done(f); drop() })
 	}
 	if body == nil {
 		launch(nil)
@@ -118,17 +123,12 @@ func (p *Proxy) copy(req *http.Request, body *sending) func() {
 	return body.copy.end
 }
 
-// sendCopy sends the copy of req with body to the canary.
-func (p *Proxy) sendCopy(req *http.Request, header http.Header, body []byte) {
-	f := &flight{began: p.now()}
+// sendCopy sends the copy of req with body to the canary, as f.
+func (p *Proxy) sendCopy(f *flight, req *http.Request, header http.Header, body []byte) {
+	defer p.land(f)
 	ctx, cancel := context.WithTimeout(context.WithValue(p.copies.ctx, flightKey{}, f), or(p.MirrorTimeout, 15*time.Second))
 	defer cancel()
 	f.cancel = cancel
-	if !p.balance.beginCopy(f) {
-		p.copies.left.Add(1)
-		return
-	}
-	defer p.land(f)
 	f.epoch = p.ends[canary].window.now()
 	out := req.WithContext(ctx)
 	out.Header = header
