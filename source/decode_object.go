@@ -30,7 +30,7 @@ func (d *decoding) object(o document.Object, k *kind) {
 		return
 	}
 	advise(obj, &dec.Warnings)
-	d.set.Warnings = append(d.set.Warnings, d.Place(&dec.Warnings, o.Node, name)...)
+	d.set.Warnings = append(d.set.Warnings, d.Warn(&dec.Warnings, o.Node, name)...)
 	d.set.Objects = append(d.set.Objects, obj)
 }
 

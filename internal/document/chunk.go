@@ -13,12 +13,13 @@ import (
 const (
 	MaxStream   = 64 << 20 // bytes of one stream
 	MaxDocument = 3 << 20  // bytes of one document, as an API server has it
-	MaxErrors   = 1000     // of one stream
+	MaxErrors   = 1000     // of one stream, and as many warnings
 )
 
 var (
 	errLargeDocument = fmt.Errorf("larger than %d MiB: split it", MaxDocument>>20)
 	errManyErrors    = fmt.Errorf("more than %d defects: the rest was not read", MaxErrors)
+	errManyWarnings  = fmt.Errorf("more than %d warnings: the rest is not told", MaxErrors)
 )
 
 // readStream reads a stream within its limit.

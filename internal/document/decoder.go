@@ -3,7 +3,6 @@ package document
 import (
 	"encoding"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"reflect"
 	"strconv"
@@ -40,22 +39,8 @@ func (d *Decoder) Decode(n *Node, v any, field string) {
 	if d.types == nil {
 		d.types = make(structTypes)
 	}
-	d.value(n, reflect.ValueOf(v).Elem(), place{field, field}, Rule{})
+	d.value(n, reflect.ValueOf(v).Elem(), root(n, field), Rule{})
 }
-
-// A place is where a value is, as people read it and as rules spell it.
-type place struct{ at, row string }
-
-func (p place) field(name string) place {
-	if p.at == "" {
-		return place{name, name}
-	}
-	return place{p.at + "." + name, p.row + "." + name}
-}
-
-func (p place) key(name string) place { return place{p.at + "[" + name + "]", p.row + "[]"} }
-
-func (p place) item(i int) place { return p.key(strconv.Itoa(i)) }
 
 var (
 	timeType = reflect.TypeFor[time.Time]()
@@ -103,11 +88,11 @@ func (d *Decoder) want(n *Node, kind Kind, p place) bool {
 	case n.Kind == kind && !(kind == Text && n.word):
 		return true
 	case kind == Text && n.word:
-		d.Add(p.at, "must be a string, but this word is a boolean in YAML: put it in quotes")
+		d.add(p, "must be a string, but this word is a boolean in YAML: put it in quotes")
 	case kind == Text && (n.Kind == Number || n.Kind == Bool):
-		d.Add(p.at, "must be a string, not %s: put it in quotes", n.Kind)
+		d.add(p, "must be a string, not %s: put it in quotes", n.Kind)
 	default:
-		d.Add(p.at, "must be %s, not %s", kind, n.Kind)
+		d.add(p, "must be %s, not %s", kind, n.Kind)
 	}
 	return false
 }
@@ -134,19 +119,19 @@ func (d *Decoder) scalar(n *Node, v reflect.Value, p place) {
 		}
 		f, err := strconv.ParseFloat(n.Text, 64)
 		if err != nil {
-			d.Add(p.at, "must be a number of 64 bits")
+			d.add(p, "must be a number of 64 bits")
 			return
 		}
 		v.SetFloat(f)
 	default:
-		d.Add(p.at, "has the Go type %s, which documents cannot hold", v.Type())
+		d.add(p, "has the Go type %s, which documents cannot hold", v.Type())
 	}
 }
 
 func (d *Decoder) integer(n *Node, v reflect.Value, p place) {
 	i, err := strconv.ParseInt(n.Text, 10, v.Type().Bits())
 	if err != nil {
-		d.Add(p.at, "must be an integer of %d bits", v.Type().Bits())
+		d.add(p, "must be an integer of %d bits", v.Type().Bits())
 		return
 	}
 	v.SetInt(i)
@@ -167,9 +152,9 @@ func (d *Decoder) text(n *Node, v reflect.Value, p place, rule Rule) {
 	switch {
 	case err != nil && rule.Instead != "":
 		v.SetZero()
-		d.Warnings.Add(p.at, "%w; %s", err, rule.Instead)
+		d.warn(p, "%w; %s", err, rule.Instead)
 	case err != nil:
-		d.Add(p.at, "%w", err)
+		d.add(p, "%w", err)
 	}
 }
 
@@ -179,7 +164,7 @@ func (d *Decoder) time(n *Node, v reflect.Value, p place) {
 	}
 	t, err := time.Parse(time.RFC3339, n.Text)
 	if t = t.UTC(); err != nil || t.Year() < 1 || t.Year() > 9999 {
-		d.Add(p.at, "%s is no time: write it as 2006-01-02T15:04:05Z", Quote(n.Text))
+		d.add(p, "%s is no time: write it as 2006-01-02T15:04:05Z", Quote(n.Text))
 		return
 	}
 	v.Set(reflect.ValueOf(t))
@@ -191,7 +176,7 @@ func (d *Decoder) list(n *Node, v reflect.Value, p place) {
 	}
 	out := reflect.MakeSlice(v.Type(), len(n.Items), len(n.Items))
 	for i, item := range n.Items {
-		d.value(item, out.Index(i), p.item(i), Rule{})
+		d.value(item, out.Index(i), p.item(i, item.Line), Rule{})
 	}
 	v.Set(out)
 }
@@ -204,35 +189,31 @@ func (d *Decoder) mapping(n *Node, v reflect.Value, p place) {
 	for _, f := range n.Fields {
 		key := reflect.ValueOf(f.Name)
 		if out.MapIndex(key).IsValid() {
-			d.duplicate(p.key(f.Name), f.Line)
+			d.add(p.key(f), "is given twice")
 			continue
 		}
 		elem := reflect.New(v.Type().Elem()).Elem()
-		d.value(f.Value, elem, p.key(f.Name), Rule{})
+		d.value(f.Value, elem, p.key(f), Rule{})
 		out.SetMapIndex(key, elem)
 	}
 	v.Set(out)
 }
 
-func (d *Decoder) duplicate(p place, line int) {
-	d.Note(&Error{Field: p.at, Line: line, Err: errors.New("is given twice")})
-}
-
 func (d *Decoder) structure(n *Node, v reflect.Value, p place) {
 	fields := d.types.fields(v.Type())
-	seen := make(map[string]bool, len(n.Fields))
+	given := make(map[string]bool, len(n.Fields)) // whether there is a value
 	for _, f := range n.Fields {
-		at := p.field(f.Name)
-		if seen[f.Name] {
-			d.duplicate(at, f.Line)
+		at := p.field(f.Name, f.Line)
+		if _, twice := given[f.Name]; twice {
+			d.add(at, "is given twice")
 			continue
 		}
-		seen[f.Name] = f.Value.Kind != Null
+		given[f.Name] = f.Value.Kind != Null
 		rule := d.rule(at)
 		index, known := fields.index[f.Name]
 		switch {
 		case rule.Refused != "":
-			d.Add(at.at, "%s", rule.Refused)
+			d.add(at, "%s", rule.Refused)
 		case !known && rule.Shape != nil:
 			d.retired(f.Value, rule, at)
 		case !known && rule.Ignored:
@@ -242,16 +223,25 @@ func (d *Decoder) structure(n *Node, v reflect.Value, p place) {
 			d.value(f.Value, v.FieldByIndex(index), at, rule)
 		}
 	}
-	d.required(fields, seen, p)
+	d.required(fields, given, p)
 }
 
 // required reports the fields of the struct at p that are missing.
-func (d *Decoder) required(fields *structFields, seen map[string]bool, p place) {
+func (d *Decoder) required(fields *structFields, given map[string]bool, p place) {
 	for _, name := range fields.required {
-		if !seen[name] && !d.rule(p.field(name)).Optional {
-			d.Add(p.field(name).at, "is required")
+		if !given[name] && !d.rule(p.field(name, p.line)).Optional {
+			d.add(p.field(name, p.line), "is required")
 		}
 	}
+}
+
+// add notes what is wrong with the value at p.
+func (d *Decoder) add(p place, format string, args ...any) {
+	d.Note(&Error{Field: p.at, Line: p.line, Err: fmt.Errorf(format, args...)})
+}
+
+func (d *Decoder) warn(p place, format string, args ...any) {
+	d.Warnings.Note(&Error{Field: p.at, Line: p.line, Err: fmt.Errorf(format, args...)})
 }
 
 func (d *Decoder) rule(p place) Rule {
@@ -270,7 +260,7 @@ func (d *Decoder) unknown(f Field, fields *structFields, p place) {
 			hint = ": did you mean " + name + "?"
 		}
 	}
-	d.Note(&Error{Field: p.at, Line: f.Line, Err: fmt.Errorf("unknown field%s", hint)})
+	d.add(p, "unknown field%s", hint)
 }
 
 // retired checks the value of a field that has no Go field and keeps it.
@@ -279,6 +269,6 @@ func (d *Decoder) retired(n *Node, rule Rule, p place) {
 		return
 	}
 	d.value(n, reflect.New(rule.Shape).Elem(), p, rule)
-	d.Warnings.Add(p.at, "%s", rule.Warning)
+	d.warn(p, "%s", rule.Warning)
 	d.Retired = append(d.Retired, Retired{p.row, p.at, n})
 }

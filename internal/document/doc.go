@@ -25,10 +25,10 @@
 //
 // Every defect is an [Error] that names file, line, document, object, field and
 // rule, with control characters replaced: up to 100 of an object and 1000 of a
-// stream.
+// stream, and as many warnings.
 //
 // Limits: a stream has at most [MaxStream] bytes, a document [MaxDocument]; it
-// nests at most 200 levels deep and holds at most 524288 values, where those
-// that an alias repeats are counted each time. Time and memory are linear in
-// the text.
+// nests at most 200 levels deep and holds at most 524288 values and 16 MiB of
+// their text, where those that an alias repeats are counted each time. Time and
+// memory are linear in the text.
 package document

@@ -1,6 +1,7 @@
 package document_test
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -36,7 +37,11 @@ type thing struct {
 		Every   span              `json:"every,omitempty"`
 		Lenient span              `json:"lenient,omitempty"`
 		Words   map[string]string `json:"words,omitempty"`
-		Parts   []struct {
+		Raw     json.RawMessage   `json:"raw,omitempty"`
+		Boxes   map[string]struct {
+			Size int `json:"size"`
+		} `json:"boxes,omitempty"`
+		Parts []struct {
 			At *time.Time `json:"at,omitempty"`
 		} `json:"parts,omitempty"`
 	} `json:"spec"`
@@ -70,7 +75,7 @@ func decode(text string) (things []*thing, errs, warnings string, skipped int) {
 		dec := s.Decoder(rules)
 		dec.Decode(o.Node, v, "")
 		s.Note(s.Place(&dec.Findings, o.Node, o.Name("Thing", "default"))...)
-		warned = append(warned, s.Place(&dec.Warnings, o.Node, o.Name("Thing", "default"))...)
+		warned = append(warned, s.Warn(&dec.Warnings, o.Node, o.Name("Thing", "default"))...)
 		things = append(things, v)
 	}
 	if err := s.Err(); err != nil {
@@ -102,6 +107,7 @@ func TestDecoder(t *testing.T) {
 		{"{words: {a: yes}}", "spec.words[a]: must be a string, but this word is a boolean in YAML: put it in quotes", ""},
 		{"{words: {a: b, a: c}}", "spec.words[a]: is given twice", ""},
 		{"{count: 1, count: 1}", "spec.count: is given twice", ""},
+		{"{count: null, count: 1}", "spec.count: is given twice", ""},
 		{"{Count: 1}", "spec.Count: unknown field: did you mean count?", ""},
 		{"{gone: 1}", "spec.gone: is gone: remove it", ""},
 		{"{parts: [{at: now}]}", `spec.parts[0].at: "now" is no time: write it as 2006-01-02T15:04:05Z`, ""},
@@ -182,6 +188,56 @@ func TestManyDefects(t *testing.T) {
 	fields := header + "spec: {" + strings.Repeat("a: 1, ", 5000) + "count: 1}\n"
 	if _, errs, _, _ := decode(fields); strings.Count(errs, "\n") != 100 || !strings.Contains(errs, "has more than 100 defects") {
 		t.Errorf("fields: %.200s", errs)
+	}
+}
+
+// TestManyWarnings checks that warnings are counted as well.
+func TestManyWarnings(t *testing.T) {
+	_, errs, warnings, _ := decode(strings.Repeat(header+"spec: {lenient: 1d}\n---\n", 3000))
+	if n := strings.Count(warnings, "\n"); errs != "" || n != document.MaxErrors || !strings.HasSuffix(warnings, "f: more than 1000 warnings: the rest is not told") {
+		t.Errorf("%d lines, %.200s", n, warnings)
+	}
+}
+
+// TestLongNames checks that a name is not repeated without end in the errors
+// about what is below it.
+func TestLongNames(t *testing.T) {
+	long := strings.Repeat("k", 1<<20)
+	const many = "{a: 1, b: 1, c: 1, d: 1, e: 1, f: 1, g: 1, h: 1, i: 1, j: 1}"
+	for name, text := range map[string]string{
+		"key":     header + "spec:\n  boxes:\n    ? " + long + "\n    : " + many + "\n",
+		"field":   header + "spec:\n  ? " + long + "\n  : 1\n",
+		"object":  strings.Replace(header, "name: a", "name: "+long, 1) + "spec: " + many + "\n",
+		"kind":    "kind: " + long + "\nmetadata: {}\n",
+		"unknown": "a: *" + long + "\n",
+	} {
+		if _, errs, _, _ := decode(text); errs == "" || len(errs) > 10<<10 {
+			t.Errorf("%s: %d bytes of errors", name, len(errs))
+		}
+	}
+}
+
+// TestAliasedText checks that aliases do not multiply text without end.
+func TestAliasedText(t *testing.T) {
+	text := func(repeat int) string {
+		return header + "spec: {words: {a: &a " + strings.Repeat("k", 1<<16) + "}, raw: [*a" + strings.Repeat(", *a", repeat) + "]}\n"
+	}
+	if things, errs, _, _ := decode(text(100)); errs != "" || len(things[0].Spec.Raw) < 100<<16 {
+		t.Errorf("%.200s", errs)
+	}
+	if _, errs, _, _ := decode(text(300)); errs != "f:1: document 1: holds more than 16 MiB of text, aliases counted where they are used" {
+		t.Errorf("%.200s", errs)
+	}
+}
+
+// TestLines checks the lines of fields below keys that a document chose.
+func TestLines(t *testing.T) {
+	_, errs, _, _ := decode(header + "spec:\n  boxes:\n    a.b/c:\n      size: 1\n      color: red\n    \"d]e\":\n      size: x\n    f: {}\n")
+	want := `f:8: document 1: Thing/default/a: spec.boxes[a.b/c].color: unknown field
+f:10: document 1: Thing/default/a: spec.boxes[d]e].size: must be a number, not a string
+f:11: document 1: Thing/default/a: spec.boxes[f].size: is required`
+	if errs != want {
+		t.Error(errs)
 	}
 }
 

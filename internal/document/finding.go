@@ -17,8 +17,12 @@ type Error struct {
 	Err      error  // the rule
 }
 
+// maxObject bounds the name of an object in an error, in bytes: it is repeated
+// in all errors about the object, and longer than names that are right.
+const maxObject = 400
+
 // Error returns FILE:LINE: document N: OBJECT: FIELD: RULE, without the parts
-// that are not known. Control characters are quoted.
+// that are not known. Control characters are replaced, long names shortened.
 func (e *Error) Error() string {
 	var parts []string
 	switch {
@@ -30,7 +34,7 @@ func (e *Error) Error() string {
 	if e.Document > 0 {
 		parts = append(parts, fmt.Sprintf("document %d", e.Document))
 	}
-	for _, s := range []string{e.Object, e.Field} {
+	for _, s := range []string{shorten(e.Object, maxObject), e.Field} {
 		if s != "" {
 			parts = append(parts, s)
 		}
@@ -100,11 +104,15 @@ func (f *Findings) Of(name string) []error {
 }
 
 // Quote quotes a value of a document for an error, shortened to 80 bytes.
-func Quote(s string) string {
-	if len(s) > 80 {
-		s = strings.ToValidUTF8(s[:77], "") + "..."
+func Quote(s string) string { return strconv.Quote(shorten(s, 80)) }
+
+// shorten returns s, or the beginning of it when it has more than limit bytes.
+func shorten(s string, limit int) string {
+	const more = "..."
+	if len(s) > limit {
+		s = strings.ToValidUTF8(s[:limit-len(more)], "") + more
 	}
-	return strconv.Quote(s)
+	return s
 }
 
 // printable replaces control characters, so that a document cannot drive a terminal.

@@ -50,17 +50,20 @@ func (k Kind) String() string {
 // would exhaust the stack.
 const (
 	maxNodes = 1 << 19
+	maxText  = 16 << 20 // bytes of scalars and keys
 	maxDepth = 200
 )
 
 var (
 	errTooDeep  = fmt.Errorf("nested deeper than %d levels", maxDepth)
 	errTooLarge = fmt.Errorf("holds more than %d values, aliases counted where they are used", maxNodes)
+	errTooLong  = fmt.Errorf("holds more than %d MiB of text, aliases counted where they are used", maxText>>20)
 )
 
 // A budget counts the values of one document.
 type budget struct {
 	nodes   int
+	text    int // bytes
 	depth   int // of the value that is being read
 	deepest int // level reached since somebody last set it back
 }
@@ -68,17 +71,25 @@ type budget struct {
 // enter counts one more value, one level further down.
 func (b *budget) enter() error {
 	b.depth++
-	return b.spend(1, 0)
+	return b.spend(1, 0, 0)
 }
 
 func (b *budget) leave() { b.depth-- }
 
-// spend counts values that reach some levels below the one being read.
-func (b *budget) spend(nodes, levels int) error {
+// hold counts the text of a scalar or key.
+func (b *budget) hold(text string) error { return b.spend(0, len(text), 0) }
+
+// spend counts values and their text, which reach some levels below the one
+// being read.
+func (b *budget) spend(nodes, text, levels int) error {
 	b.nodes += nodes
+	b.text += text
 	b.deepest = max(b.deepest, b.depth+levels)
 	if b.nodes > maxNodes {
 		return errTooLarge
+	}
+	if b.text > maxText {
+		return errTooLong
 	}
 	if b.depth+levels > maxDepth {
 		return errTooDeep

@@ -20,6 +20,7 @@ type Stream struct {
 	text   []byte
 	number int // of the document
 	errs   []error
+	warned int // warnings that Warn returned
 	types  structTypes
 }
 
@@ -63,6 +64,19 @@ func (s *Stream) Place(found *Findings, n *Node, object string) []error {
 	slices.SortStableFunc(found.Errors, func(a, b *Error) int { return cmp.Compare(a.Line, b.Line) })
 	for _, e := range found.Errors {
 		out = append(out, e)
+	}
+	return out
+}
+
+// Warn completes warnings as Place does. Of a stream it returns [MaxErrors] and
+// one that says that there are more.
+func (s *Stream) Warn(found *Findings, n *Node, object string) []error {
+	if s.warned > MaxErrors {
+		return nil
+	}
+	out := s.Place(found, n, object)
+	if s.warned += len(out); s.warned > MaxErrors {
+		out = append(out[:len(out)-(s.warned-MaxErrors)], &Error{File: s.file, Err: errManyWarnings})
 	}
 	return out
 }

@@ -24,7 +24,7 @@ type yamlReader struct {
 // A shared value is one that aliases stand for, and what each of them costs.
 type shared struct {
 	*Node
-	nodes, levels int
+	nodes, text, levels int
 }
 
 func newYAMLReader(text []byte, line int) *yamlReader {
@@ -49,7 +49,7 @@ var yamlLine = regexp.MustCompile(`^yaml: (?:line (\d+): )?`)
 // explain moves the line that the parser counted to where the text is in its file.
 func (r *yamlReader) explain(err error) error {
 	text := err.Error()
-	rest := text[len(yamlLine.FindString(text)):]
+	rest := shorten(text[len(yamlLine.FindString(text)):], 400) // it may quote a name
 	if m := yamlLine.FindStringSubmatch(text); m != nil && m[1] != "" {
 		if n, err := strconv.Atoi(m[1]); err == nil {
 			return &lineError{n + r.first - 1, errors.New("not YAML: " + rest)}
@@ -103,15 +103,15 @@ func (r *yamlReader) value(y *yaml.Node) (*Node, error) {
 // multiply cost no time, and counted each time.
 func (r *yamlReader) alias(anchor *yaml.Node) (*Node, error) {
 	if known, found := r.aliased[anchor]; found {
-		return known.Node, r.spend(known.nodes, known.levels)
+		return known.Node, r.spend(known.nodes, known.text, known.levels)
 	}
-	nodes, deepest := r.nodes, r.deepest
+	nodes, text, deepest := r.nodes, r.text, r.deepest
 	r.deepest = r.depth
 	n, err := r.value(anchor)
 	if err != nil {
 		return nil, err
 	}
-	r.aliased[anchor] = shared{n, r.nodes - nodes, r.deepest - r.depth}
+	r.aliased[anchor] = shared{n, r.nodes - nodes, r.text - text, r.deepest - r.depth}
 	r.deepest = max(r.deepest, deepest)
 	return n, nil
 }
@@ -125,6 +125,9 @@ func (r *yamlReader) mapping(n *Node, y *yaml.Node) error {
 		}
 		if key.Kind != yaml.ScalarNode {
 			return &lineError{key.Line + r.first - 1, errors.New("a key must be a string")}
+		}
+		if err := r.hold(key.Value); err != nil {
+			return err
 		}
 		v, err := r.value(y.Content[i+1])
 		if err != nil {
@@ -174,6 +177,9 @@ func (n *Node) merge(from []*Node) error {
 var oldBool = regexp.MustCompile(`^(y|Y|yes|Yes|YES|on|On|ON|n|N|no|No|NO|off|Off|OFF)$`)
 
 func (r *yamlReader) scalar(n *Node, y *yaml.Node) error {
+	if err := r.hold(y.Value); err != nil {
+		return err
+	}
 	n.Text = y.Value
 	switch tag := y.ShortTag(); tag {
 	case "!!null":
