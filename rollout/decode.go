@@ -58,10 +58,9 @@ var served = map[string][]string{
 	ReferenceGroup: {"v1beta1", "v1alpha3"},
 }
 
-// listed reports whether a list of objects of one kind is read.
-func listed(item document.Object) bool {
-	return item.Type == kindCanary && slices.Contains(served[item.Group], item.Version)
-}
+// listed reports whether a list of objects of one kind is taken apart, of
+// whatever version: one that is not read is reported with each item.
+func listed(item document.Object) bool { return item.Type == kindCanary && served[item.Group] != nil }
 
 // decoding is the reading of one stream.
 type decoding struct {
@@ -101,7 +100,7 @@ func (d *decoding) object(o document.Object) {
 	if len(dec.Errors) > 0 || !d.first(o.Node, name) {
 		return
 	}
-	d.warnings = append(d.warnings, d.Place(&dec.Warnings, o.Node, name)...)
+	d.warnings = append(d.warnings, d.Warn(&dec.Warnings, o.Node, name)...)
 	d.canaries = append(d.canaries, c)
 }
 
@@ -124,11 +123,12 @@ const (
 // modern returns n with its analysis called so, and whether it had the old
 // name. Aliases may share n, which stays as it is.
 func modern(n *document.Node) (*document.Node, bool) {
-	if n.At("spec", "analysis") != nil || n.At("spec", "canaryAnalysis") == nil {
+	if given(n.At("spec", "analysis")) || !given(n.At("spec", "canaryAnalysis")) {
 		return n, false
 	}
 	top, spec := *n, *n.At("spec")
 	top.Fields, spec.Fields = slices.Clone(top.Fields), slices.Clone(spec.Fields)
+	spec.Fields = slices.DeleteFunc(spec.Fields, func(f document.Field) bool { return f.Name == "analysis" && !given(f.Value) })
 	for i := range spec.Fields {
 		if spec.Fields[i].Name == "canaryAnalysis" {
 			spec.Fields[i].Name = "analysis"
@@ -138,6 +138,8 @@ func modern(n *document.Node) (*document.Node, bool) {
 	top.Fields[i].Value = &spec
 	return &top, true
 }
+
+func given(n *document.Node) bool { return n != nil && n.Kind != document.Null }
 
 // spellOld names the analysis in findings as the document does.
 func spellOld(found *document.Findings) {

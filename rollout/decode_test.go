@@ -106,19 +106,52 @@ func TestLargeStream(t *testing.T) {
 	}
 }
 
+// TestManyWarnings checks that canaries that share a body by alias do not
+// multiply warnings without end.
+func TestManyWarnings(t *testing.T) {
+	text := "x: &a {apiVersion: flagger.app/v1beta1, kind: Canary, spec: {analysis: {stepWeight: 1, mirrorWeight: 1, metrics: [" +
+		strings.Repeat("{name: a, interval: x}, ", 90) + "]}}}\napiVersion: v1\nkind: List\nitems: [" + numbered(500, "{<<: *a, metadata: {name: x%d}}, ") + "]\n"
+	canaries, warnings, err := rollout.Decode("f", strings.NewReader(text))
+	if len(canaries) != 500 || len(warnings) != 1001 || err != nil {
+		t.Errorf("%d canaries, %d warnings, %v", len(canaries), len(warnings), err)
+	}
+}
+
+// TestVersionOfList checks that a list of a version that is not read is not
+// skipped.
+func TestVersionOfList(t *testing.T) {
+	_, _, err := rollout.Decode("f", strings.NewReader("apiVersion: flagger.app/v2\nkind: CanaryList\nitems:\n- metadata: {name: a}\n  spec: {}\n"))
+	if want := `f:4: document 1: Canary/default/a: version "v2" is not read: set apiVersion to flagger.app/v1beta1`; lines(err) != want+"\n" {
+		t.Error(err)
+	}
+}
+
+// TestNullAnalysis checks that an analysis of null counts as none.
+func TestNullAnalysis(t *testing.T) {
+	const text = "apiVersion: flagger.app/v1beta1\nkind: Canary\nmetadata: {name: a}\nspec: {analysis: null, canaryAnalysis: {stepWeight: 7}}\n"
+	canaries, _, err := rollout.Decode("f", strings.NewReader(text))
+	if err != nil || len(canaries) != 1 || canaries[0].Spec.Analysis.StepWeight != 7 {
+		t.Error(err)
+	}
+}
+
 // TestHostile holds documents that must be refused without a panic, and
 // without an error of their size.
 func TestHostile(t *testing.T) {
 	header := "apiVersion: flagger.app/v1beta1\nkind: Canary\nmetadata: {name: a}\nspec: "
+	long := strings.Repeat("k", 1<<20)
 	for name, spec := range map[string]string{
-		"names without end":    "{analysis: {stepWeight: 1, webhooks: [" + strings.Repeat("{name: "+strings.Repeat("x", 20000)+", url: 'http://h'},", 120) + "]}}",
-		"unknown fields":       "{analysis: {stepWeight: 1" + numbered(5000, ", x%d: 1") + "}}",
-		"a spec by alias":      "&a {analysis: *a}",
-		"old analysis, shared": "{canaryAnalysis: &a {stepWeight: 1, match: [*a]}}",
-		"spec is a list":       "[{canaryAnalysis: 1}]",
-		"analysis is null":     "{analysis: null, canaryAnalysis: null}",
-		"a long regex":         "{analysis: {iterations: 1, match: [{headers: {a: {regex: '" + strings.Repeat("(a{1,1000})", 1000) + "'}}}]}}",
-		"a long URL":           "{analysis: {stepWeight: 1, webhooks: [{name: a, url: '" + strings.Repeat("http://", 100000) + "'}]}}",
+		"names without end":     "{analysis: {stepWeight: 1, webhooks: [" + strings.Repeat("{name: "+strings.Repeat("x", 20000)+", url: 'http://h'},", 120) + "]}}",
+		"unknown fields":        "{analysis: {stepWeight: 1" + numbered(5000, ", x%d: 1") + "}}",
+		"a spec by alias":       "&a {analysis: *a}",
+		"old analysis, shared":  "{canaryAnalysis: &a {stepWeight: 1, match: [*a]}}",
+		"spec is a list":        "[{canaryAnalysis: 1}]",
+		"analysis is null":      "{analysis: null, canaryAnalysis: null}",
+		"a long regex":          "{analysis: {iterations: 1, match: [{headers: {a: {regex: '" + strings.Repeat("(a{1,1000})", 1000) + "'}}}]}}",
+		"a key with much below": "{analysis: {iterations: 1, match: [{headers: {? " + long + "\n : {" + numbered(10000, "x%d: 1, ") + "}}}]}}",
+		"text by alias":         "{analysis: {iterations: 1, match: [{headers: {a: {exact: &a " + long + "}}, uri: [" + strings.Repeat("*a ,", 100000) + "]}]}}",
+		"a long name":           "{analysis: {stepWeight: 1, metrics: [{name: " + long + "}]}}",
+		"a long URL":            "{analysis: {stepWeight: 1, webhooks: [{name: a, url: '" + strings.Repeat("http://", 100000) + "'}]}}",
 	} {
 		canaries, warnings, err := rollout.Decode("f", strings.NewReader(header+spec+"\n"))
 		if len(canaries) == 0 && err == nil {
