@@ -3,6 +3,7 @@ package rollout
 import (
 	"fmt"
 	"io"
+	"time"
 	"unicode/utf8"
 
 	"github.com/headgate-io/headgate/internal/redact"
@@ -25,6 +26,8 @@ type StatusError struct {
 	Code     int
 	Body     []byte // see [Answer]
 	Location string // of a redirect that was not followed, without credentials and control characters
+
+	RetryAfter time.Duration // how long it asks to wait, 0 when it does not
 }
 
 // Error returns the status and the beginning of what was answered, on one line.

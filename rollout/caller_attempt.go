@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/headgate-io/headgate/internal/redact"
+	"github.com/headgate-io/headgate/internal/retry"
 )
 
 // A call is one call of a webhook with all its attempts.
@@ -72,7 +73,8 @@ func (c *call) attempt(ctx context.Context) (o outcome) {
 	}
 	switch {
 	case !c.rule.accepts(resp.StatusCode):
-		o.err = &StatusError{resp.StatusCode, o.answer.Body, c.redirect(resp)}
+		after, _ := retry.After(resp.Header, c.caller.now())
+		o.err = &StatusError{resp.StatusCode, o.answer.Body, c.redirect(resp), after}
 	case err != nil:
 		o.err = fmt.Errorf("status %d, then its body: %w", resp.StatusCode, c.cause(limited, err))
 	}

@@ -162,6 +162,32 @@ func TestAlertRetries(t *testing.T) {
 	}
 }
 
+// TestEventAsksToWait: what a webhook of type event asks for is heeded too.
+func TestEventAsksToWait(t *testing.T) {
+	var server *recorder
+	server = record(t, func(w http.ResponseWriter, _ *http.Request) {
+		if len(server.all()) == 1 {
+			w.Header().Set("Retry-After", "40")
+			w.WriteHeader(429)
+		}
+	})
+	var pauses []time.Duration
+	d, err := notify.Start(t.Context(), notify.Config{
+		Canary: canary(), EventURL: server.URL,
+		Wait: func(_ context.Context, d time.Duration) error {
+			pauses = append(pauses, d)
+			return nil
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.Emit(t.Context(), event(1, ""))
+	if err := d.Close(t.Context()); err != nil || fmt.Sprint(pauses) != "[40s]" {
+		t.Error(err, pauses)
+	}
+}
+
 // TestNoRetry: what time does not mend is told once, as lost.
 func TestNoRetry(t *testing.T) {
 	refusing := record(t, func(w http.ResponseWriter, _ *http.Request) {

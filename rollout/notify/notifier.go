@@ -21,8 +21,6 @@ import (
 
 const (
 	timeout      = 5 * time.Second // of one post, if the notifier has none
-	maxIdle      = 90 * time.Second
-	maxHeader    = 64 << 10 // bytes of the header of an answer
 	maxRedirects = 5
 )
 
@@ -49,7 +47,7 @@ func (n *Notifier) Check(ctx context.Context) error {
 // [*rollout.StatusError]; redirects are followed when they keep the request
 // and its origin. Secrets are read anew each time.
 func (n *Notifier) Post(ctx context.Context, m *Message) error {
-	ctx, cancel := context.WithTimeout(ctx, cmp.Or(n.Timeout, timeout))
+	ctx, cancel := context.WithTimeout(ctx, n.timeout())
 	defer cancel()
 	t, err := n.target(ctx)
 	if err != nil {
@@ -57,6 +55,8 @@ func (n *Notifier) Post(ctx context.Context, m *Message) error {
 	}
 	return n.name(t, n.post(ctx, t, m))
 }
+
+func (n *Notifier) timeout() time.Duration { return cmp.Or(n.Timeout, timeout) }
 
 // Close ends idle connections.
 func (n *Notifier) Close() {
@@ -96,33 +96,33 @@ func (n *Notifier) post(ctx context.Context, t *target, m *Message) error {
 		return bare(err)
 	}
 	defer resp.Body.Close()
-	answer, err := io.ReadAll(io.LimitReader(resp.Body, rollout.MaxBody))
-	if resp.StatusCode < 200 || resp.StatusCode > 299 {
-		after, _ := retry.After(resp.Header, time.Now())
-		return delayed{refusal(resp, answer, t), after}
+	answer, _ := io.ReadAll(io.LimitReader(resp.Body, rollout.MaxBody))
+	switch {
+	case resp.StatusCode < 200 || resp.StatusCode > 299:
+		return refusal(resp, answer, t)
+	case n.Provider.Spec.Type == Slack:
+		return accepted(answer)
 	}
-	if err == nil && t.token != "" {
-		err = accepted(n.Provider.Spec.Type, answer)
-	}
-	return err
+	return nil
 }
 
 // refusal returns the answer as an error, without what only the service may know.
 func refusal(resp *http.Response, answer []byte, t *target) error {
 	e := &rollout.StatusError{Code: resp.StatusCode, Body: []byte(fit(redact.String(string(answer), t.secrets()...), MaxText, plain))}
-	if at, err := resp.Location(); err == nil {
+	e.RetryAfter, _ = retry.After(resp.Header, time.Now())
+	if at, err := resp.Location(); err == nil && e.Code < 400 {
 		e.Location = at.Scheme + "://" + at.Host
 	}
 	return e
 }
 
 // accepted returns what Slack's API says in answers of status 200.
-func accepted(service Type, answer []byte) error {
+func accepted(answer []byte) error {
 	var said struct {
 		OK    *bool  `json:"ok"`
 		Error string `json:"error"`
 	}
-	if service != Slack || json.Unmarshal(answer, &said) != nil || said.OK == nil || *said.OK {
+	if json.Unmarshal(answer, &said) != nil || said.OK == nil || *said.OK {
 		return nil
 	}
 	err := fmt.Errorf("the message was not accepted: %s", fit(said.Error, maxField, plain))
@@ -153,7 +153,7 @@ func (n *Notifier) clientFor(t *target) *http.Client {
 	if n.client != nil {
 		n.client.CloseIdleConnections()
 	}
-	n.client, n.made = &http.Client{Transport: t.transport(), CheckRedirect: sameOrigin}, t.made
+	n.client, n.made = &http.Client{Transport: t.transport(n.timeout()), CheckRedirect: sameOrigin}, t.made
 	return n.client
 }
 
@@ -166,11 +166,3 @@ func sameOrigin(req *http.Request, via []*http.Request) error {
 	req.Header.Del("Referer")
 	return nil
 }
-
-// delayed is an error with the time that the service asked to wait.
-type delayed struct {
-	error
-	after time.Duration // 0 when it did not
-}
-
-func (d delayed) Unwrap() error { return d.error }

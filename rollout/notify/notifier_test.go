@@ -100,14 +100,15 @@ func TestSlackSaysNo(t *testing.T) {
 		"{\"ok\":false,\"error\":\"\\u001b[31m<x>\"}": "the message was not accepted: <x>",
 	} {
 		server := record(t, func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte(answer)) })
-		p := provider(notify.Slack, server.URL)
-		p.Spec.SecretRef = &rollout.SecretRef{Name: "chat"}
-		p.Spec.Channel = "releases"
-		n := &notify.Notifier{Provider: p, Secrets: vault(map[string]map[string]string{"chat": {"token": token}})}
-		defer n.Close()
-		err := n.Post(t.Context(), message())
-		if want == "" && err != nil || want != "" && (err == nil || !strings.HasSuffix(err.Error(), want)) {
-			t.Errorf("%s: %v", answer, err)
+		for _, ref := range []*rollout.SecretRef{nil, {Name: "chat"}} { // without a token as well: not_authed
+			p := provider(notify.Slack, server.URL)
+			p.Spec.SecretRef = ref
+			n := &notify.Notifier{Provider: p, Secrets: vault(map[string]map[string]string{"chat": {"token": token}})}
+			err := n.Post(t.Context(), message())
+			n.Close()
+			if want == "" && err != nil || want != "" && (err == nil || !strings.HasSuffix(err.Error(), want)) {
+				t.Errorf("%s: %v", answer, err)
+			}
 		}
 	}
 }
@@ -198,5 +199,20 @@ func TestSettings(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "hunter2") {
 			t.Errorf("%v, want %s", err, want)
 		}
+	}
+}
+
+// TestAcceptedAnyhow: an answer of status 200 whose body does not end is accepted, and not posted again.
+func TestAcceptedAnyhow(t *testing.T) {
+	for _, kind := range kinds {
+		server := record(t, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Length", "100")
+			w.Write([]byte("ok"))
+		})
+		n := &notify.Notifier{Provider: provider(kind, server.URL)}
+		if err := n.Post(t.Context(), message()); err != nil {
+			t.Errorf("%s: %v", kind, err)
+		}
+		n.Close()
 	}
 }

@@ -170,9 +170,8 @@ func mends(err error) bool {
 
 // asked returns how long the receiver asked to wait, 0 when it did not.
 func asked(err error) time.Duration {
-	var d delayed
-	if errors.As(err, &d) {
-		return d.after
+	if status, is := errors.AsType[*rollout.StatusError](err); is {
+		return status.RetryAfter
 	}
 	return 0
 }

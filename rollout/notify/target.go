@@ -191,31 +191,3 @@ func private(u *url.URL) []string {
 
 // origin returns what errors show of t.
 func (t *target) origin() string { return t.url.Scheme + "://" + t.url.Host }
-
-// transport returns a transport to t. A proxy that is spoken to over TLS is not
-// shown the certificate of the client.
-func (t *target) transport() *http.Transport {
-	transport := &http.Transport{
-		TLSClientConfig:        t.tls,
-		IdleConnTimeout:        maxIdle,
-		MaxIdleConnsPerHost:    1,
-		MaxResponseHeaderBytes: maxHeader,
-		ForceAttemptHTTP2:      true,
-	}
-	if t.proxy == nil {
-		return transport
-	}
-	transport.Proxy = http.ProxyURL(t.proxy)
-	transport.OnProxyConnectResponse = func(_ context.Context, proxy *url.URL, _ *http.Request, resp *http.Response) error {
-		if resp.StatusCode == http.StatusOK {
-			return nil
-		}
-		return fmt.Errorf("proxy %s answered status %d", proxy.Host, resp.StatusCode)
-	}
-	if t.proxy.Scheme == "https" {
-		transport.DialTLSContext = (&tls.Dialer{
-			Config: &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: t.tls.RootCAs, ServerName: t.proxy.Hostname()},
-		}).DialContext
-	}
-	return transport
-}
