@@ -89,8 +89,12 @@ func rolledBackByTest(t *testing.T, tester string) {
 	}
 	checkReport(t, report)
 	people.home()
+	s.endUnderWay(r, 1)
+}
 
-	// The request that is under way when the proxy ends is answered.
+// endUnderWay ends the command while the proxy has a request: that is answered.
+func (s *stage) endUnderWay(r *driven, want int) {
+	s.t.Helper()
 	answered := make(chan string, 1)
 	select {
 	case <-s.begun: // of the crowd
@@ -114,9 +118,9 @@ func rolledBackByTest(t *testing.T, tester string) {
 		answered <- resp.Status + " " + string(body)
 	}()
 	<-s.begun
-	r.end(1)
+	r.end(want)
 	if got := <-answered; got != "200 OK primary" {
-		t.Errorf("the last request: %s", got)
+		s.t.Errorf("the last request: %s", got)
 	}
 }
 

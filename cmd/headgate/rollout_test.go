@@ -99,27 +99,14 @@ func TestResumedProxy(t *testing.T) {
 				w.Close()
 				out.Close()
 			}()
-			said := bufio.NewReader(r)
-			line, err := said.ReadString('\n')
-			_, url, found := strings.Cut(line, "serving at ")
-			url, _, _ = strings.Cut(url, ": ")
-			if err != nil || !found {
-				t.Fatalf("%q, %v", line, err)
-			}
-			go io.Copy(io.Discard, said)
+			url := servingAt(t, r)
 			if c.ended {
 				bufio.NewReader(result).ReadString('\n')
 			} else {
 				<-s.called
 			}
 			go io.Copy(io.Discard, result)
-			got := 0
-			for range 100 {
-				if _, body := ask(t, "GET", url, ""); body == "canary" {
-					got++
-				}
-			}
-			if got != c.canary {
+			if got := ofCanary(t, url); got != c.canary {
 				t.Errorf("the canary gets %d of 100 requests, want %d", got, c.canary)
 			}
 			interrupt()
@@ -128,4 +115,29 @@ func TestResumedProxy(t *testing.T) {
 			}
 		})
 	}
+}
+
+// servingAt returns the URL of the proxy of a run that writes to r.
+func servingAt(t *testing.T, r io.Reader) string {
+	t.Helper()
+	said := bufio.NewReader(r)
+	line, err := said.ReadString('\n')
+	_, url, found := strings.Cut(line, "serving at ")
+	if err != nil || !found {
+		t.Fatalf("%q, %v", line, err)
+	}
+	go io.Copy(io.Discard, said)
+	url, _, _ = strings.Cut(url, ": ")
+	return url
+}
+
+// ofCanary returns how many of 100 requests the canary answers.
+func ofCanary(t *testing.T, url string) (n int) {
+	t.Helper()
+	for range 100 {
+		if _, body := ask(t, "GET", url, ""); body == "canary" {
+			n++
+		}
+	}
+	return n
 }
