@@ -9,9 +9,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/headgate-io/headgate/internal/secret"
@@ -80,56 +78,22 @@ func (c *credentials) read(r secret.Reader) (secret.Auth, error) {
 	if err != nil {
 		return auth, err
 	}
-	lines, _ := r.Value([]string{keyHeaders})
-	number := 0
-	for line := range strings.Lines(string(lines)) {
-		number++
-		if line = strings.TrimSpace(line); line == "" {
-			continue
-		}
-		name, value, problem := parseHeader(line)
-		if problem == "" && name == "Authorization" && auth != (secret.Auth{}) {
-			problem = "has Authorization, and so have bearerToken or username: remove one"
-		}
-		if problem != "" {
-			return auth, r.Problem(keyHeaders, "line %d %s", number, problem)
-		}
-		c.header.Add(name, value)
-		c.private = append(c.private, value)
+	headers, err := r.Headers(SignatureHeader)
+	if err != nil {
+		return auth, err
+	}
+	if headers.Get("Authorization") != "" && auth != (secret.Auth{}) {
+		return auth, r.Problem(keyHeaders, "has Authorization, and so have bearerToken or username: remove one")
+	}
+	c.header = headers
+	for _, values := range headers {
+		c.private = append(c.private, values...)
 	}
 	c.signing, _ = r.Value([]string{keyHMAC})
 	if auth == (secret.Auth{}) && len(c.header) == 0 && c.signing == nil {
 		return auth, r.Problem("bearerToken", "is missing, and so are username, %s and %s: set one", keyHeaders, keyHMAC)
 	}
 	return auth, nil
-}
-
-// ownHeaders are those that belong to the transport or to the format of requests.
-var ownHeaders = []string{"Accept-Encoding", "Connection", "Content-Encoding", "Content-Length", "Content-Type", "Expect", "Host", "Keep-Alive",
-	"Proxy-Authenticate", "Proxy-Authorization", "Proxy-Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade", SignatureHeader}
-
-// parseHeader splits a line. A problem holds nothing of it but the name of a header.
-func parseHeader(line string) (name, value, problem string) {
-	name, value, found := strings.Cut(line, ":")
-	value = strings.TrimSpace(value)
-	switch {
-	case !found:
-		return "", "", "has no colon: write NAME: VALUE"
-	case name == "" || strings.ContainsFunc(name, notToken):
-		return "", "", "does not begin with the name of a header: write NAME: VALUE"
-	case strings.ContainsFunc(value, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }):
-		return "", "", "has a control character"
-	}
-	if name = http.CanonicalHeaderKey(name); slices.Contains(ownHeaders, name) {
-		return "", "", "sets " + name + ", which is not for webhooks to set: remove it"
-	}
-	return name, value, ""
-}
-
-// notToken reports whether r may not be in the name of a header (RFC 9110 section 5.6.2).
-func notToken(r rune) bool {
-	letter := 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z'
-	return !letter && (r < '0' || r > '9') && !strings.ContainsRune("!#$%&'*+-.^_`|~", r)
 }
 
 // secret returns the Secret of a webhook of a canary in namespace.

@@ -194,7 +194,7 @@ func TestSecretProblems(t *testing.T) {
 		"transfer":              {[]string{"headers", "Transfer-Encoding: canary"}, "sets Transfer-Encoding"},
 		"proxy":                 {[]string{"headers", "Proxy-Authorization: canary"}, "sets Proxy-Authorization"},
 		"signature":             {[]string{"headers", "x-headgate-signature: canary"}, "sets X-Headgate-Signature"},
-		"authorization clashes": {[]string{"headers", "Authorization: canary", "username", "canary"}, "line 1 has Authorization"},
+		"authorization clashes": {[]string{"headers", "Authorization: canary", "username", "canary"}, "headers has Authorization"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := rollout.Caller{Secrets: secrets(test.secret...)}

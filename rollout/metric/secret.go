@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"strings"
 
 	"github.com/headgate-io/headgate/internal/secret"
 )
@@ -44,11 +43,7 @@ func (q *Querier) credentials(ctx context.Context, e endpoint, user *url.Userinf
 	return c, c.read(secret.Reader{Name: name, Data: held})
 }
 
-// The keys of a bearer token, and of further headers.
-var (
-	keyToken   = []string{"token", "bearerToken"}
-	keyHeaders = []string{"headers"}
-)
+var keyToken = []string{"token", "bearerToken"}
 
 // read takes what a Secret holds.
 func (c *credentials) read(r secret.Reader) error {
@@ -67,23 +62,16 @@ func (c *credentials) read(r secret.Reader) error {
 		c.auth.Bearer = token
 	}
 	c.secrets = append(c.secrets, token, basic.Password)
-	return c.readHeaders(r)
-}
-
-// readHeaders takes the headers of a Secret, one a line.
-func (c *credentials) readHeaders(r secret.Reader) error {
-	text, key := r.Value(keyHeaders)
-	for line := range strings.Lines(string(text)) {
-		if strings.TrimSpace(line) == "" {
-			continue
-		}
-		name, value, ok := strings.Cut(line, ":")
-		if !ok {
-			return r.Problem(key, "has a line without a colon: write Name: value")
-		}
-		value = strings.TrimSpace(value)
-		c.secrets = append(c.secrets, value)
-		c.headers[http.CanonicalHeaderKey(strings.TrimSpace(name))] = []string{value}
+	headers, err := r.Headers()
+	if err != nil {
+		return err
+	}
+	if headers.Get("Authorization") != "" && (token != "" || basic != (secret.Auth{})) {
+		return r.Problem("headers", "has Authorization, and so have token or username: remove one")
+	}
+	for name, values := range headers {
+		c.headers[name] = values
+		c.secrets = append(c.secrets, values...)
 	}
 	return nil
 }
