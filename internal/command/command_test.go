@@ -36,11 +36,10 @@ var programs = map[string]func() int{
 		}
 		return 0
 	},
-	"hang": func() int { fmt.Println("up"); select {} },
 	// deaf ignores that it is asked to end.
 	"deaf": func() int { signal.Ignore(syscall.SIGTERM); return hold() },
 	// parent leaves a deaf child and waits; away exits at once.
-	"parent": func() int { child(); select {} },
+	"parent": func() int { child(); <-time.After(time.Hour); return 0 },
 	"away":   func() int { child(); return 0 },
 }
 

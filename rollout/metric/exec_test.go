@@ -28,7 +28,7 @@ var programs = map[string]func() int{
 	"env":  func() int { fmt.Fprintf(os.Stderr, "%q", os.Environ()); return 3 },
 	"much": func() int { fmt.Print(strings.Repeat("1", 1<<20)); return 0 },
 	"loud": func() int { fmt.Fprint(os.Stderr, strings.Repeat("x", 1<<20), "\x1b[31m the end"); return 1 },
-	"hang": func() int { select {} },
+	"hang": func() int { <-time.After(time.Hour); return 0 },
 }
 
 // ran runs a command line whose program is the test binary, written as PROGRAM.
