@@ -3,7 +3,6 @@ package rollout
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -96,9 +95,17 @@ func (c *Caller) call(ctx context.Context, hook Hook, payload Payload) (Answer, 
 	if to.credentials, err = c.credentials(ctx, payload.Namespace, hook.SecretRef, user); err != nil {
 		return Answer{}, err
 	}
-	if to.transport, err = c.transport(ctx, hook, payload.Namespace, target); err != nil {
+	proxy, err := c.proxy(target)
+	if err != nil {
 		return Answer{}, err
 	}
+	to.hide(proxy)
+	t, err := c.transport(ctx, hook, payload.Namespace, proxy)
+	if err != nil {
+		return Answer{}, err
+	}
+	defer c.release(t)
+	to.transport = t
 	answer, err := to.run(ctx)
 	if err != nil {
 		err = fmt.Errorf("POST %s: %w", redact.URL(target), redact.Error(err, to.private...))
@@ -108,14 +115,9 @@ func (c *Caller) call(ctx context.Context, hook Hook, payload Payload) (Answer, 
 
 // parseTarget returns the URL of a webhook, and apart from it its user information.
 func parseTarget(text string) (*url.URL, *url.Userinfo, error) {
-	u, err := url.Parse(text)
-	switch {
-	case err != nil:
-		return nil, nil, fmt.Errorf("url: %w", err)
-	case u.Scheme != "http" && u.Scheme != "https":
-		return nil, nil, fmt.Errorf("url: scheme %q is not http or https", u.Scheme)
-	case u.Hostname() == "":
-		return nil, nil, errors.New("url: host is missing")
+	u, wrong := parseWebURL(text)
+	if wrong != "" {
+		return nil, nil, fmt.Errorf("url: %s", wrong)
 	}
 	user := u.User
 	u.User, u.Fragment, u.RawFragment = nil, "", ""

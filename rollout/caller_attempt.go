@@ -69,7 +69,7 @@ func (c *call) attempt(ctx context.Context) (o outcome) {
 		o.answer.Body, o.answer.Truncated, err = readBody(resp.Body)
 	}
 	if len(c.private) > 0 {
-		o.answer.Body = []byte(redact.Secrets(string(o.answer.Body), c.private...))
+		c.mask(&o.answer)
 	}
 	switch {
 	case !c.rule.accepts(resp.StatusCode):
@@ -79,6 +79,19 @@ func (c *call) attempt(ctx context.Context) (o outcome) {
 		o.err = fmt.Errorf("status %d, then its body: %w", resp.StatusCode, c.cause(limited, err))
 	}
 	return o
+}
+
+// mask takes what is private out of a body. At the end of one that is not whole
+// may stand the beginning of a secret.
+func (c *call) mask(a *Answer) {
+	text := redact.Secrets(string(a.Body), c.private...)
+	if a.Truncated {
+		text = redact.Tail(text, c.private...)
+	}
+	if len(text) > MaxBody { // masks may be longer
+		text, a.Truncated = text[:MaxBody], true
+	}
+	a.Body = []byte(text)
 }
 
 // cause returns why an exchange failed: the timeout, when that ended it.
@@ -118,5 +131,5 @@ func (c *call) redirect(resp *http.Response) string {
 	if resp.StatusCode < 300 || resp.StatusCode > 399 {
 		return ""
 	}
-	return redact.String(location[:min(len(location), 4*maxExcerpt)], c.private...)
+	return shorten(redact.String(location, c.private...), 4*maxExcerpt)
 }

@@ -72,6 +72,16 @@ func (c *Caller) credentials(ctx context.Context, namespace string, ref *SecretR
 	return found, nil
 }
 
+// hide makes answers and errors not show the user and password of a proxy.
+func (c *credentials) hide(proxy *url.URL) {
+	if proxy == nil || proxy.User == nil {
+		return
+	}
+	password, _ := proxy.User.Password()
+	auth := secret.Auth{Username: proxy.User.Username(), Password: password}
+	c.private = append(c.private, auth.Header(), password)
+}
+
 // read takes what a Secret has and returns its user or bearer token.
 func (c *credentials) read(r secret.Reader) (secret.Auth, error) {
 	auth, err := r.Auth()

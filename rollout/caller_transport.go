@@ -41,8 +41,9 @@ type transport struct {
 // The keys of a Secret with certificates.
 var keyCA, keyCert, keyKey = []string{"ca.crt"}, []string{"tls.crt"}, []string{"tls.key"}
 
-// transport returns that of a webhook.
-func (c *Caller) transport(ctx context.Context, hook Hook, namespace string, target *url.URL) (*transport, error) {
+// transport returns that of a webhook, whose URL has a proxy or nil. It is to be
+// released.
+func (c *Caller) transport(ctx context.Context, hook Hook, namespace string, proxy *url.URL) (*transport, error) {
 	want := setting{insecure: hook.DisableTLS}
 	var certs secret.Reader
 	if hook.CertSecretRef != nil {
@@ -52,12 +53,10 @@ func (c *Caller) transport(ctx context.Context, hook Hook, namespace string, tar
 		}
 		want.certs = digest(certs)
 	}
-	proxy, err := c.secureProxy(target)
-	if err != nil {
-		return nil, err
-	}
-	if proxy != nil {
+	if proxy != nil && proxy.Scheme == "https" {
 		want.proxy = proxy.String()
+	} else {
+		proxy = nil
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -77,6 +76,17 @@ func (c *Caller) transport(ctx context.Context, hook Hook, namespace string, tar
 	t := &transport{want, c.newTransport(config, proxy)}
 	c.transports = append(c.transports, t)
 	return t, nil
+}
+
+// release ends the idle connections of a transport that was forgotten while a
+// call used it.
+func (c *Caller) release(t *transport) {
+	c.mu.Lock()
+	kept := slices.Contains(c.transports, t)
+	c.mu.Unlock()
+	if !kept {
+		t.CloseIdleConnections()
+	}
 }
 
 // digest returns one of what a Secret has under the keys of certificates.
@@ -108,17 +118,14 @@ func tlsConfig(hook Hook, certs secret.Reader) (*tls.Config, error) {
 	return config, nil
 }
 
-// secureProxy returns the proxy for a URL if it is spoken to over TLS.
-func (c *Caller) secureProxy(target *url.URL) (*url.URL, error) {
+// proxy returns that for a URL, nil for none.
+func (c *Caller) proxy(target *url.URL) (*url.URL, error) {
 	if c.Proxy == nil {
 		return nil, nil
 	}
 	proxy, err := c.Proxy(&http.Request{Method: http.MethodPost, URL: target, Header: http.Header{}, Host: target.Host})
 	if err != nil {
 		return nil, fmt.Errorf("proxy: %w", err)
-	}
-	if proxy == nil || proxy.Scheme != "https" {
-		return nil, nil
 	}
 	return proxy, nil
 }

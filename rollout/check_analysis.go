@@ -98,21 +98,27 @@ func notNegative(d Duration) complaint {
 	return ""
 }
 
-// webURL says what is wrong with an http or https URL, which it does not
-// repeat: it may hold a password.
+// webURL says what is wrong with an http or https URL.
 func webURL(text string) complaint {
+	_, wrong := parseWebURL(text)
+	return wrong
+}
+
+// parseWebURL returns an http or https URL, or what is wrong with it without a
+// part of it: it may hold a password.
+func parseWebURL(text string) (*url.URL, complaint) {
 	u, err := url.Parse(text)
 	switch {
 	case len(text) > maxURL:
-		return complain("is longer than %d bytes", maxURL)
+		return nil, complain("is longer than %d bytes", maxURL)
 	case err != nil:
-		return "is no URL: write http://HOST/PATH or https://HOST/PATH"
+		return nil, "is no URL: write http://HOST/PATH or https://HOST/PATH"
 	case u.Scheme != "http" && u.Scheme != "https":
-		return "must begin with http:// or https://"
+		return nil, "must begin with http:// or https://"
 	case u.Hostname() == "":
-		return "has no host: write http://HOST/PATH or https://HOST/PATH"
+		return nil, "has no host: write http://HOST/PATH or https://HOST/PATH"
 	}
-	return ""
+	return u, ""
 }
 
 const maxURL = 8 << 10

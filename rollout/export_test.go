@@ -3,6 +3,7 @@ package rollout
 import (
 	"maps"
 	"slices"
+	"time"
 )
 
 // Steps are the names of the steps of a tick, in order, and their phases.
@@ -21,3 +22,11 @@ func Told(code EventCode) (text string, warning bool, alert Severity) {
 
 // EventCodes are all events.
 func EventCodes() []EventCode { return slices.Sorted(maps.Keys(tellings)) }
+
+// KeepIdle makes the transports that there are keep idle connections for long, so
+// that what ends them is seen to.
+func (c *Caller) KeepIdle() {
+	for _, t := range c.transports {
+		t.IdleConnTimeout = time.Hour
+	}
+}

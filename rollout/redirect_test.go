@@ -155,3 +155,15 @@ func TestRedirectToDefaultPort(t *testing.T) {
 		t.Errorf("%q", all)
 	}
 }
+
+// Letters that only Unicode has in two cases make other hosts.
+func TestRedirectToOtherLetter(t *testing.T) {
+	for _, host := range []string{"\u0130.invalid", "\u212a.invalid"} { // lower-case: i with a dot above, k
+		r := record(t, always(reply(307, "", "Location: http://"+host+"/taken")))
+		c := &rollout.Caller{Proxy: proxyAt(r.URL), Secrets: secrets("bearerToken", "tok3n")}
+		refusal(t, c, rollout.Hook{Name: "a", URL: "http://" + strings.ToLower(host) + "/", SecretRef: &rollout.SecretRef{Name: "creds"}})
+		if all, _ := r.seen(); len(all) != 1 {
+			t.Errorf("%q", all)
+		}
+	}
+}

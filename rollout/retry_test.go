@@ -182,11 +182,15 @@ func TestBadWebhooks(t *testing.T) {
 		hook rollout.Hook
 		want string
 	}{
-		"scheme":           {rollout.Hook{URL: "ftp://user:canary@host/"}, `url: scheme "ftp"`},
-		"no scheme":        {rollout.Hook{URL: "host/path?canary=canary"}, `url: scheme ""`},
-		"no host":          {rollout.Hook{URL: "http:///path"}, "url: host is missing"},
+		"scheme":           {rollout.Hook{URL: "ftp://user:canary@host/"}, "url: must begin with http"},
+		"no scheme":        {rollout.Hook{URL: "host/path?canary=canary"}, "url: must begin with http"},
+		"no host":          {rollout.Hook{URL: "http:///path"}, "url: has no host"},
 		"no URL":           {rollout.Hook{}, "url: "},
 		"bad URL":          {rollout.Hook{URL: "http://user:canary@host:port/"}, "url: "},
+		"password, slash":  {rollout.Hook{URL: "http://user:canary/x@host/"}, "url: "},
+		"password, space":  {rollout.Hook{URL: "http://user:can ary-canary@host/"}, "url: "},
+		"password, quote":  {rollout.Hook{URL: "http://user:\"canary@host/"}, "url: "},
+		"token as scheme":  {rollout.Hook{URL: "canary:x@host/"}, "url: "},
 		"control":          {rollout.Hook{URL: "http://host/\x1b[31m"}, "url: "},
 		"negative timeout": {rollout.Hook{URL: "http://host/", Timeout: -1}, "timeout: "},
 		"negative retries": {rollout.Hook{URL: "http://host/", Retries: -1}, "retries: "},

@@ -4,9 +4,12 @@ import (
 	"context"
 	"crypto/hmac"
 	"crypto/sha256"
+	"encoding/base64"
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
 	"testing"
@@ -268,5 +271,53 @@ func TestMalformedEchoShowsNoCredentials(t *testing.T) {
 	_, err := c.Call(t.Context(), rollout.Hook{Name: "a", URL: r.URL, SecretRef: &rollout.SecretRef{Name: "creds"}}, small)
 	if err == nil || !strings.Contains(err.Error(), "malformed HTTP status code \"***\"") {
 		t.Errorf("got %v", err)
+	}
+}
+
+// Nor one whose repetition is cut where a credential stands, or breaks off there.
+func TestCutEchoShowsNoCredentials(t *testing.T) {
+	long := strings.Repeat("x", rollout.MaxBody-len("Bearer canary-t")) + "Bearer canary-tok3n-and-more"
+	for name, answer := range map[string]string{
+		"cut":        reply(500, long),
+		"breaks off": "HTTP/1.1 500 X\r\nContent-Length: 99\r\nConnection: close\r\n\r\nsaid Bearer canary-tok3n-a",
+		"location":   reply(302, "", "Location: /"+strings.Repeat("x", 1200-len("/canary-t"))+"canary-tok3n-and-more"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := record(t, always(answer))
+			refused, err := refusal(t, &rollout.Caller{Secrets: secrets("bearerToken", "canary-tok3n-and-more")},
+				rollout.Hook{Name: "a", URL: r.URL, SecretRef: &rollout.SecretRef{Name: "creds"}})
+			if text := fmt.Sprintf("%v %s %s", err, refused.Body, refused.Location); strings.Contains(text, "canary") {
+				t.Errorf("leaks: …%s", text[max(0, len(text)-100):])
+			}
+		})
+	}
+}
+
+// Masks are longer than short credentials, and the body is no longer for it.
+func TestMaskedBodyIsBounded(t *testing.T) {
+	r := record(t, always(reply(200, strings.Repeat("k ", rollout.MaxBody/2))))
+	c := rollout.Caller{Secrets: secrets("headers", "X-Key: k")}
+	defer c.Close()
+	answer, err := c.Call(t.Context(), rollout.Hook{Name: "a", URL: r.URL, SecretRef: &rollout.SecretRef{Name: "creds"}}, small)
+	if err != nil || len(answer.Body) != rollout.MaxBody || !answer.Truncated || strings.Contains(string(answer.Body), "k") {
+		t.Errorf("%d bytes, truncated %v, %v", len(answer.Body), answer.Truncated, err)
+	}
+}
+
+// A proxy that repeats what it was sent shows its own credentials no more than those of the webhook.
+func TestEchoOfProxyShowsNoCredentials(t *testing.T) {
+	var r *recorder
+	r = record(t, func(n int) string {
+		all, _ := r.seen()
+		return reply(502, all[n])
+	})
+	u, err := url.Parse(strings.Replace(r.URL, "://", "://proxy:canary-p%40ss@", 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused, err := refusal(t, &rollout.Caller{Proxy: http.ProxyURL(u)}, rollout.Hook{Name: "a", URL: "http://tester.invalid/"})
+	text := fmt.Sprintf("%v %s", err, refused.Body)
+	if !strings.Contains(text, "Proxy-Authorization: ***") || strings.Contains(text, base64.StdEncoding.EncodeToString([]byte("proxy:canary-p@ss"))) {
+		t.Errorf("got %s", text)
 	}
 }

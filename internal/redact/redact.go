@@ -60,6 +60,25 @@ func String(text string, secrets ...string) string {
 // kept or passed on whole, such as the body of an answer.
 func Secrets(text string, secrets ...string) string { return maskSecrets(text, secrets) }
 
+// Tail returns a text that was cut somewhere without a beginning of one of the
+// secrets at its end.
+func Tail(text string, secrets ...string) string {
+	longest := 0
+	for _, secret := range secrets {
+		for _, form := range forms(secret) {
+			for n := min(len(form), len(text)); n >= shortest && n > longest; n-- {
+				if strings.HasSuffix(text, form[:n]) {
+					longest = n
+				}
+			}
+		}
+	}
+	if longest == 0 {
+		return text
+	}
+	return text[:len(text)-longest] + Mask
+}
+
 // sparing applies mask to s without the punctuation that ends it: that belongs
 // to the sentence around it.
 func sparing(mask func(string) string) func(string) string {

@@ -107,6 +107,26 @@ func TestSecrets(t *testing.T) {
 	}
 }
 
+func TestTail(t *testing.T) {
+	for text, want := range map[string]string{
+		"say tok3":            "say ***",
+		"say tok3n-":          "say ***",
+		"say tok3n-more":      "say ***",
+		"say tok":             "say tok",
+		"tok3n- is said":      "tok3n- is said",
+		"a=%2F":               "a=%2F",
+		"a=%2Fwhat":           "a=***",
+		"a=%2fwhat%2":         "a=***",
+		"basic L3doYXQv":      "basic ***",
+		"":                    "",
+		"tok3n-more tok3n-mo": "tok3n-more ***",
+	} {
+		if got := redact.Tail(text, "tok3n-more", "", "/what/is/it"); got != want {
+			t.Errorf("%q: got %q, want %q", text, got, want)
+		}
+	}
+}
+
 func TestStringShortSecrets(t *testing.T) {
 	if got, want := redact.String("a pw: 'pw' in pwd, powpw pw", "pw"), "a ***: '***' in pwd, powpw ***"; got != want {
 		t.Errorf("got %q, want %q", got, want)
