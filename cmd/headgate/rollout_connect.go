@@ -70,7 +70,7 @@ func (d *drive) connect(ctx context.Context, s rollout.Status, open *closing) er
 	open.add(func() error {
 		limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), goodbye)
 		defer cancel()
-		if err := told.Close(limited); err != nil { // which Report has told
+		if err := told.Close(limited); err != nil { // how much was lost at all; of some of that Report has told why
 			d.view.warn(err)
 		}
 		return nil

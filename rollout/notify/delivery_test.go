@@ -142,6 +142,7 @@ func TestSchedule(t *testing.T) {
 				d := s.dispatch(t, "e")
 				d.Emit(t.Context(), event(1, ""))
 				d.Emit(t.Context(), event(2, ""))
+				time.Sleep(10 * time.Minute)
 				err := d.Close(t.Context())
 				var times []string
 				for _, asked := range s.asked[:len(s.asked)-1] {
@@ -176,6 +177,7 @@ func TestRecovery(t *testing.T) {
 			d.Emit(t.Context(), event(n+1, ""))
 			time.Sleep(time.Second)
 		}
+		time.Sleep(4 * time.Minute)
 		if err := d.Close(t.Context()); err != nil {
 			t.Error(err)
 		}
@@ -253,6 +255,30 @@ func TestEnd(t *testing.T) {
 		err := d.Close(ctx)
 		if want := `tell webhook "e": 3 events are lost, the last because: there was no time left: down`; err == nil || err.Error() != want || time.Since(s.start) != 5*time.Second {
 			t.Errorf("%v after %v", err, time.Since(s.start))
+		}
+	})
+}
+
+// TestLastAttempt: at the end a receiver is not waited for in the middle of a
+// pause: one that came back is told everything.
+func TestLastAttempt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &script{}
+		s.do = func(context.Context, string, rollout.Event, int) error {
+			if time.Since(s.start) < 100*time.Second {
+				return errors.New("down")
+			}
+			return nil
+		}
+		d := s.dispatch(t, "e")
+		for n := range int64(3) {
+			d.Emit(t.Context(), event(n+1, ""))
+		}
+		time.Sleep(95 * time.Second) // attempts are at 1m31s and 2m1s
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		defer cancel()
+		if err := d.Close(ctx); err != nil || !slices.Equal(s.told["e"], numbers(1, 3)) || time.Since(s.start) != 102*time.Second {
+			t.Errorf("%v after %v: %q", err, time.Since(s.start), s.asked)
 		}
 	})
 }

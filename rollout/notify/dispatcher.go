@@ -34,7 +34,8 @@ type Config struct {
 	Secrets rollout.Secrets                       // nil: a provider that names a Secret is an error
 	Proxy   func(*http.Request) (*url.URL, error) // as in [http.Transport]; nil for none
 
-	Wait func(context.Context, time.Duration) error // between attempts; nil for the clock
+	Timeout time.Duration                              // of one post of an alert, default 5s
+	Wait    func(context.Context, time.Duration) error // between attempts; nil for the clock
 
 	// Report is told of each event that a receiver could not be told at the first
 	// attempt, and of each that is given up, as a [*DeliveryError]; of those that
@@ -46,6 +47,7 @@ type Config struct {
 // A Dispatcher tells receivers the events of an analysis. It is safe for concurrent use.
 type Dispatcher struct {
 	receivers []*receiver
+	hurry     context.CancelFunc // ends pauses between attempts
 	stop      context.CancelFunc // ends deliveries
 	workers   sync.WaitGroup
 	end       func()
@@ -75,9 +77,11 @@ func Start(ctx context.Context, c Config) (*Dispatcher, error) {
 	}
 	d.receivers = append(hooks, alerts...)
 	ctx, d.stop = context.WithCancel(context.WithoutCancel(ctx))
+	patient, hurry := context.WithCancel(ctx)
+	d.hurry = hurry
 	for _, r := range d.receivers {
 		r.report, r.wait = c.Report, c.Wait
-		r.start = func() { d.workers.Go(func() { r.work(ctx) }) }
+		r.start = func() { d.workers.Go(func() { r.work(ctx, patient) }) }
 	}
 	return d, nil
 }
@@ -90,13 +94,15 @@ func (d *Dispatcher) Emit(_ context.Context, event rollout.Event) {
 	}
 }
 
-// Close delivers what is queued, until ctx ends. The error joins a
+// Close delivers what is queued, until ctx ends. What waits for another attempt has
+// it at once, and the others from 1s on. The error joins a
 // [*LostError] for each receiver that was not told everything since Start.
 // Events that come later are lost.
 func (d *Dispatcher) Close(ctx context.Context) error {
 	for _, r := range d.receivers {
 		r.close()
 	}
+	d.hurry()
 	stopped := context.AfterFunc(ctx, d.stop)
 	d.workers.Wait()
 	stopped()
@@ -181,7 +187,7 @@ func (c *Config) alertReceiver(ctx context.Context, alert rollout.Alert) (*recei
 	if err != nil {
 		return nil, err
 	}
-	n := &Notifier{Provider: provider, Secrets: c.Secrets, Proxy: c.Proxy}
+	n := &Notifier{Provider: provider, Secrets: c.Secrets, Proxy: c.Proxy, Timeout: c.Timeout}
 	if err := n.Check(ctx); err != nil {
 		return nil, err
 	}

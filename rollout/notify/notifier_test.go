@@ -31,6 +31,7 @@ func message() *notify.Message { return &notify.Message{Event: event(1, rollout.
 
 const (
 	pathKey = "T0123456789-B0123456789-SECRETKEY"
+	userKey = "user-name-that-is-a-key"
 	token   = "xoxb-canary-TOKEN-value"
 )
 
@@ -128,25 +129,32 @@ func TestSecretsStay(t *testing.T) {
 	closed.Close()
 	garbage := raw(t, "nonsense "+pathKey+"\r\n\r\n")
 	for name, address := range map[string]string{
-		"404":            record(t, echo(404)).URL,
-		"500":            record(t, echo(500)).URL,
-		"redirect":       record(t, echo(302, "Location", "https://other.example/"+pathKey+"?k="+token)).URL,
-		"no server":      closed.URL,
-		"no HTTP":        garbage,
-		"no TLS":         strings.Replace(record(t, nil).URL, "http:", "https:", 1),
-		"no such host":   "http://headgate.invalid",
-		"bad escape":     "http://127.0.0.1/%zz",
-		"bad port":       "http://127.0.0.1:99999",
-		"scheme":         "gopher://127.0.0.1",
-		"no scheme":      "127.0.0.1",
-		"space in host":  "http://127.0.0.1 x",
-		"control":        "http://127.0.0.1/\x7f",
+		"404":           record(t, echo(404)).URL,
+		"500":           record(t, echo(500)).URL,
+		"redirect":      record(t, echo(302, "Location", "https://other.example/"+pathKey+"?k="+token)).URL,
+		"no server":     closed.URL,
+		"no HTTP":       garbage,
+		"no TLS":        strings.Replace(record(t, nil).URL, "http:", "https:", 1),
+		"no such host":  "http://headgate.invalid",
+		"bad escape":    "http://127.0.0.1/%zz",
+		"bad port":      "http://127.0.0.1:99999",
+		"scheme":        "gopher://127.0.0.1",
+		"no scheme":     "127.0.0.1",
+		"space in host": "http://127.0.0.1 x",
+		"control":       "http://127.0.0.1/\x7f",
+		"user is a key": strings.Replace(record(t, func(w http.ResponseWriter, r *http.Request) {
+			user, _, _ := r.BasicAuth()
+			http.Error(w, user+" "+r.FormValue("sig"), 403)
+		}).URL, "://", "://"+userKey+"@", 1),
 		"user and query": strings.Replace(closed.URL, "://", "://user:"+pathKey+"@", 1),
 	} {
 		for _, from := range []string{"secret", "spec"} {
 			p := provider(notify.Slack, "")
 			p.Spec.SecretRef = &rollout.SecretRef{Name: "chat"}
-			full := address + "/services/" + pathKey + "?key=" + pathKey
+			if name == "user is a key" { // which a token replaces
+				p.Spec.Type = notify.Rocket
+			}
+			full := address + "/services/" + pathKey + "?key=" + pathKey + "&sig=key%2Fin%2Fa%2Fquery"
 			secret := map[string]string{"token": token}
 			if from == "secret" {
 				secret["address"] = full
@@ -165,7 +173,7 @@ func TestSecretsStay(t *testing.T) {
 			if errors.As(err, &refused) {
 				text += string(refused.Body) + refused.Location
 			}
-			for _, secret := range []string{pathKey, token, "/services/", "hunter", `Post "`} {
+			for _, secret := range []string{pathKey, token, userKey, "in/a/query", "/services/", "hunter", `Post "`} {
 				if strings.Contains(text, secret) {
 					t.Errorf("%s, %s: %q shows %s", name, from, text, secret)
 				}

@@ -74,15 +74,16 @@ func (r *receiver) drop(n int, why error) {
 	r.last = why
 }
 
-// work delivers what is queued until nothing is, or ctx ends.
-func (r *receiver) work(ctx context.Context) {
+// work delivers what is queued until nothing is, or ctx ends. There is time for pauses
+// until patient ends, which it does before ctx.
+func (r *receiver) work(ctx, patient context.Context) {
 	for {
 		event, lost, ok := r.next(ctx)
 		r.reportFull()
 		if !ok {
 			return
 		}
-		err := r.insist(ctx, event, lost)
+		err := r.insist(ctx, patient, event, lost)
 		r.mu.Lock()
 		if err == nil {
 			r.untold -= lost
@@ -120,7 +121,7 @@ func (r *receiver) reportFull() {
 
 // insist delivers one event, however often it takes within reason. It reports
 // the first failure and the last.
-func (r *receiver) insist(ctx context.Context, event rollout.Event, lost int) error {
+func (r *receiver) insist(ctx, patient context.Context, event rollout.Event, lost int) error {
 	until := time.Now().Add(patience)
 	wait := firstWait
 	for first := true; ; first = false {
@@ -139,11 +140,26 @@ func (r *receiver) insist(ctx context.Context, event rollout.Event, lost int) er
 		if last {
 			return err
 		}
-		if r.wait(ctx, pause) != nil {
+		hurried, ended := r.pause(ctx, patient, pause)
+		if ended != nil {
 			return fmt.Errorf("%w: %w", errEnded, err)
 		}
-		wait = min(2*wait, lastWait)
+		if wait = min(2*wait, lastWait); hurried {
+			wait = firstWait
+		}
 	}
+}
+
+// pause waits for d, or the end of ctx, which is an error. It is hurried when
+// patient ended meanwhile; after that it takes its time.
+func (r *receiver) pause(ctx, patient context.Context, d time.Duration) (hurried bool, err error) {
+	if patient.Err() != nil {
+		return false, r.wait(ctx, d)
+	}
+	if err = r.wait(patient, d); err != nil && ctx.Err() == nil {
+		return true, nil
+	}
+	return false, err
 }
 
 // clock waits for d, or the end of ctx.

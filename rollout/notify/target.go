@@ -175,16 +175,20 @@ func (n *Notifier) secret(ctx context.Context, field string, ref *rollout.Secret
 func (t *target) secrets() []string { return append(private(t.url), t.token) }
 
 // private returns what must not be seen of a URL: all that follows its host, and
-// the parts of that which are long enough to be keys.
+// the parts of that which are long enough to be keys, and the password or the user before it.
 func private(u *url.URL) []string {
 	list := []string{u.RequestURI(), u.EscapedPath(), u.Path}
 	for _, part := range strings.FieldsFunc(u.RequestURI(), func(r rune) bool { return strings.ContainsRune("/?&=", r) }) {
 		if len(part) >= 12 {
-			list = append(list, part)
+			path, _ := url.PathUnescape(part)
+			query, _ := url.QueryUnescape(part)
+			list = append(list, part, path, query)
 		}
 	}
 	if password, ok := u.User.Password(); ok {
 		list = append(list, password)
+	} else {
+		list = append(list, u.User.Username())
 	}
 	return slices.DeleteFunc(list, func(s string) bool { return strings.Trim(s, "/") == "" })
 }
