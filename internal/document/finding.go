@@ -21,6 +21,9 @@ type Error struct {
 // in all errors about the object, and longer than names that are right.
 const maxObject = 400
 
+// maxRule bounds the text of a rule in an error, which may repeat a value, in bytes.
+const maxRule = 4 << 10
+
 // Error returns FILE:LINE: document N: OBJECT: FIELD: RULE, without the parts
 // that are not known. Control characters are replaced, long names shortened.
 func (e *Error) Error() string {
@@ -39,7 +42,7 @@ func (e *Error) Error() string {
 			parts = append(parts, s)
 		}
 	}
-	return printable(strings.Join(append(parts, e.Err.Error()), ": "))
+	return printable(strings.Join(append(parts, shorten(e.Err.Error(), maxRule)), ": "))
 }
 
 // Unwrap returns the rule.
