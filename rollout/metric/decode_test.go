@@ -107,12 +107,13 @@ func TestDecodeFindsDefects(t *testing.T) {
 		"last backslash":       {head + "spec:\n  provider: {type: exec}\n  query: 'x \\'\n", `a \ is at its end`},
 		"if over arguments":    {head + "spec:\n  provider: {type: exec}\n  query: 'x {{ if true }} y {{ end }}'\n", "spec.query: line:1: unexpected EOF"},
 		"version":              {strings.Replace(head, "v1beta1", "v1", 1), `version "v1" is not read: set apiVersion to flagger.app/v1beta1`},
+		"twice":                {head + "spec: {provider: {address: http://h}, query: up}\n---\n" + head + "spec: {provider: {address: http://other}, query: up}\n", "t.yaml:6: document 2: MetricTemplate/default/m: there is another of this name: rename one"},
 		"no YAML":              {"a: [", "t.yaml"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			templates, err := metric.Decode("t.yaml", strings.NewReader(test.text))
-			if err == nil || len(templates) != 0 || !strings.Contains(err.Error(), test.want) {
+			if err == nil || len(templates) != strings.Count(test.text, "\n---\n") || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("got %d, %v\nwant %s", len(templates), err, test.want)
 			}
 			for line := range strings.Lines(err.Error()) {

@@ -36,7 +36,7 @@ func valuesOf(c *rollout.Canary, m rollout.Metric) values {
 	}
 }
 
-func namespaceOf(m rollout.Metadata) string { return cmp.Or(m.Namespace, "default") }
+func namespaceOf(m rollout.Metadata) string { return cmp.Or(m.Namespace, rollout.DefaultNamespace) }
 
 // span writes a time span as Prometheus does, one minute when there is none.
 func span(d time.Duration) string {

@@ -11,12 +11,10 @@ import (
 	"github.com/headgate-io/headgate/rollout"
 )
 
-// The API groups and the version of a [Template].
+// What documents of a [Template] say they are.
 const (
-	Group          = "rollout.headgate.dev"
-	ReferenceGroup = "flagger.app"
-	version        = "v1beta1"
-	kind           = "MetricTemplate"
+	version = "v1beta1"
+	kind    = "MetricTemplate"
 )
 
 // A Template is a query and the provider it is asked of: a document of kind
