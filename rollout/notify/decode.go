@@ -32,7 +32,7 @@ func Decode(file string, r io.Reader) ([]*Provider, error) {
 		if !wanted(o) {
 			continue
 		}
-		name := o.Name(kind, "default")
+		name := o.Name(kind, rollout.DefaultNamespace)
 		p, found := decode(s, o)
 		switch {
 		case len(found.Errors) > 0:
@@ -56,14 +56,17 @@ func decode(s *document.Stream, o document.Object) (*Provider, *document.Finding
 	d.Decode(o.Node, p, "")
 	found := &d.Findings
 	if o.Version != groups[o.Group] {
-		found.Add("apiVersion", "%q is not known: use %s/%s", o.Version, o.Group, groups[o.Group])
+		found.Add("apiVersion", "%s is not known: use %s/%s", document.Quote(o.Version), o.Group, groups[o.Group])
 	}
-	if p.Metadata.Name == "" && !found.About("metadata") && !found.About("metadata.name") {
-		found.Add("metadata.name", "is required")
+	p.Metadata.Namespace = namespace(p.Metadata.Namespace)
+	var names document.Findings
+	if err := document.CheckName(p.Metadata.Name); err != nil {
+		names.Add("metadata.name", "%w", err)
 	}
-	if p.Metadata.Namespace == "" {
-		p.Metadata.Namespace = namespace("")
+	if err := document.CheckNamespace(p.Metadata.Namespace); err != nil {
+		names.Add("metadata.namespace", "%w", err)
 	}
+	d.Adopt(&names)
 	if len(found.Errors) > 0 {
 		return p, found
 	}

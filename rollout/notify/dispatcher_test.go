@@ -195,9 +195,9 @@ func TestFields(t *testing.T) {
 	for want, s := range map[string]rollout.Settings{
 		"Weight step: 10 max: 50":      {StepWeight: 10, MaxWeight: 50},
 		"Weight step: 5 max: 100":      {StepWeight: 5},
-		"Weight steps: 1,2,50 max: 80": {StepWeights: []int{1, 2, 50}, MaxWeight: 80},
+		"Weight steps: 1,2,50 max: 50": {StepWeights: []int{1, 2, 50}, MaxWeight: 80},
 		"A/B Testing":                  {Iterations: 5, Match: []rollout.Match{{}}},
-		"Blue/Green":                   {Iterations: 5},
+		"Blue/Green":                   {Iterations: 5, StepWeight: 10},
 	} {
 		c := canary()
 		c.Spec.Analysis = s

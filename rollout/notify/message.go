@@ -1,6 +1,7 @@
 package notify
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -31,52 +32,37 @@ func Fields(canary *rollout.Canary, cluster string) []Field {
 	spec := &canary.Spec
 	list = append(list,
 		Field{"Target", fmt.Sprintf("%s/%s.%s", spec.TargetRef.Kind, spec.TargetRef.Name, namespace(canary.Metadata.Namespace))},
-		Field{"Failed checks threshold", strconv.Itoa(max(spec.Analysis.Threshold, 1))},
-		Field{"Progress deadline", strconv.Itoa(deadline(spec)) + "s"},
+		Field{"Failed checks threshold", strconv.Itoa(canary.Threshold())},
+		Field{"Progress deadline", fmt.Sprintf("%.0fs", canary.ProgressDeadline().Seconds())},
 	)
-	if routing := routing(&spec.Analysis); routing != "" {
+	if routing := routing(canary); routing != "" {
 		list = append(list, Field{"Traffic routing", routing})
 	}
 	return list
 }
 
 func namespace(name string) string {
-	if name == "" {
-		return "default"
-	}
-	return name
+	return cmp.Or(name, rollout.DefaultNamespace)
 }
 
-func deadline(spec *rollout.CanarySpec) int {
-	if spec.ProgressDeadlineSeconds > 0 {
-		return spec.ProgressDeadlineSeconds
-	}
-	return 600
-}
-
-func routing(s *rollout.Settings) string {
+// routing says how the canary gets its traffic, "" when it gets none.
+func routing(canary *rollout.Canary) string {
+	s := &canary.Spec.Analysis
 	switch {
+	case canary.Strategy() == rollout.ABTest:
+		return "A/B Testing"
+	case canary.Strategy() == rollout.BlueGreen:
+		return "Blue/Green"
 	case s.StepWeight > 0:
-		return fmt.Sprintf("Weight step: %d max: %d", s.StepWeight, maxWeight(s))
+		return fmt.Sprintf("Weight step: %d max: %d", s.StepWeight, canary.MaxWeight())
 	case len(s.StepWeights) > 0:
 		var steps []string
 		for _, step := range s.StepWeights {
 			steps = append(steps, strconv.Itoa(step))
 		}
-		return fmt.Sprintf("Weight steps: %s max: %d", strings.Join(steps, ","), maxWeight(s))
-	case len(s.Match) > 0:
-		return "A/B Testing"
-	case s.Iterations > 0:
-		return "Blue/Green"
+		return fmt.Sprintf("Weight steps: %s max: %d", strings.Join(steps, ","), canary.MaxWeight())
 	}
 	return ""
-}
-
-func maxWeight(s *rollout.Settings) int {
-	if s.MaxWeight > 0 {
-		return s.MaxWeight
-	}
-	return 100
 }
 
 // text returns what the message says, as it came.

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/headgate-io/headgate/internal/document"
 	"github.com/headgate-io/headgate/internal/redact"
 	"github.com/headgate-io/headgate/rollout"
 )
@@ -86,17 +87,21 @@ func (p *Provider) defects() []defect {
 		list = append(list, defect{"spec." + field, fmt.Sprintf(format, args...)})
 	}
 	if services[spec.Type] == nil {
-		add("type", "%q is not known: use one of %s", redact.String(string(spec.Type)), strings.Join(types(), ", "))
+		add("type", "%s is not known: use one of %s", document.Quote(redact.String(string(spec.Type))), strings.Join(types(), ", "))
 	}
 	if spec.Address == "" && spec.SecretRef == nil {
 		add("address", "is missing: give it, or a spec.secretRef to a Secret with the key address")
 	}
-	if spec.SecretRef != nil && spec.SecretRef.Name == "" {
-		add("secretRef.name", "is missing")
+	secret := func(field string, ref *rollout.SecretRef) {
+		if ref == nil {
+			return
+		}
+		if err := document.CheckName(ref.Name); err != nil {
+			add(field+".name", "%v", err)
+		}
 	}
-	if spec.CertSecretRef != nil && spec.CertSecretRef.Name == "" {
-		add("certSecretRef.name", "is missing")
-	}
+	secret("secretRef", spec.SecretRef)
+	secret("certSecretRef", spec.CertSecretRef)
 	if spec.Address != "" {
 		if _, err := parseURL(spec.Address); err != nil {
 			add("address", "%v", err)
