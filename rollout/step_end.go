@@ -21,11 +21,11 @@ func (t *tick) rollback() bool {
 	return false
 }
 
-// promotionFailed gives everything to the canary: the primary cannot serve. In
-// Finalising the canary may be scaled down already: when it cannot serve
+// promotionFailed gives everything to the canary: the primary cannot serve. A
+// canary without traffic may be scaled down already: when it cannot serve
 // either, the traffic is left where it is.
 func (t *tick) promotionFailed(a about) {
-	if t.s.Phase == Finalising {
+	if t.s.Phase == Finalising || t.s.CanaryWeight == 0 {
 		err := t.Target.ScaleUp(t.ctx)
 		if err == nil {
 			err = t.Target.CanaryReady(t.ctx)

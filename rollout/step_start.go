@@ -18,7 +18,8 @@ func (t *tick) suspended() bool {
 // that failed may come again after that of the primary was back.
 func (t *tick) unchanged() bool {
 	s := &t.s
-	if s.AppliedSpec == "" || t.revision != s.PromotedSpec && t.revision != s.AppliedSpec {
+	began := s.AppliedSpec != "" || s.Phase == Failed // a rollback that a restart was cut short by has none
+	if !began || t.revision != s.PromotedSpec && t.revision != s.AppliedSpec {
 		return true
 	}
 	if s.Phase == Failed {

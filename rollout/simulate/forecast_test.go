@@ -274,7 +274,7 @@ func (f *forecast) promoting(k sky) {
 func (f *forecast) primaryStuck(k sky) {
 	switch f.phase {
 	case rollout.Promoting, rollout.Finalising:
-		if f.phase == rollout.Finalising && (k.fails(Target, scaleUp) || k.says(Canary) != "") {
+		if (f.phase == rollout.Finalising || f.weight == 0) && (k.fails(Target, scaleUp) || k.says(Canary) != "") {
 			f.primary = ""
 			f.end(k, rollout.Failed) // the canary may be scaled down, and does not come back
 		} else if k.says(Traffic) != setFailing && f.route(k, 100, false) {
