@@ -205,7 +205,7 @@ func (w *witness) ScaleUp(ctx context.Context) error {
 	if w.call(); ctx.Err() != nil {
 		return ctx.Err()
 	}
-	if w.before.Phase != rollout.Finalising && !w.all(rollout.HookConfirmRollout, w.approved) {
+	if !promoting(w.before.Phase) && !w.all(rollout.HookConfirmRollout, w.approved) {
 		w.bad("scaled up before the rollout was confirmed")
 	}
 	return w.world.ScaleUp(ctx)
