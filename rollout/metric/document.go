@@ -14,11 +14,7 @@ import (
 
 // document asks an HTTP endpoint for a document and returns the number in it.
 func (q *Querier) document(ctx context.Context, e endpoint, v values) (float64, error) {
-	address, err := render(e.Address, v, inURL)
-	if err != nil {
-		return 0, fmt.Errorf("spec.provider.address: %w", err)
-	}
-	u, err := parseAddress(address)
+	u, err := addressOf(e, v)
 	if err != nil {
 		return 0, fmt.Errorf("spec.provider.address %w", err)
 	}
@@ -39,6 +35,25 @@ func (q *Querier) document(ctx context.Context, e endpoint, v values) (float64, 
 	}
 	value, err := at.number(a.body)
 	return value, a.quiet(err)
+}
+
+// addressOf returns the URL of an endpoint with its placeholders filled in. Dot
+// segments are refused, also where their slashes are escaped: servers take them away.
+func addressOf(e endpoint, v values) (*url.URL, error) {
+	text, err := render(e.Address, v, inURL)
+	if err != nil {
+		return nil, err
+	}
+	u, err := parseAddress(text)
+	if err != nil {
+		return nil, err
+	}
+	for _, segment := range strings.FieldsFunc(u.Path, func(r rune) bool { return r == '/' || r == '\\' }) {
+		if segment == "." || segment == ".." {
+			return nil, fmt.Errorf("has the path segment %s", segment)
+		}
+	}
+	return u, nil
 }
 
 // inURL escapes a value for the path and the query of a URL.

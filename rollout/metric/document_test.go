@@ -101,14 +101,31 @@ func TestAddressWithPlaceholders(t *testing.T) {
 	}))
 	defer server.Close()
 	tpl, m := template(metric.Provider{Type: "http", Address: server.URL + "/{{ namespace }}/{{ variables.v }}?of={{ index variables \"v\" }}&for={{ interval }}"}, ".{{ target }}")
-	m.TemplateVariables = map[string]string{"v": "../a b?c=d&e#f@g"}
+	m.TemplateVariables = map[string]string{"v": "a/a b?c=d&e#f@g"}
 	got, err := querier(t, &metric.Querier{Templates: []*metric.Template{tpl}}).Query(t.Context(), canary(nil), m)
-	const escaped = "..%2Fa%20b%3Fc%3Dd%26e%23f%40g"
+	const escaped = "a%2Fa%20b%3Fc%3Dd%26e%23f%40g"
 	if err != nil || got != 4 || path != "/test/"+escaped || query != "of="+escaped+"&for=1m" {
 		t.Errorf("got %v, %v: %s ? %s", got, err, path, query)
 	}
 	m.TemplateVariables = nil
-	if _, err := querier(t, &metric.Querier{Templates: []*metric.Template{tpl}}).Query(t.Context(), canary(nil), m); err == nil || !strings.Contains(err.Error(), `spec.provider.address: line:1`) {
+	if _, err := querier(t, &metric.Querier{Templates: []*metric.Template{tpl}}).Query(t.Context(), canary(nil), m); err == nil || !strings.Contains(err.Error(), `spec.provider.address line:1`) {
 		t.Errorf("got %v", err)
+	}
+}
+
+// A value does not lead to another place of the server: many take away dot
+// segments, escaped slashes and all.
+func TestAddressWithDots(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		t.Errorf("asked %s", r.URL)
+	}))
+	defer server.Close()
+	tpl, m := template(metric.Provider{Type: "http", Address: server.URL + "/tenants/{{ variables.a }}{{ variables.b }}/value"}, "")
+	for _, of := range [][2]string{{"..", ""}, {".", "."}, {"", "."}, {"x/..", ""}, {"../..", "/admin"}, {`..\`, "x"}} {
+		m.TemplateVariables = map[string]string{"a": of[0], "b": of[1]}
+		_, err := querier(t, &metric.Querier{Templates: []*metric.Template{tpl}}).Query(t.Context(), canary(nil), m)
+		if err == nil || !strings.Contains(err.Error(), "spec.provider.address has the path segment") {
+			t.Errorf("%q: got %v", of, err)
+		}
 	}
 }

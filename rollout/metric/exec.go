@@ -40,19 +40,48 @@ func checkCommand(line string) error {
 	return each(args, func(arg string) error { _, err := parseQuery(arg); return err })
 }
 
+// arguments returns those of a command line with its placeholders filled in. A
+// value does not make an option of one that the template does not begin with
+// a dash, unless -- stands before it.
+func arguments(line string, v values) ([]string, error) {
+	args, err := command.Words(line)
+	if err != nil {
+		return nil, fmt.Errorf("is no command line: %w", err)
+	}
+	size, options := 0, true
+	for i, arg := range args {
+		if args[i], err = render(arg, v, verbatim); err != nil {
+			return nil, fmt.Errorf("argument %d: %w", i, err)
+		}
+		if size += len(args[i]); size > maxQuery {
+			return nil, tooLong()
+		}
+		if options && strings.HasPrefix(args[i], "-") {
+			if bare, _ := render(arg, v, undashed); !strings.HasPrefix(bare, "-") {
+				return nil, fmt.Errorf("argument %d begins with - that is a part of a value: put -- before it, or make it --NAME=VALUE", i)
+			}
+		}
+		options = options && arg != "--"
+	}
+	return args, nil
+}
+
+// undashed returns a value that does not begin with a dash.
+func undashed(s string) string {
+	if strings.HasPrefix(s, "-") {
+		return "x" + s[1:]
+	}
+	return s
+}
+
 // run runs a command line and returns the number it prints.
 func (c *Commands) run(ctx context.Context, line string, v values) (float64, error) {
 	if c == nil {
 		return 0, errors.New("commands are not allowed here: use type prometheus or http")
 	}
-	args, err := command.Words(line)
+	args, err := arguments(line, v)
 	if err != nil {
-		return 0, fmt.Errorf("spec.query is no command line: %w", err)
-	}
-	for i, arg := range args {
-		if args[i], err = render(arg, v, verbatim); err != nil {
-			return 0, fmt.Errorf("spec.query: argument %d: %w", i, err)
-		}
+		return 0, fmt.Errorf("spec.query: %w", err)
 	}
 	limit := cmp.Or(c.Timeout, commandTimeout)
 	within, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("did not end within %s", limit))

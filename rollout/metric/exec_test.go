@@ -107,3 +107,30 @@ func TestProgramThatIsNotThere(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// A value is no option of the program where the template does not have one.
+func TestValueThatLooksLikeAnOption(t *testing.T) {
+	m := rollout.Metric{TemplateVariables: map[string]string{"o": "--output=/etc/passwd", "dash": "-", "none": "", "yes": "y"}}
+	for line, want := range map[string]string{
+		"PROGRAM {{ variables.o }}":                                         "argument 1 begins with - that is a part of a value",
+		"PROGRAM a {{ variables.none }}{{ variables.o }}":                   "argument 2 begins with -",
+		"PROGRAM {{ variables.dash }}-x":                                    "argument 1 begins with -",
+		"PROGRAM a -- {{ variables.o }}":                                    `["a" "--" "--output=/etc/passwd"]`,
+		"PROGRAM -f {{ variables.none }}-x":                                 `["-f" "-x"]`,
+		"PROGRAM --a={{ variables.o }}":                                     `["--a=--output=/etc/passwd"]`,
+		"PROGRAM -{{ variables.o }}":                                        `["---output=/etc/passwd"]`,
+		`PROGRAM '{{ if eq variables.yes "y" }}--yes{{ else }}no{{ end }}'`: `["--yes"]`,
+	} {
+		if _, err := ran(t, t.Context(), "args", line, m, metric.Commands{}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v, want %s", line, err, want)
+		}
+	}
+}
+
+// Arguments are bounded together, as a query is.
+func TestArgumentsThatGrow(t *testing.T) {
+	m := rollout.Metric{TemplateVariables: map[string]string{"a": strings.Repeat("x", 60<<10)}}
+	if _, err := ran(t, t.Context(), "last", "PROGRAM"+strings.Repeat(" {{ variables.a }}", 2), m, metric.Commands{}); err == nil || !strings.Contains(err.Error(), "becomes longer than 64 KiB") {
+		t.Errorf("got %v", err)
+	}
+}

@@ -140,10 +140,12 @@ type bounded struct{ strings.Builder }
 
 func (b *bounded) Write(p []byte) (int, error) {
 	if b.Len()+len(p) > maxQuery {
-		return 0, fmt.Errorf("the query becomes longer than %d KiB", maxQuery>>10)
+		return 0, tooLong()
 	}
 	return b.Builder.Write(p)
 }
+
+func tooLong() error { return fmt.Errorf("the query becomes longer than %d KiB", maxQuery>>10) }
 
 // A grammar says what a query may hold: nothing that repeats, and nothing that
 // makes long texts of short ones.
@@ -167,9 +169,12 @@ func (g *grammar) node(n parse.Node) error {
 	case *parse.PipeNode:
 		return g.pipe(n)
 	case *parse.ChainNode:
+		if isCall(n.Node, "variables") {
+			return nil
+		}
 		return g.node(n.Node)
 	case *parse.IdentifierNode:
-		if g.functions[n.Ident] == nil && !operators[n.Ident] {
+		if g.functions[n.Ident] == nil && !operators[n.Ident] || n.Ident == "variables" { // all of them are no text
 			return g.refuse(n)
 		}
 		return nil
@@ -183,7 +188,18 @@ func (g *grammar) pipe(p *parse.PipeNode) error {
 	if len(p.Decl) > 0 {
 		return g.refuse(p)
 	}
-	return each(p.Cmds, func(c *parse.CommandNode) error { return each(c.Args, g.node) })
+	return each(p.Cmds, func(c *parse.CommandNode) error {
+		if args := c.Args; len(args) > 2 && isCall(args[0], "index") && isCall(args[1], "variables") {
+			return each(args[2:], g.node)
+		}
+		return each(c.Args, g.node)
+	})
+}
+
+// isCall reports whether n calls a function without arguments.
+func isCall(n parse.Node, function string) bool {
+	name, ok := n.(*parse.IdentifierNode)
+	return ok && name.Ident == function
 }
 
 func (g *grammar) refuse(n parse.Node) error {

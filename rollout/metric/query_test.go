@@ -62,6 +62,8 @@ func TestPlaceholders(t *testing.T) {
 		"nil":                  {named, `{{ eq nil nil }}`, "", "is not for queries"},
 		"index of a string":    {named, `{{ index name "a" }}`, "", "wrong type"},
 		"long":                 {named, "{{name}}" + strings.Repeat("x", 64<<10), "", "is longer than 64 KiB"},
+		"all variables":        {named, `{{ variables }}`, "", "variables is not for queries"},
+		"a choice of all":      {named, `{{ or variables "x" }}`, "", "variables is not for queries"},
 		"deep":                 {named, "{{" + strings.Repeat("(", 30_000) + "name" + strings.Repeat(")", 30_000) + "}}", "", "line:1"},
 	}
 	for name, test := range tests {
