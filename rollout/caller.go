@@ -27,6 +27,8 @@ type Caller struct {
 	Wait    func(context.Context, time.Duration) error // between attempts; nil for the clock
 	Now     func() time.Time                           // in signatures, and what dates of Retry-After are compared with; nil for the clock
 
+	idle time.Duration // how long connections are kept; 0 for idleTimeout
+
 	mu         sync.Mutex
 	transports []*transport // by setting, the one used last at the end
 }
@@ -95,6 +97,7 @@ func (c *Caller) call(ctx context.Context, hook Hook, payload Payload) (Answer, 
 	if to.credentials, err = c.credentials(ctx, payload.Namespace, hook.SecretRef, user); err != nil {
 		return Answer{}, err
 	}
+	to.header.Set("Content-Type", "application/json")
 	proxy, err := c.proxy(target)
 	if err != nil {
 		return Answer{}, err

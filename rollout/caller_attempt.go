@@ -110,16 +110,16 @@ func (e timeoutError) Error() string { return "no answer within " + time.Duratio
 func (timeoutError) Timeout() bool   { return true }
 func (timeoutError) Unwrap() error   { return os.ErrDeadlineExceeded }
 
-// post sends the request to a URL.
+// post sends the request to a URL. All requests of a call that are not signed
+// share a header: transports do not change it.
 func (c *call) post(ctx context.Context, to *url.URL) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "", bytes.NewReader(c.body))
 	if err != nil {
 		return nil, err
 	}
-	req.URL, req.Host = to, to.Host
-	req.Header = c.header.Clone()
-	req.Header.Set("Content-Type", "application/json")
+	req.URL, req.Host, req.Header = to, to.Host, c.header
 	if c.signing != nil {
+		req.Header = c.header.Clone()
 		req.Header.Set(SignatureHeader, signature(c.signing, c.body, c.caller.now()))
 	}
 	return c.transport.RoundTrip(req)

@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"crypto/tls"
@@ -139,7 +140,7 @@ func (c *Caller) newTransport(config *tls.Config, proxy *url.URL) *http.Transpor
 		DialContext:            (&net.Dialer{Timeout: dialTimeout}).DialContext,
 		TLSClientConfig:        config,
 		TLSHandshakeTimeout:    handshakeTimeout,
-		IdleConnTimeout:        idleTimeout,
+		IdleConnTimeout:        cmp.Or(c.idle, idleTimeout),
 		MaxIdleConns:           maxIdle,
 		MaxIdleConnsPerHost:    maxIdlePerHost,
 		MaxResponseHeaderBytes: maxHeaderBytes,

@@ -59,11 +59,8 @@ func TestConnectionsOfAttemptsAfterClose(t *testing.T) {
 			t.Run(fmt.Sprintf("%s, HTTP/2 %v", name, http2), func(t *testing.T) {
 				srv, conns := busyOnce(t, ca, http2)
 				c := &rollout.Caller{Secrets: authority(ca)}
-				c.Wait = func(context.Context, time.Duration) error {
-					c.KeepIdle()
-					end(t, c)
-					return nil
-				}
+				c.KeepIdle()
+				c.Wait = func(context.Context, time.Duration) error { end(t, c); return nil }
 				first := hook(srv, "first")
 				first.Retries = 1
 				if _, err := c.Call(t.Context(), first, small); err != nil {
@@ -81,8 +78,8 @@ func TestConnectionsOfAttemptsAfterClose(t *testing.T) {
 func TestForgottenSettings(t *testing.T) {
 	ca := testenv.NewCA(t)
 	srv, conns := busyOnce(t, ca, false)
-	c := &rollout.Caller{Secrets: authority(ca)}
-	c.Wait = func(context.Context, time.Duration) error { c.KeepIdle(); return nil }
+	c := &rollout.Caller{Secrets: authority(ca), Wait: new(waits).wait}
+	c.KeepIdle()
 	defer c.Close()
 	other, _ := count(t, func(http.ResponseWriter, *http.Request) {})
 	for i := range 17 {

@@ -23,10 +23,5 @@ func Told(code EventCode) (text string, warning bool, alert Severity) {
 // EventCodes are all events.
 func EventCodes() []EventCode { return slices.Sorted(maps.Keys(tellings)) }
 
-// KeepIdle makes the transports that there are keep idle connections for long, so
-// that what ends them is seen to.
-func (c *Caller) KeepIdle() {
-	for _, t := range c.transports {
-		t.IdleConnTimeout = time.Hour
-	}
-}
+// KeepIdle makes connections stay for long, so that what else ends them is seen to.
+func (c *Caller) KeepIdle() { c.idle = time.Hour }
