@@ -3,7 +3,8 @@
 // run: over HTTP, and over TLS whose certificates are not verified.
 //
 // Each contestant is a process that makes 10,000 calls, one after the other, to a
-// server on loopback, which counts connections. They take turns, so that what
+// server on loopback, which is another, does little, and counts connections. The
+// clients of the reference are never closed and make 1,000. They take turns, so that what
 // else the machine does hits all of them alike, and the numbers are medians. See
 // docs/benchmarks.md for how to read them.
 package main
@@ -45,7 +46,9 @@ type bench struct {
 	err     error
 }
 
-// limits are the most of the time of a client for each call that a shared one may take.
+// limits are the most of the time of a client that is built for each call and
+// closed after it that a shared one may take. Without TLS the exchange itself is
+// about a fifth of that time.
 var limits = map[string]float64{"HTTP": 1.0 / 3, "TLS": 1.0 / 5}
 
 // How the server is reached.
@@ -53,8 +56,8 @@ var ways = []string{"HTTP", "TLS"}
 
 const (
 	ours   = "one Caller, "
-	theirs = "a client for each call, "
-	leaves = "the same, never closed, 1,000 calls, "
+	theirs = "a client for each call, closed, "
+	leaves = "the same, never closed (reference), 1,000 calls, "
 )
 
 func run(ctx context.Context, o contest.Options) (missed int, err error) {
@@ -146,7 +149,7 @@ func (b *bench) report(out io.Writer) (missed int) {
 		}
 		goals = append(goals,
 			contest.Goal{What: way + ", time of a call against a client that is closed", Number: ratio(b.median(ours+way, took), b.median(theirs+way, took)), Limit: limits[way]},
-			contest.Goal{What: way + ", time of a call against one never closed", Number: ratio(b.median(ours+way, took), b.median(leaves+way, took)), Limit: limits[way]},
+			contest.Goal{What: way + ", time of a call against one never closed", Number: ratio(b.median(ours+way, took), b.median(leaves+way, took)), Limit: 1.0 / 5},
 			contest.Goal{What: way + ", connections", Number: b.most(ours+way, opened), Limit: 2, Unit: "in all"},
 			contest.Goal{What: way + ", connections left", Number: b.most(ours+way, left), Limit: 0, Unit: "in all"},
 			contest.Goal{What: way + ", goroutines left", Number: b.most(ours+way, goroutines), Limit: 0, Unit: "in all"})
