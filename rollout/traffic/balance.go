@@ -34,6 +34,7 @@ type balance struct {
 	running [2]int
 	flights map[*flight]struct{} // to the canary
 	idle    chan struct{}        // closed when the canary has no request; nil when nobody waits
+	drains  int                  // how often it was waited for in vain
 }
 
 // set changes the routes and reports whether the canary gets requests now that
@@ -127,18 +128,44 @@ func (b *balance) wait() (running int, idle <-chan struct{}) {
 	return b.running[canary], b.idle
 }
 
-// endEndless ends what would never end by itself, and reports whether the
-// canary has no other requests.
-func (b *balance) endEndless() bool {
+// look notes how far the requests to the canary have come.
+func (b *balance) look() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	for f := range b.flights {
+		f.seen = f.moves.Load()
+	}
+}
+
+// patience is how often requests that go on are waited for.
+const patience = 10
+
+// endStalled ends what would never end by itself and, the last time, what still
+// runs. It reports whether the canary has no other requests.
+func (b *balance) endStalled() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.drains++
 	all := true
 	for f := range b.flights {
-		if f.endless.Load() {
-			f.cancel()
+		if b.drains >= patience || f.stalled() {
+			f.end()
 		} else {
 			all = false
 		}
 	}
 	return all
+}
+
+// stalled reports whether nothing bounds how long f still runs: there is no end
+// to its answer, or none of its bodies went on since the balance looked.
+func (f *flight) stalled() bool {
+	return f.endless.Load() || !f.asked.Load() && f.moves.Load() == f.seen
+}
+
+// drained says that the canary has no request.
+func (b *balance) drained() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.drains = 0
 }

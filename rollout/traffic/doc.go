@@ -11,7 +11,8 @@
 //
 // Of any 100 requests in a row that the weights are for, the canary gets as
 // many as its weight says, spread evenly. New routes hold for requests that
-// begin afterwards; what runs is never cut: see [Proxy.Target].
+// begin afterwards; what runs is cut off only when it would never end: see
+// [Proxy.Target].
 //
 // Nothing is sent twice. An upstream that cannot be reached is status 502, one
 // that does not answer in time 504, with a text that names neither; a request
@@ -22,9 +23,10 @@
 //
 // Method, path, query, Host, body and trailers arrive as they were sent, and so
 // do the answer and its informational responses. Headers of one hop are
-// removed. Forwarded and X-Forwarded-For, -Host and -Proto are replaced by what
-// the proxy saw, unless [Proxy.TrustForwarded] is set. CONNECT is refused with
-// 405. Upstreams are spoken to in HTTP/1.1. Bodies have no limit, in size or
+// removed. X-Forwarded-For, -Host and -Proto are replaced by what the proxy saw,
+// and Forwarded, X-Real-Ip and other X-Forwarded-… removed, unless
+// [Proxy.TrustForwarded] is set. An answer that comes before the end of the body
+// ends the connection of the client. CONNECT is refused with 405. Upstreams are spoken to in HTTP/1.1. Bodies have no limit, in size or
 // in time: they are for the server that calls the proxy to set.
 //
 // # Adapters

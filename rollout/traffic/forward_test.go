@@ -61,6 +61,9 @@ func TestRequestsArriveAsTheyWereSent(t *testing.T) {
 		"named by connection":   {request: "GET / HTTP/1.1\r\nHost: h\r\nConnection: close, X-Hop\r\nX-Hop: 1\r\n\r\n", lack: "X-Hop"},
 		"forwarded dropped":     {request: "GET / HTTP/1.1\r\nHost: h\r\nConnection: X-Forwarded-For\r\nX-Forwarded-For: 6.6.6.6\r\n\r\n", want: "X-Forwarded-For: 127.0.0.1\r\n", lack: "6.6.6.6"},
 		"proto is what it was":  {request: "GET / HTTP/1.1\r\nHost: h\r\nX-Forwarded-Proto: https\r\n\r\n", want: "X-Forwarded-Proto: http\r\n"},
+		"port is not told":      {request: "GET / HTTP/1.1\r\nHost: h\r\nX-Forwarded-Port: 666\r\n\r\n", lack: "666"},
+		"real address":          {request: "GET / HTTP/1.1\r\nHost: h\r\nX-Real-IP: 6.6.6.6\r\n\r\n", lack: "6.6.6.6"},
+		"port trusted":          {trust: true, request: "GET / HTTP/1.1\r\nHost: h\r\nX-Forwarded-Port: 666\r\n\r\n", want: "X-Forwarded-Port: 666\r\n"},
 		"forwarded trusted":     {trust: true, request: "GET / HTTP/1.1\r\nHost: h\r\nX-Forwarded-For: 6.6.6.6\r\nX-Forwarded-Proto: https\r\n\r\n", want: "X-Forwarded-For: 6.6.6.6, 127.0.0.1\r\nX-Forwarded-Host: h\r\nX-Forwarded-Proto: https\r\n"},
 		"proxy authorization":   {request: "GET / HTTP/1.1\r\nHost: h\r\nProxy-Authorization: Basic c2VjcmV0\r\n\r\n", lack: "c2VjcmV0"},
 		"authorization arrives": {request: "GET / HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer t\r\n\r\n", want: "Authorization: Bearer t\r\n"},
@@ -119,8 +122,19 @@ func TestStreaming(t *testing.T) {
 	}
 }
 
+func TestTrailersOfRequests(t *testing.T) {
+	p := &traffic.Proxy{Primary: serve(t, func(w http.ResponseWriter, req *http.Request) {
+		io.Copy(io.Discard, req.Body)
+		io.WriteString(w, req.Trailer.Get("X-Sum"))
+	}).URL}
+	_, body := raw(t, front(t, p), "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\nTrailer: X-Sum\r\n\r\n5\r\nhello\r\n0\r\nX-Sum: 3\r\n\r\n")
+	if body != "3" {
+		t.Errorf("got %q", body)
+	}
+}
+
 func TestHugeBodies(t *testing.T) {
-	const size = 128 << 20
+	const size = 24 << 20
 	echo := serve(t, func(w http.ResponseWriter, req *http.Request) {
 		http.NewResponseController(w).EnableFullDuplex()
 		io.Copy(w, req.Body)

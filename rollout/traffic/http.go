@@ -18,7 +18,8 @@ import (
 
 // A Request is what an [HTTP] sends for an operation. URL, Header and Body are
 // templates over [Values]; in a URL, texts are escaped so that each stays what
-// it is: a part of a path, or a value of a query.
+// it is: a part of a path, or a value of a query. A part that is . or .. is an
+// error.
 type Request struct {
 	Method string // default GET for operations that ask, POST for others
 	URL    string
@@ -146,6 +147,11 @@ func (r Request) expand(op Operation, v Values) (Request, error) {
 	u, err := url.Parse(r.URL)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" {
 		return r, errors.New("url: give an absolute one with http or https")
+	}
+	for part := range strings.SplitSeq(u.EscapedPath(), "/") {
+		if text, _ := url.PathUnescape(part); text == "." || text == ".." {
+			return r, fmt.Errorf("url: a part of its path is %q: servers take that for another path", text)
+		}
 	}
 	if r.Body, err = expand(r.Body, v); err != nil {
 		return r, fmt.Errorf("body: %w", err)

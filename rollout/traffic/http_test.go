@@ -42,6 +42,18 @@ func TestHTTPRequest(t *testing.T) {
 	}
 }
 
+// A revision does not make another path of a URL.
+func TestHTTPPathThatLeadsElsewhere(t *testing.T) {
+	server := serve(t, func(_ http.ResponseWriter, req *http.Request) { t.Errorf("%s was asked for", req.RequestURI) })
+	for _, id := range []string{".", ".."} {
+		a := request(traffic.ScaleDown, traffic.Request{URL: server.URL + "/v1/{{.Revision}}/down"})
+		a.ID = id
+		if err := a.ScaleDown(t.Context()); err == nil || !strings.Contains(err.Error(), "url: ") {
+			t.Error(err)
+		}
+	}
+}
+
 func TestHTTPMethods(t *testing.T) {
 	server := serve(t, func(w http.ResponseWriter, req *http.Request) {
 		if req.URL.Path == "/routes" {

@@ -31,7 +31,7 @@ var programs = map[string]func() int{
 	},
 	"much": func() int {
 		much := make([]byte, 1<<20)
-		for range 1024 {
+		for range 64 {
 			os.Stdout.Write(much)
 			os.Stderr.Write(make([]byte, 1<<10))
 		}
@@ -40,7 +40,7 @@ var programs = map[string]func() int{
 	"hang": hang,
 	"fork": func() int {
 		child := exec.Command(os.Args[0])
-		child.Env = []string{"PROGRAM=hang", "ADDR=" + os.Getenv("ADDR")}
+		child.Env = []string{"PROGRAM=hang", "ADDR=" + os.Getenv("ADDR"), quick}
 		if err := child.Start(); err != nil {
 			return 1
 		}

@@ -53,11 +53,15 @@ func newCondition(want rollout.StringMatch) (func(string) bool, error) {
 		all = append(all, func(s string) bool { return strings.HasSuffix(s, want.Suffix) })
 	}
 	if want.Regex != "" {
-		re, err := regexp.Compile(`\A(?:` + want.Regex + `)\z`)
+		re, err := regexp.Compile(want.Regex)
 		if err != nil {
 			return nil, fmt.Errorf("regex: %w", err)
 		}
-		all = append(all, re.MatchString)
+		re.Longest()
+		all = append(all, func(s string) bool {
+			at := re.FindStringIndex(s)
+			return at != nil && at[0] == 0 && at[1] == len(s)
+		})
 	}
 	if len(all) != 1 {
 		return nil, errors.New("set one of exact, prefix, suffix and regex")

@@ -14,7 +14,8 @@ func TestMatch(t *testing.T) {
 		{Headers: map[string]rollout.StringMatch{"x-canary": exact("yes"), "x-user": {Prefix: "qa-"}}},
 		{Headers: map[string]rollout.StringMatch{"cookie": {Regex: `^(.*; ?)?canary=always(;.*)?$`}}},
 		{Headers: map[string]rollout.StringMatch{"user-agent": {Suffix: "/Firefox"}}},
-		{Headers: map[string]rollout.StringMatch{"X-Team": {Regex: "a|b"}}},
+		{Headers: map[string]rollout.StringMatch{"X-Team": {Regex: "a|b|bcd"}}},
+		{Headers: map[string]rollout.StringMatch{"X-Quoted": {Regex: `\Qa.b`}}},
 	}}
 	url := front(t, p).URL
 	tests := []struct{ header, want string }{
@@ -30,6 +31,9 @@ func TestMatch(t *testing.T) {
 		{"User-Agent: x/Firefox", "canary"},
 		{"User-Agent: x/Firefox/2", "primary"},
 		{"X-Team: b", "canary"},
+		{"X-Team: bcd", "canary"}, // also where a shorter alternative comes first
+		{"X-Quoted: a.b", "canary"},
+		{"X-Quoted: axb", "primary"},
 		{"X-Team: bad", "primary"}, // a regular expression is for all of the value
 		{"X-Team: " + strings.Repeat("a", 100<<10), "primary"},
 	}

@@ -128,7 +128,7 @@ func (p *Proxy) sendCopy(f *flight, req *http.Request, header http.Header, body 
 	defer p.land(f)
 	ctx, cancel := context.WithTimeout(context.WithValue(p.copies.ctx, flightKey{}, f), or(p.MirrorTimeout, 15*time.Second))
 	defer cancel()
-	f.cancel = cancel
+	f.end = cancel
 	f.epoch = p.ends[canary].window.now()
 	out := req.WithContext(ctx)
 	out.Header = header

@@ -17,11 +17,14 @@ const keep = 64 << 10
 // a connection that was kept open may turn out to be closed by then.
 type sending struct {
 	io.ReadCloser
-	fault atomic.Pointer[error]
-	over  atomic.Bool // the handler has returned: the body is not to be touched any more
-	copy  *copying    // nil when it is not mirrored
-	begun []byte      // what was read so far
-	long  bool        // more was read than is kept
+	flight *flight
+	alone  bool // it is the only one on its connection
+	fault  atomic.Pointer[error]
+	whole  atomic.Bool // all of it was read
+	over   atomic.Bool // the handler has returned: the body is not to be touched any more
+	copy   *copying    // nil when it is not mirrored
+	begun  []byte      // what was read so far
+	long   bool        // more was read than is kept
 }
 
 func (s *sending) Read(b []byte) (int, error) {
@@ -29,6 +32,11 @@ func (s *sending) Read(b []byte) (int, error) {
 		return 0, http.ErrBodyReadAfterClose
 	}
 	n, err := s.ReadCloser.Read(b)
+	s.flight.moves.Add(1)
+	if err == io.EOF {
+		s.whole.Store(true)
+		s.flight.asked.Store(true)
+	}
 	if s.copy != nil {
 		s.copy.add(b[:n], err)
 	}
@@ -51,6 +59,11 @@ func (s *sending) again() (io.ReadCloser, error) {
 	}
 	return io.NopCloser(io.MultiReader(bytes.NewReader(s.begun), s)), nil
 }
+
+// early reports whether an answer comes before the end of the body. The server
+// would take what is still to come for the next request, or fail at it: the
+// connection ends with the answer.
+func (s *sending) early() bool { return s != nil && s.alone && !s.whole.Load() }
 
 // err returns why the client did not send all of it, nil when it did.
 func (s *sending) err() error {

@@ -30,12 +30,20 @@ func (p *Proxy) newUpstream(base *url.URL, transport http.RoundTripper, buffers 
 // rewrite makes the request to the upstream of the one that came in.
 func rewrite(r *httputil.ProxyRequest, base *url.URL, trust bool) {
 	r.Out.URL.RawQuery = r.In.URL.RawQuery // as it was sent: the proxy does not decide by it
+	r.Out.Trailer = r.In.Trailer           // it is filled when the body was read
 	r.SetURL(base)
 	r.Out.Host = r.In.Host
 	if trust {
 		for _, name := range []string{"Forwarded", "X-Forwarded-For"} {
 			if values := r.In.Header[name]; values != nil {
 				r.Out.Header[name] = values
+			}
+		}
+	}
+	if !trust {
+		for name := range r.Out.Header {
+			if strings.HasPrefix(name, "X-Forwarded-") || name == "X-Real-Ip" {
+				delete(r.Out.Header, name)
 			}
 		}
 	}
