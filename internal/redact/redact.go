@@ -33,6 +33,9 @@ var (
 	urlText   = regexp.MustCompile("[A-Za-z][A-Za-z0-9+.-]*://[^\\s\"'<>`]+")
 	queryText = regexp.MustCompile("\\?[^\\s\"'<>`?]*=[^\\s\"'<>`]*")
 
+	// What net/url takes for a port may be a password with a slash in it.
+	port = regexp.MustCompile(`(invalid port )"(?:[^"\\]|\\.)*"`)
+
 	header = regexp.MustCompile(`(?i)(authorization["']?\s*[:=]\s*["'\[]*)[^\s"'\]]+(\s+[^\s"'\],;]+)?`)
 	pem    = regexp.MustCompile(`-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----(?s:.*?)(-----END [A-Z0-9 ]*PRIVATE KEY-----|\z)`)
 
@@ -52,6 +55,7 @@ func String(text string, secrets ...string) string {
 	text = strings.ToValidUTF8(text, string(utf8.RuneError)) // a secret may be a part of a character
 	text = urlText.ReplaceAllStringFunc(text, sparing(maskURL))
 	text = queryText.ReplaceAllStringFunc(text, sparing(maskQuery))
+	text = port.ReplaceAllString(text, `${1}"`+Mask+`"`)
 	text = header.ReplaceAllString(text, "${1}"+Mask)
 	return jwt.ReplaceAllString(text, Mask)
 }

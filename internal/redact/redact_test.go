@@ -29,6 +29,7 @@ func TestString(t *testing.T) {
 		"digest reference":     {`oci://example.org:5000/a@sha256:0123`, `oci://example.org:5000/a@sha256:0123`},
 		"ipv6":                 {`http://[::1]:80/a@b`, `http://[::1]:80/a@b`},
 		"slash in password":    {`parse "https://u:pa/ss@example.org/a": bad`, `parse "https://example.org/a": bad`},
+		"slash, and go on":     {`parse "https://u:pa/ss@example.org/a": invalid port ":pa" after host`, `parse "https://example.org/a": invalid port "***" after host`},
 		"two at signs":         {`https://u:p@ss@example.org/a`, `https://example.org/a`},
 		"ssh":                  {`ssh://git@example.org:22/a`, `ssh://example.org:22/a`},
 		"several":              {`https://a:b@x/ and (http://c:d@y/?e=f)`, `https://x/ and (http://y/?e=***)`},
