@@ -52,6 +52,7 @@ type Status struct {
 	RollingBack   bool      `json:"rollingBack,omitempty"`        // a rollback is decided, and not done yet
 	PostRollout   bool      `json:"postRollout,omitempty"`        // post-rollout webhooks are still to be called
 	Suspended     bool      `json:"suspended,omitempty"`          // the suspension was told
+	Mirrored      bool      `json:"mirrored,omitempty"`           // the routes, as they were last seen or set, have copies for the canary
 	Sequence      int64     `json:"sequence"`                     // of the last event
 	Values        []Value   `json:"metricValues,omitempty"`       // of the metrics, as they were last queried
 }
@@ -73,6 +74,11 @@ type Value struct {
 
 // maxValues bounds the metrics whose values a status keeps.
 const maxValues = 64
+
+// Routes are how the traffic was divided when it was last seen or set.
+func (s Status) Routes() Routes {
+	return Routes{Primary: 100 - s.CanaryWeight, Canary: s.CanaryWeight, Mirrored: s.Mirrored}
+}
 
 // Ended reports whether the rollout of the status is over and nothing is left to do for it.
 func (s Status) Ended() bool {

@@ -102,7 +102,7 @@ func (t *tick) route(r Routes) bool {
 	if !t.done(EventTrafficError, what, t.Traffic.SetRoutes(t.ctx, r)) {
 		return false
 	}
-	t.routes, t.s.CanaryWeight = r, r.Canary
+	t.routes, t.s.CanaryWeight, t.s.Mirrored = r, r.Canary, r.Mirrored
 	return true
 }
 
@@ -116,7 +116,7 @@ func (t *tick) readRoutes() bool {
 	if !t.done(EventTrafficError, "read the routes", err) {
 		return false
 	}
-	t.routes, t.s.CanaryWeight = r, r.Canary
+	t.routes, t.s.CanaryWeight, t.s.Mirrored = r, r.Canary, r.Mirrored
 	return true
 }
 

@@ -99,7 +99,7 @@ func (d *drive) connectTraffic(ctx context.Context, s rollout.Status, open *clos
 	d.phase = func(p rollout.Phase) { phase.Store(p) }
 	adapter := &traffic.Adapter{
 		Driver: driver, Canary: d.canary, ID: d.flags.revision,
-		Start: rollout.Routes{Primary: 100 - s.CanaryWeight, Canary: s.CanaryWeight},
+		Start: s.Routes(),
 		Phase: func() rollout.Phase { return phase.Load().(rollout.Phase) },
 	}
 	d.analysis.Traffic, d.analysis.Target = adapter, adapter
@@ -113,7 +113,7 @@ func (d *drive) connectTraffic(ctx context.Context, s rollout.Status, open *clos
 	if revision != s.AppliedSpec || d.flags.again {
 		s = rollout.Status{} // what another revision had is not for this one
 	}
-	proxy, err := d.flags.newProxy(ctx, d.canary, s.CanaryWeight)
+	proxy, err := d.flags.newProxy(ctx, d.canary, s.Routes())
 	if err != nil {
 		return err
 	}

@@ -59,11 +59,11 @@ func (f *frontFlags) check(a *adapterFlags) error {
 	return nil
 }
 
-// newProxy returns the proxy of a rollout whose canary has weight percent.
-func (f *frontFlags) newProxy(ctx context.Context, c *rollout.Canary, weight int) (*traffic.Proxy, error) {
+// newProxy returns the proxy of a rollout that begins with the routes start.
+func (f *frontFlags) newProxy(ctx context.Context, c *rollout.Canary, start rollout.Routes) (*traffic.Proxy, error) {
 	proxy := &traffic.Proxy{
 		Primary: f.primary, Canary: f.canary, Match: c.Spec.Analysis.Match, MirrorWeight: c.Spec.Analysis.MirrorWeight,
-		Start: rollout.Routes{Primary: 100 - weight, Canary: weight},
+		Start: start,
 	}
 	if _, err := proxy.Routes(ctx); err != nil {
 		return nil, usage("--proxy: %w", err)

@@ -31,7 +31,7 @@ func (f *adapterFlags) register(c *cobra.Command) {
 	fl.StringArrayVar(&f.request, "request", nil, "`OPERATION=[METHOD ]URL` that does it, a template; repeatable")
 	fl.StringArrayVar(&f.bodies, "request-body", nil, "`OPERATION=TEXT` of the body of its request, a template; repeatable")
 	fl.StringArrayVar(&f.headers, "request-header", nil, "`NAME: VALUE` of all requests, a template; repeatable")
-	fl.StringVar(&f.tokenFile, "request-token-file", "", "`FILE` of a bearer token of all requests")
+	fl.StringVar(&f.tokenFile, "request-token-file", "", "`FILE` of a bearer token of all requests, which then go to one origin")
 	fl.DurationVar(&f.execTimeout, "operation-timeout", 0, "bound of one operation; default 1m for commands, 30s for requests")
 }
 
@@ -64,15 +64,15 @@ func (f *adapterFlags) driver() (traffic.Driver, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := f.bound(requests); err != nil {
+		return nil, err
+	}
 	for op, text := range requests {
 		if _, both := commands[op]; both {
 			return nil, usage("operation %s: --exec and --request exclude each other", op)
 		}
-		r := traffic.Request{URL: text, Header: header, Body: bodies[op]}
-		if method, url, found := strings.Cut(text, " "); found {
-			r.Method, r.URL = method, strings.TrimSpace(url)
-		}
-		h.Requests[op] = r
+		method, url := splitRequest(text)
+		h.Requests[op] = traffic.Request{Method: method, URL: url, Header: header, Body: bodies[op]}
 		delete(bodies, op)
 	}
 	for op := range bodies {
@@ -83,6 +83,47 @@ func (f *adapterFlags) driver() (traffic.Driver, error) {
 		return nil, &exitError{exitUsage, err}
 	}
 	return both, nil
+}
+
+// splitRequest splits [METHOD ]URL. Templates in the URL may have spaces.
+func splitRequest(text string) (method, url string) {
+	method, url, found := strings.Cut(text, " ")
+	if !found || strings.ContainsAny(method, ":/{") {
+		return "", text
+	}
+	return method, strings.TrimSpace(url)
+}
+
+// bound refuses credentials for requests to several origins: they are for one.
+func (f *adapterFlags) bound(requests map[traffic.Operation]string) error {
+	flag := ""
+	for _, text := range f.headers {
+		name, _, _ := strings.Cut(text, ":")
+		if name = http.CanonicalHeaderKey(strings.TrimSpace(name)); slices.Contains([]string{"Authorization", "Proxy-Authorization", "Cookie"}, name) {
+			flag = "--request-header " + name
+		}
+	}
+	if f.tokenFile != "" {
+		flag = "--request-token-file"
+	}
+	if flag == "" {
+		return nil
+	}
+	origins := map[string]bool{}
+	for _, text := range requests {
+		_, url := splitRequest(text)
+		parts := strings.SplitN(url, "/", 4) // scheme, nothing, and who is asked
+		origin := strings.ToLower(strings.Join(parts[:min(3, len(parts))], "/"))
+		origin, _, _ = strings.Cut(origin, "?")
+		if strings.Contains(origin, "{{") {
+			return usage("%s: it is for one origin, and that of a --request is a template", flag)
+		}
+		origins[origin] = true
+	}
+	if len(origins) > 1 {
+		return usage("%s: it is for one origin, and each --request gets it: theirs are several; use --exec for the others", flag)
+	}
+	return nil
 }
 
 // header is that of all requests.

@@ -36,14 +36,14 @@ func (s *Simulation) revisions() (first, second string) {
 // start is what the ports have at the beginning.
 func (s *Simulation) start() state {
 	weight := min(max(s.Status.CanaryWeight, 0), 100)
-	runs := weight > 0
+	runs := weight > 0 || s.Status.Mirrored
 	switch s.Status.Phase {
 	case rollout.Waiting:
 		runs = runs || s.Status.Gate != nil && s.Status.Gate.Type != rollout.HookConfirmRollout
 	case rollout.Progressing, rollout.Promoting, rollout.Finalising:
 		runs = true
 	}
-	return state{routes: rollout.Routes{Primary: 100 - weight, Canary: weight}, scaled: runs, primary: s.Status.PromotedSpec}
+	return state{routes: rollout.Routes{Primary: 100 - weight, Canary: weight, Mirrored: s.Status.Mirrored}, scaled: runs, primary: s.Status.PromotedSpec}
 }
 
 // A Tick is one step of the analysis, and what it did.
