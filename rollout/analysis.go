@@ -64,7 +64,9 @@ type Analysis struct {
 }
 
 // Step does what one tick of the interval is for and returns the status after
-// it, and how long to wait before the next: zero for not at all.
+// it, and how long to wait before the next: zero for not at all. That is when
+// it decided a rollback, a promotion or the end, which is to be stored before
+// the next step acts upon it.
 //
 // Errors of ports are events, and what failed is done again in the next tick.
 // The error is that of ctx, and then the status has what was decided before:
@@ -79,11 +81,8 @@ func (a *Analysis) Step(ctx context.Context, now time.Time, s Status) (Status, t
 	}
 	t := &tick{Analysis: a, ctx: ctx, now: now.UTC().Round(0), s: s} // as it is stored, without the monotonic clock
 	t.run()
-	switch {
-	case t.err != nil:
+	if t.err != nil || t.decided {
 		return t.s, 0, t.err
-	case t.s.PostRollout && s.PostRollout != t.s.PostRollout:
-		return t.s, 0, nil
 	}
 	return t.s, a.Canary.Interval(), nil
 }

@@ -52,7 +52,6 @@ var advancing = map[string]func(*scenario){
 	"Progressing: at cp, ro fails":                        func(x *scenario) { x.atGate(); x.w.answers["ro"] = 500 },
 	"Progressing: at cp, ro fails, threshold":             func(x *scenario) { x.atGate(); x.last(); x.w.answers["ro"] = 500 },
 	"Progressing: at cp, passes":                          func(x *scenario) { x.atGate(); x.w.answers[cp] = 200 },
-	"Progressing: at cp, passes, promote fails":           func(x *scenario) { x.atGate(); x.w.answers[cp] = 200; x.w.fails["promote"] = errScripted },
 	"Progressing: at cp, rb fires":                        func(x *scenario) { x.atGate(); x.w.answers["rb"] = 200 },
 	"Progressing: at cp, closed for its deadline":         func(x *scenario) { x.atGate(); x.deadlineOf(cp, time.Minute) },
 	"Progressing: at cp, closed within deadline":          func(x *scenario) { x.atGate(); x.deadlineOf(cp, time.Hour) },
@@ -81,30 +80,39 @@ func (x *scenario) steps(now int) {
 	x.weight(now)
 }
 
+// copying makes a promotion one that was decided and is not done yet.
+func (x *scenario) copying() { x.s.PromotedSpec = "" }
+
 // ending are scenarios of the promotion.
 var ending = map[string]func(*scenario){
-	"Promoting: primary ready":                      func(x *scenario) {},
-	"Promoting: primary not ready":                  func(x *scenario) { x.w.fails["primary"] = errScripted },
-	"Promoting: primary stuck":                      func(x *scenario) { x.w.fails["primary"] = stuck },
-	"Promoting: primary stuck, skipAnalysis":        func(x *scenario) { x.w.fails["primary"] = stuck; x.c.Spec.SkipAnalysis = true },
-	"Promoting: primary not ready for the deadline": func(x *scenario) { x.deadline("primary") },
-	"Promoting: primary stuck, routing fails":       func(x *scenario) { x.w.fails["primary"] = stuck; x.w.fails["set"] = errScripted },
-	"Promoting: routing fails":                      func(x *scenario) { x.w.fails["set"] = errScripted },
-	"Promoting: stepWeightPromotion":                func(x *scenario) { x.c.Spec.Analysis.StepWeightPromotion = 30 },
-	"Promoting: stepWeightPromotion, last step":     func(x *scenario) { x.c.Spec.Analysis.StepWeightPromotion = 30; x.weight(20) },
-	"Promoting: stepWeightPromotion, weight 0":      func(x *scenario) { x.c.Spec.Analysis.StepWeightPromotion = 30; x.weight(0) },
-	"Promoting: another revision, cr closed":        func(x *scenario) { x.w.revision, x.w.answers["cr"] = "v3", 403 },
-	"Promoting: another revision, cr passes":        func(x *scenario) { x.w.revision = "v3" },
-	"Promoting: revision of before":                 func(x *scenario) { x.w.revision = "v1" },
-	"Finalising: primary ready":                     func(x *scenario) { x.s.PromotedSpec = "v2" },
-	"Finalising: a check failed before":             func(x *scenario) { x.s.PromotedSpec = "v2"; x.s.FailedChecks = 1 },
-	"Finalising: scale down fails":                  func(x *scenario) { x.s.PromotedSpec = "v2"; x.w.fails["down"] = errScripted },
-	"Finalising: no post-rollout webhook":           func(x *scenario) { x.s.PromotedSpec = "v2"; x.without(rollout.HookPostRollout) },
-	"Finalising: primary not ready":                 func(x *scenario) { x.s.PromotedSpec = "v2"; x.w.fails["primary"] = errScripted },
-	"Finalising: primary stuck":                     func(x *scenario) { x.s.PromotedSpec = "v2"; x.w.fails["primary"] = stuck },
+	"Promoting: to be copied":                         func(x *scenario) { x.copying() },
+	"Promoting: to be copied, fails":                  func(x *scenario) { x.copying(); x.w.fails["promote"] = errScripted },
+	"Promoting: to be copied, fails for the deadline": func(x *scenario) { x.copying(); x.deadline("promotion"); x.w.fails["promote"] = errScripted },
+	"Promoting: to be copied, never can be":           func(x *scenario) { x.copying(); x.w.fails["promote"] = stuck },
+	"Promoting: to be copied, primary stuck":          func(x *scenario) { x.copying(); x.w.fails["primary"] = stuck },
+	"Promoting: to be copied, another revision":       func(x *scenario) { x.copying(); x.w.revision = "v3" },
+	"Promoting: to be copied, rollback to be done":    func(x *scenario) { x.copying(); x.s.RollingBack = true },
+	"Promoting: primary ready":                        func(x *scenario) {},
+	"Promoting: primary not ready":                    func(x *scenario) { x.w.fails["primary"] = errScripted },
+	"Promoting: primary stuck":                        func(x *scenario) { x.w.fails["primary"] = stuck },
+	"Promoting: primary stuck, skipAnalysis":          func(x *scenario) { x.w.fails["primary"] = stuck; x.c.Spec.SkipAnalysis = true },
+	"Promoting: primary not ready for the deadline":   func(x *scenario) { x.deadline("primary") },
+	"Promoting: primary stuck, routing fails":         func(x *scenario) { x.w.fails["primary"] = stuck; x.w.fails["set"] = errScripted },
+	"Promoting: routing fails":                        func(x *scenario) { x.w.fails["set"] = errScripted },
+	"Promoting: stepWeightPromotion":                  func(x *scenario) { x.c.Spec.Analysis.StepWeightPromotion = 30 },
+	"Promoting: stepWeightPromotion, last step":       func(x *scenario) { x.c.Spec.Analysis.StepWeightPromotion = 30; x.weight(20) },
+	"Promoting: stepWeightPromotion, weight 0":        func(x *scenario) { x.c.Spec.Analysis.StepWeightPromotion = 30; x.weight(0) },
+	"Promoting: another revision, cr closed":          func(x *scenario) { x.w.revision, x.w.answers["cr"] = "v3", 403 },
+	"Promoting: another revision, cr passes":          func(x *scenario) { x.w.revision = "v3" },
+	"Promoting: revision of before":                   func(x *scenario) { x.w.revision = "v1" },
+	"Finalising: primary ready":                       func(x *scenario) {},
+	"Finalising: a check failed before":               func(x *scenario) { x.s.FailedChecks = 1 },
+	"Finalising: scale down fails":                    func(x *scenario) { x.w.fails["down"] = errScripted },
+	"Finalising: no post-rollout webhook":             func(x *scenario) { x.without(rollout.HookPostRollout) },
+	"Finalising: primary not ready":                   func(x *scenario) { x.w.fails["primary"] = errScripted },
+	"Finalising: primary stuck":                       func(x *scenario) { x.w.fails["primary"] = stuck },
 	"Finalising: primary stuck, canary gone": func(x *scenario) {
-		x.s.PromotedSpec = "v2"
 		x.w.fails["primary"], x.w.fails["canary"] = stuck, errScripted
 	},
-	"Finalising: another revision, cr passes": func(x *scenario) { x.s.PromotedSpec = "v2"; x.w.revision = "v3" },
+	"Finalising: another revision, cr passes": func(x *scenario) { x.w.revision = "v3" },
 }

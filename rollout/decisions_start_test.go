@@ -140,6 +140,7 @@ var waitingForTraffic = func() map[string]func(*scenario) {
 		"canary stuck":                func(x *scenario) { x.w.fails["canary"] = stuck },
 		"maximum reached by hand":     func(x *scenario) { x.weight(50) },
 		"skipAnalysis":                func(x *scenario) { x.c.Spec.SkipAnalysis = true },
+		"rollback to be done":         func(x *scenario) { x.s.RollingBack = true },
 	}
 	all := map[string]func(*scenario){}
 	for when, set := range of {

@@ -57,7 +57,10 @@ func newScenario(phase rollout.Phase) *scenario {
 		x.s.PreRollout = true
 		x.weight(20)
 	case rollout.Promoting:
+		x.s.PromotedSpec = "v2"
 		x.weight(50)
+	case rollout.Finalising:
+		x.s.PromotedSpec = "v2"
 	}
 	return x
 }
@@ -186,7 +189,8 @@ func play(t *testing.T, key string, set func(*scenario)) (next, does, status str
 	if x.w.routes.Canary != after.CanaryWeight {
 		t.Errorf("%s: the status says weight %d, the routes are %+v", key, after.CanaryWeight, x.w.routes)
 	}
-	if (wait == 0) != after.PostRollout {
+	decided := after.RollingBack && !before.RollingBack || after.PostRollout || after.Phase == rollout.Promoting && before.Phase != rollout.Promoting
+	if (wait == 0) != decided {
 		t.Errorf("%s: the next step comes after %v", key, wait)
 	}
 	next = string(after.Phase)

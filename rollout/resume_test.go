@@ -31,6 +31,8 @@ var scripts = []script{
 	{"rollback fires", func(w *world) { w.later("rb", 3, 200) }, rollout.Failed},
 	{"another revision", func(w *world) { w.hook("ro", 2, func() { w.revision = "v3" }) }, rollout.Succeeded},
 	{"revert", func(w *world) { w.hook("ro", 2, func() { w.revision = "v1" }) }, rollout.Failed},
+	{"promotion fails", func(w *world) { w.fails["promote"] = errScripted }, rollout.Failed},
+	{"promotion is late", func(w *world) { w.late("promote", 3) }, rollout.Succeeded},
 	{"canary stuck", func(w *world) { w.hook("cr", 1, func() { w.fails["canary"] = stuck }) }, rollout.Failed},
 	{"canary is late", func(w *world) { w.late("canary", 3) }, rollout.Succeeded},
 	{"post-rollout fails", func(w *world) { w.answers["po"] = 500 }, rollout.Succeeded},
@@ -124,6 +126,25 @@ func TestRunFromSavedStatus(t *testing.T) {
 		}
 		if same := text(t, s) == text(t, want); !same || told(again.events) != told(w.events) {
 			t.Errorf("with a crash after each step it ends as\n%+v\n%swithout as\n%+v\n%s", s, told(again.events), want, told(w.events))
+		}
+	})
+}
+
+// A rollback and a promotion are decided in the status that was saved before
+// they are done.
+func TestRunStoresDecisions(t *testing.T) {
+	rollouts(t, func(t *testing.T, _ rollout.Phase, begin func() (*world, *rollout.Analysis)) {
+		w, a := begin()
+		loop, saved := clock(), begun
+		loop.Save = func(s rollout.Status) error { saved = stored(t, s); return nil }
+		w.before = func(call string) {
+			restarts := w.revision != saved.AppliedSpec
+			if call == "promote" && saved.Phase != rollout.Promoting || call == "down" && !restarts && !saved.RollingBack && saved.Phase != rollout.Finalising {
+				t.Errorf("%s is done when %+v is saved", call, saved)
+			}
+		}
+		if _, err := a.Run(t.Context(), begun, loop); err != nil {
+			t.Fatal(err)
 		}
 	})
 }

@@ -41,11 +41,11 @@ type Status struct {
 	CanaryWeight   int       `json:"canaryWeight"` // percent, as the routes were last seen or set
 	Iterations     int       `json:"iterations"`
 	AppliedSpec    string    `json:"lastAppliedSpec,omitempty"`  // the revision under analysis
-	PromotedSpec   string    `json:"lastPromotedSpec,omitempty"` // the revision that the primary has; none after a promotion that failed
+	PromotedSpec   string    `json:"lastPromotedSpec,omitempty"` // the revision that the primary has; none from the decision to promote until that is done, and after a promotion that failed
 	LastTransition time.Time `json:"lastTransitionTime,omitzero"`
 	Gate           *Gate     `json:"gate,omitempty"` // the confirm gate that it waits on
 
-	NotReady      string    `json:"notReady,omitempty"`           // what is not ready: primary or canary
+	NotReady      string    `json:"notReady,omitempty"`           // what is not ready: primary, canary or promotion
 	NotReadySince time.Time `json:"notReadySince,omitzero"`       // it was first seen so
 	PreRollout    bool      `json:"preRollout,omitempty"`         // the pre-rollout webhooks passed for this revision
 	Confirmed     bool      `json:"promotionConfirmed,omitempty"` // the confirm-promotion webhooks passed, and all traffic goes to the canary
@@ -118,6 +118,11 @@ func (s Status) gate() HookType {
 		return ""
 	}
 	return s.Gate.Type
+}
+
+// promoted reports whether the primary was given the revision under analysis.
+func (s Status) promoted() bool {
+	return (s.Phase == Promoting || s.Phase == Finalising) && s.AppliedSpec != "" && s.PromotedSpec == s.AppliedSpec
 }
 
 // ready says that nothing is not ready.

@@ -23,13 +23,14 @@ var order = [...]step{
 	{"too many failed checks: roll back", analysed, (*tick).tooManyFailed},
 	{"read the revision of the target", anyPhase, (*tick).read},
 	{"nothing to roll out", idle, (*tick).unchanged},
-	{"another revision: traffic to the primary", analysed, (*tick).restart},
+	{"another revision: traffic to the primary", active, (*tick).restart},
 	{"the primary is ready", anyPhase, (*tick).primaryReady},
 	{"initialise", unseen, (*tick).initialise},
 	{"read the routes", anyPhase, (*tick).readRoutes},
-	{"another revision after a promotion: traffic to the primary", phases{Promoting, Finalising}, (*tick).restart},
+	{"another revision after a promotion: traffic to the primary", phases{Promoting, Finalising}, (*tick).restartPromoted},
 	{"a rollout starts: traffic to the primary", idle, (*tick).start},
 	{"confirm-rollout webhooks, then scale up", anyPhase, (*tick).approve},
+	{"promoting: copy the revision to the primary", phases{Promoting}, (*tick).copyRevision},
 	{"promoting: traffic to the primary", phases{Promoting}, (*tick).promoting},
 	{"finalising: scale down", phases{Finalising}, (*tick).finalising},
 	{"the canary is ready", analysed, (*tick).canaryReady},
@@ -50,6 +51,7 @@ type tick struct {
 	revision string // of the target
 	routes   Routes // as they were read or set
 	fresh    bool   // a revision begins, which no confirm-rollout webhook was asked about
+	decided  bool   // what is decided is acted upon in the next step, once it is stored
 }
 
 func (t *tick) run() {

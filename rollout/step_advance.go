@@ -68,8 +68,8 @@ func (t *tick) progress() {
 	t.s.Gate = nil
 }
 
-// promote copies the revision to the primary when confirm agrees. A canary that
-// waited for more traffic is checked first.
+// promote decides the promotion when confirm agrees. A canary that waited for
+// more traffic is checked first.
 func (t *tick) promote(confirm func(HookType) bool) {
 	if t.s.Phase == Waiting {
 		t.progress()
@@ -78,9 +78,7 @@ func (t *tick) promote(confirm func(HookType) bool) {
 	if !confirm(HookConfirmPromotion) {
 		return
 	}
-	t.s.Gate = nil
-	if t.done(EventTargetError, "promote the revision", t.Target.Promote(t.ctx)) {
-		t.enter(Promoting)
-		t.emit(EventPromoteCopy, about{})
-	}
+	t.enter(Promoting)
+	t.s.Gate, t.s.PromotedSpec = nil, "" // not known until it is copied
+	t.decided = true
 }

@@ -1,10 +1,9 @@
 package rollout
 
-// abandon decides a rollback, says why, and begins with it.
+// abandon decides a rollback and says why.
 func (t *tick) abandon(code EventCode, a about) {
-	t.s.RollingBack = true
+	t.s.RollingBack, t.decided = true, true
 	t.emit(code, a)
-	t.rollback()
 }
 
 // rollback gives all traffic to the primary, then scales the canary down. What
@@ -62,13 +61,26 @@ func (t *tick) end(p Phase, code EventCode, a about) {
 	}
 	s.Gate, s.RollingBack, s.PreRollout, s.Confirmed = nil, false, false, false
 	s.PostRollout = len(t.hooks(HookPostRollout)) > 0
+	t.decided = s.PostRollout
 	s.ready()
 }
 
-// promoting gives the traffic back to the primary, which has the revision now:
-// at once, or by stepWeightPromotion.
+// copyRevision makes the revision that of the primary. What fails for
+// progressDeadlineSeconds is rolled back.
+func (t *tick) copyRevision() bool {
+	if t.s.promoted() {
+		return true
+	}
+	if t.ready(thePromotion, t.Target.Promote, t.primaryStuck) {
+		t.s.PromotedSpec = t.s.AppliedSpec
+		t.emit(EventPromoteCopy, about{})
+	}
+	return false
+}
+
+// promoting gives the traffic back to the primary, which is ready with the
+// revision: at once, or by stepWeightPromotion.
 func (t *tick) promoting() bool {
-	t.s.PromotedSpec = t.s.AppliedSpec // the primary is ready with it
 	weight := 0
 	if step := t.Canary.Spec.Analysis.StepWeightPromotion; step > 0 {
 		weight = max(0, t.routes.Canary-step)

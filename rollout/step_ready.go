@@ -7,8 +7,9 @@ import (
 
 // What may be not ready: [Status.NotReady].
 const (
-	thePrimary = "primary"
-	theCanary  = "canary"
+	thePrimary   = "primary"
+	theCanary    = "canary"
+	thePromotion = "promotion"
 )
 
 // primaryReady waits for the primary. With skipAnalysis it may be broken: the
@@ -52,14 +53,14 @@ func (t *tick) ready(what string, ask func(context.Context) error, stuck func(re
 	return false
 }
 
-// primaryStuck ends what cannot go on without the primary: a promotion with
-// all traffic on the canary, an analysis by a rollback. Before a rollout no
-// traffic is moved.
+// primaryStuck ends what cannot go on without the primary: when it was given
+// the revision, with all traffic on the canary; before that, by a rollback.
+// Before a rollout no traffic is moved.
 func (t *tick) primaryStuck(reason string) {
 	switch a := (about{reason: reason}); {
-	case t.s.Phase == Promoting || t.s.Phase == Finalising:
+	case t.s.promoted():
 		t.promotionFailed(a)
-	case analysed.has(t.s.Phase):
+	case active.has(t.s.Phase):
 		t.s.AppliedSpec = t.revision // also when it did not come to begin
 		t.abandon(EventPrimaryStuck, a)
 	default:

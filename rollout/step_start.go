@@ -44,30 +44,36 @@ func (t *tick) start() bool {
 	return t.route(home)
 }
 
-// restart begins with another revision. With confirm-rollout webhooks the
-// canary does not run while they are asked. The revision of the primary ends
-// the rollout instead.
+// restart begins with another revision before the primary is given the one
+// under analysis. The revision of the primary ends the rollout instead.
 func (t *tick) restart() bool {
-	if t.revision == t.s.AppliedSpec {
+	if t.revision == t.s.AppliedSpec || t.s.promoted() {
 		return true
 	}
-	if t.revision == t.s.PromotedSpec && analysed.has(t.s.Phase) {
+	if t.revision == t.s.PromotedSpec {
 		t.s.AppliedSpec = t.revision
 		t.abandon(EventRevisionReverted, about{})
 		return false
 	}
-	if analysed.has(t.s.Phase) {
-		t.s.AppliedSpec = "" // whichever is next begins anew, this one too when it comes back before all of this is done
-	}
+	t.s.AppliedSpec = "" // whichever is next begins anew, this one too when it comes back before all of this is done
+	return t.startAgain()
+}
+
+// restartPromoted begins with another revision when the primary is ready with
+// the one before.
+func (t *tick) restartPromoted() bool {
+	return t.fresh || t.revision == t.s.AppliedSpec || t.startAgain()
+}
+
+// startAgain is start under way. With confirm-rollout webhooks the canary does
+// not run while they are asked.
+func (t *tick) startAgain() bool {
 	if !t.route(home) {
 		return false
 	}
 	if len(t.hooks(HookConfirmRollout)) > 0 && !t.waitsForApproval() &&
 		!t.done(EventTargetError, "scale down the canary", t.Target.ScaleDown(t.ctx)) {
 		return false
-	}
-	if !analysed.has(t.s.Phase) {
-		t.s.PromotedSpec = t.s.AppliedSpec // the primary is ready with it
 	}
 	t.fresh = true
 	return true

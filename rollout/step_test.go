@@ -176,7 +176,8 @@ func TestReadiness(t *testing.T) {
 		{13, nil, nil, rollout.Progressing, "weight-advanced", ""},
 		{21, nil, errScripted, rollout.Progressing, "not-ready", "canary"},
 		{30, nil, errScripted, rollout.Progressing, "not-ready", "canary"},
-		{31, nil, errScripted, rollout.Failed, "rolled-back", ""},
+		{31, nil, errScripted, rollout.Progressing, "canary-stuck", "canary"},
+		{32, nil, errScripted, rollout.Failed, "rolled-back", ""},
 	} {
 		x.w.fails["primary"], x.w.fails["canary"] = tick.primary, tick.canary
 		var err error

@@ -122,7 +122,8 @@ func (d *drive) connectTraffic(ctx context.Context, s rollout.Status, open *clos
 	d.analysis.Traffic, d.analysis.Target = proxy, proxy.Target(adapter)
 	if !driver.Has(traffic.Promote) {
 		d.analysis.Target = swapping{d.analysis.Target, proxy}
-		if s.Phase == rollout.Promoting || s.Phase == rollout.Finalising || s.Phase == rollout.Succeeded {
+		over := s.Phase == rollout.Promoting || s.Phase == rollout.Finalising || s.Phase == rollout.Succeeded
+		if over && s.PromotedSpec == s.AppliedSpec {
 			proxy.Promote()
 		}
 	}

@@ -62,7 +62,7 @@ Exit codes: 0 the simulation is told, however the rollout ends, 2 usage or an in
 		f.outcomes[o.subject] = values
 	}
 	c.Flags().IntVar(&f.ticks, "ticks", 0, "most `NUMBER` of ticks; default 1000")
-	c.Flags().StringVarP(&f.output, "output", "o", "text", "what to print: text, or json with one tick a line")
+	c.Flags().StringVarP(&f.output, "output", "o", "text", "what to print: text, or json with one step a line")
 	complete(c, "output", "text", "json")
 	c.ValidArgsFunction = completeCanaries(&f.manifestFlags)
 	return c

@@ -75,6 +75,7 @@ func TestResumedProxy(t *testing.T) {
 	}{
 		"the weight is kept":      {`{"phase": "Progressing", "lastAppliedSpec": "v2", "canaryWeight": 40}`, "v2", 40, false, exitNotOver},
 		"another revision":        {`{"phase": "Progressing", "lastAppliedSpec": "v2", "canaryWeight": 40}`, "v3", 0, false, exitNotOver},
+		"decided to be promoted":  {`{"phase": "Promoting", "lastAppliedSpec": "v2", "canaryWeight": 40}`, "v2", 100, true, exitPromoted},
 		"promoted before the end": {`{"phase": "Finalising", "lastAppliedSpec": "v2", "lastPromotedSpec": "v2"}`, "v2", 100, true, exitPromoted},
 		"promoted":                {`{"phase": "Succeeded", "lastAppliedSpec": "v2", "lastPromotedSpec": "v2"}`, "v2", 100, true, exitPromoted},
 		"rolled back":             {`{"phase": "Failed", "lastAppliedSpec": "v2"}`, "v2", 0, true, exitRolledBack},

@@ -40,13 +40,13 @@ func (f *forecast) tick(k sky) {
 		f.rollback(k)
 		return
 	case f.fired(k):
-		f.leave(k)
+		f.leave()
 		return
 	case k.fails(Target, revision) || f.settled(k):
 		return
 	}
 	fresh, over := false, false
-	if f.analysed() {
+	if f.active() && !f.given() {
 		if fresh, over = f.begins(k); over {
 			return
 		}
@@ -69,7 +69,7 @@ func (f *forecast) tick(k sky) {
 	case k.fails(Traffic):
 		return
 	}
-	if !f.analysed() {
+	if !fresh && (!f.active() || f.given()) {
 		if fresh, over = f.begins(k); over {
 			return
 		}
@@ -77,6 +77,8 @@ func (f *forecast) tick(k sky) {
 	switch {
 	case fresh || f.phase == rollout.Waiting && f.gate == rollout.HookConfirmRollout:
 		f.approve(k, fresh)
+	case f.phase == rollout.Promoting && !f.given():
+		f.copied(k)
 	case f.phase == rollout.Promoting:
 		f.promoting(k)
 	case f.phase == rollout.Finalising:
@@ -96,6 +98,13 @@ func (f *forecast) fired(k sky) bool {
 
 func (f *forecast) analysed() bool {
 	return f.phase == rollout.Progressing || f.phase == rollout.Waiting
+}
+
+func (f *forecast) active() bool { return f.analysed() || promoting(f.phase) }
+
+// given reports whether the primary has the revision.
+func (f *forecast) given() bool {
+	return promoting(f.phase) && f.applied != "" && f.primary == f.applied
 }
 
 // settled reports whether no rollout is under way and none begins.
@@ -123,23 +132,20 @@ func (f *forecast) begins(k sky) (fresh, over bool) {
 	if k.target == f.applied {
 		return false, false
 	}
-	if k.target == f.primary && f.analysed() {
+	if k.target == f.primary && !f.given() {
 		f.applied = k.target
-		f.leave(k)
+		f.leave()
 		return false, true
 	}
-	if f.analysed() {
+	if !f.given() {
 		f.applied = "" // nothing is under analysis until the new one begins
 	}
-	if f.analysed() && k.says(Traffic) != "" || !f.route(k, 0, false) {
+	if !f.given() && k.says(Traffic) != "" || !f.route(k, 0, false) {
 		return false, true
 	}
 	_, gated := k.any(rollout.HookConfirmRollout)
 	if gated && !(f.phase == rollout.Waiting && f.gate == rollout.HookConfirmRollout) && k.fails(Target, scaleDown) {
 		return false, true
-	}
-	if !f.analysed() {
-		f.primary = f.applied
 	}
 	return true, false
 }
@@ -171,7 +177,7 @@ func (f *forecast) hold(k sky, h rollout.Hook) {
 		f.gate, f.closed, f.since = h.Type, h.Name, k.now
 	}
 	if h.Deadline > 0 && k.now.Sub(f.since) >= time.Duration(h.Deadline) {
-		f.leave(k)
+		f.leave()
 	}
 }
 
@@ -180,7 +186,7 @@ func (f *forecast) analyse(k sky) {
 	case notReady:
 		return
 	case stuck:
-		f.leave(k)
+		f.leave()
 		return
 	}
 	if k.canary.Spec.SkipAnalysis {
@@ -210,10 +216,10 @@ func (f *forecast) analyse(k sky) {
 			f.iters++
 		}
 	case a.Iterations > 0 && len(a.Match) == 0:
-		f.promote(k)
+		f.promote()
 	case a.Iterations > 0 || f.weight >= k.steps()[len(k.steps())-1]:
 		if f.confirmed(k, rollout.HookConfirmPromotion, rollout.Progressing) {
-			f.promote(k)
+			f.promote()
 		}
 	case a.Mirror && f.weight == 0 && !f.mirrored:
 		f.route(k, 0, true)
@@ -240,7 +246,7 @@ func (f *forecast) checked(k sky) bool {
 		return decided
 	}
 	if f.failed++; f.failed >= max(k.canary.Spec.Analysis.Threshold, 1) {
-		f.leave(k)
+		f.leave()
 	}
 	return false
 }
@@ -256,14 +262,19 @@ func (f *forecast) confirmed(k sky, of rollout.HookType, closed rollout.Phase) b
 	return !shut
 }
 
-func (f *forecast) promote(k sky) {
-	if !k.fails(Target, promote) {
-		f.phase = rollout.Promoting
+// promote waits for the decision to be stored.
+func (f *forecast) promote() { f.phase, f.primary = rollout.Promoting, "" }
+
+func (f *forecast) copied(k sky) {
+	switch f.when(k, promotion, cmp.Or(k.says(Target, promote), ready)) {
+	case ready:
+		f.primary = f.applied
+	case stuck:
+		f.primaryStuck(k)
 	}
 }
 
 func (f *forecast) promoting(k sky) {
-	f.primary = f.applied
 	step := cmp.Or(k.canary.Spec.Analysis.StepWeightPromotion, 100)
 	if weight := max(0, f.weight-step); f.route(k, weight, false) && weight == 0 {
 		f.phase = rollout.Finalising
@@ -272,8 +283,8 @@ func (f *forecast) promoting(k sky) {
 
 // primaryStuck fails a promotion with all traffic at the canary, and anything else with none.
 func (f *forecast) primaryStuck(k sky) {
-	switch f.phase {
-	case rollout.Promoting, rollout.Finalising:
+	switch {
+	case f.given():
 		if (f.phase == rollout.Finalising || f.weight == 0) && (k.fails(Target, scaleUp) || k.says(Canary) != "") {
 			f.primary = ""
 			f.end(k, rollout.Failed) // the canary may be scaled down, and does not come back
@@ -281,19 +292,17 @@ func (f *forecast) primaryStuck(k sky) {
 			f.primary = "" // it is not ready with any
 			f.end(k, rollout.Failed)
 		}
-	case rollout.Progressing, rollout.Waiting:
+	case f.active():
 		f.applied = k.target
-		f.leave(k)
+		f.leave()
 	default:
 		f.applied = k.target
 		f.end(k, rollout.Failed)
 	}
 }
 
-func (f *forecast) leave(k sky) {
-	f.leaving = true
-	f.rollback(k)
-}
+// leave waits for the decision to be stored.
+func (f *forecast) leave() { f.leaving = true }
 
 func (f *forecast) rollback(k sky) {
 	if f.route(k, 0, false) && !k.fails(Target, scaleDown) {

@@ -124,6 +124,8 @@ var situations = []situation{
 	{name: "primary-and-canary-stuck-finalising", script: "primary stuck@D-; canary stuck@D-", analysed: true},
 	{name: "primary-stuck-finalising", script: "primary stuck@D-", analysed: true},
 	{name: "promote-error", script: "target promote=error@C-C+1"},
+	{name: "promote-deadline", script: "target promote=error", analysed: true},
+	{name: "promote-error-revision", script: "target promote=error@C-C+1; revision 3@C+1", analysed: true},
 	{name: "traffic-error", script: "traffic error@M-M+1"},
 	{name: "revision-error", script: "target revision=error@M"},
 
@@ -253,13 +255,13 @@ func golden(t *testing.T, strategy strategy, s situation) string {
 		end++
 	}
 	if start > 1 {
-		fmt.Fprintf(&b, "… as all-well until %d\n", start-1)
+		fmt.Fprintf(&b, "… as all-well until %s\n", number(well[start-1]))
 	}
 	for _, tick := range ticks[start : len(ticks)-end] {
 		b.WriteString(tick + "\n")
 	}
 	if end > 0 {
-		fmt.Fprintf(&b, "… as all-well from %d\n", len(well)-end)
+		fmt.Fprintf(&b, "… as all-well from %s\n", number(well[len(well)-end]))
 	}
 	return b.String()
 }
@@ -276,6 +278,9 @@ func trace(t *testing.T, strategy strategy, deadline rollout.Duration, lines []s
 	}
 	return ticks
 }
+
+// number is that of a tick.
+func number(tick string) string { return strings.SplitN(tick, " ", 2)[0] }
 
 // after is a tick without its number and its time.
 func after(tick string) string { return strings.SplitN(tick, " ", 3)[2] }

@@ -44,6 +44,9 @@ func (r *chance) look(t *Tick) {
 	w := r.witness
 	cut := w.cancel != nil && w.calls >= w.crash
 	o := observation{w, t, r.canary.Spec, cut, cut || r.canary.Spec.Suspend || r.now["traffic"] != "" || r.now["target scale-down"] != "", r.exact}
+	if t.After.Phase == rollout.Promoting && t.Before.Phase != rollout.Promoting {
+		w.decides()
+	}
 	for _, i := range invariants {
 		if i.broken(o) {
 			w.bad("%s", i.what)
@@ -81,21 +84,22 @@ var invariants = []struct {
 	{"iterations fall", func(o observation) bool { return o.goesOn() && o.After.Iterations < o.Before.Iterations }},
 	{"the weight falls", func(o observation) bool { return o.goesOn() && o.Tick.Routes.Canary < o.was.routes.Canary }},
 	{"as many failed checks as the threshold, and the analysis goes on", func(o observation) bool {
-		return analysed(o.After.Phase) && o.After.FailedChecks >= max(1, o.spec.Analysis.Threshold) && !o.troubled && !o.spec.SkipAnalysis
+		return analysed(o.After.Phase) && o.After.FailedChecks >= max(1, o.spec.Analysis.Threshold) && !o.After.RollingBack && !o.spec.SkipAnalysis
 	}},
 	{"a failed canary has traffic", func(o observation) bool {
-		return o.After.Phase == rollout.Failed && o.Tick.Routes.Canary > 0 && !promoting(o.Before.Phase) && o.Before.Phase != rollout.Failed
+		return o.After.Phase == rollout.Failed && o.Tick.Routes.Canary > 0 && (o.Before.RollingBack || !promoting(o.Before.Phase)) && o.Before.Phase != rollout.Failed
 	}},
 	{"a rollout ended, and the canary runs or has traffic", func(o observation) bool {
-		ended := over(o.After.Phase) && !over(o.Before.Phase) && (analysed(o.Before.Phase) || o.After.Phase == rollout.Succeeded)
+		ended := over(o.After.Phase) && !over(o.Before.Phase) && (o.Before.RollingBack || o.After.Phase == rollout.Succeeded)
 		return ended && (o.scaled || o.Tick.Routes != rollout.Routes{Primary: 100})
 	}},
 	{"the primary does not have the revision that was promoted last", func(o observation) bool {
-		return o.After.PromotedSpec != "" && o.exact && !promoting(o.After.Phase) && o.primary != o.After.PromotedSpec
+		return o.After.PromotedSpec != "" && o.exact && o.primary != o.After.PromotedSpec
 	}},
-	{"a rollout failed, and nobody is alerted", func(o observation) bool {
+	{"a rollout failed or is to be rolled back, and nobody is alerted", func(o observation) bool {
 		alerted := slices.ContainsFunc(o.Events, func(e rollout.Event) bool { return e.Alert == rollout.Warn || e.Alert == rollout.Error })
-		return o.After.Phase == rollout.Failed && o.Before.Phase != rollout.Failed && !o.Before.RollingBack && !alerted
+		ends := o.After.RollingBack || o.After.Phase == rollout.Failed && o.Before.Phase != rollout.Failed
+		return ends && !o.Before.RollingBack && !alerted
 	}},
 	{"a closed gate is told again", func(o observation) bool {
 		same := o.Before.Gate != nil && o.After.Gate != nil && o.Before.Gate.Name == o.After.Gate.Name && o.Before.Gate.Since.Equal(o.After.Gate.Since)
@@ -126,11 +130,14 @@ var invariants = []struct {
 		quiet := o.cut || o.spec.Suspend || o.spec.SkipAnalysis || o.Before.RollingBack
 		return analysed(o.Before.Phase) && !quiet && o.asked[rollout.HookRollback] == 0 && len(o.hooks(rollout.HookRollback)) > 0
 	}},
-	{"a rollback webhook fired, and the analysis goes on", func(o observation) bool {
-		return o.fired && analysed(o.Before.Phase) && !o.troubled && o.After.Phase != rollout.Failed
+	{"a rollback was decided, and is not done", func(o observation) bool {
+		return o.Before.RollingBack && !o.troubled && o.After.Phase != rollout.Failed
 	}},
 	{"a rollback webhook fired, and that is forgotten", func(o observation) bool {
 		return o.fired && analysed(o.After.Phase) && !o.After.RollingBack
+	}},
+	{"the primary has the revision, and it is rolled back", func(o observation) bool {
+		return o.After.RollingBack && promoting(o.After.Phase) && o.After.PromotedSpec == o.After.AppliedSpec
 	}},
 	{"suspended, and something is done", func(o observation) bool {
 		return o.spec.Suspend && (o.After.Phase != o.Before.Phase || len(o.asked) > 0 || o.After.FailedChecks != o.Before.FailedChecks || o.Tick.Routes != o.was.routes)

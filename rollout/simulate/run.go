@@ -46,7 +46,8 @@ func (s *Simulation) start() state {
 	return state{routes: rollout.Routes{Primary: 100 - weight, Canary: weight, Mirrored: s.Status.Mirrored}, scaled: runs, primary: s.Status.PromotedSpec}
 }
 
-// A Tick is one step of the analysis, and what it did.
+// A Tick is one step of the analysis, and what it did. A step that follows at
+// once, without a wait, has the number and the time of the one before.
 type Tick struct {
 	Number  int              `json:"tick"`
 	Time    time.Time        `json:"time"`
@@ -155,6 +156,9 @@ func (r *run) next() {
 		return
 	}
 	last, number := r.tick, r.tick.Number+1
+	if r.wait == 0 {
+		number-- // what was decided is done in the same tick
+	}
 	if last.After.Ended() && number > 1 {
 		number = max(number, r.Script.next(last.Number, Revision))
 	}

@@ -39,7 +39,8 @@ func Example() {
 	// 1 1m0s Initialized>Progressing 100/0 failed 0 iteration 0 | scale-up; !revision-new(info)
 	// 2 2m0s Progressing 50/50 failed 0 iteration 0 | !analysis-start; routes 50/50; !weight-advanced
 	// 3 3m0s Progressing 50/50 failed 1 iteration 0 | load 500 halt; !ro-fail
-	// 4 4m0s Progressing>Failed 100/0 failed 0 iteration 0 | load 500 halt; !ro-fail; !rollback-threshold(error); routes 100/0; scale-down; !rolled-back | end: rolled back
+	// 4 4m0s Progressing 50/50 failed 2 iteration 0 | load 500 halt; !ro-fail; !rollback-threshold(error)
+	// 4 4m0s Progressing>Failed 100/0 failed 0 iteration 0 | routes 100/0; scale-down; !rolled-back | end: rolled back
 }
 
 func ExampleWriteTrace() {

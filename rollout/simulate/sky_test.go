@@ -84,7 +84,14 @@ func (k sky) any(of rollout.HookType) (rollout.Hook, bool) {
 
 // ready asks what is ready: it says stuck also when the deadline is over.
 func (f *forecast) ready(k sky, of Subject) string {
-	says := cmp.Or(k.says(of), ready)
+	return f.when(k, of, cmp.Or(k.says(of), ready))
+}
+
+// promotion is what a revision waits for that is not copied to the primary.
+const promotion Subject = "promotion"
+
+// when is ready for what says so.
+func (f *forecast) when(k sky, of Subject, says string) string {
 	if says == ready {
 		if f.waitsFor == of {
 			f.waitsFor = ""

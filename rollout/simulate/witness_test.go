@@ -162,35 +162,37 @@ func (w *witness) rises(r rollout.Routes) {
 	}
 }
 
+// decides checks that the revision may be promoted, when that is decided.
+func (w *witness) decides() {
+	for _, of := range []rollout.HookType{rollout.HookPreRollout, rollout.HookConfirmTrafficIncrease} {
+		if (of == rollout.HookPreRollout || w.weighted()) && !w.all(of, w.approved) {
+			w.bad("promotion without %s", of)
+		}
+	}
+	asked := w.passed
+	if w.switched() {
+		asked = w.approved // before the switch
+	}
+	if !w.all(rollout.HookConfirmPromotion, asked) {
+		w.bad("promotion without confirm-promotion")
+	}
+	if !w.all(rollout.HookRollout, w.passed) {
+		w.bad("promotion without rollout webhooks in the same tick")
+	}
+	if w.queried < len(w.canary.Spec.Analysis.Metrics) {
+		w.bad("promotion without metric checks in the same tick")
+	}
+}
+
 func (w *witness) Promote(ctx context.Context) error {
 	if w.call(); ctx.Err() != nil {
 		return ctx.Err()
 	}
-	if w.before.Phase != rollout.Progressing && w.before.Phase != rollout.Waiting {
+	if skips := w.canary.Spec.SkipAnalysis; w.before.Phase != rollout.Promoting && !(skips && analysed(w.before.Phase)) {
 		w.bad("promotion in phase %q", w.before.Phase)
 	}
 	if !w.all(rollout.HookConfirmRollout, w.approved) {
 		w.bad("promotion without confirm-rollout")
-	}
-	if !w.canary.Spec.SkipAnalysis {
-		for _, of := range []rollout.HookType{rollout.HookPreRollout, rollout.HookConfirmTrafficIncrease} {
-			if (of == rollout.HookPreRollout || w.weighted()) && !w.all(of, w.approved) {
-				w.bad("promotion without %s", of)
-			}
-		}
-		asked := w.passed
-		if w.switched() {
-			asked = w.approved // before the switch
-		}
-		if !w.all(rollout.HookConfirmPromotion, asked) {
-			w.bad("promotion without confirm-promotion")
-		}
-		if !w.all(rollout.HookRollout, w.passed) {
-			w.bad("promotion without rollout webhooks in the same tick")
-		}
-		if w.queried < len(w.canary.Spec.Analysis.Metrics) {
-			w.bad("promotion without metric checks in the same tick")
-		}
 	}
 	if w.current() != w.seen {
 		w.bad("promotion of %s when %s was looked at", w.current(), w.seen)
