@@ -47,8 +47,6 @@ var underAnalysis = map[string]func(*scenario){
 	"Progressing: canary not ready for the deadline":   func(x *scenario) { x.deadline("canary") },
 	"Progressing: canary stuck":                        func(x *scenario) { x.w.fails["canary"] = stuck },
 	"Progressing: skipAnalysis":                        func(x *scenario) { x.start(); x.c.Spec.SkipAnalysis = true },
-	"Progressing: skipAnalysis, scale down fails":      func(x *scenario) { x.start(); x.c.Spec.SkipAnalysis = true; x.w.fails["down"] = errScripted },
-	"Progressing: skipAnalysis, promote fails":         func(x *scenario) { x.start(); x.c.Spec.SkipAnalysis = true; x.w.fails["promote"] = errScripted },
 	"Progressing: suspended":                           func(x *scenario) { x.c.Spec.Suspend = true },
 	"Progressing: routes unknown":                      func(x *scenario) { x.w.fails["routes"] = errScripted },
 	"Progressing: primary not ready, another revision": func(x *scenario) { x.w.revision = "v3"; x.w.fails["primary"] = errScripted },

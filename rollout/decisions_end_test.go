@@ -83,34 +83,46 @@ func (x *scenario) steps(now int) {
 // copying makes a promotion one that was decided and is not done yet.
 func (x *scenario) copying() { x.s.PromotedSpec = "" }
 
+// skipping is copying without an analysis.
+func (x *scenario) skipping() {
+	x.copying()
+	x.weight(0)
+	x.c.Spec.SkipAnalysis = true
+}
+
 // ending are scenarios of the promotion.
 var ending = map[string]func(*scenario){
-	"Promoting: to be copied":                         func(x *scenario) { x.copying() },
-	"Promoting: to be copied, fails":                  func(x *scenario) { x.copying(); x.w.fails["promote"] = errScripted },
-	"Promoting: to be copied, fails for the deadline": func(x *scenario) { x.copying(); x.deadline("promotion"); x.w.fails["promote"] = errScripted },
-	"Promoting: to be copied, never can be":           func(x *scenario) { x.copying(); x.w.fails["promote"] = stuck },
-	"Promoting: to be copied, primary stuck":          func(x *scenario) { x.copying(); x.w.fails["primary"] = stuck },
-	"Promoting: to be copied, another revision":       func(x *scenario) { x.copying(); x.w.revision = "v3" },
-	"Promoting: to be copied, rollback to be done":    func(x *scenario) { x.copying(); x.s.RollingBack = true },
-	"Promoting: primary ready":                        func(x *scenario) {},
-	"Promoting: primary not ready":                    func(x *scenario) { x.w.fails["primary"] = errScripted },
-	"Promoting: primary stuck":                        func(x *scenario) { x.w.fails["primary"] = stuck },
-	"Promoting: primary stuck, skipAnalysis":          func(x *scenario) { x.w.fails["primary"] = stuck; x.c.Spec.SkipAnalysis = true },
-	"Promoting: primary not ready for the deadline":   func(x *scenario) { x.deadline("primary") },
-	"Promoting: primary stuck, routing fails":         func(x *scenario) { x.w.fails["primary"] = stuck; x.w.fails["set"] = errScripted },
-	"Promoting: routing fails":                        func(x *scenario) { x.w.fails["set"] = errScripted },
-	"Promoting: stepWeightPromotion":                  func(x *scenario) { x.c.Spec.Analysis.StepWeightPromotion = 30 },
-	"Promoting: stepWeightPromotion, last step":       func(x *scenario) { x.c.Spec.Analysis.StepWeightPromotion = 30; x.weight(20) },
-	"Promoting: stepWeightPromotion, weight 0":        func(x *scenario) { x.c.Spec.Analysis.StepWeightPromotion = 30; x.weight(0) },
-	"Promoting: another revision, cr closed":          func(x *scenario) { x.w.revision, x.w.answers["cr"] = "v3", 403 },
-	"Promoting: another revision, cr passes":          func(x *scenario) { x.w.revision = "v3" },
-	"Promoting: revision of before":                   func(x *scenario) { x.w.revision = "v1" },
-	"Finalising: primary ready":                       func(x *scenario) {},
-	"Finalising: a check failed before":               func(x *scenario) { x.s.FailedChecks = 1 },
-	"Finalising: scale down fails":                    func(x *scenario) { x.w.fails["down"] = errScripted },
-	"Finalising: no post-rollout webhook":             func(x *scenario) { x.without(rollout.HookPostRollout) },
-	"Finalising: primary not ready":                   func(x *scenario) { x.w.fails["primary"] = errScripted },
-	"Finalising: primary stuck":                       func(x *scenario) { x.w.fails["primary"] = stuck },
+	"Promoting: to be copied":                              func(x *scenario) { x.copying() },
+	"Promoting: to be copied, fails":                       func(x *scenario) { x.copying(); x.w.fails["promote"] = errScripted },
+	"Promoting: to be copied, fails for the deadline":      func(x *scenario) { x.copying(); x.deadline("promotion"); x.w.fails["promote"] = errScripted },
+	"Promoting: to be copied, never can be":                func(x *scenario) { x.copying(); x.w.fails["promote"] = stuck },
+	"Promoting: to be copied, primary stuck":               func(x *scenario) { x.copying(); x.w.fails["primary"] = stuck },
+	"Promoting: to be copied, another revision":            func(x *scenario) { x.copying(); x.w.revision = "v3" },
+	"Promoting: skipAnalysis, to be copied":                func(x *scenario) { x.skipping() },
+	"Promoting: skipAnalysis, to be copied, primary stuck": func(x *scenario) { x.skipping(); x.w.fails["primary"] = stuck },
+	"Promoting: skipAnalysis, to be copied, fails":         func(x *scenario) { x.skipping(); x.w.fails["promote"] = errScripted },
+	"Promoting: skipAnalysis, scale down fails":            func(x *scenario) { x.skipping(); x.w.fails["down"] = errScripted },
+	"Finalising: skipAnalysis, canary gone":                func(x *scenario) { x.c.Spec.SkipAnalysis = true; x.w.fails["canary"] = errScripted },
+	"Promoting: to be copied, rollback to be done":         func(x *scenario) { x.copying(); x.s.RollingBack = true },
+	"Promoting: primary ready":                             func(x *scenario) {},
+	"Promoting: primary not ready":                         func(x *scenario) { x.w.fails["primary"] = errScripted },
+	"Promoting: primary stuck":                             func(x *scenario) { x.w.fails["primary"] = stuck },
+	"Promoting: primary stuck, skipAnalysis":               func(x *scenario) { x.w.fails["primary"] = stuck; x.c.Spec.SkipAnalysis = true },
+	"Promoting: primary not ready for the deadline":        func(x *scenario) { x.deadline("primary") },
+	"Promoting: primary stuck, routing fails":              func(x *scenario) { x.w.fails["primary"] = stuck; x.w.fails["set"] = errScripted },
+	"Promoting: routing fails":                             func(x *scenario) { x.w.fails["set"] = errScripted },
+	"Promoting: stepWeightPromotion":                       func(x *scenario) { x.c.Spec.Analysis.StepWeightPromotion = 30 },
+	"Promoting: stepWeightPromotion, last step":            func(x *scenario) { x.c.Spec.Analysis.StepWeightPromotion = 30; x.weight(20) },
+	"Promoting: stepWeightPromotion, weight 0":             func(x *scenario) { x.c.Spec.Analysis.StepWeightPromotion = 30; x.weight(0) },
+	"Promoting: another revision, cr closed":               func(x *scenario) { x.w.revision, x.w.answers["cr"] = "v3", 403 },
+	"Promoting: another revision, cr passes":               func(x *scenario) { x.w.revision = "v3" },
+	"Promoting: revision of before":                        func(x *scenario) { x.w.revision = "v1" },
+	"Finalising: primary ready":                            func(x *scenario) {},
+	"Finalising: a check failed before":                    func(x *scenario) { x.s.FailedChecks = 1 },
+	"Finalising: scale down fails":                         func(x *scenario) { x.w.fails["down"] = errScripted },
+	"Finalising: no post-rollout webhook":                  func(x *scenario) { x.without(rollout.HookPostRollout) },
+	"Finalising: primary not ready":                        func(x *scenario) { x.w.fails["primary"] = errScripted },
+	"Finalising: primary stuck":                            func(x *scenario) { x.w.fails["primary"] = stuck },
 	"Finalising: primary stuck, canary gone": func(x *scenario) {
 		x.w.fails["primary"], x.w.fails["canary"] = stuck, errScripted
 	},

@@ -130,25 +130,6 @@ func TestRunFromSavedStatus(t *testing.T) {
 	})
 }
 
-// A rollback and a promotion are decided in the status that was saved before
-// they are done.
-func TestRunStoresDecisions(t *testing.T) {
-	rollouts(t, func(t *testing.T, _ rollout.Phase, begin func() (*world, *rollout.Analysis)) {
-		w, a := begin()
-		loop, saved := clock(), begun
-		loop.Save = func(s rollout.Status) error { saved = stored(t, s); return nil }
-		w.before = func(call string) {
-			restarts := w.revision != saved.AppliedSpec
-			if call == "promote" && saved.Phase != rollout.Promoting || call == "down" && !restarts && !saved.RollingBack && saved.Phase != rollout.Finalising {
-				t.Errorf("%s is done when %+v is saved", call, saved)
-			}
-		}
-		if _, err := a.Run(t.Context(), begun, loop); err != nil {
-			t.Fatal(err)
-		}
-	})
-}
-
 // crash is how a program ends at a call: asked to, with nothing done, or not
 // asked, with the call done and nothing known of it.
 type crash func(w *world, at int, cancel context.CancelFunc)

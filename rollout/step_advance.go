@@ -75,9 +75,13 @@ func (t *tick) promote(confirm func(HookType) bool) {
 		t.progress()
 		return
 	}
-	if !confirm(HookConfirmPromotion) {
-		return
+	if confirm(HookConfirmPromotion) {
+		t.decidePromotion()
 	}
+}
+
+// decidePromotion is for the next step to act upon.
+func (t *tick) decidePromotion() {
 	t.enter(Promoting)
 	t.s.Gate, t.s.PromotedSpec = nil, "" // not known until it is copied
 	t.decided = true

@@ -74,6 +74,7 @@ func (t *tick) copyRevision() bool {
 	if t.ready(thePromotion, t.Target.Promote, t.primaryStuck) {
 		t.s.PromotedSpec = t.s.AppliedSpec
 		t.emit(EventPromoteCopy, about{})
+		return t.Canary.Spec.SkipAnalysis
 	}
 	return false
 }
@@ -94,27 +95,29 @@ func (t *tick) promoting() bool {
 		t.enter(Finalising)
 	}
 	t.emit(code, about{})
-	return false
+	return weight == 0 && t.Canary.Spec.SkipAnalysis
 }
 
 // finalising scales the canary down, which has no traffic.
 func (t *tick) finalising() bool {
+	code := EventPromoted
+	if t.Canary.Spec.SkipAnalysis {
+		code = EventSkippedPromoted
+	}
 	if t.route(home) && t.done(EventTargetError, "scale down the canary", t.Target.ScaleDown(t.ctx)) {
-		t.end(Succeeded, EventPromoted, about{})
+		t.end(Succeeded, code, about{})
 	}
 	return false
 }
 
-// skipAnalysis promotes a canary that is ready and asks nobody any more.
+// skipAnalysis decides to promote a canary that is ready and asks nobody any
+// more. The next step does all of it.
 func (t *tick) skipAnalysis() bool {
 	if !t.Canary.Spec.SkipAnalysis {
 		return true
 	}
-	if t.route(home) && t.done(EventTargetError, "promote the revision", t.Target.Promote(t.ctx)) {
-		t.s.PromotedSpec = t.s.AppliedSpec
-		if t.done(EventTargetError, "scale down the canary", t.Target.ScaleDown(t.ctx)) {
-			t.end(Succeeded, EventSkippedPromoted, about{})
-		}
+	if t.route(home) {
+		t.decidePromotion()
 	}
 	return false
 }

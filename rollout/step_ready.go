@@ -15,7 +15,7 @@ const (
 // primaryReady waits for the primary. With skipAnalysis it may be broken: the
 // revision is what mends it.
 func (t *tick) primaryReady() bool {
-	if t.Canary.Spec.SkipAnalysis && (idle.has(t.s.Phase) || analysed.has(t.s.Phase)) {
+	if t.Canary.Spec.SkipAnalysis && !unseen.has(t.s.Phase) && !t.s.promoted() {
 		return true
 	}
 	return t.ready(thePrimary, t.Target.PrimaryReady, t.primaryStuck)

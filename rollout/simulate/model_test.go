@@ -134,7 +134,7 @@ func (r *chance) deadline() rollout.Duration {
 func (r *chance) rests() error {
 	s, a := r.status, r.canary.Spec.Analysis
 	held := r.now["traffic"] != "" || r.now["target scale-up"] != "" || r.now["target scale-down"] != "" ||
-		r.now["target promote"] != "" && r.canary.Spec.SkipAnalysis || r.now["target revision"] != "" || r.now["suspend"] == on
+		r.now["target revision"] != "" || r.now["suspend"] == on
 	for _, m := range a.Metrics {
 		held = held || r.now["metric "+m.Name] == none && m.NoValues == "inconclusive"
 	}

@@ -102,7 +102,7 @@ type run struct {
 	world    *world
 	analysis *rollout.Analysis
 	tick     *Tick
-	steps    int
+	ticks    int // that are over
 	wait     time.Duration
 	stranded bool // the last promotion failed
 	moved    bool // the tick changed routes, or the workload
@@ -140,7 +140,9 @@ func (r *run) step(ctx context.Context) error {
 	}
 	t.After, t.Routes = after, r.world.routes
 	r.wait, r.moved = max(wait, 0), r.world.state != was
-	r.steps++
+	if r.wait > 0 {
+		r.ticks++
+	}
 	for _, e := range t.Events {
 		if e.Code == rollout.EventPromotionFailed || e.Code == rollout.EventRolledBack {
 			r.stranded = e.Code == rollout.EventPromotionFailed
@@ -177,8 +179,8 @@ func (r *run) end() string {
 	case r.still():
 		return r.stands()
 	}
-	if r.steps >= cmp.Or(max(r.Ticks, 0), 1000) {
-		return fmt.Sprintf("%s after %d ticks", where(t.After), r.steps)
+	if r.ticks >= cmp.Or(max(r.Ticks, 0), 1000) {
+		return fmt.Sprintf("%s after %d ticks", where(t.After), r.ticks)
 	}
 	return ""
 }

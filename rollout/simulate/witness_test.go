@@ -164,6 +164,9 @@ func (w *witness) rises(r rollout.Routes) {
 
 // decides checks that the revision may be promoted, when that is decided.
 func (w *witness) decides() {
+	if w.canary.Spec.SkipAnalysis {
+		return
+	}
 	for _, of := range []rollout.HookType{rollout.HookPreRollout, rollout.HookConfirmTrafficIncrease} {
 		if (of == rollout.HookPreRollout || w.weighted()) && !w.all(of, w.approved) {
 			w.bad("promotion without %s", of)
@@ -188,7 +191,7 @@ func (w *witness) Promote(ctx context.Context) error {
 	if w.call(); ctx.Err() != nil {
 		return ctx.Err()
 	}
-	if skips := w.canary.Spec.SkipAnalysis; w.before.Phase != rollout.Promoting && !(skips && analysed(w.before.Phase)) {
+	if w.before.Phase != rollout.Promoting {
 		w.bad("promotion in phase %q", w.before.Phase)
 	}
 	if !w.all(rollout.HookConfirmRollout, w.approved) {
