@@ -18,7 +18,7 @@ var scenarios = func() map[string]func(*scenario) {
 	return all
 }()
 
-var stuck = fmt.Errorf("scripted: %w", rollout.ErrStuck)
+var errStuck = fmt.Errorf("scripted: %w", rollout.ErrStuck)
 
 // deadline lets progressDeadlineSeconds pass in which something is not ready.
 func (x *scenario) deadline(what string) {
@@ -31,7 +31,7 @@ func (x *scenario) deadline(what string) {
 var beforeRollout = map[string]func(*scenario){
 	"none: primary ready":                           func(x *scenario) {},
 	"none: primary not ready":                       func(x *scenario) { x.w.fails["primary"] = errScripted },
-	"none: primary stuck":                           func(x *scenario) { x.w.fails["primary"] = stuck },
+	"none: primary stuck":                           func(x *scenario) { x.w.fails["primary"] = errStuck },
 	"none: primary not ready for the deadline":      func(x *scenario) { x.deadline("primary") },
 	"Initialized: suspended":                        func(x *scenario) { x.c.Spec.Suspend = true },
 	"Initialized: suspended, told before":           func(x *scenario) { x.c.Spec.Suspend, x.s.Suspended = true, true },
@@ -52,9 +52,9 @@ var beforeRollout = map[string]func(*scenario){
 	"Initialized: new revision, primary not ready": func(x *scenario) {
 		x.w.fails["primary"] = errScripted
 	},
-	"Initialized: new revision, primary stuck": func(x *scenario) { x.w.fails["primary"] = stuck },
+	"Initialized: new revision, primary stuck": func(x *scenario) { x.w.fails["primary"] = errStuck },
 	"Initialized: new revision, primary stuck, skipAnalysis": func(x *scenario) {
-		x.w.fails["primary"] = stuck
+		x.w.fails["primary"] = errStuck
 		x.c.Spec.SkipAnalysis = true
 	},
 	"Initialized: revision unknown":  func(x *scenario) { x.w.fails["revision"] = errScripted },
@@ -69,7 +69,7 @@ var beforeRollout = map[string]func(*scenario){
 	"Failed: revision of the primary":     func(x *scenario) { x.w.revision = "v1" },
 	"Failed: new revision, cr passes":     func(x *scenario) { x.w.revision = "v3" },
 	"Failed: promotion failed, cr closed": func(x *scenario) { x.w.revision = "v3"; x.weight(100); x.w.answers["cr"] = 403 },
-	"Failed: promotion failed, still so":  func(x *scenario) { x.w.revision = "v3"; x.weight(100); x.w.fails["primary"] = stuck },
+	"Failed: promotion failed, still so":  func(x *scenario) { x.w.revision = "v3"; x.weight(100); x.w.fails["primary"] = errStuck },
 	"Succeeded: post-rollout to be done":  func(x *scenario) { x.s.PostRollout = true },
 	"Failed: post-rollout to be done":     func(x *scenario) { x.s.PostRollout = true },
 	"Failed: post-rollout, the first fails": func(x *scenario) {
@@ -117,7 +117,7 @@ var waitingForRollout = map[string]func(*scenario){
 	"Waiting: at cr, another revision, passes": func(x *scenario) { x.w.revision = "v3"; x.w.answers["cr"] = 200 },
 	"Waiting: at cr, revision of the primary":  func(x *scenario) { x.w.revision = "v1" },
 	"Waiting: at cr, primary not ready":        func(x *scenario) { x.w.fails["primary"] = errScripted },
-	"Waiting: at cr, primary stuck":            func(x *scenario) { x.w.fails["primary"] = stuck },
+	"Waiting: at cr, primary stuck":            func(x *scenario) { x.w.fails["primary"] = errStuck },
 	"Waiting: at cr, skipAnalysis":             func(x *scenario) { x.c.Spec.SkipAnalysis = true },
 }
 
@@ -137,7 +137,7 @@ var waitingForTraffic = func() map[string]func(*scenario) {
 		"another revision, cr passes": func(x *scenario) { x.w.revision = "v3" },
 		"revision of the primary":     func(x *scenario) { x.w.revision = "v1" },
 		"canary not ready":            func(x *scenario) { x.w.fails["canary"] = errScripted },
-		"canary stuck":                func(x *scenario) { x.w.fails["canary"] = stuck },
+		"canary stuck":                func(x *scenario) { x.w.fails["canary"] = errStuck },
 		"maximum reached by hand":     func(x *scenario) { x.weight(50) },
 		"skipAnalysis":                func(x *scenario) { x.c.Spec.SkipAnalysis = true },
 		"rollback to be done":         func(x *scenario) { x.s.RollingBack = true },

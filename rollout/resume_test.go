@@ -33,7 +33,7 @@ var scripts = []script{
 	{"revert", func(w *world) { w.hook("ro", 2, func() { w.revision = "v1" }) }, rollout.Failed},
 	{"promotion fails", func(w *world) { w.fails["promote"] = errScripted }, rollout.Failed},
 	{"promotion is late", func(w *world) { w.late("promote", 3) }, rollout.Succeeded},
-	{"canary stuck", func(w *world) { w.hook("cr", 1, func() { w.fails["canary"] = stuck }) }, rollout.Failed},
+	{"canary stuck", func(w *world) { w.hook("cr", 1, func() { w.fails["canary"] = errStuck }) }, rollout.Failed},
 	{"canary is late", func(w *world) { w.late("canary", 3) }, rollout.Succeeded},
 	{"post-rollout fails", func(w *world) { w.answers["po"] = 500 }, rollout.Succeeded},
 }

@@ -144,7 +144,7 @@ func TestSecretsStay(t *testing.T) {
 		"control":       "http://127.0.0.1/\x7f",
 		"user is a key": strings.Replace(record(t, func(w http.ResponseWriter, r *http.Request) {
 			user, _, _ := r.BasicAuth()
-			http.Error(w, user+" "+r.FormValue("sig"), 403)
+			http.Error(w, user+" "+r.FormValue("sig"), http.StatusForbidden)
 		}).URL, "://", "://"+userKey+"@", 1),
 		"user and query": strings.Replace(closed.URL, "://", "://user:"+pathKey+"@", 1),
 	} {
