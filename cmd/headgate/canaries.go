@@ -110,15 +110,15 @@ func readDir(fsys fs.FS) (texts []text, err error) {
 		case entry.IsDir() || !namedLikeDocuments(name):
 			return nil
 		}
+		info, err := fs.Stat(fsys, name) // before it is opened: a pipe would wait for who writes
+		if err != nil || !info.Mode().IsRegular() {
+			return err
+		}
 		f, err := fsys.Open(name)
 		if err != nil {
 			return err
 		}
 		defer f.Close()
-		info, err := f.Stat()
-		if err != nil || !info.Mode().IsRegular() {
-			return err
-		}
 		more, err := readText(name, f)
 		texts = append(texts, more...)
 		return err

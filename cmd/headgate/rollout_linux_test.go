@@ -4,7 +4,9 @@ import (
 	"context"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -48,5 +50,19 @@ func TestRolloutOnTerminal(t *testing.T) {
 	}
 	if got := watch("-q"); got != "" {
 		t.Errorf("a quiet run draws %q", got)
+	}
+}
+
+// TestPipeAmongDocuments passes over a named pipe in a directory of -f, which
+// would be waited on for ever.
+func TestPipeAmongDocuments(t *testing.T) {
+	s := newTheatre(t)
+	s.args(t, "rollout", "/", "{}")
+	if err := syscall.Mkfifo(filepath.Join(s.dir, "pipe.yaml"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	args := []string{"rollout", "simulate", "-f", s.dir}
+	if code := run(t.Context(), args, strings.NewReader(""), io.Discard, t.Output(), os.LookupEnv); code != exitReady {
+		t.Errorf("exit code %d", code)
 	}
 }

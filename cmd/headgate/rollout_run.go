@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"os/signal"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -142,6 +145,9 @@ func (p *program) runRun(ctx context.Context, f *runFlags, args []string) error 
 	if err != nil {
 		return asUsage(err)
 	}
+	broken := make(chan os.Signal, 1)
+	signal.Notify(broken, syscall.SIGPIPE) // who reads the output may leave: the rollout goes on
+	defer signal.Stop(broken)
 	ctx, stop := f.bound(ctx)
 	defer stop(nil)
 	d := &drive{program: p, flags: f, canary: canary, book: b, file: file, stop: stop}

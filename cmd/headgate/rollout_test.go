@@ -142,3 +142,26 @@ func ofCanary(t *testing.T, url string) (n int) {
 	}
 	return n
 }
+
+// TestResumedProxyMeasuresFirst goes on with a proxy that has measured nothing
+// yet: that is no failed check.
+func TestResumedProxyMeasuresFirst(t *testing.T) {
+	s := newTheatre(t)
+	args := s.args(t, "event", "/", `{"phase": "Progressing", "lastAppliedSpec": "v2", "canaryWeight": 40, "preRollout": true}`)
+	text, err := os.ReadFile(args[3])
+	if err != nil {
+		t.Fatal(err)
+	}
+	text = append(text, "    metrics: [{name: request-success-rate, thresholdRange: {min: 99}}]\n"...)
+	if err := os.WriteFile(args[3], text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var out strings.Builder
+	args = append(args, "--revision", "v2", "--timeout", "200ms", "-o", "json")
+	if code := run(t.Context(), args, strings.NewReader(""), &out, t.Output(), os.LookupEnv); code != exitNotOver {
+		t.Errorf("exit code %d", code)
+	}
+	if !strings.Contains(out.String(), `"failedChecks":0`) || strings.Contains(out.String(), "metric-fail") {
+		t.Errorf("a check failed without a measurement: %s", out.String())
+	}
+}
