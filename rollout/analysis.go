@@ -40,6 +40,10 @@ type Metrics interface {
 	Query(ctx context.Context, canary *Canary, metric Metric) (float64, error)
 }
 
+// ErrTooEarly is wrapped when there can be no values yet: what measures has only
+// just begun. The check decides nothing, and the weight is kept.
+var ErrTooEarly = errors.New("measured for less than an interval")
+
 // ErrNoValues is wrapped when a query has no result, or one that is no number.
 var ErrNoValues = errors.New("no values found")
 

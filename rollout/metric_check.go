@@ -26,8 +26,9 @@ func (m Metric) Builtin() bool {
 	return m.Query == "" && m.TemplateRef == nil && (m.Name == SuccessRate || m.Name == RequestDuration)
 }
 
-// Judge returns what the result of a query decides: Pass, Halt or, for a
-// metric without values whose noValues is inconclusive, Pause. The error says
+// Judge returns what the result of a query decides: Pass, Halt or, when it is
+// too early for values and for a metric without values whose noValues is
+// inconclusive, Pause. The error says
 // why; it is nil when the value is within the range of the metric, and not nil
 // with Pass when there is no value and noValues is pass.
 //
@@ -39,6 +40,8 @@ func (m Metric) Judge(c *Canary, value float64, err error) (Verdict, error) {
 	switch {
 	case err == nil && math.IsNaN(value):
 		return m.judgeNone(c, fmt.Errorf("%w: the value is NaN", ErrNoValues))
+	case errors.Is(err, ErrTooEarly):
+		return Pause, fmt.Errorf("metric %s of %s: %w", m.Name, c.target(), err)
 	case errors.Is(err, ErrNoValues):
 		return m.judgeNone(c, err)
 	case err != nil:

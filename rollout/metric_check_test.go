@@ -56,6 +56,7 @@ func TestMetricJudge(t *testing.T) {
 		"no values, named": {rollout.Metric{Name: "m"}, 0, fmt.Errorf("%w for metric m: no request", rollout.ErrNoValues), rollout.Halt, "no values found for metric m: app.test probably gets no traffic: no request"},
 		"no values passes": {rollout.Metric{Name: "m", NoValues: "pass"}, 0, rollout.ErrNoValues, rollout.Pass, "no values found for metric m: app.test probably gets no traffic"},
 		"no values pauses": {rollout.Metric{Name: "m", NoValues: "inconclusive"}, 0, rollout.ErrNoValues, rollout.Pause, "no values found for metric m: app.test probably gets no traffic"},
+		"too early":        {rollout.Metric{Name: "m", NoValues: "pass"}, 0, rollout.ErrTooEarly, rollout.Pause, "metric m of app.test: measured for less than an interval"},
 		"unknown policy":   {rollout.Metric{Name: "m", NoValues: "?"}, 0, rollout.ErrNoValues, rollout.Halt, "no values found for metric m: app.test probably gets no traffic"},
 		"NaN":              {rollout.Metric{Name: "m", ThresholdRange: between(num(1), nil)}, math.NaN(), nil, rollout.Halt, "no values found for metric m: app.test probably gets no traffic: the value is NaN"},
 	}

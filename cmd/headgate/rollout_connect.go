@@ -121,9 +121,11 @@ func (d *drive) connectTraffic(ctx context.Context, s rollout.Status, open *clos
 	d.proxy = proxy
 	d.analysis.Traffic, d.analysis.Target = proxy, proxy.Target(adapter)
 	if !driver.Has(traffic.Promote) {
-		d.analysis.Target = swapping{d.analysis.Target, proxy}
+		target := &swapping{Target: d.analysis.Target, proxy: proxy}
+		d.analysis.Target = target
 		over := s.Phase == rollout.Promoting || s.Phase == rollout.Finalising || s.Phase == rollout.Succeeded
 		if over && s.PromotedSpec == s.AppliedSpec {
+			target.promoted = s.PromotedSpec
 			proxy.Promote()
 		}
 	}
@@ -151,15 +153,29 @@ func (d *drive) serve(ctx context.Context, open *closing) error {
 }
 
 // swapping is a target of which the proxy is all that has to know a promotion.
+// After it there is no canary left for another revision: that has to wait for
+// the next run.
 type swapping struct {
 	rollout.Target
-	proxy *traffic.Proxy
+	proxy    *traffic.Proxy
+	revision string // as it was read last
+	promoted string // "" before the promotion
 }
 
-func (s swapping) Promote(ctx context.Context) error {
+func (s *swapping) Revision(ctx context.Context) (string, error) {
+	if s.promoted != "" {
+		return s.promoted, nil
+	}
+	var err error
+	s.revision, err = s.Target.Revision(ctx)
+	return s.revision, err
+}
+
+func (s *swapping) Promote(ctx context.Context) error {
 	if err := s.Target.Promote(ctx); err != nil {
 		return err
 	}
+	s.promoted = s.revision
 	s.proxy.Promote()
 	return nil
 }

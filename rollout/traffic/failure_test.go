@@ -165,12 +165,13 @@ func TestUpstreamDiesInItsAnswer(t *testing.T) {
 // A client that leaves is no failure of the canary, which learns of it.
 func TestClientLeaves(t *testing.T) {
 	arrived, left := make(chan struct{}), make(chan struct{})
-	p := &traffic.Proxy{Start: rollout.Routes{Canary: 100}, Canary: serve(t, func(_ http.ResponseWriter, req *http.Request) {
+	p := &traffic.Proxy{Canary: serve(t, func(_ http.ResponseWriter, req *http.Request) {
 		close(arrived)
 		<-req.Context().Done()
 		close(left)
 	}).URL}
 	url := front(t, p).URL
+	set(t, p, rollout.Routes{Canary: 100})
 	ctx, leave := context.WithCancel(t.Context())
 	go func() { <-arrived; leave() }()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)

@@ -47,6 +47,7 @@ type Proxy struct {
 	copies  copies
 
 	promoted atomic.Bool
+	resumed  time.Time // zero when it began without traffic at the canary
 }
 
 // errRoutes is of routes that are none.
@@ -92,7 +93,9 @@ func (p *Proxy) build() error {
 	var err error
 	p.matcher, err = newMatcher(p.Match)
 	errs = append(errs, err, checkRoutes(start))
-	p.balance.set(start)
+	if p.balance.set(start); start != all {
+		p.resumed = p.now()
+	}
 	return errors.Join(errs...)
 }
 

@@ -54,8 +54,9 @@ func measured(t *testing.T) (p *traffic.Proxy, c *clock, send func(path string))
 		}
 		w.WriteHeader(code)
 	})
-	p = &traffic.Proxy{Canary: canary.URL, Start: rollout.Routes{Canary: 100}, Now: c.now}
+	p = &traffic.Proxy{Canary: canary.URL, Now: c.now}
 	url := front(t, p).URL
+	set(t, p, rollout.Routes{Canary: 100})
 	return p, c, func(path string) {
 		t.Helper()
 		ask(t, url+path)
@@ -198,5 +199,36 @@ func TestMetrics(t *testing.T) {
 	}
 	if v, err := p.Metrics(answering(7)).Query(t.Context(), nil, rate); err != nil || v != 100 {
 		t.Errorf("%v, %v", v, err)
+	}
+}
+
+// TestMeasurementsAfterARestart: a proxy that begins with traffic at the canary
+// does not know what was measured before, which is no missing traffic.
+func TestMeasurementsAfterARestart(t *testing.T) {
+	c := &clock{at: time.Unix(1e9, 0)}
+	hello := serve(t, func(http.ResponseWriter, *http.Request) {})
+	canary := &rollout.Canary{}
+	for name, start := range map[string]rollout.Routes{"weight": {Primary: 60, Canary: 40}, "copies": {Primary: 100, Mirrored: true}} {
+		p := &traffic.Proxy{Canary: hello.URL, Start: start, Now: c.now}
+		url := front(t, p).URL
+		if _, err := p.Query(t.Context(), canary, rate); !errors.Is(err, rollout.ErrTooEarly) {
+			t.Errorf("%s: at once: %v", name, err)
+		}
+		c.pass(canary.Interval() - time.Nanosecond)
+		if _, err := p.Query(t.Context(), canary, rate); !errors.Is(err, rollout.ErrTooEarly) {
+			t.Errorf("%s: before an interval: %v", name, err)
+		}
+		c.pass(time.Nanosecond)
+		if _, err := p.Query(t.Context(), canary, rate); !errors.Is(err, rollout.ErrNoValues) || errors.Is(err, rollout.ErrTooEarly) {
+			t.Errorf("%s: after an interval: %v", name, err)
+		}
+		if start.Canary > 0 {
+			for range 3 {
+				ask(t, url)
+			}
+			if v, err := p.Query(t.Context(), canary, rate); v != 100 || err != nil {
+				t.Errorf("%s: with requests: %v, %v", name, v, err)
+			}
+		}
 	}
 }
