@@ -23,8 +23,8 @@ func completeObjects(files *[]string) cobra.CompletionFunc {
 	return func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		set := new(source.Set)
 		quiet := &program{stdin: strings.NewReader(""), stdout: io.Discard, stderr: io.Discard}
-		for i, name := range *files {
-			if name != "-" && !slices.Contains((*files)[:i], name) { // flags are parsed twice for completion
+		for _, name := range *files {
+			if name != "-" {
 				_ = quiet.loadFile(set, name) // what can be read is offered
 			}
 		}

@@ -37,10 +37,7 @@ func (d *drive) run(ctx context.Context, s rollout.Status) error {
 	}
 	s, resumed := d.first(s)
 	d.view.begin(s, resumed)
-	err := d.warmUp(ctx, s)
-	if err == nil {
-		s, err = d.steps(ctx, s)
-	}
+	s, err := d.steps(ctx, s)
 	d.view.end()
 	if err = ended(ctx, err); d.unsaved != nil {
 		err = d.unsaved // also when it was interrupted just then
@@ -76,16 +73,6 @@ func (d *drive) first(s rollout.Status) (first rollout.Status, resumed bool) {
 		return rollout.Status{Phase: rollout.Initialized, Sequence: s.Sequence}, false
 	}
 	return s, !s.Ended()
-}
-
-// warmUp waits an interval where the proxy, which has seen no requests yet,
-// would have to say how the canary does: no values are a failed check.
-func (d *drive) warmUp(ctx context.Context, s rollout.Status) error {
-	measures := d.proxy != nil && !d.flags.metricFlags.served(d.canary) && len(d.canary.Spec.Analysis.Metrics) > 0
-	if !measures || s.Phase != rollout.Progressing || s.CanaryWeight == 0 {
-		return nil
-	}
-	return d.wait(ctx, d.canary.Interval())
 }
 
 // steps drives the rollout until it has ended.

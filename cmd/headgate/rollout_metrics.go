@@ -43,15 +43,10 @@ func (f *metricFlags) querier(b *book, secrets rollout.Secrets) (*metric.Querier
 // measured returns what answers the metrics of a canary: what the proxy
 // measures when there is one and no server is named.
 func (f *metricFlags) measured(c *rollout.Canary, q *metric.Querier, proxy *traffic.Proxy) rollout.Metrics {
-	if proxy == nil || f.served(c) {
+	if proxy == nil || f.server != "" || c.Spec.MetricsServer != "" {
 		return q
 	}
 	return proxy.Metrics(q)
-}
-
-// served reports whether a server answers the metrics of a canary.
-func (f *metricFlags) served(c *rollout.Canary) bool {
-	return f.server != "" || c.Spec.MetricsServer != ""
 }
 
 // collect reads the documents of one kind from all files.

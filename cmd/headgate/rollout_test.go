@@ -94,7 +94,7 @@ func TestResumedProxy(t *testing.T) {
 			r, w := io.Pipe()
 			result, out := io.Pipe()
 			ended := make(chan int, 1)
-			args := append(s.args(t, kind, "/hanging", c.status), "--revision", c.revision, "--proxy-keep")
+			args := append(s.args(t, kind, "/hanging", c.status), "--revision", c.revision, "--proxy-keep", "--interval", "1ms")
 			go func() {
 				ended <- run(ctx, args, strings.NewReader(""), out, w, os.LookupEnv)
 				w.Close()
