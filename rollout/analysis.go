@@ -77,7 +77,7 @@ type Analysis struct {
 // nothing is counted that ctx cut short. Any other error names what is missing
 // in the analysis or wrong in the status, which is returned as it was.
 func (a *Analysis) Step(ctx context.Context, now time.Time, s Status) (Status, time.Duration, error) {
-	if err := errors.Join(a.check(), s.check()); err != nil {
+	if err := errors.Join(a.check(), s.Check()); err != nil {
 		return s, 0, err
 	}
 	if err := ctx.Err(); err != nil {

@@ -85,8 +85,8 @@ func (s Status) Ended() bool {
 	return (s.Phase == Succeeded || s.Phase == Failed) && !s.PostRollout
 }
 
-// check returns what no analysis has written.
-func (s Status) check() error {
+// Check returns what no analysis has written: [Analysis.Step] refuses such a status.
+func (s Status) Check() error {
 	var errs []error
 	bad := func(field string, value any, want string) {
 		errs = append(errs, fmt.Errorf("status: %s %v: want %s", field, value, want))

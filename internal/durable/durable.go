@@ -28,7 +28,7 @@ func Replace(path string, data []byte) error {
 		return errors.Join(err, os.Remove(temp))
 	}
 	if err := os.Rename(temp, path); err != nil {
-		return err
+		return errors.Join(err, os.Remove(temp))
 	}
 	d, err := os.Open(filepath.Clean(dir))
 	if err != nil {

@@ -75,10 +75,17 @@ func Open(path string, canary rollout.Metadata) (*File, error) {
 // Load returns the status, the zero one when none was saved.
 func (f *File) Load() (rollout.Status, error) {
 	var r record
-	file, err := os.Open(f.path)
-	if errors.Is(err, fs.ErrNotExist) {
+	info, err := os.Stat(f.path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
 		return r.Status, nil
+	case err == nil && !info.Mode().IsRegular(): // before it is opened: a pipe would wait for who writes
+		err = fmt.Errorf("%s: want a regular file", f.path)
 	}
+	if err != nil {
+		return r.Status, fmt.Errorf("status: %w", err)
+	}
+	file, err := os.Open(f.path)
 	if err != nil {
 		return r.Status, fmt.Errorf("status: %w", err)
 	}
@@ -95,6 +102,9 @@ func (f *File) Load() (rollout.Status, error) {
 		return rollout.Status{}, fmt.Errorf("status %s is damaged, delete or mend it: %w", f.path, err)
 	case r.owner != f.of:
 		return rollout.Status{}, fmt.Errorf("status %s is that of canary %s, not of %s", f.path, r.owner, f.of)
+	}
+	if err := r.Status.Check(); err != nil {
+		return rollout.Status{}, fmt.Errorf("status %s is damaged, delete or mend it: %w", f.path, err)
 	}
 	return r.Status, nil
 }
