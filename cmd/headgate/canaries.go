@@ -44,15 +44,18 @@ type text struct {
 	data []byte
 }
 
-// read reads the documents and tells their warnings.
-func (p *program) readBook(f *manifestFlags) (*book, error) {
+// readBook reads the documents and tells their warnings.
+func (p *program) readBook(ctx context.Context, f *manifestFlags) (*book, error) {
 	if len(f.files) == 0 {
 		return nil, usage("give a Canary with -f")
 	}
 	b := &book{documents: new(source.Set)}
 	var errs []error
 	for _, name := range f.files {
-		texts, err := p.readTexts(name)
+		texts, err := p.awaitTexts(ctx, name)
+		if ctx.Err() != nil {
+			return nil, &exitError{exitUsage, err}
+		}
 		errs = append(errs, err)
 		b.texts = append(b.texts, texts...)
 	}
@@ -72,6 +75,21 @@ func (p *program) readBook(f *manifestFlags) (*book, error) {
 		return nil, &exitError{exitUsage, err}
 	}
 	return b, nil
+}
+
+// awaitTexts is readTexts, which a pipe or a terminal can keep waiting, until ctx ends.
+func (p *program) awaitTexts(ctx context.Context, name string) (texts []text, err error) {
+	read := make(chan struct{})
+	go func() {
+		defer close(read)
+		texts, err = p.readTexts(name)
+	}()
+	select {
+	case <-read:
+		return texts, err
+	case <-ctx.Done():
+		return nil, fmt.Errorf("-f %s: not read to its end: %w", name, context.Cause(ctx))
+	}
 }
 
 // readTexts reads a file, standard input, or the files of a directory that are

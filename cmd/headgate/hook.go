@@ -70,7 +70,7 @@ func (p *program) runCallHook(ctx context.Context, f *hookFlags, args []string) 
 	if !slices.Contains([]string{"text", "json", "body"}, f.output) {
 		return usage("-o %q: want text, json or body", f.output)
 	}
-	call, err := p.prepareCall(f, args)
+	call, err := p.prepareCall(ctx, f, args)
 	if err != nil {
 		return err
 	}
@@ -102,11 +102,11 @@ type call struct {
 	took    time.Duration
 }
 
-func (p *program) prepareCall(f *hookFlags, args []string) (*call, error) {
+func (p *program) prepareCall(ctx context.Context, f *hookFlags, args []string) (*call, error) {
 	c := &call{caller: &rollout.Caller{Proxy: http.ProxyFromEnvironment}}
 	var err error
 	if len(f.files) > 0 {
-		err = p.declaredCall(c, f, args)
+		err = p.declaredCall(ctx, c, f, args)
 	} else {
 		err = p.adhocCall(c, f, args)
 	}
@@ -123,11 +123,11 @@ func (p *program) prepareCall(f *hookFlags, args []string) (*call, error) {
 }
 
 // declaredCall makes c that of a webhook in a manifest.
-func (p *program) declaredCall(c *call, f *hookFlags, args []string) error {
+func (p *program) declaredCall(ctx context.Context, c *call, f *hookFlags, args []string) error {
 	if err := f.adhocFlags.unused(); err != nil {
 		return err
 	}
-	b, err := p.readBook(&f.manifestFlags)
+	b, err := p.readBook(ctx, &f.manifestFlags)
 	if err != nil {
 		return err
 	}

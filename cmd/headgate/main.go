@@ -89,7 +89,13 @@ type exitError struct {
 	err  error
 }
 
-func (e *exitError) Error() string { return fmt.Sprintf("exit code %d: %v", e.code, e.err) }
+func (e *exitError) Error() string {
+	if e.err == nil {
+		return fmt.Sprintf("exit code %d", e.code)
+	}
+	return e.err.Error()
+}
+
 func (e *exitError) Unwrap() error { return e.err }
 
 func failed(err error) error { return &exitError{exitFailed, err} }

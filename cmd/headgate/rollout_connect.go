@@ -110,7 +110,7 @@ func (d *drive) connectTraffic(ctx context.Context, s rollout.Status, open *clos
 	if err != nil {
 		return err
 	}
-	if revision != s.AppliedSpec || d.flags.again {
+	if revision != s.AppliedSpec || d.flags.again && s.Ended() {
 		s = rollout.Status{} // what another revision had is not for this one
 	}
 	proxy, err := d.flags.newProxy(ctx, d.canary, s.Routes())
@@ -138,7 +138,7 @@ func (d *drive) serve(ctx context.Context, open *closing) error {
 	if d.proxy == nil {
 		return nil
 	}
-	front, err := d.flags.serve(d.proxy, d.stop)
+	front, err := d.flags.serve(d.proxy, d.stop, d.view.warn)
 	if err != nil {
 		return err
 	}
@@ -148,7 +148,7 @@ func (d *drive) serve(ctx context.Context, open *closing) error {
 		}
 		return nil
 	})
-	d.view.say(fmt.Sprintf("serving at http://%s: primary %s, canary %s", front.addr, redact.String(d.flags.primary), redact.String(d.flags.canary)))
+	d.view.say(fmt.Sprintf("serving at http://%s: primary %s, canary %s", front.listener.Addr(), redact.String(d.flags.primary), redact.String(d.flags.canary)))
 	return nil
 }
 

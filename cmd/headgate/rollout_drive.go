@@ -32,12 +32,16 @@ type drive struct {
 func (d *drive) run(ctx context.Context, s rollout.Status) error {
 	d.view = d.newView(s)
 	var open closing
-	if err := d.connect(ctx, s, &open); err != nil {
+	err := d.connect(ctx, s, &open)
+	if err == nil && (!s.Ended() || d.flags.again) {
+		err = d.file.Save(s) // or the first step would act, and nothing would know
+	}
+	if err != nil {
 		return asUsage(errors.Join(err, open.close()))
 	}
 	s, resumed := d.first(s)
 	d.view.begin(s, resumed)
-	s, err := d.steps(ctx, s)
+	s, err = d.steps(ctx, s)
 	d.view.end()
 	if err = ended(ctx, err); d.unsaved != nil {
 		err = d.unsaved // also when it was interrupted just then
@@ -88,6 +92,10 @@ func (d *drive) steps(ctx context.Context, s rollout.Status) (rollout.Status, er
 			d.view.unchanged(s, revision)
 			return s, nil
 		}
+		if err := d.file.Save(s); err != nil { // or the step would act, and nothing would know
+			d.unsaved = err
+			return s, err
+		}
 		next, wait, err := d.analysis.Step(ctx, time.Now(), s)
 		if err == nil {
 			s, err = next, d.save(next)
@@ -116,7 +124,7 @@ func (d *drive) save(s rollout.Status) error {
 // wait waits between two steps. With --once there is no second one.
 func (d *drive) wait(ctx context.Context, interval time.Duration) error {
 	if d.flags.once {
-		return errNotOver
+		return notOverError("")
 	}
 	if d.flags.interval > 0 {
 		interval = d.flags.interval
@@ -135,13 +143,14 @@ func (d *drive) wait(ctx context.Context, interval time.Duration) error {
 func ended(ctx context.Context, err error) error {
 	cause := context.Cause(ctx)
 	var broken *brokenError
+	var over notOverError
 	switch {
 	case err == nil || cause == nil || !errors.Is(err, ctx.Err()) && !errors.Is(err, cause):
 		return err
-	case errors.Is(cause, errNotOver) || errors.As(cause, &broken):
+	case errors.As(cause, &over) || errors.As(cause, &broken):
 		return cause
 	}
-	return fmt.Errorf("%w: interrupted", errNotOver)
+	return notOverError("interrupted")
 }
 
 // A brokenError is why a run cannot go on.

@@ -2,10 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"net"
-	"net/http"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -69,43 +65,4 @@ func (f *frontFlags) newProxy(ctx context.Context, c *rollout.Canary, start roll
 		return nil, usage("--proxy: %w", err)
 	}
 	return proxy, nil
-}
-
-// A front is a proxy that listens.
-type front struct {
-	server *http.Server
-	addr   net.Addr
-	drain  time.Duration
-	ended  chan struct{} // closed when it listens no more
-}
-
-// serve begins to listen. When that fails later, broken is told.
-func (f *frontFlags) serve(proxy *traffic.Proxy, broken func(error)) (*front, error) {
-	l, err := net.Listen("tcp", f.listen)
-	if err != nil {
-		return nil, fmt.Errorf("--proxy: %w", err)
-	}
-	s := &front{
-		server: &http.Server{Handler: proxy, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 256 << 10},
-		addr:   l.Addr(), drain: f.drain, ended: make(chan struct{}),
-	}
-	go func() {
-		defer close(s.ended)
-		if err := s.server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-			broken(&brokenError{fmt.Errorf("--proxy: %w", err)})
-		}
-	}()
-	return s, nil
-}
-
-// close ends it when the requests that it has are answered.
-func (s *front) close(ctx context.Context) error {
-	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.drain)
-	defer cancel()
-	err := s.server.Shutdown(grace)
-	if err != nil {
-		err = errors.Join(fmt.Errorf("--proxy: requests that took longer than %s were cut off", s.drain), s.server.Close())
-	}
-	<-s.ended
-	return err
 }

@@ -66,3 +66,26 @@ func TestPipeAmongDocuments(t *testing.T) {
 		t.Errorf("exit code %d", code)
 	}
 }
+
+// TestPipeThatNobodyWrites is read until the command is interrupted.
+func TestPipeThatNobodyWrites(t *testing.T) {
+	pipe := filepath.Join(t.TempDir(), "pipe")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{
+		{"rollout", "run", "-f", pipe, "--revision", "v2", "--no-traffic"}, {"rollout", "simulate", "-f", pipe}, {"hook", "call", "-f", pipe, "stage"},
+	} {
+		ctx, interrupt := context.WithCancel(t.Context())
+		interrupt()
+		var said strings.Builder
+		if code := run(ctx, args, strings.NewReader(""), io.Discard, &said, os.LookupEnv); code != exitUsage || !strings.Contains(said.String(), "not read to its end") {
+			t.Errorf("%q: exit code %d, %s", args, code, said.String())
+		}
+	}
+	writer, err := os.OpenFile(pipe, os.O_RDWR, 0) // those that still wait end
+	if err != nil {
+		t.Fatal(err)
+	}
+	writer.Close()
+}

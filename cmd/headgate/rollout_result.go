@@ -33,9 +33,10 @@ var outcomes = map[string]int{outcomePromoted: exitPromoted, outcomeRolledBack: 
 // result is what became of a rollout that err ended, if that is not nil, with s.
 func (d *drive) result(s rollout.Status, err error) result {
 	r := result{Name: d.canary.Metadata.Name, Namespace: d.canary.Namespace(), Revision: s.AppliedSpec, Status: s}
+	var over notOverError
 	switch {
-	case errors.Is(err, errNotOver):
-		r.Outcome, r.Reason = outcomeNotOver, err.Error()
+	case errors.As(err, &over):
+		r.Outcome, r.Reason = outcomeNotOver, string(over)
 	case err != nil:
 		r.Outcome, r.Reason = outcomeError, err.Error()
 	case d.settled != "" && d.settled == s.PromotedSpec:

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
@@ -125,7 +126,7 @@ func (p *program) runRun(ctx context.Context, f *runFlags, args []string) error 
 	if err := f.check(); err != nil {
 		return err
 	}
-	canary, b, err := p.chosenCanary(&f.manifestFlags, args)
+	canary, b, err := p.chosenCanary(ctx, &f.manifestFlags, args)
 	if err != nil {
 		return err
 	}
@@ -160,12 +161,14 @@ func (f *runFlags) bound(ctx context.Context) (context.Context, context.CancelCa
 	if f.timeout <= 0 {
 		return ctx, stop
 	}
-	timer := time.AfterFunc(f.timeout, func() { stop(fmt.Errorf("%w within --timeout %s", errNotOver, f.timeout)) })
+	timer := time.AfterFunc(f.timeout, func() { stop(notOverError(fmt.Sprintf("--timeout %s has passed", f.timeout))) })
 	return ctx, func(cause error) { timer.Stop(); stop(cause) }
 }
 
-// errNotOver is why a run ends before its rollout.
-var errNotOver = errors.New("not over")
+// A notOverError is why a run ends before its rollout; "" when nothing else was asked for.
+type notOverError string
+
+func (e notOverError) Error() string { return strings.TrimSuffix("not over: "+string(e), ": ") }
 
 // statePath is where the status of a canary is kept.
 func (f *runFlags) statePath(c *rollout.Canary) (string, error) {

@@ -79,7 +79,7 @@ func (p *program) runSimulate(ctx context.Context, f *simulateFlags, args []stri
 	if err != nil {
 		return err
 	}
-	canary, _, err := p.chosenCanary(&f.manifestFlags, args)
+	canary, _, err := p.chosenCanary(ctx, &f.manifestFlags, args)
 	if err != nil {
 		return err
 	}
@@ -124,8 +124,8 @@ func (f *simulateFlags) script() (simulate.Script, error) {
 
 // chosenCanary reads the manifests and returns the canary that is named, if an
 // analysis runs with it.
-func (p *program) chosenCanary(f *manifestFlags, args []string) (*rollout.Canary, *book, error) {
-	b, err := p.readBook(f)
+func (p *program) chosenCanary(ctx context.Context, f *manifestFlags, args []string) (*rollout.Canary, *book, error) {
+	b, err := p.readBook(ctx, f)
 	if err != nil {
 		return nil, nil, err
 	}

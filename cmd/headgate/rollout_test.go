@@ -72,22 +72,25 @@ func TestResumedProxy(t *testing.T) {
 		canary           int  // of 100 requests
 		ended            bool // no webhook is called
 		code             int
+		again            bool
 	}{
-		"the weight is kept":      {`{"phase": "Progressing", "lastAppliedSpec": "v2", "canaryWeight": 40}`, "v2", 40, false, exitNotOver},
-		"another revision":        {`{"phase": "Progressing", "lastAppliedSpec": "v2", "canaryWeight": 40}`, "v3", 0, false, exitNotOver},
-		"decided to be promoted":  {`{"phase": "Promoting", "lastAppliedSpec": "v2", "canaryWeight": 40}`, "v2", 100, true, exitPromoted},
-		"promoted before the end": {`{"phase": "Finalising", "lastAppliedSpec": "v2", "lastPromotedSpec": "v2"}`, "v2", 100, true, exitPromoted},
-		"promoted":                {`{"phase": "Succeeded", "lastAppliedSpec": "v2", "lastPromotedSpec": "v2"}`, "v2", 100, true, exitPromoted},
-		"rolled back":             {`{"phase": "Failed", "lastAppliedSpec": "v2"}`, "v2", 0, true, exitRolledBack},
-		"the promotion failed":    {`{"phase": "Failed", "lastAppliedSpec": "v2", "canaryWeight": 100}`, "v2", 100, true, exitRolledBack},
-		"after a promotion":       {`{"phase": "Succeeded", "lastAppliedSpec": "v2", "lastPromotedSpec": "v2"}`, "v3", 0, false, exitNotOver},
+		"the weight is kept":      {`{"phase": "Progressing", "lastAppliedSpec": "v2", "canaryWeight": 40}`, "v2", 40, false, exitNotOver, false},
+		"another revision":        {`{"phase": "Progressing", "lastAppliedSpec": "v2", "canaryWeight": 40}`, "v3", 0, false, exitNotOver, false},
+		"under way, again":        {`{"phase": "Progressing", "lastAppliedSpec": "v2", "canaryWeight": 40}`, "v2", 40, false, exitNotOver, true},
+		"decided to be promoted":  {`{"phase": "Promoting", "lastAppliedSpec": "v2", "canaryWeight": 40}`, "v2", 100, true, exitPromoted, false},
+		"promoted before the end": {`{"phase": "Finalising", "lastAppliedSpec": "v2", "lastPromotedSpec": "v2"}`, "v2", 100, true, exitPromoted, false},
+		"promoted, again":         {`{"phase": "Finalising", "lastAppliedSpec": "v2", "lastPromotedSpec": "v2"}`, "v2", 100, true, exitPromoted, true},
+		"promoted":                {`{"phase": "Succeeded", "lastAppliedSpec": "v2", "lastPromotedSpec": "v2"}`, "v2", 100, true, exitPromoted, false},
+		"rolled back":             {`{"phase": "Failed", "lastAppliedSpec": "v2"}`, "v2", 0, true, exitRolledBack, false},
+		"the promotion failed":    {`{"phase": "Failed", "lastAppliedSpec": "v2", "canaryWeight": 100}`, "v2", 100, true, exitRolledBack, false},
+		"after a promotion":       {`{"phase": "Succeeded", "lastAppliedSpec": "v2", "lastPromotedSpec": "v2"}`, "v3", 0, false, exitNotOver, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newTheatre(t)
 			kind := "rollback"
-			if c.revision == "v3" {
-				kind = "confirm-rollout"
+			if strings.Contains(c.status, "Succeeded") {
+				kind = "confirm-rollout" // nobody is asked for a rollback
 			}
 			ctx, interrupt := context.WithCancel(t.Context())
 			defer interrupt()
@@ -95,6 +98,9 @@ func TestResumedProxy(t *testing.T) {
 			result, out := io.Pipe()
 			ended := make(chan int, 1)
 			args := append(s.args(t, kind, "/hanging", c.status), "--revision", c.revision, "--proxy-keep", "--interval", "1ms")
+			if c.again {
+				args = append(args, "--again")
+			}
 			go func() {
 				ended <- run(ctx, args, strings.NewReader(""), out, w, os.LookupEnv)
 				w.Close()
@@ -135,6 +141,7 @@ func servingAt(t *testing.T, r io.Reader) string {
 // ofCanary returns how many of 100 requests the canary answers.
 func ofCanary(t *testing.T, url string) (n int) {
 	t.Helper()
+	defer http.DefaultClient.CloseIdleConnections() // or the proxy waits for their next request when it ends
 	for range 100 {
 		if _, body := ask(t, "GET", url, ""); body == "canary" {
 			n++
@@ -163,5 +170,43 @@ func TestResumedProxyMeasuresFirst(t *testing.T) {
 	}
 	if !strings.Contains(out.String(), `"failedChecks":0`) || strings.Contains(out.String(), "metric-fail") {
 		t.Errorf("a check failed without a measurement: %s", out.String())
+	}
+}
+
+// TestStatusThatCannotBeSaved does nothing that would not be known afterwards.
+func TestStatusThatCannotBeSaved(t *testing.T) {
+	for name, status := range map[string]string{
+		"under way": `{"phase": "Progressing", "lastAppliedSpec": "v2", "canaryWeight": 40}`,
+		"begins":    `{}`,
+		"anew":      `{"phase": "Failed", "lastAppliedSpec": "v1", "lastPromotedSpec": "v0"}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newTheatre(t)
+			args := append(s.args(t, "confirm-rollout", "/", status), "--revision", "v2", "--interval", "1ms")
+			if err := os.MkdirAll(filepath.Join(s.dir, ".app.json.new", "full"), 0o700); err != nil { // where the next status is written
+				t.Fatal(err)
+			}
+			var out, said strings.Builder
+			if code := run(t.Context(), args, strings.NewReader(""), &out, &said, os.LookupEnv); code != exitUsage {
+				t.Errorf("exit code %d", code)
+			}
+			if len(s.called) > 0 || strings.Contains(said.String(), "new revision") || !strings.Contains(said.String(), "headgate: status ") {
+				t.Errorf("%d calls, %s", len(s.called), said.String())
+			}
+		})
+	}
+}
+
+// TestErrorsOfRun are told once, without what is for programs.
+func TestErrorsOfRun(t *testing.T) {
+	s := newTheatre(t)
+	args := append(s.args(t, "rollout", "/", `{}`), "--revision", "v2", "--primary", "ftp://h")
+	var said strings.Builder
+	if code := run(t.Context(), args, strings.NewReader(""), io.Discard, &said, os.LookupEnv); code != exitUsage {
+		t.Errorf("exit code %d", code)
+	}
+	if !strings.HasPrefix(said.String(), "headgate: --proxy: primary of the proxy: ") {
+		t.Errorf("%q", said.String())
 	}
 }
