@@ -31,7 +31,7 @@ func TestModel(t *testing.T) {
 		}
 		return
 	}
-	runs := *modelRuns
+	runs := *modelRuns / thrift
 	if testing.Short() {
 		runs /= 10
 	}
