@@ -8,6 +8,9 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"unsafe"
+
+	"github.com/headgate-io/headgate/rollout"
 )
 
 // TestRolloutOnTerminal shows the line that is drawn below the events, and that
@@ -88,4 +91,24 @@ func TestPipeThatNobodyWrites(t *testing.T) {
 		t.Fatal(err)
 	}
 	writer.Close()
+}
+
+// TestResizedTerminal draws no line that is wider than the terminal has become.
+func TestResizedTerminal(t *testing.T) {
+	canary := &rollout.Canary{Metadata: rollout.Metadata{Name: "app"}}
+	got := onTerminal(t, func(tty *os.File) {
+		d := &drive{program: &program{stderr: tty}, flags: &runFlags{output: "text"}, canary: canary}
+		v := d.newView(rollout.Status{})
+		for _, columns := range []uint16{60, 12} {
+			size := [4]uint16{24, columns}
+			if _, _, errno := syscall.Syscall(syscall.SYS_IOCTL, tty.Fd(), syscall.TIOCSWINSZ, uintptr(unsafe.Pointer(&size))); errno != 0 {
+				t.Error(errno)
+			}
+			v.show(rollout.Status{Phase: rollout.Waiting})
+		}
+		v.end()
+	})
+	if want := "\r\x1b[Kdefault/app  Waiting  [..........] 0% of the traffic\r\x1b[Kdefault/ap…\r\x1b[K"; got != want {
+		t.Errorf("%q", got)
+	}
 }

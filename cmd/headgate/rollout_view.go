@@ -28,7 +28,7 @@ type view struct {
 
 	mu    sync.Mutex
 	w     io.Writer // of text
-	width int       // of the terminal; 0 when it is none
+	width int       // of the terminal when it was drawn on last; 0 when it is none
 	live  string    // the line that is on the terminal
 	s     rollout.Status
 	shown time.Time     // of the last line
@@ -50,11 +50,18 @@ func (d *drive) newView(s rollout.Status) *view {
 	}
 	if f, ok := d.stderr.(*os.File); ok && !d.flags.quiet && term.IsTerminal(int(f.Fd())) {
 		v.width = 80
+	}
+	return v
+}
+
+// measure finds the width of the terminal, which may have changed: a line that
+// is too long could not be erased.
+func (v *view) measure() {
+	if f, ok := v.w.(*os.File); ok {
 		if width, _, err := term.GetSize(int(f.Fd())); err == nil && width > 0 {
 			v.width = width
 		}
 	}
-	return v
 }
 
 // begin shows where a rollout begins, or goes on.
@@ -176,6 +183,7 @@ func (v *view) draw() {
 	if v.width == 0 {
 		return
 	}
+	v.measure()
 	text := fit(v.state(v.s, time.Now()), v.width-1)
 	if text != v.live {
 		fmt.Fprintf(v.w, "\r\x1b[K%s", text)
