@@ -183,6 +183,8 @@ func (b *book) find(name string) (*rollout.Canary, error) {
 		return nil, usage("no Canary in the files of -f")
 	case len(found) == 0:
 		return nil, usage("no canary %q; there are %s", name, strings.Join(names, ", "))
+	case !slices.ContainsFunc(found, func(c *rollout.Canary) bool { return nameOf(c) != nameOf(found[0]) }):
+		return nil, usage("canary %s is declared more than once", nameOf(found[0]))
 	case name == "":
 		return nil, usage("several canaries: name one of %s", strings.Join(names, ", "))
 	}
