@@ -149,7 +149,7 @@ func (b *bench) report(out io.Writer) (missed int) {
 		}
 		goals = append(goals,
 			contest.Goal{What: way + ", time of a call against a client that is closed", Number: ratio(b.median(ours+way, took), b.median(theirs+way, took)), Limit: limits[way]},
-			contest.Goal{What: way + ", time of a call against one never closed", Number: ratio(b.median(ours+way, took), b.median(leaves+way, took)), Limit: 1.0 / 5},
+			contest.Goal{What: way + ", time of a call against one never closed", Number: ratio(b.median(ours+way, took), b.median(leaves+way, took)), Limit: limits[way]},
 			contest.Goal{What: way + ", connections", Number: b.most(ours+way, opened), Limit: 2, Unit: "in all"},
 			contest.Goal{What: way + ", connections left", Number: b.most(ours+way, left), Limit: 0, Unit: "in all"},
 			contest.Goal{What: way + ", goroutines left", Number: b.most(ours+way, goroutines), Limit: 0, Unit: "in all"})
