@@ -11,6 +11,7 @@ import (
 
 	"github.com/headgate-io/headgate/internal/redact"
 	"github.com/headgate-io/headgate/rollout"
+	"github.com/headgate-io/headgate/rollout/metric"
 	"github.com/headgate-io/headgate/rollout/notify"
 	"github.com/headgate-io/headgate/rollout/traffic"
 )
@@ -30,6 +31,27 @@ func (c *closing) close() error {
 	}
 	*c = nil
 	return errors.Join(errs...)
+}
+
+// connectMetrics finds who answers the metrics, and refuses a canary one of
+// whose metrics nobody can be asked for.
+func (d *drive) connectMetrics(ctx context.Context, querier *metric.Querier) error {
+	d.analysis.Metrics = d.flags.measured(d.canary, querier, d.proxy)
+	own := d.analysis.Metrics != querier // the proxy answers those that are built in
+	for _, m := range d.canary.Spec.Analysis.Metrics {
+		if own && m.Builtin() {
+			continue
+		}
+		if err := querier.Check(d.canary, m); err != nil {
+			return fmt.Errorf("%s: %w", d.canary, err)
+		}
+	}
+	if !own {
+		if err := querier.Online(ctx, d.canary); err != nil && ctx.Err() == nil { // who scrapes may come later
+			d.view.warn(fmt.Errorf("metrics: %w", err))
+		}
+	}
+	return nil
 }
 
 // connect makes the analysis and its ports for a rollout that has come as far
@@ -53,11 +75,8 @@ func (d *drive) connect(ctx context.Context, s rollout.Status, open *closing) er
 	if err := d.connectTraffic(ctx, s, open); err != nil {
 		return err
 	}
-	d.analysis.Metrics = d.flags.measured(d.canary, querier, d.proxy)
-	if d.analysis.Metrics == querier {
-		if err := querier.Online(ctx, d.canary); err != nil && ctx.Err() == nil { // who scrapes may come later
-			d.view.warn(fmt.Errorf("metrics: %w", err))
-		}
+	if err := d.connectMetrics(ctx, querier); err != nil {
+		return err
 	}
 	told, err := notify.Start(ctx, notify.Config{
 		Canary: d.canary, Providers: providers, EventURL: d.flags.eventURL, Cluster: d.flags.cluster,

@@ -49,6 +49,15 @@ func (q *Querier) Query(ctx context.Context, c *rollout.Canary, m rollout.Metric
 	return value, e.wrap(err)
 }
 
+// Check returns why nobody can be asked for a metric of a canary: there is no
+// server, no query or no such template. It asks nobody.
+func (q *Querier) Check(c *rollout.Canary, m rollout.Metric) error {
+	if _, err := q.endpointOf(c, m); err != nil {
+		return fmt.Errorf("metric %s: %w", m.Name, err)
+	}
+	return nil
+}
+
 // Online asks each Prometheus of the metrics of a canary for a constant. The
 // error joins what did not answer.
 func (q *Querier) Online(ctx context.Context, c *rollout.Canary) error {
