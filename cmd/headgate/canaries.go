@@ -78,15 +78,19 @@ func (p *program) readBook(ctx context.Context, f *manifestFlags) (*book, error)
 }
 
 // awaitTexts is readTexts, which a pipe or a terminal can keep waiting, until ctx ends.
-func (p *program) awaitTexts(ctx context.Context, name string) (texts []text, err error) {
-	read := make(chan struct{})
+func (p *program) awaitTexts(ctx context.Context, name string) ([]text, error) {
+	type outcome struct {
+		texts []text
+		err   error
+	}
+	read := make(chan outcome, 1)
 	go func() {
-		defer close(read)
-		texts, err = p.readTexts(name)
+		texts, err := p.readTexts(name)
+		read <- outcome{texts, err}
 	}()
 	select {
-	case <-read:
-		return texts, err
+	case o := <-read:
+		return o.texts, o.err
 	case <-ctx.Done():
 		return nil, fmt.Errorf("-f %s: not read to its end: %w", name, context.Cause(ctx))
 	}
