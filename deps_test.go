@@ -59,9 +59,9 @@ var rooms = map[string]room{
 
 	"git/internal/signature": {imports: "internal/openpgp", modules: "golang.org/x/crypto golang.org/x/sys"},
 
-	"rollout":          {imports: "internal/document internal/redact internal/retry internal/secret", modules: "go.yaml.in/yaml/v3"},
+	"rollout":          {imports: "internal/document internal/origin internal/redact internal/retry internal/secret", modules: "go.yaml.in/yaml/v3"},
 	"rollout/ledger":   {imports: "rollout internal/durable"},
-	"rollout/metric":   {imports: "rollout internal/command internal/document internal/redact internal/secret"},
+	"rollout/metric":   {imports: "rollout internal/command internal/document internal/origin internal/redact internal/secret"},
 	"rollout/notify":   {imports: "rollout internal/document internal/redact internal/retry internal/secret"},
 	"rollout/simulate": {imports: "rollout"},
 	"rollout/traffic":  {imports: "rollout internal/command internal/redact"},
@@ -75,10 +75,11 @@ var rooms = map[string]room{
 	"internal/command":   {},
 	"internal/document":  {modules: "go.yaml.in/yaml/v3"},
 	"internal/openpgp":   {modules: "github.com/ProtonMail/go-crypto github.com/cloudflare/circl golang.org/x/crypto golang.org/x/sys"},
+	"internal/origin":    {},
 	"internal/redact":    {},
 	"internal/retry":     {},
 	"internal/secret":    {},
-	"internal/transport": {imports: "source internal/redact internal/retry internal/secret", modules: "golang.org/x/net"},
+	"internal/transport": {imports: "internal/origin source internal/redact internal/retry internal/secret", modules: "golang.org/x/net"},
 	"internal/version":   {modules: "github.com/Masterminds/semver/v3"},
 
 	"internal/testenv":         {modules: "golang.org/x/crypto golang.org/x/sys github.com/google/go-containerregistry github.com/opencontainers/image-spec github.com/opencontainers/go-digest github.com/klauspost/compress github.com/Masterminds/semver/v3 sigs.k8s.io/yaml go.yaml.in/yaml/v2 go.yaml.in/yaml/v3", test: true},

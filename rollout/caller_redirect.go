@@ -5,7 +5,8 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"strings"
+
+	"github.com/headgate-io/headgate/internal/origin"
 )
 
 const (
@@ -43,27 +44,8 @@ func replay(at *url.URL, resp *http.Response) *url.URL {
 		return nil
 	}
 	next, err := at.Parse(location)
-	if err != nil || origin(next) != origin(at) {
+	if err != nil || origin.Of(next) != origin.Of(at) {
 		return nil
 	}
 	return next
-}
-
-var defaultPorts = map[string]string{"http": "80", "https": "443"}
-
-// origin returns scheme, host and port in one form. Only letters of ASCII have
-// two cases: others that [strings.ToLower] makes one are of different hosts.
-func origin(u *url.URL) [3]string {
-	port := u.Port()
-	if port == "" {
-		port = defaultPorts[u.Scheme]
-	}
-	return [3]string{u.Scheme, strings.Map(lower, u.Hostname()), port}
-}
-
-func lower(r rune) rune {
-	if 'A' <= r && r <= 'Z' {
-		return r + 'a' - 'A'
-	}
-	return r
 }

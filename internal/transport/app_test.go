@@ -96,6 +96,7 @@ func TestSameOrigin(t *testing.T) {
 		{"https://example.com", "https://example.com.evil.example", false},
 		{"https://example.com", "https://www.example.com", false},
 		{"ssh://example.com", "ssh://git@example.com/x", true},
+		{"https://i.example", "https://\u0130.example", false}, // a letter that ToLower makes an i
 	} {
 		if got := transport.SameOrigin(parse(c.a), parse(c.b)); got != c.want {
 			t.Errorf("%s and %s: %v", c.a, c.b, got)

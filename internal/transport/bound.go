@@ -3,7 +3,8 @@ package transport
 import (
 	"net/http"
 	"net/url"
-	"strings"
+
+	"github.com/headgate-io/headgate/internal/origin"
 )
 
 // A bound round tripper shows its credentials to one origin only.
@@ -23,7 +24,7 @@ func newBound(c Config) *bound {
 		if c.Auth != (Auth{}) {
 			auth = c.Auth
 		}
-		b.origin, b.header = origin(clean), auth.Header()
+		b.origin, b.header = origin.Of(clean), auth.Header()
 		c.Origin = clean
 	}
 	if b.header != "" {
@@ -64,7 +65,7 @@ func (b *bound) RoundTrip(req *http.Request) (*http.Response, error) {
 // mine reports whether req goes to the bound origin and no redirect led it through another.
 func (b *bound) mine(req *http.Request) bool {
 	for r := req; ; r = r.Response.Request {
-		if b.origin == "" || origin(r.URL) != b.origin {
+		if b.origin == "" || origin.Of(r.URL) != b.origin {
 			return false
 		}
 		if r.Response == nil || r.Response.Request == nil {
@@ -80,13 +81,4 @@ func (b *bound) CloseIdleConnections() {
 }
 
 // SameOrigin reports whether a and b have the same scheme, host and port.
-func SameOrigin(a, b *url.URL) bool { return origin(a) == origin(b) }
-
-// origin returns scheme, host and port of u in a form that can be compared (RFC 6454 section 4).
-func origin(u *url.URL) string {
-	port := u.Port()
-	if port == "" {
-		port = map[string]string{"http": "80", "https": "443", "ssh": "22"}[u.Scheme]
-	}
-	return u.Scheme + "://" + strings.ToLower(u.Hostname()) + ":" + port
-}
+func SameOrigin(a, b *url.URL) bool { return origin.Of(a) == origin.Of(b) }

@@ -11,6 +11,8 @@ import (
 	"net/url"
 	"syscall"
 	"time"
+
+	"github.com/headgate-io/headgate/internal/origin"
 )
 
 const (
@@ -69,7 +71,7 @@ func checkRedirect(req *http.Request, via []*http.Request) error {
 	req.URL.User = nil
 	req.Header.Del("Referer") // which repeats the query of the URL before, and that may be a credential
 	for _, earlier := range via {
-		if origin(earlier.URL) != origin(req.URL) {
+		if origin.Of(earlier.URL) != origin.Of(req.URL) {
 			req.Header.Del("Authorization") // what the caller set is for the first origin as well
 			req.Header.Del("Cookie")
 		}

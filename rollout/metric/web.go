@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/headgate-io/headgate/internal/origin"
 	"github.com/headgate-io/headgate/internal/redact"
 )
 
@@ -68,7 +69,7 @@ func sameOrigin(req *http.Request, via []*http.Request) error {
 	switch {
 	case len(via) >= maxRedirects:
 		return fmt.Errorf("stopped after %d redirects", maxRedirects)
-	case req.URL.Scheme != first.Scheme || !strings.EqualFold(req.URL.Host, first.Host):
+	case origin.Of(req.URL) != origin.Of(first):
 		return fmt.Errorf("redirect to %s refused: give the address that answers", redact.URL(req.URL))
 	}
 	return nil
