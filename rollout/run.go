@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/headgate-io/headgate/internal/retry"
 )
 
 // A Loop is the world around the steps of an analysis. Nil fields mean the
@@ -58,12 +60,8 @@ func (l Loop) defaults() Loop {
 
 // sleep waits for d, or returns the error of ctx when that ends first.
 func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
+	if retry.Sleep(ctx, d) != nil {
 		return ctx.Err()
 	}
+	return nil
 }

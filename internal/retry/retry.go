@@ -1,7 +1,9 @@
-// Package retry reads what answers say about trying again: whether, and when.
+// Package retry reads what answers say about trying again: whether, and when;
+// and waits for it.
 package retry
 
 import (
+	"context"
 	"net/http"
 	"strconv"
 	"time"
@@ -25,4 +27,16 @@ func After(header http.Header, now time.Time) (after time.Duration, given bool) 
 // this status: 429, and from 500 on except 501.
 func Status(code int) bool {
 	return code == http.StatusTooManyRequests || code >= http.StatusInternalServerError && code != http.StatusNotImplemented
+}
+
+// Sleep waits for d, or until ctx ends: the error is its cause.
+func Sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }

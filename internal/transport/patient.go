@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"slices"
 	"time"
+
+	"github.com/headgate-io/headgate/internal/retry"
 )
 
 const (
@@ -145,14 +147,7 @@ func Finish(resp *http.Response) {
 
 // Sleep waits for d, or until ctx ends.
 func Sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
+	return retry.Sleep(ctx, d)
 }
 
 // CloseIdleConnections is called by [http.Client.CloseIdleConnections].

@@ -15,6 +15,7 @@ import (
 
 	"github.com/headgate-io/headgate/artifact"
 	"github.com/headgate-io/headgate/internal/redact"
+	"github.com/headgate-io/headgate/internal/transport"
 )
 
 const (
@@ -171,14 +172,7 @@ func (c *Client) wait(ctx context.Context, d time.Duration) error {
 	if c.Wait != nil {
 		return c.Wait(ctx, d)
 	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
+	return transport.Sleep(ctx, d)
 }
 
 // key is that of an object in the cache.
