@@ -66,8 +66,17 @@ var rooms = map[string]room{
 	"rollout/simulate": {imports: "rollout"},
 	"rollout/traffic":  {imports: "rollout internal/command internal/redact"},
 
+	"rollout/tester":        {imports: "rollout rollout/tester/access rollout/tester/api rollout/tester/gate rollout/tester/remote rollout/tester/run rollout/tester/task rollout/tester/web internal/redact", modules: prometheusModules},
+	"rollout/tester/access": {imports: "rollout/tester/api internal/document internal/redact", modules: "go.yaml.in/yaml/v3"},
+	"rollout/tester/api":    {imports: "internal/redact internal/origin"},
+	"rollout/tester/gate":   {imports: "rollout/tester/api", modules: bboltModules},
+	"rollout/tester/remote": {imports: "rollout/tester/api rollout/tester/run internal/origin internal/redact internal/retry"},
+	"rollout/tester/run":    {imports: "rollout/tester/api internal/redact", modules: bboltModules},
+	"rollout/tester/task":   {imports: "rollout/tester/api rollout/tester/run internal/command internal/redact", modules: "golang.org/x/sys"},
+	"rollout/tester/web":    {},
+
 	"cmd/headgate": {
-		imports: "rollout rollout/ledger rollout/metric rollout/notify rollout/simulate rollout/traffic artifact bucket bucket/azure bucket/gcs bucket/s3 chart chart/index source git oci oci/cosign oci/notation internal/command internal/redact login/aws login/azure login/gcp login/github", // sigs.k8s.io/yaml comes with source
+		imports: "rollout/tester rollout/tester/access rollout/tester/api rollout/tester/gate rollout/tester/remote rollout/tester/run rollout/tester/task rollout rollout/ledger rollout/metric rollout/notify rollout/simulate rollout/traffic artifact bucket bucket/azure bucket/gcs bucket/s3 chart chart/index source git oci oci/cosign oci/notation internal/command internal/redact login/aws login/azure login/gcp login/github", // sigs.k8s.io/yaml comes with source
 		modules: "github.com/spf13/cobra github.com/spf13/pflag github.com/inconshreveable/mousetrap github.com/jedib0t/go-pretty/v6 github.com/mattn/go-runewidth github.com/clipperhouse/uax29/v2 golang.org/x/term golang.org/x/text github.com/rogpeppe/go-internal",
 	},
 
@@ -109,6 +118,13 @@ const (
 	notationModules = "github.com/notaryproject/notation-go github.com/notaryproject/notation-core-go github.com/notaryproject/notation-plugin-framework-go github.com/notaryproject/tspclient-go " +
 		"github.com/veraison/go-cose github.com/fxamacker/cbor/v2 github.com/x448/float16 github.com/golang-jwt/jwt/v4 golang.org/x/crypto golang.org/x/mod " +
 		"github.com/go-ldap/ldap/v3 github.com/go-asn1-ber/asn1-ber github.com/Azure/go-ntlmssp github.com/google/uuid" // it parses names of certificates with a client for LDAP
+)
+
+// What the test runner keeps its state in, and what it counts with.
+const (
+	bboltModules      = "go.etcd.io/bbolt golang.org/x/sys"
+	prometheusModules = "github.com/prometheus/client_golang github.com/prometheus/client_model github.com/prometheus/common github.com/prometheus/procfs " +
+		"github.com/beorn7/perks github.com/cespare/xxhash/v2 github.com/munnerz/goautoneg google.golang.org/protobuf go.yaml.in/yaml/v2 golang.org/x/sys"
 )
 
 const gitModules = "golang.org/x/crypto golang.org/x/net golang.org/x/sync golang.org/x/sys github.com/Masterminds/semver/v3"
