@@ -112,7 +112,7 @@ func (p *program) root() *cobra.Command {
 		Args:          noCommand,
 		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	root.AddCommand(p.fetch(), p.resolve(), p.verify(), p.validate(), p.convert(), p.push(), p.diff(), p.artifact(), p.explain(), p.index(), p.hook(), p.rollout(), p.version())
+	root.AddCommand(p.fetch(), p.resolve(), p.verify(), p.validate(), p.convert(), p.push(), p.diff(), p.artifact(), p.explain(), p.index(), p.hook(), p.rollout(), p.tester(), p.version())
 	return root
 }
 

@@ -121,8 +121,8 @@ func until(ts *testscript.TestScript, _ bool, args []string) {
 	}
 }
 
-// gate opens or closes the path /gate: gate open|close.
-func gate(ts *testscript.TestScript, _ bool, args []string) {
+// turn opens or closes the path /gate: gate open|close.
+func turn(ts *testscript.TestScript, _ bool, args []string) {
 	d := ts.Value(doormanKey{}).(*doorman)
 	d.mu.Lock()
 	defer d.mu.Unlock()

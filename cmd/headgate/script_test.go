@@ -101,7 +101,7 @@ func TestScripts(t *testing.T) {
 			"exits":  exits,
 			"called": called,
 			"until":  until,
-			"gate":   gate,
+			"gate":   turn,
 			"expand": expand,
 			"serve":  serveStore,
 			"stalled": func(ts *testscript.TestScript, _ bool, _ []string) {

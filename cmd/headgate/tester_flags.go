@@ -1,0 +1,214 @@
+package main
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/headgate-io/headgate/rollout/tester/remote"
+	testrun "github.com/headgate-io/headgate/rollout/tester/run"
+	"github.com/headgate-io/headgate/rollout/tester/task"
+)
+
+// testerTypes are the types of tests, by the names that records have.
+var testerTypes = []string{"cmd", "bash", "helm", "helmv3", "kubectl", "ngrinder", "concord", "k6"}
+
+// testerRunFlags bound runs and what is kept of them.
+type testerRunFlags struct {
+	timeout     time.Duration
+	concurrency int
+	queue       int
+	outputLimit string
+	keep        int
+	keepFor     time.Duration
+}
+
+func (f *testerRunFlags) register(c *cobra.Command) {
+	fl := c.Flags()
+	fl.DurationVar(&f.timeout, "timeout", time.Hour, "bound of a run; metadata may set a lower one")
+	fl.IntVar(&f.concurrency, "concurrency", 100, "runs at a time")
+	fl.IntVar(&f.queue, "queue", 1000, "requests that wait for a place; beyond, the answer is 429")
+	fl.StringVar(&f.outputLimit, "output-limit", "256Ki", "`BYTES` of output that are kept of a run, half from its beginning and half from its end")
+	fl.IntVar(&f.keep, "history", 1000, "finished runs that are kept")
+	fl.DurationVar(&f.keepFor, "history-for", 7*24*time.Hour, "how long they are kept")
+}
+
+func (f *testerRunFlags) config(dir string) (testrun.Config, error) {
+	c := testrun.Config{Dir: dir, Timeout: f.timeout, Concurrency: f.concurrency, Queue: f.queue, Keep: f.keep, KeepFor: f.keepFor}
+	for _, positive := range []struct {
+		flag   string
+		number int64
+	}{
+		{"timeout", int64(f.timeout)}, {"concurrency", int64(f.concurrency)}, {"queue", int64(f.queue)},
+		{"history", int64(f.keep)}, {"history-for", int64(f.keepFor)},
+	} {
+		if positive.number <= 0 {
+			return c, usage("--%s: want more than 0", positive.flag)
+		}
+	}
+	limit, err := parseBytes(f.outputLimit)
+	if err != nil || limit > 64<<20 {
+		return c, usage("--output-limit %q: want a number of bytes up to 64Mi", f.outputLimit)
+	}
+	c.OutputLimit = int(limit)
+	return c, nil
+}
+
+// testerToolFlags say which programs may run, and with what.
+type testerToolFlags struct {
+	allow     []string
+	noShell   bool
+	commands  []string
+	onlyNamed bool
+	env       []string
+	passEnv   []string
+	dir       string
+	limits    []string
+}
+
+func (f *testerToolFlags) register(c *cobra.Command) {
+	fl := c.Flags()
+	fl.StringArrayVar(&f.allow, "allow", nil, "`PROGRAM` that may be run, by name or absolute path; no shell is used then; repeatable")
+	fl.BoolVar(&f.noShell, "no-shell", false, "run commands without a shell: words and quotes, nothing else")
+	fl.StringArrayVar(&f.commands, "command", nil, "`NAME=LINE` of a command that metadata cmd: \"@NAME\" runs; repeatable")
+	fl.BoolVar(&f.onlyNamed, "only-named", false, "run nothing but the commands of --command")
+	fl.StringArrayVar(&f.env, "env", nil, "`NAME[=VALUE]` in the environment of programs, which is PATH, HOME and little more otherwise; without a value that of this process; repeatable")
+	fl.StringSliceVar(&f.passEnv, "pass-env", nil, "`NAME,…` that metadata may set as env.NAME")
+	fl.StringVar(&f.dir, "dir", "", "`DIR` where programs run; default one of its own for each run, removed afterwards")
+	fl.StringArrayVar(&f.limits, "limit", nil, "`RESOURCE=NUMBER,…` of each run: cpu (time of a process), memory, files, size (of a file), procs; as cpu=10m,memory=1Gi")
+}
+
+// inherited are the variables of this process that every program gets.
+var inherited = []string{"PATH", "HOME", "TMPDIR", "TZ", "LANG", "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"}
+
+func (f *testerToolFlags) tools(lookup func(string) (string, bool)) (task.Tools, error) {
+	t := task.Tools{Dir: f.dir, Allow: f.allow, NoShell: f.noShell, OnlyNamed: f.onlyNamed, PassEnv: f.passEnv, Commands: map[string]string{}}
+	for _, name := range inherited {
+		if value, set := lookup(name); set {
+			t.Env = append(t.Env, name+"="+value)
+		}
+	}
+	for _, entry := range f.env {
+		name, _, given := strings.Cut(entry, "=")
+		value, set := lookup(name)
+		switch {
+		case name == "":
+			return t, usage("--env %q: want NAME or NAME=VALUE", entry)
+		case given:
+			t.Env = append(t.Env, entry)
+		case set:
+			t.Env = append(t.Env, name+"="+value)
+		default:
+			return t, usage("--env %s: this process has no such variable: write %s=VALUE", name, name)
+		}
+	}
+	for _, entry := range f.commands {
+		name, line, found := strings.Cut(entry, "=")
+		if !found || name == "" || strings.TrimSpace(line) == "" {
+			return t, usage("--command %q: want NAME=LINE", entry)
+		}
+		if _, twice := t.Commands[name]; twice {
+			return t, usage("--command %s: given twice", name)
+		}
+		t.Commands[name] = line
+	}
+	if f.onlyNamed && len(t.Commands) == 0 {
+		return t, usage("--only-named: give the commands with --command NAME=LINE")
+	}
+	var err error
+	t.Limits, err = parseLimits(f.limits)
+	return t, err
+}
+
+// parseLimits reads what --limit says.
+func parseLimits(texts []string) (l task.Limits, err error) {
+	resources := map[string]struct {
+		number *int64
+		parse  func(string) (int64, error)
+	}{
+		"cpu": {&l.CPU, parseSeconds}, "memory": {&l.Memory, parseBytes}, "files": {&l.Files, parseCount},
+		"size": {&l.Size, parseBytes}, "procs": {&l.Procs, parseCount},
+	}
+	for _, entry := range strings.Split(strings.Join(texts, ","), ",") {
+		if entry == "" {
+			continue
+		}
+		name, text, _ := strings.Cut(entry, "=")
+		r, known := resources[name]
+		if !known {
+			return l, usage("--limit %q: want cpu=, memory=, files=, size= or procs=", entry)
+		}
+		if *r.number, err = r.parse(text); err != nil {
+			return l, usage("--limit %q: %w", entry, err)
+		}
+	}
+	return l, nil
+}
+
+// parseCount reads a number above 0.
+func parseCount(text string) (int64, error) {
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n <= 0 {
+		return 0, fmt.Errorf("%q: want a number above 0", text)
+	}
+	return n, nil
+}
+
+// parseSeconds reads seconds, or a duration of a second or more.
+func parseSeconds(text string) (int64, error) {
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		return parseCount(text)
+	}
+	if d < time.Second {
+		return 0, fmt.Errorf("%q: want a second or more", text)
+	}
+	return int64(math.Ceil(d.Seconds())), nil
+}
+
+// parseBytes reads a number of bytes above 0, with the units Ki, Mi and Gi.
+func parseBytes(text string) (int64, error) {
+	digits, unit := text, int64(1)
+	for suffix, factor := range map[string]int64{"Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30} {
+		if before, found := strings.CutSuffix(text, suffix); found {
+			digits, unit = before, factor
+		}
+	}
+	n, err := parseCount(digits)
+	if err != nil || n > math.MaxInt64/unit {
+		return 0, fmt.Errorf("%q: want a number of bytes as 65536, 64Ki, 1Mi or 1Gi", text)
+	}
+	return n * unit, nil
+}
+
+// testerRemoteFlags say which servers may be asked.
+type testerRemoteFlags struct {
+	hosts      []string
+	keys       string
+	loadURL    string
+	processURL string
+}
+
+func (f *testerRemoteFlags) register(c *cobra.Command) {
+	fl := c.Flags()
+	fl.StringSliceVar(&f.hosts, "hosts", nil, "`HOST[:PORT],…` of nGrinder and Concord that metadata may name; *.DOMAIN for all below it")
+	fl.StringVar(&f.keys, "keys", "", "`DIR` of API keys and passwords for them, one file each")
+	fl.StringVar(&f.loadURL, "ngrinder-url", "", "`URL` of nGrinder when metadata names none")
+	fl.StringVar(&f.processURL, "concord-url", "", "`URL` of Concord when metadata names none")
+}
+
+func (f *testerRemoteFlags) servers() (remote.Servers, error) {
+	for flag, text := range map[string]string{"ngrinder-url": f.loadURL, "concord-url": f.processURL} {
+		if text == "" {
+			continue
+		}
+		if err := checkWebURL(text); err != nil {
+			return remote.Servers{}, usage("--%s: %w", flag, err)
+		}
+	}
+	return remote.Servers{Hosts: f.hosts, LoadURL: f.loadURL, ProcessURL: f.processURL, Keys: f.keys}, nil
+}

@@ -1,0 +1,139 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/headgate-io/headgate/rollout/tester"
+	"github.com/headgate-io/headgate/rollout/tester/gate"
+	testrun "github.com/headgate-io/headgate/rollout/tester/run"
+)
+
+// log returns the log that the flags ask for.
+func (f *testerFlags) log(w io.Writer) (*slog.Logger, error) {
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(f.logLevel)); err != nil || !slices.Contains([]string{"debug", "info", "warn", "error"}, f.logLevel) {
+		return nil, usage("--log-level %q: want debug, info, warn or error", f.logLevel)
+	}
+	options := &slog.HandlerOptions{Level: level}
+	switch f.logFormat {
+	case "text":
+		return slog.New(slog.NewTextHandler(w, options)), nil
+	case "json":
+		return slog.New(slog.NewJSONHandler(w, options)), nil
+	}
+	return nil, usage("--log-format %q: want text or json", f.logFormat)
+}
+
+// openTester opens the test runner that the flags describe.
+func (p *program) openTester(f *testerFlags, log *slog.Logger) (*tester.Server, error) {
+	s, desk, err := f.server(p.lookup)
+	if err != nil {
+		return nil, err
+	}
+	s.Log = log
+	if f.state == "" {
+		log.Warn("gates and runs are kept in memory alone: give a directory with --state")
+	} else if err := os.MkdirAll(f.state, 0o700); err != nil {
+		return nil, fmt.Errorf("--state: %w", err)
+	}
+	if s.Gates, err = gate.Open(gate.Config{Dir: f.state}); err != nil {
+		return nil, fmt.Errorf("--state: %w", err)
+	}
+	if s.Runs, err = testrun.Open(desk); err != nil {
+		return nil, errors.Join(fmt.Errorf("--state: %w", err), s.Gates.Close())
+	}
+	return s, nil
+}
+
+// server returns what the flags say of a server, and of its runs. It does nothing.
+func (f *testerFlags) server(lookup func(string) (string, bool)) (*tester.Server, testrun.Config, error) {
+	s := &tester.Server{FailureStatus: f.failureStatus, Strict: f.strict, BaseURL: f.baseURL, Types: f.types}
+	desk, err := f.runFlags.config(f.state)
+	if err != nil {
+		return nil, desk, err
+	}
+	if s.Tools, err = f.toolFlags.tools(lookup); err != nil {
+		return nil, desk, err
+	}
+	if s.Servers, err = f.remoteFlags.servers(); err != nil {
+		return nil, desk, err
+	}
+	if s.MaxBody, err = parseBytes(f.maxBody); err != nil {
+		return nil, desk, usage("--max-body %w", err)
+	}
+	return s, desk, f.check()
+}
+
+// busyStatuses are those that callers take for another answer than that of a test.
+var busyStatuses = []int{http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests, http.StatusServiceUnavailable}
+
+func (f *testerFlags) check() error {
+	if f.failureStatus < 400 || f.failureStatus > 599 || slices.Contains(busyStatuses, f.failureStatus) {
+		return usage("--failure-status %d: want 400 to 599, but not 408, 425, 429 or 503", f.failureStatus)
+	}
+	for _, name := range f.types {
+		if !slices.Contains(testerTypes, name) {
+			return usage("--types %q: want %s", name, either(testerTypes))
+		}
+	}
+	if f.grace <= 0 {
+		return usage("--shutdown-grace %s: want a positive time", f.grace)
+	}
+	if f.baseURL == "" {
+		return nil
+	}
+	if err := checkWebURL(f.baseURL); err != nil {
+		return usage("--base-url: %w", err)
+	}
+	return nil
+}
+
+// checkWebURL wants the URL of a server.
+func checkWebURL(text string) error {
+	u, err := url.Parse(text)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+		return errors.New("want http:// or https://, a host, and perhaps a path")
+	}
+	return nil
+}
+
+// serveTester serves s until ctx ends, and closes it.
+func (p *program) serveTester(ctx context.Context, f *testerFlags, s *tester.Server) (err error) {
+	defer func() { err = errors.Join(err, s.Gates.Close()) }()
+	l, err := net.Listen("tcp", f.addr)
+	if err != nil {
+		return errors.Join(err, s.Shutdown(context.WithoutCancel(ctx)))
+	}
+	server := &http.Server{
+		Handler:           s.Handler(),
+		ReadHeaderTimeout: 10 * time.Second,
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    64 << 10,
+	}
+	fmt.Fprintf(p.stdout, "serving webhooks at http://%s\n", l.Addr())
+	ended := make(chan error, 1)
+	go func() { ended <- server.Serve(l) }()
+	select {
+	case err = <-ended:
+	case <-ctx.Done():
+	}
+	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), f.grace)
+	defer cancel()
+	s.Log.Info("shutting down", "reason", strings.TrimSpace(fmt.Sprint(context.Cause(ctx))))
+	err = errors.Join(err, s.Shutdown(grace)) // callers that wait are answered by it
+	if late := server.Shutdown(grace); late != nil {
+		err = errors.Join(err, fmt.Errorf("--shutdown-grace %s: %w", f.grace, late), server.Close())
+	}
+	return err
+}
