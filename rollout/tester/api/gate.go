@@ -32,6 +32,11 @@ type Key struct {
 	Gate      string `json:"gate"` // DefaultGate, or a name of its own
 }
 
+// String returns KIND NAMESPACE/NAME/GATE.
+func (k Key) String() string {
+	return string(k.Kind) + " " + k.Namespace + "/" + k.Name + "/" + k.Gate
+}
+
 // A Gate is the state of a gate or a rollback switch.
 type Gate struct {
 	Key
