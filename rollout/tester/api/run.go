@@ -45,7 +45,7 @@ type Run struct {
 
 // A Summary is what the output of a known test tool says.
 type Summary struct {
-	Format   string        `json:"format"` // tap, junit, k6, hey
+	Format   string        `json:"format"` // tap, junit, k6, hey, wrk
 	Total    int           `json:"total,omitempty"`
 	Passed   int           `json:"passed,omitempty"`
 	Failed   int           `json:"failed,omitempty"`
