@@ -90,8 +90,9 @@ func (s *Stream) full() bool {
 	return false
 }
 
-// documents yields what the documents hold and notes those that cannot be parsed.
-func (s *Stream) documents() iter.Seq[*Node] {
+// Documents yields what the documents hold, objects or not, and notes those
+// that cannot be parsed.
+func (s *Stream) Documents() iter.Seq[*Node] {
 	return func(yield func(*Node) bool) {
 		for c := range chunks(s.text) {
 			for n, err := range c.nodes(s.file) {
@@ -146,7 +147,7 @@ const listSuffix = "List"
 // not say what they are are defects.
 func (s *Stream) Objects(lists func(item Object) bool) iter.Seq[Object] {
 	return func(yield func(Object) bool) {
-		for n := range s.documents() {
+		for n := range s.Documents() {
 			if !s.walk(n, nil, lists, yield) {
 				return
 			}

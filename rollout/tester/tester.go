@@ -32,6 +32,7 @@ type Server struct {
 	MaxBody       int64         // of a request, bytes; default 1 MiB
 	Log           *slog.Logger  // nil for none
 	Keepalive     time.Duration // between comments of an idle stream; default 15 s
+	OpenMetrics   bool          // metrics need no credential although callers have to say who they are
 
 	metrics *prometheus.Registry
 }

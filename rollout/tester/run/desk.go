@@ -53,6 +53,11 @@ type Config struct {
 	KeepFor     time.Duration    // default 7 days
 	Verdict     time.Duration    // how long a verdict that nobody received is good for; default 1h
 	Now         func() time.Time // nil for time.Now
+
+	// Observe is told each run as it becomes queued, running or ended, and with
+	// shared each request that was given the run of another. It returns at once
+	// and calls no method of the desk; nil for nobody.
+	Observe func(r api.Run, shared bool)
 }
 
 // A Desk runs tasks.

@@ -1,0 +1,101 @@
+package access
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"strings"
+)
+
+const (
+	pathPrefix = "/token/"          // TOKEN/…
+	parameter  = "token"            // of the query
+	cookieName = "headgate_session" // of the web page
+)
+
+// Credentials are what a request said of its caller.
+type Credentials struct {
+	bearer, basic, path, query, session string
+
+	unreadable bool // there is a header Authorization that says none of this
+}
+
+type credentialsKey struct{}
+
+// Take takes the credentials out of a request: the headers Authorization and
+// Cookie, the query, the beginning of the path, and Referer, which may repeat
+// the latter two. Identify finds them in the context of the request from then on.
+func Take(r *http.Request) *Credentials {
+	if c, ok := r.Context().Value(credentialsKey{}).(*Credentials); ok {
+		return c
+	}
+	c := &Credentials{}
+	c.takeHeaders(r)
+	c.takeQuery(r.URL)
+	c.takePath(r.URL)
+	if c.path != "" || c.query != "" {
+		r.RequestURI = r.URL.RequestURI()
+	}
+	*r = *r.WithContext(context.WithValue(r.Context(), credentialsKey{}, c))
+	return c
+}
+
+func (c *Credentials) takeHeaders(r *http.Request) {
+	if text := r.Header.Get("Authorization"); text != "" {
+		scheme, token, _ := strings.Cut(text, " ")
+		if _, password, ok := r.BasicAuth(); ok {
+			c.basic = password
+		} else if strings.EqualFold(scheme, "Bearer") {
+			c.bearer = strings.TrimSpace(token)
+		}
+		c.unreadable = c.basic == "" && c.bearer == ""
+	}
+	if cookie, err := r.Cookie(cookieName); err == nil {
+		c.session = cookie.Value
+	}
+	for _, name := range []string{"Authorization", "Cookie", "Referer"} {
+		r.Header.Del(name)
+	}
+}
+
+// takeQuery leaves the other parameters as they are written.
+func (c *Credentials) takeQuery(u *url.URL) {
+	if !strings.Contains(u.RawQuery, parameter) {
+		return
+	}
+	var rest []string
+	for pair := range strings.SplitSeq(u.RawQuery, "&") {
+		name, value, _ := strings.Cut(pair, "=")
+		if plain, err := url.QueryUnescape(name); err != nil || plain != parameter {
+			rest = append(rest, pair)
+			continue
+		}
+		plain, err := url.QueryUnescape(value)
+		if err != nil {
+			plain = value // which is no token of the file
+		}
+		if c.query == "" {
+			c.query = plain
+		}
+	}
+	u.RawQuery = strings.Join(rest, "&")
+}
+
+// takePath makes /token/TOKEN/rest /rest.
+func (c *Credentials) takePath(u *url.URL) {
+	tail, found := strings.CutPrefix(u.EscapedPath(), pathPrefix)
+	if !found {
+		return
+	}
+	token, rest, _ := strings.Cut(tail, "/")
+	plain, err := url.PathUnescape(token)
+	if err != nil || plain == "" {
+		return
+	}
+	c.path = plain
+	path, err := url.PathUnescape(rest)
+	if err != nil {
+		path = rest
+	}
+	u.Path, u.RawPath = "/"+path, "/"+rest
+}

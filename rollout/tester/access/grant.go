@@ -1,0 +1,89 @@
+package access
+
+import (
+	"strconv"
+
+	"github.com/headgate-io/headgate/rollout/tester/api"
+)
+
+// A Grant is what one caller may do. The zero Grant allows nothing.
+type Grant struct {
+	Actor string // its name in the file; "" when everybody may do everything
+
+	all    bool    // everything
+	caller *caller // what else
+}
+
+// Run returns nil when the caller may start and cancel tasks of a type in a
+// namespace. Its error, like those of Check, Change and See, is a [Denial] that
+// wraps [ErrForbidden].
+func (g Grant) Run(namespace, taskType string) error {
+	return g.may(access{verb: "run tasks", changes: true, namespace: namespace, taskType: taskType})
+}
+
+// Check returns nil when the caller may ask whether a gate is open.
+func (g Grant) Check(k api.Key) error {
+	return g.may(access{verb: "check", namespace: k.Namespace, key: k})
+}
+
+// Change returns nil when the caller may open and close a gate, and make links that do.
+func (g Grant) Change(k api.Key) error {
+	return g.may(access{verb: "change", changes: true, namespace: k.Namespace, key: k})
+}
+
+// See returns nil when the caller may look at the gates and runs of a namespace.
+func (g Grant) See(namespace string) error {
+	return g.may(access{verb: "look", namespace: namespace})
+}
+
+// ReadOnly reports whether the caller may start and change nothing.
+func (g Grant) ReadOnly() bool { return !g.all && (g.caller == nil || g.caller.ReadOnly) }
+
+// Session returns what the API says of the caller.
+func (g Grant) Session(required bool) api.Session {
+	return api.Session{Actor: g.Actor, Required: required, ReadOnly: g.ReadOnly()}
+}
+
+// An access is what a caller wants to do.
+type access struct {
+	verb      string
+	changes   bool
+	namespace string
+	taskType  string  // "" for none
+	key       api.Key // without Gate for none
+}
+
+func (g Grant) may(a access) error {
+	if g.all {
+		return nil
+	}
+	if g.caller == nil {
+		return g.deny("missing", a, "nothing is allowed")
+	}
+	c := g.caller
+	switch {
+	case a.changes && c.ReadOnly:
+		return g.deny("read-only", a, "the credential is read-only")
+	case !allows(c.Namespaces, a.namespace):
+		return g.deny("namespace", a, "namespace "+quote(a.namespace)+" is not in its scope")
+	case a.taskType != "" && !allows(c.Types, a.taskType):
+		return g.deny("type", a, "type "+quote(a.taskType)+" is not in its scope")
+	case a.key.Kind != "" && !allows(c.Kinds, string(a.key.Kind)):
+		return g.deny("kind", a, "kind "+quote(string(a.key.Kind))+" is not in its scope")
+	case a.key.Kind != "" && !allows(c.Gates, a.key.Gate):
+		return g.deny("gate", a, "gate "+quote(a.key.Gate)+" is not in its scope")
+	}
+	return nil
+}
+
+func (g Grant) deny(kind string, a access, reason string) error {
+	return &Denial{Kind: kind, Actor: g.Actor, reason: a.verb + ": " + reason, err: ErrForbidden}
+}
+
+// quote quotes a text of a request, shortened to 80 bytes.
+func quote(text string) string {
+	if len(text) > 80 {
+		text = text[:77] + "..."
+	}
+	return strconv.Quote(text)
+}

@@ -1,0 +1,116 @@
+package access
+
+import (
+	"crypto/rand"
+	"net/http"
+	"sync"
+	"time"
+)
+
+const (
+	sessionLasts = 12 * time.Hour
+	maxSessions  = 1000
+)
+
+// sessions are the logins of the web page. They are in memory only.
+type sessions struct {
+	mu   sync.Mutex
+	byID map[digest]session // the key is the digest of what the cookie has
+}
+
+// A session stands for a token until it ends.
+type session struct {
+	token digest
+	ends  time.Time
+}
+
+// Login begins a session for a token and sets its cookie. The session ends
+// after 12 hours, with [Guard.Logout], or when the token is not valid any more.
+// The error is a [Denial] that wraps [ErrUnknown].
+func (g *Guard) Login(w http.ResponseWriter, r *http.Request, token string) (Grant, error) {
+	if !g.Required() {
+		return Grant{all: true}, nil
+	}
+	grant, err := g.byToken(token)
+	if err != nil {
+		return Grant{}, err
+	}
+	id := rand.Text()
+	g.sessions.add(digestOf(id), session{digestOf(token), g.now().Add(sessionLasts)}, g.now())
+	http.SetCookie(w, cookie(r, id, int(sessionLasts.Seconds())))
+	return grant, nil
+}
+
+// Logout ends the session of a request, if there is one.
+func (g *Guard) Logout(w http.ResponseWriter, r *http.Request) {
+	c := Take(r)
+	if g == nil || c.session == "" {
+		return
+	}
+	g.sessions.remove(digestOf(c.session))
+	http.SetCookie(w, cookie(r, "", -1))
+}
+
+// cookie returns the cookie of the web page. Behind a proxy that ends TLS it is
+// for https alone, too.
+func cookie(r *http.Request, value string, maxAge int) *http.Cookie {
+	return &http.Cookie{
+		Name: cookieName, Value: value, Path: "/", MaxAge: maxAge, HttpOnly: true, SameSite: http.SameSiteStrictMode,
+		Secure: r.TLS != nil || r.Header.Get("X-Forwarded-Proto") == "https",
+	}
+}
+
+// bySession returns the grant of a session that has not ended.
+func (g *Guard) bySession(id string) (Grant, bool) {
+	if id == "" {
+		return Grant{}, false
+	}
+	s, ok := g.sessions.find(digestOf(id))
+	if !ok || !g.now().Before(s.ends) {
+		return Grant{}, false
+	}
+	caller := g.known().token(s.token)
+	if caller == nil {
+		return Grant{}, false
+	}
+	grant, err := g.grant(caller)
+	return grant, err == nil
+}
+
+func (s *sessions) find(id digest) (session, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	found, ok := s.byID[id]
+	return found, ok
+}
+
+// add remembers a session. When there are too many those that have ended are
+// forgotten, and else the one that ends first.
+func (s *sessions) add(id digest, new session, now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.byID == nil {
+		s.byID = make(map[digest]session)
+	}
+	if len(s.byID) >= maxSessions {
+		var first digest
+		var ends time.Time
+		for id, old := range s.byID {
+			if !now.Before(old.ends) {
+				delete(s.byID, id)
+			} else if ends.IsZero() || old.ends.Before(ends) {
+				first, ends = id, old.ends
+			}
+		}
+		if len(s.byID) >= maxSessions {
+			delete(s.byID, first)
+		}
+	}
+	s.byID[id] = new
+}
+
+func (s *sessions) remove(id digest) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.byID, id)
+}
