@@ -69,9 +69,9 @@ var rooms = map[string]room{
 	"rollout/tester":        {imports: "rollout rollout/tester/access rollout/tester/api rollout/tester/gate rollout/tester/remote rollout/tester/run rollout/tester/task rollout/tester/web internal/redact", modules: prometheusModules},
 	"rollout/tester/access": {imports: "rollout/tester/api internal/document internal/redact", modules: "go.yaml.in/yaml/v3"},
 	"rollout/tester/api":    {imports: "internal/redact internal/origin"},
-	"rollout/tester/gate":   {imports: "rollout/tester/api", modules: bboltModules},
+	"rollout/tester/gate":   {imports: "rollout/tester/api internal/bolt internal/redact", modules: bboltModules},
 	"rollout/tester/remote": {imports: "rollout/tester/api rollout/tester/run internal/origin internal/redact internal/retry"},
-	"rollout/tester/run":    {imports: "rollout/tester/api rollout/tester/summary internal/redact", modules: bboltModules},
+	"rollout/tester/run":    {imports: "rollout/tester/api rollout/tester/summary internal/bolt internal/redact", modules: bboltModules},
 	"rollout/tester/task":   {imports: "rollout/tester/api rollout/tester/run internal/command internal/redact", modules: "golang.org/x/sys"},
 	"rollout/tester/web":    {},
 
@@ -82,6 +82,7 @@ var rooms = map[string]room{
 		modules: "github.com/spf13/cobra github.com/spf13/pflag github.com/inconshreveable/mousetrap github.com/jedib0t/go-pretty/v6 github.com/mattn/go-runewidth github.com/clipperhouse/uax29/v2 golang.org/x/term golang.org/x/text github.com/rogpeppe/go-internal",
 	},
 
+	"internal/bolt":      {imports: "internal/durable", modules: bboltModules},
 	"internal/durable":   {},
 	"internal/command":   {},
 	"internal/document":  {modules: "go.yaml.in/yaml/v3"},

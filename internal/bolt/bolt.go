@@ -1,0 +1,120 @@
+// Package bolt opens files of bbolt for one process, and none that would take
+// it down: a file is checked as a whole before the library maps it into memory,
+// because what the library does with a damaged one is to panic, to run in
+// circles, or to fault.
+package bolt
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"time"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/headgate-io/headgate/internal/durable"
+)
+
+// ErrInUse is a file that another process has open, ErrCorrupt one that is no
+// file of bbolt, or a damaged one.
+var (
+	ErrInUse   = errors.New("another process uses it")
+	ErrCorrupt = errors.New("damaged")
+)
+
+const (
+	patience = time.Second // how long another process may take to end
+	interval = 20 * time.Millisecond
+)
+
+// Open opens the file for this process alone, and makes it, of mode 0600, when
+// there is none. Errors name the file.
+func Open(path string) (db *bbolt.DB, err error) {
+	_, err = os.Stat(path)
+	fresh := errors.Is(err, os.ErrNotExist)
+	var file *os.File
+	err = Guard(func() error {
+		db, err = bbolt.Open(path, 0o600, &bbolt.Options{
+			NoStatistics: true,
+			FreelistType: bbolt.FreelistMapType,
+			OpenFile: func(name string, flag int, mode os.FileMode) (*os.File, error) {
+				file, err = openLocked(name, flag, mode)
+				return file, err
+			},
+		})
+		return err
+	})
+	if err != nil {
+		if file != nil {
+			file.Close()
+		}
+		return nil, fmt.Errorf("%s: %w", path, cause(err))
+	}
+	if fresh {
+		err = syncDir(filepath.Dir(path))
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("%s: %w", path, err), db.Close())
+	}
+	return db, nil
+}
+
+// Guard runs do, and makes an error that wraps [ErrCorrupt] of a panic and of a
+// fault of memory.
+func Guard(do func() error) (err error) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("%w: %v", ErrCorrupt, r)
+		}
+	}()
+	return do()
+}
+
+// openLocked opens a file, takes its lock, and checks what is in it.
+func openLocked(name string, flag int, mode os.FileMode) (*os.File, error) {
+	f, err := os.OpenFile(name, flag, mode)
+	if err != nil {
+		return nil, err
+	}
+	if err := lock(f); err != nil {
+		f.Close()
+		return nil, err
+	}
+	if err := check(f); err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+func lock(f *os.File) error {
+	for start := time.Now(); ; time.Sleep(interval) {
+		ok, err := durable.TryLock(f)
+		switch {
+		case err != nil || ok:
+			return err
+		case time.Since(start) > patience:
+			return ErrInUse
+		}
+	}
+}
+
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(durable.SyncDir(d), d.Close())
+}
+
+// cause returns err without the path that package os puts into it.
+func cause(err error) error {
+	var p *os.PathError
+	if errors.As(err, &p) {
+		return fmt.Errorf("%s: %w", p.Op, p.Err)
+	}
+	return err
+}
