@@ -1,0 +1,68 @@
+package tester
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"runtime/debug"
+
+	"github.com/headgate-io/headgate/internal/redact"
+)
+
+func (s *Server) logger() *slog.Logger {
+	if s.Log == nil {
+		return slog.New(slog.DiscardHandler)
+	}
+	return s.Log
+}
+
+// guarded answers 500 when a handler panics: the process goes on. When the
+// answer has begun its connection is closed instead.
+func (s *Server) guarded(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		a := &answer{ResponseWriter: w}
+		defer func() {
+			if cause := recover(); cause != nil {
+				s.recovered(a, r, cause)
+			}
+		}()
+		next.ServeHTTP(a, r)
+	})
+}
+
+func (s *Server) recovered(a *answer, r *http.Request, cause any) {
+	if err, ok := cause.(error); ok && errors.Is(err, http.ErrAbortHandler) {
+		panic(cause)
+	}
+	s.logger().Error("defect: a request made the test runner panic", "method", r.Method, "path", redact.String(r.URL.Path),
+		"cause", redact.String(fmt.Sprint(cause)), "stack", string(debug.Stack()))
+	if a.begun {
+		panic(http.ErrAbortHandler)
+	}
+	text(a, http.StatusInternalServerError, "the test runner has a defect, see its log")
+}
+
+// broke logs why a request is answered 500.
+func (s *Server) broke(r *http.Request, err error) {
+	s.logger().Error("a request could not be answered", "method", r.Method, "path", redact.String(r.URL.Path), "cause", redact.String(err.Error()))
+}
+
+// An answer remembers whether it has begun.
+type answer struct {
+	http.ResponseWriter
+	begun bool
+}
+
+func (a *answer) WriteHeader(status int) {
+	a.begun = a.begun || status >= 200
+	a.ResponseWriter.WriteHeader(status)
+}
+
+func (a *answer) Write(p []byte) (int, error) {
+	a.begun = true
+	return a.ResponseWriter.Write(p)
+}
+
+// Unwrap is for [http.ResponseController].
+func (a *answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }

@@ -1,0 +1,155 @@
+package tester
+
+import (
+	"net/http"
+
+	"github.com/headgate-io/headgate/rollout/tester/api"
+	"github.com/headgate-io/headgate/rollout/tester/gate"
+)
+
+const (
+	passes  = "Approved"
+	refuses = "Forbidden"
+)
+
+// A gateRoute is what one path below /gate/ or /rollback/ does.
+type gateRoute struct {
+	kind   api.Kind
+	gate   string // of the path, "" for none
+	action string
+}
+
+// gateRouteOf reads the segments of a path after the first.
+func gateRouteOf(kind api.Kind, segments []string) (gateRoute, bool) {
+	route := gateRoute{kind: kind, action: segments[len(segments)-1]}
+	switch {
+	case len(segments) == 2 && segments[0] != "":
+		route.gate = segments[0]
+	case len(segments) != 1:
+		return route, false
+	}
+	switch route.action {
+	case "check", "open", "close":
+		return route, true
+	case "approve", "halt":
+		return route, kind == api.KindGate && route.gate == ""
+	}
+	return route, false
+}
+
+func (s *Server) serveGate(w http.ResponseWriter, r *http.Request, route gateRoute) {
+	var err error
+	switch route.action {
+	case "approve", "halt":
+		err = s.constant(w, r, route.action)
+	case "check":
+		err = s.check(w, r, route)
+	default:
+		err = s.change(w, r, route)
+	}
+	if err != nil {
+		s.refuseText(w, r, err)
+	}
+}
+
+// constant answers /gate/approve and /gate/halt. Their body counts only where
+// callers have to say who they are.
+func (s *Server) constant(w http.ResponseWriter, r *http.Request, action string) error {
+	if s.Guard.Required() {
+		p, c, err := s.payload(w, r)
+		if err == nil {
+			err = c.Check(p.key(api.KindGate, ""))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if action == "halt" {
+		return text(w, http.StatusForbidden, refuses)
+	}
+	return text(w, http.StatusOK, "OK")
+}
+
+// check answers whether a gate is open.
+func (s *Server) check(w http.ResponseWriter, r *http.Request, route gateRoute) error {
+	p, c, err := s.payload(w, r)
+	if err != nil {
+		return err
+	}
+	k := p.key(route.kind, route.name(r))
+	if err := checkGate(k.Gate); err != nil {
+		return err
+	}
+	if err := c.Check(k); err != nil {
+		return err
+	}
+	open, err := s.Gates.Check(k, gate.Visitor{Phase: p.Phase, Checksum: p.Checksum})
+	if err != nil {
+		return err
+	}
+	s.observeCheck(k.Kind, open)
+	if open {
+		return text(w, http.StatusOK, passes)
+	}
+	return text(w, http.StatusForbidden, refuses)
+}
+
+// change opens or closes a gate.
+func (s *Server) change(w http.ResponseWriter, r *http.Request, route gateRoute) error {
+	if r.Method != http.MethodPost {
+		return wrongMethod(w, http.MethodPost)
+	}
+	p, c, err := s.payload(w, r)
+	if err != nil {
+		return err
+	}
+	k := p.key(route.kind, route.name(r))
+	if err := checkGate(k.Gate); err != nil {
+		return err
+	}
+	if err := c.Change(k); err != nil {
+		return err
+	}
+	change := api.Change{Mode: p.Mode, TTL: p.TTL, Actor: p.Actor, Reason: p.Reason}
+	if change.Mode == "" {
+		change.Mode = api.Sticky // also for a webhook, whose payload has a checksum
+	}
+	if change.Mode != api.Sticky {
+		change.Checksum = p.Checksum
+	}
+	if _, err := s.apply(c, k, route.action, change); err != nil {
+		return err
+	}
+	return text(w, http.StatusAccepted, "")
+}
+
+// name returns the gate that the URL names, "" for none.
+func (g gateRoute) name(r *http.Request) string {
+	if g.gate != "" || r.URL.RawQuery == "" {
+		return g.gate
+	}
+	return r.URL.Query().Get("gate")
+}
+
+func checkGate(name string) error {
+	if len(name) > maxName {
+		return refuse(http.StatusBadRequest, "gate: longer than %d bytes", maxName)
+	}
+	return nil
+}
+
+// apply opens, closes or rejects a gate for a caller who may.
+func (s *Server) apply(c caller, k api.Key, action string, change api.Change) (api.Gate, error) {
+	if s.Guard.Required() || change.Actor == "" {
+		change.Actor = c.Actor
+	}
+	do := map[string]func(api.Key, api.Change) (api.Gate, error){"open": s.Gates.Open, "close": s.Gates.Shut, "reject": s.Gates.Reject}[action]
+	if action != "open" {
+		change.Mode, change.Checksum, change.TTL = "", "", ""
+	}
+	state, err := do(k, change)
+	if err == nil {
+		s.observeChange(state, action, change.Actor)
+	}
+	return state, err
+}

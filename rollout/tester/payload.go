@@ -1,0 +1,171 @@
+package tester
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/headgate-io/headgate/rollout/tester/access"
+	"github.com/headgate-io/headgate/rollout/tester/api"
+)
+
+const (
+	maxName    = 512              // bytes of a name, a phase and a checksum
+	bodyTime   = 30 * time.Second // for a body to arrive
+	keptBuffer = 64 << 10         // bytes of a buffer that is used again
+)
+
+// tokenKey is the key of metadata that says who the caller is.
+const tokenKey = "token"
+
+// A payload is the body of a webhook (specification, "Webhook call payload"),
+// and what the bodies that open and close gates have besides.
+type payload struct {
+	Name      string            `json:"name"`
+	Namespace string            `json:"namespace"`
+	Phase     string            `json:"phase"`
+	Checksum  string            `json:"checksum"`
+	Metadata  map[string]string `json:"metadata"`
+
+	Gate   string   `json:"gate"`
+	Mode   api.Mode `json:"mode"`
+	TTL    string   `json:"ttl"`
+	Reason string   `json:"reason"`
+	Actor  string   `json:"actor"`
+}
+
+// check returns which name is too long.
+func (p *payload) check() error {
+	for _, field := range []struct{ name, value string }{
+		{"name", p.Name}, {"namespace", p.Namespace}, {"phase", p.Phase}, {"checksum", p.Checksum}, {"gate", p.Gate}, {"metadata gate", p.Metadata["gate"]},
+	} {
+		if len(field.value) > maxName {
+			return fmt.Errorf("%s: longer than %d bytes", field.name, maxName)
+		}
+	}
+	return nil
+}
+
+// A refusal is an answer that is no verdict: its status, and why.
+type refusal struct {
+	status int
+	err    error
+}
+
+func (r *refusal) Error() string { return r.err.Error() }
+func (r *refusal) Unwrap() error { return r.err }
+
+func refuse(status int, format string, values ...any) error {
+	return &refusal{status, fmt.Errorf(format, values...)}
+}
+
+var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
+
+// body calls use with the body of a request, which is only good until use
+// returns. When it is too long or does not arrive the error is a refusal.
+func (s *Server) body(w http.ResponseWriter, r *http.Request, use func([]byte) error) error {
+	limit := s.MaxBody
+	if limit <= 0 {
+		limit = defaultMaxBody
+	}
+	long := refuse(http.StatusRequestEntityTooLarge, "the body is longer than %d bytes", limit)
+	if r.ContentLength > limit {
+		return long
+	}
+	control := http.NewResponseController(w)
+	control.SetReadDeadline(time.Now().Add(bodyTime)) // where that is not possible the server has one
+	defer control.SetReadDeadline(time.Time{})
+	buffer := buffers.Get().(*bytes.Buffer)
+	defer func() {
+		if buffer.Cap() <= keptBuffer {
+			buffer.Reset()
+			buffers.Put(buffer)
+		}
+	}()
+	_, err := io.Copy(buffer, http.MaxBytesReader(w, r.Body, limit))
+	if _, is := errors.AsType[*http.MaxBytesError](err); is {
+		return long
+	}
+	if err != nil {
+		return refuse(http.StatusBadRequest, "the body did not arrive whole")
+	}
+	return use(buffer.Bytes())
+}
+
+// payload reads the payload of a request and says who sent it. Metadata does
+// not have its token any more; that is returned by itself.
+func (s *Server) payload(w http.ResponseWriter, r *http.Request) (payload, caller, error) {
+	first, denied := s.Guard.Identify(r, "")
+	if denied != nil && !missing(denied) {
+		return payload{}, caller{}, denied // before the body is read
+	}
+	var p payload
+	err := s.body(w, r, func(text []byte) error { return decode(text, &p) })
+	if err != nil {
+		if denied != nil {
+			err = denied
+		}
+		return p, caller{}, err
+	}
+	c := caller{Grant: first}
+	if token, ok := p.Metadata[tokenKey]; ok {
+		c.token = token
+		delete(p.Metadata, tokenKey)
+		if c.Grant, denied = s.Guard.Identify(r, token); denied == nil {
+			return p, c, nil
+		}
+	}
+	return p, c, denied
+}
+
+// A caller is who sent a request.
+type caller struct {
+	access.Grant
+	token string // of the payload
+}
+
+// missing reports whether a caller was refused because it did not say who it is.
+func missing(err error) bool {
+	denial, ok := errors.AsType[*access.Denial](err)
+	return ok && denial.Kind == "missing"
+}
+
+// decode reads a JSON object as webhooks send it.
+func decode(text []byte, p *payload) error {
+	if err := json.Unmarshal(text, p); err != nil {
+		return refuse(http.StatusBadRequest, "%s", describe(err))
+	}
+	if err := p.check(); err != nil {
+		return &refusal{http.StatusBadRequest, err}
+	}
+	return nil
+}
+
+// describe returns what is wrong with the JSON of a request, in its own terms.
+func describe(err error) string {
+	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		if wrong.Field == "" {
+			return fmt.Sprintf("the body is not a JSON object but a JSON %s", wrong.Value)
+		}
+		return fmt.Sprintf("%s: is a JSON %s, where a text is expected; put it in quotes", wrong.Field, wrong.Value)
+	}
+	if wrong, ok := errors.AsType[*json.SyntaxError](err); ok {
+		return fmt.Sprintf("the body is not a JSON object: byte %d: %v", wrong.Offset, wrong)
+	}
+	return fmt.Sprintf("the body is not a JSON object: %v", err)
+}
+
+// key returns the gate of a request.
+func (p *payload) key(kind api.Kind, name string) api.Key {
+	for _, other := range []string{p.Gate, p.Metadata["gate"], api.DefaultGate} {
+		if name == "" {
+			name = other
+		}
+	}
+	return api.Key{Kind: kind, Namespace: p.Namespace, Name: p.Name, Gate: name}
+}

@@ -1,0 +1,110 @@
+package tester
+
+import (
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/headgate-io/headgate/rollout/tester/access"
+	"github.com/headgate-io/headgate/rollout/tester/api"
+	"github.com/headgate-io/headgate/rollout/tester/web"
+)
+
+// Handler returns the handler of all paths. It can be mounted below any path
+// of another server by [http.StripPrefix].
+func (s *Server) Handler() http.Handler {
+	page := web.Handler()
+	return s.guarded(s.entrance(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		access.Take(r)
+		s.route(w, r, page)
+	})))
+}
+
+// exact are the paths that are what they are, besides those below the reserved
+// ones.
+var exact = map[string]func(*Server, http.ResponseWriter, *http.Request){
+	"/healthz":     (*Server).serveHealth,
+	"/readyz":      (*Server).serveReady,
+	"/metrics":     (*Server).serveMetrics,
+	"/health":      (*Server).serveLauncherHealth,
+	"/launch-test": (*Server).serveLaunch,
+	"/":            (*Server).serveTask,
+}
+
+// reserved are the first segments below which unknown paths are not found.
+var reserved = []string{"gate", "rollback", "api", "ui", "link", "token"}
+
+func (s *Server) route(w http.ResponseWriter, r *http.Request, page http.Handler) {
+	segments, err := split(r.URL.EscapedPath())
+	if err != nil {
+		s.refuseText(w, r, err)
+		return
+	}
+	switch first, rest := segments[0], segments[1:]; {
+	case first == "gate" && len(rest) > 0:
+		s.routeGate(w, r, api.KindGate, rest)
+	case first == "rollback" && len(rest) > 0:
+		s.routeGate(w, r, api.KindRollback, rest)
+	case first == "api":
+		s.serveAPI(w, r, rest)
+	case first == "link" && len(rest) == 1 && rest[0] != "":
+		s.serveLink(w, r, rest[0])
+	case first == "ui":
+		page.ServeHTTP(w, r)
+	case slices.Contains(reserved, first):
+		s.notFound(w, r)
+	default:
+		s.routeOther(w, r, "/"+strings.Join(segments, "/"))
+	}
+}
+
+func (s *Server) routeGate(w http.ResponseWriter, r *http.Request, kind api.Kind, rest []string) {
+	route, known := gateRouteOf(kind, rest)
+	if !known {
+		s.notFound(w, r)
+		return
+	}
+	s.serveGate(w, r, route)
+}
+
+func (s *Server) routeOther(w http.ResponseWriter, r *http.Request, path string) {
+	serve := exact[path]
+	switch {
+	case serve != nil:
+		serve(s, w, r)
+	case s.Strict:
+		s.notFound(w, r)
+	default:
+		s.serveTask(w, r)
+	}
+}
+
+func (s *Server) notFound(w http.ResponseWriter, r *http.Request) {
+	s.refuseText(w, r, refuse(http.StatusNotFound, "there is nothing at this path"))
+}
+
+// split returns the segments of an escaped path, at least one. Empty ones
+// count below /api/ alone, where they are names.
+func split(path string) ([]string, error) {
+	path = strings.TrimLeft(path, "/")
+	segments := strings.Split(path, "/")
+	if segments[0] != "api" && strings.Contains(path, "//") {
+		last := len(segments) - 1
+		kept := segments[:0]
+		for i, segment := range segments {
+			if segment != "" || i == last {
+				kept = append(kept, segment)
+			}
+		}
+		segments = kept
+	}
+	for i, segment := range segments {
+		plain, err := url.PathUnescape(segment)
+		if err != nil {
+			return nil, refuse(http.StatusBadRequest, "the path is not escaped as in URLs")
+		}
+		segments[i] = plain
+	}
+	return segments, nil
+}

@@ -1,0 +1,136 @@
+package tester
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/headgate-io/headgate/rollout/tester/api"
+)
+
+// Callers keep 64 KiB of an answer.
+const (
+	maxFailure = 64 << 10
+	maxCommand = 4 << 10 // bytes of a command in the text of a failure
+	maxReason  = 8 << 10
+)
+
+// verdict answers with how a run ended. When that has been written to a caller
+// that is still there it is delivered.
+func (s *Server) verdict(w http.ResponseWriter, r *http.Request, j *job, state api.Run) {
+	status := s.verdictStatus(w, state)
+	var err error
+	if wantsJSON(r) {
+		state.URL = s.runURL(r, state.ID)
+		err = reply(w, status, state)
+	} else {
+		err = text(w, status, j.verdictText(state))
+	}
+	s.deliver(w, r, state, err)
+}
+
+// deliver flushes an answer, and says that the verdict was received unless it
+// could not be written or the caller has left.
+func (s *Server) deliver(w http.ResponseWriter, r *http.Request, state api.Run, err error) {
+	if err == nil {
+		err = http.NewResponseController(w).Flush()
+	}
+	if err == nil && r.Context().Err() == nil && state.State != api.Stopped {
+		s.Runs.Deliver(state.ID)
+	}
+}
+
+// verdictStatus returns the status of a run that ended. One that was stopped
+// with the test runner has no verdict: it is to be asked for again.
+func (s *Server) verdictStatus(w http.ResponseWriter, state api.Run) int {
+	switch state.State {
+	case api.Succeeded:
+		return http.StatusOK
+	case api.Stopped:
+		w.Header().Set("Retry-After", fmt.Sprint(retryAfter))
+		return http.StatusServiceUnavailable
+	}
+	return s.failure()
+}
+
+// verdictText returns the body of the answer.
+func (j *job) verdictText(state api.Run) string {
+	switch {
+	case state.State == api.Succeeded && !j.ReturnOutput:
+		return ""
+	case state.State == api.Succeeded:
+		return state.Output
+	}
+	reason := middle(state.Reason, maxReason)
+	if reason == "" {
+		reason = string(state.State)
+	}
+	if !j.command && state.Output != "" {
+		return failureText(reason+"\n", state.Output, "")
+	}
+	if !j.command {
+		return reason
+	}
+	command := middle(state.Metadata["cmd"], maxCommand)
+	return failureText("command "+command+" failed: ", state.Output, ": "+reason)
+}
+
+// failureText returns a text of at most maxFailure bytes, whose output is cut
+// in the middle.
+func failureText(head, output, tail string) string {
+	return head + middle(output, maxFailure-len(head)-len(tail)) + tail
+}
+
+// middle returns a text of at most most bytes: its beginning and its end.
+func middle(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	mark := fmt.Sprintf("\n[%d bytes left out]\n", len(text)-most)
+	half := (most - len(mark)) / 2
+	if half <= 0 {
+		return text[:most]
+	}
+	return trimEnd(text[:half]) + mark + trimStart(text[len(text)-half:])
+}
+
+// trimEnd and trimStart remove the part of a character that a cut left.
+func trimEnd(text string) string {
+	for i := 1; i < utf8.UTFMax && i <= len(text); i++ {
+		if utf8.RuneStart(text[len(text)-i]) {
+			if !utf8.FullRuneInString(text[len(text)-i:]) {
+				return text[:len(text)-i]
+			}
+			break
+		}
+	}
+	return text
+}
+
+func trimStart(text string) string {
+	for i := 0; i < utf8.UTFMax && i < len(text); i++ {
+		if utf8.RuneStart(text[i]) {
+			return text[i:]
+		}
+	}
+	return text
+}
+
+// base returns the URL of the test runner as the caller has it, without a slash
+// at its end.
+func (s *Server) base(r *http.Request) string {
+	if s.BaseURL != "" {
+		return strings.TrimRight(s.BaseURL, "/")
+	}
+	scheme := "http"
+	if r.TLS != nil {
+		scheme = "https"
+	}
+	return scheme + "://" + r.Host
+}
+
+func (s *Server) runURL(r *http.Request, id string) string {
+	return s.base(r) + "/api/v1/runs/" + url.PathEscape(id)
+}
