@@ -1,0 +1,151 @@
+package redact
+
+import (
+	"bytes"
+	"cmp"
+	"slices"
+	"unicode/utf8"
+)
+
+// A Stream masks secrets in a text that comes in pieces, as [Secrets] does in
+// one that is whole, however the pieces are cut. It holds back the end of what
+// it has seen while that may be the beginning of a secret: never more than the
+// longest form of one. Secrets that overlap become one mask. A nil Stream knows
+// no secrets and passes everything on.
+type Stream struct {
+	all   [][]byte            // forms, longest first
+	by    map[uint16][][]byte // those that begin with two bytes
+	begin [1 << 10]uint64     // a bit for each of those two bytes
+	held  []byte
+	inner int    // bytes at the beginning of held that a mask already stands for
+	last  []byte // at most four bytes before held
+	out   []byte
+}
+
+// NewStream returns a stream that masks secrets; nil when there are none.
+func NewStream(secrets ...string) *Stream {
+	s := &Stream{by: map[uint16][][]byte{}}
+	for _, secret := range secrets {
+		for _, form := range forms(secret) {
+			s.all = append(s.all, []byte(form))
+		}
+	}
+	if len(s.all) == 0 {
+		return nil
+	}
+	slices.SortFunc(s.all, func(a, b []byte) int { return cmp.Or(cmp.Compare(len(b), len(a)), bytes.Compare(a, b)) })
+	s.all = slices.CompactFunc(s.all, bytes.Equal)
+	for _, form := range s.all {
+		if len(form) > 1 {
+			s.index(form, uint16(form[0])<<8|uint16(form[1]))
+			continue
+		}
+		for second := range 1 << 8 {
+			s.index(form, uint16(form[0])<<8|uint16(second))
+		}
+	}
+	return s
+}
+
+func (s *Stream) index(form []byte, key uint16) {
+	s.by[key] = append(s.by[key], form)
+	s.begin[key>>6] |= 1 << (key & 63)
+}
+
+// Next returns what can be said after piece. It is valid until the next call,
+// and may be a part of piece.
+func (s *Stream) Next(piece []byte) []byte { return s.mask(piece, false) }
+
+// End returns what was held back: nothing follows.
+func (s *Stream) End() []byte { return s.mask(nil, true) }
+
+func (s *Stream) mask(piece []byte, final bool) []byte {
+	if s == nil {
+		return piece
+	}
+	text := piece
+	if len(s.held) > 0 {
+		s.held = append(s.held, piece...)
+		text = s.held
+	}
+	s.out = s.out[:0]
+	at, masked := 0, s.inner // a mask stands for what is before masked
+	plain := masked          // from here on nothing was put out
+	for ; at < len(text); at++ {
+		if at+1 < len(text) {
+			if key := uint16(text[at])<<8 | uint16(text[at+1]); s.begin[key>>6]&(1<<(key&63)) == 0 {
+				continue
+			}
+		}
+		n, more := s.match(text, at, masked, final)
+		if more {
+			break
+		}
+		if n == 0 {
+			continue
+		}
+		if at >= masked {
+			s.out = append(append(s.out, text[plain:at]...), Mask...)
+		}
+		masked = max(masked, at+n)
+		plain = masked
+	}
+	return s.put(text, at, masked, plain)
+}
+
+// put returns what is to be put out of text[:at], and holds back the rest.
+func (s *Stream) put(text []byte, at, masked, plain int) []byte {
+	if at > 0 {
+		s.last = append(s.last, text[max(0, at-utf8.UTFMax):at]...)
+		s.last = append(s.last[:0], s.last[max(0, len(s.last)-utf8.UTFMax):]...)
+		if masked >= at {
+			s.last = append(s.last[:0], Mask...)
+		}
+	}
+	out := text[min(plain, at):at]
+	if len(s.out) > 0 || len(s.held) > 0 { // held is about to be written to
+		s.out = append(s.out, out...)
+		out = s.out
+	}
+	s.held, s.inner = append(s.held[:0], text[at:]...), max(0, masked-at)
+	return out
+}
+
+// match returns the length of the form that begins at text[at], 0 for none.
+// With more it needs to see more text to say so.
+func (s *Stream) match(text []byte, at, masked int, final bool) (n int, more bool) {
+	rest, candidates := text[at:], s.all
+	if len(rest) > 1 {
+		candidates = s.by[uint16(rest[0])<<8|uint16(rest[1])]
+	}
+	for _, form := range candidates {
+		switch {
+		case len(rest) < len(form):
+			if !final && bytes.HasPrefix(form, rest) {
+				return 0, true
+			}
+		case !bytes.HasPrefix(rest, form):
+		case len(form) >= shortest:
+			return len(form), false
+		default:
+			after := rest[len(form):]
+			if !final && !utf8.FullRune(after) {
+				return 0, true
+			}
+			if next, _ := utf8.DecodeRune(after); !wordRune(next) && !wordRune(s.before(text, at, masked)) {
+				return len(form), false
+			}
+		}
+	}
+	return 0, false
+}
+
+// before returns the rune before text[at].
+func (s *Stream) before(text []byte, at, masked int) rune {
+	if masked > 0 && masked >= at {
+		return '*'
+	}
+	var near [2 * utf8.UTFMax]byte
+	r, _ := utf8.DecodeLastRune(append(append(near[:0], s.last...), text[max(0, at-utf8.UTFMax):at]...))
+	return r
+}

@@ -1,0 +1,94 @@
+package run
+
+import (
+	"context"
+	"io"
+
+	"github.com/headgate-io/headgate/rollout/tester/api"
+)
+
+// Run returns one run, with its output: that of a run under way as it is now.
+// The error is ErrNotFound.
+func (d *Desk) Run(id string) (api.Run, error) {
+	d.mu.Lock()
+	e := d.byID[id]
+	if e == nil {
+		d.mu.Unlock()
+		return api.Run{}, ErrNotFound
+	}
+	l := e.live
+	d.mu.Unlock()
+	return d.record(e, l)
+}
+
+// record returns a run with its output. The live of e is l.
+func (d *Desk) record(e *entry, l *live) (api.Run, error) {
+	d.mu.Lock()
+	r := e.run
+	d.mu.Unlock()
+	switch {
+	case l == nil:
+		if r.Output = d.history.output(r.ID); r.Output == "" && r.Bytes > 0 {
+			r.Output, r.Truncated = gap(r.Bytes), true
+		}
+	case final(r.State):
+		r.Output = l.final.Output
+	default:
+		r.Output, r.Truncated = l.sink.tape.text()
+		r.Bytes = l.sink.written()
+		r.Duration = milliseconds(r.Started, d.config.Now())
+	}
+	return r, nil
+}
+
+// The limits of a list.
+const (
+	listDefault = 100
+	listMax     = 1000
+)
+
+// Runs returns the runs that f selects by namespace, name, type, state and
+// Before, newest first, without output.
+func (d *Desk) Runs(f api.Filter) []api.Run {
+	limit := min(positive(f.Limit, listDefault), listMax)
+	found := []api.Run{}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	now := d.config.Now()
+	for i := len(d.all) - 1; i >= 0 && len(found) < limit; i-- {
+		if r := d.all[i].run; selects(f, r) {
+			if r.State == api.Running {
+				r.Duration = milliseconds(r.Started, now)
+			}
+			found = append(found, r)
+		}
+	}
+	return found
+}
+
+func selects(f api.Filter, r api.Run) bool {
+	matches := func(want, is string) bool { return want == "" || want == is }
+	return matches(f.Namespace, r.Namespace) && matches(f.Name, r.Name) && matches(f.Type, r.Type) &&
+		matches(string(f.State), string(r.State)) && (f.Before == "" || r.ID < f.Before)
+}
+
+// Output copies what a run wrote to w, as it was kept; with follow until the run
+// has ended. The error is ErrNotFound, the cause of ctx, or that of w.
+func (d *Desk) Output(ctx context.Context, id string, follow bool, w io.Writer) error {
+	d.mu.Lock()
+	e := d.byID[id]
+	if e == nil {
+		d.mu.Unlock()
+		return ErrNotFound
+	}
+	l, ended := e.live, e.ended()
+	d.mu.Unlock()
+	if !ended {
+		return l.sink.tape.copy(ctx, follow, w)
+	}
+	r, err := d.record(e, l)
+	if err == nil {
+		_, err = io.WriteString(w, r.Output)
+	}
+	return err
+}

@@ -1,0 +1,109 @@
+package run
+
+import (
+	"context"
+
+	"github.com/headgate-io/headgate/rollout/tester/api"
+)
+
+// Start starts the task in the background unless an equal run is under way.
+// When the last equal run failed with FailOnError and nobody has been told, it
+// returns that one, with its output, and starts nothing. The error is ErrBusy or
+// ErrClosed.
+func (d *Desk) Start(r Request, t Task) (api.Run, error) {
+	e, l, err := d.claim(&r, t, false)
+	if err != nil {
+		return api.Run{}, err
+	}
+	return d.record(e, l)
+}
+
+// Wait returns how the run ended, with its output: an equal one that is under
+// way, one that ended and that nobody has been told of, or a new one. When ctx
+// ends first the run goes on, and its end waits for the next equal request: the
+// error is the cause of ctx then, and the run is as it is now. Otherwise the
+// error is ErrBusy or ErrClosed.
+func (d *Desk) Wait(ctx context.Context, r Request, t Task) (api.Run, error) {
+	if ctx.Err() != nil {
+		return api.Run{}, context.Cause(ctx)
+	}
+	e, l, err := d.claim(&r, t, true)
+	if err != nil {
+		return api.Run{}, err
+	}
+	if l == nil {
+		return d.record(e, nil)
+	}
+	r, t = Request{}, nil // of many callers that wait, only one run needs them
+	select {
+	case <-l.done:
+		return l.final, nil
+	case <-ctx.Done():
+	}
+	select {
+	case <-l.done:
+		return l.final, nil
+	default:
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return e.run, context.Cause(ctx)
+}
+
+// claim returns the run that answers a request, and what is in memory of it.
+func (d *Desk) claim(r *Request, t Task, waits bool) (*entry, *live, error) {
+	k := r.key()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	e, err := d.shared(k, waits)
+	if e == nil && err == nil {
+		d.mu.Unlock()
+		n := d.newEntry(k, r, t, waits) // masks, which takes a while
+		d.mu.Lock()
+		if e, err = d.shared(k, waits); e == nil && err == nil {
+			e, err = n, d.admit(n)
+		}
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	return e, e.live, nil
+}
+
+// shared returns the run that another equal request started and that answers
+// this one too; nil when there is none.
+func (d *Desk) shared(k key, waits bool) (*entry, error) {
+	if d.closed {
+		return nil, ErrClosed
+	}
+	e := d.byKey[k]
+	if e == nil {
+		return nil, nil
+	}
+	if e.ended() && (!e.owes(waits) || d.config.Now().Sub(e.run.Ended) > d.config.Verdict) {
+		return nil, nil
+	}
+	if waits && !e.run.Waits && !e.ended() {
+		e.run.Waits = true
+		d.changed(e)
+	}
+	d.config.Observe(e.run, true)
+	return e, nil
+}
+
+// Deliver says that a caller has received how a run ended. It does nothing for a
+// run that has not ended, or was delivered before.
+func (d *Desk) Deliver(id string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	e := d.byID[id]
+	if e == nil || !e.ended() || e.run.Delivered {
+		return
+	}
+	e.run.Delivered = true
+	d.settle(e)
+	if e.saved {
+		d.release(e)
+	}
+	d.changed(e)
+}

@@ -1,0 +1,289 @@
+package run_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"maps"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/headgate-io/headgate/rollout/tester/api"
+	"github.com/headgate-io/headgate/rollout/tester/run"
+)
+
+// S-21, S-24.
+func TestThousandEqualRequestsStartOneTask(t *testing.T) {
+	for _, waits := range []bool{true, false} {
+		within(t, func(t *testing.T) {
+			d, w := open(t, run.Config{}), &work{takes: time.Second}
+			var all sync.WaitGroup
+			ids := make([]string, 1000)
+			for i := range ids {
+				all.Go(func() {
+					if waits {
+						got, err := d.Wait(context.Background(), request("a"), w)
+						if err != nil || got.State != api.Succeeded || got.Output != "working\n" {
+							t.Errorf("%+v, %v", got, err)
+						}
+						ids[i] = got.ID
+						return
+					}
+					got, err := d.Start(request("a"), w)
+					if err != nil || got.State != api.Running {
+						t.Errorf("%+v, %v", got, err)
+					}
+					ids[i] = got.ID
+				})
+			}
+			all.Wait()
+			w.started(t, 1)
+			for _, id := range ids {
+				if id != ids[0] {
+					t.Fatalf("runs %s and %s", id, ids[0])
+				}
+			}
+			time.Sleep(time.Minute)
+			w.started(t, 1)
+		})
+	}
+}
+
+// What a caller did not live to see is for the next one, once.
+func TestCallerGoesAway(t *testing.T) {
+	within(t, func(t *testing.T) {
+		d, w := open(t, run.Config{}), &work{takes: time.Minute, err: exit(1)}
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		got, err := d.Wait(ctx, request("a"), w)
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatalf("got %v", err)
+		}
+		state(t, got, api.Running)
+		time.Sleep(10 * time.Minute)
+		for range 2 { // until it is delivered
+			next := wait(t, d, request("a"), w)
+			state(t, next, api.Failed)
+			if next.ID != got.ID || next.Output != "working\n" {
+				t.Errorf("got %+v", next)
+			}
+		}
+		w.started(t, 1)
+		d.Deliver(got.ID)
+		d.Deliver(got.ID)
+		if !lookUp(t, d, got.ID).Delivered {
+			t.Error("not delivered")
+		}
+		if anew := wait(t, d, request("a"), w); anew.ID == got.ID {
+			t.Error("a delivered verdict is given again")
+		}
+		w.started(t, 2)
+	})
+}
+
+// S-9's other side: what is asked of a load is that it runs.
+func TestFinishedLoadStartsAgain(t *testing.T) {
+	within(t, func(t *testing.T) {
+		d, w := open(t, run.Config{}), &work{takes: time.Minute, err: exit(1)}
+		first := start(t, d, request("a"), w)
+		time.Sleep(30 * time.Second)
+		if again := start(t, d, request("a"), w); again.ID != first.ID {
+			t.Error("a second one was started")
+		}
+		time.Sleep(time.Minute)
+		if again := start(t, d, request("a"), w); again.ID == first.ID || again.State != api.Running {
+			t.Error("a finished load is not started again")
+		}
+		w.started(t, 2)
+	})
+}
+
+// S-9.
+func TestFailOnError(t *testing.T) {
+	for name, end := range map[string]struct {
+		takes time.Duration
+		err   error
+		state api.RunState
+		again bool // it is told at the next request
+	}{
+		"failed":    {time.Minute, exit(1), api.Failed, true},
+		"timed out": {2 * time.Hour, nil, api.TimedOut, true},
+		"succeeded": {time.Minute, nil, api.Succeeded, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			within(t, func(t *testing.T) {
+				d, w := open(t, run.Config{Verdict: 10 * time.Hour}), &work{takes: end.takes, err: end.err}
+				r := request("a")
+				r.FailOnError = true
+				first := start(t, d, r, w)
+				time.Sleep(3 * time.Hour)
+				state(t, lookUp(t, d, first.ID), end.state)
+				if end.again {
+					for range 2 {
+						told := start(t, d, r, w)
+						state(t, told, end.state)
+						if told.ID != first.ID || told.Output != "working\n" {
+							t.Errorf("got %+v", told)
+						}
+					}
+					d.Deliver(first.ID)
+					w.started(t, 1)
+				}
+				state(t, start(t, d, r, w), api.Running)
+				synctest.Wait()
+				w.started(t, 2)
+			})
+		})
+	}
+}
+
+func TestOldVerdictIsNotShared(t *testing.T) {
+	within(t, func(t *testing.T) {
+		d, w := open(t, run.Config{Verdict: time.Minute}), &work{takes: time.Second, err: exit(1)}
+		r := request("a")
+		r.FailOnError = true
+		first := wait(t, d, r, w)
+		time.Sleep(time.Minute)
+		if again := wait(t, d, r, w); again.ID != first.ID {
+			t.Error("a fresh verdict is not shared")
+		}
+		time.Sleep(time.Second)
+		if again := wait(t, d, r, w); again.ID == first.ID {
+			t.Error("an old verdict is shared")
+		}
+		time.Sleep(time.Hour)
+		state(t, start(t, d, r, w), api.Running)
+	})
+}
+
+// Who waits for a load that somebody started waits for that one; who starts
+// what somebody waits for starts nothing.
+func TestWaitAndStartMeet(t *testing.T) {
+	within(t, func(t *testing.T) {
+		d, w := open(t, run.Config{}), &work{takes: time.Minute}
+		first := start(t, d, request("a"), w)
+		got := wait(t, d, request("a"), w)
+		if got.ID != first.ID || got.State != api.Succeeded {
+			t.Errorf("got %+v", got)
+		}
+		if anew := start(t, d, request("a"), w); anew.ID == first.ID { // the verdict is not for who does not wait
+			t.Error("a finished run is not started again")
+		}
+		if got := wait(t, d, request("a"), w); got.ID == first.ID {
+			t.Error("the verdict of a run that was superseded is given")
+		}
+		w.started(t, 2)
+		d.Deliver(got.ID)
+	})
+}
+
+// A verdict of a load that nobody waited for is no test result of the next tick.
+func TestVerdictOfLoadIsNotShared(t *testing.T) {
+	within(t, func(t *testing.T) {
+		d, w := open(t, run.Config{}), &work{takes: time.Minute}
+		first := start(t, d, request("a"), w)
+		time.Sleep(time.Hour)
+		if got := wait(t, d, request("a"), w); got.ID == first.ID {
+			t.Error("shared")
+		}
+	})
+}
+
+// S-18, S-19, S-20: everything that distinguishes requests is in the key, and
+// nothing can be moved from one part of it to another.
+func TestKeys(t *testing.T) {
+	within(t, func(t *testing.T) {
+		d, w := open(t, run.Config{}), &work{takes: time.Hour}
+		change := func(f func(*run.Request)) run.Request {
+			r := request("5")
+			r.Metadata = maps.Clone(r.Metadata)
+			f(&r)
+			return r
+		}
+		different := []run.Request{
+			request("5"),
+			change(func(r *run.Request) { r.Namespace, r.Name = "", "prodapp" }),
+			change(func(r *run.Request) { r.Namespace, r.Name = "prodapp", "" }),
+			change(func(r *run.Request) { r.Namespace = "test" }),
+			change(func(r *run.Request) { r.Name = "other" }),
+			change(func(r *run.Request) { r.Checksum = "c2" }),
+			change(func(r *run.Request) { r.Checksum = "" }),
+			change(func(r *run.Request) { r.Type = "ngrinder" }),
+			change(func(r *run.Request) { r.Metadata["wait"] = "true" }),
+			change(func(r *run.Request) { r.Metadata["logCmdOutput"] = "true" }),
+			change(func(r *run.Request) { r.Metadata["cmd"], r.Metadata["x"] = "", "5" }),
+			change(func(r *run.Request) { r.Metadata = map[string]string{"cmd5": "", "type": "bash"} }),
+			change(func(r *run.Request) { r.Metadata = map[string]string{"cmd": "5type", "": "bash"} }),
+			change(func(r *run.Request) { r.Metadata = nil }),
+		}
+		seen := map[string]int{}
+		for i, r := range different {
+			id := start(t, d, r, w).ID
+			if j, ok := seen[id]; ok {
+				t.Errorf("requests %d and %d are equal", j, i)
+			}
+			seen[id] = i
+		}
+		same := change(func(r *run.Request) {
+			r.Phase, r.Actor, r.Timeout, r.OutputLimit, r.Secrets = "Promoting", "x", 1, 1, []string{"x"}
+		})
+		if i, ok := seen[start(t, d, same, w).ID]; !ok || i != 0 {
+			t.Error("a request is not equal to itself in another phase")
+		}
+	})
+}
+
+// What says nothing of what was tested is no verdict.
+func TestCancelledIsNotShared(t *testing.T) {
+	within(t, func(t *testing.T) {
+		d, w := open(t, run.Config{}), &work{takes: time.Hour}
+		r := request("a")
+		r.FailOnError = true
+		told := make(chan api.Run)
+		for range 2 {
+			go func() {
+				got, _ := d.Wait(context.Background(), r, w)
+				told <- got
+			}()
+		}
+		synctest.Wait()
+		id := d.Runs(api.Filter{})[0].ID
+		got, err := d.Cancel(t.Context(), id, "eve")
+		if err != nil || got.State != api.Cancelled || got.Reason != "cancelled by eve" {
+			t.Errorf("got %+v, %v", got, err)
+		}
+		for range 2 {
+			state(t, <-told, api.Cancelled)
+		}
+		if anew := start(t, d, r, w); anew.ID == id || anew.State != api.Running {
+			t.Errorf("got %+v", anew)
+		}
+	})
+}
+
+// While a task that was cancelled has not returned, its successor would meet it.
+func TestCancelledTaskIsUnderWayUntilItReturns(t *testing.T) {
+	within(t, func(t *testing.T) {
+		d := open(t, run.Config{})
+		stubborn := task(func(ctx context.Context, _ io.Writer) error {
+			<-ctx.Done()
+			time.Sleep(time.Minute)
+			return nil
+		})
+		first := start(t, d, request("a"), stubborn)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := d.Cancel(ctx, first.ID, ""); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got %v", err)
+		}
+		if again := start(t, d, request("a"), stubborn); again.ID != first.ID {
+			t.Error("a second one was started")
+		}
+		state(t, wait(t, d, request("a"), stubborn), api.Cancelled)
+		if got := lookUp(t, d, first.ID); got.Reason != "cancelled" || got.Duration != 60000 {
+			t.Errorf("got %+v", got)
+		}
+	})
+}
