@@ -24,6 +24,7 @@ type Request struct {
 	Type                             string            // the product's name
 	Metadata                         map[string]string // without credentials of the caller
 	Secrets                          []string          // values that are masked in output, reasons and metadata
+	Waits                            bool              // the caller is to call Wait, not Start
 	FailOnError                      bool              // a failure of a run nobody waited for is delivered to the next equal request
 	Timeout                          time.Duration     // 0 for that of the desk, which is also the longest
 	OutputLimit                      int               // bytes; 0 for that of the desk, which is also the largest
