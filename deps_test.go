@@ -66,7 +66,7 @@ var rooms = map[string]room{
 	"rollout/simulate": {imports: "rollout"},
 	"rollout/traffic":  {imports: "rollout internal/command internal/redact"},
 
-	"rollout/tester":        {imports: "rollout rollout/tester/access rollout/tester/api rollout/tester/gate rollout/tester/remote rollout/tester/run rollout/tester/task rollout/tester/web internal/redact", modules: prometheusModules},
+	"rollout/tester":        {imports: "rollout rollout/tester/access rollout/tester/api rollout/tester/gate rollout/tester/remote rollout/tester/run rollout/tester/task rollout/tester/web internal/redact", modules: prometheusModules + " golang.org/x/net"}, // which bounds the number of connections
 	"rollout/tester/access": {imports: "rollout/tester/api internal/document internal/redact", modules: "go.yaml.in/yaml/v3"},
 	"rollout/tester/api":    {imports: "internal/redact internal/origin"},
 	"rollout/tester/gate":   {imports: "rollout/tester/api internal/bolt internal/redact", modules: bboltModules},

@@ -3,19 +3,11 @@ package tester
 import (
 	"errors"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"runtime/debug"
 
 	"github.com/headgate-io/headgate/internal/redact"
 )
-
-func (s *Server) logger() *slog.Logger {
-	if s.Log == nil {
-		return slog.New(slog.DiscardHandler)
-	}
-	return s.Log
-}
 
 // guarded answers 500 when a handler panics: the process goes on. When the
 // answer has begun its connection is closed instead.
@@ -37,7 +29,7 @@ func (s *Server) recovered(a *answer, r *http.Request, cause any) {
 	}
 	s.logger().Error("defect: a request made the test runner panic", "method", r.Method, "path", redact.String(r.URL.Path),
 		"cause", redact.String(fmt.Sprint(cause)), "stack", string(debug.Stack()))
-	if a.begun {
+	if a.status != 0 {
 		panic(http.ErrAbortHandler)
 	}
 	text(a, http.StatusInternalServerError, "the test runner has a defect, see its log")
@@ -48,19 +40,23 @@ func (s *Server) broke(r *http.Request, err error) {
 	s.logger().Error("a request could not be answered", "method", r.Method, "path", redact.String(r.URL.Path), "cause", redact.String(err.Error()))
 }
 
-// An answer remembers whether it has begun.
+// An answer remembers its status.
 type answer struct {
 	http.ResponseWriter
-	begun bool
+	status int // 0 until it has begun
 }
 
 func (a *answer) WriteHeader(status int) {
-	a.begun = a.begun || status >= 200
+	if a.status == 0 && status >= 200 {
+		a.status = status
+	}
 	a.ResponseWriter.WriteHeader(status)
 }
 
 func (a *answer) Write(p []byte) (int, error) {
-	a.begun = true
+	if a.status == 0 {
+		a.status = http.StatusOK
+	}
 	return a.ResponseWriter.Write(p)
 }
 

@@ -1,8 +1,65 @@
 package tester
 
-import "net/http"
+import (
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/headgate-io/headgate/rollout/tester/access"
+)
 
 // entrance is what each request passes first: it takes credentials out of the
 // request, refuses those that pages of other sites make a browser send, and
 // counts.
-func (s *Server) entrance(next http.Handler) http.Handler { return next }
+func (s *Server) entrance(next http.Handler) http.Handler {
+	origins := s.origins()
+	m := s.measures()
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		access.Take(r)
+		a, ok := w.(*answer)
+		if !ok {
+			a = &answer{ResponseWriter: w}
+		}
+		m.inFlight.Inc()
+		defer func() {
+			m.inFlight.Dec()
+			m.countRequest(routeOf(r.URL.Path), a.status)
+		}()
+		if err := origins.Check(r); err != nil {
+			s.observeDenial(r, foreign(r.Header.Get("Origin")))
+			text(a, http.StatusForbidden, "Forbidden: requests of other sites are refused")
+			return
+		}
+		next.ServeHTTP(a, r)
+	})
+}
+
+// origins returns who may make browsers send requests that change something:
+// pages of this test runner, also under the address that people know it by.
+func (s *Server) origins() *http.CrossOriginProtection {
+	p := http.NewCrossOriginProtection()
+	if scheme, rest, found := strings.Cut(s.BaseURL, "://"); found {
+		host, _, _ := strings.Cut(rest, "/")
+		p.AddTrustedOrigin(scheme + "://" + host) // a BaseURL without a host trusts none
+	}
+	return p
+}
+
+// A foreign origin is that of another site.
+type foreign string
+
+func (f foreign) Error() string { return fmt.Sprintf("the request is of a page of %q", string(f)) }
+
+// routes are the classes of paths by which requests are counted.
+var routes = [...]string{"task", "gate", "rollback", "api", "ui", "link", "launch", "health", "metrics"}
+
+// routeIndex says which class the first segment of a path has; it is that of
+// tasks for all others.
+var routeIndex = map[string]int{
+	"gate": 1, "rollback": 2, "api": 3, "ui": 4, "link": 5, "launch-test": 6, "health": 7, "healthz": 7, "readyz": 7, "metrics": 8,
+}
+
+func routeOf(path string) int {
+	first, _, _ := strings.Cut(strings.TrimLeft(path, "/"), "/")
+	return routeIndex[first]
+}

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/headgate-io/headgate/rollout/tester/access"
 	"github.com/headgate-io/headgate/rollout/tester/api"
 	"github.com/headgate-io/headgate/rollout/tester/web"
 )
@@ -15,10 +14,7 @@ import (
 // of another server by [http.StripPrefix].
 func (s *Server) Handler() http.Handler {
 	page := web.Handler()
-	return s.guarded(s.entrance(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		access.Take(r)
-		s.route(w, r, page)
-	})))
+	return s.guarded(s.entrance(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.route(w, r, page) })))
 }
 
 // exact are the paths that are what they are, besides those below the reserved

@@ -41,8 +41,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/headgate-io/headgate/rollout/tester/access"
 	"github.com/headgate-io/headgate/rollout/tester/gate"
 	"github.com/headgate-io/headgate/rollout/tester/remote"
@@ -67,7 +65,8 @@ type Server struct {
 	Keepalive     time.Duration // between comments of an idle stream; default 15 s
 	OpenMetrics   bool          // metrics need no credential although callers have to say who they are
 
-	metrics *prometheus.Registry
+	metrics  metrics
+	refusals rate // of lines about callers that were refused
 
 	once     sync.Once
 	ends     chan struct{} // closed by Shutdown: streams end
