@@ -1,0 +1,100 @@
+// Deciding about gates and rollback switches: what can be done with one, and
+// the dialog that asks before it is done.
+
+import { gatePath, post } from "./api.js";
+import { ask, choice, field, select } from "./dialog.js";
+import { button, facts, h, optional, remote, waited } from "./dom.js";
+import { inline } from "./words.js";
+
+export const canaryOf = (gate) => `${gate.namespace}/${gate.name}`;
+export const kindOf = (gate) => (gate.kind === "gate" ? "Gate" : "Rollback switch");
+export const awaits = (gate) => gate.kind === "gate" && !gate.open && Boolean(gate.waiting);
+const label = (gate) => inline(`${canaryOf(gate)}, ${kindOf(gate).toLowerCase()} ${gate.gate}`);
+
+// What can be done: by which path of the API, how its button looks, what comes of it.
+const actions = {
+  approve: { path: "open", title: "Approve", look: "primary", done: "approved",
+    effect: "The rollout goes on when it asks the next time." },
+  reject: { path: "reject", title: "Reject", look: "danger", done: "rejected",
+    effect: "The gate stays closed, and the rollback switch of the canary opens for this revision: with a rollback hook it is rolled back." },
+  open: { path: "open", title: "Open", done: "opened",
+    effect: "A rollout that asks at this gate goes on." },
+  rollback: { path: "open", title: "Roll back", look: "danger", done: "open",
+    effect: "A canary with a rollback hook for this switch is rolled back when it asks the next time." },
+  close: { path: "close", title: "Close", done: "closed",
+    effect: "Who asks from now on is refused." },
+};
+
+const possible = (gate) => {
+  if (gate.open) return ["close"];
+  if (gate.kind === "rollback") return ["rollback"];
+  return gate.waiting ? ["approve", "reject"] : ["open"];
+};
+
+// modes are what an opening can hold for: a certain revision only when one waits.
+const modes = ({ waiting }) => [
+  ...(waiting?.checksum ? [["checksum", "This revision only", "Another one has to be approved anew."]] : []),
+  ["one-shot", "The next revision that asks", "Until another one does."],
+  ["sticky", "Every revision", "Also all later ones, until it is closed."],
+];
+
+const lifetimes = [["", "none"], ["15m", "15 minutes"], ["1h", "1 hour"], ["8h", "8 hours"], ["24h", "1 day"], ["168h", "7 days"]];
+
+// The name for the audit trail, where nobody has to sign in, is remembered when the browser lets us.
+const remembered = {
+  read: () => { try { return localStorage.getItem("headgate-actor") ?? ""; } catch { return ""; } },
+  write: (name) => { try { localStorage.setItem("headgate-actor", name); } catch { /* it does not */ } },
+};
+
+// visit is what is known of who waits.
+export const visit = ({ waiting }) => (waiting ? [
+  ["Phase", optional(waiting.phase)],
+  ["Revision", waiting.checksum && remote(waiting.checksum, "code")],
+  ["Waiting for", waited(waiting.since)],
+] : []);
+
+// decide asks for what an action needs, and does it. current returns the gate
+// as it is known at the time: when another revision waits by then, nothing is done.
+function decide(app, what, gate, current, refuge) {
+  const { path, title, look, done, effect } = actions[what];
+  const checksum = gate.waiting?.checksum;
+  return ask({
+    title: `${title}: ${label(gate)}`,
+    content: [
+      facts([["Canary", remote(canaryOf(gate), "name")], [kindOf(gate), remote(gate.gate)], ...visit(gate)]),
+      h("p", null, effect),
+      path === "open" && [
+        choice("It holds for", "mode", modes(gate)),
+        field("Time limit", select("ttl", lifetimes), "It closes by itself after this time."),
+      ],
+      !app.session.required && field("Your name", h("input", { name: "actor", maxlength: "200", autocomplete: "name", value: remembered.read() })),
+      field("Reason", h("textarea", { name: "reason", rows: "2", maxlength: "1000" }), "Kept in the audit trail. Optional."),
+    ],
+    confirm: title,
+    danger: look === "danger",
+    refuge,
+    watch: (forbid) => {
+      const timer = setInterval(() => {
+        const seen = current()?.waiting?.checksum ?? checksum;
+        if (checksum && seen !== checksum) forbid(`Another revision waits by now: ${inline(seen)}. Close this and look again.`);
+      }, 250);
+      return () => clearInterval(timer);
+    },
+    act: async (fields) => {
+      if (fields.actor) remembered.write(fields.actor);
+      const change = Object.entries({ ...fields, checksum: fields.mode === "checksum" || what === "reject" ? checksum : "" });
+      const fresh = await post(gatePath(gate, path), Object.fromEntries(change.filter(([, value]) => value)));
+      app.announce(`${label(gate)}: ${done}.`);
+      app.notice({ gate: fresh });
+    },
+  });
+}
+
+// buttons are what can be done with a gate, or words why nothing can.
+export function buttons(app, gate, current, refuge) {
+  if (app.session.readOnly) return h("p", { class: "hint" }, "You may look, not decide.");
+  return h("div", { class: "buttons" }, possible(gate).map((what) =>
+    button(actions[what].title, () => decide(app, what, gate, current, refuge), {
+      class: actions[what].look, "aria-label": `${actions[what].title} ${label(gate)}`, "data-action": what,
+    })));
+}

@@ -1,0 +1,117 @@
+// Making and updating elements. Text is only ever set as text.
+
+import { exact, inline, since, trouble, when } from "./words.js";
+
+// h makes an element. A property on… is a listener, true an empty attribute,
+// and false, null or undefined none.
+export function h(tag, properties, ...children) {
+  const node = document.createElement(tag);
+  for (const [name, value] of Object.entries(properties ?? {})) {
+    if (typeof value === "function") node.addEventListener(name.slice(2), value);
+    else if (value === true) node.setAttribute(name, "");
+    else if (value !== false && value != null) node.setAttribute(name, value);
+  }
+  node.append(...children.flat(9).filter((child) => child != null && child !== false));
+  return node;
+}
+
+export const button = (text, onclick, more) => h("button", { type: "button", onclick, ...more }, text);
+
+// remote is text of others: its control characters are shown, and its direction stays its own.
+export const remote = (text, kind = "") => h("bdi", { class: kind || null }, inline(text ?? ""));
+
+export const optional = (text) => (text ? remote(text) : "");
+
+// Times that are worded relative to now; tick brings them up to date.
+const wordings = { when, since };
+const clock = (how) => (time) => h("time", { datetime: time, title: exact(time), "data-tick": how }, wordings[how](time));
+export const ago = clock("when");
+export const waited = clock("since");
+
+export function tick() {
+  for (const node of document.querySelectorAll("[data-tick]")) {
+    const text = wordings[node.dataset.tick](node.dateTime);
+    if (node.textContent !== text) node.textContent = text;
+  }
+}
+
+// facts is a list of terms and what they are; those without a value are left out.
+export const facts = (pairs) =>
+  h("dl", { class: "facts" }, pairs.filter(([, value]) => value || value === 0)
+    .map(([term, value]) => h("div", null, h("dt", null, term), h("dd", null, value))));
+
+export const badge = (text, kind) => h("span", { class: `badge ${kind}` }, text);
+
+// section is a part of a view with its heading, a line for problems, and content.
+export function section(level, title, ...content) {
+  const problem = alertLine();
+  const heading = h(level, { tabindex: "-1" }, title);
+  const node = h("section", null, heading, problem, content);
+  return { node, heading, problem };
+}
+
+// alertLine is a line for problems; report shows an error in one, or hides it.
+export const alertLine = () => h("p", { class: "problem", role: "alert", hidden: true });
+export function report(line, error) {
+  line.hidden = !error;
+  line.textContent = error ? trouble(error) : "";
+}
+
+const versions = new WeakMap();
+const version = (item) => JSON.stringify(item, (name, value) => (name === "last" ? undefined : value));
+
+// sync makes the children of parent those that render returns for items. A child
+// whose item is unchanged stays; the focus stays where it was, or goes to refuge.
+export function sync(parent, items, keyOf, render, refuge) {
+  const focused = document.activeElement;
+  const inside = parent.contains(focused);
+  const holder = inside ? [...parent.children].find((child) => child.contains(focused)) : null;
+  const keys = new Set(items.map(keyOf));
+  const present = new Map();
+  for (const child of [...parent.children]) {
+    if (keys.has(child.dataset.key)) present.set(child.dataset.key, child);
+    else child.remove();
+  }
+  let next = parent.firstElementChild;
+  for (const item of items) {
+    const key = keyOf(item);
+    let child = present.get(key);
+    if (!child || versions.get(child) !== version(item)) {
+      const fresh = render(item);
+      fresh.dataset.key = key;
+      versions.set(fresh, version(item));
+      child?.replaceWith(fresh);
+      if (child && child === next) next = fresh;
+      child = fresh;
+    }
+    if (child === next) next = next.nextElementSibling;
+    else parent.insertBefore(child, next);
+  }
+  if (!inside || document.activeElement === focused) return;
+  const again = focused.isConnected ? focused : [...parent.children]
+    .find((child) => child.dataset.key === holder.dataset.key)
+    ?.querySelector(focused.dataset.action ? `[data-action="${focused.dataset.action}"]` : "a, button");
+  (again ?? refuge)?.focus();
+}
+
+// A listing is a section with a table of items, whose rows have the cells that
+// cells returns; the first names the row. The roles stay when narrow screens
+// show rows as blocks.
+export function listing({ level = "h1", title, caption, columns, keyOf, cells, before, after }) {
+  const body = h("tbody", { role: "rowgroup" });
+  const head = columns.map((name) => h("th", { scope: "col", role: "columnheader" }, name));
+  const table = h("table", { role: "table", hidden: true }, h("caption", null, caption),
+    h("thead", { role: "rowgroup" }, h("tr", { role: "row" }, head)), body);
+  const words = h("p", { class: "empty", role: "status" }, "Loading");
+  const part = section(level, title, before, table, words, after);
+  const row = (item) => h("tr", { role: "row" }, cells(item).map((cell, i) => (i === 0
+    ? h("th", { scope: "row", role: "rowheader", "data-label": columns[i] }, cell)
+    : h("td", { role: "cell", "data-label": columns[i] }, cell))));
+  // show makes the items those of the listing, with words below.
+  const show = (items, below) => {
+    sync(body, items, keyOf, row, part.heading);
+    table.hidden = !items.length;
+    words.textContent = below;
+  };
+  return { ...part, show };
+}

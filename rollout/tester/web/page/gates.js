@@ -1,0 +1,171 @@
+// Gates and rollback switches: what waits, all of them, one of them, and the
+// audit trail.
+
+import { gatePath, read } from "./api.js";
+import { awaits, buttons, canaryOf, kindOf, visit } from "./decide.js";
+import { field } from "./dialog.js";
+import { ago, badge, facts, h, listing, optional, remote, section, sync } from "./dom.js";
+import { Collection, pages } from "./live.js";
+import { runningSection } from "./runs.js";
+import { inline, modes, number } from "./words.js";
+
+export const keyOf = (gate) => JSON.stringify([gate.namespace, gate.name, gate.kind, gate.gate]);
+const route = (gate) => `#/gates/${[gate.kind, gate.namespace, gate.name, gate.gate].map(encodeURIComponent).join("/")}`;
+const byName = (a, b) => keyOf(a).localeCompare(keyOf(b));
+
+const changed = (gate) => h("span", null, ago(gate.changed), gate.actor && [" by ", remote(gate.actor)]);
+
+// approvals is the first view: what waits for approval, and what runs.
+export function approvals(app) {
+  const list = h("ul", { class: "cards" });
+  const empty = h("p", { class: "empty" }, "Loading");
+  const part = section("h1", "Pending approvals", empty, list);
+  const card = (gate) => h("li", { class: "card pending" },
+    h("h2", null, h("a", { href: route(gate) }, remote(canaryOf(gate), "name"))),
+    facts([["Gate", remote(gate.gate)], ...visit(gate),
+      ["Closed", gate.changed && changed(gate)], ["Reason", optional(gate.reason)]]),
+    buttons(app, gate, () => app.pending.items.get(keyOf(gate)), () => part.heading));
+  const draw = () => {
+    if (!app.pending.loaded) return;
+    const waiting = [...app.pending.items.values()].sort((a, b) => Date.parse(a.waiting.since) - Date.parse(b.waiting.since) || byName(a, b));
+    sync(list, waiting, keyOf, card, part.heading);
+    empty.textContent = "Nothing waits for approval.";
+    empty.hidden = waiting.length > 0;
+  };
+  const running = runningSection(app);
+  draw();
+  return {
+    title: "Approvals",
+    nodes: [readOnlyNote(app), part.node, running.node],
+    pending: draw,
+    notice: running.notice,
+    load: () => {
+      app.attempt(part, app.pending.load());
+      running.load();
+    },
+  };
+}
+
+const readOnlyNote = (app) => app.session.readOnly && h("p", { class: "note" },
+  "Read-only: ", remote(app.session.actor, "actor"), " may look at everything here and change nothing.");
+
+const stateOf = (gate) => h("span", null,
+  badge(gate.open ? "open" : "closed", gate.open ? (gate.kind === "gate" ? "good" : "bad") : "off"),
+  awaits(gate) && [" ", badge("waiting", "warn")]);
+
+// holds words what an opening is good for.
+const holds = (gate) => gate.open && h("span", null, modes[gate.mode] ?? remote(gate.mode ?? ""),
+  gate.checksum && [" ", remote(gate.checksum, "code")],
+  gate.expires && [", closes ", ago(gate.expires)]);
+
+const most = 200;
+
+// gatesView lists all gates and rollback switches.
+export function gatesView(app) {
+  const filter = h("input", { type: "search", autocomplete: "off", oninput: () => all.changed() });
+  const part = listing({
+    title: "Gates and rollback switches",
+    caption: "Those that were asked or changed",
+    columns: ["Canary", "Kind", "Gate", "State", "Holds for", "Changed", "Reason", "Action"],
+    before: field("Find", filter, "Part of a canary’s or a gate’s name."),
+    keyOf,
+    cells: (gate) => [
+      h("a", { href: route(gate) }, remote(canaryOf(gate), "name")),
+      kindOf(gate), remote(gate.gate), stateOf(gate), holds(gate) || "",
+      gate.changed ? changed(gate) : "", optional(gate.reason),
+      buttons(app, gate, () => all.items.get(keyOf(gate)), () => part.heading),
+    ],
+  });
+  const all = new Collection({
+    keyOf,
+    fetchAll: async () => (await read("gates", { limit: "1000" })).gates ?? [],
+    changed: () => {
+      const wanted = filter.value.trim().toLowerCase();
+      const found = [...all.items.values()].filter((gate) => `${canaryOf(gate)} ${gate.gate}`.toLowerCase().includes(wanted)).sort(byName);
+      part.show(found.slice(0, most), found.length > most ? `There are ${number(found.length - most)} more: find them by name.`
+        : found.length ? "" : wanted ? "No gate has such a name." : "No gate was asked or changed yet.");
+    },
+  });
+  return {
+    title: "Gates",
+    nodes: [readOnlyNote(app), part.node],
+    notice: ({ gate }) => gate && all.apply(gate),
+    load: () => app.attempt(part, all.load()),
+  };
+}
+
+// gateView shows one gate and its audit trail.
+export function gateView(app, key) {
+  const state = h("div", { class: "card" });
+  const part = section("h2", "State", state);
+  const trail = auditSection(app, "h2", key);
+  let gate = null;
+  const draw = () => {
+    sync(state, [gate], keyOf, () => h("div", { class: "stack" },
+      facts([
+        ["State", stateOf(gate)],
+        ["Holds for", holds(gate)],
+        ...visit(gate),
+        ["Changed", gate.changed && changed(gate)],
+        ["Reason", optional(gate.reason)],
+      ]),
+      buttons(app, gate, () => gate, () => part.heading)), part.heading);
+  };
+  const refresh = async () => {
+    gate = await read(gatePath(key));
+    draw();
+  };
+  return {
+    title: `${inline(canaryOf(key))} ${inline(key.gate)}`,
+    nodes: [
+      h("p", { class: "trail" }, h("a", { href: "#/gates" }, "Gates")),
+      h("h1", { tabindex: "-1" }, `${kindOf(key)} `, remote(key.gate), " of ", remote(canaryOf(key), "name")),
+      readOnlyNote(app), part.node, trail.node,
+    ],
+    notice: (change) => {
+      if (!change.gate || keyOf(change.gate) !== keyOf(key)) return;
+      gate = change.gate;
+      draw();
+      trail.soon();
+    },
+    load: () => {
+      app.attempt(part, refresh());
+      trail.load();
+    },
+  };
+}
+
+// auditSection lists who did what, newest first.
+function auditSection(app, level, key = {}) {
+  const part = listing({
+    level,
+    title: "Audit trail",
+    caption: "Who did what, newest first",
+    columns: ["Canary", "Gate", "Time", "Action", "Holds for", "By", "Reason"],
+    keyOf: (entry) => String(entry.id),
+    cells: (entry) => [
+      h("a", { href: route(entry) }, remote(canaryOf(entry), "name")),
+      h("span", null, remote(entry.gate), entry.kind === "rollback" && " (rollback)"),
+      ago(entry.time), badge(inline(entry.action), "off"),
+      entry.mode || entry.checksum ? h("span", null, modes[entry.mode] ?? remote(entry.mode), " ", remote(entry.checksum, "code")) : "",
+      optional(entry.actor), optional(entry.reason),
+    ],
+  });
+  const { load, soon } = pages(app, part, async (limit) => {
+    const entries = (await read("audit", { ...key, limit })).entries ?? [];
+    part.show(entries, entries.length ? "" : "Nothing was done yet.");
+    return entries;
+  });
+  return { node: part.node, load, soon };
+}
+
+// auditView is the audit trail of all gates and rollback switches.
+export function auditView(app) {
+  const trail = auditSection(app, "h1");
+  return {
+    title: "Audit",
+    nodes: [trail.node],
+    notice: ({ gate }) => gate && trail.soon(),
+    load: trail.load,
+  };
+}
