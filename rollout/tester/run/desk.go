@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -98,6 +99,20 @@ func Open(c Config) (*Desk, error) {
 	d.root, d.stop = context.WithCancelCause(context.Background())
 	if c.Dir == "" {
 		return d, nil
+	}
+	f, warning, err := openFile(c.Dir)
+	if warning != nil {
+		d.config.Warn(fmt.Errorf("history of runs: %w", warning))
+	}
+	if err == nil {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		if err = d.recall(f); err != nil {
+			err = errors.Join(err, f.close())
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("history of runs: %w", err)
 	}
 	return d, nil
 }

@@ -14,7 +14,8 @@ type entry struct {
 	run         api.Run // without output
 	failOnError bool
 	live        *live // nil when the output is on disk alone, or nowhere
-	saved       bool  // the output is on disk
+	written     bool  // it is on disk
+	saved       bool  // its output is, too
 }
 
 // A live is what is in memory of a run for as long as somebody may want it.
@@ -73,7 +74,7 @@ func (d *Desk) forget() {
 		d.release(e)
 		d.settle(e)
 		delete(d.byID, e.run.ID)
-		d.history.remove(e.run.ID)
+		d.history.remove(e)
 		return true
 	})
 	for _, e := range d.all {
@@ -96,6 +97,17 @@ func (d *Desk) release(e *entry) {
 		e.live = nil
 	}
 }
+
+// relax lets go of what is on disk as well, unless it is likely to be asked for:
+// the verdict that is to be given to the next equal request.
+func (d *Desk) relax(e *entry) {
+	if d.byKey[e.key] != e || d.held > cacheMax {
+		d.release(e)
+	}
+}
+
+// cacheMax is how much of output that is on disk is in memory as well, in bytes.
+const cacheMax = 8 << 20
 
 // settle ends the sharing of a run that has ended.
 func (d *Desk) settle(e *entry) {

@@ -66,7 +66,7 @@ func (d *Desk) execute(ctx context.Context, e *entry, l *live, start live) {
 	defer stop()
 	err := errors.New("the task ended its goroutine") // unless it returns
 	defer func() {
-		d.finish(e, l, judge(ctx, err, start.secrets))
+		d.finish(e, l, start.sink, judge(ctx, err, start.secrets))
 		d.mu.Lock()
 		defer d.mu.Unlock()
 		d.running--
@@ -153,14 +153,15 @@ func reason(err error, secrets []string) string {
 	return text
 }
 
-// finish records how e ended, once, and tells who waits.
-func (d *Desk) finish(e *entry, l *live, o outcome) {
-	written, sum := l.sink.close()
-	text, truncated := l.sink.tape.text()
+// finish records how e ended, and tells who waits. It returns false when that was
+// done before.
+func (d *Desk) finish(e *entry, l *live, s *sink, o outcome) bool {
+	written, sum := s.close()
+	text, truncated := s.tape.text()
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if e.ended() {
-		return
+		return false
 	}
 	now := d.config.Now().UTC()
 	r := &e.run
@@ -170,13 +171,14 @@ func (d *Desk) finish(e *entry, l *live, o outcome) {
 	if !e.owes(true) {
 		d.settle(e)
 	}
-	l.task, l.secrets, l.final = nil, nil, *r
+	l.task, l.secrets, l.sink, l.final = nil, nil, nil, *r
 	l.final.Output = text
 	d.held += int64(len(text))
 	d.config.Observe(l.final, false)
 	d.changed(e)
 	close(l.done)
 	d.forget()
+	return true
 }
 
 // Cancel ends a run and waits until its task has returned. Of a run that has
@@ -189,16 +191,16 @@ func (d *Desk) Cancel(ctx context.Context, id, actor string) (api.Run, error) {
 		d.mu.Unlock()
 		return api.Run{}, ErrNotFound
 	}
-	l := e.live
 	if e.ended() {
 		d.mu.Unlock()
-		return d.record(e, l)
+		return d.record(e), nil
 	}
+	l, s := e.live, e.live.sink
 	cause := cancelled(redact.String(actor))
 	if i := slices.Index(d.queue, e); i >= 0 {
 		d.queue = slices.Delete(d.queue, i, i+1)
 		d.mu.Unlock()
-		d.finish(e, l, outcome{state: api.Cancelled, reason: cause.Error()})
+		d.finish(e, l, s, outcome{state: api.Cancelled, reason: cause.Error()})
 		return l.final, nil
 	}
 	l.cancel(cause)

@@ -16,29 +16,30 @@ func (d *Desk) Run(id string) (api.Run, error) {
 		d.mu.Unlock()
 		return api.Run{}, ErrNotFound
 	}
-	l := e.live
 	d.mu.Unlock()
-	return d.record(e, l)
+	return d.record(e), nil
 }
 
-// record returns a run with its output. The live of e is l.
-func (d *Desk) record(e *entry, l *live) (api.Run, error) {
+// record returns a run with its output.
+func (d *Desk) record(e *entry) api.Run {
 	d.mu.Lock()
-	r := e.run
+	r, l, now := e.run, e.live, d.config.Now()
+	var s *sink
+	if l != nil {
+		r.Output, s = l.final.Output, l.sink // of which one is set
+	}
 	d.mu.Unlock()
 	switch {
-	case l == nil:
-		if r.Output = d.history.output(r.ID); r.Output == "" && r.Bytes > 0 {
+	case s != nil:
+		r.Output, r.Truncated = s.tape.text()
+		r.Bytes = s.written()
+		r.Duration = milliseconds(r.Started, now)
+	case l == nil && r.Bytes > 0:
+		if r.Output = d.history.output(r.ID); r.Output == "" {
 			r.Output, r.Truncated = gap(r.Bytes), true
 		}
-	case final(r.State):
-		r.Output = l.final.Output
-	default:
-		r.Output, r.Truncated = l.sink.tape.text()
-		r.Bytes = l.sink.written()
-		r.Duration = milliseconds(r.Started, d.config.Now())
 	}
-	return r, nil
+	return r
 }
 
 // The limits of a list.
@@ -54,6 +55,7 @@ func (d *Desk) Runs(f api.Filter) []api.Run {
 	found := []api.Run{}
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	d.forget()
 	now := d.config.Now()
 	for i := len(d.all) - 1; i >= 0 && len(found) < limit; i-- {
 		if r := d.all[i].run; selects(f, r) {
@@ -81,14 +83,12 @@ func (d *Desk) Output(ctx context.Context, id string, follow bool, w io.Writer) 
 		d.mu.Unlock()
 		return ErrNotFound
 	}
-	l, ended := e.live, e.ended()
+	if !e.ended() {
+		t := e.live.sink.tape
+		d.mu.Unlock()
+		return t.copy(ctx, follow, w)
+	}
 	d.mu.Unlock()
-	if !ended {
-		return l.sink.tape.copy(ctx, follow, w)
-	}
-	r, err := d.record(e, l)
-	if err == nil {
-		_, err = io.WriteString(w, r.Output)
-	}
+	_, err := io.WriteString(w, d.record(e).Output)
 	return err
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/headgate-io/headgate/internal/redact"
 	"github.com/headgate-io/headgate/rollout/tester/api"
+	"github.com/headgate-io/headgate/rollout/tester/summary"
 )
 
 // newEntry returns the entry of a request that is to be run.
@@ -112,7 +113,7 @@ func public(value string, secrets []string) string {
 }
 
 // newScanner returns what reads the output of a run for tests.
-func newScanner() scanner { return nil }
+func newScanner() scanner { return summary.New() }
 
 // milliseconds that a run took.
 func milliseconds(from, to time.Time) int64 {

@@ -11,11 +11,11 @@ import (
 // returns that one, with its output, and starts nothing. The error is ErrBusy or
 // ErrClosed.
 func (d *Desk) Start(r Request, t Task) (api.Run, error) {
-	e, l, err := d.claim(&r, t, false)
+	e, _, err := d.claim(&r, t, false)
 	if err != nil {
 		return api.Run{}, err
 	}
-	return d.record(e, l)
+	return d.record(e), nil
 }
 
 // Wait returns how the run ended, with its output: an equal one that is under
@@ -32,7 +32,7 @@ func (d *Desk) Wait(ctx context.Context, r Request, t Task) (api.Run, error) {
 		return api.Run{}, err
 	}
 	if l == nil {
-		return d.record(e, nil)
+		return d.record(e), nil
 	}
 	r, t = Request{}, nil // of many callers that wait, only one run needs them
 	select {

@@ -2,6 +2,7 @@ package run
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -17,7 +18,7 @@ func (d *Desk) Shutdown(ctx context.Context) error {
 	d.mu.Lock()
 	first := !d.closed
 	d.closed = true
-	queue := d.queue
+	queue := leftover(d.queue)
 	d.queue = nil
 	d.mu.Unlock()
 	if !first {
@@ -29,8 +30,8 @@ func (d *Desk) Shutdown(ctx context.Context) error {
 		}
 	}
 	d.stop(stopped{})
-	for _, e := range queue {
-		d.finish(e, e.live, outcome{state: api.Stopped, reason: stopped{}.Error()})
+	for _, q := range queue {
+		d.finish(q.e, q.l, q.s, outcome{state: api.Stopped, reason: stopped{}.Error()})
 	}
 	returned := make(chan struct{})
 	go func() {
@@ -44,25 +45,38 @@ func (d *Desk) Shutdown(ctx context.Context) error {
 	}
 	close(d.ended)
 	d.watching.Wait()
-	d.history.close()
+	d.end = errors.Join(d.end, d.history.close())
 	close(d.gone)
 	return d.end
+}
+
+// A left is a run that has not ended.
+type left struct {
+	e *entry
+	l *live
+	s *sink
+}
+
+func leftover(all []*entry) (list []left) {
+	for _, e := range all {
+		if !e.ended() {
+			list = append(list, left{e, e.live, e.live.sink})
+		}
+	}
+	return list
 }
 
 // abandon records the runs whose tasks do not return.
 func (d *Desk) abandon() error {
 	d.mu.Lock()
-	var left []*entry
-	for _, e := range d.all {
-		if !e.ended() {
-			left = append(left, e)
-		}
-	}
+	list := leftover(d.all)
 	d.mu.Unlock()
 	var names []string
-	for _, e := range left {
-		d.finish(e, e.live, outcome{state: api.Stopped, reason: stopped{}.Error() + ", and the task did not end in time"})
-		names = append(names, fmt.Sprintf("%s of %s/%s (%s)", e.run.Type, e.run.Namespace, e.run.Name, e.run.ID))
+	for _, q := range list {
+		reason := stopped{}.Error() + ", and the task did not end in time"
+		if d.finish(q.e, q.l, q.s, outcome{state: api.Stopped, reason: reason}) {
+			names = append(names, fmt.Sprintf("%s of %s/%s (%s)", q.e.run.Type, q.e.run.Namespace, q.e.run.Name, q.e.run.ID))
+		}
 	}
 	if len(names) == 0 {
 		return nil

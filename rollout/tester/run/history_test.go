@@ -1,0 +1,268 @@
+package run_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate-io/headgate/internal/bolt"
+	"github.com/headgate-io/headgate/rollout/tester/api"
+	"github.com/headgate-io/headgate/rollout/tester/run"
+)
+
+func shutdown(t *testing.T, d *run.Desk) {
+	t.Helper()
+	if err := d.Shutdown(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A new process knows what the old one did, and owes what that one owed.
+func TestRestart(t *testing.T) {
+	within(t, func(t *testing.T) {
+		c := run.Config{Dir: t.TempDir()}
+		d, good, bad := open(t, c), &work{takes: time.Second}, &work{takes: time.Second, err: exit(3)}
+		load := request("load")
+		load.FailOnError = true
+		owed := wait(t, d, request("owed"), bad)
+		told := wait(t, d, request("told"), good)
+		d.Deliver(told.ID)
+		failed := start(t, d, load, bad)
+		time.Sleep(time.Minute)
+		under := start(t, d, request("under way"), &work{takes: time.Hour})
+		before := d.Runs(api.Filter{})
+		shutdown(t, d)
+
+		d = open(t, c)
+		after := d.Runs(api.Filter{})
+		if len(after) != 4 || len(before) != 4 {
+			t.Fatalf("%d runs, then %d", len(before), len(after))
+		}
+		for i := range after[1:] {
+			if a, b := fmt.Sprintf("%+v", after[i+1]), fmt.Sprintf("%+v", before[i+1]); a[:100] != b[:100] || after[i+1].Output != "" {
+				t.Errorf("got  %s\nwant %s", a, b)
+			}
+		}
+		state(t, after[0], api.Stopped)
+		if got := lookUp(t, d, under.ID); got.Reason != "the test runner was shut down" || got.Output != "working\n" {
+			t.Errorf("got %+v", got)
+		}
+		got := wait(t, d, request("owed"), bad)
+		if got.ID != owed.ID || got.Output != "working\n" || *got.ExitCode != 3 {
+			t.Errorf("got %+v", got)
+		}
+		if got := start(t, d, load, bad); got.ID != failed.ID || got.State != api.Failed || got.Output != "working\n" {
+			t.Errorf("got %+v", got)
+		}
+		bad.started(t, 2)
+		d.Deliver(owed.ID)
+		d.Deliver(failed.ID)
+		shutdown(t, d)
+
+		d = open(t, c)
+		wait(t, d, request("owed"), bad)
+		wait(t, d, request("told"), good)
+		state(t, start(t, d, load, bad), api.Running)
+		bad.started(t, 4)
+		good.started(t, 2)
+		if ids := d.Runs(api.Filter{}); len(ids) != 7 || !slices.IsSortedFunc(ids, func(a, b api.Run) int { return strings.Compare(b.ID, a.ID) }) {
+			t.Errorf("got %d runs, not sorted", len(ids))
+		}
+	})
+}
+
+func TestHistoryIsPrivateAndOfOneProcess(t *testing.T) {
+	c := run.Config{Dir: filepath.Join(t.TempDir(), "a", "b")}
+	d := open(t, c)
+	info, err := os.Stat(filepath.Join(c.Dir, "runs.db"))
+	if err != nil || runtime.GOOS != "windows" && info.Mode().Perm() != 0o600 {
+		t.Errorf("%v, %v", info.Mode(), err)
+	}
+	if _, err := run.Open(c); !errors.Is(err, bolt.ErrInUse) {
+		t.Errorf("got %v", err)
+	}
+	shutdown(t, d)
+	shutdown(t, open(t, c))
+}
+
+// A history that cannot be read does not keep the desk from opening.
+func TestDamagedHistoryIsSetAside(t *testing.T) {
+	sound := func() []byte {
+		c := run.Config{Dir: t.TempDir()}
+		d := open(t, c)
+		wait(t, d, request("a"), &work{})
+		shutdown(t, d)
+		text, err := os.ReadFile(filepath.Join(c.Dir, "runs.db"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return text
+	}()
+	for name, damage := range map[string]func([]byte) []byte{
+		"cut":           func(b []byte) []byte { return b[:len(b)/2+1] },
+		"no database":   func([]byte) []byte { return []byte(strings.Repeat("what is this?\n", 1000)) },
+		"metas zeroed":  func(b []byte) []byte { clear(b[:2*os.Getpagesize()]); return b },
+		"pages zeroed":  func(b []byte) []byte { clear(b[2*os.Getpagesize():]); return b },
+		"short":         func([]byte) []byte { return []byte("x") },
+		"pages of ones": func(b []byte) []byte { copy(b[2*os.Getpagesize():], bytes.Repeat([]byte{255}, len(b))); return b },
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			var warned []error
+			c := run.Config{Dir: dir, Warn: func(err error) { warned = append(warned, err) }}
+			for n := 1; n <= 2; n++ {
+				if err := os.WriteFile(filepath.Join(dir, "runs.db"), damage(bytes.Clone(sound)), 0o600); err != nil {
+					t.Fatal(err)
+				}
+				d := open(t, c)
+				aside := filepath.Join(dir, fmt.Sprintf("runs.db.corrupt-%d", n))
+				if _, err := os.Stat(aside); err != nil {
+					t.Error(err)
+				}
+				if len(warned) != n || !errors.Is(warned[n-1], bolt.ErrCorrupt) || !strings.Contains(warned[n-1].Error(), aside) {
+					t.Errorf("warned of %v", warned)
+				}
+				if err := d.Ready(); err != nil || len(d.Runs(api.Filter{})) != 0 {
+					t.Errorf("ready: %v", err)
+				}
+				wait(t, d, request("b"), &work{})
+				shutdown(t, d)
+			}
+		})
+	}
+}
+
+func TestNoHistory(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := run.Open(run.Config{Dir: file}); err == nil || !strings.HasPrefix(err.Error(), "history of runs: ") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestRetention(t *testing.T) {
+	for name, dir := range map[string]string{"in memory": "", "on disk": t.TempDir()} {
+		t.Run(name, func(t *testing.T) {
+			within(t, func(t *testing.T) {
+				c := run.Config{Dir: dir, Keep: 3, KeepFor: time.Hour}
+				d := open(t, c)
+				under := start(t, d, request("under way"), &work{takes: 30 * time.Minute})
+				var ids []string
+				for i := range 5 {
+					ids = append(ids, wait(t, d, request(fmt.Sprint(i)), &work{}).ID)
+				}
+				for i, id := range ids {
+					if _, err := d.Run(id); (err == nil) != (i >= 2) || err != nil && !errors.Is(err, run.ErrNotFound) {
+						t.Errorf("run %d: %v", i, err)
+					}
+					if err := d.Output(t.Context(), id, true, io.Discard); (err == nil) != (i >= 2) {
+						t.Errorf("output of run %d: %v", i, err)
+					}
+				}
+				if got := d.Runs(api.Filter{}); len(got) != 4 || got[3].ID != under.ID {
+					t.Errorf("got %+v", got)
+				}
+				if dir != "" {
+					shutdown(t, d)
+					d = open(t, c)
+					if got := d.Runs(api.Filter{}); len(got) != 3 {
+						t.Errorf("got %+v", got)
+					}
+				}
+				time.Sleep(time.Hour + time.Second)
+				if got := d.Runs(api.Filter{}); len(got) != 0 && dir != "" || len(got) > 1 {
+					t.Errorf("got %+v", got)
+				}
+			})
+		})
+	}
+}
+
+// The file does not grow with the number of runs, only with what is kept.
+func TestHistoryIsBoundedOnDisk(t *testing.T) {
+	c := run.Config{Dir: t.TempDir(), Keep: 5, OutputLimit: 64 << 10}
+	d := open(t, c)
+	much := task(func(_ context.Context, out io.Writer) error {
+		_, err := out.Write(bytes.Repeat([]byte("0123456789abcdef"), 16<<10))
+		return err
+	})
+	for i := range 200 / thrift {
+		wait(t, d, request(fmt.Sprint(i)), much)
+	}
+	shutdown(t, d)
+	info, err := os.Stat(filepath.Join(c.Dir, "runs.db"))
+	if err != nil || info.Size() > 8<<20 { // of 12.8 MB that were written; 5 are kept, and what one batch replaces
+		t.Errorf("%d bytes, %v", info.Size(), err)
+	}
+}
+
+func TestRunsAreSelected(t *testing.T) {
+	within(t, func(t *testing.T) {
+		d := open(t, run.Config{})
+		var ids []string
+		for i := range 6 {
+			r := request(fmt.Sprint(i))
+			r.Namespace = []string{"prod", "test"}[i%2]
+			r.Name = []string{"app", "web", "db"}[i%3]
+			r.Type = []string{"bash", "helm"}[i/3]
+			w := &work{takes: time.Second}
+			if i == 4 {
+				w.err = exit(1)
+			}
+			ids = append(ids, wait(t, d, r, w).ID)
+		}
+		for _, test := range []struct {
+			f    api.Filter
+			want []int
+		}{
+			{api.Filter{}, []int{5, 4, 3, 2, 1, 0}},
+			{api.Filter{Namespace: "prod"}, []int{4, 2, 0}},
+			{api.Filter{Namespace: "pro"}, nil},
+			{api.Filter{Name: "web"}, []int{4, 1}},
+			{api.Filter{Type: "helm"}, []int{5, 4, 3}},
+			{api.Filter{State: api.Failed}, []int{4}},
+			{api.Filter{Limit: 2}, []int{5, 4}},
+			{api.Filter{Limit: 2, Before: ids[4]}, []int{3, 2}},
+			{api.Filter{Before: ids[0]}, nil},
+		} {
+			got := d.Runs(test.f)
+			if got == nil || len(got) != len(test.want) {
+				t.Errorf("%+v: got %d", test.f, len(got))
+				continue
+			}
+			for i, n := range test.want {
+				if got[i].ID != ids[n] || got[i].Output != "" {
+					t.Errorf("%+v: got %+v", test.f, got[i])
+				}
+			}
+		}
+	})
+}
+
+func TestIDs(t *testing.T) {
+	d := open(t, run.Config{})
+	last := ""
+	for i := range 100 {
+		id := start(t, d, request(fmt.Sprint(i)), &work{}).ID
+		if id <= last || len(id) != 24 || strings.Trim(id, "0123456789abcdefghijklmnopqrstuv") != "" {
+			t.Errorf("%s after %s", id, last)
+		}
+		last = id
+	}
+	for _, id := range []string{"", "x", last[1:], last + "0", "../" + last, strings.ToUpper(last), "000000000000000000000000"} {
+		if _, err := d.Run(id); !errors.Is(err, run.ErrNotFound) {
+			t.Errorf("%q: %v", id, err)
+		}
+	}
+}
