@@ -72,10 +72,11 @@ var rooms = map[string]room{
 	"rollout/tester/gate":   {imports: "rollout/tester/api internal/bolt internal/redact", modules: bboltModules},
 	"rollout/tester/remote": {imports: "rollout/tester/api rollout/tester/run internal/origin internal/redact internal/retry"},
 	"rollout/tester/run":    {imports: "rollout/tester/api rollout/tester/summary internal/bolt internal/redact", modules: bboltModules},
-	"rollout/tester/task":   {imports: "rollout/tester/api rollout/tester/run internal/command internal/redact", modules: "golang.org/x/sys"},
+	"rollout/tester/task":   {imports: "rollout/tester/api rollout/tester/run rollout/tester/task/internal/job internal/command"},
 	"rollout/tester/web":    {},
 
-	"rollout/tester/summary": {imports: "rollout/tester/api internal/redact"},
+	"rollout/tester/summary":           {imports: "rollout/tester/api internal/redact"},
+	"rollout/tester/task/internal/job": {imports: "internal/command", modules: "golang.org/x/sys"},
 
 	"cmd/headgate": {
 		imports: "rollout/tester rollout/tester/access rollout/tester/api rollout/tester/gate rollout/tester/remote rollout/tester/run rollout/tester/task rollout rollout/ledger rollout/metric rollout/notify rollout/simulate rollout/traffic artifact bucket bucket/azure bucket/gcs bucket/s3 chart chart/index source git oci oci/cosign oci/notation internal/command internal/redact login/aws login/azure login/gcp login/github", // sigs.k8s.io/yaml comes with source

@@ -68,11 +68,11 @@ func (c Command) Run(ctx context.Context) (Output, error) {
 	if err := ctx.Err(); err != nil {
 		return Output{}, context.Cause(ctx)
 	}
-	path, err := lookPath(c.Args[0], c.Env)
+	path, err := LookPath(c.Args[0], c.Env)
 	if err != nil {
 		return Output{}, err
 	}
-	stdout, stderr := &head{limit: c.limit()}, &tail{limit: tailSize}
+	stdout, stderr := &head{limit: c.limit()}, &Tail{Limit: tailSize}
 	cmd := exec.Command(path, c.Args[1:]...)
 	cmd.Args[0] = c.Args[0]
 	cmd.Dir, cmd.Stdout, cmd.Stderr = c.Dir, stdout, stderr
@@ -83,7 +83,7 @@ func (c Command) Run(ctx context.Context) (Output, error) {
 	var exit *exec.ExitError
 	switch {
 	case errors.As(err, &exit):
-		return out, &ExitError{exit.ExitCode(), stderr.kept, exit.ProcessState.String()}
+		return out, &ExitError{exit.ExitCode(), stderr.Kept, exit.ProcessState.String()}
 	case errors.Is(err, exec.ErrWaitDelay): // what it left in the background still has its output
 		return out, nil
 	}

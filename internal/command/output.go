@@ -14,15 +14,15 @@ func (h *head) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// A tail keeps the end of what is written to it.
-type tail struct {
-	kept  []byte
-	limit int
+// A Tail keeps the end of what is written to it.
+type Tail struct {
+	Kept  []byte
+	Limit int // bytes
 }
 
-func (t *tail) Write(b []byte) (int, error) {
+func (t *Tail) Write(b []byte) (int, error) {
 	n := len(b)
-	b = b[max(0, len(b)-t.limit):]
-	t.kept = append(t.kept[max(0, len(t.kept)+len(b)-t.limit):], b...)
+	b = b[max(0, len(b)-t.Limit):]
+	t.Kept = append(t.Kept[max(0, len(t.Kept)+len(b)-t.Limit):], b...)
 	return n, nil
 }

@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// lookPath returns the file of a command. A name without a separator is looked
+// LookPath returns the file of a command. A name without a separator is looked
 // up in the PATH of env, not in that of this process.
-func lookPath(name string, env []string) (string, error) {
+func LookPath(name string, env []string) (string, error) {
 	if strings.ContainsRune(name, '/') || strings.ContainsRune(name, filepath.Separator) {
 		return name, nil
 	}

@@ -7,7 +7,9 @@ import (
 
 // Words splits a command line into arguments, with placeholders {{…}} as they
 // are: white space separates, '…' is verbatim, in "…" and elsewhere a backslash
-// takes the next character verbatim.
+// takes a character verbatim that would mean something: white space, a quote, a
+// brace, a backslash. Before any other it stands for itself, for many programs
+// have one of their own, as in --set a=b\,c.
 func Words(line string) ([]string, error) {
 	var all []string
 	var word strings.Builder
@@ -52,11 +54,20 @@ func piece(line string, word *strings.Builder) (n int, space bool, err error) {
 		if len(line) == 1 {
 			return 0, false, errors.New(`a \ is at its end`)
 		}
-		word.WriteByte(line[1])
-		return 2, false, nil
+		return escaped(line, word), false, nil
 	}
 	word.WriteByte(line[0])
 	return 1, false, nil
+}
+
+// escaped appends what line begins with: a backslash and a character.
+func escaped(line string, word *strings.Builder) (n int) {
+	if strings.IndexByte(" \t\r\n'\"\\{", line[1]) < 0 {
+		word.WriteByte('\\')
+		return 1
+	}
+	word.WriteByte(line[1])
+	return 2
 }
 
 // placeholder appends one verbatim, with the quotes that are in it.
@@ -82,8 +93,7 @@ func quoted(line string, word *strings.Builder) (n int, space bool, err error) {
 			}
 			i += n
 		case line[i] == '\\' && i+1 < len(line):
-			word.WriteByte(line[i+1])
-			i += 2
+			i += escaped(line[i:], word)
 		default:
 			word.WriteByte(line[i])
 			i++

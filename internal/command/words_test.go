@@ -17,6 +17,7 @@ func TestWords(t *testing.T) {
 		`a\ b \'`:                       {"a b", "'"},
 		`"a\"b" 'a\b'`:                  {`a"b`, `a\b`},
 		`x={{ .Canary }} "{{ "a b" }}"`: {"x={{ .Canary }}", `{{ "a b" }}`},
+		`--set a=b\,c "d\.e" \{\{`:      {"--set", `a=b\,c`, `d\.e`, "{{"},
 		"größe ü":                       {"größe", "ü"},
 	} {
 		if got, err := command.Words(line); err != nil || !slices.Equal(got, want) {

@@ -1,36 +1,53 @@
 // Package task has the tasks that run programs on this machine.
+//
+// A task of type cmd runs its command line by sh, one of type bash by bash with
+// pipefail; those of helm, kubectl and k6 run that program, without a shell. A
+// command line without a shell is split into words: white space separates them, quotes and
+// backslashes keep it. Metadata is judged before anything runs.
+//
+// A program has the environment of [Tools] and no other, no standard input, and
+// a directory of its own for each run. PATH, HOME and TMPDIR are set where
+// Tools does not: HOME and TMPDIR are that directory, which is removed when the run is over.
+//
+// A run that is over has nothing running (see the package's job). One of type
+// cmd that nobody waits for lasts until the last process it started has ended,
+// so that "load &" is a load; all others until their program has.
 package task
 
 import (
-	"errors"
+	"context"
 	"time"
 
 	"github.com/headgate-io/headgate/rollout/tester/run"
+	"github.com/headgate-io/headgate/rollout/tester/task/internal/job"
 )
 
-var errTODO = errors.New("not built yet")
-
-// Tools say which programs tasks may run, and with what.
+// Tools say which programs tasks may run, and with what. It is not changed once it is in use.
 type Tools struct {
-	Env       []string          // of every program, as KEY=VALUE; nothing else is inherited
-	PassEnv   []string          // names that metadata may set as env.NAME
-	Dir       string            // where programs run; "" for a directory of its own for each run, removed afterwards
-	Allow     []string          // programs that may be run, by name or absolute path; with it no task uses a shell; nil for any
-	NoShell   bool              // no task uses a shell
-	Commands  map[string]string // command lines by name, for metadata cmd "@name" of types cmd and bash
-	OnlyNamed bool              // nothing but Commands may be run
-	Limits    Limits
-	Grace     time.Duration // between asking a run to end and killing it; default 5 s
+	Env        []string          // of every program, as KEY=VALUE; nothing else is inherited
+	PassEnv    []string          // names that metadata may set as env.NAME
+	Dir        string            // where programs run; "" for the directory of the run
+	Temp       string            // where directories of runs are made; "" for the system's
+	Allow      []string          // programs that may be run, by name or absolute path; with it no task uses a shell; nil for any
+	NoShell    bool              // no task uses a shell
+	NoPipefail bool              // bash runs without pipefail unless metadata asks for it, as the reference implementation's does
+	Commands   map[string]string // command lines by name, for metadata cmd "@NAME" of types cmd and bash
+	OnlyNamed  bool              // nothing but Commands may be run, by any type
+	Privileges bool              // programs may gain privileges, as sudo does
+	Limits     Limits
+	Grace      time.Duration // between asking a run to end and killing it; default 5 s
+	Reaper     *Reaper       // nil for none
+
+	// Secret returns a value of a Secret for k6's kubernetes_secrets; nil when there are none.
+	// Namespace is "" when the reference has none. It is asked while metadata is judged.
+	Secret func(ctx context.Context, namespace, name, key string) (string, error)
 }
 
-// Limits are those of one run. Zero is none.
-type Limits struct {
-	CPU    int64 // seconds of CPU time
-	Memory int64 // bytes of memory in use
-	Files  int64 // open files of each process
-	Size   int64 // bytes of a file that it writes
-	Procs  int64 // processes at a time
-}
+// Limits are those of one run. Only Linux has them.
+type Limits = job.Limits
+
+// A Reaper takes in the processes of runs that lost their parent.
+type Reaper = job.Reaper
 
 // A Constructor returns the task of metadata, and the values of it that are
 // to be masked wherever they turn up. An error is about metadata: a key, and what to do.
@@ -42,15 +59,19 @@ func (t *Tools) Types() map[string]Constructor {
 	return map[string]Constructor{"cmd": t.Cmd, "bash": t.Bash, "helm": t.Helm, "helmv3": t.Helm, "kubectl": t.Kubectl, "k6": t.K6}
 }
 
-// Cmd, Bash, Helm, Kubectl and K6 are the constructors of their types.
-func (t *Tools) Cmd(metadata map[string]string) (run.Task, []string, error) { return nil, nil, errTODO }
+// Cmd, Bash, Helm and Kubectl are the constructors of their types, [Tools.K6] of the last.
+func (t *Tools) Cmd(metadata map[string]string) (run.Task, []string, error) {
+	return t.shell(metadata, "sh")
+}
+
 func (t *Tools) Bash(metadata map[string]string) (run.Task, []string, error) {
-	return nil, nil, errTODO
+	return t.shell(metadata, "bash")
 }
+
 func (t *Tools) Helm(metadata map[string]string) (run.Task, []string, error) {
-	return nil, nil, errTODO
+	return t.tool(metadata, "helm")
 }
+
 func (t *Tools) Kubectl(metadata map[string]string) (run.Task, []string, error) {
-	return nil, nil, errTODO
+	return t.tool(metadata, "kubectl")
 }
-func (t *Tools) K6(metadata map[string]string) (run.Task, []string, error) { return nil, nil, errTODO }

@@ -1,0 +1,106 @@
+package job
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"os/signal"
+
+	"golang.org/x/sys/unix"
+)
+
+// Run adopts and reaps until ctx ends. It returns an error when the system
+// does not let it.
+func (r *Reaper) Run(ctx context.Context) error {
+	ended := make(chan os.Signal, 1)
+	signal.Notify(ended, unix.SIGCHLD)
+	defer signal.Stop(ended)
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		return os.NewSyscallError("prctl", err)
+	}
+	defer func() { _ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0) }()
+	r.adopt(true)
+	defer r.adopt(false)
+	for {
+		r.reap()
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ended:
+		}
+	}
+}
+
+func (r *Reaper) adopt(adopts bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.adopts = adopts
+}
+
+// reap waits for all children that have exited and are no leaders.
+func (r *Reaper) reap() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var any unix.Siginfo
+	err := unix.Waitid(unix.P_ALL, 0, &any, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil)
+	if err != nil && !errors.Is(err, unix.EINTR) || any.Signo == 0 {
+		return
+	}
+	self := os.Getpid()
+	for pid, c := range table() {
+		if c.dead && c.parent == self && r.leaders[pid] == nil {
+			_, _ = unix.Wait4(pid, nil, unix.WNOHANG, nil)
+		}
+	}
+}
+
+// start starts the leader of a job. No orphan is reaped meanwhile, for a
+// leader that exits at once must not be taken for one.
+func (r *Reaper) start(cmd *exec.Cmd, p *process) error {
+	if r != nil {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+	}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	p.leader, _ = line(cmd.Process.Pid)
+	p.leader.pid = cmd.Process.Pid
+	if r != nil {
+		if r.leaders == nil {
+			r.leaders = make(map[int]*process)
+		}
+		r.leaders[p.leader.pid] = p
+	}
+	return nil
+}
+
+// forget says that the leader of a job has been waited for.
+func (r *Reaper) forget(p *process) {
+	if r == nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.leaders, p.leader.pid)
+}
+
+// strays reports whether c, a child of this process that says to be of a job,
+// is an orphan that can only be of p or of jobs that are over.
+func (r *Reaper) strays(c proc, says string, p *process) bool {
+	if r == nil {
+		return false
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.adopts || r.leaders[c.pid] != nil {
+		return false
+	}
+	for _, other := range r.leaders {
+		if other != p && (other.mark == says || says == "" && other.leader.start <= c.start) {
+			return false
+		}
+	}
+	return true
+}
