@@ -1,0 +1,27 @@
+package gate
+
+import "github.com/headgate-io/headgate/rollout/tester/api"
+
+// Fill makes the disk full for the file of b: it cannot grow.
+func (b *Book) Fill() { b.db.MaxSize = 1; b.db.AllocSize = 1 }
+
+// Known returns how many gates b holds in memory.
+func (b *Book) Known() int {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	return len(b.slots)
+}
+
+// Stored reads what may stand in the file.
+func Stored(key, value []byte) {
+	parseStored(key)
+	parseState(value)
+	parseVisit(value)
+	parseEntry(key, value)
+	if t, ok := parseTicket(value); ok && checkKey(t.Key) != nil {
+		panic("a ticket for a key that is none")
+	}
+}
+
+// StoredKey returns the key as it stands in the file.
+func StoredKey(k api.Key) []byte { return stored(k) }
