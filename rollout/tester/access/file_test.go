@@ -1,0 +1,185 @@
+package access_test
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate-io/headgate/rollout/tester/access"
+)
+
+func TestFile(t *testing.T) {
+	const ok = "0123456789abcdef-secret"
+	for name, tt := range map[string]struct{ text, want string }{
+		"nothing":                     {"", "it names no callers"},
+		"empty lists":                 {"tokens: []\ncertificates: []\n", "it names no callers"},
+		"a list":                      {"- name: a\n", "must be a mapping, not a list"},
+		"two documents":               {"tokens: [{name: a, token: " + ok + "}]\n---\ntokens: []\n", "a second document"},
+		"not YAML":                    {"tokens: [", "not YAML"},
+		"an unknown key":              {"tokens:\n- name: a\n  token: " + ok + "\n  namespace: [x]\n", ":4: document 1: tokens[0].namespace: unknown field"},
+		"a key in another case":       {"tokens:\n- name: a\n  token: " + ok + "\n  readonly: true\n", "did you mean readOnly?"},
+		"a key that is there twice":   {"tokens:\n- name: a\n  token: " + ok + "\n  name: b\n", "is given twice"},
+		"no name":                     {"tokens:\n- token: " + ok + "\n", "tokens[0].name: is required"},
+		"an empty name":               {"tokens:\n- {name: '', token: " + ok + "}\n", "tokens[0].name: must be a text"},
+		"a name with a line break":    {"tokens:\n- {name: \"a\\nb\", token: " + ok + "}\n", "without control characters"},
+		"a name that is taken":        {"tokens:\n- {name: a, token: " + ok + "}\ncertificates:\n- {name: a, dns: b}\n", "certificates[0].name: is the name of tokens[0], too"},
+		"no token":                    {"tokens:\n- {name: a}\n", "tokens[0]: wants either token or sha256"},
+		"token and digest":            {"tokens:\n- {name: a, token: " + ok + ", sha256: " + strings.Repeat("a", 64) + "}\n", "wants either token or sha256"},
+		"a short token":               {"tokens:\n- name: a\n  token: 0123456789abcde\n", ":3: document 1: tokens[0].token: is shorter than 16 bytes"},
+		"a long token":                {"tokens:\n- {name: a, token: " + strings.Repeat("x", 4097) + "}\n", "longer than 4096 bytes"},
+		"a token with a space":        {"tokens:\n- {name: a, token: '" + ok + " '}\n", "do not fit into a header"},
+		"a token that is a number":    {"tokens:\n- {name: a, token: 12345678901234567890}\n", "must be a string, not a number"},
+		"a token that is taken":       {"tokens:\n- {name: a, token: " + ok + "}\n- {name: b, token: " + ok + "}\n", "tokens[1]: has the token of tokens[0]"},
+		"a digest that is taken":      {fmt.Sprintf("tokens:\n- {name: a, token: %s}\n- {name: b, sha256: %x}\n", ok, sha256.Sum256([]byte(ok))), "tokens[1]: has the token of tokens[0]"},
+		"a digest that is none":       {"tokens:\n- {name: a, sha256: abc}\n", "must be 64 hexadecimal digits"},
+		"an expiry without a zone":    {"tokens:\n- {name: a, token: " + ok + ", expires: '2026-01-01'}\n", "is no time"},
+		"a scope without a value":     {"tokens:\n- name: a\n  token: " + ok + "\n  namespaces:\n", ":4: document 1: tokens[0].namespaces: has no value: leave it out for all, write [] for none"},
+		"a scope that is a text":      {"tokens:\n- {name: a, token: " + ok + ", namespaces: shop}\n", "must be a list, not a string"},
+		"a namespace that is none":    {"tokens:\n- {name: a, token: " + ok + ", namespaces: [shop, 'team-.*']}\n", `tokens[0].namespaces[1]: "team-.*" is no namespace`},
+		"an anchor":                   {"tokens:\n- {name: a, token: " + ok + ", namespaces: ['^shop$']}\n", "is no namespace"},
+		"an empty namespace":          {"tokens:\n- {name: a, token: " + ok + ", namespaces: ['']}\n", "is no namespace"},
+		"an unknown type":             {"tokens:\n- {name: a, token: " + ok + ", types: [shell]}\n", `"shell" is no type of tasks: want one of cmd, bash`},
+		"an unknown kind":             {"tokens:\n- {name: a, token: " + ok + ", kinds: ['*']}\n", "want gate or rollback"},
+		"an empty gate":               {"tokens:\n- {name: a, token: " + ok + ", gates: ['']}\n", "must be a name, or a pattern"},
+		"a certificate of nobody":     {"certificates:\n- {name: a}\n", "wants one of commonName, dns and uri"},
+		"a certificate of two":        {"certificates:\n- {name: a, dns: b, uri: c}\n", "wants one of commonName, dns and uri"},
+		"a certificate that is taken": {"certificates:\n- {name: a, dns: x}\n- {name: b, dns: x}\n", "certificates[1]: has the subject of certificates[0]"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			file := write(t, tt.text)
+			_, err := access.Open(access.Config{File: file})
+			if err == nil || !strings.Contains(err.Error(), tt.want) || !strings.Contains(err.Error(), file) {
+				t.Fatalf("Open: %v\nwant %q and the name of the file", err, tt.want)
+			}
+			if strings.Contains(err.Error(), "secret") || strings.Contains(err.Error(), "0123456789abcde") {
+				t.Errorf("the error repeats a token: %v", err)
+			}
+		})
+	}
+	if _, err := access.Open(access.Config{File: filepath.Join(t.TempDir(), "none")}); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("no file: %v", err)
+	}
+	large := write(t, "# "+strings.Repeat("x", 3<<20))
+	if _, err := access.Open(access.Config{File: large}); err == nil || !strings.Contains(err.Error(), "larger than 3 MiB") {
+		t.Errorf("a large file: %v", err)
+	}
+}
+
+func TestFileInJSON(t *testing.T) {
+	g := guard(t, `{"tokens": [{"name": "ci", "token": "0123456789abcdef", "types": ["workflow"]}]}`)
+	grant, err := g.Identify(request("/"), "0123456789abcdef")
+	if err != nil || grant.Actor != "ci" || grant.Run("x", "concord") != nil {
+		t.Errorf("%+v, %v", grant, err)
+	}
+}
+
+func TestWarnings(t *testing.T) {
+	file := write(t, `
+tokens:
+- {name: ci, token: 0123456789abcdef, namespaces: []}
+- {name: old, token: 0123456789abcdef-old, expires: 2001-01-01T00:00:00Z}
+`)
+	if err := os.Chmod(file, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	var warnings []string
+	warn := func(err error) { warnings = append(warnings, err.Error()) }
+	if _, err := access.Open(access.Config{File: file, Warn: warn}); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{`:3: document 1: tokens[0].namespaces: is empty: "ci" is allowed none`, `tokens[1].expires: "old" has expired`, "every user of this machine"}
+	if runtime.GOOS == "windows" {
+		want = want[:2]
+	}
+	if len(warnings) != len(want) {
+		t.Fatalf("warnings: %q", warnings)
+	}
+	for i := range want {
+		if !strings.Contains(warnings[i], want[i]) {
+			t.Errorf("warning %q, want %q", warnings[i], want[i])
+		}
+	}
+	link := filepath.Join(t.TempDir(), "mounted")
+	if err := os.Symlink(file, link); err != nil {
+		t.Skip(err)
+	}
+	warnings = nil
+	if _, err := access.Open(access.Config{File: link, Warn: warn}); err != nil || len(warnings) != 2 {
+		t.Errorf("a file that is mounted from a Secret: %v, %q", err, warnings)
+	}
+}
+
+// TestReload follows a file through what becomes of it, as a directory in
+// which a Secret is mounted has it: a symbolic link changes its target.
+func TestReload(t *testing.T) {
+	dir := t.TempDir()
+	put := func(version, text string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(dir, version), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		next := filepath.Join(dir, "next")
+		if err := os.Symlink(version, next); err != nil {
+			t.Skip(err)
+		}
+		if err := os.Rename(next, filepath.Join(dir, "callers.yaml")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	var warnings []string
+	put("1", "tokens: [{name: a, token: token-of-a-000000000}, {name: b, token: token-of-b-000000000}]")
+	g, err := access.Open(access.Config{
+		File: filepath.Join(dir, "callers.yaml"), Now: func() time.Time { return now }, Warn: func(err error) { warnings = append(warnings, err.Error()) },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	is := func(when, actors string, warned ...string) {
+		t.Helper()
+		got := ""
+		for _, name := range []string{"a", "b", "c"} {
+			if grant, err := g.Identify(request("/"), "token-of-"+name+"-000000000"); err == nil {
+				got += grant.Actor
+			}
+		}
+		if got != actors || len(warnings) != len(warned) {
+			t.Fatalf("%s: callers %q, warnings %q; want %q, %q", when, got, warnings, actors, warned)
+		}
+		for i := range warned {
+			if !strings.Contains(warnings[i], warned[i]) || !strings.Contains(warnings[i], "what it held before counts on") {
+				t.Errorf("%s: warning %q, want %q", when, warnings[i], warned[i])
+			}
+		}
+		warnings = nil
+	}
+	is("at first", "ab")
+	put("2", "tokens: [{name: b, token: token-of-b-000000000}, {name: c, token: token-of-c-000000000}]")
+	is("within a second", "ab")
+	now = now.Add(time.Second)
+	is("a second later", "bc")
+	put("3", "tokens: [{name: c")
+	now = now.Add(time.Second)
+	is("not YAML", "bc", "not YAML")
+	now = now.Add(time.Second)
+	is("still not YAML", "bc")
+	put("4", "tokens: []")
+	now = now.Add(time.Second)
+	is("empty", "bc", "names no callers")
+	if err := os.Remove(filepath.Join(dir, "callers.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	now = now.Add(time.Second)
+	is("gone", "bc", "no such file")
+	now = now.Add(time.Second)
+	is("still gone", "bc")
+	put("5", "tokens: [{name: c, token: token-of-c-000000000}]")
+	now = now.Add(time.Second)
+	is("there again", "c")
+}

@@ -1,0 +1,108 @@
+package access_test
+
+import (
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/headgate-io/headgate/rollout/tester/access"
+)
+
+func TestSession(t *testing.T) {
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	file := write(t, callers())
+	g, err := access.Open(access.Config{File: file, Now: func() time.Time { return now }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	login := func(r *http.Request, token string) (*http.Cookie, error) {
+		w := httptest.NewRecorder()
+		grant, err := g.Login(w, r, token)
+		cookies := w.Result().Cookies()
+		if err != nil {
+			if len(cookies) != 0 {
+				t.Errorf("a login that was refused sets %v", cookies)
+			}
+			return nil, err
+		}
+		if grant.Actor != "flagger" || len(cookies) != 1 {
+			t.Fatalf("grant %+v, cookies %v", grant, cookies)
+		}
+		return cookies[0], nil
+	}
+	is := func(when string, c *http.Cookie, want bool) {
+		t.Helper()
+		r := request("/")
+		r.AddCookie(c)
+		grant, err := g.Identify(r, "")
+		if want != (err == nil && grant.Actor == "flagger") || r.Header.Get("Cookie") != "" {
+			t.Errorf("%s: %+v, %v; header %v", when, grant, err, r.Header)
+		}
+	}
+	for _, token := range []string{"", "wrong", tokenA + " "} {
+		if _, err := login(request("/"), token); !errors.Is(err, access.ErrUnknown) {
+			t.Errorf("token %q: %v", token, err)
+		}
+	}
+	plain, _ := login(request("http://example.com/"), tokenA)
+	if plain.Secure || !plain.HttpOnly || plain.SameSite != http.SameSiteStrictMode || plain.Path != "/" || plain.MaxAge != 12*60*60 || plain.Domain != "" {
+		t.Errorf("cookie %+v", plain)
+	}
+	if secure, _ := login(request("https://example.com/"), tokenA); !secure.Secure {
+		t.Errorf("cookie over TLS %+v", secure)
+	}
+	if proxied, _ := login(request("http://example.com/", "X-Forwarded-Proto", "https"), tokenA); !proxied.Secure {
+		t.Errorf("cookie behind a proxy with TLS %+v", proxied)
+	}
+	is("after the login", plain, true)
+	is("a token as cookie", &http.Cookie{Name: plain.Name, Value: tokenA}, false)
+
+	r, w := request("/"), httptest.NewRecorder()
+	r.AddCookie(plain)
+	g.Logout(w, r)
+	if gone := w.Result().Cookies(); len(gone) != 1 || gone[0].MaxAge >= 0 {
+		t.Errorf("a logout sets %v", gone)
+	}
+	is("after the logout", plain, false)
+
+	long, _ := login(request("/"), tokenA)
+	now = now.Add(12*time.Hour - 1)
+	is("just before it ends", long, true)
+	now = now.Add(1)
+	is("when it has ended", long, false)
+
+	revoked, _ := login(request("/"), tokenA)
+	if err := os.WriteFile(file, []byte("tokens: [{name: other, token: 0123456789abcdef}]"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	now = now.Add(time.Second)
+	is("without its token", revoked, false)
+}
+
+// TestManySessions shows that sessions are bounded, and which one ends early.
+func TestManySessions(t *testing.T) {
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	g, err := access.Open(access.Config{File: write(t, callers()), Now: func() time.Time { return now }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []*http.Cookie
+	for range 1001 {
+		w := httptest.NewRecorder()
+		if _, err := g.Login(w, request("/"), tokenA); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, w.Result().Cookies()[0])
+		now = now.Add(time.Millisecond)
+	}
+	for i, c := range all {
+		r := request("/")
+		r.AddCookie(c)
+		if _, err := g.Identify(r, ""); (err == nil) != (i > 0) {
+			t.Fatalf("session %d: %v", i, err)
+		}
+	}
+}

@@ -1,0 +1,221 @@
+package access_test
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"log"
+	"math/big"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate-io/headgate/rollout/tester/access"
+)
+
+// An authority issues certificates.
+type authority struct {
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+	pem  []byte
+}
+
+// issue makes a certificate, by itself for the zero authority.
+func (a authority) issue(t *testing.T, template x509.Certificate) authority {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template.SerialNumber, template.NotBefore = big.NewInt(time.Now().UnixNano()), time.Now().Add(-2*time.Hour)
+	if template.NotAfter.IsZero() {
+		template.NotAfter = time.Now().Add(time.Hour)
+	}
+	if a.cert == nil {
+		a.cert, a.key = &template, key
+	}
+	der, err := x509.CreateCertificate(rand.Reader, &template, a.cert, &key.PublicKey, a.key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return authority{cert, key, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})}
+}
+
+func newAuthority(t *testing.T) authority {
+	t.Helper()
+	return authority{}.issue(t, x509.Certificate{Subject: pkix.Name{CommonName: "authority"}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign})
+}
+
+func (a authority) pair() *tls.Certificate {
+	return &tls.Certificate{Certificate: [][]byte{a.cert.Raw}, PrivateKey: a.key}
+}
+
+func (a authority) keyPEM(t *testing.T) []byte {
+	t.Helper()
+	der, err := x509.MarshalPKCS8PrivateKey(a.key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})
+}
+
+func put(t *testing.T, dir, name string, content []byte) string {
+	t.Helper()
+	file := filepath.Join(dir, name)
+	if err := os.WriteFile(file, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// call returns what a server says of a client with a certificate, nil for none.
+func call(server string, roots authority, client *tls.Certificate) (string, error) {
+	pool := x509.NewCertPool()
+	pool.AddCert(roots.cert)
+	config := &tls.Config{RootCAs: pool, ServerName: "tester"}
+	if client != nil {
+		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return client, nil }
+	}
+	transport := &http.Transport{TLSClientConfig: config, ForceAttemptHTTP2: true}
+	defer transport.CloseIdleConnections()
+	res, err := (&http.Client{Transport: transport}).Get(server)
+	if err != nil {
+		return "", err
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	return res.Proto + " " + string(body), err
+}
+
+// serve serves what g says of callers, over TLS.
+func serve(t *testing.T, g *access.Guard, settings access.TLS) string {
+	t.Helper()
+	config, err := settings.Config()
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		grant, err := g.Identify(r, "")
+		fmt.Fprintf(w, "%s %t %v", grant.Actor, grant.ReadOnly(), err)
+	}))
+	server.Config.ErrorLog = log.New(io.Discard, "", 0)
+	server.EnableHTTP2 = true
+	server.TLS = config
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+func TestCertificates(t *testing.T) {
+	ca, other, dir := newAuthority(t), newAuthority(t), t.TempDir()
+	own := ca.issue(t, x509.Certificate{DNSNames: []string{"tester"}})
+	settings := access.TLS{Cert: put(t, dir, "crt", own.pem), Key: put(t, dir, "key", own.keyPEM(t)), ClientCA: put(t, dir, "ca", ca.pem)}
+	spiffe, err := url.Parse("spiffe://example.com/ns/ci/sa/runner")
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := write(t, `
+certificates:
+- {name: alice, commonName: alice}
+- {name: ci, dns: ci.example.com, readOnly: true}
+- {name: runner, uri: "spiffe://example.com/ns/ci/sa/runner"}
+- {name: gone, commonName: gone, expires: 2001-01-01T00:00:00Z}
+`)
+	open := func(c access.Config) *access.Guard {
+		t.Helper()
+		g, err := access.Open(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return g
+	}
+	client := func(a authority, name string, c x509.Certificate) *tls.Certificate {
+		c.Subject.CommonName = name
+		return a.issue(t, c).pair()
+	}
+	optional := settings
+	optional.Optional = true
+	named, any := open(access.Config{File: file, Certificates: true}), open(access.Config{Certificates: true})
+	required, lax, everybody := serve(t, named, settings), serve(t, named, optional), serve(t, any, settings)
+	careless := serve(t, open(access.Config{File: file}), settings)
+	for name, tt := range map[string]struct {
+		url    string
+		client *tls.Certificate
+		want   string // of the answer, or of the error
+	}{
+		"common name":                {required, client(ca, "alice", x509.Certificate{}), "HTTP/2.0 alice false <nil>"},
+		"DNS name":                   {required, client(ca, "alice2", x509.Certificate{DNSNames: []string{"a", "ci.example.com"}}), "HTTP/2.0 ci true <nil>"},
+		"URI":                        {required, client(ca, "", x509.Certificate{URIs: []*url.URL{spiffe}}), "HTTP/2.0 runner false <nil>"},
+		"another name":               {required, client(ca, "Alice", x509.Certificate{DNSNames: []string{"x.ci.example.com"}}), "the certificate of \"Alice\" is not known"},
+		"an expired entry":           {required, client(ca, "gone", x509.Certificate{}), "the credential has expired"},
+		"another CA":                 {required, client(other, "alice", x509.Certificate{}), "remote error: tls"},
+		"its own CA":                 {required, client(authority{}, "alice", x509.Certificate{}), "remote error: tls"},
+		"an expired certificate":     {required, client(ca, "alice", x509.Certificate{NotAfter: time.Now().Add(-time.Hour)}), "remote error: tls"},
+		"none":                       {required, nil, "remote error: tls: certificate required"},
+		"none where it is optional":  {lax, nil, "true no valid credential: there is no credential in the request"},
+		"another CA where optional":  {lax, client(other, "alice", x509.Certificate{}), "remote error: tls"},
+		"one where it is optional":   {lax, client(ca, "alice", x509.Certificate{}), "HTTP/2.0 alice false <nil>"},
+		"any":                        {everybody, client(ca, "whoever", x509.Certificate{}), "HTTP/2.0 whoever false <nil>"},
+		"a name with a line break":   {everybody, client(ca, "a\nb", x509.Certificate{}), "HTTP/2.0 a; b false <nil>"},
+		"a guard that does not look": {careless, client(ca, "alice", x509.Certificate{}), "there is no credential"},
+	} {
+		got, err := call(tt.url, ca, tt.client)
+		if !strings.Contains(got+fmt.Sprint(err), tt.want) {
+			t.Errorf("%s: %q, %v; want %q", name, got, err, tt.want)
+		}
+	}
+}
+
+// TestRotation replaces the files of a server that runs.
+func TestRotation(t *testing.T) {
+	old, new, dir := newAuthority(t), newAuthority(t), t.TempDir()
+	now := time.Now()
+	var warnings []error
+	first := old.issue(t, x509.Certificate{DNSNames: []string{"tester"}})
+	settings := access.TLS{
+		Cert: put(t, dir, "crt", first.pem), Key: put(t, dir, "key", first.keyPEM(t)), ClientCA: put(t, dir, "ca", old.pem),
+		Now: func() time.Time { return now }, Warn: func(err error) { warnings = append(warnings, err) },
+	}
+	guard, err := access.Open(access.Config{Certificates: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := serve(t, guard, settings)
+	alice, bob := old.issue(t, x509.Certificate{Subject: pkix.Name{CommonName: "alice"}}).pair(), new.issue(t, x509.Certificate{Subject: pkix.Name{CommonName: "bob"}}).pair()
+	is := func(when string, roots authority, client *tls.Certificate, want bool) {
+		t.Helper()
+		if _, err := call(server, roots, client); (err == nil) != want {
+			t.Errorf("%s: %v", when, err)
+		}
+	}
+	is("at first", old, alice, true)
+	is("a client of the next CA", old, bob, false)
+	second := new.issue(t, x509.Certificate{DNSNames: []string{"tester"}})
+	put(t, dir, "crt", second.pem)
+	now = now.Add(time.Second)
+	is("half replaced", old, alice, true)
+	if len(warnings) != 1 || !strings.Contains(warnings[0].Error(), "what it held before counts on") {
+		t.Errorf("warnings: %v", warnings)
+	}
+	put(t, dir, "key", second.keyPEM(t))
+	put(t, dir, "ca", new.pem)
+	now = now.Add(time.Second)
+	is("replaced", new, bob, true)
+	is("the old CA of clients", new, alice, false)
+	is("the old certificate", old, bob, false)
+}
