@@ -70,7 +70,7 @@ var rooms = map[string]room{
 	"rollout/tester/access": {imports: "rollout/tester/api internal/document internal/redact", modules: "go.yaml.in/yaml/v3"},
 	"rollout/tester/api":    {imports: "internal/redact internal/origin"},
 	"rollout/tester/gate":   {imports: "rollout/tester/api internal/bolt internal/redact", modules: bboltModules},
-	"rollout/tester/remote": {imports: "rollout/tester/api rollout/tester/run internal/origin internal/redact internal/retry"},
+	"rollout/tester/remote": {imports: "rollout/tester/api rollout/tester/run internal/origin internal/redact internal/retry internal/zone"},
 	"rollout/tester/run":    {imports: "rollout/tester/api rollout/tester/summary internal/bolt internal/redact", modules: bboltModules},
 	"rollout/tester/task":   {imports: "rollout/tester/api rollout/tester/run rollout/tester/task/internal/job internal/command"},
 	"rollout/tester/web":    {},
@@ -92,7 +92,8 @@ var rooms = map[string]room{
 	"internal/redact":    {},
 	"internal/retry":     {},
 	"internal/secret":    {},
-	"internal/transport": {imports: "internal/origin source internal/redact internal/retry internal/secret", modules: "golang.org/x/net"},
+	"internal/transport": {imports: "internal/origin source internal/redact internal/retry internal/secret internal/zone", modules: "golang.org/x/net"},
+	"internal/zone":      {},
 	"internal/version":   {modules: "github.com/Masterminds/semver/v3"},
 
 	"internal/testenv":         {modules: "golang.org/x/crypto golang.org/x/sys github.com/google/go-containerregistry github.com/opencontainers/image-spec github.com/opencontainers/go-digest github.com/klauspost/compress github.com/Masterminds/semver/v3 sigs.k8s.io/yaml go.yaml.in/yaml/v2 go.yaml.in/yaml/v3", test: true},

@@ -1,7 +1,8 @@
 // Package testenv serves real protocols inside a test: Git over HTTP by git's
 // own http-backend, Git over ssh by git's own upload-pack, the API of
 // GitHub for apps, a registry of OCI artifacts, a repository of charts, object
-// stores, and http, https and socks5 proxies. Everything listens on loopback at
+// stores, and http, https and socks5 proxies; handlers that answer like nGrinder
+// and Concord. Everything listens on loopback at
 // a port of its own and ends with the test. Only tests import it.
 //
 // Repositories are made by the git binary, in an environment without any

@@ -1,0 +1,224 @@
+package remote
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/headgate-io/headgate/internal/origin"
+	"github.com/headgate-io/headgate/internal/redact"
+	"github.com/headgate-io/headgate/internal/retry"
+)
+
+const (
+	requestTimeout = 60 * time.Second
+	stopTimeout    = 10 * time.Second
+	dialTimeout    = 15 * time.Second // for each address
+	maxAnswer      = 1 << 20          // bytes of a body
+	maxHeader      = 64 << 10
+	maxWords       = 300 // bytes of what a server says, in a message
+	maxRedirects   = 5
+)
+
+// A session is what one run has with a server.
+type session struct {
+	to      server
+	header  http.Header // with credentials
+	secrets []string
+	client  *http.Client
+}
+
+// open starts a session. Close ends its connections.
+func (s *Servers) open(to server, header http.Header, secrets []string) *session {
+	t := &http.Transport{
+		TLSHandshakeTimeout:    dialTimeout,
+		MaxResponseHeaderBytes: maxHeader,
+		MaxIdleConnsPerHost:    1,
+		IdleConnTimeout:        90 * time.Second,
+		DisableCompression:     true,
+	}
+	if s.TLS != nil {
+		t.TLSClientConfig = s.TLS.Clone()
+	}
+	proxied := false
+	if s.Proxy != nil {
+		proxy, err := s.Proxy(&http.Request{Method: http.MethodGet, URL: to.url, Header: http.Header{}, Host: to.url.Host})
+		t.Proxy = func(*http.Request) (*url.URL, error) { return proxy, err }
+		proxied = proxy != nil
+	}
+	t.DialContext = s.dialer(to, proxied)
+	return &session{to: to, header: header, secrets: secrets, client: &http.Client{Transport: t, CheckRedirect: checkRedirect}}
+}
+
+func (s *session) close() { s.client.CloseIdleConnections() }
+
+// checkRedirect lets what reads be sent elsewhere on the same origin.
+func checkRedirect(req *http.Request, via []*http.Request) error {
+	switch first := via[0]; {
+	case first.Method != http.MethodGet, origin.Of(first.URL) != origin.Of(req.URL):
+		return fmt.Errorf("%w to %s", errRedirect, bounded(redact.URL(req.URL), nil))
+	case len(via) > maxRedirects:
+		return fmt.Errorf("%w more than %d times", errRedirect, maxRedirects)
+	}
+	return nil
+}
+
+var errRedirect = errors.New("a redirect is not followed")
+
+// dialer connects to the server, at an address that may be asked. A proxy was
+// chosen by the configuration, and looks up the server itself.
+func (s *Servers) dialer(to server, proxied bool) func(ctx context.Context, network, address string) (net.Conn, error) {
+	lookup, dial := s.Lookup, s.Dial
+	if lookup == nil {
+		lookup = net.DefaultResolver.LookupNetIP
+	}
+	if dial == nil {
+		dial = (&net.Dialer{Timeout: dialTimeout}).DialContext
+	}
+	if proxied {
+		return dial
+	}
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		host, port, err := net.SplitHostPort(address)
+		if err != nil {
+			return nil, err
+		}
+		all := []netip.Addr{}
+		if ip, err := netip.ParseAddr(host); err == nil {
+			all = append(all, ip)
+		} else if all, err = lookup(ctx, "ip", host); err != nil {
+			return nil, err
+		}
+		err = fmt.Errorf("%s has no address", host)
+		for _, ip := range all {
+			if wrong := to.judge(ip); wrong != nil {
+				err = wrong
+				continue
+			}
+			var conn net.Conn
+			if conn, err = dial(ctx, network, net.JoinHostPort(ip.Unmap().String(), port)); err == nil {
+				return conn, nil
+			}
+		}
+		return nil, err
+	}
+}
+
+// An answer is one with a status that says that the request was understood.
+type answer struct {
+	body []byte
+	html bool // a page for people, of a server that is another one or wants them to log in
+}
+
+// A refusal is an answer with another status.
+type refusal struct {
+	status int
+	words  string
+	after  time.Duration // to wait, 0 when it does not tell
+}
+
+func (r *refusal) Error() string {
+	text := fmt.Sprintf("%d %s", r.status, http.StatusText(r.status))
+	if r.words != "" {
+		text += ": " + r.words
+	}
+	return text
+}
+
+// final reports whether asking again cannot help.
+func final(err error) bool {
+	r, ok := errors.AsType[*refusal](err)
+	return errors.Is(err, errRedirect) ||
+		ok && (r.status == http.StatusUnauthorized || r.status == http.StatusForbidden || r.status == http.StatusNotFound)
+}
+
+// send sends one request. Errors name method and URL, and hold no secret.
+func (s *session) send(ctx context.Context, method string, at *url.URL, kind string, body []byte) (answer, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, requestTimeout, fmt.Errorf("no answer within %s", requestTimeout))
+	defer cancel()
+	a, err := s.exchange(ctx, method, at, kind, body)
+	if err != nil {
+		err = safe(fmt.Errorf("%s %s: %w", method, redact.URL(at), err), s.secrets)
+	}
+	return a, err
+}
+
+func (s *session) exchange(ctx context.Context, method string, at *url.URL, kind string, body []byte) (answer, error) {
+	req, err := http.NewRequestWithContext(ctx, method, at.String(), bytes.NewReader(body))
+	if err != nil {
+		return answer{}, err
+	}
+	req.Header = s.header.Clone()
+	req.Header.Set("Accept", "application/json")
+	req.Header.Set("User-Agent", "headgate")
+	if kind != "" {
+		req.Header.Set("Content-Type", kind)
+	}
+	resp, err := s.client.Do(req)
+	if err != nil {
+		return answer{}, cause(ctx, err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
+	if err != nil {
+		return answer{}, cause(ctx, err)
+	}
+	media, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
+	a := answer{body: text, html: media == "text/html" || bytes.HasPrefix(bytes.TrimSpace(text), []byte("<"))}
+	switch {
+	case resp.StatusCode < 200 || resp.StatusCode > 299:
+		after, _ := retry.After(resp.Header, time.Now())
+		return answer{}, &refusal{status: resp.StatusCode, words: explain(a, s.secrets), after: after}
+	case len(text) > maxAnswer:
+		return answer{}, fmt.Errorf("the answer is longer than 1 MiB")
+	}
+	return a, nil
+}
+
+// cause returns why a request was given up, or what the transport says without
+// method and URL, which are said once.
+func cause(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if u, ok := errors.AsType[*url.Error](err); ok {
+		return u.Err
+	}
+	return err
+}
+
+// explain returns what an answer says to people.
+func explain(a answer, secrets []string) string {
+	var says struct{ Message, Cause, Error, Details string }
+	if a.html {
+		return ""
+	}
+	_ = decode(a, &says) // of another form, or no JSON at all
+	for _, words := range []string{says.Message, says.Cause, says.Details, says.Error} {
+		if words != "" {
+			return bounded(words, secrets)
+		}
+	}
+	return bounded(string(a.body[:min(len(a.body), 4*maxWords)]), secrets)
+}
+
+// bounded returns what may be shown of what a server says.
+func bounded(words string, secrets []string) string {
+	words = strings.TrimSpace(redact.String(strings.ToValidUTF8(words[:min(len(words), 8*maxWords)], "\uFFFD"), secrets...))
+	if len(words) > maxWords {
+		words = strings.ToValidUTF8(words[:maxWords], "") + "…"
+	}
+	return words
+}
+
+// safe returns err without secrets; it unwraps to err.
+func safe(err error, secrets []string) error { return redact.Error(err, secrets...) }
