@@ -3,6 +3,8 @@ package tester
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/json"
 	"net/http"
 	"slices"
 	"strconv"
@@ -10,6 +12,7 @@ import (
 	"time"
 
 	"github.com/headgate-io/headgate/rollout/tester/api"
+	"github.com/headgate-io/headgate/rollout/tester/run"
 )
 
 // The wire of the k6 webhook: every failure is 400 with a text.
@@ -18,13 +21,14 @@ const (
 	launchStart   = 20 * time.Second // for a test that nobody waits for to start
 	launchStarted = "output:"        // what k6 writes then
 	maxFailures   = 10000
+	launchActor   = "its caller, who left" // of the cancelling of a run
 )
 
 // launches are what /launch-test remembers. Its zero value is ready.
 type launches struct {
 	mu      sync.Mutex
-	failed  map[api.Key]time.Time // until when calls fail, by namespace, name and phase (as Gate)
-	waiting map[string]int        // callers that wait, by run
+	failed  map[api.Key]time.Time     // until when calls fail, by namespace, name and phase (as Gate)
+	waiting map[[sha256.Size]byte]int // callers that wait for a k6 run, by what they asked for
 }
 
 // serveLauncherHealth answers GET /health.
@@ -84,11 +88,14 @@ func (s *Server) launchJob(w http.ResponseWriter, r *http.Request) (*job, api.Ke
 	return j, key, nil
 }
 
-// launchWait answers with how the run ended. It is cancelled when the last of
-// its callers has left.
+// launchWait answers with how the run ended. When its last caller has left it
+// is cancelled.
 func (s *Server) launchWait(w http.ResponseWriter, r *http.Request, j *job, key api.Key) {
-	state, err := s.Runs.Wait(r.Context(), j.request, j.task)
+	state, alone, err := s.await(r.Context(), j)
 	if err != nil {
+		if alone && state.ID != "" {
+			s.Runs.Cancel(context.WithoutCancel(r.Context()), state.ID, launchActor)
+		}
 		s.refuseLaunch(w, r, s.left(r, err))
 		return
 	}
@@ -158,6 +165,30 @@ func (l *launches) left(k api.Key) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return time.Until(l.failed[k])
+}
+
+// enter and leave count who waits for what a request asks for. Leave reports
+// whether nobody does any more.
+func (l *launches) enter(r run.Request) (id [sha256.Size]byte) {
+	text, _ := json.Marshal([]any{r.Namespace, r.Name, r.Checksum, r.Metadata}) // cannot fail: they are texts
+	id = sha256.Sum256(text)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.waiting == nil {
+		l.waiting = map[[sha256.Size]byte]int{}
+	}
+	l.waiting[id]++
+	return id
+}
+
+func (l *launches) leave(id [sha256.Size]byte) (last bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.waiting[id]--
+	if last = l.waiting[id] == 0; last {
+		delete(l.waiting, id)
+	}
+	return last
 }
 
 // remember remembers how a test ended.

@@ -1,6 +1,7 @@
 package tester
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"time"
@@ -118,12 +119,26 @@ func (s *Server) start(w http.ResponseWriter, r *http.Request, j *job) {
 // wait answers with how a run ended. A caller that leaves before does not end
 // it: its verdict waits for the next equal request.
 func (s *Server) wait(w http.ResponseWriter, r *http.Request, j *job) {
-	state, err := s.Runs.Wait(r.Context(), j.request, j.task)
+	state, _, err := s.await(r.Context(), j)
 	if err != nil {
 		s.refuseTask(w, r, s.left(r, err))
 		return
 	}
 	s.verdict(w, r, j, state)
+}
+
+// await waits for the end of the run of a job, which is forgotten: while many
+// callers wait, one run alone needs what they asked for. Alone reports whether
+// no other caller waits for the same k6 run.
+func (s *Server) await(ctx context.Context, j *job) (state api.Run, alone bool, err error) {
+	request, work := j.request, j.task
+	j.request, j.task = run.Request{}, nil
+	if j.name == "k6" {
+		id := s.launches.enter(request)
+		defer func() { alone = s.launches.leave(id) }()
+	}
+	state, err = s.Runs.Wait(ctx, request, work)
+	return state, false, err
 }
 
 // left turns the end of a request into a refusal, for those who still hear it.
