@@ -18,13 +18,22 @@ import (
 )
 
 const (
-	answerTime = 30 * time.Second // for an answer to be taken
-	retryAfter = 5                // seconds, when there is no better guess
+	answerTime  = 30 * time.Second // for an answer to be taken
+	shortAnswer = 4 << 10          // bytes
+	retryAfter  = 5                // seconds, when there is no better guess
 )
 
 // unknown says how a caller can say who it is.
 const unknown = "say who you are: by a token in the header Authorization (Bearer, or Basic as password), " +
 	"in the metadata of the payload (token), in the URL (/token/TOKEN/ before the path, or ?token=TOKEN), or by a client certificate"
+
+// taken bounds the time in which an answer of n bytes is to be taken. A short
+// one never waits for its reader.
+func taken(w http.ResponseWriter, n int) {
+	if n > shortAnswer {
+		http.NewResponseController(w).SetWriteDeadline(time.Now().Add(answerTime)) // where that is not possible the server has one
+	}
+}
 
 // text answers with a text, "" for no body.
 func text(w http.ResponseWriter, status int, body string) error {
@@ -34,6 +43,7 @@ func text(w http.ResponseWriter, status int, body string) error {
 		header["Content-Type"] = []string{"text/plain; charset=utf-8"}
 	}
 	header["Content-Length"] = []string{strconv.Itoa(len(body))}
+	taken(w, len(body))
 	w.WriteHeader(status)
 	_, err := io.WriteString(w, body)
 	return err
@@ -50,6 +60,7 @@ func reply(w http.ResponseWriter, status int, value any) error {
 		return err
 	}
 	header.Set("Content-Length", strconv.Itoa(len(body)+1))
+	taken(w, len(body))
 	w.WriteHeader(status)
 	_, err = w.Write(append(body, '\n'))
 	return err

@@ -76,13 +76,11 @@ func (c *apiCall) output() error {
 	if c.r.Method == http.MethodHead {
 		return nil
 	}
-	ctx, end := c.streaming(c.r.Context())
-	defer end()
 	out := newStream(c.w)
 	if follow {
 		out.begin()
 	}
-	err = c.Runs.Output(ctx, state.ID, follow, out)
+	err = c.Runs.Output(c.r.Context(), state.ID, follow, out) // which ends with the test runner, for runs do
 	if out.close(); err != nil {
 		panic(http.ErrAbortHandler) // the answer is not whole, and says so
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"runtime/debug"
+	"time"
 
 	"github.com/headgate-io/headgate/internal/redact"
 )
@@ -13,12 +14,16 @@ import (
 // answer has begun its connection is closed instead.
 func (s *Server) guarded(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		a := &answer{ResponseWriter: w}
+		a, ok := w.(*answer)
+		if !ok {
+			a = &answer{ResponseWriter: w}
+		}
 		defer func() {
 			if cause := recover(); cause != nil {
 				s.recovered(a, r, cause)
 			}
 		}()
+		http.NewResponseController(a).SetWriteDeadline(time.Time{}) // of the answer before, on the same connection
 		next.ServeHTTP(a, r)
 	})
 }

@@ -14,7 +14,7 @@ import (
 // of another server by [http.StripPrefix].
 func (s *Server) Handler() http.Handler {
 	page := web.Handler()
-	return s.guarded(s.entrance(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.route(w, r, page) })))
+	return s.entrance(s.guarded(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.route(w, r, page) })))
 }
 
 // exact are the paths that are what they are, besides those below the reserved
