@@ -110,7 +110,7 @@ func judge(ctx context.Context, err error, secrets []string) (o outcome) {
 			o = outcome{state: api.Failed, reason: "the task failed with an error that panics"}
 		}
 	}()
-	o.state = api.Succeeded
+	o.state, o.code = api.Succeeded, new(int)
 	if err != nil {
 		o.state = api.Failed
 	}
@@ -132,7 +132,7 @@ func judge(ctx context.Context, err error, secrets []string) (o outcome) {
 		}
 	}
 	if err != nil {
-		o.reason = reason(err, secrets)
+		o.reason, o.code = reason(err, secrets), nil
 		var exit interface{ ExitCode() int }
 		if errors.As(err, &exit) && exit.ExitCode() >= 0 {
 			code := exit.ExitCode()

@@ -1,0 +1,233 @@
+package tester_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/headgate-io/headgate/rollout/tester"
+	"github.com/headgate-io/headgate/rollout/tester/api"
+)
+
+// post posts a payload and returns status and body of the answer.
+func post(t *testing.T, ctx context.Context, url, body string, header ...string) (int, string, error) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := 0; i < len(header); i += 2 {
+		r.Header.Set(header[i], header[i+1])
+	}
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return 0, "", err
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	return resp.StatusCode, string(text), err
+}
+
+func mustPost(t *testing.T, url, body string, header ...string) (int, string) {
+	t.Helper()
+	status, text, err := post(t, t.Context(), url, body, header...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return status, text
+}
+
+// payload returns one for a canary of a name of its own.
+func payload(name string, metadata string) string {
+	return fmt.Sprintf(`{"name":%q,"namespace":"test","phase":"Progressing","checksum":"a","metadata":%s}`, name, metadata)
+}
+
+// counting returns a command that appends a line to a file, and what counts them.
+func counting(t *testing.T) (command string, count func() int) {
+	file := filepath.Join(t.TempDir(), "count")
+	return "echo x >> " + file, func() int {
+		text, err := os.ReadFile(file)
+		if err != nil && !os.IsNotExist(err) {
+			t.Fatal(err)
+		}
+		return strings.Count(string(text), "x")
+	}
+}
+
+// until waits until a run of a canary is as wanted.
+func until(t *testing.T, s *tester.Server, name string, wanted func(api.Run) bool) api.Run {
+	t.Helper()
+	changes := s.Runs.Watch(t.Context())
+	for {
+		for _, r := range s.Runs.Runs(api.Filter{Name: name}) {
+			if wanted(r) {
+				return r
+			}
+		}
+		if _, more := <-changes; !more {
+			t.Fatal("the desk has ended")
+		}
+	}
+}
+
+func is(state api.RunState) func(api.Run) bool {
+	return func(r api.Run) bool { return r.State == state }
+}
+
+// TestOneRunForManyCallers has 1,000 callers wait for one process (S-21, S-24).
+func TestOneRunForManyCallers(t *testing.T) {
+	s := newServer(t)
+	url := "http://" + serve(t, s)
+	command, count := counting(t)
+	gate := filepath.Join(t.TempDir(), "gate")
+	body := payload("many", fmt.Sprintf(`{"type":"bash","cmd":"%s; until [ -e %s ]; do sleep 0.05; done; exit 3"}`, command, gate))
+	client := &http.Client{Transport: &http.Transport{}}
+	defer client.CloseIdleConnections()
+	var group sync.WaitGroup
+	statuses := make(chan int, 1000)
+	for range cap(statuses) {
+		group.Go(func() {
+			resp, err := client.Post(url, "application/json", strings.NewReader(body))
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer resp.Body.Close()
+			io.Copy(io.Discard, resp.Body)
+			statuses <- resp.StatusCode
+		})
+	}
+	until(t, s, "many", is(api.Running))
+	if err := os.WriteFile(gate, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	group.Wait()
+	close(statuses)
+	for status := range statuses {
+		if status != http.StatusUnprocessableEntity {
+			t.Fatalf("status %d", status)
+		}
+	}
+	if n := count(); n > 2 { // a caller that comes after the verdict was delivered asks for a new run
+		t.Errorf("%d processes", n)
+	}
+}
+
+// TestVerdictWaitsForItsCaller has a caller leave (S-25): the run goes on, and its
+// verdict is for the next; what was delivered is not used again.
+func TestVerdictWaitsForItsCaller(t *testing.T) {
+	s := newServer(t)
+	url := "http://" + serve(t, s)
+	command, count := counting(t)
+	gate := filepath.Join(t.TempDir(), "gate")
+	body := payload("left", fmt.Sprintf(`{"type":"bash","cmd":"%s; until [ -e %s ]; do sleep 0.05; done; echo late; exit 3"}`, command, gate))
+	ctx, leave := context.WithCancel(t.Context())
+	gone := make(chan error, 1)
+	go func() {
+		_, _, err := post(t, ctx, url, body)
+		gone <- err
+	}()
+	until(t, s, "left", is(api.Running))
+	leave()
+	if err := <-gone; err == nil {
+		t.Fatal("the caller got an answer")
+	}
+	if err := os.WriteFile(gate, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if ended := until(t, s, "left", is(api.Failed)); ended.Delivered {
+		t.Error("delivered to nobody")
+	}
+	for range 2 {
+		status, text := mustPost(t, url, body)
+		if status != http.StatusUnprocessableEntity || !strings.HasSuffix(text, "late\n: exit status 3") {
+			t.Errorf("status %d %q", status, text)
+		}
+	}
+	if n := count(); n != 2 { // one whose verdict was kept, one after it was delivered
+		t.Errorf("%d processes", n)
+	}
+}
+
+// TestFailOnError has the failure of a load that nobody waited for be the answer
+// to the next request, once (S-9).
+func TestFailOnError(t *testing.T) {
+	s := newServer(t)
+	url := "http://" + serve(t, s)
+	command, count := counting(t)
+	body := payload("load", fmt.Sprintf(`{"cmd":"%s; echo broken; exit 2","failOnError":"true"}`, command))
+	if status, text := mustPost(t, url, body); status != http.StatusAccepted || text != "" {
+		t.Fatalf("status %d %q", status, text)
+	}
+	until(t, s, "load", is(api.Failed))
+	if status, text := mustPost(t, url, body); status != http.StatusUnprocessableEntity || !strings.Contains(text, "failed: broken\n: exit status 2") {
+		t.Errorf("status %d %q", status, text)
+	}
+	if n := count(); n != 1 {
+		t.Errorf("%d processes", n)
+	}
+	until(t, s, "load", func(r api.Run) bool { return r.Delivered })
+	if status, _ := mustPost(t, url, body); status != http.StatusAccepted {
+		t.Errorf("status %d", status)
+	}
+	until(t, s, "load", func(r api.Run) bool { return !r.Delivered && r.State == api.Failed })
+	if n := count(); n != 2 {
+		t.Errorf("%d processes", n)
+	}
+}
+
+// TestNamesOfTypesAreOneRun has both names of a type ask for the same run.
+func TestNamesOfTypesAreOneRun(t *testing.T) {
+	s := newServer(t)
+	url := "http://" + serve(t, s)
+	mustPost(t, url, payload("names", `{"cmd":"sleep 60"}`))
+	mustPost(t, url, payload("names", `{"cmd":"sleep 60","type":"cmd"}`))
+	if runs := s.Runs.Runs(api.Filter{Name: "names"}); len(runs) != 1 {
+		t.Errorf("%d runs", len(runs))
+	}
+}
+
+// TestFailureText bounds the text of a failure as callers do (C-7, S-29).
+func TestFailureText(t *testing.T) {
+	url := "http://" + serve(t, newServer(t))
+	status, text := mustPost(t, url, payload("long", `{"type":"bash","cmd":"echo first; head -c 300000 /dev/zero | tr '\\0' x; echo last; exit 9"}`))
+	if status != http.StatusUnprocessableEntity || len(text) > 64<<10 || len(text) < 60<<10 {
+		t.Errorf("status %d, %d bytes", status, len(text))
+	}
+	for _, part := range []string{"command echo first", " failed: first\nxxx", "left out]\nxxx", "xxxlast\n: exit status 9"} {
+		if !strings.Contains(text, part) {
+			t.Errorf("%q is not in it", part)
+		}
+	}
+}
+
+// TestShutdownAnswersWhoWaits has a shutdown stop runs, answer 503, and refuse
+// new ones (S-27).
+func TestShutdownAnswersWhoWaits(t *testing.T) {
+	s := newServer(t)
+	url := "http://" + serve(t, s)
+	answered := make(chan string, 1)
+	go func() {
+		status, text := mustPost(t, url, payload("stopped", `{"type":"bash","cmd":"sleep 60"}`))
+		answered <- fmt.Sprint(status, " ", text)
+	}()
+	until(t, s, "stopped", is(api.Running))
+	if err := s.Shutdown(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if text := <-answered; !strings.HasPrefix(text, "503 command sleep 60 failed: ") {
+		t.Errorf("%q", text)
+	}
+	if status, text := mustPost(t, url, payload("refused", `{"cmd":"true"}`)); status != http.StatusServiceUnavailable || !strings.Contains(text, "shutting down") {
+		t.Errorf("status %d %q", status, text)
+	}
+	if status, _ := mustPost(t, url+"/gate/check", payload("refused", `{}`)); status != http.StatusForbidden {
+		t.Errorf("a gate answers %d", status)
+	}
+}
