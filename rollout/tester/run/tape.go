@@ -44,7 +44,9 @@ func (t *tape) write(b []byte) {
 		}
 		n := min(len(b), room)
 		t.head = append(t.head, b[:n]...)
-		b = b[n:]
+		if b = b[n:]; t.full {
+			t.half[1] += t.half[0] - len(t.head)
+		}
 	}
 	t.turn(b)
 	t.changed()

@@ -1,0 +1,358 @@
+package run_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+	"unicode/utf8"
+
+	"github.com/headgate-io/headgate/rollout/tester/api"
+	"github.com/headgate-io/headgate/rollout/tester/run"
+)
+
+// writes is a task that writes pieces.
+func writes(pieces ...string) run.Task {
+	return task(func(_ context.Context, out io.Writer) error {
+		for _, piece := range pieces {
+			if n, err := io.WriteString(out, piece); n != len(piece) || err != nil {
+				return fmt.Errorf("wrote %d of %d bytes, %w", n, len(piece), err)
+			}
+		}
+		return nil
+	})
+}
+
+func output(t *testing.T, d *run.Desk, id string, follow bool) string {
+	t.Helper()
+	var b strings.Builder
+	if err := d.Output(t.Context(), id, follow, &b); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+func TestOutput(t *testing.T) {
+	d := open(t, run.Config{OutputLimit: 10})
+	for name, test := range map[string]struct {
+		pieces    []string
+		limit     int
+		want      string
+		truncated bool
+	}{
+		"none":                {nil, 0, "", false},
+		"little":              {[]string{"abc", "", "def"}, 0, "abcdef", false},
+		"exactly":             {[]string{"abcdefghij"}, 0, "abcdefghij", false},
+		"one too many":        {[]string{"abcdefghijk"}, 0, "abcde\n[1 bytes left out]\nghijk", true},
+		"byte by byte":        {strings.Split("abcdefghijklmnopq", ""), 0, "abcde\n[7 bytes left out]\nmnopq", true},
+		"limit of request":    {[]string{"abcdef"}, 4, "ab\n[2 bytes left out]\nef", true},
+		"limit of one":        {[]string{"abcdef"}, 1, "\n[5 bytes left out]\nf", true},
+		"limit above desk's":  {[]string{"abcdefghijk"}, 1000, "abcde\n[1 bytes left out]\nghijk", true},
+		"character cut":       {[]string{"abcdäfghijklmänopqr"}, 0, "abcd\n[12 bytes left out]\nnopqr", true},
+		"character in pieces": {[]string{"\xe5", "\xa4", "\xa7\xf0\x9f", "\x98\x80"}, 0, "大😀", false},
+		"not characters":      {[]string{"a\xff\xfeb", "\xe5\xa4"}, 0, "a\ufffdb\ufffd", false},
+		"no room for one":     {[]string{"😀😀😀"}, 3, "\n[12 bytes left out]\n", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := request(name)
+			r.OutputLimit = test.limit
+			got := wait(t, d, r, writes(test.pieces...))
+			if got.Output != test.want || got.Truncated != test.truncated || got.Bytes != int64(len(strings.Join(test.pieces, ""))) {
+				t.Errorf("got %q, truncated %t, %d bytes; want %q", got.Output, got.Truncated, got.Bytes, test.want)
+			}
+			if got := output(t, d, got.ID, true); got != test.want {
+				t.Errorf("output %q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
+// Whatever is written in whatever pieces, what is kept is its beginning and its end.
+func TestOutputAgainstModel(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	d := open(t, run.Config{})
+	for round := range 400 / thrift {
+		var text strings.Builder
+		for range random.IntN(100) {
+			text.WriteString([]string{"a", "bc", "\n", "ä", "大", "😀"}[random.IntN(6)])
+		}
+		whole, limit := text.String(), 1+random.IntN(60)
+		var pieces []string
+		for rest := whole; rest != ""; {
+			n := 1 + random.IntN(len(rest))
+			pieces, rest = append(pieces, rest[:n]), rest[n:]
+		}
+		r := request(fmt.Sprint(round))
+		r.OutputLimit = limit
+		got := wait(t, d, r, writes(pieces...))
+		want := whole
+		if len(whole) > limit {
+			head, tail := whole[:limit/2], whole
+			for !utf8.ValidString(head) {
+				head = head[:len(head)-1]
+			}
+			tail = tail[len(whole)-(limit-len(head)):]
+			for tail != "" && !utf8.RuneStart(tail[0]) {
+				tail = tail[1:]
+			}
+			want = fmt.Sprintf("%s\n[%d bytes left out]\n%s", head, len(whole)-len(head)-len(tail), tail)
+		}
+		if got.Output != want {
+			t.Fatalf("limit %d of %q: got %q, want %q", limit, pieces, got.Output, want)
+		}
+	}
+}
+
+// S-29: output costs no memory beyond its limit, and nobody who reads slowly holds it up.
+func TestMuchOutput(t *testing.T) {
+	d := open(t, run.Config{})
+	piece := bytes.Repeat([]byte("all work and no play makes jack a dull boy\n"), 1000)
+	total := 256 << 20 / thrift / len(piece)
+	var most uint64
+	flood := task(func(_ context.Context, out io.Writer) error {
+		for i := range total {
+			if _, err := out.Write(piece); err != nil {
+				return err
+			}
+			if i%(total/8) == 0 {
+				var m runtime.MemStats
+				runtime.ReadMemStats(&m)
+				most = max(most, m.HeapAlloc)
+			}
+		}
+		return nil
+	})
+	first := start(t, d, request("a"), flood)
+	reader, writer := io.Pipe() // nobody reads from it
+	followed := make(chan error)
+	go func() { followed <- d.Output(context.Background(), first.ID, true, writer) }()
+	got := wait(t, d, request("a"), flood)
+	if state(t, got, api.Succeeded); got.Bytes != int64(total*len(piece)) || !got.Truncated || len(got.Output) > 256<<10+100 {
+		t.Errorf("%d bytes, of which %d are kept", got.Bytes, len(got.Output))
+	}
+	if most > 64<<20 {
+		t.Errorf("%d bytes of memory", most)
+	}
+	reader.CloseWithError(errors.New("gone"))
+	if err := <-followed; err == nil || err.Error() != "gone" {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestFollow(t *testing.T) {
+	within(t, func(t *testing.T) {
+		d := open(t, run.Config{})
+		got := start(t, d, request("a"), task(func(_ context.Context, out io.Writer) error {
+			for i := range 10 {
+				fmt.Fprintf(out, "line %d\n", i)
+				time.Sleep(time.Second)
+			}
+			return nil
+		}))
+		var want strings.Builder
+		for i := range 10 {
+			fmt.Fprintf(&want, "line %d\n", i)
+		}
+		const followers = 50
+		ends := make(chan string)
+		for i := range followers {
+			go func() {
+				time.Sleep(time.Duration(i) * 300 * time.Millisecond) // the last ones after the end
+				ends <- output(t, d, got.ID, true)
+			}()
+		}
+		time.Sleep(2500 * time.Millisecond)
+		if now := output(t, d, got.ID, false); now != "line 0\nline 1\nline 2\n" {
+			t.Errorf("now %q", now)
+		}
+		if now := lookUp(t, d, got.ID); now.Output != "line 0\nline 1\nline 2\n" || now.Bytes != 21 || now.Duration != 2500 {
+			t.Errorf("now %+v", now)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := d.Output(ctx, got.ID, true, io.Discard); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got %v", err)
+		}
+		for range followers {
+			if got := <-ends; got != want.String() {
+				t.Errorf("followed %q", got)
+			}
+		}
+	})
+}
+
+// Each piece that a follower gets is whole characters, in order.
+type slow struct {
+	t   *testing.T
+	all strings.Builder
+}
+
+func (s *slow) Write(b []byte) (int, error) {
+	if !utf8.Valid(b) {
+		s.t.Errorf("not whole characters: %q", b[max(0, len(b)-10):])
+	}
+	time.Sleep(time.Second)
+	return s.all.Write(b)
+}
+
+func TestSlowFollowerMissesTheMiddle(t *testing.T) {
+	within(t, func(t *testing.T) {
+		d := open(t, run.Config{OutputLimit: 100})
+		got := start(t, d, request("a"), task(func(_ context.Context, out io.Writer) error {
+			for i := range 1000 {
+				fmt.Fprintf(out, "größe %d\n", i)
+				time.Sleep(10 * time.Millisecond)
+			}
+			return nil
+		}))
+		s := &slow{t: t}
+		if err := d.Output(t.Context(), got.ID, true, s); err != nil {
+			t.Fatal(err)
+		}
+		text := s.all.String()
+		if !strings.HasPrefix(text, "größe 0\n") || !strings.HasSuffix(text, "größe 999\n") {
+			t.Errorf("got %q", text)
+		}
+		read, lost := len(text), 0
+		for line := range strings.Lines(text) {
+			var n int
+			if _, err := fmt.Sscanf(line, "[%d bytes left out]", &n); err == nil {
+				lost += n
+				read -= len(line) + 1
+			}
+		}
+		if all := int(lookUp(t, d, got.ID).Bytes); lost == 0 || read+lost != all {
+			t.Errorf("%d bytes were read and %d lost of %d", read, lost, all)
+		}
+	})
+}
+
+// What is written after the task has returned goes nowhere.
+func TestLateOutput(t *testing.T) {
+	within(t, func(t *testing.T) {
+		d := open(t, run.Config{})
+		late := make(chan error, 1)
+		got := wait(t, d, request("a"), task(func(_ context.Context, out io.Writer) error {
+			go func() {
+				time.Sleep(time.Second)
+				_, err := io.WriteString(out, "late")
+				late <- err
+			}()
+			return nil
+		}))
+		if err := <-late; !errors.Is(err, io.ErrClosedPipe) || got.Output != "" || lookUp(t, d, got.ID).Bytes != 0 {
+			t.Errorf("got %v, %+v", err, got)
+		}
+	})
+}
+
+// S-47: no form of a secret gets out, wherever it is cut.
+func TestSecretsAreMasked(t *testing.T) {
+	within(t, func(t *testing.T) {
+		const canary = "c4n/ry+s3cr3t"
+		dir := t.TempDir()
+		d := open(t, run.Config{Dir: dir})
+		r := request("curl -u me:" + canary + " http://u:p4ssw0rd@h/?q=hidden\n\tand more")
+		r.Secrets = []string{canary}
+		for name, value := range map[string]string{
+			"passwd": "cGx4", "password": "plain", "token": "plain", "env.API_TOKEN": "plain", "my_secret_thing": "plain", "apiKey": "plain", "SSH_KEY": "plain",
+			"apiKeyPath": "/keys/of/it", "env_vars": `{"USER":"jack","PASSWORD":"plain"}`, "server": "http://h/" + canary, "empty": "", canary: "as key",
+			"pem": "-----BEGIN PRIVATE KEY-----\nplain\n-----END PRIVATE KEY-----\n",
+		} {
+			r.Metadata[name] = value
+		}
+		var texts []string
+		see := func(name, text string) {
+			if texts = append(texts, text); strings.Contains(text, "c4n") || strings.Contains(text, "s3cr3t") || strings.Contains(text, "p4ss") || strings.Contains(text, "hidden") || strings.Contains(text, "plain") {
+				t.Errorf("%s: leaks in %q", name, text)
+			}
+		}
+		live := make(chan string, 1)
+		loud := task(func(_ context.Context, out io.Writer) error {
+			time.Sleep(time.Second)
+			for i := range len(canary) {
+				for _, piece := range []string{"begin ", canary[:i], canary[i:], " end\n"} {
+					io.WriteString(out, piece)
+					time.Sleep(time.Millisecond)
+				}
+			}
+			return errors.New("exit status 1, said " + canary)
+		})
+		got := start(t, d, r, loud)
+		go func() { live <- output(t, d, got.ID, true) }()
+		got = wait(t, d, r, loud)
+		text, _ := json.Marshal(got)
+		see("record", string(text))
+		see("live", <-live)
+		if want := strings.Repeat("begin *** end\n", len(canary)); got.Output != want || texts[1] != want {
+			t.Errorf("got %q and %q", got.Output, texts[1])
+		}
+		shutdown(t, d)
+		got = lookUp(t, open(t, run.Config{Dir: dir}), got.ID)
+		text, _ = json.Marshal(got)
+		see("history", string(text))
+		m := got.Metadata
+		if m["apiKeyPath"] != "/keys/of/it" || m["env_vars"] != `{"PASSWORD":"***","USER":"jack"}` || m["empty"] != "" || m["token"] != "***" || m["***"] != "as key" ||
+			m["cmd"] != "curl -u me:*** http://h/?q=***\n and more" || m["server"] != "http://h/***" {
+			t.Errorf("got %q", m)
+		}
+	})
+}
+
+// A record is small however large its request is.
+func TestRecordIsBounded(t *testing.T) {
+	d := open(t, run.Config{})
+	long := strings.Repeat("long ", 100_000)
+	r := run.Request{Namespace: long, Name: long, Phase: long, Checksum: long, Type: "bash", Actor: long, Metadata: map[string]string{"script": long, long: "x"}}
+	for i := range 100 {
+		r.Metadata[fmt.Sprintf("m%03d", i)] = strings.Repeat("x", 1000)
+	}
+	got := wait(t, d, r, task(func(context.Context, io.Writer) error { return errors.New(long) }))
+	if text, _ := json.Marshal(got); len(text) > 32<<10 || !utf8.ValidString(got.Name) || len(got.Metadata) < 10 {
+		t.Errorf("%d bytes", len(text))
+	}
+}
+
+// What tools say of tests is found in all of the output, not only in what is kept.
+func TestSummary(t *testing.T) {
+	d := open(t, run.Config{OutputLimit: 100})
+	tap := []string{"1..30\n"}
+	for i := 1; i <= 30; i++ {
+		tap = append(tap, fmt.Sprintf("%sok %d test %d\n", map[bool]string{true: "not "}[i == 15], i, i))
+	}
+	got := wait(t, d, request("a"), writes(tap...))
+	if s := got.Summary; s == nil || s.Format != "tap" || s.Total != 30 || s.Failed != 1 || fmt.Sprint(s.Failures) != "[test 15]" || strings.Contains(got.Output, "test 15") {
+		t.Errorf("got %+v", got)
+	}
+	if got := wait(t, d, request("b"), writes("nothing")); got.Summary != nil {
+		t.Errorf("got %+v", got.Summary)
+	}
+}
+
+// Many who follow many runs leave nothing behind.
+func TestFollowersEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) { // which fails when a goroutine is left
+		d := open(t, run.Config{})
+		for i := range 10 {
+			r := start(t, d, request(fmt.Sprint(i)), &work{takes: time.Hour})
+			for range 10 {
+				ctx, cancel := context.WithCancel(t.Context())
+				go d.Output(ctx, r.ID, true, io.Discard)
+				go func() {
+					time.Sleep(time.Minute)
+					cancel()
+				}()
+			}
+		}
+		time.Sleep(2 * time.Minute)
+		synctest.Wait()
+	})
+}
