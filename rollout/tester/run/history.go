@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"go.etcd.io/bbolt"
 )
 
 // A history writes what happens to runs to disk, behind their backs. A nil one
@@ -125,13 +127,14 @@ func (h *history) report(err error) {
 	h.trouble = err
 }
 
-// output returns what is on disk of the output of a run; "" when there is nothing.
+// output returns what is on disk of the output of a run; "" when there is
+// nothing, or after the end.
 func (h *history) output(id string) string {
 	if h == nil {
 		return ""
 	}
 	text, err := h.file.output(id)
-	if err != nil {
+	if err != nil && !errors.Is(err, bbolt.ErrDatabaseNotOpen) {
 		h.desk.config.Warn(fmt.Errorf("history of runs: output of %s: %w", id, err))
 	}
 	return text

@@ -1,0 +1,226 @@
+package run_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/headgate-io/headgate/rollout/tester/api"
+	"github.com/headgate-io/headgate/rollout/tester/run"
+)
+
+// S-23: no more tasks at a time than there may be; what waits is served in order.
+func TestQueue(t *testing.T) {
+	within(t, func(t *testing.T) {
+		d := open(t, run.Config{Concurrency: 2, Queue: 3})
+		var mu sync.Mutex
+		var order []string
+		all := &work{takes: time.Minute}
+		noted := func(name string) run.Task {
+			return task(func(ctx context.Context, out io.Writer) error {
+				mu.Lock()
+				order = append(order, name)
+				mu.Unlock()
+				return all.Run(ctx, out)
+			})
+		}
+		var ids []string
+		for i := range 5 {
+			name := fmt.Sprint(i)
+			got := start(t, d, request(name), noted(name))
+			synctest.Wait()
+			state(t, got, map[bool]api.RunState{true: api.Running, false: api.Queued}[i < 2])
+			ids = append(ids, got.ID)
+		}
+		if _, err := d.Start(request("5"), noted("5")); !errors.Is(err, run.ErrBusy) {
+			t.Errorf("got %v", err)
+		}
+		if _, err := d.Wait(t.Context(), request("5"), noted("5")); !errors.Is(err, run.ErrBusy) {
+			t.Errorf("got %v", err)
+		}
+		if got := start(t, d, request("4"), noted("4")); got.ID != ids[4] { // needs no place
+			t.Errorf("got %+v", got)
+		}
+		got, err := d.Cancel(t.Context(), ids[3], "eve")
+		if err != nil || got.State != api.Cancelled || !got.Started.IsZero() || got.Duration != 0 {
+			t.Errorf("got %+v, %v", got, err)
+		}
+		start(t, d, request("5"), noted("5")) // there is a place again
+		time.Sleep(10 * time.Minute)
+		if got := strings.Join(order, ""); got != "01245" {
+			t.Errorf("in order %s", got)
+		}
+		if most := all.most.Load(); most != 2 {
+			t.Errorf("%d at a time", most)
+		}
+		state(t, lookUp(t, d, ids[4]), api.Succeeded)
+	})
+}
+
+// A caller that leaves does not take its run out of the queue.
+func TestQueuedRunOutlivesItsCaller(t *testing.T) {
+	within(t, func(t *testing.T) {
+		d, w := open(t, run.Config{Concurrency: 1}), &work{takes: time.Second}
+		start(t, d, request("before"), &work{takes: time.Hour})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		got, err := d.Wait(ctx, request("a"), w)
+		if state(t, got, api.Queued); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got %v", err)
+		}
+		if next := wait(t, d, request("a"), w); next.ID != got.ID || next.State != api.Succeeded {
+			t.Errorf("got %+v", next)
+		}
+		time.Sleep(time.Hour)
+		if next := wait(t, d, request("a"), w); next.ID != got.ID {
+			t.Errorf("got %+v", next)
+		}
+		w.started(t, 1)
+	})
+}
+
+func TestNoQueue(t *testing.T) {
+	within(t, func(t *testing.T) {
+		d := open(t, run.Config{Concurrency: 1, Queue: -1})
+		start(t, d, request("a"), &work{takes: time.Hour})
+		if _, err := d.Start(request("b"), &work{}); !errors.Is(err, run.ErrBusy) {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
+// A caller that has left before it was served starts nothing.
+func TestCallerIsGoneAlready(t *testing.T) {
+	d, w := open(t, run.Config{}), &work{}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(errors.New("gone"))
+	if _, err := d.Wait(ctx, request("a"), w); err == nil || err.Error() != "gone" {
+		t.Errorf("got %v", err)
+	}
+	if w.starts.Load() != 0 || len(d.Runs(api.Filter{})) != 0 {
+		t.Error("started")
+	}
+}
+
+func TestTimeout(t *testing.T) {
+	within(t, func(t *testing.T) {
+		d := open(t, run.Config{Concurrency: 1})
+		for _, test := range []struct {
+			asked  time.Duration
+			err    func(context.Context) error
+			reason string
+		}{
+			{0, context.Cause, "timed out after 1h0m0s"},
+			{2 * time.Hour, context.Cause, "timed out after 1h0m0s"},
+			{-time.Second, context.Cause, "timed out after 1h0m0s"},
+			{time.Minute, func(ctx context.Context) error { return ctx.Err() }, "timed out after 1m0s"},
+			{time.Minute, func(context.Context) error { return nil }, "timed out after 1m0s"}, // a test that was cut short has not passed
+			{time.Minute, func(context.Context) error { return exit(2) }, "timed out after 1m0s: exit status 2"},
+			{time.Minute, func(ctx context.Context) error { return fmt.Errorf("waiting for pods: %w", context.Cause(ctx)) }, "waiting for pods: timed out after 1m0s"},
+		} {
+			r := request(test.reason)
+			r.Timeout = test.asked
+			got := wait(t, d, r, task(func(ctx context.Context, _ io.Writer) error {
+				<-ctx.Done()
+				return test.err(ctx)
+			}))
+			if state(t, got, api.TimedOut); got.Reason != test.reason {
+				t.Errorf("got %q, want %q", got.Reason, test.reason)
+			}
+			d.Deliver(got.ID)
+		}
+	})
+}
+
+// The time in the queue does not count.
+func TestTimeoutBeginsWithTheTask(t *testing.T) {
+	within(t, func(t *testing.T) {
+		d := open(t, run.Config{Concurrency: 1, Timeout: time.Minute})
+		start(t, d, request("a"), &work{takes: 50 * time.Second})
+		state(t, wait(t, d, request("b"), &work{takes: 50 * time.Second}), api.Succeeded)
+	})
+}
+
+// S-3, S-4, S-5: what goes wrong in a task ends that task.
+func TestPanic(t *testing.T) {
+	within(t, func(t *testing.T) {
+		d := open(t, run.Config{Concurrency: 1})
+		for name, test := range map[string]struct {
+			task   task
+			reason string
+		}{
+			"panic":        {func(context.Context, io.Writer) error { panic("oh\nno") }, "the task panicked: oh; no"},
+			"nil":          {func(context.Context, io.Writer) error { panic(nil) }, "the task panicked: panic called with nil argument"},
+			"fault":        {func(context.Context, io.Writer) error { return error((*nasty)(nil)) }, "the task failed with an error that panics"},
+			"end":          {func(context.Context, io.Writer) error { runtime.Goexit(); return nil }, "the task ended its goroutine"},
+			"no error":     {func(context.Context, io.Writer) error { return errors.New("") }, ""},
+			"odd exit":     {func(context.Context, io.Writer) error { return fmt.Errorf("a: %w", exit(-1)) }, "a: exit status /"},
+			"control text": {func(context.Context, io.Writer) error { return errors.New("\x1b[31mred\x00") }, "red\ufffd"},
+		} {
+			got := wait(t, d, request(name), test.task)
+			if state(t, got, api.Failed); !strings.HasPrefix(got.Reason, test.reason) || got.ExitCode != nil {
+				t.Errorf("%s: got %+v", name, got)
+			}
+		}
+		state(t, wait(t, d, request("after"), &work{}), api.Succeeded) // every place was given back
+	})
+}
+
+type nasty struct{ text string }
+
+func (n *nasty) Error() string { return n.text }
+
+// A background task begins at once: the reference waits for the next tenth of a second.
+func TestStartsAtOnce(t *testing.T) {
+	within(t, func(t *testing.T) {
+		d := open(t, run.Config{Dir: t.TempDir()})
+		began := make(chan time.Time, 1)
+		at := time.Now()
+		start(t, d, request("a"), task(func(context.Context, io.Writer) error { began <- time.Now(); return nil }))
+		if late := (<-began).Sub(at); late != 0 {
+			t.Errorf("%v late", late)
+		}
+	})
+}
+
+func TestCancelOfUnknownAndEnded(t *testing.T) {
+	within(t, func(t *testing.T) {
+		d := open(t, run.Config{})
+		if _, err := d.Cancel(t.Context(), "x", ""); !errors.Is(err, run.ErrNotFound) {
+			t.Errorf("got %v", err)
+		}
+		ended := wait(t, d, request("a"), &work{})
+		got, err := d.Cancel(t.Context(), ended.ID, "")
+		if state(t, got, api.Succeeded); err != nil || got.Output != "working\n" {
+			t.Errorf("got %+v, %v", got, err)
+		}
+	})
+}
+
+// An observer is told of each run once as it becomes something, and of each
+// request that was given the run of another.
+func TestObserve(t *testing.T) {
+	within(t, func(t *testing.T) {
+		var seen []string
+		d := open(t, run.Config{Concurrency: 1, Observe: func(r api.Run, shared bool) {
+			seen = append(seen, fmt.Sprintf("%s %s %t", r.Metadata["cmd"], r.State, shared))
+		}})
+		w := &work{takes: time.Second, err: exit(1)}
+		start(t, d, request("a"), w)
+		start(t, d, request("a"), w)
+		got := wait(t, d, request("b"), w)
+		wait(t, d, request("b"), w)
+		d.Deliver(got.ID)
+		want := "a running false; a running true; b queued false; a failed false; b running false; b failed false; b failed true"
+		if got := strings.Join(seen, "; "); got != want {
+			t.Errorf("got  %s\nwant %s", got, want)
+		}
+	})
+}

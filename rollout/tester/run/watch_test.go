@@ -1,0 +1,83 @@
+package run_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/headgate-io/headgate/rollout/tester/api"
+	"github.com/headgate-io/headgate/rollout/tester/run"
+)
+
+func TestWatch(t *testing.T) {
+	within(t, func(t *testing.T) {
+		d := open(t, run.Config{Concurrency: 1})
+		changes := d.Watch(t.Context())
+		next := func(want string) {
+			t.Helper()
+			synctest.Wait()
+			r := <-changes
+			if got := fmt.Sprintf("%s %s %t", r.Metadata["cmd"], r.State, r.Delivered); got != want || r.Output != "" {
+				t.Errorf("got %s, want %s", got, want)
+			}
+		}
+		w := &work{takes: time.Second, err: exit(1)}
+		start(t, d, request("a"), w)
+		next("a running false")
+		start(t, d, request("b"), w)
+		next("b queued false")
+		time.Sleep(time.Second)
+		next("a failed false")
+		next("b running false")
+		got := wait(t, d, request("b"), w)
+		next("b running false") // and somebody waits for it
+		next("b failed false")
+		d.Deliver(got.ID)
+		next("b failed true")
+		start(t, d, request("c"), &work{takes: time.Hour})
+		next("c running false")
+		shutdown(t, d)
+		next("c stopped false")
+		if r, ok := <-changes; ok {
+			t.Errorf("got %+v", r)
+		}
+		if _, ok := <-d.Watch(t.Context()); ok {
+			t.Error("there is something to see of a desk that is shut down")
+		}
+	})
+}
+
+// Who is slow is told the last change of each run, and costs little.
+func TestWatchSlowly(t *testing.T) {
+	within(t, func(t *testing.T) {
+		d := open(t, run.Config{})
+		ctx, cancel := context.WithCancel(t.Context())
+		changes := d.Watch(ctx)
+		forgotten := d.Watch(ctx)
+		for i := range 100 {
+			got := wait(t, d, request(fmt.Sprint(i)), &work{takes: time.Second})
+			d.Deliver(got.ID)
+		}
+		last := map[string]api.Run{}
+		told := 0
+		for len(last) < 100 || !last["99"].Delivered {
+			r := <-changes
+			last[r.Metadata["cmd"]] = r
+			told++
+		}
+		for _, r := range last {
+			if r.State != api.Succeeded || !r.Delivered {
+				t.Errorf("last told %+v", r)
+			}
+		}
+		if told > 150 {
+			t.Errorf("%d changes of 100 runs", told)
+		}
+		cancel()
+		synctest.Wait()
+		for range forgotten { // ends
+		}
+	})
+}
