@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 // $SIGNED and $COSIGN have what gpg, ssh-keygen and cosign signed. The
 // command "commit" adds a commit to main; "exits" runs a command that has to
 // end with a code. Object stores are those of s3Stores, repositories of charts
-// those of repositories, what rollouts call is that of webhooks.
+// those of repositories, what rollouts call is that of webhooks, a test runner that of startTester.
 func TestScripts(t *testing.T) {
 	signedDir, err := filepath.Abs("../../git/testdata/signed")
 	if err != nil {
@@ -83,6 +83,13 @@ func TestScripts(t *testing.T) {
 				}
 			}
 			env.Values[desksKey{}] = map[string]desk{}
+			tester := new(*testerProcess)
+			env.Values[testerKey{}] = tester
+			env.Defer(func() {
+				if *tester != nil {
+					(*tester).end(true)
+				}
+			})
 			return errors.Join(s3Stores(t, env), repositories(t, env), webhooks(t, env))
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
@@ -104,6 +111,7 @@ func TestScripts(t *testing.T) {
 			"gate":   turn,
 			"expand": expand,
 			"serve":  serveStore,
+			"tester": startTester,
 			"stalled": func(ts *testscript.TestScript, _ bool, _ []string) {
 				<-ts.Value(stalledKey{}).(*testenv.Server).Stalled()
 			},

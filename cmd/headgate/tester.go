@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/headgate-io/headgate/rollout/tester/api"
 )
 
 // testerFlags say how the test runner is reached, what it may run, and what it keeps.
@@ -22,10 +24,13 @@ type testerFlags struct {
 	runFlags      testerRunFlags
 	toolFlags     testerToolFlags
 	remoteFlags   testerRemoteFlags
+	accessFlags   testerAccessFlags
 }
 
-func (p *program) tester() *cobra.Command {
-	f := new(testerFlags)
+func (p *program) tester() *cobra.Command { return p.testerCommand(new(testerFlags)) }
+
+// testerCommand returns the command that sets f.
+func (p *program) testerCommand(f *testerFlags) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "tester",
 		Short: "Serve the webhooks of rollouts: tests, loads, gates and rollback switches",
@@ -43,6 +48,7 @@ Exit codes: 0 it was told to end, and all is recorded; 1 it cannot listen or kee
 within --shutdown-grace; 2 usage.`,
 		Example: `  headgate tester --state ./tester
   headgate tester --addr 127.0.0.1:8080 --types cmd,bash --concurrency 4 --timeout 10m
+  headgate tester --addr :8080 --state ./tester --tokens tokens.yaml --tls-cert tls.crt --tls-key tls.key
   headgate tester --state ./tester --command smoke="./smoke.sh --fast" --only-named`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return asFailure(p.runTester(c.Context(), f)) },
@@ -51,6 +57,7 @@ within --shutdown-grace; 2 usage.`,
 	f.runFlags.register(c)
 	f.toolFlags.register(c)
 	f.remoteFlags.register(c)
+	f.accessFlags.register(c)
 	return c
 }
 
@@ -66,7 +73,7 @@ func (f *testerFlags) register(c *cobra.Command) {
 	fl.DurationVar(&f.grace, "shutdown-grace", 20*time.Second, "how long runs have to end, and answers to be read, when it is told to end")
 	fl.StringVar(&f.logLevel, "log-level", "info", "what is logged: debug, info, warn or error")
 	fl.StringVar(&f.logFormat, "log-format", "text", "how: text or json")
-	complete(c, "types", testerTypes...)
+	complete(c, "types", api.Types()...)
 	complete(c, "log-level", "debug", "info", "warn", "error")
 	complete(c, "log-format", "text", "json")
 }

@@ -14,9 +14,6 @@ import (
 	"github.com/headgate-io/headgate/rollout/tester/task"
 )
 
-// testerTypes are the types of tests, by the names that records have.
-var testerTypes = []string{"cmd", "bash", "helm", "helmv3", "kubectl", "ngrinder", "concord", "k6"}
-
 // testerRunFlags bound runs and what is kept of them.
 type testerRunFlags struct {
 	timeout     time.Duration
@@ -68,6 +65,8 @@ type testerToolFlags struct {
 	passEnv   []string
 	dir       string
 	limits    []string
+	noPipe    bool
+	privilege bool
 }
 
 func (f *testerToolFlags) register(c *cobra.Command) {
@@ -76,17 +75,21 @@ func (f *testerToolFlags) register(c *cobra.Command) {
 	fl.BoolVar(&f.noShell, "no-shell", false, "run commands without a shell: words and quotes, nothing else")
 	fl.StringArrayVar(&f.commands, "command", nil, "`NAME=LINE` of a command that metadata cmd: \"@NAME\" runs; repeatable")
 	fl.BoolVar(&f.onlyNamed, "only-named", false, "run nothing but the commands of --command")
-	fl.StringArrayVar(&f.env, "env", nil, "`NAME[=VALUE]` in the environment of programs, which is PATH, HOME and little more otherwise; without a value that of this process; repeatable")
+	fl.StringArrayVar(&f.env, "env", nil, "`NAME[=VALUE]` in the environment of programs, which is PATH and little more otherwise; without a value that of this process; repeatable")
 	fl.StringSliceVar(&f.passEnv, "pass-env", nil, "`NAME,…` that metadata may set as env.NAME")
 	fl.StringVar(&f.dir, "dir", "", "`DIR` where programs run; default one of its own for each run, removed afterwards")
-	fl.StringArrayVar(&f.limits, "limit", nil, "`RESOURCE=NUMBER,…` of each run: cpu (time of a process), memory, files, size (of a file), procs; as cpu=10m,memory=1Gi")
+	fl.BoolVar(&f.noPipe, "no-pipefail", false, "bash runs without pipefail unless metadata asks for it, as that of the reference")
+	fl.BoolVar(&f.privilege, "allow-privileges", false, "programs may gain privileges, as sudo does")
+	fl.StringArrayVar(&f.limits, "limit", nil, "`RESOURCE=NUMBER,…` of each run: cpu (time), memory, files (open in a process), size (of a file), procs; as cpu=10m,memory=1Gi")
 }
 
-// inherited are the variables of this process that every program gets.
-var inherited = []string{"PATH", "HOME", "TMPDIR", "TZ", "LANG", "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"}
+// inherited are the variables of this process that every program gets. HOME and
+// TMPDIR are of the run.
+var inherited = []string{"PATH", "TZ", "LANG", "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"}
 
 func (f *testerToolFlags) tools(lookup func(string) (string, bool)) (task.Tools, error) {
-	t := task.Tools{Dir: f.dir, Allow: f.allow, NoShell: f.noShell, OnlyNamed: f.onlyNamed, PassEnv: f.passEnv, Commands: map[string]string{}}
+	t := task.Tools{Dir: f.dir, Allow: f.allow, NoShell: f.noShell, OnlyNamed: f.onlyNamed, PassEnv: f.passEnv,
+		NoPipefail: f.noPipe, Privileges: f.privilege, Commands: map[string]string{}}
 	for _, name := range inherited {
 		if value, set := lookup(name); set {
 			t.Env = append(t.Env, name+"="+value)

@@ -6,17 +6,16 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/url"
 	"os"
 	"slices"
-	"strings"
-	"time"
 
 	"github.com/headgate-io/headgate/rollout/tester"
+	"github.com/headgate-io/headgate/rollout/tester/api"
 	"github.com/headgate-io/headgate/rollout/tester/gate"
 	testrun "github.com/headgate-io/headgate/rollout/tester/run"
+	"github.com/headgate-io/headgate/rollout/tester/task"
 )
 
 // log returns the log that the flags ask for.
@@ -42,11 +41,16 @@ func (p *program) openTester(f *testerFlags, log *slog.Logger) (*tester.Server, 
 		return nil, err
 	}
 	s.Log = log
+	if s.Guard, err = f.accessFlags.guard(log); err != nil {
+		return nil, err
+	}
 	if f.state == "" {
-		log.Warn("gates and runs are kept in memory alone: give a directory with --state")
+		log.Warn("gates and runs are kept in memory alone, and end with this process: --state DIR keeps them")
 	} else if err := os.MkdirAll(f.state, 0o700); err != nil {
 		return nil, fmt.Errorf("--state: %w", err)
 	}
+	desk.Observe = s.ObserveRun
+	desk.Warn = func(err error) { log.Error("history", "problem", err.Error()) }
 	if s.Gates, err = gate.Open(gate.Config{Dir: f.state}); err != nil {
 		return nil, fmt.Errorf("--state: %w", err)
 	}
@@ -58,7 +62,7 @@ func (p *program) openTester(f *testerFlags, log *slog.Logger) (*tester.Server, 
 
 // server returns what the flags say of a server, and of its runs. It does nothing.
 func (f *testerFlags) server(lookup func(string) (string, bool)) (*tester.Server, testrun.Config, error) {
-	s := &tester.Server{FailureStatus: f.failureStatus, Strict: f.strict, BaseURL: f.baseURL, Types: f.types}
+	s := &tester.Server{FailureStatus: f.failureStatus, Strict: f.strict, BaseURL: f.baseURL, Types: f.types, OpenMetrics: f.accessFlags.openMetrics}
 	desk, err := f.runFlags.config(f.state)
 	if err != nil {
 		return nil, desk, err
@@ -72,7 +76,7 @@ func (f *testerFlags) server(lookup func(string) (string, bool)) (*tester.Server
 	if s.MaxBody, err = parseBytes(f.maxBody); err != nil {
 		return nil, desk, usage("--max-body %w", err)
 	}
-	return s, desk, f.check()
+	return s, desk, errors.Join(f.check(), f.accessFlags.check())
 }
 
 // busyStatuses are those that callers take for another answer than that of a test.
@@ -83,8 +87,8 @@ func (f *testerFlags) check() error {
 		return usage("--failure-status %d: want 400 to 599, but not 408, 425, 429 or 503", f.failureStatus)
 	}
 	for _, name := range f.types {
-		if !slices.Contains(testerTypes, name) {
-			return usage("--types %q: want %s", name, either(testerTypes))
+		if api.TypeName(name) == "" {
+			return usage("--types %q: want %s", name, either(api.Types()))
 		}
 	}
 	if f.grace <= 0 {
@@ -110,30 +114,23 @@ func checkWebURL(text string) error {
 
 // serveTester serves s until ctx ends, and closes it.
 func (p *program) serveTester(ctx context.Context, f *testerFlags, s *tester.Server) (err error) {
-	defer func() { err = errors.Join(err, s.Gates.Close()) }()
-	l, err := net.Listen("tcp", f.addr)
+	reaping, stop := context.WithCancel(context.WithoutCancel(ctx))
+	reaped := make(chan error, 1)
+	s.Tools.Reaper = new(task.Reaper)
+	go func() { reaped <- s.Tools.Reaper.Run(reaping) }()
+	defer func() {
+		stop()
+		err = errors.Join(err, <-reaped, s.Gates.Close())
+	}()
+	l, err := s.Listen(ctx, f.accessFlags.endpoint(f))
 	if err != nil {
+		if errors.Is(err, tester.ErrExposed) {
+			err = usage("--addr: %w: give --tokens or --client-ca, or --insecure-listen", err)
+		}
 		return errors.Join(err, s.Shutdown(context.WithoutCancel(ctx)))
 	}
-	server := &http.Server{
-		Handler:           s.Handler(),
-		ReadHeaderTimeout: 10 * time.Second,
-		IdleTimeout:       2 * time.Minute,
-		MaxHeaderBytes:    64 << 10,
-	}
-	fmt.Fprintf(p.stdout, "serving webhooks at http://%s\n", l.Addr())
-	ended := make(chan error, 1)
-	go func() { ended <- server.Serve(l) }()
-	select {
-	case err = <-ended:
-	case <-ctx.Done():
-	}
-	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), f.grace)
-	defer cancel()
-	s.Log.Info("shutting down", "reason", strings.TrimSpace(fmt.Sprint(context.Cause(ctx))))
-	err = errors.Join(err, s.Shutdown(grace)) // callers that wait are answered by it
-	if late := server.Shutdown(grace); late != nil {
-		err = errors.Join(err, fmt.Errorf("--shutdown-grace %s: %w", f.grace, late), server.Close())
-	}
+	fmt.Fprintf(p.stdout, "serving webhooks at %s\n", l.URL)
+	err = l.Serve(ctx)
+	s.Log.Info("ended")
 	return err
 }

@@ -20,6 +20,14 @@ const (
 	granting   = `docs/tester.md, "Deploying"`
 )
 
+// explain returns what a constructor returned, with the task explained.
+func explain(t run.Task, secrets []string, err error) (run.Task, []string, error) {
+	if err != nil {
+		return nil, nil, err
+	}
+	return explained(t), secrets, nil
+}
+
 // explained returns t with errors that name the permissions which an API server
 // said are missing; when t ends for lack of time and nothing was said, those
 // that chart tests need.

@@ -69,9 +69,9 @@ func (t *Tools) Bash(metadata map[string]string) (run.Task, []string, error) {
 }
 
 func (t *Tools) Helm(metadata map[string]string) (run.Task, []string, error) {
-	return t.tool(metadata, "helm")
+	return explain(t.tool(metadata, "helm"))
 }
 
 func (t *Tools) Kubectl(metadata map[string]string) (run.Task, []string, error) {
-	return t.tool(metadata, "kubectl")
+	return explain(t.tool(metadata, "kubectl"))
 }
