@@ -29,7 +29,7 @@ esac
 `
 
 // programs returns a directory for PATH with what tests of the wire may run.
-func programs(t *testing.T) string {
+func programs(t testing.TB) string {
 	t.Helper()
 	dir := t.TempDir()
 	for _, name := range []string{"sh", "bash", "cat", "sleep", "env", "head", "tr"} {
@@ -49,14 +49,17 @@ func programs(t *testing.T) string {
 
 // newServer returns a test runner that runs programs in sandboxes of its own,
 // with gates and runs in memory.
-func newServer(t *testing.T) *tester.Server {
+func newServer(t testing.TB) *tester.Server { return newServerOf(t, run.Config{}) }
+
+// newServerOf returns one with runs of a configuration.
+func newServerOf(t testing.TB, c run.Config) *tester.Server {
 	t.Helper()
 	s := &tester.Server{Tools: task.Tools{Env: []string{"PATH=" + programs(t)}, Grace: 100 * time.Millisecond}}
 	var err error
 	if s.Gates, err = gate.Open(gate.Config{}); err != nil {
 		t.Fatal(err)
 	}
-	if s.Runs, err = run.Open(run.Config{}); err != nil {
+	if s.Runs, err = run.Open(c); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -69,7 +72,7 @@ func newServer(t *testing.T) *tester.Server {
 }
 
 // serve serves at a real listener and returns its address.
-func serve(t *testing.T, s *tester.Server) string {
+func serve(t testing.TB, s *tester.Server) string {
 	t.Helper()
 	server := httptest.NewServer(s.Handler())
 	t.Cleanup(server.Close)

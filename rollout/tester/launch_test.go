@@ -1,0 +1,71 @@
+package tester_test
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/headgate-io/headgate/rollout/tester/api"
+	"github.com/headgate-io/headgate/rollout/tester/run"
+)
+
+// TestLaunchEndsWithItsCallers has a k6 run that is waited for end when the last
+// of its callers leaves, and not before.
+func TestLaunchEndsWithItsCallers(t *testing.T) {
+	shared := make(chan struct{}, 1)
+	s := newServerOf(t, run.Config{Observe: func(_ api.Run, again bool) {
+		if again {
+			shared <- struct{}{}
+		}
+	}})
+	url := "http://" + serve(t, s) + "/launch-test"
+	body := payload("left", `{"script":"linger"}`)
+	type caller struct {
+		leave context.CancelFunc
+		gone  chan error
+	}
+	enter := func() caller {
+		ctx, leave := context.WithCancel(t.Context())
+		c := caller{leave, make(chan error, 1)}
+		go func() {
+			_, _, err := post(t, ctx, url, body)
+			c.gone <- err
+		}()
+		return c
+	}
+	first := enter()
+	r := until(t, s, "left", is(api.Running))
+	second := enter()
+	<-shared
+	first.leave()
+	<-first.gone
+	if now, _ := s.Runs.Run(r.ID); now.State != api.Running {
+		t.Errorf("the run is %s", now.State)
+	}
+	second.leave()
+	<-second.gone
+	if ended := until(t, s, "left", is(api.Cancelled)); ended.ID != r.ID || !strings.Contains(ended.Reason, "caller") {
+		t.Errorf("%+v", ended)
+	}
+}
+
+// TestLaunchIsBusy answers 429 with the time to try again after.
+func TestLaunchIsBusy(t *testing.T) {
+	s := newServerOf(t, run.Config{Concurrency: 1, Queue: -1})
+	url := "http://" + serve(t, s)
+	mustPost(t, url, payload("busy", `{"cmd":"sleep 60"}`))
+	for path, body := range map[string]string{
+		"/launch-test": payload("other", `{"script":"pass"}`),
+		"/":            payload("other", `{"type":"bash","cmd":"true"}`),
+	} {
+		resp, err := http.Post(url+path, "application/json", strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if resp.StatusCode != http.StatusTooManyRequests || resp.Header.Get("Retry-After") == "" {
+			t.Errorf("%s: %d %q", path, resp.StatusCode, resp.Header.Get("Retry-After"))
+		}
+	}
+}

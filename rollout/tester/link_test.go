@@ -1,0 +1,87 @@
+package tester_test
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/headgate-io/headgate/rollout/tester/api"
+)
+
+// TestLinks has a link show a page that decides nothing, and its button decide once.
+func TestLinks(t *testing.T) {
+	s := newServer(t)
+	url := "http://" + serve(t, s)
+	const canary = "<b>pod&info"
+	check := func(path, checksum string) int {
+		status, _ := mustPost(t, url+path, `{"name":"`+canary+`","namespace":"test","phase":"Waiting","checksum":"`+checksum+`"}`)
+		return status
+	}
+	links := func() (l api.Link) {
+		check("/gate/check", "a")
+		_, text := mustPost(t, url+"/api/v1/gates/gate/test/%3Cb%3Epod&info/default/link", `{"ttl":"10m"}`, "Content-Type", "application/json")
+		if err := json.Unmarshal([]byte(text), &l); err != nil {
+			t.Fatal(text, err)
+		}
+		return l
+	}
+	l := links()
+	for _, link := range []string{l.Approve, l.Reject} {
+		resp := get(t, link)
+		page, _ := io.ReadAll(resp.Body)
+		if resp.StatusCode != http.StatusOK || !strings.Contains(string(page), `<form method="post">`) || !strings.Contains(string(page), "test/&lt;b&gt;pod&amp;info") {
+			t.Errorf("%d %s", resp.StatusCode, page)
+		}
+		if strings.Contains(string(page), "<script") || strings.Contains(string(page), canary) {
+			t.Errorf("%s", page)
+		}
+		for name, want := range map[string]string{
+			"Content-Type": "text/html; charset=utf-8", "X-Frame-Options": "DENY", "Cache-Control": "no-store",
+			"Referrer-Policy": "same-origin", "X-Content-Type-Options": "nosniff",
+		} {
+			if got := resp.Header.Get(name); got != want {
+				t.Errorf("%s: %q", name, got)
+			}
+		}
+		if csp := resp.Header.Get("Content-Security-Policy"); !strings.HasPrefix(csp, "default-src 'none'; style-src 'sha256-") || strings.Contains(csp, "unsafe") || strings.Contains(csp, "script") {
+			t.Errorf("%s", csp)
+		}
+	}
+	if status := check("/gate/check", "a"); status != http.StatusForbidden {
+		t.Errorf("looking at a link decides: %d", status)
+	}
+	if status, _ := mustPost(t, l.Approve, "reason=fine", "Content-Type", "application/x-www-form-urlencoded", "Origin", "http://evil.example"); status != http.StatusForbidden {
+		t.Errorf("another site decides: %d", status)
+	}
+	status, page := mustPost(t, l.Approve, "reason=fine%0D%0Aevil&actor=me", "Content-Type", "application/x-www-form-urlencoded", "Origin", url)
+	if status != http.StatusOK || !strings.Contains(page, "Approved") {
+		t.Errorf("%d %s", status, page)
+	}
+	if status := check("/gate/check", "a"); status != http.StatusOK {
+		t.Errorf("the gate answers %d", status)
+	}
+	if status := check("/gate/check", "b"); status != http.StatusForbidden {
+		t.Errorf("another revision passes: %d", status)
+	}
+	for _, link := range []string{l.Approve, l.Reject} {
+		if status, page := mustPost(t, link, ""); status != http.StatusGone || !strings.Contains(page, "does not work any more") {
+			t.Errorf("%d %s", status, page)
+		}
+	}
+	for _, e := range s.Gates.Audit(api.Filter{}) {
+		if e.Action == "open" && (e.Reason != "fine; evil" || !strings.Contains(e.Actor, "link")) {
+			t.Errorf("%+v", e)
+		}
+	}
+
+	mustPost(t, url+"/gate/close", `{"name":"`+canary+`","namespace":"test"}`)
+	l = links()
+	if status, page := mustPost(t, l.Reject, ""); status != http.StatusOK || !strings.Contains(page, "Rejected") {
+		t.Errorf("%d %s", status, page)
+	}
+	if status := check("/rollback/check", "a"); status != http.StatusOK {
+		t.Errorf("the rollback switch answers %d", status)
+	}
+}
