@@ -65,7 +65,11 @@ func (c *apiCall) changeGate() error {
 	if !slices.Contains([]string{"open", "close", "reject", "link"}, action) {
 		return refuse(http.StatusNotFound, "there is nothing at this path")
 	}
-	if err := c.Change(k); err != nil {
+	may := c.Change
+	if action == "reject" || action == "link" { // a link can do both
+		may = c.Reject
+	}
+	if err := may(k); err != nil {
 		return err
 	}
 	if action == "link" {

@@ -171,6 +171,10 @@ tokens:
 		{"gates", "change x gate prod-eu", "gate"},
 		{"gates", "change x gate prod-shop-eu2", "gate"},
 		{"gates", "change x rollback default", "kind"},
+		{"gates", "reject x gate default", "kind"}, // which opens a rollback switch
+		{"shop", "reject shop gate prod", ""},
+		{"shop", "reject other gate prod", "namespace"},
+		{"looks", "reject x gate default", "read-only"},
 		{"looks", "check x gate default", ""},
 		{"looks", "see x", ""},
 		{"looks", "change x gate default", "read-only"},
@@ -191,6 +195,8 @@ tokens:
 			err = grant.See(f[1])
 		case "check":
 			err = grant.Check(gate(api.Kind(f[2]), f[1], f[3]))
+		case "reject":
+			err = grant.Reject(gate(api.Kind(f[2]), f[1], f[3]))
 		case "change":
 			err = grant.Change(gate(api.Kind(f[2]), f[1], f[3]))
 		}

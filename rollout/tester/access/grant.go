@@ -15,7 +15,7 @@ type Grant struct {
 }
 
 // Run returns nil when the caller may start and cancel tasks of a type in a
-// namespace. Its error, like those of Check, Change and See, is a [Denial] that
+// namespace. Its error, like those of the other methods, is a [Denial] that
 // wraps [ErrForbidden].
 func (g Grant) Run(namespace, taskType string) error {
 	return g.may(access{verb: "run tasks", changes: true, namespace: namespace, taskType: taskType})
@@ -26,9 +26,21 @@ func (g Grant) Check(k api.Key) error {
 	return g.may(access{verb: "check", namespace: k.Namespace, key: k})
 }
 
-// Change returns nil when the caller may open and close a gate, and make links that do.
+// Change returns nil when the caller may open and close a gate.
 func (g Grant) Change(k api.Key) error {
 	return g.may(access{verb: "change", changes: true, namespace: k.Namespace, key: k})
+}
+
+// Reject returns nil when the caller may close a gate and have its canary rolled
+// back, which opens the rollback switch whatever gates the scope names.
+func (g Grant) Reject(k api.Key) error {
+	if err := g.Change(k); err != nil {
+		return err
+	}
+	if !g.all && !allows(g.caller.Kinds, string(api.KindRollback)) {
+		return g.deny("kind", access{verb: "reject"}, "kind "+quote(string(api.KindRollback))+" is not in its scope")
+	}
+	return nil
 }
 
 // See returns nil when the caller may look at the gates and runs of a namespace.

@@ -53,6 +53,7 @@ type Book struct {
 	decided int // of slots: those with a state
 
 	queue   queue
+	trouble atomic.Pointer[trouble] // of the last change; nil when it was written
 	visits  visits
 	trail   trail
 	floor   uint64    // the last decision about a gate that was forgotten; of the committer

@@ -178,6 +178,9 @@ func (b *Book) commit(ops []op) error {
 	if len(c.states)+len(c.entries) > 0 {
 		if err = b.write(c); err == nil {
 			b.publish(c)
+			b.trouble.Store(nil)
+		} else {
+			b.trouble.Store(&trouble{err, c.now})
 		}
 	}
 	for i, op := range ops {

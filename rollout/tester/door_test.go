@@ -1,0 +1,180 @@
+package tester_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/headgate-io/headgate/rollout/tester"
+	"github.com/headgate-io/headgate/rollout/tester/gate"
+	"github.com/headgate-io/headgate/rollout/tester/run"
+	"github.com/headgate-io/headgate/rollout/tester/task"
+)
+
+// A door is a test runner that serves, as the command has it.
+type door struct {
+	*tester.Server
+	t     *testing.T
+	url   string
+	token string // bearer token of calls; "" for none
+	log   *logBuffer
+	end   func() error // ends it gracefully, once
+}
+
+// A doorway is what a door can be told before it opens.
+type doorway struct {
+	tester.Endpoint
+	Runs   run.Config
+	server *tester.Server
+}
+
+// openDoor serves at a port of its own until the test ends.
+func openDoor(t *testing.T, set func(*doorway)) *door {
+	t.Helper()
+	d := &door{t: t, log: &logBuffer{}, Server: &tester.Server{}}
+	d.Log = slog.New(slog.NewJSONHandler(d.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	d.Tools = task.Tools{Env: []string{"PATH=" + os.Getenv("PATH")}, Grace: 100 * time.Millisecond}
+	w := doorway{Endpoint: tester.Endpoint{Addr: "127.0.0.1:0", Grace: 20 * time.Second}, Runs: run.Config{Observe: d.ObserveRun}, server: d.Server}
+	if set != nil {
+		set(&w)
+	}
+	var err error
+	if d.Gates, err = gate.Open(gate.Config{Dir: w.Runs.Dir}); err != nil {
+		t.Fatal(err)
+	}
+	if d.Server.Runs, err = run.Open(w.Runs); err != nil {
+		t.Fatal(err)
+	}
+	l, err := d.Listen(t.Context(), w.Endpoint)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.url = l.URL
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	ended := make(chan error, 1)
+	go func() { ended <- l.Serve(ctx) }()
+	d.end = sync.OnceValue(func() error { cancel(); return <-ended })
+	t.Cleanup(func() {
+		if err := d.end(); err != nil {
+			t.Error(err)
+		}
+		if err := d.Gates.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return d
+}
+
+// A reply is an answer.
+type reply struct {
+	status int
+	body   string
+	header http.Header
+}
+
+// client follows no redirects, and keeps no connection.
+var client = &http.Client{
+	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	Transport:     &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}},
+}
+
+// call makes a request, with headers as names and values.
+func (d *door) call(method, path, body string, header ...string) reply {
+	d.t.Helper()
+	req, err := http.NewRequestWithContext(d.t.Context(), method, d.url+path, strings.NewReader(body))
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	if d.token != "" {
+		req.Header.Set("Authorization", "Bearer "+d.token)
+	}
+	for i := 0; i+1 < len(header); i += 2 {
+		if req.Header.Set(header[i], header[i+1]); header[i] == "Host" {
+			req.Host = header[i+1]
+		}
+	}
+	res, err := client.Do(req)
+	if err != nil {
+		return reply{body: err.Error()}
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(res.Body)
+	if err != nil {
+		d.t.Errorf("%s %s: %v", method, path, err)
+	}
+	return reply{res.StatusCode, string(text), res.Header}
+}
+
+// post posts JSON.
+func (d *door) post(path, body string, header ...string) reply {
+	d.t.Helper()
+	return d.call(http.MethodPost, path, body, append([]string{"Content-Type", "application/json"}, header...)...)
+}
+
+// is wants a status, and a text in the body.
+func (r reply) is(t *testing.T, what string, status int, part string) {
+	t.Helper()
+	if r.status != status || !strings.Contains(r.body, part) {
+		t.Errorf("%s: %d %q, want %d %q", what, r.status, r.body, status, part)
+	}
+}
+
+// A logBuffer keeps what is logged, and tells who waits for a line.
+type logBuffer struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+	more chan struct{} // closed when something was logged
+}
+
+func (b *logBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.more != nil {
+		close(b.more)
+		b.more = nil
+	}
+	return b.text.Write(p)
+}
+
+func (b *logBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}
+
+// wait waits until all parts stand in the log.
+func (b *logBuffer) wait(t *testing.T, parts ...string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for {
+		b.mu.Lock()
+		if b.more == nil {
+			b.more = make(chan struct{})
+		}
+		text, more := b.text.String(), b.more
+		b.mu.Unlock()
+		missing := ""
+		for _, part := range parts {
+			if !strings.Contains(text, part) {
+				missing = part
+			}
+		}
+		if missing == "" {
+			return
+		}
+		select {
+		case <-more:
+		case <-ctx.Done():
+			t.Fatalf("%q is not logged:\n%s", missing, text)
+		}
+	}
+}
