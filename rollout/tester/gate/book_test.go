@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -274,13 +275,21 @@ func TestTTL(t *testing.T) {
 	})
 }
 
+// A clock is one that tests set.
+type clock struct{ at atomic.Pointer[time.Time] }
+
+func (c *clock) set(at time.Time) { c.at.Store(&at) }
+func (c *clock) now() time.Time   { return *c.at.Load() }
+
 // TestClock takes the clock of the Config.
 func TestClock(t *testing.T) {
-	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	b := open(t, gate.Config{Now: func() time.Time { return now }})
+	start := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	at := new(clock)
+	at.set(start)
+	b := open(t, gate.Config{Now: at.now})
 	b.Open(key, api.Change{TTL: "1h"})
 	for later, want := range map[time.Duration]string{0: "pass", time.Hour - 1: "pass", time.Hour: "no"} {
-		now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC).Add(later)
+		at.set(start.Add(later))
 		if got := check(b, key, "a"); got != want {
 			t.Errorf("%s: %s", later, got)
 		}
@@ -358,12 +367,13 @@ func TestAudit(t *testing.T) {
 func TestBounds(t *testing.T) {
 	const most = 50
 	dir := t.TempDir()
-	now := time.Now()
-	config := gate.Config{Dir: dir, MaxKeys: most, Now: func() time.Time { return now }}
+	at := new(clock)
+	at.set(time.Now())
+	config := gate.Config{Dir: dir, MaxKeys: most, Now: at.now}
 	b := open(t, config)
 	named := func(i int) api.Key { k := key; k.Name = fmt.Sprint("n", i); return k }
 	for i := range 5000 {
-		now = now.Add(time.Millisecond)
+		at.set(at.now().Add(time.Millisecond))
 		check(b, named(i), "a")
 		check(b, named(0), "a")
 	}
@@ -371,7 +381,7 @@ func TestBounds(t *testing.T) {
 		t.Errorf("%d are known", b.Known())
 	}
 	for i := range 3 * most {
-		now = now.Add(time.Millisecond)
+		at.set(at.now().Add(time.Millisecond))
 		b.Open(named(10000+i), api.Change{})
 		if _, err := b.Shut(named(10000+i), api.Change{}); err != nil {
 			t.Fatal(err)

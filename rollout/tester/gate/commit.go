@@ -75,7 +75,7 @@ type timetable struct {
 // serve is the committer: the only one who changes states and the file.
 func (b *Book) serve() {
 	defer close(b.ended)
-	every := min(sweepEvery, b.config.Idle)
+	every := max(min(sweepEvery, b.config.Idle), time.Second)
 	due := timetable{sweep: time.Now().Add(every)}
 	b.plan()
 	timer := time.NewTimer(0)

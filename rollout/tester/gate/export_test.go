@@ -25,3 +25,13 @@ func Stored(key, value []byte) {
 
 // StoredKey returns the key as it stands in the file.
 func StoredKey(k api.Key) []byte { return stored(k) }
+
+// Visit returns the checksum of who asked at a gate and was refused, if that is
+// not over.
+func (b *Book) Visit(k api.Key) (checksum string, waits bool) {
+	s := b.slot(k)
+	if s == nil || s.visit.Load() == nil {
+		return "", false
+	}
+	return s.visit.Load().checksum, true
+}

@@ -1,0 +1,215 @@
+package gate_test
+
+import (
+	"encoding/base64"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/headgate-io/headgate/rollout/tester/api"
+	"github.com/headgate-io/headgate/rollout/tester/gate"
+)
+
+func issue(t *testing.T, b *gate.Book, ttl time.Duration) (approve, reject string) {
+	t.Helper()
+	approve, reject, _, err := b.Issue(key, ttl, "me")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return approve, reject
+}
+
+// dead demands that a link does not work, for a reason.
+func dead(t *testing.T, b *gate.Book, secret, reason string) {
+	t.Helper()
+	before := b.Gate(key)
+	_, err := b.Inspect(secret)
+	_, err2 := b.Redeem(secret, "eve", "")
+	for _, err := range []error{err, err2} {
+		if !errors.Is(err, gate.ErrLink) || !strings.Contains(err.Error(), reason) {
+			t.Errorf("%v, want %q", err, reason)
+		}
+	}
+	if after := b.Gate(key); after.Open != before.Open || after.Changed != before.Changed {
+		t.Errorf("it did something: %v", after)
+	}
+}
+
+// TestLinks uses links, once, after a restart too.
+func TestLinks(t *testing.T) {
+	c := gate.Config{Dir: t.TempDir()}
+	b := open(t, c)
+	if _, _, _, err := b.Issue(key, 0, "me"); !errors.Is(err, gate.ErrInvalid) || !strings.Contains(err.Error(), "nobody waits") {
+		t.Errorf("nobody waits: %v", err)
+	}
+	check(b, key, "a")
+	approve, reject := issue(t, b, 0)
+	again, _ := issue(t, b, 0)
+	b.Close()
+	b = open(t, c)
+	for range 3 { // looking changes nothing
+		ticket, err := b.Inspect(approve)
+		if err != nil || ticket.Key != key || ticket.Action != "open" || ticket.Checksum != "a" || time.Until(ticket.Expires).Round(time.Hour) != 24*time.Hour {
+			t.Fatalf("%v %v", ticket, err)
+		}
+		if ticket, err := b.Inspect(reject); err != nil || ticket.Action != "reject" {
+			t.Fatalf("%v %v", ticket, err)
+		}
+	}
+	if b.Gate(key).Open {
+		t.Error("looking opened it")
+	}
+	g, err := b.Redeem(approve, "ann", "looks good")
+	if err != nil || !g.Open || g.Mode != api.Bound || g.Checksum != "a" || g.Actor != "ann" || g.Reason != "looks good" {
+		t.Fatalf("%v %v", g, err)
+	}
+	if got := check(b, key, "b") + check(b, key, "a"); got != "nopass" {
+		t.Errorf("checks: %s", got)
+	}
+	for _, secret := range []string{approve, reject, again} {
+		dead(t, b, secret, "was used")
+	}
+	b.Close()
+	b = open(t, c)
+	dead(t, b, approve, "was used")
+
+	check(b, key, "b")
+	_, reject = issue(t, b, 0)
+	if g, err := b.Redeem(reject, "bob", ""); err != nil || g.Open || check(b, undo, "a") != "no" || check(b, undo, "b") != "pass" {
+		t.Errorf("reject: %v %v", g, err)
+	}
+	dead(t, b, reject, "was used")
+
+	check(b, key, "c")
+	approve, _ = issue(t, b, 0)
+	check(b, key, "d")
+	dead(t, b, approve, "another revision waits")
+	check(b, key, "c")
+	b.Shut(key, api.Change{})
+	dead(t, b, approve, "somebody decided otherwise")
+	if e := b.Audit(api.Filter{Limit: 2}); e[1].Action != "link" || e[1].Actor != "me" || e[1].Checksum != "c" {
+		t.Errorf("audit: %v", e)
+	}
+}
+
+// TestLinkWithoutChecksum opens for one check.
+func TestLinkWithoutChecksum(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := open(t, gate.Config{})
+		check(b, key, "")
+		approve, _ := issue(t, b, 0)
+		if g, err := b.Redeem(approve, "ann", ""); err != nil || g.Mode != api.OneShot {
+			t.Errorf("%v %v", g, err)
+		}
+		if got := check(b, key, "") + check(b, key, ""); got != "passno" {
+			t.Errorf("checks: %s", got)
+		}
+		approve, _ = issue(t, b, 0)
+		time.Sleep(11 * time.Minute)
+		dead(t, b, approve, "nobody waits any more")
+	})
+}
+
+// TestLinkTime ends links by the clock.
+func TestLinkTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := open(t, gate.Config{Idle: time.Hour})
+		check(b, key, "a")
+		approve, reject := issue(t, b, time.Minute)
+		time.Sleep(59 * time.Second)
+		if _, err := b.Inspect(approve); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(time.Second)
+		dead(t, b, approve, "its time was over")
+		dead(t, b, reject, "its time was over")
+		for _, ttl := range []time.Duration{-1, time.Millisecond, 7*24*time.Hour + 1} {
+			if _, _, _, err := b.Issue(key, ttl, ""); !errors.Is(err, gate.ErrInvalid) {
+				t.Errorf("%s: %v", ttl, err)
+			}
+		}
+	})
+}
+
+// TestLinkForgery changes every byte of a link, and takes it to another runner.
+func TestLinkForgery(t *testing.T) {
+	b, other := open(t, gate.Config{}), open(t, gate.Config{})
+	check(b, key, "a")
+	check(other, key, "a")
+	approve, reject := issue(t, b, 0)
+	raw, err := base64.RawURLEncoding.DecodeString(approve)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range raw {
+		forged := append([]byte(nil), raw...)
+		forged[i] ^= 1
+		dead(t, b, base64.RawURLEncoding.EncodeToString(forged), "damaged")
+	}
+	for _, secret := range []string{"", "x", approve[:40], approve + "A", approve + "=", " " + approve, reject + approve, strings.Repeat("A", 5000)} {
+		dead(t, b, secret, "damaged")
+	}
+	dead(t, other, approve, "another test runner")
+	if _, err := b.Redeem(approve, "a\nb", ""); !errors.Is(err, gate.ErrInvalid) {
+		t.Errorf("actor: %v", err)
+	}
+	if _, err := b.Redeem(approve, "", ""); err != nil {
+		t.Errorf("what was not changed: %v", err)
+	}
+}
+
+// TestLinkOfForgotten checks that a used link stays dead when its gate is forgotten.
+func TestLinkOfForgotten(t *testing.T) {
+	dir := t.TempDir()
+	b := open(t, gate.Config{Dir: dir, MaxKeys: 5})
+	check(b, key, "a")
+	approve, _ := issue(t, b, 0)
+	if _, err := b.Redeem(approve, "", ""); err != nil {
+		t.Fatal(err)
+	}
+	check(b, key, "a")
+	b.Shut(key, api.Change{})
+	for i := range 20 {
+		k := undo
+		k.Gate = string(rune('a' + i))
+		if _, err := b.Shut(k, api.Change{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !b.Gate(key).Changed.IsZero() {
+		t.Fatal("it was not forgotten")
+	}
+	check(b, key, "a")
+	dead(t, b, approve, "was used")
+	b.Close()
+	b = open(t, gate.Config{Dir: dir, MaxKeys: 5})
+	dead(t, b, approve, "was used")
+}
+
+// FuzzLink holds that no text but a signed one does anything.
+func FuzzLink(f *testing.F) {
+	f.Add("")
+	f.Add("AQAAAAAAAAAAAAAAAAAAAAAEb3BlbgRnYXRlBHByb2QDd2ViB2RlZmF1bHQBYQ")
+	f.Add(strings.Repeat("_-", 100))
+	b, err := gate.Open(gate.Config{})
+	if err != nil {
+		f.Fatal(err)
+	}
+	defer b.Close()
+	b.Check(key, gate.Visitor{Checksum: "a"})
+	f.Fuzz(func(t *testing.T, secret string) {
+		if _, err := b.Redeem(secret, "", ""); !errors.Is(err, gate.ErrLink) {
+			t.Errorf("%q: %v", secret, err)
+		}
+	})
+}
+
+// FuzzStored reads what may stand in the file.
+func FuzzStored(f *testing.F) {
+	f.Add(gate.StoredKey(key), []byte(`{"open":true,"mode":"sticky","changed":"2026-01-02T03:04:05Z"}`))
+	f.Add([]byte("\x00\x00\x00\x00\x00\x00\x00\x01"), []byte(`{"id":1,"time":"x"}`))
+	f.Add([]byte{}, []byte("\x01AAAAAAAAAAAAAAAA\x04open\x04gate\x00\x00\x01a\xff"))
+	f.Fuzz(func(_ *testing.T, k, value []byte) { gate.Stored(k, value) })
+}

@@ -1,0 +1,157 @@
+package gate_test
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/headgate-io/headgate/rollout/tester/api"
+	"github.com/headgate-io/headgate/rollout/tester/gate"
+)
+
+// TestOneShotRace opens a gate for one revision, for which many ask at once.
+func TestOneShotRace(t *testing.T) {
+	b := open(t, gate.Config{Dir: t.TempDir()})
+	for round := range 20 {
+		if _, err := b.Open(key, api.Change{Mode: api.OneShot}); err != nil {
+			t.Fatal(err)
+		}
+		var passed atomic.Int32
+		var group sync.WaitGroup
+		for i := range 50 {
+			group.Go(func() {
+				sum := fmt.Sprint(i)
+				if round%2 == 1 {
+					sum = "" // older callers: each is another
+				}
+				if check(b, key, sum) == "pass" {
+					passed.Add(1)
+				}
+			})
+		}
+		group.Wait()
+		if passed.Load() != 1 {
+			t.Errorf("round %d: %d passed", round, passed.Load())
+		}
+	}
+}
+
+// TestRace does everything at once, for the race detector; what was acknowledged
+// last is what holds.
+func TestRace(t *testing.T) {
+	dir := t.TempDir()
+	b := open(t, gate.Config{Dir: dir, MaxKeys: 100})
+	changes := b.Watch(t.Context())
+	go func() {
+		for range changes {
+		}
+	}()
+	var group sync.WaitGroup
+	want := make([]api.Gate, 8)
+	for worker := range want {
+		group.Go(func() {
+			own := key
+			own.Gate = fmt.Sprint("own", worker)
+			for i := range 400 / thrift {
+				many := key
+				many.Name = fmt.Sprint("n", worker*1000+i)
+				check(b, many, "a")
+				check(b, key, fmt.Sprint(i%3))
+				b.List(api.Filter{Waiting: true})
+				if i%20 != 0 {
+					continue
+				}
+				b.Open(key, api.Change{Mode: api.OneShot, TTL: "1"})
+				b.Reject(key, api.Change{})
+				b.Issue(key, 0, "")
+				b.Audit(api.Filter{})
+				g, err := b.Open(own, api.Change{Reason: fmt.Sprint(i)})
+				if err != nil {
+					t.Error(err)
+				}
+				want[worker] = g
+			}
+		})
+	}
+	group.Wait()
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
+	b = open(t, gate.Config{Dir: dir, MaxKeys: 100})
+	for _, g := range want {
+		if got := b.Gate(g.Key); got != g {
+			t.Errorf("got %+v, want %+v", got, g)
+		}
+	}
+	last := ^uint64(0)
+	for _, e := range b.Audit(api.Filter{Limit: 1000}) {
+		if e.ID >= last {
+			t.Errorf("entry %d after %d", e.ID, last)
+		}
+		last = e.ID
+	}
+}
+
+// TestStored opens files whose values this version cannot have written.
+func TestStored(t *testing.T) {
+	for name, test := range map[string]struct{ bucket, key, value, want string }{
+		"gate":     {"gates", "gate\x00prod\x00web\x00default", `{"open":true}`, "move it away"},
+		"no JSON":  {"gates", "gate\x00prod\x00web\x00default", `{`, "move it away"},
+		"key":      {"gates", "gate", `{}`, "move it away"},
+		"kind":     {"gates", "door\x00prod\x00web\x00default", `{}`, "move it away"},
+		"visit":    {"visits", "gate\x00prod\x00web\x00default", `[]`, "move it away"},
+		"entry":    {"audit", "12345678", `{"id":1}`, "move it away"},
+		"format":   {"meta", "format", `2`, "use the version that wrote it"},
+		"link key": {"meta", "link-key", `x`, "move it away"},
+	} {
+		dir := t.TempDir()
+		if err := open(t, gate.Config{Dir: dir}).Close(); err != nil {
+			t.Fatal(err)
+		}
+		path := filepath.Join(dir, "gates.db")
+		db, err := bbolt.Open(path, 0o600, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = db.Update(func(tx *bbolt.Tx) error {
+			return tx.Bucket([]byte(test.bucket)).Put([]byte(test.key), []byte(test.value))
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		db.Close()
+		for range 2 { // and the lock is free again
+			if _, err := gate.Open(gate.Config{Dir: dir}); err == nil || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), test.want) || strings.Contains(err.Error(), "\x00") {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	}
+}
+
+func BenchmarkCheck(b *testing.B) {
+	book, err := gate.Open(gate.Config{Dir: b.TempDir()})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer book.Close()
+	open := key
+	open.Gate = "open"
+	if _, err := book.Open(open, api.Change{}); err != nil {
+		b.Fatal(err)
+	}
+	for name, k := range map[string]api.Key{"open": open, "closed": key} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			b.RunParallel(func(pb *testing.PB) {
+				for pb.Next() {
+					book.Check(k, gate.Visitor{Phase: "Waiting", Checksum: "5594979469"})
+				}
+			})
+		})
+	}
+}
