@@ -52,29 +52,34 @@ func (s *Servers) server(text, configured string) (server, error) {
 		return server{}, err
 	}
 	host := strings.TrimSuffix(strings.ToLower(u.Hostname()), ".")
-	ip, err := netip.ParseAddr(host)
+	_, err = netip.ParseAddr(host)
 	to := server{url: u, literal: err == nil}
 	if own, err := parse(configured); err == nil && origin.Of(own) == origin.Of(u) {
 		return to, nil
 	}
-	pattern := false
-	for _, allowed := range s.Hosts {
-		name, port := splitHost(allowed)
+	for _, entry := range s.Hosts {
+		name, port := splitHost(entry)
 		if port != "" && port != portOf(u) {
 			continue
 		}
-		if below, ok := strings.CutPrefix(name, "*."); ok {
-			pattern = pattern || !to.literal && strings.HasSuffix(host, "."+below)
-			continue
-		}
-		if other, err := netip.ParseAddr(name); name == host || to.literal && err == nil && other == ip {
+		if isHost(name, host) {
+			to.pattern = false
 			return to, nil
 		}
+		below, ok := strings.CutPrefix(name, "*.")
+		to.pattern = to.pattern || ok && !to.literal && strings.HasSuffix(host, "."+below)
 	}
-	if to.pattern = pattern; pattern {
-		return to, nil
+	if !to.pattern {
+		return server{}, fmt.Errorf("host %s is not one that may be asked: see --hosts", bounded(u.Host, nil))
 	}
-	return server{}, fmt.Errorf("host %s is not one that may be asked: see --hosts", u.Host)
+	return to, nil
+}
+
+// isHost reports whether two spellings of a host mean the same one.
+func isHost(a, b string) bool {
+	one, err := netip.ParseAddr(a)
+	other, wrong := netip.ParseAddr(b)
+	return a == b || err == nil && wrong == nil && one == other
 }
 
 // splitHost returns host and port of an entry of Hosts, as they are compared.

@@ -52,12 +52,9 @@ func (s *Servers) concord(metadata map[string]string) (*process, []string, error
 			return nil, nil, required(key)
 		}
 	}
-	key, err := s.key(m("apiKeyPath"))
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return nil, nil, fmt.Errorf("`apiKeyPath` file doesn't exist %s", bounded(m("apiKeyPath"), nil))
-	case err != nil:
-		return nil, nil, fmt.Errorf("`apiKeyPath`: %w", err)
+	key, err := s.apiKey(m("apiKeyPath"))
+	if err != nil {
+		return nil, nil, err
 	}
 	p.secrets = []string{key}
 	if m("endpoint") == "" {
@@ -78,6 +75,17 @@ func (s *Servers) concord(metadata map[string]string) (*process, []string, error
 	p.header = http.Header{"Authorization": {key}}
 	p.fields = fields(metadata)
 	return p, p.secrets, nil
+}
+
+func (s *Servers) apiKey(path string) (string, error) {
+	key, err := s.key(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return "", fmt.Errorf("`apiKeyPath` file doesn't exist %s", bounded(path, nil))
+	case err != nil:
+		return "", fmt.Errorf("`apiKeyPath`: %w", err)
+	}
+	return key, nil
 }
 
 func required(key string) error {

@@ -46,12 +46,14 @@ func (s *Servers) key(name string) (string, error) {
 		return "", fmt.Errorf("the file of the key cannot be read")
 	}
 	key := strings.TrimSpace(string(text))
-	control := func(r rune) bool { return r < ' ' || r == 0x7f }
-	if len(text) > maxKey || key == "" || strings.ContainsFunc(key, control) {
+	if len(text) > maxKey || key == "" || strings.ContainsFunc(key, isControl) {
 		return "", errKeyForm
 	}
 	return key, nil
 }
+
+// isControl reports whether r would end or forge a line of a header.
+func isControl(r rune) bool { return r < ' ' || r == 0x7f }
 
 // locate returns where in the directory of keys name is. A path is followed
 // through its links: the files of a mounted Secret are links.

@@ -46,8 +46,10 @@ func (s *Servers) ngrinder(metadata map[string]string) (*loadTest, []string, err
 	if m("passwd") != "" {
 		t.secrets = []string{m("passwd")}
 	}
-	if m("server") == "" && s.LoadURL == "" || m("clone") == "" || m("username") == "" || m("passwd") == "" && m("passwdFrom") == "" {
-		return nil, t.secrets, errors.New("server, clone, username and passwd are required metadata")
+	for _, value := range []string{m("server") + s.LoadURL, m("clone"), m("username"), m("passwd") + m("passwdFrom")} {
+		if value == "" {
+			return nil, t.secrets, errors.New("server, clone, username and passwd are required metadata")
+		}
 	}
 	var err error
 	if t.to, err = s.server(m("server"), s.LoadURL); err != nil {
@@ -61,7 +63,7 @@ func (s *Servers) ngrinder(metadata map[string]string) (*loadTest, []string, err
 		return nil, t.secrets, err
 	}
 	t.secrets = append(t.secrets, password)
-	if strings.ContainsFunc(m("username"), func(r rune) bool { return r == ':' || r < ' ' || r == 0x7f }) {
+	if strings.ContainsFunc(m("username"), func(r rune) bool { return r == ':' || isControl(r) }) {
 		return nil, t.secrets, errors.New("metadata username must not have a colon or control characters")
 	}
 	if t.interval, err = api.ParseInterval(m("pollInterval"), defaultLoadInterval); err != nil {

@@ -1,6 +1,7 @@
 package summary
 
 import (
+	"bytes"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -50,4 +51,31 @@ func entity(name string) (c rune, known bool) {
 	}
 	n, err := strconv.ParseUint(number, base, 31)
 	return rune(n), err == nil && utf8.ValidRune(rune(n))
+}
+
+// element returns the name of a tag without its namespace, and its attributes.
+func element(tag []byte) (name string, attributes []byte) {
+	i := bytes.IndexAny(tag, " \t\r\n/")
+	if i < 0 {
+		i = len(tag)
+	}
+	name = string(tag[:min(i, 64)])
+	return name[strings.IndexByte(name, ':')+1:], tag[i:]
+}
+
+// attribute returns the value of an attribute, with the entities expanded that
+// every document has.
+func attribute(attributes []byte, name string) string {
+	for rest := string(attributes); ; {
+		key, after, ok := strings.Cut(rest, "=")
+		after = strings.TrimLeft(after, " \t\r\n")
+		if !ok || after == "" || after[0] != '"' && after[0] != '\'' {
+			return ""
+		}
+		value, next, _ := strings.Cut(after[1:], after[:1])
+		if strings.TrimSpace(key) == name {
+			return unescape(value)
+		}
+		rest = next
+	}
 }
