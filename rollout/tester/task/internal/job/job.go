@@ -39,7 +39,7 @@ const (
 	killWait   = 5 * time.Second
 	watchEvery = 100 * time.Millisecond // limits are looked at, and whether a job that lasts is over
 	bufferSize = 64 << 10
-	tailSize   = 1 << 10
+	tailSize   = 64 << 10 // of output, where an error about a limit is looked for
 )
 
 // Mark is the variable in the environment of each process of a job that says which job it is.
@@ -102,7 +102,10 @@ func (j Job) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	tail := &command.Tail{Limit: tailSize}
+	tail := &command.Tail{}
+	if j.Limits != (Limits{}) {
+		tail.Limit = tailSize
+	}
 	var copied sync.WaitGroup
 	copied.Go(func() { j.copy(tail, r) })
 	cause := j.watch(ctx, p)

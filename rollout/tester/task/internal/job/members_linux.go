@@ -41,7 +41,7 @@ func (p *process) send(signals ...unix.Signal) {
 
 // members returns the processes of the job, with those that are not waited for yet.
 func (p *process) members() []proc {
-	all := table()
+	all := p.job.Reaper.around(p)
 	self := all[os.Getpid()]
 	in, known := make(map[int]bool), make(map[int]uint64)
 	var members []proc

@@ -3,25 +3,27 @@ package job
 import (
 	"context"
 	"errors"
+	"maps"
 	"os"
 	"os/exec"
 	"os/signal"
+	"slices"
 
 	"golang.org/x/sys/unix"
 )
 
-// Run adopts and reaps until ctx ends. It returns an error when the system
-// does not let it.
+// Run adopts and reaps until ctx ends, and returns an error when the system does
+// not let it.
 func (r *Reaper) Run(ctx context.Context) error {
 	ended := make(chan os.Signal, 1)
 	signal.Notify(ended, unix.SIGCHLD)
 	defer signal.Stop(ended)
+	r.adopt(true)
+	defer r.adopt(false)
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return os.NewSyscallError("prctl", err)
 	}
 	defer func() { _ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0) }()
-	r.adopt(true)
-	defer r.adopt(false)
 	for {
 		r.reap()
 		select {
@@ -42,17 +44,43 @@ func (r *Reaper) adopt(adopts bool) {
 func (r *Reaper) reap() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	var any unix.Siginfo
-	err := unix.Waitid(unix.P_ALL, 0, &any, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil)
-	if err != nil && !errors.Is(err, unix.EINTR) || any.Signo == 0 {
+	var someone unix.Siginfo
+	err := unix.Waitid(unix.P_ALL, 0, &someone, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil)
+	if err != nil && !errors.Is(err, unix.EINTR) || someone.Signo == 0 {
 		return
 	}
-	self := os.Getpid()
-	for pid, c := range table() {
-		if c.dead && c.parent == self && r.leaders[pid] == nil {
+	pids, known := children(os.Getpid())
+	if !known {
+		pids = slices.Collect(maps.Keys(table())) // waiting for those that are not ours does nothing
+	}
+	for _, pid := range pids {
+		if r.leaders[pid] == nil {
 			_, _ = unix.Wait4(pid, nil, unix.WNOHANG, nil)
 		}
 	}
+}
+
+// around returns the processes among which those of p are: the descendants of
+// this process without those of other jobs when it adopts all that lose their parent, else all.
+func (r *Reaper) around(p *process) map[int]proc {
+	self := os.Getpid()
+	pids, known := children(self)
+	if r == nil || !known {
+		return table()
+	}
+	r.mu.Lock()
+	adopts := r.adopts
+	pids = slices.DeleteFunc(pids, func(pid int) bool { return r.leaders[pid] != nil && r.leaders[pid] != p })
+	r.mu.Unlock()
+	if !adopts {
+		return table()
+	}
+	all := make(map[int]proc)
+	all[self], _ = line(self)
+	for _, pid := range pids {
+		descend(pid, all)
+	}
+	return all
 }
 
 // start starts the leader of a job. No orphan is reaped meanwhile, for a

@@ -58,6 +58,36 @@ func line(pid int) (proc, bool) {
 	}, true
 }
 
+// children returns the IDs of a process's children, and whether the system knows them
+// without going through the whole table. One may be missing while others exit.
+func children(pid int) (pids []int, known bool) {
+	dir := "/proc/" + strconv.Itoa(pid) + "/task/"
+	threads, err := os.ReadDir(dir)
+	for _, thread := range threads {
+		text, err := os.ReadFile(dir + thread.Name() + "/children")
+		known = known || err == nil
+		for _, field := range bytes.Fields(text) {
+			if pid, err := strconv.Atoi(string(field)); err == nil {
+				pids = append(pids, pid)
+			}
+		}
+	}
+	return pids, known || err != nil
+}
+
+// descend adds a process and its descendants to a table.
+func descend(pid int, to map[int]proc) {
+	p, ok := line(pid)
+	if _, seen := to[pid]; seen || !ok {
+		return
+	}
+	to[pid] = p
+	pids, _ := children(pid)
+	for _, child := range pids {
+		descend(child, to)
+	}
+}
+
 // mark returns the job that a process says in its environment to be of; "" when
 // it says nothing or may not be asked.
 func mark(pid int) string {
