@@ -64,11 +64,12 @@ function pendingChanged() {
   document.getElementById("count").textContent = waiting.length || "";
   setTitle();
   view?.pending?.();
+  known ??= new Set(waiting.map(keyOf));
   clearTimeout(saying);
   saying = setTimeout(() => {
-    const fresh = known && waiting.filter((gate) => !known.has(keyOf(gate)));
+    const fresh = waiting.filter((gate) => !known?.has(keyOf(gate)));
     known = new Set(waiting.map(keyOf));
-    if (fresh?.length) {
+    if (fresh.length) {
       app.announce(fresh.length > 1 ? `${fresh.length} more approvals are pending.`
         : inline(`${fresh[0].namespace}/${fresh[0].name} waits for approval at gate ${fresh[0].gate}.`));
     }

@@ -8,7 +8,8 @@ import { inline } from "./words.js";
 
 export const canaryOf = (gate) => `${gate.namespace}/${gate.name}`;
 export const kindOf = (gate) => (gate.kind === "gate" ? "Gate" : "Rollback switch");
-export const awaits = (gate) => gate.kind === "gate" && !gate.open && Boolean(gate.waiting);
+// awaits reports whether a gate waits for approval: it may be open for another revision.
+export const awaits = (gate) => gate.kind === "gate" && Boolean(gate.waiting);
 const label = (gate) => inline(`${canaryOf(gate)}, ${kindOf(gate).toLowerCase()} ${gate.gate}`);
 
 // What can be done: by which path of the API, how its button looks, what comes of it.
@@ -25,11 +26,10 @@ const actions = {
     effect: "Who asks from now on is refused." },
 };
 
-const possible = (gate) => {
-  if (gate.open) return ["close"];
-  if (gate.kind === "rollback") return ["rollback"];
-  return gate.waiting ? ["approve", "reject"] : ["open"];
-};
+const possible = (gate) => [
+  ...(awaits(gate) ? ["approve", "reject"] : []),
+  ...(gate.open ? ["close"] : gate.kind === "rollback" ? ["rollback"] : awaits(gate) ? [] : ["open"]),
+];
 
 // modes are what an opening can hold for: a certain revision only when one waits.
 const modes = ({ waiting }) => [
@@ -40,11 +40,7 @@ const modes = ({ waiting }) => [
 
 const lifetimes = [["", "none"], ["15m", "15 minutes"], ["1h", "1 hour"], ["8h", "8 hours"], ["24h", "1 day"], ["168h", "7 days"]];
 
-// The name for the audit trail, where nobody has to sign in, is remembered when the browser lets us.
-const remembered = {
-  read: () => { try { return localStorage.getItem("headgate-actor") ?? ""; } catch { return ""; } },
-  write: (name) => { try { localStorage.setItem("headgate-actor", name); } catch { /* it does not */ } },
-};
+let yourName = ""; // for the audit trail, where nobody has to sign in
 
 // visit is what is known of who waits.
 export const visit = ({ waiting }) => (waiting ? [
@@ -65,9 +61,9 @@ function decide(app, what, gate, current, refuge) {
       h("p", null, effect),
       path === "open" && [
         choice("It holds for", "mode", modes(gate)),
-        field("Time limit", select("ttl", lifetimes), "It closes by itself after this time."),
+        field("Time limit", select("ttl", lifetimes)),
       ],
-      !app.session.required && field("Your name", h("input", { name: "actor", maxlength: "200", autocomplete: "name", value: remembered.read() })),
+      !app.session.required && field("Your name", h("input", { name: "actor", maxlength: "200", autocomplete: "name", value: yourName })),
       field("Reason", h("textarea", { name: "reason", rows: "2", maxlength: "1000" }), "Kept in the audit trail. Optional."),
     ],
     confirm: title,
@@ -81,7 +77,7 @@ function decide(app, what, gate, current, refuge) {
       return () => clearInterval(timer);
     },
     act: async (fields) => {
-      if (fields.actor) remembered.write(fields.actor);
+      yourName = fields.actor ?? "";
       const change = Object.entries({ ...fields, checksum: fields.mode === "checksum" || what === "reject" ? checksum : "" });
       const fresh = await post(gatePath(gate, path), Object.fromEntries(change.filter(([, value]) => value)));
       app.announce(`${label(gate)}: ${done}.`);

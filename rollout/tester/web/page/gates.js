@@ -7,12 +7,14 @@ import { field } from "./dialog.js";
 import { ago, badge, facts, h, listing, optional, remote, section, sync } from "./dom.js";
 import { Collection, pages } from "./live.js";
 import { runningSection } from "./runs.js";
-import { inline, modes, number } from "./words.js";
+import { inline, modes } from "./words.js";
 
+// The key is in the order of the listing.
 export const keyOf = (gate) => JSON.stringify([gate.namespace, gate.name, gate.kind, gate.gate]);
 const route = (gate) => `#/gates/${[gate.kind, gate.namespace, gate.name, gate.gate].map(encodeURIComponent).join("/")}`;
 const byName = (a, b) => keyOf(a).localeCompare(keyOf(b));
 
+const gateName = (gate) => h("span", null, remote(gate.gate), gate.kind === "rollback" && " (rollback)");
 const changed = (gate) => h("span", null, ago(gate.changed), gate.actor && [" by ", remote(gate.actor)]);
 
 // approvals is the first view: what waits for approval, and what runs.
@@ -23,7 +25,7 @@ export function approvals(app) {
   const card = (gate) => h("li", { class: "card pending" },
     h("h2", null, h("a", { href: route(gate) }, remote(canaryOf(gate), "name"))),
     facts([["Gate", remote(gate.gate)], ...visit(gate),
-      ["Closed", gate.changed && changed(gate)], ["Reason", optional(gate.reason)]]),
+      ["Changed", gate.changed && changed(gate)], ["Reason", optional(gate.reason)]]),
     buttons(app, gate, () => app.pending.items.get(keyOf(gate)), () => part.heading));
   const draw = () => {
     if (!app.pending.loaded) return;
@@ -58,20 +60,18 @@ const holds = (gate) => gate.open && h("span", null, modes[gate.mode] ?? remote(
   gate.checksum && [" ", remote(gate.checksum, "code")],
   gate.expires && [", closes ", ago(gate.expires)]);
 
-const most = 200;
-
 // gatesView lists all gates and rollback switches.
 export function gatesView(app) {
   const filter = h("input", { type: "search", autocomplete: "off", oninput: () => all.changed() });
   const part = listing({
     title: "Gates and rollback switches",
     caption: "Those that were asked or changed",
-    columns: ["Canary", "Kind", "Gate", "State", "Holds for", "Changed", "Reason", "Action"],
-    before: field("Find", filter, "Part of a canary’s or a gate’s name."),
+    columns: ["Canary", "Gate", "State", "Holds for", "Changed", "Reason", "Action"],
+    before: field("Find by name", filter),
     keyOf,
     cells: (gate) => [
       h("a", { href: route(gate) }, remote(canaryOf(gate), "name")),
-      kindOf(gate), remote(gate.gate), stateOf(gate), holds(gate) || "",
+      gateName(gate), stateOf(gate), holds(gate) || "",
       gate.changed ? changed(gate) : "", optional(gate.reason),
       buttons(app, gate, () => all.items.get(keyOf(gate)), () => part.heading),
     ],
@@ -82,7 +82,7 @@ export function gatesView(app) {
     changed: () => {
       const wanted = filter.value.trim().toLowerCase();
       const found = [...all.items.values()].filter((gate) => `${canaryOf(gate)} ${gate.gate}`.toLowerCase().includes(wanted)).sort(byName);
-      part.show(found.slice(0, most), found.length > most ? `There are ${number(found.length - most)} more: find them by name.`
+      part.show(found, all.items.size >= 1000 ? "Only the first 1000 are here."
         : found.length ? "" : wanted ? "No gate has such a name." : "No gate was asked or changed yet.");
     },
   });
@@ -141,12 +141,10 @@ function auditSection(app, level, key = {}) {
     level,
     title: "Audit trail",
     caption: "Who did what, newest first",
-    columns: ["Canary", "Gate", "Time", "Action", "Holds for", "By", "Reason"],
+    columns: ["Time", "Action", "Canary", "Gate", "Holds for", "By", "Reason"],
     keyOf: (entry) => String(entry.id),
     cells: (entry) => [
-      h("a", { href: route(entry) }, remote(canaryOf(entry), "name")),
-      h("span", null, remote(entry.gate), entry.kind === "rollback" && " (rollback)"),
-      ago(entry.time), badge(inline(entry.action), "off"),
+      ago(entry.time), remote(entry.action), h("a", { href: route(entry) }, remote(canaryOf(entry), "name")), gateName(entry),
       entry.mode || entry.checksum ? h("span", null, modes[entry.mode] ?? remote(entry.mode), " ", remote(entry.checksum, "code")) : "",
       optional(entry.actor), optional(entry.reason),
     ],

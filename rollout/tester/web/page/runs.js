@@ -2,7 +2,7 @@
 
 import { path, post, read } from "./api.js";
 import { ask, field, select } from "./dialog.js";
-import { ago, badge, facts, h, listing, remote, waited } from "./dom.js";
+import { ago, badge, h, listing, remote, waited } from "./dom.js";
 import { Collection, pages } from "./live.js";
 import { count, inline, latency, number, span } from "./words.js";
 
@@ -47,8 +47,7 @@ const result = (run) => {
 export function cancel(app, run, refuge) {
   return ask({
     title: `Cancel: ${run.type} of ${inline(canaryOf(run))}`,
-    content: [facts([["Run", remote(run.id, "code")], ["Duration", duration(run)]]),
-      h("p", null, "Everything that it started is ended. Who waits for its result is told that it was cancelled.")],
+    content: h("p", null, "Everything that it started is ended. Who waits for its result is told that it was cancelled."),
     confirm: "End the run",
     danger: true,
     refuge,
