@@ -20,9 +20,9 @@ func (s *Server) entrance(next http.Handler) http.Handler {
 		if !ok {
 			a = &answer{ResponseWriter: w}
 		}
-		m.inFlight.Inc()
+		m.inFlight.Add(1)
 		defer func() {
-			m.inFlight.Dec()
+			m.inFlight.Add(-1)
 			m.countRequest(routeOf(r.URL.Path), a.status)
 		}()
 		if err := origins.Check(r); err != nil {

@@ -27,11 +27,11 @@ type metrics struct {
 		running, queued                prometheus.Gauge
 		waiting                        sync.Map // by ID
 	}
-	checks   map[api.Kind]*[2]prometheus.Counter // closed, open
+	checks   [2][2]prometheus.Counter // of gates and of rollback switches, closed and open
 	changes  *prometheus.CounterVec
 	denials  *prometheus.CounterVec
 	requests *prometheus.CounterVec
-	inFlight prometheus.Gauge
+	inFlight atomic.Int64
 	counted  [len(routes)][600]atomic.Pointer[prometheus.Counter] // requests by route and status
 }
 
@@ -78,10 +78,19 @@ func (m *metrics) build(s *Server) {
 	m.changes = counter("gate_changes_total", "Changes of gates and rollback switches by callers.", "kind", "action")
 	m.denials = counter("auth_failures_total", "Requests that were refused because of who sent them, or from where.", "reason")
 	m.requests = counter("http_requests_total", "Requests that were answered.", "route", "code")
-	m.inFlight = gauge("http_requests_in_flight", "Requests that wait for an answer, and streams.")
-	m.checks = make(map[api.Kind]*[2]prometheus.Counter)
-	for _, kind := range []api.Kind{api.KindGate, api.KindRollback} {
-		m.checks[kind] = &[2]prometheus.Counter{checks.WithLabelValues(string(kind), "closed"), checks.WithLabelValues(string(kind), "open")}
+	reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: metricPrefix + "http_requests_in_flight", Help: "Requests that wait for an answer, and streams.",
+	}, func() float64 { return float64(m.inFlight.Load()) }))
+	m.zero(checks)
+	reg.MustRegister(m.runs.duration, gateStates{s}, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	m.handler = promhttp.InstrumentMetricHandler(reg, promhttp.HandlerFor(reg, promhttp.HandlerOpts{MaxRequestsInFlight: 4, Timeout: 10 * time.Second}))
+}
+
+// zero makes the series that are there from the beginning, so that the first
+// event of each is seen as an increase.
+func (m *metrics) zero(checks *prometheus.CounterVec) {
+	for i, kind := range []api.Kind{api.KindGate, api.KindRollback} {
+		m.checks[i] = [2]prometheus.Counter{checks.WithLabelValues(string(kind), "closed"), checks.WithLabelValues(string(kind), "open")}
 		for _, action := range actions {
 			m.changes.WithLabelValues(string(kind), action)
 		}
@@ -98,6 +107,4 @@ func (m *metrics) build(s *Server) {
 			m.runs.ended.WithLabelValues(name, string(outcome))
 		}
 	}
-	reg.MustRegister(m.runs.duration, gateStates{s}, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	m.handler = promhttp.InstrumentMetricHandler(reg, promhttp.HandlerFor(reg, promhttp.HandlerOpts{MaxRequestsInFlight: 4, Timeout: 10 * time.Second}))
 }

@@ -40,14 +40,14 @@ func (s *Server) ObserveRun(r api.Run, shared bool) {
 
 // observeCheck counts a check of a gate.
 func (s *Server) observeCheck(kind api.Kind, open bool) {
-	checks := s.measures().checks[kind]
-	switch {
-	case checks == nil:
-	case open:
-		checks[1].Inc()
-	default:
-		checks[0].Inc()
+	of, result := 0, 0
+	if kind == api.KindRollback {
+		of = 1
 	}
+	if open {
+		result = 1
+	}
+	s.measures().checks[of][result].Inc()
 }
 
 // observeChange counts and logs a change of a gate: open, close, reject, link.

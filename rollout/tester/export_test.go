@@ -1,0 +1,12 @@
+package tester
+
+import "github.com/headgate-io/headgate/rollout/tester/api"
+
+// CountCheck counts what a check of a gate has counted.
+func CountCheck(s *Server) {
+	m := s.measures()
+	m.inFlight.Add(1)
+	s.observeCheck(api.KindGate, true)
+	m.inFlight.Add(-1)
+	m.countRequest(routeOf("/gate/check"), 200)
+}

@@ -1,0 +1,194 @@
+package tester_test
+
+import (
+	"maps"
+	"net/http"
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/headgate-io/headgate/rollout/tester"
+	"github.com/headgate-io/headgate/rollout/tester/api"
+	"github.com/headgate-io/headgate/rollout/tester/gate"
+	"github.com/headgate-io/headgate/rollout/tester/run"
+)
+
+// scrape returns the samples of /metrics by name and labels.
+func (d *door) scrape() map[string]float64 {
+	d.t.Helper()
+	got := d.call(http.MethodGet, "/metrics", "")
+	got.is(d.t, "metrics", 200, "")
+	samples := make(map[string]float64)
+	for line := range strings.Lines(got.body) {
+		line = strings.TrimSpace(line)
+		at := strings.LastIndexByte(line, ' ')
+		if strings.HasPrefix(line, "#") || at < 0 {
+			continue
+		}
+		value, err := strconv.ParseFloat(line[at+1:], 64)
+		if err != nil {
+			d.t.Fatalf("%s: %v", line, err)
+		}
+		samples[strings.TrimPrefix(line[:at], "headgate_tester_")] = value
+	}
+	return samples
+}
+
+func TestMetrics(t *testing.T) {
+	d := openDoor(t, func(w *doorway) { w.Runs.Concurrency = 1 })
+	d.post("/", body+`, "metadata": {"type": "bash", "cmd": "echo 12345"}}`).is(t, "a test that passes", 200, "")
+	d.post("/", body+`, "metadata": {"type": "bash", "cmd": "exit 3"}}`).is(t, "a test that fails", 422, "")
+	d.post("/", body+`, "metadata": {"type": "bash", "cmd": "sleep 600", "timeout": "0.1"}}`).is(t, "a test that takes too long", 422, "")
+	for range 2 {
+		d.post("/", body+`, "metadata": {"cmd": "sleep 600"}}`).is(t, "a load", 202, "")
+	}
+	d.post("/", body+`, "metadata": {"cmd": "sleep 601"}}`).is(t, "a load that waits for its place", 202, "")
+	d.post("/gate/check", body+"}").is(t, "a closed gate", 403, "Forbidden")
+	d.post("/gate/a/check", body+"}").is(t, "another", 403, "Forbidden")
+	d.post("/gate/open", body+"}").is(t, "opening", 202, "")
+	d.post("/gate/check", body+"}").is(t, "an open gate", 200, "Approved")
+	d.post("/rollback/close", body+"}").is(t, "closing", 202, "")
+	d.post("/api/v1/gates/gate/shop/podinfo/a/reject", "").is(t, "rejecting", 200, "")
+	d.post("/gate/b/check", body+"}").is(t, "one that waits", 403, "Forbidden")
+	d.call(http.MethodPost, "/gate/open", body+"}", "Origin", "https://other.example.com").is(t, "a page of another site", 403, "")
+
+	got := d.scrape()
+	for sample, want := range map[string]float64{
+		`runs_started_total{type="bash"}`: 3, `runs_started_total{type="cmd"}`: 1, `runs_started_total{type="concord"}`: 0,
+		`runs_finished_total{outcome="succeeded",type="bash"}`: 1, `runs_finished_total{outcome="failed",type="bash"}`: 1,
+		`runs_finished_total{outcome="timed-out",type="bash"}`: 1, `runs_finished_total{outcome="cancelled",type="cmd"}`: 0,
+		`runs_shared_total{type="cmd"}`: 1, `runs_running`: 1, `runs_queued`: 1, `runs_output_bytes_total{type="bash"}`: 6,
+		`run_duration_seconds_count{type="bash"}`: 3, `run_duration_seconds_bucket{type="bash",le="3600"}`: 3,
+		`gate_checks_total{kind="gate",result="closed"}`: 3, `gate_checks_total{kind="gate",result="open"}`: 1, `gate_checks_total{kind="rollback",result="open"}`: 0,
+		`gate_changes_total{action="open",kind="gate"}`: 1, `gate_changes_total{action="close",kind="rollback"}`: 1, `gate_changes_total{action="reject",kind="gate"}`: 1,
+		`gates{kind="gate",state="open"}`: 1, `gates{kind="gate",state="waiting"}`: 2, `gates{kind="rollback",state="open"}`: 1, `gate_waiting_since_seconds{kind="rollback"}`: 0,
+		`auth_failures_total{reason="origin"}`: 1, `auth_failures_total{reason="missing"}`: 0,
+		`http_requests_total{code="200",route="gate"}`: 1, `http_requests_total{code="403",route="gate"}`: 4, `http_requests_total{code="422",route="task"}`: 2,
+		`http_requests_total{code="202",route="task"}`: 3, `http_requests_total{code="200",route="api"}`: 1, `http_requests_in_flight`: 1,
+	} {
+		if value, found := got[sample]; !found || value != want {
+			t.Errorf("%s is %v (%t), want %v", sample, value, found, want)
+		}
+	}
+	if since := got[`gate_waiting_since_seconds{kind="gate"}`]; since < 1.7e9 {
+		t.Errorf("gate_waiting_since_seconds is %v", since)
+	}
+	for _, family := range []string{"go_goroutines", "process_open_fds", "promhttp_metric_handler_requests_in_flight"} {
+		if _, found := got[family]; !found {
+			t.Errorf("there is no %s", family)
+		}
+	}
+	for _, r := range d.Server.Runs.Runs(api.Filter{}) {
+		d.post("/api/v1/runs/"+r.ID+"/cancel", "")
+	}
+	got = d.scrape()
+	for sample, want := range map[string]float64{`runs_running`: 0, `runs_queued`: 0, `runs_finished_total{outcome="cancelled",type="cmd"}`: 2} {
+		if got[sample] != want {
+			t.Errorf("in the end %s is %v, want %v", sample, got[sample], want)
+		}
+	}
+}
+
+// TestMetricNames shows that no request makes a series of its own.
+func TestMetricNames(t *testing.T) {
+	d := openDoor(t, nil)
+	d.post("/gate/open", body+"}")
+	before := len(d.scrape())
+	for _, name := range []string{"a", "b", "c"} {
+		d.post("/gate/"+name+"/open", `{"name": "`+name+`", "namespace": "`+name+`"}`)
+		d.post("/gate/"+name+"/check", `{"name": "`+name+`", "namespace": "`+name+`"}`)
+		d.post("/nothing/"+name, `{"name": "`+name+`", "metadata": {"type": "`+name+`"}}`)
+		d.call(name, "/api/v1/runs/"+name, "")
+	}
+	after := d.scrape()
+	for sample := range after {
+		for _, label := range []string{`"a"`, `"b"`, `"c"`} {
+			if strings.Contains(sample, label) {
+				t.Errorf("a series is named by a request: %s", sample)
+			}
+		}
+	}
+	if more := len(after) - before; more > 5 { // statuses that were not seen before
+		t.Errorf("%d series more", more)
+	}
+}
+
+func TestMetricsAccess(t *testing.T) {
+	for name, tt := range map[string]struct {
+		open  bool
+		token string
+		want  int
+	}{"no token": {false, "", 401}, "a wrong one": {false, "wrong-wrong-wrong", 401}, "a token": {false, "0123456789abcdef-ci", 200}, "open": {true, "", 200}} {
+		d := openDoor(t, func(w *doorway) { w.server.Guard, w.server.OpenMetrics = guard(t, oneCaller), tt.open })
+		d.token = tt.token
+		d.call(http.MethodGet, "/metrics", "").is(t, name, tt.want, "")
+	}
+	d := openDoor(t, nil)
+	if got := d.post("/metrics", ""); got.status != http.StatusMethodNotAllowed || got.header.Get("Allow") != "GET, HEAD" {
+		t.Errorf("POST: %+v", got)
+	}
+}
+
+var metricRow = regexp.MustCompile("(?m)^\\| `(headgate_tester_[a-z_]+)(\\{[a-z, ]+\\})?` \\|")
+
+// TestMetricsTable compares the table of the documentation with what is served.
+func TestMetricsTable(t *testing.T) {
+	text, err := os.ReadFile("../../docs/tester.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	documented := map[string]string{}
+	for _, m := range metricRow.FindAllStringSubmatch(string(text), -1) {
+		documented[m[1]] = strings.Trim(m[2], "{}")
+	}
+	d := openDoor(t, nil)
+	d.post("/gate/open", body+"}")
+	served := map[string]string{}
+	label := regexp.MustCompile(`([a-z]+)="`)
+	for line := range strings.Lines(d.call(http.MethodGet, "/metrics", "").body) {
+		name, rest, _ := strings.Cut(strings.Fields(line)[0], "{")
+		name = regexp.MustCompile("(run_duration_seconds)_(bucket|sum|count)").ReplaceAllString(name, "$1")
+		if !strings.HasPrefix(name, "headgate_tester_") {
+			continue
+		}
+		var labels []string
+		for _, m := range label.FindAllStringSubmatch(rest, -1) {
+			if m[1] != "le" {
+				labels = append(labels, m[1])
+			}
+		}
+		served[name] = strings.Join(labels, ", ")
+	}
+	if !maps.Equal(documented, served) {
+		t.Errorf("docs/tester.md has\n%v\nserved are\n%v", table(documented), table(served))
+	}
+}
+
+func table(rows map[string]string) string {
+	var lines []string
+	for name, labels := range rows {
+		lines = append(lines, name+"{"+labels+"}")
+	}
+	slices.Sort(lines)
+	return strings.Join(lines, "\n")
+}
+
+// BenchmarkObserveCheck is what metrics add to a check of a gate.
+func BenchmarkObserveCheck(b *testing.B) {
+	s := &tester.Server{}
+	var err error
+	if s.Gates, err = gate.Open(gate.Config{}); err != nil {
+		b.Fatal(err)
+	}
+	defer s.Gates.Close()
+	if s.Runs, err = run.Open(run.Config{}); err != nil {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		tester.CountCheck(s)
+	}
+}
