@@ -3,6 +3,7 @@ package tester_test
 import (
 	"context"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -19,7 +20,13 @@ func TestLaunchEndsWithItsCallers(t *testing.T) {
 			shared <- struct{}{}
 		}
 	}})
-	url := "http://" + serve(t, s) + "/launch-test"
+	handler, served := s.Handler(), make(chan struct{}, 2)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		handler.ServeHTTP(w, r)
+		served <- struct{}{}
+	}))
+	defer server.Close()
+	url := server.URL + "/launch-test"
 	body := payload("left", `{"script":"linger"}`)
 	type caller struct {
 		leave context.CancelFunc
@@ -40,6 +47,7 @@ func TestLaunchEndsWithItsCallers(t *testing.T) {
 	<-shared
 	first.leave()
 	<-first.gone
+	<-served
 	if now, _ := s.Runs.Run(r.ID); now.State != api.Running {
 		t.Errorf("the run is %s", now.State)
 	}
