@@ -27,8 +27,18 @@ const (
 // launches are what /launch-test remembers. Its zero value is ready.
 type launches struct {
 	mu      sync.Mutex
-	failed  map[api.Key]time.Time     // until when calls fail, by namespace, name and phase (as Gate)
-	waiting map[[sha256.Size]byte]int // callers that wait for a k6 run, by what they asked for
+	failed  map[api.Key]time.Time // until when calls fail, by namespace, name and phase (as Gate)
+	waiting map[crowd]int
+}
+
+// A crowd is all callers that wait for the same k6 run: a digest of what they
+// asked for; zero for none.
+type crowd [sha256.Size]byte
+
+// A launch is a call of the k6 webhook.
+type launch struct {
+	key   api.Key       // by which its failure is remembered
+	delay time.Duration // for how long
 }
 
 // serveLauncherHealth answers GET /health.
@@ -43,72 +53,49 @@ func (s *Server) serveLauncherHealth(w http.ResponseWriter, r *http.Request) {
 // serveLaunch answers POST /launch-test. Keys of metadata for chats
 // (slack_channels, notification_context) have no effect.
 func (s *Server) serveLaunch(w http.ResponseWriter, r *http.Request) {
-	j, key, err := s.launchJob(w, r)
-	if err != nil {
-		s.refuseTask(w, r, err)
-		return
-	}
-	if j.request.Waits {
-		s.launchWait(w, r, j, key)
-	} else {
-		s.launchStart(w, r, j, key)
-	}
+	s.serveJob(w, r, (*Server).launchJob)
 }
 
-// launchJob reads a call. The key is what failures are remembered by.
-func (s *Server) launchJob(w http.ResponseWriter, r *http.Request) (*job, api.Key, error) {
+// launchJob reads a call.
+func (s *Server) launchJob(w http.ResponseWriter, r *http.Request) (*job, error) {
 	if r.Method != http.MethodPost {
-		return nil, api.Key{}, wrongMethod(w, http.MethodPost)
+		return nil, wrongMethod(w, http.MethodPost)
 	}
 	p, c, err := s.payload(w, r)
 	if err != nil {
-		return nil, api.Key{}, err
+		return nil, err
 	}
-	key := api.Key{Namespace: p.Namespace, Name: p.Name, Gate: p.Phase}
+	if p.Metadata == nil {
+		p.Metadata = metadata{}
+	}
+	p.Metadata[typeKey] = "k6"
+	if err := c.Run(p.Namespace, "k6"); err != nil {
+		return nil, err
+	}
 	for _, required := range []struct{ name, value string }{
 		{"name", p.Name}, {"namespace", p.Namespace}, {"phase", p.Phase}, {"metadata script", p.Metadata["script"]},
 	} {
 		if required.value == "" {
-			return nil, key, refuse(http.StatusBadRequest, "%s is missing in payload", required.name)
+			return nil, refuse(http.StatusBadRequest, "%s is missing in payload", required.name)
 		}
 	}
-	p.Metadata[typeKey] = "k6"
-	delay, err := api.ParseInterval(p.Metadata["min_failure_delay"], launchDelay)
-	if err != nil {
-		return nil, key, refuse(http.StatusBadRequest, "metadata min_failure_delay: %w", err)
+	l := &launch{key: api.Key{Namespace: p.Namespace, Name: p.Name, Gate: p.Phase}}
+	if l.delay, err = api.ParseInterval(p.Metadata["min_failure_delay"], launchDelay); err != nil {
+		return nil, refuse(http.StatusBadRequest, "metadata min_failure_delay: %w", err)
 	}
 	j, err := s.prepare(p, c)
 	if err != nil {
-		return nil, key, err
+		return nil, err
 	}
-	j.delay = delay
-	if left := s.launches.left(key); left > 0 {
-		return nil, key, refuse(http.StatusBadRequest, "the last test failed; further calls fail for %s (min_failure_delay)", left.Round(time.Second))
+	if left := s.launches.left(l.key); left > 0 {
+		return nil, refuse(http.StatusBadRequest, "the last test failed; further calls fail for %s (min_failure_delay)", left.Round(time.Second))
 	}
-	return j, key, nil
+	j.launch = l
+	return j, nil
 }
 
-// launchWait answers with how the run ended. When its last caller has left it
-// is cancelled.
-func (s *Server) launchWait(w http.ResponseWriter, r *http.Request, j *job, key api.Key) {
-	state, alone, err := s.await(r.Context(), j)
-	if err != nil {
-		if alone && state.ID != "" {
-			s.Runs.Cancel(context.WithoutCancel(r.Context()), state.ID, launchActor)
-		}
-		s.refuseLaunch(w, r, s.left(r, err))
-		return
-	}
-	s.launchVerdict(w, r, j, key, state)
-}
-
-// launchStart answers when the run has started.
-func (s *Server) launchStart(w http.ResponseWriter, r *http.Request, j *job, key api.Key) {
-	state, err := s.Runs.Start(j.request, j.task)
-	if err != nil {
-		s.refuseLaunch(w, r, err)
-		return
-	}
+// launched answers for a test that nobody waits for when it has started.
+func (s *Server) launched(w http.ResponseWriter, r *http.Request, j *job, state api.Run) {
 	limited, cancel := context.WithTimeout(r.Context(), launchStart)
 	defer cancel()
 	seen := &lookout{mark: []byte(launchStarted), found: cancel}
@@ -116,37 +103,12 @@ func (s *Server) launchStart(w http.ResponseWriter, r *http.Request, j *job, key
 	if now, err := s.Runs.Run(state.ID); err == nil {
 		state = now
 	}
-	s.launchVerdict(w, r, j, key, state)
+	s.verdict(w, r, j, state)
 }
 
-// launchVerdict answers with the output of a run, and after a failure with its reason.
-func (s *Server) launchVerdict(w http.ResponseWriter, r *http.Request, j *job, key api.Key, state api.Run) {
-	ended := final(state.State)
-	if ended && state.State != api.Stopped {
-		s.launches.remember(key, j.delay, state.State != api.Succeeded)
-	}
-	status, body := http.StatusOK, state.Output
-	if ended && state.State != api.Succeeded {
-		if status = s.verdictStatus(w, state); status == s.failure() {
-			status = http.StatusBadRequest
-		}
-		body = failureText("k6 failed: "+middle(state.Reason, maxReason)+"\n", state.Output, "")
-	}
-	var err error
-	if wantsJSON(r) {
-		state.URL = s.runURL(r, state.ID)
-		err = reply(w, status, state)
-	} else {
-		err = text(w, status, body)
-	}
-	if ended {
-		s.deliver(w, r, state, err)
-	}
-}
-
-// refuseLaunch answers an error. Too many runs are to be tried again after the
-// time that half of the last ones took.
-func (s *Server) refuseLaunch(w http.ResponseWriter, r *http.Request, err error) {
+// retryLaunch says that a call is to be repeated after the time that half of
+// the last ones took.
+func (s *Server) retryLaunch(w http.ResponseWriter) {
 	var took []int64
 	for _, other := range s.Runs.Runs(api.Filter{Type: "k6", Limit: 100}) {
 		if final(other.State) {
@@ -157,7 +119,6 @@ func (s *Server) refuseLaunch(w http.ResponseWriter, r *http.Request, err error)
 		slices.Sort(took)
 		w.Header().Set("Retry-After", strconv.FormatInt(max(1, took[len(took)/2]/1000), 10))
 	}
-	s.refuseTask(w, r, err)
 }
 
 // left returns how long calls still fail.
@@ -169,34 +130,37 @@ func (l *launches) left(k api.Key) time.Duration {
 
 // enter and leave count who waits for what a request asks for. Leave reports
 // whether nobody does any more.
-func (l *launches) enter(r run.Request) (id [sha256.Size]byte) {
+func (l *launches) enter(r run.Request) crowd {
 	text, _ := json.Marshal([]any{r.Namespace, r.Name, r.Checksum, r.Metadata}) // cannot fail: they are texts
-	id = sha256.Sum256(text)
+	c := crowd(sha256.Sum256(text))
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.waiting == nil {
-		l.waiting = map[[sha256.Size]byte]int{}
+		l.waiting = map[crowd]int{}
 	}
-	l.waiting[id]++
-	return id
+	l.waiting[c]++
+	return c
 }
 
-func (l *launches) leave(id [sha256.Size]byte) (last bool) {
+func (l *launches) leave(c crowd) (last bool) {
+	if c == (crowd{}) {
+		return true
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.waiting[id]--
-	if last = l.waiting[id] == 0; last {
-		delete(l.waiting, id)
+	l.waiting[c]--
+	if last = l.waiting[c] == 0; last {
+		delete(l.waiting, c)
 	}
 	return last
 }
 
 // remember remembers how a test ended.
-func (l *launches) remember(k api.Key, delay time.Duration, failed bool) {
+func (l *launches) remember(call launch, failed bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !failed {
-		delete(l.failed, k)
+		delete(l.failed, call.key)
 		return
 	}
 	now := time.Now()
@@ -211,7 +175,7 @@ func (l *launches) remember(k api.Key, delay time.Duration, failed bool) {
 		}
 	}
 	if len(l.failed) < maxFailures {
-		l.failed[k] = now.Add(delay)
+		l.failed[call.key] = now.Add(call.delay)
 	}
 }
 

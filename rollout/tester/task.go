@@ -3,8 +3,9 @@ package tester
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
-	"time"
+	"runtime/debug"
 
 	"github.com/headgate-io/headgate/rollout/tester/api"
 	"github.com/headgate-io/headgate/rollout/tester/run"
@@ -17,19 +18,94 @@ type job struct {
 	task.Common
 	request run.Request
 	task    run.Task
-	delay   time.Duration // of the k6 webhook, after a failure
+	launch  *launch // of the k6 webhook, else nil
 }
 
 // serveTask answers the task route.
-func (s *Server) serveTask(w http.ResponseWriter, r *http.Request) {
-	j, err := s.job(w, r)
+func (s *Server) serveTask(w http.ResponseWriter, r *http.Request) { s.serveJob(w, r, (*Server).job) }
+
+// serveJob answers a request that read makes a job of. While the caller waits
+// for the end of the run, which may be long, with many others, neither what was
+// asked for nor a large stack is kept for it.
+func (s *Server) serveJob(w http.ResponseWriter, r *http.Request, read func(*Server, http.ResponseWriter, *http.Request) (*job, error)) {
+	var p *pending
+	apart(func() { p = s.begin(w, r, read) })
+	if p == nil {
+		return
+	}
+	select {
+	case <-p.Ended():
+	case <-r.Context().Done():
+	}
+	s.end(w, r, p)
+}
+
+// A pending is a job that is waited for.
+type pending struct {
+	*run.Pending
+	job
+	crowd crowd // of callers that wait for the same k6 run
+}
+
+// begin answers a request that is refused or not waited for, and returns nil;
+// otherwise the job.
+func (s *Server) begin(w http.ResponseWriter, r *http.Request, read func(*Server, http.ResponseWriter, *http.Request) (*job, error)) *pending {
+	j, err := read(s, w, r)
+	if err == nil && !j.request.Waits {
+		err = s.start(w, r, j)
+	}
+	if err != nil {
+		s.refuseJob(w, r, j, err)
+	}
+	if err != nil || !j.request.Waits {
+		return nil
+	}
+	p := &pending{job: *j}
+	p.request, p.task = run.Request{}, nil
+	if j.name == "k6" {
+		p.crowd = s.launches.enter(j.request)
+	}
+	if p.Pending, err = s.Runs.Join(j.request, j.task); err != nil {
+		s.launches.leave(p.crowd)
+		s.refuseJob(w, r, j, err)
+		return nil
+	}
+	return p
+}
+
+// end answers with how the run ended. A caller that leaves before does not end
+// it: its verdict waits for the next equal request. Only the k6 webhook ends it
+// with the last of its callers.
+func (s *Server) end(w http.ResponseWriter, r *http.Request, p *pending) {
+	alone := s.launches.leave(p.crowd)
+	state, ended := p.Run()
 	switch {
-	case err != nil:
-		s.refuseTask(w, r, err)
-	case j.request.Waits:
-		s.wait(w, r, j)
+	case ended:
+		s.verdict(w, r, &p.job, state)
+	case p.launch != nil && alone:
+		s.Runs.Cancel(context.WithoutCancel(r.Context()), state.ID, launchActor)
+		fallthrough
 	default:
-		s.start(w, r, j)
+		s.refuseTask(w, r, refuse(http.StatusServiceUnavailable, "the request ended before the run")) // for who still hears it
+	}
+}
+
+// apart calls do on a stack of its own. The caller's stays as it is, and panics
+// as do did.
+func apart(do func()) {
+	panicked := make(chan any)
+	go func() {
+		defer func() {
+			cause := recover()
+			if cause != nil && cause != http.ErrAbortHandler {
+				cause = fmt.Sprintf("%v\n%s", cause, debug.Stack())
+			}
+			panicked <- cause
+		}()
+		do()
+	}()
+	if cause := <-panicked; cause != nil {
+		panic(cause)
 	}
 }
 
@@ -97,56 +173,31 @@ func nameOf(t *taskType, m metadata) string {
 	return t.name
 }
 
-// start answers for a run in the background.
-func (s *Server) start(w http.ResponseWriter, r *http.Request, j *job) {
+// start starts a run in the background and answers, unless the run is refused.
+func (s *Server) start(w http.ResponseWriter, r *http.Request, j *job) error {
 	state, err := s.Runs.Start(j.request, j.task)
-	if err != nil {
-		s.refuseTask(w, r, err)
-		return
-	}
-	if j.FailOnError && final(state.State) && state.State != api.Succeeded {
+	switch {
+	case err != nil:
+		return err
+	case j.launch != nil:
+		s.launched(w, r, j, state)
+	case j.FailOnError && final(state.State) && state.State != api.Succeeded:
 		s.verdict(w, r, j, state)
-		return
-	}
-	if wantsJSON(r) {
+	case wantsJSON(r):
 		state.URL = s.runURL(r, state.ID)
-		reply(w, http.StatusAccepted, state)
-		return
+		return reply(w, http.StatusAccepted, state)
+	default:
+		return text(w, http.StatusAccepted, "")
 	}
-	text(w, http.StatusAccepted, "")
+	return nil
 }
 
-// wait answers with how a run ended. A caller that leaves before does not end
-// it: its verdict waits for the next equal request.
-func (s *Server) wait(w http.ResponseWriter, r *http.Request, j *job) {
-	state, _, err := s.await(r.Context(), j)
-	if err != nil {
-		s.refuseTask(w, r, s.left(r, err))
-		return
+// refuseJob answers that a job was refused.
+func (s *Server) refuseJob(w http.ResponseWriter, r *http.Request, j *job, err error) {
+	if j != nil && j.launch != nil && errors.Is(err, run.ErrBusy) {
+		s.retryLaunch(w)
 	}
-	s.verdict(w, r, j, state)
-}
-
-// await waits for the end of the run of a job, which is forgotten: while many
-// callers wait, one run alone needs what they asked for. Alone reports whether
-// no other caller waits for the same k6 run.
-func (s *Server) await(ctx context.Context, j *job) (state api.Run, alone bool, err error) {
-	request, work := j.request, j.task
-	j.request, j.task = run.Request{}, nil
-	if j.name == "k6" {
-		id := s.launches.enter(request)
-		defer func() { alone = s.launches.leave(id) }()
-	}
-	state, err = s.Runs.Wait(ctx, request, work)
-	return state, false, err
-}
-
-// left turns the end of a request into a refusal, for those who still hear it.
-func (s *Server) left(r *http.Request, err error) error {
-	if r.Context().Err() != nil && !errors.Is(err, run.ErrClosed) {
-		return refuse(http.StatusServiceUnavailable, "the request ended before the run")
-	}
-	return err
+	s.refuseTask(w, r, err)
 }
 
 // refuseTask answers an error of the task route, as JSON if the caller asked for it.

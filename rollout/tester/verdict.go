@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -18,17 +19,23 @@ const (
 )
 
 // verdict answers with how a run ended. When that has been written to a caller
-// that is still there it is delivered.
+// that is still there it is delivered. The k6 webhook also answers for a run
+// that goes on.
 func (s *Server) verdict(w http.ResponseWriter, r *http.Request, j *job, state api.Run) {
-	status := s.verdictStatus(w, state)
+	status, body := s.verdictStatus(w, j, state), j.verdictText(state)
+	if j.launch != nil && final(state.State) && state.State != api.Stopped {
+		s.launches.remember(*j.launch, state.State != api.Succeeded)
+	}
 	var err error
 	if wantsJSON(r) {
 		state.URL = s.runURL(r, state.ID)
 		err = reply(w, status, state)
 	} else {
-		err = text(w, status, j.verdictText(state))
+		err = text(w, status, body)
 	}
-	s.deliver(w, r, state, err)
+	if final(state.State) {
+		s.deliver(w, r, state, err)
+	}
 }
 
 // deliver flushes an answer, and says that the verdict was received unless it
@@ -42,39 +49,42 @@ func (s *Server) deliver(w http.ResponseWriter, r *http.Request, state api.Run, 
 	}
 }
 
-// verdictStatus returns the status of a run that ended. One that was stopped
-// with the test runner has no verdict: it is to be asked for again.
-func (s *Server) verdictStatus(w http.ResponseWriter, state api.Run) int {
-	switch state.State {
-	case api.Succeeded:
+// verdictStatus returns the status of a run. One that was stopped with the test
+// runner has no verdict: it is to be asked for again.
+func (s *Server) verdictStatus(w http.ResponseWriter, j *job, state api.Run) int {
+	switch {
+	case state.State == api.Succeeded || !final(state.State):
 		return http.StatusOK
-	case api.Stopped:
-		w.Header().Set("Retry-After", fmt.Sprint(retryAfter))
+	case state.State == api.Stopped:
+		w.Header().Set("Retry-After", strconv.Itoa(retryAfter))
 		return http.StatusServiceUnavailable
+	case j.launch != nil:
+		return http.StatusBadRequest
 	}
 	return s.failure()
 }
 
 // verdictText returns the body of the answer.
 func (j *job) verdictText(state api.Run) string {
-	switch {
-	case state.State == api.Succeeded && !j.ReturnOutput:
+	if state.State == api.Succeeded || !final(state.State) {
+		if j.ReturnOutput || j.launch != nil {
+			return state.Output
+		}
 		return ""
-	case state.State == api.Succeeded:
-		return state.Output
 	}
 	reason := middle(state.Reason, maxReason)
 	if reason == "" {
 		reason = string(state.State)
 	}
-	if !j.command && state.Output != "" {
+	switch {
+	case j.launch != nil:
+		return failureText("k6 failed: "+reason+"\n", state.Output, "")
+	case j.command:
+		return failureText("command "+middle(state.Metadata["cmd"], maxCommand)+" failed: ", state.Output, ": "+reason)
+	case state.Output != "":
 		return failureText(reason+"\n", state.Output, "")
 	}
-	if !j.command {
-		return reason
-	}
-	command := middle(state.Metadata["cmd"], maxCommand)
-	return failureText("command "+command+" failed: ", state.Output, ": "+reason)
+	return reason
 }
 
 // failureText returns a text of at most maxFailure bytes, whose output is cut

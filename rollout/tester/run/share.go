@@ -27,27 +27,64 @@ func (d *Desk) Wait(ctx context.Context, r Request, t Task) (api.Run, error) {
 	if ctx.Err() != nil {
 		return api.Run{}, context.Cause(ctx)
 	}
-	e, l, err := d.claim(&r, t, true)
+	p, err := d.Join(r, t)
 	if err != nil {
 		return api.Run{}, err
 	}
-	if l == nil {
-		return d.record(e), nil
-	}
 	r, t = Request{}, nil // of many callers that wait, only one run needs them
 	select {
-	case <-l.done:
-		return l.final, nil
+	case <-p.Ended():
 	case <-ctx.Done():
 	}
+	state, ended := p.Run()
+	if !ended {
+		return state, context.Cause(ctx)
+	}
+	return state, nil
+}
+
+// Join is the part of Wait that does not wait: it returns the run that answers.
+// The error is ErrBusy or ErrClosed.
+func (d *Desk) Join(r Request, t Task) (*Pending, error) {
+	e, l, err := d.claim(&r, t, true)
+	if err != nil {
+		return nil, err
+	}
+	p := &Pending{desk: d, entry: e, live: l}
+	if l != nil {
+		p.ended = l.done
+	} else {
+		p.ended = make(chan struct{})
+		close(p.ended)
+	}
+	return p, nil
+}
+
+// A Pending is a run that somebody waits for. It is small, for many may wait.
+type Pending struct {
+	desk  *Desk
+	entry *entry
+	live  *live // nil when it had ended before
+	ended chan struct{}
+}
+
+// Ended is closed when the run has ended.
+func (p *Pending) Ended() <-chan struct{} { return p.ended }
+
+// Run returns the run, and whether it has ended: then it is as Wait returns it,
+// else as it is now, without output.
+func (p *Pending) Run() (state api.Run, hasEnded bool) {
+	if p.live == nil {
+		return p.desk.record(p.entry), true
+	}
 	select {
-	case <-l.done:
-		return l.final, nil
+	case <-p.live.done:
+		return p.live.final, true
 	default:
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return e.run, context.Cause(ctx)
+	p.desk.mu.Lock()
+	defer p.desk.mu.Unlock()
+	return p.entry.run, false
 }
 
 // claim returns the run that answers a request, and what is in memory of it.
