@@ -30,8 +30,8 @@ func scan(t testing.TB, text []byte, size int) *api.Summary {
 	return s.Summary()
 }
 
-// The files of testdata are what the tools printed: bats 1.8.2, hey 0.1.5, wrk
-// 4.1.0 and k6 1.8.1, whose mode legacy is how it printed before version 1.
+// The files of testdata are what the tools printed: bats 1.8.2, node
+// 20.20.2, prove 3.44, hey 0.1.5, wrk 4.1.0 and k6 0.49.0 (v0) and 1.8.1 (the others).
 func TestTools(t *testing.T) {
 	const ms, us = time.Millisecond, time.Microsecond
 	for file, want := range map[string]*api.Summary{
@@ -39,6 +39,9 @@ func TestTools(t *testing.T) {
 		"tap-bats-failed": {Format: "tap", Total: 4, Passed: 1, Failed: 3,
 			Failures: []string{"the price is right", "it ends (timeout after 1s)", "not there"}},
 		"tap-bats-setup": {Format: "tap", Total: 2, Failed: 2, Failures: []string{"setup_file failed", "1 of 2 tests did not run"}},
+		"tap-node":       {Format: "tap", Total: 4, Passed: 1, Failed: 1, Skipped: 2, Failures: []string{"basket"}},
+		"tap-prove":      {Format: "tap", Total: 7, Passed: 4, Failed: 1, Skipped: 2, Failures: []string{"the price is right"}},
+		"junit-node":     {Format: "junit", Total: 5, Passed: 2, Failed: 1, Skipped: 2, Failures: []string{"test: has a price"}},
 		"tap13-bats":     {Format: "tap", Total: 8, Passed: 4, Failed: 2, Skipped: 2, Failures: []string{"the price is right", "not there"}},
 		"junit-bats": {Format: "junit", Total: 8, Passed: 3, Failed: 3, Skipped: 2,
 			Failures: []string{"bad.bats: the price is right", "bad.bats: it ends", "bad.bats: not there"}},
@@ -54,6 +57,10 @@ func TestTools(t *testing.T) {
 			Failures: []string{"Non-2xx or 3xx responses: 15881"}},
 		"k6-legacy": {Format: "k6", Total: 4, Passed: 4, Requests: 20, Rate: 86.042131, P50: 19680 * us, P95: 40850 * us},
 		"k6-legacy-failed": {Format: "k6", Total: 6, Failed: 6, Requests: 20, Errors: 8, Rate: 1256.757428, P50: 291580, P95: 3640 * us,
+			Failures: []string{"status is 200", "the body is ok", "never", "threshold on http_req_duration",
+				"threshold on http_req_duration{kind:slow}", "threshold on http_req_failed"}},
+		"k6-v0": {Format: "k6", Total: 4, Passed: 4, Requests: 20, Rate: 80.846066, P50: 24090 * us, P95: 38760 * us},
+		"k6-v0-failed": {Format: "k6", Total: 6, Failed: 6, Requests: 20, Errors: 8, Rate: 1481.30175, P50: 471720, P95: 4900 * us,
 			Failures: []string{"status is 200", "the body is ok", "never", "threshold on http_req_duration",
 				"threshold on http_req_duration{kind:slow}", "threshold on http_req_failed"}},
 		"k6-v1": {Format: "k6", Total: 4, Passed: 4, Requests: 20, Rate: 96.796782, P50: 21040 * us, P95: 32770 * us},
@@ -123,6 +130,9 @@ func TestForms(t *testing.T) {
 		{"junit: markup in text", "<testsuites><testsuite><testcase name=\"a\"><system-out><![CDATA[</testcase>]]]><failure/>]]></system-out>" +
 			"a < b <!-- <failure/> --><skipped/></testcase></testsuite></testsuites>\n1..5\n",
 			&api.Summary{Format: "junit", Total: 1, Skipped: 1}},
+		{"junit: prolog", `<!DOCTYPE x [<!ELEMENT a ANY> %b; "]>" ]> <!-- > --> <?x > ?><testsuite><testcase name="a"/></testsuite>`, &api.Summary{Format: "junit", Total: 1, Passed: 1}},
+		{"junit: after what never ends", "<?php\n" + strings.Repeat("x\n", 40000) + "<testsuite><testcase name=\"a\"/></testsuite>\n", &api.Summary{Format: "junit", Total: 1, Passed: 1}},
+		{"junit: markup within a test", `<testsuite><testcase name="a"><x><failure/><skipped/></x></testcase></testsuite>`, &api.Summary{Format: "junit", Total: 1, Passed: 1}},
 		{"junit: ends early", "<testsuites><testsuite><testcase name=\"a\"/>",
 			&api.Summary{Format: "junit", Total: 2, Passed: 1, Failed: 1, Failures: []string{"the report ended early"}}},
 		{"junit: in a test", "<testsuites><testsuite><testcase name=\"a\"><failure>",
@@ -133,9 +143,9 @@ func TestForms(t *testing.T) {
 			&api.Summary{Format: "junit", Total: 2, Passed: 2}},
 		{"junit: long tag", `<testsuite><testcase name="a" x="` + strings.Repeat(">", 9000) + `"/></testsuite>`, &api.Summary{Format: "junit", Total: 1, Passed: 1}},
 		{"junit: not at the start of a line", `see <testsuite><testcase/></testsuite>`, nil},
-		{"hey: several", "Summary:\n  Total:\t1.0 secs\n  Requests/sec:\t10.0\n\nLatency distribution:\n  50% in 0.2 secs\n\nStatus code distribution:\n  [200]\t10 responses\n" +
+		{"hey: several", "Summary:\n  Total:\t1.0 secs\n  Requests/sec:\t20.0\n\nLatency distribution:\n  50% in 0.2 secs\n\nStatus code distribution:\n  [200]\t20 responses\n" +
 			"Summary:\n  Total:\t3.0 secs\n  Requests/sec:\t10.0\n\nLatency distribution:\n  50%% in 0.1 secs\n\nStatus code distribution:\n  [200]\t28 responses\n  [404]\t2 responses\n",
-			&api.Summary{Format: "hey", Requests: 40, Errors: 2, Rate: 10, P50: 200 * time.Millisecond, Failures: []string{"2 × status 404"}}},
+			&api.Summary{Format: "hey", Requests: 50, Errors: 2, Rate: 12.5, P50: 200 * time.Millisecond, Failures: []string{"2 × status 404"}}},
 		{"hey: numbers that are none", "Summary:\n  Requests/sec:\tNaN\nLatency distribution:\n  50% in 1e300 secs\n  95% in -1 secs\nStatus code distribution:\n  [200]\t99999999999999999999 responses\n",
 			&api.Summary{Format: "hey"}},
 		{"wrk: sockets", "Running 1s test @ http://x\n  5 requests in 1.00s, 1KB read\n  Socket errors: connect 1, read 2, write 0, timeout 4\nRequests/sec: 5.0\n",
@@ -155,26 +165,33 @@ func TestForms(t *testing.T) {
 }
 
 func TestFailuresAreBounded(t *testing.T) {
-	var b strings.Builder
+	tap, junit := "1..1000\n", "<testsuite>"
 	for i := range 1000 {
-		fmt.Fprintf(&b, "not ok %d - test %d\n", i+1, i+1)
+		tap += fmt.Sprintf("not ok %d - test %d\n", i+1, i+1)
+		junit += fmt.Sprintf("<testcase name='test %d'><error/></testcase>", i+1)
 	}
-	got := scan(t, []byte("1..1000\n"+b.String()), 4096)
-	if got.Failed != 1000 || len(got.Failures) != 20 || got.Failures[19] != "test 20" {
-		t.Errorf("%d failed, %d names, the last is %q", got.Failed, len(got.Failures), got.Failures[len(got.Failures)-1])
+	for _, text := range []string{tap, junit + "</testsuite>"} {
+		got := scan(t, []byte(text), 4096)
+		if got.Failed != 1000 || len(got.Failures) != 20 || got.Failures[19] != "test 20" {
+			t.Errorf("%d failed, %d names, the last is %q", got.Failed, len(got.Failures), got.Failures[len(got.Failures)-1])
+		}
 	}
 }
 
 // What a summary says of unfinished output does not change what follows.
 func TestSummaryInBetween(t *testing.T) {
-	text := "1..2\nok 1 - a\nnot ok 2 - bc\n<testsuite><testcase name=\"d\"><failure/></testcase></testsuite>\n"
-	s := summary.New()
-	for i := range len(text) {
-		s.Write([]byte{text[i]})
-		s.Summary()
-	}
-	if got, want := s.Summary(), scan(t, []byte(text), len(text)); !reflect.DeepEqual(got, want) {
-		t.Errorf("got %+v, want %+v", got, want)
+	for _, text := range []string{
+		"1..2\nok 1 - a\nnot ok 2 - bc\n", "<testsuite><testcase name=\"d\"><failure/></testcase></testsuite>\n",
+		"Summary:\n  Requests/sec:\t1\nStatus code distribution:\n  [500]\t12 responses\n", "  ✗ a\n  checks...: 1\n  ✗ b\n",
+	} {
+		s := summary.New()
+		for i := range len(text) {
+			s.Write([]byte{text[i]})
+			s.Summary()
+		}
+		if got, want := s.Summary(), scan(t, []byte(text), len(text)); !reflect.DeepEqual(got, want) {
+			t.Errorf("got %+v, want %+v", got, want)
+		}
 	}
 }
 

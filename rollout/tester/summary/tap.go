@@ -84,6 +84,9 @@ func (t *tap) point(line []byte) {
 		}
 		t.doc.numbered = true
 	}
+	if text == "" && t.doc.planned && t.doc.numbered && t.doc.seen >= t.doc.plan && len(rest) == 0 && !not {
+		return // prove tells so that the stream was good
+	}
 	t.doc.seen++
 	name, directive := describe(text)
 	switch {
