@@ -53,7 +53,7 @@ func (t *Tools) K6(metadata map[string]string) (run.Task, []string, error) {
 	if err := t.allowed("k6"); err != nil {
 		return nil, nil, err
 	}
-	p.args = []string{"k6", "run", "--no-usage-report"}
+	p.args = []string{"k6", "run", "--no-usage-report", "--address", ""} // its API is one port for all runs
 	upload, err := boolean(metadata, "upload_to_cloud", false)
 	if err != nil {
 		return nil, nil, err

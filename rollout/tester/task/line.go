@@ -1,6 +1,7 @@
 package task
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -107,7 +108,7 @@ func (t *Tools) allowed(program string) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("program %q may not be run here: allowed are %s", program, strings.Join(t.Allow, ", "))
+	return fmt.Errorf("program %q may not be run here: allowed are %s", program, cmp.Or(strings.Join(t.Allow, ", "), "none"))
 }
 
 // tool returns the task of a type that is a program of its own.

@@ -46,6 +46,9 @@ type Tools struct {
 // Limits are those of one run. Only Linux has them.
 type Limits = job.Limits
 
+// LimitsHold reports whether this system has limits.
+const LimitsHold = job.LimitsHold
+
 // A Reaper takes in the processes of runs that lost their parent.
 type Reaper = job.Reaper
 

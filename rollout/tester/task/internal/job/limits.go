@@ -3,6 +3,7 @@ package job
 import (
 	"fmt"
 	"os"
+	"runtime"
 	"strings"
 	"time"
 )
@@ -22,6 +23,9 @@ type Limits struct {
 	Size   int64 // bytes of a file that it writes
 	Procs  int64 // processes at a time
 }
+
+// LimitsHold reports whether this system has limits.
+const LimitsHold = runtime.GOOS == "linux"
 
 // A LimitError is a job that was killed for using more than its limits.
 type LimitError struct {

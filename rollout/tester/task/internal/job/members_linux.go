@@ -86,10 +86,6 @@ func (p *process) seed(c, self proc) bool {
 	case c.dead:
 		return false
 	}
-	switch says := mark(c.pid); says {
-	case p.mark:
-		return true
-	default:
-		return c.parent == self.pid && p.job.Reaper.strays(c, says, p)
-	}
+	says := mark(c.pid)
+	return says == p.mark || p.job.Reaper.strays(c, self, says, p)
 }

@@ -7,8 +7,9 @@ import "sync"
 // program that is the first of its container needs one; any other may have one.
 // The zero value is ready; nil is none.
 //
-// While Run is running every child of this process has to be one of a job with
-// this reaper: what others start is taken for an orphan.
+// While Run is running a child of this process in another session, which is not
+// the program of a job with this reaper, is taken for an orphan. Children in the
+// session of this process are left to whoever started them.
 type Reaper struct {
 	mu      sync.Mutex
 	adopts  bool

@@ -49,15 +49,22 @@ func (r *Reaper) reap() {
 	if err != nil && !errors.Is(err, unix.EINTR) || someone.Signo == 0 {
 		return
 	}
-	pids, known := children(os.Getpid())
+	self, _ := line(os.Getpid())
+	pids, known := children(self.pid)
 	if !known {
-		pids = slices.Collect(maps.Keys(table())) // waiting for those that are not ours does nothing
+		pids = slices.Collect(maps.Keys(table()))
 	}
 	for _, pid := range pids {
-		if r.leaders[pid] == nil {
+		if c, ok := line(pid); ok && c.dead && r.orphan(c, self) {
 			_, _ = unix.Wait4(pid, nil, unix.WNOHANG, nil)
 		}
 	}
+}
+
+// orphan reports whether c was started by a process that has ended. Those of
+// jobs are in the sessions of their leaders, and not in that of this process.
+func (r *Reaper) orphan(c, self proc) bool {
+	return c.parent == self.pid && c.session != self.session && r.leaders[c.pid] == nil
 }
 
 // around returns the processes among which those of p are: the descendants of
@@ -114,15 +121,15 @@ func (r *Reaper) forget(p *process) {
 	delete(r.leaders, p.leader.pid)
 }
 
-// strays reports whether c, a child of this process that says to be of a job,
-// is an orphan that can only be of p or of jobs that are over.
-func (r *Reaper) strays(c proc, says string, p *process) bool {
+// strays reports whether c, which says to be of a job, is an orphan that can
+// only be of p or of jobs that are over.
+func (r *Reaper) strays(c, self proc, says string, p *process) bool {
 	if r == nil {
 		return false
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !r.adopts || r.leaders[c.pid] != nil {
+	if !r.adopts || !r.orphan(c, self) {
 		return false
 	}
 	for _, other := range r.leaders {

@@ -29,6 +29,7 @@ func init() {
 	programs["host"] = host
 	programs["crowd"] = crowd
 	programs["alone"] = alone
+	programs["family"] = family
 }
 
 // fork leaves its session, and what it starts: with CLEAN nothing of its
@@ -256,4 +257,28 @@ func TestNoNewPrivileges(t *testing.T) {
 	if text, err := os.ReadFile("/proc/thread-self/status"); err != nil || !strings.Contains(string(text), "NoNewPrivs:\t0") {
 		t.Error("this thread has lost privileges", err)
 	}
+}
+
+// What this process starts otherwise is left alone.
+func TestReaperLeavesOtherChildren(t *testing.T) {
+	if out := outside(t, 0, nil, "family", nil); out != "exit status 5\nchildren: none\n" {
+		t.Errorf("got %q", out)
+	}
+}
+
+// family starts a child that ends at once, and waits for it much later.
+func family() int {
+	r, stop := reaper()
+	defer stop()
+	cmd := exec.Command("/bin/sh", "-c", "exit 5")
+	if err := cmd.Start(); err != nil {
+		return 1
+	}
+	_ = unix.Waitid(unix.P_PID, cmd.Process.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
+	for range 10 {
+		_ = runLine(context.Background(), r, `PROGRAM=orphans $SELF`)
+	}
+	fmt.Println(cmd.Wait())
+	fmt.Println("children:", childless())
+	return 0
 }
