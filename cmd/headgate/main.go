@@ -29,6 +29,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/headgate-io/headgate/internal/redact"
+	"github.com/headgate-io/headgate/rollout/tester/api"
 )
 
 func main() {
@@ -112,7 +113,7 @@ func (p *program) root() *cobra.Command {
 		Args:          noCommand,
 		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	root.AddCommand(p.fetch(), p.resolve(), p.verify(), p.validate(), p.convert(), p.push(), p.diff(), p.artifact(), p.explain(), p.index(), p.hook(), p.rollout(), p.tester(), p.version())
+	root.AddCommand(p.fetch(), p.resolve(), p.verify(), p.validate(), p.convert(), p.push(), p.diff(), p.artifact(), p.explain(), p.index(), p.hook(), p.rollout(), p.gate(api.KindGate), p.gate(api.KindRollback), p.tester(), p.version())
 	return root
 }
 

@@ -15,6 +15,8 @@ type Client struct {
 	URL   string       // base, as http://127.0.0.1:8080; a path prefix stays
 	Token string       // sent as bearer token; "" for none
 	HTTP  *http.Client // nil for one of its own; redirects are followed within the origin of URL alone
+
+	Connected func() // called by Watch when the server has begun to tell of changes; nil for nothing
 }
 
 // Filter selects gates, runs and entries. Empty fields select all.

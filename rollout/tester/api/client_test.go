@@ -177,6 +177,7 @@ func TestWatch(t *testing.T) {
 		close(send)
 	}()
 	var got []string
+	c.Connected = func() { got = append(got, "connected") }
 	for n, err := range c.Watch(t.Context()) {
 		text, _ := json.Marshal(n)
 		if n.Gate != nil {
@@ -188,7 +189,7 @@ func TestWatch(t *testing.T) {
 		}
 		got = append(got, string(text))
 	}
-	if want := "one true|two|watch: the stream ended: unexpected EOF"; strings.Join(got, "|") != want {
+	if want := "connected|one true|two|watch: the stream ended: unexpected EOF"; strings.Join(got, "|") != want {
 		t.Errorf("got %q, want %s", got, want)
 	}
 

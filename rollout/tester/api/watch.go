@@ -17,7 +17,8 @@ const maxEvent = 1 << 20 // bytes of an event of a stream
 
 // Watch yields changes from now on, until ctx ends or the stream breaks. A
 // broken stream is the last it yields, as an error: who wants to go on calls
-// Watch again, and has missed what was in between.
+// Watch again, and has missed what was in between: what it looks up when the
+// stream is [Client.Connected] misses nothing.
 func (c *Client) Watch(ctx context.Context) iter.Seq2[Notice, error] {
 	return func(yield func(Notice, error) bool) {
 		err := c.watch(ctx, func(n Notice) bool { return yield(n, nil) })
@@ -37,6 +38,9 @@ func (c *Client) watch(ctx context.Context, yield func(Notice) bool) error {
 	defer resp.Body.Close()
 	if kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type")); kind != "text/event-stream" {
 		return errors.New("the answer is no stream of events: is this a test runner?")
+	}
+	if c.Connected != nil {
+		c.Connected()
 	}
 	return readEvents(resp.Body, func(data []byte) error {
 		var n Notice

@@ -307,6 +307,9 @@ func TestReject(t *testing.T) {
 	if err != nil || g.Open || g.Actor != "eve" || g.Key != promotion {
 		t.Fatalf("%v %v", g, err)
 	}
+	if g.Waiting != nil || b.Gate(promotion).Waiting != nil {
+		t.Errorf("who is rejected waits: %v", g.Waiting)
+	}
 	for sum, want := range map[string]string{"a": "pass", "b": "no", "": "no"} {
 		if got := check(b, undo, sum); got != want {
 			t.Errorf("rollback of %q: %s", sum, got)
@@ -402,6 +405,9 @@ func TestBounds(t *testing.T) {
 	}
 	if _, err := b.Shut(named(30000), api.Change{}); err != nil {
 		t.Errorf("closing needs no room: %v", err)
+	}
+	if _, err := b.Reject(named(30001), api.Change{Checksum: "a"}); !errors.Is(err, gate.ErrInvalid) {
+		t.Errorf("rejecting without room: %v", err)
 	}
 	if err := b.Close(); err != nil {
 		t.Fatal(err)

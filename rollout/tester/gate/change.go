@@ -14,6 +14,7 @@ type change struct {
 	book    *Book
 	now     time.Time
 	states  map[api.Key]*state // nil: forgotten
+	gone    map[api.Key]string // checksums that are not waited with any more: they were rejected
 	entries []api.Entry
 	next    uint64 // number of the next entry
 	floor   uint64
@@ -130,8 +131,8 @@ func (b *Book) decide(k api.Key, c api.Change, apply func(*change, api.Key) erro
 		}
 		made := new(slot)
 		made.state.Store(ch.state(k))
-		if s := b.slot(k); s != nil {
-			made.visit.Store(s.visit.Load())
+		if v := ch.waits(k); v != nil && !ch.rejected(k, v) {
+			made.visit.Store(v)
 		}
 		gate = b.view(k, made, ch.now)
 		return nil
@@ -231,7 +232,14 @@ func (c *change) reject(k api.Key, by api.Change) error {
 		return err
 	}
 	by.Reason = reason
+	c.gone[k] = by.Checksum
 	return c.shut(k, by, "reject")
+}
+
+// rejected reports whether the change rejects what waits.
+func (c *change) rejected(k api.Key, v *visit) bool {
+	checksum, found := c.gone[k]
+	return found && checksum == v.checksum
 }
 
 // waits returns who waits at a gate, or asked a rollback switch lately; nil for nobody.

@@ -169,7 +169,7 @@ func (b *Book) fade(c *change) error {
 // commit writes what the ops change, all at once, makes it visible, and tells
 // those who wait.
 func (b *Book) commit(ops []op) error {
-	c := &change{book: b, now: b.now(), states: map[api.Key]*state{}, next: b.trail.next, floor: b.floor}
+	c := &change{book: b, now: b.now(), states: map[api.Key]*state{}, gone: map[api.Key]string{}, next: b.trail.next, floor: b.floor}
 	results := make([]error, len(ops))
 	for i, op := range ops {
 		results[i] = op.apply(c)
@@ -212,6 +212,15 @@ func (b *Book) publish(c *change) {
 		b.schedule(s)
 	}
 	b.decided += c.added
+	for k := range c.gone {
+		at := b.slots[k]
+		if at == nil {
+			continue // there was no room to keep who rejected
+		}
+		if v := at.visit.Load(); v != nil && c.rejected(k, v) && at.visit.CompareAndSwap(v, nil) {
+			b.touch(k, at)
+		}
+	}
 	b.mu.Unlock()
 	for k := range c.states {
 		b.watched.notify(k)

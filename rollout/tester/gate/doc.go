@@ -21,6 +21,8 @@
 //	           passes                    closes it      refused
 //	           a first one without checksum passes and closes it
 //
+// Who is rejected waits no more, until its next check is refused.
+//
 // An opening with a time to live closes by the clock, also while the process
 // is down.
 //

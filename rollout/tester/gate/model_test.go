@@ -143,6 +143,7 @@ func (m model) do(op operation) string {
 			decided.open, decided.mode, decided.checksum = true, mode, s.waits
 			break
 		}
+		decided.waiting = false
 		rollback := api.Key{Kind: api.KindRollback, Namespace: op.key.Namespace, Name: op.key.Name, Gate: "default"}
 		other := m[rollback]
 		m[rollback] = simple{open: true, mode: mode, checksum: s.waits, reason: op.reason, waiting: other.waiting, waits: other.waits}

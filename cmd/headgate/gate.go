@@ -1,0 +1,282 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/headgate-io/headgate/internal/retry"
+	"github.com/headgate-io/headgate/rollout/tester/api"
+	"github.com/headgate-io/headgate/rollout/tester/gate"
+)
+
+// gateFlags say which gates a command is about, where they are, and what is
+// done to them.
+type gateFlags struct {
+	boardFlags
+	kind      api.Kind
+	gate      string
+	namespace string
+	name      string
+	waiting   bool
+	limit     int
+	before    string
+	change    api.Change
+	timeout   time.Duration
+	output    string
+}
+
+// A gateVerb is a command about gates, or about rollback switches.
+type gateVerb struct {
+	use, short, long, example string
+	local                     bool // it works on files too
+	gateOnly                  bool
+	flags                     func(f *gateFlags, c *cobra.Command)
+	run                       func(p *program, ctx context.Context, f *gateFlags, args []string) error
+}
+
+var gateVerbs = []gateVerb{
+	{"open [NAMESPACE/]NAME", "Open a KIND", `Open opens the KIND of a canary: MEANING.
+
+Its mode says for whom, and until when:
+  sticky    for every revision, until it is closed (the default)
+  one-shot  for the revision whose check passes first; that of another closes it
+  checksum  for the revision with --checksum, or without it for the one that waits now`, `  headgate KIND open prod/web --reason "CHG-1234"
+  headgate KIND open prod/web --gate promotion --mode checksum --ttl 2h`, true, false, openFlags, changeGate("open")},
+	{"approve [NAMESPACE/]NAME", "Open a KIND for the revision that waits there now", `Approve opens the KIND of a canary for the revision that waits there now, and for no other. When its caller says
+nothing of revisions, it opens for one check. It is an error when nobody waits.`, `  headgate KIND approve prod/web --reason "looks good"`, true, true, reasonFlags, approveGate},
+	{"close [NAMESPACE/]NAME", "Close a KIND", "Close closes the KIND of a canary. Closed is what it is when nobody ever opened it.", `  headgate KIND close prod/web`, true, false, reasonFlags, changeGate("close")},
+	{"reject [NAMESPACE/]NAME", "Close a KIND, and have what waits there rolled back", `Reject closes the KIND of a canary, and opens its rollback switch for the revision that waits at the KIND, or for the one
+with --checksum. A canary with a rollback webhook is rolled back then.`, `  headgate KIND reject prod/web --reason "error rate"`, true, true, rejectFlags, changeGate("reject")},
+	{"get [NAMESPACE/]NAME", "Print one KIND", "Get prints the state of one KIND, and who waits there.", `  headgate KIND get prod/web -o json`, true, false, printFlags, getGate},
+	{"list", "Print the KINDs that somebody waits at or decided about", `List prints the KINDs that somebody waits at or decided about. Those that it does not know are closed.`, `  headgate KIND list --namespace prod`, true, false, listFlags, listGates},
+	{"watch", "Print changes as they happen", `Watch prints what there is, and then a line for each change, until it is interrupted. When the connection is lost it
+tries again, and prints what changed in the meantime.`, `  headgate KIND watch --namespace prod`, false, false, selectFlags, watchGates},
+	{"wait [NAMESPACE/]NAME", "Wait until a KIND is open", `Wait ends when the KIND is open, for the revision with --checksum if that is given. It changes nothing: it is no check.
+Exit code 1 when --for is over.`, `  headgate KIND wait prod/web --for 30m`, false, true, waitFlags, waitGate},
+	{"link [NAMESPACE/]NAME", "Make links that approve or reject what waits", `Link prints two URLs of pages with a button: one approves the revision that waits now, one rejects it. They need no
+token, so whoever has one can decide. Both end when one is used or somebody decides otherwise, and after --ttl, at most 7 days.`, `  headgate KIND link prod/web --ttl 8h`, false, true, linkFlags, linkGate},
+	{"audit [[NAMESPACE/]NAME]", "Print who decided what, the newest first", "Audit prints the decisions about KINDs, the newest first, by whom and why; also what was used up, and what expired.", `  headgate KIND audit prod/web --limit 10`, true, false, auditFlags, auditGates},
+}
+
+// gate is the command about gates, and the one about rollback switches.
+func (p *program) gate(kind api.Kind) *cobra.Command {
+	noun, nouns, meaning := "gate", "gates", "what waits for it goes on"
+	if kind == api.KindRollback {
+		noun, nouns, meaning = "rollback switch", "rollback switches", "the canary is rolled back"
+	}
+	words := strings.NewReplacer("headgate KIND", "headgate "+string(kind), "KINDs", nouns, "KIND", noun, "MEANING", meaning)
+	c := &cobra.Command{
+		Use:   string(kind),
+		Short: words.Replace("Open, close, list and watch the KINDs of a test runner"),
+		Long: words.Replace(`The KINDs of canaries are kept by a test runner, headgate tester: see docs/tester.md, Gates and rollback switches.
+
+A canary is named NAMESPACE/NAME, or NAME in namespace default; --gate names one of several of its own.
+They are those of the test runner at --server, or with --state those in its directory while it does not run.
+
+Exit codes: 0 done, 1 it was refused or the test runner was not reached, 2 usage or something invalid.`),
+		Args: noCommand,
+		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
+	for _, verb := range gateVerbs {
+		if kind == api.KindRollback && verb.gateOnly {
+			continue
+		}
+		f := &gateFlags{kind: kind}
+		args := cobra.NoArgs
+		switch {
+		case strings.Contains(verb.use, "[["):
+			args = cobra.MaximumNArgs(1)
+		case strings.Contains(verb.use, "["):
+			args = cobra.ExactArgs(1)
+		}
+		sub := &cobra.Command{
+			Use: verb.use, Short: words.Replace(verb.short), Long: words.Replace(verb.long), Example: words.Replace(verb.example), Args: args,
+			RunE: func(c *cobra.Command, args []string) error { return p.runGate(c.Context(), verb, f, args) },
+		}
+		sub.ValidArgsFunction = cobra.NoFileCompletions
+		f.boardFlags.register(sub, verb.local)
+		verb.flags(f, sub)
+		c.AddCommand(sub)
+	}
+	return c
+}
+
+// runGate runs a command about gates.
+func (p *program) runGate(ctx context.Context, verb gateVerb, f *gateFlags, args []string) error {
+	if f.output != "" && !slices.Contains(gateFormats, f.output) {
+		return usage("-o %q: want %s", f.output, either(gateFormats))
+	}
+	if f.change.Actor == "" {
+		f.change.Actor, _ = p.lookup("USER")
+	}
+	err := verb.run(p, ctx, f, args)
+	var refused *api.Problem
+	var code *exitError
+	switch {
+	case err == nil || errors.As(err, &code):
+		return err
+	case errors.Is(err, gate.ErrInvalid), errors.As(err, &refused) && refused.Status == 400:
+		return &exitError{exitUsage, err}
+	}
+	return failed(err)
+}
+
+// key returns the gate that an argument is about.
+func (f *gateFlags) key(argument string) (api.Key, error) {
+	namespace, name, found := strings.Cut(argument, "/")
+	if !found {
+		namespace, name = "default", argument
+	}
+	if namespace == "" || name == "" || strings.Contains(name, "/") {
+		return api.Key{}, usage("%q: want NAMESPACE/NAME or NAME; --gate names one of its gates", argument)
+	}
+	return api.Key{Kind: f.kind, Namespace: namespace, Name: name, Gate: f.gate}, nil
+}
+
+// changeGate does an action to a gate.
+func changeGate(action string) func(*program, context.Context, *gateFlags, []string) error {
+	return func(p *program, ctx context.Context, f *gateFlags, args []string) error {
+		return p.withGate(ctx, f, args, func(ctx context.Context, b board, k api.Key) error {
+			g, err := b.change(ctx, action, k, f.change)
+			if err != nil {
+				return err
+			}
+			return p.printGates(f.output, g)
+		})
+	}
+}
+
+func getGate(p *program, ctx context.Context, f *gateFlags, args []string) error {
+	return p.withGate(ctx, f, args, func(ctx context.Context, b board, k api.Key) error {
+		g, err := b.gate(ctx, k)
+		if err != nil {
+			return err
+		}
+		return p.printGates(f.output, g)
+	})
+}
+
+func approveGate(p *program, ctx context.Context, f *gateFlags, args []string) error {
+	return p.withGate(ctx, f, args, func(ctx context.Context, b board, k api.Key) error {
+		g, err := b.gate(ctx, k)
+		if err != nil {
+			return err
+		}
+		if g.Waiting == nil {
+			return fmt.Errorf("nobody waits at %s: gate open opens it for whatever comes", k)
+		}
+		f.change.Mode, f.change.Checksum = api.Bound, g.Waiting.Checksum
+		if f.change.Checksum == "" {
+			f.change.Mode = api.OneShot
+		}
+		if g, err = b.change(ctx, "open", k, f.change); err != nil {
+			return err
+		}
+		return p.printGates(f.output, g)
+	})
+}
+
+// withGate calls do with the gate of the argument and where it is.
+func (p *program) withGate(ctx context.Context, f *gateFlags, args []string, do func(context.Context, board, api.Key) error) error {
+	k, err := f.key(args[0])
+	if err != nil {
+		return err
+	}
+	b, err := p.openBoard(&f.boardFlags)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := f.bounded(ctx)
+	defer cancel()
+	return errors.Join(do(ctx, b, k), b.close())
+}
+
+func listGates(p *program, ctx context.Context, f *gateFlags, _ []string) error {
+	b, err := p.openBoard(&f.boardFlags)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := f.bounded(ctx)
+	defer cancel()
+	gates, err := b.gates(ctx, f.filter())
+	if err := errors.Join(err, b.close()); err != nil {
+		return err
+	}
+	return p.printGateList(f.output, gates)
+}
+
+func auditGates(p *program, ctx context.Context, f *gateFlags, args []string) error {
+	if len(args) == 1 {
+		k, err := f.key(args[0])
+		if err != nil {
+			return err
+		}
+		f.namespace, f.name = k.Namespace, k.Name
+	}
+	b, err := p.openBoard(&f.boardFlags)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := f.bounded(ctx)
+	defer cancel()
+	entries, err := b.audit(ctx, f.filter())
+	if err := errors.Join(err, b.close()); err != nil {
+		return err
+	}
+	return p.printAudit(f.output, entries)
+}
+
+func linkGate(p *program, ctx context.Context, f *gateFlags, args []string) error {
+	return p.withGate(ctx, f, args, func(ctx context.Context, b board, k api.Key) error {
+		link, err := b.(*runner).client.Link(ctx, k, api.LinkRequest{TTL: f.change.TTL})
+		if err != nil {
+			return err
+		}
+		if f.output != "table" {
+			return printValue(p.stdout, f.output, link)
+		}
+		_, err = fmt.Fprintf(p.stdout, "approve  %s\nreject   %s\nexpires  %s\n", link.Approve, link.Reject, link.Expires.UTC().Format(time.RFC3339))
+		return err
+	})
+}
+
+// waitGate looks at a gate until it is open.
+func waitGate(p *program, ctx context.Context, f *gateFlags, args []string) error {
+	k, err := f.key(args[0])
+	if err != nil {
+		return err
+	}
+	b, err := p.openBoard(&f.boardFlags)
+	if err != nil {
+		return err
+	}
+	if f.timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, f.timeout, fmt.Errorf("%s is not open after %s", k, f.timeout))
+		defer cancel()
+	}
+	const look = time.Second
+	for {
+		one, cancel := f.bounded(ctx)
+		g, err := b.gate(one, k)
+		cancel()
+		var refused *api.Problem
+		switch {
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case errors.As(err, &refused) && !retry.Status(refused.Status):
+			return err
+		case err == nil && g.Open && (f.change.Checksum == "" || g.Checksum == "" || g.Checksum == f.change.Checksum):
+			return p.printGates(f.output, g)
+		}
+		if err := retry.Sleep(ctx, look); err != nil {
+			return err
+		}
+	}
+}

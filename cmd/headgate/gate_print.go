@@ -1,0 +1,105 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/headgate-io/headgate/internal/redact"
+	"github.com/headgate-io/headgate/rollout/tester/api"
+)
+
+// printGates prints one gate.
+func (p *program) printGates(format string, g api.Gate) error {
+	if format != "table" {
+		return printValue(p.stdout, format, g)
+	}
+	return p.printGateTable([]api.Gate{g})
+}
+
+// printGateList prints gates, as the API lists them.
+func (p *program) printGateList(format string, gates []api.Gate) error {
+	if format == "table" {
+		return p.printGateTable(gates)
+	}
+	return printValue(p.stdout, format, struct {
+		Gates []api.Gate `json:"gates"`
+	}{append([]api.Gate{}, gates...)})
+}
+
+func (p *program) printGateTable(gates []api.Gate) error {
+	t := tabwriter.NewWriter(p.stdout, 0, 8, 2, ' ', 0)
+	tableRow(t, "GATE", "STATE", "FOR", "UNTIL", "CHANGED", "BY", "WAITING", "REASON")
+	for _, g := range gates {
+		tableRow(t, pathOf(g.Key), stateOf(g), openFor(g), instant(g.Expires), instant(g.Changed), g.Actor, waiting(g), g.Reason)
+	}
+	return t.Flush()
+}
+
+// tableRow writes a line of a table; a cell that is empty gets a dash.
+func tableRow(t *tabwriter.Writer, cells ...string) {
+	for i, cell := range cells {
+		cells[i] = cmp.Or(redact.String(cell), "-")
+	}
+	fmt.Fprintln(t, strings.Join(cells, "\t"))
+}
+
+// pathOf is NAMESPACE/NAME, and /GATE when that is not the default one.
+func pathOf(k api.Key) string {
+	if k.Gate == api.DefaultGate {
+		return k.Namespace + "/" + k.Name
+	}
+	return k.Namespace + "/" + k.Name + "/" + k.Gate
+}
+
+func stateOf(g api.Gate) string {
+	if g.Open {
+		return "open"
+	}
+	return "closed"
+}
+
+// openFor says for whom a gate is open.
+func openFor(g api.Gate) string {
+	switch {
+	case !g.Open:
+		return ""
+	case g.Checksum != "":
+		return g.Checksum
+	case g.Mode == api.OneShot:
+		return "the next"
+	}
+	return "all"
+}
+
+func instant(at time.Time) string {
+	if at.IsZero() {
+		return ""
+	}
+	return at.UTC().Format(time.RFC3339)
+}
+
+// waiting says who waits.
+func waiting(g api.Gate) string {
+	if g.Waiting == nil {
+		return ""
+	}
+	return strings.Join(strings.Fields(g.Waiting.Checksum+" "+g.Waiting.Phase+" since "+instant(g.Waiting.Since)), " ")
+}
+
+// printAudit prints entries, as the API lists them.
+func (p *program) printAudit(format string, entries []api.Entry) error {
+	if format != "table" {
+		return printValue(p.stdout, format, struct {
+			Entries []api.Entry `json:"entries"`
+		}{append([]api.Entry{}, entries...)})
+	}
+	t := tabwriter.NewWriter(p.stdout, 0, 8, 2, ' ', 0)
+	tableRow(t, "ID", "TIME", "GATE", "ACTION", "MODE", "CHECKSUM", "BY", "REASON")
+	for _, e := range entries {
+		tableRow(t, fmt.Sprint(e.ID), instant(e.Time), pathOf(e.Key), e.Action, string(e.Mode), e.Checksum, e.Actor, e.Reason)
+	}
+	return t.Flush()
+}
