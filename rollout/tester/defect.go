@@ -32,7 +32,7 @@ func (s *Server) recovered(a *answer, r *http.Request, cause any) {
 	if err, ok := cause.(error); ok && errors.Is(err, http.ErrAbortHandler) {
 		panic(cause)
 	}
-	s.logger().Error("defect: a request made the test runner panic", "method", r.Method, "path", redact.String(r.URL.Path),
+	s.logger().Error("defect: a request made the test runner panic", "method", r.Method, "path", pathOf(r),
 		"cause", redact.String(fmt.Sprint(cause)), "stack", string(debug.Stack()))
 	if a.status != 0 {
 		panic(http.ErrAbortHandler)
@@ -42,7 +42,16 @@ func (s *Server) recovered(a *answer, r *http.Request, cause any) {
 
 // broke logs why a request is answered 500.
 func (s *Server) broke(r *http.Request, err error) {
-	s.logger().Error("a request could not be answered", "method", r.Method, "path", redact.String(r.URL.Path), "cause", redact.String(err.Error()))
+	s.logger().Error("a request could not be answered", "method", r.Method, "path", pathOf(r), "cause", redact.String(err.Error()))
+}
+
+// pathOf returns the path of a request as logs may have it: that of a link is
+// what makes it work.
+func pathOf(r *http.Request) string {
+	if routes[routeOf(r.URL.Path)] == "link" {
+		return "/link/" + redact.Mask
+	}
+	return clean(r.URL.Path)
 }
 
 // An answer remembers its status.

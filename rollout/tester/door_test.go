@@ -3,7 +3,6 @@ package tester_test
 import (
 	"bytes"
 	"context"
-	"crypto/tls"
 	"io"
 	"log/slog"
 	"net/http"
@@ -22,11 +21,12 @@ import (
 // A door is a test runner that serves, as the command has it.
 type door struct {
 	*tester.Server
-	t     *testing.T
-	url   string
-	token string // bearer token of calls; "" for none
-	log   *logBuffer
-	end   func() error // ends it gracefully, once
+	t      *testing.T
+	url    string
+	token  string // bearer token of calls; "" for none
+	client *http.Client
+	log    *logBuffer
+	end    func() error // ends it gracefully, once
 }
 
 // A doorway is what a door can be told before it opens.
@@ -39,7 +39,7 @@ type doorway struct {
 // openDoor serves at a port of its own until the test ends.
 func openDoor(t *testing.T, set func(*doorway)) *door {
 	t.Helper()
-	d := &door{t: t, log: &logBuffer{}, Server: &tester.Server{}}
+	d := &door{t: t, log: &logBuffer{}, client: client, Server: &tester.Server{}}
 	d.Log = slog.New(slog.NewJSONHandler(d.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	d.Tools = task.Tools{Env: []string{"PATH=" + os.Getenv("PATH")}, Grace: 100 * time.Millisecond}
 	w := doorway{Endpoint: tester.Endpoint{Addr: "127.0.0.1:0", Grace: 20 * time.Second}, Runs: run.Config{Observe: d.ObserveRun}, server: d.Server}
@@ -83,7 +83,7 @@ type reply struct {
 // client follows no redirects, and keeps no connection.
 var client = &http.Client{
 	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	Transport:     &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}},
+	Transport:     &http.Transport{DisableKeepAlives: true},
 }
 
 // call makes a request, with headers as names and values.
@@ -101,7 +101,7 @@ func (d *door) call(method, path, body string, header ...string) reply {
 			req.Host = header[i+1]
 		}
 	}
-	res, err := client.Do(req)
+	res, err := d.client.Do(req)
 	if err != nil {
 		return reply{body: err.Error()}
 	}

@@ -1,20 +1,13 @@
 package tester_test
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"errors"
-	"math/big"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
+	"github.com/headgate-io/headgate/internal/testenv"
 	"github.com/headgate-io/headgate/rollout/tester"
 	"github.com/headgate-io/headgate/rollout/tester/access"
 )
@@ -22,11 +15,7 @@ import (
 // guard returns a guard that wants tokens.
 func guard(t *testing.T, callers string) *access.Guard {
 	t.Helper()
-	name := filepath.Join(t.TempDir(), "callers.yaml")
-	if err := os.WriteFile(name, []byte(callers), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	g, err := access.Open(access.Config{File: name})
+	g, err := access.Open(access.Config{File: file(t, []byte(callers))})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,7 +73,7 @@ func TestExposure(t *testing.T) {
 }
 
 func TestListenAtNothing(t *testing.T) {
-	cert, key := certificate(t)
+	cert, key := certificate(t, testenv.NewCA(t))
 	for name, tt := range map[string]struct {
 		e    tester.Endpoint
 		want string
@@ -116,68 +105,19 @@ func TestListenAtNothing(t *testing.T) {
 	}
 }
 
-// certificate writes a certificate for 127.0.0.1, and one of the CA that is
-// itself, and returns the names of both files.
-func certificate(t *testing.T) (cert, key string) {
+// certificate writes a certificate of ca for 127.0.0.1, and returns the names of its files.
+func certificate(t *testing.T, ca *testenv.CA) (cert, key string) {
 	t.Helper()
-	cert, key = filepath.Join(t.TempDir(), "tls.crt"), filepath.Join(t.TempDir(), "tls.key")
-	newAuthority(t).issue(t, cert, key, x509.Certificate{})
-	return cert, key
+	certPEM, keyPEM := ca.Server("127.0.0.1")
+	return file(t, certPEM), file(t, keyPEM)
 }
 
-// An authority issues certificates.
-type authority struct {
-	cert *x509.Certificate
-	key  *ecdsa.PrivateKey
-	pem  []byte
-}
-
-func newAuthority(t *testing.T) *authority {
+// file writes a file and returns its name.
+func file(t *testing.T, content []byte) string {
 	t.Helper()
-	a := &authority{}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "authority"}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-	}
-	a.cert, a.key, a.pem = create(t, template, template, nil)
-	return a
-}
-
-func create(t *testing.T, template, parent *x509.Certificate, signer *ecdsa.PrivateKey) (*x509.Certificate, *ecdsa.PrivateKey, []byte) {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
+	name := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(name, content, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if signer == nil {
-		signer = key
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, signer)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cert, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return cert, key, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
-}
-
-// issue writes a certificate for servers and clients, with the names of template.
-func (a *authority) issue(t *testing.T, certFile, keyFile string, template x509.Certificate) {
-	t.Helper()
-	template.SerialNumber = big.NewInt(time.Now().UnixNano())
-	template.NotBefore, template.NotAfter = time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
-	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}
-	template.DNSNames = append(template.DNSNames, "localhost")
-	_, key, text := create(t, &template, a.cert, a.key)
-	der, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, content := range map[string][]byte{certFile: text, keyFile: pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})} {
-		if err := os.WriteFile(name, content, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
+	return name
 }
