@@ -64,7 +64,7 @@ func TestMetrics(t *testing.T) {
 		`run_duration_seconds_count{type="bash"}`: 3, `run_duration_seconds_bucket{type="bash",le="3600"}`: 3,
 		`gate_checks_total{kind="gate",result="closed"}`: 3, `gate_checks_total{kind="gate",result="open"}`: 1, `gate_checks_total{kind="rollback",result="open"}`: 0,
 		`gate_changes_total{action="open",kind="gate"}`: 1, `gate_changes_total{action="close",kind="rollback"}`: 1, `gate_changes_total{action="reject",kind="gate"}`: 1,
-		`gates{kind="gate",state="open"}`: 1, `gates{kind="gate",state="waiting"}`: 2, `gates{kind="rollback",state="open"}`: 1, `gate_waiting_since_seconds{kind="rollback"}`: 0,
+		`gates{kind="gate",state="open"}`: 1, `gates{kind="gate",state="waiting"}`: 1, `gates{kind="rollback",state="open"}`: 1, `gate_waiting_since_seconds{kind="rollback"}`: 0,
 		`auth_failures_total{reason="origin"}`: 1, `auth_failures_total{reason="missing"}`: 0,
 		`http_requests_total{code="200",route="gate"}`: 1, `http_requests_total{code="403",route="gate"}`: 4, `http_requests_total{code="422",route="task"}`: 2,
 		`http_requests_total{code="202",route="task"}`: 3, `http_requests_total{code="200",route="api"}`: 1, `http_requests_in_flight`: 1,
