@@ -15,6 +15,8 @@ require (
 	github.com/google/go-containerregistry v0.22.1
 	github.com/headgate-io/headgate v0.0.0-00010101000000-000000000000
 	github.com/minio/minio-go/v7 v7.4.1
+	k8s.io/api v0.36.2
+	sigs.k8s.io/yaml v1.6.0
 )
 
 require (
@@ -128,7 +130,6 @@ require (
 	gopkg.in/evanphx/json-patch.v4 v4.13.0 // indirect
 	gopkg.in/inf.v0 v0.9.1 // indirect
 	gopkg.in/ini.v1 v1.67.3 // indirect
-	k8s.io/api v0.36.2 // indirect
 	k8s.io/apimachinery v0.36.2 // indirect
 	k8s.io/client-go v0.36.2 // indirect
 	k8s.io/klog/v2 v2.140.0 // indirect
@@ -141,5 +142,4 @@ require (
 	sigs.k8s.io/json v0.0.0-20250730193827-2d320260d730 // indirect
 	sigs.k8s.io/randfill v1.0.0 // indirect
 	sigs.k8s.io/structured-merge-diff/v6 v6.3.2 // indirect
-	sigs.k8s.io/yaml v1.6.0 // indirect
 )

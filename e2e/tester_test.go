@@ -1,0 +1,218 @@
+package e2e
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// A testRunner is a process of headgate tester.
+type testRunner struct {
+	t     *testing.T
+	url   string
+	cmd   *exec.Cmd
+	log   *log
+	state string
+}
+
+// startTester starts headgate tester, with a state of its own unless flags name one.
+func startTester(t *testing.T, flags ...string) *testRunner {
+	t.Helper()
+	return startTesterBy(t, nil, flags...)
+}
+
+// startTesterBy starts it by another program, whose arguments come first.
+func startTesterBy(t *testing.T, by []string, flags ...string) *testRunner {
+	t.Helper()
+	s := &testRunner{t: t}
+	for i, flag := range flags {
+		if flag == "--state" {
+			s.state = flags[i+1]
+		}
+	}
+	if s.state == "" {
+		s.state = t.TempDir()
+		flags = append(flags, "--state", s.state)
+	}
+	s.cmd = headgate(context.Background(), t, append([]string{"tester", "--addr", "127.0.0.1:0"}, flags...)...)
+	if len(by) > 0 {
+		s.cmd.Path, s.cmd.Args = tool(t, by[0]), append(by, s.cmd.Args...)
+	}
+	r, w, err := os.Pipe()
+	check(t, err)
+	s.cmd.Stdout = w
+	s.log = start(t, s.cmd)
+	check(t, w.Close())
+	t.Cleanup(func() { r.Close() })
+	line, err := bufio.NewReader(r).ReadString('\n')
+	_, url, found := strings.Cut(strings.TrimSpace(line), "serving webhooks at ")
+	if err != nil || !found {
+		t.Fatalf("it printed %q: %v\n%s", line, err, s.log)
+	}
+	s.url = url
+	return s
+}
+
+// programs returns a PATH with programs of the names that test runners look for,
+// each of which is a tool: NAME=TOOL or NAME.
+func programs(t *testing.T, names ...string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for _, name := range names {
+		name, from, given := strings.Cut(name, "=")
+		if !given {
+			from = name
+		}
+		check(t, os.Symlink(tool(t, from), filepath.Join(dir, name)))
+	}
+	return dir + string(filepath.ListSeparator) + os.Getenv("PATH")
+}
+
+// stub adds a script to the directory that is first in path.
+func stub(t *testing.T, path, name, script string) {
+	t.Helper()
+	file := write(t, filepath.Join(filepath.SplitList(path)[0], name), "#!/bin/sh\n"+script)
+	check(t, os.Chmod(file, 0o755))
+}
+
+// A payload is what webhooks send.
+func payload(name string, metadata keys) string {
+	text, err := json.Marshal(map[string]any{"name": name, "namespace": "shop", "phase": "Progressing", "checksum": "5594979469", "metadata": metadata})
+	if err != nil {
+		panic(err)
+	}
+	return string(text)
+}
+
+// ask sends a request and returns status and body.
+func ask(t *testing.T, method, url, body string) (int, string) {
+	t.Helper()
+	status, text, err := send(t.Context(), method, url, body)
+	check(t, err)
+	return status, text
+}
+
+func send(ctx context.Context, method, url, body string) (int, string, error) {
+	req, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(body))
+	if err != nil {
+		return 0, "", err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return 0, "", err
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	return resp.StatusCode, string(text), err
+}
+
+// A ran is a run as the API tells it.
+type ran struct {
+	ID, State, Type, Name, Reason, Output string
+	Summary                               *struct {
+		Format                         string
+		Total, Passed, Failed, Skipped int
+		Requests                       int64
+		Failures                       []string
+	}
+}
+
+// runs returns the runs, newest first.
+func (s *testRunner) runs() []ran {
+	s.t.Helper()
+	status, text := ask(s.t, "GET", s.url+"/api/v1/runs", "")
+	var got struct{ Runs []ran }
+	if err := json.Unmarshal([]byte(text), &got); err != nil || status != 200 {
+		s.t.Fatalf("runs: %d %q, %v", status, text, err)
+	}
+	return got.Runs
+}
+
+// until waits until what holds.
+func until(t *testing.T, subject string, what func() bool) {
+	t.Helper()
+	deadline := time.NewTimer(time.Minute)
+	defer deadline.Stop()
+	again := time.NewTicker(20 * time.Millisecond)
+	defer again.Stop()
+	for !what() {
+		select {
+		case <-again.C:
+		case <-deadline.C:
+			t.Fatalf("after a minute still not: %s", subject)
+		}
+	}
+}
+
+// lines returns how many lines a file has.
+func lines(t *testing.T, path string) int {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil && !os.IsNotExist(err) {
+		t.Fatal(err)
+	}
+	return strings.Count(string(text), "\n")
+}
+
+// A flaggerCaller is a process that calls webhooks by the functions of Flagger.
+type flaggerCaller struct {
+	t       *testing.T
+	in      *json.Encoder
+	answers *json.Decoder
+}
+
+// callerEnv is the path of that program, in tests that run inside a network of their own.
+const callerEnv = "HEADGATE_E2E_CALLER"
+
+// buildCaller builds the program, once for a test; inside a network of its own it
+// was built before.
+func buildCaller(t *testing.T) string {
+	t.Helper()
+	if path := os.Getenv(callerEnv); path != "" {
+		return path
+	}
+	path := filepath.Join(t.TempDir(), "caller")
+	out, err := exec.CommandContext(t.Context(), "go", "build", "-o", path, "./caller").CombinedOutput()
+	if err != nil {
+		t.Fatalf("go build ./caller: %v\n%s", err, out)
+	}
+	return path
+}
+
+func startCaller(t *testing.T) *flaggerCaller {
+	t.Helper()
+	cmd := exec.Command(buildCaller(t))
+	in, err := cmd.StdinPipe()
+	check(t, err)
+	out, err := cmd.StdoutPipe()
+	check(t, err)
+	cmd.Stderr = os.Stderr
+	check(t, cmd.Start())
+	t.Cleanup(func() { in.Close(); cmd.Wait() })
+	return &flaggerCaller{t, json.NewEncoder(in), json.NewDecoder(out)}
+}
+
+// call calls a webhook about a canary of a revision, and returns the error text,
+// "" for a success. With an event it is CallEventWebhook that does.
+func (c *flaggerCaller) call(canary, revision, event string, hook map[string]any) string {
+	c.t.Helper()
+	check(c.t, c.in.Encode(map[string]any{
+		"Canary": map[string]any{"metadata": keys{"name": canary, "namespace": "shop"}, "status": keys{"lastAppliedSpec": revision}},
+		"Phase":  "Progressing", "Webhook": hook, "Event": event, "Kind": "Normal",
+	}))
+	var got struct{ Error string }
+	check(c.t, c.answers.Decode(&got))
+	return got.Error
+}
+
+func (s *testRunner) String() string { return fmt.Sprintf("headgate tester at %s", s.url) }
