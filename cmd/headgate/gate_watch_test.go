@@ -20,7 +20,7 @@ type moody struct {
 	mu      sync.Mutex
 	streams int
 	changes []api.Gate // one for each stream
-	state   map[string]api.Gate
+	state   []api.Gate
 }
 
 func (m *moody) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -28,11 +28,7 @@ func (m *moody) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer m.mu.Unlock()
 	switch {
 	case r.URL.Path == "/api/v1/gates":
-		answer := map[string][]api.Gate{"gates": {}}
-		for _, g := range m.state {
-			answer["gates"] = append(answer["gates"], g)
-		}
-		json.NewEncoder(w).Encode(answer)
+		json.NewEncoder(w).Encode(map[string][]api.Gate{"gates": m.state})
 	case m.streams%2 == 1:
 		m.streams++
 		w.WriteHeader(http.StatusServiceUnavailable)
@@ -40,7 +36,7 @@ func (m *moody) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")
 		g := m.changes[m.streams/2]
 		m.streams++
-		m.state[g.Name] = g
+		m.state = append(m.state, g)
 		text, _ := json.Marshal(api.Notice{Gate: &g})
 		io.WriteString(w, "data: "+string(text)+"\n\n")
 	default:
@@ -76,7 +72,7 @@ func TestGateWatch(t *testing.T) {
 	rollback.Kind = api.KindRollback
 	m := &moody{
 		changes: []api.Gate{gateOf("one", "first\x1b[2J"), rollback, gateOf("two", "last")},
-		state:   map[string]api.Gate{"before": gateOf("before", "was open")},
+		state:   []api.Gate{gateOf("before", "was open")},
 	}
 	server := httptest.NewServer(m)
 	defer server.Close()
