@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"math"
+	"net/http"
 	"strconv"
 	"strings"
 	"time"
@@ -213,5 +214,5 @@ func (f *testerRemoteFlags) servers() (remote.Servers, error) {
 			return remote.Servers{}, usage("--%s: %w", flag, err)
 		}
 	}
-	return remote.Servers{Hosts: f.hosts, LoadURL: f.loadURL, ProcessURL: f.processURL, Keys: f.keys}, nil
+	return remote.Servers{Hosts: f.hosts, LoadURL: f.loadURL, ProcessURL: f.processURL, Keys: f.keys, Proxy: http.ProxyFromEnvironment}, nil
 }
