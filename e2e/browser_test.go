@@ -79,7 +79,7 @@ func (p *tab) listen(event any) {
 		line = "dialog " + e.Message
 		go chromedp.Call(p.ctx, page.HandleJavaScriptDialog, page.HandleJavaScriptDialogParams{})
 	case *cdplog.EventEntryAdded:
-		if e.Entry.Source != "network" || !strings.Contains(e.Entry.Text, "Failed to load resource") {
+		if e.Entry.Level != "verbose" && (e.Entry.Source != "network" || !strings.Contains(e.Entry.Text, "Failed to load resource")) {
 			line = "log " + e.Entry.Text
 		}
 	}

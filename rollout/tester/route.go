@@ -67,6 +67,10 @@ func (s *Server) routeGate(w http.ResponseWriter, r *http.Request, kind api.Kind
 func (s *Server) routeOther(w http.ResponseWriter, r *http.Request, path string) {
 	serve := exact[path]
 	switch {
+	case path == "/" && browses(r):
+		w.Header().Set("Location", "ui/") // relative: what came before may have been removed
+		w.Header().Set("Vary", "Accept")
+		w.WriteHeader(http.StatusSeeOther)
 	case serve != nil:
 		serve(s, w, r)
 	case s.Strict:
@@ -74,6 +78,12 @@ func (s *Server) routeOther(w http.ResponseWriter, r *http.Request, path string)
 	default:
 		s.serveTask(w, r)
 	}
+}
+
+// browses reports whether a person looks with a browser: webhooks are called
+// with POST, and do not ask for HTML.
+func browses(r *http.Request) bool {
+	return (r.Method == http.MethodGet || r.Method == http.MethodHead) && strings.Contains(r.Header.Get("Accept"), "text/html")
 }
 
 func (s *Server) notFound(w http.ResponseWriter, r *http.Request) {

@@ -71,7 +71,7 @@ func TestWatch(t *testing.T) {
 	mustPost(t, url, `{"name":"seen","namespace":"team-a","metadata":{"type":"bash","cmd":"echo secret output"}}`, all...)
 	for {
 		r := changes.next(t).Run
-		if r == nil || r.Name != "seen" || r.Output != "" || !strings.HasPrefix(r.URL, url+"/api/v1/runs/") {
+		if r == nil || r.Name != "seen" || r.Output != "" || !strings.HasPrefix(r.URL, url+"/ui/#/runs/") {
 			t.Fatalf("%+v", r)
 		}
 		if r.State == api.Succeeded {

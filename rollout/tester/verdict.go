@@ -3,12 +3,12 @@ package tester
 import (
 	"fmt"
 	"net/http"
-	"net/url"
 	"strconv"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/headgate-io/headgate/rollout/tester/api"
+	"github.com/headgate-io/headgate/rollout/tester/web"
 )
 
 // Callers keep 64 KiB of an answer.
@@ -141,6 +141,7 @@ func (s *Server) base(r *http.Request) string {
 	return scheme + "://" + r.Host
 }
 
+// runURL is the page of a run, for people who read an answer.
 func (s *Server) runURL(r *http.Request, id string) string {
-	return s.base(r) + "/api/v1/runs/" + url.PathEscape(id)
+	return s.base(r) + "/" + web.RunPath(id)
 }

@@ -14,7 +14,7 @@ export const keyOf = (gate) => JSON.stringify([gate.namespace, gate.name, gate.k
 const route = (gate) => `#/gates/${[gate.kind, gate.namespace, gate.name, gate.gate].map(encodeURIComponent).join("/")}`;
 const byName = (a, b) => keyOf(a).localeCompare(keyOf(b));
 
-const gateName = (gate) => h("span", null, remote(gate.gate), gate.kind === "rollback" && " (rollback)");
+const gateName = (gate) => h("span", null, remote(gate.gate, "name"), gate.kind === "rollback" && " (rollback)");
 const changed = (gate) => h("span", null, ago(gate.changed), gate.actor && [" by ", remote(gate.actor)]);
 
 // approvals is the first view: what waits for approval, and what runs.

@@ -2,7 +2,7 @@
 
 import { path, post, read } from "./api.js";
 import { ask, field, select } from "./dialog.js";
-import { ago, badge, h, listing, remote, waited } from "./dom.js";
+import { ago, badge, h, listing, optional, remote, waited } from "./dom.js";
 import { Collection, pages } from "./live.js";
 import { count, inline, latency, number, span } from "./words.js";
 
@@ -35,13 +35,12 @@ export function summary(s) {
 }
 
 // result is the summary of a run and the names of what failed, or the reason.
-const result = (run) => {
+function result(run) {
   const words = summary(run.summary);
   const failures = run.summary?.failures ?? [];
-  return h("span", null, words,
-    failures.length > 0 && [words && ": ", remote(failures.slice(0, 3).join("; ")), failures.length > 3 && " …"],
-    !words && !failures.length && run.reason && remote(run.reason.slice(0, 200)));
-};
+  if (!words && !failures.length) return optional(run.reason?.slice(0, 200));
+  return h("span", null, words, failures.length > 0 && [": ", remote(failures.slice(0, 3).join("; ")), failures.length > 3 && " …"]);
+}
 
 // cancel asks whether a run is to be ended, and ends it.
 export function cancel(app, run, refuge) {

@@ -1,0 +1,154 @@
+package e2e
+
+import (
+	"encoding/json"
+	"path/filepath"
+	"strings"
+	"testing"
+	"unicode/utf8"
+)
+
+// runs returns the runs by the API, newest first.
+func (r *runner) runs() (list []struct{ ID, State, Name, Actor string }) {
+	r.t.Helper()
+	_, text := r.call("GET", "/api/v1/runs", nil)
+	var page struct {
+		Runs *[]struct{ ID, State, Name, Actor string }
+	}
+	page.Runs = &list
+	check(r.t, json.Unmarshal([]byte(text), &page))
+	return list
+}
+
+// load starts a command in the background and returns the address of its page.
+func (r *runner) load(name, cmd string) string {
+	r.t.Helper()
+	r.checks("/", asks("shop", name, "Progressing", "5594979469", keys{"type": "cmd", "cmd": cmd}), 202)
+	return r.url + "/ui/#/runs/" + r.runs()[0].ID
+}
+
+// Output appears while the run is under way, and the page says how it ended.
+func TestTesterWebOutput(t *testing.T) {
+	r := serveTester(t)
+	p := newTab(t)
+	p.open(r.url + "/ui/")
+	p.sees("Nothing is running.")
+	p.until(`document.querySelector("#live").textContent == "live"`)
+	flag := filepath.Join(t.TempDir(), "flag")
+	await := "; while [ ! -e " + flag + " ]; do sleep 0.05; done; "
+	r.load("frontend", "seq -f 'early %g' 300"+await+"seq -f 'late %g' 300; exit 3")
+	p.click(`main a[href^="#/runs/"]`) // in the list of what runs, which has it without being asked
+	p.sees("early 300")
+	p.until(`document.querySelector("main dl")?.innerText.includes("running")`)
+	end := `(() => { const b = document.querySelector(".output"); return b.scrollHeight - b.scrollTop - b.clientHeight < 2 })()`
+	p.until(end)
+	eval[int](p, `document.querySelector(".output").scrollTop = 100`)
+	p.until(`document.querySelector("[aria-pressed]").ariaPressed == "false"`)
+	write(t, flag, "")
+	p.until(`document.querySelector(".output").textContent.includes("late 300")`)
+	p.until(`document.querySelector("main dl")?.innerText.includes("failed")`)
+	if top := eval[int](p, `document.querySelector(".output").scrollTop`); top != 100 {
+		t.Errorf("who reads is moved to %d", top)
+	}
+	p.sees("exit status 3")
+	if got := eval[bool](p, `document.querySelector(".output").textContent.endsWith("late 299\nlate 300\n")`); !got {
+		t.Error("the output is not whole")
+	}
+}
+
+// What is shown of an endless output is bounded, and its end is there.
+func TestTesterWebOutputBounded(t *testing.T) {
+	r := serveTester(t)
+	p := newTab(t)
+	p.open(r.load("frontend", "yes 0123456789 | head -c 5000000; echo; echo the end"))
+	p.until(`document.querySelector(".output")?.textContent.trimEnd().endsWith("the end")`)
+	p.until(`document.querySelector("main dl")?.innerText.includes("succeeded")`)
+	p.sees("The beginning is not shown here.")
+	if n := eval[int](p, `document.querySelector(".output").textContent.length`); n > 200_000 {
+		t.Errorf("%d characters are shown", n)
+	}
+}
+
+func TestTesterWebCancel(t *testing.T) {
+	r := serveTester(t)
+	p := newTab(t)
+	p.open(r.load("frontend", "echo begun; sleep 3600"))
+	p.sees("begun")
+	p.click(`[data-action=cancel]`)
+	p.until(`document.querySelector("dialog[open]")`)
+	p.click("dialog .danger")
+	p.until(`document.querySelector("main dl")?.innerText.includes("cancelled")`)
+	p.until(`!document.querySelector("[data-action=cancel]")`)
+	if state := r.runs()[0].State; state != "cancelled" {
+		t.Errorf("the run is %s", state)
+	}
+}
+
+// Runs are filtered by canary, type and state; the filter is in the address.
+func TestTesterWebFilter(t *testing.T) {
+	r := serveTester(t)
+	test := func(name, kind, cmd string, status int) {
+		r.checks("/", asks("shop", name, "Progressing", "1", keys{"type": kind, "cmd": cmd}), status)
+	}
+	test("cart", "bash", "printf 'TAP version 13\n1..2\nok 1 adds\nnot ok 2 pays\n'; exit 1", 422)
+	test("cart", "bash", "true", 200)
+	test("search", "bash", "true", 200)
+	p := newTab(t)
+	p.open(r.url + "/ui/#/runs")
+	rows := `document.querySelectorAll("tbody tr").length`
+	p.until(rows + " == 3")
+	p.sees("1 of 2 tests passed, 1 failed: pays")
+	p.write("[name=canary]", "shop/cart")
+	p.click(".filter button")
+	p.until(rows + " == 2")
+	eval[string](p, `document.querySelector("[name=state]").value = "failed"`)
+	p.click(".filter button")
+	p.until(rows + " == 1")
+	if hash := eval[string](p, "location.hash"); hash != "#/runs?canary=shop%2Fcart&state=failed" {
+		t.Errorf("the address is %s", hash)
+	}
+	test("cart", "bash", "exit 7", 422) // comes into the filtered list by itself
+	test("search", "bash", "exit 7", 422)
+	p.until(rows + " == 2")
+}
+
+// Nothing that callers send becomes markup: not names, reasons, metadata or output.
+func TestTesterWebHostile(t *testing.T) {
+	const (
+		script = "<script>alert(1)</script>"
+		image  = "<img src=x onerror=alert(1)>"
+		quote  = `"><svg onload=alert(1)>`
+		bidi   = "safe\u202egnp.exe"
+	)
+	r := serveTester(t)
+	hostile := asks("shop", "cart", image, quote, keys{"type": "bash", "x": script, quote: image,
+		"cmd": "printf '1..1\nnot ok 1 %s\n\033[31mred\033[0m \033]0;title\007 \u202e%s\n' '" + script + "' '" + image + "'; exit 1"})
+	r.checks("/", hostile, 422)
+	r.checks("/gate/check", hostile, 403)
+	status, text := r.call("POST", "/gate/check?gate="+"%3Cimg%20src%3Dx%20onerror%3Dalert(1)%3E", hostile) // a name of a gate, if the server takes it
+	t.Logf("a gate with markup as its name: %d %s", status, text)
+	r.call("POST", "/api/v1/gates/gate/shop/cart/default/close", map[string]any{"actor": script, "reason": bidi + image})
+	r.checks("/gate/check", hostile, 403)
+
+	p := newTab(t)
+	for _, view := range []struct{ path, shows string }{
+		{"", image}, {"#/gates", image}, {"#/audit", script}, {"#/gates/gate/shop/cart/default", image},
+		{"#/runs", script}, {"#/runs/" + r.runs()[0].ID, script},
+		{"#/gates/gate/%3Cimg%20src%3Dx%20onerror%3Dalert(1)%3E/a/b", image}, {"#/runs?canary=" + "%22%3E%3Cscript%3Ealert(1)%3C%2Fscript%3E", "No run is like that"},
+		{"#/%zz", "nothing at this address"}, {"#/gates/gate/../../x", "alone has no address"}, {"#/runs/..", "nothing at this address"},
+	} {
+		p.open("about:blank")
+		p.open(r.url + "/ui/" + view.path)
+		p.sees(view.shows)
+		if n := eval[int](p, `document.querySelectorAll("main script, main img, main svg, main style, main iframe").length`); n != 0 {
+			t.Errorf("%s: %d elements were made of text", view.path, n)
+		}
+		if shown := eval[string](p, `document.body.innerText`); strings.ContainsAny(shown, "\u202e\x1b\x07") || !utf8.ValidString(shown) {
+			t.Errorf("%s: control characters are on the page", view.path)
+		}
+	}
+	p.open(r.url + "/ui/#/runs/" + r.runs()[0].ID)
+	p.sees("red ⟨U+001B⟩]0;title⟨U+0007⟩ ⟨U+202E⟩")
+	p.open(r.url + "/ui/#/audit")
+	p.sees("safe⟨U+202E⟩gnp.exe")
+}
