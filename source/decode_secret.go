@@ -21,7 +21,10 @@ type secretDocument struct {
 
 const opaque = "Opaque"
 
-var secretKey = regexp.MustCompile(`^[-._a-zA-Z0-9]{1,253}$`)
+// secretKey is what keys of a Secret look like, of at most maxSecretKey bytes.
+var secretKey = regexp.MustCompile(`^[-._a-zA-Z0-9]+$`)
+
+const maxSecretKey = 253
 
 // secret files a Secret document. No error about one repeats a value.
 func (d *decoding) secret(o document.Object) {
@@ -64,7 +67,7 @@ func (s *secretDocument) decode(found *document.Findings) map[string][]byte {
 	}
 	for _, key := range slices.Sorted(maps.Keys(data)) {
 		size += len(data[key])
-		if !secretKey.MatchString(key) {
+		if len(key) > maxSecretKey || !secretKey.MatchString(key) {
 			found.Add("data", "the key %s must hold letters, digits, '-', '_' and '.' only", quote(key))
 		}
 	}

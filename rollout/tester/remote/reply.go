@@ -95,8 +95,11 @@ func loadState(a answer, secrets []string) (state, message string, err error) {
 	return text, message, nil
 }
 
-// instance is what ids of processes look like: they become a part of a path.
-var instance = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)
+// instance is what ids of processes look like, of at most maxInstance bytes:
+// they become a part of a path.
+var instance = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
+
+const maxInstance = 128
 
 // processID reads the answer to a request that starts a process of Concord.
 func processID(a answer, secrets []string) (string, error) {
@@ -110,7 +113,7 @@ func processID(a answer, secrets []string) (string, error) {
 	if reply.OK != nil && !*reply.OK {
 		return "", fmt.Errorf("the server says that it did not succeed: %s", explain(a, secrets))
 	}
-	if !instance.MatchString(reply.ID) {
+	if len(reply.ID) > maxInstance || !instance.MatchString(reply.ID) {
 		return "", errors.New("the answer has no instanceId of a process: one may have been started all the same")
 	}
 	return reply.ID, nil
