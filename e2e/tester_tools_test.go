@@ -1,0 +1,98 @@
+package e2e
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+const (
+	bats = `@test "it answers" { curl -sf $URL; }
+@test "it is quick" { skip "not today"; }
+@test "it is right" { [ "$(curl -s $URL)" = right ]; }
+`
+	k6Script = `import http from 'k6/http'; import { check } from 'k6';
+export const options = { vus: 2, iterations: 20, thresholds: { http_req_failed: ['rate<0.01'] } };
+export default function () { check(http.get(__ENV.URL), { 'is right': (r) => r.body === 'right' }); }
+`
+	chartFile   = "apiVersion: v2\nname: app\nversion: 1.0.0\n"
+	serviceFile = "apiVersion: v1\nkind: Service\nmetadata:\n  name: {{ .Release.Name }}\nspec:\n  ports: [{port: {{ required \"port is wanted\" .Values.port }}}]\n"
+)
+
+// Tools that people have as tests run as tests, and what they say is understood.
+func TestTesterTools(t *testing.T) {
+	right := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "right") }))
+	defer right.Close()
+	wrong := httptest.NewServer(http.NotFoundHandler())
+	defer wrong.Close()
+	suite := write(t, filepath.Join(t.TempDir(), "suite.bats"), bats)
+	chart := t.TempDir()
+	write(t, filepath.Join(chart, "Chart.yaml"), chartFile)
+	check(t, os.Mkdir(filepath.Join(chart, "templates"), 0o700))
+	write(t, filepath.Join(chart, "templates", "service.yaml"), serviceFile)
+	s := startTester(t, "--env", "PATH="+programs(t, "hey", "bats", "wrk", "k6", "helm=helm3", "helm4"), "--pass-env", "URL", "--env", "K6_NO_USAGE_REPORT=true")
+	for _, row := range []struct {
+		name     string
+		metadata keys
+		status   int
+		text     string // in the answer
+		format   string // of the summary; "" for none
+		failed   int    // tests
+		failures string
+		requests int64
+	}{
+		{name: "hey", metadata: keys{"cmd": "hey -n 200 -c 5 " + right.URL, "wait": "true"}, status: 200, format: "hey", requests: 200},
+		{name: "wrk", metadata: keys{"cmd": "wrk -d 1s -t 1 -c 2 --latency " + right.URL, "wait": "true"}, status: 200, format: "wrk", requests: -1},
+		{name: "bats", metadata: keys{"type": "bash", "cmd": "bats " + suite, "env.URL": right.URL}, status: 200, format: "tap"},
+		{name: "bats that fails", metadata: keys{"type": "bash", "cmd": "bats " + suite, "env.URL": wrong.URL}, status: 422, text: "not ok 1 it answers", format: "tap", failed: 2, failures: "it answers"},
+		{name: "bats, JUnit", metadata: keys{"type": "bash", "cmd": "bats --formatter junit " + suite, "env.URL": wrong.URL}, status: 422, text: "<testsuite", format: "junit", failed: 2, failures: "it is right"},
+		{name: "helm lint", metadata: keys{"type": "helm", "cmd": "lint " + chart + " --set 'port=80'"}, status: 200},
+		{name: "helm template", metadata: keys{"type": "helmv3", "cmd": "template shop " + chart + " --set port=80", "returnCmdOutput": "true"}, status: 200, text: "name: shop"},
+		{name: "helm template that fails", metadata: keys{"type": "helmv3", "cmd": "template shop " + chart}, status: 422, text: "port is wanted"},
+		{name: "helm 4", metadata: keys{"type": "bash", "cmd": "helm4 template shop " + chart + " --set port=80"}, status: 200},
+		{name: "k6", metadata: keys{"type": "k6", "script": k6Script, "env_vars": fmt.Sprintf(`{"URL": %q}`, right.URL)}, status: 200, format: "k6", requests: 20},
+		{name: "k6 with a threshold", metadata: keys{"type": "k6", "script": k6Script, "env_vars": fmt.Sprintf(`{"URL": %q}`, wrong.URL)}, status: 422, text: "exit status 99", format: "k6", failed: -1, failures: "http_req_failed", requests: 20},
+		{name: "k6 with an error", metadata: keys{"type": "k6", "script": "import nothing"}, status: 422, text: "exit status 107"},
+	} {
+		status, body := ask(t, "POST", s.url+"/", payload(row.name, row.metadata))
+		run := s.runs()[0]
+		if status != row.status || !strings.Contains(body, row.text) || run.Name != row.name {
+			t.Errorf("%s: %d %s", row.name, status, body)
+		}
+		switch sum := run.Summary; {
+		case row.format == "" && sum == nil:
+		case sum == nil || sum.Format != row.format:
+			t.Errorf("%s: summary %+v of %s", row.name, sum, body)
+		case row.failed >= 0 && sum.Failed != row.failed, row.failed < 0 && sum.Failed == 0, !strings.Contains(strings.Join(sum.Failures, ", "), row.failures),
+			row.requests >= 0 && sum.Requests != row.requests, row.requests < 0 && sum.Requests == 0:
+			t.Errorf("%s: %+v", row.name, *sum)
+		}
+	}
+	t.Run("launch", func(t *testing.T) { launched(t, s, right.URL, wrong.URL) })
+}
+
+// launched speaks to the path of the k6 webhook.
+func launched(t *testing.T, s *testRunner, right, wrong string) {
+	variables := func(url string) string { return fmt.Sprintf(`{"URL": %q}`, url) }
+	for _, row := range []struct {
+		name     string
+		metadata keys
+		status   int
+		text     string
+	}{
+		{"passes", keys{"script": k6Script, "env_vars": variables(right)}, 200, "checks_succeeded"},
+		{"does not wait", keys{"script": k6Script, "env_vars": variables(right), "wait_for_results": "false"}, 200, ""},
+		{"fails", keys{"script": k6Script, "env_vars": variables(wrong)}, 400, "http_req_failed"},
+		{"fails at once", keys{"script": "import nothing"}, 400, "exit status 107"},
+		{"no script", keys{"x": "y"}, 400, "script"},
+	} {
+		if status, body := ask(t, "POST", s.url+"/launch-test", payload(strings.ReplaceAll(row.name, " ", "-"), row.metadata)); status != row.status || !strings.Contains(body, row.text) {
+			t.Errorf("%s: %d %s", row.name, status, body)
+		}
+	}
+}
