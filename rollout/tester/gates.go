@@ -1,6 +1,7 @@
 package tester
 
 import (
+	"errors"
 	"net/http"
 
 	"github.com/headgate-io/headgate/rollout/tester/api"
@@ -53,11 +54,11 @@ func (s *Server) serveGate(w http.ResponseWriter, r *http.Request, route gateRou
 }
 
 // constant answers /gate/approve and /gate/halt. Their body counts only where
-// callers have to say who they are.
+// callers have to say who they are, and then need not be a payload.
 func (s *Server) constant(w http.ResponseWriter, r *http.Request, action string) error {
 	if s.Guard.Required() {
 		p, c, err := s.payload(w, r)
-		if err == nil {
+		if own, is := errors.AsType[*refusal](err); err == nil || is && own.status == http.StatusBadRequest {
 			err = c.Check(p.key(api.KindGate, ""))
 		}
 		if err != nil {

@@ -97,8 +97,8 @@ func (s *Server) body(w http.ResponseWriter, r *http.Request, use func([]byte) e
 	return use(buffer.Bytes())
 }
 
-// payload reads the payload of a request and says who sent it. Metadata does
-// not have its token any more; that is returned by itself.
+// payload reads the payload of a request and says who sent it, also when there
+// is none. Metadata does not have its token any more.
 func (s *Server) payload(w http.ResponseWriter, r *http.Request) (payload, caller, error) {
 	first, denied := s.Guard.Identify(r, "")
 	if denied != nil && !missing(denied) {
@@ -110,7 +110,7 @@ func (s *Server) payload(w http.ResponseWriter, r *http.Request) (payload, calle
 		if denied != nil {
 			err = denied
 		}
-		return p, caller{}, err
+		return payload{}, caller{Grant: first}, err
 	}
 	c := caller{Grant: first}
 	if token, ok := p.Metadata[tokenKey]; ok {
