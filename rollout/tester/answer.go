@@ -3,7 +3,6 @@ package tester
 import (
 	"encoding/json"
 	"errors"
-	"io"
 	"mime"
 	"net/http"
 	"strconv"
@@ -19,7 +18,7 @@ import (
 
 const (
 	answerTime  = 30 * time.Second // for an answer to be taken
-	shortAnswer = 4 << 10          // bytes
+	shortAnswer = 1 << 10          // bytes that net/http keeps until the handler has returned
 	retryAfter  = 5                // seconds, when there is no better guess
 )
 
@@ -27,12 +26,19 @@ const (
 const unknown = "say who you are: by a token in the header Authorization (Bearer, or Basic as password), " +
 	"in the metadata of the payload (token), in the URL (/token/TOKEN/ before the path, or ?token=TOKEN), or by a client certificate"
 
-// taken bounds the time in which an answer of n bytes is to be taken. A short
-// one never waits for its reader.
-func taken(w http.ResponseWriter, n int) {
-	if n > shortAnswer {
+// send writes the body of an answer. The last byte of it leaves when the handler
+// has returned: what the handler does next, callers find done. A long one is to
+// be taken within answerTime.
+func send(w http.ResponseWriter, body []byte) error {
+	if n := len(body) - 1; n >= shortAnswer {
 		http.NewResponseController(w).SetWriteDeadline(time.Now().Add(answerTime)) // where that is not possible the server has one
+		if _, err := w.Write(body[:n]); err != nil {
+			return err
+		}
+		body = body[n:]
 	}
+	_, err := w.Write(body)
+	return err
 }
 
 // text answers with a text, "" for no body.
@@ -43,10 +49,8 @@ func text(w http.ResponseWriter, status int, body string) error {
 		header["Content-Type"] = []string{"text/plain; charset=utf-8"}
 	}
 	header["Content-Length"] = []string{strconv.Itoa(len(body))}
-	taken(w, len(body))
 	w.WriteHeader(status)
-	_, err := io.WriteString(w, body)
-	return err
+	return send(w, []byte(body))
 }
 
 // reply answers with JSON.
@@ -59,11 +63,10 @@ func reply(w http.ResponseWriter, status int, value any) error {
 	if err != nil {
 		return err
 	}
-	header.Set("Content-Length", strconv.Itoa(len(body)+1))
-	taken(w, len(body))
+	body = append(body, '\n')
+	header.Set("Content-Length", strconv.Itoa(len(body)))
 	w.WriteHeader(status)
-	_, err = w.Write(append(body, '\n'))
-	return err
+	return send(w, body)
 }
 
 // statuses are those of errors that are no refusal of their own.

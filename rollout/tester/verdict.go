@@ -34,17 +34,15 @@ func (s *Server) verdict(w http.ResponseWriter, r *http.Request, j *job, state a
 		err = text(w, status, body)
 	}
 	if final(state.State) {
-		s.deliver(w, r, state, err)
+		s.deliver(r, state, err)
 	}
 }
 
-// deliver flushes an answer, and says that the verdict was received unless it
-// could not be written or the caller has left.
-func (s *Server) deliver(w http.ResponseWriter, r *http.Request, state api.Run, err error) {
-	if err == nil {
-		err = http.NewResponseController(w).Flush()
-	}
-	if err == nil && r.Context().Err() == nil && state.State != api.Stopped {
+// deliver says that a verdict was received, unless it could not be written or
+// the caller has left. The end of the answer is sent after that: whoever has all
+// of it and asks again gets a new run.
+func (s *Server) deliver(r *http.Request, state api.Run, err error) {
+	if err == nil && r.Context().Err() == nil {
 		s.Runs.Deliver(state.ID)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -237,5 +238,39 @@ func TestShutdownAnswersWhoWaits(t *testing.T) {
 	}
 	if status, _ := mustPost(t, url+"/gate/check", payload("refused", `{}`)); status != http.StatusForbidden {
 		t.Errorf("a gate answers %d", status)
+	}
+}
+
+// A broken connection takes the head of an answer and nothing else.
+type broken struct{ header http.Header }
+
+func (b broken) Header() http.Header       { return b.header }
+func (b broken) WriteHeader(int)           {}
+func (b broken) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }
+
+// TestAnswerThatIsNotReceived keeps a verdict whose answer could not be written,
+// or whose caller was gone by then.
+func TestAnswerThatIsNotReceived(t *testing.T) {
+	s := newServer(t)
+	handler := s.Handler()
+	command, count := counting(t)
+	body := payload("lost", fmt.Sprintf(`{"type":"bash","cmd":"%s; exit 3"}`, command))
+	ask := func(w http.ResponseWriter, ctx context.Context) {
+		handler.ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodPost, "/", strings.NewReader(body)))
+	}
+	ask(broken{http.Header{}}, t.Context())
+	gone, leave := context.WithCancel(t.Context())
+	leave()
+	ask(httptest.NewRecorder(), gone)
+	last := httptest.NewRecorder()
+	ask(last, t.Context())
+	if last.Code != http.StatusUnprocessableEntity {
+		t.Errorf("status %d", last.Code)
+	}
+	if n := count(); n != 1 {
+		t.Errorf("%d processes", n)
+	}
+	if r := s.Runs.Runs(api.Filter{Name: "lost"}); len(r) != 1 || !r[0].Delivered {
+		t.Errorf("%+v", r)
 	}
 }
