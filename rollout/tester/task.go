@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
+	"regexp"
 	"runtime/debug"
 
 	"github.com/headgate-io/headgate/rollout/tester/api"
@@ -152,6 +154,7 @@ func (s *Server) prepare(p payload, c caller) (*job, error) {
 	if c.token != "" {
 		secrets = append(secrets, c.token)
 	}
+	secrets = append(secrets, passwords(p.Metadata)...)
 	delete(p.Metadata, typeKey) // either name of a type asks for the same run
 	j := &job{taskType: t, Common: o, task: work, request: run.Request{
 		Namespace: p.Namespace, Name: p.Name, Phase: p.Phase, Checksum: p.Checksum,
@@ -162,6 +165,23 @@ func (s *Server) prepare(p payload, c caller) (*job, error) {
 		j.task = s.logged(j)
 	}
 	return j, nil
+}
+
+// userinfo is a password in a URL.
+var userinfo = regexp.MustCompile("://[^\\s/?#@\"'`]*:([^\\s/?#@\"'`]+)@")
+
+// passwords returns those that stand in URLs of metadata, as they are written and
+// as they are meant.
+func passwords(m metadata) (found []string) {
+	for _, value := range m {
+		for _, match := range userinfo.FindAllStringSubmatch(value, -1) {
+			found = append(found, match[1])
+			if plain, err := url.PathUnescape(match[1]); err == nil && plain != match[1] {
+				found = append(found, plain)
+			}
+		}
+	}
+	return found
 }
 
 // nameOf returns the type by which access is decided: of an unknown one what
