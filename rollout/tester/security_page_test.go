@@ -103,6 +103,19 @@ func TestGGateAbuse(t *testing.T) {
 	if strings.Contains(trail, "mallory") {
 		t.Error("a caller chose the actor")
 	}
+
+	// A link that could not be used is not in the log either.
+	if err := json.Unmarshal([]byte(d.post(gatePath+"/link", "{}").body), &next); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Gates.Close(); err != nil {
+		t.Fatal(err)
+	}
+	d.call("POST", path(next.Approve), "").is(t, "a link when the gates are gone", 500, "")
+	d.log.wait(t, `"path":"/link/***"`)
+	if strings.Contains(d.log.String(), path(next.Approve)) {
+		t.Error("the log has a link that works")
+	}
 }
 
 // TestGCrossSite: what a page of another site can make a browser send, with the

@@ -167,6 +167,9 @@ func TestGCallersCannotSendHeaders(t *testing.T) {
 		if run.Actor != "team" {
 			t.Errorf("the actor of a run is %q", run.Actor)
 		}
+		if _, kept := run.Metadata["token"]; kept {
+			t.Errorf("the record has the key of the token: %v", run.Metadata)
+		}
 	}
 	for where, text := range map[string]string{"log": d.log.String(), "records": records, "metrics": d.call(http.MethodGet, "/metrics", "").body} {
 		if strings.Contains(text, teamToken) {
