@@ -35,7 +35,7 @@ type Exchange struct {
 //
 //	== NAME               begins one; == NAME (reference) is one that the reference answers the same
 //	> METHOD TARGET       the request; more lines with > are its headers
-//	body                  lines up to the answer; = "…" is one in Go's quotes, % N is N spaces
+//	body                  lines up to the answer; = "…" is text in Go's quotes, % N is N spaces, both without a line break
 //	< STATUS              the answer; more lines with < are headers that it has to have
 //	body                  exactly; ~ EXPRESSION is a regular expression for all of it
 //
@@ -84,7 +84,7 @@ func (x *Exchange) read(line string) (err error) {
 	case x.Status == 0:
 		var body []byte
 		body, err = bodyLine(line)
-		x.Body = append(append(x.Body, body...), '\n')
+		x.Body = append(x.Body, body...)
 	case strings.HasPrefix(line, "~ "):
 		x.Pattern, err = regexp.Compile(`\A(?:` + line[2:] + `)\z`)
 	default:
@@ -93,6 +93,7 @@ func (x *Exchange) read(line string) (err error) {
 	return err
 }
 
+// bodyLine returns what a line of a file stands for.
 func bodyLine(line string) ([]byte, error) {
 	if quoted, is := strings.CutPrefix(line, "= "); is {
 		plain, err := strconv.Unquote(quoted)
@@ -102,7 +103,7 @@ func bodyLine(line string) ([]byte, error) {
 		n, err := strconv.Atoi(number)
 		return bytes.Repeat([]byte(" "), n), err
 	}
-	return []byte(line), nil
+	return []byte(line + "\n"), nil
 }
 
 // Do sends the request to HOST:PORT, over a connection of its own, and returns

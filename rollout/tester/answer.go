@@ -85,8 +85,8 @@ var statuses = []struct {
 
 // problem returns the status and the text of an error for the caller, and
 // counts and logs those that are about access. Text of the request in it is
-// made harmless, and secrets are masked.
-func (s *Server) problem(w http.ResponseWriter, r *http.Request, err error, secrets ...string) (int, string) {
+// made harmless.
+func (s *Server) problem(w http.ResponseWriter, r *http.Request, err error) (int, string) {
 	status := http.StatusInternalServerError
 	if own, ok := errors.AsType[*refusal](err); ok {
 		status = own.status
@@ -119,17 +119,24 @@ func (s *Server) problem(w http.ResponseWriter, r *http.Request, err error, secr
 	case http.StatusInternalServerError:
 		s.broke(r, err)
 	}
-	return status, redact.String(err.Error(), secrets...)
+	return status, redact.String(err.Error())
 }
 
-// refuseText answers an error of the contract of webhooks.
-func (s *Server) refuseText(w http.ResponseWriter, r *http.Request, err error, secrets ...string) {
-	status, reason := s.problem(w, r, err, secrets...)
+// refuseText answers an error of the contract of webhooks, unless the answer
+// has begun: then the error is that of writing it.
+func (s *Server) refuseText(w http.ResponseWriter, r *http.Request, err error) {
+	if begun(w) {
+		return
+	}
+	status, reason := s.problem(w, r, err)
 	text(w, status, reason)
 }
 
-// refuseJSON answers an error of the API.
+// refuseJSON answers an error of the API in the same way.
 func (s *Server) refuseJSON(w http.ResponseWriter, r *http.Request, err error) {
+	if begun(w) {
+		return
+	}
 	status, reason := s.problem(w, r, err)
 	reply(w, status, api.Problem{Status: status, Reason: reason})
 }

@@ -76,3 +76,9 @@ func (a *answer) Write(p []byte) (int, error) {
 
 // Unwrap is for [http.ResponseController].
 func (a *answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
+
+// begun reports whether an answer has begun.
+func begun(w http.ResponseWriter) bool {
+	a, ok := w.(*answer)
+	return ok && a.status != 0
+}

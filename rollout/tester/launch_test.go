@@ -62,17 +62,20 @@ func TestLaunchEndsWithItsCallers(t *testing.T) {
 func TestLaunchIsBusy(t *testing.T) {
 	s := newServerOf(t, run.Config{Concurrency: 1, Queue: -1})
 	url := "http://" + serve(t, s)
+	if status, text := mustPost(t, url+"/launch-test", payload("other", `{"script":"pass"}`)); status != http.StatusOK {
+		t.Fatal(status, text)
+	}
 	mustPost(t, url, payload("busy", `{"cmd":"sleep 60"}`))
-	for path, body := range map[string]string{
-		"/launch-test": payload("other", `{"script":"pass"}`),
-		"/":            payload("other", `{"type":"bash","cmd":"true"}`),
+	for path, test := range map[string]struct{ body, after string }{
+		"/launch-test": {payload("other", `{"script":"pass"}`), "1"}, // as the one before
+		"/":            {payload("other", `{"type":"bash","cmd":"true"}`), "5"},
 	} {
-		resp, err := http.Post(url+path, "application/json", strings.NewReader(body))
+		resp, err := http.Post(url+path, "application/json", strings.NewReader(test.body))
 		if err != nil {
 			t.Fatal(err)
 		}
 		resp.Body.Close()
-		if resp.StatusCode != http.StatusTooManyRequests || resp.Header.Get("Retry-After") == "" {
+		if resp.StatusCode != http.StatusTooManyRequests || resp.Header.Get("Retry-After") != test.after {
 			t.Errorf("%s: %d %q", path, resp.StatusCode, resp.Header.Get("Retry-After"))
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -74,4 +75,28 @@ func TestStuckReader(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A timed answer remembers its deadline.
+type timed struct {
+	*httptest.ResponseRecorder
+	deadline time.Time
+}
+
+func (a *timed) SetWriteDeadline(at time.Time) error { a.deadline = at; return nil }
+
+// TestDeadlineEndsWithItsAnswer has the deadline of a long answer not be that of
+// the next on the same connection.
+func TestDeadlineEndsWithItsAnswer(t *testing.T) {
+	handler := newServer(t).Handler()
+	a := &timed{ResponseRecorder: httptest.NewRecorder()}
+	long := payload("long", `{"type":"bash","cmd":"head -c 5000 /dev/zero | tr '\\0' x","returnCmdOutput":"true"}`)
+	handler.ServeHTTP(a, httptest.NewRequest(http.MethodPost, "/", strings.NewReader(long)))
+	if a.deadline.IsZero() {
+		t.Error("a long answer has no deadline")
+	}
+	handler.ServeHTTP(a, httptest.NewRequest(http.MethodPost, "/gate/check", strings.NewReader("{}")))
+	if !a.deadline.IsZero() {
+		t.Error("it holds for the next")
+	}
 }
