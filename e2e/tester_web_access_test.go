@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -143,10 +144,48 @@ func TestTesterWebPrefix(t *testing.T) {
 		if elsewhere := eval[[]string](p, `performance.getEntriesByType("resource").map((e) => e.name).filter((n) => !n.startsWith(`+encoded(base)+`))`); len(elsewhere) > 0 {
 			t.Errorf("%s: requests elsewhere: %q", base, elsewhere)
 		}
+		if !eval[bool](p, `document.querySelector("#session button").hidden`) {
+			t.Error("one can sign out of an address")
+		}
 		if at := eval[string](p, "location.href"); at != base+"/ui/" {
 			t.Errorf("the page is at %s", at)
 		}
 	}
+}
+
+// A page that nobody looks at holds no connection, of which browsers have few,
+// and is right again when it is looked at.
+func TestTesterWebHidden(t *testing.T) {
+	r := serveTester(t)
+	var streams atomic.Int64
+	target, err := url.Parse(r.url)
+	check(t, err)
+	proxy := httputil.NewSingleHostReverseProxy(target)
+	proxy.FlushInterval = -1
+	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		if q.URL.Path == "/api/v1/watch" || q.URL.Query().Has("follow") {
+			streams.Add(1)
+			defer streams.Add(-1)
+		}
+		proxy.ServeHTTP(w, q)
+	}))
+	t.Cleanup(front.Close)
+	p := newTab(t)
+	p.open(strings.Replace(r.load("frontend", "echo begun; sleep 3600"), r.url, front.URL, 1))
+	p.sees("begun")
+	p.until(`document.querySelector("#live").textContent == "live"`)
+	hide := func(hidden string) {
+		eval[bool](p, `Object.defineProperty(document, "hidden", {configurable: true, value: `+hidden+`}) && document.dispatchEvent(new Event("visibilitychange"))`)
+	}
+	hide("true")
+	p.until(`document.querySelector("#live").textContent == "paused"`)
+	for streams.Load() != 0 {
+		eval[bool](p, "true")
+	}
+	r.checks("/gate/check", asks("shop", "cart", "Waiting", "1", nil), 403)
+	hide("false")
+	p.until(`document.title.startsWith("(1)")`)
+	p.until(`document.querySelector(".output").textContent == "begun\n"`) // once
 }
 
 // When the connection breaks the page says so, and catches up when it is there again.

@@ -25,7 +25,7 @@ export function approvals(app) {
   const card = (gate) => h("li", { class: "card pending" },
     h("h2", null, h("a", { href: route(gate) }, remote(canaryOf(gate), "name"))),
     facts([["Gate", remote(gate.gate)], ...visit(gate),
-      ["Changed", gate.changed && changed(gate)], ["Reason", optional(gate.reason)]]),
+      [gate.open ? "Opened" : "Closed", gate.changed && changed(gate)], ["Reason", optional(gate.reason)]]),
     buttons(app, gate, () => app.pending.items.get(keyOf(gate)), () => part.heading));
   const draw = () => {
     if (!app.pending.loaded) return;
@@ -106,7 +106,7 @@ export function gateView(app, key) {
         ["State", stateOf(gate)],
         ["Holds for", holds(gate)],
         ...visit(gate),
-        ["Changed", gate.changed && changed(gate)],
+        [gate.open ? "Opened" : "Closed", gate.changed && changed(gate)],
         ["Reason", optional(gate.reason)],
       ]),
       buttons(app, gate, () => gate, () => part.heading)), part.heading);

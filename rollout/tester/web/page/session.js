@@ -23,7 +23,7 @@ export function login(signedIn, error) {
   const enter = h("button", { class: "primary" }, "Sign in");
   const form = h("form", { class: "card login" },
     h("h1", { tabindex: "-1" }, "Sign in"),
-    field("Token", token, "One of the tokens this test runner was started with. It is kept in a cookie until you sign out."),
+    field("Token", token, "It is kept in a cookie until you sign out."),
     problem, h("div", { class: "buttons" }, enter));
   report(problem, error);
   form.addEventListener("submit", async (event) => {
@@ -50,6 +50,7 @@ export function login(signedIn, error) {
 // status says who is signed in, with a button to sign out.
 export function status(session, signedOut) {
   if (!session.required) return [];
-  const leave = button("Sign out", () => remove("session").catch(() => {}).then(signedOut), { class: "quiet" });
+  const hidden = location.pathname.includes("/token/"); // the address signs in
+  const leave = button("Sign out", () => remove("session").catch(() => {}).then(signedOut), { class: "quiet", hidden });
   return [h("span", null, remote(session.actor, "actor"), session.readOnly && " (read-only)"), leave];
 }
