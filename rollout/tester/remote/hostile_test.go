@@ -62,6 +62,7 @@ func TestNGrinderStartAnswers(t *testing.T) {
 		{"no success, no cause", saying(200, json, `{"success": false, "cause": {}}`), prefix + "the server says that it did not succeed"},
 		{"huge", saying(200, json, `{"x": "`+strings.Repeat("x", 1<<20)+`"}`), prefix + at + "the answer is longer than 1 MiB"},
 		{"500", saying(500, json, `{"success": false, "cause": "out of agents"}`), prefix + at + "500 Internal Server Error: out of agents"},
+		{"500 cut in a secret", saying(500, "text/plain", "http://a/?q="+strings.Repeat("x", 2400-12-1-8)+" "+password), prefix + at + "500 Internal Server Error: http://a/?q=*** ***"},
 		{"500 page", saying(500, "text/html", `<html>`+password), prefix + at + "500 Internal Server Error"},
 		{"500 text", saying(500, "text/plain", strings.Repeat("ä", 4000)), prefix + at + "500 Internal Server Error: " + strings.Repeat("ä", 150) + "…"},
 		{"401", saying(401, json, ``), prefix + at + "401 Unauthorized"},

@@ -208,12 +208,15 @@ func explain(a answer, secrets []string) string {
 			return bounded(words, secrets)
 		}
 	}
-	return bounded(string(a.body[:min(len(a.body), 4*maxWords)]), secrets)
+	return bounded(string(a.body), secrets)
 }
 
 // bounded returns what may be shown of what a server says.
 func bounded(words string, secrets []string) string {
-	words = strings.TrimSpace(redact.String(strings.ToValidUTF8(words[:min(len(words), 8*maxWords)], "\uFFFD"), secrets...))
+	if most := 8 * maxWords; len(words) > most {
+		words = redact.Tail(words[:most], secrets...)
+	}
+	words = strings.TrimSpace(redact.String(strings.ToValidUTF8(words, "\uFFFD"), secrets...))
 	if len(words) > maxWords {
 		words = strings.ToValidUTF8(words[:maxWords], "") + "…"
 	}
