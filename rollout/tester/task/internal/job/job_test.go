@@ -74,19 +74,18 @@ func TestIgnoredSIGTERM(t *testing.T) {
 	ends(t, 2, job.Job{Grace: 10 * time.Millisecond}, `trap "" TERM; PROGRAM=deaf $SELF & PROGRAM=deaf $SELF`)
 }
 
-func TestStoppedProcess(t *testing.T) {
-	ends(t, 1, job.Job{}, `PROGRAM=stopped $SELF; exit 0`)
-}
-
-// A program that is asked to end has the grace to say its last word.
+// A program that is asked to end has the grace to say its last word, also when
+// it is stopped.
 func TestLastWord(t *testing.T) {
-	var out bytes.Buffer
-	addr, up, _ := desk(t)
-	ctx, cancel := context.WithCancelCause(t.Context())
-	go func() { <-up; cancel(errOver) }()
-	j := job.Job{Args: []string{self(t)}, Env: []string{"PROGRAM=polite", "ADDR=" + addr}, Out: &out, Grace: time.Minute}
-	if err := j.Run(ctx); !errors.Is(err, errOver) || out.String() != "summary\n" {
-		t.Errorf("got %v, %q", err, out.String())
+	for _, program := range []string{"polite", "stopped"} {
+		var out bytes.Buffer
+		addr, up, _ := desk(t)
+		ctx, cancel := context.WithCancelCause(t.Context())
+		go func() { <-up; cancel(errOver) }()
+		j := job.Job{Args: []string{self(t)}, Env: []string{"PROGRAM=" + program, "ADDR=" + addr}, Out: &out}
+		if err := j.Run(ctx); !errors.Is(err, errOver) || out.String() != "summary\n" {
+			t.Errorf("%s: got %v, %q", program, err, out.String())
+		}
 	}
 }
 

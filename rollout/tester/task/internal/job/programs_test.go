@@ -56,26 +56,33 @@ func hold() int {
 	return read(c, err)
 }
 
+// polite says a last word when it is asked to end.
 func polite() int {
-	asked := make(chan os.Signal, 1)
-	signal.Notify(asked, syscall.SIGTERM)
-	c, err := dial("up " + strconv.Itoa(os.Getpid()))
-	if err != nil {
-		return 1
-	}
+	asked, c := politely()
 	defer c.Close()
 	<-asked
 	fmt.Println("summary")
 	return 0
 }
 
+// stopped is polite, and stops itself first.
 func stopped() int {
+	asked, c := politely()
+	defer c.Close()
+	_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP)
+	<-asked
+	fmt.Println("summary")
+	return 0
+}
+
+func politely() (asked chan os.Signal, c net.Conn) {
+	asked = make(chan os.Signal, 1)
+	signal.Notify(asked, syscall.SIGTERM)
 	c, err := dial("up " + strconv.Itoa(os.Getpid()))
 	if err != nil {
-		return 1
+		panic(err)
 	}
-	_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP)
-	return read(c, nil)
+	return asked, c
 }
 
 func dial(line string) (net.Conn, error) {
@@ -103,6 +110,9 @@ func spawn(program string, env []string, attr *syscall.SysProcAttr) {
 	cmd := exec.Command(self)
 	cmd.Env = append(env, "PROGRAM="+program, "ADDR="+os.Getenv("ADDR"))
 	cmd.SysProcAttr = attr
+	if os.Getenv("LOUD") != "" { // it has the output
+		cmd.Stdout = os.Stdout
+	}
 	if err := cmd.Start(); err != nil {
 		panic(err)
 	}

@@ -37,7 +37,7 @@ func init() {
 func fork(program string) int {
 	env := os.Environ()
 	if os.Getenv("CLEAN") != "" {
-		env = []string{"CLEAN=1"}
+		env = []string{"CLEAN=1", "LOUD=" + os.Getenv("LOUD")}
 	}
 	spawn(program, env, &syscall.SysProcAttr{Setsid: true})
 	return 0
@@ -200,6 +200,18 @@ func TestDaemonWithoutMark(t *testing.T) {
 	if want := errOver.Error() + "\nchildren: none\n"; out != want {
 		t.Errorf("got %q, want %q", out, want)
 	}
+}
+
+// Without a reaper such a process gets away. It does not hold up the job, though
+// it has its output.
+func TestOutputOfWhoGotAway(t *testing.T) {
+	addr, up, gone := desk(t)
+	j := job.Job{Env: []string{"ADDR=" + addr}}
+	if err := start(t, t.Context(), j, `LOUD=1 CLEAN=1 PROGRAM=daemon $SELF; PROGRAM=await $SELF; exit 0`); err != nil {
+		t.Error(err)
+	}
+	terminate(t, <-up)
+	<-gone
 }
 
 // The end of one job is not that of another's daemon.
