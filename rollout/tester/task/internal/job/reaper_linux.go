@@ -24,12 +24,26 @@ func (r *Reaper) Run(ctx context.Context) error {
 		return os.NewSyscallError("prctl", err)
 	}
 	defer func() { _ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0) }()
+	sweep()
 	for {
 		r.reap()
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-ended:
+		}
+	}
+}
+
+// sweep kills what jobs of processes that were killed left running.
+func sweep() {
+	found := true
+	for pass := 0; found && pass < 10; pass++ {
+		found = false
+		for pid, c := range table() {
+			if !c.dead && orphaned(mark(pid)) {
+				found = c.send(unix.SIGKILL) || found
+			}
 		}
 	}
 }

@@ -30,6 +30,7 @@ func init() {
 	programs["crowd"] = crowd
 	programs["alone"] = alone
 	programs["family"] = family
+	programs["many"] = many
 }
 
 // fork leaves its session, and what it starts: with CLEAN nothing of its
@@ -98,6 +99,12 @@ func crowd() int {
 func alone() int {
 	self, _ := os.Executable()
 	fmt.Println(job.Job{Args: []string{self}, Env: []string{"PROGRAM=deaf", "ADDR=" + os.Getenv("ADDR")}}.Run(context.Background()))
+	return 0
+}
+
+// many runs a job of several processes without a reaper.
+func many() int {
+	fmt.Println(runLine(context.Background(), nil, `PROGRAM=deaf $SELF & PROGRAM=daemon $SELF; PROGRAM=deaf $SELF`))
 	return 0
 }
 
@@ -256,6 +263,45 @@ func TestProgramDiesWithUs(t *testing.T) {
 	_ = cmd.Process.Kill()
 	_ = cmd.Wait()
 	<-gone
+}
+
+// What it had started is ended by the next one, and not by that what belongs to one that lives.
+func TestNextEndsWhatWasLeft(t *testing.T) {
+	type one struct {
+		cmd      *exec.Cmd
+		up, gone <-chan int
+	}
+	var testers []one
+	for range 2 {
+		addr, up, gone := desk(t)
+		cmd := exec.Command(self(t))
+		cmd.Env = []string{"PROGRAM=many", "ADDR=" + addr}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }()
+		for range 3 {
+			<-up
+		}
+		testers = append(testers, one{cmd, up, gone})
+	}
+	_ = testers[0].cmd.Process.Kill()
+	_ = testers[0].cmd.Wait()
+	outside(t, 0, nil, "host", nil, "true")
+	for range 3 {
+		<-testers[0].gone
+	}
+	select {
+	case <-testers[1].gone:
+		t.Error("a process of one that lives is gone")
+	default:
+	}
+	_ = testers[1].cmd.Process.Kill()
+	_ = testers[1].cmd.Wait()
+	outside(t, 0, nil, "host", nil, "true")
+	for range 3 {
+		<-testers[1].gone
+	}
 }
 
 func TestNoNewPrivileges(t *testing.T) {

@@ -9,3 +9,5 @@ func (r *Reaper) Run(ctx context.Context) error {
 	<-ctx.Done()
 	return nil
 }
+
+func owner() string { return "" }
