@@ -166,6 +166,7 @@ func (j *Job) watch(ctx context.Context, p *process) error {
 // end ends what is left of the job: with a grace, unless it used more than it
 // may. It returns how many processes withstood that.
 func (j *Job) end(p *process, cause error) (left int) {
+	p.close()
 	var over *LimitError
 	if !errors.As(cause, &over) {
 		if p.look().processes == 0 {

@@ -45,7 +45,9 @@ func self(t *testing.T) string {
 func ends(t *testing.T, n int, j job.Job, line string) {
 	t.Helper()
 	addr, up, gone := desk(t)
-	ctx, cancel := context.WithCancelCause(t.Context())
+	ctx, stop := context.WithTimeout(t.Context(), patience)
+	defer stop()
+	ctx, cancel := context.WithCancelCause(ctx)
 	go func() {
 		for range n {
 			<-up
@@ -57,7 +59,7 @@ func ends(t *testing.T, n int, j job.Job, line string) {
 		t.Errorf("got %v", err)
 	}
 	for range n {
-		<-gone
+		take(t, gone)
 	}
 }
 
@@ -77,14 +79,13 @@ func TestIgnoredSIGTERM(t *testing.T) {
 // A program that is asked to end has the grace to say its last word, also when
 // it is stopped.
 func TestLastWord(t *testing.T) {
-	for _, program := range []string{"polite", "stopped"} {
+	for _, line := range []string{
+		`PROGRAM=polite $SELF & PROGRAM=hold exec $SELF`,
+		`PROGRAM=polite $SELF & p=$!; PROGRAM=await $SELF; kill -STOP $p; PROGRAM=hold exec $SELF`,
+	} {
 		var out bytes.Buffer
-		addr, up, _ := desk(t)
-		ctx, cancel := context.WithCancelCause(t.Context())
-		go func() { <-up; cancel(errOver) }()
-		j := job.Job{Args: []string{self(t)}, Env: []string{"PROGRAM=" + program, "ADDR=" + addr}, Out: &out}
-		if err := j.Run(ctx); !errors.Is(err, errOver) || out.String() != "summary\n" {
-			t.Errorf("%s: got %v, %q", program, err, out.String())
+		if ends(t, 2, job.Job{Out: &out}, line); out.String() != "summary\n" {
+			t.Errorf("%s: got %q", line, out.String())
 		}
 	}
 }
@@ -106,8 +107,8 @@ func TestLeftBehind(t *testing.T) {
 			if !errors.As(err, &exit) || exit.ExitCode() != 7 || err.Error() != "exit status 7" || out.String() != "started\n" {
 				t.Errorf("got %v, %q", err, out.String())
 			}
-			<-up
-			<-gone
+			take(t, up)
+			take(t, gone)
 		})
 	}
 }
@@ -121,14 +122,14 @@ func TestLasts(t *testing.T) {
 	go func() {
 		done <- start(t, t.Context(), j, `(PROGRAM=polite $SELF; echo end) & exec true`)
 	}()
-	pid := <-up
+	pid := take(t, up)
 	select {
 	case err := <-done:
 		t.Fatalf("it is over with a process: %v", err)
 	default:
 	}
 	terminate(t, pid)
-	<-gone
+	take(t, gone)
 	if err := <-done; err != nil || out.String() != "summary\nend\n" {
 		t.Errorf("got %v, %q", err, out.String())
 	}

@@ -22,6 +22,9 @@ func (p *process) look() usage {
 	return u
 }
 
+// close says that nothing of the job is to go on.
+func (p *process) close() { p.job.Reaper.over(p) }
+
 // terminate asks all processes to end, also those that are stopped.
 func (p *process) terminate() { p.send(unix.SIGTERM, unix.SIGCONT) }
 

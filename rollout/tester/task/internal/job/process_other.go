@@ -38,6 +38,8 @@ func (p *process) look() usage {
 	}
 }
 
+func (p *process) close() {}
+
 // terminate leaves it to kill: there is no way to ask.
 func (p *process) terminate() { p.kill() }
 func (p *process) kill()      { _ = p.program.Kill() }

@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // The test binary is the program that the tests run: PROGRAM says which.
@@ -24,13 +25,12 @@ func TestMain(m *testing.M) {
 }
 
 var programs = map[string]func() int{
-	"env":     func() int { return show(os.Environ()) },
-	"much":    much,
-	"hold":    hold,
-	"deaf":    func() int { signal.Ignore(syscall.SIGTERM); return hold() }, // to being asked to end
-	"stopped": stopped,
-	"polite":  polite,
-	"await":   func() int { c, err := dial("await"); return read(c, err) }, // until another is up
+	"env":    func() int { return show(os.Environ()) },
+	"much":   much,
+	"hold":   hold,
+	"deaf":   func() int { signal.Ignore(syscall.SIGTERM); return hold() }, // to being asked to end
+	"polite": polite,
+	"await":  func() int { c, err := dial("await"); return read(c, err) }, // until another is up
 }
 
 func show(lines []string) int {
@@ -58,31 +58,17 @@ func hold() int {
 
 // polite says a last word when it is asked to end.
 func polite() int {
-	asked, c := politely()
-	defer c.Close()
-	<-asked
-	fmt.Println("summary")
-	return 0
-}
-
-// stopped is polite, and stops itself first.
-func stopped() int {
-	asked, c := politely()
-	defer c.Close()
-	_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP)
-	<-asked
-	fmt.Println("summary")
-	return 0
-}
-
-func politely() (asked chan os.Signal, c net.Conn) {
-	asked = make(chan os.Signal, 1)
+	asked := make(chan os.Signal, 1)
 	signal.Notify(asked, syscall.SIGTERM)
 	c, err := dial("up " + strconv.Itoa(os.Getpid()))
 	if err != nil {
-		panic(err)
+		return 1
 	}
-	return asked, c
+	defer c.Close()
+	<-asked
+	<-time.After(50 * time.Millisecond) // it takes its time
+	fmt.Println("summary")
+	return 0
 }
 
 func dial(line string) (net.Conn, error) {
@@ -151,6 +137,21 @@ func desk(t *testing.T) (addr string, up, gone <-chan int) {
 		}
 	}()
 	return l.Addr().String(), upped, left
+}
+
+// patience is when a test gives up, rather than hang.
+const patience = time.Minute
+
+// take receives the ID of a process.
+func take(t *testing.T, from <-chan int) int {
+	t.Helper()
+	select {
+	case pid := <-from:
+		return pid
+	case <-time.After(patience):
+		t.Fatal("nothing comes")
+		return 0
+	}
 }
 
 func terminate(t *testing.T, pid int) {

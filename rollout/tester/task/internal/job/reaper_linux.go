@@ -84,24 +84,36 @@ func (r *Reaper) orphan(c, self proc) bool {
 // around returns the processes among which those of p are: the descendants of
 // this process without those of other jobs when it adopts all that lose their parent, else all.
 func (r *Reaper) around(p *process) map[int]proc {
-	self := os.Getpid()
-	pids, known := children(self)
-	if r == nil || !known {
+	self, _ := line(os.Getpid())
+	if _, known := children(self.pid); !known || !r.adopting() {
 		return table()
 	}
-	r.mu.Lock()
-	adopts := r.adopts
-	pids = slices.DeleteFunc(pids, func(pid int) bool { return r.leaders[pid] != nil && r.leaders[pid] != p })
-	r.mu.Unlock()
-	if !adopts {
-		return table()
-	}
-	all := make(map[int]proc)
-	all[self], _ = line(self)
-	for _, pid := range pids {
-		descend(pid, all)
+	all := map[int]proc{self.pid: self}
+	// When one ends during this, its children become ours: until nobody comes.
+	for size := 0; size < len(all); {
+		size = len(all)
+		pids, _ := children(self.pid)
+		for _, pid := range r.without(pids, p) {
+			descend(pid, all)
+		}
 	}
 	return all
+}
+
+func (r *Reaper) adopting() bool {
+	if r == nil {
+		return false
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.adopts
+}
+
+// without returns pids without the leaders of other jobs than p.
+func (r *Reaper) without(pids []int, p *process) []int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.DeleteFunc(pids, func(pid int) bool { return r.leaders[pid] != nil && r.leaders[pid] != p })
 }
 
 // start starts the leader of a job. No orphan is reaped meanwhile, for a
@@ -147,9 +159,20 @@ func (r *Reaper) strays(c, self proc, says string, p *process) bool {
 		return false
 	}
 	for _, other := range r.leaders {
-		if other != p && (other.mark == says || says == "" && other.leader.start <= c.start) {
+		if other != p && (other.mark == says || says == "" && !other.over && other.leader.start <= c.start) {
 			return false
 		}
 	}
 	return true
+}
+
+// over says that a job is over, before what is left of it is looked for: of two
+// that end at once the second finds what may be of either.
+func (r *Reaper) over(p *process) {
+	if r == nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	p.over = true
 }

@@ -18,6 +18,7 @@ type process struct {
 	exited <-chan struct{} // the program has; it is not waited for yet
 	free   chan<- struct{} // it may be waited for
 	state  <-chan *os.ProcessState
+	over   bool           // nothing of it is to go on: guarded by the reaper
 	known  map[int]uint64 // the processes of the job that were seen: when they started
 }
 

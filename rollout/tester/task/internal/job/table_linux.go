@@ -79,8 +79,11 @@ func children(pid int) (pids []int, known bool) {
 
 // descend adds a process and its descendants to a table.
 func descend(pid int, to map[int]proc) {
+	if _, seen := to[pid]; seen {
+		return
+	}
 	p, ok := line(pid)
-	if _, seen := to[pid]; seen || !ok {
+	if !ok {
 		return
 	}
 	to[pid] = p
