@@ -2,7 +2,6 @@ package api_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -108,12 +107,14 @@ func TestProblems(t *testing.T) {
 	answer("/long", 400, "text/plain", strings.Repeat("é", 1<<20))
 	answer("/other", 200, "text/html", "<h1>hello</h1>")
 	mux.HandleFunc("/away/", func(w http.ResponseWriter, r *http.Request) {
-		http.Redirect(w, r, elsewhere.URL+"/?token=s3cret-token", 307)
+		http.Redirect(w, r, elsewhere.URL+"/?token=s3cret-token", http.StatusTemporaryRedirect)
 	})
-	mux.HandleFunc("/get/", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/problem/", 303) })
-	mux.HandleFunc("/loop/", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, r.URL.Path, 308) })
+	mux.HandleFunc("/get/", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/problem/", http.StatusSeeOther) })
+	mux.HandleFunc("/loop/", func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, r.URL.Path, http.StatusPermanentRedirect)
+	})
 	mux.HandleFunc("/moved/", func(w http.ResponseWriter, r *http.Request) {
-		http.Redirect(w, r, "/problem"+strings.TrimPrefix(r.URL.Path, "/moved"), 308)
+		http.Redirect(w, r, "/problem"+strings.TrimPrefix(r.URL.Path, "/moved"), http.StatusPermanentRedirect)
 	})
 	server := httptest.NewServer(mux)
 	defer server.Close()
@@ -179,15 +180,14 @@ func TestWatch(t *testing.T) {
 	var got []string
 	c.Connected = func() { got = append(got, "connected") }
 	for n, err := range c.Watch(t.Context()) {
-		text, _ := json.Marshal(n)
-		if n.Gate != nil {
-			text = fmt.Appendf(nil, "%s %v", n.Gate.Name, n.Gate.Open)
-		} else if n.Run != nil {
-			text = []byte(n.Run.ID)
-		} else {
-			text = []byte(err.Error())
+		switch {
+		case n.Gate != nil:
+			got = append(got, fmt.Sprintf("%s %v", n.Gate.Name, n.Gate.Open))
+		case n.Run != nil:
+			got = append(got, n.Run.ID)
+		default:
+			got = append(got, err.Error())
 		}
-		got = append(got, string(text))
 	}
 	if want := "connected|one true|two|watch: the stream ended: unexpected EOF"; strings.Join(got, "|") != want {
 		t.Errorf("got %q, want %s", got, want)

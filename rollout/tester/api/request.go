@@ -89,7 +89,7 @@ func (c *Client) prepare(ctx context.Context, r request) (*http.Request, error) 
 	case err != nil || base.Scheme != "http" && base.Scheme != "https" || base.Host == "":
 		return nil, errors.New("the URL of the test runner has to be http://HOST or https://HOST")
 	case r.path == "":
-		return nil, errors.New("a name in a path of the API is neither empty nor . or ..")
+		return nil, errors.New("a name is empty or made of dots, which no path of the API can have")
 	}
 	at := *base
 	path := strings.TrimRight(base.EscapedPath(), "/") + "/api/v1/" + r.path

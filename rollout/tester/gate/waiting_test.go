@@ -1,0 +1,218 @@
+package gate_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/headgate-io/headgate/rollout/tester/api"
+	"github.com/headgate-io/headgate/rollout/tester/gate"
+)
+
+// TestWaiting follows who waits: since when, until when, and across restarts.
+func TestWaiting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		b := open(t, gate.Config{Dir: dir, Idle: time.Minute})
+		start := time.Now().UTC()
+		waits := func(want string) {
+			t.Helper()
+			got := "nobody"
+			if w := b.Gate(key).Waiting; w != nil {
+				got = fmt.Sprintf("%s %s since %s last %s", w.Checksum, w.Phase, w.Since.Sub(start), w.Last.Sub(start))
+			}
+			if got != want {
+				t.Errorf("after %s: %s, want %s", time.Since(start), got, want)
+			}
+			if listed := len(b.List(api.Filter{Waiting: true})); (listed == 1) != (want != "nobody") {
+				t.Errorf("after %s: %d are listed as waiting", time.Since(start), listed)
+			}
+		}
+		waits("nobody")
+		check(b, key, "a")
+		waits("a Waiting since 0s last 0s")
+		time.Sleep(30 * time.Second)
+		check(b, key, "a")
+		waits("a Waiting since 0s last 30s")
+		time.Sleep(50 * time.Second)
+		b.Check(key, gate.Visitor{Phase: "Progressing", Checksum: "a"})
+		waits("a Progressing since 0s last 1m20s")
+		time.Sleep(500 * time.Millisecond)
+		if err := b.Close(); err != nil {
+			t.Fatal(err)
+		}
+		b = open(t, gate.Config{Dir: dir, Idle: time.Minute})
+		waits("a Progressing since 0s last 1m20s")
+		time.Sleep(500 * time.Millisecond)
+		check(b, key, "b")
+		waits("b Waiting since 1m21s last 1m21s")
+		if _, err := b.Open(key, api.Change{Mode: api.Bound}); err != nil || b.Gate(key).Checksum != "b" {
+			t.Errorf("bound to %q: %v", b.Gate(key).Checksum, err)
+		}
+		waits("nobody") // it is approved
+		if _, err := b.Shut(key, api.Change{}); err != nil {
+			t.Error(err)
+		}
+		waits("b Waiting since 1m21s last 1m21s")
+		b.Open(key, api.Change{})
+		check(b, key, "b")
+		b.Shut(key, api.Change{})
+		waits("nobody") // it went on
+		check(b, key, "c")
+		waits("c Waiting since 1m21s last 1m21s")
+		time.Sleep(61 * time.Second)
+		waits("nobody") // it gave up
+		check(b, key, "c")
+		waits("c Waiting since 2m22s last 2m22s")
+		check(b, undo, "c")
+		if g := b.Gate(undo); g.Waiting != nil {
+			t.Errorf("waits for a rollback: %v", g)
+		}
+		b.Close()
+		time.Sleep(2 * time.Minute)
+		b = open(t, gate.Config{Dir: dir, Idle: time.Minute})
+		waits("nobody")
+	})
+}
+
+// TestTTL closes openings by the clock, whether somebody looks or not.
+func TestTTL(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		b := open(t, gate.Config{Dir: dir})
+		start := time.Now()
+		changes := b.Watch(t.Context())
+		g, err := b.Open(key, api.Change{TTL: "90", Mode: api.OneShot})
+		if err != nil || !g.Expires.Equal(start.Add(90*time.Second)) {
+			t.Fatalf("%v %v", g, err)
+		}
+		b.Open(undo, api.Change{TTL: "1h"})
+		<-changes
+		<-changes
+		time.Sleep(89 * time.Second)
+		if got := check(b, key, "a"); got != "pass" {
+			t.Errorf("before: %s", got)
+		}
+		if g := <-changes; g.Checksum != "a" {
+			t.Errorf("used: %v", g)
+		}
+		if g := <-changes; g.Open || time.Since(start) != 90*time.Second || g.Reason == "" || !g.Changed.Equal(start.Add(90*time.Second)) {
+			t.Errorf("after %s: %v", time.Since(start), g)
+		}
+		if got := check(b, key, "a"); got != "no" {
+			t.Errorf("after: %s", got)
+		}
+		if e := b.Audit(api.Filter{})[0]; e.Action != "expire" || e.Key != key || e.Mode != api.OneShot || e.Checksum != "a" {
+			t.Errorf("audit: %v", e)
+		}
+		b.Close()
+		if _, more := <-changes; more {
+			t.Error("a watcher outlives the book")
+		}
+		time.Sleep(2 * time.Hour)
+		b = open(t, gate.Config{Dir: dir})
+		if got := check(b, undo, "a"); got != "no" {
+			t.Errorf("after a restart: %s", got)
+		}
+		synctest.Wait()
+		if e := b.Audit(api.Filter{})[0]; e.Action != "expire" || e.Key != undo {
+			t.Errorf("audit after a restart: %v", e)
+		}
+	})
+}
+
+// A clock is one that tests set.
+type clock struct{ at atomic.Pointer[time.Time] }
+
+func (c *clock) set(at time.Time) { c.at.Store(&at) }
+func (c *clock) now() time.Time   { return *c.at.Load() }
+
+// TestClock takes the clock of the Config.
+func TestClock(t *testing.T) {
+	start := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	at := new(clock)
+	at.set(start)
+	b := open(t, gate.Config{Now: at.now})
+	b.Open(key, api.Change{TTL: "1h"})
+	for later, want := range map[time.Duration]string{0: "pass", time.Hour - 1: "pass", time.Hour: "no"} {
+		at.set(start.Add(later))
+		if got := check(b, key, "a"); got != want {
+			t.Errorf("%s: %s", later, got)
+		}
+	}
+}
+
+// TestFade forgets closed gates after a week.
+func TestFade(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := open(t, gate.Config{Dir: t.TempDir()})
+		b.Shut(key, api.Change{})
+		b.Open(undo, api.Change{})
+		time.Sleep(6 * 24 * time.Hour)
+		if n := len(b.List(api.Filter{})); n != 2 {
+			t.Errorf("%d are left after six days", n)
+		}
+		time.Sleep(2 * 24 * time.Hour)
+		if n := len(b.List(api.Filter{})); n != 1 || b.Known() != 1 {
+			t.Errorf("%d are left after eight days", n)
+		}
+	})
+}
+
+// TestWaitingCrash finds who waits in a copy of the file as it is while the book
+// is open, seconds after it began or changed: what a crash leaves.
+func TestWaitingCrash(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		b := open(t, gate.Config{Dir: dir})
+		start := time.Now().UTC()
+		crashed := func() string {
+			synctest.Wait()
+			text, err := os.ReadFile(filepath.Join(dir, "gates.db"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			left := t.TempDir()
+			if err := os.WriteFile(filepath.Join(left, "gates.db"), text, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			other, err := gate.Open(gate.Config{Dir: left})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer other.Close()
+			w := other.Gate(key).Waiting
+			if w == nil {
+				return "nobody"
+			}
+			return fmt.Sprint(w.Checksum, " ", w.Since.Sub(start), " ", w.Last.Sub(start))
+		}
+		check(b, key, "a")
+		time.Sleep(3 * time.Second)
+		if got := crashed(); got != "a 0s 0s" {
+			t.Errorf("after 3 s: %s", got)
+		}
+		for range 100 {
+			time.Sleep(300 * time.Millisecond)
+			check(b, key, "a")
+		}
+		w := b.Gate(key).Waiting
+		if got := crashed(); !strings.HasPrefix(got, "a 0s ") || w.Last.Sub(start) != 33*time.Second {
+			t.Errorf("after %s: %s", time.Since(start), got)
+		} else if last, err := time.ParseDuration(strings.Fields(got)[2]); err != nil || w.Last.Sub(start)-last > 13*time.Second {
+			t.Errorf("after %s: %s", time.Since(start), got)
+		}
+		b.Open(key, api.Change{})
+		check(b, key, "a")
+		b.Shut(key, api.Change{})
+		time.Sleep(3 * time.Second)
+		if got := crashed(); got != "nobody" {
+			t.Errorf("after it went on: %s", got)
+		}
+	})
+}
