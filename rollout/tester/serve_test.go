@@ -6,9 +6,13 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
+	"github.com/headgate-io/headgate/rollout/tester/access"
 	"github.com/headgate-io/headgate/rollout/tester/api"
 )
 
@@ -143,4 +147,32 @@ func TestHealth(t *testing.T) {
 	}
 	d.call(http.MethodGet, "/readyz", "").is(t, "without its gates", 503, "the store of gates cannot be used")
 	d.call(http.MethodGet, "/healthz", "").is(t, "without its gates", 200, "OK")
+}
+
+// TestStreamEndsWithItsToken shows that nobody watches on with a token that was
+// taken away.
+func TestStreamEndsWithItsToken(t *testing.T) {
+	var later atomic.Int64
+	callers := file(t, []byte(oneCaller))
+	d := openDoor(t, func(w *doorway) {
+		g, err := access.Open(access.Config{File: callers, Now: func() time.Time { return time.Now().Add(time.Duration(later.Load())) }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.server.Guard, w.server.Keepalive = g, time.Millisecond
+	})
+	stream := get(t, d.url+"/api/v1/watch", "Authorization", "Bearer 0123456789abcdef-ci")
+	lines := bufio.NewReader(stream.Body)
+	for range 10 {
+		if _, err := lines.ReadString('\n'); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(callers, []byte("tokens: [{name: other, token: 0123456789abcdef-other}]"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	later.Store(int64(time.Minute))
+	if _, err := io.Copy(io.Discard, lines); err != nil {
+		t.Error(err)
+	}
 }

@@ -136,22 +136,29 @@ func (c *apiCall) watch() error {
 	}
 }
 
+// renew reports whether the caller is still known, and sees what it may do now.
+func (c *apiCall) renew() bool {
+	grant, err := c.Guard.Renew(c.Grant)
+	c.Grant = grant
+	return err == nil
+}
+
 // next returns what is to be written next, nil for nothing, and false when the
-// stream ends.
+// stream ends, as it does when the caller is not known any more.
 func (c *apiCall) next(ctx context.Context, gates <-chan api.Gate, runs <-chan api.Run, idle <-chan time.Time) ([]byte, bool) {
 	var notice api.Notice
 	select {
 	case <-ctx.Done():
 		return nil, false
 	case <-idle:
-		return []byte(":\n\n"), true
+		return []byte(":\n\n"), c.renew()
 	case state, more := <-gates:
-		if !more || c.See(state.Namespace) != nil {
+		if more = more && c.renew(); !more || c.See(state.Namespace) != nil {
 			return nil, more
 		}
 		notice.Gate = &state
 	case state, more := <-runs:
-		if !more || c.See(state.Namespace) != nil {
+		if more = more && c.renew(); !more || c.See(state.Namespace) != nil {
 			return nil, more
 		}
 		state.Output, state.URL = "", c.runURL(c.r, state.ID)

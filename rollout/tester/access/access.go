@@ -103,7 +103,7 @@ func (g *Guard) Identify(r *http.Request, payloadToken string) (Grant, error) {
 	}
 	for _, token := range []string{c.bearer, c.basic, c.path, c.query, payloadToken} {
 		if token != "" {
-			return g.byToken(token)
+			return g.byToken(digestOf(token))
 		}
 	}
 	if c.unreadable {
@@ -123,18 +123,30 @@ func (g *Guard) known() *roster {
 	return g.file.value()
 }
 
-func (g *Guard) byToken(token string) (Grant, error) {
-	caller := g.known().token(digestOf(token))
+// Renew returns what the credential of a grant allows now: it is for what lasts
+// longer than a request. The error is that of Identify.
+func (g *Guard) Renew(old Grant) (Grant, error) {
+	switch {
+	case old.leaf != nil:
+		return g.byLeaf(old.leaf)
+	case !g.Required() || old.all:
+		return old, nil
+	}
+	return g.byToken(old.token)
+}
+
+func (g *Guard) byToken(token digest) (Grant, error) {
+	caller := g.known().token(token)
 	if caller == nil {
 		return Grant{}, &Denial{Kind: "invalid", reason: "the token is not known", err: ErrUnknown}
 	}
-	return g.grant(caller)
+	return g.grant(Grant{Actor: caller.Name, caller: caller, token: token})
 }
 
-// grant returns the grant of a caller, unless its credential has expired.
-func (g *Guard) grant(c *caller) (Grant, error) {
-	if !c.Expires.IsZero() && !g.now().Before(c.Expires) {
-		return Grant{}, &Denial{Kind: "expired", Actor: c.Name, reason: "the credential has expired", err: ErrUnknown}
+// grant returns a grant unless its credential has expired.
+func (g *Guard) grant(of Grant) (Grant, error) {
+	if ends := of.caller.Expires; !ends.IsZero() && !g.now().Before(ends) {
+		return Grant{}, &Denial{Kind: "expired", Actor: of.Actor, reason: "the credential has expired", err: ErrUnknown}
 	}
-	return Grant{Actor: c.Name, caller: c}, nil
+	return of, nil
 }

@@ -15,12 +15,20 @@ func (g *Guard) byCertificate(state *tls.ConnectionState) (Grant, error) {
 	if !g.certificates || state == nil || len(state.VerifiedChains) == 0 {
 		return Grant{}, &Denial{Kind: "missing", reason: "there is no credential in the request", err: ErrUnknown}
 	}
-	leaf := state.VerifiedChains[0][0]
+	return g.byLeaf(state.VerifiedChains[0][0])
+}
+
+// byLeaf returns the grant of a certificate that was verified when its connection
+// began, which may have been long ago.
+func (g *Guard) byLeaf(leaf *x509.Certificate) (Grant, error) {
+	if g.now().After(leaf.NotAfter) {
+		return Grant{}, &Denial{Kind: "expired", Actor: subject(leaf), reason: "the certificate has expired", err: ErrUnknown}
+	}
 	if g.file == nil {
-		return Grant{Actor: subject(leaf), all: true}, nil
+		return Grant{Actor: subject(leaf), all: true, leaf: leaf}, nil
 	}
 	if caller := g.known().certificate(leaf); caller != nil {
-		return g.grant(caller)
+		return g.grant(Grant{Actor: caller.Name, caller: caller, leaf: leaf})
 	}
 	return Grant{}, &Denial{Kind: "invalid", reason: "the certificate of " + quote(subject(leaf)) + " is not known", err: ErrUnknown}
 }

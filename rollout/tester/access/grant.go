@@ -1,6 +1,7 @@
 package access
 
 import (
+	"crypto/x509"
 	"strconv"
 
 	"github.com/headgate-io/headgate/rollout/tester/api"
@@ -12,6 +13,9 @@ type Grant struct {
 
 	all    bool    // everything
 	caller *caller // what else
+
+	token digest            // by which it was given, or
+	leaf  *x509.Certificate // the certificate
 }
 
 // Run returns nil when the caller may start and cancel tasks of a type in a

@@ -75,11 +75,18 @@ func TestSession(t *testing.T) {
 	is("when it has ended", long, false)
 
 	revoked, _ := login(request("/"), tokenA)
+	grant, err := g.Identify(request("/"), tokenA)
+	if again, errAgain := g.Renew(grant); err != nil || errAgain != nil || again != grant {
+		t.Errorf("renewed: %+v, %v; %v", again, errAgain, err)
+	}
 	if err := os.WriteFile(file, []byte("tokens: [{name: other, token: 0123456789abcdef}]"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	now = now.Add(time.Second)
 	is("without its token", revoked, false)
+	if again, err := g.Renew(grant); !errors.Is(err, access.ErrUnknown) || again.See("shop") == nil {
+		t.Errorf("without its token it is renewed: %+v, %v", again, err)
+	}
 }
 
 // TestManySessions shows that sessions are bounded, and which one ends early.

@@ -8,6 +8,7 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"io"
 	"log"
@@ -221,4 +222,31 @@ func TestRotation(t *testing.T) {
 	is("replaced", new, bob, true)
 	is("the old CA of clients", new, alice, false)
 	is("the old certificate", old, bob, false)
+}
+
+// TestCertificateExpires shows what a connection is worth that lasts longer
+// than the certificate of its client.
+func TestCertificateExpires(t *testing.T) {
+	leaf := newAuthority(t).issue(t, x509.Certificate{Subject: pkix.Name{CommonName: "alice"}}).cert
+	now := leaf.NotAfter
+	for name, config := range map[string]access.Config{"named": {File: write(t, "certificates: [{name: alice, commonName: alice}]")}, "any": {}} {
+		now = leaf.NotAfter
+		config.Certificates, config.Now = true, func() time.Time { return now }
+		g, err := access.Open(config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := request("/")
+		r.TLS = &tls.ConnectionState{VerifiedChains: [][]*x509.Certificate{{leaf}}}
+		grant, err := g.Identify(r, "")
+		if again, errAgain := g.Renew(grant); err != nil || errAgain != nil || again != grant || grant.Actor != "alice" {
+			t.Errorf("%s: %+v, %v; %+v, %v", name, grant, err, again, errAgain)
+		}
+		now = now.Add(1)
+		_, err = g.Identify(r, "")
+		denial := (*access.Denial)(nil)
+		if _, errAgain := g.Renew(grant); !errors.As(err, &denial) || denial.Kind != "expired" || !errors.Is(errAgain, access.ErrUnknown) {
+			t.Errorf("%s, expired: %v, %v", name, err, errAgain)
+		}
+	}
 }
