@@ -83,7 +83,7 @@ type Desk struct {
 	queue   []*entry
 	all     []*entry          // by ID, so by age
 	byID    map[string]*entry // all
-	byKey   map[key]*entry    // under way, or with a verdict that may be shared
+	byKey   map[key]*entry    // the newest of each key
 	held    int64             // bytes of output of finished runs that are in memory
 	clock   clock
 	watches map[*watch]bool

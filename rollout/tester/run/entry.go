@@ -72,7 +72,9 @@ func (d *Desk) forget() {
 		}
 		excess--
 		d.release(e)
-		d.settle(e)
+		if d.byKey[e.key] == e {
+			delete(d.byKey, e.key)
+		}
 		delete(d.byID, e.run.ID)
 		d.history.remove(e)
 		return true
@@ -101,17 +103,10 @@ func (d *Desk) release(e *entry) {
 // relax lets go of what is on disk as well, unless it is likely to be asked for:
 // the verdict that is to be given to the next equal request.
 func (d *Desk) relax(e *entry) {
-	if d.byKey[e.key] != e || d.held > cacheMax {
+	if d.byKey[e.key] != e || !e.owes(true) || d.held > cacheMax {
 		d.release(e)
 	}
 }
 
 // cacheMax is how much of output that is on disk is in memory as well, in bytes.
 const cacheMax = 8 << 20
-
-// settle ends the sharing of a run that has ended.
-func (d *Desk) settle(e *entry) {
-	if d.byKey[e.key] == e {
-		delete(d.byKey, e.key)
-	}
-}

@@ -168,9 +168,6 @@ func (d *Desk) finish(e *entry, l *live, s *sink, o outcome) bool {
 	r.State, r.Reason, r.ExitCode, r.Ended = o.state, o.reason, o.code, now
 	r.Summary, r.Bytes, r.Truncated = sum, written, truncated
 	r.Duration = milliseconds(r.Started, now)
-	if !e.owes(true) {
-		d.settle(e)
-	}
 	l.task, l.secrets, l.sink, l.final = nil, nil, nil, *r
 	l.final.Output = text
 	d.held += int64(len(text))

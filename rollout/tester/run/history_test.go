@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/headgate-io/headgate/internal/bolt"
@@ -192,6 +193,16 @@ func TestRetention(t *testing.T) {
 // The file does not grow with the number of runs, only with what is kept.
 func TestHistoryIsBoundedOnDisk(t *testing.T) {
 	c := run.Config{Dir: t.TempDir(), Keep: 5, OutputLimit: 64 << 10}
+	within(t, func(t *testing.T) { fill(t, c) })
+	info, err := os.Stat(filepath.Join(c.Dir, "runs.db"))
+	if err != nil || info.Size() > 4<<20 { // of 12.8 MB that were written; 5 are kept, and what one batch replaces
+		t.Errorf("%d bytes, %v", info.Size(), err)
+	}
+}
+
+// fill makes runs with more output than is kept, each of which is written before
+// the next one begins.
+func fill(t *testing.T, c run.Config) {
 	d := open(t, c)
 	much := task(func(_ context.Context, out io.Writer) error {
 		_, err := out.Write(bytes.Repeat([]byte("0123456789abcdef"), 16<<10))
@@ -199,12 +210,57 @@ func TestHistoryIsBoundedOnDisk(t *testing.T) {
 	})
 	for i := range 200 / thrift {
 		wait(t, d, request(fmt.Sprint(i)), much)
+		synctest.Wait()
 	}
 	shutdown(t, d)
-	info, err := os.Stat(filepath.Join(c.Dir, "runs.db"))
-	if err != nil || info.Size() > 8<<20 { // of 12.8 MB that were written; 5 are kept, and what one batch replaces
-		t.Errorf("%d bytes, %v", info.Size(), err)
-	}
+}
+
+// Without a directory there is room for the output of the newest runs only.
+func TestOutputInMemoryIsBounded(t *testing.T) {
+	within(t, func(t *testing.T) {
+		d := open(t, run.Config{OutputLimit: 8 << 20})
+		var ids []string
+		for i := range 10 {
+			ids = append(ids, wait(t, d, request(fmt.Sprint(i)), writes(strings.Repeat("x", 8<<20))).ID)
+		}
+		for i, id := range ids {
+			got := lookUp(t, d, id)
+			if i < 2 && (got.Output != "\n[8388608 bytes left out]\n" || !got.Truncated) || i >= 2 && len(got.Output) != 8<<20 {
+				t.Errorf("run %d: %d bytes, truncated %t", i, len(got.Output), got.Truncated)
+			}
+		}
+	})
+}
+
+// What happens is written at once: a copy of the file shows what a process that
+// dies now would leave.
+func TestHistoryIsWrittenAtOnce(t *testing.T) {
+	within(t, func(t *testing.T) {
+		dir := t.TempDir()
+		d := open(t, run.Config{Dir: dir})
+		died := func() *run.Desk {
+			synctest.Wait()
+			text, err := os.ReadFile(filepath.Join(dir, "runs.db"))
+			copied := t.TempDir()
+			if err = errors.Join(err, os.WriteFile(filepath.Join(copied, "runs.db"), text, 0o600)); err != nil {
+				t.Fatal(err)
+			}
+			return open(t, run.Config{Dir: copied})
+		}
+		w := &work{takes: time.Second}
+		id := start(t, d, request("a"), w).ID
+		if got := lookUp(t, died(), id); got.State != api.Lost || got.Reason != "the test runner died before the run ended" {
+			t.Errorf("got %+v", got)
+		}
+		wait(t, d, request("a"), w)
+		if got := wait(t, died(), request("a"), w); got.ID != id || got.Output != "working\n" {
+			t.Errorf("got %+v", got)
+		}
+		d.Deliver(id)
+		if got := wait(t, died(), request("a"), w); got.ID == id {
+			t.Error("a verdict that was delivered is given again")
+		}
+	})
 }
 
 func TestRunsAreSelected(t *testing.T) {

@@ -169,7 +169,18 @@ func TestFollow(t *testing.T) {
 				ends <- output(t, d, got.ID, true)
 			}()
 		}
-		time.Sleep(2500 * time.Millisecond)
+		time.Sleep(500 * time.Millisecond)
+		first := make([]byte, 100)
+		reader, writer := io.Pipe()
+		go d.Output(t.Context(), got.ID, true, writer)
+		reader.Read(first)
+		time.Sleep(500 * time.Millisecond)
+		at := time.Now()
+		if n, _ := reader.Read(first); string(first[:n]) != "line 1\n" || time.Since(at) != 0 {
+			t.Errorf("after %v %q", time.Since(at), first[:n])
+		}
+		reader.Close()
+		time.Sleep(1500 * time.Millisecond)
 		if now := output(t, d, got.ID, false); now != "line 0\nline 1\nline 2\n" {
 			t.Errorf("now %q", now)
 		}

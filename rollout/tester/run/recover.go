@@ -27,12 +27,8 @@ func (d *Desk) recall(f *file) error {
 			e.run.State, e.run.Ended, e.run.Reason = api.Lost, now, "the test runner died before the run ended"
 			d.history.put(e)
 		}
-		if !e.owes(true) {
-			d.settle(e)
-		}
 		d.clock.last = max(d.clock.last, idTime(e.run.ID))
 	}
-	d.forget()
 	go d.history.keep()
 	return nil
 }

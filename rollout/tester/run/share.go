@@ -138,7 +138,6 @@ func (d *Desk) Deliver(id string) {
 		return
 	}
 	e.run.Delivered = true
-	d.settle(e)
 	if e.saved {
 		d.release(e)
 	}
