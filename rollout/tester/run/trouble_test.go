@@ -55,10 +55,13 @@ func TestTrouble(t *testing.T) {
 			t.Errorf("got %+v, %v", got, err)
 		}
 		synctest.Wait()
-		d.history.file.db, err = bolt.Open(filepath.Join(dir, fileName))
+		mended, err := bolt.Open(filepath.Join(dir, fileName))
 		if err != nil {
 			t.Fatal(err)
 		}
+		d.mu.Lock()
+		d.history.file.db = mended
+		d.mu.Unlock()
 		time.Sleep(time.Minute)
 		if err := d.Ready(); err != nil {
 			t.Error(err)
