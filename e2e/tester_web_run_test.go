@@ -67,7 +67,7 @@ func TestTesterWebOutputBounded(t *testing.T) {
 	p.open(r.load("frontend", "yes 0123456789 | head -c 5000000; echo; echo the end"))
 	p.until(`document.querySelector(".output")?.textContent.trimEnd().endsWith("the end")`)
 	p.until(`document.querySelector("main dl")?.innerText.includes("succeeded")`)
-	p.sees("The beginning is not shown here.")
+	p.sees("The beginning is not shown.")
 	if n := eval[int](p, `document.querySelector(".output").textContent.length`); n > 200_000 {
 		t.Errorf("%d characters are shown", n)
 	}
@@ -76,8 +76,8 @@ func TestTesterWebOutputBounded(t *testing.T) {
 func TestTesterWebCancel(t *testing.T) {
 	r := serveTester(t)
 	p := newTab(t)
-	p.open(r.load("frontend", "echo begun; sleep 3600"))
-	p.sees("begun")
+	p.open(r.load("frontend", "echo begun\nsleep 3600"))
+	p.sees("echo begun\nsleep 3600") // its metadata, as it was written
 	p.click(`[data-action=cancel]`)
 	p.until(`document.querySelector("dialog[open]")`)
 	p.click("dialog .danger")

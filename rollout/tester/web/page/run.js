@@ -16,7 +16,7 @@ const unfinished = /(\u001b(\[[0-?]{0,32}[ -/]{0,4})?|\r)$/;
 // An outputBox shows text that goes on. It stays at the end until its reader scrolls away from there.
 function outputBox(id) {
   const box = h("pre", { class: "output", tabindex: "0", role: "region", "aria-label": "Output" });
-  const cut = h("p", { class: "hint", hidden: true }, "The beginning is not shown here.");
+  const cut = h("p", { class: "hint", hidden: true }, "The beginning is not shown.");
   const full = h("a", { href: address(path("runs", id, "output")) }, "Output as text");
   const toggle = button("Follow the end", () => follow(!following), { class: "quiet", "aria-pressed": "true" });
   const empty = h("p", { class: "empty" }, "No output yet.");
@@ -58,6 +58,7 @@ function outputBox(id) {
 }
 
 const details = (run) => facts([
+  ["Run", remote(run.id, "code")],
   ["State", stateOf(run)],
   ["Type", remote(run.type)],
   ["Canary", h("a", { href: `#/runs?${new URLSearchParams({ canary: canaryOf(run) })}` }, remote(canaryOf(run), "name"))],
@@ -67,7 +68,6 @@ const details = (run) => facts([
   ["Duration", duration(run)],
   ["Exit code", run.exitCode],
   ["Started by", optional(run.actor)],
-  ["Callers", run.waits ? "wait for the end" : "do not wait"],
   ["Verdict", over(run) && run.waits && (run.delivered ? "received by a caller" : "not received by a caller yet")],
   ["Summary", summary(run.summary)],
 ]);
@@ -83,10 +83,10 @@ export function runView(app, id) {
   let complete = false;
 
   const card = () => h("div", { class: "stack" }, details(run),
-    run.reason && h("p", { class: over(run) && run.state !== "succeeded" ? "verdict" : "hint" }, remote(run.reason)),
+    run.reason && h("p", { class: over(run) && run.state !== "succeeded" ? "verdict" : "hint" }, h("bdi", null, lines(run.reason))),
     run.summary?.failures?.length > 0 && [h("h3", null, "What failed"), h("ul", { class: "failures" }, run.summary.failures.map((name) => h("li", null, remote(name))))],
     run.metadata && [h("h3", null, "Metadata"), h("dl", { class: "metadata" }, Object.entries(run.metadata).sort(([a], [b]) => (a < b ? -1 : 1))
-      .map(([name, value]) => h("div", null, h("dt", null, remote(name, "code")), h("dd", null, remote(value, "code")))))],
+      .map(([name, value]) => h("div", null, h("dt", null, remote(name, "code")), h("dd", null, h("bdi", { class: "code" }, lines(value))))))],
     !over(run) && (app.session.readOnly ? h("p", { class: "hint" }, "You may look, not cancel.")
       : h("div", { class: "buttons" }, button("Cancel the run", () => cancel(app, run, () => heading), { class: "danger", "data-action": "cancel" }))));
 
@@ -99,8 +99,8 @@ export function runView(app, id) {
   }
   const refresh = async () => draw(await read(path("runs", id)));
 
-  // stream copies the output to the page until the run has ended. The stream
-  // begins anew when it broke, for it has all that is kept.
+  // copy shows the output until the run has ended. A stream that broke begins
+  // anew: it has all that is kept.
   async function copy() {
     stream?.abort();
     const { signal } = (stream = new AbortController());
