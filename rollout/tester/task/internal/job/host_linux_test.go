@@ -181,14 +181,6 @@ func outside(t *testing.T, n int, wrap []string, program string, env []string, l
 	return out.String()
 }
 
-// A process that left its session and has lost its parents is found by its mark.
-// Without a mark it is found by its parent, or by another process of its session.
-// A process with a group of its own, as of the command timeout, is in the session.
-// With a reaper one that has cleaned its environment is found as well.
-// Without a reaper such a process gets away. It does not hold up the job, though
-// it has its output.
-// The end of one job is not that of another's daemon.
-// Of two jobs that end at once, one ends what may be of either.
 const twins = 4
 
 // twin runs jobs that all end at once, each with two daemons that might be of any.
@@ -209,11 +201,6 @@ func twin() int {
 	return 0
 }
 
-// Orphans are reaped, and the codes of programs are not lost by it.
-// As the first process of its own table of processes.
-// The program dies with this process, however that ends.
-// What it had started is ended by the next one, and not by that what belongs to one that lives.
-// What this process starts otherwise is left alone.
 // family starts a child that ends at once, and waits for it much later.
 func family() int {
 	r, stop := reaper()

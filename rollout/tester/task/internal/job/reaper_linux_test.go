@@ -10,10 +10,12 @@ import (
 	"github.com/headgate-io/headgate/rollout/tester/task/internal/job"
 )
 
+// A process that left its session and has lost its parents is found by its mark.
 func TestDaemonEndsWithContext(t *testing.T) {
 	ends(t, 2, job.Job{}, `PROGRAM=daemon $SELF; PROGRAM=hold $SELF`)
 }
 
+// Without a mark it is found by its parent, or by another process of its session.
 func TestSessionOfDescendant(t *testing.T) {
 	ends(t, 3, job.Job{}, `PROGRAM=captain $SELF; true`)
 }
@@ -28,6 +30,7 @@ func TestDaemonLeftBehind(t *testing.T) {
 	take(t, gone)
 }
 
+// A process with a group of its own, as of the command timeout, is in the session.
 func TestGroupOfItsOwn(t *testing.T) {
 	if _, err := exec.LookPath("timeout"); err != nil {
 		t.Skip(err)
@@ -35,6 +38,7 @@ func TestGroupOfItsOwn(t *testing.T) {
 	ends(t, 1, job.Job{}, `PROGRAM=hold env -u `+job.Mark+` timeout 1000 $SELF; true`)
 }
 
+// With a reaper one that has cleaned its environment is found as well.
 func TestDaemonWithoutMark(t *testing.T) {
 	out := outside(t, 2, nil, "host", nil, `CLEAN=1 PROGRAM=daemon $SELF; PROGRAM=hold $SELF`)
 	if want := errOver.Error() + "\nchildren: none\n"; out != want {
@@ -42,6 +46,8 @@ func TestDaemonWithoutMark(t *testing.T) {
 	}
 }
 
+// Without a reaper such a process gets away. It does not hold up the job, though
+// it has its output.
 func TestOutputOfWhoGotAway(t *testing.T) {
 	addr, up, gone := desk(t)
 	j := job.Job{Env: []string{"ADDR=" + addr}}
@@ -52,6 +58,7 @@ func TestOutputOfWhoGotAway(t *testing.T) {
 	take(t, gone)
 }
 
+// The end of one job is not that of another's daemon.
 func TestDaemonOfAnotherJob(t *testing.T) {
 	for _, clean := range []string{"", "CLEAN=1 "} {
 		out := outside(t, 2, nil, "host", nil,
@@ -63,6 +70,7 @@ func TestDaemonOfAnotherJob(t *testing.T) {
 	}
 }
 
+// Of two jobs that end at once, one ends what may be of either.
 func TestDaemonOfTwoJobs(t *testing.T) {
 	addr, up, gone := desk(t)
 	cmd := exec.Command(self(t))
@@ -82,12 +90,14 @@ func TestDaemonOfTwoJobs(t *testing.T) {
 	}
 }
 
+// Orphans are reaped, and the codes of programs are not lost by it.
 func TestReaperTakesOrphansAlone(t *testing.T) {
 	if out := outside(t, 0, nil, "crowd", nil); out != "map[exit status 7:40]\nchildren: none\n" {
 		t.Errorf("got %q", out)
 	}
 }
 
+// As the first process of its own table of processes.
 func TestFirstProcess(t *testing.T) {
 	wrap := []string{"unshare", "--pid", "--fork", "--kill-child", "--mount-proc", "--"}
 	if err := exec.Command(wrap[0], append(wrap[1:], "true")...).Run(); err != nil {
@@ -98,6 +108,7 @@ func TestFirstProcess(t *testing.T) {
 	}
 }
 
+// The program dies with this process, however that ends.
 func TestProgramDiesWithUs(t *testing.T) {
 	addr, up, gone := desk(t)
 	cmd := exec.Command(self(t))
@@ -111,6 +122,8 @@ func TestProgramDiesWithUs(t *testing.T) {
 	take(t, gone)
 }
 
+// What it had started is ended by the next one, and not what belongs to one that
+// lives.
 func TestNextEndsWhatWasLeft(t *testing.T) {
 	type one struct {
 		cmd      *exec.Cmd
@@ -162,6 +175,7 @@ func TestNoNewPrivileges(t *testing.T) {
 	}
 }
 
+// What this process starts otherwise is left alone.
 func TestReaperLeavesOtherChildren(t *testing.T) {
 	if out := outside(t, 0, nil, "family", nil); out != "exit status 5\nchildren: none\n" {
 		t.Errorf("got %q", out)
