@@ -25,7 +25,7 @@ func init() {
 	programs["daemon-2"] = func() int { return fork("hold") }
 	programs["captain"] = func() int { spawn("major", []string{"CLEAN=1"}, &syscall.SysProcAttr{Setsid: true}); return hold() }
 	programs["major"] = func() int { spawn("minor", []string{"CLEAN=1"}, nil); return hold() }
-	programs["minor"] = func() int { spawn("hold", []string{"CLEAN=1"}, nil); return 0 }
+	programs["minor"] = func() int { spawn("hold", []string{"CLEAN=1"}, &syscall.SysProcAttr{Setpgid: true}); return 0 }
 	programs["orphans"] = orphans
 	programs["ends"] = func() int { return 0 }
 	programs["host"] = host
