@@ -73,9 +73,11 @@ func (s *Server) body(w http.ResponseWriter, r *http.Request, use func([]byte) e
 	if limit <= 0 {
 		limit = defaultMaxBody
 	}
-	long := refuse(http.StatusRequestEntityTooLarge, "the body is longer than %d bytes", limit)
+	long := func() error {
+		return refuse(http.StatusRequestEntityTooLarge, "the body is longer than %d bytes", limit)
+	}
 	if r.ContentLength > limit {
-		return long
+		return long()
 	}
 	control := http.NewResponseController(w)
 	control.SetReadDeadline(time.Now().Add(bodyTime)) // where that is not possible the server has one
@@ -89,7 +91,7 @@ func (s *Server) body(w http.ResponseWriter, r *http.Request, use func([]byte) e
 	}()
 	_, err := io.Copy(buffer, http.MaxBytesReader(w, r.Body, limit))
 	if _, is := errors.AsType[*http.MaxBytesError](err); is {
-		return long
+		return long()
 	}
 	if err != nil {
 		return refuse(http.StatusBadRequest, "the body did not arrive whole")
@@ -137,9 +139,17 @@ func missing(err error) bool {
 
 // decode reads a JSON object as webhooks send it.
 func decode(text []byte, p *payload) error {
+	if readPlain(text, p) {
+		return p.refusal()
+	}
 	if err := json.Unmarshal(text, p); err != nil {
 		return refuse(http.StatusBadRequest, "%s", describe(err))
 	}
+	return p.refusal()
+}
+
+// refusal returns what check has to say, as a refusal.
+func (p *payload) refusal() error {
 	if err := p.check(); err != nil {
 		return &refusal{http.StatusBadRequest, err}
 	}

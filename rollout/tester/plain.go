@@ -1,0 +1,99 @@
+package tester
+
+import "bytes"
+
+// A plain reads the bodies that rollout controllers send, one of them at every
+// check of a gate, in a fraction of the time that encoding/json takes. It knows an object of
+// texts, one of which is metadata, an object of texts; texts of ASCII without
+// escapes; names in the one case, each once; no white space. It gives up at
+// everything else.
+type plain struct{ rest []byte }
+
+// readPlain reads a payload. When it returns false the body is for encoding/json, and p as it was.
+func readPlain(text []byte, p *payload) bool {
+	d := plain{text}
+	var out payload
+	if !d.object(func(name []byte) bool {
+		if string(name) == "metadata" {
+			if out.Metadata != nil {
+				return false
+			}
+			out.Metadata = make(map[string]string, 4)
+			return d.object(func(key []byte) bool {
+				value, ok := d.text()
+				if _, twice := out.Metadata[string(key)]; twice || !ok {
+					return false
+				}
+				out.Metadata[string(key)] = string(value)
+				return true
+			})
+		}
+		field := out.plainField(name)
+		value, ok := d.text()
+		if field == nil || *field != "" || !ok || len(value) == 0 {
+			return false
+		}
+		*field = string(value)
+		return true
+	}) || len(d.rest) > 0 {
+		return false
+	}
+	*p = out
+	return true
+}
+
+// plainField returns the field of a name, nil when there is none that every webhook has.
+func (p *payload) plainField(name []byte) *string {
+	switch string(name) {
+	case "name":
+		return &p.Name
+	case "namespace":
+		return &p.Namespace
+	case "phase":
+		return &p.Phase
+	case "checksum":
+		return &p.Checksum
+	}
+	return nil
+}
+
+// object reads an object with at least one member, whose values are read by value.
+func (d *plain) object(value func(name []byte) bool) bool {
+	for sep := byte('{'); ; sep = ',' {
+		if !d.next(sep) {
+			return sep == ',' && d.next('}')
+		}
+		name, ok := d.text()
+		if !ok || !d.next(':') || !value(name) {
+			return false
+		}
+	}
+}
+
+// next reads one character.
+func (d *plain) next(c byte) bool {
+	if len(d.rest) == 0 || d.rest[0] != c {
+		return false
+	}
+	d.rest = d.rest[1:]
+	return true
+}
+
+// text reads a text.
+func (d *plain) text() ([]byte, bool) {
+	if !d.next('"') {
+		return nil, false
+	}
+	end := bytes.IndexByte(d.rest, '"')
+	if end < 0 {
+		return nil, false
+	}
+	text := d.rest[:end]
+	for _, c := range text {
+		if c < ' ' || c > '~' || c == '\\' {
+			return nil, false
+		}
+	}
+	d.rest = d.rest[end+1:]
+	return text, true
+}
