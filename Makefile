@@ -9,7 +9,7 @@ FUZZTIME ?= 20s
 BENCHFLAGS ?=
 TARGETS := linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64 windows/arm64
 
-.PHONY: help build test race lint vuln fuzz e2e bench-git bench-oci bench-bucket bench-chart bench-rollout bench-size cross tidy
+.PHONY: help build test race lint vuln fuzz e2e bench-git bench-oci bench-bucket bench-chart bench-rollout bench-tester bench-size cross tidy
 
 help: ## list what can be made
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' Makefile | expand -t 14
@@ -61,6 +61,10 @@ bench-chart: ## compare finding a chart in an index with helm's way, side by sid
 
 bench-rollout: ## compare calling webhooks by one client with a client for each call, side by side
 	cd bench && $(GO) run ./rollout $(BENCHFLAGS)
+
+bench-tester: ## compare the test runner with the load tester of Flagger, side by side
+	@.ci/servers loadtester
+	cd bench && $(GO) run ./tester $(BENCHFLAGS)
 
 bench-size: ## count what a user of the library links
 	@cd bench && $(GO) run ./size

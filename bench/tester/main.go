@@ -1,0 +1,271 @@
+// Tester compares the test runner with the load tester of Flagger, side by side
+// on one machine in one run: checks of a gate in a second, and how long it takes
+// from a request until the command that it asks for has written something. What
+// only one of them can do is counted: the memory with 5,000 requests that
+// wait, and the processes that 1,000 equal requests start.
+//
+// Both are processes of their own on one processor, and have the same client on
+// another. headgate keeps its gates in files, the load tester in memory. They
+// take turns, so that what else the machine does hits both alike, and the numbers
+// are medians. The load tester listens on all interfaces, so all happens in a
+// network of its own, which Linux alone has. See docs/benchmarks.md for how to read the numbers.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/headgate-io/headgate/bench/contest"
+)
+
+// insideEnv is set in the network of its own: it is the path of headgate.
+const insideEnv = "HEADGATE_BENCH_TESTER"
+
+func main() {
+	contest.Main("nothing", func(ctx context.Context, o contest.Options) (int, error) {
+		if command := os.Getenv(insideEnv); command != "" {
+			return run(ctx, command, o)
+		}
+		return outside(ctx)
+	})
+}
+
+// outside builds headgate of this checkout, and begins again inside. The exit
+// code is that of inside.
+func outside(ctx context.Context) (missed int, err error) {
+	temp, err := os.MkdirTemp("", "headgate-bench-")
+	if err != nil {
+		return 0, err
+	}
+	defer os.RemoveAll(temp)
+	command := filepath.Join(temp, "headgate")
+	build := exec.CommandContext(ctx, "go", "build", "-C", "..", "-trimpath", "-o", command, "./cmd/headgate")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0") // as make build has it
+	if out, err := build.CombinedOutput(); err != nil {
+		return 0, fmt.Errorf("go build: %w\n%s", err, out)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return 0, err
+	}
+	args := append([]string{"-rn", "sh", "-ec", `ip link set lo up; exec "$0" "$@"`, "taskset", "-c", "0", self}, os.Args[1:]...)
+	inside := exec.CommandContext(ctx, "unshare", args...)
+	inside.Env = append(os.Environ(), insideEnv+"="+command, "TMPDIR="+temp)
+	inside.Stdout, inside.Stderr = os.Stdout, os.Stderr
+	return 0, inside.Run()
+}
+
+// The contestants.
+const (
+	ours   = "headgate tester"
+	theirs = "load tester of Flagger"
+)
+
+// loudly is added to the name of who logs as it does by default.
+const loudly = ", logging as by default"
+
+type bench struct {
+	temp    string
+	runs    int
+	servers []*server
+	numbers map[string][]float64 // by contestant and what was measured
+	waiting int64                // bytes at most with waiters that are all for one run
+	queued  int64                // and each for one of its own
+	started int                  // processes that equal requests started
+}
+
+func run(ctx context.Context, command string, o contest.Options) (missed int, err error) {
+	temp, err := os.MkdirTemp("", "headgate-bench-")
+	if err != nil {
+		return 0, err
+	}
+	defer os.RemoveAll(temp)
+	b := &bench{temp: temp, runs: o.Runs, numbers: map[string][]float64{}}
+	defer func() { err = errors.Join(err, b.stop()) }()
+	if err := b.start(ctx, command, o.Only); err != nil {
+		return 0, err
+	}
+	for n := -1; n < o.Runs; n++ {
+		if err := b.round(n >= 0); err != nil {
+			return 0, err
+		}
+	}
+	if err := b.crowd(ctx, command); err != nil {
+		return 0, err
+	}
+	return b.report(os.Stdout), nil
+}
+
+// start starts the contestants, each on a port of its own.
+func (b *bench) start(ctx context.Context, command string, only bool) error {
+	reference, err := loadTester()
+	if err != nil {
+		return err
+	}
+	for _, s := range []*server{
+		{name: ours, args: []string{command, "tester", "--addr", "127.0.0.1:8081", "--state", filepath.Join(b.temp, "state"), "--log-level", "error"}, addr: "127.0.0.1:8081"},
+		{name: theirs, args: []string{reference, "-port", "8082", "-log-level", "error"}, addr: "127.0.0.1:8082"},
+		{name: ours + loudly, args: []string{command, "tester", "--addr", "127.0.0.1:8083", "--state", filepath.Join(b.temp, "state-2")}, addr: "127.0.0.1:8083"},
+		{name: theirs + loudly, args: []string{reference, "-port", "8084"}, addr: "127.0.0.1:8084"},
+	} {
+		if only && strings.HasPrefix(s.name, theirs) {
+			continue
+		}
+		if err := s.start(ctx, b.temp); err != nil {
+			return err
+		}
+		b.servers = append(b.servers, s)
+	}
+	return nil
+}
+
+func (b *bench) stop() (err error) {
+	for _, s := range b.servers {
+		err = errors.Join(err, s.stop())
+	}
+	return err
+}
+
+// loadTester returns the path of what .ci/servers built.
+func loadTester() (string, error) {
+	text, err := os.ReadFile(filepath.Join("..", ".ci", "versions"))
+	if err != nil {
+		return "", err
+	}
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return "", err
+	}
+	for line := range strings.Lines(string(text)) {
+		if module, found := strings.CutPrefix(strings.TrimSpace(line), "LOADTESTER="); found {
+			_, version, _ := strings.Cut(module, "@")
+			path := filepath.Join(cache, "headgate", "e2e", "bin", "loadtester@"+version)
+			_, err := os.Stat(path)
+			return path, err
+		}
+	}
+	return "", errors.New(".ci/versions has no LOADTESTER")
+}
+
+// What is measured of each contestant.
+const (
+	openGate   = "checks/s, open"
+	closedGate = "checks/s, closed"
+	startTime  = "start ms"
+	cpuTime    = ", µs of CPU" // of a check, added to one of the former
+)
+
+// round lets all contestants do everything, and notes the numbers.
+func (b *bench) round(note bool) error {
+	for _, gate := range []struct{ what, path, status string }{
+		{openGate, "/gate/open", "200"}, {closedGate, "/gate/close", "403"},
+	} {
+		for _, s := range b.servers {
+			if err := s.post(gate.path, `{"name":"podinfo","namespace":"test"}`); err != nil {
+				return err
+			}
+		}
+		if err := b.check(gate.what, gate.status, note); err != nil {
+			return err
+		}
+	}
+	for _, s := range b.servers {
+		took, err := starts(s, b.temp)
+		if err != nil {
+			return fmt.Errorf("%s: %w", s.name, err)
+		}
+		b.note(s, startTime, float64(took)/float64(time.Millisecond), note)
+	}
+	return nil
+}
+
+// check has the contestants check a gate in turns that are short, so that what
+// else the machine does meanwhile hits all of them.
+func (b *bench) check(what, status string, note bool) error {
+	answers, cpu := map[*server]int64{}, map[*server]time.Duration{}
+	for range turns {
+		for _, s := range b.servers {
+			before, err := s.cpu()
+			if err != nil {
+				return err
+			}
+			n, err := checks(s.addr, status)
+			if err != nil {
+				return fmt.Errorf("%s: %s: %w", s.name, what, err)
+			}
+			after, err := s.cpu()
+			if err != nil {
+				return err
+			}
+			answers[s] += n
+			cpu[s] += after - before
+		}
+	}
+	for s, n := range answers {
+		b.note(s, what, float64(n)/(turns*turn).Seconds(), note)
+		b.note(s, what+cpuTime, float64(cpu[s].Microseconds())/float64(n), note)
+	}
+	return nil
+}
+
+func (b *bench) note(s *server, what string, number float64, note bool) {
+	if note {
+		b.numbers[s.name+what] = append(b.numbers[s.name+what], number)
+	}
+}
+
+// median returns the middle of the numbers, negative when there are none.
+func (b *bench) median(name, what string) float64 {
+	all := slices.Sorted(slices.Values(b.numbers[name+what]))
+	if len(all) == 0 {
+		return -1
+	}
+	return all[len(all)/2]
+}
+
+// ratio returns the middle of the ratios of each round, negative when there are none.
+func (b *bench) ratio(a, z, what string) float64 {
+	var all []float64
+	for i, number := range b.numbers[z+what] {
+		all = append(all, b.numbers[a+what][i]/number)
+	}
+	slices.Sort(all)
+	if len(all) == 0 {
+		return -1
+	}
+	return all[len(all)/2]
+}
+
+// report prints the results and returns how many goals were missed.
+func (b *bench) report(out io.Writer) (missed int) {
+	fmt.Fprintf(out, "%s/%s, %s; medians of %d runs\n\n", runtime.GOOS, runtime.GOARCH, runtime.Version(), b.runs)
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	columns := []string{openGate, openGate + cpuTime, closedGate, closedGate + cpuTime, startTime}
+	fmt.Fprintf(w, "\t%s\t\n", strings.Join(columns, "\t"))
+	for _, s := range b.servers {
+		fmt.Fprintf(w, "%s\t%.0f\t%.1f\t%.0f\t%.1f\t%.2f\t\n", s.name, b.median(s.name, openGate), b.median(s.name, openGate+cpuTime),
+			b.median(s.name, closedGate), b.median(s.name, closedGate+cpuTime), b.median(s.name, startTime))
+	}
+	w.Flush()
+	fmt.Fprintln(out)
+	return contest.Judge(out, []contest.Goal{
+		{What: "time of a check of an open gate against the reference", Number: b.ratio(theirs, ours, openGate), Limit: 1},
+		{What: "time of a check of a closed gate against the reference", Number: b.ratio(theirs, ours, closedGate), Limit: 1},
+		{What: "the same, open, logging as by default", Number: b.ratio(theirs+loudly, ours+loudly, openGate), Limit: 1},
+		{What: "the same, closed, logging as by default", Number: b.ratio(theirs+loudly, ours+loudly, closedGate), Limit: 1},
+		{What: "from a request to the first byte of its command", Number: b.median(ours, startTime), Limit: 10, Unit: "ms"},
+		{What: "memory with 5,000 requests that wait for one run", Number: float64(b.waiting) / 1e6, Limit: 200, Unit: "MB"},
+		{What: "memory with 5,000 requests that wait for runs of their own", Number: float64(b.queued) / 1e6, Limit: 200, Unit: "MB"},
+		{What: "processes of 1,000 equal requests at once", Number: float64(b.started), Limit: 1, Unit: "in all"},
+	})
+}

@@ -1,0 +1,122 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// A server is the process of a contestant.
+type server struct {
+	name string
+	args []string
+	addr string
+	cmd  *exec.Cmd
+	log  *os.File
+}
+
+// start starts it on a processor that the client does not use, and returns when it listens.
+func (s *server) start(ctx context.Context, temp string) (err error) {
+	if s.log, err = os.CreateTemp(temp, "log-"); err != nil {
+		return err
+	}
+	args := append([]string{"-c", "1"}, s.args...)
+	if out, err := exec.CommandContext(ctx, "taskset", "-c", "1", "true").CombinedOutput(); err != nil {
+		fmt.Fprintf(os.Stderr, "one processor for all: %s", out)
+		args[1] = "0"
+	}
+	s.cmd = exec.CommandContext(ctx, "taskset", args...)
+	s.cmd.Env = append(os.Environ(), "HOME="+temp)
+	s.cmd.Stdout, s.cmd.Stderr = s.log, s.log
+	if err := s.cmd.Start(); err != nil {
+		return err
+	}
+	for range 1000 {
+		if conn, err := net.Dial("tcp", s.addr); err == nil {
+			return conn.Close()
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	return errors.Join(fmt.Errorf("%s does not listen: %s", s.name, s.said()), s.stop())
+}
+
+// said is the end of what it logged.
+func (s *server) said() string {
+	text, _ := os.ReadFile(s.log.Name())
+	return string(text[max(0, len(text)-2000):])
+}
+
+// cpu returns the processor time that it used.
+func (s *server) cpu() (time.Duration, error) {
+	text, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(s.cmd.Process.Pid), "stat"))
+	if err != nil {
+		return 0, err
+	}
+	_, rest, _ := bytes.Cut(text, []byte(") "))
+	fields := strings.Fields(string(rest))
+	var ticks int64
+	for _, field := range fields[11:13] { // utime and stime, in hundredths of a second
+		n, err := strconv.ParseInt(field, 10, 64)
+		if err != nil {
+			return 0, err
+		}
+		ticks += n
+	}
+	return time.Duration(ticks) * 10 * time.Millisecond, nil
+}
+
+// stop ends it. The reference takes a minute for connections that are idle.
+func (s *server) stop() error {
+	defer s.log.Close()
+	if strings.HasPrefix(s.name, theirs) {
+		s.cmd.Process.Kill()
+		s.cmd.Wait()
+		return nil
+	}
+	late := time.AfterFunc(time.Minute, func() { s.cmd.Process.Kill() })
+	defer late.Stop()
+	if err := s.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		return err
+	}
+	if err := s.cmd.Wait(); err != nil {
+		return fmt.Errorf("%s: %w: %s", s.name, err, s.said())
+	}
+	return nil
+}
+
+// post sends a request that has to succeed.
+func (s *server) post(path, body string) error {
+	resp, err := http.Post("http://"+s.addr+path, "application/json", strings.NewReader(body))
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err == nil && resp.StatusCode > http.StatusAccepted {
+		err = fmt.Errorf("%s: %s: %s", path, resp.Status, text)
+	}
+	return err
+}
+
+// peak returns the most memory that the process had at a time, in bytes.
+func (s *server) peak() (int64, error) {
+	text, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(s.cmd.Process.Pid), "status"))
+	if err != nil {
+		return 0, err
+	}
+	_, rest, _ := bytes.Cut(text, []byte("VmHWM:"))
+	number, _, _ := bytes.Cut(bytes.TrimSpace(rest), []byte(" kB"))
+	kb, err := strconv.ParseInt(string(number), 10, 64)
+	return kb << 10, err
+}
