@@ -22,6 +22,9 @@ const (
 	retryAfter  = 5                // seconds, when there is no better guess
 )
 
+// broken is all that callers are told of what went wrong in the test runner.
+const broken = "the test runner could not do it, see its log"
+
 // unknown says how a caller can say who it is.
 const unknown = "say who you are: by a token in the header Authorization (Bearer, or Basic as password), " +
 	"in the metadata of the payload (token), in the URL (/token/TOKEN/ before the path, or ?token=TOKEN), or by a client certificate"
@@ -78,14 +81,15 @@ var statuses = []struct {
 	{access.ErrForbidden, http.StatusForbidden},
 	{gate.ErrInvalid, http.StatusBadRequest},
 	{gate.ErrLink, http.StatusGone},
+	{gate.ErrClosed, http.StatusServiceUnavailable},
 	{run.ErrNotFound, http.StatusNotFound},
 	{run.ErrBusy, http.StatusTooManyRequests},
 	{run.ErrClosed, http.StatusServiceUnavailable},
 }
 
-// problem returns the status and the text of an error for the caller, and
-// counts and logs those that are about access. Text of the request in it is
-// made harmless.
+// problem returns the status and the text of an error for the caller, counts
+// and logs those that are about access, and logs those of the test runner
+// itself. Text of the request in it is made harmless.
 func (s *Server) problem(w http.ResponseWriter, r *http.Request, err error) (int, string) {
 	status := http.StatusInternalServerError
 	if own, ok := errors.AsType[*refusal](err); ok {
@@ -118,6 +122,7 @@ func (s *Server) problem(w http.ResponseWriter, r *http.Request, err error) (int
 		}
 	case http.StatusInternalServerError:
 		s.broke(r, err)
+		return status, broken // the cause names files
 	}
 	return status, redact.String(err.Error())
 }

@@ -104,15 +104,19 @@ func TestGGateAbuse(t *testing.T) {
 		t.Error("a caller chose the actor")
 	}
 
-	// A link that could not be used is not in the log either.
+	// Who decides while it ends is told to come again, and nothing was decided.
 	if err := json.Unmarshal([]byte(d.post(gatePath+"/link", "{}").body), &next); err != nil {
 		t.Fatal(err)
 	}
 	if err := d.Gates.Close(); err != nil {
 		t.Fatal(err)
 	}
-	d.call("POST", path(next.Approve), "").is(t, "a link when the gates are gone", 500, "")
-	d.log.wait(t, `"path":"/link/***"`)
+	for p, body := range map[string]string{path(next.Approve): "", "/gate/open": canary("shop", `{}`), gatePath + "/open": ""} {
+		got := d.post(p, body)
+		if got.is(t, "a change when the gates are closed for good", 503, "shutting down"); got.header.Get("Retry-After") == "" {
+			t.Errorf("%s: it was not told to come again: %v", p, got.header)
+		}
+	}
 	if strings.Contains(d.log.String(), path(next.Approve)) {
 		t.Error("the log has a link that works")
 	}
