@@ -111,12 +111,15 @@ func (s *Server) change(w http.ResponseWriter, r *http.Request, route gateRoute)
 	if err := c.Change(k); err != nil {
 		return err
 	}
-	change := api.Change{Mode: p.Mode, TTL: p.TTL, Actor: p.Actor, Reason: p.Reason}
-	if change.Mode == "" {
-		change.Mode = api.Sticky // also for a webhook, whose payload has a checksum
-	}
-	if change.Mode != api.Sticky {
-		change.Checksum = p.Checksum
+	change := api.Change{Actor: p.Actor, Reason: p.Reason}
+	if route.action == "open" {
+		change.TTL, change.Mode = p.TTL, p.Mode
+		if change.Mode == "" {
+			change.Mode = api.Sticky // also for a webhook, whose payload has a checksum
+		}
+		if change.Mode == api.Bound {
+			change.Checksum = p.Checksum
+		}
 	}
 	if _, err := s.apply(c, k, route.action, change); err != nil {
 		return err
@@ -145,9 +148,6 @@ func (s *Server) apply(c caller, k api.Key, action string, change api.Change) (a
 		change.Actor = c.Actor
 	}
 	do := map[string]func(api.Key, api.Change) (api.Gate, error){"open": s.Gates.Open, "close": s.Gates.Shut, "reject": s.Gates.Reject}[action]
-	if action != "open" {
-		change.Mode, change.Checksum, change.TTL = "", "", ""
-	}
 	state, err := do(k, change)
 	if err == nil {
 		s.observeChange(state, action, change.Actor)
