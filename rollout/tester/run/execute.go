@@ -200,7 +200,9 @@ func (d *Desk) Cancel(ctx context.Context, id, actor string) (api.Run, error) {
 		d.finish(e, l, s, outcome{state: api.Cancelled, reason: cause.Error()})
 		return l.final, nil
 	}
-	l.cancel(cause)
+	if l.cancel != nil { // else it is out of the queue, and about to end
+		l.cancel(cause)
+	}
 	d.mu.Unlock()
 	select {
 	case <-l.done:
