@@ -35,7 +35,7 @@ func (l load) add(m load) load {
 func (l load) fill(s *api.Summary, runs int) *api.Summary {
 	s.Requests, s.Errors, s.Rate = l.requests, l.errors, l.rate
 	if runs > 1 && l.seconds > 0 {
-		s.Rate = float64(l.requests) / l.seconds
+		s.Rate = min(float64(l.requests)/l.seconds, maxCount)
 	}
 	s.P50, s.P95, s.P99 = l.p50, l.p95, l.p99
 	s.Failures = append(s.Failures, l.failures[:min(len(l.failures), maxNames-len(s.Failures))]...)

@@ -2,6 +2,7 @@ package summary_test
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -229,6 +230,8 @@ func FuzzScanner(f *testing.F) {
 		}
 		f.Add(text, 7)
 	}
+	instant := "Summary:\n  Total:\t1e-320 secs\n  Requests/sec:\t8.0\n\nStatus code distribution:\n  [200]\t100 responses\n\n"
+	f.Add([]byte(instant+instant), 1) // their rate is no number of JSON
 	f.Add([]byte("<!DOCTYPE x [<!ENTITY a 'b'>]><testsuite a=\"><\"><![CDATA[]]]]><!----></testsuite>"), 1)
 	f.Fuzz(func(t *testing.T, text []byte, size int) {
 		whole := scan(t, text, len(text)+1)
@@ -240,6 +243,9 @@ func FuzzScanner(f *testing.F) {
 		}
 		if whole.Total != whole.Passed+whole.Failed+whole.Skipped || min(whole.Passed, whole.Failed, whole.Skipped) < 0 {
 			t.Fatalf("%+v does not add up", whole)
+		}
+		if _, err := json.Marshal(whole); err != nil {
+			t.Fatal(err)
 		}
 		if len(whole.Failures) > 20 {
 			t.Fatalf("%d failures", len(whole.Failures))
