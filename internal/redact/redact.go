@@ -7,9 +7,9 @@
 //     URL, of malformed ones too; the names of query parameters stay
 //   - what follows "Authorization:", private keys in PEM form, and JSON web
 //     tokens
-//   - secrets that the caller knows: verbatim, quoted, escaped for URLs, and
-//     in base64, also in the middle of a longer base64 text such as basic
-//     authentication
+//   - secrets that the caller knows: verbatim, quoted, also for a shell,
+//     escaped for URLs and for XML, and in base64, also in the middle of a
+//     longer base64 text such as basic authentication
 //   - terminal escape sequences and other control and format characters; a
 //     line break becomes "; "
 //

@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"html"
 	"io/fs"
 	"net/url"
 	"strings"
@@ -105,6 +106,16 @@ func TestSecrets(t *testing.T) {
 	}
 	if got := redact.Secrets(text, "tok3n-that-is-long"); strings.Contains(got, base64.StdEncoding.EncodeToString([]byte("u:tok3n-that-is-long"))[4:20]) {
 		t.Errorf("leaks in %q", got)
+	}
+}
+
+// What tools print of a secret with marks in it: reports in XML, and what a shell traces.
+func TestSecretsWithMarks(t *testing.T) {
+	const canary = `a<b>'c"&d`
+	for _, text := range []string{html.EscapeString(canary), `a&lt;b&gt;&apos;c&quot;&amp;d`, `+ login 'a<b>'\''c"&d'`} {
+		if got := redact.Secrets(text, canary); !strings.Contains(got, redact.Mask) || strings.Contains(got, "d") {
+			t.Errorf("%s leaks in %s", text, got)
+		}
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/base64"
 	"encoding/json"
+	"html"
 	"net/url"
 	"regexp"
 	"slices"
@@ -60,6 +61,9 @@ func wordRune(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) ||
 
 var percent = regexp.MustCompile(`%[0-9A-F]{2}`)
 
+// XML has names for quotation marks that HTML did not have.
+var named = strings.NewReplacer("&#34;", "&quot;", "&#39;", "&apos;")
+
 // forms returns how secret may appear in a text.
 func forms(secret string) []string {
 	secret = strings.TrimRight(secret, "\r\n")
@@ -76,6 +80,8 @@ func forms(secret string) []string {
 	}
 	quoted, _ := json.Marshal(secret) // a string always marshals
 	list = append(list, strings.Trim(strconv.Quote(secret), `"`), strings.Trim(string(quoted), `"`))
+	markup := html.EscapeString(secret)
+	list = append(list, markup, named.Replace(markup), strings.ReplaceAll(secret, "'", `'\''`))
 	for _, escaped := range []string{url.QueryEscape(secret), url.PathEscape(secret)} {
 		list = append(list, escaped, percent.ReplaceAllStringFunc(escaped, strings.ToLower))
 	}
