@@ -22,7 +22,6 @@ type entry struct {
 type live struct {
 	task    Task
 	timeout time.Duration
-	secrets []string
 	sink    *sink
 	cancel  context.CancelCauseFunc // nil while queued
 	done    chan struct{}           // closed when final is set

@@ -66,7 +66,7 @@ func (d *Desk) execute(ctx context.Context, e *entry, l *live, start live) {
 	defer stop()
 	err := errors.New("the task ended its goroutine") // unless it returns
 	defer func() {
-		d.finish(e, l, start.sink, judge(ctx, err, start.secrets))
+		d.finish(e, l, start.sink, judge(ctx, err, start.sink.secrets))
 		d.mu.Lock()
 		defer d.mu.Unlock()
 		d.running--
@@ -168,7 +168,7 @@ func (d *Desk) finish(e *entry, l *live, s *sink, o outcome) bool {
 	r.State, r.Reason, r.ExitCode, r.Ended = o.state, o.reason, o.code, now
 	r.Summary, r.Bytes, r.Truncated = sum, written, truncated
 	r.Duration = milliseconds(r.Started, now)
-	l.task, l.secrets, l.sink, l.final = nil, nil, nil, *r
+	l.task, l.sink, l.final = nil, nil, *r
 	l.final.Output = text
 	d.held += int64(len(text))
 	d.config.Observe(l.final, false)

@@ -348,6 +348,28 @@ func TestSummary(t *testing.T) {
 	}
 }
 
+// Names of failures show no secret, however a tool escaped it, and wherever a name ends.
+func TestSecretsInSummaries(t *testing.T) {
+	d := open(t, run.Config{})
+	r := request("a")
+	r.Secrets = []string{"p#ssword", "a&b<c>d\"e", "hunter2222"}
+	long := strings.Repeat("x", 193)
+	for text, want := range map[string]string{
+		"1..1\nnot ok 1 - p\\#ssword\n": "***",
+		"<testsuite><testcase name='a&amp;b&lt;c&gt;d&quot;e'><failure/></testcase></testsuite>\n":     "***",
+		"<testsuite><testcase name='a&#38;b&lt;c&gt;d&quot;e'><failure/></testcase></testsuite>\n":     "***",
+		"1..1\nnot ok 1 - hunt\x1b[0mer2222\n":                                                         "***",
+		"<testsuite><testcase name='" + long + "hunt&#101;r2222'><failure/></testcase></testsuite>\n":  long + "***…",
+		"<testsuite><testcase name='hunt' classname='of a rabbit'><failure/></testcase></testsuite>\n": "of a rabbit: hunt",
+	} {
+		r.Metadata["text"] = text
+		got := wait(t, d, r, writes(text))
+		if s := got.Summary; s == nil || fmt.Sprint(s.Failures) != "["+want+"]" {
+			t.Errorf("%q: got %+v", text, s)
+		}
+	}
+}
+
 // Many who follow many runs leave nothing behind.
 func TestFollowersEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // which fails when a goroutine is left

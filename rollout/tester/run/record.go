@@ -27,8 +27,7 @@ func (d *Desk) newEntry(k key, r *Request, t Task, waits bool) *entry {
 		live: &live{
 			task:    t,
 			timeout: min(d.config.Timeout, positive(r.Timeout, d.config.Timeout)),
-			secrets: slices.Clone(r.Secrets),
-			sink:    &sink{mask: redact.NewStream(r.Secrets...), tape: newTape(limit), scan: newScanner()},
+			sink:    &sink{mask: redact.NewStream(r.Secrets...), tape: newTape(limit), scan: newScanner(), secrets: slices.Clone(r.Secrets)},
 			done:    make(chan struct{}),
 		},
 	}
@@ -107,9 +106,9 @@ func public(value string, secrets []string) string {
 	}
 	lines := strings.Split(value, "\n")
 	for i, line := range lines {
-		lines[i] = redact.String(line, secrets...)
+		lines[i] = redact.String(line)
 	}
-	return cut(strings.Join(lines, "\n"), valueMax)
+	return cut(redact.Secrets(strings.Join(lines, "\n"), secrets...), valueMax)
 }
 
 // newScanner returns what reads the output of a run for tests.

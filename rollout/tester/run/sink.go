@@ -3,6 +3,7 @@ package run
 import (
 	"bytes"
 	"io"
+	"strings"
 	"sync"
 	"unicode/utf8"
 
@@ -26,6 +27,9 @@ type sink struct {
 	scan   scanner // nil for none
 	bytes  int64   // that were written
 	closed bool
+
+	secrets []string // that mask knows
+	found   *api.Summary
 }
 
 func (s *sink) Write(b []byte) (int, error) {
@@ -51,10 +55,10 @@ func (s *sink) close() (written int64, summary *api.Summary) {
 		s.closed = true
 		s.put(s.mask.End(), true)
 		s.tape.end()
+		s.found = s.summary()
 	}
-	summary = s.summary()
 	s.mask, s.scan = nil, nil
-	return s.bytes, summary
+	return s.bytes, s.found
 }
 
 // put passes b on as whole, valid characters.
@@ -90,7 +94,23 @@ func (s *sink) summary() *api.Summary {
 		return nil
 	}
 	defer s.dropped()
-	return s.scan.Summary()
+	found := s.scan.Summary()
+	if found != nil {
+		for i, name := range found.Failures {
+			found.Failures[i] = masked(name, s.secrets)
+		}
+	}
+	return found
+}
+
+// masked returns a name without secrets: a tool may have escaped them in a way
+// of its own, which the scanner undid, or the name may end within one.
+func masked(name string, secrets []string) string {
+	name = redact.String(name, secrets...)
+	if begin, isCut := strings.CutSuffix(name, "…"); isCut {
+		return redact.Tail(begin, secrets...) + "…"
+	}
+	return name
 }
 
 func (s *sink) dropped() {
