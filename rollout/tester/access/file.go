@@ -105,6 +105,10 @@ func (v *verifier) token(at string, t *tokenEntry) {
 			return
 		}
 		t.digest = digest(sum)
+		if t.digest == digestOf("") {
+			v.dec.Add(at+".sha256", "is that of an empty text: was the token set when it was made?")
+			return
+		}
 	default:
 		if problem := weak(t.Token); problem != "" {
 			v.dec.Add(at+".token", "%s", problem)

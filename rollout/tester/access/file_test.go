@@ -38,6 +38,7 @@ func TestFile(t *testing.T) {
 		"a token that is taken":       {"tokens:\n- {name: a, token: " + ok + "}\n- {name: b, token: " + ok + "}\n", "tokens[1]: has the token of tokens[0]"},
 		"a digest that is taken":      {fmt.Sprintf("tokens:\n- {name: a, token: %s}\n- {name: b, sha256: %x}\n", ok, sha256.Sum256([]byte(ok))), "tokens[1]: has the token of tokens[0]"},
 		"a digest that is none":       {"tokens:\n- {name: a, sha256: abc}\n", "must be 64 hexadecimal digits"},
+		"the digest of no token":      {fmt.Sprintf("tokens:\n- {name: a, sha256: %X}\n", sha256.Sum256(nil)), "tokens[0].sha256: is that of an empty text"},
 		"an expiry without a zone":    {"tokens:\n- {name: a, token: " + ok + ", expires: '2026-01-01'}\n", "is no time"},
 		"a scope without a value":     {"tokens:\n- name: a\n  token: " + ok + "\n  namespaces:\n", ":4: document 1: tokens[0].namespaces: has no value: leave it out for all, write [] for none"},
 		"a scope that is a text":      {"tokens:\n- {name: a, token: " + ok + ", namespaces: shop}\n", "must be a list, not a string"},

@@ -31,6 +31,9 @@ func (g *Guard) Login(w http.ResponseWriter, r *http.Request, token string) (Gra
 	if !g.Required() {
 		return Grant{all: true}, nil
 	}
+	if token == "" {
+		return Grant{}, &Denial{Kind: "missing", reason: "there is no token in the request", err: ErrUnknown}
+	}
 	grant, err := g.byToken(digestOf(token))
 	if err != nil {
 		return Grant{}, err
