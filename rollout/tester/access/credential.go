@@ -8,7 +8,7 @@ import (
 )
 
 const (
-	pathPrefix = "/token/"          // TOKEN/…
+	firstPart  = "token"            // of the path; the next is TOKEN
 	parameter  = "token"            // of the query
 	cookieName = "headgate_session" // of the web page
 )
@@ -60,7 +60,7 @@ func (c *Credentials) takeHeaders(r *http.Request) {
 
 // takeQuery leaves the other parameters as they are written.
 func (c *Credentials) takeQuery(u *url.URL) {
-	if !strings.Contains(u.RawQuery, parameter) {
+	if !strings.Contains(u.RawQuery, parameter) && !strings.Contains(u.RawQuery, "%") {
 		return
 	}
 	var rest []string
@@ -81,13 +81,13 @@ func (c *Credentials) takeQuery(u *url.URL) {
 	u.RawQuery = strings.Join(rest, "&")
 }
 
-// takePath makes /token/TOKEN/rest /rest.
+// takePath makes /token/TOKEN/rest /rest. Repeated slashes count as one.
 func (c *Credentials) takePath(u *url.URL) {
-	tail, found := strings.CutPrefix(u.EscapedPath(), pathPrefix)
-	if !found {
+	first, tail, _ := strings.Cut(strings.TrimLeft(u.EscapedPath(), "/"), "/")
+	if plain, err := url.PathUnescape(first); err != nil || plain != firstPart {
 		return
 	}
-	token, rest, _ := strings.Cut(tail, "/")
+	token, rest, _ := strings.Cut(strings.TrimLeft(tail, "/"), "/")
 	plain, err := url.PathUnescape(token)
 	if err != nil || plain == "" {
 		return
