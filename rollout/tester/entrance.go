@@ -4,13 +4,15 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/headgate-io/headgate/rollout/tester/access"
 )
 
 // entrance is what each request passes first: it takes credentials out of the
 // request, refuses those that pages of other sites make a browser send, and
-// counts.
+// counts. A body has to arrive in time, whether somebody reads it or not: what
+// is left of it net/http reads before it answers.
 func (s *Server) entrance(next http.Handler) http.Handler {
 	origins := s.origins()
 	m := s.measures()
@@ -19,6 +21,9 @@ func (s *Server) entrance(next http.Handler) http.Handler {
 		a, ok := w.(*answer)
 		if !ok {
 			a = &answer{ResponseWriter: w}
+		}
+		if r.ContentLength != 0 {
+			http.NewResponseController(a).SetReadDeadline(time.Now().Add(bodyTime)) // where that is not possible the server has one
 		}
 		m.inFlight.Add(1)
 		defer func() {

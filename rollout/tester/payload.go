@@ -79,9 +79,6 @@ func (s *Server) body(w http.ResponseWriter, r *http.Request, use func([]byte) e
 	if r.ContentLength > limit {
 		return long()
 	}
-	control := http.NewResponseController(w)
-	control.SetReadDeadline(time.Now().Add(bodyTime)) // where that is not possible the server has one
-	defer control.SetReadDeadline(time.Time{})
 	buffer := buffers.Get().(*bytes.Buffer)
 	defer func() {
 		if buffer.Cap() <= keptBuffer {
@@ -96,6 +93,7 @@ func (s *Server) body(w http.ResponseWriter, r *http.Request, use func([]byte) e
 	if err != nil {
 		return refuse(http.StatusBadRequest, "the body did not arrive whole")
 	}
+	http.NewResponseController(w).SetReadDeadline(time.Time{}) // what comes now takes as long as it does
 	return use(buffer.Bytes())
 }
 
