@@ -30,6 +30,8 @@ func (s *Server) serveTask(w http.ResponseWriter, r *http.Request) { s.serveJob(
 // for the end of the run, which may be long, with many others, neither what was
 // asked for nor a large stack is kept for it.
 func (s *Server) serveJob(w http.ResponseWriter, r *http.Request, read func(*Server, http.ResponseWriter, *http.Request) (*job, error)) {
+	s.answering.begin()
+	defer s.answering.end()
 	var p *pending
 	apart(func() { p = s.begin(w, r, read) })
 	if p == nil {

@@ -72,6 +72,8 @@ type Server struct {
 	ends     chan struct{} // closed by Shutdown: streams end
 	shutdown sync.Once
 	launches launches
+
+	answering underWay // requests for tasks
 }
 
 const (
@@ -80,9 +82,12 @@ const (
 )
 
 // Shutdown refuses new work, ends streams and what is under way, and records
-// it. Gates are answered as long as somebody asks.
+// it, and what callers receive of it until ctx ends. Gates are answered as long
+// as somebody asks.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.shutdown.Do(func() { close(s.ending()) })
+	s.Runs.Stop(ctx) // whose error Shutdown returns
+	s.answering.wait(ctx)
 	return s.Runs.Shutdown(ctx)
 }
 

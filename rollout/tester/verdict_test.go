@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 
 	"github.com/headgate-io/headgate/rollout/tester"
 	"github.com/headgate-io/headgate/rollout/tester/api"
@@ -238,6 +239,54 @@ func TestShutdownAnswersWhoWaits(t *testing.T) {
 	}
 	if status, _ := mustPost(t, url+"/gate/check", payload("refused", `{}`)); status != http.StatusForbidden {
 		t.Errorf("a gate answers %d", status)
+	}
+}
+
+// A late answer is written when it is let.
+type late struct {
+	*httptest.ResponseRecorder
+	writing, let chan struct{}
+}
+
+func (l late) Write(p []byte) (int, error) {
+	close(l.writing)
+	<-l.let
+	return l.ResponseRecorder.Write(p)
+}
+
+// TestVerdictReceivedDuringShutdown has a verdict that a caller receives while the
+// test runner shuts down not be given once more by the next one.
+func TestVerdictReceivedDuringShutdown(t *testing.T) {
+	for name, inTime := range map[string]bool{"in time": true, "too late": false} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			synctest.Test(t, func(t *testing.T) {
+				s := newServerOf(t, run.Config{Dir: dir})
+				w := late{httptest.NewRecorder(), make(chan struct{}), make(chan struct{})}
+				go s.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/", strings.NewReader(payload("late", `{"type":"bash","cmd":"exit 3"}`))))
+				<-w.writing
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				ended := make(chan error, 1)
+				go func() { ended <- s.Shutdown(ctx) }()
+				synctest.Wait()
+				if len(ended) > 0 {
+					t.Error("shut down before the answer")
+				}
+				if !inTime {
+					cancel()
+					synctest.Wait()
+				}
+				close(w.let)
+				if err := <-ended; err != nil {
+					t.Error(err)
+				}
+				synctest.Wait()
+				if all := newServerOf(t, run.Config{Dir: dir}).Runs.Runs(api.Filter{}); len(all) != 1 || all[0].Delivered != inTime {
+					t.Errorf("%+v", all)
+				}
+			})
+		})
 	}
 }
 

@@ -87,15 +87,15 @@ type Desk struct {
 	held    int64             // bytes of output of finished runs that are in memory
 	clock   clock
 	watches map[*watch]bool
-	history *history      // nil for none
-	gone    chan struct{} // closed when Shutdown is done
-	end     error         // of Shutdown
+	history *history // nil for none
+
+	stopping, closing phase
 }
 
 // Open opens the desk of a directory, which no other process may have open.
 // Runs that were under way when the process died are Lost.
 func Open(c Config) (*Desk, error) {
-	d := &Desk{config: c.withDefaults(), byID: map[string]*entry{}, byKey: map[key]*entry{}, watches: map[*watch]bool{}, gone: make(chan struct{}), ended: make(chan struct{})}
+	d := &Desk{config: c.withDefaults(), byID: map[string]*entry{}, byKey: map[key]*entry{}, watches: map[*watch]bool{}, ended: make(chan struct{}), stopping: phase{over: make(chan struct{})}, closing: phase{over: make(chan struct{})}}
 	d.root, d.stop = context.WithCancelCause(context.Background())
 	if c.Dir == "" {
 		return d, nil
