@@ -117,7 +117,8 @@ func (d *Desk) shared(k key, waits bool) (*entry, error) {
 	if e == nil {
 		return nil, nil
 	}
-	if e.ended() && (!e.owes(waits) || d.config.Now().Sub(e.run.Ended) > d.config.Verdict) {
+	age := d.config.Now().Sub(e.run.Ended).Abs() // less than none when the clock was put back
+	if e.ended() && (!e.owes(waits) || age > d.config.Verdict) {
 		return nil, nil
 	}
 	if waits && !e.run.Waits && !e.ended() {

@@ -158,6 +158,20 @@ func TestOldVerdictIsNotShared(t *testing.T) {
 	})
 }
 
+// A verdict of a time that is still to come is of no known age.
+func TestVerdictOfWrongClockIsNotShared(t *testing.T) {
+	within(t, func(t *testing.T) {
+		var wrong time.Duration
+		d, w := open(t, run.Config{Now: func() time.Time { return time.Now().Add(wrong) }}), &work{err: exit(1)}
+		wrong = 24 * time.Hour
+		first := wait(t, d, request("a"), w)
+		wrong = 0
+		if again := wait(t, d, request("a"), w); again.ID == first.ID {
+			t.Error("shared")
+		}
+	})
+}
+
 // Who waits for a load that somebody started waits for that one; who starts
 // what somebody waits for starts nothing.
 func TestWaitAndStartMeet(t *testing.T) {
