@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -153,6 +154,23 @@ func (l *launches) leave(c crowd) (last bool) {
 		delete(l.waiting, c)
 	}
 	return last
+}
+
+// again has a caller of the k6 webhook wait for a new run when that which it got
+// was ending, for those who had waited for it before had left.
+func (s *Server) again(r *http.Request, p *pending) bool {
+	if p.launch == nil || r.Context().Err() != nil {
+		return false
+	}
+	state, ended := p.Run()
+	if !ended || state.State != api.Cancelled || !strings.HasPrefix(state.Reason, "cancelled by "+launchActor) {
+		return false
+	}
+	next, err := s.Runs.Join(p.request, p.task)
+	if err == nil {
+		p.Pending = next
+	}
+	return err == nil
 }
 
 // remember remembers how a test ended.

@@ -37,9 +37,11 @@ func (s *Server) serveJob(w http.ResponseWriter, r *http.Request, read func(*Ser
 	if p == nil {
 		return
 	}
-	select {
-	case <-p.Ended():
-	case <-r.Context().Done():
+	for waits := true; waits; waits = s.again(r, p) {
+		select {
+		case <-p.Ended():
+		case <-r.Context().Done():
+		}
 	}
 	s.end(w, r, p)
 }
@@ -65,7 +67,9 @@ func (s *Server) begin(w http.ResponseWriter, r *http.Request, read func(*Server
 		return nil
 	}
 	p := &pending{job: *j}
-	p.request, p.task = run.Request{}, nil
+	if p.launch == nil {
+		p.request, p.task = run.Request{}, nil
+	}
 	if j.name == "k6" {
 		p.crowd = s.launches.enter(j.request)
 	}
