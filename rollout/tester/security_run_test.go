@@ -158,6 +158,25 @@ func TestGResourceExhaustion(t *testing.T) {
 	}
 }
 
+// TestSecretsAreBounded refuses requests in which there is more to be masked than
+// can be, and none for repeating itself.
+func TestSecretsAreBounded(t *testing.T) {
+	url := "http://" + serve(t, newServer(t))
+	var many strings.Builder
+	for i := range 2000 {
+		fmt.Fprintf(&many, " http://u:pass%d@h/", i)
+	}
+	for cmd, want := range map[string]int{
+		"true" + many.String():                                  http.StatusBadRequest,
+		"true http://u:" + strings.Repeat("x", 300<<10) + "@h/": http.StatusBadRequest,
+		"true" + strings.Repeat(" http://u:the-same@h/", 2000):  http.StatusOK,
+	} {
+		if status, text := mustPost(t, url, payload("masked", `{"type":"bash","cmd":"`+cmd+`"}`)); status != want || want != http.StatusOK && !strings.Contains(text, "secrets") {
+			t.Errorf("%.20s: status %d %.100s", cmd, status, text)
+		}
+	}
+}
+
 // TestGOrphans: whatever a run started ends with it.
 func TestGOrphans(t *testing.T) {
 	if runtime.GOOS != "linux" {

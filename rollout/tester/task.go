@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"regexp"
 	"runtime/debug"
+	"slices"
 
 	"github.com/headgate-io/headgate/rollout/tester/api"
 	"github.com/headgate-io/headgate/rollout/tester/run"
@@ -161,6 +162,11 @@ func (s *Server) prepare(p payload, c caller) (*job, error) {
 		secrets = append(secrets, c.token)
 	}
 	secrets = append(secrets, passwords(p.Metadata)...)
+	slices.Sort(secrets)
+	secrets = slices.Compact(secrets)
+	if err := maskable(secrets); err != nil {
+		return nil, err
+	}
 	delete(p.Metadata, typeKey) // either name of a type asks for the same run
 	j := &job{taskType: t, Common: o, task: work, request: run.Request{
 		Namespace: p.Namespace, Name: p.Name, Phase: p.Phase, Checksum: p.Checksum,
@@ -171,6 +177,24 @@ func (s *Server) prepare(p payload, c caller) (*job, error) {
 		j.task = s.logged(j)
 	}
 	return j, nil
+}
+
+// Bounds of what is looked for in the output of a run: a request is small, and
+// could ask for a search that needs many times as much.
+const (
+	maxSecrets    = 500
+	maxSecretSize = 256 << 10 // bytes of all
+)
+
+func maskable(secrets []string) error {
+	size := 0
+	for _, secret := range secrets {
+		size += len(secret)
+	}
+	if len(secrets) > maxSecrets || size > maxSecretSize {
+		return refuse(http.StatusBadRequest, "metadata: there are %d secrets of %d bytes in it, want at most %d of %d", len(secrets), size, maxSecrets, maxSecretSize)
+	}
+	return nil
 }
 
 // userinfo is a password in a URL.
