@@ -330,6 +330,10 @@ func TestRecordIsBounded(t *testing.T) {
 	if text, _ := json.Marshal(got); len(text) > 32<<10 || !utf8.ValidString(got.Name) || len(got.Metadata) < 10 {
 		t.Errorf("%d bytes", len(text))
 	}
+	names := run.Request{Namespace: long[:512], Name: long[1:513]}
+	if got := wait(t, d, names, &work{}); got.Namespace != names.Namespace || got.Name != names.Name {
+		t.Errorf("got %q of %q", got.Name, got.Namespace)
+	}
 }
 
 // What tools say of tests is found in all of the output, not only in what is kept.

@@ -35,7 +35,7 @@ func (d *Desk) newEntry(k key, r *Request, t Task, waits bool) *entry {
 
 // Bounds of what a record says of its request, in bytes.
 const (
-	shortMax    = 256
+	shortMax    = 512 // what a server takes: scopes are checked against what is recorded
 	valueMax    = 4 << 10
 	metadataMax = 16 << 10
 )
