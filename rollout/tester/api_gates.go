@@ -22,7 +22,7 @@ func (c *apiCall) gates() error {
 	limit := f.Limit
 	f.Limit = 0
 	seen := slices.DeleteFunc(c.Gates.List(f), func(g api.Gate) bool {
-		return f.Waiting && g.Waiting == nil || c.See(g.Namespace) != nil
+		return f.Waiting && g.Waiting == nil || c.Check(g.Key) != nil
 	})
 	seen = append([]api.Gate{}, seen[:min(len(seen), limit)]...) // [] and not null
 	return reply(c.w, http.StatusOK, struct {
@@ -33,6 +33,9 @@ func (c *apiCall) gates() error {
 // key returns the gate of the path.
 func (c *apiCall) key() (api.Key, error) {
 	k := api.Key{Kind: api.Kind(c.path[0]), Namespace: c.path[1], Name: c.path[2], Gate: c.path[3]}
+	if k.Gate == "" {
+		k.Gate = api.DefaultGate // by which scopes know it
+	}
 	if k.Kind != api.KindGate && k.Kind != api.KindRollback {
 		return k, refuse(http.StatusNotFound, "kind %s: is neither gate nor rollback", strconv.Quote(shorten(c.path[0])))
 	}
@@ -47,7 +50,7 @@ func (c *apiCall) key() (api.Key, error) {
 func (c *apiCall) gate() error {
 	k, err := c.key()
 	if err == nil {
-		err = c.See(k.Namespace)
+		err = c.Check(k)
 	}
 	if err != nil {
 		return err
@@ -117,7 +120,7 @@ func (c *apiCall) audit() error {
 	}
 	entries := page(f, c.Gates.Audit,
 		func(e api.Entry) string { return strconv.FormatUint(e.ID, 10) },
-		func(e api.Entry) bool { return c.See(e.Namespace) == nil })
+		func(e api.Entry) bool { return c.Check(e.Key) == nil })
 	return reply(c.w, http.StatusOK, struct {
 		Entries []api.Entry `json:"entries"`
 	}{entries})

@@ -14,7 +14,7 @@ func (c *apiCall) runs() error {
 	}
 	runs := page(f, c.Runs.Runs,
 		func(r api.Run) string { return r.ID },
-		func(r api.Run) bool { return c.See(r.Namespace) == nil })
+		func(r api.Run) bool { return c.See(r.Namespace, r.Type) == nil })
 	for i := range runs {
 		runs[i].Output, runs[i].URL = "", c.runURL(c.r, runs[i].ID)
 	}
@@ -27,7 +27,7 @@ func (c *apiCall) runs() error {
 func (c *apiCall) known() (api.Run, error) {
 	state, err := c.Runs.Run(c.path[0])
 	if err == nil {
-		err = c.See(state.Namespace)
+		err = c.See(state.Namespace, state.Type)
 	}
 	state.URL = c.runURL(c.r, state.ID)
 	return state, err

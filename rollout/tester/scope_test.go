@@ -1,6 +1,7 @@
 package tester_test
 
 import (
+	"bufio"
 	"fmt"
 	"net/http"
 	"strings"
@@ -55,6 +56,61 @@ func TestScopeOfLists(t *testing.T) {
 	}
 	if status, _ := mustPost(t, url+"/api/v1/runs/"+runs[0].ID+"/cancel", "", "Authorization", "Bearer look-token-0123456789"); status != http.StatusForbidden {
 		t.Errorf("cancel by a reader: %d", status)
+	}
+}
+
+// TestScopeOfLooking has callers see the gates and the types of runs that they
+// are for: what a test writes is not for all of its namespace.
+func TestScopeOfLooking(t *testing.T) {
+	s := newServer(t)
+	s.Guard = guard(t, wireCallers+"- {name: none, token: none-token-0123456789, types: [], kinds: [rollback]}\n")
+	url := "http://" + serve(t, s)
+	all, team := &api.Client{URL: url, Token: "all-of-it-0123456789"}, &api.Client{URL: url, Token: "team-token-0123456789"}
+	none := &api.Client{URL: url, Token: "none-token-0123456789"}
+	stream := get(t, url+"/api/v1/watch", "Authorization", "Bearer team-token-0123456789")
+	changes := bufio.NewScanner(stream.Body)
+	changes.Scan() // it has begun
+	header := []string{"Authorization", "Bearer all-of-it-0123456789"}
+	canary := `{"name":"n","namespace":"team-a"`
+	for _, gate := range []string{"default", "prod", "traffic-1"} {
+		mustPost(t, url+"/gate/"+gate+"/open", canary+"}", header...)
+	}
+	for _, kind := range []string{"cmd", "bash"} {
+		if status, text := mustPost(t, url, canary+`,"metadata":{"wait":"true","cmd":"true","type":"`+kind+`"}}`, header...); status != http.StatusOK {
+			t.Fatal(status, text)
+		}
+	}
+	for changes.Scan() && !strings.Contains(changes.Text(), `"succeeded"`) {
+		if strings.Contains(changes.Text(), `"prod"`) || strings.Contains(changes.Text(), `"default"`) {
+			t.Errorf("the stream has %s", changes.Text())
+		}
+	}
+	if !strings.Contains(changes.Text(), `"bash"`) {
+		t.Errorf("the stream has %s", changes.Text())
+	}
+	gates, err := team.Gates(t.Context(), api.Filter{})
+	if err != nil || len(gates) != 1 || gates[0].Gate != "traffic-1" {
+		t.Errorf("gates: %v %+v", err, gates)
+	}
+	entries, err := team.Audit(t.Context(), api.Filter{})
+	if err != nil || len(entries) != 1 || entries[0].Gate != "traffic-1" {
+		t.Errorf("audit: %v %+v", err, entries)
+	}
+	runs, err := team.Runs(t.Context(), api.Filter{})
+	if err != nil || len(runs) != 1 || runs[0].Type != "bash" {
+		t.Errorf("runs: %v %+v", err, runs)
+	}
+	if gates, err := none.Gates(t.Context(), api.Filter{}); err != nil || len(gates) != 0 {
+		t.Errorf("gates of another kind: %v %+v", err, gates)
+	}
+	hidden, err := all.Runs(t.Context(), api.Filter{Type: "cmd"})
+	if err != nil || len(hidden) != 1 {
+		t.Fatal(err, hidden)
+	}
+	for _, path := range []string{"runs/" + hidden[0].ID, "runs/" + hidden[0].ID + "/output", "gates/gate/team-a/n/prod", "gates/gate/team-a/n/"} {
+		if resp := get(t, url+"/api/v1/"+path, "Authorization", "Bearer team-token-0123456789"); resp.StatusCode != http.StatusForbidden {
+			t.Errorf("%s: %d", path, resp.StatusCode)
+		}
 	}
 }
 

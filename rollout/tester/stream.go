@@ -153,12 +153,12 @@ func (c *apiCall) next(ctx context.Context, gates <-chan api.Gate, runs <-chan a
 	case <-idle:
 		return []byte(":\n\n"), c.renew()
 	case state, more := <-gates:
-		if more = more && c.renew(); !more || c.See(state.Namespace) != nil {
+		if more = more && c.renew(); !more || c.Check(state.Key) != nil {
 			return nil, more
 		}
 		notice.Gate = &state
 	case state, more := <-runs:
-		if more = more && c.renew(); !more || c.See(state.Namespace) != nil {
+		if more = more && c.renew(); !more || c.See(state.Namespace, state.Type) != nil {
 			return nil, more
 		}
 		state.Output, state.URL = "", c.runURL(c.r, state.ID)

@@ -63,8 +63,8 @@ func TestWatch(t *testing.T) {
 	changes := notices{bufio.NewScanner(resp.Body)}
 	changes.lines.Scan() // the stream has begun
 	all := []string{"Authorization", "Bearer all-of-it-0123456789"}
-	mustPost(t, url+"/gate/open", payload("hidden", "{}"), all...)
-	mustPost(t, url+"/gate/open", `{"name":"seen","namespace":"team-a"}`, all...)
+	mustPost(t, url+"/gate/traffic/open", payload("hidden", "{}"), all...)
+	mustPost(t, url+"/gate/traffic/open", `{"name":"seen","namespace":"team-a"}`, all...)
 	if g := changes.next(t).Gate; g == nil || g.Name != "seen" || !g.Open {
 		t.Errorf("%+v", g)
 	}

@@ -133,7 +133,7 @@ func TestEverybody(t *testing.T) {
 		}
 	}
 	nobody := access.Grant{}
-	if nobody.Run("a", "cmd") == nil || nobody.See("a") == nil || !nobody.ReadOnly() {
+	if nobody.Run("a", "cmd") == nil || nobody.See("a", "cmd") == nil || !nobody.ReadOnly() {
 		t.Error("the zero grant allows something")
 	}
 }
@@ -161,7 +161,7 @@ tokens:
 		{"shop", "run shop2 cmd", "namespace"},
 		{"shop", "run my-team-a cmd", "namespace"},
 		{"shop", "run - cmd", "namespace"},
-		{"shop", "see other", "namespace"},
+		{"shop", "see other cmd", "namespace"},
 		{"shop", "check other gate default", "namespace"},
 		{"tests", "run x helm", ""},
 		{"tests", "run x kubectl", ""},
@@ -169,6 +169,8 @@ tokens:
 		{"tests", "run x helmv3", "type"},
 		{"tests", "run x cmd", "type"},
 		{"tests", "check x gate default", "gate"},
+		{"tests", "see x k6", ""},
+		{"tests", "see x cmd", "type"}, // its output
 		{"gates", "check x gate default", ""},
 		{"gates", "change x gate prod-shop-eu", ""},
 		{"gates", "change x gate prod-eu", "gate"},
@@ -179,7 +181,7 @@ tokens:
 		{"shop", "reject other gate prod", "namespace"},
 		{"looks", "reject x gate default", "read-only"},
 		{"looks", "check x gate default", ""},
-		{"looks", "see x", ""},
+		{"looks", "see x cmd", ""},
 		{"looks", "change x gate default", "read-only"},
 		{"looks", "run x cmd", "read-only"},
 	} {
@@ -195,7 +197,7 @@ tokens:
 		case "run":
 			err = grant.Run(f[1], f[2])
 		case "see":
-			err = grant.See(f[1])
+			err = grant.See(f[1], f[2])
 		case "check":
 			err = grant.Check(gate(api.Kind(f[2]), f[1], f[3]))
 		case "reject":

@@ -25,7 +25,8 @@ func (g Grant) Run(namespace, taskType string) error {
 	return g.may(access{verb: "run tasks", changes: true, namespace: namespace, taskType: taskType})
 }
 
-// Check returns nil when the caller may ask whether a gate is open.
+// Check returns nil when the caller may ask whether a gate is open, and look at
+// it and at what was done with it.
 func (g Grant) Check(k api.Key) error {
 	return g.may(access{verb: "check", namespace: k.Namespace, key: k})
 }
@@ -47,9 +48,9 @@ func (g Grant) Reject(k api.Key) error {
 	return nil
 }
 
-// See returns nil when the caller may look at the gates and runs of a namespace.
-func (g Grant) See(namespace string) error {
-	return g.may(access{verb: "look", namespace: namespace})
+// See returns nil when the caller may look at the runs of a type in a namespace.
+func (g Grant) See(namespace, taskType string) error {
+	return g.may(access{verb: "look", namespace: namespace, taskType: taskType})
 }
 
 // ReadOnly reports whether the caller may start and change nothing.

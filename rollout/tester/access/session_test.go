@@ -84,7 +84,7 @@ func TestSession(t *testing.T) {
 	}
 	now = now.Add(time.Second)
 	is("without its token", revoked, false)
-	if again, err := g.Renew(grant); !errors.Is(err, access.ErrUnknown) || again.See("shop") == nil {
+	if again, err := g.Renew(grant); !errors.Is(err, access.ErrUnknown) || again.See("shop", "cmd") == nil {
 		t.Errorf("without its token it is renewed: %+v, %v", again, err)
 	}
 }
