@@ -6,6 +6,7 @@ import (
 	"io"
 	"maps"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -161,11 +162,11 @@ func TestOldVerdictIsNotShared(t *testing.T) {
 // A verdict of a time that is still to come is of no known age.
 func TestVerdictOfWrongClockIsNotShared(t *testing.T) {
 	within(t, func(t *testing.T) {
-		var wrong time.Duration
-		d, w := open(t, run.Config{Now: func() time.Time { return time.Now().Add(wrong) }}), &work{err: exit(1)}
-		wrong = 24 * time.Hour
+		var wrong atomic.Int64
+		d, w := open(t, run.Config{Now: func() time.Time { return time.Now().Add(time.Duration(wrong.Load())) }}), &work{err: exit(1)}
+		wrong.Store(int64(24 * time.Hour))
 		first := wait(t, d, request("a"), w)
-		wrong = 0
+		wrong.Store(0)
 		if again := wait(t, d, request("a"), w); again.ID == first.ID {
 			t.Error("shared")
 		}
