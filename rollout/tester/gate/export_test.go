@@ -1,6 +1,12 @@
 package gate
 
-import "github.com/headgate-io/headgate/rollout/tester/api"
+import (
+	"runtime"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/headgate-io/headgate/rollout/tester/api"
+)
 
 // Fill makes the disk full for the file of b: it cannot grow.
 func (b *Book) Fill() { b.db.MaxSize = 1; b.db.AllocSize = 1 }
@@ -34,4 +40,35 @@ func (b *Book) Visit(k api.Key) (checksum string, waits bool) {
 		return "", false
 	}
 	return s.visit.Load().checksum, true
+}
+
+// FlushDuring writes who waits, and calls do after what is written was chosen
+// and before it is.
+func (b *Book) FlushDuring(do func()) error {
+	return b.do(func(*change) error {
+		tx, err := b.db.Begin(true) // which holds up the write
+		if err != nil {
+			return err
+		}
+		flushed := make(chan error)
+		go func() { flushed <- b.flush(false) }()
+		for b.visits.any() {
+			runtime.Gosched()
+		}
+		do()
+		tx.Rollback()
+		return <-flushed
+	})
+}
+
+// Flush writes who waits.
+func (b *Book) Flush() error { return b.do(func(*change) error { return b.flush(false) }) }
+
+// SavedVisits returns how many visits stand in the file.
+func (b *Book) SavedVisits() (n int) {
+	b.db.View(func(tx *bbolt.Tx) error {
+		n = tx.Bucket(bucketVisits).Stats().KeyN
+		return nil
+	})
+	return n
 }

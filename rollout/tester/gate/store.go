@@ -220,13 +220,42 @@ func (b *Book) flush(all bool) error {
 	if b.db == nil || len(touched) == 0 {
 		return nil
 	}
-	written := make(map[api.Key]bool, len(touched))
-	v.failed = b.update(func(tx *bbolt.Tx) error {
+	kept, err := b.save(touched)
+	v.failed = err
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for k, s := range touched {
+		if err == nil && kept[k] {
+			v.saved[k] = true
+		} else if err == nil {
+			delete(v.saved, k)
+		}
+		again := err != nil || kept[k]
+		switch {
+		case !again || v.touched[k] != nil:
+		case b.slots[k] != s && v.saved[k]: // forgotten meanwhile
+			v.touched[k] = new(slot)
+		case b.slots[k] == s && err != nil:
+			v.touched[k] = s
+		}
+	}
+	if len(v.touched) > 0 {
+		b.queue.poke()
+	}
+	return err
+}
+
+// save writes the visits of slots, and returns of which there is one.
+func (b *Book) save(touched map[api.Key]*slot) (kept map[api.Key]bool, err error) {
+	kept = make(map[api.Key]bool, len(touched))
+	err = b.update(func(tx *bbolt.Tx) error {
 		bucket := tx.Bucket(bucketVisits)
 		for k, s := range touched {
 			var saved savedVisit
 			at := s.visit.Load()
-			if written[k] = at != nil; at != nil {
+			if kept[k] = at != nil; at != nil {
 				saved = savedVisit{at.since, at.latest(), at.phase, at.checksum}
 			}
 			if err := put(bucket, k, saved, at != nil); err != nil {
@@ -235,23 +264,8 @@ func (b *Book) flush(all bool) error {
 		}
 		return nil
 	})
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if v.failed != nil {
-		v.failed = b.broken(v.failed)
-		for k, s := range touched {
-			if v.touched[k] == nil {
-				v.touched[k] = s
-			}
-		}
-		return v.failed
+	if err != nil {
+		err = b.broken(err)
 	}
-	for k, kept := range written {
-		if kept {
-			v.saved[k] = true
-		} else {
-			delete(v.saved, k)
-		}
-	}
-	return nil
+	return kept, err
 }
