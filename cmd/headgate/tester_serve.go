@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
-	"os"
 	"runtime"
 	"slices"
 
@@ -47,8 +46,6 @@ func (p *program) openTester(f *testerFlags, log *slog.Logger) (*tester.Server, 
 	}
 	if f.state == "" {
 		log.Warn("gates and runs are kept in memory alone, and end with this process: --state DIR keeps them")
-	} else if err := os.MkdirAll(f.state, 0o700); err != nil {
-		return nil, fmt.Errorf("--state: %w", err)
 	}
 	desk.Observe = s.ObserveRun
 	desk.Warn = func(err error) { log.Error("history", "problem", err.Error()) }

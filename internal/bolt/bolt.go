@@ -53,7 +53,7 @@ func Open(path string) (db *bbolt.DB, err error) {
 		return nil, fmt.Errorf("%s: %w", path, cause(err))
 	}
 	if fresh {
-		err = syncDir(filepath.Dir(path))
+		err = durable.SyncPath(filepath.Dir(path))
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("%s: %w", path, err), db.Close())
@@ -100,14 +100,6 @@ func lock(f *os.File) error {
 			return ErrInUse
 		}
 	}
-}
-
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(durable.SyncDir(d), d.Close())
 }
 
 // cause returns err without the path that package os puts into it.

@@ -30,7 +30,12 @@ func Replace(path string, data []byte) error {
 	if err := os.Rename(temp, path); err != nil {
 		return errors.Join(err, os.Remove(temp))
 	}
-	d, err := os.Open(filepath.Clean(dir))
+	return SyncPath(filepath.Clean(dir))
+}
+
+// SyncPath makes the entries of the directory at a path durable.
+func SyncPath(dir string) error {
+	d, err := os.Open(dir)
 	if err != nil {
 		return err
 	}

@@ -90,6 +90,19 @@ func (t *trail) write(bucket *bbolt.Bucket, entries []api.Entry) error {
 	}
 }
 
+// cut removes the entries from a number on.
+func cut(bucket *bbolt.Bucket, from uint64) error {
+	for c := bucket.Cursor(); ; {
+		key, _ := c.Seek(number(from))
+		if key == nil {
+			return nil
+		}
+		if err := c.Delete(); err != nil {
+			return err
+		}
+	}
+}
+
 // read fills the trail. Numbers go on after the last.
 func (t *trail) read(bucket *bbolt.Bucket) error {
 	t.next = 1

@@ -46,7 +46,8 @@ type Book struct {
 	config Config
 	path   string
 	db     *bbolt.DB // nil: in memory
-	secret []byte    // that links are signed with
+	update func(func(*bbolt.Tx) error) error
+	secret []byte // that links are signed with
 
 	mu      sync.RWMutex
 	slots   map[api.Key]*slot
@@ -58,6 +59,8 @@ type Book struct {
 	trail   trail
 	floor   uint64    // the last decision about a gate that was forgotten; of the committer
 	next    time.Time // when the next opening ends; of the committer
+	doubt   *change   // that was refused and may be in the file; of the committer
+	unsure  error     // why it may still be when the book is closed; of the committer
 	watched watched
 	ended   chan struct{}  // closed when the committer has ended
 	running sync.WaitGroup // watchers
@@ -100,7 +103,7 @@ func (b *Book) Close() error {
 	if b.db == nil {
 		return nil
 	}
-	return errors.Join(b.visits.failed, b.db.Close())
+	return errors.Join(b.unsure, b.visits.failed, b.db.Close())
 }
 
 func (b *Book) now() time.Time { return b.config.Now().Round(0).UTC() }

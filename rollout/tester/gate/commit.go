@@ -70,6 +70,7 @@ func (q *queue) take() ([]op, bool) {
 type timetable struct {
 	flush, sweep time.Time
 	retry        time.Time // to close openings, not before
+	repair       time.Time // of what a write that failed may have left, not before
 }
 
 // serve is the committer: the only one who changes states and the file.
@@ -86,6 +87,7 @@ func (b *Book) serve() {
 			b.commit(ops)
 		}
 		if closed {
+			b.unsure = b.repair()
 			b.flush(true)
 			return
 		}
@@ -101,6 +103,10 @@ func (b *Book) serve() {
 
 // routine does what is due.
 func (b *Book) routine(due *timetable, now time.Time, every time.Duration) {
+	if b.doubt != nil && !now.Before(due.repair) {
+		b.repair()
+		due.repair = now.Add(tryAgain)
+	}
 	if !b.next.IsZero() && !b.now().Before(b.next) && !now.Before(due.retry) {
 		if b.commit([]op{{b.expire, make(chan error, 1)}}) != nil {
 			due.retry = now.Add(tryAgain)
@@ -129,6 +135,9 @@ func (b *Book) first(due timetable, now time.Time) time.Time {
 	first := due.sweep
 	if !due.flush.IsZero() && due.flush.Before(first) {
 		first = due.flush
+	}
+	if b.doubt != nil && due.repair.Before(first) {
+		first = due.repair
 	}
 	if b.next.IsZero() {
 		return first
@@ -169,6 +178,13 @@ func (b *Book) fade(c *change) error {
 // commit writes what the ops change, all at once, makes it visible, and tells
 // those who wait.
 func (b *Book) commit(ops []op) error {
+	if err := b.repair(); err != nil { // before anything else may fail
+		b.trouble.Store(&trouble{err, b.now()})
+		for _, op := range ops {
+			op.done <- err
+		}
+		return err
+	}
 	c := &change{book: b, now: b.now(), states: map[api.Key]*state{}, gone: map[api.Key]string{}, next: b.trail.next, floor: b.floor}
 	results := make([]error, len(ops))
 	for i, op := range ops {

@@ -8,7 +8,8 @@
 // rejection, the use of a one-shot opening, a link that was used. A check sees
 // a change once it is on disk and not before, so that nothing passes on what a
 // crash takes back. Changes made at the same time share one write. When a
-// write fails, the change is refused and nothing has changed.
+// write fails, the changes of it are refused and nothing has changed; what it left in the
+// file all the same is written over before the next change, and within seconds.
 //
 // Checks. A check that changes nothing touches no disk. Who waits is written a
 // few seconds later, with what else came by then, and when the book is closed:

@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"errors"
 	"runtime"
 
 	"go.etcd.io/bbolt"
@@ -10,6 +11,22 @@ import (
 
 // Fill makes the disk full for the file of b: it cannot grow.
 func (b *Book) Fill() { b.db.MaxSize = 1; b.db.AllocSize = 1 }
+
+// Doubt has the file take the next n writes and say that it did not, as when
+// the disk does not confirm the last of it.
+func (b *Book) Doubt(n int) {
+	b.do(func(*change) error {
+		real := b.update
+		b.update = func(do func(*bbolt.Tx) error) error {
+			err := real(do)
+			if n--; err == nil && n >= 0 {
+				err = errors.New("input/output error")
+			}
+			return err
+		}
+		return nil
+	})
+}
 
 // Known returns how many gates b holds in memory.
 func (b *Book) Known() int {

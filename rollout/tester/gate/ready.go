@@ -21,7 +21,7 @@ func (b *Book) Ready() error {
 	if closed {
 		return ErrClosed
 	}
-	if last := b.trouble.Load(); last != nil && b.now().Sub(last.when) < troubled {
+	if last := b.trouble.Load(); last != nil && b.now().Sub(last.when).Abs() < troubled { // clocks are set back, too
 		return last.err
 	}
 	return nil

@@ -35,8 +35,10 @@ func TestReady(t *testing.T) {
 	if got := b.Ready(); err == nil || !errors.Is(got, err) {
 		t.Errorf("full: %v, not %v", got, err)
 	}
-	later.Store(int64(time.Minute))
-	if err := b.Ready(); err != nil {
-		t.Errorf("a minute later: %v", err)
+	for _, by := range []time.Duration{time.Minute, -time.Hour} {
+		later.Store(int64(by))
+		if err := b.Ready(); err != nil {
+			t.Errorf("%s later: %v", by, err)
+		}
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 
 	"go.etcd.io/bbolt"
@@ -42,7 +41,7 @@ func (b *Book) load() error {
 		return nil
 	}
 	b.path = filepath.Join(b.config.Dir, file)
-	if err := os.MkdirAll(b.config.Dir, 0o700); err != nil {
+	if err := bolt.MkdirAll(b.config.Dir); err != nil {
 		return fmt.Errorf("state directory: %w", err)
 	}
 	db, err := bolt.Open(b.path)
@@ -51,6 +50,7 @@ func (b *Book) load() error {
 		return fmt.Errorf("%w: another test runner uses %s: stop it, or give this one a directory of its own", ErrInUse, b.config.Dir)
 	case err == nil:
 		b.db = db
+		b.update = func(do func(*bbolt.Tx) error) error { return bolt.Guard(func() error { return db.Update(do) }) }
 		if err = b.update(b.prepare); err == nil {
 			err = bolt.Guard(func() error { return db.View(b.read) })
 		}
@@ -70,10 +70,6 @@ func newSecret() []byte {
 	secret := make([]byte, secretSize)
 	rand.Read(secret)
 	return secret
-}
-
-func (b *Book) update(do func(*bbolt.Tx) error) error {
-	return bolt.Guard(func() error { return b.db.Update(do) })
 }
 
 // prepare makes what a new file lacks.
@@ -171,16 +167,45 @@ func (b *Book) write(c *change) error {
 			}
 		}
 		if c.floor != b.floor {
-			if err := tx.Bucket(bucketMeta).Put(keyFloor, binary.BigEndian.AppendUint64(nil, c.floor)); err != nil {
+			if err := putFloor(tx, c.floor); err != nil {
 				return err
 			}
 		}
 		return b.trail.write(tx.Bucket(bucketAudit), c.entries)
 	})
 	if err != nil {
+		b.doubt = c
 		return b.broken(err)
 	}
 	return nil
+}
+
+// repair writes what holds over what a write that failed may have left in the
+// file all the same: when the last of it, the sync, is what failed, it is there.
+func (b *Book) repair() error {
+	c := b.doubt
+	if c == nil {
+		return nil
+	}
+	err := b.update(func(tx *bbolt.Tx) error {
+		gates := tx.Bucket(bucketGates)
+		for k := range c.states {
+			s := b.slot(k).decided()
+			if err := put(gates, k, s, s != nil); err != nil {
+				return err
+			}
+		}
+		return errors.Join(putFloor(tx, b.floor), cut(tx.Bucket(bucketAudit), b.trail.next))
+	})
+	if err != nil {
+		return b.broken(err)
+	}
+	b.doubt = nil
+	return nil
+}
+
+func putFloor(tx *bbolt.Tx, floor uint64) error {
+	return tx.Bucket(bucketMeta).Put(keyFloor, binary.BigEndian.AppendUint64(nil, floor))
 }
 
 // put stores a value as JSON, or removes what is stored.

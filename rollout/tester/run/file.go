@@ -93,7 +93,7 @@ type file struct{ db *bbolt.DB }
 // openFile opens the history of a directory. A damaged one is set aside: warning
 // says so then, and names it.
 func openFile(dir string) (f *file, warning, err error) {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	if err := bolt.MkdirAll(dir); err != nil {
 		return nil, nil, err
 	}
 	path := filepath.Join(dir, fileName)
