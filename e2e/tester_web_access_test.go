@@ -27,7 +27,7 @@ func guarded(t *testing.T) (*runner, string) {
 	file := write(t, filepath.Join(t.TempDir(), "tokens.yaml"), `tokens:
 - {name: ada, token: `+adminToken+`}
 - {name: viewer, token: `+viewerToken+`, readOnly: true}
-- {name: ci, token: `+scopedToken+`, gates: [other]}
+- {name: ci, token: `+scopedToken+`, kinds: [gate]}
 `)
 	check(t, os.Chmod(file, 0o600))
 	r := serveTester(t, "--tokens", file)
@@ -100,8 +100,8 @@ func TestTesterWebRefused(t *testing.T) {
 	p.open(r.url + "/ui/")
 	p.write("[name=token]", scopedToken)
 	p.click("form .primary")
-	p.click(approve)
-	p.click("dialog .primary")
+	p.click(`.pending [data-action=reject]`) // which opens a rollback switch, too
+	p.click("dialog .danger")
 	p.sees("You may not do this:")
 	p.until(`document.querySelector("dialog [role=alert]").offsetHeight > 0`)
 	p.press(kb.Escape)
