@@ -118,6 +118,7 @@ const ballast = 32 << 20
 // serveTester serves s until ctx ends, and closes it.
 func (p *program) serveTester(ctx context.Context, f *testerFlags, s *tester.Server) (err error) {
 	defer runtime.KeepAlive(make([]byte, ballast))
+	keepFiles()
 	reaping, stop := context.WithCancel(context.WithoutCancel(ctx))
 	reaped := make(chan error, 1)
 	s.Tools.Reaper = new(task.Reaper)
