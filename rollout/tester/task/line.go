@@ -17,11 +17,23 @@ var errNoCommand = errors.New("cmd not found in metadata")
 // operators are what a shell would make something of.
 var operators = []string{"|", "||", "|&", "&", "&&", ";", "<", ">", ">>", "&>", "2>&1", ">&2"}
 
+// commandLine returns metadata cmd.
+func commandLine(metadata map[string]string) (string, error) {
+	line, ok := metadata["cmd"]
+	switch {
+	case !ok:
+		return "", errNoCommand
+	case strings.ContainsRune(line, 0):
+		return "", errors.New("metadata cmd: has a zero byte")
+	}
+	return line, nil
+}
+
 // shell returns the task of type cmd (sh) or bash.
 func (t *Tools) shell(metadata map[string]string, shell string) (run.Task, []string, error) {
-	line, ok := metadata["cmd"]
-	if !ok {
-		return nil, nil, errNoCommand
+	line, err := commandLine(metadata)
+	if err != nil {
+		return nil, nil, err
 	}
 	p, secrets, err := t.program(metadata)
 	if err != nil {
@@ -113,9 +125,9 @@ func (t *Tools) allowed(program string) error {
 
 // tool returns the task of a type that is a program of its own.
 func (t *Tools) tool(metadata map[string]string, name string) (run.Task, []string, error) {
-	line, ok := metadata["cmd"]
-	if !ok {
-		return nil, nil, errNoCommand
+	line, err := commandLine(metadata)
+	if err != nil {
+		return nil, nil, err
 	}
 	p, secrets, err := t.program(metadata)
 	if err != nil {

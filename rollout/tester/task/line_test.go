@@ -132,3 +132,17 @@ func checkLine(t *testing.T, tools *task.Tools, kind string, metadata map[string
 		t.Errorf("%s %v: got %q, %v, want %q", kind, metadata, out, err, want)
 	}
 }
+
+// A zero byte cannot be handed to a program, so the request is refused.
+func TestZeroByte(t *testing.T) {
+	tools := &task.Tools{}
+	for name, constructor := range tools.Types() {
+		if name == "k6" { // its script is a file
+			continue
+		}
+		_, _, err := constructor(map[string]string{"cmd": "a\x00b"})
+		if want := "metadata cmd: has a zero byte"; text(err) != want {
+			t.Errorf("%s: got %v, want %s", name, err, want)
+		}
+	}
+}
