@@ -35,13 +35,14 @@ func (r *Reaper) Run(ctx context.Context) error {
 	}
 }
 
-// sweep kills what jobs of processes that were killed left running.
+// sweep kills what jobs of processes that were killed left running, but not the
+// job that this process is of itself.
 func sweep() {
-	found := true
+	found, own := true, mark(os.Getpid())
 	for pass := 0; found && pass < 10; pass++ {
 		found = false
 		for pid, c := range table() {
-			if !c.dead && orphaned(mark(pid)) {
+			if says := mark(pid); !c.dead && says != own && orphaned(says) {
 				found = c.send(unix.SIGKILL) || found
 			}
 		}

@@ -162,6 +162,18 @@ func TestNextEndsWhatWasLeft(t *testing.T) {
 	}
 }
 
+// One that was itself started by a job of one that was killed does not end itself.
+func TestNextSparesItself(t *testing.T) {
+	space, err := os.Readlink("/proc/self/ns/pid")
+	if err != nil {
+		t.Fatal(err)
+	}
+	mark := job.Mark + "=" + space + "/999999999/1/x" // there are no such IDs
+	if out := outside(t, 0, nil, "host", []string{mark}, "true"); out != "<nil>\nchildren: none\n" {
+		t.Errorf("got %q", out)
+	}
+}
+
 func TestNoNewPrivileges(t *testing.T) {
 	for privileges, want := range map[bool]string{false: "NoNewPrivs:\t1", true: "NoNewPrivs:\t0"} {
 		var out bytes.Buffer

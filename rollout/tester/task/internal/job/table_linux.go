@@ -127,8 +127,10 @@ func orphaned(mark string) bool {
 	if _, err := fmt.Sscanf(rest, "%d/%d/", &pid, &start); err != nil || own == "" || table != own {
 		return false
 	}
-	p, alive := line(pid)
-	return !alive || p.dead || p.start != start
+	if p, seen := line(pid); seen {
+		return p.dead || p.start != start
+	}
+	return unix.Kill(pid, 0) == unix.ESRCH // one that only cannot be seen lives
 }
 
 // memory returns the private memory of a process that is in use: proc_pid_statm(5).
