@@ -113,7 +113,7 @@ func checkWebURL(text string) error {
 // ballast is a part of the heap that is never touched and so takes no memory.
 // The collector runs when the heap has grown by a third (see main); that of a test
 // runner at rest is so small that it would run with every other request.
-const ballast = 32 << 20
+const ballast = 64 << 20
 
 // serveTester serves s until ctx ends, and closes it.
 func (p *program) serveTester(ctx context.Context, f *testerFlags, s *tester.Server) (err error) {

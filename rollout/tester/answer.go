@@ -30,11 +30,9 @@ const unknown = "say who you are: by a token in the header Authorization (Bearer
 	"in the metadata of the payload (token), in the URL (/token/TOKEN/ before the path, or ?token=TOKEN), or by a client certificate"
 
 // send writes the body of an answer. The last byte of it leaves when the handler
-// has returned: what the handler does next, callers find done. A long one is to
-// be taken within answerTime.
+// has returned: what the handler does next, callers find done.
 func send(w http.ResponseWriter, body []byte) error {
 	if n := len(body) - 1; n >= shortAnswer {
-		http.NewResponseController(w).SetWriteDeadline(time.Now().Add(answerTime)) // where that is not possible the server has one
 		if _, err := w.Write(body[:n]); err != nil {
 			return err
 		}
@@ -44,14 +42,22 @@ func send(w http.ResponseWriter, body []byte) error {
 	return err
 }
 
+// Values of headers of all texts, which nobody changes.
+var (
+	nosniff   = []string{"nosniff"}
+	plainText = []string{"text/plain; charset=utf-8"}
+)
+
 // text answers with a text, "" for no body.
 func text(w http.ResponseWriter, status int, body string) error {
 	header := w.Header()
-	header["X-Content-Type-Options"] = []string{"nosniff"}
+	header["X-Content-Type-Options"] = nosniff
 	if body != "" {
-		header["Content-Type"] = []string{"text/plain; charset=utf-8"}
+		header["Content-Type"] = plainText
 	}
-	header["Content-Length"] = []string{strconv.Itoa(len(body))}
+	if len(body) >= shortAnswer { // else net/http does
+		header["Content-Length"] = []string{strconv.Itoa(len(body))}
+	}
 	w.WriteHeader(status)
 	return send(w, []byte(body))
 }

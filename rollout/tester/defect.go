@@ -23,7 +23,6 @@ func (s *Server) guarded(next http.Handler) http.Handler {
 				s.recovered(a, r, cause)
 			}
 		}()
-		http.NewResponseController(a).SetWriteDeadline(time.Time{}) // of the answer before, on the same connection
 		next.ServeHTTP(a, r)
 	})
 }
@@ -63,13 +62,14 @@ type answer struct {
 func (a *answer) WriteHeader(status int) {
 	if a.status == 0 && status >= 200 {
 		a.status = status
+		http.NewResponseController(a.ResponseWriter).SetWriteDeadline(time.Now().Add(answerTime)) // where that is not possible the server has one
 	}
 	a.ResponseWriter.WriteHeader(status)
 }
 
 func (a *answer) Write(p []byte) (int, error) {
 	if a.status == 0 {
-		a.status = http.StatusOK
+		a.WriteHeader(http.StatusOK)
 	}
 	return a.ResponseWriter.Write(p)
 }

@@ -22,6 +22,9 @@ func (s *Server) entrance(next http.Handler) http.Handler {
 		if !ok {
 			a = &answer{ResponseWriter: w}
 		}
+		if r.Header["Expect"] != nil {
+			http.NewResponseController(a).SetWriteDeadline(time.Time{}) // that of the answer before: net/http is to write before there is one
+		}
 		if r.ContentLength != 0 {
 			http.NewResponseController(a).SetReadDeadline(time.Now().Add(bodyTime)) // where that is not possible the server has one
 		}

@@ -67,7 +67,7 @@ func TestStuckReader(t *testing.T) {
 			time.Sleep(time.Millisecond)
 		}
 		s := &tester.Server{Gates: gates, Runs: runs}
-		for _, path := range []string{"/api/v1/watch", "/api/v1/gates"} {
+		for _, path := range []string{"/api/v1/watch", "/api/v1/gates", "/healthz"} {
 			began := time.Now()
 			s.Handler().ServeHTTP(&stuck{header: http.Header{}}, httptest.NewRequest(http.MethodGet, path, nil))
 			if took := time.Since(began); took != 30*time.Second {
@@ -85,9 +85,24 @@ type timed struct {
 
 func (a *timed) SetWriteDeadline(at time.Time) error { a.deadline = at; return nil }
 
-// TestDeadlineEndsWithItsAnswer has the deadline of a long answer not be that of
-// the next on the same connection.
-func TestDeadlineEndsWithItsAnswer(t *testing.T) {
+// An expecting answer is to one who waits to be told that a body may come.
+type expecting struct {
+	*timed
+	t     *testing.T
+	begun bool
+}
+
+func (a *expecting) SetWriteDeadline(at time.Time) error {
+	if !a.begun && !at.IsZero() {
+		a.t.Error("what tells to go on has the deadline of the answer before")
+	}
+	a.begun = true
+	return nil
+}
+
+// TestDeadlineOfEachAnswer has the deadline of an answer not be that of the next
+// on the same connection.
+func TestDeadlineOfEachAnswer(t *testing.T) {
 	handler := newServer(t).Handler()
 	a := &timed{ResponseRecorder: httptest.NewRecorder()}
 	long := payload("long", `{"type":"bash","cmd":"head -c 5000 /dev/zero | tr '\\0' x","returnCmdOutput":"true"}`)
@@ -95,8 +110,12 @@ func TestDeadlineEndsWithItsAnswer(t *testing.T) {
 	if a.deadline.IsZero() {
 		t.Error("a long answer has no deadline")
 	}
+	a.deadline = time.Now()
 	handler.ServeHTTP(a, httptest.NewRequest(http.MethodPost, "/gate/check", strings.NewReader("{}")))
-	if !a.deadline.IsZero() {
+	if time.Until(a.deadline) < time.Second {
 		t.Error("it holds for the next")
 	}
+	request := httptest.NewRequest(http.MethodPost, "/gate/approve", strings.NewReader("{}"))
+	request.Header.Set("Expect", "100-continue")
+	handler.ServeHTTP(&expecting{timed: a, t: t}, request)
 }

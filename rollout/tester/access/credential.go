@@ -36,7 +36,9 @@ func Take(r *http.Request) *Credentials {
 	if c.path != "" || c.query != "" {
 		r.RequestURI = r.URL.RequestURI()
 	}
-	*r = *r.WithContext(context.WithValue(r.Context(), credentialsKey{}, c))
+	if *c != (Credentials{}) { // else there is nothing to find, now and later
+		*r = *r.WithContext(context.WithValue(r.Context(), credentialsKey{}, c))
+	}
 	return c
 }
 
