@@ -58,7 +58,7 @@ func TestGCommandInjection(t *testing.T) {
 			`{"type": "bash", "cmd": "  "}`:                                                                             400,
 			`{"type": "Bash", "cmd": "allowed"}`:                                                                        400,
 			`{"type": "bash", "CMD": "allowed"}`:                                                                        400,
-			`{"type": "bash", "cmd": "allowed \u0000evil"}`:                                                             422,
+			`{"type": "bash", "cmd": "allowed \u0000evil"}`:                                                             400,
 			`{"type": "bash", "cmd": "allowed", "shell": "/bin/sh"}`:                                                    400,
 			`{"type": "bash", "cmd": "allowed", "timeout": "1; evil"}`:                                                  400,
 			`{"type": "bash", "cmd": "allowed ${IFS}evil"}`:                                                             200,
