@@ -32,7 +32,6 @@ func init() {
 	programs["crowd"] = crowd
 	programs["alone"] = alone
 	programs["family"] = family
-	programs["many"] = many
 	programs["twins"] = twin
 }
 
@@ -102,12 +101,6 @@ func crowd() int {
 func alone() int {
 	self, _ := os.Executable()
 	fmt.Println(job.Job{Args: []string{self}, Env: []string{"PROGRAM=deaf", "ADDR=" + os.Getenv("ADDR")}}.Run(context.Background()))
-	return 0
-}
-
-// many runs a job of several processes without a reaper.
-func many() int {
-	fmt.Println(runLine(context.Background(), nil, `PROGRAM=deaf $SELF & PROGRAM=daemon $SELF; PROGRAM=deaf $SELF`))
 	return 0
 }
 

@@ -11,8 +11,8 @@
 //   - with a [Reaper] also those without it that were adopted by this process
 //     and can be of no other job that is still under way.
 //
-// When this process is killed, so is the program of each job; what that had
-// started is ended by the next reaper of the same user on the same machine.
+// When this process is killed, so is the program of each job, but not what that
+// had started.
 //
 // On other systems those are the processes of its group. Standard output and
 // standard error are one stream. A process that cannot be ended does not hold up the job
@@ -93,7 +93,7 @@ func (j Job) Run(ctx context.Context) error {
 		return err
 	}
 	defer r.Close()
-	mark := owner() + rand.Text()
+	mark := rand.Text()
 	p, err := start(&j, func() *exec.Cmd {
 		cmd := exec.Command(path, j.Args[1:]...)
 		cmd.Args[0] = j.Args[0]

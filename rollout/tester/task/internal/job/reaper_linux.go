@@ -24,27 +24,12 @@ func (r *Reaper) Run(ctx context.Context) error {
 		return os.NewSyscallError("prctl", err)
 	}
 	defer func() { _ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0) }()
-	sweep()
 	for {
 		r.reap()
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-ended:
-		}
-	}
-}
-
-// sweep kills what jobs of processes that were killed left running, but not the
-// job that this process is of itself.
-func sweep() {
-	found, own := true, mark(os.Getpid())
-	for pass := 0; found && pass < 10; pass++ {
-		found = false
-		for pid, c := range table() {
-			if says := mark(pid); !c.dead && says != own && orphaned(says) {
-				found = c.send(unix.SIGKILL) || found
-			}
 		}
 	}
 }

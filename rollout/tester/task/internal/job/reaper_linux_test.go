@@ -122,60 +122,6 @@ func TestProgramDiesWithUs(t *testing.T) {
 	take(t, gone)
 }
 
-// What it had started is ended by the next one, and not what belongs to one that
-// lives.
-func TestNextEndsWhatWasLeft(t *testing.T) {
-	type one struct {
-		cmd      *exec.Cmd
-		up, gone <-chan int
-	}
-	var testers []one
-	for range 2 {
-		addr, up, gone := desk(t)
-		cmd := exec.Command(self(t))
-		cmd.Env = []string{"PROGRAM=many", "ADDR=" + addr}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		defer func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }()
-		for range 3 {
-			take(t, up)
-		}
-		testers = append(testers, one{cmd, up, gone})
-	}
-	_ = testers[0].cmd.Process.Kill()
-	_ = testers[0].cmd.Wait()
-	outside(t, 0, nil, "host", nil, "true")
-	for range 3 {
-		take(t, testers[0].gone)
-	}
-	select {
-	case <-testers[1].gone:
-		t.Error("a process of one that lives is gone")
-	default:
-	}
-	_ = testers[1].cmd.Process.Kill()
-	_ = testers[1].cmd.Wait()
-	outside(t, 0, nil, "host", nil, "true")
-	for range 3 {
-		take(t, testers[1].gone)
-	}
-}
-
-// One that was itself started by a job of one that was killed does not end itself.
-// In a table of processes of its own no other test ends it.
-func TestNextSparesItself(t *testing.T) {
-	wrap := []string{"unshare", "--pid", "--fork", "--kill-child", "--mount-proc", "--"}
-	if err := exec.Command(wrap[0], append(wrap[1:], "true")...).Run(); err != nil {
-		t.Skip("unshare: ", err)
-	}
-	marked := job.Mark + `=$(readlink /proc/self/ns/pid)/999999999/1/x "$0" "$@"; exit $?` // there is no such ID
-	wrap = append(wrap, "sh", "-c", marked)
-	if out := outside(t, 0, wrap, "host", nil, "true"); out != "<nil>\nchildren: none\n" {
-		t.Errorf("got %q", out)
-	}
-}
-
 func TestNoNewPrivileges(t *testing.T) {
 	for privileges, want := range map[bool]string{false: "NoNewPrivs:\t1", true: "NoNewPrivs:\t0"} {
 		var out bytes.Buffer

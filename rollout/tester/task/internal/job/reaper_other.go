@@ -9,5 +9,3 @@ func (r *Reaper) Run(ctx context.Context) error {
 	<-ctx.Done()
 	return nil
 }
-
-func owner() string { return "" }

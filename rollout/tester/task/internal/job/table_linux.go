@@ -2,10 +2,8 @@ package job
 
 import (
 	"bytes"
-	"fmt"
 	"os"
 	"strconv"
-	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -110,29 +108,6 @@ func mark(pid int) string {
 	return string(value)
 }
 
-// owner is what the marks of all jobs of this process begin with, and no other's:
-// the table of processes, the ID in it, and when the process started.
-func owner() string {
-	table, _ := os.Readlink("/proc/self/ns/pid")
-	self, _ := line(os.Getpid())
-	return fmt.Sprintf("%s/%d/%d/", table, self.pid, self.start)
-}
-
-// orphaned reports whether a mark is one of a process of this table that has ended.
-func orphaned(mark string) bool {
-	table, rest, _ := strings.Cut(mark, "/")
-	own, _ := os.Readlink("/proc/self/ns/pid")
-	var pid int
-	var start uint64
-	if _, err := fmt.Sscanf(rest, "%d/%d/", &pid, &start); err != nil || own == "" || table != own {
-		return false
-	}
-	if p, seen := line(pid); seen {
-		return p.dead || p.start != start
-	}
-	return unix.Kill(pid, 0) == unix.ESRCH // one that only cannot be seen lives
-}
-
 // memory returns the private memory of a process that is in use: proc_pid_statm(5).
 func memory(pid int) int64 {
 	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/statm")
@@ -145,22 +120,20 @@ func memory(pid int) int64 {
 	return (resident - shared) * int64(os.Getpagesize())
 }
 
-// send sends signals to a process unless another has its ID by now, and
-// reports whether it could.
-func (p proc) send(signals ...unix.Signal) (sent bool) {
+// send sends signals to a process unless another has its ID by now.
+func (p proc) send(signals ...unix.Signal) {
 	fd, err := unix.PidfdOpen(p.pid, 0)
 	if err == nil {
 		defer unix.Close(fd)
 	}
 	if now, ok := line(p.pid); !ok || now.start != p.start {
-		return false
+		return
 	}
 	for _, s := range signals {
 		if err != nil { // kernels before 5.3 have none
-			sent = unix.Kill(p.pid, s) == nil
+			_ = unix.Kill(p.pid, s)
 			continue
 		}
-		sent = unix.PidfdSendSignal(fd, s, nil, 0) == nil
+		_ = unix.PidfdSendSignal(fd, s, nil, 0)
 	}
-	return sent
 }
