@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"go.etcd.io/bbolt"
+	bberrors "go.etcd.io/bbolt/errors"
 )
 
 // A history writes what happens to runs to disk, behind their backs. A nil one
@@ -134,7 +134,7 @@ func (h *history) output(id string) string {
 		return ""
 	}
 	text, err := h.file.output(id)
-	if err != nil && !errors.Is(err, bbolt.ErrDatabaseNotOpen) {
+	if err != nil && !errors.Is(err, bberrors.ErrDatabaseNotOpen) {
 		h.desk.config.Warn(fmt.Errorf("history of runs: output of %s: %w", id, err))
 	}
 	return text

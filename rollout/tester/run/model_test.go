@@ -28,13 +28,12 @@ type modelRun struct {
 // A model says what a desk has to do, as simply as can be: of each request the
 // newest run, one goroutine, no queue, no disk.
 type model struct {
-	t       *testing.T
-	c       run.Config
-	desk    *run.Desk
-	newest  map[string]*modelRun
-	all     []*modelRun
-	started *modelRun // by the desk, since it was last looked at
-	trace   []string
+	t      *testing.T
+	c      run.Config
+	desk   *run.Desk
+	newest map[string]*modelRun
+	all    []*modelRun
+	trace  []string
 }
 
 const modelVerdict = time.Hour

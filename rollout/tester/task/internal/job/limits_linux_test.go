@@ -14,7 +14,8 @@ import (
 
 func init() {
 	programs["burner"] = func() int {
-		for {
+		for i := 0; ; i++ {
+			i *= i
 		}
 	}
 	programs["hog"] = hog
