@@ -151,6 +151,15 @@ func (c *apiCall) filter(allowed ...string) (api.Filter, error) {
 	return f, nil
 }
 
+// possible says which values a parameter may have, when not all are.
+var possible = map[string]string{
+	"kind":    "gate or rollback",
+	"type":    "a type of tests",
+	"state":   "queued, running, succeeded, failed, timed-out, cancelled, stopped or lost",
+	"waiting": "true or false",
+	"limit":   "from 1 to " + strconv.Itoa(maxLimit),
+}
+
 var runStates = []api.RunState{api.Queued, api.Running, api.Succeeded, api.Failed, api.TimedOut, api.Cancelled, api.Stopped, api.Lost}
 
 func setFilter(f *api.Filter, name, value string) error {
@@ -181,7 +190,7 @@ func setFilter(f *api.Filter, name, value string) error {
 		f.Before = value
 	}
 	if err != nil || !valid {
-		return refuse(http.StatusBadRequest, "parameter %s: %s is not possible", name, strconv.Quote(shorten(value)))
+		return refuse(http.StatusBadRequest, "parameter %s: %s is not possible: want %s", name, strconv.Quote(shorten(value)), possible[name])
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"errors"
+	"fmt"
 	"html/template"
 	"net/http"
 
@@ -83,7 +84,7 @@ func (s *Server) serveLink(w http.ResponseWriter, r *http.Request, secret string
 	if errors.Is(err, gate.ErrLink) {
 		err = showPage(w, http.StatusGone, linkView{
 			Title: "This link does not work any more",
-			Text:  "It was used, it has expired, or another revision waits now. Ask for a new one.",
+			Text:  "It was used, it has expired, another revision waits now, or who made it may not decide any more. Ask for a new one.",
 		})
 	}
 	if err != nil {
@@ -91,8 +92,24 @@ func (s *Server) serveLink(w http.ResponseWriter, r *http.Request, secret string
 	}
 }
 
-func (s *Server) showLink(w http.ResponseWriter, secret string) error {
+// inspect says what a link is good for, as long as who made it may decide.
+func (s *Server) inspect(secret string) (gate.Ticket, error) {
 	ticket, err := s.Gates.Inspect(secret)
+	if err != nil {
+		return gate.Ticket{}, err
+	}
+	grant, err := s.Guard.Named(ticket.Issuer)
+	if err == nil {
+		err = grant.Reject(ticket.Key)
+	}
+	if err != nil {
+		return gate.Ticket{}, fmt.Errorf("%w: who made it may not decide any more", gate.ErrLink)
+	}
+	return ticket, nil
+}
+
+func (s *Server) showLink(w http.ResponseWriter, secret string) error {
+	ticket, err := s.inspect(secret)
 	if err != nil {
 		return err
 	}
@@ -101,7 +118,7 @@ func (s *Server) showLink(w http.ResponseWriter, secret string) error {
 }
 
 func (s *Server) redeemLink(w http.ResponseWriter, r *http.Request, secret string) error {
-	ticket, err := s.Gates.Inspect(secret)
+	ticket, err := s.inspect(secret)
 	if err != nil {
 		return err
 	}

@@ -4,9 +4,14 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
+	"github.com/headgate-io/headgate/rollout/tester/access"
 	"github.com/headgate-io/headgate/rollout/tester/api"
 )
 
@@ -83,5 +88,80 @@ func TestLinks(t *testing.T) {
 	}
 	if status := check("/rollback/check", "a"); status != http.StatusOK {
 		t.Errorf("the rollback switch answers %d", status)
+	}
+}
+
+// TestLinkOfFormerCaller has a link end with the credential of who made it.
+func TestLinkOfFormerCaller(t *testing.T) {
+	var later atomic.Int64
+	now := func() time.Time { return time.Now().Add(time.Duration(later.Load())) }
+	file := filepath.Join(t.TempDir(), "tokens.yaml")
+	tokens := "tokens:\n- {name: stays, token: stays-token-0123456789}\n- {name: goes, token: goes-token-0123456789, expires: " + time.Now().Add(time.Hour).UTC().Format(time.RFC3339) + "}\n"
+	if err := os.WriteFile(file, []byte(tokens), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := newServer(t)
+	var err error
+	if s.Guard, err = access.Open(access.Config{File: file, Now: now}); err != nil {
+		t.Fatal(err)
+	}
+	url := "http://" + serve(t, s)
+	mustPost(t, url+"/gate/check", `{"name":"web","namespace":"prod","checksum":"a"}`, "Authorization", "Bearer stays-token-0123456789")
+	k := api.Key{Kind: api.KindGate, Namespace: "prod", Name: "web", Gate: "default"}
+	links := map[string]api.Link{}
+	for _, name := range []string{"stays", "goes"} {
+		c := &api.Client{URL: url, Token: name + "-token-0123456789"}
+		if links[name], err = c.Link(t.Context(), k, api.LinkRequest{TTL: "8h"}); err != nil {
+			t.Fatal(err)
+		}
+		if resp := get(t, links[name].Approve); resp.StatusCode != http.StatusOK {
+			t.Errorf("%s: %d", name, resp.StatusCode)
+		}
+	}
+	later.Store(int64(2 * time.Hour))
+	if resp := get(t, links["goes"].Approve); resp.StatusCode != http.StatusGone {
+		t.Errorf("page of a former caller: %d", resp.StatusCode)
+	}
+	for _, link := range []string{links["goes"].Approve, links["goes"].Reject} {
+		if status, _ := mustPost(t, link, ""); status != http.StatusGone {
+			t.Errorf("button of a former caller: %d", status)
+		}
+	}
+	if status, page := mustPost(t, links["stays"].Approve, ""); status != http.StatusOK {
+		t.Errorf("%d %s", status, page)
+	}
+}
+
+// TestRootOfBrowser leads a browser to the page, below the token that it came by.
+func TestRootOfBrowser(t *testing.T) {
+	s := newServer(t)
+	s.Guard = guard(t, wireCallers)
+	url := "http://" + serve(t, s)
+	for path, want := range map[string]string{
+		"/":                              "/ui/",
+		"/token/all-of-it-0123456789":    "/token/all-of-it-0123456789/ui/",
+		"/token/all-of-it-0123456789/":   "/token/all-of-it-0123456789/ui/",
+		"/token/all-of-it%2d0123456789":  "/token/all-of-it%2d0123456789/ui/",
+		"/token//all-of-it-0123456789":   "/token//all-of-it-0123456789/ui/",
+		"/token/all-of-it-0123456789/ui": "/token/all-of-it-0123456789/ui/",
+	} {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Accept", "text/html")
+		resp, err := client.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		at, err := resp.Location()
+		if err != nil || at.String() != url+want {
+			t.Errorf("%s: %d, to %v (%v)", path, resp.StatusCode, at, err)
+			continue
+		}
+		if resp := get(t, at.String()); resp.StatusCode != http.StatusOK {
+			t.Errorf("%s: %d", at, resp.StatusCode)
+		}
 	}
 }

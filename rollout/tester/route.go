@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/headgate-io/headgate/rollout/tester/access"
 	"github.com/headgate-io/headgate/rollout/tester/api"
 	"github.com/headgate-io/headgate/rollout/tester/web"
 )
@@ -68,7 +69,7 @@ func (s *Server) routeOther(w http.ResponseWriter, r *http.Request, path string)
 	serve := exact[path]
 	switch {
 	case path == "/" && browses(r):
-		w.Header().Set("Location", "ui/") // relative: what came before may have been removed
+		w.Header().Set("Location", access.Take(r).Base()+"ui/") // relative: what came before may have been removed
 		w.Header().Set("Vary", "Accept")
 		w.WriteHeader(http.StatusSeeOther)
 	case serve != nil:

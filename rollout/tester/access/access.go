@@ -135,6 +135,22 @@ func (g *Guard) Renew(old Grant) (Grant, error) {
 	return g.byToken(old.token)
 }
 
+// Named returns what the caller of a name may do now: it is for what outlives
+// the request of a caller. Nobody but certificates without a file has a name that the
+// file does not have. The error is that of Identify.
+func (g *Guard) Named(actor string) (Grant, error) {
+	switch {
+	case !g.Required():
+		return Grant{all: true}, nil
+	case g.file == nil && actor != "":
+		return Grant{Actor: actor, all: true}, nil
+	}
+	if caller := g.known().named(actor); caller != nil {
+		return g.grant(Grant{Actor: actor, caller: caller})
+	}
+	return Grant{}, &Denial{Kind: "invalid", reason: "the caller is not known any more", err: ErrUnknown}
+}
+
 func (g *Guard) byToken(token digest) (Grant, error) {
 	caller := g.known().token(token)
 	if caller == nil {

@@ -231,3 +231,35 @@ func TestExpiry(t *testing.T) {
 		t.Errorf("after it has expired: %v", err)
 	}
 }
+
+// TestNamed has what a caller left behind count as long as the file has its name.
+func TestNamed(t *testing.T) {
+	certificates, err := access.Open(access.Config{Certificates: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	none, err := access.Open(access.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := guard(t, callers()+"certificates:\n- {name: ci, commonName: ci, readOnly: true}\n")
+	key := api.Key{Kind: api.KindGate, Namespace: "shop", Name: "web", Gate: "default"}
+	for _, c := range []struct {
+		guard *access.Guard
+		name  string
+		want  error // of rejecting
+	}{
+		{none, "", nil}, {none, "former", nil}, {nil, "", nil},
+		{certificates, "anybody", nil}, {certificates, "", access.ErrUnknown},
+		{file, "flagger", nil}, {file, "people", nil}, {file, "ci", access.ErrForbidden},
+		{file, "former", access.ErrUnknown}, {file, "", access.ErrUnknown},
+	} {
+		grant, err := c.guard.Named(c.name)
+		if err == nil {
+			err = grant.Reject(key)
+		}
+		if !errors.Is(err, c.want) {
+			t.Errorf("%q: %v, want %v", c.name, err, c.want)
+		}
+	}
+}

@@ -17,8 +17,15 @@ const (
 type Credentials struct {
 	bearer, basic, path, query, session string
 
+	base string // of relative URLs of the root
+
 	unreadable bool // there is a header Authorization that says none of this
 }
+
+// Base returns what relative URLs in the answer to / begin with: "", or when the
+// request was for /token/TOKEN without a slash at the end ./TOKEN/, for they are
+// relative to /token/ then.
+func (c *Credentials) Base() string { return c.base }
 
 type credentialsKey struct{}
 
@@ -89,12 +96,15 @@ func (c *Credentials) takePath(u *url.URL) {
 	if plain, err := url.PathUnescape(first); err != nil || plain != firstPart {
 		return
 	}
-	token, rest, _ := strings.Cut(strings.TrimLeft(tail, "/"), "/")
+	token, rest, slash := strings.Cut(strings.TrimLeft(tail, "/"), "/")
 	plain, err := url.PathUnescape(token)
 	if err != nil || plain == "" {
 		return
 	}
 	c.path = plain
+	if !slash {
+		c.base = "./" + token + "/"
+	}
 	path, err := url.PathUnescape(rest)
 	if err != nil {
 		path = rest

@@ -60,3 +60,21 @@ func (r *roster) token(d digest) *caller {
 	}
 	return found
 }
+
+// named returns the caller of a name, nil when there is none.
+func (r *roster) named(name string) *caller {
+	if r == nil {
+		return nil
+	}
+	for i := range r.Tokens {
+		if c := &r.Tokens[i].caller; c.Name == name {
+			return c
+		}
+	}
+	for i := range r.Certificates {
+		if c := &r.Certificates[i].caller; c.Name == name {
+			return c
+		}
+	}
+	return nil
+}

@@ -15,7 +15,7 @@ const (
 	defaultLinkTTL = 24 * time.Hour
 	maxLinkTTL     = 7 * 24 * time.Hour
 	maxLink        = 4096 // bytes of the secret of a link
-	linkVersion    = 1
+	linkVersion    = 2
 )
 
 // A Ticket is what a signed link is good for.
@@ -24,6 +24,7 @@ type Ticket struct {
 	Action   string // open or reject
 	Checksum string
 	Expires  time.Time
+	Issuer   string // the actor who made it; whether it may still decide is for the caller to judge
 
 	decision uint64 // the last about the gate when the link was made; a later one ends the link
 }
@@ -55,7 +56,7 @@ func (b *Book) Issue(k api.Key, ttl time.Duration, actor string) (approve, rejec
 	if err != nil {
 		return "", "", time.Time{}, err
 	}
-	t := Ticket{Key: k}
+	t := Ticket{Key: k, Issuer: actor}
 	err = b.do(func(c *change) error {
 		v := c.waits(k)
 		if v == nil || c.state(k).passes(c.now, v.checksum) {
@@ -133,7 +134,7 @@ func (b *Book) sign(t Ticket) string {
 	text := []byte{linkVersion}
 	text = binary.BigEndian.AppendUint64(text, t.decision)
 	text = binary.BigEndian.AppendUint64(text, uint64(t.Expires.Unix()))
-	for _, part := range []string{t.Action, string(t.Key.Kind), t.Key.Namespace, t.Key.Name, t.Key.Gate, t.Checksum} {
+	for _, part := range []string{t.Action, string(t.Key.Kind), t.Key.Namespace, t.Key.Name, t.Key.Gate, t.Checksum, t.Issuer} {
 		text = append(text, byte(len(part))) // which is at most maxPart
 		text = append(text, part...)
 	}
@@ -176,14 +177,14 @@ func parseTicket(text []byte) (Ticket, bool) {
 	}
 	t := Ticket{decision: binary.BigEndian.Uint64(text[1:]), Expires: time.Unix(int64(binary.BigEndian.Uint64(text[9:])), 0).UTC()}
 	text = text[17:]
-	var parts [6]string
+	var parts [7]string
 	for i := range parts {
 		if len(text) == 0 || len(text) <= int(text[0]) {
 			return Ticket{}, false
 		}
 		parts[i], text = string(text[1:1+text[0]]), text[1+text[0]:]
 	}
-	t.Action, t.Checksum = parts[0], parts[5]
+	t.Action, t.Checksum, t.Issuer = parts[0], parts[5], parts[6]
 	t.Key = api.Key{Kind: api.Kind(parts[1]), Namespace: parts[2], Name: parts[3], Gate: parts[4]}
 	known := t.Action == linkOpen || t.Action == linkReject
 	return t, known && len(text) == 0 && checkKey(t.Key) == nil
