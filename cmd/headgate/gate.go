@@ -5,12 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/headgate-io/headgate/internal/retry"
 	"github.com/headgate-io/headgate/rollout/tester/api"
 	"github.com/headgate-io/headgate/rollout/tester/gate"
 )
@@ -21,6 +21,7 @@ type gateFlags struct {
 	boardFlags
 	kind      api.Kind
 	gate      string
+	gateGiven bool // --gate is there
 	namespace string
 	name      string
 	waiting   bool
@@ -57,7 +58,8 @@ with --checksum. A canary with a rollback webhook is rolled back then.`, `  head
 	{"list", "Print the KINDs that somebody waits at or decided about", `List prints the KINDs that somebody waits at or decided about. Those that it does not know are closed.`, `  headgate KIND list --namespace prod`, true, false, listFlags, listGates},
 	{"watch", "Print changes as they happen", `Watch prints what there is, and then a line for each change, until it is interrupted. When the connection is lost it
 tries again, and prints what changed in the meantime.`, `  headgate KIND watch --namespace prod`, false, false, selectFlags, watchGates},
-	{"wait [NAMESPACE/]NAME", "Wait until a KIND is open", `Wait ends when the KIND is open, for the revision with --checksum if that is given. It changes nothing: it is no check.
+	{"wait [NAMESPACE/]NAME", "Wait until a KIND is open", `Wait ends when the KIND is open for the revision with --checksum, or without it for the one that waits there; for any
+when nobody waits. It changes nothing: it is no check. While the test runner is not reached it goes on, and says so.
 Exit code 1 when --for is over.`, `  headgate KIND wait prod/web --for 30m`, false, true, waitFlags, waitGate},
 	{"link [NAMESPACE/]NAME", "Make links that approve or reject what waits", `Link prints two URLs of pages with a button: one approves the revision that waits now, one rejects it. They need no
 token, so whoever has one can decide. Both end when one is used or somebody decides otherwise, and after --ttl, at most 7 days.`, `  headgate KIND link prod/web --ttl 8h`, false, true, linkFlags, linkGate},
@@ -76,8 +78,8 @@ func (p *program) gate(kind api.Kind) *cobra.Command {
 		Short: words.Replace("Open, close, list and watch the KINDs of a test runner"),
 		Long: words.Replace(`The KINDs of canaries are kept by a test runner, headgate tester: see docs/tester.md, Gates and rollback switches.
 
-A canary is named NAMESPACE/NAME, or NAME in namespace default; --gate names one of several of its own.
-They are those of the test runner at --server, or with --state those in its directory while it does not run.
+A canary is named NAMESPACE/NAME, or NAME in namespace default; --gate names one of several of its own,
+or NAMESPACE/NAME/GATE, as list prints it. They are those of the test runner at --server, or with --state those in its directory while it does not run.
 
 Exit codes: 0 done, 1 it was refused or the test runner was not reached, 2 usage or something invalid.`),
 		Args: noCommand,
@@ -97,7 +99,10 @@ Exit codes: 0 done, 1 it was refused or the test runner was not reached, 2 usage
 		}
 		sub := &cobra.Command{
 			Use: verb.use, Short: words.Replace(verb.short), Long: words.Replace(verb.long), Example: words.Replace(verb.example), Args: args,
-			RunE: func(c *cobra.Command, args []string) error { return p.runGate(c.Context(), verb, f, args) },
+			RunE: func(c *cobra.Command, args []string) error {
+				f.gateGiven = c.Flags().Changed("gate")
+				return p.runGate(c.Context(), verb, f, args)
+			},
 		}
 		sub.ValidArgsFunction = cobra.NoFileCompletions
 		f.boardFlags.register(sub, verb.local)
@@ -129,14 +134,21 @@ func (p *program) runGate(ctx context.Context, verb gateVerb, f *gateFlags, args
 
 // key returns the gate that an argument is about.
 func (f *gateFlags) key(argument string) (api.Key, error) {
-	namespace, name, found := strings.Cut(argument, "/")
-	if !found {
-		namespace, name = "default", argument
+	parts := strings.Split(argument, "/")
+	if len(parts) > 3 || slices.Contains(parts, "") {
+		return api.Key{}, usage("%q: want NAME, NAMESPACE/NAME or NAMESPACE/NAME/GATE", argument)
 	}
-	if namespace == "" || name == "" || strings.Contains(name, "/") {
-		return api.Key{}, usage("%q: want NAMESPACE/NAME or NAME; --gate names one of its gates", argument)
+	k := api.Key{Kind: f.kind, Namespace: "default", Name: parts[0], Gate: f.gate}
+	if len(parts) > 1 {
+		k.Namespace, k.Name = parts[0], parts[1]
 	}
-	return api.Key{Kind: f.kind, Namespace: namespace, Name: name, Gate: f.gate}, nil
+	if len(parts) == 3 {
+		if f.gateGiven && f.gate != parts[2] {
+			return api.Key{}, usage("%q and --gate %q name different ones: leave one out", argument, f.gate)
+		}
+		k.Gate = parts[2]
+	}
+	return k, nil
 }
 
 // changeGate does an action to a gate.
@@ -212,12 +224,8 @@ func listGates(p *program, ctx context.Context, f *gateFlags, _ []string) error 
 }
 
 func auditGates(p *program, ctx context.Context, f *gateFlags, args []string) error {
-	if len(args) == 1 {
-		k, err := f.key(args[0])
-		if err != nil {
-			return err
-		}
-		f.namespace, f.name = k.Namespace, k.Name
+	if err := f.selectAudit(args); err != nil {
+		return err
 	}
 	b, err := p.openBoard(&f.boardFlags)
 	if err != nil {
@@ -232,6 +240,27 @@ func auditGates(p *program, ctx context.Context, f *gateFlags, args []string) er
 	return p.printAudit(f.output, entries)
 }
 
+// selectAudit checks which entries the flags and the argument, if there is one, select.
+func (f *gateFlags) selectAudit(args []string) error {
+	if _, err := strconv.ParseUint(f.before, 10, 64); err != nil && f.before != "" {
+		return usage("--before %q: want the ID of an entry, a number", f.before)
+	}
+	if len(args) == 0 {
+		return nil
+	}
+	k, err := f.key(args[0])
+	switch {
+	case err != nil:
+		return err
+	case f.namespace != "" && f.namespace != k.Namespace:
+		return usage("%q and --namespace %q name different canaries: leave one out", args[0], f.namespace)
+	case f.name != "" && f.name != k.Name:
+		return usage("%q and --name %q name different canaries: leave one out", args[0], f.name)
+	}
+	f.namespace, f.name, f.gate = k.Namespace, k.Name, k.Gate
+	return nil
+}
+
 func linkGate(p *program, ctx context.Context, f *gateFlags, args []string) error {
 	return p.withGate(ctx, f, args, func(ctx context.Context, b board, k api.Key) error {
 		link, err := b.(*runner).client.Link(ctx, k, api.LinkRequest{TTL: f.change.TTL})
@@ -244,39 +273,4 @@ func linkGate(p *program, ctx context.Context, f *gateFlags, args []string) erro
 		_, err = fmt.Fprintf(p.stdout, "approve  %s\nreject   %s\nexpires  %s\n", link.Approve, link.Reject, link.Expires.UTC().Format(time.RFC3339))
 		return err
 	})
-}
-
-// waitGate looks at a gate until it is open.
-func waitGate(p *program, ctx context.Context, f *gateFlags, args []string) error {
-	k, err := f.key(args[0])
-	if err != nil {
-		return err
-	}
-	b, err := p.openBoard(&f.boardFlags)
-	if err != nil {
-		return err
-	}
-	if f.timeout > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, f.timeout, fmt.Errorf("%s is not open after %s", k, f.timeout))
-		defer cancel()
-	}
-	const look = time.Second
-	for {
-		one, cancel := f.bounded(ctx)
-		g, err := b.gate(one, k)
-		cancel()
-		var refused *api.Problem
-		switch {
-		case ctx.Err() != nil:
-			return context.Cause(ctx)
-		case errors.As(err, &refused) && !retry.Status(refused.Status):
-			return err
-		case err == nil && g.Open && (f.change.Checksum == "" || g.Checksum == "" || g.Checksum == f.change.Checksum):
-			return p.printGates(f.output, g)
-		}
-		if err := retry.Sleep(ctx, look); err != nil {
-			return err
-		}
-	}
 }

@@ -9,7 +9,7 @@ import (
 var gateFormats = []string{"table", "json", "yaml"}
 
 func printFlags(f *gateFlags, c *cobra.Command) {
-	c.Flags().StringVar(&f.gate, "gate", api.DefaultGate, "`NAME` of the one of several of the canary")
+	c.Flags().StringVar(&f.gate, "gate", api.DefaultGate, "`NAME` of the one of several of the canary, as in NAMESPACE/NAME/GATE")
 	outputFlag(f, c)
 }
 
@@ -54,7 +54,7 @@ func linkFlags(f *gateFlags, c *cobra.Command) {
 func waitFlags(f *gateFlags, c *cobra.Command) {
 	printFlags(f, c)
 	c.Flags().DurationVar(&f.timeout, "for", 0, "how long to wait; 0 is without end")
-	checksumFlag(f, c, "`CHECKSUM` of the revision that it has to be open for")
+	checksumFlag(f, c, "`CHECKSUM` of the revision that it has to be open for; default the one that waits")
 }
 
 func selectFlags(f *gateFlags, c *cobra.Command) {
