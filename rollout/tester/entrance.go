@@ -13,7 +13,7 @@ import (
 // request, refuses those that pages of other sites make a browser send, and
 // counts. A body has to arrive in time, whether somebody reads it or not: what
 // is left of it net/http reads before it answers.
-func (s *Server) entrance(next http.Handler) http.Handler {
+func (s *Server) entrance(bodies time.Duration, next http.Handler) http.Handler {
 	origins := s.origins()
 	m := s.measures()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -25,8 +25,8 @@ func (s *Server) entrance(next http.Handler) http.Handler {
 		if r.Header["Expect"] != nil {
 			http.NewResponseController(a).SetWriteDeadline(time.Time{}) // that of the answer before: net/http is to write before there is one
 		}
-		if r.ContentLength != 0 {
-			http.NewResponseController(a).SetReadDeadline(time.Now().Add(bodyTime)) // where that is not possible the server has one
+		if bodies > 0 && r.ContentLength != 0 {
+			http.NewResponseController(a).SetReadDeadline(time.Now().Add(bodies)) // where that is not possible the server has one
 		}
 		m.inFlight.Add(1)
 		defer func() {

@@ -1,6 +1,10 @@
 package tester
 
-import "github.com/headgate-io/headgate/rollout/tester/api"
+import (
+	"time"
+
+	"github.com/headgate-io/headgate/rollout/tester/api"
+)
 
 // CountCheck counts what a check of a gate has counted.
 func CountCheck(s *Server) {
@@ -13,3 +17,6 @@ func CountCheck(s *Server) {
 
 // LaunchActor cancels the k6 run of callers who left.
 const LaunchActor = launchActor
+
+// RequestTime has requests come within d.
+func (l *Listener) RequestTime(d time.Duration) { l.request = d }

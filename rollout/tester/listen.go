@@ -33,8 +33,7 @@ const (
 	defaultAddr    = "127.0.0.1:8080"
 	defaultConns   = 10000
 	defaultGrace   = 30 * time.Second
-	headerTime     = 10 * time.Second // for a head of a request to come
-	idleTime       = 2 * time.Minute  // between the requests of a connection
+	idleTime       = 2 * time.Minute // between the requests of a connection
 	maxHeaderBytes = 64 << 10
 )
 
@@ -48,7 +47,8 @@ type Listener struct {
 	server   *Server
 	listener net.Listener
 	grace    time.Duration
-	hosts    []string // that requests may be for; nil for any
+	request  time.Duration // for a request to come, its head and its body
+	hosts    []string      // that requests may be for; nil for any
 }
 
 // Listen begins to listen. An address that is not of this machine alone is
@@ -78,7 +78,7 @@ func (s *Server) Listen(ctx context.Context, e Endpoint) (*Listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &Listener{server: s, grace: cmp.Or(e.Grace, defaultGrace), listener: netutil.LimitListener(raw, cmp.Or(e.MaxConns, defaultConns))}
+	l := &Listener{server: s, grace: cmp.Or(e.Grace, defaultGrace), request: bodyTime, listener: netutil.LimitListener(raw, cmp.Or(e.MaxConns, defaultConns))}
 	l.URL = "http://" + raw.Addr().String()
 	if config != nil {
 		l.URL = "https://" + raw.Addr().String()

@@ -19,11 +19,11 @@ import (
 // takes longer than Grace is cut off, with an error.
 func (l *Listener) Serve(ctx context.Context) error {
 	server := &http.Server{
-		Handler:           l.local(l.server.Handler()),
-		ReadHeaderTimeout: headerTime,
-		IdleTimeout:       idleTime,
-		MaxHeaderBytes:    maxHeaderBytes,
-		ErrorLog:          log.New(connectionLog{l.server}, "", 0),
+		Handler:        l.local(l.server.handler(0)),
+		ReadTimeout:    l.request,
+		IdleTimeout:    idleTime,
+		MaxHeaderBytes: maxHeaderBytes,
+		ErrorLog:       log.New(connectionLog{l.server}, "", 0),
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(l.listener) }()

@@ -5,6 +5,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/headgate-io/headgate/rollout/tester/access"
 	"github.com/headgate-io/headgate/rollout/tester/api"
@@ -13,9 +14,13 @@ import (
 
 // Handler returns the handler of all paths. It can be mounted below any path
 // of another server by [http.StripPrefix].
-func (s *Server) Handler() http.Handler {
+func (s *Server) Handler() http.Handler { return s.handler(bodyTime) }
+
+// handler returns the handler, with the time that bodies have to arrive; 0 when
+// the server of the connection sees to it.
+func (s *Server) handler(bodies time.Duration) http.Handler {
 	page := web.Handler()
-	return s.entrance(s.guarded(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.route(w, r, page) })))
+	return s.entrance(bodies, s.guarded(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.route(w, r, page) })))
 }
 
 // exact are the paths that are what they are, besides those below the reserved

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -73,5 +74,43 @@ func TestSlowBodies(t *testing.T) {
 			<-ended
 			server.Close()
 		})
+	}
+}
+
+// TestLongerThanItsRequest has what waits and what streams outlive the time in
+// which a request has to come, and a request that does not come end with it.
+func TestLongerThanItsRequest(t *testing.T) {
+	d := openDoor(t, func(w *doorway) {
+		w.request = 50 * time.Millisecond
+		w.server.Keepalive = 200 * time.Millisecond
+	})
+	if got := d.post("/", canary("shop", `{"type": "bash", "cmd": "sleep 0.3; echo done", "returnCmdOutput": "true"}`)); got.status != 200 || got.body != "done\n" {
+		t.Errorf("a test of 0.3 s: %d %q", got.status, got.body)
+	}
+	answer, err := http.Get(d.url + "/api/v1/watch")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	lines := bufio.NewScanner(answer.Body)
+	for comments := 0; comments < 2; {
+		if !lines.Scan() {
+			t.Fatalf("the stream ended after %d comments: %v", comments, lines.Err())
+		}
+		if strings.HasPrefix(lines.Text(), ":") {
+			comments++
+		}
+	}
+	for _, text := range []string{"POST /gate/check HTTP/1.1\r\n", "POST /gate/check HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 10\r\n\r\n{"} {
+		conn, err := net.Dial("tcp", strings.TrimPrefix(d.url, "http://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		io.WriteString(conn, text)
+		conn.SetReadDeadline(time.Now().Add(time.Minute))
+		if _, err := io.Copy(io.Discard, conn); err != nil {
+			t.Errorf("%q: %v", text, err)
+		}
+		conn.Close()
 	}
 }

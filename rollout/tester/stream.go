@@ -41,7 +41,9 @@ type stream struct {
 }
 
 func newStream(w http.ResponseWriter) *stream {
-	return &stream{w: w, control: http.NewResponseController(w)}
+	s := &stream{w: w, control: http.NewResponseController(w)}
+	s.control.SetReadDeadline(time.Time{}) // that of the request
+	return s
 }
 
 // begin sends the header.
