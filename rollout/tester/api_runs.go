@@ -3,7 +3,6 @@ package tester
 import (
 	"net/http"
 	"strconv"
-	"time"
 
 	"github.com/headgate-io/headgate/rollout/tester/api"
 )
@@ -50,7 +49,6 @@ func (c *apiCall) cancel() error {
 	if err != nil {
 		return err
 	}
-	http.NewResponseController(c.w).SetReadDeadline(time.Time{}) // that of the request, for a task may need time to end
 	if state, err = c.Runs.Cancel(c.r.Context(), state.ID, c.Actor); err != nil {
 		return err
 	}

@@ -12,7 +12,7 @@ import (
 // entrance is what each request passes first: it takes credentials out of the
 // request, refuses those that pages of other sites make a browser send, and
 // counts. A body has to arrive in time, whether somebody reads it or not: what
-// is left of it net/http reads before it answers.
+// is left of it net/http reads before it answers, and lifts the deadline after it.
 func (s *Server) entrance(bodies time.Duration, next http.Handler) http.Handler {
 	origins := s.origins()
 	m := s.measures()

@@ -41,9 +41,7 @@ type stream struct {
 }
 
 func newStream(w http.ResponseWriter) *stream {
-	s := &stream{w: w, control: http.NewResponseController(w)}
-	s.control.SetReadDeadline(time.Time{}) // that of the request
-	return s
+	return &stream{w: w, control: http.NewResponseController(w)}
 }
 
 // begin sends the header.

@@ -9,7 +9,6 @@ import (
 	"regexp"
 	"runtime/debug"
 	"slices"
-	"time"
 
 	"github.com/headgate-io/headgate/rollout/tester/api"
 	"github.com/headgate-io/headgate/rollout/tester/run"
@@ -68,7 +67,6 @@ func (s *Server) begin(w http.ResponseWriter, r *http.Request, read func(*Server
 	if err != nil || !j.request.Waits {
 		return nil
 	}
-	http.NewResponseController(w).SetReadDeadline(time.Time{}) // that of the body, for a run takes as long as it does
 	p := &pending{job: *j}
 	if p.launch == nil {
 		p.request, p.task = run.Request{}, nil
