@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"runtime"
+	"strconv"
 	"sync"
 	"syscall"
 	"testing"
@@ -27,6 +28,8 @@ func init() {
 	programs["major"] = func() int { spawn("minor", []string{"CLEAN=1"}, nil); return hold() }
 	programs["minor"] = func() int { spawn("hold", []string{"CLEAN=1"}, &syscall.SysProcAttr{Setpgid: true}); return 0 }
 	programs["orphans"] = orphans
+	programs["widow"] = func() int { spawn("headless", nil, &syscall.SysProcAttr{Setsid: true}); return hold() }
+	programs["headless"] = headless
 	programs["ends"] = func() int { return 0 }
 	programs["host"] = host
 	programs["crowd"] = crowd
@@ -52,6 +55,28 @@ func orphans() int {
 		spawn("ends", []string{"CLEAN=1"}, &syscall.SysProcAttr{Setsid: true})
 	}
 	return 0
+}
+
+// headless ends its first thread, and lives on with the others.
+func headless() int {
+	for range 100 { // goroutines that each hold a thread, until one holds the first
+		go func() {
+			runtime.LockOSThread()
+			if unix.Gettid() == os.Getpid() {
+				_, _, _ = unix.Syscall(unix.SYS_EXIT, 0, 0, 0)
+			}
+			select {}
+		}()
+	}
+	done := make(chan int)
+	go func() {
+		for zombie := false; !zombie; runtime.Gosched() {
+			text, _ := os.ReadFile("/proc/" + strconv.Itoa(os.Getpid()) + "/stat")
+			zombie = bytes.Contains(text, []byte(") Z"))
+		}
+		done <- hold()
+	}()
+	return <-done
 }
 
 // host runs its argument as a job with a reaper until it is asked to end, says

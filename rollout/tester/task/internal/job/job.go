@@ -94,13 +94,11 @@ func (j Job) Run(ctx context.Context) error {
 	}
 	defer r.Close()
 	mark := rand.Text()
-	p, err := start(&j, func() *exec.Cmd {
-		cmd := exec.Command(path, j.Args[1:]...)
-		cmd.Args[0] = j.Args[0]
-		cmd.Dir, cmd.Stdout, cmd.Stderr = j.Dir, w, w
-		cmd.Env = append(slices.Clone(j.Env), Mark+"="+mark)
-		return cmd
-	}, mark)
+	cmd := exec.Command(path, j.Args[1:]...)
+	cmd.Args[0] = j.Args[0]
+	cmd.Dir, cmd.Stdout, cmd.Stderr = j.Dir, w, w
+	cmd.Env = append(slices.Clone(j.Env), Mark+"="+mark)
+	p, err := start(&j, cmd, mark)
 	w.Close()
 	if err != nil {
 		return err

@@ -2,12 +2,18 @@ package job_test
 
 import (
 	"bytes"
+	"context"
+	"fmt"
 	"os"
 	"os/exec"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/headgate-io/headgate/rollout/tester/task/internal/job"
 )
@@ -21,7 +27,31 @@ func init() {
 	programs["hog"] = hog
 	programs["bomb"] = bomb
 	programs["opener"] = opener
+	programs["untraced"] = untraced
 	programs["nothing"] = func() int { time.Sleep(time.Minute); return 0 }
+}
+
+// untraced runs a job without limits and one with, when the kernel allows no tracing.
+func untraced() int {
+	filter := []unix.SockFilter{
+		{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: 0}, // the number of the system call
+		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jf: 1, K: unix.SYS_PTRACE},
+		{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM)},
+		{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW},
+	}
+	program := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
+	runtime.LockOSThread()
+	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+		fmt.Println(err)
+	}
+	_, _, failed := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC, uintptr(unsafe.Pointer(&program)))
+	if failed != 0 {
+		fmt.Println(failed)
+	}
+	for _, limits := range []job.Limits{{Procs: 10}, {CPU: 10}} {
+		fmt.Println(job.Job{Args: []string{"/bin/true"}, Limits: limits}.Run(context.Background()))
+	}
+	return 0
 }
 
 var held [][]byte
@@ -92,6 +122,14 @@ func TestLimits(t *testing.T) {
 				t.Errorf("got %v; %s", err, out.String())
 			}
 		})
+	}
+}
+
+// Where tracing is forbidden limits are refused, and jobs without them run.
+func TestLimitsNeedTracing(t *testing.T) {
+	out := outside(t, 0, nil, "untraced", nil)
+	if !strings.HasPrefix(out, "<nil>\nfork/exec /bin/true: operation not permitted; limits need the right to trace children: ") {
+		t.Errorf("got %q", out)
 	}
 }
 

@@ -6,8 +6,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// look returns what the processes of the job that are alive use, and remembers them.
+// look returns what the processes of the job that are alive use, and remembers
+// them. The table is not read at one moment: nothing is left when two looks in a
+// row say so.
 func (p *process) look() usage {
+	u := p.glance()
+	if u.processes == 0 {
+		u = p.glance()
+	}
+	return u
+}
+
+func (p *process) glance() usage {
 	var u usage
 	for _, m := range p.members() {
 		u.cpu += m.cpu
@@ -44,7 +54,7 @@ func (p *process) send(signals ...unix.Signal) {
 
 // members returns the processes of the job, with those that are not waited for yet.
 func (p *process) members() []proc {
-	all := p.job.Reaper.around(p)
+	all := table()
 	self := all[os.Getpid()]
 	in, known := make(map[int]bool), make(map[int]uint64)
 	var members []proc

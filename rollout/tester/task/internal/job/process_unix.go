@@ -15,8 +15,7 @@ type process struct {
 	state  *os.ProcessState // when exited is closed
 }
 
-func start(_ *Job, command func() *exec.Cmd, _ string) (*process, error) {
-	cmd := command()
+func start(_ *Job, cmd *exec.Cmd, _ string) (*process, error) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := cmd.Start(); err != nil {
 		return nil, err

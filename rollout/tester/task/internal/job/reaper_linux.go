@@ -3,11 +3,9 @@ package job
 import (
 	"context"
 	"errors"
-	"maps"
 	"os"
 	"os/exec"
 	"os/signal"
-	"slices"
 
 	"golang.org/x/sys/unix"
 )
@@ -42,22 +40,21 @@ func (r *Reaper) adopt(adopts bool) {
 
 // reap waits for all children that have exited and are no leaders.
 func (r *Reaper) reap() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	var someone unix.Siginfo
 	err := unix.Waitid(unix.P_ALL, 0, &someone, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil)
 	if err != nil && !errors.Is(err, unix.EINTR) || someone.Signo == 0 {
 		return
 	}
 	self, _ := line(os.Getpid())
-	pids, known := children(self.pid)
-	if !known {
-		pids = slices.Collect(maps.Keys(table()))
-	}
-	for _, pid := range pids {
-		if c, ok := line(pid); ok && c.dead && r.orphan(c, self) {
+	for pid, c := range table() {
+		if !c.dead || c.parent != self.pid {
+			continue
+		}
+		r.mu.Lock()
+		if c, ok := line(pid); ok && c.dead && r.orphan(c, self) { // as it is now
 			_, _ = unix.Wait4(pid, nil, unix.WNOHANG, nil)
 		}
+		r.mu.Unlock()
 	}
 }
 
@@ -65,41 +62,6 @@ func (r *Reaper) reap() {
 // jobs are in the sessions of their leaders, and not in that of this process.
 func (r *Reaper) orphan(c, self proc) bool {
 	return c.parent == self.pid && c.session != self.session && r.leaders[c.pid] == nil
-}
-
-// around returns the processes among which those of p are: the descendants of
-// this process without those of other jobs when it adopts all that lose their parent, else all.
-func (r *Reaper) around(p *process) map[int]proc {
-	self, _ := line(os.Getpid())
-	if _, known := children(self.pid); !known || !r.adopting() {
-		return table()
-	}
-	all := map[int]proc{self.pid: self}
-	// When one ends during this, its children become ours: until nobody comes.
-	for size := 0; size < len(all); {
-		size = len(all)
-		pids, _ := children(self.pid)
-		for _, pid := range r.without(pids, p) {
-			descend(pid, all)
-		}
-	}
-	return all
-}
-
-func (r *Reaper) adopting() bool {
-	if r == nil {
-		return false
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.adopts
-}
-
-// without returns pids without the leaders of other jobs than p.
-func (r *Reaper) without(pids []int, p *process) []int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return slices.DeleteFunc(pids, func(pid int) bool { return r.leaders[pid] != nil && r.leaders[pid] != p })
 }
 
 // start starts the leader of a job. No orphan is reaped meanwhile, for a

@@ -20,6 +20,11 @@ func TestSessionOfDescendant(t *testing.T) {
 	ends(t, 3, job.Job{}, `PROGRAM=captain $SELF; true`)
 }
 
+// A process whose first thread has ended is no zombie, though it looks like one.
+func TestEndedFirstThread(t *testing.T) {
+	ends(t, 2, job.Job{}, `PROGRAM=widow $SELF; true`)
+}
+
 func TestDaemonLeftBehind(t *testing.T) {
 	addr, up, gone := desk(t)
 	j := job.Job{Env: []string{"ADDR=" + addr}}

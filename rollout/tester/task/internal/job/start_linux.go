@@ -2,6 +2,7 @@ package job
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"runtime"
@@ -25,7 +26,7 @@ type process struct {
 // start starts the program on a thread of its own. When that ends with this
 // process, the kernel kills the program. The thread cannot gain privileges any
 // more, and so is not used again.
-func start(j *Job, command func() *exec.Cmd, mark string) (*process, error) {
+func start(j *Job, cmd *exec.Cmd, mark string) (*process, error) {
 	started, exited, free := make(chan error, 1), make(chan struct{}), make(chan struct{})
 	state := make(chan *os.ProcessState, 1)
 	p := &process{job: j, mark: mark, exited: exited, free: free, state: state}
@@ -34,7 +35,7 @@ func start(j *Job, command func() *exec.Cmd, mark string) (*process, error) {
 		if !j.Privileges {
 			_ = unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) // kernels before 3.5 have none
 		}
-		cmd, err := p.start(command)
+		err := p.start(cmd)
 		started <- err
 		if err != nil {
 			return
@@ -52,27 +53,24 @@ func start(j *Job, command func() *exec.Cmd, mark string) (*process, error) {
 	return p, nil
 }
 
-// start starts the leader with its limits: before its first instruction when
-// it may be traced, and right after it has started where that is forbidden.
-func (p *process) start(command func() *exec.Cmd) (*exec.Cmd, error) {
+// start starts the leader. One with limits is traced, so that it stands at its
+// first instruction when it gets them.
+func (p *process) start(cmd *exec.Cmd) error {
 	limited := p.job.Limits.inKernel()
-	for traced := limited; ; traced = false {
-		cmd := command()
-		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL, Ptrace: traced}
-		err := p.job.Reaper.start(cmd, p)
-		if traced && errors.Is(err, unix.EPERM) {
-			continue
-		}
-		if err != nil || !limited {
-			return cmd, err
-		}
-		if err = p.job.Limits.apply(cmd.Process.Pid, traced); err != nil {
-			_ = cmd.Process.Kill()
-			_ = cmd.Wait()
-			p.job.Reaper.forget(p)
-		}
-		return cmd, err
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL, Ptrace: limited}
+	err := p.job.Reaper.start(cmd, p)
+	switch {
+	case limited && errors.Is(err, unix.EPERM):
+		return fmt.Errorf("%w; limits need the right to trace children: allow ptrace (seccomp, kernel.yama.ptrace_scope), or set none", err)
+	case err != nil || !limited:
+		return err
 	}
+	if err = p.job.Limits.apply(cmd.Process.Pid); err != nil {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		p.job.Reaper.forget(p)
+	}
+	return err
 }
 
 // await waits until a child has exited, and leaves it to be waited for.
@@ -94,13 +92,10 @@ func (p *process) wait() *os.ProcessState {
 // inKernel reports whether there is a limit that the kernel holds.
 func (l Limits) inKernel() bool { return l.CPU > 0 || l.Memory > 0 || l.Files > 0 || l.Size > 0 }
 
-// apply sets the limits of a program. One that is traced stands at its first
-// instruction, and is let go.
-func (l Limits) apply(pid int, traced bool) error {
-	if traced {
-		if err := unix.Waitid(unix.P_PID, pid, nil, unix.WSTOPPED|unix.WEXITED|unix.WNOWAIT, nil); err != nil {
-			return os.NewSyscallError("waitid", err)
-		}
+// apply sets the limits of a program that stands at its first instruction, and lets it go.
+func (l Limits) apply(pid int) error {
+	if err := unix.Waitid(unix.P_PID, pid, nil, unix.WSTOPPED|unix.WEXITED|unix.WNOWAIT, nil); err != nil {
+		return os.NewSyscallError("waitid", err)
 	}
 	for _, c := range []struct {
 		resource  int
@@ -119,10 +114,8 @@ func (l Limits) apply(pid int, traced bool) error {
 			return os.NewSyscallError("prlimit", err)
 		}
 	}
-	if traced {
-		if err := unix.PtraceDetach(pid); err != nil && !errors.Is(err, unix.ESRCH) {
-			return os.NewSyscallError("ptrace", err)
-		}
+	if err := unix.PtraceDetach(pid); err != nil && !errors.Is(err, unix.ESRCH) {
+		return os.NewSyscallError("ptrace", err)
 	}
 	return nil
 }

@@ -14,7 +14,7 @@ const tick = time.Second / 100 // USER_HZ, on all architectures
 // A proc is a line of the system's table of processes.
 type proc struct {
 	pid, parent, group, session int
-	dead                        bool   // a zombie
+	dead                        bool   // a zombie whose last thread has ended: its children have another parent
 	start                       uint64 // ticks since boot
 	cpu                         time.Duration
 }
@@ -52,43 +52,10 @@ func line(pid int) (proc, bool) {
 	number := func(field int) int64 { n, _ := strconv.ParseInt(string(fields[field-3]), 10, 64); return n }
 	return proc{
 		pid: pid, parent: int(number(4)), group: int(number(5)), session: int(number(6)),
-		dead:  fields[0][0] == 'Z' || fields[0][0] == 'X',
+		dead:  (fields[0][0] == 'Z' || fields[0][0] == 'X') && number(20) <= 1, // the first thread may end before the others
 		start: uint64(number(22)),
 		cpu:   time.Duration(number(14)+number(15)+number(16)+number(17)) * tick,
 	}, true
-}
-
-// children returns the IDs of a process's children, and whether the system knows them
-// without going through the whole table. One may be missing while others exit.
-func children(pid int) (pids []int, known bool) {
-	dir := "/proc/" + strconv.Itoa(pid) + "/task/"
-	threads, err := os.ReadDir(dir)
-	for _, thread := range threads {
-		text, err := os.ReadFile(dir + thread.Name() + "/children")
-		known = known || err == nil
-		for _, field := range bytes.Fields(text) {
-			if pid, err := strconv.Atoi(string(field)); err == nil {
-				pids = append(pids, pid)
-			}
-		}
-	}
-	return pids, known || err != nil
-}
-
-// descend adds a process and its descendants to a table.
-func descend(pid int, to map[int]proc) {
-	if _, seen := to[pid]; seen {
-		return
-	}
-	p, ok := line(pid)
-	if !ok {
-		return
-	}
-	to[pid] = p
-	pids, _ := children(pid)
-	for _, child := range pids {
-		descend(child, to)
-	}
 }
 
 // mark returns the job that a process says in its environment to be of; "" when
