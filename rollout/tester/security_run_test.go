@@ -8,7 +8,6 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/headgate-io/headgate/rollout/tester/api"
@@ -208,7 +207,9 @@ func TestGOrphans(t *testing.T) {
 		}
 		if state := processState(pid); state != "" && state != "Z" {
 			t.Errorf("process %d is still there: %s", pid, state)
-			syscall.Kill(pid, syscall.SIGKILL)
+			if p, err := os.FindProcess(pid); err == nil {
+				p.Kill()
+			}
 		}
 	}
 }
