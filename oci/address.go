@@ -32,9 +32,12 @@ var hubNames = map[string]bool{hub: true, "index.docker.io": true, hubServer: tr
 var (
 	// The name of a repository (distribution specification 1.1, "Pulling manifests").
 	pathForm = regexp.MustCompile(`^[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*(?:/[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*)*$`)
-	tagForm  = regexp.MustCompile(`^[a-zA-Z0-9_][a-zA-Z0-9._-]{0,127}$`)
+	tagForm  = regexp.MustCompile(`^[a-zA-Z0-9_][a-zA-Z0-9._-]*$`)
 	nameForm = regexp.MustCompile(`^[a-z0-9](?:[a-z0-9_-]*[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9_-]*[a-z0-9])?)*$`)
 )
+
+// isTag reports whether a text has the form of a tag, which has at most 128 bytes.
+func isTag(text string) bool { return len(text) <= 128 && tagForm.MatchString(text) }
 
 // CheckURL returns what is wrong with the URL of a repository, see [Access].
 func CheckURL(url string) error {

@@ -35,7 +35,7 @@ func (r *Repository) Tags(ctx context.Context) iter.Seq2[string, error] {
 				yield("", fmt.Errorf("list tags of %s: %w", r.Name(), err))
 				return
 			}
-			if tagForm.MatchString(name) && !yield(name, nil) {
+			if isTag(name) && !yield(name, nil) {
 				return
 			}
 		}

@@ -103,7 +103,7 @@ func (o *Origin) tagsOf(p Publication) ([]string, error) {
 		}
 	}
 	for _, tag := range tags {
-		if !tagForm.MatchString(tag) {
+		if !isTag(tag) {
 			return nil, invalid(fmt.Errorf("%q is no tag: want at most 128 letters, digits, '_', '.' and '-'", tag))
 		}
 	}

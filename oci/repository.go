@@ -129,7 +129,7 @@ func (r *Repository) Push(ctx context.Context, d ocispec.Descriptor, content io.
 
 // Tag makes tag name the manifest d, which the repository has.
 func (r *Repository) Tag(ctx context.Context, d ocispec.Descriptor, tag string) error {
-	if !tagForm.MatchString(tag) {
+	if !isTag(tag) {
 		return badReference(tag)
 	}
 	if err := r.from.tag(ctx, d, tag); err != nil {
@@ -159,7 +159,7 @@ func (r *Repository) fail(verb, reference string, err error) error {
 
 // parseReference accepts a tag or a digest; the digest is "" for a tag.
 func parseReference(reference string) (digest.Digest, error) {
-	if tagForm.MatchString(reference) {
+	if isTag(reference) {
 		return "", nil
 	}
 	d := digest.Digest(reference)

@@ -46,7 +46,7 @@ func selectRef(spec *source.OCIRepositorySpec) (selection, error) {
 		return selectRange(spec, ref)
 	}
 	tag := cmp.Or(ref.Tag, defaultTag)
-	if !tagForm.MatchString(tag) {
+	if !isTag(tag) {
 		return selection{}, fmt.Errorf("spec.ref.tag %.140q: want at most 128 letters, digits, '_', '.' and '-'", tag)
 	}
 	return selection{tag: tag}, nil
