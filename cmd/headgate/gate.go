@@ -154,40 +154,38 @@ func (f *gateFlags) key(argument string) (api.Key, error) {
 // changeGate does an action to a gate.
 func changeGate(action string) func(*program, context.Context, *gateFlags, []string) error {
 	return func(p *program, ctx context.Context, f *gateFlags, args []string) error {
-		return p.withGate(ctx, f, args, func(ctx context.Context, b board, k api.Key) error {
-			g, err := b.change(ctx, action, k, f.change)
-			if err != nil {
-				return err
-			}
-			return p.printGates(f.output, g)
+		return p.showGate(ctx, f, args, func(ctx context.Context, b board, k api.Key) (api.Gate, error) {
+			return b.change(ctx, action, k, f.change)
 		})
 	}
 }
 
 func getGate(p *program, ctx context.Context, f *gateFlags, args []string) error {
-	return p.withGate(ctx, f, args, func(ctx context.Context, b board, k api.Key) error {
-		g, err := b.gate(ctx, k)
-		if err != nil {
-			return err
-		}
-		return p.printGates(f.output, g)
-	})
+	return p.showGate(ctx, f, args, func(ctx context.Context, b board, k api.Key) (api.Gate, error) { return b.gate(ctx, k) })
 }
 
 func approveGate(p *program, ctx context.Context, f *gateFlags, args []string) error {
-	return p.withGate(ctx, f, args, func(ctx context.Context, b board, k api.Key) error {
+	return p.showGate(ctx, f, args, func(ctx context.Context, b board, k api.Key) (api.Gate, error) {
 		g, err := b.gate(ctx, k)
 		if err != nil {
-			return err
+			return g, err
 		}
 		if g.Waiting == nil {
-			return fmt.Errorf("nobody waits at %s: gate open opens it for whatever comes", k)
+			return g, fmt.Errorf("nobody waits at %s: gate open opens it for whatever comes", k)
 		}
 		f.change.Mode, f.change.Checksum = api.Bound, g.Waiting.Checksum
 		if f.change.Checksum == "" {
 			f.change.Mode = api.OneShot
 		}
-		if g, err = b.change(ctx, "open", k, f.change); err != nil {
+		return b.change(ctx, "open", k, f.change)
+	})
+}
+
+// showGate does something with the gate of the argument and prints what it is then.
+func (p *program) showGate(ctx context.Context, f *gateFlags, args []string, do func(context.Context, board, api.Key) (api.Gate, error)) error {
+	return p.withGate(ctx, f, args, func(ctx context.Context, b board, k api.Key) error {
+		g, err := do(ctx, b, k)
+		if err != nil {
 			return err
 		}
 		return p.printGates(f.output, g)
