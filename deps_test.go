@@ -23,6 +23,16 @@ var rooms = map[string]room{
 	"artifact": {imports: "internal/durable internal/redact", modules: "github.com/klauspost/compress github.com/zeebo/blake3 github.com/klauspost/cpuid/v2"},
 	"source":   {imports: "artifact internal/document internal/redact", modules: "sigs.k8s.io/yaml go.yaml.in/yaml/v2 go.yaml.in/yaml/v3 github.com/Masterminds/semver/v3"},
 
+	"source/controller":         {imports: "artifact source"},
+	"source/controller/access":  {imports: "source"},
+	"source/controller/api":     {imports: "artifact source"},
+	"source/controller/feed":    {imports: "source source/controller"},
+	"source/controller/hook":    {imports: "source"},
+	"source/controller/journal": {imports: "source"},
+	"source/controller/notify":  {imports: "source"},
+	"source/controller/server":  {imports: "artifact source source/controller source/controller/access source/controller/hook source/controller/journal"},
+	"source/controller/web":     {},
+
 	"git":                   {imports: "artifact source internal/transport internal/redact internal/version git/internal/config git/internal/lfs git/internal/local git/internal/object git/internal/packfile git/internal/pool git/internal/signature git/internal/wire", modules: gitModules},
 	"git/internal/config":   {},
 	"git/internal/lfs":      {imports: "artifact git/internal/config internal/redact internal/transport", modules: "golang.org/x/sync"},

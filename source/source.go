@@ -176,6 +176,8 @@ type Env struct {
 	Limits   artifact.Limits   // bounds of the content of one fetch, and where it is spooled
 	Keychain KeychainFunc      // credentials for registries when the spec names none; default: anonymous
 	Progress func(Progress)    // default: not reported
+	Share    *Share            // answers of upstreams that several objects use; default: each asks for itself
+	Since    time.Time         // answers of Share that were asked for before do not count
 }
 
 // Sources gives origins the artifacts of other sources.
