@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
+	"slices"
 	"strings"
 )
 
@@ -13,33 +14,57 @@ import (
 // reference's spelling or as a short name: gitrepo, hc, ocirepo. The error
 // wraps [fs.ErrNotExist] when there is no such object.
 func (s *Set) Find(ref string) ([]Object, error) {
-	parts := strings.Split(ref, "/")
-	if len(parts) != 2 && len(parts) != 3 {
+	named, err := ParseReference(ref)
+	if err != nil {
+		return nil, err
+	}
+	if named.Name == "" {
 		return nil, fmt.Errorf("%s names no object: write KIND/NAME or KIND/NAMESPACE/NAME", quote(ref))
 	}
-	k := calledKind(parts[0])
-	if k == nil {
-		return nil, fmt.Errorf("%s: unknown kind %s: use one of %s", quote(ref), quote(parts[0]), kindNames())
-	}
 	var found []Object
-	name := parts[len(parts)-1]
 	for _, obj := range s.Objects {
-		h := obj.Head()
-		if h.Kind == k.name && h.Metadata.Name == name && (len(parts) == 2 || h.Metadata.space() == parts[1]) {
+		if named.Selects(ReferenceTo(obj)) {
 			found = append(found, obj)
 		}
 	}
 	if len(found) == 0 {
-		return nil, fmt.Errorf("%s: no such object%s: %w", quote(ref), s.alike(k), fs.ErrNotExist)
+		return nil, fmt.Errorf("%s: no such object%s: %w", quote(ref), s.alike(named.Kind), fs.ErrNotExist)
 	}
 	return found, nil
 }
 
+// ParseReference reads how people call objects: KIND, KIND/NAME or
+// KIND/NAMESPACE/NAME, the kind as in [Set.Find]. What the text does not say is
+// empty in the reference.
+func ParseReference(text string) (Reference, error) {
+	parts := strings.Split(text, "/")
+	if len(parts) > 3 || slices.Contains(parts, "") {
+		return Reference{}, fmt.Errorf("%s names no object: write KIND/NAME or KIND/NAMESPACE/NAME", quote(text))
+	}
+	k := calledKind(parts[0])
+	if k == nil {
+		return Reference{}, fmt.Errorf("%s: unknown kind %s: use one of %s", quote(text), quote(parts[0]), kindNames())
+	}
+	r := Reference{Kind: k.name}
+	if len(parts) > 1 {
+		r.Name = parts[len(parts)-1]
+	}
+	if len(parts) == 3 {
+		r.Namespace = parts[1]
+	}
+	return r, nil
+}
+
+// Selects reports whether what r says is true of other; an empty part of r says nothing.
+func (r Reference) Selects(other Reference) bool {
+	return (r.Kind == "" || r.Kind == other.Kind) && (r.Namespace == "" || r.Namespace == other.Namespace) && (r.Name == "" || r.Name == other.Name)
+}
+
 // alike names the objects of a kind, a few of them.
-func (s *Set) alike(k *kind) string {
+func (s *Set) alike(kind string) string {
 	var names []string
 	for _, obj := range s.Objects {
-		if obj.Head().Kind != k.name {
+		if obj.Head().Kind != kind {
 			continue
 		}
 		if len(names) == 5 {

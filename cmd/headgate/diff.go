@@ -87,7 +87,7 @@ func (p *program) runDiff(ctx context.Context, f *diffFlags, args []string) erro
 // shown returns an argument without the credentials of a URL.
 func shown(arg string) string {
 	if strings.Contains(arg, "://") {
-		return maskQuery(maskPassword(arg))
+		return redact.Query(redact.Password(arg))
 	}
 	return arg
 }

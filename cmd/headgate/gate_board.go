@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/headgate-io/headgate/internal/redact"
 	"github.com/headgate-io/headgate/rollout/tester/api"
 	"github.com/headgate-io/headgate/rollout/tester/gate"
 )
@@ -104,7 +105,7 @@ func (p *program) runner(f *boardFlags) (*runner, error) {
 		c.URL = defaultServer
 	}
 	if !strings.HasPrefix(c.URL, "http://") && !strings.HasPrefix(c.URL, "https://") {
-		return nil, usage("--server %q is no URL with http or https", maskPassword(c.URL))
+		return nil, usage("--server %q is no URL with http or https", redact.Password(c.URL))
 	}
 	if c.Token, _ = p.lookup("HEADGATE_TOKEN"); f.token != "" {
 		data := map[string][]byte{}

@@ -73,7 +73,7 @@ func (p *program) adhocCall(c *call, f *hookFlags, args []string) error {
 	}
 	u, err := url.Parse(args[0])
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-		return usage("%q is no URL with http or https; webhooks of a Canary need -f", maskPassword(args[0]))
+		return usage("%q is no URL with http or https; webhooks of a Canary need -f", redact.Password(args[0]))
 	}
 	c.hook = rollout.Hook{Name: u.Hostname(), Type: rollout.HookType(f.kind), URL: args[0], Retries: f.retries, DisableTLS: f.insecure}
 	if f.kind != "" && !slices.Contains(hookTypes, f.kind) {

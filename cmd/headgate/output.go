@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"net/url"
 	"strings"
 	"text/tabwriter"
 
@@ -132,7 +131,7 @@ const (
 
 // document returns what is printed of the object: a copy, with annotations.
 func (r *row) document() source.Object {
-	obj := masked(r.object)
+	obj := source.Masked(r.object)
 	m := &obj.Head().Metadata
 	m.Annotations = maps.Clone(m.Annotations)
 	for key, value := range map[string]string{outcomeAnnotation: string(r.outcome), whyAnnotation: redact.String(r.why)} {
@@ -148,55 +147,7 @@ func (r *row) document() source.Object {
 	return obj
 }
 
-// masked returns a copy of obj without a password in its spec.url, or a
-// signature in its spec.endpoint: what fetch prints ends up in logs. The saved
-// status keeps the spec as it was written.
-func masked(obj source.Object) source.Object {
-	switch o := obj.(type) {
-	case *source.GitRepository:
-		o = ptr(*o)
-		o.Spec.URL = maskPassword(o.Spec.URL)
-		return o
-	case *source.OCIRepository:
-		o = ptr(*o)
-		o.Spec.URL = maskPassword(o.Spec.URL)
-		return o
-	case *source.PkgRepository:
-		o = ptr(*o)
-		o.Spec.URL = maskPassword(o.Spec.URL)
-		return o
-	case *source.Bucket:
-		o = ptr(*o)
-		o.Spec.Endpoint = maskQuery(o.Spec.Endpoint)
-		return o
-	case *source.PkgChart:
-		return ptr(*o)
-	case *source.ExternalArtifact:
-		return ptr(*o)
-	}
-	return obj
-}
-
 func ptr[T any](v T) *T { return &v }
-
-func maskPassword(text string) string {
-	u, err := url.Parse(text)
-	if err != nil {
-		return redact.String(text)
-	}
-	if _, has := u.User.Password(); has {
-		return u.Redacted()
-	}
-	return text
-}
-
-// maskQuery hides the values of a query, if there is one.
-func maskQuery(text string) string {
-	if strings.Contains(text, "?") {
-		return redact.String(text)
-	}
-	return text
-}
 
 // printDocuments writes documents: YAML as a stream of them, JSON as one List.
 func printDocuments(w io.Writer, format string, objects []source.Object) error {
