@@ -77,7 +77,7 @@ var rooms = map[string]room{
 	"rollout/traffic":  {imports: "rollout internal/command internal/redact"},
 
 	"rollout/tester":        {imports: "rollout rollout/tester/access rollout/tester/api rollout/tester/gate rollout/tester/remote rollout/tester/run rollout/tester/task rollout/tester/web internal/redact", modules: prometheusModules + " golang.org/x/net"}, // which bounds the number of connections
-	"rollout/tester/access": {imports: "rollout/tester/api internal/document internal/redact", modules: "go.yaml.in/yaml/v3"},
+	"rollout/tester/access": {imports: "rollout/tester/api internal/access internal/document internal/listen"},
 	"rollout/tester/api":    {imports: "internal/redact internal/origin"},
 	"rollout/tester/gate":   {imports: "rollout/tester/api internal/bolt internal/redact", modules: bboltModules},
 	"rollout/tester/remote": {imports: "rollout/tester/api rollout/tester/run internal/origin internal/redact internal/retry internal/zone"},
@@ -93,13 +93,16 @@ var rooms = map[string]room{
 		modules: "github.com/spf13/cobra github.com/spf13/pflag github.com/inconshreveable/mousetrap github.com/jedib0t/go-pretty/v6 github.com/mattn/go-runewidth github.com/clipperhouse/uax29/v2 golang.org/x/term golang.org/x/text github.com/rogpeppe/go-internal",
 	},
 
+	"internal/access":    {imports: "internal/document internal/redact internal/reload", modules: "go.yaml.in/yaml/v3"},
 	"internal/bolt":      {imports: "internal/durable", modules: bboltModules},
 	"internal/durable":   {},
 	"internal/command":   {},
 	"internal/document":  {modules: "go.yaml.in/yaml/v3"},
+	"internal/listen":    {imports: "internal/reload"},
 	"internal/openpgp":   {modules: "github.com/ProtonMail/go-crypto github.com/cloudflare/circl golang.org/x/crypto golang.org/x/sys"},
 	"internal/origin":    {},
 	"internal/redact":    {},
+	"internal/reload":    {},
 	"internal/retry":     {},
 	"internal/secret":    {},
 	"internal/transport": {imports: "internal/origin source internal/redact internal/retry internal/secret internal/zone", modules: "golang.org/x/net"},

@@ -13,7 +13,8 @@ import (
 // A Decoder fills Go values from nodes as an API server's schema would have
 // them: case-sensitive, no unknown and no duplicate fields, no conversions
 // between types. It goes on after a defect. Fields are found by their json
-// tags; those without omitempty and omitzero are required.
+// tags; those without omitempty and omitzero are required. The fields of a
+// struct in a field with the tag ",inline" are those of the struct around it.
 //
 // Values may be structs, pointers, slices, maps with string keys, strings,
 // booleans, int, int64, float64, [time.Time], [json.RawMessage] and types that

@@ -2,6 +2,7 @@ package document
 
 import (
 	"reflect"
+	"slices"
 	"strings"
 )
 
@@ -44,6 +45,10 @@ func (s structTypes) fields(t reflect.Type) *structFields {
 	s[t] = out
 	for _, f := range reflect.VisibleFields(t) {
 		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if name == "" && options == "inline" {
+			s.inline(out, f)
+			continue
+		}
 		if name == "" || name == "-" || !f.IsExported() {
 			continue
 		}
@@ -53,4 +58,13 @@ func (s structTypes) fields(t reflect.Type) *structFields {
 		}
 	}
 	return out
+}
+
+// inline adds the fields of a field of a struct type to those of its struct.
+func (s structTypes) inline(out *structFields, f reflect.StructField) {
+	inner := s.fields(f.Type)
+	for name, index := range inner.index {
+		out.index[name] = append(slices.Clone(f.Index), index...)
+	}
+	out.required = append(out.required, inner.required...)
 }

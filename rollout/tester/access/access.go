@@ -28,6 +28,9 @@ package access
 import (
 	"net/http"
 	"time"
+
+	callers "github.com/headgate-io/headgate/internal/access"
+	"github.com/headgate-io/headgate/internal/listen"
 )
 
 // A Config says whom a Guard knows.
@@ -64,105 +67,79 @@ type Config struct {
 	Now          func() time.Time // nil for time.Now
 }
 
+// ErrUnknown is a caller who did not say who it is, or whose credential is not known: 401.
+// ErrForbidden is one who may not do what it asks for: 403.
+var (
+	ErrUnknown   = callers.ErrUnknown
+	ErrForbidden = callers.ErrForbidden
+)
+
+// A Denial is why a caller was refused. It is for the log: callers are told
+// no more than the error that it wraps. Its Kind is missing, invalid, expired;
+// namespace, type, gate, kind, read-only.
+type Denial = callers.Denial
+
+// Credentials are what a request said of its caller.
+type Credentials = callers.Credentials
+
+// Take takes the credentials out of a request: the headers Authorization and
+// Cookie, the query, the beginning of the path, and Referer, which may repeat
+// the latter two. Identify finds them in the context of the request from then on.
+func Take(r *http.Request) *Credentials { return callers.Take(r) }
+
+// TLS says how connections are encrypted, and whether clients have to show who they are.
+type TLS = listen.TLS
+
+const cookieName = "headgate_session"
+
 // A Guard knows the callers. The nil Guard lets everybody do everything.
-type Guard struct {
-	certificates bool
-	file         *watched[*roster] // nil for none
-	sessions     sessions
-	now          func() time.Time
-}
+type Guard struct{ guard *callers.Guard[scopes] }
 
 // Open reads the file of a configuration. The error names each place in it
 // that is wrong.
 func Open(c Config) (*Guard, error) {
-	g := &Guard{certificates: c.Certificates, now: c.Now}
-	if g.now == nil {
-		g.now = time.Now
-	}
-	if c.File == "" {
-		return g, nil
-	}
-	file, err := watch(g.now, c.Warn, readRoster, c.File)
+	guard, err := callers.Open(callers.Config[scopes]{
+		File: c.File, Certificates: c.Certificates, Cookie: cookieName, Scopes: (*scopes).lists, Warn: c.Warn, Now: c.Now,
+	})
 	if err != nil {
 		return nil, err
 	}
-	g.file = file
-	return g, nil
+	return &Guard{guard}, nil
+}
+
+// inner returns the guard that lets everybody do everything for nil.
+func (g *Guard) inner() *callers.Guard[scopes] {
+	if g == nil {
+		return nil
+	}
+	return g.guard
 }
 
 // Required reports whether callers have to say who they are.
-func (g *Guard) Required() bool { return g != nil && (g.file != nil || g.certificates) }
+func (g *Guard) Required() bool { return g.inner().Required() }
 
 // Identify returns the grant of a request, by the first of the ways that the
 // package lists; payloadToken is the one of metadata. It removes credentials
 // from the request. The error is a [Denial] that wraps [ErrUnknown].
 func (g *Guard) Identify(r *http.Request, payloadToken string) (Grant, error) {
-	c := Take(r)
-	if !g.Required() {
-		return Grant{all: true}, nil
-	}
-	for _, token := range []string{c.bearer, c.basic, c.path, c.query, payloadToken} {
-		if token != "" {
-			return g.byToken(digestOf(token))
-		}
-	}
-	if c.unreadable {
-		return Grant{}, &Denial{Kind: "invalid", reason: "the header Authorization is neither Bearer nor Basic with a password", err: ErrUnknown}
-	}
-	if grant, ok := g.bySession(c.session); ok {
-		return grant, nil
-	}
-	return g.byCertificate(r.TLS)
-}
-
-// known returns the callers that the file has now, nil without a file.
-func (g *Guard) known() *roster {
-	if g.file == nil {
-		return nil
-	}
-	return g.file.value()
+	return grantOf(g.inner().Identify(r, payloadToken))
 }
 
 // Renew returns what the credential of a grant allows now: it is for what lasts
 // longer than a request. The error is that of Identify.
-func (g *Guard) Renew(old Grant) (Grant, error) {
-	switch {
-	case old.leaf != nil:
-		return g.byLeaf(old.leaf)
-	case !g.Required() || old.all:
-		return old, nil
-	}
-	return g.byToken(old.token)
-}
+func (g *Guard) Renew(old Grant) (Grant, error) { return grantOf(g.inner().Renew(old.of)) }
 
 // Named returns what the caller of a name may do now: it is for what outlives
 // the request of a caller. Nobody but certificates without a file has a name that the
 // file does not have. The error is that of Identify.
-func (g *Guard) Named(actor string) (Grant, error) {
-	switch {
-	case !g.Required():
-		return Grant{all: true}, nil
-	case g.file == nil && actor != "":
-		return Grant{Actor: actor, all: true}, nil
-	}
-	if caller := g.known().named(actor); caller != nil {
-		return g.grant(Grant{Actor: actor, caller: caller})
-	}
-	return Grant{}, &Denial{Kind: "invalid", reason: "the caller is not known any more", err: ErrUnknown}
+func (g *Guard) Named(actor string) (Grant, error) { return grantOf(g.inner().Named(actor)) }
+
+// Login begins a session for a token and sets its cookie. The session ends
+// after 12 hours, with [Guard.Logout], or when the token is not valid any more.
+// The error is a [Denial] that wraps [ErrUnknown].
+func (g *Guard) Login(w http.ResponseWriter, r *http.Request, token string) (Grant, error) {
+	return grantOf(g.inner().Login(w, r, token))
 }
 
-func (g *Guard) byToken(token digest) (Grant, error) {
-	caller := g.known().token(token)
-	if caller == nil {
-		return Grant{}, &Denial{Kind: "invalid", reason: "the token is not known", err: ErrUnknown}
-	}
-	return g.grant(Grant{Actor: caller.Name, caller: caller, token: token})
-}
-
-// grant returns a grant unless its credential has expired.
-func (g *Guard) grant(of Grant) (Grant, error) {
-	if ends := of.caller.Expires; !ends.IsZero() && !g.now().Before(ends) {
-		return Grant{}, &Denial{Kind: "expired", Actor: of.Actor, reason: "the credential has expired", err: ErrUnknown}
-	}
-	return of, nil
-}
+// Logout ends the session of a request, if there is one.
+func (g *Guard) Logout(w http.ResponseWriter, r *http.Request) { g.inner().Logout(w, r) }

@@ -1,9 +1,7 @@
 package access
 
 import (
-	"crypto/x509"
-	"strconv"
-
+	callers "github.com/headgate-io/headgate/internal/access"
 	"github.com/headgate-io/headgate/rollout/tester/api"
 )
 
@@ -11,11 +9,12 @@ import (
 type Grant struct {
 	Actor string // its name in the file; "" when everybody may do everything
 
-	all    bool    // everything
-	caller *caller // what else
+	of callers.Grant[scopes]
+}
 
-	token digest            // by which it was given, or
-	leaf  *x509.Certificate // the certificate
+// grantOf returns a grant of package callers as one of this package.
+func grantOf(of callers.Grant[scopes], err error) (Grant, error) {
+	return Grant{Actor: of.Actor, of: of}, err
 }
 
 // Run returns nil when the caller may start and cancel tasks of a type in a
@@ -42,8 +41,8 @@ func (g Grant) Reject(k api.Key) error {
 	if err := g.Change(k); err != nil {
 		return err
 	}
-	if !g.all && !allows(g.caller.Kinds, string(api.KindRollback)) {
-		return g.deny("kind", access{verb: "reject"}, "kind "+quote(string(api.KindRollback))+" is not in its scope")
+	if scope := g.of.Scope(); scope != nil && !callers.Allows(scope.Kinds, string(api.KindRollback)) {
+		return callers.Outside("kind", g.Actor, "reject", string(api.KindRollback))
 	}
 	return nil
 }
@@ -54,7 +53,10 @@ func (g Grant) See(namespace, taskType string) error {
 }
 
 // ReadOnly reports whether the caller may start and change nothing.
-func (g Grant) ReadOnly() bool { return !g.all && (g.caller == nil || g.caller.ReadOnly) }
+func (g Grant) ReadOnly() bool {
+	scope := g.of.Scope()
+	return !g.of.All() && (scope == nil || scope.ReadOnly)
+}
 
 // Session returns what the API says of the caller.
 func (g Grant) Session(required bool) api.Session {
@@ -71,36 +73,23 @@ type access struct {
 }
 
 func (g Grant) may(a access) error {
-	if g.all {
+	if g.of.All() {
 		return nil
 	}
-	if g.caller == nil {
-		return g.deny("missing", a, "nothing is allowed")
-	}
-	c := g.caller
+	s := g.of.Scope()
 	switch {
-	case a.changes && c.ReadOnly:
-		return g.deny("read-only", a, "the credential is read-only")
-	case !allows(c.Namespaces, a.namespace):
-		return g.deny("namespace", a, "namespace "+quote(a.namespace)+" is not in its scope")
-	case a.taskType != "" && !allows(c.Types, a.taskType):
-		return g.deny("type", a, "type "+quote(a.taskType)+" is not in its scope")
-	case a.key.Kind != "" && !allows(c.Kinds, string(a.key.Kind)):
-		return g.deny("kind", a, "kind "+quote(string(a.key.Kind))+" is not in its scope")
-	case a.key.Kind != "" && !allows(c.Gates, a.key.Gate):
-		return g.deny("gate", a, "gate "+quote(a.key.Gate)+" is not in its scope")
+	case s == nil:
+		return callers.Forbid("missing", g.Actor, a.verb+": nothing is allowed")
+	case a.changes && s.ReadOnly:
+		return callers.Forbid("read-only", g.Actor, a.verb+": the credential is read-only")
+	case !callers.Allows(s.Namespaces, a.namespace):
+		return callers.Outside("namespace", g.Actor, a.verb, a.namespace)
+	case a.taskType != "" && !callers.Allows(s.Types, a.taskType):
+		return callers.Outside("type", g.Actor, a.verb, a.taskType)
+	case a.key.Kind != "" && !callers.Allows(s.Kinds, string(a.key.Kind)):
+		return callers.Outside("kind", g.Actor, a.verb, string(a.key.Kind))
+	case a.key.Kind != "" && !callers.Allows(s.Gates, a.key.Gate):
+		return callers.Outside("gate", g.Actor, a.verb, a.key.Gate)
 	}
 	return nil
-}
-
-func (g Grant) deny(kind string, a access, reason string) error {
-	return &Denial{Kind: kind, Actor: g.Actor, reason: a.verb + ": " + reason, err: ErrForbidden}
-}
-
-// quote quotes a text of a request, shortened to 80 bytes.
-func quote(text string) string {
-	if len(text) > 80 {
-		text = text[:77] + "..."
-	}
-	return strconv.Quote(text)
 }

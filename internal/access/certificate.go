@@ -11,30 +11,30 @@ import (
 )
 
 // byCertificate returns the grant of a client certificate that was verified.
-func (g *Guard) byCertificate(state *tls.ConnectionState) (Grant, error) {
+func (g *Guard[S]) byCertificate(state *tls.ConnectionState) (Grant[S], error) {
 	if !g.certificates || state == nil || len(state.VerifiedChains) == 0 {
-		return Grant{}, &Denial{Kind: "missing", reason: "there is no credential in the request", err: ErrUnknown}
+		return Grant[S]{}, &Denial{Kind: "missing", reason: "there is no credential in the request", err: ErrUnknown}
 	}
 	return g.byLeaf(state.VerifiedChains[0][0])
 }
 
 // byLeaf returns the grant of a certificate that was verified when its connection
 // began, which may have been long ago.
-func (g *Guard) byLeaf(leaf *x509.Certificate) (Grant, error) {
+func (g *Guard[S]) byLeaf(leaf *x509.Certificate) (Grant[S], error) {
 	if g.now().After(leaf.NotAfter) {
-		return Grant{}, &Denial{Kind: "expired", Actor: subject(leaf), reason: "the certificate has expired", err: ErrUnknown}
+		return Grant[S]{}, &Denial{Kind: "expired", Actor: subject(leaf), reason: "the certificate has expired", err: ErrUnknown}
 	}
 	if g.file == nil {
-		return Grant{Actor: subject(leaf), all: true, leaf: leaf}, nil
+		return Grant[S]{Actor: subject(leaf), all: true, leaf: leaf}, nil
 	}
 	if caller := g.known().certificate(leaf); caller != nil {
-		return g.grant(Grant{Actor: caller.Name, caller: caller, leaf: leaf})
+		return g.grant(Grant[S]{Actor: caller.Name, caller: caller, leaf: leaf})
 	}
-	return Grant{}, &Denial{Kind: "invalid", reason: "the certificate of " + quote(subject(leaf)) + " is not known", err: ErrUnknown}
+	return Grant[S]{}, &Denial{Kind: "invalid", reason: "the certificate of " + quote(subject(leaf)) + " is not known", err: ErrUnknown}
 }
 
 // certificate returns the first caller with a certificate, nil when there is none.
-func (r *roster) certificate(leaf *x509.Certificate) *caller {
+func (r *roster[S]) certificate(leaf *x509.Certificate) *caller[S] {
 	for i := range r.Certificates {
 		if c := &r.Certificates[i]; c.names(leaf) {
 			return &c.caller
@@ -43,8 +43,8 @@ func (r *roster) certificate(leaf *x509.Certificate) *caller {
 	return nil
 }
 
-// names reports whether leaf is the certificate of an entry.
-func (c *certificateEntry) names(leaf *x509.Certificate) bool {
+// names reports whether leaf has the subject of an entry.
+func (c *subjectEntry) names(leaf *x509.Certificate) bool {
 	switch {
 	case c.CommonName != "":
 		return leaf.Subject.CommonName == c.CommonName

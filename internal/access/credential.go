@@ -8,14 +8,15 @@ import (
 )
 
 const (
-	firstPart  = "token"            // of the path; the next is TOKEN
-	parameter  = "token"            // of the query
-	cookieName = "headgate_session" // of the web page
+	firstPart = "token" // of the path; the next is TOKEN
+	parameter = "token" // of the query
 )
 
 // Credentials are what a request said of its caller.
 type Credentials struct {
-	bearer, basic, path, query, session string
+	bearer, basic, path, query string
+
+	cookies string // the header
 
 	base string // of relative URLs of the root
 
@@ -26,6 +27,19 @@ type Credentials struct {
 // request was for /token/TOKEN without a slash at the end ./TOKEN/, for they are
 // relative to /token/ then.
 func (c *Credentials) Base() string { return c.base }
+
+// session returns the value of the first cookie of a name, "" for none.
+func (c *Credentials) session(name string) string {
+	if c.cookies == "" {
+		return ""
+	}
+	r := http.Request{Header: http.Header{"Cookie": {c.cookies}}}
+	cookie, err := r.Cookie(name)
+	if err != nil {
+		return ""
+	}
+	return cookie.Value
+}
 
 type credentialsKey struct{}
 
@@ -59,9 +73,7 @@ func (c *Credentials) takeHeaders(r *http.Request) {
 		}
 		c.unreadable = c.basic == "" && c.bearer == ""
 	}
-	if cookie, err := r.Cookie(cookieName); err == nil {
-		c.session = cookie.Value
-	}
+	c.cookies = strings.Join(r.Header["Cookie"], "; ")
 	for _, name := range []string{"Authorization", "Cookie", "Referer"} {
 		r.Header.Del(name)
 	}

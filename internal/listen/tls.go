@@ -1,4 +1,4 @@
-package access
+package listen
 
 import (
 	"crypto/tls"
@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/headgate-io/headgate/internal/reload"
 )
 
 // TLS says how connections are encrypted, and whether clients have to show who
@@ -26,12 +28,12 @@ func (t TLS) Config() (*tls.Config, error) {
 	if t.ClientCA != "" {
 		names = append(names, t.ClientCA)
 	}
-	files, err := watch(t.Now, t.Warn, t.read, names...)
+	files, err := reload.Open(t.Now, t.Warn, t.read, names...)
 	if err != nil {
 		return nil, err
 	}
-	config := files.value().Clone()
-	config.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) { return files.value(), nil }
+	config := files.Value().Clone()
+	config.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) { return files.Value(), nil }
 	return config, nil
 }
 

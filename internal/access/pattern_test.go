@@ -21,10 +21,19 @@ func FuzzPattern(f *testing.F) {
 		if err != nil || strings.ToValidUTF8(p+text, "") != p+text {
 			return
 		}
-		if got := pattern(p).match(text); got != want.MatchString(text) {
+		if got := Pattern(p).Match(text); got != want.MatchString(text) {
 			t.Errorf("%q matches %q: %t", p, text, got)
 		}
 	})
+}
+
+// shops are the scope of a server of these tests.
+type shops struct {
+	Namespaces *[]Pattern `json:"namespaces,omitempty"`
+}
+
+func (s *shops) lists() []Scope {
+	return []Scope{{Field: "namespaces", List: s.Namespaces, Check: CheckNamespace}}
 }
 
 func FuzzFile(f *testing.F) {
@@ -35,7 +44,7 @@ func FuzzFile(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		r, _, err := readRoster([]string{"none"}, [][]byte{[]byte(text)})
+		r, _, err := readRoster((*shops).lists, []string{"none"}, [][]byte{[]byte(text)})
 		if err != nil {
 			return
 		}

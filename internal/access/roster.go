@@ -6,20 +6,16 @@ import (
 	"time"
 )
 
-// A caller is one that the file names, and its scopes.
-type caller struct {
-	Name       string     `json:"name"`
-	Namespaces *[]pattern `json:"namespaces,omitempty"`
-	Types      *[]pattern `json:"types,omitempty"`
-	Gates      *[]pattern `json:"gates,omitempty"`
-	Kinds      *[]pattern `json:"kinds,omitempty"`
-	ReadOnly   bool       `json:"readOnly,omitempty"`
-	Expires    time.Time  `json:"expires,omitzero"`
+// A caller is one that the file names, and its scope.
+type caller[S any] struct {
+	Name    string    `json:"name"`
+	Scope   S         `json:",inline"`
+	Expires time.Time `json:"expires,omitzero"`
 }
 
 // A tokenEntry is a caller that is known by a token.
-type tokenEntry struct {
-	caller
+type tokenEntry[S any] struct {
+	caller[S]
 	Token  string `json:"token,omitempty"`
 	SHA256 string `json:"sha256,omitempty"`
 
@@ -27,17 +23,22 @@ type tokenEntry struct {
 }
 
 // A certificateEntry is a caller that is known by a certificate.
-type certificateEntry struct {
-	caller
+type certificateEntry[S any] struct {
+	caller[S]
+	subjectEntry
+}
+
+// A subjectEntry is what a certificate is known by.
+type subjectEntry struct {
 	CommonName string `json:"commonName,omitempty"`
 	DNS        string `json:"dns,omitempty"`
 	URI        string `json:"uri,omitempty"`
 }
 
 // A roster is the callers of one version of the file.
-type roster struct {
-	Tokens       []tokenEntry       `json:"tokens,omitempty"`
-	Certificates []certificateEntry `json:"certificates,omitempty"`
+type roster[S any] struct {
+	Tokens       []tokenEntry[S]       `json:"tokens,omitempty"`
+	Certificates []certificateEntry[S] `json:"certificates,omitempty"`
 }
 
 // A digest is the SHA-256 of a token.
@@ -47,8 +48,8 @@ func digestOf(token string) digest { return sha256.Sum256([]byte(token)) }
 
 // token returns the caller with a token, nil when there is none. It looks at
 // all of them.
-func (r *roster) token(d digest) *caller {
-	var found *caller
+func (r *roster[S]) token(d digest) *caller[S] {
+	var found *caller[S]
 	if r == nil {
 		return nil
 	}
@@ -62,7 +63,7 @@ func (r *roster) token(d digest) *caller {
 }
 
 // named returns the caller of a name, nil when there is none.
-func (r *roster) named(name string) *caller {
+func (r *roster[S]) named(name string) *caller[S] {
 	if r == nil {
 		return nil
 	}

@@ -2,6 +2,7 @@ package access
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -12,7 +13,6 @@ import (
 	"unicode"
 
 	"github.com/headgate-io/headgate/internal/document"
-	"github.com/headgate-io/headgate/rollout/tester/api"
 )
 
 // Limits of the file.
@@ -24,19 +24,19 @@ const (
 )
 
 // readRoster reads the file of callers.
-func readRoster(names []string, contents [][]byte) (*roster, []error, error) {
+func readRoster[S any](scopes func(*S) []Scope, names []string, contents [][]byte) (*roster[S], []error, error) {
 	stream, err := document.Open(names[0], bytes.NewReader(contents[0]))
 	if err != nil {
 		return nil, nil, err
 	}
-	out := &roster{}
+	out := &roster[S]{}
 	var warnings []error
 	for n := range stream.Documents() {
 		if stream.Number() > 1 {
 			stream.Fail(n, "", "a second document: write all callers into one")
 			break
 		}
-		v := verifier{stream: stream, node: n, dec: stream.Decoder(nil), names: map[string]string{}, digests: map[digest]string{}, subjects: map[string]string{}}
+		v := verifier[S]{scopes: scopes, stream: stream, node: n, dec: stream.Decoder(nil), names: map[string]string{}, digests: map[digest]string{}, subjects: map[string]string{}}
 		v.dec.Decode(n, out, "")
 		v.check(out)
 		stream.Note(stream.Place(&v.dec.Findings, n, "")...)
@@ -62,7 +62,8 @@ func exposed(name string) []error {
 }
 
 // A verifier checks what the types of a roster do not say.
-type verifier struct {
+type verifier[S any] struct {
+	scopes   func(*S) []Scope
 	stream   *document.Stream
 	node     *document.Node
 	dec      *document.Decoder
@@ -71,7 +72,7 @@ type verifier struct {
 	subjects map[string]string
 }
 
-func (v *verifier) check(r *roster) {
+func (v *verifier[S]) check(r *roster[S]) {
 	if len(r.Tokens)+len(r.Certificates) > maxCallers {
 		v.dec.Add("", "names more than %d callers", maxCallers)
 		return
@@ -89,9 +90,9 @@ func (v *verifier) check(r *roster) {
 }
 
 // item returns the node of an entry. There is one for each that was decoded.
-func (v *verifier) item(list string, i int) *document.Node { return v.node.At(list).Items[i] }
+func (v *verifier[S]) item(list string, i int) *document.Node { return v.node.At(list).Items[i] }
 
-func (v *verifier) token(at string, t *tokenEntry) {
+func (v *verifier[S]) token(at string, t *tokenEntry[S]) {
 	switch {
 	case (t.Token == "") == (t.SHA256 == ""):
 		if !v.dec.About(at) {
@@ -136,7 +137,7 @@ func weak(token string) string {
 	return ""
 }
 
-func (v *verifier) certificate(at string, c *certificateEntry) {
+func (v *verifier[S]) certificate(at string, c *certificateEntry[S]) {
 	var subject string
 	for _, s := range []struct{ kind, text string }{{"commonName ", c.CommonName}, {"dns ", c.DNS}, {"uri ", c.URI}} {
 		if s.text == "" {
@@ -161,44 +162,37 @@ func (v *verifier) certificate(at string, c *certificateEntry) {
 }
 
 // caller checks what tokens and certificates have in common.
-func (v *verifier) caller(at string, n *document.Node, c *caller) {
+func (v *verifier[S]) caller(at string, n *document.Node, c *caller[S]) {
 	v.name(at+".name", c.Name)
 	if !c.Expires.IsZero() && c.Expires.Before(time.Now()) {
 		v.dec.Warnings.Add(at+".expires", "%s has expired", quote(c.Name))
 	}
-	scopes := []struct {
-		field  string
-		scope  *[]pattern
-		check  func(pattern) string
-		adjust func(pattern) pattern
-	}{
-		{"namespaces", c.Namespaces, checkNamespace, nil},
-		{"types", c.Types, checkType, typePattern},
-		{"gates", c.Gates, checkText, nil},
-		{"kinds", c.Kinds, checkKind, nil},
+	for _, scope := range v.scopes(&c.Scope) {
+		v.scope(at+"."+scope.Field, c.Name, n.At(scope.Field), scope)
 	}
-	for _, s := range scopes {
-		field := at + "." + s.field
-		if given := n.At(s.field); given != nil && given.Kind == document.Null {
-			v.dec.Add(field, "has no value: leave it out for all, write [] for none")
-		}
-		if s.scope == nil {
-			continue
-		}
-		if len(*s.scope) == 0 {
-			v.dec.Warnings.Add(field, "is empty: %s is allowed none", quote(c.Name))
-		}
-		for i, p := range *s.scope {
-			if problem := s.check(p); problem != "" {
-				v.dec.Add(fmt.Sprintf("%s[%d]", field, i), "%s", problem)
-			} else if s.adjust != nil {
-				(*s.scope)[i] = s.adjust(p)
-			}
+}
+
+// scope checks one list of the caller of a name.
+func (v *verifier[S]) scope(field, name string, given *document.Node, s Scope) {
+	if given != nil && given.Kind == document.Null {
+		v.dec.Add(field, "has no value: leave it out for %s, write [] for none", cmp.Or(s.Absent, "all"))
+	}
+	if s.List == nil {
+		return
+	}
+	if len(*s.List) == 0 {
+		v.dec.Warnings.Add(field, "is empty: %s is allowed none", quote(name))
+	}
+	for i, p := range *s.List {
+		if problem := s.Check(p); problem != "" {
+			v.dec.Add(fmt.Sprintf("%s[%d]", field, i), "%s", problem)
+		} else if s.Adjust != nil {
+			(*s.List)[i] = s.Adjust(p)
 		}
 	}
 }
 
-func (v *verifier) name(field, name string) {
+func (v *verifier[S]) name(field, name string) {
 	if v.dec.About(field) {
 		return
 	}
@@ -210,41 +204,4 @@ func (v *verifier) name(field, name string) {
 		v.dec.Add(field, "is the name of %s, too: each caller has its own", other)
 	}
 	v.names[name] = strings.TrimSuffix(field, ".name")
-}
-
-func checkText(p pattern) string {
-	if p == "" || strings.ContainsFunc(string(p), func(r rune) bool { return !unicode.IsPrint(r) }) {
-		return "must be a name, or a pattern with *"
-	}
-	return ""
-}
-
-func checkNamespace(p pattern) string {
-	plain := strings.ReplaceAll(string(p), "*", "")
-	if p == "" || strings.Trim(plain, "abcdefghijklmnopqrstuvwxyz0123456789-") != "" {
-		return document.Quote(string(p)) + " is no namespace: write lower-case letters, digits and '-', and * for any text"
-	}
-	return ""
-}
-
-func checkType(p pattern) string {
-	if api.TypeName(string(p)) == "" && !strings.Contains(string(p), "*") {
-		return document.Quote(string(p)) + " is no type of tasks: want one of " + strings.Join(api.Types(), ", ")
-	}
-	return ""
-}
-
-// typePattern returns a type as requests have it.
-func typePattern(p pattern) pattern {
-	if name := api.TypeName(string(p)); name != "" {
-		return pattern(name)
-	}
-	return p
-}
-
-func checkKind(p pattern) string {
-	if k := api.Kind(p); k != api.KindGate && k != api.KindRollback {
-		return document.Quote(string(p)) + " is no kind: want gate or rollback"
-	}
-	return ""
 }

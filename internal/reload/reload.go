@@ -1,4 +1,10 @@
-package access
+// Package reload keeps values that are made of files: tokens, certificates.
+//
+// Files are looked at once a second at most, when somebody asks for the value,
+// and by what they hold, so that it does not matter how they are replaced: a
+// link that a mounted Secret changes counts as much as an editor that writes in
+// place. What cannot be read, or is wrong, leaves the value as it was.
+package reload
 
 import (
 	"crypto/sha256"
@@ -15,15 +21,14 @@ const (
 	maxFile   = 3 << 20     // bytes of a file
 )
 
-// A reading makes a value of the contents of files. Warnings are about what
+// A Reading makes a value of the contents of files. Warnings are about what
 // looks like a mistake.
-type reading[T any] func(names []string, contents [][]byte) (value T, warnings []error, err error)
+type Reading[T any] func(names []string, contents [][]byte) (value T, warnings []error, err error)
 
-// A watched value is made of files, and again when what they hold has changed.
-// It compares contents, so that it does not matter how a file is replaced.
-type watched[T any] struct {
+// A Value is made of files, and again when what they hold has changed.
+type Value[T any] struct {
 	names []string
-	read  reading[T]
+	read  Reading[T]
 	warn  func(error)
 	now   func() time.Time
 
@@ -35,14 +40,16 @@ type watched[T any] struct {
 	absent string            // why files could not be read
 }
 
-func watch[T any](now func() time.Time, warn func(error), read reading[T], names ...string) (*watched[T], error) {
+// Open reads the files of a value. Warn is told what is wrong with files that were
+// changed, and what of them looks like a mistake; nil for nobody. A nil now is time.Now.
+func Open[T any](now func() time.Time, warn func(error), read Reading[T], names ...string) (*Value[T], error) {
 	if now == nil {
 		now = time.Now
 	}
 	if warn == nil {
 		warn = func(error) {}
 	}
-	w := &watched[T]{names: names, read: read, warn: warn, now: now}
+	w := &Value[T]{names: names, read: read, warn: warn, now: now}
 	contents, err := readFiles(names)
 	if err != nil {
 		return nil, err
@@ -54,8 +61,8 @@ func watch[T any](now func() time.Time, warn func(error), read reading[T], names
 	return w, nil
 }
 
-// value returns the value, of what the files hold now if it is time to look.
-func (w *watched[T]) value() T {
+// Value returns the value, of what the files hold now if it is time to look.
+func (w *Value[T]) Value() T {
 	if now := w.now(); now.UnixNano() >= w.next.Load() && w.mu.TryLock() {
 		defer w.mu.Unlock()
 		w.look()
@@ -65,7 +72,7 @@ func (w *watched[T]) value() T {
 }
 
 // look reads the files and tells once what is wrong with them.
-func (w *watched[T]) look() {
+func (w *Value[T]) look() {
 	contents, err := readFiles(w.names)
 	if err != nil {
 		if w.absent != err.Error() {
@@ -84,7 +91,7 @@ func (w *watched[T]) look() {
 }
 
 // take makes the value of contents.
-func (w *watched[T]) take(contents [][]byte) error {
+func (w *Value[T]) take(contents [][]byte) error {
 	w.sum = sumOf(contents)
 	value, warnings, err := w.read(w.names, contents)
 	if err != nil {

@@ -2,12 +2,12 @@ package access
 
 import "strings"
 
-// A pattern matches whole texts; each * stands for any text, also for none.
-type pattern string
+// A Pattern matches whole texts; each * stands for any text, also for none.
+type Pattern string
 
-// match reports whether text is one that p stands for. It takes time linear in
+// Match reports whether text is one that p stands for. It takes time linear in
 // both for each *.
-func (p pattern) match(text string) bool {
+func (p Pattern) Match(text string) bool {
 	head, rest, star := strings.Cut(string(p), "*")
 	if !star {
 		return text == head
@@ -29,13 +29,13 @@ func (p pattern) match(text string) bool {
 	}
 }
 
-// allows reports whether a scope has text; nil allows everything.
-func allows(scope *[]pattern, text string) bool {
+// Allows reports whether a scope has text; nil allows everything.
+func Allows(scope *[]Pattern, text string) bool {
 	if scope == nil {
 		return true
 	}
 	for _, p := range *scope {
-		if p.match(text) {
+		if p.Match(text) {
 			return true
 		}
 	}

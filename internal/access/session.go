@@ -27,50 +27,54 @@ type session struct {
 // Login begins a session for a token and sets its cookie. The session ends
 // after 12 hours, with [Guard.Logout], or when the token is not valid any more.
 // The error is a [Denial] that wraps [ErrUnknown].
-func (g *Guard) Login(w http.ResponseWriter, r *http.Request, token string) (Grant, error) {
+func (g *Guard[S]) Login(w http.ResponseWriter, r *http.Request, token string) (Grant[S], error) {
 	if !g.Required() {
-		return Grant{all: true}, nil
+		return Grant[S]{all: true}, nil
 	}
 	if token == "" {
-		return Grant{}, &Denial{Kind: "missing", reason: "there is no token in the request", err: ErrUnknown}
+		return Grant[S]{}, &Denial{Kind: "missing", reason: "there is no token in the request", err: ErrUnknown}
 	}
 	grant, err := g.byToken(digestOf(token))
 	if err != nil {
-		return Grant{}, err
+		return Grant[S]{}, err
 	}
 	id := rand.Text()
 	g.sessions.add(digestOf(id), session{digestOf(token), g.now().Add(sessionLasts)}, g.now())
-	http.SetCookie(w, cookie(r, id, int(sessionLasts.Seconds())))
+	http.SetCookie(w, g.cookie(r, id, int(sessionLasts.Seconds())))
 	return grant, nil
 }
 
 // Logout ends the session of a request, if there is one.
-func (g *Guard) Logout(w http.ResponseWriter, r *http.Request) {
+func (g *Guard[S]) Logout(w http.ResponseWriter, r *http.Request) {
 	c := Take(r)
-	if g == nil || c.session == "" {
+	if g == nil {
 		return
 	}
-	g.sessions.remove(digestOf(c.session))
-	http.SetCookie(w, cookie(r, "", -1))
+	id := c.session(g.cookieName)
+	if id == "" {
+		return
+	}
+	g.sessions.remove(digestOf(id))
+	http.SetCookie(w, g.cookie(r, "", -1))
 }
 
 // cookie returns the cookie of the web page. Behind a proxy that ends TLS it is
 // for https alone, too.
-func cookie(r *http.Request, value string, maxAge int) *http.Cookie {
+func (g *Guard[S]) cookie(r *http.Request, value string, maxAge int) *http.Cookie {
 	return &http.Cookie{
-		Name: cookieName, Value: value, Path: "/", MaxAge: maxAge, HttpOnly: true, SameSite: http.SameSiteStrictMode,
+		Name: g.cookieName, Value: value, Path: "/", MaxAge: maxAge, HttpOnly: true, SameSite: http.SameSiteStrictMode,
 		Secure: r.TLS != nil || r.Header.Get("X-Forwarded-Proto") == "https",
 	}
 }
 
 // bySession returns the grant of a session that has not ended.
-func (g *Guard) bySession(id string) (Grant, bool) {
+func (g *Guard[S]) bySession(id string) (Grant[S], bool) {
 	if id == "" {
-		return Grant{}, false
+		return Grant[S]{}, false
 	}
 	s, ok := g.sessions.find(digestOf(id))
 	if !ok || !g.now().Before(s.ends) {
-		return Grant{}, false
+		return Grant[S]{}, false
 	}
 	grant, err := g.byToken(s.token)
 	return grant, err == nil
