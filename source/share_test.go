@@ -1,0 +1,349 @@
+package source_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/headgate-io/headgate/source"
+)
+
+// An upstream counts what it is asked, and answers with the number of the request.
+type upstream struct {
+	mu    sync.Mutex
+	asked int
+	takes time.Duration
+	err   error
+}
+
+func (u *upstream) ask(ctx context.Context) (any, error) {
+	u.mu.Lock()
+	u.asked++
+	n := u.asked
+	u.mu.Unlock()
+	select {
+	case <-time.After(u.takes):
+		return n, u.err
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// together has n callers ask at once, and returns their answers.
+func together(n int, do func(i int) (any, error)) (values []any, errs []error) {
+	values, errs = make([]any, n), make([]error, n)
+	var all sync.WaitGroup
+	for i := range n {
+		all.Go(func() { values[i], errs[i] = do(i) })
+	}
+	all.Wait()
+	return values, errs
+}
+
+func TestShareAsksOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var s source.Share
+		u := &upstream{takes: time.Second}
+		since := time.Now()
+		values, errs := together(50, func(i int) (any, error) {
+			time.Sleep(time.Duration(i) * 100 * time.Millisecond) // the last ones when the answer is there
+			return s.Do(t.Context(), "q", since, u.ask)
+		})
+		if u.asked != 1 || slices.ContainsFunc(values, func(v any) bool { return v != 1 }) || errors.Join(errs...) != nil {
+			t.Errorf("asked %d times, got %v, %v", u.asked, values, errs)
+		}
+		if v, err := s.Do(t.Context(), "other", since, u.ask); v != 2 || err != nil {
+			t.Errorf("another question got %v, %v", v, err)
+		}
+	})
+}
+
+// An answer counts when it was begun to be asked for at since or later: not
+// when it came later.
+func TestShareSince(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var s source.Share
+		u := &upstream{takes: 10 * time.Second}
+		begun := time.Now()
+		var all sync.WaitGroup
+		for _, test := range []struct {
+			after, since time.Duration
+			want         int
+		}{
+			{0, 0, 1},
+			{time.Second, -time.Hour, 1},
+			{2 * time.Second, 0, 1},
+			{3 * time.Second, time.Nanosecond, 2},       // as after a push: the answer under way may be too old
+			{4 * time.Second, 3 * time.Second, 2},       // and who waits for that one
+			{5 * time.Second, 2 * time.Second, 2},       // two are under way
+			{12 * time.Second, 0, 1},                    // the first has come
+			{14 * time.Second, 3 * time.Second, 2},      // so has the second
+			{15 * time.Second, 0, 2},                    // the newest counts
+			{16 * time.Second, 3*time.Second + 1, 3},    // a third
+			{30 * time.Second, 16 * time.Second, 3},     // which took long
+			{31 * time.Second, 31 * time.Second, 4},     // now
+			{50 * time.Second, 31*time.Second + 1, 5},   // too old by a nanosecond
+			{time.Hour, 50 * time.Second, 6},            // nothing is kept for so long
+			{2 * time.Hour, 0, 7},                       // whatever since says
+			{2*time.Hour + time.Minute, time.Second, 7}, // for a while it is
+		} {
+			all.Go(func() {
+				time.Sleep(test.after)
+				if v, err := s.Do(t.Context(), "q", begun.Add(test.since), u.ask); v != test.want || err != nil {
+					t.Errorf("after %v, since %v: got %v, %v, want %d", test.after, test.since, v, err, test.want)
+				}
+			})
+		}
+		all.Wait()
+	})
+}
+
+func TestShareSharesErrors(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var s source.Share
+		u := &upstream{takes: time.Second, err: errors.New("no such repository")}
+		since := time.Now()
+		_, errs := together(5, func(int) (any, error) { return s.Do(t.Context(), "q", since, u.ask) })
+		if slices.ContainsFunc(errs, func(err error) bool { return err != u.err }) {
+			t.Errorf("got %v", errs)
+		}
+		if _, err := s.Do(t.Context(), "q", since, u.ask); err != u.err || u.asked != 1 {
+			t.Errorf("later: %v, asked %d times", err, u.asked)
+		}
+	})
+}
+
+// Who leaves takes nobody along, not even the one who asked first.
+func TestShareCallerLeaves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var s source.Share
+		u := &upstream{takes: 10 * time.Second}
+		since, gone := time.Now(), errors.New("gone")
+		values, errs := together(3, func(i int) (any, error) {
+			time.Sleep(time.Duration(i))
+			ctx, cancel := context.WithCancelCause(t.Context())
+			defer cancel(nil)
+			if i < 2 {
+				time.AfterFunc(time.Second, func() { cancel(gone) })
+			}
+			v, err := s.Do(ctx, "q", since, u.ask)
+			if i < 2 && time.Since(since) > 2*time.Second {
+				t.Errorf("caller %d left after %v", i, time.Since(since))
+			}
+			return v, err
+		})
+		if !errors.Is(errs[0], gone) || !errors.Is(errs[1], gone) || values[2] != 1 || errs[2] != nil || u.asked != 1 {
+			t.Errorf("asked %d times, got %v, %v", u.asked, values, errs)
+		}
+	})
+}
+
+// What nobody waits for ends, before the last one is back, and counts for nobody.
+func TestShareEndsWithTheLast(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var s source.Share
+		since, asked, ended := time.Now(), 0, false
+		ask := func(ctx context.Context) (any, error) {
+			asked++
+			<-ctx.Done()
+			time.Sleep(time.Second) // to tidy up
+			ended = true
+			return "late", context.Cause(ctx)
+		}
+		_, errs := together(3, func(i int) (any, error) {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i+1)*time.Minute)
+			defer cancel()
+			return s.Do(ctx, "q", since, ask)
+		})
+		if asked != 1 || !ended || slices.ContainsFunc(errs, func(err error) bool { return err != context.DeadlineExceeded }) {
+			t.Errorf("asked %d times, ended: %v, got %v", asked, ended, errs)
+		}
+		if v, err := s.Do(t.Context(), "q", since, (&upstream{}).ask); v != 1 || err != nil {
+			t.Errorf("later: %v, %v", v, err)
+		}
+	})
+}
+
+// A context that has ended asks nobody anything.
+func TestShareEndedContext(t *testing.T) {
+	var s source.Share
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	u := &upstream{}
+	if _, err := s.Do(ctx, "q", time.Time{}, u.ask); err != context.Canceled || u.asked != 0 {
+		t.Errorf("got %v, asked %d times", err, u.asked)
+	}
+}
+
+// Ask is told when the last one of those who wait has to have an answer, so
+// that it begins no pause that it cannot end.
+func TestShareDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var s source.Share
+		start := time.Now()
+		tell := func(ctx context.Context) (any, error) {
+			time.Sleep(time.Second)
+			deadline, ok := ctx.Deadline()
+			if !ok {
+				return time.Duration(0), nil
+			}
+			return deadline.Sub(start), nil
+		}
+		for _, test := range []struct {
+			timeouts []time.Duration // 0 for none
+			want     time.Duration
+		}{
+			{[]time.Duration{time.Minute}, time.Minute},
+			{[]time.Duration{time.Minute, time.Hour, 2 * time.Minute}, time.Hour},
+			{[]time.Duration{time.Minute, 0}, 0},
+		} {
+			start = time.Now()
+			values, errs := together(len(test.timeouts), func(i int) (any, error) {
+				ctx, cancel := t.Context(), context.CancelFunc(func() {})
+				if d := test.timeouts[i]; d > 0 {
+					ctx, cancel = context.WithTimeout(ctx, d)
+				}
+				defer cancel()
+				return s.Do(ctx, "q", start, tell)
+			})
+			if slices.ContainsFunc(values, func(v any) bool { return v != test.want }) || errors.Join(errs...) != nil {
+				t.Errorf("%v: got %v, %v, want %v", test.timeouts, values, errs, test.want)
+			}
+			time.Sleep(time.Second)
+		}
+	})
+}
+
+// Libraries set the deadline of the context on what they wait for. When that of
+// the first caller is over, the others ask again, and none is told of it.
+func TestShareOthersDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var s source.Share
+		start, asked := time.Now(), 0
+		dial := func(ctx context.Context) (any, error) {
+			asked++
+			if deadline, ok := ctx.Deadline(); ok && asked == 1 {
+				time.Sleep(time.Until(deadline))
+				return nil, fmt.Errorf("dial: %w", context.DeadlineExceeded)
+			}
+			return "connected", nil
+		}
+		values, errs := together(2, func(i int) (any, error) {
+			time.Sleep(time.Duration(i) * time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			return s.Do(ctx, "q", start, dial)
+		})
+		if !errors.Is(errs[0], context.DeadlineExceeded) || values[1] != "connected" || errs[1] != nil {
+			t.Errorf("got %v, %v", values, errs)
+		}
+	})
+}
+
+// A time limit that is nobody's own is an answer.
+func TestShareOwnTimeLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var s source.Share
+		start, asked := time.Now(), 0
+		dial := func(ctx context.Context) (any, error) {
+			asked++
+			time.Sleep(30 * time.Second)
+			return nil, fmt.Errorf("dial: %w", context.DeadlineExceeded)
+		}
+		_, errs := together(3, func(i int) (any, error) { return s.Do(t.Context(), "q", start, dial) })
+		if asked != 1 || slices.ContainsFunc(errs, func(err error) bool { return err == nil }) {
+			t.Errorf("asked %d times, got %v", asked, errs)
+		}
+	})
+}
+
+func TestSharePanic(t *testing.T) {
+	for name, ask := range map[string]func(context.Context) (any, error){
+		"panic":  func(context.Context) (any, error) { time.Sleep(1); panic("boom") },
+		"goexit": func(context.Context) (any, error) { time.Sleep(1); runtime.Goexit(); return nil, nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var s source.Share
+				since := time.Now()
+				values, errs := together(3, func(int) (any, error) { return s.Do(t.Context(), "q", since, ask) })
+				for i, err := range errs {
+					p, ok := errors.AsType[*source.PanicError](err)
+					if values[i] != nil || err == nil || ok != (name == "panic") || ok && !strings.Contains(string(p.Stack), "share_test.go") {
+						t.Errorf("got %v, %v", values[i], err)
+					}
+				}
+			})
+		})
+	}
+}
+
+// Nil is for programs of one object.
+func TestShareNil(t *testing.T) {
+	var s *source.Share
+	u := &upstream{}
+	for want := 1; want < 3; want++ {
+		if v, err := s.Do(t.Context(), "q", time.Time{}, u.ask); v != want || err != nil {
+			t.Errorf("got %v, %v", v, err)
+		}
+	}
+}
+
+// A heavy answer weighs what it says.
+type heavy int64
+
+func (h heavy) Weight() int64 { return int64(h) }
+
+// What is kept is bounded, in number and in bytes; what is too heavy is for
+// those alone who wait for it.
+func TestShareBounded(t *testing.T) {
+	var s source.Share
+	start := time.Now()
+	keptOf := func(n int, value any) (kept int) {
+		for i := range n {
+			s.Do(t.Context(), fmt.Sprint(value, i), start, func(context.Context) (any, error) { return value, nil })
+		}
+		for i := range n {
+			kept++
+			s.Do(t.Context(), fmt.Sprint(value, i), start, func(context.Context) (any, error) {
+				kept--
+				return nil, errors.New("not kept")
+			})
+		}
+		return kept
+	}
+	for _, test := range []struct {
+		n     int
+		value any
+		want  int
+	}{
+		{10, heavy(1 << 20), 10},
+		{10, heavy(1<<20 + 1), 0},
+	} {
+		if got := keptOf(test.n, test.value); got != test.want {
+			t.Errorf("of %d answers of weight %v %d are kept, want %d", test.n, test.value, got, test.want)
+		}
+	}
+	before := allocated()
+	for i := range 20_000 {
+		s.Do(t.Context(), fmt.Sprintf("question %d", i), start, func(context.Context) (any, error) { return make([]byte, 4<<10), nil })
+	}
+	if grown := allocated() - before; grown > 24<<20 {
+		t.Errorf("20,000 questions of 4 KiB leave %d bytes", grown)
+	}
+	runtime.KeepAlive(&s)
+}
+
+func allocated() int64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
