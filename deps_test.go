@@ -31,7 +31,7 @@ var rooms = map[string]room{
 	"source/controller/journal": {imports: "source"},
 	"source/controller/notify":  {imports: "source"},
 	"source/controller/server":  {imports: "artifact source source/controller source/controller/access source/controller/hook source/controller/journal"},
-	"source/controller/web":     {},
+	"source/controller/web":     {imports: "internal/page"},
 
 	"git":                   {imports: "artifact source internal/transport internal/redact internal/version git/internal/config git/internal/lfs git/internal/local git/internal/object git/internal/packfile git/internal/pool git/internal/signature git/internal/wire", modules: gitModules},
 	"git/internal/config":   {},
@@ -83,7 +83,7 @@ var rooms = map[string]room{
 	"rollout/tester/remote": {imports: "rollout/tester/api rollout/tester/run internal/origin internal/redact internal/retry internal/zone"},
 	"rollout/tester/run":    {imports: "rollout/tester/api rollout/tester/summary internal/bolt internal/redact", modules: bboltModules},
 	"rollout/tester/task":   {imports: "rollout/tester/api rollout/tester/run rollout/tester/task/internal/job internal/command"},
-	"rollout/tester/web":    {},
+	"rollout/tester/web":    {imports: "internal/page"},
 
 	"rollout/tester/summary":           {imports: "rollout/tester/api internal/redact"},
 	"rollout/tester/task/internal/job": {imports: "internal/command", modules: "golang.org/x/sys"},
@@ -101,6 +101,7 @@ var rooms = map[string]room{
 	"internal/listen":    {imports: "internal/reload"},
 	"internal/openpgp":   {modules: "github.com/ProtonMail/go-crypto github.com/cloudflare/circl golang.org/x/crypto golang.org/x/sys"},
 	"internal/origin":    {},
+	"internal/page":      {},
 	"internal/redact":    {},
 	"internal/reload":    {},
 	"internal/retry":     {},
@@ -109,6 +110,7 @@ var rooms = map[string]room{
 	"internal/zone":      {},
 	"internal/version":   {modules: "github.com/Masterminds/semver/v3"},
 
+	"internal/page/pagetest":   {test: true},
 	"internal/testenv":         {modules: "golang.org/x/crypto golang.org/x/sys github.com/google/go-containerregistry github.com/opencontainers/image-spec github.com/opencontainers/go-digest github.com/klauspost/compress github.com/Masterminds/semver/v3 sigs.k8s.io/yaml go.yaml.in/yaml/v2 go.yaml.in/yaml/v3", test: true},
 	"login/internal/logintest": {imports: "artifact source git oci internal/testenv", test: true},
 	"source/sourcetest":        {imports: "artifact source", test: true},

@@ -1,11 +1,12 @@
 // Deciding about gates and rollback switches: what can be done with one, and
 // the dialog that asks before it is done.
 
-import { gatePath, post } from "./api.js";
+import { path, post } from "./api.js";
 import { ask, choice, field, select } from "./dialog.js";
 import { button, facts, h, optional, remote, waited } from "./dom.js";
 import { inline } from "./words.js";
 
+export const gatePath = (key, ...more) => path("gates", key.kind, key.namespace, key.name, key.gate, ...more);
 export const canaryOf = (gate) => `${gate.namespace}/${gate.name}`;
 export const kindOf = (gate) => (gate.kind === "gate" ? "Gate" : "Rollback switch");
 // awaits reports whether a gate waits for approval: it may be open for another revision.

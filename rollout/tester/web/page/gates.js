@@ -1,13 +1,15 @@
 // Gates and rollback switches: what waits, all of them, one of them, and the
 // audit trail.
 
-import { gatePath, read } from "./api.js";
-import { awaits, buttons, canaryOf, kindOf, visit } from "./decide.js";
+import { read } from "./api.js";
+import { awaits, buttons, canaryOf, gatePath, kindOf, visit } from "./decide.js";
 import { field } from "./dialog.js";
 import { ago, badge, facts, h, listing, optional, remote, section, sync } from "./dom.js";
 import { Collection, pages } from "./live.js";
 import { runningSection } from "./runs.js";
-import { inline, modes } from "./words.js";
+import { inline } from "./words.js";
+
+const modes = { checksum: "one revision", "one-shot": "the next revision", sticky: "every revision" };
 
 // The key is in the order of the listing.
 export const keyOf = (gate) => JSON.stringify([gate.namespace, gate.name, gate.kind, gate.gate]);

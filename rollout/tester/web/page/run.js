@@ -1,6 +1,6 @@
 // One run: what it is, how it ended, and its output as it comes.
 
-import { address, output, path, read } from "./api.js";
+import { address, path, read, send, text } from "./api.js";
 import { ago, button, facts, h, optional, remote, report, section, sync } from "./dom.js";
 import { pause } from "./live.js";
 import { canaryOf, cancel, duration, over, stateOf, summary } from "./runs.js";
@@ -26,7 +26,7 @@ function outputBox(id) {
 
   function follow(on) {
     following = on;
-    toggle.setAttribute("aria-pressed", String(on));
+    toggle.ariaPressed = on;
     if (on) box.scrollTop = box.scrollHeight;
   }
   box.addEventListener("scroll", () => follow(box.scrollHeight - box.scrollTop - box.clientHeight < 24), { passive: true });
@@ -107,7 +107,7 @@ export function runView(app, id) {
     for (let failures = 0; !signal.aborted && !complete; ) {
       try {
         box.clear();
-        for await (const chunk of output(id, signal)) box.append(chunk);
+        for await (const chunk of text(await send("GET", address(path("runs", id, "output"), { follow: "true" }), { signal, accept: "text/plain" }))) box.append(chunk);
         box.append("", true);
         complete = true;
         report(box.problem, null);

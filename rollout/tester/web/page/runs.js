@@ -4,7 +4,7 @@ import { path, post, read } from "./api.js";
 import { ask, field, select } from "./dialog.js";
 import { ago, badge, h, listing, optional, remote, waited } from "./dom.js";
 import { Collection, pages } from "./live.js";
-import { count, inline, latency, number, span } from "./words.js";
+import { count, inline, number, span } from "./words.js";
 
 const kinds = {
   queued: "off", running: "busy", succeeded: "good", failed: "bad", "timed-out": "bad", cancelled: "off", stopped: "off", lost: "bad",
@@ -17,6 +17,8 @@ export const stateOf = (run) => badge(inline(run.state.replace("-", " ")), kinds
 export const duration = (run) => (over(run) ? span(run.durationMs) : run.started ? waited(run.started) : "not started");
 
 const route = (run) => `#/runs/${encodeURIComponent(run.id)}`;
+// latency words nanoseconds.
+const latency = (ns) => (ns < 1e9 ? `${number(ns / 1e6)} ms` : `${number(ns / 1e9)} s`);
 const newest = (a, b) => Date.parse(b.created) - Date.parse(a.created) || b.id.localeCompare(a.id);
 
 // summary words what the output of a known tool says.

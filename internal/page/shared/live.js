@@ -62,6 +62,12 @@ export function pages(app, part, fetch) {
 
 export const pause = (ms) => new Promise((resolve) => { setTimeout(resolve, ms); });
 
+// every calls f at intervals, until signal ends.
+export function every(ms, signal, f) {
+  const timer = setInterval(f, ms);
+  signal.addEventListener("abort", () => clearInterval(timer));
+}
+
 // follow calls opened whenever the stream of changes is open (again), notice
 // for each change, and state with connecting, live or reconnecting; it waits
 // longer after each failure, at most half a minute. It ends with signal, or when

@@ -1,5 +1,5 @@
-// The HTTP API of the test runner. Its address is relative to this file, so
-// that a path prefix stays.
+// The HTTP API of the server. Its address is relative to this file, so that a
+// path prefix stays.
 
 import { learnClock } from "./words.js";
 
@@ -20,8 +20,6 @@ export function path(...segments) {
   return segments.map(encodeURIComponent).join("/");
 }
 
-export const gatePath = (key, ...more) => path("gates", key.kind, key.namespace, key.name, key.gate, ...more);
-
 // address is a URL of the API as text, with those query parameters that are set.
 export function address(target, query = {}) {
   const url = new URL(target, root);
@@ -38,7 +36,7 @@ async function reasonOf(response) {
   }
 }
 
-async function send(method, url, { body, signal, accept = "application/json" }) {
+export async function send(method, url, { body, signal, accept = "application/json" }) {
   let response;
   try {
     response = await fetch(url, {
@@ -73,7 +71,7 @@ export const remove = (target) => call("DELETE", target);
 
 // text yields what a stream has, as it comes. Silence for that many
 // milliseconds ends it as a problem.
-async function* text(response, silence) {
+export async function* text(response, silence) {
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   try {
     for (;;) {
@@ -88,11 +86,6 @@ async function* text(response, silence) {
   } finally {
     reader.cancel().catch(() => {});
   }
-}
-
-// output yields the output of a run until the run has ended.
-export async function* output(id, signal) {
-  yield* text(await send("GET", address(path("runs", id, "output"), { follow: "true" }), { signal, accept: "text/plain" }));
 }
 
 // watch yields changes as they are made, after one null when the stream is open.
