@@ -1,11 +1,14 @@
 package main
 
 import (
+	"errors"
+	"io/fs"
 	"path/filepath"
 
 	"github.com/spf13/cobra"
 
 	"github.com/headgate-io/headgate/artifact"
+	"github.com/headgate-io/headgate/oci"
 )
 
 // cacheFlags say what a fetch leaves for the next one.
@@ -19,8 +22,26 @@ func (f *cacheFlags) register(c *cobra.Command) {
 	c.Flags().Int64Var(&f.cacheSize, "cache-size", 1<<30, "most `BYTES` in the cache: what was used longest ago goes first; 0 is no cache, -1 no limit")
 }
 
+// storingFlags are those of commands that store artifacts.
+type storingFlags struct {
+	sourceFlags
+	cacheFlags
+}
+
+// openStore opens the store, which is made when there is none.
+func (f *storingFlags) openStore(baseURL string) (*artifact.Store, error) {
+	store, err := artifact.OpenStore(artifact.StoreConfig{Dir: f.store, BaseURL: baseURL, Algorithm: artifact.Algorithm(f.digest), Keep: f.keep, KeepFor: f.keepFor})
+	if errors.Is(err, fs.ErrInvalid) {
+		return nil, &exitError{exitUsage, err}
+	}
+	if err != nil {
+		return nil, failed(err)
+	}
+	return store, nil
+}
+
 // cacheDir returns where the cache is, "" when there is none.
-func (f *fetchFlags) cacheDir() string {
+func (f *storingFlags) cacheDir() string {
 	switch {
 	case f.cacheSize == 0:
 		return ""
@@ -30,11 +51,16 @@ func (f *fetchFlags) cacheDir() string {
 	return filepath.Join(f.store, ".cache")
 }
 
-// openCache opens the cache, nil when there is none.
-func (f *fetchFlags) openCache() (*artifact.Cache, error) {
+// openCache opens the cache, nil when there is none, and returns what signatures
+// are verified with, which keeps things in it.
+func (f *storingFlags) openCache() (*artifact.Cache, map[string]oci.Technology, error) {
 	dir := f.cacheDir()
 	if dir == "" {
-		return nil, nil
+		return nil, technologies(""), nil
 	}
-	return artifact.OpenCache(artifact.CacheConfig{Dir: dir, MaxBytes: f.cacheSize})
+	cache, err := artifact.OpenCache(artifact.CacheConfig{Dir: dir, MaxBytes: f.cacheSize})
+	if err != nil {
+		return nil, nil, failed(err)
+	}
+	return cache, technologies(filepath.Join(dir, "sigstore")), nil
 }

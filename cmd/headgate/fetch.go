@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"path/filepath"
 	"slices"
 
@@ -15,8 +14,7 @@ import (
 )
 
 type fetchFlags struct {
-	sourceFlags
-	cacheFlags
+	storingFlags
 	out      string
 	detailed bool
 }
@@ -77,20 +75,21 @@ func (p *program) runFetch(ctx context.Context, f *fetchFlags, args []string) er
 	if err != nil {
 		return err
 	}
-	store, err := artifact.OpenStore(artifact.StoreConfig{Dir: f.store, BaseURL: f.baseURL, Algorithm: artifact.Algorithm(f.digest)})
-	if errors.Is(err, fs.ErrInvalid) {
-		return &exitError{exitUsage, err}
-	}
+	return p.bringUp(ctx, s, f, named)
+}
+
+// bringUp reconciles the objects named, and those that they are made of.
+func (p *program) bringUp(ctx context.Context, s *session, f *fetchFlags, named []source.Object) error {
+	store, err := f.openStore(f.baseURL)
 	if err != nil {
-		return failed(err)
+		return err
 	}
 	defer store.Close()
-	if s.env.Cache, err = f.openCache(); err != nil {
-		return failed(err)
+	if s.env.Cache, s.technologies, err = f.openCache(); err != nil {
+		return err
 	}
 	if s.env.Cache != nil {
 		defer s.env.Cache.Close()
-		s.technologies = technologies(filepath.Join(f.cacheDir(), "sigstore"))
 	}
 	if err := errors.Join(f.checkOut(named), f.checkFrom(s.env.Local)); err != nil {
 		return &exitError{exitUsage, err}

@@ -18,6 +18,8 @@ type sourceFlags struct {
 	store    string
 	baseURL  string
 	digest   string
+	keep     int           // superseded artifacts that stay
+	keepFor  time.Duration // and how long
 	from     []string
 	secrets  string
 	parallel int
@@ -31,12 +33,17 @@ type sourceFlags struct {
 func (f *sourceFlags) register(c *cobra.Command) {
 	fl := c.Flags()
 	registerFiles(c, &f.files)
-	fl.StringArrayVar(&f.from, "from", nil, "`URL=PATH` of a local Git repository or directory that stands in for the origin at URL, which is ENDPOINT/BUCKET for a bucket, or a repository of charts; repeatable")
+	f.registerFrom(c)
 	fl.IntVar(&f.parallel, "parallel", 4, "objects worked on at once")
 	fl.DurationVar(&f.timeout, "timeout", 0, "bound of the whole command; each phase of an object is bounded by its spec.timeout as well")
 	f.registerAccess(c)
 	f.registerOutput(c, "table", "wide", "json", "yaml", "name")
 	c.ValidArgsFunction = completeObjects(&f.files)
+}
+
+// registerFrom adds the flag of what stands in for origins.
+func (f *sourceFlags) registerFrom(c *cobra.Command) {
+	c.Flags().StringArrayVar(&f.from, "from", nil, "`URL=PATH` of a local Git repository or directory that stands in for the origin at URL, which is ENDPOINT/BUCKET for a bucket, or a repository of charts; repeatable")
 }
 
 // registerAccess adds the flags that say how origins are reached.

@@ -24,22 +24,31 @@ import (
 )
 
 // origins is the table of what this command can fetch: kind → constructor.
-var origins = map[string]func(*session, source.Object) source.Origin{
-	"GitRepository": func(s *session, o source.Object) source.Origin {
-		return git.New(o.(*source.GitRepository), s.env)
+var origins = map[string]func(source.Object, source.Env, map[string]oci.Technology) source.Origin{
+	"GitRepository": func(o source.Object, env source.Env, _ map[string]oci.Technology) source.Origin {
+		return git.New(o.(*source.GitRepository), env)
 	},
-	"Bucket": func(s *session, o source.Object) source.Origin {
-		return bucket.New(o.(*source.Bucket), s.env, providers)
+	"Bucket": func(o source.Object, env source.Env, _ map[string]oci.Technology) source.Origin {
+		return bucket.New(o.(*source.Bucket), env, providers)
 	},
-	"OCIRepository": func(s *session, o source.Object) source.Origin {
-		return oci.New(o.(*source.OCIRepository), s.env, s.technologies)
+	"OCIRepository": func(o source.Object, env source.Env, t map[string]oci.Technology) source.Origin {
+		return oci.New(o.(*source.OCIRepository), env, t)
 	},
-	"PkgRepository": func(s *session, o source.Object) source.Origin {
-		return chart.NewRepository(o.(*source.PkgRepository), s.env)
+	"PkgRepository": func(o source.Object, env source.Env, _ map[string]oci.Technology) source.Origin {
+		return chart.NewRepository(o.(*source.PkgRepository), env)
 	},
-	"PkgChart": func(s *session, o source.Object) source.Origin {
-		return chart.New(o.(*source.PkgChart), s.env, s.technologies)
+	"PkgChart": func(o source.Object, env source.Env, t map[string]oci.Technology) source.Origin {
+		return chart.New(o.(*source.PkgChart), env, t)
 	},
+}
+
+// newOrigin returns the origin of obj.
+func newOrigin(obj source.Object, env source.Env, t map[string]oci.Technology) (source.Origin, error) {
+	construct, ok := origins[obj.Head().Kind]
+	if !ok {
+		return nil, unfetchable(obj.Head().Kind)
+	}
+	return construct(obj, env, t), nil
 }
 
 // providers is the table of what buckets can be read with: spec.provider → driver.
@@ -81,29 +90,28 @@ func (p *program) open(f *sourceFlags) (*session, error) {
 	if f.timeout < 0 {
 		return nil, usage("--timeout %s: want a positive time, or 0 for none", f.timeout)
 	}
-	if _, err := artifact.Algorithm(f.digest).New(); f.digest != "" && err != nil {
-		return nil, usage("--digest: %w", err)
-	}
-	local, err := localOrigins(f.from)
-	if err != nil {
-		return nil, err
-	}
-	keychain, err := p.keychain(f.docker)
+	env, err := p.environment(f)
 	if err != nil {
 		return nil, err
 	}
 	set, bad := p.load(f.files, f.quiet)
-	secrets, err := p.secretPlaces(f.secrets, set)
-	if err != nil {
+	if env.Secrets, err = p.secretPlaces(f.secrets, set); err != nil {
 		return nil, err
 	}
-	return &session{flags: f, set: set, bad: bad, technologies: technologies(""), env: source.Env{
-		Secrets:  secrets,
-		Login:    p.login(),
-		Local:    local,
-		Limits:   artifact.Limits{Bytes: f.maxBytes},
-		Keychain: keychain,
-	}}, nil
+	return &session{flags: f, set: set, bad: bad, technologies: technologies(""), env: env}, nil
+}
+
+// environment returns what origins get besides Secrets, once the flags about it are checked.
+func (p *program) environment(f *sourceFlags) (env source.Env, err error) {
+	if _, err := artifact.Algorithm(f.digest).New(); f.digest != "" && err != nil {
+		return env, usage("--digest: %w", err)
+	}
+	if env.Local, err = localOrigins(f.from); err != nil {
+		return env, err
+	}
+	env.Login, env.Limits = p.login(), artifact.Limits{Bytes: f.maxBytes}
+	env.Keychain, err = p.keychain(f.docker)
+	return env, err
 }
 
 // secretPlaces returns where Secrets are looked up: documents, the directory
@@ -237,11 +245,7 @@ func (s *session) alone(ctx context.Context, obj source.Object) (source.Object, 
 
 // origin returns the origin of obj.
 func (s *session) origin(obj source.Object) (source.Origin, error) {
-	construct, ok := origins[obj.Head().Kind]
-	if !ok {
-		return nil, unfetchable(obj.Head().Kind)
-	}
-	return construct(s, obj), nil
+	return newOrigin(obj, s.env, s.technologies)
 }
 
 // concealed returns err without the credentials that from has read: a server

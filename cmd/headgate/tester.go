@@ -11,20 +11,16 @@ import (
 
 // testerFlags say how the test runner is reached, what it may run, and what it keeps.
 type testerFlags struct {
-	addr          string
-	baseURL       string
+	listenFlags
+	logFlags
 	state         string
 	types         []string
 	failureStatus int
 	strict        bool
 	maxBody       string
-	grace         time.Duration
-	logLevel      string
-	logFormat     string
 	runFlags      testerRunFlags
 	toolFlags     testerToolFlags
 	remoteFlags   testerRemoteFlags
-	accessFlags   testerAccessFlags
 }
 
 func (p *program) tester() *cobra.Command { return p.testerCommand(new(testerFlags)) }
@@ -53,29 +49,26 @@ within --shutdown-grace; 2 usage.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return asFailure(p.runTester(c.Context(), f)) },
 	}
+	f.listenFlags.register(c, listenWords{
+		addr: "127.0.0.1:8080", baseURL: "that people reach it by, for links in answers; default that of the request", open: "runs commands here",
+		grace: 20 * time.Second, ending: "runs have to end, and answers to be read,",
+	})
+	f.logFlags.register(c)
 	f.register(c)
 	f.runFlags.register(c)
 	f.toolFlags.register(c)
 	f.remoteFlags.register(c)
-	f.accessFlags.register(c)
 	return c
 }
 
 func (f *testerFlags) register(c *cobra.Command) {
 	fl := c.Flags()
-	fl.StringVar(&f.addr, "addr", "127.0.0.1:8080", "`HOST:PORT` to listen on; port 0 takes a free one")
-	fl.StringVar(&f.baseURL, "base-url", "", "`URL` that people reach it by, for links in answers; default that of the request")
 	fl.StringVar(&f.state, "state", "", "`DIR` of gates, audit trail and history, which survive the process; it is made")
 	fl.StringSliceVar(&f.types, "types", nil, "`TYPE,…` of tests that may be asked for; default all")
 	fl.IntVar(&f.failureStatus, "failure-status", 422, "`STATUS` of the answer when a test failed: 400 to 599, but not 408, 425, 429 or 503")
 	fl.BoolVar(&f.strict, "strict", false, "tests are asked for at / alone; other unknown paths are not found")
 	fl.StringVar(&f.maxBody, "max-body", "1Mi", "most `BYTES` of a request: 65536, 64Ki, 1Mi")
-	fl.DurationVar(&f.grace, "shutdown-grace", 20*time.Second, "how long runs have to end, and answers to be read, when it is told to end")
-	fl.StringVar(&f.logLevel, "log-level", "info", "what is logged: debug, info, warn or error")
-	fl.StringVar(&f.logFormat, "log-format", "text", "how: text or json")
 	complete(c, "types", api.Types()...)
-	complete(c, "log-level", "debug", "info", "warn", "error")
-	complete(c, "log-format", "text", "json")
 }
 
 // runTester serves until ctx ends.

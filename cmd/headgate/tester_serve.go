@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net/http"
-	"net/url"
 	"runtime"
 	"slices"
 
@@ -18,22 +16,6 @@ import (
 	"github.com/headgate-io/headgate/rollout/tester/task"
 )
 
-// log returns the log that the flags ask for.
-func (f *testerFlags) log(w io.Writer) (*slog.Logger, error) {
-	var level slog.Level
-	if err := level.UnmarshalText([]byte(f.logLevel)); err != nil || !slices.Contains([]string{"debug", "info", "warn", "error"}, f.logLevel) {
-		return nil, usage("--log-level %q: want debug, info, warn or error", f.logLevel)
-	}
-	options := &slog.HandlerOptions{Level: level}
-	switch f.logFormat {
-	case "text":
-		return slog.New(slog.NewTextHandler(w, options)), nil
-	case "json":
-		return slog.New(slog.NewJSONHandler(w, options)), nil
-	}
-	return nil, usage("--log-format %q: want text or json", f.logFormat)
-}
-
 // openTester opens the test runner that the flags describe.
 func (p *program) openTester(f *testerFlags, log *slog.Logger) (*tester.Server, error) {
 	s, desk, err := f.server(p.lookup)
@@ -41,7 +23,7 @@ func (p *program) openTester(f *testerFlags, log *slog.Logger) (*tester.Server, 
 		return nil, err
 	}
 	s.Log = log
-	if s.Guard, err = f.accessFlags.guard(log); err != nil {
+	if s.Guard, err = f.guard(log); err != nil {
 		return nil, err
 	}
 	if f.state == "" {
@@ -60,7 +42,7 @@ func (p *program) openTester(f *testerFlags, log *slog.Logger) (*tester.Server, 
 
 // server returns what the flags say of a server, and of its runs. It does nothing.
 func (f *testerFlags) server(lookup func(string) (string, bool)) (*tester.Server, testrun.Config, error) {
-	s := &tester.Server{FailureStatus: f.failureStatus, Strict: f.strict, BaseURL: f.baseURL, Types: f.types, OpenMetrics: f.accessFlags.openMetrics}
+	s := &tester.Server{FailureStatus: f.failureStatus, Strict: f.strict, BaseURL: f.baseURL, Types: f.types, OpenMetrics: f.openMetrics}
 	desk, err := f.runFlags.config(f.state)
 	if err != nil {
 		return nil, desk, err
@@ -74,7 +56,7 @@ func (f *testerFlags) server(lookup func(string) (string, bool)) (*tester.Server
 	if s.MaxBody, err = parseBytes(f.maxBody); err != nil {
 		return nil, desk, usage("--max-body %w", err)
 	}
-	return s, desk, errors.Join(f.check(), f.accessFlags.check())
+	return s, desk, errors.Join(f.check(), f.listenFlags.check())
 }
 
 // busyStatuses are those that callers take for another answer than that of a test.
@@ -88,24 +70,6 @@ func (f *testerFlags) check() error {
 		if api.TypeName(name) == "" {
 			return usage("--types %q: want %s", name, either(api.Types()))
 		}
-	}
-	if f.grace <= 0 {
-		return usage("--shutdown-grace %s: want a positive time", f.grace)
-	}
-	if f.baseURL == "" {
-		return nil
-	}
-	if err := checkWebURL(f.baseURL); err != nil {
-		return usage("--base-url: %w", err)
-	}
-	return nil
-}
-
-// checkWebURL wants the URL of a server.
-func checkWebURL(text string) error {
-	u, err := url.Parse(text)
-	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
-		return errors.New("want http:// or https://, a host, and perhaps a path")
 	}
 	return nil
 }
@@ -127,7 +91,7 @@ func (p *program) serveTester(ctx context.Context, f *testerFlags, s *tester.Ser
 		stop()
 		err = errors.Join(err, <-reaped, s.Gates.Close())
 	}()
-	l, err := s.Listen(ctx, f.accessFlags.endpoint(f))
+	l, err := s.Listen(ctx, f.endpoint())
 	if err != nil {
 		if errors.Is(err, tester.ErrExposed) {
 			err = usage("--addr: %w: give --tokens or --client-ca, or --insecure-listen", err)
