@@ -30,7 +30,7 @@ var rooms = map[string]room{
 	"source/controller/hook":    {imports: "source"},
 	"source/controller/journal": {imports: "source"},
 	"source/controller/notify":  {imports: "source"},
-	"source/controller/server":  {imports: "artifact source source/controller source/controller/access source/controller/hook source/controller/journal"},
+	"source/controller/server":  {imports: "artifact internal/answer internal/redact source source/controller source/controller/access source/controller/api source/controller/hook source/controller/journal source/controller/web", modules: prometheusModules},
 	"source/controller/web":     {imports: "internal/page"},
 
 	"git":                   {imports: "artifact source internal/transport internal/redact internal/version git/internal/config git/internal/lfs git/internal/local git/internal/object git/internal/packfile git/internal/pool git/internal/signature git/internal/wire", modules: gitModules},
@@ -76,7 +76,7 @@ var rooms = map[string]room{
 	"rollout/simulate": {imports: "rollout"},
 	"rollout/traffic":  {imports: "rollout internal/command internal/redact"},
 
-	"rollout/tester":        {imports: "rollout rollout/tester/access rollout/tester/api rollout/tester/gate rollout/tester/remote rollout/tester/run rollout/tester/task rollout/tester/web internal/redact", modules: prometheusModules + " golang.org/x/net"}, // which bounds the number of connections
+	"rollout/tester":        {imports: "internal/answer rollout rollout/tester/access rollout/tester/api rollout/tester/gate rollout/tester/remote rollout/tester/run rollout/tester/task rollout/tester/web internal/redact", modules: prometheusModules + " golang.org/x/net"}, // which bounds the number of connections
 	"rollout/tester/access": {imports: "rollout/tester/api internal/access internal/document internal/listen"},
 	"rollout/tester/api":    {imports: "internal/redact internal/origin"},
 	"rollout/tester/gate":   {imports: "rollout/tester/api internal/bolt internal/redact", modules: bboltModules},
@@ -94,6 +94,7 @@ var rooms = map[string]room{
 	},
 
 	"internal/access":    {imports: "internal/document internal/redact internal/reload", modules: "go.yaml.in/yaml/v3"},
+	"internal/answer":    {},
 	"internal/bolt":      {imports: "internal/durable", modules: bboltModules},
 	"internal/durable":   {},
 	"internal/command":   {},

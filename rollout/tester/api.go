@@ -1,16 +1,12 @@
 package tester
 
 import (
-	"bytes"
-	"encoding/json"
-	"errors"
-	"io"
-	"mime"
 	"net/http"
 	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/headgate-io/headgate/internal/answer"
 	"github.com/headgate-io/headgate/rollout/tester/api"
 )
 
@@ -70,9 +66,9 @@ func (c *apiCall) serve(segments []string) error {
 		return c.answer(route)
 	}
 	if allowed != nil {
-		return wrongMethod(c.w, allowed...)
+		return answer.WrongMethod(c.w, allowed...)
 	}
-	return refuse(http.StatusNotFound, "there is nothing at this path")
+	return answer.Refuse(http.StatusNotFound, "there is nothing at this path")
 }
 
 // answer does what a route does, for who may ask.
@@ -107,26 +103,7 @@ func (a apiRoute) match(segments []string) ([]string, bool) {
 
 // read reads the JSON of a request, as strictly as the API is: what is unknown
 // is refused. No body is an empty object.
-func (c *apiCall) read(value any) error {
-	return c.body(c.w, c.r, func(text []byte) error {
-		if len(bytes.TrimSpace(text)) == 0 {
-			return nil
-		}
-		kind, _, err := mime.ParseMediaType(c.r.Header.Get("Content-Type"))
-		if err != nil || kind != "application/json" {
-			return refuse(http.StatusUnsupportedMediaType, "send JSON, with the header Content-Type: application/json")
-		}
-		decoder := json.NewDecoder(bytes.NewReader(text))
-		decoder.DisallowUnknownFields()
-		if err := decoder.Decode(value); err != nil {
-			return refuse(http.StatusBadRequest, "%s", describe(err))
-		}
-		if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
-			return refuse(http.StatusBadRequest, "the body is not a JSON object: something follows it")
-		}
-		return nil
-	})
-}
+func (c *apiCall) read(value any) error { return answer.Read(c.w, c.r, c.maxBody(), value) }
 
 const (
 	defaultLimit = 100
@@ -139,10 +116,10 @@ func (c *apiCall) filter(allowed ...string) (api.Filter, error) {
 	query := c.r.URL.Query()
 	for name, values := range query {
 		if !slices.Contains(allowed, name) {
-			return f, refuse(http.StatusBadRequest, "parameter %s: is unknown here; there are %s", shorten(name), strings.Join(allowed, ", "))
+			return f, answer.Refuse(http.StatusBadRequest, "parameter %s: is unknown here; there are %s", shorten(name), strings.Join(allowed, ", "))
 		}
 		if len(values) != 1 {
-			return f, refuse(http.StatusBadRequest, "parameter %s: is there twice", name)
+			return f, answer.Refuse(http.StatusBadRequest, "parameter %s: is there twice", name)
 		}
 		if err := setFilter(&f, name, values[0]); err != nil {
 			return f, err
@@ -190,7 +167,7 @@ func setFilter(f *api.Filter, name, value string) error {
 		f.Before = value
 	}
 	if err != nil || !valid {
-		return refuse(http.StatusBadRequest, "parameter %s: %s is not possible: want %s", name, strconv.Quote(shorten(value)), possible[name])
+		return answer.Refuse(http.StatusBadRequest, "parameter %s: %s is not possible: want %s", name, strconv.Quote(shorten(value)), possible[name])
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/headgate-io/headgate/internal/answer"
 	"github.com/headgate-io/headgate/rollout/tester/api"
 )
 
@@ -25,7 +26,7 @@ func (c *apiCall) gates() error {
 		return f.Waiting && g.Waiting == nil || c.Check(g.Key) != nil
 	})
 	seen = append([]api.Gate{}, seen[:min(len(seen), limit)]...) // [] and not null
-	return reply(c.w, http.StatusOK, struct {
+	return answer.JSON(c.w, http.StatusOK, struct {
 		Gates []api.Gate `json:"gates"`
 	}{seen})
 }
@@ -37,11 +38,11 @@ func (c *apiCall) key() (api.Key, error) {
 		k.Gate = api.DefaultGate // by which scopes know it
 	}
 	if k.Kind != api.KindGate && k.Kind != api.KindRollback {
-		return k, refuse(http.StatusNotFound, "kind %s: is neither gate nor rollback", strconv.Quote(shorten(c.path[0])))
+		return k, answer.Refuse(http.StatusNotFound, "kind %s: is neither gate nor rollback", strconv.Quote(shorten(c.path[0])))
 	}
 	for _, name := range c.path[1:4] {
 		if len(name) > maxName {
-			return k, refuse(http.StatusBadRequest, "a name in the path is longer than %d bytes", maxName)
+			return k, answer.Refuse(http.StatusBadRequest, "a name in the path is longer than %d bytes", maxName)
 		}
 	}
 	return k, nil
@@ -55,7 +56,7 @@ func (c *apiCall) gate() error {
 	if err != nil {
 		return err
 	}
-	return reply(c.w, http.StatusOK, c.Gates.Gate(k))
+	return answer.JSON(c.w, http.StatusOK, c.Gates.Gate(k))
 }
 
 // changeGate opens, closes or rejects a gate, or makes links that do.
@@ -66,7 +67,7 @@ func (c *apiCall) changeGate() error {
 	}
 	action := c.path[4]
 	if !slices.Contains([]string{"open", "close", "reject", "link"}, action) {
-		return refuse(http.StatusNotFound, "there is nothing at this path")
+		return answer.Refuse(http.StatusNotFound, "there is nothing at this path")
 	}
 	may := c.Change
 	if action == "reject" || action == "link" { // a link can do both
@@ -86,7 +87,7 @@ func (c *apiCall) changeGate() error {
 	if err != nil {
 		return err
 	}
-	return reply(c.w, http.StatusOK, state)
+	return answer.JSON(c.w, http.StatusOK, state)
 }
 
 func (c *apiCall) link(k api.Key) error {
@@ -96,10 +97,10 @@ func (c *apiCall) link(k api.Key) error {
 	}
 	ttl, err := api.ParseInterval(request.TTL, linkLasts)
 	if err != nil {
-		return refuse(http.StatusBadRequest, "ttl: %w", err)
+		return answer.Refuse(http.StatusBadRequest, "ttl: %w", err)
 	}
 	if ttl > maxLink {
-		return refuse(http.StatusBadRequest, "ttl: is longer than 7 days")
+		return answer.Refuse(http.StatusBadRequest, "ttl: is longer than 7 days")
 	}
 	approve, reject, expires, err := c.Gates.Issue(k, ttl, c.Actor)
 	if err != nil {
@@ -107,7 +108,7 @@ func (c *apiCall) link(k api.Key) error {
 	}
 	c.observeChange(c.Gates.Gate(k), "link", c.Actor)
 	base := c.base(c.r) + "/link/"
-	return reply(c.w, http.StatusOK, api.Link{Approve: base + approve, Reject: base + reject, Expires: expires})
+	return answer.JSON(c.w, http.StatusOK, api.Link{Approve: base + approve, Reject: base + reject, Expires: expires})
 }
 
 func (c *apiCall) audit() error {
@@ -116,12 +117,12 @@ func (c *apiCall) audit() error {
 		return err
 	}
 	if _, err := strconv.ParseUint(f.Before, 10, 64); err != nil && f.Before != "" {
-		return refuse(http.StatusBadRequest, "parameter before: is no number of an entry")
+		return answer.Refuse(http.StatusBadRequest, "parameter before: is no number of an entry")
 	}
 	entries := page(f, c.Gates.Audit,
 		func(e api.Entry) string { return strconv.FormatUint(e.ID, 10) },
 		func(e api.Entry) bool { return c.Check(e.Key) == nil })
-	return reply(c.w, http.StatusOK, struct {
+	return answer.JSON(c.w, http.StatusOK, struct {
 		Entries []api.Entry `json:"entries"`
 	}{entries})
 }

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"strconv"
 
+	"github.com/headgate-io/headgate/internal/answer"
 	"github.com/headgate-io/headgate/rollout/tester/api"
 )
 
@@ -18,7 +19,7 @@ func (c *apiCall) runs() error {
 	for i := range runs {
 		runs[i].Output, runs[i].URL = "", c.runURL(c.r, runs[i].ID)
 	}
-	return reply(c.w, http.StatusOK, struct {
+	return answer.JSON(c.w, http.StatusOK, struct {
 		Runs []api.Run `json:"runs"`
 	}{runs})
 }
@@ -38,7 +39,7 @@ func (c *apiCall) run() error {
 	if err != nil {
 		return err
 	}
-	return reply(c.w, http.StatusOK, state)
+	return answer.JSON(c.w, http.StatusOK, state)
 }
 
 func (c *apiCall) cancel() error {
@@ -53,7 +54,7 @@ func (c *apiCall) cancel() error {
 		return err
 	}
 	state.URL = c.runURL(c.r, state.ID)
-	return reply(c.w, http.StatusOK, state)
+	return answer.JSON(c.w, http.StatusOK, state)
 }
 
 // output answers with what a run wrote, as it is kept; with follow until the run has ended.
@@ -66,7 +67,7 @@ func (c *apiCall) output() error {
 	for name, values := range c.r.URL.Query() {
 		follow, err = strconv.ParseBool(values[0])
 		if name != "follow" || len(values) != 1 || err != nil {
-			return refuse(http.StatusBadRequest, "parameters: there is follow alone, true or false")
+			return answer.Refuse(http.StatusBadRequest, "parameters: there is follow alone, true or false")
 		}
 	}
 	header := c.w.Header()
@@ -76,19 +77,19 @@ func (c *apiCall) output() error {
 	if c.r.Method == http.MethodHead {
 		return nil
 	}
-	out := newStream(c.w)
+	out := answer.NewStream(c.w)
 	if follow {
-		out.begin()
+		out.Begin()
 	}
 	err = c.Runs.Output(c.r.Context(), state.ID, follow, out) // which ends with the test runner, for runs do
-	if out.close(); err != nil {
+	if out.Close(); err != nil {
 		panic(http.ErrAbortHandler) // the answer is not whole, and says so
 	}
 	return nil
 }
 
 func (c *apiCall) session() error {
-	return reply(c.w, http.StatusOK, c.Session(c.Guard.Required()))
+	return answer.JSON(c.w, http.StatusOK, c.Session(c.Guard.Required()))
 }
 
 func (c *apiCall) login() error {
@@ -102,7 +103,7 @@ func (c *apiCall) login() error {
 	if err != nil {
 		return err
 	}
-	return reply(c.w, http.StatusOK, grant.Session(c.Guard.Required()))
+	return answer.JSON(c.w, http.StatusOK, grant.Session(c.Guard.Required()))
 }
 
 func (c *apiCall) logout() error {

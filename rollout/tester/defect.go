@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"net/http"
 	"runtime/debug"
-	"time"
 
+	"github.com/headgate-io/headgate/internal/answer"
 	"github.com/headgate-io/headgate/internal/redact"
 )
 
@@ -14,10 +14,7 @@ import (
 // answer has begun its connection is closed instead.
 func (s *Server) guarded(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		a, ok := w.(*answer)
-		if !ok {
-			a = &answer{ResponseWriter: w}
-		}
+		a := answer.Writing(w)
 		defer func() {
 			if cause := recover(); cause != nil {
 				s.recovered(a, r, cause)
@@ -27,16 +24,16 @@ func (s *Server) guarded(next http.Handler) http.Handler {
 	})
 }
 
-func (s *Server) recovered(a *answer, r *http.Request, cause any) {
+func (s *Server) recovered(a *answer.Writer, r *http.Request, cause any) {
 	if err, ok := cause.(error); ok && errors.Is(err, http.ErrAbortHandler) {
 		panic(cause)
 	}
 	s.logger().Error("defect: a request made the test runner panic", "method", r.Method, "path", pathOf(r),
 		"cause", redact.String(fmt.Sprint(cause)), "stack", string(debug.Stack()))
-	if a.status != 0 {
+	if a.Status != 0 {
 		panic(http.ErrAbortHandler)
 	}
-	text(a, http.StatusInternalServerError, "the test runner has a defect, see its log")
+	answer.Text(a, http.StatusInternalServerError, "the test runner has a defect, see its log")
 }
 
 // broke logs why a request is answered 500.
@@ -51,34 +48,4 @@ func pathOf(r *http.Request) string {
 		return "/link/" + redact.Mask
 	}
 	return clean(r.URL.Path)
-}
-
-// An answer remembers its status.
-type answer struct {
-	http.ResponseWriter
-	status int // 0 until it has begun
-}
-
-func (a *answer) WriteHeader(status int) {
-	if a.status == 0 && status >= 200 {
-		a.status = status
-		http.NewResponseController(a.ResponseWriter).SetWriteDeadline(time.Now().Add(answerTime)) // where that is not possible the server has one
-	}
-	a.ResponseWriter.WriteHeader(status)
-}
-
-func (a *answer) Write(p []byte) (int, error) {
-	if a.status == 0 {
-		a.WriteHeader(http.StatusOK)
-	}
-	return a.ResponseWriter.Write(p)
-}
-
-// Unwrap is for [http.ResponseController].
-func (a *answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
-
-// begun reports whether an answer has begun.
-func begun(w http.ResponseWriter) bool {
-	a, ok := w.(*answer)
-	return ok && a.status != 0
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/headgate-io/headgate/internal/answer"
 	"github.com/headgate-io/headgate/rollout/tester/access"
 )
 
@@ -14,14 +15,11 @@ import (
 // counts. A body has to arrive in time, whether somebody reads it or not: what
 // is left of it net/http reads before it answers, and lifts the deadline after it.
 func (s *Server) entrance(bodies time.Duration, next http.Handler) http.Handler {
-	origins := s.origins()
+	origins := answer.Origins(s.BaseURL)
 	m := s.measures()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		access.Take(r)
-		a, ok := w.(*answer)
-		if !ok {
-			a = &answer{ResponseWriter: w}
-		}
+		a := answer.Writing(w)
 		if r.Header["Expect"] != nil {
 			http.NewResponseController(a).SetWriteDeadline(time.Time{}) // that of the answer before: net/http is to write before there is one
 		}
@@ -31,26 +29,15 @@ func (s *Server) entrance(bodies time.Duration, next http.Handler) http.Handler 
 		m.inFlight.Add(1)
 		defer func() {
 			m.inFlight.Add(-1)
-			m.countRequest(routeOf(r.URL.Path), a.status)
+			m.countRequest(routeOf(r.URL.Path), a.Status)
 		}()
 		if err := origins.Check(r); err != nil {
 			s.observeDenial(r, foreign(r.Header.Get("Origin")))
-			text(a, http.StatusForbidden, "Forbidden: requests of other sites are refused")
+			answer.Text(a, http.StatusForbidden, "Forbidden: requests of other sites are refused")
 			return
 		}
 		next.ServeHTTP(a, r)
 	})
-}
-
-// origins returns who may make browsers send requests that change something:
-// pages of this test runner, also under the address that people know it by.
-func (s *Server) origins() *http.CrossOriginProtection {
-	p := http.NewCrossOriginProtection()
-	if scheme, rest, found := strings.Cut(s.BaseURL, "://"); found {
-		host, _, _ := strings.Cut(rest, "/")
-		p.AddTrustedOrigin(scheme + "://" + host) // a BaseURL without a host trusts none
-	}
-	return p
 }
 
 // A foreign origin is that of another site.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/http"
 
+	"github.com/headgate-io/headgate/internal/answer"
 	"github.com/headgate-io/headgate/rollout/tester/api"
 	"github.com/headgate-io/headgate/rollout/tester/gate"
 )
@@ -58,7 +59,7 @@ func (s *Server) serveGate(w http.ResponseWriter, r *http.Request, route gateRou
 func (s *Server) constant(w http.ResponseWriter, r *http.Request, action string) error {
 	if s.Guard.Required() {
 		p, c, err := s.payload(w, r)
-		if own, is := errors.AsType[*refusal](err); err == nil || is && own.status == http.StatusBadRequest {
+		if own, is := errors.AsType[*answer.Refusal](err); err == nil || is && own.Status == http.StatusBadRequest {
 			err = c.Check(p.key(api.KindGate, ""))
 		}
 		if err != nil {
@@ -66,9 +67,9 @@ func (s *Server) constant(w http.ResponseWriter, r *http.Request, action string)
 		}
 	}
 	if action == "halt" {
-		return text(w, http.StatusForbidden, refuses)
+		return answer.Text(w, http.StatusForbidden, refuses)
 	}
-	return text(w, http.StatusOK, "OK")
+	return answer.Text(w, http.StatusOK, "OK")
 }
 
 // check answers whether a gate is open.
@@ -90,15 +91,15 @@ func (s *Server) check(w http.ResponseWriter, r *http.Request, route gateRoute) 
 	}
 	s.observeCheck(k.Kind, open)
 	if open {
-		return text(w, http.StatusOK, passes)
+		return answer.Text(w, http.StatusOK, passes)
 	}
-	return text(w, http.StatusForbidden, refuses)
+	return answer.Text(w, http.StatusForbidden, refuses)
 }
 
 // change opens or closes a gate.
 func (s *Server) change(w http.ResponseWriter, r *http.Request, route gateRoute) error {
 	if r.Method != http.MethodPost {
-		return wrongMethod(w, http.MethodPost)
+		return answer.WrongMethod(w, http.MethodPost)
 	}
 	p, c, err := s.payload(w, r)
 	if err != nil {
@@ -124,7 +125,7 @@ func (s *Server) change(w http.ResponseWriter, r *http.Request, route gateRoute)
 	if _, err := s.apply(c, k, route.action, change); err != nil {
 		return err
 	}
-	return text(w, http.StatusAccepted, "")
+	return answer.Text(w, http.StatusAccepted, "")
 }
 
 // name returns the gate that the URL names, "" for none.
@@ -137,7 +138,7 @@ func (g gateRoute) name(r *http.Request) string {
 
 func checkGate(name string) error {
 	if len(name) > maxName {
-		return refuse(http.StatusBadRequest, "gate: longer than %d bytes", maxName)
+		return answer.Refuse(http.StatusBadRequest, "gate: longer than %d bytes", maxName)
 	}
 	return nil
 }

@@ -1,9 +1,15 @@
 package tester
 
-import "net/http"
+import (
+	"net/http"
+
+	"github.com/headgate-io/headgate/internal/answer"
+)
 
 // serveHealth answers that the process serves.
-func (s *Server) serveHealth(w http.ResponseWriter, r *http.Request) { text(w, http.StatusOK, "OK") }
+func (s *Server) serveHealth(w http.ResponseWriter, r *http.Request) {
+	answer.Text(w, http.StatusOK, "OK")
+}
 
 // serveReady answers whether the process takes work: 503 with a reason when its
 // stores cannot be written or when it is shutting down. Why a store cannot be
@@ -17,10 +23,10 @@ func (s *Server) serveReady(w http.ResponseWriter, r *http.Request) {
 		reason = s.unready()
 	}
 	if reason == "" {
-		text(w, http.StatusOK, "OK")
+		answer.Text(w, http.StatusOK, "OK")
 		return
 	}
-	text(w, http.StatusServiceUnavailable, reason)
+	answer.Text(w, http.StatusServiceUnavailable, reason)
 }
 
 // unready returns which store cannot be used, "" when all can.

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/headgate-io/headgate/internal/answer"
 	"github.com/headgate-io/headgate/rollout/tester/api"
 	"github.com/headgate-io/headgate/rollout/tester/run"
 )
@@ -45,10 +46,10 @@ type launch struct {
 // serveLauncherHealth answers GET /health.
 func (s *Server) serveLauncherHealth(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
-		s.refuseText(w, r, wrongMethod(w, http.MethodGet))
+		s.refuseText(w, r, answer.WrongMethod(w, http.MethodGet))
 		return
 	}
-	text(w, http.StatusOK, "Good to go!")
+	answer.Text(w, http.StatusOK, "Good to go!")
 }
 
 // serveLaunch answers POST /launch-test. Keys of metadata for chats
@@ -60,7 +61,7 @@ func (s *Server) serveLaunch(w http.ResponseWriter, r *http.Request) {
 // launchJob reads a call.
 func (s *Server) launchJob(w http.ResponseWriter, r *http.Request) (*job, error) {
 	if r.Method != http.MethodPost {
-		return nil, wrongMethod(w, http.MethodPost)
+		return nil, answer.WrongMethod(w, http.MethodPost)
 	}
 	p, c, err := s.payload(w, r)
 	if err != nil {
@@ -77,19 +78,19 @@ func (s *Server) launchJob(w http.ResponseWriter, r *http.Request) (*job, error)
 		{"name", p.Name}, {"namespace", p.Namespace}, {"phase", p.Phase}, {"metadata script", p.Metadata["script"]},
 	} {
 		if required.value == "" {
-			return nil, refuse(http.StatusBadRequest, "%s is missing in payload", required.name)
+			return nil, answer.Refuse(http.StatusBadRequest, "%s is missing in payload", required.name)
 		}
 	}
 	l := &launch{key: api.Key{Namespace: p.Namespace, Name: p.Name, Gate: p.Phase}}
 	if l.delay, err = api.ParseInterval(p.Metadata["min_failure_delay"], launchDelay); err != nil {
-		return nil, refuse(http.StatusBadRequest, "metadata min_failure_delay: %w", err)
+		return nil, answer.Refuse(http.StatusBadRequest, "metadata min_failure_delay: %w", err)
 	}
 	j, err := s.prepare(p, c)
 	if err != nil {
 		return nil, err
 	}
 	if left := s.launches.left(l.key); left > 0 {
-		return nil, refuse(http.StatusBadRequest, "the last test failed; further calls fail for %s (min_failure_delay)", left.Round(time.Second))
+		return nil, answer.Refuse(http.StatusBadRequest, "the last test failed; further calls fail for %s (min_failure_delay)", left.Round(time.Second))
 	}
 	j.launch = l
 	return j, nil

@@ -9,6 +9,7 @@ import (
 	"html/template"
 	"net/http"
 
+	"github.com/headgate-io/headgate/internal/answer"
 	"github.com/headgate-io/headgate/internal/redact"
 	"github.com/headgate-io/headgate/rollout/tester/gate"
 )
@@ -79,7 +80,7 @@ func (s *Server) serveLink(w http.ResponseWriter, r *http.Request, secret string
 	case http.MethodPost:
 		err = s.redeemLink(w, r, secret)
 	default:
-		err = wrongMethod(w, http.MethodGet, http.MethodPost)
+		err = answer.WrongMethod(w, http.MethodGet, http.MethodPost)
 	}
 	if errors.Is(err, gate.ErrLink) {
 		err = showPage(w, http.StatusGone, linkView{
@@ -124,7 +125,7 @@ func (s *Server) redeemLink(w http.ResponseWriter, r *http.Request, secret strin
 	}
 	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
 	if err := r.ParseForm(); err != nil {
-		return refuse(http.StatusBadRequest, "the form cannot be read")
+		return answer.Refuse(http.StatusBadRequest, "the form cannot be read")
 	}
 	actor := linkActor
 	if grant, err := s.Guard.Identify(r, ""); err == nil && grant.Actor != "" {

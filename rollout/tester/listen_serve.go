@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/headgate-io/headgate/internal/answer"
 	"github.com/headgate-io/headgate/internal/redact"
 )
 
@@ -55,7 +56,7 @@ func (l *Listener) local(next http.Handler) http.Handler {
 			return
 		}
 		l.server.observeDenial(r, misdirected(r.Host))
-		text(w, http.StatusForbidden, "Forbidden: callers need not say who they are here, so this answers requests for this machine alone: "+
+		answer.Text(w, http.StatusForbidden, "Forbidden: callers need not say who they are here, so this answers requests for this machine alone: "+
 			"call it by its IP address or as localhost, or name the host in the base URL")
 	})
 }

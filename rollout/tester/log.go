@@ -6,18 +6,13 @@ import (
 	"net"
 	"net/http"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/headgate-io/headgate/internal/redact"
 	"github.com/headgate-io/headgate/rollout/tester/api"
 )
 
-const (
-	maxLogText   = 200 // bytes of a text that a request chose
-	denialBurst  = 20  // lines about callers that were refused, at once
-	denialPeriod = 2 * time.Second
-)
+const maxLogText = 200 // bytes of a text that a request chose
 
 // logger returns the log of a server.
 func (s *Server) logger() *slog.Logger {
@@ -75,7 +70,7 @@ func (s *Server) logChange(g api.Gate, action, actor string) {
 // logDenial logs that a caller was refused, up to 20 times at once and every 2
 // seconds after that: whoever can be refused can be so very often.
 func (s *Server) logDenial(r *http.Request, reason, actor string, err error) {
-	suppressed, ok := s.refusals.allow(time.Now())
+	suppressed, ok := s.refusals.Allow(time.Now())
 	if !ok {
 		return
 	}
@@ -91,29 +86,4 @@ func (s *Server) logDenial(r *http.Request, reason, actor string, err error) {
 		attrs = append(attrs, slog.Int("others", suppressed))
 	}
 	s.logger().LogAttrs(context.Background(), slog.LevelWarn, "refused", attrs...)
-}
-
-// A rate bounds how often something is said. Its zero value is ready.
-type rate struct {
-	mu         sync.Mutex
-	full       time.Time // when all of the burst may be said again
-	suppressed int
-}
-
-// allow reports whether it may be said now, and how often it was not since it
-// was the last time.
-func (l *rate) allow(now time.Time) (suppressed int, ok bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	next := now
-	if l.full.After(now) {
-		next = l.full
-	}
-	if next = next.Add(denialPeriod); next.Sub(now) > denialBurst*denialPeriod {
-		l.suppressed++
-		return 0, false
-	}
-	l.full = next
-	suppressed, l.suppressed = l.suppressed, 0
-	return suppressed, true
 }

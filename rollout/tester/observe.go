@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strconv"
 
+	"github.com/headgate-io/headgate/internal/answer"
 	"github.com/headgate-io/headgate/rollout/tester/access"
 	"github.com/headgate-io/headgate/rollout/tester/api"
 )
@@ -88,7 +89,7 @@ func (m *metrics) countRequest(route, status int) {
 // callers have to say who they are any credential will do, unless OpenMetrics.
 func (s *Server) serveMetrics(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
-		s.refuseText(w, r, wrongMethod(w, http.MethodGet, http.MethodHead))
+		s.refuseText(w, r, answer.WrongMethod(w, http.MethodGet, http.MethodHead))
 		return
 	}
 	if !s.OpenMetrics {

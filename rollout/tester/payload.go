@@ -1,15 +1,13 @@
 package tester
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
-	"sync"
 	"time"
 
+	"github.com/headgate-io/headgate/internal/answer"
 	"github.com/headgate-io/headgate/rollout/tester/access"
 	"github.com/headgate-io/headgate/rollout/tester/api"
 )
@@ -51,49 +49,17 @@ func (p *payload) check() error {
 	return nil
 }
 
-// A refusal is an answer that is no verdict: its status, and why.
-type refusal struct {
-	status int
-	err    error
-}
-
-func (r *refusal) Error() string { return r.err.Error() }
-func (r *refusal) Unwrap() error { return r.err }
-
-func refuse(status int, format string, values ...any) error {
-	return &refusal{status, fmt.Errorf(format, values...)}
-}
-
-var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
-
 // body calls use with the body of a request, which is only good until use
 // returns. When it is too long or does not arrive the error is a refusal.
 func (s *Server) body(w http.ResponseWriter, r *http.Request, use func([]byte) error) error {
-	limit := s.MaxBody
-	if limit <= 0 {
-		limit = defaultMaxBody
+	return answer.Body(w, r, s.maxBody(), use)
+}
+
+func (s *Server) maxBody() int64 {
+	if s.MaxBody <= 0 {
+		return defaultMaxBody
 	}
-	long := func() error {
-		return refuse(http.StatusRequestEntityTooLarge, "the body is longer than %d bytes", limit)
-	}
-	if r.ContentLength > limit {
-		return long()
-	}
-	buffer := buffers.Get().(*bytes.Buffer)
-	defer func() {
-		if buffer.Cap() <= keptBuffer {
-			buffer.Reset()
-			buffers.Put(buffer)
-		}
-	}()
-	_, err := io.Copy(buffer, http.MaxBytesReader(w, r.Body, limit))
-	if _, is := errors.AsType[*http.MaxBytesError](err); is {
-		return long()
-	}
-	if err != nil {
-		return refuse(http.StatusBadRequest, "the body did not arrive whole")
-	}
-	return use(buffer.Bytes())
+	return s.MaxBody
 }
 
 // payload reads the payload of a request and says who sent it, also when there
@@ -140,7 +106,7 @@ func decode(text []byte, p *payload) error {
 		return p.refusal()
 	}
 	if err := json.Unmarshal(text, p); err != nil {
-		return refuse(http.StatusBadRequest, "%s", describe(err))
+		return answer.Refuse(http.StatusBadRequest, "%s", answer.Describe(err))
 	}
 	return p.refusal()
 }
@@ -148,23 +114,9 @@ func decode(text []byte, p *payload) error {
 // refusal returns what check has to say, as a refusal.
 func (p *payload) refusal() error {
 	if err := p.check(); err != nil {
-		return &refusal{http.StatusBadRequest, err}
+		return &answer.Refusal{Status: http.StatusBadRequest, Err: err}
 	}
 	return nil
-}
-
-// describe returns what is wrong with the JSON of a request, in its own terms.
-func describe(err error) string {
-	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		if wrong.Field == "" {
-			return fmt.Sprintf("the body is not a JSON object but a JSON %s", wrong.Value)
-		}
-		return fmt.Sprintf("%s: is a JSON %s, where a text is expected; put it in quotes", wrong.Field, wrong.Value)
-	}
-	if wrong, ok := errors.AsType[*json.SyntaxError](err); ok {
-		return fmt.Sprintf("the body is not a JSON object: byte %d: %v", wrong.Offset, wrong)
-	}
-	return fmt.Sprintf("the body is not a JSON object: %v", err)
 }
 
 // key returns the gate of a request.

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/headgate-io/headgate/internal/answer"
 	"github.com/headgate-io/headgate/rollout/tester/access"
 	"github.com/headgate-io/headgate/rollout/tester/api"
 	"github.com/headgate-io/headgate/rollout/tester/web"
@@ -73,7 +74,7 @@ func (s *Server) routeGate(w http.ResponseWriter, r *http.Request, kind api.Kind
 func (s *Server) routeOther(w http.ResponseWriter, r *http.Request, path string) {
 	serve := exact[path]
 	switch {
-	case path == "/" && browses(r):
+	case path == "/" && answer.Browses(r):
 		w.Header().Set("Location", access.Take(r).Base()+"ui/") // relative: what came before may have been removed
 		w.Header().Set("Vary", "Accept")
 		w.WriteHeader(http.StatusSeeOther)
@@ -86,14 +87,8 @@ func (s *Server) routeOther(w http.ResponseWriter, r *http.Request, path string)
 	}
 }
 
-// browses reports whether a person looks with a browser: webhooks are called
-// with POST, and do not ask for HTML.
-func browses(r *http.Request) bool {
-	return (r.Method == http.MethodGet || r.Method == http.MethodHead) && strings.Contains(r.Header.Get("Accept"), "text/html")
-}
-
 func (s *Server) notFound(w http.ResponseWriter, r *http.Request) {
-	s.refuseText(w, r, refuse(http.StatusNotFound, "there is nothing at this path"))
+	s.refuseText(w, r, answer.Refuse(http.StatusNotFound, "there is nothing at this path"))
 }
 
 // split returns the segments of an escaped path, at least one. Empty ones
@@ -114,7 +109,7 @@ func split(path string) ([]string, error) {
 	for i, segment := range segments {
 		plain, err := url.PathUnescape(segment)
 		if err != nil {
-			return nil, refuse(http.StatusBadRequest, "the path is not escaped as in URLs")
+			return nil, answer.Refuse(http.StatusBadRequest, "the path is not escaped as in URLs")
 		}
 		segments[i] = plain
 	}

@@ -4,13 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
-	"sync"
 	"time"
 
+	"github.com/headgate-io/headgate/internal/answer"
 	"github.com/headgate-io/headgate/rollout/tester/api"
 )
-
-const flushAfter = 50 * time.Millisecond
 
 // streaming returns a context that also ends with the test runner.
 func (s *Server) streaming(parent context.Context) (context.Context, context.CancelFunc) {
@@ -27,90 +25,9 @@ func (s *Server) streaming(parent context.Context) (context.Context, context.Can
 	return ctx, func() { cancel(); <-stopped }
 }
 
-// A stream is an answer that is written bit by bit. What is written is flushed
-// soon; a reader that takes nothing for answerTime ends it.
-type stream struct {
-	w       http.ResponseWriter
-	control *http.ResponseController
-
-	mu      sync.Mutex
-	timer   *time.Timer
-	pending bool // what was written is to be flushed
-	closed  bool
-	err     error
-}
-
-func newStream(w http.ResponseWriter) *stream {
-	return &stream{w: w, control: http.NewResponseController(w)}
-}
-
-// begin sends the header.
-func (s *stream) begin() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.flush()
-}
-
-func (s *stream) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.err != nil {
-		return 0, s.err
-	}
-	s.control.SetWriteDeadline(time.Now().Add(answerTime))
-	n, err := s.w.Write(p)
-	if s.err = err; err == nil && !s.pending {
-		s.pending = true
-		s.timer = time.AfterFunc(flushAfter, s.flushLater)
-	}
-	return n, err
-}
-
-func (s *stream) flushLater() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.pending && !s.closed {
-		s.flush()
-	}
-}
-
-func (s *stream) flush() {
-	s.pending = false
-	s.control.SetWriteDeadline(time.Now().Add(answerTime))
-	if err := s.control.Flush(); err != nil && s.err == nil {
-		s.err = err
-	}
-}
-
-// close ends the stream; nothing is written after it.
-func (s *stream) close() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.closed = true
-	if s.timer != nil {
-		s.timer.Stop()
-	}
-}
-
-// send writes something whole, and flushes it.
-func (s *stream) send(text []byte) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.control.SetWriteDeadline(time.Now().Add(answerTime))
-	if _, err := s.w.Write(text); err != nil {
-		return err
-	}
-	s.flush()
-	return s.err
-}
-
 // watch streams changes of gates and runs that the caller may see.
 func (c *apiCall) watch() error {
-	header := c.w.Header()
-	header.Set("Content-Type", "text/event-stream")
-	header.Set("X-Content-Type-Options", "nosniff")
-	header.Set("Cache-Control", "no-store")
-	header.Set("X-Accel-Buffering", "no")
+	answer.EventHeader(c.w.Header())
 	if c.r.Method == http.MethodHead {
 		return nil
 	}
@@ -123,10 +40,10 @@ func (c *apiCall) watch() error {
 	}
 	ticker := time.NewTicker(idle)
 	defer ticker.Stop()
-	out := newStream(c.w)
-	defer out.close()
+	out := answer.NewStream(c.w)
+	defer out.Close()
 	for line := []byte(": changes from now on\n\n"); ; {
-		if line != nil && out.send(line) != nil {
+		if line != nil && out.Send(line) != nil {
 			return nil
 		}
 		var more bool

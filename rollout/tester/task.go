@@ -10,6 +10,7 @@ import (
 	"runtime/debug"
 	"slices"
 
+	"github.com/headgate-io/headgate/internal/answer"
 	"github.com/headgate-io/headgate/rollout/tester/api"
 	"github.com/headgate-io/headgate/rollout/tester/run"
 	"github.com/headgate-io/headgate/rollout/tester/task"
@@ -95,7 +96,7 @@ func (s *Server) end(w http.ResponseWriter, r *http.Request, p *pending) {
 		s.Runs.Cancel(context.WithoutCancel(r.Context()), state.ID, launchActor)
 		fallthrough
 	default:
-		s.refuseTask(w, r, refuse(http.StatusServiceUnavailable, "the request ended before the run")) // for who still hears it
+		s.refuseTask(w, r, answer.Refuse(http.StatusServiceUnavailable, "the request ended before the run")) // for who still hears it
 	}
 }
 
@@ -122,7 +123,7 @@ func apart(do func()) {
 // order of the reference: body, access, metadata, type, keys.
 func (s *Server) job(w http.ResponseWriter, r *http.Request) (*job, error) {
 	if r.Method != http.MethodPost {
-		return nil, wrongMethod(w, http.MethodPost)
+		return nil, answer.WrongMethod(w, http.MethodPost)
 	}
 	p, c, err := s.payload(w, r)
 	if err != nil {
@@ -139,7 +140,7 @@ func (s *Server) prepare(p payload, c caller) (*job, error) {
 	}
 	switch {
 	case len(p.Metadata) == 0:
-		return nil, refuse(http.StatusBadRequest, "metadata not found in payload")
+		return nil, answer.Refuse(http.StatusBadRequest, "metadata not found in payload")
 	case unknown != nil:
 		return nil, unknown
 	}
@@ -148,15 +149,15 @@ func (s *Server) prepare(p payload, c caller) (*job, error) {
 	}
 	o, err := task.ParseCommon(p.Metadata)
 	if err != nil {
-		return nil, &refusal{http.StatusBadRequest, err}
+		return nil, &answer.Refusal{Status: http.StatusBadRequest, Err: err}
 	}
 	waits, err := t.waits(o, p.Metadata)
 	if err != nil {
-		return nil, &refusal{http.StatusBadRequest, err}
+		return nil, &answer.Refusal{Status: http.StatusBadRequest, Err: err}
 	}
 	work, secrets, err := s.constructor(t)(p.Metadata)
 	if err != nil {
-		return nil, &refusal{http.StatusBadRequest, err}
+		return nil, &answer.Refusal{Status: http.StatusBadRequest, Err: err}
 	}
 	if c.token != "" {
 		secrets = append(secrets, c.token)
@@ -192,7 +193,7 @@ func maskable(secrets []string) error {
 		size += len(secret)
 	}
 	if len(secrets) > maxSecrets || size > maxSecretSize {
-		return refuse(http.StatusBadRequest, "metadata: there are %d secrets of %d bytes in it, want at most %d of %d", len(secrets), size, maxSecrets, maxSecretSize)
+		return answer.Refuse(http.StatusBadRequest, "metadata: there are %d secrets of %d bytes in it, want at most %d of %d", len(secrets), size, maxSecrets, maxSecretSize)
 	}
 	return nil
 }
@@ -233,11 +234,11 @@ func (s *Server) start(w http.ResponseWriter, r *http.Request, j *job) error {
 		s.launched(w, r, j, state)
 	case j.FailOnError && final(state.State) && state.State != api.Succeeded:
 		s.verdict(w, r, j, state)
-	case wantsJSON(r):
+	case answer.Wants(r, "application/json"):
 		state.URL = s.runURL(r, state.ID)
-		return reply(w, http.StatusAccepted, state)
+		return answer.JSON(w, http.StatusAccepted, state)
 	default:
-		return text(w, http.StatusAccepted, "")
+		return answer.Text(w, http.StatusAccepted, "")
 	}
 	return nil
 }
@@ -252,7 +253,7 @@ func (s *Server) refuseJob(w http.ResponseWriter, r *http.Request, j *job, err e
 
 // refuseTask answers an error of the task route, as JSON if the caller asked for it.
 func (s *Server) refuseTask(w http.ResponseWriter, r *http.Request, err error) {
-	if wantsJSON(r) {
+	if answer.Wants(r, "application/json") {
 		s.refuseJSON(w, r, err)
 		return
 	}

@@ -41,6 +41,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/headgate-io/headgate/internal/answer"
 	"github.com/headgate-io/headgate/rollout/tester/access"
 	"github.com/headgate-io/headgate/rollout/tester/gate"
 	"github.com/headgate-io/headgate/rollout/tester/remote"
@@ -66,7 +67,7 @@ type Server struct {
 	OpenMetrics   bool          // metrics need no credential although callers have to say who they are
 
 	metrics  metrics
-	refusals rate // of lines about callers that were refused
+	refusals answer.Rate // of lines about callers that were refused
 
 	once     sync.Once
 	ends     chan struct{} // closed by Shutdown: streams end

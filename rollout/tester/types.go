@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/headgate-io/headgate/internal/answer"
 	"github.com/headgate-io/headgate/rollout/tester/api"
 	"github.com/headgate-io/headgate/rollout/tester/task"
 )
@@ -61,7 +62,7 @@ func typeOf(m metadata) (*taskType, error) {
 			return &types[i], nil
 		}
 	}
-	return nil, refuse(http.StatusBadRequest, "unknown task type %s", shorten(name))
+	return nil, answer.Refuse(http.StatusBadRequest, "unknown task type %s", shorten(name))
 }
 
 // enabled returns a refusal when the type is not enabled.
@@ -69,7 +70,7 @@ func (s *Server) enabled(t *taskType) error {
 	if s.Types == nil || slices.ContainsFunc(s.Types, func(name string) bool { return api.TypeName(name) == t.name }) {
 		return nil
 	}
-	return refuse(http.StatusForbidden, "type %s is not enabled in this test runner", t.name)
+	return answer.Refuse(http.StatusForbidden, "type %s is not enabled in this test runner", t.name)
 }
 
 // waits reports whether callers wait for the end of a run.

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/headgate-io/headgate/internal/answer"
 	"github.com/headgate-io/headgate/rollout/tester/api"
 	"github.com/headgate-io/headgate/rollout/tester/web"
 )
@@ -27,11 +28,11 @@ func (s *Server) verdict(w http.ResponseWriter, r *http.Request, j *job, state a
 		s.launches.remember(*j.launch, state.State != api.Succeeded)
 	}
 	var err error
-	if wantsJSON(r) {
+	if answer.Wants(r, "application/json") {
 		state.URL = s.runURL(r, state.ID)
-		err = reply(w, status, state)
+		err = answer.JSON(w, status, state)
 	} else {
-		err = text(w, status, body)
+		err = answer.Text(w, status, body)
 	}
 	if final(state.State) {
 		s.deliver(r, state, err)

@@ -1,0 +1,114 @@
+package answer
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+)
+
+const keptBuffer = 64 << 10 // bytes of a buffer that is used again
+
+var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
+
+// Body calls use with the body of a request, of at most limit bytes, which is
+// only good until use returns. When it is too long or does not arrive the
+// error is a [*Refusal].
+func Body(w http.ResponseWriter, r *http.Request, limit int64, use func([]byte) error) error {
+	long := func() error {
+		return Refuse(http.StatusRequestEntityTooLarge, "the body is longer than %d bytes", limit)
+	}
+	if r.ContentLength > limit {
+		return long()
+	}
+	buffer := buffers.Get().(*bytes.Buffer)
+	defer func() {
+		if buffer.Cap() <= keptBuffer {
+			buffer.Reset()
+			buffers.Put(buffer)
+		}
+	}()
+	_, err := io.Copy(buffer, http.MaxBytesReader(w, r.Body, limit))
+	if _, is := errors.AsType[*http.MaxBytesError](err); is {
+		return long()
+	}
+	if err != nil {
+		return Refuse(http.StatusBadRequest, "the body did not arrive whole")
+	}
+	return use(buffer.Bytes())
+}
+
+// Read reads the JSON object of a request into value, strictly: what is unknown
+// is refused. No body is an empty object. The error is a [*Refusal].
+func Read(w http.ResponseWriter, r *http.Request, limit int64, value any) error {
+	return Body(w, r, limit, func(text []byte) error {
+		if len(bytes.TrimSpace(text)) == 0 {
+			return nil
+		}
+		kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+		if err != nil || kind != "application/json" {
+			return Refuse(http.StatusUnsupportedMediaType, "send JSON, with the header Content-Type: application/json")
+		}
+		decoder := json.NewDecoder(bytes.NewReader(text))
+		decoder.DisallowUnknownFields()
+		if err := decoder.Decode(value); err != nil {
+			return Refuse(http.StatusBadRequest, "%s", Describe(err))
+		}
+		if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
+			return Refuse(http.StatusBadRequest, "the body is not a JSON object: something follows it")
+		}
+		return nil
+	})
+}
+
+// Describe returns what is wrong with the JSON of a request, in its own terms.
+func Describe(err error) string {
+	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		if wrong.Field == "" {
+			return fmt.Sprintf("the body is not a JSON object but a JSON %s", wrong.Value)
+		}
+		return fmt.Sprintf("%s: is a JSON %s, where a text is expected; put it in quotes", wrong.Field, wrong.Value)
+	}
+	if wrong, ok := errors.AsType[*json.SyntaxError](err); ok {
+		return fmt.Sprintf("the body is not a JSON object: byte %d: %v", wrong.Offset, wrong)
+	}
+	return fmt.Sprintf("the body is not a JSON object: %v", err)
+}
+
+// Wants reports whether the caller asked for a media type by its name.
+func Wants(r *http.Request, kind string) bool {
+	for _, line := range r.Header["Accept"] {
+		for item := range strings.SplitSeq(line, ",") {
+			found, parameters, err := mime.ParseMediaType(item)
+			if err != nil || found != kind {
+				continue
+			}
+			if weight, err := strconv.ParseFloat(parameters["q"], 64); err != nil || weight > 0 {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// Browses reports whether a person looks with a browser.
+func Browses(r *http.Request) bool {
+	return (r.Method == http.MethodGet || r.Method == http.MethodHead) && strings.Contains(r.Header.Get("Accept"), "text/html")
+}
+
+// Origins returns who may make browsers send requests that change something:
+// pages of this server, also under the address that people know it by.
+func Origins(baseURL string) *http.CrossOriginProtection {
+	p := http.NewCrossOriginProtection()
+	if scheme, rest, found := strings.Cut(baseURL, "://"); found {
+		host, _, _ := strings.Cut(rest, "/")
+		p.AddTrustedOrigin(scheme + "://" + host) // a base URL without a host trusts none
+	}
+	return p
+}
