@@ -28,7 +28,7 @@ var rooms = map[string]room{
 	"source/controller/api":     {imports: "artifact source"},
 	"source/controller/feed":    {imports: "source source/controller"},
 	"source/controller/hook":    {imports: "source"},
-	"source/controller/journal": {imports: "source"},
+	"source/controller/journal": {imports: "source internal/durable"},
 	"source/controller/notify":  {imports: "source"},
 	"source/controller/server":  {imports: "artifact internal/answer internal/redact source source/controller source/controller/access source/controller/api source/controller/hook source/controller/journal source/controller/web", modules: prometheusModules},
 	"source/controller/web":     {imports: "internal/page"},

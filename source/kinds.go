@@ -98,6 +98,17 @@ func calledKind(name string) *kind {
 	return nil
 }
 
+// ParseKind returns the specification's spelling of the kind that people call
+// name, as [Set.Find] reads it: in any case, in the plural, in the reference's
+// spelling or as a short name. It is false when there is no such kind.
+func ParseKind(name string) (kind string, known bool) {
+	k := calledKind(name)
+	if k == nil {
+		return "", false
+	}
+	return k.name, true
+}
+
 // spell returns the name of the kind as documents of group write it.
 func (k *kind) spell(group string) string {
 	if group == ReferenceGroup {

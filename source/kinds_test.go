@@ -260,3 +260,14 @@ func TestHeader(t *testing.T) {
 		t.Errorf("%q %q", h.Group(), h.Version())
 	}
 }
+
+func TestParseKind(t *testing.T) {
+	for name, want := range map[string]string{
+		"gitrepository": "GitRepository", "GitRepositories": "GitRepository", "git": "GitRepository", "HelmChart": "PkgChart",
+		"helmrepository": "PkgRepository", "BUCKETS": "Bucket", "ea": "ExternalArtifact", "": "", "gitrepositoryy": "", "secret": "",
+	} {
+		if got, known := ParseKind(name); got != want || known != (want != "") {
+			t.Errorf("%q: %q %v, want %q", name, got, known, want)
+		}
+	}
+}
