@@ -21,7 +21,7 @@ type room struct {
 // need a line here, and with it a reason.
 var rooms = map[string]room{
 	"artifact": {imports: "internal/durable internal/redact", modules: "github.com/klauspost/compress github.com/zeebo/blake3 github.com/klauspost/cpuid/v2"},
-	"source":   {imports: "artifact internal/document internal/redact", modules: "sigs.k8s.io/yaml go.yaml.in/yaml/v2 go.yaml.in/yaml/v3 github.com/Masterminds/semver/v3"},
+	"source":   {imports: "artifact internal/document internal/durable internal/redact", modules: "sigs.k8s.io/yaml go.yaml.in/yaml/v2 go.yaml.in/yaml/v3 github.com/Masterminds/semver/v3"},
 
 	"source/controller":         {imports: "artifact source"},
 	"source/controller/access":  {imports: "source"},

@@ -34,16 +34,24 @@ func EncodeYAML(obj Object) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	y, err := yamlNode(n)
+	text, err := encodeYAML(n)
 	if err != nil {
 		return nil, fmt.Errorf("encode %s: %w", obj.Head(), err)
+	}
+	return text, nil
+}
+
+func encodeYAML(n *document.Node) ([]byte, error) {
+	y, err := yamlNode(n)
+	if err != nil {
+		return nil, err
 	}
 	var out bytes.Buffer
 	enc := yaml.NewEncoder(&out)
 	enc.SetIndent(2)
 	enc.CompactSeqIndent()
 	if err := enc.Encode(y); err != nil {
-		return nil, fmt.Errorf("encode %s: %w", obj.Head(), err)
+		return nil, err
 	}
 	return out.Bytes(), enc.Close()
 }

@@ -1,18 +1,14 @@
 package source
 
 import (
-	"bytes"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
-	"path"
 	"path/filepath"
-	"strings"
-
-	"sigs.k8s.io/yaml"
+	"sync"
 )
 
 // A Ledger keeps the status of objects in a directory, so that the next run
@@ -20,17 +16,25 @@ import (
 //
 // Each object has a file KIND/NAMESPACE/NAME.yaml, the whole document as it was
 // last reconciled with its status, and beside it NAME.state, what its kind
-// remembers if anything. People may read the files, and delete them: what is lost is
-// observed again. Directories have mode 0700 and files 0600, since a spec may
-// hold credentials in its URL.
+// remembers if anything, NAME.hold, the [Suspension] if there is one, and
+// NAME.removed, when its document was first missing. People may read the files,
+// and delete them: what is lost is observed again. Directories have mode 0700
+// and files 0600, since a spec may hold credentials in its URL.
 //
 // A file is replaced atomically, and Save returns when it has reached the
 // disk. The status is written before the state: a crash in between leaves a
 // state that is older than its status. All access is confined to the
 // directory. One object must not be saved twice at once; the Reconciler sees
-// to it.
+// to it. Otherwise a Ledger may be used by several goroutines at once.
+//
+// A Ledger remembers what it read and wrote last, about 1 KiB of each object.
+// What did not change since, as size, times and number of its file tell, is
+// neither read nor written again; others may change a file at any time.
 type Ledger struct {
 	Dir string // created when it does not exist
+
+	mu    sync.Mutex
+	known map[string]memory // by address
 }
 
 // maxSaved bounds the size of a file that Load reads, in bytes.
@@ -48,27 +52,53 @@ func (l *Ledger) Load(_ context.Context, obj Object) (State, error) {
 		return nil, err
 	}
 	defer func() { AssignGeneration(obj, nil) }() // unless the saved document decides
+	m := l.recall(address)
+	if l.same(address+documentFile, &m.document) && m.restore(obj) {
+		if state, ok := l.stateOf(address, &m); ok {
+			l.remember(address, m)
+			return state, nil
+		}
+		statusOf(obj).SetZero()
+	}
+	return l.load(address, obj)
+}
+
+// load is Load from the files.
+func (l *Ledger) load(address string, obj Object) (State, error) {
+	l.forget(address)
 	root, err := l.open()
 	if root == nil {
 		return nil, err
 	}
 	defer root.Close()
-	text, err := read(root, address+".yaml", maxSaved)
+	var m memory
+	text, err := m.document.read(root, address+documentFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
 	if err == nil {
-		err = restore(obj, text)
+		err = m.decode(obj, text)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("ledger: %s is damaged, delete or mend it: %w", filepath.Join(l.Dir, filepath.FromSlash(address)+".yaml"), err)
+		return nil, fmt.Errorf("ledger: %s is damaged, delete or mend it: %w", l.file(address+documentFile), err)
 	}
-	state, err := read(root, address+".state", maxSaved)
-	if errors.Is(err, fs.ErrNotExist) {
-		err = nil
+	state, err := m.readState(root, address)
+	if err == nil {
+		l.remember(address, m)
 	}
 	return state, err
 }
+
+// Extensions of the files of an object.
+const (
+	documentFile = ".yaml"
+	stateFile    = ".state"
+	holdFile     = ".hold"
+	removedFile  = ".removed"
+)
+
+// file returns the path of a file of the ledger.
+func (l *Ledger) file(name string) string { return filepath.Join(l.Dir, filepath.FromSlash(name)) }
 
 // open returns the directory, nil when there is none yet or it cannot be opened.
 func (l *Ledger) open() (*os.Root, error) {
@@ -82,15 +112,12 @@ func (l *Ledger) open() (*os.Root, error) {
 	return root, nil
 }
 
-// restore fills in status and generation of obj from the saved document.
-func restore(obj Object, text []byte) error {
-	saved := blank(obj)
-	if err := yaml.Unmarshal(text, saved); err != nil {
-		return err
+// create returns the directory, which it makes when there is none.
+func (l *Ledger) create() (*os.Root, error) {
+	if err := os.MkdirAll(l.Dir, 0o700); err != nil {
+		return nil, err
 	}
-	statusOf(obj).Set(statusOf(saved))
-	AssignGeneration(obj, saved)
-	return nil
+	return os.OpenRoot(l.Dir)
 }
 
 // Save makes the document of obj, with its status, and the state durable.
@@ -99,106 +126,46 @@ func (l *Ledger) Save(_ context.Context, obj Object, state State) error {
 	if err != nil {
 		return err
 	}
-	text, err := EncodeYAML(obj)
+	object, err := sumOf(obj)
 	if err != nil {
 		return fmt.Errorf("ledger: %w", err)
 	}
-	if err := os.MkdirAll(l.Dir, 0o700); err != nil {
-		return fmt.Errorf("ledger: %w", err)
-	}
-	root, err := os.OpenRoot(l.Dir)
-	if err != nil {
-		return fmt.Errorf("ledger: %w", err)
-	}
-	defer root.Close()
-	for _, file := range []struct {
-		name string
-		data []byte
-	}{{address + ".yaml", text}, {address + ".state", state}} {
-		if err := keep(root, file.name, file.data); err != nil {
+	m := l.recall(address)
+	if m.object != object || !l.has(address+documentFile, &m.document) || !m.state.holds(state) || !l.has(address+stateFile, &m.state) {
+		l.forget(address)
+		if err := l.save(address, obj, state, &m); err != nil {
 			return fmt.Errorf("ledger: %w", err)
 		}
+		m.learn(obj, object, state)
 	}
+	l.remember(address, m)
 	return nil
 }
 
-// List decodes all saved documents, in the order of their names. The error
-// joins one for each that cannot be read; the others are in the set.
-func (l *Ledger) List() (*Set, error) {
-	set := new(Set)
-	root, err := l.open()
-	if root == nil {
-		return set, err
+// save is Save to the files.
+func (l *Ledger) save(address string, obj Object, state State, m *memory) error {
+	doc, err := written(obj)
+	if err != nil {
+		return err
+	}
+	root, err := l.create()
+	if err != nil {
+		return err
 	}
 	defer root.Close()
-	var bad []error
-	err = fs.WalkDir(root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
+	content := sha256.Sum256(doc.AppendJSON(nil))
+	if m.content != content || !l.has(address+documentFile, &m.document) {
+		text, err := encodeYAML(doc)
 		if err != nil {
-			bad = append(bad, err)
-			return nil
+			return fmt.Errorf("encode %s: %w", obj.Head(), err)
 		}
-		if !d.Type().IsRegular() || path.Ext(name) != ".yaml" || strings.HasPrefix(d.Name(), ".") {
-			return nil
+		if err := m.document.write(root, address+documentFile, text); err != nil {
+			return err
 		}
-		text, err := read(root, name, maxSaved)
-		if err == nil {
-			err = set.Decode(filepath.Join(l.Dir, filepath.FromSlash(name)), bytes.NewReader(text))
-		}
-		bad = append(bad, err)
+		m.content = content
+	}
+	if m.state.holds(state) && l.has(address+stateFile, &m.state) {
 		return nil
-	})
-	return set, errors.Join(append(bad, err)...)
-}
-
-// read returns the content of a file of at most limit bytes, a number of MiB.
-func read(root *os.Root, name string, limit int64) ([]byte, error) {
-	f, err := root.Open(name)
-	if err != nil {
-		return nil, err
 	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, limit+1))
-	if err != nil {
-		return nil, err
-	}
-	if int64(len(data)) > limit {
-		return nil, fmt.Errorf("%s is larger than %d MiB", name, limit>>20)
-	}
-	return data, nil
-}
-
-// keep makes data the content of a file. What is there already is not written again.
-func keep(root *os.Root, name string, data []byte) error {
-	old, err := read(root, name, maxSaved)
-	switch exists := err == nil; {
-	case exists && len(data) == 0:
-		err = root.Remove(name)
-	case !exists && len(data) == 0, exists && bytes.Equal(old, data):
-		err = nil
-	default:
-		err = replace(root, name, data)
-	}
-	if err != nil {
-		return err
-	}
-	return syncDirs(root, path.Dir(name))
-}
-
-// replace writes data to a file beside name, and moves it there once it has
-// reached the disk. That file has a fixed name, so that a crash leaves at most one.
-func replace(root *os.Root, name string, data []byte) error {
-	dir, base := path.Split(name)
-	temp := dir + "." + base
-	if err := root.MkdirAll(path.Clean(dir), 0o700); err != nil {
-		return err
-	}
-	f, err := root.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(data)
-	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return errors.Join(err, root.Remove(temp))
-	}
-	return root.Rename(temp, name)
+	return m.state.write(root, address+stateFile, state)
 }

@@ -198,7 +198,11 @@ func (r *run) guarded(ctx context.Context) (err error) {
 // part cannot be a file name.
 func Address(obj Object) (string, error) {
 	head := obj.Head()
-	parts := []string{strings.ToLower(head.Kind), head.Metadata.space(), head.Metadata.Name}
+	return Reference{head.Kind, head.Metadata.space(), head.Metadata.Name}.address()
+}
+
+func (r Reference) address() (string, error) {
+	parts := []string{strings.ToLower(r.Kind), r.Namespace, r.Name}
 	for i, part := range parts {
 		if !fs.ValidPath(part) || part[0] == '.' || strings.ContainsAny(part, "/\\:\x00") {
 			field := []string{"kind", "metadata.namespace", "metadata.name"}[i]

@@ -1,0 +1,218 @@
+package source_test
+
+import (
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/headgate-io/headgate/source"
+)
+
+// later calls test at a time when all files are old enough to be known by their stamps.
+func later(t *testing.T, test func(*testing.T)) {
+	synctest.Test(t, func(t *testing.T) {
+		time.Sleep(100 * 365 * 24 * time.Hour)
+		test(t)
+	})
+}
+
+// documentOf returns the file of the sample in a ledger.
+func documentOf(l *source.Ledger) string {
+	return filepath.Join(l.Dir, "gitrepository", "apps", "sample.yaml")
+}
+
+// What one Ledger knows must never hide what another process wrote.
+func TestLedgerSeesOtherWriters(t *testing.T) {
+	for name, write := range map[string]func(*testing.T, *source.Ledger){
+		"document replaced": func(t *testing.T, l *source.Ledger) {
+			g := settled()
+			g.Status.Artifact.Revision = strings.ToUpper(revision1)
+			if err := (&source.Ledger{Dir: l.Dir}).Save(t.Context(), g, source.State("other")); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"edited in place, of the same size": func(t *testing.T, l *source.Ledger) {
+			text, err := os.ReadFile(documentOf(l))
+			if err != nil {
+				t.Fatal(err)
+			}
+			text = []byte(strings.Replace(string(text), revision1, strings.ToUpper(revision1), 1))
+			state := strings.TrimSuffix(documentOf(l), ".yaml") + ".state"
+			if err := errors.Join(os.WriteFile(documentOf(l), text, 0o600), os.WriteFile(state, []byte("other"), 0o600)); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		test := func(t *testing.T) {
+			l := &source.Ledger{Dir: t.TempDir()}
+			for range 20 {
+				if err := l.Save(t.Context(), settled(), source.State("state")); err != nil {
+					t.Fatal(err)
+				}
+				g := settled()
+				if _, err := l.Load(t.Context(), g); err != nil || g.Status.Artifact.Revision != revision1 {
+					t.Fatalf("loaded %v, %v", g.Status.Artifact, err)
+				}
+				write(t, l)
+				state, err := l.Load(t.Context(), g)
+				if err != nil || string(state) != "other" || g.Status.Artifact.Revision != strings.ToUpper(revision1) {
+					t.Fatalf("after another writer: %v, state %q, %v", g.Status.Artifact, state, err)
+				}
+			}
+		}
+		t.Run(name, test)
+		t.Run(name+", later", func(t *testing.T) { later(t, test) })
+	}
+	t.Run("removed", func(t *testing.T) {
+		l := &source.Ledger{Dir: t.TempDir()}
+		if err := errors.Join(l.Save(t.Context(), settled(), nil), os.Remove(documentOf(l))); err != nil {
+			t.Fatal(err)
+		}
+		g := settled()
+		if _, err := l.Load(t.Context(), g); err != nil || g.Artifact() != nil {
+			t.Errorf("loaded %v, %v", g.Artifact(), err)
+		}
+		if err := l.Save(t.Context(), settled(), nil); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := os.Stat(documentOf(l)); err != nil {
+			t.Errorf("not saved again: %v", err)
+		}
+	})
+}
+
+// What is loaded is the caller's own.
+func TestLedgerLoadsCopies(t *testing.T) {
+	testLedgerLoadsCopies(t)
+	t.Run("later", func(t *testing.T) { later(t, testLedgerLoadsCopies) })
+}
+
+func testLedgerLoadsCopies(t *testing.T) {
+	l := &source.Ledger{Dir: t.TempDir()}
+	saved := settled()
+	if err := l.Save(t.Context(), saved, source.State("state")); err != nil {
+		t.Fatal(err)
+	}
+	want, _ := json.Marshal(settled())
+	saved.Status.Artifact.Revision, saved.Status.Conditions[0].Reason = "x", "x"
+	for range 3 {
+		g := settled()
+		state, err := l.Load(t.Context(), g)
+		got, _ := json.Marshal(g)
+		if err != nil || string(got) != string(want) || string(state) != "state" {
+			t.Fatalf("loaded %s %q, %v", got, state, err)
+		}
+		g.Status.Artifact.Revision, g.Status.Conditions[0].Reason, *g.Status.ObservedIgnore = "x", "x", "x"
+		state[0] = 'x'
+	}
+}
+
+// The document of an object that rests is not written again.
+func TestLedgerLeavesFilesAlone(t *testing.T) {
+	testLedgerLeavesFilesAlone(t)
+	t.Run("later", func(t *testing.T) { later(t, testLedgerLeavesFilesAlone) })
+}
+
+func testLedgerLeavesFilesAlone(t *testing.T) {
+	l := &source.Ledger{Dir: t.TempDir()}
+	save := func(g *source.GitRepository, state source.State) fs.FileInfo {
+		t.Helper()
+		if err := l.Save(t.Context(), g, state); err != nil {
+			t.Fatal(err)
+		}
+		info, err := os.Stat(documentOf(l))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return info
+	}
+	first := save(settled(), source.State("a"))
+	for _, state := range []source.State{source.State("a"), source.State("b"), nil, source.State(strings.Repeat("long", 1000)), source.State("a")} {
+		if !os.SameFile(first, save(settled(), state)) {
+			t.Errorf("the document was written again for state %.9q", state)
+		}
+		g := settled()
+		if got, err := l.Load(t.Context(), g); err != nil || string(got) != string(state) {
+			t.Errorf("state %.9q, %v", got, err)
+		}
+	}
+	changed := settled()
+	changed.Metadata.Labels = map[string]string{"a": "b"}
+	if os.SameFile(first, save(changed, nil)) {
+		t.Error("a label is not saved")
+	}
+	if set, err := l.List(); err != nil || set.Objects[0].Head().Metadata.Labels["a"] != "b" {
+		t.Errorf("%v", err)
+	}
+}
+
+// The generation that is remembered belongs to the spec that is remembered.
+func TestLedgerRemembersGeneration(t *testing.T) {
+	testLedgerRemembersGeneration(t)
+	t.Run("later", func(t *testing.T) { later(t, testLedgerRemembersGeneration) })
+}
+
+func testLedgerRemembersGeneration(t *testing.T) {
+	l := &source.Ledger{Dir: t.TempDir()}
+	load := func(interval source.Duration) int64 {
+		t.Helper()
+		g := repository()
+		g.Spec.Interval = interval
+		if _, err := l.Load(t.Context(), g); err != nil {
+			t.Fatal(err)
+		}
+		return g.Metadata.Generation
+	}
+	g := repository()
+	g.Metadata.Generation = 4
+	if err := l.Save(t.Context(), g, nil); err != nil {
+		t.Fatal(err)
+	}
+	own := g.Spec.Interval
+	var got []int64
+	for _, interval := range []source.Duration{own, 2 * own, 2 * own, own, 3 * own, own} {
+		got = append(got, load(interval))
+	}
+	if want := []int64{4, 5, 5, 4, 5, 4}; !slices.Equal(got, want) {
+		t.Errorf("generations %v, want %v", got, want)
+	}
+}
+
+// BenchmarkLedger measures what a run of an object that rests costs: Load and
+// Save of files that rest as well.
+func BenchmarkLedger(b *testing.B) {
+	for name, run := range map[string]func(*source.Ledger, *source.GitRepository) error{
+		"Load": func(l *source.Ledger, g *source.GitRepository) error {
+			_, err := l.Load(b.Context(), g)
+			return err
+		},
+		"LoadNew": func(l *source.Ledger, g *source.GitRepository) error {
+			_, err := (&source.Ledger{Dir: l.Dir}).Load(b.Context(), g)
+			return err
+		},
+		"Save": func(l *source.Ledger, g *source.GitRepository) error {
+			return l.Save(b.Context(), g, source.State("state"))
+		},
+	} {
+		b.Run(name, func(b *testing.B) {
+			l := &source.Ledger{Dir: b.TempDir()}
+			if err := l.Save(b.Context(), settled(), source.State("state")); err != nil {
+				b.Fatal(err)
+			}
+			time.Sleep(2100 * time.Millisecond) // until the stamps of the files tell
+			b.ReportAllocs()
+			for b.Loop() {
+				if err := run(l, settled()); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,137 @@
+package source_test
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate-io/headgate/source"
+)
+
+func TestSuspensions(t *testing.T) {
+	l := &source.Ledger{Dir: filepath.Join(t.TempDir(), "new")}
+	sample := source.ReferenceTo(repository())
+	if s, err := l.Suspension(sample); s != nil || err != nil {
+		t.Fatalf("suspension %v, %v", s, err)
+	}
+	if err := l.Resume(sample); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("resume: %v", err)
+	}
+	want := source.Suspension{By: "alice", Reason: "a: \"freeze\"\n\x1b[2J", Since: time.Date(2026, 7, 22, 10, 0, 0, 0, time.UTC)}
+	if err := errors.Join(l.Suspend(sample, source.Suspension{By: "bob"}), l.Suspend(sample, want)); err != nil {
+		t.Fatal(err)
+	}
+	other := &source.Ledger{Dir: l.Dir} // as after a restart
+	if s, err := other.Suspension(sample); err != nil || s == nil || *s != want {
+		t.Errorf("suspension %+v, %v", s, err)
+	}
+	if all, err := other.Suspensions(); err != nil || len(all) != 1 || all[sample] != want {
+		t.Errorf("suspensions %v, %v", all, err)
+	}
+	text, err := os.ReadFile(filepath.Join(l.Dir, "gitrepository", "apps", "sample.hold"))
+	if err != nil || !strings.HasPrefix(string(text), "by: alice\nreason: ") || strings.Contains(string(text), "\x1b") {
+		t.Errorf("file %q, %v", text, err)
+	}
+	if refs, err := l.References(); err != nil || len(refs) != 0 {
+		t.Errorf("saved objects %v, %v", refs, err)
+	}
+	if err := l.Resume(sample); err != nil {
+		t.Fatal(err)
+	}
+	if s, err := other.Suspension(sample); s != nil || err != nil {
+		t.Errorf("suspension %v, %v", s, err)
+	}
+	if _, err := os.Stat(filepath.Join(l.Dir, "gitrepository")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("an empty directory stays: %v", err)
+	}
+}
+
+// A hold that cannot be read holds: it was an order to leave the object alone.
+func TestSuspensionDamaged(t *testing.T) {
+	sample := source.ReferenceTo(repository())
+	for text, readable := range map[string]bool{
+		"": true, "{}": true, "reason: only that\n": true,
+		"by: [": false, "since: yesterday": false, "[]": false, strings.Repeat("#", 1<<20+1): false,
+	} {
+		l := &source.Ledger{Dir: t.TempDir()}
+		file := filepath.Join(l.Dir, "gitrepository", "apps", "sample.hold")
+		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o700), os.WriteFile(file, []byte(text), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+		s, err := l.Suspension(sample)
+		if s == nil || (err == nil) != readable || err != nil && !strings.Contains(err.Error(), "sample.hold") || readable && s.Since.IsZero() {
+			t.Errorf("%.20q: %+v, %v", text, s, err)
+		}
+		if all, err := l.Suspensions(); len(all) != 1 || (err == nil) != readable {
+			t.Errorf("%.20q: %v, %v", text, all, err)
+		}
+		if err := l.Resume(sample); err != nil {
+			t.Errorf("%.20q: %v", text, err)
+		}
+	}
+	for _, name := range []string{"", ".", "..", "../up", "a/b", ".hidden"} {
+		l := &source.Ledger{Dir: t.TempDir()}
+		ref := source.Reference{Kind: "GitRepository", Namespace: "apps", Name: name}
+		if err := l.Suspend(ref, source.Suspension{}); !errors.Is(err, source.ErrInvalid) {
+			t.Errorf("suspend %q: %v", name, err)
+		}
+		if err := l.Resume(ref); !errors.Is(err, source.ErrInvalid) {
+			t.Errorf("resume %q: %v", name, err)
+		}
+	}
+}
+
+func TestLedgerRemoves(t *testing.T) {
+	l := &source.Ledger{Dir: t.TempDir()}
+	sample, other := settled(), settled()
+	other.Metadata.Name = "other.yaml" // whose files look like those of another
+	since := time.Date(2026, 7, 22, 10, 0, 0, 0, time.UTC)
+	ref := source.ReferenceTo(sample)
+	torn := filepath.Join(l.Dir, "gitrepository", "apps", ".sample.yaml")
+	if err := errors.Join(l.Save(t.Context(), sample, source.State("state")), l.Save(t.Context(), other, nil),
+		l.Suspend(ref, source.Suspension{}), l.SetRemoved(ref, since), os.WriteFile(torn, nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	if refs, err := l.References(); err != nil || !slices.Equal(refs, []source.Reference{source.ReferenceTo(other), ref}) {
+		t.Errorf("references %v, %v", refs, err)
+	}
+	if all, err := l.Removed(); err != nil || len(all) != 1 || !all[ref].Equal(since) {
+		t.Errorf("removed %v, %v", all, err)
+	}
+	if obj, err := l.Object(ref); err != nil || obj.Artifact() == nil || obj.Head().Metadata.Generation != 3 {
+		t.Errorf("object %v, %v", obj, err)
+	}
+	if err := l.SetRemoved(ref, time.Time{}); err != nil {
+		t.Error(err)
+	}
+	if all, err := l.Removed(); err != nil || len(all) != 0 {
+		t.Errorf("removed %v, %v", all, err)
+	}
+	if err := errors.Join(l.SetRemoved(ref, since), l.Remove(ref), l.Remove(ref)); err != nil {
+		t.Fatal(err)
+	}
+	if files, err := os.ReadDir(filepath.Dir(torn)); err != nil || len(files) != 1 || files[0].Name() != "other.yaml.yaml" {
+		t.Errorf("left: %v, %v", files, err)
+	}
+	if _, err := l.Object(ref); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("object: %v", err)
+	}
+	g := repository()
+	if state, err := l.Load(t.Context(), g); err != nil || state != nil || g.Artifact() != nil {
+		t.Errorf("loaded %q %v, %v", state, g.Artifact(), err)
+	}
+	if err := l.Remove(source.ReferenceTo(other)); err != nil {
+		t.Fatal(err)
+	}
+	if files, _ := os.ReadDir(l.Dir); len(files) != 0 {
+		t.Errorf("left: %v", files)
+	}
+	if err := (&source.Ledger{Dir: filepath.Join(l.Dir, "none")}).Remove(ref); err != nil {
+		t.Errorf("remove of nothing: %v", err)
+	}
+}
