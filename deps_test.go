@@ -76,7 +76,7 @@ var rooms = map[string]room{
 	"rollout/simulate": {imports: "rollout"},
 	"rollout/traffic":  {imports: "rollout internal/command internal/redact"},
 
-	"rollout/tester":        {imports: "internal/answer rollout rollout/tester/access rollout/tester/api rollout/tester/gate rollout/tester/remote rollout/tester/run rollout/tester/task rollout/tester/web internal/redact", modules: prometheusModules + " golang.org/x/net"}, // which bounds the number of connections
+	"rollout/tester":        {imports: "internal/answer internal/listen rollout rollout/tester/access rollout/tester/api rollout/tester/gate rollout/tester/remote rollout/tester/run rollout/tester/task rollout/tester/web internal/redact", modules: prometheusModules},
 	"rollout/tester/access": {imports: "rollout/tester/api internal/access internal/document internal/listen"},
 	"rollout/tester/api":    {imports: "internal/redact internal/origin"},
 	"rollout/tester/gate":   {imports: "rollout/tester/api internal/bolt internal/redact", modules: bboltModules},
@@ -99,7 +99,7 @@ var rooms = map[string]room{
 	"internal/durable":   {},
 	"internal/command":   {},
 	"internal/document":  {modules: "go.yaml.in/yaml/v3"},
-	"internal/listen":    {imports: "internal/reload"},
+	"internal/listen":    {imports: "internal/durable internal/redact internal/reload"},
 	"internal/openpgp":   {modules: "github.com/ProtonMail/go-crypto github.com/cloudflare/circl golang.org/x/crypto golang.org/x/sys"},
 	"internal/origin":    {},
 	"internal/page":      {},

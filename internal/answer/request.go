@@ -102,6 +102,14 @@ func Browses(r *http.Request) bool {
 	return (r.Method == http.MethodGet || r.Method == http.MethodHead) && strings.Contains(r.Header.Get("Accept"), "text/html")
 }
 
+// A Foreign request is one that a page of another site made a browser send.
+type Foreign string // the site
+
+func (f Foreign) Error() string { return fmt.Sprintf("the request is of a page of %q", string(f)) }
+
+// ForeignText is what callers are told of it, with 403.
+const ForeignText = "Forbidden: requests of other sites are refused"
+
 // Origins returns who may make browsers send requests that change something:
 // pages of this server, also under the address that people know it by.
 func Origins(baseURL string) *http.CrossOriginProtection {

@@ -22,6 +22,21 @@ type TLS struct {
 	Now  func() time.Time // nil for time.Now
 }
 
+// config returns how connections are encrypted, nil when they are not.
+func (t TLS) config() (*tls.Config, error) {
+	switch {
+	case (t.Cert == "") != (t.Key == ""):
+		return nil, errors.New("a certificate and its key go together")
+	case t.ClientCA != "" && t.Cert == "":
+		return nil, errors.New("certificates of clients need TLS: a certificate and its key")
+	case t.Optional && t.ClientCA == "":
+		return nil, errors.New("certificates of clients that may be missing need a CA")
+	case t.Cert == "":
+		return nil, nil
+	}
+	return t.Config()
+}
+
 // Config reads the files.
 func (t TLS) Config() (*tls.Config, error) {
 	names := []string{t.Cert, t.Key}

@@ -1,7 +1,6 @@
 package tester
 
 import (
-	"fmt"
 	"net/http"
 	"strings"
 	"time"
@@ -32,18 +31,13 @@ func (s *Server) entrance(bodies time.Duration, next http.Handler) http.Handler 
 			m.countRequest(routeOf(r.URL.Path), a.Status)
 		}()
 		if err := origins.Check(r); err != nil {
-			s.observeDenial(r, foreign(r.Header.Get("Origin")))
-			answer.Text(a, http.StatusForbidden, "Forbidden: requests of other sites are refused")
+			s.observeDenial(r, answer.Foreign(r.Header.Get("Origin")))
+			answer.Text(a, http.StatusForbidden, answer.ForeignText)
 			return
 		}
 		next.ServeHTTP(a, r)
 	})
 }
-
-// A foreign origin is that of another site.
-type foreign string
-
-func (f foreign) Error() string { return fmt.Sprintf("the request is of a page of %q", string(f)) }
 
 // routes are the classes of paths by which requests are counted.
 var routes = [...]string{"task", "gate", "rollback", "api", "ui", "link", "launch", "health", "metrics"}

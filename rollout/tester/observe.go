@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"github.com/headgate-io/headgate/internal/answer"
+	"github.com/headgate-io/headgate/internal/listen"
 	"github.com/headgate-io/headgate/rollout/tester/access"
 	"github.com/headgate-io/headgate/rollout/tester/api"
 )
@@ -62,9 +63,9 @@ func (s *Server) observeDenial(r *http.Request, err error) {
 	reason, actor := "unknown", ""
 	if denial, ok := errors.AsType[*access.Denial](err); ok {
 		reason, actor = denial.Kind, denial.Actor
-	} else if _, ok := errors.AsType[foreign](err); ok {
+	} else if _, ok := errors.AsType[answer.Foreign](err); ok {
 		reason = "origin"
-	} else if _, ok := errors.AsType[misdirected](err); ok {
+	} else if _, ok := errors.AsType[listen.Misdirected](err); ok {
 		reason = "host"
 	}
 	s.measures().denials.WithLabelValues(reason).Inc()

@@ -1,0 +1,26 @@
+package listen
+
+import (
+	"net"
+	"os"
+	"syscall"
+)
+
+// samePerson reports whether the process at the other side of a socket is of the
+// user of this one, or of root.
+func samePerson(c net.Conn) bool {
+	own, ok := c.(*net.UnixConn)
+	if !ok {
+		return false
+	}
+	raw, err := own.SyscallConn()
+	if err != nil {
+		return false
+	}
+	same := false
+	err = raw.Control(func(fd uintptr) {
+		peer, err := syscall.GetsockoptUcred(int(fd), syscall.SOL_SOCKET, syscall.SO_PEERCRED)
+		same = err == nil && (peer.Uid == 0 || int(peer.Uid) == os.Geteuid())
+	})
+	return err == nil && same
+}
