@@ -4,8 +4,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
+	"github.com/headgate-io/headgate/artifact"
 	"github.com/headgate-io/headgate/internal/document"
 )
 
@@ -123,7 +125,8 @@ var (
 	oldBare  = regexp.MustCompile(`^([0-9a-f]{40}|[0-9a-f]{64})$`)
 )
 
-// renewRevisions writes the revisions in the status in today's spelling. The
+// renewRevisions writes the revisions in the status in today's spelling, without
+// a change of what the status may share with that of another object. The
 // revision of a chart's own artifact is its version, and an ExternalArtifact is
 // younger than the old spellings: these stay.
 func renewRevisions(obj Object) {
@@ -135,28 +138,40 @@ func renewRevisions(obj Object) {
 	case *ExternalArtifact:
 		return
 	case *GitRepository:
-		for i := range obj.Status.IncludedArtifacts {
-			a := &obj.Status.IncludedArtifacts[i]
-			a.Revision = renewRevision(a.Revision)
+		all := &obj.Status.IncludedArtifacts
+		if slices.ContainsFunc(*all, func(a artifact.Artifact) bool { return renewRevision(a.Revision) != a.Revision }) {
+			*all = slices.Clone(*all)
+			for i := range *all {
+				(*all)[i].Revision = renewRevision((*all)[i].Revision)
+			}
 		}
 	}
-	if a := obj.Common().Artifact; a != nil {
-		a.Revision = renewRevision(a.Revision)
+	status := obj.Common()
+	if a := status.Artifact; a != nil && renewRevision(a.Revision) != a.Revision {
+		status.Artifact = new(*a)
+		status.Artifact.Revision = renewRevision(a.Revision)
 	}
 }
 
 // renewRevision returns main@sha1:HEX for main/HEX, and sha1:HEX for HEAD/HEX and HEX.
 func renewRevision(rev string) string {
-	algorithm := map[int]string{40: "sha1:", 64: "sha256:"}
 	if oldBare.MatchString(rev) {
-		return algorithm[len(rev)] + rev
+		return algorithmOf(rev) + rev
 	}
 	m := oldNamed.FindStringSubmatch(rev)
 	switch {
 	case m == nil:
 		return rev
 	case m[1] == "HEAD":
-		return algorithm[len(m[2])] + m[2]
+		return algorithmOf(m[2]) + m[2]
 	}
-	return m[1] + "@" + algorithm[len(m[2])] + m[2]
+	return m[1] + "@" + algorithmOf(m[2]) + m[2]
+}
+
+// algorithmOf returns the prefix of a hash whose length tells what it is.
+func algorithmOf(hex string) string {
+	if len(hex) == 40 {
+		return "sha1:"
+	}
+	return "sha256:"
 }

@@ -29,8 +29,13 @@ type Reconciler struct {
 	Load func(ctx context.Context, obj Object) (State, error)
 	// Save makes the status of obj and the state durable; nil: nothing is saved.
 	Save func(ctx context.Context, obj Object, state State) error
-	Now  func() time.Time // default time.Now
-	Emit func(Event)      // default: events are dropped; several runs may call it at once
+	// Admit bounds how many contents are open at a time: it returns when one more
+	// may be opened, and the function it returns is called once that is closed.
+	// Waiting does not count against spec.timeout. Its error is that of ctx. Nil:
+	// there is no bound.
+	Admit func(ctx context.Context) (end func(), err error)
+	Now   func() time.Time // default time.Now
+	Emit  func(Event)      // default: events are dropped; several runs may call it at once
 }
 
 // An Outcome says how a reconciliation ended.

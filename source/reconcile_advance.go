@@ -16,6 +16,11 @@ func (r *run) advance(ctx context.Context) error {
 	if r.why = r.outdatedBy(); r.why == "" {
 		return nil
 	}
+	end, err := r.admit(ctx)
+	if err != nil {
+		return r.failure(StepFetch, err)
+	}
+	defer end()
 	content, err := r.open(ctx)
 	if err != nil {
 		return err
@@ -106,6 +111,14 @@ func (r *run) outdatedBy() string {
 func (r *run) verified() bool {
 	c := r.obj.Common().Condition(SourceVerifiedCondition)
 	return r.plan.Verify == "" || passed(c) && c.ObservedGeneration == r.obj.Head().Metadata.Generation
+}
+
+// admit waits until there is room for one more content.
+func (r *run) admit(ctx context.Context) (end func(), err error) {
+	if r.Admit == nil {
+		return func() {}, nil
+	}
+	return r.Admit(ctx)
 }
 
 // open fetches the revision.

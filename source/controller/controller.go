@@ -4,16 +4,19 @@
 package controller
 
 import (
+	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
+	"hash/maphash"
+	"runtime"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/headgate-io/headgate/artifact"
 	"github.com/headgate-io/headgate/source"
 )
-
-// errTODO marks what is not written yet.
-var errTODO = errors.New("not written yet")
 
 // A Desired is what there is to be. It is not changed once it was handed over.
 type Desired struct {
@@ -58,50 +61,168 @@ type Controller struct {
 	Now     func() time.Time   // wall-clock time, for what people read; default time.Now
 	Emit    func(source.Event) // told of events; several goroutines may call it at once; nil for nobody
 	Observe func(Run)          // told of each run that ended; several goroutines may call it at once; nil for nobody
+
+	engine
+}
+
+// An engine is what a controller has while it runs.
+type engine struct {
+	setting sync.Mutex // one Desired, or suspension, after the other; taken before mu
+	mu      sync.Mutex // guards all that follows, and entries
+
+	ctx     context.Context // of Run; nil before
+	closing bool            // nothing begins any more
+	end     chan struct{}   // closed when all has ended
+	goes    sync.WaitGroup  // all goroutines
+	began   time.Time
+	timer   *time.Timer
+	alarm   time.Duration // when it rings, 0 for never
+
+	minRetry, maxRetry, retention time.Duration
+	jitter                        float64
+	seed                          maphash.Seed // of sums of inputs
+	key                           []byte       // of sums of Secrets
+	stock                         *stock
+	share                         source.Share
+
+	ready   bool
+	serial  uint64 // of the last Desired
+	secrets source.Secrets
+	defects []error
+	entries map[source.Reference]*entry
+	sorted  []*entry // replaced, never changed
+	paces   map[paceKey]*pace
+	agenda  agenda
+	runs    turns[*entry]
+	fetches turns[*fetcher]
+
+	version  uint64 // of the newest view
+	newest   *entry // of the list by version
+	tombs    []*entry
+	watchers int
+	news     chan struct{}
+	told     bool // news is closed
 }
 
 // Run keeps the objects up to date until ctx ends, then ends what is under way
-// and returns nil when all has ended. It may be called once.
-func (c *Controller) Run(ctx context.Context) error { return errTODO }
-
-// Views returns all objects as they are now, in the order of kind, namespace and name.
-func (c *Controller) Views() []View { return nil }
-
-// View returns one object as it is now. The error wraps fs.ErrNotExist.
-func (c *Controller) View(ref source.Reference) (View, error) { return View{}, errTODO }
-
-// Watch calls changed with each object whose view changed, those of all objects
-// at first, until ctx ends. Who is slow is told of the last change only.
-func (c *Controller) Watch(ctx context.Context, changed func(View)) error { return errTODO }
-
-// Request asks for a run of an object at once, after the one under way if there
-// is one, and returns the number of that run. The error wraps fs.ErrNotExist,
-// or [ErrSuspended].
-func (c *Controller) Request(ref source.Reference, by Trigger) (int64, error) { return 0, errTODO }
-
-// Wait waits until the run of that number, or a later one, of an object has
-// ended, and returns the object's view then. The error is that of ctx, or wraps
-// fs.ErrNotExist when the object is removed.
-func (c *Controller) Wait(ctx context.Context, ref source.Reference, run int64) (View, error) {
-	return View{}, errTODO
+// and returns nil when all has ended. It may be called once. The error is the feed's.
+func (c *Controller) Run(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	if err := c.begin(ctx); err != nil {
+		return err
+	}
+	defer c.timer.Stop()
+	var failed error
+	c.goes.Go(func() {
+		if failed = c.followFeed(ctx); failed != nil {
+			cancel()
+		}
+	})
+	c.goes.Go(func() { c.scrub(ctx) })
+	for ctx.Err() == nil {
+		select {
+		case <-c.timer.C:
+			c.mu.Lock()
+			c.alarm = 0
+			c.pump()
+			c.mu.Unlock()
+		case <-ctx.Done():
+		}
+	}
+	c.mu.Lock()
+	c.closing = true
+	c.mu.Unlock()
+	c.goes.Wait()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	close(c.end)
+	return failed
 }
 
-// Suspend has an object left alone until Resume; a run that is under way ends
-// first. It is durable. Suspending again changes who and why.
-func (c *Controller) Suspend(ref source.Reference, s source.Suspension) error { return errTODO }
+// begin prepares a run of the controller.
+func (c *Controller) begin(ctx context.Context) error {
+	end := c.over()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ctx != nil {
+		return errors.New("the controller was run before")
+	}
+	c.ctx, c.end = ctx, end
+	c.began, c.seed = time.Now(), maphash.MakeSeed()
+	c.key = make([]byte, 32)
+	rand.Read(c.key)
+	c.runs.all = positive(c.Runs, 256)
+	c.runs.each = positive(c.PerHost, 16)
+	c.fetches.all = positive(c.Fetches, 2*runtime.GOMAXPROCS(0))
+	c.fetches.each = max(c.fetches.all/2, 1)
+	c.minRetry = cmp.Or(c.MinRetry, 750*time.Millisecond)
+	c.maxRetry = cmp.Or(c.MaxRetry, 15*time.Minute)
+	c.retention = cmp.Or(c.Retention, time.Hour)
+	c.jitter = max(cmp.Or(c.Jitter, 0.05), 0)
+	c.entries, c.paces = make(map[source.Reference]*entry), make(map[paceKey]*pace)
+	limits := c.Env.Limits
+	c.stock = &stock{c, &source.Inventory{Store: c.Store, Client: &artifact.Client{MaxBytes: limits.Bytes, Temp: limits.Temp}}}
+	c.timer = time.NewTimer(time.Hour)
+	c.timer.Stop()
+	return nil
+}
 
-// Resume ends what Suspend began, and asks for a run. The error wraps
-// [ErrSuspended] when the spec itself suspends the object.
-func (c *Controller) Resume(ref source.Reference) error { return errTODO }
+func positive(n, otherwise int) int {
+	if n > 0 {
+		return n
+	}
+	return otherwise
+}
+
+// followFeed has the feed say what there is to be, until ctx ends.
+func (c *Controller) followFeed(ctx context.Context) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = panicked(v)
+		}
+	}()
+	err = c.Feed.Follow(ctx, func(d Desired) { c.set(ctx, d) })
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// clock returns how long the controller has run: it does not know the date.
+func (c *Controller) clock() time.Duration { return time.Since(c.began) }
+
+// wall returns wall-clock time.
+func (c *Controller) wall() time.Time {
+	if c.Now != nil {
+		return c.Now()
+	}
+	return time.Now()
+}
+
+// over returns a channel that is closed when the controller has ended.
+func (c *Controller) over() chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.end == nil {
+		c.end = make(chan struct{})
+	}
+	return c.end
+}
 
 // Defects returns what is wrong with the documents of the feed now.
-func (c *Controller) Defects() []error { return nil }
+func (c *Controller) Defects() []error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.defects)
+}
 
 // Ready reports whether the feed was read and the saved statuses are restored.
-func (c *Controller) Ready() bool { return false }
-
-// Stats returns how much there is to do.
-func (c *Controller) Stats() Stats { return Stats{} }
+func (c *Controller) Ready() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.ready
+}
 
 // ErrSuspended marks an object that is suspended.
 var ErrSuspended = errors.New("suspended")

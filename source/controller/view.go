@@ -46,6 +46,7 @@ const (
 	Stalled   Phase = "stalled"   // until its spec changes
 	Suspended Phase = "suspended" // by its spec or a command
 	Removed   Phase = "removed"   // from the feed; its artifacts go after their retention
+	Gone      Phase = "gone"      // with its artifacts; only Watch tells it, as the last of an object
 )
 
 // A View is an object as it is at one moment.

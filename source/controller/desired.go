@@ -1,0 +1,207 @@
+package controller
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/headgate-io/headgate/source"
+)
+
+// A saved object is what is known of one from before the controller began.
+type saved struct {
+	obj     source.Object      // as the ledger has it, with its status
+	checked time.Time          // when its origin was asked last with success, zero when that is not known
+	hold    *source.Suspension // by a command, nil for none
+	removed time.Time          // since when it is not in the feed, zero when it was there at last
+}
+
+// set makes d what there is to be.
+func (c *Controller) set(ctx context.Context, d Desired) {
+	c.setting.Lock()
+	defer c.setting.Unlock()
+	if d.Secrets == nil {
+		d.Secrets = source.Chain()
+	}
+	var known map[source.Reference]saved
+	if !c.Ready() {
+		known = c.restore(ctx)
+	}
+	c.mu.Lock()
+	c.serial++
+	c.secrets, c.defects = d.Secrets, slices.Clone(d.Defects)
+	for _, doc := range d.Objects {
+		ref := source.ReferenceTo(doc)
+		switch e := c.entries[ref]; {
+		case e == nil:
+			s := known[ref]
+			c.add(ref, doc, s).serial = c.serial
+		case e.serial != c.serial: // of several the first counts
+			c.update(e, doc)
+			e.serial = c.serial
+		}
+	}
+	c.keep(known)
+	c.settle()
+	c.ready = true
+	c.pump()
+	c.mu.Unlock()
+	if ctx.Err() == nil {
+		c.review(ctx, d.Secrets)
+	}
+}
+
+// keep sees to objects that are not in the feed.
+func (c *Controller) keep(known map[source.Reference]saved) {
+	for ref, s := range known {
+		if c.entries[ref] == nil {
+			e := c.add(ref, s.obj, s)
+			e.doc = nil
+		}
+	}
+	for _, e := range c.entries {
+		switch {
+		case e.serial == c.serial || e.removed != nil:
+		case len(c.defects) > 0:
+			if !e.missing {
+				e.missing = true
+				c.changed(e)
+			}
+		default:
+			c.remove(e, known[e.ref].removed)
+		}
+	}
+}
+
+// settle brings up to date what depends on which objects there are.
+func (c *Controller) settle() {
+	c.sorted = c.sorted[:0:0]
+	hosts := make(map[string]bool)
+	for _, e := range c.entries {
+		c.sorted = append(c.sorted, e)
+	}
+	slices.SortFunc(c.sorted, func(a, b *entry) int { return compare(a.ref, b.ref) })
+	c.link()
+	for _, e := range c.sorted {
+		if e.removed == nil {
+			c.follow(e)
+		}
+		hosts[e.host] = true
+	}
+	c.runs.keep(hosts)
+	c.fetches.keep(hosts)
+	for _, e := range c.sorted {
+		if e.removed != nil {
+			continue
+		}
+		if !e.placed {
+			c.place(e)
+		} else if sum := c.sumInputs(e); sum != e.inputs {
+			c.kick(e, Input, 0)
+		}
+		if e.state == blocked {
+			c.enter(e)
+		}
+	}
+}
+
+// add adds an object that was not there.
+func (c *Controller) add(ref source.Reference, doc source.Object, s saved) *entry {
+	e := &entry{ref: ref, doc: doc, obj: adopt(doc, s.obj), at: -1, hold: s.hold, checked: s.checked}
+	e.suspend = doc.Plan().Suspend
+	c.entries[ref] = e
+	c.changed(e)
+	return e
+}
+
+// place decides when an object that was added runs for the first time: at once,
+// or some time within its interval when what was saved says that it is up to date.
+func (c *Controller) place(e *entry) {
+	e.placed = true
+	now := c.clock()
+	switch {
+	case external(e.obj):
+		return
+	case !settled(e.obj):
+		c.kick(e, Start, now)
+		return
+	}
+	e.inputs = c.sumInputs(e)
+	switch {
+	case !c.sawInputs(e):
+		c.kick(e, Input, now)
+	case e.suspended() || e.pace == nil:
+	default:
+		if e.pace.next == 0 {
+			e.pace.next = now + within(e.pace.interval)
+		}
+		c.plan(e, Tick, e.pace.next)
+	}
+}
+
+// update gives an entry the document that the feed has now.
+func (c *Controller) update(e *entry, doc source.Object) {
+	if e.doc == doc && e.removed == nil && !e.missing {
+		return
+	}
+	before := e.obj
+	back := e.removed != nil
+	e.doc, e.obj = doc, adopt(doc, before)
+	e.missing, e.removed = false, nil
+	e.suspend = doc.Plan().Suspend
+	c.changed(e)
+	now := c.clock()
+	switch {
+	case e.suspended():
+		c.rest(e)
+	case back:
+		c.agenda.drop(e)
+		c.kick(e, Start, now)
+	case !sameSpec(doc, before):
+		c.kick(e, Spec, now)
+	case requestedAt(doc) != "" && requestedAt(doc) != requestedAt(before):
+		c.kick(e, Request, now)
+	}
+}
+
+// remove ends the work on an object that is not in the feed any more. Its
+// artifacts go after their retention, which counts from since, now when that is zero.
+func (c *Controller) remove(e *entry, since time.Time) {
+	if since.IsZero() {
+		since = c.wall()
+	}
+	e.removed, e.missing, e.lookups = &removal{at: since}, false, nil
+	e.placed = true
+	c.rest(e)
+	c.leave(e)
+	if e.state != running {
+		c.dig(e)
+	}
+	c.changed(e)
+	c.answer(e)
+}
+
+// dig has what is left of a removed object go when its retention is over.
+func (c *Controller) dig(e *entry) {
+	left := c.retention - c.wall().Sub(e.removed.at)
+	c.plan(e, "", c.clock()+min(max(left, 0), c.retention))
+}
+
+// bury removes what is left of an object.
+func (c *Controller) bury(e *entry) {
+	err := c.retire(c.ctx, e.obj)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case e.removed == nil: // it came back
+	case err != nil:
+		c.plan(e, "", c.clock()+time.Minute)
+		c.pump()
+	default:
+		e.removed.done = true
+		delete(c.entries, e.ref)
+		c.sorted = slices.DeleteFunc(slices.Clone(c.sorted), func(x *entry) bool { return x == e })
+		c.changed(e)
+		c.entomb(e)
+	}
+}

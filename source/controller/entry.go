@@ -1,0 +1,144 @@
+package controller
+
+import (
+	"reflect"
+	"time"
+
+	"github.com/headgate-io/headgate/source"
+)
+
+// An entry is one object and what is known of it. The lock of the controller
+// guards its fields; the objects are never changed, only replaced.
+type entry struct {
+	ref source.Reference
+	doc source.Object // as the feed has it; nil when only the ledger does
+	obj source.Object // the spec of doc with the status of the last run
+
+	state    state
+	inLine   bool    // among those that wait for a slot, perhaps in vain
+	stalled  bool    // until something changes
+	missing  bool    // from the feed, which has defects
+	suspend  bool    // by its spec
+	placed   bool    // its first run was planned
+	trigger  Trigger // of the run that is due
+	again    Trigger // of a run after the one under way, "" for none
+	failures int
+	begun    int64 // number of the run that began last
+	ended    int64 // number of the run that ended last
+
+	at    int           // in the heap, -1 when it is not there
+	due   time.Duration // since the controller began
+	asked time.Duration // when the run that is due was asked for, 0 when nobody did
+	since time.Duration // when the last run ended
+
+	last    *Run               // nil when there was none
+	checked time.Time          // when the origin was asked last with success
+	hold    *source.Suspension // by a command, nil for none
+	removed *removal           // nil as long as it is in the feed
+	pace    *pace              // whose ticks it follows; nil for what is never run
+	host    string             // of its upstream
+	before  []*entry           // what it is made of, as far as it is to wait for it
+	after   []*entry           // what is made of it
+	inputs  uint64             // sum of what before was when its last run began
+	lookups []lookup           // Secrets that its last run asked for
+	waits   map[*waiter]int64  // who waits for the end of which run
+	version uint64             // of the view
+	prev    *entry             // in the list by version
+	next    *entry
+	serial  uint64 // of the Desired that had it last
+}
+
+// A removal is the end of an object.
+type removal struct {
+	at   time.Time // wall-clock time
+	done bool      // its artifacts, status and state are gone
+}
+
+// A state says where an entry is between two runs.
+type state uint8
+
+const (
+	resting state = iota // in the heap, if it is due some time
+	queued               // for a slot
+	blocked              // by an entry in before
+	running
+)
+
+// busy reports whether a run is under way or about to be.
+func (e *entry) busy() bool { return e.state != resting }
+
+// suspended reports whether the object is to be left alone.
+func (e *entry) suspended() bool { return e.hold != nil || e.suspend }
+
+// external reports whether the object is published by somebody else, and never fetched.
+func external(obj source.Object) bool {
+	_, is := obj.(*source.ExternalArtifact)
+	return is
+}
+
+// adopt returns doc with the status that the object has, last, which may be nil.
+// Its generation stays when the document has none and the spec is the same.
+func adopt(doc, last source.Object) source.Object {
+	if external(doc) {
+		return doc
+	}
+	obj := clone(doc)
+	status := statusOf(obj)
+	status.SetZero()
+	if last == nil || reflect.TypeOf(last) != reflect.TypeOf(doc) {
+		return obj
+	}
+	status.Set(statusOf(last))
+	if m := &obj.Head().Metadata; m.Generation == 0 && sameSpec(doc, last) {
+		m.Generation = last.Head().Metadata.Generation
+	}
+	return obj
+}
+
+// clone returns a copy of obj that shares what its fields refer to.
+func clone(obj source.Object) source.Object {
+	from := reflect.ValueOf(obj).Elem()
+	to := reflect.New(from.Type())
+	to.Elem().Set(from)
+	return to.Interface().(source.Object)
+}
+
+// statusOf returns the status of obj: the field Status of its struct, or else
+// the part that all kinds have.
+func statusOf(obj source.Object) reflect.Value {
+	if status := reflect.ValueOf(obj).Elem().FieldByName("Status"); status.IsValid() {
+		return status
+	}
+	return reflect.ValueOf(obj.Common()).Elem()
+}
+
+// sameSpec reports whether two objects ask for the same.
+func sameSpec(a, b source.Object) bool {
+	x, y := reflect.ValueOf(a).Elem(), reflect.ValueOf(b).Elem()
+	if x.Type() != y.Type() {
+		return false
+	}
+	if s, t := x.FieldByName("Spec"), y.FieldByName("Spec"); s.IsValid() && reflect.DeepEqual(s.Interface(), t.Interface()) {
+		return true
+	}
+	return string(source.CanonicalSpec(a)) == string(source.CanonicalSpec(b))
+}
+
+// requestedAt returns the annotation that asks for a run, of headgate's group
+// or else of the reference's.
+func requestedAt(obj source.Object) string {
+	a := obj.Head().Metadata.Annotations
+	if at := a["reconcile.headgate.dev/requestedAt"]; at != "" {
+		return at
+	}
+	return a["reconcile.fluxcd.io/requestedAt"]
+}
+
+// settled reports whether the status of obj says that nothing is to be done
+// before its interval is over.
+func settled(obj source.Object) bool {
+	status, head := obj.Common(), obj.Head()
+	return status.Condition(source.ReadyCondition).Status == "True" &&
+		status.ObservedGeneration != 0 && status.ObservedGeneration == head.Metadata.Generation &&
+		(requestedAt(obj) == "" || requestedAt(obj) == status.LastHandledReconcileAt)
+}

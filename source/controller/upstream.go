@@ -1,0 +1,60 @@
+package controller
+
+import (
+	"net/url"
+	"strings"
+
+	"github.com/headgate-io/headgate/source"
+)
+
+// An upstream says where an object comes from: objects with equal keys ask the
+// same server the same questions with the same credentials.
+type upstream struct{ key, host string }
+
+// upstreamOf returns the upstream of obj; that of a chart is its source's, which
+// at returns, nil when there is none. An object of an unknown kind, or with an
+// address that cannot be read, has one of its own.
+func upstreamOf(obj source.Object, at func(source.Reference) source.Object) upstream {
+	own := upstream{key: source.ReferenceTo(obj).String()}
+	space := source.ReferenceTo(obj).Namespace
+	switch o := obj.(type) {
+	case *source.GitRepository:
+		return address(o.Spec.URL, space, o.Spec.SecretRef, o.Spec.Provider, o.Spec.ServiceAccountName, own)
+	case *source.OCIRepository:
+		return address(o.Spec.URL, space, o.Spec.SecretRef, o.Spec.Provider, o.Spec.ServiceAccountName, own)
+	case *source.PkgRepository:
+		return address(o.Spec.URL, space, o.Spec.SecretRef, o.Spec.Provider, "", own)
+	case *source.Bucket:
+		u, err := o.Spec.EndpointURL()
+		if err != nil {
+			return own
+		}
+		return address(u.JoinPath(o.Spec.BucketName).String(), space, o.Spec.SecretRef, o.Spec.Provider, o.Spec.ServiceAccountName, own)
+	case *source.PkgChart:
+		if ref, ok := o.Source(); ok {
+			if from := at(ref); from != nil && !external(from) {
+				return upstreamOf(from, at)
+			}
+		}
+	}
+	return own
+}
+
+// address returns the upstream at a URL.
+func address(text, space string, secret *source.LocalReference, provider, account string, own upstream) upstream {
+	u, err := url.Parse(text)
+	if err != nil || u.Host == "" {
+		return own
+	}
+	key := text
+	if secret != nil {
+		key += "\nsecret " + space + "/" + secret.Name
+	}
+	if account != "" {
+		key += "\naccount " + space + "/" + account
+	}
+	if provider != "" && provider != "generic" {
+		key += "\nprovider " + provider
+	}
+	return upstream{key, strings.ToLower(u.Host)}
+}
