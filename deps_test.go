@@ -29,7 +29,7 @@ var rooms = map[string]room{
 	"source/controller/feed":    {imports: "source source/controller"},
 	"source/controller/hook":    {imports: "source"},
 	"source/controller/journal": {imports: "source internal/durable"},
-	"source/controller/notify":  {imports: "source"},
+	"source/controller/notify":  {imports: "source internal/deliver internal/document internal/redact internal/retry internal/secret"},
 	"source/controller/server":  {imports: "artifact internal/answer internal/redact source source/controller source/controller/access source/controller/api source/controller/hook source/controller/journal source/controller/web", modules: prometheusModules},
 	"source/controller/web":     {imports: "internal/page"},
 
@@ -72,7 +72,7 @@ var rooms = map[string]room{
 	"rollout":          {imports: "internal/document internal/origin internal/redact internal/retry internal/secret", modules: "go.yaml.in/yaml/v3"},
 	"rollout/ledger":   {imports: "rollout internal/durable"},
 	"rollout/metric":   {imports: "rollout internal/command internal/document internal/origin internal/redact internal/secret"},
-	"rollout/notify":   {imports: "rollout internal/document internal/redact internal/retry internal/secret"},
+	"rollout/notify":   {imports: "rollout internal/deliver internal/document internal/redact internal/retry internal/secret"},
 	"rollout/simulate": {imports: "rollout"},
 	"rollout/traffic":  {imports: "rollout internal/command internal/redact"},
 
@@ -98,6 +98,7 @@ var rooms = map[string]room{
 	"internal/bolt":      {imports: "internal/durable", modules: bboltModules},
 	"internal/durable":   {},
 	"internal/command":   {},
+	"internal/deliver":   {imports: "internal/redact internal/retry internal/secret"},
 	"internal/document":  {modules: "go.yaml.in/yaml/v3"},
 	"internal/listen":    {imports: "internal/durable internal/redact internal/reload"},
 	"internal/openpgp":   {modules: "github.com/ProtonMail/go-crypto github.com/cloudflare/circl golang.org/x/crypto golang.org/x/sys"},

@@ -10,10 +10,11 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
+	"github.com/headgate-io/headgate/internal/deliver"
 	"github.com/headgate-io/headgate/internal/redact"
+	"github.com/headgate-io/headgate/internal/retry"
 	"github.com/headgate-io/headgate/rollout"
 )
 
@@ -46,11 +47,8 @@ type Config struct {
 
 // A Dispatcher tells receivers the events of an analysis. It is safe for concurrent use.
 type Dispatcher struct {
-	receivers []*receiver
-	hurry     context.CancelFunc // ends pauses between attempts
-	stop      context.CancelFunc // ends deliveries
-	workers   sync.WaitGroup
-	end       func()
+	queues deliver.Dispatcher[rollout.Event]
+	end    func()
 }
 
 var _ rollout.Sink = (*Dispatcher)(nil)
@@ -62,9 +60,6 @@ func Start(ctx context.Context, c Config) (*Dispatcher, error) {
 	if c.Report == nil {
 		c.Report = func(error) {}
 	}
-	if c.Wait == nil {
-		c.Wait = clock
-	}
 	d := &Dispatcher{end: func() {}}
 	if c.Caller == nil {
 		caller := &rollout.Caller{Secrets: c.Secrets, Proxy: c.Proxy}
@@ -75,51 +70,58 @@ func Start(ctx context.Context, c Config) (*Dispatcher, error) {
 	if err := errors.Join(err, more); err != nil {
 		return nil, err
 	}
-	d.receivers = append(hooks, alerts...)
-	ctx, d.stop = context.WithCancel(context.WithoutCancel(ctx))
-	patient, hurry := context.WithCancel(ctx)
-	d.hurry = hurry
-	for _, r := range d.receivers {
-		r.report, r.wait = c.Report, c.Wait
-		r.start = func() { d.workers.Go(func() { r.work(ctx, patient) }) }
+	d.queues = deliver.Dispatcher[rollout.Event]{
+		Receivers: append(hooks, alerts...),
+		Rank:      func(e *rollout.Event) int { return rank[e.Alert] },
+		Size:      size,
+		Judge:     judge,
+		Wait:      c.Wait,
+		Failed: func(receiver string, e rollout.Event, lost bool, err error) {
+			c.Report(&DeliveryError{Receiver: receiver, Event: e, Lost: lost, Err: err})
+		},
+		Full: func(l deliver.Loss) { c.Report(lostError(l)) },
 	}
+	d.queues.Start(ctx)
 	return d, nil
+}
+
+// size returns the bytes that event takes, more or less.
+func size(e *rollout.Event) int {
+	return 256 + len(e.Message) + len(e.Reason) + len(e.Hook) + len(e.Name) + len(e.Namespace) + len(e.Checksum)
+}
+
+// rank orders severities; events that are no alerts are below them.
+var rank = map[rollout.Severity]int{rollout.Info: 1, rollout.Warn: 2, rollout.Error: 3}
+
+// judge says whether what err says may be gone at the next attempt, and how long
+// the receiver asked to wait.
+func judge(err error) (mends bool, after time.Duration) {
+	var status *rollout.StatusError
+	if !errors.As(err, &status) {
+		return true, 0
+	}
+	return retry.Status(status.Code), status.RetryAfter
 }
 
 // Emit queues event for each receiver that is to be told. It does not wait, and
 // ctx does not end the delivery.
-func (d *Dispatcher) Emit(_ context.Context, event rollout.Event) {
-	for _, r := range d.receivers {
-		r.add(event)
-	}
-}
+func (d *Dispatcher) Emit(_ context.Context, event rollout.Event) { d.queues.Emit(event) }
 
 // Close delivers what is queued, until ctx ends. What waits for another attempt has
 // it at once, and the others from 1s on. The error joins a
 // [*LostError] for each receiver that was not told everything since Start.
 // Events that come later are lost.
 func (d *Dispatcher) Close(ctx context.Context) error {
-	for _, r := range d.receivers {
-		r.close()
-	}
-	d.hurry()
-	stopped := context.AfterFunc(ctx, d.stop)
-	d.workers.Wait()
-	stopped()
-	d.stop()
 	var errs []error
-	for _, r := range d.receivers {
-		if r.end != nil {
-			r.end()
-		}
-		errs = append(errs, r.undelivered())
+	for _, loss := range d.queues.Close(ctx) {
+		errs = append(errs, lostError(loss))
 	}
 	d.end()
 	return errors.Join(errs...)
 }
 
 // eventReceivers returns the webhooks of type event, or that of EventURL.
-func (c *Config) eventReceivers() ([]*receiver, error) {
+func (c *Config) eventReceivers() ([]*deliver.Receiver[rollout.Event], error) {
 	var hooks []rollout.Hook
 	for _, hook := range c.Canary.Spec.Analysis.Webhooks {
 		if hook.Type == rollout.HookEvent {
@@ -127,19 +129,19 @@ func (c *Config) eventReceivers() ([]*receiver, error) {
 		}
 	}
 	if len(hooks) == 0 && c.EventURL != "" {
-		if _, err := parseURL(c.EventURL); err != nil {
+		if _, err := deliver.ParseURL(c.EventURL); err != nil {
 			return nil, fmt.Errorf("the URL for events %w", err)
 		}
 		hooks = []rollout.Hook{{Name: "events", Type: rollout.HookEvent, URL: c.EventURL}}
 	}
-	var list []*receiver
+	var list []*deliver.Receiver[rollout.Event]
 	for _, hook := range hooks {
-		list = append(list, &receiver{
-			name: fmt.Sprintf("webhook %q", hook.Name),
-			deliver: func(ctx context.Context, event rollout.Event, lost int) error {
+		list = append(list, &deliver.Receiver[rollout.Event]{
+			Name: fmt.Sprintf("webhook %q", hook.Name),
+			Deliver: func(ctx context.Context, event rollout.Event, lost int) error {
 				_, err := c.Caller.Event(ctx, withLost(hook, lost), event)
 				if u, bad := url.Parse(hook.URL); bad == nil {
-					err = redact.Error(err, private(u)...)
+					err = redact.Error(err, deliver.Private(u)...)
 				}
 				return err
 			},
@@ -161,8 +163,8 @@ func withLost(hook rollout.Hook, lost int) rollout.Hook {
 }
 
 // alertReceivers returns a notifier for each alert of the canary.
-func (c *Config) alertReceivers(ctx context.Context) ([]*receiver, error) {
-	var list []*receiver
+func (c *Config) alertReceivers(ctx context.Context) ([]*deliver.Receiver[rollout.Event], error) {
+	var list []*deliver.Receiver[rollout.Event]
 	var errs []error
 	for i, alert := range c.Canary.Spec.Analysis.Alerts {
 		r, err := c.alertReceiver(ctx, alert)
@@ -175,7 +177,7 @@ func (c *Config) alertReceivers(ctx context.Context) ([]*receiver, error) {
 	return list, errors.Join(errs...)
 }
 
-func (c *Config) alertReceiver(ctx context.Context, alert rollout.Alert) (*receiver, error) {
+func (c *Config) alertReceiver(ctx context.Context, alert rollout.Alert) (*deliver.Receiver[rollout.Event], error) {
 	least := rank[alert.Severity]
 	switch {
 	case alert.Severity == "":
@@ -191,11 +193,11 @@ func (c *Config) alertReceiver(ctx context.Context, alert rollout.Alert) (*recei
 	if err := n.Check(ctx); err != nil {
 		return nil, err
 	}
-	return &receiver{
-		name:  fmt.Sprintf("alert %q", alert.Name),
-		least: least,
-		end:   n.Close,
-		deliver: func(ctx context.Context, event rollout.Event, lost int) error {
+	return &deliver.Receiver[rollout.Event]{
+		Name:  fmt.Sprintf("alert %q", alert.Name),
+		Least: least,
+		End:   n.Close,
+		Deliver: func(ctx context.Context, event rollout.Event, lost int) error {
 			return n.Post(ctx, &Message{Event: event, Fields: c.fields(event), Lost: lost})
 		},
 	}, nil

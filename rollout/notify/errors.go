@@ -3,6 +3,7 @@ package notify
 import (
 	"fmt"
 
+	"github.com/headgate-io/headgate/internal/deliver"
 	"github.com/headgate-io/headgate/rollout"
 )
 
@@ -40,3 +41,7 @@ func (e *LostError) Error() string {
 }
 
 func (e *LostError) Unwrap() error { return e.Err }
+
+func lostError(l deliver.Loss) *LostError {
+	return &LostError{Receiver: l.Receiver, Events: l.Items, Err: l.Err}
+}

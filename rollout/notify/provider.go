@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/headgate-io/headgate/internal/deliver"
 	"github.com/headgate-io/headgate/internal/document"
 	"github.com/headgate-io/headgate/internal/redact"
 	"github.com/headgate-io/headgate/rollout"
@@ -103,12 +104,12 @@ func (p *Provider) defects() []defect {
 	secret("secretRef", spec.SecretRef)
 	secret("certSecretRef", spec.CertSecretRef)
 	if spec.Address != "" {
-		if _, err := parseURL(spec.Address); err != nil {
+		if _, err := deliver.ParseURL(spec.Address); err != nil {
 			add("address", "%v", err)
 		}
 	}
 	if spec.Proxy != "" {
-		if _, err := parseProxy(spec.Proxy); err != nil {
+		if _, err := deliver.ParseProxy(spec.Proxy); err != nil {
 			add("proxy", "%v", err)
 		}
 	}

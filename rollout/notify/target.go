@@ -2,85 +2,46 @@ package notify
 
 import (
 	"context"
-	"crypto/sha256"
-	"crypto/tls"
 	"fmt"
 	"net/http"
 	"net/url"
-	"slices"
 	"strings"
 
-	"github.com/headgate-io/headgate/internal/redact"
+	"github.com/headgate-io/headgate/internal/deliver"
 	"github.com/headgate-io/headgate/internal/secret"
 	"github.com/headgate-io/headgate/rollout"
 )
 
 // A target is where and how one message is posted, with what only the service may know.
 type target struct {
-	url   *url.URL
+	deliver.Target
 	token string
-	proxy *url.URL // nil for none
-	tls   *tls.Config
-	made  [sha256.Size]byte // of what proxy and tls were made from
 }
 
 // The keys of Secrets.
 var (
 	keyAddress = []string{"address"}
 	keyToken   = []string{"token", "apiToken"} // the second in some releases of the reference
-	keyCA      = []string{"ca.crt"}
-	keyCert    = []string{"tls.crt"}
-	keyKey     = []string{"tls.key"}
 )
-
-// permanent is an error that time does not mend.
-type permanent struct{ error }
-
-func (p permanent) Unwrap() error { return p.error }
-
-func settings(format string, args ...any) error { return permanent{fmt.Errorf(format, args...)} }
-
-// parseURL returns the http or https URL in text. Errors do not show it: it may be a secret.
-func parseURL(text string) (*url.URL, error) {
-	u, err := url.Parse(text)
-	switch {
-	case err != nil || u.Host == "":
-		return nil, settings("is no URL: write https://HOST/PATH")
-	case u.Scheme != "https" && u.Scheme != "http":
-		return nil, settings("has the scheme %q: use https or http", redact.String(u.Scheme))
-	}
-	return u, nil
-}
-
-func parseProxy(text string) (*url.URL, error) {
-	u, err := url.Parse(text)
-	if err != nil || u.Host == "" {
-		return nil, settings("is no URL: write http://HOST:PORT")
-	}
-	if !slices.Contains([]string{"http", "https", "socks5", "socks5h"}, u.Scheme) {
-		return nil, settings("has the scheme %q: use http, https, socks5 or socks5h", redact.String(u.Scheme))
-	}
-	return u, nil
-}
 
 // target reads the Secrets of the provider.
 func (n *Notifier) target(ctx context.Context) (*target, error) {
 	spec := &n.Provider.Spec
 	if err := n.Provider.Check(); err != nil {
-		return nil, permanent{err}
+		return nil, deliver.Permanent{Err: err}
 	}
 	s, t := services[spec.Type], &target{}
 	address, at, err := n.address(ctx, s, t)
 	if err != nil {
 		return nil, err
 	}
-	if t.url, err = parseURL(address); err != nil {
+	if t.URL, err = deliver.ParseURL(address); err != nil {
 		return nil, fmt.Errorf("%s %w", at, err)
 	}
-	if s.suffix != "" && !strings.HasSuffix(t.url.Path, "/"+s.suffix) {
-		t.url = t.url.JoinPath(s.suffix)
+	if s.suffix != "" && !strings.HasSuffix(t.URL.Path, "/"+s.suffix) {
+		t.URL = t.URL.JoinPath(s.suffix)
 	}
-	if t.proxy, err = n.proxy(t.url); err != nil {
+	if t.Proxy, err = n.proxy(t.URL); err != nil {
 		return nil, err
 	}
 	return t, n.certificates(ctx, t)
@@ -103,7 +64,7 @@ func (n *Notifier) address(ctx context.Context, s *service, t *target) (address,
 	}
 	switch {
 	case err != nil:
-		return "", "", permanent{fmt.Errorf("spec.secretRef: %w", err)}
+		return "", "", deliver.Permanent{Err: fmt.Errorf("spec.secretRef: %w", err)}
 	case address != "":
 		return address, "spec.secretRef: secret " + r.Name + ": key address", nil
 	case spec.Address != "":
@@ -111,13 +72,13 @@ func (n *Notifier) address(ctx context.Context, s *service, t *target) (address,
 	case t.token != "" && s.address != "":
 		return s.address, "", nil
 	}
-	return "", "", permanent{fmt.Errorf("spec.secretRef: %w", r.Problem(keyAddress[0], "is missing, and so is spec.address: set one of them"))}
+	return "", "", deliver.Permanent{Err: fmt.Errorf("spec.secretRef: %w", r.Problem(keyAddress[0], "is missing, and so is spec.address: set one of them"))}
 }
 
 // proxy returns the proxy to u, nil for none.
 func (n *Notifier) proxy(u *url.URL) (*url.URL, error) {
 	if text := n.Provider.Spec.Proxy; text != "" {
-		proxy, err := parseProxy(text)
+		proxy, err := deliver.ParseProxy(text)
 		if err != nil {
 			return nil, fmt.Errorf("spec.proxy %w", err)
 		}
@@ -135,34 +96,23 @@ func (n *Notifier) proxy(u *url.URL) (*url.URL, error) {
 
 // certificates reads the TLS settings of the provider into t.
 func (n *Notifier) certificates(ctx context.Context, t *target) error {
-	h := sha256.New()
-	fmt.Fprintln(h, t.proxy)
-	t.tls = &tls.Config{MinVersion: tls.VersionTLS12}
-	if ref := n.Provider.Spec.CertSecretRef; ref != nil {
-		r, err := n.secret(ctx, "spec.certSecretRef", ref)
-		if err != nil {
-			return err
-		}
-		own, err := r.TLS(keyCA, keyCert, keyKey)
-		if err == nil && own == nil {
-			err = r.Problem(keyCA[0], "is missing, and so are %s and %s: set one of them", keyCert[0], keyKey[0])
-		}
-		if err != nil {
-			return permanent{fmt.Errorf("spec.certSecretRef: %w", err)}
-		}
-		t.tls = own
-		for _, keys := range [][]string{keyCA, keyCert, keyKey} {
-			v, _ := r.Value(keys)
-			fmt.Fprintf(h, "%d %s", len(v), v)
-		}
+	ref := n.Provider.Spec.CertSecretRef
+	if ref == nil {
+		return t.Secure(nil)
 	}
-	h.Sum(t.made[:0])
+	r, err := n.secret(ctx, "spec.certSecretRef", ref)
+	if err != nil {
+		return err
+	}
+	if err := t.Secure(&r); err != nil {
+		return fmt.Errorf("spec.certSecretRef: %w", err)
+	}
 	return nil
 }
 
 func (n *Notifier) secret(ctx context.Context, field string, ref *rollout.SecretRef) (secret.Reader, error) {
 	if n.Secrets == nil {
-		return secret.Reader{}, settings("%s: there are no Secrets here", field)
+		return secret.Reader{}, deliver.Settings("%s: there are no Secrets here", field)
 	}
 	data, err := n.Secrets(ctx, namespace(n.Provider.Metadata.Namespace), ref.Name)
 	if err != nil {
@@ -172,26 +122,4 @@ func (n *Notifier) secret(ctx context.Context, field string, ref *rollout.Secret
 }
 
 // secrets returns what must not be seen of t.
-func (t *target) secrets() []string { return append(private(t.url), t.token) }
-
-// private returns what must not be seen of a URL: all that follows its host, and
-// the parts of that which are long enough to be keys, and the password or the user before it.
-func private(u *url.URL) []string {
-	list := []string{u.RequestURI(), u.EscapedPath(), u.Path}
-	for _, part := range strings.FieldsFunc(u.RequestURI(), func(r rune) bool { return strings.ContainsRune("/?&=", r) }) {
-		if len(part) >= 12 {
-			path, _ := url.PathUnescape(part)
-			query, _ := url.QueryUnescape(part)
-			list = append(list, part, path, query)
-		}
-	}
-	if password, ok := u.User.Password(); ok {
-		list = append(list, password)
-	} else {
-		list = append(list, u.User.Username())
-	}
-	return slices.DeleteFunc(list, func(s string) bool { return strings.Trim(s, "/") == "" })
-}
-
-// origin returns what errors show of t.
-func (t *target) origin() string { return t.url.Scheme + "://" + t.url.Host }
+func (t *target) secrets() []string { return append(deliver.Private(t.URL), t.token) }

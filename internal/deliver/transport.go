@@ -1,4 +1,4 @@
-package notify
+package deliver
 
 import (
 	"context"
@@ -18,30 +18,30 @@ const (
 // transport returns a transport to t, which speaks HTTP/1.1: there a post without answer
 // ends its connection, and the next has a new one. To connect takes at most limit, also when the post
 // that asked for it has ended. A proxy that is spoken to over TLS is not shown the certificate of the client.
-func (t *target) transport(limit time.Duration) *http.Transport {
+func (t *Target) transport(limit time.Duration) *http.Transport {
 	dialer := &net.Dialer{Timeout: limit}
 	transport := &http.Transport{
 		DialContext:            dialer.DialContext,
-		TLSClientConfig:        t.tls,
+		TLSClientConfig:        t.TLS,
 		TLSHandshakeTimeout:    limit,
 		IdleConnTimeout:        maxIdle,
 		MaxIdleConnsPerHost:    1,
 		MaxResponseHeaderBytes: maxHeader,
 	}
-	if t.proxy == nil {
+	if t.Proxy == nil {
 		return transport
 	}
-	transport.Proxy = http.ProxyURL(t.proxy)
+	transport.Proxy = http.ProxyURL(t.Proxy)
 	transport.OnProxyConnectResponse = func(_ context.Context, proxy *url.URL, _ *http.Request, resp *http.Response) error {
 		if resp.StatusCode == http.StatusOK {
 			return nil
 		}
 		return fmt.Errorf("proxy %s answered status %d", proxy.Host, resp.StatusCode)
 	}
-	if t.proxy.Scheme == "https" {
+	if t.Proxy.Scheme == "https" {
 		transport.DialTLSContext = (&tls.Dialer{
 			NetDialer: dialer, // whose timeout is that of the handshake as well
-			Config:    &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: t.tls.RootCAs, ServerName: t.proxy.Hostname()},
+			Config:    &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: t.TLS.RootCAs, ServerName: t.Proxy.Hostname()},
 		}).DialContext
 	}
 	return transport
