@@ -24,7 +24,7 @@ var rooms = map[string]room{
 	"source":   {imports: "artifact internal/document internal/durable internal/redact", modules: "sigs.k8s.io/yaml go.yaml.in/yaml/v2 go.yaml.in/yaml/v3 github.com/Masterminds/semver/v3"},
 
 	"source/controller":         {imports: "artifact source"},
-	"source/controller/access":  {imports: "source"},
+	"source/controller/access":  {imports: "internal/access internal/document internal/listen source"},
 	"source/controller/api":     {imports: "artifact source"},
 	"source/controller/feed":    {imports: "source source/controller"},
 	"source/controller/hook":    {imports: "source"},

@@ -109,6 +109,19 @@ func ParseKind(name string) (kind string, known bool) {
 	return k.name, true
 }
 
+// Spellings returns how documents of either API group spell a kind, that of the
+// specification first; nothing when there is no such kind.
+func Spellings(name string) []string {
+	k := spelledKind(name)
+	if k == nil {
+		return nil
+	}
+	if k.reference == k.name {
+		return []string{k.name}
+	}
+	return []string{k.name, k.reference}
+}
+
 // spell returns the name of the kind as documents of group write it.
 func (k *kind) spell(group string) string {
 	if group == ReferenceGroup {
