@@ -2,7 +2,6 @@ package bucket
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"net/http"
 	"net/url"
@@ -42,38 +41,46 @@ func newAccess(ctx context.Context, spec *source.BucketSpec, env source.Env, v *
 	if a.Secret, err = v.Read(ctx, spec.SecretRef, "spec.secretRef"); err != nil {
 		return nil, err
 	}
-	if a.Way.TLS, err = trust(ctx, v, spec.CertSecretRef, "spec.certSecretRef"); err != nil {
+	proxy, err := v.Read(ctx, spec.ProxySecretRef, "spec.proxySecretRef")
+	if err != nil {
 		return nil, err
 	}
+	if a.Way, err = way(ctx, v, spec.CertSecretRef, "spec.certSecretRef", proxy, env.Reuse); err != nil {
+		return nil, err
+	}
+	var sts source.BucketSTSSpec
 	if spec.STS != nil {
-		if a.STS, err = v.Read(ctx, spec.STS.SecretRef, "spec.sts.secretRef"); err != nil {
-			return nil, err
-		}
-		if a.STSWay.TLS, err = trust(ctx, v, spec.STS.CertSecretRef, "spec.sts.certSecretRef"); err != nil {
-			return nil, err
-		}
+		sts = *spec.STS
 	}
-	proxy, err := v.Read(ctx, spec.ProxySecretRef, "spec.proxySecretRef")
-	if err != nil || proxy.Name == "" {
-		return a, err
+	if a.STS, err = v.Read(ctx, sts.SecretRef, "spec.sts.secretRef"); err != nil {
+		return nil, err
 	}
-	for _, way := range []*Config{&a.Way, &a.STSWay} { // each trusts the proxy as it trusts the server
-		p, err := transport.ProxyFromSecret(proxy.Name, proxy.Secret, way.TLS)
-		if err != nil {
-			return nil, err
-		}
-		way.Proxy = p.For
+	if a.STSWay, err = way(ctx, v, sts.CertSecretRef, "spec.sts.certSecretRef", proxy, env.Reuse); err != nil {
+		return nil, err
 	}
 	return a, nil
 }
 
-// trust returns the TLS settings of the Secret that ref, the field of the spec, names.
-func trust(ctx context.Context, v *Vault, ref *source.LocalReference, field string) (*tls.Config, error) {
+// way returns how a server is reached: with the TLS settings of the Secret that
+// ref, the field of the spec, names, and a proxy, which is trusted as the server is.
+func way(ctx context.Context, v *Vault, ref *source.LocalReference, field string, proxy Secret, reuse *source.Connections) (c Config, err error) {
 	cert, err := v.Read(ctx, ref, field)
-	if err != nil || cert.Name == "" {
-		return nil, err
+	if err == nil && cert.Name != "" {
+		c.TLS, err = transport.CertTLS(cert.Name, cert.Secret)
 	}
-	return transport.CertTLS(cert.Name, cert.Secret)
+	if err != nil {
+		return c, err
+	}
+	c.Reuse, c.Settings = reuse, transport.Settings("cert", cert, proxy)
+	if proxy.Name == "" {
+		return c, nil
+	}
+	p, err := transport.ProxyFromSecret(proxy.Name, proxy.Secret, c.TLS)
+	if err != nil {
+		return c, err
+	}
+	c.Proxy = p.For
+	return c, nil
 }
 
 // LogIn returns what spec.provider issues to the identity of the program, or of

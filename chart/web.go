@@ -36,7 +36,7 @@ type web struct {
 
 // dial reads the Secrets that repo names. It asks no server. Errors are
 // *[source.StepError], with the reason URLInvalid when the URL is to blame.
-func dial(ctx context.Context, repo *source.PkgRepository, vault *transport.Vault) (*web, error) {
+func dial(ctx context.Context, repo *source.PkgRepository, reuse *source.Connections, vault *transport.Vault) (*web, error) {
 	at, err := parseURL(repo.Spec.URL)
 	if err != nil {
 		return nil, urlInvalid(fmt.Errorf("spec.url: %w", err))
@@ -56,7 +56,7 @@ func dial(ctx context.Context, repo *source.PkgRepository, vault *transport.Vaul
 		return nil, &source.StepError{Step: source.StepResolve, Reason: "AuthenticationFailed", Err: err}
 	}
 	w.fence = transport.NewFence(w.at)
-	w.way.Origin, w.way.MayDial = w.at, w.mayDial(nil)
+	w.way.Origin, w.way.MayDial, w.way.Fence, w.way.Reuse = w.at, w.mayDial(nil), w.fence, reuse
 	h := sha256.New()
 	transport.Note(h, w.at.String(), w.way.Auth.Username, w.way.Auth.Password)
 	secret.Note(h)
@@ -77,9 +77,11 @@ func (w *web) present(secret, cert transport.Secret) error {
 		w.way.Auth = auth
 	}
 	if cert.Name != "" {
+		w.way.Settings = transport.Settings("cert", cert, transport.Secret{})
 		w.way.TLS, err = transport.CertTLS(cert.Name, cert.Secret)
 		return err
 	}
+	w.way.Settings = transport.Settings("repository", secret, transport.Secret{})
 	settings, deprecated, err := transport.RepositoryTLS(secret.Name, secret.Secret)
 	if len(deprecated) > 0 {
 		w.notes = append(w.notes, fmt.Sprintf("secret %s: %s of spec.secretRef are deprecated: move them to the Secret of spec.certSecretRef, as ca.crt, tls.crt and tls.key",
@@ -143,7 +145,7 @@ func (w *web) client(ctx context.Context, u *url.URL) (*http.Client, error) {
 		if w.pass && (u.Scheme == "https" || w.at.Scheme == "http") {
 			way.Origin, way.Auth = &url.URL{Scheme: u.Scheme, Host: u.Host}, w.way.Auth
 		}
-		way.MayDial = w.mayDial(transport.NewFence(u))
+		way.MayDial, way.Fence, way.Reuse = w.mayDial(transport.NewFence(u)), nil, nil
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -63,7 +63,7 @@ func (o *Origin) reach(ctx context.Context, u *url.URL, ref *source.LocalReferen
 	case u.Scheme == "ssh":
 		n.route, err = overSSH(u, secret, proxySecret)
 	default:
-		n.route, err = overHTTP(u, secret, proxySecret, o.mayDial(field))
+		n.route, err = overHTTP(u, secret, proxySecret, o.env.Reuse, o.mayDial(field))
 	}
 	if err != nil {
 		return nil, err
@@ -100,12 +100,12 @@ func parseURL(s string) (*url.URL, error) {
 // the [source.Reconciler] keeps out of conditions, events and errors.
 func (o *Origin) Secrets() []string { return o.vault.Values() }
 
-func overHTTP(u *url.URL, secret, proxySecret transport.Secret, mayDial func(host string, ip netip.Addr) error) (route, error) {
+func overHTTP(u *url.URL, secret, proxySecret transport.Secret, reuse *source.Connections, mayDial func(host string, ip netip.Addr) error) (route, error) {
 	c, err := httpConfig(u, secret, proxySecret)
 	if err != nil {
 		return route{}, err
 	}
-	c.MayDial = mayDial
+	c.MayDial, c.Reuse = mayDial, reuse
 	given, err := transport.GitAuth(secret.Name, secret.Secret)
 	if err != nil {
 		return route{}, err
@@ -119,6 +119,7 @@ func overHTTP(u *url.URL, secret, proxySecret transport.Secret, mayDial func(hos
 // httpConfig returns how u is reached, with the credentials in it but not those of the Secret.
 func httpConfig(u *url.URL, secret, proxySecret transport.Secret) (c transport.Config, err error) {
 	c.Origin, c.Auth = transport.SplitUser(u)
+	c.Settings = transport.Settings("git", secret, proxySecret)
 	if c.TLS, err = transport.GitTLS(secret.Name, secret.Secret); err != nil {
 		return c, err
 	}

@@ -63,7 +63,7 @@ func (o *Origin) overLogin(ctx context.Context, u *url.URL, secret, proxySecret 
 		return route{}, err
 	}
 	c.Auth = transport.Auth{Username: issued.Username, Password: issued.Password, Bearer: issued.Token}
-	c.Refused = issued.Refused
+	c.Refused, c.Reuse = issued.Refused, o.env.Reuse
 	return speak(c), nil
 }
 

@@ -24,6 +24,7 @@ type network struct {
 	object    string     // KIND/NAMESPACE/NAME, for progress
 	scope     string     // of what is cached: names the repository and the credentials
 	ungranted error      // why the server gave no credentials for LFS
+	shares    bool       // refs may be what others were told
 	pool      *pool.Pool // what earlier fetches brought; nil when nothing is kept
 	lent      bool       // the credentials are a provider's: scope does not tell whose they are
 }
@@ -56,25 +57,14 @@ func (n *network) Close() error {
 }
 
 func (n *network) refs(ctx context.Context, exact bool, names ...string) ([]ref, error) {
+	if n.shares {
+		return n.sharedRefs(ctx, exact, names)
+	}
 	r, err := n.open(ctx)
 	if err != nil {
 		return nil, err
 	}
-	q := wire.RefQuery{Peel: true, Symrefs: true}
-	if exact {
-		q.Exact = names
-	} else {
-		q.Prefixes = names
-	}
-	list, err := r.Refs(ctx, q)
-	if err != nil {
-		return nil, err
-	}
-	refs := make([]ref, len(list))
-	for i, l := range list {
-		refs[i] = ref(l)
-	}
-	return refs, nil
+	return listed(ctx, r, exact, names)
 }
 
 func (n *network) history(ctx context.Context, tips []object.ID, depth int) (database, error) {

@@ -80,6 +80,9 @@ func (o *Origin) locate(ctx context.Context, sel selection, before memory, now *
 		return source.Revision{}, err
 	}
 	defer up.Close()
+	if n, ok := up.(*network); ok {
+		n.shares = o.env.Share != nil
+	}
 	if sel.semver != nil {
 		tag, tie, err := highest(ctx, up, sel, before.Tie)
 		now.Tie = tie

@@ -90,7 +90,9 @@ func Connect(ctx context.Context, a Access, env source.Env, v *Vault) (*Reposito
 		return nil, failed(err)
 	}
 	web := transport.Client(transport.Config{Proxy: way.Proxy})
-	way.MayDial = a.MayDial
+	if way.MayDial = a.MayDial; a.MayDial == nil {
+		way.Reuse = env.Reuse
+	}
 	registry := at.origin(a.Insecure)
 	keys, err := a.keys(ctx, at, way, env, v)
 	if err != nil {
@@ -119,6 +121,7 @@ func (a Access) way(ctx context.Context, v *transport.Vault) (c transport.Config
 		}
 	}
 	proxy, err := v.Read(ctx, a.Proxy, "spec.proxySecretRef")
+	c.Settings = transport.Settings("cert", cert, proxy)
 	if err != nil || proxy.Name == "" {
 		return c, err
 	}

@@ -50,7 +50,7 @@ func (c *credentials) none() bool {
 // besides the gate's own rules.
 func newGate(u *url.URL, c transport.Config, keys credentials, conceal func(...string)) *gate {
 	g := &gate{registry: u, keys: keys, conceal: conceal, fence: transport.NewFence(u), known: map[string]string{}}
-	c.Origin, c.Auth = u, transport.Auth{}
+	c.Origin, c.Auth, c.Fence = u, transport.Auth{}, g.fence
 	g.client = retrying(transport.Client(g.reach(c, transport.Site)))
 	g.tokens = retrying(transport.Client(g.reach(c, transport.Public)))
 	follow := g.tokens.CheckRedirect

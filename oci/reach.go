@@ -2,7 +2,6 @@ package oci
 
 import (
 	"fmt"
-	"net/http"
 	"net/netip"
 	"net/url"
 
@@ -30,14 +29,7 @@ func (g *gate) reach(c transport.Config, limit transport.Zone) transport.Config 
 		}
 		return nil
 	}
-	if proxy := c.Proxy; proxy != nil {
-		c.Proxy = func(req *http.Request) (*url.URL, error) {
-			if err := g.judge(req.URL.Hostname(), transport.ZoneOfHost(req.URL), limit); err != nil {
-				return nil, err
-			}
-			return proxy(req)
-		}
-	}
+	c.MayAsk = func(u *url.URL) error { return g.judge(u.Hostname(), transport.ZoneOfHost(u), limit) }
 	return c
 }
 

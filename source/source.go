@@ -178,6 +178,7 @@ type Env struct {
 	Progress func(Progress)    // default: not reported
 	Share    *Share            // answers of upstreams that several objects use; default: each asks for itself
 	Since    time.Time         // answers of Share that were asked for before do not count
+	Reuse    *Connections      // connections to upstreams that several objects use; default: each opens its own
 }
 
 // Sources gives origins the artifacts of other sources.

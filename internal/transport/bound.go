@@ -3,22 +3,27 @@ package transport
 import (
 	"net/http"
 	"net/url"
+	"sync"
 
 	"github.com/headgate-io/headgate/internal/origin"
 )
 
 // A bound round tripper shows its credentials to one origin only.
 type bound struct {
+	way     Config
 	origin  string
-	header  string          // value of Authorization, "" for none
-	own     *http.Transport // for the origin
-	foreign *http.Transport // for everybody else: without the client certificate
-	proxied func(*http.Request) (*url.URL, error)
+	header  string                 // value of Authorization, "" for none
+	shared  *http.Transport        // for the origin, with connections of others too; nil: there are none
+	own     func() *http.Transport // for the origin
+	foreign func() *http.Transport // for everybody else: without the client certificate
 	refused func()
+
+	mu     sync.Mutex
+	opened []*http.Transport // by own and foreign
 }
 
 func newBound(c Config) *bound {
-	b := &bound{proxied: c.Proxy}
+	b := &bound{}
 	if c.Origin != nil {
 		clean, auth := SplitUser(c.Origin)
 		if c.Auth != (Auth{}) {
@@ -30,27 +35,51 @@ func newBound(c Config) *bound {
 	if b.header != "" {
 		b.refused = c.Refused
 	}
-	b.foreign = transport(c, false)
+	b.way = c
+	b.foreign = b.once(false)
 	b.own = b.foreign
-	if c.Origin != nil && c.TLS != nil && len(c.TLS.Certificates) > 0 {
-		b.own = transport(c, true)
+	if c.presents() {
+		b.own = b.once(true)
+	}
+	if c.reuses() {
+		b.shared = c.shared()
 	}
 	return b
 }
 
+// once returns what makes a transport when it is needed first.
+func (b *bound) once(own bool) func() *http.Transport {
+	return sync.OnceValue(func() *http.Transport {
+		t := transport(b.way, own)
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.opened = append(b.opened, t)
+		return t
+	})
+}
+
+// to returns who sends req, and req as it is to be sent.
+func (b *bound) to(req *http.Request, mine bool) (*http.Transport, *http.Request) {
+	if mine && b.header != "" {
+		req = req.Clone(req.Context())
+		req.Header.Set("Authorization", b.header)
+	}
+	switch {
+	case mine && b.shared != nil:
+		return b.shared, b.way.located(req)
+	case mine:
+		return b.own(), req
+	}
+	return b.foreign(), req
+}
+
 // RoundTrip implements [http.RoundTripper].
 func (b *bound) RoundTrip(req *http.Request) (*http.Response, error) {
-	t, mine := b.foreign, b.mine(req)
-	if mine {
-		t = b.own
-		if b.header != "" {
-			req = req.Clone(req.Context())
-			req.Header.Set("Authorization", b.header)
-		}
-	}
+	mine := b.mine(req)
+	t, req := b.to(req, mine)
 	resp, err := t.RoundTrip(req)
-	if err == nil && resp.StatusCode == http.StatusProxyAuthRequired && b.proxied != nil {
-		proxy, _ := b.proxied(req)
+	if err == nil && resp.StatusCode == http.StatusProxyAuthRequired && b.way.Proxy != nil {
+		proxy, _ := b.way.Proxy(req)
 		if proxy != nil {
 			resp.Body.Close()
 			return nil, &ProxyError{proxy.Scheme + "://" + proxy.Host, resp.StatusCode}
@@ -74,10 +103,14 @@ func (b *bound) mine(req *http.Request) bool {
 	}
 }
 
-// CloseIdleConnections is called by [http.Client.CloseIdleConnections].
+// CloseIdleConnections is called by [http.Client.CloseIdleConnections]. What
+// others use as well stays open.
 func (b *bound) CloseIdleConnections() {
-	b.own.CloseIdleConnections()
-	b.foreign.CloseIdleConnections()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, t := range b.opened {
+		t.CloseIdleConnections()
+	}
 }
 
 // SameOrigin reports whether a and b have the same scheme, host and port.

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/headgate-io/headgate/internal/origin"
+	"github.com/headgate-io/headgate/source"
 )
 
 const (
@@ -46,6 +47,19 @@ type Config struct {
 	// MayDial judges an address of host before a connection to it is made; nil
 	// allows all. It is not asked with Proxy, which looks up names itself.
 	MayDial func(host string, ip netip.Addr) error
+
+	// MayAsk judges where a request goes that Proxy takes; nil allows all.
+	MayAsk func(*url.URL) error
+
+	// Reuse has connections to Origin that others have opened, which are used
+	// and left to others, unless MayDial could refuse them; nil: there are none.
+	// Settings tells what TLS and Proxy were made of, see [Settings].
+	Reuse    *source.Connections
+	Settings string
+
+	// Fence is told in which zone Origin is found. It says that MayDial and
+	// MayAsk allow Origin.
+	Fence *Fence
 
 	DialTimeout      time.Duration // default 30s
 	HandshakeTimeout time.Duration // default 15s
@@ -83,7 +97,7 @@ func checkRedirect(req *http.Request, via []*http.Request) error {
 // client certificate, and then still not to a proxy.
 func transport(c Config, own bool) *http.Transport {
 	t := &http.Transport{
-		Proxy:                  c.Proxy,
+		Proxy:                  c.asks(),
 		DialContext:            dialer(c),
 		TLSClientConfig:        c.TLS.Clone(),
 		TLSHandshakeTimeout:    or(c.HandshakeTimeout, handshakeTimeout),
