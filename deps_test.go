@@ -30,7 +30,7 @@ var rooms = map[string]room{
 	"source/controller/hook":    {imports: "source"},
 	"source/controller/journal": {imports: "source internal/durable"},
 	"source/controller/notify":  {imports: "source internal/deliver internal/document internal/redact internal/retry internal/secret"},
-	"source/controller/server":  {imports: "artifact internal/answer internal/redact source source/controller source/controller/access source/controller/api source/controller/hook source/controller/journal source/controller/web", modules: prometheusModules},
+	"source/controller/server":  {imports: "artifact internal/answer internal/listen internal/redact source source/controller source/controller/access source/controller/api source/controller/hook source/controller/journal source/controller/web", modules: prometheusModules},
 	"source/controller/web":     {imports: "internal/page"},
 
 	"git":                   {imports: "artifact source internal/transport internal/redact internal/version git/internal/config git/internal/lfs git/internal/local git/internal/object git/internal/packfile git/internal/pool git/internal/signature git/internal/wire", modules: gitModules},

@@ -1,19 +1,24 @@
 package access_test
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/headgate-io/headgate/internal/listen"
 	"github.com/headgate-io/headgate/source"
 	"github.com/headgate-io/headgate/source/controller/access"
 )
@@ -211,5 +216,49 @@ func TestListsAreCheap(t *testing.T) {
 	})
 	if seen != 6667 || allocs > float64(len(refs)) {
 		t.Errorf("%d objects seen, %v allocations", seen, allocs)
+	}
+}
+
+// TestSocket has callers of the socket do everything, whatever they say.
+func TestSocket(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("sockets are of Unix")
+	}
+	g := guard(t, "tokens: [{name: ci, token: 0123456789abcdef, may: []}]")
+	path := filepath.Join(t.TempDir(), "s")
+	socket, err := listen.Socket(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error)
+	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		grant, err := g.Identify(r)
+		renewed, again := g.Renew(grant)
+		fmt.Fprint(w, err, again, grant.Debug(), renewed.Change(source.Reference{}), r.URL, r.Header["Authorization"])
+	})
+	go func() {
+		ended <- listen.Service{Handler: handler, Grace: time.Minute, Problem: func(string) {}}.Serve(ctx, socket)
+	}()
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return listen.DialSocket(ctx, path)
+	}}}
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://headgate/?token=wrong", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer 0123456789abcdef")
+	res, err := client.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, _ := io.ReadAll(res.Body)
+	res.Body.Close()
+	if string(body) != "<nil> <nil> <nil> <nil> / []" {
+		t.Errorf("%s", body)
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
 	}
 }

@@ -3,13 +3,11 @@
 package server
 
 import (
-	"context"
-	"errors"
 	"log/slog"
 	"net/http"
-	"time"
 
 	"github.com/headgate-io/headgate/artifact"
+	"github.com/headgate-io/headgate/internal/answer"
 	"github.com/headgate-io/headgate/source"
 	"github.com/headgate-io/headgate/source/controller"
 	"github.com/headgate-io/headgate/source/controller/access"
@@ -32,6 +30,8 @@ type Server struct {
 
 	Rate float64      // requests a second of one address, on average, and 4 times as many at once; 0 for no limit
 	Log  *slog.Logger // nil for none
+
+	misdirected answer.Rate // of lines about requests for other hosts
 }
 
 // Handler returns the handler of all paths.
@@ -42,33 +42,3 @@ func (s *Server) ObserveRun(r controller.Run) {}
 
 // ObserveEvent logs an event.
 func (s *Server) ObserveEvent(e source.Event) {}
-
-// An Endpoint is where a server listens, and what is asked of those who come.
-type Endpoint struct {
-	Addr       string        // HOST:PORT; default 127.0.0.1:9090; port 0 takes a free one
-	Socket     string        // path of a socket of mode 0600, whose callers may do everything; "" for none
-	Cert, Key  string        // PEM files for TLS, both or none; read again when they change
-	ClientCA   string        // PEM file; clients have to show a certificate by it
-	Optional   bool          // clients without a certificate have to have a token
-	Insecure   bool          // an address that others can reach needs no authentication
-	MaxConns   int           // connections at a time, those beyond wait; default 10000
-	PerAddress int           // connections of one address at a time, those beyond are refused; default no limit
-	Grace      time.Duration // for answers when it ends; default 30 s
-}
-
-// A Listener is where a server can be reached.
-type Listener struct {
-	URL string // as http://127.0.0.1:9090
-}
-
-// Listen begins to listen. It needs no more of the server than Guard, BaseURL
-// and Log, so that the URL is known before there is a store.
-func (s *Server) Listen(ctx context.Context, e Endpoint) (*Listener, error) {
-	return nil, errors.New("not written yet")
-}
-
-// Serve serves until ctx ends, and then ends gracefully.
-func (l *Listener) Serve(ctx context.Context) error { return nil }
-
-// Close ends the listening of one that does not serve.
-func (l *Listener) Close() error { return nil }
