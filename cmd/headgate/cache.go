@@ -30,7 +30,7 @@ type storingFlags struct {
 
 // openStore opens the store, which is made when there is none.
 func (f *storingFlags) openStore(baseURL string) (*artifact.Store, error) {
-	store, err := artifact.OpenStore(artifact.StoreConfig{Dir: f.store, BaseURL: baseURL, Algorithm: artifact.Algorithm(f.digest), Keep: f.keep, KeepFor: f.keepFor})
+	store, err := artifact.OpenStore(artifact.StoreConfig{Dir: f.store, BaseURL: baseURL, Algorithm: artifact.Algorithm(f.digest), Keep: f.records, KeepFor: f.recordsFor})
 	if errors.Is(err, fs.ErrInvalid) {
 		return nil, &exitError{exitUsage, err}
 	}

@@ -27,13 +27,18 @@ type serverFlags struct {
 // register adds the flags; what says which server is meant, and what is taken
 // when none is named.
 func (f *serverFlags) register(c *cobra.Command, what string) {
+	f.registerPlace(c, what)
+	c.Flags().DurationVar(&f.request, "timeout", 30*time.Second, "bound of a request")
+}
+
+// registerPlace adds those that say where it is, and not how long a request may last.
+func (f *serverFlags) registerPlace(c *cobra.Command, what string) {
 	fl := c.Flags()
 	fl.StringVar(&f.server, "server", "", "`URL` of "+what)
 	fl.StringVar(&f.token, "token-file", "", "`FILE` of the token that it is shown; default the token in the variable HEADGATE_TOKEN")
 	fl.StringVar(&f.ca, "ca-file", "", "`FILE` of the certificates that its certificate is verified with")
 	fl.StringVar(&f.cert, "cert", "", "`FILE` of the client certificate; with --key")
 	fl.StringVar(&f.key, "key", "", "`FILE` of the key of --cert")
-	fl.DurationVar(&f.request, "timeout", 30*time.Second, "bound of a request")
 }
 
 // bounded is the context of one request.

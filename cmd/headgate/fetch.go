@@ -91,7 +91,7 @@ func (p *program) bringUp(ctx context.Context, s *session, f *fetchFlags, named 
 	if s.env.Cache != nil {
 		defer s.env.Cache.Close()
 	}
-	if err := errors.Join(f.checkOut(named), f.checkFrom(s.env.Local)); err != nil {
+	if err := errors.Join(f.checkOut(named), f.checkFrom(s.env.Local, f.out)); err != nil {
 		return &exitError{exitUsage, err}
 	}
 	ctx, cancel := s.within(ctx)

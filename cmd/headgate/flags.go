@@ -13,32 +13,36 @@ import (
 type sourceFlags struct {
 	accessFlags
 	chartFlags
-	docker   string
-	files    []string
-	store    string
-	baseURL  string
-	digest   string
-	keep     int           // superseded artifacts that stay
-	keepFor  time.Duration // and how long
-	from     []string
-	secrets  string
-	parallel int
-	timeout  time.Duration
-	maxBytes int64
-	quiet    bool
-	output   string
-	formats  []string // of output
+	docker     string
+	files      []string
+	store      string
+	baseURL    string
+	digest     string
+	records    int           // superseded artifacts that stay
+	recordsFor time.Duration // and how long
+	from       []string
+	secrets    string
+	parallel   int
+	timeout    time.Duration
+	maxBytes   int64
+	quiet      bool
+	output     string
+	formats    []string // of output
 }
 
 func (f *sourceFlags) register(c *cobra.Command) {
-	fl := c.Flags()
 	registerFiles(c, &f.files)
 	f.registerFrom(c)
-	fl.IntVar(&f.parallel, "parallel", 4, "objects worked on at once")
-	fl.DurationVar(&f.timeout, "timeout", 0, "bound of the whole command; each phase of an object is bounded by its spec.timeout as well")
+	f.registerParallel(c)
 	f.registerAccess(c)
 	f.registerOutput(c, "table", "wide", "json", "yaml", "name")
 	c.ValidArgsFunction = completeObjects(&f.files)
+}
+
+// registerParallel adds the flags that bound the work of a command.
+func (f *sourceFlags) registerParallel(c *cobra.Command) {
+	c.Flags().IntVar(&f.parallel, "parallel", 4, "objects worked on at once")
+	c.Flags().DurationVar(&f.timeout, "timeout", 0, "bound of the whole command; each phase of an object is bounded by its spec.timeout as well")
 }
 
 // registerFrom adds the flag of what stands in for origins.
@@ -89,6 +93,10 @@ func (f *sourceFlags) registerWriting(c *cobra.Command) {
 	registerLimit(c, &f.maxBytes)
 	registerStore(c, &f.store)
 	c.Flags().StringVar(&f.baseURL, "base-url", "", "`URL` that the store is served at; default its file URL")
+	f.registerDigest(c)
+}
+
+func (f *sourceFlags) registerDigest(c *cobra.Command) {
 	c.Flags().StringVar(&f.digest, "digest", string(artifact.SHA256), "`ALGORITHM` of artifact digests: sha256, sha384, sha512 or blake3")
 	complete(c, "digest", "sha256", "sha384", "sha512", "blake3")
 }

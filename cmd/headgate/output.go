@@ -249,3 +249,10 @@ func humanSize(n int64) string {
 	}
 	return fmt.Sprintf("%.1f %s", size, unit)
 }
+
+// printLine writes v as one line of JSON.
+func printLine(w io.Writer, v any) error {
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	return enc.Encode(v)
+}

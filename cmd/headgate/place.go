@@ -43,7 +43,7 @@ func (f *fetchFlags) checkOut(objects []source.Object) error {
 
 // checkFrom refuses a plain directory of --from that the command itself would
 // change: its revision is that of all its files. The store exists.
-func (f *fetchFlags) checkFrom(local map[string]string) error {
+func (f *storingFlags) checkFrom(local map[string]string, out string) error {
 	for _, dir := range local {
 		switch {
 		case isRepository(dir):
@@ -51,8 +51,8 @@ func (f *fetchFlags) checkFrom(local map[string]string) error {
 			return fmt.Errorf("--from: the directory %s holds the store %s, which is no part of the source: choose a --store outside", dir, f.store)
 		case f.cacheDir() != "" && holds(dir, f.cacheDir()):
 			return fmt.Errorf("--from: the directory %s holds the cache %s, which is no part of the source: choose a --cache outside", dir, f.cacheDir())
-		case f.out != "" && holds(dir, f.out):
-			return fmt.Errorf("--from: the directory %s holds --out %s, which is no part of the source: choose another one", dir, f.out)
+		case out != "" && holds(dir, out):
+			return fmt.Errorf("--from: the directory %s holds --out %s, which is no part of the source: choose another one", dir, out)
 		}
 	}
 	return nil
@@ -89,6 +89,12 @@ func holds(outer, inner string) bool {
 func below(outer, dir string) (string, bool) {
 	inside, err := filepath.Rel(realPath(outer), realPath(dir))
 	return filepath.ToSlash(inside), err == nil && inside != "." && filepath.IsLocal(inside)
+}
+
+// hidden reports whether a slash-separated path leads through what begins with
+// a dot, which is passed over when documents are read.
+func hidden(path string) bool {
+	return strings.HasPrefix(path, ".") || strings.Contains(path, "/.")
 }
 
 // literal makes a pattern of a path, which matches nothing else.

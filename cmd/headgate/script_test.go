@@ -111,6 +111,7 @@ func TestScripts(t *testing.T) {
 			"gate":   turn,
 			"expand": expand,
 			"serve":  serveStore,
+			"notes":  removeNotes,
 			"tester": startTester,
 			"stalled": func(ts *testscript.TestScript, _ bool, _ []string) {
 				<-ts.Value(stalledKey{}).(*testenv.Server).Stalled()

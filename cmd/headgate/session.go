@@ -118,13 +118,21 @@ func (p *program) environment(f *sourceFlags) (env source.Env, err error) {
 // of --secrets when there is one, the environment.
 func (p *program) secretPlaces(dir string, documents *source.Set) (source.Secrets, error) {
 	places := []source.Secrets{documents}
+	if err := checkSecrets(dir); err != nil {
+		return nil, err
+	}
 	if dir != "" {
-		if info, err := os.Stat(dir); err != nil || !info.IsDir() {
-			return nil, usage("--secrets %q: want a directory of Secrets", dir)
-		}
 		places = append(places, source.DirSecrets(dir))
 	}
 	return source.Chain(append(places, source.EnvSecrets(p.lookup))...), nil
+}
+
+// checkSecrets wants a directory, or "".
+func checkSecrets(dir string) error {
+	if info, err := os.Stat(dir); dir != "" && (err != nil || !info.IsDir()) {
+		return usage("--secrets %q: want a directory of Secrets", dir)
+	}
+	return nil
 }
 
 // localOrigins parses the values of --from.

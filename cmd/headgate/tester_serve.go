@@ -93,10 +93,7 @@ func (p *program) serveTester(ctx context.Context, f *testerFlags, s *tester.Ser
 	}()
 	l, err := s.Listen(ctx, f.endpoint())
 	if err != nil {
-		if errors.Is(err, tester.ErrExposed) {
-			err = usage("--addr: %w: give --tokens or --client-ca, or --insecure-listen", err)
-		}
-		return errors.Join(err, s.Shutdown(context.WithoutCancel(ctx)))
+		return errors.Join(listenError(err), s.Shutdown(context.WithoutCancel(ctx)))
 	}
 	fmt.Fprintf(p.stdout, "serving webhooks at %s\n", l.URL)
 	err = l.Serve(ctx)

@@ -1,0 +1,198 @@
+package main
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/headgate-io/headgate/source/controller"
+	"github.com/headgate-io/headgate/source/controller/feed"
+)
+
+// keepFlags say what a server of sources keeps, and how.
+type keepFlags struct {
+	storingFlags
+	listenFlags
+	logFlags
+	scheduleFlags
+	tellFlags
+	socket        string
+	openArtifacts bool
+	profiles      bool
+	rate          float64
+	perAddress    int
+}
+
+// scheduleFlags say when sources are checked, and how many at a time.
+type scheduleFlags struct {
+	runs      int
+	perHost   int
+	fetches   int
+	jitter    float64 // percent
+	minRetry  time.Duration
+	maxRetry  time.Duration
+	retention time.Duration
+	scrub     string
+}
+
+// tellFlags say who is told of events, and who may ask by webhook.
+type tellFlags struct {
+	eventURLs  []string
+	eventsFile string
+	hookSecret string
+}
+
+// defaultSocket is where the socket is in a store.
+const defaultSocket = ".serve.sock"
+
+func (p *program) keep() *cobra.Command { return p.keepCommand(new(keepFlags)) }
+
+// keepCommand returns the command that sets f.
+func (p *program) keepCommand(f *keepFlags) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "serve -f FILE|DIR...",
+		Short: "Keep artifacts up to date with their origins, and serve them",
+		Long: `Serve keeps the objects of files and directories up to date: see docs/serve.md. It checks every origin at the interval of
+its object, serves artifacts, statuses, events and a page over HTTP, answers webhooks, and tells the world what changed. Files and
+Secrets are read again when they change; a document that is wrong does not stop the others.
+
+Artifacts, statuses and events are in --store, which one server has at a time: a new one goes on where the last one ended,
+whatever ended it. headgate get, reconcile, suspend, resume and events find it by the store, or with --server.
+
+It prints one line that says where it listens; its log goes to standard error. An interrupt or SIGTERM ends it when what is under
+way has ended or is undone; a second one ends it at once, which tears nothing either.
+
+Exit codes: 0 it was told to end; 1 it cannot listen or keep its store; 2 usage.`,
+		Example: `  headgate serve -f sources/ --store ./store
+  headgate serve -f sources.yaml --secrets ./secrets --store ./store --events-addr https://alerts.example.org/hook
+  headgate serve -f sources/ --store ./store --addr :9090 --base-url https://sources.example.org --tokens tokens.yaml --tls-cert tls.crt --tls-key tls.key`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return asFailure(p.runKeep(c.Context(), f)) },
+	}
+	f.register(c)
+	return c
+}
+
+func (f *keepFlags) register(c *cobra.Command) {
+	fl := c.Flags()
+	fl.StringArrayVarP(&f.files, "filename", "f", nil, "`FILE` or directory with objects and Secrets, watched; repeatable")
+	f.registerFrom(c)
+	fl.StringVar(&f.secrets, "secrets", "", "`DIR` of Secrets, as NAME/KEY or NAMESPACE/NAME/KEY, watched; looked up after the documents, and before the variables HEADGATE_SECRET_NAME_KEY")
+	registerDocker(c, &f.docker)
+	registerLimit(c, &f.maxBytes)
+	registerStore(c, &f.store)
+	f.registerDigest(c)
+	f.cacheFlags.register(c)
+	fl.IntVar(&f.records, "artifact-retention-records", 2, "superseded artifacts of an object that stay; -1 keeps all")
+	fl.DurationVar(&f.recordsFor, "artifact-retention-ttl", time.Minute, "how long a superseded artifact stays; -1s keeps it for ever")
+	f.listenFlags.register(c, listenWords{
+		addr: "127.0.0.1:9090", baseURL: "that artifacts are served at, in their status; default that of --addr", open: "reads artifacts and statuses and triggers checks",
+		grace: 20 * time.Second, ending: "answers have to be read, and events to be delivered,",
+	})
+	fl.StringVar(&f.socket, "socket", defaultSocket, "`PATH` of the socket for commands of this machine, which may do everything; relative to the store; empty for none")
+	fl.BoolVar(&f.openArtifacts, "open-artifacts", false, "artifacts need no token although everything else does")
+	fl.BoolVar(&f.profiles, "profiles", false, "profiles of the process are at /debug/pprof/, for those who may debug")
+	fl.Float64Var(&f.rate, "rate", 0, "requests a second of one address, on average; 0 is no limit")
+	fl.IntVar(&f.perAddress, "max-connections-per-address", 0, "connections of one address at a time; those beyond are refused; 0 is no limit")
+	f.logFlags.register(c)
+	f.scheduleFlags.register(c)
+	f.tellFlags.register(c)
+}
+
+func (f *scheduleFlags) register(c *cobra.Command) {
+	fl := c.Flags()
+	fl.IntVar(&f.runs, "concurrent", 256, "objects checked at a time")
+	fl.IntVar(&f.perHost, "per-host", 16, "of them with one upstream host")
+	fl.IntVar(&f.fetches, "fetches", 0, "contents fetched and packed at a time, half of them from one host at most; default 2 for each processor")
+	fl.Float64Var(&f.jitter, "interval-jitter-percentage", 5, "`PERCENT` by which intervals and retries vary")
+	fl.DurationVar(&f.minRetry, "min-retry-delay", 750*time.Millisecond, "time until the first attempt after a failure")
+	fl.DurationVar(&f.maxRetry, "max-retry-delay", 15*time.Minute, "the longest between two attempts, which is never longer than the interval of the object")
+	fl.DurationVar(&f.retention, "retention", time.Hour, "how long the artifacts of an object stay that is no longer in the files")
+	fl.StringVar(&f.scrub, "scrub-rate", "32Mi", "`BYTES` of artifacts hashed again in a second, in the background; 0 is none")
+}
+
+func (f *tellFlags) register(c *cobra.Command) {
+	fl := c.Flags()
+	fl.StringArrayVar(&f.eventURLs, "events-addr", nil, "`URL` that events are posted to; repeatable")
+	fl.StringVar(&f.eventsFile, "events-file", "", "`FILE` of receivers of events: a list with url, severity and secretRef")
+	fl.StringVar(&f.hookSecret, "hook-secret", "", "`NAME` of the Secret of webhooks, in the namespace of the object, for those that name none")
+}
+
+// check refuses flags that cannot be meant.
+func (f *keepFlags) check() error {
+	if len(f.files) == 0 {
+		return usage("give objects with -f FILE or -f DIR")
+	}
+	for _, file := range f.files {
+		if file == "-" {
+			return usage("-f -: standard input cannot be watched: give a file or a directory")
+		}
+		if inside, found := below(file, f.store); found && !hidden(inside) {
+			return usage("-f %s holds the store %s: choose a --store outside, or one whose name begins with a dot", file, f.store)
+		}
+	}
+	for _, least := range []struct {
+		flag   string
+		number float64
+		least  float64
+	}{
+		{"concurrent", float64(f.runs), 1}, {"per-host", float64(f.perHost), 1}, {"fetches", float64(f.fetches), 0},
+		{"interval-jitter-percentage", f.jitter, 0}, {"min-retry-delay", float64(f.minRetry), 1}, {"max-retry-delay", float64(f.maxRetry), float64(f.minRetry)},
+		{"retention", float64(f.retention), 1}, {"rate", f.rate, 0}, {"max-connections-per-address", float64(f.perAddress), 0},
+		{"artifact-retention-records", float64(f.records), -1},
+	} {
+		if least.number < least.least {
+			return usage("--%s: want %s", least.flag, worded(least.flag, least.least))
+		}
+	}
+	switch {
+	case f.jitter > 50:
+		return usage("--interval-jitter-percentage: want 50 or less")
+	case f.records == 0:
+		return usage("--artifact-retention-records: want 1 or more, or -1: consumers fetch what a status told them a moment ago")
+	}
+	return f.listenFlags.check()
+}
+
+// worded writes the least that a flag may be.
+func worded(flag string, least float64) string {
+	switch flag {
+	case "min-retry-delay", "retention":
+		return "a time above 0"
+	case "max-retry-delay":
+		return "--min-retry-delay or more"
+	}
+	return strconv.FormatFloat(least, 'f', -1, 64) + " or more"
+}
+
+// scrubRate returns bytes a second, negative for none.
+func (f *scheduleFlags) scrubRate() (int64, error) {
+	if f.scrub == "0" {
+		return -1, nil
+	}
+	rate, err := parseBytes(f.scrub)
+	if err != nil {
+		return 0, usage("--scrub-rate %w", err)
+	}
+	return rate, nil
+}
+
+// controller returns what the flags say of a controller. It does nothing.
+func (f *keepFlags) controller() (*controller.Controller, error) {
+	scrub, err := f.scrubRate()
+	if err != nil {
+		return nil, err
+	}
+	jitter := f.jitter / 100
+	if jitter == 0 {
+		jitter = -1
+	}
+	return &controller.Controller{
+		Runs: f.runs, PerHost: f.perHost, Fetches: f.fetches, Jitter: jitter, MinRetry: f.minRetry, MaxRetry: f.maxRetry,
+		Retention: f.retention, Scrub: scrub,
+	}, nil
+}
+
+// feed returns the files of the flags.
+func (f *keepFlags) feed() *feed.Files { return &feed.Files{Paths: f.files, Secrets: f.secrets} }

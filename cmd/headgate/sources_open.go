@@ -1,0 +1,223 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+
+	"github.com/headgate-io/headgate/artifact"
+	"github.com/headgate-io/headgate/oci"
+	"github.com/headgate-io/headgate/source"
+	"github.com/headgate-io/headgate/source/controller"
+	"github.com/headgate-io/headgate/source/controller/access"
+	"github.com/headgate-io/headgate/source/controller/hook"
+	"github.com/headgate-io/headgate/source/controller/journal"
+	"github.com/headgate-io/headgate/source/controller/notify"
+	"github.com/headgate-io/headgate/source/controller/server"
+)
+
+// A warden is a server of sources with all that it needs.
+type warden struct {
+	log        *slog.Logger
+	lock       *storeLock
+	server     *server.Server
+	listener   *server.Listener
+	controller *controller.Controller
+	feed       *heeded
+	store      *artifact.Store
+	cache      *artifact.Cache // nil: none
+	journal    *journal.Journal
+	dispatcher *notify.Dispatcher // nil: nobody is told
+}
+
+// heeded is a feed whose Secrets others may look up too.
+type heeded struct {
+	controller.Feed
+	now atomic.Pointer[source.Secrets]
+}
+
+// Follow implements [controller.Feed].
+func (h *heeded) Follow(ctx context.Context, set func(controller.Desired)) error {
+	return h.Feed.Follow(ctx, func(d controller.Desired) {
+		h.now.Store(&d.Secrets)
+		set(d)
+	})
+}
+
+// Secret implements [source.Secrets].
+func (h *heeded) Secret(ctx context.Context, namespace, name string) (source.Secret, error) {
+	if now := h.now.Load(); now != nil && *now != nil {
+		return (*now).Secret(ctx, namespace, name)
+	}
+	return source.Secret{}, fmt.Errorf("secret %s/%s: %w: documents are not read yet", namespace, name, fs.ErrNotExist)
+}
+
+// PullSecrets implements [source.Secrets].
+func (h *heeded) PullSecrets(ctx context.Context, namespace, account string) ([]source.Secret, error) {
+	if now := h.now.Load(); now != nil && *now != nil {
+		return (*now).PullSecrets(ctx, namespace, account)
+	}
+	return nil, fmt.Errorf("service account %s/%s: %w: documents are not read yet", namespace, account, fs.ErrNotExist)
+}
+
+// openWarden opens the server that the flags describe. It listens, and keeps the
+// store, but does nothing yet.
+func (p *program) openWarden(ctx context.Context, f *keepFlags) (w *warden, err error) {
+	w = new(warden)
+	if w.log, err = f.log(p.stderr); err != nil {
+		return nil, err
+	}
+	if err := errors.Join(f.check(), checkSecrets(f.secrets)); err != nil {
+		return nil, err
+	}
+	if w.controller, err = f.controller(); err != nil {
+		return nil, err
+	}
+	if w.controller.Env, err = p.environment(&f.sourceFlags); err != nil {
+		return nil, err
+	}
+	guard, err := f.guard(w.log)
+	if err != nil {
+		return nil, err
+	}
+	receivers, err := f.receivers()
+	if err != nil {
+		return nil, err
+	}
+	w.server = &server.Server{Controller: w.controller, Guard: guard, BaseURL: f.baseURL, OpenArtifacts: f.openArtifacts, OpenMetrics: f.openMetrics,
+		Profiles: f.profiles, Rate: f.rate, Log: w.log}
+	if err := f.checkFrom(w.controller.Env.Local, ""); err != nil {
+		return nil, &exitError{exitUsage, err}
+	}
+	if err := os.MkdirAll(f.store, 0o700); err != nil {
+		return nil, err
+	}
+	if err := w.open(ctx, p, f, receivers); err != nil {
+		return nil, errors.Join(err, w.close(ctx))
+	}
+	return w, nil
+}
+
+// open opens all that has to be closed.
+func (w *warden) open(ctx context.Context, p *program, f *keepFlags, receivers []notify.Receiver) (err error) {
+	if w.lock, err = lockStore(f.store); err != nil {
+		return err
+	}
+	if w.listener, err = w.server.Listen(ctx, f.endpoint()); err != nil {
+		return listenError(err)
+	}
+	if err := w.lock.tell(f.note(w.listener.URL)); err != nil {
+		return err
+	}
+	base := f.baseURL
+	if base == "" {
+		base = w.listener.URL
+	}
+	if w.store, err = f.openStore(base); err != nil {
+		return err
+	}
+	var technologies map[string]oci.Technology
+	if w.cache, technologies, err = f.openCache(); err != nil {
+		return err
+	}
+	files := f.feed()
+	files.More, files.Warn = source.EnvSecrets(p.lookup), func(err error) { w.log.Warn("documents", "problem", err.Error()) }
+	w.feed = &heeded{Feed: files}
+	c := w.controller
+	c.Feed, c.Store, c.Ledger = w.feed, w.store, ledgerOf(f.store)
+	c.Env.Cache, c.Env.Limits.Temp = w.cache, w.store.Temp
+	c.Origin = func(obj source.Object, env source.Env) (source.Origin, error) {
+		return newOrigin(obj, env, technologies)
+	}
+	return w.openEvents(f, receivers)
+}
+
+// openEvents opens what events come from and go to.
+func (w *warden) openEvents(f *keepFlags, receivers []notify.Receiver) (err error) {
+	if w.journal, err = journal.Open(journal.Config{Dir: filepath.Join(f.store, eventsDir)}); err != nil {
+		return err
+	}
+	if len(receivers) > 0 {
+		host, _ := os.Hostname()
+		w.dispatcher, err = notify.Start(notify.Config{Receivers: receivers, Instance: host,
+			Report: func(err error) { w.log.Warn("events", "problem", err.Error()) }})
+		if err != nil {
+			return &exitError{exitUsage, err}
+		}
+	}
+	w.controller.Observe = w.server.ObserveRun
+	w.controller.Emit = func(e source.Event) {
+		w.journal.Append(e)
+		if w.dispatcher != nil {
+			w.dispatcher.Emit(e)
+		}
+		w.server.ObserveEvent(e)
+	}
+	w.server.Journal = w.journal
+	w.server.Hooks = w.hooks(f)
+	return nil
+}
+
+// hooks returns what answers webhooks.
+func (w *warden) hooks(f *keepFlags) *hook.Receiver {
+	return &hook.Receiver{
+		Object: func(ref source.Reference) (source.Object, error) {
+			view, err := w.controller.View(ref)
+			return view.Object, err
+		},
+		Secrets: w.feed,
+		Secret:  f.hookSecret,
+		Request: func(ref source.Reference) error {
+			_, err := w.controller.Request(ref, controller.Hook)
+			return err
+		},
+		Allowed: func(r *http.Request, ref source.Reference) bool {
+			grant, err := w.server.Guard.Identify(r)
+			return err == nil && grant.Change(ref) == nil
+		},
+		Observe: func(o hook.Outcome) {
+			w.log.Info("webhook", "object", o.Object.String(), "provider", o.Provider, "status", o.Status, "reason", o.Reason)
+		},
+	}
+}
+
+// guard returns who knows the callers, nil when nobody is asked.
+func (f *keepFlags) guard(log *slog.Logger) (*access.Guard, error) {
+	if !f.guarded() {
+		return nil, nil
+	}
+	guard, err := access.Open(access.Config{File: f.tokens, Certificates: f.clientCA != "",
+		Warn: func(err error) { log.Warn("tokens", "problem", err.Error()) }})
+	if err != nil {
+		return nil, usage("--tokens: %w", err)
+	}
+	return guard, nil
+}
+
+func (f *keepFlags) endpoint() server.Endpoint {
+	return server.Endpoint{Addr: f.addr, Socket: f.socketPath(), Cert: f.cert, Key: f.key, ClientCA: f.clientCA, Optional: f.optional,
+		Insecure: f.insecure, MaxConns: f.maxConns, PerAddress: f.perAddress, Grace: f.grace}
+}
+
+// socketPath returns the path of the socket, "" for none.
+func (f *keepFlags) socketPath() string {
+	if f.socket == "" || filepath.IsAbs(f.socket) {
+		return f.socket
+	}
+	return filepath.Join(f.store, f.socket)
+}
+
+// note returns what commands are told of the server.
+func (f *keepFlags) note(url string) storeNote {
+	socket := f.socketPath()
+	if absolute, err := filepath.Abs(socket); socket != "" && err == nil {
+		socket = absolute
+	}
+	return storeNote{URL: url, Socket: socket}
+}
