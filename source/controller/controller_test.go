@@ -1,7 +1,6 @@
 package controller_test
 
 import (
-	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -66,21 +65,6 @@ func TestRequest(t *testing.T) {
 		}
 		if n := len(r.took()); n != 3 {
 			t.Errorf("%d runs", n)
-		}
-	})
-}
-
-func TestFailure(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
-		up := r.up("https://one.example/a")
-		up.err = errors.New("no")
-		r.feed.now.Objects = []source.Object{repo("a", "https://one.example/a", time.Hour)}
-		r.start()
-		defer r.stop()
-		time.Sleep(10 * time.Minute)
-		for _, run := range r.took() {
-			t.Log(run.Started, run.Trigger, run.Err)
 		}
 	})
 }

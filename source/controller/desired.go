@@ -90,6 +90,7 @@ func (c *Controller) settle() {
 	}
 	c.runs.keep(hosts)
 	c.fetches.keep(hosts)
+	c.scatter()
 	for _, e := range c.sorted {
 		if e.removed != nil {
 			continue
@@ -101,6 +102,25 @@ func (c *Controller) settle() {
 		}
 		if e.state == blocked {
 			c.enter(e)
+		}
+	}
+}
+
+// scatter spreads the ticks of new objects over their interval when there are
+// more of them than can run at a time: else all would be due together for long.
+func (c *Controller) scatter() {
+	var fresh []*entry
+	for _, e := range c.sorted {
+		if !e.placed && e.pace != nil && e.pace.next == 0 {
+			fresh = append(fresh, e)
+		}
+	}
+	if len(fresh) <= c.runs.all {
+		return
+	}
+	for _, e := range fresh {
+		if e.pace.next == 0 {
+			e.pace.next = c.clock() + within(e.pace.interval)
 		}
 	}
 }
@@ -170,7 +190,9 @@ func (c *Controller) remove(e *entry, since time.Time) {
 	if since.IsZero() {
 		since = c.wall()
 	}
-	e.removed, e.missing, e.lookups = &removal{at: since}, false, nil
+	left := c.retention - c.wall().Sub(since)
+	e.removed = &removal{at: since, due: c.clock() + min(max(left, 0), c.retention)}
+	e.missing, e.lookups = false, nil
 	e.placed = true
 	c.rest(e)
 	c.leave(e)
@@ -183,8 +205,7 @@ func (c *Controller) remove(e *entry, since time.Time) {
 
 // dig has what is left of a removed object go when its retention is over.
 func (c *Controller) dig(e *entry) {
-	left := c.retention - c.wall().Sub(e.removed.at)
-	c.plan(e, "", c.clock()+min(max(left, 0), c.retention))
+	c.plan(e, "", e.removed.due)
 }
 
 // bury removes what is left of an object.

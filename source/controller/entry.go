@@ -50,8 +50,9 @@ type entry struct {
 
 // A removal is the end of an object.
 type removal struct {
-	at   time.Time // wall-clock time
-	done bool      // its artifacts, status and state are gone
+	at   time.Time     // wall-clock time
+	due  time.Duration // when its artifacts, status and state go
+	done bool          // they are gone
 }
 
 // A state says where an entry is between two runs.

@@ -24,7 +24,7 @@ func (c *Controller) kick(e *entry, t Trigger, asked time.Duration) {
 	}
 	switch e.state {
 	case running:
-		if rank[t] > rank[e.again] {
+		if e.again == "" || rank[t] > rank[e.again] {
 			e.again = t
 		}
 	case queued, blocked:
@@ -242,7 +242,7 @@ func (c *Controller) rotated(j *job) bool {
 		return false
 	}
 	now := c.once(c.ctx, from)
-	return slices.ContainsFunc(j.secrets.lookups, func(l lookup) bool { return now(l.question) != l.sum })
+	return slices.ContainsFunc(j.secrets.noted(), func(l lookup) bool { return now(l.question) != l.sum })
 }
 
 // interrupted is the end of a job that the end of the controller interrupted.
@@ -265,8 +265,8 @@ func (c *Controller) finish(j *job, run *Run, rotated bool) {
 		c.fetches.judge(j.host, failed)
 	}
 	e.state, e.ended, e.since = resting, j.number, c.clock()
-	if !slices.Equal(e.lookups, j.secrets.lookups) {
-		e.lookups = slices.Clip(j.secrets.lookups)
+	if noted := j.secrets.noted(); !slices.Equal(e.lookups, noted) {
+		e.lookups = slices.Clip(noted)
 	}
 	if e.obj = j.obj; e.doc != j.doc {
 		e.obj = adopt(e.doc, j.obj)

@@ -59,6 +59,13 @@ func (r *recorder) note(q question, err error, secrets ...source.Secret) {
 	}
 }
 
+// noted returns what was asked so far.
+func (r *recorder) noted() []lookup {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.lookups
+}
+
 // answer asks from the question and returns the sum of the answer.
 func (q question) answer(ctx context.Context, key []byte, from source.Secrets) [16]byte {
 	if q.account {
