@@ -2,6 +2,7 @@ package artifact
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -24,9 +25,13 @@ func (s *Store) Lock(ctx context.Context, dir string) (unlock func(), err error)
 // tryObject takes the lock of an object; nil when somebody else has it.
 func (s *Store) tryObject(dir string) (*os.File, error) {
 	private := objectDir + "/" + dir
+	f, err := openLocked(s.root, private+"/"+lockName, os.O_CREATE)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return f, err
+	}
 	if err := s.makeDir(private); err != nil {
 		return nil, err
 	}
-	f, err := openLocked(s.root, private+"/"+lockName, os.O_CREATE)
+	f, err = openLocked(s.root, private+"/"+lockName, os.O_CREATE)
 	return f, ignore(err, fs.ErrNotExist) // a sweep removed the directory: nobody has the lock, nor do we
 }

@@ -1,0 +1,123 @@
+package controller_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/headgate-io/headgate/source"
+	"github.com/headgate-io/headgate/source/controller"
+)
+
+func TestViews(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		if len(r.Views()) != 0 || r.Ready() || r.Stats() != (controller.Stats{}) {
+			t.Error("there is something before Run")
+		}
+		for _, name := range []string{"c", "a", "b"} {
+			r.feed.now.Objects = append(r.feed.now.Objects, repo(name, site, time.Hour))
+		}
+		r.feed.now.Defects = []error{fmt.Errorf("a defect")}
+		r.start()
+		defer r.stop()
+		var names string
+		for _, v := range r.Views() {
+			names += v.Object.Head().Metadata.Name
+		}
+		if names != "abc" || !r.Ready() || len(r.Defects()) != 1 {
+			t.Errorf("%s %v", names, r.Defects())
+		}
+		before, _ := r.View(named("a"))
+		copied := *before.Object.Common()
+		r.up(site).set(func(u *upstream) { u.rev = "main@sha1:2222222222222222222222222222222222222222" })
+		r.Request(named("a"), controller.Request)
+		r.took()
+		after, _ := r.View(named("a"))
+		if before.Object.Artifact().Revision == after.Object.Artifact().Revision || copied.Artifact != before.Object.Artifact() || after.Last.Number != 2 {
+			t.Errorf("a view changed: %+v", before)
+		}
+	})
+}
+
+func TestWatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.Retention = time.Minute
+		base := []source.Object{repo("a", site, time.Hour), repo("b", site, time.Hour)}
+		r.feed.now.Objects = base
+		r.start()
+		ctx, cancel := context.WithCancel(t.Context())
+		var told, slow []string
+		tell := func(to *[]string, pause time.Duration) func(controller.View) {
+			return func(v controller.View) {
+				time.Sleep(pause)
+				r.mu.Lock()
+				defer r.mu.Unlock()
+				*to = append(*to, fmt.Sprint(v.Object.Head().Metadata.Name, v.Last.Number, v.Phase))
+			}
+		}
+		read := func(from *[]string) []string {
+			synctest.Wait()
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			all := *from
+			*from = nil
+			return all
+		}
+		done := make(chan error, 2)
+		go func() { done <- r.Watch(ctx, tell(&told, 0)) }()
+		go func() { done <- r.Watch(ctx, tell(&slow, time.Hour)) }()
+		if got := read(&told); !slices.Equal(got, []string{"a1idle", "b1idle"}) && !slices.Equal(got, []string{"b1idle", "a1idle"}) {
+			t.Errorf("%v", got)
+		}
+		for range 100 {
+			r.Request(named("a"), controller.Request)
+			time.Sleep(time.Second)
+		}
+		if got := read(&told); len(got) != 100 || got[99] != "a101idle" {
+			t.Errorf("%d: %v", len(got), got)
+		}
+		r.feed.put(controller.Desired{Objects: base[:1]})
+		time.Sleep(2 * time.Minute)
+		if got := read(&told); !slices.Equal(got, []string{"b1removed", "b1gone"}) {
+			t.Errorf("%v", got)
+		}
+		time.Sleep(12 * time.Hour)
+		if got := read(&slow); len(got) > 30 || !slices.Contains(got, "b1gone") {
+			t.Errorf("slow: %v", got)
+		}
+		cancel()
+		r.stop()
+		for range 2 {
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
+
+// A watcher that never returns from what it is told holds up nobody.
+func TestWatchStuck(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.feed.now.Objects = []source.Object{repo("a", site, time.Minute)}
+		r.start()
+		release := make(chan struct{})
+		ended := make(chan error, 1)
+		go func() { ended <- r.Watch(t.Context(), func(controller.View) { <-release }) }()
+		r.took()
+		time.Sleep(time.Hour)
+		if n := len(r.took()); n < 55 {
+			t.Errorf("%d runs", n)
+		}
+		close(release)
+		r.stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
