@@ -98,7 +98,11 @@ func Connect(ctx context.Context, a Access, env source.Env, v *Vault) (*Reposito
 	if err != nil {
 		return nil, failed(err)
 	}
-	return &Repository{address: at, from: newServer(at, newGate(registry, way, keys, v.Conceal)), web: web}, nil
+	r := &Repository{address: at, from: newServer(at, newGate(registry, way, keys, v.Conceal)), web: web}
+	if env.Share != nil && a.MayDial == nil {
+		r.from = &shared{r.from, env, identify(registry, at, way.Settings, keys), v}
+	}
+	return r, nil
 }
 
 // failed gives an error the reason AuthenticationFailed unless it has one.
