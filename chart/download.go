@@ -37,6 +37,8 @@ type fetched struct {
 // the first URL of its entry that gives what the index promises.
 func (u *site) obtain(ctx context.Context, o offer, l *listed, cached bool) (*fetched, error) {
 	if cached {
+		end := u.queue(ctx, l)
+		defer end()
 		if a := u.recall(o, l); a != nil {
 			return &fetched{Archive: a}, nil
 		}
@@ -223,6 +225,20 @@ func (u *site) recall(o offer, l *listed) *bundle.Archive {
 		return nil
 	}
 	return cached(cache, u.cacheKey(l), l.digest, o, u.limits())
+}
+
+// queue has those who are about to download the same chart do that one after the
+// other: all but the first find it in the cache.
+func (u *site) queue(ctx context.Context, l *listed) (end func()) {
+	cache := u.supply.env.Cache
+	if cache == nil || l.digest == "" || u.local != "" {
+		return func() {}
+	}
+	end, err := cache.Lock(ctx, u.cacheKey(l))
+	if err != nil { // who cannot wait for it downloads it
+		return func() {}
+	}
+	return end
 }
 
 // remember puts a chart into the cache.

@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/headgate-io/headgate/internal/redact"
 	"github.com/headgate-io/headgate/internal/transport"
@@ -61,11 +62,11 @@ func (r *Repository) resolve(ctx context.Context, last source.State) (source.Rev
 		return source.Revision{}, nil, err
 	}
 	defer from.close()
-	before := memory{}
+	before, since := memory{}, time.Now() // what others were told led nowhere
 	if !r.doubts() {
-		before = recall(last, from)
+		before, since = recall(last, from), r.env.Since
 	}
-	f, err := r.fetch(ctx, from, before.validators)
+	f, err := r.ask(ctx, from, before.validators, since)
 	if err != nil {
 		return source.Revision{}, nil, err
 	}

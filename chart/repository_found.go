@@ -99,9 +99,15 @@ func openRegular(root *os.Root, name string) (*os.File, error) {
 	return root.Open(name)
 }
 
+// A spooled index can be read anywhere.
+type spooled interface {
+	io.ReaderAt
+	io.Closer
+}
+
 // A found is an index in a file that disappears once it is closed.
 type found struct {
-	file    *os.File
+	file    spooled
 	size    int64
 	digest  string // SHA-256 in hex
 	summary index.Summary
@@ -137,16 +143,16 @@ func (r *Repository) fetch(ctx context.Context, from place, v validators) (*foun
 	if w, ok := from.(*web); ok {
 		f.notes = w.notes
 	}
-	if err := r.receive(ctx, a, f); err != nil {
+	if err := r.receive(ctx, a, f, file); err != nil {
 		return nil, errors.Join(fmt.Errorf("%s: %w", a.at, err), file.Close())
 	}
 	return f, nil
 }
 
 // receive spools and checks what arrives.
-func (r *Repository) receive(ctx context.Context, a *answer, f *found) error {
+func (r *Repository) receive(ctx context.Context, a *answer, f *found, file io.Writer) error {
 	in := &intake{ctx: ctx, r: a.body, limit: limitOf(r.env.Limits), progress: r.progress(a)}
-	sum, out := sha256.New(), bufio.NewWriterSize(f.file, 128<<10)
+	sum, out := sha256.New(), bufio.NewWriterSize(file, 128<<10)
 	tee := io.TeeReader(in, io.MultiWriter(out, sum))
 	var err error
 	if f.summary, err = index.Check(tee); err == nil {
