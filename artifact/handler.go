@@ -7,46 +7,51 @@ import (
 	"errors"
 	"io/fs"
 	"net/http"
+	"os"
 	"path"
 	"strings"
 	"syscall"
+	"time"
 )
 
 // Handler serves the artifacts, and nothing else, over HTTP (reference A5).
 //
 // It answers GET and HEAD of an artifact's path and of a pointer's
-// KIND/NAMESPACE/NAME/POINTER, with ranges and conditional requests. The ETag
-// is strong: the digest. Everything else does not exist (404), unless the store
-// itself cannot be read (500); there are no listings. Mount it below a prefix
-// with [http.StripPrefix].
+// KIND/NAMESPACE/NAME/POINTER, with ranges, 16 at most in a request, and
+// conditional requests. The ETag is strong: the digest, that of its target for a
+// pointer. Everything else does not exist (404), unless the store itself cannot
+// be read (500); there are no listings. Mount it below a prefix with
+// [http.StripPrefix].
+//
+// A file that is not as [Store.Put] or [Store.Verify] recorded it is hashed
+// before it is served, and is not served when it is damaged (503). A download
+// that has begun ends, whatever becomes of the file in the meantime.
 func (s *Store) Handler() http.Handler { return http.HandlerFunc(s.serve) }
 
 func (s *Store) serve(w http.ResponseWriter, r *http.Request) {
-	w.Header().Set("X-Content-Type-Options", "nosniff")
+	h := w.Header()
+	h.Set("X-Content-Type-Options", "nosniff")
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
-		w.Header().Set("Allow", "GET, HEAD")
+		h.Set("Allow", "GET, HEAD")
 		http.Error(w, "method not allowed", http.StatusMethodNotAllowed)
 		return
 	}
-	p, caching, err := s.resolve(r)
+	o, err := s.offerFor(r)
 	if err != nil {
 		refuse(w, err)
 		return
 	}
-	f, info, err := s.openRegular(p.path())
-	if err != nil {
-		refuse(w, err)
-		return
-	}
-	defer f.Close()
-	h := w.Header()
-	h.Set("Content-Type", contentType(p.file))
-	h.Set("Cache-Control", caching)
-	h.Set("ETag", `"`+p.hex+`"`)
-	if field := reprDigest(s.digest(p)); field != "" {
+	defer o.file.Close()
+	h.Set("Content-Type", contentType(o.place.file))
+	h.Set("Cache-Control", o.caching)
+	h.Set("ETag", `"`+o.place.hex+`"`)
+	if field := reprDigest(o.digest); field != "" {
 		h.Set("Repr-Digest", field)
 	}
-	http.ServeContent(w, r, p.file, info.ModTime(), f)
+	if strings.Count(r.Header.Get("Range"), ",") >= maxRanges {
+		r.Header.Del("Range") // each costs an answer of its own: all of the file is less
+	}
+	http.ServeContent(w, r, o.place.file, o.modified, o.file)
 }
 
 // refuse answers a request that cannot be served. Clients give up on what does
@@ -58,26 +63,75 @@ func refuse(w http.ResponseWriter, err error) {
 			return
 		}
 	}
+	if _, damaged := errors.AsType[*DigestError](err); damaged {
+		w.Header().Set("Retry-After", "30")
+		http.Error(w, "the artifact is damaged, and has to be fetched again", http.StatusServiceUnavailable)
+		return
+	}
 	http.Error(w, "the store cannot be read", http.StatusInternalServerError)
 }
 
-// resolve returns the place that a request asks for, and how long an answer
-// may be cached.
-func (s *Store) resolve(r *http.Request) (p place, caching string, err error) {
+// maxRanges are those that a request may ask for.
+const maxRanges = 16
+
+// An offer is what is served for a request.
+type offer struct {
+	place    place
+	file     *os.File
+	digest   string
+	caching  string    // how long an answer may be cached
+	modified time.Time // the zero time when it cannot be told
+}
+
+// offerFor opens what a request asks for. A pointer that changes while it is
+// followed is followed again.
+func (s *Store) offerFor(r *http.Request) (*offer, error) {
 	if escaped := strings.ToLower(r.URL.EscapedPath()); strings.Contains(escaped, "%2f") || strings.Contains(escaped, "%5c") {
-		return place{}, "", fs.ErrInvalid
+		return nil, fs.ErrInvalid
 	}
 	name := strings.TrimPrefix(r.URL.Path, "/")
 	if p, ok := parsePlace(name); ok {
-		return p, "public, max-age=31536000, immutable", nil
+		return s.offer(p)
 	}
 	dir, file := path.Split(name)
 	dir = strings.TrimSuffix(dir, "/")
 	if err := cmp.Or(checkDir(dir), checkName(file)); err != nil || dir+"/"+file != name {
-		return place{}, "", fs.ErrInvalid
+		return nil, fs.ErrInvalid
 	}
-	p, err = s.target(dir, file)
-	return p, "no-cache", err
+	for last := (place{}); ; {
+		p, moved, err := s.target(dir, file)
+		if err != nil {
+			return nil, err
+		}
+		o, err := s.offer(p)
+		if err == nil {
+			o.caching, o.modified = "no-cache", time.Time{}
+			if s.now().Sub(moved) > time.Second { // else it may have changed twice in the second that the header can tell
+				o.modified = moved
+			}
+			return o, nil
+		}
+		if !errors.Is(err, fs.ErrNotExist) || p == last {
+			return nil, err
+		}
+		last = p
+	}
+}
+
+// offer opens what lies at p, unless it is damaged.
+func (s *Store) offer(p place) (*offer, error) {
+	f, info, err := s.openRegular(p.path())
+	if err != nil {
+		return nil, err
+	}
+	digest := s.recorded(p, f, info)
+	if _, sum, err := ParseDigest(digest); err != nil || sum != p.hex {
+		if digest, err = s.doubts.settle(p, f, info, func() (string, error) { return s.rehash(p, f, info) }); err != nil {
+			f.Close()
+			return nil, err
+		}
+	}
+	return &offer{place: p, file: f, digest: digest, caching: "public, max-age=31536000, immutable", modified: info.ModTime()}, nil
 }
 
 // contentTypes are the media types of artifacts, by extension.

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -184,7 +185,7 @@ func TestHandlerHidesTheRest(t *testing.T) {
 		t.Fatal(err)
 	}
 	folder := a.Path[:strings.LastIndexByte(a.Path, '/')]
-	for _, name := range []string{"secret", object + "/secret", folder + "/dir/x", ".store/tmp/x"} {
+	for _, name := range []string{"secret", object + "/secret", folder + "/dir/x", ".store/tmp/x", ".status/gitrepository/default/app.yaml", ".cache/x", ".serve.sock", ".serve.sock.lock"} {
 		if err := errors.Join(os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o700), os.WriteFile(filepath.Join(dir, name), []byte("secret"), 0o600)); err != nil {
 			t.Fatal(err)
 		}
@@ -196,6 +197,9 @@ func TestHandlerHidesTheRest(t *testing.T) {
 		"", "/", "/secret", "/gitrepository", "/gitrepository/default/app", "/" + object + "/", "/" + object + "/secret", "/" + folder, "/" + folder + "/",
 		"/" + folder + "/.a.tar.gz", "/" + folder + "/dir", "/" + folder + "/dir/x", "/" + folder + "/link.tar.gz", "/" + folder + "/index.html",
 		"/.store/tmp/x", "/.store/object/" + object + "/latest.tar.gz", "/.store/object/" + object + "/.lock", "/" + object + "/.lock",
+		"/.status/gitrepository/default/app.yaml", "/.cache/x", "/.serve.sock", "/.serve.sock.lock", "/%2estore/tmp/x", "/%2e%2e/secret", "/.%2e/secret",
+		"/" + folder + "/a.tar.gz.", "/" + folder + "/a.tar.gz%20", "/" + folder + "/nul", "/" + folder + "/COM1.tar.gz", "/" + folder + "/a~1.gz",
+		"/" + a.Path + ";x", "/" + a.Path + ":", "/" + folder + "%2fa.tar.gz", "/" + folder + "%5Ca.tar.gz", "/C:/" + a.Path, `/\\\\server\\share`, "/" + a.Path + "%c0%af",
 		"/" + a.Path + "/", "//" + a.Path, "/./" + a.Path, "/x/../" + a.Path, "/" + folder + "/../../secret", "/..%2f..%2fetc%2fpasswd",
 		"/" + strings.Replace(a.Path, "/", "%2f", 1), "/" + strings.Replace(a.Path, "/", "%2F", 1), "/" + strings.Replace(a.Path, "/", "%5c", 1), "/" + strings.Replace(a.Path, "/", `\`, 1),
 		"/" + a.Path + "%00", "/" + a.Path + "%0a", "/" + strings.ToUpper(a.Path), "/" + a.Path + "::$DATA",
@@ -265,8 +269,11 @@ func raw(t *testing.T, server *httptest.Server, request string) string {
 	return status
 }
 
+// FuzzHandler asks for paths as they are written in requests: nothing but the
+// artifact and its pointer is there, by one path each.
 func FuzzHandler(f *testing.F) {
-	s, err := artifact.OpenStore(artifact.StoreConfig{Dir: f.TempDir()})
+	dir := f.TempDir()
+	s, err := artifact.OpenStore(artifact.StoreConfig{Dir: dir})
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -274,18 +281,36 @@ func FuzzHandler(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
+	if _, err := s.Point(object, "latest.tar.gz", a); err != nil {
+		f.Fatal(err)
+	}
+	for _, name := range []string{"secret", ".serve.sock", object + "/secret"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("secret"), 0o600); err != nil {
+			f.Fatal(err)
+		}
+	}
 	handler := s.Handler()
-	f.Add("/" + a.Path)
-	f.Add("/" + object + "/latest.tar.gz")
-	f.Add("/../" + a.Path)
-	f.Add("/.store/tmp")
-	f.Fuzz(func(t *testing.T, path string) {
+	pointer := "/" + object + "/latest.tar.gz"
+	for _, seed := range []string{
+		"/" + a.Path, pointer, "/../" + a.Path, "/.store/tmp", "/secret", "/" + object + "/secret", "/" + object + "/.lock", "/.serve.sock", "/%2e%2e/secret", "/x/..%2fsecret", "/..%5csecret", "//secret", "/%61",
+	} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, target string) {
+		u, err := url.ParseRequestURI(target)
+		if err != nil {
+			return
+		}
 		r := httptest.NewRequest("GET", "/", nil)
-		r.URL.Path = path
+		r.URL = u
 		w := httptest.NewRecorder()
 		handler.ServeHTTP(w, r)
-		if known := strings.TrimPrefix(path, "/") == a.Path; known != (w.Code == 200) || !known && w.Code != 404 {
-			t.Errorf("%q: %d", path, w.Code)
+		path := strings.TrimPrefix(u.Path, "/")
+		if known := path == a.Path || "/"+path == pointer; known != (w.Code == 200) && !strings.Contains(u.RawPath, "%") || w.Code != 404 && w.Code != 200 {
+			t.Errorf("%q: %d", target, w.Code)
+		}
+		if strings.Contains(w.Body.String(), "secret") {
+			t.Errorf("%q leaks %q", target, w.Body)
 		}
 	})
 }

@@ -63,6 +63,7 @@ type Store struct {
 	now       func() time.Time
 	temp      scratch
 	locks     locks // by directory of an object
+	doubts    doubts
 }
 
 // Private names in the root of a store.

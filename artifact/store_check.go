@@ -51,6 +51,12 @@ func (s *Store) examine(ctx context.Context, a Artifact, recorded func(place, *o
 	if recorded(p, f, info) == digest {
 		return nil
 	}
+	return s.hash(ctx, p, digest, f, info)
+}
+
+// hash hashes the whole of f, which lies at p and which info describes, and
+// records that it has digest. The error is a [DigestError] when it has not.
+func (s *Store) hash(ctx context.Context, p place, digest string, f *os.File, info fs.FileInfo) error {
 	r, err := VerifyReader(f, digest)
 	if err == nil {
 		_, err = io.Copy(&sink{ctx: ctx, w: io.Discard}, r)

@@ -106,7 +106,8 @@ func (s *Store) list(dir string) ([]stored, error) {
 // digest returns the digest of what lies at p: as recorded, or else by the
 // length of its hexadecimal part.
 func (s *Store) digest(p place) string {
-	if digest, _, _, _ := s.readRecord(p); digest != "" {
+	digest, _, _, _ := s.readRecord(p)
+	if _, sum, err := ParseDigest(digest); err == nil && sum == p.hex {
 		return digest
 	}
 	algorithm := s.algorithm

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"path"
 	"strings"
+	"time"
 )
 
 // Point makes the pointer name of the object dir lead to a, an artifact of the
@@ -40,7 +41,7 @@ func (s *Store) point(dir, name string, a Artifact) error {
 		return err
 	}
 	pointer := objectDir + "/" + dir + "/" + name
-	if old, err := s.target(dir, name); err == nil && old == p {
+	if old, _, err := s.target(dir, name); err == nil && old == p {
 		return nil
 	}
 	t, err := s.temp.create()
@@ -60,21 +61,21 @@ func (s *Store) point(dir, name string, a Artifact) error {
 	return s.syncUp(path.Dir(pointer))
 }
 
-// target reads a pointer.
-func (s *Store) target(dir, name string) (place, error) {
+// target reads a pointer, and when it was moved.
+func (s *Store) target(dir, name string) (p place, moved time.Time, err error) {
 	pointer := objectDir + "/" + dir + "/" + name
-	f, _, err := s.openRegular(pointer)
+	f, info, err := s.openRegular(pointer)
 	if err != nil {
-		return place{}, err
+		return place{}, time.Time{}, err
 	}
 	defer f.Close()
 	text, err := io.ReadAll(io.LimitReader(f, 4096))
 	if err != nil {
-		return place{}, err
+		return place{}, time.Time{}, err
 	}
 	p, ok := parsePlace(string(text))
 	if !ok || p.dir != dir {
-		return place{}, &fs.PathError{Op: "read pointer", Path: pointer, Err: fs.ErrInvalid}
+		return place{}, time.Time{}, &fs.PathError{Op: "read pointer", Path: pointer, Err: fs.ErrInvalid}
 	}
-	return p, nil
+	return p, info.ModTime(), nil
 }
