@@ -114,8 +114,8 @@ func (f *scheduleFlags) register(c *cobra.Command) {
 
 func (f *tellFlags) register(c *cobra.Command) {
 	fl := c.Flags()
-	fl.StringArrayVar(&f.eventURLs, "events-addr", nil, "`URL` that events are posted to; repeatable")
-	fl.StringVar(&f.eventsFile, "events-file", "", "`FILE` of receivers of events: a list with url, severity and secretRef")
+	fl.StringArrayVar(&f.eventURLs, "events-addr", nil, "`[SEVERITY=]URL` that events are posted to, all or those of a severity and above; repeatable")
+	fl.StringVar(&f.eventsFile, "events-file", "", "`FILE` of receivers of events, with their Secrets")
 	fl.StringVar(&f.hookSecret, "hook-secret", "", "`NAME` of the Secret of webhooks, in the namespace of the object, for those that name none")
 }
 

@@ -145,7 +145,7 @@ func (w *warden) openEvents(f *keepFlags, receivers []notify.Receiver) (err erro
 	}
 	if len(receivers) > 0 {
 		host, _ := os.Hostname()
-		w.dispatcher, err = notify.Start(notify.Config{Receivers: receivers, Instance: host,
+		w.dispatcher, err = notify.Start(notify.Config{Receivers: receivers, Secrets: w.feed, Proxy: http.ProxyFromEnvironment, Instance: host,
 			Report: func(err error) { w.log.Warn("events", "problem", err.Error()) }})
 		if err != nil {
 			return &exitError{exitUsage, err}
@@ -159,7 +159,7 @@ func (w *warden) openEvents(f *keepFlags, receivers []notify.Receiver) (err erro
 		}
 		w.server.ObserveEvent(e)
 	}
-	w.server.Journal = w.journal
+	w.server.Store, w.server.Journal = w.store, w.journal
 	w.server.Hooks = w.hooks(f)
 	return nil
 }

@@ -8,7 +8,6 @@ import (
 
 	"github.com/headgate-io/headgate/internal/listen"
 	"github.com/headgate-io/headgate/source/controller/notify"
-	"sigs.k8s.io/yaml"
 )
 
 // runKeep serves until ctx ends.
@@ -80,19 +79,24 @@ func listenError(err error) error {
 // receivers returns who is told of events.
 func (f *tellFlags) receivers() ([]notify.Receiver, error) {
 	var all []notify.Receiver
-	for _, url := range f.eventURLs {
-		all = append(all, notify.Receiver{URL: url})
+	for _, text := range f.eventURLs {
+		r, err := notify.ParseReceiver(text)
+		if err != nil {
+			return nil, usage("--events-addr: %w", err)
+		}
+		all = append(all, r)
 	}
 	if f.eventsFile == "" {
 		return all, nil
 	}
-	text, err := os.ReadFile(f.eventsFile)
+	file, err := os.Open(f.eventsFile)
 	if err != nil {
 		return nil, usage("--events-file: %w", err)
 	}
-	var more []notify.Receiver
-	if err := yaml.UnmarshalStrict(text, &more); err != nil {
-		return nil, usage("--events-file %s: %w", f.eventsFile, err)
+	defer file.Close()
+	more, err := notify.Decode(f.eventsFile, file)
+	if err != nil {
+		return nil, usage("--events-file: %w", err)
 	}
 	return append(all, more...), nil
 }

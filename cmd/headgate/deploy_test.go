@@ -1,0 +1,270 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/headgate-io/headgate/source"
+)
+
+// An object is a document of docs/deploy.
+type object map[string]any
+
+// at returns what is at a path of keys; an index of a list is a number in brackets.
+func (o object) at(path string) any {
+	var value any = map[string]any(o)
+	for _, key := range strings.Split(path, ".") {
+		switch v := value.(type) {
+		case map[string]any:
+			value = v[key]
+		case []any:
+			value = v[slices.Index([]string{"0", "1", "2"}, key)]
+		default:
+			return nil
+		}
+	}
+	return value
+}
+
+// deployed returns the documents of docs/deploy, by KIND/NAMESPACE/NAME.
+func deployed(t *testing.T) map[string]object {
+	t.Helper()
+	files, err := filepath.Glob("../../docs/deploy/*.yaml")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("%v, %v", files, err)
+	}
+	all := map[string]object{}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, document := range strings.Split(string(text), "\n---\n") {
+			var o object
+			if err := yaml.UnmarshalStrict([]byte(document), &o); err != nil {
+				t.Fatalf("%s: %v", file, err)
+			}
+			namespace, _ := o.at("metadata.namespace").(string)
+			all[o.at("kind").(string)+"/"+namespace+"/"+o.at("metadata.name").(string)] = o
+		}
+	}
+	return all
+}
+
+// The role has the permissions that the specification names for chart tests, and no others.
+func TestDeployedRole(t *testing.T) {
+	role := deployed(t)["Role/shop/headgate-tester"]
+	want := []any{
+		map[string]any{"apiGroups": []any{""}, "resources": []any{"secrets"}, "verbs": []any{"get", "watch", "list", "update"}},
+		map[string]any{"apiGroups": []any{""}, "resources": []any{"pods", "pods/log"}, "verbs": []any{"create", "list", "delete", "watch"}},
+		map[string]any{"apiGroups": []any{"batch"}, "resources": []any{"jobs"}, "verbs": []any{"create", "list", "delete", "watch"}},
+	}
+	if got := role.at("rules"); !reflect.DeepEqual(got, want) {
+		t.Errorf("rules %v", got)
+	}
+}
+
+// The manifests name each other as they are called.
+func TestDeployedNames(t *testing.T) {
+	all := deployed(t)
+	for _, d := range []struct {
+		name, namespace, tokens string
+		port                    float64
+		grace                   func(*testing.T, []string) time.Duration
+	}{
+		{"tester", "headgate", "tester-tokens", 8080, func(t *testing.T, args []string) time.Duration { return flagsOf(t, args).grace }},
+		{"sources", "headgate-sources", "sources-tokens", 9090, func(t *testing.T, args []string) time.Duration { return keepFlagsOf(t, args).grace }},
+	} {
+		t.Run(d.name, func(t *testing.T) {
+			named := func(kind string) object { return all[kind+"/"+d.namespace+"/"+d.name] }
+			deployment := named("Deployment")
+			if deployment == nil {
+				t.Fatal("no Deployment")
+			}
+			pod := object(deployment.at("spec.template").(map[string]any))
+			container := object(pod.at("spec.containers.0").(map[string]any))
+			labels := pod.at("metadata.labels")
+			for what, pair := range map[string][2]any{
+				"selector of the Deployment":    {deployment.at("spec.selector.matchLabels"), labels},
+				"selector of the Service":       {named("Service").at("spec.selector"), labels},
+				"selector of the NetworkPolicy": {named("NetworkPolicy").at("spec.podSelector.matchLabels"), labels},
+				"port of the Service":           {named("Service").at("spec.ports.0.targetPort"), container.at("ports.0.name")},
+				"port before it":                {named("Service").at("spec.ports.0.port"), 80.0},
+				"port of the container":         {container.at("ports.0.containerPort"), d.port},
+				"claim":                         {pod.at("spec.volumes.0.persistentVolumeClaim.claimName"), named("PersistentVolumeClaim").at("metadata.name")},
+				"tokens":                        {pod.at("spec.volumes.1.secret.secretName"), all["Secret/"+d.namespace+"/"+d.tokens].at("metadata.name")},
+				"replicas":                      {deployment.at("spec.replicas"), 1.0},
+				"strategy":                      {deployment.at("spec.strategy.type"), "Recreate"},
+				"root":                          {pod.at("spec.securityContext.runAsNonRoot"), true},
+				"root file system":              {container.at("securityContext.readOnlyRootFilesystem"), true},
+				"escalation":                    {container.at("securityContext.allowPrivilegeEscalation"), false},
+				"capabilities":                  {container.at("securityContext.capabilities.drop"), []any{"ALL"}},
+			} {
+				if pair[0] == nil || !reflect.DeepEqual(pair[0], pair[1]) {
+					t.Errorf("%s: %v, want %v", what, pair[0], pair[1])
+				}
+			}
+			args := words(t, container.at("args"))
+			grace := d.grace(t, args)
+			if seconds := pod.at("spec.terminationGracePeriodSeconds").(float64); time.Duration(seconds)*time.Second <= grace {
+				t.Errorf("the pod is killed after %v s, what is under way has %s", seconds, grace)
+			}
+			for _, mount := range container.at("volumeMounts").([]any) {
+				path := mount.(map[string]any)["mountPath"].(string)
+				if path != "/tmp" && !strings.Contains(strings.Join(args, " "), path) {
+					t.Errorf("nothing uses %s of %v", path, args)
+				}
+			}
+		})
+	}
+}
+
+// The account of the test runner is the one that has the role.
+func TestDeployedAccount(t *testing.T) {
+	all := deployed(t)
+	for what, pair := range map[string][2]any{
+		"account":       {all["Deployment/headgate/tester"].at("spec.template.spec.serviceAccountName"), all["ServiceAccount/headgate/tester"].at("metadata.name")},
+		"subject":       {all["RoleBinding/shop/headgate-tester"].at("subjects.0.name"), "tester"},
+		"its namespace": {all["RoleBinding/shop/headgate-tester"].at("subjects.0.namespace"), "headgate"},
+		"role":          {all["RoleBinding/shop/headgate-tester"].at("roleRef.name"), "headgate-tester"},
+		"of sources":    {all["Deployment/headgate-sources/sources"].at("spec.template.spec.automountServiceAccountToken"), false},
+	} {
+		if pair[0] == nil || !reflect.DeepEqual(pair[0], pair[1]) {
+			t.Errorf("%s: %v, want %v", what, pair[0], pair[1])
+		}
+	}
+}
+
+// The objects of the manifests are valid.
+func TestDeployedSources(t *testing.T) {
+	var set source.Set
+	text := deployed(t)["ConfigMap/headgate-sources/sources"]["data"].(map[string]any)["app.yaml"].(string)
+	if err := set.Decode("app.yaml", strings.NewReader(text)); err != nil || len(set.Objects) != 1 || len(set.Warnings) > 0 {
+		t.Errorf("%d objects, %v, warnings %v", len(set.Objects), err, set.Warnings)
+	}
+}
+
+// The unit of systemd starts the command with flags that it has, and gives it
+// what they name.
+func TestDeployedUnit(t *testing.T) {
+	text, err := os.ReadFile("../../docs/deploy/headgate-serve.service")
+	if err != nil {
+		t.Fatal(err)
+	}
+	settings := map[string]string{}
+	for _, m := range regexp.MustCompile(`(?m)^(\w+)=(.*)$`).FindAllStringSubmatch(string(text), -1) {
+		settings[m[1]] = m[2]
+	}
+	args := strings.Fields(settings["ExecStart"])
+	if len(args) < 3 || args[0] != "/usr/local/bin/headgate" || args[1] != "serve" {
+		t.Fatalf("ExecStart=%s", settings["ExecStart"])
+	}
+	f := keepFlagsOf(t, args[2:])
+	if f.store != "/var/lib/"+settings["StateDirectory"] {
+		t.Errorf("the store is %s, StateDirectory=%s", f.store, settings["StateDirectory"])
+	}
+	stop, err := time.ParseDuration(settings["TimeoutStopSec"])
+	if err != nil || stop <= f.grace {
+		t.Errorf("TimeoutStopSec=%s, and answers have %s", settings["TimeoutStopSec"], f.grace)
+	}
+	for name, want := range map[string]string{
+		"NoNewPrivileges": "yes", "CapabilityBoundingSet": "", "ProtectSystem": "strict", "Restart": "on-failure", "StateDirectoryMode": "0700", "PrivateDevices": "yes",
+	} {
+		if got, set := settings[name]; !set || got != want {
+			t.Errorf("%s=%s, want %s", name, got, want)
+		}
+	}
+}
+
+// The recipes have the command begin with flags that it has, and not as root.
+func TestDockerfile(t *testing.T) {
+	text, err := os.ReadFile("../../docs/deploy/Dockerfile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	stages := map[string]string{}
+	for _, stage := range strings.Split("\n"+string(text), "\nFROM ")[1:] {
+		head, _, _ := strings.Cut(stage, "\n")
+		_, name, _ := strings.Cut(head, " AS ")
+		stages[name] = stage
+	}
+	if !strings.Contains(stages["build"], "CGO_ENABLED=0") {
+		t.Error("the binary needs a C library")
+	}
+	for name, check := range map[string]func([]string){
+		"tester": func(args []string) { flagsOf(t, args) },
+		"serve":  func(args []string) { keepFlagsOf(t, args) },
+	} {
+		var entry, args any
+		for instruction, into := range map[string]*any{"ENTRYPOINT": &entry, "CMD": &args} {
+			line := regexp.MustCompile(`(?m)^` + instruction + ` (\[.*\])$`).FindStringSubmatch(stages[name])
+			if line == nil {
+				t.Fatalf("%s: no %s", name, instruction)
+			}
+			if err := json.Unmarshal([]byte(line[1]), into); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := words(t, entry); !slices.Equal(got, []string{"/usr/local/bin/headgate", name}) {
+			t.Errorf("%s: ENTRYPOINT %v", name, got)
+		}
+		check(words(t, args))
+		if !strings.Contains(stages[name], "\nUSER 65532:65532\n") {
+			t.Errorf("%s: it runs as root", name)
+		}
+	}
+}
+
+func words(t *testing.T, list any) (words []string) {
+	t.Helper()
+	for _, word := range list.([]any) {
+		words = append(words, word.(string))
+	}
+	if len(words) == 0 {
+		t.Fatal("no words")
+	}
+	return words
+}
+
+// flagsOf parses the flags of headgate tester, and has them describe a server.
+func flagsOf(t *testing.T, args []string) *testerFlags {
+	t.Helper()
+	f := new(testerFlags)
+	c := new(program).testerCommand(f)
+	if err := c.ParseFlags(args); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := f.server(os.LookupEnv); err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// keepFlagsOf parses the flags of headgate serve, and has them describe a server.
+func keepFlagsOf(t *testing.T, args []string) *keepFlags {
+	t.Helper()
+	f := new(keepFlags)
+	c := new(program).keepCommand(f)
+	if err := c.ParseFlags(args); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.controller(); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.check(); err != nil {
+		t.Fatal(err)
+	}
+	if c.Flags().NArg() > 0 {
+		t.Fatalf("arguments %v", c.Flags().Args())
+	}
+	return f
+}
