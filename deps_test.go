@@ -26,7 +26,7 @@ var rooms = map[string]room{
 	"source/controller":         {imports: "artifact source"},
 	"source/controller/access":  {imports: "internal/access internal/document internal/listen source"},
 	"source/controller/api":     {imports: "artifact source"},
-	"source/controller/feed":    {imports: "source source/controller"},
+	"source/controller/feed":    {imports: "internal/durable source source/controller"},
 	"source/controller/hook":    {imports: "source"},
 	"source/controller/journal": {imports: "source internal/durable"},
 	"source/controller/notify":  {imports: "source internal/deliver internal/document internal/redact internal/retry internal/secret"},

@@ -16,7 +16,7 @@ type Set struct {
 	Skipped  int               // documents of foreign kinds
 	Warnings []error           // deprecated fields, conflicting refs: each a *DocumentError
 
-	places   map[string]string   // by KIND/NAMESPACE/NAME: where the document is
+	places   map[string]spot     // by KIND/NAMESPACE/NAME: where the document is
 	accounts map[string][]string // by NAMESPACE/NAME: the pull secrets of a ServiceAccount
 	sealed   map[string]string   // by NAMESPACE/NAME: why a Secret document cannot be read
 }

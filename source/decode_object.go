@@ -1,10 +1,6 @@
 package source
 
-import (
-	"fmt"
-
-	"github.com/headgate-io/headgate/internal/document"
-)
+import "github.com/headgate-io/headgate/internal/document"
 
 // object files an object of the kind k.
 func (d *decoding) object(o document.Object, k *kind) {
@@ -36,14 +32,9 @@ func (d *decoding) object(o document.Object, k *kind) {
 
 // first notes where an object is and reports one that was there before.
 func (d *decoding) first(n *document.Node, name string) bool {
-	here := fmt.Sprintf("%s:%d (document %d)", d.File(), n.Line, d.Number())
-	if there, found := d.set.places[name]; found {
-		d.Fail(n, name, "is in %s already: remove one of the two", there)
+	if err := d.set.file(name, spot{d.File(), n.Line, d.Number()}); err != nil {
+		d.Note(err)
 		return false
 	}
-	if d.set.places == nil {
-		d.set.places = make(map[string]string)
-	}
-	d.set.places[name] = here
 	return true
 }

@@ -44,9 +44,20 @@ func AssignGeneration(obj, saved Object) {
 	case m.Generation != 0:
 	case saved == nil || saved.Head().Metadata.Generation == 0:
 		m.Generation = 1
-	case bytes.Equal(CanonicalSpec(obj), CanonicalSpec(saved)):
+	case sameSpec(obj, saved) || bytes.Equal(CanonicalSpec(obj), CanonicalSpec(saved)):
 		m.Generation = saved.Head().Metadata.Generation
 	default:
 		m.Generation = saved.Head().Metadata.Generation + 1
 	}
+}
+
+// sameSpec reports whether the specs of both are the same, as they are. Others
+// may still be equal.
+func sameSpec(a, b Object) bool {
+	x, y := reflect.ValueOf(a).Elem(), reflect.ValueOf(b).Elem()
+	if x.Type() != y.Type() || a.Head().APIVersion != b.Head().APIVersion {
+		return false
+	}
+	s, t := x.FieldByName("Spec"), y.FieldByName("Spec")
+	return s.IsValid() && reflect.DeepEqual(s.Interface(), t.Interface())
 }

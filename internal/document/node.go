@@ -210,6 +210,11 @@ func (n *Node) AppendJSON(b []byte) []byte {
 }
 
 func appendText(b []byte, s string) []byte {
+	if plain(s) {
+		b = append(b, '"')
+		b = append(b, s...)
+		return append(b, '"')
+	}
 	var buf bytes.Buffer
 	enc := json.NewEncoder(&buf)
 	enc.SetEscapeHTML(false)
@@ -217,6 +222,16 @@ func appendText(b []byte, s string) []byte {
 		return append(b, `""`...) // strings always encode
 	}
 	return append(b, bytes.TrimSuffix(buf.Bytes(), []byte("\n"))...)
+}
+
+// plain reports whether a string is in JSON as it is.
+func plain(s string) bool {
+	for i := range len(s) {
+		if c := s[i]; c < ' ' || c == '"' || c == '\\' || c >= 0x7f {
+			return false
+		}
+	}
+	return true
 }
 
 // errNotJSON says that a text is no JSON, so that it may still be YAML.
