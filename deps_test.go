@@ -25,12 +25,12 @@ var rooms = map[string]room{
 
 	"source/controller":         {imports: "artifact source"},
 	"source/controller/access":  {imports: "internal/access internal/document internal/listen source"},
-	"source/controller/api":     {imports: "artifact source"},
+	"source/controller/api":     {imports: "artifact internal/call internal/retry source"},
 	"source/controller/feed":    {imports: "internal/durable source source/controller"},
 	"source/controller/hook":    {imports: "source"},
 	"source/controller/journal": {imports: "source internal/durable"},
 	"source/controller/notify":  {imports: "source internal/deliver internal/document internal/redact internal/retry internal/secret"},
-	"source/controller/server":  {imports: "artifact internal/answer internal/listen internal/redact source source/controller source/controller/access source/controller/api source/controller/hook source/controller/journal source/controller/web", modules: prometheusModules},
+	"source/controller/server":  {imports: "artifact internal/access internal/answer internal/listen internal/redact source source/controller source/controller/access source/controller/api source/controller/hook source/controller/journal source/controller/web", modules: prometheusModules},
 	"source/controller/web":     {imports: "internal/page"},
 
 	"git":                   {imports: "artifact source internal/transport internal/redact internal/version git/internal/config git/internal/lfs git/internal/local git/internal/object git/internal/packfile git/internal/pool git/internal/signature git/internal/wire", modules: gitModules},
@@ -78,7 +78,7 @@ var rooms = map[string]room{
 
 	"rollout/tester":        {imports: "internal/answer internal/listen rollout rollout/tester/access rollout/tester/api rollout/tester/gate rollout/tester/remote rollout/tester/run rollout/tester/task rollout/tester/web internal/redact", modules: prometheusModules},
 	"rollout/tester/access": {imports: "rollout/tester/api internal/access internal/document internal/listen"},
-	"rollout/tester/api":    {imports: "internal/redact internal/origin"},
+	"rollout/tester/api":    {imports: "internal/call"},
 	"rollout/tester/gate":   {imports: "rollout/tester/api internal/bolt internal/redact", modules: bboltModules},
 	"rollout/tester/remote": {imports: "rollout/tester/api rollout/tester/run internal/origin internal/redact internal/retry internal/zone"},
 	"rollout/tester/run":    {imports: "rollout/tester/api rollout/tester/summary internal/bolt internal/redact", modules: bboltModules},
@@ -96,6 +96,7 @@ var rooms = map[string]room{
 
 	"internal/access":    {imports: "internal/document internal/redact internal/reload", modules: "go.yaml.in/yaml/v3"},
 	"internal/answer":    {},
+	"internal/call":      {imports: "internal/listen internal/origin internal/redact"},
 	"internal/bolt":      {imports: "internal/durable", modules: bboltModules},
 	"internal/durable":   {},
 	"internal/command":   {},

@@ -29,6 +29,12 @@ type ObjectReference struct {
 	Name       string `json:"name"`
 }
 
+// Involved returns the reference of events about obj.
+func Involved(obj Object) ObjectReference {
+	head := obj.Head()
+	return ObjectReference{head.APIVersion, head.spelling(), head.Metadata.space(), head.Metadata.Name}
+}
+
 // The severities of events. A trace is never forwarded.
 const (
 	severityTrace = "trace"
@@ -50,9 +56,8 @@ const maxMessage = 39000
 
 // announce adds an event to those that the end of the run emits.
 func (r *run) announce(severity, reason, message string) {
-	head := r.obj.Head()
 	r.events = append(r.events, Event{
-		InvolvedObject: ObjectReference{head.APIVersion, head.spelling(), head.Metadata.space(), head.Metadata.Name},
+		InvolvedObject: Involved(r.obj),
 		Severity:       severity,
 		Timestamp:      r.now(),
 		Message:        r.presentable(message),

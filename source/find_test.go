@@ -41,7 +41,12 @@ func TestMasked(t *testing.T) {
 		&OCIRepository{Spec: OCIRepositorySpec{URL: "oci://ci:canary@example.org/app"}},
 		&PkgRepository{Spec: PkgRepositorySpec{URL: "https://ci:canary@example.org"}},
 		&Bucket{Spec: BucketSpec{Endpoint: "https://example.org/?sig=canary"}},
+		&GitRepository{Spec: GitRepositorySpec{URL: "https://canary@example.org/app.git"}},
+		&PkgChart{Header: Header{Metadata: Metadata{Annotations: map[string]string{lastApplied: `{"spec":{"url":"https://ci:canary@example.org"}}`}}}},
 	} {
+		if strings.Contains(OriginOf(obj), "canary") {
+			t.Errorf("the origin is %s", OriginOf(obj))
+		}
 		before, err := EncodeJSON(obj)
 		if err != nil || !strings.Contains(string(before), "canary") {
 			t.Fatalf("%v, %s", err, before)

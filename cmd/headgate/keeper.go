@@ -36,7 +36,7 @@ type keeper interface {
 	// is synced, and then with what changes, until ctx ends or each returns an error.
 	watch(ctx context.Context, refs []source.Reference, each func(api.Notice) error) error
 	suspend(ctx context.Context, ref source.Reference, why api.Change) (api.Source, error)
-	resume(ctx context.Context, ref source.Reference) (api.Source, error)
+	resume(ctx context.Context, ref source.Reference, why api.Change) (api.Source, error)
 	// events returns events, the oldest first.
 	events(ctx context.Context, q eventQuery) ([]api.Event, error)
 	// follow calls each with them, and then with those that come.
@@ -76,7 +76,7 @@ func (p *program) serverOf(f *keeperFlags) (keeper, error) {
 		return nil, err
 	}
 	if c.base != "" {
-		return &keptServer{&api.Client{Base: c.base, Token: c.token, HTTP: c.client}, &f.serverFlags}, nil
+		return &keptServer{&api.Client{Base: c.base, Token: c.token, HTTP: c.client}, &f.serverFlags, p.caller()}, nil
 	}
 	if err := isStore(f.store); err != nil {
 		return nil, err
@@ -108,7 +108,13 @@ func (p *program) bySocket(f *keeperFlags, path string) (keeper, error) {
 	if _, err := os.Stat(path); err != nil {
 		return nil, failed(fmt.Errorf("socket of the server: %w", err))
 	}
-	return &keptServer{&api.Client{Socket: path}, &f.serverFlags}, nil
+	return &keptServer{&api.Client{Socket: path}, &f.serverFlags, p.caller()}, nil
+}
+
+// caller returns who calls a server that does not know it by a credential.
+func (p *program) caller() api.Change {
+	user, _ := p.lookup("USER")
+	return api.Change{By: user}
 }
 
 // isStore returns an error unless there is a store.

@@ -140,7 +140,7 @@ func (k *keptFiles) suspend(ctx context.Context, ref source.Reference, why api.C
 	return one(ctx, k, sourceRef(s))
 }
 
-func (k *keptFiles) resume(ctx context.Context, ref source.Reference) (api.Source, error) {
+func (k *keptFiles) resume(ctx context.Context, ref source.Reference, _ api.Change) (api.Source, error) {
 	s, err := one(ctx, k, ref)
 	if err != nil {
 		return s, err

@@ -13,6 +13,7 @@ import (
 type keptServer struct {
 	client *api.Client
 	flags  *serverFlags
+	as     api.Change // who calls
 }
 
 // filter selects on the server what one reference selects; of several the
@@ -73,14 +74,14 @@ func (k *keptServer) suspend(ctx context.Context, ref source.Reference, why api.
 	return k.client.Suspend(ctx, sourceRef(s), why)
 }
 
-func (k *keptServer) resume(ctx context.Context, ref source.Reference) (api.Source, error) {
+func (k *keptServer) resume(ctx context.Context, ref source.Reference, why api.Change) (api.Source, error) {
 	s, err := one(ctx, k, ref)
 	if err != nil {
 		return s, err
 	}
 	ctx, cancel := k.flags.bounded(ctx)
 	defer cancel()
-	return k.client.Resume(ctx, sourceRef(s))
+	return k.client.Resume(ctx, sourceRef(s), why)
 }
 
 func (k *keptServer) events(ctx context.Context, q eventQuery) ([]api.Event, error) {

@@ -150,7 +150,7 @@ func (p *program) reconcileThere(ctx context.Context, f *reconcileFlags, k *kept
 func (p *program) askFor(ctx context.Context, k *keptServer, found []api.Source) error {
 	var errs []error
 	for _, s := range found {
-		_, _, err := k.client.Reconcile(ctx, sourceRef(s), 0)
+		_, _, err := k.client.Reconcile(ctx, sourceRef(s), k.as, 0)
 		if err == nil {
 			_, err = fmt.Fprintf(p.stdout, "%s: asked for\n", sourceName(sourceRef(s)))
 		}
@@ -183,7 +183,7 @@ func (r *row) reconcileBy(ctx context.Context, k *keptServer, ref source.Referen
 
 // run asks for a run and waits for its end.
 func (k *keptServer) run(ctx context.Context, ref source.Reference) (api.Source, error) {
-	s, ticket, err := k.client.Reconcile(ctx, ref, aWhile)
+	s, ticket, err := k.client.Reconcile(ctx, ref, k.as, aWhile)
 	if err != nil {
 		return s, err
 	}

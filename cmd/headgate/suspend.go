@@ -56,7 +56,7 @@ Exit codes: 0 done, 1 it was refused, or the server was not reached, 2 usage.`,
 		Args:    cobra.MinimumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			return asFailure(p.changeSources(c.Context(), f, args, func(ctx context.Context, k keeper, ref source.Reference) (api.Source, error) {
-				return k.resume(ctx, ref)
+				return k.resume(ctx, ref, f.change)
 			}))
 		},
 	}
@@ -79,7 +79,7 @@ func (p *program) changeSources(ctx context.Context, f *suspendFlags, args []str
 		return usage("-o %q: want table, wide or name", f.output)
 	}
 	if f.change.By == "" {
-		f.change.By, _ = p.lookup("USER")
+		f.change.By = p.caller().By
 	}
 	refs, err := references(args, false)
 	if err != nil {

@@ -12,6 +12,8 @@ type Writer struct {
 	http.ResponseWriter
 	Status int   // 0 until the answer has begun
 	Bytes  int64 // of the body
+
+	Before func(http.Header) // called once before the header is sent; nil for nothing
 }
 
 // Writing returns w as a Writer, a new one when it is none.
@@ -33,6 +35,9 @@ func Begun(w http.ResponseWriter) bool {
 func (a *Writer) WriteHeader(status int) {
 	if a.Status == 0 && status >= 200 {
 		a.Status = status
+		if a.Before != nil {
+			a.Before(a.Header())
+		}
 		a.extend()
 	}
 	a.ResponseWriter.WriteHeader(status)

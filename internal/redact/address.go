@@ -5,7 +5,8 @@ import (
 	"strings"
 )
 
-// Password returns an address without the password in it, and otherwise as it
+// Password returns an address without the password in it, or for http and
+// https without a user that has none, who is a token; and otherwise as it
 // was written. One that is no URL loses what [String] removes.
 func Password(address string) string {
 	u, err := url.Parse(address)
@@ -14,6 +15,10 @@ func Password(address string) string {
 	}
 	if _, has := u.User.Password(); has {
 		return u.Redacted()
+	}
+	if u.User != nil && (u.Scheme == "http" || u.Scheme == "https") {
+		u.User = url.User("xxxxx")
+		return u.String()
 	}
 	return address
 }

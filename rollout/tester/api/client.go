@@ -6,7 +6,8 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
-	"strings"
+
+	"github.com/headgate-io/headgate/internal/call"
 )
 
 // A Client calls the API of one test runner. Answers of the server that are not
@@ -57,14 +58,14 @@ func (c *Client) Gates(ctx context.Context, f Filter) ([]Gate, error) {
 	var answer struct {
 		Gates []Gate `json:"gates"`
 	}
-	err := c.call(ctx, "list gates", request{method: http.MethodGet, path: "gates", query: f.query(), answer: &answer})
+	err := c.call(ctx, "list gates", call.Request{Method: http.MethodGet, Path: "gates", Query: f.query()}, &answer)
 	return answer.Gates, err
 }
 
 // Gate returns one gate.
 func (c *Client) Gate(ctx context.Context, k Key) (Gate, error) {
 	var gate Gate
-	err := c.call(ctx, "look up "+k.String(), request{method: http.MethodGet, path: gatePath(k), answer: &gate})
+	err := c.call(ctx, "look up "+k.String(), call.Request{Method: http.MethodGet, Path: gatePath(k)}, &gate)
 	return gate, err
 }
 
@@ -83,14 +84,14 @@ func (c *Client) Reject(ctx context.Context, k Key, change Change) (Gate, error)
 
 func (c *Client) change(ctx context.Context, action string, k Key, change Change) (Gate, error) {
 	var gate Gate
-	err := c.call(ctx, action+" "+k.String(), request{method: http.MethodPost, path: gatePath(k, action), body: change, answer: &gate})
+	err := c.call(ctx, action+" "+k.String(), call.Request{Method: http.MethodPost, Path: gatePath(k, action), Body: change}, &gate)
 	return gate, err
 }
 
 // Link returns links that decide about what waits at k.
 func (c *Client) Link(ctx context.Context, k Key, r LinkRequest) (Link, error) {
 	var link Link
-	err := c.call(ctx, "link "+k.String(), request{method: http.MethodPost, path: gatePath(k, "link"), body: r, answer: &link})
+	err := c.call(ctx, "link "+k.String(), call.Request{Method: http.MethodPost, Path: gatePath(k, "link"), Body: r}, &link)
 	return link, err
 }
 
@@ -99,7 +100,7 @@ func (c *Client) Audit(ctx context.Context, f Filter) ([]Entry, error) {
 	var answer struct {
 		Entries []Entry `json:"entries"`
 	}
-	err := c.call(ctx, "read the audit trail", request{method: http.MethodGet, path: "audit", query: f.query(), answer: &answer})
+	err := c.call(ctx, "read the audit trail", call.Request{Method: http.MethodGet, Path: "audit", Query: f.query()}, &answer)
 	return answer.Entries, err
 }
 
@@ -108,31 +109,31 @@ func (c *Client) Runs(ctx context.Context, f Filter) ([]Run, error) {
 	var answer struct {
 		Runs []Run `json:"runs"`
 	}
-	err := c.call(ctx, "list runs", request{method: http.MethodGet, path: "runs", query: f.query(), answer: &answer})
+	err := c.call(ctx, "list runs", call.Request{Method: http.MethodGet, Path: "runs", Query: f.query()}, &answer)
 	return answer.Runs, err
 }
 
 // Run returns one run.
 func (c *Client) Run(ctx context.Context, id string) (Run, error) {
 	var run Run
-	err := c.call(ctx, "look up run "+id, request{method: http.MethodGet, path: join("runs", id), answer: &run})
+	err := c.call(ctx, "look up run "+id, call.Request{Method: http.MethodGet, Path: call.Join("runs", id)}, &run)
 	return run, err
 }
 
 // Output copies the output of a run to w; with follow until it has ended.
 func (c *Client) Output(ctx context.Context, id string, follow bool, w io.Writer) error {
-	r := request{method: http.MethodGet, path: join("runs", id, "output"), accept: "text/plain"}
+	r := call.Request{Method: http.MethodGet, Path: call.Join("runs", id, "output"), Accept: "text/plain"}
 	if follow {
-		r.query = url.Values{"follow": {"true"}}
+		r.Query = url.Values{"follow": {"true"}}
 	}
 	operation := "read the output of run " + id
-	resp, err := c.send(ctx, r)
+	resp, err := c.server().Send(ctx, r)
 	if err != nil {
-		return c.failed(operation, err)
+		return c.server().Failed(operation, err)
 	}
 	defer resp.Body.Close()
 	if _, err := io.Copy(w, resp.Body); err != nil {
-		return c.failed(operation, err)
+		return c.server().Failed(operation, err)
 	}
 	return nil
 }
@@ -140,23 +141,11 @@ func (c *Client) Output(ctx context.Context, id string, follow bool, w io.Writer
 // Cancel ends a run.
 func (c *Client) Cancel(ctx context.Context, id string) (Run, error) {
 	var run Run
-	err := c.call(ctx, "cancel run "+id, request{method: http.MethodPost, path: join("runs", id, "cancel"), answer: &run})
+	err := c.call(ctx, "cancel run "+id, call.Request{Method: http.MethodPost, Path: call.Join("runs", id, "cancel")}, &run)
 	return run, err
 }
 
 // gatePath is the path of a gate, or of an action on it.
 func gatePath(k Key, action ...string) string {
-	return join(append([]string{"gates", string(k.Kind), k.Namespace, k.Name, k.Gate}, action...)...)
-}
-
-// join returns the path of segments, "" when one of them cannot be in a path.
-func join(segments ...string) string {
-	escaped := make([]string, len(segments))
-	for i, s := range segments {
-		if s == "" || s == "." || s == ".." {
-			return ""
-		}
-		escaped[i] = url.PathEscape(s)
-	}
-	return strings.Join(escaped, "/")
+	return call.Join(append([]string{"gates", string(k.Kind), k.Namespace, k.Name, k.Gate}, action...)...)
 }

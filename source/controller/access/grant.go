@@ -49,6 +49,21 @@ func (g Grant) Debug() error {
 	return nil
 }
 
+// May returns what the caller may do, with some objects at least: of fetch, read,
+// change and debug.
+func (g Grant) May() []string {
+	may := []string{} // [] and not null
+	for _, what := range []string{fetch, read, change} {
+		if s := g.of.Scope(); g.of.All() || s != nil && s.allows(what) {
+			may = append(may, what)
+		}
+	}
+	if g.Debug() == nil {
+		may = append(may, debug)
+	}
+	return may
+}
+
 func (g Grant) may(what string, ref source.Reference) error {
 	s := g.of.Scope()
 	switch {

@@ -3,7 +3,6 @@ package server
 import (
 	"cmp"
 	"context"
-	"log/slog"
 	"net"
 	"net/http"
 	"time"
@@ -75,7 +74,7 @@ func (s *Server) Listen(ctx context.Context, e Endpoint) (*Listener, error) {
 	tcp, err := listen.Open(ctx, listen.Config{
 		Addr: cmp.Or(e.Addr, defaultAddr),
 		TLS: listen.TLS{Cert: e.Cert, Key: e.Key, ClientCA: e.ClientCA, Optional: e.Optional,
-			Warn: func(err error) { s.connections().Error("certificates", "problem", err.Error()) }},
+			Warn: func(err error) { s.logger().Error("certificates", "problem", err.Error()) }},
 		Asks: s.Guard.Required(), Insecure: e.Insecure, BaseURL: s.BaseURL, MaxConns: e.MaxConns, PerAddress: e.PerAddress,
 	})
 	if err != nil {
@@ -98,7 +97,8 @@ func (l *Listener) Serve(ctx context.Context) error {
 		Handler: l.tcp.Local(l.server.Handler(), l.server.refuseMisdirected),
 		Request: requestTime,
 		Grace:   l.grace,
-		Problem: func(text string) { l.server.connections().Warn("connection", "problem", text) },
+		Stop:    l.server.Shutdown,
+		Problem: func(text string) { l.server.logger().Warn("connection", "problem", text) },
 	}.Serve(ctx, at...)
 }
 
@@ -116,16 +116,6 @@ func (l *Listener) Close() error {
 
 // refuseMisdirected answers a request for a host that is not this machine.
 func (s *Server) refuseMisdirected(w http.ResponseWriter, r *http.Request, host listen.Misdirected) {
-	if _, ok := s.misdirected.Allow(time.Now()); ok {
-		s.connections().Warn("refused", "reason", "host", "cause", host.Error())
-	}
+	s.observeDenial(r, host)
 	answer.Text(w, http.StatusForbidden, listen.MisdirectedText)
-}
-
-// connections returns the log of what is wrong with connections.
-func (s *Server) connections() *slog.Logger {
-	if s.Log == nil {
-		return slog.New(slog.DiscardHandler)
-	}
-	return s.Log
 }

@@ -1,0 +1,227 @@
+// Package call sends the requests of the clients of this module's own servers.
+//
+// Redirects are followed within the origin of the server alone, and only when
+// they repeat the request. Answers are bounded. Errors never show the token.
+package call
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/headgate-io/headgate/internal/listen"
+	"github.com/headgate-io/headgate/internal/origin"
+	"github.com/headgate-io/headgate/internal/redact"
+)
+
+const (
+	prefix       = "/api/v1/"
+	maxAnswer    = 64 << 20 // bytes of a JSON answer
+	maxProblem   = 64 << 10 // bytes of an error answer
+	maxReason    = 2000     // bytes of its reason
+	maxRedirects = 10
+)
+
+// A Server is whom to call.
+type Server struct {
+	Name   string       // what it is, as test runner
+	URL    string       // base, as http://127.0.0.1:8080; a path prefix stays
+	Socket string       // path of its socket; URL is not used then
+	Token  string       // sent as bearer token; "" for none
+	HTTP   *http.Client // nil for one of its own
+
+	Problem func(status int, reason string) error // makes the error of an answer from 300 on
+}
+
+// A Request is one call of the API.
+type Request struct {
+	Method string
+	Path   string // below /api/v1/, escaped; see Join
+	Query  url.Values
+	Body   any    // sent as JSON; nil for none
+	Accept string // default application/json
+	LastID string // the header Last-Event-ID; "" for none
+}
+
+// Join returns the path of segments, "" when one of them cannot be in a path.
+func Join(segments ...string) string {
+	escaped := make([]string, len(segments))
+	for i, s := range segments {
+		if s == "" || s == "." || s == ".." {
+			return ""
+		}
+		escaped[i] = url.PathEscape(s)
+	}
+	return strings.Join(escaped, "/")
+}
+
+// JSON makes a request and decodes its answer. It returns the status of the
+// answer. Operation begins the error.
+func (s Server) JSON(ctx context.Context, operation string, r Request, answer any) (int, error) {
+	resp, err := s.Send(ctx, r)
+	if err != nil {
+		return 0, s.Failed(operation, err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
+	switch {
+	case err != nil:
+	case len(text) > maxAnswer:
+		err = fmt.Errorf("the answer has more than %d MiB: select less", maxAnswer>>20)
+	default:
+		if err = json.Unmarshal(text, answer); err != nil {
+			err = fmt.Errorf("the answer is not that of a %s: %w", s.Name, err)
+		}
+	}
+	return resp.StatusCode, s.Failed(operation, err)
+}
+
+// Failed returns err as an error of an operation; nil stays nil.
+func (s Server) Failed(operation string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return redact.Error(fmt.Errorf("%s: %w", operation, err), s.Token)
+}
+
+// Send makes a request. The caller closes the body of the answer, whose status
+// is below 300.
+func (s Server) Send(ctx context.Context, r Request) (*http.Response, error) {
+	req, err := s.prepare(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := s.client().Do(req)
+	if err != nil {
+		if outer, is := errors.AsType[*url.Error](err); is {
+			err = outer.Err // what it adds is the URL
+		}
+		return nil, fmt.Errorf("%s: %w", s.place(req.URL), err)
+	}
+	if resp.StatusCode < 300 {
+		return resp, nil
+	}
+	defer resp.Body.Close()
+	return nil, s.Problem(resp.StatusCode, reason(resp))
+}
+
+// place returns where a request goes, as errors name it.
+func (s Server) place(u *url.URL) string {
+	if s.Socket != "" {
+		return s.Socket
+	}
+	return redact.URL(u)
+}
+
+func (s Server) prepare(ctx context.Context, r Request) (*http.Request, error) {
+	base, err := url.Parse(s.URL)
+	if s.Socket != "" {
+		base, err = &url.URL{Scheme: "http", Host: "localhost"}, nil
+	}
+	switch {
+	case err != nil || base.Scheme != "http" && base.Scheme != "https" || base.Host == "":
+		return nil, fmt.Errorf("the URL of the %s has to be http://HOST or https://HOST", s.Name)
+	case r.Path == "":
+		return nil, errors.New("a name is empty or made of dots, which no path of the API can have")
+	}
+	at := *base
+	path := strings.TrimRight(base.EscapedPath(), "/") + prefix + r.Path
+	if at.Path, err = url.PathUnescape(path); err != nil {
+		return nil, err
+	}
+	at.RawPath, at.RawQuery, at.Fragment = path, r.Query.Encode(), ""
+	var body io.Reader
+	if r.Body != nil {
+		text, err := json.Marshal(r.Body)
+		if err != nil {
+			return nil, err
+		}
+		body = bytes.NewReader(text)
+	}
+	req, err := http.NewRequestWithContext(ctx, r.Method, at.String(), body)
+	if err != nil {
+		return nil, err
+	}
+	s.address(req, r)
+	return req, nil
+}
+
+// address sets the header of a request.
+func (s Server) address(req *http.Request, r Request) {
+	if r.Body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	if r.Accept == "" {
+		r.Accept = "application/json"
+	}
+	req.Header.Set("Accept", r.Accept)
+	if r.LastID != "" {
+		req.Header.Set("Last-Event-ID", r.LastID)
+	}
+	if s.Token != "" {
+		req.Header.Set("Authorization", "Bearer "+s.Token)
+	}
+}
+
+// client returns the HTTP client, which follows redirects within one origin
+// that repeat the request.
+func (s Server) client() *http.Client {
+	own := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	switch {
+	case s.Socket != "":
+		own.Transport = &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return listen.DialSocket(ctx, s.Socket)
+		}}
+	case s.HTTP != nil:
+		own = *s.HTTP
+	}
+	own.CheckRedirect = func(req *http.Request, via []*http.Request) error {
+		switch {
+		case origin.Of(req.URL) != origin.Of(via[0].URL):
+			return fmt.Errorf("redirect to another server, %s: give that as the URL if it is right", redact.URL(req.URL))
+		case req.Method != via[0].Method:
+			return fmt.Errorf("redirect to %s that would not repeat the request", redact.URL(req.URL))
+		case len(via) > maxRedirects:
+			return errors.New("too many redirects")
+		}
+		return nil
+	}
+	return &own
+}
+
+// reason reads why an answer is an error, "" when it does not tell.
+func reason(resp *http.Response) string {
+	text, _ := io.ReadAll(io.LimitReader(resp.Body, maxProblem))
+	var p struct {
+		Reason string `json:"reason"`
+	}
+	kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
+	if json.Unmarshal(text, &p) != nil || p.Reason == "" {
+		p.Reason = ""
+		if kind == "text/plain" {
+			p.Reason = string(text)
+		}
+	}
+	p.Reason = redact.String(p.Reason)
+	if len(p.Reason) > maxReason {
+		p.Reason = strings.ToValidUTF8(p.Reason[:maxReason], "") + "…"
+	}
+	return p.Reason
+}
+
+// Status returns the text of an error of an answer.
+func Status(status int, reason string) string {
+	text := fmt.Sprintf("status %d", status)
+	if reason == "" {
+		return strings.TrimSpace(text + " " + http.StatusText(status))
+	}
+	return text + ": " + reason
+}

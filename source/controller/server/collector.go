@@ -1,0 +1,92 @@
+package server
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/headgate-io/headgate/source"
+	"github.com/headgate-io/headgate/source/controller"
+)
+
+// A collector reads what the controller and its objects are now, when somebody asks.
+// There are three series an object.
+type collector struct{ server *Server }
+
+func desc(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc(metricPrefix+name, help, labels, nil)
+}
+
+var (
+	phasesDesc   = desc("sources", "Sources, by what they are doing.", "phase")
+	defectsDesc  = desc("defects", "Documents that cannot be read.")
+	queueDesc    = desc("queue_depth", "Sources that are due and wait for their turn.")
+	oldestDesc   = desc("queue_oldest_seconds", "Time that the first of those that are due has waited.")
+	runningDesc  = desc("running", "Reconciliations under way.")
+	fetchingDesc = desc("fetching", "Contents that are being fetched and packed.")
+	startDesc    = desc("start_time_seconds", "Unix time at which the server began.")
+
+	readyDesc   = desc("source_ready", "Whether a source is ready: 1, 0, or -1 when that is not known.", "kind", "namespace", "name")
+	staleDesc   = desc("source_staleness_ratio", "Time since the origin of a source last answered, over its interval; since the server began when it has not yet. Above 2 it is overdue.", "kind", "namespace", "name")
+	checkedDesc = desc("source_checked_timestamp_seconds", "Unix time at which the origin of a source last answered, 0 when it has not since the server began.", "kind", "namespace", "name")
+)
+
+// phases are those that are counted from the beginning.
+var phases = []controller.Phase{
+	controller.Idle, controller.Queued, controller.Running, controller.Blocked, controller.Stalled, controller.Suspended, controller.Removed,
+}
+
+// readiness as a number.
+var readyNumbers = map[string]float64{"True": 1, "False": 0, "Unknown": -1}
+
+func (c collector) Describe(out chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{phasesDesc, defectsDesc, queueDesc, oldestDesc, runningDesc, fetchingDesc, startDesc, readyDesc, staleDesc, checkedDesc} {
+		out <- d
+	}
+}
+
+func (c collector) Collect(out chan<- prometheus.Metric) {
+	gauge := func(d *prometheus.Desc, value float64, labels ...string) {
+		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)
+	}
+	stats := c.server.Controller.Stats()
+	gauge(defectsDesc, float64(len(c.server.Controller.Defects())))
+	gauge(queueDesc, float64(stats.Queued))
+	gauge(oldestDesc, stats.Oldest.Seconds())
+	gauge(runningDesc, float64(stats.Running))
+	gauge(fetchingDesc, float64(stats.Fetching))
+	gauge(startDesc, unix(c.server.started))
+	count := map[controller.Phase]int{}
+	now := time.Now()
+	for _, v := range c.server.Controller.Views() {
+		count[v.Phase]++
+		if v.Phase == controller.Removed {
+			continue
+		}
+		ref := source.ReferenceTo(v.Object)
+		labels := []string{ref.Kind, ref.Namespace, ref.Name}
+		gauge(readyDesc, readyNumbers[readyOf(v).Status], labels...)
+		if every := v.Object.Interval(); every > 0 && v.Phase != controller.Suspended {
+			gauge(checkedDesc, unix(v.Checked), labels...)
+			gauge(staleDesc, float64(now.Sub(later(v.Checked, c.server.started)))/float64(every), labels...)
+		}
+	}
+	for _, phase := range phases {
+		gauge(phasesDesc, float64(count[phase]), string(phase))
+	}
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// unix returns seconds since 1970, 0 for the zero time.
+func unix(t time.Time) float64 {
+	if t.IsZero() {
+		return 0
+	}
+	return float64(t.UnixMilli()) / 1000
+}
