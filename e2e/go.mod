@@ -9,13 +9,14 @@ require (
 	github.com/chromedp/cdproto v0.159.0
 	github.com/chromedp/chromedp v0.23.0
 	github.com/fluxcd/flagger v1.44.0
+	github.com/fluxcd/pkg/apis/event v0.27.2
 	github.com/fluxcd/pkg/http/fetch v0.25.0
 	github.com/fluxcd/pkg/oci v0.69.0
 	github.com/fluxcd/pkg/tar v1.2.0
 	github.com/google/go-containerregistry v0.22.1
 	github.com/headgate-io/headgate v0.0.0-00010101000000-000000000000
 	github.com/minio/minio-go/v7 v7.4.1
-	k8s.io/api v0.36.2
+	k8s.io/api v0.36.4
 	sigs.k8s.io/yaml v1.6.0
 )
 
@@ -130,7 +131,7 @@ require (
 	gopkg.in/evanphx/json-patch.v4 v4.13.0 // indirect
 	gopkg.in/inf.v0 v0.9.1 // indirect
 	gopkg.in/ini.v1 v1.67.3 // indirect
-	k8s.io/apimachinery v0.36.2 // indirect
+	k8s.io/apimachinery v0.36.4 // indirect
 	k8s.io/client-go v0.36.2 // indirect
 	k8s.io/klog/v2 v2.140.0 // indirect
 	k8s.io/kube-openapi v0.0.0-20260317180543-43fb72c5454a // indirect
@@ -141,5 +142,5 @@ require (
 	knative.dev/serving v0.49.1 // indirect
 	sigs.k8s.io/json v0.0.0-20250730193827-2d320260d730 // indirect
 	sigs.k8s.io/randfill v1.0.0 // indirect
-	sigs.k8s.io/structured-merge-diff/v6 v6.3.2 // indirect
+	sigs.k8s.io/structured-merge-diff/v6 v6.3.3 // indirect
 )
