@@ -9,7 +9,7 @@ FUZZTIME ?= 20s
 BENCHFLAGS ?=
 TARGETS := linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64 windows/arm64
 
-.PHONY: help build test race lint vuln fuzz e2e bench-git bench-oci bench-bucket bench-chart bench-rollout bench-tester bench-size cross tidy
+.PHONY: help build test race lint vuln fuzz e2e bench-git bench-oci bench-bucket bench-chart bench-rollout bench-tester bench-serve bench-size cross tidy
 
 help: ## list what can be made
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' Makefile | expand -t 14
@@ -65,6 +65,9 @@ bench-rollout: ## compare calling webhooks by one client with a client for each 
 bench-tester: ## compare the test runner with the load tester of Flagger, side by side
 	@.ci/servers loadtester
 	cd bench && $(GO) run ./tester $(BENCHFLAGS)
+
+bench-serve: ## measure continuous mode, and the serving of artifacts side by side with nginx
+	cd bench && $(GO) run ./serve $(BENCHFLAGS)
 
 bench-size: ## count what a user of the library links
 	@cd bench && $(GO) run ./size

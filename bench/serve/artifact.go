@@ -1,0 +1,236 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"text/tabwriter"
+	"time"
+
+	"github.com/headgate-io/headgate/artifact"
+	"github.com/headgate-io/headgate/bench/contest"
+	"github.com/headgate-io/headgate/source/controller"
+	"github.com/headgate-io/headgate/source/controller/server"
+)
+
+const (
+	artifactBytes = 30 << 20
+	downloaders   = 64
+	turn          = 2 * time.Second // of each contestant, in a round
+	leastShare    = 0.8             // of what nginx sends
+)
+
+// storeEnv is where the child finds its store.
+const storeEnv = "HEADGATE_BENCH_STORE"
+
+// A site serves the artifact.
+type site struct {
+	name, addr string
+	stop       func() error
+	rates      []float64 // bytes a second, of each turn
+}
+
+// artifactRow has 64 clients download an artifact of 30 MiB from headgate and
+// from nginx, which take turns; each is processes of its own.
+func artifactRow(ctx context.Context, o contest.Options) (missed int, err error) {
+	temp, err := os.MkdirTemp("", "headgate-bench-")
+	if err != nil {
+		return 0, err
+	}
+	defer os.RemoveAll(temp)
+	a, err := storeArtifact(ctx, temp)
+	if err != nil {
+		return 0, err
+	}
+	sites, err := startSites(ctx, temp, o.Only)
+	defer func() {
+		for _, s := range sites {
+			err = errors.Join(err, s.stop())
+		}
+	}()
+	if err != nil {
+		return 0, err
+	}
+	for round := -1; round < o.Runs; round++ {
+		for _, s := range sites {
+			if err := s.compare(a); round < 0 && err != nil {
+				return 0, err
+			}
+			rate, err := download(s.addr, a.Path, downloaders, turn)
+			if err != nil {
+				return 0, fmt.Errorf("%s: %w", s.name, err)
+			}
+			if round >= 0 {
+				s.rates = append(s.rates, rate)
+			}
+		}
+	}
+	return reportSites(sites), nil
+}
+
+// storeArtifact makes a store with an artifact that cannot be compressed.
+func storeArtifact(ctx context.Context, dir string) (artifact.Artifact, error) {
+	s, err := artifact.OpenStore(artifact.StoreConfig{Dir: filepath.Join(dir, "store")})
+	if err != nil {
+		return artifact.Artifact{}, err
+	}
+	defer s.Close()
+	return s.Put(ctx, "gitrepository/default/app", "app.tar.gz", func(w io.Writer) error {
+		_, err := io.CopyN(w, rand.NewChaCha8([32]byte{1}), artifactBytes)
+		return err
+	})
+}
+
+func startSites(ctx context.Context, temp string, only bool) (sites []*site, err error) {
+	ours, err := startOurs(ctx, temp)
+	if err != nil {
+		return nil, err
+	}
+	sites = append(sites, ours)
+	if only {
+		return sites, nil
+	}
+	theirs, err := startNginx(ctx, temp)
+	if err == nil {
+		sites = append(sites, theirs)
+	}
+	return sites, err
+}
+
+// startOurs starts this program as the server of the store.
+func startOurs(ctx context.Context, temp string) (*site, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.CommandContext(ctx, self, "artifact-server")
+	cmd.Env = append(os.Environ(), storeEnv+"="+filepath.Join(temp, "store"))
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	s := &site{name: "headgate", stop: func() error { return errors.Join(cmd.Process.Signal(syscall.SIGTERM), cmd.Wait()) }}
+	if _, err := fmt.Fscanln(out, &s.addr); err != nil {
+		return nil, errors.Join(err, s.stop())
+	}
+	return s, nil
+}
+
+// artifactServer serves a store as headgate serve does, until it is told to end.
+func artifactServer() error {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	store, err := artifact.OpenStore(artifact.StoreConfig{Dir: os.Getenv(storeEnv)})
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	s := &server.Server{Store: store, Controller: new(controller.Controller)}
+	l, err := s.Listen(ctx, server.Endpoint{Addr: "127.0.0.1:0"})
+	if err != nil {
+		return err
+	}
+	fmt.Println(strings.TrimPrefix(l.URL, "http://"))
+	return l.Serve(ctx)
+}
+
+const nginxConfig = `daemon off; worker_processes auto; pid %[1]s/nginx.pid; error_log %[1]s/nginx.log warn;
+%[3]s
+events { worker_connections 1024; }
+http {
+  access_log off; sendfile on; tcp_nopush on; default_type application/octet-stream;
+  client_body_temp_path %[1]s; proxy_temp_path %[1]s; fastcgi_temp_path %[1]s; uwsgi_temp_path %[1]s; scgi_temp_path %[1]s;
+  server { listen %[2]s; root %[1]s/store; }
+}
+`
+
+func startNginx(ctx context.Context, temp string) (*site, error) {
+	path, err := exec.LookPath("nginx")
+	if err != nil {
+		if path, err = exec.LookPath("/usr/sbin/nginx"); err != nil {
+			return nil, fmt.Errorf("%w: .ci/servers installs it; -headgate does without", err)
+		}
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0") // a port that is free
+	if err != nil {
+		return nil, err
+	}
+	addr := l.Addr().String()
+	l.Close()
+	user := ""
+	if os.Getuid() == 0 {
+		user = "user root;" // so that its workers can read the store
+	}
+	config := filepath.Join(temp, "nginx.conf")
+	if err := os.WriteFile(config, fmt.Appendf(nil, nginxConfig, temp, addr, user), 0o600); err != nil {
+		return nil, err
+	}
+	var said bytes.Buffer
+	cmd := exec.CommandContext(ctx, path, "-c", config, "-e", filepath.Join(temp, "nginx.log"))
+	cmd.Stderr = &said
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	s := &site{name: "nginx", addr: addr, stop: func() error { return errors.Join(cmd.Process.Signal(syscall.SIGTERM), cmd.Wait()) }}
+	for range 500 {
+		if c, err := net.Dial("tcp", addr); err == nil {
+			return s, c.Close()
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	return nil, errors.Join(fmt.Errorf("nginx does not listen: %s", said.String()), s.stop())
+}
+
+// compare has a site serve what was stored.
+func (s *site) compare(a artifact.Artifact) error {
+	resp, err := http.Get("http://" + s.addr + "/" + a.Path)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	h := sha256.New()
+	n, err := io.Copy(h, resp.Body)
+	if got := "sha256:" + hex.EncodeToString(h.Sum(nil)); err != nil || got != a.Digest {
+		return fmt.Errorf("%s: %s, %d bytes, %s, %w", s.name, resp.Status, n, got, err)
+	}
+	return nil
+}
+
+func middle(list []float64) float64 {
+	list = slices.Sorted(slices.Values(list))
+	return list[len(list)/2]
+}
+
+func reportSites(sites []*site) (missed int) {
+	fmt.Printf("\nAn artifact of %d MiB, %d clients, turns of %s:\n\n", artifactBytes>>20, downloaders, turn)
+	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(w, "\tMB/s\tleast\tmost\t")
+	for _, s := range sites {
+		fmt.Fprintf(w, "%s\t%.0f\t%.0f\t%.0f\t\n", s.name, middle(s.rates)/1e6, slices.Min(s.rates)/1e6, slices.Max(s.rates)/1e6)
+	}
+	w.Flush()
+	goal := contest.Goal{What: "bytes a second of nginx to those of headgate", Number: -1, Limit: 1 / leastShare}
+	if len(sites) == 2 {
+		goal.Number = middle(sites[1].rates) / middle(sites[0].rates)
+		fmt.Printf("\nheadgate sends %.2f × what nginx does, at least %.2f\n", 1/goal.Number, leastShare)
+	}
+	return contest.Judge(os.Stdout, []contest.Goal{goal})
+}

@@ -1,0 +1,36 @@
+package main
+
+import (
+	"io"
+	"net"
+	"syscall"
+)
+
+// nowhere is not written to.
+var nowhere = make([]byte, 4<<20)
+
+// drop takes up to n bytes from a connection. The system drops them: it does not
+// copy what is asked for with MSG_TRUNC.
+func drop(c *net.TCPConn, n int64) (dropped int64, err error) {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	var got int
+	var failed error
+	err = raw.Read(func(fd uintptr) bool {
+		for failed = syscall.EINTR; failed == syscall.EINTR; {
+			got, _, failed = syscall.Recvfrom(int(fd), nowhere[:min(n, int64(len(nowhere)))], syscall.MSG_TRUNC)
+		}
+		return failed != syscall.EAGAIN
+	})
+	switch {
+	case err != nil:
+		return 0, err
+	case failed != nil:
+		return 0, failed
+	case got == 0:
+		return 0, io.ErrUnexpectedEOF
+	}
+	return int64(got), nil
+}

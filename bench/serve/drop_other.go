@@ -1,0 +1,15 @@
+//go:build !linux
+
+package main
+
+import (
+	"io"
+	"net"
+)
+
+// drop takes up to n bytes from a connection.
+func drop(c *net.TCPConn, n int64) (dropped int64, err error) {
+	buf := make([]byte, min(n, 256<<10))
+	read, err := io.ReadAtLeast(c, buf, 1)
+	return int64(read), err
+}
