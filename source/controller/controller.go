@@ -1,6 +1,3 @@
-// Package controller keeps any number of sources up to date with their origins
-// for as long as it runs: it is to a set of objects what [source.Reconciler] is
-// to one.
 package controller
 
 import (
