@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/input"
 	cdplog "github.com/chromedp/cdproto/log"
 	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/cdproto/runtime"
@@ -124,6 +125,16 @@ func (p *tab) press(keys ...string) {
 	p.t.Helper()
 	for _, key := range keys {
 		p.do(chromedp.KeyEvent(key))
+	}
+}
+
+// strike strikes one key as a keyboard does: its character does not come when a
+// listener has prevented that, which press would send regardless.
+func (p *tab) strike(key string) {
+	p.t.Helper()
+	for _, kind := range []input.DispatchKeyEventType{input.DispatchKeyEventTypeKeyDown, input.DispatchKeyEventTypeKeyUp} {
+		_, err := chromedp.Call(p.ctx, input.DispatchKeyEvent, input.DispatchKeyEventParams{Type: kind, Key: key, Text: key})
+		check(p.t, err)
 	}
 }
 

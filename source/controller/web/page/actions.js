@@ -8,7 +8,7 @@ import { inline, span, trouble } from "./words.js";
 
 export const target = (source, ...more) => path("sources", source.kind, source.namespace, source.name, ...more);
 
-const outcomes = { stored: "a new artifact was stored", unchanged: "nothing has changed", waiting: "it waits", failed: "failed", stalled: "stalled" };
+const outcomes = { __proto__: null, stored: "a new artifact was stored", unchanged: "nothing has changed", waiting: "it waits", failed: "failed", stalled: "stalled" };
 
 // result words how a run ended.
 export function result(run) {

@@ -63,7 +63,10 @@ const stored = (app, { artifact, ...source }) => h("div", { class: "stack" },
     .map(([name, value]) => h("div", null, h("dt", null, remote(name, "code")), h("dd", null, remote(value))))),
   links({ artifact, ...source }));
 
-const truth = { True: "good", False: "bad" };
+// What is good about a condition; others say what is going on, or wrong.
+const wanted = ["Ready", "ArtifactInStorage", "SourceVerified"];
+const truth = { __proto__: null, True: "good", False: "bad" };
+const looks = ({ type, status }) => (wanted.includes(type) && truth[status]) || (/Failed$/.test(type) && status === "True" ? "bad" : "off");
 
 function conditionSection() {
   const part = listing({
@@ -71,14 +74,14 @@ function conditionSection() {
     columns: ["Type", "Status", "Reason", "Message", "Since"],
     keyOf: (condition) => condition.type,
     cells: (condition) => [
-      remote(condition.type), badge(inline(condition.status), condition.type === "Stalled" ? "off" : truth[condition.status] ?? "off"), remote(condition.reason),
+      remote(condition.type), badge(inline(condition.status), looks(condition)), remote(condition.reason),
       h("span", { class: "why" }, remote(condition.message)), ago(condition.lastTransitionTime),
     ],
   });
   return { node: part.node, show: (all = []) => part.show(all, all.length ? "" : "It has none.") };
 }
 
-const outcomes = { stored: "good", unchanged: "good", waiting: "warn", failed: "bad", stalled: "stop" };
+const outcomes = { __proto__: null, stored: "good", unchanged: "good", waiting: "warn", failed: "bad", stalled: "stop" };
 
 function runSection(app, source) {
   const part = listing({

@@ -7,7 +7,7 @@ import { pages } from "./live.js";
 import { nameOf, route } from "./sources.js";
 import { inline } from "./words.js";
 
-const severities = { trace: "off", info: "good", error: "bad" };
+const severities = { __proto__: null, trace: "off", info: "good", error: "bad" };
 
 // eventSection lists events, newest first: those that query selects.
 export function eventSection(app, level, query, before) {

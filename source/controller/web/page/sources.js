@@ -5,6 +5,7 @@ import { exact, inline, when } from "./words.js";
 
 // States of a source, the worst first: what it is called, and how it looks.
 export const states = {
+  __proto__: null,
   stalled: ["Stalled", "stop"],
   "not-ready": ["Not ready", "bad"],
   reconciling: ["Reconciling", "busy"],
@@ -15,12 +16,12 @@ export const states = {
 const ranks = Object.keys(states);
 
 // What a source is doing besides, by its phase.
-const doing = { queued: ["queued", "warn"], running: ["running", "busy"], blocked: ["waits", "warn"] };
+const doing = { __proto__: null, queued: ["queued", "warn"], running: ["running", "busy"], blocked: ["waits", "warn"] };
 
 export function stateName(source) {
   if (source.phase === "removed" || source.phase === "stalled") return source.phase;
   if (source.suspended || source.phase === "suspended") return "suspended";
-  return { True: "ready", False: "not-ready" }[source.ready] ?? "reconciling";
+  return { __proto__: null, True: "ready", False: "not-ready" }[source.ready] ?? "reconciling";
 }
 
 export function stateOf(source) {

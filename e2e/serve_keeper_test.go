@@ -1,0 +1,286 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/headgate-io/headgate/source"
+	"github.com/headgate-io/headgate/source/controller/api"
+	serveweb "github.com/headgate-io/headgate/source/controller/web"
+)
+
+// A keeper answers the HTTP API of a server of sources with what a test puts
+// there: states, names and messages that origins do not give at will, and as
+// many as it takes. The page cannot tell.
+type keeper struct {
+	t      *testing.T
+	url    string
+	server *http.Server
+
+	mu       sync.Mutex
+	sources  map[string]api.Source
+	runs     map[string][]api.Run
+	events   []api.Event
+	files    []api.File
+	defects  []string
+	session  api.Session
+	changed  chan struct{} // closed by the next change
+	log      []string      // keys of what changed, in order
+	requests []string      // that were made with POST: METHOD PATH BODY
+}
+
+func keyOf(kind, namespace, name string) string { return kind + "/" + namespace + "/" + name }
+
+// keep serves the page and its API on loopback.
+func keep(t *testing.T, sources ...api.Source) *keeper {
+	t.Helper()
+	s := &keeper{t: t, sources: map[string]api.Source{}, runs: map[string][]api.Run{}, changed: make(chan struct{}),
+		session: api.Session{May: []string{"fetch", "read", "change"}}}
+	for _, one := range sources {
+		s.sources[keyOf(one.Kind, one.Namespace, one.Name)] = one
+	}
+	s.open("127.0.0.1:0")
+	t.Cleanup(func() { s.server.Close() })
+	return s
+}
+
+// open begins to serve at an address.
+func (s *keeper) open(addr string) {
+	s.t.Helper()
+	l, err := net.Listen("tcp", addr)
+	check(s.t, err)
+	s.url = "http://" + l.Addr().String()
+	mux := http.NewServeMux()
+	const one = "/api/v1/sources/{kind}/{namespace}/{name}"
+	mux.Handle("/ui/", serveweb.Handler())
+	mux.Handle("/ui", serveweb.Handler())
+	mux.HandleFunc("GET /api/v1/session", func(w http.ResponseWriter, r *http.Request) { s.answer(w, s.session) })
+	mux.HandleFunc("GET /api/v1/stats", s.serveStats)
+	mux.HandleFunc("GET /api/v1/watch", s.serveWatch)
+	mux.HandleFunc("GET /api/v1/events", s.serveEvents)
+	mux.HandleFunc("GET "+one, s.serveSource)
+	mux.HandleFunc("GET "+one+"/runs", s.serveRuns)
+	mux.HandleFunc("GET "+one+"/files", s.serveFiles)
+	mux.HandleFunc("POST "+one+"/{verb}", s.serveChange)
+	s.server = &http.Server{Handler: mux}
+	go s.server.Serve(l)
+}
+
+// restart ends all connections and serves at the same address again.
+func (s *keeper) restart(between func()) {
+	s.t.Helper()
+	check(s.t, s.server.Close())
+	between()
+	s.open(strings.TrimPrefix(s.url, "http://"))
+}
+
+// put changes a source, and tells those who watch.
+func (s *keeper) put(one api.Source) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	key := keyOf(one.Kind, one.Namespace, one.Name)
+	s.sources[key] = one
+	s.tell(key)
+}
+
+// edit changes a source in place.
+func (s *keeper) edit(key string, change func(*api.Source)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	one := s.sources[key]
+	change(&one)
+	s.sources[key] = one
+	s.tell(key)
+}
+
+// ends ends a run of a source.
+func (s *keeper) ends(key string, run api.Run, change func(*api.Source)) {
+	s.mu.Lock()
+	s.runs[key] = append([]api.Run{run}, s.runs[key]...)
+	s.mu.Unlock()
+	s.edit(key, func(one *api.Source) {
+		one.Phase, one.Last, one.Checked = "idle", &run, time.Now()
+		change(one)
+	})
+}
+
+func (s *keeper) remove(key string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.sources, key)
+	s.tell(key)
+}
+
+func (s *keeper) tell(key string) {
+	s.log = append(s.log, key)
+	close(s.changed)
+	s.changed = make(chan struct{})
+}
+
+func (s *keeper) asked() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.requests)
+}
+
+func (s *keeper) answer(w http.ResponseWriter, v any) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.answerLocked(w, 200, v)
+}
+
+func (s *keeper) answerLocked(w http.ResponseWriter, status int, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	json.NewEncoder(w).Encode(v)
+}
+
+func (s *keeper) serveStats(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	stats := api.Stats{Objects: len(s.sources), Phases: map[string]int{}, Ready: map[string]int{}, Defects: s.defects}
+	for _, one := range s.sources {
+		stats.Phases[one.Phase]++
+		stats.Ready[one.Ready]++
+	}
+	s.answerLocked(w, 200, stats)
+}
+
+func (s *keeper) serveSource(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	one, found := s.sources[keyOf(r.PathValue("kind"), r.PathValue("namespace"), r.PathValue("name"))]
+	if !found {
+		s.answerLocked(w, 404, api.Problem{Status: 404, Reason: "there is no such source"})
+		return
+	}
+	s.answerLocked(w, 200, one)
+}
+
+func (s *keeper) serveRuns(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.answerLocked(w, 200, map[string]any{"runs": s.runs[keyOf(r.PathValue("kind"), r.PathValue("namespace"), r.PathValue("name"))]})
+}
+
+func (s *keeper) serveEvents(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	q := r.URL.Query()
+	chosen := []api.Event{}
+	for _, e := range s.events {
+		o := e.InvolvedObject
+		if (q.Get("name") == "" || keyOf(o.Kind, o.Namespace, o.Name) == keyOf(q.Get("kind"), q.Get("namespace"), q.Get("name"))) &&
+			(q.Get("severity") == "" || q.Get("severity") == e.Severity) {
+			chosen = append(chosen, e)
+		}
+	}
+	if limit, err := strconv.Atoi(q.Get("limit")); err == nil && len(chosen) > limit {
+		chosen = chosen[len(chosen)-limit:]
+	}
+	s.answerLocked(w, 200, map[string]any{"events": chosen})
+}
+
+func (s *keeper) serveFiles(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	after := r.URL.Query().Get("after")
+	limit, err := strconv.Atoi(r.URL.Query().Get("limit"))
+	check(s.t, err)
+	from := slices.IndexFunc(s.files, func(f api.File) bool { return f.Path > after })
+	if from < 0 {
+		from = len(s.files)
+	}
+	to := min(from+limit, len(s.files))
+	answer := map[string]any{"files": s.files[from:to]}
+	if to < len(s.files) {
+		answer["next"] = s.files[to-1].Path
+	}
+	s.answerLocked(w, 200, answer)
+}
+
+func (s *keeper) serveChange(w http.ResponseWriter, r *http.Request) {
+	var change api.Change
+	if err := json.NewDecoder(r.Body).Decode(&change); err != nil {
+		http.Error(w, err.Error(), 400)
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	key := keyOf(r.PathValue("kind"), r.PathValue("namespace"), r.PathValue("name"))
+	one, found := s.sources[key]
+	s.requests = append(s.requests, r.PathValue("verb")+" "+key)
+	switch verb := r.PathValue("verb"); {
+	case !found:
+		s.answerLocked(w, 404, api.Problem{Status: 404, Reason: "there is no such source"})
+		return
+	case verb == "reconcile":
+		one.Phase = "running"
+		run := int64(1)
+		if one.Last != nil {
+			run = one.Last.Number + 1
+		}
+		s.sources[key] = one
+		s.tell(key)
+		s.answerLocked(w, 202, api.Ticket{Run: run})
+		return
+	case verb == "suspend":
+		one.Phase, one.Suspended = "suspended", true
+		one.Suspension = &source.Suspension{By: change.By, Reason: change.Reason, Since: time.Now()}
+	case verb == "resume":
+		one.Phase, one.Suspended, one.Suspension = "idle", false, nil
+	}
+	s.sources[key] = one
+	s.tell(key)
+	s.answerLocked(w, 200, one)
+}
+
+func (s *keeper) serveWatch(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "text/event-stream")
+	send := func(n api.Notice) {
+		b, err := json.Marshal(n)
+		check(s.t, err)
+		fmt.Fprintf(w, "data: %s\n\n", b)
+	}
+	s.mu.Lock()
+	seen := len(s.log)
+	keys := make([]string, 0, len(s.sources))
+	for key := range s.sources {
+		keys = append(keys, key)
+	}
+	slices.Sort(keys)
+	for _, key := range keys {
+		one := s.sources[key]
+		send(api.Notice{Source: &one})
+	}
+	send(api.Notice{Synced: true})
+	changed := s.changed
+	s.mu.Unlock()
+	for {
+		http.NewResponseController(w).Flush()
+		select {
+		case <-r.Context().Done():
+			return
+		case <-changed:
+		}
+		s.mu.Lock()
+		for _, key := range s.log[seen:] {
+			if one, found := s.sources[key]; found {
+				send(api.Notice{Source: &one})
+				continue
+			}
+			parts := strings.SplitN(key, "/", 3)
+			send(api.Notice{Gone: &api.Gone{Kind: parts[0], Namespace: parts[1], Name: parts[2]}})
+		}
+		seen, changed = len(s.log), s.changed
+		s.mu.Unlock()
+	}
+}
