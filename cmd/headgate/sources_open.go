@@ -140,13 +140,14 @@ func (w *warden) open(ctx context.Context, p *program, f *keepFlags, receivers [
 
 // openEvents opens what events come from and go to.
 func (w *warden) openEvents(f *keepFlags, receivers []notify.Receiver) (err error) {
-	if w.journal, err = journal.Open(journal.Config{Dir: filepath.Join(f.store, eventsDir)}); err != nil {
+	report := func(err error) { w.log.Warn("events", "problem", err.Error()) }
+	if w.journal, err = journal.Open(journal.Config{Dir: filepath.Join(f.store, eventsDir), Report: report}); err != nil {
 		return err
 	}
 	if len(receivers) > 0 {
 		host, _ := os.Hostname()
 		w.dispatcher, err = notify.Start(notify.Config{Receivers: receivers, Secrets: w.feed, Proxy: http.ProxyFromEnvironment, Instance: host,
-			Report: func(err error) { w.log.Warn("events", "problem", err.Error()) }})
+			Report: report})
 		if err != nil {
 			return &exitError{exitUsage, err}
 		}
