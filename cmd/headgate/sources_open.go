@@ -182,9 +182,7 @@ func (w *warden) hooks(f *keepFlags) *hook.Receiver {
 			grant, err := w.server.Guard.Identify(r)
 			return err == nil && grant.Change(ref) == nil
 		},
-		Observe: func(o hook.Outcome) {
-			w.log.Info("webhook", "object", o.Object.String(), "provider", o.Provider, "status", o.Status, "reason", o.Reason)
-		},
+		Observe: w.server.ObserveHook,
 	}
 }
 
