@@ -82,3 +82,16 @@ func (s *Store) removeEmpty(dir string) {
 		dir = path.Dir(dir)
 	}
 }
+
+// Tidy does for one object what [Store.Sweep] does for all: of one that has no
+// artifacts nothing stays. The caller does not hold its lock.
+func (s *Store) Tidy(dir string) error {
+	err := checkDir(dir)
+	if err == nil {
+		err = s.tidy(dir)
+	}
+	if err != nil {
+		return fmt.Errorf("tidy %s: %w", dir, err)
+	}
+	return nil
+}

@@ -155,3 +155,15 @@ type admitted interface {
 	check(*document.Findings)
 	advise(*document.Findings)
 }
+
+// New returns an object of that name in which nothing else is set, nil when
+// there is no such kind.
+func New(ref Reference) Object {
+	k := spelledKind(ref.Kind)
+	if k == nil {
+		return nil
+	}
+	obj := k.make()
+	*obj.Head() = Header{APIVersion: Group + "/" + V1, Kind: k.name, Metadata: Metadata{Name: ref.Name, Namespace: ref.Namespace}}
+	return obj
+}

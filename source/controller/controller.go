@@ -87,6 +87,7 @@ type engine struct {
 	secrets source.Secrets
 	defects []error
 	entries map[source.Reference]*entry
+	marks   []mark   // to be made durable
 	sorted  []*entry // replaced, never changed
 	paces   map[paceKey]*pace
 	agenda  agenda
@@ -116,7 +117,6 @@ func (c *Controller) Run(ctx context.Context) error {
 			cancel()
 		}
 	})
-	c.goes.Go(func() { c.scrub(ctx) })
 	for ctx.Err() == nil {
 		select {
 		case <-c.timer.C:

@@ -14,6 +14,7 @@ type saved struct {
 	checked time.Time          // when its origin was asked last with success, zero when that is not known
 	hold    *source.Suspension // by a command, nil for none
 	removed time.Time          // since when it is not in the feed, zero when it was there at last
+	unread  bool               // its document cannot be read: only its name is known
 }
 
 // set makes d what there is to be.
@@ -23,10 +24,8 @@ func (c *Controller) set(ctx context.Context, d Desired) {
 	if d.Secrets == nil {
 		d.Secrets = source.Chain()
 	}
-	var known map[source.Reference]saved
-	if !c.Ready() {
-		known = c.restore(ctx)
-	}
+	first := !c.Ready()
+	known := c.restore(ctx, c.unknown(d.Objects), first)
 	c.mu.Lock()
 	c.serial++
 	c.secrets, c.defects = d.Secrets, slices.Clone(d.Defects)
@@ -45,16 +44,35 @@ func (c *Controller) set(ctx context.Context, d Desired) {
 	c.settle()
 	c.ready = true
 	c.pump()
+	marks := c.marks
+	c.marks = nil
 	c.mu.Unlock()
+	c.note(ctx, marks)
+	if first {
+		c.goes.Go(func() { c.scrub(ctx) })
+	}
 	if ctx.Err() == nil {
 		c.review(ctx, d.Secrets)
 	}
 }
 
+// unknown returns those of the objects that are new.
+func (c *Controller) unknown(objects []source.Object) []source.Object {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var fresh []source.Object
+	for _, obj := range objects {
+		if c.entries[source.ReferenceTo(obj)] == nil {
+			fresh = append(fresh, obj)
+		}
+	}
+	return fresh
+}
+
 // keep sees to objects that are not in the feed.
 func (c *Controller) keep(known map[source.Reference]saved) {
 	for ref, s := range known {
-		if c.entries[ref] == nil {
+		if c.entries[ref] == nil && (!s.unread || len(c.defects) == 0) {
 			e := c.add(ref, s.obj, s)
 			e.doc = nil
 		}
@@ -170,6 +188,9 @@ func (c *Controller) update(e *entry, doc source.Object) {
 	e.missing, e.removed = false, nil
 	e.suspend = doc.Plan().Suspend
 	c.changed(e)
+	if back {
+		c.marks = append(c.marks, mark{ref: e.ref})
+	}
 	now := c.clock()
 	switch {
 	case e.suspended():
@@ -189,6 +210,7 @@ func (c *Controller) update(e *entry, doc source.Object) {
 func (c *Controller) remove(e *entry, since time.Time) {
 	if since.IsZero() {
 		since = c.wall()
+		c.marks = append(c.marks, mark{e.ref, since})
 	}
 	left := c.retention - c.wall().Sub(since)
 	e.removed = &removal{at: since, due: c.clock() + min(max(left, 0), c.retention)}
@@ -210,7 +232,7 @@ func (c *Controller) dig(e *entry) {
 
 // bury removes what is left of an object.
 func (c *Controller) bury(e *entry) {
-	err := c.retire(c.ctx, e.obj)
+	err := c.retire(c.ctx, e)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {

@@ -155,15 +155,11 @@ func (c *Controller) holding(ref source.Reference, hold *source.Suspension, then
 	defer c.setting.Unlock()
 	c.mu.Lock()
 	e, err := c.live(ref)
-	var obj source.Object
-	if err == nil {
-		obj = e.obj
-	}
 	c.mu.Unlock()
 	if err != nil {
 		return err
 	}
-	if err := c.saveHold(obj, hold); err != nil {
+	if err := c.saveHold(ref, hold); err != nil {
 		return err
 	}
 	c.mu.Lock()
