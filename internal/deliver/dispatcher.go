@@ -17,6 +17,7 @@ package deliver
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -39,20 +40,13 @@ type Dispatcher[T any] struct {
 	// one that is given up: then it is lost.
 	Failed func(receiver string, item T, lost bool, err error)
 	// Full is told how many items were dropped because too many waited.
-	Full func(Loss)
+	Full func(*LostError)
 
 	Wait func(context.Context, time.Duration) error // between attempts; nil for the clock
 
 	hurry   context.CancelFunc // ends pauses between attempts
 	stop    context.CancelFunc // ends deliveries
 	workers sync.WaitGroup
-}
-
-// A Loss says how many items a receiver was not told.
-type Loss struct {
-	Receiver string
-	Items    int   // at least 1
-	Err      error // why it was not told the last of them
 }
 
 // Start makes the dispatcher ready. Its owner calls Close.
@@ -80,9 +74,9 @@ func (d *Dispatcher[T]) Emit(item T) {
 }
 
 // Close delivers what is queued, until ctx ends. What waits for another attempt has
-// it at once, and the others from 1s on. It returns what was not delivered since
-// Start. Items that come later are lost.
-func (d *Dispatcher[T]) Close(ctx context.Context) []Loss {
+// it at once, and the others from 1s on. The error joins a [*LostError] for each
+// receiver that was not told everything since Start. Items that come later are lost.
+func (d *Dispatcher[T]) Close(ctx context.Context) error {
 	for _, r := range d.Receivers {
 		r.close()
 	}
@@ -91,14 +85,12 @@ func (d *Dispatcher[T]) Close(ctx context.Context) []Loss {
 	d.workers.Wait()
 	stopped()
 	d.stop()
-	var all []Loss
+	var errs []error
 	for _, r := range d.Receivers {
 		if r.End != nil {
 			r.End()
 		}
-		if loss := r.undelivered(); loss.Items > 0 {
-			all = append(all, loss)
-		}
+		errs = append(errs, r.undelivered())
 	}
-	return all
+	return errors.Join(errs...)
 }

@@ -111,7 +111,7 @@ func (r *Receiver[T]) reportFull() {
 	r.full = 0
 	r.mu.Unlock()
 	if n > 0 {
-		r.d.Full(Loss{r.Name, n, errFull})
+		r.d.Full(&LostError{r.Name, n, errFull})
 	}
 }
 
@@ -174,8 +174,8 @@ func (r *Receiver[T]) close() {
 	r.closed = true
 }
 
-// undelivered returns what was not delivered. Nobody is at work.
-func (r *Receiver[T]) undelivered() Loss {
+// undelivered returns what was not delivered, nil when all was. Nobody is at work.
+func (r *Receiver[T]) undelivered() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if n := len(r.queue.items); n > 0 {
@@ -186,5 +186,8 @@ func (r *Receiver[T]) undelivered() Loss {
 		}
 		r.drop(n, why)
 	}
-	return Loss{r.Name, r.lost, r.last}
+	if r.lost == 0 {
+		return nil
+	}
+	return &LostError{r.Name, r.lost, r.last}
 }

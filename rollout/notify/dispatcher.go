@@ -79,7 +79,7 @@ func Start(ctx context.Context, c Config) (*Dispatcher, error) {
 		Failed: func(receiver string, e rollout.Event, lost bool, err error) {
 			c.Report(&DeliveryError{Receiver: receiver, Event: e, Lost: lost, Err: err})
 		},
-		Full: func(l deliver.Loss) { c.Report(lostError(l)) },
+		Full: func(lost *LostError) { c.Report(lost) },
 	}
 	d.queues.Start(ctx)
 	return d, nil
@@ -112,12 +112,9 @@ func (d *Dispatcher) Emit(_ context.Context, event rollout.Event) { d.queues.Emi
 // [*LostError] for each receiver that was not told everything since Start.
 // Events that come later are lost.
 func (d *Dispatcher) Close(ctx context.Context) error {
-	var errs []error
-	for _, loss := range d.queues.Close(ctx) {
-		errs = append(errs, lostError(loss))
-	}
+	err := d.queues.Close(ctx)
 	d.end()
-	return errors.Join(errs...)
+	return err
 }
 
 // eventReceivers returns the webhooks of type event, or that of EventURL.

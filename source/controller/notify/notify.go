@@ -92,7 +92,7 @@ func Start(c Config) (*Dispatcher, error) {
 	d.queues.Failed = func(receiver string, e source.Event, lost bool, err error) {
 		c.Report(&DeliveryError{Receiver: receiver, Event: e, Lost: lost, Err: err})
 	}
-	d.queues.Full = func(l deliver.Loss) { c.Report(lostError(l)) }
+	d.queues.Full = func(lost *LostError) { c.Report(lost) }
 	d.queues.Start(context.Background())
 	return d, nil
 }
@@ -118,10 +118,4 @@ func (d *Dispatcher) Emit(e source.Event) {
 // Close delivers what is queued, until ctx ends. What waits for another attempt has
 // it at once. The error joins a [*LostError] for each receiver that was not told
 // everything since Start.
-func (d *Dispatcher) Close(ctx context.Context) error {
-	var errs []error
-	for _, loss := range d.queues.Close(ctx) {
-		errs = append(errs, lostError(loss))
-	}
-	return errors.Join(errs...)
-}
+func (d *Dispatcher) Close(ctx context.Context) error { return d.queues.Close(ctx) }
