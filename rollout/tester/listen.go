@@ -77,6 +77,7 @@ func (l *Listener) Close() error { return l.listener.Close() }
 
 // refuseMisdirected answers a request for a host that is not this machine.
 func (s *Server) refuseMisdirected(w http.ResponseWriter, r *http.Request, host listen.Misdirected) {
+	access.Take(r) // before its path is logged
 	s.observeDenial(r, host)
 	answer.Text(w, http.StatusForbidden, listen.MisdirectedText)
 }

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"time"
 
+	credentials "github.com/headgate-io/headgate/internal/access"
 	"github.com/headgate-io/headgate/internal/answer"
 	"github.com/headgate-io/headgate/internal/listen"
 )
@@ -116,6 +117,7 @@ func (l *Listener) Close() error {
 
 // refuseMisdirected answers a request for a host that is not this machine.
 func (s *Server) refuseMisdirected(w http.ResponseWriter, r *http.Request, host listen.Misdirected) {
+	credentials.Take(r) // before its path is logged
 	s.observeDenial(r, host)
 	answer.Text(w, http.StatusForbidden, listen.MisdirectedText)
 }
