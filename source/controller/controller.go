@@ -38,7 +38,8 @@ type Controller struct {
 	Feed   Feed
 	Store  *artifact.Store
 	Ledger *source.Ledger
-	// Env is what origins get; Sources, Secrets, Share and Since are the controller's.
+	// Env is what origins get; Sources, Secrets, Share and Since are the controller's,
+	// and so is Reuse where it is nil.
 	Env source.Env
 	// Origin returns the origin of an object. Its error is for an object of a kind it does not know.
 	Origin func(source.Object, source.Env) (source.Origin, error)
@@ -81,6 +82,7 @@ type engine struct {
 	key                           []byte       // of sums of Secrets
 	stock                         *stock
 	share                         source.Share
+	reuse                         source.Connections
 
 	ready   bool
 	serial  uint64 // of the last Desired
@@ -131,6 +133,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	c.closing = true
 	c.mu.Unlock()
 	c.goes.Wait()
+	c.reuse.Close()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	close(c.end)

@@ -127,6 +127,9 @@ func (c *Controller) start(e *entry) {
 	j.secrets = recorder{Secrets: c.secrets, key: c.key}
 	j.env = c.Env
 	j.env.Sources, j.env.Secrets, j.env.Share = c.stock, &j.secrets, &c.share
+	if j.env.Reuse == nil {
+		j.env.Reuse = &c.reuse
+	}
 	if c.Apart {
 		j.env.Share = nil
 	}
