@@ -66,7 +66,7 @@ bench-tester: ## compare the test runner with the load tester of Flagger, side b
 	@.ci/servers loadtester
 	cd bench && $(GO) run ./tester $(BENCHFLAGS)
 
-bench-serve: ## measure continuous mode, and the serving of artifacts side by side with nginx
+bench-serve: ## measure continuous mode with 10,000 objects, and the serving of artifacts side by side with nginx
 	cd bench && $(GO) run ./serve $(BENCHFLAGS)
 
 bench-size: ## count what a user of the library links

@@ -1,6 +1,10 @@
 // Serve measures the continuous mode in rows, each a part of it; names of rows
 // on the command line choose some. See docs/benchmarks.md for how to read them.
 //
+// Row fleet keeps many GitRepository objects of a few repositories, with and
+// without sharing of what upstreams answer. The upstreams are a process of their
+// own, which has its answers ready, so that headgate is measured alone.
+//
 // Row artifact compares how fast artifacts are downloaded from headgate and from
 // nginx, side by side on one machine in one run.
 package main
@@ -21,12 +25,16 @@ var rows = []struct {
 	name string
 	run  func(context.Context, contest.Options) (missed int, err error)
 }{
+	{"fleet", fleetRow},
 	{"artifact", artifactRow},
 }
 
 // roles are what a process of this program does that another has started.
 var roles = map[string]func() error{
 	"artifact-server": artifactServer,
+	"upstream":        upstreamRole,
+	"shared":          func() error { return keeperRole(false) },
+	"apart":           func() error { return keeperRole(true) },
 }
 
 func main() {
@@ -37,7 +45,7 @@ func main() {
 		}
 		return
 	}
-	contest.Main("nothing", func(ctx context.Context, o contest.Options) (missed int, err error) {
+	contest.Main("stores and documents of row fleet", func(ctx context.Context, o contest.Options) (missed int, err error) {
 		for _, row := range rows {
 			if chosen := flag.Args(); len(chosen) > 0 && !slices.Contains(chosen, row.name) {
 				continue
