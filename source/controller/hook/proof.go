@@ -119,20 +119,19 @@ func (h *Receiver) authenticate(r *http.Request, ref source.Reference, body []by
 	if err != nil && !missing {
 		return nil, refused("object %s: %v", ref, err)
 	}
-	var token string
-	named := h.Secret
+	var token, name string
 	if !missing {
-		if token, named, err = h.token(r, obj, ref); err != nil {
+		if token, name, err = h.token(r, obj, ref); err != nil {
 			proven(r, []byte("-"), body) // as long as others take
 			return nil, refused("object %s: %v", ref, err)
 		}
 	}
-	right := proven(r, []byte(token), body) && token != ""
+	right := proven(r, []byte(token), body) // also without a token, so that it takes as long
 	switch {
 	case token != "" && right:
 		return obj, nil
 	case token != "":
-		return nil, refused("%s of secret %s/%s", shortfall(r), ref.Namespace, named)
+		return nil, refused("%s of secret %s/%s", shortfall(r), ref.Namespace, name)
 	case h.Allowed == nil || !h.Allowed(r, ref):
 		if missing {
 			return nil, refused("there is no object %s", ref)
