@@ -32,6 +32,8 @@ type Share struct {
 	kept   map[question]*list.Element // of answers
 	oldest list.List                  // answers in the order in which they came
 	bytes  int64                      // of all that are kept
+
+	asked, shared int64 // calls of Do by whose answer they got
 }
 
 // A question is the hash of a key, which may be long, or made of what is secret.
@@ -84,9 +86,29 @@ func (s *Share) Do(ctx context.Context, key string, since time.Time, ask func(co
 			return nil, context.Cause(ctx)
 		}
 		if own || !a.cut {
+			s.count(own)
 			return a.value, a.err
 		}
 	}
+}
+
+// count counts an answer, the caller's own or another's.
+func (s *Share) count(own bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if own {
+		s.asked++
+	} else {
+		s.shared++
+	}
+}
+
+// Counts returns how many callers of Do got the answer to a question of their
+// own, and how many got that of another.
+func (s *Share) Counts() (asked, shared int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.asked, s.shared
 }
 
 // join returns what is asked, or was, no earlier than since; own tells that it is this caller's.

@@ -147,7 +147,12 @@ func (w *warden) openEvents(f *keepFlags, receivers []notify.Receiver) (err erro
 	if len(receivers) > 0 {
 		host, _ := os.Hostname()
 		w.dispatcher, err = notify.Start(notify.Config{Receivers: receivers, Secrets: w.feed, Proxy: http.ProxyFromEnvironment, Instance: host,
-			Report: report})
+			Delivered: func(source.Event) { w.server.ObserveDelivery(nil, false) },
+			Report: func(err error) {
+				failed, one := errors.AsType[*notify.DeliveryError](err)
+				w.server.ObserveDelivery(err, !one || failed.Lost)
+				report(err)
+			}})
 		if err != nil {
 			return &exitError{exitUsage, err}
 		}

@@ -36,6 +36,8 @@ type Dispatcher[T any] struct {
 	// and those of certificates.
 	Judge func(error) (mends bool, after time.Duration)
 
+	// Delivered is told of each item that a receiver took; nil for nobody.
+	Delivered func(receiver string, item T)
 	// Failed is told of an item whose delivery failed for the first time, and of
 	// one that is given up: then it is lost.
 	Failed func(receiver string, item T, lost bool, err error)

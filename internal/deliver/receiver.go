@@ -123,6 +123,9 @@ func (r *Receiver[T]) insist(ctx, patient context.Context, item T, lost int) err
 	for first := true; ; first = false {
 		err := r.Deliver(ctx, item, lost)
 		if err == nil {
+			if r.d.Delivered != nil {
+				r.d.Delivered(r.Name, item)
+			}
 			return nil
 		}
 		if ctx.Err() != nil {

@@ -70,4 +70,6 @@ type Stats struct {
 	Running  int
 	Fetching int           // of those that run
 	Oldest   time.Duration // how long the first of those that are due has waited
+	Asked    int64         // questions that upstreams were asked, as far as objects can share the answers
+	Shared   int64         // answers that were those to another object
 }

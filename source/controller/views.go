@@ -226,5 +226,6 @@ func (c *Controller) Stats() Stats {
 		}
 	}
 	s.Fetching = c.fetches.taken
+	s.Asked, s.Shared = c.share.Counts()
 	return s
 }

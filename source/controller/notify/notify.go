@@ -53,6 +53,9 @@ type Config struct {
 	// because too many waited, as a [*LostError]. Several goroutines may call it at
 	// once; its receiver waits for it. Nil for nobody.
 	Report func(error)
+	// Delivered is told of each event that a receiver took. Several goroutines
+	// may call it at once; nil for nobody.
+	Delivered func(source.Event)
 }
 
 // A Dispatcher tells receivers the events of sources. It is safe for concurrent use.
@@ -91,6 +94,9 @@ func Start(c Config) (*Dispatcher, error) {
 	d.queues.Judge = judge
 	d.queues.Failed = func(receiver string, e source.Event, lost bool, err error) {
 		c.Report(&DeliveryError{Receiver: receiver, Event: e, Lost: lost, Err: err})
+	}
+	if c.Delivered != nil {
+		d.queues.Delivered = func(_ string, e source.Event) { c.Delivered(e) }
 	}
 	d.queues.Full = func(lost *LostError) { c.Report(lost) }
 	d.queues.Start(context.Background())

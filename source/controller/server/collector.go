@@ -24,6 +24,8 @@ var (
 	oldestDesc   = desc("queue_oldest_seconds", "Time that the first of those that are due has waited.")
 	runningDesc  = desc("running", "Reconciliations under way.")
 	fetchingDesc = desc("fetching", "Contents that are being fetched and packed.")
+	answersDesc  = desc("upstream_answers_total", "Answers of upstreams that objects can share, by whether an object asked itself or was given that to another.", "by")
+	cacheDesc    = desc("cache_requests_total", "Lookups in the cache of content, by whether it was there.", "result")
 	startDesc    = desc("start_time_seconds", "Unix time at which the server began.")
 
 	readyDesc   = desc("source_ready", "Whether a source is ready: 1, 0, or -1 when that is not known.", "kind", "namespace", "name")
@@ -40,7 +42,7 @@ var phases = []controller.Phase{
 var readyNumbers = map[string]float64{"True": 1, "False": 0, "Unknown": -1}
 
 func (c collector) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{phasesDesc, defectsDesc, queueDesc, oldestDesc, runningDesc, fetchingDesc, startDesc, readyDesc, staleDesc, checkedDesc} {
+	for _, d := range []*prometheus.Desc{phasesDesc, defectsDesc, queueDesc, oldestDesc, runningDesc, fetchingDesc, answersDesc, cacheDesc, startDesc, readyDesc, staleDesc, checkedDesc} {
 		out <- d
 	}
 }
@@ -55,6 +57,16 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 	gauge(oldestDesc, stats.Oldest.Seconds())
 	gauge(runningDesc, float64(stats.Running))
 	gauge(fetchingDesc, float64(stats.Fetching))
+	counter := func(d *prometheus.Desc, value int64, label string) {
+		out <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(value), label)
+	}
+	counter(answersDesc, stats.Asked, "asked")
+	counter(answersDesc, stats.Shared, "shared")
+	if cache := c.server.Controller.Env.Cache; cache != nil {
+		hits, misses := cache.Counts()
+		counter(cacheDesc, hits, "hit")
+		counter(cacheDesc, misses, "miss")
+	}
 	gauge(startDesc, unix(c.server.started))
 	count := map[controller.Phase]int{}
 	now := time.Now()

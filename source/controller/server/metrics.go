@@ -29,6 +29,7 @@ type metrics struct {
 	stored   *prometheus.CounterVec
 	served   prometheus.Counter
 	events   *prometheus.CounterVec
+	told     *prometheus.CounterVec
 	hooks    *prometheus.CounterVec
 	denials  *prometheus.CounterVec
 	requests *prometheus.CounterVec
@@ -56,6 +57,9 @@ var triggers = []controller.Trigger{
 // refusedFor are why callers are refused.
 var refusedFor = []string{"missing", "invalid", "expired", "namespace", "kind", "may", "origin", "host", "unknown"}
 
+// deliveries are what becomes of events.
+var deliveries = []string{"delivered", "failed", "lost"}
+
 // measures returns the metrics of a server.
 func (s *Server) measures() *metrics {
 	s.metrics.once.Do(func() { s.metrics.build(s) })
@@ -81,6 +85,7 @@ func (m *metrics) build(s *Server) {
 	m.stored = counter("artifact_stored_bytes_total", "Bytes of the artifacts that were stored.", "kind")
 	m.served = counter("artifact_served_bytes_total", "Bytes of artifacts that were sent to consumers.").WithLabelValues()
 	m.events = counter("events_total", "Events of sources, by severity.", "severity")
+	m.told = counter("event_deliveries_total", "Events that were posted to receivers: delivered, failed at the first attempt, or lost.", "result")
 	m.hooks = counter("hook_requests_total", "Calls of webhooks, by who calls and how they were answered.", "provider", "code")
 	m.denials = counter("auth_failures_total", "Requests that were refused because of who sent them, or from where.", "reason")
 	m.requests = counter("http_requests_total", "Requests that were answered.", "route", "code")
@@ -108,6 +113,9 @@ func (m *metrics) zero() {
 	}
 	for _, severity := range []string{"trace", "info", "error"} {
 		m.events.WithLabelValues(severity)
+	}
+	for _, result := range deliveries {
+		m.told.WithLabelValues(result)
 	}
 	for _, reason := range refusedFor {
 		m.denials.WithLabelValues(reason)

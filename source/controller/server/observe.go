@@ -37,6 +37,19 @@ func (s *Server) ObserveRun(r controller.Run) {
 	s.logRun(r, revision, recovered)
 }
 
+// ObserveDelivery counts an event that was posted to a receiver: an error is
+// that of the first attempt, or with lost the last.
+func (s *Server) ObserveDelivery(err error, lost bool) {
+	result := "delivered"
+	switch {
+	case lost:
+		result = "lost"
+	case err != nil:
+		result = "failed"
+	}
+	s.measures().told.WithLabelValues(result).Inc()
+}
+
 // ObserveHook counts and logs a call of a webhook; it is for hook.Receiver Observe.
 func (s *Server) ObserveHook(o hook.Outcome) {
 	s.measures().hooks.WithLabelValues(o.Provider, strconv.Itoa(o.Status)).Inc()
@@ -79,7 +92,7 @@ func (m *metrics) countRequest(route int, a *answer.Writer) {
 		m.counted[route][status].Store(counter)
 	}
 	(*counter).Inc()
-	if route == artifactRoute {
+	if route == artifactRoute && status < http.StatusMultipleChoices {
 		m.served.Add(float64(a.Bytes))
 	}
 }
