@@ -12,7 +12,7 @@
 //	ui/#/events                           the events of all; ?severity=
 //
 // It holds all sources that the caller may see, as the stream of changes tells
-// them, and shows 50 at a time: ten thousand cost a browser about 30 MB.
+// them, and shows 50 at a time: ten thousand cost a browser about 40 MB.
 //
 // What comes from documents and origins (names, messages, revisions, paths)
 // becomes text, never markup, and its control characters are shown.
