@@ -58,7 +58,7 @@ type Controller struct {
 
 	Now     func() time.Time   // wall-clock time, for what people read; default time.Now
 	Emit    func(source.Event) // told of events; several goroutines may call it at once; nil for nobody
-	Observe func(Run)          // told of each run that ended; several goroutines may call it at once; nil for nobody
+	Observe func(Run)          // told of each run that ended, before its view changes; several goroutines may call it at once; nil for nobody
 
 	engine
 }

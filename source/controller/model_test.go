@@ -193,7 +193,7 @@ func (w *world) still() {
 
 // Whatever happens, in whatever order, the rules hold.
 func TestModel(t *testing.T) {
-	seeds, days := 3, 1
+	seeds, days := 2, 1
 	if race {
 		seeds = 1
 	}

@@ -156,6 +156,9 @@ func (o *origin) Resolve(ctx context.Context, _ source.State) (source.Revision, 
 	}
 	r := source.Revision{ID: rev, File: "content.tar.gz"}
 	for _, n := range needed {
+		if rev == "" {
+			break // of those without artifacts
+		}
 		if n.Artifact() == nil {
 			return source.Revision{}, nil, fmt.Errorf("%w: %s has no artifact", source.ErrWaiting, n.Head())
 		}

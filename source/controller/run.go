@@ -164,11 +164,17 @@ func (c *Controller) run(j *job) {
 		c.interrupted(j)
 		return
 	}
+	c.observe(*run) // first, so that the runs of an object, and of what is made of it, are told in their order
 	c.finish(j, run, c.rotated(j))
-	if c.Observe != nil {
-		defer func() { _ = recover() }() // there is nobody to tell
-		c.Observe(*run)
+}
+
+// observe tells of a run. A panic of who is told harms nobody.
+func (c *Controller) observe(r Run) {
+	if c.Observe == nil {
+		return
 	}
+	defer func() { _ = recover() }()
+	c.Observe(r)
 }
 
 // reconcile brings the object of j up to date. A panic is a failure of this run.
