@@ -61,8 +61,18 @@ func (r *rig) start() {
 	ctx, cancel := context.WithCancel(context.Background())
 	r.cancel = cancel
 	go func() { r.ended <- r.Run(ctx) }()
+	settle()
+}
+
+// settle waits until everybody waits for something to come, and who met a lock
+// of a file has tried again.
+func settle() {
+	synctest.Wait()
+	time.Sleep(settled)
 	synctest.Wait()
 }
+
+const settled = 100 * time.Millisecond
 
 // stop ends the controller.
 func (r *rig) stop() {
@@ -75,7 +85,7 @@ func (r *rig) stop() {
 
 // took returns the runs that ended since it was called last.
 func (r *rig) took() []controller.Run {
-	synctest.Wait()
+	settle()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	runs := r.runs
