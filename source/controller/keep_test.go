@@ -196,14 +196,14 @@ func TestRestartWithDamagedFiles(t *testing.T) {
 		if v := r.view("c"); v.Phase != controller.Suspended {
 			t.Errorf("c: %+v", v)
 		}
-		told := 0
-		for _, e := range r.events {
+		told, events := 0, r.heard()
+		for _, e := range events {
 			if e.Reason == "ReadOperationFailed" {
 				told++
 			}
 		}
 		if told < 4 { // a by its run, b, the suspension, the time
-			t.Errorf("told %+v", r.events)
+			t.Errorf("told %+v", events)
 		}
 		time.Sleep(2 * time.Hour)
 		if files := r.files(); len(files) != 3 || len(r.stored()) != 2 { // a, c and its suspension
@@ -296,14 +296,14 @@ func TestScrub(t *testing.T) {
 		if r.serves("a") != 200 || r.serves("b") != 200 || r.serves("held") == 200 {
 			t.Errorf("served %d, %d, %d", r.serves("a"), r.serves("b"), r.serves("held"))
 		}
-		told := 0
-		for _, e := range r.events {
+		told, events := 0, r.heard()
+		for _, e := range events {
 			if e.Reason == "ArtifactVerificationFailed" && e.InvolvedObject.Name == "held" {
 				told++
 			}
 		}
 		if told == 0 {
-			t.Errorf("told %+v", r.events)
+			t.Errorf("told %+v", events)
 		}
 		if err := r.Resume(named("held")); err != nil {
 			t.Fatal(err)

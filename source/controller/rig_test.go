@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -91,6 +92,13 @@ func (r *rig) took() []controller.Run {
 	runs := r.runs
 	r.runs = nil
 	return runs
+}
+
+// heard returns the events so far.
+func (r *rig) heard() []source.Event {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.events)
 }
 
 // up returns the upstream at a URL.
