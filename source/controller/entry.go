@@ -22,6 +22,7 @@ type entry struct {
 	placed   bool    // its first run was planned
 	trigger  Trigger // of the run that is due
 	again    Trigger // of a run after the one under way, "" for none
+	echo     bool    // the run that is due looks again after a webhook
 	failures int
 	begun    int64 // number of the run that began last
 	ended    int64 // number of the run that ended last

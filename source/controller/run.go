@@ -114,6 +114,7 @@ type job struct {
 	serial  uint64 // of the Desired whose Secrets it uses
 	env     source.Env
 	opened  bool // it had a slot for its content
+	echo    bool // it looks again after a webhook
 }
 
 // start begins the run of e, which has a slot.
@@ -134,7 +135,7 @@ func (c *Controller) start(e *entry) {
 		j.env.Share = nil
 	}
 	j.env.Since = c.began.Add(c.freshness(e, now))
-	e.asked = 0
+	e.asked, j.echo, e.echo = 0, e.echo, false
 	c.changed(e)
 	c.goes.Go(func() { c.run(j) })
 }
@@ -290,6 +291,9 @@ func (c *Controller) finish(j *job, run *Run, rotated bool) {
 		c.plan(e, again, e.since)
 	case rotated:
 		c.plan(e, Secret, e.since)
+	case early(j, run.Result.Outcome) && (due == 0 || due > e.since+secondLook):
+		e.echo, e.asked = true, e.since+secondLook
+		c.plan(e, Hook, e.asked)
 	case due != 0:
 		t := Tick
 		if run.Result.Outcome == source.Failed || run.Result.Outcome == source.Waiting {
@@ -331,6 +335,15 @@ func (c *Controller) judge(e *entry, r source.Result) time.Duration {
 		return now + wait
 	}
 	return 0
+}
+
+// secondLook is when an upstream is looked at again that had nothing new when it
+// called. Registries of the distribution project tell of a push before its tag is there.
+const secondLook = 2 * time.Second
+
+// early reports whether a webhook may have come before what it tells of.
+func early(j *job, o source.Outcome) bool {
+	return j.trigger == Hook && o == source.Unchanged && !j.echo
 }
 
 // shortestRetry is what [source.Result] says of a failure whose upstream did not

@@ -72,6 +72,24 @@ func TestTriggers(t *testing.T) {
 			},
 			want: "hook stored;",
 		},
+		"a hook that comes before the push is to be seen": {
+			do: func(r *rig) {
+				r.Request(named("a"), controller.Hook)
+				synctest.Wait()
+				r.up(site).set(func(u *upstream) { u.rev = "main@sha1:2222222222222222222222222222222222222222" })
+				time.Sleep(3 * time.Second)
+				synctest.Wait()
+			},
+			want: "hook unchanged;hook stored;",
+		},
+		"a hook of nothing new": {
+			do: func(r *rig) {
+				r.Request(named("a"), controller.Hook)
+				time.Sleep(10 * time.Minute)
+				synctest.Wait()
+			},
+			want: "hook unchanged;hook unchanged;",
+		},
 		"a Secret": {
 			before: func(r *rig) { r.up(site).secret, r.feed.now.Secrets = "login", secrets("old") },
 			do: func(r *rig) {
