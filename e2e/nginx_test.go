@@ -20,6 +20,7 @@ type gitServer struct {
 	secure string // https with a certificate of ca
 	mutual string // https, and wants a client certificate of ca
 	ca     *testenv.CA
+	users  string // the file of alice's password
 }
 
 const nginxConf = `
@@ -81,7 +82,7 @@ func serveNginx(t *testing.T, root, places string) *gitServer {
 	conf := write(t, filepath.Join(dir, "nginx.conf"), text.Replace(nginxConf))
 	write(t, filepath.Join(dir, "places"), text.Replace(places))
 	startNginx(t, dir, conf, plain, secure, mutual)
-	return &gitServer{"http://" + plain.Addr().String(), "https://" + secure.Addr().String(), "https://" + mutual.Addr().String(), ca}
+	return &gitServer{"http://" + plain.Addr().String(), "https://" + secure.Addr().String(), "https://" + mutual.Addr().String(), ca, filepath.Join(dir, "htpasswd")}
 }
 
 // startFastCGI starts fcgiwrap on a socket that it inherits as standard input.

@@ -25,6 +25,8 @@ type distribution struct {
 	basic  bool        // wants alice and s3cret
 	word   string      // or alice and this
 	issuer *issuer     // wants its tokens
+	notify string      // URL that is told of pushes
+	token  string      // as this in the header Authorization
 }
 
 // serve starts the registry and returns its address.
@@ -45,6 +47,10 @@ func (d distribution) serve(t *testing.T) (addr string) {
 	conf := section{
 		"version": "0.1", "log": section{"level": "error", "accesslog": section{"disabled": true}}, "http": server,
 		"storage": section{"filesystem": section{"rootdirectory": d.root}, "delete": section{"enabled": true}},
+	}
+	if d.notify != "" {
+		conf["notifications"] = section{"endpoints": []section{{"name": "headgate", "url": d.notify, "headers": section{"Authorization": []string{d.token}},
+			"timeout": "5s", "threshold": 5, "backoff": "100ms"}}}
 	}
 	if d.basic || d.word != "" {
 		users := run(t, "htpasswd", "-Bbn", "alice", cmp.Or(d.word, "s3cret"))

@@ -57,7 +57,7 @@ Exit codes: 0 the events were printed, 1 the server was not reached or refused, 
 	fl.BoolVarP(&f.watch, "watch", "w", false, "print events as they come")
 	fl.StringVar(&f.severity, "severity", "info", "the least that is printed: trace, info or error")
 	fl.StringVar(&f.since, "since", "", "`TIME` of the first: a duration such as 2h, before now, or a date as 2026-01-02T15:04:05Z")
-	fl.IntVar(&f.limit, "limit", 0, "the newest so many; 0 is all")
+	fl.IntVar(&f.limit, "limit", 100, "the newest so many, up to 1000")
 	fl.StringVarP(&f.output, "output", "o", "table", "what to print: "+either(eventFormats))
 	complete(c, "severity", eventSeverities...)
 	complete(c, "output", eventFormats...)
@@ -65,13 +65,16 @@ Exit codes: 0 the events were printed, 1 the server was not reached or refused, 
 	return c
 }
 
+// mostEvents is how many events a server is asked for at once.
+const mostEvents = 1000
+
 // An eventQuery selects events.
 type eventQuery struct {
 	refs     []source.Reference // none: of all objects
 	severity string
 	since    time.Time
 	after    int64
-	limit    int // the newest; 0: all
+	limit    int // the newest
 }
 
 // query checks the flags.
@@ -82,8 +85,8 @@ func (f *eventFlags) query(args []string, now time.Time) (q eventQuery, err erro
 		return q, usage("-o %q: want %s", f.output, either(eventFormats))
 	case !slices.Contains(eventSeverities, f.severity):
 		return q, usage("--severity %q: want %s", f.severity, either(eventSeverities))
-	case f.limit < 0:
-		return q, usage("--limit %d: want 0 or more", f.limit)
+	case f.limit < 1 || f.limit > mostEvents:
+		return q, usage("--limit %d: want 1 to %d", f.limit, mostEvents)
 	}
 	if f.since != "" {
 		before, err := time.ParseDuration(f.since)
@@ -109,7 +112,7 @@ func (q eventQuery) ref() (ref source.Reference) {
 // most is how many one query of a journal is asked for.
 func (q eventQuery) most() int {
 	if len(q.refs) > 1 {
-		return 0 // some of them will not do
+		return mostEvents // some of them will not do
 	}
 	return q.limit
 }
@@ -134,7 +137,7 @@ func (q eventQuery) selects(e source.Event) bool {
 
 // last returns as many of the newest as are asked for.
 func (q eventQuery) last(events []api.Event) []api.Event {
-	if q.limit > 0 && len(events) > q.limit {
+	if len(events) > q.limit {
 		return events[len(events)-q.limit:]
 	}
 	return events

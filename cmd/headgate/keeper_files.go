@@ -14,8 +14,10 @@ import (
 
 	"github.com/headgate-io/headgate/internal/retry"
 	"github.com/headgate-io/headgate/source"
+	"github.com/headgate-io/headgate/source/controller"
 	"github.com/headgate-io/headgate/source/controller/api"
 	"github.com/headgate-io/headgate/source/controller/journal"
+	"github.com/headgate-io/headgate/source/controller/server"
 )
 
 // keptFiles is the keeper of a store that no server keeps: the saved documents
@@ -73,24 +75,14 @@ func (k *keptFiles) tell(err error) {
 
 // savedSource says of a saved document what a server says of an object.
 func savedSource(obj source.Object, hold *source.Suspension) api.Source {
-	head, status := obj.Head(), obj.Common()
-	ref := source.ReferenceTo(obj)
-	ready := status.Condition(source.ReadyCondition)
-	s := api.Source{
-		Kind: ref.Kind, Namespace: ref.Namespace, Name: ref.Name, APIVersion: head.APIVersion, Interval: obj.Interval().String(),
-		Phase: "idle", Ready: cmp.Or(ready.Status, "Unknown"), Reason: ready.Reason, Message: ready.Message, Since: time.Time(ready.LastTransitionTime),
-		Artifact: obj.Artifact(), URL: status.URL, Suspension: hold, Suspended: hold != nil || obj.Plan().Suspend,
-	}
-	if s.Artifact != nil {
-		s.Revision = s.Artifact.Revision
-	}
+	v := controller.View{Object: obj, Phase: controller.Idle, Suspension: hold}
 	switch {
-	case s.Suspended:
-		s.Phase = "suspended"
-	case status.Condition(source.StalledCondition).Status == "True":
-		s.Phase = "stalled"
+	case hold != nil || obj.Plan().Suspend:
+		v.Phase = controller.Suspended
+	case obj.Common().Condition(source.StalledCondition).Status == "True":
+		v.Phase = controller.Stalled
 	}
-	return s
+	return server.Summary(v)
 }
 
 func (k *keptFiles) watch(ctx context.Context, refs []source.Reference, each func(api.Notice) error) error {
@@ -179,7 +171,7 @@ func (k *keptFiles) follow(ctx context.Context, q eventQuery, each func(api.Even
 			if err := each(e); err != nil {
 				return err
 			}
-			q.after, q.limit = e.ID, 0
+			q.after, q.limit = e.ID, mostEvents
 		}
 		if retry.Sleep(ctx, lookAgain) != nil {
 			return nil

@@ -162,6 +162,10 @@ func (p *program) askFor(ctx context.Context, k *keptServer, found []api.Source)
 // reconcileBy has a server reconcile one object, and waits for it.
 func (r *row) reconcileBy(ctx context.Context, k *keptServer, ref source.Reference) {
 	s, err := k.run(ctx, ref)
+	var refused *api.Problem
+	if errors.As(err, &refused) {
+		err = &toldError{strings.TrimPrefix(strings.TrimPrefix(refused.Reason, ref.String()), ": "), nil}
+	}
 	if err != nil {
 		r.fail(err)
 		return

@@ -29,7 +29,7 @@ func (c *apiCall) sources() error {
 	list := []api.Source{} // [] and not null
 	for _, v := range c.Controller.Views() {
 		if c.selects(v, ref, ready) {
-			list = append(list, summary(v))
+			list = append(list, Summary(v))
 		}
 	}
 	return c.reply(http.StatusOK, struct {
@@ -103,8 +103,8 @@ func readyOf(v controller.View) source.Condition {
 	return ready
 }
 
-// summary returns an object as lists have it.
-func summary(v controller.View) api.Source {
+// Summary returns an object as lists of the API have it.
+func Summary(v controller.View) api.Source {
 	ref, head, ready := source.ReferenceTo(v.Object), v.Object.Head(), readyOf(v)
 	one := api.Source{
 		Kind: ref.Kind, Namespace: ref.Namespace, Name: ref.Name, APIVersion: head.APIVersion,
@@ -129,7 +129,7 @@ func summary(v controller.View) api.Source {
 
 // detail returns an object as it is shown alone.
 func (c *apiCall) detail(v controller.View) (api.Source, error) {
-	one := summary(v)
+	one := Summary(v)
 	text, err := source.EncodeYAML(source.Masked(v.Object))
 	if err != nil {
 		return one, err

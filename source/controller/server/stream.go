@@ -168,7 +168,7 @@ func (w *watch) changed(v controller.View) {
 	ref := source.ReferenceTo(v.Object)
 	switch selected := w.ref.Selects(ref) && (w.ready == "" || w.ready == readyOf(v).Status) && v.Phase != controller.Gone; {
 	case selected && w.may(ref):
-		one := summary(v)
+		one := Summary(v)
 		w.told[ref] = true
 		w.tell(0, api.Notice{Source: &one})
 	case w.told[ref]:
