@@ -24,9 +24,11 @@ const (
 // full. Content decides, not position: what a change moves, by a number of
 // records as any change to a tree does, falls into the same blocks as before.
 const (
-	minBlock = 384 << 10 // content bytes in a block
-	maxBlock = 1 << 20
-	cutMask  = 1<<9 - 1 // about one record in 512: blocks of 620 KiB in the mean
+	minBlock   = 384 << 10 // content bytes in a block
+	maxBlock   = 1 << 20
+	firstBlock = 64 << 10 // what is allocated for the first, which grows
+
+	cutMask = 1<<9 - 1 // about one record in 512: blocks of 620 KiB in the mean
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -143,7 +145,11 @@ func (z *gzipWriter) next(dict []byte) *block {
 	if last := len(z.free) - 1; last >= 0 {
 		b, z.free = z.free[last], z.free[:last]
 	} else {
-		b = &block{in: make([]byte, 0, windowSize+maxBlock), done: make(chan error, 1)}
+		size := windowSize + maxBlock
+		if len(dict) == 0 { // the first block: there may not be much
+			size = firstBlock
+		}
+		b = &block{in: make([]byte, 0, size), done: make(chan error, 1)}
 	}
 	b.in = append(b.in[:0], dict...)
 	b.dict = len(dict)

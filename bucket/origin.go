@@ -22,6 +22,7 @@ type Origin struct {
 	vault     transport.Vault
 
 	mu      sync.Mutex
+	looked  bool              // it was listed before
 	kept    *kept             // what the last Resolve listed, until it is opened
 	spoiled map[string]string // digests of artifacts that nothing is to be copied from, and why
 }

@@ -67,29 +67,41 @@ func (o *Origin) list(ctx context.Context, s *snapshot) error {
 	if err != nil {
 		return err
 	}
-	l, prefix := new(listing), o.bucket.Spec.Prefix
-	s.list = l
+	prefix := o.bucket.Spec.Prefix
 	return o.within(ctx, "list objects", func(ctx context.Context) error {
-		for object, err := range s.driver.List(ctx, prefix) {
-			if err == nil {
-				err = l.take(object, prefix)
-			}
-			if err != nil {
-				return after(l.len(), err)
-			}
-			if object.Key == ignoreFile {
-				if s.ignore != nil {
-					return fmt.Errorf("object %s is listed twice", ignoreFile)
-				}
-				found := object
-				s.ignore = &found
-			}
-			if l.len()%progressEvery == 0 {
-				progress(int64(l.len()))
-			}
+		found, err := o.listed(ctx, s, prefix, func(ctx context.Context) (inventory, error) {
+			return takeAll(ctx, s.driver, prefix, progress)
+		})
+		if s.list = found.list; found.ignore != nil {
+			s.ignore = found.ignore
 		}
-		return after(l.len(), context.Cause(ctx)) // a listing that was cut short is none
+		return err
 	})
+}
+
+// takeAll lists the objects whose keys begin with prefix.
+func takeAll(ctx context.Context, from Driver, prefix string, progress func(int64)) (found inventory, err error) {
+	l := new(listing)
+	found.list = l
+	for object, err := range from.List(ctx, prefix) {
+		if err == nil {
+			err = l.take(object, prefix)
+		}
+		if err != nil {
+			return found, after(l.len(), err)
+		}
+		if object.Key == ignoreFile {
+			if found.ignore != nil {
+				return found, fmt.Errorf("object %s is listed twice", ignoreFile)
+			}
+			ignore := object
+			found.ignore = &ignore
+		}
+		if l.len()%progressEvery == 0 {
+			progress(int64(l.len()))
+		}
+	}
+	return found, after(l.len(), context.Cause(ctx)) // a listing that was cut short is none
 }
 
 // after says how far a listing came before it failed.
