@@ -164,7 +164,7 @@ func (r *row) reconcileBy(ctx context.Context, k *keptServer, ref source.Referen
 	s, err := k.run(ctx, ref)
 	var refused *api.Problem
 	if errors.As(err, &refused) {
-		err = &toldError{strings.TrimPrefix(strings.TrimPrefix(refused.Reason, ref.String()), ": "), nil}
+		err = &toldError{strings.TrimLeft(strings.TrimPrefix(refused.Reason, ref.String()), ": "), nil}
 	}
 	if err != nil {
 		r.fail(err)

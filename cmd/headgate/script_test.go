@@ -83,13 +83,15 @@ func TestScripts(t *testing.T) {
 				}
 			}
 			env.Values[desksKey{}] = map[string]desk{}
-			tester := new(*testerProcess)
-			env.Values[testerKey{}] = tester
-			env.Defer(func() {
-				if *tester != nil {
-					(*tester).end(true)
-				}
-			})
+			for _, key := range []any{testerKey{}, keptKey{}} {
+				server := new(*testerProcess)
+				env.Values[key] = server
+				env.Defer(func() {
+					if *server != nil {
+						(*server).end(true)
+					}
+				})
+			}
 			return errors.Join(s3Stores(t, env), repositories(t, env), webhooks(t, env))
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
@@ -102,17 +104,18 @@ func TestScripts(t *testing.T) {
 					ts.Check(signed(ts.Value(repoKey{}).(*testenv.Repo), signedDir, name))
 				}
 			},
-			"bucket": changeBucket,
-			"chart":  changeCharts,
-			"asked":  asked,
-			"exits":  exits,
-			"called": called,
-			"until":  until,
-			"gate":   turn,
-			"expand": expand,
-			"serve":  serveStore,
-			"notes":  removeNotes,
-			"tester": startTester,
+			"bucket":  changeBucket,
+			"chart":   changeCharts,
+			"asked":   asked,
+			"exits":   exits,
+			"called":  called,
+			"until":   until,
+			"gate":    turn,
+			"expand":  expand,
+			"serve":   serveStore,
+			"notes":   removeNotes,
+			"serving": startServe,
+			"tester":  startTester,
 			"stalled": func(ts *testscript.TestScript, _ bool, _ []string) {
 				<-ts.Value(stalledKey{}).(*testenv.Server).Stalled()
 			},
