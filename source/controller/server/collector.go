@@ -5,12 +5,10 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/headgate-io/headgate/source"
 	"github.com/headgate-io/headgate/source/controller"
 )
 
-// A collector reads what the controller and its objects are now, when somebody asks.
-// There are three series an object.
+// A collector reads what the controller is now, when somebody asks.
 type collector struct{ server *Server }
 
 func desc(name, help string, labels ...string) *prometheus.Desc {
@@ -27,10 +25,6 @@ var (
 	answersDesc  = desc("upstream_answers_total", "Answers of upstreams that objects can share, by whether an object asked itself or was given that to another.", "by")
 	cacheDesc    = desc("cache_requests_total", "Lookups in the cache of content, by whether it was there.", "result")
 	startDesc    = desc("start_time_seconds", "Unix time at which the server began.")
-
-	readyDesc   = desc("source_ready", "Whether a source is ready: 1, 0, or -1 when that is not known.", "kind", "namespace", "name")
-	staleDesc   = desc("source_staleness_ratio", "Time since the origin of a source last answered, over its interval; since the server began when it has not yet. Above 2 it is overdue.", "kind", "namespace", "name")
-	checkedDesc = desc("source_checked_timestamp_seconds", "Unix time at which the origin of a source last answered, 0 when it has not since the server began.", "kind", "namespace", "name")
 )
 
 // phases are those that are counted from the beginning.
@@ -38,11 +32,8 @@ var phases = []controller.Phase{
 	controller.Idle, controller.Queued, controller.Running, controller.Blocked, controller.Stalled, controller.Suspended, controller.Removed,
 }
 
-// readiness as a number.
-var readyNumbers = map[string]float64{"True": 1, "False": 0, "Unknown": -1}
-
 func (c collector) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{phasesDesc, defectsDesc, queueDesc, oldestDesc, runningDesc, fetchingDesc, answersDesc, cacheDesc, startDesc, readyDesc, staleDesc, checkedDesc} {
+	for _, d := range []*prometheus.Desc{phasesDesc, defectsDesc, queueDesc, oldestDesc, runningDesc, fetchingDesc, answersDesc, cacheDesc, startDesc} {
 		out <- d
 	}
 }
@@ -69,30 +60,12 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 	}
 	gauge(startDesc, unix(c.server.started))
 	count := map[controller.Phase]int{}
-	now := time.Now()
 	for _, v := range c.server.Controller.Views() {
 		count[v.Phase]++
-		if v.Phase == controller.Removed {
-			continue
-		}
-		ref := source.ReferenceTo(v.Object)
-		labels := []string{ref.Kind, ref.Namespace, ref.Name}
-		gauge(readyDesc, readyNumbers[readyOf(v).Status], labels...)
-		if every := v.Object.Interval(); every > 0 && v.Phase != controller.Suspended {
-			gauge(checkedDesc, unix(v.Checked), labels...)
-			gauge(staleDesc, float64(now.Sub(later(v.Checked, c.server.started)))/float64(every), labels...)
-		}
 	}
 	for _, phase := range phases {
 		gauge(phasesDesc, float64(count[phase]), string(phase))
 	}
-}
-
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
 }
 
 // unix returns seconds since 1970, 0 for the zero time.

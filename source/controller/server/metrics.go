@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/headgate-io/headgate/internal/answer"
 	"github.com/headgate-io/headgate/source"
 	"github.com/headgate-io/headgate/source/controller"
 )
@@ -94,7 +95,7 @@ func (m *metrics) build(s *Server) {
 	}, func() float64 { return float64(m.inFlight.Load()) }))
 	m.zero()
 	reg.MustRegister(collector{s}, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	m.handler = promhttp.InstrumentMetricHandler(reg, promhttp.HandlerFor(reg, promhttp.HandlerOpts{MaxRequestsInFlight: 4, Timeout: 10 * time.Second}))
+	m.handler = promhttp.InstrumentMetricHandler(reg, promhttp.HandlerFor(reg, promhttp.HandlerOpts{DisableCompression: true, MaxRequestsInFlight: 4, Timeout: 10 * time.Second}))
 }
 
 // zero makes the series that are there from the beginning, so that the first
@@ -136,6 +137,12 @@ func (s *Server) serveMetrics(w http.ResponseWriter, r *http.Request) error {
 		}
 	}
 	w.Header().Set("X-Content-Type-Options", "nosniff")
-	s.measures().handler.ServeHTTP(w, r)
+	r = r.Clone(r.Context())
+	r.Header.Del("Accept") // the text format
+	a := answer.Writing(w)
+	s.measures().handler.ServeHTTP(a, r)
+	if a.Status == http.StatusOK && r.Method != http.MethodHead {
+		s.writeObjects(a) // its error is that of the connection
+	}
 	return nil
 }

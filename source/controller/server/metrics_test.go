@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"os/exec"
 	"regexp"
 	"slices"
 	"strings"
@@ -89,8 +90,8 @@ func TestMetrics(t *testing.T) {
 		`headgate_reconcile_total{kind="GitRepository",outcome="failed",trigger="request"} 1`,
 		`headgate_reconcile_total{kind="GitRepository",outcome="stored",trigger="start"} 2`,
 		`headgate_reconcile_duration_seconds_count{kind="Bucket"} 1`,
-		`headgate_source_ready{kind="GitRepository",name="app",namespace="shop"} 0`,
-		`headgate_source_ready{kind="Bucket",name="assets",namespace="shop"} 1`,
+		`headgate_source_ready{kind="GitRepository",namespace="shop",name="app"} 0`,
+		`headgate_source_ready{kind="Bucket",namespace="shop",name="assets"} 1`,
 		`headgate_sources{phase="idle"} 3`,
 		`headgate_hook_requests_total{code="401",provider="github"} 1`,
 		`headgate_http_requests_total{code="404",route="artifact"} 1`,
@@ -105,5 +106,20 @@ func TestMetrics(t *testing.T) {
 	}
 	if t.Failed() {
 		t.Log(body)
+	}
+}
+
+// TestMetricsLint has promtool read the metrics, where it is installed.
+func TestMetricsLint(t *testing.T) {
+	promtool, err := exec.LookPath("promtool")
+	if err != nil {
+		t.Skip("there is no promtool")
+	}
+	r := newRig(t, false)
+	_, _, body := r.ask("GET", "/metrics", "", "", "Accept", "application/openmetrics-text")
+	check := exec.CommandContext(t.Context(), promtool, "check", "metrics")
+	check.Stdin = strings.NewReader(body)
+	if out, err := check.CombinedOutput(); err != nil {
+		t.Errorf("%v: %s", err, out)
 	}
 }
