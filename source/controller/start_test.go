@@ -20,7 +20,7 @@ import (
 func shelved(b *testing.B, dir string, n int) {
 	b.Helper()
 	for i := range n {
-		g := repo(fmt.Sprintf("app-%d", i), fmt.Sprintf("https://host-%d.example/app-%d.git", i%20, i%100), time.Minute)
+		g := repo(fmt.Sprintf("app-%d", i), fmt.Sprintf("https://host-%d.example/app-%d.git", i%20, i%100), 1000*time.Hour) // so that none is due
 		doc, err := source.EncodeYAML(g)
 		if err != nil {
 			b.Fatal(err)
