@@ -89,8 +89,10 @@ type engine struct {
 	secrets source.Secrets
 	defects []error
 	entries map[source.Reference]*entry
-	marks   []mark   // to be made durable
-	sorted  []*entry // replaced, never changed
+	marks   map[source.Reference]time.Time // to be made durable: since when objects are not in the feed, the zero time for those that are
+	owing   bool                           // marks that could not be are tried again
+	unread  map[source.Reference]saved     // what is saved and cannot be read, until it is known to be removed
+	sorted  []*entry                       // replaced, never changed
 	paces   map[paceKey]*pace
 	agenda  agenda
 	runs    turns[*entry]

@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"time"
 
@@ -44,10 +45,8 @@ func (c *Controller) set(ctx context.Context, d Desired) {
 	c.settle()
 	c.ready = true
 	c.pump()
-	marks := c.marks
-	c.marks = nil
 	c.mu.Unlock()
-	c.note(ctx, marks)
+	c.note(ctx)
 	if first {
 		c.goes.Go(func() { c.scrub(ctx) })
 	}
@@ -71,10 +70,20 @@ func (c *Controller) unknown(objects []source.Object) []source.Object {
 
 // keep sees to objects that are not in the feed.
 func (c *Controller) keep(known map[source.Reference]saved) {
+	if len(c.defects) == 0 && len(c.unread) > 0 {
+		maps.Copy(c.unread, known)
+		known, c.unread = c.unread, nil
+	}
 	for ref, s := range known {
-		if c.entries[ref] == nil && (!s.unread || len(c.defects) == 0) {
-			e := c.add(ref, s.obj, s)
-			e.doc = nil
+		switch {
+		case c.entries[ref] != nil:
+		case s.unread && len(c.defects) > 0:
+			if c.unread == nil {
+				c.unread = make(map[source.Reference]saved)
+			}
+			c.unread[ref] = s
+		default:
+			c.add(ref, s.obj, s).doc = nil
 		}
 	}
 	for _, e := range c.entries {
@@ -189,7 +198,7 @@ func (c *Controller) update(e *entry, doc source.Object) {
 	e.suspend = doc.Plan().Suspend
 	c.changed(e)
 	if back {
-		c.marks = append(c.marks, mark{ref: e.ref})
+		c.mark(e.ref, time.Time{})
 	}
 	now := c.clock()
 	switch {
@@ -210,7 +219,7 @@ func (c *Controller) update(e *entry, doc source.Object) {
 func (c *Controller) remove(e *entry, since time.Time) {
 	if since.IsZero() {
 		since = c.wall()
-		c.marks = append(c.marks, mark{e.ref, since})
+		c.mark(e.ref, since)
 	}
 	left := c.retention - c.wall().Sub(since)
 	e.removed = &removal{at: since, due: c.clock() + min(max(left, 0), c.retention)}
@@ -243,6 +252,7 @@ func (c *Controller) bury(e *entry) {
 	default:
 		e.removed.done = true
 		delete(c.entries, e.ref)
+		delete(c.marks, e.ref)
 		c.sorted = slices.DeleteFunc(slices.Clone(c.sorted), func(x *entry) bool { return x == e })
 		c.changed(e)
 		c.entomb(e)

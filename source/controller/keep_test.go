@@ -180,6 +180,63 @@ func TestRestartWithDefects(t *testing.T) {
 	})
 }
 
+// What cannot be read is not forgotten while documents are defective: it goes when they are not.
+func TestUnreadWithDefects(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.feed.now.Objects = []source.Object{repo("a", site, time.Minute)}
+		r.start()
+		r.took()
+		r.stop()
+		if err := os.WriteFile(filepath.Join(r.Ledger.Dir, "gitrepository", "default", "a.yaml"), []byte("status: ["), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		r = r.again(t)
+		r.feed.now = controller.Desired{Defects: []error{errors.New("a.yaml: not YAML")}}
+		r.start()
+		time.Sleep(10 * time.Hour)
+		if files := r.files(); len(files) != 1 || len(r.stored()) != 1 {
+			t.Errorf("left %v, %v", files, r.stored())
+		}
+		r.feed.put(controller.Desired{})
+		time.Sleep(2 * time.Hour)
+		if files := r.files(); len(files) != 0 || len(r.stored()) != 0 {
+			t.Errorf("left %v, %v", files, r.stored())
+		}
+		r.stop()
+	})
+}
+
+// That an object came back is made durable, even if the disk did not take it at once.
+func TestBackOnAFailingDisk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		objects := []source.Object{repo("a", site, time.Hour)}
+		r.feed.now.Objects = objects
+		r.start()
+		defer r.stop()
+		r.took()
+		r.feed.put(controller.Desired{})
+		dir := filepath.Join(r.Ledger.Dir, "gitrepository")
+		if err := errors.Join(os.Rename(dir, dir+".away"), os.WriteFile(dir, nil, 0o600)); err != nil {
+			t.Fatal(err)
+		}
+		r.feed.put(controller.Desired{Objects: objects})
+		time.Sleep(10 * time.Second)
+		if err := errors.Join(os.Remove(dir), os.Rename(dir+".away", dir)); err != nil {
+			t.Fatal(err)
+		}
+		if files := r.files(); len(files) != 2 {
+			t.Fatalf("saved %v", files)
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if files := r.files(); len(files) != 1 || !strings.HasSuffix(files[0], "/a.yaml") {
+			t.Errorf("saved %v", files)
+		}
+	})
+}
+
 // Saved files that cannot be read count as not saved, and are told of.
 func TestRestartWithDamagedFiles(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

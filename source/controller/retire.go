@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"maps"
 	"path"
+	"slices"
 	"strings"
 	"time"
 
@@ -12,24 +14,59 @@ import (
 	"github.com/headgate-io/headgate/source"
 )
 
-// A mark is to be made durable: since when an object is not in the feed, the
-// zero time when it is.
-type mark struct {
-	ref   source.Reference
-	since time.Time
+// mark has it made durable since when an object is not in the feed, the zero
+// time when it is.
+func (c *Controller) mark(ref source.Reference, since time.Time) {
+	if c.marks == nil {
+		c.marks = make(map[source.Reference]time.Time)
+	}
+	c.marks[ref] = since
 }
 
-// note makes marks durable. What fails costs a longer retention after a restart
-// and nothing else.
-func (c *Controller) note(ctx context.Context, marks []mark) {
-	if c.Ledger == nil {
+// owed is how long after a failure marks are tried again.
+const owed = time.Minute
+
+// note makes marks durable. Those that fail are tried again, unless another took
+// their place or the object is gone. The lock setting is held.
+func (c *Controller) note(ctx context.Context) {
+	c.mu.Lock()
+	marks := c.marks
+	c.marks = nil
+	c.mu.Unlock()
+	if c.Ledger == nil || len(marks) == 0 {
 		return
 	}
-	each(ctx, len(marks), func(i int) {
-		if err := c.Ledger.SetRemoved(marks[i].ref, marks[i].since); err != nil {
-			c.tell(marks[i].ref, "GarbageCollectionFailed", err.Error())
+	refs := slices.Collect(maps.Keys(marks))
+	each(ctx, len(refs), func(i int) {
+		ref := refs[i]
+		if err := c.Ledger.SetRemoved(ref, marks[ref]); err != nil {
+			c.tell(ref, "GarbageCollectionFailed", err.Error())
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			if c.entries[ref] != nil {
+				c.mark(ref, marks[ref])
+			}
 		}
 	})
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.marks) > 0 && !c.owing {
+		c.owing = true
+		c.goes.Go(func() { c.noteAgain(ctx) })
+	}
+}
+
+// noteAgain tries marks again that failed.
+func (c *Controller) noteAgain(ctx context.Context) {
+	if !sleep(ctx, owed) {
+		return
+	}
+	c.setting.Lock()
+	defer c.setting.Unlock()
+	c.mu.Lock()
+	c.owing = false
+	c.mu.Unlock()
+	c.note(ctx)
 }
 
 // retire removes artifacts, status, state and suspension of a removed object,
