@@ -44,7 +44,7 @@ func (p *program) events() *cobra.Command {
 		Long: `Events prints the events of sources, the oldest first: new artifacts, failures, recoveries. They are those of the
 server that keeps the sources (headgate serve), or of the last one, as the files of the store have them, when none runs.
 
-With -w those that come follow until it is interrupted.
+With -w those that come follow until it is interrupted; when the server is lost it waits until it is back.
 
 Exit codes: 0 the events were printed, 1 the server was not reached or refused, 2 usage.`,
 		Example: `  headgate events -w
@@ -127,12 +127,16 @@ func (q eventQuery) api() api.EventQuery {
 }
 
 // selects reports whether an event is of an object that is asked for.
-func (q eventQuery) selects(e source.Event) bool {
+func (q eventQuery) selects(e source.Event) bool { return selects(q.refs, involved(e)) }
+
+// involved returns the object of an event, of which documents of the other group
+// have other names.
+func involved(e source.Event) source.Reference {
 	ref := source.Reference{Kind: e.InvolvedObject.Kind, Namespace: e.InvolvedObject.Namespace, Name: e.InvolvedObject.Name}
 	if known, err := source.ParseReference(ref.Kind); err == nil {
-		ref.Kind = known.Kind // documents of the other group have other names
+		ref.Kind = known.Kind
 	}
-	return selects(q.refs, ref)
+	return ref
 }
 
 // last returns as many of the newest as are asked for.
@@ -173,8 +177,7 @@ func (p *program) runEvents(ctx context.Context, f *eventFlags, args []string) e
 }
 
 func eventCells(e api.Event) []string {
-	o := e.InvolvedObject
-	return []string{instant(e.Timestamp), e.Severity, e.Reason, strings.ToLower(o.Kind) + "/" + o.Namespace + "/" + o.Name, e.Message}
+	return []string{instant(e.Timestamp), e.Severity, e.Reason, involved(e.Event).String(), e.Message}
 }
 
 // printEvent prints one event of those that come: a line, or a document.

@@ -36,7 +36,9 @@ git, gitrepo, helmrepo, hc, ocirepo, ea.
 AGE is the time since the artifact was stored. MESSAGE is the last error of a source that is not ready, or who suspended it and
 why. With -o yaml or json each source is the document as fetch prints it, with its status.
 
-With -w a line, or a document, follows for each change until it is interrupted.
+What is wrong with documents of the server goes to standard error.
+
+With -w a line, or a document, follows for each change until it is interrupted; when the server is lost it waits until it is back.
 
 Exit codes: 0 the sources were printed, ready or not; 1 one that was named does not exist, or the server was not reached or refused; 2 usage.`,
 		Example: `  headgate get
@@ -64,6 +66,13 @@ func (p *program) runGet(ctx context.Context, f *getFlags, args []string) error 
 	k, err := p.openKeeper(&f.keeperFlags)
 	if err != nil {
 		return err
+	}
+	defects, err := k.defects(ctx)
+	if err != nil {
+		return err
+	}
+	for _, defect := range defects {
+		p.warn(errors.New(defect))
 	}
 	if f.watch {
 		return p.watchSources(ctx, f, k, refs)

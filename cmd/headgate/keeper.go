@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"os/user"
 	"strings"
 	"time"
 
@@ -32,6 +33,8 @@ type keeper interface {
 	// sources returns those that one of refs selects, all when there are none,
 	// in the order of kind, namespace and name; whole ones with their documents.
 	sources(ctx context.Context, refs []source.Reference, whole bool) ([]api.Source, error)
+	// defects returns what is wrong with documents, as far as somebody reads them.
+	defects(ctx context.Context) ([]string, error)
 	// watch calls each with the sources that one of refs selects, then that it
 	// is synced, and then with what changes, until ctx ends or each returns an error.
 	watch(ctx context.Context, refs []source.Reference, each func(api.Notice) error) error
@@ -76,7 +79,7 @@ func (p *program) serverOf(f *keeperFlags) (keeper, error) {
 		return nil, err
 	}
 	if c.base != "" {
-		return &keptServer{&api.Client{Base: c.base, Token: c.token, HTTP: c.client}, &f.serverFlags, p.caller()}, nil
+		return &keptServer{&api.Client{Base: c.base, Token: c.token, HTTP: c.client, Lost: p.lost}, &f.serverFlags, p.caller()}, nil
 	}
 	if err := isStore(f.store); err != nil {
 		return nil, err
@@ -87,8 +90,8 @@ func (p *program) serverOf(f *keeperFlags) (keeper, error) {
 		return nil, failed(fmt.Errorf("--store %s: %w", f.store, err))
 	case note == nil:
 		return nil, nil
-	case note.PID == 0:
-		return nil, failed(fmt.Errorf("the server of %s is about to start or to end: try again", f.store))
+	case note.PID == 0 || note.Socket != "" && !exists(note.Socket):
+		return nil, failed(fmt.Errorf("the server of %s%s is about to start or to end: try again", f.store, note))
 	case note.Socket == "":
 		return nil, failed(fmt.Errorf("the server of %s%s has no socket: name it with --server", f.store, note))
 	}
@@ -106,15 +109,34 @@ func (p *program) serverName(f *keeperFlags) string {
 
 func (p *program) bySocket(f *keeperFlags, path string) (keeper, error) {
 	if _, err := os.Stat(path); err != nil {
-		return nil, failed(fmt.Errorf("socket of the server: %w", err))
+		return nil, failed(fmt.Errorf("--server: socket of the server: %w", err))
 	}
-	return &keptServer{&api.Client{Socket: path}, &f.serverFlags, p.caller()}, nil
+	return &keptServer{&api.Client{Socket: path, Lost: p.lost}, &f.serverFlags, p.caller()}, nil
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return !errors.Is(err, fs.ErrNotExist)
+}
+
+// lost tells that what a command follows is lost, or with nil that it is back.
+func (p *program) lost(err error) {
+	if err == nil {
+		fmt.Fprintln(p.stderr, "headgate: the server is back")
+		return
+	}
+	fmt.Fprintf(p.stderr, "headgate: %s: trying again until it is back\n", redact.String(err.Error()))
 }
 
 // caller returns who calls a server that does not know it by a credential.
 func (p *program) caller() api.Change {
-	user, _ := p.lookup("USER")
-	return api.Change{By: user}
+	name, _ := p.lookup("USER")
+	if name == "" { // as of services, and in containers
+		if u, err := user.Current(); err == nil {
+			name = u.Username
+		}
+	}
+	return api.Change{By: name}
 }
 
 // isStore returns an error unless there is a store.

@@ -85,6 +85,8 @@ func savedSource(obj source.Object, hold *source.Suspension) api.Source {
 	return server.Summary(v)
 }
 
+func (*keptFiles) defects(context.Context) ([]string, error) { return nil, nil }
+
 func (k *keptFiles) watch(ctx context.Context, refs []source.Reference, each func(api.Notice) error) error {
 	known := map[source.Reference]api.Source{}
 	for first := true; ; first = false {

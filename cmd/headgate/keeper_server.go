@@ -44,6 +44,13 @@ func (k *keptServer) sources(ctx context.Context, refs []source.Reference, whole
 	return found, nil
 }
 
+func (k *keptServer) defects(ctx context.Context) ([]string, error) {
+	ctx, cancel := k.flags.bounded(ctx)
+	defer cancel()
+	stats, err := k.client.Stats(ctx)
+	return stats.Defects, err
+}
+
 func (k *keptServer) watch(ctx context.Context, refs []source.Reference, each func(api.Notice) error) error {
 	return endedWatch(ctx, k.client.Watch(ctx, filterOf(refs), func(n api.Notice) error {
 		switch {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"net"
 	"net/url"
 	"time"
 
@@ -57,6 +58,8 @@ func (f *listenFlags) check() error {
 		return usage("--client-ca needs --tls-cert and --tls-key")
 	case f.optional && (f.clientCA == "" || f.tokens == ""):
 		return usage("--client-cert-optional needs --client-ca and --tokens")
+	case !isHostPort(f.addr):
+		return usage("--addr %q: want HOST:PORT, as 127.0.0.1:8080, [::1]:8080 or :8080", f.addr)
 	case f.maxConns <= 0:
 		return usage("--max-connections: want more than 0")
 	case f.grace <= 0:
@@ -68,6 +71,11 @@ func (f *listenFlags) check() error {
 		return usage("--base-url: %w", err)
 	}
 	return nil
+}
+
+func isHostPort(addr string) bool {
+	_, _, err := net.SplitHostPort(addr)
+	return err == nil
 }
 
 // checkWebURL wants the URL of a server.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"os"
 	"strconv"
 	"time"
 
@@ -127,6 +128,9 @@ func (f *keepFlags) check() error {
 	for _, file := range f.files {
 		if file == "-" {
 			return usage("-f -: standard input cannot be watched: give a file or a directory")
+		}
+		if _, err := os.Stat(file); err != nil {
+			return usage("-f: %w", err)
 		}
 		if inside, found := below(file, f.store); found && !hidden(inside) {
 			return usage("-f %s holds the store %s: choose a --store outside, or one whose name begins with a dot", file, f.store)

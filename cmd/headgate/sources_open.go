@@ -36,16 +36,22 @@ type warden struct {
 	dispatcher *notify.Dispatcher // nil: nobody is told
 }
 
-// heeded is a feed whose Secrets others may look up too.
+// heeded is a feed whose Secrets others may look up too. Its log says how much there is.
 type heeded struct {
 	controller.Feed
+	log *slog.Logger
 	now atomic.Pointer[source.Secrets]
 }
 
 // Follow implements [controller.Feed].
 func (h *heeded) Follow(ctx context.Context, set func(controller.Desired)) error {
+	objects, defects := -1, 0
 	return h.Feed.Follow(ctx, func(d controller.Desired) {
 		h.now.Store(&d.Secrets)
+		if len(d.Objects) != objects || len(d.Defects) != defects {
+			objects, defects = len(d.Objects), len(d.Defects)
+			h.log.Info("documents", "objects", objects, "defects", defects)
+		}
 		set(d)
 	})
 }
@@ -96,7 +102,7 @@ func (p *program) openWarden(ctx context.Context, f *keepFlags) (w *warden, err 
 		return nil, &exitError{exitUsage, err}
 	}
 	if err := os.MkdirAll(f.store, 0o700); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("--store: %w", err)
 	}
 	if err := w.open(ctx, p, f, receivers); err != nil {
 		return nil, errors.Join(err, w.close(ctx))
@@ -128,7 +134,7 @@ func (w *warden) open(ctx context.Context, p *program, f *keepFlags, receivers [
 	}
 	files := f.feed()
 	files.More, files.Warn = source.EnvSecrets(p.lookup), func(err error) { w.log.Warn("documents", "problem", err.Error()) }
-	w.feed = &heeded{Feed: files}
+	w.feed = &heeded{Feed: files, log: w.log}
 	c := w.controller
 	c.Feed, c.Store, c.Ledger = w.feed, w.store, ledgerOf(f.store)
 	c.Env.Cache, c.Env.Limits.Temp = w.cache, w.store.Temp

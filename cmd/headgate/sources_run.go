@@ -5,8 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"syscall"
+	"time"
 
 	"github.com/headgate-io/headgate/internal/listen"
+	"github.com/headgate-io/headgate/internal/redact"
 	"github.com/headgate-io/headgate/source/controller/notify"
 )
 
@@ -17,14 +20,16 @@ func (p *program) runKeep(ctx context.Context, f *keepFlags) error {
 		return err
 	}
 	fmt.Fprintf(p.stdout, "serving sources at %s\n", w.listener.URL)
-	err = errors.Join(w.run(ctx), w.closeWithin(ctx, f))
+	err = errors.Join(w.run(ctx, f.grace), w.close(context.WithoutCancel(ctx)))
 	w.log.Info("ended")
 	return err
 }
 
-// run keeps and serves until ctx ends, or one of the two does.
-func (w *warden) run(ctx context.Context) error {
-	ctx, cancel := context.WithCancel(ctx)
+// run keeps and serves until ctx ends, or one of the two does. Answers that are
+// read and events that wait have the grace at the same time; what is cut off
+// then is no failure of a server that was told to end.
+func (w *warden) run(told context.Context, grace time.Duration) error {
+	ctx, cancel := context.WithCancel(told)
 	defer cancel()
 	served := make(chan error, 1)
 	go func() {
@@ -33,15 +38,20 @@ func (w *warden) run(ctx context.Context) error {
 	}()
 	err := w.controller.Run(ctx)
 	cancel()
-	return errors.Join(err, <-served)
-}
-
-// closeWithin closes what the server has, and delivers what events wait for it.
-func (w *warden) closeWithin(ctx context.Context, f *keepFlags) error {
-	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), f.grace)
-	defer cancel()
+	var late error
+	if w.dispatcher != nil { // nothing emits any more
+		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
+		defer cancel()
+		late = w.dispatcher.Close(ending)
+		w.dispatcher = nil
+	}
+	late = errors.Join(late, <-served)
 	w.listener = nil // it has ended
-	return w.close(grace)
+	if told.Err() != nil && late != nil {
+		w.log.Warn("ending", "problem", redact.String(late.Error()))
+		late = nil
+	}
+	return errors.Join(err, late)
 }
 
 // close closes what was opened, the last first.
@@ -72,6 +82,9 @@ func (w *warden) close(ctx context.Context) error {
 func listenError(err error) error {
 	if errors.Is(err, listen.ErrExposed) {
 		return usage("--addr: %w: give --tokens or --client-ca, or --insecure-listen", err)
+	}
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return fmt.Errorf("--addr: %w: another program is there; port 0 takes a free one", err)
 	}
 	return err
 }

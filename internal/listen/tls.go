@@ -45,7 +45,7 @@ func (t TLS) Config() (*tls.Config, error) {
 	}
 	files, err := reload.Open(t.Now, t.Warn, t.read, names...)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("read certificates: %w", err)
 	}
 	config := files.Value().Clone()
 	config.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) { return files.Value(), nil }

@@ -159,7 +159,7 @@ func (c *Controller) run(j *job) {
 	result, err := c.reconcile(j)
 	run := &Run{
 		Number: j.number, Object: j.ref, Trigger: j.trigger, Due: j.started.Add(-j.late), Started: j.started,
-		Took: c.clock() - began, Result: result, Err: err,
+		Took: c.clock() - began, Result: result, Err: err, Artifact: j.obj.Artifact(),
 	}
 	if result.Outcome == "" {
 		c.interrupted(j)

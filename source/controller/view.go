@@ -3,6 +3,7 @@ package controller
 import (
 	"time"
 
+	"github.com/headgate-io/headgate/artifact"
 	"github.com/headgate-io/headgate/source"
 )
 
@@ -32,6 +33,8 @@ type Run struct {
 	Took    time.Duration
 	Result  source.Result
 	Err     error // fit to be shown
+
+	Artifact *artifact.Artifact // that is published now, by this run or one before; nil for none
 }
 
 // A Phase says what an object is doing.

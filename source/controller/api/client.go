@@ -25,6 +25,10 @@ type Client struct {
 	Token  string       // "" for none
 	Socket string       // path of the server's socket; Base is not used then
 	HTTP   *http.Client // nil for one without a proxy; redirects are followed within the origin of Base alone
+
+	// Lost is told when a stream that was there is lost, and why, and with nil
+	// when it is there again; nil for nobody.
+	Lost func(error)
 }
 
 // server returns whom the client calls.

@@ -53,8 +53,9 @@ func TestWatchAgain(t *testing.T) {
 		"",
 		one("x", "False")+one("z", "True")+":\n\n"+synced+"data: {\"gone\":{\"kind\":\"Bucket\",\"namespace\":\"a\",\"name\":\"z\"}}\n\n",
 	)
-	var told []string
-	err := (&api.Client{Base: s.URL}).Watch(t.Context(), api.Filter{Kind: "bucket"}, func(n api.Notice) error {
+	var told, states []string
+	lost := func(err error) { states = append(states, fmt.Sprint(err)) }
+	err := (&api.Client{Base: s.URL, Lost: lost}).Watch(t.Context(), api.Filter{Kind: "bucket"}, func(n api.Notice) error {
 		switch {
 		case n.Source != nil:
 			told = append(told, n.Source.Name+" "+n.Source.Ready)
@@ -71,6 +72,9 @@ func TestWatchAgain(t *testing.T) {
 	want := []string{"x True", "y True", "synced", "x False", "z True", "y gone", "z gone"}
 	if !slices.Equal(told, want) {
 		t.Errorf("told %q, want %q", told, want)
+	}
+	if len(states) != 3 || !strings.Contains(states[0], "watch sources at the server "+s.URL) || states[1] != "<nil>" || states[2] == "<nil>" {
+		t.Errorf("it was lost and back: %q", states) // once, however many attempts there were
 	}
 }
 

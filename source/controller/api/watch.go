@@ -126,9 +126,19 @@ func (c *Client) FollowEvents(ctx context.Context, q EventQuery, each func(Event
 // follow calls connect, which follows a stream, again and again. Begun is to be
 // called when there is a stream.
 func (c *Client) follow(ctx context.Context, operation string, connect func(begun func()) error) error {
-	ever := false
+	ever, lost := false, false
+	tell := func(err error) {
+		if lost = err != nil; c.Lost != nil {
+			c.Lost(err)
+		}
+	}
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
-		err := connect(func() { ever, pause = true, firstPause/2 })
+		err := connect(func() {
+			ever, pause = true, firstPause/2
+			if lost {
+				tell(nil)
+			}
+		})
 		own := (*own)(nil)
 		switch {
 		case ctx.Err() != nil:
@@ -137,6 +147,8 @@ func (c *Client) follow(ctx context.Context, operation string, connect func(begu
 			return own.error
 		case !ever || final(err):
 			return c.advised(c.server().Failed(operation+" at "+c.place(), err))
+		case !lost:
+			tell(c.server().Failed(operation+" at "+c.place(), err))
 		}
 		if retry.Sleep(ctx, pause/2+rand.N(pause)) != nil {
 			return nil

@@ -76,6 +76,7 @@ type Outcome struct {
 	Provider string           // github, gitlab, gitea, generic, registry …; "" when it is not known who calls
 	Status   int              // of the answer
 	Reason   string           // fit for a log
+	Ignored  bool             // it is not about what the object follows
 }
 
 // ServeHTTP implements [http.Handler].
@@ -150,7 +151,7 @@ func (h *Receiver) do(r *http.Request, out *Outcome) *refusal {
 	case call.ping:
 		out.Status, out.Reason = http.StatusOK, "pong"
 	case ignored != "":
-		out.Status, out.Reason = http.StatusAccepted, "ignored: "+ignored
+		out.Status, out.Reason, out.Ignored = http.StatusAccepted, "ignored: "+ignored, true
 	default:
 		return h.request(ref, out)
 	}

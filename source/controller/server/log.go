@@ -88,8 +88,11 @@ func (s *Server) ObserveEvent(e source.Event) {
 // logHook logs a call of a webhook.
 func (s *Server) logHook(o hook.Outcome) {
 	level := slog.LevelInfo
-	if o.Status >= http.StatusBadRequest {
+	switch {
+	case o.Status >= http.StatusBadRequest:
 		level = slog.LevelWarn
+	case o.Ignored: // hosts and registries call for much that is not asked for
+		level = slog.LevelDebug
 	}
 	suppressed := 0
 	if level == slog.LevelWarn {
@@ -98,14 +101,23 @@ func (s *Server) logHook(o hook.Outcome) {
 			return
 		}
 	}
-	s.logger().LogAttrs(context.Background(), level, "webhook", slog.String("object", clean(o.Object.String())), slog.String("provider", o.Provider),
-		slog.Int("status", o.Status), slog.String("reason", clean(o.Reason)), slog.Int("others", suppressed))
+	attrs := []slog.Attr{slog.String("object", clean(o.Object.String())), slog.String("provider", o.Provider),
+		slog.Int("status", o.Status), slog.String("reason", clean(o.Reason))}
+	if suppressed > 0 {
+		attrs = append(attrs, slog.Int("others", suppressed))
+	}
+	s.logger().LogAttrs(context.Background(), level, "webhook", attrs...)
 }
 
 // logChange logs what a caller did.
 func (s *Server) logChange(ref source.Reference, what string, why api.Change, r *http.Request) {
-	s.logger().LogAttrs(context.Background(), slog.LevelInfo, "change", slog.String("object", ref.String()), slog.String("change", what),
-		slog.String("by", clean(why.By)), slog.String("reason", clean(why.Reason)), slog.String("remote", remote(r)))
+	attrs := []slog.Attr{slog.String("object", ref.String()), slog.String("change", what)}
+	for _, said := range [][2]string{{"by", why.By}, {"reason", why.Reason}} {
+		if said[1] != "" {
+			attrs = append(attrs, slog.String(said[0], clean(said[1])))
+		}
+	}
+	s.logger().LogAttrs(context.Background(), slog.LevelInfo, "change", append(attrs, slog.String("remote", remote(r)))...)
 }
 
 // observeDenial counts and logs that a caller was refused, up to 20 times at
@@ -134,8 +146,11 @@ func (s *Server) observeDenial(r *http.Request, err error) {
 	s.logger().LogAttrs(context.Background(), slog.LevelWarn, "refused", attrs...)
 }
 
-// remote returns the address of a caller.
+// remote returns the address of a caller, or that it came by the socket.
 func remote(r *http.Request) string {
+	if listen.Trusted(r) {
+		return "socket"
+	}
 	address, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil {
 		return clean(r.RemoteAddr)

@@ -22,8 +22,8 @@ func (s *Server) ObserveRun(r controller.Run) {
 		return
 	}
 	revision, size := "", int64(0)
-	if v, err := s.Controller.View(r.Object); err == nil && v.Object.Artifact() != nil {
-		revision, size = v.Object.Artifact().Revision, v.Object.Artifact().Size
+	if a := r.Artifact; a != nil {
+		revision, size = a.Revision, a.Size
 	}
 	if outcome == source.Stored {
 		m.stored.WithLabelValues(kind).Add(float64(size))
