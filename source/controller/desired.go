@@ -12,7 +12,6 @@ import (
 // A saved object is what is known of one from before the controller began.
 type saved struct {
 	obj     source.Object      // as the ledger has it, with its status
-	checked time.Time          // when its origin was asked last with success, zero when that is not known
 	hold    *source.Suspension // by a command, nil for none
 	removed time.Time          // since when it is not in the feed, zero when it was there at last
 	unread  bool               // its document cannot be read: only its name is known
@@ -27,7 +26,20 @@ func (c *Controller) set(ctx context.Context, d Desired) {
 	}
 	first := !c.Ready()
 	known := c.restore(ctx, c.unknown(d.Objects), first)
+	c.desire(d, known)
+	c.note(ctx)
+	if first {
+		c.goes.Go(func() { c.scrub(ctx) })
+	}
+	if ctx.Err() == nil {
+		c.review(ctx, d.Secrets)
+	}
+}
+
+// desire makes d what there is to be.
+func (c *Controller) desire(d Desired, known map[source.Reference]saved) {
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.serial++
 	c.secrets, c.defects = d.Secrets, slices.Clone(d.Defects)
 	for _, doc := range d.Objects {
@@ -45,14 +57,6 @@ func (c *Controller) set(ctx context.Context, d Desired) {
 	c.settle()
 	c.ready = true
 	c.pump()
-	c.mu.Unlock()
-	c.note(ctx)
-	if first {
-		c.goes.Go(func() { c.scrub(ctx) })
-	}
-	if ctx.Err() == nil {
-		c.review(ctx, d.Secrets)
-	}
 }
 
 // unknown returns those of the objects that are new.
@@ -60,8 +64,10 @@ func (c *Controller) unknown(objects []source.Object) []source.Object {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var fresh []source.Object
+	seen := make(map[source.Reference]bool)
 	for _, obj := range objects {
-		if c.entries[source.ReferenceTo(obj)] == nil {
+		if ref := source.ReferenceTo(obj); c.entries[ref] == nil && !seen[ref] { // of several the first counts
+			seen[ref] = true
 			fresh = append(fresh, obj)
 		}
 	}
@@ -154,7 +160,7 @@ func (c *Controller) scatter() {
 
 // add adds an object that was not there.
 func (c *Controller) add(ref source.Reference, doc source.Object, s saved) *entry {
-	e := &entry{ref: ref, doc: doc, obj: adopt(doc, s.obj), at: -1, hold: s.hold, checked: s.checked}
+	e := &entry{ref: ref, doc: doc, obj: adopt(doc, s.obj), at: -1, hold: s.hold}
 	e.suspend = doc.Plan().Suspend
 	c.entries[ref] = e
 	c.changed(e)
@@ -204,6 +210,7 @@ func (c *Controller) update(e *entry, doc source.Object) {
 	switch {
 	case e.suspended():
 		c.rest(e)
+		c.answer(e)
 	case back:
 		c.agenda.drop(e)
 		c.kick(e, Start, now)
@@ -222,7 +229,7 @@ func (c *Controller) remove(e *entry, since time.Time) {
 		c.mark(e.ref, since)
 	}
 	left := c.retention - c.wall().Sub(since)
-	e.removed = &removal{at: since, due: c.clock() + min(max(left, 0), c.retention)}
+	e.removed = &removal{at: since, due: later(c.clock(), min(max(left, 0), c.retention))}
 	e.missing, e.lookups = false, nil
 	e.placed = true
 	c.rest(e)
@@ -245,7 +252,7 @@ func (c *Controller) bury(e *entry) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
-	case e.removed == nil: // it came back
+	case e.removed == nil || c.entries[e.ref] != e: // it came back
 	case err != nil:
 		c.plan(e, "", c.clock()+time.Minute)
 		c.pump()

@@ -34,15 +34,17 @@
 // # In which order
 //
 // What an object is made of goes first when it is due or under way; the object is
-// [Blocked] meanwhile. Where objects need each other in a circle one demand is left
-// out, as in [source.Order], so that nobody waits for ever, and all of them are stalled
-// with an error that names the way. No object is run twice at once.
+// [Blocked] meanwhile, for one run of each that begins when the object is due: what is
+// asked for without pause keeps nobody back. Where objects need each other in a circle
+// one demand is left out, as in [source.Order], so that nobody waits for ever, and all
+// of them are stalled with an error that names the way. No object is run twice at once.
 //
-// Otherwise hosts take turns, and within a host who is due first is first. At most Runs
-// reconciliations are under way, PerHost of one host; at most Fetches contents are open,
-// half of them from one host. Waiting for the latter is not charged against spec.timeout.
-// Hosts whose last run failed have half of either together: however many of them stall,
-// and with however many objects, the others have the other half.
+// Otherwise the host has its turn that has the fewest under way, and within a host who
+// is due first is first. At most Runs reconciliations are under way, PerHost of one host;
+// at most Fetches contents are open, half of them from one host. Waiting for the latter
+// is not charged against spec.timeout. No host gets more of either than twice as many as
+// are free, and hosts whose last run failed have half of either together: however many
+// of them stall, and with however many objects, the others go on.
 //
 // # What an object is
 //

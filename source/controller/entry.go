@@ -16,13 +16,13 @@ type entry struct {
 
 	state    state
 	inLine   bool    // among those that wait for a slot, perhaps in vain
+	line     string  // the host in whose line it is
 	stalled  bool    // until something changes
 	missing  bool    // from the feed, which has defects
 	suspend  bool    // by its spec
 	placed   bool    // its first run was planned
 	trigger  Trigger // of the run that is due
 	again    Trigger // of a run after the one under way, "" for none
-	echo     bool    // the run that is due looks again after a webhook
 	failures int
 	begun    int64 // number of the run that began last
 	ended    int64 // number of the run that ended last
@@ -30,7 +30,9 @@ type entry struct {
 	at    int           // in the heap, -1 when it is not there
 	due   time.Duration // since the controller began
 	asked time.Duration // when the run that is due was asked for, 0 when nobody did
+	began time.Duration // when the last run that ended began
 	since time.Duration // when the last run ended
+	echo  time.Duration // when it is looked at again after a webhook, 0 for not
 
 	last    *Run               // nil when there was none
 	checked time.Time          // when the origin was asked last with success
@@ -79,7 +81,7 @@ func external(obj source.Object) bool {
 }
 
 // adopt returns doc with the status that the object has, last, which may be nil.
-// Its generation stays when the document has none and the spec is the same.
+// When the document has no generation, it is that of last, and one more when the spec is another.
 func adopt(doc, last source.Object) source.Object {
 	if external(doc) {
 		return doc
@@ -91,8 +93,8 @@ func adopt(doc, last source.Object) source.Object {
 		return obj
 	}
 	status.Set(statusOf(last))
-	if m := &obj.Head().Metadata; m.Generation == 0 && sameSpec(doc, last) {
-		m.Generation = last.Head().Metadata.Generation
+	if last.Head().Metadata.Generation != 0 {
+		source.AssignGeneration(obj, last)
 	}
 	return obj
 }

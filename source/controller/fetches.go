@@ -41,7 +41,7 @@ func (c *Controller) admit(ctx context.Context, j *job) (end func(), err error) 
 // letIn gives the slots there are to those who wait.
 func (c *Controller) letIn() {
 	for {
-		w, ok := c.fetches.next(func(w *fetcher) bool { return !w.gone })
+		w, ok := c.fetches.next(func(w *fetcher, _ string) bool { return !w.gone })
 		if !ok {
 			return
 		}

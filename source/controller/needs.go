@@ -48,7 +48,7 @@ func (c *Controller) link() {
 func (c *Controller) blockers(e *entry) []source.Reference {
 	var refs []source.Reference
 	for _, b := range e.before {
-		if c.pending(b) {
+		if c.blocks(b, e) {
 			refs = append(refs, b.ref)
 		}
 	}
@@ -58,11 +58,18 @@ func (c *Controller) blockers(e *entry) []source.Reference {
 // free reports whether e has nobody to wait for.
 func (c *Controller) free(e *entry) bool {
 	for _, b := range e.before {
-		if c.pending(b) {
+		if c.blocks(b, e) {
 			return false
 		}
 	}
 	return true
+}
+
+// blocks reports whether e, which is due, is to wait for b. One run of b that
+// begins when e is due is enough: else what is asked for without pause would
+// keep e back for ever.
+func (c *Controller) blocks(b, e *entry) bool {
+	return c.pending(b) && (b.ended == 0 || b.began < e.due)
 }
 
 // pending reports whether a run of e is due or under way.

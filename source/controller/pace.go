@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"math"
 	"math/rand/v2"
 	"time"
 )
@@ -28,18 +29,28 @@ func (p *pace) after(now time.Duration, jitter float64) time.Duration {
 		p.next += late / p.interval * p.interval // those that nobody waited for
 	}
 	for p.next <= now {
-		p.next += spread(p.interval, jitter)
+		p.next = later(p.next, spread(p.interval, jitter))
 	}
 	return p.next
 }
 
+// never is when nothing is due any more: the end of what a clock can count, less
+// what is added to due times.
+const never = time.Duration(math.MaxInt64) / 4
+
+// later returns the time d after t; neither is more than never.
+func later(t, d time.Duration) time.Duration { return min(t, never) + min(d, never) }
+
 // spread returns d, changed by a part of it that is jitter at most.
 func spread(d time.Duration, jitter float64) time.Duration {
+	d = min(d, never)
 	return max(d+time.Duration(jitter*(2*rand.Float64()-1)*float64(d)), 1)
 }
 
 // within returns a random part of d.
-func within(d time.Duration) time.Duration { return max(time.Duration(rand.Float64()*float64(d)), 1) }
+func within(d time.Duration) time.Duration {
+	return max(time.Duration(rand.Float64()*float64(min(d, never))), 1)
+}
 
 // backOff returns how long to wait after failures in a row, 1 or more: twice as
 // long after each, and limit at most.
@@ -57,7 +68,7 @@ func backOff(failures int, least, limit time.Duration, jitter float64) time.Dura
 // follow has e keep the pace of its upstream.
 func (c *Controller) follow(e *entry) {
 	interval := e.obj.Interval()
-	if external(e.obj) || interval <= 0 {
+	if external(e.obj) {
 		c.leave(e)
 		return
 	}
@@ -66,7 +77,13 @@ func (c *Controller) follow(e *entry) {
 	if c.Apart {
 		key.upstream = e.ref.String()
 	}
-	e.host = up.host
+	if e.host = up.host; e.state == queued {
+		c.lineUp(e)
+	}
+	if interval <= 0 {
+		c.leave(e)
+		return
+	}
 	if e.pace != nil && e.pace.key == key {
 		return
 	}

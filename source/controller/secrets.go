@@ -66,8 +66,14 @@ func (r *recorder) noted() []lookup {
 	return r.lookups
 }
 
-// answer asks from the question and returns the sum of the answer.
-func (q question) answer(ctx context.Context, key []byte, from source.Secrets) [16]byte {
+// answer asks from the question and returns the sum of the answer. A panic of
+// from is an error like others.
+func (q question) answer(ctx context.Context, key []byte, from source.Secrets) (sum [16]byte) {
+	defer func() {
+		if v := recover(); v != nil {
+			sum = sumSecrets(key, panicked(v), nil)
+		}
+	}()
 	if q.account {
 		secrets, err := from.PullSecrets(ctx, q.namespace, q.name)
 		return sumSecrets(key, err, secrets)

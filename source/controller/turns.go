@@ -1,16 +1,22 @@
 package controller
 
+import "container/heap"
+
 // turns hands out slots to those who wait: in the order in which they came
-// within a host, while hosts take turns. No host has more than each slots, and
-// doubtful hosts, whose last one failed, have half of all slots together: hosts
-// that stall starve nobody.
+// within a host; of several hosts that has its turn which has the fewest slots,
+// and of those with as many the one that waits longest.
+//
+// Hosts that stall starve nobody: no host has more than each slots, nor than
+// twice as many as are free then, so that the last ones are for those who have
+// few; and doubtful hosts, whose last one failed, have half of all slots together.
 type turns[T any] struct {
 	all, each int
 	taken     int
 	doubtful  int // of taken, those of doubtful hosts
 	hosts     map[string]*line[T]
-	rings     [2]queue[*line[T]] // hosts that may have their turn; the doubtful ones apart
-	turn      int                // the ring whose turn it is
+	rings     [2]ring[T] // hosts that somebody waits for; the doubtful ones apart
+	turn      int        // the ring whose turn it is
+	serial    uint64     // of those that came into a ring
 }
 
 // A line is those of one host who wait.
@@ -19,14 +25,15 @@ type line[T any] struct {
 	waiting  queue[T]
 	taken    int
 	doubtful bool
-	ringed   bool
+	at       int    // in its ring, -1 when it is not there
+	serial   uint64 // when it came there
 }
 
 // add has x wait.
 func (t *turns[T]) add(host string, x T) {
 	l := t.line(host)
 	l.waiting.push(x)
-	t.ring(l)
+	t.enter(l)
 }
 
 // line returns the line of a host.
@@ -36,56 +43,66 @@ func (t *turns[T]) line(host string) *line[T] {
 		if t.hosts == nil {
 			t.hosts = make(map[string]*line[T])
 		}
-		l = &line[T]{host: host}
+		l = &line[T]{host: host, at: -1}
 		t.hosts[host] = l
 	}
 	return l
 }
 
-// ring gives l a turn, if it can use one.
-func (t *turns[T]) ring(l *line[T]) {
-	if l.ringed || l.taken >= t.each || l.waiting.len() == 0 {
-		return
+// ring returns the ring of a line.
+func (t *turns[T]) ring(l *line[T]) *ring[T] {
+	if l.doubtful {
+		return &t.rings[1]
 	}
-	l.ringed = true
-	t.rings[index(l.doubtful)].push(l)
+	return &t.rings[0]
 }
 
-func index(doubtful bool) int {
-	if doubtful {
-		return 1
+// enter has l take part, if somebody waits in it.
+func (t *turns[T]) enter(l *line[T]) {
+	if l.at < 0 && l.waiting.len() > 0 {
+		t.serial++
+		l.serial = t.serial
+		heap.Push(t.ring(l), l)
 	}
-	return 0
 }
 
-// next gives a slot to one who waits and for whom still is true; ok is false
-// when nobody may have one. Who is no longer waiting is forgotten.
-func (t *turns[T]) next(still func(T) bool) (x T, ok bool) {
-	for tried := 0; tried < 2 && t.taken < t.all; {
-		ring := &t.rings[t.turn]
-		if ring.len() == 0 || t.turn == 1 && t.doubtful >= max(t.all/2, 1) {
+// next gives a slot to one who waits and for whom still is true, in the line of
+// that host; ok is false when nobody may have one. For whom it is not true is forgotten.
+func (t *turns[T]) next(still func(x T, host string) bool) (x T, ok bool) {
+	for tried := 0; tried < 2; {
+		l := t.first()
+		if l == nil {
 			t.turn, tried = 1-t.turn, tried+1
 			continue
 		}
-		l := ring.pop()
-		l.ringed = false
-		if index(l.doubtful) != t.turn {
-			t.ring(l) // it changed its ring
-			tried = 0
+		x := l.waiting.pop()
+		came := still(x, l.host)
+		if came || l.waiting.len() == 0 {
+			heap.Remove(t.ring(l), l.at)
+		}
+		if !came {
+			t.forget(l)
 			continue
 		}
-		for l.waiting.len() > 0 {
-			x := l.waiting.pop()
-			if !still(x) {
-				continue
-			}
-			t.take(l, 1)
-			t.ring(l)
-			t.turn = 1 - t.turn
-			return x, true
-		}
+		t.take(l, 1)
+		t.enter(l)
+		t.turn = 1 - t.turn
+		return x, true
 	}
 	return x, false
+}
+
+// first returns the line of the ring whose turn it is that may have a slot, nil
+// when none may.
+func (t *turns[T]) first() *line[T] {
+	free, of := t.all-t.taken, t.rings[t.turn]
+	if free <= 0 || len(of) == 0 || t.turn == 1 && t.doubtful >= max(t.all/2, 1) {
+		return nil
+	}
+	if l := of[0]; l.taken < min(t.each, 2*free) {
+		return l
+	}
+	return nil
 }
 
 // take changes how many slots a host has.
@@ -95,13 +112,15 @@ func (t *turns[T]) take(l *line[T], n int) {
 	if l.doubtful {
 		t.doubtful += n
 	}
+	if l.at >= 0 {
+		heap.Fix(t.ring(l), l.at)
+	}
 }
 
 // done gives a slot of host back.
 func (t *turns[T]) done(host string) {
 	l := t.hosts[host]
 	t.take(l, -1)
-	t.ring(l)
 	t.forget(l)
 }
 
@@ -114,18 +133,22 @@ func (t *turns[T]) judge(host string, failed bool) {
 	if l.doubtful == failed {
 		return
 	}
+	if l.at >= 0 {
+		heap.Remove(t.ring(l), l.at)
+	}
 	l.doubtful = failed
 	if failed {
 		t.doubtful += l.taken
 	} else {
 		t.doubtful -= l.taken
 	}
+	t.enter(l)
 	t.forget(l)
 }
 
 // forget forgets a host of which there is nothing to know.
 func (t *turns[T]) forget(l *line[T]) {
-	if l.taken == 0 && l.waiting.len() == 0 && !l.doubtful && !l.ringed {
+	if l.taken == 0 && l.waiting.len() == 0 && !l.doubtful {
 		delete(t.hosts, l.host)
 	}
 }
@@ -133,35 +156,41 @@ func (t *turns[T]) forget(l *line[T]) {
 // keep forgets the doubts about hosts that are not used any more.
 func (t *turns[T]) keep(used map[string]bool) {
 	for host, l := range t.hosts {
-		if !used[host] && l.taken == 0 && l.waiting.len() == 0 && !l.ringed {
+		if !used[host] && l.taken == 0 && l.waiting.len() == 0 {
 			delete(t.hosts, host)
 		}
 	}
 }
 
-// A queue is first in, first out.
-type queue[T any] struct {
-	items []T
-	head  int
+// A ring is hosts that somebody waits for, the one with the fewest slots first.
+type ring[T any] []*line[T]
+
+// Len, Less, Swap, Push and Pop implement heap.Interface.
+func (r ring[T]) Len() int { return len(r) }
+
+func (r ring[T]) Less(i, j int) bool {
+	if r[i].taken != r[j].taken {
+		return r[i].taken < r[j].taken
+	}
+	return r[i].serial < r[j].serial
 }
 
-func (q *queue[T]) len() int { return len(q.items) - q.head }
-
-func (q *queue[T]) push(x T) {
-	if q.head > 32 && q.head > len(q.items)/2 {
-		n := copy(q.items, q.items[q.head:])
-		clear(q.items[n:])
-		q.items, q.head = q.items[:n], 0
-	}
-	q.items = append(q.items, x)
+func (r ring[T]) Swap(i, j int) {
+	r[i], r[j] = r[j], r[i]
+	r[i].at, r[j].at = i, j
 }
 
-func (q *queue[T]) pop() T {
-	var none T
-	x := q.items[q.head]
-	q.items[q.head] = none
-	if q.head++; q.head == len(q.items) {
-		q.items, q.head = q.items[:0], 0
-	}
-	return x
+func (r *ring[T]) Push(x any) {
+	l := x.(*line[T])
+	l.at = len(*r)
+	*r = append(*r, l)
+}
+
+func (r *ring[T]) Pop() any {
+	last := len(*r) - 1
+	l := (*r)[last]
+	(*r)[last] = nil
+	*r = (*r)[:last]
+	l.at = -1
+	return l
 }

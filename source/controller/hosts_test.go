@@ -1,0 +1,120 @@
+package controller_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/headgate-io/headgate/source"
+	"github.com/headgate-io/headgate/source/controller"
+)
+
+// An object whose URL is mended while it waits for a slot waits for its new
+// host, and the slot that it gets is that host's.
+func TestHostChangesInLine(t *testing.T) {
+	for name, urls := range map[string][]string{
+		"once":         {"https://good.example/x"},
+		"back":         {"https://good.example/x", "https://bad.example/y"},
+		"back and off": {"https://good.example/x", "https://bad.example/y", "https://good.example/x"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t)
+				r.PerHost = 1
+				a, b := repo("a", "https://bad.example/a", time.Hour), repo("b", "https://bad.example/b", time.Hour)
+				r.feed.now.Objects = []source.Object{a, b}
+				r.start()
+				defer r.stop()
+				r.up(a.Spec.URL).set(func(u *upstream) { u.hang = 20 * time.Second })
+				r.Request(named("a"), controller.Request)
+				synctest.Wait()
+				r.Request(named("b"), controller.Request)
+				for _, url := range urls {
+					r.feed.put(controller.Desired{Objects: []source.Object{a, repo("b", url, time.Hour)}})
+				}
+				settle()
+				v, _ := r.View(named("b"))
+				if ran, want := v.Phase == controller.Idle && v.Last.Number >= 2, urls[len(urls)-1] == "https://good.example/x"; ran != want {
+					t.Errorf("%s: %+v", v.Phase, v)
+				}
+				time.Sleep(time.Minute)
+				for range 2 { // slots are neither lost nor won
+					r.Request(named("a"), controller.Request)
+					r.Request(named("b"), controller.Request)
+					time.Sleep(time.Minute)
+				}
+				if s := r.Stats(); s.Running+s.Queued != 0 || s.Idle != 2 {
+					t.Errorf("%+v", s)
+				}
+			})
+		})
+	}
+}
+
+// Twenty hosts that stall do not hold up another one, not even before the first
+// of their requests timed out.
+func TestStalledHostsAtStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		for i := range 320 {
+			url := fmt.Sprintf("https://bad%d.example/%d", i%20, i)
+			r.up(url).hang = time.Hour
+			r.feed.now.Objects = append(r.feed.now.Objects, repo(fmt.Sprint("bad", i), url, time.Minute))
+		}
+		for i := range 100 {
+			url := fmt.Sprint("https://good.example/", i)
+			r.up(url).hang = 100 * time.Millisecond
+			r.feed.now.Objects = append(r.feed.now.Objects, repo(fmt.Sprint("good", i), url, time.Minute))
+		}
+		r.start()
+		defer r.stop()
+		time.Sleep(10 * time.Second)
+		good := 0
+		for _, run := range r.took() {
+			if run.Object.Name[0] == 'g' && run.Result.Outcome == source.Stored {
+				good++
+			}
+		}
+		if good != 100 {
+			t.Errorf("%d of 100 objects of a host that answers ran in 10 s", good)
+		}
+	})
+}
+
+// A host that answers again is not held up by those that do not.
+func TestHostRecovers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.Runs, r.PerHost = 8, 4
+		url := func(name string, i int) string { return fmt.Sprintf("https://%s%d.example/%d", name, i, i) }
+		add := func(name, url string) {
+			r.up(url).err = errors.New("connection refused")
+			r.feed.now.Objects = append(r.feed.now.Objects, repo(name, url, time.Hour))
+		}
+		for i := range 4 {
+			add(fmt.Sprint("bad", i), url("bad", i))
+		}
+		for i := range 5 {
+			add(fmt.Sprint("good", i), fmt.Sprint("https://good.example/", i))
+		}
+		r.start()
+		defer r.stop()
+		time.Sleep(time.Minute)
+		for i := range 4 {
+			r.up(url("bad", i)).set(func(u *upstream) { u.hang = time.Hour })
+		}
+		for i := range 5 {
+			r.up(fmt.Sprint("https://good.example/", i)).set(func(u *upstream) { u.err, u.hang = nil, time.Second })
+		}
+		r.took()
+		for _, name := range []string{"bad0", "bad1", "bad2", "good0", "bad3", "good1", "good2", "good3", "good4"} {
+			r.Request(named(name), controller.Request)
+		}
+		time.Sleep(10 * time.Second)
+		if runs := r.took(); len(runs) != 5 {
+			t.Errorf("%d runs: %s", len(runs), order(runs))
+		}
+	})
+}
