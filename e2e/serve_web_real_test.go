@@ -1,8 +1,6 @@
 package e2e
 
 import (
-	"bufio"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -14,14 +12,10 @@ import (
 	"github.com/headgate-io/headgate/internal/testenv"
 )
 
-// A sourceServer is a headgate serve with documents and repositories of its own.
+// A sourceServer keeps GitRepository shop/app, of a repository of its own.
 type sourceServer struct {
-	t    *testing.T
-	url  string
-	docs string // directory of documents
-	repo string // the repository that stands in for the origin of apps
-	dir  string
-	cmd  *exec.Cmd
+	*servedStore
+	repo string // that stands in for the origin of apps
 }
 
 const app = `apiVersion: source.headgate.dev/v1
@@ -33,30 +27,13 @@ spec: {interval: 1h, url: "https://git.example.com/app.git", ref: {branch: main}
 // serveSources starts headgate serve on loopback with the source GitRepository shop/app.
 func serveSources(t *testing.T, args ...string) *sourceServer {
 	t.Helper()
-	dir := t.TempDir()
-	s := &sourceServer{t: t, dir: dir, docs: filepath.Join(dir, "docs"), repo: filepath.Join(dir, "repo")}
-	check(t, os.Mkdir(s.docs, 0o755))
-	check(t, os.Mkdir(s.repo, 0o755))
+	repo := t.TempDir()
+	s := &sourceServer{newServedStore(t, append([]string{"--from", "https://git.example.com/app.git=" + repo}, args...)...), repo}
 	s.git("init", "-q", "-b", "main")
 	s.commit("first")
-	write(t, filepath.Join(s.docs, "app.yaml"), app)
-	s.start(append([]string{"--addr", "127.0.0.1:0"}, args...)...)
+	write(t, filepath.Join(s.sources, "app.yaml"), app)
+	s.start()
 	return s
-}
-
-func (s *sourceServer) start(args ...string) {
-	s.t.Helper()
-	s.cmd = exec.Command(command, append([]string{"serve", "-f", s.docs, "--store", filepath.Join(s.dir, "store"), "--from", "https://git.example.com/app.git=" + s.repo}, args...)...)
-	out, err := s.cmd.StdoutPipe()
-	check(s.t, err)
-	start(s.t, s.cmd)
-	line, err := bufio.NewReader(out).ReadString('\n')
-	check(s.t, err)
-	_, url, found := strings.Cut(strings.TrimSpace(line), " at ")
-	if !found {
-		s.t.Fatalf("headgate serve says %q", line)
-	}
-	s.url = url
 }
 
 func (s *sourceServer) git(args ...string) string {
@@ -114,19 +91,18 @@ func TestServeWebReal(t *testing.T) {
 	p.click(`[data-action=resume]`)
 	p.until(`document.querySelector("[data-action=suspend]")`)
 
-	write(t, filepath.Join(s.docs, "app.yaml"), strings.Replace(app, "app.git", "gone.git", 1)+"---\n"+strings.NewReplacer("app, ", "other, ", "https://git.example.com/app.git", "http://127.0.0.1:1/x.git").Replace(app))
-	write(t, filepath.Join(s.docs, "bad.yaml"), "kind: [\n")
+	write(t, filepath.Join(s.sources, "app.yaml"), strings.Replace(app, "app.git", "gone.git", 1)+"---\n"+strings.NewReplacer("app, ", "other, ", "https://git.example.com/app.git", "http://127.0.0.1:1/x.git").Replace(app))
+	write(t, filepath.Join(s.sources, "bad.yaml"), "kind: [\n")
 	p.open(s.url + "/ui/")
 	p.sees("Problems of documents")
 	p.sees("bad.yaml")
 	p.until(tableRow("shop/other") + `?.innerText.includes("connection refused")`)
 
-	s.cmd.Process.Signal(syscall.SIGTERM)
+	s.end(syscall.SIGTERM)
 	p.until(`document.querySelector("#live").textContent == "reconnecting"`)
-	s.cmd.Wait()
-	write(t, filepath.Join(s.docs, "bad.yaml"), "")
-	write(t, filepath.Join(s.docs, "app.yaml"), app)
-	s.start("--addr", strings.TrimPrefix(s.url, "http://"))
+	write(t, filepath.Join(s.sources, "bad.yaml"), "")
+	write(t, filepath.Join(s.sources, "app.yaml"), app)
+	s.start()
 	p.until(isLive)
 	p.until(tableRow("shop/app") + `?.innerText.includes("Ready")`)
 	p.until(`!document.body.innerText.includes("Problems of documents")`)

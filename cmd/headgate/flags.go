@@ -84,8 +84,11 @@ func registerSecrets(c *cobra.Command, dir *string) {
 	c.Flags().StringVar(dir, "secrets", "", "`DIR` of Secrets, as NAME/KEY or NAMESPACE/NAME/KEY; looked up after the documents, and before the variables HEADGATE_SECRET_NAME_KEY")
 }
 
+// defaultStore is where a store is when no flag says where.
+const defaultStore = ".headgate"
+
 func registerStore(c *cobra.Command, dir *string) {
-	c.Flags().StringVar(dir, "store", ".headgate", "`DIR` of the artifacts and the status of each object")
+	c.Flags().StringVar(dir, "store", defaultStore, "`DIR` of the artifacts and the status of each object")
 }
 
 // registerWriting adds the flags of commands that store artifacts.

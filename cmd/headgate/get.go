@@ -67,21 +67,29 @@ func (p *program) runGet(ctx context.Context, f *getFlags, args []string) error 
 	if err != nil {
 		return err
 	}
-	defects, err := k.defects(ctx)
-	if err != nil {
-		return err
-	}
-	for _, defect := range defects {
-		p.warn(errors.New(defect))
-	}
 	if f.watch {
+		if err := p.warnOf(ctx, k); err != nil {
+			return err
+		}
 		return p.watchSources(ctx, f, k, refs)
 	}
 	found, err := k.sources(ctx, refs, f.output == "yaml" || f.output == "json")
+	if err == nil {
+		err = p.warnOf(ctx, k)
+	}
 	if err != nil {
 		return err
 	}
 	return errors.Join(p.printSources(f.output, found), missing(refs, found))
+}
+
+// warnOf tells what is wrong with documents.
+func (p *program) warnOf(ctx context.Context, k keeper) error {
+	defects, err := k.defects(ctx)
+	for _, defect := range defects {
+		p.warn(errors.New(defect))
+	}
+	return err
 }
 
 // missing names what was asked for and is not there.

@@ -24,7 +24,7 @@ type keeperFlags struct {
 }
 
 func (f *keeperFlags) register(c *cobra.Command) {
-	f.serverFlags.register(c, "the server, or unix:PATH of its socket; default the variable HEADGATE_SERVER, or whoever serves --store")
+	f.serverFlags.register(c, "the server, or unix:PATH of its socket; default whoever serves --store, or without it the variable HEADGATE_SERVER")
 	registerStore(c, &f.store)
 }
 
@@ -70,11 +70,12 @@ func (p *program) warn(err error) {
 // when no server does. The error is one of usage when there is neither a server
 // nor a store.
 func (p *program) serverOf(f *keeperFlags) (keeper, error) {
-	path, isSocket := strings.CutPrefix(p.serverName(f), "unix:")
-	if isSocket {
+	named := f.serverFlags
+	named.server = p.serverName(f)
+	if path, isSocket := strings.CutPrefix(named.server, "unix:"); isSocket {
 		return p.bySocket(f, path)
 	}
-	c, err := p.connect(&f.serverFlags, "HEADGATE_SERVER", "")
+	c, err := p.connect(&named, "", "")
 	if err != nil {
 		return nil, err
 	}
@@ -98,9 +99,10 @@ func (p *program) serverOf(f *keeperFlags) (keeper, error) {
 	return p.bySocket(f, note.Socket)
 }
 
-// serverName returns what names the server, "" when nothing does.
+// serverName returns what names the server, "" when nothing does. A store that is
+// named counts more than the variable.
 func (p *program) serverName(f *keeperFlags) string {
-	if f.server != "" {
+	if f.server != "" || f.store != defaultStore {
 		return f.server
 	}
 	name, _ := p.lookup("HEADGATE_SERVER")

@@ -49,7 +49,7 @@ Exit codes: 0 everything is ready, or with --wait=false was asked for, 1 somethi
 }
 
 func (f *reconcileFlags) register(c *cobra.Command) {
-	f.server.registerPlace(c, "the server, or unix:PATH of its socket; default the variable HEADGATE_SERVER, or whoever serves --store")
+	f.server.registerPlace(c, "the server, or unix:PATH of its socket; default whoever serves --store, or without it the variable HEADGATE_SERVER")
 	registerFiles(c, &f.files)
 	f.registerFrom(c)
 	f.registerParallel(c)

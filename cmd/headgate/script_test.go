@@ -84,7 +84,7 @@ func TestScripts(t *testing.T) {
 			}
 			env.Values[desksKey{}] = map[string]desk{}
 			for _, key := range []any{testerKey{}, keptKey{}} {
-				server := new(*testerProcess)
+				server := new(*serverProcess)
 				env.Values[key] = server
 				env.Defer(func() {
 					if *server != nil {

@@ -12,30 +12,38 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// A testerProcess is a test runner that a script has started.
-type testerProcess struct {
-	cmd *exec.Cmd
-	log *os.File
+// A serverProcess is a server that a script has started.
+type serverProcess struct {
+	name string
+	cmd  *exec.Cmd
+	log  *os.File
 }
 
 type testerKey struct{}
 
-// startTester starts headgate tester on a free port and sets $TESTER to its
-// URL: tester FLAG…. It is ended with the script, or by: tester end, which wants it to exit
-// with 0, and puts its log into the file tester.log; tester kill does not ask it.
+// startTester starts headgate tester and sets $TESTER to its URL: tester FLAG….
+// It is ended with the script, or by: tester end, or tester kill.
 func startTester(ts *testscript.TestScript, _ bool, args []string) {
-	running, _ := ts.Value(testerKey{}).(**testerProcess)
+	runServer(ts, testerKey{}, "tester", "TESTER", args)
+}
+
+// runServer starts a server of headgate on a free port, with its log in the file
+// NAME.log, and sets a variable to its URL. It is kept under key, where the end of
+// the script finds it. With the argument end it ends it, and wants it to exit
+// with 0; with kill it does not ask it.
+func runServer(ts *testscript.TestScript, key any, name, variable string, args []string) {
+	running := ts.Value(key).(**serverProcess)
 	if len(args) == 1 && (args[0] == "end" || args[0] == "kill") {
 		ts.Check((*running).end(args[0] == "kill"))
 		*running = nil
 		return
 	}
 	if *running != nil {
-		ts.Fatalf("a test runner is running")
+		ts.Fatalf("headgate %s is running", name)
 	}
-	log, err := os.Create(ts.MkAbs("tester.log"))
+	log, err := os.Create(ts.MkAbs(name + ".log"))
 	ts.Check(err)
-	p := &testerProcess{exec.Command("headgate", append([]string{"tester", "--addr", "127.0.0.1:0"}, args...)...), log}
+	p := &serverProcess{name, exec.Command("headgate", append([]string{name, "--addr", "127.0.0.1:0"}, args...)...), log}
 	p.cmd.Dir, p.cmd.Stderr = ts.MkAbs("."), log
 	p.cmd.Env = []string{"PATH=" + ts.Getenv("PATH"), "GORACE=atexit_sleep_ms=0", "GOCOVERDIR=" + os.Getenv("GOCOVERDIR"), "SystemRoot=" + os.Getenv("SystemRoot")}
 	out, err := p.cmd.StdoutPipe()
@@ -44,15 +52,15 @@ func startTester(ts *testscript.TestScript, _ bool, args []string) {
 	*running = p
 	line, err := bufio.NewReader(out).ReadString('\n')
 	ts.Check(err)
-	_, url, found := strings.Cut(strings.TrimSpace(line), "serving webhooks at ")
-	if !found {
+	_, url, found := strings.Cut(strings.TrimSpace(line), " at ")
+	if !found || !strings.HasPrefix(url, "http") {
 		ts.Fatalf("it printed %q", line)
 	}
-	ts.Setenv("TESTER", url)
+	ts.Setenv(variable, url)
 }
 
 // end ends it, and says whether it ended well.
-func (p *testerProcess) end(killed bool) error {
+func (p *serverProcess) end(killed bool) error {
 	defer p.log.Close()
 	if killed || runtime.GOOS == "windows" {
 		p.cmd.Process.Kill()
@@ -64,7 +72,7 @@ func (p *testerProcess) end(killed bool) error {
 	}
 	if err := p.cmd.Wait(); err != nil {
 		text, _ := os.ReadFile(p.log.Name())
-		return fmt.Errorf("headgate tester: %w\n%s", err, text)
+		return fmt.Errorf("headgate %s: %w\n%s", p.name, err, text)
 	}
 	return nil
 }

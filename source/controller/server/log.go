@@ -58,8 +58,11 @@ func (s *Server) logRun(r controller.Run, revision string, recovered bool) {
 	}
 	attrs := []slog.Attr{
 		slog.String("object", r.Object.String()), slog.String("trigger", string(r.Trigger)), slog.String("outcome", string(r.Result.Outcome)),
-		slog.String("revision", clean(revision)), slog.Duration("took", r.Took),
 	}
+	if revision != "" {
+		attrs = append(attrs, slog.String("revision", clean(revision)))
+	}
+	attrs = append(attrs, slog.Duration("took", r.Took))
 	if r.Result.Why != "" {
 		attrs = append(attrs, slog.String("why", clean(r.Result.Why)))
 	}
