@@ -14,6 +14,8 @@ type Writer struct {
 	Bytes  int64 // of the body
 
 	Before func(http.Header) // called once before the header is sent; nil for nothing
+
+	fresh bool // what is written next has its time
 }
 
 // Writing returns w as a Writer, a new one when it is none.
@@ -46,27 +48,42 @@ func (a *Writer) WriteHeader(status int) {
 // extend gives what is written next its time. Where that is not possible the
 // server has one.
 func (a *Writer) extend() {
+	a.fresh = true
 	http.NewResponseController(a.ResponseWriter).SetWriteDeadline(time.Now().Add(Time))
 }
 
+// How much of an answer has Time to be taken, in bytes: of what is in memory,
+// and of files.
+const (
+	textPiece = 64 << 10
+	filePiece = 1 << 20
+)
+
 // Write implements [http.ResponseWriter].
-func (a *Writer) Write(p []byte) (int, error) {
+func (a *Writer) Write(p []byte) (n int, err error) {
 	if a.Status == 0 {
 		a.WriteHeader(http.StatusOK)
 	}
-	n, err := a.ResponseWriter.Write(p)
-	a.Bytes += int64(n)
-	return n, err
+	for {
+		if !a.fresh {
+			a.extend()
+		}
+		a.fresh = false
+		part, err := a.ResponseWriter.Write(p[n:min(len(p), n+textPiece)])
+		n += part
+		a.Bytes += int64(part)
+		if err != nil || n == len(p) {
+			return n, err
+		}
+	}
 }
 
-// piece is how much of a file has Time to be taken, in bytes.
-const piece = 4 << 20
-
 // ReadFrom implements [io.ReaderFrom]: what a limited reader has, such as a
-// file of net/http, is given to the connection piece by piece.
+// file of net/http, is given to the connection piece by piece. HTTP/2 has no way
+// of its own for files.
 func (a *Writer) ReadFrom(r io.Reader) (n int64, err error) {
 	limited, known := r.(*io.LimitedReader)
-	if !known {
+	if _, direct := a.ResponseWriter.(io.ReaderFrom); !known || !direct {
 		return io.Copy(struct{ io.Writer }{a}, r)
 	}
 	if a.Status == 0 {
@@ -74,7 +91,7 @@ func (a *Writer) ReadFrom(r io.Reader) (n int64, err error) {
 	}
 	for err == nil && limited.N > 0 {
 		a.extend()
-		part := io.LimitedReader{R: limited.R, N: min(limited.N, piece)}
+		part := io.LimitedReader{R: limited.R, N: min(limited.N, filePiece)}
 		var copied int64
 		copied, err = io.Copy(a.ResponseWriter, &part)
 		limited.N -= copied

@@ -21,8 +21,9 @@ type conn struct {
 	trusted  bool   // of a socket
 	release  func() // its place among the connections, once
 
-	mu    sync.Mutex
-	hurry time.Duration // less than patience, as a deadline has it; 0 for none
+	mu      sync.Mutex
+	writing int           // writes under way
+	hurry   time.Duration // less than patience, as a deadline has it; 0 for none
 }
 
 func (c *conn) Close() error {
@@ -50,6 +51,9 @@ func (c *conn) SetWriteDeadline(t time.Time) error {
 	if !t.IsZero() {
 		c.hurry = min(c.patience, cmp.Or(time.Until(t), -1))
 	}
+	if c.writing == 0 {
+		return nil // the next write has it set
+	}
 	return c.extend()
 }
 
@@ -62,17 +66,17 @@ func (c *conn) extend() error {
 func (c *conn) begin() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.writing++
 	c.extend()
 }
 
-// again reports whether a write goes on that moved n bytes and then failed.
+// again ends a write that moved n bytes, and reports whether it goes on: it failed
+// for want of time.
 func (c *conn) again(n int64, err error) bool {
-	if n == 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
-		return false
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.hurry >= 0
+	c.writing--
+	return err != nil && n > 0 && c.hurry >= 0 && errors.Is(err, os.ErrDeadlineExceeded)
 }
 
 func (c *conn) Write(p []byte) (int, error) {

@@ -41,7 +41,7 @@ var (
 //
 // The ResponseWriter of its requests sends files by sendfile: between it and
 // the store there may only be wrappers that keep io.ReaderFrom, as that of
-// package answer does. A client that takes nothing for a minute is dropped, one
+// package answer does. A client that takes nothing for 30 seconds is dropped, one
 // that is slow and lives is not, however long its download takes.
 type Listener struct {
 	URL string // as http://127.0.0.1:9090
