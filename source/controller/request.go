@@ -8,8 +8,8 @@ import (
 	"github.com/headgate-io/headgate/source"
 )
 
-// errEnded is told to those who wait when there will be no more runs.
-var errEnded = errors.New("the controller has ended")
+// ErrEnded is told to those who wait when there will be no more runs.
+var ErrEnded = errors.New("the controller has ended")
 
 // live returns the entry of an object that is in the feed.
 func (c *Controller) live(ref source.Reference) (*entry, error) {
@@ -69,7 +69,7 @@ type waiter struct{ done chan struct{} }
 // Wait waits until the run of that number, or a later one, of an object has
 // ended, and returns the object's view then. The error is that of ctx, or wraps
 // fs.ErrNotExist when the object is removed, or [ErrSuspended] when it is
-// suspended, so that there will be no such run.
+// suspended, so that there will be no such run; or it is [ErrEnded].
 func (c *Controller) Wait(ctx context.Context, ref source.Reference, run int64) (View, error) {
 	for {
 		v, w, err := c.await(ref, run)
@@ -79,7 +79,7 @@ func (c *Controller) Wait(ctx context.Context, ref source.Reference, run int64) 
 		select {
 		case <-w.done:
 		case <-c.over():
-			return View{}, errEnded
+			return View{}, ErrEnded
 		case <-ctx.Done():
 			c.mu.Lock()
 			if e := c.entries[ref]; e != nil {

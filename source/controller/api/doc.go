@@ -122,8 +122,8 @@ type Stats struct {
 	Phases   map[string]int `json:"phases"`
 	Ready    map[string]int `json:"ready"` // by True, False, Unknown
 	Defects  []string       `json:"defects,omitempty"`
-	Fetching int            `json:"fetching"`
-	Oldest   float64        `json:"oldest"` // seconds that the first of those that are due has waited
+	Fetching int            `json:"fetching"` // contents; like Oldest 0 for callers who may not read all
+	Oldest   float64        `json:"oldest"`   // seconds that the first of those that are due has waited
 }
 
 // A Session says who the caller is, and what its credential allows.

@@ -104,7 +104,7 @@ func (c *cursor) advance(ctx context.Context) error {
 				return err
 			}
 		}
-		missed := c.at.segment != 0 && removed > c.at.segment
+		missed := c.at.segment != 0 && removed > c.at.segment || c.at.segment == 0 && c.filter.After > 0 && removed > c.filter.After
 		if err := c.next(end); err != nil {
 			return err
 		}
@@ -124,8 +124,9 @@ func (c *cursor) next(end position) error {
 	if err != nil {
 		return fmt.Errorf("journal: %w", err)
 	}
-	for _, s := range list {
-		if s.first > c.at.segment && s.first <= end.segment {
+	for i, s := range list {
+		old := i+1 < len(list) && list[i+1].first <= min(c.filter.After+1, end.segment) // all in it have lower IDs
+		if s.first > c.at.segment && s.first <= end.segment && !old {
 			c.at = position{segment: s.first}
 			return nil
 		}

@@ -123,6 +123,48 @@ func TestFollowSlowly(t *testing.T) {
 	}
 }
 
+// One who comes back is told that what came meanwhile is not all there, whatever
+// it selects.
+func TestFollowAgain(t *testing.T) {
+	enough := errors.New("enough")
+	j := open(t, journal.Config{Dir: t.TempDir(), Bytes: 2 << 20})
+	read := func(q journal.Query) []journal.Entry {
+		list, err := j.Read(t.Context(), q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return list
+	}
+	j.Append(event("GitRepository/default/app", "info", "first"))
+	var first []journal.Entry
+	for len(first) == 0 {
+		first = read(journal.Query{})
+	}
+	const n = 4000 // some 5 MB
+	for i := range n {
+		j.Append(event("GitRepository/default/app", "info", fmt.Sprint(i, " ", strings.Repeat("m", 1000))))
+		for i%1000 == 999 && !strings.HasPrefix(read(journal.Query{Limit: 1})[0].Message, fmt.Sprint(i, " ")) {
+		}
+	}
+	for after, want := range map[int64]string{first[0].ID: "events are missing here", read(journal.Query{Limit: 1})[0].ID: "end"} {
+		last := func(e *journal.Entry) bool { return e.Message == "end" }
+		go j.Append(event("GitRepository/default/app", "info", "end"))
+		err := j.Follow(t.Context(), journal.Query{After: after, Select: last}, func(e journal.Entry) error {
+			if !strings.HasPrefix(e.Message, want) {
+				t.Errorf("after %d: told %.30s, want %s", after, e.Message, want)
+			}
+			return enough
+		})
+		if err != enough {
+			t.Errorf("after %d: %v", after, err)
+		}
+	}
+	third := func(e *journal.Entry) bool { return strings.HasPrefix(e.Message, fmt.Sprint(n-3, " ")) }
+	if got := read(journal.Query{Limit: 1, Select: third}); len(got) != 1 {
+		t.Errorf("the newest that is selected is not among %d", len(got))
+	}
+}
+
 func TestFollowEnds(t *testing.T) {
 	j := open(t, journal.Config{Dir: t.TempDir()})
 	ctx, cancel := context.WithCancel(t.Context())

@@ -16,6 +16,8 @@ type Query struct {
 	Since    time.Time
 	After    int64 // only those with a higher ID
 	Limit    int   // the newest; 0 for all
+
+	Select func(*Entry) bool // what else has to hold, before entries are counted; nil for nothing
 }
 
 // trace is the severity that is least.
@@ -74,7 +76,7 @@ func (f *filter) decode(line []byte, segment int64) (e Entry, ok bool) {
 	if json.Unmarshal(line, &e) != nil || !valid(e, segment) {
 		return Entry{}, false
 	}
-	return e, f.selects(&e)
+	return e, f.selects(&e) && (f.Select == nil || f.Select(&e))
 }
 
 func (f *filter) selects(e *Entry) bool {

@@ -222,8 +222,10 @@ func (c *apiCall) stats() error {
 func (c *apiCall) count() api.Stats {
 	now := c.Controller.Stats()
 	stats := api.Stats{
-		Version: version(), Started: c.started, Phases: map[string]int{}, Ready: map[string]int{},
-		Fetching: now.Fetching, Oldest: now.Oldest.Seconds(), Defects: c.defects(),
+		Version: version(), Started: c.started, Phases: map[string]int{}, Ready: map[string]int{}, Defects: c.defects(),
+	}
+	if c.grant.Read(source.Reference{}) == nil {
+		stats.Fetching, stats.Oldest = now.Fetching, now.Oldest.Seconds()
 	}
 	for _, v := range c.Controller.Views() {
 		if c.grant.Read(source.ReferenceTo(v.Object)) != nil {

@@ -41,20 +41,14 @@ func (c *apiCall) events() error {
 	if follow {
 		return c.follow(q)
 	}
-	limit := q.Limit
-	q.Limit = 0 // of those that the caller may read
+	q.Select = func(e *journal.Entry) bool { return c.grant.Read(involved(e)) == nil }
 	entries, err := c.Journal.Read(c.r.Context(), q)
 	if err != nil {
 		return err
 	}
 	list := []api.Event{} // [] and not null
-	for i := len(entries) - 1; i >= 0 && len(list) < limit; i-- {
-		if e := entries[i]; c.grant.Read(involved(e)) == nil {
-			list = append(list, api.Event{ID: e.ID, Event: e.Event})
-		}
-	}
-	for i, j := 0, len(list)-1; i < j; i, j = i+1, j-1 {
-		list[i], list[j] = list[j], list[i]
+	for _, e := range entries {
+		list = append(list, api.Event{ID: e.ID, Event: e.Event})
 	}
 	return c.reply(http.StatusOK, struct {
 		Events []api.Event `json:"events"`
@@ -91,13 +85,12 @@ func (c *apiCall) selection(values map[string]string) (q journal.Query, err erro
 	return q, err
 }
 
-// follow streams events. One who goes on after an event misses none.
+// follow streams events. One who goes on after an event misses none, or is told
+// that some are missing.
 func (c *apiCall) follow(q journal.Query) error {
 	return c.stream(func(ctx context.Context, s *eventStream) error {
+		q.Select = func(e *journal.Entry) bool { return s.may(involved(e)) }
 		return c.Journal.Follow(ctx, q, func(e journal.Entry) error {
-			if !s.may(involved(e)) {
-				return ctx.Err()
-			}
 			if err := s.tell(e.ID, api.Event{ID: e.ID, Event: e.Event}); err != nil {
 				return err
 			}
@@ -108,7 +101,7 @@ func (c *apiCall) follow(q journal.Query) error {
 
 // involved returns the object of an event; the zero Reference when there is
 // none: then only who may read everything is told.
-func involved(e journal.Entry) source.Reference {
+func involved(e *journal.Entry) source.Reference {
 	o := e.InvolvedObject
 	ref, err := source.ParseReference(strings.Join([]string{o.Kind, o.Namespace, o.Name}, "/"))
 	if err != nil {

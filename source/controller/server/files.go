@@ -1,7 +1,9 @@
 package server
 
 import (
+	"context"
 	"errors"
+	"io"
 	"io/fs"
 	"net/http"
 	"path"
@@ -18,8 +20,9 @@ const (
 	defaultFiles = 1000
 	maxFiles     = 10000
 
-	fileBytes  = 128 // of a file in a list, without its name
-	shelfBytes = 16 << 20
+	maxListed  = 200_000  // files of an artifact: their list fits on a shelf
+	fileBytes  = 40       // of a file in a list, without its name
+	shelfBytes = 32 << 20 // of lists, names included
 )
 
 // listFiles answers with the files of an artifact in the order of their paths.
@@ -43,7 +46,7 @@ func (c *apiCall) listFiles() error {
 	if a == nil {
 		return answer.Refuse(http.StatusNotFound, "%s has no artifact", ref)
 	}
-	all, err := c.files.list(c.Store, *a)
+	all, err := c.files.list(c.r.Context(), c.Store, *a)
 	if errors.Is(err, fs.ErrNotExist) {
 		return answer.Refuse(http.StatusNotFound, "the artifact of %s is not in the store of this server", ref)
 	}
@@ -73,59 +76,81 @@ func (c *apiCall) listFiles() error {
 
 // A shelf keeps the lists of the artifacts that were looked at last: those of
 // one are asked for page by page. Its zero value is ready. One list is made at
-// a time.
+// a time; who waits for its turn waits no longer than its request.
 type shelf struct {
-	making sync.Mutex
-
 	mu    sync.Mutex
-	lists []fileList // the one that was used last at the end
+	turn  chan struct{} // has an element while a list is made; nil before the first
+	lists []fileList    // the one that was used last at the end
 	bytes int
 }
 
-// A fileList is the list of an artifact.
+// A fileList is the list of an artifact, or that it is too large for one.
 type fileList struct {
-	digest string
-	files  []api.File
-	bytes  int
+	path  string
+	files []api.File
+	err   error // a *artifact.LimitError
+	bytes int
 }
 
 // list returns the files of an artifact, which nobody may change.
-func (s *shelf) list(store *artifact.Store, a artifact.Artifact) ([]api.File, error) {
+func (s *shelf) list(ctx context.Context, store *artifact.Store, a artifact.Artifact) ([]api.File, error) {
 	if found, ok := s.find(a.Path); ok {
-		return found, nil
+		return found.files, found.err
 	}
-	s.making.Lock()
-	defer s.making.Unlock()
-	if found, ok := s.find(a.Path); ok {
-		return found, nil
-	}
-	files, err := read(store, a)
+	end, err := s.begin(ctx)
 	if err != nil {
 		return nil, err
 	}
-	s.keep(a.Path, files)
-	return files, nil
+	defer end()
+	if found, ok := s.find(a.Path); ok {
+		return found.files, found.err
+	}
+	files, err := read(ctx, store, a)
+	if ctx.Err() != nil {
+		return nil, errLeft
+	}
+	if _, tooMuch := errors.AsType[*artifact.LimitError](err); err != nil && !tooMuch {
+		return nil, err
+	}
+	s.keep(fileList{path: a.Path, files: slices.Clip(files), err: err})
+	return files, err
 }
 
-func (s *shelf) find(digest string) ([]api.File, bool) {
+// errLeft is answered to one who does not wait for the answer.
+var errLeft = answer.Refuse(http.StatusServiceUnavailable, "the request ended before the list was made")
+
+// begin waits for the turn to make a list.
+func (s *shelf) begin(ctx context.Context) (end func(), err error) {
+	s.mu.Lock()
+	if s.turn == nil {
+		s.turn = make(chan struct{}, 1)
+	}
+	turn := s.turn
+	s.mu.Unlock()
+	select {
+	case turn <- struct{}{}:
+		return func() { <-turn }, nil
+	case <-ctx.Done():
+		return nil, errLeft
+	}
+}
+
+func (s *shelf) find(path string) (fileList, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	i := slices.IndexFunc(s.lists, func(l fileList) bool { return l.digest == digest })
+	i := slices.IndexFunc(s.lists, func(l fileList) bool { return l.path == path })
 	if i < 0 {
-		return nil, false
+		return fileList{}, false
 	}
 	found := s.lists[i]
 	s.lists = append(slices.Delete(s.lists, i, i+1), found)
-	return found.files, true
+	return found, true
 }
 
-func (s *shelf) keep(digest string, files []api.File) {
-	l := fileList{digest: digest, files: files}
-	for _, f := range files {
+func (s *shelf) keep(l fileList) {
+	l.bytes = fileBytes + len(l.path)
+	for _, f := range l.files {
 		l.bytes += fileBytes + len(f.Path)
-	}
-	if l.bytes > shelfBytes {
-		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -135,8 +160,21 @@ func (s *shelf) keep(digest string, files []api.File) {
 	}
 }
 
+// A reading ends with its context.
+type reading struct {
+	io.Reader
+	ctx context.Context
+}
+
+func (r reading) Read(p []byte) (int, error) {
+	if err := r.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return r.Reader.Read(p)
+}
+
 // read returns the files of an artifact; of one that is no archive the one file.
-func read(store *artifact.Store, a artifact.Artifact) ([]api.File, error) {
+func read(ctx context.Context, store *artifact.Store, a artifact.Artifact) ([]api.File, error) {
 	content, err := store.Open(a)
 	if err != nil {
 		return nil, err
@@ -145,7 +183,7 @@ func read(store *artifact.Store, a artifact.Artifact) ([]api.File, error) {
 	if !archive(a.Path) {
 		return []api.File{{Path: path.Base(a.Path), Size: a.Size}}, nil
 	}
-	tree, err := artifact.Read(content, artifact.Limits{Temp: store.Temp})
+	tree, err := artifact.Read(reading{content, ctx}, artifact.Limits{Entries: maxListed, Temp: store.Temp})
 	if errors.Is(err, artifact.ErrFormat) {
 		return []api.File{{Path: path.Base(a.Path), Size: a.Size}}, nil
 	}

@@ -123,9 +123,8 @@ func (m *metrics) zero() {
 	}
 }
 
-// serveMetrics answers with the metrics in the format of Prometheus. Where
-// callers have to say who they are any credential will do, unless OpenMetrics:
-// what they say of objects is of those that the caller may read only when it may read all.
+// serveMetrics answers with the metrics in the format of Prometheus. They are
+// about all objects: unless OpenMetrics, whoever asks has to be one who may read all.
 func (s *Server) serveMetrics(w http.ResponseWriter, r *http.Request) error {
 	if !s.OpenMetrics {
 		grant, err := s.Guard.Identify(r)

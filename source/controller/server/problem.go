@@ -31,10 +31,8 @@ var statuses = []struct {
 	{access.ErrForbidden, http.StatusForbidden},
 	{fs.ErrNotExist, http.StatusNotFound},
 	{controller.ErrSuspended, http.StatusConflict},
-	{errEnding, http.StatusServiceUnavailable},
+	{controller.ErrEnded, http.StatusServiceUnavailable},
 }
-
-var errEnding = errors.New("the server is shutting down")
 
 func statusOf(err error) int {
 	if own, ok := errors.AsType[*answer.Refusal](err); ok {

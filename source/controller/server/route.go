@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	credentials "github.com/headgate-io/headgate/internal/access"
 	"github.com/headgate-io/headgate/internal/answer"
 	"github.com/headgate-io/headgate/source/controller/web"
 )
@@ -41,7 +42,7 @@ func (s *site) route(w http.ResponseWriter, r *http.Request) {
 	first := segments[0]
 	switch {
 	case first == "" && answer.Browses(r):
-		w.Header().Set("Location", "ui/") // relative: what came before may have been removed
+		w.Header().Set("Location", credentials.Take(r).Base()+"ui/") // relative: what came before may have been removed
 		w.Header().Set("Vary", "Accept")
 		w.WriteHeader(http.StatusSeeOther)
 	case first == "api":

@@ -141,6 +141,9 @@ func TestBrowser(t *testing.T) {
 	if status != 303 || header.Get("Location") != "ui/" {
 		t.Errorf("/: %d %s", status, header.Get("Location"))
 	}
+	if _, header, _ = r.ask("GET", "/token/some-token", "", "", "Accept", "text/html"); header.Get("Location") != "./some-token/ui/" {
+		t.Errorf("with a token in the path: %s", header.Get("Location"))
+	}
 	status, _, body := r.ask("POST", "/api/v1/sources/gitrepository/shop/app/suspend", "", "", "Origin", "https://evil.example", "Sec-Fetch-Site", "cross-site")
 	if status != 403 {
 		t.Errorf("a page of another site: %d %s", status, body)

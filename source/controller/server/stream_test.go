@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headgate-io/headgate/source"
 	"github.com/headgate-io/headgate/source/controller"
 	"github.com/headgate-io/headgate/source/controller/access"
 	"github.com/headgate-io/headgate/source/controller/api"
@@ -191,6 +192,77 @@ func TestFollow(t *testing.T) {
 	}
 	if limited, err := c.Events(t.Context(), api.EventQuery{Limit: 1}); err != nil || len(limited) != 1 || limited[0].ID != last {
 		t.Errorf("the newest is %+v, %v", limited, err)
+	}
+}
+
+// TestFollowNewest has a caller follow the newest events of those that it may read.
+func TestFollowNewest(t *testing.T) {
+	r := newRig(t, true)
+	all, site := r.client("token-of-all-0001"), app
+	site.Namespace, site.Name = "docs", "site"
+	r.push("site")
+	if _, _, err := all.Reconcile(t.Context(), site, api.Change{}, 0); err != nil {
+		t.Fatal(err)
+	}
+	err := all.FollowEvents(t.Context(), api.EventQuery{}, func(e api.Event) error {
+		if e.InvolvedObject.Name == "site" && strings.Contains(e.Message, "0001") {
+			return errEnough
+		}
+		return nil
+	})
+	if !errors.Is(err, errEnough) {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	err = r.client("token-of-shop-001").FollowEvents(ctx, api.EventQuery{Limit: 1}, func(e api.Event) error {
+		if e.InvolvedObject.Namespace != "shop" {
+			t.Errorf("told of %+v", e.InvolvedObject)
+		}
+		return errEnough
+	})
+	if !errors.Is(err, errEnough) {
+		t.Errorf("nothing is told: %v", err)
+	}
+}
+
+// TestStatsAreOwn tells a caller of some namespaces nothing of what the others wait for.
+func TestStatsAreOwn(t *testing.T) {
+	r := newRig(t, true, func(r *rig) { r.server.Controller.Runs = 1 })
+	defer r.hold("app")()
+	site := source.Reference{Kind: "GitRepository", Namespace: "docs", Name: "site"}
+	for _, ref := range []source.Reference{app, site} {
+		if _, err := r.server.Controller.Request(ref, controller.Request); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for token, knows := range map[string]bool{"token-of-all-0001": true, "token-of-shop-001": false, "token-of-fetcher1": false} {
+		s, err := r.client(token).Stats(t.Context())
+		if err != nil || knows != (s.Oldest > 0) {
+			t.Errorf("%s: %+v, %v", token, s, err)
+		}
+	}
+}
+
+// TestEnded tells one who waits for a run that will not be to come again.
+func TestEnded(t *testing.T) {
+	r := newRig(t, false)
+	release := r.hold("app")
+	if _, err := r.server.Controller.Request(app, controller.Request); err != nil {
+		t.Fatal(err)
+	}
+	status := make(chan int)
+	go func() { // for the run after that
+		s, _, _ := r.ask("POST", "/api/v1/sources/gitrepository/shop/app/reconcile?wait=1m", "", "")
+		status <- s
+	}()
+	r.stop()
+	release()
+	if s := <-status; s != 503 {
+		t.Errorf("%d", s)
+	}
+	if strings.Contains(r.log.String(), "could not be answered") {
+		t.Errorf("it is told as a defect:\n%s", r.log)
 	}
 }
 
