@@ -175,7 +175,7 @@ func (c *Controller) place(e *entry) {
 	switch {
 	case external(e.obj):
 		return
-	case !settled(e.obj):
+	case !settled(e.obj) || c.moved(e.obj):
 		c.kick(e, Start, now)
 		return
 	}
@@ -190,6 +190,13 @@ func (c *Controller) place(e *entry) {
 		}
 		c.plan(e, Tick, e.pace.next)
 	}
+}
+
+// moved reports whether the saved status of obj leads to where the store was
+// served before. The next run, which fetches nothing for that, says where it is now.
+func (c *Controller) moved(obj source.Object) bool {
+	a := obj.Artifact()
+	return a != nil && a.URL != c.Store.URL(a.Path)
 }
 
 // update gives an entry the document that the feed has now.

@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/headgate-io/headgate/artifact"
 	"github.com/headgate-io/headgate/source"
 	"github.com/headgate-io/headgate/source/controller"
 )
@@ -23,6 +24,37 @@ func (r *rig) again(t *testing.T) *rig {
 	next.Store, next.Ledger = r.Store, &source.Ledger{Dir: r.Ledger.Dir}
 	next.origins, next.feed.now = r.origins, r.feed.now
 	return next
+}
+
+// Statuses name the address that artifacts are served at now, at once after a
+// restart at another one, and nothing is fetched for it.
+func TestMoved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.feed.now.Objects = []source.Object{repo("a", site, time.Hour)}
+		r.start()
+		r.took()
+		r.stop()
+		next := r.again(t)
+		moved, err := artifact.OpenStore(artifact.StoreConfig{Dir: filepath.Join(filepath.Dir(r.Ledger.Dir), "store"), BaseURL: "https://moved.example"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer moved.Close()
+		next.Store = moved
+		next.start()
+		defer next.stop()
+		next.took()
+		if url := next.view("a").Object.Artifact().URL; !strings.HasPrefix(url, "https://moved.example/gitrepository/default/a/") {
+			t.Errorf("the status names %s", url)
+		}
+		if _, opens := next.asked(site); opens != 1 {
+			t.Errorf("it was fetched %d times", opens)
+		}
+		if saved, err := next.Ledger.Object(named("a")); err != nil || saved.Artifact().URL != next.view("a").Object.Artifact().URL {
+			t.Errorf("saved %v, %v", saved, err)
+		}
+	})
 }
 
 // files returns the files of objects in the ledger.

@@ -61,7 +61,7 @@ func shelved(b *testing.B, dir string, n int) {
 func BenchmarkStart(b *testing.B) {
 	dir := b.TempDir()
 	shelved(b, dir, 10_000)
-	store, err := artifact.OpenStore(artifact.StoreConfig{Dir: filepath.Join(dir, "store")})
+	store, err := artifact.OpenStore(artifact.StoreConfig{Dir: filepath.Join(dir, "store"), BaseURL: "http://localhost"})
 	if err != nil {
 		b.Fatal(err)
 	}
