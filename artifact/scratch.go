@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"path/filepath"
 
 	"github.com/headgate-io/headgate/internal/durable"
 )
@@ -127,9 +128,15 @@ func openLocked(root *os.Root, name string, flag int) (*os.File, error) {
 
 // sameFile reports whether name still leads to f.
 func sameFile(root *os.Root, name string, f *os.File) bool {
-	a, err1 := f.Stat()
-	b, err2 := root.Lstat(name)
-	return err1 == nil && err2 == nil && os.SameFile(a, b)
+	a, err := f.Stat()
+	if err != nil {
+		return false
+	}
+	b, err := os.Lstat(filepath.Join(root.Name(), filepath.FromSlash(name))) // quicker; it is only compared
+	if err != nil || !os.SameFile(a, b) {
+		b, err = root.Lstat(name) // the directory may have been moved
+	}
+	return err == nil && os.SameFile(a, b)
 }
 
 // readDir lists a directory; one that does not exist is empty.

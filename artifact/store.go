@@ -64,6 +64,7 @@ type Store struct {
 	temp      scratch
 	locks     locks // by directory of an object
 	doubts    doubts
+	seen      sights
 }
 
 // Private names in the root of a store.

@@ -16,33 +16,43 @@ import (
 // It compares size, modification time and inode with those that the last full
 // hash found, by [Store.Put] or [Store.Verify] of any process; only when they
 // differ it hashes the file again. It costs no more than opening two files,
-// and misses damage that leaves all three as they were: that is what
+// less when nothing has changed since the last time, and misses damage that leaves all three as they were: that is what
 // [Store.Verify] is for.
 //
 // The error wraps [fs.ErrNotExist] when a is not in the store, and is a
 // [DigestError] when its content is not what was stored.
 func (s *Store) Check(a Artifact) error {
-	if err := s.examine(context.Background(), a, s.recorded); err != nil {
+	seen := func() {}
+	p, digest, err := locate(a)
+	if err == nil {
+		var unchanged bool
+		if unchanged, seen = s.unchanged(p, digest); unchanged {
+			return nil
+		}
+		err = s.examine(context.Background(), p, digest, s.recorded)
+	}
+	if err != nil {
 		return fmt.Errorf("check artifact %q: %w", a.Path, err)
 	}
+	seen()
 	return nil
 }
 
 // Verify hashes the whole of a and compares, with the errors of [Store.Check].
 func (s *Store) Verify(ctx context.Context, a Artifact) error {
 	never := func(place, *os.File, fs.FileInfo) string { return "" }
-	if err := s.examine(ctx, a, never); err != nil {
+	p, digest, err := locate(a)
+	if err == nil {
+		err = s.examine(ctx, p, digest, never)
+	}
+	if err != nil {
 		return fmt.Errorf("verify artifact %q: %w", a.Path, err)
 	}
 	return nil
 }
 
-// examine hashes a, unless recorded knows its digest.
-func (s *Store) examine(ctx context.Context, a Artifact, recorded func(place, *os.File, fs.FileInfo) string) error {
-	p, digest, err := locate(a)
-	if err != nil {
-		return err
-	}
+// examine hashes what lies at p, unless recorded knows its digest.
+func (s *Store) examine(ctx context.Context, p place, digest string, recorded func(place, *os.File, fs.FileInfo) string) error {
 	f, info, err := s.openRegular(p.path())
 	if err != nil {
 		return err

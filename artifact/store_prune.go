@@ -23,6 +23,9 @@ func (s *Store) prune(dir string, keep []Artifact) error {
 	if err := checkDir(dir); err != nil {
 		return err
 	}
+	if len(keep) == 1 && s.alone(dir, keep[0].Path) {
+		return nil
+	}
 	current := make(map[string]bool, len(keep))
 	for _, a := range keep {
 		current[a.Path] = true
@@ -41,6 +44,11 @@ func (s *Store) prune(dir string, keep []Artifact) error {
 			kept++
 		}
 	}
+	alone := ""
+	if err == nil && kept == 0 && len(keep) == 1 {
+		alone = keep[0].Path
+	}
+	s.seen.change(dir, func(seen *sight) { seen.alone, seen.at = alone, now })
 	return err
 }
 
@@ -63,6 +71,7 @@ func (s *Store) drop(p place) error {
 // Remove removes everything of the object dir. The caller holds [Store.Lock].
 func (s *Store) Remove(dir string) error {
 	err := checkDir(dir)
+	s.seen.forget(dir)
 	if err == nil {
 		err = errors.Join(s.removePointers(dir), s.root.RemoveAll(dir))
 	}

@@ -64,6 +64,7 @@ func (s *Store) put(ctx context.Context, dir, file string, write func(io.Writer)
 
 // publish moves t to p, unless the same content is there already.
 func (s *Store) publish(ctx context.Context, t *scratchFile, p place, digest string) (Artifact, error) {
+	s.seen.forget(p.dir)
 	kept, err := s.retain(ctx, p, digest)
 	if err != nil {
 		return Artifact{}, err

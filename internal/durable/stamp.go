@@ -34,3 +34,7 @@ func (s Stamp) Settled(now time.Time) bool {
 func (s Stamp) SameFile(other Stamp) bool {
 	return s != Stamp{} && s.device == other.device && s.number == other.number
 }
+
+// Tells reports whether the stamp has the number of the file: where the system
+// tells none, another file of the same size and time has the same stamp.
+func (s Stamp) Tells() bool { return s.number != 0 }
