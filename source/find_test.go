@@ -42,6 +42,8 @@ func TestMasked(t *testing.T) {
 		&PkgRepository{Spec: PkgRepositorySpec{URL: "https://ci:canary@example.org"}},
 		&Bucket{Spec: BucketSpec{Endpoint: "https://example.org/?sig=canary"}},
 		&GitRepository{Spec: GitRepositorySpec{URL: "https://canary@example.org/app.git"}},
+		&GitRepository{Spec: GitRepositorySpec{URL: "https://example.org/app.git?private_token=canary"}},
+		&PkgRepository{Spec: PkgRepositorySpec{URL: "https://ci:canary@example.org/charts?x=1&sig=canary"}},
 		&PkgChart{Header: Header{Metadata: Metadata{Annotations: map[string]string{lastApplied: `{"spec":{"url":"https://ci:canary@example.org"}}`}}}},
 	} {
 		if strings.Contains(OriginOf(obj), "canary") {

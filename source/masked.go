@@ -9,9 +9,9 @@ import (
 // lastApplied is the annotation in which kubectl keeps the document as it was applied.
 const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
 
-// Masked returns a copy of obj without a password in its spec.url, a
-// signature in its spec.endpoint, and either in the document that kubectl keeps
-// among the annotations: for what is printed or served. The saved
+// Masked returns a copy of obj without a password in its spec.url, values of
+// parameters in that and its spec.endpoint, and either in the document that kubectl
+// keeps among the annotations: for what is printed or served. The saved
 // status keeps the spec as it was written. What is below the spec and the
 // status is shared with obj.
 func Masked(obj Object) Object {
@@ -29,15 +29,15 @@ func masked(obj Object) Object {
 	switch o := obj.(type) {
 	case *GitRepository:
 		copied := *o
-		copied.Spec.URL = redact.Password(o.Spec.URL)
+		copied.Spec.URL = maskedURL(o.Spec.URL)
 		return &copied
 	case *OCIRepository:
 		copied := *o
-		copied.Spec.URL = redact.Password(o.Spec.URL)
+		copied.Spec.URL = maskedURL(o.Spec.URL)
 		return &copied
 	case *PkgRepository:
 		copied := *o
-		copied.Spec.URL = redact.Password(o.Spec.URL)
+		copied.Spec.URL = maskedURL(o.Spec.URL)
 		return &copied
 	case *Bucket:
 		copied := *o
@@ -52,6 +52,10 @@ func masked(obj Object) Object {
 	}
 	return obj
 }
+
+// maskedURL returns a URL without password and values of parameters, any of
+// which may be a token; without either as it was written.
+func maskedURL(url string) string { return redact.Query(redact.Password(url)) }
 
 // OriginOf returns the URL or the endpoint that obj comes from, without
 // credentials; of a chart its name and the source that has it; "" for an object
