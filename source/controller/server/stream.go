@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"hash/maphash"
 	"net/http"
 	"strconv"
 	"sync"
@@ -140,7 +141,7 @@ func (c *apiCall) watch() error {
 		return err
 	}
 	return c.stream(func(ctx context.Context, s *eventStream) error {
-		w := &watch{eventStream: s, ref: ref, ready: ready, told: map[source.Reference]bool{}}
+		w := &watch{eventStream: s, ref: ref, ready: ready, seed: maphash.MakeSeed(), told: marks{}}
 		if len(c.Controller.Views()) == 0 {
 			w.synced()
 		}
@@ -158,33 +159,42 @@ type watch struct {
 	ref   source.Reference // that are selected
 	ready string
 
-	told    map[source.Reference]bool // that the caller knows
-	pending map[source.Reference]bool // that it is to be told of before all were; nil before the first
-	done    bool                      // all were told
+	seed    maphash.Seed
+	told    marks // objects that the caller knows
+	pending marks // that it is to be told of before all were; nil before the first
+	done    bool  // all were told
 }
+
+// marks are objects by hash: for each of 10,000 some 15 bytes, while somebody
+// watches, and not 100.
+type marks map[uint64]struct{}
+
+func (w *watch) mark(ref source.Reference) uint64 { return maphash.Comparable(w.seed, ref) }
 
 // changed tells that an object changed.
 func (w *watch) changed(v controller.View) {
 	ref := source.ReferenceTo(v.Object)
+	mark := w.mark(ref)
+	_, told := w.told[mark]
 	switch selected := w.ref.Selects(ref) && (w.ready == "" || w.ready == readyOf(v).Status) && v.Phase != controller.Gone; {
 	case selected && w.may(ref):
 		one := Summary(v)
-		w.told[ref] = true
+		w.told[mark] = struct{}{}
 		w.tell(0, api.Notice{Source: &one})
-	case w.told[ref]:
-		delete(w.told, ref)
+	case told:
+		delete(w.told, mark)
 		w.tell(0, api.Notice{Gone: &api.Gone{Kind: ref.Kind, Namespace: ref.Namespace, Name: ref.Name}})
 	}
 	if w.done {
 		return
 	}
 	if w.pending == nil {
-		w.pending = map[source.Reference]bool{}
+		w.pending = marks{}
 		for _, v := range w.Controller.Views() {
-			w.pending[source.ReferenceTo(v.Object)] = true
+			w.pending[w.mark(source.ReferenceTo(v.Object))] = struct{}{}
 		}
 	}
-	delete(w.pending, ref)
+	delete(w.pending, mark)
 	if len(w.pending) == 0 {
 		w.synced()
 	}
