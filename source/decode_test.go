@@ -239,7 +239,7 @@ spec: {url: "https://h"}
 		}
 	}
 	for _, name := range []string{"gitrepo", "git", "GitRepository", "ocirepo", "oci", "hc", "chart", "charts", "HelmChart", "ea", "externalartifacts"} {
-		if _, err := s.Find(name + "/x"); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "nor any other of its kind") {
+		if _, err := s.Find(name + "/x"); !errors.Is(err, fs.ErrNotExist) || !strings.HasSuffix(err.Error(), "no such object, nor any other of its kind") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -28,7 +28,7 @@ func (s *Set) Find(ref string) ([]Object, error) {
 		}
 	}
 	if len(found) == 0 {
-		return nil, fmt.Errorf("%s: no such object%s: %w", quote(ref), s.alike(named.Kind), fs.ErrNotExist)
+		return nil, fmt.Errorf("%s: %w%s", quote(ref), errNoObject, s.alike(named.Kind))
 	}
 	return found, nil
 }

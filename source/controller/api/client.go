@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -51,6 +52,9 @@ func (c *Client) place() string {
 func (c *Client) advised(err error) error {
 	if errors.Is(err, syscall.ECONNREFUSED) || c.Socket != "" && errors.Is(err, syscall.ENOENT) {
 		return fmt.Errorf("%w: there is no server; start one by headgate serve, or name it by --server", err)
+	}
+	if _, unknown := errors.AsType[x509.UnknownAuthorityError](err); unknown {
+		return fmt.Errorf("%w: give the certificates of its authority by --ca-file", err)
 	}
 	return err
 }

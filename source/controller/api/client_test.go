@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -108,6 +109,7 @@ func TestErrors(t *testing.T) {
 	}{
 		"401": {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(401) }, []string{"--token-file", "HEADGATE_TOKEN", "Bucket/a/b"}},
 		"403": {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(403) }, []string{"does not allow", "HEADGATE_TOKEN"}},
+		"TLS": {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(400) }, []string{"https://"}},
 		"404": {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(404) }, []string{"Bucket/a/b"}},
 		"a repeated key": {func(w http.ResponseWriter, r *http.Request) {
 			http.Error(w, "you sent "+r.Header.Get("Authorization"), 500)
@@ -135,6 +137,18 @@ func TestErrors(t *testing.T) {
 	}
 	if _, err := (&api.Client{Socket: filepath.Join(t.TempDir(), "none")}).Source(t.Context(), ref); err == nil || !strings.Contains(err.Error(), "headgate serve") {
 		t.Errorf("without a server: %v", err)
+	}
+}
+
+// TestAuthority says what helps against a certificate of an authority that is not known.
+func TestAuthority(t *testing.T) {
+	s := httptest.NewUnstartedServer(http.NotFoundHandler())
+	s.Config.ErrorLog = log.New(io.Discard, "", 0)
+	s.StartTLS()
+	defer s.Close()
+	_, _, err := (&api.Client{Base: s.URL}).Sources(t.Context(), api.Filter{})
+	if err == nil || !strings.Contains(err.Error(), "--ca-file") {
+		t.Error(err)
 	}
 }
 
