@@ -45,6 +45,7 @@ tidy: ## say what go mod tidy would change
 e2e: ## run the command against real servers and real clients; installs them (Debian, root)
 	@.ci/servers
 	cd e2e && $(GO) test -count=1 -timeout=30m ./...
+	$(GO) test -count=1 -run='^TestServeChaos$$' ./cmd/headgate -chaos.for=2m
 
 bench-git: ## compare fetching from Git with other ways, side by side
 	cd bench && $(GO) run ./git $(BENCHFLAGS)

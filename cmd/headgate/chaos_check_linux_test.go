@@ -1,0 +1,316 @@
+package main
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"os"
+	"path"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/headgate-io/headgate/artifact"
+	"github.com/headgate-io/headgate/source"
+	"github.com/headgate-io/headgate/source/controller/api"
+)
+
+// chaosWait is how long something may take at the end, on a busy machine.
+const chaosWait = 90 * time.Second
+
+// download fetches everything that a server publishes, again and again.
+func (w *chaos) download(ctx context.Context, s *chaosServer) {
+	again := time.NewTicker(20 * time.Millisecond)
+	defer again.Stop()
+	for ctx.Err() == nil {
+		all, _, err := s.client.Sources(ctx, api.Filter{})
+		if err != nil && ctx.Err() == nil {
+			w.Errorf("list sources: %v", err)
+			return
+		}
+		for _, one := range all {
+			if w.Failed() {
+				return
+			}
+			if one.Artifact != nil && ctx.Err() == nil {
+				w.compare(ctx, s, one)
+			}
+		}
+		select {
+		case <-again.C:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// compare downloads an artifact. It need not be there when the status has gone on meanwhile.
+func (w *chaos) compare(ctx context.Context, s *chaosServer, one api.Source) {
+	ref := source.Reference{Kind: one.Kind, Namespace: one.Namespace, Name: one.Name}
+	for try := 0; ; try++ {
+		status, body, err := w.fetch(ctx, s.at(one.Artifact.URL))
+		switch {
+		case err != nil:
+			if ctx.Err() == nil {
+				w.Errorf("%s: %v", one.Artifact.URL, err)
+			}
+			return
+		case status == http.StatusOK:
+			w.downloads.Add(1)
+			if digest := fmt.Sprintf("sha256:%x", sha256.Sum256(body)); digest != one.Artifact.Digest {
+				w.Errorf("%s: %d bytes with the digest %s, the status says %s", one.Artifact.URL, len(body), digest, one.Artifact.Digest)
+			}
+			return
+		}
+		w.refusals.Add(1)
+		now, err := s.client.Source(ctx, ref)
+		if err != nil || now.Artifact == nil || now.Artifact.Path != one.Artifact.Path {
+			return
+		}
+		if now.Phase != "removed" || try > 1000 { // its status goes a moment after its artifact
+			w.Errorf("%s: status %d, and the status of %s still has it: %+v", one.Artifact.URL, status, ref, now)
+			return
+		}
+	}
+}
+
+// at returns the URL at which a server has what it publishes.
+func (s *chaosServer) at(url string) string { return strings.Replace(url, chaosBase, s.url, 1) }
+
+// fetch returns the answer of a URL.
+func (w *chaos) fetch(ctx context.Context, url string) (int, []byte, error) {
+	q, err := http.NewRequestWithContext(ctx, "GET", url, nil)
+	if err != nil {
+		return 0, nil, err
+	}
+	resp, err := w.http.Do(q)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	return resp.StatusCode, body, err
+}
+
+// checkFiles reads what a killed server left: every saved status is whole, and
+// what it claims is there; everything that is published is what its path says.
+func (w *chaos) checkFiles() {
+	w.Helper()
+	store, err := artifact.OpenStore(artifact.StoreConfig{Dir: w.store})
+	if err != nil {
+		w.Fatal(err)
+	}
+	defer store.Close()
+	set, err := (&source.Ledger{Dir: filepath.Join(w.store, ".status")}).List()
+	if err != nil {
+		w.Errorf("saved: %v", err)
+	}
+	for _, obj := range set.Objects {
+		if a := obj.Artifact(); a != nil {
+			if err := store.Verify(w.Context(), *a); err != nil {
+				w.Errorf("the saved status of %s: %v", source.ReferenceTo(obj), err)
+			}
+		}
+	}
+	for a, err := range store.All() {
+		if err == nil {
+			err = store.Verify(w.Context(), a)
+		}
+		if err != nil {
+			w.Error(err)
+		}
+	}
+}
+
+// settle lets everything be well again: everything gets ready and new.
+func (w *chaos) settle() {
+	s := w.start(0)
+	defer s.kill()
+	w.calm(s)
+	w.hooked(s)
+	before := w.usage(s)
+	for range 100 {
+		w.act(s)
+	}
+	w.calm(s)
+	var after holding
+	w.until("goroutines and files are as before", func() bool {
+		after = w.usage(s)
+		return after.goroutines <= before.goroutines+10 && after.files <= before.files+10
+	}, func() string { return fmt.Sprintf("%+v, before %+v", after, before) })
+	w.until("superseded artifacts are gone", func() bool { return len(w.stored()) == len(w.objects) }, func() string { return strings.Join(w.stored(), "\n") })
+	s.alone()
+	s.Process.Signal(syscall.SIGTERM)
+	<-s.ended
+	if s.err != nil {
+		w.Errorf("the end: %v\n%s", s.err, s.log)
+	}
+	w.log(s)
+	w.checkFiles()
+	w.nothingLeft()
+}
+
+// until waits until something is so.
+func (w *chaos) until(what string, is func() bool, why func() string) {
+	w.Helper()
+	ctx, cancel := context.WithTimeout(w.Context(), chaosWait)
+	defer cancel()
+	again := time.NewTicker(50 * time.Millisecond)
+	defer again.Stop()
+	for !is() {
+		select {
+		case <-again.C:
+		case <-ctx.Done():
+			w.Fatalf("not within %s: %s\n%s", chaosWait, what, why())
+		}
+	}
+}
+
+// calm ends all faults and waits until everything is ready, and has the newest content.
+func (w *chaos) calm(s *chaosServer) {
+	w.Helper()
+	w.origins.fail(0)
+	os.Remove(filepath.Join(w.docs, "zz.yaml"))
+	w.secret()
+	for _, x := range w.objects {
+		w.write(x, 1)
+	}
+	for i := range w.origins.moves {
+		w.origins.move(i)
+	}
+	for _, x := range w.objects {
+		w.until(x.String()+" is resumed", func() bool {
+			_, err := s.client.Resume(s.ctx, x.Reference, api.Change{})
+			return err == nil
+		}, func() string { return "" })
+	}
+	for _, x := range w.objects {
+		why := ""
+		w.until(x.String()+" is ready and new", func() bool {
+			one, err := s.client.Source(s.ctx, x.Reference)
+			if why = fmt.Sprintf("%v, %+v", err, one); err != nil || one.Ready != "True" || one.Artifact == nil {
+				return false
+			}
+			_, body, err := w.fetch(s.ctx, s.at(one.Artifact.URL))
+			return err == nil && bytes.Contains(unpacked(body), []byte(w.mark(x)))
+		}, func() string { return why })
+	}
+}
+
+// mark is in the newest content of an object.
+func (w *chaos) mark(x chaosObject) string {
+	if x.Kind == "PkgRepository" {
+		return "web-" + w.origins.version() + ".tgz"
+	}
+	return w.origins.token(x.origin)
+}
+
+// unpacked returns what is in a compressed file, or the file.
+func unpacked(b []byte) []byte {
+	z, err := gzip.NewReader(bytes.NewReader(b))
+	if err != nil {
+		return b
+	}
+	all, _ := io.ReadAll(z)
+	return all
+}
+
+// hooked checks that a webhook shows what was pushed although the interval is long.
+func (w *chaos) hooked(s *chaosServer) {
+	x := w.objects[1]
+	w.write(x, 3600)
+	w.until("the interval is an hour", func() bool {
+		one, err := s.client.Source(s.ctx, x.Reference)
+		return err == nil && one.Interval == "1h0m0s" && one.Phase == "idle"
+	}, func() string { return "" })
+	w.origins.move(x.origin)
+	resp, err := w.http.Post(s.url+"/hook/"+x.Kind+"/"+x.Name, "application/json", strings.NewReader("{}"))
+	if err != nil {
+		w.Fatal(err)
+	}
+	resp.Body.Close()
+	if resp.StatusCode/100 != 2 {
+		w.Errorf("the webhook is answered %s", resp.Status)
+	}
+	w.until("the webhook shows what was pushed", func() bool {
+		one, err := s.client.Source(s.ctx, x.Reference)
+		if err != nil || one.Artifact == nil {
+			return false
+		}
+		_, body, err := w.fetch(s.ctx, s.at(one.Artifact.URL))
+		return err == nil && bytes.Contains(unpacked(body), []byte(w.mark(x)))
+	}, func() string { return "" })
+	if one, _, err := s.client.Reconcile(s.ctx, x.Reference, api.Change{}, chaosWait); err != nil || one.Ready != "True" {
+		w.Errorf("reconcile: %v, %+v", err, one)
+	}
+}
+
+// A holding is what a process has open.
+type holding struct{ goroutines, files int }
+
+// usage asks a server.
+func (w *chaos) usage(s *chaosServer) (u holding) {
+	w.http.CloseIdleConnections()
+	_, body, err := w.fetch(s.ctx, s.url+"/debug/pprof/goroutine?debug=1")
+	if err == nil {
+		line, _, _ := strings.Cut(string(body), "\n")
+		u.goroutines, err = strconv.Atoi(line[strings.LastIndex(line, " ")+1:])
+	}
+	files, err1 := os.ReadDir(fmt.Sprintf("/proc/%d/fd", s.Process.Pid))
+	if err != nil || err1 != nil {
+		w.Fatal(err, err1)
+	}
+	u.files = len(files)
+	return u
+}
+
+// stored returns the artifacts in the store, below the directories of objects.
+func (w *chaos) stored() (paths []string) {
+	filepath.WalkDir(w.store, func(name string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return nil
+		case strings.HasPrefix(d.Name(), ".") && d.IsDir():
+			return fs.SkipDir
+		case !d.IsDir() && !strings.HasPrefix(d.Name(), "."):
+			paths = append(paths, name)
+		}
+		return nil
+	})
+	return paths
+}
+
+// nothingLeft checks that there are no temporary files, and only what there are objects for.
+func (w *chaos) nothingLeft() {
+	w.Helper()
+	live := map[string]bool{}
+	for _, x := range w.objects {
+		live[strings.ToLower(x.Kind)+"/"+x.Namespace+"/"+x.Name] = true
+	}
+	for _, dir := range []string{filepath.Join(w.dir, "tmp"), filepath.Join(w.store, ".store", "tmp"), filepath.Join(w.store, ".cache", "tmp"), filepath.Join(w.store, ".cache", "lock")} {
+		if list, err := os.ReadDir(dir); err == nil && len(list) > 0 {
+			w.Errorf("left in %s: %v", dir, list)
+		}
+	}
+	for _, name := range w.stored() {
+		if name, _ = filepath.Rel(w.store, name); !live[path.Dir(path.Dir(filepath.ToSlash(name)))] {
+			w.Errorf("left in the store: %s", name)
+		}
+	}
+	saved := os.DirFS(filepath.Join(w.store, ".status"))
+	fs.WalkDir(saved, ".", func(name string, d fs.DirEntry, err error) error {
+		dir, base := path.Split(name)
+		whole, torn := strings.CutPrefix(base, ".") // a crash leaves one that was being written at most
+		ext := path.Ext(whole)
+		if err != nil || !d.IsDir() && (!live[dir+strings.TrimSuffix(whole, ext)] || !torn && ext != ".yaml" && ext != ".state") {
+			w.Errorf("left with the statuses: %s, %v", name, err)
+		}
+		return nil
+	})
+}

@@ -1,0 +1,194 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/fstest"
+
+	"github.com/headgate-io/headgate/internal/testenv"
+)
+
+// chaosOrigins are real servers of every kind, whose content moves, behind proxies
+// that do not let everything through.
+type chaosOrigins struct {
+	t        *testing.T
+	repos    []*testenv.Repo
+	charts   *testenv.Charts
+	bucket   *testenv.S3Bucket
+	registry *testenv.Registry
+
+	git, index, s3, oci string       // what clients call: URLs, or hosts
+	bad                 atomic.Int64 // per cent of the requests that go wrong
+
+	mu       sync.Mutex
+	password string
+	stalled  chan struct{} // closed to end all stalls
+	moves    []int         // of each repository, chart, bucket and image: what it has last
+	rand     *rand.Rand
+}
+
+const chaosRepos = 5
+
+func newOrigins(t *testing.T, seed uint64) *chaosOrigins {
+	o := &chaosOrigins{t: t, stalled: make(chan struct{}), moves: make([]int, chaosRepos+3), rand: rand.New(rand.NewPCG(seed, 1))}
+	repos := map[string]*testenv.Repo{}
+	for i := range chaosRepos {
+		o.repos = append(o.repos, testenv.NewRepo(t))
+		repos[fmt.Sprintf("repo%d.git", i)] = o.repos[i]
+	}
+	git := testenv.ServeAll(t, testenv.HTTP{Allow: o.allow}, repos)
+	o.charts = testenv.StartCharts(t, testenv.ChartsConfig{})
+	s3 := testenv.StartS3(t, testenv.S3Config{})
+	o.bucket = s3.Bucket("assets")
+	o.registry = testenv.StartRegistry(t, testenv.RegistryConfig{})
+	at := func(base string) string { return o.proxy(t, base) }
+	o.git = at(git.URL)
+	o.index = at(o.charts.Base) + strings.TrimPrefix(o.charts.URL(), o.charts.Base)
+	o.s3 = strings.TrimPrefix(at("http://"+s3.Host), "http://")
+	o.oci = strings.TrimPrefix(at("http://"+o.registry.Host), "http://")
+	for i := range o.moves {
+		o.move(i)
+	}
+	t.Cleanup(func() { o.fail(0) })
+	return o
+}
+
+// allow lets everybody have all repositories but the first, which wants the password of now.
+func (o *chaosOrigins) allow(r *http.Request) bool {
+	if !strings.HasPrefix(r.URL.Path, "/repo0.git") {
+		return true
+	}
+	_, password, _ := r.BasicAuth()
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return password == o.password
+}
+
+// rotate makes another password the right one, and returns it.
+func (o *chaosOrigins) rotate() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.password = fmt.Sprintf("%x", o.rand.Uint64())
+	return o.password
+}
+
+// token is in the newest content of an origin.
+func (o *chaosOrigins) token(i int) string { return fmt.Sprintf("token-%d-%d.", i, o.moves[i]) }
+
+// version is that of the newest chart.
+func (o *chaosOrigins) version() string { return fmt.Sprintf("1.0.%d", o.moves[chaosRepos]) }
+
+// move has an origin have something new.
+func (o *chaosOrigins) move(i int) {
+	o.moves[i]++
+	noise := make([]byte, o.rand.IntN(48<<10))
+	for k := range noise {
+		noise[k] = byte(o.rand.Uint32())
+	}
+	token := o.token(i)
+	files := fstest.MapFS{"token": {Data: []byte(token), Mode: 0o644}, "noise": {Data: noise, Mode: 0o644}}
+	switch i - chaosRepos {
+	case 0:
+		o.charts.Put(testenv.ChartVersion{Name: "web", Version: o.version(), Files: map[string]string{"token": token, "noise": string(noise)}})
+	case 1:
+		o.bucket.Replace(map[string]string{"token": token, "noise": string(noise)})
+	case 2:
+		o.registry.Push("team/app", "latest", testenv.Manifest{Layers: []testenv.Blob{testenv.TarGzip(o.t, files)}})
+	default:
+		o.repos[i].Commit(testenv.Commit{Branch: "main", Files: files})
+	}
+}
+
+// fail has requests go wrong, so many per cent; 0 ends those that stall, too.
+func (o *chaosOrigins) fail(percent int64) {
+	o.bad.Store(percent)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if percent == 0 {
+		close(o.stalled)
+		o.stalled = make(chan struct{})
+	}
+}
+
+// proxy stands before a server, and returns its own URL.
+func (o *chaosOrigins) proxy(t *testing.T, base string) string {
+	to, err := url.Parse(base)
+	if err != nil {
+		t.Fatal(err)
+	}
+	forward := &httputil.ReverseProxy{
+		Director:     func(r *http.Request) { r.URL.Scheme, r.URL.Host = to.Scheme, to.Host },
+		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) },
+	}
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if rand.Int64N(100) >= o.bad.Load() {
+			forward.ServeHTTP(w, r)
+			return
+		}
+		switch rand.IntN(5) {
+		case 0:
+			w.Header().Set("Retry-After", "1")
+			w.WriteHeader(http.StatusServiceUnavailable)
+		case 1:
+			w.WriteHeader(http.StatusInternalServerError)
+		case 2:
+			o.stall(r.Context())
+		case 3:
+			reset(w)
+		case 4:
+			forward.ServeHTTP(&truncated{w, rand.IntN(2000)}, r)
+		}
+	}))
+	t.Cleanup(func() {
+		s.CloseClientConnections()
+		s.Close()
+	})
+	return s.URL
+}
+
+// stall answers nothing until the client or the test has enough.
+func (o *chaosOrigins) stall(ctx context.Context) {
+	o.mu.Lock()
+	stalled := o.stalled
+	o.mu.Unlock()
+	select {
+	case <-ctx.Done():
+	case <-stalled:
+	}
+	panic(http.ErrAbortHandler)
+}
+
+// reset closes a connection so that the client gets an error at once.
+func reset(w http.ResponseWriter) {
+	if c, _, err := http.NewResponseController(w).Hijack(); err == nil {
+		if tcp, ok := c.(*net.TCPConn); ok {
+			tcp.SetLinger(0)
+		}
+		c.Close()
+	}
+}
+
+// A truncated answer ends early.
+type truncated struct {
+	http.ResponseWriter
+	left int
+}
+
+func (w *truncated) Write(b []byte) (int, error) {
+	if len(b) <= w.left {
+		w.left -= len(b)
+		return w.ResponseWriter.Write(b)
+	}
+	w.ResponseWriter.Write(b[:w.left])
+	panic(http.ErrAbortHandler)
+}
