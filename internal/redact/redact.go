@@ -48,16 +48,35 @@ var (
 
 // String returns text without credentials and control characters.
 func String(text string, secrets ...string) string {
-	text = pem.ReplaceAllString(text, Mask)
+	if strings.Contains(text, "-----BEGIN") {
+		text = pem.ReplaceAllString(text, Mask)
+	}
 	// Twice: an escape sequence may split a secret, and cleaning may change one.
 	text = maskSecrets(text, secrets)
 	text = maskSecrets(clean(text), secrets)
 	text = strings.ToValidUTF8(text, string(utf8.RuneError)) // a secret may be a part of a character
-	text = urlText.ReplaceAllStringFunc(text, sparing(maskURL))
-	text = queryText.ReplaceAllStringFunc(text, sparing(maskQuery))
-	text = port.ReplaceAllString(text, `${1}"`+Mask+`"`)
-	text = header.ReplaceAllString(text, "${1}"+Mask)
-	return jwt.ReplaceAllString(text, Mask)
+	return maskPatterns(text)
+}
+
+// maskPatterns masks what looks like a credential. Most texts have nothing of
+// the sort, which is seen without the expressions.
+func maskPatterns(text string) string {
+	if strings.Contains(text, "://") {
+		text = urlText.ReplaceAllStringFunc(text, sparing(maskURL))
+	}
+	if strings.Contains(text, "?") {
+		text = queryText.ReplaceAllStringFunc(text, sparing(maskQuery))
+	}
+	if strings.Contains(text, "invalid port") {
+		text = port.ReplaceAllString(text, `${1}"`+Mask+`"`)
+	}
+	if strings.ContainsAny(text, ":=") {
+		text = header.ReplaceAllString(text, "${1}"+Mask)
+	}
+	if strings.Contains(text, "eyJ") {
+		text = jwt.ReplaceAllString(text, Mask)
+	}
+	return text
 }
 
 // Secrets returns text without the secrets, and otherwise as it is: for what is
