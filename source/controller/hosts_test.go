@@ -54,31 +54,71 @@ func TestHostChangesInLine(t *testing.T) {
 }
 
 // Twenty hosts that stall do not hold up another one, not even before the first
-// of their requests timed out.
+// of their requests timed out, and whoever comes first.
 func TestStalledHostsAtStart(t *testing.T) {
+	for name, later := range map[string]time.Duration{"at once": 0, "later": time.Second} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t)
+				var bad, good []source.Object
+				for i := range 320 {
+					url := fmt.Sprintf("https://bad%d.example/%d", i%20, i)
+					r.up(url).hang = time.Hour
+					bad = append(bad, repo(fmt.Sprint("bad", i), url, time.Minute))
+				}
+				for i := range 100 {
+					url := fmt.Sprint("https://good.example/", i)
+					r.up(url).hang = 100 * time.Millisecond
+					good = append(good, repo(fmt.Sprint("good", i), url, time.Minute))
+				}
+				if r.feed.now.Objects = bad; later == 0 {
+					r.feed.now.Objects = append(bad, good...)
+				}
+				r.start()
+				defer r.stop()
+				if later != 0 {
+					time.Sleep(later)
+					r.feed.put(controller.Desired{Objects: append(bad, good...)})
+				}
+				time.Sleep(10 * time.Second)
+				stored := 0
+				for _, run := range r.took() {
+					if run.Object.Name[0] == 'g' && run.Result.Outcome == source.Stored {
+						stored++
+					}
+				}
+				if stored != 100 {
+					t.Errorf("%d of 100 objects of a host that answers ran in 10 s", stored)
+				}
+			})
+		})
+	}
+}
+
+// A host whose last run failed has its turn however much others want.
+func TestDoubtfulHostHasItsTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
-		for i := range 320 {
-			url := fmt.Sprintf("https://bad%d.example/%d", i%20, i)
-			r.up(url).hang = time.Hour
-			r.feed.now.Objects = append(r.feed.now.Objects, repo(fmt.Sprint("bad", i), url, time.Minute))
-		}
-		for i := range 100 {
-			url := fmt.Sprint("https://good.example/", i)
-			r.up(url).hang = 100 * time.Millisecond
-			r.feed.now.Objects = append(r.feed.now.Objects, repo(fmt.Sprint("good", i), url, time.Minute))
+		r.Runs, r.PerHost = 2, 2
+		r.up(site).err = errors.New("connection refused")
+		r.feed.now.Objects = []source.Object{repo("doubtful", site, time.Hour)}
+		for i := range 60 {
+			r.feed.now.Objects = append(r.feed.now.Objects, repo(fmt.Sprint("r", i), fmt.Sprint("https://two.example/", i), time.Hour))
 		}
 		r.start()
 		defer r.stop()
-		time.Sleep(10 * time.Second)
-		good := 0
-		for _, run := range r.took() {
-			if run.Object.Name[0] == 'g' && run.Result.Outcome == source.Stored {
-				good++
-			}
+		r.took()
+		for i := range 60 {
+			r.up(fmt.Sprint("https://two.example/", i)).set(func(u *upstream) { u.hang = time.Second })
+			r.Request(named(fmt.Sprint("r", i)), controller.Request)
 		}
-		if good != 100 {
-			t.Errorf("%d of 100 objects of a host that answers ran in 10 s", good)
+		run, err := r.Request(named("doubtful"), controller.Request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		asked := time.Now()
+		if _, err := r.Wait(t.Context(), named("doubtful"), run); err != nil || time.Since(asked) > 5*time.Second {
+			t.Errorf("%v after %s", err, time.Since(asked))
 		}
 	})
 }

@@ -1,0 +1,57 @@
+package controller_test
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/headgate-io/headgate/source"
+	"github.com/headgate-io/headgate/source/controller"
+)
+
+// How old the answers may be that a run shares: as old as its request, as a part
+// of its interval, and never older than the run before.
+func TestFreshness(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		var since time.Time
+		r.Controller.Origin = func(obj source.Object, env source.Env) (source.Origin, error) {
+			since = env.Since
+			return r.origin(obj, env)
+		}
+		r.feed.now.Objects = []source.Object{repo("a", site, time.Hour)}
+		began := time.Now()
+		r.start()
+		defer r.stop()
+		if since.Before(began) {
+			t.Errorf("first run: %s before the start", began.Sub(since))
+		}
+		time.Sleep(90 * time.Minute)
+		synctest.Wait()
+		v, _ := r.View(named("a"))
+		if old := v.Last.Due.Sub(since); v.Last.Trigger != controller.Tick || old < time.Minute || old > 5*time.Minute {
+			t.Errorf("%s: %s old", v.Last.Trigger, old)
+		}
+		r.up(site).set(func(u *upstream) { u.hang = 10 * time.Second })
+		r.Request(named("a"), controller.Request)
+		time.Sleep(5 * time.Second)
+		asked := time.Now() // while a run is under way
+		run, _ := r.Request(named("a"), controller.Hook)
+		time.Sleep(6 * time.Second)
+		if !since.Equal(asked) {
+			t.Errorf("run %d: answers from %s after it was asked for", run, since.Sub(asked))
+		}
+		r.up(site).set(func(u *upstream) { u.hang, u.err = 0, errors.New("connection refused") })
+		run, _ = r.Request(named("a"), controller.Request)
+		v, err := r.Wait(t.Context(), named("a"), run)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ended := v.Last.Started.Add(v.Last.Took)
+		time.Sleep(time.Second) // the first retry
+		if since.Before(ended) {
+			t.Errorf("retry: answers from %s before the end of the last run", ended.Sub(since))
+		}
+	})
+}
