@@ -48,9 +48,10 @@ func set(names string) map[string]bool {
 	return all
 }
 
-// talk are the events of people who talk, in GitHub's words.
-const talk = "commit_comment discussion discussion_comment fork gollum issue_comment issues label member membership milestone " +
-	"pull_request_comment pull_request_review pull_request_review_comment pull_request_review_thread star team team_add watch wiki"
+// talk are the events of people who talk, in GitHub's words. Those of wikis are not among
+// them: a wiki is a repository that a source may follow.
+const talk = "commit_comment discussion discussion_comment fork issue_comment issues label member membership milestone " +
+	"pull_request_comment pull_request_review pull_request_review_comment pull_request_review_thread star team team_add watch"
 
 // providers are told by a header, the first that is there: Forgejo sends those of Gitea and Gogs as
 // well, and these those of GitHub.
@@ -59,7 +60,7 @@ var providers = []provider{
 	{name: "gitea", header: "X-Gitea-Event", idle: set(talk + " issue_assign issue_label issue_milestone"), read: readPush},
 	{name: "gogs", header: "X-Gogs-Event", idle: set(talk), read: readPush},
 	{name: "github", header: "X-GitHub-Event", idle: set(talk), ping: "ping", read: readGitHub},
-	{name: "gitlab", header: "X-Gitlab-Event", idle: set("confidential-issue-hook confidential-note-hook emoji-hook issue-hook member-hook note-hook wiki-page-hook"), read: readGitLab},
+	{name: "gitlab", header: "X-Gitlab-Event", idle: set("confidential-issue-hook confidential-note-hook emoji-hook issue-hook member-hook note-hook"), read: readGitLab},
 	{name: "bitbucket", header: "X-Event-Key", ping: "diagnostics:ping",
 		idle: set("issue:created issue:updated issue:comment_created pullrequest:comment_created pullrequest:comment_updated pullrequest:comment_deleted repo:commit_comment_created repo:fork repo:forked repo:comment:added repo:comment:edited repo:comment:deleted pr:comment:added pr:comment:edited pr:comment:deleted"),
 		read: readBitbucket},

@@ -16,7 +16,8 @@
 //     password) or in the parameter token of the URL. Comparisons take the same time
 //     whatever differs. HMAC-SHA1 counts for Nexus only, which has no other.
 //   - Without a Secret Receiver.Allowed decides.
-//   - Everybody else is answered 401 with the same words, whether the object exists or not.
+//   - Everybody else is answered 401 with the same words, whether the object exists or not. Only who Receiver.Allowed
+//     lets change an object is told, by 404, that it does not exist.
 //   - 200 is the answer to a ping. 202 is that to everything else: the object
 //     is checked at once, unless it certainly does not follow what was
 //     pushed; then the answer says so. What cannot be read counts as a push.

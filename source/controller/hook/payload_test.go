@@ -118,6 +118,9 @@ func TestPayloads(t *testing.T) {
 		{"git/main", "github", "delete", `{"ref":"main","ref_type":"branch"}`, "ignored: refs/heads/main was deleted"},
 		{"git/main", "github", "pull_request", `{"action":"closed"}`, run},
 		{"git/main", "github", "star", `{"action":"created"}`, "ignored: the event star changes no content"},
+		{"git/main", "github", "gollum", `{"pages":[]}`, run}, // of a wiki, which is a repository
+		{"git/main", "gitea", "wiki", `{"action":"edited"}`, run},
+		{"git/main", "gitlab", "Wiki Page Hook", `{"object_kind":"wiki_page"}`, run},
 		{"git/main", "github", "future_event", `{}`, run},
 		{"git/none", "github", "push", gitPush("refs/heads/master", someHash), run},
 		{"git/none", "github", "push", gitPush("refs/heads/main", someHash), "ignored: it follows refs/heads/master, not refs/heads/main"},
@@ -173,7 +176,8 @@ func TestPayloads(t *testing.T) {
 		{"oci/app", "distribution", "", distribution("push", manifest, "team/app", "1.1"), "ignored: it follows the tag 1.0, not 1.1"},
 		{"oci/app", "distribution", "", distribution("push", manifest, "other/app", "1.0"), run}, // a mirror may name it otherwise
 		{"oci/app", "distribution", "", distribution("push", manifest, "team/web", "1.0"), "ignored: it follows app, not team/web"},
-		{"oci/app", "distribution", "", distribution("push", manifest, "team/app", ""), run}, // may be a signature
+		{"oci/app", "generic", "", `{"events":[{"action":"push","target":{"repository":"team/web"}},{"action":"push","target":{}}]}`, run}, // one is not known
+		{"oci/app", "distribution", "", distribution("push", manifest, "team/app", ""), run},                                               // may be a signature
 		{"oci/app", "distribution", "", distribution("push", manifest, "team/app", "sha256-0.sig"), run},
 		{"oci/app", "distribution", "", distribution("push", "application/octet-stream", "team/app", ""), "ignored: no manifest was pushed"},
 		{"oci/app", "distribution", "", distribution("pull", manifest, "team/app", "1.0"), "ignored: no manifest was pushed"},

@@ -31,11 +31,12 @@ func readDistribution(c *call, payload []byte) bool {
 			} `json:"target"`
 		} `json:"events"`
 	}](payload)
+	var images []image
 	for _, e := range p.Events {
 		if e.Action == "" || e.Target.Repository == "" {
 			return false
 		}
-		c.images = append(c.images, image{
+		images = append(images, image{
 			repository: e.Target.Repository, tag: e.Target.Tag, deleted: e.Action == "delete",
 			idle: e.Action == "pull" || e.Action == "mount" || e.Target.MediaType == "application/octet-stream",
 		})
@@ -43,7 +44,7 @@ func readDistribution(c *call, payload []byte) bool {
 	if len(p.Events) == 0 {
 		return false
 	}
-	c.provider = "distribution"
+	c.provider, c.images = "distribution", images
 	return true
 }
 

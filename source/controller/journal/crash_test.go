@@ -2,6 +2,7 @@ package journal_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -9,7 +10,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/headgate-io/headgate/source"
 	"github.com/headgate-io/headgate/source/controller/journal"
 )
 
@@ -134,4 +137,52 @@ func FuzzRead(f *testing.F) {
 			t.Error(n, err)
 		}
 	})
+}
+
+// A file that cannot be removed, as one that is open on Windows, costs no events.
+func TestOldestStays(t *testing.T) {
+	dir := t.TempDir()
+	var reports []error
+	j := open(t, journal.Config{Dir: dir, Bytes: 1, Report: func(err error) { reports = append(reports, err) }})
+	long := strings.Repeat("x", 100<<10)
+	appendSome := func() {
+		t.Helper()
+		for i := range 14 {
+			j.Append(event("GitRepository/default/app", "info", fmt.Sprint(i, long)))
+		}
+		settle(t, j)
+	}
+	appendSome()
+	oldest := segmentsOf(t, dir)[0]
+	if err := os.Remove(oldest); err != nil || os.MkdirAll(filepath.Join(oldest, "held"), 0o700) != nil {
+		t.Fatal(err)
+	}
+	query := journal.Query{Object: source.Reference{Name: "app"}}
+	before := len(readAll(t, dir, query))
+	appendSome()
+	closeJournal(t, j)
+	if len(reports) > 0 {
+		t.Error(reports)
+	}
+	if n := len(readAll(t, dir, query)); n != before+14 {
+		t.Errorf("%d events, then %d", before, n)
+	}
+}
+
+// settle returns when what was appended can be read.
+func settle(t *testing.T, j *journal.Journal) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	mark := fmt.Sprintf("mark %d", time.Now().UnixNano())
+	e := event("GitRepository/default/mark", "error", mark)
+	j.Append(e)
+	if err := j.Follow(ctx, journal.Query{Object: source.Reference{Name: "mark"}}, func(e journal.Entry) error {
+		if e.Message == mark {
+			cancel()
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
 }

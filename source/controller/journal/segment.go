@@ -90,13 +90,19 @@ func readSegment(dir string, s segment, limit int64) ([]byte, error) {
 // and the length of its whole lines.
 func lastID(dir string, s segment) (id, whole int64, err error) {
 	text, err := readSegment(dir, s, -1)
-	id = s.first - 1
+	id, whole = lastIn(text, s.first)
+	return id, whole, err
+}
+
+// lastIn is lastID of the text of a segment.
+func lastIn(text []byte, first int64) (id, whole int64) {
+	id = first - 1
 	n := lines(text, func(line []byte) bool {
 		var e Entry
-		if json.Unmarshal(line, &e) == nil && valid(e, s.first) {
+		if json.Unmarshal(line, &e) == nil && valid(e, first) {
 			id = max(id, e.ID)
 		}
 		return true
 	})
-	return id, int64(n), err
+	return id, int64(n)
 }

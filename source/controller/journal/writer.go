@@ -132,20 +132,26 @@ func (w *writer) rotate() error {
 	}
 	w.file, w.torn = f, nil
 	w.list = append(w.list, next)
-	total := w.bytes / segments // of the new one when it is full
+	w.shrink()
+	return durable.SyncPath(w.dir)
+}
+
+// shrink removes the oldest segments until there is room for the last one to be full. One that
+// cannot be removed, as when it is open elsewhere on Windows, is removed later.
+func (w *writer) shrink() {
+	total := w.bytes / segments
 	for _, s := range w.list {
 		total += s.size
 	}
 	for total > w.bytes && len(w.list) > 1 {
 		oldest := w.list[0]
 		if err := os.Remove(segmentPath(w.dir, oldest.first)); err != nil && !errors.Is(err, os.ErrNotExist) {
-			return err
+			return
 		}
 		w.drop(oldest)
 		total -= oldest.size
 		w.list = w.list[1:]
 	}
-	return durable.SyncPath(w.dir)
 }
 
 // close makes the last segment durable.
