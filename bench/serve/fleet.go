@@ -1,7 +1,9 @@
 package main
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -18,7 +20,6 @@ var (
 	repositories = flag.Int("repositories", 100, "`number` of repositories that they are of")
 	hosts        = flag.Int("hosts", 20, "`number` of hosts that the repositories are on")
 	interval     = flag.Duration("interval", time.Minute, "of the objects")
-	profiles     = flag.String("profiles", "", "write profiles of what is measured to this `directory`")
 	port         = flag.String("port", "0", "of the upstreams; 0 takes a free one")
 	only         = flag.String("fleet", "", "measure this fleet alone: shared or apart")
 )
@@ -26,7 +27,8 @@ var (
 // A fleet is one way to keep the objects.
 type fleet struct {
 	name  string
-	role  string
+	dir   string
+	args  []string // of headgate serve
 	tally tally
 	asked counts
 	peak  int64 // bytes
@@ -46,12 +48,16 @@ func fleetRow(ctx context.Context, o contest.Options) (missed int, err error) {
 		}
 		defer os.RemoveAll(temp)
 	}
-	rows := []*fleet{{name: "shared", role: "shared"}, {name: "each for itself", role: "apart"}}
+	command, err := buildKeeper(ctx, temp)
+	if err != nil {
+		return 0, err
+	}
+	rows := []*fleet{{name: "shared", dir: "shared"}, {name: "each for itself", dir: "apart", args: []string{"--apart"}}}
 	if *only != "" {
-		rows = slices.DeleteFunc(rows, func(r *fleet) bool { return r.role != *only })
+		rows = slices.DeleteFunc(rows, func(r *fleet) bool { return r.dir != *only })
 	}
 	for _, r := range rows {
-		if err := r.measure(ctx, filepath.Join(temp, r.role), o.Runs); err != nil {
+		if err := r.measure(ctx, command, filepath.Join(temp, r.dir), o.Runs); err != nil {
 			return 0, fmt.Errorf("%s: %w", r.name, err)
 		}
 		fmt.Fprintf(os.Stderr, "%s: %+v, asked %+v; started again: %+v\n", r.name, r.tally, r.asked, r.fresh)
@@ -62,7 +68,7 @@ func fleetRow(ctx context.Context, o contest.Options) (missed int, err error) {
 
 // measure starts with nothing, waits until all are ready and one more interval,
 // and measures some. Then it starts again.
-func (r *fleet) measure(ctx context.Context, dir string, intervals int) error {
+func (r *fleet) measure(ctx context.Context, command, dir string, intervals int) error {
 	up, err := startPart(ctx, "upstream", options()...)
 	if err != nil {
 		return err
@@ -75,11 +81,11 @@ func (r *fleet) measure(ctx context.Context, dir string, intervals int) error {
 	if err := writeObjects(dir, port); err != nil {
 		return err
 	}
-	if r.first, err = r.watch(ctx, dir, func(p *part) error {
+	if r.first, err = r.watch(ctx, command, dir, func(k *keeper) error {
 		if err := sleep(ctx, *interval); err != nil {
 			return err
 		}
-		return r.span(ctx, p, port, intervals)
+		return r.span(ctx, k, port, intervals)
 	}); err != nil {
 		return err
 	}
@@ -87,7 +93,7 @@ func (r *fleet) measure(ctx context.Context, dir string, intervals int) error {
 	if err != nil {
 		return err
 	}
-	if r.again, err = r.watch(ctx, dir, func(*part) error { return nil }); err != nil {
+	if r.again, err = r.watch(ctx, command, dir, func(*keeper) error { return nil }); err != nil {
 		return err
 	}
 	after, err := countsOf(port)
@@ -97,39 +103,42 @@ func (r *fleet) measure(ctx context.Context, dir string, intervals int) error {
 
 // watch starts a keeper, tells how long it takes until all objects are ready,
 // and does something then.
-func (r *fleet) watch(ctx context.Context, dir string, then func(*part) error) (took time.Duration, err error) {
+func (r *fleet) watch(ctx context.Context, command, dir string, then func(*keeper) error) (took time.Duration, err error) {
 	start := time.Now()
-	p, err := startPart(ctx, r.role, append(options(), dir)...)
+	k, err := startKeeper(ctx, command, dir, r.args...)
 	if err != nil {
 		return 0, err
 	}
-	defer p.end()
-	if _, err := p.ask("ready"); err != nil {
+	defer func() { err = errors.Join(err, k.end()) }()
+	if err := k.await(ctx, *objects); err != nil {
 		return 0, err
 	}
 	took = time.Since(start)
-	if err := then(p); err != nil {
+	if err := then(k); err != nil {
 		return 0, err
 	}
-	r.peak = max(r.peak, p.peak())
+	r.peak = max(r.peak, k.peak())
 	return took, nil
 }
 
 // span measures some intervals.
-func (r *fleet) span(ctx context.Context, p *part, port string, intervals int) error {
+func (r *fleet) span(ctx context.Context, k *keeper, port string, intervals int) error {
 	before, err := countsOf(port)
 	if err != nil {
 		return err
 	}
-	if _, err := p.ask("begin"); err != nil {
+	begun, err := k.tally(ctx)
+	if err != nil {
 		return err
 	}
 	if err := sleep(ctx, time.Duration(intervals)**interval); err != nil {
 		return err
 	}
-	if err := p.tally(&r.tally); err != nil {
+	ended, err := k.tally(ctx)
+	if err != nil {
 		return err
 	}
+	r.tally = ended.less(begun)
 	after, err := countsOf(port)
 	r.asked = after.less(before)
 	return err
@@ -146,53 +155,52 @@ func sleep(ctx context.Context, d time.Duration) error {
 
 // options are the flags for the parts.
 func options() []string {
-	return []string{fmt.Sprint("-objects=", *objects), fmt.Sprint("-repositories=", *repositories), fmt.Sprint("-hosts=", *hosts), fmt.Sprint("-interval=", *interval), "-profiles=" + *profiles, "-port=" + *port}
+	return []string{fmt.Sprint("-objects=", *objects), fmt.Sprint("-repositories=", *repositories), fmt.Sprint("-hosts=", *hosts), fmt.Sprint("-interval=", *interval), "-port=" + *port}
 }
 
-// writeObjects writes the documents: objects of one repository have neither
-// names nor namespaces in common.
+// writeObjects writes the documents, a file for each namespace: objects of one
+// repository have neither names nor namespaces in common.
 func writeObjects(dir, port string) error {
+	dir = filepath.Join(dir, "objects")
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	f, err := os.Create(filepath.Join(dir, "objects.yaml"))
-	if err != nil {
-		return err
+	for first := 0; first < *objects; first += *repositories {
+		var text bytes.Buffer
+		for repository := range min(*repositories, *objects-first) {
+			fmt.Fprintf(&text, "---\napiVersion: source.headgate.dev/v1\nkind: GitRepository\nmetadata:\n  name: app-%05d\n  namespace: team-%02d\nspec:\n  interval: %s\n  url: http://%s:%s/%s\n  ref:\n    branch: main\n",
+				first+repository, first / *repositories, *interval, hostOf(repository%*hosts), port, pathOf(repository))
+		}
+		if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("team-%02d.yaml", first / *repositories)), text.Bytes(), 0o644); err != nil {
+			return err
+		}
 	}
-	defer f.Close()
-	for i := range *objects {
-		repository := i % *repositories
-		fmt.Fprintf(f, "---\napiVersion: source.headgate.dev/v1\nkind: GitRepository\nmetadata:\n  name: app-%05d\n  namespace: team-%02d\nspec:\n  interval: %s\n  url: http://%s:%s/%s\n  ref:\n    branch: main\n",
-			i, i / *repositories, *interval, hostOf(repository%*hosts), port, pathOf(repository))
-	}
-	return f.Close()
+	return nil
 }
 
 func reportFleets(rows []*fleet) {
 	w := tabwriter.NewWriter(os.Stdout, 0, 8, 2, ' ', 0)
-	fmt.Fprintln(w, "\tlate p50 ms\tp99 ms\tmax ms\tpeak MB\tpolls\tCPU µs a poll\tallocations\tbytes\trequests\tfirst s\tagain s\tpacks then")
+	fmt.Fprintln(w, "\tlate p50 s\tp99 s\tall s\tpeak MB\tpolls\tCPU µs a poll\tallocations\tbytes\trequests\tfirst s\tagain s\tpacks then")
 	for _, r := range rows {
-		polls := float64(max(r.tally.Runs, 1))
-		fmt.Fprintf(w, "%s\t%.1f\t%.1f\t%.1f\t%.1f\t%d\t%.0f\t%.0f\t%.0f\t%.3f\t%.1f\t%.2f\t%d\n", r.name,
-			ms(r.tally.Late[0]), ms(r.tally.Late[1]), ms(r.tally.Late[2]), float64(r.peak)/1e6, r.tally.Runs,
-			float64(r.tally.CPU.Microseconds())/polls, float64(r.tally.Mallocs)/polls, float64(r.tally.Bytes)/polls,
+		polls := max(r.tally.Polls, 1)
+		fmt.Fprintf(w, "%s\t≤ %v\t≤ %v\t≤ %v\t%.1f\t%.0f\t%.0f\t%.0f\t%.0f\t%.3f\t%.1f\t%.2f\t%d\n", r.name,
+			r.tally.late(0.5), r.tally.late(0.99), r.tally.late(1), float64(r.peak)/1e6, r.tally.Polls,
+			1e6*r.tally.CPU/polls, r.tally.Mallocs/polls, r.tally.Bytes/polls,
 			float64(r.asked.requests())/polls, r.first.Seconds(), r.again.Seconds(), r.fresh.Packs)
 	}
 	w.Flush()
 }
-
-func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
 // judgeFleets prints the goals and returns how many were missed.
 func judgeFleets(rows []*fleet) (missed int) {
 	var goals []contest.Goal
 	for _, r := range rows {
 		goals = append(goals,
-			contest.Goal{What: r.name + ": 99th percentile of lateness", Number: r.tally.Late[1].Seconds(), Limit: interval.Seconds() / 20, Unit: "s"},
+			contest.Goal{What: r.name + ": 99th percentile of lateness", Number: r.tally.late(0.99), Limit: interval.Seconds() / 20, Unit: "s"},
 			contest.Goal{What: r.name + ": peak memory", Number: float64(r.peak) / 1e6, Limit: 200, Unit: "MB"},
 			contest.Goal{What: r.name + ": start from stored statuses", Number: r.again.Seconds(), Limit: 3, Unit: "s"},
 			contest.Goal{What: r.name + ": packs fetched then", Number: float64(r.fresh.Packs), Limit: 0, Unit: "packs"},
-			contest.Goal{What: r.name + ": failed checks", Number: float64(r.tally.Failed), Limit: 0, Unit: "checks"})
+			contest.Goal{What: r.name + ": failed checks", Number: r.tally.Failed, Limit: 0, Unit: "checks"})
 	}
 	return contest.Judge(os.Stdout, goals)
 }

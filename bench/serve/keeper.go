@@ -2,193 +2,190 @@ package main
 
 import (
 	"bufio"
-	"cmp"
 	"context"
 	"encoding/json"
-	"flag"
+	"errors"
 	"fmt"
+	"math"
+	"net/http"
 	"os"
-	"os/signal"
+	"os/exec"
 	"path/filepath"
-	"runtime"
-	"slices"
-	"sync"
+	"strconv"
+	"strings"
 	"syscall"
 	"time"
-
-	"github.com/headgate-io/headgate/artifact"
-	"github.com/headgate-io/headgate/git"
-	"github.com/headgate-io/headgate/source"
-	"github.com/headgate-io/headgate/source/controller"
 )
 
-// A tally is what a keeper did and needed in a span of time.
-type tally struct {
-	Runs, Failed int
-	Late         [3]time.Duration // median, 99th percentile and maximum
-	CPU          time.Duration
-	Mallocs      uint64
-	Bytes        uint64
-}
-
-// A keeper keeps objects with the library, as headgate serve does.
+// A keeper is a process of headgate serve.
 type keeper struct {
-	controller *controller.Controller
-	objects    int
-
-	mu     sync.Mutex
-	late   []time.Duration
-	failed int
-	usage  tally
+	cmd *exec.Cmd
+	url string
 }
 
-// static is a feed that never changes.
-type static struct{ objects []source.Object }
-
-// Follow implements [controller.Feed].
-func (s static) Follow(ctx context.Context, set func(controller.Desired)) error {
-	set(controller.Desired{Objects: s.objects})
-	<-ctx.Done()
-	return nil
+// buildKeeper builds the command, and returns its path.
+func buildKeeper(ctx context.Context, dir string) (string, error) {
+	command := filepath.Join(dir, "headgate")
+	build := exec.CommandContext(ctx, "go", "build", "-C", "..", "-trimpath", "-o", command, "./cmd/headgate")
+	build.Stderr = os.Stderr
+	return command, build.Run()
 }
 
-// keeperRole is runKeeper with the flags of this process.
-func keeperRole(apart bool) error {
-	if err := flag.CommandLine.Parse(os.Args[2:]); err != nil {
-		return err
-	}
-	return runKeeper(flag.Arg(0), apart)
-}
-
-// runKeeper keeps the objects of a file, with everything in dir. It answers each
-// line of standard input by one: ready waits until all are ready, begin has it
-// count, and end returns the tally.
-func runKeeper(dir string, apart bool) error {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	if err := profile("start"); err != nil {
-		return err
-	}
-	k, end, err := openKeeper(dir, apart)
+// startKeeper starts headgate serve for the objects in dir, with its store
+// there, and returns when it listens.
+func startKeeper(ctx context.Context, command, dir string, args ...string) (*keeper, error) {
+	k := &keeper{cmd: exec.CommandContext(ctx, command, append([]string{
+		"serve", "-f", filepath.Join(dir, "objects"), "--store", filepath.Join(dir, "store"), "--addr", "127.0.0.1:0", "--log-level", "error",
+	}, args...)...)}
+	k.cmd.Stderr, k.cmd.WaitDelay = os.Stderr, 30*time.Second
+	k.cmd.Cancel = func() error { return k.cmd.Process.Signal(os.Interrupt) }
+	out, err := k.cmd.StdoutPipe()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	defer end()
-	ended := make(chan error, 1)
-	go func() { ended <- k.controller.Run(ctx) }()
-	for in := bufio.NewScanner(os.Stdin); in.Scan(); {
-		if err := k.obey(ctx, in.Text()); err != nil {
-			return err
-		}
+	if err := k.cmd.Start(); err != nil {
+		return nil, err
 	}
-	stop()
-	return <-ended
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		return nil, fmt.Errorf("headgate serve: %w", errors.Join(err, k.cmd.Wait()))
+	}
+	k.url = strings.TrimSpace(line[strings.LastIndexByte(line, ' ')+1:])
+	return k, nil
 }
 
-func openKeeper(dir string, apart bool) (*keeper, func(), error) {
-	file, err := os.Open(filepath.Join(dir, "objects.yaml"))
-	if err != nil {
-		return nil, nil, err
-	}
-	defer file.Close()
-	var set source.Set
-	if err := set.Decode(file.Name(), file); err != nil {
-		return nil, nil, err
-	}
-	store, err := artifact.OpenStore(artifact.StoreConfig{Dir: filepath.Join(dir, "store"), BaseURL: "http://127.0.0.1:9090"})
-	if err != nil {
-		return nil, nil, err
-	}
-	cache, err := artifact.OpenCache(artifact.CacheConfig{Dir: filepath.Join(dir, "cache")})
-	if err != nil {
-		return nil, nil, err
-	}
-	k := &keeper{objects: len(set.Objects)}
-	k.controller = &controller.Controller{
-		Feed: static{set.Objects}, Store: store, Ledger: &source.Ledger{Dir: filepath.Join(dir, "status")},
-		Env: source.Env{Cache: cache, Limits: artifact.Limits{Temp: store.Temp}},
-		Origin: func(obj source.Object, env source.Env) (source.Origin, error) {
-			return git.New(obj.(*source.GitRepository), env), nil
-		},
-		Apart: apart, Observe: k.observe,
-	}
-	return k, func() { cache.Close(); store.Close() }, nil
-}
-
-func (k *keeper) observe(r controller.Run) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.late = append(k.late, r.Started.Sub(r.Due))
-	if r.Err != nil {
-		if k.failed++; k.failed < 4 {
-			fmt.Fprintln(os.Stderr, "bench:", r.Object, r.Err)
-		}
-	}
-}
-
-func (k *keeper) obey(ctx context.Context, order string) error {
-	switch order {
-	case "ready":
-		if err := k.await(ctx); err != nil {
-			return err
-		}
-		if err := endProfile("start"); err != nil {
-			return err
-		}
-		fmt.Println("ready")
-	case "begin":
-		k.mu.Lock()
-		defer k.mu.Unlock()
-		k.late, k.failed, k.usage = make([]time.Duration, 0, 8*k.objects), 0, used()
-		if err := profile("polls"); err != nil {
-			return err
-		}
-		fmt.Println("begun")
-	case "end":
-		t := k.tally()
-		if err := endProfile("polls"); err != nil {
-			return err
-		}
-		return json.NewEncoder(os.Stdout).Encode(t)
-	}
-	return nil
+// end ends the process as a user would.
+func (k *keeper) end() error {
+	return errors.Join(k.cmd.Process.Signal(syscall.SIGTERM), k.cmd.Wait())
 }
 
 // await waits until all objects are ready.
-func (k *keeper) await(ctx context.Context) error {
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
-	ready := map[source.Reference]bool{}
-	err := k.controller.Watch(ctx, func(v controller.View) {
-		if v.Object.Artifact() != nil && v.Object.Common().Condition(source.ReadyCondition).Status == "True" {
-			ready[source.ReferenceTo(v.Object)] = true
+func (k *keeper) await(ctx context.Context, objects int) error {
+	for {
+		var stats struct{ Ready map[string]int }
+		if err := k.read(ctx, "/api/v1/stats", func(r *http.Response) error {
+			return json.NewDecoder(r.Body).Decode(&stats)
+		}); err != nil {
+			return err
 		}
-		if len(ready) == k.objects && k.controller.Ready() {
-			stop()
+		if stats.Ready["True"] == objects {
+			return nil
 		}
+		if err := sleep(ctx, 50*time.Millisecond); err != nil {
+			return err
+		}
+	}
+}
+
+func (k *keeper) read(ctx context.Context, path string, use func(*http.Response) error) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, k.url+path, nil)
+	if err != nil {
+		return err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("GET %s: %s", path, resp.Status)
+	}
+	return use(resp)
+}
+
+// peak returns the peak of the memory of the process so far, in bytes; 0 where
+// the system does not tell.
+func (k *keeper) peak() int64 {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", k.cmd.Process.Pid))
+	if err != nil {
+		return 0
+	}
+	for line := range strings.Lines(string(text)) {
+		if rest, ok := strings.CutPrefix(line, "VmHWM:"); ok {
+			kb, _ := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(rest), " kB"), 10, 64)
+			return kb << 10
+		}
+	}
+	return 0
+}
+
+// A tally is what a keeper did and needed, as its metrics tell.
+type tally struct {
+	Late    map[float64]float64 // checks that were at most so many seconds late
+	Polls   float64
+	Failed  float64
+	CPU     float64 // seconds
+	Mallocs float64
+	Bytes   float64
+}
+
+// tally returns what the process did and needed so far.
+func (k *keeper) tally(ctx context.Context) (t tally, err error) {
+	t.Late = map[float64]float64{}
+	return t, k.read(ctx, "/metrics", func(r *http.Response) error {
+		in := bufio.NewScanner(r.Body)
+		for in.Scan() {
+			if err := t.add(in.Text()); err != nil {
+				return err
+			}
+		}
+		return in.Err()
 	})
-	if len(ready) < k.objects {
-		return fmt.Errorf("%d of %d objects are ready: %w", len(ready), k.objects, cmp.Or(err, ctx.Err()))
+}
+
+// add takes over a line of metrics.
+func (t *tally) add(line string) error {
+	if strings.HasPrefix(line, "#") {
+		return nil
+	}
+	cut := strings.LastIndexByte(line, ' ')
+	series := line[:max(cut, 0)]
+	number, err := strconv.ParseFloat(line[cut+1:], 64)
+	if err != nil {
+		return fmt.Errorf("metric %q: %w", line, err)
+	}
+	name, labels, _ := strings.Cut(series, "{")
+	switch name {
+	case "headgate_reconcile_lateness_seconds_bucket":
+		_, bound, _ := strings.Cut(labels, `le="`)
+		at, err := strconv.ParseFloat(strings.TrimSuffix(bound, `"}`), 64)
+		if err != nil {
+			return fmt.Errorf("metric %q: %w", line, err)
+		}
+		t.Late[at] += number
+	case "headgate_reconcile_lateness_seconds_count":
+		t.Polls += number
+	case "headgate_reconcile_total":
+		if strings.Contains(labels, `outcome="failed"`) {
+			t.Failed += number
+		}
+	case "process_cpu_seconds_total":
+		t.CPU = number
+	case "go_memstats_mallocs_total":
+		t.Mallocs = number
+	case "go_memstats_alloc_bytes_total":
+		t.Bytes = number
 	}
 	return nil
 }
 
-func (k *keeper) tally() tally {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	now := used()
-	t := tally{Runs: len(k.late), Failed: k.failed, CPU: now.CPU - k.usage.CPU, Mallocs: now.Mallocs - k.usage.Mallocs, Bytes: now.Bytes - k.usage.Bytes}
-	if slices.Sort(k.late); t.Runs > 0 {
-		t.Late = [3]time.Duration{k.late[t.Runs/2], k.late[t.Runs*99/100], k.late[t.Runs-1]}
+// less returns what was done and needed since before.
+func (t tally) less(before tally) tally {
+	late := map[float64]float64{}
+	for at, n := range t.Late {
+		late[at] = n - before.Late[at]
 	}
-	return t
+	return tally{late, t.Polls - before.Polls, t.Failed - before.Failed, t.CPU - before.CPU, t.Mallocs - before.Mallocs, t.Bytes - before.Bytes}
 }
 
-// used returns what the process has needed so far.
-func used() tally {
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	var u syscall.Rusage
-	syscall.Getrusage(syscall.RUSAGE_SELF, &u)
-	return tally{CPU: time.Duration(u.Utime.Nano() + u.Stime.Nano()), Mallocs: m.Mallocs, Bytes: m.TotalAlloc}
+// late returns within how many seconds a part of the polls began: the bound of
+// the bucket that it is in.
+func (t tally) late(part float64) float64 {
+	within := math.Inf(1)
+	for at, n := range t.Late {
+		if n >= part*t.Polls {
+			within = min(within, at)
+		}
+	}
+	return within
 }

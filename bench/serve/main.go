@@ -2,7 +2,7 @@
 // on the command line choose some. See docs/benchmarks.md for how to read them.
 //
 // Row fleet keeps many GitRepository objects of a few repositories, with and
-// without sharing of what upstreams answer. The upstreams are a process of their
+// without sharing of what upstreams answer, by headgate serve. The upstreams are a process of their
 // own, which has its answers ready, so that headgate is measured alone.
 //
 // Row artifact compares how fast artifacts are downloaded from headgate and from
@@ -33,8 +33,6 @@ var rows = []struct {
 var roles = map[string]func() error{
 	"artifact-server": artifactServer,
 	"upstream":        upstreamRole,
-	"shared":          func() error { return keeperRole(false) },
-	"apart":           func() error { return keeperRole(true) },
 }
 
 func main() {

@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
-	"strconv"
 	"strings"
 	"time"
 )
@@ -49,39 +48,6 @@ func (p *part) line() (string, error) {
 		return "", fmt.Errorf("%s: %w", p.cmd.Path, errors.Join(err, p.end()))
 	}
 	return strings.TrimSuffix(text, "\n"), nil
-}
-
-// ask sends a line, and returns the answer.
-func (p *part) ask(order string) (string, error) {
-	if _, err := fmt.Fprintln(p.in, order); err != nil {
-		return "", err
-	}
-	return p.line()
-}
-
-// tally ends the counting of a keeper.
-func (p *part) tally(into *tally) error {
-	text, err := p.ask("end")
-	if err != nil {
-		return err
-	}
-	return json.Unmarshal([]byte(text), into)
-}
-
-// peak returns the peak of the memory of the process so far, in bytes; 0 where
-// the system does not tell.
-func (p *part) peak() int64 {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
-	if err != nil {
-		return 0
-	}
-	for line := range strings.Lines(string(text)) {
-		if rest, ok := strings.CutPrefix(line, "VmHWM:"); ok {
-			kb, _ := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(rest), " kB"), 10, 64)
-			return kb << 10
-		}
-	}
-	return 0
 }
 
 // end ends the process.

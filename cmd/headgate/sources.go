@@ -31,6 +31,7 @@ type scheduleFlags struct {
 	perHost   int
 	fetches   int
 	jitter    float64 // percent
+	apart     bool
 	minRetry  time.Duration
 	maxRetry  time.Duration
 	retention time.Duration
@@ -106,6 +107,7 @@ func (f *scheduleFlags) register(c *cobra.Command) {
 	fl.IntVar(&f.runs, "concurrent", 256, "objects checked at a time")
 	fl.IntVar(&f.perHost, "per-host", 16, "of them with one upstream host")
 	fl.IntVar(&f.fetches, "fetches", 0, "contents fetched and packed at a time, half of them from one host at most; default 2 for each processor")
+	fl.BoolVar(&f.apart, "apart", false, "objects with the same upstream and credentials do not share its answers: each asks for itself")
 	fl.Float64Var(&f.jitter, "interval-jitter-percentage", 5, "`PERCENT` by which intervals and retries vary")
 	fl.DurationVar(&f.minRetry, "min-retry-delay", 750*time.Millisecond, "time until the first attempt after a failure")
 	fl.DurationVar(&f.maxRetry, "max-retry-delay", 15*time.Minute, "the longest between two attempts, which is never longer than the interval of the object")
@@ -193,7 +195,7 @@ func (f *keepFlags) controller() (*controller.Controller, error) {
 		jitter = -1
 	}
 	return &controller.Controller{
-		Runs: f.runs, PerHost: f.perHost, Fetches: f.fetches, Jitter: jitter, MinRetry: f.minRetry, MaxRetry: f.maxRetry,
+		Runs: f.runs, PerHost: f.perHost, Fetches: f.fetches, Jitter: jitter, Apart: f.apart, MinRetry: f.minRetry, MaxRetry: f.maxRetry,
 		Retention: f.retention, Scrub: scrub,
 	}, nil
 }
