@@ -131,9 +131,6 @@ func (f *keepFlags) check() error {
 		if file == "-" {
 			return usage("-f -: standard input cannot be watched: give a file or a directory")
 		}
-		if _, err := os.Stat(file); err != nil {
-			return usage("-f: %w", err)
-		}
 		if inside, found := below(file, f.store); found && !hidden(inside) {
 			return usage("-f %s holds the store %s: choose a --store outside, or one whose name begins with a dot", file, f.store)
 		}
@@ -159,6 +156,16 @@ func (f *keepFlags) check() error {
 		return usage("--artifact-retention-records: want 1 or more, or -1: consumers fetch what a status told them a moment ago")
 	}
 	return f.listenFlags.check()
+}
+
+// checkFiles refuses files and directories of objects that are not there.
+func (f *keepFlags) checkFiles() error {
+	for _, file := range f.files {
+		if _, err := os.Stat(file); err != nil {
+			return usage("-f: %w", err)
+		}
+	}
+	return nil
 }
 
 // worded writes the least that a flag may be.

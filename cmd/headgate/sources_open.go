@@ -79,7 +79,7 @@ func (p *program) openWarden(ctx context.Context, f *keepFlags) (w *warden, err 
 	if w.log, err = f.log(p.stderr); err != nil {
 		return nil, err
 	}
-	if err := errors.Join(f.check(), checkSecrets(f.secrets)); err != nil {
+	if err := errors.Join(f.check(), f.checkFiles(), checkSecrets(f.secrets)); err != nil {
 		return nil, err
 	}
 	if w.controller, err = f.controller(); err != nil {
