@@ -107,7 +107,8 @@ type engine struct {
 }
 
 // Run keeps the objects up to date until ctx ends, then ends what is under way
-// and returns nil when all has ended. It may be called once. The error is the feed's.
+// and returns nil when all has ended. It may be called once. The error is the feed's, or that of a
+// ledger that cannot be listed at the start.
 func (c *Controller) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -184,11 +185,21 @@ func (c *Controller) followFeed(ctx context.Context) (err error) {
 			err = panicked(v)
 		}
 	}()
-	err = c.Feed.Follow(ctx, func(d Desired) { c.set(ctx, d) })
+	feeding, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var unrestored error
+	err = c.Feed.Follow(feeding, func(d Desired) {
+		if unrestored == nil {
+			unrestored = c.set(ctx, d)
+		}
+		if unrestored != nil {
+			cancel()
+		}
+	})
 	if ctx.Err() != nil {
 		return nil
 	}
-	return err
+	return cmp.Or(unrestored, err)
 }
 
 // clock returns how long the controller has run: it does not know the date.

@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -17,15 +18,18 @@ type saved struct {
 	unread  bool               // its document cannot be read: only its name is known
 }
 
-// set makes d what there is to be.
-func (c *Controller) set(ctx context.Context, d Desired) {
+// set makes d what there is to be. The error, at the first d, is the ledger's.
+func (c *Controller) set(ctx context.Context, d Desired) error {
 	c.setting.Lock()
 	defer c.setting.Unlock()
 	if d.Secrets == nil {
 		d.Secrets = source.Chain()
 	}
 	first := !c.Ready()
-	known := c.restore(ctx, c.unknown(d.Objects), first)
+	known, err := c.restore(ctx, c.unknown(d.Objects), first)
+	if err != nil {
+		return fmt.Errorf("read what was saved: %w", err)
+	}
 	c.desire(d, known)
 	c.note(ctx)
 	if first {
@@ -34,6 +38,7 @@ func (c *Controller) set(ctx context.Context, d Desired) {
 	if ctx.Err() == nil {
 		c.review(ctx, d.Secrets)
 	}
+	return nil
 }
 
 // desire makes d what there is to be.

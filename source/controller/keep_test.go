@@ -310,6 +310,35 @@ func TestRestartWithDamagedFiles(t *testing.T) {
 	})
 }
 
+// Who is suspended, and what is removed, is not known without the ledger: a
+// controller that cannot list it does not begin.
+func TestRestartWithoutLedger(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.feed.now.Objects = []source.Object{repo("a", site, time.Hour)}
+		r.start()
+		if err := r.Suspend(named("a"), source.Suspension{}); err != nil {
+			t.Fatal(err)
+		}
+		r.took()
+		r.stop()
+		dir := filepath.Join(r.Ledger.Dir, "gitrepository")
+		if err := errors.Join(os.Rename(dir, dir+".away"), os.WriteFile(dir, nil, 0o600)); err != nil {
+			t.Fatal(err)
+		}
+		feed := r.feed.now
+		r = r.again(t)
+		r.feed.now = feed
+		r.start()
+		if err := <-r.ended; err == nil || !strings.Contains(err.Error(), "gitrepository") {
+			t.Errorf("Run: %v", err)
+		}
+		if runs := r.took(); len(runs) > 0 {
+			t.Errorf("runs %+v", runs)
+		}
+	})
+}
+
 // What neither the feed nor the ledger knows goes at the start: objects that
 // were removed while nobody looked, and what a killed retirement left.
 func TestStartCleans(t *testing.T) {

@@ -12,10 +12,12 @@ import (
 
 // restore returns what the ledger knows of the objects of docs, which are new,
 // and with all of those that are in no document as well. What cannot be read
-// counts as not saved; the first run of its object tells of it.
-func (c *Controller) restore(ctx context.Context, docs []source.Object, all bool) map[source.Reference]saved {
+// counts as not saved; the first run of its object tells of it. The error is that
+// of a ledger which cannot be listed: what it has would be unknown for as long as
+// the controller runs, suspensions among it.
+func (c *Controller) restore(ctx context.Context, docs []source.Object, all bool) (map[source.Reference]saved, error) {
 	if c.Ledger == nil || len(docs) == 0 && !all {
-		return nil
+		return nil, nil
 	}
 	found := make([]source.Object, len(docs))
 	each(ctx, len(docs), func(i int) {
@@ -30,16 +32,18 @@ func (c *Controller) restore(ctx context.Context, docs []source.Object, all bool
 		known[source.ReferenceTo(doc)] = saved{obj: found[i]}
 	}
 	if all {
-		c.restoreMissing(ctx, known)
+		refs, err := c.Ledger.References()
+		if err != nil {
+			return nil, err
+		}
+		c.restoreMissing(ctx, refs, known)
 	}
 	c.restoreHolds(docs, known, all)
-	return known
+	return known, nil
 }
 
-// restoreMissing adds the objects that are saved and in no document.
-func (c *Controller) restoreMissing(ctx context.Context, known map[source.Reference]saved) {
-	refs, err := c.Ledger.References()
-	c.complain(source.Reference{}, err)
+// restoreMissing adds the objects of refs, which are saved, that are in no document.
+func (c *Controller) restoreMissing(ctx context.Context, refs []source.Reference, known map[source.Reference]saved) {
 	since, err := c.Ledger.Removed()
 	c.complain(source.Reference{}, err)
 	var missing []source.Reference
