@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -39,6 +40,7 @@ func secret(name, value string) string {
 type rig struct {
 	*testing.T
 	dir   string
+	turn  sync.Mutex // held by the feed as it tells, and by the test as it begins to wait: it orders the two
 	last  controller.Desired
 	count int      // of the times that set was called
 	warn  []string // what Warn was told
@@ -71,11 +73,19 @@ func watchedAfter(t *testing.T, wait time.Duration, f feed.Files, files map[stri
 			f.Secrets = filepath.Join(dir, f.Secrets)
 		}
 		f.Warn = func(err error) {
+			r.turn.Lock()
+			defer r.turn.Unlock()
 			r.warn = append(r.warn, strings.ReplaceAll(err.Error(), dir+string(filepath.Separator), ""))
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error)
-		go func() { ended <- f.Follow(ctx, func(d controller.Desired) { r.last = d; r.count++ }) }()
+		set := func(d controller.Desired) {
+			r.turn.Lock()
+			defer r.turn.Unlock()
+			r.last = d
+			r.count++
+		}
+		go func() { ended <- f.Follow(ctx, set) }()
 		synctest.Wait()
 		test(r)
 		cancel()
@@ -102,6 +112,10 @@ func (r *rig) do(err error) {
 
 // look lets the feed look once more.
 func (r *rig) look() {
+	func() {
+		r.turn.Lock()
+		defer r.turn.Unlock()
+	}()
 	time.Sleep(time.Second)
 	synctest.Wait()
 }
