@@ -266,8 +266,8 @@ func TestShareOwnTimeLimit(t *testing.T) {
 
 func TestSharePanic(t *testing.T) {
 	for name, ask := range map[string]func(context.Context) (any, error){
-		"panic":  func(context.Context) (any, error) { time.Sleep(1); panic("boom") },
-		"goexit": func(context.Context) (any, error) { time.Sleep(1); runtime.Goexit(); return nil, nil },
+		"panic":  func(context.Context) (any, error) { time.Sleep(time.Nanosecond); panic("boom") },
+		"goexit": func(context.Context) (any, error) { time.Sleep(time.Nanosecond); runtime.Goexit(); return nil, nil },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

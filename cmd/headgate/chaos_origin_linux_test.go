@@ -127,7 +127,7 @@ func (o *chaosOrigins) proxy(t *testing.T, base string) string {
 		t.Fatal(err)
 	}
 	forward := &httputil.ReverseProxy{
-		Director:     func(r *http.Request) { r.URL.Scheme, r.URL.Host = to.Scheme, to.Host },
+		Rewrite:      func(r *httputil.ProxyRequest) { r.Out.URL.Scheme, r.Out.URL.Host = to.Scheme, to.Host },
 		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) },
 	}
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -43,7 +43,9 @@ func open(t *testing.T, c listen.Config, s listen.Service, also ...net.Listener)
 		defer mu.Unlock()
 		fmt.Fprintln(&said, text)
 	}
-	s.Handler = l.Local(s.Handler, func(w http.ResponseWriter, _ *http.Request, _ listen.Misdirected) { http.Error(w, "misdirected", 403) })
+	s.Handler = l.Local(s.Handler, func(w http.ResponseWriter, _ *http.Request, _ listen.Misdirected) {
+		http.Error(w, "misdirected", http.StatusForbidden)
+	})
 	if s.Grace == 0 {
 		s.Grace = time.Minute
 	}

@@ -114,10 +114,12 @@ func TestErrors(t *testing.T) {
 		"a repeated key": {func(w http.ResponseWriter, r *http.Request) {
 			http.Error(w, "you sent "+r.Header.Get("Authorization"), 500)
 		}, []string{"status 500"}},
-		"no JSON":   {func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "<html>") }, []string{"not that of a server of sources"}},
-		"control":   {func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "\x1b[31mred", 500) }, []string{"red"}},
-		"endless":   {func(w http.ResponseWriter, r *http.Request) { endless(w, r) }, []string{"more than 64 MiB"}},
-		"elsewhere": {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "http://elsewhere.example/", 307) }, []string{"another server"}},
+		"no JSON": {func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "<html>") }, []string{"not that of a server of sources"}},
+		"control": {func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "\x1b[31mred", 500) }, []string{"red"}},
+		"endless": {func(w http.ResponseWriter, r *http.Request) { endless(w, r) }, []string{"more than 64 MiB"}},
+		"elsewhere": {func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "http://elsewhere.example/", http.StatusTemporaryRedirect)
+		}, []string{"another server"}},
 	} {
 		s := httptest.NewServer(tt.answer)
 		_, err := (&api.Client{Base: s.URL, Token: token}).Source(t.Context(), ref)
