@@ -82,15 +82,6 @@ func (s *keeper) restart(between func()) {
 	s.open(strings.TrimPrefix(s.url, "http://"))
 }
 
-// put changes a source, and tells those who watch.
-func (s *keeper) put(one api.Source) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	key := keyOf(one.Kind, one.Namespace, one.Name)
-	s.sources[key] = one
-	s.tell(key)
-}
-
 // edit changes a source in place.
 func (s *keeper) edit(key string, change func(*api.Source)) {
 	s.mu.Lock()
