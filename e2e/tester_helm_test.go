@@ -21,7 +21,7 @@ const (
 // Chart tests by the real helm get along with the permissions of docs/deploy,
 // and a failure names the one that is missing.
 func TestTesterChartTests(t *testing.T) {
-	role := manifests(t)["Role"][0].(*rbac.Role)
+	role := manifests(t, testerFiles...)["Role"][0].(*rbac.Role)
 	for _, row := range []struct {
 		name, helm, hook, cmd string
 		change                func([]rbac.PolicyRule) []rbac.PolicyRule
@@ -95,20 +95,19 @@ func without(verb string) func([]rbac.PolicyRule) []rbac.PolicyRule {
 	}
 }
 
-// manifests decodes docs/deploy by the types of Kubernetes; unknown fields and
-// values of other types are errors.
-func manifests(t *testing.T) map[string][]any {
+// manifests decodes files of docs/deploy by the types of Kubernetes; unknown
+// fields and values of other types are errors.
+func manifests(t *testing.T, files ...string) map[string][]any {
 	t.Helper()
-	files, err := filepath.Glob("../docs/deploy/*.yaml")
-	check(t, err)
 	all := map[string][]any{}
 	for _, file := range files {
+		file = filepath.Join("../docs/deploy", file)
 		for _, document := range strings.Split(read(t, file), "\n---\n") {
 			var head struct{ Kind, APIVersion string }
 			check(t, yaml.Unmarshal([]byte(document), &head))
 			into := map[string]any{
 				"v1 Namespace": new(core.Namespace), "v1 ServiceAccount": new(core.ServiceAccount), "v1 PersistentVolumeClaim": new(core.PersistentVolumeClaim),
-				"v1 Service": new(core.Service), "v1 Secret": new(core.Secret), "apps/v1 Deployment": new(apps.Deployment),
+				"v1 Service": new(core.Service), "v1 Secret": new(core.Secret), "v1 ConfigMap": new(core.ConfigMap), "apps/v1 Deployment": new(apps.Deployment),
 				"networking.k8s.io/v1 NetworkPolicy": new(network.NetworkPolicy), "rbac.authorization.k8s.io/v1 Role": new(rbac.Role), "rbac.authorization.k8s.io/v1 RoleBinding": new(rbac.RoleBinding),
 			}[head.APIVersion+" "+head.Kind]
 			if into == nil {
@@ -123,9 +122,22 @@ func manifests(t *testing.T) map[string][]any {
 	return all
 }
 
-// The manifests of docs/deploy are what Kubernetes has types for.
+// testerFiles are the manifests of the test runner.
+var testerFiles = []string{"tested-namespace.yaml", "tester.yaml", "tokens.yaml"}
+
+// The manifests of the server of sources are what Kubernetes has types for.
+func TestServeManifests(t *testing.T) {
+	all := manifests(t, "serve.yaml", "serve-tokens.yaml")
+	for _, kind := range []string{"Namespace", "ConfigMap", "PersistentVolumeClaim", "Deployment", "Service", "Secret", "NetworkPolicy"} {
+		if len(all[kind]) != 1 {
+			t.Errorf("%d of kind %s", len(all[kind]), kind)
+		}
+	}
+}
+
+// The manifests of the test runner are what Kubernetes has types for.
 func TestTesterManifests(t *testing.T) {
-	all := manifests(t)
+	all := manifests(t, testerFiles...)
 	for _, kind := range []string{"Namespace", "ServiceAccount", "PersistentVolumeClaim", "Service", "Secret", "Deployment", "NetworkPolicy", "Role", "RoleBinding"} {
 		if len(all[kind]) != 1 {
 			t.Errorf("%d of kind %s", len(all[kind]), kind)

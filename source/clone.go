@@ -5,18 +5,9 @@ import (
 	"time"
 )
 
-// Clone returns a copy of obj that shares nothing with it that either may change.
-func Clone(obj Object) Object {
-	v := reflect.ValueOf(obj)
-	if v.Kind() != reflect.Pointer {
-		return obj
-	}
-	return cloned(v).Interface().(Object)
-}
-
 var timeType = reflect.TypeFor[time.Time]()
 
-// cloned returns a deep copy of v. Fields that are not exported are copied as they are.
+// cloned returns a copy of v that shares nothing with it that either may change. Fields that are not exported are copied as they are.
 func cloned(v reflect.Value) reflect.Value {
 	out := reflect.New(v.Type()).Elem()
 	out.Set(v)
