@@ -177,7 +177,7 @@ func (w *chaos) start(length time.Duration) *chaosServer {
 	w.Helper()
 	s := &chaosServer{ended: make(chan struct{}), log: new(bytes.Buffer)}
 	s.Cmd = exec.Command(w.command, "serve", "-f", w.docs, "--store", w.store, "--addr", "127.0.0.1:0", "--base-url", chaosBase, "--profiles", "--retention", "3s", "--log-level", "error",
-		"--min-retry-delay", "50ms", "--max-retry-delay", "1s", "--artifact-retention-ttl", "1s")
+		"--min-retry-delay", "50ms", "--max-retry-delay", "1s", "--artifact-retention-ttl", "3s")
 	s.Env = append(os.Environ(), "TMPDIR="+filepath.Join(w.dir, "tmp"), "GORACE=atexit_sleep_ms=0")
 	s.Stderr = s.log
 	out, err := s.StdoutPipe()

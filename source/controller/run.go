@@ -110,7 +110,13 @@ func (c *Controller) reconcile(j *job) (result source.Result, err error) {
 		Admit: func(ctx context.Context) (func(), error) { return c.admit(ctx, j) },
 	}
 	if c.Ledger != nil {
-		r.Load, r.Save = c.Ledger.Load, c.Ledger.Save
+		r.Load, r.Save = c.Ledger.Load, func(ctx context.Context, obj source.Object, state source.State) error {
+			err := c.Ledger.Save(ctx, obj, state)
+			if err == nil {
+				c.show(j, obj)
+			}
+			return err
+		}
 	} else {
 		last := clone(j.obj)
 		r.Load = func(_ context.Context, obj source.Object) (source.State, error) {
@@ -128,6 +134,22 @@ func (c *Controller) emit(e source.Event) {
 	}
 	defer func() { _ = recover() }()
 	c.Emit(e)
+}
+
+// show has the view of j's object say what was saved: before the artifact that
+// it replaces may be removed.
+func (c *Controller) show(j *job, obj source.Object) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	before := j.entry.obj.Artifact()
+	if after := obj.Artifact(); before == nil || after == nil || before.Path == after.Path {
+		return
+	}
+	j.entry.obj = clone(obj)
+	if j.entry.doc != j.doc {
+		j.entry.obj = adopt(j.entry.doc, j.entry.obj)
+	}
+	c.changed(j.entry)
 }
 
 // panicked returns a panic as an error that is fit to be shown.
