@@ -121,3 +121,31 @@ func TestWatchStuck(t *testing.T) {
 		}
 	})
 }
+
+// Views tell of a new artifact before the one that it replaces may be removed,
+// which is after it was announced.
+func TestViewsBeforePruning(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		announced := 0
+		r.Emit = func(e source.Event) {
+			v, err := r.View(named("a"))
+			if err != nil || e.Reason != "NewArtifact" {
+				return
+			}
+			if announced++; announced == 2 && v.Object.Artifact().Digest != e.Metadata["source.toolkit.fluxcd.io/digest"] {
+				t.Errorf("announced %v, and the view has %+v", e.Metadata, v.Object.Artifact())
+			}
+		}
+		r.feed.now.Objects = []source.Object{repo("a", site, time.Hour)}
+		r.start()
+		defer r.stop()
+		r.took()
+		r.up(site).set(func(u *upstream) { u.rev = "main@sha1:2222222222222222222222222222222222222222" })
+		r.Request(named("a"), controller.Request)
+		r.took()
+		if announced != 2 {
+			t.Errorf("announced %d times", announced)
+		}
+	})
+}
