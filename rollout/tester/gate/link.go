@@ -182,7 +182,8 @@ func parseTicket(text []byte) (Ticket, bool) {
 		if len(text) == 0 || len(text) <= int(text[0]) {
 			return Ticket{}, false
 		}
-		parts[i], text = string(text[1:1+text[0]]), text[1+text[0]:]
+		end := 1 + int(text[0])
+		parts[i], text = string(text[1:end]), text[end:]
 	}
 	t.Action, t.Checksum, t.Issuer = parts[0], parts[5], parts[6]
 	t.Key = api.Key{Kind: api.Kind(parts[1]), Namespace: parts[2], Name: parts[3], Gate: parts[4]}
