@@ -155,7 +155,7 @@ func (f *sourceFlags) exactly(n int) cobra.PositionalArgs {
 		if len(args) > n && f.docker == dockerDefault {
 			return strayFile(len(args), n)
 		}
-		return cobra.ExactArgs(n)(c, args)
+		return arguments(n, n)(c, args)
 	}
 }
 

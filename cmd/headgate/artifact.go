@@ -32,7 +32,7 @@ func (p *program) inspect() *cobra.Command {
 	c := &cobra.Command{
 		Use:               "inspect [ARTIFACT]",
 		Short:             "List the store, or the entries of one artifact",
-		Args:              cobra.MaximumNArgs(1),
+		Args:              arguments(0, 1),
 		ValidArgsFunction: completeStored(&s.store),
 		RunE: func(c *cobra.Command, args []string) error {
 			if len(args) == 0 {
@@ -84,7 +84,7 @@ func (p *program) extractStored() *cobra.Command {
 	c := &cobra.Command{
 		Use:               "extract ARTIFACT --out DIR",
 		Short:             "Extract an artifact; DIR is replaced as a whole",
-		Args:              cobra.ExactArgs(1),
+		Args:              arguments(1, 1),
 		ValidArgsFunction: completeStored(&s.store),
 		RunE: func(c *cobra.Command, args []string) error {
 			if out == "" {
@@ -165,7 +165,7 @@ func (p *program) gc() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "gc",
 		Short: "Remove artifacts that no object refers to, and what killed processes left",
-		Args:  cobra.NoArgs,
+		Args:  arguments(0, 0),
 		RunE: func(c *cobra.Command, _ []string) error {
 			return asFailure(p.collect(c.Context(), dir, dry))
 		},

@@ -19,7 +19,7 @@ type cacheFlags struct {
 
 func (f *cacheFlags) register(c *cobra.Command) {
 	c.Flags().StringVar(&f.cache, "cache", "", "`DIR` of what later fetches can use, so that they transfer and compress only what is new; default .cache in the store")
-	c.Flags().Int64Var(&f.cacheSize, "cache-size", 1<<30, "most `BYTES` in the cache: what was used longest ago goes first; 0 is no cache, -1 no limit")
+	bytesVar(c, &f.cacheSize, "cache-size", 1<<30, -1, "most `BYTES` in the cache: what was used longest ago goes first; 0 is no cache, -1 no limit")
 }
 
 // storingFlags are those of commands that store artifacts.

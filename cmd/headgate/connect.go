@@ -28,7 +28,7 @@ type serverFlags struct {
 // when none is named.
 func (f *serverFlags) register(c *cobra.Command, what string) {
 	f.registerPlace(c, what)
-	c.Flags().DurationVar(&f.request, "timeout", 30*time.Second, "bound of a request")
+	spanVar(c, &f.request, "timeout", 30*time.Second, "bound of a request")
 }
 
 // registerPlace adds those that say where it is, and not how long a request may last.

@@ -257,9 +257,6 @@ func keepFlagsOf(t *testing.T, args []string) *keepFlags {
 	if err := c.ParseFlags(args); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := f.controller(); err != nil {
-		t.Fatal(err)
-	}
 	if err := f.check(); err != nil {
 		t.Fatal(err)
 	}

@@ -42,7 +42,7 @@ Exit codes: 0 the artifacts are the same, 4 they differ, 1 something failed, 2 u
 	registerStore(c, &f.store)
 	f.registerAccess(c)
 	registerLimit(c, &f.maxBytes)
-	c.Flags().DurationVar(&f.timeout, "timeout", 0, "bound of the whole command")
+	spanVar(c, &f.timeout, "timeout", 0, "bound of the whole command")
 	f.registerOutput(c, "table", "json", "yaml", "name", "patch")
 	return c
 }

@@ -42,7 +42,7 @@ func (f *sourceFlags) register(c *cobra.Command) {
 // registerParallel adds the flags that bound the work of a command.
 func (f *sourceFlags) registerParallel(c *cobra.Command) {
 	c.Flags().IntVar(&f.parallel, "parallel", 4, "objects worked on at once")
-	c.Flags().DurationVar(&f.timeout, "timeout", 0, "bound of the whole command; each phase of an object is bounded by its spec.timeout as well")
+	spanVar(c, &f.timeout, "timeout", 0, "bound of the whole command; each phase of an object is bounded by its spec.timeout as well")
 }
 
 // registerFrom adds the flag of what stands in for origins.
@@ -73,7 +73,7 @@ func either(words []string) string {
 
 // registerLimit adds the flag of commands that read what may be hostile.
 func registerLimit(c *cobra.Command, most *int64) {
-	c.Flags().Int64Var(most, "max-bytes", 0, "most uncompressed `BYTES` of one source; 0 is the default of its kind, -1 no limit")
+	bytesVar(c, most, "max-bytes", 0, -1, "most uncompressed `BYTES` of one source; 0 is the default of its kind, -1 no limit")
 }
 
 func registerFiles(c *cobra.Command, files *[]string) {

@@ -90,12 +90,12 @@ Exit codes: 0 done, 1 it was refused or the test runner was not reached, 2 usage
 			continue
 		}
 		f := &gateFlags{kind: kind}
-		args := cobra.NoArgs
+		args := arguments(0, 0)
 		switch {
 		case strings.Contains(verb.use, "[["):
-			args = cobra.MaximumNArgs(1)
+			args = arguments(0, 1)
 		case strings.Contains(verb.use, "["):
-			args = cobra.ExactArgs(1)
+			args = arguments(1, 1)
 		}
 		sub := &cobra.Command{
 			Use: verb.use, Short: words.Replace(verb.short), Long: words.Replace(verb.long), Example: words.Replace(verb.example), Args: args,
@@ -118,7 +118,7 @@ func (p *program) runGate(ctx context.Context, verb gateVerb, f *gateFlags, args
 		return usage("-o %q: want %s", f.output, either(gateFormats))
 	}
 	if f.change.Actor == "" {
-		f.change.Actor, _ = p.lookup("USER")
+		f.change.Actor = p.user()
 	}
 	err := verb.run(p, ctx, f, args)
 	var refused *api.Problem

@@ -53,7 +53,7 @@ func linkFlags(f *gateFlags, c *cobra.Command) {
 
 func waitFlags(f *gateFlags, c *cobra.Command) {
 	printFlags(f, c)
-	c.Flags().DurationVar(&f.timeout, "for", 0, "how long to wait; 0 is without end")
+	spanVar(c, &f.timeout, "for", 0, "how long to wait; 0 is without end")
 	checksumFlag(f, c, "`CHECKSUM` of the revision that it has to be open for; default the one that waits")
 }
 

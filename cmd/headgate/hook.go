@@ -53,13 +53,13 @@ does not, or there was none, 2 usage or an invalid object.`,
   headgate hook call https://gate.example.org/gate/check --type confirm-promotion --name app --namespace prod
   headgate hook call http://127.0.0.1:8080/ --metadata type=bash --metadata "cmd=curl -sf http://127.0.0.1:9898/" --timeout 1m
   headgate hook call https://events.example.org/ --type event --name app --event-message "New revision" --hmac-key-file key`,
-		Args: cobra.RangeArgs(1, 2),
+		Args: arguments(1, 2),
 		RunE: func(c *cobra.Command, args []string) error { return p.runCallHook(c.Context(), f, args) },
 	}
 	f.manifestFlags.register(c)
 	f.adhocFlags.register(c)
 	f.payloadFlags.register(c)
-	c.Flags().DurationVar(&f.timeout, "timeout", 0, "bound of each attempt; default that of the manifest, or 10s")
+	spanVar(c, &f.timeout, "timeout", 0, "bound of each attempt; default that of the manifest, or 10s")
 	c.Flags().StringVarP(&f.output, "output", "o", "text", "what to print: text, json or body")
 	complete(c, "output", "text", "json", "body")
 	c.ValidArgsFunction = completeHooks(&f.manifestFlags)

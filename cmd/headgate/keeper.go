@@ -131,14 +131,17 @@ func (p *program) lost(err error) {
 }
 
 // caller returns who calls a server that does not know it by a credential.
-func (p *program) caller() api.Change {
+func (p *program) caller() api.Change { return api.Change{By: p.user()} }
+
+// user returns the name of who runs the command, "" when it has none.
+func (p *program) user() string {
 	name, _ := p.lookup("USER")
 	if name == "" { // as of services, and in containers
 		if u, err := user.Current(); err == nil {
 			name = u.Username
 		}
 	}
-	return api.Change{By: name}
+	return name
 }
 
 // isStore returns an error unless there is a store.

@@ -44,7 +44,7 @@ func (f *listenFlags) register(c *cobra.Command, words listenWords) {
 	fl.BoolVar(&f.insecure, "insecure-listen", false, "listen where others can reach it although nobody is asked who they are: whoever does "+words.open)
 	fl.BoolVar(&f.openMetrics, "open-metrics", false, "metrics need no token although everything else does")
 	fl.IntVar(&f.maxConns, "max-connections", 10000, "connections at a time; those beyond wait")
-	fl.DurationVar(&f.grace, "shutdown-grace", words.grace, "how long "+words.ending+" when it is told to end")
+	spanVar(c, &f.grace, "shutdown-grace", words.grace, "how long "+words.ending+" when it is told to end")
 }
 
 // guarded reports whether callers have to say who they are.

@@ -113,6 +113,7 @@ func (p *program) root() *cobra.Command {
 		Args:          noCommand,
 		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
+	root.SetFlagErrorFunc(flagError)
 	root.AddCommand(p.fetch(), p.resolve(), p.verify(), p.validate(), p.convert(), p.push(), p.diff(), p.artifact(), p.keep(), p.get(), p.reconcile(), p.suspend(), p.resume(), p.events(), p.explain(), p.index(), p.hook(), p.rollout(), p.gate(api.KindGate), p.gate(api.KindRollback), p.tester(), p.version())
 	return root
 }
@@ -129,7 +130,7 @@ func (p *program) version() *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
 		Short: "Print the version",
-		Args:  cobra.NoArgs,
+		Args:  arguments(0, 0),
 		RunE: func(c *cobra.Command, _ []string) error {
 			_, err := fmt.Fprintln(p.stdout, buildVersion())
 			return err

@@ -114,7 +114,9 @@ func (m *meter) done(r *row) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.bars == nil {
-		fmt.Fprintf(m.w, "%s: %s\n", r.object.Head(), r.outcome)
+		if r.outcome != "" { // what is cut short has only an error
+			fmt.Fprintf(m.w, "%s: %s\n", r.object.Head(), r.outcome)
+		}
 		return
 	}
 	m.end(addressOf(r.object), r.err)

@@ -64,7 +64,7 @@ unless --source and --revision say otherwise; credentials in a URL are not.`,
 	registerStore(c, &f.store)
 	f.registerAccess(c)
 	registerLimit(c, &f.maxBytes)
-	fl.DurationVar(&f.timeout, "timeout", pushTimeout, "bound of the whole command, 0 for none")
+	spanVar(c, &f.timeout, "timeout", pushTimeout, "bound of the whole command, 0 for none")
 	f.registerOutput(c, "table", "json", "yaml", "name")
 	c.ValidArgsFunction = completeStored(&f.store)
 	return c

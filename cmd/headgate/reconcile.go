@@ -35,7 +35,7 @@ Exit codes: 0 everything is ready, or with --wait=false was asked for, 1 somethi
 		Example: `  headgate reconcile gitrepository/app
   headgate reconcile pkgchart/shop/web --timeout 2m
   headgate reconcile gitrepository/app --wait=false`,
-		Args: cobra.MinimumNArgs(1),
+		Args: arguments(1, -1),
 		RunE: func(c *cobra.Command, args []string) error { return asFailure(p.runReconcile(c.Context(), f, args)) },
 	}
 	f.register(c)

@@ -26,7 +26,7 @@ func (f *frontFlags) register(c *cobra.Command) {
 	fl.StringVar(&f.primary, "primary", "", "`URL` of the primary, for --proxy")
 	fl.StringVar(&f.canary, "canary", "", "`URL` of the canary, for --proxy")
 	fl.BoolVar(&f.keep, "proxy-keep", false, "when the rollout is over let the proxy serve on, until it is interrupted")
-	fl.DurationVar(&f.drain, "proxy-drain", 30*time.Second, "how long the proxy may take to answer the requests that it has when it ends")
+	spanVar(c, &f.drain, "proxy-drain", 30*time.Second, "how long the proxy may take to answer the requests that it has when it ends")
 	fl.BoolVar(&f.none, "no-traffic", false, "divide no traffic: somebody else does, or there is none")
 }
 

@@ -32,7 +32,7 @@ func (f *adapterFlags) register(c *cobra.Command) {
 	fl.StringArrayVar(&f.bodies, "request-body", nil, "`OPERATION=TEXT` of the body of its request, a template; repeatable")
 	fl.StringArrayVar(&f.headers, "request-header", nil, "`NAME: VALUE` of all requests, a template; repeatable")
 	fl.StringVar(&f.tokenFile, "request-token-file", "", "`FILE` of a bearer token of all requests, which then go to one origin")
-	fl.DurationVar(&f.execTimeout, "operation-timeout", 0, "bound of one operation; default 1m for commands, 30s for requests")
+	spanVar(c, &f.execTimeout, "operation-timeout", 0, "bound of one operation; default 1m for commands, 30s for requests")
 }
 
 // has reports whether an operation is given.

@@ -77,7 +77,7 @@ its --timeout is over, or --once. A run that exits with 2 or 3 can be started ag
   headgate rollout run -f canary.yaml --revision "$GIT_COMMIT" --exec "set-routes=./weight.sh {{.Canary}}" --exec promote=./deploy.sh
   headgate rollout run -f canary.yaml --revision v2 --request "set-routes=PUT https://lb.example.org/weights?canary={{.Canary}}" -o json
   headgate rollout run -f canary.yaml --revision v2 --exec "set-routes=./weight.sh {{.Canary}}" --once     # one step, from cron`,
-		Args: cobra.MaximumNArgs(1),
+		Args: arguments(0, 1),
 		RunE: func(c *cobra.Command, args []string) error { return p.runRun(c.Context(), f, args) },
 	}
 	f.manifestFlags.register(c)
@@ -95,8 +95,8 @@ func (f *runFlags) register(c *cobra.Command) {
 	fl.StringVar(&f.state, "state", "", "`FILE` of the status; default .headgate/.rollout/NAMESPACE/NAME.json")
 	fl.BoolVar(&f.again, "again", false, "roll out a revision whose rollout has ended, once more")
 	fl.BoolVar(&f.once, "once", false, "do one step, and exit with 3 when the rollout is not over")
-	fl.DurationVar(&f.interval, "interval", 0, "wait so long between steps, instead of spec.analysis.interval")
-	fl.DurationVar(&f.timeout, "timeout", 0, "bound of the whole command")
+	spanVar(c, &f.interval, "interval", 0, "wait so long between steps, instead of spec.analysis.interval")
+	spanVar(c, &f.timeout, "timeout", 0, "bound of the whole command")
 	fl.StringVar(&f.eventURL, "event-url", "", "`URL` that is told all events when the canary has no webhook of type event")
 	fl.StringVar(&f.cluster, "cluster", "", "`NAME` that alerts show as where this happens")
 	fl.BoolVarP(&f.quiet, "quiet", "q", false, "print errors and the result only")

@@ -52,7 +52,7 @@ Exit codes: 0 the simulation is told, however the rollout ends, 2 usage or an in
   headgate rollout simulate -f canary.yaml --hook load-test=500@3-5
   headgate rollout simulate -f canary.yaml --hook confirm-promotion=403@1-20 --metric request-success-rate=98@4,none@5
   headgate rollout simulate -f canary.yaml --revision v3@6 --canary not-ready@2-3 -o json`,
-		Args: cobra.MaximumNArgs(1),
+		Args: arguments(0, 1),
 		RunE: func(c *cobra.Command, args []string) error { return p.runSimulate(c.Context(), f, args) },
 	}
 	f.manifestFlags.register(c)

@@ -18,7 +18,7 @@ func (p *program) serve() *cobra.Command {
 		Short: "Serve the artifacts of a store over HTTP",
 		Long: `Serve answers GET and HEAD of artifacts, with ranges and conditional requests, and nothing else. It
 listens on loopback unless told otherwise; there is no authentication.`,
-		Args: cobra.NoArgs,
+		Args: arguments(0, 0),
 		RunE: func(c *cobra.Command, _ []string) error {
 			return asFailure(p.runServe(c.Context(), dir, addr))
 		},

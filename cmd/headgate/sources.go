@@ -35,7 +35,7 @@ type scheduleFlags struct {
 	minRetry  time.Duration
 	maxRetry  time.Duration
 	retention time.Duration
-	scrub     string
+	scrub     int64 // bytes a second
 }
 
 // tellFlags say who is told of events, and who may ask by webhook.
@@ -69,7 +69,7 @@ Exit codes: 0 it was told to end; 1 it cannot listen or keep its store; 2 usage.
 		Example: `  headgate serve -f sources/ --store ./store
   headgate serve -f sources.yaml --secrets ./secrets --store ./store --events-addr https://alerts.example.org/hook
   headgate serve -f sources/ --store ./store --addr :9090 --base-url https://sources.example.org --tokens tokens.yaml --tls-cert tls.crt --tls-key tls.key`,
-		Args: cobra.NoArgs,
+		Args: arguments(0, 0),
 		RunE: func(c *cobra.Command, _ []string) error { return asFailure(p.runKeep(c.Context(), f)) },
 	}
 	f.register(c)
@@ -87,7 +87,7 @@ func (f *keepFlags) register(c *cobra.Command) {
 	f.registerDigest(c)
 	f.cacheFlags.register(c)
 	fl.IntVar(&f.records, "artifact-retention-records", 2, "superseded artifacts of an object that stay; -1 keeps all")
-	fl.DurationVar(&f.recordsFor, "artifact-retention-ttl", time.Minute, "how long a superseded artifact stays; -1s keeps it for ever")
+	spanVar(c, &f.recordsFor, "artifact-retention-ttl", time.Minute, "how long a superseded artifact stays; -1s keeps it for ever")
 	f.listenFlags.register(c, listenWords{
 		addr: "127.0.0.1:9090", baseURL: "that artifacts are served at, in their status; default that of --addr", open: "reads artifacts and statuses and triggers checks",
 		grace: 20 * time.Second, ending: "answers have to be read, and events to be delivered,",
@@ -109,10 +109,10 @@ func (f *scheduleFlags) register(c *cobra.Command) {
 	fl.IntVar(&f.fetches, "fetches", 0, "contents fetched and packed at a time, half of them from one host at most; default 2 for each processor")
 	fl.BoolVar(&f.apart, "apart", false, "objects with the same upstream and credentials do not share its answers: each asks for itself")
 	fl.Float64Var(&f.jitter, "interval-jitter-percentage", 5, "`PERCENT` by which intervals and retries vary")
-	fl.DurationVar(&f.minRetry, "min-retry-delay", 750*time.Millisecond, "time until the first attempt after a failure")
-	fl.DurationVar(&f.maxRetry, "max-retry-delay", 15*time.Minute, "the longest between two attempts, which is never longer than the interval of the object")
-	fl.DurationVar(&f.retention, "retention", time.Hour, "how long the artifacts of an object stay that is no longer in the files")
-	fl.StringVar(&f.scrub, "scrub-rate", "32Mi", "`BYTES` of artifacts hashed again in a second, in the background; 0 is none")
+	spanVar(c, &f.minRetry, "min-retry-delay", 750*time.Millisecond, "time until the first attempt after a failure")
+	spanVar(c, &f.maxRetry, "max-retry-delay", 15*time.Minute, "the longest between two attempts, which is never longer than the interval of the object")
+	spanVar(c, &f.retention, "retention", time.Hour, "how long the artifacts of an object stay that is no longer in the files")
+	bytesVar(c, &f.scrub, "scrub-rate", 32<<20, 0, "`BYTES` of artifacts hashed again in a second, in the background; 0 is none")
 }
 
 func (f *tellFlags) register(c *cobra.Command) {
@@ -179,32 +179,19 @@ func worded(flag string, least float64) string {
 	return strconv.FormatFloat(least, 'f', -1, 64) + " or more"
 }
 
-// scrubRate returns bytes a second, negative for none.
-func (f *scheduleFlags) scrubRate() (int64, error) {
-	if f.scrub == "0" {
-		return -1, nil
-	}
-	rate, err := parseBytes(f.scrub)
-	if err != nil {
-		return 0, usage("--scrub-rate %w", err)
-	}
-	return rate, nil
-}
-
 // controller returns what the flags say of a controller. It does nothing.
-func (f *keepFlags) controller() (*controller.Controller, error) {
-	scrub, err := f.scrubRate()
-	if err != nil {
-		return nil, err
-	}
-	jitter := f.jitter / 100
+func (f *keepFlags) controller() *controller.Controller {
+	jitter, scrub := f.jitter/100, f.scrub // for the controller 0 is the default, and less is none
 	if jitter == 0 {
 		jitter = -1
+	}
+	if scrub == 0 {
+		scrub = -1
 	}
 	return &controller.Controller{
 		Runs: f.runs, PerHost: f.perHost, Fetches: f.fetches, Jitter: jitter, Apart: f.apart, MinRetry: f.minRetry, MaxRetry: f.maxRetry,
 		Retention: f.retention, Scrub: scrub,
-	}, nil
+	}
 }
 
 // feed returns the files of the flags.

@@ -82,9 +82,7 @@ func (p *program) openWarden(ctx context.Context, f *keepFlags) (w *warden, err 
 	if err := errors.Join(f.check(), f.checkFiles(), checkSecrets(f.secrets)); err != nil {
 		return nil, err
 	}
-	if w.controller, err = f.controller(); err != nil {
-		return nil, err
-	}
+	w.controller = f.controller()
 	if w.controller.Env, err = p.environment(&f.sourceFlags); err != nil {
 		return nil, err
 	}

@@ -31,7 +31,7 @@ Without a server it is noted in the store, for the next one. headgate fetch, whi
 Exit codes: 0 done, 1 it was refused, or the server was not reached, 2 usage.`,
 		Example: `  headgate suspend gitrepository/app --reason "release freeze"
   headgate suspend bucket/shop/assets bucket/shop/reports`,
-		Args: cobra.MinimumNArgs(1),
+		Args: arguments(1, -1),
 		RunE: func(c *cobra.Command, args []string) error {
 			return asFailure(p.changeSources(c.Context(), f, args, func(ctx context.Context, k keeper, ref source.Reference) (api.Source, error) {
 				return k.suspend(ctx, ref, f.change)
@@ -53,7 +53,7 @@ func (p *program) resume() *cobra.Command {
 
 Exit codes: 0 done, 1 it was refused, or the server was not reached, 2 usage.`,
 		Example: `  headgate resume gitrepository/app`,
-		Args:    cobra.MinimumNArgs(1),
+		Args:    arguments(1, -1),
 		RunE: func(c *cobra.Command, args []string) error {
 			return asFailure(p.changeSources(c.Context(), f, args, func(ctx context.Context, k keeper, ref source.Reference) (api.Source, error) {
 				return k.resume(ctx, ref, f.change)

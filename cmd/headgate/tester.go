@@ -17,7 +17,7 @@ type testerFlags struct {
 	types         []string
 	failureStatus int
 	strict        bool
-	maxBody       string
+	maxBody       int64
 	runFlags      testerRunFlags
 	toolFlags     testerToolFlags
 	remoteFlags   testerRemoteFlags
@@ -46,7 +46,7 @@ within --shutdown-grace; 2 usage.`,
   headgate tester --addr 127.0.0.1:8080 --types cmd,bash --concurrency 4 --timeout 10m
   headgate tester --addr :8080 --state ./tester --tokens tokens.yaml --tls-cert tls.crt --tls-key tls.key
   headgate tester --state ./tester --command smoke="./smoke.sh --fast" --only-named`,
-		Args: cobra.NoArgs,
+		Args: arguments(0, 0),
 		RunE: func(c *cobra.Command, _ []string) error { return asFailure(p.runTester(c.Context(), f)) },
 	}
 	f.listenFlags.register(c, listenWords{
@@ -67,7 +67,7 @@ func (f *testerFlags) register(c *cobra.Command) {
 	fl.StringSliceVar(&f.types, "types", nil, "`TYPE,…` of tests that may be asked for; default all")
 	fl.IntVar(&f.failureStatus, "failure-status", 422, "`STATUS` of the answer when a test failed: 400 to 599, but not 408, 425, 429 or 503")
 	fl.BoolVar(&f.strict, "strict", false, "tests are asked for at / alone; other unknown paths are not found")
-	fl.StringVar(&f.maxBody, "max-body", "1Mi", "most `BYTES` of a request: 65536, 64Ki, 1Mi")
+	bytesVar(c, &f.maxBody, "max-body", 1<<20, 1, "most `BYTES` of a request")
 	complete(c, "types", api.Types()...)
 }
 

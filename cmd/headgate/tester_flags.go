@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"net/http"
@@ -20,19 +21,19 @@ type testerRunFlags struct {
 	timeout     time.Duration
 	concurrency int
 	queue       int
-	outputLimit string
+	outputLimit int64
 	keep        int
 	keepFor     time.Duration
 }
 
 func (f *testerRunFlags) register(c *cobra.Command) {
 	fl := c.Flags()
-	fl.DurationVar(&f.timeout, "timeout", time.Hour, "bound of a run; metadata may set a lower one")
+	spanVar(c, &f.timeout, "timeout", time.Hour, "bound of a run; metadata may set a lower one")
 	fl.IntVar(&f.concurrency, "concurrency", 100, "runs at a time")
 	fl.IntVar(&f.queue, "queue", 1000, "requests that wait for a place; beyond, the answer is 429")
-	fl.StringVar(&f.outputLimit, "output-limit", "256Ki", "`BYTES` of output that are kept of a run, half from its beginning and half from its end")
+	bytesVar(c, &f.outputLimit, "output-limit", 256<<10, 1, "`BYTES` of output that are kept of a run, half from its beginning and half from its end")
 	fl.IntVar(&f.keep, "history", 1000, "finished runs that are kept")
-	fl.DurationVar(&f.keepFor, "history-for", 7*24*time.Hour, "how long they are kept")
+	spanVar(c, &f.keepFor, "history-for", 7*24*time.Hour, "how long they are kept")
 }
 
 func (f *testerRunFlags) config(dir string) (testrun.Config, error) {
@@ -48,11 +49,10 @@ func (f *testerRunFlags) config(dir string) (testrun.Config, error) {
 			return c, usage("--%s: want more than 0", positive.flag)
 		}
 	}
-	limit, err := parseBytes(f.outputLimit)
-	if err != nil || limit > 64<<20 {
-		return c, usage("--output-limit %q: want a number of bytes up to 64Mi", f.outputLimit)
+	if f.outputLimit > 64<<20 {
+		return c, usage("--output-limit: want 64Mi or less")
 	}
-	c.OutputLimit = int(limit)
+	c.OutputLimit = int(f.outputLimit)
 	return c, nil
 }
 
@@ -134,8 +134,8 @@ func parseLimits(texts []string) (l task.Limits, err error) {
 		number *int64
 		parse  func(string) (int64, error)
 	}{
-		"cpu": {&l.CPU, parseSeconds}, "memory": {&l.Memory, parseBytes}, "files": {&l.Files, parseCount},
-		"size": {&l.Size, parseBytes}, "procs": {&l.Procs, parseCount},
+		"cpu": {&l.CPU, parseSeconds}, "memory": {&l.Memory, parseSize}, "files": {&l.Files, parseCount},
+		"size": {&l.Size, parseSize}, "procs": {&l.Procs, parseCount},
 	}
 	for _, entry := range strings.Split(strings.Join(texts, ","), ",") {
 		if entry == "" {
@@ -162,6 +162,15 @@ func parseCount(text string) (int64, error) {
 	return n, nil
 }
 
+// parseSize reads a number of bytes above 0.
+func parseSize(text string) (int64, error) {
+	n, err := parseBytes(text)
+	if err == nil && n <= 0 {
+		err = errors.New("want more than 0")
+	}
+	return n, err
+}
+
 // parseSeconds reads seconds, or a duration of a second or more.
 func parseSeconds(text string) (int64, error) {
 	d, err := time.ParseDuration(text)
@@ -172,21 +181,6 @@ func parseSeconds(text string) (int64, error) {
 		return 0, fmt.Errorf("%q: want a second or more", text)
 	}
 	return int64(math.Ceil(d.Seconds())), nil
-}
-
-// parseBytes reads a number of bytes above 0, with the units Ki, Mi and Gi.
-func parseBytes(text string) (int64, error) {
-	digits, unit := text, int64(1)
-	for suffix, factor := range map[string]int64{"Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30} {
-		if before, found := strings.CutSuffix(text, suffix); found {
-			digits, unit = before, factor
-		}
-	}
-	n, err := parseCount(digits)
-	if err != nil || n > math.MaxInt64/unit {
-		return 0, fmt.Errorf("%q: want a number of bytes as 65536, 64Ki, 1Mi or 1Gi", text)
-	}
-	return n * unit, nil
 }
 
 // testerRemoteFlags say which servers may be asked.

@@ -53,9 +53,7 @@ func (f *testerFlags) server(lookup func(string) (string, bool)) (*tester.Server
 	if s.Servers, err = f.remoteFlags.servers(); err != nil {
 		return nil, desk, err
 	}
-	if s.MaxBody, err = parseBytes(f.maxBody); err != nil {
-		return nil, desk, usage("--max-body %w", err)
-	}
+	s.MaxBody = f.maxBody
 	return s, desk, errors.Join(f.check(), f.listenFlags.check())
 }
 
