@@ -2,6 +2,7 @@ package tester_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"io"
@@ -11,6 +12,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"unicode"
 
 	"github.com/headgate-io/headgate/rollout/tester"
 	"github.com/headgate-io/headgate/rollout/tester/api"
@@ -129,7 +131,8 @@ func TestTokenStaysInTheRequest(t *testing.T) {
 
 // FuzzPayload sends bodies to a gate, which is closed or cannot read them.
 func FuzzPayload(f *testing.F) {
-	for _, body := range []string{"", "null", "{}", `{"name":"a","metadata":{"gate":"b"}}`, `{"metadata":{"a":1}}`, `{"name":"\ud800"}`, "[[[[", `{"NAME":"x","name":null}`, "\xef\xbb\xbf{}", `{"metadata":{"token":"x"}}`} {
+	for _, body := range []string{"", "null", "{}", `{"name":"a","metadata":{"gate":"b"}}`, `{"metadata":{"a":1}}`, `{"name":"\ud800"}`, "[[[[", `{"NAME":"x","name":null}`, "\xef\xbb\xbf{}", `{"metadata":{"token":"x"}}`,
+		`{"nAme":"\b0000"}`, `{"gate":".."}`, `{"checksum":"` + strings.Repeat("a", 254) + `"}`, `{"gate":"a","metadata":{"gate":"\n"}}`} {
 		f.Add([]byte(body))
 	}
 	s := newServer(f)
@@ -144,10 +147,18 @@ func FuzzPayload(f *testing.F) {
 		if json.Unmarshal(body, &want) != nil {
 			status = http.StatusBadRequest
 		}
-		for _, name := range []string{want.Name, want.Namespace, want.Phase, want.Checksum, want.Gate, want.Metadata["gate"]} {
-			if len(name) > 512 {
+		for _, name := range []string{want.Name, want.Namespace, cmp.Or(want.Gate, want.Metadata["gate"])} {
+			if name == "." || name == ".." {
 				status = http.StatusBadRequest
 			}
+		}
+		for _, text := range []string{want.Name, want.Namespace, want.Phase, want.Checksum, cmp.Or(want.Gate, want.Metadata["gate"])} {
+			if len(text) > 253 || strings.ContainsFunc(text, unicode.IsControl) {
+				status = http.StatusBadRequest
+			}
+		}
+		if len(want.Metadata["gate"]) > 512 { // also where another counts
+			status = http.StatusBadRequest
 		}
 		w := httptest.NewRecorder()
 		handler.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/gate/check", bytes.NewReader(body)))
