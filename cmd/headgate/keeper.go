@@ -87,6 +87,8 @@ func (p *program) serverOf(f *keeperFlags) (keeper, error) {
 	}
 	note, err := keeperOf(f.store)
 	switch {
+	case errors.Is(err, fs.ErrPermission):
+		return nil, failed(fmt.Errorf("--store %s: %w: act as the user that it belongs to, or name the server with --server URL", f.store, err))
 	case err != nil:
 		return nil, failed(fmt.Errorf("--store %s: %w", f.store, err))
 	case note == nil:

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"runtime"
 	"strings"
 	"syscall"
@@ -30,7 +31,7 @@ func startTester(ts *testscript.TestScript, _ bool, args []string) {
 // runServer starts a server of headgate on a free port, with its log in the file
 // NAME.log, and sets a variable to its URL. It is kept under key, where the end of
 // the script finds it. With the argument end it ends it, and wants it to exit
-// with 0; with kill it does not ask it.
+// with 0; with kill it does not ask it; with hangup it gets a SIGHUP.
 func runServer(ts *testscript.TestScript, key any, name, variable string, args []string) {
 	running := ts.Value(key).(**serverProcess)
 	if len(args) == 1 && (args[0] == "end" || args[0] == "kill") {
@@ -38,9 +39,14 @@ func runServer(ts *testscript.TestScript, key any, name, variable string, args [
 		*running = nil
 		return
 	}
+	if len(args) == 1 && args[0] == "hangup" {
+		ts.Check((*running).cmd.Process.Signal(syscall.SIGHUP))
+		return
+	}
 	if *running != nil {
 		ts.Fatalf("headgate %s is running", name)
 	}
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP) // or it would be ignored where this process ignores it
 	log, err := os.Create(ts.MkAbs(name + ".log"))
 	ts.Check(err)
 	p := &serverProcess{name, exec.Command("headgate", append([]string{name, "--addr", "127.0.0.1:0"}, args...)...), log}

@@ -36,7 +36,7 @@ func (p *program) runServe(ctx context.Context, dir, addr string) error {
 	defer store.Close()
 	l, err := net.Listen("tcp", addr)
 	if err != nil {
-		return err
+		return listenError(err)
 	}
 	server := &http.Server{
 		Handler:           store.Handler(),

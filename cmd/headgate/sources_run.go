@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"net"
 	"os"
 	"syscall"
 	"time"
@@ -19,6 +21,8 @@ func (p *program) runKeep(ctx context.Context, f *keepFlags) error {
 	if err != nil {
 		return err
 	}
+	ctx, stop := p.hangUp(ctx, w.log)
+	defer stop()
 	fmt.Fprintf(p.stdout, "serving sources at %s\n", w.listener.URL)
 	err = errors.Join(w.run(ctx, f.grace), w.close(context.WithoutCancel(ctx)))
 	w.log.Info("ended")
@@ -80,11 +84,16 @@ func (w *warden) close(ctx context.Context) error {
 
 // listenError says which flag helps.
 func listenError(err error) error {
-	if errors.Is(err, listen.ErrExposed) {
+	var network *net.OpError
+	switch {
+	case errors.Is(err, listen.ErrExposed):
 		return usage("--addr: %w: give --tokens or --client-ca, or --insecure-listen", err)
-	}
-	if errors.Is(err, syscall.EADDRINUSE) {
+	case errors.Is(err, syscall.EADDRINUSE):
 		return fmt.Errorf("--addr: %w: another program is there; port 0 takes a free one", err)
+	case errors.As(err, &network) && errors.Is(err, fs.ErrPermission):
+		return fmt.Errorf("--addr: %w: ports below 1024 need the right to", err)
+	case errors.As(err, &network):
+		return fmt.Errorf("--addr: %w", err)
 	}
 	return err
 }

@@ -93,6 +93,8 @@ func (p *program) serveTester(ctx context.Context, f *testerFlags, s *tester.Ser
 	if err != nil {
 		return errors.Join(listenError(err), s.Shutdown(context.WithoutCancel(ctx)))
 	}
+	ctx, hungUp := p.hangUp(ctx, s.Log)
+	defer hungUp()
 	fmt.Fprintf(p.stdout, "serving webhooks at %s\n", l.URL)
 	err = l.Serve(ctx)
 	s.Log.Info("ended")
