@@ -9,7 +9,7 @@ import (
 
 const (
 	sessionLasts = 12 * time.Hour
-	maxSessions  = 1000
+	maxSessions  = 100 // of one token
 )
 
 // sessions are the logins of the web page. They are in memory only.
@@ -87,27 +87,27 @@ func (s *sessions) find(id digest) (session, bool) {
 	return found, ok
 }
 
-// add remembers a session. When there are too many those that have ended are
-// forgotten, and else the one that ends first.
+// add remembers a session, and forgets those that have ended. When a token has
+// too many, the one of them that ends first is forgotten: nobody ends those of others.
 func (s *sessions) add(id digest, new session, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.byID == nil {
 		s.byID = make(map[digest]session)
 	}
-	if len(s.byID) >= maxSessions {
-		var first digest
-		var ends time.Time
-		for id, old := range s.byID {
-			if !now.Before(old.ends) {
-				delete(s.byID, id)
-			} else if ends.IsZero() || old.ends.Before(ends) {
+	same, first, ends := 0, digest{}, new.ends
+	for id, old := range s.byID {
+		switch {
+		case !now.Before(old.ends):
+			delete(s.byID, id)
+		case old.token == new.token:
+			if same++; !old.ends.After(ends) {
 				first, ends = id, old.ends
 			}
 		}
-		if len(s.byID) >= maxSessions {
-			delete(s.byID, first)
-		}
+	}
+	if same >= maxSessions {
+		delete(s.byID, first)
 	}
 	s.byID[id] = new
 }
