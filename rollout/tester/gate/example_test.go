@@ -1,0 +1,34 @@
+package gate_test
+
+import (
+	"fmt"
+	"log"
+
+	"github.com/headgate-io/headgate/rollout/tester/api"
+	"github.com/headgate-io/headgate/rollout/tester/gate"
+)
+
+// A gate is opened for the revision that waits at it, and for no other.
+func Example() {
+	book, err := gate.Open(gate.Config{}) // Dir keeps what is decided
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer book.Close()
+	key := api.Key{Kind: api.KindGate, Namespace: "shop", Name: "checkout", Gate: api.DefaultGate}
+	check := func(checksum string) {
+		open, err := book.Check(key, gate.Visitor{Phase: "Waiting", Checksum: checksum})
+		fmt.Println(checksum, open, err)
+	}
+	check("v2")
+	waiting := book.Gate(key).Waiting
+	if _, err := book.Open(key, api.Change{Checksum: waiting.Checksum, Actor: "ann", Reason: "looks good"}); err != nil {
+		log.Fatal(err)
+	}
+	check("v2")
+	check("v3")
+	// Output:
+	// v2 false <nil>
+	// v2 true <nil>
+	// v3 false <nil>
+}
