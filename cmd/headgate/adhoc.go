@@ -36,6 +36,7 @@ func (p *program) prepare(ctx context.Context, f *sourceFlags, args []string) (*
 		if err != nil {
 			return nil, nil, err
 		}
+		s.typed = true
 		return s, []source.Object{obj}, nil
 	}
 	if err := f.unused(); err != nil {
@@ -50,6 +51,13 @@ func (p *program) prepare(ctx context.Context, f *sourceFlags, args []string) (*
 	}
 	return s, objects, nil
 }
+
+// byFlag names the fields of a spec by the flags that say the same of a URL.
+var byFlag = strings.NewReplacer(
+	"spec.insecure", "--insecure", "spec.secretRef", "--secret-ref", "spec.certSecretRef", "--cert-secret-ref", "spec.proxySecretRef", "--proxy-secret-ref",
+	"spec.provider", "--provider", "spec.endpoint", "--endpoint", "spec.region", "--region", "spec.chart", "--chart", "spec.version", "--version",
+	"spec.valuesFiles", "--values-file",
+)
 
 // adhoc returns the object that a URL stands for.
 func (s *session) adhoc(ctx context.Context, arg string) (source.Object, error) {

@@ -4,11 +4,15 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/headgate-io/headgate/source"
 )
+
+// completionTime is how long a server may take to say what there is to offer.
+const completionTime = 2 * time.Second
 
 // complete makes the shell offer values for a flag of c.
 func complete(c *cobra.Command, flag string, values ...string) {

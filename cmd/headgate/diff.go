@@ -99,7 +99,7 @@ func about(arg string, err error) error {
 	if errors.As(err, &coded) {
 		code, err = coded.code, coded.err
 	}
-	return &exitError{code, fmt.Errorf("%s: %w", redact.String(arg), err)}
+	return &exitError{code, fmt.Errorf("%s: %s", redact.String(arg), byFlag.Replace(err.Error()))}
 }
 
 // tree opens what an argument of diff names.

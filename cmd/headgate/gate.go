@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -104,7 +105,7 @@ Exit codes: 0 done, 1 it was refused or the test runner was not reached, 2 usage
 				return p.runGate(c.Context(), verb, f, args)
 			},
 		}
-		sub.ValidArgsFunction = cobra.NoFileCompletions
+		sub.ValidArgsFunction = p.completeGates(f, strings.Contains(verb.use, "["))
 		f.boardFlags.register(sub, verb.local)
 		verb.flags(f, sub)
 		c.AddCommand(sub)
@@ -128,6 +129,10 @@ func (p *program) runGate(ctx context.Context, verb gateVerb, f *gateFlags, args
 		return err
 	case errors.Is(err, gate.ErrInvalid), errors.As(err, &refused) && refused.Status == 400:
 		return &exitError{exitUsage, err}
+	case errors.Is(err, syscall.ECONNREFUSED):
+		err = fmt.Errorf("%w: there is no test runner; start one by headgate tester, or name it by --server", err)
+	case refused != nil && refused.Status == 404:
+		err = fmt.Errorf("%w: name a test runner by --server", err)
 	}
 	return failed(err)
 }

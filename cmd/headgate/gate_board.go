@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -57,6 +58,29 @@ func (p *program) openBoard(f *boardFlags) (board, error) {
 		return nil, fmt.Errorf("--state: %w", err)
 	}
 	return &shelved{b}, nil
+}
+
+// completeGates offers the gates that are known, to commands that take one.
+func (p *program) completeGates(f *gateFlags, one bool) cobra.CompletionFunc {
+	return func(c *cobra.Command, args []string, start string) (names []string, _ cobra.ShellCompDirective) {
+		if !one || len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		b, err := p.openBoard(&f.boardFlags)
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		defer b.close()
+		ctx, cancel := context.WithTimeout(c.Context(), completionTime)
+		defer cancel()
+		gates, _ := b.gates(ctx, api.Filter{Kind: f.kind, Limit: 1000}) // what can be read is offered
+		for _, g := range gates {
+			if name := pathOf(g.Key); strings.HasPrefix(name, start) {
+				names = append(names, name)
+			}
+		}
+		return names, cobra.ShellCompDirectiveNoFileComp
+	}
 }
 
 // pathless says what is wrong with the gates of a directory.

@@ -234,7 +234,9 @@ func (p *program) completeKept(f *keeperFlags) cobra.CompletionFunc {
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		found, err := k.sources(c.Context(), nil, false)
+		ctx, cancel := context.WithTimeout(c.Context(), completionTime)
+		defer cancel()
+		found, err := k.sources(ctx, nil, false)
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}

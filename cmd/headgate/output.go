@@ -22,7 +22,7 @@ import (
 // returns the error that carries the exit code.
 func (p *program) finish(s *session, rows []*row, detailed bool, print func(format string, rows []*row) error) error {
 	for _, r := range rows {
-		p.remarks(r, s.flags.quiet)
+		p.remarks(s, r)
 	}
 	if s.flags.output == "name" {
 		print = p.printNames
@@ -73,13 +73,16 @@ func worse(a, b int) int {
 
 // remarks prints what went wrong with an object and, unless it is to be quiet,
 // what its user should know.
-func (p *program) remarks(r *row, quiet bool) {
+func (p *program) remarks(s *session, r *row) {
 	name := r.object.Head().String()
 	if r.err != nil {
 		text := strings.TrimPrefix(redact.String(r.err.Error()), addressOf(r.object)+": ")
+		if s.typed {
+			text = byFlag.Replace(text)
+		}
 		fmt.Fprintf(p.stderr, "%s: %s\n", name, text)
 	}
-	if quiet {
+	if s.flags.quiet {
 		return
 	}
 	for _, note := range r.report.Notes {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"io"
 	"io/fs"
 	"slices"
 	"text/tabwriter"
@@ -25,7 +26,7 @@ which is fetched for it and forgotten.`,
 		Example: `  headgate resolve -f sources.yaml
   headgate resolve --chart app --version "^1.2" https://charts.example.org`,
 		RunE: func(c *cobra.Command, args []string) error {
-			return p.look(c.Context(), f, args, func(ctx context.Context, r *row, from source.Origin) {
+			return p.look(c.Context(), f, args, p.printRevisions, func(ctx context.Context, r *row, from source.Origin) {
 				if r.revision.ID == "" { // not told yet by fetching it for a chart
 					r.revision, _, r.err = from.Resolve(ctx, nil)
 				}
@@ -47,7 +48,7 @@ source whose spec asks for no verification is reported as one that is not verifi
 
 A chart is verified as its own spec.verify asks, or that of its PkgRepository.`,
 		RunE: func(c *cobra.Command, args []string) error {
-			return p.look(c.Context(), f, args, check)
+			return p.look(c.Context(), f, args, p.printFindings, check)
 		},
 	}
 	f.register(c)
@@ -99,7 +100,7 @@ func unsigned(obj source.Object) error {
 
 // look does something with the origins of objects that leaves no trace. Each
 // object is bounded by its own spec.timeout.
-func (p *program) look(ctx context.Context, f *sourceFlags, args []string, do func(context.Context, *row, source.Origin)) error {
+func (p *program) look(ctx context.Context, f *sourceFlags, args []string, print func(string, []*row) error, do func(context.Context, *row, source.Origin)) error {
 	s, named, err := p.prepare(ctx, f, args)
 	if err != nil {
 		return err
@@ -118,7 +119,7 @@ func (p *program) look(ctx context.Context, f *sourceFlags, args []string, do fu
 		s.ask(ctx, r, do)
 	})
 	rows = slices.DeleteFunc(rows, func(r *row) bool { return r.err == nil && !slices.Contains(named, r.object) })
-	return p.finish(s, rows, false, p.printFindings)
+	return p.finish(s, rows, false, print)
 }
 
 // ask does something with the origin of an object.
@@ -162,8 +163,29 @@ type finding struct {
 	Error     string `json:"error,omitempty"`
 }
 
-// printFindings prints what was found out about the objects.
+// printRevisions prints what resolve found out about the objects.
+func (p *program) printRevisions(format string, rows []*row) error {
+	return p.print(format, rows, func(t io.Writer, findings []finding) {
+		fmt.Fprintln(t, "OBJECT\tREVISION")
+		for _, f := range findings {
+			fmt.Fprintf(t, "%s/%s/%s\t%s\n", f.Kind, f.Namespace, f.Name, cmp.Or(redact.String(f.Revision), "-"))
+		}
+	})
+}
+
+// printFindings prints what verify found out about the objects.
 func (p *program) printFindings(format string, rows []*row) error {
+	return p.print(format, rows, func(t io.Writer, findings []finding) {
+		fmt.Fprintln(t, "OBJECT\tREVISION\tMODE\tSIGNER")
+		for _, f := range findings {
+			fmt.Fprintf(t, "%s/%s/%s\t%s\t%s\t%s\n", f.Kind, f.Namespace, f.Name,
+				cmp.Or(redact.String(f.Revision), "-"), cmp.Or(f.Mode, "-"), cmp.Or(redact.String(f.Signer), "-"))
+		}
+	})
+}
+
+// print prints findings as documents, or as a table.
+func (p *program) print(format string, rows []*row, table func(io.Writer, []finding)) error {
 	findings := make([]finding, len(rows))
 	for i, r := range rows {
 		h := r.object.Head()
@@ -179,11 +201,7 @@ func (p *program) printFindings(format string, rows []*row) error {
 		return printValue(p.stdout, format, findings)
 	}
 	t := tabwriter.NewWriter(p.stdout, 0, 8, 2, ' ', 0)
-	fmt.Fprintln(t, "OBJECT\tREVISION\tMODE\tSIGNER")
-	for _, f := range findings {
-		fmt.Fprintf(t, "%s/%s/%s\t%s\t%s\t%s\n", f.Kind, f.Namespace, f.Name,
-			cmp.Or(redact.String(f.Revision), "-"), cmp.Or(f.Mode, "-"), cmp.Or(redact.String(f.Signer), "-"))
-	}
+	table(t, findings)
 	return t.Flush()
 }
 

@@ -74,6 +74,7 @@ type session struct {
 	flags *sourceFlags
 	set   *source.Set
 	bad   error // objects that did not decode; the others go on
+	typed bool  // the object is what a URL and flags say
 	env   source.Env
 
 	technologies map[string]oci.Technology

@@ -62,7 +62,7 @@ func (s *Server) logRun(r controller.Run, revision string, recovered bool) {
 	if revision != "" {
 		attrs = append(attrs, slog.String("revision", clean(revision)))
 	}
-	attrs = append(attrs, slog.Duration("took", r.Took))
+	attrs = append(attrs, slog.Float64("took", r.Took.Round(time.Millisecond).Seconds()))
 	if r.Result.Why != "" {
 		attrs = append(attrs, slog.String("why", clean(r.Result.Why)))
 	}
