@@ -1,0 +1,203 @@
+package artifact_test
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate-io/headgate/artifact"
+)
+
+func TestPrune(t *testing.T) {
+	tests := map[string]struct {
+		config  artifact.StoreConfig
+		step    time.Duration // between two artifacts
+		idle    time.Duration // after the last
+		current int           // index of the artifact in keep
+		want    []int
+	}{
+		"by count":                        {artifact.StoreConfig{}, time.Second, 0, 4, []int{2, 3, 4}},
+		"by age":                          {artifact.StoreConfig{Keep: -1}, 40 * time.Second, 0, 4, []int{2, 3, 4}},
+		"age counts from the successor":   {artifact.StoreConfig{}, time.Hour, 0, 4, []int{3, 4}},
+		"all superseded long ago":         {artifact.StoreConfig{}, time.Second, time.Hour, 4, []int{4}},
+		"keep forever":                    {artifact.StoreConfig{Keep: -1, KeepFor: -1}, time.Hour, time.Hour, 4, []int{0, 1, 2, 3, 4}},
+		"count without age":               {artifact.StoreConfig{Keep: 1, KeepFor: -1}, time.Hour, time.Hour, 4, []int{3, 4}},
+		"the current one is not the last": {artifact.StoreConfig{Keep: 1}, time.Second, time.Hour, 0, []int{0, 4}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			c := newClock()
+			test.config.Now = c.Now
+			s, dir := openStore(t, test.config)
+			var list []artifact.Artifact
+			for i := range 5 {
+				c.advance(test.step)
+				list = append(list, put(t, s, object, "a.tar.gz", fmt.Sprint(i)))
+			}
+			other := put(t, s, "gitrepository/default/app2", "a.tar.gz", "other")
+			c.advance(test.idle)
+			if err := s.Prune(object, list[test.current]); err != nil {
+				t.Fatal(err)
+			}
+			want := []string{other.Path}
+			for _, i := range test.want {
+				want = append(want, list[i].Path)
+			}
+			slices.Sort(want)
+			if got := files(t, dir); !slices.Equal(got, want) {
+				t.Errorf("left\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+			}
+		})
+	}
+}
+
+func TestRemove(t *testing.T) {
+	s, dir := openStore(t, artifact.StoreConfig{})
+	a := put(t, s, object, "a.tar.gz", "a")
+	b := put(t, s, "gitrepository/default/app2", "a.tar.gz", "b")
+	if _, err := s.Point(object, "latest.tar.gz", a); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Remove(object); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Check(a); !errors.Is(err, fs.ErrNotExist) {
+		t.Error(err)
+	}
+	if got := files(t, dir); !slices.Equal(got, []string{b.Path}) {
+		t.Errorf("left %v", got)
+	}
+	if err := s.Remove(object); err != nil {
+		t.Errorf("removing what is not there: %v", err)
+	}
+}
+
+func TestSweep(t *testing.T) {
+	s, dir := openStore(t, artifact.StoreConfig{})
+	a := put(t, s, object, "a.tar.gz", "a")
+	gone := put(t, s, "bucket/default/gone", "a.tar.gz", "b")
+	if _, err := s.Point("bucket/default/gone", "latest.tar.gz", gone); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(filepath.Join(dir, gone.Path)); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, ".store/tmp/dead"), make([]byte, 123), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	temp, err := s.Temp()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer temp.Close()
+	// A live writer keeps its file, another process's sweep included.
+	other, _ := openStore(t, artifact.StoreConfig{Dir: dir})
+	b, err := s.Put(t.Context(), object, "b.tar.gz", func(w io.Writer) error {
+		swept, err := other.Sweep(t.Context())
+		if swept != (artifact.Swept{Files: 1, Bytes: 123}) {
+			t.Errorf("swept %+v", swept)
+		}
+		io.WriteString(w, "b")
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{a.Path, b.Path}
+	slices.Sort(want)
+	if got := files(t, dir); !slices.Equal(got, want) {
+		t.Errorf("left %v, want %v", got, want)
+	}
+	for _, name := range []string{"bucket", ".store/object/bucket"} {
+		if _, err := os.Stat(filepath.Join(dir, name)); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s is still there: %v", name, err)
+		}
+	}
+	if _, err := temp.WriteString("still mine"); err != nil {
+		t.Error(err)
+	}
+	if swept, err := s.Sweep(t.Context()); err != nil || swept != (artifact.Swept{}) {
+		t.Errorf("second sweep: %+v, %v", swept, err)
+	}
+}
+
+// Put and Sweep of the same empty directories do not disturb each other.
+func TestSweepDuringPut(t *testing.T) {
+	s, _ := openStore(t, artifact.StoreConfig{})
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for i := range 50 {
+			dir := fmt.Sprintf("kind/ns%d/name", i%2)
+			a, err := s.Put(t.Context(), dir, "f", text(fmt.Sprint(i)))
+			if err = errors.Join(err, s.Check(a), s.Remove(dir)); err != nil {
+				t.Error(err)
+			}
+		}
+	}()
+	for {
+		if _, err := s.Sweep(t.Context()); err != nil {
+			t.Error(err)
+		}
+		select {
+		case <-done:
+			return
+		default:
+		}
+	}
+}
+
+func TestAllAndGC(t *testing.T) {
+	c := newClock()
+	s, dir := openStore(t, artifact.StoreConfig{Now: c.Now})
+	a := put(t, s, object, "a.tar.gz", "a")
+	b := put(t, s, "bucket/default/b", "b.tar.gz", "b")
+	if err := os.Remove(record(filepath.Join(dir, b.Path))); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(filepath.Join(dir, "lost+found/a/b/c"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	var got []artifact.Artifact
+	for x, err := range s.All() {
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, x)
+	}
+	same := func(a, b artifact.Artifact) bool {
+		return a.Path == b.Path && a.Digest == b.Digest && a.Size == b.Size && a.URL == b.URL && a.LastUpdateTime.Equal(b.LastUpdateTime)
+	}
+	if want := []artifact.Artifact{b, a}; !slices.EqualFunc(got, want, same) {
+		t.Errorf("All lists %+v, want %+v", got, want)
+	}
+	for range s.All() {
+		break
+	}
+	if _, err := s.GC(t.Context(), artifact.GCConfig{}); !errors.Is(err, fs.ErrInvalid) {
+		t.Errorf("GC without Keep: %v", err)
+	}
+	keep := artifact.GCConfig{Keep: func(x artifact.Artifact) bool { return x.Path == a.Path }}
+	if removed, err := s.GC(t.Context(), keep); err != nil || len(removed) > 0 {
+		t.Errorf("GC removed young artifacts: %v, %v", removed, err)
+	}
+	c.advance(time.Hour)
+	for _, keep.DryRun = range []bool{true, false} {
+		if removed, err := s.GC(t.Context(), keep); err != nil || !slices.EqualFunc(removed, []artifact.Artifact{b}, same) {
+			t.Errorf("dry=%v: GC removed %v, %v", keep.DryRun, removed, err)
+		}
+		if err := s.Check(b); errors.Is(err, fs.ErrNotExist) == keep.DryRun {
+			t.Errorf("dry=%v: %v", keep.DryRun, err)
+		}
+	}
+	if err := s.Check(a); err != nil {
+		t.Error(err)
+	}
+}
