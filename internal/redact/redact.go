@@ -9,7 +9,7 @@
 //     tokens
 //   - secrets that the caller knows: verbatim, quoted, also for a shell,
 //     escaped for URLs and for XML, and in base64, also in the middle of a
-//     longer base64 text such as basic authentication
+//     longer base64 text such as basic authentication, and over several lines
 //   - terminal escape sequences and other control and format characters; a
 //     line break becomes "; "
 //
@@ -87,12 +87,11 @@ func Secrets(text string, secrets ...string) string { return maskSecrets(text, s
 // secrets at its end.
 func Tail(text string, secrets ...string) string {
 	longest := 0
-	for _, secret := range secrets {
-		for _, form := range forms(secret) {
-			for n := min(len(form), len(text)); n >= shortest && n > longest; n-- {
-				if strings.HasSuffix(text, form[:n]) {
-					longest = n
-				}
+	for _, f := range formsOf(secrets) {
+		for n := min(3*len(f.text), len(text)); n >= shortest && n > longest; n-- { // with a line break after each byte
+			end := text[len(text)-n:]
+			if whole, more := prefix(f, end); more || whole == n {
+				longest = n
 			}
 		}
 	}

@@ -14,22 +14,93 @@ import (
 	"unicode/utf8"
 )
 
-// maskSecrets masks every form of every secret, longest first, so that none
-// is cut short by one that it contains.
-func maskSecrets(text string, secrets []string) string {
-	var all []string
+// A form is how a secret may appear in a text.
+type form struct {
+	text  string
+	wraps bool // it may go on in the next line, as base64 does
+}
+
+// formsOf returns the forms of all secrets, the longest first, so that none is
+// cut short by one that it contains.
+func formsOf(secrets []string) []form {
+	var all []form
 	for _, secret := range secrets {
 		all = append(all, forms(secret)...)
 	}
-	slices.SortFunc(all, func(a, b string) int { return cmp.Or(cmp.Compare(len(b), len(a)), cmp.Compare(a, b)) })
-	for _, form := range slices.Compact(all) {
-		if len(form) < shortest {
-			text = maskWord(text, form)
-		} else {
-			text = strings.ReplaceAll(text, form, Mask)
+	slices.SortFunc(all, func(a, b form) int {
+		return cmp.Or(cmp.Compare(len(b.text), len(a.text)), cmp.Compare(a.text, b.text))
+	})
+	return slices.CompactFunc(all, func(a, b form) bool { return a.text == b.text })
+}
+
+// prefix returns the length of the form at the beginning of text, 0 when it is
+// not there. With more the text ends within it.
+func prefix[T string | []byte](f form, text T) (n int, more bool) {
+	if len(text) == 0 || text[0] != f.text[0] {
+		return 0, false
+	}
+	for i := range len(f.text) {
+		if f.wraps && i > 0 {
+			n += lineBreak(text[n:])
+		}
+		if n == len(text) {
+			return 0, true
+		}
+		if text[n] != f.text[i] {
+			return 0, false
+		}
+		n++
+	}
+	return n, false
+}
+
+// lineBreak returns the length of a line break, or the beginning of one, at the
+// beginning of text.
+func lineBreak[T string | []byte](text T) int {
+	n := 0
+	if n < len(text) && text[n] == '\r' {
+		n++
+	}
+	if n < len(text) && text[n] == '\n' {
+		n++
+	}
+	return n
+}
+
+// maskSecrets masks every form of every secret.
+func maskSecrets(text string, secrets []string) string {
+	for _, f := range formsOf(secrets) {
+		switch {
+		case len(f.text) < shortest:
+			text = maskWord(text, f.text)
+		case f.wraps && strings.ContainsAny(text, "\r\n"):
+			text = maskLines(text, f)
+		default:
+			text = strings.ReplaceAll(text, f.text, Mask)
 		}
 	}
 	return text
+}
+
+// maskLines masks a form that may go on in the next line.
+func maskLines(text string, f form) string {
+	var out strings.Builder
+	for {
+		i := strings.IndexByte(text, f.text[0])
+		if i < 0 {
+			out.WriteString(text)
+			return out.String()
+		}
+		out.WriteString(text[:i])
+		text = text[i:]
+		if n, _ := prefix(f, text); n > 0 {
+			out.WriteString(Mask)
+			text = text[n:]
+		} else {
+			out.WriteByte(text[0])
+			text = text[1:]
+		}
+	}
 }
 
 // shortest is the length in bytes from which on a form is masked within words.
@@ -64,8 +135,8 @@ var percent = regexp.MustCompile(`%[0-9A-F]{2}`)
 // XML has names for quotation marks that HTML did not have.
 var named = strings.NewReplacer("&#34;", "&quot;", "&#39;", "&apos;")
 
-// forms returns how secret may appear in a text.
-func forms(secret string) []string {
+// forms returns the forms of one secret.
+func forms(secret string) []form {
 	secret = strings.TrimRight(secret, "\r\n")
 	if secret == "" {
 		return nil
@@ -86,14 +157,20 @@ func forms(secret string) []string {
 		list = append(list, escaped, percent.ReplaceAllStringFunc(escaped, strings.ToLower))
 	}
 	list = append(list, strings.TrimPrefix(url.UserPassword("", secret).String(), ":"))
+	var all []form
+	for _, text := range list {
+		if text != "" {
+			all = append(all, form{text: text})
+		}
+	}
 	for shift := range 3 {
 		for _, enc := range []*base64.Encoding{base64.RawStdEncoding, base64.RawURLEncoding} {
-			if form := within(enc, secret, shift); len(form) >= 8 {
-				list = append(list, form)
+			if digits := within(enc, secret, shift); len(digits) >= 8 {
+				all = append(all, form{digits, true})
 			}
 		}
 	}
-	return slices.DeleteFunc(list, func(s string) bool { return s == "" })
+	return all
 }
 
 // within returns the base64 digits that secret alone decides when shift bytes

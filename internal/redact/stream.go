@@ -1,21 +1,16 @@
 package redact
 
-import (
-	"bytes"
-	"cmp"
-	"slices"
-	"unicode/utf8"
-)
+import "unicode/utf8"
 
 // A Stream masks secrets in a text that comes in pieces, as [Secrets] does in
 // one that is whole, however the pieces are cut. It holds back the end of what
 // it has seen while that may be the beginning of a secret: never more than the
-// longest form of one. Secrets that overlap become one mask. A nil Stream knows
+// longest form of one, with a line break after each of its bytes. Secrets that overlap become one mask. A nil Stream knows
 // no secrets and passes everything on.
 type Stream struct {
-	all   [][]byte            // forms, longest first
-	by    map[uint16][][]byte // those that begin with two bytes
-	begin [1 << 10]uint64     // a bit for each of those two bytes
+	all   []form            // the longest first
+	by    map[uint16][]form // those that begin with two bytes
+	begin [1 << 10]uint64   // a bit for each of those two bytes
 	held  []byte
 	inner int    // bytes at the beginning of held that a mask already stands for
 	last  []byte // at most four bytes before held
@@ -24,31 +19,29 @@ type Stream struct {
 
 // NewStream returns a stream that masks secrets; nil when there are none.
 func NewStream(secrets ...string) *Stream {
-	s := &Stream{by: map[uint16][][]byte{}}
-	for _, secret := range secrets {
-		for _, form := range forms(secret) {
-			s.all = append(s.all, []byte(form))
-		}
-	}
+	s := &Stream{all: formsOf(secrets), by: map[uint16][]form{}}
 	if len(s.all) == 0 {
 		return nil
 	}
-	slices.SortFunc(s.all, func(a, b []byte) int { return cmp.Or(cmp.Compare(len(b), len(a)), bytes.Compare(a, b)) })
-	s.all = slices.CompactFunc(s.all, bytes.Equal)
-	for _, form := range s.all {
-		if len(form) > 1 {
-			s.index(form, uint16(form[0])<<8|uint16(form[1]))
+	for _, f := range s.all {
+		if len(f.text) == 1 {
+			for second := range 1 << 8 {
+				s.index(f, byte(second))
+			}
 			continue
 		}
-		for second := range 1 << 8 {
-			s.index(form, uint16(form[0])<<8|uint16(second))
+		s.index(f, f.text[1])
+		if f.wraps {
+			s.index(f, '\r')
+			s.index(f, '\n')
 		}
 	}
 	return s
 }
 
-func (s *Stream) index(form []byte, key uint16) {
-	s.by[key] = append(s.by[key], form)
+func (s *Stream) index(f form, second byte) {
+	key := uint16(f.text[0])<<8 | uint16(second)
+	s.by[key] = append(s.by[key], f)
 	s.begin[key>>6] |= 1 << (key & 63)
 }
 
@@ -118,22 +111,21 @@ func (s *Stream) match(text []byte, at, masked int, final bool) (n int, more boo
 	if len(rest) > 1 {
 		candidates = s.by[uint16(rest[0])<<8|uint16(rest[1])]
 	}
-	for _, form := range candidates {
+	for _, f := range candidates {
+		whole, within := prefix(f, rest)
 		switch {
-		case len(rest) < len(form):
-			if !final && bytes.HasPrefix(form, rest) {
-				return 0, true
-			}
-		case !bytes.HasPrefix(rest, form):
-		case len(form) >= shortest:
-			return len(form), false
+		case within && !final:
+			return 0, true
+		case whole == 0:
+		case len(f.text) >= shortest:
+			return whole, false
 		default:
-			after := rest[len(form):]
+			after := rest[whole:]
 			if !final && !utf8.FullRune(after) {
 				return 0, true
 			}
 			if next, _ := utf8.DecodeRune(after); !wordRune(next) && !wordRune(s.before(text, at, masked)) {
-				return len(form), false
+				return whole, false
 			}
 		}
 	}

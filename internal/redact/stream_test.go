@@ -72,10 +72,40 @@ func TestStreamHoldsLittle(t *testing.T) {
 	}
 }
 
+// TestBase64OverLines shows that a secret is masked in base64 that is wrapped,
+// as base64(1), openssl and mail wrap it, wherever its lines end.
+func TestBase64OverLines(t *testing.T) {
+	const canary = "c4n/ry+s3cr3t+that+is-long"
+	digits := base64.StdEncoding.EncodeToString([]byte("user:" + canary + " and more of it"))
+	secret := digits[8:40] // what canary alone decides
+	for width := 1; width < len(digits); width++ {
+		for _, end := range []string{"\n", "\r\n"} {
+			var lines strings.Builder
+			for from := 0; from < len(digits); from += width {
+				lines.WriteString(digits[from:min(from+width, len(digits))] + end)
+			}
+			texts := []string{redact.String(lines.String(), canary), redact.Secrets(lines.String(), canary)}
+			for _, n := range []int{1, 2, 7, 1000} {
+				texts = append(texts, streamed(lines.String(), n, canary))
+			}
+			for i, got := range texts {
+				if joined := strings.NewReplacer("\r", "", "\n", "", "; ", "").Replace(got); strings.Contains(joined, secret[4:24]) || !strings.Contains(joined, redact.Mask) {
+					t.Errorf("lines of %d that end in %q, text %d: %q", width, end, i, got)
+				}
+			}
+			cut := lines.String()[:lines.Len()/2]
+			if joined := strings.NewReplacer("\r", "", "\n", "").Replace(redact.Tail(cut, canary)); len(joined) > 12 {
+				t.Errorf("lines of %d that end in %q, cut: %q", width, end, joined)
+			}
+		}
+	}
+}
+
 func FuzzStream(f *testing.F) {
 	f.Add("say tok3n-secret, tok3n", "tok3n-secret", 3)
 	f.Add("aaaaab aaab", "aaab", 1)
 	f.Add("ab a b", "a", 2)
+	f.Add("dTp0b2sz\nbi1zZWNy\r\nZXQ=", "tok3n-secret", 2)
 	f.Fuzz(func(t *testing.T, text, secret string, n int) {
 		n = 1 + int(uint(n)%7)
 		got := streamed(text, n, secret)
