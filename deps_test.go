@@ -28,7 +28,7 @@ var rooms = map[string]room{
 	"source/controller/access":  {imports: "internal/access internal/document internal/listen source"},
 	"source/controller/api":     {imports: "artifact internal/call internal/retry source"},
 	"source/controller/feed":    {imports: "internal/durable source source/controller"},
-	"source/controller/hook":    {imports: "source source/controller internal/document internal/redact internal/secret"},
+	"source/controller/hook":    {imports: "source source/controller internal/answer internal/document internal/redact internal/secret"},
 	"source/controller/journal": {imports: "source internal/durable"},
 	"source/controller/notify":  {imports: "source internal/deliver internal/document internal/redact internal/retry internal/secret"},
 	"source/controller/server":  {imports: "artifact internal/access internal/answer internal/listen internal/redact source source/controller source/controller/access source/controller/api source/controller/hook source/controller/journal source/controller/web", modules: prometheusModules},

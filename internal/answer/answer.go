@@ -24,6 +24,7 @@ const (
 var (
 	nosniff   = []string{"nosniff"}
 	plainText = []string{"text/plain; charset=utf-8"}
+	noStore   = []string{"no-store"}
 )
 
 // send writes the body of an answer.
@@ -38,10 +39,11 @@ func send(w http.ResponseWriter, body []byte) error {
 	return err
 }
 
-// Text answers with a text, "" for no body.
+// Text answers with a text, "" for no body, which nobody may keep.
 func Text(w http.ResponseWriter, status int, body string) error {
 	header := w.Header()
 	header["X-Content-Type-Options"] = nosniff
+	header["Cache-Control"] = noStore
 	if body != "" {
 		header["Content-Type"] = plainText
 	}
@@ -58,6 +60,10 @@ func JSON(w http.ResponseWriter, status int, value any) error {
 	if err != nil {
 		return err
 	}
+	return sendJSON(w, status, body)
+}
+
+func sendJSON(w http.ResponseWriter, status int, body []byte) error {
 	header := w.Header()
 	header["X-Content-Type-Options"] = nosniff
 	header.Set("Content-Type", "application/json")

@@ -18,9 +18,9 @@ const keptBuffer = 64 << 10 // bytes of a buffer that is used again
 var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
 // Body calls use with the body of a request, of at most limit bytes, which is
-// only good until use returns. When it is too long or does not arrive the
-// error is a [*Refusal].
-func Body(w http.ResponseWriter, r *http.Request, limit int64, use func([]byte) error) error {
+// only good until use returns. When it is too long, does not arrive or does not
+// fit into the budget, the error is a [*Refusal].
+func (b *Budget) Body(w http.ResponseWriter, r *http.Request, limit int64, use func([]byte) error) error {
 	long := func() error {
 		return Refuse(http.StatusRequestEntityTooLarge, "the body is longer than %d bytes", limit)
 	}
@@ -34,9 +34,14 @@ func Body(w http.ResponseWriter, r *http.Request, limit int64, use func([]byte) 
 			buffers.Put(buffer)
 		}
 	}()
-	_, err := io.Copy(buffer, http.MaxBytesReader(w, r.Body, limit))
+	body := b.Count(http.MaxBytesReader(w, r.Body, limit))
+	defer body.Close()
+	_, err := buffer.ReadFrom(body)
 	if _, is := errors.AsType[*http.MaxBytesError](err); is {
 		return long()
+	}
+	if errors.Is(err, ErrFull) {
+		return err
 	}
 	if err != nil {
 		return Refuse(http.StatusBadRequest, "the body did not arrive whole")
@@ -46,8 +51,8 @@ func Body(w http.ResponseWriter, r *http.Request, limit int64, use func([]byte) 
 
 // Read reads the JSON object of a request into value, strictly: what is unknown
 // is refused. No body is an empty object. The error is a [*Refusal].
-func Read(w http.ResponseWriter, r *http.Request, limit int64, value any) error {
-	return Body(w, r, limit, func(text []byte) error {
+func (b *Budget) Read(w http.ResponseWriter, r *http.Request, limit int64, value any) error {
+	return b.Body(w, r, limit, func(text []byte) error {
 		if len(bytes.TrimSpace(text)) == 0 {
 			return nil
 		}

@@ -52,6 +52,7 @@ const (
 	defaultPatience = time.Minute
 	idleTime        = 2 * time.Minute // between the requests of a connection
 	maxHeaderBytes  = 64 << 10
+	maxStreams      = 64 // requests at a time of a connection, by HTTP/2
 )
 
 // ErrExposed is an address that others can reach, of a server that asks nobody who it is.

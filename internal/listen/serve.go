@@ -31,6 +31,7 @@ func (s Service) Serve(ctx context.Context, at ...net.Listener) error {
 		ReadTimeout:    s.Request,
 		IdleTimeout:    idleTime,
 		MaxHeaderBytes: maxHeaderBytes,
+		HTTP2:          &http.HTTP2Config{MaxConcurrentStreams: maxStreams},
 		ErrorLog:       log.New(problems(s.Problem), "", 0),
 		ConnContext:    trust,
 	}

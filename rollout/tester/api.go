@@ -19,91 +19,48 @@ type apiCall struct {
 	caller
 }
 
-// An apiRoute is a path of the API; * stands for one segment.
-type apiRoute struct {
-	method string
-	path   string
-	serve  func(*apiCall) error
-	open   bool // also for callers who did not say who they are
-}
-
-var apiRoutes = []apiRoute{
-	{"GET", "v1/gates", (*apiCall).gates, false},
-	{"GET", "v1/gates/*/*/*/*", (*apiCall).gate, false},
-	{"POST", "v1/gates/*/*/*/*/*", (*apiCall).changeGate, false},
-	{"GET", "v1/audit", (*apiCall).audit, false},
-	{"GET", "v1/runs", (*apiCall).runs, false},
-	{"GET", "v1/runs/*", (*apiCall).run, false},
-	{"GET", "v1/runs/*/output", (*apiCall).output, false},
-	{"POST", "v1/runs/*/cancel", (*apiCall).cancel, false},
-	{"GET", "v1/watch", (*apiCall).watch, false},
-	{"GET", "v1/session", (*apiCall).session, false},
-	{"POST", "v1/session", (*apiCall).login, true},
-	{"DELETE", "v1/session", (*apiCall).logout, true},
+var apiRoutes = []answer.Route[*apiCall]{
+	{Method: "GET", Path: "v1/gates", Serve: (*apiCall).gates},
+	{Method: "GET", Path: "v1/gates/*/*/*/*", Serve: (*apiCall).gate},
+	{Method: "POST", Path: "v1/gates/*/*/*/*/*", Serve: (*apiCall).changeGate},
+	{Method: "GET", Path: "v1/audit", Serve: (*apiCall).audit},
+	{Method: "GET", Path: "v1/runs", Serve: (*apiCall).runs},
+	{Method: "GET", Path: "v1/runs/*", Serve: (*apiCall).run},
+	{Method: "GET", Path: "v1/runs/*/output", Serve: (*apiCall).output},
+	{Method: "POST", Path: "v1/runs/*/cancel", Serve: (*apiCall).cancel},
+	{Method: "GET", Path: "v1/watch", Serve: (*apiCall).watch},
+	{Method: "GET", Path: "v1/session", Serve: (*apiCall).session},
+	{Method: "POST", Path: "v1/session", Serve: (*apiCall).login, Open: true},
+	{Method: "DELETE", Path: "v1/session", Serve: (*apiCall).logout, Open: true},
 }
 
 // serveAPI answers what is below /api/.
 func (s *Server) serveAPI(w http.ResponseWriter, r *http.Request, segments []string) {
-	c := &apiCall{Server: s, w: w, r: r}
-	err := c.serve(segments)
-	if err != nil {
+	if err := s.callAPI(w, r, segments); err != nil {
 		s.refuseJSON(w, r, err)
 	}
 }
 
-func (c *apiCall) serve(segments []string) error {
-	var allowed []string
-	for _, route := range apiRoutes {
-		values, matches := route.match(segments)
-		if !matches {
-			continue
-		}
-		if route.method != c.r.Method && (route.method != http.MethodGet || c.r.Method != http.MethodHead) {
-			allowed = append(allowed, route.method)
-			continue
-		}
-		c.path = values
-		return c.answer(route)
+// callAPI does what a route does, for who may ask.
+func (s *Server) callAPI(w http.ResponseWriter, r *http.Request, segments []string) error {
+	route, path, err := answer.Find(apiRoutes, w, r, segments)
+	if err != nil {
+		return err
 	}
-	if allowed != nil {
-		return answer.WrongMethod(c.w, allowed...)
-	}
-	return answer.Refuse(http.StatusNotFound, "there is nothing at this path")
-}
-
-// answer does what a route does, for who may ask.
-func (c *apiCall) answer(route apiRoute) error {
-	if !route.open {
-		grant, err := c.Guard.Identify(c.r, "")
+	c := &apiCall{Server: s, w: w, r: r, path: path}
+	if !route.Open {
+		grant, err := s.Guard.Identify(r, "")
 		if err != nil {
 			return err
 		}
 		c.caller = caller{Grant: grant}
 	}
-	return route.serve(c)
-}
-
-// match returns what the stars stand for.
-func (a apiRoute) match(segments []string) ([]string, bool) {
-	pattern := strings.Split(a.path, "/")
-	if len(pattern) != len(segments) {
-		return nil, false
-	}
-	var values []string
-	for i, want := range pattern {
-		switch {
-		case want == "*":
-			values = append(values, segments[i])
-		case want != segments[i]:
-			return nil, false
-		}
-	}
-	return values, true
+	return route.Serve(c)
 }
 
 // read reads the JSON of a request, as strictly as the API is: what is unknown
 // is refused. No body is an empty object.
-func (c *apiCall) read(value any) error { return answer.Read(c.w, c.r, c.maxBody(), value) }
+func (c *apiCall) read(value any) error { return c.bodies.Read(c.w, c.r, c.maxBody(), value) }
 
 const (
 	defaultLimit = 100

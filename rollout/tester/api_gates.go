@@ -26,7 +26,7 @@ func (c *apiCall) gates() error {
 		return f.Waiting && g.Waiting == nil || c.Check(g.Key) != nil
 	})
 	seen = append([]api.Gate{}, seen[:min(len(seen), limit)]...) // [] and not null
-	return answer.JSON(c.w, http.StatusOK, struct {
+	return c.lists.JSON(c.w, http.StatusOK, struct {
 		Gates []api.Gate `json:"gates"`
 	}{seen})
 }
@@ -67,7 +67,7 @@ func (c *apiCall) changeGate() error {
 	}
 	action := c.path[4]
 	if !slices.Contains([]string{"open", "close", "reject", "link"}, action) {
-		return answer.Refuse(http.StatusNotFound, "there is nothing at this path")
+		return answer.ErrNothing
 	}
 	may := c.Change
 	if action == "reject" || action == "link" { // a link can do both
@@ -122,7 +122,7 @@ func (c *apiCall) audit() error {
 	entries := page(f, c.Gates.Audit,
 		func(e api.Entry) string { return strconv.FormatUint(e.ID, 10) },
 		func(e api.Entry) bool { return c.Check(e.Key) == nil })
-	return answer.JSON(c.w, http.StatusOK, struct {
+	return c.lists.JSON(c.w, http.StatusOK, struct {
 		Entries []api.Entry `json:"entries"`
 	}{entries})
 }

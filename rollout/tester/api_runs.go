@@ -19,7 +19,7 @@ func (c *apiCall) runs() error {
 	for i := range runs {
 		runs[i].Output, runs[i].URL = "", c.runURL(c.r, runs[i].ID)
 	}
-	return answer.JSON(c.w, http.StatusOK, struct {
+	return c.lists.JSON(c.w, http.StatusOK, struct {
 		Runs []api.Run `json:"runs"`
 	}{runs})
 }

@@ -52,7 +52,7 @@ func (p *payload) check() error {
 // body calls use with the body of a request, which is only good until use
 // returns. When it is too long or does not arrive the error is a refusal.
 func (s *Server) body(w http.ResponseWriter, r *http.Request, use func([]byte) error) error {
-	return answer.Body(w, r, s.maxBody(), use)
+	return s.bodies.Body(w, r, s.maxBody(), use)
 }
 
 func (s *Server) maxBody() int64 {

@@ -88,7 +88,7 @@ func (s *Server) routeOther(w http.ResponseWriter, r *http.Request, path string)
 }
 
 func (s *Server) notFound(w http.ResponseWriter, r *http.Request) {
-	s.refuseText(w, r, answer.Refuse(http.StatusNotFound, "there is nothing at this path"))
+	s.refuseText(w, r, answer.ErrNothing)
 }
 
 // split returns the segments of an escaped path, at least one. Empty ones

@@ -67,7 +67,9 @@ type Server struct {
 	OpenMetrics   bool          // metrics need no credential although callers have to say who they are
 
 	metrics  metrics
-	refusals answer.Rate // of lines about callers that were refused
+	refusals answer.Rate   // of lines about callers that were refused
+	lists    answer.Budget // of answers
+	bodies   answer.Budget // of requests
 
 	once     sync.Once
 	ends     chan struct{} // closed by Shutdown: streams end

@@ -39,6 +39,7 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/headgate-io/headgate/internal/answer"
 	"github.com/headgate-io/headgate/internal/document"
 	"github.com/headgate-io/headgate/internal/redact"
 	"github.com/headgate-io/headgate/source"
@@ -69,6 +70,8 @@ type Receiver struct {
 	Allowed func(*http.Request, source.Reference) bool
 	// Observe is told what became of each request; nil for nobody.
 	Observe func(Outcome)
+
+	bodies answer.Budget
 }
 
 // An Outcome is what became of a request.
@@ -138,7 +141,7 @@ func (h *Receiver) do(r *http.Request, out *Outcome) *refusal {
 	if r.Method != http.MethodPost {
 		return &refusal{http.StatusMethodNotAllowed, "webhooks are called with POST", ""}
 	}
-	body, bad := readBody(r)
+	body, bad := h.readBody(r)
 	if bad != nil {
 		return bad
 	}
@@ -192,7 +195,7 @@ func parsePath(path string) (ref source.Reference, ok bool) {
 }
 
 // readBody reads the body of a request whole.
-func readBody(r *http.Request) ([]byte, *refusal) {
+func (h *Receiver) readBody(r *http.Request) ([]byte, *refusal) {
 	large := &refusal{http.StatusRequestEntityTooLarge, fmt.Sprintf("the body is larger than %d MiB", MaxBody>>20), ""}
 	if coding := r.Header.Get("Content-Encoding"); coding != "" && !strings.EqualFold(coding, "identity") {
 		return nil, &refusal{http.StatusUnsupportedMediaType, "the body is compressed: send it as it is", ""}
@@ -201,8 +204,12 @@ func readBody(r *http.Request) ([]byte, *refusal) {
 		return nil, large
 	}
 	var body bytes.Buffer
-	_, err := body.ReadFrom(io.LimitReader(r.Body, MaxBody+1))
+	incoming := h.bodies.Count(io.LimitReader(r.Body, MaxBody+1))
+	defer incoming.Close()
+	_, err := body.ReadFrom(incoming)
 	switch {
+	case errors.Is(err, answer.ErrFull):
+		return nil, &refusal{http.StatusServiceUnavailable, err.Error(), ""}
 	case err != nil:
 		return nil, &refusal{http.StatusBadRequest, "the body ends early", err.Error()}
 	case body.Len() > MaxBody:

@@ -24,89 +24,43 @@ type apiCall struct {
 	grant access.Grant
 }
 
-// An apiRoute is a path of the API; * stands for one segment.
-type apiRoute struct {
-	method string
-	path   string
-	serve  func(*apiCall) error
-	open   bool // also for callers who did not say who they are
-}
-
 // apiRoutes are those that package api lists.
-var apiRoutes = []apiRoute{
-	{"GET", "v1/sources", (*apiCall).sources, false},
-	{"GET", "v1/sources/*/*/*", (*apiCall).source, false},
-	{"GET", "v1/sources/*/*/*/files", (*apiCall).listFiles, false},
-	{"GET", "v1/sources/*/*/*/runs", (*apiCall).runs, false},
-	{"POST", "v1/sources/*/*/*/reconcile", (*apiCall).reconcile, false},
-	{"POST", "v1/sources/*/*/*/suspend", (*apiCall).suspend, false},
-	{"POST", "v1/sources/*/*/*/resume", (*apiCall).resume, false},
-	{"GET", "v1/watch", (*apiCall).watch, false},
-	{"GET", "v1/events", (*apiCall).events, false},
-	{"GET", "v1/stats", (*apiCall).stats, false},
-	{"GET", "v1/session", (*apiCall).session, false},
-	{"POST", "v1/session", (*apiCall).login, true},
-	{"DELETE", "v1/session", (*apiCall).logout, true},
+var apiRoutes = []answer.Route[*apiCall]{
+	{Method: "GET", Path: "v1/sources", Serve: (*apiCall).sources},
+	{Method: "GET", Path: "v1/sources/*/*/*", Serve: (*apiCall).source},
+	{Method: "GET", Path: "v1/sources/*/*/*/files", Serve: (*apiCall).listFiles},
+	{Method: "GET", Path: "v1/sources/*/*/*/runs", Serve: (*apiCall).runs},
+	{Method: "POST", Path: "v1/sources/*/*/*/reconcile", Serve: (*apiCall).reconcile},
+	{Method: "POST", Path: "v1/sources/*/*/*/suspend", Serve: (*apiCall).suspend},
+	{Method: "POST", Path: "v1/sources/*/*/*/resume", Serve: (*apiCall).resume},
+	{Method: "GET", Path: "v1/watch", Serve: (*apiCall).watch},
+	{Method: "GET", Path: "v1/events", Serve: (*apiCall).events},
+	{Method: "GET", Path: "v1/stats", Serve: (*apiCall).stats},
+	{Method: "GET", Path: "v1/session", Serve: (*apiCall).session},
+	{Method: "POST", Path: "v1/session", Serve: (*apiCall).login, Open: true},
+	{Method: "DELETE", Path: "v1/session", Serve: (*apiCall).logout, Open: true},
 }
 
-// serveAPI answers what is below /api/.
+// serveAPI answers what is below /api/, to those who may ask.
 func (s *Server) serveAPI(w http.ResponseWriter, r *http.Request, segments []string) error {
-	c := &apiCall{Server: s, w: w, r: r}
-	var allowed []string
-	for _, route := range apiRoutes {
-		values, matches := route.match(segments)
-		if !matches {
-			continue
-		}
-		if route.method != r.Method && (route.method != http.MethodGet || r.Method != http.MethodHead) {
-			allowed = append(allowed, route.method)
-			if route.method == http.MethodGet {
-				allowed = append(allowed, http.MethodHead)
-			}
-			continue
-		}
-		c.path = values
-		return c.answer(route)
+	route, path, err := answer.Find(apiRoutes, w, r, segments)
+	if err != nil {
+		return err
 	}
-	if allowed != nil {
-		return answer.WrongMethod(w, allowed...)
-	}
-	return errNothing
-}
-
-// answer does what a route does, for who may ask.
-func (c *apiCall) answer(route apiRoute) (err error) {
-	if !route.open {
-		if c.grant, err = c.Guard.Identify(c.r); err != nil {
+	c := &apiCall{Server: s, w: w, r: r, path: path}
+	if !route.Open {
+		if c.grant, err = s.Guard.Identify(r); err != nil {
 			return err
 		}
 	}
-	return route.serve(c)
-}
-
-// match returns what the stars stand for.
-func (a apiRoute) match(segments []string) ([]string, bool) {
-	pattern := strings.Split(a.path, "/")
-	if len(pattern) != len(segments) {
-		return nil, false
-	}
-	var values []string
-	for i, want := range pattern {
-		switch {
-		case want == "*":
-			values = append(values, segments[i])
-		case want != segments[i]:
-			return nil, false
-		}
-	}
-	return values, true
+	return route.Serve(c)
 }
 
 // reply answers with JSON.
-func (c *apiCall) reply(status int, value any) error { return answer.JSON(c.w, status, value) }
+func (c *apiCall) reply(status int, value any) error { return c.lists.JSON(c.w, status, value) }
 
 // read reads the JSON of a request.
-func (c *apiCall) read(value any) error { return answer.Read(c.w, c.r, maxBody, value) }
+func (c *apiCall) read(value any) error { return c.bodies.Read(c.w, c.r, maxBody, value) }
 
 // query returns the parameters of a request, which has no others than those
 // allowed, and each once.

@@ -12,11 +12,11 @@ import (
 // may fetch it, or nothing.
 func (s *Server) serveArtifact(w http.ResponseWriter, r *http.Request, path []string, store http.Handler) error {
 	if len(path) != 4 && len(path) != 5 {
-		return errNothing
+		return answer.ErrNothing
 	}
 	ref, err := source.ParseReference(strings.Join(path[:3], "/"))
 	if err != nil {
-		return errNothing
+		return answer.ErrNothing
 	}
 	if err := reads(w, r); err != nil {
 		return err

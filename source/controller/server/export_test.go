@@ -12,7 +12,7 @@ func (s *Server) MakeFiles() (end func()) {
 func APIRoutes() []string {
 	var list []string
 	for _, r := range apiRoutes {
-		list = append(list, r.method+" "+r.path)
+		list = append(list, r.Method+" "+r.Path)
 	}
 	return list
 }

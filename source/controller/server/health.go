@@ -42,7 +42,7 @@ var profiles = map[string]http.HandlerFunc{
 // serveProfile answers with profiles of the process.
 func (s *Server) serveProfile(w http.ResponseWriter, r *http.Request, path []string) error {
 	if len(path) != 2 || path[0] != "pprof" {
-		return errNothing
+		return answer.ErrNothing
 	}
 	if err := reads(w, r); err != nil {
 		return err
@@ -62,7 +62,7 @@ func (s *Server) serveProfile(w http.ResponseWriter, r *http.Request, path []str
 	case !special:
 		serve = pprof.Handler(name).ServeHTTP
 	case serve == nil:
-		return errNothing
+		return answer.ErrNothing
 	}
 	serve(w, r)
 	return nil

@@ -163,6 +163,9 @@ func TestHostileRequests(t *testing.T) {
 		if resp.StatusCode != tt.want || (body == "content") != (tt.want == 200) {
 			t.Errorf("%s: %d %q, want %d", what, resp.StatusCode, body, tt.want)
 		}
+		if tt.want >= 401 && tt.want <= 404 && resp.Header.Get("Cache-Control") != "no-store" {
+			t.Errorf("%s: caches may keep the answer: %q", what, resp.Header.Get("Cache-Control"))
+		}
 		if strings.Contains(body, "0123456789abcdef") {
 			t.Errorf("%s: the answer has a token: %q", what, body)
 		}

@@ -136,6 +136,7 @@ func (s *Server) serveMetrics(w http.ResponseWriter, r *http.Request) error {
 		}
 	}
 	w.Header().Set("X-Content-Type-Options", "nosniff")
+	w.Header().Set("Cache-Control", "no-store")
 	r = r.Clone(r.Context())
 	r.Header.Del("Accept") // the text format
 	a := answer.Writing(w)

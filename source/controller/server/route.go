@@ -66,8 +66,6 @@ func (s *site) route(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-var errNothing = answer.Refuse(http.StatusNotFound, "there is nothing at this path")
-
 // reads refuses methods that do not read.
 func reads(w http.ResponseWriter, r *http.Request) error {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {

@@ -71,7 +71,9 @@ type Server struct {
 	metrics  metrics
 	history  history
 	files    shelf
-	refusals answer.Rate // of lines about callers that were refused
+	lists    answer.Budget // of answers
+	bodies   answer.Budget // of requests
+	refusals answer.Rate   // of lines about callers that were refused
 }
 
 const (
