@@ -12,6 +12,9 @@ const (
 	parameter = "token" // of the query
 )
 
+// credentialHeaders are those that say who the caller is, or may.
+var credentialHeaders = [...]string{"Authorization", "Cookie", "Referer"}
+
 // Credentials are what a request said of its caller.
 type Credentials struct {
 	bearer, basic, path, query string
@@ -50,6 +53,9 @@ func Take(r *http.Request) *Credentials {
 	if c, ok := r.Context().Value(credentialsKey{}).(*Credentials); ok {
 		return c
 	}
+	if !carries(r) {
+		return &none
+	}
 	c := &Credentials{}
 	c.takeHeaders(r)
 	c.takeQuery(r.URL)
@@ -63,6 +69,21 @@ func Take(r *http.Request) *Credentials {
 	return c
 }
 
+// none are the credentials of a request that has none; nobody changes them.
+var none Credentials
+
+// carries reports whether a request may have credentials. Of one that has none,
+// most of them where nobody is asked, nothing is changed however often it is looked at.
+func carries(r *http.Request) bool {
+	for _, name := range credentialHeaders {
+		if r.Header[name] != nil {
+			return true
+		}
+	}
+	u := r.URL
+	return u.RawQuery != "" || strings.Contains(u.Path, firstPart)
+}
+
 func (c *Credentials) takeHeaders(r *http.Request) {
 	if text := r.Header.Get("Authorization"); text != "" {
 		scheme, token, _ := strings.Cut(text, " ")
@@ -74,8 +95,8 @@ func (c *Credentials) takeHeaders(r *http.Request) {
 		c.unreadable = c.basic == "" && c.bearer == ""
 	}
 	c.cookies = strings.Join(r.Header["Cookie"], "; ")
-	for _, name := range []string{"Authorization", "Cookie", "Referer"} {
-		r.Header.Del(name)
+	for _, name := range credentialHeaders {
+		delete(r.Header, name)
 	}
 }
 

@@ -22,8 +22,28 @@ type conn struct {
 	release  func() // its place among the connections, once
 
 	mu      sync.Mutex
-	writing int           // writes under way
+	reading int // reads under way
+	read    deadline
+	writing int // writes under way
+	write   deadline
 	hurry   time.Duration // less than patience, as a deadline has it; 0 for none
+}
+
+// A deadline is that of reads or of writes; the zero time stands for none. What
+// the runtime has is never later, but while none is under way.
+type deadline struct {
+	until time.Time
+	set   time.Time // that the runtime has
+}
+
+// nearer reports whether the runtime has to be told.
+func (d *deadline) nearer() bool {
+	return !d.until.IsZero() && (d.set.IsZero() || d.until.Before(d.set))
+}
+
+// early reports whether an error is that of a deadline that came before its time.
+func (d *deadline) early(err error) bool {
+	return err != nil && errors.Is(err, os.ErrDeadlineExceeded) && (d.until.IsZero() || time.Now().Before(d.until))
 }
 
 func (c *conn) Close() error {
@@ -44,6 +64,61 @@ func (c *conn) SetDeadline(t time.Time) error {
 	return errors.Join(c.SetReadDeadline(t), c.SetWriteDeadline(t))
 }
 
+func (c *conn) SetReadDeadline(t time.Time) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.read.until = t
+	if c.reading == 0 || !c.read.nearer() {
+		return nil // the next read has it set, or that under way when the one before has come
+	}
+	return c.setRead()
+}
+
+// setRead tells the runtime of the deadline of reads. It is called with the lock held.
+func (c *conn) setRead() error {
+	c.read.set = c.read.until
+	return c.Conn.SetReadDeadline(c.read.until)
+}
+
+// Read takes what comes before the deadline.
+func (c *conn) Read(p []byte) (int, error) {
+	if err := c.beginRead(); err != nil {
+		return 0, err
+	}
+	for {
+		n, err := c.Conn.Read(p)
+		if n > 0 || !c.readAgain(err) {
+			return n, err
+		}
+	}
+}
+
+// beginRead prepares a read, unless its time is over: so net/http ends one that
+// has not begun.
+func (c *conn) beginRead() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.read.nearer() {
+		if !time.Now().Before(c.read.until) {
+			return os.ErrDeadlineExceeded
+		}
+		c.setRead() // what is wrong with it the read tells
+	}
+	c.reading++
+	return nil
+}
+
+// readAgain ends a read, unless it goes on.
+func (c *conn) readAgain(err error) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.read.early(err) {
+		return c.setRead() == nil
+	}
+	c.reading--
+	return false
+}
+
 func (c *conn) SetWriteDeadline(t time.Time) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -54,12 +129,17 @@ func (c *conn) SetWriteDeadline(t time.Time) error {
 	if c.writing == 0 {
 		return nil // the next write has it set
 	}
-	return c.extend()
+	c.extend()
+	return c.setWrite()
 }
 
 // extend gives the other side time to take something. It is called with the lock held.
-func (c *conn) extend() error {
-	return c.Conn.SetWriteDeadline(time.Now().Add(cmp.Or(c.hurry, c.patience)))
+func (c *conn) extend() { c.write.until = time.Now().Add(cmp.Or(c.hurry, c.patience)) }
+
+// setWrite tells the runtime of the deadline of writes. It is called with the lock held.
+func (c *conn) setWrite() error {
+	c.write.set = c.write.until
+	return c.Conn.SetWriteDeadline(c.write.until)
 }
 
 // begin prepares a write. What is wrong with it the write tells.
@@ -67,22 +147,37 @@ func (c *conn) begin() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.writing++
-	c.extend()
+	if c.extend(); c.write.nearer() {
+		c.setWrite()
+	}
 }
 
-// again ends a write that moved n bytes, and reports whether it goes on: it failed
-// for want of time.
+// again ends a write that moved n bytes, unless it goes on: it failed for want of
+// time, and something was taken, or there is time left.
 func (c *conn) again(n int64, err error) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if n > 0 && c.hurry >= 0 && err != nil {
+		c.extend()
+	}
+	if c.write.early(err) {
+		return c.setWrite() == nil
+	}
 	c.writing--
-	return err != nil && n > 0 && c.hurry >= 0 && errors.Is(err, os.ErrDeadlineExceeded)
+	return false
+}
+
+// end ends a write that was to go on.
+func (c *conn) end() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.writing--
 }
 
 func (c *conn) Write(p []byte) (int, error) {
+	c.begin()
 	total := 0
 	for {
-		c.begin()
 		n, err := c.Conn.Write(p[total:])
 		total += n
 		if !c.again(int64(n), err) {
@@ -99,14 +194,15 @@ func (c *conn) ReadFrom(r io.Reader) (int64, error) {
 		return io.Copy(struct{ io.Writer }{c}, r)
 	}
 	var total int64
+	c.begin()
 	for {
-		c.begin()
 		n, err := to.ReadFrom(r)
 		total += n
 		if !c.again(n, err) {
 			return total, err
 		}
 		if err := f.rewind(total); err != nil {
+			c.end()
 			return total, err
 		}
 	}
