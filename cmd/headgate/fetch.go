@@ -154,6 +154,7 @@ type row struct {
 	verified source.Verification
 	report   source.Report
 	err      error
+	refused  bool // by the server that keeps the object: nothing was done, and it is as it was
 }
 
 func (r *row) fail(err error) {

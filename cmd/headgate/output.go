@@ -218,15 +218,23 @@ func printTable(w io.Writer, rows []*row, wide bool) error {
 		if a := r.object.Artifact(); a != nil {
 			revision, size, digest = cmp.Or(revision, a.Revision), humanSize(a.Size), shortDigest(a.Digest)
 		}
-		ready := "False"
-		if r.err == nil {
-			ready = "True"
-		}
 		line([]string{
-			r.object.Head().String(), ready, cmp.Or(string(r.outcome), "-"), redact.String(cmp.Or(revision, "-")), size, redact.String(digest),
+			r.object.Head().String(), r.ready(), cmp.Or(string(r.outcome), "-"), redact.String(cmp.Or(revision, "-")), size, redact.String(digest),
 		}, redact.String(cmp.Or(r.why, "-")))
 	}
 	return t.Flush()
+}
+
+// ready tells whether what the object asked for was done, True or False; of one that
+// a server refused to look at, what its status says.
+func (r *row) ready() string {
+	switch {
+	case r.refused:
+		return cmp.Or(r.object.Common().Condition(source.ReadyCondition).Status, "Unknown")
+	case r.err != nil:
+		return "False"
+	}
+	return "True"
 }
 
 // shortDigest abbreviates ALGORITHM:HEX for people.

@@ -164,7 +164,8 @@ func (r *row) reconcileBy(ctx context.Context, k *keptServer, ref source.Referen
 	s, err := k.run(ctx, ref)
 	var refused *api.Problem
 	if errors.As(err, &refused) {
-		err = &toldError{strings.TrimLeft(strings.TrimPrefix(refused.Reason, ref.String()), ": "), nil}
+		r.err, r.refused = &toldError{strings.TrimLeft(strings.TrimPrefix(refused.Error(), ref.String()), ": "), nil}, true
+		return
 	}
 	if err != nil {
 		r.fail(err)

@@ -10,7 +10,7 @@ import (
 // advice says what to do about answers that do not say it themselves.
 var advice = map[int]string{
 	http.StatusBadRequest:         "perhaps the server speaks TLS alone: try https://",
-	http.StatusUnauthorized:       "the server wants to know who calls: give a token of its file by --token-file or the variable HEADGATE_TOKEN",
+	http.StatusUnauthorized:       "the server does not know who calls: give a token of its file that has not expired by --token-file or the variable HEADGATE_TOKEN",
 	http.StatusForbidden:          "the token does not allow this: give another by --token-file or the variable HEADGATE_TOKEN, or have its entry in the file of the server changed",
 	http.StatusServiceUnavailable: "the server is starting or shutting down: try again",
 }
