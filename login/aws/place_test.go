@@ -1,13 +1,14 @@
 package aws
 
 import (
-	"net/url"
 	"strings"
 	"testing"
+
+	"github.com/headgate-io/headgate/login/internal/logintest"
 )
 
 func TestPlaces(t *testing.T) {
-	for u, want := range map[string]place{
+	logintest.Places(t, placeOf, map[string]place{
 		"oci://123456789012.dkr.ecr.us-east-1.amazonaws.com/app":                {registry, "us-east-1", false, false, ""},
 		"oci://123456789012.dkr.ecr.us-east-1.amazonaws.com:443/a/b/c":          {registry, "us-east-1", false, false, ""},
 		"oci://123456789012.DKR.ECR.us-east-1.AmazonAWS.com/app":                {registry, "us-east-1", false, false, ""},
@@ -42,15 +43,7 @@ func TestPlaces(t *testing.T) {
 			"sts-fips.us-gov-west-1.amazonaws.com"},
 		"s3://s3.eu-west-1.amazonaws.com/b?sts=https://vpce-1a-2b.sts.eu-west-1.vpce.amazonaws.com": {buckets, "eu-west-1", false, false,
 			"vpce-1a-2b.sts.eu-west-1.vpce.amazonaws.com"},
-	} {
-		parsed, err := url.Parse(u)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got, err := placeOf(parsed); got != want || err != nil {
-			t.Errorf("%s: %+v, %v", u, got, err)
-		}
-	}
+	})
 }
 
 // strangers are hosts that look like those of AWS.
@@ -123,50 +116,27 @@ var strangers = []string{
 	"",
 }
 
-func TestStrangers(t *testing.T) {
-	for _, s := range strangers {
-		u, err := url.Parse(s)
-		if err != nil {
-			continue // no URL reaches a login that is none
-		}
-		if at, err := placeOf(u); err == nil {
-			t.Errorf("%s is taken for %+v", s, at)
-		}
-	}
-}
+func TestStrangers(t *testing.T) { logintest.Strangers(t, placeOf, strangers) }
 
 // FuzzPlace checks that a host whose login is shown anything is one below a
-// domain of AWS, and is what a client would connect to.
+// domain of AWS, in the region that its credentials are for.
 func FuzzPlace(f *testing.F) {
-	for _, s := range strangers {
-		f.Add(s)
-	}
-	f.Add("oci://123456789012.dkr.ecr.eu-isoe-west-1.cloud.adc-e.uk/app")
-	f.Add("https://git-codecommit.eu-west-1.amazonaws.com/v1/repos/app")
-	f.Fuzz(func(t *testing.T, s string) {
-		u, err := url.Parse(s)
-		if err != nil {
-			return
+	domains := []string{"amazonaws.com", "amazonaws.com.cn", "amazonaws.eu", "c2s.ic.gov", "sc2s.sgov.gov", "csp.hci.ic.gov",
+		"cloud.adc-e.uk", "on.aws", "on.amazonwebservices.com.cn", "ecr.aws", "aws.com"}
+	good := func(at place, scheme, host string) bool {
+		if scheme != "oci" && scheme != "https" && scheme != "s3" {
+			return false
 		}
-		at, err := placeOf(u)
-		if err != nil {
-			return
-		}
-		host := strings.ToLower(strings.TrimSuffix(u.Host, ":443"))
-		good := false
-		for _, domain := range []string{"amazonaws.com", "amazonaws.com.cn", "amazonaws.eu", "c2s.ic.gov", "sc2s.sgov.gov", "csp.hci.ic.gov",
-			"cloud.adc-e.uk", "on.aws", "on.amazonwebservices.com.cn", "ecr.aws", "aws.com"} {
+		for _, domain := range domains {
 			rest, ok := strings.CutSuffix(host, "."+domain)
 			regional := strings.HasSuffix(rest, "."+at.region) || at.service == buckets && (at.issuer != "" || rest == "s3" || strings.HasSuffix(strings.TrimSuffix(rest, ".vpce"), at.region))
-			good = good || ok && rest != "" && (at.service == gallery || regional)
-		}
-		if !good || u.User != nil || u.Port() != "" && u.Port() != "443" || u.Scheme != "oci" && u.Scheme != "https" && u.Scheme != "s3" {
-			t.Errorf("%q is taken for %+v", s, at)
-		}
-		for i := range len(host) {
-			if c := host[i]; c >= 0x80 || c <= ' ' || strings.IndexByte(`/\@?#%:[]`, c) >= 0 {
-				t.Errorf("%q has %q in its host", s, c)
+			if ok && rest != "" && (at.service == gallery || regional) {
+				return true
 			}
 		}
-	})
+		return false
+	}
+	logintest.FuzzPlace(f, placeOf, good, append(strangers,
+		"oci://123456789012.dkr.ecr.eu-isoe-west-1.cloud.adc-e.uk/app",
+		"https://git-codecommit.eu-west-1.amazonaws.com/v1/repos/app")...)
 }

@@ -1,15 +1,16 @@
 package azure
 
 import (
-	"net/url"
 	"strings"
 	"testing"
+
+	"github.com/headgate-io/headgate/login/internal/logintest"
 )
 
 func TestPlaces(t *testing.T) {
 	const public, scope = "https://login.microsoftonline.com/", "https://containerregistry.azure.net/.default"
 	const blobs = "https://storage.azure.com/.default"
-	for u, want := range map[string]place{
+	logintest.Places(t, placeOf, map[string]place{
 		"oci://acme.azurecr.io/app":                   {scope, public, "acme.azurecr.io"},
 		"oci://ACME.AzureCR.io:443/a/b":               {scope, public, "acme.azurecr.io"},
 		"oci://acme-h4sh.azurecr.io/app":              {scope, public, "acme-h4sh.azurecr.io"},
@@ -26,15 +27,7 @@ func TestPlaces(t *testing.T) {
 		"azblob://acme.blob.core.chinacloudapi.cn/c":      {blobs, "https://login.chinacloudapi.cn/", ""},
 		"azblob://acme.blob.core.usgovcloudapi.net/c":     {blobs, "https://login.microsoftonline.us/", ""},
 		"azblob://acme.blob.core.cloudapi.de/c":           {blobs, "https://login.microsoftonline.de/", ""},
-	} {
-		parsed, err := url.Parse(u)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got, err := placeOf(parsed); got != want || err != nil {
-			t.Errorf("%s: %+v, %v", u, got, err)
-		}
-	}
+	})
 }
 
 // strangers are hosts that look like those of Azure.
@@ -84,46 +77,26 @@ var strangers = []string{
 	"http://acme.blob.core.windows.net/app",
 }
 
-func TestStrangers(t *testing.T) {
-	for _, s := range strangers {
-		u, err := url.Parse(s)
-		if err != nil {
-			continue // no URL reaches a login that is none
-		}
-		if at, err := placeOf(u); err == nil {
-			t.Errorf("%s is taken for %+v", s, at)
-		}
-	}
-}
+func TestStrangers(t *testing.T) { logintest.Strangers(t, placeOf, strangers) }
 
-// FuzzPlace checks that a token goes to one name below a domain of Azure only,
-// which is what a client would connect to.
+// FuzzPlace checks that a token goes to one name below a domain of Azure only.
 func FuzzPlace(f *testing.F) {
-	for _, s := range strangers {
-		f.Add(s)
+	good := func(at place, scheme, host string) bool {
+		_, domain, _ := strings.Cut(host, ".")
+		switch scheme {
+		case "oci":
+			return map[string]bool{"azurecr.io": true, "azurecr.cn": true, "azurecr.de": true, "azurecr.us": true}[domain] && at.registry == host
+		case "https":
+			return (domain == "visualstudio.com" || host == "dev.azure.com") && at.registry == ""
+		default:
+			return scheme == "azblob" && at.registry == "" && at.scope == accounts && isAccount(domain)
+		}
 	}
-	f.Add("oci://acme.azurecr.io/app")
-	f.Add("https://old.visualstudio.com/app")
-	f.Add("azblob://acme.blob.core.windows.net/c")
-	f.Add("azblob://acme.z42.blob.storage.azure.net/c")
-	f.Fuzz(func(t *testing.T, s string) {
-		u, err := url.Parse(s)
-		if err != nil {
-			return
-		}
-		at, err := placeOf(u)
-		if err != nil {
-			return
-		}
-		host := strings.ToLower(strings.TrimSuffix(u.Host, ":443"))
-		name, domain, _ := strings.Cut(host, ".")
-		good := map[string]bool{"azurecr.io": true, "azurecr.cn": true, "azurecr.de": true, "azurecr.us": true}[domain] && u.Scheme == "oci" && at.registry == host ||
-			(domain == "visualstudio.com" || host == "dev.azure.com") && u.Scheme == "https" && at.registry == "" ||
-			u.Scheme == "azblob" && at.registry == "" && at.scope == accounts && isAccount(domain)
-		if !good || u.User != nil || strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-") != "" {
-			t.Errorf("%q is taken for %+v", s, at)
-		}
-	})
+	logintest.FuzzPlace(f, placeOf, good, append(strangers,
+		"oci://acme.azurecr.io/app",
+		"https://old.visualstudio.com/app",
+		"azblob://acme.blob.core.windows.net/c",
+		"azblob://acme.z42.blob.storage.azure.net/c")...)
 }
 
 func isAccount(domain string) bool {

@@ -1,34 +1,27 @@
 package gcp
 
 import (
-	"net/url"
 	"strings"
 	"testing"
+
+	"github.com/headgate-io/headgate/login/internal/logintest"
 )
 
-func TestUniverses(t *testing.T) {
-	for u, want := range map[string]string{
-		"oci://gcr.io/project/app":                                  googleCloud,
-		"oci://eu.gcr.io/project/app":                               googleCloud,
-		"oci://EU.GCR.io:443/project/app":                           googleCloud,
-		"oci://europe-west1-docker.pkg.dev/project/repo/app":        googleCloud,
-		"oci://us-docker.pkg.dev/project/repo/app":                  googleCloud,
-		"oci://docker.s3nsregistry.fr/project/repo/app":             s3nsCloud,
-		"oci://u-france-east1-docker.s3nsregistry.fr/project/r/app": s3nsCloud,
-		"gs://storage.googleapis.com/bucket":                        googleCloud,
-		"gs://Storage.GoogleAPIs.com:443/bucket":                    googleCloud,
-		"gs://storage.me-central2.rep.googleapis.com/bucket":        googleCloud,
-		"gs://storage-own.p.googleapis.com/bucket":                  googleCloud,
-		"gs://storage.s3nsapis.fr/bucket":                           s3nsCloud,
-	} {
-		parsed, err := url.Parse(u)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got, err := placeOf(parsed); got.universe != want || err != nil {
-			t.Errorf("%s: %s, %v", u, got, err)
-		}
-	}
+func TestPlaces(t *testing.T) {
+	logintest.Places(t, placeOf, map[string]place{
+		"oci://gcr.io/project/app":                                  {googleCloud, scope, false},
+		"oci://eu.gcr.io/project/app":                               {googleCloud, scope, false},
+		"oci://EU.GCR.io:443/project/app":                           {googleCloud, scope, false},
+		"oci://europe-west1-docker.pkg.dev/project/repo/app":        {googleCloud, scope, false},
+		"oci://us-docker.pkg.dev/project/repo/app":                  {googleCloud, scope, false},
+		"oci://docker.s3nsregistry.fr/project/repo/app":             {s3nsCloud, scope, false},
+		"oci://u-france-east1-docker.s3nsregistry.fr/project/r/app": {s3nsCloud, scope, false},
+		"gs://storage.googleapis.com/bucket":                        {googleCloud, bucketScope, true},
+		"gs://Storage.GoogleAPIs.com:443/bucket":                    {googleCloud, bucketScope, true},
+		"gs://storage.me-central2.rep.googleapis.com/bucket":        {googleCloud, bucketScope, true},
+		"gs://storage-own.p.googleapis.com/bucket":                  {googleCloud, bucketScope, true},
+		"gs://storage.s3nsapis.fr/bucket":                           {s3nsCloud, bucketScope, true},
+	})
 }
 
 // strangers are hosts that look like those of Google Cloud.
@@ -83,51 +76,27 @@ var strangers = []string{
 	"",
 }
 
-func TestStrangers(t *testing.T) {
-	for _, s := range strangers {
-		u, err := url.Parse(s)
-		if err != nil {
-			continue // no URL reaches a login that is none
-		}
-		if at, err := placeOf(u); err == nil {
-			t.Errorf("%s is taken for one of %s", s, at.universe)
-		}
-	}
-}
+func TestStrangers(t *testing.T) { logintest.Strangers(t, placeOf, strangers) }
 
-// FuzzUniverse checks that a token goes to hosts of the clouds only, which are
-// what a client would connect to.
-func FuzzUniverse(f *testing.F) {
-	for _, s := range strangers {
-		f.Add(s)
-	}
-	f.Add("oci://eu.gcr.io/app")
-	f.Add("oci://us-docker.pkg.dev/app")
-	f.Add("oci://docker.s3nsregistry.fr/app")
-	f.Add("gs://storage.googleapis.com/b")
-	f.Add("gs://storage.a.rep.googleapis.com/b")
-	f.Add("gs://storage-a.p.googleapis.com/b")
-	f.Fuzz(func(t *testing.T, s string) {
-		u, err := url.Parse(s)
-		if err != nil {
-			return
+// FuzzPlace checks that a token goes to hosts of the cloud that issued it only.
+func FuzzPlace(f *testing.F) {
+	good := func(at place, scheme, host string) bool {
+		if at.bucket != (scheme == "gs") || (at.universe == s3nsCloud) != strings.HasSuffix(host, ".fr") {
+			return false
 		}
-		at, err := placeOf(u)
-		if err != nil {
-			return
-		}
-		host := strings.ToLower(strings.TrimSuffix(u.Host, ":443"))
 		name, domain, _ := strings.Cut(host, ".")
-		good := host == "gcr.io" || domain == "gcr.io" || domain == "pkg.dev" && strings.HasSuffix(name, "-docker") ||
-			domain == "s3nsregistry.fr" && (name == "docker" || strings.HasSuffix(name, "-docker"))
-		if u.Scheme == "gs" {
-			_, regional := strings.CutSuffix(domain, ".rep.googleapis.com")
-			good = name == "storage" && (domain == "googleapis.com" || domain == "s3nsapis.fr" || regional) ||
+		if scheme == "gs" {
+			return name == "storage" && (domain == "googleapis.com" || domain == "s3nsapis.fr" || strings.HasSuffix(domain, ".rep.googleapis.com")) ||
 				strings.HasPrefix(name, "storage-") && domain == "p.googleapis.com"
 		}
-		if !good || u.User != nil || at.bucket != (u.Scheme == "gs") || !at.bucket && u.Scheme != "oci" ||
-			strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-") != "" || (at.universe == s3nsCloud) != strings.HasSuffix(host, ".fr") {
-			t.Errorf("%q is taken for one of %s", s, at.universe)
-		}
-	})
+		return scheme == "oci" && (host == "gcr.io" || domain == "gcr.io" || domain == "pkg.dev" && strings.HasSuffix(name, "-docker") ||
+			domain == "s3nsregistry.fr" && (name == "docker" || strings.HasSuffix(name, "-docker")))
+	}
+	logintest.FuzzPlace(f, placeOf, good, append(strangers,
+		"oci://eu.gcr.io/app",
+		"oci://us-docker.pkg.dev/app",
+		"oci://docker.s3nsregistry.fr/app",
+		"gs://storage.googleapis.com/b",
+		"gs://storage.a.rep.googleapis.com/b",
+		"gs://storage-a.p.googleapis.com/b")...)
 }

@@ -1,5 +1,6 @@
-// Package logintest is what the tests of logins share: a clock, and fetches of
-// a GitRepository or OCIRepository that go through a login.
+// Package logintest is what the tests of logins share: a clock, fetches of a
+// GitRepository or OCIRepository that go through a login, and checks of the
+// hosts that a provider takes for its own.
 package logintest
 
 import (
