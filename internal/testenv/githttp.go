@@ -62,6 +62,12 @@ type Request struct {
 	Status        int // of the answer, 0 until there is one; a Git server does not record it
 }
 
+// gitBackend is the path of git http-backend, which git is asked for once.
+var gitBackend = sync.OnceValues(func() (string, error) {
+	dir, err := exec.Command("git", "--exec-path").Output()
+	return filepath.Join(strings.TrimSpace(string(dir)), "git-http-backend"), err
+})
+
 // ServeHTTP serves a repository as /repo.git by git http-backend until the test ends.
 func ServeHTTP(t testing.TB, c HTTP, repo *Repo) *Server {
 	t.Helper()
@@ -71,10 +77,9 @@ func ServeHTTP(t testing.TB, c HTTP, repo *Repo) *Server {
 // ServeAll is [ServeHTTP] for several repositories, each by its path below the server.
 func ServeAll(t testing.TB, c HTTP, repos map[string]*Repo) *Server {
 	t.Helper()
-	dir, err := exec.Command("git", "--exec-path").Output()
+	backend, err := gitBackend()
 	check(t, err)
-	s := &Server{config: c, repos: repos, env: GitEnv(t), breaker: newBreaker(c.Defect)}
-	s.backend = filepath.Join(strings.TrimSpace(string(dir)), "git-http-backend")
+	s := &Server{config: c, repos: repos, env: GitEnv(t), backend: backend, breaker: newBreaker(c.Defect)}
 	h := httptest.NewUnstartedServer(http.HandlerFunc(s.serve))
 	h.Listener = &countingListener{h.Listener, s}
 	h.Config.ErrorLog = quiet

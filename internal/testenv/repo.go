@@ -38,7 +38,7 @@ func NewRepo(t testing.TB) *Repo {
 func NewRepoIn(t testing.TB, format string) *Repo {
 	t.Helper()
 	r := &Repo{Dir: filepath.Join(t.TempDir(), "repo.git"), t: t, env: GitEnv(t)}
-	r.run(nil, nil, "init", "-q", "--bare", "-b", "main", "--object-format="+format, r.Dir)
+	r.run(nil, nil, "init", "-q", "--bare", "--template=", "-b", "main", "--object-format="+format, r.Dir)
 	return r
 }
 
