@@ -213,7 +213,7 @@ func TestFollowNewest(t *testing.T) {
 	if !errors.Is(err, errEnough) {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	err = r.client("token-of-shop-001").FollowEvents(ctx, api.EventQuery{Limit: 1}, func(e api.Event) error {
 		if e.InvolvedObject.Namespace != "shop" {

@@ -157,7 +157,7 @@ func runLine(ctx context.Context, r *job.Reaper, line string) error {
 
 // childless waits until this process has no child, and says so.
 func childless() string {
-	deadline := time.Now().Add(10 * time.Second)
+	deadline := time.Now().Add(patience)
 	for {
 		err := unix.Waitid(unix.P_ALL, 0, nil, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil)
 		if errors.Is(err, unix.ECHILD) {
