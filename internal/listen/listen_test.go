@@ -195,6 +195,17 @@ func TestProblems(t *testing.T) {
 	}
 }
 
+// TestFloodOfProblems has who can connect fill no log.
+func TestFloodOfProblems(t *testing.T) {
+	d := open(t, listen.Config{}, listen.Service{Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("defect") })})
+	for range 100 {
+		ask(t, d.dial(t), "GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+	}
+	if lines := strings.Count(d.problems(), "\n"); lines < 20 || lines > 60 {
+		t.Errorf("%d lines", lines)
+	}
+}
+
 // TestGrace lets answers end that have begun, and cuts off what takes too long.
 func TestGrace(t *testing.T) {
 	begun, goOn := make(chan bool), make(chan bool)

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/headgate-io/headgate/internal/answer"
 	"github.com/headgate-io/headgate/internal/redact"
 )
 
@@ -18,7 +19,7 @@ type Service struct {
 	Handler http.Handler
 	Request time.Duration               // for a request to come, its head and its body
 	Grace   time.Duration               // for answers when it ends
-	Problem func(text string)           // is told what is wrong with connections, fit for a log
+	Problem func(text string)           // is told what is wrong with connections, fit for a log, as often as an answer.Rate allows
 	Stop    func(context.Context) error // ends what the handler has under way, within the grace; nil for nothing
 }
 
@@ -32,7 +33,7 @@ func (s Service) Serve(ctx context.Context, at ...net.Listener) error {
 		IdleTimeout:    idleTime,
 		MaxHeaderBytes: maxHeaderBytes,
 		HTTP2:          &http.HTTP2Config{MaxConcurrentStreams: maxStreams},
-		ErrorLog:       log.New(problems(s.Problem), "", 0),
+		ErrorLog:       log.New(&problems{tell: s.Problem}, "", 0),
 		ConnContext:    trust,
 	}
 	ended := make(chan error, len(at))
@@ -61,11 +62,23 @@ func (s Service) Serve(ctx context.Context, at ...net.Listener) error {
 }
 
 // problems takes what net/http says of connections, a line or more at a time.
-type problems func(text string)
+// Who can connect can cause any number of them.
+type problems struct {
+	tell func(text string)
+	rate answer.Rate
+}
 
-func (p problems) Write(line []byte) (int, error) {
+func (p *problems) Write(line []byte) (int, error) {
+	others, ok := p.rate.Allow(time.Now())
+	if !ok {
+		return len(line), nil
+	}
 	first, _, _ := strings.Cut(string(line), "\n") // a panic has a stack below
-	p(redact.String(strings.TrimPrefix(first, "http: ")))
+	text := redact.String(strings.TrimPrefix(first, "http: "))
+	if others > 0 {
+		text = fmt.Sprintf("%s; and %d others", text, others)
+	}
+	p.tell(text)
 	return len(line), nil
 }
 
