@@ -45,7 +45,7 @@ func TestDeadlines(t *testing.T) {
 						}
 					}
 				}
-				c.SetReadDeadline(time.Now().Add(time.Second)) // of a read before, which succeeded
+				c.SetReadDeadline(time.Now().Add(2 * time.Second)) // of a read before, which succeeded
 				go theirs.Write([]byte("x"))
 				if _, err := c.Read(make([]byte, 1)); err != nil {
 					t.Fatal(err)
