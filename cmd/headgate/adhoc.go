@@ -46,7 +46,10 @@ func (p *program) prepare(ctx context.Context, f *sourceFlags, args []string) (*
 	if err != nil {
 		return nil, nil, err
 	}
-	if len(objects) == 0 && s.bad == nil {
+	switch {
+	case len(objects) == 0 && s.bad != nil:
+		return nil, nil, &exitError{exitUsage, s.bad}
+	case len(objects) == 0:
 		return nil, nil, usage("no objects in %s", strings.Join(f.files, ", "))
 	}
 	return s, objects, nil

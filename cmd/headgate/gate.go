@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -113,6 +114,13 @@ Exit codes: 0 done, 1 it was refused or the test runner was not reached, 2 usage
 	return c
 }
 
+// helps is what to do about answers of a test runner, by their status.
+var helps = map[int]string{
+	401: "the test runner does not know who calls: give a token of its file that has not expired by --token-file or the variable HEADGATE_TOKEN",
+	403: "the token does not allow this: give another by --token-file or the variable HEADGATE_TOKEN, or have its entry in the file of the test runner changed",
+	404: "there are no gates at this address: name a test runner by --server",
+}
+
 // runGate runs a command about gates.
 func (p *program) runGate(ctx context.Context, verb gateVerb, f *gateFlags, args []string) error {
 	if f.output != "" && !slices.Contains(gateFormats, f.output) {
@@ -131,8 +139,9 @@ func (p *program) runGate(ctx context.Context, verb gateVerb, f *gateFlags, args
 		return &exitError{exitUsage, err}
 	case errors.Is(err, syscall.ECONNREFUSED):
 		err = fmt.Errorf("%w: there is no test runner; start one by headgate tester, or name it by --server", err)
-	case refused != nil && refused.Status == 404:
-		err = fmt.Errorf("%w: name a test runner by --server", err)
+	case refused != nil && helps[refused.Status] != "":
+		operation, _ := strings.CutSuffix(err.Error(), refused.Error())
+		err = fmt.Errorf("%sstatus %d %s: %s", operation, refused.Status, http.StatusText(refused.Status), helps[refused.Status])
 	}
 	return failed(err)
 }
