@@ -44,7 +44,7 @@ type Controller struct {
 	// Origin returns the origin of an object. Its error is for an object of a kind it does not know.
 	Origin func(source.Object, source.Env) (source.Origin, error)
 
-	Runs    int // reconciliations at a time; default 256
+	Runs    int // reconciliations at a time, besides those that take long; default 256
 	PerHost int // of them with one upstream host; default 16
 	Fetches int // contents that are fetched and packed at a time, half of them from one host at most; default 2 for each CPU
 

@@ -44,7 +44,9 @@
 // at most Fetches contents are open, half of them from one host. Waiting for the latter
 // is not charged against spec.timeout. No host gets more of either than twice as many as
 // are free, and hosts whose last run failed have half of either together: however many
-// of them stall, and with however many objects, the others go on.
+// of them stall, and with however many objects, the others go on. What takes longer than
+// 10 s counts for its host but not for others, who have its place meanwhile; at most four
+// times as many are then under way.
 //
 // # What an object is
 //

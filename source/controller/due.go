@@ -67,21 +67,32 @@ func (c *Controller) pump() {
 		}
 		c.enter(e)
 	}
+	c.runs.lend(now)
+	c.fetches.lend(now)
+	c.letIn(now)
 	for {
-		e, ok := c.runs.next(func(e *entry, host string) bool {
+		e, s := c.runs.next(now, func(e *entry, host string) bool {
 			if e.line != host { // it is in another line now
 				return false
 			}
 			e.inLine = false
 			return e.state == queued
 		})
-		if !ok {
+		if s == nil {
 			break
 		}
-		c.start(e)
+		c.start(e, s)
 	}
-	if len(c.agenda) > 0 && (c.alarm == 0 || c.agenda[0].due < c.alarm) {
-		c.alarm = c.agenda[0].due
+	c.wake(min(c.runs.lends(), c.fetches.lends()))
+}
+
+// wake sets the timer for what is due next, at the latest for next.
+func (c *Controller) wake(next time.Duration) {
+	if len(c.agenda) > 0 {
+		next = min(next, c.agenda[0].due)
+	}
+	if next < never && (c.alarm == 0 || next < c.alarm) {
+		c.alarm = next
 		c.timer.Reset(c.alarm - c.clock())
 	}
 }

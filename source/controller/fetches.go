@@ -1,12 +1,15 @@
 package controller
 
-import "context"
+import (
+	"context"
+	"time"
+)
 
 // A fetcher is a run that waits to open its content.
 type fetcher struct {
-	ready chan struct{} // closed when it may
-	given bool
-	gone  bool // it waits no longer
+	ready chan struct{}   // closed when it may
+	slot  *slot[*fetcher] // nil before
+	gone  bool            // it waits no longer
 }
 
 // admit waits for a slot for the content of j.
@@ -14,13 +17,13 @@ func (c *Controller) admit(ctx context.Context, j *job) (end func(), err error) 
 	w := &fetcher{ready: make(chan struct{})}
 	c.mu.Lock()
 	c.fetches.add(j.host, w)
-	c.letIn()
+	c.pump()
 	c.mu.Unlock()
 	end = func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		c.fetches.done(j.host)
-		c.letIn()
+		c.fetches.done(w.slot)
+		c.pump()
 	}
 	select {
 	case <-w.ready:
@@ -30,7 +33,7 @@ func (c *Controller) admit(ctx context.Context, j *job) (end func(), err error) 
 	}
 	c.mu.Lock()
 	w.gone = true
-	given := w.given
+	given := w.slot != nil
 	c.mu.Unlock()
 	if given {
 		end()
@@ -39,13 +42,13 @@ func (c *Controller) admit(ctx context.Context, j *job) (end func(), err error) 
 }
 
 // letIn gives the slots there are to those who wait.
-func (c *Controller) letIn() {
+func (c *Controller) letIn(now time.Duration) {
 	for {
-		w, ok := c.fetches.next(func(w *fetcher, _ string) bool { return !w.gone })
-		if !ok {
+		w, s := c.fetches.next(now, func(w *fetcher, _ string) bool { return !w.gone })
+		if s == nil {
 			return
 		}
-		w.given = true
+		w.slot = s
 		close(w.ready)
 	}
 }

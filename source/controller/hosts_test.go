@@ -158,3 +158,30 @@ func TestHostRecovers(t *testing.T) {
 		}
 	})
 }
+
+// A place in the line of a host that an object had once gives it no slot of the
+// host that it has now.
+func TestPlaceOfFormerHost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.PerHost = 1
+		a, b, c := repo("a", "https://one.example/a", time.Hour), repo("b", "https://one.example/b", time.Hour), repo("c", "https://good.example/c", time.Hour)
+		r.feed.now.Objects = []source.Object{a, b, c}
+		r.start()
+		defer r.stop()
+		r.up(a.Spec.URL).set(func(u *upstream) { u.hang = 20 * time.Second })
+		r.up(c.Spec.URL).set(func(u *upstream) { u.hang = 50 * time.Second })
+		for _, name := range []string{"a", "c", "b"} {
+			r.Request(named(name), controller.Request)
+		}
+		r.feed.put(controller.Desired{Objects: []source.Object{a, repo("b", "https://good.example/b", time.Hour), c}})
+		time.Sleep(30 * time.Second)
+		if v, _ := r.View(named("b")); v.Phase != controller.Queued {
+			t.Errorf("%s beside another of its host", v.Phase)
+		}
+		time.Sleep(30 * time.Second)
+		if v, _ := r.View(named("b")); v.Phase != controller.Idle || v.Last.Number != 2 {
+			t.Errorf("%s after run %d", v.Phase, v.Last.Number)
+		}
+	})
+}

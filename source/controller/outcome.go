@@ -11,7 +11,7 @@ import (
 func (c *Controller) interrupted(j *job) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.runs.done(j.host)
+	c.runs.done(j.slot)
 	j.state = resting
 	c.changed(j.entry)
 }
@@ -27,7 +27,7 @@ func (c *Controller) finish(j *job, run *Run, rotated bool, serial uint64) bool 
 	}
 	e, failed := j.entry, run.Result.Outcome == source.Failed
 	c.runs.judge(j.host, failed)
-	c.runs.done(j.host)
+	c.runs.done(j.slot)
 	if j.opened {
 		c.fetches.judge(j.host, failed)
 	}

@@ -8,6 +8,8 @@ type queue[T any] struct {
 
 func (q *queue[T]) len() int { return len(q.items) - q.head }
 
+func (q *queue[T]) first() T { return q.items[q.head] }
+
 func (q *queue[T]) push(x T) {
 	if q.head > 32 && q.head > len(q.items)/2 {
 		n := copy(q.items, q.items[q.head:])

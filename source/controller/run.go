@@ -16,6 +16,7 @@ type job struct {
 	number  int64
 	trigger Trigger
 	host    string
+	slot    *slot[*entry]
 	doc     source.Object // at the start
 	was     source.Object // the object at the start, not to be changed
 	obj     source.Object // a copy of it, of its own
@@ -29,13 +30,13 @@ type job struct {
 	echo    bool // it looks again after a webhook
 }
 
-// start begins the run of e, which has a slot.
-func (c *Controller) start(e *entry) {
+// start begins the run of e, which has the slot s.
+func (c *Controller) start(e *entry, s *slot[*entry]) {
 	now := c.clock()
 	e.state = running
 	e.begun++
 	e.inputs = c.sumInputs(e)
-	j := &job{entry: e, number: e.begun, trigger: e.trigger, host: e.host, doc: e.doc, late: now - e.due, began: now, started: c.wall(), serial: c.serial}
+	j := &job{entry: e, number: e.begun, trigger: e.trigger, host: e.host, slot: s, doc: e.doc, late: now - e.due, began: now, started: c.wall(), serial: c.serial}
 	j.was, j.obj = e.obj, clone(e.obj)
 	j.secrets = recorder{Secrets: c.secrets, key: c.key}
 	j.env = c.Env

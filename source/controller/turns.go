@@ -1,6 +1,9 @@
 package controller
 
-import "container/heap"
+import (
+	"container/heap"
+	"time"
+)
 
 // turns hands out slots to those who wait: in the order in which they came
 // within a host; of several hosts that has its turn which has the fewest slots,
@@ -9,14 +12,31 @@ import "container/heap"
 // Hosts that stall starve nobody: no host has more than each slots, nor than
 // twice as many as are free then, so that the last ones are for those who have
 // few; and doubtful hosts, whose last one failed, have half of all slots together.
+// A slot that was taken for longer than patience is lent: it counts for its host,
+// but not for the others, until beyond times as many as all are taken.
 type turns[T any] struct {
 	all, each int
 	taken     int
-	doubtful  int // of taken, those of doubtful hosts
+	lent      int             // of taken
+	doubtful  int             // of taken, those of doubtful hosts
+	recent    queue[*slot[T]] // those that are not lent, and some that were given back, in the order in which they were taken
 	hosts     map[string]*line[T]
 	rings     [2]ring[T] // hosts that somebody waits for; the doubtful ones apart
 	turn      int        // the ring whose turn it is
 	serial    uint64     // of those that came into a ring
+}
+
+const (
+	patience = 10 * time.Second
+	beyond   = 4
+)
+
+// A slot is what one who waited got.
+type slot[T any] struct {
+	line *line[T]
+	at   time.Duration // when it was taken
+	lent bool
+	over bool // it was given back
 }
 
 // A line is those of one host who wait.
@@ -66,9 +86,9 @@ func (t *turns[T]) enter(l *line[T]) {
 	}
 }
 
-// next gives a slot to one who waits and for whom still is true, in the line of
-// that host; ok is false when nobody may have one. For whom it is not true is forgotten.
-func (t *turns[T]) next(still func(x T, host string) bool) (x T, ok bool) {
+// next gives a slot, now, to one who waits and for whom still is true, in the line
+// of that host; it is nil when nobody may have one. For whom it is not true is forgotten.
+func (t *turns[T]) next(now time.Duration, still func(x T, host string) bool) (x T, s *slot[T]) {
 	for tried := 0; tried < 2; {
 		l := t.first()
 		if l == nil {
@@ -87,15 +107,40 @@ func (t *turns[T]) next(still func(x T, host string) bool) (x T, ok bool) {
 		t.take(l, 1)
 		t.enter(l)
 		t.turn = 1 - t.turn
-		return x, true
+		s = &slot[T]{line: l, at: now}
+		t.recent.push(s)
+		return x, s
 	}
-	return x, false
+	return x, nil
+}
+
+// lend lends the slots that are taken for too long.
+func (t *turns[T]) lend(now time.Duration) {
+	for t.recent.len() > 0 {
+		s := t.recent.first()
+		if !s.over && s.at+patience > now {
+			return
+		}
+		t.recent.pop()
+		if !s.over {
+			s.lent = true
+			t.lent++
+		}
+	}
+}
+
+// lends returns when the next slot is to be lent, never when nobody waits for one.
+func (t *turns[T]) lends() time.Duration {
+	if t.recent.len() == 0 || len(t.rings[0])+len(t.rings[1]) == 0 {
+		return never
+	}
+	return t.recent.first().at + patience
 }
 
 // first returns the line of the ring whose turn it is that may have a slot, nil
 // when none may.
 func (t *turns[T]) first() *line[T] {
-	free, of := t.all-t.taken, t.rings[t.turn]
+	free, of := min(t.all-(t.taken-t.lent), beyond*t.all-t.taken), t.rings[t.turn]
 	if free <= 0 || len(of) == 0 || t.turn == 1 && t.doubtful >= max(t.all/2, 1) {
 		return nil
 	}
@@ -117,11 +162,14 @@ func (t *turns[T]) take(l *line[T], n int) {
 	}
 }
 
-// done gives a slot of host back.
-func (t *turns[T]) done(host string) {
-	l := t.hosts[host]
-	t.take(l, -1)
-	t.forget(l)
+// done gives a slot back.
+func (t *turns[T]) done(s *slot[T]) {
+	s.over = true
+	if s.lent {
+		t.lent--
+	}
+	t.take(s.line, -1)
+	t.forget(s.line)
 }
 
 // judge says whether what a host was asked last failed.
