@@ -33,19 +33,13 @@ type listed struct {
 type pageReader struct {
 	page   bucket.Page
 	blob   listed
-	open   []string // names of the elements that are open, outermost first
-	blobs  bool     // there was an element Blobs
-	inside bool     // Blob
-	to     *string  // what the text of the innermost element goes to, nil for nowhere
+	blobs  bool // there was an element Blobs
+	inside bool // Blob
 }
 
-const maxText = 8 << 10 // bytes of an element: a name of 1024 characters, each of them escaped, has less
-
 var (
-	errNoListing  = errors.New("the answer is no listing: check spec.endpoint")
-	errOddListing = errors.New("the answer is no listing as the service writes it: an element is there twice, or is not text")
-	errLongText   = fmt.Errorf("the answer has an element of more than %d bytes", maxText)
-	errManyBlobs  = fmt.Errorf("the answer lists more than the %d blobs that were asked for", pageSize)
+	errNoListing = errors.New("the answer is no listing: check spec.endpoint")
+	errManyBlobs = fmt.Errorf("the answer lists more than the %d blobs that were asked for", pageSize)
 )
 
 // readPage reads a page.
@@ -53,67 +47,38 @@ func readPage(text string) (bucket.Page, error) {
 	if text == "" {
 		return bucket.Page{}, errNoListing
 	}
-	s := markup.Scanner{Text: text}
 	var p pageReader
-	for {
-		t, err := s.Next()
-		switch {
-		case err != nil:
-		case t.Kind == markup.Start:
-			err = p.start(t)
-		case t.Kind == markup.End:
-			if err = p.end(); err == nil && len(p.open) == 0 {
-				if !p.blobs {
-					err = errNoListing
-				}
-				return p.page, err
-			}
-		case p.to != nil:
-			err = p.add(t)
-		}
-		if err != nil {
-			return bucket.Page{}, err
-		}
+	err := markup.Walk(text, &p)
+	if err == nil && !p.blobs {
+		err = errNoListing
 	}
-}
-
-// add adds to the text of an element, which is nearly always of one piece.
-func (p *pageReader) add(t markup.Token) error {
-	text, err := t.Meant()
 	if err != nil {
-		return err
+		return bucket.Page{}, err
 	}
-	if *p.to += text; len(*p.to) > maxText {
-		return errLongText
-	}
-	return nil
+	return p.page, nil
 }
 
-func (p *pageReader) start(t markup.Token) error {
-	if p.to != nil { // an element where there is to be text
-		return errOddListing
-	}
-	p.open = append(p.open, t.Text)
-	switch depth := len(p.open); {
-	case depth == 1 && t.Text != "EnumerationResults":
-		return errNoListing
-	case depth == 2 && t.Text == "NextMarker":
-		p.to = &p.page.Next
+// Start implements [markup.Visitor].
+func (p *pageReader) Start(open []string, element markup.Token) (*string, error) {
+	name := element.Text
+	switch depth := len(open); {
+	case depth == 1 && name != "EnumerationResults":
+		return nil, errNoListing
+	case depth == 2 && name == "NextMarker":
+		return &p.page.Next, nil
 	case depth == 2:
-		p.blobs = p.blobs || t.Text == "Blobs"
-	case depth == 3 && p.open[1] == "Blobs" && t.Text == "Blob":
+		p.blobs = p.blobs || name == "Blobs"
+	case depth == 3 && open[1] == "Blobs" && name == "Blob":
 		p.blob, p.inside = listed{}, true
 	case depth == 4 && p.inside:
-		if p.to = p.blob.own(t.Text); t.Text == "Name" {
-			p.blob.spelling = t.Attributes
+		if name == "Name" {
+			p.blob.spelling = element.Attributes
 		}
+		return p.blob.own(name), nil
 	case depth == 5 && p.inside:
-		p.to = p.blob.more(p.open[3], t.Text)
+		return p.blob.more(open[3], name), nil
 	}
-	if p.to != nil && *p.to != "" { // twice
-		return errOddListing
-	}
-	return nil
+	return nil, nil
 }
 
 // own returns what the text of an element of a blob goes to.
@@ -148,10 +113,9 @@ func (l *listed) more(in, name string) *string {
 	return nil
 }
 
-func (p *pageReader) end() error {
-	p.to = nil
-	p.open = p.open[:len(p.open)-1]
-	if len(p.open) != 2 || !p.inside {
+// End implements [markup.Visitor].
+func (p *pageReader) End(open []string) error {
+	if len(open) != 2 || !p.inside {
 		return nil
 	}
 	p.inside = false

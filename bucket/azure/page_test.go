@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/headgate-io/headgate/bucket"
+	"github.com/headgate-io/headgate/bucket/internal/markup"
 )
 
 func TestPage(t *testing.T) {
@@ -71,7 +72,7 @@ func FuzzPage(f *testing.F) {
 			return
 		}
 		for _, o := range p.Objects {
-			if o.Key == "" || o.ETag == "" || o.Size < 0 || len(o.Key) > maxText+1 {
+			if o.Key == "" || o.ETag == "" || o.Size < 0 || len(o.Key) > markup.MaxText+1 {
 				t.Errorf("%+v", o)
 			}
 		}

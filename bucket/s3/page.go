@@ -24,73 +24,39 @@ type pageReader struct {
 	object bucket.Object // of Contents
 	size   string
 
-	depth  int     // of elements
-	inside bool    // Contents
-	to     *string // what the text of the innermost element goes to, nil for nowhere
+	inside bool // Contents
 }
 
-const maxText = 8 << 10 // bytes of an element: a key of 1024 bytes, each of them escaped, has 3072
-
-var (
-	errNoListing  = errors.New("the answer is no listing of S3: check spec.endpoint")
-	errOddListing = errors.New("the answer is no listing as stores write it: an element is there twice, or is not text")
-)
+var errNoListing = errors.New("the answer is no listing of S3: check spec.endpoint")
 
 // readPage reads a page of keys that begin with prefix.
 func readPage(text, prefix string) (bucket.Page, error) {
-	s := markup.Scanner{Text: text}
 	p := pageReader{page: bucket.Page{Objects: make([]bucket.Object, 0, 1000)}}
-	for {
-		t, err := s.Next()
-		switch {
-		case err != nil:
-		case t.Kind == markup.Start:
-			err = p.start(t.Text)
-		case t.Kind == markup.End:
-			if err = p.end(); p.depth == 0 && err == nil {
-				err = p.finish(prefix)
-				return p.page, err
-			}
-		case p.to != nil:
-			err = p.add(t)
-		}
-		if err != nil {
-			return bucket.Page{}, err
-		}
+	err := markup.Walk(text, &p)
+	if err == nil {
+		err = p.finish(prefix)
 	}
-}
-
-// add adds to the text of an element, which is nearly always of one piece.
-func (p *pageReader) add(t markup.Token) error {
-	text, err := t.Meant()
 	if err != nil {
-		return err
+		return bucket.Page{}, err
 	}
-	if *p.to += text; len(*p.to) > maxText {
-		return errTooLarge
-	}
-	return nil
+	return p.page, nil
 }
 
-func (p *pageReader) start(name string) error {
-	p.depth++
-	switch {
-	case p.to != nil: // an element where there is to be text
-		return errOddListing
-	case p.depth == 1 && name != "ListBucketResult":
-		return errNoListing
-	case p.depth == 2:
+// Start implements [markup.Visitor].
+func (p *pageReader) Start(open []string, element markup.Token) (*string, error) {
+	name := element.Text
+	switch depth := len(open); {
+	case depth == 1 && name != "ListBucketResult":
+		return nil, errNoListing
+	case depth == 2:
 		if p.inside = name == "Contents"; p.inside {
 			p.object, p.size = bucket.Object{}, ""
 		}
-		p.to = p.ofPage(name)
-	case p.depth == 3 && p.inside:
-		p.to = p.ofObject(name)
+		return p.ofPage(name), nil
+	case depth == 3 && p.inside:
+		return p.ofObject(name), nil
 	}
-	if p.to != nil && *p.to != "" { // twice
-		return errOddListing
-	}
-	return nil
+	return nil, nil
 }
 
 func (p *pageReader) ofPage(name string) *string {
@@ -117,10 +83,9 @@ func (p *pageReader) ofObject(name string) *string {
 	return nil
 }
 
-func (p *pageReader) end() error {
-	p.depth--
-	p.to = nil
-	if p.depth != 1 || !p.inside {
+// End implements [markup.Visitor].
+func (p *pageReader) End(open []string) error {
+	if len(open) != 1 || !p.inside {
 		return nil
 	}
 	p.inside = false

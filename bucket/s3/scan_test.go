@@ -72,7 +72,7 @@ func FuzzPage(f *testing.F) {
 			return
 		}
 		for _, o := range p.Objects {
-			if o.Key == "" || o.Size < 0 || len(o.Key) > maxText {
+			if o.Key == "" || o.Size < 0 || len(o.Key) > markup.MaxText {
 				t.Errorf("%+v", o)
 			}
 		}
