@@ -72,7 +72,7 @@ func (s *Server) payload(w http.ResponseWriter, r *http.Request) (payload, calle
 	var p payload
 	err := s.body(w, r, func(text []byte) error { return decode(text, &p) })
 	if err != nil {
-		if denied != nil {
+		if denied != nil && !errors.Is(err, answer.ErrFull) { // else nobody knows what it says
 			err = denied
 		}
 		return payload{}, caller{Grant: first}, err
