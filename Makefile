@@ -21,7 +21,7 @@ test: ## run the tests; needs Go and git only
 	$(GO) test $(PACKAGES)
 
 race: ## run the tests in random order under the race detector
-	$(GO) test -race -shuffle=on $(PACKAGES)
+	GORACE=atexit_sleep_ms=0 $(GO) test -race -shuffle=on $(PACKAGES)
 
 lint: ## gofmt, go vet and staticcheck in every module
 	@out=$$(gofmt -l .); [ -z "$$out" ] || { echo "not formatted: $$out"; exit 1; }
@@ -45,7 +45,7 @@ tidy: ## say what go mod tidy would change
 e2e: ## run the command against real servers and real clients; installs them (Debian, root)
 	@.ci/servers
 	cd e2e && $(GO) test -count=1 -timeout=30m ./...
-	$(GO) test -count=1 -run='^TestServeChaos$$' ./cmd/headgate -chaos.for=2m
+	$(GO) test -count=1 -run='^(TestKill|TestServeChaos)$$' ./cmd/headgate -chaos.for=2m
 
 bench-git: ## compare fetching from Git with other ways, side by side
 	cd bench && $(GO) run ./git $(BENCHFLAGS)

@@ -14,7 +14,7 @@ import (
 
 // The documents that TestRandomIndexes reads: the same ones for the same seed.
 var (
-	documents = flag.Int("documents", 5000, "how many random indexes are read")
+	documents = flag.Int("documents", 5000/thrift, "how many random indexes are read")
 	seed      = flag.Uint64("seed", 1, "of the random indexes")
 )
 

@@ -17,6 +17,10 @@ import (
 // Two hundred fetches, each of something new, are killed at random points. The
 // store opens after each, and what a status claims is there and whole.
 func TestKill(t *testing.T) {
+	kills := 200
+	if race { // the command that is killed has no race detector
+		kills = 25
+	}
 	repo := testenv.NewRepo(t)
 	repo.Commit(testenv.Commit{Branch: "main", Files: tree("one")})
 	url := testenv.ServeHTTP(t, testenv.HTTP{}, repo).Repo()
@@ -52,7 +56,7 @@ func TestKill(t *testing.T) {
 		whole = time.Since(begin)
 	}
 	unhurt := 0
-	for i := range 200 {
+	for i := range kills {
 		c := start(i + 2)
 		kill := time.AfterFunc(rand.N(whole*5/4), func() { c.Process.Kill() })
 		if c.Wait() == nil {
@@ -61,8 +65,8 @@ func TestKill(t *testing.T) {
 		kill.Stop()
 		checkStore(t, store)
 	}
-	t.Logf("%d of 200 ended before they were killed", unhurt)
-	if err := start(202).Wait(); err != nil {
+	t.Logf("%d of %d ended before they were killed", unhurt, kills)
+	if err := start(kills + 2).Wait(); err != nil {
 		t.Errorf("after the kills: %v", err)
 	}
 	checkStore(t, store)

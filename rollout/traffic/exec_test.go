@@ -15,16 +15,12 @@ import (
 	"github.com/headgate-io/headgate/rollout/traffic"
 )
 
-// quick has a program end at once that the race detector looks after: it would
-// wait a second.
-const quick = "GORACE=atexit_sleep_ms=0"
-
 // program returns an adapter whose operation op runs a program of TestMain.
 func program(t *testing.T, op traffic.Operation, name string, env ...string) *traffic.Adapter {
 	t.Helper()
 	return &traffic.Adapter{Driver: &traffic.Exec{
 		Commands: map[traffic.Operation][]string{op: {self(t)}},
-		Env:      append(env, "PROGRAM="+name, quick),
+		Env:      append(env, "PROGRAM="+name),
 	}}
 }
 
@@ -52,7 +48,7 @@ func TestExecEnvironment(t *testing.T) {
 	got, err := a.Revision(t.Context())
 	vars := strings.Split(got, "|")
 	slices.Sort(vars)
-	want := []string{"A=b", quick, "HEADGATE_CANARY=30", "HEADGATE_MIRRORED=false", "HEADGATE_NAME=podinfo", "HEADGATE_NAMESPACE=test", "HEADGATE_OPERATION=revision",
+	want := []string{"A=b", "HEADGATE_CANARY=30", "HEADGATE_MIRRORED=false", "HEADGATE_NAME=podinfo", "HEADGATE_NAMESPACE=test", "HEADGATE_OPERATION=revision",
 		"HEADGATE_PHASE=", "HEADGATE_PRIMARY=70", "HEADGATE_REVISION=v2", "HEADGATE_SERVICE=app", "HEADGATE_TARGET=app", "PROGRAM=environment"}
 	if err != nil || !slices.Equal(vars, want) {
 		t.Errorf("got %q, %v", vars, err)
@@ -115,7 +111,7 @@ func TestReadRoutes(t *testing.T) {
 func TestSetRoutes(t *testing.T) {
 	a := &traffic.Adapter{Start: rollout.Routes{Primary: 60, Canary: 40}, Driver: &traffic.Exec{
 		Commands: map[traffic.Operation][]string{traffic.SetRoutes: {self(t)}},
-		Env:      []string{"PROGRAM=exit", "CODE=1", quick},
+		Env:      []string{"PROGRAM=exit", "CODE=1"},
 	}}
 	routes := func(want rollout.Routes) {
 		t.Helper()
@@ -128,7 +124,7 @@ func TestSetRoutes(t *testing.T) {
 		t.Error(err)
 	}
 	routes(a.Start)
-	a.Driver.(*traffic.Exec).Env = []string{"PROGRAM=exit", "CODE=0", quick}
+	a.Driver.(*traffic.Exec).Env = []string{"PROGRAM=exit", "CODE=0"}
 	if err := a.SetRoutes(t.Context(), mirrored); err != nil {
 		t.Error(err)
 	}
