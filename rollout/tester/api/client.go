@@ -69,15 +69,18 @@ func (c *Client) Gate(ctx context.Context, k Key) (Gate, error) {
 	return gate, err
 }
 
-// Open opens a gate, Close closes it, Reject closes it and opens the rollback switch of the canary.
+// Open opens a gate, and returns it as it is then.
 func (c *Client) Open(ctx context.Context, k Key, change Change) (Gate, error) {
 	return c.change(ctx, "open", k, change)
 }
 
+// Close closes a gate.
 func (c *Client) Close(ctx context.Context, k Key, change Change) (Gate, error) {
 	return c.change(ctx, "close", k, change)
 }
 
+// Reject closes a gate and opens the rollback switch of the canary for the
+// revision that waits, or for change.Checksum.
 func (c *Client) Reject(ctx context.Context, k Key, change Change) (Gate, error) {
 	return c.change(ctx, "reject", k, change)
 }

@@ -91,14 +91,14 @@ func (c *change) forget(n int, may func(*state) bool) {
 	}
 }
 
-// Open opens a gate, Shut closes it, Reject closes it and opens the default rollback
-// switch of its canary for the checksum that waits: durable when they return.
-// Mode checksum without a checksum opens for the one that waits. An error wraps
-// [ErrInvalid] or [ErrClosed], or is one of the write.
+// Open opens a gate: that is durable when it returns. Mode checksum without a
+// checksum opens for the one that waits. An error wraps [ErrInvalid] or
+// [ErrClosed], or is one of the write.
 func (b *Book) Open(k api.Key, c api.Change) (api.Gate, error) {
 	return b.decide(k, c, func(ch *change, k api.Key) error { return ch.open(k, c, "open") })
 }
 
+// Shut closes a gate, durably and with errors as [Book.Open].
 func (b *Book) Shut(k api.Key, c api.Change) (api.Gate, error) {
 	for field, text := range map[string]string{"mode": string(c.Mode), "checksum": c.Checksum, "ttl": c.TTL} {
 		if text != "" {
@@ -108,6 +108,8 @@ func (b *Book) Shut(k api.Key, c api.Change) (api.Gate, error) {
 	return b.decide(k, c, func(ch *change, k api.Key) error { return ch.shut(k, c, "close") })
 }
 
+// Reject closes a gate and opens the default rollback switch of its canary for the
+// checksum that waits, or that c has; durably and with errors as [Book.Open].
 func (b *Book) Reject(k api.Key, c api.Change) (api.Gate, error) {
 	if c.Mode != "" {
 		return api.Gate{}, fmt.Errorf("%w: mode: it is of an opening", ErrInvalid)

@@ -62,19 +62,22 @@ func (t *Tools) Types() map[string]Constructor {
 	return map[string]Constructor{"cmd": t.Cmd, "bash": t.Bash, "helm": t.Helm, "helmv3": t.Helm, "kubectl": t.Kubectl, "k6": t.K6}
 }
 
-// Cmd, Bash, Helm and Kubectl are the constructors of their types, [Tools.K6] of the last.
+// Cmd is the constructor of type cmd: a command line for sh.
 func (t *Tools) Cmd(metadata map[string]string) (run.Task, []string, error) {
 	return t.shell(metadata, "sh")
 }
 
+// Bash is the constructor of type bash: a command line for bash.
 func (t *Tools) Bash(metadata map[string]string) (run.Task, []string, error) {
 	return t.shell(metadata, "bash")
 }
 
+// Helm is the constructor of types helm and helmv3: arguments for helm.
 func (t *Tools) Helm(metadata map[string]string) (run.Task, []string, error) {
 	return explain(t.tool(metadata, "helm"))
 }
 
+// Kubectl is the constructor of type kubectl: arguments for kubectl.
 func (t *Tools) Kubectl(metadata map[string]string) (run.Task, []string, error) {
 	return explain(t.tool(metadata, "kubectl"))
 }

@@ -1,0 +1,31 @@
+package task_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"os"
+	"strings"
+
+	"github.com/headgate-io/headgate/rollout/tester/task"
+)
+
+// A command that the owner of the test runner wrote is run with a parameter of
+// the caller, and no other is.
+func ExampleTools() {
+	tools := &task.Tools{
+		Env:      []string{"PATH=" + os.Getenv("PATH")},
+		Commands: map[string]string{"where": "go env ${VARIABLE}"}, OnlyNamed: true,
+	}
+	t, _, err := tools.Bash(map[string]string{"cmd": "@where", "arg.VARIABLE": "GOROOT"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	var out strings.Builder
+	fmt.Println(t.Run(context.Background(), &out), out.Len() > 0)
+	_, _, err = tools.Bash(map[string]string{"cmd": "rm -r /"})
+	fmt.Println(err)
+	// Output:
+	// <nil> true
+	// metadata cmd: only named commands may be run here, by types cmd and bash: @where
+}
