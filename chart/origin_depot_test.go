@@ -45,7 +45,7 @@ type depot struct {
 	t         *testing.T
 	store     *artifact.Store
 	inventory *source.Inventory
-	secrets   locker
+	secrets   sourcetest.Secrets
 	version   string // that is published
 	defect    sourcetest.Defect
 	opened    int64         // how often an artifact was opened
@@ -66,7 +66,7 @@ func newDepot(t *testing.T, obj source.Object) *depot {
 	t.Cleanup(func() { store.Close() })
 	obj.Head().Metadata = source.Metadata{Name: "src", Namespace: "apps"}
 	source.Default(obj)
-	return &depot{t: t, store: store, secrets: locker{}, source: obj, inventory: &source.Inventory{Objects: []source.Object{obj}, Store: store}}
+	return &depot{t: t, store: store, secrets: sourcetest.Secrets{}, source: obj, inventory: &source.Inventory{Objects: []source.Object{obj}, Store: store}}
 }
 
 func (d *depot) Publish(tree fstest.MapFS) error {

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path"
 	"slices"
@@ -33,26 +32,14 @@ type workshop struct {
 	objects      []source.Object
 	opened       int // how often an artifact was opened
 	unread       int // artifacts that were opened and not closed
-	secrets      locker
+	secrets      sourcetest.Secrets
 	technologies map[string]oci.Technology
 	limits       artifact.Limits
 }
 
-// A locker holds Secrets by NAMESPACE/NAME.
-type locker map[string]source.Secret
-
-func (l locker) Secret(_ context.Context, namespace, name string) (source.Secret, error) {
-	if s, ok := l[namespace+"/"+name]; ok {
-		return s, nil
-	}
-	return source.Secret{}, fs.ErrNotExist
-}
-
-func (locker) PullSecrets(context.Context, string, string) ([]source.Secret, error) { return nil, nil }
-
 func newWorkshop(t *testing.T, secrets ...string) *workshop {
 	t.Helper()
-	w := &workshop{T: t, secrets: locker{}}
+	w := &workshop{T: t, secrets: sourcetest.Secrets{}}
 	w.Rig = sourcetest.NewRig(t, func() []string { return secrets })
 	var mu sync.Mutex // dependencies are fetched in parallel
 	var spools []*os.File

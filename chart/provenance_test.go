@@ -21,6 +21,7 @@ import (
 
 	"github.com/headgate-io/headgate/internal/testenv"
 	"github.com/headgate-io/headgate/source"
+	"github.com/headgate-io/headgate/source/sourcetest"
 )
 
 // pgpConfig is as the package manager signs: SHA-512.
@@ -127,7 +128,7 @@ func TestProvenance(t *testing.T) {
 			}
 			b := newBench(t, c.URL(), c)
 			b.repo.Spec.Verify = &source.PkgRepositoryVerification{SecretRef: *ref("ring")}
-			b.s.env.Secrets.(secretKeep)["default/ring"] = source.Secret{Data: map[string][]byte{
+			b.s.env.Secrets.(sourcetest.Secrets)["default/ring"] = source.Secret{Data: map[string][]byte{
 				"ann": public(t, ann, false), "old.asc": public(t, expired, true)}}
 			u := b.open()
 			o, err := u.find(t.Context(), "app", "*")
@@ -164,7 +165,7 @@ func TestProvenanceBeforeFetch(t *testing.T) {
 	c.PutFile("app-1.0.0.tgz.prov", signText(t, ann, now, statement("app", "1.0.0", chart)))
 	b := newBench(t, c.URL(), c)
 	b.repo.Spec.Verify = &source.PkgRepositoryVerification{SecretRef: *ref("ring")}
-	b.s.env.Secrets.(secretKeep)["default/ring"] = source.Secret{Data: map[string][]byte{"ann": public(t, ann, false)}}
+	b.s.env.Secrets.(sourcetest.Secrets)["default/ring"] = source.Secret{Data: map[string][]byte{"ann": public(t, ann, false)}}
 	b.withCache()
 	u := b.open()
 	o, err := u.find(t.Context(), "app", "*")
@@ -191,7 +192,9 @@ func TestProvenanceTrust(t *testing.T) {
 	c := testenv.StartCharts(t, testenv.ChartsConfig{})
 	c.Put(testenv.ChartVersion{Name: "app", Version: "1.0.0"})
 	b := newBench(t, c.URL(), c)
-	ring := func(data map[string][]byte) { b.s.env.Secrets.(secretKeep)["default/ring"] = source.Secret{Data: data} }
+	ring := func(data map[string][]byte) {
+		b.s.env.Secrets.(sourcetest.Secrets)["default/ring"] = source.Secret{Data: data}
+	}
 	print, err := b.open().trusts(t.Context(), nil)
 	if print != "" || err != nil {
 		t.Error(print, err)

@@ -1,7 +1,6 @@
 package chart_test
 
 import (
-	"context"
 	"encoding/base64"
 	"fmt"
 	"io"
@@ -29,29 +28,6 @@ const repoCanary = "cAnArY-passw0rd/+="
 // repoSecretForms are the canary as it may come to show.
 var repoSecretForms = []string{repoCanary, url.QueryEscape(repoCanary), url.PathEscape(repoCanary), base64.StdEncoding.EncodeToString([]byte("user:" + repoCanary))}
 
-// repoSecrets holds Secrets by NAMESPACE/NAME.
-type repoSecrets map[string]source.Secret
-
-func (k repoSecrets) Secret(_ context.Context, namespace, name string) (source.Secret, error) {
-	if s, ok := k[namespace+"/"+name]; ok {
-		return s, nil
-	}
-	return source.Secret{}, fs.ErrNotExist
-}
-
-func (repoSecrets) PullSecrets(context.Context, string, string) ([]source.Secret, error) {
-	return nil, nil
-}
-
-// repoSecret returns a Secret of pairs.
-func repoSecret(pairs ...string) source.Secret {
-	s := source.Secret{Data: map[string][]byte{}}
-	for i := 0; i < len(pairs); i += 2 {
-		s.Data[pairs[i]] = []byte(pairs[i+1])
-	}
-	return s
-}
-
 // repoObject returns a PkgRepository that follows a server.
 func repoObject(s *testenv.Charts) *source.PkgRepository {
 	return &source.PkgRepository{
@@ -66,7 +42,7 @@ func repoObject(s *testenv.Charts) *source.PkgRepository {
 type repoUpstream struct {
 	s       *testenv.Charts
 	variant repoVariant
-	secrets repoSecrets
+	secrets sourcetest.Secrets
 	defect  sourcetest.Defect
 }
 
@@ -241,15 +217,15 @@ func newRepoUpstream(t *testing.T, v repoVariant) *repoUpstream {
 }
 
 // newRepoSecrets returns the Secrets that objects may name.
-func newRepoSecrets(ca *testenv.CA) repoSecrets {
-	k := repoSecrets{
-		"default/login": repoSecret("username", "user", "password", repoCanary), "default/wrong": repoSecret("username", "user", "password", "other-"+repoCanary),
-		"default/half": repoSecret("username", "user"), "default/broken": repoSecret("ca.crt", repoCanary),
+func newRepoSecrets(ca *testenv.CA) sourcetest.Secrets {
+	k := sourcetest.Secrets{
+		"default/login": sourcetest.Secret("username", "user", "password", repoCanary), "default/wrong": sourcetest.Secret("username", "user", "password", "other-"+repoCanary),
+		"default/half": sourcetest.Secret("username", "user"), "default/broken": sourcetest.Secret("ca.crt", repoCanary),
 	}
 	if ca != nil {
 		cert, key := ca.Client("user")
-		k["default/tls"] = repoSecret("ca.crt", string(ca.PEM()), "tls.crt", string(cert), "tls.key", string(key))
-		k["default/deprecated"] = repoSecret("caFile", string(ca.PEM()), "certFile", string(cert), "keyFile", string(key))
+		k["default/tls"] = sourcetest.Secret("ca.crt", string(ca.PEM()), "tls.crt", string(cert), "tls.key", string(key))
+		k["default/deprecated"] = sourcetest.Secret("caFile", string(ca.PEM()), "certFile", string(cert), "keyFile", string(key))
 	}
 	return k
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/headgate-io/headgate/artifact"
 	"github.com/headgate-io/headgate/internal/testenv"
 	"github.com/headgate-io/headgate/source"
+	"github.com/headgate-io/headgate/source/sourcetest"
 )
 
 // serving answers with a handler instead of the server.
@@ -210,12 +211,12 @@ func TestRepositoryTLSSettings(t *testing.T) {
 		{"certSecretRef", source.Secret{}, tlsSecret(ca, "ca.crt", "tls.crt", "tls.key"), "", ""},
 		{"certSecretRef, deprecated spelling", source.Secret{}, tlsSecret(ca, "caFile", "certFile", "keyFile"), "", ""},
 		{"secretRef, deprecated", tlsSecret(ca, "caFile", "certFile", "keyFile"), source.Secret{}, "", "caFile, certFile, keyFile of spec.secretRef are deprecated"},
-		{"certSecretRef wins", repoSecret("caFile", string(stranger.PEM()), "certFile", string(cert), "keyFile", string(key)), tlsSecret(ca, "ca.crt", "tls.crt", "tls.key"), "", ""},
-		{"certSecretRef wins as a whole", tlsSecret(ca, "caFile", "certFile", "keyFile"), repoSecret("ca.crt", string(stranger.PEM())), "certificate", ""},
+		{"certSecretRef wins", sourcetest.Secret("caFile", string(stranger.PEM()), "certFile", string(cert), "keyFile", string(key)), tlsSecret(ca, "ca.crt", "tls.crt", "tls.key"), "", ""},
+		{"certSecretRef wins as a whole", tlsSecret(ca, "caFile", "certFile", "keyFile"), sourcetest.Secret("ca.crt", string(stranger.PEM())), "certificate", ""},
 		{"newer keys in secretRef", tlsSecret(ca, "ca.crt", "tls.crt", "tls.key"), source.Secret{}, "certificate", ""},
 		{"nothing", source.Secret{}, source.Secret{}, "ca.crt of a server that the system does not know", ""},
-		{"certificate without key", source.Secret{}, repoSecret("ca.crt", string(ca.PEM()), "tls.crt", string(cert)), "key tls.key is missing", ""},
-		{"key that is none", repoSecret("caFile", string(ca.PEM()), "certFile", string(cert), "keyFile", repoCanary), source.Secret{}, "key keyFile is not PEM", ""},
+		{"certificate without key", source.Secret{}, sourcetest.Secret("ca.crt", string(ca.PEM()), "tls.crt", string(cert)), "key tls.key is missing", ""},
+		{"key that is none", sourcetest.Secret("caFile", string(ca.PEM()), "certFile", string(cert), "keyFile", repoCanary), source.Secret{}, "key keyFile is not PEM", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := newRepoRig(t, testenv.ChartsConfig{CA: ca, Mutual: true})
@@ -244,7 +245,7 @@ func TestRepositoryTLSSettings(t *testing.T) {
 // tlsSecret returns a CA, a client certificate and its key under the given keys.
 func tlsSecret(ca *testenv.CA, caKey, certKey, keyKey string) source.Secret {
 	cert, key := ca.Client("user")
-	return repoSecret(caKey, string(ca.PEM()), certKey, string(cert), keyKey, string(key))
+	return sourcetest.Secret(caKey, string(ca.PEM()), certKey, string(cert), keyKey, string(key))
 }
 
 func TestRepositoryCredentials(t *testing.T) {
@@ -271,7 +272,7 @@ func TestRepositoryCredentials(t *testing.T) {
 	r.run(r.object(named("login")), source.Unchanged)
 	r.asked(200, 304) // who asks is not who the ETag was told
 
-	r.secrets["default/login"] = repoSecret("username", "user", "password", repoCanary, "other", "value")
+	r.secrets["default/login"] = sourcetest.Secret("username", "user", "password", repoCanary, "other", "value")
 	r.run(r.object(named("login")), source.Unchanged)
 	r.asked(200)
 }

@@ -22,7 +22,7 @@ type repoRig struct {
 	*testing.T
 	*sourcetest.Rig
 	s       *testenv.Charts
-	secrets repoSecrets
+	secrets sourcetest.Secrets
 	limits  artifact.Limits
 	local   map[string]string
 	spools  []*os.File // that were created

@@ -11,6 +11,7 @@ import (
 
 	"github.com/headgate-io/headgate/internal/testenv"
 	"github.com/headgate-io/headgate/source"
+	"github.com/headgate-io/headgate/source/sourcetest"
 )
 
 // annsHeader is the header that shows the user name and password of the Secret.
@@ -67,7 +68,7 @@ func TestCredentials(t *testing.T) {
 					last = other
 				}
 				b := newBench(t, home.URL(), home)
-				b.s.env.Secrets.(secretKeep)["default/ca"] = source.Secret{Data: map[string][]byte{"ca.crt": ca.PEM()}}
+				b.s.env.Secrets.(sourcetest.Secrets)["default/ca"] = source.Secret{Data: map[string][]byte{"ca.crt": ca.PEM()}}
 				b.repo.Spec.SecretRef, b.repo.Spec.CertSecretRef, b.repo.Spec.PassCredentials = ref("user"), ref("ca"), pass
 				if _, got, err := b.get("app", "1.0.0"); err != nil || !bytes.Equal(got, data) {
 					t.Fatal(err)
@@ -91,7 +92,7 @@ func TestCertificate(t *testing.T) {
 	home.Put(testenv.ChartVersion{Name: "app", Version: "2.0.0", URLs: []string{other.URLOf("app-2.0.0.tgz")}})
 	b := newBench(t, home.URL(), home)
 	cert, key := ca.Client("ann")
-	secrets := b.s.env.Secrets.(secretKeep)
+	secrets := b.s.env.Secrets.(sourcetest.Secrets)
 	secrets["default/cert"] = source.Secret{Data: map[string][]byte{"ca.crt": ca.PEM(), "tls.crt": cert, "tls.key": key}}
 	b.repo.Spec.CertSecretRef = ref("cert")
 	if _, got, err := b.get("app", "1.0.0"); err != nil || !bytes.Equal(got, data) || home.Requests()[0].Certificate != "ann" {

@@ -15,6 +15,7 @@ import (
 	"github.com/headgate-io/headgate/artifact"
 	"github.com/headgate-io/headgate/internal/testenv"
 	"github.com/headgate-io/headgate/source"
+	"github.com/headgate-io/headgate/source/sourcetest"
 )
 
 // withCache gives b a cache.
@@ -47,7 +48,7 @@ func TestCache(t *testing.T) {
 	b.repo.Spec.SecretRef = ref("user")
 	want(1)
 	want(0)
-	b.s.env.Secrets.(secretKeep)["default/user"].Data["password"] = []byte("another one")
+	b.s.env.Secrets.(sourcetest.Secrets)["default/user"].Data["password"] = []byte("another one")
 	want(1)
 	b.repo.Spec.SecretRef = nil
 	want(0)
@@ -75,7 +76,7 @@ func TestFetchTogether(t *testing.T) {
 	b := newBench(t, c.URL(), c)
 	b.withCache()
 	b.repo.Spec.Verify = &source.PkgRepositoryVerification{SecretRef: *ref("ring")}
-	b.s.env.Secrets.(secretKeep)["default/ring"] = source.Secret{Data: map[string][]byte{"ann": public(t, ann, true)}}
+	b.s.env.Secrets.(sourcetest.Secrets)["default/ring"] = source.Secret{Data: map[string][]byte{"ann": public(t, ann, true)}}
 	u := b.open()
 	o, err := u.find(t.Context(), "app", "*")
 	if err != nil {

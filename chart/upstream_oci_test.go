@@ -11,6 +11,7 @@ import (
 
 	"github.com/headgate-io/headgate/internal/testenv"
 	"github.com/headgate-io/headgate/source"
+	"github.com/headgate-io/headgate/source/sourcetest"
 )
 
 // archive returns a chart.
@@ -112,7 +113,7 @@ func TestRegistryCredentials(t *testing.T) {
 		t.Error(err)
 	}
 	b.repo.Spec.SecretRef = ref("none")
-	b.s.env.Secrets.(secretKeep)["default/none"] = source.Secret{Data: map[string][]byte{"username": []byte("ann")}}
+	b.s.env.Secrets.(sourcetest.Secrets)["default/none"] = source.Secret{Data: map[string][]byte{"username": []byte("ann")}}
 	_, _, err = b.get("app", "1.0.0")
 	b.fails(err, source.StepResolve, "AuthenticationFailed", false, "secret default/none", "key password is missing")
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"strings"
@@ -17,21 +16,8 @@ import (
 	"github.com/headgate-io/headgate/internal/transport"
 	"github.com/headgate-io/headgate/oci"
 	"github.com/headgate-io/headgate/source"
+	"github.com/headgate-io/headgate/source/sourcetest"
 )
-
-// secretKeep holds Secrets by NAMESPACE/NAME.
-type secretKeep map[string]source.Secret
-
-func (k secretKeep) Secret(_ context.Context, namespace, name string) (source.Secret, error) {
-	if s, ok := k[namespace+"/"+name]; ok {
-		return s, nil
-	}
-	return source.Secret{}, fmt.Errorf("no such secret: %w", fs.ErrNotExist)
-}
-
-func (k secretKeep) PullSecrets(context.Context, string, string) ([]source.Secret, error) {
-	return nil, nil
-}
 
 // objects is a list of what there is in the namespace.
 type objects []source.Object
@@ -65,7 +51,7 @@ func newBench(t *testing.T, url string, c *testenv.Charts) *bench {
 	if c != nil {
 		b.text = c.Index()
 	}
-	env := source.Env{Secrets: secretKeep{
+	env := source.Env{Secrets: sourcetest.Secrets{
 		"default/user": {Data: map[string][]byte{"username": []byte("ann"), "password": []byte(password)}},
 	}}
 	b.s = &supply{env: env, vault: &transport.Vault{Namespace: "default", From: env.Secrets}}

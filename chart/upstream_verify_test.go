@@ -12,6 +12,7 @@ import (
 	"github.com/headgate-io/headgate/internal/testenv"
 	"github.com/headgate-io/headgate/oci"
 	"github.com/headgate-io/headgate/source"
+	"github.com/headgate-io/headgate/source/sourcetest"
 )
 
 // A notary is a technology whose signatures are a list of digests. Its keys are good or better.
@@ -41,7 +42,7 @@ func TestRegistryVerification(t *testing.T) {
 	b, pushed := newRegistry(t, g, "1.0.0", "2.0.0")
 	n := &notary{signed: map[string]bool{pushed["1.0.0"].Digest.String(): true}}
 	b.s.technologies["notation"] = n.technology
-	secrets := b.s.env.Secrets.(secretKeep)
+	secrets := b.s.env.Secrets.(sourcetest.Secrets)
 	secrets["default/keys"] = source.Secret{Data: map[string][]byte{"key.pub": []byte("good")}}
 	trust := &source.OCIRepositoryVerification{Provider: "notation", SecretRef: ref("keys")}
 	u := b.open()
@@ -100,7 +101,7 @@ func TestMixedProvenance(t *testing.T) {
 	b := newBench(t, c.URL(), c)
 	b.s.env.Sources = objects{namedRepository("team", g.URL("team"), "")}
 	b.repo.Spec.Verify = &source.PkgRepositoryVerification{SecretRef: *ref("ring")}
-	b.s.env.Secrets.(secretKeep)["default/ring"] = source.Secret{Data: map[string][]byte{"ann": public(t, ann, true)}}
+	b.s.env.Secrets.(sourcetest.Secrets)["default/ring"] = source.Secret{Data: map[string][]byte{"ann": public(t, ann, true)}}
 	good := signText(t, ann, now, statement("app", "1.0.0", data))
 	for says, layers := range map[string][]testenv.Blob{
 		"":                       {{MediaType: provType, Data: good}},

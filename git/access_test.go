@@ -11,16 +11,8 @@ import (
 	"github.com/headgate-io/headgate/git"
 	"github.com/headgate-io/headgate/internal/testenv"
 	"github.com/headgate-io/headgate/source"
+	"github.com/headgate-io/headgate/source/sourcetest"
 )
-
-// data makes the data of a Secret from key and value pairs.
-func data(pairs ...string) source.Secret {
-	s := source.Secret{Data: map[string][]byte{}}
-	for i := 0; i < len(pairs); i += 2 {
-		s.Data[pairs[i]] = []byte(pairs[i+1])
-	}
-	return s
-}
 
 func one(t *testing.T) *testenv.Repo {
 	repo := testenv.NewRepo(t)
@@ -37,10 +29,10 @@ type attempt struct {
 	say    string
 }
 
-func (a attempt) run(t *testing.T, url string, change func(*source.GitRepository, memory)) {
+func (a attempt) run(t *testing.T, url string, change func(*source.GitRepository, sourcetest.Secrets)) {
 	t.Run(a.name, func(t *testing.T) {
 		g := object(url, source.GitRepositoryRef{Branch: "main"})
-		secrets := memory{}
+		secrets := sourcetest.Secrets{}
 		if a.secret.Data != nil {
 			g.Spec.SecretRef = &source.LocalReference{Name: "login"}
 			secrets["default/login"] = a.secret
@@ -83,17 +75,17 @@ const (
 func TestBasicAuth(t *testing.T) {
 	url := testenv.ServeHTTP(t, testenv.HTTP{Username: "alice", Password: "s3cret pass"}, one(t)).Repo()
 	for _, a := range []attempt{
-		{"right", data("username", "alice", "password", "s3cret pass"), "", ""},
-		{"wrong password", data("username", "alice", "password", "wrong-password"), auth, "authentication failed|check the credentials in the Secret"},
+		{"right", sourcetest.Secret("username", "alice", "password", "s3cret pass"), "", ""},
+		{"wrong password", sourcetest.Secret("username", "alice", "password", "wrong-password"), auth, "authentication failed|check the credentials in the Secret"},
 		{"none", source.Secret{}, auth, "authentication failed"},
-		{"empty secret", data("other", "x"), auth, "authentication failed"},
-		{"password alone", data("password", "s3cret pass"), auth, "default/login|username"},
-		{"both", data("username", "alice", "password", "s3cret pass", "bearerToken", "token"), auth, "default/login|bearerToken"},
+		{"empty secret", sourcetest.Secret("other", "x"), auth, "authentication failed"},
+		{"password alone", sourcetest.Secret("password", "s3cret pass"), auth, "default/login|username"},
+		{"both", sourcetest.Secret("username", "alice", "password", "s3cret pass", "bearerToken", "token"), auth, "default/login|bearerToken"},
 	} {
 		a.run(t, url, nil)
 	}
 	attempt{name: "in the URL"}.run(t, strings.Replace(url, "://", "://alice:s3cret%20pass@", 1), nil)
-	attempt{"absent secret", source.Secret{}, auth, "spec.secretRef|default/absent"}.run(t, url, func(g *source.GitRepository, _ memory) {
+	attempt{"absent secret", source.Secret{}, auth, "spec.secretRef|default/absent"}.run(t, url, func(g *source.GitRepository, _ sourcetest.Secrets) {
 		g.Spec.SecretRef = &source.LocalReference{Name: "absent"}
 	})
 	_, _, err := git.New(func() *source.GitRepository {
@@ -109,8 +101,8 @@ func TestBasicAuth(t *testing.T) {
 func TestBearerToken(t *testing.T) {
 	url := testenv.ServeHTTP(t, testenv.HTTP{Bearer: "t0ken-canary"}, one(t)).Repo()
 	for _, a := range []attempt{
-		{"right", data("bearerToken", "t0ken-canary"), "", ""},
-		{"wrong", data("bearerToken", "other-token"), auth, "authentication failed"},
+		{"right", sourcetest.Secret("bearerToken", "t0ken-canary"), "", ""},
+		{"wrong", sourcetest.Secret("bearerToken", "other-token"), auth, "authentication failed"},
 	} {
 		a.run(t, url, nil)
 	}
@@ -128,18 +120,18 @@ func TestTLS(t *testing.T) {
 		url string
 		attempt
 	}{
-		{private, attempt{"ca.crt", data("ca.crt", string(ca.PEM())), "", ""}},
-		{private, attempt{"caFile", data("caFile", string(ca.PEM())), "", ""}},
+		{private, attempt{"ca.crt", sourcetest.Secret("ca.crt", string(ca.PEM())), "", ""}},
+		{private, attempt{"caFile", sourcetest.Secret("caFile", string(ca.PEM())), "", ""}},
 		{private, attempt{"no ca", source.Secret{}, gitf, "certificate|ca.crt"}},
-		{private, attempt{"wrong ca", data("ca.crt", string(other.PEM())), gitf, "certificate|ca.crt"}},
-		{private, attempt{"ca that is none", data("ca.crt", "rubbish"), auth, "default/login|ca.crt"}},
-		{mutual, attempt{"client certificate", data("ca.crt", string(ca.PEM()), "tls.crt", string(cert), "tls.key", string(key)), "", ""}},
-		{mutual, attempt{"no client certificate", data("ca.crt", string(ca.PEM())), late, "git advertisement"}},
-		{mutual, attempt{"other client certificate", data("ca.crt", string(ca.PEM()), "tls.crt", string(otherCert), "tls.key", string(otherKey)), late, "git advertisement"}},
-		{mutual, attempt{"certificate without key", data("ca.crt", string(ca.PEM()), "tls.crt", string(cert)), auth, "default/login|tls.key"}},
-		{mutual, attempt{"key of another", data("ca.crt", string(ca.PEM()), "tls.crt", string(cert), "tls.key", string(otherKey)), auth, "default/login|tls"}},
-		{full, attempt{"all", data("ca.crt", string(ca.PEM()), "tls.crt", string(cert), "tls.key", string(key), "username", "alice", "password", "s3cret"), "", ""}},
-		{full, attempt{"all but the password", data("ca.crt", string(ca.PEM()), "tls.crt", string(cert), "tls.key", string(key)), auth, "authentication failed"}},
+		{private, attempt{"wrong ca", sourcetest.Secret("ca.crt", string(other.PEM())), gitf, "certificate|ca.crt"}},
+		{private, attempt{"ca that is none", sourcetest.Secret("ca.crt", "rubbish"), auth, "default/login|ca.crt"}},
+		{mutual, attempt{"client certificate", sourcetest.Secret("ca.crt", string(ca.PEM()), "tls.crt", string(cert), "tls.key", string(key)), "", ""}},
+		{mutual, attempt{"no client certificate", sourcetest.Secret("ca.crt", string(ca.PEM())), late, "git advertisement"}},
+		{mutual, attempt{"other client certificate", sourcetest.Secret("ca.crt", string(ca.PEM()), "tls.crt", string(otherCert), "tls.key", string(otherKey)), late, "git advertisement"}},
+		{mutual, attempt{"certificate without key", sourcetest.Secret("ca.crt", string(ca.PEM()), "tls.crt", string(cert)), auth, "default/login|tls.key"}},
+		{mutual, attempt{"key of another", sourcetest.Secret("ca.crt", string(ca.PEM()), "tls.crt", string(cert), "tls.key", string(otherKey)), auth, "default/login|tls"}},
+		{full, attempt{"all", sourcetest.Secret("ca.crt", string(ca.PEM()), "tls.crt", string(cert), "tls.key", string(key), "username", "alice", "password", "s3cret"), "", ""}},
+		{full, attempt{"all but the password", sourcetest.Secret("ca.crt", string(ca.PEM()), "tls.crt", string(cert), "tls.key", string(key)), auth, "authentication failed"}},
 	} {
 		row.run(t, row.url, nil)
 	}
@@ -157,19 +149,19 @@ func TestSSH(t *testing.T) {
 	lines := strings.SplitAfter(strings.TrimSpace(known), "\n")
 	offered := ssh.FingerprintSHA256(s.HostKeys[0].PublicKey())
 	for _, a := range []attempt{
-		{"key", data("identity", id, "known_hosts", known), "", ""},
-		{"hashed hosts", data("identity", id, "known_hosts", string(s.KnownHosts(true))), "", ""},
-		{"first line only", data("identity", id, "known_hosts", lines[0]), "", ""},
-		{"last line only", data("identity", id, "known_hosts", lines[len(lines)-1]), "", ""},
-		{"passphrase", data("identity", string(locked), "known_hosts", known, "password", "open sesame"), "", ""},
-		{"wrong passphrase", data("identity", string(locked), "known_hosts", known, "password", "open barley"), auth, "passphrase"},
-		{"no passphrase", data("identity", string(locked), "known_hosts", known), auth, "passphrase"},
-		{"stranger", data("identity", string(stranger), "known_hosts", known), auth, "authentication failed"},
-		{"no key at all", data("identity", "rubbish-rubbish", "known_hosts", known), auth, "key"},
-		{"no identity", data("known_hosts", known), auth, "default/login|identity"},
-		{"no known_hosts", data("identity", id), auth, "default/login|known_hosts"},
-		{"unknown host", data("identity", id, "known_hosts", "other.example.com "+strings.Join(strings.Fields(lines[0])[1:], " ")), auth, "known_hosts|SHA256:"},
-		{"changed host key", data("identity", id, "known_hosts", elsewhere), auth, "SHA256:|" + offered},
+		{"key", sourcetest.Secret("identity", id, "known_hosts", known), "", ""},
+		{"hashed hosts", sourcetest.Secret("identity", id, "known_hosts", string(s.KnownHosts(true))), "", ""},
+		{"first line only", sourcetest.Secret("identity", id, "known_hosts", lines[0]), "", ""},
+		{"last line only", sourcetest.Secret("identity", id, "known_hosts", lines[len(lines)-1]), "", ""},
+		{"passphrase", sourcetest.Secret("identity", string(locked), "known_hosts", known, "password", "open sesame"), "", ""},
+		{"wrong passphrase", sourcetest.Secret("identity", string(locked), "known_hosts", known, "password", "open barley"), auth, "passphrase"},
+		{"no passphrase", sourcetest.Secret("identity", string(locked), "known_hosts", known), auth, "passphrase"},
+		{"stranger", sourcetest.Secret("identity", string(stranger), "known_hosts", known), auth, "authentication failed"},
+		{"no key at all", sourcetest.Secret("identity", "rubbish-rubbish", "known_hosts", known), auth, "key"},
+		{"no identity", sourcetest.Secret("known_hosts", known), auth, "default/login|identity"},
+		{"no known_hosts", sourcetest.Secret("identity", id), auth, "default/login|known_hosts"},
+		{"unknown host", sourcetest.Secret("identity", id, "known_hosts", "other.example.com "+strings.Join(strings.Fields(lines[0])[1:], " ")), auth, "known_hosts|SHA256:"},
+		{"changed host key", sourcetest.Secret("identity", id, "known_hosts", elsewhere), auth, "SHA256:|" + offered},
 	} {
 		a.run(t, s.Repo(), nil)
 	}
@@ -192,14 +184,14 @@ func TestProxies(t *testing.T) {
 			url   string
 			login source.Secret
 		}{
-			{plain.Repo(), data("ca.crt", string(ca.PEM()))},
-			{secure.Repo(), data("ca.crt", string(ca.PEM()))},
-			{shell.Repo(), data("identity", string(identity), "known_hosts", string(shell.KnownHosts(false)), "ca.crt", string(ca.PEM()))},
+			{plain.Repo(), sourcetest.Secret("ca.crt", string(ca.PEM()))},
+			{secure.Repo(), sourcetest.Secret("ca.crt", string(ca.PEM()))},
+			{shell.Repo(), sourcetest.Secret("identity", string(identity), "known_hosts", string(shell.KnownHosts(false)), "ca.crt", string(ca.PEM()))},
 		} {
-			through := func(pairs ...string) func(*source.GitRepository, memory) {
-				return func(g *source.GitRepository, m memory) {
+			through := func(pairs ...string) func(*source.GitRepository, sourcetest.Secrets) {
+				return func(g *source.GitRepository, m sourcetest.Secrets) {
 					g.Spec.ProxySecretRef = &source.LocalReference{Name: "proxy"}
-					m["default/proxy"] = data(pairs...)
+					m["default/proxy"] = sourcetest.Secret(pairs...)
 				}
 			}
 			name := scheme + " to " + target.url[:5]
@@ -221,7 +213,7 @@ func TestRedirect(t *testing.T) {
 	other := testenv.ServeHTTP(t, testenv.HTTP{}, repo)
 	url := testenv.ServeHTTP(t, testenv.HTTP{Defect: testenv.Redirect(other.URL)}, repo).Repo()
 	attempt{name: "anonymous"}.run(t, url, nil)
-	attempt{"with credentials", data("username", "alice", "password", "s3cret-canary"), gitf, "redirect"}.run(t, url, nil)
+	attempt{"with credentials", sourcetest.Secret("username", "alice", "password", "s3cret-canary"), gitf, "redirect"}.run(t, url, nil)
 	for _, q := range other.Requests() {
 		if q.Authorization != "" {
 			t.Errorf("the other host was shown %q", q.Authorization)

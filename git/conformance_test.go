@@ -100,7 +100,7 @@ func (r *remote) credentials() source.Secrets {
 	secret := func(p string) source.Secret {
 		return source.Secret{Data: map[string][]byte{"username": []byte("user"), "password": []byte(p)}}
 	}
-	secrets := memory{"default/login": secret(password), "default/wrong": secret("other-" + password)}
+	secrets := sourcetest.Secrets{"default/login": secret(password), "default/wrong": secret("other-" + password)}
 	if r.signer != nil {
 		secrets["default/keys"] = source.Secret{Data: map[string][]byte{"a.sshpub": r.signer.public()}}
 	}

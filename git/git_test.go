@@ -19,6 +19,7 @@ import (
 	"github.com/headgate-io/headgate/git"
 	"github.com/headgate-io/headgate/internal/testenv"
 	"github.com/headgate-io/headgate/source"
+	"github.com/headgate-io/headgate/source/sourcetest"
 )
 
 // files makes a tree from path and content pairs.
@@ -148,7 +149,7 @@ var rows = []struct {
 
 // servers are the ways to reach one repository.
 func servers(t *testing.T, repo *testenv.Repo) map[string]func() (url string, env source.Env) {
-	secrets := memory{}
+	secrets := sourcetest.Secrets{}
 	web := func(c testenv.HTTP) func() (string, source.Env) {
 		return func() (string, source.Env) { return testenv.ServeHTTP(t, c, repo).Repo(), source.Env{} }
 	}
@@ -173,18 +174,6 @@ func servers(t *testing.T, repo *testenv.Repo) map[string]func() (url string, en
 		},
 	}
 }
-
-// memory is a set of Secrets by NAMESPACE/NAME.
-type memory map[string]source.Secret
-
-func (m memory) Secret(_ context.Context, namespace, name string) (source.Secret, error) {
-	if s, ok := m[namespace+"/"+name]; ok {
-		return s, nil
-	}
-	return source.Secret{}, fs.ErrNotExist
-}
-
-func (memory) PullSecrets(context.Context, string, string) ([]source.Secret, error) { return nil, nil }
 
 func TestEveryReferenceOverEveryTransport(t *testing.T) {
 	h := newHistory(t)

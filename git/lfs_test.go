@@ -17,6 +17,7 @@ import (
 	"github.com/headgate-io/headgate/artifact"
 	"github.com/headgate-io/headgate/internal/testenv"
 	"github.com/headgate-io/headgate/source"
+	"github.com/headgate-io/headgate/source/sourcetest"
 )
 
 // large is a repository of which some files stand for LFS objects.
@@ -72,7 +73,7 @@ func TestLFS(t *testing.T) {
 	server := testenv.ServeHTTP(t, testenv.HTTP{LFS: objects, Username: "alice", Password: "s3cret pass"}, repo)
 	g := lfsObject(server.Repo())
 	g.Spec.SecretRef = &source.LocalReference{Name: "login"}
-	env := source.Env{Secrets: memory{"default/login": data("username", "alice", "password", "s3cret pass")}}
+	env := source.Env{Secrets: sourcetest.Secrets{"default/login": sourcetest.Secret("username", "alice", "password", "s3cret pass")}}
 	_, archive, report := fetch(t, g, env)
 	if got := contents(t, archive); !maps.Equal(got, want()) {
 		t.Errorf("content %v", slices.Sorted(maps.Keys(got)))
@@ -104,7 +105,7 @@ func over(t *testing.T, repo *testenv.Repo, grant string) (*source.GitRepository
 	s := testenv.ServeSSH(t, testenv.SSH{Users: []ssh.PublicKey{public}, Grant: grant}, repo)
 	g := lfsObject(s.Repo())
 	g.Spec.SecretRef = &source.LocalReference{Name: "keys"}
-	return g, source.Env{Secrets: memory{"default/keys": data("identity", string(identity), "known_hosts", string(s.KnownHosts(false)))}}, s
+	return g, source.Env{Secrets: sourcetest.Secrets{"default/keys": sourcetest.Secret("identity", string(identity), "known_hosts", string(s.KnownHosts(false)))}}, s
 }
 
 func TestLFSOverSSH(t *testing.T) {
@@ -205,8 +206,8 @@ func TestLFSOfStandIns(t *testing.T) {
 func TestLFSConfig(t *testing.T) {
 	objects, ca := new(testenv.LFS), testenv.NewCA(t)
 	repo := large(t, objects)
-	login := data("username", "alice", "password", "cAnArY pass", "ca.crt", string(ca.PEM()))
-	env := source.Env{Secrets: memory{"default/login": login}}
+	login := sourcetest.Secret("username", "alice", "password", "cAnArY pass", "ca.crt", string(ca.PEM()))
+	env := source.Env{Secrets: sourcetest.Secrets{"default/login": login}}
 	here := testenv.ServeHTTP(t, testenv.HTTP{LFS: objects, Username: "alice", Password: "cAnArY pass"}, repo)
 	plain := testenv.ServeHTTP(t, testenv.HTTP{LFS: objects}, repo)
 	secure := testenv.ServeHTTP(t, testenv.HTTP{LFS: objects, CA: ca}, repo)
@@ -349,7 +350,7 @@ func TestLFSEnvironment(t *testing.T) {
 	server := testenv.ServeHTTP(t, testenv.HTTP{LFS: objects, Username: "alice", Password: "pass"}, repo)
 	g := lfsObject(server.Repo())
 	g.Spec.SecretRef = &source.LocalReference{Name: "login"}
-	secrets := memory{"default/login": data("username", "alice", "password", "pass")}
+	secrets := sourcetest.Secrets{"default/login": sourcetest.Secret("username", "alice", "password", "pass")}
 	fails(t, g, source.Env{Secrets: secrets, Limits: artifact.Limits{FileBytes: 200_000}}, gitf, "dir/raw.dat: the LFS object has 300000 bytes")
 	fails(t, g, source.Env{Secrets: secrets, Limits: artifact.Limits{Bytes: 200_000}}, gitf, "dir/raw.dat: with the LFS object")
 
@@ -383,17 +384,17 @@ func TestLFSEnvironment(t *testing.T) {
 		t.Errorf("%d batches for what is cached", n)
 	}
 	// Other credentials do not get at what is cached for these.
-	secrets["default/login"] = data("username", "alice", "password", "wrong")
+	secrets["default/login"] = sourcetest.Secret("username", "alice", "password", "wrong")
 	if _, _, _, err := try(t.Context(), g, env); err == nil {
 		t.Error("cached content for wrong credentials")
 	}
-	secrets["default/login"] = data("username", "alice", "password", "pass", "other", "x")
+	secrets["default/login"] = sourcetest.Secret("username", "alice", "password", "pass", "other", "x")
 	fetch(t, g, env)
 	if n := len(phases(server, testenv.LFSObject)); n != 3 {
 		t.Errorf("%d downloads with another Secret", n)
 	}
 	server.Break(&testenv.Defect{Phase: testenv.LFSBatch, Status: 403})
-	secrets["default/login"] = data("username", "alice", "password", "pass", "other", "y")
+	secrets["default/login"] = sourcetest.Secret("username", "alice", "password", "pass", "other", "y")
 	fails(t, g, env, auth, "status 403")
 	if i := slices.IndexFunc(spools, func(f *os.File) bool { return f.Close() == nil }); i >= 0 || len(spools) < 6 {
 		t.Errorf("spool %d of %d is open", i, len(spools))

@@ -13,6 +13,7 @@ import (
 	"github.com/headgate-io/headgate/git"
 	"github.com/headgate-io/headgate/internal/testenv"
 	"github.com/headgate-io/headgate/source"
+	"github.com/headgate-io/headgate/source/sourcetest"
 )
 
 // issuer is a provider that issues one credential and notes who asks.
@@ -50,7 +51,7 @@ func TestLogin(t *testing.T) {
 			g := object(server.Repo(), source.GitRepositoryRef{Branch: "main"})
 			g.Spec.Provider, g.Spec.SecretRef, g.Spec.ServiceAccountName = "azure", &source.LocalReference{Name: "login"}, "robot"
 			i := &issuer{credential: c.issued}
-			env := source.Env{Login: i.login, Secrets: memory{"default/login": data("ca.crt", string(ca.PEM()), "username", "not", "password", "used")}}
+			env := source.Env{Login: i.login, Secrets: sourcetest.Secrets{"default/login": sourcetest.Secret("ca.crt", string(ca.PEM()), "username", "not", "password", "used")}}
 			o := git.New(g, env)
 			_, _, err := o.Resolve(t.Context(), nil)
 			wantReason(t, err, c.reason)
@@ -89,7 +90,7 @@ func wantReason(t *testing.T, err error, reason string) {
 func TestLoginFailures(t *testing.T) {
 	const provider = "InvalidProviderConfiguration"
 	server := testenv.ServeHTTP(t, testenv.HTTP{}, one(t))
-	app := data("githubAppID", "1", "githubAppPrivateKey", "canary")
+	app := sourcetest.Secret("githubAppID", "1", "githubAppPrivateKey", "canary")
 	for _, c := range []struct {
 		name    string
 		change  func(*source.GitRepository)
@@ -106,7 +107,7 @@ func TestLoginFailures(t *testing.T) {
 		{name: "misconfigured", err: fmt.Errorf("%w: no key", source.ErrProvider), reason: provider, say: "provider azure|no key"},
 		{name: "hopeless", err: fmt.Errorf("%w: %w: no key", source.ErrInvalid, source.ErrProvider), reason: provider, stalled: true, say: "no key"},
 		{name: "down", err: errors.New("token service is down"), reason: auth, say: "provider azure|token service is down"},
-		{name: "bad CA", secret: data("ca.crt", "canary"), reason: auth, say: "default/login|ca.crt"},
+		{name: "bad CA", secret: sourcetest.Secret("ca.crt", "canary"), reason: auth, say: "default/login|ca.crt"},
 		{name: "app without its provider", secret: app, change: func(g *source.GitRepository) { g.Spec.Provider = "generic" }, reason: provider, stalled: true, say: "default/login|provider github"},
 		{name: "app without any provider", secret: app, change: func(g *source.GitRepository) { g.Spec.Provider = "" }, reason: provider, stalled: true, say: "default/login|provider github"},
 		{name: "app with another provider", secret: app, reason: provider, stalled: true, say: "default/login|provider github"},
@@ -121,7 +122,7 @@ func TestLoginFailures(t *testing.T) {
 			if c.change != nil {
 				c.change(g)
 			}
-			env := source.Env{Login: (&issuer{err: c.err}).login, Secrets: memory{"default/login": c.secret}}
+			env := source.Env{Login: (&issuer{err: c.err}).login, Secrets: sourcetest.Secrets{"default/login": c.secret}}
 			if c.without {
 				env.Login = nil
 			}
@@ -165,7 +166,7 @@ func TestLoginOfSubmodules(t *testing.T) {
 	g.Spec.Provider = "azure"
 	g.Spec.SubmoduleCredentials = []source.GitSubmoduleCredential{{URL: guarded.URL, SecretRef: source.LocalReference{Name: "other"}}}
 	i := &issuer{credential: source.Credential{Token: "t0ken-canary"}}
-	_, archive, _, err := try(t.Context(), g, source.Env{Login: i.login, Secrets: memory{"default/other": data("username", "alice", "password", "s3cret-canary")}})
+	_, archive, _, err := try(t.Context(), g, source.Env{Login: i.login, Secrets: sourcetest.Secrets{"default/other": sourcetest.Secret("username", "alice", "password", "s3cret-canary")}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -187,7 +188,7 @@ func TestLoginOfSubmodules(t *testing.T) {
 	}
 	// Instead of the provider's, on the origin of spec.url.
 	g.Spec.SubmoduleCredentials = append(g.Spec.SubmoduleCredentials, source.GitSubmoduleCredential{URL: server.URL, SecretRef: source.LocalReference{Name: "other"}})
-	if _, _, _, err := try(t.Context(), g, source.Env{Login: i.login, Secrets: memory{"default/other": data("bearerToken", "wr0ng-canary")}}); err == nil || !strings.Contains(err.Error(), "submodule") {
+	if _, _, _, err := try(t.Context(), g, source.Env{Login: i.login, Secrets: sourcetest.Secrets{"default/other": sourcetest.Secret("bearerToken", "wr0ng-canary")}}); err == nil || !strings.Contains(err.Error(), "submodule") {
 		t.Errorf("with other credentials for submodules: %v", err)
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/headgate-io/headgate/artifact"
 	"github.com/headgate-io/headgate/internal/testenv"
 	"github.com/headgate-io/headgate/source"
+	"github.com/headgate-io/headgate/source/sourcetest"
 )
 
 func newCache(t testing.TB, dir string) *artifact.Cache {
@@ -87,7 +88,7 @@ func wireServers(t *testing.T, repo *testenv.Repo) map[string]wireServer {
 	for name, serve := range servers(t, repo) {
 		if strings.HasPrefix(name, "ssh") {
 			url, env := serve()
-			env.Secrets = maps.Clone(env.Secrets.(memory)) // servers puts all keys into one
+			env.Secrets = maps.Clone(env.Secrets.(sourcetest.Secrets)) // servers puts all keys into one
 			all[name] = wireServer{url: url, env: env, ssh: true}
 		}
 	}
@@ -373,7 +374,7 @@ func TestCredentialsShareNothing(t *testing.T) {
 	login := func(user, password string) source.Secret {
 		return source.Secret{Data: map[string][]byte{"username": []byte(user), "password": []byte(password)}}
 	}
-	env := source.Env{Cache: newCache(t, dir), Secrets: memory{
+	env := source.Env{Cache: newCache(t, dir), Secrets: sourcetest.Secrets{
 		"default/a": login("a", password), "default/b": login("b", password), "default/c": login("a", password+"x"), "default/again": login("a", password),
 		"default/proxy": {Data: map[string][]byte{"address": []byte("http://127.0.0.1:1")}},
 	}}

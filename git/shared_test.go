@@ -15,6 +15,7 @@ import (
 	"github.com/headgate-io/headgate/git"
 	"github.com/headgate-io/headgate/internal/testenv"
 	"github.com/headgate-io/headgate/source"
+	"github.com/headgate-io/headgate/source/sourcetest"
 )
 
 // fleet reconciles objects at once, and returns what became of each.
@@ -123,11 +124,11 @@ func TestFleetApart(t *testing.T) {
 		_, password, _ := r.BasicAuth()
 		return strings.HasPrefix(password, "good")
 	}}, repo)
-	secrets := memory{
-		"default/alice": data("username", "alice", "password", "good-canary"),
-		"default/same":  data("username", "alice", "password", "good-canary"),
-		"other/alice":   data("username", "alice", "password", "bad-canary"),
-		"default/bob":   data("username", "bob", "password", "good-canary"),
+	secrets := sourcetest.Secrets{
+		"default/alice": sourcetest.Secret("username", "alice", "password", "good-canary"),
+		"default/same":  sourcetest.Secret("username", "alice", "password", "good-canary"),
+		"other/alice":   sourcetest.Secret("username", "alice", "password", "bad-canary"),
+		"default/bob":   sourcetest.Secret("username", "bob", "password", "good-canary"),
 	}
 	for name, c := range map[string]struct {
 		edit    func(i int, g *source.GitRepository)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/headgate-io/headgate/internal/testenv"
 	"github.com/headgate-io/headgate/source"
+	"github.com/headgate-io/headgate/source/sourcetest"
 )
 
 func basic(user, password string) string {
@@ -77,10 +78,10 @@ func wantFailure(t *testing.T, err error, reason, say string) {
 // Credentials are shown to the origin they were given for, and to no other.
 func TestSubmoduleCredentials(t *testing.T) {
 	alice, bob := testenv.HTTP{Username: "alice", Password: "al1ce-canary"}, testenv.HTTP{Username: "bob", Password: "b0b-canary"}
-	secrets := memory{
-		"default/alice": data("username", "alice", "password", "al1ce-canary"),
-		"default/bob":   data("username", "bob", "password", "b0b-canary"),
-		"default/carol": data("bearerToken", "car0l-canary"),
+	secrets := sourcetest.Secrets{
+		"default/alice": sourcetest.Secret("username", "alice", "password", "al1ce-canary"),
+		"default/bob":   sourcetest.Secret("username", "bob", "password", "b0b-canary"),
+		"default/carol": sourcetest.Secret("bearerToken", "car0l-canary"),
 	}
 	entry := func(s *testenv.Server, name string) source.GitSubmoduleCredential {
 		return source.GitSubmoduleCredential{URL: s.URL, SecretRef: source.LocalReference{Name: name}}
@@ -149,7 +150,7 @@ func TestSubmoduleCredentials(t *testing.T) {
 func TestSubmoduleRedirect(t *testing.T) {
 	w := newTwo(t, testenv.HTTP{Username: "alice", Password: "al1ce-canary"}, testenv.HTTP{})
 	w.sub.Break(testenv.Redirect(w.own.URL))
-	_, _, _, err := try(t.Context(), w.object("alice"), source.Env{Secrets: memory{"default/alice": data("username", "alice", "password", "al1ce-canary")}})
+	_, _, _, err := try(t.Context(), w.object("alice"), source.Env{Secrets: sourcetest.Secrets{"default/alice": sourcetest.Secret("username", "alice", "password", "al1ce-canary")}})
 	wantFailure(t, err, auth, `submodule "vendor/sub"`)
 	if got := append(shown(w.own, "/sub.git"), shown(w.sub, "/")...); len(got) != 2 || got[0]+got[1] != "" {
 		t.Errorf("shown %q", got)
@@ -162,9 +163,9 @@ func TestSubmoduleTLS(t *testing.T) {
 	cert, key := ca.Client("alice")
 	subCert, subKey := ca.Client("bob")
 	w := newTwo(t, testenv.HTTP{CA: ca, Mutual: true}, testenv.HTTP{CA: ca, Mutual: true})
-	secrets := memory{
-		"default/alice": data("ca.crt", string(ca.PEM()), "tls.crt", string(cert), "tls.key", string(key)),
-		"default/bob":   data("ca.crt", string(ca.PEM()), "tls.crt", string(subCert), "tls.key", string(subKey)),
+	secrets := sourcetest.Secrets{
+		"default/alice": sourcetest.Secret("ca.crt", string(ca.PEM()), "tls.crt", string(cert), "tls.key", string(key)),
+		"default/bob":   sourcetest.Secret("ca.crt", string(ca.PEM()), "tls.crt", string(subCert), "tls.key", string(subKey)),
 	}
 	g := w.object("alice")
 	_, _, _, err := try(t.Context(), g, source.Env{Secrets: secrets})
@@ -189,7 +190,7 @@ func TestSubmodulesOverBoth(t *testing.T) {
 	web := testenv.ServeAll(t, testenv.HTTP{}, map[string]*testenv.Repo{"app.git": app, "sub.git": sub})
 	private := testenv.ServeAll(t, testenv.HTTP{Bearer: "t0ken"}, map[string]*testenv.Repo{"sub.git": sub})
 	at := "ssh://" + shell.Addr
-	env := source.Env{Secrets: memory{"default/keys": data("identity", string(identity), "known_hosts", string(shell.KnownHosts(false)))}}
+	env := source.Env{Secrets: sourcetest.Secrets{"default/keys": sourcetest.Secret("identity", string(identity), "known_hosts", string(shell.KnownHosts(false)))}}
 
 	linked(app, nil, link{"s", "ssh://git@" + shell.Addr + "/sub.git", pin})
 	g := recursing(web.URL + "/app.git")
@@ -219,7 +220,7 @@ func TestSubmodulesThroughProxy(t *testing.T) {
 	p := testenv.ServeProxy(t, testenv.Proxy{Username: "proxy", Password: "pr0xy-pass"})
 	g := w.object("")
 	g.Spec.ProxySecretRef = &source.LocalReference{Name: "proxy"}
-	fetch(t, g, source.Env{Secrets: memory{"default/proxy": data("address", p.URL, "username", "proxy", "password", "pr0xy-pass")}})
+	fetch(t, g, source.Env{Secrets: sourcetest.Secrets{"default/proxy": sourcetest.Secret("address", p.URL, "username", "proxy", "password", "pr0xy-pass")}})
 	for _, s := range []*testenv.Server{w.own, w.sub} {
 		if u, _ := url.Parse(s.URL); !slices.ContainsFunc(p.Seen(), func(seen string) bool { return strings.Contains(seen, u.Host) }) {
 			t.Errorf("the proxy saw %q and not %s", p.Seen(), u.Host)
@@ -265,7 +266,7 @@ func TestSubmoduleOnThisMachine(t *testing.T) {
 	server := testenv.ServeAll(t, testenv.HTTP{}, map[string]*testenv.Repo{"sub.git": sub})
 	linked(app, map[string]string{"a": "1"}, link{"s", server.URL + "/sub.git", linked(sub, map[string]string{"x": "1"})})
 	const at = "https://example.com/app"
-	env := source.Env{Local: map[string]string{at: app.Dir}, Secrets: memory{"default/any": data("username", "u", "password", "p4ss-canary")}}
+	env := source.Env{Local: map[string]string{at: app.Dir}, Secrets: sourcetest.Secrets{"default/any": sourcetest.Secret("username", "u", "password", "p4ss-canary")}}
 	g := recursing(at)
 	_, _, _, err := try(t.Context(), g, env)
 	wantFailure(t, err, gitf, `submodule "s" at `+server.URL+"/sub.git|an address of this machine|spec.submoduleCredentials, with url "+server.URL)

@@ -21,6 +21,7 @@ import (
 	"github.com/headgate-io/headgate/git"
 	"github.com/headgate-io/headgate/internal/testenv"
 	"github.com/headgate-io/headgate/source"
+	"github.com/headgate-io/headgate/source/sourcetest"
 )
 
 // A link is a submodule: an entry of .gitmodules and a gitlink.
@@ -114,7 +115,7 @@ func TestSubmodules(t *testing.T) {
 	delete(want, "tools/a.txt") // by the .sourceignore of that submodule, which counts there alone
 	identity, public := testenv.UserKey(t, "")
 	shell := testenv.ServeAllSSH(t, testenv.SSH{Users: []ssh.PublicKey{public}}, repos)
-	keys := memory{"default/keys": data("identity", string(identity), "known_hosts", string(shell.KnownHosts(false)))}
+	keys := sourcetest.Secrets{"default/keys": sourcetest.Secret("identity", string(identity), "known_hosts", string(shell.KnownHosts(false)))}
 	var first []byte
 	for name, row := range map[string]struct {
 		url string
@@ -309,7 +310,7 @@ func TestSubmodulesOfUnverified(t *testing.T) {
 	g := recursing(server.URL + "/org/app.git")
 	g.Spec.Verify = &source.GitRepositoryVerification{Mode: source.VerifyHEAD, SecretRef: source.LocalReference{Name: "trusted"}}
 	signer := newSigned(t)
-	_, _, _, err := try(t.Context(), g, source.Env{Secrets: memory{"default/trusted": signer.secret("ssh-ed25519")}})
+	_, _, _, err := try(t.Context(), g, source.Env{Secrets: sourcetest.Secrets{"default/trusted": signer.secret("ssh-ed25519")}})
 	if !errors.Is(err, source.ErrVerification) {
 		t.Errorf("%v: want a refused verification", err)
 	}
@@ -327,7 +328,7 @@ func TestSubmodulesWithLFS(t *testing.T) {
 	g := recursing(testenv.ServeHTTP(t, testenv.HTTP{}, app).Repo())
 	g.Spec.LFS = true
 	g.Spec.SubmoduleCredentials = []source.GitSubmoduleCredential{{URL: server.URL, SecretRef: source.LocalReference{Name: "bob"}}}
-	_, archive, _ := fetch(t, g, source.Env{Secrets: memory{"default/bob": data("username", "bob", "password", "b0b-canary")}})
+	_, archive, _ := fetch(t, g, source.Env{Secrets: sourcetest.Secrets{"default/bob": sourcetest.Secret("username", "bob", "password", "b0b-canary")}})
 	if got := contents(t, archive); got["s/a.bin"] != "content of a" || got["t/s/a.bin"] != "content of a" || got["plain.bin"] != pointer("other") {
 		t.Errorf("content %v", got)
 	}

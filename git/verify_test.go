@@ -15,6 +15,7 @@ import (
 	"github.com/headgate-io/headgate/git"
 	"github.com/headgate-io/headgate/internal/testenv"
 	"github.com/headgate-io/headgate/source"
+	"github.com/headgate-io/headgate/source/sourcetest"
 )
 
 // The reasons of SourceVerified=False.
@@ -90,7 +91,7 @@ func TestVerificationMatrix(t *testing.T) {
 					continue
 				}
 				t.Run(row.name+"/"+mode+"/"+way, func(t *testing.T) {
-					env.Secrets = memory{"default/keys": repo.secret(strings.Fields(row.keys)...)}
+					env.Secrets = sourcetest.Secrets{"default/keys": repo.secret(strings.Fields(row.keys)...)}
 					g := object(server.Repo(), source.GitRepositoryRef{Tag: row.tag})
 					g.Spec.Verify = &source.GitRepositoryVerification{Mode: mode, SecretRef: source.LocalReference{Name: "keys"}}
 					var from source.Origin = git.New(g, env)
@@ -175,7 +176,7 @@ func TestSignedSelections(t *testing.T) {
 		repo.Tag("v1.2.9", repo.Commit(testenv.Commit{Branch: "main", Files: files("a", "2")}))
 		signer.resign(repo, "v1.3.0")
 		fingerprint := ssh.FingerprintSHA256(signer.PublicKey())
-		env := source.Env{Secrets: memory{"default/keys": {Data: map[string][]byte{"me.sshpub": signer.public()}}}}
+		env := source.Env{Secrets: sourcetest.Secrets{"default/keys": {Data: map[string][]byte{"me.sshpub": signer.public()}}}}
 		for server, config := range map[string]testenv.HTTP{
 			"all": {}, "no filter": {NoFilter: true}, "version 0": {V0: true}, "version 0, tips only": {V0: true, NoAnyWant: true},
 		} {
@@ -235,7 +236,7 @@ func TestVerificationMessages(t *testing.T) {
 		{"pgp-ed25519-over-tag", "TagAndHEAD", "TagAndHEAD", repo.ids["pgp-ed25519"], "verified signature of tag 'pgp-ed25519-over-tag" + key("pgp-ed25519") + " and of commit '" + commit("pgp-ed25519") + key("pgp-ed25519")},
 	} {
 		g := signedObject("https://example.com/x", c.tag, c.mode)
-		env := source.Env{Local: local, Secrets: memory{"default/keys": repo.secret("pgp-ed25519", "pgp-subkey", "ssh-rsa1024")}}
+		env := source.Env{Local: local, Secrets: sourcetest.Secrets{"default/keys": repo.secret("pgp-ed25519", "pgp-subkey", "ssh-rsa1024")}}
 		result, err := (&source.Reconciler{Store: openStore(t)}).Reconcile(t.Context(), g, git.New(g, env))
 		if c.message == "" {
 			if err == nil {
@@ -257,9 +258,9 @@ func TestVerificationCannotWork(t *testing.T) {
 	t.Parallel()
 	repo := newSigned(t)
 	tag := source.GitRepositoryRef{Tag: "pgp-ed25519"}
-	good := memory{"default/keys": repo.secret("pgp-ed25519")}
-	data := func(entry, text string) memory {
-		return memory{"default/keys": {Data: map[string][]byte{entry: []byte(text)}}}
+	good := sourcetest.Secrets{"default/keys": repo.secret("pgp-ed25519")}
+	data := func(entry, text string) sourcetest.Secrets {
+		return sourcetest.Secrets{"default/keys": {Data: map[string][]byte{entry: []byte(text)}}}
 	}
 	for name, c := range map[string]struct {
 		ref             source.GitRepositoryRef
@@ -273,9 +274,9 @@ func TestVerificationCannotWork(t *testing.T) {
 		"TagAndHEAD, commit":        {source.GitRepositoryRef{Commit: strings.Repeat("a", 40), Tag: "pgp-ed25519"}, "TagAndHEAD", good, source.Stalled, "InvalidVerificationMode", "spec.ref.commit selects none"},
 		"TagAndHEAD, name":          {source.GitRepositoryRef{Name: "refs/heads/pgp-ed25519"}, "TagAndHEAD", good, source.Stalled, "InvalidVerificationMode", "spec.ref.name selects none"},
 		"unknown mode":              {tag, "tag", good, source.Stalled, "InvalidVerificationMode", `spec.verify.mode "tag": want HEAD, Tag or TagAndHEAD`},
-		"no such Secret":            {tag, "HEAD", memory{}, source.Failed, "VerificationError", "spec.verify.secretRef: secret default/keys"},
+		"no such Secret":            {tag, "HEAD", sourcetest.Secrets{}, source.Failed, "VerificationError", "spec.verify.secretRef: secret default/keys"},
 		"no Secrets":                {tag, "HEAD", nil, source.Failed, "VerificationError", "secret default/keys: no Secrets were given"},
-		"empty Secret":              {tag, "HEAD", memory{"default/keys": {}}, source.Failed, "VerificationError", "secret default/keys: no entry"},
+		"empty Secret":              {tag, "HEAD", sourcetest.Secrets{"default/keys": {}}, source.Failed, "VerificationError", "secret default/keys: no entry"},
 		"entry that is no key":      {tag, "HEAD", data("password", password), source.Failed, "VerificationError", `secret default/keys: entry "password" is not an OpenPGP public key`},
 		"entry with a private key":  {tag, "HEAD", data("id", "-----BEGIN OPENSSH PRIVATE KEY-----\n"+password+"\n"), source.Failed, "VerificationError", `secret default/keys: entry "id" holds a private key`},
 		"entry with a broken line":  {tag, "HEAD", data("a.sshpub", "ssh-rsa "+password), source.Failed, "VerificationError", `entry "a.sshpub" line 1 is not an OpenSSH public key`},
@@ -303,7 +304,7 @@ func TestTrustChanges(t *testing.T) {
 	t.Parallel()
 	repo := newSigned(t)
 	server := testenv.ServeHTTP(t, testenv.HTTP{}, repo.Repo)
-	secrets := memory{}
+	secrets := sourcetest.Secrets{}
 	ledger := &source.Ledger{Dir: t.TempDir()}
 	r := &source.Reconciler{Store: openStore(t), Load: ledger.Load, Save: ledger.Save}
 	var published artifact.Artifact
@@ -354,7 +355,7 @@ func TestTrustChanges(t *testing.T) {
 func TestTrustChangesMeanwhile(t *testing.T) {
 	t.Parallel()
 	repo := newSigned(t)
-	secrets := memory{"default/keys": repo.secret("ssh-rsa")}
+	secrets := sourcetest.Secrets{"default/keys": repo.secret("ssh-rsa")}
 	g := signedObject("https://example.com/x", "pgp-ed25519", source.VerifyHEAD)
 	var from source.Origin = git.New(g, source.Env{Local: map[string]string{g.Spec.URL: repo.Dir}, Secrets: secrets})
 	r := &source.Reconciler{Store: openStore(t)}
@@ -412,7 +413,7 @@ func TestHostileTags(t *testing.T) {
 			g.Spec.URL = url
 			env := source.Env{
 				Local:   map[string]string{"https://example.com/x": repo.Dir},
-				Secrets: memory{"default/keys": {Data: map[string][]byte{"a.sshpub": signer.public()}}},
+				Secrets: sourcetest.Secrets{"default/keys": {Data: map[string][]byte{"a.sshpub": signer.public()}}},
 			}
 			result, err := (&source.Reconciler{Store: openStore(t)}).Reconcile(t.Context(), g, git.New(g, env))
 			if result.Outcome != source.Failed || err == nil || !regexp.MustCompile(c.want).MatchString(err.Error()) || g.Artifact() != nil {
@@ -439,7 +440,7 @@ func TestVerificationFromCache(t *testing.T) {
 		{"lightweight", "pgp-ed25519", "Tag", badObject},
 	} {
 		g := signedObject(server.Repo(), c.tag, c.mode)
-		env := source.Env{Cache: cache, Secrets: memory{"default/keys": repo.secret(c.keys)}}
+		env := source.Env{Cache: cache, Secrets: sourcetest.Secrets{"default/keys": repo.secret(c.keys)}}
 		verdict(t, g, git.New(g, env), c.mode, c.reason, "")
 	}
 }

@@ -1,10 +1,8 @@
 package oci_test
 
 import (
-	"context"
 	"encoding/base64"
 	"fmt"
-	"io/fs"
 	"net/http"
 	"slices"
 	"strings"
@@ -22,18 +20,6 @@ import (
 
 // canary is a password that may show nowhere.
 const canary = "cAnArY-passw0rd/+="
-
-// kept holds Secrets by NAMESPACE/NAME.
-type kept map[string]source.Secret
-
-func (k kept) Secret(_ context.Context, namespace, name string) (source.Secret, error) {
-	if s, ok := k[namespace+"/"+name]; ok {
-		return s, nil
-	}
-	return source.Secret{}, fs.ErrNotExist
-}
-
-func (kept) PullSecrets(context.Context, string, string) ([]source.Secret, error) { return nil, nil }
 
 // login returns the Secret with the password for a registry.
 func login(host, password string) source.Secret {
@@ -57,7 +43,7 @@ type shelf struct {
 	t       *testing.T
 	g       *testenv.Registry
 	variant variant
-	secrets kept
+	secrets sourcetest.Secrets
 
 	tree   fstest.MapFS // published last
 	pushed int          // how often something was
@@ -284,7 +270,7 @@ func newShelf(t *testing.T, v variant) *shelf {
 		config.CA = testenv.NewCA(t)
 	}
 	g := testenv.StartRegistry(t, config)
-	s := &shelf{t: t, g: g, variant: v, secrets: kept{
+	s := &shelf{t: t, g: g, variant: v, secrets: sourcetest.Secrets{
 		"default/login": login(g.Host, canary), "default/wrong": login(g.Host, "other-"+canary), "default/keys": trusted(t),
 	}}
 	if ca := config.CA; ca != nil {

@@ -18,7 +18,7 @@ type rig struct {
 	*testing.T
 	*sourcetest.Rig
 	g       *testenv.Registry
-	secrets kept
+	secrets sourcetest.Secrets
 	limits  artifact.Limits
 	verify  map[string]oci.Technology // nil: technologies
 	local   map[string]string         // directories that stand in for URLs
@@ -29,7 +29,7 @@ func newRig(t *testing.T, c testenv.RegistryConfig) *rig {
 	r := &rig{T: t, g: testenv.StartRegistry(t, c)}
 	r.Rig = sourcetest.NewRig(t, func() []string { return append(r.g.Tokens(), secretForms...) })
 	r.limits.Temp = r.Store.Temp
-	r.secrets = kept{"default/login": login(r.g.Host, canary), "default/keys": trusted(t)}
+	r.secrets = sourcetest.Secrets{"default/login": login(r.g.Host, canary), "default/keys": trusted(t)}
 	if c.CA != nil {
 		r.secrets["default/tls"] = source.Secret{Data: map[string][]byte{"ca.crt": c.CA.PEM()}}
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/headgate-io/headgate/internal/testenv"
 	"github.com/headgate-io/headgate/oci"
 	"github.com/headgate-io/headgate/source"
+	"github.com/headgate-io/headgate/source/sourcetest"
 )
 
 // A notary is a technology whose signatures are a list of digests. The key that
@@ -154,14 +155,14 @@ func opened(t *testing.T, o *oci.Origin) source.Content {
 
 // TestKeysChangeMeanwhile changes keys between Resolve and Verify.
 // slow are Secrets of which the one called keys takes as long as the context lasts.
-type slow struct{ kept }
+type slow struct{ sourcetest.Secrets }
 
 func (s slow) Secret(ctx context.Context, namespace, name string) (source.Secret, error) {
 	if name == "keys" {
 		<-ctx.Done()
 		return source.Secret{}, errors.New("connection closed")
 	}
-	return s.kept.Secret(ctx, namespace, name)
+	return s.Secrets.Secret(ctx, namespace, name)
 }
 
 func TestKeysStall(t *testing.T) {

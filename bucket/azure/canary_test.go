@@ -13,6 +13,7 @@ import (
 	"github.com/headgate-io/headgate/bucket"
 	"github.com/headgate-io/headgate/bucket/azure"
 	"github.com/headgate-io/headgate/internal/testenv"
+	"github.com/headgate-io/headgate/source/sourcetest"
 )
 
 // No failure shows a signature, a key or a query, whichever way the account is
@@ -80,7 +81,7 @@ func TestNothingShows(t *testing.T) {
 				t.Parallel()
 				a, s := c.open(t)
 				if keyValue != nil {
-					a.Secret = bucket.Secret{Name: "default/secret", Secret: secret(keyValue...)}
+					a.Secret = bucket.Secret{Name: "default/secret", Secret: sourcetest.Secret(keyValue...)}
 				} else {
 					a.Spec.Endpoint += "?" + sas
 				}

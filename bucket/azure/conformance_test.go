@@ -21,7 +21,7 @@ type pool struct {
 	s       *testenv.Azblob
 	p       *testenv.ProxyServer // nil for none
 	variant variant
-	secrets kept
+	secrets sourcetest.Secrets
 	defect  sourcetest.Defect
 }
 
@@ -84,15 +84,15 @@ func newPool(t *testing.T, v variant) *pool {
 	if v.tls {
 		config.CA = testenv.NewCA(t)
 	}
-	p := &pool{variant: v, s: testenv.StartAzblob(t, config), secrets: kept{}}
+	p := &pool{variant: v, s: testenv.StartAzblob(t, config), secrets: sourcetest.Secrets{}}
 	p.s.Container("content")
 	if v.keys != nil {
-		p.secrets["default/keys"] = secret(v.keys(p.s)...)
+		p.secrets["default/keys"] = sourcetest.Secret(v.keys(p.s)...)
 	}
-	p.secrets["default/wrong"] = secret("accountKey", "AAAA"+key)
+	p.secrets["default/wrong"] = sourcetest.Secret("accountKey", "AAAA"+key)
 	if ca := config.CA; ca != nil {
 		cert, private := ca.Client("user")
-		p.secrets["default/tls"] = secret("ca.crt", string(ca.PEM()), "tls.crt", string(cert), "tls.key", string(private))
+		p.secrets["default/tls"] = sourcetest.Secret("ca.crt", string(ca.PEM()), "tls.crt", string(cert), "tls.key", string(private))
 	}
 	if v.proxy {
 		hosts := map[string]string{}
@@ -100,7 +100,7 @@ func newPool(t *testing.T, v variant) *pool {
 			hosts[name+":443"] = p.s.Host
 		}
 		p.p = testenv.ServeProxy(t, testenv.Proxy{Username: "proxy", Password: "proxy-" + password, Hosts: hosts})
-		p.secrets["default/proxy"] = secret("address", p.p.URL, "username", "proxy", "password", "proxy-"+password)
+		p.secrets["default/proxy"] = sourcetest.Secret("address", p.p.URL, "username", "proxy", "password", "proxy-"+password)
 	}
 	return p
 }

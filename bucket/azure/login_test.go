@@ -12,6 +12,7 @@ import (
 	"github.com/headgate-io/headgate/bucket/azure"
 	"github.com/headgate-io/headgate/internal/testenv"
 	"github.com/headgate-io/headgate/source"
+	"github.com/headgate-io/headgate/source/sourcetest"
 )
 
 // resolve resolves a Bucket of the container content of s, logging in with login.
@@ -25,7 +26,7 @@ func resolve(t *testing.T, s *testenv.Azblob, login source.LoginFunc, edit func(
 	if edit != nil {
 		edit(&b.Spec)
 	}
-	secrets := kept{"default/key": secret("accountKey", key)}
+	secrets := sourcetest.Secrets{"default/key": sourcetest.Secret("accountKey", key)}
 	o := bucket.New(b, source.Env{Secrets: secrets, Login: login}, map[string]bucket.Provider{"azure": azure.Connect})
 	_, _, err := o.Resolve(t.Context(), nil)
 	clean(t, err, "tok-cAnArY")

@@ -11,9 +11,7 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"errors"
-	"fmt"
 	"io"
-	"io/fs"
 	"math/big"
 	"net/url"
 	"strings"
@@ -24,6 +22,7 @@ import (
 	"github.com/headgate-io/headgate/bucket/azure"
 	"github.com/headgate-io/headgate/internal/testenv"
 	"github.com/headgate-io/headgate/source"
+	"github.com/headgate-io/headgate/source/sourcetest"
 )
 
 const (
@@ -66,20 +65,12 @@ func clean(t *testing.T, err error, more ...string) {
 	}
 }
 
-func secret(keyValue ...string) source.Secret {
-	s := source.Secret{Data: map[string][]byte{}}
-	for i := 0; i < len(keyValue); i += 2 {
-		s.Data[keyValue[i]] = []byte(keyValue[i+1])
-	}
-	return s
-}
-
 // access is of the container content, with a Secret of KEY, VALUE, …
 func access(s *testenv.Azblob, keyValue ...string) *bucket.Access {
 	a := &bucket.Access{Vault: &bucket.Vault{}, Spec: &source.BucketSpec{Provider: "azure", BucketName: "content", Endpoint: s.URL}}
 	a.Spec.Insecure = strings.HasPrefix(s.URL, "http:")
 	if keyValue != nil {
-		a.Secret = bucket.Secret{Name: "default/secret", Secret: secret(keyValue...)}
+		a.Secret = bucket.Secret{Name: "default/secret", Secret: sourcetest.Secret(keyValue...)}
 		for _, value := range a.Secret.Data { // as a Vault does that reads it
 			a.Vault.Conceal(string(value))
 		}
@@ -158,15 +149,3 @@ func application(t *testing.T) (cert, both []byte) {
 	cert = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 	return cert, append(cert, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: text})...)
 }
-
-// kept holds Secrets by NAMESPACE/NAME.
-type kept map[string]source.Secret
-
-func (k kept) Secret(_ context.Context, namespace, name string) (source.Secret, error) {
-	if s, ok := k[namespace+"/"+name]; ok {
-		return s, nil
-	}
-	return source.Secret{}, fmt.Errorf("no such secret: %w", fs.ErrNotExist)
-}
-
-func (kept) PullSecrets(context.Context, string, string) ([]source.Secret, error) { return nil, nil }

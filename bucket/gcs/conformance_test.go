@@ -5,7 +5,6 @@ package gcs_test
 import (
 	"context"
 	"fmt"
-	"io/fs"
 	"net/http"
 	"slices"
 	"strings"
@@ -27,27 +26,6 @@ const (
 
 var providers = map[string]bucket.Provider{"gcp": gcs.Connect}
 
-// kept holds Secrets by NAMESPACE/NAME.
-type kept map[string]source.Secret
-
-func (k kept) Secret(_ context.Context, namespace, name string) (source.Secret, error) {
-	if s, ok := k[namespace+"/"+name]; ok {
-		return s, nil
-	}
-	return source.Secret{}, fs.ErrNotExist
-}
-
-func (kept) PullSecrets(context.Context, string, string) ([]source.Secret, error) { return nil, nil }
-
-// secret returns a Secret of KEY, VALUE, …
-func secret(keyValue ...string) source.Secret {
-	s := source.Secret{Data: map[string][]byte{}}
-	for i := 0; i < len(keyValue); i += 2 {
-		s.Data[keyValue[i]] = []byte(keyValue[i+1])
-	}
-	return s
-}
-
 func ref(name string) *source.LocalReference { return &source.LocalReference{Name: name} }
 
 // following returns a Bucket that follows the bucket app of a server.
@@ -66,7 +44,7 @@ type pool struct {
 	s       *testenv.GCS
 	p       *testenv.ProxyServer // nil for none
 	variant variant
-	secrets kept
+	secrets sourcetest.Secrets
 	defect  sourcetest.Defect
 }
 
@@ -138,18 +116,18 @@ func newPool(t *testing.T, v variant) *pool {
 	}
 	p := &pool{variant: v, s: testenv.StartGCS(t, config)}
 	p.s.Bucket("app")
-	p.secrets = kept{
-		"default/key":   secret("serviceaccount", string(p.s.Key())),
-		"default/other": secret("serviceaccount", strings.ReplaceAll(string(p.s.Key()), account, "other@example.com")),
-		"default/empty": secret("accesskey", canary),
+	p.secrets = sourcetest.Secrets{
+		"default/key":   sourcetest.Secret("serviceaccount", string(p.s.Key())),
+		"default/other": sourcetest.Secret("serviceaccount", strings.ReplaceAll(string(p.s.Key()), account, "other@example.com")),
+		"default/empty": sourcetest.Secret("accesskey", canary),
 	}
 	if v.tls {
 		cert, key := config.CA.Client("headgate")
-		p.secrets["default/tls"] = secret("ca.crt", string(config.CA.PEM()), "tls.crt", string(cert), "tls.key", string(key))
+		p.secrets["default/tls"] = sourcetest.Secret("ca.crt", string(config.CA.PEM()), "tls.crt", string(cert), "tls.key", string(key))
 	}
 	if v.google {
 		p.p = testenv.ServeProxy(t, testenv.Proxy{Username: "proxy", Password: "proxy-" + canary, Hosts: map[string]string{googleHost + ":443": p.s.Host}})
-		p.secrets["default/proxy"] = secret("address", p.p.URL, "username", "proxy", "password", "proxy-"+canary)
+		p.secrets["default/proxy"] = sourcetest.Secret("address", p.p.URL, "username", "proxy", "password", "proxy-"+canary)
 	}
 	return p
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/headgate-io/headgate/bucket/gcs"
 	"github.com/headgate-io/headgate/internal/testenv"
 	"github.com/headgate-io/headgate/source"
+	"github.com/headgate-io/headgate/source/sourcetest"
 )
 
 // changed returns the key of the account of s with other values; nil removes one.
@@ -229,10 +230,10 @@ func resolve(t *testing.T, s *testenv.GCS, endpoint string, login source.LoginFu
 	b := following(s)
 	b.Spec.Timeout = source.Duration(time.Minute)
 	b.Spec.Endpoint, b.Spec.Insecure = endpoint, false
-	secrets := kept{}
+	secrets := sourcetest.Secrets{}
 	if endpoint == googleHost {
 		p := testenv.ServeProxy(t, testenv.Proxy{Hosts: map[string]string{googleHost + ":443": s.Host, googleHost + ":80": s.Host}})
-		b.Spec.ProxySecretRef, secrets["default/proxy"] = ref("proxy"), secret("address", p.URL)
+		b.Spec.ProxySecretRef, secrets["default/proxy"] = ref("proxy"), sourcetest.Secret("address", p.URL)
 	}
 	if change != nil {
 		change(&b.Spec)

@@ -15,13 +15,14 @@ import (
 	"github.com/headgate-io/headgate/bucket/gcs"
 	"github.com/headgate-io/headgate/internal/testenv"
 	"github.com/headgate-io/headgate/source"
+	"github.com/headgate-io/headgate/source/sourcetest"
 )
 
 // access returns what reads the bucket app of s, with the key of its account if it has one.
 func access(s *testenv.GCS, key []byte) *bucket.Access {
 	a := &bucket.Access{Spec: &following(s).Spec, Vault: &bucket.Vault{}}
 	if key != nil {
-		a.Secret = bucket.Secret{Name: "default/key", Secret: secret("serviceaccount", string(key))}
+		a.Secret = bucket.Secret{Name: "default/key", Secret: sourcetest.Secret("serviceaccount", string(key))}
 	}
 	return a
 }
