@@ -311,7 +311,7 @@ var hostileAnswers = []threat{
 
 	{name: "stall in the manifest", defect: &testenv.Defect{Phase: testenv.GetManifest, Do: testenv.Stall, After: 10}, spec: hasty, reason: pullFailed, says: []string{"manifest", "spec.timeout"}},
 	{name: "stall in the layer", defect: &testenv.Defect{Phase: testenv.GetBlob, Do: testenv.Stall, After: 50}, spec: hasty, reason: pullFailed, says: []string{"layer", "spec.timeout"}},
-	{name: "layer in drops", defect: &testenv.Defect{Phase: testenv.GetBlob, Do: testenv.Slow, Every: 20 * time.Millisecond}, spec: hasty, reason: pullFailed, says: []string{"layer", "spec.timeout"}},
+	{name: "layer in drops", defect: &testenv.Defect{Phase: testenv.GetBlob, Do: testenv.Slow, Every: 100 * time.Millisecond}, spec: hasty, reason: pullFailed, says: []string{"layer", "spec.timeout"}},
 	{name: "stall before the referrers", defect: &testenv.Defect{Phase: testenv.ListReferrers, Do: testenv.Stall, After: -1}, spec: hastySigned, reason: "VerificationError", says: []string{"verify", "spec.timeout"}},
 	{name: "stall in the referrers", defect: &testenv.Defect{Phase: testenv.ListReferrers, Do: testenv.Stall, After: 5}, spec: hastySigned, reason: "VerificationError", says: []string{"verify", "spec.timeout"}},
 	{name: "referrers without end", defect: &testenv.Defect{Phase: testenv.ListReferrers, Do: testenv.Serve, Handler: func(w http.ResponseWriter, r *http.Request, _ http.Handler) {
