@@ -142,6 +142,7 @@ func TestServeWebTokens(t *testing.T) {
 		t.Error("who has signed out sees sources")
 	}
 	p.press(scopedToken, kb.Enter)
+	p.sees("You may not do this") // the source that it was at
 	p.click(`nav a[href="#/"]`)
 	p.sees("There are no sources.") // that it may see
 	p.click("#session button")
