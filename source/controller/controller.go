@@ -90,9 +90,11 @@ type engine struct {
 	defects []error
 	entries map[source.Reference]*entry
 	marks   map[source.Reference]time.Time // to be made durable: since when objects are not in the feed, the zero time for those that are
+	memoDue bool                           // the memo is to be saved
 	owing   bool                           // marks that could not be are tried again
 	unread  map[source.Reference]saved     // what is saved and cannot be read, until it is known to be removed
 	sorted  []*entry                       // replaced, never changed
+	shelf   []*entry                       // whose documents are to be saved though they do not run
 	paces   map[paceKey]*pace
 	agenda  agenda
 	runs    turns[*entry]
@@ -101,6 +103,7 @@ type engine struct {
 	version  uint64 // of the newest view
 	newest   *entry // of the list by version
 	tombs    []*entry
+	lost     uint64 // the newest view that was one of an object that is gone, and is not kept
 	watchers int
 	news     chan struct{}
 	told     bool // news is closed

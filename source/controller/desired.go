@@ -15,6 +15,7 @@ type saved struct {
 	obj     source.Object      // as the ledger has it, with its status
 	hold    *source.Suspension // by a command, nil for none
 	removed time.Time          // since when it is not in the feed, zero when it was there at last
+	lookups []lookup           // Secrets that its last run asked for
 	unread  bool               // its document cannot be read: only its name is known
 }
 
@@ -165,7 +166,7 @@ func (c *Controller) scatter() {
 
 // add adds an object that was not there.
 func (c *Controller) add(ref source.Reference, doc source.Object, s saved) *entry {
-	e := &entry{ref: ref, doc: doc, obj: adopt(doc, s.obj), at: -1, hold: s.hold}
+	e := &entry{ref: ref, doc: doc, obj: adopt(doc, s.obj), at: -1, hold: s.hold, lookups: s.lookups}
 	e.suspend = doc.Plan().Suspend
 	c.entries[ref] = e
 	c.changed(e)
@@ -180,6 +181,9 @@ func (c *Controller) place(e *entry) {
 	switch {
 	case external(e.obj):
 		return
+	case e.suspended():
+		c.shelve(e)
+		return
 	case !settled(e.obj) || c.moved(e.obj):
 		c.kick(e, Start, now)
 		return
@@ -188,8 +192,7 @@ func (c *Controller) place(e *entry) {
 	switch {
 	case !c.sawInputs(e):
 		c.kick(e, Input, now)
-	case e.suspended() || e.pace == nil:
-	default:
+	case e.pace != nil:
 		if e.pace.next == 0 {
 			e.pace.next = now + within(e.pace.interval)
 		}
@@ -223,6 +226,7 @@ func (c *Controller) update(e *entry, doc source.Object) {
 	case e.suspended():
 		c.rest(e)
 		c.answer(e)
+		c.shelve(e)
 	case back:
 		c.agenda.drop(e)
 		c.kick(e, Start, now)

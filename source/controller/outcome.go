@@ -34,6 +34,7 @@ func (c *Controller) finish(j *job, run *Run, rotated bool, serial uint64) bool 
 	e.state, e.ended, e.began, e.since = resting, j.number, j.began, c.clock()
 	if noted := j.secrets.noted(); !slices.Equal(e.lookups, noted) {
 		e.lookups = slices.Clip(noted)
+		c.remember()
 	}
 	if e.obj = j.obj; e.doc != j.doc {
 		e.obj = adopt(e.doc, j.obj)
@@ -47,6 +48,7 @@ func (c *Controller) finish(j *job, run *Run, rotated bool, serial uint64) bool 
 	case e.removed != nil:
 		c.dig(e)
 	case e.suspended():
+		c.shelve(e)
 	case again != "":
 		c.plan(e, again, e.since)
 	case rotated:

@@ -132,6 +132,7 @@ func (c *Controller) Suspend(ref source.Reference, s source.Suspension) error {
 	return c.holding(ref, &s, func(e *entry) {
 		c.rest(e)
 		c.answer(e)
+		c.shelve(e)
 	})
 }
 

@@ -39,6 +39,9 @@ func (c *Controller) restore(ctx context.Context, docs []source.Object, all bool
 		c.restoreMissing(ctx, refs, known)
 	}
 	c.restoreHolds(docs, known, all)
+	if all {
+		c.recall(known)
+	}
 	return known, nil
 }
 

@@ -193,5 +193,5 @@ func (c *Controller) rotated(j *job) (is bool, serial uint64) {
 		return false, serial
 	}
 	now := c.once(c.ctx, from)
-	return slices.ContainsFunc(j.secrets.noted(), func(l lookup) bool { return now(l.question) != l.sum }), serial
+	return slices.ContainsFunc(j.secrets.noted(), func(l lookup) bool { return !l.is(now(l.question)) }), serial
 }

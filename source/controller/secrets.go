@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"bytes"
 	"context"
 	"crypto/hmac"
 	"crypto/sha256"
@@ -18,8 +19,12 @@ import (
 // A lookup is one question for Secrets and a keyed sum of the answer.
 type lookup struct {
 	question
-	sum [16]byte
+	sum  [16]byte
+	size int // of the sum, in bytes: what was saved is shorter
 }
+
+// is reports whether sum is that of the answer, as far as l knows it.
+func (l lookup) is(sum [16]byte) bool { return bytes.Equal(l.sum[:l.size], sum[:l.size]) }
 
 // A question names a Secret, or the service account whose Secrets are asked for.
 type question struct {
@@ -55,7 +60,7 @@ func (r *recorder) note(q question, err error, secrets ...source.Secret) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !slices.ContainsFunc(r.lookups, func(l lookup) bool { return l.question == q }) {
-		r.lookups = append(r.lookups, lookup{q, sumSecrets(r.key, err, secrets)})
+		r.lookups = append(r.lookups, lookup{q, sumSecrets(r.key, err, secrets), 16})
 	}
 }
 
@@ -143,7 +148,7 @@ func (c *Controller) review(ctx context.Context, from source.Secrets) {
 		if e.state == running { // the end of its run finds out
 			continue
 		}
-		if slices.ContainsFunc(e.lookups, func(l lookup) bool { return used[l.question] && now(l.question) != l.sum }) {
+		if slices.ContainsFunc(e.lookups, func(l lookup) bool { return used[l.question] && !l.is(now(l.question)) }) {
 			c.kick(e, Secret, 0)
 		}
 	}

@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/headgate-io/headgate/source"
@@ -16,6 +17,9 @@ const portion = 256
 
 // maxTombs is how many objects that are gone are kept for slow watchers.
 const maxTombs = 1024
+
+// ErrBehind is told to a watcher who has missed too much.
+var ErrBehind = errors.New("too slow for the changes there were: watch again")
 
 // view returns the view of e.
 func (c *Controller) view(e *entry) View {
@@ -93,6 +97,7 @@ func (c *Controller) entomb(e *entry) {
 		keep = 0
 	}
 	for len(c.tombs) > keep {
+		c.lost = max(c.lost, c.tombs[0].version)
 		c.unlist(c.tombs[0])
 		c.tombs = c.tombs[1:]
 	}
@@ -135,7 +140,8 @@ func (c *Controller) View(ref source.Reference) (View, error) {
 // Watch calls changed with each object whose view changed, those of all objects
 // at first, until ctx or the controller ends; then it returns nil. Who is slow
 // is told of the last change only, and nobody is told of changes that were
-// changed again within some milliseconds.
+// changed again within some milliseconds. Who is so slow that objects are gone
+// of which nothing is kept any more gets [ErrBehind]: he is to watch again.
 func (c *Controller) Watch(ctx context.Context, changed func(View)) error {
 	c.mu.Lock()
 	c.watchers++
@@ -153,6 +159,9 @@ func (c *Controller) Watch(ctx context.Context, changed func(View)) error {
 	over, seen := c.over(), uint64(0)
 	for {
 		fresh, news, version := c.since(seen)
+		if news == nil {
+			return ErrBehind
+		}
 		for len(fresh) > 0 && ctx.Err() == nil {
 			n := min(len(fresh), portion)
 			for _, v := range c.viewsOf(fresh[:n]) {
@@ -182,10 +191,14 @@ func (c *Controller) Watch(ctx context.Context, changed func(View)) error {
 }
 
 // since returns the entries that changed after a version, the first change
-// first, a channel that is closed when there is more, and the version now.
+// first, a channel that is closed when there is more, which is nil when some are
+// not kept any more, and the version now.
 func (c *Controller) since(seen uint64) ([]*entry, <-chan struct{}, uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if seen != 0 && seen < c.lost {
+		return nil, nil, 0
+	}
 	n := 0
 	first := c.newest
 	for e := c.newest; e != nil && e.version > seen; e = e.prev {
