@@ -145,9 +145,9 @@ func TestChain(t *testing.T) {
 		r.Ledger = nil
 		name := func(i int) string { return fmt.Sprintf("r%d", i) }
 		for i := range n {
-			g := repo(name(i), "https://two.example/"+name(i), time.Hour)
+			g := repo(name(i), "https://two.example/"+name(i), 1000*time.Hour)
 			if i > 0 {
-				g = repo(name(i), "https://two.example/"+name(i), time.Hour, name(i-1))
+				g = repo(name(i), "https://two.example/"+name(i), 1000*time.Hour, name(i-1))
 			}
 			r.up(g.Spec.URL).rev = "" // nothing is stored
 			r.feed.now.Objects = append(r.feed.now.Objects, g)
