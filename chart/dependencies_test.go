@@ -1,17 +1,13 @@
 package chart
 
 import (
-	"context"
 	"encoding/base64"
 	"errors"
 	"fmt"
 	"io/fs"
-	"math/rand/v2"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"testing/fstest"
 	"time"
@@ -19,8 +15,6 @@ import (
 	"github.com/ProtonMail/go-crypto/openpgp"
 
 	"github.com/headgate-io/headgate/internal/testenv"
-	"github.com/headgate-io/headgate/source"
-	"github.com/headgate-io/headgate/source/sourcetest"
 )
 
 // archiveOf returns the .tgz of a chart.
@@ -196,177 +190,6 @@ func demandOnly(t *testing.T, server string, requests []testenv.Request, want st
 		if r.Authorization != "" && r.Authorization != want {
 			t.Errorf("%s got %q with %s %s", server, r.Authorization, r.Method, r.Path)
 		}
-	}
-}
-
-// TestFetchesAtOnce: 20 charts of one repository are fetched several at a time, after
-// its index was fetched once.
-func TestFetchesAtOnce(t *testing.T) {
-	var mu sync.Mutex
-	var now, most int
-	full := make(chan struct{})
-	site := testenv.StartCharts(t, testenv.ChartsConfig{Allow: func(r *http.Request) bool {
-		if strings.HasSuffix(r.URL.Path, "/index.yaml") {
-			return true
-		}
-		mu.Lock()
-		if now++; now > most {
-			if most = now; most == parallelFetches {
-				close(full)
-			}
-		}
-		mu.Unlock()
-		select {
-		case <-full:
-		case <-r.Context().Done():
-		}
-		mu.Lock()
-		now--
-		mu.Unlock()
-		return true
-	}})
-	var list []string
-	for i := range 20 {
-		name := fmt.Sprintf("c%02d", i)
-		site.Put(testenv.ChartVersion{Name: name, Version: "1.0.0", Archive: archiveOf(t, name, "1.0.0")})
-		list = append(list, name+" * "+site.URL())
-	}
-	got, err := completed(t, newSupply(t, ""), umbrella(list...), ".")
-	if err != nil || strings.Count(got, "\n") != 20 {
-		t.Errorf("%v\n%s", err, got)
-	}
-	if most < parallelFetches { // TestArchivesThatAreTooMuchTogether: nor are there more
-		t.Errorf("%d requests at once", most)
-	}
-	if n := site.Count(testenv.GetIndex); n != 1 {
-		t.Errorf("the index was fetched %d times", n)
-	}
-}
-
-// TestTheFirstFailureEndsTheRest: a repository that stalls is not waited for
-// when a dependency before it has failed, and nothing is left behind.
-func TestTheFirstFailureEndsTheRest(t *testing.T) {
-	stalls := testenv.StartCharts(t, testenv.ChartsConfig{Defect: &testenv.Defect{Phase: testenv.GetIndex, Do: testenv.Stall}})
-	gone := testenv.StartCharts(t, testenv.ChartsConfig{Allow: func(r *http.Request) bool {
-		select {
-		case <-stalls.Stalled():
-		case <-r.Context().Done():
-		}
-		return true
-	}})
-	patient := strings.Replace(repositoryObject("stalls", stalls.URL(), ""), "interval: 1h", "timeout: 600m", 1)
-	sourcetest.NoLeaks(t, func(ctx context.Context) {
-		_, err := completedWithin(ctx, t, newSupply(t, patient), umbrella("none * "+gone.URL(), "lib * "+stalls.URL()), ".")
-		demandFailure(t, err, `"none"`)
-	})
-}
-
-// TestTheFirstFailureInTheList is told, though one behind it came earlier.
-func TestTheFirstFailureInTheList(t *testing.T) {
-	failed := make(chan struct{})
-	site := testenv.StartCharts(t, testenv.ChartsConfig{Allow: func(*http.Request) bool {
-		close(failed) // by the one request that there is
-		return true
-	}})
-	other := testenv.StartCharts(t, testenv.ChartsConfig{})
-	tree := umbrella("none1 * @slow", "none2 * "+site.URL())
-	s := newSupply(t, repositoryObject("slow", other.URL(), ""))
-	s.env.Sources = &slowSources{s.env.Sources, failed}
-	_, err := completed(t, s, tree, ".")
-	demandFailure(t, err, `"none1"`)
-}
-
-// slowSources answers for one object once a channel is closed.
-type slowSources struct {
-	source.Sources
-	after <-chan struct{}
-}
-
-func (s *slowSources) Source(ctx context.Context, ref source.Reference) (source.Object, error) {
-	<-s.after
-	return s.Sources.Source(ctx, ref)
-}
-
-// TestAnEndLeavesNothing ends the context while an index or a chart is fetched.
-func TestAnEndLeavesNothing(t *testing.T) {
-	for _, phase := range []testenv.Phase{testenv.GetIndex, testenv.GetChart} {
-		t.Run(string(phase), func(t *testing.T) {
-			site := testenv.StartCharts(t, testenv.ChartsConfig{Defect: &testenv.Defect{Phase: phase, Do: testenv.Stall}})
-			site.Put(testenv.ChartVersion{Name: "lib", Version: "1.0.0", Archive: archiveOf(t, "lib", "1.0.0")})
-			s, files := newSupply(t, ""), &spools{t: t}
-			s.env.Limits.Temp = files.create
-			sourcetest.NoLeaks(t, func(ctx context.Context) {
-				ctx, cancel := context.WithCancel(ctx)
-				go func() {
-					<-site.Stalled()
-					cancel()
-				}()
-				if _, err := completedWithin(ctx, t, s, umbrella("lib * "+site.URL()), "."); !errors.Is(err, context.Canceled) {
-					t.Errorf("%v", err)
-				}
-			})
-			files.demandClosed()
-		})
-	}
-}
-
-// TestArchivesThatAreTooMuchTogether: each alone is within the limit.
-func TestArchivesThatAreTooMuchTogether(t *testing.T) {
-	site := testenv.StartCharts(t, testenv.ChartsConfig{})
-	var list []string
-	for i := range 20 {
-		name, noise := fmt.Sprintf("c%02d", i), make([]byte, 20<<10)
-		for j := range noise {
-			noise[j] = "0123456789abcdefghijklmnopqrstuv"[rand.N(32)]
-		}
-		site.Put(testenv.ChartVersion{Name: name, Version: "1.0.0", Files: map[string]string{"noise.txt": string(noise)}})
-		list = append(list, name+" * "+site.URL())
-	}
-	s, files := newSupply(t, ""), &spools{t: t}
-	s.env.Limits.Bytes, s.env.Limits.Temp = 64<<10, files.create
-	_, err := completed(t, s, umbrella(list[:2]...), ".")
-	if err != nil {
-		t.Fatal(err)
-	}
-	site.Reset()
-	_, err = completed(t, s, umbrella(list...), ".")
-	demandFailure(t, err, "dependencies: ", "more than 65536 bytes in all archives together")
-	if n := site.Count(testenv.GetChart); n > 4+parallelFetches {
-		t.Errorf("%d charts were asked for", n)
-	}
-	files.demandClosed()
-}
-
-// TestArchivesThatUnpackToTooMuchTogether: they are small as they lie in the
-// source, and each alone is within the limit.
-func TestArchivesThatUnpackToTooMuchTogether(t *testing.T) {
-	tree := fstest.MapFS{}
-	var list []string
-	for i := range 10 {
-		name := fmt.Sprintf("c%02d", i)
-		tree[name+".tgz"] = &fstest.MapFile{Data: testenv.ChartArchive(t, map[string]string{
-			name + "/Chart.yaml": chartYAML(name, "1.0.0"), name + "/big.txt": strings.Repeat("0", 20<<10),
-		})}
-		list = append(list, name+" * file://"+name+".tgz")
-	}
-	tree["Chart.yaml"] = &fstest.MapFile{Data: []byte(chartYAML("umbrella", "0.1.0", list...))}
-	for _, c := range []struct {
-		limit int64
-		says  string
-	}{{-1, ""}, {1 << 20, ""}, {64 << 10, "more than 65536 bytes in all archives together"}} {
-		s, spools := newSupply(t, ""), &spools{t: t}
-		s.env.Limits.Bytes, s.env.Limits.Temp = c.limit, spools.create
-		_, err := completed(t, s, tree, ".")
-		if c.says == "" && err != nil {
-			t.Errorf("limit %d: %v", c.limit, err)
-		}
-		if c.says != "" {
-			demandFailure(t, err, `"c02"`, c.says)
-		}
-		if n := len(spools.files); c.says != "" && n > 10 {
-			t.Errorf("%d spools were made", n)
-		}
-		spools.demandClosed()
 	}
 }
 

@@ -2,7 +2,6 @@ package git_test
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -15,165 +14,10 @@ import (
 	"testing/fstest"
 	"time"
 
-	"github.com/headgate-io/headgate/artifact"
 	"github.com/headgate-io/headgate/git"
 	"github.com/headgate-io/headgate/internal/testenv"
 	"github.com/headgate-io/headgate/source"
-	"github.com/headgate-io/headgate/source/sourcetest"
 )
-
-// files makes a tree from path and content pairs.
-func files(pairs ...string) fstest.MapFS {
-	m := fstest.MapFS{}
-	for i := 0; i < len(pairs); i += 2 {
-		m[pairs[i]] = &fstest.MapFile{Data: []byte(pairs[i+1]), Mode: 0o644}
-	}
-	return m
-}
-
-// object returns a GitRepository that selects ref.
-func object(url string, ref source.GitRepositoryRef) *source.GitRepository {
-	return &source.GitRepository{
-		Header: source.Header{APIVersion: "source.headgate.dev/v1", Kind: "GitRepository",
-			Metadata: source.Metadata{Name: "app", Namespace: "default", Generation: 1}},
-		Spec: source.GitRepositorySpec{URL: url, Ref: &ref, Timeout: source.Duration(time.Minute), Interval: source.Duration(time.Minute)},
-	}
-}
-
-// fetch resolves, opens and packs, and returns the revision and the archive.
-func fetch(t *testing.T, g *source.GitRepository, env source.Env) (source.Revision, []byte, source.Report) {
-	t.Helper()
-	rev, data, report, err := try(t.Context(), g, env)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return rev, data, report
-}
-
-func try(ctx context.Context, g *source.GitRepository, env source.Env) (source.Revision, []byte, source.Report, error) {
-	o := git.New(g, env)
-	rev, _, err := o.Resolve(ctx, nil)
-	if err != nil {
-		return rev, nil, source.Report{}, err
-	}
-	c, err := o.Open(ctx, rev)
-	if err != nil {
-		return rev, nil, source.Report{}, err
-	}
-	defer c.Close()
-	var b bytes.Buffer
-	report, err := c.WriteTo(ctx, &b)
-	return rev, b.Bytes(), report, err
-}
-
-// contents returns the files of an archive by name.
-func contents(t *testing.T, data []byte) map[string]string {
-	t.Helper()
-	tree, err := artifact.Read(bytes.NewReader(data), artifact.Limits{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer tree.Close()
-	found := map[string]string{}
-	err = fs.WalkDir(tree, ".", func(name string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
-			return err
-		}
-		b, err := fs.ReadFile(tree, name)
-		found[name] = string(b)
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return found
-}
-
-// history is a repository with a ref of every sort. Its file "at" tells where
-// a commit is.
-type history struct {
-	*testenv.Repo
-	ids map[string]string // commits by what "at" holds
-}
-
-func newHistory(t *testing.T) history {
-	h := history{testenv.NewRepo(t), map[string]string{}}
-	commit := func(branch, at string) {
-		h.ids[at] = h.Commit(testenv.Commit{Branch: branch, Message: "at " + at, Files: files("at", at, "dir/file", "same")})
-	}
-	commit("main", "one")
-	h.Tag("v0.9.0", h.ids["one"])
-	commit("main", "two")
-	h.AnnotatedTag("v1.0.0", h.ids["two"], "release")
-	commit("main", "three")
-	h.Git("branch", "feature/x", h.ids["two"])
-	commit("feature/x", "x")
-	h.Git("branch", "tmp", h.ids["one"])
-	commit("tmp", "pull")
-	h.Ref("refs/pull/1/head", h.ids["pull"])
-	h.Git("branch", "-D", "tmp")
-	h.Tag("v1.1.0-rc.1", h.ids["three"])
-	h.Tag("not-a-version", h.ids["three"])
-	h.Tag("v9", h.ids["three"])
-	return h
-}
-
-// rows select every sort of ref: want tells the revision's label and the commit.
-var rows = []struct {
-	name  string
-	ref   source.GitRepositoryRef // commits by name, see history.ids
-	label string
-	at    string
-}{
-	{"branch", source.GitRepositoryRef{Branch: "main"}, "main@", "three"},
-	{"branch with slash", source.GitRepositoryRef{Branch: "feature/x"}, "feature/x@", "x"},
-	{"tag", source.GitRepositoryRef{Tag: "v0.9.0"}, "v0.9.0@", "one"},
-	{"annotated tag", source.GitRepositoryRef{Tag: "v1.0.0"}, "v1.0.0@", "two"},
-	{"semver", source.GitRepositoryRef{SemVer: ">=0.1.0"}, "v1.0.0@", "two"},
-	{"semver pre-release", source.GitRepositoryRef{SemVer: ">=1.0.0-0"}, "v1.1.0-rc.1@", "three"},
-	{"name of branch", source.GitRepositoryRef{Name: "refs/heads/main"}, "refs/heads/main@", "three"},
-	{"name of tag", source.GitRepositoryRef{Name: "refs/tags/v1.0.0"}, "refs/tags/v1.0.0@", "two"},
-	{"name of peeled tag", source.GitRepositoryRef{Name: "refs/tags/v1.0.0^{}"}, "refs/tags/v1.0.0^{}@", "two"},
-	{"name of pull request", source.GitRepositoryRef{Name: "refs/pull/1/head"}, "refs/pull/1/head@", "pull"},
-	{"name HEAD", source.GitRepositoryRef{Name: "HEAD"}, "HEAD@", "three"},
-	{"commit that is a tip", source.GitRepositoryRef{Commit: "three"}, "", "three"},
-	{"commit in the past", source.GitRepositoryRef{Commit: "one"}, "", "one"},
-	{"commit on branch", source.GitRepositoryRef{Commit: "one", Branch: "feature/x"}, "feature/x@", "one"},
-	{"tip of branch", source.GitRepositoryRef{Commit: "x", Branch: "feature/x"}, "feature/x@", "x"},
-	// precedence: commit, name, semver, tag, branch
-	{"tag over branch", source.GitRepositoryRef{Branch: "main", Tag: "v0.9.0"}, "v0.9.0@", "one"},
-	{"semver over tag", source.GitRepositoryRef{Tag: "v0.9.0", SemVer: "1.x"}, "v1.0.0@", "two"},
-	{"name over semver", source.GitRepositoryRef{Name: "refs/pull/1/head", SemVer: "1.x"}, "refs/pull/1/head@", "pull"},
-	{"commit over name", source.GitRepositoryRef{Commit: "two", Name: "refs/pull/1/head"}, "", "two"},
-}
-
-// servers are the ways to reach one repository.
-func servers(t *testing.T, repo *testenv.Repo) map[string]func() (url string, env source.Env) {
-	secrets := sourcetest.Secrets{}
-	web := func(c testenv.HTTP) func() (string, source.Env) {
-		return func() (string, source.Env) { return testenv.ServeHTTP(t, c, repo).Repo(), source.Env{} }
-	}
-	shell := func(c testenv.SSH) func() (string, source.Env) {
-		return func() (string, source.Env) {
-			identity, public := testenv.UserKey(t, "")
-			c.Users = append(c.Users, public)
-			s := testenv.ServeSSH(t, c, repo)
-			secrets["default/keys"] = source.Secret{Data: map[string][]byte{"identity": identity, "known_hosts": s.KnownHosts(false)}}
-			return s.Repo(), source.Env{Secrets: secrets}
-		}
-	}
-	return map[string]func() (string, source.Env){
-		"http":              web(testenv.HTTP{}),
-		"http no filter":    web(testenv.HTTP{NoFilter: true}),
-		"http v0":           web(testenv.HTTP{V0: true}),
-		"http v0 tips only": web(testenv.HTTP{V0: true, NoAnyWant: true}),
-		"ssh":               shell(testenv.SSH{}),
-		"ssh v0":            shell(testenv.SSH{NoEnv: true}),
-		"local": func() (string, source.Env) {
-			return "https://example.com/app", source.Env{Local: map[string]string{"https://example.com/app": repo.Dir}}
-		},
-	}
-}
 
 func TestEveryReferenceOverEveryTransport(t *testing.T) {
 	h := newHistory(t)

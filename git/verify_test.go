@@ -3,8 +3,6 @@ package git_test
 import (
 	"context"
 	"errors"
-	"os"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -108,17 +106,6 @@ func TestVerificationMatrix(t *testing.T) {
 			}
 		}
 	}
-}
-
-// A mover is an origin whose upstream changes between Resolve and Open.
-type mover struct {
-	source.Origin
-	move func()
-}
-
-func (m mover) Open(ctx context.Context, rev source.Revision) (source.Content, error) {
-	m.move()
-	return m.Origin.Open(ctx, rev)
 }
 
 // verdict reconciles g and checks how its verification ended: well when reason is "".
@@ -296,151 +283,5 @@ func TestVerificationCannotWork(t *testing.T) {
 		if err == nil || strings.Contains(err.Error(), password) {
 			t.Errorf("%s: error %v", name, err)
 		}
-	}
-}
-
-// TestTrustChanges has the trusted keys change under a published artifact.
-func TestTrustChanges(t *testing.T) {
-	t.Parallel()
-	repo := newSigned(t)
-	server := testenv.ServeHTTP(t, testenv.HTTP{}, repo.Repo)
-	secrets := sourcetest.Secrets{}
-	ledger := &source.Ledger{Dir: t.TempDir()}
-	r := &source.Reconciler{Store: openStore(t), Load: ledger.Load, Save: ledger.Save}
-	var published artifact.Artifact
-	for _, step := range []struct {
-		name, keys, mode, tag string
-		outcome               source.Outcome
-		status, why           string
-	}{
-		{"verified", "pgp-ed25519", "HEAD", "pgp-ed25519", source.Stored, "True", "there was no artifact"},
-		{"the same keys", "pgp-ed25519", "HEAD", "pgp-ed25519", source.Unchanged, "True", ""},
-		{"a key more", "pgp-ed25519 ssh-rsa", "HEAD", "pgp-ed25519", source.Stored, "True", "the trusted keys changed"},
-		{"unchanged again", "pgp-ed25519 ssh-rsa", "HEAD", "pgp-ed25519", source.Unchanged, "True", ""},
-		{"the key is gone", "ssh-rsa", "HEAD", "pgp-ed25519", source.Failed, "False", ""},
-		{"it is still gone", "ssh-rsa", "HEAD", "pgp-ed25519", source.Failed, "False", ""},
-		{"the Secret is gone", "", "HEAD", "pgp-ed25519", source.Failed, "False", ""},
-		{"the key is back", "pgp-ed25519", "HEAD", "pgp-ed25519", source.Stored, "True", ""},
-		{"another mode", "pgp-ed25519", "TagAndHEAD", "pgp-ed25519", source.Stored, "True", "spec.verify.mode"},
-		{"a weaker mode", "pgp-ed25519", "Tag", "pgp-ed25519", source.Stored, "True", ""},
-		{"unchanged in that mode", "pgp-ed25519", "Tag", "pgp-ed25519", source.Unchanged, "True", ""},
-		{"another revision, unsigned", "pgp-ed25519", "Tag", "annotated", source.Failed, "False", ""},
-	} {
-		delete(secrets, "default/keys")
-		if step.keys != "" {
-			secrets["default/keys"] = repo.secret(strings.Fields(step.keys)...)
-		}
-		g := signedObject(server.Repo(), step.tag, step.mode)
-		g.Metadata.Generation = 0
-		result, err := r.Reconcile(t.Context(), g, git.New(g, source.Env{Secrets: secrets}))
-		verified, ready := g.Common().Condition(source.SourceVerifiedCondition), g.Common().Condition(source.ReadyCondition)
-		if result.Outcome != step.outcome || verified.Status != step.status || ready.Status != step.status {
-			t.Fatalf("%s: outcome %q (%s), error %v, SourceVerified %+v, Ready %+v", step.name, result.Outcome, result.Why, err, verified, ready)
-		}
-		if step.why != "" && !strings.Contains(result.Why, step.why) {
-			t.Errorf("%s: because %q, want %q", step.name, result.Why, step.why)
-		}
-		a := g.Artifact()
-		if published.Digest == "" && a != nil {
-			published = *a
-		}
-		if a == nil || a.Digest != published.Digest || a.Revision != published.Revision {
-			t.Errorf("%s: artifact %+v, want %+v still", step.name, a, published)
-		}
-	}
-}
-
-// TestTrustChangesMeanwhile has keys that are trusted while the commit is
-// verified, but not when it was looked up, which is what is remembered.
-func TestTrustChangesMeanwhile(t *testing.T) {
-	t.Parallel()
-	repo := newSigned(t)
-	secrets := sourcetest.Secrets{"default/keys": repo.secret("ssh-rsa")}
-	g := signedObject("https://example.com/x", "pgp-ed25519", source.VerifyHEAD)
-	var from source.Origin = git.New(g, source.Env{Local: map[string]string{g.Spec.URL: repo.Dir}, Secrets: secrets})
-	r := &source.Reconciler{Store: openStore(t)}
-	trust := func() { secrets["default/keys"] = repo.secret("ssh-rsa", "pgp-ed25519") }
-	result, err := r.Reconcile(t.Context(), g, mover{from, trust})
-	if result.Outcome != source.Failed || err == nil || !strings.Contains(err.Error(), "the keys changed") || g.Artifact() != nil {
-		t.Errorf("outcome %q, error %v, artifact %v", result.Outcome, err, g.Artifact())
-	}
-	if result, err := r.Reconcile(t.Context(), g, from); result.Outcome != source.Stored {
-		t.Errorf("the next time: outcome %q, error %v", result.Outcome, err)
-	}
-}
-
-// TestHostileTags has a repository that lies about its tags.
-func TestHostileTags(t *testing.T) {
-	t.Parallel()
-	repo, signer := testenv.NewRepo(t), newSSHSigner(t)
-	commit := repo.Commit(testenv.Commit{Branch: "main", Files: files("a", "1")})
-	sign := func(payload string) string { return repo.Object("tag", []byte(payload+signer.sign(payload))) }
-	tag := func(name, kind, id string) string {
-		return strings.Replace(annotated(name, id), "type commit", "type "+kind, 1)
-	}
-	inner := sign(tag("inner", "commit", commit))
-	long := inner
-	for range 20 {
-		long = sign(tag("long", "tag", long))
-	}
-	tree := repo.ID(commit + "^{tree}")
-	other := repo.Commit(testenv.Commit{Branch: "main", Files: files("a", "2")})
-	lie := sign(tag("lie", "commit", commit))
-	repo.Git("pack-refs", "--all")
-	packed, err := os.OpenFile(filepath.Join(repo.Dir, "packed-refs"), os.O_APPEND|os.O_WRONLY, 0)
-	if err == nil {
-		_, err = packed.WriteString(lie + " refs/tags/lie\n^" + other + "\n")
-		err = errors.Join(err, packed.Close())
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	server := testenv.ServeHTTP(t, testenv.HTTP{}, repo)
-	for name, c := range map[string]struct{ id, want string }{
-		"tree":         {sign(tag("tree", "tree", tree)), "commit|tree"},
-		"wrong-type":   {sign(tag("wrong-type", "tag", commit)), "commit|corrupt"},
-		"long":         {long, "more than (10|16) tags"},
-		"two-headers":  {repo.Object("tag", []byte("object "+commit+"\ntype commit\ntag two-headers\ntag two\n\nm\n")), "two-headers|carries no signature"},
-		"long-name":    {sign(tag(strings.Repeat("n", 100_000), "commit", commit)), `made under the name "n{80}"$`},
-		"signed-twice": {repo.Object("tag", []byte(tag("signed-twice", "commit", commit)+signer.sign("a")+signer.sign(tag("signed-twice", "commit", commit)))), "does not belong to this content"},
-		"lie":          {"", "whatever the repository says of it|does not hold|not found|absent|not in"},
-	} {
-		if c.id != "" {
-			repo.Ref("refs/tags/"+name, c.id)
-		}
-		g := signedObject("https://example.com/x", name, "Tag")
-		for _, url := range []string{"https://example.com/x", server.Repo()} {
-			g.Spec.URL = url
-			env := source.Env{
-				Local:   map[string]string{"https://example.com/x": repo.Dir},
-				Secrets: sourcetest.Secrets{"default/keys": {Data: map[string][]byte{"a.sshpub": signer.public()}}},
-			}
-			result, err := (&source.Reconciler{Store: openStore(t)}).Reconcile(t.Context(), g, git.New(g, env))
-			if result.Outcome != source.Failed || err == nil || !regexp.MustCompile(c.want).MatchString(err.Error()) || g.Artifact() != nil {
-				t.Errorf("%s at %s: outcome %q, error %v, want %q", name, url, result.Outcome, err, c.want)
-			}
-		}
-	}
-}
-
-// TestVerificationFromCache verifies what an earlier fetch, without the tag, left in a cache.
-func TestVerificationFromCache(t *testing.T) {
-	t.Parallel()
-	repo := newSigned(t)
-	cache := newCache(t, t.TempDir())
-	server := testenv.ServeHTTP(t, testenv.HTTP{}, repo.Repo)
-	for _, c := range []struct{ tag, keys, mode, reason string }{
-		{"lightweight", "pgp-ed25519", "HEAD", ""},
-		{"pgp-ed25519", "pgp-ed25519", "Tag", ""},
-		{"pgp-ed25519-over-tag", "pgp-ed25519", "TagAndHEAD", ""},
-		{"pgp-ed25519", "pgp-stranger", "HEAD", badCommit},
-		{"pgp-ed25519", "pgp-stranger", "Tag", badTag},
-		{"v9.0.0", "pgp-ed25519", "Tag", badObject},
-		{"pgp-ed25519", "pgp-ed25519", "Tag", ""},
-		{"lightweight", "pgp-ed25519", "Tag", badObject},
-	} {
-		g := signedObject(server.Repo(), c.tag, c.mode)
-		env := source.Env{Cache: cache, Secrets: sourcetest.Secrets{"default/keys": repo.secret(c.keys)}}
-		verdict(t, g, git.New(g, env), c.mode, c.reason, "")
 	}
 }

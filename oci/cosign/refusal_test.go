@@ -1,16 +1,12 @@
 package cosign_test
 
 import (
-	"context"
 	"crypto/elliptic"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
-	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	digest "github.com/opencontainers/go-digest"
@@ -306,133 +302,11 @@ func TestLimits(t *testing.T) {
 	judge(t, got, err, "there are more, beyond the limit of 32 signatures among 256 manifests", "")
 }
 
-// TestTrouble is about registries that do not hand out what there is: no
-// signature is refused for that, and none is thought not to be there.
-func TestTrouble(t *testing.T) {
-	for phase, format := range map[testenv.Phase]string{
-		testenv.ListReferrers: "cosign3", testenv.HeadManifest: "cosign2", testenv.GetManifest: "cosign3", testenv.GetBlob: "cosign2",
-	} {
-		t.Run(string(phase), func(t *testing.T) {
-			g := testenv.StartRegistry(t, testenv.RegistryConfig{Defect: &testenv.Defect{Phase: phase, Status: http.StatusForbidden}})
-			l := openLayout(t, format)
-			l.push(t, g, "app")
-			got, err := verify(t, g, "app", recorded(t, "p256"), l.subject)
-			if err == nil || errors.Is(err, source.ErrVerification) || got != (source.Verification{}) {
-				t.Fatalf("got %+v, error %v", got, err)
-			}
-			if missing := lacks(err, "signatures of |app@sha256:|403"); missing != nil {
-				t.Errorf("error %v lacks %q", err, missing)
-			}
-		})
-	}
-}
-
-// TestTroubleAndRefusal has a registry that hides one format, and nothing good in the other.
-func TestTroubleAndRefusal(t *testing.T) {
-	g := testenv.StartRegistry(t, testenv.RegistryConfig{Defect: &testenv.Defect{Phase: testenv.ListReferrers, Status: http.StatusForbidden}})
-	l := openLayout(t, "cosign2")
-	l.push(t, g, "app")
-	got, err := verify(t, g, "app", recorded(t, "p256"), l.subject)
-	judge(t, got, err, "", fingerprint(t, "p256")) // the other is enough
-	_, err = verify(t, g, "app", oci.Trust{Keys: secret("a.pub", publicPEM(t, ecKey(t, elliptic.P256()).Public()))}, l.subject)
-	if missing := lacks(err, "403|of those that could be read none holds: signature 1 of the tag"); missing != nil || errors.Is(err, source.ErrVerification) {
-		t.Errorf("error %v lacks %q", err, missing)
-	}
-}
-
-// TestCancelled is about the end of the run.
-func TestCancelled(t *testing.T) {
-	g := testenv.StartRegistry(t, testenv.RegistryConfig{Defect: &testenv.Defect{Phase: testenv.GetBlob, Do: testenv.Stall}})
-	l := openLayout(t, "cosign3")
-	l.push(t, g, "app")
-	v, err := cosign.New(cosign.Config{})(connect(t, g, "app"), recorded(t, "p256"))
-	check(t, err)
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	done := make(chan error, 1)
-	go func() {
-		_, err := v.Verify(ctx, l.subject)
-		done <- err
-	}()
-	<-g.Stalled()
-	cancel()
-	if err := <-done; !errors.Is(err, context.Canceled) || errors.Is(err, source.ErrVerification) {
-		t.Errorf("error %v, want that of the context", err)
-	}
-}
-
 // TestSubject is about a digest that is none.
 func TestSubject(t *testing.T) {
 	g := testenv.StartRegistry(t, testenv.RegistryConfig{})
 	_, err := verify(t, g, "app", recorded(t, "p256"), ocispec.Descriptor{Digest: "sha256:abc"})
 	if missing := lacks(err, "verify \"sha256:abc\""); missing != nil || errors.Is(err, source.ErrVerification) || g.Count() > 0 {
 		t.Errorf("error %v lacks %q, %d requests", err, missing, g.Count())
-	}
-}
-
-// TestIdentitiesAreRead is about what a spec can say of identities.
-func TestIdentitiesAreRead(t *testing.T) {
-	s := newSigstore(t)
-	r := connect(t, testenv.StartRegistry(t, testenv.RegistryConfig{}), "app")
-	any := []source.OIDCIdentityMatch{{Issuer: ".*", Subject: ".*"}}
-	for name, test := range map[string]struct {
-		trust   oci.Trust
-		invalid bool
-		want    string
-	}{
-		"none":             {oci.Trust{}, true, "spec.verify.matchOIDCIdentity: |the pattern .* for both"},
-		"no issuer":        {oci.Trust{Identities: []source.OIDCIdentityMatch{any[0], {Subject: "x"}}}, true, "spec.verify.matchOIDCIdentity[1]: |issuer and subject are both required"},
-		"no subject":       {oci.Trust{Identities: []source.OIDCIdentityMatch{{Issuer: "x"}}}, true, "spec.verify.matchOIDCIdentity[0]: "},
-		"broken pattern":   {oci.Trust{Identities: []source.OIDCIdentityMatch{{Issuer: "(", Subject: "x"}}}, true, "spec.verify.matchOIDCIdentity[0]: |missing closing )"},
-		"no trusted root":  {oci.Trust{Identities: any, Root: secret("root.json", s.trustedRoot(t))}, false, "spec.verify.trustedRootSecretRef: secret default/trust has no entry trusted_root.json"},
-		"broken root":      {oci.Trust{Identities: any, Root: secret("trusted_root.json", "{")}, false, "secret default/trust: entry trusted_root.json: "},
-		"root of no type":  {oci.Trust{Identities: any, Root: secret("trusted_root.json", "{}")}, false, "unsupported TrustedRoot media type"},
-		"root of no certs": {oci.Trust{Identities: any, Root: secret("trusted_root.json", `{"mediaType":"application/vnd.dev.sigstore.trustedroot+json;version=0.1","certificateAuthorities":[{}]}`)}, false, "missing cert chain"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			_, err := cosign.New(cosign.Config{})(r, test.trust)
-			if missing := lacks(err, test.want); missing != nil || errors.Is(err, source.ErrInvalid) != test.invalid {
-				t.Errorf("error %v lacks %q; that the spec is wrong: %t, want %t", err, missing, errors.Is(err, source.ErrInvalid), test.invalid)
-			}
-		})
-	}
-}
-
-// TestAnyIdentityMayMatch has patterns that match anywhere, and several of them.
-func TestAnyIdentityMayMatch(t *testing.T) {
-	s := newSigstore(t)
-	g := testenv.StartRegistry(t, testenv.RegistryConfig{})
-	subject := subjectOf(g, "app")
-	attach(t, g, "app", subject, s.good(subject.Digest).bundle(t))
-	root := secret("trusted_root.json", s.trustedRoot(t))
-	for _, test := range []struct {
-		ids  []source.OIDCIdentityMatch
-		want string
-	}{
-		{[]source.OIDCIdentityMatch{{Issuer: "nobody", Subject: "nobody"}, {Issuer: "example", Subject: "lease@"}}, ""},
-		{[]source.OIDCIdentityMatch{{Issuer: ".*", Subject: ".*"}}, ""},
-		{[]source.OIDCIdentityMatch{{Issuer: "^" + issuer + "$", Subject: "nobody"}, {Issuer: "nobody", Subject: ".*"}}, "it is by release@example.org"},
-	} {
-		got, err := verify(t, g, "app", oci.Trust{Root: root, Identities: test.ids}, subject)
-		judge(t, got, err, test.want, identity+" ("+issuer+")")
-	}
-}
-
-// TestConcurrent verifies with one verifier at once.
-func TestConcurrent(t *testing.T) {
-	s := newSigstore(t)
-	g := testenv.StartRegistry(t, testenv.RegistryConfig{})
-	subject := subjectOf(g, "app")
-	attach(t, g, "app", subject, s.good(subject.Digest).bundle(t))
-	v, err := cosign.New(cosign.Config{})(connect(t, g, "app"), s.trust(t))
-	check(t, err)
-	var wg sync.WaitGroup
-	errs := make([]error, 8)
-	for i := range errs {
-		wg.Go(func() { _, errs[i] = v.Verify(t.Context(), subject) })
-	}
-	wg.Wait()
-	if i := slices.IndexFunc(errs, func(err error) bool { return err != nil }); i >= 0 {
-		t.Error(errs[i])
 	}
 }
