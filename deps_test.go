@@ -58,7 +58,8 @@ var rooms = map[string]room{
 	"chart/internal/bundle": {imports: "artifact", modules: "helm.sh/helm/v3 github.com/Masterminds/semver/v3 sigs.k8s.io/yaml go.yaml.in/yaml/v2 go.yaml.in/yaml/v3"},
 	"chart/internal/yaml":   {},
 
-	"bucket/internal/markup": {}, // the listings of two stores are XML
+	"bucket/internal/markup":     {}, // the listings of two stores are XML
+	"bucket/internal/buckettest": {imports: "source source/sourcetest", test: true},
 
 	"login/aws":               {imports: "source login/internal/actions login/internal/exchange login/internal/keep", modules: awsModules},
 	"login/azure":             {imports: "source login/internal/actions login/internal/exchange login/internal/keep", modules: azureModules},

@@ -11,6 +11,7 @@ import (
 
 	"github.com/headgate-io/headgate/bucket"
 	"github.com/headgate-io/headgate/bucket/azure"
+	"github.com/headgate-io/headgate/bucket/internal/buckettest"
 	"github.com/headgate-io/headgate/internal/testenv"
 	"github.com/headgate-io/headgate/source"
 	"github.com/headgate-io/headgate/source/sourcetest"
@@ -40,16 +41,16 @@ type variant struct {
 // The defects beyond those of the suite.
 const (
 	wrongKey    sourcetest.Defect = "wrong key"
-	noContainer sourcetest.Defect = "no such container"
-	vanishes    sourcetest.Defect = "blobs that vanish"
-	changes     sourcetest.Defect = "blobs that change"
+	noContainer                   = buckettest.NoBucket
+	vanishes                      = buckettest.Vanishes
+	changes                       = buckettest.Changes
 	archived    sourcetest.Defect = "archived blob"
-	refused     sourcetest.Defect = "refused blob"
-	cut         sourcetest.Defect = "cut"
+	refused                       = buckettest.Refused
+	cut                           = buckettest.Cut
 	longer      sourcetest.Defect = "longer than listed"
 	otherETag   sourcetest.Defect = "another ETag"
 	noIdentity  sourcetest.Defect = "no identity"
-	stallBlob   sourcetest.Defect = "stall before the blob"
+	stallBlob                     = buckettest.StallObject
 	stallToken  sourcetest.Defect = "stall token"
 	stallFind   sourcetest.Defect = "stall authority"
 )
@@ -105,20 +106,9 @@ func newPool(t *testing.T, v variant) *pool {
 	return p
 }
 
-// Publish implements [sourcetest.Upstream]. The ignore file is at the root of
-// the container, wherever the tree is, and so is something that is not of it.
+// Publish implements [sourcetest.Upstream].
 func (p *pool) Publish(tree fstest.MapFS) error {
-	contents := map[string]string{}
-	if p.variant.under != "" {
-		contents["another"], contents[p.variant.under+"-other/file"] = "another", "another"
-	}
-	for name, file := range tree {
-		if p.variant.under != "" && name != ".sourceignore" {
-			name = p.variant.under + "/" + name
-		}
-		contents[name] = string(file.Data)
-	}
-	p.s.Container("content").Replace(contents)
+	p.s.Container("content").Replace(buckettest.Objects(tree, p.variant.under))
 	return nil
 }
 
@@ -229,47 +219,17 @@ var variants = map[string]variant{
 }
 
 func TestConformance(t *testing.T) {
-	for name, v := range variants {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			kind := conforming(func(sourcetest.TB) sourcetest.Upstream { return newPool(t, v) })
-			kind.Under = v.under
-			if v.kind != nil {
-				v.kind(&kind)
-			}
-			sourcetest.Run(t, kind)
-		})
-	}
-}
-
-// conforming describes a Bucket whose upstreams are pools.
-func conforming(open func(sourcetest.TB) sourcetest.Upstream) sourcetest.Kind {
-	return sourcetest.Kind{
-		Name: "Bucket",
-		Open: open,
-		Drift: func(obj source.Object) {
-			ignore := "/nothing-of-that-name\n"
-			obj.(*source.Bucket).Spec.Ignore = &ignore
-		},
-		Failures: []sourcetest.Failure{
+	buckettest.Run(t, variants, func(t *testing.T, v variant) sourcetest.Upstream { return newPool(t, v) }, func(k *sourcetest.Kind, v variant) {
+		k.Under = v.under
+		k.Failures = append(k.Failures,
 			sourcetest.Fails(sourcetest.Gone, "BucketOperationFailed", "ContainerNotFound"),
 			sourcetest.Fails(noContainer, "BucketOperationFailed", "check spec.bucketName"),
-			sourcetest.Fails(sourcetest.Denied, "AuthenticationFailed", "403"),
-			sourcetest.Fails(refused, "AuthenticationFailed", "403"),
 			sourcetest.Fails(sourcetest.NoSecret, "AuthenticationFailed", "default/absent"),
-			sourcetest.Fails(sourcetest.Leaking, "BucketOperationFailed", "400"),
-			sourcetest.Fails(sourcetest.Truncated, "BucketOperationFailed", ""),
-			sourcetest.Fails(cut, "BucketOperationFailed", ""),
 			sourcetest.Fails(longer, "BucketOperationFailed", ""),
 			sourcetest.Fails(otherETag, "BucketOperationFailed", ""),
-			sourcetest.Fails(archived, "BucketOperationFailed", "rehydrate"),
-			sourcetest.Fails(vanishes, "BucketOperationFailed", ""),
-			sourcetest.Fails(changes, "BucketOperationFailed", ""),
-			{Defect: sourcetest.Invalid, Outcome: source.Stalled, Condition: "FetchFailed", Reason: "URLInvalid", Message: "spec.endpoint"},
-		},
-		Stalls:     []sourcetest.Defect{sourcetest.StallResolve, stallBlob, sourcetest.StallFetch},
-		Hostile:    []string{"../up", "a/../../up", "/absolute", `a\b`, "..", "a/..", "./a", "a//b", "a\nb", "good/a", strings.Repeat("a", 256)},
-		IgnoreFile: ".sourceignore",
-		LosesModes: true,
-	}
+			sourcetest.Fails(archived, "BucketOperationFailed", "rehydrate"))
+		if v.kind != nil {
+			v.kind(k)
+		}
+	})
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/headgate-io/headgate/bucket"
 	"github.com/headgate-io/headgate/bucket/gcs"
+	"github.com/headgate-io/headgate/bucket/internal/buckettest"
 	"github.com/headgate-io/headgate/internal/testenv"
 	"github.com/headgate-io/headgate/source"
 	"github.com/headgate-io/headgate/source/sourcetest"
@@ -61,19 +62,19 @@ type variant struct {
 const (
 	otherKey    sourcetest.Defect = "key of another account"
 	noKey       sourcetest.Defect = "no key"
-	noBucket    sourcetest.Defect = "no such bucket"
+	noBucket                      = buckettest.NoBucket
 	noToken     sourcetest.Defect = "token service refuses"
 	busyToken   sourcetest.Defect = "token service is busy"
 	leakyToken  sourcetest.Defect = "token service repeats the proof"
-	vanishes    sourcetest.Defect = "objects that vanish"
-	changes     sourcetest.Defect = "objects that change"
+	vanishes                      = buckettest.Vanishes
+	changes                       = buckettest.Changes
 	unmatched   sourcetest.Defect = "objects of another generation"
 	flipped     sourcetest.Defect = "flipped"
-	refused     sourcetest.Defect = "refused object"
-	cut         sourcetest.Defect = "cut"
+	refused                       = buckettest.Refused
+	cut                           = buckettest.Cut
 	loop        sourcetest.Defect = "listing without end"
 	noLogin     sourcetest.Defect = "login refused"
-	stallObject sourcetest.Defect = "stall before the object"
+	stallObject                   = buckettest.StallObject
 	stallToken  sourcetest.Defect = "stall token service"
 )
 
@@ -134,11 +135,7 @@ func newPool(t *testing.T, v variant) *pool {
 
 // Publish implements [sourcetest.Upstream].
 func (p *pool) Publish(tree fstest.MapFS) error {
-	contents := map[string]string{}
-	for name, file := range tree {
-		contents[name] = string(file.Data)
-	}
-	p.s.Bucket("app").Replace(contents)
+	p.s.Bucket("app").Replace(buckettest.Objects(tree, ""))
 	return nil
 }
 
@@ -236,45 +233,15 @@ var variants = map[string]variant{
 }
 
 func TestConformance(t *testing.T) {
-	for name, v := range variants {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			kind := conforming(func(sourcetest.TB) sourcetest.Upstream { return newPool(t, v) })
-			if v.kind != nil {
-				v.kind(&kind)
-			}
-			sourcetest.Run(t, kind)
-		})
-	}
-}
-
-// conforming describes a Bucket whose upstreams are pools.
-func conforming(open func(sourcetest.TB) sourcetest.Upstream) sourcetest.Kind {
-	return sourcetest.Kind{
-		Name: "Bucket of Google Cloud",
-		Open: open,
-		Drift: func(obj source.Object) {
-			ignore := "/nothing-of-that-name\n"
-			obj.(*source.Bucket).Spec.Ignore = &ignore
-		},
-		Failures: []sourcetest.Failure{
+	buckettest.Run(t, variants, func(t *testing.T, v variant) sourcetest.Upstream { return newPool(t, v) }, func(k *sourcetest.Kind, v variant) {
+		k.Failures = append(k.Failures,
 			sourcetest.Fails(sourcetest.Gone, "BucketOperationFailed", "notFound"),
 			sourcetest.Fails(noBucket, "BucketOperationFailed", "notFound"),
-			sourcetest.Fails(sourcetest.Denied, "AuthenticationFailed", "403 Forbidden: forbidden"),
-			sourcetest.Fails(refused, "AuthenticationFailed", "403 Forbidden"),
-			sourcetest.Fails(sourcetest.Leaking, "BucketOperationFailed", "400 Bad Request"),
-			sourcetest.Fails(sourcetest.Truncated, "BucketOperationFailed", ""),
-			sourcetest.Fails(cut, "BucketOperationFailed", ""),
 			sourcetest.Fails(flipped, "BucketOperationFailed", ""),
 			sourcetest.Fails(loop, "BucketOperationFailed", "repeats a page token"),
-			sourcetest.Fails(unmatched, "BucketOperationFailed", ""),
-			sourcetest.Fails(vanishes, "BucketOperationFailed", ""),
-			sourcetest.Fails(changes, "BucketOperationFailed", ""),
-			{Defect: sourcetest.Invalid, Outcome: source.Stalled, Condition: "FetchFailed", Reason: "URLInvalid", Message: "spec.endpoint"},
-		},
-		Stalls:     []sourcetest.Defect{sourcetest.StallResolve, stallObject, sourcetest.StallFetch},
-		Hostile:    []string{"../up", "a/../../up", "/absolute", `a\b`, "..", "a//b", "a\nb", strings.Repeat("a", 256)},
-		IgnoreFile: ".sourceignore",
-		LosesModes: true,
-	}
+			sourcetest.Fails(unmatched, "BucketOperationFailed", ""))
+		if v.kind != nil {
+			v.kind(k)
+		}
+	})
 }
