@@ -80,6 +80,9 @@ func (p *program) runGet(ctx context.Context, f *getFlags, args []string) error 
 	if err != nil {
 		return err
 	}
+	if err := missing(refs, found); err != nil && len(found) == 0 {
+		return err
+	}
 	return errors.Join(p.printSources(f.output, found), missing(refs, found))
 }
 
