@@ -46,8 +46,10 @@ func (f *repoFleet) run(n int, env source.Env, edit func(i int, obj *source.PkgR
 		obj.Metadata.Name = fmt.Sprint("charts-", i)
 		edit(i, obj)
 		name := obj.Metadata.Namespace + "/" + obj.Metadata.Name
+		f.mu.Lock() // the objects before have begun
 		obj.Status = f.status[name]
 		last := f.states[name]
+		f.mu.Unlock()
 		all.Go(func() { errs[i] = f.one(obj, name, last, env) })
 	}
 	all.Wait()
