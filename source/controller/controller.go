@@ -54,6 +54,7 @@ type Controller struct {
 	Retention time.Duration // for which what is removed keeps its artifacts; default 1h
 	Apart     bool          // objects with the same upstream do not share answers
 	Scrub     int64         // bytes of artifacts hashed again in a second; default 32 MiB, negative for none
+	Repeat    time.Duration // within which an event equal to the last of its object is not told again; default 5m, negative for none
 	ScrubIdle time.Duration // between two rounds; default 24h
 
 	Now     func() time.Time   // wall-clock time, for what people read; default time.Now
@@ -83,6 +84,7 @@ type engine struct {
 	stock                         *stock
 	share                         source.Share
 	reuse                         source.Connections
+	events                        lastEvents
 
 	ready   bool
 	serial  uint64 // of the last Desired

@@ -59,12 +59,24 @@
 // [Removed], and [Gone] with its artifacts after Retention; while the feed has
 // defects it is taken for [View].Missing instead, and goes on as it was.
 //
+// An event that equals the last one of its object is not told again within Repeat; the
+// next one has in its metadata how many there were ([RepeatedKey]). Traces all are.
+//
+// # What is saved
+//
+// The ledger has each object as its last run left it, or with the document that it
+// has now when it is suspended. It also has keyed sums of the Secrets that the last runs
+// used, so that one which was rotated while nobody ran counts at the start: two bytes
+// of each, too few to try guesses on. They are saved some seconds after they
+// changed; what a killed process did not save counts at the next tick.
+//
 // # Costs
 //
 // A change of one object costs the logarithm of how many are due; an idle object
 // has no goroutine and no timer. [Controller.Stats] and Views look at all of them. A
 // watcher costs nothing while nothing changes, and a slow one no more than a
-// quick one: at most the last 1024 objects that are gone are kept for them.
+// quick one: at most the last 1024 objects that are gone are kept for them. Who
+// missed more gets [ErrBehind].
 //
 // # The end
 //

@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"runtime/debug"
@@ -128,9 +129,9 @@ func (c *Controller) reconcile(j *job) (result source.Result, err error) {
 	return r.Reconcile(c.ctx, j.obj, c.origin(j))
 }
 
-// emit tells of an event. A panic of who is told harms nobody.
+// emit tells of an event, unless it is a repetition. A panic of who is told harms nobody.
 func (c *Controller) emit(e source.Event) {
-	if c.Emit == nil {
+	if c.Emit == nil || c.events.repeats(&e, cmp.Or(c.Repeat, 5*time.Minute)) {
 		return
 	}
 	defer func() { _ = recover() }()

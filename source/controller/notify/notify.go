@@ -4,9 +4,6 @@
 //
 //   - Events of severity trace are not told. A receiver of severity error is
 //     told errors only.
-//   - An event that equals the last of its object in reason, message, severity,
-//     revision and digest is not told again within Config.Repeat. A recovery and any other
-//     change is told at once.
 //   - Emit returns at once; a receiver that hangs holds up neither the sources
 //     nor another receiver. Each receiver is told in order, and at least once.
 //   - When there is no answer within Config.Timeout, no connection, or a status from 500 on other than
@@ -45,7 +42,6 @@ type Config struct {
 	Secrets   source.Secrets                        // nil: a receiver that names a Secret is an error
 	Proxy     func(*http.Request) (*url.URL, error) // for receivers without one, as in [http.Transport]; nil for none
 	Instance  string                                // reportingInstance of the events, the name of the host
-	Repeat    time.Duration                         // within which an event equal to the last of its object is not told again; default 5m, negative for none
 	Timeout   time.Duration                         // of one post; default 5s
 
 	// Report is told of each event that was not delivered at the first attempt,
@@ -61,7 +57,6 @@ type Config struct {
 // A Dispatcher tells receivers the events of sources. It is safe for concurrent use.
 type Dispatcher struct {
 	instance string
-	last     lastEvents
 	queues   deliver.Dispatcher[source.Event]
 }
 
@@ -74,7 +69,7 @@ func Start(c Config) (*Dispatcher, error) {
 	if c.Report == nil {
 		c.Report = func(error) {}
 	}
-	d := &Dispatcher{instance: c.Instance, last: lastEvents{repeat: cmp.Or(c.Repeat, 5*time.Minute)}}
+	d := &Dispatcher{instance: c.Instance}
 	var errs []error
 	for i := range c.Receivers {
 		r := &c.Receivers[i]
@@ -115,7 +110,7 @@ func size(e *source.Event) int {
 // Emit queues an event for each receiver that is to be told. It does not wait,
 // and keeps the event: its metadata must not be changed.
 func (d *Dispatcher) Emit(e source.Event) {
-	if ranks[e.Severity] == 0 || len(d.queues.Receivers) == 0 || d.last.repeats(&e) {
+	if ranks[e.Severity] == 0 || len(d.queues.Receivers) == 0 {
 		return
 	}
 	d.queues.Emit(e)

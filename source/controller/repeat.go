@@ -1,8 +1,10 @@
-package notify
+package controller
 
 import (
 	"crypto/sha256"
 	"encoding/json"
+	"maps"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -10,10 +12,12 @@ import (
 	"github.com/headgate-io/headgate/source"
 )
 
+// RepeatedKey is the key of event metadata that says how many events that equal
+// the last one of the object were not told before this one.
+const RepeatedKey = "event.headgate.dev/repeated"
+
 // lastEvents remembers the last event of each object, so that it is not repeated.
 type lastEvents struct {
-	repeat time.Duration
-
 	mu    sync.Mutex
 	of    map[source.ObjectReference]lastEvent
 	sweep int // number of objects at which those are forgotten that said nothing for long
@@ -22,30 +26,40 @@ type lastEvents struct {
 type lastEvent struct {
 	sum [sha256.Size]byte
 	at  time.Time
+	n   int // how often it was repeated
 }
 
 const firstSweep = 1024
 
-// repeats reports whether e equals the last event of its object and comes soon after it. If it
-// does not, e is the last now.
-func (l *lastEvents) repeats(e *source.Event) bool {
+// repeats reports whether e equals the last event of its object and comes within
+// a time of it. If it does not, e is the last now, and tells how many did. Events
+// of severity trace are neither.
+func (l *lastEvents) repeats(e *source.Event, within time.Duration) bool {
+	if e.Severity == "trace" {
+		return false
+	}
 	sum, now := identity(e), time.Now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	last, known := l.of[e.InvolvedObject]
-	if known && last.sum == sum && now.Sub(last.at) < l.repeat {
+	if known && last.sum == sum && now.Sub(last.at) < within {
+		last.n++
+		l.of[e.InvolvedObject] = last
 		return true
+	}
+	if last.n > 0 {
+		e.Metadata = maps.Clone(e.Metadata)
+		if e.Metadata == nil {
+			e.Metadata = make(map[string]string)
+		}
+		e.Metadata[RepeatedKey] = strconv.Itoa(last.n)
 	}
 	if l.of == nil {
 		l.of, l.sweep = make(map[source.ObjectReference]lastEvent), firstSweep
 	}
-	l.of[e.InvolvedObject] = lastEvent{sum, now}
+	l.of[e.InvolvedObject] = lastEvent{sum, now, 0}
 	if len(l.of) >= l.sweep {
-		for object, last := range l.of {
-			if now.Sub(last.at) >= l.repeat {
-				delete(l.of, object)
-			}
-		}
+		maps.DeleteFunc(l.of, func(_ source.ObjectReference, last lastEvent) bool { return now.Sub(last.at) >= within })
 		l.sweep = max(firstSweep, 2*len(l.of))
 	}
 	return false
