@@ -6,12 +6,12 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"os"
 	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
 
+	"github.com/headgate-io/headgate/internal/testenv"
 	"github.com/headgate-io/headgate/rollout"
 	"golang.org/x/tools/txtar"
 )
@@ -21,48 +21,24 @@ var updateManifests = flag.Bool("update-manifests", false, "rewrite the expectat
 // TestManifests decodes the files of each archive and compares the canaries,
 // as JSON, what is wrong and what is warned of with its want.* files.
 func TestManifests(t *testing.T) {
-	archives, err := filepath.Glob("testdata/manifests/*.txtar")
-	if err != nil || len(archives) == 0 {
-		t.Fatalf("no archives: %v", err)
-	}
-	for _, name := range archives {
-		t.Run(strings.TrimSuffix(filepath.Base(name), ".txtar"), func(t *testing.T) {
-			archive, err := txtar.ParseFile(name)
-			if err != nil {
-				t.Fatal(err)
+	testenv.Golden(t, "testdata/manifests/*.txtar", *updateManifests, func(t *testing.T, input []txtar.File) []txtar.File {
+		var defects, warned, checked, decoded string
+		for _, f := range input {
+			canaries, warnings, err := rollout.Decode(f.Name, bytes.NewReader(f.Data))
+			defects += lines(err)
+			warned += lines(errors.Join(warnings...))
+			for _, c := range canaries {
+				checked += lines(c.Check())
+				decoded += encode(t, c)
 			}
-			want, got := make(map[string]string), make(map[string]string)
-			input := archive.Files[:0:0]
-			for _, f := range archive.Files {
-				if strings.HasPrefix(f.Name, "want.") {
-					want[f.Name] = string(f.Data)
-					continue
-				}
-				input = append(input, f)
-				canaries, warnings, err := rollout.Decode(f.Name, bytes.NewReader(f.Data))
-				got["want.errors"] += lines(err)
-				got["want.warnings"] += lines(errors.Join(warnings...))
-				for _, c := range canaries {
-					got["want.check"] += lines(c.Check())
-					got["want.json"] += encode(t, c)
-				}
-			}
-			for _, file := range []string{"want.errors", "want.warnings", "want.check", "want.json"} {
-				if got[file] != want[file] && !*updateManifests {
-					t.Errorf("%s:\n%s\nwant:\n%s", file, got[file], want[file])
-				}
-				if got[file] != "" {
-					input = append(input, txtar.File{Name: file, Data: []byte(got[file])})
-				}
-			}
-			if *updateManifests {
-				text := txtar.Format(&txtar.Archive{Comment: archive.Comment, Files: input})
-				if err := os.WriteFile(name, text, 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-		})
-	}
+		}
+		return []txtar.File{
+			{Name: "want.errors", Data: []byte(defects)},
+			{Name: "want.warnings", Data: []byte(warned)},
+			{Name: "want.check", Data: []byte(checked)},
+			{Name: "want.json", Data: []byte(decoded)},
+		}
+	})
 }
 
 func lines(err error) string {

@@ -4,11 +4,10 @@ import (
 	"bytes"
 	"flag"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/headgate-io/headgate/internal/testenv"
 	"github.com/headgate-io/headgate/source"
 	"golang.org/x/tools/txtar"
 )
@@ -18,50 +17,19 @@ var update = flag.Bool("update", false, "rewrite the expectations in testdata")
 // TestDocuments decodes the files of each archive into one set and compares
 // what it holds, and what encoding gives, with the want.* files of the archive.
 func TestDocuments(t *testing.T) {
-	archives, err := filepath.Glob("testdata/documents/*.txtar")
-	if err != nil || len(archives) == 0 {
-		t.Fatalf("no archives: %v", err)
-	}
-	for _, name := range archives {
-		t.Run(strings.TrimSuffix(filepath.Base(name), ".txtar"), func(t *testing.T) {
-			archive, err := txtar.ParseFile(name)
-			if err != nil {
-				t.Fatal(err)
-			}
-			want := make(map[string]string)
-			var set source.Set
-			var failures []error
-			input := archive.Files[:0:0]
-			for _, f := range archive.Files {
-				if strings.HasPrefix(f.Name, "want.") {
-					want[f.Name] = string(f.Data)
-					continue
-				}
-				input = append(input, f)
-				failures = append(failures, split(set.Decode(f.Name, bytes.NewReader(f.Data)))...)
-			}
-			got := map[string]string{
-				"want.errors":   lines(failures),
-				"want.warnings": lines(set.Warnings),
-				"want.summary":  summary(&set),
-				"want.yaml":     encoded(t, &set),
-			}
-			for _, file := range []string{"want.summary", "want.errors", "want.warnings", "want.yaml"} {
-				if got[file] != want[file] && !*update {
-					t.Errorf("%s:\n%s\nwant:\n%s", file, got[file], want[file])
-				}
-				if got[file] != "" {
-					input = append(input, txtar.File{Name: file, Data: []byte(got[file])})
-				}
-			}
-			if *update {
-				text := txtar.Format(&txtar.Archive{Comment: archive.Comment, Files: input})
-				if err := os.WriteFile(name, text, 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-		})
-	}
+	testenv.Golden(t, "testdata/documents/*.txtar", *update, func(t *testing.T, input []txtar.File) []txtar.File {
+		var set source.Set
+		var failures []error
+		for _, f := range input {
+			failures = append(failures, split(set.Decode(f.Name, bytes.NewReader(f.Data)))...)
+		}
+		return []txtar.File{
+			{Name: "want.summary", Data: []byte(summary(&set))},
+			{Name: "want.errors", Data: []byte(lines(failures))},
+			{Name: "want.warnings", Data: []byte(lines(set.Warnings))},
+			{Name: "want.yaml", Data: []byte(encoded(t, &set))},
+		}
+	})
 }
 
 // split returns the errors that err joins.

@@ -1,0 +1,51 @@
+package testenv
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/tools/txtar"
+)
+
+// Golden makes of each archive that matches pattern a test. do is given its
+// files but those called want.*, and returns what these have to be, in order;
+// one that is empty is not in the archive. With update the archives are written
+// anew instead.
+func Golden(t *testing.T, pattern string, update bool, do func(t *testing.T, input []txtar.File) []txtar.File) {
+	t.Helper()
+	archives, err := filepath.Glob(pattern)
+	if err != nil || len(archives) == 0 {
+		t.Fatalf("no archives: %v", err)
+	}
+	for _, name := range archives {
+		t.Run(strings.TrimSuffix(filepath.Base(name), ".txtar"), func(t *testing.T) {
+			archive, err := txtar.ParseFile(name)
+			check(t, err)
+			want := map[string]string{}
+			var files []txtar.File
+			for _, f := range archive.Files {
+				if strings.HasPrefix(f.Name, "want.") {
+					want[f.Name] = string(f.Data)
+				} else {
+					files = append(files, f)
+				}
+			}
+			for _, got := range do(t, files) {
+				if string(got.Data) != want[got.Name] && !update {
+					t.Errorf("%s:\n%s\nwant:\n%s", got.Name, got.Data, want[got.Name])
+				}
+				if len(got.Data) > 0 {
+					files = append(files, got)
+				}
+				delete(want, got.Name)
+			}
+			if update {
+				check(t, os.WriteFile(name, txtar.Format(&txtar.Archive{Comment: archive.Comment, Files: files}), 0o644))
+			} else if len(want) > 0 {
+				t.Errorf("%s has files that nothing makes: %q", name, want)
+			}
+		})
+	}
+}
