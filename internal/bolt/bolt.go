@@ -30,35 +30,44 @@ const (
 )
 
 // Open opens the file for this process alone, and makes it, of mode 0600, when
-// there is none. Errors name the file.
+// there is none. One that is mostly free pages is written anew without them.
+// Errors name the file.
 func Open(path string) (db *bbolt.DB, err error) {
 	_, err = os.Stat(path)
 	fresh := errors.Is(err, os.ErrNotExist)
+	db, free, err := open(path)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, cause(err))
+	}
+	if fresh {
+		err = durable.SyncPath(filepath.Dir(path))
+	} else {
+		db, err = shrink(db, path, free)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("%s: %w", path, err), db.Close())
+	}
+	return db, nil
+}
+
+// open opens a file and says how much of it is free.
+func open(path string) (db *bbolt.DB, free space, err error) {
 	var file *os.File
 	err = Guard(func() error {
 		db, err = bbolt.Open(path, 0o600, &bbolt.Options{
 			NoStatistics: true,
 			FreelistType: bbolt.FreelistMapType,
 			OpenFile: func(name string, flag int, mode os.FileMode) (*os.File, error) {
-				file, err = openLocked(name, flag, mode)
+				file, free, err = openLocked(name, flag, mode)
 				return file, err
 			},
 		})
 		return err
 	})
-	if err != nil {
-		if file != nil {
-			file.Close()
-		}
-		return nil, fmt.Errorf("%s: %w", path, cause(err))
+	if err != nil && file != nil {
+		file.Close()
 	}
-	if fresh {
-		err = durable.SyncPath(filepath.Dir(path))
-	}
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("%s: %w", path, err), db.Close())
-	}
-	return db, nil
+	return db, free, err
 }
 
 // Guard runs do, and makes an error that wraps [ErrCorrupt] of a panic and of a
@@ -74,20 +83,41 @@ func Guard(do func() error) (err error) {
 }
 
 // openLocked opens a file, takes its lock, and checks what is in it.
-func openLocked(name string, flag int, mode os.FileMode) (*os.File, error) {
-	f, err := os.OpenFile(name, flag, mode)
+func openLocked(name string, flag int, mode os.FileMode) (*os.File, space, error) {
+	for range replaced {
+		f, err := os.OpenFile(name, flag, mode)
+		if err != nil {
+			return nil, space{}, err
+		}
+		if err = lock(f); err == nil && !stands(f, name) {
+			f.Close()
+			continue
+		}
+		var free space
+		if err == nil {
+			free, err = check(f)
+		}
+		if err != nil {
+			f.Close()
+			return nil, space{}, err
+		}
+		return f, free, nil
+	}
+	return nil, space{}, ErrInUse
+}
+
+// replaced is how often another process may put another file into the place of
+// the one whose lock is waited for.
+const replaced = 3
+
+// stands reports whether f still has its name.
+func stands(f *os.File, name string) bool {
+	held, err := f.Stat()
 	if err != nil {
-		return nil, err
+		return false
 	}
-	if err := lock(f); err != nil {
-		f.Close()
-		return nil, err
-	}
-	if err := check(f); err != nil {
-		f.Close()
-		return nil, err
-	}
-	return f, nil
+	named, err := os.Stat(name)
+	return err == nil && os.SameFile(held, named)
 }
 
 func lock(f *os.File) error {

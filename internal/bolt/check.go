@@ -40,26 +40,30 @@ type meta struct {
 	root, free, pages, txn uint64
 }
 
+// A space is how much of a file is free, and how much there is, in bytes.
+type space struct{ free, all int64 }
+
 // check returns an error unless the file is empty or one whose trees can be
 // walked: every page is inside the file and used once, every element inside its
 // page, and keys ascend.
-func check(f *os.File) error {
+func check(f *os.File) (space, error) {
 	info, err := f.Stat()
 	if err != nil || info.Size() == 0 {
-		return err
+		return space{}, err
 	}
 	m, err := readMeta(f)
 	if err != nil {
-		return err
+		return space{}, err
 	}
 	if int64(m.pages) > info.Size()/int64(m.pageSize) {
-		return fmt.Errorf("%w: it has %d bytes and should have %d", ErrCorrupt, info.Size(), m.pages*uint64(m.pageSize))
+		return space{}, fmt.Errorf("%w: it has %d bytes and should have %d", ErrCorrupt, info.Size(), m.pages*uint64(m.pageSize))
 	}
 	w := &walk{file: f, meta: m, seen: make([]bool, m.pages)}
 	if err := w.bucket(m.root, 0); err != nil {
-		return err
+		return space{}, err
 	}
-	return w.freelist()
+	free, err := w.freelist()
+	return space{int64(free) * int64(m.pageSize), int64(m.pages) * int64(m.pageSize)}, err
 }
 
 // readMeta returns the newer of the two metas that are valid.
@@ -246,34 +250,34 @@ func (w *walk) page(id uint64) (page []byte, kind, count int, err error) {
 	return page, kind, count, nil
 }
 
-// freelist checks the list of pages that are free.
-func (w *walk) freelist() error {
+// freelist checks the list of pages that are free, and returns how many are.
+func (w *walk) freelist() (int, error) {
 	page, kind, count, err := w.page(w.free)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	ids := page[headerSize:]
 	if kind != kindFreelist {
-		return w.bad(w.free)
+		return 0, w.bad(w.free)
 	}
 	if count == manyFree {
 		n := order.Uint64(ids)
 		if ids = ids[8:]; n > uint64(len(ids)/8) {
-			return w.bad(w.free)
+			return 0, w.bad(w.free)
 		}
 		count = int(n)
 	}
 	if count > len(ids)/8 {
-		return w.bad(w.free)
+		return 0, w.bad(w.free)
 	}
 	for i := range count {
 		id := order.Uint64(ids[8*i:])
 		if id < 2 || id >= w.pages || w.seen[id] {
-			return w.bad(w.free)
+			return 0, w.bad(w.free)
 		}
 		w.seen[id] = true
 	}
-	return nil
+	return count, nil
 }
 
 func (w *walk) bad(id uint64) error { return fmt.Errorf("%w: %w (page %d)", ErrCorrupt, errPage, id) }

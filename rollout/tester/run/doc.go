@@ -49,7 +49,7 @@
 // as there is room. Config.Warn is told of both.
 //
 // Kept are Config.Keep finished runs, each with at most Config.OutputLimit bytes
-// of output, for Config.KeepFor: that bounds the file, which is reused and does
-// not shrink. Without a directory at most 64 MiB of output are kept, those of
-// the newest runs.
+// of output, for Config.KeepFor: that bounds the file, which is reused, and
+// written anew by Open when most of it is free. Without a directory at most
+// 64 MiB of output are kept, those of the newest runs.
 package run
