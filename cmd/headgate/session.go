@@ -130,8 +130,13 @@ func (p *program) secretPlaces(dir string, documents *source.Set) (source.Secret
 
 // checkSecrets wants a directory, or "".
 func checkSecrets(dir string) error {
+	return checkDir("secrets", dir, "a directory of Secrets")
+}
+
+// checkDir wants a directory as the value of a flag, or "".
+func checkDir(flag, dir, want string) error {
 	if info, err := os.Stat(dir); dir != "" && (err != nil || !info.IsDir()) {
-		return usage("--secrets %q: want a directory of Secrets", dir)
+		return usage("--%s %q: want %s", flag, dir, want)
 	}
 	return nil
 }

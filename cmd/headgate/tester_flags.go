@@ -123,6 +123,9 @@ func (f *testerToolFlags) tools(lookup func(string) (string, bool)) (task.Tools,
 	if f.onlyNamed && len(t.Commands) == 0 {
 		return t, usage("--only-named: give the commands with --command NAME=LINE")
 	}
+	if err := checkDir("dir", f.dir, "a directory where programs run"); err != nil {
+		return t, err
+	}
 	var err error
 	t.Limits, err = parseLimits(f.limits)
 	return t, err
@@ -207,6 +210,14 @@ func (f *testerRemoteFlags) servers() (remote.Servers, error) {
 		if err := checkWebURL(text); err != nil {
 			return remote.Servers{}, usage("--%s: %w", flag, err)
 		}
+	}
+	for _, host := range f.hosts {
+		if host == "" || strings.ContainsAny(host, " /@?#") {
+			return remote.Servers{}, usage("--hosts %q: want HOST, HOST:PORT or *.DOMAIN", host)
+		}
+	}
+	if err := checkDir("keys", f.keys, "a directory of keys"); err != nil {
+		return remote.Servers{}, err
 	}
 	return remote.Servers{Hosts: f.hosts, LoadURL: f.loadURL, ProcessURL: f.processURL, Keys: f.keys, Proxy: http.ProxyFromEnvironment}, nil
 }
