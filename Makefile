@@ -23,7 +23,8 @@ test: ## run the tests; needs Go and git only
 	$(GO) test $(PACKAGES)
 
 race: ## run the tests in random order under the race detector
-	GORACE=atexit_sleep_ms=0 $(GO) test -race $(foreach p,$(PLAIN),-gcflags=$(p)=-race=false) -ldflags=-w -vet=off -shuffle=on $(PACKAGES)
+	GORACE=atexit_sleep_ms=0 GOFLAGS="$(GOFLAGS) $(PLAIN:%=-gcflags=%=-race=false) -ldflags=-w" \
+		$(GO) test -race -vet=off -shuffle=on $(PACKAGES)
 
 lint: ## gofmt, go vet and staticcheck in every module
 	@out=$$(gofmt -l .); [ -z "$$out" ] || { echo "not formatted: $$out"; exit 1; }
