@@ -19,7 +19,8 @@ import (
 // remembers if anything, NAME.hold, the [Suspension] if there is one, and
 // NAME.removed, when its document was first missing. People may read the files,
 // and delete them: what is lost is observed again. Directories have mode 0700
-// and files 0600, since a spec may hold credentials in its URL.
+// and files 0600, since a spec may hold credentials in its URL. The file .memo
+// is what a server remembers of all objects together.
 //
 // A file is replaced atomically, and Save returns when it has reached the
 // disk. The status is written before the state: a crash in between leaves a
