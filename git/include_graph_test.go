@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"maps"
 	"math/rand/v2"
@@ -101,24 +102,11 @@ func (w *web) files(t testing.TB, i int) map[string]string {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	tree, err := artifact.Read(r, artifact.Limits{})
+	data, err := io.ReadAll(r)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer tree.Close()
-	found := map[string]string{}
-	err = fs.WalkDir(tree, ".", func(name string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
-			return err
-		}
-		data, err := fs.ReadFile(tree, name)
-		found[name] = string(data)
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return found
+	return contents(t, data)
 }
 
 // A model is what is expected of a web.

@@ -60,7 +60,7 @@ func try(ctx context.Context, g *source.GitRepository, env source.Env) (source.R
 }
 
 // contents returns the files of an archive by name.
-func contents(t *testing.T, data []byte) map[string]string {
+func contents(t testing.TB, data []byte) map[string]string {
 	t.Helper()
 	tree, err := artifact.Read(bytes.NewReader(data), artifact.Limits{})
 	if err != nil {

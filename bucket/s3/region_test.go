@@ -3,6 +3,7 @@ package s3_test
 import (
 	"crypto/tls"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/url"
@@ -175,25 +176,12 @@ func TestTLS(t *testing.T) {
 
 // A server that knows nothing but TLS answers with an alert.
 func TestAlert(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { l.Close() })
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			c.Read(make([]byte, 1))
-			c.Write([]byte("\x15\x03\x01\x00\x02\x02\x16"))
-			c.Close()
-		}
-	}()
 	a := keyed(filled(t, signed()))
-	a.Spec.Endpoint = l.Addr().String()
-	_, err = list(t.Context(), connect(t, a), "")
+	a.Spec.Endpoint = testenv.Listen(t, func(c net.Conn) {
+		c.Read(make([]byte, 1))
+		io.WriteString(c, "\x15\x03\x01\x00\x02\x02\x16")
+	})
+	_, err := list(t.Context(), connect(t, a), "")
 	wantError(t, nil, err, "list objects at 127.0.0.1:|the store speaks TLS: remove spec.insecure")
 }
 

@@ -111,25 +111,10 @@ func wantRefusal(t *testing.T, err error, scheme string) {
 
 // greeter is a server that speaks first, as ssh does.
 func greeter(t *testing.T) string {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { l.Close() })
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			io.WriteString(c, "SSH-2.0-greeter\r\n")
-			go func() {
-				io.Copy(c, c)
-				c.Close()
-			}()
-		}
-	}()
-	return l.Addr().String()
+	return testenv.Listen(t, func(c net.Conn) {
+		io.WriteString(c, "SSH-2.0-greeter\r\n")
+		io.Copy(c, c)
+	})
 }
 
 func TestDialThroughProxy(t *testing.T) {
@@ -160,23 +145,10 @@ func TestDialThroughProxy(t *testing.T) {
 func TestDialFailures(t *testing.T) {
 	ca := testenv.NewCA(t)
 	answering := func(answer string) string {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { l.Close() })
-		go func() {
-			for {
-				c, err := l.Accept()
-				if err != nil {
-					return
-				}
-				c.Read(make([]byte, 4096))
-				io.WriteString(c, answer)
-				c.Close()
-			}
-		}()
-		return "http://" + l.Addr().String()
+		return "http://" + testenv.Listen(t, func(c net.Conn) {
+			c.Read(make([]byte, 4096))
+			io.WriteString(c, answer)
+		})
 	}
 	closed, _ := net.Listen("tcp", "127.0.0.1:0")
 	closed.Close()

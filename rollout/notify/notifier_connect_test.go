@@ -16,30 +16,17 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headgate-io/headgate/internal/testenv"
 	"github.com/headgate-io/headgate/rollout"
 	"github.com/headgate-io/headgate/rollout/notify"
 )
 
 // raw is a server that answers anything with text.
 func raw(t *testing.T, text string) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { l.Close() })
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			c.Read(make([]byte, 1<<10))
-			c.Write([]byte(text))
-			c.Close()
-		}
-	}()
-	return "http://" + l.Addr().String()
+	return "http://" + testenv.Listen(t, func(c net.Conn) {
+		c.Read(make([]byte, 1<<10))
+		io.WriteString(c, text)
+	})
 }
 
 // TestRedirects follows those that repeat the request where it was meant for.

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headgate-io/headgate/internal/testenv"
 	"github.com/headgate-io/headgate/rollout"
 	"github.com/headgate-io/headgate/rollout/traffic"
 )
@@ -51,22 +52,7 @@ func TestNoUpstream(t *testing.T) {
 
 // notHTTP is a server that answers in no protocol.
 func notHTTP(t *testing.T) string {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { l.Close() })
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			io.WriteString(c, "\x16\x03\x01 go away\n\n")
-			c.Close()
-		}
-	}()
-	return "http://" + l.Addr().String()
+	return "http://" + testenv.Listen(t, func(c net.Conn) { io.WriteString(c, "\x16\x03\x01 go away\n\n") })
 }
 
 // What is not safe to send twice is sent once.
