@@ -210,7 +210,8 @@ func FuzzLink(f *testing.F) {
 func FuzzStored(f *testing.F) {
 	f.Add(gate.StoredKey(key), []byte(`{"open":true,"mode":"sticky","changed":"2026-01-02T03:04:05Z"}`))
 	f.Add([]byte("\x00\x00\x00\x00\x00\x00\x00\x01"), []byte(`{"id":1,"time":"x"}`))
-	f.Add([]byte{}, []byte("\x01AAAAAAAAAAAAAAAA\x04open\x04gate\x00\x00\x01a\xff"))
-	f.Add([]byte{}, []byte("\x01AAAAAAAAAAAAAAAA\xff"+strings.Repeat("a", 255)))
+	f.Add([]byte{}, []byte("\x02AAAAAAAAAAAAAAAA\x04open\x04gate\x00\x00\x01a\xff"))
+	f.Add([]byte{}, []byte("\x02AAAAAAAAAAAAAAAA\xff"+strings.Repeat("a", 255)))
+	f.Add([]byte{}, []byte("\x02AAAAAAAAAAAAAAAA\x04open\x04gate\x04prod\x03web\x07default"+strings.Repeat("\xff"+strings.Repeat("a", 255), 2)))
 	f.Fuzz(func(_ *testing.T, k, value []byte) { gate.Stored(k, value) })
 }
