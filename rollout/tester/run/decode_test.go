@@ -45,6 +45,18 @@ func TestDecode(t *testing.T) {
 	}
 }
 
+// After the latest ID there would be none that is later.
+func TestDecodeRefusesIDsOfTheFarFuture(t *testing.T) {
+	id := strings.Repeat("v", idLength)
+	if _, err := decode([]byte(id), []byte(record(func(l *line) { l.Run.ID = id }))); err == nil || !strings.HasPrefix(err.Error(), "id: ") {
+		t.Errorf("got %v", err)
+	}
+	year := time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC)
+	if id = (&clock{}).id(year); (&clock{last: idTime(id)}).id(year) <= id {
+		t.Errorf("nothing comes after %s", id)
+	}
+}
+
 // Whatever a record holds, it is an error or a run that can be written again.
 func FuzzDecode(f *testing.F) {
 	f.Add(record(func(*line) {}))

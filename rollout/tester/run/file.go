@@ -69,6 +69,8 @@ func decode(id, text []byte) (s stored, err error) {
 		return s, errors.New("key: want a SHA-256")
 	case !validID(l.Run.ID) || l.Run.ID != string(id):
 		return s, errors.New("id: want that of the record")
+	case idTime(l.Run.ID) > lastTime:
+		return s, errors.New("id: want one of a year before 10000")
 	case !known(l.Run.State):
 		return s, errors.New("state: unknown")
 	case final(l.Run.State) && l.Run.Ended.IsZero():

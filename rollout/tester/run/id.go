@@ -33,6 +33,10 @@ func validID(id string) bool {
 	return len(id) == idLength && strings.Trim(id, "0123456789abcdefghijklmnopqrstuv") == ""
 }
 
+// lastTime is the last microsecond of the year 9999: IDs beyond leave a clock
+// none that are later.
+const lastTime = 253402300799_999999
+
 // idTime returns when an ID was made.
 func idTime(id string) (micro int64) {
 	b, err := digits.DecodeString(id)
