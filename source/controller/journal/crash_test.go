@@ -60,6 +60,42 @@ func TestTornLine(t *testing.T) {
 	}
 }
 
+// A file that is larger than what is read of one stays as it is, and what comes
+// has higher IDs than what may be in it.
+func TestLargeFileIsNotCut(t *testing.T) {
+	dir := t.TempDir()
+	j := open(t, journal.Config{Dir: dir})
+	j.Append(event("Bucket/a/b", "info", "old"))
+	closeJournal(t, j)
+	path := segmentsOf(t, dir)[0]
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	line := []byte(strings.Repeat("x", 1<<20) + "\n")
+	for range 64 {
+		_, err1 := f.Write(line)
+		err = errors.Join(err, err1)
+	}
+	if err := errors.Join(err, f.Close()); err != nil {
+		t.Fatal(err)
+	}
+	before, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	j = open(t, journal.Config{Dir: dir, Bytes: 1 << 40})
+	j.Append(event("Bucket/a/b", "info", "new"))
+	closeJournal(t, j)
+	after, err := os.Stat(path)
+	if err != nil || after.Size() != before.Size() {
+		t.Errorf("%d bytes, then %v, %v", before.Size(), after, err)
+	}
+	if list := readAll(t, dir, journal.Query{}); messages(list) != "old new" {
+		t.Errorf("got %q", messages(list))
+	}
+}
+
 // While the disk takes nothing Append does not wait, and what is lost is counted.
 func TestDiskTakesNothing(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "journal")

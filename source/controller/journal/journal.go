@@ -49,6 +49,7 @@ const (
 	segments        = 8         // files of a journal that is full
 	defaultBytes    = 16 << 20
 	minBytes        = segments * maxLine
+	mostBytes       = segments * maxSegment
 )
 
 // ReasonLost is the reason of an event about events that the journal does not
@@ -58,7 +59,7 @@ const ReasonLost = "EventsLost"
 // A Config says where events are kept.
 type Config struct {
 	Dir    string           // created when it does not exist
-	Bytes  int64            // of all files, at most; default 16 MiB, at least 2 MiB
+	Bytes  int64            // of all files, at most; default 16 MiB, at least 2 MiB, at most 512 MiB
 	Traces bool             // events of severity trace are kept as well
 	Now    func() time.Time // default time.Now
 	Report func(error)      // told when the disk takes no events, and when it does again; nil for nobody
@@ -94,7 +95,7 @@ type Journal struct {
 // Open opens the journal of a directory for writing. Its owner calls Close.
 // The error is that of the file system, or says that another process writes.
 func Open(c Config) (*Journal, error) {
-	c.Bytes = max(cmp.Or(c.Bytes, defaultBytes), minBytes)
+	c.Bytes = min(max(cmp.Or(c.Bytes, defaultBytes), minBytes), mostBytes)
 	if c.Now == nil {
 		c.Now = time.Now
 	}

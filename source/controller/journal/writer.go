@@ -41,6 +41,10 @@ func (w *writer) open(now time.Time) (err error) {
 	}
 	w.id = max(w.id, id)
 	path := segmentPath(w.dir, last.first)
+	if last.size > maxSegment { // not ours: what is behind may be entries
+		w.id += last.size - whole
+		return nil // the next entry begins a segment
+	}
 	if whole < last.size {
 		if err := os.Truncate(path, whole); err != nil {
 			return err
