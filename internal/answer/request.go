@@ -15,7 +15,32 @@ import (
 
 const keptBuffer = 64 << 10 // bytes of a buffer that is used again
 
-var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
+// A text is a body in memory, and what it is read by.
+type text struct {
+	bytes.Buffer
+	counted counted
+	limited io.LimitedReader
+}
+
+var texts = sync.Pool{New: func() any { return new(text) }}
+
+// read reads a body, and a byte beyond limit when it is longer.
+func (t *text) read(b *Budget, body io.Reader, limit int64) error {
+	t.limited = io.LimitedReader{R: body, N: max(limit, limit+1)} // which overflows for the largest
+	t.counted = counted{budget: b, body: &t.limited}
+	_, err := t.ReadFrom(&t.counted)
+	return err
+}
+
+// done gives the memory back.
+func (t *text) done() {
+	t.counted.Close()
+	if t.Cap() <= keptBuffer {
+		t.Reset()
+		t.counted, t.limited = counted{}, io.LimitedReader{}
+		texts.Put(t)
+	}
+}
 
 // Body calls use with the body of a request, of at most limit bytes, which is
 // only good until use returns. When it is too long, does not arrive or does not
@@ -27,26 +52,17 @@ func (b *Budget) Body(w http.ResponseWriter, r *http.Request, limit int64, use f
 	if r.ContentLength > limit {
 		return long()
 	}
-	buffer := buffers.Get().(*bytes.Buffer)
-	defer func() {
-		if buffer.Cap() <= keptBuffer {
-			buffer.Reset()
-			buffers.Put(buffer)
-		}
-	}()
-	body := b.Count(http.MaxBytesReader(w, r.Body, limit))
-	defer body.Close()
-	_, err := buffer.ReadFrom(body)
-	if _, is := errors.AsType[*http.MaxBytesError](err); is {
+	t := texts.Get().(*text)
+	defer t.done()
+	switch err := t.read(b, r.Body, limit); {
+	case int64(t.Len()) > limit:
 		return long()
-	}
-	if errors.Is(err, ErrFull) {
+	case errors.Is(err, ErrFull):
 		return err
-	}
-	if err != nil {
+	case err != nil:
 		return Refuse(http.StatusBadRequest, "the body did not arrive whole")
 	}
-	return use(buffer.Bytes())
+	return use(t.Bytes())
 }
 
 // Read reads the JSON object of a request into value, strictly: what is unknown

@@ -15,6 +15,8 @@ type Writer struct {
 
 	Before func(http.Header) // called once before the header is sent; nil for nothing
 
+	Patient bool // the connection itself gives up what nobody takes for Time
+
 	fresh bool // what is written next has its time
 }
 
@@ -49,6 +51,9 @@ func (a *Writer) WriteHeader(status int) {
 // server has one.
 func (a *Writer) extend() {
 	a.fresh = true
+	if a.Patient {
+		return
+	}
 	http.NewResponseController(a.ResponseWriter).SetWriteDeadline(time.Now().Add(Time))
 }
 
@@ -61,14 +66,8 @@ const (
 
 // Write implements [http.ResponseWriter].
 func (a *Writer) Write(p []byte) (n int, err error) {
-	if a.Status == 0 {
-		a.WriteHeader(http.StatusOK)
-	}
 	for {
-		if !a.fresh {
-			a.extend()
-		}
-		a.fresh = false
+		a.ready()
 		part, err := a.ResponseWriter.Write(p[n:min(len(p), n+textPiece)])
 		n += part
 		a.Bytes += int64(part)
@@ -76,6 +75,17 @@ func (a *Writer) Write(p []byte) (n int, err error) {
 			return n, err
 		}
 	}
+}
+
+// ready begins the answer, and gives what is written next its time.
+func (a *Writer) ready() {
+	if a.Status == 0 {
+		a.WriteHeader(http.StatusOK)
+	}
+	if !a.fresh {
+		a.extend()
+	}
+	a.fresh = false
 }
 
 // ReadFrom implements [io.ReaderFrom]: what a limited reader has, such as a

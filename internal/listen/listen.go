@@ -13,7 +13,7 @@
 //
 // A request has to come in time, head and body, and its head is bounded. The
 // number of connections is bounded, all of them and those of one address. A
-// connection that takes nothing for a minute ends, one that takes little does
+// connection that takes nothing for 30 seconds ends, one that takes little does
 // not, and files reach it by sendfile ([Listener]).
 //
 // Callers of the socket ([Socket]) are users of this machine that may do
@@ -31,6 +31,8 @@ import (
 	"net/url"
 	"strconv"
 	"time"
+
+	"github.com/headgate-io/headgate/internal/answer"
 )
 
 // A Config says where to listen, and what is asked of those who come.
@@ -43,13 +45,13 @@ type Config struct {
 	MaxConns   int    // connections at a time, those beyond wait; default 10000
 	PerAddress int    // connections of one address at a time, those beyond are refused; default no limit
 
-	Patience time.Duration // with a connection that takes nothing; default 1 min
+	Patience time.Duration // with a connection that takes nothing; default that with an answer, 30 s
 }
 
 // Limits of connections.
 const (
 	defaultConns    = 10000
-	defaultPatience = time.Minute
+	defaultPatience = answer.Time
 	idleTime        = 2 * time.Minute // between the requests of a connection
 	maxHeaderBytes  = 64 << 10
 	maxStreams      = 64 // requests at a time of a connection, by HTTP/2

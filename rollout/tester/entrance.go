@@ -19,6 +19,7 @@ func (s *Server) entrance(bodies time.Duration, next http.Handler) http.Handler 
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		access.Take(r)
 		a := answer.Writing(w)
+		a.Patient = bodies == 0 && r.ProtoMajor == 1 // by HTTP/2 a connection lives on without what one answer waits for
 		if r.Header["Expect"] != nil {
 			http.NewResponseController(a).SetWriteDeadline(time.Time{}) // that of the answer before: net/http is to write before there is one
 		}

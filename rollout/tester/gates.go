@@ -58,7 +58,7 @@ func (s *Server) serveGate(w http.ResponseWriter, r *http.Request, route gateRou
 // callers have to say who they are, and then need not be a payload.
 func (s *Server) constant(w http.ResponseWriter, r *http.Request, action string) error {
 	if s.Guard.Required() {
-		p, c, err := s.payload(w, r)
+		p, c, err := s.payload(w, r, gateKeys)
 		if own, is := errors.AsType[*answer.Refusal](err); err == nil || is && own.Status == http.StatusBadRequest {
 			err = c.Check(p.key(api.KindGate, ""))
 		}
@@ -74,7 +74,7 @@ func (s *Server) constant(w http.ResponseWriter, r *http.Request, action string)
 
 // check answers whether a gate is open.
 func (s *Server) check(w http.ResponseWriter, r *http.Request, route gateRoute) error {
-	p, c, err := s.payload(w, r)
+	p, c, err := s.payload(w, r, gateKeys)
 	if err != nil {
 		return err
 	}
@@ -101,7 +101,7 @@ func (s *Server) change(w http.ResponseWriter, r *http.Request, route gateRoute)
 	if r.Method != http.MethodPost {
 		return answer.WrongMethod(w, http.MethodPost)
 	}
-	p, c, err := s.payload(w, r)
+	p, c, err := s.payload(w, r, gateKeys)
 	if err != nil {
 		return err
 	}

@@ -63,7 +63,7 @@ func (s *Server) launchJob(w http.ResponseWriter, r *http.Request) (*job, error)
 	if r.Method != http.MethodPost {
 		return nil, answer.WrongMethod(w, http.MethodPost)
 	}
-	p, c, err := s.payload(w, r)
+	p, c, err := s.payload(w, r, nil)
 	if err != nil {
 		return nil, err
 	}

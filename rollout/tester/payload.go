@@ -13,13 +13,18 @@ import (
 )
 
 const (
-	maxName    = 512              // bytes of a name, a phase and a checksum
-	bodyTime   = 30 * time.Second // for a body to arrive
-	keptBuffer = 64 << 10         // bytes of a buffer that is used again
+	maxName  = 512              // bytes of a name, a phase and a checksum
+	bodyTime = 30 * time.Second // for a body to arrive
 )
 
-// tokenKey is the key of metadata that says who the caller is.
-const tokenKey = "token"
+// Keys of metadata.
+const (
+	tokenKey = "token" // says who the caller is
+	gateKey  = "gate"
+)
+
+// gateKeys are those that count in payloads of gates.
+var gateKeys = []string{gateKey, tokenKey}
 
 // A payload is the body of a webhook (specification, "Webhook call payload"),
 // and what the bodies that open and close gates have besides.
@@ -40,7 +45,7 @@ type payload struct {
 // check returns which name is too long.
 func (p *payload) check() error {
 	for _, field := range []struct{ name, value string }{
-		{"name", p.Name}, {"namespace", p.Namespace}, {"phase", p.Phase}, {"checksum", p.Checksum}, {"gate", p.Gate}, {"metadata gate", p.Metadata["gate"]},
+		{"name", p.Name}, {"namespace", p.Namespace}, {"phase", p.Phase}, {"checksum", p.Checksum}, {"gate", p.Gate}, {"metadata gate", p.Metadata[gateKey]},
 	} {
 		if len(field.value) > maxName {
 			return fmt.Errorf("%s: longer than %d bytes", field.name, maxName)
@@ -63,14 +68,15 @@ func (s *Server) maxBody() int64 {
 }
 
 // payload reads the payload of a request and says who sent it, also when there
-// is none. Metadata does not have its token any more.
-func (s *Server) payload(w http.ResponseWriter, r *http.Request) (payload, caller, error) {
+// is none. Metadata does not have its token any more; of keys other than those
+// given it may have none, nil stands for all.
+func (s *Server) payload(w http.ResponseWriter, r *http.Request, keys []string) (payload, caller, error) {
 	first, denied := s.Guard.Identify(r, "")
 	if denied != nil && !missing(denied) {
 		return payload{}, caller{}, denied // before the body is read
 	}
 	var p payload
-	err := s.body(w, r, func(text []byte) error { return decode(text, &p) })
+	err := s.body(w, r, func(text []byte) error { return decode(text, &p, keys) })
 	if err != nil {
 		if denied != nil && !errors.Is(err, answer.ErrFull) { // else nobody knows what it says
 			err = denied
@@ -100,9 +106,9 @@ func missing(err error) bool {
 	return ok && denial.Kind == "missing"
 }
 
-// decode reads a JSON object as webhooks send it.
-func decode(text []byte, p *payload) error {
-	if readPlain(text, p) {
+// decode reads a JSON object as webhooks send it; for keys see payload.
+func decode(text []byte, p *payload, keys []string) error {
+	if readPlain(text, p, keys) {
 		return p.refusal()
 	}
 	if err := json.Unmarshal(text, p); err != nil {
@@ -121,7 +127,7 @@ func (p *payload) refusal() error {
 
 // key returns the gate of a request.
 func (p *payload) key(kind api.Kind, name string) api.Key {
-	for _, other := range []string{p.Gate, p.Metadata["gate"], api.DefaultGate} {
+	for _, other := range []string{p.Gate, p.Metadata[gateKey], api.DefaultGate} {
 		if name == "" {
 			name = other
 		}

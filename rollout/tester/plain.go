@@ -1,6 +1,9 @@
 package tester
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // A plain reads the bodies that rollout controllers send, one of them at every
 // check of a gate, in a fraction of the time that encoding/json takes. It knows an object of
@@ -12,23 +15,31 @@ type plain struct{ rest string }
 
 const maxPlain = 1 << 10
 
-// readPlain reads a payload. When it returns false the body is for encoding/json, and p as it was.
-func readPlain(text []byte, p *payload) bool {
+// readPlain reads a payload, and of its metadata the keys given, nil for all.
+// When it returns false the body is for encoding/json, and p as it was.
+func readPlain(text []byte, p *payload, keys []string) bool {
 	if len(text) > maxPlain {
 		return false
 	}
 	d := plain{string(text)}
 	var out payload
+	metadata := false
 	if !d.object(func(name string) bool {
 		if name == "metadata" {
-			if out.Metadata != nil {
+			if metadata {
 				return false
 			}
-			out.Metadata = make(map[string]string, 4)
+			metadata = true
 			return d.object(func(key string) bool {
 				value, ok := d.text()
+				if keys != nil && !slices.Contains(keys, key) {
+					return ok
+				}
 				if _, twice := out.Metadata[key]; twice || !ok {
 					return false
+				}
+				if out.Metadata == nil {
+					out.Metadata = make(map[string]string, 4)
 				}
 				out.Metadata[key] = value
 				return true

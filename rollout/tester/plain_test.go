@@ -2,7 +2,9 @@ package tester
 
 import (
 	"encoding/json"
+	"maps"
 	"reflect"
+	"slices"
 	"testing"
 )
 
@@ -30,7 +32,7 @@ func TestPlain(t *testing.T) {
 		`{"name":"a"`:                          false,
 	} {
 		var p payload
-		if got := readPlain([]byte(text), &p); got != want || !got && !reflect.DeepEqual(p, payload{}) {
+		if got := readPlain([]byte(text), &p, nil); got != want || !got && !reflect.DeepEqual(p, payload{}) {
 			t.Errorf("%s: %t, %+v", text, got, p)
 		}
 	}
@@ -38,16 +40,27 @@ func TestPlain(t *testing.T) {
 
 // It reads nothing otherwise than encoding/json.
 func FuzzPlain(f *testing.F) {
-	for _, text := range []string{ofFlagger, `{"name":"a","namespace":"b"}`, `{"metadata":{"a":"1"},"metadata":{"b":"2"}}`, `{"name":"\u0041"}`, `{"name":"a","name":""}`} {
+	for _, text := range []string{ofFlagger, `{"name":"a","namespace":"b"}`, `{"metadata":{"a":"1"},"metadata":{"b":"2"}}`, `{"metadata":{"gate":"a","type":"b","token":"c","type":"d"}}`, `{"name":"\u0041"}`, `{"name":"a","name":""}`} {
 		f.Add([]byte(text))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
-		var got, want payload
-		if !readPlain(text, &got) {
-			return
-		}
-		if err := json.Unmarshal(text, &want); err != nil || !reflect.DeepEqual(got, want) {
-			t.Errorf("%q: %+v, encoding/json %+v, %v", text, got, want, err)
+		for _, keys := range [][]string{nil, gateKeys} {
+			var got, want payload
+			if !readPlain(text, &got, keys) {
+				continue
+			}
+			if err := json.Unmarshal(text, &want); err != nil {
+				t.Errorf("%q: %+v, encoding/json %v", text, got, err)
+			}
+			if keys != nil {
+				maps.DeleteFunc(want.Metadata, func(key, _ string) bool { return !slices.Contains(keys, key) })
+			}
+			if !maps.Equal(got.Metadata, want.Metadata) {
+				t.Errorf("%q: metadata of %q are %q, encoding/json %q", text, keys, got.Metadata, want.Metadata)
+			}
+			if got.Metadata, want.Metadata = nil, nil; !reflect.DeepEqual(got, want) {
+				t.Errorf("%q: %+v, encoding/json %+v", text, got, want)
+			}
 		}
 	})
 }

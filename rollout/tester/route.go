@@ -18,7 +18,7 @@ import (
 func (s *Server) Handler() http.Handler { return s.handler(bodyTime) }
 
 // handler returns the handler, with the time that bodies have to arrive; 0 when
-// the server of the connection sees to it.
+// the server of the connection sees to it, and that of package listen it is.
 func (s *Server) handler(bodies time.Duration) http.Handler {
 	page := web.Handler()
 	return s.entrance(bodies, s.guarded(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.route(w, r, page) })))
@@ -39,7 +39,7 @@ var exact = map[string]func(*Server, http.ResponseWriter, *http.Request){
 var reserved = []string{"gate", "rollback", "api", "ui", "link", "token"}
 
 func (s *Server) route(w http.ResponseWriter, r *http.Request, page http.Handler) {
-	segments, err := split(r.URL.EscapedPath())
+	segments, err := segmentsOf(r.URL)
 	if err != nil {
 		s.refuseText(w, r, err)
 		return
@@ -91,9 +91,25 @@ func (s *Server) notFound(w http.ResponseWriter, r *http.Request) {
 	s.refuseText(w, r, answer.ErrNothing)
 }
 
-// split returns the segments of an escaped path, at least one. Empty ones
-// count below /api/ alone, where they are names.
-func split(path string) ([]string, error) {
+// segmentsOf returns the segments of a path, at least one.
+func segmentsOf(u *url.URL) ([]string, error) {
+	if u.RawPath == "" { // no segment has an escaped slash
+		return split(u.Path), nil
+	}
+	segments := split(u.EscapedPath())
+	for i, segment := range segments {
+		plain, err := url.PathUnescape(segment)
+		if err != nil {
+			return nil, answer.Refuse(http.StatusBadRequest, "the path is not escaped as in URLs")
+		}
+		segments[i] = plain
+	}
+	return segments, nil
+}
+
+// split splits a path at its slashes. Empty segments count below /api/ alone,
+// where they are names.
+func split(path string) []string {
 	path = strings.TrimLeft(path, "/")
 	segments := strings.Split(path, "/")
 	if segments[0] != "api" && strings.Contains(path, "//") {
@@ -106,12 +122,5 @@ func split(path string) ([]string, error) {
 		}
 		segments = kept
 	}
-	for i, segment := range segments {
-		plain, err := url.PathUnescape(segment)
-		if err != nil {
-			return nil, answer.Refuse(http.StatusBadRequest, "the path is not escaped as in URLs")
-		}
-		segments[i] = plain
-	}
-	return segments, nil
+	return segments
 }

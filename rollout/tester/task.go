@@ -125,7 +125,7 @@ func (s *Server) job(w http.ResponseWriter, r *http.Request) (*job, error) {
 	if r.Method != http.MethodPost {
 		return nil, answer.WrongMethod(w, http.MethodPost)
 	}
-	p, c, err := s.payload(w, r)
+	p, c, err := s.payload(w, r, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -176,7 +176,7 @@ func (b *Book) view(k api.Key, s *slot, now time.Time) api.Gate {
 // do has the committer apply a change, and returns when it is on disk.
 func (b *Book) do(apply func(*change) error) error { return b.queue.do(apply) }
 
-// wait ends when the book does, or ctx.
+// over reports whether the book has ended, or ctx.
 func (b *Book) over(ctx context.Context) bool {
 	select {
 	case <-b.ended:
