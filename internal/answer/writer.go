@@ -114,5 +114,13 @@ func (a *Writer) ReadFrom(r io.Reader) (n int64, err error) {
 	return n, err
 }
 
+// FlushError is for [http.ResponseController]: what is flushed first begins the answer.
+func (a *Writer) FlushError() error {
+	if a.Status == 0 {
+		a.WriteHeader(http.StatusOK)
+	}
+	return http.NewResponseController(a.ResponseWriter).Flush()
+}
+
 // Unwrap is for [http.ResponseController].
 func (a *Writer) Unwrap() http.ResponseWriter { return a.ResponseWriter }

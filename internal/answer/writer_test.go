@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"context"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -78,5 +80,33 @@ func TestSlowReader(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// TestFlushBeginsAnswer has what is flushed first be the beginning of an answer, which there is once.
+func TestFlushBeginsAnswer(t *testing.T) {
+	var status, before int
+	var begun bool
+	var log bytes.Buffer
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		a := answer.Writing(w)
+		a.Before = func(h http.Header) { before++; h.Set("X-Before", "yes") }
+		out := answer.NewStream(a)
+		out.Begin()
+		status, begun = a.Status, answer.Begun(a)
+		io.WriteString(out, "x")
+		out.Close()
+	}))
+	s.Config.ErrorLog = slog.NewLogLogger(slog.NewTextHandler(&log, nil), slog.LevelError)
+	s.Start()
+	r, err := http.Get(s.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	io.Copy(io.Discard, r.Body)
+	r.Body.Close()
+	s.Close()
+	if status != http.StatusOK || !begun || before != 1 || r.Header.Get("X-Before") != "yes" || log.Len() > 0 {
+		t.Errorf("after the flush: status %d, begun %t, Before called %d times, header %v, log %s", status, begun, before, r.Header, &log)
 	}
 }
