@@ -104,8 +104,13 @@ func (s *Server) logHook(o hook.Outcome) {
 			return
 		}
 	}
-	attrs := []slog.Attr{slog.String("object", clean(o.Object.String())), slog.String("provider", o.Provider),
-		slog.Int("status", o.Status), slog.String("reason", clean(o.Reason))}
+	attrs := []slog.Attr{slog.Int("status", o.Status), slog.String("reason", clean(o.Reason))}
+	if o.Object != (source.Reference{}) {
+		attrs = append(attrs, slog.String("object", clean(o.Object.String())))
+	}
+	if o.Provider != "" {
+		attrs = append(attrs, slog.String("provider", o.Provider))
+	}
 	if suppressed > 0 {
 		attrs = append(attrs, slog.Int("others", suppressed))
 	}

@@ -123,3 +123,16 @@ func TestMetricsLint(t *testing.T) {
 		t.Errorf("%v: %s", err, out)
 	}
 }
+
+// TestHookOfNothing leaves out of the log what a webhook does not name.
+func TestHookOfNothing(t *testing.T) {
+	r := newRig(t, false)
+	r.server.ObserveHook(hook.Outcome{Status: 404, Reason: "no such path"})
+	if log := r.log.String(); !strings.Contains(log, `status=404 reason="no such path"`) || strings.Contains(log, "object=//") || strings.Contains(log, "provider=") {
+		t.Errorf("log: %s", log)
+	}
+	r.server.ObserveHook(hook.Outcome{Object: app, Provider: "github", Status: 202})
+	if log := r.log.String(); !strings.Contains(log, "object=GitRepository/shop/app provider=github") {
+		t.Errorf("log: %s", log)
+	}
+}
