@@ -82,7 +82,7 @@ func newObjectStore(t *testing.T, addr, region string, web http.RoundTripper, se
 // awaitOK returns once a server answers 200.
 func awaitOK(t *testing.T, c *http.Client, url string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	again := time.NewTicker(20 * time.Millisecond)
 	defer again.Stop()

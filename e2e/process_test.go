@@ -87,7 +87,7 @@ func freeAddr(t *testing.T) (addr, port string) {
 // await returns once something listens at addr.
 func await(t *testing.T, addr string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	again := time.NewTicker(10 * time.Millisecond)
 	defer again.Stop()

@@ -87,7 +87,7 @@ func eventually(t *testing.T, done func() error) {
 	t.Helper()
 	again := time.NewTicker(50 * time.Millisecond)
 	defer again.Stop()
-	limit := time.After(30 * time.Second)
+	limit := time.After(time.Minute)
 	for err := done(); err != nil; err = done() {
 		select {
 		case <-again.C:
