@@ -28,7 +28,7 @@ func TestFlagValues(t *testing.T) {
 		{"size", "-2", "want -1 or more"}, {"size", "1MB", "want a number"}, {"size", "", "want a number"}, {"size", "Ki", "want a number"},
 		{"size", "9999999999Gi", "want a number"}, {"size", "-9999999999Gi", "want a number"},
 	} {
-		got := test.shown
+		var got string
 		if err := c.Flags().Set(test.flag, test.text); err != nil {
 			got = flagError(c, err).Error()
 		} else {
