@@ -77,6 +77,15 @@ func (ca *CA) Client(name string) (cert, key []byte) {
 	})
 }
 
+// Expired returns a client certificate that was good until an hour ago, and its key, PEM.
+func (ca *CA) Expired(name string) (cert, key []byte) {
+	return ca.issue(&x509.Certificate{
+		Subject:     pkix.Name{CommonName: name},
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+		NotAfter:    time.Now().Add(-time.Hour),
+	})
+}
+
 // Server returns a certificate and its key, PEM, for localhost, 127.0.0.1 and further names.
 func (ca *CA) Server(names ...string) (cert, key []byte) {
 	return ca.issue(&x509.Certificate{
@@ -105,7 +114,10 @@ func (ca *CA) issue(c *x509.Certificate) (cert, key []byte) {
 	priv := newKey(ca.t)
 	serial, err := rand.Int(rand.Reader, big.NewInt(1<<62))
 	check(ca.t, err)
-	c.SerialNumber, c.NotBefore, c.NotAfter = serial, ca.cert.NotBefore, ca.cert.NotAfter
+	c.SerialNumber, c.NotBefore = serial, ca.cert.NotBefore
+	if c.NotAfter.IsZero() {
+		c.NotAfter = ca.cert.NotAfter
+	}
 	c.KeyUsage = x509.KeyUsageDigitalSignature
 	der, err := x509.CreateCertificate(rand.Reader, c, ca.cert, priv.Public(), ca.key)
 	check(ca.t, err)

@@ -7,6 +7,7 @@ package tester_test
 import (
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -207,42 +208,56 @@ func TestGNamespaceSpoofing(t *testing.T) {
 	}
 }
 
-// TestGMutualTLS: a certificate is a credential as a token is.
+// TestGMutualTLS: a certificate is a credential as a token is, when it is one
+// of a client, from the right CA and of today.
 func TestGMutualTLS(t *testing.T) {
 	ca, other := testenv.NewCA(t), testenv.NewCA(t)
 	cert, key := certificate(t, ca)
-	d := openDoor(t, func(w *doorway) {
-		g, err := access.Open(access.Config{File: file(t, []byte("certificates: [{name: ci, commonName: ci, types: [bash]}]")), Certificates: true})
+	pair := func(cert, key []byte) *tls.Certificate {
+		p, err := tls.X509KeyPair(cert, key)
 		if err != nil {
 			t.Fatal(err)
 		}
-		w.server.Guard = g
-		w.Endpoint = tester.Endpoint{Addr: "127.0.0.1:0", Cert: cert, Key: key, ClientCA: file(t, ca.PEM())}
-	})
-	for name, tt := range map[string]struct {
-		ca       *testenv.CA // nil for no certificate
-		subject  string
-		metadata string
-		status   int // 0: there is no connection
-	}{
-		"known":            {ca, "ci", `{"type": "bash", "cmd": "exit 0"}`, 200},
-		"beyond its scope": {ca, "ci", `{"cmd": "exit 0"}`, 403},
-		"unknown":          {ca, "somebody", `{"type": "bash", "cmd": "exit 0"}`, 401},
-		"of another CA":    {other, "ci", `{"type": "bash", "cmd": "exit 0"}`, 0},
-		"none":             {nil, "", `{"type": "bash", "cmd": "exit 0"}`, 0},
-	} {
-		config := &tls.Config{RootCAs: ca.Pool()}
-		if tt.ca != nil {
-			pair, err := tls.X509KeyPair(tt.ca.Client(tt.subject))
-			if err != nil {
-				t.Fatal(err)
-			}
-			config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &pair, nil }
-		}
-		d.client = &http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: config}}
-		d.post("/", canary("shop", tt.metadata)).is(t, name, tt.status, "")
+		return &p
 	}
-	if runs := d.Server.Runs.Runs(api.Filter{}); len(runs) != 1 || runs[0].Actor != "ci" {
-		t.Errorf("runs: %+v", runs)
+	const passes, cmd = `{"type": "bash", "cmd": "exit 0"}`, `{"cmd": "exit 0"}`
+	for name, tt := range map[string]struct {
+		shown            *tls.Certificate // nil for none
+		metadata         string
+		status, optional int // when all need a certificate, and when not; 0: there is no connection
+	}{
+		"known":            {pair(ca.Client("ci")), passes, 200, 200},
+		"beyond its scope": {pair(ca.Client("ci")), cmd, 403, 403},
+		"unknown":          {pair(ca.Client("somebody")), passes, 401, 401},
+		"of another CA":    {pair(other.Client("ci")), passes, 0, 0},
+		"expired":          {pair(ca.Expired("ci")), passes, 0, 0},
+		"of a server":      {pair(ca.Server()), passes, 0, 0},
+		"none":             {nil, passes, 0, 401},
+	} {
+		for _, optional := range []bool{false, true} {
+			d := openDoor(t, func(w *doorway) {
+				g, err := access.Open(access.Config{Certificates: true, File: file(t, []byte(
+					"certificates: [{name: ci, commonName: ci, types: [bash]}, {name: server, commonName: localhost}]"))})
+				if err != nil {
+					t.Fatal(err)
+				}
+				w.server.Guard = g
+				w.Endpoint = tester.Endpoint{Addr: "127.0.0.1:0", Cert: cert, Key: key, ClientCA: file(t, ca.PEM()), Optional: optional}
+			})
+			config := &tls.Config{RootCAs: ca.Pool()}
+			if tt.shown != nil {
+				config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return tt.shown, nil }
+			}
+			d.client = &http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: config}}
+			want := tt.status
+			if optional {
+				want = tt.optional
+			}
+			d.post("/", canary("shop", tt.metadata)).is(t, fmt.Sprintf("%s, optional %t", name, optional), want, "")
+			runs := d.Server.Runs.Runs(api.Filter{})
+			if (len(runs) == 1) != (want == 200) || len(runs) == 1 && runs[0].Actor != "ci" {
+				t.Errorf("%s, optional %t: runs: %+v", name, optional, runs)
+			}
+		}
 	}
 }
