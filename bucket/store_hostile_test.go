@@ -157,7 +157,7 @@ func TestStoresThatFail(t *testing.T) {
 		})},
 		{name: "reset again and again", defect: always(testenv.Defect{Phase: testenv.GetObject, Do: testenv.Cut}), reason: failed},
 		{name: "end before the end", defect: always(testenv.Defect{Phase: testenv.GetObject, Do: testenv.End, After: 100_000, Times: 5})},
-		{name: "end before the end, always", defect: always(testenv.Defect{Phase: testenv.GetObject, Do: testenv.End, After: 1}), spec: hasty, reason: failed, says: []string{"not done within"}},
+		{name: "end before the end, always", defect: always(testenv.Defect{Phase: testenv.GetObject, Do: testenv.End, After: 1}), reason: failed, says: []string{"times within 64 KiB"}},
 		{name: "range ignored", defect: ofLarge(func(n int, w http.ResponseWriter, q *http.Request, next http.Handler) {
 			if n == 1 {
 				part(1000, w, q, next)

@@ -23,7 +23,7 @@ func (s *server) push(ctx context.Context, d ocispec.Descriptor, content io.Read
 		return err
 	}
 	if !manifests[d.MediaType] {
-		var body io.Reader = struct{ io.Reader }{content} // whose Close is not ours to call
+		var body io.Reader = &exactly{from: content, d: d}
 		if r, ok := content.(*io.SectionReader); ok {
 			body = section{r}
 		}
@@ -63,6 +63,31 @@ func (s *server) tag(ctx context.Context, d ocispec.Descriptor, tag string) erro
 		return err
 	}
 	return s.uploadError(s.oras.PushReference(ctx, d, bytes.NewReader(text), tag))
+}
+
+// exactly reads content that is to be as long as d says. The end of what is longer
+// is not read, so that no registry has all of d before that is known. Its Close is
+// not ours to call.
+type exactly struct {
+	from io.Reader
+	d    ocispec.Descriptor
+	read int64
+}
+
+// Read implements [io.Reader].
+func (e *exactly) Read(p []byte) (int, error) {
+	left := e.d.Size - e.read
+	if left == 0 {
+		return 0, io.EOF
+	}
+	n, err := e.from.Read(p[:min(int64(len(p)), left)])
+	if e.read += int64(n); e.read < e.d.Size || err == io.EOF {
+		return n, err
+	}
+	if more, _ := io.ReadFull(e.from, make([]byte, 1)); more > 0 {
+		return 0, &ContentError{Digest: e.d.Digest, Size: e.d.Size, Read: e.d.Size + 1}
+	}
+	return n, err
 }
 
 // A section is the content of an upload that can be sent again, even while the

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"hash/maphash"
+	"log/slog"
 	"net/http"
 	"strconv"
 	"sync"
@@ -61,7 +62,11 @@ func (c *apiCall) stream(send func(ctx context.Context, s *eventStream) error) e
 	}
 	idle.Go(func() { s.keepAlive(ctx) })
 	if err := send(ctx, s); err != nil && ctx.Err() == nil {
-		c.logger().Warn("a stream broke", "path", clean(c.r.URL.Path), "error", clean(err.Error()))
+		level := slog.LevelWarn
+		if errors.Is(err, controller.ErrBehind) { // who was too slow comes again
+			level = slog.LevelInfo
+		}
+		c.logger().Log(ctx, level, "a stream broke", "path", clean(c.r.URL.Path), "error", clean(err.Error()))
 	}
 	return errStreamed
 }
