@@ -43,7 +43,7 @@ func (d *deadline) nearer() bool {
 
 // early reports whether an error is that of a deadline that came before its time.
 func (d *deadline) early(err error) bool {
-	return err != nil && errors.Is(err, os.ErrDeadlineExceeded) && (d.until.IsZero() || time.Now().Before(d.until))
+	return err != nil && d.set != d.until && errors.Is(err, os.ErrDeadlineExceeded) && (d.until.IsZero() || time.Now().Before(d.until))
 }
 
 func (c *conn) Close() error {
@@ -115,7 +115,9 @@ func (c *conn) readAgain(err error) bool {
 	if c.read.early(err) {
 		return c.setRead() == nil
 	}
-	c.reading--
+	if c.reading--; err != nil {
+		c.read.set = time.Time{} // the next read has its own set before it begins
+	}
 	return false
 }
 
