@@ -65,18 +65,7 @@ func (d *Desk) execute(ctx context.Context, e *entry, l *live, start live) {
 	ctx, stop := context.WithTimeoutCause(ctx, start.timeout, timeout(start.timeout))
 	defer stop()
 	err := errors.New("the task ended its goroutine") // unless it returns
-	defer func() {
-		d.finish(e, l, start.sink, judge(ctx, err, start.sink.secrets))
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		d.running--
-		for d.running < d.config.Concurrency && len(d.queue) > 0 {
-			next := d.queue[0]
-			d.queue[0] = nil
-			d.queue = d.queue[1:]
-			d.launch(next)
-		}
-	}()
+	defer func() { d.finish(e, l, start.sink, judge(ctx, err, start.sink.secrets)) }()
 	err = attempt(ctx, start.task, start.sink)
 }
 
@@ -153,8 +142,9 @@ func reason(err error, secrets []string) string {
 	return text
 }
 
-// finish records how e ended, and tells who waits. It returns false when that was
-// done before.
+// finish records how e ended, gives its place to the next, and tells who waits:
+// who has heard of the end of a run finds its place free. It returns false when
+// that was done before.
 func (d *Desk) finish(e *entry, l *live, s *sink, o outcome) bool {
 	written, sum := s.close()
 	text, truncated := s.tape.text()
@@ -173,9 +163,23 @@ func (d *Desk) finish(e *entry, l *live, s *sink, o outcome) bool {
 	d.held += int64(len(text))
 	d.config.Observe(l.final, false)
 	d.changed(e)
+	if l.cancel != nil { // else it had no place
+		d.running--
+		d.advance()
+	}
 	close(l.done)
 	d.forget()
 	return true
+}
+
+// advance launches the runs for which there is a place now.
+func (d *Desk) advance() {
+	for d.running < d.config.Concurrency && len(d.queue) > 0 {
+		next := d.queue[0]
+		d.queue[0] = nil
+		d.queue = d.queue[1:]
+		d.launch(next)
+	}
 }
 
 // Cancel ends a run and waits until its task has returned. Of a run that has

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -98,6 +99,26 @@ func TestNoQueue(t *testing.T) {
 }
 
 // A caller that has left before it was served starts nothing.
+// TestPlaceIsFreeAfterVerdict: who has the verdict of the one run at a time may
+// ask for the next, however many others ask for something.
+func TestPlaceIsFreeAfterVerdict(t *testing.T) {
+	d := open(t, run.Config{Concurrency: 1, Queue: -1, Keep: 1})
+	ctx, cancel := context.WithCancel(t.Context())
+	var others sync.WaitGroup
+	defer others.Wait()
+	defer cancel()
+	for range 4 {
+		others.Go(func() {
+			for ctx.Err() == nil {
+				d.Runs(api.Filter{})
+			}
+		})
+	}
+	for i := range 200 {
+		wait(t, d, request(strconv.Itoa(i)), task(func(context.Context, io.Writer) error { return nil }))
+	}
+}
+
 func TestCallerIsGoneAlready(t *testing.T) {
 	d, w := open(t, run.Config{}), &work{}
 	ctx, cancel := context.WithCancelCause(t.Context())
