@@ -86,8 +86,7 @@ func (c *conn) Read(p []byte) (int, error) {
 		return 0, err
 	}
 	for {
-		n, err := c.Conn.Read(p)
-		if n > 0 || !c.readAgain(err) {
+		if n, err := c.Conn.Read(p); !c.readAgain(n, err) {
 			return n, err
 		}
 	}
@@ -108,11 +107,11 @@ func (c *conn) beginRead() error {
 	return nil
 }
 
-// readAgain ends a read, unless it goes on.
-func (c *conn) readAgain(err error) bool {
+// readAgain ends a read of n bytes, unless it goes on.
+func (c *conn) readAgain(n int, err error) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.read.early(err) {
+	if n == 0 && c.read.early(err) {
 		return c.setRead() == nil
 	}
 	if c.reading--; err != nil {

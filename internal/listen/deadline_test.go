@@ -94,3 +94,43 @@ func TestPatienceBegins(t *testing.T) {
 		}
 	})
 }
+
+// A countingConn counts the deadlines of reads that it is told.
+type countingConn struct {
+	net.Conn
+	told int
+}
+
+func (c *countingConn) SetReadDeadline(t time.Time) error {
+	c.told++
+	return c.Conn.SetReadDeadline(t)
+}
+
+// TestDeadlinesBetweenReads has the runtime told of one deadline, and not of
+// those that net/http sets for each request when none of them is nearer.
+func TestDeadlinesBetweenReads(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ours, theirs := net.Pipe()
+		defer theirs.Close()
+		counting := &countingConn{Conn: ours}
+		c := &conn{Conn: counting, patience: time.Minute, release: func() {}}
+		defer c.Close()
+		for range 10 {
+			for _, after := range []time.Duration{5 * time.Second, -time.Hour, 0, time.Hour} {
+				at := time.Time{}
+				if after != 0 {
+					at = time.Now().Add(after)
+				}
+				c.SetReadDeadline(at)
+			}
+			go theirs.Write([]byte("x"))
+			if _, err := c.Read(make([]byte, 1)); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Second)
+		}
+		if counting.told != 1 {
+			t.Errorf("10 reads told %d deadlines, want 1", counting.told)
+		}
+	})
+}
