@@ -66,8 +66,8 @@ type Controller struct {
 
 // An engine is what a controller has while it runs.
 type engine struct {
-	setting sync.Mutex // one Desired, or suspension, after the other; taken before mu
-	mu      sync.Mutex // guards all that follows, and entries
+	setting sync.RWMutex // one Desired, or suspension, after the other, and none while an object is retired; taken before mu
+	mu      sync.Mutex   // guards all that follows, and entries
 
 	ctx     context.Context // of Run; nil before
 	closing bool            // nothing begins any more

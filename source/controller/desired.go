@@ -261,23 +261,3 @@ func (c *Controller) remove(e *entry, since time.Time) {
 func (c *Controller) dig(e *entry) {
 	c.plan(e, "", e.removed.due)
 }
-
-// bury removes what is left of an object.
-func (c *Controller) bury(e *entry) {
-	err := c.retire(c.ctx, e)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	switch {
-	case e.removed == nil || c.entries[e.ref] != e: // it came back
-	case err != nil:
-		c.plan(e, "", c.clock()+time.Minute)
-		c.pump()
-	default:
-		e.removed.done = true
-		delete(c.entries, e.ref)
-		delete(c.marks, e.ref)
-		c.sorted = slices.DeleteFunc(slices.Clone(c.sorted), func(x *entry) bool { return x == e })
-		c.changed(e)
-		c.entomb(e)
-	}
-}

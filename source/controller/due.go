@@ -61,8 +61,8 @@ func (c *Controller) pump() {
 	for len(c.agenda) > 0 && c.agenda[0].due <= now {
 		e := c.agenda[0]
 		c.agenda.drop(e)
-		if e.removed != nil {
-			c.goes.Go(func() { c.bury(e) })
+		if removed := e.removed; removed != nil {
+			c.goes.Go(func() { c.bury(e, removed) })
 			continue
 		}
 		c.enter(e)

@@ -3,6 +3,7 @@ package controller_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"net/http/httptest"
 	"os"
@@ -181,6 +182,95 @@ func TestRemovedOverRestart(t *testing.T) {
 			t.Errorf("left %v, %v", files, r.stored())
 		}
 		r.stop()
+	})
+}
+
+// An object that comes back while what is left of it is removed has all that it
+// had or nothing: it is suspended now when it is after a restart, and no status
+// names an artifact that is not there.
+func TestBackWhileRetired(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		for i := range 64 {
+			r.feed.now.Objects = append(r.feed.now.Objects, repo(fmt.Sprint("r", i), site, time.Hour))
+		}
+		objects := r.feed.now.Objects
+		r.start()
+		r.took()
+		for _, obj := range objects {
+			if err := r.Suspend(source.ReferenceTo(obj), source.Suspension{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(time.Second)
+		r.feed.put(controller.Desired{})
+		time.Sleep(time.Hour) // the end of the retention: what retires them and the feed run at once
+		r.feed.put(controller.Desired{Objects: objects})
+		settle()
+		r.consistent(objects)
+		r.stop()
+	})
+}
+
+// consistent says which objects are suspended and not so on the disk, or the
+// other way round, and whose artifact is not in the store.
+func (r *rig) consistent(objects []source.Object) {
+	r.Helper()
+	held, err := r.Ledger.Suspensions()
+	if err != nil {
+		r.Fatal(err)
+	}
+	for _, obj := range objects {
+		ref := source.ReferenceTo(obj)
+		v, err := r.View(ref)
+		if err != nil {
+			r.Fatal(err)
+		}
+		if _, is := held[ref]; is != (v.Suspension != nil) {
+			r.Errorf("%s: suspended %v, saved %v", ref, v.Suspension != nil, is)
+		}
+		if a := v.Object.Artifact(); a != nil && r.Store.Check(*a) != nil {
+			r.Errorf("%s: its artifact is not there", ref)
+		}
+	}
+}
+
+// What cannot be removed is tried again, and an object that comes back before
+// has what is still there.
+func TestBackWhileRetirementFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		objects := []source.Object{repo("a", site, time.Hour)}
+		r.feed.now.Objects = objects
+		r.start()
+		defer r.stop()
+		r.took()
+		if err := r.Suspend(named("a"), source.Suspension{}); err != nil {
+			t.Fatal(err)
+		}
+		r.feed.put(controller.Desired{})
+		dir := filepath.Join(filepath.Dir(r.Ledger.Dir), "store", "gitrepository", "default")
+		if err := errors.Join(os.Rename(dir, dir+".away"), os.WriteFile(dir, nil, 0o600)); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Hour + time.Second)
+		if events := r.heard(); events[len(events)-1].Reason != "GarbageCollectionFailed" {
+			t.Fatalf("told %+v", events)
+		}
+		if err := errors.Join(os.RemoveAll(dir+".away"), os.Remove(dir)); err != nil { // half of it went
+			t.Fatal(err)
+		}
+		r.feed.put(controller.Desired{Objects: objects})
+		r.took()
+		r.consistent(objects)
+		if v := r.view("a"); v.Phase != controller.Idle || v.Object.Artifact() == nil {
+			t.Errorf("%+v", v)
+		}
+		r.feed.put(controller.Desired{})
+		time.Sleep(2 * time.Hour)
+		if files := r.files(); len(files) != 0 || len(r.stored()) != 0 {
+			t.Errorf("left %v, %v", files, r.stored())
+		}
 	})
 }
 

@@ -69,28 +69,16 @@ func (c *Controller) noteAgain(ctx context.Context) {
 	c.note(ctx)
 }
 
-// retire removes artifacts, status, state and suspension of a removed object,
-// unless it has come back. The status goes first: it never names an artifact
-// that is not there.
-func (c *Controller) retire(ctx context.Context, e *entry) error {
+// bury removes what is left of an object that was removed and whose retention is
+// over. What fails is tried again in a minute.
+func (c *Controller) bury(e *entry, removed *removal) {
 	dir := directory(e.ref)
-	unlock, err := c.Store.Lock(ctx, dir)
+	unlock, err := c.Store.Lock(c.ctx, dir)
 	if err != nil {
-		return err
+		c.buryLater(e, removed)
+		return
 	}
-	defer unlock()
-	c.mu.Lock()
-	back := e.removed == nil
-	c.mu.Unlock()
-	if back {
-		return nil
-	}
-	if c.Ledger != nil {
-		err = c.Ledger.Remove(e.ref)
-	}
-	if err == nil {
-		err = c.Store.Remove(dir)
-	}
+	err = c.retire(e, removed, dir)
 	unlock()
 	if err == nil {
 		err = c.Store.Tidy(dir)
@@ -98,7 +86,65 @@ func (c *Controller) retire(ctx context.Context, e *entry) error {
 	if err != nil {
 		c.tell(e.ref, "GarbageCollectionFailed", err.Error())
 	}
-	return err
+}
+
+// retire removes artifacts, status, state and suspension of a removed object, and
+// then the object itself, unless it has come back. No Desired and no suspension
+// comes in between: an object comes back with all that it had or with nothing. The
+// status goes first: it never names an artifact that is not there.
+func (c *Controller) retire(e *entry, removed *removal, dir string) error {
+	c.setting.RLock()
+	defer c.setting.RUnlock()
+	c.mu.Lock()
+	back := e.removed != removed
+	c.mu.Unlock()
+	if back {
+		return nil
+	}
+	var err error
+	if c.Ledger != nil {
+		err = c.Ledger.Remove(e.ref)
+	}
+	if err == nil {
+		err = c.Store.Remove(dir)
+	}
+	if err != nil {
+		c.bereave(e)
+		c.buryLater(e, removed)
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e.removed.done = true
+	delete(c.entries, e.ref)
+	delete(c.marks, e.ref)
+	c.sorted = slices.DeleteFunc(slices.Clone(c.sorted), func(x *entry) bool { return x == e })
+	c.changed(e)
+	c.entomb(e)
+	return nil
+}
+
+// bereave takes from a removed object what may be gone already: its status, and
+// its suspension as far as that is not saved.
+func (c *Controller) bereave(e *entry) {
+	var hold *source.Suspension
+	if c.Ledger != nil {
+		hold, _ = c.Ledger.Suspension(e.ref)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e.hold, e.obj = hold, adopt(e.obj, nil)
+	c.changed(e)
+}
+
+// buryLater has a removed object buried in a minute.
+func (c *Controller) buryLater(e *entry, removed *removal) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if e.removed == removed {
+		c.plan(e, "", c.clock()+time.Minute)
+		c.pump()
+	}
 }
 
 // directory returns the directory of an object in the store.
