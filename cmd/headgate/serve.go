@@ -4,58 +4,61 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/headgate-io/headgate/internal/listen"
 )
 
 func (p *program) serve() *cobra.Command {
-	var dir, addr string
+	var dir string
+	var at listen.Config
 	c := &cobra.Command{
 		Use:   "serve",
 		Short: "Serve the artifacts of a store over HTTP",
 		Long: `Serve answers GET and HEAD of artifacts, with ranges and conditional requests, and nothing else. It
-listens on loopback unless told otherwise; there is no authentication.`,
+listens on loopback and asks nobody who they are: an address that others can reach is refused without
+--insecure-listen. With tokens, certificates and TLS artifacts are served by headgate serve.`,
 		Args: arguments(0, 0),
 		RunE: func(c *cobra.Command, _ []string) error {
-			return asFailure(p.runServe(c.Context(), dir, addr))
+			return asFailure(p.runServe(c.Context(), dir, at))
 		},
 	}
 	registerStore(c, &dir)
-	c.Flags().StringVar(&addr, "addr", "127.0.0.1:9090", "`HOST:PORT` to listen on; port 0 takes a free one")
+	c.Flags().StringVar(&at.Addr, "addr", "127.0.0.1:9090", "`HOST:PORT` to listen on; port 0 takes a free one")
+	c.Flags().BoolVar(&at.Insecure, "insecure-listen", false, "listen where others can reach it: whoever does reads all artifacts")
 	return c
 }
 
-func (p *program) runServe(ctx context.Context, dir, addr string) error {
+func (p *program) runServe(ctx context.Context, dir string, at listen.Config) error {
+	if !isHostPort(at.Addr) {
+		return usage("--addr %q: want HOST:PORT, as 127.0.0.1:9090, [::1]:9090 or :9090", at.Addr)
+	}
 	store, err := openExisting(dir)
 	if err != nil {
 		return err
 	}
 	defer store.Close()
-	l, err := net.Listen("tcp", addr)
-	if err != nil {
+	l, err := listen.Open(ctx, at)
+	switch {
+	case errors.Is(err, listen.ErrExposed):
+		return usage("--addr: %w: give --insecure-listen, or serve with headgate serve and --tokens", err)
+	case err != nil:
 		return listenError(err)
 	}
-	server := &http.Server{
-		Handler:           store.Handler(),
-		ReadHeaderTimeout: 10 * time.Second,
-		IdleTimeout:       2 * time.Minute,
-		MaxHeaderBytes:    64 << 10,
-	}
-	fmt.Fprintf(p.stdout, "serving %s at http://%s\n", dir, l.Addr())
-	ended := make(chan error, 1)
-	go func() { ended <- server.Serve(l) }()
-	select {
-	case err := <-ended:
-		return err
-	case <-ctx.Done():
-	}
-	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
-	defer cancel()
-	if err := server.Shutdown(grace); err != nil && !errors.Is(err, http.ErrServerClosed) {
-		return errors.Join(err, server.Close())
-	}
-	return nil
+	fmt.Fprintf(p.stdout, "serving %s at %s\n", dir, l.URL)
+	return listen.Service{
+		Handler: l.Local(store.Handler(), refuseElsewhere),
+		Request: 10 * time.Second,
+		Grace:   10 * time.Second,
+		Problem: func(text string) { fmt.Fprintln(p.stderr, "connection:", text) },
+	}.Serve(ctx, l)
+}
+
+// refuseElsewhere answers a request for a host that is not this machine.
+func refuseElsewhere(w http.ResponseWriter, _ *http.Request, host listen.Misdirected) {
+	http.Error(w, fmt.Sprintf("Forbidden: %v, and this answers those for this machine alone: "+
+		"call it by its IP address or as localhost, or serve with --insecure-listen", host), http.StatusForbidden)
 }

@@ -57,6 +57,9 @@ func TestServe(t *testing.T) {
 	if got, _ := ask(t, "DELETE", url+"/"+a.Path, ""); got.StatusCode != http.StatusMethodNotAllowed {
 		t.Errorf("DELETE: %s", got.Status)
 	}
+	if got := askFor(t, url+"/"+a.Path, "rebound.example"); got.StatusCode != http.StatusForbidden {
+		t.Errorf("for another host: %s", got.Status)
+	}
 	if _, err := (&artifact.Client{}).Open(t.Context(), artifact.Artifact{URL: url + "/" + a.Path, Digest: a.Digest}); err != nil {
 		t.Error(err)
 	}
@@ -114,4 +117,21 @@ func ask(t *testing.T, method, url, header string) (*http.Response, string) {
 		t.Fatal(err)
 	}
 	return resp, string(body)
+}
+
+// askFor asks for a page of a host by another name, as a browser does whose name
+// server was lied to.
+func askFor(t *testing.T, url, host string) *http.Response {
+	t.Helper()
+	q, err := http.NewRequestWithContext(t.Context(), "GET", url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	q.Host = host
+	resp, err := http.DefaultClient.Do(q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	return resp
 }
