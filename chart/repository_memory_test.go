@@ -65,7 +65,7 @@ func TestRepositoryMemoryIsConstant(t *testing.T) {
 		return most
 	}
 	small, large := held(10_000), held(80_000)
-	if large-small > 1<<20 {
+	if large-small > 4<<20 {
 		t.Errorf("%d bytes are held for eight times the index, %d for one", large, small)
 	}
 }

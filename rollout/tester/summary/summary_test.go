@@ -211,7 +211,7 @@ func TestMemoryIsBounded(t *testing.T) {
 		}
 		runtime.GC()
 		runtime.ReadMemStats(&after)
-		if after.HeapAlloc > before.HeapAlloc+64<<10 {
+		if after.HeapAlloc > before.HeapAlloc+512<<10 {
 			t.Errorf("%.20q: %d bytes are kept", text, after.HeapAlloc-before.HeapAlloc)
 		}
 		s.Summary()
