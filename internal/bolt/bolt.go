@@ -30,19 +30,16 @@ const (
 )
 
 // Open opens the file for this process alone, and makes it, of mode 0600, when
-// there is none. One that is mostly free pages is written anew without them.
-// Errors name the file.
+// there is none, or one that a crash kept from being made completely. One that is
+// mostly free pages is written anew without them. Errors name the file.
 func Open(path string) (db *bbolt.DB, err error) {
-	_, err = os.Stat(path)
-	fresh := errors.Is(err, os.ErrNotExist)
 	db, free, err := open(path)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, cause(err))
 	}
-	if fresh {
+	db, err = shrink(db, path, free)
+	if err == nil { // who made the file may have been killed before this
 		err = durable.SyncPath(filepath.Dir(path))
-	} else {
-		db, err = shrink(db, path, free)
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("%s: %w", path, err), db.Close())
@@ -84,26 +81,38 @@ func Guard(do func() error) (err error) {
 
 // openLocked opens a file, takes its lock, and checks what is in it.
 func openLocked(name string, flag int, mode os.FileMode) (*os.File, space, error) {
+	f, err := openAlone(name, flag, mode)
+	if err != nil {
+		return nil, space{}, err
+	}
+	free, err := check(f)
+	if errors.Is(err, ErrCorrupt) && unmade(f) {
+		free, err = space{}, f.Truncate(0)
+	}
+	if err != nil {
+		f.Close()
+		return nil, space{}, err
+	}
+	return f, free, nil
+}
+
+// openAlone opens a file and takes its lock.
+func openAlone(name string, flag int, mode os.FileMode) (*os.File, error) {
 	for range replaced {
 		f, err := os.OpenFile(name, flag, mode)
 		if err != nil {
-			return nil, space{}, err
+			return nil, err
 		}
-		if err = lock(f); err == nil && !stands(f, name) {
-			f.Close()
-			continue
+		err = lock(f)
+		if err == nil && stands(f, name) {
+			return f, nil
 		}
-		var free space
-		if err == nil {
-			free, err = check(f)
-		}
+		f.Close()
 		if err != nil {
-			f.Close()
-			return nil, space{}, err
+			return nil, err
 		}
-		return f, free, nil
 	}
-	return nil, space{}, ErrInUse
+	return nil, ErrInUse
 }
 
 // replaced is how often another process may put another file into the place of

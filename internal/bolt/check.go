@@ -23,6 +23,7 @@ const (
 
 	kindBranch   = 0x01
 	kindLeaf     = 0x02
+	kindMeta     = 0x04
 	kindFreelist = 0x10
 
 	leafIsBucket = 0x01
@@ -101,12 +102,17 @@ func metaPlaces(f io.ReaderAt) []int64 {
 }
 
 func parseMeta(b []byte) (meta, bool) {
-	sum := fnv.New64a()
-	sum.Write(b[:metaSize-8])
 	size := order.Uint32(b[8:])
 	m := meta{pageSize: int(size), root: order.Uint64(b[16:]), free: order.Uint64(b[32:]), pages: order.Uint64(b[40:]), txn: order.Uint64(b[48:])}
-	ok := order.Uint32(b) == magic && order.Uint32(b[4:]) == version && sum.Sum64() == order.Uint64(b[56:])
+	ok := order.Uint32(b) == magic && order.Uint32(b[4:]) == version && sumOf(b) == order.Uint64(b[56:])
 	return m, ok && size >= minPage && size <= maxPage && size&(size-1) == 0 && m.pages < 1<<40
+}
+
+// sumOf returns the checksum of a meta, which is the end of it.
+func sumOf(b []byte) uint64 {
+	sum := fnv.New64a()
+	sum.Write(b[:metaSize-8])
+	return sum.Sum64()
 }
 
 // A walk goes through all pages that are in use.

@@ -3,11 +3,8 @@ package bolt
 import (
 	"errors"
 	"os"
-	"path/filepath"
 
 	"go.etcd.io/bbolt"
-
-	"github.com/headgate-io/headgate/internal/durable"
 )
 
 const (
@@ -37,7 +34,7 @@ func shrink(db *bbolt.DB, path string, s space) (*bbolt.DB, error) {
 		os.Remove(temp)
 		return db, nil
 	}
-	return small, errors.Join(db.Close(), durable.SyncPath(filepath.Dir(path)))
+	return small, db.Close()
 }
 
 // copied returns the database of a new file that holds what db holds, durably.

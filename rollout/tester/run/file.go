@@ -99,17 +99,23 @@ func openFile(dir string) (f *file, warning, err error) {
 		return nil, nil, err
 	}
 	path := filepath.Join(dir, fileName)
-	if f, err = tryFile(path); !errors.Is(err, bolt.ErrCorrupt) {
-		return f, nil, err
+	for range openTries {
+		found, _ := os.Stat(path)
+		if f, err = tryFile(path); !errors.Is(err, bolt.ErrCorrupt) {
+			return f, warning, err
+		}
+		switch aside, moved := bolt.SetAside(path, found); {
+		case moved != nil:
+			return nil, warning, errors.Join(err, moved)
+		case aside != "":
+			warning = fmt.Errorf("%w; it was set aside as %s, and a new one begun", err, aside)
+		}
 	}
-	aside, moved := setAside(path)
-	if moved != nil {
-		return nil, nil, errors.Join(err, moved)
-	}
-	warning = fmt.Errorf("%w; it was set aside as %s, and a new one begun", err, aside)
-	f, err = tryFile(path)
-	return f, warning, err
+	return nil, warning, err
 }
+
+// openTries bounds how often a history is opened that is damaged each time.
+const openTries = 3
 
 func tryFile(path string) (*file, error) {
 	db, err := bolt.Open(path)
@@ -128,19 +134,6 @@ func tryFile(path string) (*file, error) {
 		return nil, errors.Join(fmt.Errorf("%s: %w", path, err), f.close())
 	}
 	return f, nil
-}
-
-// asides is how many damaged files are kept. The last place is taken again.
-const asides = 9
-
-func setAside(path string) (aside string, err error) {
-	for n := 1; n <= asides; n++ {
-		aside = fmt.Sprintf("%s.corrupt-%d", path, n)
-		if _, err := os.Lstat(aside); errors.Is(err, os.ErrNotExist) {
-			break
-		}
-	}
-	return aside, os.Rename(path, aside)
 }
 
 // update and view run do, and make errors of what the library panics of.
