@@ -32,18 +32,26 @@ type conn struct {
 // A deadline is that of reads or of writes; the zero time stands for none. What
 // the runtime has is never later, but while none is under way.
 type deadline struct {
-	until time.Time
-	set   time.Time // that the runtime has
+	until  time.Time
+	set    time.Time // that the runtime has
+	failed bool      // what ended last, since it was set
 }
 
-// nearer reports whether the runtime has to be told.
+// due reports whether the runtime has to be told: of a nearer one, and after a
+// failure, for it goes on failing when the deadline that it has is over.
+func (d *deadline) due() bool { return d.failed || d.nearer() }
+
+// nearer reports whether the runtime has none, or a later one.
 func (d *deadline) nearer() bool {
 	return !d.until.IsZero() && (d.set.IsZero() || d.until.Before(d.set))
 }
 
+// over reports whether its time is.
+func (d *deadline) over() bool { return !d.until.IsZero() && !time.Now().Before(d.until) }
+
 // early reports whether an error is that of a deadline that came before its time.
 func (d *deadline) early(err error) bool {
-	return err != nil && d.set != d.until && errors.Is(err, os.ErrDeadlineExceeded) && (d.until.IsZero() || time.Now().Before(d.until))
+	return err != nil && d.set != d.until && errors.Is(err, os.ErrDeadlineExceeded) && !d.over()
 }
 
 func (c *conn) Close() error {
@@ -76,7 +84,7 @@ func (c *conn) SetReadDeadline(t time.Time) error {
 
 // setRead tells the runtime of the deadline of reads. It is called with the lock held.
 func (c *conn) setRead() error {
-	c.read.set = c.read.until
+	c.read.set, c.read.failed = c.read.until, false
 	return c.Conn.SetReadDeadline(c.read.until)
 }
 
@@ -97,8 +105,8 @@ func (c *conn) Read(p []byte) (int, error) {
 func (c *conn) beginRead() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.read.nearer() {
-		if !time.Now().Before(c.read.until) {
+	if c.read.due() {
+		if c.read.over() {
 			return os.ErrDeadlineExceeded
 		}
 		c.setRead() // what is wrong with it the read tells
@@ -114,9 +122,8 @@ func (c *conn) readAgain(n int, err error) bool {
 	if n == 0 && c.read.early(err) {
 		return c.setRead() == nil
 	}
-	if c.reading--; err != nil {
-		c.read.set = time.Time{} // the next read has its own set before it begins
-	}
+	c.reading--
+	c.read.failed = err != nil
 	return false
 }
 

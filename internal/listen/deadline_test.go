@@ -134,3 +134,28 @@ func TestDeadlinesBetweenReads(t *testing.T) {
 		}
 	})
 }
+
+// TestMissedDeadline has a read after one that missed its deadline wait for what the next says.
+func TestMissedDeadline(t *testing.T) {
+	for _, next := range []time.Duration{0, 2 * time.Hour} {
+		synctest.Test(t, func(t *testing.T) {
+			ours, theirs := net.Pipe()
+			defer theirs.Close()
+			c := &conn{Conn: ours, patience: time.Minute, release: func() {}}
+			defer c.Close()
+			c.SetReadDeadline(time.Now().Add(time.Second))
+			if _, err := c.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
+				t.Fatal(err)
+			}
+			at := time.Time{}
+			if next != 0 {
+				at = time.Now().Add(next)
+			}
+			c.SetReadDeadline(at)
+			time.AfterFunc(time.Hour, func() { theirs.Write([]byte("x")) })
+			if _, err := c.Read(make([]byte, 1)); err != nil {
+				t.Errorf("with %s to wait: %v, want what came in an hour", next, err)
+			}
+		})
+	}
+}
