@@ -25,9 +25,9 @@ type text struct {
 var texts = sync.Pool{New: func() any { return new(text) }}
 
 // read reads a body, and a byte beyond limit when it is longer.
-func (t *text) read(b *Budget, body io.Reader, limit int64) error {
+func (t *text) read(b *Budget, w http.ResponseWriter, body io.Reader, limit int64) error {
 	t.limited = io.LimitedReader{R: body, N: max(limit, limit+1)} // which overflows for the largest
-	t.counted = counted{budget: b, body: &t.limited}
+	t.counted = counted{budget: b, w: w, body: &t.limited}
 	_, err := t.ReadFrom(&t.counted)
 	return err
 }
@@ -54,7 +54,7 @@ func (b *Budget) Body(w http.ResponseWriter, r *http.Request, limit int64, use f
 	}
 	t := texts.Get().(*text)
 	defer t.done()
-	switch err := t.read(b, r.Body, limit); {
+	switch err := t.read(b, w, r.Body, limit); {
 	case int64(t.Len()) > limit:
 		return long()
 	case errors.Is(err, ErrFull):

@@ -85,7 +85,7 @@ type Outcome struct {
 
 // ServeHTTP implements [http.Handler].
 func (h *Receiver) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	out, said := h.answer(r)
+	out, said := h.answer(w, r)
 	if h.Observe != nil {
 		h.Observe(out)
 	}
@@ -119,8 +119,8 @@ func refused(logged string, args ...any) *refusal {
 }
 
 // answer returns what became of a request, and what its caller is told.
-func (h *Receiver) answer(r *http.Request) (out Outcome, said string) {
-	refusal := h.do(r, &out)
+func (h *Receiver) answer(w http.ResponseWriter, r *http.Request) (out Outcome, said string) {
+	refusal := h.do(w, r, &out)
 	if refusal == nil {
 		return out, out.Reason
 	}
@@ -132,7 +132,7 @@ func (h *Receiver) answer(r *http.Request) (out Outcome, said string) {
 }
 
 // do handles a request; nil means that out is complete.
-func (h *Receiver) do(r *http.Request, out *Outcome) *refusal {
+func (h *Receiver) do(w http.ResponseWriter, r *http.Request, out *Outcome) *refusal {
 	ref, ok := parsePath(r.URL.Path)
 	if !ok {
 		return &refusal{http.StatusNotFound, "no webhook has this path: use /hook/KIND/NAMESPACE/NAME", ""}
@@ -141,7 +141,7 @@ func (h *Receiver) do(r *http.Request, out *Outcome) *refusal {
 	if r.Method != http.MethodPost {
 		return &refusal{http.StatusMethodNotAllowed, "webhooks are called with POST", ""}
 	}
-	body, bad := h.readBody(r)
+	body, bad := h.readBody(w, r)
 	if bad != nil {
 		return bad
 	}
@@ -195,7 +195,7 @@ func parsePath(path string) (ref source.Reference, ok bool) {
 }
 
 // readBody reads the body of a request whole.
-func (h *Receiver) readBody(r *http.Request) ([]byte, *refusal) {
+func (h *Receiver) readBody(w http.ResponseWriter, r *http.Request) ([]byte, *refusal) {
 	large := &refusal{http.StatusRequestEntityTooLarge, fmt.Sprintf("the body is larger than %d MiB", MaxBody>>20), ""}
 	if coding := r.Header.Get("Content-Encoding"); coding != "" && !strings.EqualFold(coding, "identity") {
 		return nil, &refusal{http.StatusUnsupportedMediaType, "the body is compressed: send it as it is", ""}
@@ -204,7 +204,7 @@ func (h *Receiver) readBody(r *http.Request) ([]byte, *refusal) {
 		return nil, large
 	}
 	var body bytes.Buffer
-	incoming := h.bodies.Count(io.LimitReader(r.Body, MaxBody+1))
+	incoming := h.bodies.Count(w, io.LimitReader(r.Body, MaxBody+1))
 	defer incoming.Close()
 	_, err := body.ReadFrom(incoming)
 	switch {
