@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"runtime"
 	"slices"
+	"strings"
 
 	"github.com/headgate-io/headgate/rollout/tester"
 	"github.com/headgate-io/headgate/rollout/tester/api"
@@ -74,12 +75,16 @@ func (f *testerFlags) check() error {
 
 // ballast is a part of the heap that is never touched and so takes no memory.
 // The collector runs when the heap has grown by a third (see main); that of a test
-// runner at rest is so small that it would run with every other request.
+// runner at rest is so small that it would run with every other request. It is a
+// [strings.Builder], which does not clear what it grows by: make clears memory that
+// was in use before, all of it when a part of it was.
 const ballast = 64 << 20
 
 // serveTester serves s until ctx ends, and closes it.
 func (p *program) serveTester(ctx context.Context, f *testerFlags, s *tester.Server) (err error) {
-	defer runtime.KeepAlive(make([]byte, ballast))
+	var weight strings.Builder
+	weight.Grow(ballast)
+	defer runtime.KeepAlive(&weight)
 	keepFiles()
 	reaping, stop := context.WithCancel(context.WithoutCancel(ctx))
 	reaped := make(chan error, 1)
