@@ -145,7 +145,7 @@ func TestBodiesThatArrived(t *testing.T) {
 	var all []io.Closer
 	for i := range 65 {
 		body := b.Count(httptest.NewRecorder(), strings.NewReader(strings.Repeat("x", 1<<20)))
-		if _, err := io.ReadAll(body); (err != nil) != (i == 64) || i == 64 && !errors.Is(err, answer.ErrFull) {
+		if _, err := io.Copy(io.Discard, body); (err != nil) != (i == 64) || i == 64 && !errors.Is(err, answer.ErrFull) {
 			t.Fatalf("body %d: %v", i, err)
 		}
 		all = append(all, body)
@@ -154,7 +154,7 @@ func TestBodiesThatArrived(t *testing.T) {
 		body.Close()
 	}
 	body := b.Count(httptest.NewRecorder(), strings.NewReader(strings.Repeat("x", 65<<20)))
-	if _, err := io.ReadAll(body); err != nil {
+	if _, err := io.Copy(io.Discard, body); err != nil {
 		t.Errorf("one that is alone: %v", err)
 	}
 	body.Close()
