@@ -32,6 +32,7 @@ type gateFlags struct {
 	change    api.Change
 	timeout   time.Duration
 	output    string
+	formats   []string // that the output may have
 }
 
 // A gateVerb is a command about gates, or about rollback switches.
@@ -59,7 +60,7 @@ with --checksum. A canary with a rollback webhook is rolled back then.`, `  head
 	{"get [NAMESPACE/]NAME", "Print one KIND", "Get prints the state of one KIND, and who waits there.", `  headgate KIND get prod/web -o json`, true, false, printFlags, getGate},
 	{"list", "Print the KINDs that somebody waits at or decided about", `List prints the KINDs that somebody waits at or decided about. Those that it does not know are closed.`, `  headgate KIND list --namespace prod`, true, false, listFlags, listGates},
 	{"watch", "Print changes as they happen", `Watch prints what there is, and then a line for each change, until it is interrupted. When the connection is lost it
-tries again, and prints what changed in the meantime.`, `  headgate KIND watch --namespace prod`, false, false, selectFlags, watchGates},
+tries again, and prints what changed in the meantime.`, `  headgate KIND watch --namespace prod`, false, false, watchFlags, watchGates},
 	{"wait [NAMESPACE/]NAME", "Wait until a KIND is open", `Wait ends when the KIND is open for the revision with --checksum, or without it for the one that waits there; for any
 when nobody waits. It changes nothing: it is no check. While the test runner is not reached it goes on, and says so.
 Exit code 1 when --for is over.`, `  headgate KIND wait prod/web --for 30m`, false, true, waitFlags, waitGate},
@@ -123,8 +124,8 @@ var helps = map[int]string{
 
 // runGate runs a command about gates.
 func (p *program) runGate(ctx context.Context, verb gateVerb, f *gateFlags, args []string) error {
-	if f.output != "" && !slices.Contains(gateFormats, f.output) {
-		return usage("-o %q: want %s", f.output, either(gateFormats))
+	if !slices.Contains(f.formats, f.output) {
+		return usage("-o %q: want %s", f.output, either(f.formats))
 	}
 	if f.change.Actor == "" {
 		f.change.Actor = p.user()

@@ -6,16 +6,20 @@ import (
 	"github.com/headgate-io/headgate/rollout/tester/api"
 )
 
-var gateFormats = []string{"table", "json", "yaml"}
+var (
+	gateFormats = []string{"table", "json", "yaml"}
+	listFormats = []string{"table", "json", "yaml", "name"}
+)
 
 func printFlags(f *gateFlags, c *cobra.Command) {
 	c.Flags().StringVar(&f.gate, "gate", api.DefaultGate, "`NAME` of the one of several of the canary, as in NAMESPACE/NAME/GATE")
-	outputFlag(f, c)
+	outputFlag(f, c, gateFormats)
 }
 
-func outputFlag(f *gateFlags, c *cobra.Command) {
-	c.Flags().StringVarP(&f.output, "output", "o", "table", "what to print: "+either(gateFormats))
-	complete(c, "output", gateFormats...)
+func outputFlag(f *gateFlags, c *cobra.Command, formats []string) {
+	f.formats = formats
+	c.Flags().StringVarP(&f.output, "output", "o", "table", "what to print: "+either(formats))
+	complete(c, "output", formats...)
 }
 
 func reasonFlags(f *gateFlags, c *cobra.Command) {
@@ -62,11 +66,16 @@ func selectFlags(f *gateFlags, c *cobra.Command) {
 	fl.StringVar(&f.namespace, "namespace", "", "`NAMESPACE` of the canaries; default all")
 	fl.StringVar(&f.name, "name", "", "`NAME` of the canary; default all")
 	fl.StringVar(&f.gate, "gate", "", "`NAME` of the ones of several of a canary; default all")
-	outputFlag(f, c)
+}
+
+func watchFlags(f *gateFlags, c *cobra.Command) {
+	selectFlags(f, c)
+	outputFlag(f, c, gateFormats)
 }
 
 func listFlags(f *gateFlags, c *cobra.Command) {
 	selectFlags(f, c)
+	outputFlag(f, c, listFormats)
 	if f.kind == api.KindGate {
 		c.Flags().BoolVar(&f.waiting, "waiting", false, "only those that somebody waits at")
 	}
@@ -75,6 +84,7 @@ func listFlags(f *gateFlags, c *cobra.Command) {
 
 func auditFlags(f *gateFlags, c *cobra.Command) {
 	selectFlags(f, c)
+	outputFlag(f, c, gateFormats)
 	limitFlag(f, c)
 	c.Flags().StringVar(&f.before, "before", "", "`ID` of the entry to go on from")
 }

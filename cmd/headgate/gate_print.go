@@ -21,8 +21,14 @@ func (p *program) printGates(format string, g api.Gate) error {
 
 // printGateList prints gates, as the API lists them.
 func (p *program) printGateList(format string, gates []api.Gate) error {
-	if format == "table" {
+	switch format {
+	case "table":
 		return p.printGateTable(gates)
+	case "name":
+		for _, g := range gates {
+			fmt.Fprintln(p.stdout, redact.String(pathOf(g.Key)))
+		}
+		return nil
 	}
 	return printValue(p.stdout, format, struct {
 		Gates []api.Gate `json:"gates"`
