@@ -117,7 +117,11 @@ func (c *apiCall) resume() error {
 	if err := c.Controller.Resume(ref); err != nil {
 		return err
 	}
-	c.changed(v.Object, "Resumed", why)
+	did := "Resumed"
+	if v.Suspension == nil { // nothing but a run came of it
+		did = "ReconcileRequested"
+	}
+	c.changed(v.Object, did, why)
 	return c.current(ref)
 }
 

@@ -64,6 +64,29 @@ func TestChange(t *testing.T) {
 	}
 }
 
+// TestResumeWhatIsNotSuspended tells of the run that comes of it, and of nothing else.
+func TestResumeWhatIsNotSuspended(t *testing.T) {
+	r := newRig(t, true)
+	shop := r.client("token-of-shop-001")
+	if _, err := shop.Resume(t.Context(), app, api.Change{}); err != nil {
+		t.Fatal(err)
+	}
+	events, err := shop.Events(t.Context(), api.EventQuery{Filter: api.Filter{Name: "app"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	requested := false
+	for _, e := range events {
+		requested = requested || e.Reason == "ReconcileRequested"
+		if e.Reason == "Resumed" {
+			t.Errorf("an event %+v", e)
+		}
+	}
+	if !requested {
+		t.Errorf("events: %+v", events)
+	}
+}
+
 // TestBy shows whom a change is put down to where nobody has to say who it is.
 func TestBy(t *testing.T) {
 	r := newRig(t, false)
