@@ -1,11 +1,13 @@
 package artifact_test
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -31,23 +33,51 @@ func digestOf(content string) string {
 // answers all further requests.
 type script struct {
 	*httptest.Server
+	answers  []http.HandlerFunc
 	mu       sync.Mutex
 	requests []*http.Request
 }
 
 func newScript(t *testing.T, answers ...http.HandlerFunc) *script {
 	t.Helper()
-	s := &script{}
-	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		s.mu.Lock()
-		s.requests = append(s.requests, r)
-		n := len(s.requests)
-		s.mu.Unlock()
-		answers[min(n, len(answers))-1](w, r)
-	}))
+	s := &script{answers: answers}
+	s.Server = httptest.NewServer(s)
 	t.Cleanup(s.Close)
 	return s
 }
+
+// ServeHTTP implements [http.Handler].
+func (s *script) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	s.requests = append(s.requests, r)
+	n := len(s.requests)
+	s.mu.Unlock()
+	s.answers[min(n, len(s.answers))-1](w, r)
+}
+
+// pipes is a network of one server that lies within the bubble of a test: time
+// passes only while nothing is on its way.
+type pipes chan net.Conn
+
+func (p pipes) dial(context.Context, string, string) (net.Conn, error) {
+	ours, theirs := net.Pipe()
+	p <- theirs
+	return ours, nil
+}
+
+// Accept implements [net.Listener].
+func (p pipes) Accept() (net.Conn, error) {
+	if conn, ok := <-p; ok {
+		return conn, nil
+	}
+	return nil, net.ErrClosed
+}
+
+// Close implements [net.Listener].
+func (p pipes) Close() error { close(p); return nil }
+
+// Addr implements [net.Listener].
+func (p pipes) Addr() net.Addr { return &net.TCPAddr{} }
 
 func (s *script) seen() []*http.Request {
 	s.mu.Lock()

@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/headgate-io/headgate/artifact"
@@ -59,8 +60,6 @@ func TestClientTriesAgain(t *testing.T) {
 		"pieces of two files":    {[]http.HandlerFunc{broken(`"e"`, "something else that is long enough..", 10), part(10, content[10:]), whole(`"e"`, content)}, []string{"", "bytes=10-", ""}},
 		"another place":          {[]http.HandlerFunc{broken(`"e"`, content, 10), part(5, content[5:]), whole(`"e"`, content)}, []string{"", "bytes=10-", ""}},
 		"cannot continue":        {[]http.HandlerFunc{broken(`"e"`, content, 10), status(416), whole(`"e"`, content)}, []string{"", "bytes=10-", ""}},
-		"stall before headers":   {[]http.HandlerFunc{stalled(content, 0), whole(`"e"`, content)}, []string{"", ""}},
-		"stall in the middle":    {[]http.HandlerFunc{stalled(content, 10), whole(`"e"`, content)}, []string{"", "bytes=10-"}},
 		"silent end": {[]http.HandlerFunc{func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("ETag", `"e"`)
 			io.WriteString(w, content[:10])
@@ -69,7 +68,7 @@ func TestClientTriesAgain(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			server := newScript(t, test.answers...)
-			c := &artifact.Client{Pause: -time.Second, MaxPause: time.Millisecond, Idle: 200 * time.Millisecond}
+			c := &artifact.Client{Pause: -time.Second, MaxPause: time.Millisecond}
 			got, err := fetch(t, c, artifact.Artifact{URL: server.URL + "/a.tar.gz", Digest: digestOf(content), Size: int64(len(content))})
 			if err != nil || got != content {
 				t.Errorf("%q, %v", got, err)
@@ -112,7 +111,6 @@ func TestClientGivesUp(t *testing.T) {
 		"fewer attempts":       {answer: status(503), client: artifact.Client{Attempts: 2}, want: says("503"), requests: 2},
 		"one attempt":          {answer: status(503), client: artifact.Client{Attempts: 1}, want: says("503"), requests: 1},
 		"always broken":        {answer: broken(`"e"`, content, 10), want: is(io.ErrUnexpectedEOF), requests: 5},
-		"always stalled":       {answer: stalled(content, 0), client: artifact.Client{Attempts: 2, Idle: 20 * time.Millisecond}, want: is(os.ErrDeadlineExceeded), requests: 2},
 		"other content":        {answer: whole("", content+"x"), want: corrupt, requests: 1},
 		"empty":                {answer: whole("", ""), want: corrupt, requests: 1},
 		"announced too large":  {answer: whole("", content), client: artifact.Client{MaxBytes: 35}, want: limited, requests: 1},
@@ -141,6 +139,43 @@ func TestClientGivesUp(t *testing.T) {
 			if got := len(server.seen()); test.requests >= 0 && got != test.requests {
 				t.Errorf("%d requests, want %d", got, test.requests)
 			}
+		})
+	}
+}
+
+func TestClientMeetsStalls(t *testing.T) {
+	for name, test := range map[string]struct {
+		answers []http.HandlerFunc
+		ranges  []string
+		took    time.Duration
+		want    error
+	}{
+		"before headers": {[]http.HandlerFunc{stalled(content, 0), whole(`"e"`, content)}, []string{"", ""}, 30 * time.Second, nil},
+		"in the middle":  {[]http.HandlerFunc{stalled(content, 10), whole(`"e"`, content)}, []string{"", "bytes=10-"}, 30 * time.Second, nil},
+		"always":         {[]http.HandlerFunc{stalled(content, 0)}, []string{"", ""}, time.Minute, os.ErrDeadlineExceeded},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				network, server := make(pipes), &script{answers: test.answers}
+				s := &http.Server{Handler: server}
+				go s.Serve(network)
+				defer s.Close()
+				transport := &http.Transport{DialContext: network.dial}
+				defer transport.CloseIdleConnections()
+				c := &artifact.Client{HTTP: &http.Client{Transport: transport}, Attempts: 2, Pause: -time.Second}
+				begun := time.Now()
+				got, err := fetch(t, c, artifact.Artifact{URL: "http://store.example/a.tar.gz", Digest: digestOf(content)})
+				if took := time.Since(begun); !errors.Is(err, test.want) || err == nil && got != content || took != test.took {
+					t.Errorf("%q after %v, %v", got, took, err)
+				}
+				var ranges []string
+				for _, r := range server.seen() {
+					ranges = append(ranges, r.Header.Get("Range"))
+				}
+				if !slices.Equal(ranges, test.ranges) {
+					t.Errorf("requests for ranges %q, want %q", ranges, test.ranges)
+				}
+			})
 		})
 	}
 }

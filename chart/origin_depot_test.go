@@ -11,6 +11,7 @@ import (
 	"slices"
 	"testing"
 	"testing/fstest"
+	"time"
 
 	"github.com/headgate-io/headgate/artifact"
 	"github.com/headgate-io/headgate/chart"
@@ -86,11 +87,24 @@ func versionOf(tree fstest.MapFS) string {
 
 func (d *depot) Break(defect sourcetest.Defect) <-chan struct{} {
 	d.defect = defect
+	d.timeout(time.Minute)
 	if d.spoil != nil {
 		return d.spoil(defect)
 	}
 	d.met = make(chan struct{})
 	return d.met
+}
+
+// timeout sets that of the source.
+func (d *depot) timeout(to time.Duration) {
+	switch obj := d.source.(type) {
+	case *source.PkgRepository:
+		obj.Spec.Timeout = source.Duration(to)
+	case *source.GitRepository:
+		obj.Spec.Timeout = source.Duration(to)
+	case *source.OCIRepository:
+		obj.Spec.Timeout = source.Duration(to)
+	}
 }
 
 func (d *depot) Object() source.Object {
