@@ -13,6 +13,7 @@ package command
 import (
 	"context"
 	"errors"
+	"io"
 	"os/exec"
 	"strings"
 	"time"
@@ -24,10 +25,7 @@ const (
 	DefaultGrace = 5 * time.Second
 )
 
-const (
-	tailSize  = 2 << 10     // of standard error in an [ExitError]
-	pipesWait = time.Second // for who inherited the output of a command that has exited
-)
+const tailSize = 2 << 10 // of standard error in an [ExitError]
 
 // A Command is a program and what it runs with.
 type Command struct {
@@ -75,30 +73,30 @@ func (c Command) Run(ctx context.Context) (Output, error) {
 	stdout, stderr := &head{limit: c.limit()}, &Tail{Limit: tailSize}
 	cmd := exec.Command(path, c.Args[1:]...)
 	cmd.Args[0] = c.Args[0]
-	cmd.Dir, cmd.Stdout, cmd.Stderr = c.Dir, stdout, stderr
+	cmd.Dir = c.Dir
 	cmd.Env = append([]string{}, c.Env...) // nil would be that of this process
-	cmd.WaitDelay = pipesWait
-	err = run(ctx, cmd, c.grace())
+	err = run(ctx, cmd, stdout, stderr, c.grace())
 	out := Output{stdout.kept, stdout.truncated}
-	var exit *exec.ExitError
-	switch {
-	case errors.As(err, &exit):
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 		return out, &ExitError{exit.ExitCode(), stderr.Kept, exit.ProcessState.String()}
-	case errors.Is(err, exec.ErrWaitDelay): // what it left in the background still has its output
-		return out, nil
 	}
 	return out, err
 }
 
 // run starts cmd as the leader of a group and waits for it. The error is the
 // cause of ctx when that ended first.
-func run(ctx context.Context, cmd *exec.Cmd, grace time.Duration) error {
+func run(ctx context.Context, cmd *exec.Cmd, stdout, stderr io.Writer, grace time.Duration) error {
 	group(cmd)
-	if err := cmd.Start(); err != nil {
+	settle, err := start(cmd, stdout, stderr)
+	if err != nil {
 		return err
 	}
 	done := make(chan error, 1)
-	go func() { done <- cmd.Wait() }()
+	go func() {
+		err := cmd.Wait()
+		settle()
+		done <- err
+	}()
 	select {
 	case err := <-done:
 		return err

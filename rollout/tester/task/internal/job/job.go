@@ -28,7 +28,6 @@ import (
 	"os"
 	"os/exec"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/headgate-io/headgate/internal/command"
@@ -38,7 +37,6 @@ import (
 const DefaultGrace = 5 * time.Second
 
 const (
-	outputWait = time.Second // for the output of a job of which nothing is left
 	killWait   = 5 * time.Second
 	watchEvery = 100 * time.Millisecond // limits are looked at, and whether a job that lasts is over
 	bufferSize = 64 << 10
@@ -107,14 +105,12 @@ func (j Job) Run(ctx context.Context) error {
 	if j.Limits != (Limits{}) {
 		tail.Limit = tailSize
 	}
-	var copied sync.WaitGroup
-	copied.Go(func() { j.copy(tail, r) })
+	copied := make(chan struct{})
+	go func() { defer close(copied); j.copy(tail, r) }()
 	cause := j.watch(ctx, p)
 	left := j.end(p, cause)
 	state := p.wait()
-	expire := time.AfterFunc(outputWait, func() { r.Close() }) // someone who is left has it
-	copied.Wait()
-	expire.Stop()
+	command.Settle(copied, r) // someone who is left may have it
 	switch {
 	case cause != nil:
 		return cause
@@ -176,18 +172,21 @@ func (j *Job) end(p *process, cause error) (left int) {
 		}
 	}
 	for end := time.Now().Add(killWait); ; {
+		late := time.Now().After(end)
 		p.kill()
-		if left = j.fades(p, 50*time.Millisecond); left == 0 || time.Now().After(end) {
+		if left = j.fades(p, 50*time.Millisecond); left == 0 || late {
 			return left
 		}
 	}
 }
 
-// fades waits at most for d until nothing is left, and returns how much is.
+// fades waits at most for d until nothing is left, and returns how much is. It
+// looks once more after that time: this process may have stood still.
 func (j *Job) fades(p *process, d time.Duration) (left int) {
 	end := time.Now().Add(d)
 	for pause := time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {
-		if left = p.look().processes; left == 0 || !time.Now().Before(end) {
+		late := !time.Now().Before(end)
+		if left = p.look().processes; left == 0 || late {
 			return left
 		}
 		time.Sleep(min(pause, time.Until(end)))

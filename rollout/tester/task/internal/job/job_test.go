@@ -84,7 +84,7 @@ func TestLastWord(t *testing.T) {
 		`PROGRAM=polite $SELF & p=$!; PROGRAM=await $SELF; kill -STOP $p; PROGRAM=hold exec $SELF`,
 	} {
 		var out bytes.Buffer
-		if ends(t, 2, job.Job{Out: &out}, line); out.String() != "summary\n" {
+		if ends(t, 2, job.Job{Out: &out, Grace: patience}, line); out.String() != "summary\n" {
 			t.Errorf("%s: got %q", line, out.String())
 		}
 	}

@@ -24,6 +24,7 @@ func init() {
 			i *= i
 		}
 	}
+	programs["warm"] = warm
 	programs["hog"] = hog
 	programs["bomb"] = bomb
 	programs["opener"] = opener
@@ -51,6 +52,15 @@ func untraced() int {
 	for _, limits := range []job.Limits{{Procs: 10}, {CPU: 10}} {
 		fmt.Println(job.Job{Args: []string{"/bin/true"}, Limits: limits}.Run(context.Background()))
 	}
+	return 0
+}
+
+// warm uses 0.4 s of CPU time, and stays.
+func warm() int {
+	for used := (unix.Timespec{}); used.Nano() < int64(400*time.Millisecond); {
+		_ = unix.ClockGettime(unix.CLOCK_PROCESS_CPUTIME_ID, &used)
+	}
+	time.Sleep(time.Minute)
 	return 0
 }
 
@@ -105,7 +115,7 @@ func TestLimits(t *testing.T) {
 	}{
 		"CPU of a program":    {job.Limits{CPU: 1}, `PROGRAM=burner exec $SELF`, "CPU limit of 1s"},
 		"CPU of a grandchild": {job.Limits{CPU: 1}, `PROGRAM=burner $SELF; exit $?`, "CPU limit of 1s"},
-		"CPU of all":          {job.Limits{CPU: 1}, `for i in 1 2 3 4; do PROGRAM=burner $SELF & done; wait`, "killed: over its CPU limit of 1s"},
+		"CPU of all":          {job.Limits{CPU: 1}, `for i in 1 2 3 4; do PROGRAM=warm $SELF & done; wait`, "killed: over its CPU limit of 1s"},
 		"memory of a program": {job.Limits{Memory: 256 << 20}, `MIB=1024 PROGRAM=hog exec $SELF`, "memory limit of 268435456 bytes"},
 		"memory of all":       {job.Limits{Memory: 400 << 20}, `for i in 1 2 3; do MIB=192 PROGRAM=hog $SELF & done; wait`, "killed: over its memory limit of 419430400 bytes"},
 		"processes":           {job.Limits{Procs: 20}, `PROGRAM=bomb $SELF`, "killed: over its limit of 20 processes"},
