@@ -112,8 +112,10 @@ func TestSlowRequests(t *testing.T) {
 	}
 	d := open(t, listen.Config{}, listen.Service{Handler: http.HandlerFunc(whole), Request: 50 * time.Millisecond})
 	for _, begin := range []string{"", "GET", "GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n", "POST / HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 9\r\n\r\n1"} {
-		answer := ask(t, d.dial(t), begin)
-		if strings.Contains(answer, " 200 OK") {
+		c := d.dial(t)
+		io.WriteString(c, begin)
+		answer, _ := io.ReadAll(c) // or a reset, when what came was not read in time
+		if strings.Contains(string(answer), " 200 OK") {
 			t.Errorf("%q is answered: %q", begin, answer)
 		}
 	}

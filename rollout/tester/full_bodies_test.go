@@ -13,7 +13,10 @@ import (
 // TestManySlowBodies: who has no credential cannot fill the memory with bodies that
 // never end, nor keep others out with them. Those that came first are refused.
 func TestManySlowBodies(t *testing.T) {
-	d := openDoor(t, func(w *doorway) { w.server.Guard = guard(t, tenants) })
+	d := openDoor(t, func(w *doorway) {
+		w.server.Guard = guard(t, tenants)
+		w.request = time.Hour // all of them are there at once, however long they take to come
+	})
 	long := strings.Repeat(" ", 1<<20-1)
 	meta := `{"type": "cmd", "cmd": "true", "token": "` + allToken + `"`
 	var first net.Conn

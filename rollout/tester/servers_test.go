@@ -103,10 +103,14 @@ func TestWorkflow(t *testing.T) {
 			"FINISHED": "", "FAILED": "concord instanceID: %s failed\n", "CANCELLED": "concord instanceID: %s was cancelled\n",
 			"TIMED_OUT": "concord instanceID: %s timed out\n", "RUNNING": "concord process timed out, after 0.5 seconds\n",
 		} {
+			pollTimeout := "60"
+			if end == "RUNNING" {
+				pollTimeout = "0.5"
+			}
 			concord := &testenv.Concord{Key: serverKey, States: []string{"ENQUEUED", end}}
 			server := httptest.NewServer(concord)
 			got := d.ask(name+end, "type", name, "server", server.URL, "org", "o", "project", "p", "repo", "r", "entrypoint", "e",
-				"apiKeyPath", "concord", "endpoint", "http://canary", "pollTimeout", "0.5", "returnCmdOutput", "true")
+				"apiKeyPath", "concord", "endpoint", "http://canary", "pollTimeout", pollTimeout, "returnCmdOutput", "true")
 			if strings.Contains(want, "%") {
 				want = fmt.Sprintf(want, concord.ID(0))
 			}

@@ -133,7 +133,13 @@ func TestOneRunForManyCallers(t *testing.T) {
 // verdict is for the next; what was delivered is not used again.
 func TestVerdictWaitsForItsCaller(t *testing.T) {
 	s := newServer(t)
-	url := "http://" + serve(t, s)
+	handler, served := s.Handler(), make(chan struct{}, 3)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		handler.ServeHTTP(w, r)
+		served <- struct{}{}
+	}))
+	defer server.Close()
+	url := server.URL
 	command, count := counting(t)
 	gate := filepath.Join(t.TempDir(), "gate")
 	body := payload("left", fmt.Sprintf(`{"type":"bash","cmd":"%s; until [ -e %s ]; do sleep 0.05; done; echo late; exit 3"}`, command, gate))
@@ -148,6 +154,7 @@ func TestVerdictWaitsForItsCaller(t *testing.T) {
 	if err := <-gone; err == nil {
 		t.Fatal("the caller got an answer")
 	}
+	<-served // that it has left is known
 	if err := os.WriteFile(gate, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -2,11 +2,14 @@ package traffic_test
 
 import (
 	"bufio"
+	"context"
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/headgate-io/headgate/rollout"
@@ -102,44 +105,61 @@ func TestScaleDownIsPatient(t *testing.T) {
 	}
 }
 
+// pipes is a listener of connections that a test makes.
+type pipes chan net.Conn
+
+func (p pipes) Accept() (net.Conn, error) {
+	if c, open := <-p; open {
+		return c, nil
+	}
+	return nil, net.ErrClosed
+}
+func (pipes) Close() error   { return nil }
+func (pipes) Addr() net.Addr { return &net.TCPAddr{} }
+
 // A request whose answer goes on is not cut off.
 func TestScaleDownWaitsForWhatMoves(t *testing.T) {
-	step, stop := make(chan struct{}), make(chan struct{})
-	canary := serve(t, func(w http.ResponseWriter, _ *http.Request) {
-		for {
-			io.WriteString(w, "piece")
-			http.NewResponseController(w).Flush()
-			select {
-			case step <- struct{}{}:
-			case <-stop:
-				return
+	synctest.Test(t, func(t *testing.T) {
+		stop, conns := make(chan struct{}), make(pipes)
+		canary := http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			for {
+				io.WriteString(w, "piece")
+				http.NewResponseController(w).Flush()
+				select {
+				case <-time.After(time.Second):
+				case <-stop:
+					return
+				}
 			}
+		})}
+		go canary.Serve(conns)
+		defer canary.Close()
+		defer close(conns)
+		transport := &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) {
+			ours, theirs := net.Pipe()
+			conns <- theirs
+			return ours, nil
+		}}
+		defer transport.CloseIdleConnections()
+		p := &traffic.Proxy{Primary: "http://primary.test", Canary: "http://canary.test", Start: rollout.Routes{Canary: 100}, DrainTimeout: time.Minute, Transport: transport}
+		defer p.Close()
+		got, answered := httptest.NewRecorder(), make(chan struct{})
+		go func() {
+			defer close(answered)
+			p.ServeHTTP(got, httptest.NewRequest(http.MethodGet, "http://app.test/", nil))
+		}()
+		synctest.Wait()
+		set(t, p, rollout.Routes{Primary: 100})
+		if err := p.Target(new(traffic.Static)).ScaleDown(t.Context()); err == nil || !strings.Contains(err.Error(), "1 of its requests") {
+			t.Error(err)
+		}
+		close(stop)
+		<-answered
+		if pieces := strings.Count(got.Body.String(), "piece"); pieces < 60 || len(got.Body.String()) != pieces*len("piece") {
+			t.Errorf("%d pieces, %d bytes", pieces, len(got.Body.String()))
+		}
+		if err := p.Drain(t.Context()); err != nil {
+			t.Error(err)
 		}
 	})
-	p := &traffic.Proxy{Canary: canary.URL, Start: rollout.Routes{Canary: 100}, DrainTimeout: 200 * time.Millisecond}
-	resp, err := http.Get(front(t, p).URL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	set(t, p, rollout.Routes{Primary: 100})
-	scaled := make(chan error, 1)
-	go func() { scaled <- p.Target(new(traffic.Static)).ScaleDown(t.Context()) }()
-	for moving := true; moving; {
-		select {
-		case <-step:
-		case err := <-scaled:
-			moving = false
-			if err == nil || !strings.Contains(err.Error(), "1 of its requests") {
-				t.Error(err)
-			}
-		}
-	}
-	close(stop)
-	if _, err := io.Copy(io.Discard, resp.Body); err != nil {
-		t.Error(err)
-	}
-	if err := p.Drain(t.Context()); err != nil {
-		t.Error(err)
-	}
 }
