@@ -27,8 +27,12 @@ type front struct {
 
 // parting is how long clients that keep their connections open are waited for:
 // the answer to their next request tells them that the connection ends. One
-// that is sent while the connection is closed is lost.
-const parting = time.Second
+// that is sent while the connection is closed is lost. It is a number of turns,
+// so that on a machine that stood still they have theirs.
+const (
+	partingTurns = 20
+	partingTurn  = 50 * time.Millisecond
+)
 
 // serve begins to listen. When that fails later, broken is told; warn is told
 // what the server has to say about its connections.
@@ -69,6 +73,19 @@ func (s *front) farewell(proxy http.Handler) http.Handler {
 		}
 		proxy.ServeHTTP(w, req)
 	})
+}
+
+// part waits for clients until there is no connection, or no time.
+func part(ctx context.Context, empty <-chan struct{}) {
+	for range partingTurns {
+		select {
+		case <-empty:
+			return
+		case <-ctx.Done():
+			return
+		case <-time.After(partingTurn):
+		}
+	}
 }
 
 func (s *front) ends() bool {
@@ -112,13 +129,7 @@ func (s *front) close(ctx context.Context) error {
 	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.drain)
 	defer cancel()
 	empty, closed := s.leave()
-	last := time.NewTimer(parting)
-	defer last.Stop()
-	select {
-	case <-empty:
-	case <-last.C:
-	case <-grace.Done():
-	}
+	part(grace, empty)
 	if err := s.server.Shutdown(grace); err != nil {
 		return errors.Join(closed, fmt.Errorf("--proxy: requests that took longer than %s were cut off", s.drain), s.server.Close())
 	}
