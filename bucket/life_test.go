@@ -60,7 +60,7 @@ func slowDown(seconds string) *testenv.Defect {
 	return d
 }
 
-func hasty(s *source.BucketSpec)   { s.Timeout = source.Duration(2 * time.Second) } // kept easily on a busy machine too
+func hasty(s *source.BucketSpec)   { s.Timeout = source.Duration(time.Second) }
 func patient(s *source.BucketSpec) { s.Timeout = source.Duration(time.Minute) }
 
 func nothing(*scene, *source.Bucket) {}

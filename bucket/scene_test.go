@@ -33,6 +33,7 @@ func newScene(t *testing.T, c testenv.S3Config) *scene {
 	t.Helper()
 	r := &scene{T: t, s: testenv.StartS3(t, c)}
 	r.Rig = sourcetest.NewRig(t, func() []string { return append(r.s.Signatures(), secretForms...) })
+	r.Stalls = r.s.Stalls
 	r.b = r.s.Bucket("app")
 	cache, err := artifact.OpenCache(artifact.CacheConfig{Dir: t.TempDir()})
 	if err != nil {

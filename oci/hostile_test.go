@@ -259,8 +259,8 @@ func copied(s *source.OCIRepositorySpec) {
 
 func ranged(s *source.OCIRepositorySpec) { s.Ref = &source.OCIRepositoryRef{SemVer: "*"} }
 
-// hasty has a timeout that what does not stall keeps easily, on a busy machine too.
-func hasty(s *source.OCIRepositorySpec) { s.Timeout = source.Duration(2 * time.Second) }
+// hasty has a timeout for what stalls; what comes before it may take longer (see rig.Stalls).
+func hasty(s *source.OCIRepositorySpec) { s.Timeout = source.Duration(time.Second) }
 
 func hastySigned(s *source.OCIRepositorySpec) { hasty(s); signed(s) }
 

@@ -28,6 +28,7 @@ func newRig(t *testing.T, c testenv.RegistryConfig) *rig {
 	t.Helper()
 	r := &rig{T: t, g: testenv.StartRegistry(t, c)}
 	r.Rig = sourcetest.NewRig(t, func() []string { return append(r.g.Tokens(), secretForms...) })
+	r.Stalls = r.g.Stalls
 	r.limits.Temp = r.Store.Temp
 	r.secrets = sourcetest.Secrets{"default/login": login(r.g.Host, canary), "default/keys": trusted(t)}
 	if c.CA != nil {

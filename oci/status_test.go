@@ -123,7 +123,7 @@ var lives = []life{
 	{"timeout", []step{
 		{"tag that is not told", both(pushed("latest", "one"), both(changed(hasty), broke(&testenv.Defect{Phase: testenv.HeadManifest, Do: testenv.Stall})))},
 		{"manifest that does not come", broke(&testenv.Defect{Phase: testenv.GetManifest, Do: testenv.Stall, After: -1})},
-		{"layer that does not come", broke(&testenv.Defect{Phase: testenv.GetBlob, Do: testenv.Stall, After: 10})},
+		{"layer that does not come", broke(&testenv.Defect{Phase: testenv.GetBlob, Do: testenv.Stall, After: -1})},
 		{"all is well, with more time", both(broke(nil), changed(func(s *source.OCIRepositorySpec) { s.Timeout = source.Duration(time.Minute) }))},
 		{"new manifest that does not come", both(pushed("latest", "two"), both(changed(hasty), broke(&testenv.Defect{Phase: testenv.GetManifest, Do: testenv.Stall, After: -1})))},
 	}},

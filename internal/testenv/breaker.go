@@ -12,6 +12,7 @@ type breaker struct {
 	mu      sync.Mutex
 	defect  *Defect
 	hits    int
+	stalls  int // since Break
 	stalled <-chan struct{}
 	stall   func()
 }
@@ -27,10 +28,24 @@ func newBreaker(d *Defect) *breaker {
 func (b *breaker) Break(d *Defect) (stalled <-chan struct{}) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.defect, b.hits = d, 0
+	b.defect, b.hits, b.stalls = d, 0, 0
 	began := make(chan struct{})
-	b.stalled, b.stall = began, sync.OnceFunc(func() { close(began) })
+	once := sync.OnceFunc(func() { close(began) })
+	b.stalled, b.stall = began, func() {
+		b.mu.Lock()
+		b.stalls++
+		b.mu.Unlock()
+		once()
+	}
 	return began
+}
+
+// Stalls returns how many answers stalled since [breaker.Break], and whether
+// the server has a defect that makes them: [Stall], or [Slow].
+func (b *breaker) Stalls() (begun int, expected bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.stalls, b.defect != nil && (b.defect.Do == Stall || b.defect.Do == Slow)
 }
 
 // Stalled returns a channel that is closed when a [Stall] has begun.

@@ -132,6 +132,7 @@ func (w *faultyWriter) misbehave() {
 }
 
 func (w *faultyWriter) drip(b []byte) (int, error) {
+	w.stall()
 	tick := time.NewTicker(w.defect.Every)
 	defer tick.Stop()
 	for i := range b {

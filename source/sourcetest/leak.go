@@ -11,12 +11,12 @@ import (
 
 // NoLeaks calls do and waits until no goroutine that was started by it runs
 // code outside the standard library, which keeps idle connections for some
-// time. It fails the test when that takes 30 seconds.
+// time. It fails the test when that takes a minute.
 func NoLeaks(t TB, do func(ctx context.Context)) {
 	t.Helper()
 	label := fmt.Sprintf("%s %p", t.Name(), &do)
 	pprof.Do(t.Context(), pprof.Labels(labelled, label), do)
-	if left := goroutines(label, time.After(30*time.Second)); left != "" {
+	if left := goroutines(label, time.After(time.Minute)); left != "" {
 		t.Errorf("goroutines are left behind:\n%s", left)
 	}
 }

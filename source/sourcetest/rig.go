@@ -25,6 +25,11 @@ type Rig struct {
 	Now    time.Time      // a day of 2026 at first
 	Events []source.Event // of the last run
 
+	// Stalls, when given, tells how often the upstream has begun to stall, and
+	// whether it is expected to. A run then ends by spec.timeout at the stall
+	// and nowhere before, however slow the machine is.
+	Stalls func() (begun int, expected bool)
+
 	t       TB
 	secrets func() []string
 }
@@ -53,6 +58,9 @@ func (r *Rig) Reconcile(obj source.Object, from source.Origin) (result source.Re
 	reconciler := source.Reconciler{
 		Store: r.Store, Load: r.Ledger.Load, Save: r.Ledger.Save, Now: func() time.Time { return r.Now },
 		Emit: func(e source.Event) { r.Events = append(r.Events, e) },
+	}
+	if r.Stalls != nil {
+		from = late{from, r.Stalls}
 	}
 	NoLeaks(r.t, func(ctx context.Context) { result, err = reconciler.Reconcile(ctx, obj, from) })
 	r.noSecrets(obj, err)
