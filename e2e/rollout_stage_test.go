@@ -204,7 +204,7 @@ func (s *stage) served() map[string]int {
 }
 
 func hook(name, kind, url string, metadata ...string) map[string]any {
-	h := map[string]any{"name": name, "type": kind, "url": url, "timeout": "5s"}
+	h := map[string]any{"name": name, "type": kind, "url": url, "timeout": "30s"}
 	if len(metadata) > 0 {
 		m := keys{}
 		for i := 0; i < len(metadata); i += 2 {

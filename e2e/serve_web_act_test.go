@@ -138,7 +138,7 @@ func TestServeWebRestart(t *testing.T) {
 	p.click(`[data-action=reconcile][aria-label$="shop/cart"]`)
 	p.until(tableRow("shop/cart") + `.innerText.includes("running")`)
 	s.restart(func() {
-		p.until(`document.querySelector("#live").textContent == "reconnecting"`)
+		p.until(isCut)
 		p.click(`[data-action=reconcile][aria-label$="catalog/search"]`)
 		p.until(said + ` == "GitRepository catalog/search: The server does not answer. It may be down, or the network is. Try again."`)
 		p.until(`/^stale since \d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC$/.test(document.querySelector("#live").textContent)`)

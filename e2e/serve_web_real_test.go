@@ -99,7 +99,7 @@ func TestServeWebReal(t *testing.T) {
 	p.until(tableRow("shop/other") + `?.innerText.includes("connection refused")`)
 
 	s.end(syscall.SIGTERM)
-	p.until(`document.querySelector("#live").textContent == "reconnecting"`)
+	p.until(isCut)
 	write(t, filepath.Join(s.sources, "bad.yaml"), "")
 	write(t, filepath.Join(s.sources, "app.yaml"), app)
 	s.start()

@@ -13,6 +13,7 @@ const (
 	names    = `[...document.querySelectorAll("tbody th a")].map((a) => a.textContent).join(" ")`
 	said     = `document.querySelector("#announcements").textContent`
 	isLive   = `document.querySelector("#live").textContent == "live"`
+	isCut    = `/^(reconnecting|stale since .*)$/.test(document.querySelector("#live").textContent)` // the second after a while
 	checkout = "GitRepository/payments/checkout"
 )
 
@@ -31,8 +32,8 @@ func (p *tab) lists(s *keeper, query string) {
 
 // Every source is there with its state in words, and what keeps it from being ready.
 func TestServeWebList(t *testing.T) {
-	s := keep(t, stagedSources()...)
 	p := newTab(t)
+	s := keep(t, stagedSources()...) // last, as it holds times
 	p.lists(s, "")
 	for name, words := range map[string][]string{
 		"payments/checkout": {"Not ready", "GitRepository", "credentials were refused (401)", "main@sha1:4f1c0a9e…", "7 h ago", "1 min ago", "in 6 min"},
