@@ -103,7 +103,7 @@ func (g *Guard[S]) Identify(r *http.Request, elsewhere string) (Grant[S], error)
 	if c.unreadable {
 		return Grant[S]{}, &Denial{Kind: "invalid", reason: "the header Authorization is neither Bearer nor Basic with a password", err: ErrUnknown}
 	}
-	if grant, ok := g.bySession(c.session(g.cookieName)); ok {
+	if grant, ok := g.bySession(c.session(g.cookieFor(r))); ok {
 		return grant, nil
 	}
 	return g.byCertificate(r.TLS)

@@ -50,7 +50,7 @@ func (g *Guard[S]) Logout(w http.ResponseWriter, r *http.Request) {
 	if g == nil {
 		return
 	}
-	id := c.session(g.cookieName)
+	id := c.session(g.cookieFor(r))
 	if id == "" {
 		return
 	}
@@ -58,13 +58,28 @@ func (g *Guard[S]) Logout(w http.ResponseWriter, r *http.Request) {
 	http.SetCookie(w, g.cookie(r, "", -1))
 }
 
-// cookie returns the cookie of the web page. Behind a proxy that ends TLS it is
-// for https alone, too.
+// cookie returns the cookie of the web page.
 func (g *Guard[S]) cookie(r *http.Request, value string, maxAge int) *http.Cookie {
 	return &http.Cookie{
-		Name: g.cookieName, Value: value, Path: "/", MaxAge: maxAge, HttpOnly: true, SameSite: http.SameSiteStrictMode,
-		Secure: r.TLS != nil || r.Header.Get("X-Forwarded-Proto") == "https",
+		Name: g.cookieFor(r), Value: value, Path: "/", MaxAge: maxAge, HttpOnly: true, SameSite: http.SameSiteStrictMode,
+		Secure: encrypted(r),
 	}
+}
+
+// cookieFor returns the name of the cookie. That of https has a prefix, with
+// which browsers take it from no other host and by no plain connection (RFC
+// 6265bis, section 4.1.3): hosts beside this one cannot log people in or out here.
+func (g *Guard[S]) cookieFor(r *http.Request) string {
+	if encrypted(r) {
+		return "__Host-" + g.cookieName
+	}
+	return g.cookieName
+}
+
+// encrypted reports whether the browser sent a request by https, to this server
+// or to a proxy that ends TLS.
+func encrypted(r *http.Request) bool {
+	return r.TLS != nil || r.Header.Get("X-Forwarded-Proto") == "https"
 }
 
 // bySession returns the grant of a session that has not ended.

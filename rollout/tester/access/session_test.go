@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -56,6 +57,23 @@ func TestSession(t *testing.T) {
 	}
 	if proxied, _ := login(request("http://example.com/", "X-Forwarded-Proto", "https"), tokenA); !proxied.Secure {
 		t.Errorf("cookie behind a proxy with TLS %+v", proxied)
+	}
+	for name, way := range map[string][]string{"TLS": {"https://example.com/"}, "a proxy with TLS": {"http://example.com/", "X-Forwarded-Proto", "https"}} {
+		own, _ := login(request(way[0], way[1:]...), tokenA)
+		for _, c := range []struct {
+			when   string
+			cookie *http.Cookie
+			want   bool
+		}{
+			{"after the login", own, true},
+			{"a cookie that another host can set", &http.Cookie{Name: plain.Name, Value: plain.Value}, false},
+		} {
+			r := request(way[0], way[1:]...)
+			r.AddCookie(c.cookie)
+			if grant, err := g.Identify(r, ""); c.want != (err == nil && grant.Actor == "flagger") || !strings.HasPrefix(own.Name, "__Host-") {
+				t.Errorf("%s by %s: %+v, %v; cookie %s", c.when, name, grant, err, own)
+			}
+		}
 	}
 	is("after the login", plain, true)
 	is("a token as cookie", &http.Cookie{Name: plain.Name, Value: tokenA}, false)
