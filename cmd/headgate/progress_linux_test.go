@@ -1,9 +1,13 @@
 package main
 
 import (
+	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -45,21 +49,7 @@ func TestTerminal(t *testing.T) {
 // onTerminal returns what use writes to a terminal.
 func onTerminal(t *testing.T, use func(tty *os.File)) string {
 	t.Helper()
-	control, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer control.Close()
-	var locked, number int32
-	for request, value := range map[uintptr]*int32{syscall.TIOCSPTLCK: &locked, syscall.TIOCGPTN: &number} {
-		if _, _, errno := syscall.Syscall(syscall.SYS_IOCTL, control.Fd(), request, uintptr(unsafe.Pointer(value))); errno != 0 {
-			t.Fatal(errno)
-		}
-	}
-	tty, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|syscall.O_NOCTTY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	control, tty := terminal(t)
 	drawn := make(chan string)
 	go func() {
 		b, _ := io.ReadAll(control) // ends with EIO when the terminal is closed
@@ -70,4 +60,47 @@ func onTerminal(t *testing.T, use func(tty *os.File)) string {
 		t.Fatal(err)
 	}
 	return <-drawn
+}
+
+// terminal returns a terminal, and what is on the other side of it.
+func terminal(t *testing.T) (control, tty *os.File) {
+	t.Helper()
+	control, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { control.Close() })
+	var locked, number int32
+	for request, value := range map[uintptr]*int32{syscall.TIOCSPTLCK: &locked, syscall.TIOCGPTN: &number} {
+		if _, _, errno := syscall.Syscall(syscall.SYS_IOCTL, control.Fd(), request, uintptr(unsafe.Pointer(value))); errno != 0 {
+			t.Fatal(errno)
+		}
+	}
+	tty, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|syscall.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return control, tty
+}
+
+// TestTerminalGoesAway has a server end in order, as by SIGTERM, when the terminal
+// goes away that it was started at and logs to.
+func TestTerminalGoesAway(t *testing.T) {
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP) // or it would be ignored where this process ignores it
+	control, tty := terminal(t)
+	server := exec.Command("headgate", "tester", "--addr", "127.0.0.1:0")
+	server.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0")
+	server.Stdin, server.Stderr = tty, tty
+	server.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	out, err := server.StdoutPipe()
+	if err := errors.Join(err, server.Start(), tty.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if line, err := bufio.NewReader(out).ReadString('\n'); err != nil || !strings.Contains(line, " at http") {
+		server.Process.Kill()
+		t.Errorf("it printed %q, %v", line, err)
+	}
+	if err := errors.Join(control.Close(), server.Wait()); err != nil {
+		t.Error(err)
+	}
 }

@@ -82,7 +82,7 @@ func (m *metrics) build(s *Server) {
 	m.runs = histogram("reconcile_duration_seconds", "Time that reconciliations took.", runBuckets, "kind")
 	m.outcomes = counter("reconcile_total", "Reconciliations that ended, by why they began and how they ended.", "kind", "trigger", "outcome")
 	m.late = histogram("reconcile_lateness_seconds", "Time from when a reconciliation was due to its start.", lateBuckets, "kind")
-	m.fetched = counter("fetched_bytes_total", "Bytes of the files that were fetched for new artifacts, before compression.", "kind")
+	m.fetched = counter("fetched_bytes_total", "Bytes of the files that were fetched for new artifacts, unpacked: not what the network carried.", "kind")
 	m.stored = counter("artifact_stored_bytes_total", "Bytes of the artifacts that were stored.", "kind")
 	m.served = counter("artifact_served_bytes_total", "Bytes of artifacts that were sent to consumers.").WithLabelValues()
 	m.events = counter("events_total", "Events of sources, by severity.", "severity")
