@@ -11,9 +11,8 @@ import (
 // A GCConfig says what [Store.GC] removes.
 type GCConfig struct {
 	// Keep, which must be given, reports whether something still refers to an
-	// artifact. It is
-	// called while the lock of the object is held: what it reads is not
-	// about to change.
+	// artifact. It is called while the lock of the object is held, so what
+	// is recorded of the object does not change meanwhile.
 	Keep func(Artifact) bool
 	// DryRun lists what would be removed, and removes nothing.
 	DryRun bool

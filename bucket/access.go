@@ -11,13 +11,17 @@ import (
 	"github.com/headgate-io/headgate/source"
 )
 
-// A Vault remembers what must not show in texts.
+// A Vault remembers what must not show in texts. A [Provider] needs two of its
+// methods: Conceal(values ...string) adds values, and Values() []string returns
+// all of them, for [Said].
 type Vault = transport.Vault
 
-// A Secret is a Secret and its name, NAMESPACE/NAME, "" where the spec names none.
+// A Secret is a [source.Secret] and, in its field Name, NAMESPACE/NAME, which is
+// "" where the spec names none.
 type Secret = transport.Secret
 
-// A Config says how a server is reached.
+// A Config says how a server is reached. A [Provider] hands it on, from Way or
+// STSWay of its [Access] to [Access.Client].
 type Config = transport.Config
 
 // An Access is what a [Provider] needs to know.
@@ -27,7 +31,7 @@ type Access struct {
 	Way    Config // how the endpoint is reached: the TLS of spec.certSecretRef, the proxy of spec.proxySecretRef
 	STS    Secret // of spec.sts.secretRef
 	STSWay Config // how the token service is reached: the TLS of spec.sts.certSecretRef, the same proxy
-	Vault  *Vault
+	Vault  *Vault // what must not show in texts
 
 	login source.LoginFunc
 	mu    sync.Mutex

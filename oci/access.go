@@ -54,10 +54,15 @@ type Access struct {
 }
 
 // A Vault reads the Secrets of one namespace, and remembers what in them must
-// not show in texts.
+// not show in texts. Its zero value works, with no Secrets. Its fields are
+//
+//	Namespace string         // of the object
+//	From      source.Secrets // nil: there are none
+//
+// and its method Values() []string returns what must not show.
 type Vault = transport.Vault
 
-// A Secret is a Secret and its name, NAMESPACE/NAME.
+// A Secret is a [source.Secret] and, in its field Name, NAMESPACE/NAME.
 type Secret = transport.Secret
 
 // Connect returns the repository that a names, with the Secrets of v. It reads

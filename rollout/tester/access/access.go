@@ -75,11 +75,17 @@ var (
 )
 
 // A Denial is why a caller was refused. It is for the log: callers are told
-// no more than the error that it wraps. Its Kind is missing, invalid, expired;
-// namespace, type, gate, kind, read-only.
+// no more than the error that it wraps, [ErrUnknown] or [ErrForbidden]. It is
+// used as *Denial, with the fields
+//
+//	Kind  string // missing, invalid, expired; namespace, type, gate, kind, read-only
+//	Actor string // who was refused, "" when that is not known
 type Denial = callers.Denial
 
-// Credentials are what a request said of its caller.
+// Credentials are what a request said of its caller; [Take] makes them. Their
+// one method, Base() string, returns what relative URLs in the answer to / begin
+// with: "" or, when the request was for /token/TOKEN without a slash at the end,
+// ./TOKEN/.
 type Credentials = callers.Credentials
 
 // Take takes the credentials out of a request: the headers Authorization and
@@ -87,7 +93,16 @@ type Credentials = callers.Credentials
 // the latter two. Identify finds them in the context of the request from then on.
 func Take(r *http.Request) *Credentials { return callers.Take(r) }
 
-// TLS says how connections are encrypted, and whether clients have to show who they are.
+// TLS says how connections are encrypted, and whether clients have to show who
+// they are. It has the fields
+//
+//	Cert, Key string           // PEM files of the server
+//	ClientCA  string           // PEM file of who issues the certificates of clients; "" for none
+//	Optional  bool             // clients may have no certificate
+//	Warn      func(error)      // is told what is wrong with a file that was changed; nil for nobody
+//	Now       func() time.Time // nil for time.Now
+//
+// and the method Config() (*tls.Config, error), which reads the files.
 type TLS = listen.TLS
 
 const cookieName = "headgate_session"

@@ -43,13 +43,22 @@ type Tools struct {
 	Secret func(ctx context.Context, namespace, name, key string) (string, error)
 }
 
-// Limits are those of one run. Only Linux has them.
+// Limits are those of one run; 0 is no limit. Only Linux has them, see [LimitsHold].
+// The fields are
+//
+//	CPU    int64 // seconds of CPU time
+//	Memory int64 // bytes
+//	Files  int64 // open files of each process
+//	Size   int64 // bytes of a file that it writes
+//	Procs  int64 // processes at a time
 type Limits = job.Limits
 
 // LimitsHold reports whether this system has limits.
 const LimitsHold = job.LimitsHold
 
-// A Reaper takes in the processes of runs that lost their parent.
+// A Reaper takes in the processes of runs that lost their parent. Its zero value
+// works. Its one method, Run(context.Context) error, adopts and reaps until the
+// context ends, and returns an error when the system does not let it.
 type Reaper = job.Reaper
 
 // A Constructor returns the task of metadata, and the values of it that are

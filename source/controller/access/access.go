@@ -64,8 +64,11 @@ var (
 )
 
 // A Denial is why a caller was refused. It is for the log: callers are told
-// no more than the error that it wraps. Its Kind is missing, invalid, expired;
-// may, namespace, kind.
+// no more than the error that it wraps, [ErrUnknown] or [ErrForbidden]. It is
+// used as *Denial, with the fields
+//
+//	Kind  string // missing, invalid, expired; may, namespace, kind
+//	Actor string // who was refused, "" when that is not known
 type Denial = callers.Denial
 
 const cookieName = "headgate_serve"

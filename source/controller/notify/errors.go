@@ -60,4 +60,9 @@ func (e *DeliveryError) Error() string {
 func (e *DeliveryError) Unwrap() error { return e.Err }
 
 // A LostError says how many events did not reach a receiver, and why the last of them did not.
+// It has the fields
+//
+//	Receiver string
+//	Events   int   // at least 1
+//	Err      error // why the last of them did not, which Unwrap returns
 type LostError = deliver.LostError
