@@ -117,6 +117,7 @@ var rooms = map[string]room{
 	"internal/version":   {modules: "github.com/Masterminds/semver/v3"},
 
 	"internal/page/pagetest":   {test: true},
+	"internal/testenv/measure": {test: true},
 	"internal/testenv":         {modules: "golang.org/x/crypto golang.org/x/sys golang.org/x/tools github.com/google/go-containerregistry github.com/opencontainers/image-spec github.com/opencontainers/go-digest github.com/klauspost/compress github.com/Masterminds/semver/v3 sigs.k8s.io/yaml go.yaml.in/yaml/v2 go.yaml.in/yaml/v3", test: true},
 	"login/internal/logintest": {imports: "artifact source git oci internal/testenv", test: true},
 	"source/sourcetest":        {imports: "artifact source", test: true},

@@ -15,6 +15,7 @@ import (
 	"testing/fstest"
 
 	"github.com/headgate-io/headgate/artifact"
+	"github.com/headgate-io/headgate/internal/testenv/measure"
 )
 
 func TestCompileLimits(t *testing.T) {
@@ -190,7 +191,7 @@ func TestDefaultIgnoreIsACopy(t *testing.T) {
 func TestMatchManyStates(t *testing.T) {
 	const tail = 18 // every text of so many bytes leads to another state
 	rules := compile(t, artifact.Ignore{Extra: "*a" + strings.Repeat("?", tail) + "\n"}, nil)
-	before := liveBytes()
+	before := measure.Live()
 	var group sync.WaitGroup
 	for seed := range uint64(4) {
 		group.Go(func() {
@@ -209,18 +210,10 @@ func TestMatchManyStates(t *testing.T) {
 		})
 	}
 	group.Wait()
-	if grown := liveBytes() - before; grown > 24<<20 {
+	if grown := measure.Live() - before; grown > 24<<20 {
 		t.Errorf("the rules hold %d bytes", grown)
 	}
 	runtime.KeepAlive(rules)
-}
-
-// liveBytes returns the bytes of live objects.
-func liveBytes() int64 {
-	runtime.GC()
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return int64(m.HeapAlloc)
 }
 
 // TestMatchBacktracks has patterns and names that cost matchers by backtracking

@@ -6,13 +6,12 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"runtime"
 	"strings"
 	"testing"
 	"testing/fstest"
-	"time"
 
 	"github.com/headgate-io/headgate/artifact"
+	"github.com/headgate-io/headgate/internal/testenv/measure"
 )
 
 // lying is a tree in which one file does not have the size it announces.
@@ -213,7 +212,6 @@ func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 
 func TestCancel(t *testing.T) {
 	stop := errors.New("stop")
-	before := runtime.NumGoroutine()
 	large := fstest.MapFS{"large": {Data: make([]byte, 2<<20)}}
 	for name, tree := range map[string]fs.FS{"small files": many(3000), "large file": large} {
 		t.Run(name, func(t *testing.T) {
@@ -248,11 +246,7 @@ func TestCancel(t *testing.T) {
 			t.Errorf("error %v, want the cause", err)
 		}
 	})
-	for deadline := time.Now().Add(time.Minute); runtime.NumGoroutine() > before; runtime.Gosched() {
-		if time.Now().After(deadline) {
-			t.Fatalf("%d goroutines, %d before", runtime.NumGoroutine(), before)
-		}
-	}
+	measure.WaitGone(t, "headgate/artifact.")
 }
 
 type writerFunc func(p []byte) (int, error)

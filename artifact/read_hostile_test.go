@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"runtime"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -15,6 +13,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/headgate-io/headgate/artifact"
+	"github.com/headgate-io/headgate/internal/testenv/measure"
 )
 
 func TestReadRefuses(t *testing.T) {
@@ -75,29 +74,17 @@ func TestReadRefuses(t *testing.T) {
 		"bad header checksum":    {damagedAt(plain, 3), "invalid tar header"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			before := openFiles(t)
+			spool := t.TempDir()
+			t.Setenv("TMPDIR", spool)
 			_, err := artifact.Read(bytes.NewReader(test.archive), artifact.Limits{})
 			if !errors.Is(err, artifact.ErrFormat) || !strings.Contains(fmt.Sprint(err), test.want) {
 				t.Errorf("error %v, want ErrFormat and %q", err, test.want)
 			}
-			if after := openFiles(t); after > before {
-				t.Errorf("%d open files, %d before", after, before)
+			if left := measure.OpenFiles(t, spool); len(left) > 0 {
+				t.Errorf("%q are open", left)
 			}
 		})
 	}
-}
-
-// openFiles counts this process's open files, where the system tells.
-func openFiles(t *testing.T) int {
-	t.Helper()
-	if runtime.GOOS != "linux" {
-		return 0
-	}
-	list, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return len(list)
 }
 
 // longNames returns n entries with names of 4096 bytes.

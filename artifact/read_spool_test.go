@@ -13,6 +13,7 @@ import (
 	"testing/fstest"
 
 	"github.com/headgate-io/headgate/artifact"
+	"github.com/headgate-io/headgate/internal/testenv/measure"
 )
 
 // TestReadKeepsNamesOnly has headers of 1 MiB with short names in them: only
@@ -25,9 +26,9 @@ func TestReadKeepsNamesOnly(t *testing.T) {
 		entries = append(entries, tar.Header{Typeflag: tar.TypeReg, Name: name, PAXRecords: map[string]string{"comment": comment}})
 	}
 	archive := archived(t, entries...)
-	before := liveBytes()
+	before := measure.Live()
 	tree := opened(t, archive)
-	if grown := liveBytes() - before; grown > 8<<20 {
+	if grown := measure.Live() - before; grown > 8<<20 {
 		t.Errorf("the tree holds %d bytes", grown)
 	}
 	runtime.KeepAlive(archive)

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/headgate-io/headgate/artifact"
+	"github.com/headgate-io/headgate/internal/testenv/measure"
 )
 
 // million returns as many objects as a large bucket holds: keys of 40 bytes.
@@ -35,10 +36,8 @@ func BenchmarkListing(b *testing.B) {
 	for name, at := range map[string]func(int) int{"in order": func(i int) int { return i }, "in any order": func(i int) int { return order[i] }} {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
-			var before, after runtime.MemStats
 			for b.Loop() {
-				runtime.GC()
-				runtime.ReadMemStats(&before)
+				before := measure.Live()
 				l := new(listing)
 				for i := range 1_000_000 {
 					if err := l.add(object(at(i))); err != nil {
@@ -49,9 +48,7 @@ func BenchmarkListing(b *testing.B) {
 				if _, err := s.sift(); err != nil {
 					b.Fatal(err)
 				}
-				runtime.GC()
-				runtime.ReadMemStats(&after)
-				b.ReportMetric(float64(after.HeapAlloc-before.HeapAlloc)/1e6, "B/key")
+				b.ReportMetric(float64(measure.Live()-before)/1e6, "B/key")
 				runtime.KeepAlive(l)
 			}
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/1e6, "ns/key")

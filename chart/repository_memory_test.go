@@ -7,12 +7,12 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"runtime"
 	"testing"
 	"time"
 
 	"github.com/headgate-io/headgate/chart"
 	"github.com/headgate-io/headgate/internal/testenv"
+	"github.com/headgate-io/headgate/internal/testenv/measure"
 	"github.com/headgate-io/headgate/source"
 )
 
@@ -45,12 +45,7 @@ func TestRepositoryMemoryIsConstant(t *testing.T) {
 		writeIndex(t, dir, versions)
 		obj := &source.PkgRepository{Spec: source.PkgRepositorySpec{URL: "https://charts.example"}}
 		obj.Kind, obj.Metadata.Name = "PkgRepository", "charts"
-		var m runtime.MemStats
-		look := func(source.Progress) { // at each MiB
-			runtime.GC()
-			runtime.ReadMemStats(&m)
-			most = max(most, int64(m.HeapAlloc))
-		}
+		look := func(source.Progress) { most = max(most, measure.Live()) } // at each MiB
 		env := source.Env{Local: map[string]string{obj.Spec.URL: dir}, Progress: look}
 		origin := chart.NewRepository(obj, env)
 		rev, _, err := origin.Resolve(t.Context(), nil)

@@ -13,6 +13,7 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"github.com/headgate-io/headgate/internal/testenv"
+	"github.com/headgate-io/headgate/internal/testenv/measure"
 	"github.com/headgate-io/headgate/oci"
 )
 
@@ -92,7 +93,7 @@ func TestBlobStreams(t *testing.T) {
 		}
 	}))
 	r := plain(t, g)
-	used := allocated(func() {
+	used := measure.Allocated(func() {
 		content, err := r.Blob(t.Context(), ocispec.Descriptor{Digest: h.Digest(), Size: size})
 		if err != nil {
 			t.Fatal(err)

@@ -7,12 +7,11 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"runtime"
-	"strings"
 	"sync"
 	"testing"
 
 	"github.com/headgate-io/headgate/internal/testenv"
+	"github.com/headgate-io/headgate/internal/testenv/measure"
 	"github.com/headgate-io/headgate/rollout"
 )
 
@@ -66,14 +65,7 @@ func count(t *testing.T, handler http.HandlerFunc) (*httptest.Server, *census) {
 // waitGone returns when no goroutine of a client is left.
 func waitGone(t *testing.T) {
 	t.Helper()
-	buf := make([]byte, 1<<20)
-	for t.Context().Err() == nil {
-		stacks := string(buf[:runtime.Stack(buf, true)])
-		if !strings.Contains(stacks, "net/http.(*persistConn)") && !strings.Contains(stacks, "net/http.(*http2ClientConn)") && !strings.Contains(stacks, "rollout.(*Caller)") {
-			return
-		}
-		runtime.Gosched()
-	}
+	measure.WaitGone(t, "net/http.(*persistConn)", "net/http.(*http2ClientConn)", "rollout.(*Caller)")
 }
 
 func TestCallsShareConnections(t *testing.T) {

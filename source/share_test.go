@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/headgate-io/headgate/internal/testenv/measure"
 	"github.com/headgate-io/headgate/source"
 )
 
@@ -331,19 +332,12 @@ func TestShareBounded(t *testing.T) {
 			t.Errorf("of %d answers of weight %v %d are kept, want %d", test.n, test.value, got, test.want)
 		}
 	}
-	before := allocated()
+	before := measure.Live()
 	for i := range 20_000 {
 		s.Do(t.Context(), fmt.Sprintf("question %d", i), start, func(context.Context) (any, error) { return make([]byte, 4<<10), nil })
 	}
-	if grown := allocated() - before; grown > 24<<20 {
+	if grown := measure.Live() - before; grown > 24<<20 {
 		t.Errorf("20,000 questions of 4 KiB leave %d bytes", grown)
 	}
 	runtime.KeepAlive(&s)
-}
-
-func allocated() int64 {
-	runtime.GC()
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return int64(m.HeapAlloc)
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/headgate-io/headgate/chart/index"
+	"github.com/headgate-io/headgate/internal/testenv/measure"
 )
 
 // endless repeats a text behind a beginning, as many bytes as it may.
@@ -82,9 +83,11 @@ func TestBombs(t *testing.T) {
 				volume /= thrift
 			}
 			size := len(c.begin) + volume/len(c.text)*len(c.text)
-			before := allocated()
-			_, err := all(index.Entries(&endless{begin: c.begin, text: c.text, left: size}, "a"))
-			if used := allocated() - before; used > 32<<20 {
+			var err error
+			used := measure.Allocated(func() {
+				_, err = all(index.Entries(&endless{begin: c.begin, text: c.text, left: size}, "a"))
+			})
+			if used > 32<<20 {
 				t.Errorf("%d bytes were allocated", used)
 			}
 			if (err != nil) != c.fails {
@@ -93,19 +96,12 @@ func TestBombs(t *testing.T) {
 			if err != nil && len(err.Error()) > 600 {
 				t.Errorf("an error of %d bytes", len(err.Error()))
 			}
-			before = allocated()
-			_, _ = index.Check(&endless{begin: c.begin, text: c.text, left: size})
-			if used := allocated() - before; used > 32<<20 {
+			used = measure.Allocated(func() { index.Check(&endless{begin: c.begin, text: c.text, left: size}) })
+			if used > 32<<20 {
 				t.Errorf("check: %d bytes were allocated", used)
 			}
 		})
 	}
-}
-
-func allocated() uint64 {
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return m.TotalAlloc
 }
 
 // TestMemoryDoesNotGrow compares an index with one of ten times its size whose

@@ -4,12 +4,14 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
 	"testing"
 
+	"github.com/headgate-io/headgate/internal/testenv/measure"
 	"github.com/headgate-io/headgate/rollout/tester/api"
 )
 
@@ -133,16 +135,7 @@ func TestGResourceExhaustion(t *testing.T) {
 	d.post("/gate/open", canary("shop", `{"x": "`+strings.Repeat("x", 10<<10)+`"}`)).is(t, "a long body of a gate", 413, "")
 	d.post("/", strings.Repeat("[", 5<<10)).is(t, "a deep body", 400, "")
 
-	var got reply
-	grown := liveHeap(func() {
-		got = d.post("/", canary("shop", `{"type": "bash", "cmd": "head -c 50000000 /dev/zero | tr '\\0' 'x'", "returnCmdOutput": "true"}`))
-	})
-	if got.is(t, "50 MB of output", 200, "xxx"); len(got.body) > 5<<10 {
-		t.Errorf("50 MB of output: the answer has %d bytes", len(got.body))
-	}
-	if grown > 32<<20 {
-		t.Errorf("50 MB of output: the heap has grown by %d bytes", grown)
-	}
+	muchOutput(t, d)
 	d.post("/", canary("shop", `{"type": "bash", "cmd": "echo x", "outputLimit": "99999999999"}`)).is(t, "an output without limit", 400, "outputLimit")
 	d.post("/", canary("shop", `{"type": "bash", "cmd": "sleep 600", "timeout": "0.2"}`)).is(t, "a run that takes too long", 422, "timed out")
 	if runtime.GOOS == "linux" {
@@ -157,27 +150,41 @@ func TestGResourceExhaustion(t *testing.T) {
 	}
 }
 
-// liveHeap returns by how many bytes what is reachable grows at most while do runs.
-func liveHeap(do func()) int64 {
-	live := func() int64 {
-		var m runtime.MemStats
-		runtime.GC()
-		runtime.ReadMemStats(&m)
-		return int64(m.HeapAlloc)
+// muchOutput has a run write 50 MB, and sees what of it is in memory before the run ends.
+func muchOutput(t *testing.T, d *door) {
+	t.Helper()
+	dir := t.TempDir()
+	written, release := filepath.Join(dir, "written"), filepath.Join(dir, "release")
+	if out, err := exec.Command("mkfifo", written, release).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
 	}
-	before, most := live(), int64(0)
-	done := make(chan struct{})
+	reached, err := os.OpenFile(written, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	held, err := os.OpenFile(release, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer held.Close()
+	before := measure.Live()
+	answer := make(chan reply, 1)
 	go func() {
-		defer close(done)
-		do()
+		answer <- d.post("/", canary("shop", `{"type": "bash", "cmd": "head -c 50000000 /dev/zero | tr '\\0' 'x'; echo >`+written+`; read -r _ <`+release+`", "returnCmdOutput": "true"}`))
+		reached.Close()
 	}()
-	for {
-		most = max(most, live())
-		select {
-		case <-done:
-			return most - before
-		default:
-		}
+	if _, err := reached.Read(make([]byte, 1)); err != nil {
+		t.Fatalf("the run ended early: %+v", <-answer)
+	}
+	if grown := measure.Live() - before; grown > 8<<20 {
+		t.Errorf("50 MB of output: the heap has grown by %d bytes", grown)
+	}
+	if _, err := held.WriteString("go on\n"); err != nil {
+		t.Fatal(err)
+	}
+	got := <-answer
+	if got.is(t, "50 MB of output", 200, "xxx"); len(got.body) > 5<<10 {
+		t.Errorf("50 MB of output: the answer has %d bytes", len(got.body))
 	}
 }
 

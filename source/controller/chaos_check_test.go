@@ -10,10 +10,8 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
-	"testing"
 	"testing/synctest"
 	"time"
 
@@ -309,16 +307,4 @@ func missing(got, want []string) (differ []string) {
 		}
 	}
 	return differ
-}
-
-// openFiles counts the open files of the process, where the system tells.
-func openFiles(t *testing.T) int {
-	if runtime.GOOS != "linux" {
-		return 0
-	}
-	list, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return len(list)
 }

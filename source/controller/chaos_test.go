@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/headgate-io/headgate/artifact"
+	"github.com/headgate-io/headgate/internal/testenv/measure"
 	"github.com/headgate-io/headgate/source"
 	"github.com/headgate-io/headgate/source/controller"
 )
@@ -280,10 +281,11 @@ func textOf(rev string, inputs []artifact.Artifact) string {
 // published is right at every moment, nobody starves, and when all is well
 // again everything is new and nothing is left behind.
 func TestChaos(t *testing.T) {
-	before := openFiles(t)
+	dir := t.TempDir()
+	t.Setenv("TMPDIR", dir) // what it writes is below
 	synctest.Test(t, func(t *testing.T) { runChaos(t, *chaosSeed) })
-	if after := openFiles(t); after > before {
-		t.Errorf("%d open files, %d before", after, before)
+	if left := measure.OpenFiles(t, dir); len(left) > 0 {
+		t.Errorf("%q are open", left)
 	}
 }
 

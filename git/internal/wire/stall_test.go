@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/headgate-io/headgate/git/internal/object"
 	"github.com/headgate-io/headgate/git/internal/wire"
+	"github.com/headgate-io/headgate/internal/testenv/measure"
 )
 
 // A stalled server says where it stops answering; then the context is cancelled.
@@ -98,7 +98,7 @@ func TestStalls(t *testing.T) {
 			if e, ok := errors.AsType[*wire.Error](err); !ok || e.Phase != tt.phase || !errors.Is(err, context.Canceled) {
 				t.Errorf("%v, want the end of the context in phase %s", err, tt.phase)
 			}
-			noLeak(t)
+			measure.WaitGone(t, "internal/wire.", "ssh.NewClient")
 		})
 	}
 }
@@ -125,21 +125,6 @@ func everything(ctx context.Context, tr wire.Transport, begin func(wire.Phase)) 
 	begin(wire.Pack)
 	_, err = io.Copy(io.Discard, f.Pack)
 	return err
-}
-
-// noLeak waits until no goroutine runs code of the package or of an SSH client.
-func noLeak(t *testing.T) {
-	t.Helper()
-	buf := make([]byte, 1<<20)
-	for end := time.Now().Add(time.Minute); ; runtime.Gosched() {
-		all := string(buf[:runtime.Stack(buf, true)])
-		if !strings.Contains(all, "internal/wire.") && !strings.Contains(all, "ssh.NewClient") {
-			return
-		}
-		if time.Now().After(end) {
-			t.Fatalf("goroutines are left:\n%s", all)
-		}
-	}
 }
 
 func stalledDial(at chan struct{}) func(context.Context, string, string) (net.Conn, error) {

@@ -9,13 +9,13 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/headgate-io/headgate/internal/testenv/measure"
 	"github.com/headgate-io/headgate/rollout/tester/api"
 	"github.com/headgate-io/headgate/rollout/tester/run"
 	programs "github.com/headgate-io/headgate/rollout/tester/task"
@@ -28,7 +28,6 @@ const stayers = `exec 9>"$PIPE"; echo up; sleep 1000 & (trap '' TERM; sleep 1000
 // S-8, S-27: a shutdown while much is going on leaves no process and no
 // goroutine, and a record of each run.
 func TestShutdownUnderLoad(t *testing.T) {
-	goroutines := runtime.NumGoroutine()
 	pipe := filepath.Join(t.TempDir(), "pipe")
 	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
 		t.Fatal(err)
@@ -101,9 +100,7 @@ func TestShutdownUnderLoad(t *testing.T) {
 		}
 	}
 	shutdown(t, again)
-	for runtime.NumGoroutine() > goroutines { // or the test does not end
-		runtime.Gosched()
-	}
+	measure.WaitGone(t, "tester/run.", "tester/task", "os/exec.")
 }
 
 // follow says when the processes of a run are up.

@@ -8,13 +8,13 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 	"unicode/utf8"
 
+	"github.com/headgate-io/headgate/internal/testenv/measure"
 	"github.com/headgate-io/headgate/rollout/tester/api"
 	"github.com/headgate-io/headgate/rollout/tester/run"
 )
@@ -116,20 +116,14 @@ func TestMuchOutput(t *testing.T) {
 	d := open(t, run.Config{})
 	piece := bytes.Repeat([]byte("all work and no play makes jack a dull boy\n"), 1000)
 	total := 256 << 20 / thrift / len(piece)
-	live := func() int64 {
-		runtime.GC() // what earlier tests left is not ours
-		var m runtime.MemStats
-		runtime.ReadMemStats(&m)
-		return int64(m.HeapAlloc)
-	}
-	before, most := live(), int64(0)
+	before, most := measure.Live(), int64(0)
 	flood := task(func(_ context.Context, out io.Writer) error {
 		for i := range total {
 			if _, err := out.Write(piece); err != nil {
 				return err
 			}
 			if i%(total/8) == 0 {
-				most = max(most, live()-before)
+				most = max(most, measure.Live()-before)
 			}
 		}
 		return nil

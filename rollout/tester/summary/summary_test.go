@@ -7,12 +7,12 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
 	"unicode/utf8"
 
+	"github.com/headgate-io/headgate/internal/testenv/measure"
 	"github.com/headgate-io/headgate/rollout/tester/api"
 	"github.com/headgate-io/headgate/rollout/tester/summary"
 )
@@ -203,16 +203,12 @@ func TestMemoryIsBounded(t *testing.T) {
 	} {
 		s := summary.New()
 		block := bytes.Repeat([]byte(text), 1<<18/len(text))
-		var before, after runtime.MemStats
-		runtime.GC()
-		runtime.ReadMemStats(&before)
+		before := measure.Live()
 		for range 16 {
 			s.Write(block)
 		}
-		runtime.GC()
-		runtime.ReadMemStats(&after)
-		if after.HeapAlloc > before.HeapAlloc+512<<10 {
-			t.Errorf("%.20q: %d bytes are kept", text, after.HeapAlloc-before.HeapAlloc)
+		if kept := measure.Live() - before; kept > 512<<10 {
+			t.Errorf("%.20q: %d bytes are kept", text, kept)
 		}
 		s.Summary()
 	}

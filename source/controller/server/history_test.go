@@ -3,11 +3,11 @@ package server
 import (
 	"errors"
 	"fmt"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/headgate-io/headgate/internal/testenv/measure"
 	"github.com/headgate-io/headgate/source"
 	"github.com/headgate-io/headgate/source/controller"
 )
@@ -16,7 +16,7 @@ import (
 // newest of all of them.
 func TestHistoryBounds(t *testing.T) {
 	var h history
-	before := heap()
+	before := measure.Live()
 	for n := range 4 {
 		for i := range 10_000 {
 			ref := source.Reference{Kind: "GitRepository", Namespace: fmt.Sprintf("team-%d", i%100), Name: fmt.Sprintf("app-%d", i)}
@@ -29,7 +29,7 @@ func TestHistoryBounds(t *testing.T) {
 	if h.bytes > maxBytes {
 		t.Errorf("%d bytes are counted", h.bytes)
 	}
-	if used := heap() - before; used > maxBytes*3/2 {
+	if used := measure.Live() - before; used > maxBytes*3/2 {
 		t.Errorf("%d bytes are used", used)
 	}
 	for i := range 10_000 {
@@ -38,13 +38,6 @@ func TestHistoryBounds(t *testing.T) {
 			t.Fatalf("%s has %d runs", ref, len(runs))
 		}
 	}
-}
-
-func heap() int64 {
-	runtime.GC()
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return int64(m.HeapAlloc)
 }
 
 // TestHistoryRuns keeps the last 20 runs of an object.
