@@ -53,7 +53,7 @@ func TestHostileListing(t *testing.T) {
 		"key in pieces":         {listing("<Contents><Key>" + strings.Repeat("<![CDATA[k]]>", 100000) + "</Key></Contents>"), "an element of more than 8192 bytes"},
 		"key badly encoded":     {listing("<EncodingType>url</EncodingType><IsTruncated>false</IsTruncated><Contents><Key>%zz</Key><Size>1</Size></Contents>"), "a key that is not encoded as it says"},
 		"not the prefix":        {listing("<IsTruncated>false</IsTruncated><Contents><Key>other</Key><Size>1</Size></Contents>"), "does not begin with spec.prefix"},
-		"huge":                  {testenv.Defect{Phase: testenv.ListObjects, Do: testenv.Swell, After: 64 << 20}, "list objects: the answer is larger than any that makes sense"},
+		"huge":                  {testenv.Defect{Phase: testenv.ListObjects, Do: testenv.Swell, After: 1 << 30}, "list objects: the answer is larger than any that makes sense"},
 		"cut":                   {testenv.Defect{Phase: testenv.ListObjects, Do: testenv.Cut, After: 100}, "list objects at 127.0.0.1:|the answer breaks off: unexpected EOF"},
 		"ends":                  {testenv.Defect{Phase: testenv.ListObjects, Do: testenv.End, After: 100}, "list objects: the answer ends too early"},
 		"no HTTP":               {testenv.Defect{Phase: testenv.ListObjects, Do: testenv.Cut, After: -1}, "list objects at 127.0.0.1:|EOF"},
