@@ -9,6 +9,8 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -96,12 +98,39 @@ func (s *stage) answer(name string, count *atomic.Int64) http.HandlerFunc {
 // post opens or closes something of the load tester's.
 func (s *stage) post(path, name string) {
 	s.t.Helper()
+	check(s.t, s.tell(path, name))
+}
+
+func (s *stage) tell(path, name string) error {
 	resp, err := http.Post(s.tester+path, "application/json", strings.NewReader(fmt.Sprintf(`{"name": %q, "namespace": "default"}`, name)))
-	check(s.t, err)
+	if err != nil {
+		return err
+	}
 	resp.Body.Close()
 	if resp.StatusCode != http.StatusAccepted {
-		s.t.Fatalf("%s: %s", path, resp.Status)
+		return fmt.Errorf("%s: %s", path, resp.Status)
 	}
+	return nil
+}
+
+// gate returns the URL of the load tester's gate called name, which it closes
+// before the check with number last.
+func (s *stage) gate(name string, last int64) string {
+	s.t.Helper()
+	at, err := url.Parse(s.tester)
+	check(s.t, err)
+	to, checks := httputil.NewSingleHostReverseProxy(at), atomic.Int64{}
+	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if checks.Add(1) == last {
+			if err := s.tell("/gate/close", name); err != nil {
+				s.t.Error(err)
+			}
+		}
+		to.ServeHTTP(w, r)
+	}))
+	s.t.Cleanup(front.Close)
+	s.post("/gate/open", name)
+	return front.URL + "/gate/check"
 }
 
 // A driven is a run of the command.
@@ -204,7 +233,7 @@ func (s *stage) served() map[string]int {
 }
 
 func hook(name, kind, url string, metadata ...string) map[string]any {
-	h := map[string]any{"name": name, "type": kind, "url": url, "timeout": "30s"}
+	h := map[string]any{"name": name, "type": kind, "url": url, "timeout": "20s"}
 	if len(metadata) > 0 {
 		m := keys{}
 		for i := 0; i < len(metadata); i += 2 {

@@ -80,6 +80,8 @@ func rolledBackByTest(t *testing.T, tester string) {
 	if e.Outcome != "rolled back" || e.Status.Phase != "Failed" || e.Status.CanaryWeight != 0 {
 		t.Errorf("%+v", e)
 	}
+	checkReport(t, report)
+	people.home() // nobody is on the way any more
 	before := s.canaryRequests.Load()
 	if got := s.served(); got["primary"] != 100 {
 		t.Errorf("rolled back: %v", got)
@@ -87,8 +89,6 @@ func rolledBackByTest(t *testing.T, tester string) {
 	if after := s.canaryRequests.Load(); after != before || before == 0 {
 		t.Errorf("the canary got %d requests, then %d", before, after)
 	}
-	checkReport(t, report)
-	people.home()
 	s.endUnderWay(r, 1)
 }
 
@@ -129,15 +129,12 @@ func (s *stage) endUnderWay(r *driven, want int) {
 func rolledBackBySwitch(t *testing.T, tester string) {
 	s := newStage(t, tester)
 	s.declare("switched",
-		hook("increase", "confirm-traffic-increase", tester+"/gate/check"),
+		hook("increase", "confirm-traffic-increase", s.gate("switched", 2)),
 		hook("abort", "rollback", tester+"/rollback/check"),
 	)
-	s.post("/gate/open", "switched")
 	r := s.run()
 	people := gather(t, s.proxy)
-	r.until("weight 20", func(e event) bool { return e.Code == "weight-advanced" && e.Weight >= 20 })
-	s.post("/gate/close", "switched")
-	if e := r.until("a closed gate", code("ti-wait")); e.Phase != "Waiting" || e.Weight < 20 {
+	if e := r.until("a closed gate", code("ti-wait")); e.Phase != "Waiting" || e.Weight != 20 {
 		t.Errorf("it waits in %s at weight %d", e.Phase, e.Weight)
 	}
 	s.post("/rollback/open", "switched")
@@ -155,13 +152,13 @@ func rolledBackBySwitch(t *testing.T, tester string) {
 // killed ends the command without a warning in the middle, and starts it again.
 func killed(t *testing.T, tester string) {
 	s := newStage(t, tester)
-	s.declare("killed", hook("increase", "confirm-traffic-increase", tester+"/gate/check"))
-	s.post("/gate/open", "killed")
+	s.declare("killed", hook("increase", "confirm-traffic-increase", s.gate("killed", 3)))
 	r := s.run()
 	people := gather(t, s.proxy)
-	weight := r.until("weight 40", func(e event) bool { return e.Code == "weight-advanced" && e.Weight >= 40 }).Weight
-	s.post("/gate/close", "killed")
-	r.until("a closed gate", func(e event) bool { weight = max(weight, e.Weight); return e.Code == "ti-wait" || e.Code == "promoted" })
+	const weight = 40
+	if e := r.until("a closed gate", code("ti-wait")); e.Weight != weight {
+		t.Errorf("it waits at weight %d", e.Weight)
+	}
 	people.home()
 	check(t, r.cmd.Process.Kill())
 	r.cmd.Wait()
@@ -172,8 +169,7 @@ func killed(t *testing.T, tester string) {
 		t.Errorf("resumed at weight %d: %v", weight, got)
 	}
 	s.post("/gate/open", "killed")
-	e := r.until("more weight", code("weight-advanced"))
-	if e.Weight <= weight {
+	if e := r.until("more weight", code("weight-advanced")); e.Weight <= weight {
 		t.Errorf("it went on with weight %d after %d", e.Weight, weight)
 	}
 	if e := r.until("the result", func(e event) bool { return e.Outcome != "" }); e.Outcome != "promoted" {
