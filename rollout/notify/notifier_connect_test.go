@@ -48,7 +48,7 @@ func TestRedirects(t *testing.T) {
 		})
 		p := provider(notify.Generic, server.URL+"/")
 		p.Spec.SecretRef = &rollout.SecretRef{Name: "chat"}
-		n := &notify.Notifier{Provider: p, Secrets: vault(map[string]map[string]string{"chat": {"token": token}})}
+		n := &notify.Notifier{Timeout: time.Hour, Provider: p, Secrets: vault(map[string]map[string]string{"chat": {"token": token}})}
 		err := n.Post(t.Context(), message())
 		n.Close()
 		var refused *rollout.StatusError
@@ -129,7 +129,7 @@ func TestTLS(t *testing.T) {
 	} {
 		p := provider(notify.Slack, server.URL)
 		p.Spec.CertSecretRef = &rollout.SecretRef{Name: "tls"}
-		n := &notify.Notifier{Provider: p, Secrets: vault(map[string]map[string]string{"tls": test.secret})}
+		n := &notify.Notifier{Timeout: time.Hour, Provider: p, Secrets: vault(map[string]map[string]string{"tls": test.secret})}
 		err := n.Post(t.Context(), message())
 		n.Close()
 		if test.want == "" && err != nil || test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)) {
@@ -144,7 +144,7 @@ func TestProxy(t *testing.T) {
 	own, general, third := record(t, nil), record(t, nil), record(t, nil)
 	at, _ := url.Parse(general.URL)
 	p := provider(notify.Slack, "http://chat.invalid/hook")
-	n := &notify.Notifier{Provider: p, Proxy: http.ProxyURL(at)}
+	n := &notify.Notifier{Timeout: time.Hour, Provider: p, Proxy: http.ProxyURL(at)}
 	defer n.Close()
 	for _, test := range []struct {
 		proxy string
@@ -174,7 +174,7 @@ func TestSecureProxy(t *testing.T) {
 	defer proxy.Close()
 	p := provider(notify.Slack, "http://chat.invalid/hook")
 	p.Spec.Proxy, p.Spec.CertSecretRef = proxy.URL, &rollout.SecretRef{Name: "tls"}
-	n := &notify.Notifier{Provider: p, Secrets: vault(map[string]map[string]string{"tls": pair(t, proxy)})}
+	n := &notify.Notifier{Timeout: time.Hour, Provider: p, Secrets: vault(map[string]map[string]string{"tls": pair(t, proxy)})}
 	defer n.Close()
 	if err := n.Post(t.Context(), message()); err != nil {
 		t.Fatal(err)
@@ -211,7 +211,7 @@ func TestRotation(t *testing.T) {
 	secret := map[string]string{"address": server.URL + "/one"}
 	p := provider(notify.Slack, "")
 	p.Spec.SecretRef = &rollout.SecretRef{Name: "chat"}
-	n := &notify.Notifier{Provider: p, Secrets: vault(map[string]map[string]string{"chat": secret})}
+	n := &notify.Notifier{Timeout: time.Hour, Provider: p, Secrets: vault(map[string]map[string]string{"chat": secret})}
 	defer n.Close()
 	for _, path := range []string{"/one", "/two", "/three"} {
 		secret["address"] = server.URL + path

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/headgate-io/headgate/rollout"
 	"github.com/headgate-io/headgate/rollout/notify"
@@ -63,7 +64,7 @@ func TestNoConnectionLeft(t *testing.T) {
 	p.Spec.CertSecretRef = &rollout.SecretRef{Name: "tls"}
 	secrets := vault(map[string]map[string]string{"tls": {"ca.crt": pair(t, server)["ca.crt"]}})
 	for range 100 {
-		n := &notify.Notifier{Provider: p, Secrets: secrets}
+		n := &notify.Notifier{Timeout: time.Hour, Provider: p, Secrets: secrets}
 		if err := n.Post(t.Context(), message()); err != nil {
 			t.Fatal(err)
 		}

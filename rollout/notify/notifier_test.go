@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/headgate-io/headgate/rollout"
 	"github.com/headgate-io/headgate/rollout/notify"
@@ -41,7 +42,7 @@ func TestCredentials(t *testing.T) {
 		server := record(t, nil)
 		p := provider(kind, "http://127.0.0.1:1/unused")
 		p.Spec.SecretRef = &rollout.SecretRef{Name: "chat"}
-		n := &notify.Notifier{Provider: p, Secrets: vault(map[string]map[string]string{"chat": {"address": server.URL + "/" + pathKey, "token": token}})}
+		n := &notify.Notifier{Timeout: time.Hour, Provider: p, Secrets: vault(map[string]map[string]string{"chat": {"address": server.URL + "/" + pathKey, "token": token}})}
 		defer n.Close()
 		if err := n.Post(t.Context(), message()); err != nil {
 			t.Fatal(err)
@@ -68,7 +69,7 @@ func TestDiscordAddress(t *testing.T) {
 		"/api/webhooks/1/k%2Fl?thread_id=12": "/api/webhooks/1/k%2Fl/slack?thread_id=12",
 	} {
 		server := record(t, nil)
-		n := &notify.Notifier{Provider: provider(notify.Discord, server.URL+address)}
+		n := &notify.Notifier{Timeout: time.Hour, Provider: provider(notify.Discord, server.URL+address)}
 		defer n.Close()
 		if err := n.Post(t.Context(), message()); err != nil {
 			t.Fatal(err)
@@ -83,7 +84,7 @@ func TestDiscordAddress(t *testing.T) {
 func TestStatus(t *testing.T) {
 	for status, want := range map[int]bool{200: true, 201: true, 204: true, 299: true, 300: false, 304: false, 400: false, 404: false, 429: false, 500: false, 503: false} {
 		server := record(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) })
-		n := &notify.Notifier{Provider: provider(notify.Slack, server.URL)}
+		n := &notify.Notifier{Timeout: time.Hour, Provider: provider(notify.Slack, server.URL)}
 		defer n.Close()
 		err := n.Post(t.Context(), message())
 		var refused *rollout.StatusError
@@ -104,7 +105,7 @@ func TestSlackSaysNo(t *testing.T) {
 		for _, ref := range []*rollout.SecretRef{nil, {Name: "chat"}} { // without a token as well: not_authed
 			p := provider(notify.Slack, server.URL)
 			p.Spec.SecretRef = ref
-			n := &notify.Notifier{Provider: p, Secrets: vault(map[string]map[string]string{"chat": {"token": token}})}
+			n := &notify.Notifier{Timeout: time.Hour, Provider: p, Secrets: vault(map[string]map[string]string{"chat": {"token": token}})}
 			err := n.Post(t.Context(), message())
 			n.Close()
 			if want == "" && err != nil || want != "" && (err == nil || !strings.HasSuffix(err.Error(), want)) {
@@ -161,7 +162,7 @@ func TestSecretsStay(t *testing.T) {
 			} else {
 				p.Spec.Address = full
 			}
-			n := &notify.Notifier{Provider: p, Secrets: vault(map[string]map[string]string{"chat": secret})}
+			n := &notify.Notifier{Timeout: time.Hour, Provider: p, Secrets: vault(map[string]map[string]string{"chat": secret})}
 			err := n.Post(t.Context(), message())
 			n.Close()
 			if err == nil {
@@ -202,7 +203,7 @@ func TestSettings(t *testing.T) {
 		kind := notify.Generic
 		provider := provider(kind, "")
 		provider.Spec.SecretRef, provider.Spec.Proxy = &rollout.SecretRef{Name: "chat"}, p.proxy
-		n := &notify.Notifier{Provider: provider, Secrets: vault(map[string]map[string]string{"chat": p.secret})}
+		n := &notify.Notifier{Timeout: time.Hour, Provider: provider, Secrets: vault(map[string]map[string]string{"chat": p.secret})}
 		err := n.Check(t.Context())
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "hunter2") {
 			t.Errorf("%v, want %s", err, want)
@@ -217,7 +218,7 @@ func TestAcceptedAnyhow(t *testing.T) {
 			w.Header().Set("Content-Length", "100")
 			w.Write([]byte("ok"))
 		})
-		n := &notify.Notifier{Provider: provider(kind, server.URL)}
+		n := &notify.Notifier{Timeout: time.Hour, Provider: provider(kind, server.URL)}
 		if err := n.Post(t.Context(), message()); err != nil {
 			t.Errorf("%s: %v", kind, err)
 		}

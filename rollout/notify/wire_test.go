@@ -39,14 +39,14 @@ func TestWire(t *testing.T) {
 	for _, kind := range kinds {
 		t.Run(string(kind), func(t *testing.T) {
 			server := record(t, nil)
-			wire(t, &notify.Notifier{Provider: provider(kind, server.URL+"/hook?id=1")}, server, string(kind))
+			wire(t, &notify.Notifier{Timeout: time.Hour, Provider: provider(kind, server.URL+"/hook?id=1")}, server, string(kind))
 		})
 	}
 	t.Run("workflow", func(t *testing.T) {
 		server := record(t, nil)
 		p := provider(notify.MSTeams, "http://prod-01.westeurope.Logic.Azure.com/hook?id=1")
 		p.Spec.Proxy = server.URL
-		wire(t, &notify.Notifier{Provider: p}, server, "workflow")
+		wire(t, &notify.Notifier{Timeout: time.Hour, Provider: p}, server, "workflow")
 	})
 }
 
@@ -98,7 +98,7 @@ func golden(t *testing.T, file, got string) {
 func TestLong(t *testing.T) {
 	for _, kind := range kinds {
 		server := record(t, nil)
-		n := &notify.Notifier{Provider: provider(kind, server.URL)}
+		n := &notify.Notifier{Timeout: time.Hour, Provider: provider(kind, server.URL)}
 		defer n.Close()
 		for _, part := range []string{"a", "&", "😀", "\xff", "\x1b[31m", "@everyone", "]("} {
 			e := event(1, rollout.Warn)
@@ -128,7 +128,7 @@ func TestInterpreted(t *testing.T) {
 		notify.Generic: nil,
 	} {
 		server := record(t, nil)
-		n := &notify.Notifier{Provider: provider(kind, server.URL)}
+		n := &notify.Notifier{Timeout: time.Hour, Provider: provider(kind, server.URL)}
 		e := event(1, rollout.Warn)
 		e.Reason, e.Name, e.Namespace = hostile, hostile, hostile
 		err := n.Post(t.Context(), &notify.Message{Event: e, Fields: []notify.Field{{Name: "Cluster", Value: hostile}}})
