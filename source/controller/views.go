@@ -69,7 +69,7 @@ func (c *Controller) changed(e *entry) {
 		c.newest.next = e
 	}
 	c.newest = e
-	if c.watchers > 0 && !c.told {
+	if c.news != nil && !c.told {
 		c.told = true
 		close(c.news)
 	}
