@@ -125,10 +125,22 @@ var waitingForRollout = map[string]func(*scenario){
 var waitingForTraffic = func() map[string]func(*scenario) {
 	const ti = "ti"
 	of := map[string]func(*scenario){
-		"closed":                      func(x *scenario) {},
-		"answers 202":                 func(x *scenario) { x.w.answers[ti] = 202 },
-		"passes":                      func(x *scenario) { x.w.answers[ti] = 200 },
-		"passes at weight 0":          func(x *scenario) { x.weight(0); x.w.answers[ti] = 200 },
+		"closed":                     func(x *scenario) {},
+		"answers 202":                func(x *scenario) { x.w.answers[ti] = 202 },
+		"passes":                     func(x *scenario) { x.w.answers[ti] = 200 },
+		"closed at weight 0":         func(x *scenario) { x.weight(0); x.w.answers["ro"] = 500; x.w.values["m"] = 0 },
+		"passes at weight 0":         func(x *scenario) { x.weight(0); x.w.answers[ti], x.w.answers["ro"] = 200, 500 },
+		"closed, copies at weight 0": func(x *scenario) { x.weight(0); x.c.Spec.Analysis.Mirror, x.w.routes.Mirrored = true, true },
+		"ro fails":                   func(x *scenario) { x.w.answers["ro"], x.w.answers[ti] = 500, 200 },
+		"metric out of range":        func(x *scenario) { x.w.values["m"], x.w.answers[ti] = 98.9, 200 },
+		"metric out of range, threshold": func(x *scenario) {
+			x.last()
+			x.w.values["m"], x.w.answers[ti] = 98.9, 200
+		},
+		"metric without values, inconclusive": func(x *scenario) {
+			x.w.answers[ti] = 200
+			x.noValues(rollout.NoValuesInconclusive)
+		},
 		"passes, routing fails":       func(x *scenario) { x.w.answers[ti] = 200; x.w.fails["set"] = errScripted },
 		"closed for its deadline":     func(x *scenario) { x.hook(ti).Deadline = rollout.Duration(time.Minute) },
 		"rb fires":                    func(x *scenario) { x.w.answers["rb"] = 202 },

@@ -36,8 +36,8 @@ var order = [...]step{
 	{"the canary is ready", analysed, (*tick).canaryReady},
 	{"promote without analysis", analysed, (*tick).skipAnalysis},
 	{"pre-rollout webhooks", phases{Progressing}, (*tick).preRollout},
-	{"rollout webhooks", phases{Progressing}, (*tick).rolloutHooks},
-	{"metric checks", phases{Progressing}, (*tick).metricChecks},
+	{"rollout webhooks", analysed, (*tick).rolloutHooks},
+	{"metric checks", analysed, (*tick).metricChecks},
 	{"confirm, then more traffic or promotion", analysed, (*tick).advance},
 }
 

@@ -68,12 +68,10 @@ func (t *tick) progress() {
 	t.s.Gate = nil
 }
 
-// promote decides the promotion when confirm agrees. A canary that waited for
-// more traffic is checked first.
+// promote decides the promotion when confirm agrees.
 func (t *tick) promote(confirm func(HookType) bool) {
-	if t.s.Phase == Waiting {
+	if t.s.Phase == Waiting { // for more traffic, which the canary has by now
 		t.progress()
-		return
 	}
 	if confirm(HookConfirmPromotion) {
 		t.decidePromotion()

@@ -19,7 +19,7 @@ func TestPayloads(t *testing.T) {
 		"Initialized: new revision, cr passes":     "Initialized v2",
 		"Waiting: at cr, closed":                   "Waiting v2, Waiting v2",
 		"Waiting: at cr, another revision, closed": "Waiting v2, Waiting v3",
-		"Waiting: at ti, passes":                   "Waiting v2, Waiting v2",
+		"Waiting: at ti, passes":                   "Waiting v2, Waiting v2, Waiting v2",
 		"Progressing: at the maximum, cp passes":   "Progressing v2, Progressing v2, Progressing v2",
 		"Succeeded: post-rollout to be done":       "Succeeded v2",
 		"Failed: post-rollout to be done":          "Failed v2",

@@ -194,7 +194,7 @@ func (f *forecast) analyse(k sky) {
 		}
 		return
 	}
-	if f.phase == rollout.Progressing && !f.checked(k) {
+	if !f.checked(k) {
 		return
 	}
 	a := k.canary.Spec.Analysis

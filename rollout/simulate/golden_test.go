@@ -86,6 +86,8 @@ var situations = []situation{
 	{name: "raise-mid-never", script: "hook raise=403@M-", gated: true},
 	{name: "raise-mid-deadline", script: "hook raise=refused@M-", deadline: 2 * minute, gated: true},
 	{name: "raise-mid-metric-bad", script: "hook raise=403@M-M+2; metric success=0@M+1-M+2", gated: true},
+	{name: "raise-mid-load-once", script: "hook raise=403@M-M+2; hook load=500@M+1", gated: true},
+	{name: "raise-first-metric-bad", script: "hook raise=403@2-4; metric success=0@2-4; hook load=500@2-4", gated: true},
 	{name: "accept-late", script: "hook accept=403@C-C+1", analysed: true},
 	{name: "accept-201", script: "hook accept=201@C-", analysed: true},
 	{name: "accept-never", script: "hook accept=403", analysed: true},

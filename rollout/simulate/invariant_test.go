@@ -13,7 +13,7 @@ var allPhases = []rollout.Phase{"", rollout.Initialized, rollout.Waiting, rollou
 var payloadPhases = map[rollout.HookType][]rollout.Phase{
 	rollout.HookConfirmRollout:         allPhases[1:], // the one that the new revision finds
 	rollout.HookPreRollout:             {rollout.Progressing},
-	rollout.HookRollout:                {rollout.Progressing},
+	rollout.HookRollout:                {rollout.Progressing, rollout.Waiting},
 	rollout.HookConfirmTrafficIncrease: {rollout.Progressing, rollout.Waiting},
 	rollout.HookConfirmPromotion:       {rollout.Progressing},
 	rollout.HookPostRollout:            {rollout.Succeeded, rollout.Failed},
@@ -115,9 +115,12 @@ var invariants = []struct {
 	{"not all post-rollout webhooks were called", func(o observation) bool {
 		return o.Before.PostRollout && !o.After.PostRollout && o.asked[rollout.HookPostRollout] != len(o.hooks(rollout.HookPostRollout))
 	}},
-	{"confirm-traffic-increase is closed, and the analysis goes on", func(o observation) bool {
-		held := o.goesOn() && waitsOn(o.Before, rollout.HookConfirmTrafficIncrease) && waitsOn(o.After, rollout.HookConfirmTrafficIncrease)
-		return held && (o.queried > 0 || o.asked[rollout.HookRollout] > 0 || o.Tick.Routes.Canary != o.was.routes.Canary)
+	{"confirm-traffic-increase is asked, and the checks of a canary with traffic have not passed", func(o observation) bool {
+		checked := o.queried >= len(o.spec.Analysis.Metrics) && o.all(rollout.HookRollout, o.passed)
+		return o.asked[rollout.HookConfirmTrafficIncrease] > 0 && o.was.routes != rollout.Routes{Primary: 100} && !checked
+	}},
+	{"a canary is checked that gets neither requests nor copies", func(o observation) bool {
+		return o.weighted() && o.was.routes == rollout.Routes{Primary: 100} && (o.queried > 0 || o.asked[rollout.HookRollout] > 0)
 	}},
 	{"confirm-traffic-increase is closed, and the weight rises", func(o observation) bool {
 		return o.denied[rollout.HookConfirmTrafficIncrease] && o.Tick.Routes.Canary > o.was.routes.Canary
