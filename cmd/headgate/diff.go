@@ -69,11 +69,11 @@ func (p *program) runDiff(ctx context.Context, f *diffFlags, args []string) erro
 			return err
 		}
 		c.changes = append(c.changes, change)
-		if f.quiet {
+		if !f.prints() {
 			break // one is enough for the exit code
 		}
 	}
-	if !f.quiet {
+	if f.prints() {
 		if err := c.print(p.stdout, f.output); err != nil {
 			return err
 		}

@@ -73,7 +73,10 @@ func (p *program) runIgnore(ctx context.Context, f *ignoreFlags, args []string) 
 			return failed(err)
 		}
 	}
-	if f.output == "json" {
+	switch {
+	case !f.prints():
+		return nil
+	case f.output == "json":
 		return asFailure(printJSON(p.stdout, list))
 	}
 	return asFailure(printExplanations(p.stdout, list))
@@ -171,7 +174,9 @@ func (p *program) explained(ctx context.Context, s *session, obj source.Object) 
 	if errors.Is(err, source.ErrWaiting) {
 		var alone source.Object
 		if alone, err = s.alone(ctx, obj); err == nil {
-			fmt.Fprintf(p.stderr, "%s: note: without what it includes, which is not in the store: fetch it first\n", obj.Head())
+			if !s.flags.quiet {
+				fmt.Fprintf(p.stderr, "%s: note: without what it includes, which is not in the store: fetch it first\n", obj.Head())
+			}
 			r, err = s.content(ctx, alone)
 		}
 	}

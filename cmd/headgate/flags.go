@@ -27,7 +27,8 @@ type sourceFlags struct {
 	maxBytes   int64
 	quiet      bool
 	output     string
-	formats    []string // of output
+	asked      func() bool // whether -o was given
+	formats    []string    // of output
 }
 
 func (f *sourceFlags) register(c *cobra.Command) {
@@ -59,11 +60,15 @@ func (f *sourceFlags) registerAccess(c *cobra.Command) {
 
 // registerOutput adds the flags about what is printed; the format is one of formats.
 func (f *sourceFlags) registerOutput(c *cobra.Command, formats ...string) {
-	f.formats = formats
-	c.Flags().BoolVarP(&f.quiet, "quiet", "q", false, "print errors only")
+	f.formats, f.asked = formats, func() bool { return c.Flags().Changed("output") }
+	c.Flags().BoolVarP(&f.quiet, "quiet", "q", false, "print errors, and the result only with -o")
 	c.Flags().StringVarP(&f.output, "output", "o", "table", "what to print: "+either(formats))
 	complete(c, "output", formats...)
 }
+
+// prints reports whether the command prints its result: -q silences it unless
+// -o asks for it.
+func (f *sourceFlags) prints() bool { return !f.quiet || f.asked() }
 
 // either lists words in a sentence.
 func either(words []string) string {

@@ -95,7 +95,7 @@ func (p *program) runSearch(ctx context.Context, f *searchFlags, args []string) 
 	if err := search.read(ctx, r); err != nil {
 		return about(shown(args[0]), err)
 	}
-	if !f.quiet {
+	if f.prints() {
 		if err := search.print(p.stdout, f.output); err != nil {
 			return err
 		}

@@ -27,7 +27,7 @@ func (p *program) finish(s *session, rows []*row, detailed bool, print func(form
 	if s.flags.output == "name" {
 		print = p.printNames
 	}
-	if !s.flags.quiet {
+	if s.flags.prints() {
 		if err := print(s.flags.output, rows); err != nil {
 			return failed(err)
 		}

@@ -101,7 +101,7 @@ func (p *program) runPush(ctx context.Context, f *pushFlags, from, to string) er
 	if err != nil {
 		return about(from+" to "+to, concealed(err, origin))
 	}
-	if f.quiet {
+	if !f.prints() {
 		return nil
 	}
 	return asFailure(p.printPushed(f.output, pushed{

@@ -72,7 +72,9 @@ func (p *program) runReconcile(ctx context.Context, f *reconcileFlags, args []st
 	if k, runs := k.(*keptServer); runs {
 		return p.reconcileThere(ctx, f, k, refs)
 	}
-	fmt.Fprintf(p.stderr, "headgate: no server keeps %s: this command reconciles\n", f.store)
+	if !f.quiet {
+		fmt.Fprintf(p.stderr, "headgate: no server keeps %s: this command reconciles\n", f.store)
+	}
 	return p.reconcileHere(ctx, f, args, refs)
 }
 
@@ -139,7 +141,7 @@ func (p *program) reconcileThere(ctx context.Context, f *reconcileFlags, k *kept
 		names[objects[i]] = kept
 	}
 	if !f.wait {
-		return p.askFor(ctx, k, found)
+		return p.askFor(ctx, k, found, f.prints())
 	}
 	f.parallel = max(len(objects), 1) // it is the server that works
 	rows := s.each(ctx, objects, func(ctx context.Context, r *row) { r.reconcileBy(ctx, k, sourceRef(names[r.object])) })
@@ -147,11 +149,11 @@ func (p *program) reconcileThere(ctx context.Context, f *reconcileFlags, k *kept
 }
 
 // askFor asks for runs and does not wait for them.
-func (p *program) askFor(ctx context.Context, k *keptServer, found []api.Source) error {
+func (p *program) askFor(ctx context.Context, k *keptServer, found []api.Source, print bool) error {
 	var errs []error
 	for _, s := range found {
 		_, _, err := k.client.Reconcile(ctx, sourceRef(s), k.as, 0)
-		if err == nil {
+		if err == nil && print {
 			_, err = fmt.Fprintf(p.stdout, "%s: asked for\n", sourceName(sourceRef(s)))
 		}
 		errs = append(errs, err)

@@ -65,6 +65,12 @@ func (d *drive) print(r result) error {
 	if r.Reason != "" {
 		text += ": " + r.Reason
 	}
+	if d.flags.quiet && !d.flags.asked() {
+		if r.Outcome == outcomeRolledBack {
+			fmt.Fprintln(d.stderr, text)
+		}
+		return nil
+	}
 	if _, err := fmt.Fprintln(d.stdout, text); err != nil || r.Outcome != outcomeNotOver || d.flags.quiet {
 		return err
 	}

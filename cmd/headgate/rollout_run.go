@@ -40,6 +40,7 @@ type runFlags struct {
 	cluster  string
 	quiet    bool
 	output   string
+	asked    func() bool // whether -o was given
 }
 
 func (p *program) runRollout() *cobra.Command {
@@ -99,8 +100,9 @@ func (f *runFlags) register(c *cobra.Command) {
 	spanVar(c, &f.timeout, "timeout", 0, "bound of the whole command")
 	fl.StringVar(&f.eventURL, "event-url", "", "`URL` that is told all events when the canary has no webhook of type event")
 	fl.StringVar(&f.cluster, "cluster", "", "`NAME` that alerts show as where this happens")
-	fl.BoolVarP(&f.quiet, "quiet", "q", false, "print errors and the result only")
+	fl.BoolVarP(&f.quiet, "quiet", "q", false, "print errors, why it was rolled back, and the result only with -o")
 	fl.StringVarP(&f.output, "output", "o", "text", "what to print: text, or json with one event a line and the result at last")
+	f.asked = func() bool { return fl.Changed("output") }
 	complete(c, "output", "text", "json")
 }
 
