@@ -53,7 +53,8 @@ Its mode says for whom, and until when:
   checksum  for the revision with --checksum, or without it for the one that waits now`, `  headgate KIND open prod/web --reason "CHG-1234"
   headgate KIND open prod/web --gate promotion --mode checksum --ttl 2h`, true, false, openFlags, changeGate("open")},
 	{"approve [NAMESPACE/]NAME", "Open a KIND for the revision that waits there now", `Approve opens the KIND of a canary for the revision that waits there now, and for no other. When its caller says
-nothing of revisions, it opens for one check. It is an error when nobody waits.`, `  headgate KIND approve prod/web --reason "looks good"`, true, true, reasonFlags, approveGate},
+nothing of revisions, it opens for one check. When nothing waits there it
+names the gates of the canary that are waited for, and exits with 1.`, `  headgate KIND approve prod/web --reason "looks good"`, true, true, reasonFlags, approveGate},
 	{"close [NAMESPACE/]NAME", "Close a KIND", "Close closes the KIND of a canary. Closed is what it is when nobody ever opened it.", `  headgate KIND close prod/web`, true, false, reasonFlags, changeGate("close")},
 	{"reject [NAMESPACE/]NAME", "Close a KIND, and have what waits there rolled back", `Reject closes the KIND of a canary, and opens its rollback switch for the revision that waits at the KIND, or for the one
 with --checksum. A canary with a rollback webhook is rolled back then.`, `  headgate KIND reject prod/web --reason "error rate"`, true, true, rejectFlags, changeGate("reject")},
@@ -186,7 +187,7 @@ func approveGate(p *program, ctx context.Context, f *gateFlags, args []string) e
 			return g, err
 		}
 		if g.Waiting == nil {
-			return g, fmt.Errorf("nobody waits at %s: gate open opens it for whatever comes", k)
+			return g, nothingWaits(ctx, b, k)
 		}
 		f.change.Mode, f.change.Checksum = api.Bound, g.Waiting.Checksum
 		if f.change.Checksum == "" {
@@ -194,6 +195,23 @@ func approveGate(p *program, ctx context.Context, f *gateFlags, args []string) e
 		}
 		return b.change(ctx, "open", k, f.change)
 	})
+}
+
+// nothingWaits says which gates of the canary a rollout waits at, when it is not
+// the one that was to be approved.
+func nothingWaits(ctx context.Context, b board, k api.Key) error {
+	gates, err := b.gates(ctx, api.Filter{Kind: k.Kind, Namespace: k.Namespace, Name: k.Name, Waiting: true})
+	if err != nil {
+		return fmt.Errorf("nothing waits at %s: %w", k, err)
+	}
+	if len(gates) == 0 {
+		return fmt.Errorf("nothing waits at %s, nor at another gate of that canary: gate list --waiting prints the gates that are waited for", k)
+	}
+	var names []string
+	for _, g := range gates {
+		names = append(names, pathOf(g.Key))
+	}
+	return fmt.Errorf("nothing waits at %s: name the gate of that canary that is waited for: %s", k, strings.Join(names, ", "))
 }
 
 // showGate does something with the gate of the argument and prints what it is then.
