@@ -24,6 +24,7 @@ type testerRunFlags struct {
 	outputLimit int64
 	keep        int
 	keepFor     time.Duration
+	verdictTTL  time.Duration
 }
 
 func (f *testerRunFlags) register(c *cobra.Command) {
@@ -34,16 +35,17 @@ func (f *testerRunFlags) register(c *cobra.Command) {
 	bytesVar(c, &f.outputLimit, "output-limit", 256<<10, 1, "`BYTES` of output that are kept of a run, half from its beginning and half from its end")
 	fl.IntVar(&f.keep, "history", 1000, "finished runs that are kept")
 	spanVar(c, &f.keepFor, "history-for", 7*24*time.Hour, "how long they are kept")
+	spanVar(c, &f.verdictTTL, "verdict-ttl", 5*time.Minute, "how long a verdict that was not delivered waits for an equal request with the same checksum")
 }
 
 func (f *testerRunFlags) config(dir string) (testrun.Config, error) {
-	c := testrun.Config{Dir: dir, Timeout: f.timeout, Concurrency: f.concurrency, Queue: f.queue, Keep: f.keep, KeepFor: f.keepFor}
+	c := testrun.Config{Dir: dir, Timeout: f.timeout, Concurrency: f.concurrency, Queue: f.queue, Keep: f.keep, KeepFor: f.keepFor, Verdict: f.verdictTTL}
 	for _, positive := range []struct {
 		flag   string
 		number int64
 	}{
 		{"timeout", int64(f.timeout)}, {"concurrency", int64(f.concurrency)}, {"queue", int64(f.queue)},
-		{"history", int64(f.keep)}, {"history-for", int64(f.keepFor)},
+		{"history", int64(f.keep)}, {"history-for", int64(f.keepFor)}, {"verdict-ttl", int64(f.verdictTTL)},
 	} {
 		if positive.number <= 0 {
 			return c, usage("--%s: want more than 0", positive.flag)

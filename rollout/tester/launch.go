@@ -98,6 +98,7 @@ func (s *Server) launchJob(w http.ResponseWriter, r *http.Request) (*job, error)
 
 // launched answers for a test that nobody waits for when it has started.
 func (s *Server) launched(w http.ResponseWriter, r *http.Request, j *job, state api.Run) {
+	kept := final(state.State) // a failure that was owed
 	limited, cancel := context.WithTimeout(r.Context(), launchStart)
 	defer cancel()
 	seen := &lookout{mark: []byte(launchStarted), found: cancel}
@@ -105,7 +106,7 @@ func (s *Server) launched(w http.ResponseWriter, r *http.Request, j *job, state 
 	if now, err := s.Runs.Run(state.ID); err == nil {
 		state = now
 	}
-	s.verdict(w, r, j, state)
+	s.verdict(w, r, j, state, kept)
 }
 
 // retryLaunch says that a call is to be repeated after the time that half of

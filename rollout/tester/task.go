@@ -84,14 +84,14 @@ func (s *Server) begin(w http.ResponseWriter, r *http.Request, read func(*Server
 }
 
 // end answers with how the run ended. A caller that leaves before does not end
-// it: its verdict waits for the next equal request. Only the k6 webhook ends it
-// with the last of its callers.
+// it: with a checksum its verdict waits for the next equal request. Only the k6
+// webhook ends it with the last of its callers.
 func (s *Server) end(w http.ResponseWriter, r *http.Request, p *pending) {
 	alone := s.launches.leave(p.crowd)
 	state, ended := p.Run()
 	switch {
 	case ended:
-		s.verdict(w, r, &p.job, state)
+		s.verdict(w, r, &p.job, state, p.Kept())
 	case p.launch != nil && alone:
 		s.Runs.Cancel(context.WithoutCancel(r.Context()), state.ID, launchActor)
 		fallthrough
@@ -233,7 +233,7 @@ func (s *Server) start(w http.ResponseWriter, r *http.Request, j *job) error {
 	case j.launch != nil:
 		s.launched(w, r, j, state)
 	case j.FailOnError && final(state.State) && state.State != api.Succeeded:
-		s.verdict(w, r, j, state)
+		s.verdict(w, r, j, state, true)
 	case answer.Wants(r, "application/json"):
 		state.URL = s.runURL(r, state.ID)
 		return answer.JSON(w, http.StatusAccepted, state)

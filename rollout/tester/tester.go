@@ -31,7 +31,9 @@
 // are 429 with Retry-After, and a test runner that is shutting down answers 503.
 //
 // A verdict counts as delivered when it was written to a caller that is still
-// there; until then the next equal request gets it.
+// there. Until then, and for [run.Config] Verdict at most, the next equal request
+// gets it, when it has a checksum: the header Headgate-Run-Ended says when the run
+// ended.
 package tester
 
 import (

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/headgate-io/headgate/internal/answer"
@@ -19,11 +20,20 @@ const (
 	maxReason  = 8 << 10
 )
 
-// verdict answers with how a run ended. When that has been written to a caller
-// that is still there it is delivered. The k6 webhook also answers for a run
-// that goes on.
-func (s *Server) verdict(w http.ResponseWriter, r *http.Request, j *job, state api.Run) {
-	status, body := s.verdictStatus(w, j, state), j.verdictText(state)
+// endedHeader says when the run of a verdict that was kept for this request ended.
+const endedHeader = "Headgate-Run-Ended"
+
+// verdict answers with how a run ended; kept says that it had ended before it was
+// asked for. When that has been written to a caller that is still there it is
+// delivered. The k6 webhook also answers for a run that goes on.
+func (s *Server) verdict(w http.ResponseWriter, r *http.Request, j *job, state api.Run, kept bool) {
+	note := ""
+	if kept {
+		ended := state.Ended.UTC().Format(time.RFC3339)
+		w.Header().Set(endedHeader, ended)
+		note = "the run ended before this request, at " + ended
+	}
+	status, body := s.verdictStatus(w, j, state), j.verdictText(state, note)
 	if j.launch != nil && final(state.State) && state.State != api.Stopped {
 		s.launches.remember(*j.launch, state.State != api.Succeeded)
 	}
@@ -63,17 +73,21 @@ func (s *Server) verdictStatus(w http.ResponseWriter, j *job, state api.Run) int
 	return s.failure()
 }
 
-// verdictText returns the body of the answer.
-func (j *job) verdictText(state api.Run) string {
+// verdictText returns the body of the answer, with a note, which may be "", where
+// the output does not stand alone.
+func (j *job) verdictText(state api.Run, note string) string {
 	if state.State == api.Succeeded || !final(state.State) {
 		if j.ReturnOutput || j.launch != nil {
 			return state.Output
 		}
-		return ""
+		return note
 	}
 	reason := middle(state.Reason, maxReason)
 	if reason == "" {
 		reason = string(state.State)
+	}
+	if note != "" {
+		reason += " (" + note + ")"
 	}
 	switch {
 	case j.launch != nil:

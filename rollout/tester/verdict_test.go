@@ -10,8 +10,10 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/headgate-io/headgate/rollout/tester"
 	"github.com/headgate-io/headgate/rollout/tester/api"
@@ -161,14 +163,62 @@ func TestVerdictWaitsForItsCaller(t *testing.T) {
 	if ended := until(t, s, "left", is(api.Failed)); ended.Delivered {
 		t.Error("delivered to nobody")
 	}
-	for range 2 {
+	ended := s.Runs.Runs(api.Filter{Name: "left"})[0].Ended.Format(time.RFC3339)
+	for _, end := range []string{": exit status 3 (the run ended before this request, at " + ended + ")", ": exit status 3"} {
 		status, text := mustPost(t, url, body)
-		if status != http.StatusUnprocessableEntity || !strings.HasSuffix(text, "late\n: exit status 3") {
+		if status != http.StatusUnprocessableEntity || !strings.HasSuffix(text, "late\n"+end) {
 			t.Errorf("status %d %q", status, text)
 		}
 	}
 	if n := count(); n != 2 { // one whose verdict was kept, one after it was delivered
 		t.Errorf("%d processes", n)
+	}
+}
+
+// TestVerdictIsKept has a test pass after its caller left, and asks again: without
+// a checksum and after a while the test starts anew, else the answer says when the
+// run ended.
+func TestVerdictIsKept(t *testing.T) {
+	for name, test := range map[string]struct {
+		checksum, more string
+		later          time.Duration
+		want           string // with TIME for when the first run ended
+		header         bool
+		processes      int
+	}{
+		"with a checksum":    {"c", ``, 4 * time.Minute, "the run ended before this request, at TIME", true, 1},
+		"its output":         {"c", `,"returnCmdOutput":"true"`, 4 * time.Minute, "fine\n", true, 1},
+		"too late":           {"c", ``, 6 * time.Minute, "", false, 2},
+		"without a checksum": {"", ``, 0, "", false, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var later atomic.Int64
+			s := newServerOf(t, run.Config{Now: func() time.Time { return time.Now().Add(time.Duration(later.Load())) }})
+			handler := s.Handler()
+			command, count := counting(t)
+			body := fmt.Sprintf(`{"name":"app","namespace":"test","phase":"Progressing","checksum":%q,"metadata":{"type":"bash","cmd":"%s; echo fine"%s}}`, test.checksum, command, test.more)
+			ask := func(ctx context.Context) *httptest.ResponseRecorder {
+				w := httptest.NewRecorder()
+				handler.ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodPost, "/", strings.NewReader(body)))
+				return w
+			}
+			gone, leave := context.WithCancel(t.Context())
+			leave()
+			ask(gone)
+			first := until(t, s, "app", is(api.Succeeded))
+			later.Store(int64(test.later))
+			w := ask(t.Context())
+			ended := first.Ended.Format(time.RFC3339)
+			if want := strings.Replace(test.want, "TIME", ended, 1); w.Code != http.StatusOK || w.Body.String() != want {
+				t.Errorf("got %d %q, want %q", w.Code, w.Body, want)
+			}
+			if got := w.Header().Get("Headgate-Run-Ended"); (got == ended) != test.header || (got == "") == test.header {
+				t.Errorf("got %q", got)
+			}
+			if n := count(); n != test.processes {
+				t.Errorf("%d processes", n)
+			}
+		})
 	}
 }
 

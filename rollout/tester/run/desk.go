@@ -27,7 +27,7 @@ type Config struct {
 	Queue       int              // runs that wait for a place; default 1000, negative for none; beyond: ErrBusy
 	Keep        int              // finished runs that are kept; default 1000
 	KeepFor     time.Duration    // default 7 days
-	Verdict     time.Duration    // how long a verdict that nobody received is good for; default 1h
+	Verdict     time.Duration    // how long a verdict that was not delivered waits for an equal request, when its request has a checksum; default 5m
 	Now         func() time.Time // nil for time.Now
 
 	// Observe is told each run as it becomes queued, running or ended, and with
@@ -48,7 +48,7 @@ func (c Config) withDefaults() Config {
 	c.Queue = max(0, cmp.Or(c.Queue, 1000))
 	c.Keep = positive(c.Keep, 1000)
 	c.KeepFor = positive(c.KeepFor, 7*24*time.Hour)
-	c.Verdict = positive(c.Verdict, time.Hour)
+	c.Verdict = positive(c.Verdict, 5*time.Minute)
 	if c.Now == nil {
 		c.Now = time.Now
 	}

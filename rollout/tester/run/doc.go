@@ -8,17 +8,19 @@
 // there are and whoever asks for it.
 //
 // [Desk.Wait] answers with how a run ends. A caller that goes away before does
-// not end it: the verdict is kept, and given to the next equal Wait. It is
-// given until [Desk.Deliver] says that a caller received it: two callers that
-// come before that both get it, and no second task is started for either.
-// After that the next Wait starts anew.
+// not end it: when the request has a checksum the verdict is kept, and given to
+// the next equal Wait. It is given until [Desk.Deliver] says that a caller
+// received it: two callers that come before that both get it, and no second task
+// is started for either. After that the next Wait starts anew.
 //
 // [Desk.Start] answers at once. While an equal run is under way it returns that
 // one, and starts a new one when it has ended. Only when it failed or timed out
 // and was asked for with FailOnError, the failure is the answer to the next
-// equal request, until it is delivered.
+// equal request of the same checksum, until it is delivered.
 //
-// A verdict is shared for Config.Verdict at most, and only if the run came to
+// A verdict is kept for Config.Verdict at most, since what was tested changes.
+// Without a checksum it is not kept at all: the next request may be about another
+// revision. It is kept only if the run came to
 // its end by itself or by its timeout. One that was cancelled, stopped by a
 // shutdown or lost with the process says nothing of what was tested: who waits
 // for it is told, the next equal request starts anew. While a cancelled task has

@@ -37,10 +37,11 @@ func failed(s api.RunState) bool { return s == api.Failed || s == api.TimedOut }
 func (e *entry) ended() bool { return final(e.run.State) }
 
 // owes reports whether the verdict of e is still to be given: to who waits, or
-// to who only starts runs.
+// to who only starts runs. Without a checksum the next equal request may be about
+// another revision, so nothing is owed.
 func (e *entry) owes(waits bool) bool {
 	switch {
-	case e.run.Delivered:
+	case e.run.Delivered || e.run.Checksum == "":
 		return false
 	case failed(e.run.State) && e.failOnError:
 		return true

@@ -80,7 +80,7 @@ func TestQueuedRunOutlivesItsCaller(t *testing.T) {
 		if next := wait(t, d, request("a"), w); next.ID != got.ID || next.State != api.Succeeded {
 			t.Errorf("got %+v", next)
 		}
-		time.Sleep(time.Hour)
+		time.Sleep(5 * time.Minute)
 		if next := wait(t, d, request("a"), w); next.ID != got.ID {
 			t.Errorf("got %+v", next)
 		}

@@ -7,19 +7,21 @@ import (
 )
 
 // Start starts the task in the background unless an equal run is under way.
-// When the last equal run failed with FailOnError and nobody has been told, it
-// returns that one, with its output, and starts nothing. The error is ErrBusy or
+// When the last equal run of the same checksum failed with FailOnError within
+// Config.Verdict and that was not delivered, it returns that one, with its output,
+// and starts nothing. The error is ErrBusy or
 // ErrClosed.
 func (d *Desk) Start(r Request, t Task) (api.Run, error) {
-	e, _, err := d.claim(&r, t, false)
+	p, err := d.claim(&r, t, false)
 	if err != nil {
 		return api.Run{}, err
 	}
-	return d.record(e), nil
+	return d.record(p.entry), nil
 }
 
 // Wait returns how the run ended, with its output: an equal one that is under
-// way, one that ended and that nobody has been told of, or a new one. When ctx
+// way, one of the same checksum that ended within Config.Verdict and was not
+// delivered, or a new one. When ctx
 // ends first the run goes on, and its end waits for the next equal request: the
 // error is the cause of ctx then, and the run is as it is now. Otherwise the
 // error is ErrBusy or ErrClosed.
@@ -46,13 +48,12 @@ func (d *Desk) Wait(ctx context.Context, r Request, t Task) (api.Run, error) {
 // Join is the part of Wait that does not wait: it returns the run that answers.
 // The error is ErrBusy or ErrClosed.
 func (d *Desk) Join(r Request, t Task) (*Pending, error) {
-	e, l, err := d.claim(&r, t, true)
+	p, err := d.claim(&r, t, true)
 	if err != nil {
 		return nil, err
 	}
-	p := &Pending{desk: d, entry: e, live: l}
-	if l != nil {
-		p.ended = l.done
+	if p.live != nil {
+		p.ended = p.live.done
 	} else {
 		p.ended = make(chan struct{})
 		close(p.ended)
@@ -65,8 +66,13 @@ type Pending struct {
 	desk  *Desk
 	entry *entry
 	live  *live // nil when it had ended before
+	kept  bool
 	ended chan struct{}
 }
+
+// Kept reports whether the run had ended before it was asked for: its verdict
+// waited for this request.
+func (p *Pending) Kept() bool { return p.kept }
 
 // Ended is closed when the run has ended.
 func (p *Pending) Ended() <-chan struct{} { return p.ended }
@@ -87,8 +93,8 @@ func (p *Pending) Run() (state api.Run, hasEnded bool) {
 	return p.entry.run, false
 }
 
-// claim returns the run that answers a request, and what is in memory of it.
-func (d *Desk) claim(r *Request, t Task, waits bool) (*entry, *live, error) {
+// claim returns the run that answers a request.
+func (d *Desk) claim(r *Request, t Task, waits bool) (*Pending, error) {
 	k := r.key()
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -102,9 +108,9 @@ func (d *Desk) claim(r *Request, t Task, waits bool) (*entry, *live, error) {
 		}
 	}
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	return e, e.live, nil
+	return &Pending{desk: d, entry: e, live: e.live, kept: e.ended()}, nil
 }
 
 // shared returns the run that another equal request started and that answers

@@ -63,7 +63,7 @@ func TestCallerGoesAway(t *testing.T) {
 			t.Fatalf("got %v", err)
 		}
 		state(t, got, api.Running)
-		time.Sleep(10 * time.Minute)
+		time.Sleep(5 * time.Minute)
 		for range 2 { // until it is delivered
 			next := wait(t, d, request("a"), w)
 			state(t, next, api.Failed)
@@ -138,6 +138,23 @@ func TestFailOnError(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Without a checksum the next request may be about another revision.
+func TestVerdictWithoutChecksumIsNotKept(t *testing.T) {
+	within(t, func(t *testing.T) {
+		d, w := open(t, run.Config{}), &work{takes: time.Second, err: exit(1)}
+		r := request("a")
+		r.Checksum, r.FailOnError = "", true
+		first := wait(t, d, r, w)
+		if again := wait(t, d, r, w); again.ID == first.ID {
+			t.Error("the verdict is given again")
+		}
+		state(t, start(t, d, r, w), api.Running)
+		time.Sleep(2 * time.Second)
+		state(t, start(t, d, r, w), api.Running)
+		w.started(t, 4)
+	})
 }
 
 func TestOldVerdictIsNotShared(t *testing.T) {

@@ -31,7 +31,7 @@ func TestTrouble(t *testing.T) {
 			t.Fatal(err)
 		}
 		run := func(name string) string {
-			got, err := d.Wait(t.Context(), Request{Name: name}, said(name))
+			got, err := d.Wait(t.Context(), Request{Name: name, Checksum: "c1"}, said(name))
 			if err != nil || got.Output != name {
 				t.Fatalf("got %+v, %v", got, err)
 			}
