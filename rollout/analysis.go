@@ -88,6 +88,7 @@ func (a *Analysis) Step(ctx context.Context, now time.Time, s Status) (Status, t
 	if t.err != nil || t.decided {
 		return t.s, 0, t.err
 	}
+	t.s.LastStep = t.now
 	return t.s, a.Canary.Interval(), nil
 }
 

@@ -130,6 +130,54 @@ func TestRunFromSavedStatus(t *testing.T) {
 	})
 }
 
+// A run that goes on waits for the rest of the interval, and for no more than
+// the interval with a clock that went backwards; not when another revision came,
+// or when something is decided.
+func TestRunWaitsForTheRest(t *testing.T) {
+	for name, c := range map[string]struct {
+		since time.Duration // the last step
+		set   func(*scenario)
+		want  time.Duration // 0: the step is done at once
+	}{
+		"at once":              {0, func(*scenario) {}, time.Minute},
+		"in between":           {45 * time.Second, func(*scenario) {}, 15 * time.Second},
+		"due":                  {time.Minute, func(*scenario) {}, 0},
+		"clock went backwards": {-time.Hour, func(*scenario) {}, time.Minute},
+		"unknown":              {0, func(x *scenario) { x.s.LastStep = time.Time{} }, 0},
+		"another revision":     {0, func(x *scenario) { x.w.revision = "v3" }, 0},
+		"revision not known":   {0, func(x *scenario) { x.w.fails["revision"] = errScripted }, time.Minute},
+		"rollback decided":     {0, func(x *scenario) { x.s.RollingBack = true }, 0},
+		"other interval":       {5 * time.Second, func(x *scenario) { x.c.Spec.Analysis.Interval = rollout.Duration(20 * time.Second) }, 15 * time.Second},
+	} {
+		x := newScenario(rollout.Progressing)
+		x.s.LastStep = epoch.Add(-c.since)
+		c.set(x)
+		loop, waited := clock(), time.Duration(0)
+		loop.Wait = func(_ context.Context, d time.Duration) error {
+			if waited = d; len(x.w.log) > 0 {
+				waited = 0
+			}
+			return errScripted
+		}
+		if _, err := x.a.Run(t.Context(), x.s, loop); (err != nil) != (c.want > 0 || !x.s.RollingBack) || waited != c.want {
+			t.Errorf("%s: waits %v before its first step, want %v; %v", name, waited, c.want, err)
+		}
+	}
+}
+
+// A tick of several steps is counted from by the next one once.
+func TestLastStep(t *testing.T) {
+	x := newScenario(rollout.Progressing)
+	x.w.answers["rb"] = 200
+	if s := step(t, x.a, x.s); !s.LastStep.IsZero() || !s.RollingBack {
+		t.Errorf("a rollback that is decided waits: %+v", s)
+	}
+	x = newScenario(rollout.Progressing)
+	if s := step(t, x.a, x.s); !s.LastStep.Equal(epoch) {
+		t.Errorf("the last step was at %v", s.LastStep)
+	}
+}
+
 // crash is how a program ends at a call: asked to, with nothing done, or not
 // asked, with the call done and nothing known of it.
 type crash func(w *world, at int, cancel context.CancelFunc)

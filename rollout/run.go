@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,18 +13,25 @@ import (
 // A Loop is the world around the steps of an analysis. Nil fields mean the
 // clock, and that nothing is saved.
 type Loop struct {
-	Now  func() time.Time
-	Wait func(context.Context, time.Duration) error
-	Save func(Status) error // after each step, before the next
+	Now      func() time.Time
+	Wait     func(context.Context, time.Duration) error
+	Save     func(Status) error // after each step, before the next
+	Interval time.Duration      // between two steps; 0 for that of the canary
 }
 
 // Run steps until the rollout has ended or ctx does, and returns the last
 // status. It may be cut short anywhere and go on from the status that was saved
 // last; that of a rollout that has ended is returned as it is.
 //
+// A run that goes on waits for the rest of the interval first (see
+// [Status.Rest]), unless there is another revision to roll out.
+//
 // The error is that of ctx, of Step, or of saving.
 func (a *Analysis) Run(ctx context.Context, s Status, loop Loop) (Status, error) {
 	loop = loop.defaults()
+	if err := a.rest(ctx, s, loop); err != nil {
+		return s, err
+	}
 	for !s.Ended() {
 		next, wait, err := a.Step(ctx, loop.Now(), s)
 		if err == nil || ctx.Err() != nil {
@@ -38,11 +46,26 @@ func (a *Analysis) Run(ctx context.Context, s Status, loop Loop) (Status, error)
 		if wait <= 0 || s.Ended() {
 			continue
 		}
-		if err := loop.Wait(ctx, wait); err != nil {
+		if err := loop.Wait(ctx, cmp.Or(loop.Interval, wait)); err != nil {
 			return s, err
 		}
 	}
 	return s, nil
+}
+
+// rest waits until the next step of a status that was saved is due.
+func (a *Analysis) rest(ctx context.Context, s Status, loop Loop) error {
+	if s.Ended() || a.check() != nil { // which Step tells
+		return nil
+	}
+	left := s.Rest(cmp.Or(loop.Interval, a.Canary.Interval()), loop.Now())
+	if left <= 0 {
+		return nil
+	}
+	if revision, err := a.Target.Revision(ctx); err == nil && revision != s.AppliedSpec {
+		return nil
+	}
+	return loop.Wait(ctx, left)
 }
 
 func (l Loop) defaults() Loop {

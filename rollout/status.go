@@ -43,7 +43,8 @@ type Status struct {
 	AppliedSpec    string    `json:"lastAppliedSpec,omitempty"`  // the revision under analysis
 	PromotedSpec   string    `json:"lastPromotedSpec,omitempty"` // the revision that the primary has; none from the decision to promote until that is done, and after a promotion that failed
 	LastTransition time.Time `json:"lastTransitionTime,omitzero"`
-	Gate           *Gate     `json:"gate,omitempty"` // the confirm gate that it waits on
+	LastStep       time.Time `json:"lastStepTime,omitzero"` // the interval is counted from it; steps that follow at once do not change it. Absent: the next step is due
+	Gate           *Gate     `json:"gate,omitempty"`        // the confirm gate that it waits on
 
 	NotReady      string    `json:"notReady,omitempty"`           // what is not ready: primary, canary or promotion
 	NotReadySince time.Time `json:"notReadySince,omitzero"`       // it was first seen so
@@ -83,6 +84,16 @@ func (s Status) Routes() Routes {
 // Ended reports whether the rollout of the status is over and nothing is left to do for it.
 func (s Status) Ended() bool {
 	return (s.Phase == Succeeded || s.Phase == Failed) && !s.PostRollout
+}
+
+// Rest returns how much of the interval is left at the time now before the next
+// step is due: zero when it is, or when something is decided that is to be acted
+// upon at once. It is at most the interval, also with a clock that went backwards.
+func (s Status) Rest(interval time.Duration, now time.Time) time.Duration {
+	if s.LastStep.IsZero() || s.RollingBack || s.PostRollout {
+		return 0
+	}
+	return min(max(interval-now.Sub(s.LastStep), 0), interval)
 }
 
 // Check returns what no analysis has written: [Analysis.Step] refuses such a status.

@@ -132,7 +132,7 @@ func (d *drive) connectTraffic(ctx context.Context, s rollout.Status, open *clos
 	if revision != s.AppliedSpec || d.flags.again && s.Ended() {
 		s = rollout.Status{} // what another revision had is not for this one
 	}
-	proxy, err := d.flags.newProxy(ctx, d.canary, s.Routes())
+	proxy, err := d.flags.newProxy(ctx, d.canary, s.Routes(), d.interval())
 	if err != nil {
 		return err
 	}

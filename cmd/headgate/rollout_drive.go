@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,12 +26,16 @@ type drive struct {
 	view     *view
 	unsaved  error               // why the status could not be saved
 	settled  string              // the revision of the target, when there was nothing to do
+	stepped  bool                // a step was done
 	phase    func(rollout.Phase) // tells operations the phase
 }
 
 // run drives the rollout from a status to its end, and prints what became of it.
 func (d *drive) run(ctx context.Context, s rollout.Status) error {
 	d.view = d.newView(s)
+	if now := time.Now(); s.LastStep.After(now) { // the clock went backwards: the interval counts from now
+		s.LastStep = now.UTC().Round(0)
+	}
 	var open closing
 	err := d.connect(ctx, s, &open)
 	if err == nil && (!s.Ended() || d.flags.again) {
@@ -81,7 +86,7 @@ func (d *drive) first(s rollout.Status) (first rollout.Status, resumed bool) {
 
 // steps drives the rollout until it has ended.
 func (d *drive) steps(ctx context.Context, s rollout.Status) (rollout.Status, error) {
-	loop := rollout.Loop{Wait: d.wait, Save: d.save}
+	loop := rollout.Loop{Wait: d.wait, Save: d.save, Interval: d.flags.interval}
 	for s.Ended() { // until a step sees the revision that begins
 		revision, err := d.analysis.Target.Revision(ctx)
 		if err != nil {
@@ -100,8 +105,8 @@ func (d *drive) steps(ctx context.Context, s rollout.Status) (rollout.Status, er
 		if err == nil {
 			s, err = next, d.save(next)
 		}
-		if err == nil {
-			err = d.wait(ctx, wait)
+		if err == nil && wait > 0 {
+			err = d.wait(ctx, d.interval())
 		}
 		if err != nil {
 			return s, err
@@ -116,18 +121,26 @@ func (d *drive) save(s rollout.Status) error {
 		d.unsaved = err
 		return err
 	}
+	d.stepped = true
 	d.phase(s.Phase)
 	d.view.show(s)
 	return nil
 }
 
-// wait waits between two steps. With --once there is no second one.
+// interval is the time between two steps.
+func (d *drive) interval() time.Duration { return cmp.Or(d.flags.interval, d.canary.Interval()) }
+
+// wait waits until the next step is due. With --once there is one step, for
+// which it waits less than a tenth of the interval.
 func (d *drive) wait(ctx context.Context, interval time.Duration) error {
-	if d.flags.once {
+	due := time.Now().Add(interval).UTC().Format(time.RFC3339)
+	switch {
+	case d.flags.once && d.stepped:
 		return notOverError("")
-	}
-	if d.flags.interval > 0 {
-		interval = d.flags.interval
+	case d.flags.once && interval >= d.interval()/10:
+		return notOverError("nothing is done before " + due + ", when the next step is due")
+	case !d.stepped:
+		d.view.say("the next step is due at " + due)
 	}
 	timer := time.NewTimer(interval)
 	defer timer.Stop()

@@ -56,10 +56,10 @@ func (f *frontFlags) check(a *adapterFlags) error {
 }
 
 // newProxy returns the proxy of a rollout that begins with the routes start.
-func (f *frontFlags) newProxy(ctx context.Context, c *rollout.Canary, start rollout.Routes) (*traffic.Proxy, error) {
+func (f *frontFlags) newProxy(ctx context.Context, c *rollout.Canary, start rollout.Routes, interval time.Duration) (*traffic.Proxy, error) {
 	proxy := &traffic.Proxy{
 		Primary: f.primary, Canary: f.canary, Match: c.Spec.Analysis.Match, MirrorWeight: c.Spec.Analysis.MirrorWeight,
-		Start: start,
+		Start: start, Interval: interval,
 	}
 	if _, err := proxy.Routes(ctx); err != nil {
 		return nil, usage("--proxy: %w", err)

@@ -68,7 +68,7 @@ Metrics are answered by --metrics-server or spec.metricsServer (Prometheus), by 
 and with --proxy and no such server by what the proxy measures. Alerts go to the AlertProvider objects of -f.
 
 The status is kept in a file (--state) after each step. A run that was interrupted or killed goes on from there
-when it is started again; where the rollout of a revision has ended, nothing is done and the exit code is the same
+when it is started again, once the interval since the last step has passed; where the rollout of a revision has ended, nothing is done and the exit code is the same
 once more, unless --again is given. Only one run at a time has the file. An interrupt leaves the traffic as it
 is, but with --proxy: that stops listening, answers the requests that it has, and is gone.
 
@@ -95,7 +95,7 @@ func (f *runFlags) register(c *cobra.Command) {
 	fl.StringVar(&f.revision, "revision", "", "`TEXT` that names what is rolled out, and differs from what was before")
 	fl.StringVar(&f.state, "state", "", "`FILE` of the status; default .headgate/.rollout/NAMESPACE/NAME.json")
 	fl.BoolVar(&f.again, "again", false, "roll out a revision whose rollout has ended, once more")
-	fl.BoolVar(&f.once, "once", false, "do one step, and exit with 3 when the rollout is not over")
+	fl.BoolVar(&f.once, "once", false, "do one step if it is due, or almost, and exit with 3 when the rollout is not over")
 	spanVar(c, &f.interval, "interval", 0, "wait so long between steps, instead of spec.analysis.interval")
 	spanVar(c, &f.timeout, "timeout", 0, "bound of the whole command")
 	fl.StringVar(&f.eventURL, "event-url", "", "`URL` that is told all events when the canary has no webhook of type event")

@@ -236,8 +236,10 @@ func where(s rollout.Status) string {
 	return string(s.Phase)
 }
 
-// same reports whether two statuses differ in no more than the number of events.
+// same reports whether two statuses differ in no more than the number of events
+// and the time of the step.
 func same(a, b rollout.Status) bool {
 	a.Sequence, b.Sequence = 0, 0
+	a.LastStep, b.LastStep = time.Time{}, time.Time{}
 	return reflect.DeepEqual(a, b)
 }

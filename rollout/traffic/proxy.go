@@ -24,8 +24,9 @@ type Proxy struct {
 	Primary string // base URL, http or https
 	Canary  string
 
-	Start rollout.Routes  // the routes to begin with: those of a rollout that is resumed; zero for all to the primary
-	Match []rollout.Match // the weights are for requests that match one, others go to the primary; none for all requests
+	Start    rollout.Routes  // the routes to begin with: those of a rollout that is resumed; zero for all to the primary
+	Interval time.Duration   // how long it measures, when it begins with traffic at the canary, before metrics have values; default the interval of the analysis
+	Match    []rollout.Match // the weights are for requests that match one, others go to the primary; none for all requests
 
 	MirrorWeight  int           // percent of the requests that are mirrored while the routes say so; default 100
 	MirrorBody    int64         // requests with a longer body are not mirrored, in bytes; default 1 MiB

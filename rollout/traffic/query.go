@@ -1,6 +1,7 @@
 package traffic
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,10 +28,9 @@ var values = map[string]func(second) (value float64, ok bool){
 
 // Query returns request-success-rate or request-duration of the canary in the
 // interval of the metric before now, by default a minute and at most an hour.
-// The error wraps [rollout.ErrNoValues] when no request to the canary ended in
-// it, and [rollout.ErrTooEarly] when that is because the proxy began with
-// traffic at the canary less than the interval of the analysis ago: what was
-// measured before it is not known.
+// The error wraps [rollout.ErrTooEarly] when the proxy began with traffic at the
+// canary less than [Proxy.Interval] ago, as what was measured before that is not
+// known, and else [rollout.ErrNoValues] when no request to the canary ended in it.
 func (p *Proxy) Query(_ context.Context, c *rollout.Canary, m rollout.Metric) (float64, error) {
 	if err := p.setUp(); err != nil {
 		return 0, err
@@ -44,10 +44,12 @@ func (p *Proxy) Query(_ context.Context, c *rollout.Canary, m rollout.Metric) (f
 		return 0, fmt.Errorf("metric %s: interval: the proxy remembers an hour", m.Name)
 	}
 	seconds := int((interval + time.Second - 1) / time.Second)
-	v, ok := value(p.ends[canary].window.sum(p.now().Unix(), seconds))
-	if !ok && !p.resumed.IsZero() && p.now().Sub(p.resumed) < c.Interval() {
-		return 0, fmt.Errorf("%w: no request to the canary has ended since the proxy began", rollout.ErrTooEarly)
+	if !p.resumed.IsZero() {
+		if least := cmp.Or(p.Interval, c.Interval()); p.now().Sub(p.resumed) < least {
+			return 0, fmt.Errorf("%w: the proxy began less than %s ago", rollout.ErrTooEarly, least)
+		}
 	}
+	v, ok := value(p.ends[canary].window.sum(p.now().Unix(), seconds))
 	if !ok {
 		return 0, fmt.Errorf("%w for metric %s: no request to the canary ended in the last %s", rollout.ErrNoValues, m.Name, interval)
 	}

@@ -214,6 +214,9 @@ func TestMeasurementsAfterARestart(t *testing.T) {
 		if _, err := p.Query(t.Context(), canary, rate); !errors.Is(err, rollout.ErrTooEarly) {
 			t.Errorf("%s: at once: %v", name, err)
 		}
+		for range 10 {
+			ask(t, url) // and is answered by the canary, or copied
+		}
 		c.pass(canary.Interval() - time.Nanosecond)
 		if _, err := p.Query(t.Context(), canary, rate); !errors.Is(err, rollout.ErrTooEarly) {
 			t.Errorf("%s: before an interval: %v", name, err)
