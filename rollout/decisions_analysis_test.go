@@ -24,17 +24,22 @@ var underAnalysis = map[string]func(*scenario){
 		x.w.answers["ti"] = 403
 		x.hook("ti").MuteAlert = true
 	},
-	"Progressing: checks pass, routing fails":            func(x *scenario) { x.w.fails["set"] = errScripted },
-	"Progressing: rb fires":                              func(x *scenario) { x.w.answers["rb"] = 200 },
-	"Progressing: second rb fires":                       func(x *scenario) { x.second(rollout.HookRollback, 200) },
-	"Progressing: rb does not answer":                    func(x *scenario) { x.w.fails["hook rb"] = errScripted },
-	"Progressing: rollback to be done, routing fails":    func(x *scenario) { x.s.RollingBack = true; x.w.fails["set"] = errScripted },
-	"Progressing: rollback to be done, scale down fails": func(x *scenario) { x.s.RollingBack = true; x.w.fails["down"] = errScripted },
-	"Progressing: rollback to be done":                   func(x *scenario) { x.s.RollingBack = true; x.w.fails["revision"] = errScripted },
-	"Progressing: another revision, cr passes":           func(x *scenario) { x.w.revision = "v3"; x.s.FailedChecks = 1 },
-	"Progressing: another revision, cr closed":           func(x *scenario) { x.w.revision, x.w.answers["cr"] = "v3", 403 },
-	"Progressing: another revision, no cr webhook":       func(x *scenario) { x.w.revision = "v3"; x.without(rollout.HookConfirmRollout) },
-	"Progressing: another revision, routing fails":       func(x *scenario) { x.w.revision = "v3"; x.w.fails["set"] = errScripted },
+	"Progressing: checks pass, routing fails":                             func(x *scenario) { x.w.fails["set"] = errScripted },
+	"Progressing: checks pass, routing fails for the deadline":            func(x *scenario) { x.unroutable() },
+	"Progressing: checks pass, routing fails for the deadline, threshold": func(x *scenario) { x.unroutable(); x.last() },
+	"Progressing: a/b, routing fails for the deadline":                    func(x *scenario) { x.matching(2, 0); x.unroutable() },
+	"Progressing: another revision, routing fails for the deadline":       func(x *scenario) { x.w.revision = "v3"; x.unroutable() },
+	"Progressing: routing works again":                                    func(x *scenario) { x.unroutable(); delete(x.w.fails, "set") },
+	"Progressing: rb fires":                                               func(x *scenario) { x.w.answers["rb"] = 200 },
+	"Progressing: second rb fires":                                        func(x *scenario) { x.second(rollout.HookRollback, 200) },
+	"Progressing: rb does not answer":                                     func(x *scenario) { x.w.fails["hook rb"] = errScripted },
+	"Progressing: rollback to be done, routing fails":                     func(x *scenario) { x.s.RollingBack = true; x.w.fails["set"] = errScripted },
+	"Progressing: rollback to be done, scale down fails":                  func(x *scenario) { x.s.RollingBack = true; x.w.fails["down"] = errScripted },
+	"Progressing: rollback to be done":                                    func(x *scenario) { x.s.RollingBack = true; x.w.fails["revision"] = errScripted },
+	"Progressing: another revision, cr passes":                            func(x *scenario) { x.w.revision = "v3"; x.s.FailedChecks = 1 },
+	"Progressing: another revision, cr closed":                            func(x *scenario) { x.w.revision, x.w.answers["cr"] = "v3", 403 },
+	"Progressing: another revision, no cr webhook":                        func(x *scenario) { x.w.revision = "v3"; x.without(rollout.HookConfirmRollout) },
+	"Progressing: another revision, routing fails":                        func(x *scenario) { x.w.revision = "v3"; x.w.fails["set"] = errScripted },
 	"Progressing: another revision, scale down fails": func(x *scenario) {
 		x.w.revision = "v3"
 		x.w.fails["down"] = errScripted
@@ -51,6 +56,9 @@ var underAnalysis = map[string]func(*scenario){
 	"Progressing: routes unknown":                      func(x *scenario) { x.w.fails["routes"] = errScripted },
 	"Progressing: primary not ready, another revision": func(x *scenario) { x.w.revision = "v3"; x.w.fails["primary"] = errScripted },
 }
+
+// unroutable makes the routes ones that could not be set for progressDeadlineSeconds.
+func (x *scenario) unroutable() { x.deadline("traffic"); x.w.fails["set"] = errScripted }
 
 // failing are scenarios of failed checks. The threshold is 2.
 var failing = map[string]func(*scenario){

@@ -226,6 +226,7 @@ func changes(a, b rollout.Status) (list []string) {
 		say(true, "gate %s", b.Gate.Name)
 	}
 	say(b.NotReady != a.NotReady && b.NotReady != "", "%s not ready", b.NotReady)
+	say(a.NotReady == "traffic" && b.NotReady == "", "traffic ready")
 	say(b.RollingBack && !a.RollingBack, "rollback to be done")
 	say(b.PostRollout && !a.PostRollout, "post-rollout to be done")
 	return list

@@ -35,7 +35,7 @@ func (c *Canary) Interval() time.Duration {
 func (c *Canary) Threshold() int { return max(c.Spec.Analysis.Threshold, 1) }
 
 // ProgressDeadline returns how long the primary or the canary may be without
-// progress before that is a failure.
+// progress, and setting the routes may fail, before that is a failure.
 func (c *Canary) ProgressDeadline() time.Duration {
 	if s := c.Spec.ProgressDeadlineSeconds; s > 0 {
 		return time.Duration(min(s, maxDeadlineSeconds)) * time.Second

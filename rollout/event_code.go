@@ -9,6 +9,7 @@ const (
 	EventCanaryStuck      EventCode = "canary-stuck"
 	EventTargetError      EventCode = "target-error"  // of the target; it is asked again
 	EventTrafficError     EventCode = "traffic-error" // of the routes; it is tried again
+	EventTrafficFail      EventCode = "traffic-fail"  // the same, and a failed check
 	EventRevisionNew      EventCode = "revision-new"
 	EventRevisionRestart  EventCode = "revision-restart"
 	EventRevisionReverted EventCode = "revision-reverted"
@@ -64,6 +65,7 @@ var tellings = map[EventCode]telling{
 	EventCanaryStuck:      {warning: true, alert: Error, text: "the canary does not become ready: {reason}"},
 	EventTargetError:      {warning: true, text: "{reason}"},
 	EventTrafficError:     {warning: true, text: "{reason}"},
+	EventTrafficFail:      {warning: true, text: "the routes cannot be set, failed checks {failed}/{threshold}: {reason}"},
 	EventRevisionNew:      {alert: Info, text: "a new revision is rolled out"},
 	EventRevisionRestart:  {alert: Info, text: "another revision came, the rollout starts again"},
 	EventRevisionReverted: {warning: true, alert: Warn, text: "the revision of the primary came back, the rollout ends"},

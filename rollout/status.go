@@ -46,7 +46,7 @@ type Status struct {
 	LastStep       time.Time `json:"lastStepTime,omitzero"` // the interval is counted from it; steps that follow at once do not change it. Absent: the next step is due
 	Gate           *Gate     `json:"gate,omitempty"`        // the confirm gate that it waits on
 
-	NotReady      string    `json:"notReady,omitempty"`           // what is not ready: primary, canary or promotion
+	NotReady      string    `json:"notReady,omitempty"`           // what is not ready: primary, canary, promotion or traffic
 	NotReadySince time.Time `json:"notReadySince,omitzero"`       // it was first seen so
 	PreRollout    bool      `json:"preRollout,omitempty"`         // the pre-rollout webhooks passed for this revision
 	Confirmed     bool      `json:"promotionConfirmed,omitempty"` // the confirm-promotion webhooks passed, and all traffic goes to the canary

@@ -96,16 +96,21 @@ var home = Routes{Primary: 100}
 func toCanary(weight int) Routes { return Routes{Primary: 100 - weight, Canary: weight} }
 
 // route divides the traffic, unless it is so already.
-func (t *tick) route(r Routes) bool {
+func (t *tick) route(r Routes) bool { return t.done(EventTrafficError, routing(r), t.setRoutes(r)) }
+
+func routing(r Routes) string {
+	return fmt.Sprintf("route %d%% of the traffic to the canary", r.Canary)
+}
+
+func (t *tick) setRoutes(r Routes) error {
 	if t.routes == r {
-		return true
+		return nil
 	}
-	what := fmt.Sprintf("route %d%% of the traffic to the canary", r.Canary)
-	if !t.done(EventTrafficError, what, t.Traffic.SetRoutes(t.ctx, r)) {
-		return false
+	if err := t.Traffic.SetRoutes(t.ctx, r); err != nil {
+		return err
 	}
 	t.routes, t.s.CanaryWeight, t.s.Mirrored = r, r.Canary, r.Mirrored
-	return true
+	return nil
 }
 
 // readRoutes finds how traffic is divided: that is the truth, whatever the

@@ -54,12 +54,26 @@ func (t *tick) switchOver() {
 // moveTo routes, counts iterations, and says so. What held the canary is over.
 func (t *tick) moveTo(r Routes, code EventCode, iterations int) bool {
 	t.progress()
-	if !t.route(r) {
+	if err := t.setRoutes(r); err != nil {
+		t.unmoved(routing(r) + ": " + err.Error())
 		return false
 	}
+	t.isReady(theTraffic)
 	t.s.Iterations += iterations
 	t.emit(code, about{reason: t.measured()})
 	return true
+}
+
+// unmoved tells that the traffic could not be divided. From
+// progressDeadlineSeconds on that is a failed check.
+func (t *tick) unmoved(reason string) {
+	switch a := (about{reason: reason}); {
+	case t.cut():
+	case t.notReady(theTraffic):
+		t.fail(EventTrafficFail, a)
+	default:
+		t.emit(EventTrafficError, a)
+	}
 }
 
 // progress resumes a canary that waited.

@@ -10,6 +10,7 @@ const (
 	thePrimary   = "primary"
 	theCanary    = "canary"
 	thePromotion = "promotion"
+	theTraffic   = "traffic"
 )
 
 // primaryReady waits for the primary. With skipAnalysis it may be broken: the
@@ -33,24 +34,35 @@ func (t *tick) canaryReady() bool {
 func (t *tick) ready(what string, ask func(context.Context) error, stuck func(reason string)) bool {
 	err := ask(t.ctx)
 	if err == nil {
-		if t.s.NotReady == what {
-			t.s.ready()
-		}
+		t.isReady(what)
 		return true
 	}
 	if t.cut() {
 		return false
 	}
-	if t.s.NotReady != what {
-		t.s.NotReady, t.s.NotReadySince = what, t.now
-	}
 	reason := what + ": " + err.Error()
-	if errors.Is(err, ErrStuck) || t.now.Sub(t.s.NotReadySince) >= t.Canary.ProgressDeadline() {
+	if late := t.notReady(what); late || errors.Is(err, ErrStuck) {
 		stuck(reason)
 		return false
 	}
 	t.emit(EventNotReady, about{reason: reason})
 	return false
+}
+
+// notReady notes that something is not ready, and reports whether it has not
+// been for progressDeadlineSeconds.
+func (t *tick) notReady(what string) (late bool) {
+	if t.s.NotReady != what {
+		t.s.NotReady, t.s.NotReadySince = what, t.now
+	}
+	return t.now.Sub(t.s.NotReadySince) >= t.Canary.ProgressDeadline()
+}
+
+// isReady notes that something is ready.
+func (t *tick) isReady(what string) {
+	if t.s.NotReady == what {
+		t.s.ready()
+	}
 }
 
 // primaryStuck ends what cannot go on without the primary: when it was given

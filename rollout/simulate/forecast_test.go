@@ -204,11 +204,11 @@ func (f *forecast) analyse(k sky) {
 		if len(a.Match) > 0 {
 			weight = 100
 		}
-		if f.route(k, weight, weight == 0 && a.Mirror) {
+		if f.move(k, weight, weight == 0 && a.Mirror) {
 			f.iters++
 		}
 	case a.Iterations > 0 && len(a.Match) == 0 && f.iters == a.Iterations: // blue/green: the switch
-		if f.confirmed(k, rollout.HookConfirmPromotion, rollout.Progressing) && f.route(k, 100, false) {
+		if f.confirmed(k, rollout.HookConfirmPromotion, rollout.Progressing) && f.move(k, 100, false) {
 			f.iters++
 		}
 	case a.Iterations > 0 && len(a.Match) == 0:
@@ -218,11 +218,11 @@ func (f *forecast) analyse(k sky) {
 			f.promote()
 		}
 	case a.Mirror && f.weight == 0 && !f.mirrored:
-		f.route(k, 0, true)
+		f.move(k, 0, true)
 	case f.confirmed(k, rollout.HookConfirmTrafficIncrease, rollout.Waiting):
 		f.phase = rollout.Progressing
 		i := slices.IndexFunc(k.steps(), func(w int) bool { return w > f.weight })
-		f.route(k, k.steps()[i], false)
+		f.move(k, k.steps()[i], false)
 	}
 }
 
@@ -241,10 +241,28 @@ func (f *forecast) checked(k sky) bool {
 	if !fail {
 		return decided
 	}
+	f.fail(k)
+	return false
+}
+
+// fail counts a failed check.
+func (f *forecast) fail(k sky) {
 	if f.failed++; f.failed >= max(k.canary.Spec.Analysis.Threshold, 1) {
 		f.leave()
 	}
-	return false
+}
+
+// move gives the canary its traffic. That it cannot be given counts after the deadline.
+func (f *forecast) move(k sky, weight int, mirrored bool) bool {
+	says := setFailing
+	if f.route(k, weight, mirrored) {
+		says = ready
+	}
+	says = f.when(k, Traffic, says)
+	if says == stuck {
+		f.fail(k)
+	}
+	return says == ready
 }
 
 func (f *forecast) confirmed(k sky, of rollout.HookType, closed rollout.Phase) bool {

@@ -128,6 +128,7 @@ var situations = []situation{
 	{name: "promote-error", script: "target promote=error@C-C+1"},
 	{name: "promote-deadline", script: "target promote=error", analysed: true},
 	{name: "promote-error-revision", script: "target promote=error@C-C+1; revision 3@C+1", analysed: true},
+	{name: "traffic-deadline", script: "traffic set-error@M-M+4", analysed: true},
 	{name: "traffic-error", script: "traffic error@M-M+1"},
 	{name: "revision-error", script: "target revision=error@M"},
 

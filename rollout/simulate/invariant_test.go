@@ -78,7 +78,7 @@ var invariants = []struct {
 	{"the phase is lost", func(o observation) bool { return o.After.Phase == "" && o.Before.Phase != "" }},
 	{"a failed check is counted, and none failed", func(o observation) bool {
 		counted := o.After.FailedChecks - o.Before.FailedChecks
-		return counted > 1 || counted == 1 && !o.denied[rollout.HookPreRollout] && !o.denied[rollout.HookRollout] && o.queried == 0
+		return counted > 1 || counted == 1 && !o.denied[rollout.HookPreRollout] && !o.denied[rollout.HookRollout] && o.queried == 0 && o.says(Traffic) == ""
 	}},
 	{"failed checks fall", func(o observation) bool { return o.goesOn() && o.After.FailedChecks < o.Before.FailedChecks }},
 	{"iterations fall", func(o observation) bool { return o.goesOn() && o.After.Iterations < o.Before.Iterations }},

@@ -199,7 +199,8 @@ func (r *run) ended() string {
 // still reports whether every further tick would be as this one.
 func (r *run) still() bool {
 	t := r.tick
-	return r.Script.next(t.Number) == 0 && r.deadline() <= 0 && t.After.NotReadySince.IsZero() && !r.moved && same(t.Before, t.After)
+	timed := r.deadline() > 0 || !t.After.NotReadySince.IsZero()
+	return r.Script.next(t.Number) == 0 && (!timed || t.After.RollingBack) && !r.moved && same(t.Before, t.After)
 }
 
 // deadline is that of the gate that the canary waits on.

@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/headgate-io/headgate/internal/command"
@@ -74,15 +77,36 @@ func (e *Exec) argv(op Operation, v Values) ([]string, error) {
 }
 
 // Check returns what is wrong with the commands: templates that cannot be
-// executed, and operations that there are not.
+// executed, operations that there are not, and a program of [SetRoutes] that is
+// not there or not executable. A program whose name is a template is not looked for.
 func (e *Exec) Check() error {
 	var errs []error
-	for op := range e.Commands {
+	for op, line := range e.Commands {
 		if err := op.check(); err != nil {
 			errs = append(errs, err)
 		} else if _, err := e.argv(op, Values{Operation: op}); err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", op, err))
+		} else if op == SetRoutes && len(line) > 0 && !strings.Contains(line[0], "{{") {
+			if err := e.find(line[0]); err != nil {
+				errs = append(errs, fmt.Errorf("%s: the program cannot be started: %w", op, err))
+			}
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// find looks for a program where its command will.
+func (e *Exec) find(program string) error {
+	file, err := command.LookPath(program, e.Env)
+	if err != nil {
+		return err
+	}
+	if !filepath.IsAbs(file) {
+		file = filepath.Join(e.Dir, file)
+	}
+	if file, err = filepath.Abs(file); err != nil {
+		return err
+	}
+	_, err = exec.LookPath(file)
+	return err
 }

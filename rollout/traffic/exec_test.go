@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -246,5 +248,42 @@ func TestExecCheck(t *testing.T) {
 	}
 	if err := program(t, traffic.ScaleUp, "x").Driver.Check(); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestExecCheckFindsSetRoutes demands that the program of set-routes is there
+// before a rollout begins.
+func TestExecCheckFindsSetRoutes(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "weight.txt"), []byte("20"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct {
+		dir, program string
+		found        bool
+	}{
+		"absolute":                  {"", self, true},
+		"relative to the directory": {filepath.Dir(self), "./" + filepath.Base(self), true},
+		"in the PATH":               {"", filepath.Base(self), true},
+		"a template":                {"", "{{.Name}}.sh", true},
+		"not in the PATH":           {"", "absent", false},
+		"not in the directory":      {dir, "./" + filepath.Base(self), false},
+		"not executable":            {dir, "./weight.txt", false},
+		"a directory":               {"", dir, false},
+	} {
+		e := &traffic.Exec{
+			Commands: map[traffic.Operation][]string{traffic.SetRoutes: {test.program, "{{.Canary}}"}},
+			Dir:      test.dir, Env: []string{"PATH=" + filepath.Dir(self)},
+		}
+		switch err := e.Check(); {
+		case (err == nil) != test.found:
+			t.Errorf("%s: %v", name, err)
+		case err != nil && !strings.HasPrefix(err.Error(), "set-routes: the program cannot be started: "):
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }
