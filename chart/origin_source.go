@@ -59,7 +59,11 @@ func (o *Origin) sources(ctx context.Context) (*sources, error) {
 		case i == 0 && s.repository != nil && inRegistry(s.repository):
 			s.inputs = append(s.inputs, artifact.Artifact{})
 		default:
-			return nil, unavailable("NoSourceArtifact", fmt.Errorf("%w: %s has no artifact yet", source.ErrWaiting, s.needs[i]))
+			missing := "has no artifact yet"
+			if obj.Plan().Suspend {
+				missing += ", and is suspended"
+			}
+			return nil, unavailable("NoSourceArtifact", fmt.Errorf("%w: %s %s", source.ErrWaiting, s.needs[i], missing))
 		}
 	}
 	if s.repository != nil && inRegistry(s.repository) {

@@ -34,7 +34,11 @@ func (o *Origin) inputs(ctx context.Context) ([]artifact.Artifact, error) {
 	for _, obj := range needed {
 		a := obj.Artifact()
 		if a == nil {
-			return nil, unavailable("NoArtifact", fmt.Errorf("%w: %s has no artifact yet", source.ErrWaiting, source.ReferenceTo(obj)))
+			missing := "has no artifact yet"
+			if obj.Plan().Suspend {
+				missing += ", and is suspended"
+			}
+			return nil, unavailable("NoArtifact", fmt.Errorf("%w: %s %s", source.ErrWaiting, source.ReferenceTo(obj), missing))
 		}
 		inputs = append(inputs, *a)
 	}

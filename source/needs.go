@@ -118,7 +118,8 @@ func arrows(way []Reference) string {
 }
 
 // WithNeeds returns objects and, behind them, what they need, directly or not,
-// as far as it exists. Errors are those of from.
+// as far as it exists: what is to be brought up to date for them. What a suspended
+// object needs is not among it, since the object stays as it is. Errors are those of from.
 func WithNeeds(ctx context.Context, objects []Object, from Sources) ([]Object, error) {
 	all := slices.Clone(objects)
 	seen := map[Reference]bool{}
@@ -126,7 +127,11 @@ func WithNeeds(ctx context.Context, objects []Object, from Sources) ([]Object, e
 		seen[ReferenceTo(obj)] = true
 	}
 	for i := 0; i < len(all); i++ {
-		for _, ref := range all[i].Plan().Needs {
+		plan := all[i].Plan()
+		if plan.Suspend {
+			continue
+		}
+		for _, ref := range plan.Needs {
 			if seen[ref] {
 				continue
 			}

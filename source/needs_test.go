@@ -122,9 +122,10 @@ func TestNeeded(t *testing.T) {
 }
 
 func TestWithNeeds(t *testing.T) {
-	objects := graph("a: b none", "b: c", "c: a", "d: c")
+	objects := graph("a: b none", "b: c", "c: a", "d: c", "e: a", "f: e")
+	objects[4].(*source.GitRepository).Spec.Suspend = true
 	inventory := &source.Inventory{Objects: objects}
-	for from, want := range map[int]string{0: "a b c", 3: "d c a b"} {
+	for from, want := range map[int]string{0: "a b c", 3: "d c a b", 4: "e", 5: "f e"} {
 		all, err := source.WithNeeds(t.Context(), objects[from:from+1], inventory)
 		if err != nil {
 			t.Fatal(err)

@@ -31,6 +31,9 @@ that the next run does only what changed. A failure leaves the last good artifac
 Objects that others are made of, includes and the sources of charts, are fetched before them, also when they
 were not named. One that fails counts as it was when it last succeeded. The others are fetched at once.
 
+One that spec.suspend suspends is left as it is: READY is what was saved of it, --out extracts its stored
+artifact, and what it is made of is not fetched for it.
+
 With -o wide, json or yaml the output says why an artifact was stored or was not: which revision, field of
 the spec or included artifact differs. In documents these are the annotations ` + outcomeAnnotation + ` and
 ` + whyAnnotation + `.
@@ -51,7 +54,7 @@ Flags say how it is reached, as the fields of a spec do. Over ssh it needs a Sec
 identity and known_hosts: for ssh://HOST/app.git "app", in --secrets or as HEADGATE_SECRET_APP_IDENTITY
 and HEADGATE_SECRET_APP_KNOWN_HOSTS.
 
-Exit codes: 0 everything is ready, 1 something failed, 2 usage or an invalid object, 3 a verification failed.`,
+Exit codes: 0 everything that is not suspended is ready, 1 something failed, or --out found no artifact of what is suspended, 2 usage or an invalid object, 3 a verification failed.`,
 		Example: `  headgate fetch -f sources.yaml --store ./store
   headgate fetch -f sources.yaml gitrepository/app --out ./app
   headgate fetch https://example.org/app.git@v1.2.3 --out ./app
@@ -163,19 +166,28 @@ func (r *row) fail(err error) {
 	}
 }
 
-// extract extracts the artifact to dir, if there is one that is ready. That of an
-// ExternalArtifact is in somebody else's store, and never fetched.
+// extract extracts the artifact to dir, if there is one that is ready; of a
+// suspended source the stored one. That of an ExternalArtifact is in somebody
+// else's store, and never fetched.
 func (r *row) extract(ctx context.Context, store *artifact.Store, dir string) {
 	switch a := r.object.Artifact(); {
 	case r.err != nil:
+	case r.outcome == source.Suspended && a == nil:
+		r.err = errors.New("not extracted: it is suspended, and has no artifact: set spec.suspend to false to fetch one")
+	case r.outcome == source.Suspended:
+		if r.err = extract(ctx, store, r.object, dir); r.err == nil {
+			r.note("it is suspended: what is extracted is its stored artifact of revision " + a.Revision)
+		}
 	case a == nil:
-		r.report.Notes = append(r.report.Notes, "not extracted: it has no artifact")
+		r.note("not extracted: it has no artifact")
 	case r.external():
-		r.report.Notes = append(r.report.Notes, "not extracted: its artifact is at "+a.URL)
-	case r.outcome != source.Suspended:
+		r.note("not extracted: its artifact is at " + a.URL)
+	default:
 		r.fail(extract(ctx, store, r.object, dir))
 	}
 }
+
+func (r *row) note(text string) { r.report.Notes = append(r.report.Notes, text) }
 
 func (r *row) external() bool {
 	_, ok := r.object.(*source.ExternalArtifact)
@@ -198,4 +210,8 @@ func (r *row) reconcile(ctx context.Context, by *source.Reconciler, s *session) 
 	}
 	result, err := by.Reconcile(ctx, r.object, from)
 	r.outcome, r.changed, r.why, r.report, r.verified, r.err = result.Outcome, result.Changed, result.Why, result.Report, result.Verification, err
+	if r.outcome == source.Suspended && err != nil { // nothing was asked of it, so nothing failed
+		r.err = nil
+		r.note(err.Error())
+	}
 }

@@ -8,10 +8,10 @@
 //	headgate push ./app oci://registry.example.org/app:v1.2.3
 //	headgate rollout run -f canary.yaml --revision v2 --proxy 127.0.0.1:8080 --primary URL --canary URL
 //
-// Exit codes: 0 everything is ready, 1 something failed, 2 usage or an invalid
-// object, 3 a verification failed. With --detailed-exitcode fetch exits with 4
-// when everything is ready and something changed, diff always does when its two
-// arguments differ. Rollout run has its own: 0 promoted, 1 rolled back, 2 every
+// Exit codes: 0 everything that is not suspended is ready, 1 something failed,
+// 2 usage or an invalid object, 3 a verification failed. With --detailed-exitcode
+// fetch exits with 4 instead of 0 when something changed, diff always does when its
+// two arguments differ. Rollout run has its own: 0 promoted, 1 rolled back, 2 every
 // error, 3 not over.
 package main
 

@@ -226,10 +226,10 @@ func printTable(w io.Writer, rows []*row, wide bool) error {
 }
 
 // ready tells whether what the object asked for was done, True or False; of one that
-// a server refused to look at, what its status says.
+// is suspended, or that a server refused to look at, what its status says.
 func (r *row) ready() string {
 	switch {
-	case r.refused:
+	case r.refused || r.outcome == source.Suspended:
 		return cmp.Or(r.object.Common().Condition(source.ReadyCondition).Status, "Unknown")
 	case r.err != nil:
 		return "False"

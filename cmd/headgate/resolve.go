@@ -22,7 +22,7 @@ func (p *program) resolve() *cobra.Command {
 		Short: "Print the revision each origin is at, without fetching or storing",
 		Long: `Resolve asks each origin for its revision and prints it; it stores nothing. The revision of a chart is the
 version that would be chosen. It is in the index of its repository, or in the source that holds the chart,
-which is fetched for it and forgotten.`,
+which is fetched for it and forgotten, unless it is suspended.`,
 		Example: `  headgate resolve -f sources.yaml
   headgate resolve --chart app --version "^1.2" https://charts.example.org`,
 		RunE: func(c *cobra.Command, args []string) error {
@@ -155,7 +155,8 @@ type finding struct {
 	Kind      string `json:"kind"`
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
-	Ready     bool   `json:"ready"`
+	Ready     bool   `json:"ready"` // it was found out, and the object is not suspended
+	Suspended bool   `json:"suspended,omitempty"`
 	Revision  string `json:"revision,omitempty"`
 	Mode      string `json:"verificationMode,omitempty"`
 	Signer    string `json:"signer,omitempty"`
@@ -190,9 +191,10 @@ func (p *program) print(format string, rows []*row, table func(io.Writer, []find
 	for i, r := range rows {
 		h := r.object.Head()
 		findings[i] = finding{
-			Kind: h.Kind, Namespace: h.Metadata.Namespace, Name: h.Metadata.Name, Ready: r.err == nil,
+			Kind: h.Kind, Namespace: h.Metadata.Namespace, Name: h.Metadata.Name, Suspended: r.object.Plan().Suspend,
 			Revision: r.revision.ID, Mode: r.verified.Mode, Signer: r.verified.Signer, Level: r.verified.Level,
 		}
+		findings[i].Ready = r.err == nil && !findings[i].Suspended
 		if r.err != nil {
 			findings[i].Error = redact.Error(r.err).Error()
 		}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"os"
 
 	"github.com/headgate-io/headgate/artifact"
@@ -22,8 +21,10 @@ type supply struct {
 func (s *session) supply(ctx context.Context, named []source.Object) ([]source.Object, *supply, error) {
 	var charts []source.Object
 	for _, obj := range named {
-		if _, ok := obj.(*source.PkgChart); ok {
-			charts = append(charts, obj)
+		if c, ok := obj.(*source.PkgChart); ok {
+			c = ptr(*c)
+			c.Spec.Suspend = false // its version is asked for all the same
+			charts = append(charts, c)
 		}
 	}
 	none := &supply{end: func() {}}
@@ -68,9 +69,6 @@ func (g *supply) fetch(ctx context.Context, r *row, s *session) {
 		return
 	}
 	r.reconcile(ctx, g.reconciler, s)
-	if r.outcome == source.Suspended {
-		r.fail(errors.New("it is suspended: nothing is fetched for the charts that are made of it"))
-	}
 	if a := r.object.Artifact(); a != nil && r.err == nil {
 		r.revision.ID = a.Revision
 	}
