@@ -215,8 +215,9 @@ func openFile(dir, path string, use func(size int64, content io.Reader) error) e
 	return use(info.Size(), file)
 }
 
-// cacheKey names the archive of l in the cache, and who may see it.
-func (u *site) cacheKey(l *listed) string { return "chart/" + l.digest + " " + u.web.scope() }
+// cacheKey names the archive of l in the cache, and who may see it: what is
+// refused without a cache must not come out of one.
+func (u *site) cacheKey(l *listed) string { return "chart/" + l.digest + " " + string(u.web.print[:]) }
 
 // recall returns the chart of o if the cache has it, nil if not.
 func (u *site) recall(o offer, l *listed) *bundle.Archive {

@@ -63,7 +63,7 @@ func (r *Repository) hear(ctx context.Context, w *web, v validators) (heard, err
 // of the namespace, since messages have the names of Secrets.
 func (r *Repository) question(w *web, v validators) string {
 	spec, h := &r.repo.Spec, sha256.New()
-	transport.Note(h, string(w.print[:]), strconv.FormatBool(w.pass), v.ETag, v.Modified, strconv.FormatInt(limitOf(r.env.Limits), 10))
+	transport.Note(h, string(w.print[:]), v.ETag, v.Modified, strconv.FormatInt(limitOf(r.env.Limits), 10))
 	if spec.SecretRef != nil {
 		transport.Note(h, r.repo.Metadata.Namespace, "secret", spec.SecretRef.Name)
 	}

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -21,7 +22,7 @@ import (
 type web struct {
 	at    *url.URL          // of the repository, as parseURL has it, without user information
 	notes []string          // what its owner should know of the Secrets
-	print [sha256.Size]byte // of the URL and of all credentials
+	print [sha256.Size]byte // of all that decides a request: the URL, credentials and who may see them
 
 	way   transport.Config // to the repository
 	pass  bool             // user name and password may be shown to other origins
@@ -58,7 +59,7 @@ func dial(ctx context.Context, repo *source.PkgRepository, reuse *source.Connect
 	w.fence = transport.NewFence(w.at)
 	w.way.Origin, w.way.MayDial, w.way.Fence, w.way.Reuse = w.at, w.mayDial(nil), w.fence, reuse
 	h := sha256.New()
-	transport.Note(h, w.at.String(), w.way.Auth.Username, w.way.Auth.Password)
+	transport.Note(h, w.at.String(), w.way.Auth.Username, w.way.Auth.Password, strconv.FormatBool(w.pass))
 	secret.Note(h)
 	cert.Note(h)
 	h.Sum(w.print[:0])
@@ -175,13 +176,4 @@ func (w *web) close() {
 	for _, c := range w.clients {
 		c.CloseIdleConnections()
 	}
-}
-
-// scope names the credentials in keys of the cache, "" where there are none. A
-// query of the URL may be one.
-func (w *web) scope() string {
-	if w.way.Auth == (transport.Auth{}) && w.way.TLS == nil && w.at.RawQuery == "" {
-		return ""
-	}
-	return string(w.print[:])
 }
