@@ -24,9 +24,10 @@ type web struct {
 	notes []string          // what its owner should know of the Secrets
 	print [sha256.Size]byte // of all that decides a request: the URL, credentials and who may see them
 
-	way   transport.Config // to the repository
-	pass  bool             // user name and password may be shown to other origins
-	vault *transport.Vault
+	way    transport.Config // to the repository
+	secret string           // name of the Secret of spec.secretRef, "" for none
+	pass   bool             // user name and password may be shown to other origins
+	vault  *transport.Vault
 
 	fence *transport.Fence // of the repository
 	free  bool             // nobody but the user sends us anywhere
@@ -70,6 +71,7 @@ func dial(ctx context.Context, repo *source.PkgRepository, reuse *source.Connect
 // the place of those in the URL, and the TLS settings of spec.certSecretRef
 // that of all in spec.secretRef.
 func (w *web) present(secret, cert transport.Secret) error {
+	w.secret = secret.Name
 	auth, err := transport.RepositoryAuth(secret.Name, secret.Secret)
 	if err != nil {
 		return err

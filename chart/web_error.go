@@ -69,6 +69,8 @@ func (w *web) refusal(u *url.URL, resp *http.Response) *StatusError {
 func (w *web) advice(u *url.URL) string {
 	own, none := transport.SameOrigin(u, w.at), w.way.Auth == transport.Auth{}
 	switch {
+	case own && none && w.secret != "":
+		return "secret " + w.secret + " in spec.secretRef of its PkgRepository has no username and password"
 	case own && none:
 		return "the repository may want the user name and password of a Secret in spec.secretRef of its PkgRepository"
 	case own:

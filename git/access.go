@@ -64,6 +64,9 @@ func (o *Origin) reach(ctx context.Context, u *url.URL, ref *source.LocalReferen
 		n.route, err = overSSH(u, secret, proxySecret)
 	default:
 		n.route, err = overHTTP(u, secret, proxySecret, o.env.Reuse, o.mayDial(field))
+		if n.web.Auth == (transport.Auth{}) {
+			n.keyless = secret.Name
+		}
 	}
 	if err != nil {
 		return nil, err

@@ -23,6 +23,7 @@ type network struct {
 	env       source.Env
 	object    string     // KIND/NAMESPACE/NAME, for progress
 	scope     string     // of what is cached: names the repository and the credentials
+	keyless   string     // the Secret of the repository, when it holds no credentials for HTTP
 	ungranted error      // why the server gave no credentials for LFS
 	shares    bool       // refs may be what others were told
 	pool      *pool.Pool // what earlier fetches brought; nil when nothing is kept
@@ -35,6 +36,9 @@ func (n *network) open(ctx context.Context) (*wire.Remote, error) {
 		return n.remote, nil
 	}
 	r, err := wire.Open(ctx, n.transport)
+	if errors.Is(err, wire.ErrAuth) && n.keyless != "" {
+		err = fmt.Errorf("%w; none were sent: secret %s has neither username and password nor bearerToken", err, n.keyless)
+	}
 	if err != nil {
 		return nil, err
 	}

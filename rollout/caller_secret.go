@@ -116,7 +116,7 @@ func (c *Caller) secret(ctx context.Context, namespace string, ref *SecretRef) (
 	}
 	data, err := c.Secrets(ctx, namespace, ref.Name)
 	if err != nil {
-		return secret.Reader{}, fmt.Errorf("secret %s/%s: %w", namespace, ref.Name, err)
+		return secret.Reader{}, secret.Unreadable("secret "+namespace+"/"+ref.Name, err)
 	}
 	return secret.Reader{Name: namespace + "/" + ref.Name, Data: data}, nil
 }

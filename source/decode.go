@@ -16,9 +16,9 @@ type Set struct {
 	Skipped  int               // documents of foreign kinds
 	Warnings []error           // deprecated fields, conflicting refs: each a *DocumentError
 
-	places   map[string]spot     // by KIND/NAMESPACE/NAME: where the document is
-	accounts map[string][]string // by NAMESPACE/NAME: the pull secrets of a ServiceAccount
-	sealed   map[string]string   // by NAMESPACE/NAME: why a Secret document cannot be read
+	places    map[string]spot       // by KIND/NAMESPACE/NAME: where the document is
+	accounts  map[string][]string   // by NAMESPACE/NAME: the pull secrets of a ServiceAccount
+	defective map[string]*defective // by KIND/NAMESPACE/NAME: what is wrong with a Secret or ServiceAccount
 }
 
 // Decode reads the documents of file into s: YAML documents, JSON values, or

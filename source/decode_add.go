@@ -57,8 +57,10 @@ func (s *Set) Add(other *Set) error {
 			put(&s.accounts, name, other.accounts[name])
 		}
 	}
-	for name, why := range other.sealed {
-		put(&s.sealed, name, why)
+	for name, why := range other.defective {
+		if s.defective[name] == nil {
+			put(&s.defective, name, why)
+		}
 	}
 	s.Skipped += other.Skipped
 	s.Warnings = append(s.Warnings, other.Warnings...)

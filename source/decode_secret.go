@@ -42,7 +42,11 @@ func (d *decoding) secret(o document.Object) {
 	dec.Adopt(&rules)
 	or(&secret.Type, opaque)
 	d.Note(d.Place(&dec.Findings, o.Node, name)...)
-	if len(dec.Errors) > 0 || !d.first(o.Node, name) {
+	if len(dec.Errors) > 0 {
+		d.defect(o, "Secret", "secret", false, atLine(dec.Errors[0]))
+		return
+	}
+	if !d.first(o.Node, name) {
 		return
 	}
 	if d.set.Secrets == nil {
@@ -77,16 +81,23 @@ func (s *secretDocument) decode(found *document.Findings) map[string][]byte {
 	return data
 }
 
-// seal files a Secret that cannot be read, so that who asks for it is told
-// why. One that can be read may be beside it.
+// defect files what is wrong with the Secret or ServiceAccount o for those that
+// ask for it. One that can be used may be beside it.
+func (d *decoding) defect(o document.Object, kind, what string, elsewhere bool, why error) {
+	put(&d.set.defective, kind+"/"+spaceName(o), &defective{what + " " + spaceName(o), why, elsewhere})
+}
+
+// atLine is e without the object, which the error of a look-up names.
+func atLine(e *DocumentError) error {
+	return &DocumentError{File: e.File, Line: e.Line, Field: e.Field, Err: e.Err}
+}
+
+// seal files a Secret that only others can read.
 func (d *decoding) seal(o document.Object, name, why string) {
 	d.set.Warnings = append(d.set.Warnings, &DocumentError{
 		File: d.File(), Document: d.Number(), Line: o.Line, Object: name, Err: fmt.Errorf("%s", why),
 	})
-	if d.set.sealed == nil {
-		d.set.sealed = make(map[string]string)
-	}
-	d.set.sealed[spaceName(o)] = fmt.Sprintf("the document in %s %s", d.File(), why)
+	d.defect(o, "Secret", "secret", true, fmt.Errorf("the document in %s %s", d.File(), why))
 }
 
 func (d *decoding) sealedSecret(o document.Object) {
@@ -98,18 +109,22 @@ func (d *decoding) sealedSecret(o document.Object) {
 func (d *decoding) account(o document.Object) {
 	name := o.Name("ServiceAccount", DefaultNamespace)
 	var names []string
-	if list := o.At("imagePullSecrets"); list != nil {
-		for i, item := range list.Items {
-			own := item.StringAt("name")
-			if err := objectName(own); err != nil {
-				d.Note(&DocumentError{
-					File: d.File(), Document: d.Number(), Line: item.Line, Object: name,
-					Field: fmt.Sprintf("imagePullSecrets[%d].name", i), Err: err,
-				})
-				return
-			}
-			names = append(names, own)
+	var found document.Findings
+	if list := o.At("imagePullSecrets"); list != nil && list.Kind != document.Null {
+		if list.Kind != document.List {
+			found.Add("imagePullSecrets", "must be a list, not %s", list.Kind)
 		}
+		for i, item := range list.Items {
+			names = append(names, item.StringAt("name"))
+			if err := objectName(names[i]); err != nil {
+				found.Note(&DocumentError{Line: item.Line, Field: fmt.Sprintf("imagePullSecrets[%d].name", i), Err: err})
+			}
+		}
+	}
+	d.Note(d.Place(&found, o.Node, name)...)
+	if len(found.Errors) > 0 {
+		d.defect(o, "ServiceAccount", "service account", false, atLine(found.Errors[0]))
+		return
 	}
 	if !d.first(o.Node, name) {
 		return

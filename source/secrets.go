@@ -1,6 +1,7 @@
 package source
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,6 +24,16 @@ func (m *missing) Error() string { return m.what + " does not exist: " + strings
 // Is makes it an [fs.ErrNotExist].
 func (m *missing) Is(target error) bool { return target == fs.ErrNotExist }
 
+// A defective secret is there and cannot be used. It is no [fs.ErrNotExist].
+type defective struct {
+	what      string // for example secret apps/git-auth
+	why       error
+	elsewhere bool // another place may have one that can be used
+}
+
+func (d *defective) Error() string { return d.what + ": " + d.why.Error() }
+func (d *defective) Unwrap() error { return d.why }
+
 func missingSecret(namespace, name, tried string) error {
 	return &missing{"secret " + namespace + "/" + name, []string{tried}}
 }
@@ -36,8 +47,8 @@ func (s *Set) Secret(_ context.Context, namespace, name string) (Secret, error) 
 	if secret, found := s.Secrets[namespace+"/"+name]; found {
 		return secret, nil
 	}
-	if why, found := s.sealed[namespace+"/"+name]; found {
-		return Secret{}, missingSecret(namespace, name, why)
+	if d := s.defective["Secret/"+namespace+"/"+name]; d != nil {
+		return Secret{}, d
 	}
 	return Secret{}, missingSecret(namespace, name, "no such document")
 }
@@ -52,6 +63,9 @@ func (s *Set) PullSecrets(ctx context.Context, namespace, serviceAccount string)
 }
 
 func (s *Set) pullNames(namespace, serviceAccount string) ([]string, error) {
+	if d := s.defective["ServiceAccount/"+namespace+"/"+serviceAccount]; d != nil {
+		return nil, d
+	}
 	names, found := s.accounts[namespace+"/"+serviceAccount]
 	if !found {
 		return nil, missingAccount(namespace, serviceAccount, "no such document")
@@ -72,8 +86,10 @@ func secretsOf(ctx context.Context, from Secrets, namespace string, names []stri
 }
 
 // Chain returns the secrets of several places: the first that has a secret
-// gives all of it. Errors other than [fs.ErrNotExist] end the search. The
-// secrets that a ServiceAccount document names are looked up in all places.
+// gives all of it. Errors other than [fs.ErrNotExist] end the search. After an
+// encrypted document, an empty directory or empty variables it goes on, and they
+// are the error when no other place has the secret. The secrets that a
+// ServiceAccount document names are looked up in all places.
 func Chain(places ...Secrets) Secrets { return chain(places) }
 
 type chain []Secrets
@@ -101,7 +117,7 @@ func (c chain) PullSecrets(ctx context.Context, namespace, serviceAccount string
 		secrets, err := secretsOf(ctx, c, namespace, names)
 		if err != nil {
 			// Not a missing account: the search must end here.
-			return nil, &pullError{serviceAccount, err}
+			return nil, &pullError{namespace + "/" + serviceAccount, err}
 		}
 		return secrets, nil
 	})
@@ -114,7 +130,7 @@ type pullError struct {
 }
 
 func (e *pullError) Error() string {
-	return fmt.Sprintf("pull secrets of service account %s: %v", e.account, e.err)
+	return fmt.Sprintf("service account %s: %v", e.account, e.err)
 }
 
 func (e *pullError) Unwrap() error { return e.err }
@@ -123,12 +139,16 @@ func (e *pullError) Unwrap() error { return e.err }
 func firstOf[T any](places []Secrets, what string, ask func(Secrets) (T, error)) (T, error) {
 	var none T
 	all := &missing{what: what}
+	var unusable *defective
 	for _, s := range places {
 		out, err := ask(s)
 		var pull *pullError
+		var d *defective
 		switch m := (*missing)(nil); {
 		case err == nil:
 			return out, nil
+		case !errors.As(err, &pull) && errors.As(err, &d) && d.elsewhere:
+			unusable = cmp.Or(unusable, d)
 		case errors.As(err, &pull) || !errors.Is(err, fs.ErrNotExist):
 			return none, err
 		case errors.As(err, &m):
@@ -136,6 +156,9 @@ func firstOf[T any](places []Secrets, what string, ask func(Secrets) (T, error))
 		default:
 			all.tried = append(all.tried, err.Error())
 		}
+	}
+	if unusable != nil {
+		return none, unusable
 	}
 	if len(all.tried) == 0 {
 		all.tried = []string{"no secrets were given"}

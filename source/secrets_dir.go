@@ -2,6 +2,7 @@ package source
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,7 +22,9 @@ const maxKeys = 1024 // of one secret in a directory
 // dir, and names that begin with ".." are passed over. One newline after a
 // value of a single line is dropped. A value is limited to 1 MiB.
 //
-// The directory is opened for each secret. It has no service accounts.
+// What is there and cannot be read, such as a file NAME where a directory
+// belongs, is an error that is no [fs.ErrNotExist]. The directory is opened for
+// each secret. It has no service accounts.
 func DirSecrets(dir string) Secrets { return dirSecrets(dir) }
 
 type dirSecrets string
@@ -32,19 +35,29 @@ func (d dirSecrets) Secret(_ context.Context, namespace, name string) (Secret, e
 	if objectName(namespace) != nil || objectName(name) != nil {
 		return Secret{}, none
 	}
+	what := "secret " + namespace + "/" + name
 	root, err := os.OpenRoot(string(d))
+	if errors.Is(err, fs.ErrNotExist) {
+		return Secret{}, missingSecret(namespace, name, "no directory "+string(d))
+	}
 	if err != nil {
-		return Secret{}, fmt.Errorf("secret %s/%s: directory of secrets: %w", namespace, name, err)
+		return Secret{}, &defective{what, fmt.Errorf("directory of secrets: %w", err), false}
 	}
 	defer root.Close()
+	var empty error
 	for _, dir := range []string{namespace + "/" + name, name} {
 		data, err := readKeys(root, dir)
-		if err != nil {
-			return Secret{}, fmt.Errorf("secret %s/%s: %w", namespace, name, err)
-		}
-		if len(data) > 0 {
+		switch {
+		case err == errNoKeys:
+			empty = cmp.Or(empty, fmt.Errorf("directory %s %w", path.Join(string(d), dir), err))
+		case err != nil:
+			return Secret{}, &defective{what, fmt.Errorf("in directory %s: %w", string(d), err), false}
+		case len(data) > 0:
 			return Secret{Type: typeOf(data), Data: data}, nil
 		}
+	}
+	if empty != nil {
+		return Secret{}, &defective{what, empty, true}
 	}
 	return Secret{}, none
 }
@@ -54,18 +67,23 @@ func (d dirSecrets) PullSecrets(_ context.Context, namespace, serviceAccount str
 	return nil, missingAccount(namespace, serviceAccount, "a directory of secrets has none")
 }
 
+var errNoKeys = errors.New("is empty: write a file for each key")
+
 // readKeys reads the files in dir; no such directory holds none.
 func readKeys(root *os.Root, dir string) (map[string][]byte, error) {
-	info, err := root.Stat(dir)
-	if errors.Is(err, fs.ErrNotExist) || err == nil && !info.IsDir() {
-		return nil, nil
-	}
-	if err != nil {
+	info, err := lookAt(root, dir)
+	if info == nil || err != nil {
 		return nil, err
+	}
+	if !info.IsDir() {
+		return nil, fmt.Errorf("%s is a file: make it a directory with a file for each key", dir)
 	}
 	names, err := listKeys(root, dir)
 	if err != nil {
 		return nil, err
+	}
+	if len(names) == 0 {
+		return nil, errNoKeys
 	}
 	data := make(map[string][]byte)
 	for _, name := range names {
@@ -78,6 +96,18 @@ func readKeys(root *os.Root, dir string) (map[string][]byte, error) {
 		}
 	}
 	return data, nil
+}
+
+// lookAt returns what is at name, nil when nothing is. A link to nothing is an error.
+func lookAt(root *os.Root, name string) (fs.FileInfo, error) {
+	info, err := root.Stat(name)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return info, err
+	}
+	if _, err := root.Lstat(name); err == nil {
+		return nil, fmt.Errorf("%s is a link to what does not exist", name)
+	}
+	return nil, nil
 }
 
 func listKeys(root *os.Root, dir string) ([]string, error) {
@@ -98,8 +128,8 @@ func listKeys(root *os.Root, dir string) ([]string, error) {
 
 // readKey reads one file; anything else than a file has no value.
 func readKey(root *os.Root, name string) ([]byte, error) {
-	info, err := root.Stat(name)
-	if err != nil || !info.Mode().IsRegular() {
+	info, err := lookAt(root, name)
+	if info == nil || err != nil || !info.Mode().IsRegular() {
 		return nil, err
 	}
 	value, err := read(root, name, maxSecret)

@@ -2,6 +2,7 @@ package source
 
 import (
 	"context"
+	"fmt"
 	"strings"
 )
 
@@ -36,8 +37,9 @@ var envKeys = []string{
 //
 // The environment cannot be searched, so the keys that headgate knows are
 // tried. HEADGATE_SECRET_<NAME>_KEYS names further ones, separated by commas:
-// "alice.asc,bob.sshpub". An empty variable counts as none. There are no
-// service accounts.
+// "alice.asc,bob.sshpub". An empty variable counts as none; a secret whose
+// variables are all empty, or of which there is but the one with KEYS, is an
+// error that is no [fs.ErrNotExist]. There are no service accounts.
 func EnvSecrets(lookup func(string) (string, bool)) Secrets { return envSecrets(lookup) }
 
 type envSecrets func(string) (string, bool)
@@ -50,16 +52,30 @@ func (e envSecrets) Secret(_ context.Context, namespace, name string) (Secret, e
 		keys = append(strings.Split(more, ","), keys...)
 	}
 	data := make(map[string][]byte)
-	for _, key := range keys {
+	var why error
+	for i, key := range keys {
 		key = strings.TrimSpace(key)
-		if value, _ := e(prefix + envName(key)); value != "" && key != "" {
+		if key == "" {
+			continue
+		}
+		value, found := e(prefix + envName(key))
+		switch {
+		case value != "":
 			data[key] = []byte(value)
+		case why != nil:
+		case found:
+			why = fmt.Errorf("variable %s is empty: set it", prefix+envName(key))
+		case i < len(keys)-len(envKeys):
+			why = fmt.Errorf("variable %s names the key %s, but there is no variable %s", prefix+"KEYS", quote(key), prefix+envName(key))
 		}
 	}
-	if len(data) == 0 {
-		return Secret{}, missingSecret(namespace, name, "no variable "+prefix+"<KEY>")
+	switch {
+	case len(data) > 0:
+		return Secret{Type: typeOf(data), Data: data}, nil
+	case why != nil:
+		return Secret{}, &defective{"secret " + namespace + "/" + name, why, true}
 	}
-	return Secret{Type: typeOf(data), Data: data}, nil
+	return Secret{}, missingSecret(namespace, name, "no variable "+prefix+"<KEY>")
 }
 
 // PullSecrets implements [Secrets].

@@ -63,13 +63,15 @@ func TestDocumentSecrets(t *testing.T) {
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("%v, %v", got, err)
 	}
+	if _, err := s.Secret(ctx, "default", "auth"); !errors.Is(err, fs.ErrNotExist) || err.Error() != "secret default/auth does not exist: no such document" {
+		t.Error(err)
+	}
 	for name, want := range map[string]string{
-		"default/auth":   "secret default/auth does not exist: no such document",
-		"apps/sops":      "encrypted with SOPS: decrypt it first",
-		"default/sealed": "SealedSecret",
+		"apps/sops":      "secret apps/sops: the document in secrets.yaml is encrypted with SOPS: decrypt it first",
+		"default/sealed": "secret default/sealed: the document in secrets.yaml is a SealedSecret",
 	} {
 		namespace, own, _ := strings.Cut(name, "/")
-		if _, err := s.Secret(ctx, namespace, own); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), want) {
+		if _, err := s.Secret(ctx, namespace, own); errors.Is(err, fs.ErrNotExist) || err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -83,6 +85,68 @@ func TestDocumentSecrets(t *testing.T) {
 		if _, err := s.PullSecrets(ctx, "apps", name); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// TestDefectiveDocuments asks for what documents hold and cannot be used, and
+// for one of two that can.
+func TestDefectiveDocuments(t *testing.T) {
+	var s, other source.Set
+	err := other.Decode("a.yaml", strings.NewReader(`apiVersion: v1
+kind: Secret
+metadata: {name: text}
+data: {password: "s3cret!"}
+---
+apiVersion: v1
+kind: Secret
+metadata: {name: list, namespace: apps}
+stringData: [s3cret]
+---
+apiVersion: v1
+kind: Secret
+metadata: {name: twice}
+data: {password: "s3cret!"}
+---
+apiVersion: v1
+kind: Secret
+metadata: {name: twice}
+stringData: {password: good}
+---
+apiVersion: v1
+kind: ServiceAccount
+metadata: {name: puller}
+imagePullSecrets: regcred
+---
+apiVersion: v1
+kind: ServiceAccount
+metadata: {name: blank}
+imagePullSecrets: [{name: regcred}, {}]
+`))
+	if err == nil || strings.Contains(err.Error(), "s3cret") {
+		t.Fatal(err)
+	}
+	if err := s.Add(&other); err != nil {
+		t.Fatal(err)
+	}
+	ctx := context.Background()
+	all := source.Chain(&s, source.EnvSecrets(lookup(map[string]string{"HEADGATE_SECRET_TEXT_PASSWORD": "other"})))
+	for name, want := range map[string]string{
+		"default/text":   "secret default/text: a.yaml:4: data[password]: is not base64: use stringData for plain text",
+		"apps/list":      "secret apps/list: a.yaml:9: stringData: must be a mapping, not a list",
+		"default/puller": "service account default/puller: a.yaml:24: imagePullSecrets: must be a list, not a string",
+		"default/blank":  "service account default/blank: a.yaml:29: imagePullSecrets[1].name: is required",
+	} {
+		namespace, own, _ := strings.Cut(name, "/")
+		_, err := all.Secret(ctx, namespace, own)
+		if strings.HasPrefix(want, "service") {
+			_, err = all.PullSecrets(ctx, namespace, own)
+		}
+		if errors.Is(err, fs.ErrNotExist) || err == nil || err.Error() != want {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if got, err := all.Secret(ctx, "default", "twice"); err != nil || string(got.Data["password"]) != "good" {
+		t.Errorf("%q, %v", got, err)
 	}
 }
 
@@ -143,7 +207,22 @@ func TestDirSecrets(t *testing.T) {
 	if _, err := secrets.Secret(ctx, "apps", "large"); err == nil || !strings.Contains(err.Error(), "large/key is larger than 1 MiB") {
 		t.Error(err)
 	}
-	for _, name := range []string{"none", "file", "apps", "../auth", "auth/sub", "", "."} {
+	if err := os.Mkdir(filepath.Join(dir, "void"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{
+		"file": "secret default/file: in directory " + dir + ": file is a file: make it a directory with a file for each key",
+		"void": "secret default/void: directory " + filepath.ToSlash(dir) + "/void is empty: write a file for each key",
+	} {
+		if _, err := secrets.Secret(ctx, "default", name); err == nil || errors.Is(err, fs.ErrNotExist) || err.Error() != want {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	env := source.EnvSecrets(lookup(map[string]string{"HEADGATE_SECRET_VOID_PASSWORD": "x"}))
+	if got, err := source.Chain(secrets, env).Secret(ctx, "default", "void"); err != nil || string(got.Data["password"]) != "x" {
+		t.Errorf("%q, %v", got, err)
+	}
+	for _, name := range []string{"none", "apps", "../auth", "auth/sub", "", "."} {
 		if _, err := secrets.Secret(ctx, "default", name); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("%q: %v", name, err)
 		}
@@ -184,9 +263,16 @@ func TestMountedSecrets(t *testing.T) {
 			t.Fatal(err)
 		}
 		link(t, target, filepath.Join(dir, name, "key"))
-		if got, err := source.DirSecrets(dir).Secret(ctx, "default", name); err == nil || len(got.Data) != 0 {
-			t.Errorf("%s: %q", name, got)
+		if got, err := source.DirSecrets(dir).Secret(ctx, "default", name); err == nil || errors.Is(err, fs.ErrNotExist) || len(got.Data) != 0 {
+			t.Errorf("%s: %q, %v", name, got, err)
 		}
+	}
+	link(t, "nowhere", filepath.Join(dir, "lost"))
+	if _, err := source.DirSecrets(dir).Secret(ctx, "default", "lost"); err == nil || errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "lost is a link to what does not exist") {
+		t.Error(err)
+	}
+	if _, err := source.DirSecrets(outside).Secret(ctx, "default", "auth"); err == nil || errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "secret default/auth: directory of secrets: ") {
+		t.Error(err)
 	}
 }
 
@@ -219,6 +305,8 @@ func TestEnvSecrets(t *testing.T) {
 		"HEADGATE_SECRET_GIT_AUTH_BOB_SSHPUB":      "ssh-ed25519",
 		"HEADGATE_SECRET_REGCRED_DOCKERCONFIGJSON": "{}",
 		"HEADGATE_SECRET_A_B_C_TLS_KEY":            "key",
+		"HEADGATE_SECRET_FORK_PASSWORD":            "",
+		"HEADGATE_SECRET_SIGNERS_KEYS":             " ,alice.asc",
 	}))
 	ctx := context.Background()
 	got, err := secrets.Secret(ctx, "any", "git-auth")
@@ -234,6 +322,14 @@ func TestEnvSecrets(t *testing.T) {
 	}
 	if _, err := secrets.Secret(ctx, "any", "none"); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "HEADGATE_SECRET_NONE_<KEY>") {
 		t.Error(err)
+	}
+	for name, want := range map[string]string{
+		"fork":    "secret any/fork: variable HEADGATE_SECRET_FORK_PASSWORD is empty: set it",
+		"signers": `secret any/signers: variable HEADGATE_SECRET_SIGNERS_KEYS names the key "alice.asc", but there is no variable HEADGATE_SECRET_SIGNERS_ALICE_ASC`,
+	} {
+		if _, err := secrets.Secret(ctx, "any", name); err == nil || errors.Is(err, fs.ErrNotExist) || err.Error() != want {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 	if _, err := secrets.PullSecrets(ctx, "any", "sa"); !errors.Is(err, fs.ErrNotExist) {
 		t.Error(err)
@@ -282,7 +378,7 @@ func TestChain(t *testing.T) {
 	if _, err := source.Chain(set, faulty{fs.ErrPermission}).PullSecrets(ctx, "apps", "mixed"); !errors.Is(err, fs.ErrPermission) {
 		t.Error(err)
 	}
-	if _, err := source.Chain(set, env).PullSecrets(ctx, "apps", "mixed"); err == nil || !strings.Contains(err.Error(), "service account mixed: secret apps/elsewhere does not exist") {
+	if _, err := source.Chain(set, env).PullSecrets(ctx, "apps", "mixed"); err == nil || !strings.Contains(err.Error(), "service account apps/mixed: secret apps/elsewhere does not exist") {
 		t.Error(err)
 	}
 	if _, err := source.Chain(faulty{fs.ErrPermission}, set).Secret(ctx, "apps", "auth"); !errors.Is(err, fs.ErrPermission) {

@@ -58,4 +58,13 @@ func (r Reader) Text(keys []string) (string, error) {
 	}
 }
 
+// Unreadable returns err, the reason why what is called subject, such as secret
+// default/login, cannot be read, with subject in front unless err begins with it.
+func Unreadable(subject string, err error) error {
+	if rest, found := strings.CutPrefix(err.Error(), subject); found && (strings.HasPrefix(rest, " ") || strings.HasPrefix(rest, ":")) {
+		return err
+	}
+	return fmt.Errorf("%s: %w", subject, err)
+}
+
 func isControl(c rune) bool { return c < ' ' || c == 0x7f }

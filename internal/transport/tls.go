@@ -12,9 +12,15 @@ func GitTLS(name string, s source.Secret) (*tls.Config, error) {
 	return read(name, s).TLS(keyCA, keyCert, keyKey)
 }
 
-// CertTLS returns the TLS settings of a Secret named by certSecretRef, nil when it has none.
+// CertTLS returns the TLS settings of a Secret named by certSecretRef. A Secret
+// without any is an error.
 func CertTLS(name string, s source.Secret) (*tls.Config, error) {
-	return read(name, s).TLS(keyCA, keyLegacyCert, keyLegacyKey)
+	r := read(name, s)
+	c, err := r.TLS(keyCA, keyLegacyCert, keyLegacyKey)
+	if c == nil && err == nil {
+		err = r.Problem(keyCA[0], "is missing, and so are %s and %s: set it, or both of them", keyCert[0], keyKey[0])
+	}
+	return c, err
 }
 
 // RepositoryTLS returns the TLS settings of the Secret of a PkgRepository, nil

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/headgate-io/headgate/internal/secret"
 	"github.com/headgate-io/headgate/source"
 )
 
@@ -46,7 +47,7 @@ func (v *Vault) Read(ctx context.Context, ref *source.LocalReference, field stri
 	}
 	if err != nil {
 		return Secret{}, &source.StepError{Step: source.StepResolve, Reason: "AuthenticationFailed",
-			Err: fmt.Errorf("%s: secret %s: %w", field, name, err)}
+			Err: fmt.Errorf("%s: %w", field, secret.Unreadable("secret "+name, err))}
 	}
 	v.remember(s)
 	return Secret{name, s}, nil
@@ -60,7 +61,7 @@ func (v *Vault) PullSecrets(ctx context.Context, account, field string) ([]Secre
 	}
 	if err != nil {
 		return nil, &source.StepError{Step: source.StepResolve, Reason: "AuthenticationFailed",
-			Err: fmt.Errorf("%s: pull secrets of %s/%s: %w", field, v.Namespace, account, err)}
+			Err: fmt.Errorf("%s: %w", field, secret.Unreadable("service account "+v.Namespace+"/"+account, err))}
 	}
 	out := make([]Secret, len(list))
 	for i, s := range list {

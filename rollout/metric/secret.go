@@ -38,7 +38,7 @@ func (q *Querier) credentials(ctx context.Context, e endpoint, user *url.Userinf
 	name := e.namespace + "/" + e.SecretRef.Name
 	held, err := q.Secrets(ctx, e.namespace, e.SecretRef.Name)
 	if err != nil {
-		return nil, fmt.Errorf("spec.provider.secretRef: secret %s: %w", name, err)
+		return nil, fmt.Errorf("spec.provider.secretRef: %w", secret.Unreadable("secret "+name, err))
 	}
 	return c, c.read(secret.Reader{Name: name, Data: held})
 }

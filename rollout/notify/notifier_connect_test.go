@@ -125,7 +125,7 @@ func TestTLS(t *testing.T) {
 		{map[string]string{"ca.crt": "nonsense"}, "secret tls: key ca.crt is not PEM"},
 		{map[string]string{"ca.crt": certificate, "tls.crt": certificate}, "secret tls: key tls.key is missing: tls.crt needs it"},
 		{map[string]string{"token": "x"}, "secret tls: key ca.crt is missing, and so are tls.crt and tls.key"},
-		{nil, "spec.certSecretRef: read secret tls: file does not exist"},
+		{nil, "spec.certSecretRef: secret test/tls: file does not exist"},
 	} {
 		p := provider(notify.Slack, server.URL)
 		p.Spec.CertSecretRef = &rollout.SecretRef{Name: "tls"}

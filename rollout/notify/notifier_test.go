@@ -192,7 +192,7 @@ func TestSettings(t *testing.T) {
 		secret map[string]string
 		proxy  string
 	}{
-		"spec.secretRef: read secret chat: file does not exist":                        {},
+		"spec.secretRef: secret test/chat: file does not exist":                        {},
 		"secret chat: key address is missing, and so is spec.address: set one of them": {secret: map[string]string{"token": token}},
 		"spec.secretRef: secret chat: key address is no URL":                           {secret: map[string]string{"address": "hunter2"}},
 		"secret chat: key address ends in a line break: remove it":                     {secret: map[string]string{"address": "http://h/hunter2\n"}},

@@ -114,9 +114,10 @@ func (n *Notifier) secret(ctx context.Context, field string, ref *rollout.Secret
 	if n.Secrets == nil {
 		return secret.Reader{}, deliver.Settings("%s: there are no Secrets here", field)
 	}
-	data, err := n.Secrets(ctx, namespace(n.Provider.Metadata.Namespace), ref.Name)
+	at := namespace(n.Provider.Metadata.Namespace)
+	data, err := n.Secrets(ctx, at, ref.Name)
 	if err != nil {
-		return secret.Reader{}, fmt.Errorf("%s: read secret %s: %w", field, ref.Name, err)
+		return secret.Reader{}, fmt.Errorf("%s: %w", field, secret.Unreadable("secret "+at+"/"+ref.Name, err))
 	}
 	return secret.Reader{Name: ref.Name, Data: data}, nil
 }
