@@ -42,6 +42,7 @@ type Status struct {
 	Iterations     int       `json:"iterations"`
 	AppliedSpec    string    `json:"lastAppliedSpec,omitempty"`  // the revision under analysis
 	PromotedSpec   string    `json:"lastPromotedSpec,omitempty"` // the revision that the primary has; none from the decision to promote until that is done, and after a promotion that failed
+	PromotedURL    string    `json:"promotedURL,omitempty"`      // what serves the revision of the primary, where a proxy promoted it; kept for the owner of the analysis. Absent: not known
 	LastTransition time.Time `json:"lastTransitionTime,omitzero"`
 	LastStep       time.Time `json:"lastStepTime,omitzero"` // the interval is counted from it; steps that follow at once do not change it. Absent: the next step is due
 	Gate           *Gate     `json:"gate,omitempty"`        // the confirm gate that it waits on

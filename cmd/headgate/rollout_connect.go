@@ -9,7 +9,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/headgate-io/headgate/internal/redact"
 	"github.com/headgate-io/headgate/rollout"
 	"github.com/headgate-io/headgate/rollout/metric"
 	"github.com/headgate-io/headgate/rollout/notify"
@@ -95,6 +94,9 @@ func (d *drive) connect(ctx context.Context, s rollout.Status, open *closing) er
 		return nil
 	})
 	d.analysis.Sink = sinks{d.view, told}
+	if d.swapping != nil {
+		d.analysis.Sink = servedSink{d.analysis.Sink, d.flags.canary}
+	}
 	return d.serve(ctx, open)
 }
 
@@ -129,6 +131,10 @@ func (d *drive) connectTraffic(ctx context.Context, s rollout.Status, open *clos
 	if err != nil {
 		return err
 	}
+	promoted, err := d.assign(ctx, s, revision, driver.Has(traffic.Promote))
+	if err != nil {
+		return err
+	}
 	if revision != s.AppliedSpec || d.flags.again && s.Ended() {
 		s = rollout.Status{} // what another revision had is not for this one
 	}
@@ -139,14 +145,14 @@ func (d *drive) connectTraffic(ctx context.Context, s rollout.Status, open *clos
 	open.add(func() error { proxy.Close(); return nil })
 	d.proxy = proxy
 	d.analysis.Traffic, d.analysis.Target = proxy, proxy.Target(adapter)
-	if !driver.Has(traffic.Promote) {
-		target := &swapping{Target: d.analysis.Target, proxy: proxy}
-		d.analysis.Target = target
-		over := s.Phase == rollout.Promoting || s.Phase == rollout.Finalising || s.Phase == rollout.Succeeded
-		if over && s.PromotedSpec == s.AppliedSpec {
-			target.promoted = s.PromotedSpec
-			proxy.Promote()
-		}
+	if driver.Has(traffic.Promote) {
+		return nil
+	}
+	d.swapping = &swapping{Target: d.analysis.Target, proxy: proxy}
+	d.analysis.Target = d.swapping
+	if promoted {
+		d.swapping.promoted = revision
+		proxy.Promote()
 	}
 	return nil
 }
@@ -165,36 +171,9 @@ func (d *drive) serve(ctx context.Context, open *closing) error {
 		if err := front.close(ctx); err != nil {
 			d.view.warn(err)
 		}
+		d.view.say("the proxy at http://" + front.listener.Addr().String() + " has ended")
 		return nil
 	})
-	d.view.say(fmt.Sprintf("serving at http://%s: primary %s, canary %s", front.listener.Addr(), redact.String(d.flags.primary), redact.String(d.flags.canary)))
-	return nil
-}
-
-// swapping is a target of which the proxy is all that has to know a promotion.
-// After it there is no canary left for another revision: that has to wait for
-// the next run.
-type swapping struct {
-	rollout.Target
-	proxy    *traffic.Proxy
-	revision string // as it was read last
-	promoted string // "" before the promotion
-}
-
-func (s *swapping) Revision(ctx context.Context) (string, error) {
-	if s.promoted != "" {
-		return s.promoted, nil
-	}
-	var err error
-	s.revision, err = s.Target.Revision(ctx)
-	return s.revision, err
-}
-
-func (s *swapping) Promote(ctx context.Context) error {
-	if err := s.Target.Promote(ctx); err != nil {
-		return err
-	}
-	s.promoted = s.revision
-	s.proxy.Promote()
+	d.view.say("serving at http://" + front.listener.Addr().String() + ": " + d.servers())
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/headgate-io/headgate/internal/redact"
 	"github.com/headgate-io/headgate/rollout"
 	"github.com/headgate-io/headgate/rollout/ledger"
 	"github.com/headgate-io/headgate/rollout/traffic"
@@ -23,6 +24,7 @@ type drive struct {
 
 	analysis *rollout.Analysis
 	proxy    *traffic.Proxy // nil without --proxy
+	swapping *swapping      // nil unless the canary of the proxy is promoted
 	view     *view
 	unsaved  error               // why the status could not be saved
 	settled  string              // the revision of the target, when there was nothing to do
@@ -51,8 +53,12 @@ func (d *drive) run(ctx context.Context, s rollout.Status) error {
 	if err = ended(ctx, err); d.unsaved != nil {
 		err = d.unsaved // also when it was interrupted just then
 	}
-	r := d.result(s, err)
+	r := d.result(d.kept(s), err)
 	errs := []error{d.print(r)}
+	if d.swapping != nil && d.swapping.promoted != "" {
+		url := redact.String(d.flags.canary)
+		d.view.say(fmt.Sprintf("revision %s is at %s: give the next run --primary %s, or --swap", redact.String(d.swapping.promoted), url, url))
+	}
 	if d.flags.keep && err == nil {
 		<-ctx.Done()
 		if broken := new(brokenError); errors.As(context.Cause(ctx), &broken) {
@@ -77,9 +83,9 @@ func (d *drive) run(ctx context.Context, s rollout.Status) error {
 func (d *drive) first(s rollout.Status) (first rollout.Status, resumed bool) {
 	switch {
 	case s.Phase == "":
-		return rollout.Status{Phase: rollout.Initialized}, false
+		return rollout.Status{Phase: rollout.Initialized, PromotedURL: s.PromotedURL}, false
 	case s.Ended() && d.flags.again:
-		return rollout.Status{Phase: rollout.Initialized, Sequence: s.Sequence}, false
+		return rollout.Status{Phase: rollout.Initialized, Sequence: s.Sequence, PromotedURL: s.PromotedURL}, false
 	}
 	return s, !s.Ended()
 }
@@ -117,6 +123,7 @@ func (d *drive) steps(ctx context.Context, s rollout.Status) (rollout.Status, er
 
 // save keeps the status and shows it.
 func (d *drive) save(s rollout.Status) error {
+	s = d.kept(s)
 	if err := d.file.Save(s); err != nil {
 		d.unsaved = err
 		return err

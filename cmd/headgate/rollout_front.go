@@ -16,6 +16,7 @@ type frontFlags struct {
 	primary string
 	canary  string
 	keep    bool
+	swap    bool
 	drain   time.Duration
 	none    bool
 }
@@ -25,7 +26,8 @@ func (f *frontFlags) register(c *cobra.Command) {
 	fl.StringVar(&f.listen, "proxy", "", "`HOST:PORT` of a reverse proxy that divides the traffic while this runs; port 0 takes a free one")
 	fl.StringVar(&f.primary, "primary", "", "`URL` of the primary, for --proxy")
 	fl.StringVar(&f.canary, "canary", "", "`URL` of the canary, for --proxy")
-	fl.BoolVar(&f.keep, "proxy-keep", false, "when the rollout is over let the proxy serve on, until it is interrupted")
+	fl.BoolVar(&f.keep, "proxy-keep", false, "when the rollout is over let the proxy serve on, until it is interrupted; otherwise it ends with the run")
+	fl.BoolVar(&f.swap, "swap", false, "when the URL of --canary was promoted last, let --primary and --canary change roles; both have to answer")
 	spanVar(c, &f.drain, "proxy-drain", 30*time.Second, "how long the proxy may take to answer the requests that it has when it ends")
 	fl.BoolVar(&f.none, "no-traffic", false, "divide no traffic: somebody else does, or there is none")
 }
@@ -45,8 +47,8 @@ func (f *frontFlags) check(a *adapterFlags) error {
 		return usage("--proxy, an operation set-routes and --no-traffic exclude each other")
 	case a.has(traffic.ReadRoutes) && !a.has(traffic.SetRoutes):
 		return usage("an operation routes goes with an operation set-routes")
-	case f.listen == "" && (f.primary != "" || f.canary != "" || f.keep):
-		return usage("--primary, --canary and --proxy-keep go with --proxy")
+	case f.listen == "" && (f.primary != "" || f.canary != "" || f.keep || f.swap):
+		return usage("--primary, --canary, --swap and --proxy-keep go with --proxy")
 	case f.listen != "" && (f.primary == "" || f.canary == ""):
 		return usage("--proxy needs the URLs of both sides: --primary and --canary")
 	case f.drain < 0:

@@ -62,7 +62,8 @@ too; one that is not given does nothing, and what no operation asks about is rea
   promote        makes {{.Revision}} the primary's
 
 Commands run without a shell, with the values as HEADGATE_CANARY and so on in their environment. With --proxy
-and no operation promote, the canary becomes the primary of the proxy when it is promoted.
+and no operation promote, the canary becomes the primary of the proxy when it is promoted: the next run then has
+its URL as --primary, or --swap. Without --proxy-keep the proxy ends with the run.
 
 Metrics are answered by --metrics-server or spec.metricsServer (Prometheus), by the MetricTemplate objects of -f,
 and with --proxy and no such server by what the proxy measures. Alerts go to the AlertProvider objects of -f.
