@@ -187,6 +187,24 @@ func TestTesterWebReject(t *testing.T) {
 	r.checks("/rollback/check", search, 403)
 }
 
+// A wait that is not asked for again is dimmed and not counted; the end of the rollout ends it.
+func TestTesterWebOver(t *testing.T) {
+	r := serveTester(t)
+	p := newTab(t)
+	p.open(r.url + "/ui/")
+	p.until(`document.querySelector("#live").textContent == "live"`)
+	cart := asks("shop", "cart", "Waiting", "first", nil)
+	r.checks("/gate/check", cart, 403)
+	p.until(`document.title.startsWith("(1) ")`)
+	r.checks("/gate/check", cart, 403)
+	p.until(`document.querySelector(".pending.stale")?.innerText.includes("Asked last")`)
+	p.until(`document.title.startsWith("Approvals") && document.querySelector("#count").textContent == ""`)
+	r.checks("/gate/check", cart, 403)
+	p.until(`document.title.startsWith("(1) ") && !document.querySelector(".stale")`)
+	r.checks("/rollback/check", asks("shop", "cart", "Failed", "first", nil), 403)
+	p.sees("Nothing waits for approval.")
+}
+
 // Who approves while another revision begins to wait is told, and approves nothing.
 func TestTesterWebStale(t *testing.T) {
 	r := serveTester(t)

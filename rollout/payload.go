@@ -19,6 +19,11 @@ type Payload struct {
 	Metadata  map[string]string `json:"metadata,omitempty"`
 }
 
+// MetadataTrial is the key of metadata by which a payload says, with the value
+// "true", that a person tries out what a rollout would send: nothing waits for the
+// answer.
+const MetadataTrial = "headgate.trial"
+
 // checksumDigits are the letters and digits that spell no words.
 const checksumDigits = "bcdfghjklmnpqrstvwxz2456789"
 

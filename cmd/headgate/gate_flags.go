@@ -77,7 +77,7 @@ func listFlags(f *gateFlags, c *cobra.Command) {
 	selectFlags(f, c)
 	outputFlag(f, c, listFormats)
 	if f.kind == api.KindGate {
-		c.Flags().BoolVar(&f.waiting, "waiting", false, "only those that somebody waits at")
+		c.Flags().BoolVar(&f.waiting, "waiting", false, "only those that somebody waits at, and asked for within two of its intervals")
 	}
 	limitFlag(f, c)
 }

@@ -92,7 +92,11 @@ func waiting(g api.Gate) string {
 	if g.Waiting == nil {
 		return ""
 	}
-	return strings.Join(strings.Fields(g.Waiting.Checksum+" "+g.Waiting.Phase+" since "+instant(g.Waiting.Since)), " ")
+	text := g.Waiting.Checksum + " " + g.Waiting.Phase + " since " + instant(g.Waiting.Since)
+	if g.Waiting.Stale {
+		text += ", asked last " + instant(g.Waiting.Last)
+	}
+	return strings.Join(strings.Fields(text), " ")
 }
 
 // printAudit prints entries, as the API lists them.

@@ -42,6 +42,8 @@ which flags describe as the fields of a manifest do. It tries as often as the we
 the same rules: see docs/rollout.md, Webhooks.
 
 Phase, checksum and metadata of the payload are those of the flags; metadata is added to that of the manifest.
+Metadata headgate.trial: "true" marks it as a trial, so that headgate tester does not show it as a canary that waits;
+--metadata headgate.trial=false sends what a rollout would.
 A webhook of type event gets an event: with --event-message its text, with --event-warning one of type Warning.
 
 The body of the answer is printed with control characters replaced; -o body writes it as it came, and nothing else.

@@ -73,7 +73,8 @@ func (c *call) fill(f *payloadFlags) error {
 	if err != nil {
 		return err
 	}
-	p.Metadata = merged(c.hook.Metadata, metadata)
+	trial := map[string]string{rollout.MetadataTrial: "true"}
+	p.Metadata = merged(trial, merged(c.hook.Metadata, metadata))
 	c.hook.Metadata = p.Metadata
 	return c.fillEvent(f)
 }

@@ -91,6 +91,7 @@ var possible = map[string]string{
 	"type":    "a type of tests",
 	"state":   "queued, running, succeeded, failed, timed-out, cancelled, stopped or lost",
 	"waiting": "true or false",
+	"stale":   "true or false",
 	"limit":   "from 1 to " + strconv.Itoa(maxLimit),
 }
 
@@ -117,6 +118,8 @@ func setFilter(f *api.Filter, name, value string) error {
 		valid = slices.Contains(runStates, f.State)
 	case "waiting":
 		f.Waiting, err = strconv.ParseBool(value)
+	case "stale":
+		f.Stale, err = strconv.ParseBool(value)
 	case "limit":
 		f.Limit, err = strconv.Atoi(value)
 		valid = 0 < f.Limit && f.Limit <= maxLimit

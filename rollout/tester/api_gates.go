@@ -16,14 +16,14 @@ const (
 )
 
 func (c *apiCall) gates() error {
-	f, err := c.filter("kind", "namespace", "name", "gate", "waiting", "limit")
+	f, err := c.filter("kind", "namespace", "name", "gate", "waiting", "stale", "limit")
 	if err != nil {
 		return err
 	}
 	limit := f.Limit
 	f.Limit = 0
 	seen := slices.DeleteFunc(c.Gates.List(f), func(g api.Gate) bool {
-		return f.Waiting && g.Waiting == nil || c.Check(g.Key) != nil
+		return c.Check(g.Key) != nil
 	})
 	seen = append([]api.Gate{}, seen[:min(len(seen), limit)]...) // [] and not null
 	return c.lists.JSON(c.w, http.StatusOK, struct {

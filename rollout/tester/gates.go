@@ -85,7 +85,8 @@ func (s *Server) check(w http.ResponseWriter, r *http.Request, route gateRoute) 
 	if err := c.Check(k); err != nil {
 		return err
 	}
-	open, err := s.Gates.Check(k, gate.Visitor{Phase: p.Phase, Checksum: p.Checksum})
+	s.over(p, k)
+	open, err := s.Gates.Check(k, gate.Visitor{Phase: p.Phase, Checksum: p.Checksum, Trial: p.trial()})
 	if err != nil {
 		return err
 	}
@@ -112,6 +113,7 @@ func (s *Server) change(w http.ResponseWriter, r *http.Request, route gateRoute)
 	if err := c.Change(k); err != nil {
 		return err
 	}
+	s.over(p, api.Key{})
 	change := api.Change{Actor: p.Actor, Reason: p.Reason}
 	if route.action == "open" {
 		change.TTL, change.Mode = p.TTL, p.Mode

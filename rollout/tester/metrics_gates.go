@@ -30,7 +30,7 @@ func (g gateStates) Collect(out chan<- prometheus.Metric) {
 			switch {
 			case one.Open:
 				states["open"]++
-			case one.Waiting == nil:
+			case one.Waiting == nil || one.Waiting.Stale:
 				states["closed"]++
 			default:
 				states["waiting"]++

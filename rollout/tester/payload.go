@@ -21,10 +21,13 @@ const (
 const (
 	tokenKey = "token" // says who the caller is
 	gateKey  = "gate"
+	trialKey = "headgate.trial" // "true": nothing waits for the answer
+
+	ownPrefix = "headgate." // of keys that tell the test runner about the canary: no test gets them
 )
 
 // gateKeys are those that count in payloads of gates.
-var gateKeys = []string{gateKey, tokenKey}
+var gateKeys = []string{gateKey, tokenKey, trialKey}
 
 // A payload is the body of a webhook (specification, "Webhook call payload"),
 // and what the bodies that open and close gates have besides.
@@ -123,6 +126,17 @@ func (p *payload) refusal() error {
 		return &answer.Refusal{Status: http.StatusBadRequest, Err: err}
 	}
 	return nil
+}
+
+// trial reports whether a person tries out what a rollout would send.
+func (p *payload) trial() bool { return p.Metadata[trialKey] == "true" }
+
+// over ends the waits of a canary whose rollout is, except that at the gate that
+// the payload asks.
+func (s *Server) over(p payload, asked api.Key) {
+	if (p.Phase == "Failed" || p.Phase == "Succeeded") && !p.trial() {
+		s.Gates.EndWaits(p.Namespace, p.Name, asked)
+	}
 }
 
 // key returns the gate of a request.

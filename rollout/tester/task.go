@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"regexp"
 	"runtime/debug"
 	"slices"
+	"strings"
 
 	"github.com/headgate-io/headgate/internal/answer"
 	"github.com/headgate-io/headgate/rollout/tester/api"
@@ -138,6 +140,8 @@ func (s *Server) prepare(p payload, c caller) (*job, error) {
 	if err := c.Run(p.Namespace, nameOf(t, p.Metadata)); err != nil {
 		return nil, err
 	}
+	s.over(p, api.Key{})
+	maps.DeleteFunc(p.Metadata, func(key, _ string) bool { return strings.HasPrefix(key, ownPrefix) })
 	switch {
 	case len(p.Metadata) == 0:
 		return nil, answer.Refuse(http.StatusBadRequest, "metadata not found in payload")

@@ -28,7 +28,8 @@ type Filter struct {
 	Gate      string
 	Type      string
 	State     RunState
-	Waiting   bool
+	Waiting   bool   // only gates that somebody waits at,
+	Stale     bool   // with Waiting also those whose wait is stale
 	Limit     int    // default 100, at most 1000
 	Before    string // the ID to go on from
 }
@@ -46,6 +47,9 @@ func (f Filter) query() url.Values {
 	}
 	if f.Waiting {
 		q.Set("waiting", "true")
+	}
+	if f.Stale {
+		q.Set("stale", "true")
 	}
 	if f.Limit > 0 {
 		q.Set("limit", strconv.Itoa(f.Limit))

@@ -50,11 +50,12 @@ type Gate struct {
 	Waiting  *Waiting  `json:"waiting,omitempty"`  // nil when nobody waits for it
 }
 
-// A Waiting is who waits at a closed gate. It ends when a check passes, or when
-// none has come for a while.
+// A Waiting is who waits at a closed gate. It ends when a check passes, when the
+// rollout is over, or when no check has come for a while.
 type Waiting struct {
 	Since    time.Time `json:"since"`              // the first check that was refused
 	Last     time.Time `json:"last"`               // the latest
+	Stale    bool      `json:"stale,omitempty"`    // no check came within two of the intervals between them, or 2 s
 	Phase    string    `json:"phase,omitempty"`    // of the canary
 	Checksum string    `json:"checksum,omitempty"` // the revision that waits
 }

@@ -131,7 +131,7 @@ func (b *Book) List(f api.Filter) []api.Gate {
 			continue
 		}
 		g := b.view(k, s, now)
-		if g.Waiting != nil || !f.Waiting && s.state.Load() != nil {
+		if f.Waiting && g.Waiting != nil && (f.Stale || !g.Waiting.Stale) || !f.Waiting && (g.Waiting != nil || s.state.Load() != nil) {
 			gates = append(gates, g)
 		}
 	}
@@ -168,7 +168,7 @@ func (b *Book) view(k api.Key, s *slot, now time.Time) api.Gate {
 		return g
 	}
 	if verdict := at.judge(now, v.checksum); verdict == refuse || verdict == shut {
-		g.Waiting = &api.Waiting{Since: v.since, Last: v.latest(), Phase: v.phase, Checksum: v.checksum}
+		g.Waiting = &api.Waiting{Since: v.since, Last: v.latest(), Stale: v.stale(now), Phase: v.phase, Checksum: v.checksum}
 	}
 	return g
 }

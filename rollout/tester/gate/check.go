@@ -8,7 +8,10 @@ import (
 )
 
 // A Visitor is what a check says of its canary.
-type Visitor struct{ Phase, Checksum string }
+type Visitor struct {
+	Phase, Checksum string
+	Trial           bool // nothing waits for the answer: it begins no wait
+}
 
 // Check reports whether the gate is open for the visitor, and remembers who
 // waits. What it changes in the opening (one-shot) is durable before it

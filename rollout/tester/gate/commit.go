@@ -69,6 +69,7 @@ func (q *queue) take() ([]op, bool) {
 // openings. Zero is never.
 type timetable struct {
 	flush, sweep time.Time
+	stale        time.Time // to look for stale visits
 	retry        time.Time // to close openings, not before
 	repair       time.Time // of what a write that failed may have left, not before
 }
@@ -119,6 +120,16 @@ func (b *Book) routine(due *timetable, now time.Time, every time.Duration) {
 		b.commit([]op{{b.fade, make(chan error, 1)}})
 		due.sweep = now.Add(every)
 	}
+	if !due.stale.IsZero() && !now.Before(due.stale) {
+		due.stale = time.Time{}
+		b.visits.observed.Store(false)
+		if b.tellStale(b.now()) {
+			b.visits.observed.Store(true)
+		}
+	}
+	if due.stale.IsZero() && b.visits.observed.Load() {
+		due.stale = now.Add(staleEvery)
+	}
 	switch {
 	case !due.flush.IsZero() && !now.Before(due.flush):
 		due.flush = time.Time{}
@@ -135,6 +146,9 @@ func (b *Book) first(due timetable, now time.Time) time.Time {
 	first := due.sweep
 	if !due.flush.IsZero() && due.flush.Before(first) {
 		first = due.flush
+	}
+	if !due.stale.IsZero() && due.stale.Before(first) {
+		first = due.stale
 	}
 	if b.doubt != nil && due.repair.Before(first) {
 		first = due.repair

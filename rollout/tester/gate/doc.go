@@ -22,7 +22,9 @@
 //	           passes                    closes it      refused
 //	           a first one without checksum passes and closes it
 //
-// Who is rejected waits no more, until its next check is refused.
+// Who is rejected waits no more, until its next check is refused. A wait that was
+// not asked for again within two intervals, the longest time between two of its
+// checks or a second, is stale: its caller does not ask any more.
 //
 // An opening with a time to live closes by the clock, also while the process
 // is down.

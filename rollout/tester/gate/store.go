@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"time"
 
 	"go.etcd.io/bbolt"
 
@@ -125,6 +126,7 @@ func (b *Book) read(tx *bbolt.Tx) error {
 		if err == nil {
 			b.held(k).visit.Store(v)
 			b.visits.saved[k] = true
+			b.visits.observed.Store(true)
 		}
 		return err
 	})
@@ -281,7 +283,7 @@ func (b *Book) save(touched map[api.Key]*slot) (kept map[api.Key]bool, err error
 			var saved savedVisit
 			at := s.visit.Load()
 			if kept[k] = at != nil; at != nil {
-				saved = savedVisit{at.since, at.latest(), at.phase, at.checksum}
+				saved = savedVisit{at.since, at.latest(), time.Duration(at.interval.Load()), at.phase, at.checksum}
 			}
 			if err := put(bucket, k, saved, at != nil); err != nil {
 				return err

@@ -15,15 +15,19 @@ import (
 const (
 	flushAfter  = 2 * time.Second  // that a visit began or ended is on disk
 	renewWithin = 10 * time.Second // what is on disk of the last check is not older
+	staleEvery  = time.Second      // how often stale visits are looked for
+	minInterval = time.Second      // several callers may ask at nearly the same time
 )
 
 // A visit is a canary that waits, or one that asked a rollback switch. But for
-// the times of checks it is never changed.
+// the times of checks, and what follows from them, it is never changed.
 type visit struct {
 	since           time.Time
 	phase, checksum string
 	last            atomic.Int64 // nanoseconds since 1970
 	saved           atomic.Int64 // the last that is on disk
+	interval        atomic.Int64 // the longest time between two checks, nanoseconds; 0 after the first
+	told            atomic.Bool  // watchers were told that it is stale
 }
 
 func (v *visit) latest() time.Time { return time.Unix(0, v.last.Load()).UTC() }
@@ -31,22 +35,54 @@ func (v *visit) latest() time.Time { return time.Unix(0, v.last.Load()).UTC() }
 // idle reports whether nothing was heard of it for too long.
 func (v *visit) idle(now time.Time, limit time.Duration) bool { return now.Sub(v.latest()) > limit }
 
+// stale reports whether it was not asked for again within two intervals: its
+// caller does not ask any more.
+func (v *visit) stale(now time.Time) bool {
+	interval := time.Duration(v.interval.Load())
+	return interval > 0 && now.Sub(v.latest()) > 2*max(interval, minInterval)
+}
+
+// renew notes another check, and reports whether watchers were told that the
+// visit is stale.
+func (v *visit) renew(now time.Time) (wasStale bool) {
+	v.observe(now.UnixNano() - v.last.Swap(now.UnixNano()))
+	return v.told.Load() && v.told.CompareAndSwap(true, false)
+}
+
+// observe notes a time between two checks.
+func (v *visit) observe(gap int64) {
+	for {
+		old := v.interval.Load()
+		if gap <= old || v.interval.CompareAndSwap(old, gap) {
+			return
+		}
+	}
+}
+
 // visits is what of them is to be written.
 type visits struct {
 	mu      sync.Mutex
 	touched map[api.Key]*slot
 	saved   map[api.Key]bool // that stand in the file; of the committer and of who evicts
 	failed  error            // of the last write; of the committer
+
+	observed atomic.Bool // some have an interval and may become stale
 }
 
 // arrive notes that a check of v was refused.
 func (b *Book) arrive(k api.Key, s *slot, v Visitor, now time.Time) error {
+	if v.Trial {
+		return v.check()
+	}
 	var old *visit
 	if s != nil {
 		old = s.visit.Load()
 	}
 	if old != nil && old.phase == v.Phase && old.checksum == v.Checksum && !old.idle(now, b.config.Idle) {
-		old.last.Store(now.UnixNano())
+		if old.renew(now) {
+			b.watched.notify(k)
+		}
+		b.observed()
 		if now.UnixNano()-old.saved.Load() > int64(renewWithin) {
 			old.saved.Store(now.UnixNano())
 			b.touch(k, s)
@@ -69,8 +105,13 @@ func (b *Book) arrive(k api.Key, s *slot, v Visitor, now time.Time) error {
 		}
 		old = s.visit.Load()
 	}
-	if old != nil && old.checksum == v.Checksum && !old.idle(now, b.config.Idle) {
-		next.since = old.since
+	if old != nil && !old.idle(now, b.config.Idle) {
+		next.interval.Store(old.interval.Load())
+		if old.checksum == v.Checksum {
+			next.since = old.since
+			next.observe(now.UnixNano() - old.last.Load())
+		}
+		b.observed()
 	}
 	if s.visit.CompareAndSwap(old, next) { // else another check was faster
 		b.touch(k, s)
@@ -91,6 +132,52 @@ func (b *Book) leave(k api.Key, s *slot, v Visitor, all bool) {
 	}
 	b.touch(k, s)
 	b.watched.notify(k)
+}
+
+// EndWaits ends the waits of a canary whose rollout is over, except that at the
+// gate of a key: its caller asks about the next rollout.
+func (b *Book) EndWaits(namespace, name string, except api.Key) {
+	except = named(except)
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	for k, s := range b.slots {
+		if k.Kind != api.KindGate || k.Namespace != namespace || k.Name != name || k == except {
+			continue
+		}
+		if v := s.visit.Load(); v != nil && s.visit.CompareAndSwap(v, nil) {
+			b.touch(k, s)
+			b.watched.notify(k)
+		}
+	}
+}
+
+// observed has the committer look for stale visits.
+func (b *Book) observed() {
+	if !b.visits.observed.Load() && b.visits.observed.CompareAndSwap(false, true) {
+		b.queue.poke()
+	}
+}
+
+// tellStale tells watchers of visits that have become stale, and reports whether
+// others may.
+func (b *Book) tellStale(now time.Time) (more bool) {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	for k, s := range b.slots {
+		v := s.visit.Load()
+		if v == nil || v.interval.Load() == 0 || v.told.Load() {
+			continue
+		}
+		if v.stale(now) {
+			v.told.Store(true)
+			if !v.stale(now) { // it was asked for meanwhile
+				v.told.Store(false)
+			}
+			b.watched.notify(k)
+		}
+		more = more || !v.told.Load()
+	}
+	return more
 }
 
 // touch has the visit of a slot written, or removed, soon.
@@ -153,10 +240,11 @@ func (b *Book) evict() {
 
 // A savedVisit is a visit as it stands in the file.
 type savedVisit struct {
-	Since    time.Time `json:"since"`
-	Last     time.Time `json:"last"`
-	Phase    string    `json:"phase,omitempty"`
-	Checksum string    `json:"checksum,omitempty"`
+	Since    time.Time     `json:"since"`
+	Last     time.Time     `json:"last"`
+	Interval time.Duration `json:"interval,omitempty"`
+	Phase    string        `json:"phase,omitempty"`
+	Checksum string        `json:"checksum,omitempty"`
 }
 
 func parseVisit(text []byte) (*visit, error) {
@@ -167,6 +255,7 @@ func parseVisit(text []byte) (*visit, error) {
 	v := &visit{since: saved.Since, phase: saved.Phase, checksum: saved.Checksum}
 	v.last.Store(saved.Last.UnixNano())
 	v.saved.Store(saved.Last.UnixNano())
+	v.interval.Store(int64(saved.Interval))
 	return v, nil
 }
 

@@ -1,7 +1,7 @@
 // The page of a test runner: its views, and the approvals that wait.
 
 import { read } from "./api.js";
-import { awaits } from "./decide.js";
+import { asks, awaits } from "./decide.js";
 import { frame } from "./frame.js";
 import { approvals, auditView, gateView, gatesView, keyOf } from "./gates.js";
 import { Collection, every } from "./live.js";
@@ -13,7 +13,7 @@ const app = {
   pending: new Collection({
     keyOf,
     belongs: awaits,
-    fetchAll: async () => (await read("gates", { kind: "gate", waiting: "true", limit: "1000" })).gates ?? [],
+    fetchAll: async () => (await read("gates", { kind: "gate", waiting: "true", stale: "true", limit: "1000" })).gates ?? [],
     changed: pendingChanged,
   }),
   noticed: ({ gate }) => gate && app.pending.apply(gate),
@@ -23,23 +23,26 @@ const app = {
   ended: () => { known = null; },
   // so that its title stays right
   paused: (signal) => every(30_000, signal, () => app.pending.load().catch(() => {})),
-  mark: () => app.pending.items.size > 0 && `(${app.pending.items.size}) `,
+  mark: () => asking().length > 0 && `(${asking().length}) `,
 };
+
+// asking are the gates that are still asked for: those that count.
+const asking = () => [...app.pending.items.values()].filter(asks);
 
 // pendingChanged keeps count and title, and says what has begun to wait, a
 // moment later and in one sentence.
 let known = null;
 let saying;
 function pendingChanged() {
-  const waiting = [...app.pending.items.values()];
+  const waiting = asking();
   document.getElementById("count").textContent = waiting.length || "";
   app.setTitle();
   app.view?.pending?.();
-  known ??= new Set(waiting.map(keyOf));
+  known ??= new Set([...app.pending.items.values()].map(keyOf));
   clearTimeout(saying);
   saying = setTimeout(() => {
     const fresh = waiting.filter((gate) => !known?.has(keyOf(gate)));
-    known = new Set(waiting.map(keyOf));
+    known = new Set([...app.pending.items.values()].map(keyOf)); // one that is asked for again is not new
     const [first] = fresh;
     if (first) {
       app.announce(fresh.length > 1 ? `${fresh.length} more approvals are pending.`

@@ -3,7 +3,7 @@
 
 import { path, post } from "./api.js";
 import { ask, choice, field, select } from "./dialog.js";
-import { button, facts, h, optional, remote, waited } from "./dom.js";
+import { ago, button, facts, h, optional, remote, waited } from "./dom.js";
 import { inline } from "./words.js";
 
 export const gatePath = (key, ...more) => path("gates", key.kind, key.namespace, key.name, key.gate, ...more);
@@ -11,6 +11,8 @@ export const canaryOf = (gate) => `${gate.namespace}/${gate.name}`;
 export const kindOf = (gate) => (gate.kind === "gate" ? "Gate" : "Rollback switch");
 // awaits reports whether a gate waits for approval: it may be open for another revision.
 export const awaits = (gate) => gate.kind === "gate" && Boolean(gate.waiting);
+// asks reports whether it is still asked for: a wait that is stale may be over.
+export const asks = (gate) => awaits(gate) && !gate.waiting.stale;
 const label = (gate) => inline(`${canaryOf(gate)}, ${kindOf(gate).toLowerCase()} ${gate.gate}`);
 
 // What can be done: by which path of the API, how its button looks, what comes of it.
@@ -48,6 +50,7 @@ export const visit = ({ waiting }) => (waiting ? [
   ["Phase", optional(waiting.phase)],
   ["Revision", waiting.checksum && remote(waiting.checksum, "code")],
   ["Waiting for", waited(waiting.since)],
+  ["Asked last", waiting.stale && ago(waiting.last)],
 ] : []);
 
 // decide asks for what an action needs, and does it. current returns the gate

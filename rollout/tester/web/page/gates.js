@@ -2,7 +2,7 @@
 // audit trail.
 
 import { read } from "./api.js";
-import { awaits, buttons, canaryOf, gatePath, kindOf, visit } from "./decide.js";
+import { asks, awaits, buttons, canaryOf, gatePath, kindOf, visit } from "./decide.js";
 import { field } from "./dialog.js";
 import { ago, badge, facts, h, listing, optional, remote, section, sync } from "./dom.js";
 import { Collection, pages } from "./live.js";
@@ -24,14 +24,14 @@ export function approvals(app) {
   const list = h("ul", { class: "cards" });
   const empty = h("p", { class: "empty" }, "Loading");
   const part = section("h1", "Pending approvals", empty, list);
-  const card = (gate) => h("li", { class: "card pending" },
+  const card = (gate) => h("li", { class: `card pending${asks(gate) ? "" : " stale"}` },
     h("h2", null, h("a", { href: route(gate) }, remote(canaryOf(gate), "name"))),
     facts([["Gate", remote(gate.gate)], ...visit(gate),
       [gate.open ? "Opened" : "Closed", gate.changed && changed(gate)], ["Reason", optional(gate.reason)]]),
     buttons(app, gate, () => app.pending.items.get(keyOf(gate)), () => part.heading));
   const draw = () => {
     if (!app.pending.loaded) return;
-    const waiting = [...app.pending.items.values()].sort((a, b) => Date.parse(a.waiting.since) - Date.parse(b.waiting.since) || byName(a, b));
+    const waiting = [...app.pending.items.values()].sort((a, b) => asks(b) - asks(a) || Date.parse(a.waiting.since) - Date.parse(b.waiting.since) || byName(a, b));
     sync(list, waiting, keyOf, card, part.heading);
     empty.textContent = "Nothing waits for approval.";
     empty.hidden = waiting.length > 0;
@@ -55,7 +55,7 @@ const readOnlyNote = (app) => app.session.readOnly && h("p", { class: "note" },
 
 const stateOf = (gate) => h("span", null,
   badge(gate.open ? "open" : "closed", gate.open ? (gate.kind === "gate" ? "good" : "bad") : "off"),
-  awaits(gate) && [" ", badge("waiting", "warn")]);
+  awaits(gate) && [" ", badge("waiting", asks(gate) ? "warn" : "off")]);
 
 // holds words what an opening is good for.
 const holds = (gate) => gate.open && h("span", null, modes[gate.mode] ?? remote(gate.mode ?? ""),
