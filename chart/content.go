@@ -152,7 +152,7 @@ func alone(tree fs.FS, dir string) bool {
 // whole reads the artifact of the source itself, which is the archive of a chart.
 func (c *content) whole(ctx context.Context) (*openedChart, error) {
 	var a *bundle.Archive
-	err := c.sources.within(ctx, "read the artifact of "+c.sources.ref.String(), func(ctx context.Context) error {
+	err := c.sources.within(ctx, "read the artifact of "+c.sources.spell(c.sources.ref), func(ctx context.Context) error {
 		r, err := source.OpenArtifact(ctx, c.origin.env.Sources, c.sources.inputs[0])
 		if err != nil {
 			return err

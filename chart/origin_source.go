@@ -22,10 +22,11 @@ import (
 
 // The sources of a chart, as its plan names them.
 type sources struct {
-	ref        source.Reference      // of the one that holds the chart
-	repository *source.PkgRepository // that one, nil when it is of another kind
-	copies     bool                  // that one is an OCIRepository whose artifact is a layer as it is
-	timeout    time.Duration         // of that one
+	ref        source.Reference              // of the one that holds the chart
+	spell      func(source.Reference) string // in the words of the chart's document
+	repository *source.PkgRepository         // that one, nil when it is of another kind
+	copies     bool                          // that one is an OCIRepository whose artifact is a layer as it is
+	timeout    time.Duration                 // of that one
 	needs      []source.Reference
 	inputs     []artifact.Artifact // of needs; that of a registry is zero
 	values     []source.ValuesFile // spec.valuesFiles
@@ -43,9 +44,9 @@ func (o *Origin) sources(ctx context.Context) (*sources, error) {
 		return nil, badValues(err)
 	}
 	if o.chart.Spec.Verify != nil && ref.Kind != "PkgRepository" {
-		return nil, transport.Unverified(invalid(fmt.Errorf("spec.verify goes with a PkgRepository only: let %s verify what it holds", ref)))
+		return nil, transport.Unverified(invalid(fmt.Errorf("spec.verify goes with a PkgRepository only: let %s verify what it holds", o.chart.Head().Spell(ref))))
 	}
-	s := &sources{ref: ref, needs: o.chart.Plan().Needs, values: values}
+	s := &sources{ref: ref, spell: o.chart.Head().Spell, needs: o.chart.Plan().Needs, values: values}
 	needed, err := source.Needed(ctx, o.chart, o.env.Sources)
 	if err != nil {
 		return nil, unavailable("SourceUnavailable", err)
@@ -59,11 +60,7 @@ func (o *Origin) sources(ctx context.Context) (*sources, error) {
 		case i == 0 && s.repository != nil && inRegistry(s.repository):
 			s.inputs = append(s.inputs, artifact.Artifact{})
 		default:
-			missing := "has no artifact yet"
-			if obj.Plan().Suspend {
-				missing += ", and is suspended"
-			}
-			return nil, unavailable("NoSourceArtifact", fmt.Errorf("%w: %s %s", source.ErrWaiting, s.needs[i], missing))
+			return nil, unavailable("NoSourceArtifact", source.NoArtifact(obj))
 		}
 	}
 	if s.repository != nil && inRegistry(s.repository) {
@@ -113,7 +110,7 @@ func (s *sources) unreadable(ref source.Reference, err error) error {
 	if errors.Is(err, source.ErrWaiting) {
 		reason = "NoSourceArtifact"
 	}
-	return stepError(source.StepResolve, reason, fmt.Errorf("%s: %w", ref, err))
+	return stepError(source.StepResolve, reason, fmt.Errorf("%s: %w", s.spell(ref), err))
 }
 
 func unavailable(reason string, err error) error {
@@ -127,7 +124,7 @@ func badChart(err error) error {
 
 // openTree opens the artifact of ref, an archive of files.
 func (o *Origin) openTree(ctx context.Context, s *sources, ref source.Reference) (tree *artifact.Tree, err error) {
-	err = s.within(ctx, "read the artifact of "+ref.String(), func(ctx context.Context) (err error) {
+	err = s.within(ctx, "read the artifact of "+s.spell(ref), func(ctx context.Context) (err error) {
 		tree, err = source.OpenArchive(ctx, o.env.Sources, s.input(ref), o.treeLimits())
 		return err
 	})
@@ -217,7 +214,7 @@ func (o *Origin) findInTree(ctx context.Context, s *sources, before chartMemory,
 // unpacked gives the failure to open the tree of s its reason.
 func (o *Origin) unpacked(s *sources, err error) error {
 	if errors.Is(err, artifact.ErrFormat) {
-		return badChart(fmt.Errorf("%s: %w: only a source whose artifact is an archive of files can hold charts", s.ref, err))
+		return badChart(fmt.Errorf("%s: %w: only a source whose artifact is an archive of files can hold charts", s.spell(s.ref), err))
 	}
 	return s.unreadable(s.ref, err)
 }
@@ -228,7 +225,7 @@ func (o *Origin) notChart(s *sources, err error) error {
 	if errors.Is(err, fs.ErrNotExist) && !errors.Is(err, bundle.ErrChart) {
 		err = fmt.Errorf("%w: name the directory of a chart, or its archive, from the root of the source", err)
 	}
-	err = fmt.Errorf("spec.chart in %s at %s: %w", s.ref, s.inputs[0].Revision, err)
+	err = fmt.Errorf("spec.chart in %s at %s: %w", s.spell(s.ref), s.inputs[0].Revision, err)
 	if errors.Is(err, bundle.ErrChart) || errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrInvalid) {
 		return badChart(err)
 	}

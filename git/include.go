@@ -34,11 +34,7 @@ func (o *Origin) inputs(ctx context.Context) ([]artifact.Artifact, error) {
 	for _, obj := range needed {
 		a := obj.Artifact()
 		if a == nil {
-			missing := "has no artifact yet"
-			if obj.Plan().Suspend {
-				missing += ", and is suspended"
-			}
-			return nil, unavailable("NoArtifact", fmt.Errorf("%w: %s %s", source.ErrWaiting, source.ReferenceTo(obj), missing))
+			return nil, unavailable("NoArtifact", source.NoArtifact(obj))
 		}
 		inputs = append(inputs, *a)
 	}

@@ -237,11 +237,11 @@ func TestEncodeGo(t *testing.T) {
 	if string(text) != want {
 		t.Errorf("%s", text)
 	}
-	if obj := decodeOne(t, string(text)); !strings.Contains(obj.Head().String(), "PkgRepository/default/x") {
+	if obj := decodeOne(t, string(text)); !strings.Contains(obj.Head().String(), "HelmRepository/default/x") {
 		t.Error(obj.Head())
 	}
 	p.Metadata.ManagedFields = []byte("{")
-	if _, err := source.EncodeJSON(p); err == nil || !strings.Contains(err.Error(), "encode PkgRepository/default/x") {
+	if _, err := source.EncodeJSON(p); err == nil || !strings.Contains(err.Error(), "encode HelmRepository/default/x") {
 		t.Error(err)
 	}
 	if _, err := source.EncodeYAML(p); err == nil {

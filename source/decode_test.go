@@ -225,9 +225,9 @@ spec: {url: "https://h"}
 		"bucket/x":                "Bucket/default/x Bucket/apps/x",
 		"Buckets/apps/x":          "Bucket/apps/x",
 		"BUCKET/yy":               "Bucket/apps/yy",
-		"helmrepo/x":              "PkgRepository/default/x",
-		"HelmRepositories/x":      "PkgRepository/default/x",
-		"pkgrepository/default/x": "PkgRepository/default/x",
+		"helmrepo/x":              "HelmRepository/default/x",
+		"HelmRepositories/x":      "HelmRepository/default/x",
+		"pkgrepository/default/x": "HelmRepository/default/x",
 	} {
 		found, err := s.Find(ref)
 		var names []string

@@ -32,7 +32,7 @@ spec:
 	// Output:
 	// sources.yaml:11: document 2: GitRepository/apps/app: spec.url: must begin with http:// or https:// or ssh://: write git@HOST:PATH as ssh://git@HOST/PATH
 	// sources.yaml:12: document 2: GitRepository/apps/app: spec.interval: "5 minutes" is no duration: write unsigned numbers with the units ms, s, m and h, such as 1m30s
-	// PkgRepository/default/charts 1m0s
+	// HelmRepository/default/charts 1m0s
 }
 
 // An object of an old version becomes one of today's, in headgate's group.

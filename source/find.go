@@ -64,7 +64,7 @@ func (r Reference) Selects(other Reference) bool {
 func (s *Set) alike(kind string) string {
 	var names []string
 	for _, obj := range s.Objects {
-		if obj.Head().Kind != kind {
+		if ReferenceTo(obj).Kind != kind {
 			continue
 		}
 		if len(names) == 5 {

@@ -77,7 +77,7 @@ func (g *GitRepository) includeDrift(rev Revision) []difference {
 	all := make([]difference, len(refs))
 	for i, ref := range refs {
 		all[i].what, all[i].is = inputDrift(before[i], rev.Inputs[i])
-		all[i].what = fmt.Sprintf("spec.include[%d] (%s: %s)", i, ref, all[i].what)
+		all[i].what = fmt.Sprintf("spec.include[%d] (%s: %s)", i, g.Spell(ref), all[i].what)
 	}
 	return all
 }

@@ -130,6 +130,19 @@ func (k *kind) spell(group string) string {
 	return k.name
 }
 
+// kindOf returns a kind that the object of h refers to in the spelling that its
+// document uses; a kind that is not known stays as it is.
+func (h *Header) kindOf(name string) string {
+	k, own := spelledKind(name), spelledKind(h.Kind)
+	switch {
+	case k == nil:
+		return name
+	case own != nil && own.name != own.reference && h.spelling() == own.reference:
+		return k.reference
+	}
+	return k.spell(h.Group())
+}
+
 // spelling returns the kind as the document of h spells it, or else as its group does.
 func (h *Header) spelling() string {
 	if k := spelledKind(h.Kind); h.spelled == "" && k != nil {

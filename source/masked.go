@@ -71,7 +71,7 @@ func OriginOf(obj Object) string {
 	case *Bucket:
 		return redact.String(o.Spec.Endpoint + "/" + o.Spec.BucketName)
 	case *PkgChart:
-		return redact.String(o.Spec.Chart + " of " + o.Spec.SourceRef.Kind + "/" + o.Spec.SourceRef.Name)
+		return redact.String(o.Spec.Chart + " of " + o.kindOf(o.Spec.SourceRef.Kind) + "/" + o.Spec.SourceRef.Name)
 	}
 	return ""
 }

@@ -47,9 +47,17 @@ func (h *Header) Version() string {
 	return h.APIVersion[strings.IndexByte(h.APIVersion, '/')+1:]
 }
 
-// String returns KIND/NAMESPACE/NAME.
+// String returns KIND/NAMESPACE/NAME, with the kind as the object's document
+// spells it: what users wrote is what messages say.
 func (h *Header) String() string {
-	return h.Kind + "/" + h.Metadata.space() + "/" + h.Metadata.Name
+	return h.spelling() + "/" + h.Metadata.space() + "/" + h.Metadata.Name
+}
+
+// Spell returns KIND/NAMESPACE/NAME of an object that h's object refers to, with
+// the kind as h's document spells kinds.
+func (h *Header) Spell(ref Reference) string {
+	ref.Kind = h.kindOf(ref.Kind)
+	return ref.String()
 }
 
 // Metadata is the standard object metadata. Headgate uses name, namespace,

@@ -52,7 +52,7 @@ func Cycle(ctx context.Context, obj Object, from Sources) ([]Reference, error) {
 				continue
 			}
 			if cameFrom[need] = at; len(cameFrom) > maxNeeds {
-				return nil, fmt.Errorf("%w: %s needs more than %d other sources, directly or not", ErrInvalid, start, maxNeeds)
+				return nil, fmt.Errorf("%w: %s needs more than %d other sources, directly or not", ErrInvalid, obj.Head(), maxNeeds)
 			}
 			queue = append(queue, need)
 		}
@@ -94,25 +94,35 @@ func Needed(ctx context.Context, obj Object, from Sources) ([]Object, error) {
 		return nil, err
 	}
 	if way != nil {
-		return nil, fmt.Errorf("%w: the source is made of itself, remove one of these references: %s", ErrInvalid, arrows(way))
+		return nil, fmt.Errorf("%w: the source is made of itself, remove one of these references: %s", ErrInvalid, arrows(obj.Head(), way))
 	}
 	needed := make([]Object, len(refs))
 	for i, ref := range refs {
 		needed[i], err = from.Source(ctx, ref)
 		if errors.Is(err, fs.ErrNotExist) {
-			return nil, fmt.Errorf("%w: %s: %w", ErrWaiting, ref, err)
+			return nil, fmt.Errorf("%w: %s: %w", ErrWaiting, obj.Head().Spell(ref), err)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("look up %s: %w", ref, err)
+			return nil, fmt.Errorf("look up %s: %w", obj.Head().Spell(ref), err)
 		}
 	}
 	return needed, nil
 }
 
-func arrows(way []Reference) string {
+// NoArtifact returns the error of what is made of obj, which has no artifact; it
+// wraps [ErrWaiting].
+func NoArtifact(obj Object) error {
+	if obj.Plan().Suspend {
+		return fmt.Errorf("%w: %s has no artifact yet, and is suspended", ErrWaiting, obj.Head())
+	}
+	return fmt.Errorf("%w: %s has no artifact yet", ErrWaiting, obj.Head())
+}
+
+// arrows writes a way between objects in the words of the one that asked for it.
+func arrows(head *Header, way []Reference) string {
 	names := make([]string, len(way))
 	for i, ref := range way {
-		names[i] = ref.String()
+		names[i] = head.Spell(ref)
 	}
 	return strings.Join(names, " → ")
 }

@@ -191,7 +191,7 @@ func (c *PkgChart) advise(found *document.Findings) {
 	c.Spec.Verify.advise(found)
 	k := spelledKind(c.Spec.SourceRef.Kind)
 	if k != nil && k.name != "PkgRepository" && c.Spec.Version != "" && c.Spec.Version != "*" {
-		found.Add("spec.version", "has no effect with a chart from a %s", k.name)
+		found.Add("spec.version", "has no effect with a chart from a %s", c.kindOf(k.name))
 	}
 	if c.Spec.IgnoreMissingValuesFiles && len(c.Spec.ValuesFiles) == 0 {
 		found.Add("spec.ignoreMissingValuesFiles", "has no effect without valuesFiles")

@@ -56,14 +56,17 @@ func completeIndexes(files *[]string, store *string) cobra.CompletionFunc {
 			complete = completeObjects(files)
 		}
 		names, directive := complete(c, args, start)
-		return slices.DeleteFunc(names, func(name string) bool { return !strings.HasPrefix(name, "pkgrepository/") }), directive
+		return slices.DeleteFunc(names, func(name string) bool {
+			ref, err := source.ParseReference(name)
+			return err != nil || ref.Kind != "PkgRepository"
+		}), directive
 	}
 }
 
 func addresses(set *source.Set) []string {
 	names := make([]string, len(set.Objects))
 	for i, obj := range set.Objects {
-		names[i] = addressOf(obj)
+		names[i] = argumentOf(obj)
 	}
 	return names
 }

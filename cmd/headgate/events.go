@@ -177,7 +177,8 @@ func (p *program) runEvents(ctx context.Context, f *eventFlags, args []string) e
 }
 
 func eventCells(e api.Event) []string {
-	return []string{instant(e.Timestamp), e.Severity, e.Reason, involved(e.Event).String(), e.Message}
+	o := e.InvolvedObject
+	return []string{instant(e.Timestamp), e.Severity, e.Reason, o.Kind + "/" + o.Namespace + "/" + o.Name, e.Message}
 }
 
 // printEvent prints one event of those that come: a line, or a document.

@@ -111,7 +111,7 @@ func (p *program) printSources(format string, found []api.Source) error {
 	switch format {
 	case "name":
 		for _, s := range found {
-			if _, err := fmt.Fprintln(p.stdout, sourceName(sourceRef(s))); err != nil {
+			if _, err := fmt.Fprintln(p.stdout, argument(s)); err != nil {
 				return err
 			}
 		}
@@ -121,7 +121,7 @@ func (p *program) printSources(format string, found []api.Source) error {
 		for i, s := range found {
 			var err error
 			if objects[i], err = decoded(s.Document); err != nil {
-				return fmt.Errorf("document of %s: %w", sourceName(sourceRef(s)), err)
+				return fmt.Errorf("document of %s: %w", argument(s), err)
 			}
 		}
 		return printDocuments(p.stdout, format, objects)
@@ -168,7 +168,7 @@ func (w *sourceWatch) notice(ctx context.Context, n api.Notice) error {
 			}
 		}
 	case n.Gone != nil:
-		return w.gone(source.Reference{Kind: n.Gone.Kind, Namespace: n.Gone.Namespace, Name: n.Gone.Name})
+		return w.gone(api.Source{Kind: n.Gone.Kind, Namespace: n.Gone.Namespace, Name: n.Gone.Name, Phase: "removed"})
 	case n.Source == nil:
 	case !w.synced:
 		w.first = append(w.first, *n.Source)
@@ -185,7 +185,7 @@ func (w *sourceWatch) tell(ctx context.Context, s api.Source) error {
 	case "table", "wide":
 		text = w.table.key(s)
 	case "name":
-		text = sourceName(ref)
+		text = argument(s)
 	default:
 		whole, err := w.keeper.sources(ctx, []source.Reference{ref}, true)
 		if err != nil || len(whole) == 0 {
@@ -219,14 +219,15 @@ func (w *sourceWatch) tell(ctx context.Context, s api.Source) error {
 }
 
 // gone prints that a source is no more; documents have no words for it.
-func (w *sourceWatch) gone(ref source.Reference) error {
+func (w *sourceWatch) gone(s api.Source) error {
+	ref := sourceRef(s)
 	w.first = slices.DeleteFunc(w.first, func(s api.Source) bool { return sourceRef(s) == ref })
 	if _, was := w.told[ref]; !was || w.format != "table" && w.format != "wide" {
 		delete(w.told, ref)
 		return nil
 	}
 	delete(w.told, ref)
-	return w.table.gone(ref)
+	return w.table.row(s)
 }
 
 // completeKept offers the sources of the store, and kinds.
@@ -245,7 +246,7 @@ func (p *program) completeKept(f *keeperFlags) cobra.CompletionFunc {
 		}
 		var names []string
 		for _, s := range found {
-			if name := sourceName(sourceRef(s)); strings.HasPrefix(name, strings.ToLower(start)) && !slices.Contains(args, name) {
+			if name := argument(s); strings.HasPrefix(name, strings.ToLower(start)) && !slices.Contains(args, name) {
 				names = append(names, name)
 			}
 		}

@@ -9,7 +9,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/headgate-io/headgate/internal/redact"
-	"github.com/headgate-io/headgate/source"
 	"github.com/headgate-io/headgate/source/controller/api"
 )
 
@@ -35,7 +34,7 @@ type sourceColumn struct {
 }
 
 var sourceColumns = []sourceColumn{
-	{"OBJECT", false, func(_ *sourceTable, s api.Source) string { return sourceRef(s).String() }, false},
+	{"OBJECT", false, func(_ *sourceTable, s api.Source) string { return s.Kind + "/" + s.Namespace + "/" + s.Name }, false},
 	{"READY", false, func(_ *sourceTable, s api.Source) string { return s.Ready }, false},
 	{"REVISION", false, func(_ *sourceTable, s api.Source) string { return s.Revision }, false},
 	{"AGE", false, func(t *sourceTable, s api.Source) string {
@@ -132,11 +131,6 @@ func (t *sourceTable) print(found []api.Source) error {
 
 // row prints one line.
 func (t *sourceTable) row(s api.Source) error { return t.lines([][]string{t.cells(s, false)}) }
-
-// gone prints that a source is no more.
-func (t *sourceTable) gone(ref source.Reference) error {
-	return t.row(api.Source{Kind: ref.Kind, Namespace: ref.Namespace, Name: ref.Name, Phase: "removed"})
-}
 
 func (t *sourceTable) lines(lines [][]string) error {
 	for _, cells := range lines {

@@ -186,8 +186,25 @@ func selects(refs []source.Reference, other source.Reference) bool {
 	return len(refs) == 0
 }
 
+// sourceRef returns the reference of a source, whose document may spell its kind
+// as either API group does.
 func sourceRef(s api.Source) source.Reference {
-	return source.Reference{Kind: s.Kind, Namespace: s.Namespace, Name: s.Name}
+	ref := source.Reference{Kind: s.Kind, Namespace: s.Namespace, Name: s.Name}
+	if kind, known := source.ParseKind(s.Kind); known {
+		ref.Kind = kind
+	}
+	return ref
+}
+
+// argument names a source as its document does, in the form that commands take.
+func argument(s api.Source) string {
+	return sourceName(source.Reference{Kind: s.Kind, Namespace: s.Namespace, Name: s.Name})
+}
+
+// argumentOf is argument of an object.
+func argumentOf(obj source.Object) string {
+	o := source.Involved(obj)
+	return argument(api.Source{Kind: o.Kind, Namespace: o.Namespace, Name: o.Name})
 }
 
 // one returns the only source that ref selects.

@@ -107,8 +107,8 @@ func (k *keptFiles) watch(ctx context.Context, refs []source.Reference, each fun
 				return err
 			}
 		}
-		for ref := range gone {
-			if err := each(api.Notice{Gone: &api.Gone{Kind: ref.Kind, Namespace: ref.Namespace, Name: ref.Name}}); err != nil {
+		for _, s := range gone {
+			if err := each(api.Notice{Gone: &api.Gone{Kind: s.Kind, Namespace: s.Namespace, Name: s.Name}}); err != nil {
 				return err
 			}
 		}

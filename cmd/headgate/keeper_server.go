@@ -55,7 +55,7 @@ func (k *keptServer) watch(ctx context.Context, refs []source.Reference, each fu
 	return endedWatch(ctx, k.client.Watch(ctx, filterOf(refs), func(n api.Notice) error {
 		switch {
 		case n.Source != nil && !selects(refs, sourceRef(*n.Source)):
-		case n.Gone != nil && !selects(refs, source.Reference{Kind: n.Gone.Kind, Namespace: n.Gone.Namespace, Name: n.Gone.Name}):
+		case n.Gone != nil && !selects(refs, sourceRef(api.Source{Kind: n.Gone.Kind, Namespace: n.Gone.Namespace, Name: n.Gone.Name})):
 		default:
 			return each(n)
 		}

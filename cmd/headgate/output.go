@@ -106,7 +106,7 @@ func (p *program) leftOut(name string, r artifact.Report) {
 // printNames prints one name a line, as other commands take it.
 func (p *program) printNames(_ string, rows []*row) error {
 	for _, r := range rows {
-		if _, err := fmt.Fprintln(p.stdout, addressOf(r.object)); err != nil {
+		if _, err := fmt.Fprintln(p.stdout, argumentOf(r.object)); err != nil {
 			return err
 		}
 	}

@@ -104,9 +104,9 @@ func (p *program) reconcileHere(ctx context.Context, f *reconcileFlags, args []s
 		case err != nil:
 			return err
 		case hold != nil:
-			return fmt.Errorf("%s is %s: resume it first", addressOf(obj), lastWord(api.Source{Suspension: hold}))
+			return fmt.Errorf("%s is %s: resume it first", argumentOf(obj), lastWord(api.Source{Suspension: hold}))
 		case obj.Plan().Suspend:
-			return fmt.Errorf("%s is suspended by its spec: set spec.suspend to false", addressOf(obj))
+			return fmt.Errorf("%s is suspended by its spec: set spec.suspend to false", argumentOf(obj))
 		}
 	}
 	return p.bringUp(ctx, s, &f.fetchFlags, named)
@@ -154,7 +154,7 @@ func (p *program) askFor(ctx context.Context, k *keptServer, found []api.Source,
 	for _, s := range found {
 		_, _, err := k.client.Reconcile(ctx, sourceRef(s), k.as, 0)
 		if err == nil && print {
-			_, err = fmt.Fprintf(p.stdout, "%s: asked for\n", sourceName(sourceRef(s)))
+			_, err = fmt.Fprintf(p.stdout, "%s: asked for\n", argument(s))
 		}
 		errs = append(errs, err)
 	}
@@ -166,7 +166,7 @@ func (r *row) reconcileBy(ctx context.Context, k *keptServer, ref source.Referen
 	s, err := k.run(ctx, ref)
 	var refused *api.Problem
 	if errors.As(err, &refused) {
-		r.err, r.refused = &toldError{strings.TrimLeft(strings.TrimPrefix(refused.Error(), ref.String()), ": "), nil}, true
+		r.err, r.refused = &toldError{strings.TrimLeft(strings.TrimPrefix(refused.Error(), r.object.Head().String()), ": "), nil}, true
 		return
 	}
 	if err != nil {

@@ -189,9 +189,9 @@ func (p *program) printFindings(format string, rows []*row) error {
 func (p *program) print(format string, rows []*row, table func(io.Writer, []finding)) error {
 	findings := make([]finding, len(rows))
 	for i, r := range rows {
-		h := r.object.Head()
+		o := source.Involved(r.object)
 		findings[i] = finding{
-			Kind: h.Kind, Namespace: h.Metadata.Namespace, Name: h.Metadata.Name, Suspended: r.object.Plan().Suspend,
+			Kind: o.Kind, Namespace: o.Namespace, Name: o.Name, Suspended: r.object.Plan().Suspend,
 			Revision: r.revision.ID, Mode: r.verified.Mode, Signer: r.verified.Signer, Level: r.verified.Level,
 		}
 		findings[i].Ready = r.err == nil && !findings[i].Suspended

@@ -23,11 +23,11 @@ func (c *Controller) live(ref source.Reference) (*entry, error) {
 func suspension(e *entry) error {
 	switch {
 	case e.suspend:
-		return fmt.Errorf("%s is %w by its spec: set spec.suspend to false", e.ref, ErrSuspended)
+		return fmt.Errorf("%s is %w by its spec: set spec.suspend to false", e.obj.Head(), ErrSuspended)
 	case e.hold != nil && e.hold.By != "":
-		return fmt.Errorf("%s is %w by %s: resume it", e.ref, ErrSuspended, e.hold.By)
+		return fmt.Errorf("%s is %w by %s: resume it", e.obj.Head(), ErrSuspended, e.hold.By)
 	}
-	return fmt.Errorf("%s is %w: resume it", e.ref, ErrSuspended)
+	return fmt.Errorf("%s is %w: resume it", e.obj.Head(), ErrSuspended)
 }
 
 // Request asks for a run of an object at once, after the one under way if there

@@ -121,8 +121,12 @@ func (c *Controller) complain(ref source.Reference, err error) {
 
 // tell emits an event about something that is no part of a run.
 func (c *Controller) tell(ref source.Reference, reason, message string) {
+	involved := source.ObjectReference{APIVersion: source.Group + "/" + source.V1, Kind: ref.Kind, Namespace: ref.Namespace, Name: ref.Name}
+	if v, err := c.View(ref); err == nil {
+		involved = source.Involved(v.Object)
+	}
 	c.emit(source.Event{
-		InvolvedObject: source.ObjectReference{APIVersion: source.Group + "/" + source.V1, Kind: ref.Kind, Namespace: ref.Namespace, Name: ref.Name},
+		InvolvedObject: involved,
 		Severity:       "error",
 		Timestamp:      c.wall().UTC().Truncate(time.Second),
 		Message:        message,

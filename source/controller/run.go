@@ -74,7 +74,7 @@ const freshPart = 20
 func (c *Controller) run(j *job) {
 	result, err := c.reconcile(j)
 	run := &Run{
-		Number: j.number, Object: j.ref, Trigger: j.trigger, Due: j.started.Add(-j.late), Started: j.started,
+		Number: j.number, Object: j.ref, Kind: source.Involved(j.obj).Kind, Trigger: j.trigger, Due: j.started.Add(-j.late), Started: j.started,
 		Took: c.clock() - j.began, Result: result, Err: err, Artifact: j.obj.Artifact(),
 	}
 	if result.Outcome == "" {

@@ -27,6 +27,7 @@ const (
 type Run struct {
 	Number  int64 // 1 for the first run of an object since the controller began
 	Object  source.Reference
+	Kind    string // of the object, as its document spells it
 	Trigger Trigger
 	Due     time.Time // when it was to begin
 	Started time.Time

@@ -31,6 +31,12 @@ func (s *Server) serveArtifact(w http.ResponseWriter, r *http.Request, path []st
 		}
 		answer.Writing(w).Before = private
 	}
+	for _, spelling := range source.Spellings(ref.Kind)[1:] { // the store has one directory for both groups
+		if path[0] == strings.ToLower(spelling) {
+			r = r.Clone(r.Context())
+			r.URL.Path, r.URL.RawPath = "/"+strings.ToLower(ref.Kind)+"/"+strings.Join(path[1:], "/"), ""
+		}
+	}
 	store.ServeHTTP(w, r)
 	return nil
 }

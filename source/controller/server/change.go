@@ -154,7 +154,7 @@ func (c *apiCall) changed(obj source.Object, reason string, why api.Change) {
 	if why.Reason != "" {
 		message += ": " + why.Reason
 	}
-	c.logChange(source.ReferenceTo(obj), reason, why, c.r)
+	c.logChange(obj, reason, why, c.r)
 	if c.Journal != nil {
 		c.Journal.Append(source.Event{
 			InvolvedObject: source.Involved(obj), Severity: "info", Timestamp: time.Now(),

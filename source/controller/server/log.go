@@ -56,8 +56,10 @@ func (s *Server) logRun(r controller.Run, revision string, recovered bool) {
 	if !log.Enabled(context.Background(), level) {
 		return
 	}
+	spelled := r.Object
+	spelled.Kind = r.Kind
 	attrs := []slog.Attr{
-		slog.String("object", r.Object.String()), slog.String("trigger", string(r.Trigger)), slog.String("outcome", string(r.Result.Outcome)),
+		slog.String("object", spelled.String()), slog.String("trigger", string(r.Trigger)), slog.String("outcome", string(r.Result.Outcome)),
 	}
 	if revision != "" {
 		attrs = append(attrs, slog.String("revision", clean(revision)))
@@ -118,8 +120,8 @@ func (s *Server) logHook(o hook.Outcome) {
 }
 
 // logChange logs what a caller did.
-func (s *Server) logChange(ref source.Reference, what string, why api.Change, r *http.Request) {
-	attrs := []slog.Attr{slog.String("object", ref.String()), slog.String("change", what)}
+func (s *Server) logChange(obj source.Object, what string, why api.Change, r *http.Request) {
+	attrs := []slog.Attr{slog.String("object", obj.Head().String()), slog.String("change", what)}
 	for _, said := range [][2]string{{"by", why.By}, {"reason", why.Reason}} {
 		if said[1] != "" {
 			attrs = append(attrs, slog.String(said[0], clean(said[1])))

@@ -105,9 +105,9 @@ func readyOf(v controller.View) source.Condition {
 
 // Summary returns an object as lists of the API have it.
 func Summary(v controller.View) api.Source {
-	ref, head, ready := source.ReferenceTo(v.Object), v.Object.Head(), readyOf(v)
+	self, ready := source.Involved(v.Object), readyOf(v)
 	one := api.Source{
-		Kind: ref.Kind, Namespace: ref.Namespace, Name: ref.Name, APIVersion: head.APIVersion,
+		Kind: self.Kind, Namespace: self.Namespace, Name: self.Name, APIVersion: self.APIVersion,
 		Origin: source.OriginOf(v.Object), Interval: source.Duration(v.Object.Interval()).String(),
 		Phase: string(v.Phase), Ready: ready.Status, Reason: ready.Reason, Message: ready.Message, Since: ready.LastTransitionTime,
 		Artifact: v.Object.Artifact(), URL: v.Object.Common().URL,
@@ -122,7 +122,7 @@ func Summary(v controller.View) api.Source {
 		one.Last = &last
 	}
 	for _, blocker := range v.Blockers {
-		one.Blockers = append(one.Blockers, blocker.String())
+		one.Blockers = append(one.Blockers, v.Object.Head().Spell(blocker))
 	}
 	return one
 }

@@ -188,7 +188,7 @@ func (w *watch) changed(v controller.View) {
 		w.tell(0, api.Notice{Source: &one})
 	case told:
 		delete(w.told, mark)
-		w.tell(0, api.Notice{Gone: &api.Gone{Kind: ref.Kind, Namespace: ref.Namespace, Name: ref.Name}})
+		w.tell(0, api.Notice{Gone: &api.Gone{Kind: source.Involved(v.Object).Kind, Namespace: ref.Namespace, Name: ref.Name}})
 	}
 	if w.done {
 		return

@@ -33,7 +33,7 @@ export function stateOf(source) {
 
 export const nameOf = (source) => `${source.namespace}/${source.name}`;
 export const label = (source) => inline(`${source.kind} ${nameOf(source)}`);
-export const keyOf = (source) => [source.namespace, source.name, source.kind].join("\n"); // in the order of names
+export const keyOf = (source) => [source.namespace, source.name, String(source.kind).replace(/^Helm/, "Pkg")].join("\n"); // in the order of names
 export const route = (source) => `#/sources/${[source.kind, source.namespace, source.name].map(encodeURIComponent).join("/")}`;
 
 // brief is a time in a table, by its largest unit.
