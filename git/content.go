@@ -28,6 +28,8 @@ type content struct {
 	files  int64         // in the tree of the commit
 	notes  []string
 
+	hollowed []gitlink // the submodules that are empty directories
+
 	verified source.Verification
 	refused  error // why the signature was refused: nothing is packed then
 
@@ -72,6 +74,7 @@ func (c *content) compose(ctx context.Context) (err error) {
 	case err != nil:
 		return &source.StepError{Step: source.StepFetch, Reason: "SourceIgnoreError", Err: err}
 	}
+	c.tellHollow()
 	if err := c.supply(ctx, c.rules.View(c.own)); err != nil {
 		return err
 	}

@@ -24,9 +24,8 @@
 // Whatever the reference, a fetch is one shallow transfer of one commit. There
 // is no worktree: the received pack is spooled to an anonymous temporary file,
 // every object is checked against its name, and the tree is read from the pack
-// as an [io/fs.FS]. Symbolic links, and submodule entries without
-// recurseSubmodules, are left out of the artifact and reported. Servers that speak only protocol version 0 or 1 are
-// served as well. Where a server of any version refuses to send a commit that is
+// as an [io/fs.FS]. Symbolic links are left out of the artifact and reported.
+// Servers that speak only protocol version 0 or 1 are served as well. Where a server of any version refuses to send a commit that is
 // not the tip of a ref, the branch is deepened step by step until it holds the
 // commit or its history ends; a note tells what that cost.
 //
@@ -80,7 +79,8 @@
 // the URL of the repository above, as git resolves it. It is content of the
 // repository, so everything else is an error that names the submodule:
 // programs, local paths, passwords, a path with two entries or none. Nothing it
-// names is run. A submodule with update = none is left out, with a note.
+// names is run. A submodule with update = none is an empty directory,
+// with a note, and so are all without recurseSubmodules.
 //
 // Credentials go by the origin (scheme, host and port) of a submodule: the entry
 // of spec.submoduleCredentials for it; else those of spec.url, its provider's

@@ -191,7 +191,7 @@ func TestCostOfUnchanged(t *testing.T) {
 	}
 }
 
-// Links and submodules are left out and reported.
+// Links are left out and reported; submodules are empty directories.
 func TestLeftOut(t *testing.T) {
 	repo := testenv.NewRepo(t)
 	tree := files("a", "1")
@@ -200,15 +200,15 @@ func TestLeftOut(t *testing.T) {
 	tree["run.sh"] = &fstest.MapFile{Data: []byte("#!"), Mode: 0o755}
 	repo.Commit(testenv.Commit{Branch: "main", Files: tree})
 	_, data, report := fetch(t, object(testenv.ServeHTTP(t, testenv.HTTP{}, repo).Repo(), source.GitRepositoryRef{Branch: "main"}), source.Env{})
-	if got := slices.Sorted(maps.Keys(contents(t, data))); !slices.Equal(got, []string{"a", "run.sh"}) {
+	if got := slices.Sorted(maps.Keys(contents(t, data))); !slices.Equal(got, []string{"a", "run.sh"}) || !slices.Equal(emptyDirs(t, data), []string{"module"}) {
 		t.Errorf("content %v", got)
 	}
 	var out []string
 	for _, l := range report.LeftOut {
 		out = append(out, l.Name+" "+l.Mode.Type().String()[:1])
 	}
-	if !slices.Equal(out, []string{"link L", "module ?"}) {
-		t.Errorf("left out %v", out)
+	if !slices.Equal(out, []string{"link L"}) || !slices.Equal(report.Notes, []string{"submodules are empty directories without spec.recurseSubmodules: module"}) {
+		t.Errorf("left out %v, notes %q", out, report.Notes)
 	}
 }
 

@@ -82,6 +82,30 @@ func contents(t testing.TB, data []byte) map[string]string {
 	return found
 }
 
+// emptyDirs returns the directories of an artifact that hold nothing.
+func emptyDirs(t testing.TB, data []byte) (names []string) {
+	t.Helper()
+	tree, err := artifact.Read(bytes.NewReader(data), artifact.Limits{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tree.Close()
+	err = fs.WalkDir(tree, ".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil || !d.IsDir() {
+			return err
+		}
+		entries, err := fs.ReadDir(tree, name)
+		if len(entries) == 0 {
+			names = append(names, name)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return names
+}
+
 // history is a repository with a ref of every sort. Its file "at" tells where
 // a commit is.
 type history struct {

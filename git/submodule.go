@@ -27,7 +27,7 @@ const (
 // repository itself, then those in them.
 func (c *content) submodules(ctx context.Context, tree fs.FS) (fs.FS, error) {
 	if !c.origin.repo.Spec.RecurseSubmodules {
-		return tree, nil
+		return c.hollow(ctx, tree)
 	}
 	r, err := newRecursion(c)
 	if err != nil {
@@ -51,6 +51,40 @@ func (c *content) submodules(ctx context.Context, tree fs.FS) (fs.FS, error) {
 		level = found
 	}
 	return top.composed(), nil
+}
+
+// hollow puts an empty directory into the place of each submodule of tree: that
+// is what a checkout without recursion leaves there.
+func (c *content) hollow(ctx context.Context, tree fs.FS) (fs.FS, error) {
+	if c.total.Modules == 0 {
+		return tree, nil
+	}
+	links, err := gitlinks(ctx, tree)
+	if err != nil {
+		return nil, err
+	}
+	if len(links) == 0 {
+		return tree, nil
+	}
+	subs := make(map[string]fs.FS, len(links))
+	for _, l := range links {
+		subs[l.path] = embed.FS{}
+	}
+	c.hollowed = links
+	return graft{tree, subs}, nil
+}
+
+// tellHollow notes which submodules are empty directories of the artifact.
+func (c *content) tellHollow() {
+	var names []string
+	for _, l := range c.hollowed {
+		if _, ignored := c.rules.Match(l.path, true); !ignored {
+			names = append(names, l.path)
+		}
+	}
+	if len(names) > 0 {
+		c.notes = append(c.notes, "submodules are empty directories without spec.recurseSubmodules: "+enumerate(names, 3))
+	}
 }
 
 // A module is a repository in its place: a submodule, or the one at spec.url.
@@ -144,9 +178,11 @@ func (r *recursion) find(ctx context.Context, found []*module, m *module) ([]*mo
 			return nil, fmt.Errorf("submodule %q: %s: %w: correct it in the repository, or leave the submodule out by spec.ignore",
 				sub.path, path.Join(m.path, modulesFile), err)
 		}
-		if sub.url != nil {
-			m.parts[link.path], found = sub, append(found, sub)
+		if sub.url == nil {
+			m.parts[link.path] = nil
+			continue
 		}
+		m.parts[link.path], found = sub, append(found, sub)
 	}
 	return found, nil
 }
@@ -163,7 +199,7 @@ func (r *recursion) admit(m, sub *module, its *mapping) (*url.URL, error) {
 	case its.defect != nil:
 		return nil, its.defect
 	case its.skipped:
-		r.top.notes = append(r.top.notes, fmt.Sprintf("submodule %q is left out: its update is none in %s", sub.path, path.Join(m.path, modulesFile)))
+		r.top.notes = append(r.top.notes, fmt.Sprintf("submodule %q is an empty directory: its update is none in %s", sub.path, path.Join(m.path, modulesFile)))
 		return nil, nil
 	case sub.depth > maxModuleDepth:
 		return nil, fmt.Errorf("the submodule is more than %d deep", maxModuleDepth)

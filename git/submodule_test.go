@@ -172,6 +172,41 @@ func TestSubmoduleFetches(t *testing.T) {
 	}
 }
 
+// Without recursion the directory of a submodule is empty, as a checkout has it.
+func TestSubmodulesNotRecursed(t *testing.T) {
+	sub, app := testenv.NewRepo(t), testenv.NewRepo(t)
+	pin := linked(sub, map[string]string{"x": "1"})
+	linked(app, map[string]string{"own": "o", "vendor/own": "o"}, link{"a", "../sub.git", pin}, link{"vendor/b", "../sub.git", pin})
+	server := testenv.ServeAll(t, testenv.HTTP{}, map[string]*testenv.Repo{"app.git": app, "sub.git": sub})
+	url := server.URL + "/app.git"
+	for name, row := range map[string]struct {
+		edit        func(*source.GitRepository)
+		files, dirs []string
+		notes       int
+	}{
+		"plain":             {func(*source.GitRepository) {}, []string{"own", "vendor/own"}, []string{"a", "vendor/b"}, 1},
+		"ignored":           {func(g *source.GitRepository) { g.Spec.Ignore = new("/a/\n") }, []string{"own", "vendor/own"}, []string{"vendor/b"}, 1},
+		"ignored but one":   {func(g *source.GitRepository) { g.Spec.Ignore = new("/*\n!/a\n") }, nil, []string{"a"}, 1},
+		"a sparse checkout": {func(g *source.GitRepository) { g.Spec.SparseCheckout = []string{"vendor"} }, []string{"vendor/own"}, []string{"vendor/b"}, 1},
+	} {
+		for where, env := range map[string]source.Env{"remote": {}, "local": {Local: map[string]string{url: app.Dir}}} {
+			g := recursing(url)
+			g.Spec.RecurseSubmodules = false
+			row.edit(g)
+			_, data, report := fetch(t, g, env)
+			if got := slices.Sorted(maps.Keys(contents(t, data))); !slices.Equal(got, row.files) {
+				t.Errorf("%s, %s: files %q, want %q", name, where, got, row.files)
+			}
+			if got := emptyDirs(t, data); !slices.Equal(got, row.dirs) || len(report.LeftOut) != 0 || len(report.Notes) != row.notes {
+				t.Errorf("%s, %s: empty %q, want %q; left out %v, notes %q", name, where, got, row.dirs, report.LeftOut, report.Notes)
+			}
+		}
+	}
+	if n := fetches(server)["/sub.git"]; n != 0 {
+		t.Errorf("%d fetches of the submodule", n)
+	}
+}
+
 // What spec.ignore leaves out for certain is not fetched, and may be broken.
 func TestSubmodulesLeftOut(t *testing.T) {
 	sub, app := testenv.NewRepo(t), testenv.NewRepo(t)
@@ -263,7 +298,7 @@ func TestSubmodulesOfSparseCheckout(t *testing.T) {
 	}
 }
 
-// update = none leaves a submodule out, as git does, and it is reported.
+// update = none leaves the directory of a submodule empty, as git does, with a note.
 func TestSubmoduleNotUpdated(t *testing.T) {
 	sub, app := testenv.NewRepo(t), testenv.NewRepo(t)
 	pin := linked(sub, map[string]string{"x": "1"})
@@ -273,8 +308,8 @@ func TestSubmoduleNotUpdated(t *testing.T) {
 	server := testenv.ServeAll(t, testenv.HTTP{}, map[string]*testenv.Repo{"app.git": app, "sub.git": sub})
 	want := cloned(t, server.URL+"/app.git")
 	_, data, report := fetch(t, recursing(server.URL+"/app.git"), source.Env{})
-	if got := contents(t, data); !maps.Equal(got, want) || len(report.LeftOut) != 1 || report.LeftOut[0].Name != "s" {
-		t.Errorf("content %v, want %v; left out %v", got, want, report.LeftOut)
+	if got := contents(t, data); !maps.Equal(got, want) || len(report.LeftOut) != 0 || !slices.Equal(emptyDirs(t, data), []string{"s"}) {
+		t.Errorf("content %v, want %v; left out %v, empty %q", got, want, report.LeftOut, emptyDirs(t, data))
 	}
 	if len(report.Notes) != 1 || !strings.Contains(report.Notes[0], "its update is none in .gitmodules") {
 		t.Errorf("notes %q", report.Notes)

@@ -204,7 +204,7 @@ func TestTreeFSConcurrent(t *testing.T) {
 func TestMeasure(t *testing.T) {
 	d, root := sample()
 	total, err := object.Measure(t.Context(), d, root)
-	if want := (object.Totals{Entries: 12, Files: 8, Bytes: 50}); err != nil || total != want {
+	if want := (object.Totals{Entries: 12, Files: 8, Bytes: 50, Modules: 1}); err != nil || total != want {
 		t.Errorf("got %+v, %v, want %+v", total, err, want)
 	}
 	bomb := root
@@ -212,7 +212,7 @@ func TestMeasure(t *testing.T) {
 		bomb = d.add(object.Tree, entry("40000", "a", bomb)+entry("40000", "b", bomb))
 	}
 	total, err = object.Measure(t.Context(), d, bomb)
-	if want := (object.Totals{Entries: math.MaxInt64, Files: math.MaxInt64, Bytes: math.MaxInt64}); err != nil || total != want {
+	if want := (object.Totals{Entries: math.MaxInt64, Files: math.MaxInt64, Bytes: math.MaxInt64, Modules: math.MaxInt64}); err != nil || total != want {
 		t.Errorf("bomb: got %+v, %v, want %+v", total, err, want)
 	}
 	deep := root

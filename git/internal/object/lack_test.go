@@ -18,7 +18,7 @@ func TestTreeWithoutBlobs(t *testing.T) {
 			d[id] = o
 		}
 	}
-	if total, err := object.Count(t.Context(), d, root); err != nil || total != (object.Totals{Entries: 12, Files: 8}) {
+	if total, err := object.Count(t.Context(), d, root); err != nil || total != (object.Totals{Entries: 12, Files: 8, Modules: 1}) {
 		t.Errorf("got %+v, %v", total, err)
 	}
 	fsys, other := object.TreeFS(d, root), object.TreeFS(full, root)

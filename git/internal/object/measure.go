@@ -13,11 +13,12 @@ type Totals struct {
 	Entries int64 // files, links, submodules and folders, without the root
 	Files   int64 // of them, those that are no folders
 	Bytes   int64 // in files and links
+	Modules int64 // of Files, those that are submodules
 }
 
 // Plus returns the totals of two trees together.
 func (t Totals) Plus(u Totals) Totals {
-	return Totals{add(t.Entries, u.Entries), add(t.Files, u.Files), add(t.Bytes, u.Bytes)}
+	return Totals{add(t.Entries, u.Entries), add(t.Files, u.Files), add(t.Bytes, u.Bytes), add(t.Modules, u.Modules)}
 }
 
 // Measure returns the totals of the tree root of db. A few small trees that hold
@@ -66,6 +67,9 @@ func (m *measure) dir(id ID, at string, depth int) (total Totals, err error) {
 			err = fmt.Errorf("%s: %w", name, err)
 		} else {
 			part.Files = 1
+			if e.Mode&modeKind == ModeSubmodule {
+				part.Modules = 1
+			}
 		}
 		if err != nil {
 			return total, err
@@ -73,6 +77,7 @@ func (m *measure) dir(id ID, at string, depth int) (total Totals, err error) {
 		total.Entries = add(total.Entries, add(part.Entries, 1))
 		total.Files = add(total.Files, part.Files)
 		total.Bytes = add(total.Bytes, part.Bytes)
+		total.Modules = add(total.Modules, part.Modules)
 	}
 	m.known[id] = total
 	return total, nil
