@@ -29,6 +29,7 @@ const (
 	EventMetricFail         EventCode = "metric-fail"
 	EventMetricInconclusive EventCode = "metric-inconclusive"
 
+	EventMirrored          EventCode = "mirrored" // the canary gets copies of requests, before its first step
 	EventWeightAdvanced    EventCode = "weight-advanced"
 	EventIterationAdvanced EventCode = "iteration-advanced"
 	EventPromoteCopy       EventCode = "promote-copy"
@@ -85,6 +86,7 @@ var tellings = map[EventCode]telling{
 	EventMetricFail:         {warning: true, text: "metric check {hook} failed, failed checks {failed}/{threshold}: {reason}"},
 	EventMetricInconclusive: {text: "metric check {hook} decides nothing: {reason}"},
 
+	EventMirrored:          {text: "the traffic is mirrored to the canary, canary weight {weight}"},
 	EventWeightAdvanced:    {text: "traffic goes to the canary, canary weight {weight}"},
 	EventIterationAdvanced: {text: "the analysis goes on, canary iteration {iteration}/{iterations}"},
 	EventPromoteCopy:       {text: "the revision is copied to the primary"},

@@ -99,6 +99,9 @@ func toCanary(weight int) Routes { return Routes{Primary: 100 - weight, Canary: 
 func (t *tick) route(r Routes) bool { return t.done(EventTrafficError, routing(r), t.setRoutes(r)) }
 
 func routing(r Routes) string {
+	if r.Mirrored {
+		return "mirror the traffic to the canary"
+	}
 	return fmt.Sprintf("route %d%% of the traffic to the canary", r.Canary)
 }
 

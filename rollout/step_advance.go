@@ -22,7 +22,7 @@ func (t *tick) shiftWeight() {
 	case t.routes.Canary >= c.MaxWeight():
 		t.promote(t.confirm)
 	case c.Spec.Analysis.Mirror && t.routes.Canary == 0 && !t.routes.Mirrored:
-		t.moveTo(Routes{Primary: 100, Mirrored: true}, EventWeightAdvanced, 0)
+		t.moveTo(Routes{Primary: 100, Mirrored: true}, EventMirrored, 0)
 	case t.confirm(HookConfirmTrafficIncrease):
 		t.moveTo(toCanary(c.NextWeight(t.routes.Canary)), EventWeightAdvanced, 0)
 	}

@@ -44,7 +44,8 @@ type text struct {
 	data []byte
 }
 
-// readBook reads the documents and tells their warnings.
+// readBook reads the documents. Their warnings are told with an error, or else
+// by the caller.
 func (p *program) readBook(ctx context.Context, f *manifestFlags) (*book, error) {
 	if len(f.files) == 0 {
 		return nil, usage("give a Canary with -f")
@@ -68,13 +69,40 @@ func (p *program) readBook(ctx context.Context, f *manifestFlags) (*book, error)
 			errs = append(errs, b.documents.Decode(t.name, bytes.NewReader(t.data)))
 		}
 	}
-	for _, w := range append(b.warnings, b.documents.Warnings...) {
-		fmt.Fprintf(p.stderr, "warning: %s\n", redact.String(w.Error()))
-	}
+	b.warnings = append(b.warnings, b.documents.Warnings...)
 	if err := errors.Join(errs...); err != nil {
+		p.tellWarnings(b)
 		return nil, &exitError{exitUsage, err}
 	}
 	return b, nil
+}
+
+func (p *program) tellWarnings(b *book) {
+	for _, w := range b.warnings {
+		fmt.Fprintf(p.stderr, "warning: %s\n", redact.String(w.Error()))
+	}
+}
+
+// refusal returns what no analysis of a canary starts with. Decode has warned of
+// the same, with the line: that is the error then, and no warning any more.
+func (b *book) refusal(c *rollout.Canary) error {
+	err := c.Check()
+	if err == nil {
+		return nil
+	}
+	rules := strings.Split(err.Error(), "\n")
+	var located []error
+	b.warnings = slices.DeleteFunc(b.warnings, func(w error) bool {
+		refused := slices.ContainsFunc(rules, func(rule string) bool { return strings.HasSuffix(w.Error(), ": "+rule) })
+		if refused {
+			located = append(located, w)
+		}
+		return refused
+	})
+	if len(located) == len(rules) {
+		err = errors.Join(located...)
+	}
+	return &exitError{exitUsage, err}
 }
 
 // awaitTexts is readTexts, which a pipe or a terminal can keep waiting, until ctx ends.

@@ -133,6 +133,7 @@ func (p *program) declaredCall(ctx context.Context, c *call, f *hookFlags, args 
 	if err != nil {
 		return err
 	}
+	p.tellWarnings(b)
 	canary, err := b.find(strings.Join(args[:len(args)-1], ""))
 	if err != nil {
 		return err

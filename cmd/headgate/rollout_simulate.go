@@ -134,13 +134,11 @@ func (p *program) chosenCanary(ctx context.Context, f *manifestFlags, args []str
 		name = args[0]
 	}
 	canary, err := b.find(name)
-	if err != nil {
-		return nil, nil, err
+	if err == nil {
+		err = b.refusal(canary)
 	}
-	if err := canary.Check(); err != nil {
-		return nil, nil, &exitError{exitUsage, err}
-	}
-	return canary, b, nil
+	p.tellWarnings(b)
+	return canary, b, err
 }
 
 // asUsage gives err the exit code 2, which is that of every error of a rollout.

@@ -215,6 +215,9 @@ func (v *view) state(s rollout.Status, now time.Time) string {
 	} else {
 		parts = append(parts, fmt.Sprintf("%s %d%% of the traffic", bar(s.CanaryWeight, 100), s.CanaryWeight))
 	}
+	if s.Mirrored {
+		parts = append(parts, "mirrored to the canary")
+	}
 	if s.FailedChecks > 0 {
 		parts = append(parts, fmt.Sprintf("failed checks %d/%d", s.FailedChecks, v.canary.Threshold()))
 	}

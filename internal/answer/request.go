@@ -8,6 +8,7 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"reflect"
 	"strconv"
 	"strings"
 	"sync"
@@ -88,13 +89,32 @@ func (b *Budget) Read(w http.ResponseWriter, r *http.Request, limit int64, value
 	})
 }
 
+// values are what encoding/json calls the values of JSON, with an article.
+var values = map[string]string{"string": "a string", "number": "a number", "bool": "a boolean", "array": "an array", "object": "an object"}
+
+// expected is the value that a type is read from.
+func expected(t reflect.Type) string {
+	switch t.Kind() {
+	case reflect.String:
+		return values["string"]
+	case reflect.Bool:
+		return values["bool"]
+	case reflect.Slice, reflect.Array:
+		return values["array"]
+	case reflect.Map, reflect.Struct:
+		return values["object"]
+	}
+	return values["number"]
+}
+
 // Describe returns what is wrong with the JSON of a request, in its own terms.
 func Describe(err error) string {
 	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 		if wrong.Field == "" {
 			return fmt.Sprintf("the body is not a JSON object but a JSON %s", wrong.Value)
 		}
-		return fmt.Sprintf("%s: is a JSON %s, where a text is expected; put it in quotes", wrong.Field, wrong.Value)
+		value, _, _ := strings.Cut(wrong.Value, " ") // a number out of range follows
+		return fmt.Sprintf("%s: %s; expected %s", wrong.Field, values[value], expected(wrong.Type))
 	}
 	if wrong, ok := errors.AsType[*json.SyntaxError](err); ok {
 		return fmt.Sprintf("the body is not a JSON object: byte %d: %v", wrong.Offset, wrong)

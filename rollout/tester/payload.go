@@ -32,11 +32,11 @@ var gateKeys = []string{gateKey, tokenKey, trialKey}
 // A payload is the body of a webhook (specification, "Webhook call payload"),
 // and what the bodies that open and close gates have besides.
 type payload struct {
-	Name      string            `json:"name"`
-	Namespace string            `json:"namespace"`
-	Phase     string            `json:"phase"`
-	Checksum  string            `json:"checksum"`
-	Metadata  map[string]string `json:"metadata"`
+	Name      string   `json:"name"`
+	Namespace string   `json:"namespace"`
+	Phase     string   `json:"phase"`
+	Checksum  string   `json:"checksum"`
+	Metadata  metadata `json:"metadata"`
 
 	Gate   string   `json:"gate"`
 	Mode   api.Mode `json:"mode"`

@@ -1,13 +1,17 @@
 package tester
 
 import (
+	"encoding/json"
+	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/headgate-io/headgate/internal/answer"
+	"github.com/headgate-io/headgate/internal/redact"
 	"github.com/headgate-io/headgate/rollout/tester/api"
 	"github.com/headgate-io/headgate/rollout/tester/task"
 )
@@ -32,7 +36,27 @@ var types = []taskType{
 	{name: "k6"},
 }
 
-type metadata = map[string]string
+type metadata map[string]string
+
+// UnmarshalJSON is the default but for its error, which names the key.
+func (m *metadata) UnmarshalJSON(text []byte) error {
+	var values map[string]json.RawMessage
+	if err := json.Unmarshal(text, &values); err != nil || values == nil {
+		return err
+	}
+	*m = make(metadata, len(values))
+	for _, key := range slices.Sorted(maps.Keys(values)) {
+		var value string
+		if err := json.Unmarshal(values[key], &value); err != nil {
+			if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+				wrong.Field = redact.String(shorten(key))
+			}
+			return err
+		}
+		(*m)[key] = value
+	}
+	return nil
+}
 
 // constructor returns the constructor of the tasks of a type.
 func (s *Server) constructor(t *taskType) task.Constructor {

@@ -31,6 +31,9 @@ func (b *Book) Check(k api.Key, v Visitor) (bool, error) {
 		b.leave(k, s, v, at.Mode == api.Sticky)
 		return true, nil
 	case refuse:
+		if k.Name == "" { // a wait without a name would tell nothing
+			return false, v.check()
+		}
 		return false, b.arrive(k, s, v, now)
 	}
 	if err := v.check(); err != nil {
