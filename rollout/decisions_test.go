@@ -92,10 +92,10 @@ func (x *scenario) hook(name string) *rollout.Hook {
 }
 
 // A row is one of the table.
-type row struct{ phase, when, next, does, status, from string }
+type row struct{ phase, when, next, does, status string }
 
 func (r row) String() string {
-	return fmt.Sprintf("| %s | %s | %s | %s | %s | %s |", r.phase, r.when, r.next, r.does, r.status, r.from)
+	return fmt.Sprintf("| %s | %s | %s | %s | %s |", r.phase, r.when, r.next, r.does, r.status)
 }
 
 // documented reads the rows of the tables of so many columns in the section
@@ -127,8 +127,8 @@ func documented(t *testing.T, columns int) [][]string {
 
 func decisions(t *testing.T) (rows []row) {
 	t.Helper()
-	for _, c := range documented(t, 6) {
-		rows = append(rows, row{c[0], c[1], c[2], c[3], c[4], c[5]})
+	for _, c := range documented(t, 5) {
+		rows = append(rows, row{c[0], c[1], c[2], c[3], c[4]})
 	}
 	return rows
 }

@@ -1,9 +1,6 @@
 package rollout_test
 
-import (
-	"strings"
-	"testing"
-)
+import "testing"
 
 // specified are the rows of the specification's tables on states, errors and
 // hook types that speak of an analysis, and the decisions that follow them.
@@ -43,17 +40,13 @@ var specified = map[string][]string{
 	},
 }
 
-// TestSpecification demands a decision for each row of the specification, whose
-// source the documentation names. [TestDecisions] plays it.
+// TestSpecification demands a decision for each row of the specification.
+// [TestDecisions] plays it.
 func TestSpecification(t *testing.T) {
-	sources := map[string]string{}
-	for _, r := range decisions(t) {
-		sources[r.phase+": "+r.when] = r.from
-	}
 	for row, keys := range specified {
 		for _, key := range keys {
-			if scenarios[key] == nil || !strings.HasPrefix(sources[key], "S ") {
-				t.Errorf("%s: %q comes from %q, want the specification", row, key, sources[key])
+			if scenarios[key] == nil {
+				t.Errorf("%s: there is no decision %q", row, key)
 			}
 		}
 	}

@@ -6,7 +6,7 @@
 //	headgate fetch s3://assets/app/ --endpoint minio.example.org --out ./app
 //	headgate fetch --chart web https://charts.example.org --out ./charts
 //	headgate push ./app oci://registry.example.org/app:v1.2.3
-//	headgate rollout run -f canary.yaml --revision v2 --proxy 127.0.0.1:8080 --primary URL --canary URL
+//	headgate rollout run -f canary.yaml --revision v2 --proxy 127.0.0.1:8000 --primary URL --canary URL
 //
 // Exit codes: 0 everything that is not suspended is ready, 1 something failed,
 // 2 usage or an invalid object, 3 a verification failed. With --detailed-exitcode

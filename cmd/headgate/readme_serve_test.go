@@ -63,6 +63,13 @@ func TestReadmeServe(t *testing.T) {
 // served runs headgate serve until the test ends, and returns its URL.
 func served(t *testing.T, args []string) string {
 	t.Helper()
+	return servedBy(t, "serving sources at ", args)
+}
+
+// servedBy runs a server until the test ends, and returns the URL that it says
+// it serves at.
+func servedBy(t *testing.T, says string, args []string) string {
+	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	r, w := io.Pipe()
 	ended := make(chan int, 1)
@@ -73,13 +80,13 @@ func served(t *testing.T, args []string) string {
 	t.Cleanup(func() {
 		cancel()
 		if code := <-ended; code != exitReady {
-			t.Errorf("headgate serve: exit code %d", code)
+			t.Errorf("headgate %s: exit code %d", args[0], code)
 		}
 	})
 	line, err := bufio.NewReader(r).ReadString('\n')
-	url, found := strings.CutPrefix(strings.TrimSpace(line), "serving sources at ")
+	url, found := strings.CutPrefix(strings.TrimSpace(line), says)
 	if err != nil || !found {
-		t.Fatalf("headgate serve printed %q: %v", line, err)
+		t.Fatalf("headgate %s printed %q: %v", args[0], line, err)
 	}
 	return url
 }

@@ -1,14 +1,17 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
+	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/headgate-io/headgate/rollout"
@@ -47,8 +50,9 @@ func TestReadme(t *testing.T) {
 	}
 }
 
-// The canary of the README is rolled out by the command that it shows, but for
-// addresses and the time between steps.
+// The canary, the proxy and the test runner of the README run together: the
+// addresses that they have there are told apart, and only replaced by free ones.
+// The canary waits for the approval that the README gives.
 func TestReadmeCanary(t *testing.T) {
 	text, err := os.ReadFile("../../README.md")
 	if err != nil {
@@ -56,28 +60,76 @@ func TestReadmeCanary(t *testing.T) {
 	}
 	manifest := regexp.MustCompile("(?s)```yaml\n(apiVersion: rollout.*?)```").FindSubmatch(text)
 	line := regexp.MustCompile(`(?m)^    headgate (rollout run .*)$`).FindSubmatch(text)
-	if manifest == nil || line == nil {
-		t.Fatal("there is no canary, or no command")
+	_, section, _ := strings.Cut(string(text), "\n## Serve the webhooks of a rollout\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	commands := regexp.MustCompile(`(?m)^    headgate (.*?)(?: +#.*)?$`).FindAllStringSubmatch(section, -1)
+	if manifest == nil || line == nil || len(commands) < 4 || !strings.HasPrefix(commands[0][1], "tester ") {
+		t.Fatalf("there is no canary, no command or no test runner: %q", commands)
 	}
-	var asked sync.Map
-	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { asked.Store(r.URL.Path, r.Method) }))
+	testerAddr := strings.TrimPrefix(defaultServer, "http://")
+	proxy := regexp.MustCompile(`--proxy (\S+)`).FindSubmatch(line[1])
+	gate := regexp.MustCompile(`url: http://(\S+)/gate/check`).FindSubmatch(manifest[1])
+	if proxy == nil || gate == nil || string(gate[1]) != testerAddr || string(proxy[1]) == testerAddr {
+		t.Fatalf("the proxy is at %s, the gate at %s, and the test runner listens at %s", proxy, gate, testerAddr)
+	}
+	dir := t.TempDir()
+	runner := servedBy(t, "serving webhooks at ", append(strings.Fields(strings.ReplaceAll(commands[0][1], "./tester", filepath.Join(dir, "tester"))), "--addr", "127.0.0.1:0"))
+	var smoked atomic.Bool
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodPost && r.URL.Path == "/healthz" {
+			smoked.Store(true)
+		}
+	}))
 	defer server.Close()
-	local := strings.NewReplacer("http://127.0.0.1:9001", server.URL, "http://127.0.0.1:9002", server.URL, "http://127.0.0.1:8000", server.URL,
-		"127.0.0.1:8080", "127.0.0.1:0", "canary.yaml", filepath.Join(t.TempDir(), "canary.yaml"))
-	args := append(strings.Fields(local.Replace(string(line[1]))), "--state", filepath.Join(t.TempDir(), "app.json"), "--interval", "1ms", "--timeout", "1m")
-	// Nobody sends requests, so nothing is measured.
+	local := strings.NewReplacer("http://127.0.0.1:9001", server.URL, "http://127.0.0.1:9002", server.URL, "http://"+testerAddr, runner,
+		string(proxy[1]), "127.0.0.1:0", "canary.yaml", filepath.Join(dir, "canary.yaml"))
+	args := append(strings.Fields(local.Replace(string(line[1]))), "--state", filepath.Join(dir, "app.json"), "--interval", "1ms", "--timeout", "5m")
+	// Nothing sends requests, so nothing is measured.
 	yaml := strings.Replace(local.Replace(string(manifest[1])), "thresholdRange: {min: 99}", "thresholdRange: {min: 99}\n        noValues: pass", 1)
 	if err := os.WriteFile(args[3], []byte(yaml), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	var stdout, stderr bytes.Buffer
-	code := run(t.Context(), args, strings.NewReader(""), &stdout, &stderr, func(string) (string, bool) { return "", false })
-	if code != exitPromoted || stdout.String() != "default/app promoted: revision v2\n" {
-		t.Errorf("%d, %s%s", code, stdout.String(), stderr.String())
-	}
-	for _, path := range []string{"/healthz", "/gate/check"} {
-		if method, _ := asked.Load(path); method != "POST" {
-			t.Errorf("%s: %v", path, method)
+	said, stderr := io.Pipe()
+	var stdout bytes.Buffer
+	ended := make(chan int, 1)
+	go func() {
+		ended <- run(t.Context(), args, strings.NewReader(""), &stdout, stderr, func(string) (string, bool) { return "", false })
+		stderr.Close()
+	}()
+	var log strings.Builder
+	for lines := bufio.NewScanner(said); lines.Scan(); {
+		fmt.Fprintln(&log, lines.Text())
+		if !strings.Contains(lines.Text(), "waits for the approval of the promotion by approve") {
+			continue
+		}
+		for _, c := range commands[1:] {
+			var out bytes.Buffer
+			args := strings.Fields(strings.ReplaceAll(c[1], `"looks good"`, "good"))
+			code := run(t.Context(), args, strings.NewReader(""), &out, &out, func(name string) (string, bool) { return runner, name == "HEADGATE_TESTER" })
+			if code != 0 {
+				t.Errorf("headgate %s: %d, %s", c[1], code, &out)
+			}
 		}
 	}
+	if code := <-ended; code != exitPromoted || stdout.String() != "default/app promoted: revision v2\n" || !smoked.Load() {
+		t.Errorf("%d, %s%s", code, &stdout, &log)
+	}
+}
+
+// The simulation of docs/rollout.md is of the canary that it shows.
+func TestRolloutDocsSimulate(t *testing.T) {
+	text, err := os.ReadFile("../../docs/rollout.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	manifest := regexp.MustCompile(`(?m)^    apiVersion: rollout(.*\n)(    .*\n)*`).Find(text)
+	line := regexp.MustCompile(`(?m)^    headgate (rollout simulate .*)$`).FindSubmatch(text)
+	if manifest == nil || line == nil {
+		t.Fatal("there is no canary, or no command")
+	}
+	file := filepath.Join(t.TempDir(), "canary.yaml")
+	if err := os.WriteFile(file, []byte(strings.ReplaceAll("\n"+string(manifest), "\n    ", "\n")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	command(t, 0, strings.Fields(strings.Replace(string(line[1]), "canary.yaml", file, 1))...)
 }

@@ -75,7 +75,7 @@ is, but with --proxy: that stops listening, answers the requests that it has, an
 
 Exit codes: 0 promoted, 1 rolled back, 2 error, usage or an invalid object, 3 not over: it was interrupted or
 its --timeout is over, or --once. A run that exits with 2 or 3 can be started again.`,
-		Example: `  headgate rollout run -f canary.yaml --revision v2 --proxy 127.0.0.1:8080 --primary http://127.0.0.1:9001 --canary http://127.0.0.1:9002
+		Example: `  headgate rollout run -f canary.yaml --revision v2 --proxy 127.0.0.1:8000 --primary http://127.0.0.1:9001 --canary http://127.0.0.1:9002
   headgate rollout run -f canary.yaml --revision "$GIT_COMMIT" --exec "set-routes=./weight.sh {{.Canary}}" --exec promote=./deploy.sh
   headgate rollout run -f canary.yaml --revision v2 --request "set-routes=PUT https://lb.example.org/weights?canary={{.Canary}}" -o json
   headgate rollout run -f canary.yaml --revision v2 --exec "set-routes=./weight.sh {{.Canary}}" --once     # one step, from cron`,
