@@ -3,6 +3,7 @@ package chart
 import (
 	"encoding/json"
 	"fmt"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -107,7 +108,7 @@ func (o *Origin) byRevision(s *sources) bool {
 // merges reports whether there are values files that replace what the chart has.
 // values.yaml alone is what it has (reference A4).
 func (s *sources) merges() bool {
-	return len(s.values) > 1 || len(s.values) == 1 && (s.values[0].Source != source.Reference{} || s.values[0].Path != "values.yaml")
+	return len(s.values) > 1 || len(s.values) == 1 && path.Clean(s.values[0].Text) != "values.yaml"
 }
 
 // stamp returns the build metadata of the version of the artifact, "" when it

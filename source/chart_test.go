@@ -44,7 +44,7 @@ func TestChartNeeds(t *testing.T) {
 }
 
 func TestChartValues(t *testing.T) {
-	c := chartOf("./a/../b.yaml", "./c.yaml", "./source:n/a", "source:x/./a.yaml", "")
+	c := chartOf("./a/../b.yaml", "./c.yaml", "/d/e.yaml", "./source:n/a", "source:x/./a.yaml", "")
 	files, err := c.Values()
 	if err != nil {
 		t.Fatal(err)
@@ -56,10 +56,10 @@ func TestChartValues(t *testing.T) {
 		}
 		got = append(got, v.Source.Name+" "+v.Path)
 	}
-	if want := []string{" b.yaml", " c.yaml", " source:n/a", "x a.yaml", " ."}; !slices.Equal(got, want) {
+	if want := []string{" b.yaml", " c.yaml", " d/e.yaml", " source:n/a", "x a.yaml", " ."}; !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
-	for _, text := range []string{"../a", "/a", "source:x//a", "source:Bucket/x//a", "source:x", "a\nb", "a\xff"} {
+	for _, text := range []string{"../a", "/../a", "source:x//a", "source:Bucket/x//a", "source:x", "a\nb", "a\xff"} {
 		if _, err := chartOf("ok", text).Values(); !errors.Is(err, source.ErrInvalid) || !strings.Contains(err.Error(), "spec.valuesFiles[1] ") {
 			t.Errorf("%q: error %v", text, err)
 		}

@@ -53,6 +53,20 @@ func (d *decoding) secret(o document.Object) {
 		d.set.Secrets = make(map[string]Secret)
 	}
 	d.set.Secrets[doc.Metadata.space()+"/"+doc.Metadata.Name] = secret
+	adviseLogins(secret, &dec.Warnings)
+	d.set.Warnings = append(d.set.Warnings, d.Warn(&dec.Warnings, o.Node, name)...)
+}
+
+// adviseLogins warns of what docker login writes under a type by which the
+// reference does not look for it.
+func adviseLogins(s Secret, found *document.Findings) {
+	for _, key := range []string{".dockerconfigjson", ".dockercfg"} {
+		want := "kubernetes.io/" + key[1:]
+		if len(s.Data[key]) > 0 && s.Type != want {
+			found.Add("type", "is %s, so that a cluster does not use %s: set it to %s", quote(s.Type), key, want)
+			return
+		}
+	}
 }
 
 // decode returns the values by key; stringData wins over data.

@@ -84,6 +84,9 @@ func (p *PkgRepository) defaults() {
 	or(&p.Spec.Timeout, defaultTimeout)
 	or(&p.Spec.Interval, repositoryInterval)
 	or(&p.Spec.Type, RepositoryIndex)
+	if a := p.Spec.AccessFrom; a != nil && a.NamespaceSelectors == nil {
+		a.NamespaceSelectors = []NamespaceSelector{}
+	}
 }
 
 func (c *PkgChart) kind() string { return "PkgChart" }

@@ -26,9 +26,21 @@ type PkgRepositorySpec struct {
 	Suspend         bool            `json:"suspend,omitempty"`
 	Type            string          `json:"type,omitempty"`     // default (default) or oci
 	Provider        string          `json:"provider,omitempty"` // type oci only: generic (default), aws, azure or gcp
+	AccessFrom      *AccessFrom     `json:"accessFrom,omitempty"`
 
 	// Verify asks for a provenance file of each chart; headgate's extension, not with type oci.
 	Verify *PkgRepositoryVerification `json:"verify,omitempty"`
+}
+
+// AccessFrom lists namespaces whose objects may use a source. No implementation
+// honours it: it is kept, without effect, for clusters that hold it.
+type AccessFrom struct {
+	NamespaceSelectors []NamespaceSelector `json:"namespaceSelectors"`
+}
+
+// A NamespaceSelector selects namespaces by their labels.
+type NamespaceSelector struct {
+	MatchLabels map[string]string `json:"matchLabels,omitempty"`
 }
 
 // PkgRepositoryVerification says whose signatures of charts count: of the

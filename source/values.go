@@ -28,8 +28,9 @@ type ValuesFile struct {
 // Values returns spec.valuesFiles, taken apart, in order. An element is a path
 // or, headgate's extension, a file of the artifact of another source in the same
 // namespace: source:NAME/PATH for a GitRepository, or source:KIND/NAME/PATH. A
-// KIND begins with a capital, a name never does. A path has no leading slash; one
-// that begins with source: is written ./source:…
+// KIND begins with a capital, a name never does. Both are paths in an artifact: a
+// leading slash of the former is the root of the chart's own source. One that
+// begins with source: is written ./source:…
 //
 // The error names the first element that is none of these, and wraps [ErrInvalid].
 func (c *PkgChart) Values() ([]ValuesFile, error) {
@@ -53,8 +54,8 @@ func (c *PkgChart) valuesFile(text string) (ValuesFile, error) {
 			return v, err
 		}
 	}
-	if strings.HasPrefix(within, "/") {
-		return v, errors.New("must be a path without a leading slash: files of this machine are not allowed")
+	if elsewhere && strings.HasPrefix(within, "/") {
+		return v, errSourceForm
 	}
 	if err := insidePath(within); err != nil {
 		return v, err

@@ -1,6 +1,7 @@
 package source
 
 import (
+	"fmt"
 	"iter"
 	"reflect"
 	"strconv"
@@ -22,16 +23,21 @@ type fieldRow struct {
 	means string
 }
 
-// accessFrom is the shape of the access list that no implementation honours.
-type accessFrom struct {
-	NamespaceSelectors []struct {
-		MatchLabels map[string]string `json:"matchLabels,omitempty"`
-	} `json:"namespaceSelectors"`
+// gitImplementation is the shape of the name of a client library.
+type gitImplementation string
+
+// UnmarshalText implements [encoding.TextUnmarshaler].
+func (*gitImplementation) UnmarshalText(text []byte) error {
+	if name := string(text); name != "go-git" && name != "libgit2" {
+		return fmt.Errorf("must be go-git or libgit2, not %s; it has no effect: remove it", quote(name))
+	}
+	return nil
 }
 
 var (
-	textShape   = reflect.TypeFor[string]()
-	accessShape = reflect.TypeFor[accessFrom]()
+	textShape           = reflect.TypeFor[string]()
+	accessShape         = reflect.TypeFor[AccessFrom]()
+	implementationShape = reflect.TypeFor[gitImplementation]()
 )
 
 const (
@@ -50,7 +56,7 @@ var fieldRows = []fieldRow{
 	{kind: "GitRepository", path: "spec.lfs", in: inV1},
 	{kind: "GitRepository", path: "spec.submoduleCredentials", in: inV1},
 	{kind: "GitRepository", path: "status.observedLFS", in: inV1},
-	{kind: "GitRepository", path: "spec.gitImplementation", in: inV1Beta2, shape: textShape,
+	{kind: "GitRepository", path: "spec.gitImplementation", in: inV1Beta2, shape: implementationShape,
 		note: "is deprecated and has no effect: there is one implementation; remove it"},
 	{kind: "GitRepository", path: "spec.accessFrom", in: inV1Beta2, shape: accessShape, note: accessNote},
 	{kind: "GitRepository", path: "status.observedSparseCheckout", in: inV1},
@@ -63,8 +69,6 @@ var fieldRows = []fieldRow{
 
 	{kind: "Bucket", path: "spec.serviceAccountName", in: inV1},
 	{kind: "Bucket", path: "spec.accessFrom", in: inV1Beta2, shape: accessShape, note: accessNote},
-
-	{kind: "PkgRepository", path: "spec.accessFrom", in: inBoth, shape: accessShape, note: accessNote},
 
 	{kind: "PkgChart", path: "spec.accessFrom", in: inV1Beta2, shape: accessShape, note: accessNote},
 	{kind: "PkgChart", path: "spec.valuesFile", in: inV1Beta2, shape: textShape,

@@ -166,6 +166,9 @@ func (v *OCIRepositoryVerification) advise(found *document.Findings) {
 func (p *PkgRepository) advise(found *document.Findings) {
 	adviseInterval(found, p.Interval())
 	adviseURL(found, p.Spec.URL, p.Spec.Type == RepositoryOCI && p.Spec.Insecure, p.Spec.SecretRef)
+	if p.Spec.AccessFrom != nil {
+		found.Add("spec.accessFrom", accessNote)
+	}
 	if p.Spec.Type == RepositoryOCI {
 		if p.Spec.PassCredentials {
 			found.Add("spec.passCredentials", "has no effect: it goes with type default")
