@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"cmp"
 	"fmt"
 	"hash/fnv"
 	"io"
@@ -19,10 +20,37 @@ type Payload struct {
 	Metadata  map[string]string `json:"metadata,omitempty"`
 }
 
-// MetadataTrial is the key of metadata by which a payload says, with the value
-// "true", that a person tries out what a rollout would send: nothing waits for the
-// answer.
-const MetadataTrial = "headgate.trial"
+// Keys of metadata that tell people at a receiver what a webhook is asked about.
+// An [Analysis] adds them to the metadata of webhooks, where a key of the webhook
+// itself wins. A test runner does not take them for a part of the test.
+const (
+	MetadataRevision  = "headgate.revision"  // that is rolled out
+	MetadataWeight    = "headgate.weight"    // percent of the traffic that the canary has
+	MetadataStep      = "headgate.step"      // weights or iterations that were reached, of how many: "2/5"
+	MetadataThreshold = "headgate.threshold" // failed checks at which the canary is rolled back
+	MetadataFailures  = "headgate.failures"  // failed checks so far
+
+	// MetadataTrial has the value "true" when a person tries out what a rollout
+	// would send: nothing waits for the answer.
+	MetadataTrial = "headgate.trial"
+)
+
+// metadata returns that of a webhook, with what a person needs to know.
+func (t *tick) metadata(h Hook) map[string]string {
+	s := t.s
+	if t.fresh { // the status still counts for the revision before
+		s.FailedChecks, s.Iterations = 0, 0
+	}
+	all := map[string]string{
+		MetadataRevision: bounded(cmp.Or(t.revision, s.AppliedSpec)), MetadataWeight: strconv.Itoa(s.CanaryWeight),
+		MetadataThreshold: strconv.Itoa(t.Canary.Threshold()), MetadataFailures: strconv.Itoa(s.FailedChecks),
+	}
+	if i, n := t.Canary.stepsDone(s); n > 0 {
+		all[MetadataStep] = fmt.Sprintf("%d/%d", i, n)
+	}
+	maps.Copy(all, h.Metadata)
+	return all
+}
 
 // checksumDigits are the letters and digits that spell no words.
 const checksumDigits = "bcdfghjklmnpqrstvwxz2456789"

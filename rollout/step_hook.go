@@ -26,7 +26,7 @@ func (t *tick) call(h Hook) (said string, verdict Verdict, ok bool) {
 func (t *tick) post(h Hook) (said string, err error, ok bool) {
 	payload := Payload{
 		Name: t.Canary.Metadata.Name, Namespace: t.Canary.Namespace(),
-		Phase: t.s.Phase, Checksum: t.checksum(), Metadata: h.Metadata,
+		Phase: t.s.Phase, Checksum: t.checksum(), Metadata: t.metadata(h),
 	}
 	answer, err := t.Hooks.Call(t.ctx, h, payload)
 	if err != nil && t.cut() {

@@ -47,6 +47,32 @@ func TestPayloads(t *testing.T) {
 	}
 }
 
+// What a person needs to decide is in the metadata; the webhook's own keys win.
+func TestPayloadMetadata(t *testing.T) {
+	for key, want := range map[string]string{
+		"Initialized: new revision, cr passes":   "v2 0 0/3 0",
+		"Waiting: at ti, passes":                 "v2 20 1/3 0",
+		"Progressing: at the maximum, cp passes": "v2 50 3/3 0",
+		"Succeeded: new revision, cr passes":     "v3 0 0/3 0",
+	} {
+		x := prepared(key, scenarios[key])
+		for i := range x.c.Spec.Analysis.Webhooks {
+			x.c.Spec.Analysis.Webhooks[i].Metadata = map[string]string{"cmd": "test", "headgate.threshold": "own"}
+		}
+		step(t, x.a, x.s)
+		for _, p := range x.w.payloads {
+			m := p.Metadata
+			got := fmt.Sprintf("%s %s %s %s", m["headgate.revision"], m["headgate.weight"], m["headgate.step"], m["headgate.failures"])
+			if got != want || m["headgate.threshold"] != "own" || m["cmd"] != "test" || len(m) != 6 {
+				t.Errorf("%s: %q, want %q: %v", key, got, want, m)
+			}
+		}
+		if len(x.w.payloads) == 0 {
+			t.Errorf("%s: nothing was called", key)
+		}
+	}
+}
+
 // A webhook without a type is one of type rollout, and is called as one.
 func TestHookWithoutType(t *testing.T) {
 	x := newScenario(rollout.Progressing)

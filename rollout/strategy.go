@@ -37,6 +37,22 @@ func (c *Canary) MaxWeight() int {
 	return limit
 }
 
+// stepsDone returns how many weights or iterations a canary has reached, and of
+// how many.
+func (c *Canary) stepsDone(s Status) (done, all int) {
+	if c.Strategy() != Weighted {
+		all = c.Spec.Analysis.Iterations
+		return min(s.Iterations, all), all
+	}
+	for weight, next := 0, c.NextWeight(0); next > weight; weight, next = next, c.NextWeight(next) {
+		all++
+		if next <= s.CanaryWeight {
+			done++
+		}
+	}
+	return done, all
+}
+
 // NextWeight returns the weight that follows weight: stepWeight more, or else
 // the smallest of stepWeights that is higher; never above [Canary.MaxWeight].
 // It returns weight itself when none follows, as with the other strategies.

@@ -36,6 +36,8 @@ type view struct {
 	idle  sync.WaitGroup
 	last  rollout.Event // what people were alerted to last, as a warning
 	fault rollout.Event // the last check that failed
+
+	checksum string // that was printed last
 }
 
 // silence is how long a log stays without a line before one says that the
@@ -131,6 +133,10 @@ func (v *view) Emit(_ context.Context, e rollout.Event) {
 	}
 	if v.quiet {
 		return
+	}
+	if e.Checksum != "" && e.Checksum != v.checksum {
+		v.checksum = e.Checksum
+		v.line(e.Time, "webhooks are told the checksum "+e.Checksum)
 	}
 	text := e.Message
 	if e.Code == rollout.EventRolloutWaits || e.Code == rollout.EventTrafficWaits || e.Code == rollout.EventPromotionWaits {
