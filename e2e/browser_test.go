@@ -96,14 +96,22 @@ func encoded(v any) string {
 	return string(b)
 }
 
-// do acts as a user does. It gives up after a while.
+// do acts as a user does. It gives up after a while. The page may draw a node
+// again between the moment it is found and the moment it is used: then it is
+// looked for again.
 func (p *tab) do(actions ...chromedp.Action[chromedp.Void]) {
 	p.t.Helper()
 	ctx, cancel := context.WithTimeout(p.ctx, time.Minute)
 	defer cancel()
-	if err := chromedp.Do(ctx, actions...); err != nil {
-		p.shows()
-		p.t.Fatal(err)
+	for _, action := range actions {
+		err := chromedp.Do(ctx, action)
+		for err != nil && ctx.Err() == nil && strings.Contains(err.Error(), "Could not find node with given id") {
+			err = chromedp.Do(ctx, action)
+		}
+		if err != nil {
+			p.shows()
+			p.t.Fatal(err)
+		}
 	}
 }
 
