@@ -22,7 +22,7 @@ type room struct {
 // need a line here, and with it a reason.
 var rooms = map[string]room{
 	"artifact": {imports: "internal/durable internal/redact", modules: "github.com/klauspost/compress github.com/zeebo/blake3 github.com/klauspost/cpuid/v2"},
-	"source":   {imports: "artifact internal/document internal/durable internal/redact", modules: "sigs.k8s.io/yaml go.yaml.in/yaml/v2 go.yaml.in/yaml/v3 github.com/Masterminds/semver/v3"},
+	"source":   {imports: "artifact internal/document internal/durable internal/redact internal/zone", modules: "sigs.k8s.io/yaml go.yaml.in/yaml/v2 go.yaml.in/yaml/v3 github.com/Masterminds/semver/v3"},
 
 	"source/controller":         {imports: "artifact source"},
 	"source/controller/access":  {imports: "internal/access internal/document internal/listen source"},
@@ -112,13 +112,13 @@ var rooms = map[string]room{
 	"internal/reload":    {},
 	"internal/retry":     {},
 	"internal/secret":    {},
-	"internal/transport": {imports: "internal/origin source internal/redact internal/retry internal/secret internal/zone", modules: "golang.org/x/net"},
+	"internal/transport": {imports: "internal/origin source internal/redact internal/retry internal/secret internal/zone", modules: "golang.org/x/net golang.org/x/text"},
 	"internal/zone":      {},
 	"internal/version":   {modules: "github.com/Masterminds/semver/v3"},
 
 	"internal/page/pagetest":   {test: true},
 	"internal/testenv/measure": {test: true},
-	"internal/testenv":         {modules: "golang.org/x/crypto golang.org/x/sys golang.org/x/tools github.com/google/go-containerregistry github.com/opencontainers/image-spec github.com/opencontainers/go-digest github.com/klauspost/compress github.com/Masterminds/semver/v3 sigs.k8s.io/yaml go.yaml.in/yaml/v2 go.yaml.in/yaml/v3", test: true},
+	"internal/testenv":         {imports: "internal/transport", modules: "golang.org/x/crypto golang.org/x/sys golang.org/x/tools github.com/google/go-containerregistry github.com/opencontainers/image-spec github.com/opencontainers/go-digest github.com/klauspost/compress github.com/Masterminds/semver/v3 sigs.k8s.io/yaml go.yaml.in/yaml/v2 go.yaml.in/yaml/v3", test: true},
 	"login/internal/logintest": {imports: "artifact source git oci internal/testenv", test: true},
 	"source/sourcetest":        {imports: "artifact source", test: true},
 }

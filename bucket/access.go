@@ -49,7 +49,7 @@ func newAccess(ctx context.Context, spec *source.BucketSpec, env source.Env, v *
 	if err != nil {
 		return nil, err
 	}
-	if a.Way, err = way(ctx, v, spec.CertSecretRef, "spec.certSecretRef", proxy, env.Reuse); err != nil {
+	if a.Way, err = way(ctx, v, spec.CertSecretRef, "spec.certSecretRef", proxy, env); err != nil {
 		return nil, err
 	}
 	var sts source.BucketSTSSpec
@@ -59,7 +59,7 @@ func newAccess(ctx context.Context, spec *source.BucketSpec, env source.Env, v *
 	if a.STS, err = v.Read(ctx, sts.SecretRef, "spec.sts.secretRef"); err != nil {
 		return nil, err
 	}
-	if a.STSWay, err = way(ctx, v, sts.CertSecretRef, "spec.sts.certSecretRef", proxy, env.Reuse); err != nil {
+	if a.STSWay, err = way(ctx, v, sts.CertSecretRef, "spec.sts.certSecretRef", proxy, env); err != nil {
 		return nil, err
 	}
 	return a, nil
@@ -67,7 +67,8 @@ func newAccess(ctx context.Context, spec *source.BucketSpec, env source.Env, v *
 
 // way returns how a server is reached: with the TLS settings of the Secret that
 // ref, the field of the spec, names, and a proxy, which is trusted as the server is.
-func way(ctx context.Context, v *Vault, ref *source.LocalReference, field string, proxy Secret, reuse *source.Connections) (c Config, err error) {
+func way(ctx context.Context, v *Vault, ref *source.LocalReference, field string, proxy Secret, env source.Env) (c Config, err error) {
+	c = transport.Outside(env)
 	cert, err := v.Read(ctx, ref, field)
 	if err == nil && cert.Name != "" {
 		c.TLS, err = transport.CertTLS(cert.Name, cert.Secret)
@@ -75,7 +76,7 @@ func way(ctx context.Context, v *Vault, ref *source.LocalReference, field string
 	if err != nil {
 		return c, err
 	}
-	c.Reuse, c.Settings = reuse, transport.Settings("cert", cert, proxy)
+	c.Settings = transport.Settings("cert", cert, proxy)
 	if proxy.Name == "" {
 		return c, nil
 	}
@@ -99,7 +100,7 @@ func (a *Access) LogIn(ctx context.Context, at *url.URL) (source.Credential, err
 	return a.Vault.LogIn(ctx, a.login, a.Way, source.LoginRequest{Provider: a.Spec.Provider, URL: at, ServiceAccount: a.Spec.ServiceAccountName})
 }
 
-// Client returns a client for the server at origin, reached by way. Credentials
+// Client returns a client for the server at origin, nil for any, reached by way. Credentials
 // and the client certificate go to that origin only, redirects are not followed,
 // and requests that a busy server refuses are sent again.
 func (a *Access) Client(origin *url.URL, way Config) *http.Client {

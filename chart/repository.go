@@ -134,7 +134,7 @@ func (r *Repository) from(ctx context.Context) (place, error) {
 	if dir, ok := r.env.Local[r.repo.Spec.URL]; ok {
 		return directory(dir), nil
 	}
-	w, err := dial(ctx, r.repo, r.env.Reuse, r.vault)
+	w, err := dial(ctx, r.repo, r.env, r.vault)
 	if err != nil {
 		return nil, err
 	}

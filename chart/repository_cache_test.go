@@ -161,7 +161,7 @@ func TestFetchIndexFromADamagedEntry(t *testing.T) {
 	if _, err := indexOf(t, s, repo); err != nil {
 		t.Fatal(err)
 	}
-	w, err := dial(t.Context(), repo, nil, s.vault)
+	w, err := dial(t.Context(), repo, source.Env{}, s.vault)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -43,7 +43,7 @@ type listed struct {
 
 // openSite returns the repository behind an index.
 func (s *supply) openSite(ctx context.Context, repo *source.PkgRepository, index func(context.Context) (io.ReadCloser, error)) (upstream, error) {
-	w, err := dial(ctx, repo, s.env.Reuse, s.vault)
+	w, err := dial(ctx, repo, s.env, s.vault)
 	if err != nil {
 		return nil, err
 	}

@@ -3,7 +3,6 @@ package chart
 import (
 	"context"
 	"fmt"
-	"net/netip"
 	"net/url"
 	"strings"
 
@@ -35,16 +34,13 @@ func (u *site) pull(ctx context.Context, o offer, l *listed, at *url.URL) (*fetc
 	if err != nil {
 		return nil, err
 	}
-	var mayDial func(string, netip.Addr) error
+	var by *oci.Fence
 	if repo == nil {
 		repo = anonymous(where)
 		repo.Spec.Timeout = u.repo.Spec.Timeout
-		if err := u.web.locate(ctx); err != nil {
-			return nil, err
-		}
-		mayDial = u.web.mayDial(nil)
+		by = u.web.names()
 	}
-	from, err := u.supply.connect(ctx, repo, where, u.supply.env, mayDial)
+	from, err := u.supply.connect(ctx, repo, where, u.supply.env, by)
 	if err != nil {
 		return nil, err
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"iter"
-	"net/netip"
 	"path"
 	"path/filepath"
 	"strings"
@@ -89,9 +88,9 @@ func (r *registry) repository(ctx context.Context, name string) (*oci.Repository
 }
 
 // connect returns the OCI repository at url with the credentials of repo.
-func (s *supply) connect(ctx context.Context, repo *source.PkgRepository, url string, env source.Env, mayDial func(string, netip.Addr) error) (from *oci.Repository, err error) {
+func (s *supply) connect(ctx context.Context, repo *source.PkgRepository, url string, env source.Env, by *oci.Fence) (from *oci.Repository, err error) {
 	spec := &repo.Spec
-	a := oci.Access{URL: url, Provider: spec.Provider, Secret: spec.SecretRef, UserSecret: true, Cert: spec.CertSecretRef, Insecure: spec.Insecure, MayDial: mayDial}
+	a := oci.Access{URL: url, Provider: spec.Provider, Secret: spec.SecretRef, UserSecret: true, Cert: spec.CertSecretRef, Insecure: spec.Insecure, From: by}
 	err = source.Within(ctx, timeout(repo), "log in", func(ctx context.Context) (err error) {
 		from, err = oci.Connect(ctx, a, env, s.vault)
 		return err

@@ -38,12 +38,12 @@ type web struct {
 
 // dial reads the Secrets that repo names. It asks no server. Errors are
 // *[source.StepError], with the reason URLInvalid when the URL is to blame.
-func dial(ctx context.Context, repo *source.PkgRepository, reuse *source.Connections, vault *transport.Vault) (*web, error) {
+func dial(ctx context.Context, repo *source.PkgRepository, env source.Env, vault *transport.Vault) (*web, error) {
 	at, err := parseURL(repo.Spec.URL)
 	if err != nil {
 		return nil, urlInvalid(fmt.Errorf("spec.url: %w", err))
 	}
-	w := &web{pass: repo.Spec.PassCredentials, vault: vault, clients: map[string]*http.Client{}}
+	w := &web{way: transport.Outside(env), pass: repo.Spec.PassCredentials, vault: vault, clients: map[string]*http.Client{}}
 	w.at, w.way.Auth = transport.SplitUser(at)
 	vault.Conceal(w.way.Auth.Password)
 	secret, err := vault.Read(ctx, repo.Spec.SecretRef, "spec.secretRef")
@@ -57,8 +57,8 @@ func dial(ctx context.Context, repo *source.PkgRepository, reuse *source.Connect
 	if err := w.present(secret, cert); err != nil {
 		return nil, &source.StepError{Step: source.StepResolve, Reason: "AuthenticationFailed", Err: err}
 	}
-	w.fence = transport.NewFence(w.at)
-	w.way.Origin, w.way.MayDial, w.way.Fence, w.way.Reuse = w.at, w.mayDial(nil), w.fence, reuse
+	w.fence = transport.NewFence(w.at, nil)
+	w.way.Origin, w.way.Fence = w.at, w.fence
 	h := sha256.New()
 	transport.Note(h, w.at.String(), w.way.Auth.Username, w.way.Auth.Password, strconv.FormatBool(w.pass))
 	secret.Note(h)
@@ -107,11 +107,7 @@ func (w *web) get(ctx context.Context, u *url.URL, header http.Header) (*http.Re
 	for name, values := range header {
 		req.Header[name] = values
 	}
-	client, err := w.client(ctx, u)
-	if err != nil {
-		return nil, err
-	}
-	resp, err := client.Do(req)
+	resp, err := w.client(u).Do(req)
 	if err != nil {
 		return nil, unreached(err)
 	}
@@ -137,18 +133,15 @@ var compresses = regexp.MustCompile(`(?i)\b(gzip|deflate|compress|br|zstd)\b`)
 
 // client returns who asks for u. What the repository is shown over TLS is not
 // shown to others without.
-func (w *web) client(ctx context.Context, u *url.URL) (*http.Client, error) {
+func (w *web) client(u *url.URL) *http.Client {
 	way, key := w.way, ""
 	if !transport.SameOrigin(u, w.at) {
-		if err := w.locate(ctx); err != nil {
-			return nil, err
-		}
 		key = u.Scheme + "://" + u.Host
 		way.Origin, way.Auth, way.TLS = nil, transport.Auth{}, authorities(way.TLS)
 		if w.pass && (u.Scheme == "https" || w.at.Scheme == "http") {
 			way.Origin, way.Auth = &url.URL{Scheme: u.Scheme, Host: u.Host}, w.way.Auth
 		}
-		way.MayDial, way.Fence, way.Reuse = w.mayDial(transport.NewFence(u)), nil, nil
+		way.Fence = transport.NewFence(u, w.names())
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -158,7 +151,16 @@ func (w *web) client(ctx context.Context, u *url.URL) (*http.Client, error) {
 		c.Transport = &transport.Patient{Next: c.Transport}
 		w.clients[key] = c
 	}
-	return c, nil
+	return c
+}
+
+// names returns the fence of what the repository names. Where a directory stands
+// in for it, nobody but the user does.
+func (w *web) names() *transport.Fence {
+	if w.free {
+		return nil
+	}
+	return w.fence
 }
 
 // authorities returns c without the client certificate.

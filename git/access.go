@@ -3,7 +3,6 @@ package git
 import (
 	"context"
 	"fmt"
-	"net/netip"
 	"net/url"
 	"strings"
 
@@ -27,12 +26,12 @@ func (o *Origin) connect(ctx context.Context) (upstream, error) {
 	if err != nil {
 		return nil, &source.StepError{Step: source.StepResolve, Reason: "URLInvalid", Err: invalid(fmt.Errorf("spec.url: %w", err))}
 	}
-	return o.reach(ctx, u, spec.SecretRef, ownSecret)
+	return o.reach(ctx, u, spec.SecretRef, ownSecret, transport.NewFence(u, nil))
 }
 
 // reach returns the upstream at u, which is spec.url or that of a submodule,
 // with the credentials in the Secret that field names.
-func (o *Origin) reach(ctx context.Context, u *url.URL, ref *source.LocalReference, field string) (upstream, error) {
+func (o *Origin) reach(ctx context.Context, u *url.URL, ref *source.LocalReference, field string, fence *transport.Fence) (upstream, error) {
 	spec := &o.repo.Spec
 	if path, ok := o.env.Local[u.String()]; ok {
 		return openLocal(path, o.env.Limits)
@@ -59,11 +58,11 @@ func (o *Origin) reach(ctx context.Context, u *url.URL, ref *source.LocalReferen
 	}
 	switch {
 	case login:
-		n.route, err = o.overLogin(ctx, u, secret, proxySecret)
+		n.route, err = o.overLogin(ctx, u, secret, proxySecret, fence)
 	case u.Scheme == "ssh":
-		n.route, err = overSSH(u, secret, proxySecret)
+		n.route, err = o.overSSH(u, secret, proxySecret, fence)
 	default:
-		n.route, err = overHTTP(u, secret, proxySecret, o.env.Reuse, o.mayDial(field))
+		n.route, err = o.overHTTP(u, secret, proxySecret, fence)
 		if n.web.Auth == (transport.Auth{}) {
 			n.keyless = secret.Name
 		}
@@ -103,12 +102,11 @@ func parseURL(s string) (*url.URL, error) {
 // the [source.Reconciler] keeps out of conditions, events and errors.
 func (o *Origin) Secrets() []string { return o.vault.Values() }
 
-func overHTTP(u *url.URL, secret, proxySecret transport.Secret, reuse *source.Connections, mayDial func(host string, ip netip.Addr) error) (route, error) {
-	c, err := httpConfig(u, secret, proxySecret)
+func (o *Origin) overHTTP(u *url.URL, secret, proxySecret transport.Secret, fence *transport.Fence) (route, error) {
+	c, err := o.httpConfig(u, secret, proxySecret, fence)
 	if err != nil {
 		return route{}, err
 	}
-	c.MayDial, c.Reuse = mayDial, reuse
 	given, err := transport.GitAuth(secret.Name, secret.Secret)
 	if err != nil {
 		return route{}, err
@@ -120,7 +118,9 @@ func overHTTP(u *url.URL, secret, proxySecret transport.Secret, reuse *source.Co
 }
 
 // httpConfig returns how u is reached, with the credentials in it but not those of the Secret.
-func httpConfig(u *url.URL, secret, proxySecret transport.Secret) (c transport.Config, err error) {
+func (o *Origin) httpConfig(u *url.URL, secret, proxySecret transport.Secret, fence *transport.Fence) (c transport.Config, err error) {
+	c = transport.Outside(o.env)
+	c.Fence = fence
 	c.Origin, c.Auth = transport.SplitUser(u)
 	c.Settings = transport.Settings("git", secret, proxySecret)
 	if c.TLS, err = transport.GitTLS(secret.Name, secret.Secret); err != nil {

@@ -26,7 +26,6 @@ func (l localObjects) Close() error { return l.of.Close() }
 // objects implements upstream.
 func (n *network) objects(configured string) lfs.Source {
 	web := n.web
-	web.MayDial = lfs.MayDial(n.url)
 	bare := web
 	bare.Auth = transport.Auth{}
 	c := &lfs.Client{HTTP: transport.Client(web), Bare: transport.Client(bare), Cache: n.env.Cache, Scope: n.scope}

@@ -44,7 +44,7 @@ func lent(spec *source.GitRepositorySpec, field string, secret transport.Secret)
 
 // overLogin reaches u over http(s) with what the provider of the spec issues.
 // User information in u is not used.
-func (o *Origin) overLogin(ctx context.Context, u *url.URL, secret, proxySecret transport.Secret) (route, error) {
+func (o *Origin) overLogin(ctx context.Context, u *url.URL, secret, proxySecret transport.Secret, fence *transport.Fence) (route, error) {
 	provider := o.repo.Spec.Provider
 	switch {
 	case o.env.Login == nil:
@@ -52,7 +52,7 @@ func (o *Origin) overLogin(ctx context.Context, u *url.URL, secret, proxySecret 
 	case u.Scheme == "ssh":
 		return route{}, badProvider("spec.provider %s goes with an https URL, not with ssh: change the URL, or remove spec.provider", provider)
 	}
-	c, err := httpConfig(u, secret, proxySecret)
+	c, err := o.httpConfig(u, secret, proxySecret, fence)
 	if err != nil {
 		return route{}, err
 	}
@@ -63,7 +63,7 @@ func (o *Origin) overLogin(ctx context.Context, u *url.URL, secret, proxySecret 
 		return route{}, err
 	}
 	c.Auth = transport.Auth{Username: issued.Username, Password: issued.Password, Bearer: issued.Token}
-	c.Refused, c.Reuse = issued.Refused, o.env.Reuse
+	c.Refused = issued.Refused
 	return speak(c), nil
 }
 

@@ -9,7 +9,7 @@ import (
 	"github.com/headgate-io/headgate/source"
 )
 
-func overSSH(u *url.URL, secret, proxySecret transport.Secret) (route, error) {
+func (o *Origin) overSSH(u *url.URL, secret, proxySecret transport.Secret, fence *transport.Fence) (route, error) {
 	if secret.Name == "" {
 		return route{}, &source.StepError{Step: source.StepResolve, Reason: "AuthenticationFailed",
 			Err: invalid(fmt.Errorf("spec.secretRef: an ssh URL needs a Secret with identity and known_hosts"))}
@@ -19,7 +19,8 @@ func overSSH(u *url.URL, secret, proxySecret transport.Secret) (route, error) {
 		return route{}, err
 	}
 	c := wire.SSHConfig{Identity: keys.Identity, Passphrase: keys.Passphrase, KnownHosts: keys.KnownHosts}
-	var web transport.Config
+	web := transport.Outside(o.env)
+	web.Fence = fence
 	if web.TLS, err = transport.GitTLS(secret.Name, secret.Secret); err != nil {
 		return route{}, err
 	}

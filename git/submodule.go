@@ -12,6 +12,7 @@ import (
 
 	"github.com/headgate-io/headgate/artifact"
 	"github.com/headgate-io/headgate/git/internal/object"
+	"github.com/headgate-io/headgate/internal/transport"
 	"github.com/headgate-io/headgate/source"
 )
 
@@ -37,7 +38,7 @@ func (c *content) submodules(ctx context.Context, tree fs.FS) (fs.FS, error) {
 	if err != nil {
 		return nil, invalid(fmt.Errorf("spec.url: %w", err))
 	}
-	top := &module{path: ".", url: base, content: c, tree: tree}
+	top := &module{path: ".", url: base, fence: transport.NewFence(base, nil), content: c, tree: tree}
 	for level := []*module{top}; len(level) > 0; {
 		var found []*module
 		for _, m := range level {
@@ -93,6 +94,7 @@ type module struct {
 	depth  int    // 0 for the one at spec.url
 	url    *url.URL
 	commit object.ID
+	fence  *transport.Fence
 
 	content *content // once it is fetched; equal submodules share it
 	tree    fs.FS
@@ -182,6 +184,7 @@ func (r *recursion) find(ctx context.Context, found []*module, m *module) ([]*mo
 			m.parts[link.path] = nil
 			continue
 		}
+		sub.fence = r.top.origin.fenceOf(sub.url, m.fence)
 		m.parts[link.path], found = sub, append(found, sub)
 	}
 	return found, nil

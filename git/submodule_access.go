@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/netip"
 	"net/url"
 	"strings"
 
-	"github.com/headgate-io/headgate/git/internal/lfs"
 	"github.com/headgate-io/headgate/git/internal/wire"
 	"github.com/headgate-io/headgate/internal/redact"
 	"github.com/headgate-io/headgate/internal/transport"
@@ -50,8 +48,9 @@ func (o *Origin) accessTo(u *url.URL) (access, error) {
 	return access{u, spec.SecretRef, ownSecret}, nil
 }
 
-// reachModule returns the upstream of the submodule at u.
-func (o *Origin) reachModule(ctx context.Context, u *url.URL) (upstream, error) {
+// reachModule returns the upstream of the submodule m.
+func (o *Origin) reachModule(ctx context.Context, m *module) (upstream, error) {
+	u := m.url
 	if path, ok := o.standinOf(u); ok {
 		return openLocal(path, o.env.Limits)
 	}
@@ -62,21 +61,16 @@ func (o *Origin) reachModule(ctx context.Context, u *url.URL) (upstream, error) 
 	if u.Scheme == "ssh" && a.field == "" {
 		return nil, fmt.Errorf("%w: ssh needs a key, and the credentials of spec.url are not for this host: %s", wire.ErrAuth, remedy(u))
 	}
-	return o.reach(ctx, a.url, a.ref, a.field)
+	return o.reach(ctx, a.url, a.ref, a.field, m.fence)
 }
 
-// mayDial judges the addresses of a repository whose credentials are in field.
-// Where a submodule chose the host, and the spec says nothing of it, that is
-// none of this machine or link: services there trust everybody who reaches them.
-func (o *Origin) mayDial(field string) func(host string, ip netip.Addr) error {
-	if field != "" {
-		return nil
+// fenceOf returns the fence of a submodule at u. A repository whose fence is from
+// names it, unless the spec does: it has credentials for the host.
+func (o *Origin) fenceOf(u *url.URL, from *transport.Fence) *transport.Fence {
+	if a, err := o.accessTo(u); err == nil && a.field != "" {
+		from = nil
 	}
-	top, err := parseURL(o.repo.Spec.URL)
-	if err != nil {
-		top = new(url.URL)
-	}
-	return lfs.MayDial(top)
+	return transport.NewFence(u, from)
 }
 
 // standinOf returns the local path that stands in for u, whether its name ends
@@ -108,14 +102,15 @@ func (o *Origin) blame(m *module, err error) error {
 		return err
 	}
 	u := m.url
+	zone, narrower := errors.AsType[*transport.ZoneError](err)
 	if a, wrong := o.accessTo(u); wrong == nil && a.field == "" && u.Scheme != "ssh" {
 		switch {
 		case errors.Is(err, wire.ErrAuth):
 			err = fmt.Errorf("%w: no credentials were sent, for those of spec.url are not for this host: %s", err, remedy(u))
 		case errors.Is(err, wire.ErrNotFound):
 			err = fmt.Errorf("%w: if it is private, %s", err, remedy(u))
-		case errors.Is(err, lfs.ErrRefused):
-			err = fmt.Errorf("%w: if that is right, %s", err, remedy(u))
+		case narrower && !zone.Metadata && m.fence.Is(zone.Host):
+			err = fmt.Errorf("%w, or %s", err, remedy(u))
 		}
 	}
 	var step *source.StepError

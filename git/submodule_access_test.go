@@ -265,7 +265,8 @@ func TestSubmoduleOnThisMachine(t *testing.T) {
 	app, sub := testenv.NewRepo(t), testenv.NewRepo(t)
 	server := testenv.ServeAll(t, testenv.HTTP{}, map[string]*testenv.Repo{"sub.git": sub})
 	linked(app, map[string]string{"a": "1"}, link{"s", server.URL + "/sub.git", linked(sub, map[string]string{"x": "1"})})
-	const at = "https://example.com/app"
+	const at = "https://wide.example/app"
+	testenv.Resolve(t, "wide.example", "203.0.113.7")
 	env := source.Env{Local: map[string]string{at: app.Dir}, Secrets: sourcetest.Secrets{"default/any": sourcetest.Secret("username", "u", "password", "p4ss-canary")}}
 	g := recursing(at)
 	_, _, _, err := try(t.Context(), g, env)

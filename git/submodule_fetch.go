@@ -61,7 +61,7 @@ func (r *recursion) fetch(ctx context.Context, modules []*module) error {
 // content fetches what m pins. Its LFS pointers are those of its own upstream.
 func (r *recursion) content(ctx context.Context, m *module) (*content, error) {
 	o := r.top.origin
-	up, err := o.reachModule(ctx, m.url)
+	up, err := o.reachModule(ctx, m)
 	if err != nil {
 		return nil, err
 	}
@@ -81,7 +81,7 @@ func (r *recursion) content(ctx context.Context, m *module) (*content, error) {
 	r.mu.Unlock()
 	c.own = object.TreeFS(c.db, c.commit.Tree)
 	c.tree, err = o.withObjects(c.own, c.own, func(ctx context.Context) (upstream, error) {
-		up, err := o.reachModule(ctx, m.url)
+		up, err := o.reachModule(ctx, m)
 		if err != nil {
 			err = o.blame(m, err)
 		}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/netip"
 
 	"github.com/headgate-io/headgate/internal/transport"
 	"github.com/headgate-io/headgate/source"
@@ -30,10 +29,10 @@ import (
 //   - A token service is reached over TLS, or on the host of a registry without TLS.
 //     Credentials are for one on the registry's host, of its registrable domain,
 //     or with an entry of its own ([RealmError]); without credentials any may be asked.
-//   - Nobody to whom the registry sends us is on this machine or link unless the
-//     registry is, nor is a token service in a private network unless the registry
-//     is: by their addresses, or by their names where a proxy looks these up. An
-//     entry for the host says that it may be.
+//   - Nobody to whom the registry sends us is in a narrower network than the registry
+//     (public, private, of this machine or link): by their addresses, or by their
+//     names where a proxy looks these up. An entry for the host says that it may be,
+//     and so does env.Networks.
 //   - Requests that a busy registry refuses are sent again, at most 5 times in
 //     all and within the context; what changes something only after status 429.
 type Access struct {
@@ -48,9 +47,8 @@ type Access struct {
 	// UserSecret allows Secret to hold username and password instead, which are
 	// for the registry in URL.
 	UserSecret bool
-	// MayDial judges an address of the registry, or of whom it sends us to, before a
-	// connection to it is made, besides our own rules; nil allows all.
-	MayDial func(host string, ip netip.Addr) error
+	// From is the fence of the server that names the registry; nil: the user does.
+	From *Fence
 }
 
 // A Vault reads the Secrets of one namespace, and remembers what in them must
@@ -61,6 +59,9 @@ type Access struct {
 //
 // and its method Values() []string returns what must not show.
 type Vault = transport.Vault
+
+// A Fence keeps a server, and those that it names, from sending us into a network narrower than its own.
+type Fence = transport.Fence
 
 // A Secret is a [source.Secret] and, in its field Name, NAMESPACE/NAME.
 type Secret = transport.Secret
@@ -90,21 +91,18 @@ func Connect(ctx context.Context, a Access, env source.Env, v *Vault) (*Reposito
 		}
 		return &Repository{address: at, from: l, web: transport.Client(transport.Config{})}, nil
 	}
-	way, err := a.way(ctx, v)
+	way, err := a.way(ctx, env, v)
 	if err != nil {
 		return nil, failed(err)
 	}
-	web := transport.Client(transport.Config{Proxy: way.Proxy})
-	if way.MayDial = a.MayDial; a.MayDial == nil {
-		way.Reuse = env.Reuse
-	}
+	web := transport.Client(transport.Config{Proxy: way.Proxy, Networks: way.Networks})
 	registry := at.origin(a.Insecure)
 	keys, err := a.keys(ctx, at, way, env, v)
 	if err != nil {
 		return nil, failed(err)
 	}
-	r := &Repository{address: at, from: newServer(at, newGate(registry, way, keys, v.Conceal)), web: web}
-	if env.Share != nil && a.MayDial == nil {
+	r := &Repository{address: at, from: newServer(at, newGate(registry, way, keys, a.From, v.Conceal)), web: web}
+	if env.Share != nil && a.From == nil {
 		r.from = &shared{r.from, env, identify(registry, at, way.Settings, keys), v}
 	}
 	return r, nil
@@ -119,7 +117,8 @@ func failed(err error) error {
 }
 
 // way returns how servers are reached.
-func (a Access) way(ctx context.Context, v *transport.Vault) (c transport.Config, err error) {
+func (a Access) way(ctx context.Context, env source.Env, v *transport.Vault) (c transport.Config, err error) {
+	c = transport.Outside(env)
 	cert, err := v.Read(ctx, a.Cert, "spec.certSecretRef")
 	if err != nil {
 		return c, err

@@ -2,9 +2,7 @@ package oci
 
 import (
 	"fmt"
-	"net/netip"
 	"net/url"
-	"strings"
 
 	"context"
 	"time"
@@ -55,24 +53,6 @@ func Find(url string, configs ...string) (c source.Credential, found bool, err e
 	all.sort()
 	e, found := all.find(at)
 	return e.credential, found, nil
-}
-
-// MayDial reports whether an address may be dialled for host when the registry
-// registry.example was found at the addresses of, one after the other.
-func MayDial(tokens bool, of, host, ip string, config string) bool {
-	k, _ := readKeys(transport.Secret{Secret: source.Secret{Data: map[string][]byte{".dockerconfigjson": []byte(config)}}})
-	g := newGate(&url.URL{Scheme: "https", Host: "registry.example"}, transport.Config{}, credentials{chain: k}, nil)
-	limit := transport.Site
-	if tokens {
-		limit = transport.Public
-	}
-	judge := g.reach(transport.Config{}, limit).MayDial
-	for _, address := range strings.Fields(of) {
-		if judge("registry.example", netip.MustParseAddr(address)) != nil {
-			return false
-		}
-	}
-	return judge(host, netip.MustParseAddr(ip)) == nil
 }
 
 // Trusts reports whether credentials for a registry may be shown to a realm.

@@ -26,7 +26,6 @@ type gate struct {
 	tokens   *http.Client // for the token service
 	keys     credentials
 	conceal  func(...string)
-	fence    *transport.Fence
 
 	mu     sync.Mutex
 	known  map[string]string // values of Authorization by scopes; basic authentication under ""
@@ -45,14 +44,15 @@ func (c *credentials) none() bool {
 	return c.Username == "" && c.Password == "" && c.Token == "" && c.Refresh == ""
 }
 
-// newGate returns the gate to the registry at u. c says how servers are
-// reached; its fields Origin and Auth are the gate's, and MayDial is asked
-// besides the gate's own rules.
-func newGate(u *url.URL, c transport.Config, keys credentials, conceal func(...string)) *gate {
-	g := &gate{registry: u, keys: keys, conceal: conceal, fence: transport.NewFence(u), known: map[string]string{}}
-	c.Origin, c.Auth, c.Fence = u, transport.Auth{}, g.fence
-	g.client = retrying(transport.Client(g.reach(c, transport.Site)))
-	g.tokens = retrying(transport.Client(g.reach(c, transport.Public)))
+// newGate returns the gate to the registry at u, which the server of from names, or
+// the user when that is nil. c says how servers are reached; its fields Origin,
+// Auth and Fence are the gate's.
+func newGate(u *url.URL, c transport.Config, keys credentials, from *transport.Fence, conceal func(...string)) *gate {
+	g := &gate{registry: u, keys: keys, conceal: conceal, known: map[string]string{}}
+	c.Origin, c.Auth, c.Fence = u, transport.Auth{}, transport.NewFence(u, from)
+	c.Fence.Opens, c.Fence.Hint = keys.chain.names, ", or add an entry for %s to the dockerconfigjson of the Secret"
+	g.client = retrying(transport.Client(c))
+	g.tokens = retrying(transport.Client(c))
 	follow := g.tokens.CheckRedirect
 	g.tokens.CheckRedirect = func(req *http.Request, via []*http.Request) error {
 		if !transport.SameOrigin(req.URL, via[0].URL) {

@@ -146,38 +146,3 @@ func TestTrusts(t *testing.T) {
 		}
 	}
 }
-
-func TestMayDial(t *testing.T) {
-	const public, site, link = "203.0.113.5", "10.0.0.5", "169.254.169.254"
-	for _, row := range []struct {
-		tokens       bool
-		of, host, ip string
-		config       string
-		want         bool
-	}{
-		{false, public, "storage.example", public, "", true},
-		{false, public, "storage.example", site, "", true}, // of a cloud, behind an endpoint of the network
-		{false, public, "storage.example", link, "", false},
-		{false, site, "storage.example", "127.0.0.1", "", false},
-		{false, "127.0.0.1", "storage.example", "::1", "", true},
-		{true, public, "auth.example", public, "", true},
-		{true, public, "auth.example", site, "", false},
-		{true, public, "auth.example", "100.100.100.200", "", false},
-		{true, public, "auth.example", link, "", false},
-		{true, site, "auth.example", site, "", true},
-		{true, site, "auth.example", "127.0.0.1", "", false},
-		{true, "127.0.0.1", "auth.example", "127.0.0.1", "", true},
-		{true, public + " 127.0.0.1", "auth.example", site, "", false}, // its name has a narrower address for us as well
-		{true, "127.0.0.1 " + public, "auth.example", link, "", false},
-		{false, public + " ::1", "storage.example", link, "", false},
-		{false, "", "storage.example", link, "", false},
-		{true, "", "auth.example", site, "", false},
-		{true, public, "registry.example", site, "", true}, // itself, by another address
-		{true, public, "auth.example", site, entries("auth.example:8443"), true},
-		{true, public, "auth.example", site, entries("*.example"), false},
-	} {
-		if got := oci.MayDial(row.tokens, row.of, row.host, row.ip, row.config); got != row.want {
-			t.Errorf("%+v: %v", row, got)
-		}
-	}
-}

@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"net/http"
 	"net/http/httptest"
-	"net/netip"
 	"net/url"
 	"strings"
 	"testing"
@@ -98,21 +97,6 @@ func TestChallengeBehindRedirect(t *testing.T) {
 		t.Error(err)
 	}
 	bare(t, other.Requests())
-}
-
-// Access.MayDial is asked about whom the registry sends us to as well.
-func TestMayDialBehindRedirect(t *testing.T) {
-	g, other := testenv.StartRegistry(t, testenv.RegistryConfig{}), testenv.StartRegistry(t, testenv.RegistryConfig{})
-	g.Break(testenv.Redirect(strings.Replace(other.Base, "127.0.0.1", "localhost", 1)))
-	r, _ := connect(t, oci.Access{URL: g.URL("team/app"), Insecure: true, MayDial: func(host string, _ netip.Addr) error {
-		if host == "localhost" {
-			return errors.New("not there")
-		}
-		return nil
-	}}, source.Env{})
-	if _, err := r.Head(t.Context(), "v1"); err == nil || !strings.Contains(err.Error(), "not there") || other.Count() > 0 {
-		t.Error(err, other.Count())
-	}
 }
 
 func TestRedirectDowngrade(t *testing.T) {

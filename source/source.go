@@ -5,6 +5,8 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"net/http"
+	"net/url"
 	"time"
 
 	"github.com/headgate-io/headgate/artifact"
@@ -179,6 +181,13 @@ type Env struct {
 	Share    *Share            // answers of upstreams that several objects use; default: each asks for itself
 	Since    time.Time         // answers of Share that were asked for before do not count
 	Reuse    *Connections      // connections to upstreams that several objects use; default: each opens its own
+
+	// Proxy is the proxy for what goes over HTTP, as in [http.Transport], where a
+	// spec names none; it is not asked about ssh. Default: none.
+	Proxy func(*http.Request) (*url.URL, error)
+	// Networks are what servers may lead to though it is in a narrower network than
+	// theirs. Default: nothing.
+	Networks *Networks
 }
 
 // Sources gives origins the artifacts of other sources.

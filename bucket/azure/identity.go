@@ -38,7 +38,7 @@ func identify(ctx context.Context, a *bucket.Access, at place, keys transport.Az
 				errors.New("spec.secretRef: a managed identity is this machine's: it is shown to ACCOUNT.blob.core.windows.net, and its like in other clouds, "+
 					"without spec.certSecretRef: use accountKey or sasKey in the Secret for other endpoints"))
 		}
-		i, err := newIssuer(a, at, keys)
+		i, err := newIssuer(a, keys)
 		if err != nil {
 			return nil, refused("AuthenticationFailed", err)
 		}
@@ -78,20 +78,16 @@ type issuer struct {
 }
 
 // newIssuer checks the certificate of an application; the authority is not asked yet.
-func newIssuer(a *bucket.Access, at place, keys transport.Azure) (*issuer, error) {
-	server := keys.Authority
-	if server == nil {
-		server = at.server
-	}
+func newIssuer(a *bucket.Access, keys transport.Azure) (*issuer, error) {
 	way := bucket.Config{Proxy: a.Way.Proxy}
 	if a.Way.TLS != nil { // the client certificate is for the endpoint
 		way.TLS = &tls.Config{RootCAs: a.Way.TLS.RootCAs, MinVersion: a.Way.TLS.MinVersion}
 	}
-	far := a.Client(server, way)
+	far := a.Client(nil, way) // it is shown no credentials of the bucket
 	client := *far
 	carry := &carrier{far: far.Transport}
 	if keys.Application == nil {
-		carry.near = a.Client(server, bucket.Config{DialTimeout: nearTimeout}).Transport
+		carry.near = a.Client(nil, bucket.Config{DialTimeout: nearTimeout}).Transport
 	}
 	client.Transport = carry
 	i := &issuer{keys: keys, vault: a.Vault, client: &client}

@@ -38,7 +38,7 @@ func placeOf(a *bucket.Access) (place, error) {
 		return place{}, refused("InvalidProviderConfiguration", fmt.Errorf("%w: spec.bucketName is not the name of a container: "+
 			"it has 3 to 63 lower case letters, digits and single hyphens", source.ErrInvalid))
 	}
-	at := place{server: server, container: name, account: accountOf(server), proxied: a.Way.Proxy != nil}
+	at := place{server: server, container: name, account: accountOf(server), proxied: a.Way.Proxied(server)}
 	if query != "" {
 		if err := at.merge(query, a.Vault); err != nil {
 			return place{}, refused("URLInvalid", fmt.Errorf("%w: spec.endpoint: %w", source.ErrInvalid, err))

@@ -14,6 +14,7 @@ type sourceFlags struct {
 	accessFlags
 	chartFlags
 	docker     string
+	networks   []string
 	files      []string
 	store      string
 	baseURL    string
@@ -56,6 +57,12 @@ func (f *sourceFlags) registerAccess(c *cobra.Command) {
 	registerSecrets(c, &f.secrets)
 	f.accessFlags.register(c)
 	registerDocker(c, &f.docker)
+	f.registerNetworks(c)
+}
+
+// registerNetworks adds the flag of what servers may lead to.
+func (f *sourceFlags) registerNetworks(c *cobra.Command) {
+	c.Flags().StringSliceVar(&f.networks, "allow-network", nil, "`HOST`, address or network (10.0.0.0/8) that servers may lead to, by redirects or in what they serve, though it is in a narrower network than theirs; never a metadata service; repeatable, and separated by commas")
 }
 
 // registerOutput adds the flags about what is printed; the format is one of formats.

@@ -67,6 +67,7 @@ Exit codes: 0 something was found for each NAME, 1 something was not or failed, 
 	fl.StringVar(&f.secrets, "secrets", "", "`DIR` of Secrets, as NAME/KEY or NAMESPACE/NAME/KEY; looked up after the documents, and before the variables HEADGATE_SECRET_NAME_KEY")
 	fl.StringVar(&f.secret, "secret-ref", "", "`NAME` of the Secret with username and password for a URL, as spec.secretRef")
 	fl.StringVar(&f.cert, "cert-secret-ref", "", "`NAME` of the Secret with ca.crt, or tls.crt and tls.key, for a URL, as spec.certSecretRef")
+	f.registerNetworks(c)
 	spanVar(c, &f.timeout, "timeout", 0, "bound of the whole command")
 	registerLimit(c, &f.maxBytes)
 	f.registerOutput(c, "table", "wide", "json", "yaml", "name")

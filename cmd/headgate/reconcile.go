@@ -55,6 +55,7 @@ func (f *reconcileFlags) register(c *cobra.Command) {
 	f.registerParallel(c)
 	registerSecrets(c, &f.secrets)
 	registerDocker(c, &f.docker)
+	f.registerNetworks(c)
 	f.registerOutput(c, "table", "wide", "json", "yaml", "name")
 	f.registerWriting(c)
 	f.cacheFlags.register(c)

@@ -7,6 +7,7 @@ import (
 	"log"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -66,6 +67,9 @@ func TestScripts(t *testing.T) {
 				env.Setenv(name, testenv.StartRegistry(t, config).Host)
 			}
 			env.Setenv("ECHOING", echoing(t))
+			env.Setenv("LEADING", leading(t))
+			env.Setenv("REPOPORT", port(env.Getenv("REPO")))
+			env.Setenv(testenv.NamesVariable, "wide.example=203.0.113.7 site.example=10.0.0.7")
 			secure := httptest.NewTLSServer(http.NotFoundHandler())
 			secure.Config.ErrorLog = log.New(io.Discard, "", 0)
 			env.Defer(secure.Close)
@@ -137,6 +141,25 @@ func echoing(t *testing.T) string {
 	}))
 	t.Cleanup(server.Close)
 	return strings.TrimPrefix(server.URL, "http://")
+}
+
+// leading returns the port of a server that redirects from /to/HOST/PATH to
+// http://HOST/PATH; the index below /index/HOST names charts there.
+func leading(t *testing.T) string {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if host, ok := strings.CutPrefix(strings.TrimSuffix(r.URL.Path, "/index.yaml"), "/index/"); ok {
+			fmt.Fprintf(w, "apiVersion: v1\nentries:\n  web:\n  - {name: web, version: 1.0.0, urls: ['http://%s/web-1.0.0.tgz']}\n", host)
+			return
+		}
+		http.Redirect(w, r, "http://"+strings.TrimPrefix(r.URL.RequestURI(), "/to/"), http.StatusFound)
+	}))
+	t.Cleanup(server.Close)
+	return port(server.URL)
+}
+
+func port(text string) string {
+	u, _ := url.Parse(text)
+	return u.Port()
 }
 
 // signed adds the branch and the tag NAME, signed by the key of that name.

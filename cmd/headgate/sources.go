@@ -82,6 +82,7 @@ func (f *keepFlags) register(c *cobra.Command) {
 	f.registerFrom(c)
 	fl.StringVar(&f.secrets, "secrets", "", "`DIR` of Secrets, as NAME/KEY or NAMESPACE/NAME/KEY, watched; looked up after the documents, and before the variables HEADGATE_SECRET_NAME_KEY")
 	registerDocker(c, &f.docker)
+	f.registerNetworks(c)
 	registerLimit(c, &f.maxBytes)
 	registerStore(c, &f.store)
 	f.registerDigest(c)

@@ -12,10 +12,10 @@ import (
 type bound struct {
 	way     Config
 	origin  string
-	header  string                 // value of Authorization, "" for none
-	shared  *http.Transport        // for the origin, with connections of others too; nil: there are none
-	own     func() *http.Transport // for the origin
-	foreign func() *http.Transport // for everybody else: without the client certificate
+	header  string                           // value of Authorization, "" for none
+	shared  *http.Transport                  // for the origin, with connections of others too; nil: there are none
+	own     func() *http.Transport           // for the origin, with the client certificate; nil: it has none
+	foreign [Link + 1]func() *http.Transport // for everybody else, by how far those lead that redirected there
 	refused func()
 
 	mu     sync.Mutex
@@ -35,9 +35,13 @@ func newBound(c Config) *bound {
 	if b.header != "" {
 		b.refused = c.Refused
 	}
+	if c.Fence == nil && c.Origin != nil {
+		c.Fence = NewFence(c.Origin, nil)
+	}
 	b.way = c
-	b.foreign = b.once(false)
-	b.own = b.foreign
+	for zone := range b.foreign {
+		b.foreign[zone] = b.once(false)
+	}
 	if c.presents() {
 		b.own = b.once(true)
 	}
@@ -58,32 +62,39 @@ func (b *bound) once(own bool) func() *http.Transport {
 	})
 }
 
-// to returns who sends req, and req as it is to be sent.
-func (b *bound) to(req *http.Request, mine bool) (*http.Transport, *http.Request) {
+// to returns who sends req, which is at s, and req as it is to be sent. A
+// connection that was allowed to one sender is used for no other.
+func (b *bound) to(req *http.Request, s *step, mine bool) (*http.Transport, *http.Request) {
 	if mine && b.header != "" {
 		req = req.Clone(req.Context())
 		req.Header.Set("Authorization", b.header)
 	}
 	switch {
 	case mine && b.shared != nil:
-		return b.shared, b.way.located(req)
-	case mine:
+		return b.shared, req
+	case mine && b.own != nil:
 		return b.own(), req
+	case mine:
+		return b.foreign[Link](), req
 	}
-	return b.foreign(), req
+	return b.foreign[s.sent.zone](), req
 }
 
 // RoundTrip implements [http.RoundTripper].
 func (b *bound) RoundTrip(req *http.Request) (*http.Response, error) {
-	mine := b.mine(req)
-	t, req := b.to(req, mine)
-	resp, err := t.RoundTrip(req)
-	if err == nil && resp.StatusCode == http.StatusProxyAuthRequired && b.way.Proxy != nil {
-		proxy, _ := b.way.Proxy(req)
-		if proxy != nil {
-			resp.Body.Close()
-			return nil, &ProxyError{proxy.Scheme + "://" + proxy.Host, resp.StatusCode}
+	s, stepped, err := b.way.step(req)
+	if err != nil {
+		if req.Body != nil {
+			req.Body.Close()
 		}
+		return nil, err
+	}
+	mine := b.mine(req)
+	t, req := b.to(stepped, s, mine)
+	resp, err := t.RoundTrip(req)
+	if err == nil && resp.StatusCode == http.StatusProxyAuthRequired && s.proxy != nil {
+		resp.Body.Close()
+		return nil, &ProxyError{s.proxy.Scheme + "://" + s.proxy.Host, resp.StatusCode}
 	}
 	if err == nil && mine && b.refused != nil && (resp.StatusCode == http.StatusUnauthorized || resp.StatusCode == http.StatusForbidden) {
 		b.refused()

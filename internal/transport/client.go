@@ -7,9 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"net/netip"
 	"net/url"
-	"syscall"
 	"time"
 
 	"github.com/headgate-io/headgate/internal/origin"
@@ -40,30 +38,30 @@ type Config struct {
 	// (status 401 or 403); nil is for who does not want to know.
 	Refused func()
 
-	// Proxy is as in [http.Transport]: nil for none, [Proxy.For] or, where the
-	// environment may decide, [http.ProxyFromEnvironment].
+	// Proxy is as in [http.Transport]: nil for none, [Proxy.For] or what the caller
+	// gives. It looks up names itself, so that with it their spelling is judged.
 	Proxy func(*http.Request) (*url.URL, error)
 
-	// MayDial judges an address of host before a connection to it is made; nil
-	// allows all. It is not asked with Proxy, which looks up names itself.
-	MayDial func(host string, ip netip.Addr) error
-
-	// MayAsk judges where a request goes that Proxy takes; nil allows all.
-	MayAsk func(*url.URL) error
+	// Fence judges where Origin leads, by redirects or in what it serves, and
+	// Networks are what it may lead to all the same. The default is NewFence(Origin,
+	// nil); without Origin redirects alone are judged.
+	Fence    *Fence
+	Networks *source.Networks
 
 	// Reuse has connections to Origin that others have opened, which are used
-	// and left to others, unless MayDial could refuse them; nil: there are none.
+	// and left to others, where the user named Origin; nil: there are none.
 	// Settings tells what TLS and Proxy were made of, see [Settings].
 	Reuse    *source.Connections
 	Settings string
 
-	// Fence is told in which zone Origin is found. It says that MayDial and
-	// MayAsk allow Origin.
-	Fence *Fence
-
 	DialTimeout      time.Duration // default 30s
 	HandshakeTimeout time.Duration // default 15s
 	HeaderTimeout    time.Duration // until the response header, after the request was sent; default 60s
+}
+
+// Outside returns how servers are reached as far as env says it.
+func Outside(env source.Env) Config {
+	return Config{Proxy: env.Proxy, Networks: env.Networks, Reuse: env.Reuse}
 }
 
 // Client returns an HTTP client that keeps the rules of this package.
@@ -97,7 +95,7 @@ func checkRedirect(req *http.Request, via []*http.Request) error {
 // client certificate, and then still not to a proxy.
 func transport(c Config, own bool) *http.Transport {
 	t := &http.Transport{
-		Proxy:                  c.asks(),
+		Proxy:                  func(req *http.Request) (*url.URL, error) { return stepOf(req.Context()).proxy, nil },
 		DialContext:            dialer(c),
 		TLSClientConfig:        c.TLS.Clone(),
 		TLSHandshakeTimeout:    or(c.HandshakeTimeout, handshakeTimeout),
@@ -117,29 +115,6 @@ func transport(c Config, own bool) *http.Transport {
 		keepFromProxy(t, c)
 	}
 	return t
-}
-
-// dialer returns how connections are made.
-func dialer(c Config) func(ctx context.Context, network, addr string) (net.Conn, error) {
-	d := net.Dialer{Timeout: or(c.DialTimeout, dialTimeout)}
-	if c.MayDial == nil || c.Proxy != nil {
-		return d.DialContext
-	}
-	return func(ctx context.Context, network, addr string) (net.Conn, error) {
-		host, _, err := net.SplitHostPort(addr)
-		if err != nil {
-			return nil, err
-		}
-		d := d
-		d.Control = func(_, address string, _ syscall.RawConn) error {
-			at, err := netip.ParseAddrPort(address)
-			if err != nil {
-				return err
-			}
-			return c.MayDial(host, at.Addr())
-		}
-		return d.DialContext(ctx, network, addr)
-	}
 }
 
 // keepFromProxy makes t show its client certificate to the origin behind an

@@ -9,7 +9,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"net/netip"
 	"net/url"
 	"strings"
 	"sync"
@@ -296,25 +295,5 @@ func TestHugeHeaderIsRefused(t *testing.T) {
 	})
 	if _, err := get(t, transport.Config{}, s.URL); err == nil || !strings.Contains(err.Error(), "exceeded") {
 		t.Errorf("got %v", err)
-	}
-}
-
-// Whatever name leads to an address, the address is judged.
-func TestMayDial(t *testing.T) {
-	server := newHost(t, nil, ok)
-	mistrust := errors.New("not there")
-	var judged []string
-	c := transport.Config{MayDial: func(host string, ip netip.Addr) error {
-		judged = append(judged, host+" "+ip.Unmap().String())
-		if host == "localhost" {
-			return mistrust
-		}
-		return nil
-	}}
-	if _, err := get(t, c, server.URL); err != nil || len(judged) != 1 || judged[0] != "127.0.0.1 127.0.0.1" {
-		t.Errorf("%v, judged %q", err, judged)
-	}
-	if _, err := get(t, c, strings.Replace(server.URL, "127.0.0.1", "localhost", 1)); !errors.Is(err, mistrust) {
-		t.Errorf("%v, judged %q", err, judged)
 	}
 }

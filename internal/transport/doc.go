@@ -33,10 +33,10 @@
 //     information in the target of a redirect is dropped.
 //   - TLS is at least version 1.2. A CA from a Secret is added to the system's,
 //     and is trusted for proxies too.
-//   - Proxies come from the configuration only; the environment is not read
-//     unless the caller passes [net/http.ProxyFromEnvironment].
-//   - A server of one zone, from where an address can be reached, can be kept
-//     from sending us to a narrower one: see [Zone] and Config.MayDial.
+//   - Proxies come from the configuration only; the environment is not read.
+//   - A server cannot send us into a network narrower than its own, by a redirect or
+//     by what it serves: see [Fence]. Each address is judged when it is connected
+//     to, after it was looked up; behind a proxy the spelling of the host is.
 //   - Waiting is bounded in each phase: connecting, TLS handshake, response
 //     header. A body is bounded by the request's context alone.
 package transport

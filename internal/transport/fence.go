@@ -1,45 +1,148 @@
 package transport
 
 import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
 	"net/url"
-	"strings"
 	"sync/atomic"
+
+	"github.com/headgate-io/headgate/internal/zone"
 )
 
-// A Fence remembers the zone in which a server was found, beyond which it may
-// not send us. It is safe for concurrent use.
+// A Fence keeps a server, and those that it leads to, from leading into a network
+// narrower than its own: the services there trust everybody who reaches them,
+// and the server may not reach them itself. It is safe for concurrent use.
 type Fence struct {
-	host string
-	zone atomic.Int64
+	// Opens reports whether the user allowed a host besides [Config.Networks], and
+	// Hint says in errors how that is done; %s stands for the host. Both may be zero.
+	Opens func(host string) bool
+	Hint  string
+
+	at     *url.URL
+	from   *Fence // of the server that named this one; nil: the user did
+	found  atomic.Int64
+	looked atomic.Int64
 }
 
 // notFoundYet is no zone: it is wider than each.
 const notFoundYet = -1
 
-// NewFence returns the fence of the server at u, which was not found yet.
-func NewFence(u *url.URL) *Fence {
-	f := &Fence{host: u.Hostname()}
-	f.zone.Store(notFoundYet)
+// NewFence returns the fence of the server at u, which may be anywhere when from
+// is nil, because the user named it. Else the server of from named it.
+func NewFence(u *url.URL, from *Fence) *Fence {
+	f := &Fence{at: u, from: from}
+	f.found.Store(notFoundYet)
+	f.looked.Store(notFoundYet)
 	return f
 }
 
 // Is reports whether host is that of the server.
-func (f *Fence) Is(host string) bool { return strings.EqualFold(host, f.host) }
+func (f *Fence) Is(host string) bool { return zone.Name(host) == zone.Name(f.at.Hostname()) }
 
-// Found notes the zone of an address of the server. The widest counts: what
-// sends us elsewhere may come from any of its addresses, and a name can have
-// one on this machine for nothing but to let the others pass.
+// Found notes the zone of an address at which the server answered. The widest
+// counts: what sends us elsewhere may come from any of its addresses.
 func (f *Fence) Found(zone Zone) {
 	for {
-		now := f.zone.Load()
-		if now != notFoundYet && now <= int64(zone) || f.zone.CompareAndSwap(now, int64(zone)) {
+		now := f.found.Load()
+		if now != notFoundYet && now <= int64(zone) || f.found.CompareAndSwap(now, int64(zone)) {
 			return
 		}
 	}
 }
 
-// Zone returns the zone of the server; known is false before it was found.
+// Zone returns the zone of the server; known is false before it answered.
 func (f *Fence) Zone() (zone Zone, known bool) {
-	zone = Zone(f.zone.Load())
+	zone = Zone(f.found.Load())
 	return max(zone, Public), zone != notFoundYet
+}
+
+// locate returns the zone of the server, from its name when it has not answered
+// yet. A name that leads nowhere is in the widest.
+func (f *Fence) locate(ctx context.Context, c *Config) (Zone, error) {
+	if found, known := f.Zone(); known {
+		return found, nil
+	}
+	if looked := f.looked.Load(); looked != notFoundYet {
+		return Zone(looked), nil
+	}
+	at := spelled(f.at)
+	if _, literal := zone.Literal(f.at.Hostname()); !literal && at == Public && !c.Proxied(f.at) {
+		all, err := LookupNetIP(ctx, "ip", f.at.Hostname())
+		if missing, ok := errors.AsType[*net.DNSError](err); err != nil && (!ok || !missing.IsNotFound) {
+			return 0, fmt.Errorf("look up %s, to tell in which network it is: %w", f.at.Hostname(), err)
+		}
+		for i, ip := range all {
+			if z := ZoneOf(ip); i == 0 || z < at {
+				at = z
+			}
+		}
+	}
+	f.looked.Store(int64(at))
+	return at, nil
+}
+
+// leads returns the fence that keeps the server from leading into a zone, nil for none.
+func (f *Fence) leads(ctx context.Context, c *Config, to Zone) (*Fence, error) {
+	for ; f != nil && to > Public; f = f.from {
+		if own, err := f.locate(ctx, c); err != nil || to > own {
+			return f, err
+		}
+	}
+	return nil, nil
+}
+
+// A ZoneError says that a server leads into a network narrower than its own.
+type ZoneError struct {
+	Host     string // that is not asked
+	From     string // the server that may not send us there
+	Zone     Zone   // of Host
+	Metadata bool   // Host is a metadata service
+	hint     string
+}
+
+func (e *ZoneError) Error() string {
+	if e.Metadata {
+		return fmt.Sprintf("%s is a metadata service, to which %s may not send us", e.Host, e.From)
+	}
+	return fmt.Sprintf("%s has %s, to which %s may not send us: if that is right, allow it with --allow-network %s%s", e.Host, e.Zone, e.From, e.Host, e.hint)
+}
+
+// judge returns an error when the request of s must not go to an address in a
+// zone; ip is zero where the address is not known.
+func (s *step) judge(ctx context.Context, to Zone, ip netip.Addr) error {
+	f, c := s.way.Fence, s.way
+	from, refused := s.sent.host, to > s.sent.zone
+	own := f != nil && f.Is(s.host)
+	if f != nil {
+		by := f
+		if found, known := f.Zone(); own && (!known || to <= found) { // else it leads to itself at another address
+			by = f.from
+		}
+		if from == "" && by != nil {
+			from = by.at.Host
+		}
+		by, err := by.leads(ctx, c, to)
+		if err != nil {
+			return err
+		}
+		if by != nil {
+			from, refused = by.at.Host, true
+		}
+	}
+	metadata := zone.MetadataHost(s.host) || ip.IsValid() && zone.Metadata(ip)
+	named := s.sent.host == "" && (f == nil || own && f.from == nil) || s.sent.host == s.host
+	switch {
+	case metadata && !named:
+		return &ZoneError{Host: s.host, From: from, Zone: to, Metadata: true}
+	case !refused, c.Networks.Allow(s.host, ip), f != nil && f.Opens != nil && f.Opens(s.host):
+		return nil
+	}
+	e := &ZoneError{Host: s.host, From: from, Zone: to, Metadata: metadata}
+	if f != nil && f.Hint != "" {
+		e.hint = fmt.Sprintf(f.Hint, s.host)
+	}
+	return e
 }

@@ -13,7 +13,7 @@ import (
 // Errors are *[source.StepError] with the reason InvalidProviderConfiguration
 // or AuthenticationFailed.
 func (v *Vault) LogIn(ctx context.Context, login source.LoginFunc, c Config, request source.LoginRequest) (source.Credential, error) {
-	client := Client(Config{TLS: c.TLS, Proxy: c.Proxy})
+	client := Client(Config{TLS: c.TLS, Proxy: c.Proxy, Networks: c.Networks})
 	defer client.CloseIdleConnections()
 	request.Namespace, request.Client, request.OwnTrust = v.Namespace, client, c.TLS != nil
 	issued, err := login(ctx, request)

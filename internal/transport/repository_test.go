@@ -1,7 +1,6 @@
 package transport_test
 
 import (
-	"net/url"
 	"slices"
 	"strings"
 	"testing"
@@ -77,19 +76,6 @@ func TestUserAuthOrRegistries(t *testing.T) {
 			t.Errorf("%v: %+v, %v, %v", c.secret, a, ok, err)
 		case c.says != "" && (err == nil || ok || !strings.Contains(err.Error(), c.says) || strings.Contains(err.Error(), "cAnArY")):
 			t.Errorf("%v: %v; want %q", c.secret, err, c.says)
-		}
-	}
-}
-
-func TestFence(t *testing.T) {
-	f := transport.NewFence(&url.URL{Scheme: "https", Host: "Charts.example:8443"})
-	if zone, known := f.Zone(); known || zone != transport.Public || !f.Is("charts.example") || f.Is("other.example") {
-		t.Error(zone, known)
-	}
-	for _, row := range []struct{ found, zone transport.Zone }{{transport.Link, transport.Link}, {transport.Site, transport.Site}, {transport.Link, transport.Site}, {transport.Public, transport.Public}} {
-		f.Found(row.found)
-		if zone, known := f.Zone(); !known || zone != row.zone {
-			t.Errorf("%v: %v, want %v", row.found, zone, row.zone)
 		}
 	}
 }

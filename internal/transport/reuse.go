@@ -5,9 +5,6 @@ import (
 	"encoding/hex"
 	"fmt"
 	"net/http"
-	"net/http/httptrace"
-	"net/netip"
-	"net/url"
 	"slices"
 	"time"
 
@@ -39,15 +36,13 @@ func Settings(form string, trust, proxy Secret) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// reuses reports whether connections to Origin may be those of others. What
-// MayDial would refuse cannot be told once they are open.
-func (c *Config) reuses() bool {
-	return c.Reuse != nil && c.Origin != nil && (c.MayDial == nil || c.Fence != nil)
-}
+// reuses reports whether connections to Origin may be those of others. Where
+// another server named Origin they may not: that they were allowed to connect
+// says nothing.
+func (c *Config) reuses() bool { return c.Reuse != nil && c.Origin != nil && c.Fence.from == nil }
 
 // shared returns the transport to Origin that others use as well.
 func (c Config) shared() *http.Transport {
-	c.MayDial, c.MayAsk = nil, nil
 	key := fmt.Sprintf("%s %t %v %v %v", c.Settings, c.TLS != nil, c.DialTimeout, c.HandshakeTimeout, c.HeaderTimeout)
 	own := c.presents()
 	if own {
@@ -63,34 +58,4 @@ func (c Config) shared() *http.Transport {
 // presents reports whether Origin is shown a client certificate.
 func (c *Config) presents() bool {
 	return c.Origin != nil && c.TLS != nil && len(c.TLS.Certificates) > 0
-}
-
-// located tells the fence of c where the answer to req comes from.
-func (c *Config) located(req *http.Request) *http.Request {
-	switch {
-	case c.Fence == nil:
-		return req
-	case c.Proxy != nil:
-		c.Fence.Found(ZoneOfHost(req.URL))
-		return req
-	}
-	return req.WithContext(httptrace.WithClientTrace(req.Context(), &httptrace.ClientTrace{GotConn: func(info httptrace.GotConnInfo) {
-		if at, err := netip.ParseAddrPort(info.Conn.RemoteAddr().String()); err == nil {
-			c.Fence.Found(ZoneOf(at.Addr()))
-		}
-	}}))
-}
-
-// asks returns who chooses the proxy, and refuses what may not be asked for.
-func (c *Config) asks() func(*http.Request) (*url.URL, error) {
-	if c.Proxy == nil || c.MayAsk == nil {
-		return c.Proxy
-	}
-	proxy, may := c.Proxy, c.MayAsk
-	return func(req *http.Request) (*url.URL, error) {
-		if err := may(req.URL); err != nil {
-			return nil, err
-		}
-		return proxy(req)
-	}
 }

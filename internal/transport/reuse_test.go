@@ -7,11 +7,11 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"net/netip"
 	"net/url"
 	"sync"
 	"testing"
 
+	"github.com/headgate-io/headgate/internal/testenv"
 	"github.com/headgate-io/headgate/internal/transport"
 	"github.com/headgate-io/headgate/source"
 )
@@ -77,18 +77,18 @@ func fetch(t *testing.T, c transport.Config, url string) error {
 }
 
 func TestReuse(t *testing.T) {
-	allow := func(string, netip.Addr) error { return nil }
+	loopback := &url.URL{Host: "127.0.0.1"}
 	for name, test := range map[string]struct {
 		first, second transport.Config
 		want          int // connections
 	}{
-		"the same settings":           {transport.Config{}, transport.Config{}, 1},
-		"other credentials":           {transport.Config{Auth: transport.Auth{Bearer: "a"}}, transport.Config{Auth: transport.Auth{Bearer: "b"}}, 1},
-		"other trust or proxy":        {transport.Config{Settings: "a"}, transport.Config{Settings: "b"}, 2},
-		"TLS of its own":              {transport.Config{}, transport.Config{TLS: &tls.Config{MinVersion: tls.VersionTLS12}}, 2},
-		"another patience":            {transport.Config{}, transport.Config{HeaderTimeout: 1e11}, 2},
-		"addresses are judged":        {transport.Config{}, transport.Config{MayDial: allow}, 2},
-		"but not those of its origin": {transport.Config{}, transport.Config{MayDial: allow, Fence: transport.NewFence(&url.URL{Host: "127.0.0.1"})}, 1},
+		"the same settings":       {transport.Config{}, transport.Config{}, 1},
+		"other credentials":       {transport.Config{Auth: transport.Auth{Bearer: "a"}}, transport.Config{Auth: transport.Auth{Bearer: "b"}}, 1},
+		"other trust or proxy":    {transport.Config{Settings: "a"}, transport.Config{Settings: "b"}, 2},
+		"TLS of its own":          {transport.Config{}, transport.Config{TLS: &tls.Config{MinVersion: tls.VersionTLS12}}, 2},
+		"another patience":        {transport.Config{}, transport.Config{HeaderTimeout: 1e11}, 2},
+		"another server named it": {transport.Config{}, transport.Config{Fence: transport.NewFence(loopback, transport.NewFence(loopback, nil))}, 2},
+		"the user named it":       {transport.Config{}, transport.Config{Fence: transport.NewFence(loopback, nil)}, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := newCrowd(t, ok)
@@ -119,9 +119,7 @@ func TestReuseOfOriginOnly(t *testing.T) {
 	server := newCrowd(t, func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, other.URL, http.StatusFound) })
 	var reuse source.Connections
 	defer reuse.Close()
-	refused := errors.New("refused")
-	fence := transport.NewFence(server.at())
-	c := transport.Config{Origin: server.at(), Reuse: &reuse, Fence: fence}
+	c := transport.Config{Origin: server.at(), Reuse: &reuse}
 	if err := fetch(t, c, server.URL); err != nil {
 		t.Fatal(err)
 	}
@@ -129,8 +127,10 @@ func TestReuseOfOriginOnly(t *testing.T) {
 	if err := fetch(t, transport.Config{Origin: other.at(), Reuse: &reuse}, other.URL); err != nil { // whose connection stays
 		t.Fatal(err)
 	}
-	c.MayDial = func(string, netip.Addr) error { return refused }
-	if err := fetch(t, c, server.URL); !errors.Is(err, refused) {
+	testenv.Resolve(t, "wide.example", "203.0.113.7")
+	c.Origin = server.at()
+	c.Origin.Host = "wide.example:" + c.Origin.Port()
+	if err := fetch(t, c, c.Origin.String()); !errors.As(err, new(*transport.ZoneError)) {
 		t.Errorf("an address that is refused is reached by the connection of another: %v", err)
 	}
 }

@@ -3,9 +3,11 @@
 package zone
 
 import (
+	"encoding/binary"
 	"fmt"
 	"net/netip"
 	"net/url"
+	"strconv"
 	"strings"
 )
 
@@ -20,48 +22,129 @@ const (
 	Link               // from this machine or link: loopback, link-local, unspecified, what clouds tell each machine at
 )
 
-var (
-	// shared is the space behind carriers' address translation.
-	shared = netip.MustParsePrefix("100.64.0.0/10")
-	// translated is the space of IPv4 addresses behind NAT64 (RFC 6052 section 2.1).
-	translated = netip.MustParsePrefix("64:ff9b::/96")
-)
+// shared is the space behind carriers' address translation.
+var shared = netip.MustParsePrefix("100.64.0.0/10")
 
-// metadata are the addresses, link-local ones aside, at which clouds tell a
-// machine about itself: its credentials as well.
-var metadata = map[netip.Addr]bool{
-	netip.MustParseAddr("fd00:ec2::254"):   true, // AWS
-	netip.MustParseAddr("168.63.129.16"):   true, // Azure
-	netip.MustParseAddr("fd20:ce::254"):    true, // Google
-	netip.MustParseAddr("192.0.0.192"):     true, // Oracle
-	netip.MustParseAddr("100.100.100.200"): true, // Alibaba
+// embedded are the spaces of IPv6 addresses that stand for IPv4 addresses, which
+// begin at a byte of them.
+var embedded = []struct {
+	space netip.Prefix
+	at    int
+	zone  Zone // from where it can be reached at most
+}{
+	{netip.MustParsePrefix("64:ff9b::/96"), 12, Public}, // NAT64 (RFC 6052 section 2.1)
+	{netip.MustParsePrefix("64:ff9b:1::/48"), 12, Site}, // NAT64 of one network (RFC 8215)
+	{netip.MustParsePrefix("2002::/16"), 2, Public},     // 6to4 (RFC 3056)
+}
+
+// metadata are the networks at which clouds tell a machine about itself: its
+// credentials as well.
+var metadata = []netip.Prefix{
+	netip.MustParsePrefix("169.254.169.0/24"),    // most of them
+	netip.MustParsePrefix("169.254.170.0/24"),    // AWS, for containers
+	netip.MustParsePrefix("169.254.0.23/32"),     // Tencent
+	netip.MustParsePrefix("169.254.42.42/32"),    // Scaleway
+	netip.MustParsePrefix("fe80::a9fe:a9fe/128"), // OpenStack
+	netip.MustParsePrefix("fd00:ec2::/32"),       // AWS
+	netip.MustParsePrefix("fd20:ce::254/128"),    // Google
+	netip.MustParsePrefix("fd00:42::42/128"),     // Scaleway
+	netip.MustParsePrefix("168.63.129.16/32"),    // Azure
+	netip.MustParsePrefix("192.0.0.192/32"),      // Oracle
+	netip.MustParsePrefix("100.100.100.200/32"),  // Alibaba
+}
+
+// metadataNames are the names of such services, for when somebody else looks names up.
+var metadataNames = map[string]bool{
+	"metadata": true, "metadata.google.internal": true, "metadata.goog": true, "metadata.tencentyun.com": true,
+	"instance-data": true, "instance-data.ec2.internal": true,
+}
+
+// Plain returns the IPv4 address that ip stands for, or else ip, without the name of a link.
+func Plain(ip netip.Addr) netip.Addr {
+	ip = ip.Unmap().WithZone("")
+	for _, e := range embedded {
+		if e.space.Contains(ip) {
+			whole := ip.As16()
+			return netip.AddrFrom4([4]byte(whole[e.at:]))
+		}
+	}
+	return ip
 }
 
 // Of returns the zone of ip.
 func Of(ip netip.Addr) Zone {
-	if ip = ip.Unmap(); translated.Contains(ip) {
-		whole := ip.As16()
-		ip = netip.AddrFrom4([4]byte(whole[12:]))
+	widest := Public
+	for _, e := range embedded {
+		if e.space.Contains(ip.WithZone("")) {
+			widest = e.zone
+		}
 	}
-	switch {
-	case ip.IsLoopback(), ip.IsLinkLocalUnicast(), ip.IsLinkLocalMulticast(), ip.IsUnspecified(), metadata[ip]:
+	switch ip = Plain(ip); {
+	case ip.IsLoopback(), ip.IsLinkLocalUnicast(), ip.IsLinkLocalMulticast(), ip.IsUnspecified(), Metadata(ip):
 		return Link
 	case ip.IsPrivate(), shared.Contains(ip):
 		return Site
 	}
-	return Public
+	return widest
+}
+
+// Metadata reports whether a cloud tells its machines about themselves at ip.
+func Metadata(ip netip.Addr) bool {
+	ip = Plain(ip)
+	for _, network := range metadata {
+		if network.Contains(ip) {
+			return true
+		}
+	}
+	return false
+}
+
+// MetadataHost reports the same of a host, as far as its spelling tells.
+func MetadataHost(host string) bool {
+	if ip, ok := Literal(host); ok {
+		return Metadata(ip)
+	}
+	return metadataNames[Name(host)]
 }
 
 // OfHost returns the zone of the host of u as far as its spelling tells.
 func OfHost(u *url.URL) Zone {
-	host := strings.TrimSuffix(strings.ToLower(u.Hostname()), ".")
-	if ip, err := netip.ParseAddr(host); err == nil {
+	if ip, ok := Literal(u.Hostname()); ok {
 		return Of(ip)
 	}
-	if host == "localhost" || strings.HasSuffix(host, ".localhost") {
+	host := Name(u.Hostname())
+	if host == "localhost" || strings.HasSuffix(host, ".localhost") || metadataNames[host] {
 		return Link
 	}
 	return Public
+}
+
+// Name returns host in the one spelling of it that is compared.
+func Name(host string) string {
+	return strings.TrimSuffix(strings.ToLower(host), ".")
+}
+
+// Literal returns the address that host is, also in the spellings of inet_aton(3),
+// which resolvers take: 2130706433 and 0x7f.1 are 127.0.0.1.
+func Literal(host string) (ip netip.Addr, ok bool) {
+	host = Name(host)
+	if ip, err := netip.ParseAddr(host); err == nil {
+		return ip, true
+	}
+	parts := strings.Split(host, ".")
+	var sum uint64
+	for i, part := range parts {
+		bits := 8
+		if i == len(parts)-1 {
+			bits = 8 * (5 - len(parts))
+		}
+		n, err := strconv.ParseUint(part, 0, 32)
+		if len(parts) > 4 || err != nil || n>>bits != 0 {
+			return ip, false
+		}
+		sum = sum<<bits | n
+	}
+	return netip.AddrFrom4([4]byte(binary.BigEndian.AppendUint32(nil, uint32(sum)))), true
 }
 
 // String describes an address of the zone.

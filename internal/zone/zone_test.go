@@ -35,3 +35,23 @@ func TestZone(t *testing.T) {
 		}
 	}
 }
+
+// Resolvers take addresses in other spellings, too.
+func TestSpelling(t *testing.T) {
+	for host, want := range map[string]zone.Zone{
+		"2130706433": zone.Link, "0x7f.1": zone.Link, "017700000001": zone.Link, "127.1": zone.Link, "10.1": zone.Site, "0xa9fea9fe": zone.Link, "010.0.0.1": zone.Public,
+		"1.2.3.4.5": zone.Public, "4294967296": zone.Public, "256.0.0.1": zone.Public, "metadata.google.internal.": zone.Link, "METADATA": zone.Link,
+	} {
+		if got := zone.OfHost(&url.URL{Host: host}); got != want {
+			t.Errorf("%s: %s, want %s", host, got, want)
+		}
+	}
+	for host, want := range map[string]bool{
+		"169.254.169.254": true, "::ffff:169.254.169.254": true, "64:ff9b::a9fe:a9fe": true, "0xa9fea9fe": true, "fd00:ec2::254": true, "fd00:ec2::254%eth0": true,
+		"metadata.goog": true, "169.254.9.9": false, "10.0.0.1": false, "fe80::1": false, "example.org": false,
+	} {
+		if got := zone.MetadataHost(host); got != want {
+			t.Errorf("%s: %v", host, got)
+		}
+	}
+}

@@ -203,6 +203,7 @@ func (a *objectAnswer) action(asked *http.Request, auth bool, now time.Time) (ac
 		return action{}, fmt.Errorf("%w: the server tells no way to download it", ErrProtocol)
 	}
 	l, err := newLink(asked.URL, download.Href, download.Header, auth && !a.Authenticated)
+	l.by = asked
 	return action{l, download.expires(now)}, err
 }
 

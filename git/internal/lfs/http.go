@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"strings"
 
@@ -27,7 +26,8 @@ const (
 type link struct {
 	url    *url.URL
 	header map[string]string
-	auth   bool // show the credentials of the repository, to its origin
+	auth   bool          // show the credentials of the repository, to its origin
+	by     *http.Request // whose answer the address is in, nil for none
 }
 
 // hopByHop are header fields that no server can ask for: they are about the
@@ -63,7 +63,7 @@ func newLink(from *url.URL, href string, header map[string]string, auth bool) (l
 			auth = false
 		}
 	}
-	return link{to, header, auth}, nil
+	return link{url: to, header: header, auth: auth}, nil
 }
 
 // validField reports whether a header field can be sent (RFC 9110, 5.1 and 5.5).
@@ -83,31 +83,17 @@ func mayLead(from, to *url.URL) error {
 		return refuse("it is no HTTP address")
 	case from.Scheme == "https" && to.Scheme == "http":
 		return refuse("it gives up TLS")
-	case !strings.EqualFold(from.Hostname(), to.Hostname()) && isInside(to) && !isInside(from):
-		return refuse("a server elsewhere may not send us to an address of this machine or link")
 	}
 	return nil
 }
-
-// MayDial refuses, on behalf of the repository at u, the addresses that names of
-// other hosts may lead to: those of this machine or link. See [transport.Config].
-func MayDial(u *url.URL) func(host string, ip netip.Addr) error {
-	return func(host string, ip netip.Addr) error {
-		if transport.ZoneOf(ip) == transport.Link && !isInside(u) && !strings.EqualFold(host, u.Hostname()) {
-			return fmt.Errorf("%w: %s is %s, an address of this machine or link, where a server elsewhere may not send us", ErrRefused, host, ip)
-		}
-		return nil
-	}
-}
-
-// isInside reports whether u names this machine or one on its link, where
-// services trust everybody who can reach them.
-func isInside(u *url.URL) bool { return transport.ZoneOfHost(u) == transport.Link }
 
 // send sends a request and follows redirects, with the same method. The caller
 // closes the body.
 func (c *Client) send(ctx context.Context, method string, to link, body []byte) (*http.Response, error) {
 	var before *http.Response
+	if to.by != nil {
+		before = &http.Response{Request: to.by}
+	}
 	for range maxRedirects + 1 {
 		resp, err := c.sendOnce(ctx, method, to, body, before)
 		if err != nil {
@@ -131,7 +117,7 @@ func (c *Client) send(ctx context.Context, method string, to link, body []byte) 
 	return nil, fmt.Errorf("%w: more than %d redirects in a row", ErrRefused, maxRedirects)
 }
 
-// sendOnce sends one request. before is the response that redirected to it.
+// sendOnce sends one request. before is the response that led to it.
 func (c *Client) sendOnce(ctx context.Context, method string, to link, body []byte, before *http.Response) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, method, to.url.String(), bytes.NewReader(body))
 	if err != nil {
@@ -149,7 +135,7 @@ func (c *Client) sendOnce(ctx context.Context, method string, to link, body []by
 	} else {
 		req.Header.Set("Accept-Encoding", "identity") // the digest is that of the bytes as they are
 	}
-	req.Response = before // who was redirected elsewhere has lost the credentials
+	req.Response = before // who was led elsewhere has lost the credentials, and is kept out of narrower networks
 	client := *c.Bare
 	if to.auth {
 		client = *c.HTTP

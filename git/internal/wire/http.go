@@ -55,7 +55,8 @@ func (t *httpTransport) dial(context.Context) (conn, error) {
 // An httpConn is stateless: every request stands for itself.
 type httpConn struct {
 	client *http.Client
-	base   *url.URL // where the last redirect led
+	base   *url.URL       // where the last redirect led
+	before *http.Response // the last redirect
 }
 
 func (c *httpConn) ready() bool { return true }
@@ -77,6 +78,7 @@ func (c *httpConn) greet(ctx context.Context) (stream, error) {
 			c.base = baseOf(at, c.base)
 			return s, nil
 		}
+		c.before = resp
 		at, err = follow(resp)
 		s.release(false)
 		if err != nil {
@@ -136,6 +138,7 @@ func (c *httpConn) send(ctx context.Context, method string, u *url.URL, body []b
 		req.Header.Set("Content-Type", typeRequest)
 		req.Header.Set("Accept", typeResult)
 	}
+	req.Response = c.before // the client is told who sends us there
 	resp, err := c.client.Do(req)
 	if err != nil {
 		cancel()

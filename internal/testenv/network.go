@@ -1,0 +1,141 @@
+package testenv
+
+import (
+	"context"
+	"net"
+	"net/netip"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/headgate-io/headgate/internal/transport"
+)
+
+// NamesVariable is the variable of names for commands that tests run, as
+// NAME=ADDRESS NAME=ADDRESS.
+const NamesVariable = "HEADGATE_TEST_NAMES"
+
+// network is the network that package transport sees in tests: all addresses in
+// it but 127.0.0.1 are of this machine, whose servers answer at each, on their port.
+var network struct {
+	sync.Mutex
+	answers map[string][][]netip.Addr // of the next look-ups of a name, the last for all that follow
+}
+
+func init() {
+	network.answers = map[string][][]netip.Addr{}
+	for _, pair := range strings.Fields(os.Getenv(NamesVariable)) {
+		name, address, _ := strings.Cut(pair, "=")
+		network.answers[name] = [][]netip.Addr{{netip.MustParseAddr(address)}}
+	}
+	transport.Dial, transport.LookupNetIP = dial, lookup
+}
+
+// Resolve gives a name addresses until the test ends: answers are those of one
+// look-up after the other, each with spaces between, and the last is that of all
+// that follow. An empty one is a failure.
+func Resolve(t testing.TB, name string, answers ...string) {
+	var all [][]netip.Addr
+	for _, answer := range answers {
+		one := []netip.Addr{}
+		for _, address := range strings.Fields(answer) {
+			one = append(one, netip.MustParseAddr(address))
+		}
+		all = append(all, one)
+	}
+	network.Lock()
+	defer network.Unlock()
+	network.answers[name] = all
+	t.Cleanup(func() {
+		network.Lock()
+		defer network.Unlock()
+		delete(network.answers, name)
+	})
+}
+
+// known returns the addresses of a host, nil for one of the real network.
+func known(host string) []netip.Addr {
+	if ip, err := netip.ParseAddr(host); err == nil && ip.String() != "127.0.0.1" {
+		return []netip.Addr{ip}
+	}
+	network.Lock()
+	defer network.Unlock()
+	answers := network.answers[host]
+	if len(answers) > 1 {
+		network.answers[host] = answers[1:]
+	}
+	if len(answers) == 0 {
+		return nil
+	}
+	return answers[0]
+}
+
+func lookup(ctx context.Context, family, host string) ([]netip.Addr, error) {
+	switch all := known(host); {
+	case len(all) > 0:
+		return all, nil
+	case all != nil:
+		return nil, &net.DNSError{Err: "server misbehaving", Name: host, IsTemporary: true}
+	}
+	return net.DefaultResolver.LookupNetIP(ctx, family, host)
+}
+
+// dial connects as d does, one address after the other.
+func dial(d *net.Dialer, ctx context.Context, family, addr string) (net.Conn, error) {
+	host, port, err := net.SplitHostPort(addr)
+	all := known(host)
+	if err != nil || all == nil {
+		return d.DialContext(ctx, family, addr)
+	}
+	var first error
+	for _, ip := range all {
+		at := net.JoinHostPort(ip.String(), port)
+		to, _ := net.ResolveTCPAddr("tcp", at)
+		var conn net.Conn
+		if err = d.ControlContext(ctx, family, at, nil); err == nil {
+			conn, err = (&net.Dialer{Timeout: d.Timeout}).DialContext(ctx, "tcp", "127.0.0.1:"+port)
+		}
+		if err == nil {
+			return &elsewhere{conn, to}, nil
+		}
+		if first == nil {
+			first = &net.OpError{Op: "dial", Net: family, Addr: to, Err: err}
+		}
+	}
+	return nil, first
+}
+
+// An elsewhere connection is to an address that this machine lacks.
+type elsewhere struct {
+	net.Conn
+	at net.Addr
+}
+
+func (e *elsewhere) RemoteAddr() net.Addr { return e.at }
+
+// A Narrow is a host that a server at a public address must not lead to.
+type Narrow struct {
+	Host     string // as in a URL
+	Metadata bool   // of a metadata service, which nothing opens
+}
+
+// Narrows returns hosts of all sorts, by address and by name.
+func Narrows(t testing.TB) []Narrow {
+	for name, address := range map[string]string{
+		"loopback.example": "127.0.0.1", "2130706433": "127.0.0.1", "link.example": "169.254.9.9", "site.example": "10.0.0.7", "shared.example": "100.64.0.7",
+		"six.example": "fd00::7", "translated.example": "64:ff9b::a00:7", "metadata.example": "169.254.169.254", "metadata.google.internal": "169.254.169.254",
+	} {
+		Resolve(t, name, address)
+	}
+	return []Narrow{
+		{"127.0.0.1", false}, {"127.9.9.9", false}, {"[::1]", false}, {"[::ffff:127.0.0.1]", false}, {"0.0.0.0", false}, {"[::]", false},
+		{"localhost", false}, {"loopback.example", false}, {"2130706433", false},
+		{"169.254.9.9", false}, {"[fe80::1]", false}, {"link.example", false},
+		{"10.1.2.3", false}, {"172.16.0.1", false}, {"192.168.1.1", false}, {"100.64.0.1", false}, {"[fd00::1]", false}, {"[::ffff:10.0.0.1]", false},
+		{"[64:ff9b::a00:1]", false}, {"[64:ff9b::7f00:1]", false}, {"[64:ff9b:1::808:808]", false}, {"[2002:a00:1::1]", false},
+		{"site.example", false}, {"shared.example", false}, {"six.example", false}, {"translated.example", false},
+		{"169.254.169.254", true}, {"[::ffff:169.254.169.254]", true}, {"[fd00:ec2::254]", true}, {"168.63.129.16", true}, {"100.100.100.200", true}, {"192.0.0.192", true},
+		{"metadata.example", true}, {"metadata.google.internal", true},
+	}
+}

@@ -1,0 +1,175 @@
+package transport_test
+
+import (
+	"errors"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/headgate-io/headgate/internal/testenv"
+	"github.com/headgate-io/headgate/internal/transport"
+	"github.com/headgate-io/headgate/source"
+)
+
+func TestFence(t *testing.T) {
+	f := transport.NewFence(&url.URL{Scheme: "https", Host: "Charts.example:8443"}, nil)
+	if zone, known := f.Zone(); known || zone != transport.Public || !f.Is("charts.example.") || f.Is("other.example") {
+		t.Error(zone, known)
+	}
+	for _, row := range []struct{ found, zone transport.Zone }{{transport.Link, transport.Link}, {transport.Site, transport.Site}, {transport.Link, transport.Site}, {transport.Public, transport.Public}} {
+		f.Found(row.found)
+		if zone, known := f.Zone(); !known || zone != row.zone {
+			t.Errorf("%v: %v, want %v", row.found, zone, row.zone)
+		}
+	}
+}
+
+// under returns the URL of h under another host.
+func under(h *host, name string) string { return "http://" + name + ":" + h.url().Port() }
+
+// at is a config for the server at a URL.
+func at(text string) transport.Config {
+	u, _ := url.Parse(text)
+	return transport.Config{Origin: u}
+}
+
+// A server at a public address leads to none of these.
+func TestNarrowerIsRefused(t *testing.T) {
+	testenv.Resolve(t, "wide.example", "203.0.113.7")
+	narrow := testenv.Narrows(t)
+	target := newHost(t, nil, ok)
+	for _, n := range narrow {
+		from := newHost(t, nil, func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, under(target, n.Host), http.StatusFound)
+		})
+		c := at(under(from, "wide.example"))
+		_, err := get(t, c, c.Origin.String())
+		var refused *transport.ZoneError
+		if !errors.As(err, &refused) || refused.Metadata != n.Metadata || !strings.Contains(err.Error(), "to which wide.example may not send us") && !strings.Contains(err.Error(), "to which wide.example:") {
+			t.Errorf("%s: %v", n.Host, err)
+		}
+		if says := strings.Contains(err.Error(), "--allow-network "); says == n.Metadata {
+			t.Errorf("%s: %v", n.Host, err)
+		}
+		if seen := target.seen(); seen != "" || len(target.shown) > 0 {
+			t.Fatalf("%s was asked", n.Host)
+		}
+	}
+	for _, n := range narrow { // what the user opened
+		from := newHost(t, nil, func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, under(target, n.Host), http.StatusFound)
+		})
+		for _, text := range []string{n.Host, "0.0.0.0/0,::/0"} {
+			networks, err := source.ParseNetworks(strings.Split(text, ",")...)
+			if n.Metadata && err != nil {
+				continue
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			c := at(under(from, "wide.example"))
+			c.Networks = networks
+			if _, err := get(t, c, c.Origin.String()); err == nil == n.Metadata {
+				t.Errorf("%s with %s: %v", n.Host, text, err)
+			}
+		}
+	}
+}
+
+// Who redirects, and to where.
+func TestFenceOfChains(t *testing.T) {
+	for name, address := range map[string]string{"wide.example": "203.0.113.7", "other.example": "203.0.113.8", "site.example": "10.0.0.7", "near.example": "10.0.0.8", "here.example": "127.0.0.1"} {
+		testenv.Resolve(t, name, address)
+	}
+	testenv.Resolve(t, "both.example", "10.0.0.9 203.0.113.9")
+	testenv.Resolve(t, "first.example", "203.0.113.9", "10.0.0.9", "169.254.169.254")
+	testenv.Resolve(t, "again.example", "203.0.113.9", "10.0.0.9")
+	for _, row := range []struct {
+		chain string // hosts, the last answers
+		by    string // who named the first, "" for the user
+		want  string // who may not send us, "" for success
+	}{
+		{"wide.example other.example", "", ""},
+		{"site.example near.example", "", ""},
+		{"site.example wide.example", "", ""},
+		{"here.example site.example", "", ""},
+		{"localhost 127.0.0.1", "", ""},
+		{"site.example here.example", "", "site.example"},
+		{"wide.example site.example", "", "wide.example"},
+		{"wide.example other.example site.example", "", "wide.example"},
+		{"site.example wide.example near.example", "", "wide.example"}, // it goes out and comes back
+		{"here.example site.example wide.example site.example", "", "wide.example"},
+		{"both.example site.example", "", ""},                             // which was found there
+		{"first.example first.example", "", ""},                           // on the connection that is there
+		{"again.example wide.example again.example", "", "again.example"}, // which has another address by then
+		{"site.example", "wide.example", "wide.example"},
+		{"wide.example", "site.example", ""},
+		{"near.example", "site.example", ""},
+		{"near.example here.example", "site.example", "near.example"},
+		{"here.example", "site.example", "site.example"},
+		{"169.254.169.254", "here.example", "here.example"}, // in the same zone
+		{"169.254.169.254", "", ""},
+		{"169.254.169.254 169.254.169.254", "", ""},
+	} {
+		hosts := strings.Fields(row.chain)
+		step := 0
+		var server *host
+		server = newHost(t, nil, func(w http.ResponseWriter, r *http.Request) {
+			if step++; step < len(hosts) {
+				http.Redirect(w, r, under(server, hosts[step]), http.StatusFound)
+			}
+		})
+		c := at(under(server, hosts[0]))
+		if row.by != "" {
+			by, _ := url.Parse("http://" + row.by)
+			c.Fence = transport.NewFence(c.Origin, transport.NewFence(by, nil))
+		}
+		_, err := get(t, c, c.Origin.String())
+		var refused *transport.ZoneError
+		switch {
+		case row.want == "" && err != nil:
+			t.Errorf("%s, named by %q: %v", row.chain, row.by, err)
+		case row.want != "" && (!errors.As(err, &refused) || !strings.HasPrefix(refused.From, row.want)):
+			t.Errorf("%s, named by %q: %v, want %s", row.chain, row.by, err, row.want)
+		}
+	}
+}
+
+// A server whose name cannot be looked up names nothing that is narrower.
+func TestFenceWithoutName(t *testing.T) {
+	testenv.Resolve(t, "broken.example", "")
+	for name, want := range map[string]string{"gone.invalid": "may not send us", "broken.example": "look up broken.example, to tell in which network it is"} {
+		target := newHost(t, nil, ok)
+		c := at(target.URL)
+		c.Fence = transport.NewFence(c.Origin, transport.NewFence(&url.URL{Scheme: "https", Host: name}, nil))
+		if _, err := get(t, c, target.URL); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v", name, err)
+		}
+	}
+}
+
+// A proxy looks names up itself: with one the spelling counts, in all its forms.
+func TestFenceBehindProxy(t *testing.T) {
+	for _, row := range []struct {
+		to   string
+		want bool
+	}{
+		{"other.example", true}, {"192.0.2.1", true}, {"10.0.0.7", false}, {"127.0.0.1", false}, {"localhost.", false}, {"x.localhost", false},
+		{"2130706433", false}, {"0x7f.1", false}, {"０1２7.0.0.1", true}, {"１２７.0.0.1", false}, {"169.254.169.254", false}, {"metadata.google.internal", false}, {"METADATA.goog", false},
+	} {
+		target := newHost(t, nil, ok)
+		var asked int
+		proxy := newHost(t, nil, func(w http.ResponseWriter, r *http.Request) {
+			if asked++; r.Host == "wide.example" {
+				http.Redirect(w, r, "http://"+row.to, http.StatusFound)
+			}
+		})
+		c := at("http://wide.example")
+		c.Proxy = func(*http.Request) (*url.URL, error) { return proxy.url(), nil }
+		_, err := get(t, c, c.Origin.String())
+		if (err == nil) != row.want || err != nil && (!errors.As(err, new(*transport.ZoneError)) || asked != 1) || len(target.shown) > 0 {
+			t.Errorf("%s: %v, %d requests", row.to, err, asked)
+		}
+	}
+}
