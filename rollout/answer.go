@@ -3,6 +3,8 @@ package rollout
 import (
 	"fmt"
 	"io"
+	"net/http"
+	"net/url"
 	"time"
 	"unicode/utf8"
 
@@ -15,6 +17,27 @@ type Answer struct {
 	Body      []byte // at most [MaxBody] bytes of it, without the credentials of the call
 	Truncated bool   // the body was longer, or did not end
 	Attempts  int
+
+	// The person who decided what is answered, and why, where the webhook names
+	// them in the headers [ActorHeader] and [ReasonHeader]; without the
+	// credentials of the call. They are claims of the webhook.
+	Actor, Reason string
+}
+
+// The headers in which a webhook names the person who decided what it answers,
+// with the escapes of a path of a URL.
+const (
+	ActorHeader  = "X-Headgate-Actor"
+	ReasonHeader = "X-Headgate-Reason"
+)
+
+// person returns the text of one of those headers on one line, "" when it has none.
+func (c *call) person(h http.Header, name string) string {
+	text, err := url.PathUnescape(h.Get(name))
+	if err != nil {
+		return ""
+	}
+	return shorten(redact.Secrets(text, c.private...), maxReason)
 }
 
 // MaxBody is how much of an answer is kept, in bytes.

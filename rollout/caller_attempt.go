@@ -65,6 +65,7 @@ func (c *call) attempt(ctx context.Context) (o outcome) {
 	}
 	defer resp.Body.Close()
 	o.answer.Status, o.header = resp.StatusCode, resp.Header
+	o.answer.Actor, o.answer.Reason = c.person(resp.Header, ActorHeader), c.person(resp.Header, ReasonHeader)
 	if resp.StatusCode != http.StatusSwitchingProtocols { // after which there is no body but another protocol
 		o.answer.Body, o.answer.Truncated, err = readBody(resp.Body)
 	}

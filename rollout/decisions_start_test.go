@@ -12,7 +12,7 @@ import (
 // scenarios are by phase and condition, as the first two columns of the table.
 var scenarios = func() map[string]func(*scenario) {
 	all := map[string]func(*scenario){}
-	for _, part := range []map[string]func(*scenario){beforeRollout, waitingForRollout, waitingForTraffic, underAnalysis, failing, advancing, ending} {
+	for _, part := range []map[string]func(*scenario){beforeRollout, waitingForRollout, waitingForTraffic, underAnalysis, failing, advancing, ending, requests} {
 		maps.Copy(all, part)
 	}
 	return all

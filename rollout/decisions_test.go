@@ -228,6 +228,8 @@ func changes(a, b rollout.Status) (list []string) {
 	say(b.NotReady != a.NotReady && b.NotReady != "", "%s not ready", b.NotReady)
 	say(a.NotReady == "traffic" && b.NotReady == "", "traffic ready")
 	say(b.RollingBack && !a.RollingBack, "rollback to be done")
+	say(b.Request != nil && !a.Request.Accepted && b.Request.Accepted, "request accepted")
+	say(a.Request != nil && b.Request == nil && b.Phase != rollout.Failed, "no request")
 	say(b.PostRollout && !a.PostRollout, "post-rollout to be done")
 	return list
 }

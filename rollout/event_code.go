@@ -37,6 +37,8 @@ const (
 	EventRoutePrimary      EventCode = "route-primary"
 	EventPrimaryAdvanced   EventCode = "primary-weight-advanced"
 
+	EventAborted           EventCode = "aborted"         // a person asked for a rollback
+	EventPromotionAsked    EventCode = "promotion-asked" // a person asked for the promotion
 	EventRollbackFired     EventCode = "rb-fired"
 	EventRollbackError     EventCode = "rb-error" // the webhook did not answer
 	EventRollbackThreshold EventCode = "rollback-threshold"
@@ -94,6 +96,8 @@ var tellings = map[EventCode]telling{
 	EventRoutePrimary:      {text: "all traffic goes to the primary"},
 	EventPrimaryAdvanced:   {text: "traffic goes to the promoted primary, primary weight {primary}"},
 
+	EventAborted:           {warning: true, alert: Warn, text: "aborted, the rollout ends: {reason}"},
+	EventPromotionAsked:    {warning: true, alert: Warn, text: "the promotion is asked for, what is left of the analysis is skipped: {reason}"},
 	EventRollbackFired:     {warning: true, alert: Warn, text: "rollback webhook {hook} asks for a rollback: {reason}"},
 	EventRollbackError:     {warning: true, text: "rollback webhook {hook} did not answer: {reason}"},
 	EventRollbackThreshold: {warning: true, alert: Error, text: "rollback, failed checks {failed} reached the threshold {threshold}"},

@@ -17,6 +17,10 @@ type Loop struct {
 	Wait     func(context.Context, time.Duration) error
 	Save     func(Status) error // after each step, before the next
 	Interval time.Duration      // between two steps; 0 for that of the canary
+
+	// Request returns what a person asks of the rollout of the status, nil for
+	// nothing. It is asked before each step, until the status has that request.
+	Request func(Status) *Request
 }
 
 // Run steps until the rollout has ended or ctx does, and returns the last
@@ -24,7 +28,7 @@ type Loop struct {
 // last; that of a rollout that has ended is returned as it is.
 //
 // A run that goes on waits for the rest of the interval first (see
-// [Status.Rest]), unless there is another revision to roll out.
+// [Status.Rest]), unless there is a request or another revision to roll out.
 //
 // The error is that of ctx, of Step, or of saving.
 func (a *Analysis) Run(ctx context.Context, s Status, loop Loop) (Status, error) {
@@ -33,6 +37,9 @@ func (a *Analysis) Run(ctx context.Context, s Status, loop Loop) (Status, error)
 		return s, err
 	}
 	for !s.Ended() {
+		if r := loop.Request(s); r != nil {
+			s.Request = r
+		}
 		next, wait, err := a.Step(ctx, loop.Now(), s)
 		if err == nil || ctx.Err() != nil {
 			s = next
@@ -59,7 +66,7 @@ func (a *Analysis) rest(ctx context.Context, s Status, loop Loop) error {
 		return nil
 	}
 	left := s.Rest(cmp.Or(loop.Interval, a.Canary.Interval()), loop.Now())
-	if left <= 0 {
+	if left <= 0 || loop.Request(s) != nil {
 		return nil
 	}
 	if revision, err := a.Target.Revision(ctx); err == nil && revision != s.AppliedSpec {
@@ -74,6 +81,9 @@ func (l Loop) defaults() Loop {
 	}
 	if l.Wait == nil {
 		l.Wait = sleep
+	}
+	if l.Request == nil {
+		l.Request = func(Status) *Request { return nil }
 	}
 	if l.Save == nil {
 		l.Save = func(Status) error { return nil }

@@ -55,6 +55,8 @@ type Status struct {
 	PostRollout   bool      `json:"postRollout,omitempty"`        // post-rollout webhooks are still to be called
 	Suspended     bool      `json:"suspended,omitempty"`          // the suspension was told
 	Mirrored      bool      `json:"mirrored,omitempty"`           // the routes, as they were last seen or set, have copies for the canary
+	Reason        string    `json:"reason,omitempty"`             // why it is rolled back or failed: the message of that event
+	Request       *Request  `json:"request,omitempty"`            // what a person asks of this rollout
 	Sequence      int64     `json:"sequence"`                     // of the last event
 	Values        []Value   `json:"metricValues,omitempty"`       // of the metrics, as they were last queried
 }
@@ -88,10 +90,11 @@ func (s Status) Ended() bool {
 }
 
 // Rest returns how much of the interval is left at the time now before the next
-// step is due: zero when it is, or when something is decided that is to be acted
-// upon at once. It is at most the interval, also with a clock that went backwards.
+// step is due: zero when it is, or when something is decided or asked that is to
+// be acted upon at once. It is at most the interval, also with a clock that went backwards.
 func (s Status) Rest(interval time.Duration, now time.Time) time.Duration {
-	if s.LastStep.IsZero() || s.RollingBack || s.PostRollout {
+	asked := s.Request != nil && !s.Request.Accepted
+	if s.LastStep.IsZero() || s.RollingBack || s.PostRollout || asked {
 		return 0
 	}
 	return min(max(interval-now.Sub(s.LastStep), 0), interval)

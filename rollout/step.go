@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -19,6 +20,7 @@ var order = [...]step{
 	{"suspended canaries are left alone", anyPhase, (*tick).suspended},
 	{"call post-rollout webhooks", idle, (*tick).postRollout},
 	{"go on with a rollback that is decided", active, (*tick).rollback},
+	{"a person asks for a rollback or the promotion", slices.Concat(unseen, phases{Initialized}, active), (*tick).requested},
 	{"rollback webhooks", analysed, (*tick).rollbackHooks},
 	{"too many failed checks: roll back", analysed, (*tick).tooManyFailed},
 	{"read the revision of the target", anyPhase, (*tick).read},
@@ -35,6 +37,7 @@ var order = [...]step{
 	{"finalising: scale down", phases{Finalising}, (*tick).finalising},
 	{"the canary is ready", analysed, (*tick).canaryReady},
 	{"promote without analysis", analysed, (*tick).skipAnalysis},
+	{"promote as a person asked", analysed, (*tick).promoteAsked},
 	{"pre-rollout webhooks", phases{Progressing}, (*tick).preRollout},
 	{"rollout webhooks", analysed, (*tick).rolloutHooks},
 	{"metric checks", analysed, (*tick).metricChecks},

@@ -1,9 +1,11 @@
 package rollout
 
+import "cmp"
+
 // abandon decides a rollback and says why.
 func (t *tick) abandon(code EventCode, a about) {
 	t.s.RollingBack, t.decided = true, true
-	t.emit(code, a)
+	t.s.Reason = t.emit(code, a)
 }
 
 // rollback gives all traffic to the primary, then scales the canary down. What
@@ -54,10 +56,11 @@ func (t *tick) strand(a about) {
 // status was saved.
 func (t *tick) end(p Phase, code EventCode, a about) {
 	t.enter(p)
-	t.emit(code, a)
+	why := t.emit(code, a)
 	s := &t.s
-	if s.Iterations = 0; p == Failed {
-		s.FailedChecks = 0
+	s.Iterations, s.Request = 0, nil
+	if p == Failed {
+		s.FailedChecks, s.Reason = 0, cmp.Or(s.Reason, why) // a rollback has that of its decision
 	}
 	s.Gate, s.RollingBack, s.PreRollout, s.Confirmed = nil, false, false, false
 	s.PostRollout = len(t.hooks(HookPostRollout)) > 0

@@ -14,13 +14,10 @@ type about struct {
 	muted  bool // nobody is alerted to it
 }
 
-// emit tells an event of the phase that the status is in. It is numbered
-// whether or not somebody listens.
-func (t *tick) emit(code EventCode, a about) {
+// emit tells an event of the phase that the status is in, and returns its
+// message. It is numbered whether or not somebody listens.
+func (t *tick) emit(code EventCode, a about) string {
 	t.s.Sequence++
-	if t.Sink == nil {
-		return
-	}
 	how, c := tellings[code], t.Canary
 	e := Event{
 		Code: code, Warning: how.warning, Time: t.now,
@@ -39,7 +36,10 @@ func (t *tick) emit(code EventCode, a about) {
 		"{iteration}", number(e.Iteration), "{iterations}", number(c.Spec.Analysis.Iterations),
 		"{failed}", number(e.FailedChecks), "{threshold}", number(c.Threshold()),
 	).Replace(how.text)
-	t.Sink.Emit(t.ctx, e)
+	if t.Sink != nil {
+		t.Sink.Emit(t.ctx, e)
+	}
+	return e.Message
 }
 
 // checksum is that of the revision that the tick is about.
@@ -53,12 +53,13 @@ func bounded(text string) string { return shorten(text[:min(len(text), 4*maxReas
 
 // reason is what a webhook said, or why it did not.
 func reason(answer Answer, err error) string {
+	person := attributed(bounded(answer.Actor), bounded(answer.Reason))
 	if err == nil {
-		return bounded(string(answer.Body))
+		return bounded(cmp.Or(person, string(answer.Body)))
 	}
 	text := err.Error()
-	if status, is := errors.AsType[*StatusError](err); is && len(status.Body) > 0 {
-		text = "status " + strconv.Itoa(status.Code) + ": " + string(status.Body)
+	if status, is := errors.AsType[*StatusError](err); is && person+string(status.Body) != "" {
+		text = "status " + strconv.Itoa(status.Code) + ": " + cmp.Or(person, string(status.Body))
 	}
 	return bounded(text)
 }

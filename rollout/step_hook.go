@@ -50,6 +50,9 @@ var gates = map[HookType]door{
 // confirm asks the confirm webhooks of a type until one does not pass: the
 // canary then waits on it.
 func (t *tick) confirm(kind HookType) bool {
+	if t.ungated() {
+		return true
+	}
 	var passed []about
 	for _, h := range t.hooks(kind) {
 		said, verdict, ok := t.call(h)
@@ -99,7 +102,7 @@ func (t *tick) hold(h Hook, said string) {
 // rollbackHooks asks until one wants a rollback. One that does not is not told,
 // but when it gave no answer: it is asked in every tick.
 func (t *tick) rollbackHooks() bool {
-	if t.Canary.Spec.SkipAnalysis {
+	if t.Canary.Spec.SkipAnalysis || t.ungated() {
 		return true
 	}
 	for _, h := range t.hooks(HookRollback) {

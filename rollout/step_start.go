@@ -68,6 +68,7 @@ func (t *tick) restartPromoted() bool {
 // startAgain is start under way. With confirm-rollout webhooks the canary does
 // not run while they are asked.
 func (t *tick) startAgain() bool {
+	t.s.Request = nil // it was about the revision before
 	if !t.route(home) {
 		return false
 	}
@@ -106,7 +107,7 @@ func (t *tick) waitsForApproval() bool {
 func (t *tick) begin(p Phase) {
 	t.enter(p)
 	s := &t.s
-	s.AppliedSpec, s.Gate, s.Values = t.revision, nil, nil
+	s.AppliedSpec, s.Gate, s.Values, s.Reason = t.revision, nil, nil, ""
 	s.FailedChecks, s.Iterations, s.PreRollout, s.Confirmed = 0, 0, false, false
 	s.ready()
 	t.fresh = false

@@ -74,8 +74,10 @@ func (d *drive) connect(ctx context.Context, s rollout.Status, open *closing) er
 	if err := d.connectTraffic(ctx, s, open); err != nil {
 		return err
 	}
-	if err := d.connectMetrics(ctx, querier); err != nil {
-		return err
+	if !d.aborting { // which asks no metrics
+		if err := d.connectMetrics(ctx, querier); err != nil {
+			return err
+		}
 	}
 	told, err := notify.Start(ctx, notify.Config{
 		Canary: d.canary, Providers: providers, EventURL: d.flags.eventURL, Cluster: d.flags.cluster,

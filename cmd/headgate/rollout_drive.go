@@ -28,6 +28,7 @@ type drive struct {
 	view     *view
 	unsaved  error               // why the status could not be saved
 	settled  string              // the revision of the target, when there was nothing to do
+	aborting bool                // nothing but an abort is done
 	stepped  bool                // a step was done
 	phase    func(rollout.Phase) // tells operations the phase
 }
@@ -46,10 +47,16 @@ func (d *drive) run(ctx context.Context, s rollout.Status) error {
 	if err != nil {
 		return asUsage(errors.Join(err, open.close()))
 	}
+	if s.Ended() {
+		d.request(ctx, s) // what was asked of a rollout that is over is not for another
+	}
 	s, resumed := d.first(s)
 	d.view.begin(s, resumed)
 	s, err = d.steps(ctx, s)
 	d.view.end()
+	if s.Ended() {
+		d.request(context.WithoutCancel(ctx), s)
+	}
 	if err = ended(ctx, err); d.unsaved != nil {
 		err = d.unsaved // also when it was interrupted just then
 	}
@@ -92,7 +99,7 @@ func (d *drive) first(s rollout.Status) (first rollout.Status, resumed bool) {
 
 // steps drives the rollout until it has ended.
 func (d *drive) steps(ctx context.Context, s rollout.Status) (rollout.Status, error) {
-	loop := rollout.Loop{Wait: d.wait, Save: d.save, Interval: d.flags.interval}
+	loop := rollout.Loop{Wait: d.wait, Save: d.save, Interval: d.flags.interval, Request: func(s rollout.Status) *rollout.Request { return d.request(ctx, s) }}
 	for s.Ended() { // until a step sees the revision that begins
 		revision, err := d.analysis.Target.Revision(ctx)
 		if err != nil {

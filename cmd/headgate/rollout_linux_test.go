@@ -112,3 +112,26 @@ func TestResizedTerminal(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 }
+
+// TestPromoteOnTerminal asks for a confirmation, and nothing of the run without it.
+func TestPromoteOnTerminal(t *testing.T) {
+	s := newTheatre(t)
+	state := s.args(t, "rollback", "/", `{"phase": "Progressing", "lastAppliedSpec": "v2", "canaryWeight": 40}`)[5]
+	for answer, want := range map[string]int{"\n": exitFailed, "no\n": exitFailed, "y\n": exitReady} {
+		control, tty := terminal(t)
+		if _, err := io.WriteString(control, answer); err != nil {
+			t.Fatal(err)
+		}
+		var said strings.Builder
+		code := run(t.Context(), []string{"rollout", "promote", "--state", state}, tty, io.Discard, &said, os.LookupEnv)
+		if code != want || !strings.Contains(said.String(), "40% of the traffic\nPromote revision v2 without the rest of its analysis? [y/N] ") {
+			t.Errorf("%q: exit code %d, %s", answer, code, said.String())
+		}
+		_, err := os.Stat(state + ".request")
+		if asked := err == nil; asked != (want == exitReady) {
+			t.Errorf("%q: asked is %v", answer, asked)
+		}
+		os.Remove(state + ".request")
+		tty.Close()
+	}
+}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -43,6 +44,9 @@ func (d *drive) result(s rollout.Status, err error) result {
 		r.Outcome, r.Revision = outcomePromoted, d.settled
 	case s.Phase == rollout.Failed:
 		r.Outcome, r.Reason = outcomeRolledBack, d.view.why()
+		if d.settled == "" {
+			r.Reason = cmp.Or(r.Reason, s.Reason) // it was decided by the run before
+		}
 	default:
 		r.Outcome = outcomePromoted
 	}

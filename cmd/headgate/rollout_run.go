@@ -94,9 +94,19 @@ its --timeout is over, or --once. A run that exits with 2 or 3 can be started ag
 func (f *runFlags) register(c *cobra.Command) {
 	fl := c.Flags()
 	fl.StringVar(&f.revision, "revision", "", "`TEXT` that names what is rolled out, and differs from what was before")
-	fl.StringVar(&f.state, "state", "", "`FILE` of the status; default .headgate/.rollout/NAMESPACE/NAME.json")
 	fl.BoolVar(&f.again, "again", false, "roll out a revision whose rollout has ended, once more")
 	fl.BoolVar(&f.once, "once", false, "do one step if it is due, or almost, and exit with 3 when the rollout is not over")
+	f.registerDrive(c)
+}
+
+func stateVar(c *cobra.Command, state *string) {
+	c.Flags().StringVar(state, "state", "", "`FILE` of the status; default .headgate/.rollout/NAMESPACE/NAME.json")
+}
+
+// registerDrive registers what whatever drives a rollout has.
+func (f *runFlags) registerDrive(c *cobra.Command) {
+	fl := c.Flags()
+	stateVar(c, &f.state)
 	spanVar(c, &f.interval, "interval", 0, "wait so long between steps, instead of spec.analysis.interval")
 	spanVar(c, &f.timeout, "timeout", 0, "bound of the whole command")
 	fl.StringVar(&f.eventURL, "event-url", "", "`URL` that is told all events when the canary has no webhook of type event")
@@ -107,7 +117,8 @@ func (f *runFlags) register(c *cobra.Command) {
 	complete(c, "output", "text", "json")
 }
 
-func (f *runFlags) check() error {
+// checkOutput refuses what no command about a rollout can do.
+func (f *runFlags) checkOutput() error {
 	switch {
 	case f.output != "text" && f.output != "json":
 		return usage("-o %q: want text or json", f.output)
@@ -115,6 +126,15 @@ func (f *runFlags) check() error {
 		return usage("--interval %s: want a positive time", f.interval)
 	case f.timeout < 0:
 		return usage("--timeout %s: want a positive time", f.timeout)
+	}
+	return nil
+}
+
+func (f *runFlags) check() error {
+	if err := f.checkOutput(); err != nil {
+		return err
+	}
+	switch {
 	case f.revision == "" && !f.adapterFlags.has("revision"):
 		return usage("give what is rolled out with --revision, or with an operation revision")
 	case f.revision != "" && f.adapterFlags.has("revision"):

@@ -5,6 +5,8 @@
 //   - It is replaced as a whole: a reader finds the status before a save or the
 //     one after it, also after a crash.
 //   - It is its owner's alone (mode 0600), and says which canary it is of.
+//   - Beside it stands what a person asks of the rollout, until its owner has
+//     taken that up: see [Ask].
 package ledger
 
 import (
@@ -74,39 +76,61 @@ func Open(path string, canary rollout.Metadata) (*File, error) {
 
 // Load returns the status, the zero one when none was saved.
 func (f *File) Load() (rollout.Status, error) {
-	var r record
-	info, err := os.Stat(f.path)
+	r, err := read(f.path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return r.Status, nil
-	case err == nil && !info.Mode().IsRegular(): // before it is opened: a pipe would wait for who writes
-		err = fmt.Errorf("%s: want a regular file", f.path)
+		return rollout.Status{}, nil
+	case err != nil:
+		return rollout.Status{}, err
+	case r.owner != f.of:
+		return rollout.Status{}, fmt.Errorf("status %s is that of canary %s, not of %s", f.path, r.owner, f.of)
+	}
+	return r.Status, nil
+}
+
+// Read returns the status in the file path, and of which canary it is, whether
+// or not the file has an owner. The error wraps [fs.ErrNotExist] when there is none.
+func Read(path string) (canary rollout.Metadata, s rollout.Status, err error) {
+	r, err := read(path)
+	if err != nil {
+		return rollout.Metadata{}, rollout.Status{}, err
+	}
+	return rollout.Metadata{Name: r.Name, Namespace: r.Namespace}, r.Status, nil
+}
+
+func read(path string) (r record, err error) {
+	text, err := readFile(path)
+	if err != nil {
+		return r, fmt.Errorf("status: %w", err)
+	}
+	if err = json.Unmarshal(text, &r); err == nil {
+		err = r.Status.Check()
 	}
 	if err != nil {
-		return r.Status, fmt.Errorf("status: %w", err)
+		return record{}, fmt.Errorf("status %s is damaged, delete or mend it: %w", path, err)
 	}
-	file, err := os.Open(f.path)
+	return r, nil
+}
+
+// readFile returns the content of a regular file.
+func readFile(path string) ([]byte, error) {
+	info, err := os.Stat(path)
+	if err == nil && !info.Mode().IsRegular() { // before it is opened: a pipe would wait for who writes
+		err = fmt.Errorf("%s: want a regular file", path)
+	}
 	if err != nil {
-		return r.Status, fmt.Errorf("status: %w", err)
+		return nil, err
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
 	}
 	defer file.Close()
 	text, err := io.ReadAll(io.LimitReader(file, maxSize+1))
 	if err == nil && len(text) > maxSize {
-		err = fmt.Errorf("larger than %d bytes", maxSize)
+		err = fmt.Errorf("%s is larger than %d bytes", path, maxSize)
 	}
-	if err == nil {
-		err = json.Unmarshal(text, &r)
-	}
-	switch {
-	case err != nil:
-		return rollout.Status{}, fmt.Errorf("status %s is damaged, delete or mend it: %w", f.path, err)
-	case r.owner != f.of:
-		return rollout.Status{}, fmt.Errorf("status %s is that of canary %s, not of %s", f.path, r.owner, f.of)
-	}
-	if err := r.Status.Check(); err != nil {
-		return rollout.Status{}, fmt.Errorf("status %s is damaged, delete or mend it: %w", f.path, err)
-	}
-	return r.Status, nil
+	return text, err
 }
 
 // Save replaces the status.

@@ -3,8 +3,10 @@ package tester
 import (
 	"errors"
 	"net/http"
+	"net/url"
 
 	"github.com/headgate-io/headgate/internal/answer"
+	"github.com/headgate-io/headgate/rollout"
 	"github.com/headgate-io/headgate/rollout/tester/api"
 	"github.com/headgate-io/headgate/rollout/tester/gate"
 )
@@ -86,15 +88,28 @@ func (s *Server) check(w http.ResponseWriter, r *http.Request, route gateRoute) 
 		return err
 	}
 	s.over(p, k)
+	decided := s.Gates.Gate(k) // before a check uses the opening up
 	open, err := s.Gates.Check(k, gate.Visitor{Phase: p.Phase, Checksum: p.Checksum, Trial: p.trial()})
 	if err != nil {
 		return err
 	}
 	s.observeCheck(k.Kind, open)
 	if open {
+		if decided.Open {
+			namePerson(w, decided)
+		}
 		return answer.Text(w, http.StatusOK, passes)
 	}
 	return answer.Text(w, http.StatusForbidden, refuses)
+}
+
+// namePerson says for callers who opened a gate, and why: what they read is in the body.
+func namePerson(w http.ResponseWriter, g api.Gate) {
+	for name, text := range map[string]string{rollout.ActorHeader: g.Actor, rollout.ReasonHeader: g.Reason} {
+		if text != "" {
+			w.Header().Set(name, url.PathEscape(text))
+		}
+	}
 }
 
 // change opens or closes a gate.
