@@ -26,7 +26,7 @@ func TestMirrorIsNotBegunAgain(t *testing.T) {
 	if err := os.WriteFile(args[3], []byte(strings.Replace(string(text), "stepWeight:", "mirror: true\n    stepWeight:", 1)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	args = append(args[:6:6], "--revision", "v2", "--once", "--request", "set-routes="+balancer.URL+"/?{{.Canary}}{{if .Mirrored}}m{{end}}")
+	args = append(args[:6:6], "--revision", "v2", "--once", "--interval", "1ns", "--request", "set-routes="+balancer.URL+"/?{{.Canary}}{{if .Mirrored}}m{{end}}")
 	for range 3 {
 		if code := run(t.Context(), args, strings.NewReader(""), io.Discard, io.Discard, os.LookupEnv); code != exitNotOver {
 			t.Errorf("exit code %d", code)
