@@ -68,6 +68,8 @@ func TestScripts(t *testing.T) {
 			}
 			env.Setenv("ECHOING", echoing(t))
 			env.Setenv("LEADING", leading(t))
+			env.Setenv("PROXY", strings.TrimPrefix(testenv.ServeProxy(t, testenv.Proxy{Username: "pat", Password: "s3cret", Hosts: map[string]string{
+				"wide.example:" + port(env.Getenv("REPO")): "127.0.0.1:" + port(env.Getenv("REPO"))}}).URL, "http://"))
 			env.Setenv("REPOPORT", port(env.Getenv("REPO")))
 			env.Setenv(testenv.NamesVariable, "wide.example=203.0.113.7 site.example=10.0.0.7")
 			secure := httptest.NewTLSServer(http.NotFoundHandler())

@@ -110,6 +110,9 @@ func (p *program) environment(f *sourceFlags) (env source.Env, err error) {
 	if env.Local, err = localOrigins(f.from); err != nil {
 		return env, err
 	}
+	if env.Proxy, err = p.proxyOf(); err != nil {
+		return env, err
+	}
 	if env.Networks, err = source.ParseNetworks(f.networks...); err != nil {
 		return env, usage("--allow-network: %w", err)
 	}

@@ -97,7 +97,7 @@ type ProxyError struct {
 func (e *ProxyError) Error() string {
 	msg := fmt.Sprintf("proxy %s answers %d %s", e.Proxy, e.Status, http.StatusText(e.Status))
 	if e.Status == http.StatusProxyAuthRequired {
-		msg += ": check username and password of its secret"
+		msg += ": check its username and password"
 	}
 	return msg
 }

@@ -104,7 +104,7 @@ func wantRefusal(t *testing.T, err error, scheme string) {
 		t.Errorf("error %v", err)
 	case scheme == "socks5" && !strings.Contains(err.Error(), "username/password authentication failed"):
 		t.Errorf("error %v", err)
-	case scheme != "socks5" && (!errors.As(err, &e) || e.Status != 407 || !strings.Contains(err.Error(), "check username and password")):
+	case scheme != "socks5" && (!errors.As(err, &e) || e.Status != 407 || !strings.Contains(err.Error(), "check its username and password")):
 		t.Errorf("error %v", err)
 	}
 }
