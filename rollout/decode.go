@@ -25,12 +25,13 @@ type DocumentError = document.Error
 // Decode reads the Canary manifests of a stream of YAML documents or JSON
 // values, those in lists among them: kind Canary of [Group] in version v1beta1,
 // or of [ReferenceGroup] in version v1beta1 or v1alpha3. Documents of other
-// kinds are skipped.
+// kinds are skipped, unless apiVersion or kind differ from one of a rollout in
+// two letters, or the group is missing: these are defects.
 //
 // spec.analysis, or spec.canaryAnalysis as it was once called, is read strictly:
 // unknown fields, fields given twice and values of another type are defects.
-// Other fields that [CanarySpec] has must have its types; those it has not
-// belong to the cluster and are ignored.
+// Other fields that [CanarySpec] has must have its types; those that it has not
+// and a cluster knows are ignored, others at the top and of spec are defects.
 //
 // The error joins one [*DocumentError] for each defect; a canary with one is
 // left out, the others are returned all the same. Warnings are
@@ -47,6 +48,10 @@ func Decode(file string, r io.Reader) (canaries []*Canary, warnings []error, err
 	for o := range stream.Objects(listed) {
 		if served[o.Group] != nil && strings.EqualFold(o.Type, kindCanary) {
 			d.object(o)
+		} else if meant := document.Near(o, known); meant != "" {
+			d.Fail(o.Node, o.Name(o.Type, DefaultNamespace), "%s %s is not known: did you mean %s?", document.Quote(o.APIVersion()), document.Quote(o.Type), meant)
+		} else if served[o.Group] != nil && !slices.Contains(known[0].Kinds, o.Type) {
+			d.Fail(o.Node, o.Name(o.Type, DefaultNamespace), "unknown kind %s of group %s", document.Quote(o.Type), o.Group)
 		}
 	}
 	return d.canaries, d.warnings, stream.Err()
@@ -56,6 +61,12 @@ func Decode(file string, r io.Reader) (canaries []*Canary, warnings []error, err
 var served = map[string][]string{
 	Group:          {"v1beta1"},
 	ReferenceGroup: {"v1beta1", "v1alpha3"},
+}
+
+// known are the documents of a rollout; those that are no canaries are for other packages.
+var known = []document.Known{
+	{Group: ReferenceGroup, Version: "v1beta1", Kinds: []string{kindCanary, "MetricTemplate", "AlertProvider"}},
+	{Group: Group, Version: "v1beta1", Kinds: []string{kindCanary, "MetricTemplate", "AlertProvider"}},
 }
 
 // listed reports whether a list of objects of one kind is taken apart, of

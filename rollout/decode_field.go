@@ -4,19 +4,30 @@ import (
 	"encoding/json"
 	"errors"
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/headgate-io/headgate/internal/document"
 )
 
-// fieldRule says of a field of a manifest what Go types do not. Outside of the
-// analysis, fields without a Go field are the cluster's.
+// fieldRule says of a field of a manifest what Go types do not. Some fields
+// without a Go field, and all within metadata, status and service, are the cluster's.
 func fieldRule(path string) document.Rule {
 	if rule, found := fieldRules[path]; found {
 		return rule
 	}
+	parent, name := path[:max(0, strings.LastIndexByte(path, '.'))], path[strings.LastIndexByte(path, '.')+1:]
+	switch parent {
+	case "":
+		return document.Rule{Ignored: name == "status"}
+	case "spec":
+		return document.Rule{Ignored: slices.Contains(clusterFields, name)}
+	}
 	return document.Rule{Ignored: !strings.HasPrefix(path, analysisPath+".")}
 }
+
+// clusterFields are the fields of spec that mean nothing without a cluster.
+var clusterFields = []string{"autoscalerRef", "upstreamRef", "revertOnDeletion"}
 
 var fieldRules = map[string]document.Rule{
 	oldAnalysis: {Shape: anything, Warning: "has no effect: spec.analysis wins; remove it"},

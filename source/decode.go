@@ -13,7 +13,8 @@ import (
 type Set struct {
 	Objects  []Object          // in the order of the documents
 	Secrets  map[string]Secret // Secret documents by NAMESPACE/NAME
-	Skipped  int               // documents of foreign kinds
+	Skipped  int               // documents of other kinds
+	Others   []Other           // the first 1000 of them, of each stream
 	Warnings []error           // deprecated fields, conflicting refs: each a *DocumentError
 
 	places    map[string]spot       // by KIND/NAMESPACE/NAME: where the document is
@@ -25,7 +26,8 @@ type Set struct {
 // lists (kind List) of either. Objects of the groups [Group] and
 // [ReferenceGroup] and v1 Secret and ServiceAccount documents are kept;
 // documents of other kinds, and those that are no objects at all, are counted
-// in s.Skipped.
+// in s.Skipped. A document whose apiVersion or kind differs from one of ours in
+// two letters, or has no group, is an error: it would be lost without a word.
 //
 // Objects come out as an API server would hand them out: checked (see
 // [Validate]), with defaults filled in (see [Default]) and kinds in the
@@ -46,6 +48,7 @@ func (s *Set) Decode(file string, r io.Reader) error {
 		}
 	}
 	s.Skipped += stream.Skipped
+	s.Others = append(s.Others, stream.Others...)
 	return stream.Err()
 }
 
@@ -74,9 +77,22 @@ func (d *decoding) foreign(o document.Object) {
 	case o.Group == "bitnami.com" && o.Type == "SealedSecret":
 		d.sealedSecret(o)
 	default:
-		d.set.Skipped++
+		if meant := document.Near(o, known); meant != "" {
+			d.Fail(o.Node, o.Name(o.Type, DefaultNamespace), "%s %s is not known: did you mean %s?", quote(o.APIVersion()), quote(o.Type), meant)
+			return
+		}
+		d.Other(o)
 	}
 }
+
+// known are the documents that [Set.Decode] reads.
+var known = func() []document.Known {
+	ours, theirs := document.Known{Group: Group, Version: V1}, document.Known{Group: ReferenceGroup, Version: V1}
+	for _, k := range kinds {
+		ours.Kinds, theirs.Kinds = append(ours.Kinds, k.name), append(theirs.Kinds, k.reference)
+	}
+	return []document.Known{{Version: "v1", Kinds: []string{"Secret", "ServiceAccount"}}, ours, theirs}
+}()
 
 // ours files an object of one of the groups of this package.
 func (d *decoding) ours(o document.Object) {

@@ -63,6 +63,7 @@ func (s *Set) Add(other *Set) error {
 		}
 	}
 	s.Skipped += other.Skipped
+	s.Others = append(s.Others, other.Others...)
 	s.Warnings = append(s.Warnings, other.Warnings...)
 	return errors.Join(errs...)
 }

@@ -25,6 +25,9 @@ const (
 // that are not known, and with control characters replaced.
 type DocumentError = document.Error
 
+// An Other is a document that a [Set] does not hold: of another kind, or no object.
+type Other = document.Other
+
 // quote quotes a value of a document for an error, shortened to 80 bytes.
 func quote(s string) string { return document.Quote(s) }
 

@@ -150,11 +150,14 @@ func (p *program) readTexts(name string) ([]text, error) {
 	return readDir(root.FS())
 }
 
+// readDir reads all that it can.
 func readDir(fsys fs.FS) (texts []text, err error) {
+	var errs []error
 	err = fs.WalkDir(fsys, ".", func(name string, entry fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
-			return err
+			errs = append(errs, err)
+			return nil
 		case entry.IsDir() && name != "." && strings.HasPrefix(entry.Name(), "."):
 			return fs.SkipDir
 		case entry.IsDir() || !namedLikeDocuments(name):
@@ -162,18 +165,20 @@ func readDir(fsys fs.FS) (texts []text, err error) {
 		}
 		info, err := fs.Stat(fsys, name) // before it is opened: a pipe would wait for who writes
 		if err != nil || !info.Mode().IsRegular() {
-			return err
+			errs = append(errs, err)
+			return nil
 		}
 		f, err := fsys.Open(name)
 		if err != nil {
-			return err
+			errs = append(errs, err)
+			return nil
 		}
 		defer f.Close()
 		more, err := readText(name, f)
-		texts = append(texts, more...)
-		return err
+		texts, errs = append(texts, more...), append(errs, err)
+		return nil
 	})
-	return texts, err
+	return texts, errors.Join(append(errs, err)...)
 }
 
 func namedLikeDocuments(name string) bool {

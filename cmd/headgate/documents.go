@@ -9,37 +9,6 @@ import (
 	"github.com/headgate-io/headgate/source"
 )
 
-func (p *program) validate() *cobra.Command {
-	var files []string
-	var quiet bool
-	c := &cobra.Command{
-		Use:   "validate -f FILE|DIR|-",
-		Short: "Check objects as an API server would, and tell what is deprecated",
-		Args:  onlyFiles,
-		RunE: func(c *cobra.Command, _ []string) error {
-			if len(files) == 0 {
-				return usage("give objects with -f")
-			}
-			set, err := p.load(files, false)
-			if err != nil {
-				return &exitError{exitUsage, err}
-			}
-			if quiet {
-				return nil
-			}
-			for _, obj := range set.Objects {
-				if _, err := fmt.Fprintf(p.stdout, "%s valid\n", obj.Head()); err != nil {
-					return failed(err)
-				}
-			}
-			return nil
-		},
-	}
-	registerFiles(c, &files)
-	c.Flags().BoolVarP(&quiet, "quiet", "q", false, "print errors and warnings only")
-	return c
-}
-
 func (p *program) convert() *cobra.Command {
 	var files []string
 	var version, group, output string

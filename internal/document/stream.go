@@ -13,8 +13,9 @@ import (
 // A Stream is the reading of the documents of one file. It collects what is
 // wrong with them, up to [MaxErrors] defects.
 type Stream struct {
-	// Skipped counts the documents that are no objects.
+	// Skipped counts the documents that are no objects, and those that Other noted.
 	Skipped int
+	Others  []Other // the first [MaxErrors] of them
 
 	file   string
 	text   []byte
@@ -229,7 +230,7 @@ func (s *Stream) noObject(n *Node) {
 			return
 		}
 	}
-	s.Skipped++
+	s.Other(Object{Node: n})
 }
 
 // untyped judges a document without apiVersion or kind: a values file is
@@ -237,12 +238,15 @@ func (s *Stream) noObject(n *Node) {
 func (s *Stream) untyped(n *Node, apiVersion, kind string) {
 	missing := "apiVersion and kind are"
 	switch {
+	case kind == "" && !strings.Contains(apiVersion, "/") && n.At("metadata") == nil: // such as Chart.yaml
+		s.Other(Object{Node: n})
+		return
 	case apiVersion != "":
 		missing = "kind is"
 	case kind != "":
 		missing = "apiVersion is"
 	case n.At("metadata") == nil || n.At("spec") == nil:
-		s.Skipped++
+		s.Other(Object{Node: n})
 		return
 	}
 	s.Fail(n, kind, "%s required, as a string", missing)

@@ -1,0 +1,239 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/headgate-io/headgate/rollout"
+	"github.com/headgate-io/headgate/rollout/metric"
+	"github.com/headgate-io/headgate/rollout/notify"
+	"github.com/headgate-io/headgate/source"
+)
+
+// validateFlags are those of headgate validate.
+type validateFlags struct {
+	files                  []string
+	output                 string
+	quiet, verbose, strict bool
+}
+
+func (p *program) validate() *cobra.Command {
+	f := new(validateFlags)
+	c := &cobra.Command{
+		Use:   "validate -f FILE|DIR|-",
+		Short: "Check objects as an API server would, and tell what is deprecated",
+		Long: `Validate checks sources and Secrets, and the Canary, MetricTemplate and AlertProvider objects of rollouts. It lists the objects that
+are valid, whatever else is wrong. Documents of other kinds are counted, with -v named, and with --strict errors. A document that is no mapping is
+an error, and so is one whose apiVersion or kind is nearly one of ours.
+
+Exit codes: 0 all are valid; 2 there are errors.`,
+		Args: onlyFiles,
+		RunE: func(*cobra.Command, []string) error {
+			switch {
+			case len(f.files) == 0:
+				return usage("give objects with -f")
+			case f.output != "" && f.output != "json":
+				return usage("-o %q: want json", f.output)
+			}
+			return p.runValidate(f)
+		},
+	}
+	registerFiles(c, &f.files)
+	c.Flags().StringVarP(&f.output, "output", "o", "", "json: objects, errors, warnings and others")
+	c.Flags().BoolVarP(&f.quiet, "quiet", "q", false, "print errors and warnings only")
+	c.Flags().BoolVarP(&f.verbose, "verbose", "v", false, "name the documents of other kinds")
+	c.Flags().BoolVar(&f.strict, "strict", false, "documents of other kinds are errors")
+	complete(c, "output", "json")
+	return c
+}
+
+// A validation is what headgate validate found, and its output with -o json.
+type validation struct {
+	Objects  []validObject  `json:"objects"`
+	Errors   []defectLine   `json:"errors"`
+	Warnings []defectLine   `json:"warnings"`
+	Others   []source.Other `json:"others"`  // the first 1000 of each file
+	Skipped  int            `json:"skipped"` // how many others there are
+
+	errs []error
+}
+
+// A validObject is an object and the file that it is in.
+type validObject struct {
+	Object string `json:"object"` // KIND/NAMESPACE/NAME
+	File   string `json:"file"`
+}
+
+// A defectLine is an error or a warning.
+type defectLine struct {
+	File     string `json:"file,omitempty"`
+	Document int    `json:"document,omitempty"`
+	Line     int    `json:"line,omitempty"`
+	Object   string `json:"object,omitempty"`
+	Field    string `json:"field,omitempty"`
+	Message  string `json:"message"`
+}
+
+func defectLines(errs []error) []defectLine {
+	out := []defectLine{}
+	for _, err := range errs {
+		if e, ok := errors.AsType[*source.DocumentError](err); ok {
+			out = append(out, defectLine{e.File, e.Document, e.Line, e.Object, e.Field, e.Err.Error()})
+		} else {
+			out = append(out, defectLine{Message: err.Error()})
+		}
+	}
+	return out
+}
+
+func (p *program) runValidate(f *validateFlags) error {
+	v := &validation{Objects: []validObject{}, Others: []source.Other{}}
+	set := new(source.Set)
+	var warnings []error
+	for _, name := range f.files {
+		texts, err := p.readTexts(name)
+		v.fail(err)
+		for _, t := range texts {
+			warnings = append(warnings, v.read(set, t)...)
+		}
+	}
+	v.judgeOthers(f.strict)
+	v.Errors, v.Warnings = defectLines(v.errs), defectLines(append(set.Warnings, warnings...))
+	if f.output == "json" {
+		if err := printJSON(p.stdout, v); err != nil {
+			return failed(err)
+		}
+	} else {
+		for _, w := range append(set.Warnings, warnings...) {
+			fmt.Fprintf(p.stderr, "warning: %v\n", w)
+		}
+		if err := p.printValid(f, v); err != nil {
+			return failed(err)
+		}
+	}
+	if len(v.errs) > 0 {
+		return &exitError{exitUsage, errors.Join(v.errs...)}
+	}
+	return nil
+}
+
+func (p *program) printValid(f *validateFlags, v *validation) error {
+	if f.quiet {
+		return nil
+	}
+	if f.verbose {
+		for _, o := range v.Others {
+			fmt.Fprintf(p.stderr, "skipped %s\n", o)
+		}
+	}
+	if v.Skipped > 0 {
+		fmt.Fprintf(p.stderr, "skipped %d documents of other kinds\n", v.Skipped)
+	}
+	for _, o := range v.Objects {
+		if _, err := fmt.Fprintf(p.stdout, "%s valid\n", o.Object); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// fail notes what is wrong, once: a defect of the syntax is found by each decoder.
+func (v *validation) fail(err error) {
+	for _, err := range flatten(err) {
+		if !slices.ContainsFunc(v.errs, func(other error) bool { return other.Error() == err.Error() }) {
+			v.errs = append(v.errs, err)
+		}
+	}
+}
+
+// flatten takes joined errors apart.
+func flatten(err error) []error {
+	if err == nil {
+		return nil
+	}
+	joined, ok := err.(interface{ Unwrap() []error })
+	if !ok {
+		return []error{err}
+	}
+	var all []error
+	for _, err := range joined.Unwrap() {
+		all = append(all, flatten(err)...)
+	}
+	return all
+}
+
+// read checks the documents of one text, adds its sources to set, and returns the
+// warnings about the others.
+func (v *validation) read(set *source.Set, t text) (warnings []error) {
+	objects, others, skipped := len(set.Objects), len(set.Others), set.Skipped
+	v.fail(set.Decode(t.name, bytes.NewReader(t.data)))
+	for _, o := range set.Objects[objects:] {
+		v.valid(t, o.Head().String())
+	}
+	canaries, warnings, err := rollout.Decode(t.name, bytes.NewReader(t.data))
+	v.fail(err)
+	for _, c := range canaries {
+		v.valid(t, c.String())
+	}
+	templates, err := metric.Decode(t.name, bytes.NewReader(t.data))
+	v.fail(err)
+	for _, m := range templates {
+		v.valid(t, "MetricTemplate/"+cmp.Or(m.Metadata.Namespace, rollout.DefaultNamespace)+"/"+m.Metadata.Name)
+	}
+	providers, err := notify.Decode(t.name, bytes.NewReader(t.data))
+	v.fail(err)
+	for _, a := range providers {
+		v.valid(t, "AlertProvider/"+a.String())
+	}
+	v.Skipped += set.Skipped - skipped
+	for _, o := range set.Others[others:] {
+		if group, _, _ := strings.Cut(o.APIVersion, "/"); group == rollout.Group || group == rollout.ReferenceGroup || v.told(o) {
+			v.Skipped--
+		} else {
+			v.Others = append(v.Others, o)
+		}
+	}
+	return warnings
+}
+
+func (v *validation) valid(t text, object string) {
+	v.Objects = append(v.Objects, validObject{object, t.name})
+}
+
+// told reports whether an error is about the document o.
+func (v *validation) told(o source.Other) bool {
+	return slices.ContainsFunc(v.errs, func(err error) bool {
+		e, ok := errors.AsType[*source.DocumentError](err)
+		return ok && e.File == o.File && e.Line == o.Line && e.Document == o.Document
+	})
+}
+
+// judgeOthers makes errors of documents that are no mappings, and of all others with strict.
+func (v *validation) judgeOthers(strict bool) {
+	named := len(v.Others)
+	for _, o := range v.Others {
+		at := &source.DocumentError{File: o.File, Line: o.Line, Document: o.Document}
+		switch {
+		case o.List:
+			at.Err = errors.New("the document is a list, not a mapping")
+		case strict && o.Kind == "":
+			at.Err = errors.New("the document is no object: with --strict only objects that are known may be there")
+		case strict:
+			at.Object = o.Kind + "/" + cmp.Or(o.Namespace, source.DefaultNamespace) + "/" + o.Name
+			at.Err = errors.New("is of another kind: with --strict only objects that are known may be there")
+		default:
+			continue
+		}
+		v.fail(at)
+	}
+	v.Others = slices.DeleteFunc(v.Others, func(o source.Other) bool { return o.List })
+	if v.Skipped -= named - len(v.Others); strict && v.Skipped > len(v.Others) {
+		v.fail(fmt.Errorf("there are %d more documents of other kinds", v.Skipped-len(v.Others)))
+	}
+}
