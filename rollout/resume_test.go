@@ -178,6 +178,20 @@ func TestLastStep(t *testing.T) {
 	}
 }
 
+// The reason in a status is that of this failure, not of the one before.
+func TestReason(t *testing.T) {
+	x := newScenario(rollout.Failed)
+	x.w.revision, x.w.fails["primary"], x.s.Reason = "v3", errStuck, "of before"
+	if s := step(t, x.a, x.s); !strings.Contains(s.Reason, "the primary does not become ready") {
+		t.Errorf("%+v", s)
+	}
+	x = newScenario(rollout.Progressing)
+	x.w.answers["rb"] = 200
+	if s := step(t, x.a, step(t, x.a, x.s)); s.Phase != rollout.Failed || !strings.Contains(s.Reason, "asks for a rollback") {
+		t.Errorf("%+v", s)
+	}
+}
+
 // crash is how a program ends at a call: asked to, with nothing done, or not
 // asked, with the call done and nothing known of it.
 type crash func(w *world, at int, cancel context.CancelFunc)

@@ -1,7 +1,5 @@
 package rollout
 
-import "cmp"
-
 // abandon decides a rollback and says why.
 func (t *tick) abandon(code EventCode, a about) {
 	t.s.RollingBack, t.decided = true, true
@@ -60,7 +58,10 @@ func (t *tick) end(p Phase, code EventCode, a about) {
 	s := &t.s
 	s.Iterations, s.Request = 0, nil
 	if p == Failed {
-		s.FailedChecks, s.Reason = 0, cmp.Or(s.Reason, why) // a rollback has that of its decision
+		s.FailedChecks = 0
+		if !s.RollingBack || s.Reason == "" { // a rollback has that of its decision
+			s.Reason = why
+		}
 	}
 	s.Gate, s.RollingBack, s.PreRollout, s.Confirmed = nil, false, false, false
 	s.PostRollout = len(t.hooks(HookPostRollout)) > 0
