@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"net/url"
-	"path"
 	"strings"
 	"time"
 
@@ -95,10 +94,13 @@ func (s *session) adhocGit(ctx context.Context, arg string) (source.Object, erro
 		SecretRef: reference(s.flags.secret), ProxySecretRef: reference(s.flags.proxy),
 	}}
 	g.Kind = "GitRepository"
-	g.Metadata.Name = objectName(u)
+	words := lastWords(u)
 	source.Default(g)
+	if err := s.setName(g, words, s.originOf(g), true); err != nil {
+		return nil, err
+	}
 	if g.Spec.SecretRef == nil && (u.Scheme == "ssh" || g.Spec.Provider == "github") {
-		g.Spec.SecretRef = reference(g.Metadata.Name)
+		g.Spec.SecretRef = reference(nameFor(words, 63))
 	}
 	if g.Spec.Ref == nil {
 		if g.Spec.Ref, err = s.branchOrTag(ctx, *g, ref); err != nil {
@@ -175,26 +177,4 @@ func (s *session) branchOrTag(ctx context.Context, g source.GitRepository, ref s
 		return nil, failed(fmt.Errorf("%s: %w", g.Spec.URL, err))
 	}
 	return nil, failed(fmt.Errorf("%s has no branch and no tag %q", g.Spec.URL, ref))
-}
-
-// objectName makes the name of an object from the last element of a URL.
-func objectName(u *url.URL) string {
-	return nameFor(strings.TrimSuffix(path.Base(u.Path), ".git"))
-}
-
-// nameFor makes the name of an object from a text.
-func nameFor(text string) string {
-	name := strings.Trim(strings.Map(func(r rune) rune {
-		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {
-			return r
-		}
-		return '-'
-	}, strings.ToLower(text)), "-")
-	if len(name) > 63 {
-		name = strings.Trim(name[:63], "-")
-	}
-	if name == "" {
-		return "source"
-	}
-	return name
 }

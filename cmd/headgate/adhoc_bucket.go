@@ -69,8 +69,10 @@ func (s *session) adhocBucket(arg, scheme string) (source.Object, error) {
 		SecretRef: reference(f.secret), CertSecretRef: reference(f.cert), ProxySecretRef: reference(f.proxy),
 	}}
 	b.Kind = "Bucket"
-	b.Metadata.Name = nameFor(p.bucket + "/" + p.prefix)
 	source.Default(b)
+	if err := s.setName(b, p.bucket+"/"+p.prefix, s.originOf(b), true); err != nil {
+		return nil, err
+	}
 	if err := source.Validate(b); err != nil {
 		return nil, &exitError{exitUsage, err}
 	}

@@ -12,9 +12,10 @@ import (
 	"github.com/headgate-io/headgate/source"
 )
 
-// chartFlags say which chart of the repository at a URL is meant. Each stands
-// for the field of a spec that a PkgChart would have.
+// chartFlags say what the object of a URL is called, and which chart of the
+// repository at a URL is meant. Each stands for a field that an object would have.
 type chartFlags struct {
+	name    string
 	chart   string
 	version string
 	values  []string
@@ -23,6 +24,7 @@ type chartFlags struct {
 
 func (f *chartFlags) register(c *cobra.Command) {
 	fl := c.Flags()
+	fl.StringVar(&f.name, "name", "", "`NAME` of the object that a URL stands for; default made of the URL, with a hash of it")
 	fl.StringVar(&f.chart, "chart", "", "`NAME` of a chart in the repository of charts at a URL (https, http or oci), as spec.chart")
 	fl.StringVar(&f.version, "version", "", "version or `RANGE` of --chart, as spec.version; default the newest that is no pre-release")
 	fl.StringArrayVar(&f.values, "values-file", nil, "`FILE` in --chart with values that replace those of its values.yaml, as one of spec.valuesFiles; repeatable, the last wins")
@@ -35,17 +37,20 @@ func (f *chartFlags) flaws(adhoc bool) error {
 	if f.changed == nil {
 		return nil // a command without them
 	}
-	for _, name := range []string{"chart", "version", "values-file"} {
+	for _, name := range []string{"name", "chart", "version", "values-file"} {
 		switch {
 		case !f.changed(name):
+		case name == "name" && !adhoc:
+			return usage("--name goes with a URL: the objects of -f have names")
+		case name == "name":
 		case !adhoc:
 			return usage("--%s goes with a URL: name the PkgChart objects of -f", name)
 		case f.chart == "" && name != "chart":
 			return usage("--%s goes with --chart", name)
 		}
 	}
-	if f.changed("chart") && f.chart == "" || f.changed("version") && f.version == "" {
-		return usage("--chart and --version must not be empty: say what is wanted, or leave them out")
+	if f.changed("name") && f.name == "" || f.changed("chart") && f.chart == "" || f.changed("version") && f.version == "" {
+		return usage("--name, --chart and --version must not be empty: say what is wanted, or leave them out")
 	}
 	return nil
 }
@@ -63,8 +68,10 @@ func (s *session) adhocChart(arg string) (source.Object, error) {
 		SourceRef: source.LocalChartSourceReference{Kind: repo.Kind, Name: repo.Metadata.Name},
 	}}
 	c.Kind = "PkgChart"
-	c.Metadata.Name = nameFor(f.chart)
 	source.Default(c)
+	if err := s.setName(c, f.chart, chartOrigin(s.originOf(repo), f.chart), true); err != nil {
+		return nil, err
+	}
 	if err := source.Validate(c); err != nil {
 		return nil, &exitError{exitUsage, err}
 	}
@@ -98,8 +105,10 @@ func (s *session) adhocRepository(arg string) (*source.PkgRepository, error) {
 		}
 	}
 	p.Kind = "PkgRepository"
-	p.Metadata.Name = nameFor(u.Hostname() + strings.TrimSuffix(u.Path, "/"))
 	source.Default(p)
+	if err := s.setName(p, u.Hostname()+strings.TrimSuffix(u.Path, "/"), s.originOf(p), false); err != nil {
+		return nil, err
+	}
 	if err := source.Validate(p); err != nil {
 		return nil, &exitError{exitUsage, err}
 	}

@@ -34,8 +34,10 @@ func (s *session) adhocOCI(arg string) (source.Object, error) {
 		o.Spec.Ref.SemVer = ref
 	}
 	o.Kind = "OCIRepository"
-	o.Metadata.Name = objectName(u)
 	source.Default(o)
+	if err := s.setName(o, lastWords(u), s.originOf(o), true); err != nil {
+		return nil, err
+	}
 	if err := source.Validate(o); err != nil {
 		return nil, &exitError{exitUsage, err}
 	}

@@ -50,6 +50,9 @@ objects of a bucket whose keys begin with PREFIX:
 With --chart it fetches that chart from the repository of charts at the URL, which has an index (https, http)
 or is a registry (oci://HOST/PATH, without the name of the chart).
 
+The object of a URL is called after it, with a hash of the URL without credentials at its end; --name calls it
+otherwise, and headgate delete forgets it. One that an earlier release saved under a shorter name keeps that.
+
 Flags say how it is reached, as the fields of a spec do. Over ssh it needs a Secret named after the repository with
 identity and known_hosts: for ssh://HOST/app.git "app", in --secrets or as HEADGATE_SECRET_APP_IDENTITY
 and HEADGATE_SECRET_APP_KNOWN_HOSTS.

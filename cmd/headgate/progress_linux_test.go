@@ -25,7 +25,7 @@ func TestTerminal(t *testing.T) {
 	server := testenv.ServeHTTP(t, testenv.HTTP{}, repo)
 	store := filepath.Join(t.TempDir(), "store")
 	fetch := func(args ...string) string {
-		args = append([]string{"fetch", server.Repo(), "--store", store}, args...)
+		args = append([]string{"fetch", server.Repo(), "--name", "repo", "--store", store}, args...)
 		return onTerminal(t, func(tty *os.File) { run(t.Context(), args, strings.NewReader(""), io.Discard, tty, os.LookupEnv) })
 	}
 	const bar = "GitRepository/default/repo received ["
