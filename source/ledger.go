@@ -25,7 +25,7 @@ import (
 // A file is replaced atomically, and Save returns when it has reached the
 // disk. The status is written before the state: a crash in between leaves a
 // state that is older than its status. All access is confined to the
-// directory. One object must not be saved twice at once; the Reconciler sees
+// directory, which is no symbolic link out of the one that holds it. One object must not be saved twice at once; the Reconciler sees
 // to it. Otherwise a Ledger may be used by several goroutines at once.
 //
 // A Ledger remembers what it read and wrote last, about 1 KiB of each object.
@@ -103,7 +103,7 @@ func (l *Ledger) file(name string) string { return filepath.Join(l.Dir, filepath
 
 // open returns the directory, nil when there is none yet or it cannot be opened.
 func (l *Ledger) open() (*os.Root, error) {
-	root, err := os.OpenRoot(l.Dir)
+	root, err := l.root()
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -118,7 +118,21 @@ func (l *Ledger) create() (*os.Root, error) {
 	if err := os.MkdirAll(l.Dir, 0o700); err != nil {
 		return nil, err
 	}
-	return os.OpenRoot(l.Dir)
+	return l.root()
+}
+
+// root opens the directory, unless it is a link that leads out of the one that holds it.
+func (l *Ledger) root() (*os.Root, error) {
+	parent, err := os.OpenRoot(filepath.Dir(l.Dir))
+	if err != nil {
+		return nil, err
+	}
+	defer parent.Close()
+	root, err := parent.OpenRoot(filepath.Base(l.Dir))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", l.Dir, err)
+	}
+	return root, nil
 }
 
 // Save makes the document of obj, with its status, and the state durable.

@@ -168,6 +168,19 @@ func TestLedgerStaysInside(t *testing.T) {
 	if err := l.Save(t.Context(), settled(), nil); err == nil {
 		t.Error("followed a link out of the directory")
 	}
+	linked := &source.Ledger{Dir: filepath.Join(l.Dir, "status")} // itself a link
+	if err := os.Symlink("../outside", linked.Dir); err != nil {
+		t.Fatal(err)
+	}
+	if err := linked.Save(t.Context(), settled(), nil); err == nil || !strings.Contains(err.Error(), linked.Dir) {
+		t.Errorf("save through a link out of its place: %v", err)
+	}
+	if _, err := linked.Load(t.Context(), settled()); err == nil {
+		t.Error("loaded through a link out of its place")
+	}
+	if _, err := linked.List(); err == nil {
+		t.Error("listed through a link out of its place")
+	}
 	if files, _ := os.ReadDir(filepath.Join(top, "outside")); len(files) != 0 {
 		t.Errorf("wrote %v outside", files)
 	}

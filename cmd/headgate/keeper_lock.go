@@ -69,7 +69,7 @@ func (l *storeLock) release() error {
 
 // keeperOf returns the note of the server that keeps a store now, nil when there is none.
 func keeperOf(dir string) (*storeNote, error) {
-	f, err := os.OpenFile(lockPath(dir), os.O_RDWR, 0)
+	f, err := os.Open(lockPath(dir)) // a store may be read-only
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}

@@ -74,7 +74,7 @@ type testerToolFlags struct {
 
 func (f *testerToolFlags) register(c *cobra.Command) {
 	fl := c.Flags()
-	fl.StringArrayVar(&f.allow, "allow", nil, "`PROGRAM` that may be run, by name or absolute path; no shell is used then; repeatable")
+	fl.StringSliceVar(&f.allow, "allow", nil, "`PROGRAM`s that may be run, by name or absolute path, separated by commas; no shell is used then; repeatable")
 	fl.BoolVar(&f.noShell, "no-shell", false, "run commands without a shell: words and quotes, nothing else")
 	fl.StringArrayVar(&f.commands, "command", nil, "`NAME=LINE` of a command that metadata cmd: \"@NAME\" runs; repeatable")
 	fl.BoolVar(&f.onlyNamed, "only-named", false, "run nothing but the commands of --command")

@@ -1,0 +1,70 @@
+package main
+
+import (
+	"bytes"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/headgate-io/headgate/internal/testenv"
+)
+
+// TestGetReadOnly reads a store that nothing can be written to, whose last server
+// has left its lock file. The thread that does it has the rights of another user.
+func TestGetReadOnly(t *testing.T) {
+	repo := testenv.NewRepo(t)
+	repo.Commit(testenv.Commit{Branch: "main", Files: tree("one")})
+	top := t.TempDir()
+	store := filepath.Join(top, "store")
+	command(t, exitReady, "fetch", testenv.ServeHTTP(t, testenv.HTTP{}, repo).Repo(), "--name", "app", "--store", store, "-q")
+	lock, err := lockStore(store)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := lock.release(); err != nil {
+		t.Fatal(err)
+	}
+	var dirs []string
+	err = filepath.WalkDir(store, func(name string, d fs.DirEntry, err error) error {
+		if err == nil && d.IsDir() {
+			dirs = append(dirs, name)
+			return os.Chmod(name, 0o555)
+		}
+		if err == nil {
+			return os.Chmod(name, 0o444)
+		}
+		return err
+	})
+	t.Cleanup(func() {
+		for _, dir := range dirs {
+			os.Chmod(dir, 0o755)
+		}
+	})
+	for _, dir := range []string{top, filepath.Dir(top)} {
+		if err == nil {
+			err = os.Chmod(dir, 0o755)
+		}
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	var stdout, stderr bytes.Buffer
+	code := make(chan int)
+	go func() {
+		runtime.LockOSThread() // and never unlocked: the thread ends with its user
+		if os.Geteuid() == 0 {
+			if err := syscall.Setfsuid(65534); err != nil {
+				t.Error(err)
+			}
+		}
+		code <- run(t.Context(), []string{"get", "--store", store}, io.LimitReader(nil, 0), &stdout, &stderr, os.LookupEnv)
+	}()
+	if got := <-code; got != exitReady || !strings.Contains(stdout.String(), "GitRepository/default/app  True ") {
+		t.Errorf("exit code %d\n%s%s", got, &stdout, &stderr)
+	}
+}
