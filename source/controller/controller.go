@@ -86,8 +86,8 @@ type engine struct {
 	reuse                         source.Connections
 	events                        lastEvents
 
-	ready   bool
-	serial  uint64 // of the last Desired
+	ready   chan struct{} // closed when the feed was read and the saved statuses are restored
+	serial  uint64        // of the last Desired
 	secrets source.Secrets
 	defects []error
 	entries map[source.Reference]*entry
@@ -237,8 +237,30 @@ func (c *Controller) Defects() []error {
 
 // Ready reports whether the feed was read and the saved statuses are restored.
 func (c *Controller) Ready() bool {
+	select {
+	case <-c.readiness():
+		return true
+	default:
+		return false
+	}
+}
+
+// WaitReady waits until [Controller.Ready]; the error is that of ctx.
+func (c *Controller) WaitReady(ctx context.Context) error {
+	select {
+	case <-c.readiness():
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (c *Controller) readiness() chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.ready == nil {
+		c.ready = make(chan struct{})
+	}
 	return c.ready
 }
 

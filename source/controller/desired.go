@@ -31,7 +31,7 @@ func (c *Controller) set(ctx context.Context, d Desired) error {
 	if err != nil {
 		return fmt.Errorf("read what was saved: %w", err)
 	}
-	c.desire(d, known)
+	c.desire(d, known, first)
 	c.note(ctx)
 	if first {
 		c.goes.Go(func() { c.scrub(ctx) })
@@ -42,8 +42,8 @@ func (c *Controller) set(ctx context.Context, d Desired) error {
 	return nil
 }
 
-// desire makes d what there is to be.
-func (c *Controller) desire(d Desired, known map[source.Reference]saved) {
+// desire makes d what there is to be; the controller is ready after the first.
+func (c *Controller) desire(d Desired, known map[source.Reference]saved, first bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.serial++
@@ -61,7 +61,9 @@ func (c *Controller) desire(d Desired, known map[source.Reference]saved) {
 	}
 	c.keep(known)
 	c.settle()
-	c.ready = true
+	if first {
+		close(c.ready)
+	}
 	c.pump()
 }
 

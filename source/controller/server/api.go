@@ -53,6 +53,14 @@ func (s *Server) serveAPI(w http.ResponseWriter, r *http.Request, segments []str
 			return err
 		}
 	}
+	if strings.HasPrefix(route.Path, "v1/sources") { // or an object whose document is not read yet would be told as absent
+		ctx, end := s.streaming(r.Context())
+		err := s.Controller.WaitReady(ctx)
+		end()
+		if err != nil {
+			return answer.Refuse(http.StatusServiceUnavailable, "the server ends before it has read its documents")
+		}
+	}
 	return route.Serve(c)
 }
 
