@@ -9,111 +9,85 @@ import (
 	"path/filepath"
 )
 
+// Extract is [Extractor.Extract] of the zero Extractor.
+func Extract(ctx context.Context, tree fs.FS, dir string) error {
+	return Extractor{}.Extract(ctx, tree, dir)
+}
+
+// An Extractor writes trees to directories.
+type Extractor struct {
+	// Force lets Extract replace a directory that it did not write, or that
+	// was changed since. It does not open what is never replaced.
+	Force bool
+}
+
 // Extract replaces the directory dir by the content of tree: nothing that was
 // there before stays. Directories and executable files get mode 0755, other
 // files 0644, whatever the umask. Only directories and regular files are
 // written, and no symbolic link is followed below dir.
 //
-// The new content is written beside dir and takes its place at once: on Linux
-// there is no moment without dir, elsewhere a very short one. With any error,
-// the end of ctx included, dir is what it was and nothing is left beside it;
-// only what was there may be left, when it can be neither removed nor moved
-// back: then the error says where. Missing parents of dir are made.
+// A directory is replaced when it is missing or empty, or when an earlier
+// Extract wrote it and nothing in it was changed since; Force replaces others
+// too. The root of a file system, the working directory, a home directory, and
+// a directory that contains one of them are never replaced, nor is what lies in
+// a [Store], nor what holds, however deep, a Store or a git repository that
+// Extract did not write. The error is a [*RefusedError].
 //
-// The error wraps [fs.ErrInvalid] when dir is there and not a directory, is
-// the working directory or above it, or holds, however deep, a git repository
-// or a [Store] that is not the tree's own, and when a name in tree cannot be
-// written on this system.
-func Extract(ctx context.Context, tree fs.FS, dir string) error {
-	if err := extract(ctx, tree, dir); err != nil {
+// Beside dir stands the directory .NAME.headgate, with the names and sums of
+// what was written, the new content while it is written, and a lock: a second
+// Extract to dir waits until the first has ended, or ctx ends, and removes what
+// a killed one left.
+//
+// The new content takes its place at once: on Linux there is no moment without
+// dir, elsewhere a very short one, after which the next Extract puts the old
+// content back if the process was killed in it. With any error, the end of ctx
+// included, dir is what it was and no content is left beside it; only what was
+// there may be left, when it can be neither removed nor moved back: then the
+// error says where. Missing parents of dir are made.
+//
+// The error wraps [fs.ErrInvalid] when a name in tree cannot be written on
+// this system.
+func (x Extractor) Extract(ctx context.Context, tree fs.FS, dir string) error {
+	if err := x.extract(ctx, tree, dir); err != nil {
 		return fmt.Errorf("extract to %s: %w", dir, err)
 	}
 	return nil
 }
 
-func extract(ctx context.Context, tree fs.FS, dir string) (err error) {
+func (x Extractor) extract(ctx context.Context, tree fs.FS, dir string) (err error) {
 	dir, err = filepath.Abs(dir)
 	if err != nil {
 		return err
 	}
-	if err := replaceable(ctx, tree, dir); err != nil {
+	if err := x.replaceable(ctx, dir); err != nil {
 		return err
 	}
-	parent, base := filepath.Split(dir)
-	if err := os.MkdirAll(parent, 0o755); err != nil {
+	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
 		return err
 	}
-	beside, err := os.MkdirTemp(parent, "."+base+".tmp-")
+	w, err := openWorkplace(ctx, dir)
 	if err != nil {
 		return err
 	}
-	// In the end this holds the new content, the old, or none.
-	defer func() { err = discard(beside, err) }()
-	fresh := filepath.Join(beside, "new")
-	if err := writeTree(ctx, tree, fresh); err != nil {
+	defer func() { err = errors.Join(err, w.close()) }()
+	if err := w.settle(ctx); err != nil {
 		return err
 	}
-	return replace(fresh, dir, filepath.Join(beside, "old"))
-}
-
-// replaceable checks that dir is a directory that can be replaced by tree, or
-// nothing.
-func replaceable(ctx context.Context, tree fs.FS, dir string) error {
-	info, err := os.Lstat(dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
+	list, err := writeTree(ctx, tree, w.path(newTree))
 	if err != nil {
 		return err
 	}
-	if !info.IsDir() {
-		return fmt.Errorf("%w: it is not a directory: remove it or choose another name", fs.ErrInvalid)
-	}
-	if err := elsewhere(info); err != nil {
+	if err := writeRecord(w.path(nextRecord), list); err != nil {
 		return err
 	}
-	return expendable(ctx, tree, dir)
-}
-
-// elsewhere checks that the working directory is not in a directory.
-func elsewhere(dir fs.FileInfo) error {
-	here, err := os.Getwd()
-	if err != nil {
+	// Writing takes time, in which dir may have changed.
+	if err := x.replaceable(ctx, dir); err != nil {
 		return err
 	}
-	for at := here; ; at = filepath.Dir(at) {
-		if other, err := os.Stat(at); err == nil && os.SameFile(dir, other) {
-			return fmt.Errorf("%w: the working directory is in it, and all of it would be replaced: choose a directory below", fs.ErrInvalid)
-		}
-		if at == filepath.Dir(at) {
-			return nil
-		}
+	if err := replace(w.path(newTree), dir, w.path(oldTree)); err != nil {
+		return err
 	}
-}
-
-// precious has the names by which a directory shows that it is more than the
-// content of an artifact.
-var precious = map[string]string{".git": "a git repository", privateDir: "a store of artifacts"}
-
-// expendable checks that dir holds nothing precious but what tree holds too.
-func expendable(ctx context.Context, tree fs.FS, dir string) error {
-	return filepath.WalkDir(dir, func(name string, _ fs.DirEntry, err error) error {
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		what := precious[filepath.Base(name)]
-		if err != nil || what == "" || name == dir {
-			return ignore(err, fs.ErrNotExist) // somebody else may be cleaning up
-		}
-		local, err := filepath.Rel(dir, name)
-		if err != nil {
-			return err
-		}
-		if _, err := fs.Stat(tree, filepath.ToSlash(local)); err == nil {
-			return nil
-		}
-		return fmt.Errorf("%w: it holds %s, %s, which would be lost: choose another directory, or remove that first", fs.ErrInvalid, what, local)
-	})
+	return errors.Join(os.Rename(w.path(nextRecord), w.path(lastRecord)), os.RemoveAll(w.path(oldTree)))
 }
 
 // replace puts the directory fresh in the place of dir. What was there moves
@@ -150,13 +124,4 @@ func restore(old, dir string) error {
 		return fmt.Errorf("%w: it is in %s: %w", errStranded, old, err)
 	}
 	return nil
-}
-
-// discard removes the directory beside, unless err says that somebody's
-// content is stranded there.
-func discard(beside string, err error) error {
-	if errors.Is(err, errStranded) {
-		return err
-	}
-	return errors.Join(err, os.RemoveAll(beside))
 }

@@ -7,6 +7,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/fstest"
+
+	"github.com/zeebo/blake3"
 )
 
 // TestReplaceInTwo tests the way of systems that cannot exchange directories.
@@ -38,27 +41,93 @@ func TestReplaceInTwo(t *testing.T) {
 	holds(dir, "2")
 }
 
-// TestStranded has somebody make the directory again in the moment without it:
-// what was there before must survive.
+// TestStranded has another process make the directory again in the moment
+// without it: what was there before must survive, also the next extraction.
 func TestStranded(t *testing.T) {
-	beside := t.TempDir()
-	dir, old := filepath.Join(t.TempDir(), "dir"), filepath.Join(beside, "old")
+	dir := filepath.Join(t.TempDir(), "dir")
+	old := filepath.Join(besideOf(dir), oldTree)
 	for _, name := range []string{filepath.Join(old, "mine"), filepath.Join(dir, "theirs")} {
 		if err := os.MkdirAll(name, 0o755); err != nil {
 			t.Fatal(err)
 		}
 	}
-	err := discard(beside, restore(old, dir))
-	if !errors.Is(err, errStranded) || !strings.Contains(err.Error(), old) {
+	if err := restore(old, dir); err == nil || !strings.Contains(err.Error(), old) {
 		t.Errorf("error %v, want one that names %s", err, old)
+	}
+	var refused *RefusedError
+	if err := Extract(t.Context(), fstest.MapFS{}, dir); !errors.As(err, &refused) {
+		t.Errorf("error %v, want a RefusedError", err)
 	}
 	if _, err := os.Stat(filepath.Join(old, "mine")); err != nil {
 		t.Error(err)
 	}
-	if err := discard(beside, nil); err != nil {
-		t.Error(err)
+}
+
+// TestSettle has extractions killed at each step that the command cannot be
+// killed at for certain: the next one finds the old content or the new.
+func TestSettle(t *testing.T) {
+	first, second := fstest.MapFS{"a": {Data: []byte("1")}}, fstest.MapFS{"b": {Data: []byte("2")}}
+	for name, kill := range map[string]func(t *testing.T, w *workplace){
+		"writing":   func(t *testing.T, w *workplace) {},
+		"recorded":  func(t *testing.T, w *workplace) { record(t, w) },
+		"exchanged": func(t *testing.T, w *workplace) { record(t, w); exchanged(t, w) },
+		"moved away": func(t *testing.T, w *workplace) {
+			record(t, w)
+			move(t, w.dir, w.path(oldTree))
+		},
+		"moved in": func(t *testing.T, w *workplace) {
+			record(t, w)
+			move(t, w.dir, w.path(oldTree))
+			move(t, w.path(newTree), w.dir)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), "out")
+			if err := Extract(t.Context(), first, dir); err != nil {
+				t.Fatal(err)
+			}
+			w, err := openWorkplace(t.Context(), dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := writeTree(t.Context(), second, w.path(newTree)); err != nil {
+				t.Fatal(err)
+			}
+			kill(t, w)
+			if err := w.lock.Close(); err != nil {
+				t.Fatal(err)
+			}
+			if err := Extract(t.Context(), first, dir); err != nil {
+				t.Fatal(err)
+			}
+			left, err := os.ReadDir(besideOf(dir))
+			if err != nil || len(left) != 2 {
+				t.Errorf("left beside it: %v, %v", left, err)
+			}
+		})
 	}
-	if _, err := os.Stat(beside); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("still there: %v", err)
+}
+
+// record writes the record of TestSettle's second content.
+func record(t *testing.T, w *workplace) {
+	t.Helper()
+	sum := blake3.Sum256([]byte("2"))
+	if err := writeRecord(w.path(nextRecord), []*written{{Name: []byte("b"), Size: 1, Sum: sum[:]}}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func exchanged(t *testing.T, w *workplace) {
+	t.Helper()
+	between := w.path("between")
+	move(t, w.dir, between)
+	move(t, w.path(newTree), w.dir)
+	move(t, between, w.path(newTree))
+}
+
+func move(t *testing.T, from, to string) {
+	t.Helper()
+	if err := os.Rename(from, to); err != nil {
+		t.Fatal(err)
 	}
 }

@@ -46,9 +46,8 @@ func TestExtract(t *testing.T) {
 	if got := extracted(t, golden(), dir); got != goldenContent {
 		t.Errorf("wrote %q, want %q", got, goldenContent)
 	}
-	stale := filepath.Join(dir, "bin", "stale", "deep")
-	if err := os.MkdirAll(stale, 0o755); err != nil {
-		t.Fatal(err)
+	if got := extracted(t, fstest.MapFS{"stale/deep/file": {}}, dir); got != "stale/ stale/deep/ stale/deep/file=" {
+		t.Errorf("replaced by %q", got)
 	}
 	if got := extracted(t, golden(), dir); got != goldenContent {
 		t.Errorf("replaced by %q, want %q", got, goldenContent)
@@ -56,7 +55,7 @@ func TestExtract(t *testing.T) {
 	if got := extracted(t, fstest.MapFS{}, dir+string(filepath.Separator)); got != "" {
 		t.Errorf("replaced by %q, want nothing", got)
 	}
-	if got := names(t, filepath.Dir(dir)); !slices.Equal(got, []string{"where"}) {
+	if got := names(t, filepath.Dir(dir)); !slices.Equal(got, []string{".where.headgate", "where"}) {
 		t.Errorf("beside it: %q", got)
 	}
 }
@@ -141,9 +140,11 @@ func TestExtractKeeps(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "out")
 			make(t, dir)
 			before := names(t, dir)
-			err := artifact.Extract(t.Context(), golden(), dir)
-			if !errors.Is(err, fs.ErrInvalid) || !strings.Contains(err.Error(), "would be lost") {
-				t.Errorf("error %v", err)
+			for _, force := range []bool{false, true} {
+				err := artifact.Extractor{Force: force}.Extract(t.Context(), golden(), dir)
+				if !errors.Is(err, fs.ErrInvalid) || !strings.Contains(err.Error(), "never replaced") {
+					t.Errorf("force %t: error %v", force, err)
+				}
 			}
 			if got := names(t, dir); !slices.Equal(got, before) {
 				t.Errorf("holds %q, before %q", got, before)
@@ -179,7 +180,7 @@ func TestExtractFails(t *testing.T) {
 		if got := entriesOf(t, os.DirFS(dir)); got != goldenContent {
 			t.Errorf("holds %q", got)
 		}
-		if got := names(t, parent); !slices.Equal(got, []string{"out"}) {
+		if got := names(t, parent); !slices.Equal(got, []string{".out.headgate", "out"}) || !slices.Equal(names(t, filepath.Join(parent, ".out.headgate")), []string{"lock", "record"}) {
 			t.Errorf("beside it: %q", got)
 		}
 	}
@@ -221,7 +222,13 @@ func TestExtractFollowsNoLink(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(outside, "mine"), nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if got := extracted(t, golden(), dir); got != goldenContent {
+	if err := artifact.Extract(t.Context(), golden(), dir); err == nil || !strings.Contains(err.Error(), `"bin" in it was changed`) {
+		t.Errorf("error %v", err)
+	}
+	if err := (artifact.Extractor{Force: true}).Extract(t.Context(), golden(), dir); err != nil {
+		t.Fatal(err)
+	}
+	if got := entriesOf(t, os.DirFS(dir)); got != goldenContent {
 		t.Errorf("wrote %q", got)
 	}
 	if got := names(t, outside); !slices.Equal(got, []string{"mine"}) {

@@ -9,6 +9,8 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+
+	"github.com/zeebo/blake3"
 )
 
 // writers is how many files are written at a time.
@@ -20,22 +22,23 @@ type treeWriter struct {
 	ctx   context.Context
 	tree  fs.FS
 	root  *os.Root
-	files chan string
+	files chan *written
+	list  []*written // what was or is being written, in the order of the walk
 }
 
-// writeTree writes tree to dir, which it makes.
-func writeTree(ctx context.Context, tree fs.FS, dir string) error {
+// writeTree writes tree to dir, which it makes, and returns what it wrote.
+func writeTree(ctx context.Context, tree fs.FS, dir string) ([]*written, error) {
 	if err := os.Mkdir(dir, 0o755); err != nil {
-		return err
+		return nil, err
 	}
 	root, err := os.OpenRoot(dir)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer root.Close()
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	w := &treeWriter{ctx: ctx, tree: tree, root: root, files: make(chan string, writers)}
+	w := &treeWriter{ctx: ctx, tree: tree, root: root, files: make(chan *written, writers)}
 	var running sync.WaitGroup
 	for range writers {
 		running.Go(func() {
@@ -49,7 +52,7 @@ func writeTree(ctx context.Context, tree fs.FS, dir string) error {
 	}
 	close(w.files)
 	running.Wait()
-	return context.Cause(ctx)
+	return w.list, context.Cause(ctx)
 }
 
 // visit makes a directory or has a file written; it is an [fs.WalkDirFunc].
@@ -61,14 +64,18 @@ func (w *treeWriter) visit(name string, d fs.DirEntry, err error) error {
 	if !filepath.IsLocal(local) {
 		return fmt.Errorf("%w: the name %q cannot be written on this system", fs.ErrInvalid, name)
 	}
+	if !d.IsDir() && !d.Type().IsRegular() {
+		return nil
+	}
+	entry := &written{Name: []byte(name), Dir: d.IsDir()}
+	if name != "." {
+		w.list = append(w.list, entry)
+	}
 	if d.IsDir() {
 		return w.makeDir(local)
 	}
-	if !d.Type().IsRegular() {
-		return nil
-	}
 	select {
-	case w.files <- name:
+	case w.files <- entry:
 		return nil
 	case <-w.ctx.Done():
 		return context.Cause(w.ctx)
@@ -87,15 +94,17 @@ func (w *treeWriter) makeDir(local string) error {
 // writeFiles writes files until there are no more, or one fails.
 func (w *treeWriter) writeFiles() error {
 	buf := make([]byte, 64<<10)
-	for name := range w.files {
-		if err := w.writeFile(name, buf); err != nil {
-			return fmt.Errorf("%q: %w", name, err)
+	for entry := range w.files {
+		if err := w.writeFile(entry, buf); err != nil {
+			return fmt.Errorf("%q: %w", entry.Name, err)
 		}
 	}
 	return nil
 }
 
-func (w *treeWriter) writeFile(name string, buf []byte) error {
+// writeFile writes the file entry.Name and completes entry.
+func (w *treeWriter) writeFile(entry *written, buf []byte) error {
+	name := string(entry.Name)
 	from, err := w.tree.Open(name)
 	if err != nil {
 		return err
@@ -110,9 +119,17 @@ func (w *treeWriter) writeFile(name string, buf []byte) error {
 		return err
 	}
 	perm := modes[kindFile]
-	if info.Mode()&0o111 != 0 {
+	if isExec(info) {
 		perm = modes[kindExec]
 	}
-	_, err = io.CopyBuffer(struct{ io.Writer }{to}, struct{ io.Reader }{&contextReader{w.ctx, from}}, buf)
-	return errors.Join(err, to.Chmod(perm), to.Close())
+	sum := blake3.New()
+	_, err = io.CopyBuffer(io.MultiWriter(to, sum), struct{ io.Reader }{&contextReader{w.ctx, from}}, buf)
+	err = errors.Join(err, to.Chmod(perm))
+	if info, err1 := to.Stat(); err1 == nil {
+		entry.Size, entry.Modified, entry.Exec = info.Size(), info.ModTime().UnixNano(), isExec(info)
+	} else {
+		err = errors.Join(err, err1)
+	}
+	entry.Sum = sum.Sum(nil)
+	return errors.Join(err, to.Close())
 }

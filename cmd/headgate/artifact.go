@@ -80,23 +80,27 @@ func (p *program) listTree(tree *artifact.Tree) error {
 
 func (p *program) extractStored() *cobra.Command {
 	var s shelf
-	var out string
+	var to outFlags
 	c := &cobra.Command{
 		Use:               "extract ARTIFACT --out DIR",
 		Short:             "Extract an artifact; DIR is replaced as a whole",
+		Long:              outRule,
 		Args:              arguments(1, 1),
 		ValidArgsFunction: completeStored(&s.store),
 		RunE: func(c *cobra.Command, args []string) error {
-			if out == "" {
+			if to.out == "" {
 				return usage("--out DIR is needed")
 			}
+			if err := to.check(c.Context(), to.out); err != nil {
+				return asFailure(err)
+			}
 			return asFailure(s.read(c.Context(), args[0], func(tree *artifact.Tree) error {
-				return artifact.Extract(c.Context(), tree, out)
+				return to.extract(c.Context(), tree, to.out)
 			}))
 		},
 	}
 	s.register(c)
-	c.Flags().StringVar(&out, "out", "", "`DIR` to extract to")
+	to.register(c, "`DIR` to extract to")
 	return c
 }
 

@@ -15,7 +15,7 @@ import (
 
 type fetchFlags struct {
 	storingFlags
-	out      string
+	outFlags
 	detailed bool
 }
 
@@ -47,6 +47,8 @@ objects of a bucket whose keys begin with PREFIX:
   gs://BUCKET[/PREFIX]             of Google Cloud
   azblob://HOST/CONTAINER[/PREFIX] of Azure, as https://ACCOUNT.blob.core.windows.net/CONTAINER[/PREFIX]
 
+` + outRule + `
+
 With --chart it fetches that chart from the repository of charts at the URL, which has an index (https, http)
 or is a registry (oci://HOST/PATH, without the name of the chart).
 
@@ -71,7 +73,7 @@ Exit codes: 0 everything that is not suspended is ready, 1 something failed, or 
 	f.chartFlags.register(c)
 	f.registerWriting(c)
 	f.cacheFlags.register(c)
-	c.Flags().StringVar(&f.out, "out", "", "`DIR` to extract to: the content of the one source named, or KIND/NAMESPACE/NAME below it of several; replaced as a whole")
+	f.outFlags.register(c, "`DIR` to extract to: the content of the one source named, or KIND/NAMESPACE/NAME below it of several; replaced as a whole")
 	c.Flags().BoolVar(&f.detailed, "detailed-exitcode", false, "exit with 4 instead of 0 when something changed")
 	return c
 }
@@ -97,7 +99,7 @@ func (p *program) bringUp(ctx context.Context, s *session, f *fetchFlags, named 
 	if s.env.Cache != nil {
 		defer s.env.Cache.Close()
 	}
-	if err := errors.Join(f.checkOut(named), f.checkFrom(s.env.Local, f.out)); err != nil {
+	if err := errors.Join(f.checkOut(ctx, named), f.checkFrom(s.env.Local, f.out)); err != nil {
 		return &exitError{exitUsage, err}
 	}
 	ctx, cancel := s.within(ctx)
@@ -117,7 +119,7 @@ func (p *program) bringUp(ctx context.Context, s *session, f *fetchFlags, named 
 	rows := s.each(ctx, objects, func(ctx context.Context, row *row) {
 		row.reconcile(ctx, r, s)
 		if f.out != "" && slices.Contains(named, row.object) {
-			row.extract(ctx, store, f.outDir(row.object, len(named)))
+			row.extract(ctx, store, f.outFlags, f.outDir(row.object, len(named)))
 		}
 		meter.done(row)
 	})
@@ -131,7 +133,7 @@ func ledgerOf(store string) *source.Ledger {
 }
 
 // extract replaces dir by the content of obj's artifact.
-func extract(ctx context.Context, store *artifact.Store, obj source.Object, dir string) error {
+func extract(ctx context.Context, store *artifact.Store, obj source.Object, to outFlags, dir string) error {
 	file, err := store.Open(*obj.Artifact())
 	if err != nil {
 		return err
@@ -144,10 +146,7 @@ func extract(ctx context.Context, store *artifact.Store, obj source.Object, dir 
 		return fmt.Errorf("extract %s: %w", obj.Artifact().Path, err)
 	}
 	defer tree.Close()
-	if err := artifact.Extract(ctx, tree, dir); err != nil {
-		return fmt.Errorf("extract to %s: %w", dir, err)
-	}
-	return nil
+	return to.extract(ctx, tree, dir)
 }
 
 // A row is one object and what became of it.
@@ -172,13 +171,13 @@ func (r *row) fail(err error) {
 // extract extracts the artifact to dir, if there is one that is ready; of a
 // suspended source the stored one. That of an ExternalArtifact is in somebody
 // else's store, and never fetched.
-func (r *row) extract(ctx context.Context, store *artifact.Store, dir string) {
+func (r *row) extract(ctx context.Context, store *artifact.Store, to outFlags, dir string) {
 	switch a := r.object.Artifact(); {
 	case r.err != nil:
 	case r.outcome == source.Suspended && a == nil:
 		r.err = errors.New("not extracted: it is suspended, and has no artifact: set spec.suspend to false to fetch one")
 	case r.outcome == source.Suspended:
-		if r.err = extract(ctx, store, r.object, dir); r.err == nil {
+		if r.err = extract(ctx, store, r.object, to, dir); r.err == nil {
 			r.note("it is suspended: what is extracted is its stored artifact of revision " + a.Revision)
 		}
 	case a == nil:
@@ -186,7 +185,7 @@ func (r *row) extract(ctx context.Context, store *artifact.Store, dir string) {
 	case r.external():
 		r.note("not extracted: its artifact is at " + a.URL)
 	default:
-		r.fail(extract(ctx, store, r.object, dir))
+		r.fail(extract(ctx, store, r.object, to, dir))
 	}
 }
 

@@ -15,7 +15,8 @@ import (
 )
 
 // Two hundred fetches, each of something new, are killed at random points. The
-// store opens after each, and what a status claims is there and whole.
+// store opens after each, what a status claims is there and whole, and --out
+// has all of one content, which the next fetch may replace.
 func TestKill(t *testing.T) {
 	kills := 200
 	if race { // the command that is killed has no race detector
@@ -25,7 +26,7 @@ func TestKill(t *testing.T) {
 	repo.Commit(testenv.Commit{Branch: "main", Files: tree("one")})
 	url := testenv.ServeHTTP(t, testenv.HTTP{}, repo).Repo()
 	dir := t.TempDir()
-	store := filepath.Join(dir, "store")
+	store, out := filepath.Join(dir, "store"), filepath.Join(dir, "out")
 	manifest := filepath.Join(dir, "app.yaml")
 	// The real command: the test binary starts slowly under the race detector.
 	command := filepath.Join(t.TempDir(), "headgate.exe")
@@ -33,13 +34,17 @@ func TestKill(t *testing.T) {
 		t.Fatalf("go build: %v\n%s", err, out)
 	}
 	start := func(i int) *exec.Cmd {
-		repo.Commit(testenv.Commit{Branch: "main", Files: tree(fmt.Sprint(i))})
+		files := tree(fmt.Sprint(i))
+		for part := range 20 {
+			files[fmt.Sprintf("part/%d", part)] = files["at"]
+		}
+		repo.Commit(testenv.Commit{Branch: "main", Files: files})
 		text := fmt.Sprintf("apiVersion: source.headgate.dev/v1\nkind: GitRepository\nmetadata: {name: app}\n"+
 			"spec: {url: %q, interval: 5m, ref: {branch: main}, ignore: \"/ignored-%d\\n\"}\n", url, i)
 		if err := os.WriteFile(manifest, []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		c := exec.Command(command, "fetch", "-f", manifest, "--store", store, "-q")
+		c := exec.Command(command, "fetch", "-f", manifest, "--store", store, "--out", out, "-q")
 		c.Env = append(os.Environ(), "TMPDIR="+dir)
 		c.Stderr = os.Stderr
 		if err := c.Start(); err != nil {
@@ -59,26 +64,48 @@ func TestKill(t *testing.T) {
 	for i := range kills {
 		c := start(i + 2)
 		kill := time.AfterFunc(rand.N(whole*5/4), func() { c.Process.Kill() })
-		if c.Wait() == nil {
+		switch c.Wait(); c.ProcessState.ExitCode() {
+		case 0:
 			unhurt++
+		case exitUsage:
+			t.Fatal("--out was refused")
 		}
 		kill.Stop()
 		checkStore(t, store)
+		checkOut(t, out)
 	}
 	t.Logf("%d of %d ended before they were killed", unhurt, kills)
 	if err := start(kills + 2).Wait(); err != nil {
 		t.Errorf("after the kills: %v", err)
 	}
 	checkStore(t, store)
+	checkOut(t, out)
 	left, err := filepath.Glob(filepath.Join(store, ".store", "tmp", "*"))
 	spools, err1 := filepath.Glob(filepath.Join(dir, "*"))
-	if err != nil || err1 != nil || len(left) > 0 || len(spools) != 2 {
+	if err != nil || err1 != nil || len(left) > 0 || len(spools) != 4 {
 		t.Errorf("left in the store: %v, %v; beside it: %v, %v", left, err, spools, err1)
+	}
+	if beside, err := os.ReadDir(filepath.Join(dir, ".out.headgate")); err != nil || len(beside) != 2 {
+		t.Errorf("left beside --out: %v, %v", beside, err)
 	}
 	for _, dir := range []string{"tmp", "lock"} {
 		left, err := filepath.Glob(filepath.Join(store, ".cache", dir, "*"))
 		if err != nil || len(left) > 0 {
 			t.Errorf("left in the cache: %v, %v", left, err)
+		}
+	}
+}
+
+// checkOut checks that a directory holds all of one content.
+func checkOut(t *testing.T, dir string) {
+	t.Helper()
+	want, err := os.ReadFile(filepath.Join(dir, "at"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for part := range 20 {
+		if got, err := os.ReadFile(filepath.Join(dir, "part", fmt.Sprint(part))); err != nil || string(got) != string(want) {
+			t.Errorf("part %d is %q, %v, want %q", part, got, err, want)
 		}
 	}
 }

@@ -48,7 +48,10 @@ func (p *program) finish(s *session, rows []*row, detailed bool, print func(form
 
 // code returns the exit code that one object asks for.
 func (r *row) code(detailed bool) int {
+	_, refused := errors.AsType[*exitError](r.err) // an --out that changed during the fetch
 	switch {
+	case refused:
+		return exitUsage
 	case errors.Is(r.err, source.ErrVerification):
 		return exitVerify
 	case errors.Is(r.err, source.ErrInvalid):

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -8,8 +9,50 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/spf13/cobra"
+
+	"github.com/headgate-io/headgate/artifact"
 	"github.com/headgate-io/headgate/source"
 )
+
+// outFlags say where content is extracted to.
+type outFlags struct {
+	out   string
+	force bool
+}
+
+// outRule says in the help of commands what --out replaces.
+const outRule = `--out replaces a directory that is empty or that an earlier --out wrote and that was not changed since; the
+directory .NAME.headgate beside it keeps what was written. Others are replaced with --force only, and never: a
+home directory, the working directory, a store, what holds one of them, and what holds a Git repository.`
+
+func (f *outFlags) register(c *cobra.Command, use string) {
+	c.Flags().StringVar(&f.out, "out", "", use)
+	c.Flags().BoolVar(&f.force, "force", false, "let --out replace a directory that it did not write, or that was changed since")
+}
+
+// check reports whether dir can be replaced.
+func (f *outFlags) check(ctx context.Context, dir string) error {
+	return refusedOut(artifact.Extractor{Force: f.force}.Check(ctx, dir), dir)
+}
+
+// extract replaces dir by the content of tree.
+func (f *outFlags) extract(ctx context.Context, tree *artifact.Tree, dir string) error {
+	return refusedOut(artifact.Extractor{Force: f.force}.Extract(ctx, tree, dir), dir)
+}
+
+// refusedOut gives a directory that is not replaced the exit code of usage, and
+// names the flag that helps.
+func refusedOut(err error, dir string) error {
+	refused, ok := errors.AsType[*artifact.RefusedError](err)
+	switch {
+	case !ok:
+		return err
+	case refused.Never:
+		return usage("--out %s: %w", dir, refused)
+	}
+	return usage("--out %s: %s: choose another directory, or replace it with --force", dir, refused.Why)
+}
 
 // outDir returns where the content of obj is extracted to.
 func (f *fetchFlags) outDir(obj source.Object, objects int) string {
@@ -20,8 +63,9 @@ func (f *fetchFlags) outDir(obj source.Object, objects int) string {
 }
 
 // checkOut refuses, before anything is fetched, an --out that would replace
-// the store, a part of it, or the working directory. The store exists.
-func (f *fetchFlags) checkOut(objects []source.Object) error {
+// the store, a part of it, the working directory, or what it did not write.
+// The store exists.
+func (f *fetchFlags) checkOut(ctx context.Context, objects []source.Object) error {
 	if f.out == "" {
 		return nil
 	}
@@ -36,6 +80,9 @@ func (f *fetchFlags) checkOut(objects []source.Object) error {
 			return fmt.Errorf("--out %s and the cache %s are one in the other: choose directories beside each other", dir, f.cacheDir())
 		case holds(dir, "."):
 			return fmt.Errorf("--out %s holds the working directory and would replace it: choose a directory below", dir)
+		}
+		if err := f.check(ctx, dir); err != nil {
+			return err
 		}
 	}
 	return nil
