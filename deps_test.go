@@ -72,7 +72,7 @@ var rooms = map[string]room{
 	"git/internal/signature": {imports: "internal/openpgp", modules: "golang.org/x/crypto golang.org/x/sys"},
 
 	"rollout":          {imports: "internal/document internal/origin internal/redact internal/retry internal/secret", modules: "go.yaml.in/yaml/v3"},
-	"rollout/ledger":   {imports: "rollout internal/durable"},
+	"rollout/ledger":   {imports: "rollout internal/durable internal/retry"},
 	"rollout/metric":   {imports: "rollout internal/command internal/document internal/origin internal/redact internal/secret"},
 	"rollout/notify":   {imports: "rollout internal/deliver internal/document internal/redact internal/retry internal/secret"},
 	"rollout/simulate": {imports: "rollout"},

@@ -102,7 +102,7 @@ func (b *book) refusal(c *rollout.Canary) error {
 	if len(located) == len(rules) {
 		err = errors.Join(located...)
 	}
-	return &exitError{exitUsage, err}
+	return err
 }
 
 // awaitTexts is readTexts, which a pipe or a terminal can keep waiting, until ctx ends.

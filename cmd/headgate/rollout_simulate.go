@@ -135,7 +135,7 @@ func (p *program) chosenCanary(ctx context.Context, f *manifestFlags, args []str
 	}
 	canary, err := b.find(name)
 	if err == nil {
-		err = b.refusal(canary)
+		err = asUsage(b.refusal(canary))
 	}
 	p.tellWarnings(b)
 	return canary, b, err

@@ -178,8 +178,13 @@ func (v *validation) read(set *source.Set, t text) (warnings []error) {
 	}
 	canaries, warnings, err := rollout.Decode(t.name, bytes.NewReader(t.data))
 	v.fail(err)
+	b := &book{warnings: warnings}
 	for _, c := range canaries {
-		v.valid(t, c.String())
+		if err := b.refusal(c); err != nil {
+			v.fail(err)
+		} else {
+			v.valid(t, c.String())
+		}
 	}
 	templates, err := metric.Decode(t.name, bytes.NewReader(t.data))
 	v.fail(err)
@@ -199,7 +204,7 @@ func (v *validation) read(set *source.Set, t text) (warnings []error) {
 			v.Others = append(v.Others, o)
 		}
 	}
-	return warnings
+	return b.warnings
 }
 
 func (v *validation) valid(t text, object string) {
