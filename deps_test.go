@@ -78,7 +78,7 @@ var rooms = map[string]room{
 	"rollout/simulate": {imports: "rollout"},
 	"rollout/traffic":  {imports: "rollout internal/command internal/redact"},
 
-	"rollout/tester":        {imports: "internal/answer internal/listen rollout rollout/tester/access rollout/tester/api rollout/tester/gate rollout/tester/remote rollout/tester/run rollout/tester/task rollout/tester/web internal/redact", modules: prometheusModules},
+	"rollout/tester":        {imports: "internal/answer internal/listen internal/page rollout rollout/tester/access rollout/tester/api rollout/tester/gate rollout/tester/remote rollout/tester/run rollout/tester/task rollout/tester/web internal/redact", modules: prometheusModules},
 	"rollout/tester/access": {imports: "rollout/tester/api internal/access internal/document internal/listen"},
 	"rollout/tester/api":    {imports: "internal/call"},
 	"rollout/tester/gate":   {imports: "rollout/tester/api internal/bolt internal/redact", modules: bboltModules},

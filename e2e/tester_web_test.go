@@ -205,6 +205,26 @@ func TestTesterWebOver(t *testing.T) {
 	p.sees("Nothing waits for approval.")
 }
 
+// The card and the dialog of what waits say what its caller says of it, and how its tests ended.
+func TestTesterWebAbout(t *testing.T) {
+	r := serveTester(t)
+	about := keys{"headgate.revision": "main@sha1:69d8", "headgate.weight": "20", "headgate.step": "2/5", "headgate.threshold": "5", "headgate.failures": "1"}
+	r.checks("/gate/check", asks("shop", "cart", "Waiting", "first", about), 403)
+	p := newTab(t)
+	p.open(r.url + "/ui/")
+	p.until(`document.querySelector("#live").textContent == "live" && document.querySelector(".pending")`)
+	r.checks("/", asks("shop", "cart", "Progressing", "first", keys{"type": "bash", "cmd": "exit 3"}), 422)
+	shows := func(where string) {
+		t.Helper()
+		for _, text := range []string{"main@sha1:69d8", "first", "20%", "2/5", "1 of 5", "failed bash"} {
+			p.until(`document.querySelector("` + where + `")?.innerText.replace(/\s+/g, " ").includes("` + text + `")`)
+		}
+	}
+	shows(".pending")
+	p.click(approve)
+	shows("dialog[open]")
+}
+
 // Who approves while another revision begins to wait is told, and approves nothing.
 func TestTesterWebStale(t *testing.T) {
 	r := serveTester(t)

@@ -248,8 +248,15 @@ func listGates(p *program, ctx context.Context, f *gateFlags, _ []string) error 
 	ctx, cancel := f.bounded(ctx)
 	defer cancel()
 	gates, err := b.gates(ctx, f.filter())
+	var tests map[api.Key]string
+	if err == nil && f.output == "wide" {
+		tests, err = testsOf(ctx, b, gates)
+	}
 	if err := errors.Join(err, b.close()); err != nil {
 		return err
+	}
+	if f.output == "wide" {
+		return p.printWideGates(gates, tests)
 	}
 	return p.printGateList(f.output, gates)
 }

@@ -36,6 +36,7 @@ type board interface {
 	gates(ctx context.Context, f api.Filter) ([]api.Gate, error)
 	change(ctx context.Context, action string, k api.Key, c api.Change) (api.Gate, error)
 	audit(ctx context.Context, f api.Filter) ([]api.Entry, error)
+	runs(ctx context.Context, f api.Filter) ([]api.Run, error)
 	close() error
 }
 
@@ -110,6 +111,9 @@ func (r *runner) gates(ctx context.Context, f api.Filter) ([]api.Gate, error) {
 func (r *runner) audit(ctx context.Context, f api.Filter) ([]api.Entry, error) {
 	return r.client.Audit(ctx, f)
 }
+func (r *runner) runs(ctx context.Context, f api.Filter) ([]api.Run, error) {
+	return r.client.Runs(ctx, f)
+}
 func (r *runner) close() error { return nil }
 
 func (r *runner) change(ctx context.Context, action string, k api.Key, c api.Change) (api.Gate, error) {
@@ -132,7 +136,8 @@ func (s *shelved) gates(_ context.Context, f api.Filter) ([]api.Gate, error) {
 func (s *shelved) audit(_ context.Context, f api.Filter) ([]api.Entry, error) {
 	return s.book.Audit(f), nil
 }
-func (s *shelved) close() error { return s.book.Close() }
+func (s *shelved) runs(context.Context, api.Filter) ([]api.Run, error) { return nil, nil } // it opens gates alone
+func (s *shelved) close() error                                        { return s.book.Close() }
 
 func (s *shelved) change(_ context.Context, action string, k api.Key, c api.Change) (api.Gate, error) {
 	switch action {

@@ -8,7 +8,7 @@ import (
 
 var (
 	gateFormats = []string{"table", "json", "yaml"}
-	listFormats = []string{"table", "json", "yaml", "name"}
+	listFormats = []string{"table", "wide", "json", "yaml", "name"}
 )
 
 func printFlags(f *gateFlags, c *cobra.Command) {

@@ -2,7 +2,9 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -35,13 +37,59 @@ func (p *program) printGateList(format string, gates []api.Gate) error {
 	}{append([]api.Gate{}, gates...)})
 }
 
+var gateColumns = []string{"GATE", "STATE", "FOR", "UNTIL", "CHANGED", "BY", "WAITING", "REASON"}
+
+func gateCells(g api.Gate) []string {
+	return []string{pathOf(g.Key), stateOf(g), openFor(g), instant(g.Expires), instant(g.Changed), g.Actor, waiting(g), g.Reason}
+}
+
 func (p *program) printGateTable(gates []api.Gate) error {
 	t := tabwriter.NewWriter(p.stdout, 0, 8, 2, ' ', 0)
-	tableRow(t, "GATE", "STATE", "FOR", "UNTIL", "CHANGED", "BY", "WAITING", "REASON")
+	tableRow(t, gateColumns...)
 	for _, g := range gates {
-		tableRow(t, pathOf(g.Key), stateOf(g), openFor(g), instant(g.Expires), instant(g.Changed), g.Actor, waiting(g), g.Reason)
+		tableRow(t, gateCells(g)...)
 	}
 	return t.Flush()
+}
+
+// printWideGates also prints what callers say of the canaries that wait, and the
+// tests of their revisions.
+func (p *program) printWideGates(gates []api.Gate, tests map[api.Key]string) error {
+	t := tabwriter.NewWriter(p.stdout, 0, 8, 2, ' ', 0)
+	tableRow(t, slices.Concat(gateColumns, []string{"REVISION", "WEIGHT", "STEP", "FAILED", "RUNS"})...)
+	for _, g := range gates {
+		about := api.About{}
+		if g.Waiting != nil {
+			about = g.Waiting.About
+		}
+		failed := about.Failures
+		if about.Threshold != "" {
+			failed += "/" + about.Threshold
+		}
+		tableRow(t, append(gateCells(g), about.Revision, about.Weight, about.Step, failed, tests[g.Key])...)
+	}
+	return t.Flush()
+}
+
+// testsOf returns the latest runs of the revisions that wait, and how they ended.
+func testsOf(ctx context.Context, b board, gates []api.Gate) (map[api.Key]string, error) {
+	const latest = 5
+	tests := map[api.Key]string{}
+	for _, g := range gates {
+		if g.Waiting == nil || g.Waiting.Checksum == "" {
+			continue
+		}
+		runs, err := b.runs(ctx, api.Filter{Namespace: g.Namespace, Name: g.Name, Checksum: g.Waiting.Checksum, Limit: latest})
+		if err != nil {
+			return nil, err
+		}
+		var words []string
+		for _, r := range runs {
+			words = append(words, r.Type+" "+string(r.State))
+		}
+		tests[g.Key] = strings.Join(words, ", ")
+	}
+	return tests, nil
 }
 
 // tableRow writes a line of a table; a cell that is empty gets a dash.

@@ -55,6 +55,11 @@ import (
 //go:embed shared
 var shared embed.FS
 
+// Style is style.css, for pages that stand alone.
+//
+//go:embed shared/style.css
+var Style string
+
 // policy is the content security policy: what is not named is forbidden. With
 // trusted types no script can turn text into markup.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; " +

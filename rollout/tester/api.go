@@ -110,6 +110,8 @@ func setFilter(f *api.Filter, name, value string) error {
 		f.Name = value
 	case "gate":
 		f.Gate = value
+	case "checksum":
+		f.Checksum = value
 	case "type":
 		f.Type = api.TypeName(value)
 		valid = f.Type != ""
@@ -132,21 +134,21 @@ func setFilter(f *api.Filter, name, value string) error {
 	return nil
 }
 
-// page collects up to f.Limit of what the caller may see. list returns the next
-// that f selects, newest first.
-func page[T any](f api.Filter, list func(api.Filter) []T, id func(T) string, see func(T) bool) []T {
+// list collects up to f.Limit of what the caller may see. next returns those
+// that f selects next, newest first.
+func list[T any](f api.Filter, next func(api.Filter) []T, id func(T) string, see func(T) bool) []T {
 	seen := []T{}
 	for limit := f.Limit; ; {
 		f.Limit = limit - len(seen)
-		next := list(f)
-		for _, item := range next {
+		found := next(f)
+		for _, item := range found {
 			if see(item) {
 				seen = append(seen, item)
 			}
 		}
-		if len(next) < f.Limit || len(seen) >= limit {
+		if len(found) < f.Limit || len(seen) >= limit {
 			return seen
 		}
-		f.Before = id(next[len(next)-1])
+		f.Before = id(found[len(found)-1])
 	}
 }

@@ -119,7 +119,7 @@ func (c *apiCall) audit() error {
 	if _, err := strconv.ParseUint(f.Before, 10, 64); err != nil && f.Before != "" {
 		return answer.Refuse(http.StatusBadRequest, "parameter before: is no number of an entry")
 	}
-	entries := page(f, c.Gates.Audit,
+	entries := list(f, c.Gates.Audit,
 		func(e api.Entry) string { return strconv.FormatUint(e.ID, 10) },
 		func(e api.Entry) bool { return c.Check(e.Key) == nil })
 	return c.lists.JSON(c.w, http.StatusOK, struct {

@@ -9,11 +9,11 @@ import (
 )
 
 func (c *apiCall) runs() error {
-	f, err := c.filter("namespace", "name", "type", "state", "limit", "before")
+	f, err := c.filter("namespace", "name", "checksum", "type", "state", "limit", "before")
 	if err != nil {
 		return err
 	}
-	runs := page(f, c.Runs.Runs,
+	runs := list(f, c.Runs.Runs,
 		func(r api.Run) string { return r.ID },
 		func(r api.Run) bool { return c.See(r.Namespace, r.Type) == nil })
 	for i := range runs {

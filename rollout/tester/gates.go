@@ -89,7 +89,7 @@ func (s *Server) check(w http.ResponseWriter, r *http.Request, route gateRoute) 
 	}
 	s.over(p, k)
 	decided := s.Gates.Gate(k) // before a check uses the opening up
-	open, err := s.Gates.Check(k, gate.Visitor{Phase: p.Phase, Checksum: p.Checksum, Trial: p.trial()})
+	open, err := s.Gates.Check(k, gate.Visitor{Phase: p.Phase, Checksum: p.Checksum, About: p.about(), Trial: p.trial()})
 	if err != nil {
 		return err
 	}

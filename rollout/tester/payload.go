@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/headgate-io/headgate/internal/answer"
+	"github.com/headgate-io/headgate/internal/redact"
 	"github.com/headgate-io/headgate/rollout/tester/access"
 	"github.com/headgate-io/headgate/rollout/tester/api"
 )
@@ -27,7 +29,22 @@ const (
 )
 
 // gateKeys are those that count in payloads of gates.
-var gateKeys = []string{gateKey, tokenKey, trialKey}
+var gateKeys = []string{gateKey, tokenKey, trialKey, "headgate.revision", "headgate.weight", "headgate.step", "headgate.threshold", "headgate.failures"}
+
+const maxAbout = 253 // bytes of what a payload says for people
+
+// about returns what the payload says of its canary for people, bounded and
+// without control characters and credentials.
+func (p *payload) about() api.About {
+	text := func(key string) string {
+		value := p.Metadata[ownPrefix+key]
+		if value == "" {
+			return ""
+		}
+		return redact.String(strings.ToValidUTF8(value[:min(len(value), maxAbout)], ""))
+	}
+	return api.About{Revision: text("revision"), Weight: text("weight"), Step: text("step"), Threshold: text("threshold"), Failures: text("failures")}
+}
 
 // A payload is the body of a webhook (specification, "Webhook call payload"),
 // and what the bodies that open and close gates have besides.

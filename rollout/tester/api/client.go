@@ -26,6 +26,7 @@ type Filter struct {
 	Namespace string
 	Name      string
 	Gate      string
+	Checksum  string // of runs
 	Type      string
 	State     RunState
 	Waiting   bool   // only gates that somebody waits at,
@@ -39,7 +40,7 @@ func (f Filter) query() url.Values {
 	q := url.Values{}
 	for name, value := range map[string]string{
 		"kind": string(f.Kind), "namespace": f.Namespace, "name": f.Name, "gate": f.Gate,
-		"type": f.Type, "state": string(f.State), "before": f.Before,
+		"type": f.Type, "state": string(f.State), "before": f.Before, "checksum": f.Checksum,
 	} {
 		if value != "" {
 			q.Set(name, value)

@@ -58,6 +58,17 @@ type Waiting struct {
 	Stale    bool      `json:"stale,omitempty"`    // no check came within two of the intervals between them, or 2 s
 	Phase    string    `json:"phase,omitempty"`    // of the canary
 	Checksum string    `json:"checksum,omitempty"` // the revision that waits
+	About
+}
+
+// An About is what a payload says of its canary for people, in the keys of its
+// metadata that begin with "headgate.". Its texts are as the caller sent them.
+type About struct {
+	Revision  string `json:"revision,omitempty"`
+	Weight    string `json:"weight,omitempty"`    // percent of the traffic that the canary has
+	Step      string `json:"step,omitempty"`      // weights or iterations that were reached, of how many: "2/5"
+	Threshold string `json:"threshold,omitempty"` // failed checks at which it is rolled back
+	Failures  string `json:"failures,omitempty"`  // failed checks so far
 }
 
 // A Change opens or closes a gate.

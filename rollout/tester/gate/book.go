@@ -168,7 +168,7 @@ func (b *Book) view(k api.Key, s *slot, now time.Time) api.Gate {
 		return g
 	}
 	if verdict := at.judge(now, v.checksum); verdict == refuse || verdict == shut {
-		g.Waiting = &api.Waiting{Since: v.since, Last: v.latest(), Stale: v.stale(now), Phase: v.phase, Checksum: v.checksum}
+		g.Waiting = &api.Waiting{Since: v.since, Last: v.latest(), Stale: v.stale(now), Phase: v.phase, Checksum: v.checksum, About: v.about}
 	}
 	return g
 }

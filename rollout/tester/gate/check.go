@@ -10,7 +10,8 @@ import (
 // A Visitor is what a check says of its canary.
 type Visitor struct {
 	Phase, Checksum string
-	Trial           bool // nothing waits for the answer: it begins no wait
+	About           api.About // for people; texts that are harmless to show
+	Trial           bool      // nothing waits for the answer: it begins no wait
 }
 
 // Check reports whether the gate is open for the visitor, and remembers who

@@ -283,7 +283,7 @@ func (b *Book) save(touched map[api.Key]*slot) (kept map[api.Key]bool, err error
 			var saved savedVisit
 			at := s.visit.Load()
 			if kept[k] = at != nil; at != nil {
-				saved = savedVisit{at.since, at.latest(), time.Duration(at.interval.Load()), at.phase, at.checksum}
+				saved = savedVisit{at.since, at.latest(), time.Duration(at.interval.Load()), at.phase, at.checksum, at.about}
 			}
 			if err := put(bucket, k, saved, at != nil); err != nil {
 				return err

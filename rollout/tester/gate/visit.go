@@ -24,6 +24,7 @@ const (
 type visit struct {
 	since           time.Time
 	phase, checksum string
+	about           api.About
 	last            atomic.Int64 // nanoseconds since 1970
 	saved           atomic.Int64 // the last that is on disk
 	interval        atomic.Int64 // the longest time between two checks, nanoseconds; 0 after the first
@@ -78,7 +79,7 @@ func (b *Book) arrive(k api.Key, s *slot, v Visitor, now time.Time) error {
 	if s != nil {
 		old = s.visit.Load()
 	}
-	if old != nil && old.phase == v.Phase && old.checksum == v.Checksum && !old.idle(now, b.config.Idle) {
+	if old != nil && old.phase == v.Phase && old.checksum == v.Checksum && old.about == v.About && !old.idle(now, b.config.Idle) {
 		if old.renew(now) {
 			b.watched.notify(k)
 		}
@@ -92,7 +93,7 @@ func (b *Book) arrive(k api.Key, s *slot, v Visitor, now time.Time) error {
 	if err := v.check(); err != nil {
 		return err
 	}
-	next := &visit{since: now, phase: strings.Clone(v.Phase), checksum: strings.Clone(v.Checksum)}
+	next := &visit{since: now, phase: strings.Clone(v.Phase), checksum: strings.Clone(v.Checksum), about: v.About}
 	next.last.Store(now.UnixNano())
 	next.saved.Store(now.UnixNano())
 	if s == nil {
@@ -245,6 +246,7 @@ type savedVisit struct {
 	Interval time.Duration `json:"interval,omitempty"`
 	Phase    string        `json:"phase,omitempty"`
 	Checksum string        `json:"checksum,omitempty"`
+	api.About
 }
 
 func parseVisit(text []byte) (*visit, error) {
@@ -252,7 +254,7 @@ func parseVisit(text []byte) (*visit, error) {
 	if err := json.Unmarshal(text, &saved); err != nil {
 		return nil, err
 	}
-	v := &visit{since: saved.Since, phase: saved.Phase, checksum: saved.Checksum}
+	v := &visit{since: saved.Since, phase: saved.Phase, checksum: saved.Checksum, about: saved.About}
 	v.last.Store(saved.Last.UnixNano())
 	v.saved.Store(saved.Last.UnixNano())
 	v.interval.Store(int64(saved.Interval))

@@ -48,8 +48,8 @@ const (
 	listMax     = 1000
 )
 
-// Runs returns the runs that f selects by namespace, name, type, state and
-// Before, newest first, without output.
+// Runs returns the runs that f selects by namespace, name, checksum, type, state
+// and Before, newest first, without output.
 func (d *Desk) Runs(f api.Filter) []api.Run {
 	limit := min(positive(f.Limit, listDefault), listMax)
 	found := []api.Run{}
@@ -70,7 +70,7 @@ func (d *Desk) Runs(f api.Filter) []api.Run {
 
 func selects(f api.Filter, r api.Run) bool {
 	matches := func(want, is string) bool { return want == "" || want == is }
-	return matches(f.Namespace, r.Namespace) && matches(f.Name, r.Name) && matches(f.Type, r.Type) &&
+	return matches(f.Namespace, r.Namespace) && matches(f.Name, r.Name) && matches(f.Checksum, r.Checksum) && matches(f.Type, r.Type) &&
 		matches(string(f.State), string(r.State)) && (f.Before == "" || r.ID < f.Before)
 }
 

@@ -9,8 +9,8 @@ import (
 
 func TestPage(t *testing.T) {
 	files := pagetest.Run(t, web.Handler())
-	if size := pagetest.Size(files); size > 60<<10 {
-		t.Errorf("%d files of %d bytes, want at most %d", len(files), size, 60<<10)
+	if size := pagetest.Size(files); size > 64<<10 {
+		t.Errorf("%d files of %d bytes, want at most %d", len(files), size, 64<<10)
 	}
 }
 

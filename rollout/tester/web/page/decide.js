@@ -1,9 +1,10 @@
 // Deciding about gates and rollback switches: what can be done with one, and
 // the dialog that asks before it is done.
 
-import { path, post } from "./api.js";
+import { path, post, read } from "./api.js";
 import { ask, choice, field, select } from "./dialog.js";
 import { ago, button, facts, h, optional, remote, waited } from "./dom.js";
+import { stateOf } from "./runs.js";
 import { inline } from "./words.js";
 
 export const gatePath = (key, ...more) => path("gates", key.kind, key.namespace, key.name, key.gate, ...more);
@@ -48,10 +49,35 @@ let yourName = ""; // for the audit trail, where nobody has to sign in
 // visit is what is known of who waits.
 export const visit = ({ waiting }) => (waiting ? [
   ["Phase", optional(waiting.phase)],
-  ["Revision", waiting.checksum && remote(waiting.checksum, "code")],
+  ["Revision", (waiting.revision || waiting.checksum) && remote(waiting.revision || waiting.checksum, "code")],
+  ["Checksum", waiting.revision && waiting.checksum && remote(waiting.checksum, "code")],
+  ["Weight", waiting.weight && remote(`${waiting.weight}%`)],
+  ["Step", optional(waiting.step)],
+  ["Failed checks", waiting.failures && remote(waiting.threshold ? `${waiting.failures} of ${waiting.threshold}` : waiting.failures)],
   ["Waiting for", waited(waiting.since)],
   ["Asked last", waiting.stale && ago(waiting.last)],
 ] : []);
+
+// verdicts are the latest runs of the revision that waits, which renew brings up to date.
+export function verdicts(gate) {
+  const checksum = gate.waiting?.checksum;
+  if (!checksum) return null;
+  const node = h("ul", { class: "verdicts", "aria-label": "Runs of this revision", "data-canary": canaryOf(gate), "data-checksum": checksum });
+  node.load = async () => {
+    const { runs } = await read("runs", { namespace: gate.namespace, name: gate.name, checksum, limit: "5" });
+    node.replaceChildren(...(runs ?? []).map((run) => h("li", null,
+      stateOf(run), " ", h("a", { href: `#/runs/${encodeURIComponent(run.id)}` }, remote(run.type)), " ", ago(run.created))));
+  };
+  node.load().catch(() => {}); // the rest can be decided by without them
+  return node;
+}
+
+// renew brings the verdicts on the page up to date when a run of theirs changed.
+export function renew(run) {
+  for (const node of document.querySelectorAll(".verdicts")) {
+    if (node.dataset.canary === canaryOf(run) && node.dataset.checksum === run.checksum) node.load().catch(() => {});
+  }
+}
 
 // decide asks for what an action needs, and does it. current returns the gate
 // as it is known at the time: when another revision waits by then, nothing is done.
@@ -62,6 +88,7 @@ function decide(app, what, gate, current, refuge) {
     title: `${title}: ${label(gate)}`,
     content: [
       facts([["Canary", remote(canaryOf(gate), "name")], [kindOf(gate), remote(gate.gate)], ...visit(gate)]),
+      verdicts(gate),
       h("p", null, effect),
       path === "open" && [
         choice("It holds for", "mode", modes(gate)),

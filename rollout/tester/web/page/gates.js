@@ -2,7 +2,7 @@
 // audit trail.
 
 import { read } from "./api.js";
-import { asks, awaits, buttons, canaryOf, gatePath, kindOf, visit } from "./decide.js";
+import { asks, awaits, buttons, canaryOf, gatePath, kindOf, renew, verdicts, visit } from "./decide.js";
 import { field } from "./dialog.js";
 import { ago, badge, facts, h, listing, optional, remote, section, sync } from "./dom.js";
 import { Collection, pages } from "./live.js";
@@ -28,6 +28,7 @@ export function approvals(app) {
     h("h2", null, h("a", { href: route(gate) }, remote(canaryOf(gate), "name"))),
     facts([["Gate", remote(gate.gate)], ...visit(gate),
       [gate.open ? "Opened" : "Closed", gate.changed && changed(gate)], ["Reason", optional(gate.reason)]]),
+    verdicts(gate),
     buttons(app, gate, () => app.pending.items.get(keyOf(gate)), () => part.heading));
   const draw = () => {
     if (!app.pending.loaded) return;
@@ -42,7 +43,10 @@ export function approvals(app) {
     title: "Approvals",
     nodes: [readOnlyNote(app), part.node, running.node],
     pending: draw,
-    notice: running.notice,
+    notice: (change) => {
+      running.notice(change);
+      if (change.run) renew(change.run);
+    },
     load: () => {
       app.attempt(part, app.pending.load());
       running.load();
@@ -111,6 +115,7 @@ export function gateView(app, key) {
         [gate.open ? "Opened" : "Closed", gate.changed && changed(gate)],
         ["Reason", optional(gate.reason)],
       ]),
+      verdicts(gate),
       buttons(app, gate, () => gate, () => part.heading)), part.heading);
   };
   const refresh = async () => {
@@ -125,6 +130,7 @@ export function gateView(app, key) {
       readOnlyNote(app), part.node, trail.node,
     ],
     notice: (change) => {
+      if (change.run) renew(change.run);
       if (!change.gate || keyOf(change.gate) !== keyOf(key)) return;
       gate = change.gate;
       draw();
