@@ -235,3 +235,10 @@ func TestExtractFollowsNoLink(t *testing.T) {
 		t.Errorf("outside: %q", got)
 	}
 }
+
+func mkdir(t *testing.T, name string) {
+	t.Helper()
+	if err := os.MkdirAll(name, 0o755); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,6 +1,7 @@
 package artifact
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"io/fs"
@@ -9,51 +10,44 @@ import (
 )
 
 // Limits of [Ignore.Compile]. A tree is remote data: what its ignore files may
-// cost is bounded.
+// cost is bounded, and what matching may cost by maxIgnoreWork.
 const (
 	maxIgnoreFile  = 1 << 20 // bytes of one ignore file
 	maxIgnoreTotal = 8 << 20 // bytes of all ignore files of a tree
 	maxIgnoreDirs  = 1 << 20 // directories of a tree with ignore files
 	maxIgnorePath  = 4096    // bytes of the path of a directory
 	maxIgnoreRules = 100_000 // patterns, defaults included
-	maxIgnoreNodes = 1 << 20 // nodes of the pattern trie, about one a pattern byte
 )
 
 // Ignore says which ignore rules apply to a tree (specification, sources,
-// "ignore"; reference A8).
+// "ignore"; reference A8). They are those of the reference implementation, whose
+// matcher is go-git's, so that an artifact holds what a cluster's would.
 //
 // # Patterns
 //
-// Patterns are those of gitignore, as git 2.39 reads them:
+// There is one pattern a line. Lines that are blank or start with # hold none;
+// a leading ! makes a pattern include what it matches.
 //
-//   - One pattern a line. A UTF-8 byte order mark, the carriage return before a
-//     line feed and trailing spaces that no backslash quotes are dropped. Empty
-//     lines and lines that start with # hold no pattern.
-//   - A leading ! negates the pattern: what it matches is included again.
+//   - Without a / but at its end a pattern is matched against each name of a
+//     path; with one, against the path below the directory of its ignore file, or
+//     as many names of it as the pattern has.
+//   - What matches a directory matches all that is in it.
 //   - A trailing / restricts the pattern to directories. A symbolic link is none.
-//   - With a / at the start or in the middle, the pattern is matched against the
-//     path below the directory of its ignore file; without one, against the name
-//     of every file and directory below it.
-//   - ? matches one byte, * any number of bytes, [a-z], [!a-z], [^a-z] and
-//     [[:alpha:]] one byte of a set; none of them matches a /. A backslash quotes
-//     the next byte. Upper and lower case are different.
-//   - **/ matches any number of directories, none included, at the start of a
-//     pattern and after a /; /** at the end matches everything below. Any other
-//     ** means *. Git takes a ** before a / or the end for the former also where
-//     only literal text stands before it (a/b**/c, a/b**), and so do these rules.
+//   - Names are matched as by [path.Match]: [^a] negates a set, [!a] does not.
+//     ** between slashes matches any number of directories; the first place where
+//     what follows it matches counts. Other patterns with a / and ** match nothing.
+//   - Spaces at the end count for nothing, unless a backslash stands before the last.
 //   - A pattern that is not well formed matches nothing.
 //
 // # Which pattern decides
 //
 // Every pattern has its place in one list: Base, then Default, then the ignore
 // files, those of a directory before those of the directories below it, then
-// Extra. The last pattern of the list that matches a path decides about it.
-// What lies in an excluded directory is excluded.
-//
-// There is one extension to git, the reference's: while a directory is
-// excluded, a pattern that stands later in the list than the one that excludes
-// it and matches a path below still decides about that path. So "vendor/" and
-// then "!vendor/keep.yaml" keeps that file, where git would drop it.
+// Extra. Each file and each directory is judged by itself: the last pattern of
+// the list that matches its path decides about it. So "*" and then "!/deploy"
+// keep deploy with all that is in it, and nothing else; and "vendor/" and then
+// "!vendor/keep.yaml" keep that file, where git drops it. A directory that is
+// ignored has no entry in an archive, whether or not something below it has.
 //
 // The root of a tree is never ignored.
 //
@@ -97,21 +91,28 @@ type Rule struct {
 // Compile reads the ignore files of tree, in one walk, and compiles them with
 // the other patterns. A nil tree has no ignore files.
 //
-// It fails when the tree cannot be read and when the patterns exceed a limit:
-// 1 MiB for one ignore file or text, 8 MiB for all of a tree, 100,000 patterns,
-// and 1,048,576 bytes of patterns and of directories with ignore files, common
-// beginnings counted once. A tree that is searched for ignore files has at most
-// 1,048,576 directories with paths of at most 4096 bytes. A NUL byte is an error
-// too: the file is not UTF-8 text. Errors name file and line.
-func (i Ignore) Compile(tree fs.FS) (*Rules, error) {
-	texts, err := i.texts(tree)
+// It fails with the cause of ctx when that ends, when the tree cannot be read and
+// when the patterns exceed a limit: 1 MiB for one ignore file or text, 8 MiB for
+// all of a tree, 65,536 bytes for a line and 100,000 patterns. A tree that is
+// searched for ignore files has at most 1,048,576 directories with paths of at
+// most 4096 bytes. Errors name file and line, and wrap [ErrIgnore].
+func (i Ignore) Compile(ctx context.Context, tree fs.FS) (*Rules, error) {
+	r, err := i.compile(ctx, tree)
 	if err != nil {
-		return nil, fmt.Errorf("ignore rules: %w", err)
+		return nil, fmt.Errorf("%w: %w", ErrIgnore, err)
+	}
+	return r, nil
+}
+
+func (i Ignore) compile(ctx context.Context, tree fs.FS) (*Rules, error) {
+	texts, err := i.texts(ctx, tree)
+	if err != nil {
+		return nil, err
 	}
 	var custom []pattern
 	for _, t := range texts {
 		if custom, err = t.parse(custom); err != nil {
-			return nil, fmt.Errorf("ignore rules: %w", err)
+			return nil, err
 		}
 	}
 	fixed := i.Base
@@ -120,18 +121,14 @@ func (i Ignore) Compile(tree fs.FS) (*Rules, error) {
 	}
 	all, err := parseDefaults(fixed)
 	if err != nil {
-		return nil, fmt.Errorf("ignore rules: %w", err)
+		return nil, err
 	}
-	r, err := newRules(append(all, custom...))
-	if err != nil {
-		return nil, fmt.Errorf("ignore rules: %w", err)
-	}
-	return r, nil
+	return newRules(append(all, custom...)), nil
 }
 
 // texts returns the pattern texts of i and of tree, lowest priority first.
-func (i Ignore) texts(tree fs.FS) ([]ignoreText, error) {
-	s := ignoreScan{tree: tree, file: i.File}
+func (i Ignore) texts(ctx context.Context, tree fs.FS) ([]ignoreText, error) {
+	s := ignoreScan{ctx: ctx, tree: tree, file: i.File}
 	if err := s.add(ignoreText{source: i.topName(), body: i.Top}); err != nil {
 		return nil, err
 	}
@@ -140,7 +137,7 @@ func (i Ignore) texts(tree fs.FS) ([]ignoreText, error) {
 			return nil, err
 		}
 	}
-	err := s.add(ignoreText{source: "spec.ignore", body: i.Extra})
+	err := s.add(ignoreText{source: extraName, body: i.Extra})
 	return s.texts, err
 }
 
@@ -154,6 +151,7 @@ func (i Ignore) topName() string {
 
 // An ignoreScan collects the ignore files of a tree.
 type ignoreScan struct {
+	ctx   context.Context
 	tree  fs.FS
 	file  string
 	texts []ignoreText
@@ -163,6 +161,9 @@ type ignoreScan struct {
 
 // dir reads the ignore file of the directory name, then those below it.
 func (s *ignoreScan) dir(name string) error {
+	if s.ctx.Err() != nil {
+		return context.Cause(s.ctx)
+	}
 	if len(name) > maxIgnorePath {
 		return fmt.Errorf("%s…: a path of more than %d bytes: flatten the tree", name[:64], maxIgnorePath)
 	}

@@ -1,9 +1,17 @@
 package artifact
 
 import (
+	"bufio"
+	"errors"
 	"fmt"
+	"runtime"
 	"strings"
+
+	"github.com/go-git/go-git/v5/plumbing/format/gitignore"
 )
+
+// extraName is what rules of [Ignore.Extra] name as their source.
+const extraName = "spec.ignore"
 
 // An ignoreText is the text of an ignore file and where it comes from.
 type ignoreText struct {
@@ -12,168 +20,98 @@ type ignoreText struct {
 	body   string
 }
 
-// A pattern is one parsed line.
-type pattern struct {
-	Rule
-	domain  string
-	glob    string // without !, leading / and trailing /
-	byName  bool   // no / in it: matched against the name at any depth
-	dirOnly bool
-}
-
-// parse appends the patterns of t to list.
+// parse appends the patterns of t to list. Lines are those of the reference:
+// nothing is trimmed before # is looked for.
 func (t ignoreText) parse(list []pattern) ([]pattern, error) {
+	lines := bufio.NewScanner(strings.NewReader(t.body))
 	line := 0
-	for text := range strings.Lines(strings.TrimPrefix(t.body, "\ufeff")) {
+	for lines.Scan() {
 		line++
-		p, ok, err := parsePattern(text)
-		if err != nil {
-			return nil, fmt.Errorf("%s:%d: %w", t.source, line, err)
-		}
-		if !ok {
+		text := lines.Text()
+		if strings.HasPrefix(text, "#") || strings.TrimSpace(text) == "" {
 			continue
 		}
 		if len(list) == maxIgnoreRules {
 			return nil, fmt.Errorf("%s:%d: more than %d patterns: use fewer", t.source, line, maxIgnoreRules)
 		}
-		p.Source, p.Line, p.domain = t.source, line, t.domain
+		p, err := newPattern(Rule{Pattern: text, Source: t.source, Line: line}, t.domain)
+		if err != nil {
+			return nil, fmt.Errorf("%s:%d: %w", t.source, line, err)
+		}
 		list = append(list, p)
 	}
-	return list, nil
+	if errors.Is(lines.Err(), bufio.ErrTooLong) {
+		return nil, fmt.Errorf("%s:%d: a line of more than %d bytes: shorten it", t.source, line+1, bufio.MaxScanTokenSize)
+	}
+	return list, lines.Err()
 }
 
 // parseDefaults parses patterns that are given one by one.
 func parseDefaults(texts []string) ([]pattern, error) {
-	list := make([]pattern, 0, len(texts))
-	for _, text := range texts {
-		p, ok, err := parsePattern(text)
+	list := make([]pattern, len(texts))
+	for i, text := range texts {
+		p, err := newPattern(Rule{Pattern: text, Source: "default"}, "")
 		if err != nil {
 			return nil, fmt.Errorf("default pattern %q: %w", text, err)
 		}
-		if ok {
-			p.Source = "default"
-			list = append(list, p)
-		}
+		list[i] = p
 	}
 	return list, nil
 }
 
-// parsePattern parses one line; ok is false where it holds no pattern.
-func parsePattern(line string) (p pattern, ok bool, err error) {
-	if strings.HasPrefix(line, "#") {
-		return pattern{}, false, nil
+// newPattern parses the pattern of a line.
+func newPattern(rule Rule, domain string) (p pattern, err error) {
+	text := rule.Pattern
+	if runtime.GOOS == "windows" {
+		if text, err = withoutEscapes(text); err != nil {
+			return p, err
+		}
 	}
-	if strings.IndexByte(line, 0) >= 0 {
-		return pattern{}, false, fmt.Errorf("a NUL byte in a pattern: save the text as UTF-8")
+	p = pattern{Rule: rule, domain: domain, depth: strings.Count(domain, "/"), match: gitignore.ParsePattern(text, nil)}
+	p.glob, p.Negate = strings.CutPrefix(text, "!")
+	if !strings.HasSuffix(p.glob, `\ `) {
+		p.glob = strings.TrimRight(p.glob, " ")
 	}
-	if text, cut := strings.CutSuffix(line, "\n"); cut {
-		line = strings.TrimSuffix(text, "\r")
-	}
-	line = trimSpaces(line)
-	if line == "" {
-		return pattern{}, false, nil
-	}
-	p.Pattern = line
-	p.glob, p.Negate = strings.CutPrefix(line, "!")
 	p.glob, p.dirOnly = strings.CutSuffix(p.glob, "/")
-	p.byName = !strings.Contains(p.glob, "/")
-	p.glob = strings.TrimPrefix(p.glob, "/")
-	return p, true, nil
+	p.whole = strings.Contains(p.glob, "/")
+	name := strings.TrimPrefix(p.glob, "**/") // which says no more than that the name may be anywhere
+	if rest, star := strings.CutPrefix(name, "*"); !strings.ContainsAny(rest, `/*?[\`) {
+		p.plain, p.suffix = rest, star
+	}
+	return p, nil
 }
 
-// trimSpaces drops the trailing spaces that no backslash quotes.
-func trimSpaces(s string) string {
-	end := 0 // after the last byte that stays
-	for i := 0; i < len(s); i++ {
-		switch s[i] {
-		case ' ':
-			continue
-		case '\\':
-			i++
+// withoutEscapes writes a pattern without backslashes: the matcher of go-git
+// knows no escapes on Windows, and would decide otherwise there.
+func withoutEscapes(text string) (string, error) {
+	if !strings.Contains(text, `\`) {
+		return text, nil
+	}
+	unclear := errors.New(`on Windows a pattern with a backslash may hold no [, ** or \\, and none before a / or at the end: write [*] for \*`)
+	if strings.Contains(text, "**") { // which an escape must not become
+		return "", unclear
+	}
+	text, negated := strings.CutPrefix(text, "!")
+	if !strings.HasSuffix(text, `\ `) {
+		text = strings.TrimRight(text, " ")
+	}
+	var b strings.Builder
+	if negated {
+		b.WriteByte('!')
+	}
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; {
+		case c == '[', c == '\\' && (i+1 == len(text) || strings.IndexByte(`\/`, text[i+1]) >= 0):
+			return "", unclear
+		case c != '\\':
+			b.WriteByte(c)
+		default:
+			if i++; strings.IndexByte("]^-", text[i]) >= 0 || text[i] >= 0x80 {
+				b.WriteByte(text[i])
+			} else {
+				b.WriteString("[" + text[i:i+1] + "]")
+			}
 		}
-		end = i + 1
 	}
-	return s[:min(end, len(s))]
-}
-
-// A tokenKind says what a token of a pattern matches.
-type tokenKind uint8
-
-const (
-	literal tokenKind = iota // one byte
-	oneOf                    // one byte of a set
-	star                     // any bytes but /
-	deep                     // any bytes
-	dirs                     // nothing, or any bytes and a /
-)
-
-// A token is one step of a pattern.
-type token struct {
-	kind tokenKind
-	byte byte    // literal
-	set  byteSet // oneOf
-}
-
-// tokens returns the steps of p after its domain; ok is false where p matches
-// nothing.
-func (p *pattern) tokens() (list []token, ok bool) {
-	if p.glob == "" {
-		return nil, false
-	}
-	if p.byName {
-		list = append(list, token{kind: dirs})
-	}
-	wild := strings.IndexAny(p.glob, `*?[\`)
-	for i := 0; i < len(p.glob); {
-		t, next, ok := p.token(i, i == wild)
-		if !ok {
-			return nil, false
-		}
-		if i = next; t.kind == dirs && len(list) > 0 && list[len(list)-1].kind == dirs {
-			continue // **/**/ is **/
-		}
-		list = append(list, t)
-	}
-	return list, true
-}
-
-// token reads the token at p.glob[i:] and returns where the next one starts.
-// first says that only literal text stands before it.
-func (p *pattern) token(i int, first bool) (t token, next int, ok bool) {
-	switch g := p.glob; g[i] {
-	case '*':
-		t, next = p.stars(i, first)
-		return t, next, true
-	case '?':
-		return token{kind: oneOf, set: new(byteSet).matching(true)}, i + 1, true
-	case '[':
-		set, next, ok := bracket(g, i+1)
-		return token{kind: oneOf, set: set}, next, ok && set != byteSet{}
-	case '\\':
-		if i++; i == len(g) {
-			return token{}, i, false
-		}
-		fallthrough
-	default:
-		return token{byte: g[i]}, i + 1, true
-	}
-}
-
-// stars reads the run of asterisks at p.glob[i:].
-func (p *pattern) stars(i int, first bool) (token, int) {
-	end := i
-	for end < len(p.glob) && p.glob[end] == '*' {
-		end++
-	}
-	rest := p.glob[end:]
-	switch {
-	case p.byName || end-i == 1 || !first && p.glob[i-1] != '/':
-		return token{kind: star}, end
-	case strings.HasPrefix(rest, "/"):
-		return token{kind: dirs}, end + 1
-	case rest == "", strings.HasPrefix(rest, `\/`):
-		return token{kind: deep}, end
-	default:
-		return token{kind: star}, end
-	}
+	return b.String(), nil
 }

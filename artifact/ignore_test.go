@@ -3,6 +3,7 @@ package artifact_test
 import (
 	"archive/tar"
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -27,7 +28,7 @@ func tree(files ...string) fstest.MapFS {
 // compile compiles i for tree, which may be nil.
 func compile(t testing.TB, i artifact.Ignore, tree fs.FS) *artifact.Rules {
 	t.Helper()
-	r, err := i.Compile(tree)
+	r, err := i.Compile(t.Context(), tree)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,14 +102,22 @@ func TestIgnoreView(t *testing.T) {
 			[]string{"dir/keep", "dir/drop", "dir/sub/keep", "dir/sub/x"}, "dir/keep"},
 		{"a directory below an excluded directory", with("/a\n!/a/b/c\n"),
 			[]string{"a/x", "a/b/x", "a/b/c/x", "a/b/c/d/x"}, "a/b/c/ a/b/c/d/ a/b/c/d/x a/b/c/x"},
+		{"a name and a directory", with("*\n!/deploy\n"),
+			[]string{"a", "b/c", "deploy/x", "deploy/y/z"}, "deploy/ deploy/x deploy/y/ deploy/y/z"},
 		{"an earlier negation does not re-include", with("!dir/keep\ndir/\n"), []string{"dir/keep"}, ""},
-		{"a negated directory does not re-include what matches by itself", with("*.txt\n!/keep\n"),
-			[]string{"keep/a.txt", "keep/b"}, "keep/ keep/b"},
+		{"a negated directory re-includes all that is in it", with("*.txt\n!/keep\n"),
+			[]string{"keep/a.txt", "keep/b", "a.txt"}, "keep/ keep/a.txt keep/b"},
+		{"a pattern for what is below matches the directory too", with("a/**\n"), []string{"a/b/c", "d"}, "d"},
+		{"no named classes, no !", with("[!a]\n[[:alpha:]]\n"), []string{"b", "a", "!"}, "b"},
+		{"a byte order mark is part of a name", with("\ufeffa\n"), []string{"a"}, "a"},
+		{"NUL matches nothing", with("\xff\xfea\x00\n\x00"), []string{"a", "b.png"}, "a b.png"},
+		{"not well formed", with("[\na[\n[z-a]\n[]a]\n\\\n"), []string{"[", "a", "]"}, "[ a ]"},
+		{"spaces at the end", with("a  \nb\\ \n"), []string{"a", "b ", "b"}, "b"},
 		{"directories only", with("build/"), []string{"a/build", "b/build/x"}, "a/ a/build b/"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			tree := tree(test.tree...)
-			got := strings.Join(kept(t, compile(t, test.ignore, tree).View(tree)), " ")
+			got := strings.Join(kept(t, compile(t, test.ignore, tree).View(t.Context(), tree)), " ")
 			want := strings.Fields(test.want)
 			slices.Sort(want)
 			if gots := strings.Fields(got); !slices.Equal(sorted(gots), want) {
@@ -129,19 +138,22 @@ func TestMatchExplains(t *testing.T) {
 		dir  bool
 		want string
 	}{
-		{"a.md", false, "true spec.ignore:2 *.md"},
+		{"a.md", false, "true spec.ignore:2 *.md "},
 		{"keep.md", false, "false spec.ignore:3 !/keep.md"},
 		{"vendor", true, "true spec.ignore:4 /vendor/"},
 		{"vendor", false, "false :0 "},
 		{"vendor/x/y", false, "true spec.ignore:4 /vendor/"},
 		{"vendor/keep.md", false, "true spec.ignore:4 /vendor/"},
 		{"sub/.git", true, "true default:0 .git/"},
-		{"sub/x.md", false, "true spec.ignore:2 *.md"},
-		{"sub/x/.md", false, "true spec.ignore:2 *.md"},
+		{"sub/x.md", false, "true spec.ignore:2 *.md "},
+		{"sub/x/.md", false, "true spec.ignore:2 *.md "},
 		{"sub", true, "false :0 "},
 		{".", true, "false :0 "},
 	} {
-		rule, ignored := r.Match(test.name, test.dir)
+		rule, ignored, err := r.Match(t.Context(), test.name, test.dir)
+		if err != nil {
+			t.Fatal(err)
+		}
 		if got := fmt.Sprintf("%v %s:%d %s", ignored, rule.Source, rule.Line, rule.Pattern); got != test.want {
 			t.Errorf("%s: got %q, want %q", test.name, got, test.want)
 		}
@@ -150,7 +162,7 @@ func TestMatchExplains(t *testing.T) {
 
 func TestViewHidesIgnoredPaths(t *testing.T) {
 	tree := tree("a/x", "b/x", "c/keep", "c/x", "d")
-	view := compile(t, artifact.Ignore{Extra: "/a/\n/c\n!/c/keep\n/d/\n"}, nil).View(tree)
+	view := compile(t, artifact.Ignore{Extra: "/a/\n/c\n!/c/keep\n/d/\n"}, nil).View(t.Context(), tree)
 	if err := fstest.TestFS(view, "b/x", "c/keep", "d"); err != nil {
 		t.Error(err)
 	}
@@ -185,7 +197,7 @@ func TestPackLeavesOutIgnoredDirectories(t *testing.T) {
 	i := artifact.DefaultIgnore()
 	i.Extra = "dir/\n!dir/keep\n/vendor\n"
 	var archive bytes.Buffer
-	report, err := artifact.Tar(t.Context(), &archive, compile(t, i, files).View(files))
+	report, err := artifact.Tar(t.Context(), &archive, compile(t, i, files).View(t.Context(), files))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -213,13 +225,13 @@ func ExampleIgnore() {
 	}
 	ignore := artifact.DefaultIgnore()
 	ignore.Extra = "vendor/\n!vendor/**/*.txt\n" // spec.ignore
-	rules, err := ignore.Compile(files)
+	rules, err := ignore.Compile(context.Background(), files)
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
 	for _, name := range []string{"deploy/notes.md", "vendor/lib/lib.yaml", "vendor/lib/license.txt", "README.md"} {
-		rule, ignored := rules.Match(name, false)
+		rule, ignored, _ := rules.Match(context.Background(), name, false)
 		fmt.Println(name, ignored, rule.Source, rule.Line, rule.Pattern)
 	}
 	// Output:

@@ -1,6 +1,7 @@
 package artifact
 
 import (
+	"context"
 	"io"
 	"io/fs"
 	"path"
@@ -16,13 +17,17 @@ import (
 //	o, ok := view.(interface{ Omits(dir string) bool })
 //	leaveOut := ok && o.Omits(dir)
 //
-// The view keeps no state of its own and is as safe for concurrent use as tree
+// The view fails with the cause of ctx once that ends, and as [Rules.Match]
+// does. It keeps no state of its own and is as safe for concurrent use as tree
 // is. It implements [fs.ReadDirFS], [fs.ReadFileFS], [fs.StatFS],
 // [fs.ReadLinkFS] and [fs.SubFS] on top of what tree implements.
-func (r *Rules) View(tree fs.FS) fs.FS { return view{tree: tree, rules: r, root: "."} }
+func (r *Rules) View(ctx context.Context, tree fs.FS) fs.FS {
+	return view{ctx: ctx, tree: tree, rules: r, root: "."}
+}
 
 // A view is what rules show of tree, whose top is root in the rules' tree.
 type view struct {
+	ctx   context.Context
 	tree  fs.FS
 	rules *Rules
 	root  string
@@ -34,11 +39,22 @@ type omitter interface{ Omits(dir string) bool }
 
 // Omits reports whether the rules ignore the directory dir.
 func (v view) Omits(dir string) bool {
-	return dir != "." && v.folder(dir).held != none
+	_, ignored, err := v.rules.Match(v.ctx, path.Join(v.root, dir), true)
+	return dir != "." && ignored && err == nil // an error shows where dir is read
 }
 
-// folder returns the directory name of the view.
-func (v view) folder(name string) folder { return v.rules.folder(path.Join(v.root, name)) }
+// shows reports whether the view shows what is at name, base in f.
+func (v view) shows(f *folder, name, base string, dir bool) (bool, error) {
+	if dir {
+		below, err := v.rules.folder(v.ctx, name)
+		if err != nil {
+			return false, err
+		}
+		return v.rules.reveals(v.ctx, below)
+	}
+	n, err := v.rules.decide(v.ctx, f, base, false)
+	return !v.rules.excludes(n), err
+}
 
 // admit fails unless the view shows name. It asks the tree for the type of
 // name only where the rules treat files and directories differently.
@@ -49,21 +65,31 @@ func (v view) admit(op, name string) error {
 	if name == "." {
 		return nil
 	}
-	p := v.rules.find(path.Join(v.root, name))
-	file, dir := v.rules.shows(p, false), v.rules.shows(p, true)
-	if file != dir {
-		info, err := fs.Lstat(v.tree, name)
-		if err != nil {
-			return err
-		}
-		if info.IsDir() {
-			file = dir
-		}
+	shown, err := v.admits(name)
+	if err == nil && !shown {
+		err = fs.ErrNotExist
 	}
-	if !file {
-		return &fs.PathError{Op: op, Path: name, Err: fs.ErrNotExist}
+	if err != nil {
+		return &fs.PathError{Op: op, Path: name, Err: err}
 	}
 	return nil
+}
+
+func (v view) admits(name string) (bool, error) {
+	full := path.Join(v.root, name)
+	f, base, err := v.rules.parent(v.ctx, full)
+	if err != nil {
+		return false, err
+	}
+	n, err := v.rules.decide(v.ctx, f, base, true)
+	if err != nil || !v.rules.excludes(n) && (n == none || !v.rules.patterns[n].dirOnly) {
+		return err == nil, err
+	}
+	info, err := fs.Lstat(v.tree, name)
+	if err != nil {
+		return false, err
+	}
+	return v.shows(f, full, base, info.IsDir())
 }
 
 // Open implements [fs.FS].
@@ -131,7 +157,7 @@ func (v view) Sub(dir string) (fs.FS, error) {
 	if err != nil {
 		return nil, err
 	}
-	return view{tree: tree, rules: v.rules, root: path.Join(v.root, dir)}, nil
+	return view{ctx: v.ctx, tree: tree, rules: v.rules, root: path.Join(v.root, dir)}, nil
 }
 
 // ReadDir implements [fs.ReadDirFS].
@@ -140,28 +166,38 @@ func (v view) ReadDir(name string) ([]fs.DirEntry, error) {
 		return nil, err
 	}
 	entries, err := fs.ReadDir(v.tree, name)
-	return v.filter(name, entries), err
+	if err != nil {
+		return nil, err
+	}
+	return v.filter(name, entries)
 }
 
 // filter returns the entries of the directory dir that the view shows. It does
 // not change entries.
-func (v view) filter(dir string, entries []fs.DirEntry) []fs.DirEntry {
-	f := v.folder(dir)
-	shows := func(e fs.DirEntry) bool { return v.rules.shows(v.rules.in(f, e.Name()), e.IsDir()) }
-	kept := 0
-	for kept < len(entries) && shows(entries[kept]) {
-		kept++
+func (v view) filter(dir string, entries []fs.DirEntry) ([]fs.DirEntry, error) {
+	full := path.Join(v.root, dir)
+	at := full
+	if at == "." {
+		at = ""
 	}
-	if kept == len(entries) {
-		return entries
+	f, err := v.rules.folder(v.ctx, at)
+	if err != nil {
+		return nil, &fs.PathError{Op: "readdir", Path: dir, Err: err}
 	}
-	list := append([]fs.DirEntry(nil), entries[:kept]...)
-	for _, e := range entries[kept+1:] {
-		if shows(e) {
+	list := make([]fs.DirEntry, 0, len(entries))
+	for _, e := range entries {
+		if v.ctx.Err() != nil {
+			return nil, context.Cause(v.ctx)
+		}
+		shown, err := v.shows(f, path.Join(full, e.Name()), e.Name(), e.IsDir())
+		if err != nil {
+			return nil, &fs.PathError{Op: "readdir", Path: dir, Err: err}
+		}
+		if shown {
 			list = append(list, e)
 		}
 	}
-	return list
+	return list, nil
 }
 
 // A viewDir is an open directory of a view.
@@ -175,7 +211,10 @@ type viewDir struct {
 func (d *viewDir) ReadDir(n int) ([]fs.DirEntry, error) {
 	for {
 		entries, err := d.ReadDirFile.ReadDir(n)
-		shown := d.view.filter(d.name, entries)
+		shown, failed := d.view.filter(d.name, entries)
+		if failed != nil {
+			return nil, failed
+		}
 		if n <= 0 || len(shown) > 0 || err != nil {
 			return shown, err
 		}

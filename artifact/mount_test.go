@@ -212,7 +212,7 @@ func TestMountReadsLinks(t *testing.T) {
 	if err != nil || info.Mode().Type() != fs.ModeSymlink {
 		t.Errorf("got %v, %v", info, err)
 	}
-	view := compile(t, artifact.Ignore{Extra: "m/k"}, nil).View(all)
+	view := compile(t, artifact.Ignore{Extra: "m/k"}, nil).View(t.Context(), all)
 	if target, err := fs.ReadLink(view, "m/l"); target != "x" || err != nil {
 		t.Errorf("through a view: got %q, %v", target, err)
 	}
@@ -249,11 +249,11 @@ func TestMountOmits(t *testing.T) {
 		tree fs.FS
 		want string
 	}{
-		{"a view below", artifact.Mount(rules.View(files), "m", tree("a")), "d/keep e/ m/ m/a"},
-		{"a view mounted", artifact.Mount(tree("a"), "m", rules.View(files)), "a m/ m/d/keep m/e/"},
-		{"views on both sides", artifact.Mount(rules.View(files), ".", rules.View(files)), "d/keep e/"},
-		{"a plain directory over a view", artifact.Mount(rules.View(files), ".", tree("d/y")), "d/ d/keep d/y e/"},
-		{"a view of a mount", rules.View(artifact.Mount(tree("a"), "d", tree("keep", "x"))), "a d/keep"},
+		{"a view below", artifact.Mount(rules.View(t.Context(), files), "m", tree("a")), "d/keep e/ m/ m/a"},
+		{"a view mounted", artifact.Mount(tree("a"), "m", rules.View(t.Context(), files)), "a m/ m/d/keep m/e/"},
+		{"views on both sides", artifact.Mount(rules.View(t.Context(), files), ".", rules.View(t.Context(), files)), "d/keep e/"},
+		{"a plain directory over a view", artifact.Mount(rules.View(t.Context(), files), ".", tree("d/y")), "d/ d/keep d/y e/"},
+		{"a view of a mount", rules.View(t.Context(), artifact.Mount(tree("a"), "d", tree("keep", "x"))), "a d/keep"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			want := strings.Fields(test.want)

@@ -124,9 +124,9 @@ func TestFailures(t *testing.T) {
 			d.put(".sourceignore", "x")
 			d.onOpen = func(bucket.Object, int64) error { return status(403, "AccessDenied") }
 		}, reason: "AuthenticationFailed", is: fs.ErrPermission, says: "object .sourceignore: "},
-		"rules without ETag": {change: lists(bucket.Object{Key: ".sourceignore", Size: 1}), says: "object .sourceignore has no ETag"},
-		"rules with NUL":     {change: func(d *memoryDriver) { d.put(".sourceignore", "a\x00") }, reason: "SourceIgnoreError", says: ".sourceignore:1: a NUL byte"},
-		"rules of the spec":  {edit: ignoring("a\nb\x00"), reason: "SourceIgnoreError", says: "spec.ignore:2: a NUL byte"},
+		"rules without ETag":     {change: lists(bucket.Object{Key: ".sourceignore", Size: 1}), says: "object .sourceignore has no ETag"},
+		"rules with a long line": {change: func(d *memoryDriver) { d.put(".sourceignore", strings.Repeat("a", 1<<16)) }, reason: "SourceIgnoreError", says: ".sourceignore:1: a line of more than 65536 bytes"},
+		"rules of the spec":      {edit: ignoring("a\n" + strings.Repeat("b", 1<<16)), reason: "SourceIgnoreError", says: "spec.ignore:2: a line of more than 65536 bytes"},
 	} {
 		t.Run(name, func(t *testing.T) { synctest.Test(t, c.failing) })
 	}

@@ -23,7 +23,7 @@ func TestKeyRules(t *testing.T) {
 		says   string // of the refusal
 		ignore string // a pattern that excludes it
 	}{
-		"a//b":                  {`"a//b" has an empty part`, "a//b"},
+		"a//b":                  {`"a//b" has an empty part`, "/a/"},
 		"/a":                    {`"/a" has an empty part`, "a"},
 		"//":                    {"", ""}, // a marker
 		"a/../b":                {`"a/../b" has a part "." or ".."`, "a/*/b"},
@@ -36,7 +36,7 @@ func TestKeyRules(t *testing.T) {
 		"a\nb":                  {`"a\nb" has a control character`, "a?b"},
 		"a\x00b":                {`"a\x00b" has a control character`, "a*b"},
 		"a\x7f":                 {`"a\x7f" has a control character`, "a?"},
-		"a\u0085b":              {`"a\u0085b" has a control character`, "a??b"},
+		"a\u0085b":              {`"a\u0085b" has a control character`, "a?b"},
 		"a\xffb":                {`"a\xffb" is not UTF-8 text`, "a?b"},
 		"a\xc0\xafb":            {`"a\xc0\xafb" is not UTF-8 text`, "a*"},
 		longPart:                {"", ""},
@@ -68,7 +68,7 @@ func TestKeyRules(t *testing.T) {
 		if c.ignore == "" {
 			continue
 		}
-		if _, err := resolve(t, d, ignoring(c.ignore+"\n!/a\n")); err != nil {
+		if _, err := resolve(t, d, ignoring(c.ignore+"\n!/zz\n")); err != nil {
 			t.Errorf("%q with the pattern %s: %v", key, c.ignore, err)
 		}
 		d.put(".sourceignore", c.ignore)

@@ -2,6 +2,7 @@ package bucket
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -29,7 +30,7 @@ func million() func(i int) Object {
 
 func BenchmarkListing(b *testing.B) {
 	object, order := million(), rand.Perm(1_000_000)
-	rules, err := artifact.Ignore{Top: "*.png\n/tmp/\n!keep\n", Extra: "docs/\n*.tar.gz\n"}.Compile(nil)
+	rules, err := artifact.Ignore{Top: "*.png\n/tmp/\n!keep\n", Extra: "docs/\n*.tar.gz\n"}.Compile(context.Background(), nil)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -45,7 +46,7 @@ func BenchmarkListing(b *testing.B) {
 					}
 				}
 				s := sieve{list: l, rules: rules, limits: limitsOf(artifact.Limits{})}
-				if _, err := s.sift(); err != nil {
+				if _, err := s.sift(context.Background()); err != nil {
 					b.Fatal(err)
 				}
 				b.ReportMetric(float64(measure.Live()-before)/1e6, "B/key")

@@ -2,6 +2,7 @@ package bucket
 
 import (
 	"cmp"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -32,8 +33,8 @@ type sieve struct {
 // of the kept objects, hexadecimal.
 //
 // The error names keys that are refused, or is a *[artifact.LimitError].
-func (s *sieve) sift() (sum string, err error) {
-	if err := s.judge(); err != nil {
+func (s *sieve) sift(ctx context.Context) (sum string, err error) {
+	if err := s.judge(ctx); err != nil {
 		return "", err
 	}
 	s.list.sort()
@@ -48,7 +49,7 @@ func (s *sieve) sift() (sum string, err error) {
 }
 
 // judge looks at each object by itself.
-func (s *sieve) judge() error {
+func (s *sieve) judge(ctx context.Context) error {
 	l := s.list
 	left := l.index[:0]
 	for _, p := range l.index {
@@ -58,10 +59,15 @@ func (s *sieve) judge() error {
 			continue
 		}
 		if isMarker(key) {
-			s.mark(key, o)
+			if err := s.mark(ctx, key, o); err != nil {
+				return err
+			}
 			continue
 		}
-		_, ignored := s.rules.Match(key, false)
+		_, ignored, err := s.rules.Match(ctx, key, false)
+		if err != nil {
+			return err
+		}
 		switch problem := s.problem(key); {
 		case problem != "" && ignored:
 			continue
@@ -91,15 +97,17 @@ func (s *sieve) problem(key string) string {
 
 // mark notes a directory marker that is not ignored and holds something; o is
 // its record after the key.
-func (s *sieve) mark(key string, o record) {
+func (s *sieve) mark(ctx context.Context, key string, o record) error {
 	o.tag()
 	o.text()
 	if o.number() == 0 {
-		return
+		return nil
 	}
-	if _, ignored := s.rules.Match(strings.TrimSuffix(key, "/"), true); !ignored {
+	_, ignored, err := s.rules.Match(ctx, strings.TrimSuffix(key, "/"), true)
+	if err == nil && !ignored {
 		s.markers.add(key, "")
 	}
+	return err
 }
 
 // charge counts an object that is kept; o is its record after the key.

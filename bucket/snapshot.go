@@ -44,12 +44,12 @@ func (o *Origin) fill(ctx context.Context, s *snapshot, before memory, now *memo
 	if now.Ignore != nil {
 		s.text = now.Ignore.Text
 	}
-	if s.rules, err = ignoreOf(spec, s.text).Compile(nil); err != nil {
+	if s.rules, err = ignoreOf(spec, s.text).Compile(ctx, nil); err != nil {
 		return &source.StepError{Step: source.StepResolve, Reason: "SourceIgnoreError", Err: err}
 	}
 	listed := s.list.len()
 	sieve := sieve{list: s.list, rules: s.rules, limits: limitsOf(o.env.Limits), ignore: s.ignore != nil}
-	if now.Revision, err = sieve.sift(); err != nil {
+	if now.Revision, err = sieve.sift(ctx); err != nil {
 		return err
 	}
 	if n := sieve.markers.count; n > 0 {

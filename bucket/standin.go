@@ -1,6 +1,7 @@
 package bucket
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -30,7 +31,7 @@ func (o *Origin) directory() (dir source.Origin, ok bool, err error) {
 	ignore.Extra += "\n!/" + ignoreFile // it is in the artifact, as that of a bucket is
 	view := source.DirView{Ignore: ignore}
 	if spec.Prefix != "" {
-		view.Select = func(tree fs.FS) (fs.FS, error) { return prefixed(tree, spec.Prefix) }
+		view.Select = func(ctx context.Context, tree fs.FS) (fs.FS, error) { return prefixed(ctx, tree, spec.Prefix) }
 	}
 	return source.Dir(o.bucket, name, view), true, nil
 }
@@ -79,7 +80,7 @@ func ignoreOf(spec *source.BucketSpec, text string) artifact.Ignore {
 // prefixed returns the files of tree whose paths begin with prefix, and
 // .sourceignore: to rules, all that is in the directories on the way is ignored
 // but what goes on with the prefix.
-func prefixed(tree fs.FS, prefix string) (fs.FS, error) {
+func prefixed(ctx context.Context, tree fs.FS, prefix string) (fs.FS, error) {
 	patterns, at := []string{"/*", "!/" + ignoreFile}, "/"
 	if dir, _ := path.Split(prefix); dir == "" || fs.ValidPath(strings.TrimSuffix(dir, "/")) { // else no path begins so
 		parts := strings.Split(glob.Replace(prefix), "/")
@@ -89,11 +90,11 @@ func prefixed(tree fs.FS, prefix string) (fs.FS, error) {
 		}
 		patterns = append(patterns, "!"+at+parts[len(parts)-1]+"*")
 	}
-	rules, err := artifact.Ignore{Base: patterns}.Compile(nil)
+	rules, err := artifact.Ignore{Base: patterns}.Compile(ctx, nil)
 	if err != nil {
 		return nil, fmt.Errorf("spec.prefix: %w", err)
 	}
-	return rules.View(tree), nil
+	return rules.View(context.WithoutCancel(ctx), tree), nil // of a spec, and read by later steps
 }
 
 // glob quotes what is special in a pattern.

@@ -35,8 +35,8 @@ type content struct {
 
 	rules   *artifact.Rules
 	own     fs.FS       // what is packed of the commit itself, before the ignore rules
-	whole   fs.FS       // what is packed of everything, before the ignore rules
-	tree    fs.FS       // what is packed
+	tree    fs.FS       // of a submodule, what is packed
+	whole   fs.FS       // all that the ignore rules decide about
 	holding []io.Closer // what tree reads from, besides db
 }
 
@@ -67,19 +67,18 @@ func (c *content) compose(ctx context.Context) (err error) {
 		}
 	}
 	c.whole = tree
-	c.rules, err = ignoreOf(c.origin.repo).Compile(tree)
+	c.rules, err = ignoreOf(c.origin.repo).Compile(ctx, tree)
 	switch {
 	case errors.Is(err, object.ErrCorrupt) || isAbsent(err): // the tree cannot be read at all
 		return stepError(source.StepFetch, err)
 	case err != nil:
 		return &source.StepError{Step: source.StepFetch, Reason: "SourceIgnoreError", Err: err}
 	}
-	c.tellHollow()
-	if err := c.supply(ctx, c.rules.View(c.own)); err != nil {
+	c.tellHollow(ctx)
+	if err := c.supply(ctx, c.rules.View(ctx, c.own)); err != nil {
 		return err
 	}
-	c.tree, err = c.lfs(ctx, c.rules.View(tree))
-	return err
+	return c.lfs(ctx, c.rules.View(ctx, tree))
 }
 
 // measure refuses a tree that is larger than the limits before anything walks
@@ -144,7 +143,7 @@ func (c *content) WriteTo(ctx context.Context, w io.Writer) (source.Report, erro
 		return source.Report{}, c.refused
 	}
 	out := &sink{w: w}
-	packed, err := c.origin.env.Cache.Pack(ctx, out, c.tree)
+	packed, err := c.origin.env.Cache.Pack(ctx, out, c.rules.View(ctx, c.whole))
 	if err != nil && out.err == nil { // the tree is at fault, not the storage
 		err = stepError(source.StepFetch, err)
 	}

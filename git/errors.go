@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 
+	"github.com/headgate-io/headgate/artifact"
 	"github.com/headgate-io/headgate/git/internal/lfs"
 	"github.com/headgate-io/headgate/git/internal/wire"
 	"github.com/headgate-io/headgate/internal/transport"
@@ -20,6 +21,7 @@ var reasons = []struct {
 	{as[*source.StepError], ""}, // has its reason already
 	{as[*transport.SecretError], "AuthenticationFailed"},
 	{as[*wire.HostKeyError], "AuthenticationFailed"},
+	{is(artifact.ErrIgnore), "SourceIgnoreError"},
 	{is(wire.ErrAuth), "AuthenticationFailed"},
 	{is(lfs.ErrAuth), "AuthenticationFailed"},
 	{is(wire.ErrEmpty), "EmptyGitRepository"},

@@ -44,11 +44,11 @@ func (o *Origin) withObjects(whole, shown fs.FS, connect func(context.Context) (
 
 // lfs replaces the LFS pointers in view by what they stand for, or with spec.lfs
 // unset tells that there are some.
-func (c *content) lfs(ctx context.Context, view fs.FS) (fs.FS, error) {
+func (c *content) lfs(ctx context.Context, view fs.FS) error {
 	limits := c.origin.env.Limits
 	if !c.origin.repo.Spec.LFS {
 		c.hint(ctx)
-		return view, nil
+		return nil
 	}
 	held, plain, err := lfs.Fill(ctx, view, lfs.Options{
 		FileBytes: cmp.Or(limits.FileBytes, maxFileBytes),
@@ -58,7 +58,7 @@ func (c *content) lfs(ctx context.Context, view fs.FS) (fs.FS, error) {
 		Progress:  c.origin.receivingObjects(),
 	})
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if held != nil {
 		c.holding = append(c.holding, held)
@@ -67,7 +67,7 @@ func (c *content) lfs(ctx context.Context, view fs.FS) (fs.FS, error) {
 		c.notes = append(c.notes, fmt.Sprintf("%d files have the attribute filter=lfs and are no LFS pointers, they are packed as they are: %s",
 			n, enumerate(plain, 3)))
 	}
-	return view, nil
+	return nil
 }
 
 // enumerate names the first few of names.
@@ -95,7 +95,7 @@ func (c *content) hint(ctx context.Context) {
 	if err != nil || !slices.ContainsFunc(top, func(e fs.DirEntry) bool { return e.Name() == ".gitattributes" }) {
 		return
 	}
-	if n, err := lfs.Count(ctx, c.rules.View(c.own)); err == nil && n > 0 {
+	if n, err := lfs.Count(ctx, c.rules.View(ctx, c.own)); err == nil && n > 0 {
 		c.notes = append(c.notes, fmt.Sprintf("%d files are Git LFS pointers, packed as they are: set spec.lfs to get what they stand for", n))
 	}
 }

@@ -16,7 +16,7 @@ import (
 // the directories above them, as the commit's own part of what is packed. It
 // sees to it that the layers above can read what they decide by.
 func (c *content) sparse(ctx context.Context, tree fs.FS) (_ fs.FS, err error) {
-	if c.own, err = sparseView(&c.origin.repo.Spec, tree); err != nil {
+	if c.own, err = sparseView(ctx, &c.origin.repo.Spec, tree); err != nil {
 		return nil, err
 	}
 	return c.own, c.prepare(ctx, tree)
@@ -25,7 +25,7 @@ func (c *content) sparse(ctx context.Context, tree fs.FS) (_ fs.FS, err error) {
 // sparseView shows of tree the directories that spec.sparseCheckout lists, each
 // of which must exist. Files beside them and above them are not shown, ignore
 // files neither: that is what a sparse checkout leaves in a worktree.
-func sparseView(spec *source.GitRepositorySpec, tree fs.FS) (fs.FS, error) {
+func sparseView(ctx context.Context, spec *source.GitRepositorySpec, tree fs.FS) (fs.FS, error) {
 	dirs, err := spec.Directories()
 	if err != nil {
 		return nil, invalid(err)
@@ -38,11 +38,11 @@ func sparseView(spec *source.GitRepositorySpec, tree fs.FS) (fs.FS, error) {
 			return nil, fmt.Errorf("spec.sparseCheckout[%d]: %w", i, err)
 		}
 	}
-	rules, err := artifact.Ignore{Extra: cone(dirs)}.Compile(nil)
+	rules, err := artifact.Ignore{Extra: cone(dirs)}.Compile(ctx, nil)
 	if err != nil {
 		return nil, invalid(fmt.Errorf("spec.sparseCheckout: %w", err))
 	}
-	return rules.View(tree), nil
+	return rules.View(context.WithoutCancel(ctx), tree), nil
 }
 
 // cone writes ignore rules that leave only dirs and what is in them: git's own

@@ -37,7 +37,7 @@ func FuzzSparseView(f *testing.F) {
 			}
 		}
 		spec := source.GitRepositorySpec{SparseCheckout: strings.Split(list, "|")}
-		view, err := sparseView(&spec, tree)
+		view, err := sparseView(t.Context(), &spec, tree)
 		if err != nil {
 			if !errors.Is(err, source.ErrInvalid) && !strings.HasPrefix(err.Error(), "spec.sparseCheckout[") {
 				t.Errorf("%q: %v does not name the entry", list, err)

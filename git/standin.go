@@ -23,7 +23,7 @@ func (o *Origin) directory() (dir source.Origin, ok bool, err error) {
 	if errors.Is(err, local.ErrNotRepository) {
 		view := source.DirView{
 			Ignore: ignoreOf(o.repo),
-			Select: func(tree fs.FS) (fs.FS, error) { return sparseView(&o.repo.Spec, tree) },
+			Select: func(ctx context.Context, tree fs.FS) (fs.FS, error) { return sparseView(ctx, &o.repo.Spec, tree) },
 		}
 		if len(o.repo.Spec.Include) > 0 {
 			view.Mount = o.mount

@@ -30,7 +30,7 @@ func (c *content) submodules(ctx context.Context, tree fs.FS) (fs.FS, error) {
 	if !c.origin.repo.Spec.RecurseSubmodules {
 		return c.hollow(ctx, tree)
 	}
-	r, err := newRecursion(c)
+	r, err := newRecursion(ctx, c)
 	if err != nil {
 		return nil, err
 	}
@@ -76,10 +76,10 @@ func (c *content) hollow(ctx context.Context, tree fs.FS) (fs.FS, error) {
 }
 
 // tellHollow notes which submodules are empty directories of the artifact.
-func (c *content) tellHollow() {
+func (c *content) tellHollow(ctx context.Context) {
 	var names []string
 	for _, l := range c.hollowed {
-		if _, ignored := c.rules.Match(l.path, true); !ignored {
+		if _, ignored, err := c.rules.Match(ctx, l.path, true); !ignored && err == nil {
 			names = append(names, l.path)
 		}
 	}
@@ -136,23 +136,26 @@ type recursion struct {
 	done    source.Progress
 }
 
-func newRecursion(c *content) (*recursion, error) {
+func newRecursion(ctx context.Context, c *content) (*recursion, error) {
 	var ignore artifact.Ignore
 	if text := c.origin.repo.Spec.Ignore; text != nil {
 		ignore.Extra = *text
 	}
-	rules, err := ignore.Compile(nil)
+	rules, err := ignore.Compile(ctx, nil)
 	if err != nil {
 		return nil, &source.StepError{Step: source.StepFetch, Reason: "SourceIgnoreError", Err: err}
 	}
-	return &recursion{top: c, shown: rules.View(folders{}), fetched: map[pin]*content{}}, nil
+	return &recursion{top: c, shown: rules.View(ctx, folders{}), fetched: map[pin]*content{}}, nil
 }
 
 // leavesOut reports whether spec.ignore leaves out all that a submodule at name
 // can hold. Its rules have the last word: no other need be asked.
-func (r *recursion) leavesOut(name string) bool {
+func (r *recursion) leavesOut(name string) (bool, error) {
 	_, err := fs.Stat(r.shown, name)
-	return isAbsent(err)
+	if isAbsent(err) {
+		return true, nil
+	}
+	return false, err
 }
 
 // find appends to found the submodules in m, which is fetched. Those that are
@@ -168,7 +171,11 @@ func (r *recursion) find(ctx context.Context, found []*module, m *module) ([]*mo
 	m.parts = make(map[string]*module, len(links))
 	for _, link := range links {
 		sub := &module{path: path.Join(m.path, link.path), depth: m.depth + 1, commit: link.commit}
-		if r.leavesOut(sub.path) {
+		out, err := r.leavesOut(sub.path)
+		if err != nil {
+			return nil, stepError(source.StepFetch, err)
+		}
+		if out {
 			m.parts[link.path] = nil
 			continue
 		}

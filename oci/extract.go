@@ -18,10 +18,13 @@ func (c *content) extract(ctx context.Context, w io.Writer) (artifact.Report, er
 	}
 	var report artifact.Report
 	err := c.origin.within(ctx, "pack", func(ctx context.Context) (err error) {
-		report, err = c.origin.env.Cache.Pack(ctx, w, c.rules.View(c.tree))
+		report, err = c.origin.env.Cache.Pack(ctx, w, c.rules.View(ctx, c.tree))
 		return err
 	})
 	links := c.tree.Report() // an artifact never holds them
+	if errors.Is(err, artifact.ErrIgnore) {
+		err = &source.StepError{Step: source.StepFetch, Reason: "SourceIgnoreError", Err: err}
+	}
 	report.LeftOut, report.LeftOutTotal = links.LeftOut, links.LeftOutTotal
 	return report, err
 }
@@ -39,7 +42,7 @@ func (c *content) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	rules, err := ignoreOf(c.origin.repo).Compile(tree)
+	rules, err := ignoreOf(c.origin.repo).Compile(ctx, tree)
 	if err != nil {
 		return errors.Join(&source.StepError{Step: source.StepFetch, Reason: "SourceIgnoreError", Err: err}, tree.Close())
 	}

@@ -139,7 +139,9 @@ var moreHostileLayers = []threat{
 	{name: "name that is absolute", plant: layerOf(func(t testing.TB) []byte { return testenv.TarGzip(t, text("/etc/passwd", "")).Data }), reason: layerFailed, says: []string{"absolute"}},
 	{name: "bytes of one file", plant: layerOf(func(t testing.TB) []byte { return testenv.Tar(t, zeros(2<<20)...) }), limits: artifact.Limits{FileBytes: 1 << 20},
 		reason: layerFailed, says: []string{`"zeros" has more than 1048576 bytes`}},
-	{name: "ignore file that is none", plant: layerOf(func(t testing.TB) []byte { return testenv.TarGzip(t, text(".sourceignore", "\x00")).Data }), reason: "SourceIgnoreError", says: []string{".sourceignore:1"}},
+	{name: "ignore file that is none", plant: layerOf(func(t testing.TB) []byte {
+		return testenv.TarGzip(t, text(".sourceignore", strings.Repeat("a", 1<<16))).Data
+	}), reason: "SourceIgnoreError", says: []string{".sourceignore:1"}},
 }
 
 // negative gives the first entry of a tar archive the size -1.
@@ -243,7 +245,7 @@ func TestExplain(t *testing.T) {
 	if data, err := fs.ReadFile(tree, "a"); string(data) != "1" || err != nil {
 		t.Errorf("a: %q, %v", data, err)
 	}
-	if rule, ok := rules.Match("logo.png", false); !ok || rule.Pattern != "*.png" {
+	if rule, ok, err := rules.Match(t.Context(), "logo.png", false); err != nil || !ok || rule.Pattern != "*.png" {
 		t.Errorf("logo.png: %+v, %t", rule, ok)
 	}
 	if report, err := c.WriteTo(t.Context(), io.Discard); err != nil || report.Files != 1 {

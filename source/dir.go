@@ -36,7 +36,7 @@ func Dir(obj Object, directory string, view DirView) Origin {
 type DirView struct {
 	Ignore artifact.Ignore
 	// Select returns the part of the directory that counts; nil: all of it.
-	Select func(tree fs.FS) (fs.FS, error)
+	Select func(ctx context.Context, tree fs.FS) (fs.FS, error)
 	// Mount adds the content of inputs, those of the [Revision], before ignore
 	// rules apply; nil: nothing is added. What it opens is closed with the content.
 	Mount func(ctx context.Context, tree fs.FS, inputs []artifact.Artifact) (fs.FS, io.Closer, error)
@@ -50,7 +50,7 @@ type dirOrigin struct {
 
 // Resolve implements [Origin].
 func (o *dirOrigin) Resolve(ctx context.Context, _ State) (Revision, State, error) {
-	root, tree, err := o.open()
+	root, tree, err := o.open(ctx)
 	if err != nil {
 		return Revision{}, nil, err
 	}
@@ -67,11 +67,11 @@ const localRevision = "local@sha256:"
 // digest returns the hexadecimal digest that makes the revision of tree.
 func (o *dirOrigin) digest(ctx context.Context, tree fs.FS) (string, error) {
 	if o.view.Mount == nil {
-		rules, err := o.view.Ignore.Compile(tree)
+		rules, err := o.view.Ignore.Compile(ctx, tree)
 		if err != nil {
 			return "", err
 		}
-		tree = rules.View(tree)
+		tree = rules.View(ctx, tree)
 	}
 	digest := sha256.New()
 	_, err := artifact.Tar(ctx, digest, tree)
@@ -80,7 +80,7 @@ func (o *dirOrigin) digest(ctx context.Context, tree fs.FS) (string, error) {
 
 // Open implements [Origin].
 func (o *dirOrigin) Open(ctx context.Context, rev Revision) (Content, error) {
-	root, own, err := o.open()
+	root, own, err := o.open(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -91,7 +91,7 @@ func (o *dirOrigin) Open(ctx context.Context, rev Revision) (Content, error) {
 	return c, nil
 }
 
-func (o *dirOrigin) open() (*os.Root, fs.FS, error) {
+func (o *dirOrigin) open(ctx context.Context) (*os.Root, fs.FS, error) {
 	root, err := os.OpenRoot(o.name)
 	if err != nil {
 		return nil, nil, o.failure(err)
@@ -99,7 +99,7 @@ func (o *dirOrigin) open() (*os.Root, fs.FS, error) {
 	if o.view.Select == nil {
 		return root, root.FS(), nil
 	}
-	tree, err := o.view.Select(root.FS())
+	tree, err := o.view.Select(ctx, root.FS())
 	if err != nil {
 		return nil, nil, errors.Join(o.failure(err), root.Close())
 	}
@@ -130,7 +130,7 @@ func (c *dirContent) compose(ctx context.Context) (err error) {
 		}
 		c.tree, c.holding = tree, append(c.holding, mounted)
 	}
-	c.rules, err = c.view.Ignore.Compile(c.tree)
+	c.rules, err = c.view.Ignore.Compile(ctx, c.tree)
 	return err
 }
 
@@ -164,13 +164,13 @@ func (c *dirContent) pack(ctx context.Context, w io.Writer) (artifact.Report, st
 	out, in := io.Pipe()
 	sum := make(chan string, 1)
 	go func() { sum <- tarDigest(out) }()
-	report, err := artifact.Pack(ctx, io.MultiWriter(w, in), c.rules.View(c.tree))
+	report, err := artifact.Pack(ctx, io.MultiWriter(w, in), c.rules.View(ctx, c.tree))
 	in.CloseWithError(err)
 	return report, <-sum, err
 }
 
 func (c *dirContent) packMounted(ctx context.Context, w io.Writer) (artifact.Report, string, error) {
-	report, err := artifact.Pack(ctx, w, c.rules.View(c.tree))
+	report, err := artifact.Pack(ctx, w, c.rules.View(ctx, c.tree))
 	if err != nil {
 		return report, "", err
 	}

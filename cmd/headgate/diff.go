@@ -114,7 +114,7 @@ func (s *session) tree(ctx context.Context, arg string) (tree fs.FS, end func() 
 	if err != nil {
 		return nil, nil, err
 	}
-	return r.rules.View(r.tree), r.close, nil
+	return r.rules.View(ctx, r.tree), r.close, nil
 }
 
 // archived opens an archive, or the artifact of an object.

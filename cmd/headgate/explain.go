@@ -69,7 +69,7 @@ func (p *program) runIgnore(ctx context.Context, f *ignoreFlags, args []string) 
 	defer r.close()
 	list := make([]explanation, len(paths))
 	for i, name := range paths {
-		if list[i], err = r.explain(name); err != nil {
+		if list[i], err = r.explain(ctx, name); err != nil {
 			return failed(err)
 		}
 	}
@@ -114,7 +114,7 @@ type ruled struct {
 // openDir reads the rules of a directory as if it were a Git repository. The
 // store, which holds what no commit would, is no part of it.
 func openDir(dir, store string) func(context.Context) (ruled, error) {
-	return func(context.Context) (ruled, error) {
+	return func(ctx context.Context) (ruled, error) {
 		root, err := os.OpenRoot(dir)
 		if err != nil {
 			return ruled{}, failed(err)
@@ -123,7 +123,7 @@ func openDir(dir, store string) func(context.Context) (ruled, error) {
 		if inside, ok := below(dir, store); ok {
 			ignore.Base = append(ignore.Base, "/"+literal.Replace(inside)+"/")
 		}
-		rules, err := ignore.Compile(root.FS())
+		rules, err := ignore.Compile(ctx, root.FS())
 		if err != nil {
 			return ruled{}, failed(errors.Join(fmt.Errorf("%s: %w", dir, err), root.Close()))
 		}

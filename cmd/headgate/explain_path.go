@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -34,7 +35,7 @@ func treePath(arg string) (name string, ok bool) {
 }
 
 // explain says what becomes of the path that arg names.
-func (r ruled) explain(arg string) (explanation, error) {
+func (r ruled) explain(ctx context.Context, arg string) (explanation, error) {
 	name, _ := treePath(arg)
 	e := explanation{Path: name}
 	mode, err := modeOf(r.tree, name)
@@ -46,21 +47,24 @@ func (r ruled) explain(arg string) (explanation, error) {
 	default:
 		e.Exists, e.Directory = true, mode.IsDir()
 	}
-	rule, ignored := r.rules.Match(name, e.Directory)
+	rule, ignored, err := r.rules.Match(ctx, name, e.Directory)
+	if err != nil {
+		return e, err
+	}
 	e.Included = !ignored
 	e.Pattern, e.Source, e.Line = rule.Pattern, rule.Source, rule.Line
 	switch {
 	case e.Exists && !mode.IsDir() && !mode.IsRegular():
 		e.Included, e.Note = false, "is "+kindOfFile(mode)+", which no artifact holds"
-	case e.Exists && mode.IsDir() && ignored && r.reveals(name):
+	case e.Exists && mode.IsDir() && ignored && r.reveals(ctx, name):
 		e.Note = "a pattern includes something below it again"
 	}
 	return e, nil
 }
 
 // reveals reports whether something below an ignored directory may be included.
-func (r ruled) reveals(dir string) bool {
-	below, err := fs.ReadDir(r.rules.View(r.tree), dir)
+func (r ruled) reveals(ctx context.Context, dir string) bool {
+	below, err := fs.ReadDir(r.rules.View(ctx, r.tree), dir)
 	return err == nil && len(below) > 0
 }
 

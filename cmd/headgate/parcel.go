@@ -102,7 +102,7 @@ func (p *program) pack(ctx context.Context, w io.Writer, dir string, f *sourceFl
 		return err
 	}
 	defer r.close()
-	report, err := artifact.Pack(ctx, w, r.rules.View(r.tree))
+	report, err := artifact.Pack(ctx, w, r.rules.View(ctx, r.tree))
 	if !f.quiet {
 		p.leftOut(dir, report)
 	}

@@ -153,11 +153,11 @@ func (c *memoryContent) Verify(context.Context) (source.Verification, error) {
 // WriteTo implements [source.Content].
 func (c *memoryContent) WriteTo(ctx context.Context, w io.Writer) (source.Report, error) {
 	ignore := artifact.Ignore{File: ".sourceignore", Extra: c.repo.Spec.Ignore}
-	rules, err := ignore.Compile(c.tree)
+	rules, err := ignore.Compile(ctx, c.tree)
 	if err != nil {
 		return source.Report{}, err
 	}
-	report, err := artifact.Pack(ctx, w, rules.View(c.tree))
+	report, err := artifact.Pack(ctx, w, rules.View(ctx, c.tree))
 	return source.Report{Report: report}, err
 }
 

@@ -7,8 +7,6 @@ import (
 	"path"
 	"slices"
 	"strings"
-
-	"github.com/headgate-io/headgate/artifact"
 )
 
 // Limits of [ReadAttributes].
@@ -24,23 +22,22 @@ const (
 	filter         = "filter"
 )
 
+// maxMatching bounds what matching costs: bytes of patterns times bytes of paths.
+const maxMatching = 1 << 40
+
 // Attributes says which files of a tree have the attribute filter=lfs.
-//
-// Lines are matched by the rules of package artifact, whose patterns are those
-// of gitattributes as far as one line goes. One set of rules is compiled for the
-// attribute filter, and one for each macro that has to do with it: it holds the
-// lines that mention the attribute.
 type Attributes struct {
 	files  map[string][]attributeLine // by path
 	macros map[string][]assignment
-	rules  map[string]*artifact.Rules // by attribute: filter and macros
+	wanted map[string]bool // filter, and the macros that lead to it
 }
 
 // ReadAttributes reads the .gitattributes files of tree.
 func ReadAttributes(tree fs.FS) (*Attributes, error) {
-	a := &Attributes{files: map[string][]attributeLine{}, macros: map[string][]assignment{}, rules: map[string]*artifact.Rules{}}
-	left, lines := maxAttributes, maxLines
+	a := &Attributes{files: map[string][]attributeLine{}, macros: map[string][]assignment{}, wanted: map[string]bool{}}
+	left, lines, paths := maxAttributes, maxLines, int64(0)
 	err := fs.WalkDir(tree, ".", func(name string, d fs.DirEntry, err error) error {
+		paths += int64(len(name))
 		switch {
 		case err != nil:
 			return err
@@ -61,7 +58,10 @@ func ReadAttributes(tree fs.FS) (*Attributes, error) {
 		return nil
 	})
 	if err == nil {
-		err = a.compile(tree)
+		err = a.choose()
+	}
+	if err == nil && a.weight()*paths > maxMatching {
+		err = fmt.Errorf("the patterns for filter have %d bytes, and all paths %d: use fewer patterns", a.weight(), paths)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("git attributes: %w", err)
@@ -94,24 +94,19 @@ func (a *Attributes) add(name, text string) {
 	}
 }
 
-// compile compiles the rules for filter, and for the macros that lead to it.
-func (a *Attributes) compile(tree fs.FS) (err error) {
+// choose finds the macros that lead to filter.
+func (a *Attributes) choose() error {
 	todo := []string{filter}
 	for len(todo) > 0 {
 		name := todo[0]
 		todo = todo[1:]
-		if a.rules[name] != nil {
+		if a.wanted[name] {
 			continue
 		}
-		if len(a.rules) > maxMacros {
+		if len(a.wanted) > maxMacros {
 			return fmt.Errorf("more than %d macros set filter: define fewer", maxMacros)
 		}
-		// The last pattern keeps directories from deciding about what they hold:
-		// attributes, unlike ignore rules, do not work that way.
-		ignore := artifact.Ignore{File: attributesFile, Extra: "!*/\n"}
-		if a.rules[name], err = ignore.Compile(mentions{tree, a, name}); err != nil {
-			return err
-		}
+		a.wanted[name] = true
 		for macro, set := range a.macros {
 			if mentioned(set, name) >= 0 {
 				todo = append(todo, macro)
@@ -121,11 +116,25 @@ func (a *Attributes) compile(tree fs.FS) (err error) {
 	return nil
 }
 
+// weight returns how many bytes of patterns a path may be compared with.
+func (a *Attributes) weight() (n int64) {
+	for _, lines := range a.files {
+		for _, l := range lines {
+			for name := range a.wanted {
+				if l.pattern != nil && mentioned(l.set, name) >= 0 {
+					n += int64(len(l.pattern.glob))
+				}
+			}
+		}
+	}
+	return n
+}
+
 // None reports whether no file can have the attribute.
 func (a *Attributes) None() bool {
 	for _, lines := range a.files {
 		for _, l := range lines {
-			if slices.ContainsFunc(l.set, func(s assignment) bool { return a.rules[s.name] != nil && l.pattern != "" }) {
+			if slices.ContainsFunc(l.set, func(s assignment) bool { return a.wanted[s.name] && l.pattern != nil }) {
 				return false
 			}
 		}
@@ -142,14 +151,10 @@ type mention struct {
 // Tracks reports whether the file name has filter=lfs.
 func (a *Attributes) Tracks(name string) bool {
 	var said []mention
-	for attribute, rules := range a.rules {
-		rule, _ := rules.Match(name, false)
-		if rule.Line == 0 {
-			continue
+	for attribute := range a.wanted {
+		if m, ok := a.last(name, attribute); ok {
+			said = append(said, m)
 		}
-		set := a.files[rule.Source][rule.Line-1].set
-		i := mentioned(set, attribute)
-		said = append(said, mention{set[i], [3]int{len(rule.Source), rule.Line, i}})
 	}
 	if len(said) == 0 {
 		return false
@@ -162,9 +167,26 @@ func (a *Attributes) Tracks(name string) bool {
 	return values[filter] == "lfs"
 }
 
+// last returns the last word about an attribute of the file name: that of the
+// deepest .gitattributes, and of its last line.
+func (a *Attributes) last(name, attribute string) (mention, bool) {
+	for dir := name; dir != "."; {
+		dir = path.Dir(dir)
+		file := path.Join(dir, attributesFile)
+		lines := a.files[file]
+		rel := strings.TrimPrefix(name, dir+"/")
+		for n, l := range slices.Backward(lines) {
+			if i := mentioned(l.set, attribute); i >= 0 && l.pattern != nil && l.pattern.matches(rel) {
+				return mention{l.set[i], [3]int{len(file), n, i}}, true
+			}
+		}
+	}
+	return mention{}, false
+}
+
 // assign gives an attribute the value that is said last, and so those of a macro.
 func (a *Attributes) assign(values map[string]string, s assignment) {
-	if _, decided := values[s.name]; decided || a.rules[s.name] == nil {
+	if _, decided := values[s.name]; decided || !a.wanted[s.name] {
 		return
 	}
 	values[s.name] = s.value
@@ -174,37 +196,3 @@ func (a *Attributes) assign(values map[string]string, s assignment) {
 		}
 	}
 }
-
-// mentions is a tree whose .gitattributes hold, line by line, nothing but the
-// patterns of the lines that mention an attribute.
-type mentions struct {
-	tree      fs.FS
-	all       *Attributes
-	attribute string
-}
-
-// ReadDir implements [fs.ReadDirFS].
-func (m mentions) ReadDir(name string) ([]fs.DirEntry, error) { return fs.ReadDir(m.tree, name) }
-
-// Open implements [fs.FS].
-func (m mentions) Open(name string) (fs.File, error) {
-	f, err := m.tree.Open(name)
-	if err != nil || path.Base(name) != attributesFile {
-		return f, err
-	}
-	var text strings.Builder
-	for _, l := range m.all.files[name] {
-		if mentioned(l.set, m.attribute) >= 0 {
-			text.WriteString(l.pattern)
-		}
-		text.WriteByte('\n')
-	}
-	return patterns{f, strings.NewReader(text.String())}, nil
-}
-
-type patterns struct {
-	fs.File
-	text *strings.Reader
-}
-
-func (p patterns) Read(b []byte) (int, error) { return p.text.Read(b) }

@@ -29,10 +29,9 @@ func mentioned(set []assignment, name string) int {
 	return -1
 }
 
-// An attributeLine is a line of .gitattributes. It has a pattern, as a line of
-// an ignore file, or defines a macro, or neither when it says nothing.
+// An attributeLine is a line of .gitattributes. It has a pattern, or defines a macro, or neither when it says nothing.
 type attributeLine struct {
-	pattern string
+	pattern *pattern
 	macro   string
 	set     []assignment
 }
@@ -55,7 +54,7 @@ func parseAttributes(line string) attributeLine {
 		if !validAttribute(l.macro) {
 			return attributeLine{}
 		}
-	} else if l.pattern = asIgnoreLine(name); l.pattern == "" {
+	} else if l.pattern = parsePattern(cleaned(name)); l.pattern == nil {
 		return attributeLine{}
 	}
 	if l.set, ok = assignments(rest); !ok {
@@ -101,24 +100,10 @@ func validAttribute(s string) bool {
 	})
 }
 
-// asIgnoreLine writes a pattern as a line of an ignore file that means the same.
-// It is empty for a pattern that matches nothing.
-func asIgnoreLine(pattern string) string {
+// cleaned returns a pattern, or "" for one that matches nothing.
+func cleaned(pattern string) string {
 	if pattern == "" || pattern[0] == '!' || strings.ContainsAny(pattern, "\r\n\x00") {
 		return "" // negated ones have no meaning for attributes
-	}
-	end := 0 // after the last byte that is no space, or a space that is quoted
-	for i := 0; i < len(pattern); i++ {
-		if pattern[i] == '\\' {
-			i++
-		} else if pattern[i] == ' ' {
-			continue
-		}
-		end = min(i+1, len(pattern))
-	}
-	pattern = pattern[:end] + strings.Repeat(`\ `, len(pattern)-end)
-	if pattern[0] == '#' {
-		return `\` + pattern
 	}
 	return pattern
 }

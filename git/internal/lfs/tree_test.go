@@ -65,11 +65,11 @@ func TestViews(t *testing.T) {
 	module := s.wrap(t, tree(".gitattributes", "*.dat filter=lfs\n", "m.dat", s.add("m"), "m.bin", s.add("not tracked")))
 	included := tree("shadowed.bin", s.add("the include's"), "i.bin", s.add("i"))
 	whole := artifact.Mount(artifact.Mount(own, "module", module), ".", included)
-	rules, err := artifact.Ignore{Extra: "ignored.*\n"}.Compile(nil)
+	rules, err := artifact.Ignore{Extra: "ignored.*\n"}.Compile(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	view := rules.View(whole)
+	view := rules.View(t.Context(), whole)
 	held, plain, err := lfs.Fill(t.Context(), view, lfs.Options{})
 	if err != nil || len(plain) != 0 {
 		t.Fatal(err, plain)
@@ -119,11 +119,11 @@ func TestViews(t *testing.T) {
 
 // A directory that a view shows for what is below it only is left out of archives.
 func TestOmits(t *testing.T) {
-	rules, err := artifact.Ignore{Extra: "/*\n!/a\n/a/*\n!/a/b\n"}.Compile(nil)
+	rules, err := artifact.Ignore{Extra: "/*\n!/a\n/a/*\n!/a/b\n"}.Compile(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	below := rules.View(tree("a/b/c.bin", "x", "a/d", "x", ".gitattributes", "*.bin filter=lfs\n"))
+	below := rules.View(t.Context(), tree("a/b/c.bin", "x", "a/d", "x", ".gitattributes", "*.bin filter=lfs\n"))
 	s := &stocked{}
 	type omitter interface{ Omits(string) bool }
 	for _, dir := range []string{".", "a", "a/b", "d"} {
