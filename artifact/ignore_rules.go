@@ -39,7 +39,8 @@ type Rules struct {
 	last     span            // of spec.ignore
 	negated  []int           // patterns that include again
 
-	left atomic.Int64 // of maxIgnoreWork
+	left    atomic.Int64 // of maxIgnoreWork
+	dropped atomic.Bool  // something was ignored
 
 	mu      sync.Mutex // guards folders
 	folders map[string]*folder
@@ -113,8 +114,15 @@ func (r *Rules) Match(ctx context.Context, name string, dir bool) (rule Rule, ig
 	if err != nil || n == none {
 		return Rule{}, false, err
 	}
+	if r.excludes(n) {
+		r.dropped.Store(true)
+	}
 	return r.patterns[n].Rule, r.excludes(n), nil
 }
+
+// Emptied reports whether the rules removed every file: an archive with that
+// report, packed from a view of them, has none, and they ignored something.
+func (r *Rules) Emptied(packed Report) bool { return packed.Files == 0 && r.dropped.Load() }
 
 // excludes reports whether the pattern n, or none, excludes what it decides about.
 func (r *Rules) excludes(n int) bool { return n != none && !r.patterns[n].Negate }

@@ -190,11 +190,13 @@ func (v view) filter(dir string, entries []fs.DirEntry) ([]fs.DirEntry, error) {
 			return nil, context.Cause(v.ctx)
 		}
 		shown, err := v.shows(f, path.Join(full, e.Name()), e.Name(), e.IsDir())
-		if err != nil {
+		switch {
+		case err != nil:
 			return nil, &fs.PathError{Op: "readdir", Path: dir, Err: err}
-		}
-		if shown {
+		case shown:
 			list = append(list, e)
+		default:
+			v.rules.dropped.Store(true)
 		}
 	}
 	return list, nil

@@ -56,6 +56,7 @@ func (c *content) WriteTo(ctx context.Context, w io.Writer) (source.Report, erro
 	if err != nil && out.err == nil { // the bucket is at fault, not the storage
 		err = c.origin.failed(source.StepFetch, err)
 	}
+	report.Emptied = c.snapshot.rules.Emptied(report.Report)
 	files := report.Files
 	if c.snapshot.ignore != nil {
 		files-- // which is no part of the revision

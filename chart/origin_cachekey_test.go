@@ -22,7 +22,7 @@ type keyed struct {
 }
 
 // idle are the fields that decide no request for a chart.
-var idle = map[string]bool{"Interval": true, "Timeout": true, "Suspend": true, "Verify": true}
+var idle = map[string]bool{"Interval": true, "Timeout": true, "Suspend": true, "Verify": true, "AccessFrom": true}
 
 // TestCacheKeyHoldsWhatDecidesARequest warms a cache and changes one field after
 // the other: the chart is asked for again, as with an empty cache.

@@ -151,6 +151,7 @@ func (c *content) WriteTo(ctx context.Context, w io.Writer) (source.Report, erro
 		Report:  packed,
 		Message: "stored artifact for commit '" + shorten(c.commit.Subject(), 50) + "'",
 		Notes:   c.notes,
+		Emptied: c.rules.Emptied(packed),
 	}, err
 }
 

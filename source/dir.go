@@ -157,7 +157,7 @@ func (c *dirContent) WriteTo(ctx context.Context, w io.Writer) (Report, error) {
 	if err != nil {
 		return Report{}, c.failure(err)
 	}
-	return Report{Report: report, Message: fmt.Sprintf("stored artifact for local directory '%s'", c.name)}, nil
+	return Report{Report: report, Message: fmt.Sprintf("stored artifact for local directory '%s'", c.name), Emptied: c.rules.Emptied(report)}, nil
 }
 
 func (c *dirContent) pack(ctx context.Context, w io.Writer) (artifact.Report, string, error) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 )
 
 // advance is the pipeline: resolve, stop when nothing changed, otherwise open,
@@ -156,6 +157,9 @@ func (r *run) store(ctx context.Context, content Content) error {
 			return err
 		}
 		a.Revision, a.Metadata = r.rev.ID, r.rev.Metadata
+		if r.report.Emptied {
+			r.report.Notes = append(slices.Clone(r.report.Notes), emptied)
+		}
 		if r.report.Found != nil {
 			r.rev.Found = r.report.Found
 		}
@@ -169,6 +173,8 @@ func (r *run) store(ctx context.Context, content Content) error {
 		return nil
 	})
 }
+
+const emptied = "the artifact has no files: the ignore rules leave all of them out; correct spec.ignore or the ignore files of the source"
 
 // phase does one step of the pipeline within spec.timeout. Its error is a
 // *StepError that says which phase it was and whether its time was up.

@@ -125,6 +125,9 @@ func (r *run) note(failed *StepError) {
 	case r.rev.ID == "":
 	case r.stored && (before.Artifact == nil || r.lost != nil || before.Artifact.Digest != r.published.Digest):
 		r.announce(severityInfo, fallback(r.report.Reason, "NewArtifact"), fallback(r.report.Message, r.storedMessage()))
+		if r.report.Emptied {
+			r.announce(severityError, "EmptyArtifact", emptied)
+		}
 	case before.Condition(ReadyCondition).Status == "False":
 		c := r.storing()[0] // in the words in which it was stored
 		r.announce(severityInfo, c.Reason, c.Message)

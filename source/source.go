@@ -126,6 +126,7 @@ type Report struct {
 	Reason  string   // reason of Ready and of the event, "" for the default (Succeeded, NewArtifact)
 	Ready   string   // message of Ready, "" for Words.Stored
 	Notes   []string // what a user should know about how it went, for example a fall-back
+	Emptied bool     // the ignore rules removed every file: a warning event and a note say so
 	Found   []string // of the files the spec lists, those it was made of; nil: those of [Revision]
 }
 

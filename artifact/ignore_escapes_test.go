@@ -1,0 +1,63 @@
+package artifact
+
+import (
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/go-git/go-git/v5/plumbing/format/gitignore"
+)
+
+// TestWithoutEscapes compares patterns with escapes, as every system but Windows
+// reads them, with what is given to the matcher on Windows: both decide alike.
+func TestWithoutEscapes(t *testing.T) {
+	tokens := []string{"a", "b", "*", "?", "/", `\*`, `\?`, `\#`, `\!`, `\a`, `\ `, `\]`, `\-`, `\^`, `\é`, " ", "!"}
+	paths := strings.Fields("a b ab a/b a/ab * a* ?b #a !a ] a] - ^ é aé b/* b/a/b a/* #")
+	paths = append(paths, "a ", " a", "b/a ")
+	rewritten, differences := 0, 0
+	r := rand.New(rand.NewPCG(1, 2))
+	for range 50_000 {
+		var b strings.Builder
+		for range 1 + r.IntN(5) {
+			b.WriteString(tokens[r.IntN(len(tokens))])
+		}
+		text := b.String()
+		plain, err := withoutEscapes(text)
+		if err != nil {
+			if !strings.Contains(text, "**") && !strings.Contains(text, `\\`) && !strings.HasSuffix(strings.TrimRight(text, " "), `\`) {
+				t.Fatalf("%q: %v", text, err)
+			}
+			continue
+		}
+		if strings.Contains(plain, `\`) {
+			t.Fatalf("%q became %q, which has an escape", text, plain)
+		}
+		if plain != text {
+			rewritten++
+		}
+		on, off := gitignore.ParsePattern(text, nil), gitignore.ParsePattern(plain, nil)
+		for _, p := range paths {
+			for _, dir := range []bool{true, false} {
+				if on.Match(strings.Split(p, "/"), dir) != off.Match(strings.Split(p, "/"), dir) {
+					differences++
+					t.Errorf("%q and %q decide differently about %q", text, plain, p)
+				}
+			}
+		}
+		if differences > 10 {
+			t.FailNow()
+		}
+	}
+	if rewritten < 10_000 {
+		t.Errorf("%d patterns had escapes", rewritten)
+	}
+}
+
+// TestWithoutEscapesRefuses has patterns that cannot be written without a backslash.
+func TestWithoutEscapesRefuses(t *testing.T) {
+	for _, text := range []string{`a\`, `a\\b`, `\/a`, `[\a]`, `\***`} {
+		if plain, err := withoutEscapes(text); err == nil {
+			t.Errorf("%q became %q", text, plain)
+		}
+	}
+}
