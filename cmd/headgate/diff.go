@@ -125,7 +125,7 @@ func (s *session) archived(ctx context.Context, arg string) (fs.FS, func() error
 		return nil, nil, err
 	}
 	defer file.Close()
-	tree, err := readTree(file, shelf.found, shelf.limits())
+	tree, err := shelf.tree(file)
 	if err != nil {
 		return nil, nil, err
 	}

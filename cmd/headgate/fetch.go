@@ -119,7 +119,7 @@ func (p *program) bringUp(ctx context.Context, s *session, f *fetchFlags, named 
 	rows := s.each(ctx, objects, func(ctx context.Context, row *row) {
 		row.reconcile(ctx, r, s)
 		if f.out != "" && slices.Contains(named, row.object) {
-			row.extract(ctx, store, f.outFlags, f.outDir(row.object, len(named)))
+			row.extract(ctx, store, f, f.outDir(row.object, len(named)))
 		}
 		meter.done(row)
 	})
@@ -133,20 +133,19 @@ func ledgerOf(store string) *source.Ledger {
 }
 
 // extract replaces dir by the content of obj's artifact.
-func extract(ctx context.Context, store *artifact.Store, obj source.Object, to outFlags, dir string) error {
+func extract(ctx context.Context, store *artifact.Store, obj source.Object, f *fetchFlags, dir string) error {
 	file, err := store.Open(*obj.Artifact())
 	if err != nil {
 		return err
 	}
 	defer file.Close()
-	limits := ofStore()
-	limits.Temp = store.Temp
-	tree, err := readTree(file, *obj.Artifact(), limits)
+	s := shelf{maxBytes: f.maxBytes, temp: store.Temp, stored: true, found: *obj.Artifact(), object: obj}
+	tree, err := s.tree(file)
 	if err != nil {
 		return fmt.Errorf("extract %s: %w", obj.Artifact().Path, err)
 	}
 	defer tree.Close()
-	return to.extract(ctx, tree, dir)
+	return f.outFlags.extract(ctx, tree, dir)
 }
 
 // A row is one object and what became of it.
@@ -171,13 +170,13 @@ func (r *row) fail(err error) {
 // extract extracts the artifact to dir, if there is one that is ready; of a
 // suspended source the stored one. That of an ExternalArtifact is in somebody
 // else's store, and never fetched.
-func (r *row) extract(ctx context.Context, store *artifact.Store, to outFlags, dir string) {
+func (r *row) extract(ctx context.Context, store *artifact.Store, f *fetchFlags, dir string) {
 	switch a := r.object.Artifact(); {
 	case r.err != nil:
 	case r.outcome == source.Suspended && a == nil:
 		r.err = errors.New("not extracted: it is suspended, and has no artifact: set spec.suspend to false to fetch one")
 	case r.outcome == source.Suspended:
-		if r.err = extract(ctx, store, r.object, to, dir); r.err == nil {
+		if r.err = extract(ctx, store, r.object, f, dir); r.err == nil {
 			r.note("it is suspended: what is extracted is its stored artifact of revision " + a.Revision)
 		}
 	case a == nil:
@@ -185,7 +184,7 @@ func (r *row) extract(ctx context.Context, store *artifact.Store, to outFlags, d
 	case r.external():
 		r.note("not extracted: its artifact is at " + a.URL)
 	default:
-		r.fail(extract(ctx, store, r.object, to, dir))
+		r.fail(extract(ctx, store, r.object, f, dir))
 	}
 }
 

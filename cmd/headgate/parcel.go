@@ -124,7 +124,7 @@ func (b *parcel) copy(ctx context.Context, s *session, arg string) error {
 	if isIndex(shelf.found) {
 		return usage("an index of charts is no archive: push the PkgChart of one")
 	}
-	tree, err := artifact.Read(io.TeeReader(file, b), shelf.limits())
+	tree, err := shelf.tree(io.TeeReader(file, b))
 	if err != nil {
 		return err
 	}

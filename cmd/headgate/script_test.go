@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 // the password that it gets, are the hosts of registries, $OVERTLS is one with TLS,
 // $SIGNED and $COSIGN have what gpg, ssh-keygen and cosign signed. The
 // command "commit" adds a commit to main; "exits" runs a command that has to
-// end with a code. Object stores are those of s3Stores, repositories of charts
+// end with a code; "layer" pushes a file as a layer. Object stores are those of s3Stores, repositories of charts
 // those of repositories, what rollouts call is that of webhooks, a test runner that of startTester.
 func TestScripts(t *testing.T) {
 	signedDir, err := filepath.Abs("../../git/testdata/signed")
@@ -64,7 +64,11 @@ func TestScripts(t *testing.T) {
 			for name, config := range map[string]testenv.RegistryConfig{
 				"REGISTRY": {}, "LOCKED": {Username: "ci", Password: "s3cret"}, "DENYING": {Defect: &testenv.Defect{Phase: testenv.PutBlob, Status: 403}},
 			} {
-				env.Setenv(name, testenv.StartRegistry(t, config).Host)
+				registry := testenv.StartRegistry(t, config)
+				env.Setenv(name, registry.Host)
+				if name == "REGISTRY" {
+					env.Values[registryKey{}] = registry
+				}
 			}
 			env.Setenv("ECHOING", echoing(t))
 			env.Setenv("LEADING", leading(t))
@@ -114,6 +118,7 @@ func TestScripts(t *testing.T) {
 			"chart":   changeCharts,
 			"asked":   asked,
 			"exits":   exits,
+			"layer":   pushLayer,
 			"called":  called,
 			"until":   until,
 			"gate":    turn,
@@ -180,6 +185,8 @@ func signed(repo *testenv.Repo, signedDir, name string) error {
 type (
 	repoKey    struct{}
 	stalledKey struct{}
+
+	registryKey struct{}
 )
 
 func tree(at string) fstest.MapFS {
@@ -204,6 +211,12 @@ func exits(ts *testscript.TestScript, _ bool, args []string) {
 	if fmt.Sprint(code) != args[0] {
 		ts.Fatalf("exit code %d, want %s", code, args[0])
 	}
+}
+
+// pushLayer stores a file as it is as the layer of a manifest at $REGISTRY: layer FILE PATH TAG.
+func pushLayer(ts *testscript.TestScript, _ bool, args []string) {
+	layer := testenv.Blob{MediaType: "application/vnd.oci.image.layer.v1.tar+gzip", Data: []byte(ts.ReadFile(args[0]))}
+	ts.Value(registryKey{}).(*testenv.Registry).Push(args[1], args[2], testenv.Manifest{Layers: []testenv.Blob{layer}})
 }
 
 // expand replaces $NAME and ${NAME} in files.

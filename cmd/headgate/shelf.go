@@ -21,7 +21,8 @@ import (
 type shelf struct {
 	store    string
 	digest   string
-	maxBytes int64 // of an archive, uncompressed
+	maxBytes int64                    // uncompressed: of an archive, or of the files that headgate packed
+	temp     func() (*os.File, error) // as in [artifact.Limits]
 
 	// About the artifact that was opened last:
 	stored bool              // it is from the store
@@ -35,21 +36,44 @@ func (s *shelf) register(c *cobra.Command) {
 	registerLimit(c, &s.maxBytes)
 }
 
-// ofStore returns the limits of what is in a store: it was within those of its
-// origin when it was put there.
-func ofStore() artifact.Limits {
-	return artifact.Limits{Bytes: -1, FileBytes: -1, Entries: -1, Ratio: -1}
-}
+// maxCopied bounds a layer that was copied unless --max-bytes does: as one that is extracted.
+const maxCopied = 16 << 30
 
 // limits returns those of the artifact that was opened last. One file may be as
 // large as the whole.
 func (s *shelf) limits() artifact.Limits {
-	l := artifact.Limits{FileBytes: s.maxBytes}
-	if s.stored {
-		l = ofStore()
+	l := artifact.Limits{Bytes: s.maxBytes, FileBytes: s.maxBytes, Temp: s.temp}
+	switch {
+	case !s.stored:
+	case s.copied() && s.maxBytes >= 0:
+		l.Bytes = cmp.Or(s.maxBytes, maxCopied)
+		l.FileBytes = l.Bytes
+	default: // it was within the limits of its origin, which do not count headers: see tree
+		l.Bytes, l.FileBytes, l.Entries, l.Ratio = -1, cmp.Or(s.maxBytes, -1), -1, -1
 	}
-	l.Bytes = cmp.Or(s.maxBytes, l.Bytes)
 	return l
+}
+
+// copied reports whether the artifact may be a layer as its registry had it,
+// which no limit was applied to when it was stored.
+func (s *shelf) copied() bool {
+	if repo, ok := s.object.(*source.OCIRepository); ok {
+		made := repo.Status.ObservedLayerSelector
+		return made != nil && made.Operation == source.LayerCopy
+	}
+	return strings.HasPrefix(s.found.Path, "ocirepository/")
+}
+
+// tree reads the artifact that was opened last.
+func (s *shelf) tree(r io.Reader) (*artifact.Tree, error) {
+	tree, err := readTree(r, s.found, s.limits())
+	if err == nil && s.stored && s.maxBytes > 0 && tree.Report().Bytes > s.maxBytes {
+		err = errors.Join(&artifact.LimitError{What: "bytes", Limit: s.maxBytes}, tree.Close())
+	}
+	if _, ok := errors.AsType[*artifact.LimitError](err); ok && s.stored {
+		return nil, fmt.Errorf("%w: --max-bytes sets that of bytes, --max-bytes=-1 lifts all", err)
+	}
+	return tree, err
 }
 
 // open opens the artifact that arg names; its content is checked against the
@@ -144,7 +168,7 @@ func (s *shelf) read(ctx context.Context, arg string, use func(*artifact.Tree) e
 		return err
 	}
 	defer r.Close()
-	tree, err := readTree(r, s.found, s.limits())
+	tree, err := s.tree(r)
 	if err != nil {
 		return fmt.Errorf("%s: %w", redact.String(arg), err)
 	}
