@@ -15,6 +15,7 @@ import (
 func (p *program) serve() *cobra.Command {
 	var dir string
 	var at listen.Config
+	var logs logFlags
 	c := &cobra.Command{
 		Use:   "serve",
 		Short: "Serve the artifacts of a store over HTTP",
@@ -23,18 +24,23 @@ listens on loopback and asks nobody who they are: an address that others can rea
 --insecure-listen. With tokens, certificates and TLS artifacts are served by headgate serve.`,
 		Args: arguments(0, 0),
 		RunE: func(c *cobra.Command, _ []string) error {
-			return asFailure(p.runServe(c.Context(), dir, at))
+			return asFailure(p.runServe(c.Context(), dir, at, &logs))
 		},
 	}
 	registerStore(c, &dir)
 	c.Flags().StringVar(&at.Addr, "addr", "127.0.0.1:9090", "`HOST:PORT` to listen on; port 0 takes a free one")
 	c.Flags().BoolVar(&at.Insecure, "insecure-listen", false, "listen where others can reach it: whoever does reads all artifacts")
+	logs.register(c)
 	return c
 }
 
-func (p *program) runServe(ctx context.Context, dir string, at listen.Config) error {
+func (p *program) runServe(ctx context.Context, dir string, at listen.Config, logs *logFlags) error {
 	if !isHostPort(at.Addr) {
 		return usage("--addr %q: want HOST:PORT, as 127.0.0.1:9090, [::1]:9090 or :9090", at.Addr)
+	}
+	log, err := logs.log(p.stderr)
+	if err != nil {
+		return err
 	}
 	store, err := openExisting(dir)
 	if err != nil {
@@ -53,7 +59,7 @@ func (p *program) runServe(ctx context.Context, dir string, at listen.Config) er
 		Handler: l.Local(store.Handler(), refuseElsewhere),
 		Request: 10 * time.Second,
 		Grace:   10 * time.Second,
-		Problem: func(text string) { fmt.Fprintln(p.stderr, "connection:", text) },
+		Problem: func(text string) { log.Warn("connection", "problem", text) },
 	}.Serve(ctx, l)
 }
 

@@ -1,0 +1,47 @@
+package main
+
+import (
+	"bufio"
+	"net"
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+// TestServeLog: what net/http says of connections is a line of the log. The
+// server may open fewer files than there are connections, so that it cannot
+// accept all.
+func TestServeLog(t *testing.T) {
+	c := exec.CommandContext(t.Context(), "sh", "-c", `ulimit -n 24 && exec headgate artifact serve --store "$0" --addr 127.0.0.1:0`, t.TempDir())
+	stdout, err := c.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stderr, err := c.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	first, err := bufio.NewReader(stdout).ReadString('\n')
+	_, addr, found := strings.Cut(strings.TrimSpace(first), " at http://")
+	if !found {
+		t.Fatalf("%q: %v", first, err)
+	}
+	for range 40 {
+		conn, err := net.Dial("tcp", addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+	}
+	line, err := bufio.NewReader(stderr).ReadString('\n')
+	if !strings.Contains(line, `level=WARN msg=connection problem="Accept error: `) {
+		t.Errorf("%q: %v", line, err)
+	}
+	if err := c.Process.Kill(); err != nil {
+		t.Error(err)
+	}
+	c.Wait()
+}
