@@ -121,8 +121,11 @@ func (r *Rules) Match(ctx context.Context, name string, dir bool) (rule Rule, ig
 }
 
 // Emptied reports whether the rules removed every file: an archive with that
-// report, packed from a view of them, has none, and they ignored something.
-func (r *Rules) Emptied(packed Report) bool { return packed.Files == 0 && r.dropped.Load() }
+// report, packed from a view of them, has none, and they ignored something. Nil
+// rules ignore nothing.
+func (r *Rules) Emptied(packed Report) bool {
+	return r != nil && packed.Files == 0 && r.dropped.Load()
+}
 
 // excludes reports whether the pattern n, or none, excludes what it decides about.
 func (r *Rules) excludes(n int) bool { return n != none && !r.patterns[n].Negate }
