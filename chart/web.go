@@ -30,7 +30,7 @@ type web struct {
 	vault  *transport.Vault
 
 	fence *transport.Fence // of the repository
-	free  bool             // nobody but the user sends us anywhere
+	free  bool             // a directory stands in for it: the user alone chose where we go
 
 	mu      sync.Mutex
 	clients map[string]*http.Client // by origin, "" for that of the repository

@@ -29,7 +29,7 @@ import (
 //   - A token service is reached over TLS, or on the host of a registry without TLS.
 //     Credentials are for one on the registry's host, of its registrable domain,
 //     or with an entry of its own ([RealmError]); without credentials any may be asked.
-//   - Nobody to whom the registry sends us is in a narrower network than the registry
+//   - No host that the registry leads to is in a narrower network than the registry
 //     (public, private, of this machine or link): by their addresses, or by their
 //     names where a proxy looks these up. An entry for the host says that it may be,
 //     and so does env.Networks.

@@ -53,7 +53,7 @@ var metadata = []netip.Prefix{
 	netip.MustParsePrefix("100.100.100.200/32"),  // Alibaba
 }
 
-// metadataNames are the names of such services, for when somebody else looks names up.
+// metadataNames are the names of such services, for where a proxy looks names up.
 var metadataNames = map[string]bool{
 	"metadata": true, "metadata.google.internal": true, "metadata.goog": true, "metadata.tencentyun.com": true,
 	"instance-data": true, "instance-data.ec2.internal": true,
