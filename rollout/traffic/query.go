@@ -1,7 +1,6 @@
 package traffic
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -29,7 +28,7 @@ var values = map[string]func(second) (value float64, ok bool){
 // Query returns request-success-rate or request-duration of the canary in the
 // interval of the metric before now, by default a minute and at most an hour.
 // The error wraps [rollout.ErrTooEarly] when the proxy began with traffic at the
-// canary less than [Proxy.Interval] ago, as what was measured before that is not
+// canary less than [Proxy.Interval], or else the interval of c, ago, as what was measured before that is not
 // known, and else [rollout.ErrNoValues] when no request to the canary ended in it.
 func (p *Proxy) Query(_ context.Context, c *rollout.Canary, m rollout.Metric) (float64, error) {
 	if err := p.setUp(); err != nil {
@@ -44,10 +43,12 @@ func (p *Proxy) Query(_ context.Context, c *rollout.Canary, m rollout.Metric) (f
 		return 0, fmt.Errorf("metric %s: interval: the proxy remembers an hour", m.Name)
 	}
 	seconds := int((interval + time.Second - 1) / time.Second)
-	if !p.resumed.IsZero() {
-		if least := cmp.Or(p.Interval, c.Interval()); p.now().Sub(p.resumed) < least {
-			return 0, fmt.Errorf("%w: the proxy began less than %s ago", rollout.ErrTooEarly, least)
-		}
+	least := p.Interval
+	if least == 0 && c != nil {
+		least = c.Interval()
+	}
+	if !p.resumed.IsZero() && p.now().Sub(p.resumed) < least {
+		return 0, fmt.Errorf("%w: the proxy began less than %s ago", rollout.ErrTooEarly, least)
 	}
 	v, ok := value(p.ends[canary].window.sum(p.now().Unix(), seconds))
 	if !ok {
