@@ -11,7 +11,7 @@ BENCHFLAGS ?=
 PLAIN := github.com/klauspost/compress/... go.yaml.in/yaml/... compress/flate
 TARGETS := linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64 windows/arm64
 
-.PHONY: help build test race lint vuln fuzz e2e bench-git bench-oci bench-bucket bench-chart bench-rollout bench-tester bench-serve bench-size cross tidy
+.PHONY: help build test race lint vuln fuzz e2e bench-git bench-oci bench-bucket bench-chart bench-rollout bench-tester bench-serve bench-size journeys cross tidy
 
 help: ## list what can be made
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' Makefile | expand -t 14
@@ -75,3 +75,6 @@ bench-serve: ## measure continuous mode with 10,000 objects, and the serving of 
 
 bench-size: ## count what a user of the library links
 	@cd bench && $(GO) run ./size
+
+journeys: ## count the functions that the shortest ways through the command execute
+	cd bench && $(GO) run ./journeys $(BENCHFLAGS)

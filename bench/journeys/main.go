@@ -1,0 +1,233 @@
+// Journeys builds the command with coverage, runs the shortest ways through it, and prints how many functions of this module each executes and in how many files,
+// without those that `headgate version` executes too. Function literals count as functions.
+// It compares each number with its bound; with -check a missed bound is a failure. See docs/benchmarks.md.
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"net/http"
+	"net/http/cgi"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"text/tabwriter"
+	"time"
+)
+
+func main() {
+	check := flag.Bool("check", false, "fail on a missed bound")
+	list := flag.String("list", "", "print the functions of this `journey` instead: fetch, again, bash, gate or serve")
+	flag.Parse()
+	if err := run(context.Background(), *check, *list); err != nil {
+		fmt.Fprintln(os.Stderr, "journeys:", err)
+		os.Exit(1)
+	}
+}
+
+// A journey is one use of the command. do runs it with the coverage data going to the directory cover.
+type journey struct {
+	name, title      string
+	functions, files int // bounds
+	do               func(ctx context.Context, l *lab, cover string) error
+}
+
+var journeys = []journey{
+	{"fetch", "fetch of a two-file repository over HTTP, cache off", 380, 90, func(ctx context.Context, l *lab, cover string) error {
+		return output(l.headgate(ctx, cover, l.fetchArgs()...))
+	}},
+	{"again", "fetch again, unchanged", 250, 70, func(ctx context.Context, l *lab, cover string) error {
+		return output(l.headgate(ctx, cover, l.fetchArgs()...))
+	}},
+	{"bash", "test runner: one POST / of type bash", 150, 50, func(ctx context.Context, l *lab, cover string) error {
+		return l.tester(ctx, cover, "/", `{"name":"app","namespace":"default","phase":"Progressing","metadata":{"type":"bash","cmd":"true"}}`, http.StatusOK)
+	}},
+	{"gate", "test runner: one check of a gate", 90, 35, func(ctx context.Context, l *lab, cover string) error {
+		return l.tester(ctx, cover, "/gate/check", `{"name":"app","namespace":"default","phase":"Progressing"}`, http.StatusForbidden)
+	}},
+	{"serve", "serve: one object stored", 520, 130, func(ctx context.Context, l *lab, cover string) error {
+		return l.server(ctx, cover, "outcome=stored", func(string) error { return nil }, "serve", "--addr", "127.0.0.1:0", "-f", l.document, "--store", filepath.Join(l.dir, "served"), "--cache-size", "0")
+	}},
+}
+
+// A lab is the command built with coverage and what it is run on.
+type lab struct {
+	dir      string
+	command  string
+	document string
+}
+
+func run(ctx context.Context, check bool, list string) error {
+	dir, err := os.MkdirTemp("", "headgate-journeys-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	l := &lab{dir: dir, command: filepath.Join(dir, "headgate"), document: filepath.Join(dir, "sources.yaml")}
+	if err := output(exec.CommandContext(ctx, "go", "build", "-C", "..", "-cover", "-coverpkg="+module+"/...", "-o", l.command, "./cmd/headgate")); err != nil {
+		return err
+	}
+	server, err := l.origin(ctx)
+	if err != nil {
+		return err
+	}
+	defer server.Close()
+
+	base, err := l.executed(ctx, "version", func(ctx context.Context, l *lab, cover string) error {
+		return output(l.headgate(ctx, cover, "version"))
+	})
+	if err != nil {
+		return err
+	}
+	table := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "journey\tfunctions\tat most\tfiles\tat most\t")
+	missed := 0
+	for _, j := range journeys {
+		all, err := l.executed(ctx, j.name, j.do)
+		if err != nil {
+			return fmt.Errorf("%s: %w", j.name, err)
+		}
+		files := map[string]bool{}
+		functions := 0
+		for f := range all {
+			if !base[f] {
+				functions++
+				files[f.file] = true
+				if j.name == list {
+					fmt.Println(f)
+				}
+			}
+		}
+		verdict := "reached"
+		if functions > j.functions || len(files) > j.files {
+			verdict = "missed"
+			missed++
+		}
+		fmt.Fprintf(table, "%s\t%d\t%d\t%d\t%d\t%s\n", j.title, functions, j.functions, len(files), j.files, verdict)
+	}
+	if list == "" {
+		table.Flush()
+	}
+	if check && missed > 0 {
+		return fmt.Errorf("%d of %d bounds missed", missed, len(journeys))
+	}
+	return nil
+}
+
+// origin serves a repository of two files over HTTP and writes a GitRepository of it.
+func (l *lab) origin(ctx context.Context) (*httptest.Server, error) {
+	tree, bare := filepath.Join(l.dir, "tree"), filepath.Join(l.dir, "origin", "app.git")
+	if err := os.MkdirAll(tree, 0o777); err != nil {
+		return nil, err
+	}
+	for _, name := range []string{"a.yaml", "b.yaml"} {
+		if err := os.WriteFile(filepath.Join(tree, name), []byte("name: "+name+"\n"), 0o666); err != nil {
+			return nil, err
+		}
+	}
+	env := []string{"PATH=" + os.Getenv("PATH"), "HOME=" + l.dir, "GIT_CONFIG_NOSYSTEM=1", "GIT_AUTHOR_NAME=bench", "GIT_AUTHOR_EMAIL=bench@example.org", "GIT_COMMITTER_NAME=bench", "GIT_COMMITTER_EMAIL=bench@example.org"}
+	for _, args := range [][]string{
+		{"init", "-q", "-b", "main", tree}, {"-C", tree, "add", "."}, {"-C", tree, "commit", "-q", "-m", "two files"}, {"clone", "-q", "--bare", tree, bare},
+	} {
+		git := exec.CommandContext(ctx, "git", args...)
+		git.Env = env
+		if err := output(git); err != nil {
+			return nil, err
+		}
+	}
+	path, err := exec.CommandContext(ctx, "git", "--exec-path").Output()
+	if err != nil {
+		return nil, err
+	}
+	server := httptest.NewServer(&cgi.Handler{
+		Path: filepath.Join(strings.TrimSpace(string(path)), "git-http-backend"),
+		Env:  append(env, "GIT_PROJECT_ROOT="+filepath.Dir(bare), "GIT_HTTP_EXPORT_ALL=1"),
+	})
+	return server, os.WriteFile(l.document, fmt.Appendf(nil, "apiVersion: source.headgate.dev/v1\nkind: GitRepository\nmetadata: {name: app}\nspec: {url: %s/app.git, interval: 1h, ref: {branch: main}}\n", server.URL), 0o666)
+}
+
+func (l *lab) fetchArgs() []string {
+	return []string{"fetch", "-f", l.document, "--store", filepath.Join(l.dir, "store"), "--cache-size", "0"}
+}
+
+// headgate prepares the command without the settings of this environment.
+func (l *lab) headgate(ctx context.Context, cover string, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, l.command, args...)
+	cmd.Dir = l.dir
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + l.dir, "GOCOVERDIR=" + cover}
+	return cmd
+}
+
+// tester starts a test runner, posts one request, and ends it.
+func (l *lab) tester(ctx context.Context, cover, path, body string, want int) error {
+	return l.server(ctx, cover, "serving webhooks at ", func(url string) error {
+		resp, err := http.Post(url+path, "application/json", strings.NewReader(body))
+		if err != nil {
+			return err
+		}
+		resp.Body.Close()
+		if resp.StatusCode != want {
+			return fmt.Errorf("POST %s: %s", path, resp.Status)
+		}
+		return nil
+	}, "tester", "--addr", "127.0.0.1:0", "--state", filepath.Join(l.dir, "state"+strings.ReplaceAll(path, "/", "-")))
+}
+
+// server runs a server until it prints a line with the words, calls do with what follows them, and ends the server.
+func (l *lab) server(ctx context.Context, cover, words string, do func(string) error, args ...string) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	cmd := l.headgate(ctx, cover, args...)
+	read, write, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer read.Close()
+	cmd.Stdout, cmd.Stderr = write, write
+	err = cmd.Start()
+	write.Close()
+	if err != nil {
+		return err
+	}
+	var log strings.Builder
+	for lines := bufio.NewScanner(read); lines.Scan(); {
+		fmt.Fprintln(&log, lines.Text())
+		if _, after, found := strings.Cut(lines.Text(), words); found {
+			err = errors.Join(err, do(after), cmd.Process.Signal(syscall.SIGTERM))
+		}
+	}
+	if err = errors.Join(err, cmd.Wait()); err != nil {
+		return fmt.Errorf("%w\n%s", err, &log)
+	}
+	return nil
+}
+
+// executed returns the functions that a use of the command executes.
+func (l *lab) executed(ctx context.Context, name string, do func(context.Context, *lab, string) error) (map[function]bool, error) {
+	cover := filepath.Join(l.dir, "cover-"+name)
+	if err := os.Mkdir(cover, 0o777); err != nil {
+		return nil, err
+	}
+	if err := do(ctx, l, cover); err != nil {
+		return nil, err
+	}
+	profile := cover + ".txt"
+	if err := output(exec.CommandContext(ctx, "go", "tool", "covdata", "textfmt", "-i="+cover, "-o="+profile)); err != nil {
+		return nil, err
+	}
+	return covered(profile)
+}
+
+// output runs a command whose output matters only if it fails.
+func output(cmd *exec.Cmd) error {
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("%s: %w\n%s", strings.Join(cmd.Args, " "), err, out)
+	}
+	return nil
+}
