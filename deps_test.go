@@ -62,13 +62,13 @@ var rooms = map[string]room{
 	"bucket/internal/markup":     {}, // the listings of two stores are XML
 	"bucket/internal/buckettest": {imports: "source source/sourcetest", test: true},
 
-	"login/aws":               {imports: "source login/internal/actions login/internal/exchange login/internal/keep", modules: awsModules},
-	"login/azure":             {imports: "source login/internal/actions login/internal/exchange login/internal/keep", modules: azureModules},
-	"login/gcp":               {imports: "source login/internal/actions login/internal/exchange login/internal/keep", modules: gcpModules},
-	"login/github":            {imports: "source internal/transport login/internal/exchange login/internal/keep"},
-	"login/internal/actions":  {imports: "login/internal/exchange"},
-	"login/internal/exchange": {imports: "internal/redact internal/transport source"},
-	"login/internal/keep":     {},
+	"source/login/aws":               {imports: "source source/login/internal/actions source/login/internal/exchange source/login/internal/keep", modules: awsModules},
+	"source/login/azure":             {imports: "source source/login/internal/actions source/login/internal/exchange source/login/internal/keep", modules: azureModules},
+	"source/login/gcp":               {imports: "source source/login/internal/actions source/login/internal/exchange source/login/internal/keep", modules: gcpModules},
+	"source/login/github":            {imports: "source internal/transport source/login/internal/exchange source/login/internal/keep"},
+	"source/login/internal/actions":  {imports: "source/login/internal/exchange"},
+	"source/login/internal/exchange": {imports: "internal/redact internal/transport source"},
+	"source/login/internal/keep":     {},
 
 	"git/internal/signature": {imports: "internal/openpgp", modules: "golang.org/x/crypto golang.org/x/sys"},
 
@@ -92,7 +92,7 @@ var rooms = map[string]room{
 	"rollout/tester/task/internal/job": {imports: "internal/command", modules: "golang.org/x/sys"},
 
 	"cmd/headgate": {
-		imports: "rollout/tester rollout/tester/access rollout/tester/api rollout/tester/gate rollout/tester/remote rollout/tester/run rollout/tester/task rollout rollout/ledger rollout/metric rollout/notify rollout/simulate rollout/traffic artifact bucket bucket/azure bucket/gcs bucket/s3 chart chart/index source git oci oci/cosign oci/notation internal/command internal/durable internal/listen internal/redact internal/retry internal/zone login/aws login/azure login/gcp login/github " +
+		imports: "rollout/tester rollout/tester/access rollout/tester/api rollout/tester/gate rollout/tester/remote rollout/tester/run rollout/tester/task rollout rollout/ledger rollout/metric rollout/notify rollout/simulate rollout/traffic artifact bucket bucket/azure bucket/gcs bucket/s3 chart chart/index source git oci oci/cosign oci/notation internal/command internal/durable internal/listen internal/redact internal/retry internal/zone source/login/aws source/login/azure source/login/gcp source/login/github " +
 			"source/controller source/controller/access source/controller/api source/controller/feed source/controller/hook source/controller/journal source/controller/notify source/controller/server", // sigs.k8s.io/yaml comes with source
 		modules: "github.com/spf13/cobra github.com/spf13/pflag github.com/inconshreveable/mousetrap github.com/jedib0t/go-pretty/v6 github.com/mattn/go-runewidth github.com/clipperhouse/uax29/v2 golang.org/x/term golang.org/x/text github.com/rogpeppe/go-internal",
 	},
@@ -117,11 +117,11 @@ var rooms = map[string]room{
 	"internal/zone":      {},
 	"internal/version":   {modules: "github.com/Masterminds/semver/v3"},
 
-	"internal/page/pagetest":   {test: true},
-	"internal/testenv/measure": {test: true},
-	"internal/testenv":         {imports: "internal/transport", modules: "golang.org/x/crypto golang.org/x/sys golang.org/x/tools github.com/google/go-containerregistry github.com/opencontainers/image-spec github.com/opencontainers/go-digest github.com/klauspost/compress github.com/Masterminds/semver/v3 sigs.k8s.io/yaml go.yaml.in/yaml/v2 go.yaml.in/yaml/v3", test: true},
-	"login/internal/logintest": {imports: "artifact source git oci internal/testenv", test: true},
-	"source/sourcetest":        {imports: "artifact source", test: true},
+	"internal/page/pagetest":          {test: true},
+	"internal/testenv/measure":        {test: true},
+	"internal/testenv":                {imports: "internal/transport", modules: "golang.org/x/crypto golang.org/x/sys golang.org/x/tools github.com/google/go-containerregistry github.com/opencontainers/image-spec github.com/opencontainers/go-digest github.com/klauspost/compress github.com/Masterminds/semver/v3 sigs.k8s.io/yaml go.yaml.in/yaml/v2 go.yaml.in/yaml/v3", test: true},
+	"source/login/internal/logintest": {imports: "artifact source git oci internal/testenv", test: true},
+	"source/sourcetest":               {imports: "artifact source", test: true},
 }
 
 const ociModules = "oras.land/oras-go/v2 github.com/opencontainers/image-spec github.com/opencontainers/go-digest golang.org/x/sync golang.org/x/net"

@@ -19,7 +19,7 @@
 //     take the place of those in spec.endpoint
 //   - the shared access signature in spec.endpoint
 //   - the identity of the program, where it has one for that host, see package
-//     login/azure; one that is refused is an error
+//     source/login/azure; one that is refused is an error
 //   - none: the container is public
 //
 // Bearer tokens go over TLS only, or to this machine: they are good for every

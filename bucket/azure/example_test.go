@@ -11,8 +11,8 @@ import (
 	"github.com/headgate-io/headgate/artifact"
 	"github.com/headgate-io/headgate/bucket"
 	"github.com/headgate-io/headgate/bucket/azure"
-	login "github.com/headgate-io/headgate/login/azure"
 	"github.com/headgate-io/headgate/source"
+	login "github.com/headgate-io/headgate/source/login/azure"
 )
 
 // A container of Azure is fetched with the identity of the program.

@@ -11,8 +11,8 @@ import (
 	"github.com/headgate-io/headgate/artifact"
 	"github.com/headgate-io/headgate/bucket"
 	"github.com/headgate-io/headgate/bucket/gcs"
-	"github.com/headgate-io/headgate/login/gcp"
 	"github.com/headgate-io/headgate/source"
+	"github.com/headgate-io/headgate/source/login/gcp"
 )
 
 // A bucket of Google is fetched with the identity of the program.

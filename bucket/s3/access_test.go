@@ -85,7 +85,7 @@ func TestSpecs(t *testing.T) {
 	}
 }
 
-// A login is what a test has in place of package login/aws.
+// A login is what a test has in place of package source/login/aws.
 type login struct {
 	asked  []string
 	issued []source.Credential // one after the other, the last one again

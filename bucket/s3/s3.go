@@ -20,7 +20,7 @@
 //   - spec.sts with provider ldap or webidentity: what the token service issues
 //     for username and password, or for token, of spec.sts.secretRef. It is reached
 //     over TLS unless it is on this machine or spec.insecure is set.
-//   - provider aws: those of this program, see package login/aws, which gives them
+//   - provider aws: those of this program, see package source/login/aws, which gives them
 //     to AWS alone. They go in the clear to this machine at most.
 //   - else none.
 //

@@ -4,11 +4,11 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/headgate-io/headgate/login/aws"
-	"github.com/headgate-io/headgate/login/azure"
-	"github.com/headgate-io/headgate/login/gcp"
-	"github.com/headgate-io/headgate/login/github"
 	"github.com/headgate-io/headgate/source"
+	"github.com/headgate-io/headgate/source/login/aws"
+	"github.com/headgate-io/headgate/source/login/azure"
+	"github.com/headgate-io/headgate/source/login/gcp"
+	"github.com/headgate-io/headgate/source/login/github"
 )
 
 // login returns the table of what this command can log in with, as one function.

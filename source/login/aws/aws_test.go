@@ -1,0 +1,319 @@
+//go:debug x509usefallbackroots=1
+package aws_test
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate-io/headgate/internal/testenv"
+	"github.com/headgate-io/headgate/internal/transport"
+	"github.com/headgate-io/headgate/source"
+	"github.com/headgate-io/headgate/source/login/aws"
+	"github.com/headgate-io/headgate/source/login/internal/logintest"
+)
+
+const (
+	host     = "git-codecommit.eu-west-1.amazonaws.com"
+	identity = "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJjYW5hcnkifQ.canary-signature"
+)
+
+// clean takes what the machine has of AWS out of the environment, and puts vars in.
+func clean(t *testing.T, vars ...string) {
+	for _, v := range os.Environ() {
+		name, _, _ := strings.Cut(v, "=")
+		if strings.HasPrefix(name, "AWS_") || strings.HasPrefix(name, "ACTIONS_") {
+			t.Setenv(name, "") // so that it comes back
+			os.Unsetenv(name)
+		}
+	}
+	none := filepath.Join(t.TempDir(), "none")
+	for i := 0; i < len(vars); i += 2 {
+		t.Setenv(vars[i], vars[i+1])
+	}
+	for name, value := range map[string]string{"AWS_SHARED_CREDENTIALS_FILE": none, "AWS_CONFIG_FILE": none} {
+		if os.Getenv(name) == "" {
+			t.Setenv(name, value)
+		}
+	}
+}
+
+func request(u string) source.LoginRequest {
+	parsed, err := url.Parse(u)
+	if err != nil {
+		panic(err)
+	}
+	return source.LoginRequest{Provider: "aws", URL: parsed, Namespace: "default", Client: transport.Client(transport.Config{})}
+}
+
+// accepts reports whether a password is what CodeCommit expects, by its
+// documented steps one after the other.
+func accepts(password, secret, region, host, path string) bool {
+	stamp, signature, ok := strings.Cut(password, "Z")
+	if !ok || len(stamp) != 15 {
+		return false
+	}
+	sum := func(key, text string) string {
+		h := hmac.New(sha256.New, []byte(key))
+		fmt.Fprint(h, text)
+		return string(h.Sum(nil))
+	}
+	date := stamp[0:8]
+	canonical := fmt.Sprintf("GIT\n%s\n\nhost:%s\n\nhost\n", path, host)
+	toSign := fmt.Sprintf("AWS4-HMAC-SHA256\n%s\n%s/%s/codecommit/aws4_request\n%x", stamp, date, region, sha256.Sum256([]byte(canonical)))
+	kDate := sum("AWS4"+secret, date)
+	kRegion := sum(kDate, region)
+	kService := sum(kRegion, "codecommit")
+	kSigning := sum(kService, "aws4_request")
+	return signature == fmt.Sprintf("%x", sum(kSigning, toSign))
+}
+
+func TestSignature(t *testing.T) {
+	clean(t, "AWS_ACCESS_KEY_ID", "AKIDEXAMPLE", "AWS_SECRET_ACCESS_KEY", "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY")
+	at := logintest.NewClock(time.Date(2015, 8, 30, 12, 36, 0, 0, time.UTC))
+	got, err := aws.New(at.Now, nil).Login(t.Context(), request("https://git-codecommit.us-east-1.amazonaws.com/v1/repos/app"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Made with the hmac and hashlib modules of Python by the steps in accepts.
+	const want = "20150830T123600Zc4a0249b9558f827049ef5b9439ef3fe64993f1109409b64186666098a251680"
+	if got.Password != want || got.Username != "AKIDEXAMPLE" || got.Token != "" {
+		t.Errorf("got %s, %s, want %s", got.Username, got.Password, want)
+	}
+	if !accepts(got.Password, "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY", "us-east-1", "git-codecommit.us-east-1.amazonaws.com", "/v1/repos/app") {
+		t.Error("the second implementation disagrees")
+	}
+	if !got.Expires.Equal(at.Now().Add(15 * time.Minute)) {
+		t.Errorf("expires %s", got.Expires)
+	}
+	at.Advance(time.Minute)
+	if again, err := aws.New(at.Now, nil).Login(t.Context(), request("https://git-codecommit.us-east-1.amazonaws.com/v1/repos/app")); err != nil || again.Password == got.Password {
+		t.Errorf("the same signature a minute later, or %v", err)
+	}
+}
+
+func TestHosts(t *testing.T) {
+	clean(t, "AWS_ACCESS_KEY_ID", "AKIDEXAMPLE", "AWS_SECRET_ACCESS_KEY", "s3cret-canary")
+	p := aws.New(nil, nil)
+	for u, region := range map[string]string{
+		"https://git-codecommit.eu-west-1.amazonaws.com/v1/repos/app":        "eu-west-1",
+		"https://git-codecommit.eu-west-1.amazonaws.com:443/v1/repos/app":    "eu-west-1",
+		"https://GIT-CODECOMMIT.eu-west-1.amazonaws.com/v1/repos/app/":       "eu-west-1",
+		"https://git-codecommit-fips.us-gov-west-1.amazonaws.com/v1/repos/x": "us-gov-west-1",
+		"https://git-codecommit.cn-north-1.amazonaws.com.cn/v1/repos/x":      "cn-north-1",
+		"https://git-codecommit.ap-southeast-2.amazonaws.com/v1/repos/a%20b": "ap-southeast-2",
+	} {
+		r := request(u)
+		got, err := p.Login(t.Context(), r)
+		if err != nil || !accepts(got.Password, "s3cret-canary", region, strings.ToLower(r.URL.Hostname()), strings.TrimRight(r.URL.EscapedPath(), "/")) {
+			t.Errorf("%s: %v", u, err)
+		}
+	}
+	for _, u := range []string{
+		"http://git-codecommit.eu-west-1.amazonaws.com/v1/repos/app",
+		"https://git-codecommit.eu-west-1.amazonaws.com:8443/v1/repos/app",
+		"https://git-codecommit.eu-west-1.amazonaws.com.evil.example/v1/repos/app",
+		"https://evil.example/git-codecommit.eu-west-1.amazonaws.com",
+		"https://xgit-codecommit.eu-west-1.amazonaws.com/v1/repos/app",
+		"https://git-codecommitXeu-west-1.amazonaws.com/v1/repos/app",
+		"https://git-codecommit.eu-west-1xamazonaws.com/v1/repos/app",
+		"https://git-codecommit.evil.example#.eu-west-1.amazonaws.com/",
+		"https://git-codecommit.eu-west-1.amazonaws.com.cn/v1/repos/app",
+		"https://git-codecommit.cn-north-1.amazonaws.com/v1/repos/app",
+		"https://git-codecommit.a.b.amazonaws.com/v1/repos/app",
+		"https://s3.eu-west-1.amazonaws.com/v1/repos/app",
+		"https://github.com/acme/app",
+	} {
+		_, err := p.Login(t.Context(), request(u))
+		if !errors.Is(err, source.ErrProvider) || !errors.Is(err, source.ErrInvalid) || !strings.Contains(err.Error(), "git-codecommit.REGION.amazonaws.com") {
+			t.Errorf("%s: %v", u, err)
+		}
+	}
+}
+
+// keys answers with temporary keys as the endpoints of containers and instances do.
+func keys(n int, expires time.Time) map[string]string {
+	return map[string]string{
+		"Code": "Success", "AccessKeyId": fmt.Sprintf("ASIAEXAMPLE%d", n), "SecretAccessKey": "s3cret-canary", "Token": fmt.Sprintf("session-canary-%d", n),
+		"Expiration": expires.UTC().Format(time.RFC3339),
+	}
+}
+
+// serve serves h on loopback and returns its URL.
+func serve(t *testing.T, h http.HandlerFunc) string {
+	s := httptest.NewServer(h)
+	t.Cleanup(s.Close)
+	return s.URL
+}
+
+func TestContainer(t *testing.T) {
+	at, asked := logintest.NewClock(time.Now()), 0
+	u := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/v1/credentials" || r.Header.Get("Authorization") != "container-canary" {
+			w.WriteHeader(http.StatusForbidden)
+			return
+		}
+		asked++
+		json.NewEncoder(w).Encode(keys(asked, at.Now().Add(time.Hour)))
+	})
+	clean(t, "AWS_CONTAINER_CREDENTIALS_FULL_URI", u+"/v1/credentials", "AWS_CONTAINER_AUTHORIZATION_TOKEN", "container-canary")
+	p := aws.New(at.Now, nil)
+	login := func() source.Credential {
+		t.Helper()
+		c, err := p.Login(t.Context(), request("https://"+host+"/v1/repos/app"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	first := login()
+	if first.Username != "ASIAEXAMPLE1%session-canary-1" || !accepts(first.Password, "s3cret-canary", "eu-west-1", host, "/v1/repos/app") {
+		t.Errorf("got %+v", first)
+	}
+	at.Advance(43 * time.Minute) // the SDK takes five minutes off; 80 % of the rest are 44
+	if c := login(); c.Username != first.Username || c.Password == first.Password || c.Expires.Sub(at.Now()).Round(time.Minute) != 12*time.Minute {
+		t.Errorf("after 43 minutes: %s until %s", c.Username, c.Expires)
+	}
+	at.Advance(time.Minute)
+	if c := login(); c.Username == first.Username {
+		t.Error("the same keys after 44 of 55 minutes")
+	}
+	login().Refused()
+	if login(); asked != 3 {
+		t.Errorf("asked %d times, want 3: first, refreshed, after a refusal", asked)
+	}
+}
+
+func TestInstance(t *testing.T) {
+	u := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.Method == http.MethodPut && r.URL.Path == "/latest/api/token":
+			w.Header().Set("X-Aws-Ec2-Metadata-Token-Ttl-Seconds", "21600")
+			fmt.Fprint(w, "metadata-canary")
+		case r.Header.Get("X-Aws-Ec2-Metadata-Token") != "metadata-canary":
+			w.WriteHeader(http.StatusUnauthorized)
+		case strings.HasSuffix(r.URL.Path, "/iam/security-credentials/"):
+			fmt.Fprint(w, "role")
+		case strings.HasSuffix(r.URL.Path, "/iam/security-credentials/role"):
+			json.NewEncoder(w).Encode(keys(1, time.Now().Add(time.Hour)))
+		default:
+			w.WriteHeader(http.StatusNotFound)
+		}
+	})
+	clean(t, "AWS_EC2_METADATA_SERVICE_ENDPOINT", u)
+	got, err := aws.New(nil, nil).Login(t.Context(), request("https://"+host+"/v1/repos/app"))
+	if err != nil || !strings.HasPrefix(got.Username, "ASIAEXAMPLE1%") {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+func TestProfile(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "credentials")
+	if err := os.WriteFile(file, []byte("[dev]\naws_access_key_id = AKIDPROFILE\naws_secret_access_key = s3cret-canary\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	clean(t, "AWS_PROFILE", "dev", "AWS_SHARED_CREDENTIALS_FILE", file)
+	got, err := aws.New(nil, nil).Login(t.Context(), request("https://"+host+"/v1/repos/app"))
+	if err != nil || got.Username != "AKIDPROFILE" {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+// A CA of the SDK's own is for its token services, and no reason to fail.
+func TestBundle(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "ca.pem")
+	if err := os.WriteFile(file, testenv.NewCA(t).PEM(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	clean(t, "AWS_CA_BUNDLE", file, "AWS_ACCESS_KEY_ID", "AKIDEXAMPLE", "AWS_SECRET_ACCESS_KEY", "s3cret-canary")
+	if _, err := aws.New(nil, nil).Login(t.Context(), request("https://"+host+"/v1/repos/app")); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestOwnIdentityIsNotLent(t *testing.T) {
+	clean(t, "AWS_ACCESS_KEY_ID", "AKIDEXAMPLE", "AWS_SECRET_ACCESS_KEY", "s3cret-canary")
+	for name, c := range map[string]struct {
+		change  func(*source.LoginRequest)
+		stalled bool
+		say     string
+	}{
+		"service account": {func(r *source.LoginRequest) { r.ServiceAccount = "robot" }, true, "spec.serviceAccountName: only a cluster"},
+		"CA of a Secret":  {func(r *source.LoginRequest) { r.OwnTrust, r.SecretName = true, "default/ca" }, false, "default/ca: ca.crt"},
+	} {
+		r := request("https://" + host + "/v1/repos/app")
+		c.change(&r)
+		_, err := aws.New(nil, nil).Login(t.Context(), r)
+		if !errors.Is(err, source.ErrProvider) || errors.Is(err, source.ErrInvalid) != c.stalled || !strings.Contains(err.Error(), c.say) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestFailures(t *testing.T) {
+	status := func(code int, body string) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(code)
+			fmt.Fprint(w, body)
+		}
+	}
+	for name, c := range map[string]struct {
+		answer        http.HandlerFunc
+		configuration bool
+		say           string
+	}{
+		"refused":            {status(403, `{"code":"AccessDenied","message":"not container-canary"}`), true, "AccessDenied|AWS_ variables"},
+		"not JSON":           {status(200, `<html>`), false, "AWS_ variables"},
+		"no keys":            {status(200, `{"Code":"Success"}`), false, "keys"},
+		"control characters": {status(200, `{"AccessKeyId":"a\nb","SecretAccessKey":"canary","Token":"canary"}`), false, "control characters"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			clean(t, "AWS_CONTAINER_CREDENTIALS_FULL_URI", serve(t, c.answer), "AWS_CONTAINER_AUTHORIZATION_TOKEN", "container-canary")
+			_, err := aws.New(nil, nil).Login(t.Context(), request("https://"+host+"/v1/repos/app"))
+			wantError(t, err, c.configuration, c.say)
+		})
+	}
+	t.Run("huge", func(t *testing.T) {
+		cut := make(chan bool, 8)
+		clean(t, "AWS_CONTAINER_CREDENTIALS_FULL_URI", serve(t, func(w http.ResponseWriter, r *http.Request) {
+			_, err := fmt.Fprint(w, `{"Token":"`+strings.Repeat("x", 64<<20))
+			cut <- err != nil
+		}))
+		_, err := aws.New(nil, nil).Login(t.Context(), request("https://"+host+"/v1/repos/app"))
+		wantError(t, err, false, "larger than 1048576 bytes")
+		if !<-cut {
+			t.Error("64 MB were read")
+		}
+	})
+	t.Run("stall", func(t *testing.T) {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		u := serve(t, logintest.Stall(func() { cancel(errors.New("given up")) }))
+		clean(t, "AWS_CONTAINER_CREDENTIALS_FULL_URI", u)
+		_, err := aws.New(nil, nil).Login(ctx, request("https://"+host+"/v1/repos/app"))
+		wantError(t, err, false, "given up")
+	})
+}
+
+func wantError(t *testing.T, err error, configuration bool, say string) {
+	t.Helper()
+	if err == nil || errors.Is(err, source.ErrProvider) != configuration || strings.Contains(err.Error(), "canary") {
+		t.Fatalf("%v: want an error that wraps ErrProvider: %v, and shows no canary", err, configuration)
+	}
+	for s := range strings.SplitSeq(say, "|") {
+		if !strings.Contains(err.Error(), s) {
+			t.Errorf("%v: does not say %s", err, s)
+		}
+	}
+}

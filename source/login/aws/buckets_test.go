@@ -1,0 +1,101 @@
+package aws_test
+
+import (
+	"errors"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/headgate-io/headgate/internal/testenv"
+	"github.com/headgate-io/headgate/internal/transport"
+	"github.com/headgate-io/headgate/source"
+	"github.com/headgate-io/headgate/source/login/aws"
+	"github.com/headgate-io/headgate/source/login/internal/logintest"
+)
+
+const (
+	elsewhere = "vpce-0a-1b.sts.eu-central-1.vpce.amazonaws.com"
+	arn       = "arn:aws:iam::123456789012:role/reader"
+)
+
+// behind returns the client of an object whose proxy leads to token services.
+func behind(t *testing.T, w *world, names ...string) *http.Client {
+	sts := logintest.ServeTLS(t, testenv.SystemCA(t), func(rw http.ResponseWriter, r *http.Request) {
+		w.asked = append(w.asked, "at "+r.Host)
+		w.sts(rw, r)
+	}, names...)
+	hosts := map[string]string{}
+	for _, name := range names {
+		hosts[name+":443"] = sts
+	}
+	proxy, err := url.Parse(testenv.ServeProxy(t, testenv.Proxy{Hosts: hosts}).URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := transport.Client(transport.Config{Proxy: http.ProxyURL(proxy)})
+	t.Cleanup(client.CloseIdleConnections)
+	return client
+}
+
+// Keys for buckets are the credential themselves, from the token service that was asked for.
+func TestBuckets(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(file, []byte(identity), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	web := []string{"AWS_WEB_IDENTITY_TOKEN_FILE", file, "AWS_ROLE_ARN", arn, "AWS_ROLE_SESSION_NAME", "me"}
+	const bucket = "s3://s3.eu-west-1.amazonaws.com/bucket"
+	for name, c := range map[string]struct {
+		vars    []string
+		url     string
+		user    string
+		session string
+		asked   []string
+	}{
+		"keys": {[]string{"AWS_ACCESS_KEY_ID", "AKIDEXAMPLE", "AWS_SECRET_ACCESS_KEY", secretKey}, bucket, "AKIDEXAMPLE", "", nil},
+		"session": {[]string{"AWS_ACCESS_KEY_ID", "ASIAEXAMPLE", "AWS_SECRET_ACCESS_KEY", secretKey, "AWS_SESSION_TOKEN", "session-canary"}, bucket,
+			"ASIAEXAMPLE", "session-canary", nil},
+		"web identity": {web, bucket, "ASIAEXAMPLE1", "session-canary-1", []string{"at sts.eu-west-1.amazonaws.com", "sts " + arn + " me"}},
+		"token service": {web, bucket + "?sts=https://" + elsewhere, "ASIAEXAMPLE1", "session-canary-1",
+			[]string{"at " + elsewhere, "sts " + arn + " me"}},
+		"token service and a region": {append(slices.Clip(web), "AWS_REGION", "us-east-1"), bucket + "?sts=https://" + elsewhere, "ASIAEXAMPLE1", "session-canary-1",
+			[]string{"at " + elsewhere, "sts " + arn + " me"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			clean(t, c.vars...)
+			r := request(c.url)
+			r.Client = behind(t, w, "sts.eu-west-1.amazonaws.com", elsewhere)
+			got, err := aws.New(nil, nil).Login(t.Context(), r)
+			if err != nil || got.Username != c.user || got.Password != secretKey || got.Token != c.session {
+				t.Errorf("%+v, %v", got, err)
+			}
+			if !slices.Equal(w.asked, c.asked) {
+				t.Errorf("asked %q, want %q", w.asked, c.asked)
+			}
+			if got.Expires.IsZero() != (c.asked == nil) {
+				t.Errorf("expires %s", got.Expires)
+			}
+		})
+	}
+}
+
+// Nobody but AWS is shown keys, or the identity that they are issued for.
+func TestBucketsOfStrangers(t *testing.T) {
+	clean(t, "AWS_ACCESS_KEY_ID", "AKIDEXAMPLE", "AWS_SECRET_ACCESS_KEY", secretKey)
+	for u, say := range map[string]string{
+		"s3://minio.example/bucket":                                                          "spec.endpoint: the identity of this program is for s3.REGION.amazonaws.com",
+		"s3://s3.eu-west-1.amazonaws.com.evil.example/bucket":                                "set spec.secretRef",
+		"s3://s3.eu-west-1.amazonaws.com/bucket?sts=https://sts.evil.example/":               "spec.sts.endpoint",
+		"s3://s3.eu-west-1.amazonaws.com/bucket?sts=https://sts.cn-north-1.amazonaws.com.cn": "in the same partition",
+	} {
+		_, err := aws.New(nil, nil).Login(t.Context(), request(u))
+		if !errors.Is(err, source.ErrProvider) || !errors.Is(err, source.ErrInvalid) || !strings.Contains(err.Error(), say) {
+			t.Errorf("%s: %v", u, err)
+		}
+	}
+}

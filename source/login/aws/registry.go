@@ -1,0 +1,112 @@
+package aws
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ecr"
+	"github.com/aws/aws-sdk-go-v2/service/ecrpublic"
+	"github.com/aws/smithy-go/middleware"
+
+	"github.com/headgate-io/headgate/source"
+	"github.com/headgate-io/headgate/source/login/internal/exchange"
+)
+
+// A token is what a registry accepts.
+type token struct {
+	user, password string
+	expires        time.Time
+	forget         func() // the keys that it was issued for
+}
+
+// enter returns a credential for the registries at a place.
+func (p *Provider) enter(ctx context.Context, client *http.Client, at place) (source.Credential, error) {
+	t, forget, err := p.tokens.Get(ctx, fmt.Sprint(at), func(ctx context.Context) (token, time.Time, error) {
+		t, err := p.issue(ctx, client, at)
+		return t, t.expires, err
+	})
+	if err != nil {
+		return source.Credential{}, err
+	}
+	return source.Credential{Username: t.user, Password: t.password, Expires: t.expires, Refused: func() { forget(); t.forget() }}, nil
+}
+
+// issue asks for a token. Keys that are refused are forgotten.
+func (p *Provider) issue(ctx context.Context, client *http.Client, at place) (token, error) {
+	keys, forget, err := p.identify(ctx, client, at)
+	if err != nil {
+		return token{}, err
+	}
+	text, expires, err := askers[at.service](ctx, at, keys, through(client))
+	if err != nil {
+		if err = p.explain(ctx, "get a token of "+at.service, err, keys); errors.Is(err, source.ErrProvider) {
+			forget()
+		}
+		return token{}, err
+	}
+	t, err := parse(text)
+	t.expires, t.forget = expires, forget
+	return t, err
+}
+
+// An asker asks a service for an authorization token. The endpoint is that of
+// the SDK's rules for the region; neither the environment nor a profile moves it.
+type asker func(ctx context.Context, at place, keys aws.Credentials, sender func(*middleware.Stack) error) (string, time.Time, error)
+
+var askers = map[string]asker{registry: askRegistry, gallery: askGallery}
+
+func askRegistry(ctx context.Context, at place, keys aws.Credentials, sender func(*middleware.Stack) error) (string, time.Time, error) {
+	o := ecr.Options{Region: at.region, Credentials: fixed(keys), RetryMaxAttempts: attempts, APIOptions: []func(*middleware.Stack) error{sender}}
+	o.EndpointOptions.UseFIPSEndpoint, o.EndpointOptions.UseDualStackEndpoint = fipsState(at.fips), dualState(at.dual)
+	out, err := ecr.New(o).GetAuthorizationToken(ctx, nil)
+	if err != nil || len(out.AuthorizationData) == 0 {
+		return "", time.Time{}, err
+	}
+	data := out.AuthorizationData[0]
+	return aws.ToString(data.AuthorizationToken), aws.ToTime(data.ExpiresAt), nil
+}
+
+func askGallery(ctx context.Context, at place, keys aws.Credentials, sender func(*middleware.Stack) error) (string, time.Time, error) {
+	o := ecrpublic.Options{Region: at.region, Credentials: fixed(keys), RetryMaxAttempts: attempts, APIOptions: []func(*middleware.Stack) error{sender}}
+	o.EndpointOptions.UseDualStackEndpoint = dualState(at.dual)
+	out, err := ecrpublic.New(o).GetAuthorizationToken(ctx, nil)
+	if err != nil || out.AuthorizationData == nil {
+		return "", time.Time{}, err
+	}
+	return aws.ToString(out.AuthorizationData.AuthorizationToken), aws.ToTime(out.AuthorizationData.ExpiresAt), nil
+}
+
+// fixed is a source of keys that has them already.
+func fixed(keys aws.Credentials) aws.CredentialsProvider {
+	return aws.CredentialsProviderFunc(func(context.Context) (aws.Credentials, error) { return keys, nil })
+}
+
+func fipsState(on bool) aws.FIPSEndpointState {
+	if on {
+		return aws.FIPSEndpointStateEnabled
+	}
+	return aws.FIPSEndpointStateDisabled
+}
+
+func dualState(on bool) aws.DualStackEndpointState {
+	if on {
+		return aws.DualStackEndpointStateEnabled
+	}
+	return aws.DualStackEndpointStateDisabled
+}
+
+// parse takes user name and password out of an authorization token: USER:PASSWORD in base64.
+func parse(text string) (token, error) {
+	plain, err := base64.StdEncoding.DecodeString(text)
+	user, password, found := strings.Cut(string(plain), ":")
+	if err != nil || !found || !exchange.Sendable(user) || !exchange.Sendable(password) {
+		return token{}, errors.New("the answer of the registry's token service holds no token that can be sent")
+	}
+	return token{user: user, password: password}, nil
+}

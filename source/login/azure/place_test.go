@@ -1,0 +1,119 @@
+package azure
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/headgate-io/headgate/source/login/internal/logintest"
+)
+
+func TestPlaces(t *testing.T) {
+	const public, scope = "https://login.microsoftonline.com/", "https://containerregistry.azure.net/.default"
+	const blobs = "https://storage.azure.com/.default"
+	logintest.Places(t, placeOf, map[string]place{
+		"oci://acme.azurecr.io/app":                   {scope, public, "acme.azurecr.io"},
+		"oci://ACME.AzureCR.io:443/a/b":               {scope, public, "acme.azurecr.io"},
+		"oci://acme-h4sh.azurecr.io/app":              {scope, public, "acme-h4sh.azurecr.io"},
+		"oci://acme.azurecr.cn/app":                   {scope, "https://login.chinacloudapi.cn/", "acme.azurecr.cn"},
+		"oci://acme.azurecr.us/app":                   {scope, "https://login.microsoftonline.us/", "acme.azurecr.us"},
+		"oci://acme.azurecr.de/app":                   {scope, "https://login.microsoftonline.de/", "acme.azurecr.de"},
+		"https://dev.azure.com/org/project/_git/app":  {devOps, public, ""},
+		"https://old.visualstudio.com/project/_git/a": {devOps, public, ""},
+
+		"azblob://acme.blob.core.windows.net/c":           {blobs, public, ""},
+		"azblob://ACME0.Blob.Core.Windows.Net:443/$root":  {blobs, public, ""},
+		"azblob://acme-secondary.blob.core.windows.net/c": {blobs, public, ""},
+		"azblob://acme.z42.blob.storage.azure.net/c":      {blobs, public, ""},
+		"azblob://acme.blob.core.chinacloudapi.cn/c":      {blobs, "https://login.chinacloudapi.cn/", ""},
+		"azblob://acme.blob.core.usgovcloudapi.net/c":     {blobs, "https://login.microsoftonline.us/", ""},
+		"azblob://acme.blob.core.cloudapi.de/c":           {blobs, "https://login.microsoftonline.de/", ""},
+	})
+}
+
+// strangers are hosts that look like those of Azure.
+var strangers = []string{
+	"oci://evil.com/acme.azurecr.io",
+	"oci://acme.azurecr.io.evil.com/app",
+	"oci://acme.azurecr.io:8443/app",
+	"oci://acme.azurecr.io:/app",
+	"oci://acme.azurecr.io./app",
+	"oci://acme.azurecr.io@evil.com/app",
+	"oci://user@acme.azurecr.io/app",
+	"oci://acme.evilazurecr.io/app",
+	"oci://evil.com.acme.azurecr.io/app",
+	"oci://acme.westeurope.data.azurecr.io/app",
+	"oci://acmexazurecrxio/app",
+	"oci://acme.azurecr.com/app",
+	"oci://acme.azurecr.ioo/app",
+	"oci://azurecr.io/app",
+	"oci://.azurecr.io/app",
+	"oci://-.azurecr.io/app",
+	"oci://acme.a\u017furecr.io/app",
+	"oci://\u212aacme.azurecr.io/app",
+	"https://acme.azurecr.io/app",
+	"http://acme.azurecr.io/app",
+	"oci://dev.azure.com/app",
+	"oci://mcr.microsoft.com/app",
+	"acme.azurecr.io/app",
+	"",
+
+	"azblob://evil.com/acme.blob.core.windows.net",
+	"azblob://acme.blob.core.windows.net.evil.com/c",
+	"azblob://acme.blob.core.windows.net:8443/c",
+	"azblob://acme.blob.core.windows.net./c",
+	"azblob://acme.blob.core.windows.net@evil.com/c",
+	"azblob://user@acme.blob.core.windows.net/c",
+	"azblob://acme.evilblob.core.windows.net/c",
+	"azblob://evil.com.acme.blob.core.windows.net/c",
+	"azblob://a.b.blob.core.windows.net/c",
+	"azblob://acme-tertiary.blob.core.windows.net/c",
+	"azblob://acme.blob.core.windowsxnet/c",
+	"azblob://acme.z.blob.storage.azure.net/c",
+	"azblob://acme.dfs.core.windows.net/c",
+	"azblob://acme.azurecr.io/c",
+	"azblob://127.0.0.1/c",
+	"oci://acme.blob.core.windows.net/app",
+	"https://acme.blob.core.windows.net/app",
+	"http://acme.blob.core.windows.net/app",
+}
+
+func TestStrangers(t *testing.T) { logintest.Strangers(t, placeOf, strangers) }
+
+// FuzzPlace checks that a token goes to one name below a domain of Azure only.
+func FuzzPlace(f *testing.F) {
+	good := func(at place, scheme, host string) bool {
+		_, domain, _ := strings.Cut(host, ".")
+		switch scheme {
+		case "oci":
+			return map[string]bool{"azurecr.io": true, "azurecr.cn": true, "azurecr.de": true, "azurecr.us": true}[domain] && at.registry == host
+		case "https":
+			return (domain == "visualstudio.com" || host == "dev.azure.com") && at.registry == ""
+		default:
+			return scheme == "azblob" && at.registry == "" && at.scope == accounts && isAccount(domain)
+		}
+	}
+	logintest.FuzzPlace(f, placeOf, good, append(strangers,
+		"oci://acme.azurecr.io/app",
+		"https://old.visualstudio.com/app",
+		"azblob://acme.blob.core.windows.net/c",
+		"azblob://acme.z42.blob.storage.azure.net/c")...)
+}
+
+func isAccount(domain string) bool {
+	if zone, ok := strings.CutSuffix(domain, ".blob.storage.azure.net"); ok {
+		return strings.Trim(strings.TrimPrefix(zone, "z"), "0123456789") == ""
+	}
+	return map[string]bool{"blob.core.windows.net": true, "blob.core.chinacloudapi.cn": true, "blob.core.cloudapi.de": true, "blob.core.usgovcloudapi.net": true}[domain]
+}
+
+// FuzzExpiry checks that no token makes expiry panic, or end before it began.
+func FuzzExpiry(f *testing.F) {
+	f.Add("eyJhbGciOiJSUzI1NiJ9.eyJleHAiOjE3OTUyODQ0MzB9.x")
+	f.Add("..")
+	f.Add("a.e30.b")
+	f.Fuzz(func(t *testing.T, s string) {
+		if e := expiry(s); !e.IsZero() && e.Unix() <= 0 {
+			t.Errorf("%q expires %s", s, e)
+		}
+	})
+}

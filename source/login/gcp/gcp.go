@@ -1,0 +1,88 @@
+// Package gcp logs in to Artifact Registry, Container Registry and Cloud Storage
+// of Google Cloud (reference A10, A11, A16).
+//
+// The identity is that of the program. The first of these that there is decides:
+//
+//	GOOGLE_APPLICATION_CREDENTIALS                  the file it names
+//	GOOGLE_WORKLOAD_IDENTITY_PROVIDER, in a job     the job of GitHub or Forgejo Actions, as what that provider makes of
+//	  of Actions                                    it, or as the service account in GOOGLE_SERVICE_ACCOUNT
+//	gcloud/application_default_credentials.json     in $HOME/.config or %APPDATA%: what a developer logged in with
+//	none                                            the service account of the machine, which its metadata server knows
+//
+// The provider is projects/NUMBER/locations/global/workloadIdentityPools/POOL/providers/NAME;
+// the audience of the job's identity token is that with https://iam.googleapis.com/
+// before it. A file holds the key of a service account, a user's login, or how
+// another identity is exchanged (workload identity federation); where it says
+// that tokens are exchanged must be an https URL, or on loopback. No program is
+// run: a file that names one is refused. GCE_METADATA_HOST is the metadata server.
+//
+//   - The URL must be oci://LOCATION-docker.pkg.dev/..., oci://gcr.io/...,
+//     oci://NAME.gcr.io/..., oci://docker.s3nsregistry.fr/... or
+//     oci://LOCATION-docker.s3nsregistry.fr/..., or for buckets
+//     gs://storage.googleapis.com/..., gs://storage.REGION.rep.googleapis.com/...,
+//     gs://storage-NAME.p.googleapis.com/... or gs://storage.s3nsapis.fr/...
+//     No other host is shown a token.
+//   - Hosts of s3nsregistry.fr and s3nsapis.fr are of another cloud (universe
+//     s3nsapis.fr), and are shown only identities of that cloud; the others only
+//     those of googleapis.com. Files say so by universe_domain, the metadata server knows
+//     it, and for jobs it is GOOGLE_CLOUD_UNIVERSE_DOMAIN.
+//   - For a registry the password of the user oauth2accesstoken is an access
+//     token with the scope cloud-platform. A bucket's is a bearer token with the
+//     scope devstorage.read_only; that of a developer's login, and of a machine
+//     that does not narrow them, has the scopes that were given to those.
+//   - Where none of the four is there, the error satisfies [source.ErrNoIdentity].
+//   - A token is used for 80 % of its life, an hour at most. One of a machine
+//     that was refused may be issued again: the metadata server keeps those.
+package gcp
+
+import (
+	"context"
+	"time"
+
+	"github.com/headgate-io/headgate/source"
+	"github.com/headgate-io/headgate/source/login/internal/exchange"
+	"github.com/headgate-io/headgate/source/login/internal/keep"
+)
+
+// User is the user name that goes with an access token.
+const User = "oauth2accesstoken"
+
+// A Provider logs in with the identity of the program, and keeps its tokens.
+type Provider struct {
+	env    exchange.Environment
+	tokens keep.Keep[token]
+}
+
+// A token is an access token.
+type token struct {
+	value   string
+	expires time.Time
+}
+
+// New returns a provider that tells the time by now, and looks variables of the
+// environment up with lookup; nil means [time.Now] and [os.LookupEnv].
+// A file that exchanges an identity of AWS makes the library read the
+// environment of the process itself.
+func New(now func() time.Time, lookup func(string) (string, bool)) *Provider {
+	return &Provider{env: exchange.NewEnvironment(lookup), tokens: keep.Keep[token]{Now: now}}
+}
+
+// Login is a [source.LoginFunc].
+func (p *Provider) Login(ctx context.Context, r source.LoginRequest) (source.Credential, error) {
+	at, client, err := exchange.Begin(r, placeOf)
+	if err != nil {
+		return source.Credential{}, err
+	}
+	defer client.CloseIdleConnections()
+	t, forget, err := p.tokens.Get(ctx, at.universe+" "+at.scope, func(ctx context.Context) (token, time.Time, error) {
+		t, err := identity{p.env, exchange.Until(ctx, client), at}.token(ctx)
+		return t, t.expires, err
+	})
+	if err != nil {
+		return source.Credential{}, err
+	}
+	if at.bucket {
+		return source.Credential{Token: t.value, Expires: t.expires, Refused: forget}, nil
+	}
+	return source.Credential{Username: User, Password: t.value, Expires: t.expires, Refused: forget}, nil
+}

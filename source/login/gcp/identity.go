@@ -1,0 +1,165 @@
+package gcp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"runtime"
+
+	"golang.org/x/oauth2"
+	"golang.org/x/oauth2/google/externalaccount"
+
+	"github.com/headgate-io/headgate/source"
+	"github.com/headgate-io/headgate/source/login/internal/actions"
+	"github.com/headgate-io/headgate/source/login/internal/exchange"
+)
+
+// The variables that say which identity the program has.
+const (
+	fileVariable     = "GOOGLE_APPLICATION_CREDENTIALS"
+	providerVariable = "GOOGLE_WORKLOAD_IDENTITY_PROVIDER"
+	accountVariable  = "GOOGLE_SERVICE_ACCOUNT"
+	universeVariable = "GOOGLE_CLOUD_UNIVERSE_DOMAIN"
+	metadataVariable = "GCE_METADATA_HOST"
+)
+
+// An identity is what the program can prove, and how it asks for tokens of a cloud.
+type identity struct {
+	env    exchange.Environment
+	client *http.Client
+	place
+}
+
+// token gets a token by the first method that there is what it needs for.
+func (i identity) token(ctx context.Context) (token, error) {
+	name, issue := i.method()
+	t, err := issue(ctx)
+	if ctx.Err() != nil {
+		return token{}, fmt.Errorf("%s: %w", name, context.Cause(ctx))
+	}
+	if err != nil {
+		return token{}, explain(name, err)
+	}
+	if !exchange.Sendable(t.value) {
+		return token{}, fmt.Errorf("%s: the answer holds no token that can be sent", name)
+	}
+	return t, nil
+}
+
+func (i identity) method() (name string, issue func(context.Context) (token, error)) {
+	if file := i.env.Value(fileVariable); file != "" {
+		return fileVariable, func(ctx context.Context) (token, error) { return i.byFile(ctx, file) }
+	}
+	if i.env.Has(providerVariable) && i.env.Has(actions.Variables...) {
+		return providerVariable, i.byJob
+	}
+	if file := i.developer(); file != "" {
+		return file, func(ctx context.Context) (token, error) { return i.byFile(ctx, file) }
+	}
+	return "metadata server", i.byMachine
+}
+
+// developer returns the file in which gcloud keeps what a developer logged in
+// with, "" when there is none.
+func (i identity) developer() string {
+	variable, dir := "HOME", ".config"
+	if runtime.GOOS == "windows" {
+		variable, dir = "APPDATA", "."
+	}
+	home := i.env.Value(variable)
+	file := filepath.Join(home, dir, "gcloud", "application_default_credentials.json")
+	if _, err := os.Stat(file); home == "" || err != nil {
+		return ""
+	}
+	return file
+}
+
+// explain says what to do about a failure, and tells those that will stay.
+func explain(name string, err error) error {
+	status, ok := errors.AsType[*exchange.StatusError](err)
+	if ok && status.Final() {
+		return fmt.Errorf("%w: %s: %w: check the identity and the GOOGLE_ variables that this program runs with", source.ErrProvider, name, err)
+	}
+	return fmt.Errorf("%s: %w", name, err)
+}
+
+// wrong is an identity that cannot work until it is changed.
+func wrong(format string, args ...any) error {
+	return fmt.Errorf("%w: %w", source.ErrProvider, fmt.Errorf(format, args...))
+}
+
+// ask gets a token of what open makes of a context for the requests of the
+// oauth2 library.
+func (i identity) ask(ctx context.Context, open func(context.Context) (oauth2.TokenSource, error)) (token, error) {
+	client, failed := exchange.Strict(i.client)
+	from, err := open(context.WithValue(ctx, oauth2.HTTPClient, client))
+	if err != nil {
+		return token{}, wrong("%s", exchange.Said(err.Error()))
+	}
+	t, err := from.Token()
+	if refused := failed(); err != nil && refused != nil {
+		return token{}, refused // which says more, and less
+	}
+	if err != nil {
+		return token{}, errors.New(exchange.Said(err.Error()))
+	}
+	return token{t.AccessToken, t.Expiry}, nil
+}
+
+// What the variables of a job hold: they become parts of URLs.
+var (
+	providerForm = regexp.MustCompile(`^projects/[0-9]+/locations/global/workloadIdentityPools/[a-z0-9-]+/providers/[a-z0-9-]+$`)
+	accountForm  = regexp.MustCompile(`^[a-zA-Z0-9._-]+@[a-zA-Z0-9.-]+$`)
+)
+
+// byJob exchanges the identity token of a job.
+func (i identity) byJob(ctx context.Context) (token, error) {
+	provider, account := i.env.Value(providerVariable), i.env.Value(accountVariable)
+	if !providerForm.MatchString(provider) {
+		return token{}, wrong("it should read projects/NUMBER/locations/global/workloadIdentityPools/POOL/providers/NAME")
+	}
+	if account != "" && !accountForm.MatchString(account) {
+		return token{}, wrong("%s is not the e-mail address of a service account", accountVariable)
+	}
+	if err := i.belongs(i.env.Value(universeVariable)); err != nil {
+		return token{}, err
+	}
+	subject, err := actions.Token(ctx, i.client, i.env, "https://iam.googleapis.com/"+provider)
+	if err != nil {
+		return token{}, err
+	}
+	c := externalaccount.Config{
+		Audience:             "//iam.googleapis.com/" + provider,
+		SubjectTokenType:     "urn:ietf:params:oauth:token-type:jwt",
+		SubjectTokenSupplier: identityToken(subject),
+		Scopes:               []string{i.scope},
+		UniverseDomain:       i.universe,
+	}
+	if account != "" {
+		c.ServiceAccountImpersonationURL = "https://iamcredentials." + i.universe + "/v1/projects/-/serviceAccounts/" + account + ":generateAccessToken"
+	}
+	return i.ask(ctx, func(ctx context.Context) (oauth2.TokenSource, error) { return externalaccount.NewTokenSource(ctx, c) })
+}
+
+// An identityToken is one that was issued already.
+type identityToken string
+
+// SubjectToken implements [externalaccount.SubjectTokenSupplier].
+func (t identityToken) SubjectToken(context.Context, externalaccount.SupplierOptions) (string, error) {
+	return string(t), nil
+}
+
+// belongs reports why an identity of a cloud, "" for Google's, may not be shown to the place.
+func (i identity) belongs(universe string) error {
+	if universe == "" {
+		universe = googleCloud
+	}
+	if universe != i.universe {
+		return wrong("the identity is one of %s, and %s is of %s", exchange.Said(universe), i.place, i.universe)
+	}
+	return nil
+}

@@ -1,0 +1,313 @@
+package gcp_test
+
+import (
+	"crypto"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/headgate-io/headgate/internal/testenv"
+	"github.com/headgate-io/headgate/source"
+	"github.com/headgate-io/headgate/source/login/gcp"
+	"github.com/headgate-io/headgate/source/login/internal/logintest"
+)
+
+// key is that of the service account.
+var key = sync.OnceValue(func() *rsa.PrivateKey {
+	k, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		panic(err)
+	}
+	return k
+})
+
+// A world has a registry of Google Cloud and one of another cloud, the token
+// services of Google and that of Actions, all behind a proxy and vouched for by
+// the system. Its metadata server is reached directly.
+type world struct {
+	t        *testing.T
+	registry *testenv.Registry
+	store    *testenv.GCS
+	proxy    *testenv.ProxyServer
+	secrets  logintest.Secrets
+	env      map[string]string
+	clock    *logintest.Clock
+
+	mu       sync.Mutex
+	asked    []string // of the token services
+	issued   int
+	answer   http.HandlerFunc // in place of the token services
+	revoked  bool
+	universe string // of the machine
+	scope    string // that tokens are to be asked for
+}
+
+func newWorld(t *testing.T, vars ...string) *world {
+	ca := testenv.SystemCA(t)
+	w := &world{t: t, clock: logintest.NewClock(time.Now()), scope: cloudScope, env: map[string]string{"HOME": t.TempDir()}}
+	for i := 0; i < len(vars); i += 2 {
+		w.env[vars[i]] = vars[i+1]
+	}
+	machine := httptest.NewServer(http.HandlerFunc(w.machine))
+	t.Cleanup(machine.Close)
+	if w.env["GCE_METADATA_HOST"] == "" {
+		w.env["GCE_METADATA_HOST"] = logintest.Host(machine.URL)
+	}
+	hosts := map[string]string{}
+	serve := func(h http.HandlerFunc, names ...string) {
+		at := logintest.ServeTLS(t, ca, h, names...)
+		for _, name := range names {
+			hosts[name+":443"] = at
+		}
+	}
+	serve(w.token, "oauth2.googleapis.com")
+	serve(w.exchange, "sts.googleapis.com", "sts.s3nsapis.fr")
+	serve(w.impersonate, "iamcredentials.googleapis.com", "iamcredentials.s3nsapis.fr")
+	serve(w.runner, "runner.example")
+	for _, name := range []string{"docker.s3nsregistry.fr", registry} {
+		w.registry = logintest.Registry(t, testenv.RegistryConfig{CA: ca, Names: []string{name}, Allow: w.allow}, "project/repo/app")
+		hosts[name+":443"] = w.registry.Host
+	}
+	w.store = testenv.StartGCS(t, testenv.GCSConfig{CA: ca, Names: []string{store}, Token: token(1)})
+	hosts[store+":443"] = w.store.Host
+	w.proxy = testenv.ServeProxy(t, testenv.Proxy{Hosts: hosts})
+	w.secrets = logintest.Secrets{"proxy": {"address": w.proxy.URL}, "ca": {"ca.crt": string(ca.PEM())}}
+	return w
+}
+
+func token(n int) string { return fmt.Sprintf("ya29.canary-%d", n) }
+
+func (w *world) allow(r *http.Request) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	user, password, _ := r.BasicAuth()
+	return w.issued > 0 && !w.revoked && user == "oauth2accesstoken" && password == token(w.issued)
+}
+
+// note records what was asked, and reports whether the world's answer stands in.
+func (w *world) note(rw http.ResponseWriter, r *http.Request, format string, args ...any) bool {
+	w.mu.Lock()
+	w.asked = append(w.asked, fmt.Sprintf(format, args...))
+	answer := w.answer
+	w.mu.Unlock()
+	if answer != nil {
+		answer(rw, r)
+	}
+	return answer != nil
+}
+
+func (w *world) next() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.issued++
+	return token(w.issued)
+}
+
+// token answers requests by assertion (RFC 7523 section 2.1) and refresh token (RFC 6749 section 6).
+func (w *world) token(rw http.ResponseWriter, r *http.Request) {
+	form := func(name string) string { return r.PostFormValue(name) }
+	if w.note(rw, r, "token %s %s", form("grant_type"), form("client_id")) {
+		return
+	}
+	switch {
+	case form("grant_type") == "urn:ietf:params:oauth:grant-type:jwt-bearer" && asserted(form("assertion"), "https://"+r.Host+"/token", w.scope),
+		form("grant_type") == "refresh_token" && form("refresh_token") == "refresh-canary" && form("client_secret") == "secret-canary":
+		reply(rw, 200, map[string]any{"access_token": w.next(), "token_type": "Bearer", "expires_in": 3600})
+	default:
+		reply(rw, 400, map[string]any{"error": "invalid_grant", "error_description": "Invalid grant: " + form("assertion") + form("refresh_token") + form("client_secret")})
+	}
+}
+
+// asserted checks a JSON web token of the service account: its signature with
+// RS256 (RFC 7518 section 3.3), and what it claims.
+func asserted(assertion, audience, scope string) bool {
+	parts := strings.Split(assertion, ".")
+	if len(parts) != 3 {
+		return false
+	}
+	signature, err := base64.RawURLEncoding.DecodeString(parts[2])
+	digest := sha256.Sum256([]byte(parts[0] + "." + parts[1]))
+	if err != nil || rsa.VerifyPKCS1v15(&key().PublicKey, crypto.SHA256, digest[:], signature) != nil {
+		return false
+	}
+	var head struct{ Alg, Kid string }
+	var claims struct {
+		Iss, Aud, Scope string
+		Iat, Exp        int64
+	}
+	for i, out := range []any{&head, &claims} {
+		text, err := base64.RawURLEncoding.DecodeString(parts[i])
+		if err != nil || json.Unmarshal(text, out) != nil {
+			return false
+		}
+	}
+	now := time.Now().Unix()
+	return head.Alg == "RS256" && head.Kid == "key-1" && claims.Iss == robot && claims.Aud == audience && claims.Scope == scope &&
+		claims.Iat <= now && claims.Exp > now && claims.Exp-claims.Iat <= 3600+10
+}
+
+// exchange answers token exchanges (RFC 8693 section 2.1).
+func (w *world) exchange(rw http.ResponseWriter, r *http.Request) {
+	form := func(name string) string { return r.PostFormValue(name) }
+	if w.note(rw, r, "%s %s %s %s", r.Host, form("audience"), form("subject_token_type"), form("scope")) {
+		return
+	}
+	if form("subject_token") != identity || form("grant_type") != "urn:ietf:params:oauth:grant-type:token-exchange" || r.URL.Path != "/v1/token" {
+		reply(rw, 400, map[string]any{"error": "invalid_grant", "error_description": "not " + form("subject_token")})
+		return
+	}
+	reply(rw, 200, map[string]any{"access_token": w.next(), "issued_token_type": "urn:ietf:params:oauth:token-type:access_token", "token_type": "Bearer", "expires_in": 3600})
+}
+
+// impersonate answers generateAccessToken of a service account.
+func (w *world) impersonate(rw http.ResponseWriter, r *http.Request) {
+	if w.note(rw, r, "%s%s", r.Host, r.URL.Path) {
+		return
+	}
+	if r.Header.Get("Authorization") != "Bearer "+token(w.issued) {
+		reply(rw, 403, map[string]any{"error": map[string]any{"code": 403, "message": "Permission denied to " + r.Header.Get("Authorization")}})
+		return
+	}
+	reply(rw, 200, map[string]any{"accessToken": w.next(), "expireTime": time.Now().Add(time.Hour).UTC().Format(time.RFC3339)})
+}
+
+func (w *world) runner(rw http.ResponseWriter, r *http.Request) {
+	if w.note(rw, r, "runner %s", r.URL) {
+		return
+	}
+	if r.Header.Get("Authorization") != "Bearer runner-canary" {
+		rw.WriteHeader(http.StatusUnauthorized)
+		return
+	}
+	reply(rw, 200, map[string]any{"count": 1, "value": identity})
+}
+
+// machine is the metadata server.
+func (w *world) machine(rw http.ResponseWriter, r *http.Request) {
+	if w.note(rw, r, "machine %s", r.URL) {
+		return
+	}
+	switch {
+	case r.Header.Get("Metadata-Flavor") != "Google":
+		rw.WriteHeader(http.StatusForbidden)
+	case r.URL.Path == "/computeMetadata/v1/universe/universe-domain" && w.universe != "":
+		fmt.Fprintln(rw, w.universe)
+	case r.URL.Path == "/computeMetadata/v1/instance/service-accounts/default/token":
+		reply(rw, 200, map[string]any{"access_token": w.next(), "token_type": "Bearer", "expires_in": 3600})
+	default:
+		rw.WriteHeader(http.StatusNotFound)
+	}
+}
+
+func reply(rw http.ResponseWriter, status int, body any) {
+	rw.Header().Set("Content-Type", "application/json")
+	rw.WriteHeader(status)
+	json.NewEncoder(rw).Encode(body)
+}
+
+func (w *world) lookup(name string) (string, bool) { v, ok := w.env[name]; return v, ok }
+
+func (w *world) provider() *gcp.Provider { return gcp.New(w.clock.Now, w.lookup) }
+
+func (w *world) pull(login source.LoginFunc, o *source.OCIRepository) logintest.Run {
+	w.t.Helper()
+	run := logintest.Pull(w.t, o, w.secrets, login)
+	if strings.Contains(run.Texts, "canary") || strings.Contains(run.Texts, "eyJ") || strings.Contains(run.Texts, "PRIVATE") {
+		w.t.Errorf("a secret shows: %s", run.Texts)
+	}
+	return run
+}
+
+// client goes through the proxy.
+func (w *world) client() *http.Client {
+	c := &http.Client{Transport: &http.Transport{Proxy: func(*http.Request) (*url.URL, error) { return url.Parse(w.proxy.URL) }}}
+	w.t.Cleanup(c.CloseIdleConnections)
+	return c
+}
+
+func write(t *testing.T, text string) string {
+	name := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+// A config is a credentials file.
+type config map[string]any
+
+func (c config) with(name string, value any) config {
+	out := config{}
+	for k, v := range c {
+		out[k] = v
+	}
+	out[name] = value
+	return out
+}
+
+func (c config) write(t *testing.T) string {
+	text, err := json.Marshal(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return write(t, string(text))
+}
+
+func serviceAccount() config {
+	der, err := x509.MarshalPKCS8PrivateKey(key())
+	if err != nil {
+		panic(err)
+	}
+	return config{"type": "service_account", "client_email": robot, "private_key_id": "key-1", "token_uri": "https://oauth2.googleapis.com/token",
+		"private_key": string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}))}
+}
+
+func user() config {
+	return config{"type": "authorized_user", "client_id": "gcloud", "client_secret": "secret-canary", "refresh_token": "refresh-canary"}
+}
+
+// federated is another identity, whose token is in a file.
+func federated(t *testing.T) config {
+	return config{"type": "external_account", "audience": "//iam.googleapis.com/" + provider, "subject_token_type": "urn:ietf:params:oauth:token-type:jwt",
+		"token_url": "https://sts.googleapis.com/v1/token", "credential_source": config{"file": write(t, identity)}}
+}
+
+func impersonation(account string) string {
+	return "https://iamcredentials.googleapis.com/v1/projects/-/serviceAccounts/" + account + ":generateAccessToken"
+}
+
+func job(more ...string) []string {
+	return append([]string{"ACTIONS_ID_TOKEN_REQUEST_URL", "https://runner.example/token?api-version=2.0", "ACTIONS_ID_TOKEN_REQUEST_TOKEN", "runner-canary",
+		"GOOGLE_WORKLOAD_IDENTITY_PROVIDER", provider}, more...)
+}
+
+// home has a developer's login.
+func home(t *testing.T) []string {
+	dir := t.TempDir()
+	text, _ := json.Marshal(user())
+	for _, sub := range []string{filepath.Join(".config", "gcloud"), "gcloud"} {
+		if err := os.MkdirAll(filepath.Join(dir, sub), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, sub, "application_default_credentials.json"), text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return []string{"HOME", dir, "APPDATA", dir}
+}
+
+func file(name string) []string { return []string{"GOOGLE_APPLICATION_CREDENTIALS", name} }

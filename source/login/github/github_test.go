@@ -1,0 +1,233 @@
+package github_test
+
+import (
+	"bytes"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/headgate-io/headgate/internal/testenv"
+	"github.com/headgate-io/headgate/internal/transport"
+	"github.com/headgate-io/headgate/source"
+	"github.com/headgate-io/headgate/source/login/github"
+	"github.com/headgate-io/headgate/source/login/internal/logintest"
+)
+
+// key is made once: it takes a while.
+var key = sync.OnceValue(func() *rsa.PrivateKey { return newKey() })
+
+func newKey() *rsa.PrivateKey {
+	k, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		panic(err)
+	}
+	return k
+}
+
+func pkcs1(k *rsa.PrivateKey) string {
+	return string(pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(k)}))
+}
+
+func pkcs8(k any) string {
+	der, err := x509.MarshalPKCS8PrivateKey(k)
+	if err != nil {
+		panic(err)
+	}
+	return string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}))
+}
+
+// A fixture is an API and somebody who logs in there.
+type fixture struct {
+	*testenv.GitHubServer
+	*github.Provider
+	clock  *logintest.Clock // of both
+	client *http.Client
+	secret map[string]string
+}
+
+func newFixture(t *testing.T) *fixture {
+	ca := testenv.NewCA(t)
+	f := &fixture{clock: logintest.NewClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))}
+	f.GitHubServer = testenv.ServeGitHub(t, testenv.GitHub{
+		CA: ca, App: "4711", Key: &key().PublicKey, Now: f.clock.Now,
+		Installations: map[string]string{"orgs/acme": "1001", "users/alice": "1002"},
+		Repositories:  []string{"app", "other"},
+	})
+	f.Provider = github.New(f.clock.Now)
+	f.client = transport.Client(transport.Config{TLS: &tls.Config{RootCAs: ca.Pool()}})
+	t.Cleanup(f.client.CloseIdleConnections)
+	f.secret = map[string]string{
+		"githubAppID": "4711", "githubAppInstallationID": "1001", "githubAppPrivateKey": pkcs1(key()), "githubAppBaseURL": f.URL + "/api/v3",
+	}
+	return f
+}
+
+// request returns a request for a repository on the host of the API, with the
+// Secret of f changed: "" removes a key.
+func (f *fixture) request(path string, changes ...string) source.LoginRequest {
+	u, err := url.Parse(f.URL + path)
+	if err != nil {
+		panic(err)
+	}
+	values := maps.Clone(f.secret)
+	for i := 0; i < len(changes); i += 2 {
+		values[changes[i]] = changes[i+1]
+	}
+	s := source.Secret{Data: map[string][]byte{}}
+	for k, v := range values {
+		s.Data[k] = []byte(v)
+	}
+	return source.LoginRequest{Provider: "github", URL: u, Secret: s, SecretName: "default/app", Namespace: "default", Client: f.client}
+}
+
+func (f *fixture) login(t *testing.T, path string, changes ...string) source.Credential {
+	t.Helper()
+	c, err := f.Login(t.Context(), f.request(path, changes...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// requests returns what the API was asked since the last call.
+func (f *fixture) requests(seen *int) []string {
+	all := f.Requests()
+	out := all[*seen:]
+	*seen = len(all)
+	return out
+}
+
+const (
+	narrow = `POST /api/v3/app/installations/1001/access_tokens {"repositories":["app"],"permissions":{"contents":"read"}}`
+	wide   = `POST /api/v3/app/installations/1001/access_tokens {"permissions":{"contents":"read"}}`
+)
+
+func TestLogin(t *testing.T) {
+	byOwner := func(name string) []string {
+		return []string{"githubAppInstallationID", "", "githubAppInstallationOwner", name}
+	}
+	for _, c := range []struct {
+		name    string
+		path    string
+		changes []string
+		want    []string // requests
+	}{
+		{"installation", "/acme/app", nil, []string{narrow}},
+		{"suffix", "/acme/app.git", nil, []string{narrow}},
+		{"PKCS 8", "/acme/app", []string{"githubAppPrivateKey", pkcs8(key())}, []string{narrow}},
+		{"slash at the end of the base URL", "/acme/app", []string{"githubAppBaseURL", "-/api/v3/"}, []string{narrow}},
+		{"organisation", "/acme/app", byOwner("acme"), []string{"GET /api/v3/orgs/acme/installation", narrow}},
+		{"user", "/alice/app", byOwner("alice"), []string{
+			"GET /api/v3/orgs/alice/installation", "GET /api/v3/users/alice/installation", strings.Replace(narrow, "1001", "1002", 1)}},
+		{"repository that the installation cannot name", "/somebody/public", nil, []string{strings.Replace(narrow, `"app"`, `"public"`, 1), wide}},
+		{"no repository in the URL", "/", nil, []string{wide}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			f := newFixture(t)
+			for i, v := range c.changes {
+				c.changes[i] = strings.Replace(v, "-/", f.URL+"/", 1)
+			}
+			got := f.login(t, c.path, c.changes...)
+			if got.Username != "x-access-token" || got.Password != f.Tokens()[0] || got.Token != "" || !got.Expires.Equal(f.clock.Now().Add(time.Hour)) {
+				t.Errorf("got %+v", got)
+			}
+			if asked := f.Requests(); !slices.Equal(asked, c.want) {
+				t.Errorf("asked %q, want %q", asked, c.want)
+			}
+		})
+	}
+}
+
+func TestTokensAreKept(t *testing.T) {
+	f, seen := newFixture(t), 0
+	first := f.login(t, "/acme/app")
+	f.clock.Advance(47 * time.Minute)
+	if again := f.login(t, "/acme/app.git"); again.Password != first.Password || len(f.requests(&seen)) != 1 {
+		t.Errorf("another token after 47 of 60 minutes")
+	}
+	f.clock.Advance(time.Minute)
+	second := f.login(t, "/acme/app")
+	if second.Password == first.Password {
+		t.Errorf("the same token after 48 of 60 minutes")
+	}
+	f.requests(&seen)
+	other := newKey()
+	for name, changes := range map[string][]string{
+		"/acme/other": nil,
+		"/acme/app":   {"githubAppInstallationID", "1002"},
+		"/acme/app/":  {"githubAppInstallationID", "", "githubAppInstallationOwner", "acme"},
+		"//acme/app":  {"githubAppBaseURL", f.URL},
+	} {
+		if got := f.login(t, name, changes...); got.Password == second.Password {
+			t.Errorf("%s %q: a token for something else", name, changes)
+		}
+	}
+	if _, err := f.Login(t.Context(), f.request("/acme/app", "githubAppPrivateKey", pkcs1(other))); err == nil {
+		t.Error("a token for another key")
+	}
+}
+
+func TestRefusedTokensAreNotKept(t *testing.T) {
+	f := newFixture(t)
+	first := f.login(t, "/acme/app")
+	first.Refused()
+	second := f.login(t, "/acme/app")
+	first.Refused() // says nothing about the second
+	if third := f.login(t, "/acme/app"); second.Password == first.Password || third.Password != second.Password {
+		t.Errorf("tokens %s, %s, %s", first.Password, second.Password, third.Password)
+	}
+}
+
+func TestOneRequestForMany(t *testing.T) {
+	f := newFixture(t)
+	var wg sync.WaitGroup
+	for range 20 {
+		wg.Go(func() {
+			if _, err := f.Login(t.Context(), f.request("/acme/app")); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if asked := f.Requests(); len(asked) != 1 {
+		t.Errorf("asked %q", asked)
+	}
+}
+
+// wantError checks that err is one of the configuration or not, says each part
+// of say (separated by |), and none of the secrets of r.
+func wantError(t *testing.T, err error, configuration bool, say string, r source.LoginRequest) {
+	t.Helper()
+	if err == nil {
+		t.Fatal("no error")
+	}
+	if errors.Is(err, source.ErrProvider) != configuration {
+		t.Errorf("%v: wraps ErrProvider: %v", err, !configuration)
+	}
+	for s := range strings.SplitSeq(say, "|") {
+		if !strings.Contains(err.Error(), s) {
+			t.Errorf("%v: does not say %s", err, s)
+		}
+	}
+	for _, secret := range []string{"canary", "eyJ"} {
+		if strings.Contains(err.Error(), secret) {
+			t.Errorf("%v: shows %s", err, secret)
+		}
+	}
+	for line := range bytes.Lines(r.Secret.Data["githubAppPrivateKey"]) {
+		if len(line) > 40 && strings.Contains(err.Error(), strings.TrimSpace(string(line))) {
+			t.Errorf("%v: shows the key", err)
+		}
+	}
+}
