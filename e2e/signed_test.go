@@ -14,7 +14,7 @@ import (
 	"github.com/headgate-io/headgate/internal/testenv"
 )
 
-var updateSigned = flag.String("update-signed", "", "write what the unit tests verify, made anew, to this `folder`: ../git/testdata/signed")
+var updateSigned = flag.String("update-signed", "", "write what the unit tests verify, made anew, to this `folder`: ../testdata/signed")
 
 // A signing is one key with a commit and a tag that it signed.
 type signing struct {

@@ -14,7 +14,7 @@ func TestTesterWireIsTheReferences(t *testing.T) {
 	if !inside(t) {
 		return // the load tester listens everywhere
 	}
-	files, err := filepath.Glob("../rollout/tester/testdata/wire/*.txt")
+	files, err := filepath.Glob("../testdata/exchanges/*.txt")
 	check(t, err)
 	rows := 0
 	for _, file := range files {

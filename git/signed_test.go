@@ -19,7 +19,7 @@ import (
 
 // signedDir holds commits and tags that git made, signed by gpg and ssh-keygen;
 // e2e/signed_test.go makes them.
-const signedDir = "testdata/signed"
+const signedDir = "../testdata/signed"
 
 // A signed is a repository of them. Each key has a branch and a tag of its own,
 // see also newSigned.

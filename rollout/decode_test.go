@@ -6,6 +6,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"os"
 	"path/filepath"
 	"reflect"
 	"strings"
@@ -164,6 +165,17 @@ func FuzzDecode(f *testing.F) {
 				f.Add(string(file.Data))
 			}
 		}
+	}
+	manifests, err := filepath.Glob("../testdata/canaries/*")
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, name := range manifests {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(string(text))
 	}
 	f.Fuzz(func(t *testing.T, text string) {
 		canaries, warnings, err := rollout.Decode("f", strings.NewReader(text))

@@ -16,11 +16,12 @@ type spot struct {
 
 func (s spot) String() string { return fmt.Sprintf("%s:%d (document %d)", s.file, s.line, s.document) }
 
-// file notes where an object is, and refuses one that is in the set already.
-func (s *Set) file(name string, here spot) error {
+// file notes where an object is, and refuses one that is in the set already. The
+// error calls it shown.
+func (s *Set) file(name, shown string, here spot) error {
 	if there, found := s.places[name]; found {
 		return &DocumentError{
-			File: here.file, Document: here.document, Line: here.line, Object: name,
+			File: here.file, Document: here.document, Line: here.line, Object: shown,
 			Err: fmt.Errorf("is in %s already: remove one of the two", there),
 		}
 	}
@@ -37,23 +38,23 @@ func (s *Set) file(name string, here spot) error {
 // and Secrets afterwards.
 func (s *Set) Add(other *Set) error {
 	var errs []error
-	admit := func(name string) bool {
-		err := s.file(name, other.places[name])
+	admit := func(name, shown string) bool {
+		err := s.file(name, shown, other.places[name])
 		errs = append(errs, err)
 		return err == nil
 	}
 	for _, obj := range other.Objects {
-		if admit(obj.Head().String()) {
+		if admit(ReferenceTo(obj).String(), obj.Head().String()) {
 			s.Objects = append(s.Objects, obj)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(other.Secrets)) {
-		if admit("Secret/" + name) {
+		if admit("Secret/"+name, "Secret/"+name) {
 			put(&s.Secrets, name, other.Secrets[name])
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(other.accounts)) {
-		if admit("ServiceAccount/" + name) {
+		if admit("ServiceAccount/"+name, "ServiceAccount/"+name) {
 			put(&s.accounts, name, other.accounts[name])
 		}
 	}

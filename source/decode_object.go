@@ -20,9 +20,9 @@ func (d *decoding) object(o document.Object, k *kind) {
 	var rules document.Findings
 	check(obj, &rules)
 	dec.Adopt(&rules)
-	name := o.Name(k.name, DefaultNamespace)
+	name := o.Name(o.Type, DefaultNamespace)
 	d.Note(d.Place(&dec.Findings, o.Node, name)...)
-	if len(dec.Errors) > 0 || !d.first(o.Node, name) {
+	if len(dec.Errors) > 0 || !d.first(o.Node, o.Name(k.name, DefaultNamespace), name) {
 		return
 	}
 	advise(obj, &dec.Warnings)
@@ -30,9 +30,10 @@ func (d *decoding) object(o document.Object, k *kind) {
 	d.set.Objects = append(d.set.Objects, obj)
 }
 
-// first notes where an object is and reports one that was there before.
-func (d *decoding) first(n *document.Node, name string) bool {
-	if err := d.set.file(name, spot{d.File(), n.Line, d.Number()}); err != nil {
+// first notes where an object is and reports one that was there before. The error
+// calls it shown.
+func (d *decoding) first(n *document.Node, name, shown string) bool {
+	if err := d.set.file(name, shown, spot{d.File(), n.Line, d.Number()}); err != nil {
 		d.Note(err)
 		return false
 	}

@@ -46,7 +46,7 @@ func (d *decoding) secret(o document.Object) {
 		d.defect(o, "Secret", "secret", false, atLine(dec.Errors[0]))
 		return
 	}
-	if !d.first(o.Node, name) {
+	if !d.first(o.Node, name, name) {
 		return
 	}
 	if d.set.Secrets == nil {
@@ -140,7 +140,7 @@ func (d *decoding) account(o document.Object) {
 		d.defect(o, "ServiceAccount", "service account", false, atLine(found.Errors[0]))
 		return
 	}
-	if !d.first(o.Node, name) {
+	if !d.first(o.Node, name, name) {
 		return
 	}
 	if d.set.accounts == nil {

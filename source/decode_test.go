@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -280,14 +281,29 @@ func TestErrorParts(t *testing.T) {
 	}
 }
 
+// TestAddSpellings adds an object that is in the set already under the kind's other name.
+func TestAddSpellings(t *testing.T) {
+	const document = "apiVersion: %s/v1\nkind: %s\nmetadata: {name: charts}\nspec: {url: https://charts.example.org, interval: 1m}\n"
+	var ours, theirs source.Set
+	if err := errors.Join(
+		ours.Decode("ours.yaml", strings.NewReader(fmt.Sprintf(document, source.Group, "PkgRepository"))),
+		theirs.Decode("theirs.yaml", strings.NewReader(fmt.Sprintf(document, source.ReferenceGroup, "HelmRepository"))),
+	); err != nil {
+		t.Fatal(err)
+	}
+	err := ours.Add(&theirs)
+	want := "theirs.yaml:1: document 1: HelmRepository/default/charts: is in ours.yaml:1 (document 1) already: remove one of the two"
+	if err == nil || err.Error() != want || len(ours.Objects) != 1 {
+		t.Errorf("%v, %d objects", err, len(ours.Objects))
+	}
+}
+
 // FuzzDecode decodes anything; what decodes must read back as an equal object
 // from YAML and from JSON.
 func FuzzDecode(f *testing.F) {
-	archives, err := filepath.Glob("testdata/documents/*.txtar")
-	if err != nil {
-		f.Fatal(err)
-	}
-	for _, name := range archives {
+	archives, _ := filepath.Glob("testdata/documents/*.txtar")
+	manifests, _ := filepath.Glob("../testdata/sources/*/*.yaml")
+	for _, name := range slices.Concat(archives, manifests) {
 		text, err := os.ReadFile(name)
 		if err != nil {
 			f.Fatal(err)

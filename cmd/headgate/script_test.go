@@ -33,22 +33,28 @@ func TestMain(m *testing.M) {
 // that answers 500; $CANARY is $PRIVATE with user and password in the URL.
 // $REGISTRY, $LOCKED for the same user, $DENYING and $ECHOING, which sends back
 // the password that it gets, are the hosts of registries, $OVERTLS is one with TLS,
+// $TESTDATA is the folder testdata of the module,
 // $SIGNED and $COSIGN have what gpg, ssh-keygen and cosign signed. The
 // command "commit" adds a commit to main; "exits" runs a command that has to
 // end with a code; "layer" pushes a file as a layer. Object stores are those of s3Stores, repositories of charts
 // those of repositories, what rollouts call is that of webhooks, a test runner that of startTester.
 func TestScripts(t *testing.T) {
-	signedDir, err := filepath.Abs("../../git/testdata/signed")
+	signedDir, err := filepath.Abs("../../testdata/signed")
 	if err != nil {
 		t.Fatal(err)
 	}
-	cosignDir, err := filepath.Abs("../../oci/cosign/testdata")
+	cosignDir, err := filepath.Abs("../../testdata/cosign")
+	if err != nil {
+		t.Fatal(err)
+	}
+	shared, err := filepath.Abs("../../testdata")
 	if err != nil {
 		t.Fatal(err)
 	}
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/script",
 		Setup: func(env *testscript.Env) error {
+			env.Setenv("TESTDATA", shared)
 			repo := testenv.NewRepo(t)
 			first := repo.Commit(testenv.Commit{Branch: "main", Message: "first", Files: tree("one")})
 			repo.Tag("v1.0.0", first)

@@ -2,17 +2,20 @@ package testenv
 
 import (
 	"os"
+	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"golang.org/x/tools/txtar"
 )
 
-// Golden makes of each archive that matches pattern a test. do is given its
-// files but those called want.*, and returns what these have to be, in order;
-// one that is empty is not in the archive. With update the archives are written
-// anew instead.
+// Golden runs a subtest for each archive that matches pattern. do gets the
+// files of the archive except those called want.*, and returns what the want.*
+// files have to be, in order; an empty one is not in the archive. A file whose
+// name begins with "../" is read from that path, relative to the package, and do
+// gets it under its base name. With update the archives are written anew instead.
 func Golden(t *testing.T, pattern string, update bool, do func(t *testing.T, input []txtar.File) []txtar.File) {
 	t.Helper()
 	archives, err := filepath.Glob(pattern)
@@ -32,7 +35,7 @@ func Golden(t *testing.T, pattern string, update bool, do func(t *testing.T, inp
 					files = append(files, f)
 				}
 			}
-			for _, got := range do(t, files) {
+			for _, got := range do(t, load(t, files)) {
 				if string(got.Data) != want[got.Name] && !update {
 					t.Errorf("%s:\n%s\nwant:\n%s", got.Name, got.Data, want[got.Name])
 				}
@@ -48,4 +51,17 @@ func Golden(t *testing.T, pattern string, update bool, do func(t *testing.T, inp
 			}
 		})
 	}
+}
+
+// load reads the files of an archive that are elsewhere.
+func load(t *testing.T, files []txtar.File) []txtar.File {
+	files = slices.Clone(files)
+	for i, f := range files {
+		if strings.HasPrefix(f.Name, "../") {
+			data, err := os.ReadFile(f.Name)
+			check(t, err)
+			files[i] = txtar.File{Name: path.Base(f.Name), Data: data}
+		}
+	}
+	return files
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/headgate-io/headgate/source"
 )
 
-// A layout is an OCI image layout below testdata, and what is in it.
+// A layout is an OCI image layout below testdata/cosign, and what is in it.
 type layout struct {
 	dir     string
 	index   ocispec.Index
@@ -26,7 +26,7 @@ type layout struct {
 
 func openLayout(t testing.TB, name string) *layout {
 	t.Helper()
-	l := &layout{dir: filepath.Join("testdata", name)}
+	l := &layout{dir: filepath.Join("../../testdata/cosign", name)}
 	text, err := os.ReadFile(filepath.Join(l.dir, "index.json"))
 	check(t, err)
 	check(t, json.Unmarshal(text, &l.index))
@@ -98,7 +98,7 @@ func recorded(t testing.TB, names ...string) oci.Trust {
 	t.Helper()
 	var entries []string
 	for _, name := range names {
-		text, err := os.ReadFile(filepath.Join("testdata", "keys", name+".pub"))
+		text, err := os.ReadFile(filepath.Join("../../testdata/cosign", "keys", name+".pub"))
 		check(t, err)
 		entries = append(entries, name+".pub", string(text))
 	}

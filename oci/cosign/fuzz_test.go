@@ -40,7 +40,7 @@ func FuzzBundle(f *testing.F) {
 	trusts := []oci.Trust{trust, recorded(f, "p256", "rsa", "ed25519")}
 	f.Add([]byte(k.Bundle))
 	f.Add([]byte(k.Tiled))
-	files, err := filepath.Glob("testdata/cosign3/blobs/sha256/*")
+	files, err := filepath.Glob("../../testdata/cosign/cosign3/blobs/sha256/*")
 	check(f, err)
 	for _, name := range files {
 		text, err := os.ReadFile(name)

@@ -27,7 +27,7 @@ import (
 	"github.com/headgate-io/headgate/source"
 )
 
-// The programs that testdata is recorded with (testdata/README.md).
+// The programs that testdata is recorded with (testdata/cosign/README.md).
 var (
 	cosign2 = flag.String("cosign2", "", "record testdata with this program, a cosign 2")
 	cosign3 = flag.String("cosign3", "", "and with this one, a cosign 3")
@@ -58,8 +58,8 @@ func TestRecord(t *testing.T) {
 		return
 	}
 	r := recorder{t, t.TempDir()}
-	check(t, os.RemoveAll("testdata/keys"))
-	check(t, os.MkdirAll("testdata/keys", 0o755))
+	check(t, os.RemoveAll("../../testdata/cosign/keys"))
+	check(t, os.MkdirAll("../../testdata/cosign/keys", 0o755))
 	for _, k := range kinds {
 		r.makeKey(k.name, k.make)
 	}
@@ -86,7 +86,7 @@ type keyless struct {
 	Layer   testenv.Blob
 }
 
-const keylessFile = "testdata/keyless.json"
+const keylessFile = "../../testdata/cosign/keyless.json"
 
 // recordKeyless makes the signatures that fuzzing begins with: all its
 // processes need the same.
@@ -143,7 +143,7 @@ func (r recorder) makeKey(name string, generate func() (crypto.Signer, error)) {
 	r.run(*cosign3, "import-key-pair", "--key", name+".pem", "--output-key-prefix", name)
 	text, err := os.ReadFile(r.path(name + ".pub"))
 	check(r.t, err)
-	check(r.t, os.WriteFile(filepath.Join("testdata", "keys", name+".pub"), text, 0o644))
+	check(r.t, os.WriteFile(filepath.Join("../../testdata/cosign", "keys", name+".pub"), text, 0o644))
 }
 
 // record signs one artifact with every key.
@@ -163,7 +163,7 @@ func (r recorder) recordAs(name string, sign func(ref string)) {
 	g := testenv.StartRegistry(r.t, testenv.RegistryConfig{NoReferrers: true})
 	d := g.Push("app", "1", testenv.Manifest{Layers: []testenv.Blob{{MediaType: "text/plain", Data: []byte("signed by " + name + "\n")}}})
 	sign(g.Host + "/app@" + d.Digest.String())
-	w := layoutWriter{r.t, g, filepath.Join("testdata", name), ocispec.Index{Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: ocispec.MediaTypeImageIndex}}
+	w := layoutWriter{r.t, g, filepath.Join("../../testdata/cosign", name), ocispec.Index{Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: ocispec.MediaTypeImageIndex}}
 	check(r.t, os.RemoveAll(w.dir))
 	check(r.t, os.MkdirAll(filepath.Join(w.dir, "blobs", "sha256"), 0o755))
 	tag := strings.Replace(d.Digest.String(), ":", "-", 1)

@@ -11,7 +11,7 @@ import (
 	"github.com/headgate-io/headgate/internal/testenv"
 )
 
-// TestWireDocs looks for an exchange of testdata/wire for each row of the table
+// TestWireDocs looks for an exchange of testdata/exchanges for each row of the table
 // "Webhook target" of docs/tester.md.
 func TestWireDocs(t *testing.T) {
 	text, err := os.ReadFile("../../docs/tester.md")
@@ -21,7 +21,7 @@ func TestWireDocs(t *testing.T) {
 	_, table, _ := strings.Cut(string(text), "| Path | Method | When | Status | Body |\n|---|---|---|---|---|\n")
 	table, _, _ = strings.Cut(table, "\n\n")
 	var exchanges []testenv.Exchange
-	files, _ := filepath.Glob("testdata/wire/*.txt")
+	files, _ := filepath.Glob("../../testdata/exchanges/*.txt")
 	for _, file := range files {
 		more, err := testenv.Exchanges(file)
 		if err != nil {

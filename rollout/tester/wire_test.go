@@ -86,7 +86,7 @@ const wireCallers = `tokens:
 - {name: look, token: look-token-0123456789, readOnly: true}
 `
 
-// TestWire plays testdata/wire: every endpoint with what it answers. Each file
+// TestWire plays testdata/exchanges: every endpoint with what it answers. Each file
 // is for one new test runner.
 func TestWire(t *testing.T) {
 	set := map[string]func(*testing.T, *tester.Server){
@@ -95,7 +95,7 @@ func TestWire(t *testing.T) {
 		},
 		"access.txt": func(t *testing.T, s *tester.Server) { s.Guard = guard(t, wireCallers) },
 	}
-	files, err := filepath.Glob("testdata/wire/*.txt")
+	files, err := filepath.Glob("../../testdata/exchanges/*.txt")
 	if err != nil || len(files) == 0 {
 		t.Fatal(files, err)
 	}

@@ -26,7 +26,7 @@ var now = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 // fixture returns a file that e2e/signed_test.go made.
 func fixture(t testing.TB, name string) []byte {
 	t.Helper()
-	b, err := os.ReadFile("../../testdata/signed/" + name)
+	b, err := os.ReadFile("../../../testdata/signed/" + name)
 	if err != nil {
 		t.Fatal(err)
 	}
