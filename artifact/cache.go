@@ -18,7 +18,7 @@ import (
 // A CacheConfig says where a [Cache] lives and how much it holds.
 type CacheConfig struct {
 	Dir      string // root directory; created with mode 0700
-	MaxBytes int64  // size of all entries together; default 1 GiB, negative means no limit
+	MaxBytes int64  // size of all entries together; default the smaller of 1 GiB and a tenth of the volume, negative means no limit
 }
 
 // A Cache keeps content on disk by key, for any number of objects and
@@ -69,7 +69,10 @@ func OpenCache(c CacheConfig) (*Cache, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open cache: %w", err)
 	}
-	return &Cache{root: root, limit: bound(c.MaxBytes, 1<<30), temp: scratch{root: root, dir: cacheTemp}, known: -1}, nil
+	if c.MaxBytes == 0 {
+		c.MaxBytes = cacheLimit(c.Dir)
+	}
+	return &Cache{root: root, limit: bound(c.MaxBytes, 0), temp: scratch{root: root, dir: cacheTemp}, known: -1}, nil
 }
 
 // Close releases the directory. Files that the cache handed out stay readable.

@@ -3,7 +3,6 @@ package artifact
 import (
 	"context"
 	"io/fs"
-	"path"
 	"slices"
 )
 
@@ -27,18 +26,12 @@ func (c *Cache) evict() error {
 	if err != nil {
 		return err
 	}
+	c.known, c.added = total, 0
 	if total > c.limit {
-		for _, e := range entries[:max(len(entries)-1, 0)] { // the newest fits alone
-			if total <= c.limit-c.limit/16 {
-				break
-			}
-			if err := c.root.Remove(path.Join(cacheEntries, e.Name())); ignore(err, fs.ErrNotExist) != nil {
-				return err
-			}
-			total -= e.Size()
+		if _, err := c.remove(entries[:max(len(entries)-1, 0)], total, c.limit-c.limit/16); err != nil { // the newest fits alone
+			return err
 		}
 	}
-	c.known, c.added = total, 0
 	for _, dir := range []string{cacheTemp, cacheLocks} {
 		if _, err := (scratch{root: c.root, dir: dir}).sweep(context.Background()); err != nil {
 			return err

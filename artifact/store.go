@@ -25,6 +25,9 @@ type StoreConfig struct {
 	// current ones; default 2, negative keeps all.
 	Keep int
 	Now  func() time.Time // default time.Now
+	// Cache gives way when the volume is full, those of its entries first that
+	// were used longest ago; default none.
+	Cache *Cache
 }
 
 // A Store holds published artifacts in a directory.
@@ -65,6 +68,7 @@ type Store struct {
 	locks     locks // by directory of an object
 	doubts    doubts
 	seen      sights
+	cache     *Cache
 }
 
 // Private names in the root of a store.
@@ -86,7 +90,7 @@ func OpenStore(c StoreConfig) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open store: %w", err)
 	}
-	s := &Store{algorithm: c.Algorithm, keepFor: c.KeepFor, keep: c.Keep, now: c.Now}
+	s := &Store{algorithm: c.Algorithm, keepFor: c.KeepFor, keep: c.Keep, now: c.Now, cache: c.Cache}
 	s.defaults()
 	if s.base, err = baseURL(c.BaseURL, dir); err != nil {
 		return nil, fmt.Errorf("open store: %w", err)

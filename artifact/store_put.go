@@ -22,7 +22,8 @@ import (
 //
 // Nothing is visible before the whole file has reached the disk, and nothing
 // remains when write returns an error or panics, when any of its writes
-// failed, or when ctx ends. Content that the object already has under the same
+// failed, or when ctx ends. A write for which there is no space is tried again
+// when the cache of the store has given way. Content that the object already has under the same
 // file name is kept; its time of update changes only when something newer had
 // superseded it.
 //
@@ -52,7 +53,7 @@ func (s *Store) put(ctx context.Context, dir, file string, write func(io.Writer)
 		return Artifact{}, err
 	}
 	defer t.discard()
-	out := &sink{ctx: ctx, w: io.MultiWriter(t, h), sum: func() string { return string(s.algorithm) + ":" + hex.EncodeToString(h.Sum(nil)) }}
+	out := &sink{ctx: ctx, w: io.MultiWriter(roomyWriter{t.File, s}, h), sum: func() string { return string(s.algorithm) + ":" + hex.EncodeToString(h.Sum(nil)) }}
 	err = write(out)
 	if err = cmp.Or(err, out.err, ctx.Err()); err != nil {
 		return Artifact{}, err

@@ -153,7 +153,10 @@ type run struct {
 // lock takes the lock of the object, which makes this run the one that may
 // save. The function it returns is never nil.
 func (r *run) lock(ctx context.Context) (unlock func(), err error) {
-	unlock, err = r.Store.Lock(ctx, r.dir)
+	err = r.Store.WithRoom(func() (err error) {
+		unlock, err = r.Store.Lock(ctx, r.dir)
+		return err
+	})
 	if errors.Is(err, fs.ErrInvalid) {
 		return func() {}, &StepError{StepStore, "InvalidPath", fmt.Errorf("%w: %w", ErrInvalid, err)}
 	}
@@ -188,7 +191,10 @@ func (r *run) guarded(ctx context.Context) (err error) {
 		}
 	}()
 	for try := 1; ; try++ {
-		if err = r.advance(ctx); !errors.Is(err, ErrMoved) || ctx.Err() != nil {
+		if err = r.Store.WithRoom(func() error { return r.advance(ctx) }); !errors.Is(err, ErrMoved) || ctx.Err() != nil {
+			if full, told := errors.AsType[*artifact.SpaceError](err); told {
+				return r.failure(r.step, full)
+			}
 			return err
 		}
 		if try == maxMoves {

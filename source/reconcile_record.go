@@ -144,7 +144,12 @@ func (r *run) save(ctx context.Context, failed *StepError) error {
 	if failed == nil {
 		r.state = r.next
 	}
-	if err := r.Save(ctx, r.obj, r.state); err != nil {
+	save := func() error { return r.Save(ctx, r.obj, r.state) }
+	retry := r.Store.WithRoom
+	if failed != nil && errors.As(failed.Err, new(*artifact.SpaceError)) { // the cache gave all it has
+		retry = func(do func() error) error { return do() }
+	}
+	if err := retry(save); err != nil {
 		return fmt.Errorf("save status of %s: %w", r.dir, err)
 	}
 	return nil

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
+	"path/filepath"
 	"text/tabwriter"
 	"time"
 
@@ -164,17 +166,27 @@ func (p *program) rehash(ctx context.Context, dir string, store *artifact.Store,
 }
 
 func (p *program) gc() *cobra.Command {
-	var dir string
+	var dir, cache string
 	var dry bool
 	c := &cobra.Command{
 		Use:   "gc",
 		Short: "Remove artifacts that no object refers to, and what killed processes left",
 		Args:  arguments(0, 0),
 		RunE: func(c *cobra.Command, _ []string) error {
-			return asFailure(p.collect(c.Context(), dir, dry))
+			err := p.collect(c.Context(), dir, dry)
+			switch cache {
+			case "":
+			case storeCache:
+				err = errors.Join(err, p.clearCache(filepath.Join(dir, cacheName), dry))
+			default:
+				err = errors.Join(err, p.clearCache(cache, dry))
+			}
+			return asFailure(err)
 		},
 	}
 	registerStore(c, &dir)
+	c.Flags().StringVar(&cache, "cache", "", "empty the cache too: that of the store, or with --cache=`DIR` that one; fetches and servers may be using it")
+	c.Flags().Lookup("cache").NoOptDefVal = storeCache
 	c.Flags().BoolVar(&dry, "dry-run", false, "only print what would be removed")
 	return c
 }
@@ -206,6 +218,32 @@ func (p *program) collect(ctx context.Context, dir string, dry bool) error {
 	}
 	swept, err := store.Sweep(ctx)
 	fmt.Fprintf(p.stderr, "removed %d artifacts and %d temporary files, %s\n", len(gone), swept.Files, humanSize(size+swept.Bytes))
+	return err
+}
+
+// storeCache is the value of gc --cache for the cache in the store.
+const storeCache = "in the store"
+
+// clearCache empties the cache in a directory, if there is one.
+func (p *program) clearCache(dir string, dry bool) error {
+	if _, err := os.Stat(dir); err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		return err
+	}
+	cache, err := artifact.OpenCache(artifact.CacheConfig{Dir: dir})
+	if err != nil {
+		return err
+	}
+	defer cache.Close()
+	if dry {
+		size, err := cache.Size()
+		fmt.Fprintf(p.stderr, "would empty the cache %s: %s\n", dir, humanSize(size))
+		return err
+	}
+	entries, size, err := cache.Clear()
+	fmt.Fprintf(p.stderr, "emptied the cache %s: %d entries, %s\n", dir, entries, humanSize(size))
 	return err
 }
 

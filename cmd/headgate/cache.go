@@ -19,7 +19,7 @@ type cacheFlags struct {
 
 func (f *cacheFlags) register(c *cobra.Command) {
 	c.Flags().StringVar(&f.cache, "cache", "", "`DIR` of what later fetches can use, so that they transfer and compress only what is new; default .cache in the store")
-	bytesVar(c, &f.cacheSize, "cache-size", 1<<30, -1, "most `BYTES` in the cache: what was used longest ago goes first; 0 is no cache, -1 no limit")
+	bytesVar(c, &f.cacheSize, "cache-size", unsetBytes, -1, "most `BYTES` in the cache: what was used longest ago goes first, also when the volume is full; 0 is no cache, -1 no limit; default the smaller of 1Gi and a tenth of the volume")
 }
 
 // storingFlags are those of commands that store artifacts.
@@ -28,9 +28,9 @@ type storingFlags struct {
 	cacheFlags
 }
 
-// openStore opens the store, which is made when there is none.
-func (f *storingFlags) openStore(baseURL string) (*artifact.Store, error) {
-	store, err := artifact.OpenStore(artifact.StoreConfig{Dir: f.store, BaseURL: baseURL, Algorithm: artifact.Algorithm(f.digest), Keep: f.records, KeepFor: f.recordsFor})
+// openStore opens the store, which is made when there is none. The cache gives way to it.
+func (f *storingFlags) openStore(baseURL string, cache *artifact.Cache) (*artifact.Store, error) {
+	store, err := artifact.OpenStore(artifact.StoreConfig{Dir: f.store, BaseURL: baseURL, Algorithm: artifact.Algorithm(f.digest), Keep: f.records, KeepFor: f.recordsFor, Cache: cache})
 	if errors.Is(err, fs.ErrInvalid) {
 		return nil, &exitError{exitUsage, err}
 	}
@@ -48,8 +48,11 @@ func (f *storingFlags) cacheDir() string {
 	case f.cache != "":
 		return f.cache
 	}
-	return filepath.Join(f.store, ".cache")
+	return filepath.Join(f.store, cacheName)
 }
+
+// cacheName is the directory of the cache in a store.
+const cacheName = ".cache"
 
 // openCache opens the cache, nil when there is none, and returns what signatures
 // are verified with, which keeps things in it.
@@ -58,7 +61,11 @@ func (f *storingFlags) openCache() (*artifact.Cache, map[string]oci.Technology, 
 	if dir == "" {
 		return nil, technologies(""), nil
 	}
-	cache, err := artifact.OpenCache(artifact.CacheConfig{Dir: dir, MaxBytes: f.cacheSize})
+	limit := f.cacheSize
+	if limit == unsetBytes {
+		limit = 0
+	}
+	cache, err := artifact.OpenCache(artifact.CacheConfig{Dir: dir, MaxBytes: limit})
 	if err != nil {
 		return nil, nil, failed(err)
 	}

@@ -88,17 +88,18 @@ func (p *program) runFetch(ctx context.Context, f *fetchFlags, args []string) er
 
 // bringUp reconciles the objects named, and those that they are made of.
 func (p *program) bringUp(ctx context.Context, s *session, f *fetchFlags, named []source.Object) error {
-	store, err := f.openStore(f.baseURL)
-	if err != nil {
-		return err
-	}
-	defer store.Close()
+	var err error
 	if s.env.Cache, s.technologies, err = f.openCache(); err != nil {
 		return err
 	}
 	if s.env.Cache != nil {
 		defer s.env.Cache.Close()
 	}
+	store, err := f.openStore(f.baseURL, s.env.Cache)
+	if err != nil {
+		return err
+	}
+	defer store.Close()
 	if err := errors.Join(f.checkOut(ctx, named), f.checkFrom(s.env.Local, f.out)); err != nil {
 		return &exitError{exitUsage, err}
 	}
@@ -184,7 +185,7 @@ func (r *row) extract(ctx context.Context, store *artifact.Store, f *fetchFlags,
 	case r.external():
 		r.note("not extracted: its artifact is at " + a.URL)
 	default:
-		r.fail(extract(ctx, store, r.object, f, dir))
+		r.fail(store.WithRoom(func() error { return extract(ctx, store, r.object, f, dir) }))
 	}
 }
 

@@ -18,6 +18,9 @@ type byteValue struct {
 	least int64
 }
 
+// unsetBytes is the value of a flag that was not given and whose default depends on the machine.
+const unsetBytes = math.MinInt64
+
 func bytesVar(c *cobra.Command, bytes *int64, name string, value, least int64, usage string) {
 	*bytes = value
 	c.Flags().Var(&byteValue{bytes, least}, name, usage)
@@ -39,6 +42,9 @@ func (v *byteValue) Type() string { return "bytes" }
 
 func (v *byteValue) String() string {
 	n := *v.bytes
+	if n == unsetBytes {
+		return "" // which help does not show
+	}
 	for _, unit := range byteUnits {
 		if n != 0 && n%unit.factor == 0 {
 			return strconv.FormatInt(n/unit.factor, 10) + unit.suffix

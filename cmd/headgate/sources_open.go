@@ -123,11 +123,11 @@ func (w *warden) open(ctx context.Context, p *program, f *keepFlags, receivers [
 	if base == "" {
 		base = w.listener.URL
 	}
-	if w.store, err = f.openStore(base); err != nil {
-		return err
-	}
 	var technologies map[string]oci.Technology
 	if w.cache, technologies, err = f.openCache(); err != nil {
+		return err
+	}
+	if w.store, err = f.openStore(base, w.cache); err != nil {
 		return err
 	}
 	files := f.feed()

@@ -25,6 +25,9 @@ func (s *Server) serveReady(w http.ResponseWriter, _ *http.Request) error {
 	if !s.Controller.Ready() {
 		missing = append(missing, "controller: the documents are not read yet, or the saved statuses are not restored")
 	}
+	if err := s.Store.Writable(); err != nil {
+		missing = append(missing, "store: "+err.Error())
+	}
 	if len(missing) > 0 {
 		return answer.Text(w, http.StatusServiceUnavailable, strings.Join(missing, "\n")+"\n")
 	}

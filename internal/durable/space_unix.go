@@ -1,0 +1,23 @@
+//go:build unix
+
+package durable
+
+import (
+	"errors"
+	"syscall"
+)
+
+// NoSpace reports whether err is a write that failed because the volume, or the
+// share of it that the user may have, is full.
+func NoSpace(err error) bool {
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
+}
+
+// VolumeSize returns how many bytes the volume of a directory holds in all.
+func VolumeSize(dir string) (int64, error) {
+	var st syscall.Statfs_t
+	if err := syscall.Statfs(dir, &st); err != nil {
+		return 0, err
+	}
+	return int64(st.Blocks) * int64(st.Bsize), nil
+}

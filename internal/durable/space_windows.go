@@ -1,0 +1,34 @@
+package durable
+
+import (
+	"errors"
+	"syscall"
+	"unsafe"
+)
+
+var getDiskFreeSpaceEx = syscall.NewLazyDLL("kernel32.dll").NewProc("GetDiskFreeSpaceExW")
+
+const (
+	handleDiskFull    = syscall.Errno(39)   // ERROR_HANDLE_DISK_FULL
+	diskFull          = syscall.Errno(112)  // ERROR_DISK_FULL
+	diskQuotaExceeded = syscall.Errno(1295) // ERROR_DISK_QUOTA_EXCEEDED
+)
+
+// NoSpace reports whether err is a write that failed because the volume, or the
+// share of it that the user may have, is full.
+func NoSpace(err error) bool {
+	return errors.Is(err, diskFull) || errors.Is(err, handleDiskFull) || errors.Is(err, diskQuotaExceeded)
+}
+
+// VolumeSize returns how many bytes the volume of a directory holds in all.
+func VolumeSize(dir string) (int64, error) {
+	name, err := syscall.UTF16PtrFromString(dir)
+	if err != nil {
+		return 0, err
+	}
+	var available, total, free int64
+	if ok, _, err := getDiskFreeSpaceEx.Call(uintptr(unsafe.Pointer(name)), uintptr(unsafe.Pointer(&available)), uintptr(unsafe.Pointer(&total)), uintptr(unsafe.Pointer(&free))); ok == 0 {
+		return 0, err
+	}
+	return total, nil
+}
