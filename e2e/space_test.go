@@ -78,13 +78,13 @@ func TestFetchOnSmallVolume(t *testing.T) {
 
 	// A file that is not the store's takes the rest.
 	stuffed := stuff(t, filepath.Dir(store))
-	code, stderr, items := fetchItems(t, store, writeDocuments(t, []any{branchSource(url, branches)}))
+	code, stderr, _ := fetchItems(t, store, writeDocuments(t, []any{branchSource(url, branches)}))
 	if code != 1 || !strings.Contains(stderr, "no space left on device") ||
 		!strings.Contains(stderr, "the volume is full: the store "+store+" has 11.8 MiB of artifacts, its cache "+store+"/.cache 0.0 MiB: make room on it") {
 		t.Errorf("exit code %d\n%s", code, stderr)
 	}
 	check(t, os.Remove(stuffed))
-	if code, stderr, items = fetchItems(t, store, writeDocuments(t, []any{branchSource(url, branches)})); code != 0 || items[0].Status.Artifact == nil {
+	if code, stderr, items := fetchItems(t, store, writeDocuments(t, []any{branchSource(url, branches)})); code != 0 || items[0].Status.Artifact == nil {
 		t.Errorf("with room: exit code %d\n%s", code, stderr)
 	}
 	// What is not said otherwise is a tenth of the volume.
