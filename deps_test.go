@@ -104,7 +104,7 @@ var rooms = map[string]room{
 	"internal/durable":   {},
 	"internal/command":   {},
 	"internal/deliver":   {imports: "internal/redact internal/retry internal/secret"},
-	"internal/document":  {modules: "go.yaml.in/yaml/v3"},
+	"internal/document":  {imports: "internal/redact", modules: "go.yaml.in/yaml/v3"},
 	"internal/listen":    {imports: "internal/answer internal/durable internal/redact internal/reload"},
 	"internal/openpgp":   {modules: "github.com/ProtonMail/go-crypto github.com/cloudflare/circl golang.org/x/crypto golang.org/x/sys"},
 	"internal/origin":    {},

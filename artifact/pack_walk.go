@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"slices"
 	"strings"
+	"unicode/utf8"
 )
 
 // A layout collects entries in the segment that is being laid out.
@@ -83,6 +84,8 @@ func checkBase(base string) error {
 		return fmt.Errorf("%w: %q is not a file name", fs.ErrInvalid, base)
 	case strings.ContainsAny(base, "\\\x00"):
 		return fmt.Errorf("%w: no artifact can hold a name with a backslash or NUL: rename it or ignore it", fs.ErrInvalid)
+	case !utf8.ValidString(base):
+		return fmt.Errorf("%w: no artifact can hold a name that is not UTF-8: rename it or ignore it", fs.ErrInvalid)
 	}
 	return nil
 }

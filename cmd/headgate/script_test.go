@@ -78,8 +78,6 @@ func TestScripts(t *testing.T) {
 			}
 			env.Setenv("ECHOING", echoing(t))
 			env.Setenv("LEADING", leading(t))
-			env.Setenv("PROXY", strings.TrimPrefix(testenv.ServeProxy(t, testenv.Proxy{Username: "pat", Password: "s3cret", Hosts: map[string]string{
-				"wide.example:" + port(env.Getenv("REPO")): "127.0.0.1:" + port(env.Getenv("REPO"))}}).URL, "http://"))
 			env.Setenv("REPOPORT", port(env.Getenv("REPO")))
 			env.Setenv(testenv.NamesVariable, "wide.example=203.0.113.7 site.example=10.0.0.7")
 			secure := httptest.NewTLSServer(http.NotFoundHandler())
@@ -108,7 +106,19 @@ func TestScripts(t *testing.T) {
 					}
 				})
 			}
-			return errors.Join(s3Stores(t, env), repositories(t, env), webhooks(t, env))
+			err := errors.Join(s3Stores(t, env), repositories(t, env), webhooks(t, env))
+			hosts := map[string]string{} // of all kinds, by a name that only the proxy knows
+			for _, name := range []string{"REPO", "REGISTRY", "CHARTS", "S3", "GCS", "AZURE"} {
+				host := env.Getenv(name)
+				if u, err := url.Parse(host); err == nil && u.Host != "" {
+					host = u.Host
+				}
+				wide := "wide.example" + strings.TrimPrefix(host, "127.0.0.1")
+				hosts[wide] = host
+				env.Setenv("WIDE"+name, wide)
+			}
+			env.Setenv("PROXY", strings.TrimPrefix(testenv.ServeProxy(t, testenv.Proxy{Username: "pat", Password: "s3cret", Hosts: hosts}).URL, "http://"))
+			return err
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"commit": func(ts *testscript.TestScript, _ bool, args []string) {

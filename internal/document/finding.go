@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode"
+
+	"github.com/headgate-io/headgate/internal/redact"
 )
 
 // An Error says where an object is wrong and which rule it breaks.
@@ -118,12 +120,13 @@ func shorten(s string, limit int) string {
 	return s
 }
 
-// printable replaces control characters, so that a document cannot drive a terminal.
+// printable replaces control characters, so that a document cannot drive a
+// terminal, and writes bytes that are not UTF-8 as \xNN.
 func printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {
 			return r
 		}
 		return unicode.ReplacementChar
-	}, s)
+	}, redact.Escape(s))
 }

@@ -13,11 +13,15 @@
 //   - terminal escape sequences and other control and format characters; a
 //     line break becomes "; "
 //
+// Bytes that are not UTF-8, as in names of files, are written as in a quoted
+// string of Go: \xe9.
+//
 // Secrets shorter than four bytes are removed only where they stand alone, for
 // they occur in ordinary words. An empty secret is none.
 package redact
 
 import (
+	"fmt"
 	"net/url"
 	"regexp"
 	"strings"
@@ -180,10 +184,26 @@ func maskQuery(query string) string {
 	return "?" + strings.Join(parts, "&")
 }
 
+// Escape returns text with \xNN in place of each byte that is not UTF-8.
+func Escape(text string) string {
+	if utf8.ValidString(text) {
+		return text
+	}
+	var out strings.Builder
+	for i, r := range text {
+		if _, n := utf8.DecodeRuneInString(text[i:]); r == utf8.RuneError && n == 1 {
+			fmt.Fprintf(&out, `\x%02x`, text[i])
+		} else {
+			out.WriteRune(r)
+		}
+	}
+	return out.String()
+}
+
 // clean removes terminal sequences, makes line breaks visible, and replaces
 // what cannot be printed.
 func clean(text string) string {
-	text = escape.ReplaceAllString(strings.ToValidUTF8(text, string(utf8.RuneError)), "")
+	text = escape.ReplaceAllString(Escape(text), "")
 	lines := strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == '\r' || r == '\u2028' || r == '\u2029' })
 	return strings.Map(func(r rune) rune {
 		switch {

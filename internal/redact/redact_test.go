@@ -48,7 +48,7 @@ func TestString(t *testing.T) {
 		"8-bit escape":         {"a\u009b31mb", "a\ufffd31mb"},
 		"lines":                {"one\r\ntwo\n\nthree\n", "one; two; three"},
 		"bell and bidi":        {"a\ab\u202ec\x00", "a\ufffdb\ufffdc\ufffd"},
-		"not utf-8":            {"a\xffb", "a\ufffdb"},
+		"not utf-8":            {"a\xffb caf\xe9.txt \ufffd", `a\xffb caf\xe9.txt ` + "\ufffd"},
 		"tab":                  {"a\tb", "a b"},
 		"unicode":              {"größe 大", "größe 大"},
 	}
