@@ -35,7 +35,7 @@ var rooms = map[string]room{
 	"source/controller/server":  {imports: "artifact internal/access internal/answer internal/listen internal/redact source source/controller source/controller/access source/controller/api source/controller/hook source/controller/journal source/controller/web", modules: prometheusModules},
 	"source/controller/web":     {imports: "internal/page"},
 
-	"git":                   {imports: "artifact source internal/transport internal/redact internal/version git/internal/config git/internal/lfs git/internal/local git/internal/object git/internal/packfile git/internal/pool git/internal/signature git/internal/wire", modules: gitModules},
+	"git":                   {imports: "artifact source internal/transport internal/redact internal/version git/internal/config git/internal/lfs git/internal/local git/internal/object git/internal/packfile git/internal/pool git/internal/wire internal/signature", modules: gitModules},
 	"git/internal/config":   {},
 	"git/internal/lfs":      {imports: "artifact git/internal/config internal/redact internal/transport", modules: "golang.org/x/sync"},
 	"git/internal/lru":      {},
@@ -54,7 +54,7 @@ var rooms = map[string]room{
 	"bucket/gcs":   {imports: "bucket source internal/transport"},
 	"bucket/s3":    {imports: "bucket bucket/internal/markup source internal/redact internal/transport", modules: s3Modules},
 
-	"chart":                 {imports: "artifact source oci chart/index chart/internal/bundle internal/openpgp internal/redact internal/transport internal/version", modules: "helm.sh/helm/v3 golang.org/x/sync"},
+	"chart":                 {imports: "artifact source oci chart/index chart/internal/bundle internal/redact internal/signature internal/transport internal/version", modules: "helm.sh/helm/v3 golang.org/x/sync"},
 	"chart/index":           {imports: "chart/internal/yaml", modules: "github.com/Masterminds/semver/v3"},
 	"chart/internal/bundle": {imports: "artifact", modules: "helm.sh/helm/v3 github.com/Masterminds/semver/v3 sigs.k8s.io/yaml go.yaml.in/yaml/v2 go.yaml.in/yaml/v3"},
 	"chart/internal/yaml":   {},
@@ -69,8 +69,6 @@ var rooms = map[string]room{
 	"source/login/internal/actions":  {imports: "source/login/internal/exchange"},
 	"source/login/internal/exchange": {imports: "internal/redact internal/transport source"},
 	"source/login/internal/keep":     {},
-
-	"git/internal/signature": {imports: "internal/openpgp", modules: "golang.org/x/crypto golang.org/x/sys"},
 
 	"rollout":          {imports: "internal/document internal/origin internal/redact internal/retry internal/secret", modules: "go.yaml.in/yaml/v3"},
 	"rollout/ledger":   {imports: "rollout internal/durable internal/retry"},
@@ -106,7 +104,7 @@ var rooms = map[string]room{
 	"internal/deliver":   {imports: "internal/redact internal/retry internal/secret"},
 	"internal/document":  {imports: "internal/redact", modules: "go.yaml.in/yaml/v3"},
 	"internal/listen":    {imports: "internal/answer internal/durable internal/redact internal/reload"},
-	"internal/openpgp":   {modules: "github.com/ProtonMail/go-crypto github.com/cloudflare/circl golang.org/x/crypto golang.org/x/sys"},
+	"internal/signature": {modules: "github.com/ProtonMail/go-crypto github.com/cloudflare/circl golang.org/x/crypto golang.org/x/sys"},
 	"internal/origin":    {},
 	"internal/page":      {},
 	"internal/redact":    {},

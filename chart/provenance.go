@@ -9,17 +9,15 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"maps"
 	"net/url"
-	"slices"
 	"strings"
 	"time"
 
 	"sigs.k8s.io/yaml"
 
 	"github.com/headgate-io/headgate/artifact"
-	"github.com/headgate-io/headgate/internal/openpgp"
 	"github.com/headgate-io/headgate/internal/redact"
+	"github.com/headgate-io/headgate/internal/signature"
 	"github.com/headgate-io/headgate/internal/transport"
 	"github.com/headgate-io/headgate/source"
 )
@@ -30,11 +28,8 @@ const provenanceMode = "provenance"
 // provenanceField names its Secret.
 const provenanceField = "spec.verify.secretRef of the PkgRepository"
 
-const (
-	maxProvenance = 1 << 20 // bytes of a provenance file
-	maxKeyBytes   = 4 << 20 // of a Secret
-	maxKeys       = 1000
-)
+// maxProvenance is how many bytes a provenance file may have.
+const maxProvenance = 1 << 20
 
 // A provenance is what somebody signed of a chart: its Chart.yaml, and the
 // digests of files.
@@ -110,13 +105,13 @@ func (u *site) trusts(ctx context.Context, trust *source.OCIRepositoryVerificati
 }
 
 // keys returns the Secret of spec.verify, each value of which is a keyring, and the keys in it.
-func (u *site) keys(ctx context.Context) (secret transport.Secret, keys *openpgp.Keys, err error) {
+func (u *site) keys(ctx context.Context) (secret transport.Secret, keys *signature.Keys, err error) {
 	err = source.Within(ctx, timeout(u.repo), "read the Secret of spec.verify", func(ctx context.Context) (err error) {
 		secret, err = u.supply.vault.Read(ctx, &u.repo.Spec.Verify.SecretRef, provenanceField)
 		return err
 	})
 	if err == nil {
-		if keys, err = parseKeys(secret.Data); err != nil {
+		if keys, err = signature.ParseOpenPGP(secret.Data); err != nil {
 			err = fmt.Errorf("%s: secret %s: %w", provenanceField, secret.Name, err)
 		}
 	}
@@ -124,27 +119,6 @@ func (u *site) keys(ctx context.Context) (secret transport.Secret, keys *openpgp
 		return transport.Secret{}, nil, transport.Unverified(err)
 	}
 	return secret, keys, nil
-}
-
-// parseKeys reads keyrings. Errors name the one that cannot be used, and never
-// show what is in it.
-func parseKeys(rings map[string][]byte) (*openpgp.Keys, error) {
-	keys, size := new(openpgp.Keys), 0
-	for _, name := range slices.Sorted(maps.Keys(rings)) {
-		if size += len(rings[name]); size > maxKeyBytes {
-			return nil, fmt.Errorf("more than the limit of %d bytes of keys", maxKeyBytes)
-		}
-		if err := keys.Add(rings[name]); err != nil {
-			return nil, fmt.Errorf("entry %q %w", name, err)
-		}
-		if keys.Len() > maxKeys {
-			return nil, fmt.Errorf("more than the limit of %d keys", maxKeys)
-		}
-	}
-	if keys.Len() == 0 {
-		return nil, errors.New("no entry: want public keys of OpenPGP")
-	}
-	return keys, nil
 }
 
 // verify implements upstream: by the provenance file that lies beside the chart.
@@ -186,7 +160,7 @@ func (u *site) verified(ctx context.Context, o offer, l *listed) (got *fetched, 
 }
 
 // vouched returns who signed the provenance file of got.
-func (u *site) vouched(ctx context.Context, got *fetched, keys *openpgp.Keys) (signer string, err error) {
+func (u *site) vouched(ctx context.Context, got *fetched, keys *signature.Keys) (signer string, err error) {
 	file, where, err := u.provenance(ctx, got)
 	if err != nil {
 		return "", err

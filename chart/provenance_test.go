@@ -19,6 +19,7 @@ import (
 	"github.com/ProtonMail/go-crypto/openpgp/clearsign"
 	"github.com/ProtonMail/go-crypto/openpgp/packet"
 
+	"github.com/headgate-io/headgate/internal/signature"
 	"github.com/headgate-io/headgate/internal/testenv"
 	"github.com/headgate-io/headgate/source"
 	"github.com/headgate-io/headgate/source/sourcetest"
@@ -222,7 +223,7 @@ func TestProvenanceTrust(t *testing.T) {
 		"no entry":                   {},
 		`"k" is not an OpenPGP`:      {"k": []byte("cAnArY")},
 		`"k" holds a private key`:    {"k": []byte("-----BEGIN PGP PRIVATE KEY BLOCK-----\n\ncAnArY")},
-		"more than the limit of 419": {"k": bytes.Repeat([]byte("x"), maxKeyBytes+1)},
+		"more than the limit of 419": {"k": bytes.Repeat([]byte("x"), 4<<20+1)},
 	} {
 		ring(data)
 		_, err := b.open().trusts(t.Context(), nil)
@@ -251,7 +252,7 @@ func TestProvenanceByGPG(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	keys, err := parseKeys(map[string][]byte{"k": s.Public()})
+	keys, err := signature.ParseOpenPGP(map[string][]byte{"k": s.Public()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -264,7 +265,7 @@ func TestProvenanceByGPG(t *testing.T) {
 func FuzzProvenance(f *testing.F) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	ann := newKey(f, now, 0)
-	keys, err := parseKeys(map[string][]byte{"k": public(f, ann, true)})
+	keys, err := signature.ParseOpenPGP(map[string][]byte{"k": public(f, ann, true)})
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/headgate-io/headgate/git/internal/object"
-	"github.com/headgate-io/headgate/git/internal/signature"
+	"github.com/headgate-io/headgate/internal/signature"
 	"github.com/headgate-io/headgate/internal/transport"
 	"github.com/headgate-io/headgate/source"
 )

@@ -19,7 +19,7 @@ import (
 	"github.com/ProtonMail/go-crypto/openpgp/packet"
 	"golang.org/x/crypto/ssh"
 
-	"github.com/headgate-io/headgate/git/internal/signature"
+	"github.com/headgate-io/headgate/internal/signature"
 )
 
 func parse(t testing.TB, entries ...string) *signature.Keys {

@@ -16,8 +16,7 @@ import (
 	openpgp "github.com/ProtonMail/go-crypto/openpgp/v2"
 	"golang.org/x/crypto/ssh"
 
-	"github.com/headgate-io/headgate/git/internal/object"
-	"github.com/headgate-io/headgate/git/internal/signature"
+	"github.com/headgate-io/headgate/internal/signature"
 )
 
 // now is long after the signatures of the fixtures, and before some of their keys end.
@@ -26,21 +25,30 @@ var now = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 // fixture returns a file that e2e/signed_test.go made.
 func fixture(t testing.TB, name string) []byte {
 	t.Helper()
-	b, err := os.ReadFile("../../../testdata/signed/" + name)
+	b, err := os.ReadFile("../../testdata/signed/" + name)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return b
 }
 
-// commit returns what is signed of a commit, and the signature.
+// commit returns what is signed of a commit, and the signature: the header
+// gpgsig, whose lines after the first begin with a space.
 func commit(t testing.TB, name string) (payload, sig []byte) {
 	t.Helper()
-	c, err := object.ParseCommit(fixture(t, "commits/"+name))
-	if err != nil {
-		t.Fatal(err)
+	inside := false
+	for line := range bytes.Lines(fixture(t, "commits/"+name)) {
+		first, is := bytes.CutPrefix(line, []byte("gpgsig "))
+		switch {
+		case is && sig == nil:
+			inside, sig = true, first
+		case inside && line[0] == ' ':
+			sig = append(sig, line[1:]...)
+		default:
+			inside, payload = false, append(payload, line...)
+		}
 	}
-	return c.Payload, c.PGPSignature
+	return payload, sig
 }
 
 // content returns what an armored key holds.

@@ -13,9 +13,44 @@ import (
 	"time"
 
 	"golang.org/x/crypto/ssh"
-
-	"github.com/headgate-io/headgate/internal/openpgp"
 )
+
+// sshAlgorithms are the formats of the signatures that an SSH key of a type may make.
+var sshAlgorithms = map[string][]string{
+	"ssh-ed25519":                        {"ssh-ed25519"},
+	"ecdsa-sha2-nistp256":                {"ecdsa-sha2-nistp256"},
+	"ecdsa-sha2-nistp384":                {"ecdsa-sha2-nistp384"},
+	"ecdsa-sha2-nistp521":                {"ecdsa-sha2-nistp521"},
+	"ssh-rsa":                            {"rsa-sha2-256", "rsa-sha2-512"},
+	"sk-ssh-ed25519@openssh.com":         {"sk-ssh-ed25519@openssh.com"},
+	"sk-ecdsa-sha2-nistp256@openssh.com": {"sk-ecdsa-sha2-nistp256@openssh.com"},
+}
+
+// addSSH reads lines of OpenSSH public keys.
+func (k *Keys) addSSH(data []byte) error {
+	before, number := len(k.ssh), 0
+	for line := range bytes.Lines(data) {
+		number++
+		if line = bytes.TrimSpace(line); len(line) == 0 || line[0] == '#' {
+			continue
+		}
+		key, _, options, _, err := ssh.ParseAuthorizedKey(line)
+		switch {
+		case err != nil:
+			return fmt.Errorf("line %d is not an OpenSSH public key", number)
+		case len(options) > 0:
+			return fmt.Errorf("line %d has options or principals before the key, which are not supported: write the key alone", number)
+		}
+		if _, is := key.(*ssh.Certificate); is {
+			return fmt.Errorf("line %d is an SSH certificate, which is not supported: write the public key", number)
+		}
+		k.ssh = append(k.ssh, key)
+	}
+	if len(k.ssh) == before {
+		return errors.New("holds no key: want OpenSSH public keys, one a line")
+	}
+	return nil
+}
 
 // magic begins an SSHSIG and what it signs (OpenSSH, PROTOCOL.sshsig).
 const magic = "SSHSIG"
@@ -46,7 +81,7 @@ func (k *Keys) verifySSH(payload, signature []byte, _ time.Time) (string, error)
 		return "", fmt.Errorf("the SSH signature is malformed: %w", err)
 	}
 	signer := ssh.FingerprintSHA256(key)
-	if err := k.judgeSSH(env, key, sig); err != nil {
+	if err := k.checkSSH(env, key, sig); err != nil {
 		return "", fmt.Errorf("signature by the SSH key %s: %w", signer, err)
 	}
 	digest := sshHashes[env.Hash](payload)
@@ -55,7 +90,7 @@ func (k *Keys) verifySSH(payload, signature []byte, _ time.Time) (string, error)
 		Digest                    []byte
 	}{env.Namespace, env.Reserved, env.Hash, digest})...)
 	if key.Verify(signed, sig) != nil {
-		return "", fmt.Errorf("signature by the SSH key %s: %w", signer, openpgp.ErrMismatch)
+		return "", fmt.Errorf("signature by the SSH key %s: %w", signer, errMismatch)
 	}
 	return signer, nil
 }
@@ -94,7 +129,7 @@ const touched = 1
 
 func isSecurityKey(key ssh.PublicKey) bool { return strings.HasPrefix(key.Type(), "sk-") }
 
-// restOf returns how many bytes follow a signature: security keys add flags and a counter.
+// restOf returns how many bytes follow a signature by key: security keys add flags and a counter.
 func restOf(key ssh.PublicKey) int {
 	if isSecurityKey(key) {
 		return 5
@@ -102,8 +137,8 @@ func restOf(key ssh.PublicKey) int {
 	return 0
 }
 
-// judgeSSH checks everything about a signature but the signature itself.
-func (k *Keys) judgeSSH(env envelope, key ssh.PublicKey, sig *ssh.Signature) error {
+// checkSSH checks everything about a signature but whether it belongs to the payload.
+func (k *Keys) checkSSH(env envelope, key ssh.PublicKey, sig *ssh.Signature) error {
 	formats, known := sshAlgorithms[key.Type()]
 	switch {
 	case strings.Contains(key.Type(), "-cert-"):
@@ -123,7 +158,7 @@ func (k *Keys) judgeSSH(env envelope, key ssh.PublicKey, sig *ssh.Signature) err
 	}
 	if c, is := key.(ssh.CryptoPublicKey); is {
 		if r, is := c.CryptoPublicKey().(*rsa.PublicKey); is {
-			return openpgp.RSAStrength(r.N.BitLen())
+			return checkRSA(r.N.BitLen())
 		}
 	}
 	return nil
