@@ -5,16 +5,21 @@ import (
 	"io"
 	"io/fs"
 	"path"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 )
 
 // Limits of [ReadAttributes].
 const (
+	maxAttributeLine = 2048    // bytes of a line, as Git has it: longer ones say nothing
 	maxAttributeFile = 1 << 20 // bytes of one .gitattributes
 	maxAttributes    = 8 << 20 // bytes of all of a tree
 	maxLines         = 100_000 // lines of all of a tree, which take more memory than their text
-	maxMacros        = 16      // macros that have to do with the attribute filter
+	maxMacros        = 16      // macros that set the attribute filter
+	maxPatterns      = 1 << 20 // bytes of patterns with wildcards that set filter
+	maxMatching      = 1 << 40 // bytes of patterns that set filter times bytes of paths
 )
 
 const (
@@ -22,14 +27,11 @@ const (
 	filter         = "filter"
 )
 
-// maxMatching bounds what matching costs: bytes of patterns times bytes of paths.
-const maxMatching = 1 << 40
-
 // Attributes says which files of a tree have the attribute filter=lfs.
 type Attributes struct {
-	files  map[string][]attributeLine // by path
+	files  map[string][]attributeLine // the lines that set filter, by the path of their file
 	macros map[string][]assignment
-	wanted map[string]bool // filter, and the macros that lead to it
+	wanted map[string]bool // filter, and the macros that set it
 }
 
 // ReadAttributes reads the .gitattributes files of tree.
@@ -54,14 +56,14 @@ func ReadAttributes(tree fs.FS) (*Attributes, error) {
 		if lines -= strings.Count(text, "\n"); lines < 0 {
 			return fmt.Errorf("%s: the attributes up to here have more than %d lines: shorten them", name, maxLines)
 		}
-		a.add(name, text)
+		a.parse(name, text)
 		return nil
 	})
 	if err == nil {
-		err = a.choose()
+		err = a.findMacros(filter)
 	}
-	if err == nil && a.weight()*paths > maxMatching {
-		err = fmt.Errorf("the patterns for filter have %d bytes, and all paths %d: use fewer patterns", a.weight(), paths)
+	if err == nil {
+		err = a.compile(paths)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("git attributes: %w", err)
@@ -83,116 +85,176 @@ func readLimited(tree fs.FS, name string, limit int64) (string, error) {
 	return string(b), err
 }
 
-// add parses one file. Macros are defined by the one at the top only.
-func (a *Attributes) add(name, text string) {
+// An attributeLine assigns attributes to the files that match its pattern.
+type attributeLine struct {
+	text string // of the pattern
+	set  []assignment
+	*pattern
+}
+
+// An assignment gives an attribute a value.
+type assignment struct{ name, value string }
+
+// The values of attributes that are no text. No text has a NUL.
+const (
+	isTrue  = "\x00true"
+	isFalse = "\x00false"
+	isUnset = "\x00unset"
+)
+
+const blank = " \t\r\n"
+
+// parse reads one file. Lines that are not well formed say nothing, and only the
+// file at the top of the tree defines macros.
+func (a *Attributes) parse(file, text string) {
 	for line := range strings.Lines(strings.TrimPrefix(text, "\ufeff")) {
-		l := parseAttributes(line)
-		if l.macro != "" && name == attributesFile {
-			a.macros[l.macro] = l.set
+		line = strings.TrimLeft(line, blank)
+		if line == "" || line[0] == '#' || len(line) > maxAttributeLine {
+			continue
 		}
-		a.files[name] = append(a.files[name], l)
+		name, rest := firstWord(line)
+		set, ok := parseAssignments(rest)
+		macro, isMacro := strings.CutPrefix(name, "[attr]")
+		switch macro = strings.TrimLeft(macro, blank); {
+		case !ok:
+		case isMacro && macro != "":
+			if i := strings.IndexAny(macro, blank); i >= 0 {
+				macro = macro[:i]
+			}
+			if attributeName.MatchString(macro) && file == attributesFile {
+				a.macros[macro] = set
+			}
+		case !strings.HasPrefix(name, "!") && !strings.ContainsAny(name, "\r\n\x00"): // Git forbids negated patterns
+			a.files[file] = append(a.files[file], attributeLine{text: name, set: set})
+		}
 	}
 }
 
-// choose finds the macros that lead to filter.
-func (a *Attributes) choose() error {
-	todo := []string{filter}
-	for len(todo) > 0 {
-		name := todo[0]
-		todo = todo[1:]
-		if a.wanted[name] {
-			continue
+var (
+	// quoted matches a pattern that is quoted as in C.
+	quoted        = regexp.MustCompile(`^"((?:[^"\\]|\\(?:[abfnrtv"\\]|[0-3][0-7]{2}))*)"`)
+	escaped       = regexp.MustCompile(`\\(?:[abfnrtv"\\]|[0-3][0-7]{2})`)
+	attributeName = regexp.MustCompile(`^[0-9A-Za-z_.][-0-9A-Za-z_.]*$`)
+)
+
+// firstWord cuts a line behind its pattern, which may be quoted.
+func firstWord(line string) (word, rest string) {
+	if m := quoted.FindStringSubmatch(line); m != nil {
+		word = escaped.ReplaceAllStringFunc(m[1], func(s string) string {
+			s, _ = strconv.Unquote(`"` + s + `"`)
+			return s
+		})
+		return word, line[len(m[0]):]
+	}
+	if i := strings.IndexAny(line, blank); i >= 0 {
+		return line[:i], line[i:]
+	}
+	return line, ""
+}
+
+// parseAssignments reads what follows the pattern; ok is false when one is not valid.
+func parseAssignments(s string) (set []assignment, ok bool) {
+	for f := range strings.FieldsFuncSeq(s, func(r rune) bool { return strings.ContainsRune(blank, r) }) {
+		name, value, has := strings.Cut(f, "=")
+		switch {
+		case f[0] == '-':
+			name, value = name[1:], isFalse
+		case f[0] == '!':
+			name, value = name[1:], isUnset
+		case !has:
+			value = isTrue
 		}
-		if len(a.wanted) > maxMacros {
-			return fmt.Errorf("more than %d macros set filter: define fewer", maxMacros)
+		if !attributeName.MatchString(name) {
+			return nil, false
 		}
-		a.wanted[name] = true
-		for macro, set := range a.macros {
-			if mentioned(set, name) >= 0 {
-				todo = append(todo, macro)
+		set = append(set, assignment{name, value})
+	}
+	return set, true
+}
+
+// findMacros finds the macros that set the attribute name, themselves or by others.
+func (a *Attributes) findMacros(name string) error {
+	if a.wanted[name] {
+		return nil
+	}
+	if len(a.wanted) > maxMacros {
+		return fmt.Errorf("more than %d macros set filter: define fewer", maxMacros)
+	}
+	a.wanted[name] = true
+	for macro, set := range a.macros {
+		if slices.ContainsFunc(set, func(s assignment) bool { return s.name == name }) {
+			if err := a.findMacros(macro); err != nil {
+				return err
 			}
 		}
 	}
 	return nil
 }
 
-// weight returns how many bytes of patterns a path may be compared with.
-func (a *Attributes) weight() (n int64) {
-	for _, lines := range a.files {
+// compile keeps the lines that set filter for files. paths is the sum of the
+// lengths of all paths.
+func (a *Attributes) compile(paths int64) error {
+	var all, wild int64
+	for file, lines := range a.files {
+		kept := lines[:0]
 		for _, l := range lines {
-			for name := range a.wanted {
-				if l.pattern != nil && mentioned(l.set, name) >= 0 {
-					n += int64(len(l.pattern.glob))
-				}
+			if !slices.ContainsFunc(l.set, func(s assignment) bool { return a.wanted[s.name] }) {
+				continue
+			}
+			if l.pattern = parsePattern(l.text); l.pattern == nil {
+				continue
+			}
+			kept, all = append(kept, l), all+int64(len(l.text))
+			if l.expr != nil {
+				wild += int64(len(l.text))
+			}
+			if wild > maxPatterns {
+				return fmt.Errorf("%s: the patterns for filter up to here have more than %d bytes: use fewer", file, maxPatterns)
 			}
 		}
+		a.files[file] = kept
+		if len(kept) == 0 {
+			delete(a.files, file)
+		}
 	}
-	return n
+	if all*paths > maxMatching {
+		return fmt.Errorf("the patterns for filter have %d bytes, and all paths %d: use fewer patterns", all, paths)
+	}
+	return nil
 }
 
 // None reports whether no file can have the attribute.
-func (a *Attributes) None() bool {
-	for _, lines := range a.files {
-		for _, l := range lines {
-			if slices.ContainsFunc(l.set, func(s assignment) bool { return a.wanted[s.name] && l.pattern != nil }) {
-				return false
-			}
-		}
-	}
-	return true
-}
+func (a *Attributes) None() bool { return len(a.files) == 0 }
 
-// A mention is the place where the last word about an attribute of a file is said.
-type mention struct {
-	assignment
-	place [3]int // length of the path of .gitattributes, line, position in the line
-}
-
-// Tracks reports whether the file name has filter=lfs.
+// Tracks reports whether the file name has filter=lfs. As in Git, what is said
+// last counts: in the deepest .gitattributes, in its last line, at its end.
 func (a *Attributes) Tracks(name string) bool {
-	var said []mention
-	for attribute := range a.wanted {
-		if m, ok := a.last(name, attribute); ok {
-			said = append(said, m)
-		}
-	}
-	if len(said) == 0 {
-		return false
-	}
-	slices.SortFunc(said, func(x, y mention) int { return slices.Compare(y.place[:], x.place[:]) })
-	values := make(map[string]string, len(said))
-	for _, m := range said {
-		a.assign(values, m.assignment)
-	}
-	return values[filter] == "lfs"
-}
-
-// last returns the last word about an attribute of the file name: that of the
-// deepest .gitattributes, and of its last line.
-func (a *Attributes) last(name, attribute string) (mention, bool) {
-	for dir := name; dir != "."; {
+	values := map[string]string{}
+	for dir := name; dir != "." && dir != "/"; {
 		dir = path.Dir(dir)
-		file := path.Join(dir, attributesFile)
-		lines := a.files[file]
 		rel := strings.TrimPrefix(name, dir+"/")
-		for n, l := range slices.Backward(lines) {
-			if i := mentioned(l.set, attribute); i >= 0 && l.pattern != nil && l.pattern.matches(rel) {
-				return mention{l.set[i], [3]int{len(file), n, i}}, true
+		for _, l := range slices.Backward(a.files[path.Join(dir, attributesFile)]) {
+			if l.matches(rel) {
+				a.assign(values, l.set)
+			}
+			if value, decided := values[filter]; decided {
+				return value == "lfs"
 			}
 		}
 	}
-	return mention{}, false
+	return false
 }
 
-// assign gives an attribute the value that is said last, and so those of a macro.
-func (a *Attributes) assign(values map[string]string, s assignment) {
-	if _, decided := values[s.name]; decided || !a.wanted[s.name] {
-		return
-	}
-	values[s.name] = s.value
-	if s.value == isTrue {
-		for _, inner := range slices.Backward(a.macros[s.name]) {
-			a.assign(values, inner)
+// assign gives attributes their values, unless a later assignment did, and those
+// that a macro sets.
+func (a *Attributes) assign(values map[string]string, set []assignment) {
+	for _, s := range slices.Backward(set) {
+		if _, decided := values[s.name]; decided || !a.wanted[s.name] {
+			continue
+		}
+		values[s.name] = s.value
+		if s.value == isTrue {
+			a.assign(values, a.macros[s.name])
 		}
 	}
 }

@@ -100,6 +100,9 @@ var lines = []string{
 	"[attr]cancel -big filter=x", "[attr] big filter=lfs", "[attr]big", "[attr]bad/name filter=lfs", "\"[attr]big x\" filter=lfs", "[attr]big2 !filter big",
 	"*.bin big", "*.bin -big", "*.bin !big", "*.bin big=x", "a huge", "dir/* small", "b.bin loop", "b.bin loop2", "a cancel big", "a big cancel", "*.bin big filter=other", "*.bin filter=other big", "a big2",
 	"[attr]filter big", "[attr]filter filter=lfs", "b.* binary", "[xb].bin filter=lfs", "[[]x] filter=lfs", "\\[x\\] filter=lfs", "?.bin filter=lfs", "[!a].bin filter=lfs", "[[:alpha:]].bin filter=lfs",
+	"[a-z].bin filter=lfs", "[^b].bin filter=lfs", "[]x].bin filter=lfs", "[z-a].bin filter=lfs", "[b-]*.bin filter=lfs", "[[:nope:]].bin filter=lfs", "[[:lower:] filter=lfs", "[a- filter=lfs",
+	"dir[/]a filter=lfs", "dir[!x]a filter=lfs", "dir[,-9]a filter=lfs", "dir?a filter=lfs", "[[:space:]] filter=lfs", "[[:punct:]]* filter=lfs", "[\\]x[]x]* filter=lfs", "[[:alpha:]-z].bin filter=lfs",
+	"d**/a filter=lfs", "dir/**a filter=lfs", "** filter=lfs", "**/sub/** filter=lfs", "dir/**/**/b.bin filter=lfs", "*/**/deep/* filter=lfs", "**.bin filter=lfs", "/**/a filter=lfs", "[\xbc]* filter=lfs", "??.bin filter=lfs",
 	"back\\\\slash filter=lfs", "*\\ * filter=lfs", "a\\  filter=lfs", "-dash filter=lfs", "* -filter", "* !filter", "", " ", "\\", "*", "filter=lfs",
 }
 
@@ -162,6 +165,7 @@ func TestHostileAttributes(t *testing.T) {
 		}
 		return line
 	}) + "* m3\n"
+	wild := many(300, func(int) string { return strings.Repeat("*a", 1000) + " filter=lfs" })
 	total := tree()
 	for i := range 10 {
 		total[fmt.Sprintf("d%d/.gitattributes", i)] = &fstest.MapFile{Data: bytes.Repeat([]byte("#"), 1<<20)}
@@ -176,6 +180,8 @@ func TestHostileAttributes(t *testing.T) {
 		"too many lines":        {tree(".gitattributes", many(60_000, func(i int) string { return "x filter=lfs" }), "d/.gitattributes", many(60_000, func(i int) string { return "" })), "d/.gitattributes: the attributes up to here have more than 100000 lines", ""},
 		"too many macros":       {tree(".gitattributes", chain(40)), "more than 16 macros", ""},
 		"macros that name all":  {tree(".gitattributes", dense), "", "x"},
+		"too many patterns":     {tree("a/.gitattributes", wild, "b/.gitattributes", wild), "/.gitattributes: the patterns for filter up to here have more than 1048576 bytes", ""},
+		"as many paths":         {tree("a/.gitattributes", strings.ReplaceAll(wild, "*", "b"), "b/.gitattributes", strings.ReplaceAll(wild, "*", "b")+"x filter=lfs\n"), "", "b/x"},
 		"line too long":         {tree(".gitattributes", "* filter=lfs "+strings.Repeat("x", 2048)+"\n"), "", ""},
 		"NUL":                   {tree(".gitattributes", "x\x00 filter=lfs\nx filter=lfs\n"), "", "x"},
 		"symbolic link":         {fstest.MapFS{".gitattributes": {Mode: os.ModeSymlink | 0o777, Data: []byte("x")}}, "", ""},

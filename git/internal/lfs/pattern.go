@@ -1,28 +1,41 @@
 package lfs
 
 import (
+	"fmt"
 	"path"
+	"regexp"
 	"strings"
 )
 
-// A pattern is that of a line of .gitattributes, as git 2.39 reads it, which is
-// not what ignore rules of a source are read by.
+// A pattern is that of a line of .gitattributes, as git 2.39 reads it. It is
+// matched byte by byte.
 type pattern struct {
-	glob   string // without leading /
-	byName bool   // no / in it: matched against the name at any depth
-	plain  bool   // it is a path without wildcards
-	tokens []token
+	byName bool           // there is no / in it: it is matched against the last element of a path
+	text   string         // without wildcards: a path, or with suffix the end of a name
+	suffix bool           // the pattern is * and text
+	expr   *regexp.Regexp // of a path in [latin1], nil for one without other wildcards
 }
 
-// parsePattern parses the pattern of a line; nil matches no file.
+// parsePattern returns nil for a pattern that matches no file.
 func parsePattern(text string) *pattern {
-	if text == "" || strings.HasSuffix(text, "/") {
+	p := &pattern{byName: !strings.Contains(text, "/"), text: strings.TrimPrefix(text, "/")}
+	if p.text == "" || strings.HasSuffix(text, "/") {
 		return nil
 	}
-	p := &pattern{byName: !strings.Contains(text, "/"), glob: strings.TrimPrefix(text, "/")}
-	p.plain = !strings.ContainsAny(p.glob, `*?[\`)
-	ok := false
-	if p.tokens, ok = p.parse(); !ok {
+	const wildcards = `*?[\`
+	if !strings.ContainsAny(p.text, wildcards) {
+		return p
+	}
+	if rest, star := strings.CutPrefix(p.text, "*"); p.byName && star && !strings.ContainsAny(rest, wildcards) {
+		p.suffix, p.text = true, rest
+		return p
+	}
+	expr, ok := translate(p.text, p.byName)
+	if !ok {
+		return nil
+	}
+	var err error
+	if p.expr, err = regexp.Compile(`(?s)\A` + expr + `\z`); err != nil {
 		return nil
 	}
 	return p
@@ -34,140 +47,161 @@ func (p *pattern) matches(name string) bool {
 	if p.byName {
 		name = path.Base(name)
 	}
-	if p.plain {
-		return name == p.glob
-	}
-	now, next := make([]bool, len(p.tokens)+1), make([]bool, len(p.tokens)+1)
-	p.enter(now, 0)
-	for i := range len(name) {
-		clear(next)
-		some := false
-		for at, reached := range now[:len(p.tokens)] {
-			if reached && p.step(next, at, name[i]) {
-				some = true
-			}
-		}
-		if !some {
-			return false
-		}
-		now, next = next, now
-	}
-	return now[len(p.tokens)]
-}
-
-// enter adds the token at to a set, and those after it while they may match nothing.
-func (p *pattern) enter(set []bool, at int) {
-	for ; !set[at]; at++ {
-		set[at] = true
-		if at == len(p.tokens) || p.tokens[at].kind < star {
-			return
-		}
-	}
-}
-
-// step adds to a set where the byte c leads from the token at, if anywhere.
-func (p *pattern) step(set []bool, at int, c byte) bool {
-	switch t := &p.tokens[at]; t.kind {
-	case literal:
-		if t.byte != c {
-			return false
-		}
-		p.enter(set, at+1)
-	case oneOf:
-		if !t.set.has(c) {
-			return false
-		}
-		p.enter(set, at+1)
-	case star:
-		if c == '/' {
-			return false
-		}
-		p.enter(set, at)
-	case deep:
-		p.enter(set, at)
-	case dirs: // it stays until a slash, after which the next may begin
-		set[at] = true
-		if c == '/' {
-			p.enter(set, at+1)
-		}
-	}
-	return true
-}
-
-// A tokenKind says what a token of a pattern matches.
-type tokenKind uint8
-
-const (
-	literal tokenKind = iota // one byte
-	oneOf                    // one byte of a set
-	star                     // any bytes but /
-	deep                     // any bytes
-	dirs                     // nothing, or any bytes and a /
-)
-
-// A token is one step of a pattern.
-type token struct {
-	kind tokenKind
-	byte byte    // literal
-	set  byteSet // oneOf
-}
-
-// parse returns the steps of p; ok is false where p matches nothing.
-func (p *pattern) parse() (list []token, ok bool) {
-	if p.glob == "" {
-		return nil, false
-	}
-	wild := strings.IndexAny(p.glob, `*?[\`)
-	for i := 0; i < len(p.glob); {
-		t, next, ok := p.token(i, i == wild)
-		if !ok {
-			return nil, false
-		}
-		if i = next; t.kind == dirs && len(list) > 0 && list[len(list)-1].kind == dirs {
-			continue // **/**/ is **/
-		}
-		list = append(list, t)
-	}
-	return list, true
-}
-
-// token reads the token at p.glob[i:] and returns where the next one starts.
-// first says that only literal text stands before it.
-func (p *pattern) token(i int, first bool) (t token, next int, ok bool) {
-	switch g := p.glob; g[i] {
-	case '*':
-		t, next = p.stars(i, first)
-		return t, next, true
-	case '?':
-		return token{kind: oneOf, set: new(byteSet).matching(true)}, i + 1, true
-	case '[':
-		set, next, ok := bracket(g, i+1)
-		return token{kind: oneOf, set: set}, next, ok && set != byteSet{}
-	case '\\':
-		if i++; i == len(g) {
-			return token{}, i, false
-		}
-		fallthrough
-	default:
-		return token{byte: g[i]}, i + 1, true
-	}
-}
-
-// stars reads the run of asterisks at p.glob[i:].
-func (p *pattern) stars(i int, first bool) (token, int) {
-	end := i
-	for end < len(p.glob) && p.glob[end] == '*' {
-		end++
-	}
-	rest := p.glob[end:]
 	switch {
-	case p.byName || end-i == 1 || !first && p.glob[i-1] != '/':
-		return token{kind: star}, end
-	case strings.HasPrefix(rest, "/"):
-		return token{kind: dirs}, end + 1
-	case rest == "", strings.HasPrefix(rest, `\/`):
-		return token{kind: deep}, end
-	default:
-		return token{kind: star}, end
+	case p.expr != nil:
+		return p.expr.MatchString(latin1(name))
+	case p.suffix:
+		return strings.HasSuffix(name, p.text)
 	}
+	return name == p.text
+}
+
+// latin1 returns a text that has a character for each byte of s.
+func latin1(s string) string {
+	runes := make([]rune, len(s))
+	for i := range len(s) {
+		runes[i] = rune(s[i])
+	}
+	return string(runes)
+}
+
+// translate returns a regular expression for a pattern with wildcards; ok is
+// false when it matches nothing.
+func translate(glob string, byName bool) (expr string, ok bool) {
+	var b strings.Builder
+	plain := true // so far
+	for rest := glob; rest != ""; {
+		c := rest[0]
+		switch c {
+		case '*':
+			after := strings.TrimLeft(rest, "*")
+			done := glob[:len(glob)-len(rest)]
+			// Git sets the literal beginning of a pattern aside before it looks for **.
+			deep := !byName && len(rest)-len(after) > 1 && (plain || strings.HasSuffix(done, "/"))
+			switch below, dirs := strings.CutPrefix(after, "/"); {
+			case deep && dirs:
+				b.WriteString("(?:.*/)?")
+				after = below
+			case deep && (after == "" || strings.HasPrefix(after, `\/`)):
+				b.WriteString(".*")
+			default:
+				b.WriteString("[^/]*")
+			}
+			plain, rest = false, after
+			continue
+		case '?':
+			b.WriteString("[^/]")
+		case '[':
+			class, n, ok := bracket(rest[1:])
+			if !ok {
+				return "", false
+			}
+			b.WriteString(class)
+			rest = rest[n:]
+		case '\\':
+			if rest = rest[1:]; rest == "" {
+				return "", false
+			}
+			fallthrough
+		default:
+			b.WriteString(regexp.QuoteMeta(latin1(rest[:1])))
+		}
+		plain = plain && c != '?' && c != '[' && c != '\\'
+		rest = rest[1:]
+	}
+	return b.String(), true
+}
+
+// bracket translates the bracket expression whose text starts at g, after the [,
+// and returns how long that is with the ]. ok is false when it matches nothing.
+func bracket(g string) (class string, n int, ok bool) {
+	b := bracketReader{text: g}
+	negate := b.at(0) == '!' || b.at(0) == '^'
+	if negate {
+		b.pos++
+	}
+	for first := true; first || b.at(0) != ']'; first = false { // a first ] is a member
+		if !b.item() {
+			return "", 0, false
+		}
+	}
+	members := b.members.String()
+	if negate {
+		return "[^/" + members + "]", b.pos + 1, true
+	}
+	return "[" + members + "]", b.pos + 1, members != ""
+}
+
+// A bracketReader reads the items of a bracket expression.
+type bracketReader struct {
+	text    string
+	pos     int
+	members strings.Builder // of a class in a regular expression
+	low     byte            // the byte that a range could start from, or 0
+}
+
+// at returns the byte n after the position, 0 beyond the end: no pattern holds a NUL.
+func (b *bracketReader) at(n int) byte {
+	if b.pos+n < len(b.text) {
+		return b.text[b.pos+n]
+	}
+	return 0
+}
+
+// item reads a byte, a range's second half or a named class.
+func (b *bracketReader) item() bool {
+	if b.at(0) == '[' && b.at(1) == ':' {
+		name, _, closed := strings.Cut(b.text[b.pos+2:], "]")
+		if !closed {
+			return false
+		}
+		if name, is := strings.CutSuffix(name, ":"); is {
+			spans, known := classes[name]
+			for s := spans; s != ""; s = s[2:] {
+				b.span(s[0], s[1])
+			}
+			b.pos, b.low = b.pos+len("[::]")+len(name), 0
+			return known
+		}
+	}
+	if b.at(0) == '-' && b.low != 0 && b.at(1) != 0 && b.at(1) != ']' {
+		b.pos++
+		high := b.byte()
+		b.span(b.low, high)
+		b.low = 0
+		return high != 0
+	}
+	b.low = b.byte()
+	b.span(b.low, b.low)
+	return b.low != 0
+}
+
+// byte reads a byte, which a backslash may quote, and returns 0 at the end.
+func (b *bracketReader) byte() byte {
+	if b.at(0) == '\\' {
+		b.pos++
+	}
+	c := b.at(0)
+	b.pos++
+	return c
+}
+
+// span adds the bytes from low to high, both included, except for /, which no
+// bracket expression matches.
+func (b *bracketReader) span(low, high byte) {
+	if low <= '/' && '/' <= high {
+		b.span(low, '/'-1)
+		low = '/' + 1
+	}
+	if low <= high {
+		fmt.Fprintf(&b.members, `\x{%02x}-\x{%02x}`, low, high)
+	}
+}
+
+// classes are the named classes as git has them: ASCII, and a form feed or a
+// vertical tab is no space. Each pair of bytes is a span.
+var classes = map[string]string{
+	"alnum": "09AZaz", "alpha": "AZaz", "blank": "\t\t  ", "cntrl": "\x00\x1f\x7f\x7f",
+	"digit": "09", "graph": "!~", "lower": "az", "print": " ~", "punct": "!/:@[`{~",
+	"space": "\t\n\r\r  ", "upper": "AZ", "xdigit": "09AFaf",
 }
