@@ -37,7 +37,7 @@ var rooms = map[string]room{
 
 	"git":                   {imports: "artifact source internal/transport internal/redact internal/version git/internal/config git/internal/lfs git/internal/local git/internal/object git/internal/packfile git/internal/pool git/internal/wire internal/signature", modules: gitModules},
 	"git/internal/config":   {},
-	"git/internal/lfs":      {imports: "artifact git/internal/config internal/redact internal/transport", modules: "golang.org/x/sync"},
+	"git/internal/lfs":      {imports: "artifact git/internal/config internal/redact internal/transport", modules: "golang.org/x/net golang.org/x/sync"},
 	"git/internal/lru":      {},
 	"git/internal/object":   {imports: "git/internal/lru", modules: "github.com/pjbgf/sha1cd github.com/klauspost/cpuid/v2"},
 	"git/internal/packfile": {imports: "git/internal/object", modules: "golang.org/x/sync"},

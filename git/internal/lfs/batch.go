@@ -45,7 +45,7 @@ type objectAnswer struct {
 	OID           string `json:"oid"`
 	Authenticated bool   `json:"authenticated"`
 	Actions       struct {
-		Download *grant `json:"download"`
+		Download *action `json:"download"`
 	} `json:"actions"`
 	Error *struct {
 		Code    int    `json:"code"`
@@ -53,39 +53,29 @@ type objectAnswer struct {
 	} `json:"error"`
 }
 
-// A grant is an address as servers write it, also in the answer of
+// An action is an address as servers write it, also in the answer of
 // git-lfs-authenticate.
-type grant struct {
+type action struct {
 	Href      string            `json:"href"`
 	Header    map[string]string `json:"header"`
 	ExpiresIn int64             `json:"expires_in"` // seconds
 	ExpiresAt string            `json:"expires_at"`
 }
 
-// expires returns when g ceases to be valid, the zero time for never.
-func (g *grant) expires(now time.Time) time.Time {
-	if g.ExpiresIn != 0 {
-		return now.Add(time.Duration(max(min(g.ExpiresIn, 1<<31), -1<<31)) * time.Second)
+// expires returns when a ceases to be valid, the zero time for never.
+func (a *action) expires(now time.Time) time.Time {
+	if a.ExpiresIn != 0 {
+		return now.Add(time.Duration(max(min(a.ExpiresIn, 1<<31), -1<<31)) * time.Second)
 	}
-	at, err := time.Parse(time.RFC3339, g.ExpiresAt)
+	at, err := time.Parse(time.RFC3339, a.ExpiresAt)
 	if err != nil || at.Year() <= 1 { // servers without expiry write what they like
 		return time.Time{}
 	}
 	return at
 }
 
-// An action is a link that may expire.
-type action struct {
-	link
-	expires time.Time
-}
-
-func (a action) expired(now time.Time) bool {
-	return !a.expires.IsZero() && now.Add(leeway).After(a.expires)
-}
-
-// ask asks the endpoint for objects and returns their links by OID.
-func (c *Client) ask(ctx context.Context, objects []Object) (links map[string]action, err error) {
+// ask asks the endpoint for objects and returns their addresses by OID.
+func (c *Client) ask(ctx context.Context, objects []Object) (found map[string]Endpoint, err error) {
 	request := batchRequest{Operation: "download", Transfers: []string{"basic"}, HashAlgo: "sha256"}
 	for _, o := range objects {
 		request.Objects = append(request.Objects, batchObject{o.OID, o.Size})
@@ -98,27 +88,27 @@ func (c *Client) ask(ctx context.Context, objects []Object) (links map[string]ac
 	if err != nil {
 		return nil, err
 	}
-	batch := *at.URL.JoinPath("objects", "batch")
-	to, err := newLink(at.URL, batch.String(), at.Header, at.Auth)
+	batch := at.URL.JoinPath("objects", "batch")
+	to, err := newEndpoint(at.URL, batch.String(), at.Header, at.Auth)
 	if err != nil {
 		return nil, err
 	}
-	err = c.patiently(ctx, func() error {
+	err = c.retry(ctx, func() error {
 		answer, asked, err := c.post(ctx, to, body)
 		if err == nil {
-			links, err = readBatch(answer, asked, objects, at.Auth && transport.SameOrigin(asked.URL, at.URL), c.now())
+			found, err = readBatch(answer, asked, objects, at.Auth && transport.SameOrigin(asked.URL, at.URL), c.now())
 		}
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", redact.URL(&batch), err)
+		return nil, fmt.Errorf("%s: %w", redact.URL(batch), err)
 	}
-	return links, nil
+	return found, nil
 }
 
 // endpoint returns the endpoint; it looks for it when that was not done or has expired.
 func (c *Client) endpoint(ctx context.Context) (Endpoint, error) {
-	if c.at.URL != nil && !(action{expires: c.at.Expires}).expired(c.now()) {
+	if c.at.URL != nil && !c.at.expired(c.now()) {
 		return c.at, nil
 	}
 	at, err := c.Endpoint(ctx)
@@ -130,7 +120,7 @@ func (c *Client) endpoint(ctx context.Context) (Endpoint, error) {
 
 // post sends a request and returns the answer and the request that it answers,
 // which is another one after a redirect.
-func (c *Client) post(ctx context.Context, to link, body []byte) ([]byte, *http.Request, error) {
+func (c *Client) post(ctx context.Context, to Endpoint, body []byte) ([]byte, *http.Request, error) {
 	resp, err := c.send(ctx, http.MethodPost, to, body)
 	if err != nil {
 		return nil, nil, err
@@ -152,24 +142,27 @@ func (c *Client) post(ctx context.Context, to link, body []byte) ([]byte, *http.
 }
 
 // readBatch reads the answer to the request asked. Objects that were not
-// asked for are passed over; every one that was must be there.
-func readBatch(text []byte, asked *http.Request, objects []Object, auth bool, now time.Time) (map[string]action, error) {
+// asked for are ignored; every one that was must be there.
+func readBatch(text []byte, asked *http.Request, objects []Object, auth bool, now time.Time) (map[string]Endpoint, error) {
 	answers, err := parseBatch(text)
 	if err != nil {
 		return nil, err
 	}
-	links := make(map[string]action, len(objects))
+	found := make(map[string]Endpoint, len(objects))
 	var faults []error
 	for _, o := range objects {
 		err := fmt.Errorf("%w: the answer does not mention it", ErrProtocol)
 		if answer := answers[o.OID]; answer != nil {
-			links[o.OID], err = answer.action(asked, auth, now)
+			found[o.OID], err = answer.endpoint(asked, auth, now)
 		}
 		if err != nil {
 			faults = append(faults, fmt.Errorf("%s: %w", describe(o), err))
 		}
 	}
-	return links, summary(faults)
+	if n := len(faults) - maxReported; n > 0 {
+		faults = append(faults[:maxReported], fmt.Errorf("and %d more", n))
+	}
+	return found, errors.Join(faults...)
 }
 
 // parseBatch returns what an answer says by OID.
@@ -193,25 +186,16 @@ func parseBatch(text []byte) (map[string]*objectAnswer, error) {
 	return answers, nil
 }
 
-// action returns the link that the answer to asked gives for an object.
-func (a *objectAnswer) action(asked *http.Request, auth bool, now time.Time) (action, error) {
+// endpoint returns the address that the answer to asked gives for an object.
+func (a *objectAnswer) endpoint(asked *http.Request, auth bool, now time.Time) (Endpoint, error) {
 	download := a.Actions.Download
 	switch {
 	case a.Error != nil:
-		return action{}, statusError(a.Error.Code, a.Error.Message, secrets(asked)...)
+		return Endpoint{}, statusError(a.Error.Code, a.Error.Message, secrets(asked)...)
 	case download == nil:
-		return action{}, fmt.Errorf("%w: the server tells no way to download it", ErrProtocol)
+		return Endpoint{}, fmt.Errorf("%w: the server tells no way to download it", ErrProtocol)
 	}
-	l, err := newLink(asked.URL, download.Href, download.Header, auth && !a.Authenticated)
-	l.by = asked
-	return action{l, download.expires(now)}, err
-}
-
-// summary is one error for several, of which it tells the first ones.
-func summary(faults []error) error {
-	if len(faults) <= maxReported {
-		return errors.Join(faults...)
-	}
-	more := fmt.Errorf("and %d more", len(faults)-maxReported)
-	return errors.Join(append(faults[:maxReported:maxReported], more)...)
+	to, err := newEndpoint(asked.URL, download.Href, download.Header, auth && !a.Authenticated)
+	to.by, to.Expires = asked, download.expires(now)
+	return to, err
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
 	"slices"
 	"sync"
 	"time"
@@ -27,19 +26,11 @@ const (
 	firstWait   = time.Second // doubled for each further attempt
 )
 
-// An Endpoint is where objects are asked for.
-type Endpoint struct {
-	URL     *url.URL          // without user information; /objects/batch is added to its path
-	Header  map[string]string // to be sent there, besides the credentials
-	Expires time.Time         // of Header; zero: never
-	Auth    bool              // the credentials of the repository are for this endpoint too, if it is of its origin
-}
-
 // A Client gets objects from an endpoint. It implements [Source], for one Fetch at a time.
 type Client struct {
 	// Endpoint finds the endpoint; it is called again when that expires.
 	Endpoint func(context.Context) (Endpoint, error)
-	HTTP     *http.Client // shows the credentials of the repository to its origin, and to nobody else
+	HTTP     *http.Client // shows the credentials of the repository to its origin only
 	Bare     *http.Client // shows none
 	Cache    *artifact.Cache
 	Scope    string // of entries in Cache: names the repository and the credentials
@@ -60,7 +51,7 @@ func (c *Client) Close() error {
 
 // Fetch implements [Source].
 func (c *Client) Fetch(ctx context.Context, objects []Object, spool *Spool) error {
-	missing, err := c.recall(ctx, objects, spool)
+	missing, err := c.fromCache(ctx, objects, spool)
 	if err != nil {
 		return err
 	}
@@ -69,11 +60,11 @@ func (c *Client) Fetch(ctx context.Context, objects []Object, spool *Spool) erro
 			if round == maxRounds {
 				return fmt.Errorf("git lfs: %s: %w %d times before it could be used: compare the clocks of server and client", describe(chunk[0]), errExpired, maxRounds)
 			}
-			links, err := c.ask(ctx, chunk)
+			from, err := c.ask(ctx, chunk)
 			if err != nil {
 				return fmt.Errorf("git lfs: ask for %d objects: %w", len(chunk), err)
 			}
-			if chunk, err = c.download(ctx, chunk, links, spool); err != nil {
+			if chunk, err = c.download(ctx, chunk, from, spool); err != nil {
 				return fmt.Errorf("git lfs: %w", err)
 			}
 		}
@@ -83,15 +74,15 @@ func (c *Client) Fetch(ctx context.Context, objects []Object, spool *Spool) erro
 
 func describe(o Object) string { return fmt.Sprintf("object %s of %s", o.OID, o.Path) }
 
-// download gets objects from their links and returns those whose link has expired.
-func (c *Client) download(ctx context.Context, objects []Object, links map[string]action, spool *Spool) ([]Object, error) {
+// download gets objects from their addresses and returns those whose address has expired.
+func (c *Client) download(ctx context.Context, objects []Object, from map[string]Endpoint, spool *Spool) ([]Object, error) {
 	group, inner := errgroup.WithContext(ctx)
 	group.SetLimit(parallel)
 	var mu sync.Mutex
 	var late []Object
 	for _, o := range objects {
 		group.Go(func() error {
-			err := c.patiently(inner, func() error { return c.get(inner, o, links[o.OID], spool) })
+			err := c.retry(inner, func() error { return c.get(inner, o, from[o.OID], spool) })
 			if errors.Is(err, errExpired) {
 				mu.Lock()
 				defer mu.Unlock()
@@ -101,7 +92,7 @@ func (c *Client) download(ctx context.Context, objects []Object, links map[strin
 			if err != nil {
 				return fmt.Errorf("%s: %w", describe(o), err)
 			}
-			c.keep(o, spool)
+			c.toCache(o, spool)
 			return nil
 		})
 	}
@@ -110,11 +101,11 @@ func (c *Client) download(ctx context.Context, objects []Object, links map[strin
 }
 
 // get gets one object.
-func (c *Client) get(ctx context.Context, o Object, from action, spool *Spool) error {
+func (c *Client) get(ctx context.Context, o Object, from Endpoint, spool *Spool) error {
 	if from.expired(c.now()) {
 		return errExpired
 	}
-	resp, err := c.send(ctx, http.MethodGet, from.link, nil)
+	resp, err := c.send(ctx, http.MethodGet, from, nil)
 	if err != nil {
 		return err
 	}
@@ -123,7 +114,7 @@ func (c *Client) get(ctx context.Context, o Object, from action, spool *Spool) e
 		if from.expired(c.now()) {
 			return errExpired
 		}
-		return fmt.Errorf("%s: %w", redact.URL(from.url), responseError(resp, c.now()))
+		return fmt.Errorf("%s: %w", redact.URL(from.URL), responseError(resp, c.now()))
 	}
 	if resp.ContentLength > o.Size {
 		return &ContentError{fmt.Sprintf("the server sends %d bytes, its pointer tells %d", resp.ContentLength, o.Size)}
@@ -135,8 +126,8 @@ func (c *Client) get(ctx context.Context, o Object, from action, spool *Spool) e
 	return &transientError{err, -1}
 }
 
-// patiently calls try until it succeeds or fails for good, at most maxAttempts times.
-func (c *Client) patiently(ctx context.Context, try func() error) error {
+// retry calls try until it succeeds or fails for good, at most maxAttempts times.
+func (c *Client) retry(ctx context.Context, try func() error) error {
 	pause := firstWait
 	for attempt := 1; ; attempt++ {
 		err := try()
@@ -178,8 +169,8 @@ func (c *Client) wait(ctx context.Context, d time.Duration) error {
 // key is that of an object in the cache.
 func (c *Client) key(o Object) string { return "lfs/sha256/" + o.OID + " " + c.Scope }
 
-// recall takes objects from the cache and returns the others.
-func (c *Client) recall(ctx context.Context, objects []Object, spool *Spool) (missing []Object, err error) {
+// fromCache takes objects from the cache and returns the others.
+func (c *Client) fromCache(ctx context.Context, objects []Object, spool *Spool) (missing []Object, err error) {
 	if c.Cache == nil {
 		return objects, nil
 	}
@@ -199,9 +190,9 @@ func (c *Client) recall(ctx context.Context, objects []Object, spool *Spool) (mi
 	return missing, nil
 }
 
-// keep puts an object into the cache. A cache that is broken or too small keeps
-// nobody from an object that has arrived.
-func (c *Client) keep(o Object, spool *Spool) {
+// toCache puts an object into the cache. An object that has arrived counts also
+// when the cache is broken or too small.
+func (c *Client) toCache(o Object, spool *Spool) {
 	if c.Cache == nil {
 		return
 	}

@@ -11,15 +11,15 @@
 // error, because nothing here can undo them.
 //
 // [New] wraps the tree of one repository, and [Fill] gets what a view of such
-// trees shows: of a pointer that no view shows nothing is transferred.
+// trees shows: nothing is transferred for a pointer that no view shows.
 //
 // # Requests
 //
 // A [Client] asks the endpoint for at most 100 objects at a time and gets them
-// from where the answer says, six at a time. It follows redirects; those and
-// the links of an answer lead to http and https only, never from https to http,
-// and never from elsewhere to a loopback or link-local address, or to a name that
-// has one; what names stand for behind a proxy is its business. Credentials:
+// from the links in the answer, six at a time. It follows redirects. Redirects and
+// links lead to http and https only, never from https to http, and never from
+// elsewhere to a loopback or link-local address, or to a name that has one; names
+// behind a proxy are looked up by the proxy. Credentials:
 //
 //   - Those of the repository are shown to its origin (scheme, host, port)
 //     only, and not with a link that brings its own Authorization.

@@ -77,7 +77,7 @@ func Discover(u *url.URL, configured string) (Endpoint, error) {
 // Granted returns the endpoint that an answer of git-lfs-authenticate tells for
 // the repository at u.
 func Granted(u *url.URL, answer []byte, now time.Time) (Endpoint, error) {
-	var g grant
+	var g action
 	if err := json.Unmarshal(answer, &g); err != nil {
 		return Endpoint{}, fmt.Errorf("%w: git-lfs-authenticate: %s", ErrProtocol, clean(err.Error()))
 	}
@@ -85,13 +85,13 @@ func Granted(u *url.URL, answer []byte, now time.Time) (Endpoint, error) {
 	if err != nil {
 		return Endpoint{}, err
 	}
-	to, err := newLink(u, g.Href, g.Header, false)
+	to, err := newEndpoint(u, g.Href, g.Header, false)
 	switch {
 	case g.Href == "":
 	case err != nil:
 		return Endpoint{}, fmt.Errorf("git-lfs-authenticate: %w", err)
 	default:
-		at.URL = to.url
+		at.URL = to.URL
 	}
 	at.Header, at.Expires = g.Header, g.expires(now)
 	return at, nil

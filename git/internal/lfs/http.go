@@ -9,7 +9,9 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"strings"
+	"time"
+
+	"golang.org/x/net/http/httpguts"
 
 	"github.com/headgate-io/headgate/internal/redact"
 	"github.com/headgate-io/headgate/internal/transport"
@@ -22,12 +24,19 @@ const (
 	userAgent    = "git-lfs/3.0 (headgate)"
 )
 
-// A link is an address with the header fields that a server wants to see there.
-type link struct {
-	url    *url.URL
-	header map[string]string
-	auth   bool          // show the credentials of the repository, to its origin
-	by     *http.Request // whose answer the address is in, nil for none
+// An Endpoint is an address that a server told: that of the batch API, to whose
+// path /objects/batch is added, or that of an object.
+type Endpoint struct {
+	URL     *url.URL          // without user information
+	Header  map[string]string // to be sent there, besides the credentials
+	Expires time.Time         // of the address or its header; zero: never
+	Auth    bool              // the credentials of the repository are for this address too, if it is of its origin
+
+	by *http.Request // whose answer told the address, nil for none
+}
+
+func (e Endpoint) expired(now time.Time) bool {
+	return !e.Expires.IsZero() && now.Add(leeway).After(e.Expires)
 }
 
 // hopByHop are header fields that no server can ask for: they are about the
@@ -38,41 +47,32 @@ var hopByHop = map[string]bool{
 	"Transfer-Encoding": true, "Upgrade": true, "Accept-Encoding": true, "Cookie": true,
 }
 
-// newLink checks what the server at from says where to go.
-func newLink(from *url.URL, href string, header map[string]string, auth bool) (link, error) {
+// newEndpoint checks what the server at from says where to go.
+func newEndpoint(from *url.URL, href string, header map[string]string, auth bool) (Endpoint, error) {
 	if len(href) > maxAddress {
-		return link{}, fmt.Errorf("%w: an address has more than %d bytes", ErrProtocol, maxAddress)
+		return Endpoint{}, fmt.Errorf("%w: an address has more than %d bytes", ErrProtocol, maxAddress)
 	}
 	to, err := from.Parse(href)
 	if err != nil || href == "" {
-		return link{}, fmt.Errorf("%w: the address is malformed", ErrProtocol)
+		return Endpoint{}, fmt.Errorf("%w: the address is malformed", ErrProtocol)
 	}
 	to.User, to.Fragment, to.RawFragment = nil, "", ""
 	if err := mayLead(from, to); err != nil {
-		return link{}, err
+		return Endpoint{}, err
 	}
 	size := 0
 	for name, value := range header {
 		if size += len(name) + len(value); size > maxHeader {
-			return link{}, fmt.Errorf("%w: header fields of more than %d bytes for %s", ErrProtocol, maxHeader, redact.URL(to))
+			return Endpoint{}, fmt.Errorf("%w: header fields of more than %d bytes for %s", ErrProtocol, maxHeader, redact.URL(to))
 		}
-		if !validField(name, value) {
-			return link{}, fmt.Errorf("%w: an invalid header field for %s", ErrProtocol, redact.URL(to))
+		if !httpguts.ValidHeaderFieldName(name) || !httpguts.ValidHeaderFieldValue(value) {
+			return Endpoint{}, fmt.Errorf("%w: an invalid header field for %s", ErrProtocol, redact.URL(to))
 		}
 		if http.CanonicalHeaderKey(name) == "Authorization" && value != "" {
 			auth = false
 		}
 	}
-	return link{url: to, header: header, auth: auth}, nil
-}
-
-// validField reports whether a header field can be sent (RFC 9110, 5.1 and 5.5).
-func validField(name, value string) bool {
-	noToken := func(r rune) bool {
-		return (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && !strings.ContainsRune("!#$%&'*+-.^_`|~", r)
-	}
-	return name != "" && !strings.ContainsFunc(name, noToken) &&
-		!strings.ContainsFunc(value, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f })
+	return Endpoint{URL: to, Header: header, Auth: auth}, nil
 }
 
 // mayLead refuses an address that a server may not send its client to.
@@ -89,7 +89,7 @@ func mayLead(from, to *url.URL) error {
 
 // send sends a request and follows redirects, with the same method. The caller
 // closes the body.
-func (c *Client) send(ctx context.Context, method string, to link, body []byte) (*http.Response, error) {
+func (c *Client) send(ctx context.Context, method string, to Endpoint, body []byte) (*http.Response, error) {
 	var before *http.Response
 	if to.by != nil {
 		before = &http.Response{Request: to.by}
@@ -105,12 +105,12 @@ func (c *Client) send(ctx context.Context, method string, to link, body []byte) 
 			return resp, nil
 		}
 		resp.Body.Close()
-		next, err := newLink(to.url, resp.Header.Get("Location"), nil, to.auth)
+		next, err := newEndpoint(to.URL, resp.Header.Get("Location"), nil, to.Auth)
 		if err != nil {
 			return nil, fmt.Errorf("redirect: %w", err)
 		}
-		if transport.SameOrigin(next.url, to.url) {
-			next.header = to.header
+		if transport.SameOrigin(next.URL, to.URL) {
+			next.Header = to.Header
 		}
 		to, before = next, resp
 	}
@@ -118,12 +118,12 @@ func (c *Client) send(ctx context.Context, method string, to link, body []byte) 
 }
 
 // sendOnce sends one request. before is the response that led to it.
-func (c *Client) sendOnce(ctx context.Context, method string, to link, body []byte, before *http.Response) (*http.Response, error) {
-	req, err := http.NewRequestWithContext(ctx, method, to.url.String(), bytes.NewReader(body))
+func (c *Client) sendOnce(ctx context.Context, method string, to Endpoint, body []byte, before *http.Response) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, method, to.URL.String(), bytes.NewReader(body))
 	if err != nil {
 		return nil, fmt.Errorf("%w: the address is malformed", ErrProtocol)
 	}
-	for name, value := range to.header {
+	for name, value := range to.Header {
 		if key := http.CanonicalHeaderKey(name); !hopByHop[key] {
 			req.Header.Set(key, value)
 		}
@@ -135,9 +135,9 @@ func (c *Client) sendOnce(ctx context.Context, method string, to link, body []by
 	} else {
 		req.Header.Set("Accept-Encoding", "identity") // the digest is that of the bytes as they are
 	}
-	req.Response = before // who was led elsewhere has lost the credentials, and is kept out of narrower networks
+	req.Response = before // transport shows no credentials after a redirect elsewhere, and keeps it out of narrower networks
 	client := *c.Bare
-	if to.auth {
+	if to.Auth {
 		client = *c.HTTP
 	}
 	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
@@ -148,7 +148,7 @@ func (c *Client) sendOnce(ctx context.Context, method string, to link, body []by
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	return nil, connectionError(to.url, err)
+	return nil, connectionError(to.URL, err)
 }
 
 // connectionError explains why there was no response, and tells whether there

@@ -69,44 +69,37 @@ func (e *ContentError) Error() string { return e.problem }
 // or other content, and wraps [io.ErrUnexpectedEOF] when there is less; then the
 // object can be received again.
 func (s *Spool) Receive(ctx context.Context, o Object, r io.Reader) error {
-	var received int64
-	err := s.receive(ctx, o, r, &received)
+	sum := sha256.New()
+	n, err := io.Copy(io.MultiWriter(io.NewOffsetWriter(s.file, o.offset), sum, counter{ctx, s}), io.LimitReader(r, o.Size))
+	if err == nil && n == o.Size {
+		if more, _ := io.ReadFull(r, make([]byte, 1)); more > 0 {
+			err = &ContentError{fmt.Sprintf("more than the %d bytes that its pointer tells", o.Size)}
+		}
+	}
+	switch digest := hex.EncodeToString(sum.Sum(nil)); {
+	case ctx.Err() != nil:
+		err = context.Cause(ctx)
+	case err != nil:
+	case n < o.Size:
+		err = fmt.Errorf("it ends after %d of %d bytes: %w", n, o.Size, io.ErrUnexpectedEOF)
+	case digest != o.OID:
+		err = &ContentError{fmt.Sprintf("its SHA-256 is %s, not that of its pointer", digest)}
+	}
 	if err != nil {
-		s.report(-received)
+		s.report(-n)
 	}
 	return err
 }
 
-func (s *Spool) receive(ctx context.Context, o Object, r io.Reader, received *int64) error {
-	h, buf := sha256.New(), make([]byte, 64<<10)
-	for {
-		n, err := r.Read(buf)
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		if *received+int64(n) > o.Size {
-			return &ContentError{fmt.Sprintf("more than the %d bytes that its pointer tells", o.Size)}
-		}
-		h.Write(buf[:n])
-		if _, err := s.file.WriteAt(buf[:n], o.offset+*received); err != nil {
-			return err
-		}
-		*received += int64(n)
-		s.report(int64(n))
-		if err != nil && err != io.EOF {
-			return err
-		}
-		if err == io.EOF {
-			break
-		}
-	}
-	if *received < o.Size {
-		return fmt.Errorf("it ends after %d of %d bytes: %w", *received, o.Size, io.ErrUnexpectedEOF)
-	}
-	if sum := hex.EncodeToString(h.Sum(nil)); sum != o.OID {
-		return &ContentError{fmt.Sprintf("its SHA-256 is %s, not that of its pointer", sum)}
-	}
-	return nil
+// A counter reports the bytes that are written to it, and fails when ctx ends.
+type counter struct {
+	ctx   context.Context
+	spool *Spool
+}
+
+func (c counter) Write(p []byte) (int, error) {
+	c.spool.report(int64(len(p)))
+	return len(p), c.ctx.Err()
 }
 
 // report adds n bytes to the progress.
