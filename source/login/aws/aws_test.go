@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -24,10 +23,7 @@ import (
 	"github.com/headgate-io/headgate/source/login/internal/logintest"
 )
 
-const (
-	host     = "git-codecommit.eu-west-1.amazonaws.com"
-	identity = "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJjYW5hcnkifQ.canary-signature"
-)
+const host = "git-codecommit.eu-west-1.amazonaws.com"
 
 // clean takes what the machine has of AWS out of the environment, and puts vars in.
 func clean(t *testing.T, vars ...string) {
@@ -150,16 +146,9 @@ func keys(n int, expires time.Time) map[string]string {
 	}
 }
 
-// serve serves h on loopback and returns its URL.
-func serve(t *testing.T, h http.HandlerFunc) string {
-	s := httptest.NewServer(h)
-	t.Cleanup(s.Close)
-	return s.URL
-}
-
 func TestContainer(t *testing.T) {
 	at, asked := logintest.NewClock(time.Now()), 0
-	u := serve(t, func(w http.ResponseWriter, r *http.Request) {
+	u := logintest.ServeHere(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/v1/credentials" || r.Header.Get("Authorization") != "container-canary" {
 			w.WriteHeader(http.StatusForbidden)
 			return
@@ -196,7 +185,7 @@ func TestContainer(t *testing.T) {
 }
 
 func TestInstance(t *testing.T) {
-	u := serve(t, func(w http.ResponseWriter, r *http.Request) {
+	u := logintest.ServeHere(t, func(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case r.Method == http.MethodPut && r.URL.Path == "/latest/api/token":
 			w.Header().Set("X-Aws-Ec2-Metadata-Token-Ttl-Seconds", "21600")
@@ -262,32 +251,25 @@ func TestOwnIdentityIsNotLent(t *testing.T) {
 }
 
 func TestFailures(t *testing.T) {
-	status := func(code int, body string) http.HandlerFunc {
-		return func(w http.ResponseWriter, r *http.Request) {
-			w.Header().Set("Content-Type", "application/json")
-			w.WriteHeader(code)
-			fmt.Fprint(w, body)
-		}
-	}
 	for name, c := range map[string]struct {
 		answer        http.HandlerFunc
 		configuration bool
 		say           string
 	}{
-		"refused":            {status(403, `{"code":"AccessDenied","message":"not container-canary"}`), true, "AccessDenied|AWS_ variables"},
-		"not JSON":           {status(200, `<html>`), false, "AWS_ variables"},
-		"no keys":            {status(200, `{"Code":"Success"}`), false, "keys"},
-		"control characters": {status(200, `{"AccessKeyId":"a\nb","SecretAccessKey":"canary","Token":"canary"}`), false, "control characters"},
+		"refused":            {logintest.Answers(403, `{"code":"AccessDenied","message":"not container-canary"}`), true, "AccessDenied|AWS_ variables"},
+		"not JSON":           {logintest.Answers(200, `<html>`), false, "AWS_ variables"},
+		"no keys":            {logintest.Answers(200, `{"Code":"Success"}`), false, "keys"},
+		"control characters": {logintest.Answers(200, `{"AccessKeyId":"a\nb","SecretAccessKey":"canary","Token":"canary"}`), false, "control characters"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			clean(t, "AWS_CONTAINER_CREDENTIALS_FULL_URI", serve(t, c.answer), "AWS_CONTAINER_AUTHORIZATION_TOKEN", "container-canary")
+			clean(t, "AWS_CONTAINER_CREDENTIALS_FULL_URI", logintest.ServeHere(t, c.answer), "AWS_CONTAINER_AUTHORIZATION_TOKEN", "container-canary")
 			_, err := aws.New(nil, nil).Login(t.Context(), request("https://"+host+"/v1/repos/app"))
 			wantError(t, err, c.configuration, c.say)
 		})
 	}
 	t.Run("huge", func(t *testing.T) {
 		cut := make(chan bool, 8)
-		clean(t, "AWS_CONTAINER_CREDENTIALS_FULL_URI", serve(t, func(w http.ResponseWriter, r *http.Request) {
+		clean(t, "AWS_CONTAINER_CREDENTIALS_FULL_URI", logintest.ServeHere(t, func(w http.ResponseWriter, r *http.Request) {
 			_, err := fmt.Fprint(w, `{"Token":"`+strings.Repeat("x", 64<<20))
 			cut <- err != nil
 		}))
@@ -299,7 +281,7 @@ func TestFailures(t *testing.T) {
 	})
 	t.Run("stall", func(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
-		u := serve(t, logintest.Stall(func() { cancel(errors.New("given up")) }))
+		u := logintest.ServeHere(t, logintest.Stall(func() { cancel(errors.New("given up")) }))
 		clean(t, "AWS_CONTAINER_CREDENTIALS_FULL_URI", u)
 		_, err := aws.New(nil, nil).Login(ctx, request("https://"+host+"/v1/repos/app"))
 		wantError(t, err, false, "given up")

@@ -3,15 +3,10 @@ package aws_test
 import (
 	"errors"
 	"net/http"
-	"net/url"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/headgate-io/headgate/internal/testenv"
-	"github.com/headgate-io/headgate/internal/transport"
 	"github.com/headgate-io/headgate/source"
 	"github.com/headgate-io/headgate/source/login/aws"
 	"github.com/headgate-io/headgate/source/login/internal/logintest"
@@ -22,31 +17,9 @@ const (
 	arn       = "arn:aws:iam::123456789012:role/reader"
 )
 
-// behind returns the client of an object whose proxy leads to token services.
-func behind(t *testing.T, w *world, names ...string) *http.Client {
-	sts := logintest.ServeTLS(t, testenv.SystemCA(t), func(rw http.ResponseWriter, r *http.Request) {
-		w.asked = append(w.asked, "at "+r.Host)
-		w.sts(rw, r)
-	}, names...)
-	hosts := map[string]string{}
-	for _, name := range names {
-		hosts[name+":443"] = sts
-	}
-	proxy, err := url.Parse(testenv.ServeProxy(t, testenv.Proxy{Hosts: hosts}).URL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	client := transport.Client(transport.Config{Proxy: http.ProxyURL(proxy)})
-	t.Cleanup(client.CloseIdleConnections)
-	return client
-}
-
 // Keys for buckets are the credential themselves, from the token service that was asked for.
 func TestBuckets(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "token")
-	if err := os.WriteFile(file, []byte(identity), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	file := logintest.File(t, logintest.Identity)
 	web := []string{"AWS_WEB_IDENTITY_TOKEN_FILE", file, "AWS_ROLE_ARN", arn, "AWS_ROLE_SESSION_NAME", "me"}
 	const bucket = "s3://s3.eu-west-1.amazonaws.com/bucket"
 	for name, c := range map[string]struct {
@@ -68,14 +41,16 @@ func TestBuckets(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
 			clean(t, c.vars...)
-			r := request(c.url)
-			r.Client = behind(t, w, "sts.eu-west-1.amazonaws.com", elsewhere)
-			got, err := aws.New(nil, nil).Login(t.Context(), r)
+			w.Serve(func(rw http.ResponseWriter, r *http.Request) {
+				w.Note("at %s", r.Host)
+				w.sts(rw, r)
+			}, "sts.eu-west-1.amazonaws.com", elsewhere)
+			got, err := aws.New(nil, nil).Login(t.Context(), w.Request("aws", c.url))
 			if err != nil || got.Username != c.user || got.Password != secretKey || got.Token != c.session {
 				t.Errorf("%+v, %v", got, err)
 			}
-			if !slices.Equal(w.asked, c.asked) {
-				t.Errorf("asked %q, want %q", w.asked, c.asked)
+			if !slices.Equal(w.Asked, c.asked) {
+				t.Errorf("asked %q, want %q", w.Asked, c.asked)
 			}
 			if got.Expires.IsZero() != (c.asked == nil) {
 				t.Errorf("expires %s", got.Expires)

@@ -11,10 +11,8 @@ import (
 	"io"
 	"io/fs"
 	"net/http"
-	"net/url"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -30,65 +28,47 @@ const (
 	ecrPublic = "api.ecr-public.us-east-1.amazonaws.com"
 )
 
-// A registryWorld has a private registry, the public one, and the token
-// services of both, all behind a proxy and vouched for by the system.
+// A registryWorld has a private registry, the public one, and the token services of both.
 type registryWorld struct {
-	t       *testing.T
-	proxy   *testenv.ProxyServer
-	secrets logintest.Secrets
-	clock   *logintest.Clock
-
-	mu      sync.Mutex
-	asked   []string // of the token services
-	key     string   // the access key that they accept
-	issued  int
-	revoked bool
-	answer  http.HandlerFunc // in place of the token services
+	*logintest.World
+	key string // the access key that the token services accept
 }
 
 func newRegistryWorld(t *testing.T) *registryWorld {
-	ca := testenv.SystemCA(t)
-	w := &registryWorld{t: t, key: "AKIDEXAMPLE", clock: logintest.NewClock(time.Now())}
-	private := logintest.Registry(t, testenv.RegistryConfig{CA: ca, Names: []string{registry}, Allow: w.allow}, "acme/app")
-	public := logintest.Registry(t, testenv.RegistryConfig{CA: ca, Names: []string{"public.ecr.aws"}, Allow: w.allow}, "acme/app")
-	tokens := logintest.ServeTLS(t, ca, w.issue, ecr, ecrPublic)
-	w.proxy = testenv.ServeProxy(t, testenv.Proxy{Hosts: map[string]string{
-		registry + ":443": private.Host, "public.ecr.aws:443": public.Host, ecr + ":443": tokens, ecrPublic + ":443": tokens}})
-	w.secrets = logintest.Secrets{"proxy": {"address": w.proxy.URL}, "ca": {"ca.crt": string(ca.PEM())}}
+	w := &registryWorld{logintest.NewWorld(t), "AKIDEXAMPLE"}
+	for _, name := range []string{registry, "public.ecr.aws"} {
+		w.Name(logintest.Registry(t, testenv.RegistryConfig{CA: w.CA, Names: []string{name}, Allow: w.allow}, "acme/app").Host, name)
+	}
+	w.Serve(w.issue, ecr, ecrPublic)
 	return w
 }
 
 func password(n int) string { return fmt.Sprintf("ecr-canary-%d", n) }
 
 func (w *registryWorld) allow(r *http.Request) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
 	user, given, _ := r.BasicAuth()
-	return w.issued > 0 && !w.revoked && user == "AWS" && given == password(w.issued)
+	n := w.Valid()
+	return n > 0 && user == "AWS" && given == password(n)
 }
 
 // issue answers GetAuthorizationToken, in the protocol AWS JSON 1.1, of
 // requests with a signature of version 4.
 func (w *registryWorld) issue(rw http.ResponseWriter, r *http.Request) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.answer != nil {
-		w.answer(rw, r)
+	if w.Instead(rw, r) {
 		return
 	}
 	body, _ := io.ReadAll(r.Body)
 	key, scope, err := signed(r, body, secretKey)
-	w.asked = append(w.asked, strings.Join([]string{r.Host, key, scope, r.Header.Get("X-Amz-Target")}, " "))
+	w.Note("%s %s %s %s", r.Host, key, scope, r.Header.Get("X-Amz-Target"))
 	rw.Header().Set("Content-Type", "application/x-amz-json-1.1")
 	if err != nil || key != w.key || r.Header.Get("Content-Type") != "application/x-amz-json-1.1" {
 		rw.WriteHeader(http.StatusBadRequest)
 		fmt.Fprintf(rw, `{"__type":"UnrecognizedClientException","message":"The security token is invalid, not %s %s (%v)"}`, r.Header.Get("X-Amz-Security-Token"), r.Header.Get("Authorization"), err)
 		return
 	}
-	w.issued++
 	data := map[string]any{
-		"authorizationToken": base64.StdEncoding.EncodeToString([]byte("AWS:" + password(w.issued))),
-		"expiresAt":          w.clock.Now().Add(12 * time.Hour).Unix(),
+		"authorizationToken": base64.StdEncoding.EncodeToString([]byte("AWS:" + password(w.Next()))),
+		"expiresAt":          w.Clock.Now().Add(12 * time.Hour).Unix(),
 		"proxyEndpoint":      "https://evil.example", // which decides nothing
 	}
 	if r.Host == ecrPublic {
@@ -134,21 +114,6 @@ func signed(r *http.Request, body []byte, secret string) (key, scope string, err
 	return key, scope, nil
 }
 
-func (w *registryWorld) pull(login source.LoginFunc, o *source.OCIRepository) logintest.Run {
-	w.t.Helper()
-	run := logintest.Pull(w.t, o, w.secrets, login)
-	if strings.Contains(run.Texts, "canary") {
-		w.t.Errorf("a secret shows: %s", run.Texts)
-	}
-	return run
-}
-
-func (w *registryWorld) asks() []string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return slices.Clone(w.asked)
-}
-
 var keysOfEnvironment = []string{"AWS_ACCESS_KEY_ID", "AKIDEXAMPLE", "AWS_SECRET_ACCESS_KEY", secretKey}
 
 func TestPull(t *testing.T) {
@@ -159,47 +124,43 @@ func TestPull(t *testing.T) {
 		"oci://" + registry + "/acme/app": ecr + " AKIDEXAMPLE " + date + "/eu-west-1/ecr/aws4_request AmazonEC2ContainerRegistry_V20150921.GetAuthorizationToken",
 		"oci://public.ecr.aws/acme/app":   ecrPublic + " AKIDEXAMPLE " + date + "/us-east-1/ecr-public/aws4_request SpencerFrontendService.GetAuthorizationToken",
 	} {
-		w.asked = nil
-		run := w.pull(aws.New(w.clock.Now, nil).Login, logintest.Artifact("aws", url))
+		w.Asked = nil
+		run := w.Pull(aws.New(w.Clock.Now, nil).Login, logintest.Artifact("aws", url))
 		if run.Err != nil {
 			t.Errorf("%s: %v", url, run.Err)
 		}
-		if !slices.Equal(w.asked, []string{want}) || !slices.Contains(run.Secrets, password(w.issued)) {
-			t.Errorf("%s: asked %q, want %q once; or the token is not kept secret", url, w.asked, want)
+		if !slices.Equal(w.Asked, []string{want}) || !slices.Contains(run.Secrets, password(w.Issued)) {
+			t.Errorf("%s: asked %q, want %q once; or the token is not kept secret", url, w.Asked, want)
 		}
 	}
-	for _, seen := range w.proxy.Seen() {
-		if !strings.HasPrefix(seen, "CONNECT ") {
-			t.Errorf("the proxy could read along: %s", seen)
-		}
-	}
+	w.Tunnels("")
 }
 
 func TestTokensAreKept(t *testing.T) {
 	w := newRegistryWorld(t)
 	clean(t, keysOfEnvironment...)
-	login := aws.New(w.clock.Now, nil).Login
+	login := aws.New(w.Clock.Now, nil).Login
 	pull := func(url string) logintest.Run {
 		t.Helper()
-		return w.pull(login, logintest.Artifact("aws", url))
+		return w.Pull(login, logintest.Artifact("aws", url))
 	}
 	const url = "oci://" + registry + "/acme/app"
 	for range 3 {
-		if run := pull(url); run.Err != nil || w.issued != 1 {
-			t.Fatalf("%v, %d tokens", run.Err, w.issued)
+		if run := pull(url); run.Err != nil || w.Issued != 1 {
+			t.Fatalf("%v, %d tokens", run.Err, w.Issued)
 		}
 	}
-	w.clock.Advance(time.Hour)
-	if run := pull(url); run.Err != nil || w.issued != 2 {
-		t.Errorf("after an hour of twelve: %v, %d tokens", run.Err, w.issued)
+	w.Clock.Advance(time.Hour)
+	if run := pull(url); run.Err != nil || w.Issued != 2 {
+		t.Errorf("after an hour of twelve: %v, %d tokens", run.Err, w.Issued)
 	}
-	w.revoked = true
-	if run := pull(url); !errors.Is(run.Err, fs.ErrPermission) || w.issued != 2 {
+	w.Revoked = true
+	if run := pull(url); !errors.Is(run.Err, fs.ErrPermission) || w.Issued != 2 {
 		t.Errorf("with a revoked token: %s, %v", run.Reason, run.Err)
 	}
-	w.revoked = false
-	if run := pull(url); run.Err != nil || w.issued != 3 {
-		t.Errorf("after a refusal: %v, %d tokens", run.Err, w.issued)
+	w.Revoked = false
+	if run := pull(url); run.Err != nil || w.Issued != 3 {
+		t.Errorf("after a refusal: %v, %d tokens", run.Err, w.Issued)
 	}
 }
 
@@ -207,42 +168,33 @@ func TestTokensAreKept(t *testing.T) {
 func TestTokensArePlaces(t *testing.T) {
 	w := newRegistryWorld(t)
 	clean(t, keysOfEnvironment...)
-	login := aws.New(w.clock.Now, nil).Login
+	login := aws.New(w.Clock.Now, nil).Login
 	for i, host := range []string{registry, "210987654321.dkr.ecr.eu-west-1.amazonaws.com", "public.ecr.aws"} {
-		r := request("oci://" + host + "/acme/app")
-		r.Client = w.client()
-		c, err := login(t.Context(), r)
+		c, err := login(t.Context(), w.Request("aws", "oci://"+host+"/acme/app"))
 		if want := []string{password(1), password(1), password(2)}[i]; err != nil || c.Username != "AWS" || c.Password != want || c.Token != "" {
 			t.Errorf("%s: %+v, %v, want %s", host, c, err, want)
 		}
-		if life := c.Expires.Sub(w.clock.Now()); life < 11*time.Hour || life > 12*time.Hour {
+		if life := c.Expires.Sub(w.Clock.Now()); life < 11*time.Hour || life > 12*time.Hour {
 			t.Errorf("%s: expires after %s", host, life)
 		}
 	}
 }
 
-// client goes through the proxy.
-func (w *registryWorld) client() *http.Client {
-	c := &http.Client{Transport: &http.Transport{Proxy: func(*http.Request) (*url.URL, error) { return url.Parse(w.proxy.URL) }}}
-	w.t.Cleanup(c.CloseIdleConnections)
-	return c
-}
-
 // Keys that the token service refuses are not used again.
 func TestRefusedKeysAreForgotten(t *testing.T) {
 	w, asked := newRegistryWorld(t), 0
-	u := serve(t, func(rw http.ResponseWriter, _ *http.Request) {
+	u := logintest.ServeHere(t, func(rw http.ResponseWriter, _ *http.Request) {
 		asked++
-		json.NewEncoder(rw).Encode(keys(asked, w.clock.Now().Add(time.Hour)))
+		json.NewEncoder(rw).Encode(keys(asked, w.Clock.Now().Add(time.Hour)))
 	})
 	clean(t, "AWS_CONTAINER_CREDENTIALS_FULL_URI", u)
-	login := aws.New(w.clock.Now, nil).Login
+	login := aws.New(w.Clock.Now, nil).Login
 	w.key = "ASIAEXAMPLE2"
-	run := w.pull(login, logintest.Artifact("aws", "oci://"+registry+"/acme/app"))
+	run := w.Pull(login, logintest.Artifact("aws", "oci://"+registry+"/acme/app"))
 	if run.Reason != "InvalidProviderConfiguration" || !strings.Contains(run.Err.Error(), "UnrecognizedClientException: The security token is invalid") {
 		t.Errorf("with old keys: %s, %v", run.Reason, run.Err)
 	}
-	if run := w.pull(login, logintest.Artifact("aws", "oci://"+registry+"/acme/app")); run.Err != nil || asked != 2 {
+	if run := w.Pull(login, logintest.Artifact("aws", "oci://"+registry+"/acme/app")); run.Err != nil || asked != 2 {
 		t.Errorf("with new keys: %v, asked %d times", run.Err, asked)
 	}
 }
@@ -286,15 +238,8 @@ func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f
 
 func TestPullFailures(t *testing.T) {
 	const provider, auth = "InvalidProviderConfiguration", "AuthenticationFailed"
-	answer := func(status int, body string) http.HandlerFunc {
-		return func(rw http.ResponseWriter, _ *http.Request) {
-			rw.Header().Set("Content-Type", "application/x-amz-json-1.1")
-			rw.WriteHeader(status)
-			fmt.Fprint(rw, body)
-		}
-	}
 	token := func(plain string) http.HandlerFunc {
-		return answer(200, `{"authorizationData":[{"authorizationToken":"`+base64.StdEncoding.EncodeToString([]byte(plain))+`","expiresAt":4102444800}]}`)
+		return logintest.Answers(200, `{"authorizationData":[{"authorizationToken":"`+base64.StdEncoding.EncodeToString([]byte(plain))+`","expiresAt":4102444800}]}`)
 	}
 	for name, c := range map[string]struct {
 		answer http.HandlerFunc
@@ -302,21 +247,19 @@ func TestPullFailures(t *testing.T) {
 		reason string
 		say    string
 	}{
-		"access denied":      {answer(400, `{"__type":"AccessDeniedException","message":"not authorized to perform ecr:GetAuthorizationToken"}`), nil, provider, "AccessDeniedException: not authorized|AWS_ variables"},
-		"not allowed at all": {answer(403, `<html>`), nil, auth, "get a token of ecr|403"},
-		"throttled":          {answer(400, `{"__type":"ThrottlingException","message":"Rate exceeded"}`), nil, auth, "get a token of ecr|Rate exceeded"},
-		"service is slow":    {answer(408, `{"__type":"RequestTimeoutException","message":"too slow"}`), nil, auth, "get a token of ecr|too slow"},
-		"service fails":      {answer(500, `{"__type":"ServerException","message":"sorry"}`), nil, auth, "get a token of ecr|sorry"},
-		"redirected": {func(rw http.ResponseWriter, r *http.Request) {
-			http.Redirect(rw, r, "https://evil.example/", http.StatusTemporaryRedirect)
-		}, nil, auth, "get a token of ecr|307"},
-		"not JSON":               {answer(200, `<html>`), nil, auth, "get a token of ecr"},
-		"no token":               {answer(200, `{"authorizationData":[]}`), nil, auth, "no token that can be sent"},
-		"no data":                {answer(200, `{}`), nil, auth, "no token that can be sent"},
+		"access denied":          {logintest.Answers(400, `{"__type":"AccessDeniedException","message":"not authorized to perform ecr:GetAuthorizationToken"}`), nil, provider, "AccessDeniedException: not authorized|AWS_ variables"},
+		"not allowed at all":     {logintest.Answers(403, `<html>`), nil, auth, "get a token of ecr|403"},
+		"throttled":              {logintest.Answers(400, `{"__type":"ThrottlingException","message":"Rate exceeded"}`), nil, auth, "get a token of ecr|Rate exceeded"},
+		"service is slow":        {logintest.Answers(408, `{"__type":"RequestTimeoutException","message":"too slow"}`), nil, auth, "get a token of ecr|too slow"},
+		"service fails":          {logintest.Answers(500, `{"__type":"ServerException","message":"sorry"}`), nil, auth, "get a token of ecr|sorry"},
+		"redirected":             {logintest.Redirects("https://evil.example/"), nil, auth, "get a token of ecr|307"},
+		"not JSON":               {logintest.Answers(200, `<html>`), nil, auth, "get a token of ecr"},
+		"no token":               {logintest.Answers(200, `{"authorizationData":[]}`), nil, auth, "no token that can be sent"},
+		"no data":                {logintest.Answers(200, `{}`), nil, auth, "no token that can be sent"},
 		"token without password": {token("AWS"), nil, auth, "no token that can be sent"},
 		"token that cannot pass": {token("AWS:can\r\nary"), nil, auth, "no token that can be sent"},
-		"token not in base64":    {answer(200, `{"authorizationData":[{"authorizationToken":"%canary"}]}`), nil, auth, "no token that can be sent"},
-		"huge answer":            {answer(200, `{"authorizationData":[{"authorizationToken":"`+strings.Repeat("A", 4<<20)), nil, auth, "larger than 1048576 bytes"},
+		"token not in base64":    {logintest.Answers(200, `{"authorizationData":[{"authorizationToken":"%canary"}]}`), nil, auth, "no token that can be sent"},
+		"huge answer":            {logintest.Answers(200, `{"authorizationData":[{"authorizationToken":"`+strings.Repeat("A", 4<<20)), nil, auth, "larger than 1048576 bytes"},
 		"CA of the object":       {nil, func(s *source.OCIRepositorySpec) { s.CertSecretRef = &source.LocalReference{Name: "ca"} }, provider, "spec.certSecretRef: ca.crt"},
 		"service account":        {nil, func(s *source.OCIRepositorySpec) { s.ServiceAccountName = "robot" }, provider, "spec.serviceAccountName: only a cluster"},
 		"without TLS":            {nil, func(s *source.OCIRepositorySpec) { s.Insecure = true }, provider, "spec.insecure"},
@@ -326,22 +269,15 @@ func TestPullFailures(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newRegistryWorld(t)
 			clean(t, keysOfEnvironment...)
-			w.answer = c.answer
+			w.Answer = c.answer
 			o := logintest.Artifact("aws", "oci://"+registry+"/acme/app")
 			if c.change != nil {
 				c.change(&o.Spec)
 			}
-			run := w.pull(aws.New(nil, nil).Login, o)
-			if run.Err == nil || run.Reason != c.reason {
-				t.Fatalf("%s, %v", run.Reason, run.Err)
-			}
-			for s := range strings.SplitSeq(c.say, "|") {
-				if !strings.Contains(run.Err.Error(), s) {
-					t.Errorf("%v: does not say %s", run.Err, s)
-				}
-			}
-			if c.answer == nil && len(w.asks()) > 0 {
-				t.Errorf("asked %q", w.asks())
+			run := w.Pull(aws.New(nil, nil).Login, o)
+			run.Fails(t, c.reason, c.say)
+			if c.answer == nil && len(w.Asked) > 0 {
+				t.Errorf("asked %q", w.Asked)
 			}
 		})
 	}
@@ -351,10 +287,8 @@ func TestPullStall(t *testing.T) {
 	w := newRegistryWorld(t)
 	clean(t, keysOfEnvironment...)
 	ctx, cancel := context.WithCancelCause(t.Context())
-	w.answer = logintest.Stall(func() { cancel(errors.New("given up")) })
-	r := request("oci://" + registry + "/acme/app")
-	r.Client = w.client()
-	if _, err := aws.New(nil, nil).Login(ctx, r); err == nil || !strings.Contains(err.Error(), "given up") {
+	w.Answer = logintest.Stall(func() { cancel(errors.New("given up")) })
+	if _, err := aws.New(nil, nil).Login(ctx, w.Request("aws", "oci://"+registry+"/acme/app")); err == nil || !strings.Contains(err.Error(), "given up") {
 		t.Error(err)
 	}
 }

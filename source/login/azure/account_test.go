@@ -3,31 +3,25 @@ package azure_test
 import (
 	"errors"
 	"net/http"
-	"net/url"
 	"strings"
 	"testing"
 
 	"github.com/headgate-io/headgate/source"
+	"github.com/headgate-io/headgate/source/login/internal/logintest"
 )
 
 const account = "azblob://acme.blob.core.windows.net/content"
 
 // enter logs in to u by the proxy of w.
 func (w *world) enter(login source.LoginFunc, u string, change func(*source.LoginRequest)) (source.Credential, error) {
-	w.t.Helper()
-	at, err := url.Parse(u)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	client := &http.Client{Transport: &http.Transport{Proxy: func(*http.Request) (*url.URL, error) { return url.Parse(w.proxy.URL) }}}
-	w.t.Cleanup(client.CloseIdleConnections)
-	r := source.LoginRequest{Provider: "azure", URL: at, Client: client}
+	w.T.Helper()
+	r := w.Request("azure", u)
 	if change != nil {
 		change(&r)
 	}
-	c, err := login(w.t.Context(), r)
+	c, err := login(w.T.Context(), r)
 	if err != nil && strings.Contains(err.Error(), "canary") {
-		w.t.Errorf("a secret shows: %v", err)
+		w.T.Errorf("a secret shows: %v", err)
 	}
 	return c, err
 }
@@ -40,11 +34,11 @@ func TestAccount(t *testing.T) {
 	if err != nil || first.Token != token(1) || first.Username != "" || first.Expires.IsZero() {
 		t.Fatalf("%+v, %v", first, err)
 	}
-	if again, err := w.enter(login, strings.Replace(account, "acme", "other", 1), nil); err != nil || again.Token != token(1) || w.issued != 1 {
-		t.Errorf("%+v, %v, %d tokens", again, err, w.issued)
+	if again, err := w.enter(login, strings.Replace(account, "acme", "other", 1), nil); err != nil || again.Token != token(1) || w.Issued != 1 {
+		t.Errorf("%+v, %v, %d tokens", again, err, w.Issued)
 	}
-	if len(w.asked) != 1 || !strings.Contains(w.asked[0], "https://storage.azure.com/.default") {
-		t.Errorf("asked %q", w.asked)
+	if len(w.Asked) != 1 || !strings.Contains(w.Asked[0], "https://storage.azure.com/.default") {
+		t.Errorf("asked %q", w.Asked)
 	}
 	first.Refused()
 	if next, err := w.enter(login, account, nil); err != nil || next.Token != token(2) {
@@ -73,8 +67,8 @@ func TestAccountFailures(t *testing.T) {
 			if !errors.Is(err, source.ErrProvider) || !strings.Contains(err.Error(), c.say) {
 				t.Errorf("%v: does not say %s", err, c.say)
 			}
-			if name != "wrong secret" && len(w.asked) > 0 {
-				t.Errorf("asked %q", w.asked)
+			if name != "wrong secret" && len(w.Asked) > 0 {
+				t.Errorf("asked %q", w.Asked)
 			}
 		})
 	}
@@ -84,15 +78,15 @@ func TestAccountFailures(t *testing.T) {
 func TestAccountOfMachine(t *testing.T) {
 	w := newWorld(t)
 	t.Setenv("IDENTITY_HEADER", "header-canary")
-	t.Setenv("IDENTITY_ENDPOINT", serve(t, func(rw http.ResponseWriter, r *http.Request) {
-		w.note("machine %s", r.URL.Query().Get("resource"))
-		reply(rw, 403, map[string]any{"error": "forbidden"})
+	t.Setenv("IDENTITY_ENDPOINT", logintest.ServeHere(t, func(rw http.ResponseWriter, r *http.Request) {
+		w.Note("machine %s", r.URL.Query().Get("resource"))
+		logintest.Reply(rw, 403, map[string]any{"error": "forbidden"})
 	}))
 	_, err := w.enter(w.provider().Login, account, nil)
 	if err == nil || errors.Is(err, source.ErrNoIdentity) {
 		t.Errorf("an identity that was refused: %v", err)
 	}
-	if len(w.asked) == 0 || w.asked[0] != "machine https://storage.azure.com" {
-		t.Errorf("asked %q", w.asked)
+	if len(w.Asked) == 0 || w.Asked[0] != "machine https://storage.azure.com" {
+		t.Errorf("asked %q", w.Asked)
 	}
 }

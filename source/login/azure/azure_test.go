@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"net/url"
 	"path/filepath"
 	"slices"
@@ -24,7 +23,6 @@ import (
 
 const (
 	tenant     = "11111111-2222-3333-4444-555555555555"
-	identity   = "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJjYW5hcnkifQ.canary-signature"
 	devOps     = "499b84ac-1321-427f-aa17-267ca6975798"
 	repository = "https://dev.azure.com/org/project/_git/app"
 )
@@ -41,63 +39,56 @@ func TestFetch(t *testing.T) {
 	}{
 		"secret":            {application("AZURE_CLIENT_SECRET", "s3cret-canary"), []string{at + "secret" + scope}},
 		"certificate":       {application("AZURE_CLIENT_CERTIFICATE_PATH", certificate(t, key, &key.PublicKey)), []string{at + "certificate" + scope}},
-		"workload identity": {application("AZURE_FEDERATED_TOKEN_FILE", write(t, identity)), []string{at + "assertion" + scope}},
-		"job":               {application(job()...), []string{"runner /token?api-version=2.0&audience=api%3A%2F%2FAzureADTokenExchange", at + "assertion" + scope}},
+		"workload identity": {application("AZURE_FEDERATED_TOKEN_FILE", logintest.File(t, logintest.Identity)), []string{at + "assertion" + scope}},
+		"job":               {application(logintest.Job()...), []string{"runner /token?api-version=2.0&audience=api%3A%2F%2FAzureADTokenExchange", at + "assertion" + scope}},
 		"other cloud": {application("AZURE_CLIENT_SECRET", "s3cret-canary", "AZURE_AUTHORITY_HOST", "https://login.microsoftonline.us/"),
 			[]string{strings.Replace(at, ".com", ".us", 1) + "secret" + scope}},
-		"secret before job": {application(append(job(), "AZURE_CLIENT_SECRET", "s3cret-canary")...), []string{at + "secret" + scope}},
+		"secret before job": {application(append(logintest.Job(), "AZURE_CLIENT_SECRET", "s3cret-canary")...), []string{at + "secret" + scope}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, c.vars...)
-			run := w.fetch(w.provider().Login, logintest.Repository("azure", repository))
+			run := w.Fetch(w.provider().Login, logintest.Repository("azure", repository))
 			if run.Err != nil {
 				t.Fatal(run.Err)
 			}
-			for i, a := range w.asked { // the order of scopes is the library's
+			for i, a := range w.Asked { // the order of scopes is the library's
 				if words := strings.Fields(a); strings.HasPrefix(a, "login.") && !slices.Contains(words[3:], devOps+"/.default") || !strings.HasPrefix(strings.TrimSuffix(c.asked[i], scope), strings.Join(words[:min(3, len(words))], " ")) {
 					t.Errorf("asked %q, want %q", a, c.asked[i])
 				}
 			}
-			if len(w.asked) != len(c.asked) || !slices.Contains(run.Secrets, token(1)) {
-				t.Errorf("asked %q for one fetch, or the token is not kept secret", w.asked)
+			if len(w.Asked) != len(c.asked) || !slices.Contains(run.Secrets, token(1)) {
+				t.Errorf("asked %q for one fetch, or the token is not kept secret", w.Asked)
 			}
 		})
 	}
-}
-
-// serve serves h on loopback and returns its URL.
-func serve(t *testing.T, h http.HandlerFunc) string {
-	s := httptest.NewServer(h)
-	t.Cleanup(s.Close)
-	return s.URL
 }
 
 // The SDK keeps the tokens of managed identities for the whole process, by id.
 func TestManagedIdentity(t *testing.T) {
 	first, second := rand.Text(), rand.Text()
 	w := newWorld(t, "AZURE_CLIENT_ID", first)
-	u := serve(t, func(rw http.ResponseWriter, r *http.Request) {
+	u := logintest.ServeHere(t, func(rw http.ResponseWriter, r *http.Request) {
 		q := r.URL.Query()
-		w.note("machine %s %s", q.Get("client_id"), q.Get("resource"))
+		w.Note("machine %s %s", q.Get("client_id"), q.Get("resource"))
 		if r.Header.Get("X-IDENTITY-HEADER") != "header-canary" {
-			reply(rw, 401, map[string]any{"error": "unauthorized"})
+			logintest.Reply(rw, 401, map[string]any{"error": "unauthorized"})
 			return
 		}
-		reply(rw, 200, map[string]any{"access_token": w.next(), "token_type": "Bearer", "resource": q.Get("resource"),
+		logintest.Reply(rw, 200, map[string]any{"access_token": w.next(), "token_type": "Bearer", "resource": q.Get("resource"),
 			"expires_on": fmt.Sprint(time.Now().Add(time.Hour).Unix())})
 	})
 	t.Setenv("IDENTITY_ENDPOINT", u)
 	t.Setenv("IDENTITY_HEADER", "header-canary")
-	run := w.fetch(w.provider().Login, logintest.Repository("azure", repository))
-	if run.Err != nil || !slices.Equal(w.asked, []string{"machine " + first + " " + devOps}) {
-		t.Errorf("%v, asked %q", run.Err, w.asked)
+	run := w.Fetch(w.provider().Login, logintest.Repository("azure", repository))
+	if run.Err != nil || !slices.Equal(w.Asked, []string{"machine " + first + " " + devOps}) {
+		t.Errorf("%v, asked %q", run.Err, w.Asked)
 	}
-	if seen := strings.Join(w.proxy.Seen(), " "); strings.Contains(seen, logintest.Host(u)) {
+	if seen := strings.Join(w.Proxy.Seen(), " "); strings.Contains(seen, logintest.Host(u)) {
 		t.Errorf("the proxy could read along: %s", seen)
 	}
 	t.Setenv("IDENTITY_HEADER", "other-canary")
-	w.env["AZURE_CLIENT_ID"], w.env["IDENTITY_HEADER"] = second, "other-canary"
-	run = w.fetch(w.provider().Login, logintest.Repository("azure", repository))
+	w.Env["AZURE_CLIENT_ID"], w.Env["IDENTITY_HEADER"] = second, "other-canary"
+	run = w.Fetch(w.provider().Login, logintest.Repository("azure", repository))
 	if run.Reason != "InvalidProviderConfiguration" || !strings.Contains(run.Err.Error(), "managed identity: status 401") {
 		t.Errorf("%s, %v", run.Reason, run.Err)
 	}
@@ -108,27 +99,27 @@ func TestTokensAreKept(t *testing.T) {
 	login := w.provider().Login
 	fetch := func(url string) logintest.Run {
 		t.Helper()
-		return w.fetch(login, logintest.Repository("azure", url))
+		return w.Fetch(login, logintest.Repository("azure", url))
 	}
 	for range 2 {
 		if run := fetch(repository); run.Err != nil {
 			t.Fatal(run.Err)
 		}
 	}
-	if run := fetch("https://old.visualstudio.com/org/project/_git/app"); run.Err != nil || w.issued != 1 {
-		t.Errorf("%v, %d tokens", run.Err, w.issued)
+	if run := fetch("https://old.visualstudio.com/org/project/_git/app"); run.Err != nil || w.Issued != 1 {
+		t.Errorf("%v, %d tokens", run.Err, w.Issued)
 	}
-	w.clock.Advance(49 * time.Minute)
-	if run := fetch(repository); run.Err != nil || w.issued != 2 {
-		t.Errorf("after 49 minutes: %v, %d tokens", run.Err, w.issued)
+	w.Clock.Advance(49 * time.Minute)
+	if run := fetch(repository); run.Err != nil || w.Issued != 2 {
+		t.Errorf("after 49 minutes: %v, %d tokens", run.Err, w.Issued)
 	}
-	w.revoked = true
+	w.Revoked = true
 	if run := fetch(repository); run.Reason != "AuthenticationFailed" {
 		t.Errorf("with a revoked token: %s, %v", run.Reason, run.Err)
 	}
-	w.revoked = false
-	if run := fetch(repository); run.Err != nil || w.issued != 3 {
-		t.Errorf("after a refusal: %v, %d tokens", run.Err, w.issued)
+	w.Revoked = false
+	if run := fetch(repository); run.Err != nil || w.Issued != 3 {
+		t.Errorf("after a refusal: %v, %d tokens", run.Err, w.Issued)
 	}
 }
 
@@ -156,8 +147,8 @@ func TestHosts(t *testing.T) {
 			t.Errorf("%s: %v", u, err)
 		}
 	}
-	if len(w.asked) > 0 {
-		t.Errorf("asked %q", w.asked)
+	if len(w.Asked) > 0 {
+		t.Errorf("asked %q", w.Asked)
 	}
 }
 
@@ -167,13 +158,6 @@ func TestFailures(t *testing.T) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
-	}
-	answer := func(status int, body string) http.HandlerFunc {
-		return func(rw http.ResponseWriter, _ *http.Request) {
-			rw.Header().Set("Content-Type", "application/json")
-			rw.WriteHeader(status)
-			fmt.Fprint(rw, body)
-		}
 	}
 	change := func(f func(*source.GitRepositorySpec)) func(*source.GitRepository) {
 		return func(g *source.GitRepository) { f(&g.Spec) }
@@ -186,41 +170,34 @@ func TestFailures(t *testing.T) {
 		say    string
 	}{
 		"wrong secret":           {application("AZURE_CLIENT_SECRET", "other-canary"), nil, nil, provider, "AZURE_CLIENT_SECRET: status 401: invalid_client: AADSTS7000215|AZURE_ variables"},
-		"refused job":            {append(application(job()...), "ACTIONS_ID_TOKEN_REQUEST_TOKEN", "other-canary"), nil, nil, auth, "identity token of the job|https://runner.example/token|status 401"},
-		"refused assertion":      {application("AZURE_FEDERATED_TOKEN_FILE", write(t, "eyJhbGciOiJSUzI1NiJ9.eyJvdGhlciI6MX0.canary-other")), nil, nil, provider, "AZURE_FEDERATED_TOKEN_FILE: status 401"},
+		"refused job":            {append(application(logintest.Job()...), "ACTIONS_ID_TOKEN_REQUEST_TOKEN", "other-canary"), nil, nil, auth, "identity token of the job|https://runner.example/token|status 401"},
+		"refused assertion":      {application("AZURE_FEDERATED_TOKEN_FILE", logintest.File(t, "eyJhbGciOiJSUzI1NiJ9.eyJvdGhlciI6MX0.canary-other")), nil, nil, provider, "AZURE_FEDERATED_TOKEN_FILE: status 401"},
 		"no token file":          {application("AZURE_FEDERATED_TOKEN_FILE", filepath.Join(t.TempDir(), "absent")), nil, nil, auth, "absent"},
-		"huge token file":        {application("AZURE_FEDERATED_TOKEN_FILE", write(t, strings.Repeat("x", 2<<20))), nil, nil, auth, "more than 1048576 bytes"},
+		"huge token file":        {application("AZURE_FEDERATED_TOKEN_FILE", logintest.File(t, strings.Repeat("x", 2<<20))), nil, nil, auth, "more than 1048576 bytes"},
 		"no certificate file":    {application("AZURE_CLIENT_CERTIFICATE_PATH", filepath.Join(t.TempDir(), "absent")), nil, nil, provider, "AZURE_CLIENT_CERTIFICATE_PATH|absent"},
-		"no certificate":         {application("AZURE_CLIENT_CERTIFICATE_PATH", write(t, "canary")), nil, nil, provider, "AZURE_CLIENT_CERTIFICATE_PATH"},
+		"no certificate":         {application("AZURE_CLIENT_CERTIFICATE_PATH", logintest.File(t, "canary")), nil, nil, provider, "AZURE_CLIENT_CERTIFICATE_PATH"},
 		"certificate of no use":  {application("AZURE_CLIENT_CERTIFICATE_PATH", certificate(t, key, &key.PublicKey)), nil, nil, provider, "AZURE_CLIENT_CERTIFICATE_PATH"},
 		"tenant with a path":     {append(secret, "AZURE_TENANT_ID", "../canary"), nil, nil, provider, "AZURE_CLIENT_SECRET"},
 		"authority without TLS":  {append(secret, "AZURE_AUTHORITY_HOST", "http://login.microsoftonline.com"), nil, nil, provider, "https"},
-		"throttled":              {secret, answer(429, `{"error":"slow_down","error_description":"later"}`), nil, auth, "status 429"},
-		"slow":                   {secret, answer(408, `{"error":"timeout"}`), nil, auth, "status 408: timeout"},
-		"not JSON":               {secret, answer(200, `<html>`), nil, auth, "AZURE_CLIENT_SECRET"},
-		"no token":               {secret, answer(200, `{"token_type":"Bearer","expires_in":3600}`), nil, auth, "AZURE_CLIENT_SECRET"},
-		"token that cannot pass": {secret, answer(200, `{"token_type":"Bearer","expires_in":3600,"access_token":"a\r\nb"}`), nil, auth, "no token that can be sent"},
-		"huge answer":            {secret, answer(200, `{"access_token":"`+strings.Repeat("x", 4<<20)), nil, auth, "larger than 1048576 bytes"},
+		"throttled":              {secret, logintest.Answers(429, `{"error":"slow_down","error_description":"later"}`), nil, auth, "status 429"},
+		"slow":                   {secret, logintest.Answers(408, `{"error":"timeout"}`), nil, auth, "status 408: timeout"},
+		"not JSON":               {secret, logintest.Answers(200, `<html>`), nil, auth, "AZURE_CLIENT_SECRET"},
+		"no token":               {secret, logintest.Answers(200, `{"token_type":"Bearer","expires_in":3600}`), nil, auth, "AZURE_CLIENT_SECRET"},
+		"token that cannot pass": {secret, logintest.Answers(200, `{"token_type":"Bearer","expires_in":3600,"access_token":"a\r\nb"}`), nil, auth, "no token that can be sent"},
+		"huge answer":            {secret, logintest.Answers(200, `{"access_token":"`+strings.Repeat("x", 4<<20)), nil, auth, "larger than 1048576 bytes"},
 		"CA of the object":       {secret, nil, change(func(s *source.GitRepositorySpec) { s.SecretRef = &source.LocalReference{Name: "ca"} }), provider, "default/ca: ca.crt"},
 		"service account":        {secret, nil, change(func(s *source.GitRepositorySpec) { s.ServiceAccountName = "robot" }), provider, "spec.serviceAccountName: only a cluster"},
 		"user in the URL":        {secret, nil, change(func(s *source.GitRepositorySpec) { s.URL = "https://org@dev.azure.com/org/project/_git/app" }), provider, "user information"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, c.vars...)
-			w.answer = c.answer
+			w.Answer = c.answer
 			g := logintest.Repository("azure", repository)
 			if c.change != nil {
 				c.change(g)
 			}
-			run := w.fetch(w.provider().Login, g)
-			if run.Err == nil || run.Reason != c.reason {
-				t.Fatalf("%s, %v", run.Reason, run.Err)
-			}
-			for s := range strings.SplitSeq(c.say, "|") {
-				if !strings.Contains(run.Err.Error(), s) {
-					t.Errorf("%v: does not say %s", run.Err, s)
-				}
-			}
+			run := w.Fetch(w.provider().Login, g)
+			run.Fails(t, c.reason, c.say)
 		})
 	}
 }
@@ -228,12 +205,12 @@ func TestFailures(t *testing.T) {
 func TestStall(t *testing.T) {
 	w := newWorld(t, application("AZURE_CLIENT_SECRET", "s3cret-canary", "AZURE_AUTHORITY_HOST", "https://login.microsoftonline.com/")...)
 	ctx, cancel := context.WithCancelCause(t.Context())
-	w.answer = logintest.Stall(func() { cancel(errors.New("given up")) })
+	w.Answer = logintest.Stall(func() { cancel(errors.New("given up")) })
 	u, err := url.Parse(repository)
 	if err != nil {
 		t.Fatal(err)
 	}
-	client := &http.Client{Transport: &http.Transport{Proxy: func(*http.Request) (*url.URL, error) { return url.Parse(w.proxy.URL) }}}
+	client := &http.Client{Transport: &http.Transport{Proxy: func(*http.Request) (*url.URL, error) { return url.Parse(w.Proxy.URL) }}}
 	defer client.CloseIdleConnections()
 	if _, err := w.provider().Login(ctx, source.LoginRequest{Provider: "azure", URL: u, Client: client}); err == nil || !strings.Contains(err.Error(), "given up") {
 		t.Error(err)

@@ -3,7 +3,6 @@ package gcp_test
 import (
 	"errors"
 	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 	"testing"
@@ -13,6 +12,7 @@ import (
 	"github.com/headgate-io/headgate/bucket/gcs"
 	"github.com/headgate-io/headgate/source"
 	"github.com/headgate-io/headgate/source/login/gcp"
+	"github.com/headgate-io/headgate/source/login/internal/logintest"
 )
 
 const (
@@ -22,10 +22,12 @@ const (
 
 // enter logs in to a bucket.
 func (w *world) enter(p *gcp.Provider, host string, own bool) (source.Credential, error) {
-	w.t.Helper()
-	c, err := p.Login(w.t.Context(), source.LoginRequest{Provider: "gcp", URL: &url.URL{Scheme: "gs", Host: host, Path: "/app"}, Client: w.client(), OwnTrust: own})
+	w.T.Helper()
+	r := w.Request("gcp", "gs://"+host+"/app")
+	r.OwnTrust = own
+	c, err := p.Login(w.T.Context(), r)
 	if err != nil && strings.Contains(err.Error(), "canary") {
-		w.t.Errorf("a secret shows: %v", err)
+		w.T.Errorf("a secret shows: %v", err)
 	}
 	return c, err
 }
@@ -57,8 +59,8 @@ func TestBucket(t *testing.T) {
 			if err != nil || issued.Token != token(1) || issued.Username != "" || issued.Password != "" || issued.Refused == nil || time.Until(issued.Expires) < 59*time.Minute {
 				t.Fatalf("%+v, %v", issued, err)
 			}
-			if !slices.Equal(w.asked[len(w.asked)-len(c.asked):], c.asked) {
-				t.Errorf("asked %q, want %q", w.asked, c.asked)
+			if !slices.Equal(w.Asked[len(w.Asked)-len(c.asked):], c.asked) {
+				t.Errorf("asked %q, want %q", w.Asked, c.asked)
 			}
 		})
 	}
@@ -75,11 +77,7 @@ func TestBucketTokens(t *testing.T) {
 			t.Fatalf("%+v, %v", last, err)
 		}
 	}
-	u, err := url.Parse(artifact)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if c, err := p.Login(t.Context(), source.LoginRequest{Provider: "gcp", URL: u, Client: w.client()}); err != nil || c.Password != token(2) {
+	if c, err := p.Login(t.Context(), w.Request("gcp", artifact)); err != nil || c.Password != token(2) {
 		t.Errorf("for a registry: %+v, %v", c, err)
 	}
 	last.Refused()
@@ -116,8 +114,8 @@ func TestBucketHostile(t *testing.T) {
 		"machine has no account":   {nil, gone, store, false, true, "status 404"},
 		"machine fails":            {nil, google(500), store, false, false, "status 500"},
 		"machine refuses":          {nil, google(403), store, false, false, "status 403"},
-		"machine of another maker": {nil, answer(403, ``), store, false, true, "status 403"},
-		"machine of another cloud": {nil, answer(200, `s3nsapis.fr`), store, false, false, "the identity is one of s3nsapis.fr, and the bucket is of googleapis.com"},
+		"machine of another maker": {nil, logintest.Answers(403, ``), store, false, true, "status 403"},
+		"machine of another cloud": {nil, logintest.Answers(200, `s3nsapis.fr`), store, false, false, "the identity is one of s3nsapis.fr, and the bucket is of googleapis.com"},
 		"key is refused":           {file(serviceAccount().with("client_email", "other@example.com").write(t)), nil, store, false, false, "status 400"},
 		"CA of the object":         {nil, nil, store, true, false, "spec.certSecretRef: ca.crt"},
 		"another store":            {nil, nil, "store.example", false, false, "spec.endpoint: the identity of this program is shown to storage.googleapis.com"},
@@ -126,13 +124,13 @@ func TestBucketHostile(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, c.vars...)
-			w.scope, w.answer = bucketScope, c.answer
+			w.scope, w.Answer = bucketScope, c.answer
 			_, err := w.enter(w.provider(), c.host, c.own)
 			if err == nil || !strings.Contains(err.Error(), c.say) || errors.Is(err, source.ErrNoIdentity) != c.nobody {
 				t.Errorf("%v", err)
 			}
-			if w.issued > 0 {
-				t.Errorf("asked %q", w.asked)
+			if w.Issued > 0 {
+				t.Errorf("asked %q", w.Asked)
 			}
 		})
 	}
@@ -148,7 +146,7 @@ func TestReadBucket(t *testing.T) {
 		Spec: source.BucketSpec{Provider: "gcp", BucketName: "app", Endpoint: store, ProxySecretRef: &source.LocalReference{Name: "proxy"},
 			Interval: source.Duration(time.Hour), Timeout: source.Duration(time.Minute)},
 	}
-	origin := bucket.New(b, source.Env{Secrets: w.secrets, Login: w.provider().Login}, map[string]bucket.Provider{"gcp": gcs.Connect})
+	origin := bucket.New(b, source.Env{Secrets: w.Secrets, Login: w.provider().Login}, map[string]bucket.Provider{"gcp": gcs.Connect})
 	if rev, _, err := origin.Resolve(t.Context(), nil); err != nil || !strings.HasPrefix(rev.ID, "sha256:") || !slices.Contains(origin.Secrets(), token(1)) {
 		t.Errorf("%+v, %v", rev, err)
 	}

@@ -14,20 +14,20 @@ import (
 	"github.com/headgate-io/headgate/source/sourcetest"
 )
 
-// shelf is a repository of Artifact Registry that a service account reads.
-type shelf struct {
+// artifactRepository is one of Artifact Registry that a service account reads.
+type artifactRepository struct {
 	*world
 	login  source.LoginFunc
 	defect sourcetest.Defect
 }
 
-func newShelf(t *testing.T) *shelf {
+func newArtifactRepository(t *testing.T) *artifactRepository {
 	w := newWorld(t, file(serviceAccount().write(t))...)
-	return &shelf{world: w, login: w.provider().Login}
+	return &artifactRepository{world: w, login: w.provider().Login}
 }
 
-func (s *shelf) Publish(tree fstest.MapFS) error {
-	s.registry.Push("project/repo/app", "latest", testenv.Manifest{Layers: []testenv.Blob{testenv.TarGzip(s.t, tree)}})
+func (s *artifactRepository) Publish(tree fstest.MapFS) error {
+	s.registry.Push("project/repo/app", "latest", testenv.Manifest{Layers: []testenv.Blob{testenv.TarGzip(s.T, tree)}})
 	return nil
 }
 
@@ -39,25 +39,20 @@ var defects = map[sourcetest.Defect]*testenv.Defect{
 	sourcetest.StallFetch:   {Phase: testenv.GetBlob, Do: testenv.Stall, After: 100},
 }
 
-func (s *shelf) Break(d sourcetest.Defect) <-chan struct{} {
+func (s *artifactRepository) Break(d sourcetest.Defect) <-chan struct{} {
 	s.defect = d
 	s.login = s.provider().Login // keeps nothing yet
-	s.mu.Lock()
-	s.answer = nil
-	switch d {
-	case "refused":
-		s.answer = answer(http.StatusBadRequest, `{"error":"invalid_grant"}`)
-	case "unavailable":
-		s.answer = func(w http.ResponseWriter, r *http.Request) {
+	s.SetAnswer(map[sourcetest.Defect]http.HandlerFunc{
+		"refused": logintest.Answers(http.StatusBadRequest, `{"error":"invalid_grant"}`),
+		"unavailable": func(w http.ResponseWriter, r *http.Request) {
 			w.WriteHeader(http.StatusServiceUnavailable)
 			fmt.Fprintf(w, `{"message":"you sent %s"}`, r.PostFormValue("assertion"))
-		}
-	}
-	s.mu.Unlock()
+		},
+	}[d])
 	return s.registry.Break(defects[d])
 }
 
-func (s *shelf) Object() source.Object {
+func (s *artifactRepository) Object() source.Object {
 	o := logintest.Artifact("gcp", artifact)
 	o.Metadata.Generation = 0
 	o.Spec.Interval = source.Duration(time.Hour)
@@ -70,19 +65,17 @@ func (s *shelf) Object() source.Object {
 	return o
 }
 
-func (s *shelf) Origin(obj source.Object) source.Origin {
-	return oci.New(obj.(*source.OCIRepository), source.Env{Secrets: s.secrets, Login: s.login}, nil)
+func (s *artifactRepository) Origin(obj source.Object) source.Origin {
+	return oci.New(obj.(*source.OCIRepository), source.Env{Secrets: s.World.Secrets, Login: s.login}, nil)
 }
 
-func (s *shelf) Traffic() sourcetest.Traffic {
+func (s *artifactRepository) Traffic() sourcetest.Traffic {
 	return sourcetest.Traffic{Requests: s.registry.Count(), Content: int64(s.registry.Count(testenv.GetBlob))}
 }
 
-func (s *shelf) Secrets() []string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func (s *artifactRepository) Secrets() []string {
 	all := []string{"PRIVATE KEY", "eyJ"}
-	for n := range s.issued {
+	for n := range s.Valid() {
 		all = append(all, token(n+1))
 	}
 	return all
@@ -95,7 +88,7 @@ func TestConformance(t *testing.T) {
 	}
 	sourcetest.Run(t, sourcetest.Kind{
 		Name: "OCIRepository of Google Cloud",
-		Open: func(sourcetest.TB) sourcetest.Upstream { return newShelf(t) },
+		Open: func(sourcetest.TB) sourcetest.Upstream { return newArtifactRepository(t) },
 		Drift: func(obj source.Object) {
 			ignore := "/nothing-of-that-name\n"
 			obj.(*source.OCIRepository).Spec.Ignore = &ignore

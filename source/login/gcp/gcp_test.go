@@ -2,19 +2,16 @@
 package gcp_test
 
 import (
-	"net/url"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/headgate-io/headgate/source"
 	"github.com/headgate-io/headgate/source/login/gcp"
 	"github.com/headgate-io/headgate/source/login/internal/logintest"
 )
 
 const (
-	identity   = "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJjYW5hcnkifQ.canary-signature"
 	registry   = "europe-west1-docker.pkg.dev"
 	artifact   = "oci://" + registry + "/project/repo/app"
 	provider   = "projects/123/locations/global/workloadIdentityPools/ci/providers/forge"
@@ -61,19 +58,15 @@ func TestPull(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, c.vars...)
-			w.universe = w.env["universe"]
-			run := w.pull(w.provider().Login, logintest.Artifact("gcp", artifact))
+			w.universe = w.Env["universe"]
+			run := w.Pull(w.provider().Login, logintest.Artifact("gcp", artifact))
 			if run.Err != nil {
 				t.Fatal(run.Err)
 			}
-			if !slices.Equal(w.asked, c.asked) || !slices.Contains(run.Secrets, token(w.issued)) {
-				t.Errorf("asked %q, want %q; or the token is not kept secret", w.asked, c.asked)
+			if !slices.Equal(w.Asked, c.asked) || !slices.Contains(run.Secrets, token(w.Issued)) {
+				t.Errorf("asked %q, want %q; or the token is not kept secret", w.Asked, c.asked)
 			}
-			for _, seen := range w.proxy.Seen() {
-				if !strings.HasPrefix(seen, "CONNECT ") || strings.Contains(seen, w.env["GCE_METADATA_HOST"]) {
-					t.Errorf("the proxy could read along: %s", seen)
-				}
-			}
+			w.Tunnels(w.Env["GCE_METADATA_HOST"])
 		})
 	}
 }
@@ -108,12 +101,12 @@ func TestUniverses(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, c.vars...)
 			w.universe = c.universe
-			run := w.pull(w.provider().Login, logintest.Artifact("gcp", c.url))
+			run := w.Pull(w.provider().Login, logintest.Artifact("gcp", c.url))
 			if c.fail == "" && run.Err != nil {
 				t.Fatal(run.Err)
 			}
-			if c.fail != "" && (run.Reason != "InvalidProviderConfiguration" || !strings.Contains(run.Err.Error(), c.fail) || w.issued > 0) {
-				t.Errorf("%s, %v, %d tokens", run.Reason, run.Err, w.issued)
+			if c.fail != "" && (run.Reason != "InvalidProviderConfiguration" || !strings.Contains(run.Err.Error(), c.fail) || w.Issued > 0) {
+				t.Errorf("%s, %v, %d tokens", run.Reason, run.Err, w.Issued)
 			}
 		})
 	}
@@ -124,36 +117,32 @@ func TestTokensAreKept(t *testing.T) {
 	login := w.provider().Login
 	pull := func() logintest.Run {
 		t.Helper()
-		return w.pull(login, logintest.Artifact("gcp", artifact))
+		return w.Pull(login, logintest.Artifact("gcp", artifact))
 	}
 	for range 3 {
-		if run := pull(); run.Err != nil || w.issued != 1 {
-			t.Fatalf("%v, %d tokens", run.Err, w.issued)
+		if run := pull(); run.Err != nil || w.Issued != 1 {
+			t.Fatalf("%v, %d tokens", run.Err, w.Issued)
 		}
 	}
-	w.clock.Advance(49 * time.Minute)
-	if run := pull(); run.Err != nil || w.issued != 2 {
-		t.Errorf("after 49 minutes: %v, %d tokens", run.Err, w.issued)
+	w.Clock.Advance(49 * time.Minute)
+	if run := pull(); run.Err != nil || w.Issued != 2 {
+		t.Errorf("after 49 minutes: %v, %d tokens", run.Err, w.Issued)
 	}
-	w.revoked = true
-	if run := pull(); run.Err == nil || w.issued != 2 {
-		t.Errorf("with a revoked token: %v, %d tokens", run.Err, w.issued)
+	w.Revoked = true
+	if run := pull(); run.Err == nil || w.Issued != 2 {
+		t.Errorf("with a revoked token: %v, %d tokens", run.Err, w.Issued)
 	}
-	w.revoked = false
-	if run := pull(); run.Err != nil || w.issued != 3 {
-		t.Errorf("after a refusal: %v, %d tokens", run.Err, w.issued)
+	w.Revoked = false
+	if run := pull(); run.Err != nil || w.Issued != 3 {
+		t.Errorf("after a refusal: %v, %d tokens", run.Err, w.Issued)
 	}
 }
 
 func TestCredential(t *testing.T) {
 	w := newWorld(t)
 	for _, u := range []string{"oci://gcr.io/project/app", "oci://eu.gcr.io/project/app", artifact} {
-		parsed, err := url.Parse(u)
-		if err != nil {
-			t.Fatal(err)
-		}
-		c, err := w.provider().Login(t.Context(), source.LoginRequest{Provider: "gcp", URL: parsed, Client: w.client()})
-		if err != nil || c.Username != gcp.User || c.Password != token(w.issued) || c.Token != "" || c.Refresh != "" {
+		c, err := w.provider().Login(t.Context(), w.Request("gcp", u))
+		if err != nil || c.Username != gcp.User || c.Password != token(w.Issued) || c.Token != "" || c.Refresh != "" {
 			t.Errorf("%s: %+v, %v", u, c, err)
 		}
 		if life := time.Until(c.Expires); life < 59*time.Minute || life > time.Hour {

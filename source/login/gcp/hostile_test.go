@@ -3,9 +3,7 @@ package gcp_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
-	"net/url"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -13,18 +11,6 @@ import (
 	"github.com/headgate-io/headgate/source"
 	"github.com/headgate-io/headgate/source/login/internal/logintest"
 )
-
-func answer(status int, body string) http.HandlerFunc {
-	return func(rw http.ResponseWriter, _ *http.Request) {
-		rw.Header().Set("Content-Type", "application/json")
-		rw.WriteHeader(status)
-		fmt.Fprint(rw, body)
-	}
-}
-
-func redirect(to string) http.HandlerFunc {
-	return func(rw http.ResponseWriter, r *http.Request) { http.Redirect(rw, r, to, http.StatusTemporaryRedirect) }
-}
 
 func TestPullFailures(t *testing.T) {
 	const invalid, auth = "InvalidProviderConfiguration", "AuthenticationFailed"
@@ -42,15 +28,15 @@ func TestPullFailures(t *testing.T) {
 		say    string
 	}{
 		"no such file":                {file(filepath.Join(t.TempDir(), "absent")), nil, nil, invalid, "GOOGLE_APPLICATION_CREDENTIALS: |absent"},
-		"file is no JSON":             {file(write(t, "canary")), nil, nil, invalid, "invalid character"},
-		"file is huge":                {file(write(t, strings.Repeat(" ", 2<<20))), nil, nil, invalid, "more than 1048576 bytes"},
-		"file of no type":             {file(write(t, `{"installed":{"client_id":"a","client_secret":"canary","redirect_uris":["https://evil.example"]}}`)), nil, nil, invalid, `type "" is none of`},
-		"file of another type":        {file(write(t, `{"type":"gdch_service_account\u001b[0m"}`)), nil, nil, invalid, "is none of"},
+		"file is no JSON":             {file(logintest.File(t, "canary")), nil, nil, invalid, "invalid character"},
+		"file is huge":                {file(logintest.File(t, strings.Repeat(" ", 2<<20))), nil, nil, invalid, "more than 1048576 bytes"},
+		"file of no type":             {file(logintest.File(t, `{"installed":{"client_id":"a","client_secret":"canary","redirect_uris":["https://evil.example"]}}`)), nil, nil, invalid, `type "" is none of`},
+		"file of another type":        {file(logintest.File(t, `{"type":"gdch_service_account\u001b[0m"}`)), nil, nil, invalid, "is none of"},
 		"file with a page to show":    {file(serviceAccount().with("installed", client).write(t)), nil, nil, invalid, "web and installed are of an OAuth client"},
 		"part with a page to show":    {file(impersonated.with("source_credentials", user().with("web", client)).write(t)), nil, nil, invalid, "web and installed are of an OAuth client"},
 		"file runs a program":         {file(federated(t).with("credential_source", executable).write(t)), nil, nil, invalid, "credential_source.executable: headgate runs no programs"},
 		"file hides a program":        {file(nested.write(t)), nil, nil, invalid, "credential_source.executable: headgate runs no programs"},
-		"file hides it from a switch": {file(write(t, `{"type":"external_account","Credential_Source":{"EXECUTABLE":{"command":"/canary"}}}`)), nil, nil, invalid, "executable"},
+		"file hides it from a switch": {file(logintest.File(t, `{"type":"external_account","Credential_Source":{"EXECUTABLE":{"command":"/canary"}}}`)), nil, nil, invalid, "executable"},
 		"token place without TLS":     {file(serviceAccount().with("token_uri", "http://oauth2.googleapis.com/token").write(t)), nil, nil, invalid, "token_uri is not an https URL"},
 		"exchange without TLS":        {file(federated(t).with("token_url", "http://sts.googleapis.com/v1/token").write(t)), nil, nil, invalid, "token_url is not an https URL"},
 		"account without TLS":         {file(federated(t).with("service_account_impersonation_url", "ftp://canary").write(t)), nil, nil, invalid, "service_account_impersonation_url is not an https URL"},
@@ -60,23 +46,23 @@ func TestPullFailures(t *testing.T) {
 		"identity file is absent":     {file(federated(t).with("credential_source", config{"file": filepath.Join(t.TempDir(), "absent")}).write(t)), nil, nil, auth, "absent"},
 		"refused user":                {file(user().with("refresh_token", "other-canary").write(t)), nil, nil, invalid, "POST https://oauth2.googleapis.com/token: status 400 (Invalid grant: ***|GOOGLE_ variables"},
 		"refused key":                 {file(serviceAccount().with("client_email", "other@example.com").write(t)), nil, nil, invalid, "status 400 (Invalid grant: ***"},
-		"refused identity":            {file(federated(t).with("credential_source", config{"file": write(t, "other-canary")}).write(t)), nil, nil, invalid, "POST https://sts.googleapis.com/v1/token: status 400 (not ***"},
+		"refused identity":            {file(federated(t).with("credential_source", config{"file": logintest.File(t, "other-canary")}).write(t)), nil, nil, invalid, "POST https://sts.googleapis.com/v1/token: status 400 (not ***"},
 		"refused job":                 {append(job(), "ACTIONS_ID_TOKEN_REQUEST_TOKEN", "other-canary"), nil, nil, invalid, "identity token of the job: GET https://runner.example/token: status 401"},
 		"job without TLS":             {append(job(), "ACTIONS_ID_TOKEN_REQUEST_URL", "http://runner.example/token"), nil, nil, auth, "ACTIONS_ID_TOKEN_REQUEST_URL is not an https URL"},
 		"job of another form":         {append(job(), "GOOGLE_WORKLOAD_IDENTITY_PROVIDER", "projects/1/../canary"), nil, nil, invalid, "GOOGLE_WORKLOAD_IDENTITY_PROVIDER: |projects/NUMBER/locations"},
 		"account of another form":     {job("GOOGLE_SERVICE_ACCOUNT", "robot@project/../x?canary"), nil, nil, invalid, "GOOGLE_SERVICE_ACCOUNT is not the e-mail address"},
-		"throttled":                   {byKey(), answer(429, `{"error":"slow_down"}`), nil, auth, "status 429 (slow_down)"},
-		"fails":                       {byKey(), answer(503, `sorry`), nil, auth, "status 503"},
-		"redirected":                  {byKey(), redirect("/elsewhere"), nil, auth, "status 307"},
-		"sent away":                   {byKey(), redirect("https://runner.example/"), nil, auth, "status 307"},
-		"not JSON":                    {byKey(), answer(200, `<html>`), nil, auth, "invalid character"},
-		"no token":                    {byKey(), answer(200, `{"expires_in":3600}`), nil, auth, "no token that can be sent"},
-		"token that cannot pass":      {byKey(), answer(200, `{"access_token":"can\r\nary","expires_in":3600}`), nil, auth, "no token that can be sent"},
-		"huge answer":                 {byKey(), answer(200, `{"access_token":"`+strings.Repeat("x", 4<<20)), nil, auth, "unexpected end of JSON input"},
-		"machine has no account":      {nil, answer(404, ``), nil, invalid, "metadata server: |status 404"},
-		"machine is not Google's":     {nil, answer(200, `<html>`), nil, invalid, "the identity is one of <html>"},
-		"machine fails":               {nil, answer(500, ``), nil, auth, "metadata server: |status 500"},
-		"machine sends away":          {nil, redirect("http://127.0.0.1:1/"), nil, auth, "redirect to another host refused"},
+		"throttled":                   {byKey(), logintest.Answers(429, `{"error":"slow_down"}`), nil, auth, "status 429 (slow_down)"},
+		"fails":                       {byKey(), logintest.Answers(503, `sorry`), nil, auth, "status 503"},
+		"redirected":                  {byKey(), logintest.Redirects("/elsewhere"), nil, auth, "status 307"},
+		"sent away":                   {byKey(), logintest.Redirects("https://runner.example/"), nil, auth, "status 307"},
+		"not JSON":                    {byKey(), logintest.Answers(200, `<html>`), nil, auth, "invalid character"},
+		"no token":                    {byKey(), logintest.Answers(200, `{"expires_in":3600}`), nil, auth, "no token that can be sent"},
+		"token that cannot pass":      {byKey(), logintest.Answers(200, `{"access_token":"can\r\nary","expires_in":3600}`), nil, auth, "no token that can be sent"},
+		"huge answer":                 {byKey(), logintest.Answers(200, `{"access_token":"`+strings.Repeat("x", 4<<20)), nil, auth, "unexpected end of JSON input"},
+		"machine has no account":      {nil, logintest.Answers(404, ``), nil, invalid, "metadata server: |status 404"},
+		"machine is not Google's":     {nil, logintest.Answers(200, `<html>`), nil, invalid, "the identity is one of <html>"},
+		"machine fails":               {nil, logintest.Answers(500, ``), nil, auth, "metadata server: |status 500"},
+		"machine sends away":          {nil, logintest.Redirects("http://127.0.0.1:1/"), nil, auth, "redirect to another host refused"},
 		"machine of no form":          {[]string{"GCE_METADATA_HOST", "a b"}, nil, nil, invalid, "GCE_METADATA_HOST is not HOST or HOST:PORT"},
 		"nobody":                      {[]string{"GCE_METADATA_HOST", "127.0.0.1:1"}, nil, nil, auth, "metadata server: GET http://127.0.0.1:1/computeMetadata/v1/universe/universe-domain: "},
 		"CA of the object":            {byKey(), nil, func(s *source.OCIRepositorySpec) { s.CertSecretRef = &source.LocalReference{Name: "ca"} }, invalid, "spec.certSecretRef: ca.crt"},
@@ -86,22 +72,15 @@ func TestPullFailures(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, c.vars...)
-			w.answer = c.answer
+			w.Answer = c.answer
 			o := logintest.Artifact("gcp", artifact)
 			if c.change != nil {
 				c.change(&o.Spec)
 			}
-			run := w.pull(w.provider().Login, o)
-			if run.Err == nil || run.Reason != c.reason {
-				t.Fatalf("%s, %v", run.Reason, run.Err)
-			}
-			for s := range strings.SplitSeq(c.say, "|") {
-				if !strings.Contains(run.Err.Error(), s) {
-					t.Errorf("%v: does not say %s", run.Err, s)
-				}
-			}
-			if w.issued > 0 || c.change != nil && len(w.asked) > 0 {
-				t.Errorf("asked %q", w.asked)
+			run := w.Pull(w.provider().Login, o)
+			run.Fails(t, c.reason, c.say)
+			if w.Issued > 0 || c.change != nil && len(w.Asked) > 0 {
+				t.Errorf("asked %q", w.Asked)
 			}
 		})
 	}
@@ -110,32 +89,28 @@ func TestPullFailures(t *testing.T) {
 // A token is not sent on to where the service that it is for points.
 func TestImpersonationIsNotLedAway(t *testing.T) {
 	w := newWorld(t, file(federated(t).with("service_account_impersonation_url", "https://iamcredentials.googleapis.com/away").write(t))...)
-	w.answer = func(rw http.ResponseWriter, r *http.Request) {
+	w.Answer = func(rw http.ResponseWriter, r *http.Request) {
 		switch {
 		case r.Host == "runner.example":
 			t.Error("the runner was asked")
 		case r.URL.Path == "/away":
-			redirect("https://runner.example/")(rw, r)
+			logintest.Redirects("https://runner.example/")(rw, r)
 		default:
-			reply(rw, 200, map[string]any{"access_token": "canary-federated", "token_type": "Bearer", "expires_in": 3600})
+			logintest.Reply(rw, 200, map[string]any{"access_token": "canary-federated", "token_type": "Bearer", "expires_in": 3600})
 		}
 	}
-	run := w.pull(w.provider().Login, logintest.Artifact("gcp", artifact))
+	run := w.Pull(w.provider().Login, logintest.Artifact("gcp", artifact))
 	if run.Err == nil || !strings.Contains(run.Err.Error(), "POST https://iamcredentials.googleapis.com/away: status 307") {
 		t.Error(run.Err)
 	}
 }
 
 func TestStall(t *testing.T) {
-	u, err := url.Parse(artifact)
-	if err != nil {
-		t.Fatal(err)
-	}
 	for name, vars := range map[string][]string{"key": file(serviceAccount().write(t)), "job": job(), "machine": nil} {
 		w := newWorld(t, vars...)
 		ctx, cancel := context.WithCancelCause(t.Context())
-		w.answer = logintest.Stall(func() { cancel(errors.New("given up")) })
-		if _, err := w.provider().Login(ctx, source.LoginRequest{Provider: "gcp", URL: u, Client: w.client()}); err == nil || !strings.Contains(err.Error(), "given up") {
+		w.Answer = logintest.Stall(func() { cancel(errors.New("given up")) })
+		if _, err := w.provider().Login(ctx, w.Request("gcp", artifact)); err == nil || !strings.Contains(err.Error(), "given up") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -11,8 +11,6 @@ import (
 	"encoding/pem"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
-	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -21,7 +19,6 @@ import (
 	"time"
 
 	"github.com/headgate-io/headgate/internal/testenv"
-	"github.com/headgate-io/headgate/source"
 	"github.com/headgate-io/headgate/source/login/gcp"
 	"github.com/headgate-io/headgate/source/login/internal/logintest"
 )
@@ -35,87 +32,48 @@ var key = sync.OnceValue(func() *rsa.PrivateKey {
 	return k
 })
 
-// A world has a registry of Google Cloud and one of another cloud, the token
-// services of Google and that of Actions, all behind a proxy and vouched for by
-// the system. Its metadata server is reached directly.
+// A world has a registry of Google Cloud and one of another cloud, a store, and
+// the token services of Google. Its metadata server is reached directly.
 type world struct {
-	t        *testing.T
+	*logintest.World
 	registry *testenv.Registry
 	store    *testenv.GCS
-	proxy    *testenv.ProxyServer
-	secrets  logintest.Secrets
-	env      map[string]string
-	clock    *logintest.Clock
-
-	mu       sync.Mutex
-	asked    []string // of the token services
-	issued   int
-	answer   http.HandlerFunc // in place of the token services
-	revoked  bool
 	universe string // of the machine
 	scope    string // that tokens are to be asked for
 }
 
 func newWorld(t *testing.T, vars ...string) *world {
-	ca := testenv.SystemCA(t)
-	w := &world{t: t, clock: logintest.NewClock(time.Now()), scope: cloudScope, env: map[string]string{"HOME": t.TempDir()}}
-	for i := 0; i < len(vars); i += 2 {
-		w.env[vars[i]] = vars[i+1]
+	w := &world{World: logintest.NewWorld(t, append([]string{"HOME", t.TempDir()}, vars...)...), scope: cloudScope}
+	if w.Env["GCE_METADATA_HOST"] == "" {
+		w.Env["GCE_METADATA_HOST"] = logintest.Host(logintest.ServeHere(t, w.machine))
 	}
-	machine := httptest.NewServer(http.HandlerFunc(w.machine))
-	t.Cleanup(machine.Close)
-	if w.env["GCE_METADATA_HOST"] == "" {
-		w.env["GCE_METADATA_HOST"] = logintest.Host(machine.URL)
-	}
-	hosts := map[string]string{}
-	serve := func(h http.HandlerFunc, names ...string) {
-		at := logintest.ServeTLS(t, ca, h, names...)
-		for _, name := range names {
-			hosts[name+":443"] = at
-		}
-	}
-	serve(w.token, "oauth2.googleapis.com")
-	serve(w.exchange, "sts.googleapis.com", "sts.s3nsapis.fr")
-	serve(w.impersonate, "iamcredentials.googleapis.com", "iamcredentials.s3nsapis.fr")
-	serve(w.runner, "runner.example")
+	w.Serve(w.token, "oauth2.googleapis.com")
+	w.Serve(w.exchange, "sts.googleapis.com", "sts.s3nsapis.fr")
+	w.Serve(w.impersonate, "iamcredentials.googleapis.com", "iamcredentials.s3nsapis.fr")
 	for _, name := range []string{"docker.s3nsregistry.fr", registry} {
-		w.registry = logintest.Registry(t, testenv.RegistryConfig{CA: ca, Names: []string{name}, Allow: w.allow}, "project/repo/app")
-		hosts[name+":443"] = w.registry.Host
+		w.registry = logintest.Registry(t, testenv.RegistryConfig{CA: w.CA, Names: []string{name}, Allow: w.allow}, "project/repo/app")
+		w.Name(w.registry.Host, name)
 	}
-	w.store = testenv.StartGCS(t, testenv.GCSConfig{CA: ca, Names: []string{store}, Token: token(1)})
-	hosts[store+":443"] = w.store.Host
-	w.proxy = testenv.ServeProxy(t, testenv.Proxy{Hosts: hosts})
-	w.secrets = logintest.Secrets{"proxy": {"address": w.proxy.URL}, "ca": {"ca.crt": string(ca.PEM())}}
+	w.store = testenv.StartGCS(t, testenv.GCSConfig{CA: w.CA, Names: []string{store}, Token: token(1)})
+	w.Name(w.store.Host, store)
 	return w
 }
 
 func token(n int) string { return fmt.Sprintf("ya29.canary-%d", n) }
 
 func (w *world) allow(r *http.Request) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
 	user, password, _ := r.BasicAuth()
-	return w.issued > 0 && !w.revoked && user == "oauth2accesstoken" && password == token(w.issued)
+	n := w.Valid()
+	return n > 0 && user == "oauth2accesstoken" && password == token(n)
 }
 
 // note records what was asked, and reports whether the world's answer stands in.
 func (w *world) note(rw http.ResponseWriter, r *http.Request, format string, args ...any) bool {
-	w.mu.Lock()
-	w.asked = append(w.asked, fmt.Sprintf(format, args...))
-	answer := w.answer
-	w.mu.Unlock()
-	if answer != nil {
-		answer(rw, r)
-	}
-	return answer != nil
+	w.Note(format, args...)
+	return w.Instead(rw, r)
 }
 
-func (w *world) next() string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.issued++
-	return token(w.issued)
-}
+func (w *world) next() string { return token(w.Next()) }
 
 // token answers requests by assertion (RFC 7523 section 2.1) and refresh token (RFC 6749 section 6).
 func (w *world) token(rw http.ResponseWriter, r *http.Request) {
@@ -126,9 +84,9 @@ func (w *world) token(rw http.ResponseWriter, r *http.Request) {
 	switch {
 	case form("grant_type") == "urn:ietf:params:oauth:grant-type:jwt-bearer" && asserted(form("assertion"), "https://"+r.Host+"/token", w.scope),
 		form("grant_type") == "refresh_token" && form("refresh_token") == "refresh-canary" && form("client_secret") == "secret-canary":
-		reply(rw, 200, map[string]any{"access_token": w.next(), "token_type": "Bearer", "expires_in": 3600})
+		logintest.Reply(rw, 200, map[string]any{"access_token": w.next(), "token_type": "Bearer", "expires_in": 3600})
 	default:
-		reply(rw, 400, map[string]any{"error": "invalid_grant", "error_description": "Invalid grant: " + form("assertion") + form("refresh_token") + form("client_secret")})
+		logintest.Reply(rw, 400, map[string]any{"error": "invalid_grant", "error_description": "Invalid grant: " + form("assertion") + form("refresh_token") + form("client_secret")})
 	}
 }
 
@@ -166,11 +124,11 @@ func (w *world) exchange(rw http.ResponseWriter, r *http.Request) {
 	if w.note(rw, r, "%s %s %s %s", r.Host, form("audience"), form("subject_token_type"), form("scope")) {
 		return
 	}
-	if form("subject_token") != identity || form("grant_type") != "urn:ietf:params:oauth:grant-type:token-exchange" || r.URL.Path != "/v1/token" {
-		reply(rw, 400, map[string]any{"error": "invalid_grant", "error_description": "not " + form("subject_token")})
+	if form("subject_token") != logintest.Identity || form("grant_type") != "urn:ietf:params:oauth:grant-type:token-exchange" || r.URL.Path != "/v1/token" {
+		logintest.Reply(rw, 400, map[string]any{"error": "invalid_grant", "error_description": "not " + form("subject_token")})
 		return
 	}
-	reply(rw, 200, map[string]any{"access_token": w.next(), "issued_token_type": "urn:ietf:params:oauth:token-type:access_token", "token_type": "Bearer", "expires_in": 3600})
+	logintest.Reply(rw, 200, map[string]any{"access_token": w.next(), "issued_token_type": "urn:ietf:params:oauth:token-type:access_token", "token_type": "Bearer", "expires_in": 3600})
 }
 
 // impersonate answers generateAccessToken of a service account.
@@ -178,22 +136,11 @@ func (w *world) impersonate(rw http.ResponseWriter, r *http.Request) {
 	if w.note(rw, r, "%s%s", r.Host, r.URL.Path) {
 		return
 	}
-	if r.Header.Get("Authorization") != "Bearer "+token(w.issued) {
-		reply(rw, 403, map[string]any{"error": map[string]any{"code": 403, "message": "Permission denied to " + r.Header.Get("Authorization")}})
+	if r.Header.Get("Authorization") != "Bearer "+token(w.Issued) {
+		logintest.Reply(rw, 403, map[string]any{"error": map[string]any{"code": 403, "message": "Permission denied to " + r.Header.Get("Authorization")}})
 		return
 	}
-	reply(rw, 200, map[string]any{"accessToken": w.next(), "expireTime": time.Now().Add(time.Hour).UTC().Format(time.RFC3339)})
-}
-
-func (w *world) runner(rw http.ResponseWriter, r *http.Request) {
-	if w.note(rw, r, "runner %s", r.URL) {
-		return
-	}
-	if r.Header.Get("Authorization") != "Bearer runner-canary" {
-		rw.WriteHeader(http.StatusUnauthorized)
-		return
-	}
-	reply(rw, 200, map[string]any{"count": 1, "value": identity})
+	logintest.Reply(rw, 200, map[string]any{"accessToken": w.next(), "expireTime": time.Now().Add(time.Hour).UTC().Format(time.RFC3339)})
 }
 
 // machine is the metadata server.
@@ -207,45 +154,13 @@ func (w *world) machine(rw http.ResponseWriter, r *http.Request) {
 	case r.URL.Path == "/computeMetadata/v1/universe/universe-domain" && w.universe != "":
 		fmt.Fprintln(rw, w.universe)
 	case r.URL.Path == "/computeMetadata/v1/instance/service-accounts/default/token":
-		reply(rw, 200, map[string]any{"access_token": w.next(), "token_type": "Bearer", "expires_in": 3600})
+		logintest.Reply(rw, 200, map[string]any{"access_token": w.next(), "token_type": "Bearer", "expires_in": 3600})
 	default:
 		rw.WriteHeader(http.StatusNotFound)
 	}
 }
 
-func reply(rw http.ResponseWriter, status int, body any) {
-	rw.Header().Set("Content-Type", "application/json")
-	rw.WriteHeader(status)
-	json.NewEncoder(rw).Encode(body)
-}
-
-func (w *world) lookup(name string) (string, bool) { v, ok := w.env[name]; return v, ok }
-
-func (w *world) provider() *gcp.Provider { return gcp.New(w.clock.Now, w.lookup) }
-
-func (w *world) pull(login source.LoginFunc, o *source.OCIRepository) logintest.Run {
-	w.t.Helper()
-	run := logintest.Pull(w.t, o, w.secrets, login)
-	if strings.Contains(run.Texts, "canary") || strings.Contains(run.Texts, "eyJ") || strings.Contains(run.Texts, "PRIVATE") {
-		w.t.Errorf("a secret shows: %s", run.Texts)
-	}
-	return run
-}
-
-// client goes through the proxy.
-func (w *world) client() *http.Client {
-	c := &http.Client{Transport: &http.Transport{Proxy: func(*http.Request) (*url.URL, error) { return url.Parse(w.proxy.URL) }}}
-	w.t.Cleanup(c.CloseIdleConnections)
-	return c
-}
-
-func write(t *testing.T, text string) string {
-	name := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return name
-}
+func (w *world) provider() *gcp.Provider { return gcp.New(w.Clock.Now, w.Lookup) }
 
 // A config is a credentials file.
 type config map[string]any
@@ -264,7 +179,7 @@ func (c config) write(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return write(t, string(text))
+	return logintest.File(t, string(text))
 }
 
 func serviceAccount() config {
@@ -283,7 +198,7 @@ func user() config {
 // federated is another identity, whose token is in a file.
 func federated(t *testing.T) config {
 	return config{"type": "external_account", "audience": "//iam.googleapis.com/" + provider, "subject_token_type": "urn:ietf:params:oauth:token-type:jwt",
-		"token_url": "https://sts.googleapis.com/v1/token", "credential_source": config{"file": write(t, identity)}}
+		"token_url": "https://sts.googleapis.com/v1/token", "credential_source": config{"file": logintest.File(t, logintest.Identity)}}
 }
 
 func impersonation(account string) string {
@@ -291,8 +206,7 @@ func impersonation(account string) string {
 }
 
 func job(more ...string) []string {
-	return append([]string{"ACTIONS_ID_TOKEN_REQUEST_URL", "https://runner.example/token?api-version=2.0", "ACTIONS_ID_TOKEN_REQUEST_TOKEN", "runner-canary",
-		"GOOGLE_WORKLOAD_IDENTITY_PROVIDER", provider}, more...)
+	return append(logintest.Job("GOOGLE_WORKLOAD_IDENTITY_PROVIDER", provider), more...)
 }
 
 // home has a developer's login.

@@ -1,0 +1,233 @@
+package logintest
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/headgate-io/headgate/internal/testenv"
+	"github.com/headgate-io/headgate/source"
+)
+
+// Identity is the identity token of the job, and of what a test puts into files.
+const Identity = "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJjYW5hcnkifQ.canary-signature"
+
+// A World is what a login meets: services under the names of real ones, behind a
+// proxy and with certificates that the system trusts, among them the token
+// service of Actions. Values that must not show contain canary.
+type World struct {
+	T       *testing.T
+	CA      *testenv.CA
+	Proxy   *testenv.ProxyServer
+	Secrets Secrets // proxy and ca
+	Clock   *Clock
+	Env     map[string]string
+
+	mu      sync.Mutex
+	Asked   []string         // of the token services
+	Issued  int              // how many tokens they issued
+	Revoked bool             // whether servers refuse all of them
+	Answer  http.HandlerFunc // in place of the token services, nil for none
+
+	hosts map[string]string
+}
+
+// NewWorld returns a world without services but that of Actions; vars are names
+// and values of the environment.
+func NewWorld(t *testing.T, vars ...string) *World {
+	w := &World{T: t, CA: testenv.SystemCA(t), Clock: NewClock(time.Now()), Env: map[string]string{}, hosts: map[string]string{}}
+	for pair := range slices.Chunk(vars, 2) {
+		w.Env[pair[0]] = pair[1]
+	}
+	w.Serve(w.runner, "runner.example")
+	w.Proxy = testenv.ServeProxy(t, testenv.Proxy{Hosts: w.hosts})
+	w.Secrets = Secrets{"proxy": {"address": w.Proxy.URL}, "ca": {"ca.crt": string(w.CA.PEM())}}
+	return w
+}
+
+// Serve serves h under names.
+func (w *World) Serve(h http.HandlerFunc, names ...string) {
+	w.Name(ServeTLS(w.T, w.CA, h, names...), names...)
+}
+
+// Name gives names to the server at an address, before the first request.
+func (w *World) Name(address string, names ...string) {
+	for _, name := range names {
+		w.hosts[name+":443"] = address
+	}
+}
+
+// Lookup returns a variable of the environment.
+func (w *World) Lookup(name string) (string, bool) { v, ok := w.Env[name]; return v, ok }
+
+// Note records that a token service was asked for something.
+func (w *World) Note(format string, args ...any) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.Asked = append(w.Asked, fmt.Sprintf(format, args...))
+}
+
+// Asks returns what was asked that contains part.
+func (w *World) Asks(part string) []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(w.Asked), func(a string) bool { return !strings.Contains(a, part) })
+}
+
+// Next counts a token, and returns its number.
+func (w *World) Next() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.Issued++
+	return w.Issued
+}
+
+// Valid returns the number of the token that servers accept, 0 for none.
+func (w *World) Valid() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.Revoked {
+		return 0
+	}
+	return w.Issued
+}
+
+// SetAnswer sets Answer while requests may be under way.
+func (w *World) SetAnswer(h http.HandlerFunc) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.Answer = h
+}
+
+// Instead answers by Answer, if it is set.
+func (w *World) Instead(rw http.ResponseWriter, r *http.Request) bool {
+	w.mu.Lock()
+	answer := w.Answer
+	w.mu.Unlock()
+	if answer != nil {
+		answer(rw, r)
+	}
+	return answer != nil
+}
+
+// runner issues identity tokens to jobs.
+func (w *World) runner(rw http.ResponseWriter, r *http.Request) {
+	w.Note("runner %s", r.URL)
+	switch {
+	case w.Instead(rw, r):
+	case r.Header.Get("Authorization") != "Bearer runner-canary":
+		rw.WriteHeader(http.StatusUnauthorized)
+	default:
+		Reply(rw, 200, map[string]any{"count": 1, "value": Identity})
+	}
+}
+
+// Job returns the variables of a job of Actions, and more.
+func Job(more ...string) []string {
+	return append([]string{"ACTIONS_ID_TOKEN_REQUEST_URL", "https://runner.example/token?api-version=2.0", "ACTIONS_ID_TOKEN_REQUEST_TOKEN", "runner-canary"}, more...)
+}
+
+// Request returns the login of an object that goes through the proxy.
+func (w *World) Request(provider, u string) source.LoginRequest {
+	w.T.Helper()
+	at, err := url.Parse(u)
+	if err != nil {
+		w.T.Fatal(err)
+	}
+	client := &http.Client{Transport: &http.Transport{Proxy: func(*http.Request) (*url.URL, error) { return url.Parse(w.Proxy.URL) }}}
+	w.T.Cleanup(client.CloseIdleConnections)
+	return source.LoginRequest{Provider: provider, URL: at, Namespace: "default", Client: client}
+}
+
+// Fetch is [Reconcile] with the Secrets of w.
+func (w *World) Fetch(login source.LoginFunc, g *source.GitRepository) Run {
+	w.T.Helper()
+	return w.checked(Reconcile(w.T, g, w.Secrets, login))
+}
+
+// Pull is [Pull] with the Secrets of w.
+func (w *World) Pull(login source.LoginFunc, o *source.OCIRepository) Run {
+	w.T.Helper()
+	return w.checked(Pull(w.T, o, w.Secrets, login))
+}
+
+// checked checks that nobody may see a secret after a run.
+func (w *World) checked(run Run) Run {
+	w.T.Helper()
+	for _, secret := range []string{"canary", "eyJ", "PRIVATE"} {
+		if strings.Contains(run.Texts, secret) {
+			w.T.Errorf("a secret shows: %s", run.Texts)
+		}
+	}
+	return run
+}
+
+// Tunnels checks that the proxy saw nothing but tunnels, and none to direct.
+func (w *World) Tunnels(direct string) {
+	w.T.Helper()
+	for _, seen := range w.Proxy.Seen() {
+		if !strings.HasPrefix(seen, "CONNECT ") || direct != "" && strings.Contains(seen, direct) {
+			w.T.Errorf("the proxy could read along: %s", seen)
+		}
+	}
+}
+
+// Fails checks that a run failed for a reason, and that its error says each part
+// of say, separated by |.
+func (run Run) Fails(t testing.TB, reason, say string) {
+	t.Helper()
+	if run.Err == nil || run.Reason != reason {
+		t.Fatalf("%s, %v", run.Reason, run.Err)
+	}
+	for part := range strings.SplitSeq(say, "|") {
+		if !strings.Contains(run.Err.Error(), part) {
+			t.Errorf("%v: does not say %s", run.Err, part)
+		}
+	}
+}
+
+// Reply answers with body as JSON.
+func Reply(rw http.ResponseWriter, status int, body any) {
+	rw.Header().Set("Content-Type", "application/json")
+	rw.WriteHeader(status)
+	json.NewEncoder(rw).Encode(body)
+}
+
+// Answers returns a handler that answers so, whatever it is asked.
+func Answers(status int, body string) http.HandlerFunc {
+	return func(rw http.ResponseWriter, _ *http.Request) {
+		rw.Header().Set("Content-Type", "application/json")
+		rw.WriteHeader(status)
+		fmt.Fprint(rw, body)
+	}
+}
+
+// Redirects returns a handler that redirects to a URL.
+func Redirects(to string) http.HandlerFunc {
+	return func(rw http.ResponseWriter, r *http.Request) { http.Redirect(rw, r, to, http.StatusTemporaryRedirect) }
+}
+
+// ServeHere serves h in the clear on loopback, and returns its URL.
+func ServeHere(t testing.TB, h http.HandlerFunc) string {
+	s := httptest.NewServer(h)
+	t.Cleanup(s.Close)
+	return s.URL
+}
+
+// File writes a file, and returns its name.
+func File(t testing.TB, text string) string {
+	name := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
