@@ -62,11 +62,10 @@ var rooms = map[string]room{
 	"bucket/internal/markup":     {}, // the listings of two stores are XML
 	"bucket/internal/buckettest": {imports: "source source/sourcetest", test: true},
 
-	"source/login/aws":               {imports: "source source/login/internal/actions source/login/internal/exchange source/login/internal/keep", modules: awsModules},
-	"source/login/azure":             {imports: "source source/login/internal/actions source/login/internal/exchange source/login/internal/keep", modules: azureModules},
-	"source/login/gcp":               {imports: "source source/login/internal/actions source/login/internal/exchange source/login/internal/keep", modules: gcpModules},
+	"source/login/aws":               {imports: "source source/login/internal/exchange source/login/internal/keep", modules: awsModules},
+	"source/login/azure":             {imports: "source source/login/internal/exchange source/login/internal/keep", modules: azureModules},
+	"source/login/gcp":               {imports: "source source/login/internal/exchange source/login/internal/keep", modules: gcpModules},
 	"source/login/github":            {imports: "source internal/transport source/login/internal/exchange source/login/internal/keep"},
-	"source/login/internal/actions":  {imports: "source/login/internal/exchange"},
 	"source/login/internal/exchange": {imports: "internal/redact internal/transport source"},
 	"source/login/internal/keep":     {},
 

@@ -12,7 +12,7 @@
 //   - The URL must be https://git-codecommit.REGION.amazonaws.com/v1/repos/NAME,
 //     oci://ACCOUNT.dkr.ecr.REGION.amazonaws.com/NAME, oci://public.ecr.aws/NAME or
 //     s3://s3.REGION.amazonaws.com/BUCKET, or what AWS calls those with FIPS, over
-//     IPv6, in a private network and in its other partitions (place.go). No other
+//     IPv6, in a private network and in its other partitions (endpoint.go). No other
 //     host is shown anything.
 //   - A role that is assumed with an identity token is one of the partition of
 //     the URL: the token is shown to no other.
@@ -64,13 +64,13 @@ func New(now func() time.Time, lookup func(string) (string, bool)) *Provider {
 
 // Login is a [source.LoginFunc].
 func (p *Provider) Login(ctx context.Context, r source.LoginRequest) (source.Credential, error) {
-	at, client, err := exchange.Begin(r, placeOf)
+	at, client, err := exchange.Begin(r, endpointOf)
 	if err != nil {
 		return source.Credential{}, err
 	}
 	defer client.CloseIdleConnections()
 	if at.service == registry || at.service == gallery {
-		return p.enter(ctx, client, at)
+		return p.registryCredential(ctx, client, at)
 	}
 	keys, forget, err := p.identify(ctx, client, at)
 	if err != nil {
@@ -93,7 +93,7 @@ func (p *Provider) Login(ctx context.Context, r source.LoginRequest) (source.Cre
 }
 
 // identify returns the keys of the program, and what makes it forget them.
-func (p *Provider) identify(ctx context.Context, client *http.Client, at place) (aws.Credentials, func(), error) {
+func (p *Provider) identify(ctx context.Context, client *http.Client, at endpoint) (aws.Credentials, func(), error) {
 	return p.keys.Get(ctx, at.region+" "+at.issuer, func(ctx context.Context) (aws.Credentials, time.Time, error) {
 		if err := p.belongs(at.region); err != nil {
 			return aws.Credentials{}, time.Time{}, err

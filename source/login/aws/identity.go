@@ -19,7 +19,6 @@ import (
 	smithyhttp "github.com/aws/smithy-go/transport/http"
 
 	"github.com/headgate-io/headgate/source"
-	"github.com/headgate-io/headgate/source/login/internal/actions"
 	"github.com/headgate-io/headgate/source/login/internal/exchange"
 )
 
@@ -29,7 +28,7 @@ const (
 )
 
 // retrieve gets keys, for the region of at where the environment names none.
-func (p *Provider) retrieve(ctx context.Context, client *http.Client, at place) (aws.Credentials, error) {
+func (p *Provider) retrieve(ctx context.Context, client *http.Client, at endpoint) (aws.Credentials, error) {
 	options := []func(*config.LoadOptions) error{
 		config.WithDefaultRegion(at.region),
 		config.WithRetryMaxAttempts(attempts),
@@ -47,7 +46,7 @@ func (p *Provider) retrieve(ctx context.Context, client *http.Client, at place) 
 	if !p.inJob() {
 		return c.Credentials.Retrieve(ctx)
 	}
-	token, err := actions.Token(ctx, client, p.env, audience)
+	token, err := exchange.JobToken(ctx, client, p.env, audience)
 	if err != nil {
 		return aws.Credentials{}, err
 	}
@@ -61,9 +60,8 @@ func (p *Provider) retrieve(ctx context.Context, client *http.Client, at place) 
 }
 
 // through makes every request of the SDK go through client, as the last step
-// before it would be sent. The client of the SDK's configuration is no place
-// for that: it does not count for containers, and is refused together with
-// AWS_CA_BUNDLE.
+// before it would be sent. The SDK does not use the client of its configuration
+// for the credentials of containers, and refuses it together with AWS_CA_BUNDLE.
 func through(client *http.Client) func(*middleware.Stack) error {
 	sender := smithyhttp.NewClientHandlerWithOptions(client)
 	return func(stack *middleware.Stack) error {
@@ -100,7 +98,7 @@ func (p *Provider) inJob() bool {
 // inRole reports whether the identity is AWS_ROLE_ARN, assumed with an identity token.
 func (p *Provider) inRole() bool {
 	return p.env.Has("AWS_ROLE_ARN") && !p.env.Has("AWS_ACCESS_KEY_ID") && !p.env.Has("AWS_PROFILE") &&
-		(p.env.Has("AWS_WEB_IDENTITY_TOKEN_FILE") || p.env.Has(actions.Variables...))
+		(p.env.Has("AWS_WEB_IDENTITY_TOKEN_FILE") || p.env.Has(exchange.JobVariables...))
 }
 
 // belongs reports why the role of this program may not be assumed in region,
@@ -114,14 +112,14 @@ func (p *Provider) belongs(region string) error {
 	return nil
 }
 
-// An identityToken is one that was issued already.
+// An identityToken supplies a token that was issued already.
 type identityToken string
 
 // GetIdentityToken implements [stscreds.IdentityTokenRetriever].
 func (t identityToken) GetIdentityToken() ([]byte, error) { return []byte(t), nil }
 
-// explain makes one line of an error of the SDK about what was to be done,
-// without what the request proved itself with: keys, where there were any.
+// explain returns an error of one line for an error of the SDK. what is the work
+// that failed. The error shows neither keys nor other secrets of the request.
 func (p *Provider) explain(ctx context.Context, what string, err error, keys aws.Credentials) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("%s: %w", what, context.Cause(ctx))

@@ -25,8 +25,8 @@ type token struct {
 	forget         func() // the keys that it was issued for
 }
 
-// enter returns a credential for the registries at a place.
-func (p *Provider) enter(ctx context.Context, client *http.Client, at place) (source.Credential, error) {
+// registryCredential returns a credential for the registries at an endpoint.
+func (p *Provider) registryCredential(ctx context.Context, client *http.Client, at endpoint) (source.Credential, error) {
 	t, forget, err := p.tokens.Get(ctx, fmt.Sprint(at), func(ctx context.Context) (token, time.Time, error) {
 		t, err := p.issue(ctx, client, at)
 		return t, t.expires, err
@@ -38,7 +38,7 @@ func (p *Provider) enter(ctx context.Context, client *http.Client, at place) (so
 }
 
 // issue asks for a token. Keys that are refused are forgotten.
-func (p *Provider) issue(ctx context.Context, client *http.Client, at place) (token, error) {
+func (p *Provider) issue(ctx context.Context, client *http.Client, at endpoint) (token, error) {
 	keys, forget, err := p.identify(ctx, client, at)
 	if err != nil {
 		return token{}, err
@@ -57,11 +57,11 @@ func (p *Provider) issue(ctx context.Context, client *http.Client, at place) (to
 
 // An asker asks a service for an authorization token. The endpoint is that of
 // the SDK's rules for the region; neither the environment nor a profile moves it.
-type asker func(ctx context.Context, at place, keys aws.Credentials, sender func(*middleware.Stack) error) (string, time.Time, error)
+type asker func(ctx context.Context, at endpoint, keys aws.Credentials, sender func(*middleware.Stack) error) (string, time.Time, error)
 
 var askers = map[string]asker{registry: askRegistry, gallery: askGallery}
 
-func askRegistry(ctx context.Context, at place, keys aws.Credentials, sender func(*middleware.Stack) error) (string, time.Time, error) {
+func askRegistry(ctx context.Context, at endpoint, keys aws.Credentials, sender func(*middleware.Stack) error) (string, time.Time, error) {
 	o := ecr.Options{Region: at.region, Credentials: fixed(keys), RetryMaxAttempts: attempts, APIOptions: []func(*middleware.Stack) error{sender}}
 	o.EndpointOptions.UseFIPSEndpoint, o.EndpointOptions.UseDualStackEndpoint = fipsState(at.fips), dualState(at.dual)
 	out, err := ecr.New(o).GetAuthorizationToken(ctx, nil)
@@ -72,7 +72,7 @@ func askRegistry(ctx context.Context, at place, keys aws.Credentials, sender fun
 	return aws.ToString(data.AuthorizationToken), aws.ToTime(data.ExpiresAt), nil
 }
 
-func askGallery(ctx context.Context, at place, keys aws.Credentials, sender func(*middleware.Stack) error) (string, time.Time, error) {
+func askGallery(ctx context.Context, at endpoint, keys aws.Credentials, sender func(*middleware.Stack) error) (string, time.Time, error) {
 	o := ecrpublic.Options{Region: at.region, Credentials: fixed(keys), RetryMaxAttempts: attempts, APIOptions: []func(*middleware.Stack) error{sender}}
 	o.EndpointOptions.UseDualStackEndpoint = dualState(at.dual)
 	out, err := ecrpublic.New(o).GetAuthorizationToken(ctx, nil)

@@ -164,8 +164,8 @@ func TestTokensAreKept(t *testing.T) {
 	}
 }
 
-// One place's token is not shown to another.
-func TestTokensArePlaces(t *testing.T) {
+// The token of one endpoint is not shown to another.
+func TestTokensAreOfEndpoints(t *testing.T) {
 	w := newRegistryWorld(t)
 	clean(t, keysOfEnvironment...)
 	login := aws.New(w.Clock.Now, nil).Login

@@ -65,13 +65,13 @@ func New(now func() time.Time, lookup func(string) (string, bool)) *Provider {
 
 // Login is a [source.LoginFunc].
 func (p *Provider) Login(ctx context.Context, r source.LoginRequest) (source.Credential, error) {
-	at, client, err := exchange.Begin(r, placeOf)
+	at, client, err := exchange.Begin(r, endpointOf)
 	if err != nil {
 		return source.Credential{}, err
 	}
 	defer client.CloseIdleConnections()
 	if at.registry != "" {
-		return p.enter(ctx, client, at)
+		return p.registryCredential(ctx, client, at)
 	}
 	token, forget, err := p.identify(ctx, client, at)
 	if err != nil {
@@ -80,8 +80,8 @@ func (p *Provider) Login(ctx context.Context, r source.LoginRequest) (source.Cre
 	return source.Credential{Token: token.Token, Expires: token.ExpiresOn, Refused: forget}, nil
 }
 
-// identify returns a token of the program for a place, and what makes it forget that.
-func (p *Provider) identify(ctx context.Context, client *http.Client, at place) (azcore.AccessToken, func(), error) {
+// identify returns a token of the program for an endpoint, and a function that forgets it.
+func (p *Provider) identify(ctx context.Context, client *http.Client, at endpoint) (azcore.AccessToken, func(), error) {
 	return p.tokens.Get(ctx, at.authority+" "+at.scope, func(ctx context.Context) (azcore.AccessToken, time.Time, error) {
 		t, err := identity{env: p.env, client: client, authority: at.authority, at: at.String()}.token(ctx, at.scope)
 		return t, t.ExpiresOn, err
@@ -101,7 +101,7 @@ func (i identity) token(ctx context.Context, scope string) (azcore.AccessToken, 
 	if err != nil {
 		err = i.explain(ctx, method.name, err)
 		if m, ok := c.(*machine); ok && ctx.Err() == nil && m.knowsNone() {
-			err = exchange.Nobody(err)
+			err = exchange.NoIdentity(err)
 		}
 		return t, err
 	}

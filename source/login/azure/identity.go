@@ -13,7 +13,6 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
 
 	"github.com/headgate-io/headgate/source"
-	"github.com/headgate-io/headgate/source/login/internal/actions"
 	"github.com/headgate-io/headgate/source/login/internal/exchange"
 )
 
@@ -49,7 +48,7 @@ var methods = []method{
 	{"AZURE_CLIENT_SECRET", with("AZURE_CLIENT_SECRET"), identity.bySecret},
 	{"AZURE_CLIENT_CERTIFICATE_PATH", with("AZURE_CLIENT_CERTIFICATE_PATH"), identity.byCertificate},
 	{"AZURE_FEDERATED_TOKEN_FILE", with("AZURE_FEDERATED_TOKEN_FILE"), identity.byWorkload},
-	{"identity token of the job", with(actions.Variables...), identity.byJob},
+	{"identity token of the job", with(exchange.JobVariables...), identity.byJob},
 	{"managed identity", nil, identity.byMachine},
 }
 
@@ -114,7 +113,7 @@ func (i identity) byWorkload() (azcore.TokenCredential, error) {
 }
 
 func (i identity) byJob() (azcore.TokenCredential, error) {
-	return i.asserted(func(ctx context.Context) (string, error) { return actions.Token(ctx, i.client, i.env, audience) })
+	return i.asserted(func(ctx context.Context) (string, error) { return exchange.JobToken(ctx, i.client, i.env, audience) })
 }
 
 // asserted is a credential for an application that trusts who issued the token.

@@ -13,7 +13,7 @@ import (
 // whether there is any, but in texts.
 type machine struct {
 	azcore.TokenCredential
-	lookout *lookout // nil when one of several was asked for
+	probe *metadataProbe // nil when one of several was asked for
 }
 
 func (i identity) byMachine() (azcore.TokenCredential, error) {
@@ -22,8 +22,8 @@ func (i identity) byMachine() (azcore.TokenCredential, error) {
 		o.ID = azidentity.ClientID(i.id())
 	} else {
 		client := *i.client
-		m.lookout = &lookout{next: client.Transport}
-		client.Transport, i.client = m.lookout, &client
+		m.probe = &metadataProbe{next: client.Transport}
+		client.Transport, i.client = m.probe, &client
 	}
 	o.ClientOptions = i.options()
 	c, err := azidentity.NewManagedIdentityCredential(o)
@@ -32,30 +32,31 @@ func (i identity) byMachine() (azcore.TokenCredential, error) {
 }
 
 // knowsNone reports whether the machine has no managed identity, after a request for a token failed.
-func (m *machine) knowsNone() bool { return m.lookout != nil && m.lookout.none }
+func (m *machine) knowsNone() bool { return m.probe != nil && m.probe.none }
 
-// metadata is where every cloud's machines find what knows about them. Azure's
-// other services for identities are elsewhere, and there only when an identity is.
+// metadata is the address of the metadata server on the machines of every cloud.
+// Azure's other services for identities have other addresses, and exist only where
+// an identity exists.
 const metadata = "169.254.169.254"
 
-// A lookout sees whether the metadata is there, and Azure's. It is for one request at a time.
-type lookout struct {
+// A metadataProbe notes whether there is a metadata server of Azure. It is for one request at a time.
+type metadataProbe struct {
 	next http.RoundTripper
 	none bool
 }
 
-// strange are the answers of other clouds, and of Azure to a machine without an identity.
-var strange = map[int]bool{http.StatusBadRequest: true, http.StatusUnauthorized: true, http.StatusForbidden: true,
+// noIdentity are the answers of other clouds, and of Azure to a machine without an identity.
+var noIdentity = map[int]bool{http.StatusBadRequest: true, http.StatusUnauthorized: true, http.StatusForbidden: true,
 	http.StatusNotFound: true, http.StatusMethodNotAllowed: true}
 
 // RoundTrip implements [http.RoundTripper].
-func (l *lookout) RoundTrip(req *http.Request) (*http.Response, error) {
+func (l *metadataProbe) RoundTrip(req *http.Request) (*http.Response, error) {
 	resp, err := l.next.RoundTrip(req)
 	if req.URL.Host != metadata {
 		return resp, err
 	}
 	op, ok := errors.AsType[*net.OpError](err)
-	if l.none = ok && op.Op == "dial" || err == nil && strange[resp.StatusCode]; l.none && err != nil {
+	if l.none = ok && op.Op == "dial" || err == nil && noIdentity[resp.StatusCode]; l.none && err != nil {
 		return nil, final{err}
 	}
 	return resp, err

@@ -18,15 +18,15 @@ import (
 // user is whose password a registry's refresh token is.
 const user = "00000000-0000-0000-0000-000000000000"
 
-// A password is what one registry accepts.
+// A password is accepted by one registry.
 type password struct {
 	value   string
 	expires time.Time
 	forget  func() // the token that it was exchanged for
 }
 
-// enter returns a credential for the registry at a place.
-func (p *Provider) enter(ctx context.Context, client *http.Client, at place) (source.Credential, error) {
+// registryCredential returns a credential for the registry at an endpoint.
+func (p *Provider) registryCredential(ctx context.Context, client *http.Client, at endpoint) (source.Credential, error) {
 	w, forget, err := p.passwords.Get(ctx, at.registry, func(ctx context.Context) (password, time.Time, error) {
 		w, err := p.issue(ctx, client, at)
 		return w, w.expires, err
@@ -38,7 +38,7 @@ func (p *Provider) enter(ctx context.Context, client *http.Client, at place) (so
 }
 
 // issue exchanges a token of the program. One that is refused is forgotten.
-func (p *Provider) issue(ctx context.Context, client *http.Client, at place) (password, error) {
+func (p *Provider) issue(ctx context.Context, client *http.Client, at endpoint) (password, error) {
 	token, forget, err := p.identify(ctx, client, at)
 	if err != nil {
 		return password{}, err

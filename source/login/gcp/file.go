@@ -94,11 +94,11 @@ func (c *credentials) check() error {
 	if c.Web != nil || c.Installed != nil { // the library would want to show somebody a page
 		return fmt.Errorf("web and installed are of an OAuth client, not of an identity: use a file of type %q", types)
 	}
-	for _, place := range []struct{ name, url string }{
+	for _, field := range []struct{ name, url string }{
 		{"token_uri", c.TokenURI}, {"token_url", c.TokenURL}, {"service_account_impersonation_url", c.Impersonation},
 	} {
-		if u, err := url.Parse(place.url); place.url != "" && (err != nil || !exchange.Safe(u)) {
-			return fmt.Errorf("%s is not an https URL", place.name)
+		if u, err := url.Parse(field.url); field.url != "" && (err != nil || !exchange.Safe(u)) {
+			return fmt.Errorf("%s is not an https URL", field.name)
 		}
 	}
 	return nil

@@ -69,7 +69,7 @@ func New(now func() time.Time, lookup func(string) (string, bool)) *Provider {
 
 // Login is a [source.LoginFunc].
 func (p *Provider) Login(ctx context.Context, r source.LoginRequest) (source.Credential, error) {
-	at, client, err := exchange.Begin(r, placeOf)
+	at, client, err := exchange.Begin(r, endpointOf)
 	if err != nil {
 		return source.Credential{}, err
 	}

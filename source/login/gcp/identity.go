@@ -14,7 +14,6 @@ import (
 	"golang.org/x/oauth2/google/externalaccount"
 
 	"github.com/headgate-io/headgate/source"
-	"github.com/headgate-io/headgate/source/login/internal/actions"
 	"github.com/headgate-io/headgate/source/login/internal/exchange"
 )
 
@@ -31,10 +30,10 @@ const (
 type identity struct {
 	env    exchange.Environment
 	client *http.Client
-	place
+	endpoint
 }
 
-// token gets a token by the first method that there is what it needs for.
+// token gets a token by the first method whose variables and files exist.
 func (i identity) token(ctx context.Context) (token, error) {
 	name, issue := i.method()
 	t, err := issue(ctx)
@@ -54,7 +53,7 @@ func (i identity) method() (name string, issue func(context.Context) (token, err
 	if file := i.env.Value(fileVariable); file != "" {
 		return fileVariable, func(ctx context.Context) (token, error) { return i.byFile(ctx, file) }
 	}
-	if i.env.Has(providerVariable) && i.env.Has(actions.Variables...) {
+	if i.env.Has(providerVariable) && i.env.Has(exchange.JobVariables...) {
 		return providerVariable, i.byJob
 	}
 	if file := i.developer(); file != "" {
@@ -92,8 +91,8 @@ func wrong(format string, args ...any) error {
 	return fmt.Errorf("%w: %w", source.ErrProvider, fmt.Errorf(format, args...))
 }
 
-// ask gets a token of what open makes of a context for the requests of the
-// oauth2 library.
+// ask gets a token from the source that open returns. The requests of the oauth2
+// library go through the client in the context.
 func (i identity) ask(ctx context.Context, open func(context.Context) (oauth2.TokenSource, error)) (token, error) {
 	client, failed := exchange.Strict(i.client)
 	from, err := open(context.WithValue(ctx, oauth2.HTTPClient, client))
@@ -128,7 +127,7 @@ func (i identity) byJob(ctx context.Context) (token, error) {
 	if err := i.belongs(i.env.Value(universeVariable)); err != nil {
 		return token{}, err
 	}
-	subject, err := actions.Token(ctx, i.client, i.env, "https://iam.googleapis.com/"+provider)
+	subject, err := exchange.JobToken(ctx, i.client, i.env, "https://iam.googleapis.com/"+provider)
 	if err != nil {
 		return token{}, err
 	}
@@ -145,7 +144,7 @@ func (i identity) byJob(ctx context.Context) (token, error) {
 	return i.ask(ctx, func(ctx context.Context) (oauth2.TokenSource, error) { return externalaccount.NewTokenSource(ctx, c) })
 }
 
-// An identityToken is one that was issued already.
+// An identityToken supplies a token that was issued already.
 type identityToken string
 
 // SubjectToken implements [externalaccount.SubjectTokenSupplier].
@@ -153,13 +152,13 @@ func (t identityToken) SubjectToken(context.Context, externalaccount.SupplierOpt
 	return string(t), nil
 }
 
-// belongs reports why an identity of a cloud, "" for Google's, may not be shown to the place.
+// belongs reports why an identity of a cloud, "" for Google's, may not be shown to the endpoint.
 func (i identity) belongs(universe string) error {
 	if universe == "" {
 		universe = googleCloud
 	}
 	if universe != i.universe {
-		return wrong("the identity is one of %s, and %s is of %s", exchange.Said(universe), i.place, i.universe)
+		return wrong("the identity is one of %s, and %s is of %s", exchange.Said(universe), i.endpoint, i.universe)
 	}
 	return nil
 }

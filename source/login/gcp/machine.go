@@ -23,7 +23,7 @@ func (i identity) byMachine(ctx context.Context) (token, error) {
 		universe, err = "", nil // older servers know one cloud
 	}
 	if absent(err) {
-		return token{}, exchange.Nobody(err)
+		return token{}, exchange.NoIdentity(err)
 	}
 	if err != nil {
 		return token{}, err
@@ -45,7 +45,7 @@ func (i identity) byMachine(ctx context.Context) (token, error) {
 	}
 	err = exchange.JSON(i.client, req, &answer)
 	if status, ok := errors.AsType[*exchange.StatusError](err); absent(err) || ok && status.Status == http.StatusNotFound {
-		return token{}, exchange.Nobody(err) // the machine has no service account
+		return token{}, exchange.NoIdentity(err) // the machine has no service account
 	}
 	if err != nil {
 		return token{}, err

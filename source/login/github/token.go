@@ -60,7 +60,7 @@ func (s *session) token(ctx context.Context, repository string) (token, error) {
 	if err != nil {
 		return token{}, err
 	}
-	if t.Value == "" || strings.ContainsFunc(t.Value, func(r rune) bool { return r <= ' ' || r > '~' }) {
+	if !exchange.Sendable(t.Value) {
 		return token{}, fmt.Errorf("POST %s: the answer holds no token", path)
 	}
 	return t, nil

@@ -10,24 +10,24 @@ import (
 	"github.com/headgate-io/headgate/source"
 )
 
-// Begin begins a login with the identity of the program itself. place is what
-// find, which knows what is the provider's, makes of the URL of r; client is
-// for the requests to token services, the caller closes its idle connections.
-// The Secret of r is not read: what it says of TLS has gone into OwnTrust, and
-// who has a Secret with credentials for a registry does not log in.
-func Begin[Place any](r source.LoginRequest, find func(*url.URL) (Place, error)) (place Place, client *http.Client, err error) {
-	if place, err = find(r.URL); err != nil {
-		return place, nil, fmt.Errorf("%w: %w: %s: %w", source.ErrInvalid, source.ErrProvider, cmp.Or(fields[r.URL.Scheme], "spec.url"), err)
+// Begin begins a login with the identity of the program itself. at is the result
+// of find, which recognises the hosts of a provider, for the URL of r; client is
+// for the requests to token services, and the caller closes its idle connections.
+// The Secret of r is not read: OwnTrust tells what it says of TLS, and an object
+// whose Secret holds credentials for a registry does not log in.
+func Begin[Endpoint any](r source.LoginRequest, find func(*url.URL) (Endpoint, error)) (at Endpoint, client *http.Client, err error) {
+	if at, err = find(r.URL); err != nil {
+		return at, nil, fmt.Errorf("%w: %w: %s: %w", source.ErrInvalid, source.ErrProvider, cmp.Or(fields[r.URL.Scheme], "spec.url"), err)
 	}
 	if err := own(r); err != nil {
-		return place, nil, err
+		return at, nil, err
 	}
-	return place, Client(r.Client), nil
+	return at, Client(r.Client), nil
 }
 
-// own reports why the identity of the program itself cannot be used for r, nil
-// when it can: for another identity than its own, and towards servers that are
-// not vouched for by the system but by whoever wrote the object.
+// own returns an error if the identity of the program itself cannot be used for r:
+// r asks for another identity, or for servers that the object trusts and the
+// system does not.
 func own(r source.LoginRequest) error {
 	switch {
 	case r.ServiceAccount != "":
@@ -63,14 +63,13 @@ func foreign(r rune) bool {
 	return r != '-' && r != '.' && (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z')
 }
 
-// Nobody returns err as one that says that there is nothing to log in with: it
-// satisfies [source.ErrNoIdentity].
-func Nobody(err error) error { return nobody{err} }
+// NoIdentity returns err as an error that satisfies [source.ErrNoIdentity].
+func NoIdentity(err error) error { return noIdentity{err} }
 
-type nobody struct{ error }
+type noIdentity struct{ error }
 
-func (n nobody) Is(target error) bool { return target == source.ErrNoIdentity }
-func (n nobody) Unwrap() error        { return n.error }
+func (n noIdentity) Is(target error) bool { return target == source.ErrNoIdentity }
+func (n noIdentity) Unwrap() error        { return n.error }
 
 // Sendable reports whether what a service issued can be sent in a header.
 func Sendable(token string) bool {

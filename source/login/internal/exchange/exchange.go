@@ -35,12 +35,13 @@ func Client(given *http.Client) *http.Client {
 	if given != nil && given.Transport != nil {
 		far = given.Transport
 	}
-	return &http.Client{Transport: &carrier{near, far}, CheckRedirect: checkRedirect}
+	return &http.Client{Transport: &router{near, far}, CheckRedirect: checkRedirect}
 }
 
-type carrier struct{ near, far http.RoundTripper }
+// A router sends what goes in the clear by near, and everything else by far.
+type router struct{ near, far http.RoundTripper }
 
-func (c *carrier) RoundTrip(req *http.Request) (*http.Response, error) {
+func (c *router) RoundTrip(req *http.Request) (*http.Response, error) {
 	way := c.near
 	if req.URL.Scheme == "https" {
 		way = c.far
@@ -52,9 +53,9 @@ func (c *carrier) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// CloseIdleConnections is called by [http.Client.CloseIdleConnections]. What
-// belongs to the given client is left to its owner.
-func (c *carrier) CloseIdleConnections() {
+// CloseIdleConnections is called by [http.Client.CloseIdleConnections]. The owner
+// of the given client closes that one's connections.
+func (c *router) CloseIdleConnections() {
 	if closer, ok := c.near.(interface{ CloseIdleConnections() }); ok {
 		closer.CloseIdleConnections()
 	}

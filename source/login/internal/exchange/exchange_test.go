@@ -220,7 +220,7 @@ func TestHost(t *testing.T) {
 }
 
 func TestBegin(t *testing.T) {
-	place := func(*url.URL) (string, error) { return "here", nil }
+	find := func(*url.URL) (string, error) { return "here", nil }
 	nowhere := func(*url.URL) (string, error) { return "", errors.New("not here") }
 	for name, c := range map[string]struct {
 		request source.LoginRequest
@@ -228,12 +228,12 @@ func TestBegin(t *testing.T) {
 		invalid bool
 		say     string
 	}{
-		"good":            {source.LoginRequest{}, place, false, ""},
+		"good":            {source.LoginRequest{}, find, false, ""},
 		"nowhere":         {source.LoginRequest{}, nowhere, true, "spec.url: not here"},
 		"no bucket":       {source.LoginRequest{URL: &url.URL{Scheme: "s3", Host: "example.com"}}, nowhere, true, "spec.endpoint: not here"},
-		"service account": {source.LoginRequest{ServiceAccount: "robot"}, place, true, "spec.serviceAccountName: only a cluster"},
-		"own trust":       {source.LoginRequest{OwnTrust: true}, place, false, "spec.certSecretRef: ca.crt"},
-		"CA of a Secret":  {source.LoginRequest{OwnTrust: true, SecretName: "default/ca"}, place, false, "secret default/ca: ca.crt"},
+		"service account": {source.LoginRequest{ServiceAccount: "robot"}, find, true, "spec.serviceAccountName: only a cluster"},
+		"own trust":       {source.LoginRequest{OwnTrust: true}, find, false, "spec.certSecretRef: ca.crt"},
+		"CA of a Secret":  {source.LoginRequest{OwnTrust: true, SecretName: "default/ca"}, find, false, "secret default/ca: ca.crt"},
 	} {
 		if c.request.URL == nil {
 			c.request.URL = &url.URL{Scheme: "https", Host: "example.com"}

@@ -10,17 +10,17 @@ import (
 // them, is an error. failed returns the last such error, nil when there was none.
 func Strict(client *http.Client) (strict *http.Client, failed func() *StatusError) {
 	c := *client
-	s := &stern{RoundTripper: client.Transport}
+	s := &strictTransport{RoundTripper: client.Transport}
 	c.Transport = s
 	return &c, s.failure.Load
 }
 
-type stern struct {
+type strictTransport struct {
 	http.RoundTripper
 	failure atomic.Pointer[StatusError]
 }
 
-func (s *stern) RoundTrip(req *http.Request) (*http.Response, error) {
+func (s *strictTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	resp, err := s.RoundTripper.RoundTrip(req)
 	if err != nil || resp.StatusCode/100 == 2 {
 		return resp, err

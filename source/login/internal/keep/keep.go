@@ -3,10 +3,10 @@
 //   - What is kept is used for 80 % of the life it had when it was issued, an
 //     hour at most, so that it does not expire during the work it is for. What
 //     has no known end is not kept.
-//   - For one key, one request is under way at a time. Who waits for another's
-//     request gives up when his own context ends, and asks himself when the
-//     other failed, or has not answered for [Patience]: that may go through a
-//     proxy which never will.
+//   - For one key, one request is under way at a time. A caller that waits for the
+//     request of another gives up when its own context ends. It sends its own
+//     request when the other failed or got no answer for [Patience]: the other may
+//     go through a proxy that never answers.
 //   - At most [Max] keys are kept; the one that would expire first makes room.
 package keep
 
@@ -19,7 +19,7 @@ import (
 // Max is how many keys a [Keep] holds.
 const Max = 1000
 
-// Patience is how long anybody waits for another's request.
+// Patience is how long a caller waits for the request of another.
 const Patience = 10 * time.Second
 
 // longest is how long anything is kept.
@@ -33,10 +33,10 @@ type Keep[T any] struct {
 	slots map[string]*slot[T]
 }
 
-// A slot is the place of one key.
+// A slot holds what is known of one key.
 type slot[T any] struct {
-	turn  chan struct{} // held by whoever asks for a new value
-	users int           // calls that know the slot
+	turn  chan struct{} // full while a caller asks for a new value
+	users int           // calls that use the slot
 	lease *lease[T]     // nil when there is none
 }
 
@@ -45,8 +45,8 @@ type lease[T any] struct {
 	until time.Time
 }
 
-// Get returns the value that is kept for key, or else what issue returns and
-// when that expires. forget makes the keep drop that value, if it still has it.
+// Get returns the value that is kept for key, or else a new one of issue, which
+// returns when its value expires. forget drops that value, if it is still kept.
 // Errors are those of issue, and of ctx.
 func (k *Keep[T]) Get(ctx context.Context, key string, issue func(context.Context) (T, time.Time, error)) (value T, forget func(), err error) {
 	s := k.enter(key)
@@ -130,7 +130,7 @@ func (k *Keep[T]) forget(s *slot[T], l *lease[T]) {
 	}
 }
 
-// leave drops what is of no use, and more while there is too much.
+// leave drops what has expired, and what expires next while there is too much.
 func (k *Keep[T]) leave(s *slot[T]) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

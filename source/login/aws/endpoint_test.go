@@ -7,8 +7,8 @@ import (
 	"github.com/headgate-io/headgate/source/login/internal/logintest"
 )
 
-func TestPlaces(t *testing.T) {
-	logintest.Places(t, placeOf, map[string]place{
+func TestEndpointOf(t *testing.T) {
+	logintest.Endpoints(t, endpointOf, map[string]endpoint{
 		"oci://123456789012.dkr.ecr.us-east-1.amazonaws.com/app":                {registry, "us-east-1", false, false, ""},
 		"oci://123456789012.dkr.ecr.us-east-1.amazonaws.com:443/a/b/c":          {registry, "us-east-1", false, false, ""},
 		"oci://123456789012.DKR.ECR.us-east-1.AmazonAWS.com/app":                {registry, "us-east-1", false, false, ""},
@@ -116,14 +116,14 @@ var strangers = []string{
 	"",
 }
 
-func TestStrangers(t *testing.T) { logintest.Strangers(t, placeOf, strangers) }
+func TestStrangers(t *testing.T) { logintest.Strangers(t, endpointOf, strangers) }
 
-// FuzzPlace checks that a host whose login is shown anything is one below a
+// FuzzEndpoint checks that a host whose login is shown anything is one below a
 // domain of AWS, in the region that its credentials are for.
-func FuzzPlace(f *testing.F) {
+func FuzzEndpoint(f *testing.F) {
 	domains := []string{"amazonaws.com", "amazonaws.com.cn", "amazonaws.eu", "c2s.ic.gov", "sc2s.sgov.gov", "csp.hci.ic.gov",
 		"cloud.adc-e.uk", "on.aws", "on.amazonwebservices.com.cn", "ecr.aws", "aws.com"}
-	good := func(at place, scheme, host string) bool {
+	good := func(at endpoint, scheme, host string) bool {
 		if scheme != "oci" && scheme != "https" && scheme != "s3" {
 			return false
 		}
@@ -136,7 +136,7 @@ func FuzzPlace(f *testing.F) {
 		}
 		return false
 	}
-	logintest.FuzzPlace(f, placeOf, good, append(strangers,
+	logintest.FuzzEndpoint(f, endpointOf, good, append(strangers,
 		"oci://123456789012.dkr.ecr.eu-isoe-west-1.cloud.adc-e.uk/app",
 		"https://git-codecommit.eu-west-1.amazonaws.com/v1/repos/app")...)
 }

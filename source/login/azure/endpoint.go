@@ -17,15 +17,15 @@ const (
 	accounts   = "https://storage.azure.com/.default"            // of every cloud
 )
 
-// A place is what one logs in to.
-type place struct {
+// An endpoint is a registry, a storage account or Azure DevOps.
+type endpoint struct {
 	scope     string // of the token
 	authority string // that issues it
 	registry  string // the host that exchanges it; "" for others than registries
 }
 
-func (p place) String() string {
-	switch p.scope {
+func (e endpoint) String() string {
+	switch e.scope {
 	case registries:
 		return "the registry"
 	case accounts:
@@ -56,24 +56,24 @@ var (
 )
 
 var (
-	errNoPlace = errors.New("provider azure is for https://dev.azure.com/ORGANISATION/PROJECT/_git/REPOSITORY and oci://NAME.azurecr.io/REPOSITORY")
-	errNoStore = errors.New("the identity of this program is shown to ACCOUNT.blob.core.windows.net, and its like in other clouds, only: for other endpoints set spec.secretRef")
+	errNoEndpoint = errors.New("provider azure is for https://dev.azure.com/ORGANISATION/PROJECT/_git/REPOSITORY and oci://NAME.azurecr.io/REPOSITORY")
+	errNoStore    = errors.New("the identity of this program is shown to ACCOUNT.blob.core.windows.net, and its like in other clouds, only: for other endpoints set spec.secretRef")
 )
 
-// placeOf returns what u is.
-func placeOf(u *url.URL) (place, error) {
+// endpointOf returns the endpoint at u.
+func endpointOf(u *url.URL) (endpoint, error) {
 	host := exchange.Host(u)
 	if m := registryForm.FindStringSubmatch(host); m != nil && u.Scheme == "oci" {
-		return place{registries, authorities[m[1]], host}, nil
+		return endpoint{registries, authorities[m[1]], host}, nil
 	}
 	if m := accountForm.FindStringSubmatch(host); m != nil && u.Scheme == "azblob" {
-		return place{accounts, authorities[m[1]+m[2]], ""}, nil
+		return endpoint{accounts, authorities[m[1]+m[2]], ""}, nil
 	}
 	if u.Scheme == "azblob" {
-		return place{}, exchange.Nobody(errNoStore)
+		return endpoint{}, exchange.NoIdentity(errNoStore)
 	}
 	if u.Scheme == "https" && (host == "dev.azure.com" || oldDevOps.MatchString(host)) {
-		return place{devOps, cloud.AzurePublic.ActiveDirectoryAuthorityHost, ""}, nil
+		return endpoint{devOps, cloud.AzurePublic.ActiveDirectoryAuthorityHost, ""}, nil
 	}
-	return place{}, errNoPlace
+	return endpoint{}, errNoEndpoint
 }

@@ -6,12 +6,12 @@ import (
 	"testing"
 )
 
-// A Judge is the function by which a provider tells where it is at the URL of
-// a login; an error says that it is not there.
+// A Judge is the function by which a provider recognises the URL of a login as an
+// endpoint of its own; an error says that it is none.
 type Judge[P comparable] func(*url.URL) (P, error)
 
-// Places checks what URLs are taken for.
-func Places[P comparable](t *testing.T, judge Judge[P], want map[string]P) {
+// Endpoints checks what URLs are taken for.
+func Endpoints[P comparable](t *testing.T, judge Judge[P], want map[string]P) {
 	t.Helper()
 	for s, want := range want {
 		u, err := url.Parse(s)
@@ -25,7 +25,7 @@ func Places[P comparable](t *testing.T, judge Judge[P], want map[string]P) {
 }
 
 // Strangers checks that none of the URLs, which look like those of the
-// provider, is taken for a place.
+// provider, is taken for an endpoint.
 func Strangers[P comparable](t *testing.T, judge Judge[P], urls []string) {
 	t.Helper()
 	for _, s := range urls {
@@ -39,10 +39,10 @@ func Strangers[P comparable](t *testing.T, judge Judge[P], urls []string) {
 	}
 }
 
-// FuzzPlace checks that a login is shown only to what a client would connect
-// to: a plain name at port 443, without a user. good is a second, dumber
-// opinion on a place and its host, in lower case and without the port.
-func FuzzPlace[P comparable](f *testing.F, judge Judge[P], good func(at P, scheme, host string) bool, seeds ...string) {
+// FuzzEndpoint checks that a login is shown only to what a client would connect
+// to: a plain name at port 443, without a user. good is a second, simpler
+// opinion on an endpoint and its host, in lower case and without the port.
+func FuzzEndpoint[P comparable](f *testing.F, judge Judge[P], good func(at P, scheme, host string) bool, seeds ...string) {
 	for _, s := range seeds {
 		f.Add(s)
 	}

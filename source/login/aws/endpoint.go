@@ -18,8 +18,8 @@ const (
 	buckets    = "s3"
 )
 
-// A place is what one logs in to.
-type place struct {
+// An endpoint is a service of AWS in a region.
+type endpoint struct {
 	service string
 	region  string
 	fips    bool   // its endpoint for validated cryptography
@@ -67,23 +67,23 @@ var partitions = []partition{
 	{"", "aws", "amazonaws.com", "on.aws"},
 }
 
-// global are the places without a region in their names, by scheme and host.
-var global = map[[2]string]place{
+// global are the endpoints without a region in their names, by scheme and host.
+var global = map[[2]string]endpoint{
 	{"oci", "public.ecr.aws"}:     {service: gallery, region: "us-east-1"},
 	{"oci", "ecr-public.aws.com"}: {service: gallery, region: "us-east-1", dual: true},
 	{"s3", "s3.amazonaws.com"}:    {service: buckets, region: "us-east-1"},
 }
 
 var (
-	errNoPlace = errors.New("provider aws is for https://git-codecommit.REGION.amazonaws.com/v1/repos/NAME, " +
+	errNoEndpoint = errors.New("provider aws is for https://git-codecommit.REGION.amazonaws.com/v1/repos/NAME, " +
 		"oci://ACCOUNT.dkr.ecr.REGION.amazonaws.com/NAME and oci://public.ecr.aws/NAME")
 	errNoBuckets = errors.New("the identity of this program is for s3.REGION.amazonaws.com and its like alone: " +
 		"for another server set spec.secretRef to a Secret with accesskey and secretkey, or spec.provider to generic to send none")
 	errNoIssuer = errors.New("the token service, spec.sts.endpoint, must be https://sts.REGION.amazonaws.com or its like in the same partition: it is shown the identity of this program")
 )
 
-// placeOf returns what u is. The query of a bucket's may name a token service: sts=URL.
-func placeOf(u *url.URL) (place, error) {
+// endpointOf returns the endpoint at u. The query of a bucket's URL may name a token service: sts=URL.
+func endpointOf(u *url.URL) (endpoint, error) {
 	at, err := serviceOf(u)
 	if err != nil || at.service != buckets {
 		return at, err
@@ -94,8 +94,8 @@ func placeOf(u *url.URL) (place, error) {
 	return at, err
 }
 
-// from makes the token service at the URL issuer the one of the bucket at.
-func (at *place) from(issuer string) error {
+// from makes the URL issuer the token service for the bucket at.
+func (at *endpoint) from(issuer string) error {
 	u, err := url.Parse(issuer)
 	if err != nil || u.Scheme != "https" || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" {
 		return errNoIssuer
@@ -116,8 +116,8 @@ func (at *place) from(issuer string) error {
 	return nil
 }
 
-// serviceOf returns what u is without its query.
-func serviceOf(u *url.URL) (place, error) {
+// serviceOf returns the endpoint at u without its query.
+func serviceOf(u *url.URL) (endpoint, error) {
 	host := exchange.Host(u)
 	if at, ok := global[[2]string{u.Scheme, host}]; ok {
 		return at, nil
@@ -132,13 +132,13 @@ func serviceOf(u *url.URL) (place, error) {
 			domain = partitionOf(m[2]).dual
 		}
 		if m[3] == domain {
-			return place{service: h.service, region: m[2], fips: m[1] != "", dual: h.dual}, nil
+			return endpoint{service: h.service, region: m[2], fips: m[1] != "", dual: h.dual}, nil
 		}
 	}
 	if u.Scheme == "s3" {
-		return place{}, errNoBuckets
+		return endpoint{}, errNoBuckets
 	}
-	return place{}, errNoPlace
+	return endpoint{}, errNoEndpoint
 }
 
 // partitionOf returns the partition that region is in.

@@ -7,10 +7,10 @@ import (
 	"github.com/headgate-io/headgate/source/login/internal/logintest"
 )
 
-func TestPlaces(t *testing.T) {
+func TestEndpointOf(t *testing.T) {
 	const public, scope = "https://login.microsoftonline.com/", "https://containerregistry.azure.net/.default"
 	const blobs = "https://storage.azure.com/.default"
-	logintest.Places(t, placeOf, map[string]place{
+	logintest.Endpoints(t, endpointOf, map[string]endpoint{
 		"oci://acme.azurecr.io/app":                   {scope, public, "acme.azurecr.io"},
 		"oci://ACME.AzureCR.io:443/a/b":               {scope, public, "acme.azurecr.io"},
 		"oci://acme-h4sh.azurecr.io/app":              {scope, public, "acme-h4sh.azurecr.io"},
@@ -77,11 +77,11 @@ var strangers = []string{
 	"http://acme.blob.core.windows.net/app",
 }
 
-func TestStrangers(t *testing.T) { logintest.Strangers(t, placeOf, strangers) }
+func TestStrangers(t *testing.T) { logintest.Strangers(t, endpointOf, strangers) }
 
-// FuzzPlace checks that a token goes to one name below a domain of Azure only.
-func FuzzPlace(f *testing.F) {
-	good := func(at place, scheme, host string) bool {
+// FuzzEndpoint checks that a token goes to one name below a domain of Azure only.
+func FuzzEndpoint(f *testing.F) {
+	good := func(at endpoint, scheme, host string) bool {
 		_, domain, _ := strings.Cut(host, ".")
 		switch scheme {
 		case "oci":
@@ -92,7 +92,7 @@ func FuzzPlace(f *testing.F) {
 			return scheme == "azblob" && at.registry == "" && at.scope == accounts && isAccount(domain)
 		}
 	}
-	logintest.FuzzPlace(f, placeOf, good, append(strangers,
+	logintest.FuzzEndpoint(f, endpointOf, good, append(strangers,
 		"oci://acme.azurecr.io/app",
 		"https://old.visualstudio.com/app",
 		"azblob://acme.blob.core.windows.net/c",

@@ -43,32 +43,32 @@ var (
 		"for other endpoints set spec.secretRef")
 )
 
-// A place is what a token is shown to.
-type place struct {
+// An endpoint is a registry or a store that a token is shown to.
+type endpoint struct {
 	universe string
 	scope    string // of the token
 	bucket   bool
 }
 
-func (p place) String() string {
-	if p.bucket {
+func (e endpoint) String() string {
+	if e.bucket {
 		return "the bucket"
 	}
 	return "the registry"
 }
 
-// placeOf returns what is at u.
-func placeOf(u *url.URL) (place, error) {
-	p, none := place{scope: scope}, errNoRegistry
+// endpointOf returns the endpoint at u.
+func endpointOf(u *url.URL) (endpoint, error) {
+	at, none := endpoint{scope: scope}, errNoRegistry
 	if u.Scheme == "gs" {
-		p, none = place{scope: bucketScope, bucket: true}, errNoStore
+		at, none = endpoint{scope: bucketScope, bucket: true}, errNoStore
 	}
 	host := exchange.Host(u)
 	for _, h := range hosts {
 		if u.Scheme == h.scheme && h.form.MatchString(host) {
-			p.universe = h.universe
-			return p, nil
+			at.universe = h.universe
+			return at, nil
 		}
 	}
-	return place{}, none
+	return endpoint{}, none
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/headgate-io/headgate/source/login/internal/logintest"
 )
 
-func TestPlaces(t *testing.T) {
-	logintest.Places(t, placeOf, map[string]place{
+func TestEndpointOf(t *testing.T) {
+	logintest.Endpoints(t, endpointOf, map[string]endpoint{
 		"oci://gcr.io/project/app":                                  {googleCloud, scope, false},
 		"oci://eu.gcr.io/project/app":                               {googleCloud, scope, false},
 		"oci://EU.GCR.io:443/project/app":                           {googleCloud, scope, false},
@@ -76,11 +76,11 @@ var strangers = []string{
 	"",
 }
 
-func TestStrangers(t *testing.T) { logintest.Strangers(t, placeOf, strangers) }
+func TestStrangers(t *testing.T) { logintest.Strangers(t, endpointOf, strangers) }
 
-// FuzzPlace checks that a token goes to hosts of the cloud that issued it only.
-func FuzzPlace(f *testing.F) {
-	good := func(at place, scheme, host string) bool {
+// FuzzEndpoint checks that a token goes to hosts of the cloud that issued it only.
+func FuzzEndpoint(f *testing.F) {
+	good := func(at endpoint, scheme, host string) bool {
 		if at.bucket != (scheme == "gs") || (at.universe == s3nsCloud) != strings.HasSuffix(host, ".fr") {
 			return false
 		}
@@ -92,7 +92,7 @@ func FuzzPlace(f *testing.F) {
 		return scheme == "oci" && (host == "gcr.io" || domain == "gcr.io" || domain == "pkg.dev" && strings.HasSuffix(name, "-docker") ||
 			domain == "s3nsregistry.fr" && (name == "docker" || strings.HasSuffix(name, "-docker")))
 	}
-	logintest.FuzzPlace(f, placeOf, good, append(strangers,
+	logintest.FuzzEndpoint(f, endpointOf, good, append(strangers,
 		"oci://eu.gcr.io/app",
 		"oci://us-docker.pkg.dev/app",
 		"oci://docker.s3nsregistry.fr/app",

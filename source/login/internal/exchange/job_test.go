@@ -1,4 +1,4 @@
-package actions_test
+package exchange_test
 
 import (
 	"fmt"
@@ -7,11 +7,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/headgate-io/headgate/source/login/internal/actions"
 	"github.com/headgate-io/headgate/source/login/internal/exchange"
 )
 
-func TestToken(t *testing.T) {
+func TestJobToken(t *testing.T) {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		q := r.URL.Query()
 		if r.Header.Get("Authorization") != "Bearer runner-canary" || r.Method != http.MethodGet {
@@ -41,10 +40,10 @@ func TestToken(t *testing.T) {
 			v, ok := map[string]string{"ACTIONS_ID_TOKEN_REQUEST_URL": c.url, "ACTIONS_ID_TOKEN_REQUEST_TOKEN": c.token}[name]
 			return v, ok
 		})
-		if !env.Has(actions.Variables...) {
+		if !env.Has(exchange.JobVariables...) {
 			t.Errorf("%s: not in a job", name)
 		}
-		got, err := actions.Token(t.Context(), client, env, "api://a b&c=d")
+		got, err := exchange.JobToken(t.Context(), client, env, "api://a b&c=d")
 		if got != c.want || (err != nil) != (c.say != "") {
 			t.Errorf("%s: %q, %v", name, got, err)
 		}
@@ -54,12 +53,12 @@ func TestToken(t *testing.T) {
 	}
 }
 
-func TestNoToken(t *testing.T) {
+func TestNoJobToken(t *testing.T) {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, `{"count":0}`) }))
 	defer s.Close()
 	client := exchange.Client(nil)
 	defer client.CloseIdleConnections()
-	_, err := actions.Token(t.Context(), client, func(name string) (string, bool) { return s.URL, true }, "a")
+	_, err := exchange.JobToken(t.Context(), client, func(name string) (string, bool) { return s.URL, true }, "a")
 	if err == nil || !strings.Contains(err.Error(), "holds none") {
 		t.Error(err)
 	}

@@ -1,8 +1,4 @@
-// Package actions gets identity tokens (OpenID Connect) for the job of GitHub
-// Actions or Forgejo Actions that the program runs in. The job must be allowed
-// to ask for them: permission id-token: write on GitHub, enable-openid-connect
-// on Forgejo.
-package actions
+package exchange
 
 import (
 	"context"
@@ -10,8 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-
-	"github.com/headgate-io/headgate/source/login/internal/exchange"
 )
 
 // What a runner tells its jobs.
@@ -20,14 +14,16 @@ const (
 	requestToken = "ACTIONS_ID_TOKEN_REQUEST_TOKEN"
 )
 
-// Variables are those that are set in a job that may ask for tokens.
-var Variables = []string{requestURL, requestToken}
+// JobVariables are those that are set in a job that may ask for tokens.
+var JobVariables = []string{requestURL, requestToken}
 
-// Token returns an identity token for audience. The request for it is made over
-// https only, or on loopback.
-func Token(ctx context.Context, client *http.Client, env exchange.Environment, audience string) (string, error) {
+// JobToken returns an identity token (OpenID Connect) for audience, of the job of
+// GitHub Actions or Forgejo Actions that the program runs in. The job must be
+// allowed to ask for one: permission id-token: write on GitHub,
+// enable-openid-connect on Forgejo. The request goes over https only, or to loopback.
+func JobToken(ctx context.Context, client *http.Client, env Environment, audience string) (string, error) {
 	u, err := url.Parse(env.Value(requestURL))
-	if err != nil || !exchange.Safe(u) || u.User != nil {
+	if err != nil || !Safe(u) || u.User != nil {
 		return "", errors.New(requestURL + " is not an https URL")
 	}
 	q := u.Query()
@@ -43,7 +39,7 @@ func Token(ctx context.Context, client *http.Client, env exchange.Environment, a
 	var answer struct {
 		Value string `json:"value"`
 	}
-	if err := exchange.JSON(client, req, &answer); err != nil {
+	if err := JSON(client, req, &answer); err != nil {
 		return "", fmt.Errorf("identity token of the job: %w", err)
 	}
 	if answer.Value == "" {
