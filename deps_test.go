@@ -62,12 +62,11 @@ var rooms = map[string]room{
 	"bucket/internal/markup":     {}, // the listings of two stores are XML
 	"bucket/internal/buckettest": {imports: "source source/sourcetest", test: true},
 
-	"source/login/aws":               {imports: "source source/login/internal/exchange source/login/internal/keep", modules: awsModules},
-	"source/login/azure":             {imports: "source source/login/internal/exchange source/login/internal/keep", modules: azureModules},
-	"source/login/gcp":               {imports: "source source/login/internal/exchange source/login/internal/keep", modules: gcpModules},
-	"source/login/github":            {imports: "source internal/transport source/login/internal/exchange source/login/internal/keep"},
+	"source/login/aws":               {imports: "source source/login/internal/exchange", modules: awsModules},
+	"source/login/azure":             {imports: "source source/login/internal/exchange", modules: azureModules},
+	"source/login/gcp":               {imports: "source source/login/internal/exchange", modules: gcpModules},
+	"source/login/github":            {imports: "source internal/transport source/login/internal/exchange"},
 	"source/login/internal/exchange": {imports: "internal/redact internal/transport source"},
-	"source/login/internal/keep":     {},
 
 	"rollout":          {imports: "internal/document internal/origin internal/redact internal/retry internal/secret", modules: "go.yaml.in/yaml/v3"},
 	"rollout/ledger":   {imports: "rollout internal/durable internal/retry"},

@@ -39,7 +39,6 @@ import (
 
 	"github.com/headgate-io/headgate/source"
 	"github.com/headgate-io/headgate/source/login/internal/exchange"
-	"github.com/headgate-io/headgate/source/login/internal/keep"
 )
 
 // A Provider logs in with the identity of the program, and keeps temporary keys
@@ -47,8 +46,8 @@ import (
 type Provider struct {
 	now    func() time.Time
 	env    exchange.Environment
-	keys   keep.Keep[aws.Credentials]
-	tokens keep.Keep[token]
+	keys   exchange.Credentials
+	tokens exchange.Credentials
 }
 
 // New returns a provider that tells the time by now, and looks variables of the
@@ -59,7 +58,7 @@ func New(now func() time.Time, lookup func(string) (string, bool)) *Provider {
 		now = time.Now
 	}
 	return &Provider{now: now, env: exchange.NewEnvironment(lookup),
-		keys: keep.Keep[aws.Credentials]{Now: now}, tokens: keep.Keep[token]{Now: now}}
+		keys: exchange.Credentials{Now: now}, tokens: exchange.Credentials{Now: now}}
 }
 
 // Login is a [source.LoginFunc].
@@ -72,42 +71,41 @@ func (p *Provider) Login(ctx context.Context, r source.LoginRequest) (source.Cre
 	if at.service == registry || at.service == gallery {
 		return p.registryCredential(ctx, client, at)
 	}
-	keys, forget, err := p.identify(ctx, client, at)
-	if err != nil {
-		return source.Credential{}, err
+	keys, err := p.identify(ctx, client, at)
+	if err != nil || at.service == buckets {
+		return keys, err
 	}
-	if at.service == buckets {
-		c := source.Credential{Username: keys.AccessKeyID, Password: keys.SecretAccessKey, Token: keys.SessionToken, Refused: forget}
+	now := p.now()
+	c := sign(keys, r.URL, at.region, now)
+	if c.Expires = now.Add(validity); !keys.Expires.IsZero() && keys.Expires.Before(c.Expires) {
+		c.Expires = keys.Expires
+	}
+	c.Refused = keys.Refused
+	return c, nil
+}
+
+// identify returns the keys of the program as a credential for buckets.
+func (p *Provider) identify(ctx context.Context, client *http.Client, at endpoint) (source.Credential, error) {
+	return p.keys.Get(ctx, at.region+" "+at.issuer, func(ctx context.Context) (source.Credential, error) {
+		if err := p.belongs(at.region); err != nil {
+			return source.Credential{}, err
+		}
+		keys, err := p.retrieve(ctx, exchange.Until(ctx, client), at)
+		if err != nil {
+			return source.Credential{}, p.explain(ctx, "get the keys of this program", err)
+		}
+		if keys.AccessKeyID == "" || keys.SecretAccessKey == "" || !exchange.Sendable(keys.AccessKeyID+keys.SessionToken) {
+			return source.Credential{}, errors.New("the keys that were found cannot be used: they are empty or hold control characters")
+		}
+		c := source.Credential{Username: keys.AccessKeyID, Password: keys.SecretAccessKey, Token: keys.SessionToken}
 		if keys.CanExpire {
 			c.Expires = keys.Expires
 		}
 		return c, nil
-	}
-	now := p.now()
-	c := sign(keys, r.URL, at.region, now)
-	if c.Expires = now.Add(validity); keys.CanExpire && keys.Expires.Before(c.Expires) {
-		c.Expires = keys.Expires
-	}
-	c.Refused = forget
-	return c, nil
+	})
 }
 
-// identify returns the keys of the program, and what makes it forget them.
-func (p *Provider) identify(ctx context.Context, client *http.Client, at endpoint) (aws.Credentials, func(), error) {
-	return p.keys.Get(ctx, at.region+" "+at.issuer, func(ctx context.Context) (aws.Credentials, time.Time, error) {
-		if err := p.belongs(at.region); err != nil {
-			return aws.Credentials{}, time.Time{}, err
-		}
-		keys, err := p.retrieve(ctx, exchange.Until(ctx, client), at)
-		if err != nil {
-			return keys, time.Time{}, p.explain(ctx, "get the keys of this program", err, aws.Credentials{})
-		}
-		if keys.AccessKeyID == "" || keys.SecretAccessKey == "" || !exchange.Sendable(keys.AccessKeyID+keys.SessionToken) {
-			return keys, time.Time{}, errors.New("the keys that were found cannot be used: they are empty or hold control characters")
-		}
-		if !keys.CanExpire {
-			return keys, time.Time{}, nil
-		}
-		return keys, keys.Expires, nil
-	})
+// sdkKeys returns keys in the form of the SDK.
+func sdkKeys(c source.Credential) aws.Credentials {
+	return aws.Credentials{AccessKeyID: c.Username, SecretAccessKey: c.Password, SessionToken: c.Token}
 }

@@ -119,12 +119,11 @@ type identityToken string
 func (t identityToken) GetIdentityToken() ([]byte, error) { return []byte(t), nil }
 
 // explain returns an error of one line for an error of the SDK. what is the work
-// that failed. The error shows neither keys nor other secrets of the request.
-func (p *Provider) explain(ctx context.Context, what string, err error, keys aws.Credentials) error {
+// that failed. The error shows neither secrets nor those of the environment.
+func (p *Provider) explain(ctx context.Context, what string, err error, secrets ...string) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("%s: %w", what, context.Cause(ctx))
 	}
-	secrets := []string{keys.SecretAccessKey, keys.SessionToken}
 	for _, name := range []string{"AWS_CONTAINER_AUTHORIZATION_TOKEN", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"} {
 		secrets = append(secrets, p.env.Value(name))
 	}

@@ -18,41 +18,25 @@ import (
 	"github.com/headgate-io/headgate/source/login/internal/exchange"
 )
 
-// A token is what a registry accepts.
-type token struct {
-	user, password string
-	expires        time.Time
-	forget         func() // the keys that it was issued for
-}
-
-// registryCredential returns a credential for the registries at an endpoint.
+// registryCredential returns a credential for the registries at an endpoint. Keys
+// that are refused are not used again.
 func (p *Provider) registryCredential(ctx context.Context, client *http.Client, at endpoint) (source.Credential, error) {
-	t, forget, err := p.tokens.Get(ctx, fmt.Sprint(at), func(ctx context.Context) (token, time.Time, error) {
-		t, err := p.issue(ctx, client, at)
-		return t, t.expires, err
-	})
-	if err != nil {
-		return source.Credential{}, err
-	}
-	return source.Credential{Username: t.user, Password: t.password, Expires: t.expires, Refused: func() { forget(); t.forget() }}, nil
-}
-
-// issue asks for a token. Keys that are refused are forgotten.
-func (p *Provider) issue(ctx context.Context, client *http.Client, at endpoint) (token, error) {
-	keys, forget, err := p.identify(ctx, client, at)
-	if err != nil {
-		return token{}, err
-	}
-	text, expires, err := askers[at.service](ctx, at, keys, through(client))
-	if err != nil {
-		if err = p.explain(ctx, "get a token of "+at.service, err, keys); errors.Is(err, source.ErrProvider) {
-			forget()
+	return p.tokens.Get(ctx, fmt.Sprint(at), func(ctx context.Context) (source.Credential, error) {
+		keys, err := p.identify(ctx, client, at)
+		if err != nil {
+			return source.Credential{}, err
 		}
-		return token{}, err
-	}
-	t, err := parse(text)
-	t.expires, t.forget = expires, forget
-	return t, err
+		text, expires, err := askers[at.service](ctx, at, sdkKeys(keys), through(client))
+		if err != nil {
+			if err = p.explain(ctx, "get a token of "+at.service, err, keys.Password, keys.Token); errors.Is(err, source.ErrProvider) {
+				keys.Refused()
+			}
+			return source.Credential{}, err
+		}
+		c, err := parse(text)
+		c.Expires, c.Refused = expires, keys.Refused
+		return c, err
+	})
 }
 
 // An asker asks a service for an authorization token. The endpoint is that of
@@ -102,11 +86,11 @@ func dualState(on bool) aws.DualStackEndpointState {
 }
 
 // parse takes user name and password out of an authorization token: USER:PASSWORD in base64.
-func parse(text string) (token, error) {
+func parse(text string) (source.Credential, error) {
 	plain, err := base64.StdEncoding.DecodeString(text)
 	user, password, found := strings.Cut(string(plain), ":")
 	if err != nil || !found || !exchange.Sendable(user) || !exchange.Sendable(password) {
-		return token{}, errors.New("the answer of the registry's token service holds no token that can be sent")
+		return source.Credential{}, errors.New("the answer of the registry's token service holds no token that can be sent")
 	}
-	return token{user: user, password: password}, nil
+	return source.Credential{Username: user, Password: password}, nil
 }

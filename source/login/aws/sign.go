@@ -8,8 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
-
 	"github.com/headgate-io/headgate/source"
 )
 
@@ -38,19 +36,19 @@ const validity = 15 * time.Minute
 //
 //	host
 //	                                            (the line break after host is the last byte)
-func sign(keys aws.Credentials, u *url.URL, region string, now time.Time) source.Credential {
+func sign(keys source.Credential, u *url.URL, region string, now time.Time) source.Credential {
 	stamp := now.UTC().Format("20060102T150405")
 	scope := []string{stamp[:8], region, "codecommit", "aws4_request"}
 	request := "GIT\n" + strings.TrimRight(u.EscapedPath(), "/") + "\n\nhost:" + strings.ToLower(u.Hostname()) + "\n\nhost\n"
 	digest := sha256.Sum256([]byte(request))
 	text := strings.Join([]string{"AWS4-HMAC-SHA256", stamp, strings.Join(scope, "/"), hex.EncodeToString(digest[:])}, "\n")
-	key := []byte("AWS4" + keys.SecretAccessKey)
+	key := []byte("AWS4" + keys.Password)
 	for _, part := range append(scope, text) {
 		key = mac(key, part)
 	}
-	user := keys.AccessKeyID
-	if keys.SessionToken != "" {
-		user += "%" + keys.SessionToken
+	user := keys.Username
+	if keys.Token != "" {
+		user += "%" + keys.Token
 	}
 	return source.Credential{Username: user, Password: stamp + "Z" + hex.EncodeToString(key)}
 }

@@ -45,14 +45,13 @@ import (
 
 	"github.com/headgate-io/headgate/source"
 	"github.com/headgate-io/headgate/source/login/internal/exchange"
-	"github.com/headgate-io/headgate/source/login/internal/keep"
 )
 
 // A Provider logs in with the identity of the program, and keeps its tokens.
 type Provider struct {
 	env       exchange.Environment
-	tokens    keep.Keep[azcore.AccessToken]
-	passwords keep.Keep[password]
+	tokens    exchange.Credentials
+	passwords exchange.Credentials
 }
 
 // New returns a provider that tells the time by now, and looks variables of the
@@ -60,7 +59,7 @@ type Provider struct {
 // managed identities, the SDK reads the environment of the process itself.
 func New(now func() time.Time, lookup func(string) (string, bool)) *Provider {
 	return &Provider{env: exchange.NewEnvironment(lookup),
-		tokens: keep.Keep[azcore.AccessToken]{Now: now}, passwords: keep.Keep[password]{Now: now}}
+		tokens: exchange.Credentials{Now: now}, passwords: exchange.Credentials{Now: now}}
 }
 
 // Login is a [source.LoginFunc].
@@ -73,18 +72,14 @@ func (p *Provider) Login(ctx context.Context, r source.LoginRequest) (source.Cre
 	if at.registry != "" {
 		return p.registryCredential(ctx, client, at)
 	}
-	token, forget, err := p.identify(ctx, client, at)
-	if err != nil {
-		return source.Credential{}, err
-	}
-	return source.Credential{Token: token.Token, Expires: token.ExpiresOn, Refused: forget}, nil
+	return p.identify(ctx, client, at)
 }
 
-// identify returns a token of the program for an endpoint, and a function that forgets it.
-func (p *Provider) identify(ctx context.Context, client *http.Client, at endpoint) (azcore.AccessToken, func(), error) {
-	return p.tokens.Get(ctx, at.authority+" "+at.scope, func(ctx context.Context) (azcore.AccessToken, time.Time, error) {
+// identify returns a token of the program for an endpoint.
+func (p *Provider) identify(ctx context.Context, client *http.Client, at endpoint) (source.Credential, error) {
+	return p.tokens.Get(ctx, at.authority+" "+at.scope, func(ctx context.Context) (source.Credential, error) {
 		t, err := identity{env: p.env, client: client, authority: at.authority, at: at.String()}.token(ctx, at.scope)
-		return t, t.ExpiresOn, err
+		return source.Credential{Token: t.Token, Expires: t.ExpiresOn}, err
 	})
 }
 

@@ -18,44 +18,25 @@ import (
 // user is whose password a registry's refresh token is.
 const user = "00000000-0000-0000-0000-000000000000"
 
-// A password is accepted by one registry.
-type password struct {
-	value   string
-	expires time.Time
-	forget  func() // the token that it was exchanged for
-}
-
-// registryCredential returns a credential for the registry at an endpoint.
+// registryCredential exchanges a token of the program for a password of the
+// registry at an endpoint. A token that is refused is not used again.
 func (p *Provider) registryCredential(ctx context.Context, client *http.Client, at endpoint) (source.Credential, error) {
-	w, forget, err := p.passwords.Get(ctx, at.registry, func(ctx context.Context) (password, time.Time, error) {
-		w, err := p.issue(ctx, client, at)
-		return w, w.expires, err
+	return p.passwords.Get(ctx, at.registry, func(ctx context.Context) (source.Credential, error) {
+		token, err := p.identify(ctx, client, at)
+		if err != nil {
+			return source.Credential{}, err
+		}
+		password, err := trade(ctx, client, at.registry, token.Token)
+		if refused, ok := errors.AsType[*exchange.StatusError](err); ok && refused.Final() {
+			token.Refused()
+			err = fmt.Errorf("%w: %w: check that the identity of this program may use this registry", source.ErrProvider, err)
+		}
+		c := source.Credential{Username: user, Password: password, Expires: expiry(password), Refused: token.Refused}
+		if c.Expires.IsZero() {
+			c.Expires = token.Expires
+		}
+		return c, err
 	})
-	if err != nil {
-		return source.Credential{}, err
-	}
-	return source.Credential{Username: user, Password: w.value, Expires: w.expires, Refused: func() { forget(); w.forget() }}, nil
-}
-
-// issue exchanges a token of the program. One that is refused is forgotten.
-func (p *Provider) issue(ctx context.Context, client *http.Client, at endpoint) (password, error) {
-	token, forget, err := p.identify(ctx, client, at)
-	if err != nil {
-		return password{}, err
-	}
-	value, err := trade(ctx, client, at.registry, token.Token)
-	if refused, ok := errors.AsType[*exchange.StatusError](err); ok && refused.Final() {
-		forget()
-		return password{}, fmt.Errorf("%w: %w: check that the identity of this program may use this registry", source.ErrProvider, err)
-	}
-	if err != nil {
-		return password{}, err
-	}
-	expires := expiry(value)
-	if expires.IsZero() {
-		expires = token.ExpiresOn
-	}
-	return password{value, expires, forget}, nil
 }
 
 // trade exchanges token for a refresh token of the registry at host, as its

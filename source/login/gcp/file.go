@@ -10,6 +10,7 @@ import (
 	"golang.org/x/oauth2"
 	"golang.org/x/oauth2/google"
 
+	"github.com/headgate-io/headgate/source"
 	"github.com/headgate-io/headgate/source/login/internal/exchange"
 )
 
@@ -38,27 +39,27 @@ type credentials struct {
 }
 
 // byFile gets a token with what a file holds.
-func (i identity) byFile(ctx context.Context, name string) (token, error) {
+func (i identity) byFile(ctx context.Context, name string) (source.Credential, error) {
 	data, err := exchange.File(name)
 	if err != nil {
-		return token{}, wrong("%w", err)
+		return source.Credential{}, wrong("%w", err)
 	}
 	var c credentials
 	if err := json.Unmarshal(data, &c); err != nil {
-		return token{}, wrong("%s: %s", name, exchange.Said(err.Error()))
+		return source.Credential{}, wrong("%s: %s", name, exchange.Said(err.Error()))
 	}
 	for part := &c; part != nil; part = part.Source {
 		if err := part.check(); err != nil {
-			return token{}, wrong("%s: %w", name, err)
+			return source.Credential{}, wrong("%s: %w", name, err)
 		}
 	}
 	for _, universe := range c.universes() {
 		if err := i.belongs(universe); err != nil {
-			return token{}, err
+			return source.Credential{}, err
 		}
 	}
 	if c.Type == google.ExternalAccount && c.TokenURL == "" && i.universe != googleCloud { // the library would take Google's
-		return token{}, wrong("%s: token_url is missing: it says where %s exchanges tokens", name, i.universe)
+		return source.Credential{}, wrong("%s: token_url is missing: it says where %s exchanges tokens", name, i.universe)
 	}
 	return i.ask(ctx, func(ctx context.Context) (oauth2.TokenSource, error) {
 		found, err := google.CredentialsFromJSONWithType(ctx, data, c.Type, i.scope)

@@ -41,7 +41,6 @@ import (
 
 	"github.com/headgate-io/headgate/source"
 	"github.com/headgate-io/headgate/source/login/internal/exchange"
-	"github.com/headgate-io/headgate/source/login/internal/keep"
 )
 
 // User is the user name that goes with an access token.
@@ -50,13 +49,7 @@ const User = "oauth2accesstoken"
 // A Provider logs in with the identity of the program, and keeps its tokens.
 type Provider struct {
 	env    exchange.Environment
-	tokens keep.Keep[token]
-}
-
-// A token is an access token.
-type token struct {
-	value   string
-	expires time.Time
+	tokens exchange.Credentials
 }
 
 // New returns a provider that tells the time by now, and looks variables of the
@@ -64,7 +57,7 @@ type token struct {
 // A file that exchanges an identity of AWS makes the library read the
 // environment of the process itself.
 func New(now func() time.Time, lookup func(string) (string, bool)) *Provider {
-	return &Provider{env: exchange.NewEnvironment(lookup), tokens: keep.Keep[token]{Now: now}}
+	return &Provider{env: exchange.NewEnvironment(lookup), tokens: exchange.Credentials{Now: now}}
 }
 
 // Login is a [source.LoginFunc].
@@ -74,15 +67,11 @@ func (p *Provider) Login(ctx context.Context, r source.LoginRequest) (source.Cre
 		return source.Credential{}, err
 	}
 	defer client.CloseIdleConnections()
-	t, forget, err := p.tokens.Get(ctx, at.universe+" "+at.scope, func(ctx context.Context) (token, time.Time, error) {
-		t, err := identity{p.env, exchange.Until(ctx, client), at}.token(ctx)
-		return t, t.expires, err
+	c, err := p.tokens.Get(ctx, at.universe+" "+at.scope, func(ctx context.Context) (source.Credential, error) {
+		return identity{p.env, exchange.Until(ctx, client), at}.token(ctx)
 	})
-	if err != nil {
-		return source.Credential{}, err
+	if err == nil && !at.bucket {
+		c.Username, c.Password, c.Token = User, c.Token, ""
 	}
-	if at.bucket {
-		return source.Credential{Token: t.value, Expires: t.expires, Refused: forget}, nil
-	}
-	return source.Credential{Username: User, Password: t.value, Expires: t.expires, Refused: forget}, nil
+	return c, err
 }

@@ -34,30 +34,30 @@ type identity struct {
 }
 
 // token gets a token by the first method whose variables and files exist.
-func (i identity) token(ctx context.Context) (token, error) {
+func (i identity) token(ctx context.Context) (source.Credential, error) {
 	name, issue := i.method()
 	t, err := issue(ctx)
 	if ctx.Err() != nil {
-		return token{}, fmt.Errorf("%s: %w", name, context.Cause(ctx))
+		return source.Credential{}, fmt.Errorf("%s: %w", name, context.Cause(ctx))
 	}
 	if err != nil {
-		return token{}, explain(name, err)
+		return source.Credential{}, explain(name, err)
 	}
-	if !exchange.Sendable(t.value) {
-		return token{}, fmt.Errorf("%s: the answer holds no token that can be sent", name)
+	if !exchange.Sendable(t.Token) {
+		return source.Credential{}, fmt.Errorf("%s: the answer holds no token that can be sent", name)
 	}
 	return t, nil
 }
 
-func (i identity) method() (name string, issue func(context.Context) (token, error)) {
+func (i identity) method() (name string, issue func(context.Context) (source.Credential, error)) {
 	if file := i.env.Value(fileVariable); file != "" {
-		return fileVariable, func(ctx context.Context) (token, error) { return i.byFile(ctx, file) }
+		return fileVariable, func(ctx context.Context) (source.Credential, error) { return i.byFile(ctx, file) }
 	}
 	if i.env.Has(providerVariable) && i.env.Has(exchange.JobVariables...) {
 		return providerVariable, i.byJob
 	}
 	if file := i.developer(); file != "" {
-		return file, func(ctx context.Context) (token, error) { return i.byFile(ctx, file) }
+		return file, func(ctx context.Context) (source.Credential, error) { return i.byFile(ctx, file) }
 	}
 	return "metadata server", i.byMachine
 }
@@ -93,20 +93,20 @@ func wrong(format string, args ...any) error {
 
 // ask gets a token from the source that open returns. The requests of the oauth2
 // library go through the client in the context.
-func (i identity) ask(ctx context.Context, open func(context.Context) (oauth2.TokenSource, error)) (token, error) {
+func (i identity) ask(ctx context.Context, open func(context.Context) (oauth2.TokenSource, error)) (source.Credential, error) {
 	client, failed := exchange.Strict(i.client)
 	from, err := open(context.WithValue(ctx, oauth2.HTTPClient, client))
 	if err != nil {
-		return token{}, wrong("%s", exchange.Said(err.Error()))
+		return source.Credential{}, wrong("%s", exchange.Said(err.Error()))
 	}
 	t, err := from.Token()
 	if refused := failed(); err != nil && refused != nil {
-		return token{}, refused // which says more, and less
+		return source.Credential{}, refused // which says more, and less
 	}
 	if err != nil {
-		return token{}, errors.New(exchange.Said(err.Error()))
+		return source.Credential{}, errors.New(exchange.Said(err.Error()))
 	}
-	return token{t.AccessToken, t.Expiry}, nil
+	return source.Credential{Token: t.AccessToken, Expires: t.Expiry}, nil
 }
 
 // What the variables of a job hold: they become parts of URLs.
@@ -116,20 +116,20 @@ var (
 )
 
 // byJob exchanges the identity token of a job.
-func (i identity) byJob(ctx context.Context) (token, error) {
+func (i identity) byJob(ctx context.Context) (source.Credential, error) {
 	provider, account := i.env.Value(providerVariable), i.env.Value(accountVariable)
 	if !providerForm.MatchString(provider) {
-		return token{}, wrong("it should read projects/NUMBER/locations/global/workloadIdentityPools/POOL/providers/NAME")
+		return source.Credential{}, wrong("it should read projects/NUMBER/locations/global/workloadIdentityPools/POOL/providers/NAME")
 	}
 	if account != "" && !accountForm.MatchString(account) {
-		return token{}, wrong("%s is not the e-mail address of a service account", accountVariable)
+		return source.Credential{}, wrong("%s is not the e-mail address of a service account", accountVariable)
 	}
 	if err := i.belongs(i.env.Value(universeVariable)); err != nil {
-		return token{}, err
+		return source.Credential{}, err
 	}
 	subject, err := exchange.JobToken(ctx, i.client, i.env, "https://iam.googleapis.com/"+provider)
 	if err != nil {
-		return token{}, err
+		return source.Credential{}, err
 	}
 	c := externalaccount.Config{
 		Audience:             "//iam.googleapis.com/" + provider,

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/headgate-io/headgate/source"
 	"github.com/headgate-io/headgate/source/login/internal/exchange"
 )
 
@@ -17,19 +18,19 @@ import (
 const metadataHost = "169.254.169.254"
 
 // byMachine asks the metadata server for a token of the machine's service account.
-func (i identity) byMachine(ctx context.Context) (token, error) {
+func (i identity) byMachine(ctx context.Context) (source.Credential, error) {
 	universe, err := i.metadata(ctx, "universe/universe-domain")
 	if status, ok := errors.AsType[*exchange.StatusError](err); ok && status.Status == http.StatusNotFound {
 		universe, err = "", nil // older servers know one cloud
 	}
 	if absent(err) {
-		return token{}, exchange.NoIdentity(err)
+		return source.Credential{}, exchange.NoIdentity(err)
 	}
 	if err != nil {
-		return token{}, err
+		return source.Credential{}, err
 	}
 	if err := i.belongs(strings.TrimSpace(universe)); err != nil {
-		return token{}, err
+		return source.Credential{}, err
 	}
 	var answer struct {
 		Token   string `json:"access_token"`
@@ -41,16 +42,16 @@ func (i identity) byMachine(ctx context.Context) (token, error) {
 	}
 	req, err := i.question(ctx, key)
 	if err != nil {
-		return token{}, err
+		return source.Credential{}, err
 	}
 	err = exchange.JSON(i.client, req, &answer)
 	if status, ok := errors.AsType[*exchange.StatusError](err); absent(err) || ok && status.Status == http.StatusNotFound {
-		return token{}, exchange.NoIdentity(err) // the machine has no service account
+		return source.Credential{}, exchange.NoIdentity(err) // the machine has no service account
 	}
 	if err != nil {
-		return token{}, err
+		return source.Credential{}, err
 	}
-	return token{answer.Token, time.Now().Add(time.Duration(answer.Seconds) * time.Second)}, nil
+	return source.Credential{Token: answer.Token, Expires: time.Now().Add(time.Duration(answer.Seconds) * time.Second)}, nil
 }
 
 // absent reports whether err says that this is no machine of Google Cloud:

@@ -31,7 +31,6 @@ import (
 	"github.com/headgate-io/headgate/internal/transport"
 	"github.com/headgate-io/headgate/source"
 	"github.com/headgate-io/headgate/source/login/internal/exchange"
-	"github.com/headgate-io/headgate/source/login/internal/keep"
 )
 
 // User is the user name that goes with an installation token.
@@ -40,7 +39,7 @@ const User = "x-access-token"
 // A Provider logs in as GitHub Apps, and keeps their tokens.
 type Provider struct {
 	now    func() time.Time
-	tokens keep.Keep[token]
+	tokens exchange.Credentials
 }
 
 // New returns a provider that tells the time by now, by [time.Now] when that is nil.
@@ -48,7 +47,7 @@ func New(now func() time.Time) *Provider {
 	if now == nil {
 		now = time.Now
 	}
-	return &Provider{now: now, tokens: keep.Keep[token]{Now: now}}
+	return &Provider{now: now, tokens: exchange.Credentials{Now: now}}
 }
 
 // Login is a [source.LoginFunc].
@@ -72,14 +71,10 @@ func (p *Provider) Login(ctx context.Context, r source.LoginRequest) (source.Cre
 	defer client.CloseIdleConnections()
 	s := &session{app: app, base: base, client: client, now: p.now}
 	repository := repositoryOf(r.URL)
-	t, forget, err := p.tokens.Get(ctx, key(app, base, repository), func(ctx context.Context) (token, time.Time, error) {
+	return p.tokens.Get(ctx, key(app, base, repository), func(ctx context.Context) (source.Credential, error) {
 		t, err := s.token(ctx, repository)
-		return t, t.Expires, err
+		return source.Credential{Username: User, Password: t.Value, Expires: t.Expires}, err
 	})
-	if err != nil {
-		return source.Credential{}, err
-	}
-	return source.Credential{Username: User, Password: t.Value, Expires: t.Expires, Refused: forget}, nil
 }
 
 // key names everything that decides which token is issued.

@@ -1,4 +1,5 @@
-// Package exchange carries the requests to token services and their answers.
+// Package exchange carries the requests to token services and their answers, and
+// keeps what they issue: see [Credentials].
 //
 //   - What goes over https takes the way of the client that the caller was
 //     given, and with it the proxy of the object. What goes in the clear is for
