@@ -35,8 +35,6 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
-
 	"github.com/headgate-io/headgate/source"
 	"github.com/headgate-io/headgate/source/login/internal/exchange"
 )
@@ -103,9 +101,4 @@ func (p *Provider) identify(ctx context.Context, client *http.Client, at endpoin
 		}
 		return c, nil
 	})
-}
-
-// sdkKeys returns keys in the form of the SDK.
-func sdkKeys(c source.Credential) aws.Credentials {
-	return aws.Credentials{AccessKeyID: c.Username, SecretAccessKey: c.Password, SessionToken: c.Token}
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/ecr"
 	"github.com/aws/aws-sdk-go-v2/service/ecrpublic"
 	"github.com/aws/smithy-go/middleware"
@@ -26,7 +27,7 @@ func (p *Provider) registryCredential(ctx context.Context, client *http.Client, 
 		if err != nil {
 			return source.Credential{}, err
 		}
-		text, expires, err := askers[at.service](ctx, at, sdkKeys(keys), through(client))
+		text, expires, err := askers[at.service](ctx, at, credentials.NewStaticCredentialsProvider(keys.Username, keys.Password, keys.Token), through(client))
 		if err != nil {
 			if err = p.explain(ctx, "get a token of "+at.service, err, keys.Password, keys.Token); errors.Is(err, source.ErrProvider) {
 				keys.Refused()
@@ -41,13 +42,18 @@ func (p *Provider) registryCredential(ctx context.Context, client *http.Client, 
 
 // An asker asks a service for an authorization token. The endpoint is that of
 // the SDK's rules for the region; neither the environment nor a profile moves it.
-type asker func(ctx context.Context, at endpoint, keys aws.Credentials, sender func(*middleware.Stack) error) (string, time.Time, error)
+type asker func(ctx context.Context, at endpoint, keys aws.CredentialsProvider, sender func(*middleware.Stack) error) (string, time.Time, error)
 
 var askers = map[string]asker{registry: askRegistry, gallery: askGallery}
 
-func askRegistry(ctx context.Context, at endpoint, keys aws.Credentials, sender func(*middleware.Stack) error) (string, time.Time, error) {
-	o := ecr.Options{Region: at.region, Credentials: fixed(keys), RetryMaxAttempts: attempts, APIOptions: []func(*middleware.Stack) error{sender}}
-	o.EndpointOptions.UseFIPSEndpoint, o.EndpointOptions.UseDualStackEndpoint = fipsState(at.fips), dualState(at.dual)
+func askRegistry(ctx context.Context, at endpoint, keys aws.CredentialsProvider, sender func(*middleware.Stack) error) (string, time.Time, error) {
+	o := ecr.Options{Region: at.region, Credentials: keys, RetryMaxAttempts: attempts, APIOptions: []func(*middleware.Stack) error{sender}}
+	if at.fips {
+		o.EndpointOptions.UseFIPSEndpoint = aws.FIPSEndpointStateEnabled
+	}
+	if at.dual {
+		o.EndpointOptions.UseDualStackEndpoint = aws.DualStackEndpointStateEnabled
+	}
 	out, err := ecr.New(o).GetAuthorizationToken(ctx, nil)
 	if err != nil || len(out.AuthorizationData) == 0 {
 		return "", time.Time{}, err
@@ -56,33 +62,16 @@ func askRegistry(ctx context.Context, at endpoint, keys aws.Credentials, sender 
 	return aws.ToString(data.AuthorizationToken), aws.ToTime(data.ExpiresAt), nil
 }
 
-func askGallery(ctx context.Context, at endpoint, keys aws.Credentials, sender func(*middleware.Stack) error) (string, time.Time, error) {
-	o := ecrpublic.Options{Region: at.region, Credentials: fixed(keys), RetryMaxAttempts: attempts, APIOptions: []func(*middleware.Stack) error{sender}}
-	o.EndpointOptions.UseDualStackEndpoint = dualState(at.dual)
+func askGallery(ctx context.Context, at endpoint, keys aws.CredentialsProvider, sender func(*middleware.Stack) error) (string, time.Time, error) {
+	o := ecrpublic.Options{Region: at.region, Credentials: keys, RetryMaxAttempts: attempts, APIOptions: []func(*middleware.Stack) error{sender}}
+	if at.dual {
+		o.EndpointOptions.UseDualStackEndpoint = aws.DualStackEndpointStateEnabled
+	}
 	out, err := ecrpublic.New(o).GetAuthorizationToken(ctx, nil)
 	if err != nil || out.AuthorizationData == nil {
 		return "", time.Time{}, err
 	}
 	return aws.ToString(out.AuthorizationData.AuthorizationToken), aws.ToTime(out.AuthorizationData.ExpiresAt), nil
-}
-
-// fixed is a source of keys that has them already.
-func fixed(keys aws.Credentials) aws.CredentialsProvider {
-	return aws.CredentialsProviderFunc(func(context.Context) (aws.Credentials, error) { return keys, nil })
-}
-
-func fipsState(on bool) aws.FIPSEndpointState {
-	if on {
-		return aws.FIPSEndpointStateEnabled
-	}
-	return aws.FIPSEndpointStateDisabled
-}
-
-func dualState(on bool) aws.DualStackEndpointState {
-	if on {
-		return aws.DualStackEndpointStateEnabled
-	}
-	return aws.DualStackEndpointStateDisabled
 }
 
 // parse takes user name and password out of an authorization token: USER:PASSWORD in base64.
