@@ -101,9 +101,9 @@ func Connect(ctx context.Context, a Access, env source.Env, v *Vault) (*Reposito
 	if err != nil {
 		return nil, failed(err)
 	}
-	r := &Repository{address: at, from: newServer(at, newGate(registry, way, keys, a.From, v.Conceal)), web: web}
+	r := &Repository{address: at, from: newServer(at, newAuthTransport(registry, way, keys, a.From, v.Conceal)), web: web}
 	if env.Share != nil && a.From == nil {
-		r.from = &shared{r.from, env, identify(registry, at, way.Settings, keys), v}
+		r.from = &sharedAnswers{r.from, env, shareScope(registry, at, way.Settings, keys), v}
 	}
 	return r, nil
 }

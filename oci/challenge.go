@@ -1,11 +1,18 @@
 package oci
 
 import (
+	"errors"
+	"fmt"
+	"io/fs"
 	"net/http"
+	"net/netip"
+	"net/url"
 	"strings"
+
+	"golang.org/x/net/publicsuffix"
 )
 
-// A challenge says how a registry wants to be shown who asks (RFC 9110 section 11.6.1).
+// A challenge says which credentials a registry wants (RFC 9110 section 11.6.1).
 type challenge struct {
 	scheme string // lower case
 	params map[string]string
@@ -84,4 +91,78 @@ func token(s string) (name, rest string) {
 		return s, ""
 	}
 	return s[:end], s[end:]
+}
+
+// The realm of a challenge is the server that issues tokens. It decides where a
+// password is sent, so it is judged before anything is sent to it.
+
+// A RealmError says that a registry names a token service that we do not go to.
+type RealmError struct {
+	Registry string // HOST[:PORT]
+	Realm    string // HOST[:PORT] of the token service, or as much of its URL as tells it
+	Problem  string // what is wrong, and what to do
+}
+
+func (e *RealmError) Error() string {
+	return fmt.Sprintf("registry %s names %s as its token service: %s", e.Registry, e.Realm, e.Problem)
+}
+
+// Is makes it an [fs.ErrPermission].
+func (e *RealmError) Is(target error) bool { return target == fs.ErrPermission }
+
+// parseRealm reads the realm of a challenge by the registry at from.
+func parseRealm(from *url.URL, realm string) (*url.URL, error) {
+	refuse := func(name, why string) (*url.URL, error) {
+		return nil, &RealmError{Registry: from.Host, Realm: name, Problem: why}
+	}
+	u, err := url.Parse(realm)
+	switch {
+	case realm == "":
+		return refuse("nothing", "the registry does not work")
+	case len(realm) > maxAddress || err != nil || u.Hostname() == "" || u.Opaque != "":
+		return refuse(fmt.Sprintf("%.100q", plain(realm)), "that is no URL")
+	case u.User != nil:
+		return refuse(u.Host, "its URL holds user information")
+	case u.Scheme == "https":
+	case u.Scheme != "http":
+		return refuse(u.Host, fmt.Sprintf("its scheme is %.20q instead of https", u.Scheme))
+	case from.Scheme == "https":
+		return refuse(u.Host, "its URL gives up TLS")
+	case !sameHost(from, u):
+		return refuse(u.Host, "without TLS that must be on the host of the registry")
+	}
+	u.Fragment = ""
+	return u, nil
+}
+
+// trusts returns an error when credentials for the registry at from must not
+// be shown to realm. An entry of chain for the realm says that they may.
+func trusts(from, realm *url.URL, chain keychain) error {
+	switch {
+	case sameHost(from, realm),
+		sameDomain(from.Hostname(), realm.Hostname()),
+		chain.has(realm.Host):
+		return nil
+	}
+	return &RealmError{Registry: from.Host, Realm: realm.Host, Problem: fmt.Sprintf(
+		"credentials for one are not shown to the other; if that is right, add an entry for %s to the dockerconfigjson of the Secret", realm.Host)}
+}
+
+func sameHost(a, b *url.URL) bool { return strings.EqualFold(a.Hostname(), b.Hostname()) }
+
+// sameDomain reports whether two host names were registered by one owner.
+func sameDomain(a, b string) bool {
+	x, err := domain(a)
+	if err != nil {
+		return false
+	}
+	y, err := domain(b)
+	return err == nil && x == y
+}
+
+func domain(host string) (string, error) {
+	if _, err := netip.ParseAddr(host); err == nil {
+		return "", errors.New("an address belongs to no domain")
+	}
+	return publicsuffix.EffectiveTLDPlusOne(strings.TrimSuffix(strings.ToLower(host), "."))
 }

@@ -13,7 +13,7 @@ import (
 
 // Pause replaces how r waits before it sends a request again, and the clock.
 func (r *Repository) Pause(wait func(context.Context, time.Duration) error, now func() time.Time) {
-	g := r.from.(*server).gate
+	g := r.from.(*server).auth
 	for _, p := range []any{g.client.Transport, g.tokens.Transport} {
 		p.(*transport.Patient).Wait, p.(*transport.Patient).Now = wait, now
 	}

@@ -8,12 +8,14 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"iter"
 	"os"
 	"path"
+	"path/filepath"
 
 	"github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"github.com/headgate-io/headgate/source"
 )
 
 // A layout is an image layout in a directory (image specification 1.1, "OCI
@@ -105,17 +107,19 @@ func blobFile(d digest.Digest) string {
 	return path.Join(ocispec.ImageBlobsDir, d.Algorithm().String(), d.Encoded())
 }
 
-func (l *layout) tags(context.Context) iter.Seq2[string, error] {
-	return func(yield func(string, error) bool) {
-		seen := map[string]bool{}
-		for _, d := range l.index {
-			name := d.Annotations[ocispec.AnnotationRefName]
-			if name != "" && !seen[name] && !yield(name, nil) {
-				return
-			}
-			seen[name] = true
+func (l *layout) tags(_ context.Context, each func(string) error) error {
+	seen := map[string]bool{}
+	for _, d := range l.index {
+		name := d.Annotations[ocispec.AnnotationRefName]
+		if name == "" || seen[name] {
+			continue
+		}
+		seen[name] = true
+		if err := each(name); err != nil {
+			return err
 		}
 	}
+	return nil
 }
 
 func (l *layout) head(_ context.Context, reference string) (ocispec.Descriptor, error) {
@@ -163,19 +167,20 @@ func (l *layout) blob(_ context.Context, d ocispec.Descriptor) (io.ReadCloser, e
 
 // referrers looks through the manifests of the index; those without an entry
 // there may be in that of the tag.
-func (l *layout) referrers(ctx context.Context, subject ocispec.Descriptor, _ string) iter.Seq2[ocispec.Descriptor, error] {
-	return func(yield func(ocispec.Descriptor, error) bool) {
-		for _, d := range l.index {
-			refers, err := l.refersTo(ctx, &d, subject.Digest)
-			if err != nil {
-				err = fmt.Errorf("%s: %w", d.Digest, err)
-			}
-			if (refers || err != nil) && !yield(d, err) || err != nil {
-				return
-			}
+func (l *layout) referrers(ctx context.Context, subject ocispec.Descriptor, _ string, each func(ocispec.Descriptor) error) error {
+	for _, d := range l.index {
+		refers, err := l.refersTo(ctx, &d, subject.Digest)
+		if err != nil {
+			return fmt.Errorf("%s: %w", d.Digest, err)
 		}
-		yield(ocispec.Descriptor{}, errNoReferrers)
+		if !refers {
+			continue
+		}
+		if err := each(d); err != nil {
+			return err
+		}
 	}
+	return errNoReferrers
 }
 
 // refersTo reports whether the subject of d is the one with the digest subject,
@@ -213,3 +218,23 @@ var errReadOnly = fmt.Errorf("an image layout is only read: %w", errors.ErrUnsup
 func (l *layout) push(context.Context, ocispec.Descriptor, io.Reader) error { return errReadOnly }
 func (l *layout) tag(context.Context, ocispec.Descriptor, string) error     { return errReadOnly }
 func (l *layout) close()                                                    { l.root.Close() }
+
+// directory returns the origin that reads the plain directory which stands in
+// for spec.url; ok is false when an image layout does, or nothing.
+func (o *Origin) directory() (dir source.Origin, ok bool, err error) {
+	path, ok := o.env.Local[o.repo.Spec.URL]
+	if !ok {
+		return nil, false, nil
+	}
+	switch _, err := os.Stat(filepath.Join(path, ocispec.ImageLayoutFile)); {
+	case err == nil:
+		return nil, false, nil
+	case !errors.Is(err, fs.ErrNotExist):
+		return nil, false, fmt.Errorf("local directory %s: %w", path, err)
+	}
+	if s := o.repo.Spec.LayerSelector; s != nil && s.Operation == source.LayerCopy {
+		err := fmt.Errorf("local directory %s: it has no layer to copy, as spec.layerSelector asks: give an image layout, or operation extract", path)
+		return nil, false, &source.StepError{Step: source.StepFetch, Reason: layerFailed, Err: err}
+	}
+	return source.Dir(o.repo, path, source.DirView{Ignore: ignoreOf(o.repo)}), true, nil
+}

@@ -1,6 +1,7 @@
 package oci
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -10,7 +11,6 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
@@ -19,25 +19,27 @@ import (
 	"oras.land/oras-go/v2/registry/remote/auth"
 )
 
-// A server is a repository of a registry (distribution specification 1.1).
+// A server is a repository of a registry (distribution specification 1.1). It reads
+// by itself: oras-go wants lengths, types and digests in answers that registries
+// leave out, and decodes lists without a bound. It uploads by oras-go.
 type server struct {
-	gate *gate
+	auth *authTransport
 	base *url.URL           // /v2/PATH/
 	name registry.Reference // what tokens are asked for
 	oras *remote.Repository // uploads
 }
 
-func newServer(a address, g *gate) *server {
-	name := registry.Reference{Registry: g.registry.Host, Repository: a.path}
-	return &server{
-		gate: g,
-		base: g.registry.ResolveReference(&url.URL{Path: "/v2/" + a.path + "/"}),
-		name: name,
-		oras: &remote.Repository{
-			Client: g, Reference: name, PlainHTTP: g.registry.Scheme == "http",
-			MaxMetadataBytes: maxManifest, SkipReferrersGC: true,
-		},
+func newServer(a address, t *authTransport) *server {
+	s := &server{
+		auth: t,
+		base: t.registry.ResolveReference(&url.URL{Path: "/v2/" + a.path + "/"}),
+		name: registry.Reference{Registry: t.registry.Host, Repository: a.path},
 	}
+	s.oras = &remote.Repository{
+		Client: s, Reference: s.name, PlainHTTP: t.registry.Scheme == "http",
+		MaxMetadataBytes: maxManifest, SkipReferrersGC: true,
+	}
+	return s
 }
 
 // accepted are the media types of manifests that we ask for.
@@ -50,6 +52,25 @@ func (s *server) at(endpoint string, query url.Values) *url.URL {
 	return s.base.ResolveReference(&url.URL{Path: s.base.Path + endpoint, RawQuery: query.Encode()})
 }
 
+// expected are the statuses of success by method.
+var expected = map[string]int{
+	http.MethodHead: http.StatusOK, http.MethodGet: http.StatusOK, http.MethodPost: http.StatusAccepted, http.MethodPut: http.StatusCreated,
+}
+
+// Do implements [remote.Client]. A refusal is a [StatusError], except of the request
+// by which oras-go finds out whether there is a list of referrers.
+func (s *server) Do(req *http.Request) (*http.Response, error) {
+	resp, err := s.auth.Do(req)
+	if err != nil {
+		return nil, bare(err)
+	}
+	probe := req.Method == http.MethodGet && resp.StatusCode == http.StatusNotFound
+	if resp.StatusCode != expected[req.Method] && !probe {
+		return nil, s.auth.refused(resp, false)
+	}
+	return resp, nil
+}
+
 // ask sends a request without content. The status of the answer is 200; the
 // caller closes its body.
 func (s *server) ask(ctx context.Context, method string, u *url.URL, accept string) (*http.Response, error) {
@@ -60,14 +81,11 @@ func (s *server) ask(ctx context.Context, method string, u *url.URL, accept stri
 	// Else the transport asks for gzip, and what is unpacked has neither the size nor the digest that was sent.
 	req.Header.Set("Accept-Encoding", "identity")
 	req.Header.Set("Accept", accept)
-	resp, err := s.gate.Do(req)
-	if err != nil {
-		return nil, bare(err)
+	resp, err := s.Do(req)
+	if err == nil && resp.StatusCode != http.StatusOK {
+		return nil, s.auth.refused(resp, false)
 	}
-	if resp.StatusCode != http.StatusOK {
-		return nil, s.gate.advise(refusal(resp, time.Now(), s.gate.secrets(resp.Request)...), resp.Request.URL, false)
-	}
-	return resp, nil
+	return resp, err
 }
 
 // headless are the answers of registries that know no HEAD, and of servers of
@@ -127,4 +145,63 @@ func (s *server) blob(ctx context.Context, d ocispec.Descriptor) (io.ReadCloser,
 	return resp.Body, nil
 }
 
-func (s *server) close() { s.gate.close() }
+func (s *server) close() { s.auth.close() }
+
+func (s *server) push(ctx context.Context, d ocispec.Descriptor, content io.Reader) error {
+	ctx = auth.AppendRepositoryScope(ctx, s.name, auth.ActionPull, auth.ActionPush)
+	have, err := s.has(ctx, d)
+	if err != nil || have {
+		return err
+	}
+	if !manifests[d.MediaType] {
+		body := io.NopCloser(content) // net/http compares its length with that of d
+		if r, ok := content.(*io.SectionReader); ok {
+			body = section{r}
+		}
+		return bare(s.oras.Blobs().Push(ctx, d, body))
+	}
+	text, err := readAll(content, maxManifest)
+	if err != nil {
+		return err
+	}
+	if got := d.Digest.Algorithm().FromBytes(text); got != d.Digest {
+		return &ContentError{Digest: d.Digest, Size: d.Size, Got: got, Read: int64(len(text))}
+	}
+	return bare(s.oras.Manifests().Push(ctx, d, bytes.NewReader(text)))
+}
+
+// has reports whether the repository has d. A registry that does not tell has not.
+func (s *server) has(ctx context.Context, d ocispec.Descriptor) (bool, error) {
+	kind := "blobs/"
+	if manifests[d.MediaType] {
+		kind = "manifests/"
+	}
+	resp, err := s.ask(ctx, http.MethodHead, s.at(kind+d.Digest.String(), nil), accepted)
+	if e, ok := errors.AsType[*StatusError](err); ok && (e.Status == http.StatusNotFound || slices.Contains(headless, e.Status)) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	resp.Body.Close()
+	return true, nil
+}
+
+func (s *server) tag(ctx context.Context, d ocispec.Descriptor, tag string) error {
+	ctx = auth.AppendRepositoryScope(ctx, s.name, auth.ActionPull, auth.ActionPush)
+	d, text, err := readManifest(ctx, s, d.Digest.String(), d)
+	if err != nil {
+		return err
+	}
+	return bare(s.oras.PushReference(ctx, d, bytes.NewReader(text), tag))
+}
+
+// A section is the content of an upload that can be sent again, even while the
+// first attempt still reads it.
+type section struct{ *io.SectionReader }
+
+func (section) Close() error { return nil }
+
+func (s section) again() (io.ReadCloser, error) {
+	return section{io.NewSectionReader(s.SectionReader, 0, s.Size())}, nil
+}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"iter"
 	"net/http"
 
 	"github.com/opencontainers/go-digest"
@@ -30,15 +29,16 @@ type Repository struct {
 
 // A holder has the content of a repository. It is not trusted.
 type holder interface {
-	tags(ctx context.Context) iter.Seq2[string, error]
+	// tags and referrers give what they list to each until it fails.
+	tags(ctx context.Context, each func(string) error) error
 	// head returns the descriptor of a tag or digest, what is not known of it
 	// zero; errNoHead when only the manifest itself can tell its digest.
 	head(ctx context.Context, reference string) (ocispec.Descriptor, error)
 	// manifest opens what a tag or digest names. The media type may be missing.
 	manifest(ctx context.Context, reference string) (mediaType string, content io.ReadCloser, err error)
 	blob(ctx context.Context, d ocispec.Descriptor) (io.ReadCloser, error)
-	// referrers lists those that the holder knows of itself; fs.ErrNotExist where it keeps no such list.
-	referrers(ctx context.Context, subject ocispec.Descriptor, artifactType string) iter.Seq2[ocispec.Descriptor, error]
+	// referrers lists those that the holder knows of itself; errNoReferrers if the tag may name more.
+	referrers(ctx context.Context, subject ocispec.Descriptor, artifactType string, each func(ocispec.Descriptor) error) error
 	push(ctx context.Context, d ocispec.Descriptor, content io.Reader) error
 	tag(ctx context.Context, d ocispec.Descriptor, tag string) error
 	close()

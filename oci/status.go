@@ -83,7 +83,6 @@ func refusal(resp *http.Response, now time.Time, secrets ...string) *StatusError
 
 const (
 	overTLS    = "the registry speaks TLS: remove spec.insecure"
-	maybeTLS   = "if the registry speaks TLS, remove spec.insecure"
 	withoutTLS = "the registry speaks no TLS: set spec.insecure if that is meant to be"
 )
 

@@ -1,0 +1,307 @@
+package oci
+
+import (
+	"cmp"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"oras.land/oras-go/v2/registry/remote/auth"
+
+	"github.com/headgate-io/headgate/internal/transport"
+	"github.com/headgate-io/headgate/source"
+)
+
+// authTransport adds credentials to requests to the registry's own origin only:
+// user name and password, or a token that the registry's token service issues.
+type authTransport struct {
+	registry *url.URL
+	client   *http.Client // for the registry and hosts it redirects to
+	tokens   *http.Client // for the token service
+	keys     credentials
+	conceal  func(...string)
+
+	mu     sync.Mutex
+	known  map[string]string // values of Authorization by scopes; basic authentication under ""
+	issued int               // bytes of all tokens, which are kept to conceal them
+}
+
+// credentials are what is known for a registry.
+type credentials struct {
+	source.Credential
+	chain  keychain // those for other hosts, too
+	origin string   // where they come from or were looked for, for messages
+}
+
+// none reports whether there are no credentials.
+func (c *credentials) none() bool {
+	return c.Username == "" && c.Password == "" && c.Token == "" && c.Refresh == ""
+}
+
+// newAuthTransport returns the transport to the registry at u, which the server of from names, or
+// the user when that is nil. c says how servers are reached; its fields Origin,
+// Auth and Fence are set here.
+func newAuthTransport(u *url.URL, c transport.Config, keys credentials, from *transport.Fence, conceal func(...string)) *authTransport {
+	t := &authTransport{registry: u, keys: keys, conceal: conceal, known: map[string]string{}}
+	c.Origin, c.Auth, c.Fence = u, transport.Auth{}, transport.NewFence(u, from)
+	c.Fence.Opens, c.Fence.Hint = keys.chain.names, ", or add an entry for %s to the dockerconfigjson of the Secret"
+	t.client = retrying(transport.Client(c))
+	t.tokens = retrying(transport.Client(c))
+	follow := t.tokens.CheckRedirect
+	t.tokens.CheckRedirect = func(req *http.Request, via []*http.Request) error {
+		if !transport.SameOrigin(req.URL, via[0].URL) {
+			return fmt.Errorf("the token service redirects to %s, which may not see the request", req.URL.Host)
+		}
+		return follow(req, via)
+	}
+	return t
+}
+
+func retrying(c *http.Client) *http.Client {
+	c.Transport = &transport.Patient{Next: c.Transport}
+	return c
+}
+
+// Do sends a request, and again with credentials after a challenge of the registry.
+// Other hosts, to which a list may lead, get no credentials.
+func (t *authTransport) Do(req *http.Request) (*http.Response, error) {
+	if s, ok := req.Body.(section); ok {
+		req = with(req, "")
+		req.GetBody = s.again
+	}
+	if !transport.SameOrigin(req.URL, t.registry) {
+		req = with(req, "")
+		req.Header.Del("Authorization")
+		return t.client.Do(req)
+	}
+	ctx := req.Context()
+	scopes := auth.GetAllScopesForHost(ctx, t.registry.Host)
+	sent := cmp.Or(req.Header.Get("Authorization"), t.cached(scopes)) // an upload goes on with what it began with
+	resp, err := t.client.Do(with(req, sent))
+	if err != nil || resp.StatusCode != http.StatusUnauthorized || !transport.SameOrigin(resp.Request.URL, t.registry) {
+		return resp, err
+	}
+	header, err := t.answer(ctx, resp.Header, scopes)
+	if err != nil {
+		resp.Body.Close()
+		return nil, err
+	}
+	if header == "" || header == sent || transport.HasBody(req) && req.GetBody == nil {
+		return resp, nil
+	}
+	transport.Finish(resp)
+	again, err := transport.Afresh(with(req, header))
+	if err != nil {
+		return nil, err
+	}
+	return t.client.Do(again)
+}
+
+func with(req *http.Request, header string) *http.Request {
+	out := req.Clone(req.Context())
+	if header != "" {
+		out.Header.Set("Authorization", header)
+	}
+	return out
+}
+
+// answer returns what a challenge asks for as a value of Authorization, "" when
+// there is nothing to show.
+func (t *authTransport) answer(ctx context.Context, header http.Header, scopes []string) (string, error) {
+	all := challenges(header)
+	for _, c := range all {
+		if c.scheme == "bearer" {
+			token, err := t.token(ctx, c, scopes)
+			if err != nil {
+				return "", err
+			}
+			return t.cache(strings.Join(scopes, " "), "Bearer "+token), nil
+		}
+	}
+	for _, c := range all {
+		if c.scheme == "basic" && t.keys.Username != "" && t.keys.Password != "" {
+			pair := base64.StdEncoding.EncodeToString([]byte(t.keys.Username + ":" + t.keys.Password))
+			t.conceal(pair)
+			return t.cache("", "Basic "+pair), nil
+		}
+	}
+	return "", nil
+}
+
+// cached returns the header that was right for the scopes before.
+func (t *authTransport) cached(scopes []string) string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if basic, ok := t.known[""]; ok {
+		return basic
+	}
+	return t.known[strings.Join(scopes, " ")]
+}
+
+func (t *authTransport) cache(scopes, header string) string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.known[scopes] = header
+	return header
+}
+
+// refused returns what resp, which it closes, refuses. When that is the registry or
+// its token service, the issuer of the credentials learns that they were refused.
+func (t *authTransport) refused(resp *http.Response, service bool) error {
+	e := refusal(resp, time.Now(), t.secrets(resp.Request)...)
+	if !errors.Is(e, fs.ErrPermission) || e.Hint != "" || !service && !transport.SameOrigin(resp.Request.URL, t.registry) {
+		return e
+	}
+	if t.keys.none() {
+		e.Hint = "no credentials were sent: " + t.keys.origin
+		return e
+	}
+	if t.keys.Refused != nil {
+		t.keys.Refused()
+	}
+	e.Hint = "check the credentials of " + t.keys.origin
+	return e
+}
+
+// secrets are what the answer to req may repeat: the credentials, what was
+// shown, and what the link to a storage host holds.
+func (t *authTransport) secrets(req *http.Request) []string {
+	_, shown, _ := strings.Cut(req.Header.Get("Authorization"), " ")
+	all := []string{t.keys.Password, t.keys.Token, t.keys.Refresh, shown}
+	if req.Response != nil { // a redirect led there
+		for _, values := range req.URL.Query() {
+			all = append(all, values...)
+		}
+	}
+	return all
+}
+
+func (t *authTransport) close() {
+	t.client.CloseIdleConnections()
+	t.tokens.CloseIdleConnections()
+}
+
+const (
+	maxTokenAnswer = 256 << 10 // bytes of the answer of a token service, which may hold two tokens
+	maxToken       = 64 << 10  // bytes of a token
+	maxTokens      = 1 << 20   // bytes of all tokens for one repository: of 4 KiB and good for a minute, 4 hours
+	maxScope       = 2 << 10   // bytes of what a challenge may ask for
+)
+
+// token gets a token from the service that c names.
+func (t *authTransport) token(ctx context.Context, c challenge, scopes []string) (string, error) {
+	if t.keys.Token != "" {
+		return t.keys.Token, nil
+	}
+	realm, err := parseRealm(t.registry, c.params["realm"])
+	if err == nil && !t.keys.none() {
+		err = trusts(t.registry, realm, t.keys.chain)
+	}
+	if err != nil {
+		return "", err
+	}
+	if scope := c.params["scope"]; len(scope) <= maxScope {
+		scopes = auth.CleanScopes(append(slices.Clone(scopes), strings.Fields(scope)...))
+	}
+	req, err := t.tokenRequest(ctx, realm, c.params["service"], scopes)
+	if err != nil {
+		return "", err
+	}
+	client := *t.tokens
+	if transport.SameOrigin(realm, t.registry) {
+		client.Transport = t.client.Transport // the connection is there already
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return "", fmt.Errorf("get a token: %w", bare(err))
+	}
+	if resp.StatusCode != http.StatusOK {
+		return "", fmt.Errorf("get a token: %w", t.refused(resp, true))
+	}
+	defer resp.Body.Close()
+	token, err := readToken(resp)
+	if err == nil {
+		err = t.count(token)
+	}
+	if err != nil {
+		return "", fmt.Errorf("get a token: %s: %w", realm.Host, err)
+	}
+	t.conceal(token)
+	return token, nil
+}
+
+// count bounds the tokens that are issued: a registry may want one more for every request.
+func (t *authTransport) count(token string) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.issued += len(token); t.issued > maxTokens {
+		return fmt.Errorf("it has issued more than %d bytes of tokens, and the registry wants one more", maxTokens)
+	}
+	return nil
+}
+
+// tokenRequest asks for a token by password, or by refresh token, which takes
+// precedence (distribution: "Token Authentication Specification", "OAuth2").
+func (t *authTransport) tokenRequest(ctx context.Context, realm *url.URL, service string, scopes []string) (*http.Request, error) {
+	if t.keys.Refresh != "" {
+		form := url.Values{
+			"grant_type": {"refresh_token"}, "refresh_token": {t.keys.Refresh},
+			"service": {service}, "client_id": {"headgate"}, "scope": {strings.Join(scopes, " ")},
+		}
+		req, err := http.NewRequestWithContext(ctx, http.MethodPost, realm.String(), strings.NewReader(form.Encode()))
+		if err == nil {
+			req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		}
+		return req, err
+	}
+	query := realm.Query()
+	if service != "" {
+		query.Set("service", service)
+	}
+	for _, scope := range scopes {
+		query.Add("scope", scope)
+	}
+	to := *realm
+	to.RawQuery = query.Encode()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, to.String(), nil)
+	if err == nil && !t.keys.none() {
+		req.SetBasicAuth(t.keys.Username, t.keys.Password)
+	}
+	return req, err
+}
+
+func readToken(resp *http.Response) (string, error) {
+	content, err := readAll(resp.Body, maxTokenAnswer)
+	if err != nil {
+		return "", err
+	}
+	var answer struct {
+		Token  string `json:"token"`
+		Access string `json:"access_token"`
+	}
+	if err := json.Unmarshal(content, &answer); err != nil {
+		return "", errors.New("the answer is no JSON") // err could show a part of it
+	}
+	token := answer.Token
+	if token == "" {
+		token = answer.Access
+	}
+	switch {
+	case token == "":
+		return "", errors.New("the answer holds no token")
+	case len(token) > maxToken:
+		return "", fmt.Errorf("the token has %d bytes, at most %d are allowed", len(token), maxToken)
+	case strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }):
+		return "", errors.New("the token has characters that no header can have")
+	}
+	return token, nil
+}
