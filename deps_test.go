@@ -120,7 +120,7 @@ var rooms = map[string]room{
 	"source/sourcetest":               {imports: "artifact source", test: true},
 }
 
-const ociModules = "oras.land/oras-go/v2 github.com/opencontainers/image-spec github.com/opencontainers/go-digest golang.org/x/sync golang.org/x/net"
+const ociModules = "oras.land/oras-go/v2 github.com/klauspost/readahead github.com/opencontainers/image-spec github.com/opencontainers/go-digest golang.org/x/sync golang.org/x/net"
 
 // What verifies signatures of OCI artifacts. Only their leaves may depend on it.
 const (

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/klauspost/readahead"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"github.com/headgate-io/headgate/artifact"
@@ -89,9 +90,12 @@ func (c *content) pull(ctx context.Context, hashed bool, use func(io.Reader) err
 			return stepError(source.StepFetch, pullFailed, err)
 		}
 		defer blob.Close()
-		received := readAhead(&incoming{from: blob, of: c, progress: progress})
-		defer received.close()
-		defer cancel() // or close would wait for a registry that stalls
+		received, err := readahead.NewReaderSize(&incoming{from: blob, of: c, progress: progress}, 4, 256<<10)
+		if err != nil {
+			return err
+		}
+		defer received.Close()
+		defer cancel() // or Close would wait for a registry that stalls
 		return use(received)
 	})
 }
