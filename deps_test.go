@@ -45,9 +45,10 @@ var rooms = map[string]room{
 	"git/internal/local":    {imports: "git/internal/config git/internal/lru git/internal/object git/internal/packfile", modules: "github.com/klauspost/compress"},
 	"git/internal/wire":     {imports: "git/internal/object internal/redact", modules: gitModules},
 
-	"oci":          {imports: "artifact source internal/redact internal/transport internal/version", modules: ociModules},
-	"oci/cosign":   {imports: "oci source internal/transport internal/redact artifact", modules: sigstoreModules},
-	"oci/notation": {imports: "oci source internal/transport internal/redact artifact", modules: notationModules},
+	"oci":                  {imports: "artifact source internal/redact internal/transport internal/version", modules: ociModules},
+	"oci/internal/attempt": {imports: "oci source internal/redact", modules: "github.com/opencontainers/image-spec"},
+	"oci/cosign":           {imports: "oci oci/internal/attempt source internal/transport internal/redact artifact", modules: sigstoreModules},
+	"oci/notation":         {imports: "oci oci/internal/attempt source internal/transport internal/redact artifact", modules: notationModules},
 
 	"bucket":       {imports: "artifact source internal/redact internal/transport", modules: "golang.org/x/net"},
 	"bucket/azure": {imports: "bucket bucket/internal/markup source internal/transport", modules: azblobModules},

@@ -3,6 +3,9 @@ package oci
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
@@ -10,16 +13,14 @@ import (
 	"github.com/headgate-io/headgate/source"
 )
 
-// content is what one revision was opened as.
+// content is an open revision. It closes its repository.
 type content struct {
-	origin   *Origin
-	repo     *Repository // of this content alone: it is closed with it
-	rev      source.Revision
-	subject  ocispec.Descriptor // what the revision names: a manifest or an index
-	manifest ocispec.Manifest   // the subject, or what it leads to
-	layer    ocispec.Descriptor // which of its layers is wanted
-	notes    []string           // for the report
-	passed   bool               // Verify has let the revision pass
+	*resolved
+	origin *Origin
+	rev    source.Revision
+	layer  ocispec.Descriptor // the selected layer of the manifest
+	notes  []string           // for the report
+	passed bool               // Verify has let the revision pass
 
 	tree  *artifact.Tree // the layer's files, once they are wanted
 	rules *artifact.Rules
@@ -27,18 +28,18 @@ type content struct {
 
 var _ source.Explainer = (*content)(nil)
 
-// newContent takes over repo.
-func newContent(o *Origin, repo *Repository, rev source.Revision, f found) (*content, error) {
-	layer, err := layerOf(f.manifest, o.repo.Spec.LayerSelector)
+// newContent selects the layer. It closes the repository if that fails.
+func newContent(o *Origin, r *resolved, rev source.Revision) (*content, error) {
+	layer, err := layerOf(r.manifest, o.repo.Spec.LayerSelector)
 	if err != nil {
-		repo.Close()
+		r.repo.Close()
 		err = fmt.Errorf("manifest of %s: %w", rev.ID, err)
 		return nil, &source.StepError{Step: source.StepFetch, Reason: layerFailed, Err: err}
 	}
-	c := &content{origin: o, repo: repo, rev: rev, subject: f.subject, manifest: f.manifest, layer: layer}
-	if _, left := metadata(f.manifest.Annotations); left > 0 {
+	c := &content{resolved: r, origin: o, rev: rev, layer: layer}
+	if _, left := metadata(r.manifest.Annotations); left > 0 {
 		c.notes = append(c.notes, fmt.Sprintf("%d of %d annotations are not in the metadata: at most %d KiB each and %d KiB together are taken over",
-			left, len(f.manifest.Annotations), maxAnnotation>>10, maxAnnotations>>10))
+			left, len(r.manifest.Annotations), maxAnnotation>>10, maxAnnotations>>10))
 	}
 	return c, nil
 }
@@ -59,4 +60,33 @@ func layerOf(m ocispec.Manifest, s *source.OCILayerSelector) (ocispec.Descriptor
 		types = append(types, l.MediaType)
 	}
 	return ocispec.Descriptor{}, fmt.Errorf("no layer has the media type %q of spec.layerSelector, only %s", s.MediaType, listed(types))
+}
+
+// What of the annotations of a manifest becomes metadata of an artifact, in
+// bytes: names and values together.
+const (
+	maxAnnotation  = 4 << 10
+	maxAnnotations = 64 << 10
+)
+
+// metadata returns the annotations within the bounds, and how many are not:
+// those of the OCI come first, then names in their order.
+func metadata(annotations map[string]string) (kept map[string]string, left int) {
+	other := func(name string) bool { return !strings.HasPrefix(name, "org.opencontainers.image.") }
+	names := slices.Sorted(maps.Keys(annotations))
+	names = append(slices.DeleteFunc(slices.Clone(names), other), slices.DeleteFunc(names, func(n string) bool { return !other(n) })...)
+	room := maxAnnotations
+	for _, name := range names {
+		size := len(name) + len(annotations[name])
+		if size > maxAnnotation || size > room {
+			left++
+			continue
+		}
+		if kept == nil {
+			kept = make(map[string]string)
+		}
+		kept[name] = annotations[name]
+		room -= size
+	}
+	return kept, left
 }

@@ -2,6 +2,7 @@ package oci
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -24,7 +25,7 @@ type Origin struct {
 	trusted      transport.Trusted // by the last Resolve
 
 	mu   sync.Mutex
-	kept *kept // what the last Resolve fetched, until it is opened
+	kept *resolved // what the last Resolve fetched, until it is opened
 }
 
 // New returns the origin of r. technologies are what signatures can be
@@ -60,7 +61,7 @@ func (o *Origin) resolve(ctx context.Context, last source.State) (source.Revisio
 	if err != nil {
 		return source.Revision{}, nil, stepError(source.StepResolve, listFailed, invalid(err))
 	}
-	before := recall(last)
+	before := decodeState(last)
 	trust, err := o.trust(ctx)
 	if err != nil {
 		return source.Revision{}, nil, err
@@ -71,33 +72,32 @@ func (o *Origin) resolve(ctx context.Context, last source.State) (source.Revisio
 	}
 	now.Trust = trust
 	rev.Reverify = now.Trust != before.Trust
-	state, err := now.state()
-	return rev, state, err
+	encoded, err := now.encode()
+	return rev, encoded, err
 }
 
 // locate finds what sel selects now.
-func (o *Origin) locate(ctx context.Context, sel selection, before memory) (source.Revision, memory, error) {
+func (o *Origin) locate(ctx context.Context, sel selection, before state) (source.Revision, state, error) {
 	o.keep(nil) // what an earlier Resolve left was fetched with the Secrets of then
 	if sel.digest != "" && before.knows(o.repo.Spec.URL, sel.digest) {
 		return before.revision(""), before, nil
 	}
 	repo, err := o.connect(ctx)
 	if err != nil {
-		return source.Revision{}, memory{}, err
+		return source.Revision{}, state{}, err
 	}
 	tag, d, err := o.lookUp(ctx, repo, sel)
 	if err != nil || before.knows(o.repo.Spec.URL, d.Digest) {
 		repo.Close()
 		return before.revision(tag), before, err
 	}
-	f, err := o.fetch(ctx, repo, d)
+	r, err := o.fetch(ctx, repo, d)
 	if err != nil {
-		repo.Close()
-		return source.Revision{}, memory{}, err
+		return source.Revision{}, state{}, err
 	}
-	o.keep(&kept{repo, f})
-	now := memory{URL: o.repo.Spec.URL, Digest: f.subject.Digest}
-	now.Metadata, _ = metadata(f.manifest.Annotations)
+	o.keep(r)
+	now := state{URL: o.repo.Spec.URL, Digest: r.subject.Digest}
+	now.Metadata, _ = metadata(r.manifest.Annotations)
 	return now.revision(tag), now, nil
 }
 
@@ -116,21 +116,22 @@ func (o *Origin) lookUp(ctx context.Context, repo *Repository, sel selection) (t
 		}
 	}
 	err = o.within(ctx, "look up tag "+tag, func(ctx context.Context) (err error) {
-		if d, err = repo.Head(ctx, tag); err == nil {
-			err = checkDescriptor(d)
-		}
+		d, err = repo.Head(ctx, tag)
 		return err
 	})
 	return tag, d, err
 }
 
-// fetch fetches the manifest that d names or leads to.
-func (o *Origin) fetch(ctx context.Context, repo *Repository, d ocispec.Descriptor) (f found, err error) {
+// fetch fetches the manifest that d names or leads to. It closes repo if that fails.
+func (o *Origin) fetch(ctx context.Context, repo *Repository, d ocispec.Descriptor) (r *resolved, err error) {
 	err = o.within(ctx, "fetch manifest", func(ctx context.Context) (err error) {
-		f, err = follow(ctx, repo, d)
+		r, err = follow(ctx, repo, d)
 		return err
 	})
-	return f, err
+	if err != nil {
+		repo.Close()
+	}
+	return r, err
 }
 
 // Open implements [source.Origin]: it fetches the manifest of rev, unless the
@@ -155,19 +156,17 @@ func (o *Origin) open(ctx context.Context, rev source.Revision) (source.Content,
 	if err != nil {
 		return nil, err
 	}
-	if k := o.take(d); k != nil {
-		return newContent(o, k.repo, rev, k.found)
+	r := o.take(d)
+	if r == nil {
+		repo, err := o.connect(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if r, err = o.fetch(ctx, repo, ocispec.Descriptor{Digest: d}); err != nil {
+			return nil, err
+		}
 	}
-	repo, err := o.connect(ctx)
-	if err != nil {
-		return nil, err
-	}
-	f, err := o.fetch(ctx, repo, ocispec.Descriptor{Digest: d})
-	if err != nil {
-		repo.Close()
-		return nil, err
-	}
-	return newContent(o, repo, rev, f)
+	return newContent(o, r, rev)
 }
 
 // connect returns the repository of spec.url.
@@ -194,32 +193,26 @@ func (o *Origin) within(ctx context.Context, step string, do func(context.Contex
 // the [source.Reconciler] keeps out of conditions, events and errors.
 func (o *Origin) Secrets() []string { return o.vault.Values() }
 
-// kept is what Resolve leaves to Open: a revision that is new is opened next.
-type kept struct {
-	repo  *Repository
-	found found
-}
-
-// keep replaces what is kept; nil is nothing.
-func (o *Origin) keep(k *kept) {
+// keep replaces what is kept for Open: a revision that is new is opened next.
+func (o *Origin) keep(r *resolved) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.kept != nil {
 		o.kept.repo.Close()
 	}
-	o.kept = k
+	o.kept = r
 }
 
 // take returns what is kept of d, nil if it is not.
-func (o *Origin) take(d digest.Digest) *kept {
+func (o *Origin) take(d digest.Digest) *resolved {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	k := o.kept
-	if k == nil || k.found.subject.Digest != d {
+	r := o.kept
+	if r == nil || r.subject.Digest != d {
 		return nil
 	}
 	o.kept = nil
-	return k
+	return r
 }
 
 // digestOf returns the digest in the revision TAG@DIGEST or DIGEST.
@@ -229,4 +222,37 @@ func digestOf(rev source.Revision) (digest.Digest, error) {
 		return "", fmt.Errorf("revision %q: want TAG@DIGEST or DIGEST: %w", rev.ID, err)
 	}
 	return d, nil
+}
+
+// A state is the [source.State] of an OCIRepository.
+type state struct {
+	URL      string            `json:"url,omitempty"`
+	Digest   digest.Digest     `json:"digest,omitempty"`   // of the last revision
+	Metadata map[string]string `json:"metadata,omitempty"` // of its manifest
+	Trust    string            `json:"trust,omitempty"`    // fingerprint of the keys, identities and roots of the last run
+}
+
+// decodeState reads a state; one that cannot be read is empty.
+func decodeState(text source.State) (s state) {
+	if json.Unmarshal(text, &s) != nil {
+		return state{}
+	}
+	return s
+}
+
+func (s state) encode() (source.State, error) { return json.Marshal(s) }
+
+// knows reports whether s has the metadata of what d names at url.
+func (s state) knows(url string, d digest.Digest) bool { return s.URL == url && s.Digest == d }
+
+// revision spells the revision of s under tag (reference A4).
+func (s state) revision(tag string) source.Revision {
+	if s.Digest == "" {
+		return source.Revision{}
+	}
+	id := s.Digest.String()
+	if tag != "" {
+		id = tag + "@" + id
+	}
+	return source.Revision{ID: id, File: s.Digest.Encoded() + ".tar.gz", Metadata: s.Metadata}
 }

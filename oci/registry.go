@@ -153,7 +153,7 @@ func (s *server) push(ctx context.Context, d ocispec.Descriptor, content io.Read
 	if err != nil || have {
 		return err
 	}
-	if !manifests[d.MediaType] {
+	if forms[d.MediaType] == 0 {
 		body := io.NopCloser(content) // net/http compares its length with that of d
 		if r, ok := content.(*io.SectionReader); ok {
 			body = section{r}
@@ -173,7 +173,7 @@ func (s *server) push(ctx context.Context, d ocispec.Descriptor, content io.Read
 // has reports whether the repository has d. A registry that does not tell has not.
 func (s *server) has(ctx context.Context, d ocispec.Descriptor) (bool, error) {
 	kind := "blobs/"
-	if manifests[d.MediaType] {
+	if forms[d.MediaType] != 0 {
 		kind = "manifests/"
 	}
 	resp, err := s.ask(ctx, http.MethodHead, s.at(kind+d.Digest.String(), nil), accepted)

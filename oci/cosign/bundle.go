@@ -17,6 +17,8 @@ import (
 	"github.com/sigstore/sigstore-go/pkg/bundle"
 	"github.com/sigstore/sigstore-go/pkg/verify"
 	"google.golang.org/protobuf/encoding/protojson"
+
+	"github.com/headgate-io/headgate/oci/internal/attempt"
 )
 
 const (
@@ -36,14 +38,14 @@ func (v *verifier) bundles(ctx context.Context, subject ocispec.Descriptor) iter
 		seen, tried := 0, 0
 		for d, err := range v.repo.Referrers(ctx, subject, "") {
 			if err != nil {
-				yield(candidate{name: "bundles"}, unreadable(err))
+				yield(candidate{name: "bundles"}, attempt.Unreadable(err))
 				return
 			}
 			if !likely(d.ArtifactType) {
 				continue
 			}
 			if seen++; seen > maxReferrers || tried == maxSignatures {
-				yield(candidate{name: "bundles"}, refuse("there are more, beyond the limit of %d signatures among %d manifests", maxSignatures, maxReferrers))
+				yield(candidate{name: "bundles"}, attempt.Refuse("there are more, beyond the limit of %d signatures among %d manifests", maxSignatures, maxReferrers))
 				return
 			}
 			c := candidate{"bundle " + short(d.Digest), func(ctx context.Context) (*signature, error) {
@@ -92,9 +94,9 @@ func other(annotations map[string]string) error {
 // bundle reads the bundle that is the one layer of m.
 func (v *verifier) bundle(ctx context.Context, m *ocispec.Manifest, subject ocispec.Descriptor) (*signature, error) {
 	if len(m.Layers) != 1 || !strings.HasPrefix(m.Layers[0].MediaType, bundleTypes) {
-		return nil, refuse("its manifest has %d layers, want one and that of the type %s", len(m.Layers), bundleType)
+		return nil, attempt.Refuse("its manifest has %d layers, want one and that of the type %s", len(m.Layers), bundleType)
 	}
-	data, err := v.read(ctx, m.Layers[0], maxBundle)
+	data, err := attempt.Blob(ctx, v.repo, m.Layers[0], maxBundle)
 	if err != nil {
 		return nil, err
 	}
@@ -119,20 +121,20 @@ type strict struct{ verify.SignedEntity }
 
 func (strict) Version() (string, error) { return "", nil }
 
-// decodeBundle reads a bundle. Errors are a [refusal].
+// decodeBundle reads a bundle. Errors are refusals.
 func decodeBundle(data []byte) (*signature, error) {
 	b := new(protobundle.Bundle)
 	if err := protojson.Unmarshal(data, b); err != nil {
-		return nil, refuse("it is no bundle: %w", err)
+		return nil, attempt.Refuse("it is no bundle: %w", err)
 	}
 	e := b.GetDsseEnvelope()
 	switch {
 	case e == nil:
-		return nil, refuse("it holds no DSSE envelope, so it does not say what was signed")
+		return nil, attempt.Refuse("it holds no DSSE envelope, so it does not say what was signed")
 	case len(e.Signatures) != 1:
-		return nil, refuse("its envelope has %d signatures, want one", len(e.Signatures))
+		return nil, attempt.Refuse("its envelope has %d signatures, want one", len(e.Signatures))
 	case e.PayloadType != envelopeType:
-		return nil, refuse("its envelope holds %.100q, want %s", e.PayloadType, envelopeType)
+		return nil, attempt.Refuse("its envelope holds %.100q, want %s", e.PayloadType, envelopeType)
 	}
 	material := b.GetVerificationMaterial()
 	return &signature{
@@ -161,13 +163,13 @@ func statement(payload []byte, subject digest.Digest) error {
 		} `json:"subject"`
 	}
 	if err := json.Unmarshal(payload, &s); err != nil {
-		return refuse("its statement: %w", err)
+		return attempt.Refuse("its statement: %w", err)
 	}
 	if !strings.HasPrefix(s.Type, statementTypes) {
-		return refuse("its payload is %.100q, not an in-toto statement", s.Type)
+		return attempt.Refuse("its payload is %.100q, not an in-toto statement", s.Type)
 	}
 	if s.Predicate != signPredicate {
-		return refuse("it is an attestation of %.100q, not a signature (%s)", s.Predicate, signPredicate)
+		return attempt.Refuse("it is an attestation of %.100q, not a signature (%s)", s.Predicate, signPredicate)
 	}
 	var signed []string
 	for _, about := range s.Subjects {
@@ -175,7 +177,7 @@ func statement(payload []byte, subject digest.Digest) error {
 		signed = append(signed, fmt.Sprintf("%s:%.128s", subject.Algorithm(), hash))
 	}
 	if !slices.Contains(signed, subject.String()) {
-		return refuse("it is the signature of something else: %.200q", signed)
+		return attempt.Refuse("it is the signature of something else: %.200q", signed)
 	}
 	return nil
 }

@@ -4,14 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"iter"
-	"net/http"
 	"time"
 
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"github.com/headgate-io/headgate/oci"
+	"github.com/headgate-io/headgate/oci/internal/attempt"
 	"github.com/headgate-io/headgate/source"
 )
 
@@ -38,26 +36,16 @@ func New(c Config) oci.Technology {
 	}
 }
 
-// A repository is what signatures are read from.
-type repository interface {
-	Name() string
-	Head(ctx context.Context, reference string) (ocispec.Descriptor, error)
-	Manifest(ctx context.Context, d ocispec.Descriptor) (ocispec.Descriptor, []byte, error)
-	Blob(ctx context.Context, d ocispec.Descriptor) (io.ReadCloser, error)
-	Referrers(ctx context.Context, subject ocispec.Descriptor, artifactType string) iter.Seq2[ocispec.Descriptor, error]
-	Web() *http.Client
-}
-
 // A judge knows whose signatures count. It is used for one verification.
 type judge interface {
-	// signer says who made s, as a message would. Errors are a [refusal] when s does not count.
+	// signer says who made s, as a message would. Errors are refusals when s does not count.
 	signer(ctx context.Context, s *signature, subject ocispec.Descriptor) (string, error)
 	// renew reports whether signatures of others count now than did.
 	renew(ctx context.Context) bool
 }
 
 // authority returns what makes the judges of t.
-func authority(t oci.Trust, shared *roots, r repository) (func() judge, error) {
+func authority(t oci.Trust, shared *roots, r *oci.Repository) (func() judge, error) {
 	if t.Keys.Name == "" {
 		return identitiesOf(t, shared, r)
 	}
@@ -67,7 +55,7 @@ func authority(t oci.Trust, shared *roots, r repository) (func() judge, error) {
 
 // A verifier implements [oci.Verifier]. It is safe for concurrent use.
 type verifier struct {
-	repo  repository
+	repo  *oci.Repository
 	judge func() judge
 }
 
@@ -95,7 +83,8 @@ func (v *verifier) Verify(ctx context.Context, subject ocispec.Descriptor) (sour
 
 // attempt returns who made the first signature of subject that holds.
 func (v *verifier) attempt(ctx context.Context, j judge, subject ocispec.Descriptor) (string, error) {
-	t := tally{repo: v.repo.Name(), subject: subject.Digest}
+	t := attempt.Tally{Subject: v.repo.Name() + "@" + subject.Digest.String(), Unsigned: "is not signed: sign it with cosign sign"}
+	others := 0 // manifests that refer to the subject and are no signatures
 	for c, err := range v.candidates(ctx, subject) {
 		var signer string
 		if err == nil {
@@ -107,9 +96,14 @@ func (v *verifier) attempt(ctx context.Context, j judge, subject ocispec.Descrip
 		if ctx.Err() != nil {
 			return "", err
 		}
-		t.add(c.name, err)
+		if !errors.Is(err, errOther) {
+			t.Add(c.name, err)
+			continue
+		}
+		others++
+		t.Unsigned = fmt.Sprintf("is not signed: what refers to it are %d attestations or the like: sign it with cosign sign", others)
 	}
-	return "", t.err()
+	return "", t.Err()
 }
 
 // try returns who made c, a signature of subject.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"strings"
 
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
@@ -13,25 +14,42 @@ import (
 
 	"github.com/headgate-io/headgate/internal/transport"
 	"github.com/headgate-io/headgate/oci"
+	"github.com/headgate-io/headgate/oci/internal/attempt"
 	"github.com/headgate-io/headgate/source"
 )
 
 // identities are those whose keyless signatures are trusted. They implement [judge].
 type identities struct {
 	policy []verify.PolicyOption
-	rootSource
+	given  root.TrustedMaterial // the trusted root of a Secret; nil: the one that shared has
+	shared *roots
+	web    *http.Client
+	used   *root.TrustedRoot // what this verification has of shared
 }
 
-// A rootSource gives what certificates, logs and timestamps are judged by.
-type rootSource interface {
-	// root returns what holds now. Errors say that it cannot be known.
-	root(ctx context.Context) (root.TrustedMaterial, error)
-	// renew reports whether something else holds since it was asked for.
-	renew(ctx context.Context) bool
+// root returns what certificates, logs and timestamps are judged by.
+func (ids *identities) root(ctx context.Context) (material root.TrustedMaterial, err error) {
+	if ids.given != nil {
+		return ids.given, nil
+	}
+	if ids.used == nil {
+		ids.used, err = ids.shared.current(ctx, ids.web)
+	}
+	return ids.used, err
+}
+
+// renew implements [judge].
+func (ids *identities) renew(ctx context.Context) bool {
+	before := ids.used
+	if before == nil {
+		return false
+	}
+	ids.used = ids.shared.newer(ctx, ids.web, before)
+	return ids.used != before
 }
 
 // identitiesOf reads spec.verify.matchOIDCIdentity and the trusted root.
-func identitiesOf(t oci.Trust, shared *roots, r repository) (func() judge, error) {
+func identitiesOf(t oci.Trust, shared *roots, r *oci.Repository) (func() judge, error) {
 	const field = "spec.verify.matchOIDCIdentity"
 	if len(t.Identities) == 0 {
 		return nil, fmt.Errorf("%s: %w: nothing says whose signatures count: name issuer and subject there, or a Secret with public keys in spec.verify.secretRef; "+
@@ -49,38 +67,32 @@ func identitiesOf(t oci.Trust, shared *roots, r repository) (func() judge, error
 		policy = append(policy, verify.WithCertificateIdentity(id))
 	}
 	if t.Root.Name == "" {
-		return func() judge { return &identities{policy, &view{shared: shared, repo: r}} }, nil
+		return func() judge { return &identities{policy: policy, shared: shared, web: r.Web()} }, nil
 	}
-	given, err := fixedRoot(t.Root)
-	return func() judge { return &identities{policy, given} }, err
+	given, err := givenRoot(t.Root)
+	return func() judge { return &identities{policy: policy, given: given} }, err
 }
-
-// fixed is a root that does not change.
-type fixed struct{ root.TrustedMaterial }
-
-func (f fixed) root(context.Context) (root.TrustedMaterial, error) { return f, nil }
-func (fixed) renew(context.Context) bool                           { return false }
 
 const rootEntry = "trusted_root.json"
 
-// fixedRoot reads the trusted root in s.
-func fixedRoot(s transport.Secret) (fixed, error) {
+// givenRoot reads the trusted root in s.
+func givenRoot(s transport.Secret) (root.TrustedMaterial, error) {
 	const field = "spec.verify.trustedRootSecretRef"
 	data, ok := s.Data[rootEntry]
 	if !ok {
-		return fixed{}, fmt.Errorf("%s: secret %s has no entry %s", field, s.Name, rootEntry)
+		return nil, fmt.Errorf("%s: secret %s has no entry %s", field, s.Name, rootEntry)
 	}
 	if len(data) > maxRoot {
-		return fixed{}, fmt.Errorf("%s: secret %s: entry %s has %d bytes, more than the limit of %d", field, s.Name, rootEntry, len(data), maxRoot)
+		return nil, fmt.Errorf("%s: secret %s: entry %s has %d bytes, more than the limit of %d", field, s.Name, rootEntry, len(data), maxRoot)
 	}
 	material, err := root.NewTrustedRootFromJSON(data)
 	if err == nil {
 		err = lightRoot(material)
 	}
 	if err != nil {
-		return fixed{}, fmt.Errorf("%s: secret %s: entry %s: %w", field, s.Name, rootEntry, err)
+		return nil, fmt.Errorf("%s: secret %s: entry %s: %w", field, s.Name, rootEntry, err)
 	}
-	return fixed{material}, nil
+	return material, nil
 }
 
 // demands are what a keyless signature must come with.
@@ -94,7 +106,7 @@ var demands = []verify.VerifierOption{
 // signer implements [judge].
 func (ids *identities) signer(ctx context.Context, s *signature, subject ocispec.Descriptor) (string, error) {
 	if !s.keyless {
-		return "", refuse("it was made with a key, not with a certificate: spec.verify.secretRef can name a Secret with the public key")
+		return "", attempt.Refuse("it was made with a key, not with a certificate: spec.verify.secretRef can name a Secret with the public key")
 	}
 	material, err := ids.root(ctx)
 	if err != nil {
@@ -106,11 +118,11 @@ func (ids *identities) signer(ctx context.Context, s *signature, subject ocispec
 	}
 	entity, err := s.entity()
 	if err != nil {
-		return "", refuse("%w", err)
+		return "", attempt.Refuse("%w", err)
 	}
 	result, err := v.Verify(entity, verify.NewPolicy(s.policy(), ids.policy...))
 	if err != nil {
-		return "", refuse("%w", explain(err, entity))
+		return "", attempt.Refuse("%w", explain(err, entity))
 	}
 	return name(*result.Signature.Certificate), nil
 }

@@ -22,6 +22,7 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"github.com/headgate-io/headgate/internal/transport"
+	"github.com/headgate-io/headgate/oci/internal/attempt"
 )
 
 // Keys are the public keys that are trusted.
@@ -123,11 +124,11 @@ func (ks keys) signer(_ context.Context, s *signature, _ ocispec.Descriptor) (st
 	}
 	switch {
 	case s.keyless:
-		return "", refuse("it was made with a certificate, not with a key: spec.verify.matchOIDCIdentity without secretRef can allow its owner")
+		return "", attempt.Refuse("it was made with a certificate, not with a key: spec.verify.matchOIDCIdentity without secretRef can allow its owner")
 	case len(ks) == 1:
-		return "", refuse("it was not made with the key %s, or not of this", ks[0].print)
+		return "", attempt.Refuse("it was not made with the key %s, or not of this", ks[0].print)
 	}
-	return "", refuse("it was made with none of the %d keys, or not of this", len(ks))
+	return "", attempt.Refuse("it was made with none of the %d keys, or not of this", len(ks))
 }
 
 // renew implements [judge].

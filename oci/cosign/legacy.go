@@ -14,6 +14,8 @@ import (
 	digest "github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	"github.com/sigstore/sigstore-go/pkg/verify"
+
+	"github.com/headgate-io/headgate/oci/internal/attempt"
 )
 
 // The annotations of a layer with a signature.
@@ -44,7 +46,7 @@ func (v *verifier) layers(ctx context.Context, subject ocispec.Descriptor) iter.
 			return
 		}
 		if err == nil && len(m.Layers) == 0 {
-			err = refuse("it names a manifest without layers")
+			err = attempt.Refuse("it names a manifest without layers")
 		}
 		if err != nil {
 			yield(candidate{name: "tag " + tag}, err)
@@ -52,7 +54,7 @@ func (v *verifier) layers(ctx context.Context, subject ocispec.Descriptor) iter.
 		}
 		for i, layer := range m.Layers {
 			if i == maxSignatures {
-				yield(candidate{name: "tag " + tag}, refuse("it has %d signatures, more than the limit of %d", len(m.Layers), maxSignatures))
+				yield(candidate{name: "tag " + tag}, attempt.Refuse("it has %d signatures, more than the limit of %d", len(m.Layers), maxSignatures))
 				return
 			}
 			c := candidate{fmt.Sprintf("signature %d of the tag", i+1), func(ctx context.Context) (*signature, error) {
@@ -77,20 +79,20 @@ func (v *verifier) tagged(ctx context.Context, tag string) (*ocispec.Manifest, e
 // layer reads the signature in the layer d.
 func (v *verifier) layer(ctx context.Context, d ocispec.Descriptor) (*signature, error) {
 	if d.MediaType != simpleType {
-		return nil, refuse("it has the type %.100q, want %s", d.MediaType, simpleType)
+		return nil, attempt.Refuse("it has the type %.100q, want %s", d.MediaType, simpleType)
 	}
-	payload, err := v.read(ctx, d, maxPayload)
+	payload, err := attempt.Blob(ctx, v.repo, d, maxPayload)
 	if err != nil {
 		return nil, err
 	}
 	return decodeLayer(payload, d.Annotations)
 }
 
-// decodeLayer reads the signature in a layer. Errors are a [refusal].
+// decodeLayer reads the signature in a layer. Errors are refusals.
 func decodeLayer(payload []byte, annotations map[string]string) (*signature, error) {
 	made, err := base64.StdEncoding.DecodeString(annotations[signatureKey])
 	if err != nil || len(made) == 0 {
-		return nil, refuse("its annotation %s is missing or no base64", signatureKey)
+		return nil, attempt.Refuse("its annotation %s is missing or no base64", signatureKey)
 	}
 	return &signature{
 		payload: payload,
@@ -114,13 +116,13 @@ func simple(payload []byte, subject digest.Digest) error {
 		} `json:"critical"`
 	}
 	if err := json.Unmarshal(payload, &p); err != nil {
-		return refuse("its payload: %w", err)
+		return attempt.Refuse("its payload: %w", err)
 	}
 	if p.Critical.Type != simplePayload {
-		return refuse("its payload is %.100q, want %q", p.Critical.Type, simplePayload)
+		return attempt.Refuse("its payload is %.100q, want %q", p.Critical.Type, simplePayload)
 	}
 	if p.Critical.Image.Digest != subject.String() {
-		return refuse("it is the signature of something else: %.100q", p.Critical.Image.Digest)
+		return attempt.Refuse("it is the signature of something else: %.100q", p.Critical.Image.Digest)
 	}
 	return nil
 }

@@ -149,31 +149,3 @@ func (f *fetcher) DownloadFile(url string, limit int64, _ time.Duration) ([]byte
 	}
 	return data, err
 }
-
-// A view is the shared trusted root as one verification sees it.
-type view struct {
-	shared *roots
-	repo   repository
-	used   *root.TrustedRoot
-}
-
-func (v *view) root(ctx context.Context) (root.TrustedMaterial, error) {
-	if v.used != nil {
-		return v.used, nil
-	}
-	material, err := v.shared.current(ctx, v.repo.Web())
-	if err != nil {
-		return nil, err
-	}
-	v.used = material
-	return material, nil
-}
-
-func (v *view) renew(ctx context.Context) bool {
-	before := v.used
-	if before == nil {
-		return false
-	}
-	v.used = v.shared.newer(ctx, v.repo.Web(), before)
-	return v.used != before
-}

@@ -9,6 +9,8 @@ import (
 	"github.com/notaryproject/notation-core-go/signature/jws"
 	"github.com/notaryproject/tspclient-go"
 	gocose "github.com/veraison/go-cose"
+
+	"github.com/headgate-io/headgate/oci/internal/attempt"
 )
 
 // Bounds of the certificates in an envelope and in its timestamp, each. Whoever
@@ -37,19 +39,19 @@ var formats = map[string]func([]byte) (unsigned, error){
 func checkEnvelope(envelope []byte, mediaType string) error {
 	decode, known := formats[mediaType]
 	if !known {
-		return refuse("its envelope is of type %.80q: want %s or %s", mediaType, jws.MediaTypeEnvelope, cose.MediaTypeEnvelope)
+		return attempt.Refuse("its envelope is of type %.80q: want %s or %s", mediaType, jws.MediaTypeEnvelope, cose.MediaTypeEnvelope)
 	}
 	u, err := decode(envelope)
 	if err != nil {
-		return refuse("integrity: its envelope cannot be parsed: %w", err)
+		return attempt.Refuse("integrity: its envelope cannot be parsed: %w", err)
 	}
 	if len(u.chain) > maxChain { // before they are parsed
-		return refuse("its chain has %d certificates, at most %d are allowed", len(u.chain), maxChain)
+		return attempt.Refuse("its chain has %d certificates, at most %d are allowed", len(u.chain), maxChain)
 	}
 	chain := make([]*x509.Certificate, len(u.chain))
 	for i, der := range u.chain {
 		if chain[i], err = x509.ParseCertificate(der); err != nil {
-			return refuse("integrity: its certificate %d cannot be parsed: %w", i+1, err)
+			return attempt.Refuse("integrity: its certificate %d cannot be parsed: %w", i+1, err)
 		}
 	}
 	if err := checkKeys(chain); err != nil || len(u.timestamp) == 0 {
@@ -60,7 +62,7 @@ func checkEnvelope(envelope []byte, mediaType string) error {
 		return nil // where timestamps count, it is found out that this is none
 	}
 	if len(token.SignerInfos) > maxChain {
-		return refuse("its timestamp has %d signers, at most %d are allowed", len(token.SignerInfos), maxChain)
+		return attempt.Refuse("its timestamp has %d signers, at most %d are allowed", len(token.SignerInfos), maxChain)
 	}
 	return checkKeys(token.Certificates)
 }
@@ -68,11 +70,11 @@ func checkEnvelope(envelope []byte, mediaType string) error {
 // checkKeys checks the bounds of certificates.
 func checkKeys(certs []*x509.Certificate) error {
 	if len(certs) > maxChain {
-		return refuse("its timestamp has %d certificates, at most %d are allowed", len(certs), maxChain)
+		return attempt.Refuse("its timestamp has %d certificates, at most %d are allowed", len(certs), maxChain)
 	}
 	for _, c := range certs {
 		if bits := keyBits(c); bits > maxKeyBits {
-			return refuse("the key of %.80q in it has %d bits, at most %d are allowed", c.Subject, bits, maxKeyBits)
+			return attempt.Refuse("the key of %.80q in it has %d bits, at most %d are allowed", c.Subject, bits, maxKeyBits)
 		}
 	}
 	return nil

@@ -13,7 +13,7 @@ import (
 	"github.com/notaryproject/notation-go/verifier/trustpolicy"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
-	"github.com/headgate-io/headgate/internal/redact"
+	"github.com/headgate-io/headgate/oci/internal/attempt"
 	"github.com/headgate-io/headgate/source"
 )
 
@@ -58,7 +58,7 @@ func (j *judge) verify(ctx context.Context, subject ocispec.Descriptor, envelope
 	}
 	for _, a := range outcome.EnvelopeContent.SignerInfo.SignedAttributes.ExtendedAttributes {
 		if a.Critical {
-			return source.Verification{}, refuse("its critical attribute %.80q is not known", fmt.Sprint(a.Key))
+			return source.Verification{}, attempt.Refuse("its critical attribute %.80q is not known", fmt.Sprint(a.Key))
 		}
 	}
 	return j.verified(outcome, subject), nil
@@ -67,7 +67,7 @@ func (j *judge) verify(ctx context.Context, subject ocispec.Descriptor, envelope
 // why says which check refused a signature.
 func (j *judge) why(outcome *notation.VerificationOutcome, subject ocispec.Descriptor, err error) error {
 	if outcome == nil {
-		return refusal{err}
+		return attempt.Refuse("%w", err)
 	}
 	for _, r := range outcome.VerificationResults {
 		switch {
@@ -75,22 +75,22 @@ func (j *judge) why(outcome *notation.VerificationOutcome, subject ocispec.Descr
 		case j.unanswered(r) != "": // it may hold, once there is an answer
 			return fmt.Errorf("%s: %s", r.Type, j.text(r))
 		default:
-			return refuse("%s: %s", r.Type, j.text(r))
+			return attempt.Refuse("%s: %s", r.Type, j.text(r))
 		}
 	}
 	content := outcome.EnvelopeContent
 	if content == nil {
-		return refusal{err}
+		return attempt.Refuse("%w", err)
 	}
 	if plugin, err := content.SignerInfo.ExtendedAttribute(notationverifier.HeaderVerificationPlugin); err == nil {
-		return refuse("it asks for the verification plugin %.80q, and plugins are not run", fmt.Sprint(plugin.Value))
+		return attempt.Refuse("it asks for the verification plugin %.80q, and plugins are not run", fmt.Sprint(plugin.Value))
 	}
 	if signed := target(content); signed.Digest != subject.Digest {
-		return refuse("integrity: it is the signature of %.80q", signed.Digest)
+		return attempt.Refuse("integrity: it is the signature of %.80q", signed.Digest)
 	} else if signed.Size != subject.Size || signed.MediaType != subject.MediaType {
-		return refuse("integrity: it is the signature of %d bytes of type %.80q, not of %d bytes of type %.80q", signed.Size, signed.MediaType, subject.Size, subject.MediaType)
+		return attempt.Refuse("integrity: it is the signature of %d bytes of type %.80q, not of %d bytes of type %.80q", signed.Size, signed.MediaType, subject.Size, subject.MediaType)
 	}
-	return refusal{err}
+	return attempt.Refuse("%w", err)
 }
 
 // target returns what an envelope signs.
@@ -108,7 +108,7 @@ func (j *judge) text(r *notation.ValidationResult) string {
 	if cause := j.unanswered(r); cause != "" {
 		text += ": " + cause
 	}
-	return clip(text)
+	return attempt.Clip(text)
 }
 
 // unanswered returns why revocation is not known, "" when r is not about that.
@@ -124,7 +124,7 @@ func (j *judge) verified(outcome *notation.VerificationOutcome, subject ocispec.
 	v := source.Verification{Mode: mode, Level: j.level.Name, Ignored: !j.enforces(trustpolicy.TypeAuthenticity)}
 	signer, authentic := "", true
 	if chain := outcome.EnvelopeContent.SignerInfo.CertificateChain; len(chain) > 0 {
-		signer = clip(chain[0].Subject.String())
+		signer = attempt.Clip(chain[0].Subject.String())
 	}
 	var failed []string
 	for _, r := range outcome.VerificationResults {
@@ -148,16 +148,4 @@ func (j *judge) verified(outcome *notation.VerificationOutcome, subject ocispec.
 		v.Message += "; " + strings.Join(failed, "; ")
 	}
 	return v
-}
-
-// maxText bounds what is quoted of an error, in bytes.
-const maxText = 300
-
-// clip returns a text of somebody else, bounded and without control characters.
-func clip(text string) string {
-	text = redact.String(text)
-	if len(text) > maxText {
-		text = strings.ToValidUTF8(text[:maxText], "") + "…"
-	}
-	return text
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/notaryproject/notation-go/verifier/truststore"
 
 	"github.com/headgate-io/headgate/internal/transport"
+	"github.com/headgate-io/headgate/oci/internal/attempt"
 )
 
 // policyKey is the key of the trust policy in a Secret.
@@ -41,7 +42,7 @@ func readTrust(s transport.Secret) (*trust, error) {
 	}
 	policy, err := parsePolicy(data)
 	if err != nil {
-		return nil, fmt.Errorf("secret %s: %s: %s", s.Name, policyKey, clip(err.Error()))
+		return nil, fmt.Errorf("secret %s: %s: %s", s.Name, policyKey, attempt.Clip(err.Error()))
 	}
 	t := &trust{secret: s.Name, policy: policy}
 	for _, key := range slices.Sorted(maps.Keys(s.Data)) {

@@ -1,0 +1,121 @@
+// Package attempt keeps the results of trying the signatures of a subject one after
+// another, for the verifiers of oci/cosign and oci/notation: a signature that is
+// refused, and one that cannot be read, do not hide another that holds.
+package attempt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"strings"
+
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"github.com/headgate-io/headgate/internal/redact"
+	"github.com/headgate-io/headgate/oci"
+	"github.com/headgate-io/headgate/source"
+)
+
+// A refusal is what is wrong with one signature for good.
+type refusal struct{ error }
+
+func (r refusal) Unwrap() error { return r.error }
+
+// Refuse returns the refusal of a signature.
+func Refuse(format string, args ...any) error { return refusal{fmt.Errorf(format, args...)} }
+
+// Refused reports whether err is a refusal.
+func Refused(err error) bool {
+	_, ok := errors.AsType[refusal](err)
+	return ok
+}
+
+// Unreadable makes err a refusal if content is absent or has another digest than its
+// descriptor: that will not change. Other errors of a registry may go away.
+func Unreadable(err error) error {
+	if _, ok := errors.AsType[*oci.ContentError](err); ok || errors.Is(err, fs.ErrNotExist) {
+		return refusal{err}
+	}
+	return err
+}
+
+// Blob reads the blob d, which has at most limit bytes.
+func Blob(ctx context.Context, r *oci.Repository, d ocispec.Descriptor, limit int64) ([]byte, error) {
+	if d.Size < 0 || d.Size > limit {
+		return nil, Refuse("it has %d bytes, more than the limit of %d", d.Size, limit)
+	}
+	if err := d.Digest.Validate(); err != nil {
+		return nil, Refuse("the manifest names a blob %.100q: %w", string(d.Digest), err)
+	}
+	body, err := r.Blob(ctx, d)
+	if err != nil {
+		return nil, Unreadable(err)
+	}
+	defer body.Close()
+	data, err := io.ReadAll(body) // at most d.Size
+	return data, Unreadable(err)
+}
+
+const (
+	maxReasons = 5
+	maxText    = 300 // bytes of a reason
+)
+
+// A Tally has the reasons why the signatures of a subject do not hold.
+type Tally struct {
+	Subject  string // HOST[:PORT]/PATH@DIGEST
+	Unsigned string // what the error says of a subject without signatures
+	Untried  string // what it says of signatures that were not tried, "" if there are none
+
+	refused []string // the first maxReasons
+	count   int      // of all that were refused
+	trouble error    // the first error that is no refusal
+}
+
+// Add notes why the signature of that name does not hold.
+func (t *Tally) Add(name string, err error) {
+	switch {
+	case !Refused(err):
+		if t.trouble == nil {
+			t.trouble = fmt.Errorf("%s: %w", name, err)
+		}
+	case t.count < maxReasons:
+		t.refused = append(t.refused, name+": "+Clip(err.Error()))
+		fallthrough
+	default:
+		t.count++
+	}
+}
+
+// Err returns the error of a subject of which no signature holds. It wraps
+// [source.ErrVerification] unless a signature could not be read.
+func (t *Tally) Err() error {
+	reasons := t.refused
+	if t.count > maxReasons {
+		reasons = append(reasons, fmt.Sprintf("and %d more", t.count-maxReasons))
+	}
+	if t.Untried != "" {
+		reasons = append(reasons, t.Untried)
+	}
+	text := strings.Join(reasons, "; ")
+	switch {
+	case t.trouble != nil && text != "":
+		return fmt.Errorf("signatures of %s: %w (of those that could be read none holds: %s)", t.Subject, t.trouble, text)
+	case t.trouble != nil:
+		return fmt.Errorf("signatures of %s: %w", t.Subject, t.trouble)
+	case text != "":
+		return fmt.Errorf("%w: no signature of %s holds: %s", source.ErrVerification, t.Subject, text)
+	}
+	return fmt.Errorf("%w: %s %s", source.ErrVerification, t.Subject, t.Unsigned)
+}
+
+// Clip returns a text that others wrote, bounded and without control characters.
+func Clip(text string) string {
+	text = redact.String(text)
+	if len(text) > maxText {
+		text = strings.ToValidUTF8(text[:maxText], "") + "…"
+	}
+	return text
+}
