@@ -25,7 +25,7 @@ import (
 // # Rules
 //
 //   - Credentials and tokens are shown to the registry's origin (scheme, host and
-//     port) and to its token service, and to nobody that either redirects to.
+//     port) and to its token service, and to no host that either redirects to.
 //   - A token service is reached over TLS, or on the host of a registry without TLS.
 //     Credentials are for one on the registry's host, of its registrable domain,
 //     or with an entry of its own ([RealmError]); without credentials any may be asked.
@@ -37,8 +37,8 @@ import (
 //     all and within the context; what changes something only after status 429.
 type Access struct {
 	URL            string                 // oci://HOST[:PORT]/PATH
-	Provider       string                 // who issues credentials: "" or generic for nobody
-	ServiceAccount string                 // whose pull secrets count
+	Provider       string                 // the issuer of credentials: "" or generic for none
+	ServiceAccount string                 // pull secrets of this account count
 	Secret         *source.LocalReference // a Secret of type kubernetes.io/dockerconfigjson or kubernetes.io/dockercfg; see UserSecret
 	Cert           *source.LocalReference // CA and client certificate
 	Proxy          *source.LocalReference
@@ -47,7 +47,7 @@ type Access struct {
 	// UserSecret allows Secret to hold username and password instead, which are
 	// for the registry in URL.
 	UserSecret bool
-	// From is the fence of the server that names the registry; nil: the user does.
+	// From is the fence of the server that names the registry; nil: the user names it.
 	From *Fence
 }
 
@@ -60,7 +60,7 @@ type Access struct {
 // and its method Values() []string returns what must not show.
 type Vault = transport.Vault
 
-// A Fence keeps a server, and those that it names, from sending us into a network narrower than its own.
+// A Fence keeps a server, and hosts that it names, from sending us into a narrower network than its own.
 type Fence = transport.Fence
 
 // A Secret is a [source.Secret] and, in its field Name, NAMESPACE/NAME.
@@ -74,7 +74,7 @@ type Secret = transport.Secret
 //
 // The credentials are those of the first that has some for the repository:
 // a.Secret and the pull secrets of a.ServiceAccount together (the most specific
-// entry counts), a.Provider, env.Keychain when a names none of these, nobody.
+// entry counts), a.Provider, env.Keychain when a names none of these.
 //
 // Errors are *[source.StepError] with the reason URLInvalid, AuthenticationFailed
 // or InvalidProviderConfiguration, and those of a layout that cannot be read.

@@ -92,7 +92,7 @@ func typeOf(content []byte, header, descriptor string) (string, error) {
 		case said == "":
 			said = claim
 		case claim != said:
-			return "", fmt.Errorf("its media type is %.100q here and %.100q there: the registry or who pushed it is wrong", said, claim)
+			return "", fmt.Errorf("its media type is %.100q here and %.100q there: the registry or the program that pushed it is wrong", said, claim)
 		}
 	}
 	switch {

@@ -27,7 +27,7 @@ const (
 
 // A Publication says what is told of an archive that is published. All of it is
 // part of the digest, which depends on nothing else but the archive: not on the
-// time, the machine or who publishes.
+// time, the machine or the credentials.
 type Publication struct {
 	Tags        []string          // default: spec.ref.tag, and latest without one
 	Source      string            // where the content comes from: org.opencontainers.image.source

@@ -106,8 +106,7 @@ func (s *sharedAnswers) manifest(ctx context.Context, reference string) (string,
 	return d.mediaType, io.NopCloser(bytes.NewReader(d.content)), err
 }
 
-// blob has a blob transferred once for all who want it, as long as the cache
-// keeps it. A cache that cannot take it costs no more than another transfer.
+// blob transfers a blob once for all objects, as long as the cache keeps it. A cache that cannot take it costs no more than another transfer.
 func (s *sharedAnswers) blob(ctx context.Context, d ocispec.Descriptor) (io.ReadCloser, error) {
 	hash, err := hasher(d.Digest)
 	if s.env.Cache == nil || d.Size > maxSharedBlob || err != nil {

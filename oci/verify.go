@@ -18,7 +18,7 @@ import (
 
 // A Verifier checks the signatures of what a repository holds.
 type Verifier interface {
-	// Verify checks that subject is signed by whom the verifier trusts. Errors
+	// Verify checks that a trusted signer signed subject. Errors
 	// wrap [source.ErrVerification] when a signature was refused or there is none.
 	Verify(ctx context.Context, subject ocispec.Descriptor) (source.Verification, error)
 }
@@ -28,7 +28,7 @@ type Verifier interface {
 // and wrap [source.ErrInvalid] when that is the spec.
 type Technology func(r *Repository, t Trust) (Verifier, error)
 
-// A Trust says whom spec.verify trusts.
+// A Trust has the signers that spec.verify trusts.
 type Trust struct {
 	Keys       Secret                     // spec.verify.secretRef; its Name is "" when there is none
 	Root       Secret                     // spec.verify.trustedRootSecretRef
@@ -42,7 +42,7 @@ type Check struct {
 	Vault        *Vault
 }
 
-// Trust reads whom the spec trusts, and returns a fingerprint of it: other keys,
+// Trust reads the signers that the spec trusts, and returns their fingerprint: other keys,
 // identities or roots have another. Errors are *[source.StepError].
 func (c Check) Trust(ctx context.Context) (t Trust, print string, err error) {
 	if _, err := c.technology(); err != nil {
@@ -58,7 +58,7 @@ func (c Check) Trust(ctx context.Context) (t Trust, print string, err error) {
 	return t, t.fingerprint(c.provider()), nil
 }
 
-// Verify checks that subject, which r has, is signed by whom t trusts.
+// Verify checks that a signer in t signed subject, which r has.
 func (c Check) Verify(ctx context.Context, r *Repository, subject ocispec.Descriptor, t Trust) (source.Verification, error) {
 	technology, err := c.technology()
 	if err != nil {
@@ -88,8 +88,7 @@ func (o *Origin) signatures() Check {
 	return Check{Spec: o.repo.Spec.Verify, Technologies: o.technologies, Vault: &o.vault}
 }
 
-// trust returns a fingerprint of what spec.verify asks for and of whom it
-// trusts, "" when the spec asks for no verification.
+// trust returns a fingerprint of spec.verify and the signers it trusts, "" without spec.verify.
 func (o *Origin) trust(ctx context.Context) (print string, err error) {
 	if o.repo.Spec.Verify == nil {
 		return "", nil
@@ -105,7 +104,7 @@ func (o *Origin) trust(ctx context.Context) (print string, err error) {
 	return print, nil
 }
 
-// fingerprint is one of a provider and of whom t trusts.
+// fingerprint hashes a provider and the signers in t.
 func (t Trust) fingerprint(provider string) string {
 	sum := sha256.New()
 	transport.Note(sum, provider, t.Keys.Name, t.Root.Name)

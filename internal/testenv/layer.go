@@ -17,7 +17,6 @@ const (
 	LayerTar     = "application/vnd.oci.image.layer.v1.tar"
 	LayerTarGzip = "application/vnd.oci.image.layer.v1.tar+gzip"
 	LayerTarZstd = "application/vnd.oci.image.layer.v1.tar+zstd"
-	LayerFlux    = "application/vnd.cncf.flux.content.v1.tar+gzip"
 )
 
 // TarGzip returns a layer with the files of tree, compressed with gzip.

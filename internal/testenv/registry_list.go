@@ -13,12 +13,21 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 )
 
-// listTags answers with one page, and with a Link to the next.
+// listTags answers with one page, and with the Link to the next one that the inner
+// registry does not send.
 func (g *Registry) listTags(w http.ResponseWriter, r *http.Request) {
 	query := r.URL.Query()
-	all := r.Clone(r.Context())
-	all.URL.RawQuery = ""
-	rec := g.ask(all)
+	size, _ := strconv.Atoi(query.Get("n"))
+	if limit := g.config.PageSize; limit > 0 && (size == 0 || size > limit) {
+		size = limit
+	}
+	query.Del("n")
+	if size > 0 {
+		query.Set("n", strconv.Itoa(size+1)) // one more tells that there is a next page
+	}
+	inner := r.Clone(r.Context())
+	inner.URL.RawQuery = query.Encode()
+	rec := g.ask(inner)
 	var list struct {
 		Name string   `json:"name"`
 		Tags []string `json:"tags"`
@@ -26,12 +35,6 @@ func (g *Registry) listTags(w http.ResponseWriter, r *http.Request) {
 	if rec.Code != http.StatusOK || json.Unmarshal(rec.Body.Bytes(), &list) != nil {
 		replay(w, rec)
 		return
-	}
-	last := query.Get("last")
-	list.Tags = slices.DeleteFunc(list.Tags, func(tag string) bool { return last != "" && tag <= last })
-	size, _ := strconv.Atoi(query.Get("n"))
-	if g.config.PageSize > 0 && (size == 0 || size > g.config.PageSize) {
-		size = g.config.PageSize
 	}
 	if size > 0 && size < len(list.Tags) {
 		list.Tags = list.Tags[:size]
@@ -41,8 +44,8 @@ func (g *Registry) listTags(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, "application/json", list)
 }
 
-// listReferrers gives what the inner registry leaves out: the artifact type of
-// manifests that state one, and the filter.
+// listReferrers adds what the inner registry leaves out: the artifact type of
+// manifests that state one. It does not filter, as registries may.
 func (g *Registry) listReferrers(w http.ResponseWriter, r *http.Request) {
 	if g.config.NoReferrers {
 		http.NotFound(w, r)
@@ -63,10 +66,6 @@ func (g *Registry) listReferrers(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	slices.SortFunc(list.Manifests, func(a, b ocispec.Descriptor) int { return strings.Compare(string(a.Digest), string(b.Digest)) })
-	if kind := r.URL.Query().Get("artifactType"); kind != "" {
-		list.Manifests = slices.DeleteFunc(list.Manifests, func(d ocispec.Descriptor) bool { return d.ArtifactType != kind })
-		w.Header().Set("OCI-Filters-Applied", "artifactType")
-	}
 	if list.Manifests == nil {
 		list.Manifests = []ocispec.Descriptor{}
 	}

@@ -165,11 +165,6 @@ func (g *Registry) grants(r *http.Request) bool {
 	if r.Method == http.MethodGet {
 		return g.config.Username != "" && g.knows(r)
 	}
-	switch r.FormValue("grant_type") {
-	case "refresh_token":
-		return g.config.Bearer.IdentityToken != "" && same(r.FormValue("refresh_token"), g.config.Bearer.IdentityToken)
-	case "password":
-		return g.config.Username != "" && same(r.FormValue("username"), g.config.Username) && same(r.FormValue("password"), g.config.Password)
-	}
-	return false
+	refresh := g.config.Bearer.IdentityToken
+	return refresh != "" && r.FormValue("grant_type") == "refresh_token" && same(r.FormValue("refresh_token"), refresh)
 }

@@ -13,8 +13,7 @@ import (
 	"github.com/headgate-io/headgate/source"
 )
 
-// A Config says where it is looked up whom keyless signatures can be trusted
-// for. The zero value is Sigstore's public good instance.
+// A Config says where the trusted root of keyless signatures comes from. The zero value is Sigstore's public good instance.
 type Config struct {
 	Mirror string           // URL of a TUF repository with a target trusted_root.json, "" for that of the public good instance
 	Anchor []byte           // the root.json that Mirror is trusted by, nil for that of the public good instance
@@ -38,7 +37,7 @@ func New(c Config) oci.Technology {
 
 // A judge knows whose signatures count. It is used for one verification.
 type judge interface {
-	// signer says who made s, as a message would. Errors are refusals when s does not count.
+	// signer names the signer of s for messages. Errors are refusals when s does not count.
 	signer(ctx context.Context, s *signature, subject ocispec.Descriptor) (string, error)
 	// renew reports whether signatures of others count now than did.
 	renew(ctx context.Context) bool
@@ -81,7 +80,7 @@ func (v *verifier) Verify(ctx context.Context, subject ocispec.Descriptor) (sour
 	}, nil
 }
 
-// attempt returns who made the first signature of subject that holds.
+// attempt returns the signer of the first signature of subject that holds.
 func (v *verifier) attempt(ctx context.Context, j judge, subject ocispec.Descriptor) (string, error) {
 	t := attempt.Tally{Subject: v.repo.Name() + "@" + subject.Digest.String(), Unsigned: "is not signed: sign it with cosign sign"}
 	others := 0 // manifests that refer to the subject and are no signatures
@@ -106,7 +105,7 @@ func (v *verifier) attempt(ctx context.Context, j judge, subject ocispec.Descrip
 	return "", t.Err()
 }
 
-// try returns who made c, a signature of subject.
+// try returns the signer of c, a signature of subject.
 func try(ctx context.Context, j judge, c candidate, subject ocispec.Descriptor) (string, error) {
 	s, err := c.open(ctx)
 	if err != nil {

@@ -18,7 +18,7 @@
 // by Rekor or a timestamp authority, must be within the life of the
 // certificate. The entry in Rekor must be that of this signature: same digest,
 // same signature, same certificate. A key that comes with a signature never
-// counts. Whom to trust is said by the entry trusted_root.json of the Secret of
+// counts. The trusted root is the entry trusted_root.json of the Secret of
 // spec.verify.trustedRootSecretRef, or else by the TUF repository of [Config].
 //
 // # What a signature is

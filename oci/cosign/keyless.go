@@ -127,12 +127,12 @@ func (ids *identities) signer(ctx context.Context, s *signature, subject ocispec
 	return name(*result.Signature.Certificate), nil
 }
 
-// name says who a certificate is for.
+// name returns the identity in a certificate.
 func name(c certificate.Summary) string {
 	return fmt.Sprintf("%.200s (%.200s)", c.SubjectAlternativeName, c.Issuer)
 }
 
-// claimed says whom the certificate of a signature is for.
+// claimed returns the identity in the certificate of a signature.
 func claimed(entity verify.SignedEntity) string {
 	content, err := entity.VerificationContent()
 	if err != nil || content.Certificate() == nil {

@@ -163,8 +163,8 @@ func shallow(der []byte, depth int) error {
 	return nil
 }
 
-// lightRoot measures the keys in a trusted root: a Secret has it from anybody
-// who may write Secrets in one namespace.
+// lightRoot measures the keys in a trusted root: anybody with access to the Secrets
+// of one namespace can write it.
 func lightRoot(m root.TrustedMaterial) error {
 	var keys []crypto.PublicKey
 	for _, logs := range []map[string]*root.TransparencyLog{m.RekorLogs(), m.CTLogs()} {

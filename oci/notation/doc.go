@@ -26,8 +26,8 @@
 // The first 32 signatures are tried in the order of the registry, and the first
 // that holds is enough. Manifest and envelope have at most 256 KiB each, a chain
 // at most 16 certificates, an RSA key in it or in the Secret at most 8192 bits: a
-// longer one would take minutes to check. An attribute that is critical, and that nobody
-// here knows, makes a signature void.
+// longer one would take minutes to check. A critical attribute that is
+// not known here makes a signature void.
 //
 // # Levels
 //
@@ -44,7 +44,7 @@
 // Where the level does not skip it, revocation is checked by OCSP and then by
 // CRL at the addresses that the certificates name, through the proxy of the
 // spec, each request within 5 seconds and nothing kept for the next
-// verification. It is not checked of certificates that nobody trusts, for
+// verification. It is not checked of certificates that are not trusted, for
 // then a stranger would say which addresses are asked. Where enforced, a
 // signature does not hold without an answer; but that is no refusal: the error
 // does not wrap [source.ErrVerification]. Certificates that name no address are

@@ -29,12 +29,12 @@ type inquiry struct {
 // An inquirer asks about certificates of one purpose.
 type inquirer struct {
 	revocation.Validator
-	trust   *trust // nil: all chains are of somebody trusted
+	trust   *trust // nil: all chains are trusted
 	inquiry *inquiry
 }
 
-// inquirers returns who asks about signers, and who about timestamps: those
-// were made by somebody trusted, or it would not be asked.
+// inquirers returns the validators of signers and of timestamps. A timestamp is
+// asked about after its authority turned out to be trusted.
 func inquirers(t *trust, web *http.Client) (signers, stamps *inquirer, err error) {
 	client := *web
 	client.Timeout = inquiryTimeout

@@ -27,7 +27,7 @@ const (
 	maxCertificates = 100
 )
 
-// A trust is what a Secret says about whom to trust.
+// A trust is the trust policy and the certificates of a Secret.
 type trust struct {
 	secret       string // NAMESPACE/NAME
 	policy       *trustpolicy.Document
