@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"net/http"
 	"net/url"
@@ -17,6 +18,7 @@ import (
 
 	"oras.land/oras-go/v2/registry/remote/auth"
 
+	"github.com/headgate-io/headgate/internal/redact"
 	"github.com/headgate-io/headgate/internal/transport"
 	"github.com/headgate-io/headgate/source"
 )
@@ -154,21 +156,33 @@ func (t *authTransport) cache(scopes, header string) string {
 	return header
 }
 
-// refused returns what resp, which it closes, refuses. When that is the registry or
-// its token service, the issuer of the credentials learns that they were refused.
+// refused returns what resp, which it closes, refuses, without the secrets that it may
+// repeat. When that is the registry or its token service, the issuer of the credentials
+// learns that they were refused.
 func (t *authTransport) refused(resp *http.Response, service bool) error {
-	e := refusal(resp, time.Now(), t.secrets(resp.Request)...)
-	if !errors.Is(e, fs.ErrPermission) || e.Hint != "" || !service && !transport.SameOrigin(resp.Request.URL, t.registry) {
-		return e
+	defer resp.Body.Close()
+	at, secrets := resp.Request.URL, t.secrets(resp.Request)
+	e := &StatusError{Method: resp.Request.Method, URL: redact.URL(at), Status: resp.StatusCode}
+	e.After, _ = transport.RetryAfter(resp.Header, time.Now())
+	text, _ := io.ReadAll(io.LimitReader(resp.Body, maxErrorBody))
+	var body struct {
+		Errors []struct{ Code, Message string }
 	}
-	if t.keys.none() {
+	if json.Unmarshal(text, &body) == nil && len(body.Errors) > 0 {
+		e.Code, e.Message = plain(body.Errors[0].Code, secrets...), plain(body.Errors[0].Message, secrets...)
+	}
+	refused := errors.Is(e, fs.ErrPermission) && (service || transport.SameOrigin(at, t.registry))
+	switch {
+	case e.Status == http.StatusBadRequest && at.Scheme == "http" && strings.Contains(string(text), "HTTPS"):
+		e.Hint = overTLS
+	case refused && t.keys.none():
 		e.Hint = "no credentials were sent: " + t.keys.origin
-		return e
+	case refused:
+		if t.keys.Refused != nil {
+			t.keys.Refused()
+		}
+		e.Hint = "check the credentials of " + t.keys.origin
 	}
-	if t.keys.Refused != nil {
-		t.keys.Refused()
-	}
-	e.Hint = "check the credentials of " + t.keys.origin
 	return e
 }
 

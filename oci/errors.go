@@ -1,10 +1,8 @@
 package oci
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"net/http"
 	"net/url"
@@ -60,27 +58,6 @@ func (e *StatusError) Is(target error) bool {
 
 // RetryAfter says when the [source.Reconciler] is to try again at the earliest.
 func (e *StatusError) RetryAfter() time.Duration { return e.After }
-
-// refusal returns what resp, which it closes, refuses, without the secrets that it may repeat.
-func refusal(resp *http.Response, now time.Time, secrets ...string) *StatusError {
-	defer resp.Body.Close()
-	e := &StatusError{Method: resp.Request.Method, URL: redact.URL(resp.Request.URL), Status: resp.StatusCode}
-	e.After, _ = transport.RetryAfter(resp.Header, now)
-	var body struct {
-		Errors []struct{ Code, Message string }
-	}
-	text, err := io.ReadAll(io.LimitReader(resp.Body, maxErrorBody))
-	if err != nil {
-		return e
-	}
-	if json.Unmarshal(text, &body) == nil && len(body.Errors) > 0 {
-		e.Code, e.Message = plain(body.Errors[0].Code, secrets...), plain(body.Errors[0].Message, secrets...)
-	}
-	if e.Status == http.StatusBadRequest && resp.Request.URL.Scheme == "http" && strings.Contains(string(text), "HTTPS") {
-		e.Hint = overTLS
-	}
-	return e
-}
 
 const (
 	overTLS    = "the registry speaks TLS: remove spec.insecure"

@@ -32,24 +32,19 @@ func openLayout(dir string) (*layout, error) {
 		return nil, err
 	}
 	l := &layout{root: root}
-	if err := l.load(); err != nil {
+	var index []byte
+	marker, err := l.file(ocispec.ImageLayoutFile)
+	if err == nil {
+		index, err = l.file(ocispec.ImageIndexFile)
+	}
+	if err == nil {
+		l.index, err = readLayout(marker, index)
+	}
+	if err != nil {
 		root.Close()
 		return nil, fmt.Errorf("image layout %s: %w", dir, err)
 	}
 	return l, nil
-}
-
-func (l *layout) load() error {
-	marker, err := l.file(ocispec.ImageLayoutFile)
-	if err != nil {
-		return err
-	}
-	index, err := l.file(ocispec.ImageIndexFile)
-	if err != nil {
-		return err
-	}
-	l.index, err = readLayout(marker, index)
-	return err
 }
 
 // readLayout returns the entries of a layout whose marker and index are given.

@@ -89,7 +89,7 @@ func (r *Repository) Manifest(ctx context.Context, d ocispec.Descriptor) (ocispe
 
 // Blob opens the blob d. Reading it fails at its end, or once there is more of
 // it than d says, when it has not the size and the digest of d; errors of that
-// kind are [*ContentError]. The reader is an [io.WriterTo].
+// kind are [*ContentError].
 func (r *Repository) Blob(ctx context.Context, d ocispec.Descriptor) (io.ReadCloser, error) {
 	return r.blob(ctx, d, true)
 }
@@ -110,7 +110,7 @@ func (r *Repository) blob(ctx context.Context, d ocispec.Descriptor, hashed bool
 	if !hashed {
 		hash = nil
 	}
-	return &checked{from: body, hash: hash, digest: d.Digest, size: d.Size, left: d.Size}, nil
+	return &verifyReader{from: body, hash: hash, digest: d.Digest, size: d.Size, left: d.Size}, nil
 }
 
 // Push uploads d, a blob or a manifest, unless the repository has it. Blobs are

@@ -139,7 +139,7 @@ func (s *sharedAnswers) store(ctx context.Context, key string, d ocispec.Descrip
 	if err != nil {
 		return err
 	}
-	from := &checked{from: body, hash: hash, digest: d.Digest, size: d.Size, left: d.Size}
+	from := &verifyReader{from: body, hash: hash, digest: d.Digest, size: d.Size, left: d.Size}
 	defer from.Close()
 	_ = s.env.Cache.Put(key, func(w io.Writer) error {
 		_, err := io.Copy(w, from)

@@ -1,6 +1,7 @@
 package cosign
 
 import (
+	"bytes"
 	"crypto"
 	"crypto/rsa"
 	"crypto/x509"
@@ -9,6 +10,7 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"fmt"
+	"io"
 
 	"github.com/digitorus/pkcs7"
 	protobundle "github.com/sigstore/protobuf-specs/gen/pb-go/bundle/v1"
@@ -63,33 +65,21 @@ func lightEntry(body []byte) error {
 	if len(body) > maxEntry {
 		return fmt.Errorf("it has %d bytes, more than the limit of %d", len(body), maxEntry)
 	}
-	var v any
-	if err := json.Unmarshal(body, &v); err != nil {
-		return err
-	}
-	return lightValue(v)
-}
-
-func lightValue(v any) (err error) {
-	switch v := v.(type) {
-	case map[string]any:
-		for _, part := range v {
-			if err = lightValue(part); err != nil {
-				break
+	for in := json.NewDecoder(bytes.NewReader(body)); ; {
+		token, err := in.Token()
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		text, _ := token.(string)
+		if data, err := base64.StdEncoding.DecodeString(text); err == nil {
+			if err := lightPEM(data); err != nil {
+				return err
 			}
 		}
-	case []any:
-		for _, part := range v {
-			if err = lightValue(part); err != nil {
-				break
-			}
-		}
-	case string:
-		if text, failed := base64.StdEncoding.DecodeString(v); failed == nil {
-			err = lightPEM(text)
-		}
 	}
-	return err
 }
 
 // lightPEM measures the keys in text that may be PEM.

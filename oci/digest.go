@@ -46,12 +46,8 @@ func (e *ContentError) Error() string {
 	return fmt.Sprintf("content of %s ends after %d of %d bytes", e.Digest, e.Read, e.Size)
 }
 
-// chunk is how much is read at once: hashing and writing alternate, and fewer
-// turns leave the processor's caches alone.
-const chunk = 128 << 10
-
-// checked reads content and compares it with its descriptor.
-type checked struct {
+// A verifyReader reads content and compares it with its descriptor.
+type verifyReader struct {
 	from   io.ReadCloser
 	hash   hash.Hash // nil where the reader compares the digest
 	digest digest.Digest
@@ -61,63 +57,43 @@ type checked struct {
 }
 
 // Read implements [io.Reader].
-func (c *checked) Read(p []byte) (n int, err error) {
-	if c.err != nil || len(p) == 0 {
-		return 0, c.err
+func (r *verifyReader) Read(p []byte) (n int, err error) {
+	if r.err != nil || len(p) == 0 {
+		return 0, r.err
 	}
-	if c.left > 0 {
-		n, err = c.from.Read(p[:min(int64(len(p)), c.left)])
-		if c.hash != nil {
-			c.hash.Write(p[:n])
+	if r.left > 0 {
+		n, err = r.from.Read(p[:min(int64(len(p)), r.left)])
+		if r.hash != nil {
+			r.hash.Write(p[:n])
 		}
-		if c.left -= int64(n); c.left > 0 {
-			if c.err = err; err == io.EOF {
-				c.err = &ContentError{Digest: c.digest, Size: c.size, Read: c.size - c.left}
+		if r.left -= int64(n); r.left > 0 {
+			if r.err = err; err == io.EOF {
+				r.err = &ContentError{Digest: r.digest, Size: r.size, Read: r.size - r.left}
 			}
-			return n, c.err
+			return n, r.err
 		}
 	}
-	c.err = c.end()
-	return n, c.err
+	r.err = r.end()
+	return n, r.err
 }
 
 // end judges content that has its size: there must be no more, and its digest the right one.
-func (c *checked) end() error {
+func (r *verifyReader) end() error {
 	var more [1]byte
-	if n, err := io.ReadFull(c.from, more[:]); n > 0 {
-		return &ContentError{Digest: c.digest, Size: c.size, Read: c.size + 1}
+	if n, err := io.ReadFull(r.from, more[:]); n > 0 {
+		return &ContentError{Digest: r.digest, Size: r.size, Read: r.size + 1}
 	} else if err != io.EOF {
 		return err
 	}
-	if c.hash == nil {
+	if r.hash == nil {
 		return io.EOF
 	}
-	got := digest.NewDigestFromEncoded(c.digest.Algorithm(), hex.EncodeToString(c.hash.Sum(nil)))
-	if got != c.digest {
-		return &ContentError{Digest: c.digest, Size: c.size, Got: got, Read: c.size}
+	got := digest.NewDigestFromEncoded(r.digest.Algorithm(), hex.EncodeToString(r.hash.Sum(nil)))
+	if got != r.digest {
+		return &ContentError{Digest: r.digest, Size: r.size, Got: got, Read: r.size}
 	}
 	return io.EOF
 }
 
-// WriteTo implements [io.WriterTo].
-func (c *checked) WriteTo(w io.Writer) (written int64, err error) {
-	buf := make([]byte, min(chunk, max(c.left, 1)))
-	for {
-		n, err := c.Read(buf)
-		if n > 0 {
-			m, failed := w.Write(buf[:n])
-			if written += int64(m); failed != nil {
-				return written, failed
-			}
-		}
-		if err == io.EOF {
-			return written, nil
-		}
-		if err != nil {
-			return written, err
-		}
-	}
-}
-
 // Close implements [io.Closer].
-func (c *checked) Close() error { return c.from.Close() }
+func (r *verifyReader) Close() error { return r.from.Close() }
