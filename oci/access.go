@@ -91,19 +91,19 @@ func Connect(ctx context.Context, a Access, env source.Env, v *Vault) (*Reposito
 		}
 		return &Repository{address: at, from: l, web: transport.Client(transport.Config{})}, nil
 	}
-	way, err := a.way(ctx, env, v)
+	network, err := a.network(ctx, env, v)
 	if err != nil {
 		return nil, failed(err)
 	}
-	web := transport.Client(transport.Config{Proxy: way.Proxy, Networks: way.Networks})
+	web := transport.Client(transport.Config{Proxy: network.Proxy, Networks: network.Networks})
 	registry := at.origin(a.Insecure)
-	keys, err := a.keys(ctx, at, way, env, v)
+	keys, err := a.keys(ctx, at, network, env, v)
 	if err != nil {
 		return nil, failed(err)
 	}
-	r := &Repository{address: at, from: newServer(at, newAuthTransport(registry, way, keys, a.From, v.Conceal)), web: web}
+	r := &Repository{address: at, from: newServer(at, newAuthTransport(registry, network, keys, a.From, v.Conceal)), web: web}
 	if env.Share != nil && a.From == nil {
-		r.from = &sharedAnswers{r.from, env, shareScope(registry, at, way.Settings, keys), v}
+		r.from = &sharedAnswers{r.from, env, shareScope(registry, at, network.Settings, keys), v}
 	}
 	return r, nil
 }
@@ -116,8 +116,8 @@ func failed(err error) error {
 	return &source.StepError{Step: source.StepResolve, Reason: "AuthenticationFailed", Err: err}
 }
 
-// way returns how servers are reached.
-func (a Access) way(ctx context.Context, env source.Env, v *transport.Vault) (c transport.Config, err error) {
+// network returns the TLS settings and the proxy of the spec.
+func (a Access) network(ctx context.Context, env source.Env, v *transport.Vault) (c transport.Config, err error) {
 	c = transport.Outside(env)
 	cert, err := v.Read(ctx, a.Cert, "spec.certSecretRef")
 	if err != nil {

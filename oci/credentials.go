@@ -23,7 +23,7 @@ import (
 func (a Access) provided() bool { return a.Provider != "" && a.Provider != "generic" }
 
 // keys returns the credentials for the repository at.
-func (a Access) keys(ctx context.Context, at address, way transport.Config, env source.Env, v *transport.Vault) (credentials, error) {
+func (a Access) keys(ctx context.Context, at address, network transport.Config, env source.Env, v *transport.Vault) (credentials, error) {
 	chain, where, err := a.keychain(ctx, at, v)
 	if err != nil {
 		return credentials{}, err
@@ -35,7 +35,7 @@ func (a Access) keys(ctx context.Context, at address, way transport.Config, env 
 		out.Credential, out.origin = e.credential, "secret "+e.secret
 	case a.provided():
 		out.origin = "provider " + a.Provider
-		out.Credential, err = a.login(ctx, at, way, env, v)
+		out.Credential, err = a.login(ctx, at, network, env, v)
 	case where != "":
 		out.origin = fmt.Sprintf("%s holds no entry for %s", where, at)
 	case env.Keychain != nil:
@@ -107,22 +107,22 @@ func (a Access) user(s transport.Secret, at address) (e entry, ok bool, err erro
 }
 
 // login gets credentials from the provider.
-func (a Access) login(ctx context.Context, at address, way transport.Config, env source.Env, v *transport.Vault) (source.Credential, error) {
+func (a Access) login(ctx context.Context, at address, network transport.Config, env source.Env, v *transport.Vault) (source.Credential, error) {
 	if env.Login == nil {
 		return source.Credential{}, &source.StepError{Step: source.StepResolve, Reason: "InvalidProviderConfiguration",
 			Err: fmt.Errorf("%w: spec.provider: this program knows no provider %s", source.ErrInvalid, a.Provider)}
 	}
-	if a.Insecure && !near(at.host) {
+	if a.Insecure && !isLoopback(at.host) {
 		return source.Credential{}, &source.StepError{Step: source.StepResolve, Reason: "InvalidProviderConfiguration",
 			Err: fmt.Errorf("%w: spec.insecure: what provider %s issues is not sent without TLS: remove it, or spec.provider", source.ErrInvalid, a.Provider)}
 	}
-	return v.LogIn(ctx, env.Login, way, source.LoginRequest{
+	return v.LogIn(ctx, env.Login, network, source.LoginRequest{
 		Provider: a.Provider, URL: &url.URL{Scheme: "oci", Host: at.host, Path: "/" + at.path}, ServiceAccount: a.ServiceAccount,
 	})
 }
 
-// near reports whether what is sent to host, HOST[:PORT], stays on the machine.
-func near(host string) bool {
+// isLoopback reports whether host, HOST[:PORT], is an address of this machine.
+func isLoopback(host string) bool {
 	ip, err := netip.ParseAddr((&url.URL{Host: host}).Hostname())
 	return err == nil && ip.IsLoopback()
 }
@@ -291,11 +291,11 @@ func matchHost(pattern, host string) bool {
 func (k keychain) sort() {
 	slices.SortStableFunc(k, func(a, b entry) int {
 		return cmp.Or(cmp.Compare(len(b.path), len(a.path)),
-			cmp.Compare(wildness(a.host), wildness(b.host)),
+			cmp.Compare(wildcards(a.host), wildcards(b.host)),
 			cmp.Compare(len(b.host), len(a.host)))
 	})
 }
 
-func wildness(host string) int {
+func wildcards(host string) int {
 	return strings.Count(host, "*") + strings.Count(host, "?") + strings.Count(host, "[")
 }

@@ -94,7 +94,7 @@ func (c *content) pull(ctx context.Context, hashed bool, use func(io.Reader) err
 			return stepError(source.StepFetch, pullFailed, err)
 		}
 		defer blob.Close()
-		received, err := readahead.NewReaderSize(&incoming{from: blob, of: c, progress: progress}, 4, 256<<10)
+		received, err := readahead.NewReaderSize(&layerReader{from: blob, of: c, progress: progress}, 4, 256<<10)
 		if err != nil {
 			return err
 		}
@@ -104,31 +104,31 @@ func (c *content) pull(ctx context.Context, hashed bool, use func(io.Reader) err
 	})
 }
 
-// An incoming layer reports how much of it is there, and whose fault it is
-// when reading fails.
-type incoming struct {
+// A layerReader reports how much of the layer was received, and gives errors of the
+// transfer their reason.
+type layerReader struct {
 	from     io.Reader
 	of       *content
 	done     int64
 	progress func(done int64)
 }
 
-func (in *incoming) Read(p []byte) (int, error) {
-	n, err := in.from.Read(p)
-	in.done += int64(n)
-	in.progress(in.done)
+func (r *layerReader) Read(p []byte) (int, error) {
+	n, err := r.from.Read(p)
+	r.done += int64(n)
+	r.progress(r.done)
 	if err != nil && err != io.EOF {
-		err = stepError(source.StepFetch, pullFailed, in.told(err))
+		err = stepError(source.StepFetch, pullFailed, r.transferError(err))
 	}
 	return n, err
 }
 
-// told says where the transfer failed.
-func (in *incoming) told(err error) error {
+// transferError says where the transfer failed.
+func (r *layerReader) transferError(err error) error {
 	if !is[*ContentError](err) { // which says how much there was itself
-		err = fmt.Errorf("after %d of %d bytes: %w", in.done, in.of.layer.Size, err)
+		err = fmt.Errorf("after %d of %d bytes: %w", r.done, r.of.layer.Size, err)
 	}
-	return fmt.Errorf("receive layer %s of %s: %w", in.of.layer.Digest, in.of.repo.Name(), err)
+	return fmt.Errorf("receive layer %s of %s: %w", r.of.layer.Digest, r.of.repo.Name(), err)
 }
 
 // progress returns what reports how much of size bytes was transferred.
@@ -189,8 +189,8 @@ func (c *content) open(ctx context.Context) error {
 	return nil
 }
 
-// undecided is how much more of a layer is read to find out why it is no archive.
-const undecided = 64 << 20
+// maxRest is how much more of a layer is read to find out why it is no archive.
+const maxRest = 64 << 20
 
 // unreadable tells failures of the layer from those of the spool and of the
 // transfer. What arrived in another form than it was pushed in is no archive
@@ -199,7 +199,7 @@ func (c *content) unreadable(err error, rest io.Reader) error {
 	var limit *artifact.LimitError
 	switch {
 	case errors.Is(err, artifact.ErrFormat):
-		if _, failed := io.CopyN(io.Discard, rest, undecided); failed != nil && failed != io.EOF {
+		if _, failed := io.CopyN(io.Discard, rest, maxRest); failed != nil && failed != io.EOF {
 			return failed
 		}
 		return c.failed(fmt.Errorf("its media type is %q: %w: set spec.layerSelector.operation to copy if it is not to be extracted", c.layer.MediaType, err))

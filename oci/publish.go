@@ -69,7 +69,7 @@ func (o *Origin) Publish(ctx context.Context, archive io.ReaderAt, size int64, p
 	if err != nil {
 		return ocispec.Descriptor{}, invalid(err)
 	}
-	parts, err := p.parts(layer, io.NewSectionReader(outgoing{archive, progress}, 0, size))
+	parts, err := p.parts(layer, io.NewSectionReader(archiveReader{archive, progress}, 0, size))
 	if err != nil {
 		return ocispec.Descriptor{}, err
 	}
@@ -136,15 +136,15 @@ func sectionOf(text []byte) *io.SectionReader {
 	return io.NewSectionReader(bytes.NewReader(text), 0, int64(len(text)))
 }
 
-// An outgoing layer reports how much of it is sent.
-type outgoing struct {
+// An archiveReader reports how much of the archive was sent.
+type archiveReader struct {
 	io.ReaderAt
 	progress func(done int64)
 }
 
-func (out outgoing) ReadAt(p []byte, offset int64) (int, error) {
-	n, err := out.ReaderAt.ReadAt(p, offset)
-	out.progress(offset + int64(n))
+func (r archiveReader) ReadAt(p []byte, offset int64) (int, error) {
+	n, err := r.ReaderAt.ReadAt(p, offset)
+	r.progress(offset + int64(n))
 	return n, err
 }
 
