@@ -52,7 +52,7 @@ var rooms = map[string]room{
 
 	"bucket":       {imports: "artifact source internal/redact internal/transport", modules: "golang.org/x/net"},
 	"bucket/azure": {imports: "bucket bucket/internal/markup source internal/transport", modules: azblobModules},
-	"bucket/gcs":   {imports: "bucket source internal/transport"},
+	"bucket/gcs":   {imports: "bucket source internal/transport", modules: gcsModules},
 	"bucket/s3":    {imports: "bucket bucket/internal/markup source internal/redact internal/transport", modules: s3Modules},
 
 	"chart":                 {imports: "artifact source oci chart/index chart/internal/bundle internal/redact internal/signature internal/transport internal/version", modules: "helm.sh/helm/v3 golang.org/x/sync"},
@@ -170,6 +170,18 @@ const (
 
 // The SDKs of object stores. Only their leaves may depend on them.
 const (
+	gcsModules = "cel.dev/expr cloud.google.com/go cloud.google.com/go/auth cloud.google.com/go/auth/oauth2adapt cloud.google.com/go/compute/metadata " +
+		"cloud.google.com/go/iam cloud.google.com/go/monitoring cloud.google.com/go/storage " +
+		"github.com/GoogleCloudPlatform/opentelemetry-operations-go/detectors/gcp github.com/GoogleCloudPlatform/opentelemetry-operations-go/exporter/metric " +
+		"github.com/GoogleCloudPlatform/opentelemetry-operations-go/internal/resourcemapping github.com/cespare/xxhash/v2 github.com/cncf/xds/go " +
+		"github.com/envoyproxy/go-control-plane/envoy github.com/envoyproxy/protoc-gen-validate github.com/felixge/httpsnoop github.com/go-jose/go-jose/v4 " +
+		"github.com/go-logr/logr github.com/go-logr/stdr github.com/google/s2a-go github.com/google/uuid github.com/googleapis/enterprise-certificate-proxy " +
+		"github.com/googleapis/gax-go/v2 github.com/spiffe/go-spiffe/v2 go.opentelemetry.io/auto/sdk go.opentelemetry.io/contrib/detectors/gcp " +
+		"go.opentelemetry.io/contrib/instrumentation/google.golang.org/grpc/otelgrpc go.opentelemetry.io/contrib/instrumentation/net/http/otelhttp " +
+		"go.opentelemetry.io/otel go.opentelemetry.io/otel/metric go.opentelemetry.io/otel/sdk go.opentelemetry.io/otel/sdk/metric " +
+		"go.opentelemetry.io/otel/trace golang.org/x/crypto golang.org/x/oauth2 golang.org/x/sync golang.org/x/sys golang.org/x/time google.golang.org/api " +
+		"google.golang.org/genproto google.golang.org/genproto/googleapis/api google.golang.org/genproto/googleapis/rpc google.golang.org/grpc " +
+		"google.golang.org/protobuf" // its gRPC client is linked, and not used
 	s3Modules     = "github.com/minio/minio-go/v7 github.com/minio/md5-simd golang.org/x/text gopkg.in/ini.v1" // its signer and its clients of token services
 	azblobModules = azureModules + " github.com/Azure/azure-sdk-for-go/sdk/storage/azblob " +
 		"github.com/apache/arrow-go/v18 github.com/goccy/go-json github.com/google/flatbuffers github.com/pierrec/lz4/v4 github.com/zeebo/xxh3 golang.org/x/exp" // a listing may be in Arrow's format

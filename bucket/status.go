@@ -1,14 +1,21 @@
 package bucket
 
 import (
+	"cmp"
+	"context"
+	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"net/http"
+	"net/url"
+	"regexp"
 	"strings"
 	"time"
 	"unicode/utf8"
 
 	"github.com/headgate-io/headgate/internal/redact"
+	"github.com/headgate-io/headgate/source"
 )
 
 // A StatusError is the answer of a store, or of its token service, that
@@ -73,4 +80,81 @@ func Said(text string, secrets ...string) string {
 		end--
 	}
 	return text[:end] + "…"
+}
+
+// maxText is how long a text may be, in bytes, that is worth showing a part of.
+const maxText = 4 << 10
+
+// Said is [Said] without the secrets of a, and "" for a text of more than 4 KiB.
+func (a *Access) Said(text string) string {
+	if len(text) > maxText {
+		return ""
+	}
+	return Said(text, a.Vault.Values()...)
+}
+
+var codeForm = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,64}$`)
+
+// Code returns an error code of a server as it may be shown, "" for a text
+// that has not the form of a code.
+func (a *Access) Code(text string) string {
+	if text = a.Said(text); codeForm.MatchString(text) {
+		return text
+	}
+	return ""
+}
+
+// Explain returns err, which ended doing, fit to be shown: its text has neither
+// the query of a URL nor secrets that a server sent back. A [*StatusError] gets
+// doing, and the cause of ctx and a [*source.StepError] stay as they are.
+func (a *Access) Explain(ctx context.Context, doing string, err error) error {
+	if e, ok := errors.AsType[*source.StepError](err); ok { // no token was issued
+		return fmt.Errorf("%s: %w", doing, e)
+	}
+	if ctx.Err() != nil {
+		return fmt.Errorf("%s: %w", doing, context.Cause(ctx))
+	}
+	if e, ok := errors.AsType[*StatusError](err); ok {
+		e.Doing = doing
+		return e
+	}
+	if e, ok := errors.AsType[*url.Error](err); ok {
+		err = e.Err // without the URL
+	}
+	text := a.Said(err.Error())
+	if strings.HasPrefix(text, "failed to parse Location header") { // and the error repeats that header
+		text = "redirect without a valid address"
+	}
+	return &explained{doing + ": " + cmp.Or(text, "the answer is not what it should be"), err}
+}
+
+// An explained error has a text that was made fit to be shown.
+type explained struct {
+	text string
+	err  error
+}
+
+func (e *explained) Error() string { return e.text }
+func (e *explained) Unwrap() error { return e.err }
+
+// Bounded returns body, which ends with an error after limit bytes.
+func Bounded(body io.ReadCloser, limit int64) io.ReadCloser {
+	return &bounded{ReadCloser: body, left: limit, limit: limit}
+}
+
+type bounded struct {
+	io.ReadCloser
+	left, limit int64
+}
+
+// Read implements [io.Reader]. It reads one byte more than is allowed, to tell
+// a body of just limit bytes from a longer one.
+func (b *bounded) Read(p []byte) (int, error) {
+	if b.left >= 0 {
+		n, err := b.ReadCloser.Read(p[:min(int64(len(p)), b.left+1)])
+		if b.left -= int64(n); b.left >= 0 {
+			return n, err
+		}
+	}
+	return 0, fmt.Errorf("the answer is larger than %d bytes", b.limit)
 }

@@ -38,10 +38,16 @@ package gcs
 
 import (
 	"context"
+	"errors"
+	"log/slog"
 	"net/url"
 	"strings"
 
+	"cloud.google.com/go/storage"
+	"google.golang.org/api/option"
+
 	"github.com/headgate-io/headgate/bucket"
+	"github.com/headgate-io/headgate/source"
 )
 
 const apiPath = "/storage/v1"
@@ -52,22 +58,31 @@ func Connect(ctx context.Context, a *bucket.Access) (bucket.Driver, error) {
 	if err != nil {
 		return nil, err
 	}
-	issue, err := identify(a, endpoint)
+	bearer, err := identify(ctx, a, endpoint)
 	if err != nil {
 		return nil, err
 	}
-	held := newTokens(issue)
-	if _, err := held.get(ctx); err != nil { // here failures have their reason
-		return nil, err
+	client := *a.Client(endpoint, a.Way)
+	g := &guard{next: client.Transport, access: a}
+	if bearer != nil {
+		bearer.Next = client.Transport
+		g.next = bearer
 	}
-	return &driver{client: a.Client(endpoint, a.Way), objects: objects(endpoint, a.Spec.BucketName), vault: a.Vault, tokens: held}, nil
+	client.Transport = g
+	sdk, err := storage.NewClient(ctx, option.WithHTTPClient(&client), option.WithoutAuthentication(), // the guard has the credentials
+		option.WithEndpoint(api(endpoint)), storage.WithJSONReads(), option.WithLogger(slog.New(slog.DiscardHandler)))
+	if err != nil {
+		return nil, &source.StepError{Step: source.StepResolve, Reason: "InvalidProviderConfiguration", Err: errors.New(a.Said(err.Error()))}
+	}
+	sdk.SetRetry(storage.WithPolicy(storage.RetryNever)) // our client does that
+	return &driver{bucket: sdk.Bucket(a.Spec.BucketName), access: a}, nil
 }
 
-// objects returns the URL of a bucket's objects at endpoint.
-func objects(endpoint *url.URL, bucketName string) string {
+// api returns the URL of the JSON API at endpoint.
+func api(endpoint *url.URL) string {
 	u := *endpoint
 	if !strings.HasSuffix(u.Path, apiPath) {
 		u.Path, u.RawPath = u.Path+apiPath, ""
 	}
-	return u.String() + "/b/" + segment(bucketName) + "/o"
+	return u.String() + "/"
 }

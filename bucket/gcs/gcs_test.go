@@ -75,7 +75,7 @@ func TestKeys(t *testing.T) {
 	t.Parallel()
 	s := testenv.StartGCS(t, testenv.GCSConfig{PageSize: 2})
 	b := s.Bucket("app")
-	keys := []string{"a", "a/b", "a b+c", "a?b#c%2Fd&e=f", "a//b", "/a", "..", "a/../b", "{object}", "a:b*c", "ä\u200bö", "dir/", `back\slash`, "new\nline", "\"quoted\""}
+	keys := []string{"a", "a/b", "a b+c", "a?b#c%2Fd&e=f", "a//b", "/a", "a/../b", "{object}", "a:b*c", "ä\u200bö", "dir/", `back\slash`, "new\nline", "\"quoted\""}
 	for i, key := range keys {
 		b.Put(key, fmt.Sprintf("content %d", i))
 	}

@@ -1,6 +1,7 @@
 package gcs
 
 import (
+	"cmp"
 	"crypto/rsa"
 	"crypto/x509"
 	"encoding/json"
@@ -28,12 +29,16 @@ const (
 // keyType is the one type of file that holds a key and nothing to follow.
 const keyType = "service_account"
 
-// A key is that of a service account.
+// A key is the file that Google Cloud makes of the key of a service account.
 type key struct {
-	email, id string
-	tokenURI  *url.URL
-	audience  string // token_uri as it is written
-	private   *rsa.PrivateKey
+	Type     string `json:"type"`
+	Email    string `json:"client_email"`
+	ID       string `json:"private_key_id"`
+	Private  string `json:"private_key"`
+	TokenURI string `json:"token_uri"`
+	Universe string `json:"universe_domain"`
+
+	tokenURI *url.URL // what TokenURI means
 }
 
 // readKey returns the key of a Secret. insecure allows a token service on
@@ -58,59 +63,47 @@ func readKey(s bucket.Secret, insecure bool) (*key, error) {
 
 // parseKey decodes the file that Google Cloud makes of a key. Errors show none of its values but the type.
 func parseKey(text []byte, insecure bool) (*key, error) {
-	var file struct {
-		Type     string `json:"type"`
-		Email    string `json:"client_email"`
-		ID       string `json:"private_key_id"`
-		Private  string `json:"private_key"`
-		TokenURI string `json:"token_uri"`
-		Universe string `json:"universe_domain"`
-	}
-	if json.Unmarshal(text, &file) != nil { // the error would show values
+	var k key
+	if json.Unmarshal(text, &k) != nil { // the error would show values
 		return nil, errors.New("is not JSON: it is the JSON key of a service account")
 	}
-	if file.Type != keyType {
+	if k.Type != keyType {
 		return nil, fmt.Errorf("has the type %.40q: only %s is accepted, for other files say what to ask or to run; "+
-			"without secretRef the identity of this program is used", file.Type, keyType)
+			"without secretRef the identity of this program is used", k.Type, keyType)
 	}
-	k := &key{email: file.Email, id: file.ID, audience: file.TokenURI}
-	if k.email == "" {
+	if k.Email == "" {
 		return nil, errors.New("has no client_email: download the key again")
 	}
-	var err error
-	if k.private, err = parsePrivate(file.Private); err != nil {
+	if err := checkPrivate(k.Private); err != nil {
 		return nil, err
 	}
-	if k.audience == "" {
-		k.audience = "https://oauth2.googleapis.com/token"
-		if file.Universe != "" {
-			k.audience = "https://oauth2." + file.Universe + "/token"
-		}
-	}
-	k.tokenURI, err = parseTokenURI(k.audience, insecure)
-	return k, err
+	k.TokenURI = cmp.Or(k.TokenURI, "https://oauth2."+cmp.Or(k.Universe, "googleapis.com")+"/token")
+	var err error
+	k.tokenURI, err = parseTokenURI(k.TokenURI, insecure)
+	return &k, err
 }
 
-func parsePrivate(text string) (*rsa.PrivateKey, error) {
+// checkPrivate reports why text is no private key to sign with.
+func checkPrivate(text string) error {
 	block, _ := pem.Decode([]byte(text))
 	if block == nil {
-		return nil, errors.New("has no private_key in PEM form: download the key again")
+		return errors.New("has no private_key in PEM form: download the key again")
 	}
 	parsed, err := x509.ParsePKCS8PrivateKey(block.Bytes)
 	if err != nil {
 		parsed, err = x509.ParsePKCS1PrivateKey(block.Bytes)
 	}
 	if err != nil {
-		return nil, errors.New("has a private_key that cannot be parsed: download the key again")
+		return errors.New("has a private_key that cannot be parsed: download the key again")
 	}
 	private, ok := parsed.(*rsa.PrivateKey)
 	if !ok {
-		return nil, errors.New("has a private_key that is not RSA: download the key again")
+		return errors.New("has a private_key that is not RSA: download the key again")
 	}
 	if bits := private.N.BitLen(); bits < minKeyBits || bits > maxKeyBits {
-		return nil, fmt.Errorf("has a private_key of %d bits: want %d to %d", bits, minKeyBits, maxKeyBits)
+		return fmt.Errorf("has a private_key of %d bits: want %d to %d", bits, minKeyBits, maxKeyBits)
 	}
-	return private, nil
+	return nil
 }
 
 // parseTokenURI returns where a key is exchanged.
