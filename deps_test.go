@@ -51,7 +51,7 @@ var rooms = map[string]room{
 	"oci/notation":         {imports: "oci oci/internal/attempt source internal/transport internal/redact artifact", modules: notationModules},
 
 	"bucket":       {imports: "artifact source internal/redact internal/transport", modules: "golang.org/x/net"},
-	"bucket/azure": {imports: "bucket bucket/internal/markup source internal/transport", modules: azblobModules},
+	"bucket/azure": {imports: "bucket source internal/transport", modules: azblobModules},
 	"bucket/gcs":   {imports: "bucket source internal/transport", modules: gcsModules},
 	"bucket/s3":    {imports: "bucket bucket/internal/markup source internal/redact internal/transport", modules: s3Modules},
 

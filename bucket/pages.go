@@ -3,6 +3,7 @@ package bucket
 import (
 	"context"
 	"errors"
+	"fmt"
 	"iter"
 )
 
@@ -11,6 +12,8 @@ type Page struct {
 	Objects []Object
 	Next    string // what the store calls the page after this one, "" on the last one
 }
+
+const maxPageToken = 8 << 10 // bytes
 
 // Pages is a listing whose store gives it in pages: ask asks for the one of a
 // token, "" for the first. While the objects of a page are used the next one is
@@ -27,6 +30,8 @@ func Pages(ctx context.Context, ask func(ctx context.Context, token string) (Pag
 		for tokens := (cycle{}); ; {
 			a := <-next
 			switch more := a.page.Next; {
+			case a.err == nil && len(more) > maxPageToken:
+				a.err = fmt.Errorf("list objects: the store's page token has more than %d bytes", maxPageToken)
 			case a.err == nil && more != "" && tokens.repeats(more):
 				a.err = errors.New("list objects: the store repeats a page token: its listing would never end")
 			case a.err == nil && more != "":

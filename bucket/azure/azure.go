@@ -39,7 +39,7 @@
 //
 // # Limits
 //
-// A page of the listing has at most 64 MiB. Redirects are not followed.
+// A page of the listing has at most 16 MiB. Redirects are not followed.
 package azure
 
 import (
@@ -72,9 +72,9 @@ func Connect(ctx context.Context, a *bucket.Access) (bucket.Driver, error) {
 	}
 	c, err := open(a, at, keys, who)
 	if err != nil {
-		return nil, refused("InvalidProviderConfiguration", errors.New(said(err.Error(), a.Vault)))
+		return nil, refused("InvalidProviderConfiguration", errors.New(said(err.Error(), a)))
 	}
-	return &driver{container: c, vault: a.Vault, anonymous: who == nil && keys.Account == "" && at.query == nil}, nil
+	return &driver{container: c, access: a, anonymous: who == nil && keys.Account == "" && at.query == nil}, nil
 }
 
 func refused(reason string, err error) error {
@@ -110,8 +110,12 @@ const version = "2021-12-02"
 
 // open returns the client of a container. The SDK neither sends requests again,
 // nor tells what it is, nor judges who is shown a token.
-func open(a *bucket.Access, at place, keys transport.Azure, who *bearer) (*container.Client, error) {
+func open(a *bucket.Access, at place, keys transport.Azure, who *bucket.Bearer) (*container.Client, error) {
 	client := *a.Client(at.server, a.Way)
+	if who != nil {
+		who.Next = client.Transport
+		client.Transport = who
+	}
 	client.Transport = &guard{client.Transport}
 	o := &container.ClientOptions{ClientOptions: azcore.ClientOptions{
 		Transport:       &client,
@@ -119,9 +123,6 @@ func open(a *bucket.Access, at place, keys transport.Azure, who *bearer) (*conta
 		Telemetry:       policy.TelemetryOptions{Disabled: true},
 		PerCallPolicies: []policy.Policy{header{"x-ms-version", version}},
 	}}
-	if who != nil {
-		o.PerRetryPolicies = []policy.Policy{who}
-	}
 	if keys.Account == "" {
 		return container.NewClientWithNoCredential(at.url(), o)
 	}

@@ -254,7 +254,7 @@ func TestTokenEnds(t *testing.T) {
 	}{
 		"lasts":            {0, 0, false, 1, false},
 		"ends early":       {2, 0, false, 2, false},
-		"short":            {0, time.Minute, false, 4, false}, // of a listing and two blobs each
+		"short":            {0, time.Minute, false, 1, false}, // which is used for 48 seconds
 		"revoked":          {0, 0, true, 2, false},
 		"never good":       {1, 0, false, 3, false},
 		"refused for good": {-2, 0, true, 2, true},

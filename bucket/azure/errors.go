@@ -4,11 +4,8 @@ import (
 	"context"
 	"encoding/xml"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
-	"net/url"
-	"regexp"
 	"strings"
 	"time"
 
@@ -16,7 +13,6 @@ import (
 
 	"github.com/headgate-io/headgate/bucket"
 	"github.com/headgate-io/headgate/internal/transport"
-	"github.com/headgate-io/headgate/source"
 )
 
 // hints say what to do about an answer, by its code.
@@ -44,29 +40,11 @@ var hints = map[string]string{
 
 // explain makes an error fit to be shown of one of the SDK, which prints whole answers.
 func (d *driver) explain(ctx context.Context, doing string, err error) error {
-	if _, ok := errors.AsType[*source.StepError](err); ok {
-		return fmt.Errorf("%s: %w", doing, err) // of a token
-	}
-	if ctx.Err() != nil {
-		return fmt.Errorf("%s: %w", doing, context.Cause(ctx))
-	}
-	if refused, ok := errors.AsType[*azcore.ResponseError](err); ok {
+	if refused, ok := errors.AsType[*azcore.ResponseError](err); ok && ctx.Err() == nil {
 		return d.answer(doing, refused)
 	}
-	if e, ok := errors.AsType[*url.Error](err); ok {
-		err = e.Err // without the URL
-	}
-	return &failure{fmt.Sprintf("%s: %s", doing, said(err.Error(), d.vault)), err}
+	return d.access.Explain(ctx, doing, err)
 }
-
-// A failure is an error whose text was made fit to be shown.
-type failure struct {
-	text string
-	err  error
-}
-
-func (f *failure) Error() string { return f.text }
-func (f *failure) Unwrap() error { return f.err }
 
 // A refusal is the body of an answer that refuses a request.
 type refusal struct {
@@ -77,18 +55,18 @@ type refusal struct {
 
 // answer returns what a server says about a failure.
 func (d *driver) answer(doing string, err *azcore.ResponseError) error {
-	e := &bucket.StatusError{Doing: doing, Status: err.StatusCode, Code: codeOf(err.ErrorCode)}
+	e := &bucket.StatusError{Doing: doing, Status: err.StatusCode, Code: d.access.Code(err.ErrorCode)}
 	var body refusal
 	if resp := err.RawResponse; resp != nil {
 		e.After, _ = transport.RetryAfter(resp.Header, time.Now())
 		text, _ := io.ReadAll(io.LimitReader(resp.Body, maxNo))
 		transport.Finish(resp)
 		if xml.Unmarshal(text, &body) == nil {
-			e.Message = said(body.Message, d.vault)
+			e.Message = said(body.Message, d.access)
 		}
 	}
 	if e.Code == "" {
-		e.Code = codeOf(body.Code)
+		e.Code = d.access.Code(body.Code)
 	}
 	e.Hint = d.hint(e, body.Detail)
 	return e
@@ -109,21 +87,10 @@ func (d *driver) hint(e *bucket.StatusError, detail string) string {
 	return hints[e.Code]
 }
 
-// codeForm is the form of codes.
-var codeForm = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_.-]{0,63}$`)
-
-// codeOf returns code, "" when it is none.
-func codeOf(code string) string {
-	if !codeForm.MatchString(code) {
-		return ""
-	}
-	return code
-}
-
 // said is [bucket.Said] without what the server calls the request.
-func said(text string, vault *transport.Vault) string {
+func said(text string, a *bucket.Access) string {
 	for _, end := range []string{"\nRequestId:", " Trace ID:"} {
 		text, _, _ = strings.Cut(text, end)
 	}
-	return strings.TrimSuffix(bucket.Said(text, vault.Values()...), ".")
+	return strings.TrimSuffix(bucket.Said(text, a.Vault.Values()...), ".")
 }

@@ -1,27 +1,26 @@
 package azure
 
 import (
-	"fmt"
+	"bytes"
 	"io"
 	"net/http"
-	"strings"
+	"regexp"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+
+	"github.com/headgate-io/headgate/bucket"
 )
 
-// Bytes of answers. What an object holds is bounded by who reads it.
+// Bytes of answers. The core bounds what an object holds.
 const (
-	maxPage   = 64 << 20 // 5000 blobs with the longest names and metadata
+	maxPage   = 16 << 20 // blobs with the longest names and metadata
 	maxAnswer = 1 << 20  // of an authority
 	maxNo     = 64 << 10 // of a refusal: the rest is left out
 )
 
-// pageKey is the key of the context value, a *string, that a page of a listing goes to.
-type pageKey struct{}
+var pages = bucket.XMLPage{Root: "EnumerationResults", Item: "Blob", Items: pageSize, Once: []string{"Name"}, Needs: []string{"Blobs"}, Limit: maxPage}
 
-// A guard bounds answers that the SDK reads as a whole, and has objects sent as
-// they are stored. Pages of listings it keeps from the SDK, whose model of them
-// takes ten times the time and much memory.
+// A guard checks answers before the SDK reads them, and has objects sent as they are stored.
 type guard struct{ next http.RoundTripper }
 
 // RoundTrip implements [http.RoundTripper].
@@ -41,43 +40,26 @@ func (g *guard) RoundTrip(req *http.Request) (*http.Response, error) {
 			io.Closer
 		}{io.LimitReader(resp.Body, maxNo), resp.Body}
 	case req.URL.Query().Get("comp") == "list":
-		return hold(resp)
+		if err := checkPage(resp); err != nil {
+			resp.Body.Close()
+			return nil, err
+		}
 	}
 	return resp, nil
 }
 
-// hold takes the body of a page out of an answer.
-func hold(resp *http.Response) (*http.Response, error) {
-	defer resp.Body.Close()
-	var b strings.Builder
-	if _, err := io.Copy(&b, &bounded{resp.Body, maxPage, maxPage}); err != nil {
-		return nil, err
-	}
-	if page, ok := resp.Request.Context().Value(pageKey{}).(*string); ok {
-		*page = b.String()
-	}
-	resp.Body, resp.ContentLength = http.NoBody, 0
-	return resp, nil
-}
+// encodedName is the name of a blob that has characters which XML has not.
+var encodedName = regexp.MustCompile(`<Name Encoded="true">[^<]*`)
 
-// A bounded body ends with an error after left bytes.
-type bounded struct {
-	io.ReadCloser
-	left, limit int64
-}
-
-func (b *bounded) Read(p []byte) (int, error) {
-	if b.left < 0 {
-		return 0, fmt.Errorf("the answer is larger than %d bytes", b.limit)
+// checkPage checks a page, and spells + in encoded names as the SDK reads it.
+func checkPage(resp *http.Response) error {
+	if err := pages.Check(resp); err != nil {
+		return err
 	}
-	if int64(len(p)) > b.left+1 {
-		p = p[:b.left+1]
-	}
-	n, err := b.ReadCloser.Read(p)
-	if b.left -= int64(n); b.left < 0 {
-		return n - 1, fmt.Errorf("the answer is larger than %d bytes", b.limit)
-	}
-	return n, err
+	text, err := io.ReadAll(resp.Body) // of memory
+	text = encodedName.ReplaceAllFunc(text, func(name []byte) []byte { return bytes.ReplaceAll(name, []byte("+"), []byte("%2B")) })
+	resp.Body, resp.ContentLength = io.NopCloser(bytes.NewReader(text)), int64(len(text))
+	return err
 }
 
 // A header is sent with every request.

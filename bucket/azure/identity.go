@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
@@ -26,7 +25,7 @@ const scope = "https://storage.azure.com/.default"
 
 // identify returns the bearer of tokens for at, nil when there is nobody to be
 // or what at has is enough.
-func identify(ctx context.Context, a *bucket.Access, at place, keys transport.Azure) (*bearer, error) {
+func identify(ctx context.Context, a *bucket.Access, at place, keys transport.Azure) (*bucket.Bearer, error) {
 	switch {
 	case keys.Application != nil || keys.Managed != "":
 		if !at.private() {
@@ -42,20 +41,14 @@ func identify(ctx context.Context, a *bucket.Access, at place, keys transport.Az
 		if err != nil {
 			return nil, refused("AuthenticationFailed", err)
 		}
-		return newBearer(ctx, i.issue)
+		return bucket.NewBearer(ctx, i.issue)
 	case a.Secret.Name != "" || at.query != nil || !at.private() && a.Spec.ServiceAccountName == "":
 		return nil, nil
 	case !at.private():
 		return nil, refused("InvalidProviderConfiguration",
 			errors.New("spec.serviceAccountName: a token is shown to servers with TLS only: use https in spec.endpoint"))
 	}
-	who, err := newBearer(ctx, func(ctx context.Context) (source.Credential, error) {
-		c, err := a.LogIn(ctx, at.login())
-		if err == nil && !sendable(c.Token) {
-			err = refused("AuthenticationFailed", errors.New("log in with provider azure: the answer holds no token that can be sent"))
-		}
-		return c, err
-	})
+	who, err := bucket.NewBearer(ctx, func(ctx context.Context) (source.Credential, error) { return a.LogIn(ctx, at.login()) })
 	if nobody(err) && a.Spec.ServiceAccountName == "" {
 		return nil, nil // nobody to be there
 	}
@@ -73,7 +66,7 @@ func nobody(err error) bool {
 // An issuer issues tokens to what a Secret describes.
 type issuer struct {
 	keys   transport.Azure
-	vault  *transport.Vault
+	access *bucket.Access
 	client *http.Client
 }
 
@@ -90,7 +83,7 @@ func newIssuer(a *bucket.Access, keys transport.Azure) (*issuer, error) {
 		carry.near = a.Client(nil, bucket.Config{DialTimeout: nearTimeout}).Transport
 	}
 	client.Transport = carry
-	i := &issuer{keys: keys, vault: a.Vault, client: &client}
+	i := &issuer{keys: keys, access: a, client: &client}
 	_, err := i.credential()
 	return i, err
 }
@@ -105,16 +98,8 @@ func (i *issuer) issue(ctx context.Context) (source.Credential, error) {
 	if err != nil {
 		return source.Credential{}, refused("AuthenticationFailed", fmt.Errorf("spec.secretRef: %w", i.explain(ctx, err)))
 	}
-	if !sendable(t.Token) {
-		return source.Credential{}, refused("AuthenticationFailed", errors.New("spec.secretRef: get a token: the answer holds no token that can be sent"))
-	}
-	i.vault.Conceal(t.Token)
+	i.access.Vault.Conceal(t.Token)
 	return source.Credential{Token: t.Token, Expires: t.ExpiresOn}, nil
-}
-
-// sendable reports whether a token can be sent in a header.
-func sendable(token string) bool {
-	return token != "" && !strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' })
 }
 
 func (i *issuer) options() azcore.ClientOptions {
@@ -138,7 +123,7 @@ func (i *issuer) credential() (azcore.TokenCredential, error) {
 	}
 	certs, key, err := azidentity.ParseCertificates(app.Certificate, []byte(app.Password))
 	if err != nil {
-		return nil, fmt.Errorf("spec.secretRef: %w", i.keys.BadCertificate(said(err.Error(), i.vault)))
+		return nil, fmt.Errorf("spec.secretRef: %w", i.keys.BadCertificate(said(err.Error(), i.access)))
 	}
 	return result(azidentity.NewClientCertificateCredential(app.Tenant, app.Client, certs, key, &azidentity.ClientCertificateCredentialOptions{
 		ClientOptions: i.options(), SendCertificateChain: app.Chain, DisableInstanceDiscovery: i.keys.Authority != nil}))(i)
@@ -148,7 +133,7 @@ func (i *issuer) credential() (azcore.TokenCredential, error) {
 func result[C azcore.TokenCredential](c C, err error) func(*issuer) (azcore.TokenCredential, error) {
 	return func(i *issuer) (azcore.TokenCredential, error) {
 		if err != nil {
-			return nil, fmt.Errorf("spec.secretRef: %s", said(err.Error(), i.vault))
+			return nil, fmt.Errorf("spec.secretRef: %s", said(err.Error(), i.access))
 		}
 		return c, nil
 	}
@@ -162,7 +147,7 @@ func (i *issuer) explain(ctx context.Context, err error) error {
 	}
 	failed, ok := errors.AsType[*azidentity.AuthenticationFailedError](err)
 	if !ok || failed.RawResponse == nil {
-		return fmt.Errorf("%s: %s", doing, said(err.Error(), i.vault))
+		return fmt.Errorf("%s: %s", doing, said(err.Error(), i.access))
 	}
 	e := &bucket.StatusError{Doing: doing, Status: failed.RawResponse.StatusCode, Hint: "check the identity in the Secret, and authorityHost"}
 	e.After, _ = transport.RetryAfter(failed.RawResponse.Header, time.Now())
@@ -171,7 +156,7 @@ func (i *issuer) explain(ctx context.Context, err error) error {
 		Description string `json:"error_description"`
 	}
 	if body, err := runtime.Payload(failed.RawResponse); err == nil && json.Unmarshal(body, &answer) == nil { // which the SDK has read already
-		e.Code, e.Message = codeOf(answer.Code), said(answer.Description, i.vault)
+		e.Code, e.Message = i.access.Code(answer.Code), said(answer.Description, i.access)
 	}
 	return e
 }
@@ -198,7 +183,7 @@ func (c *carrier) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	resp, err := way.RoundTrip(req)
 	if err == nil {
-		resp.Body = &bounded{resp.Body, maxAnswer, maxAnswer}
+		resp.Body = bucket.Bounded(resp.Body, maxAnswer)
 	}
 	return resp, err
 }
