@@ -53,14 +53,13 @@ var rooms = map[string]room{
 	"bucket":       {imports: "artifact source internal/redact internal/transport", modules: "golang.org/x/net"},
 	"bucket/azure": {imports: "bucket source internal/transport", modules: azblobModules},
 	"bucket/gcs":   {imports: "bucket source internal/transport", modules: gcsModules},
-	"bucket/s3":    {imports: "bucket bucket/internal/markup source internal/redact internal/transport", modules: s3Modules},
+	"bucket/s3":    {imports: "bucket source internal/redact internal/transport", modules: s3Modules},
 
 	"chart":                 {imports: "artifact source oci chart/index chart/internal/bundle internal/redact internal/signature internal/transport internal/version", modules: "helm.sh/helm/v3 golang.org/x/sync"},
 	"chart/index":           {imports: "chart/internal/yaml", modules: "github.com/Masterminds/semver/v3"},
 	"chart/internal/bundle": {imports: "artifact", modules: "helm.sh/helm/v3 github.com/Masterminds/semver/v3 sigs.k8s.io/yaml go.yaml.in/yaml/v2 go.yaml.in/yaml/v3"},
 	"chart/internal/yaml":   {},
 
-	"bucket/internal/markup":     {}, // the listings of two stores are XML
 	"bucket/internal/buckettest": {imports: "source source/sourcetest", test: true},
 
 	"source/login/aws":               {imports: "source source/login/internal/exchange", modules: awsModules},
@@ -182,7 +181,9 @@ const (
 		"go.opentelemetry.io/otel/trace golang.org/x/crypto golang.org/x/oauth2 golang.org/x/sync golang.org/x/sys golang.org/x/time google.golang.org/api " +
 		"google.golang.org/genproto google.golang.org/genproto/googleapis/api google.golang.org/genproto/googleapis/rpc google.golang.org/grpc " +
 		"google.golang.org/protobuf" // its gRPC client is linked, and not used
-	s3Modules     = "github.com/minio/minio-go/v7 github.com/minio/md5-simd golang.org/x/text gopkg.in/ini.v1" // its signer and its clients of token services
+	s3Modules = "github.com/minio/minio-go/v7 github.com/minio/md5-simd github.com/minio/crc64nvme github.com/cespare/xxhash/v2 github.com/dustin/go-humanize " +
+		"github.com/google/uuid github.com/klauspost/crc32 github.com/philhofer/fwd github.com/rs/xid github.com/tinylib/msgp github.com/zeebo/xxh3 " +
+		"golang.org/x/crypto golang.org/x/sys golang.org/x/text gopkg.in/ini.v1"
 	azblobModules = azureModules + " github.com/Azure/azure-sdk-for-go/sdk/storage/azblob " +
 		"github.com/apache/arrow-go/v18 github.com/goccy/go-json github.com/google/flatbuffers github.com/pierrec/lz4/v4 github.com/zeebo/xxh3 golang.org/x/exp" // a listing may be in Arrow's format
 )

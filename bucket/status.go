@@ -142,6 +142,8 @@ func Bounded(body io.ReadCloser, limit int64) io.ReadCloser {
 	return &bounded{ReadCloser: body, left: limit, limit: limit}
 }
 
+var errLarger = errors.New("the answer is larger")
+
 type bounded struct {
 	io.ReadCloser
 	left, limit int64
@@ -156,5 +158,5 @@ func (b *bounded) Read(p []byte) (int, error) {
 			return n, err
 		}
 	}
-	return 0, fmt.Errorf("the answer is larger than %d bytes", b.limit)
+	return 0, fmt.Errorf("%w than %d bytes", errLarger, b.limit)
 }

@@ -15,9 +15,13 @@ type XMLPage struct {
 	Root, Item string   // names of elements
 	Items      int      // at most
 	Once       []string // elements in an item that hold text, and are there once at most
+	Each       []string // of these, what each item has
 	Needs      []string // elements that are there
 	Limit      int64    // bytes
 }
+
+// ErrBroken marks an answer whose body ended with an error.
+var ErrBroken = errors.New("the answer breaks off")
 
 var (
 	errNoListing = errors.New("the answer is no listing: check spec.endpoint")
@@ -32,6 +36,9 @@ func (f XMLPage) Check(resp *http.Response) error {
 		return errNoListing
 	}
 	text, err := io.ReadAll(Bounded(resp.Body, f.Limit))
+	if err != nil && !errors.Is(err, errLarger) {
+		err = fmt.Errorf("%w: %w", ErrBroken, err)
+	}
 	if err != nil {
 		return err
 	}
@@ -72,6 +79,9 @@ func (f XMLPage) check(text []byte) error {
 			}
 			if depth == item {
 				item = -1
+				if lacking := f.lacking(seen); lacking != "" {
+					return fmt.Errorf("the answer lists an object without %s", lacking)
+				}
 			}
 			continue
 		case depth == 0 && name != f.Root:
@@ -82,6 +92,8 @@ func (f XMLPage) check(text []byte) error {
 			}
 			if seen = seen[:0]; !empty {
 				item = depth
+			} else if len(f.Each) > 0 {
+				return fmt.Errorf("the answer lists an object without %s", f.Each[0])
 			}
 		case item >= 0 && depth == item+1 && slices.Contains(f.Once, name):
 			if slices.Contains(seen, name) {
@@ -101,6 +113,16 @@ func (f XMLPage) check(text []byte) error {
 		return errNoListing
 	}
 	return nil
+}
+
+// lacking returns what of Each is not in seen, "" for nothing.
+func (f XMLPage) lacking(seen []string) string {
+	for _, name := range f.Each {
+		if !slices.Contains(seen, name) {
+			return name
+		}
+	}
+	return ""
 }
 
 // nameOf returns the name, without a prefix, of the tag that text is behind the

@@ -5,12 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
-	"net/url"
 	"strings"
 	"time"
 
+	"github.com/minio/minio-go/v7"
+	"github.com/minio/minio-go/v7/pkg/credentials"
 	"github.com/minio/minio-go/v7/pkg/s3utils"
 	"github.com/minio/minio-go/v7/pkg/signer"
 
@@ -25,14 +25,6 @@ const (
 	maxBreaks = 3                                                                  // tries of an answer that breaks off
 )
 
-// A query is a request for the bucket, or for an object in it.
-type query struct {
-	doing  string // for messages
-	key    string // "" for the bucket
-	values url.Values
-	header map[string]string
-}
-
 // A cure is what may make a request that was refused succeed.
 type cure int
 
@@ -43,36 +35,84 @@ const (
 	resign      // now: it waited for too long
 )
 
-// do sends q, and returns the answer when that is a success. What can be cured
-// is asked again, once for each cure.
-func (d *driver) do(ctx context.Context, q query) (*http.Response, error) {
+// A call is the transport of one call of minio-go, which builds the request and
+// decodes the answer. The call sends the request to where the bucket is, signed,
+// and checks the answer before minio-go reads it.
+type call struct {
+	*driver
+	ctx   context.Context
+	doing string // for messages
+	check func(resp *http.Response) error
+	err   error // of RoundTrip: minio-go makes a text of some errors
+}
+
+// client returns the client for one call. Its endpoint is a stand-in.
+func (c *call) client() (*minio.Core, error) {
+	return minio.NewCore("s3.invalid", &minio.Options{Creds: credentials.NewStaticV4("", "", ""), Secure: true, Transport: c,
+		Region: defaultRegion, BucketLookup: minio.BucketLookupPath, MaxRetries: 1})
+}
+
+// failed returns the error of the call, given that of minio-go.
+func (c *call) failed(err error) error {
+	switch {
+	case err == nil || c.err != nil:
+		return c.err
+	case c.ctx.Err() != nil: // nothing was sent
+		return fmt.Errorf("%s: %w", c.doing, context.Cause(c.ctx))
+	}
+	return fmt.Errorf("%s: the answer is not what a store of S3 writes", c.doing) // the text of err shows values
+}
+
+// RoundTrip implements [http.RoundTripper].
+func (c *call) RoundTrip(req *http.Request) (*http.Response, error) {
+	for try := 1; ; try++ {
+		resp, err := c.send(req)
+		if err == nil {
+			if err = c.check(resp); err == nil {
+				return resp, nil
+			}
+			resp.Body.Close()
+			if errors.Is(err, bucket.ErrBroken) && c.ctx.Err() == nil && try < maxBreaks {
+				continue
+			}
+			if errors.Is(err, bucket.ErrBroken) {
+				err = c.unanswered(c.site(), err, c.access.Vault.Values()...)
+			} else {
+				err = fmt.Errorf("%s: %w", c.doing, err)
+			}
+		}
+		c.err = err
+		return nil, err
+	}
+}
+
+// send sends req, and returns the answer when that is a success. What can be
+// cured is asked again, once for each cure.
+func (c *call) send(req *http.Request) (*http.Response, error) {
 	tried := map[cure]bool{none: true}
 	for {
-		at := d.site()
-		k, err := d.keys.get(ctx)
+		at := c.site()
+		k, err := c.keys.get(c.ctx)
 		if err != nil {
 			return nil, err
 		}
 		signed := time.Now()
-		req, err := at.request(ctx, q, k)
+		out := at.request(c.ctx, req, c.access.Spec.BucketName, k)
+		resp, err := at.client.Do(out)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", q.doing, err)
-		}
-		resp, err := at.client.Do(req)
-		if err != nil {
-			return nil, d.unanswered(ctx, q, at, err, d.secrets(req)...)
+			return nil, c.unanswered(at, err, c.secrets(out)...)
 		}
 		if resp.StatusCode == http.StatusOK || resp.StatusCode == http.StatusPartialContent {
 			return resp, nil
 		}
-		r := refusalOf(resp, q.doing, d.secrets(req)...)
-		c := r.cure(at.region, signed)
-		if tried[c] {
-			return nil, r.status(d.hints(k))
+		r := refusalOf(resp, c.doing, c.secrets(out)...)
+		way := r.cure(at.region, signed)
+		if tried[way] {
+			return nil, r.status(c.hints(k))
 		}
-		tried[c] = true
-		if cured, err := d.apply(ctx, c, r, at, k); !cured || err != nil {
-			return nil, cmp.Or[error](err, r.status(d.hints(k)))
+		tried[way] = true
+		if cured, err := c.apply(c.ctx, way, r, at, k); !cured || err != nil {
+			return nil, cmp.Or[error](err, r.status(c.hints(k)))
 		}
 	}
 }
@@ -118,64 +158,30 @@ func (d *driver) secrets(req *http.Request) []string {
 }
 
 // unanswered says why there was no answer, without the query of the request and secrets.
-func (d *driver) unanswered(ctx context.Context, q query, at site, err error, secrets ...string) error {
-	if ctx.Err() != nil {
-		err = context.Cause(ctx)
+func (c *call) unanswered(at site, err error, secrets ...string) error {
+	if c.ctx.Err() != nil {
+		err = context.Cause(c.ctx)
 	}
-	return fmt.Errorf("%s at %s: %w", q.doing, at.base.Host, bare(err, tlsOfEndpoint, secrets...))
+	return fmt.Errorf("%s at %s: %w", c.doing, at.base.Host, bare(err, tlsOfEndpoint, secrets...))
 }
 
-// request returns q as it is sent to a site, signed with k.
-func (at site) request(ctx context.Context, q query, k *keys) (*http.Request, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, at.base.String(), nil)
-	if err != nil {
-		return nil, err
-	}
-	req.URL.Path = at.path + q.key
+// request returns the request that minio-go made as it is sent to a site, signed with k.
+func (at site) request(ctx context.Context, made *http.Request, bucketName string, k *keys) *http.Request {
+	req := made.Clone(ctx)
+	req.Host, req.URL.Scheme, req.URL.Host = "", at.base.Scheme, at.base.Host
+	req.URL.Path = at.path + strings.TrimPrefix(made.URL.Path, "/"+bucketName+"/")
 	req.URL.RawPath = s3utils.EncodePath(req.URL.Path)
-	req.URL.RawQuery = strings.ReplaceAll(q.values.Encode(), "+", "%20")
+	values := req.URL.Query()
+	values.Del("fetch-owner") // minio-go asks for owners, and for common prefixes
+	values.Del("delimiter")
+	req.URL.RawQuery = strings.ReplaceAll(values.Encode(), "+", "%20")
 	req.Header.Set("User-Agent", userAgent)
 	req.Header.Set("Accept-Encoding", "identity") // objects come as they are stored
-	for name, value := range q.header {
-		req.Header.Set(name, value)
-	}
 	if k.access == "" {
-		return req, nil
+		return req
 	}
 	req.Header.Set("X-Amz-Content-Sha256", emptySum)
-	return signer.SignV4(*req, k.access, k.secret, k.session, at.region), nil
-}
-
-// readWhole hands the answer to q to use, and asks again when it breaks off. It
-// has limit bytes at most.
-func (d *driver) readWhole(ctx context.Context, q query, limit int64, use func(text string) error) error {
-	for try := 1; ; try++ {
-		resp, err := d.do(ctx, q)
-		if err != nil {
-			return err
-		}
-		text, err := whole(resp, limit)
-		switch {
-		case err == nil:
-			if err = use(text); err != nil {
-				return fmt.Errorf("%s: %w", q.doing, err)
-			}
-			return nil
-		case errors.Is(err, errTooLarge):
-			return fmt.Errorf("%s: %w", q.doing, err)
-		case ctx.Err() != nil, try == maxBreaks:
-			return d.unanswered(ctx, q, d.site(), fmt.Errorf("the answer breaks off: %w", err), d.access.Vault.Values()...)
-		}
-	}
-}
-
-// whole reads the content of resp, of limit bytes at most, and closes it.
-func whole(resp *http.Response, limit int64) (string, error) {
-	defer resp.Body.Close()
-	var b strings.Builder
-	b.Grow(int(min(max(resp.ContentLength, 64<<10), limit)))
-	_, err := io.Copy(&b, &bounded{resp.Body, limit})
-	return b.String(), err
+	return signer.SignV4(*req, k.access, k.secret, k.session, at.region)
 }
 
 // hints returns what to do about refusals of k.

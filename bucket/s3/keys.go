@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"strings"
 	"time"
 
 	"github.com/headgate-io/headgate/bucket"
@@ -124,7 +123,7 @@ func (k *keyring) replace(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if !sendable(issued.Username) || issued.Password == "" || issued.Token != "" && !sendable(issued.Token) {
+	if !bucket.Sendable(issued.Username) || issued.Password == "" || issued.Token != "" && !bucket.Sendable(issued.Token) {
 		return &source.StepError{Step: source.StepResolve, Reason: "AuthenticationFailed", Err: errors.New("log in: the keys that were issued are empty or hold control characters")}
 	}
 	k.now = &keys{access: issued.Username, secret: issued.Password, session: issued.Token, refused: issued.Refused}
@@ -132,11 +131,6 @@ func (k *keyring) replace(ctx context.Context) error {
 		k.now.until = issued.Expires.Add(-min(maxLead, left/10))
 	}
 	return nil
-}
-
-// sendable reports whether text can stand in a header.
-func sendable(text string) bool {
-	return text != "" && !strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r > '~' })
 }
 
 func (k *keyring) take(ctx context.Context) error {

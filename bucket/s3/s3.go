@@ -3,7 +3,8 @@
 //
 // # Requests
 //
-// There are two: ListObjectsV2, 1000 keys a page, and GetObject with If-Match.
+// minio-go makes two: ListObjectsV2, 1000 keys a page, and GetObject with If-Match.
+// A round tripper sends them to where the bucket is, and checks answers first.
 // Neither the region nor the existence of the bucket is asked for, and redirects
 // are not followed. Requests are signed with AWS4-HMAC-SHA256, or not at all.
 //

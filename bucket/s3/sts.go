@@ -101,6 +101,6 @@ func (s *strict) RoundTrip(req *http.Request) (*http.Response, error) {
 	if resp.StatusCode != http.StatusOK {
 		return nil, refusalOf(resp, logIn, s.vault.Values()...).status(hintsOfService)
 	}
-	resp.Body = &bounded{resp.Body, maxIssued}
+	resp.Body = bucket.Bounded(resp.Body, maxIssued)
 	return resp, nil
 }

@@ -233,7 +233,7 @@ func TestHostileTokenService(t *testing.T) {
 		"forged keys": {testenv.Defect{Do: testenv.Answer, Status: 200, Body: begin + "<AccessKeyId>A&#10;B</AccessKeyId><SecretAccessKey>c</SecretAccessKey>" + end}, "control characters"},
 		"forged token": {testenv.Defect{Do: testenv.Answer, Status: 200, Body: begin + "<AccessKeyId>A</AccessKeyId><SecretAccessKey>c</SecretAccessKey><SessionToken>a b</SessionToken>" + end},
 			"control characters"},
-		"huge":      {testenv.Defect{Do: testenv.Answer, Status: 200, Body: begin + "<AccessKeyId>" + strings.Repeat("A", 2<<20)}, "larger than any that makes sense"},
+		"huge":      {testenv.Defect{Do: testenv.Answer, Status: 200, Body: begin + "<AccessKeyId>" + strings.Repeat("A", 2<<20)}, "larger than 1048576 bytes"},
 		"cut":       {testenv.Defect{Do: testenv.Cut, After: 100}, "log in to the token service http://127.0.0.1:"},
 		"long name": {testenv.Defect{Do: testenv.Answer, Status: 200, Body: "<A" + strings.Repeat("A", 1<<19) + "/>"}, "log in to the token service http://127.0.0.1:|expected element type"},
 		"long date": {testenv.Defect{Do: testenv.Answer, Status: 200, Body: begin + "<Expiration>" + strings.Repeat("9 ", 1<<18) + "</Expiration>" + end}, "log in to the token service http://127.0.0.1:"},
