@@ -42,6 +42,7 @@ type call struct {
 	*driver
 	ctx   context.Context
 	doing string // for messages
+	key   string // of the object, "" for the bucket
 	check func(resp *http.Response) error
 	err   error // of RoundTrip: minio-go makes a text of some errors
 }
@@ -97,7 +98,7 @@ func (c *call) send(req *http.Request) (*http.Response, error) {
 			return nil, err
 		}
 		signed := time.Now()
-		out := at.request(c.ctx, req, c.access.Spec.BucketName, k)
+		out := at.request(c.ctx, req, c.key, k)
 		resp, err := at.client.Do(out)
 		if err != nil {
 			return nil, c.unanswered(at, err, c.secrets(out)...)
@@ -165,11 +166,11 @@ func (c *call) unanswered(at site, err error, secrets ...string) error {
 	return fmt.Errorf("%s at %s: %w", c.doing, at.base.Host, bare(err, tlsOfEndpoint, secrets...))
 }
 
-// request returns the request that minio-go made as it is sent to a site, signed with k.
-func (at site) request(ctx context.Context, made *http.Request, bucketName string, k *keys) *http.Request {
+// request returns the request that minio-go made as it is sent to a site for key, signed with k.
+func (at site) request(ctx context.Context, made *http.Request, key string, k *keys) *http.Request {
 	req := made.Clone(ctx)
 	req.Host, req.URL.Scheme, req.URL.Host = "", at.base.Scheme, at.base.Host
-	req.URL.Path = at.path + strings.TrimPrefix(made.URL.Path, "/"+bucketName+"/")
+	req.URL.Path = at.path + key
 	req.URL.RawPath = s3utils.EncodePath(req.URL.Path)
 	values := req.URL.Query()
 	values.Del("fetch-owner") // minio-go asks for owners, and for common prefixes
