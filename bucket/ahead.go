@@ -25,12 +25,12 @@ type fetch struct {
 	driver Driver
 	tree   *tree
 	pool   pool
-	copies *earlier      // where unchanged objects are; nil: nowhere
-	jobs   chan *stream  // begun, and to be received; closed behind the last
-	queue  chan *stream  // begun, and to be copied; closed behind the last
-	begun  chan struct{} // closed when no more are begun
-	stop   chan struct{} // closed when one has failed
-	count  func()        // called for each object that has arrived
+	copies *previousArtifact // where unchanged objects are; nil: nowhere
+	jobs   chan *stream      // begun, and to be received; closed behind the last
+	queue  chan *stream      // begun, and to be copied; closed behind the last
+	begun  chan struct{}     // closed when no more are begun
+	stop   chan struct{}     // closed when one has failed
+	count  func()            // called for each object that has arrived
 
 	running sync.WaitGroup
 	mu      sync.Mutex
@@ -40,7 +40,7 @@ type fetch struct {
 
 // newFetch begins to fetch what the artifact of s holds. It takes over copies,
 // which may be nil.
-func newFetch(ctx context.Context, s *snapshot, copies *earlier, count func()) *fetch {
+func newFetch(ctx context.Context, s *snapshot, copies *previousArtifact, count func()) *fetch {
 	f := &fetch{driver: s.driver, copies: copies, count: count, failed: math.MaxInt, streams: map[int]*stream{},
 		jobs: make(chan *stream), queue: make(chan *stream, allPieces), begun: make(chan struct{}), stop: make(chan struct{})}
 	f.ctx, f.cancel = context.WithCancelCause(ctx)

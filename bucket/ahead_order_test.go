@@ -76,19 +76,19 @@ func TestFetchEnds(t *testing.T) {
 }
 
 // copied returns an earlier artifact that has some of the objects of s, others, or none.
-func copied(t *testing.T, s *snapshot, r *rand.Rand) *earlier {
+func copied(t *testing.T, s *snapshot, r *rand.Rand) *previousArtifact {
 	share := r.IntN(4)
 	if share == 0 {
 		return nil
 	}
-	e := &earlier{same: make(bits, (s.list.len()+63)/64)}
+	e := &previousArtifact{same: make([]bool, s.list.len())}
 	all := s.tree(false, func(i int) (io.ReadCloser, error) {
 		o := s.list.at(i)
 		return body(o, 0, o.Size), nil
 	})
 	for i := range s.list.len() {
 		if r.IntN(3) < share {
-			e.same.add(i)
+			e.same[i] = true
 			e.count++
 		}
 	}

@@ -71,7 +71,7 @@ func (c *content) pack(ctx context.Context, out *sink, report *source.Report) er
 	if err != nil {
 		return err
 	}
-	copies := c.openEarlier(ctx)
+	copies := c.openPrevious(ctx)
 	if copies != nil {
 		report.Notes = append(report.Notes, fmt.Sprintf("%d of %d objects are unchanged and were copied from the artifact before", copies.count, p.total))
 	}

@@ -33,7 +33,7 @@ func (c *content) remember(w io.Writer) {
 			if !list.kept(i) {
 				continue
 			}
-			line = list.line(line[:0], i)
+			line = list.at(i).appendLine(line[:0])
 			if _, err := b.Write(line); err != nil {
 				return err
 			}
@@ -59,14 +59,14 @@ func (o *Origin) spoiledBy(digest string) string {
 
 // compare returns which objects of the listing a was made of, and how many
 // they are. What is remembered of a counts if its digest is the revision of a.
-func (c *content) compare(a artifact.Artifact) (same bits, count int) {
+func (c *content) compare(a artifact.Artifact) (same []bool, count int) {
 	text, err := c.origin.env.Cache.Open(c.origin.indexKey(a.Revision, a.Digest))
 	if err != nil {
 		return nil, 0
 	}
 	defer text.Close()
 	list, sum := c.snapshot.list, sha256.New()
-	same = make(bits, (list.len()+63)/64)
+	same = make([]bool, list.len())
 	lines := bufio.NewReaderSize(io.TeeReader(text, sum), maxLine)
 	i, mine := 0, []byte(nil)
 	for {
@@ -84,8 +84,8 @@ func (c *content) compare(a artifact.Artifact) (same bits, count int) {
 		if i == list.len() || list.key(i) != string(key) || !list.kept(i) {
 			continue
 		}
-		if mine = list.line(mine[:0], i); bytes.Equal(mine, line) {
-			same.add(i)
+		if mine = list.at(i).appendLine(mine[:0]); bytes.Equal(mine, line) {
+			same[i] = true
 			count++
 		}
 	}
@@ -97,6 +97,3 @@ func (c *content) compare(a artifact.Artifact) (same bits, count int) {
 
 // maxLine bounds a line of the text of a revision.
 const maxLine = maxPath + maxTag + 2
-
-// line appends the line of the object i in the text of the revision.
-func (l *listing) line(line []byte, i int) []byte { return l.record(l.index[i]).appendLine(line) }

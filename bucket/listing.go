@@ -8,66 +8,49 @@ import (
 )
 
 // Limits of a listing. A store that lists without end, and without repeating
-// itself, is stopped by the limit of all records.
+// itself, is stopped by the limit of all objects.
 const (
-	maxListing = 512 << 20 // bytes of all records, 8 million objects about
-	maxBlock   = 1 << 20   // bytes of a block
+	maxListing = 512 << 20 // bytes of all objects, 4 million about
 	maxKey     = 64 << 10  // bytes of a key that is listed, excluded or not
 	maxTag     = 1 << 10   // bytes of an ETag and of a version
+	objectSize = 64        // bytes of an object beside its texts
 )
 
 // A listing is the objects of a bucket, first in the order in which they were
-// listed, and sorted by key as bytes once they were sifted.
-//
-// It costs about 30 bytes an object beyond its key when ETags are the sums that
-// most stores give: objects are records in blocks, which are neither moved nor
-// copied. Keys are parts of the blocks: reading one allocates nothing.
+// listed, and sorted by key as bytes once a selection was made.
 type listing struct {
-	blocks []string
-	last   strings.Builder // the block that is being filled
-	size   int64           // bytes of all records
-	index  []place
-	cycle  cycle
-	limit  int64 // of size, 0 for maxListing
+	objects []listedObject
+	size    int64 // bytes of all objects
+	cycle   cycle
+	limit   int64 // of size, 0 for maxListing
 }
 
-// A place says where the record of an object begins, and whether the object is dropped.
-type place uint32
+// A listedObject is an object, and whether it is in the artifact.
+type listedObject struct {
+	Object
+	ignored bool // by a rule: it is not in the artifact, but explained
+	removed bool // it is to be taken from the listing
+}
 
-const (
-	dropped   place = 1 << 31
-	blockBits       = 20 // of the offset in a block; 11 are left for the number of the block
-)
-
-func (l *listing) len() int { return len(l.index) }
+func (l *listing) len() int { return len(l.objects) }
 
 // key returns the key of the object i.
-func (l *listing) key(i int) string { return l.keyAt(l.index[i]) }
+func (l *listing) key(i int) string { return l.objects[i].Key }
 
 // at returns the object i.
-func (l *listing) at(i int) Object { return l.record(l.index[i]).object() }
+func (l *listing) at(i int) Object { return l.objects[i].Object }
 
 // kept reports whether the object i is in the artifact: no rule ignores it.
-func (l *listing) kept(i int) bool { return l.index[i]&dropped == 0 }
+func (l *listing) kept(i int) bool { return !l.objects[i].ignored }
 
 // search returns the first i whose key is not less than key.
 func (l *listing) search(key string) int {
 	return sort.Search(l.len(), func(i int) bool { return l.key(i) >= key })
 }
 
-func (l *listing) keyAt(p place) string {
-	r := l.record(p)
-	return r.text()
-}
-
-// record returns the record at p.
-func (l *listing) record(p place) record {
-	p &^= dropped
-	block := l.last.String()
-	if n := int(p >> blockBits); n < len(l.blocks) {
-		block = l.blocks[n]
-	}
-	return record(block[p&(1<<blockBits-1):])
+// copy returns a listing of the same objects, of which others may be selected.
+func (l *listing) copy() *listing {
+	return &listing{objects: slices.Clone(l.objects), size: l.size, limit: l.limit}
 }
 
 // add appends o. The error names a key that the store listed before, a value
@@ -87,31 +70,24 @@ func (l *listing) add(o Object) error {
 	if limit == 0 {
 		limit = maxListing
 	}
-	if l.size += int64(recordSize(o)); l.size > limit {
+	if l.size += int64(len(o.Key) + len(o.ETag) + len(o.Version) + objectSize); l.size > limit {
 		return fmt.Errorf("more than %d bytes of keys and ETags: narrow spec.prefix", limit)
 	}
-	l.append(o)
+	l.objects = append(l.objects, listedObject{Object: o})
 	return nil
-}
-
-// append appends o, which is within the limits.
-func (l *listing) append(o Object) {
-	need := recordSize(o)
-	if l.last.Len()+need > maxBlock {
-		l.blocks = append(l.blocks, l.last.String())
-		l.last = strings.Builder{}
-		l.last.Grow(maxBlock)
-	}
-	l.index = append(l.index, place(len(l.blocks)<<blockBits|l.last.Len()))
-	appendRecord(&l.last, o)
 }
 
 // sort brings the objects into the order of their keys, which most stores list them in.
 func (l *listing) sort() {
-	compare := func(a, b place) int { return strings.Compare(l.keyAt(a), l.keyAt(b)) }
-	if !slices.IsSortedFunc(l.index, compare) {
-		slices.SortFunc(l.index, compare)
+	compare := func(a, b listedObject) int { return strings.Compare(a.Key, b.Key) }
+	if !slices.IsSortedFunc(l.objects, compare) {
+		slices.SortFunc(l.objects, compare)
 	}
+}
+
+// appendLine appends the line of o in the text of a revision (reference A4).
+func (o Object) appendLine(line []byte) []byte {
+	return append(append(append(append(line, o.Key...), ' '), o.ETag...), '\n')
 }
 
 // A cycle notices a sequence of keys, or of page tokens, that repeats itself

@@ -22,7 +22,7 @@ func TestEarlierCutShort(t *testing.T) {
 				}
 				return 0, end
 			}))
-			e := &earlier{archive: io.NopCloser(rest), rest: bufio.NewReader(rest)}
+			e := &previousArtifact{archive: io.NopCloser(rest), rest: bufio.NewReader(rest)}
 			e.end(ctx)
 			if err := e.problem(); !errors.Is(err, why) {
 				t.Errorf("%v", err)

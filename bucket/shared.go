@@ -4,8 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/json"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/headgate-io/headgate/internal/transport"
@@ -18,7 +16,7 @@ type inventory struct {
 }
 
 // Weight tells the bytes of a listing: a large one is for those who wait for it alone.
-func (i inventory) Weight() int64 { return i.list.size + 4*int64(len(i.list.index)) }
+func (i inventory) Weight() int64 { return i.list.size }
 
 // listed returns what list lists, asked for once for all objects that ask for
 // the same with the same credentials.
@@ -65,14 +63,4 @@ func (a *Access) identity(namespace string) (string, error) {
 	a.Secret.Note(h)
 	a.STS.Note(h)
 	return string(h.Sum(nil)), err
-}
-
-// copy returns a listing with the same records, of which others may be dropped.
-func (l *listing) copy() *listing {
-	c := &listing{blocks: slices.Clip(l.blocks), size: l.size, index: slices.Clone(l.index), limit: l.limit}
-	if l.last.Len() > 0 {
-		c.blocks = append(c.blocks, l.last.String())
-	}
-	c.last = strings.Builder{}
-	return c
 }

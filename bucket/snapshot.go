@@ -48,14 +48,14 @@ func (o *Origin) fill(ctx context.Context, s *snapshot, before memory, now *memo
 		return &source.StepError{Step: source.StepResolve, Reason: "SourceIgnoreError", Err: err}
 	}
 	listed := s.list.len()
-	sieve := sieve{list: s.list, rules: s.rules, limits: limitsOf(o.env.Limits), ignore: s.ignore != nil}
-	if now.Revision, err = sieve.sift(ctx); err != nil {
+	chosen := selection{list: s.list, rules: s.rules, limits: limitsOf(o.env.Limits), ignore: s.ignore != nil}
+	if now.Revision, err = chosen.choose(ctx); err != nil {
 		return err
 	}
-	if n := sieve.markers.count; n > 0 {
-		s.notes = append(s.notes, fmt.Sprintf("the content of %d directory markers is left out: %s", n, &sieve.markers))
+	if n := chosen.markers.count; n > 0 {
+		s.notes = append(s.notes, fmt.Sprintf("the content of %d directory markers is left out: %s", n, &chosen.markers))
 	}
-	if listed == 0 || sieve.count == 0 && s.ignore == nil {
+	if listed == 0 || chosen.count == 0 && s.ignore == nil {
 		s.notes = append(s.notes, fmt.Sprintf("no object is in the artifact: the bucket lists %d whose keys begin with spec.prefix %q", listed, spec.Prefix))
 	}
 	return nil

@@ -16,10 +16,8 @@ import (
 func listingOf(objects []Object, left map[string]bool) *listing {
 	slices.SortFunc(objects, func(a, b Object) int { return strings.Compare(a.Key, b.Key) })
 	l := new(listing)
-	for i, o := range objects {
-		if l.append(o); left[o.Key] {
-			l.index[i] |= dropped
-		}
+	for _, o := range objects {
+		l.objects = append(l.objects, listedObject{Object: o, ignored: left[o.Key]})
 	}
 	return l
 }

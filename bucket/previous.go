@@ -12,13 +12,13 @@ import (
 	"github.com/headgate-io/headgate/source"
 )
 
-// An earlier is the published artifact, from which unchanged objects are
+// A previousArtifact is the published artifact, from which unchanged objects are
 // copied: in one pass, in step with packing, for both are in the same order.
 // Its digest is known at its end only, so whatever is copied from it counts
 // once it has been read to there. A nil one has nothing.
-type earlier struct {
-	same    bits // the objects of the listing that it has as they are
-	count   int  // of them
+type previousArtifact struct {
+	same    []bool // the objects of the listing that it has as they are
+	count   int    // of them
 	archive io.ReadCloser
 	rest    *bufio.Reader // of archive
 	gzip    *gzip.Reader
@@ -37,14 +37,14 @@ func (e *spoiledError) Error() string {
 // Is tells the [source.Reconciler] to begin again.
 func (e *spoiledError) Is(target error) bool { return target == source.ErrMoved }
 
-// openEarlier returns what can be copied, nil when that is nothing.
-func (c *content) openEarlier(ctx context.Context) *earlier {
+// openPrevious returns what can be copied, nil when that is nothing.
+func (c *content) openPrevious(ctx context.Context) *previousArtifact {
 	o := c.origin
 	a := o.bucket.Status.Artifact
 	if a == nil || o.env.Sources == nil || o.env.Cache == nil || o.spoiledBy(a.Digest) != "" {
 		return nil
 	}
-	e := new(earlier)
+	e := new(previousArtifact)
 	if e.same, e.count = c.compare(*a); e.count == 0 {
 		return nil
 	}
@@ -65,10 +65,10 @@ func (c *content) openEarlier(ctx context.Context) *earlier {
 }
 
 // has reports whether the object i of the listing is to be copied.
-func (e *earlier) has(i int) bool { return e != nil && e.same.has(i) }
+func (e *previousArtifact) has(i int) bool { return e != nil && e.same[i] }
 
 // find returns the content of o, which comes behind what was found before.
-func (e *earlier) find(o Object) io.Reader {
+func (e *previousArtifact) find(o Object) io.Reader {
 	for e.bad == nil {
 		h, err := e.tar.Next()
 		switch {
@@ -100,7 +100,7 @@ func inOrder(a, b string) bool {
 }
 
 // Read reads what was found.
-func (e *earlier) Read(p []byte) (int, error) {
+func (e *previousArtifact) Read(p []byte) (int, error) {
 	if e.bad != nil {
 		return 0, e.bad
 	}
@@ -111,13 +111,13 @@ func (e *earlier) Read(p []byte) (int, error) {
 	return n, err
 }
 
-func (e *earlier) spoil(err error) error {
+func (e *previousArtifact) spoil(err error) error {
 	e.bad = &spoiledError{err}
 	return e.bad
 }
 
 // end reads what is left, behind which the digest is known.
-func (e *earlier) end(ctx context.Context) {
+func (e *previousArtifact) end(ctx context.Context) {
 	defer e.close()
 	buf := make([]byte, 64<<10)
 	for e.bad == nil {
@@ -134,17 +134,11 @@ func (e *earlier) end(ctx context.Context) {
 }
 
 // problem returns what was found to be wrong.
-func (e *earlier) problem() error {
+func (e *previousArtifact) problem() error {
 	if e == nil {
 		return nil
 	}
 	return e.bad
 }
 
-func (e *earlier) close() { e.archive.Close() }
-
-// A bits is a set of small numbers.
-type bits []uint64
-
-func (b bits) has(i int) bool { return b[i/64]&(1<<(i%64)) != 0 }
-func (b bits) add(i int)      { b[i/64] |= 1 << (i % 64) }
+func (e *previousArtifact) close() { e.archive.Close() }

@@ -13,8 +13,8 @@ import (
 	"github.com/headgate-io/headgate/artifact"
 )
 
-// A sieve decides what of a listing is in the artifact.
-type sieve struct {
+// A selection decides what of a listing is in the artifact.
+type selection struct {
 	list     *listing
 	rules    *artifact.Rules
 	limits   artifact.Limits
@@ -26,19 +26,19 @@ type sieve struct {
 	markers  named // directory markers that hold something
 }
 
-// sift sorts the listing and takes from it what is no file: directory markers,
+// choose sorts the listing and takes from it what is no file: directory markers,
 // the object .sourceignore, ignored keys that cannot be paths, and of ignored
 // keys those that stand in the way of others. What is left is a tree: keys are
 // paths, none twice, and none is a directory of another. It returns the digest
 // of the kept objects, hexadecimal.
 //
 // The error names keys that are refused, or is a *[artifact.LimitError].
-func (s *sieve) sift(ctx context.Context) (sum string, err error) {
+func (s *selection) choose(ctx context.Context) (sum string, err error) {
 	if err := s.judge(ctx); err != nil {
 		return "", err
 	}
 	s.list.sort()
-	sum = s.untangle()
+	sum = s.resolveCollisions()
 	switch {
 	case s.refused.count > 0:
 		return "", fmt.Errorf("keys that cannot be files of an artifact: %s: rename them, or exclude them with spec.ignore", &s.refused)
@@ -49,77 +49,68 @@ func (s *sieve) sift(ctx context.Context) (sum string, err error) {
 }
 
 // judge looks at each object by itself.
-func (s *sieve) judge(ctx context.Context) error {
-	l := s.list
-	left := l.index[:0]
-	for _, p := range l.index {
-		o := l.record(p)
-		key := o.text()
-		if key == ignoreFile {
+func (s *selection) judge(ctx context.Context) error {
+	left := s.list.objects[:0]
+	for _, o := range s.list.objects {
+		if o.Key == ignoreFile {
 			continue
 		}
-		if isMarker(key) {
-			if err := s.mark(ctx, key, o); err != nil {
+		if isMarker(o.Key) {
+			if err := s.mark(ctx, o.Object); err != nil {
 				return err
 			}
 			continue
 		}
-		_, ignored, err := s.rules.Match(ctx, key, false)
+		_, ignored, err := s.rules.Match(ctx, o.Key, false)
 		if err != nil {
 			return err
 		}
-		switch problem := s.problem(key); {
+		switch problem := s.problem(o.Key); {
 		case problem != "" && ignored:
 			continue
 		case problem != "":
-			s.refused.add(key, problem)
+			s.refused.add(o.Key, problem)
 			continue
 		case ignored:
-			p |= dropped
+			o.ignored = true
 		default:
-			if err := s.charge(key, o); err != nil {
+			if err := s.charge(o.Object); err != nil {
 				return err
 			}
 		}
-		left = append(left, p)
+		left = append(left, o)
 	}
-	l.index = left
+	clear(s.list.objects[len(left):])
+	s.list.objects = left
 	return nil
 }
 
 // problem says why key can be in no artifact, "" if it can.
-func (s *sieve) problem(key string) string {
+func (s *selection) problem(key string) string {
 	if s.ignore && strings.HasPrefix(key, ignoreFile+"/") {
 		return "has the object " + ignoreFile + " for a directory"
 	}
 	return problemOf(key)
 }
 
-// mark notes a directory marker that is not ignored and holds something; o is
-// its record after the key.
-func (s *sieve) mark(ctx context.Context, key string, o record) error {
-	o.tag()
-	o.text()
-	if o.number() == 0 {
+// mark notes a directory marker that is not ignored and holds something.
+func (s *selection) mark(ctx context.Context, o Object) error {
+	if o.Size == 0 {
 		return nil
 	}
-	_, ignored, err := s.rules.Match(ctx, strings.TrimSuffix(key, "/"), true)
+	_, ignored, err := s.rules.Match(ctx, strings.TrimSuffix(o.Key, "/"), true)
 	if err == nil && !ignored {
-		s.markers.add(key, "")
+		s.markers.add(o.Key, "")
 	}
 	return err
 }
 
-// charge counts an object that is kept; o is its record after the key.
-func (s *sieve) charge(key string, o record) error {
-	tag, isPacked := o.tag()
-	if !isPacked {
-		if problem := tagProblem(tag); problem != "" {
-			s.untagged.add(key, problem)
-		}
+// charge counts an object that is kept.
+func (s *selection) charge(o Object) error {
+	if problem := tagProblem(o.ETag); problem != "" {
+		s.untagged.add(o.Key, problem)
 	}
-	o.text()
-	size := int64(o.number())
+	key, size := o.Key, o.Size
 	allowed, what, limit := s.limits, "", int64(0)
 	switch {
 	case len(key) > allowed.NameBytes:
@@ -161,80 +152,76 @@ func bound[T int | int64](limit, standard T) T {
 	return cmp.Or(limit, standard)
 }
 
-// gone is the place of an object that was taken from the listing.
-const gone = ^place(0)
-
-// untangle looks at each object beside those before it, and returns the digest
-// of what is kept (reference A4).
-func (s *sieve) untangle() string {
-	l := s.list
+// resolveCollisions looks at each object beside those before it, and returns
+// the digest of what is kept (reference A4).
+func (s *selection) resolveCollisions() string {
 	digest, line := sha256.New(), []byte(nil)
-	w := knot{sieve: s, left: l.index[:0]}
-	for _, p := range l.index {
-		if w.add(p) && p&dropped == 0 {
-			line = l.record(p).appendLine(line[:0])
+	c := collisionCheck{selection: s, left: s.list.objects[:0]}
+	for _, o := range s.list.objects {
+		if c.add(o) && !o.ignored {
+			line = o.appendLine(line[:0])
 			digest.Write(line)
 		}
 	}
-	l.index = slices.DeleteFunc(w.left, func(p place) bool { return p == gone })
+	clear(s.list.objects[len(c.left):])
+	s.list.objects = slices.DeleteFunc(c.left, func(o listedObject) bool { return o.removed })
 	return hex.EncodeToString(digest.Sum(nil))
 }
 
-// A knot finds keys that are listed twice or are directories of others.
+// A collisionCheck finds keys that are listed twice or are directories of others.
 //
 // In the order of bytes a key comes before all that begin with it, those in a
 // directory of its name and others, as in a, a-b, a/b.
-type knot struct {
-	*sieve
-	left  []place
+type collisionCheck struct {
+	*selection
+	left  []listedObject
 	last  string // the key that was added last
 	above []int  // of the keys in left those that last begins with, itself included
 }
 
 // add adds the next object, unless that is in the way of what is left.
-func (k *knot) add(p place) bool {
-	key := k.list.keyAt(p)
-	same := common(k.last, key)
-	for len(k.above) > 0 && len(k.list.keyAt(k.left[k.top()])) > same {
-		k.above = k.above[:len(k.above)-1]
+func (c *collisionCheck) add(o listedObject) bool {
+	same := common(c.last, o.Key)
+	for len(c.above) > 0 && len(c.top().Key) > same {
+		c.above = c.above[:len(c.above)-1]
 	}
-	if len(k.above) > 0 && len(k.list.keyAt(k.left[k.top()])) == same {
+	if len(c.above) > 0 && len(c.top().Key) == same {
 		switch {
-		case same == len(key):
-			k.refuse(p, key, "is listed twice")
+		case same == len(o.Key):
+			c.refuse(o, o.Key, "is listed twice")
 			return false
-		case key[same] == '/' && !k.enter(p, key):
+		case o.Key[same] == '/' && !c.enter(o):
 			return false
 		}
 	}
-	k.above = append(k.above, len(k.left))
-	k.left, k.last = append(k.left, p), key
+	c.above = append(c.above, len(c.left))
+	c.left, c.last = append(c.left, o), o.Key
 	return true
 }
 
-// top is where in left the longest key above is.
-func (k *knot) top() int { return k.above[len(k.above)-1] }
+// top returns the object in left that has the longest key above.
+func (c *collisionCheck) top() *listedObject { return &c.left[c.above[len(c.above)-1]] }
 
-// enter decides about the object p, whose key is in a directory of the name of
-// the last above: of two that cannot be, the one that is kept stays.
-func (k *knot) enter(p place, key string) bool {
-	parent := &k.left[k.top()]
-	if *parent&dropped == 0 && p&dropped != 0 {
+// enter decides about o, whose key is in a directory of the name of the last
+// above: of two objects that cannot be together, the one that is kept stays.
+func (c *collisionCheck) enter(o listedObject) bool {
+	parent := c.top()
+	if !parent.ignored && o.ignored {
 		return false
 	}
-	if *parent&dropped != 0 {
-		*parent = gone
+	if parent.ignored {
+		parent.removed = true
 	} else {
-		k.refuse(p, k.list.keyAt(*parent), "is a directory of "+quoted(key))
+		c.refuse(o, parent.Key, "is a directory of "+quoted(o.Key))
 	}
-	k.above = k.above[:len(k.above)-1]
+	c.above = c.above[:len(c.above)-1]
 	return true
 }
 
-// refuse notes a problem of an object unless that is dropped.
-func (k *knot) refuse(p place, key, problem string) {
-	if p&dropped == 0 {
-		k.refused.add(key, problem)
+// refuse notes a problem with key, that of o or of its directory, unless o is ignored.
+func (c *collisionCheck) refuse(o listedObject, key, problem string) {
+	if !o.ignored {
+		c.refused.add(key, problem)
 	}
 }
 
