@@ -159,20 +159,18 @@ func TestProofInShallowClone(t *testing.T) {
 	}
 }
 
-// Repositories in the SHA-256 object format are fetched like all others.
+// Repositories in the SHA-256 object format are fetched from servers like all others.
 func TestSHA256(t *testing.T) {
 	repo := testenv.NewRepoIn(t, "sha256")
 	first := repo.Commit(testenv.Commit{Branch: "main", Files: files("a", "1", "d/b", "2")})
 	repo.AnnotatedTag("v1.0.0", first, "release")
 	tip := repo.Commit(testenv.Commit{Branch: "main", Files: files("a", "1", "d/b", "3")})
-	const at = "https://example.com/app"
 	for name, s := range map[string]struct {
 		url string
 		env source.Env
 	}{
 		"http":    {testenv.ServeHTTP(t, testenv.HTTP{}, repo).Repo(), source.Env{}},
 		"http v0": {testenv.ServeHTTP(t, testenv.HTTP{V0: true, NoAnyWant: true}, repo).Repo(), source.Env{}},
-		"local":   {at, source.Env{Local: map[string]string{at: repo.Dir}}},
 	} {
 		for _, row := range []struct {
 			ref   source.GitRepositoryRef

@@ -9,13 +9,12 @@ import (
 	"strings"
 
 	"github.com/headgate-io/headgate/git/internal/config"
-	"github.com/headgate-io/headgate/git/internal/object"
 )
 
 // extensions are the extensions of the repository format (gitrepository-layout)
 // that this package understands or that do not matter to a reader. The function
 // takes the value.
-var extensions = map[string]func(r *Repo, value string) error{
+var extensions = map[string]func(value string) error{
 	"noop":               nil,
 	"noop-v1":            nil,
 	"preciousobjects":    nil,
@@ -23,17 +22,13 @@ var extensions = map[string]func(r *Repo, value string) error{
 	"relativeworktrees":  nil,
 	"compatobjectformat": nil,
 	"partialclone":       nil,
-	"objectformat": func(r *Repo, value string) error {
-		switch value {
-		case "sha1":
-		case "sha256":
-			r.format = object.SHA256
-		default:
-			return fmt.Errorf("object format %.80q is not supported", value)
+	"objectformat": func(value string) error {
+		if value != "sha1" {
+			return fmt.Errorf("object format %.80q is not supported in local repositories: fetch it from a server", value)
 		}
 		return nil
 	},
-	"refstorage": func(r *Repo, value string) error {
+	"refstorage": func(value string) error {
 		if value != "files" {
 			return fmt.Errorf("refs stored as %.80q are not supported: run git refs migrate --ref-format=files", value)
 		}
@@ -52,7 +47,7 @@ func (r *Repo) configure() error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", file, err)
 	}
-	if err := r.extend(c); err != nil {
+	if err := extend(c); err != nil {
 		return fmt.Errorf("%s: %w", file, err)
 	}
 	r.absent = r.absence()
@@ -60,7 +55,7 @@ func (r *Repo) configure() error {
 }
 
 // extend heeds the version of the repository format and the extensions that a configuration names.
-func (r *Repo) extend(c map[string]string) error {
+func extend(c map[string]string) error {
 	version := c["core.repositoryformatversion"]
 	if version != "" && version != "0" && version != "1" {
 		return fmt.Errorf("repository format %.80q is not supported", version)
@@ -75,7 +70,7 @@ func (r *Repo) extend(c map[string]string) error {
 			return fmt.Errorf("the extension %.80q is not supported", name)
 		}
 		if use != nil {
-			if err := use(r, value); err != nil {
+			if err := use(value); err != nil {
 				return err
 			}
 		}

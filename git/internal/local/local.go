@@ -2,10 +2,15 @@
 // as an [object.Database].
 //
 // It knows ordinary and bare repositories, shallow and partial clones (whose
-// missing objects are missing), linked worktrees and alternates; SHA-1 and
-// SHA-256; loose objects and packs with index version 2. It runs no program,
-// reads no environment and no configuration but that of the repository's own
-// format, executes no hook and writes nothing.
+// missing objects are missing), linked worktrees and alternates; loose objects
+// and packs with index version 2. A repository that names its objects by SHA-256
+// is refused. It runs no program, reads no environment and no configuration but
+// that of the repository's own format, executes no hook and writes nothing.
+//
+// Indexes of packs, headers of objects and deltas are read by go-git. Its storage
+// is not used: that is not safe for concurrent use, reads the indexes of alternates
+// again for every object, follows deltas on each other without end, and takes
+// memory before a limit can apply.
 //
 // The files of the repository count as input like any other: sizes are checked
 // before memory is taken, and every object is compared with its ID as it is
@@ -24,7 +29,6 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/headgate-io/headgate/git/internal/lru"
 	"github.com/headgate-io/headgate/git/internal/object"
 )
 
@@ -35,23 +39,21 @@ var ErrNotRepository = errors.New("not a git repository")
 // makes no deltas of larger ones (core.bigFileThreshold).
 const MaxDelta = 512 << 20
 
-// cacheBytes bounds the bases of deltas that are kept.
-const cacheBytes = 32 << 20
-
 // A Repo is an open repository. It implements [object.Database] and is safe for
 // concurrent use.
 type Repo struct {
-	dir    string // of HEAD: differs from common in a linked worktree
-	common string // of refs and objects
-	format object.Format
+	dir    string   // of HEAD: differs from common in a linked worktree
+	common string   // of refs and objects
 	max    int64    // bytes of an object
 	stores []string // folders of objects: the own one, then the alternates
 	absent string   // why objects may be missing: what kind of clone this is
-	bases  *lru.Cache[place, whole]
-	pool   sync.Pool // of *inflater
 
 	mu    sync.RWMutex
 	packs map[string]*pack // by the path of the index
+
+	cache sync.Mutex
+	bases map[packOffset]whole // bases of deltas that were made
+	kept  int                  // bytes of bases
 }
 
 // Open opens the repository at path: a working tree or the folder of a bare
@@ -65,8 +67,7 @@ func Open(path string, maxObject int64) (*Repo, error) {
 	case maxObject < 0:
 		maxObject = math.MaxInt64
 	}
-	r := &Repo{max: maxObject, packs: make(map[string]*pack), bases: lru.New[place, whole](cacheBytes)}
-	r.pool.New = func() any { return new(inflater) }
+	r := &Repo{max: maxObject, packs: make(map[string]*pack), bases: make(map[packOffset]whole)}
 	err := r.locate(path)
 	if err == nil {
 		err = r.configure()
@@ -90,14 +91,11 @@ func (r *Repo) Close() error {
 	defer r.mu.Unlock()
 	var errs []error
 	for _, p := range r.packs {
-		errs = append(errs, p.close())
+		errs = append(errs, p.Close())
 	}
 	clear(r.packs)
 	return errors.Join(errs...)
 }
-
-// Format returns the hash function that names the objects.
-func (r *Repo) Format() object.Format { return r.format }
 
 // LFS returns the folder where git-lfs keeps the objects of the repository.
 func (r *Repo) LFS() string { return filepath.Join(r.common, "lfs", "objects") }

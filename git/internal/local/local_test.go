@@ -114,12 +114,6 @@ func TestObjects(t *testing.T) {
 			git(t, dir, "index-pack", "--index-version=2,0x40", packs[0])
 			return dir
 		},
-		"sha256": func() string {
-			dir := repository(t, "--object-format=sha256")
-			git(t, dir, "repack", "-adq")
-			git(t, dir, "commit", "--allow-empty", "-q", "-m", "loose")
-			return dir
-		},
 		"bare":    func() string { return clone(true, true, "--bare") },
 		"shallow": func() string { return clone(true, false, "--depth=1", "--no-single-branch") },
 		"shared":  func() string { return clone(false, false, "--shared") },

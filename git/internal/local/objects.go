@@ -1,7 +1,6 @@
 package local
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -11,14 +10,11 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/go-git/go-git/v5/plumbing"
+	"github.com/klauspost/compress/zlib"
+
 	"github.com/headgate-io/headgate/git/internal/object"
 )
-
-// A place is where an object is in a pack.
-type place struct {
-	pack   *pack
-	offset int64
-}
 
 // Stat implements [object.Database].
 func (r *Repo) Stat(id object.ID) (t object.Type, size int64, err error) {
@@ -26,10 +22,9 @@ func (r *Repo) Stat(id object.ID) (t object.Type, size int64, err error) {
 	switch {
 	case err != nil:
 	case loose != nil:
-		defer loose.Close()
-		var z *inflater
-		if t, size, z, err = r.openLoose(loose); err == nil {
-			r.pool.Put(z)
+		var content io.ReadCloser
+		if t, size, content, err = openLoose(loose); err == nil {
+			content.Close()
 		}
 	default:
 		t, size, err = r.statPacked(at)
@@ -39,8 +34,15 @@ func (r *Repo) Stat(id object.ID) (t object.Type, size int64, err error) {
 
 // Open implements [object.Database]. The content fails with an error that wraps
 // [object.ErrCorrupt], before its last byte, if it is not what id names.
-func (r *Repo) Open(id object.ID) (object.Type, int64, io.ReadCloser, error) {
-	t, size, content, err := r.open(id)
+func (r *Repo) Open(id object.ID) (t object.Type, size int64, content io.ReadCloser, err error) {
+	at, loose, err := r.find(id)
+	switch {
+	case err != nil:
+	case loose != nil:
+		t, size, content, err = openLoose(loose)
+	default:
+		t, size, content, err = r.openPacked(at)
+	}
 	if err == nil && size > r.max {
 		content.Close()
 		err = fmt.Errorf("it has %d bytes, more than the limit of %d", size, r.max)
@@ -48,7 +50,8 @@ func (r *Repo) Open(id object.ID) (object.Type, int64, io.ReadCloser, error) {
 	if err != nil {
 		return 0, 0, nil, wrap(id, err)
 	}
-	c := newChecked(id, t, size, content)
+	c := &checked{ReadCloser: content, id: id, left: size, hasher: object.NewHasher(id.Format())}
+	c.hasher.Begin(t, size)
 	if size == 0 {
 		if err := c.check(); err != nil {
 			c.Close()
@@ -65,37 +68,20 @@ func wrap(id object.ID, err error) error {
 	return err
 }
 
-// open opens an object without comparing it with its ID.
-func (r *Repo) open(id object.ID) (object.Type, int64, io.ReadCloser, error) {
-	at, loose, err := r.find(id)
-	if err != nil {
-		return 0, 0, nil, err
+// damaged says that an object is damaged where reading it failed. Errors of the
+// file below are passed on.
+func damaged(err error) error {
+	if _, ok := errors.AsType[*fs.PathError](err); ok || err == nil {
+		return err
 	}
-	if loose != nil {
-		t, size, z, err := r.openLoose(loose)
-		if err != nil {
-			loose.Close()
-			return 0, 0, nil, err
-		}
-		return t, size, &stream{z, r, loose}, nil
+	if err == io.EOF {
+		err = io.ErrUnexpectedEOF
 	}
-	it, err := at.pack.item(at.offset)
-	if err != nil {
-		return 0, 0, nil, err
-	}
-	if it.isDelta() {
-		w, err := r.make(at)
-		return w.typ, int64(len(w.data)), io.NopCloser(bytes.NewReader(w.data)), err
-	}
-	z := r.inflater()
-	if err := z.reset(at.pack.section(it.data)); err != nil {
-		return 0, 0, nil, err
-	}
-	return it.typ, it.size, &stream{z, r, nil}, nil
+	return fmt.Errorf("%w: %w", object.ErrCorrupt, err)
 }
 
 // find returns where an object is: in a pack or in a file of its own.
-func (r *Repo) find(id object.ID) (place, *os.File, error) {
+func (r *Repo) find(id object.ID) (packOffset, *os.File, error) {
 	for {
 		at, searched, err := r.findPacked(id)
 		if err != nil || at.pack != nil {
@@ -105,7 +91,7 @@ func (r *Repo) find(id object.ID) (place, *os.File, error) {
 			name := id.String()
 			f, err := openFile(filepath.Join(store, name[:2], name[2:]))
 			if err == nil || !errors.Is(err, fs.ErrNotExist) {
-				return place{}, f, err
+				return packOffset{}, f, err
 			}
 		}
 		// Objects move from files into packs, and packs into others.
@@ -113,22 +99,25 @@ func (r *Repo) find(id object.ID) (place, *os.File, error) {
 			if err == nil {
 				err = fmt.Errorf("not in the repository: %w%s", fs.ErrNotExist, r.absent)
 			}
-			return place{}, nil, err
+			return packOffset{}, nil, err
 		}
 	}
 }
 
 // findPacked returns where an object is in one of the packs that are open, and
 // how many those are.
-func (r *Repo) findPacked(id object.ID) (at place, searched int, err error) {
+func (r *Repo) findPacked(id object.ID) (at packOffset, searched int, err error) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	for _, p := range r.packs {
-		if offset, ok, err := p.find(id); err != nil || ok {
-			return place{p, offset}, len(r.packs), err
+		if id.Format() != object.SHA1 {
+			break
+		}
+		if offset, ok, err := p.find(plumbing.Hash(id.Bytes())); err != nil || ok {
+			return packOffset{p, offset}, len(r.packs), err
 		}
 	}
-	return place{}, len(r.packs), nil
+	return packOffset{}, len(r.packs), nil
 }
 
 // looseTypes are the types by the word that an object in a file begins with.
@@ -136,27 +125,86 @@ var looseTypes = map[string]object.Type{
 	"commit": object.Commit, "tree": object.Tree, "blob": object.Blob, "tag": object.Tag,
 }
 
-// openLoose reads the header of an object in a file: type, size, NUL.
-func (r *Repo) openLoose(f *os.File) (object.Type, int64, *inflater, error) {
-	z := r.inflater()
-	if err := z.reset(f); err != nil {
-		return 0, 0, nil, err
+// openLoose opens an object in a file of its own, which it takes over: type,
+// size and NUL, then the content.
+func openLoose(f *os.File) (t object.Type, size int64, content io.ReadCloser, err error) {
+	z, err := zlib.NewReader(f)
+	if err != nil {
+		f.Close()
+		return 0, 0, nil, damaged(err)
 	}
 	var head []byte
 	var b [1]byte
-	for len(head) < 32 {
-		if _, err := io.ReadFull(z, b[:]); err != nil {
-			return 0, 0, nil, damaged(err)
-		}
-		if b[0] == 0 {
+	for len(head) < 32 && err == nil {
+		if _, err = io.ReadFull(z, b[:]); b[0] == 0 {
 			break
 		}
 		head = append(head, b[0])
 	}
 	word, digits, _ := strings.Cut(string(head), " ")
-	size, err := strconv.ParseInt(digits, 10, 64)
-	if looseTypes[word] == 0 || err != nil || size < 0 {
+	if err == nil {
+		size, err = strconv.ParseInt(digits, 10, 64)
+	}
+	if t = looseTypes[word]; err != nil || t == 0 || size < 0 {
+		f.Close()
 		return 0, 0, nil, fmt.Errorf("%w: it begins with %q", object.ErrCorrupt, head)
 	}
-	return looseTypes[word], size, z, nil
+	return t, size, loose{z, f}, nil
+}
+
+// loose is the content of an object in a file of its own.
+type loose struct {
+	io.Reader
+	io.Closer
+}
+
+// checked gives content of a known size, and its last byte only if it has the
+// right ID.
+type checked struct {
+	io.ReadCloser
+	id     object.ID
+	left   int64
+	hasher *object.Hasher
+	err    error
+}
+
+func (c *checked) Read(p []byte) (int, error) {
+	if c.err != nil {
+		return 0, c.err
+	}
+	if c.left == 0 {
+		return 0, io.EOF
+	}
+	n, err := c.ReadCloser.Read(p[:min(int64(len(p)), c.left)])
+	c.hasher.Write(p[:n])
+	c.left -= int64(n)
+	switch {
+	case c.left == 0:
+		c.err = c.check()
+	case err != nil:
+		c.err = wrap(c.id, damaged(err))
+	}
+	if c.err != nil {
+		return 0, c.err
+	}
+	return n, nil
+}
+
+// Close implements [io.Closer]. The reader below goes back to a pool, and so it
+// is closed once.
+func (c *checked) Close() error {
+	if c.err == fs.ErrClosed {
+		return c.err
+	}
+	c.err = fs.ErrClosed
+	return c.ReadCloser.Close()
+}
+
+// check compares the content that was read with the ID.
+func (c *checked) check() error {
+	got, err := c.hasher.ID()
+	if err == nil && got != c.id {
+		err = fmt.Errorf("object %v: %w: its content is that of %v", c.id, object.ErrCorrupt, got)
+	}
+	return err
 }

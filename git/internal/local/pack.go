@@ -11,19 +11,34 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/go-git/go-git/v5/plumbing"
+	"github.com/go-git/go-git/v5/plumbing/format/idxfile"
+	"github.com/go-git/go-git/v5/plumbing/format/packfile"
+
 	"github.com/headgate-io/headgate/git/internal/object"
 )
 
-// A pack is a pack and its index (gitformat-pack, index version 2).
+// maxChain bounds the deltas on deltas (Git's own bound is 4095).
+const maxChain = 4096
+
+// cacheBytes bounds the bases of deltas that are kept.
+const cacheBytes = 32 << 20
+
+// A pack is an open pack with its index in memory.
 type pack struct {
-	index, data *os.File
-	dataSize    int64
-	idSize      int64
-	fanout      [256]uint32 // number of objects whose ID begins with a byte up to this one
+	*os.File
+	index *idxfile.MemoryIndex
+	size  int64
+}
+
+// A packOffset is where an object is stored in a pack.
+type packOffset struct {
+	pack   *pack
+	offset int64
 }
 
 // scan opens the packs that are not open yet. It returns how many are open
-// then, by whomever: none is closed before the repository is.
+// then, by whichever goroutine: none is closed before the repository is.
 func (r *Repo) scan() (open int, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -40,7 +55,7 @@ func (r *Repo) scan() (open int, err error) {
 			if !strings.HasSuffix(name, ".idx") || r.packs[name] != nil {
 				continue
 			}
-			p, err := openPack(strings.TrimSuffix(name, ".idx"), r.format)
+			p, err := openPack(strings.TrimSuffix(name, ".idx"))
 			if errors.Is(err, fs.ErrNotExist) {
 				continue // being removed, or not complete yet
 			}
@@ -53,216 +68,237 @@ func (r *Repo) scan() (open int, err error) {
 	return len(r.packs), nil
 }
 
-func openPack(base string, format object.Format) (*pack, error) {
-	p := &pack{idSize: int64(format.Size())}
-	var err error
-	if p.data, err = openFile(base + ".pack"); err != nil {
+func openPack(base string) (*pack, error) {
+	index, err := openFile(base + ".idx")
+	if err != nil {
 		return nil, err
 	}
-	if p.index, err = openFile(base + ".idx"); err != nil {
-		p.data.Close()
+	defer index.Close()
+	p := &pack{index: idxfile.NewMemoryIndex()}
+	if p.File, err = openFile(base + ".pack"); err != nil {
 		return nil, err
 	}
-	if err = p.readHeaders(); err != nil {
-		p.close()
+	var info fs.FileInfo
+	if err = damaged(idxfile.NewDecoder(index).Decode(p.index)); err == nil {
+		info, err = p.Stat()
+	} else {
+		err = fmt.Errorf("%w: make the index anew with git index-pack", err)
+	}
+	if err != nil {
+		p.Close()
 		return nil, err
 	}
+	p.size = info.Size()
 	return p, nil
 }
 
-func (p *pack) close() error { return errors.Join(p.index.Close(), p.data.Close()) }
-
-// headerBytes is the length of what comes before the IDs in an index.
-const headerBytes = 8 + 256*4
-
-func (p *pack) readHeaders() error {
-	var head [headerBytes]byte
-	if _, err := p.index.ReadAt(head[:], 0); err != nil && err != io.EOF {
-		return err
+// find returns the offset of an object; ok is false where the pack lacks it.
+func (p *pack) find(id plumbing.Hash) (offset int64, ok bool, err error) {
+	offset, err = p.index.FindOffset(id)
+	if errors.Is(err, plumbing.ErrObjectNotFound) {
+		return 0, false, nil
 	}
-	if string(head[:8]) != "\xfftOc\x00\x00\x00\x02" {
-		return fmt.Errorf("%w: not an index of version 2: run git index-pack", object.ErrCorrupt)
+	return offset, err == nil, damaged(err)
+}
+
+// header reads the header of the object at an offset. The scanner's ReadObject
+// inflates its content next.
+func (p *pack) header(offset int64) (*packfile.ObjectHeader, *packfile.Scanner, error) {
+	s := packfile.NewScanner(io.NewSectionReader(p, 0, p.size))
+	h, err := s.SeekObjectHeader(offset)
+	if err != nil {
+		return nil, nil, damaged(err)
 	}
-	last := uint32(0)
-	for i := range p.fanout {
-		p.fanout[i] = binary.BigEndian.Uint32(head[8+4*i:])
-		if p.fanout[i] < last {
-			return fmt.Errorf("%w: the fan-out table is not in order", object.ErrCorrupt)
+	switch h.Type {
+	case plumbing.CommitObject, plumbing.TreeObject, plumbing.BlobObject, plumbing.TagObject, plumbing.OFSDeltaObject:
+	case plumbing.REFDeltaObject:
+		base, ok, err := p.find(h.Reference)
+		if err != nil || !ok {
+			return nil, nil, fmt.Errorf("%w: the base %v of a delta is not in its pack", object.ErrCorrupt, h.Reference)
 		}
-		last = p.fanout[i]
+		h.OffsetReference = base
+	default:
+		return nil, nil, fmt.Errorf("%w: an object of type %d", object.ErrCorrupt, h.Type)
 	}
-	index, err := p.index.Stat()
+	return h, s, nil
+}
+
+// statPacked returns the type and size of an object in a pack. For a delta, the
+// size is at its beginning and the type at the end of the chain.
+func (r *Repo) statPacked(at packOffset) (object.Type, int64, error) {
+	h, s, err := at.pack.header(at.offset)
+	if err != nil || !h.Type.IsDelta() {
+		return typeOf(h), lengthOf(h), err
+	}
+	content, err := s.ReadObject()
 	if err != nil {
-		return err
+		return 0, 0, damaged(err)
 	}
-	if index.Size() < headerBytes+int64(last)*(p.idSize+8)+2*p.idSize {
-		return fmt.Errorf("%w: the index is truncated", object.ErrCorrupt)
-	}
-	data, err := p.data.Stat()
+	var head [20]byte
+	n, err := io.ReadFull(content, head[:min(h.Length, int64(len(head)))])
+	content.Close()
 	if err != nil {
-		return err
+		return 0, 0, damaged(err)
 	}
-	p.dataSize = data.Size() - p.idSize // without the trailer
+	size, err := deltaSize(head[:n])
+	for range maxChain {
+		if err != nil || !h.Type.IsDelta() {
+			return typeOf(h), size, err
+		}
+		h, _, err = at.pack.header(h.OffsetReference)
+	}
+	return 0, 0, errChain
+}
+
+func typeOf(h *packfile.ObjectHeader) object.Type {
+	if h == nil {
+		return 0
+	}
+	return object.Type(h.Type)
+}
+
+func lengthOf(h *packfile.ObjectHeader) int64 {
+	if h == nil {
+		return 0
+	}
+	return h.Length
+}
+
+var errChain = fmt.Errorf("%w: more than %d deltas on each other", object.ErrCorrupt, maxChain)
+
+// deltaSize returns the size of the result of a delta, which follows that of its base.
+func deltaSize(delta []byte) (int64, error) {
+	_, base := binary.Uvarint(delta)
+	if base <= 0 {
+		return 0, errDelta
+	}
+	size, used := binary.Uvarint(delta[base:])
+	if used <= 0 || size>>62 != 0 {
+		return 0, errDelta
+	}
+	return int64(size), nil
+}
+
+var errDelta = fmt.Errorf("%w: the head of a delta is damaged", object.ErrCorrupt)
+
+// openPacked opens an object in a pack. Whole objects are streamed.
+func (r *Repo) openPacked(at packOffset) (object.Type, int64, io.ReadCloser, error) {
+	h, s, err := at.pack.header(at.offset)
+	if err != nil {
+		return 0, 0, nil, err
+	}
+	if h.Type.IsDelta() {
+		w, err := r.patch(at)
+		return w.typ, int64(len(w.data)), io.NopCloser(bytes.NewReader(w.data)), err
+	}
+	content, err := s.ReadObject()
+	return object.Type(h.Type), h.Length, content, damaged(err)
+}
+
+// A whole is the content of an object. It is shared: nobody writes to it.
+type whole struct {
+	typ  object.Type
+	data []byte
+}
+
+// patch returns the object that is stored as a delta.
+func (r *Repo) patch(at packOffset) (w whole, err error) {
+	var chain []int64 // offsets of deltas, each on the next
+	for w.data == nil {
+		var ok bool
+		if w, ok = r.base(at); ok {
+			break
+		}
+		h, _, err := at.pack.header(at.offset)
+		switch {
+		case err != nil:
+			return w, err
+		case !h.Type.IsDelta():
+			w.typ = object.Type(h.Type)
+			if w.data, err = r.inflate(at); err != nil {
+				return w, err
+			}
+			r.keep(at, w)
+		case len(chain) == maxChain:
+			return w, errChain
+		default:
+			chain = append(chain, at.offset)
+			at.offset = h.OffsetReference
+		}
+	}
+	for i := len(chain) - 1; i >= 0; i-- {
+		at.offset = chain[i]
+		delta, err := r.inflate(at)
+		if err != nil {
+			return w, err
+		}
+		size, err := deltaSize(delta)
+		if err == nil {
+			err = r.affordable(size)
+		}
+		if err != nil {
+			return w, err
+		}
+		if w.data, err = packfile.PatchDelta(w.data, delta); err != nil {
+			return w, damaged(err)
+		}
+		if i > 0 {
+			r.keep(at, w)
+		}
+	}
+	return w, nil
+}
+
+// inflate returns what is stored at an offset: an object or a delta.
+func (r *Repo) inflate(at packOffset) ([]byte, error) {
+	h, s, err := at.pack.header(at.offset)
+	if err == nil {
+		err = r.affordable(h.Length)
+	}
+	if err != nil {
+		return nil, err
+	}
+	content, err := s.ReadObject()
+	if err != nil {
+		return nil, damaged(err)
+	}
+	defer content.Close()
+	// Memory is taken as the content comes: the size is only what the pack says.
+	data := bytes.NewBuffer(make([]byte, 0, min(h.Length+bytes.MinRead, 1<<20)))
+	if n, err := data.ReadFrom(content); err != nil {
+		return nil, damaged(err)
+	} else if n != h.Length {
+		return nil, fmt.Errorf("%w: an object has %d bytes instead of %d", object.ErrCorrupt, n, h.Length)
+	}
+	return data.Bytes(), nil
+}
+
+// affordable returns an error if a delta, its base or its result is too large.
+func (r *Repo) affordable(size int64) error {
+	if limit := min(r.max, MaxDelta); size > limit {
+		return fmt.Errorf("a delta, its base or its result has %d bytes, more than the limit of %d", size, limit)
+	}
 	return nil
 }
 
-// page is how many IDs find reads at once.
-const page = 64
-
-// find returns the offset of an object in the pack.
-func (p *pack) find(id object.ID) (offset int64, ok bool, err error) {
-	var buf [page * 32]byte
-	want := id.AppendTo(nil)
-	if int64(len(want)) != p.idSize {
-		return 0, false, nil
-	}
-	from, to := int64(0), int64(p.fanout[want[0]])
-	if want[0] > 0 {
-		from = int64(p.fanout[want[0]-1])
-	}
-	for from < to {
-		at := from
-		if to-from > page {
-			at = (from + to - page) / 2
-		}
-		n := min(page, to-at)
-		ids := buf[:n*p.idSize]
-		if _, err := p.index.ReadAt(ids, headerBytes+at*p.idSize); err != nil {
-			return 0, false, err
-		}
-		switch {
-		case bytes.Compare(want, ids[:p.idSize]) < 0:
-			to = at
-		case bytes.Compare(want, ids[(n-1)*p.idSize:]) > 0:
-			from = at + n
-		default:
-			for i := range n {
-				if bytes.Equal(ids[i*p.idSize:(i+1)*p.idSize], want) {
-					offset, err := p.offset(at + i)
-					return offset, err == nil, err
-				}
-			}
-			return 0, false, nil
-		}
-	}
-	return 0, false, nil
+// base returns a base that is kept.
+func (r *Repo) base(at packOffset) (w whole, ok bool) {
+	r.cache.Lock()
+	defer r.cache.Unlock()
+	w, ok = r.bases[at]
+	return w, ok
 }
 
-// offset returns the offset of object i of the index: 31 bits, or the number of
-// an entry in a table of 64 bits.
-func (p *pack) offset(i int64) (int64, error) {
-	count := int64(p.fanout[255])
-	var b [8]byte
-	at := headerBytes + count*(p.idSize+4) // behind the IDs and their CRCs
-	if _, err := p.index.ReadAt(b[:4], at+4*i); err != nil {
-		return 0, err
+// keep keeps the base of a delta, unless it would push out everything else.
+func (r *Repo) keep(at packOffset, w whole) {
+	if len(w.data) > cacheBytes/8 {
+		return
 	}
-	offset := int64(binary.BigEndian.Uint32(b[:]))
-	if offset>>31 == 0 {
-		return offset, nil
+	r.cache.Lock()
+	defer r.cache.Unlock()
+	if r.kept += len(w.data) + 128; r.kept > cacheBytes {
+		clear(r.bases)
+		r.kept = len(w.data) + 128
 	}
-	if _, err := p.index.ReadAt(b[:], at+4*count+8*(offset&0x7fffffff)); err != nil {
-		return 0, err
-	}
-	return int64(binary.BigEndian.Uint64(b[:]) &^ (1 << 63)), nil
-}
-
-// An item is the header of an object in a pack.
-type item struct {
-	typ  object.Type // or one of the two below
-	size int64       // of the object or of the delta
-	base int64       // of a delta: where its base begins
-	data int64       // where the compressed data begins
-}
-
-const (
-	offsetDelta object.Type = 6
-	refDelta    object.Type = 7
-)
-
-func (i item) isDelta() bool { return i.typ > object.Tag }
-
-// item reads the header of the object at offset.
-func (p *pack) item(offset int64) (it item, err error) {
-	var buf [64]byte
-	if offset < 12 || offset >= p.dataSize {
-		return it, fmt.Errorf("%w: an offset outside of the pack", object.ErrCorrupt)
-	}
-	n, err := p.data.ReadAt(buf[:], offset)
-	if err != nil && err != io.EOF {
-		return it, err
-	}
-	b := header{rest: buf[:n]}
-	it.typ, it.size = b.typeAndSize()
-	err = nil
-	switch it.typ {
-	case object.Commit, object.Tree, object.Blob, object.Tag:
-	case offsetDelta:
-		it.base = offset - b.distance()
-	case refDelta:
-		var found bool
-		it.base, found, err = p.findBytes(b.take(int(p.idSize)))
-		b.short = b.short || !found
-	default:
-		b.short = true
-	}
-	if err == nil && b.short {
-		err = fmt.Errorf("%w: an object header in the pack at %d is damaged", object.ErrCorrupt, offset)
-	}
-	it.data = offset + int64(n-len(b.rest))
-	return it, err
-}
-
-// findBytes is find for the base of a delta, which is in the same pack.
-func (p *pack) findBytes(id []byte) (int64, bool, error) {
-	base, err := object.IDFromBytes(id)
-	if err != nil {
-		return 0, false, nil
-	}
-	return p.find(base)
-}
-
-// A header is read byte by byte; short tells that there were too few, or wrong ones.
-type header struct {
-	rest  []byte
-	short bool
-}
-
-func (h *header) next() byte {
-	b := h.take(1)
-	if h.short {
-		return 0
-	}
-	return b[0]
-}
-
-func (h *header) take(n int) []byte {
-	if h.short = h.short || n > len(h.rest); h.short {
-		return nil
-	}
-	b := h.rest[:n]
-	h.rest = h.rest[n:]
-	return b
-}
-
-// typeAndSize reads three bits of type and a size, least significant bits first.
-func (h *header) typeAndSize() (object.Type, int64) {
-	c := h.next()
-	typ, size := object.Type(c>>4&7), int64(c&15)
-	for shift := 4; c&0x80 != 0 && shift < 56; shift += 7 {
-		c = h.next()
-		size |= int64(c&0x7f) << shift
-	}
-	return typ, size
-}
-
-// distance reads how far before a delta its base begins.
-func (h *header) distance() int64 {
-	distance := int64(-1)
-	for c := byte(0x80); c&0x80 != 0 && distance < 1<<48; {
-		c = h.next()
-		distance = (distance+1)<<7 | int64(c&0x7f)
-	}
-	h.short = h.short || distance <= 0
-	return distance
+	r.bases[at] = w
 }

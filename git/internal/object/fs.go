@@ -5,9 +5,8 @@ import (
 	"fmt"
 	"io/fs"
 	"strings"
+	"sync"
 	"time"
-
-	"github.com/headgate-io/headgate/git/internal/lru"
 )
 
 // The bounds of a [TreeFS]. A path beyond them is an error. They do not keep
@@ -19,7 +18,8 @@ const (
 )
 
 // cacheBytes bounds the parsed trees that a [TreeFS] keeps: those of the path
-// that a walk is at and some around it, not those of the repository.
+// that a walk is at and some around it, not those of the repository. Larger
+// trees are kept two at a time.
 const cacheBytes = 4 << 20
 
 // TreeFS returns the tree root of db as a file system: fs.ReadDirFS, fs.StatFS,
@@ -37,13 +37,17 @@ const cacheBytes = 4 << 20
 // wraps [ErrCorrupt]; an object that db lacks fails with one that wraps
 // fs.ErrNotExist and names the object.
 func TreeFS(db Database, root ID) fs.FS {
-	return &treeFS{db: db, root: TreeEntry{Mode: ModeDir, Name: ".", ID: root}, cache: lru.New[ID, *dir](cacheBytes)}
+	return &treeFS{db: db, root: TreeEntry{Mode: ModeDir, Name: ".", ID: root}}
 }
 
 type treeFS struct {
-	db    Database
-	root  TreeEntry
-	cache *lru.Cache[ID, *dir]
+	db   Database
+	root TreeEntry
+
+	mu     sync.Mutex
+	recent map[ID]*dir // of at most half of cacheBytes, or one that is larger
+	older  map[ID]*dir // what recent was before
+	weight int         // of recent
 }
 
 // Open implements fs.FS.
@@ -177,14 +181,32 @@ func (t *treeFS) dirOf(e TreeEntry) (*dir, error) {
 
 // dir returns the parsed tree id.
 func (t *treeFS) dir(id ID) (*dir, error) {
-	if d, ok := t.cache.Find(id); ok {
+	t.mu.Lock()
+	d, ok := t.recent[id]
+	if !ok {
+		if d, ok = t.older[id]; ok {
+			t.keep(id, d)
+		}
+	}
+	t.mu.Unlock()
+	if ok {
 		return d, nil
 	}
 	d, err := t.readDir(id)
 	if err == nil {
-		t.cache.Keep(id, d, d.weight())
+		t.mu.Lock()
+		t.keep(id, d)
+		t.mu.Unlock()
 	}
 	return d, err
+}
+
+// keep makes d one of the recent trees. The caller holds the lock.
+func (t *treeFS) keep(id ID, d *dir) {
+	if t.weight += d.weight(); t.recent == nil || t.weight > cacheBytes/2 {
+		t.older, t.recent, t.weight = t.recent, map[ID]*dir{}, d.weight()
+	}
+	t.recent[id] = d
 }
 
 // readDir reads and parses the tree id.

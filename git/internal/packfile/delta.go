@@ -2,7 +2,6 @@ package packfile
 
 import (
 	"bufio"
-	"bytes"
 	"fmt"
 	"io"
 
@@ -15,31 +14,11 @@ import (
 // sinkBytes is the size of the buffer of a sink.
 const sinkBytes = 64 << 10
 
-// ApplyDelta returns the result of a delta in memory. A result of more than limit
-// bytes is a *[LimitError].
-func ApplyDelta(base, delta []byte, limit int64) ([]byte, error) {
-	in := bufio.NewReaderSize(bytes.NewReader(delta), 512)
-	want, size, err := deltaSizes(in)
-	if err != nil {
-		return nil, err
-	}
-	if want != int64(len(base)) {
-		return nil, baseError(want, int64(len(base)))
-	}
-	if size > limit {
-		return nil, &LimitError{"ObjectBytes", limit}
-	}
-	out := sink{buf: make([]byte, 0, size), room: size}
-	err = apply(&out, bytes.NewReader(base), want, in)
-	return out.buf, err
-}
-
 func baseError(want, got int64) error {
 	return fmt.Errorf("%w: a delta on a base of %d bytes, but its base has %d", object.ErrCorrupt, want, got)
 }
 
-// A sink takes the result of a delta, sums it and puts it into the spool. One
-// without a spool keeps it in buf, which must have room for it.
+// A sink takes the result of a delta, sums it and puts it into the spool.
 type sink struct {
 	spool  io.WriterAt
 	hasher *object.Hasher
@@ -68,9 +47,6 @@ func (s *sink) next(n int64) ([]byte, error) {
 }
 
 func (s *sink) flush() error {
-	if s.spool == nil {
-		return nil
-	}
 	s.hasher.Write(s.buf)
 	_, err := s.spool.WriteAt(s.buf, s.offset)
 	s.offset += int64(len(s.buf))

@@ -18,8 +18,8 @@ const (
 	maxSpans   = 1 << 10 // in a chunk: objects can be empty
 )
 
-// A chunk is a piece of the spool: buf[historyBytes:end]. An object that does not
-// fit into one begins a new one; in the next, buf begins with what came before.
+// A chunk is a piece of the spool: buf[:end]. An object that does not fit into
+// what is left of one begins a new one.
 type chunk struct {
 	buf   []byte
 	end   int
@@ -57,7 +57,7 @@ func receive(ctx context.Context, p *Pack, r io.Reader, o Options, limits Limits
 	})
 	g.Go(func() error {
 		for c := range done {
-			if _, err := p.spool.Write(c.buf[historyBytes:c.end]); err != nil {
+			if _, err := p.spool.Write(c.buf[:c.end]); err != nil {
 				return err
 			}
 			free <- c
@@ -76,7 +76,7 @@ func sum(p *Pack, full <-chan *chunk, done chan<- *chunk) error {
 	h := object.NewHasher(p.format)
 	none := make([]byte, p.format.Size())
 	for c := range full {
-		rest := c.buf[historyBytes:c.end]
+		rest := c.buf[:c.end]
 		for _, s := range c.spans {
 			piece := rest[:s.n]
 			rest = rest[s.n:]

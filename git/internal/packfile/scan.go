@@ -174,11 +174,10 @@ func (s *scanner) inflate(e entry) error {
 	if err := s.inflater.begin(); err != nil {
 		return err
 	}
-	from := s.chunk.end
 	for rest := e.size; ; {
 		c := s.chunk
-		n := int(min(rest, int64(historyBytes+chunkBytes-c.end)))
-		if err := s.inflater.fill(c.buf, from, c.end, c.end+n); err != nil {
+		n := int(min(rest, int64(len(c.buf)-c.end)))
+		if err := s.inflater.fill(c.buf[c.end : c.end+n]); err != nil {
 			return err
 		}
 		c.spans = append(c.spans, span{e, n, rest == e.size, rest == int64(n)})
@@ -186,19 +185,17 @@ func (s *scanner) inflate(e entry) error {
 		if rest -= int64(n); rest == 0 {
 			return s.inflater.end()
 		}
+		s.full <- c
 		if err := s.take(); err != nil {
 			return err
 		}
-		copy(s.chunk.buf[:historyBytes], c.buf[c.end-historyBytes:c.end])
-		from = 0
-		s.full <- c
 	}
 }
 
 // room makes sure that the chunk has room for size bytes, or is empty.
 func (s *scanner) room(size int64) error {
 	if c := s.chunk; c != nil {
-		if len(c.spans) == 0 || len(c.spans) < maxSpans && size <= int64(historyBytes+chunkBytes-c.end) {
+		if len(c.spans) == 0 || len(c.spans) < maxSpans && size <= int64(len(c.buf)-c.end) {
 			return nil
 		}
 		s.full <- c
@@ -215,9 +212,9 @@ func (s *scanner) take() error {
 		return context.Cause(s.ctx)
 	}
 	if s.chunk.buf == nil {
-		s.chunk.buf = make([]byte, historyBytes+chunkBytes+maxMatch+matchSlack)
+		s.chunk.buf = make([]byte, chunkBytes)
 	}
-	s.chunk.end, s.chunk.spans = historyBytes, s.chunk.spans[:0]
+	s.chunk.end, s.chunk.spans = 0, s.chunk.spans[:0]
 	s.report()
 	return s.ctx.Err()
 }
