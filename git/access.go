@@ -49,7 +49,7 @@ func (o *Origin) reach(ctx context.Context, u *url.URL, ref *source.LocalReferen
 		return nil, err
 	}
 	login := lent(spec, field, secret)
-	n := &network{url: u, env: o.env, object: name, lent: login, scope: scope(u, spec, o.repo.Metadata.Namespace, login, secret, proxySecret)}
+	n := &network{url: u, env: o.env, object: name, lent: login, scope: cacheScope(u, spec, o.repo.Metadata.Namespace, login, secret, proxySecret)}
 	if o.env.Cache != nil {
 		n.pool = pool.New(o.env.Cache, n.scope)
 	}

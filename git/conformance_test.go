@@ -19,6 +19,7 @@ const password = "cAnArY-passw0rd/+="
 
 // remote is a Git server with one branch, for the conformance suite.
 type remote struct {
+	greets bool // the server speaks version 0, of which every check has a greeting
 	t      sourcetest.TB
 	repo   *testenv.Repo
 	server *testenv.Server
@@ -45,7 +46,7 @@ var defects = map[sourcetest.Defect]*testenv.Defect{
 	sourcetest.Denied:       testenv.Status(http.StatusForbidden),
 	sourcetest.Truncated:    {Phase: testenv.Pack, Do: testenv.End, After: 200},
 	sourcetest.Leaking:      {Status: http.StatusInternalServerError, Body: "cannot serve https://user:" + password + "@example.com/x?token=" + password},
-	sourcetest.StallResolve: {Phase: testenv.Advertisement, Do: testenv.Stall, After: -1},
+	sourcetest.StallResolve: {Phase: testenv.LsRefs, Do: testenv.Stall, After: -1}, // of a server that is known, which is not greeted
 	sourcetest.StallFetch:   {Phase: testenv.Pack, Do: testenv.Stall, After: 100},
 	"stall ls-refs":         {Phase: testenv.LsRefs, Do: testenv.Stall, After: 10},
 	"cut":                   {Phase: testenv.Pack, Do: testenv.Cut, After: 150},
@@ -60,6 +61,9 @@ func (r *remote) Break(d sourcetest.Defect) <-chan struct{} {
 	case sourcetest.Forged:
 		forge(r.repo, "commit", "refs/heads/main")
 		forge(r.repo, "tag", "refs/tags/"+r.newest())
+	}
+	if d == sourcetest.StallResolve && r.greets {
+		return r.server.Break(&testenv.Defect{Phase: testenv.Advertisement, Do: testenv.Stall, After: -1})
 	}
 	return r.server.Break(defects[d])
 }
@@ -137,7 +141,7 @@ func TestConformance(t *testing.T) {
 			config.Username, config.Password = "user", password
 			sourcetest.Run(t, conforming(func(tb sourcetest.TB) sourcetest.Upstream {
 				repo := testenv.NewRepo(t)
-				up := &remote{t: tb, repo: repo, server: testenv.ServeHTTP(t, config, repo), ref: c.ref, mode: c.verify, signer: newSSHSigner(t)}
+				up := &remote{t: tb, repo: repo, server: testenv.ServeHTTP(t, config, repo), ref: c.ref, mode: c.verify, signer: newSSHSigner(t), greets: config.V0}
 				if c.cached {
 					up.cache = newCache(t, t.TempDir())
 				}

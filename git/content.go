@@ -82,12 +82,12 @@ func (c *content) compose(ctx context.Context) (err error) {
 }
 
 // measure refuses a tree that is larger than the limits before anything walks
-// it: a few small trees that hold each other can describe 2¹⁰⁰ files. A lender
+// it: a few small trees that hold each other can describe 2¹⁰⁰ files. A partialDatabase
 // does not know the sizes of files before it has them: see [content.supply].
 func measure(ctx context.Context, db object.Database, tree object.ID, limits artifact.Limits) (object.Totals, error) {
 	take := object.Measure
 	switch db := db.(type) {
-	case lender:
+	case partialDatabase:
 		take = object.Count
 	case interface {
 		Measure(ctx context.Context, tree object.ID) (object.Totals, error)

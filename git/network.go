@@ -12,6 +12,7 @@ import (
 	"github.com/headgate-io/headgate/git/internal/packfile"
 	"github.com/headgate-io/headgate/git/internal/pool"
 	"github.com/headgate-io/headgate/git/internal/wire"
+	"github.com/headgate-io/headgate/internal/redact"
 	"github.com/headgate-io/headgate/source"
 )
 
@@ -20,6 +21,7 @@ type network struct {
 	route
 	url       *url.URL
 	remote    *wire.Remote // nil until it is needed
+	server    server       // what is known of it
 	env       source.Env
 	object    string     // KIND/NAMESPACE/NAME, for progress
 	scope     string     // of what is cached: names the repository and the credentials
@@ -30,20 +32,38 @@ type network struct {
 	lent      bool       // the credentials are a provider's: scope does not tell whose they are
 }
 
+// know says what is known of the server, if it is that of n.
+func (n *network) know(s server) {
+	if s.URL == redact.URL(n.url) {
+		n.server = s
+	}
+}
+
 // open returns the conversation, which it begins when there is none.
 func (n *network) open(ctx context.Context) (*wire.Remote, error) {
 	if n.remote != nil {
 		return n.remote, nil
 	}
-	r, err := wire.Open(ctx, n.transport)
-	if errors.Is(err, wire.ErrAuth) && n.keyless != "" {
-		err = fmt.Errorf("%w; none were sent: secret %s has neither username and password nor bearerToken", err, n.keyless)
-	}
-	if err != nil {
-		return nil, err
-	}
+	r, err := n.converse(ctx)
 	n.remote = r
-	return r, nil
+	return r, err
+}
+
+// converse begins a conversation, without a greeting where the server is known.
+func (n *network) converse(ctx context.Context) (*wire.Remote, error) {
+	if n.server.Capabilities != "" {
+		return wire.Resume(ctx, n.transport, n.server.Capabilities)
+	}
+	r, err := wire.Open(ctx, n.transport)
+	return r, n.hint(err)
+}
+
+// hint tells that no credentials were sent to a server that wants some.
+func (n *network) hint(err error) error {
+	if errors.Is(err, wire.ErrAuth) && n.keyless != "" {
+		return fmt.Errorf("%w; none were sent: secret %s has neither username and password nor bearerToken", err, n.keyless)
+	}
+	return err
 }
 
 // hangUp ends the conversation; the next request begins another.
@@ -68,7 +88,16 @@ func (n *network) refs(ctx context.Context, exact bool, names ...string) ([]ref,
 	if err != nil {
 		return nil, err
 	}
-	return listed(ctx, r, exact, names)
+	refs, capabilities, err := listed(ctx, r, exact, names)
+	n.learn(capabilities, err)
+	return refs, n.hint(err)
+}
+
+// learn takes note of what an answer showed of the server.
+func (n *network) learn(capabilities string, err error) {
+	if n.server = (server{}); err == nil && capabilities != "" {
+		n.server = server{redact.URL(n.url), capabilities}
+	}
 }
 
 func (n *network) history(ctx context.Context, tips []object.ID, depth int) (database, error) {
@@ -83,27 +112,33 @@ func (n *network) history(ctx context.Context, tips []object.ID, depth int) (dat
 	if r.Supports("filter") {
 		q.Filter = "tree:0"
 	}
-	db, _, err := n.fetch(ctx, q, pool.Base{})
+	db, _, err := n.fetch(ctx, q, new(pool.Base))
 	return db, err
 }
 
 func (n *network) content(ctx context.Context, commit object.ID, via string, lean bool) (database, []string, error) {
-	if !lean || n.pool != nil && n.pool.Warm() { // then a difference is less than all trees
-		return n.whole(ctx, commit, via)
+	base, err := n.base(ctx)
+	if err != nil {
+		return nil, nil, err
 	}
+	if !lean || base.Objects != nil { // then a difference is less than all trees
+		defer base.Close()
+		return n.wholeOn(ctx, base, commit, via)
+	}
+	base.Close()
 	db, err := n.partial(ctx, commit, via)
 	if !declined(err) {
 		return db, nil, err
 	}
-	db, notes, err := n.whole(ctx, commit, via)
-	return db, append([]string{wholeTree("the server cannot leave files out")}, notes...), err
+	whole, notes, err := n.whole(ctx, commit, via)
+	return whole, append([]string{wholeTree("the server cannot leave files out")}, notes...), err
 }
 
 // download fetches a commit with all that it leads to, less what base has.
-func (n *network) download(ctx context.Context, commit object.ID, via string, base pool.Base) (haul, error) {
+func (n *network) download(ctx context.Context, commit object.ID, via string, base *pool.Base) (fetchResult, error) {
 	r, err := n.open(ctx)
 	if err != nil {
-		return haul{}, err
+		return fetchResult{}, err
 	}
 	if r.WantsAny() {
 		h, err := n.one(ctx, commit, base)
@@ -113,7 +148,7 @@ func (n *network) download(ctx context.Context, commit object.ID, via string, ba
 	}
 	tips, err := n.tips(ctx, via)
 	if err != nil {
-		return haul{}, err
+		return fetchResult{}, err
 	}
 	if tip := slices.IndexFunc(tips, func(t ref) bool { return t.ID == commit || t.commit() == commit }); tip >= 0 {
 		return n.one(ctx, tips[tip].ID, base) // a tag is wanted by its own id
@@ -122,10 +157,10 @@ func (n *network) download(ctx context.Context, commit object.ID, via string, ba
 }
 
 // one fetches a commit, or a tag and its commit, without the history before it.
-func (n *network) one(ctx context.Context, id object.ID, base pool.Base) (haul, error) {
+func (n *network) one(ctx context.Context, id object.ID, base *pool.Base) (fetchResult, error) {
 	r, err := n.open(ctx)
 	if err != nil {
-		return haul{}, err
+		return fetchResult{}, err
 	}
 	q := wire.FetchRequest{Wants: []object.ID{id}, Depth: 1}
 	var notes []string
@@ -135,7 +170,7 @@ func (n *network) one(ctx context.Context, id object.ID, base pool.Base) (haul, 
 	}
 	negotiate(&q, r, base)
 	pack, _, err := n.fetch(ctx, q, base)
-	return haul{pack, q.Depth == 0, notes}, err
+	return fetchResult{pack, q.Depth == 0, notes}, err
 }
 
 // tips returns what may be wanted from a server that sends only what refs
@@ -149,10 +184,10 @@ func (n *network) tips(ctx context.Context, via string) ([]ref, error) {
 
 // deepen fetches the tips with more and more of their history until it holds
 // commit or there is no more.
-func (n *network) deepen(ctx context.Context, tips []ref, commit object.ID, base pool.Base) (haul, error) {
+func (n *network) deepen(ctx context.Context, tips []ref, commit object.ID, base *pool.Base) (fetchResult, error) {
 	r, err := n.open(ctx)
 	if err != nil {
-		return haul{}, err
+		return fetchResult{}, err
 	}
 	wants := make([]object.ID, len(tips))
 	for i, t := range tips {
@@ -165,15 +200,15 @@ func (n *network) deepen(ctx context.Context, tips []ref, commit object.ID, base
 	for more := len(tips) > 0; more; depth = deeper(depth) {
 		pack, cut, err := n.fetch(ctx, wire.FetchRequest{Wants: wants, Depth: depth}, base)
 		if err != nil {
-			return haul{}, err
+			return fetchResult{}, err
 		}
 		if _, err := object.ReadCommit(pack, commit); err == nil {
-			return haul{pack, depth == 0, []string{deepened(depth, commit)}}, nil
+			return fetchResult{pack, depth == 0, []string{deepened(depth, commit)}}, nil
 		}
 		pack.Close()
 		more = cut && depth > 0
 	}
-	return haul{}, fmt.Errorf("commit %s is in the history of no branch or tag that the server offers", commit)
+	return fetchResult{}, fmt.Errorf("commit %s is in the history of no branch or tag that the server offers", commit)
 }
 
 // deepened tells what it cost to reach commit.
@@ -186,12 +221,12 @@ func deepened(depth int, commit object.ID) string {
 }
 
 // fetch spools one pack. cut tells that history goes on behind it.
-func (n *network) fetch(ctx context.Context, q wire.FetchRequest, base pool.Base) (pack *packfile.Pack, cut bool, err error) {
+func (n *network) fetch(ctx context.Context, q wire.FetchRequest, base *pool.Base) (pack *packfile.Pack, cut bool, err error) {
 	return n.receive(ctx, q, packLimits(n.env.Limits, q.Depth == 1 && q.Filter == ""), base)
 }
 
 // receive is fetch with limits of its own.
-func (n *network) receive(ctx context.Context, q wire.FetchRequest, limits packfile.Limits, base pool.Base) (pack *packfile.Pack, cut bool, err error) {
+func (n *network) receive(ctx context.Context, q wire.FetchRequest, limits packfile.Limits, base *pool.Base) (pack *packfile.Pack, cut bool, err error) {
 	r, err := n.open(ctx)
 	if err != nil {
 		return nil, false, err
@@ -202,7 +237,7 @@ func (n *network) receive(ctx context.Context, q wire.FetchRequest, limits packf
 	answer, err := r.Fetch(ctx, q)
 	if err != nil {
 		n.hangUp()
-		return nil, false, err
+		return nil, false, n.hint(err)
 	}
 	defer func() {
 		answer.Close()
@@ -210,13 +245,14 @@ func (n *network) receive(ctx context.Context, q wire.FetchRequest, limits packf
 			n.hangUp()
 		}
 	}()
-	temp := base.Temp
-	if temp == nil {
-		temp = n.env.Limits.Temp
+	o := packfile.Options{Temp: base.Temp(), Format: formatOf(r), Limits: limits, Progress: n.progress()}
+	if o.Temp == nil {
+		o.Temp = n.env.Limits.Temp
 	}
-	pack, err = packfile.Read(ctx, answer.Pack, packfile.Options{
-		Temp: temp, Format: formatOf(r), Limits: limits, Progress: n.progress(), External: base.Objects,
-	})
+	if base.Objects != nil {
+		o.External = base.Objects
+	}
+	pack, err = packfile.Read(ctx, answer.Pack, o)
 	if err != nil {
 		return nil, false, err
 	}

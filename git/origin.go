@@ -2,21 +2,29 @@ package git
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"sync"
 
 	"github.com/headgate-io/headgate/git/internal/object"
 	"github.com/headgate-io/headgate/internal/transport"
 	"github.com/headgate-io/headgate/source"
 )
 
-// An Origin is the upstream of one GitRepository. It keeps no connection
-// between calls and is safe for concurrent use.
+// An Origin is the upstream of one GitRepository. What Resolve found to be new
+// is opened next, with the connection of Resolve; no other is kept between calls.
+// An Origin is safe for concurrent use.
 type Origin struct {
 	repo *source.GitRepository
 	env  source.Env
 
 	vault   transport.Vault
 	trusted transport.Trusted // by the last Resolve
+
+	mu     sync.Mutex
+	server server   // what is known of that of spec.url
+	kept   *network // left by Resolve, nil if there is none
+	rev    string   // what kept was found to be at
 }
 
 // New returns the origin of g. It does no I/O; what is wrong with g surfaces
@@ -52,8 +60,8 @@ func (o *Origin) resolve(ctx context.Context, last source.State) (source.Revisio
 	if err != nil {
 		return source.Revision{}, nil, invalid(err)
 	}
-	before := recall(last)
-	var now memory
+	before := decodeState(last)
+	var now state
 	inputs, err := o.inputs(ctx)
 	if err != nil {
 		return source.Revision{}, nil, err
@@ -66,23 +74,41 @@ func (o *Origin) resolve(ctx context.Context, last source.State) (source.Revisio
 		return source.Revision{}, nil, err
 	}
 	rev.Inputs, rev.Reverify = inputs, now.Trust != before.Trust
-	state, err := now.state()
-	return rev, state, err
+	now.Revision = rev.ID
+	encoded, err := now.encode()
+	return rev, encoded, err
 }
 
 // locate finds the commit that sel selects now.
-func (o *Origin) locate(ctx context.Context, sel selection, before memory, now *memory) (source.Revision, error) {
+func (o *Origin) locate(ctx context.Context, sel selection, before state, now *state) (source.Revision, error) {
+	o.keep(nil, "", before.Server)
 	if sel.pinned() {
+		now.Server = before.Server
 		return revision(sel.label, sel.commit), nil
 	}
 	up, err := o.connect(ctx)
 	if err != nil {
 		return source.Revision{}, err
 	}
-	defer up.Close()
-	if n, ok := up.(*network); ok {
+	n, remote := up.(*network)
+	if remote {
 		n.shares = o.env.Share != nil
+		n.know(before.Server)
 	}
+	rev, err := choose(ctx, up, sel, before, now)
+	if remote {
+		now.Server = n.server
+	}
+	if err != nil || !remote || rev.ID == before.Revision {
+		err = errors.Join(err, up.Close())
+		n = nil
+	}
+	o.keep(n, rev.ID, now.Server)
+	return rev, err
+}
+
+// choose returns the revision of the ref that sel selects.
+func choose(ctx context.Context, up upstream, sel selection, before state, now *state) (source.Revision, error) {
 	if sel.semver != nil {
 		tag, tie, err := highest(ctx, up, sel, before.Tie)
 		now.Tie = tie
@@ -90,6 +116,35 @@ func (o *Origin) locate(ctx context.Context, sel selection, before memory, now *
 	}
 	ref, err := lookUp(ctx, up, sel)
 	return revision(sel.label, ref.commit()), err
+}
+
+// keep leaves for Open what is known of the server and n, which was found to be
+// at rev; nil leaves no connection.
+func (o *Origin) keep(n *network, rev string, known server) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.kept != nil {
+		o.kept.Close()
+	}
+	o.kept, o.rev, o.server = n, rev, known
+}
+
+// reconnect returns the upstream with the connection that Resolve left for rev, if there is one.
+func (o *Origin) reconnect(ctx context.Context, rev source.Revision) (upstream, error) {
+	o.mu.Lock()
+	n, known := o.kept, o.server
+	if n != nil && o.rev == rev.ID {
+		o.kept = nil
+		o.mu.Unlock()
+		n.shares = false
+		return n, nil
+	}
+	o.mu.Unlock()
+	up, err := o.connect(ctx)
+	if n, remote := up.(*network); remote && err == nil {
+		n.know(known)
+	}
+	return up, err
 }
 
 // Open implements [source.Origin]: one shallow fetch of the commit of rev. A
@@ -113,7 +168,7 @@ func (o *Origin) open(ctx context.Context, rev source.Revision) (source.Content,
 	if err != nil {
 		return nil, invalid(err)
 	}
-	up, err := o.connect(ctx)
+	up, err := o.reconnect(ctx, rev)
 	if err != nil {
 		return nil, err
 	}

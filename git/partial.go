@@ -41,7 +41,7 @@ func cutsDirs(ignore string) bool {
 // prepare obtains the files that the layers above the tree read: ignore files
 // of what is packed, and what describes submodules and LFS files.
 func (c *content) prepare(ctx context.Context, tree fs.FS) error {
-	db, ok := c.db.(lender)
+	db, ok := c.db.(partialDatabase)
 	if !ok {
 		return nil
 	}
@@ -71,7 +71,7 @@ func named(base string) func(string) bool {
 // supply obtains the files of view that a lean fetch left out. It refuses a
 // view of more bytes than the limit.
 func (c *content) supply(ctx context.Context, view fs.FS) error {
-	db, ok := c.db.(lender)
+	db, ok := c.db.(partialDatabase)
 	if !ok {
 		return nil
 	}
@@ -93,7 +93,7 @@ func (c *content) supply(ctx context.Context, view fs.FS) error {
 	return checkBytes(total+c.total.Bytes, c.origin.env.Limits) // of submodules until now
 }
 
-func (c *content) obtain(ctx context.Context, db lender, blobs []object.ID, of int64) error {
+func (c *content) obtain(ctx context.Context, db partialDatabase, blobs []object.ID, of int64) error {
 	note, err := db.obtain(ctx, blobs, of)
 	if note != "" {
 		c.notes = append(c.notes, note)

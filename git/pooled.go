@@ -14,51 +14,85 @@ import (
 	"github.com/headgate-io/headgate/source"
 )
 
-// maxHaves bounds the commits that a server is told of: all go in one request.
-const maxHaves = 8
-
-// A haul is what the fetch of a commit brought.
-type haul struct {
+// A fetchResult is a pack that holds a commit.
+type fetchResult struct {
 	pack  *packfile.Pack
 	whole bool // with all its history
 	notes []string
 }
 
-// whole returns a commit with all that it leads to. Of what the pool has,
-// nothing is fetched; whom a provider vouches for is to show that the upstream
-// still answers them, who may not be those that fetched it.
-func (n *network) whole(ctx context.Context, commit object.ID, via string) (database, []string, error) {
+// base returns what is held of the upstream, to fetch on: nothing without a
+// pool. A cached commit is not fetched again; with credentials of a provider the
+// server is still contacted, to prove that they are valid.
+func (n *network) base(ctx context.Context) (*pool.Base, error) {
 	if n.pool == nil {
-		h, err := n.download(ctx, commit, via, pool.Base{})
-		return h.pack, h.notes, err
+		return new(pool.Base), nil
 	}
 	if n.lent {
-		if _, err := n.open(ctx); err != nil {
-			return nil, nil, err
+		r, err := n.open(ctx)
+		if err == nil {
+			err = r.Prove(ctx)
+		}
+		if err != nil {
+			return nil, err
 		}
 	}
-	var notes []string
-	db, err := n.pool.Obtain(ctx, commit, func(ctx context.Context, base pool.Base) (*packfile.Pack, bool, error) {
-		h, err := n.download(ctx, commit, via, base)
-		notes = h.notes
-		return h.pack, h.whole, err
-	})
-	return db, notes, err
+	return n.pool.Lock(ctx)
+}
+
+// whole returns a commit with all that it leads to.
+func (n *network) whole(ctx context.Context, commit object.ID, via string) (database, []string, error) {
+	base, err := n.base(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer base.Close()
+	return n.wholeOn(ctx, base, commit, via)
+}
+
+// wholeOn is whole with what is held. Where that may be what makes the fetch
+// fail, a fetch of everything is tried; where the cache is, one without it.
+func (n *network) wholeOn(ctx context.Context, base *pool.Base, commit object.ID, via string) (database, []string, error) {
+	if pack := base.Take(commit); pack != nil {
+		return pack, nil, nil
+	}
+	got, err := n.completed(ctx, base, commit, via)
+	if err != nil && base.Doubtful(ctx, err) {
+		base.Forget()
+		got, err = n.completed(ctx, base, commit, via)
+	}
+	if err != nil && base.Unwritable(ctx, err) {
+		got, err = n.download(ctx, commit, via, new(pool.Base))
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	return got.pack, got.notes, nil
+}
+
+// completed downloads what base lacks of a commit and adds what it has.
+func (n *network) completed(ctx context.Context, base *pool.Base, commit object.ID, via string) (fetchResult, error) {
+	got, err := n.download(ctx, commit, via, base)
+	if err != nil || n.pool == nil {
+		return got, err
+	}
+	if err := base.Complete(ctx, got.pack, commit, got.whole); err != nil {
+		got.pack.Close()
+		return fetchResult{}, err
+	}
+	return got, nil
 }
 
 // negotiate tells the server what base has, as far as it can make use of that,
 // and allows it to refer to the objects.
-func negotiate(q *wire.FetchRequest, r *wire.Remote, base pool.Base) {
-	for _, c := range base.Commits {
-		if len(q.Haves) == maxHaves || c.ID.Format() != formatOf(r) || q.Depth == 0 && !c.Whole {
-			continue
-		}
-		q.Haves = append(q.Haves, c.ID)
-		if !c.Whole {
-			q.Shallow = append(q.Shallow, c.ID)
-		}
+func negotiate(q *wire.FetchRequest, r *wire.Remote, base *pool.Base) {
+	if base.Objects == nil || base.Commit.Format() != formatOf(r) || q.Depth == 0 && !base.Whole {
+		return
 	}
-	q.ThinPack = len(q.Haves) > 0
+	q.Haves, q.ThinPack = []object.ID{base.Commit}, true
+	if !base.Whole {
+		q.Shallow = q.Haves
+	}
 }
 
 func formatOf(r *wire.Remote) object.Format {
@@ -68,10 +102,9 @@ func formatOf(r *wire.Remote) object.Format {
 	return object.SHA1
 }
 
-// scope returns a digest of all that decides what a fetch may see: where it
-// goes and as whom, which is whom the provider of the spec vouches for if it is
-// asked. Objects share what is cached only if all of it agrees.
-func scope(u *url.URL, spec *source.GitRepositorySpec, namespace string, asked bool, secrets ...transport.Secret) string {
+// cacheScope hashes the URL and the credentials, those of the Secrets and those that
+// a provider is asked for, so that objects share cached data only if all are equal.
+func cacheScope(u *url.URL, spec *source.GitRepositorySpec, namespace string, asked bool, secrets ...transport.Secret) string {
 	h := sha256.New()
 	transport.Note(h, u.String())
 	switch {

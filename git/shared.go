@@ -9,38 +9,41 @@ import (
 	"github.com/headgate-io/headgate/internal/transport"
 )
 
-// A refList is an answer to ls-refs, which nobody changes.
-type refList []ref
+// A refList is an answer to ls-refs, which no caller changes, and the capabilities
+// of the server that gave it.
+type refList struct {
+	refs         []ref
+	capabilities string
+}
 
 // Weight tells the bytes of the list.
 func (l refList) Weight() int64 {
-	var total int64
-	for _, r := range l {
+	total := int64(len(l.capabilities))
+	for _, r := range l.refs {
 		total += 128 + int64(len(r.Name)+len(r.Symref))
 	}
 	return total
 }
 
-// sharedRefs is refs with one answer for all who ask for the same with the same
-// credentials. It has a conversation of its own: who began it may leave early.
+// sharedRefs is refs with one answer for all callers that ask for the same with the
+// same credentials. It has a conversation of its own: the caller that began it may leave early.
 func (n *network) sharedRefs(ctx context.Context, exact bool, names []string) ([]ref, error) {
-	list, err := n.env.Share.Do(ctx, n.question(exact, names), n.env.Since, func(ctx context.Context) (any, error) {
-		defer n.end() // nobody else may use the connection after this
-		r, err := wire.Open(ctx, n.transport)
+	known := *n
+	answer, err := n.env.Share.Do(ctx, n.question(exact, names), n.env.Since, func(ctx context.Context) (any, error) {
+		r, err := known.converse(ctx)
 		if err != nil {
 			return nil, err
 		}
 		defer r.Close()
-		list, err := listed(ctx, r, exact, names)
-		return refList(list), err
+		refs, capabilities, err := listed(ctx, r, exact, names)
+		return refList{refs, capabilities}, known.hint(err)
 	})
-	if err != nil {
-		return nil, err
-	}
-	return list.(refList), nil
+	list, _ := answer.(refList)
+	n.learn(list.capabilities, err)
+	return list.refs, err
 }
 
-// question names what is asked, of whom, and with which credentials.
+// question names what is asked, of which server, and with which credentials.
 func (n *network) question(exact bool, names []string) string {
 	h := sha256.New()
 	transport.Note(h, n.scope, n.web.Auth.Header(), strconv.FormatBool(exact))
@@ -48,8 +51,9 @@ func (n *network) question(exact bool, names []string) string {
 	return "git refs " + string(h.Sum(nil))
 }
 
-// listed returns the refs called names, or those whose names begin so.
-func listed(ctx context.Context, r *wire.Remote, exact bool, names []string) ([]ref, error) {
+// listed returns the refs called names, or those whose names begin so, and the
+// capabilities of the server.
+func listed(ctx context.Context, r *wire.Remote, exact bool, names []string) ([]ref, string, error) {
 	q := wire.RefQuery{Peel: true, Symrefs: true}
 	if exact {
 		q.Exact = names
@@ -58,11 +62,11 @@ func listed(ctx context.Context, r *wire.Remote, exact bool, names []string) ([]
 	}
 	list, err := r.Refs(ctx, q)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	refs := make([]ref, len(list))
 	for i, l := range list {
 		refs[i] = ref(l)
 	}
-	return refs, nil
+	return refs, r.Capabilities(), nil
 }

@@ -56,7 +56,7 @@ func counts(s *testenv.Server) string {
 	for _, q := range s.Requests() {
 		n[q.Phase]++
 	}
-	return fmt.Sprintf("%d advertisements, %d lists, %d packs", n[testenv.Advertisement]-n[testenv.Pack], n[testenv.LsRefs], n[testenv.Pack])
+	return fmt.Sprintf("%d advertisements, %d lists, %d packs", n[testenv.Advertisement], n[testenv.LsRefs], n[testenv.Pack])
 }
 
 // sharing returns an environment of objects that share all they can.
@@ -67,7 +67,7 @@ func sharing(t *testing.T, secrets source.Secrets) source.Env {
 }
 
 // Objects of one repository and revision that are due together cost it one list
-// of refs and one pack, whatever each makes of them. (A pack has a greeting of its own.)
+// of refs and one pack, whatever each makes of them.
 func TestFleetAsksOnce(t *testing.T) {
 	server := testenv.ServeHTTP(t, testenv.HTTP{}, one(t))
 	env := sharing(t, nil)

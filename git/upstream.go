@@ -19,7 +19,7 @@ type upstream interface {
 	history(ctx context.Context, tips []object.ID, depth int) (database, error)
 	// content returns commit, or a tag with the commit it leads to, and its
 	// whole tree, or when lean without the blobs, as far as that saves anything:
-	// then the database is a lender. The branch or tag it was found by, if any,
+	// then the database is a partialDatabase. The branch or tag it was found by, if any,
 	// helps with servers that send only what a ref leads to.
 	content(ctx context.Context, commit object.ID, via string, lean bool) (database, []string, error)
 	// objects returns the LFS objects of the repository, and takes over the
@@ -34,8 +34,8 @@ type database interface {
 	io.Closer
 }
 
-// A lender lacks blobs and can get them while its upstream is open.
-type lender interface {
+// A partialDatabase lacks blobs, which it can fetch while its upstream is open.
+type partialDatabase interface {
 	database
 	// obtain fetches those of the blobs that are not there yet, all at once, or
 	// in their place everything: where they are most of the tree's files, whose

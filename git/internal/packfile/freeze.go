@@ -12,22 +12,25 @@ import (
 
 // A frozen pack is a spool and behind it the index of its objects, sorted by
 // ID, which takes it up again: for each object its ID, its offset and its size
-// (8 bytes each, big-endian) and its type (1 byte). The end is a footer: the
-// number of objects (8 bytes), that of the bytes in an ID (1 byte) and a magic.
-// There are no checksums: a frozen pack is kept where damage is found out.
+// (8 bytes each, big-endian) and its type (1 byte). A note follows, of whoever
+// froze it. The end is a footer: the number of objects and the bytes of the note
+// (8 bytes each), the number of bytes in an ID (1 byte) and a magic. There are
+// no checksums: a frozen pack is kept where damage is found out.
 const (
-	frozenMagic  = "headgate objects 1\n"
-	frozenFooter = 8 + 1 + len(frozenMagic)
-	frozenPlace  = 8 + 8 + 1
+	frozenMagic  = "headgate objects 2\n"
+	frozenFooter = 8 + 8 + 1 + len(frozenMagic)
+	frozenRow    = 8 + 8 + 1 // behind the ID
+	maxNote      = 4 << 10
 )
 
-// Freeze writes the index of the pack into its spool, which [Thaw] can read
-// from then on, and has the size that is returned. The pack stays usable. It
-// must have been read from a stream or copied, and with a file that has a name.
-func (p *Pack) Freeze() (size int64, err error) {
+// Freeze writes the index of the pack and a note of at most 4 KiB into its spool,
+// which [Thaw] can read from then on. The pack stays usable. It must have been
+// read from a stream, and with a file that has a name.
+func (p *Pack) Freeze(note []byte) error {
 	at := p.spool.end.Load()
-	w := bufio.NewWriterSize(io.NewOffsetWriter(p.spool, at), inputBytes)
-	var place [frozenPlace]byte
+	out := &counter{w: io.NewOffsetWriter(p.spool, at)}
+	w := bufio.NewWriterSize(out, inputBytes)
+	var row [frozenRow]byte
 	n := 0
 	for at, i := range p.order {
 		if at > 0 && string(p.id(p.order[at-1])) == string(p.id(i)) {
@@ -35,23 +38,35 @@ func (p *Pack) Freeze() (size int64, err error) {
 		}
 		n++
 		e := p.entries[i]
-		binary.BigEndian.PutUint64(place[:], uint64(e.offset))
-		binary.BigEndian.PutUint64(place[8:], uint64(e.size))
-		place[16] = byte(e.typ)
+		binary.BigEndian.PutUint64(row[:], uint64(e.offset))
+		binary.BigEndian.PutUint64(row[8:], uint64(e.size))
+		row[16] = byte(e.typ)
 		w.Write(p.id(i)) // a Writer keeps its first error
-		w.Write(place[:])
+		w.Write(row[:])
 	}
+	w.Write(note)
 	footer := binary.BigEndian.AppendUint64(nil, uint64(n))
-	footer = append(append(footer, byte(p.format.Size())), frozenMagic...)
-	w.Write(footer)
-	if err := w.Flush(); err != nil {
-		return 0, fmt.Errorf("freeze pack: %w", err)
+	footer = binary.BigEndian.AppendUint64(footer, uint64(len(note)))
+	w.Write(append(append(footer, byte(p.format.Size())), frozenMagic...))
+	err := w.Flush()
+	if err == nil {
+		err = p.spool.Truncate(at + out.n)
 	}
-	size = at + int64(n*(p.format.Size()+frozenPlace)+len(footer))
-	if err := p.spool.Truncate(size); err != nil {
-		return 0, fmt.Errorf("freeze pack: %w", err)
+	if err != nil {
+		return fmt.Errorf("freeze pack: %w", err)
 	}
-	return size, nil
+	return nil
+}
+
+type counter struct {
+	w io.Writer
+	n int64
+}
+
+func (c *counter) Write(p []byte) (int, error) {
+	n, err := c.w.Write(p)
+	c.n += int64(n)
+	return n, err
 }
 
 // A Frozen is what a frozen pack is read from.
@@ -61,48 +76,56 @@ type Frozen interface {
 	Size() int64
 }
 
-// Thaw returns the pack that was frozen into f; closing it closes f. It trusts
-// that f holds what was frozen; that it cannot, by its form, is an error that
-// wraps [object.ErrCorrupt] and leaves f open.
-func Thaw(f Frozen) (*Pack, error) {
-	p := &Pack{content: f, closer: f}
-	if err := p.thaw(f, f.Size()); err != nil {
-		return nil, fmt.Errorf("thaw pack: %w", err)
+// Thaw returns the pack that was frozen into f, and the note; closing the pack
+// closes f. It trusts that f holds what was frozen; that it cannot, by its form,
+// is an error that wraps [object.ErrCorrupt] and leaves f open.
+func Thaw(f Frozen) (p *Pack, note []byte, err error) {
+	p = &Pack{content: f, closer: f}
+	if note, err = p.thaw(f, f.Size()); err != nil {
+		return nil, nil, fmt.Errorf("thaw pack: %w", err)
 	}
-	return p, nil
+	return p, note, nil
 }
 
-func (p *Pack) thaw(f io.ReaderAt, size int64) error {
+func (p *Pack) thaw(f io.ReaderAt, size int64) (note []byte, err error) {
 	var footer [frozenFooter]byte
 	at := size - int64(frozenFooter)
 	if at < 0 {
-		return frozenError("it is too short")
+		return nil, frozenError("it is too short")
 	}
 	if _, err := f.ReadAt(footer[:], at); err != nil {
-		return err
+		return nil, err
 	}
-	n, width := binary.BigEndian.Uint64(footer[:]), int64(footer[8])
+	n, noted, width := binary.BigEndian.Uint64(footer[:]), binary.BigEndian.Uint64(footer[8:]), int64(footer[16])
 	switch {
-	case string(footer[9:]) != frozenMagic:
-		return frozenError("it ends in no magic")
+	case string(footer[17:]) != frozenMagic:
+		return nil, frozenError("it ends in no magic")
 	case width == int64(object.SHA256.Size()):
 		p.format = object.SHA256
 	case width != int64(object.SHA1.Size()):
-		return frozenError("IDs of %d bytes", width)
+		return nil, frozenError("IDs of %d bytes", width)
 	}
-	row := width + frozenPlace
+	if noted > uint64(min(at, maxNote)) {
+		return nil, frozenError("a note of %d bytes", noted)
+	}
+	at -= int64(noted)
+	note = make([]byte, noted)
+	if _, err := f.ReadAt(note, at); err != nil && noted > 0 {
+		return nil, err
+	}
+	row := width + frozenRow
 	if n > uint64(at/row) || n > 1<<32-1 {
-		return frozenError("%d objects", n)
+		return nil, frozenError("%d objects", n)
 	}
 	at -= int64(n) * row
-	return p.thawIndex(bufio.NewReaderSize(io.NewSectionReader(f, at, int64(n)*row), inputBytes), int(n), at)
+	return note, p.thawIndex(bufio.NewReaderSize(io.NewSectionReader(f, at, int64(n)*row), inputBytes), int(n), at)
 }
 
 // thawIndex reads an index of n objects, all of which lie before end.
 func (p *Pack) thawIndex(r io.Reader, n int, end int64) error {
 	width := p.format.Size()
 	p.entries, p.order, p.ids = make([]entry, n), make([]uint32, n), make([]byte, 0, n*width)
-	row := make([]byte, width+frozenPlace)
+	row := make([]byte, width+frozenRow)
 	for i := range n {
 		if _, err := io.ReadFull(r, row); err != nil {
 			return err
@@ -128,31 +151,23 @@ func frozenError(format string, args ...any) error {
 	return fmt.Errorf("%w: not a frozen pack: %s", object.ErrCorrupt, fmt.Sprintf(format, args...))
 }
 
-// Copy returns a pack of those objects of db that ids names, each once. It
-// trusts db to return what they are the IDs of. Of the options it uses Temp and
-// Format.
-func Copy(ctx context.Context, db object.Database, ids []object.ID, o Options) (*Pack, error) {
-	s, err := newSpool(o.Temp)
-	if err != nil {
-		return nil, fmt.Errorf("copy objects: %w", err)
-	}
-	p := newPack(o.Format, s)
-	w := bufio.NewWriterSize(s, baseBytes)
+// Add copies those objects of db that ids names into the spool, each once. It
+// trusts db to return what they are the IDs of.
+func (p *Pack) Add(ctx context.Context, db object.Database, ids []object.ID) error {
+	w := bufio.NewWriterSize(io.NewOffsetWriter(p.spool, p.spool.end.Load()), baseBytes)
 	for _, id := range ids {
-		if err := p.copy(ctx, w, db, id); err != nil {
-			s.Close()
-			return nil, fmt.Errorf("copy object %v: %w", id, err)
+		if err := p.add(ctx, w, db, id); err != nil {
+			return fmt.Errorf("copy object %v: %w", id, err)
 		}
 	}
 	if err := w.Flush(); err != nil {
-		s.Close()
-		return nil, fmt.Errorf("copy objects: %w", err)
+		return fmt.Errorf("copy objects: %w", err)
 	}
 	p.sort()
-	return p, nil
+	return nil
 }
 
-func (p *Pack) copy(ctx context.Context, w io.Writer, db object.Database, id object.ID) error {
+func (p *Pack) add(ctx context.Context, w io.Writer, db object.Database, id object.ID) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}

@@ -2,6 +2,8 @@ package packfile_test
 
 import (
 	"bytes"
+	"crypto/sha1"
+	"crypto/sha256"
 	"encoding/binary"
 	"errors"
 	"io"
@@ -23,21 +25,33 @@ type frozen struct {
 
 func (f *frozen) Close() error { f.closed++; return nil }
 
-// freeze copies the objects of db into a file and returns what Freeze makes of it.
-func freeze(t testing.TB, db object.Database, format object.Format, ids ...object.ID) []byte {
+// empty returns a pack of no objects, to which objects of db are added.
+func empty(t testing.TB, db object.Database, format object.Format, temp func() (*os.File, error), ids ...object.ID) (*packfile.Pack, error) {
 	t.Helper()
-	name := filepath.Join(t.TempDir(), "spool")
-	p, err := packfile.Copy(t.Context(), db, ids, packfile.Options{Format: format, Temp: func() (*os.File, error) { return os.Create(name) }})
+	data := []byte("PACK\x00\x00\x00\x02\x00\x00\x00\x00")
+	sum1, sum256 := sha1.Sum(data), sha256.Sum256(data)
+	data = append(data, map[object.Format][]byte{object.SHA1: sum1[:], object.SHA256: sum256[:]}[format]...)
+	p, err := packfile.Read(t.Context(), bytes.NewReader(data), packfile.Options{Format: format, Temp: temp})
 	if err != nil {
 		t.Fatal(err)
 	}
-	size, err := p.Freeze()
+	return p, p.Add(t.Context(), db, ids)
+}
+
+// freeze adds the objects of db to a file and returns what Freeze makes of it.
+func freeze(t testing.TB, db object.Database, format object.Format, ids ...object.ID) []byte {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "spool")
+	p, err := empty(t, db, format, func() (*os.File, error) { return os.Create(name) }, ids...)
+	if err == nil {
+		err = p.Freeze([]byte("a note"))
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
 	data, err := os.ReadFile(name)
-	if err != nil || int64(len(data)) != size {
-		t.Fatalf("%d bytes frozen, Freeze says %d: %v", len(data), size, err)
+	if err != nil {
+		t.Fatal(err)
 	}
 	if err := p.Close(); err != nil {
 		t.Fatal(err)
@@ -75,9 +89,9 @@ func TestFreezeAndThaw(t *testing.T) {
 		ids := []object.ID{db.add(format, "one"), db.add(format, ""), db.add(format, "three")}
 		data := freeze(t, db, format, append(ids, ids[0])...)
 		f := &frozen{Reader: bytes.NewReader(data)}
-		p, err := packfile.Thaw(f)
-		if err != nil {
-			t.Fatal(err)
+		p, note, err := packfile.Thaw(f)
+		if err != nil || string(note) != "a note" {
+			t.Fatalf("note %q, %v", note, err)
 		}
 		if p.Len() != 3 || p.Format() != format || p.Spooled() != 0 {
 			t.Errorf("%d objects of format %v, %d bytes spooled", p.Len(), p.Format(), p.Spooled())
@@ -96,28 +110,26 @@ func TestFreezeAndThaw(t *testing.T) {
 	}
 }
 
-func TestCopyErrors(t *testing.T) {
-	db := blobs{}
-	absent := blobs{}.add(object.SHA1, "absent")
-	if _, err := packfile.Copy(t.Context(), db, []object.ID{absent}, packfile.Options{}); !errors.Is(err, fs.ErrNotExist) {
+func TestAddAbsent(t *testing.T) {
+	p, err := empty(t, blobs{}, object.SHA1, nil, blobs{}.add(object.SHA1, "absent"))
+	if !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("absent object: %v", err)
 	}
-	full := errors.New("no space")
-	if _, err := packfile.Copy(t.Context(), db, nil, packfile.Options{Temp: func() (*os.File, error) { return nil, full }}); !errors.Is(err, full) {
-		t.Errorf("no spool: %v", err)
-	}
+	p.Close()
 }
 
 // thawHostile are changes to a frozen pack of two blobs, "one" and "two", that
-// no Freeze makes. A row of its index has 37 bytes, the footer 28.
+// no Freeze makes. A row of its index has 37 bytes, the footer 36.
 var thawHostile = map[string]func(b []byte) []byte{
 	"empty":            func(b []byte) []byte { return nil },
 	"truncated":        func(b []byte) []byte { return b[:len(b)-1] },
 	"magic":            func(b []byte) []byte { b[len(b)-2] ^= 1; return b },
 	"width of ids":     func(b []byte) []byte { b[len(b)-20] = 21; return b },
 	"other width":      func(b []byte) []byte { b[len(b)-20] = 32; return b },
-	"too many objects": func(b []byte) []byte { binary.BigEndian.PutUint64(b[len(b)-28:], 3); return b },
-	"2^63 objects":     func(b []byte) []byte { b[len(b)-28] = 0x80; return b },
+	"too many objects": func(b []byte) []byte { binary.BigEndian.PutUint64(b[len(b)-36:], 3); return b },
+	"2^63 objects":     func(b []byte) []byte { b[len(b)-36] = 0x80; return b },
+	"note too large":   func(b []byte) []byte { b[len(b)-22] = 0xff; return b },
+	"2^63 of a note":   func(b []byte) []byte { b[len(b)-28] = 0x80; return b },
 	"negative offset":  func(b []byte) []byte { b[6+20] = 0xff; return b },
 	"offset too large": func(b []byte) []byte { b[6+20+6] = 1; return b },
 	"negative size":    func(b []byte) []byte { b[6+20+8] = 0xff; return b },
@@ -137,7 +149,7 @@ func TestThawHostile(t *testing.T) {
 	good := frozenPair(t)
 	for defect, do := range thawHostile {
 		f := &frozen{Reader: bytes.NewReader(do(bytes.Clone(good)))}
-		if _, err := packfile.Thaw(f); !errors.Is(err, object.ErrCorrupt) {
+		if _, _, err := packfile.Thaw(f); !errors.Is(err, object.ErrCorrupt) {
 			t.Errorf("%s: %v", defect, err)
 		}
 		if f.closed > 0 {
@@ -153,7 +165,7 @@ func FuzzThaw(f *testing.F) {
 		f.Add(do(bytes.Clone(good)))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		p, err := packfile.Thaw(&frozen{Reader: bytes.NewReader(data)})
+		p, _, err := packfile.Thaw(&frozen{Reader: bytes.NewReader(data)})
 		if err != nil {
 			return
 		}

@@ -7,8 +7,6 @@ import (
 	"testing"
 
 	"github.com/headgate-io/headgate/artifact"
-	"github.com/headgate-io/headgate/git/internal/object"
-	"github.com/headgate-io/headgate/git/internal/packfile"
 	"github.com/headgate-io/headgate/git/internal/pool"
 )
 
@@ -35,20 +33,22 @@ func TestContextEndsAtTheLock(t *testing.T) {
 	}
 	defer cache.Close()
 	p := pool.New(cache, "scope")
-	broken := errors.New("broken")
-	fetch := func(ctx context.Context, _ pool.Base) (*packfile.Pack, bool, error) {
-		return nil, false, errors.Join(broken, ctx.Err())
-	}
 	for n := range int64(6) {
 		inner, cancel := context.WithCancel(t.Context())
 		ctx := &lateContext{Context: inner, cancel: cancel}
 		ctx.left.Store(n)
-		if objects, err := p.Obtain(ctx, object.ID{}, fetch); err == nil {
-			t.Errorf("%d: no error, and the objects %v", n, objects)
+		base, err := p.Lock(ctx)
+		if err != nil && !errors.Is(err, context.Canceled) {
+			t.Errorf("%d: %v", n, err)
+		}
+		if err == nil {
+			base.Close()
 		}
 		cancel()
 	}
-	if _, err := p.Obtain(t.Context(), object.ID{}, fetch); !errors.Is(err, broken) {
-		t.Errorf("afterwards: %v", err)
+	base, err := p.Lock(t.Context())
+	if err != nil {
+		t.Fatalf("afterwards: %v", err)
 	}
+	base.Close()
 }

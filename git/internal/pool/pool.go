@@ -1,29 +1,26 @@
-// Package pool keeps what fetches from one upstream brought in a cache, so that
-// the next one, for whatever object, brings only what is new.
+// Package pool keeps the newest commit that was fetched from one upstream in a
+// cache, so that the next fetch, of whatever object, brings only what is new.
 //
-// A pool holds commits, each with its whole tree. Their objects lie in layers,
-// a layer being what one fetch brought: an entry of the cache with the objects
-// as [packfile.Pack] spools them, inflated and checked against their IDs. A
-// manifest, another entry, lists the layers in the order in which they came and
-// the commits with the number of layers that each needs. Now and then the
-// layers are merged into one and what no recent commit leads to is dropped.
+// A pool is one entry of the cache: the objects of a commit with its whole tree,
+// as [packfile.Pack] spools them, inflated and checked against their IDs. What a
+// fetch builds on it is completed by copies of the objects that it did not bring,
+// and takes its place.
 //
 // What a caller may rely on:
 //
 //   - A commit counts as held only after its whole tree was found. A partial
 //     fetch has no place here.
-//   - The cache may forget or damage anything at any time, and a process may
-//     die anywhere: what cannot be read back, and all that was built upon it, is
-//     not held and fetched again. A cache that cannot be used costs nothing but
-//     time.
-//   - One fetch at a time, of all processes that share the cache: whoever waits
-//     for it finds its commit, or a smaller difference to fetch.
+//   - The cache may forget or damage anything at any time, and a process may die
+//     anywhere: what cannot be read back is not held and fetched again. A cache
+//     that cannot be used costs nothing but time.
+//   - One fetch at a time, of all processes that share the cache: who waits for
+//     it finds its commit, or a smaller difference to fetch.
 //   - Pools of different scopes share nothing.
 package pool
 
 import (
 	"context"
-	"crypto/rand"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -35,88 +32,173 @@ import (
 	"github.com/headgate-io/headgate/git/internal/wire"
 )
 
-// A Pool holds commits of one upstream, and tags that led to them. It is safe for concurrent use.
+// A Pool holds a commit of one upstream, and the tags that led to it. It is safe for concurrent use.
 type Pool struct {
 	cache *artifact.Cache
-	scope string
+	key   string
 }
 
 // New returns the pool of a scope: a text that differs wherever the upstream or
 // those who may read it do.
-func New(cache *artifact.Cache, scope string) *Pool { return &Pool{cache, scope} }
-
-// A Commit is one that is held.
-type Commit struct {
-	ID    object.ID
-	Whole bool // with all its history, not with its tree alone
+func New(cache *artifact.Cache, scope string) *Pool {
+	return &Pool{cache, "git pool 2\x00" + scope}
 }
 
-// A Base is what a fetch can build on.
+// A Base is what a pool holds, to fetch on. The lock of the pool is held until
+// it is closed.
 type Base struct {
-	Commits []Commit                 // the one used last first; nil when there are none
-	Objects object.Database          // their objects and more; nil when there are none
-	Temp    func() (*os.File, error) // creates a spool; the pack whose spool was created last is kept; nil: none is
+	Commit  object.ID      // zero when nothing is held
+	Whole   bool           // Commit is held with all its history, not with its tree alone
+	Objects *packfile.Pack // those of Commit; nil when nothing is held
+
+	pool   *Pool // nil when the cache cannot be used
+	wanted object.ID
+	draft  *artifact.Draft
+	unlock func()
 }
 
-// A Fetch brings a commit, or a tag with its commit, with its tree, whole tells with its history as well,
-// except for what the base has. The pack is complete, the union of the two too.
-type Fetch func(ctx context.Context, base Base) (pack *packfile.Pack, whole bool, err error)
+// A note tells what a frozen pack holds, as JSON.
+type note struct {
+	ID     string `json:"id"`     // what was wanted: the commit, or a tag that leads to it
+	Commit string `json:"commit"` // with its tree
+	Whole  bool   `json:"whole,omitempty"`
+}
 
-// Obtain returns a database with the commit or tag id and the whole tree that it
-// leads to, and fetches what is missing. Errors are those of fetch, and those of ctx.
-func (p *Pool) Obtain(ctx context.Context, id object.ID, fetch Fetch) (*Objects, error) {
-	unlock, err := p.cache.Lock(ctx, p.key("lock"))
+// Lock waits for other fetches of the upstream and returns what is held then.
+// The only error is that of ctx.
+func (p *Pool) Lock(ctx context.Context) (*Base, error) {
+	unlock, err := p.cache.Lock(ctx, p.key+"\x00lock")
 	switch {
 	case err == nil:
 	case ctx.Err() != nil:
 		return nil, err
 	default:
-		return alone(ctx, fetch)
+		return new(Base), nil
 	}
-	defer unlock()
-	c := p.load()
-	if held := p.find(c, id); held != nil {
-		return held, nil
-	}
-	objects, err := p.extend(ctx, c, p.base(c), id, fetch)
-	if err != nil && len(c.Layers) > 0 && doubtful(ctx, err) {
-		fresh := new(chain)
-		if objects, err = p.extend(ctx, fresh, nil, id, fetch); err == nil {
-			p.drop(c.Layers)
-			c = fresh
-		}
-	}
-	if errors.Is(err, errSpool) && ctx.Err() == nil {
-		return alone(ctx, fetch)
-	}
-	if err == nil && c.crowded() {
-		p.merge(ctx, c, objects)
-	}
-	return objects, err
+	b := &Base{pool: p, unlock: unlock}
+	b.load()
+	return b, nil
 }
 
-// Warm reports whether the pool holds any commits, as far as the manifest tells.
-func (p *Pool) Warm() bool { return len(p.load().Commits) > 0 }
-
-// alone fetches as if there were no pool: the cache cannot be written to.
-func alone(ctx context.Context, fetch Fetch) (*Objects, error) {
-	pack, _, err := fetch(ctx, Base{})
+// load opens what is held. What cannot be read is not.
+func (b *Base) load() {
+	e, err := b.pool.cache.Open(b.pool.key)
 	if err != nil {
-		return nil, err
+		return
 	}
-	return new(Objects).with(pack), nil
+	pack, text, err := packfile.Thaw(e)
+	if err != nil {
+		e.Close()
+		return
+	}
+	var n note
+	err = json.Unmarshal(text, &n)
+	if err == nil {
+		b.wanted, err = object.ParseID(n.ID)
+	}
+	if err == nil {
+		b.Commit, err = object.ParseID(n.Commit)
+	}
+	if err != nil {
+		pack.Close()
+		return
+	}
+	b.Objects, b.Whole = pack, n.Whole
+}
+
+// Take returns the objects if id is the commit that is held or the tag that it
+// was fetched by, and nil otherwise. The caller closes them.
+func (b *Base) Take(id object.ID) *packfile.Pack {
+	if b.Objects == nil || id != b.Commit && id != b.wanted {
+		return nil
+	}
+	pack := b.Objects
+	b.Objects = nil
+	return pack
+}
+
+// Forget goes on as if nothing was held. The cache is left alone.
+func (b *Base) Forget() {
+	if b.Objects != nil {
+		b.Objects.Close()
+	}
+	b.Objects, b.Commit, b.Whole = nil, object.ID{}, false
+}
+
+// Close ends the use of what is held and gives the lock back.
+func (b *Base) Close() {
+	b.Forget()
+	b.discard()
+	if b.unlock != nil {
+		b.unlock()
+	}
+}
+
+func (b *Base) discard() {
+	if b.draft != nil {
+		b.draft.Discard()
+		b.draft = nil
+	}
+}
+
+// Temp returns what creates spools, nil when the cache cannot be used. The pack
+// whose spool was created last can be kept.
+func (b *Base) Temp() func() (*os.File, error) {
+	if b.pool == nil {
+		return nil
+	}
+	return func() (*os.File, error) {
+		b.discard()
+		draft, err := b.pool.cache.Create()
+		if err != nil {
+			return nil, fmt.Errorf("%w: %w", errCache, err)
+		}
+		b.draft = draft
+		return draft.File(), nil
+	}
 }
 
 var (
 	errIncomplete = errors.New("the server left out what it had to send")
 	errUnfit      = errors.New("the commit cannot be used") // whatever it is fetched with
-	errSpool      = errors.New("write to the cache")
+	errCache      = errors.New("write to the cache")
 )
 
-// doubtful reports whether a fetch may have failed because of what it was
-// based on, so that one without a base is worth a try.
-func doubtful(ctx context.Context, err error) bool {
-	for _, not := range []error{errUnfit, errSpool, wire.ErrUnreachable, wire.ErrAuth, wire.ErrNotFound, wire.ErrBusy} {
+// Complete adds to pack what it lacks of the commit or tag id and is held, checks
+// that all is there, and holds that in place of what was held. whole tells that the
+// history was fetched as well. That something cannot be kept is no error.
+func (b *Base) Complete(ctx context.Context, pack *packfile.Pack, id object.ID, whole bool) error {
+	r := reach{ctx: ctx, pack: pack, base: b.Objects, seen: map[object.ID]bool{}}
+	commit, whole, err := r.commit(id, whole)
+	switch {
+	case err == nil:
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("%w: %w", errIncomplete, err)
+	default:
+		return fmt.Errorf("%w: %w", errUnfit, err)
+	}
+	if len(r.held) > 0 {
+		if err := pack.Add(ctx, b.Objects, r.held); err != nil {
+			return err
+		}
+	}
+	if b.draft == nil {
+		return nil
+	}
+	text, err := json.Marshal(note{id.String(), commit.String(), whole})
+	if err == nil && pack.Freeze(text) == nil {
+		b.draft.Commit(b.pool.key) // or else what was held stays
+	}
+	return nil
+}
+
+// Doubtful reports whether a fetch may have failed because of what it was based
+// on, so that one without a base is worth a try.
+func (b *Base) Doubtful(ctx context.Context, err error) bool {
+	if b.Objects == nil || b.Unwritable(ctx, err) {
+		return false
+	}
+	for _, not := range []error{errUnfit, wire.ErrUnreachable, wire.ErrAuth, wire.ErrNotFound, wire.ErrBusy} {
 		if errors.Is(err, not) {
 			return false
 		}
@@ -125,120 +207,9 @@ func doubtful(ctx context.Context, err error) bool {
 		errors.Is(err, wire.ErrRemote) || errors.Is(err, wire.ErrProtocol))
 }
 
-// extend fetches id on the base, which it takes over, and adds what came to c.
-func (p *Pool) extend(ctx context.Context, c *chain, base *Objects, id object.ID, fetch Fetch) (*Objects, error) {
-	from := Base{}
-	if base != nil {
-		from.Commits, from.Objects = c.commits(), base
-	}
-	s := spool{cache: p.cache}
-	defer s.discard()
-	from.Temp = s.create
-	pack, whole, err := fetch(ctx, from)
-	if err != nil {
-		base.Close()
-		return nil, s.blame(err)
-	}
-	if base != nil && base.format() != pack.Format() { // another repository in the place of the old one
-		base.Close()
-		p.forget(c)
-		base = nil
-	}
-	objects := base.with(pack)
-	commit, err := complete(ctx, objects, id)
-	if err != nil {
-		objects.Close()
-		return nil, err
-	}
-	if s.draft != nil {
-		p.keep(c, pack, s.draft, held{ID: id.String(), Commit: commit.String(), Whole: whole})
-	}
-	return objects, nil
+// Unwritable reports whether err is that of a file of the cache, such as that
+// the disk is full, so that a fetch that does without it is worth a try.
+func (b *Base) Unwritable(ctx context.Context, err error) bool {
+	e, ok := errors.AsType[*fs.PathError](err)
+	return ctx.Err() == nil && (errors.Is(err, errCache) || ok && b.draft != nil && e.Path == b.draft.File().Name())
 }
-
-// A spool creates drafts for the packs of one fetch; the last is the one that counts.
-type spool struct {
-	cache *artifact.Cache
-	draft *artifact.Draft
-}
-
-func (s *spool) create() (*os.File, error) {
-	s.discard()
-	draft, err := s.cache.Create()
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", errSpool, err)
-	}
-	s.draft = draft
-	return draft.File(), nil
-}
-
-func (s *spool) discard() {
-	if s.draft != nil {
-		s.draft.Discard()
-	}
-}
-
-// blame marks an error of the file, such as that the disk is full.
-func (s *spool) blame(err error) error {
-	if e, ok := errors.AsType[*fs.PathError](err); ok && s.draft != nil && e.Path == s.draft.File().Name() {
-		return fmt.Errorf("%w: %w", errSpool, err)
-	}
-	return err
-}
-
-// keep makes a pack the last layer of c. When that fails c is as it was.
-func (p *Pool) keep(c *chain, pack *packfile.Pack, draft *artifact.Draft, h held) {
-	size, err := pack.Freeze()
-	if err != nil {
-		return
-	}
-	l := layer{Name: rand.Text(), Size: size}
-	if draft.Commit(p.key(l.Name)) != nil {
-		return
-	}
-	next := c.with(l, h)
-	if p.save(next) != nil {
-		p.cache.Remove(p.key(l.Name))
-		return
-	}
-	*c = *next
-}
-
-// complete checks that all that id leads to can be read, and returns its commit.
-func complete(ctx context.Context, db *Objects, id object.ID) (object.ID, error) {
-	id, err := peel(db, id, func(object.ID) {})
-	var commit *object.CommitData
-	if err == nil {
-		commit, err = object.ReadCommit(db, id)
-	}
-	if err == nil {
-		_, err = db.Measure(ctx, commit.Tree)
-	}
-	switch {
-	case err == nil:
-		return id, nil
-	case errors.Is(err, fs.ErrNotExist):
-		return id, fmt.Errorf("%w: %w", errIncomplete, err)
-	}
-	return id, fmt.Errorf("%w: %w", errUnfit, err)
-}
-
-// peel returns the commit that id leads to, and tells of the tags on the way.
-func peel(db object.Database, id object.ID, met func(tag object.ID)) (object.ID, error) {
-	for range object.MaxTags {
-		t, _, err := db.Stat(id)
-		if t != object.Tag {
-			return id, err
-		}
-		tag, err := object.ReadTag(db, id)
-		if err != nil {
-			return id, err
-		}
-		met(id)
-		id = tag.Object
-	}
-	return id, fmt.Errorf("%w: more than %d tags lead to each other", object.ErrCorrupt, object.MaxTags)
-}
-
-// key returns the key of a thing of this pool.
-func (p *Pool) key(name string) string { return "git pool 1\x00" + p.scope + "\x00" + name }

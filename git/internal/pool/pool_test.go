@@ -1,12 +1,15 @@
 package pool_test
 
 import (
+	"bytes"
 	"context"
+	"crypto/sha1"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -14,14 +17,13 @@ import (
 	"github.com/headgate-io/headgate/git/internal/object"
 	"github.com/headgate-io/headgate/git/internal/packfile"
 	"github.com/headgate-io/headgate/git/internal/pool"
+	"github.com/headgate-io/headgate/git/internal/wire"
 )
 
 // A remote has objects; it serves them as fetches do.
 type remote struct {
 	t       *testing.T
 	objects map[object.ID]content
-	asked   []pool.Base
-	whole   bool
 }
 
 type content struct {
@@ -69,13 +71,19 @@ func (r *remote) tag(id object.ID, kind, name string) object.ID {
 	return r.add(object.Tag, fmt.Sprintf("object %v\ntype %s\ntag %s\ntagger tester <t@example.com> 1700000000 +0000\n\n%s\n", id, kind, name, name))
 }
 
-// send returns a fetch that brings some objects.
-func (r *remote) send(ids ...object.ID) pool.Fetch {
-	return func(ctx context.Context, base pool.Base) (*packfile.Pack, bool, error) {
-		r.asked = append(r.asked, base)
-		p, err := packfile.Copy(ctx, r, ids, packfile.Options{Temp: base.Temp})
-		return p, r.whole, err
+// send returns a pack of some objects, as a fetch on base brings it.
+func (r *remote) send(base *pool.Base, ids ...object.ID) *packfile.Pack {
+	r.t.Helper()
+	data := []byte("PACK\x00\x00\x00\x02\x00\x00\x00\x00")
+	sum := sha1.Sum(data)
+	p, err := packfile.Read(r.t.Context(), bytes.NewReader(append(data, sum[:]...)), packfile.Options{Temp: base.Temp()})
+	if err == nil {
+		err = p.Add(r.t.Context(), r, ids)
 	}
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return p
 }
 
 func newPool(t *testing.T) (*pool.Pool, *remote) {
@@ -87,42 +95,85 @@ func newPool(t *testing.T) (*pool.Pool, *remote) {
 	return pool.New(cache, "scope"), &remote{t: t, objects: map[object.ID]content{}}
 }
 
-// must obtains an object and reads the file of the commit that it leads to.
-func must(t *testing.T, p *pool.Pool, id object.ID, fetch pool.Fetch, blob object.ID) {
+func lock(t *testing.T, p *pool.Pool) *pool.Base {
 	t.Helper()
-	o, err := p.Obtain(t.Context(), id, fetch)
+	base, err := p.Lock(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer o.Close()
-	if _, err := object.Read(o, blob, object.Blob, 1000); err != nil {
-		t.Error(err)
+	return base
+}
+
+// fetch completes and holds what a fetch of id brings, and reads all of files.
+func fetch(t *testing.T, p *pool.Pool, r *remote, id object.ID, whole bool, sent []object.ID, files ...object.ID) error {
+	t.Helper()
+	base := lock(t, p)
+	defer base.Close()
+	pack := r.send(base, sent...)
+	defer pack.Close()
+	err := base.Complete(t.Context(), pack, id, whole)
+	for _, blob := range files {
+		if _, err := object.Read(pack, blob, object.Blob, 1000); err != nil {
+			t.Error(err)
+		}
+	}
+	return err
+}
+
+// A commit is held with the tag that led to it, until another takes its place.
+func TestTags(t *testing.T) {
+	p, r := newPool(t)
+	c, d := r.commit("one"), r.commit("two")
+	inner := r.tag(c[0], "commit", "inner")
+	outer := r.tag(inner, "tag", "outer")
+	if err := fetch(t, p, r, outer, false, append(c, inner, outer), c[2]); err != nil {
+		t.Fatal(err)
+	}
+	for id, want := range map[object.ID]bool{outer: true, c[0]: true, inner: false, d[0]: false} {
+		base := lock(t, p)
+		pack := base.Take(id)
+		if (pack != nil) != want || base.Commit != c[0] {
+			t.Errorf("%v: taken %v, the commit is %v", id, pack != nil, base.Commit)
+		}
+		if pack != nil {
+			if _, _, err := pack.Stat(inner); err != nil {
+				t.Error(err)
+			}
+			pack.Close()
+		}
+		base.Close()
+	}
+	if err := fetch(t, p, r, d[0], false, d, d[2]); err != nil {
+		t.Fatal(err)
+	}
+	base := lock(t, p)
+	defer base.Close()
+	if base.Commit != d[0] || base.Take(c[0]) != nil {
+		t.Errorf("%v is held", base.Commit)
+	}
+	if _, _, err := base.Objects.Stat(c[2]); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("what the commit does not lead to is held: %v", err)
 	}
 }
 
-// Tags are held with what they lead to, also when layers are merged.
-func TestTags(t *testing.T) {
+// What a fetch leaves out because it is held is copied.
+func TestCompleted(t *testing.T) {
 	p, r := newPool(t)
 	c := r.commit("one")
-	inner := r.tag(c[0], "commit", "inner")
-	outer := r.tag(inner, "tag", "outer")
-	must(t, p, outer, r.send(append(c, inner, outer)...), c[2])
-	for range 2 {
-		for _, id := range []object.ID{outer, c[0]} {
-			must(t, p, id, r.send(), c[2])
-		}
-		if len(r.asked) != 1 {
-			t.Fatalf("%d fetches", len(r.asked))
-		}
+	if err := fetch(t, p, r, c[0], false, c, c[2]); err != nil {
+		t.Fatal(err)
 	}
-	must(t, p, inner, r.send(), c[2]) // which it was not asked for so far, but has
-	for i := range 20 {
-		d := r.commit(fmt.Sprint("other ", i))
-		must(t, p, d[0], r.send(d...), d[2])
-		n := len(r.asked)
-		if must(t, p, outer, r.send(append(c, inner, outer)...), c[2]); len(r.asked) > n {
-			t.Fatalf("forgotten after %d fetches", i+1)
+	for i := range 5 {
+		next := r.commit("one", c[0]) // with the tree that is held
+		if err := fetch(t, p, r, next[0], false, next[:1], c[2]); err != nil {
+			t.Fatal(err)
 		}
+		base := lock(t, p)
+		if base.Commit != next[0] || base.Whole || base.Objects.Len() != 3 {
+			t.Errorf("%d: %d objects are held", i, base.Objects.Len())
+		}
+		base.Close()
+		c = next
 	}
 }
 
@@ -133,6 +184,12 @@ func TestIncomplete(t *testing.T) {
 	blob := r.add(object.Blob, "not a tree")
 	bad := r.add(object.Commit, strings.Replace(r.objects[c[0]].text, c[1].String(), blob.String(), 1))
 	loop := r.tag(c[2], "blob", "of a blob")
+	long := r.tag(c[0], "commit", "long")
+	tags := []object.ID{long}
+	for range object.MaxTags {
+		long = r.tag(long, "tag", "long")
+		tags = append(tags, long)
+	}
 	for name, row := range map[string]struct {
 		id   object.ID
 		sent []object.ID
@@ -145,61 +202,55 @@ func TestIncomplete(t *testing.T) {
 		"tag of a blob":    {loop, []object.ID{loop, c[2]}},
 		"tag of what?":     {loop, []object.ID{loop}},
 		"a blob is wanted": {c[2], c[2:]},
+		"too many tags":    {long, append(tags, c...)},
 	} {
-		if _, err := p.Obtain(t.Context(), row.id, r.send(row.sent...)); err == nil {
+		if err := fetch(t, p, r, row.id, false, row.sent); err == nil {
 			t.Errorf("%s: no error", name)
 		}
-		if p.Warm() {
+		base := lock(t, p)
+		if base.Objects != nil {
 			t.Fatalf("%s: something is held", name)
 		}
+		base.Close()
 	}
 }
 
-// A history that turns out to have holes cannot be merged: all is forgotten, nothing fails.
-func TestHolesInHistory(t *testing.T) {
+// A history counts as held only if it has no holes.
+func TestHistory(t *testing.T) {
 	p, r := newPool(t)
-	r.whole = true
-	last := r.commit("root")
-	for i := range 30 {
-		next := r.commit(fmt.Sprint(i), last[0])
-		must(t, p, next[0], r.send(next...), next[2])
-		last = next
-	}
-	fresh := 0
-	for _, base := range r.asked {
-		if base.Commits == nil {
-			fresh++
-		}
-		for _, c := range base.Commits {
-			if !c.Whole {
-				t.Error("a whole history is taken for a shallow one")
-			}
-		}
-	}
-	if fresh != 2 {
-		t.Errorf("%d fetches without a base, want the first and one after the merge that failed", fresh)
-	}
-}
-
-// A file of the cache that cannot be written does not fail the fetch.
-func TestSpoolFails(t *testing.T) {
-	p, r := newPool(t)
-	c := r.commit("one")
-	calls := 0
-	must(t, p, c[0], func(ctx context.Context, base pool.Base) (*packfile.Pack, bool, error) {
-		if calls++; base.Temp == nil {
-			return r.send(c...)(ctx, base)
-		}
-		f, err := base.Temp()
-		if err != nil {
+	root := r.commit("root")
+	tip := r.commit("tip", root[0])
+	for _, row := range []struct {
+		sent  []object.ID
+		whole bool
+	}{{tip, false}, {append(tip, root...), true}, {tip, true}} { // the last builds on the one before
+		if err := fetch(t, p, r, tip[0], true, row.sent, tip[2]); err != nil {
 			t.Fatal(err)
 		}
-		f.Close()
-		_, err = f.Write([]byte("x")) // as when the disk is full
-		return nil, false, fmt.Errorf("read pack: %w", err)
-	}, c[2])
-	if calls != 2 || p.Warm() {
-		t.Errorf("%d calls, warm %v", calls, p.Warm())
+		base := lock(t, p)
+		if base.Whole != row.whole {
+			t.Errorf("%d objects: whole %v", len(row.sent), base.Whole)
+		}
+		base.Close()
+	}
+}
+
+// A file of the cache that cannot be written is told from other failures.
+func TestUnwritable(t *testing.T) {
+	p, _ := newPool(t)
+	base := lock(t, p)
+	defer base.Close()
+	f, err := base.Temp()()
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.Close()
+	_, full := f.Write([]byte("x")) // as when the disk is full
+	_, other := os.Open(filepath.Join(t.TempDir(), "absent"))
+	for err, want := range map[error]bool{fmt.Errorf("read pack: %w", full): true, other: false, errors.New("broken"): false} {
+		if base.Unwritable(t.Context(), err) != want {
+			t.Errorf("%v: want %v", err, want)
+		}
 	}
 }
 
@@ -207,39 +258,53 @@ func TestSpoolFails(t *testing.T) {
 func TestSpools(t *testing.T) {
 	p, r := newPool(t)
 	c := r.commit("one")
-	must(t, p, c[0], func(ctx context.Context, base pool.Base) (*packfile.Pack, bool, error) {
-		base.Temp = nil
-		return r.send(c...)(ctx, base)
-	}, c[2])
-	if p.Warm() {
+	base := lock(t, p)
+	pack := r.send(new(pool.Base), c...)
+	if err := base.Complete(t.Context(), pack, c[0], false); err != nil {
+		t.Fatal(err)
+	}
+	pack.Close()
+	base.Close()
+	base = lock(t, p)
+	if base.Objects != nil {
 		t.Error("a pack that is elsewhere is held")
 	}
-	must(t, p, c[0], func(ctx context.Context, base pool.Base) (*packfile.Pack, bool, error) {
-		first, _, err := r.send(c[:1]...)(ctx, base)
-		if err != nil {
-			return nil, false, err
-		}
-		first.Close()
-		return r.send(c...)(ctx, base)
-	}, c[2])
-	if !p.Warm() {
+	r.send(base, c[:1]...).Close()
+	pack = r.send(base, c...)
+	if err := base.Complete(t.Context(), pack, c[0], false); err != nil {
+		t.Fatal(err)
+	}
+	pack.Close()
+	base.Close()
+	base = lock(t, p)
+	defer base.Close()
+	if base.Commit != c[0] {
 		t.Error("nothing is held")
 	}
-	must(t, p, c[0], func(context.Context, pool.Base) (*packfile.Pack, bool, error) {
-		return nil, false, os.ErrInvalid // not called
-	}, c[2])
 }
 
-func TestErrorsAreThoseOfTheFetch(t *testing.T) {
+func TestDoubtful(t *testing.T) {
 	p, r := newPool(t)
-	broken := errors.New("broken")
-	fail := func(context.Context, pool.Base) (*packfile.Pack, bool, error) { return nil, false, broken }
-	if _, err := p.Obtain(t.Context(), r.commit("one")[0], fail); !errors.Is(err, broken) {
-		t.Error(err)
+	c := r.commit("one")
+	corrupt := fmt.Errorf("read pack: %w", object.ErrCorrupt)
+	base := lock(t, p)
+	if base.Doubtful(t.Context(), corrupt) {
+		t.Error("nothing was held")
 	}
-	ctx, cancel := context.WithCancelCause(t.Context())
-	cancel(broken)
-	if _, err := p.Obtain(ctx, r.commit("one")[0], r.send()); !errors.Is(err, broken) {
-		t.Error(err)
+	base.Close()
+	if err := fetch(t, p, r, c[0], false, c, c[2]); err != nil {
+		t.Fatal(err)
+	}
+	base = lock(t, p)
+	defer base.Close()
+	for err, want := range map[error]bool{corrupt: true, wire.ErrProtocol: true, wire.ErrAuth: false, wire.ErrBusy: false, errors.New("broken"): false} {
+		if base.Doubtful(t.Context(), err) != want {
+			t.Errorf("%v: want %v", err, want)
+		}
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if base.Doubtful(ended, corrupt) {
+		t.Error("the context has ended")
 	}
 }

@@ -63,6 +63,11 @@ func (r *Remote) Fetch(ctx context.Context, q FetchRequest) (*FetchResponse, err
 		return nil, wrap(ctx, Fetch, r.t.String(), err)
 	}
 	f, err := r.fetch(ctx, q)
+	if again, greeted := r.again(ctx, err); again {
+		f, err = r.fetch(ctx, q)
+	} else {
+		err = greeted
+	}
 	if err != nil {
 		return nil, wrap(ctx, Fetch, r.t.String(), err)
 	}

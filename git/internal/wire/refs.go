@@ -39,6 +39,20 @@ func (r *Remote) Refs(ctx context.Context, q RefQuery) ([]Ref, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, wrap(ctx, LsRefs, r.t.String(), err)
 	}
+	refs, err := r.choose(ctx, q)
+	if again, greeted := r.again(ctx, err); again {
+		refs, err = r.choose(ctx, q)
+	} else {
+		err = greeted
+	}
+	if err != nil {
+		return nil, wrap(ctx, LsRefs, r.t.String(), err)
+	}
+	return refs, nil
+}
+
+// choose returns the refs that q asks for, from a list of the server's.
+func (r *Remote) choose(ctx context.Context, q RefQuery) ([]Ref, error) {
 	s, err := newSelection(q)
 	if err == nil && r.g.version == 2 {
 		err = r.listRefs(ctx, s)
@@ -49,7 +63,7 @@ func (r *Remote) Refs(ctx context.Context, q RefQuery) ([]Ref, error) {
 		err = r.checkEmpty(ctx, q)
 	}
 	if err != nil {
-		return nil, wrap(ctx, LsRefs, r.t.String(), err)
+		return nil, err
 	}
 	return s.refs, nil
 }

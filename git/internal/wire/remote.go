@@ -2,6 +2,7 @@ package wire
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 
@@ -15,6 +16,7 @@ type Remote struct {
 	c       conn
 	g       greeting
 	pending *answer // version 0: the greeting, with the refs still to be read
+	assumed bool    // the greeting is one of before: the server has not answered yet
 }
 
 // Open greets the repository that t leads to. After an error there is nothing to
@@ -33,6 +35,80 @@ func Open(ctx context.Context, t Transport) (*Remote, error) {
 		return nil, wrap(ctx, Advertisement, t.String(), err)
 	}
 	return r, nil
+}
+
+// Resume begins a conversation with a server whose Capabilities are known. It
+// sends nothing: the first request goes without a greeting, and a server that
+// refuses it is greeted and asked again. Capabilities that cannot be used are
+// those of a server that is not known, which [Open] greets.
+func Resume(ctx context.Context, t Transport, capabilities string) (*Remote, error) {
+	g := greeting{version: 2, caps: map[string]string{}}
+	for line := range strings.Lines(capabilities) {
+		name, value, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "=")
+		g.caps[name] = value
+	}
+	if f := g.format(); g.checkCommands() != nil || f != "sha1" && f != "sha256" {
+		return Open(ctx, t)
+	}
+	c, err := t.dial(ctx)
+	if err != nil {
+		return nil, wrap(ctx, Dial, t.String(), err)
+	}
+	return &Remote{t: t, c: c, g: g, assumed: true}, nil
+}
+
+// maxCapabilities bounds what [Remote.Capabilities] returns, in bytes.
+const maxCapabilities = 1 << 10
+
+// Capabilities returns what [Resume] needs to know of the server: the capabilities
+// that requests depend on, one in a line. It is "" for a server that is to be
+// greeted: of version 0 or 1, over SSH, and one that redirects.
+func (r *Remote) Capabilities() string {
+	c, ok := r.c.(*httpConn)
+	if !ok || r.g.version != 2 || c.before != nil {
+		return ""
+	}
+	var b strings.Builder
+	for _, name := range []string{"agent", "fetch", "ls-refs", "object-format"} {
+		if value, ok := r.g.caps[name]; ok {
+			if name == "agent" {
+				value = "" // whoever it is
+			}
+			b.WriteString(name + "=" + value + "\n")
+		}
+	}
+	if b.Len() > maxCapabilities {
+		return ""
+	}
+	return b.String()
+}
+
+// Prove greets a server that has not answered yet.
+func (r *Remote) Prove(ctx context.Context) error {
+	if !r.assumed {
+		return nil
+	}
+	return wrap(ctx, Advertisement, r.t.String(), r.greet(ctx))
+}
+
+// refusals are the failures of a request that a server may answer with which was
+// not greeted and is not what it was before.
+var refusals = []error{ErrAuth, ErrNotFound, ErrProtocol, ErrRemote, ErrUnsupported, ErrRedirect}
+
+// again reports whether a request that failed with err is worth sending again,
+// after a greeting, which it sends: the server was not greeted before.
+func (r *Remote) again(ctx context.Context, err error) (bool, error) {
+	assumed := r.assumed
+	r.assumed = false
+	is := func(kind error) bool { return errors.Is(wrap(ctx, LsRefs, "", err), kind) }
+	if err == nil || !assumed || ctx.Err() != nil || is(ErrBusy) || is(ErrUnreachable) || !slices.ContainsFunc(refusals, is) {
+		return false, err
+	}
+	r.assumed = true // for the greeting, which may be of another version
+	if err := r.greet(ctx); err != nil {
+		return false, inPhase(Advertisement, err)
+	}
+	return true, nil
 }
 
 // Close ends the conversation.
@@ -75,10 +151,11 @@ func (r *Remote) greet(ctx context.Context) error {
 	a.sips = true
 	a.attach(ctx)
 	was := r.g.version
-	again := r.g.caps != nil
+	again := r.g.caps != nil && !r.assumed
 	if r.g, err = readGreeting(a.pktReader); err == nil && again && r.g.version != was {
 		err = protocolf("the server changes from version %d to %d", was, r.g.version)
 	}
+	r.assumed = r.assumed && err != nil
 	switch {
 	case err != nil:
 		a.release(false)

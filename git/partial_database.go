@@ -42,14 +42,14 @@ func (n *network) partial(ctx context.Context, commit object.ID, via string) (da
 		return nil, wire.ErrUnsupported
 	}
 	q := wire.FetchRequest{Wants: []object.ID{commit}, Depth: 1, Filter: "blob:none"}
-	db, _, err := n.receive(ctx, q, packLimits(n.env.Limits, true), pool.Base{})
+	db, _, err := n.receive(ctx, q, packLimits(n.env.Limits, true), new(pool.Base))
 	if err != nil {
 		return nil, err
 	}
 	return &partial{from: n, commit: commit, via: via, packs: []database{db}}, nil
 }
 
-// obtain implements lender.
+// obtain implements partialDatabase.
 func (p *partial) obtain(ctx context.Context, blobs []object.ID, of int64) (note string, err error) {
 	missing := slices.DeleteFunc(slices.Clone(blobs), p.holds)
 	switch n := len(missing); {
@@ -60,7 +60,7 @@ func (p *partial) obtain(ctx context.Context, blobs []object.ID, of int64) (note
 	}
 	limits := packLimits(p.from.env.Limits, false)
 	limits.Objects = int64(len(missing))
-	pack, _, err := p.from.receive(ctx, wire.FetchRequest{Wants: missing}, limits, pool.Base{})
+	pack, _, err := p.from.receive(ctx, wire.FetchRequest{Wants: missing}, limits, new(pool.Base))
 	if err == nil {
 		p.packs = append(p.packs, pack)
 		if slices.ContainsFunc(missing, func(id object.ID) bool { return !p.holds(id) }) {
