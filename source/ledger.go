@@ -1,14 +1,22 @@
 package source
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"sync"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/headgate-io/headgate/internal/durable"
 )
 
 // A Ledger keeps the status of objects in a directory, so that the next run
@@ -20,26 +28,43 @@ import (
 // NAME.removed, when its document was first missing. People may read the files,
 // and delete them: what is lost is observed again. Directories have mode 0700
 // and files 0600, since a spec may hold credentials in its URL. The file .memo
-// is what a server remembers of all objects together.
+// holds what a server remembers of all objects together.
 //
-// A file is replaced atomically, and Save returns when it has reached the
-// disk. The status is written before the state: a crash in between leaves a
-// state that is older than its status. All access is confined to the
-// directory, which is no symbolic link out of the one that holds it. One object must not be saved twice at once; the Reconciler sees
-// to it. Otherwise a Ledger may be used by several goroutines at once.
-//
-// A Ledger remembers what it read and wrote last, about 1 KiB of each object.
-// What did not change since, as size, times and number of its file tell, is
-// neither read nor written again; others may change a file at any time.
+// A file is replaced atomically, and only when its content changes; Save returns
+// when it has reached the disk. The status is written before the state: a crash
+// in between leaves a state that is older than its status. All access is
+// confined to the directory, which is no symbolic link out of the one that holds
+// it. One object must not be saved twice at once; the Reconciler sees to it.
+// Otherwise a Ledger may be used by several goroutines at once.
 type Ledger struct {
 	Dir string // created when it does not exist
 
-	mu    sync.Mutex
-	known map[string]memory // by address
+	mu     sync.Mutex
+	saved  map[string]savedSums // by address
+	synced map[string]bool      // directories whose entries are durable, apart from what others write
 }
 
-// maxSaved bounds the size of a file that Load reads, in bytes.
-const maxSaved = 16 << 20
+// savedSums are the sums of an object and of the document that Save wrote for
+// it. They spare Save the encoding of an object that has not changed.
+type savedSums struct{ object, document [sha256.Size]byte }
+
+// Bounds of the files that are read, in bytes.
+const (
+	maxSaved = 16 << 20
+	maxMemo  = 64 << 20
+	maxHold  = 1 << 20
+)
+
+// Extensions of the files of an object.
+const (
+	documentFile = ".yaml"
+	stateFile    = ".state"
+	holdFile     = ".hold"
+	removedFile  = ".removed"
+)
+
+// memoFile is the memo of a ledger. No kind has this name.
+const memoFile = ".memo"
 
 // Load sets the status of obj to the saved one, which may be none, and returns
 // the saved state. A generation of 0, which is what a document has that never
@@ -53,50 +78,109 @@ func (l *Ledger) Load(_ context.Context, obj Object) (State, error) {
 		return nil, err
 	}
 	defer func() { AssignGeneration(obj, nil) }() // unless the saved document decides
-	m := l.recall(address)
-	if l.same(address+documentFile, &m.document) && m.restore(obj) {
-		if state, ok := l.stateOf(address, &m); ok {
-			l.remember(address, m)
-			return state, nil
-		}
-		statusOf(obj).SetZero()
-	}
-	return l.load(address, obj)
-}
-
-// load is Load from the files.
-func (l *Ledger) load(address string, obj Object) (State, error) {
-	l.forget(address)
 	root, err := l.open()
 	if root == nil {
 		return nil, err
 	}
 	defer root.Close()
-	var m memory
-	text, err := m.document.read(root, address+documentFile)
+	text, err := read(root, address+documentFile, maxSaved)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
+	saved := blank(obj)
 	if err == nil {
-		err = m.decode(obj, text)
+		err = yaml.Unmarshal(text, saved) // leniently: another version of this program, or a person, may have written it
 	}
 	if err != nil {
 		return nil, fmt.Errorf("ledger: %s is damaged, delete or mend it: %w", l.file(address+documentFile), err)
 	}
-	state, err := m.readState(root, address)
-	if err == nil {
-		l.remember(address, m)
+	statusOf(obj).Set(statusOf(saved))
+	AssignGeneration(obj, saved)
+	state, err := read(root, address+stateFile, maxSaved)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
 	}
 	return state, err
 }
 
-// Extensions of the files of an object.
-const (
-	documentFile = ".yaml"
-	stateFile    = ".state"
-	holdFile     = ".hold"
-	removedFile  = ".removed"
-)
+// Save makes the document of obj, with its status, and the state durable.
+func (l *Ledger) Save(_ context.Context, obj Object, state State) error {
+	address, err := Address(obj)
+	if err != nil {
+		return err
+	}
+	if err := l.save(address, obj, state); err != nil {
+		return fmt.Errorf("ledger: %w", err)
+	}
+	return nil
+}
+
+func (l *Ledger) save(address string, obj Object, state State) error {
+	text, err := json.Marshal(obj)
+	if err != nil {
+		return err
+	}
+	root, err := l.create()
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	l.mu.Lock()
+	sums := l.saved[address]
+	l.mu.Unlock()
+	object := sha256.Sum256(append(text, obj.Head().spelled...))
+	old, err := read(root, address+documentFile, maxSaved)
+	if err != nil || sums.object != object || sums.document != sha256.Sum256(old) {
+		if text, err = EncodeYAML(obj); err != nil {
+			return err
+		}
+		if err := l.write(root, address+documentFile, text); err != nil {
+			return err
+		}
+		sums = savedSums{object, sha256.Sum256(text)}
+	}
+	if err := l.write(root, address+stateFile, state); err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.saved == nil {
+		l.saved = make(map[string]savedSums)
+	}
+	l.saved[address] = sums
+	return nil
+}
+
+// Memo returns what [Ledger.SetMemo] saved last, nil when there is none.
+func (l *Ledger) Memo() ([]byte, error) {
+	root, err := l.open()
+	if root == nil {
+		return nil, err
+	}
+	defer root.Close()
+	text, err := read(root, memoFile, maxMemo)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("ledger: %w", err)
+	}
+	return text, nil
+}
+
+// SetMemo makes durable what a server remembers of all objects together. One
+// memo must not be saved twice at once.
+func (l *Ledger) SetMemo(text []byte) error {
+	root, err := l.create()
+	if err == nil {
+		defer root.Close()
+		err = l.write(root, memoFile, text)
+	}
+	if err != nil {
+		return fmt.Errorf("ledger: memo: %w", err)
+	}
+	return nil
+}
 
 // file returns the path of a file of the ledger.
 func (l *Ledger) file(name string) string { return filepath.Join(l.Dir, filepath.FromSlash(name)) }
@@ -135,52 +219,105 @@ func (l *Ledger) root() (*os.Root, error) {
 	return root, nil
 }
 
-// Save makes the document of obj, with its status, and the state durable.
-func (l *Ledger) Save(_ context.Context, obj Object, state State) error {
-	address, err := Address(obj)
+// read returns the content of a file of at most limit bytes, a number of MiB.
+func read(root *os.Root, name string, limit int64) ([]byte, error) {
+	f, err := root.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, limit+1))
+	if err != nil {
+		return nil, err
+	}
+	if int64(len(data)) > limit {
+		return nil, fmt.Errorf("%s is larger than %d MiB", name, limit>>20)
+	}
+	return data, nil
+}
+
+// write makes data the content of a file, durably; no data removes it. A file
+// that has this content already is not written again.
+func (l *Ledger) write(root *os.Root, name string, data []byte) error {
+	dir := path.Dir(name)
+	old, err := read(root, name, maxMemo)
+	switch exists := !errors.Is(err, fs.ErrNotExist); {
+	case !exists && len(data) == 0, err == nil && len(data) > 0 && bytes.Equal(old, data):
+		l.mu.Lock()
+		synced := l.synced[dir]
+		l.mu.Unlock()
+		if synced {
+			return nil
+		}
+		err = nil // another process may have died before it made the file durable
+	case len(data) == 0:
+		err = root.Remove(name)
+	default:
+		err = replace(root, name, data)
+	}
+	if err == nil {
+		err = syncDirs(root, dir)
+	}
+	if errors.Is(err, fs.ErrNotExist) && len(data) == 0 {
+		return nil
+	}
 	if err != nil {
 		return err
 	}
-	object, err := sumOf(obj)
-	if err != nil {
-		return fmt.Errorf("ledger: %w", err)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.synced == nil {
+		l.synced = make(map[string]bool)
 	}
-	m := l.recall(address)
-	if m.object != object || !l.has(address+documentFile, &m.document) || !m.state.holds(state) || !l.has(address+stateFile, &m.state) {
-		l.forget(address)
-		if err := l.save(address, obj, state, &m); err != nil {
-			return fmt.Errorf("ledger: %w", err)
-		}
-		m.learn(obj, object, state)
-	}
-	l.remember(address, m)
+	l.synced[dir] = true
 	return nil
 }
 
-// save is Save to the files.
-func (l *Ledger) save(address string, obj Object, state State, m *memory) error {
-	doc, err := written(obj)
+// replace writes data to a file beside name, and moves it there once it has
+// reached the disk. That file has a fixed name, so that a crash leaves at most one.
+func replace(root *os.Root, name string, data []byte) error {
+	temp := tempOf(name)
+	file, err := create(root, temp)
 	if err != nil {
 		return err
 	}
-	root, err := l.create()
-	if err != nil {
-		return err
+	_, err = file.Write(data)
+	if err := errors.Join(err, file.Sync(), file.Close()); err != nil {
+		return errors.Join(err, root.Remove(temp))
 	}
-	defer root.Close()
-	content := sha256.Sum256(doc.AppendJSON(nil))
-	if m.content != content || !l.has(address+documentFile, &m.document) {
-		text, err := encodeYAML(doc)
-		if err != nil {
-			return fmt.Errorf("encode %s: %w", obj.Head(), err)
+	return root.Rename(temp, name)
+}
+
+// tempOf returns the name of a file while it is written.
+func tempOf(name string) string {
+	dir, base := path.Split(name)
+	return dir + "." + base
+}
+
+// create creates a file with its directories, while somebody may be removing
+// those because they are empty.
+func create(root *os.Root, name string) (file *os.File, err error) {
+	for range 100 {
+		file, err = root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+		if !errors.Is(err, fs.ErrNotExist) {
+			return file, err
 		}
-		if err := m.document.write(root, address+documentFile, text); err != nil {
+		if err = root.MkdirAll(path.Dir(name), 0o700); err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrExist) {
+			return nil, err
+		}
+	}
+	return nil, err
+}
+
+// syncDirs makes the entries of dir and of all directories above it durable.
+func syncDirs(root *os.Root, dir string) error {
+	for ; ; dir = path.Dir(dir) {
+		d, err := root.Open(dir)
+		if err != nil {
 			return err
 		}
-		m.content = content
+		if err := errors.Join(durable.SyncDir(d), d.Close()); err != nil || dir == "." {
+			return err
+		}
 	}
-	if m.state.holds(state) && l.has(address+stateFile, &m.state) {
-		return nil
-	}
-	return m.state.write(root, address+stateFile, state)
 }

@@ -122,7 +122,6 @@ func (l *Ledger) SetRemoved(ref Reference, since time.Time) error {
 // crash leaves is in [Ledger.References].
 func (l *Ledger) Remove(ref Reference) error {
 	if address, err := ref.address(); err == nil {
-		l.forget(address)
 		l.discard(address)
 	}
 	err := l.drop(ref, documentFile, stateFile, holdFile, removedFile)

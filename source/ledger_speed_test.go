@@ -9,26 +9,16 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"github.com/headgate-io/headgate/source"
 )
-
-// later calls test at a time when all files are old enough to be known by their stamps.
-func later(t *testing.T, test func(*testing.T)) {
-	synctest.Test(t, func(t *testing.T) {
-		time.Sleep(100 * 365 * 24 * time.Hour)
-		test(t)
-	})
-}
 
 // documentOf returns the file of the sample in a ledger.
 func documentOf(l *source.Ledger) string {
 	return filepath.Join(l.Dir, "gitrepository", "apps", "sample.yaml")
 }
 
-// What one Ledger knows must never hide what another process wrote.
+// A Ledger reads what another process wrote.
 func TestLedgerSeesOtherWriters(t *testing.T) {
 	for name, write := range map[string]func(*testing.T, *source.Ledger){
 		"document replaced": func(t *testing.T, l *source.Ledger) {
@@ -50,7 +40,7 @@ func TestLedgerSeesOtherWriters(t *testing.T) {
 			}
 		},
 	} {
-		test := func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			l := &source.Ledger{Dir: t.TempDir()}
 			for range 20 {
 				if err := l.Save(t.Context(), settled(), source.State("state")); err != nil {
@@ -66,9 +56,7 @@ func TestLedgerSeesOtherWriters(t *testing.T) {
 					t.Fatalf("after another writer: %v, state %q, %v", g.Status.Artifact, state, err)
 				}
 			}
-		}
-		t.Run(name, test)
-		t.Run(name+", later", func(t *testing.T) { later(t, test) })
+		})
 	}
 	t.Run("removed", func(t *testing.T) {
 		l := &source.Ledger{Dir: t.TempDir()}
@@ -90,11 +78,6 @@ func TestLedgerSeesOtherWriters(t *testing.T) {
 
 // What is loaded is the caller's own.
 func TestLedgerLoadsCopies(t *testing.T) {
-	testLedgerLoadsCopies(t)
-	t.Run("later", func(t *testing.T) { later(t, testLedgerLoadsCopies) })
-}
-
-func testLedgerLoadsCopies(t *testing.T) {
 	l := &source.Ledger{Dir: t.TempDir()}
 	saved := settled()
 	if err := l.Save(t.Context(), saved, source.State("state")); err != nil {
@@ -116,11 +99,6 @@ func testLedgerLoadsCopies(t *testing.T) {
 
 // The document of an object that rests is not written again.
 func TestLedgerLeavesFilesAlone(t *testing.T) {
-	testLedgerLeavesFilesAlone(t)
-	t.Run("later", func(t *testing.T) { later(t, testLedgerLeavesFilesAlone) })
-}
-
-func testLedgerLeavesFilesAlone(t *testing.T) {
 	l := &source.Ledger{Dir: t.TempDir()}
 	save := func(g *source.GitRepository, state source.State) fs.FileInfo {
 		t.Helper()
@@ -153,13 +131,8 @@ func testLedgerLeavesFilesAlone(t *testing.T) {
 	}
 }
 
-// The generation that is remembered belongs to the spec that is remembered.
+// A document without a generation gets that of the saved one, plus 1 if the spec differs.
 func TestLedgerRemembersGeneration(t *testing.T) {
-	testLedgerRemembersGeneration(t)
-	t.Run("later", func(t *testing.T) { later(t, testLedgerRemembersGeneration) })
-}
-
-func testLedgerRemembersGeneration(t *testing.T) {
 	l := &source.Ledger{Dir: t.TempDir()}
 	load := func(interval source.Duration) int64 {
 		t.Helper()
@@ -193,10 +166,6 @@ func BenchmarkLedger(b *testing.B) {
 			_, err := l.Load(b.Context(), g)
 			return err
 		},
-		"LoadNew": func(l *source.Ledger, g *source.GitRepository) error {
-			_, err := (&source.Ledger{Dir: l.Dir}).Load(b.Context(), g)
-			return err
-		},
 		"Save": func(l *source.Ledger, g *source.GitRepository) error {
 			return l.Save(b.Context(), g, source.State("state"))
 		},
@@ -206,7 +175,6 @@ func BenchmarkLedger(b *testing.B) {
 			if err := l.Save(b.Context(), settled(), source.State("state")); err != nil {
 				b.Fatal(err)
 			}
-			time.Sleep(2100 * time.Millisecond) // until the stamps of the files tell
 			b.ReportAllocs()
 			for b.Loop() {
 				if err := run(l, settled()); err != nil {

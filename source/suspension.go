@@ -19,9 +19,6 @@ type Suspension struct {
 	Since  time.Time `json:"since"`
 }
 
-// maxHold bounds the size of the file of a suspension, in bytes.
-const maxHold = 1 << 20
-
 // Suspend makes a suspension of the object durable, in place of the one there is.
 // The object need not exist. The error wraps [ErrInvalid] for a name that no
 // object can have.
@@ -115,7 +112,7 @@ func (l *Ledger) put(ref Reference, extension string, data []byte) error {
 		return err
 	}
 	defer root.Close()
-	return new(record).write(root, address+extension, data)
+	return l.write(root, address+extension, data)
 }
 
 // drop removes files of an object, durably. The error wraps fs.ErrNotExist when

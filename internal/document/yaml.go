@@ -222,6 +222,3 @@ func (r *yamlReader) number(n *Node, y *yaml.Node) error {
 	n.Text = string(text)
 	return err
 }
-
-// ReadYAML reads the first document of a text.
-func ReadYAML(text []byte) (*Node, error) { return newYAMLReader(text, 1).next() }

@@ -18,11 +18,6 @@ import (
 // a second. An object whose artifact is damaged runs at once; the store does
 // not serve it until then.
 func (c *Controller) scrub(ctx context.Context) {
-	if c.Ledger != nil {
-		if err := c.Ledger.Sync(); err != nil {
-			c.complain(source.Reference{}, err)
-		}
-	}
 	for {
 		c.clean(ctx)
 		if c.Scrub >= 0 {
