@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/headgate-io/headgate/chart/index"
+	"github.com/headgate-io/headgate/internal/document"
 	"github.com/headgate-io/headgate/internal/redact"
 )
 
@@ -54,30 +55,8 @@ func resembles(a, b string) (int, bool) {
 	if len(a) > long || len(b) > long {
 		return 0, false
 	}
-	d, short := distance(a, b), min(len(a), len(b))
+	d, short := document.Distance(a, b), min(len(a), len(b))
 	return d, d <= min(2, short/3) || short > 2 && (strings.Contains(b, a) || strings.Contains(a, b))
-}
-
-// distance returns how many letters have to be inserted, removed or replaced to
-// make b of a.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := diagonal
-			if a[i] != b[j] {
-				cost++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(cost, row[j]+1, diagonal+1)
-		}
-	}
-	return row[len(b)]
 }
 
 // missing returns an error about names for which nothing was found.

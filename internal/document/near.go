@@ -74,24 +74,27 @@ func Near(o Object, known []Known) string {
 // near reports whether a and b differ in at most two letters.
 func near(a, b string) bool {
 	const most = 2
-	if max(len(a), len(b))-min(len(a), len(b)) > most {
-		return false
-	}
+	return max(len(a), len(b))-min(len(a), len(b)) <= most && Distance(a, b) <= most
+}
+
+// Distance returns how many bytes have to be inserted, removed or replaced to
+// make b of a.
+func Distance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {
 		row[j] = j
 	}
 	for i := range len(a) {
-		before := row[0]
+		diagonal := row[0]
 		row[0] = i + 1
 		for j := range len(b) {
-			change := before
+			cost := diagonal
 			if a[i] != b[j] {
-				change++
+				cost++
 			}
-			before = row[j+1]
-			row[j+1] = min(change, before+1, row[j]+1)
+			diagonal = row[j+1]
+			row[j+1] = min(cost, row[j]+1, diagonal+1)
 		}
 	}
-	return row[len(b)] <= most
+	return row[len(b)]
 }

@@ -10,7 +10,7 @@ import (
 
 // A Node is one value of a document, whatever it was written in. It keeps
 // what decoding into Go values loses: lines, duplicate keys, the case of keys
-// and the difference between a number and a string. Aliases share nodes.
+// and the difference between a number and a string.
 type Node struct {
 	Kind   Kind
 	Text   string // of scalars
@@ -60,39 +60,33 @@ var (
 	errTooLong  = fmt.Errorf("holds more than %d MiB of text, aliases counted where they are used", maxText>>20)
 )
 
-// A budget counts the values of one document.
+// A budget counts the values of one document. A value that an alias stands for
+// counts where it is used.
 type budget struct {
-	nodes   int
-	text    int // bytes
-	depth   int // of the value that is being read
-	deepest int // level reached since somebody last set it back
+	nodes int
+	text  int // bytes
+	depth int // of the value that is being read
 }
 
 // enter counts one more value, one level further down.
 func (b *budget) enter() error {
 	b.depth++
-	return b.spend(1, 0, 0)
+	b.nodes++
+	switch {
+	case b.nodes > maxNodes:
+		return errTooLarge
+	case b.depth > maxDepth:
+		return errTooDeep
+	}
+	return nil
 }
 
 func (b *budget) leave() { b.depth-- }
 
 // hold counts the text of a scalar or key.
-func (b *budget) hold(text string) error { return b.spend(0, len(text), 0) }
-
-// spend counts values and their text, which reach some levels below the one
-// being read.
-func (b *budget) spend(nodes, text, levels int) error {
-	b.nodes += nodes
-	b.text += text
-	b.deepest = max(b.deepest, b.depth+levels)
-	if b.nodes > maxNodes {
-		return errTooLarge
-	}
-	if b.text > maxText {
+func (b *budget) hold(text string) error {
+	if b.text += len(text); b.text > maxText {
 		return errTooLong
-	}
-	if b.depth+levels > maxDepth {
-		return errTooDeep
 	}
 	return nil
 }

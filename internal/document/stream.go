@@ -205,7 +205,7 @@ func (s *Stream) items(n *Node, of *Object, lists func(Object) bool, yield func(
 	return true
 }
 
-// complete returns an item with what its list says of it. Aliases may share n,
+// complete returns an item with what its list says of it. Merges may share n,
 // which stays as it is.
 func complete(n *Node, of *Object) *Node {
 	if of == nil || n.At("apiVersion") != nil || n.At("kind") != nil {

@@ -15,16 +15,9 @@ import (
 
 // A yamlReader reads YAML documents as nodes.
 type yamlReader struct {
-	dec     *yaml.Decoder
-	first   int                   // line of the file that the text starts on
-	aliased map[*yaml.Node]shared // by anchor: what aliases to it stand for
+	dec   *yaml.Decoder
+	first int // line of the file that the text starts on
 	budget
-}
-
-// A shared value is one that aliases stand for, and what each of them costs.
-type shared struct {
-	*Node
-	nodes, text, levels int
 }
 
 func newYAMLReader(text []byte, line int) *yamlReader {
@@ -33,7 +26,7 @@ func newYAMLReader(text []byte, line int) *yamlReader {
 
 // next returns the next document, io.EOF after the last.
 func (r *yamlReader) next() (*Node, error) {
-	r.budget, r.aliased = budget{}, make(map[*yaml.Node]shared)
+	r.budget = budget{}
 	var doc yaml.Node
 	if err := r.dec.Decode(&doc); err != nil {
 		if err == io.EOF {
@@ -80,7 +73,7 @@ func (r *yamlReader) value(y *yaml.Node) (*Node, error) {
 			return r.value(y.Content[0])
 		}
 	case yaml.AliasNode:
-		return r.alias(y.Alias)
+		return r.value(y.Alias) // the budget bounds aliases that multiply
 	case yaml.SequenceNode:
 		n.Kind = List
 		for _, item := range y.Content {
@@ -96,23 +89,6 @@ func (r *yamlReader) value(y *yaml.Node) (*Node, error) {
 	case yaml.ScalarNode:
 		return n, r.scalar(n, y)
 	}
-	return n, nil
-}
-
-// alias returns the value of an anchor. It is read once, so that aliases that
-// multiply cost no time, and counted each time.
-func (r *yamlReader) alias(anchor *yaml.Node) (*Node, error) {
-	if known, found := r.aliased[anchor]; found {
-		return known.Node, r.spend(known.nodes, known.text, known.levels)
-	}
-	nodes, text, deepest := r.nodes, r.text, r.deepest
-	r.deepest = r.depth
-	n, err := r.value(anchor)
-	if err != nil {
-		return nil, err
-	}
-	r.aliased[anchor] = shared{n, r.nodes - nodes, r.text - text, r.deepest - r.depth}
-	r.deepest = max(r.deepest, deepest)
 	return n, nil
 }
 
