@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"errors"
+	"io"
 	"io/fs"
 	"net/http"
 	"os"
@@ -42,16 +43,16 @@ func (s *Store) serve(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer o.file.Close()
-	h.Set("Content-Type", contentType(o.place.file))
+	h.Set("Content-Type", contentType(o.path.file))
 	h.Set("Cache-Control", o.caching)
-	h.Set("ETag", `"`+o.place.hex+`"`)
+	h.Set("ETag", `"`+o.path.hex+`"`)
 	if field := reprDigest(o.digest); field != "" {
 		h.Set("Repr-Digest", field)
 	}
 	if strings.Count(r.Header.Get("Range"), ",") >= maxRanges {
 		r.Header.Del("Range") // each costs an answer of its own: all of the file is less
 	}
-	http.ServeContent(w, r, o.place.file, o.modified, o.file)
+	http.ServeContent(w, r, o.path.file, o.modified, o.file)
 }
 
 // refuse answers a request that cannot be served. Clients give up on what does
@@ -76,7 +77,7 @@ const maxRanges = 16
 
 // An offer is what is served for a request.
 type offer struct {
-	place    place
+	path     storePath
 	file     *os.File
 	digest   string
 	caching  string    // how long an answer may be cached
@@ -90,7 +91,7 @@ func (s *Store) offerFor(r *http.Request) (*offer, error) {
 		return nil, fs.ErrInvalid
 	}
 	name := strings.TrimPrefix(r.URL.Path, "/")
-	if p, ok := parsePlace(name); ok {
+	if p, ok := parsePath(name); ok {
 		return s.offer(p)
 	}
 	dir, file := path.Split(name)
@@ -98,7 +99,7 @@ func (s *Store) offerFor(r *http.Request) (*offer, error) {
 	if err := cmp.Or(checkDir(dir), checkName(file)); err != nil || dir+"/"+file != name {
 		return nil, fs.ErrInvalid
 	}
-	for last := (place{}); ; {
+	for last := (storePath{}); ; {
 		p, moved, err := s.target(dir, file)
 		if err != nil {
 			return nil, err
@@ -119,19 +120,33 @@ func (s *Store) offerFor(r *http.Request) (*offer, error) {
 }
 
 // offer opens what lies at p, unless it is damaged.
-func (s *Store) offer(p place) (*offer, error) {
+func (s *Store) offer(p storePath) (*offer, error) {
 	f, info, err := s.openRegular(p.path())
 	if err != nil {
 		return nil, err
 	}
 	digest := s.recorded(p, f, info)
 	if _, sum, err := ParseDigest(digest); err != nil || sum != p.hex {
-		if digest, err = s.doubts.settle(p, f, info, func() (string, error) { return s.rehash(p, f, info) }); err != nil {
+		if digest, err = s.rehash(p, f, info); err != nil {
 			f.Close()
 			return nil, err
 		}
 	}
-	return &offer{place: p, file: f, digest: digest, caching: "public, max-age=31536000, immutable", modified: info.ModTime()}, nil
+	return &offer{path: p, file: f, digest: digest, caching: "public, max-age=31536000, immutable", modified: info.ModTime()}, nil
+}
+
+// rehash returns the digest of f, which lies at p, and goes back to its
+// beginning. Of several requests for a file that is not as recorded one hashes
+// it, and the others find its record.
+func (s *Store) rehash(p storePath, f *os.File, info fs.FileInfo) (string, error) {
+	s.hashing.Lock()
+	defer s.hashing.Unlock()
+	digest := s.digest(p)
+	if err := s.intact(p, digest, f, info); err != nil {
+		return "", err
+	}
+	_, err := f.Seek(0, io.SeekStart)
+	return digest, err
 }
 
 // contentTypes are the media types of artifacts, by extension.

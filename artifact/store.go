@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -65,9 +66,8 @@ type Store struct {
 	keep      int
 	now       func() time.Time
 	temp      scratch
-	locks     locks // by directory of an object
-	doubts    doubts
-	seen      sights
+	locks     locks      // by directory of an object
+	hashing   sync.Mutex // held while the handler hashes a file
 	cache     *Cache
 }
 

@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"strings"
 
 	"github.com/headgate-io/headgate/internal/durable"
 )
@@ -15,68 +16,71 @@ import (
 //
 // It compares size, modification time and inode with those that the last full
 // hash found, by [Store.Put] or [Store.Verify] of any process; only when they
-// differ it hashes the file again. It costs no more than opening two files,
-// less when nothing has changed since the last time, and misses damage that leaves all three as they were: that is what
-// [Store.Verify] is for.
+// differ it hashes the file again. It costs no more than opening two files, and
+// misses damage that leaves all three as they were: [Store.Verify] finds that.
 //
 // The error wraps [fs.ErrNotExist] when a is not in the store, and is a
 // [DigestError] when its content is not what was stored.
 func (s *Store) Check(a Artifact) error {
-	seen := func() {}
-	p, digest, err := locate(a)
-	if err == nil {
-		var unchanged bool
-		if unchanged, seen = s.unchanged(p, digest); unchanged {
-			return nil
-		}
-		err = s.examine(context.Background(), p, digest, s.recorded)
-	}
-	if err != nil {
+	if err := s.examine(a, func(p storePath, digest string, f *os.File, info fs.FileInfo) error {
+		return s.intact(p, digest, f, info)
+	}); err != nil {
 		return fmt.Errorf("check artifact %q: %w", a.Path, err)
 	}
-	seen()
 	return nil
 }
 
 // Verify hashes the whole of a and compares, with the errors of [Store.Check].
 func (s *Store) Verify(ctx context.Context, a Artifact) error {
-	never := func(place, *os.File, fs.FileInfo) string { return "" }
-	p, digest, err := locate(a)
-	if err == nil {
-		err = s.examine(ctx, p, digest, never)
-	}
-	if err != nil {
+	if err := s.examine(a, func(p storePath, digest string, f *os.File, info fs.FileInfo) error {
+		return s.hash(ctx, p, digest, f, info)
+	}); err != nil {
 		return fmt.Errorf("verify artifact %q: %w", a.Path, err)
 	}
 	return nil
 }
 
-// examine hashes what lies at p, unless recorded knows its digest.
-func (s *Store) examine(ctx context.Context, p place, digest string, recorded func(place, *os.File, fs.FileInfo) string) error {
+// examine opens a and has check judge it.
+func (s *Store) examine(a Artifact, check func(p storePath, digest string, f *os.File, info fs.FileInfo) error) error {
+	p, digest, err := locate(a)
+	if err != nil {
+		return err
+	}
 	f, info, err := s.openRegular(p.path())
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	if recorded(p, f, info) == digest {
+	return check(p, digest, f, info)
+}
+
+// intact checks that f, which lies at p and which info describes, has digest.
+// It hashes f unless f is as recorded.
+func (s *Store) intact(p storePath, digest string, f *os.File, info fs.FileInfo) error {
+	algorithm, _, _ := strings.Cut(digest, ":")
+	switch found := s.recorded(p, f, info); {
+	case found == digest:
 		return nil
+	case strings.HasPrefix(found, algorithm+":"):
+		return &DigestError{Want: digest, Got: found}
 	}
-	return s.hash(ctx, p, digest, f, info)
+	return s.hash(context.Background(), p, digest, f, info)
 }
 
 // hash hashes the whole of f, which lies at p and which info describes, and
-// records that it has digest. The error is a [DigestError] when it has not.
-func (s *Store) hash(ctx context.Context, p place, digest string, f *os.File, info fs.FileInfo) error {
+// records what it found. The error is a [DigestError] when that is not digest.
+func (s *Store) hash(ctx context.Context, p storePath, digest string, f *os.File, info fs.FileInfo) error {
 	r, err := VerifyReader(f, digest)
 	if err == nil {
 		_, err = io.Copy(&sink{ctx: ctx, w: io.Discard}, r)
 	}
-	var corrupt *DigestError
-	switch {
-	case errors.As(err, &corrupt):
-		s.root.Remove(p.record())
-	case err == nil && unmoved(f, info):
-		s.remember(p, digest, f, info)
+	found := digest
+	corrupt, damaged := errors.AsType[*DigestError](err)
+	if damaged {
+		found = corrupt.Got
+	}
+	if (err == nil || damaged) && unmoved(f, info) {
+		s.remember(p, found, f, info)
 	}
 	return err
 }
@@ -128,22 +132,22 @@ func (s *Store) openRegular(name string) (*os.File, fs.FileInfo, error) {
 	return f, info, nil
 }
 
-// The record of a file is one line: digest, size, modification time in
-// nanoseconds, inode. It is a cache: a torn or lost one costs one hash, so
-// errors of writing it do not matter.
+// The record of a file is one line: the digest that its content has, size,
+// modification time in nanoseconds, inode. It is a cache: a torn or lost one
+// costs one hash, so errors of writing it do not matter.
 const recordLine = "%s %d %d %d\n"
 
 // remember records that f, which info describes, has digest.
-func (s *Store) remember(p place, digest string, f *os.File, info fs.FileInfo) {
+func (s *Store) remember(p storePath, digest string, f *os.File, info fs.FileInfo) {
 	if id, err := durable.FileID(f); err == nil {
 		line := fmt.Appendf(nil, recordLine, digest, info.Size(), info.ModTime().UnixNano(), id)
 		s.root.WriteFile(p.record(), line, 0o600)
 	}
 }
 
-// recorded returns the digest that the record has for f, "" when f is not as
-// recorded.
-func (s *Store) recorded(p place, f *os.File, info fs.FileInfo) string {
+// recorded returns the digest that the last full hash of f found, "" when f has
+// changed since.
+func (s *Store) recorded(p storePath, f *os.File, info fs.FileInfo) string {
 	digest, size, mtime, id := s.readRecord(p)
 	now, err := durable.FileID(f)
 	if err != nil || size != info.Size() || mtime != info.ModTime().UnixNano() || id != now {
@@ -153,7 +157,7 @@ func (s *Store) recorded(p place, f *os.File, info fs.FileInfo) string {
 }
 
 // readRecord reads the record of p; without one the digest is "".
-func (s *Store) readRecord(p place) (digest string, size, mtime int64, id uint64) {
+func (s *Store) readRecord(p storePath) (digest string, size, mtime int64, id uint64) {
 	f, info, err := s.openRegular(p.record())
 	if err != nil {
 		return "", 0, 0, 0

@@ -47,12 +47,12 @@ func (s *Store) collect(ctx context.Context, dir string, c GCConfig) (removed []
 	defer unlock()
 	list, err := s.list(dir)
 	for _, e := range list {
-		a := s.describe(e.place, s.digest(e.place), e.info)
+		a := s.describe(e.storePath, s.digest(e.storePath), e.info)
 		if s.now().Sub(e.info.ModTime()) < s.grace() || c.Keep(a) {
 			continue
 		}
 		if !c.DryRun {
-			if err1 := s.drop(e.place); err1 != nil {
+			if err1 := s.drop(e.storePath); err1 != nil {
 				err = errors.Join(err, err1)
 				continue
 			}

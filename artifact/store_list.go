@@ -25,7 +25,7 @@ func (s *Store) All() iter.Seq2[Artifact, error] {
 			}
 			slices.SortFunc(list, func(a, b stored) int { return cmp.Compare(a.path(), b.path()) })
 			for _, e := range list {
-				if !yield(s.describe(e.place, s.digest(e.place), e.info), nil) {
+				if !yield(s.describe(e.storePath, s.digest(e.storePath), e.info), nil) {
 					return
 				}
 			}
@@ -76,7 +76,7 @@ func (s *Store) names(dir string, is func(fs.FileMode) bool) ([]string, error) {
 
 // stored is one file of an object.
 type stored struct {
-	place
+	storePath
 	info fs.FileInfo
 }
 
@@ -88,7 +88,7 @@ func (s *Store) list(dir string) ([]stored, error) {
 		files, err1 := readDir(s.root, dir+"/"+sum)
 		err = errors.Join(err, err1)
 		for _, e := range files {
-			p, ok := parsePlace(dir + "/" + sum + "/" + e.Name())
+			p, ok := parsePath(dir + "/" + sum + "/" + e.Name())
 			if !ok || !e.Type().IsRegular() {
 				continue
 			}
@@ -103,16 +103,16 @@ func (s *Store) list(dir string) ([]stored, error) {
 	return list, err
 }
 
-// digest returns the digest of what lies at p: as recorded, or else by the
-// length of its hexadecimal part.
-func (s *Store) digest(p place) string {
-	digest, _, _, _ := s.readRecord(p)
-	if _, sum, err := ParseDigest(digest); err == nil && sum == p.hex {
-		return digest
-	}
-	algorithm := s.algorithm
-	if h, err := algorithm.New(); err != nil || 2*h.Size() != len(p.hex) {
-		algorithm = map[int]Algorithm{64: SHA256, 96: SHA384, 128: SHA512}[len(p.hex)]
+// digest returns the digest that what lies at p must have. Its algorithm is the
+// recorded one, or else follows from the length of the hexadecimal part.
+func (s *Store) digest(p storePath) string {
+	found, _, _, _ := s.readRecord(p)
+	algorithm, sum, err := ParseDigest(found)
+	if err != nil || len(sum) != len(p.hex) {
+		algorithm = s.algorithm
+		if h, err := algorithm.New(); err != nil || 2*h.Size() != len(p.hex) {
+			algorithm = map[int]Algorithm{64: SHA256, 96: SHA384, 128: SHA512}[len(p.hex)]
+		}
 	}
 	return string(algorithm) + ":" + p.hex
 }

@@ -10,29 +10,29 @@ import (
 	"unicode/utf8"
 )
 
-// A place is where an artifact lies in a store.
-type place struct{ dir, hex, file string }
+// A storePath is where an artifact lies in a store.
+type storePath struct{ dir, hex, file string }
 
-func (p place) path() string   { return p.dir + "/" + p.hex + "/" + p.file }
-func (p place) folder() string { return p.dir + "/" + p.hex }
-func (p place) record() string { return p.dir + "/" + p.hex + "/." + p.file }
+func (p storePath) path() string   { return p.dir + "/" + p.hex + "/" + p.file }
+func (p storePath) folder() string { return p.dir + "/" + p.hex }
+func (p storePath) record() string { return p.dir + "/" + p.hex + "/." + p.file }
 
-// parsePlace reports which place a path names, if it names one.
-func parsePlace(name string) (place, bool) {
+// parsePath parses a path in a store, and reports whether it is one.
+func parsePath(name string) (storePath, bool) {
 	folder, file := path.Split(name)
 	dir, sum := path.Split(strings.TrimSuffix(folder, "/"))
-	p := place{dir: strings.TrimSuffix(dir, "/"), hex: sum, file: file}
+	p := storePath{dir: strings.TrimSuffix(dir, "/"), hex: sum, file: file}
 	ok := isHex(sum) && checkDir(p.dir) == nil && checkName(file) == nil && p.path() == name
 	return p, ok
 }
 
 // locate reports where a must lie, and its digest with the algorithm spelt
 // out: the path carries the digest that a claims.
-func locate(a Artifact) (p place, digest string, err error) {
-	p, ok := parsePlace(a.Path)
+func locate(a Artifact) (p storePath, digest string, err error) {
+	p, ok := parsePath(a.Path)
 	algorithm, sum, err := ParseDigest(a.Digest)
 	if !ok || err != nil || sum != p.hex {
-		return place{}, "", fmt.Errorf("digest %q at that path: %w in this store", a.Digest, fs.ErrNotExist)
+		return storePath{}, "", fmt.Errorf("digest %q at that path: %w in this store", a.Digest, fs.ErrNotExist)
 	}
 	return p, string(algorithm) + ":" + sum, nil
 }

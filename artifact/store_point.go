@@ -62,20 +62,20 @@ func (s *Store) point(dir, name string, a Artifact) error {
 }
 
 // target reads a pointer, and when it was moved.
-func (s *Store) target(dir, name string) (p place, moved time.Time, err error) {
+func (s *Store) target(dir, name string) (p storePath, moved time.Time, err error) {
 	pointer := objectDir + "/" + dir + "/" + name
 	f, info, err := s.openRegular(pointer)
 	if err != nil {
-		return place{}, time.Time{}, err
+		return storePath{}, time.Time{}, err
 	}
 	defer f.Close()
 	text, err := io.ReadAll(io.LimitReader(f, 4096))
 	if err != nil {
-		return place{}, time.Time{}, err
+		return storePath{}, time.Time{}, err
 	}
-	p, ok := parsePlace(string(text))
+	p, ok := parsePath(string(text))
 	if !ok || p.dir != dir {
-		return place{}, time.Time{}, &fs.PathError{Op: "read pointer", Path: pointer, Err: fs.ErrInvalid}
+		return storePath{}, time.Time{}, &fs.PathError{Op: "read pointer", Path: pointer, Err: fs.ErrInvalid}
 	}
 	return p, info.ModTime(), nil
 }

@@ -23,9 +23,6 @@ func (s *Store) prune(dir string, keep []Artifact) error {
 	if err := checkDir(dir); err != nil {
 		return err
 	}
-	if len(keep) == 1 && s.alone(dir, keep[0].Path) {
-		return nil
-	}
 	current := make(map[string]bool, len(keep))
 	for _, a := range keep {
 		current[a.Path] = true
@@ -39,16 +36,11 @@ func (s *Store) prune(dir string, keep []Artifact) error {
 		switch {
 		case current[e.path()]:
 		case s.expired(now, list, i), s.keep >= 0 && kept >= s.keep:
-			err = errors.Join(err, s.drop(e.place))
+			err = errors.Join(err, s.drop(e.storePath))
 		default:
 			kept++
 		}
 	}
-	alone := ""
-	if err == nil && kept == 0 && len(keep) == 1 {
-		alone = keep[0].Path
-	}
-	s.seen.change(dir, func(seen *sight) { seen.alone, seen.at = alone, now })
 	return err
 }
 
@@ -59,7 +51,7 @@ func (s *Store) expired(now time.Time, list []stored, i int) bool {
 
 // drop removes one artifact, its record, and its directory unless another
 // file is in it.
-func (s *Store) drop(p place) error {
+func (s *Store) drop(p storePath) error {
 	err := ignore(s.root.Remove(p.path()), fs.ErrNotExist)
 	if err == nil {
 		s.root.Remove(p.record()) // sweep finds what stays behind
@@ -71,7 +63,6 @@ func (s *Store) drop(p place) error {
 // Remove removes everything of the object dir. The caller holds [Store.Lock].
 func (s *Store) Remove(dir string) error {
 	err := checkDir(dir)
-	s.seen.forget(dir)
 	if err == nil {
 		err = errors.Join(s.removePointers(dir), s.root.RemoveAll(dir))
 	}

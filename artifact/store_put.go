@@ -60,12 +60,11 @@ func (s *Store) put(ctx context.Context, dir, file string, write func(io.Writer)
 	}
 	digest := out.Sum()
 	_, sum, _ := strings.Cut(digest, ":")
-	return s.publish(ctx, t, place{dir: dir, hex: sum, file: file}, digest)
+	return s.publish(ctx, t, storePath{dir: dir, hex: sum, file: file}, digest)
 }
 
 // publish moves t to p, unless the same content is there already.
-func (s *Store) publish(ctx context.Context, t *scratchFile, p place, digest string) (Artifact, error) {
-	s.seen.forget(p.dir)
+func (s *Store) publish(ctx context.Context, t *scratchFile, p storePath, digest string) (Artifact, error) {
 	kept, err := s.retain(ctx, p, digest)
 	if err != nil {
 		return Artifact{}, err
@@ -100,17 +99,17 @@ func (s *Store) publish(ctx context.Context, t *scratchFile, p place, digest str
 
 // retain reports whether p holds the content of digest already, and makes it
 // the newest of its object.
-func (s *Store) retain(ctx context.Context, p place, digest string) (bool, error) {
+func (s *Store) retain(ctx context.Context, p storePath, digest string) (bool, error) {
 	err := s.Verify(ctx, Artifact{Path: p.path(), Digest: digest})
-	var corrupt *DigestError
+	_, corrupt := errors.AsType[*DigestError](err)
 	switch {
-	case errors.Is(err, fs.ErrNotExist), errors.As(err, &corrupt):
+	case errors.Is(err, fs.ErrNotExist), corrupt:
 		return false, nil
 	case err != nil:
 		return false, err
 	}
 	list, err := s.list(p.dir)
-	if err != nil || len(list) == 0 || list[0].place == p {
+	if err != nil || len(list) == 0 || list[0].storePath == p {
 		return err == nil, err
 	}
 	now := s.now()
@@ -161,7 +160,7 @@ func (s *Store) syncDir(dir string) error {
 }
 
 // describe returns the artifact at p.
-func (s *Store) describe(p place, digest string, info fs.FileInfo) Artifact {
+func (s *Store) describe(p storePath, digest string, info fs.FileInfo) Artifact {
 	return Artifact{
 		Path:           p.path(),
 		URL:            s.URL(p.path()),
