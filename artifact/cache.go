@@ -1,18 +1,26 @@
 package artifact
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/sha256"
+	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/zeebo/blake3"
+
+	"github.com/headgate-io/headgate/internal/durable"
 )
 
 // A CacheConfig says where a [Cache] lives and how much it holds.
@@ -39,8 +47,6 @@ type Cache struct {
 	limit int64
 	temp  scratch
 	locks locks
-
-	pieces sync.Pool // buffers
 
 	mu    sync.Mutex
 	known int64 // size of all entries when they were last counted; < 0: never
@@ -96,9 +102,8 @@ type Entry struct {
 // Close ends the reading.
 func (e *Entry) Close() error { return e.file.Close() }
 
-// Open opens the entry of key, after having checked all of it, on all
-// processors: a gigabyte in the page cache takes each of two about 0.3 s. The
-// error wraps [fs.ErrNotExist] when there is none.
+// Open opens the entry of key, after having checked all of it. The error wraps
+// [fs.ErrNotExist] when there is none.
 func (c *Cache) Open(key string) (*Entry, error) {
 	e, err := c.open(key)
 	if err == nil {
@@ -119,7 +124,7 @@ func (c *Cache) open(key string) (*Entry, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open cache entry: %w", err)
 	}
-	size, err := c.checkEntry(f, id)
+	size, err := checkEntry(f, id)
 	if errors.Is(err, fs.ErrNotExist) && sameFile(c.root, name, f) {
 		c.root.Remove(name)
 	}
@@ -195,4 +200,226 @@ func (q *quota) Write(b []byte) (n int, err error) {
 	n, q.err = q.w.Write(b)
 	q.n += int64(n)
 	return n, q.err
+}
+
+// An entry is a file: the content, its length (8 bytes, big-endian) and a sum:
+// the BLAKE3 of the hash of its key and the content.
+const (
+	sumSize     = 32
+	trailerSize = 8 + sumSize
+)
+
+// A Draft is an entry being written, for content that comes in no order or is
+// used while the cache already has it. It ends with Commit or Discard, neither
+// of which closes the file.
+type Draft struct {
+	cache *Cache
+	file  *scratchFile
+}
+
+// Create begins a draft: an empty file that disappears unless it is committed.
+func (c *Cache) Create() (*Draft, error) {
+	f, err := c.temp.create()
+	if err != nil {
+		return nil, fmt.Errorf("create cache entry: %w", err)
+	}
+	return &Draft{c, f}, nil
+}
+
+// File is where the content goes. The caller closes it.
+func (d *Draft) File() *os.File { return d.file.File }
+
+// Commit makes what the file holds the entry of key, in place of the one that
+// is there. The content must not change any more; more may be written behind
+// it by the cache. The error is a [LimitError] when the content alone exceeds
+// the cache.
+func (d *Draft) Commit(key string) error {
+	size, err := d.commit(keyOf(key))
+	if err == nil {
+		err = d.cache.account(size)
+	}
+	if err != nil {
+		return fmt.Errorf("store cache entry: %w", err)
+	}
+	return nil
+}
+
+func (d *Draft) commit(id cacheKey) (int64, error) {
+	info, err := d.file.Stat()
+	if err != nil {
+		return 0, err
+	}
+	c, size := d.cache, info.Size()
+	if limit := c.limit - min(c.limit, trailerSize); size > limit {
+		return 0, &LimitError{What: "bytes", Limit: limit}
+	}
+	sum, err := entrySum(d.file, size, id)
+	if err != nil {
+		return 0, err
+	}
+	trailer := binary.BigEndian.AppendUint64(nil, uint64(size))
+	if _, err := d.file.WriteAt(append(trailer, sum...), size); err != nil {
+		return 0, err
+	}
+	err = d.file.become(id.in(cacheEntries))
+	if errors.Is(err, fs.ErrNotExist) {
+		if err = c.root.MkdirAll(cacheEntries, 0o700); err == nil {
+			err = d.file.become(id.in(cacheEntries))
+		}
+	}
+	return size + trailerSize, err
+}
+
+// Discard removes the file, unless it was committed. It stays usable while it
+// is open.
+func (d *Draft) Discard() {
+	if d.file.name != "" {
+		d.file.root.Remove(d.file.name) // what fails here is left to sweep
+	}
+}
+
+// checkEntry returns the length of the content of f. The error wraps
+// fs.ErrNotExist when f is not a whole entry.
+func checkEntry(f *os.File, id cacheKey) (int64, error) {
+	info, err := f.Stat()
+	if err != nil {
+		return 0, err
+	}
+	size := info.Size() - trailerSize
+	if size < 0 {
+		return 0, fmt.Errorf("torn entry: %w", fs.ErrNotExist)
+	}
+	var trailer [trailerSize]byte
+	if _, err := f.ReadAt(trailer[:], size); err != nil {
+		return 0, err
+	}
+	if int64(binary.BigEndian.Uint64(trailer[:8])) != size {
+		return 0, fmt.Errorf("torn entry: %w", fs.ErrNotExist)
+	}
+	sum, err := entrySum(f, size, id)
+	if err != nil {
+		return 0, err
+	}
+	if !bytes.Equal(sum, trailer[8:]) {
+		return 0, fmt.Errorf("damaged entry: %w", fs.ErrNotExist)
+	}
+	return size, nil
+}
+
+// entrySum computes the sum of an entry.
+func entrySum(r io.ReaderAt, size int64, id cacheKey) ([]byte, error) {
+	h := blake3.New()
+	h.Write(id[:])
+	buf := make([]byte, min(size, 128<<10)+1)
+	n, err := io.CopyBuffer(h, struct{ io.Reader }{io.NewSectionReader(r, 0, size)}, buf)
+	if err == nil && n < size {
+		err = io.ErrUnexpectedEOF
+	}
+	return h.Sum(nil), err
+}
+
+// account evicts when size more bytes may have made the cache too large.
+func (c *Cache) account(size int64) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.added += size
+	slack := c.limit / 16
+	if c.known >= 0 && c.added <= slack && c.known+c.added <= c.limit {
+		return nil
+	}
+	return c.evict()
+}
+
+// evict counts the entries and removes the oldest while they exceed the limit:
+// a sixteenth more than needed, so that not every Put comes here. The caller
+// holds c.mu; other processes may evict at the same time.
+func (c *Cache) evict() error {
+	entries, total, err := c.entries()
+	if err != nil {
+		return err
+	}
+	c.known, c.added = total, 0
+	if total > c.limit {
+		if _, err := c.remove(entries[:max(len(entries)-1, 0)], total, c.limit-c.limit/16); err != nil { // the newest fits alone
+			return err
+		}
+	}
+	for _, dir := range []string{cacheTemp, cacheLocks} {
+		if _, err := (scratch{root: c.root, dir: dir}).sweep(context.Background()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// entries lists the entries, those used longest ago first.
+func (c *Cache) entries() (list []fs.FileInfo, total int64, err error) {
+	all, err := readDir(c.root, cacheEntries)
+	for _, e := range all {
+		info, err := e.Info()
+		if err != nil || !info.Mode().IsRegular() {
+			continue // another process was faster
+		}
+		list = append(list, info)
+		total += info.Size()
+	}
+	slices.SortFunc(list, func(a, b fs.FileInfo) int { return a.ModTime().Compare(b.ModTime()) })
+	return list, total, err
+}
+
+// Size returns the size of all entries.
+func (c *Cache) Size() (int64, error) {
+	_, total, err := c.entries()
+	return total, err
+}
+
+// Clear removes all entries, and returns their number and size. Those that are
+// open stay readable, and take their space until they are closed.
+func (c *Cache) Clear() (entries int, bytes int64, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	before, bytes, err := c.entries()
+	if err != nil {
+		return 0, 0, err
+	}
+	entries, err = c.remove(before, bytes, 0)
+	after, left, err1 := c.entries()
+	return len(before) - len(after), bytes - left, errors.Join(err, err1)
+}
+
+// shrink removes the entries used longest ago until at most least(size of all) bytes are left.
+func (c *Cache) shrink(least func(total int64) int64) (removed int, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	entries, total, err := c.entries()
+	if err != nil {
+		return 0, err
+	}
+	return c.remove(entries, total, least(total))
+}
+
+// remove removes the first of entries until at most least bytes of total are left. The caller holds c.mu.
+func (c *Cache) remove(entries []fs.FileInfo, total, least int64) (removed int, err error) {
+	for _, e := range entries {
+		if total <= least {
+			break
+		}
+		if err := c.root.Remove(cacheEntries + "/" + e.Name()); ignore(err, fs.ErrNotExist) != nil {
+			return removed, err
+		}
+		removed++
+		total -= e.Size()
+	}
+	c.known, c.added = total, 0
+	return removed, nil
+}
+
+// cacheLimit is that of a cache whose configuration names none: the smaller of
+// 1 GiB and a tenth of its volume.
+func cacheLimit(dir string) int64 {
+	volume, err := durable.VolumeSize(dir)
+	if err != nil || volume <= 0 {
+		volume = math.MaxInt64
+	}
+	return max(min(1<<30, volume/10), 1)
 }

@@ -3,7 +3,6 @@ package artifact_test
 import (
 	"context"
 	"errors"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -120,25 +119,6 @@ func TestExtractNever(t *testing.T) {
 	}
 	if got := names(t, filepath.Dir(home)); !slices.Equal(got, []string{"me"}) {
 		t.Errorf("beside the home directory: %q", got)
-	}
-}
-
-// TestExtractSweeps removes what a killed process of an earlier version left,
-// and nothing that only looks like it.
-func TestExtractSweeps(t *testing.T) {
-	parent := t.TempDir()
-	kept := []string{".out.tmp-2/old", ".out.tmp-x/new", ".other.tmp-1/new"}
-	for _, name := range append(kept, ".out.tmp-1/new/deep") {
-		mkdir(t, filepath.Join(parent, filepath.FromSlash(name)))
-	}
-	extracted(t, golden(), filepath.Join(parent, "out"))
-	for _, name := range kept {
-		if _, err := os.Stat(filepath.Join(parent, filepath.FromSlash(name))); err != nil {
-			t.Error(err)
-		}
-	}
-	if _, err := os.Stat(filepath.Join(parent, ".out.tmp-1")); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("left: %v", err)
 	}
 }
 

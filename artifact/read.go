@@ -1,12 +1,22 @@
 package artifact
 
 import (
+	"archive/tar"
 	"bufio"
 	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"math"
+	"os"
+	"strings"
+
+	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/headgate-io/headgate/internal/durable"
 )
 
 // ErrFormat is wrapped by the errors about input that is no archive this
@@ -41,11 +51,13 @@ func read(r io.Reader, limit Limits) (*Tree, error) {
 	in := &intake{
 		limit: limit,
 		in:    content,
-		out:   newSpooler(spool),
+		out:   bufio.NewWriterSize(&spoolWriter{spool}, spoolBuffer),
 		buf:   make([]byte, 64<<10),
 	}
-	err = in.read()
-	if err = cmp.Or(err, in.out.end()); err != nil {
+	if err = in.read(); err == nil {
+		err = in.out.Flush()
+	}
+	if err != nil {
 		return nil, errors.Join(damaged(err, source), spool.Close())
 	}
 	return &Tree{spool: spool, nodes: in.nodes, report: in.report}, nil
@@ -106,3 +118,375 @@ func damaged(err error, source *sourceReader) error {
 	}
 	return fmt.Errorf("%w: %w", ErrFormat, err)
 }
+
+// ratioFree is how many bytes an archive may hold before its ratio counts:
+// small archives of repetitive files are legitimate.
+const ratioFree = 16 << 20
+
+// Limits bound what reading an archive may cost. The zero value of a field
+// means its documented default; a negative value means no limit. Names are
+// kept in memory: all of them together may have 64 bytes for each entry that
+// Entries allows, 1 MiB at least.
+type Limits struct {
+	Bytes     int64 // uncompressed bytes of the whole archive, headers included; default 1 GiB
+	FileBytes int64 // uncompressed bytes of one file; default 512 MiB
+	Entries   int   // number of entries, those left out and implied directories included; default 1,000,000
+	NameBytes int   // bytes of one entry's name; default 4096
+	Ratio     int   // uncompressed bytes per compressed byte, beyond the first 16 MiB; default 1000
+
+	// Temp creates the spool: an empty file that nobody else opens and that
+	// disappears once it is closed, such as [Store.Temp] returns.
+	// Default: a file in [os.TempDir].
+	Temp func() (*os.File, error)
+}
+
+// withDefaults returns l with every number set.
+func (l Limits) withDefaults() Limits {
+	l.Bytes = bound(l.Bytes, 1<<30)
+	l.FileBytes = bound(l.FileBytes, 512<<20)
+	l.Entries = bound(l.Entries, 1_000_000)
+	l.NameBytes = bound(l.NameBytes, 4096)
+	l.Ratio = bound(l.Ratio, 1000)
+	if l.Temp == nil {
+		l.Temp = durable.TempFile
+	}
+	return l
+}
+
+// Spool opens an empty file that disappears once it is closed, as Temp or its
+// default does: for callers that keep what they read beside what Read makes of it.
+func (l Limits) Spool() (*os.File, error) {
+	f, err := l.withDefaults().Temp()
+	if err != nil {
+		return nil, fmt.Errorf("create spool: %w", err)
+	}
+	return f, nil
+}
+
+// bound resolves one limit: zero is the default, negative none.
+func bound[T int | int64](limit, standard T) T {
+	if limit < 0 {
+		return math.MaxInt
+	}
+	return cmp.Or(limit, standard)
+}
+
+// allNames is how many bytes the names of all entries may have together.
+func (l Limits) allNames() int64 {
+	const average, least = 64, 1 << 20
+	return max(least, average*min(int64(l.Entries), math.MaxInt64/average))
+}
+
+// packed is how many bytes an archive may have before it is decompressed: more
+// than any encoder makes of what Bytes allows. A stream can grow without end
+// and hold nothing.
+func (l Limits) packed() int64 { return l.Bytes + min(l.Bytes/8+1<<20, math.MaxInt64-l.Bytes) }
+
+// A LimitError reports an archive that exceeds one of the [Limits].
+type LimitError struct {
+	What  string // what there is too much of, with its unit: "bytes", "entries" …
+	Limit int64
+	Name  string // the entry where it happened, when it is about one
+}
+
+func (e *LimitError) Error() string {
+	msg := fmt.Sprintf("more than %d %s", e.Limit, e.What)
+	if e.Name != "" {
+		msg = fmt.Sprintf("entry %q has %s", e.Name, msg)
+	}
+	return msg + ": raise the limit if the archive is trusted"
+}
+
+// A sourceReader counts what is read from r, at most limit bytes, and keeps r's
+// own error, so that it can be told from those of a decoder.
+type sourceReader struct {
+	r     io.Reader
+	n     int64
+	limit int64
+	err   error
+}
+
+func (s *sourceReader) Read(p []byte) (int, error) {
+	n, err := s.r.Read(p)
+	s.n += int64(n)
+	if s.n > s.limit {
+		err = &LimitError{What: "compressed bytes", Limit: s.limit}
+	}
+	if err != nil && err != io.EOF {
+		s.err = err
+	}
+	return n, err
+}
+
+// A guardReader counts the tar stream in r and fails as soon as there is more
+// of it than the limits allow.
+type guardReader struct {
+	r      io.Reader
+	n      int64
+	zeros  int64 // length of the run of zero bytes at n, at most tarBlock for one read
+	limit  Limits
+	source *sourceReader
+	packed bool // r decompresses source
+}
+
+func (g *guardReader) Read(p []byte) (int, error) {
+	n, err := g.r.Read(p)
+	g.n += int64(n)
+	if tail := trailingZeros(p[:n]); tail == n {
+		g.zeros += int64(tail)
+	} else {
+		g.zeros = int64(tail)
+	}
+	if g.n > g.limit.Bytes {
+		return n, &LimitError{What: "bytes in the archive", Limit: g.limit.Bytes}
+	}
+	if g.packed && g.n > ratioFree && g.n/int64(g.limit.Ratio) > g.source.n {
+		return n, &LimitError{What: "bytes for each compressed byte", Limit: int64(g.limit.Ratio)}
+	}
+	return n, err
+}
+
+// trailingZeros returns how many of the last bytes of p are zero, looking at
+// one block of it.
+func trailingZeros(p []byte) int {
+	p = p[max(0, len(p)-tarBlock):]
+	return len(p) - len(bytes.TrimRight(p, "\x00"))
+}
+
+// maxWindow bounds the window of a zstd frame, which the decoder keeps in
+// memory: what the zstd program reads unless told otherwise. It writes 8 MiB at
+// most up to level 19, 128 MiB at level 22 and with --long.
+const maxWindow = 128 << 20
+
+// compressions are those that [Read] undoes. Reading what open returns up to
+// its end reads all of r, or fails. It runs nothing that would have to be ended.
+var compressions = []struct {
+	begins func(head []byte) bool
+	open   func(r io.Reader) (io.Reader, error)
+}{
+	{isGzip, func(r io.Reader) (io.Reader, error) { return gzip.NewReader(r) }},
+	{isZstd, openZstd},
+}
+
+func isGzip(head []byte) bool { return bytes.HasPrefix(head, []byte("\x1f\x8b")) }
+
+// isZstd reports whether head begins with a frame: of data, or one that is to
+// be skipped, which parallel encoders write first.
+func isZstd(head []byte) bool {
+	return bytes.HasPrefix(head, []byte("\x28\xb5\x2f\xfd")) ||
+		len(head) >= 4 && head[0]&0xf0 == 0x50 && string(head[1:4]) == "\x2a\x4d\x18"
+}
+
+// openZstd returns the content of the frames in r.
+func openZstd(r io.Reader) (io.Reader, error) {
+	d, err := zstd.NewReader(r, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
+		zstd.WithDecoderMaxWindow(maxWindow), zstd.WithDecoderMaxMemory(maxWindow))
+	if err != nil {
+		return nil, err
+	}
+	return zstdReader{d}, nil
+}
+
+// A zstdReader says in errors which format it is about.
+type zstdReader struct{ r io.Reader }
+
+func (z zstdReader) Read(p []byte) (int, error) {
+	n, err := z.r.Read(p)
+	switch {
+	case errors.Is(err, zstd.ErrWindowSizeExceeded), errors.Is(err, zstd.ErrDecoderSizeExceeded):
+		err = fmt.Errorf("zstd: %w: its window may have %d MiB: compress it without --ultra and --long", err, maxWindow>>20)
+	case errors.Is(err, zstd.ErrUnknownDictionary):
+		err = fmt.Errorf("zstd: %w: compress it without a dictionary", err)
+	case err != nil && err != io.EOF:
+		err = fmt.Errorf("zstd: %w", err)
+	}
+	return n, err
+}
+
+// An intake reads one archive into a spool and an index.
+type intake struct {
+	limit   Limits
+	in      *guardReader
+	out     *bufio.Writer
+	buf     []byte
+	offset  int64 // bytes in the spool
+	entries int
+	names   int64 // bytes of all names that are kept
+	nodes   []node
+	report  Report
+}
+
+func (in *intake) read() error {
+	for tr := tar.NewReader(in.in); ; {
+		last := in.in.n // where the content of the last entry ended
+		hdr, err := tr.Next()
+		if err == io.EOF {
+			return in.finish(last + int64(padding(last)))
+		}
+		if err == nil {
+			err = in.entry(hdr, tr)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// leftOut has the types of entry that are kept out of the tree and the mode
+// that the report gives them.
+var leftOut = map[byte]fs.FileMode{
+	tar.TypeSymlink: fs.ModeSymlink,
+	tar.TypeLink:    fs.ModeIrregular,
+	tar.TypeChar:    fs.ModeDevice | fs.ModeCharDevice,
+	tar.TypeBlock:   fs.ModeDevice,
+	tar.TypeFifo:    fs.ModeNamedPipe,
+}
+
+// entry takes in one entry.
+func (in *intake) entry(hdr *tar.Header, content io.Reader) error {
+	if in.entries++; in.entries > in.limit.Entries {
+		return &LimitError{What: "entries", Limit: int64(in.limit.Entries)}
+	}
+	if hdr.Typeflag == tar.TypeXGlobalHeader {
+		return nil // a comment, such as git archive's; it names no entry
+	}
+	if len(hdr.Name) > in.limit.NameBytes {
+		return &LimitError{What: "bytes in its name", Limit: int64(in.limit.NameBytes), Name: hdr.Name[:min(64, len(hdr.Name))]}
+	}
+	name, err := cleanName(hdr.Name)
+	if err != nil {
+		return fmt.Errorf("%w: entry %q: %w", ErrFormat, hdr.Name, err)
+	}
+	if in.names += int64(len(name)); in.names > in.limit.allNames() {
+		return &LimitError{What: "bytes in all names", Limit: in.limit.allNames()}
+	}
+	mode, isLeftOut := leftOut[hdr.Typeflag]
+	switch {
+	case isLeftOut:
+		in.report.leaveOut(name, mode)
+	case isSparse(hdr):
+		return fmt.Errorf("%w: entry %q is sparse: make the archive without holes", ErrFormat, name)
+	case hdr.Typeflag == tar.TypeDir:
+		in.nodes = append(in.nodes, node{name: name, kind: kindDir})
+	case hdr.Typeflag == tar.TypeReg && name != ".":
+		if name != hdr.Name && len(in.report.Respelled) < maxLeftOut {
+			in.report.Respelled = append(in.report.Respelled, name)
+		}
+		return in.file(name, hdr, content)
+	default:
+		return fmt.Errorf("%w: entry %q has type %q", ErrFormat, name, hdr.Typeflag)
+	}
+	return nil
+}
+
+// file spools the content of one file.
+func (in *intake) file(name string, hdr *tar.Header, content io.Reader) error {
+	if hdr.Size > in.limit.FileBytes {
+		return &LimitError{What: "bytes", Limit: in.limit.FileBytes, Name: name}
+	}
+	// The wrappers keep the copy to buf: tar.Reader would write holes by seeking.
+	n, err := io.CopyBuffer(struct{ io.Writer }{in.out}, struct{ io.Reader }{content}, in.buf)
+	if err != nil {
+		return err
+	}
+	kind := kindFile
+	if hdr.Mode&0o111 != 0 {
+		kind = kindExec
+	}
+	in.nodes = append(in.nodes, node{name: name, kind: kind, offset: in.offset, size: n})
+	in.offset += n
+	return nil
+}
+
+// finish checks what follows the last entry, whose padding ends at end, and
+// completes the index. Reading to the end lets a verifying reader below have
+// its say.
+func (in *intake) finish(end int64) error {
+	if min(in.in.zeros, in.in.n-end) < tarBlock {
+		return fmt.Errorf("%w: the end-of-archive marker is missing: it is truncated", ErrFormat)
+	}
+	for {
+		n, err := in.in.Read(in.buf)
+		if len(bytes.TrimLeft(in.buf[:n], "\x00")) > 0 {
+			return fmt.Errorf("%w: data follows its end", ErrFormat)
+		}
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return err
+		}
+	}
+	nodes, replaced, err := index(in.nodes, in.limit.Entries)
+	if err != nil {
+		return err
+	}
+	in.nodes, in.report.Replaced = nodes, replaced
+	in.report.count(nodes)
+	return nil
+}
+
+// isSparse reports whether the entry has holes, in GNU's old or PAX spelling.
+func isSparse(hdr *tar.Header) bool {
+	if hdr.Typeflag == tar.TypeGNUSparse {
+		return true
+	}
+	for key := range hdr.PAXRecords {
+		if strings.HasPrefix(key, "GNU.sparse.") {
+			return true
+		}
+	}
+	return false
+}
+
+// cleanName returns the name of an entry in the tree. It refuses the names
+// that consumers refuse (reference A7) and any other that leads upwards. The
+// result shares no memory with name, which may be a part of a PAX header of
+// any size.
+func cleanName(name string) (string, error) {
+	switch {
+	case name == "":
+		return "", errors.New("its name is empty")
+	case name[0] == '/':
+		return "", errors.New("its name is absolute")
+	case strings.ContainsAny(name, "\\\x00"):
+		return "", errors.New("its name contains a backslash or NUL")
+	}
+	parts := strings.Split(name, "/")
+	kept := parts[:0]
+	for _, part := range parts {
+		switch part {
+		case "", ".":
+		case "..":
+			return "", errors.New("its name leads out of the archive")
+		default:
+			kept = append(kept, part)
+		}
+	}
+	switch len(kept) {
+	case 0:
+		return ".", nil
+	case 1:
+		return strings.Clone(kept[0]), nil
+	}
+	return strings.Join(kept, "/"), nil
+}
+
+// spoolBuffer is how much is written to a spool at a time.
+const spoolBuffer = 256 << 10
+
+// A spoolWriter says in its errors that they are about the spool.
+type spoolWriter struct{ f *os.File }
+
+func (w *spoolWriter) Write(p []byte) (int, error) {
+	n, err := w.f.Write(p)
+	if err != nil {
+		err = &spoolError{err}
+	}
+	return n, err
+}
+
+type spoolError struct{ err error }
+
+func (e *spoolError) Error() string { return "write spool: " + e.err.Error() }
+func (e *spoolError) Unwrap() error { return e.err }

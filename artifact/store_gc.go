@@ -1,12 +1,197 @@
 package artifact
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
+	"iter"
+	"path"
+	"slices"
+	"strings"
 	"time"
 )
+
+// All lists what is stored, ordered by path, without Revision and Metadata.
+// What does not have the form of an artifact's path is passed over. An error
+// concerns one directory; the listing goes on after it.
+func (s *Store) All() iter.Seq2[Artifact, error] {
+	return func(yield func(Artifact, error) bool) {
+		for dir, err := range s.objects("") {
+			var list []stored
+			if err == nil {
+				list, err = s.list(dir)
+			}
+			if err != nil && !yield(Artifact{}, fmt.Errorf("list the store: %w", err)) {
+				return
+			}
+			slices.SortFunc(list, func(a, b stored) int { return cmp.Compare(a.path(), b.path()) })
+			for _, e := range list {
+				if !yield(s.describe(e.storePath, s.digest(e.storePath), e.info), nil) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// objects lists the directories KIND/NAMESPACE/NAME below prefix.
+func (s *Store) objects(prefix string) iter.Seq2[string, error] {
+	return func(yield func(string, error) bool) {
+		var walk func(dir string, depth int) bool
+		walk = func(dir string, depth int) bool {
+			if depth == 0 {
+				return yield(dir, nil)
+			}
+			list, err := s.folders(join(prefix, dir))
+			if err != nil && !yield(dir, err) {
+				return false
+			}
+			for _, name := range list {
+				if !walk(join(dir, name), depth-1) {
+					return false
+				}
+			}
+			return true
+		}
+		walk("", 3)
+	}
+}
+
+// join joins slash-separated paths, of which the first may be empty.
+func join(dir, name string) string { return strings.Trim(dir+"/"+name, "/") }
+
+// folders lists the directories in dir that may be part of an artifact's path.
+func (s *Store) folders(dir string) ([]string, error) { return s.names(dir, fs.FileMode.IsDir) }
+
+// names lists what is public in dir and of the type asked for.
+func (s *Store) names(dir string, is func(fs.FileMode) bool) ([]string, error) {
+	list, err := readDir(s.root, cmp.Or(dir, "."))
+	var names []string
+	for _, e := range list {
+		if is(e.Type()) && checkName(e.Name()) == nil {
+			names = append(names, e.Name())
+		}
+	}
+	return names, err
+}
+
+// stored is one file of an object.
+type stored struct {
+	storePath
+	info fs.FileInfo
+}
+
+// list lists the artifacts of an object, newest first.
+func (s *Store) list(dir string) ([]stored, error) {
+	sums, err := s.folders(dir)
+	var list []stored
+	for _, sum := range sums {
+		files, err1 := readDir(s.root, dir+"/"+sum)
+		err = errors.Join(err, err1)
+		for _, e := range files {
+			p, ok := parsePath(dir + "/" + sum + "/" + e.Name())
+			if !ok || !e.Type().IsRegular() {
+				continue
+			}
+			info, err1 := e.Info()
+			if err1 == nil {
+				list = append(list, stored{p, info})
+			}
+			err = errors.Join(err, ignore(err1, fs.ErrNotExist))
+		}
+	}
+	slices.SortStableFunc(list, func(a, b stored) int { return b.info.ModTime().Compare(a.info.ModTime()) })
+	return list, err
+}
+
+// digest returns the digest that what lies at p must have. Its algorithm is the
+// recorded one, or else follows from the length of the hexadecimal part.
+func (s *Store) digest(p storePath) string {
+	found, _, _, _ := s.readRecord(p)
+	algorithm, sum, err := ParseDigest(found)
+	if err != nil || len(sum) != len(p.hex) {
+		algorithm = s.algorithm
+		if h, err := algorithm.New(); err != nil || 2*h.Size() != len(p.hex) {
+			algorithm = map[int]Algorithm{64: SHA256, 96: SHA384, 128: SHA512}[len(p.hex)]
+		}
+	}
+	return string(algorithm) + ":" + p.hex
+}
+
+// Prune removes superseded artifacts of the object dir: first those whose
+// successor was stored longer than KeepFor ago, then the oldest until no more
+// than Keep remain. An artifact in keep is current, and stays.
+//
+// The caller holds [Store.Lock].
+func (s *Store) Prune(dir string, keep ...Artifact) error {
+	if err := s.prune(dir, keep); err != nil {
+		return fmt.Errorf("prune %s: %w", dir, err)
+	}
+	return nil
+}
+
+func (s *Store) prune(dir string, keep []Artifact) error {
+	if err := checkDir(dir); err != nil {
+		return err
+	}
+	current := make(map[string]bool, len(keep))
+	for _, a := range keep {
+		current[a.Path] = true
+	}
+	list, err := s.list(dir)
+	if err != nil {
+		return err
+	}
+	now, kept := s.now(), 0
+	for i, e := range list {
+		switch {
+		case current[e.path()]:
+		case s.expired(now, list, i), s.keep >= 0 && kept >= s.keep:
+			err = errors.Join(err, s.drop(e.storePath))
+		default:
+			kept++
+		}
+	}
+	return err
+}
+
+// expired reports whether the successor of list[i] was stored too long ago.
+func (s *Store) expired(now time.Time, list []stored, i int) bool {
+	return s.keepFor >= 0 && i > 0 && now.Sub(list[i-1].info.ModTime()) > s.keepFor
+}
+
+// drop removes one artifact, its record, and its directory unless another
+// file is in it.
+func (s *Store) drop(p storePath) error {
+	err := ignore(s.root.Remove(p.path()), fs.ErrNotExist)
+	if err == nil {
+		s.root.Remove(p.record()) // sweep finds what stays behind
+		s.root.Remove(p.folder())
+	}
+	return err
+}
+
+// Remove removes everything of the object dir. The caller holds [Store.Lock].
+func (s *Store) Remove(dir string) error {
+	err := checkDir(dir)
+	if err == nil {
+		err = errors.Join(s.removePointers(dir), s.root.RemoveAll(dir))
+	}
+	if err != nil {
+		return fmt.Errorf("remove %s: %w", dir, err)
+	}
+	return nil
+}
+
+func (s *Store) removePointers(dir string) error {
+	list, err := s.names(objectDir+"/"+dir, fs.FileMode.IsRegular)
+	for _, name := range list {
+		err = errors.Join(err, s.root.Remove(objectDir+"/"+dir+"/"+name))
+	}
+	return err
+}
 
 // A GCConfig says what [Store.GC] removes.
 type GCConfig struct {
@@ -68,4 +253,91 @@ func (s *Store) grace() time.Duration {
 		return defaultKeepFor
 	}
 	return s.keepFor
+}
+
+// Swept says what [Store.Sweep] removed.
+type Swept struct {
+	Files int   // temporary files of processes that are gone
+	Bytes int64 // their size
+}
+
+// Sweep removes what killed processes left behind: their temporary files,
+// records of files that are gone, empty directories, and pointers and locks of
+// objects that are gone. What a live process is working on stays.
+func (s *Store) Sweep(ctx context.Context) (Swept, error) {
+	swept, err := s.temp.sweep(ctx)
+	for _, tree := range []string{"", objectDir} {
+		for dir, err1 := range s.objects(tree) {
+			if ctx.Err() != nil {
+				return swept, fmt.Errorf("sweep the store: %w", ctx.Err())
+			}
+			if err1 == nil {
+				err1 = s.tidy(dir)
+			}
+			err = errors.Join(err, err1)
+		}
+	}
+	if err != nil {
+		return swept, fmt.Errorf("sweep the store: %w", err)
+	}
+	return swept, nil
+}
+
+// tidy removes what is left of an object, unless somebody is working on it.
+func (s *Store) tidy(dir string) error {
+	lock, err := s.tryObject(dir)
+	if lock == nil || err != nil {
+		return err
+	}
+	defer lock.Close()
+	sums, err := s.folders(dir)
+	for _, sum := range sums {
+		err = errors.Join(err, s.tidyFolder(dir+"/"+sum))
+	}
+	s.removeEmpty(dir)
+	if _, err1 := s.root.Lstat(dir); !errors.Is(err1, fs.ErrNotExist) {
+		return errors.Join(err, err1)
+	}
+	// One by one: as soon as the lock's name is gone, somebody else may have
+	// made a new one.
+	err = errors.Join(err, s.removePointers(dir), s.root.Remove(objectDir+"/"+dir+"/"+lockName))
+	s.removeEmpty(objectDir + "/" + dir)
+	return err
+}
+
+// tidyFolder removes records without their file.
+func (s *Store) tidyFolder(dir string) error {
+	list, err := readDir(s.root, dir)
+	for _, e := range list {
+		file, record := strings.CutPrefix(e.Name(), ".")
+		if !record {
+			continue
+		}
+		if _, err1 := s.root.Lstat(dir + "/" + file); errors.Is(err1, fs.ErrNotExist) {
+			err = errors.Join(err, ignore(s.root.Remove(dir+"/"+e.Name()), fs.ErrNotExist))
+		}
+	}
+	s.removeEmpty(dir)
+	return err
+}
+
+// removeEmpty removes dir and its parents as far as they are empty. A writer
+// that was about to use one of them makes it again.
+func (s *Store) removeEmpty(dir string) {
+	for dir != "." && dir != objectDir && s.root.Remove(dir) == nil {
+		dir = path.Dir(dir)
+	}
+}
+
+// Tidy does for one object what [Store.Sweep] does for all: of one that has no
+// artifacts nothing stays. The caller does not hold its lock.
+func (s *Store) Tidy(dir string) error {
+	err := checkDir(dir)
+	if err == nil {
+		err = s.tidy(dir)
+	}
+	if err != nil {
+		return fmt.Errorf("tidy %s: %w", dir, err)
+	}
+	return nil
 }

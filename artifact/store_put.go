@@ -203,3 +203,191 @@ func (s *sink) Write(b []byte) (int, error) {
 	s.err = err
 	return n, err
 }
+
+// Point makes the pointer name of the object dir lead to a, an artifact of the
+// same object, and returns its URL, for status.url: [Store.Handler] serves a
+// there. The change is atomic and durable.
+//
+// A pointer is no file that others can read. A store without a base URL serves
+// nothing, so the URL is that of a itself.
+func (s *Store) Point(dir, name string, a Artifact) (string, error) {
+	if err := s.point(dir, name, a); err != nil {
+		return "", fmt.Errorf("point %q of %s to artifact: %w", name, dir, err)
+	}
+	if strings.HasPrefix(s.base, "file:") {
+		return s.URL(a.Path), nil
+	}
+	return s.URL(dir + "/" + name), nil
+}
+
+func (s *Store) point(dir, name string, a Artifact) error {
+	if err := cmp.Or(checkDir(dir), checkName(name)); err != nil {
+		return err
+	}
+	p, _, err := locate(a)
+	if err != nil {
+		return err
+	}
+	if p.dir != dir {
+		return fmt.Errorf("%w target: artifact %q is another object's", fs.ErrInvalid, a.Path)
+	}
+	if _, err := s.root.Lstat(p.path()); err != nil {
+		return err
+	}
+	pointer := objectDir + "/" + dir + "/" + name
+	if old, _, err := s.target(dir, name); err == nil && old == p {
+		return nil
+	}
+	t, err := s.temp.create()
+	if err != nil {
+		return err
+	}
+	defer t.discard()
+	if _, err := io.WriteString(t, p.path()); err != nil {
+		return err
+	}
+	if err := t.Sync(); err != nil {
+		return err
+	}
+	if err := s.moveIn(t, pointer); err != nil {
+		return err
+	}
+	return s.syncUp(path.Dir(pointer))
+}
+
+// target reads a pointer, and when it was moved.
+func (s *Store) target(dir, name string) (p storePath, moved time.Time, err error) {
+	pointer := objectDir + "/" + dir + "/" + name
+	f, info, err := s.openRegular(pointer)
+	if err != nil {
+		return storePath{}, time.Time{}, err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, 4096))
+	if err != nil {
+		return storePath{}, time.Time{}, err
+	}
+	p, ok := parsePath(string(text))
+	if !ok || p.dir != dir {
+		return storePath{}, time.Time{}, &fs.PathError{Op: "read pointer", Path: pointer, Err: fs.ErrInvalid}
+	}
+	return p, info.ModTime(), nil
+}
+
+// Lock takes the lock of the object dir (KIND/NAMESPACE/NAME), which orders
+// writers, of one process and of several. It waits until it has the lock or
+// ctx ends. The lock ends with unlock, which may be called more than once, or
+// with the process.
+func (s *Store) Lock(ctx context.Context, dir string) (unlock func(), err error) {
+	if err = checkDir(dir); err == nil {
+		unlock, err = s.locks.take(ctx, dir, func() (*os.File, error) { return s.tryObject(dir) })
+	}
+	if err != nil {
+		return nil, fmt.Errorf("lock %s: %w", dir, err)
+	}
+	return unlock, nil
+}
+
+// tryObject takes the lock of an object; nil when somebody else has it.
+func (s *Store) tryObject(dir string) (*os.File, error) {
+	private := objectDir + "/" + dir
+	f, err := openLocked(s.root, private+"/"+lockName, os.O_CREATE)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return f, err
+	}
+	if err := s.makeDir(private); err != nil {
+		return nil, err
+	}
+	f, err = openLocked(s.root, private+"/"+lockName, os.O_CREATE)
+	return f, ignore(err, fs.ErrNotExist) // a sweep removed the directory: nobody has the lock, nor do we
+}
+
+// A SpaceError is a failure for want of space on the volume of a store, after
+// its cache gave way. It unwraps to the failure.
+type SpaceError struct {
+	Store      string // directory
+	StoreBytes int64  // in its artifacts
+	Cache      string // directory, "" when the store has no cache
+	CacheBytes int64  // in its entries
+	Err        error
+}
+
+func (e *SpaceError) Error() string {
+	cache := "it has no cache"
+	if e.Cache != "" {
+		cache = fmt.Sprintf("its cache %s %s", e.Cache, mebibytes(e.CacheBytes))
+	}
+	return fmt.Sprintf("%v: the volume is full: the store %s has %s of artifacts, %s: make room on it, or keep fewer superseded artifacts", e.Err, e.Store, mebibytes(e.StoreBytes), cache)
+}
+
+// Unwrap returns the failure.
+func (e *SpaceError) Unwrap() error { return e.Err }
+
+func mebibytes(n int64) string { return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20)) }
+
+// WithRoom calls do, and calls it again when it fails for want of space and the
+// cache of the store can give way: first without the half of its bytes that was
+// used longest ago, then without any. When that is not enough the error is a
+// *[SpaceError].
+func (s *Store) WithRoom(do func() error) error {
+	err := do()
+	for _, share := range []int64{2, 1} {
+		if !durable.NoSpace(err) {
+			return err
+		}
+		if s.giveWay(share) {
+			err = do()
+		}
+	}
+	if _, told := errors.AsType[*SpaceError](err); told || !durable.NoSpace(err) {
+		return err
+	}
+	full := &SpaceError{Store: s.root.Name(), Err: err}
+	for a := range s.All() {
+		full.StoreBytes += a.Size
+	}
+	if s.cache != nil {
+		full.Cache = s.cache.root.Name()
+		full.CacheBytes, _ = s.cache.Size()
+	}
+	return full
+}
+
+// giveWay has the cache lose one part of share of its bytes, those used longest
+// ago. It reports whether anything went.
+func (s *Store) giveWay(share int64) bool {
+	if s.cache == nil {
+		return false
+	}
+	n, _ := s.cache.shrink(func(total int64) int64 { return total - total/share })
+	return n > 0
+}
+
+// Writable returns nil when something can be stored: it writes a little, and
+// forgets it. The error is a *[SpaceError] where there is no space for it.
+func (s *Store) Writable() error {
+	return s.WithRoom(func() error {
+		f, err := s.Temp()
+		if err != nil {
+			return err
+		}
+		_, err = f.Write(make([]byte, 64<<10))
+		return errors.Join(err, f.Close())
+	})
+}
+
+// A roomyWriter writes to a file in a store, whose cache gives way when there is no space for it.
+type roomyWriter struct {
+	file  *os.File
+	store *Store
+}
+
+func (w roomyWriter) Write(p []byte) (n int, err error) {
+	for {
+		m, err := w.file.Write(p[n:])
+		n += m
+		if !durable.NoSpace(err) || !w.store.giveWay(2) {
+			return n, err
+		}
+	}
+}

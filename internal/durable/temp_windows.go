@@ -1,12 +1,12 @@
-package artifact
+package durable
 
 import "os"
 
 // deleteOnClose is FILE_FLAG_DELETE_ON_CLOSE, which [os.OpenFile] passes on.
 const deleteOnClose = 0x04000000
 
-// tempFile creates a file that is gone when it is closed, even by a crash.
-func tempFile() (*os.File, error) {
+// TempFile creates a file that is gone when it is closed, even by a crash.
+func TempFile() (*os.File, error) {
 	f, err := os.CreateTemp("", "headgate-*")
 	if err != nil {
 		return nil, err

@@ -1,4 +1,4 @@
-package artifact
+package durable
 
 import (
 	"os"
@@ -16,9 +16,9 @@ const (
 	renameExchange = 2            // RENAME_EXCHANGE
 )
 
-// exchange makes two existing directories change places at once. The error
+// Exchange makes two existing directories change places at once. The error
 // wraps [errors.ErrUnsupported] where the kernel or the file system cannot.
-func exchange(a, b string) error {
+func Exchange(a, b string) error {
 	if renameat2 == 0 {
 		return syscall.ENOSYS
 	}

@@ -1,12 +1,12 @@
-//go:build !windows
+//go:build unix
 
-package artifact
+package durable
 
 import "os"
 
-// tempFile creates a file without a name: it is gone when it is closed, even
+// TempFile creates a file without a name: it is gone when it is closed, even
 // by a crash.
-func tempFile() (*os.File, error) {
+func TempFile() (*os.File, error) {
 	f, err := os.CreateTemp("", "headgate-*")
 	if err != nil {
 		return nil, err

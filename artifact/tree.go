@@ -1,0 +1,259 @@
+package artifact
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+	"time"
+)
+
+// A Tree is an archive opened as a file system, without extracting it. Its
+// methods are safe for concurrent use. It implements [fs.ReadDirFS],
+// [fs.ReadFileFS] and [fs.StatFS]. Files have mode 0644 or 0755, directories
+// 0755, and the modification time is the Unix epoch.
+type Tree struct {
+	spool  *os.File
+	nodes  []node // by directory, then by base name; without the root
+	report Report
+}
+
+var (
+	_ fs.ReadDirFS  = (*Tree)(nil)
+	_ fs.ReadFileFS = (*Tree)(nil)
+	_ fs.StatFS     = (*Tree)(nil)
+)
+
+// Report says what the archive holds and what was left out of the tree:
+// links and devices.
+func (t *Tree) Report() Report { return t.report }
+
+// Close removes the spool. Files of the tree cannot be read any more.
+func (t *Tree) Close() error { return t.spool.Close() }
+
+// find returns the node with that name.
+func (t *Tree) find(op, name string) (node, error) {
+	if name == "." {
+		return node{name: "."}, nil
+	}
+	i, found := slices.BinarySearchFunc(t.nodes, node{name: name}, order)
+	switch {
+	case found:
+		return t.nodes[i], nil
+	case !fs.ValidPath(name):
+		return node{}, &fs.PathError{Op: op, Path: name, Err: fs.ErrInvalid}
+	}
+	return node{}, &fs.PathError{Op: op, Path: name, Err: fs.ErrNotExist}
+}
+
+// children returns the nodes in a directory, sorted by name.
+func (t *Tree) children(dir string) []node {
+	compare := func(n node, dir string) int {
+		parent, _ := split(n.name)
+		return strings.Compare(parent, dir)
+	}
+	from, _ := slices.BinarySearchFunc(t.nodes, dir, compare)
+	to, _ := slices.BinarySearchFunc(t.nodes[from:], dir, func(n node, dir string) int {
+		return cmp.Or(compare(n, dir), -1)
+	})
+	return t.nodes[from : from+to]
+}
+
+// Open implements [fs.FS]. An open file is also an [io.ReaderAt] and an
+// [io.Seeker].
+func (t *Tree) Open(name string) (fs.File, error) {
+	n, err := t.find("open", name)
+	if err != nil {
+		return nil, err
+	}
+	if n.kind == kindDir {
+		return &openDir{node: n, rest: t.children(name)}, nil
+	}
+	return &openFile{SectionReader: t.section(n), node: n}, nil
+}
+
+// ReadDir implements [fs.ReadDirFS].
+func (t *Tree) ReadDir(name string) ([]fs.DirEntry, error) {
+	n, err := t.find("readdir", name)
+	if err != nil {
+		return nil, err
+	}
+	if n.kind != kindDir {
+		return nil, &fs.PathError{Op: "readdir", Path: name, Err: errNotDir}
+	}
+	return (&openDir{node: n, rest: t.children(name)}).ReadDir(-1)
+}
+
+// ReadFile implements [fs.ReadFileFS].
+func (t *Tree) ReadFile(name string) ([]byte, error) {
+	n, err := t.find("read", name)
+	if err != nil {
+		return nil, err
+	}
+	if n.kind == kindDir {
+		return nil, &fs.PathError{Op: "read", Path: name, Err: errIsDir}
+	}
+	content := make([]byte, n.size)
+	if _, err := io.ReadFull(t.section(n), content); err != nil {
+		return nil, &fs.PathError{Op: "read", Path: name, Err: err}
+	}
+	return content, nil
+}
+
+// Stat implements [fs.StatFS].
+func (t *Tree) Stat(name string) (fs.FileInfo, error) {
+	n, err := t.find("stat", name)
+	if err != nil {
+		return nil, err
+	}
+	return n, nil
+}
+
+func (t *Tree) section(n node) *io.SectionReader {
+	return io.NewSectionReader(t.spool, n.offset, n.size)
+}
+
+var (
+	errIsDir  = errors.New("is a directory")
+	errNotDir = errors.New("is not a directory")
+)
+
+// An openFile reads the part of the spool that is one file.
+type openFile struct {
+	*io.SectionReader
+	node node
+}
+
+func (f *openFile) Stat() (fs.FileInfo, error) { return f.node, nil }
+func (f *openFile) Close() error               { return nil }
+
+// An openDir lists a directory.
+type openDir struct {
+	node node
+	rest []node
+}
+
+func (d *openDir) Stat() (fs.FileInfo, error) { return d.node, nil }
+func (d *openDir) Close() error               { return nil }
+
+func (d *openDir) Read([]byte) (int, error) {
+	return 0, &fs.PathError{Op: "read", Path: d.node.name, Err: errIsDir}
+}
+
+// ReadDir implements [fs.ReadDirFile].
+func (d *openDir) ReadDir(n int) ([]fs.DirEntry, error) {
+	if n <= 0 || n > len(d.rest) {
+		if n > 0 && len(d.rest) == 0 {
+			return nil, io.EOF
+		}
+		n = len(d.rest)
+	}
+	entries := make([]fs.DirEntry, n)
+	for i := range entries {
+		entries[i] = d.rest[i]
+	}
+	d.rest = d.rest[n:]
+	return entries, nil
+}
+
+type kind uint8
+
+const (
+	kindDir kind = iota
+	kindFile
+	kindExec
+)
+
+var modes = [...]fs.FileMode{kindDir: fs.ModeDir | 0o755, kindFile: 0o644, kindExec: 0o755}
+
+// A node is one entry; the content of a file is a part of the spool.
+type node struct {
+	name         string // whole path
+	offset, size int64
+	kind         kind
+}
+
+// split returns a node's directory and base name.
+func split(name string) (dir, base string) {
+	if i := strings.LastIndexByte(name, '/'); i >= 0 {
+		return name[:i], name[i+1:]
+	}
+	return ".", name
+}
+
+// order sorts nodes so that the entries of a directory stand together.
+func order(a, b node) int {
+	dirA, baseA := split(a.name)
+	dirB, baseB := split(b.name)
+	return cmp.Or(strings.Compare(dirA, dirB), strings.Compare(baseA, baseB))
+}
+
+// index sorts nodes, adds the directories that they only imply and lets the
+// last node of a name win; it names the files that lost. The root has no node.
+// More than limit nodes are a [*LimitError]: a long name can imply many directories.
+func index(nodes []node, limit int) (_ []node, replaced []string, err error) {
+	nodes, err = addParents(nodes, limit)
+	if err != nil {
+		return nil, nil, err
+	}
+	slices.SortStableFunc(nodes, order)
+	kept := nodes[:0]
+	for _, n := range nodes {
+		last := len(kept) - 1
+		switch {
+		case n.name == ".":
+		case last < 0 || kept[last].name != n.name:
+			kept = append(kept, n)
+		case kept[last].IsDir() != n.IsDir():
+			return nil, nil, fmt.Errorf("%w: %q is both a file and a directory", ErrFormat, n.name)
+		default:
+			if !n.IsDir() && len(replaced) < maxLeftOut {
+				replaced = append(replaced, n.name)
+			}
+			kept[last] = n
+		}
+	}
+	return slices.Clip(kept), replaced, nil
+}
+
+// addParents appends a node for each directory that other nodes stand in.
+func addParents(nodes []node, limit int) ([]node, error) {
+	seen := map[string]bool{".": true}
+	for i := range nodes {
+		for dir, _ := split(nodes[i].name); !seen[dir]; dir, _ = split(dir) {
+			if seen[dir] = true; len(seen) > limit {
+				return nil, &LimitError{What: "directories", Limit: int64(limit)}
+			}
+			nodes = append(nodes, node{name: dir, kind: kindDir})
+		}
+	}
+	return nodes, nil
+}
+
+// count adds the nodes to the report.
+func (r *Report) count(nodes []node) {
+	r.Dirs++ // the root
+	for _, n := range nodes {
+		if n.IsDir() {
+			r.Dirs++
+			continue
+		}
+		r.Files++
+		r.Bytes += n.size
+	}
+}
+
+// A node is its own [fs.FileInfo] and [fs.DirEntry].
+func (n node) Name() string               { _, base := split(n.name); return base }
+func (n node) Size() int64                { return n.size }
+func (n node) Mode() fs.FileMode          { return modes[n.kind] }
+func (n node) Type() fs.FileMode          { return n.Mode().Type() }
+func (n node) ModTime() time.Time         { return time.Unix(0, 0).UTC() }
+func (n node) IsDir() bool                { return n.kind == kindDir }
+func (n node) Sys() any                   { return nil }
+func (n node) Info() (fs.FileInfo, error) { return n, nil }
+func (n node) String() string             { return fs.FormatFileInfo(n) }
