@@ -21,6 +21,8 @@ type room struct {
 // rooms is the import graph. A new package, a new edge and a new module each
 // need a line here, and with it a reason.
 var rooms = map[string]room{
+	"headgate": {imports: "artifact bucket chart git oci source"}, // the module root: no cloud SDK, no technology of signatures
+
 	"artifact": {imports: "internal/durable internal/redact", modules: "github.com/klauspost/compress github.com/zeebo/blake3 github.com/klauspost/cpuid/v2 " +
 		"github.com/go-git/go-git/v5 github.com/go-git/go-billy/v5 github.com/go-git/gcfg github.com/jbenet/go-context gopkg.in/warnings.v0 golang.org/x/net"}, // go-git: patterns of ignore rules,
 	"source": {imports: "artifact internal/document internal/durable internal/redact internal/zone", modules: "sigs.k8s.io/yaml go.yaml.in/yaml/v2 go.yaml.in/yaml/v3 github.com/Masterminds/semver/v3"},
@@ -87,7 +89,7 @@ var rooms = map[string]room{
 	"rollout/tester/task/internal/job": {imports: "internal/command", modules: "golang.org/x/sys"},
 
 	"cmd/headgate": {
-		imports: "rollout/tester rollout/tester/access rollout/tester/api rollout/tester/gate rollout/tester/remote rollout/tester/run rollout/tester/task rollout rollout/ledger rollout/metric rollout/notify rollout/simulate rollout/traffic artifact bucket bucket/azure bucket/gcs bucket/s3 chart chart/index source git oci oci/cosign oci/notation internal/command internal/document internal/durable internal/listen internal/redact internal/retry internal/zone source/login/aws source/login/azure source/login/gcp source/login/github " +
+		imports: "headgate rollout/tester rollout/tester/access rollout/tester/api rollout/tester/gate rollout/tester/remote rollout/tester/run rollout/tester/task rollout rollout/ledger rollout/metric rollout/notify rollout/simulate rollout/traffic artifact bucket bucket/azure bucket/gcs bucket/s3 chart chart/index source git oci oci/cosign oci/notation internal/command internal/document internal/durable internal/listen internal/redact internal/retry internal/zone source/login/aws source/login/azure source/login/gcp source/login/github " +
 			"source/controller source/controller/access source/controller/api source/controller/feed source/controller/hook source/controller/journal source/controller/notify source/controller/server", // sigs.k8s.io/yaml comes with source
 		modules: "github.com/spf13/cobra github.com/spf13/pflag github.com/inconshreveable/mousetrap github.com/jedib0t/go-pretty/v6 github.com/mattn/go-runewidth github.com/clipperhouse/uax29/v2 golang.org/x/term golang.org/x/text github.com/rogpeppe/go-internal",
 	},
@@ -221,12 +223,20 @@ func TestDeps(t *testing.T) {
 			t.Parallel()
 			all := list(t, system)
 			for path, d := range all {
-				if name, own := strings.CutPrefix(path, module); own {
+				if name, own := roomOf(path); own {
 					checkRoom(t, name, d, all)
 				}
 			}
 		})
 	}
+}
+
+// roomOf returns the name of a package of this module; that of the root is headgate.
+func roomOf(path string) (name string, own bool) {
+	if path+"/" == module {
+		return "headgate", true
+	}
+	return strings.CutPrefix(path, module)
 }
 
 func checkRoom(t *testing.T, name string, d dependency, all map[string]dependency) {
@@ -236,7 +246,7 @@ func checkRoom(t *testing.T, name string, d dependency, all map[string]dependenc
 		return
 	}
 	for _, path := range d.imports {
-		other, own := strings.CutPrefix(path, module)
+		other, own := roomOf(path)
 		if own && !slices.Contains(strings.Fields(r.imports), other) {
 			t.Errorf("%s may not import %s", name, other)
 		}
@@ -288,8 +298,10 @@ func TestDepsTable(t *testing.T) {
 			}
 		}
 	}
-	never := []string{"k8s.io/", "cloud.google.com/", "google.golang.org/", "github.com/Azure/", "github.com/aws/", "github.com/minio/", "oras.land/", "helm.sh/"}
-	for _, name := range []string{"artifact", "source", "git"} {
+	clouds := []string{"k8s.io/", "cloud.google.com/", "google.golang.org/", "github.com/Azure/", "github.com/aws/", "github.com/minio/"}
+	core := append([]string{"oras.land/", "helm.sh/"}, clouds...)
+	facade := append([]string{"github.com/sigstore/", "github.com/notaryproject/"}, clouds...)
+	for name, never := range map[string][]string{"artifact": core, "source": core, "git": core, "headgate": facade} {
 		for _, m := range modulesOf(name) {
 			if slices.ContainsFunc(never, func(prefix string) bool { return strings.HasPrefix(m, prefix) }) {
 				t.Errorf("the table lets %s depend on %s", name, m)

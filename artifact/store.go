@@ -135,6 +135,9 @@ func (s *Store) defaults() {
 // that it handed out can.
 func (s *Store) Close() error { return s.root.Close() }
 
+// Cache returns the cache that gives way to the store, nil if there is none.
+func (s *Store) Cache() *Cache { return s.cache }
+
 // URL returns the URL of a path in the store. It follows the configuration of
 // today, while an old [Artifact] has the one of the day it was stored.
 func (s *Store) URL(path string) string {

@@ -11,7 +11,8 @@ const (
 // provider generic, verify.mode HEAD, verify.provider cosign, the chart's
 // version "*" and strategy ChartVersion, the repository's type default; and
 // the interval of a PkgRepository, 1m. An object without apiVersion gets v1 of
-// [Group]. The kinds of the reference become the specification's.
+// [Group]. The kinds of the reference become the specification's. An object that
+// has its defaults is not written to.
 func Default(obj Object) {
 	head := obj.Head()
 	if head.Metadata.Namespace == "" {
@@ -27,9 +28,7 @@ func Default(obj Object) {
 	if head.APIVersion == "" {
 		head.APIVersion = Group + "/" + V1
 	}
-	if k := spelledKind(head.Kind); k != nil {
-		head.Kind = k.name
-	}
+	canonical(&head.Kind)
 	a.defaults()
 }
 
@@ -38,6 +37,14 @@ func or[T comparable](field *T, value T) {
 	var zero T
 	if *field == zero {
 		*field = value
+	}
+}
+
+// canonical replaces a spelling of the reference. It writes nothing if there is
+// nothing to replace: others may read the object.
+func canonical(kind *string) {
+	if k := spelledKind(*kind); k != nil && k.name != *kind {
+		*kind = k.name
 	}
 }
 
@@ -50,9 +57,7 @@ func (g *GitRepository) defaults() {
 		or(&g.Spec.Verify.Mode, VerifyHEAD)
 	}
 	for i := range g.Spec.Include {
-		if k := spelledKind(g.Spec.Include[i].Repository.Kind); k != nil {
-			g.Spec.Include[i].Repository.Kind = k.name
-		}
+		canonical(&g.Spec.Include[i].Repository.Kind)
 	}
 }
 
@@ -94,9 +99,7 @@ func (c *PkgChart) kind() string { return "PkgChart" }
 func (c *PkgChart) defaults() {
 	or(&c.Spec.Version, "*")
 	or(&c.Spec.ReconcileStrategy, StrategyChartVersion)
-	if k := spelledKind(c.Spec.SourceRef.Kind); k != nil {
-		c.Spec.SourceRef.Kind = k.name
-	}
+	canonical(&c.Spec.SourceRef.Kind)
 	c.Spec.Verify.defaults()
 }
 

@@ -91,7 +91,7 @@ func (r *run) emit() {
 // presentable makes text fit for a condition or an event: without credentials
 // and control characters, and of bounded length.
 func (r *run) presentable(text string) string {
-	text = redact.String(text, r.secrets()...)
+	text = redact.String(text, credentialsOf(r.from)...)
 	if len(text) <= maxMessage {
 		return text
 	}
@@ -102,10 +102,14 @@ func (r *run) presentable(text string) string {
 	return text[:cut] + "…"
 }
 
-// secrets returns the credentials that the origin used, if it says so.
-func (r *run) secrets() []string {
-	if from, ok := r.from.(interface{ Secrets() []string }); ok {
-		return from.Secrets()
+// Conceal returns err without credentials: those that from names (see
+// [Reconciler.Reconcile]), which a server may have sent back, and those in URLs. Nil stays nil.
+func Conceal(err error, from Origin) error { return redact.Error(err, credentialsOf(from)...) }
+
+// credentialsOf returns the credentials that from was given or issued.
+func credentialsOf(from Origin) []string {
+	if holder, ok := from.(interface{ Secrets() []string }); ok {
+		return holder.Secrets()
 	}
 	return nil
 }

@@ -70,7 +70,7 @@ type Result struct {
 	Report       Report        // of a stored artifact
 }
 
-// Reconcile brings obj up to date with its origin.
+// Reconcile brings obj up to date with its origin. It fills in the defaults of obj (see [Default]).
 //
 // The status of obj, as it stands afterwards, is what was saved. The error is
 // nil for the outcomes Stored and Unchanged, and for Suspended unless the saved
@@ -90,6 +90,7 @@ type Result struct {
 // When ctx ends the run ends with it, nothing is recorded, and the result is
 // zero. The end of spec.timeout, which bounds each phase, is a failure.
 func (r *Reconciler) Reconcile(ctx context.Context, obj Object, from Origin) (Result, error) {
+	Default(obj)
 	run := &run{Reconciler: r, obj: obj, from: from, plan: obj.Plan()}
 	dir, err := Address(obj)
 	if err != nil {

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/headgate-io/headgate/artifact"
-	"github.com/headgate-io/headgate/internal/redact"
 )
 
 // requestAnnotations ask for a reconciliation now; the first that is set counts.
@@ -39,7 +38,7 @@ func (r *run) record(ctx context.Context, err error) (Result, error) {
 	r.emit()
 	if failed != nil {
 		v := judge(failed)
-		failed.Err = redact.Error(failed.Err, r.secrets()...)
+		failed.Err = Conceal(failed.Err, r.from)
 		return Result{Outcome: v.outcome, After: r.again(failed, v), Why: r.why}, failed
 	}
 	r.prune()

@@ -191,6 +191,18 @@ type Env struct {
 	Networks *Networks
 }
 
+// In returns e for origins whose artifacts are stored in store: if Cache and
+// Limits.Temp are not set, they are those of the store.
+func (e Env) In(store *artifact.Store) Env {
+	if e.Cache == nil {
+		e.Cache = store.Cache()
+	}
+	if e.Limits.Temp == nil {
+		e.Limits.Temp = store.Temp
+	}
+	return e
+}
+
 // Sources gives origins the artifacts of other sources.
 type Sources interface {
 	// Source returns the object that ref names, an error that wraps fs.ErrNotExist when there is none.

@@ -28,3 +28,13 @@ func Within(ctx context.Context, timeout time.Duration, step string, do func(con
 	}
 	return err
 }
+
+// Bounded returns a context that the spec.timeout of obj ends, for those who use
+// an origin without a [Reconciler].
+func Bounded(ctx context.Context, obj Object) (context.Context, context.CancelFunc) {
+	t := obj.Plan().Timeout
+	if t <= 0 {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeoutCause(ctx, t, fmt.Errorf("not done within spec.timeout %s", t))
+}

@@ -39,7 +39,7 @@ type Controller struct {
 	Store  *artifact.Store
 	Ledger *source.Ledger
 	// Env is what origins get; Sources, Secrets, Share and Since are the controller's,
-	// and so is Reuse where it is nil.
+	// and so is Reuse where it is nil. Cache and Limits.Temp are those of Store where they are not set.
 	Env source.Env
 	// Origin returns the origin of an object. Its error is for an object of a kind it does not know.
 	Origin func(source.Object, source.Env) (source.Origin, error)
@@ -81,6 +81,7 @@ type engine struct {
 	jitter                        float64
 	seed                          maphash.Seed // of sums of inputs
 	key                           []byte       // of sums of Secrets
+	env                           source.Env   // completed by begin
 	stock                         *stock
 	share                         source.Share
 	reuse                         source.Connections
@@ -169,8 +170,8 @@ func (c *Controller) begin(ctx context.Context) error {
 	c.retention = cmp.Or(c.Retention, time.Hour)
 	c.jitter = max(cmp.Or(c.Jitter, 0.05), 0)
 	c.entries, c.paces = make(map[source.Reference]*entry), make(map[paceKey]*pace)
-	limits := c.Env.Limits
-	c.stock = &stock{c, &source.Inventory{Store: c.Store, Client: &artifact.Client{MaxBytes: limits.Bytes, Temp: limits.Temp}}}
+	c.env = c.Env.In(c.Store)
+	c.stock = &stock{c, &source.Inventory{Store: c.Store, Client: &artifact.Client{MaxBytes: c.env.Limits.Bytes, Temp: c.env.Limits.Temp}}}
 	c.timer = time.NewTimer(time.Hour)
 	c.timer.Stop()
 	return nil

@@ -40,7 +40,7 @@ func (c *Controller) start(e *entry, s *slot[*entry]) {
 	j := &job{entry: e, number: e.begun, trigger: e.trigger, host: e.host, slot: s, doc: e.doc, late: now - e.due, began: now, started: c.wall(), serial: c.serial}
 	j.was, j.obj = e.obj, clone(e.obj)
 	j.secrets = recorder{Secrets: c.secrets, key: c.key}
-	j.env = c.Env
+	j.env = c.env
 	j.env.Sources, j.env.Secrets, j.env.Share = c.stock, &j.secrets, &c.share
 	if j.env.Reuse == nil {
 		j.env.Reuse = &c.reuse

@@ -1,0 +1,267 @@
+package headgate
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"os"
+	"slices"
+
+	"github.com/headgate-io/headgate/artifact"
+	"github.com/headgate-io/headgate/source"
+)
+
+// Options say what [Fetch] does, and with what.
+type Options struct {
+	// Objects are those of the set that are wanted; what they need is brought up to
+	// date as well. Default: all objects of the set.
+	Objects []source.Object
+	// Until is the last step: [source.StepResolve] finds out the revision,
+	// [source.StepVerify] fetches and verifies it. Neither stores anything.
+	// Default: [source.StepStore].
+	Until source.Step
+
+	Origins Origins
+	// Env is what origins get. Fetch fills in Sources, and if they are not set,
+	// Secrets (those of the set), Cache and Limits.Temp (those of Store).
+	Env source.Env
+
+	Store    *artifact.Store    // of artifacts; needed unless Until says otherwise
+	Ledger   *source.Ledger     // of statuses; default: they are in the objects only
+	Emit     func(source.Event) // default: events are dropped; several objects may call it at once
+	Parallel int                // objects worked on at once; default 4
+}
+
+// A Result says what became of one object.
+type Result struct {
+	Object source.Object
+	Index  int // the place of the object: those wanted come first, in their order
+	source.Result
+	Revision source.Revision // that Until StepResolve or StepVerify found
+}
+
+// Fetch brings the objects of a set up to date with their origins once. An object
+// begins when those that it needs have ended, whatever became of them. Objects
+// that do not need each other run at the same time; they begin in the order of the
+// set. A suspended object stays as it is, and so do those that only it needs.
+//
+// Fetch fills in the defaults of all objects of the set (see [source.Default]), and
+// writes the status of those that it brings up to date. The set must not change meanwhile.
+//
+// The sequence has a result for each object, as it ends. The error beside it is
+// that of [source.Reconciler.Reconcile]; it wraps [source.ErrInvalid] for an object
+// that cannot work until it is changed. If Fetch cannot begin, the sequence has one
+// error, and its Object is nil. Objects begin when the loop asks for the next
+// result; leaving the loop ends the objects that run.
+//
+// With Until StepResolve or StepVerify the objects that charts are made of are
+// fetched into a temporary directory. They have a result if they failed, or are
+// wanted themselves. Includes only have to exist. The spec.timeout of an object
+// bounds all of its steps. Verifying an object whose spec asks for no verification
+// fails with [source.ErrVerification].
+func Fetch(ctx context.Context, set *source.Set, o Options) iter.Seq2[Result, error] {
+	return func(yield func(Result, error) bool) {
+		f := &fetch{Options: o, set: set, wanted: map[source.Object]bool{}, inputs: map[source.Object]bool{}}
+		err := f.begin(ctx)
+		defer f.end()
+		if err != nil {
+			yield(Result{}, err)
+			return
+		}
+		f.run(ctx, yield)
+	}
+}
+
+// A fetch is one call of Fetch.
+type fetch struct {
+	Options
+	set        *source.Set
+	objects    []source.Object        // those wanted, and behind them what they need
+	wanted     map[source.Object]bool // Options.Objects
+	inputs     map[source.Object]bool // what charts are made of, if nothing is to be stored
+	reconciler source.Reconciler
+	temporary  string // directory of the store if it is a temporary one
+}
+
+// stores reports whether artifacts are wanted, not only what origins say.
+func (f *fetch) stores() bool { return f.Until == source.StepStore }
+
+// begin finds the objects, and prepares what their origins get.
+func (f *fetch) begin(ctx context.Context) error {
+	f.Until, f.Parallel = cmp.Or(f.Until, source.StepStore), cmp.Or(f.Parallel, 4)
+	switch {
+	case f.Until != source.StepResolve && f.Until != source.StepVerify && !f.stores():
+		return fmt.Errorf("fetch until %q: want %s, %s or %s", f.Until, source.StepResolve, source.StepVerify, source.StepStore)
+	case f.stores() && f.Store == nil:
+		return errors.New("fetch: there is no store")
+	}
+	for _, obj := range slices.Concat(f.set.Objects, f.Objects) {
+		source.Default(obj)
+	}
+	if f.Objects == nil {
+		f.Objects = f.set.Objects
+	}
+	for _, obj := range f.Objects {
+		f.wanted[obj] = true
+	}
+	needing := f.Objects
+	if !f.stores() {
+		if needing = charts(f.Objects); len(needing) > 0 {
+			if err := f.makeStore(); err != nil {
+				return err
+			}
+		}
+	}
+	f.environment()
+	all, err := source.WithNeeds(ctx, needing, f.Env.Sources)
+	if err != nil {
+		return err
+	}
+	f.objects = slices.Clone(f.Objects)
+	for _, obj := range all[len(needing):] {
+		f.inputs[obj] = !f.stores()
+		if !f.wanted[obj] {
+			f.objects = append(f.objects, obj)
+		}
+	}
+	f.reconciler = source.Reconciler{Store: f.Store, Emit: f.Emit}
+	if f.Ledger != nil && f.stores() {
+		f.reconciler.Load, f.reconciler.Save = f.Ledger.Load, f.Ledger.Save
+	}
+	return nil
+}
+
+// charts returns the charts among objects. Their versions are wanted although they
+// are suspended, so that the copies are not.
+func charts(objects []source.Object) []source.Object {
+	var charts []source.Object
+	for _, obj := range objects {
+		if c, ok := obj.(*source.PkgChart); ok {
+			running := *c
+			running.Spec.Suspend = false
+			charts = append(charts, &running)
+		}
+	}
+	return charts
+}
+
+// makeStore makes a store that end removes.
+func (f *fetch) makeStore() (err error) {
+	if f.temporary, err = os.MkdirTemp("", "headgate-*"); err != nil {
+		return err
+	}
+	f.Store, err = artifact.OpenStore(artifact.StoreConfig{Dir: f.temporary})
+	return err
+}
+
+// environment completes what origins get.
+func (f *fetch) environment() {
+	if f.Store != nil {
+		f.Env = f.Env.In(f.Store)
+	}
+	if f.Env.Secrets == nil {
+		f.Env.Secrets = f.set
+	}
+	f.Env.Sources = &source.Inventory{Objects: f.set.Objects, Store: f.Store,
+		Client: &artifact.Client{MaxBytes: f.Env.Limits.Bytes, Temp: f.Env.Limits.Temp}}
+}
+
+// end removes what begin made.
+func (f *fetch) end() {
+	if f.temporary == "" {
+		return
+	}
+	if f.Store != nil {
+		f.Store.Close()
+	}
+	os.RemoveAll(f.temporary)
+}
+
+// An ending is a result and its error.
+type ending struct {
+	Result
+	err error
+}
+
+// run does the objects in the order of their needs, Parallel at once.
+func (f *fetch) run(ctx context.Context, yield func(Result, error) bool) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	waiting := make([]int, len(f.objects)) // how many objects have to end before
+	after := make([][]int, len(f.objects)) // which objects wait
+	var ready []int                        // sorted
+	for i, before := range source.Order(f.objects) {
+		waiting[i] = len(before)
+		for _, b := range before {
+			after[b] = append(after[b], i)
+		}
+		if len(before) == 0 {
+			ready = append(ready, i)
+		}
+	}
+	ended := make(chan ending)
+	listens := true
+	for running := 0; running > 0 || len(ready) > 0; {
+		if len(ready) > 0 && running < f.Parallel {
+			i := ready[0]
+			ready = ready[1:]
+			running++
+			go func() { ended <- f.do(ctx, i) }()
+			continue
+		}
+		e := <-ended
+		running--
+		if listens && f.reports(e) && !yield(e.Result, e.err) {
+			listens, ready = false, nil
+			cancel()
+		}
+		if !listens {
+			continue
+		}
+		for _, next := range after[e.Index] {
+			if waiting[next]--; waiting[next] == 0 {
+				at, _ := slices.BinarySearch(ready, next)
+				ready = slices.Insert(ready, at, next)
+			}
+		}
+	}
+}
+
+// reports reports whether the sequence has e.
+func (f *fetch) reports(e ending) bool { return f.stores() || f.wanted[e.Object] || e.err != nil }
+
+// do does one object.
+func (f *fetch) do(ctx context.Context, i int) ending {
+	r := Result{Object: f.objects[i], Index: i}
+	if f.stores() || f.inputs[r.Object] {
+		if err := f.reconcile(ctx, &r); err != nil || f.stores() || !f.wanted[r.Object] {
+			return ending{r, err}
+		}
+		if a := r.Object.Artifact(); a != nil {
+			r.Revision.ID = a.Revision
+		}
+	}
+	err := f.look(ctx, &r)
+	return ending{r, err}
+}
+
+// reconcile brings one object up to date.
+func (f *fetch) reconcile(ctx context.Context, r *Result) error {
+	if _, external := r.Object.(*source.ExternalArtifact); external {
+		r.Outcome, r.Why = source.Unchanged, "its artifact is published elsewhere"
+		if r.Object.Artifact() == nil {
+			r.Outcome = source.Failed
+			return errors.New("status.artifact is not set yet")
+		}
+		return nil
+	}
+	from, err := f.Origins.New(r.Object, f.Env)
+	if err != nil {
+		r.Outcome = source.Stalled
+		return err
+	}
+	r.Result, err = f.reconciler.Reconcile(ctx, r.Object, from)
+	return err
+}

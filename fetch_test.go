@@ -1,0 +1,202 @@
+package headgate_test
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"github.com/headgate-io/headgate"
+	"github.com/headgate-io/headgate/artifact"
+	"github.com/headgate-io/headgate/internal/testenv"
+	"github.com/headgate-io/headgate/source"
+)
+
+// setOf makes GitRepositories at server from lines "name: included included".
+func setOf(server string, lines ...string) *source.Set {
+	set := new(source.Set)
+	for _, line := range lines {
+		name, included, _ := strings.Cut(line, ":")
+		g := &source.GitRepository{Spec: source.GitRepositorySpec{URL: server + "/" + name}}
+		g.Metadata.Name = name
+		for _, other := range strings.Fields(included) {
+			g.Spec.Include = append(g.Spec.Include, source.GitRepositoryInclude{Repository: source.IncludeReference{Name: other}})
+		}
+		set.Objects = append(set.Objects, g)
+	}
+	return set
+}
+
+// ended returns the names of the objects in the order of the results.
+func ended(t *testing.T, set *source.Set, o headgate.Options) []string {
+	t.Helper()
+	if o.Store == nil {
+		o.Store = openStore(t)
+	}
+	var names []string
+	for r, err := range headgate.Fetch(t.Context(), set, o) {
+		if r.Object == nil {
+			t.Fatal(err)
+		}
+		names = append(names, r.Object.Head().Metadata.Name)
+	}
+	return names
+}
+
+func openStore(t *testing.T) *artifact.Store {
+	t.Helper()
+	store, err := artifact.OpenStore(artifact.StoreConfig{Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { store.Close() })
+	return store
+}
+
+// One at a time, objects come in the order of the set, except that what is
+// included comes before.
+func TestFetchInOrder(t *testing.T) {
+	server := httptest.NewServer(http.NotFoundHandler())
+	defer server.Close()
+	for want, lines := range map[string][]string{
+		"a b c":     {"a:", "b:", "c:"},
+		"c a b":     {"a: c", "b: c", "c:"},
+		"c b a d":   {"a: b", "b: c", "c: none", "d: a"},
+		"b a":       {"a: b", "b: a"},
+		"a":         {"a: a"},
+		"d b c a e": {"a: b c", "b: d", "c: d", "d:", "e: a"},
+	} {
+		if got := strings.Join(ended(t, setOf(server.URL, lines...), headgate.Options{Parallel: 1}), " "); got != want {
+			t.Errorf("%q: order %q, want %q", lines, got, want)
+		}
+	}
+}
+
+// Objects that do not need each other are worked on at once, and not level by
+// level: fast comes to its end while slow is held up, and slow has begun by then.
+func TestFetchAtOnce(t *testing.T) {
+	started, release := make(chan struct{}), make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasPrefix(r.URL.Path, "/slow") {
+			close(started)
+			<-release // or never
+		}
+		if strings.HasPrefix(r.URL.Path, "/first") {
+			<-started // or never
+		}
+		http.NotFound(w, r)
+	}))
+	defer server.Close()
+	var names []string
+	for r, err := range headgate.Fetch(t.Context(), setOf(server.URL, "fast: first", "first:", "slow:"), headgate.Options{Parallel: 2, Store: openStore(t)}) {
+		if err == nil {
+			t.Errorf("%s was fetched", r.Object.Head())
+		}
+		names = append(names, r.Object.Head().Metadata.Name)
+		if len(names) == 2 {
+			close(release)
+		}
+	}
+	if want := []string{"first", "fast", "slow"}; !slices.Equal(names, want) {
+		t.Errorf("ended: %q, want %q", names, want)
+	}
+}
+
+// Many objects, many at once: each ends after all that it needs.
+func TestFetchMany(t *testing.T) {
+	server := httptest.NewServer(http.NotFoundHandler())
+	defer server.Close()
+	lines := make([]string, 300)
+	for i := range lines {
+		lines[i] = fmt.Sprintf("n%d: n%d n%d", i, i*2+1, i*3+2)
+	}
+	slices.Reverse(lines)
+	set := setOf(server.URL, lines...)
+	names := ended(t, set, headgate.Options{Parallel: 8})
+	if len(names) != len(lines) {
+		t.Fatalf("%d results", len(names))
+	}
+	at := map[string]int{}
+	for i, name := range names {
+		at[name] = i
+	}
+	for i, before := range source.Order(set.Objects) {
+		for _, b := range before {
+			if name, other := set.Objects[i].Head().Metadata.Name, set.Objects[b].Head().Metadata.Name; at[name] < at[other] {
+				t.Errorf("%s ended before %s", name, other)
+			}
+		}
+	}
+}
+
+// Only what is wanted is fetched, and what it needs.
+func TestFetchWanted(t *testing.T) {
+	server := httptest.NewServer(http.NotFoundHandler())
+	defer server.Close()
+	set := setOf(server.URL, "other:", "base:", "app: base")
+	if got := ended(t, set, headgate.Options{Objects: set.Objects[2:]}); !slices.Equal(got, []string{"base", "app"}) {
+		t.Errorf("ended: %q", got)
+	}
+	if got := ended(t, set, headgate.Options{Objects: set.Objects[2:], Until: source.StepResolve}); !slices.Equal(got, []string{"app"}) {
+		t.Errorf("resolved: %q", got)
+	}
+}
+
+// Whoever leaves the loop ends what runs, and nothing else begins.
+func TestFetchLeft(t *testing.T) {
+	asked := make(chan string, 100)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked <- r.URL.Path
+		if strings.HasPrefix(r.URL.Path, "/slow") {
+			<-r.Context().Done() // or never
+		}
+		http.NotFound(w, r)
+	}))
+	defer server.Close()
+	for r := range headgate.Fetch(t.Context(), setOf(server.URL, "slow:", "fast:", "last:"), headgate.Options{Parallel: 2, Store: openStore(t)}) {
+		if name := r.Object.Head().Metadata.Name; name != "fast" {
+			t.Errorf("%s ended first", name)
+		}
+		break
+	}
+	close(asked)
+	for path := range asked {
+		if strings.HasPrefix(path, "/last") {
+			t.Error("last was asked for")
+		}
+	}
+}
+
+// Objects made in Go get their defaults, and Fetch says what it cannot begin with.
+func TestFetchDefaults(t *testing.T) {
+	repo := testenv.NewRepo(t)
+	commit := repo.Commit(testenv.Commit{Branch: "master", Message: "first", Files: fstest.MapFS{"app.yaml": {Data: []byte("replicas: 3\n")}}})
+	server := testenv.ServeHTTP(t, testenv.HTTP{}, repo)
+	set := setOf(server.Repo(), "app:")
+	set.Objects[0].(*source.GitRepository).Spec.URL = server.Repo()
+	options := headgate.Options{Store: openStore(t)}
+	for r, err := range headgate.Fetch(t.Context(), set, options) {
+		if err != nil || r.Outcome != source.Stored || r.Object.Artifact().Revision != "master@sha1:"+commit {
+			t.Errorf("%v, %s: %v", err, r.Outcome, r.Object.Artifact())
+		}
+	}
+	for _, o := range []headgate.Options{{}, {Store: options.Store, Until: source.StepBuild}} {
+		for r, err := range headgate.Fetch(t.Context(), set, o) {
+			if r.Object != nil || err == nil {
+				t.Errorf("%v: %v", o, err)
+			}
+		}
+	}
+}
+
+// No origin is made for what is published by others.
+func TestOriginsExternal(t *testing.T) {
+	var origins headgate.Origins
+	if _, err := origins.New(new(source.ExternalArtifact), source.Env{}); !errors.Is(err, source.ErrInvalid) {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,87 @@
+package headgate
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/headgate-io/headgate/source"
+)
+
+// look asks the origin of an object, and stores nothing.
+func (f *fetch) look(ctx context.Context, r *Result) error {
+	source.AssignGeneration(r.Object, nil) // it is part of the version of a chart, as a first fetch would make it
+	obj, err := f.alone(ctx, r.Object)
+	if err != nil {
+		return err
+	}
+	from, err := f.Origins.New(obj, f.Env)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := source.Bounded(ctx, obj)
+	defer cancel()
+	if f.Until == source.StepVerify {
+		err = r.verify(ctx, from)
+	} else if r.Revision.ID == "" { // reconciling has not found it out
+		r.Revision, _, err = from.Resolve(ctx, nil)
+	}
+	return source.Conceal(err, from)
+}
+
+// alone returns obj without its includes, which have to exist: what is found out
+// is about obj itself.
+func (f *fetch) alone(ctx context.Context, obj source.Object) (source.Object, error) {
+	g, ok := obj.(*source.GitRepository)
+	if !ok || len(g.Spec.Include) == 0 {
+		return obj, nil
+	}
+	if _, err := source.Needed(ctx, g, f.Env.Sources); err != nil {
+		return nil, fmt.Errorf("spec.include: %w", err)
+	}
+	alone := *g
+	alone.Spec.Include = nil
+	return &alone, nil
+}
+
+// verify fetches the object of r, and checks its signature.
+func (r *Result) verify(ctx context.Context, from source.Origin) error {
+	if err := unsigned(r.Object); err != nil {
+		return err
+	}
+	rev, _, err := from.Resolve(ctx, nil)
+	r.Revision = rev
+	if err != nil {
+		return err
+	}
+	if r.Object.Plan().Verify == "" && rev.Verify == "" {
+		return errNotAsked
+	}
+	content, err := from.Open(ctx, rev)
+	if err != nil {
+		return err
+	}
+	defer content.Close()
+	r.Verification, err = verified(ctx, r.Object, rev, content)
+	return err
+}
+
+var errNotAsked = fmt.Errorf("spec.verify is not set: nothing was verified: %w", source.ErrVerification)
+
+// unsigned returns why nothing of obj can be verified, nil if something may be.
+func unsigned(obj source.Object) error {
+	switch o := obj.(type) {
+	case *source.Bucket:
+		return fmt.Errorf("buckets have no signatures: nothing was verified: %w", source.ErrVerification)
+	case *source.PkgRepository:
+		if o.Spec.Verify != nil {
+			return fmt.Errorf("spec.verify is about the charts of a repository, its index has no signature: verify a PkgChart: %w", source.ErrVerification)
+		}
+		return fmt.Errorf("indexes have no signatures: nothing was verified: %w", source.ErrVerification)
+	case *source.PkgChart:
+		return nil // its repository may ask for it
+	}
+	if obj.Plan().Verify == "" {
+		return errNotAsked
+	}
+	return nil
+}
