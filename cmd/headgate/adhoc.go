@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/headgate-io/headgate/git"
 	"github.com/headgate-io/headgate/internal/redact"
 	"github.com/headgate-io/headgate/source"
 )
@@ -160,7 +159,10 @@ func (s *session) branchOrTag(ctx context.Context, g source.GitRepository, ref s
 		g.Spec.Ref = choice
 		limited, cancel := context.WithTimeout(ctx, time.Duration(g.Spec.Timeout))
 		defer cancel()
-		_, _, err := git.New(&g, s.env).Resolve(limited, nil)
+		from, err := s.origins.New(&g, s.env)
+		if err == nil {
+			_, _, err = from.Resolve(limited, nil)
+		}
 		return err
 	}
 	for _, choice := range []*source.GitRepositoryRef{{Branch: ref}, {Tag: ref}} {

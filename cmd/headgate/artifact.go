@@ -25,25 +25,25 @@ a URL; a URL needs --digest.`,
 		Args: noCommand,
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	c.AddCommand(p.inspect(), p.extractStored(), p.verifyStored(), p.serve(), p.gc())
+	c.AddCommand(p.inspect(), p.extractStored(), p.verifyStored(), p.artifactServe(), p.gc())
 	return c
 }
 
 func (p *program) inspect() *cobra.Command {
-	var s shelf
+	var l artifactLookup
 	c := &cobra.Command{
 		Use:               "inspect [ARTIFACT]",
 		Short:             "List the store, or the entries of one artifact",
 		Args:              arguments(0, 1),
-		ValidArgsFunction: completeStored(&s.store),
+		ValidArgsFunction: completeStored(&l.store),
 		RunE: func(c *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return asFailure(p.listStore(s.store))
+				return asFailure(p.listStore(l.store))
 			}
-			return asFailure(s.read(c.Context(), args[0], p.listTree))
+			return asFailure(l.read(c.Context(), args[0], p.listTree))
 		},
 	}
-	s.register(c)
+	l.register(c)
 	return c
 }
 
@@ -81,14 +81,14 @@ func (p *program) listTree(tree *artifact.Tree) error {
 }
 
 func (p *program) extractStored() *cobra.Command {
-	var s shelf
+	var l artifactLookup
 	var to outFlags
 	c := &cobra.Command{
 		Use:               "extract ARTIFACT --out DIR",
 		Short:             "Extract an artifact; DIR is replaced as a whole",
 		Long:              outRule,
 		Args:              arguments(1, 1),
-		ValidArgsFunction: completeStored(&s.store),
+		ValidArgsFunction: completeStored(&l.store),
 		RunE: func(c *cobra.Command, args []string) error {
 			if to.out == "" {
 				return usage("--out DIR is needed")
@@ -96,12 +96,12 @@ func (p *program) extractStored() *cobra.Command {
 			if err := to.check(c.Context(), to.out); err != nil {
 				return asFailure(err)
 			}
-			return asFailure(s.read(c.Context(), args[0], func(tree *artifact.Tree) error {
+			return asFailure(l.read(c.Context(), args[0], func(tree *artifact.Tree) error {
 				return to.extract(c.Context(), tree, to.out)
 			}))
 		},
 	}
-	s.register(c)
+	l.register(c)
 	to.register(c, "`DIR` to extract to")
 	return c
 }

@@ -8,7 +8,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/headgate-io/headgate/artifact"
-	"github.com/headgate-io/headgate/oci"
 )
 
 // cacheFlags say what a fetch leaves for the next one.
@@ -54,12 +53,19 @@ func (f *storingFlags) cacheDir() string {
 // cacheName is the directory of the cache in a store.
 const cacheName = ".cache"
 
-// openCache opens the cache, nil when there is none, and returns what signatures
-// are verified with, which keeps things in it.
-func (f *storingFlags) openCache() (*artifact.Cache, map[string]oci.Technology, error) {
+// sigstoreDir returns where verifiers keep what Sigstore says, "" if nothing is kept.
+func (f *storingFlags) sigstoreDir() string {
+	if dir := f.cacheDir(); dir != "" {
+		return filepath.Join(dir, "sigstore")
+	}
+	return ""
+}
+
+// openCache opens the cache, nil when there is none.
+func (f *storingFlags) openCache() (*artifact.Cache, error) {
 	dir := f.cacheDir()
 	if dir == "" {
-		return nil, technologies(""), nil
+		return nil, nil
 	}
 	limit := f.cacheSize
 	if limit == unsetBytes {
@@ -67,7 +73,7 @@ func (f *storingFlags) openCache() (*artifact.Cache, map[string]oci.Technology, 
 	}
 	cache, err := artifact.OpenCache(artifact.CacheConfig{Dir: dir, MaxBytes: limit})
 	if err != nil {
-		return nil, nil, failed(err)
+		return nil, failed(err)
 	}
-	return cache, technologies(filepath.Join(dir, "sigstore")), nil
+	return cache, nil
 }

@@ -82,7 +82,7 @@ func TestDeployedNames(t *testing.T) {
 		grace                   func(*testing.T, []string) time.Duration
 	}{
 		{"tester", "headgate", "tester-tokens", 8080, func(t *testing.T, args []string) time.Duration { return flagsOf(t, args).grace }},
-		{"sources", "headgate-sources", "sources-tokens", 9090, func(t *testing.T, args []string) time.Duration { return keepFlagsOf(t, args).grace }},
+		{"sources", "headgate-sources", "sources-tokens", 9090, func(t *testing.T, args []string) time.Duration { return serveFlagsOf(t, args).grace }},
 	} {
 		t.Run(d.name, func(t *testing.T) {
 			named := func(kind string) object { return all[kind+"/"+d.namespace+"/"+d.name] }
@@ -168,7 +168,7 @@ func TestDeployedUnit(t *testing.T) {
 	if len(args) < 3 || args[0] != "/usr/local/bin/headgate" || args[1] != "serve" {
 		t.Fatalf("ExecStart=%s", settings["ExecStart"])
 	}
-	f := keepFlagsOf(t, args[2:])
+	f := serveFlagsOf(t, args[2:])
 	if f.store != "/var/lib/"+settings["StateDirectory"] {
 		t.Errorf("the store is %s, StateDirectory=%s", f.store, settings["StateDirectory"])
 	}
@@ -202,7 +202,7 @@ func TestDockerfile(t *testing.T) {
 	}
 	for name, check := range map[string]func([]string){
 		"tester": func(args []string) { flagsOf(t, args) },
-		"serve":  func(args []string) { keepFlagsOf(t, args) },
+		"serve":  func(args []string) { serveFlagsOf(t, args) },
 	} {
 		var entry, args any
 		for instruction, into := range map[string]*any{"ENTRYPOINT": &entry, "CMD": &args} {
@@ -249,11 +249,11 @@ func flagsOf(t *testing.T, args []string) *testerFlags {
 	return f
 }
 
-// keepFlagsOf parses the flags of headgate serve, and has them describe a server.
-func keepFlagsOf(t *testing.T, args []string) *keepFlags {
+// serveFlagsOf parses the flags of headgate serve, and has them describe a server.
+func serveFlagsOf(t *testing.T, args []string) *serveFlags {
 	t.Helper()
-	f := new(keepFlags)
-	c := new(program).keepCommand(f)
+	f := new(serveFlags)
+	c := new(program).serveCommand(f)
 	if err := c.ParseFlags(args); err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/headgate-io/headgate/artifact"
 	"github.com/headgate-io/headgate/internal/redact"
+	"github.com/headgate-io/headgate/source"
 )
 
 type diffFlags struct {
@@ -119,13 +120,13 @@ func (s *session) tree(ctx context.Context, arg string) (tree fs.FS, end func() 
 
 // archived opens an archive, or the artifact of an object.
 func (s *session) archived(ctx context.Context, arg string) (fs.FS, func() error, error) {
-	shelf := shelf{store: s.flags.store, maxBytes: s.flags.maxBytes}
-	file, err := shelf.open(ctx, arg)
+	lookup := artifactLookup{store: s.flags.store, maxBytes: s.flags.maxBytes}
+	file, err := lookup.open(ctx, arg)
 	if err != nil {
 		return nil, nil, err
 	}
 	defer file.Close()
-	tree, err := shelf.tree(file)
+	tree, err := lookup.tree(file)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -138,7 +139,7 @@ func (s *session) fetched(ctx context.Context, arg string) (ruled, error) {
 	if err != nil {
 		return ruled{}, err
 	}
-	ctx, cancel := withinTimeout(ctx, obj)
+	ctx, cancel := source.Bounded(ctx, obj)
 	defer cancel()
 	return s.content(ctx, obj)
 }

@@ -39,7 +39,8 @@ func (p *program) convert() *cobra.Command {
 }
 
 func (p *program) runConvert(files []string, version, group, output string) error {
-	set, bad := p.load(files, false)
+	var set source.Set
+	bad := p.load(&set, files, false)
 	var converted []source.Object
 	for _, obj := range set.Objects {
 		to, warnings, err := source.Convert(obj, version, group)

@@ -164,21 +164,20 @@ func (p *program) explained(ctx context.Context, s *session, obj source.Object) 
 	case *source.PkgRepository:
 		return ruled{}, errors.New("PkgRepository has no ignore rules")
 	}
-	ctx, cancel := withinTimeout(ctx, obj)
+	ctx, cancel := source.Bounded(ctx, obj)
 	defer cancel()
 	closeStore, err := s.lookBack(ctx, obj)
 	if err != nil {
 		return ruled{}, err
 	}
 	r, err := s.content(ctx, obj)
-	if errors.Is(err, source.ErrWaiting) {
-		var alone source.Object
-		if alone, err = s.alone(ctx, obj); err == nil {
-			if !s.flags.quiet {
-				fmt.Fprintf(p.stderr, "%s: note: without what it includes, which is not in the store: fetch it first\n", obj.Head())
-			}
-			r, err = s.content(ctx, alone)
+	if g, ok := obj.(*source.GitRepository); ok && errors.Is(err, source.ErrWaiting) {
+		if !s.flags.quiet {
+			fmt.Fprintf(p.stderr, "%s: note: without what it includes, which is not in the store: fetch it first\n", obj.Head())
 		}
+		alone := *g
+		alone.Spec.Include = nil
+		r, err = s.content(ctx, &alone)
 	}
 	if err != nil {
 		return ruled{}, errors.Join(err, closeStore())
@@ -190,12 +189,12 @@ func (p *program) explained(ctx context.Context, s *session, obj source.Object) 
 
 // content fetches obj for its rules.
 func (s *session) content(ctx context.Context, obj source.Object) (ruled, error) {
-	from, err := s.origin(obj)
+	from, err := s.origins.New(obj, s.env)
 	if err != nil {
 		return ruled{}, err
 	}
 	r, err := explain(ctx, obj, from)
-	return r, concealed(err, from)
+	return r, source.Conceal(err, from)
 }
 
 func explain(ctx context.Context, obj source.Object, from source.Origin) (ruled, error) {
@@ -226,7 +225,7 @@ func explain(ctx context.Context, obj source.Object, from source.Origin) (ruled,
 // lookBack gives origins the artifacts that obj needs as they are in the store,
 // if there is one.
 func (s *session) lookBack(ctx context.Context, obj source.Object) (closeStore func() error, err error) {
-	inventory := &source.Inventory{Objects: s.set.Objects, Client: s.client()}
+	inventory := &source.Inventory{Objects: s.set.Objects, Client: &artifact.Client{MaxBytes: s.flags.maxBytes}}
 	s.env.Sources, closeStore = inventory, func() error { return nil }
 	needed, err := source.Needed(ctx, obj, inventory)
 	if err != nil {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/headgate-io/headgate"
 	"github.com/headgate-io/headgate/artifact"
 	"github.com/headgate-io/headgate/source"
 )
@@ -88,14 +90,14 @@ func (p *program) runFetch(ctx context.Context, f *fetchFlags, args []string) er
 
 // bringUp reconciles the objects named, and those that they are made of.
 func (p *program) bringUp(ctx context.Context, s *session, f *fetchFlags, named []source.Object) error {
-	var err error
-	if s.env.Cache, s.technologies, err = f.openCache(); err != nil {
+	cache, err := f.openCache()
+	if err != nil {
 		return err
 	}
-	if s.env.Cache != nil {
-		defer s.env.Cache.Close()
+	if cache != nil {
+		defer cache.Close()
 	}
-	store, err := f.openStore(f.baseURL, s.env.Cache)
+	store, err := f.openStore(f.baseURL, cache)
 	if err != nil {
 		return err
 	}
@@ -105,32 +107,84 @@ func (p *program) bringUp(ctx context.Context, s *session, f *fetchFlags, named 
 	}
 	ctx, cancel := s.within(ctx)
 	defer cancel()
-	s.env.Limits.Temp = store.Temp
-	objects, err := s.stock(ctx, named, store)
-	if err != nil {
-		return failed(err)
-	}
-	meter := newMeter(p.stderr, f.quiet, objects)
-	s.env.Progress = meter.show
 	if _, err := store.Sweep(ctx); err != nil { // of runs that were killed
 		fmt.Fprintf(p.stderr, "warning: %v\n", err)
 	}
-	ledger := ledgerOf(f.store)
-	r := &source.Reconciler{Store: store, Load: ledger.Load, Save: ledger.Save}
-	rows := s.each(ctx, objects, func(ctx context.Context, row *row) {
-		row.reconcile(ctx, r, s)
-		if f.out != "" && slices.Contains(named, row.object) {
-			row.extract(ctx, store, f, f.outDir(row.object, len(named)))
+	meter := newMeter(p.stderr, f.quiet, slices.Concat(s.set.Objects, named))
+	s.env.Progress = meter.show
+	options := s.options(named)
+	options.Origins, options.Store, options.Ledger = p.origins(f.sigstoreDir()), store, ledgerOf(f.store)
+	var rows []*row
+	for result, err := range headgate.Fetch(ctx, s.set, options) {
+		if result.Object == nil {
+			return failed(err)
 		}
-		meter.done(row)
-	})
+		r := newRow(result, err)
+		if f.out != "" && slices.Contains(named, r.Object) {
+			r.extract(ctx, store, f, f.outDir(r.Object, len(named)))
+		}
+		meter.done(r)
+		rows = append(rows, r)
+	}
 	meter.stop()
-	return p.finish(s, rows, f.detailed, p.printObjects)
+	return p.finish(s, sorted(rows), f.detailed, p.printObjects)
 }
 
 // ledgerOf returns the ledger of a store: private, beside the artifacts.
 func ledgerOf(store string) *source.Ledger {
 	return &source.Ledger{Dir: filepath.Join(store, ".status")}
+}
+
+// A row is one object and what became of it.
+type row struct {
+	headgate.Result
+	err     error
+	refused bool // by the server that keeps the object: nothing was done, and it is as it was
+}
+
+// newRow returns the row of a result. A suspended object was asked nothing, so
+// nothing failed.
+func newRow(result headgate.Result, err error) *row {
+	r := &row{Result: result, err: err}
+	if r.Outcome == source.Suspended && err != nil {
+		r.err = nil
+		r.note(err.Error())
+	}
+	return r
+}
+
+// sorted returns rows in the order of their objects.
+func sorted(rows []*row) []*row {
+	slices.SortFunc(rows, func(a, b *row) int { return cmp.Compare(a.Index, b.Index) })
+	return rows
+}
+
+func (r *row) fail(err error) {
+	if err != nil && r.err == nil {
+		r.err, r.Outcome = err, source.Failed
+	}
+}
+
+// extract extracts the artifact to dir, if there is one that is ready; of a
+// suspended source the stored one. That of an ExternalArtifact is in somebody
+// else's store, and never fetched.
+func (r *row) extract(ctx context.Context, store *artifact.Store, f *fetchFlags, dir string) {
+	_, external := r.Object.(*source.ExternalArtifact)
+	switch a := r.Object.Artifact(); {
+	case r.err != nil:
+	case r.Outcome == source.Suspended && a == nil:
+		r.err = errors.New("not extracted: it is suspended, and has no artifact: set spec.suspend to false to fetch one")
+	case r.Outcome == source.Suspended:
+		if r.err = extract(ctx, store, r.Object, f, dir); r.err == nil {
+			r.note("it is suspended: what is extracted is its stored artifact of revision " + a.Revision)
+		}
+	case a == nil:
+		r.note("not extracted: it has no artifact")
+	case external:
+		r.note("not extracted: its artifact is at " + a.URL)
+	default:
+		r.fail(store.WithRoom(func() error { return extract(ctx, store, r.Object, f, dir) }))
+	}
 }
 
 // extract replaces dir by the content of obj's artifact.
@@ -140,8 +194,8 @@ func extract(ctx context.Context, store *artifact.Store, obj source.Object, f *f
 		return err
 	}
 	defer file.Close()
-	s := shelf{maxBytes: f.maxBytes, temp: store.Temp, stored: true, found: *obj.Artifact(), object: obj}
-	tree, err := s.tree(file)
+	l := artifactLookup{maxBytes: f.maxBytes, temp: store.Temp, stored: true, found: *obj.Artifact(), object: obj}
+	tree, err := l.tree(file)
 	if err != nil {
 		return fmt.Errorf("extract %s: %w", obj.Artifact().Path, err)
 	}
@@ -149,71 +203,4 @@ func extract(ctx context.Context, store *artifact.Store, obj source.Object, f *f
 	return f.outFlags.extract(ctx, tree, dir)
 }
 
-// A row is one object and what became of it.
-type row struct {
-	object   source.Object
-	outcome  source.Outcome
-	changed  bool
-	why      string          // it was stored, or not
-	revision source.Revision // of resolve and verify
-	verified source.Verification
-	report   source.Report
-	err      error
-	refused  bool // by the server that keeps the object: nothing was done, and it is as it was
-}
-
-func (r *row) fail(err error) {
-	if err != nil && r.err == nil {
-		r.err, r.outcome = err, source.Failed
-	}
-}
-
-// extract extracts the artifact to dir, if there is one that is ready; of a
-// suspended source the stored one. That of an ExternalArtifact is in somebody
-// else's store, and never fetched.
-func (r *row) extract(ctx context.Context, store *artifact.Store, f *fetchFlags, dir string) {
-	switch a := r.object.Artifact(); {
-	case r.err != nil:
-	case r.outcome == source.Suspended && a == nil:
-		r.err = errors.New("not extracted: it is suspended, and has no artifact: set spec.suspend to false to fetch one")
-	case r.outcome == source.Suspended:
-		if r.err = extract(ctx, store, r.object, f, dir); r.err == nil {
-			r.note("it is suspended: what is extracted is its stored artifact of revision " + a.Revision)
-		}
-	case a == nil:
-		r.note("not extracted: it has no artifact")
-	case r.external():
-		r.note("not extracted: its artifact is at " + a.URL)
-	default:
-		r.fail(store.WithRoom(func() error { return extract(ctx, store, r.object, f, dir) }))
-	}
-}
-
-func (r *row) note(text string) { r.report.Notes = append(r.report.Notes, text) }
-
-func (r *row) external() bool {
-	_, ok := r.object.(*source.ExternalArtifact)
-	return ok
-}
-
-// reconcile drives one object.
-func (r *row) reconcile(ctx context.Context, by *source.Reconciler, s *session) {
-	if r.external() {
-		r.outcome, r.why = source.Unchanged, "its artifact is published elsewhere"
-		if r.object.Artifact() == nil {
-			r.fail(errors.New("status.artifact is not set yet"))
-		}
-		return
-	}
-	from, err := s.origin(r.object)
-	if err != nil {
-		r.outcome, r.err = source.Stalled, err
-		return
-	}
-	result, err := by.Reconcile(ctx, r.object, from)
-	r.outcome, r.changed, r.why, r.report, r.verified, r.err = result.Outcome, result.Changed, result.Why, result.Report, result.Verification, err
-	if r.outcome == source.Suspended && err != nil { // nothing was asked of it, so nothing failed
-		r.err = nil
-		r.note(err.Error())
-	}
-}
+func (r *row) note(text string) { r.Report.Notes = append(r.Report.Notes, text) }

@@ -124,13 +124,13 @@ func (p *program) openIndex(ctx context.Context, s *session, arg string) (io.Rea
 	} else if err == nil {
 		return os.Open(arg)
 	}
-	shelf := shelf{store: s.flags.store}
-	file, err := shelf.open(ctx, arg)
+	lookup := artifactLookup{store: s.flags.store}
+	file, err := lookup.open(ctx, arg)
 	if err != nil {
 		return nil, err
 	}
 	defer file.Close()
-	if !isIndex(shelf.found) {
+	if !isIndex(lookup.found) {
 		return nil, usage("is no PkgRepository: want one, or a URL, a file or a directory")
 	}
 	return spool(func(w io.Writer) error {
@@ -171,25 +171,10 @@ func (s *session) fetchIndex(ctx context.Context, repo *source.PkgRepository) (i
 	if repo.Spec.Type == source.RepositoryOCI {
 		return nil, usage("a registry has no index: its charts are repositories, and their versions tags")
 	}
-	from, err := s.origin(repo)
-	if err != nil {
-		return nil, err
-	}
-	ctx, cancel := withinTimeout(ctx, repo)
-	defer cancel()
-	r, err := spool(func(w io.Writer) error {
-		rev, _, err := from.Resolve(ctx, nil)
-		if err != nil {
-			return err
-		}
-		content, err := from.Open(ctx, rev)
-		if err != nil {
-			return err
-		}
-		_, err = content.WriteTo(ctx, w)
-		return errors.Join(err, content.Close())
+	return spool(func(w io.Writer) error {
+		_, _, err := s.origins.Write(ctx, w, repo, s.env)
+		return err
 	})
-	return r, concealed(err, from)
 }
 
 // spool returns what write writes as a file, which is gone once it is closed.

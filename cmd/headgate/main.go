@@ -114,7 +114,7 @@ func (p *program) root() *cobra.Command {
 		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	root.SetFlagErrorFunc(flagError)
-	root.AddCommand(p.fetch(), p.resolve(), p.verify(), p.validate(), p.convert(), p.push(), p.diff(), p.artifact(), p.keep(), p.get(), p.reconcile(), p.suspend(), p.resume(), p.delete(), p.events(), p.explain(), p.index(), p.hook(), p.rollout(), p.gate(api.KindGate), p.gate(api.KindRollback), p.tester(), p.version())
+	root.AddCommand(p.fetch(), p.resolve(), p.verify(), p.validate(), p.convert(), p.push(), p.diff(), p.artifact(), p.serve(), p.get(), p.reconcile(), p.suspend(), p.resume(), p.delete(), p.events(), p.explain(), p.index(), p.hook(), p.rollout(), p.gate(api.KindGate), p.gate(api.KindRollback), p.tester(), p.version())
 	return root
 }
 

@@ -58,7 +58,7 @@ func (r *row) code(detailed bool) int {
 		return exitUsage
 	case r.err != nil:
 		return exitFailed
-	case detailed && r.changed:
+	case detailed && r.Changed:
 		return exitChanged
 	}
 	return exitReady
@@ -77,9 +77,9 @@ func worse(a, b int) int {
 // remarks prints what went wrong with an object and, unless it is to be quiet,
 // what its user should know.
 func (p *program) remarks(s *session, r *row) {
-	name := r.object.Head().String()
+	name := r.Object.Head().String()
 	if r.err != nil {
-		text := strings.TrimPrefix(redact.String(r.err.Error()), addressOf(r.object)+": ")
+		text := strings.TrimPrefix(redact.String(r.err.Error()), addressOf(r.Object)+": ")
 		if s.typed {
 			text = byFlag.Replace(text)
 		}
@@ -88,10 +88,10 @@ func (p *program) remarks(s *session, r *row) {
 	if s.flags.quiet {
 		return
 	}
-	for _, note := range r.report.Notes {
+	for _, note := range r.Report.Notes {
 		fmt.Fprintf(p.stderr, "%s: note: %s\n", name, redact.String(note))
 	}
-	p.leftOut(name, r.report.Report)
+	p.leftOut(name, r.Report.Report)
 }
 
 // leftOut tells what is not in the archive of what name says.
@@ -109,7 +109,7 @@ func (p *program) leftOut(name string, r artifact.Report) {
 // printNames prints one name a line, as other commands take it.
 func (p *program) printNames(_ string, rows []*row) error {
 	for _, r := range rows {
-		if _, err := fmt.Fprintln(p.stdout, argumentOf(r.object)); err != nil {
+		if _, err := fmt.Fprintln(p.stdout, argumentOf(r.Object)); err != nil {
 			return err
 		}
 	}
@@ -137,10 +137,10 @@ const (
 
 // document returns what is printed of the object: a copy, with annotations.
 func (r *row) document() source.Object {
-	obj := source.Masked(r.object)
+	obj := source.Masked(r.Object)
 	m := &obj.Head().Metadata
 	m.Annotations = maps.Clone(m.Annotations)
-	for key, value := range map[string]string{outcomeAnnotation: string(r.outcome), whyAnnotation: redact.String(r.why)} {
+	for key, value := range map[string]string{outcomeAnnotation: string(r.Outcome), whyAnnotation: redact.String(r.Why)} {
 		switch {
 		case value == "":
 			delete(m.Annotations, key) // of the run before
@@ -217,13 +217,13 @@ func printTable(w io.Writer, rows []*row, wide bool) error {
 	}
 	line([]string{"OBJECT", "READY", "OUTCOME", "REVISION", "SIZE", "DIGEST"}, "WHY")
 	for _, r := range rows {
-		revision, size, digest := r.revision.ID, "-", "-"
-		if a := r.object.Artifact(); a != nil {
+		revision, size, digest := r.Revision.ID, "-", "-"
+		if a := r.Object.Artifact(); a != nil {
 			revision, size, digest = cmp.Or(revision, a.Revision), humanSize(a.Size), shortDigest(a.Digest)
 		}
 		line([]string{
-			r.object.Head().String(), r.ready(), cmp.Or(string(r.outcome), "-"), redact.String(cmp.Or(revision, "-")), size, redact.String(digest),
-		}, redact.String(cmp.Or(r.why, "-")))
+			r.Object.Head().String(), r.ready(), cmp.Or(string(r.Outcome), "-"), redact.String(cmp.Or(revision, "-")), size, redact.String(digest),
+		}, redact.String(cmp.Or(r.Why, "-")))
 	}
 	return t.Flush()
 }
@@ -232,8 +232,8 @@ func printTable(w io.Writer, rows []*row, wide bool) error {
 // is suspended, or that a server refused to look at, what its status says.
 func (r *row) ready() string {
 	switch {
-	case r.refused || r.outcome == source.Suspended:
-		return cmp.Or(r.object.Common().Condition(source.ReadyCondition).Status, "Unknown")
+	case r.refused || r.Outcome == source.Suspended:
+		return cmp.Or(r.Object.Common().Condition(source.ReadyCondition).Status, "Unknown")
 	case r.err != nil:
 		return "False"
 	}

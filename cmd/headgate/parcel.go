@@ -115,28 +115,28 @@ func (p *program) pack(ctx context.Context, w io.Writer, dir string, f *sourceFl
 // copy copies an archive, or the artifact of an object. It has to be one that
 // can be read back.
 func (b *parcel) copy(ctx context.Context, s *session, arg string) error {
-	shelf := shelf{store: s.flags.store, maxBytes: s.flags.maxBytes}
-	file, err := shelf.open(ctx, arg)
+	lookup := artifactLookup{store: s.flags.store, maxBytes: s.flags.maxBytes}
+	file, err := lookup.open(ctx, arg)
 	if err != nil {
 		return err
 	}
 	defer file.Close()
-	if isIndex(shelf.found) {
+	if isIndex(lookup.found) {
 		return usage("an index of charts is no archive: push the PkgChart of one")
 	}
-	tree, err := shelf.tree(io.TeeReader(file, b))
+	tree, err := lookup.tree(io.TeeReader(file, b))
 	if err != nil {
 		return err
 	}
 	if err := tree.Close(); err != nil {
 		return err
 	}
-	switch shelf.object.(type) {
+	switch lookup.object.(type) {
 	case nil:
 	case *source.PkgChart: // its revision is its version
-		b.chart, err = chart.Publication(io.NewSectionReader(b, 0, math.MaxInt64), shelf.limits())
+		b.chart, err = chart.Publication(io.NewSectionReader(b, 0, math.MaxInt64), lookup.limits())
 	default:
-		b.origin, b.revision = originOf(shelf.object), shelf.object.Artifact().Revision
+		b.origin, b.revision = originOf(lookup.object), lookup.object.Artifact().Revision
 	}
 	return err
 }

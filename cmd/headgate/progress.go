@@ -114,12 +114,12 @@ func (m *meter) done(r *row) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.bars == nil {
-		if r.outcome != "" { // what is cut short has only an error
-			fmt.Fprintf(m.w, "%s: %s\n", r.object.Head(), r.outcome)
+		if r.Outcome != "" { // what is cut short has only an error
+			fmt.Fprintf(m.w, "%s: %s\n", r.Object.Head(), r.Outcome)
 		}
 		return
 	}
-	m.end(addressOf(r.object), r.err)
+	m.end(addressOf(r.Object), r.err)
 }
 
 // end shows that a transfer has ended. It is called with m.mu held.

@@ -95,11 +95,14 @@ func (p *program) runPush(ctx context.Context, f *pushFlags, from, to string) er
 	}
 	meter := newSender(p.stderr, f.quiet, repo)
 	s.env.Progress = meter.show
-	origin := oci.New(repo, s.env, nil)
-	d, err := origin.Publish(ctx, b, b.size, publication)
+	origin, err := s.origins.New(repo, s.env)
+	if err != nil {
+		return err
+	}
+	d, err := origin.(*oci.Origin).Publish(ctx, b, b.size, publication)
 	meter.sent(repo, err)
 	if err != nil {
-		return about(from+" to "+to, concealed(err, origin))
+		return about(from+" to "+to, source.Conceal(err, origin))
 	}
 	if !f.prints() {
 		return nil

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 
 	"github.com/spf13/cobra"
 
+	"github.com/headgate-io/headgate"
 	"github.com/headgate-io/headgate/internal/redact"
 	"github.com/headgate-io/headgate/source"
 	"github.com/headgate-io/headgate/source/controller/api"
@@ -87,13 +89,11 @@ func (p *program) reconcileHere(ctx context.Context, f *reconcileFlags, args []s
 	}
 	ledger := ledgerOf(f.store)
 	if len(f.files) == 0 {
-		if s.set, s.bad = ledger.List(); s.bad != nil {
-			p.warn(s.bad)
-			s.bad = nil
+		saved, bad := ledger.List()
+		if bad != nil {
+			p.warn(bad)
 		}
-		if s.env.Secrets, err = p.secretPlaces(f.secrets, s.set); err != nil {
-			return err
-		}
+		s.set.Objects = saved.Objects
 	}
 	named, err := s.selected(args)
 	if err != nil {
@@ -144,9 +144,28 @@ func (p *program) reconcileThere(ctx context.Context, f *reconcileFlags, k *kept
 	if !f.wait {
 		return p.askFor(ctx, k, found, f.prints())
 	}
-	f.parallel = max(len(objects), 1) // it is the server that works
-	rows := s.each(ctx, objects, func(ctx context.Context, r *row) { r.reconcileBy(ctx, k, sourceRef(names[r.object])) })
-	return p.finish(s, rows, false, p.printObjects)
+	return p.finish(s, k.reconcile(ctx, objects, names), false, p.printObjects)
+}
+
+// reconcile has a server reconcile objects: each when those that it needs have
+// ended, and otherwise all at once.
+func (k *keptServer) reconcile(ctx context.Context, objects []source.Object, names map[source.Object]api.Source) []*row {
+	rows, ended := make([]*row, len(objects)), make([]chan struct{}, len(objects))
+	for i, obj := range objects {
+		rows[i], ended[i] = &row{Result: headgate.Result{Object: obj, Index: i}}, make(chan struct{})
+	}
+	var runs sync.WaitGroup
+	for i, before := range source.Order(objects) {
+		runs.Go(func() {
+			defer close(ended[i])
+			for _, b := range before {
+				<-ended[b]
+			}
+			rows[i].reconcileBy(ctx, k, sourceRef(names[objects[i]]))
+		})
+	}
+	runs.Wait()
+	return rows
 }
 
 // askFor asks for runs and does not wait for them.
@@ -167,7 +186,7 @@ func (r *row) reconcileBy(ctx context.Context, k *keptServer, ref source.Referen
 	s, err := k.run(ctx, ref)
 	var refused *api.Problem
 	if errors.As(err, &refused) {
-		r.err, r.refused = &toldError{strings.TrimLeft(strings.TrimPrefix(refused.Error(), r.object.Head().String()), ": "), nil}, true
+		r.err, r.refused = &toldError{strings.TrimLeft(strings.TrimPrefix(refused.Error(), r.Object.Head().String()), ": "), nil}, true
 		return
 	}
 	if err != nil {
@@ -177,13 +196,13 @@ func (r *row) reconcileBy(ctx context.Context, k *keptServer, ref source.Referen
 	if obj, err := decoded(s.Document); err != nil {
 		r.fail(err)
 	} else {
-		r.object = obj
+		r.Object = obj
 	}
 	if s.Last == nil {
 		return
 	}
-	r.outcome, r.why = source.Outcome(s.Last.Outcome), s.Last.Why
-	r.changed = r.outcome == source.Stored
+	r.Outcome, r.Why = source.Outcome(s.Last.Outcome), s.Last.Why
+	r.Changed = r.Outcome == source.Stored
 	if s.Last.Error != "" {
 		r.err = &toldError{s.Last.Error, kindOfFailure(s)}
 	}

@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"slices"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
+	"github.com/headgate-io/headgate"
 	"github.com/headgate-io/headgate/internal/redact"
 	"github.com/headgate-io/headgate/source"
 )
@@ -26,11 +26,7 @@ which is fetched for it and forgotten, unless it is suspended.`,
 		Example: `  headgate resolve -f sources.yaml
   headgate resolve --chart app --version "^1.2" https://charts.example.org`,
 		RunE: func(c *cobra.Command, args []string) error {
-			return p.look(c.Context(), f, args, p.printRevisions, func(ctx context.Context, r *row, from source.Origin) {
-				if r.revision.ID == "" { // not told yet by fetching it for a chart
-					r.revision, _, r.err = from.Resolve(ctx, nil)
-				}
-			})
+			return p.look(c.Context(), f, args, source.StepResolve, p.printRevisions)
 		},
 	}
 	f.register(c)
@@ -48,7 +44,7 @@ source whose spec asks for no verification is reported as one that is not verifi
 
 A chart is verified as its own spec.verify asks, or that of its PkgRepository.`,
 		RunE: func(c *cobra.Command, args []string) error {
-			return p.look(c.Context(), f, args, p.printFindings, check)
+			return p.look(c.Context(), f, args, source.StepVerify, p.printFindings)
 		},
 	}
 	f.register(c)
@@ -56,98 +52,24 @@ A chart is verified as its own spec.verify asks, or that of its PkgRepository.`,
 	return c
 }
 
-// check resolves, fetches and verifies one object.
-func check(ctx context.Context, r *row, from source.Origin) {
-	if r.err = unsigned(r.object); r.err != nil {
-		return
-	}
-	if r.revision, _, r.err = from.Resolve(ctx, nil); r.err != nil {
-		return
-	}
-	if r.object.Plan().Verify == "" && r.revision.Verify == "" {
-		r.err = errNotAsked
-		return
-	}
-	content, err := from.Open(ctx, r.revision)
-	if err != nil {
-		r.err = err
-		return
-	}
-	defer content.Close()
-	r.verified, r.err = content.Verify(ctx)
-}
-
-var errNotAsked = fmt.Errorf("spec.verify is not set: nothing was verified: %w", source.ErrVerification)
-
-// unsigned returns why nothing of obj can be verified, nil when something may be.
-func unsigned(obj source.Object) error {
-	switch o := obj.(type) {
-	case *source.Bucket:
-		return fmt.Errorf("buckets have no signatures: nothing was verified: %w", source.ErrVerification)
-	case *source.PkgRepository:
-		if o.Spec.Verify != nil {
-			return fmt.Errorf("spec.verify is about the charts of a repository, its index has no signature: verify a PkgChart: %w", source.ErrVerification)
-		}
-		return fmt.Errorf("indexes have no signatures: nothing was verified: %w", source.ErrVerification)
-	case *source.PkgChart:
-		return nil // its repository may ask for it
-	}
-	if obj.Plan().Verify == "" {
-		return errNotAsked
-	}
-	return nil
-}
-
-// look does something with the origins of objects that leaves no trace. Each
-// object is bounded by its own spec.timeout.
-func (p *program) look(ctx context.Context, f *sourceFlags, args []string, print func(string, []*row) error, do func(context.Context, *row, source.Origin)) error {
+// look finds out about objects until a step, without leaving a trace.
+func (p *program) look(ctx context.Context, f *sourceFlags, args []string, until source.Step, print func(string, []*row) error) error {
 	s, named, err := p.prepare(ctx, f, args)
 	if err != nil {
 		return err
 	}
 	ctx, cancel := s.within(ctx)
 	defer cancel()
-	objects, goods, err := s.supply(ctx, named)
-	if err != nil {
-		return failed(err)
-	}
-	defer goods.end()
-	rows := s.each(ctx, objects, func(ctx context.Context, r *row) {
-		if goods.fetch(ctx, r, s); r.err != nil || !slices.Contains(named, r.object) {
-			return
+	options := s.options(named)
+	options.Until = until
+	var rows []*row
+	for result, err := range headgate.Fetch(ctx, s.set, options) {
+		if result.Object == nil {
+			return failed(err)
 		}
-		s.ask(ctx, r, do)
-	})
-	rows = slices.DeleteFunc(rows, func(r *row) bool { return r.err == nil && !slices.Contains(named, r.object) })
-	return p.finish(s, rows, false, print)
-}
-
-// ask does something with the origin of an object.
-func (s *session) ask(ctx context.Context, r *row, do func(context.Context, *row, source.Origin)) {
-	source.AssignGeneration(r.object, nil) // it is part of the version of a chart, as a first fetch would make it
-	obj, err := s.alone(ctx, r.object)
-	if err != nil {
-		r.err = err
-		return
+		rows = append(rows, newRow(result, err))
 	}
-	from, err := s.origin(obj)
-	if err != nil {
-		r.err = err
-		return
-	}
-	ctx, cancel := withinTimeout(ctx, r.object)
-	defer cancel()
-	do(ctx, r, from)
-	r.err = concealed(r.err, from)
-}
-
-// withinTimeout bounds ctx by the spec.timeout of obj.
-func withinTimeout(ctx context.Context, obj source.Object) (context.Context, context.CancelFunc) {
-	t := obj.Plan().Timeout
-	if t <= 0 {
-		return context.WithCancel(ctx)
-	}
-	return context.WithTimeoutCause(ctx, t, fmt.Errorf("not done within spec.timeout %s", t))
+	return p.finish(s, sorted(rows), false, print)
 }
 
 // A finding is what resolve and verify print of one object.
@@ -189,10 +111,10 @@ func (p *program) printFindings(format string, rows []*row) error {
 func (p *program) print(format string, rows []*row, table func(io.Writer, []finding)) error {
 	findings := make([]finding, len(rows))
 	for i, r := range rows {
-		o := source.Involved(r.object)
+		o := source.Involved(r.Object)
 		findings[i] = finding{
-			Kind: o.Kind, Namespace: o.Namespace, Name: o.Name, Suspended: r.object.Plan().Suspend,
-			Revision: r.revision.ID, Mode: r.verified.Mode, Signer: r.verified.Signer, Level: r.verified.Level,
+			Kind: o.Kind, Namespace: o.Namespace, Name: o.Name, Suspended: r.Object.Plan().Suspend,
+			Revision: r.Revision.ID, Mode: r.Verification.Mode, Signer: r.Verification.Signer, Level: r.Verification.Level,
 		}
 		findings[i].Ready = r.err == nil && !findings[i].Suspended
 		if r.err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/headgate-io/headgate/internal/listen"
 )
 
-func (p *program) serve() *cobra.Command {
+func (p *program) artifactServe() *cobra.Command {
 	var dir string
 	var at listen.Config
 	var logs logFlags
@@ -24,7 +24,7 @@ listens on loopback and asks nobody who they are: an address that others can rea
 --insecure-listen. With tokens, certificates and TLS artifacts are served by headgate serve.`,
 		Args: arguments(0, 0),
 		RunE: func(c *cobra.Command, _ []string) error {
-			return asFailure(p.runServe(c.Context(), dir, at, &logs))
+			return asFailure(p.runArtifactServe(c.Context(), dir, at, &logs))
 		},
 	}
 	registerStore(c, &dir)
@@ -34,7 +34,7 @@ listens on loopback and asks nobody who they are: an address that others can rea
 	return c
 }
 
-func (p *program) runServe(ctx context.Context, dir string, at listen.Config, logs *logFlags) error {
+func (p *program) runArtifactServe(ctx context.Context, dir string, at listen.Config, logs *logFlags) error {
 	if !isHostPort(at.Addr) {
 		return usage("--addr %q: want HOST:PORT, as 127.0.0.1:9090, [::1]:9090 or :9090", at.Addr)
 	}

@@ -9,63 +9,42 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/headgate-io/headgate"
 	"github.com/headgate-io/headgate/artifact"
 	"github.com/headgate-io/headgate/bucket"
 	"github.com/headgate-io/headgate/bucket/azure"
 	"github.com/headgate-io/headgate/bucket/gcs"
 	"github.com/headgate-io/headgate/bucket/s3"
-	"github.com/headgate-io/headgate/chart"
-	"github.com/headgate-io/headgate/git"
-	"github.com/headgate-io/headgate/internal/redact"
 	"github.com/headgate-io/headgate/oci"
 	"github.com/headgate-io/headgate/oci/cosign"
 	"github.com/headgate-io/headgate/oci/notation"
 	"github.com/headgate-io/headgate/source"
+	"github.com/headgate-io/headgate/source/login/aws"
+	azurelogin "github.com/headgate-io/headgate/source/login/azure"
+	"github.com/headgate-io/headgate/source/login/gcp"
+	"github.com/headgate-io/headgate/source/login/github"
 )
 
-// origins is the table of what this command can fetch: kind → constructor.
-var origins = map[string]func(source.Object, source.Env, map[string]oci.Technology) source.Origin{
-	"GitRepository": func(o source.Object, env source.Env, _ map[string]oci.Technology) source.Origin {
-		return git.New(o.(*source.GitRepository), env)
-	},
-	"Bucket": func(o source.Object, env source.Env, _ map[string]oci.Technology) source.Origin {
-		return bucket.New(o.(*source.Bucket), env, providers)
-	},
-	"OCIRepository": func(o source.Object, env source.Env, t map[string]oci.Technology) source.Origin {
-		return oci.New(o.(*source.OCIRepository), env, t)
-	},
-	"PkgRepository": func(o source.Object, env source.Env, _ map[string]oci.Technology) source.Origin {
-		return chart.NewRepository(o.(*source.PkgRepository), env)
-	},
-	"PkgChart": func(o source.Object, env source.Env, t map[string]oci.Technology) source.Origin {
-		return chart.New(o.(*source.PkgChart), env, t)
-	},
-}
-
-// newOrigin returns the origin of obj.
-func newOrigin(obj source.Object, env source.Env, t map[string]oci.Technology) (source.Origin, error) {
-	construct, ok := origins[obj.Head().Kind]
-	if !ok {
-		return nil, unfetchable(obj.Head().Kind)
-	}
-	return construct(obj, env, t), nil
-}
-
-// providers is the table of what buckets can be read with: spec.provider → driver.
-var providers = map[string]bucket.Provider{
-	"generic": s3.Connect,
-	"aws":     s3.Connect,
-	"gcp":     gcs.Connect,
-	"azure":   azure.Connect,
-}
-
-// technologies returns the table of what signatures of OCI artifacts can be
-// verified with. What Sigstore says of its authorities is kept in the directory
-// cache, in memory when it is "".
-func technologies(cache string) map[string]oci.Technology {
-	return map[string]oci.Technology{
-		"cosign":   cosign.New(cosign.Config{Cache: cache}),
-		"notation": notation.New,
+// origins returns what this command can fetch. What Sigstore says of its
+// authorities is kept in the directory sigstore, in memory if it is "".
+func (p *program) origins(sigstore string) headgate.Origins {
+	return headgate.Origins{
+		Buckets: map[string]bucket.Provider{
+			"generic": s3.Connect,
+			"aws":     s3.Connect,
+			"gcp":     gcs.Connect,
+			"azure":   azure.Connect,
+		},
+		Verifiers: map[string]oci.Technology{
+			"cosign":   cosign.New(cosign.Config{Cache: sigstore}),
+			"notation": notation.New,
+		},
+		Logins: map[string]source.LoginFunc{
+			"aws":    aws.New(nil, p.lookup).Login,
+			"azure":  azurelogin.New(nil, p.lookup).Login,
+			"gcp":    gcp.New(nil, p.lookup).Login,
+			"github": github.New(nil).Login,
+		},
 	}
 }
 
@@ -77,7 +56,7 @@ type session struct {
 	typed bool  // the object is what a URL and flags say
 	env   source.Env
 
-	technologies map[string]oci.Technology
+	origins headgate.Origins // of commands without a cache
 }
 
 // open reads the objects and prepares their environment.
@@ -91,19 +70,19 @@ func (p *program) open(f *sourceFlags) (*session, error) {
 	if f.timeout < 0 {
 		return nil, usage("--timeout %s: want a positive time, or 0 for none", f.timeout)
 	}
-	env, err := p.environment(f)
-	if err != nil {
+	s := &session{flags: f, set: new(source.Set), origins: p.origins("")}
+	var err error
+	if s.env, err = p.environment(f, s.set); err != nil {
 		return nil, err
 	}
-	set, bad := p.load(f.files, f.quiet)
-	if env.Secrets, err = p.secretPlaces(f.secrets, set); err != nil {
-		return nil, err
-	}
-	return &session{flags: f, set: set, bad: bad, technologies: technologies(""), env: env}, nil
+	s.bad = p.load(s.set, f.files, f.quiet)
+	return s, nil
 }
 
-// environment returns what origins get besides Secrets, once the flags about it are checked.
-func (p *program) environment(f *sourceFlags) (env source.Env, err error) {
+// environment returns what origins get, once the flags about it are checked. The
+// library adds what belongs to a store, and a controller its Secrets. documents may
+// be read later; nil leaves Secrets out.
+func (p *program) environment(f *sourceFlags, documents *source.Set) (env source.Env, err error) {
 	if _, err := artifact.Algorithm(f.digest).New(); f.digest != "" && err != nil {
 		return env, usage("--digest: %w", err)
 	}
@@ -116,8 +95,13 @@ func (p *program) environment(f *sourceFlags) (env source.Env, err error) {
 	if env.Networks, err = source.ParseNetworks(f.networks...); err != nil {
 		return env, usage("--allow-network: %w", err)
 	}
-	env.Login, env.Limits = p.login(), artifact.Limits{Bytes: f.maxBytes}
-	env.Keychain, err = p.keychain(f.docker)
+	if env.Keychain, err = p.keychain(f.docker); err != nil {
+		return env, err
+	}
+	env.Limits.Bytes = f.maxBytes
+	if documents != nil {
+		env.Secrets, err = p.secretPlaces(f.secrets, documents)
+	}
 	return env, err
 }
 
@@ -165,16 +149,15 @@ func localOrigins(from []string) (map[string]string, error) {
 	return local, nil
 }
 
-// load reads documents and prints their warnings, unless it is to be quiet.
-// The error joins the defects; good objects are in the set all the same.
-func (p *program) load(files []string, quiet bool) (*source.Set, error) {
-	set := new(source.Set)
+// load reads documents into set and prints their warnings, unless it is to be
+// quiet. The error joins the defects; good objects are in the set all the same.
+func (p *program) load(set *source.Set, files []string, quiet bool) error {
 	var errs []error
 	for _, name := range files {
 		errs = append(errs, p.loadFile(set, name))
 	}
 	if quiet {
-		return set, errors.Join(errs...)
+		return errors.Join(errs...)
 	}
 	for _, w := range set.Warnings {
 		fmt.Fprintf(p.stderr, "warning: %v\n", w)
@@ -182,7 +165,7 @@ func (p *program) load(files []string, quiet bool) (*source.Set, error) {
 	if set.Skipped > 0 {
 		fmt.Fprintf(p.stderr, "skipped %d documents of other kinds\n", set.Skipped)
 	}
-	return set, errors.Join(errs...)
+	return errors.Join(errs...)
 }
 
 func (p *program) loadFile(set *source.Set, name string) error {
@@ -232,58 +215,10 @@ func (s *session) selected(args []string) ([]source.Object, error) {
 	return objects, nil
 }
 
-// stock gives origins the artifacts of other objects, which are in store or at
-// their URL, and returns objects with those that they are made of behind them.
-func (s *session) stock(ctx context.Context, objects []source.Object, store *artifact.Store) ([]source.Object, error) {
-	s.env.Sources = &source.Inventory{
-		Objects: s.set.Objects,
-		Store:   store,
-		Client:  s.client(),
-	}
-	return source.WithNeeds(ctx, objects, s.env.Sources)
+// options returns what the library is to do with the objects named.
+func (s *session) options(named []source.Object) headgate.Options {
+	return headgate.Options{Objects: named, Origins: s.origins, Env: s.env, Parallel: s.flags.parallel}
 }
-
-// client fetches artifacts that somebody else publishes.
-func (s *session) client() *artifact.Client {
-	return &artifact.Client{MaxBytes: s.flags.maxBytes, Temp: s.env.Limits.Temp}
-}
-
-// alone returns obj as it is without the sources it is made of, once these are
-// known to exist: what resolve and verify say is about obj itself.
-func (s *session) alone(ctx context.Context, obj source.Object) (source.Object, error) {
-	g, ok := obj.(*source.GitRepository)
-	if !ok || len(g.Spec.Include) == 0 {
-		return obj, nil
-	}
-	if _, err := source.Needed(ctx, g, &source.Inventory{Objects: s.set.Objects}); err != nil {
-		return nil, fmt.Errorf("spec.include: %w", err)
-	}
-	g = ptr(*g)
-	g.Spec.Include = nil
-	return g, nil
-}
-
-// origin returns the origin of obj.
-func (s *session) origin(obj source.Object) (source.Origin, error) {
-	return newOrigin(obj, s.env, s.technologies)
-}
-
-// concealed returns err without the credentials that from has read: a server
-// may have sent them back.
-func concealed(err error, from source.Origin) error {
-	if holder, ok := from.(interface{ Secrets() []string }); ok {
-		return redact.Error(err, holder.Secrets()...)
-	}
-	return err
-}
-
-// An unfetchable is the error about a kind that origins lacks.
-type unfetchable string
-
-func (kind unfetchable) Error() string {
-	return string(kind) + " objects are published by somebody else: headgate reads their status, and fetches nothing for them"
-}
-func (kind unfetchable) Is(target error) bool { return target == source.ErrInvalid }
 
 // within bounds ctx by --timeout.
 func (s *session) within(ctx context.Context) (context.Context, context.CancelFunc) {

@@ -11,8 +11,8 @@ import (
 	"github.com/headgate-io/headgate/source/controller/feed"
 )
 
-// keepFlags say what a server of sources keeps, and how.
-type keepFlags struct {
+// serveFlags are the flags of headgate serve.
+type serveFlags struct {
 	storingFlags
 	listenFlags
 	logFlags
@@ -48,10 +48,10 @@ type tellFlags struct {
 // defaultSocket is where the socket is in a store.
 const defaultSocket = ".serve.sock"
 
-func (p *program) keep() *cobra.Command { return p.keepCommand(new(keepFlags)) }
+func (p *program) serve() *cobra.Command { return p.serveCommand(new(serveFlags)) }
 
-// keepCommand returns the command that sets f.
-func (p *program) keepCommand(f *keepFlags) *cobra.Command {
+// serveCommand returns the command that sets f.
+func (p *program) serveCommand(f *serveFlags) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "serve -f FILE|DIR...",
 		Short: "Keep artifacts up to date with their origins, and serve them",
@@ -70,13 +70,13 @@ Exit codes: 0 it was told to end; 1 it cannot listen or keep its store; 2 usage.
   headgate serve -f sources.yaml --secrets ./secrets --store ./store --events-addr https://alerts.example.org/hook
   headgate serve -f sources/ --store ./store --addr :9090 --base-url https://sources.example.org --tokens tokens.yaml --tls-cert tls.crt --tls-key tls.key`,
 		Args: arguments(0, 0),
-		RunE: func(c *cobra.Command, _ []string) error { return asFailure(p.runKeep(c.Context(), f)) },
+		RunE: func(c *cobra.Command, _ []string) error { return asFailure(p.runServe(c.Context(), f)) },
 	}
 	f.register(c)
 	return c
 }
 
-func (f *keepFlags) register(c *cobra.Command) {
+func (f *serveFlags) register(c *cobra.Command) {
 	fl := c.Flags()
 	fl.StringArrayVarP(&f.files, "filename", "f", nil, "`FILE` or directory with objects and Secrets, watched; repeatable")
 	f.registerFrom(c)
@@ -124,7 +124,7 @@ func (f *tellFlags) register(c *cobra.Command) {
 }
 
 // check refuses flags that cannot be meant.
-func (f *keepFlags) check() error {
+func (f *serveFlags) check() error {
 	if len(f.files) == 0 {
 		return usage("give objects with -f FILE or -f DIR")
 	}
@@ -160,7 +160,7 @@ func (f *keepFlags) check() error {
 }
 
 // checkFiles refuses files and directories of objects that are not there.
-func (f *keepFlags) checkFiles() error {
+func (f *serveFlags) checkFiles() error {
 	for _, file := range f.files {
 		if _, err := os.Stat(file); err != nil {
 			return usage("-f: %w", err)
@@ -181,7 +181,7 @@ func worded(flag string, least float64) string {
 }
 
 // controller returns what the flags say of a controller. It does nothing.
-func (f *keepFlags) controller() *controller.Controller {
+func (f *serveFlags) controller() *controller.Controller {
 	jitter, scrub := f.jitter/100, f.scrub // for the controller 0 is the default, and less is none
 	if jitter == 0 {
 		jitter = -1
@@ -196,4 +196,4 @@ func (f *keepFlags) controller() *controller.Controller {
 }
 
 // feed returns the files of the flags.
-func (f *keepFlags) feed() *feed.Files { return &feed.Files{Paths: f.files, Secrets: f.secrets} }
+func (f *serveFlags) feed() *feed.Files { return &feed.Files{Paths: f.files, Secrets: f.secrets} }

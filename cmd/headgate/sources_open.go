@@ -12,7 +12,6 @@ import (
 	"sync/atomic"
 
 	"github.com/headgate-io/headgate/artifact"
-	"github.com/headgate-io/headgate/oci"
 	"github.com/headgate-io/headgate/source"
 	"github.com/headgate-io/headgate/source/controller"
 	"github.com/headgate-io/headgate/source/controller/access"
@@ -22,29 +21,30 @@ import (
 	"github.com/headgate-io/headgate/source/controller/server"
 )
 
-// A warden is a server of sources with all that it needs.
-type warden struct {
+// sourceServer owns everything that `headgate serve` opens.
+type sourceServer struct {
 	log        *slog.Logger
 	lock       *storeLock
 	server     *server.Server
 	listener   *server.Listener
 	controller *controller.Controller
-	feed       *heeded
+	feed       *latestSecrets
 	store      *artifact.Store
 	cache      *artifact.Cache // nil: none
 	journal    *journal.Journal
 	dispatcher *notify.Dispatcher // nil: nobody is told
 }
 
-// heeded is a feed whose Secrets others may look up too. Its log says how much there is.
-type heeded struct {
+// latestSecrets is a feed that exposes the Secrets of its newest snapshot. It logs
+// how many documents there are.
+type latestSecrets struct {
 	controller.Feed
 	log *slog.Logger
 	now atomic.Pointer[source.Secrets]
 }
 
 // Follow implements [controller.Feed].
-func (h *heeded) Follow(ctx context.Context, set func(controller.Desired)) error {
+func (h *latestSecrets) Follow(ctx context.Context, set func(controller.Desired)) error {
 	objects, defects := -1, 0
 	return h.Feed.Follow(ctx, func(d controller.Desired) {
 		h.now.Store(&d.Secrets)
@@ -57,7 +57,7 @@ func (h *heeded) Follow(ctx context.Context, set func(controller.Desired)) error
 }
 
 // Secret implements [source.Secrets].
-func (h *heeded) Secret(ctx context.Context, namespace, name string) (source.Secret, error) {
+func (h *latestSecrets) Secret(ctx context.Context, namespace, name string) (source.Secret, error) {
 	if now := h.now.Load(); now != nil && *now != nil {
 		return (*now).Secret(ctx, namespace, name)
 	}
@@ -65,17 +65,17 @@ func (h *heeded) Secret(ctx context.Context, namespace, name string) (source.Sec
 }
 
 // PullSecrets implements [source.Secrets].
-func (h *heeded) PullSecrets(ctx context.Context, namespace, account string) ([]source.Secret, error) {
+func (h *latestSecrets) PullSecrets(ctx context.Context, namespace, account string) ([]source.Secret, error) {
 	if now := h.now.Load(); now != nil && *now != nil {
 		return (*now).PullSecrets(ctx, namespace, account)
 	}
 	return nil, fmt.Errorf("service account %s/%s: %w: documents are not read yet", namespace, account, fs.ErrNotExist)
 }
 
-// openWarden opens the server that the flags describe. It listens, and keeps the
+// openSourceServer opens the server that the flags describe. It listens, and keeps the
 // store, but does nothing yet.
-func (p *program) openWarden(ctx context.Context, f *keepFlags) (w *warden, err error) {
-	w = new(warden)
+func (p *program) openSourceServer(ctx context.Context, f *serveFlags) (w *sourceServer, err error) {
+	w = new(sourceServer)
 	if w.log, err = f.log(p.stderr); err != nil {
 		return nil, err
 	}
@@ -83,7 +83,7 @@ func (p *program) openWarden(ctx context.Context, f *keepFlags) (w *warden, err 
 		return nil, err
 	}
 	w.controller = f.controller()
-	if w.controller.Env, err = p.environment(&f.sourceFlags); err != nil {
+	if w.controller.Env, err = p.environment(&f.sourceFlags, nil); err != nil {
 		return nil, err
 	}
 	guard, err := f.guard(w.log)
@@ -109,7 +109,7 @@ func (p *program) openWarden(ctx context.Context, f *keepFlags) (w *warden, err 
 }
 
 // open opens all that has to be closed.
-func (w *warden) open(ctx context.Context, p *program, f *keepFlags, receivers []notify.Receiver) (err error) {
+func (w *sourceServer) open(ctx context.Context, p *program, f *serveFlags, receivers []notify.Receiver) (err error) {
 	if w.lock, err = lockStore(f.store); err != nil {
 		return err
 	}
@@ -123,8 +123,7 @@ func (w *warden) open(ctx context.Context, p *program, f *keepFlags, receivers [
 	if base == "" {
 		base = w.listener.URL
 	}
-	var technologies map[string]oci.Technology
-	if w.cache, technologies, err = f.openCache(); err != nil {
+	if w.cache, err = f.openCache(); err != nil {
 		return err
 	}
 	if w.store, err = f.openStore(base, w.cache); err != nil {
@@ -132,18 +131,15 @@ func (w *warden) open(ctx context.Context, p *program, f *keepFlags, receivers [
 	}
 	files := f.feed()
 	files.More, files.Warn = source.EnvSecrets(p.lookup), func(err error) { w.log.Warn("documents", "problem", err.Error()) }
-	w.feed = &heeded{Feed: files, log: w.log}
+	w.feed = &latestSecrets{Feed: files, log: w.log}
 	c := w.controller
 	c.Feed, c.Store, c.Ledger = w.feed, w.store, ledgerOf(f.store)
-	c.Env.Cache, c.Env.Limits.Temp = w.cache, w.store.Temp
-	c.Origin = func(obj source.Object, env source.Env) (source.Origin, error) {
-		return newOrigin(obj, env, technologies)
-	}
+	c.Origin = p.origins(f.sigstoreDir()).New
 	return w.openEvents(f, receivers)
 }
 
 // openEvents opens what events come from and go to.
-func (w *warden) openEvents(f *keepFlags, receivers []notify.Receiver) (err error) {
+func (w *sourceServer) openEvents(f *serveFlags, receivers []notify.Receiver) (err error) {
 	report := func(err error) { w.log.Warn("events", "problem", err.Error()) }
 	if w.journal, err = journal.Open(journal.Config{Dir: filepath.Join(f.store, eventsDir), Report: report}); err != nil {
 		return err
@@ -175,7 +171,7 @@ func (w *warden) openEvents(f *keepFlags, receivers []notify.Receiver) (err erro
 }
 
 // hooks returns what answers webhooks.
-func (w *warden) hooks(f *keepFlags) *hook.Receiver {
+func (w *sourceServer) hooks(f *serveFlags) *hook.Receiver {
 	return &hook.Receiver{
 		Object: func(ref source.Reference) (source.Object, error) {
 			view, err := w.controller.View(ref)
@@ -196,7 +192,7 @@ func (w *warden) hooks(f *keepFlags) *hook.Receiver {
 }
 
 // guard returns who knows the callers, nil when nobody is asked.
-func (f *keepFlags) guard(log *slog.Logger) (*access.Guard, error) {
+func (f *serveFlags) guard(log *slog.Logger) (*access.Guard, error) {
 	if !f.guarded() {
 		return nil, nil
 	}
@@ -208,13 +204,13 @@ func (f *keepFlags) guard(log *slog.Logger) (*access.Guard, error) {
 	return guard, nil
 }
 
-func (f *keepFlags) endpoint() server.Endpoint {
+func (f *serveFlags) endpoint() server.Endpoint {
 	return server.Endpoint{Addr: f.addr, Socket: f.socketPath(), Cert: f.cert, Key: f.key, ClientCA: f.clientCA, Optional: f.optional,
 		Insecure: f.insecure, MaxConns: f.maxConns, PerAddress: f.perAddress, Grace: f.grace}
 }
 
 // socketPath returns the path of the socket, "" for none.
-func (f *keepFlags) socketPath() string {
+func (f *serveFlags) socketPath() string {
 	if f.socket == "" || filepath.IsAbs(f.socket) {
 		return f.socket
 	}
@@ -222,7 +218,7 @@ func (f *keepFlags) socketPath() string {
 }
 
 // note returns what commands are told of the server.
-func (f *keepFlags) note(url string) storeNote {
+func (f *serveFlags) note(url string) storeNote {
 	socket := f.socketPath()
 	if absolute, err := filepath.Abs(socket); socket != "" && err == nil {
 		socket = absolute

@@ -15,9 +15,9 @@ import (
 	"github.com/headgate-io/headgate/source/controller/notify"
 )
 
-// runKeep serves until ctx ends.
-func (p *program) runKeep(ctx context.Context, f *keepFlags) error {
-	w, err := p.openWarden(ctx, f)
+// runServe serves until ctx ends.
+func (p *program) runServe(ctx context.Context, f *serveFlags) error {
+	w, err := p.openSourceServer(ctx, f)
 	if err != nil {
 		return err
 	}
@@ -32,7 +32,7 @@ func (p *program) runKeep(ctx context.Context, f *keepFlags) error {
 // run keeps and serves until ctx ends, or one of the two does. Answers that are
 // read and events that wait have the grace at the same time; what is cut off
 // then is no failure of a server that was told to end.
-func (w *warden) run(told context.Context, grace time.Duration) error {
+func (w *sourceServer) run(told context.Context, grace time.Duration) error {
 	ctx, cancel := context.WithCancel(told)
 	defer cancel()
 	served := make(chan error, 1)
@@ -59,7 +59,7 @@ func (w *warden) run(told context.Context, grace time.Duration) error {
 }
 
 // close closes what was opened, the last first.
-func (w *warden) close(ctx context.Context) error {
+func (w *sourceServer) close(ctx context.Context) error {
 	var errs []error
 	if w.dispatcher != nil {
 		errs = append(errs, w.dispatcher.Close(ctx))

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"archive/tar"
 	"cmp"
 	"context"
 	"errors"
@@ -17,8 +18,8 @@ import (
 	"github.com/headgate-io/headgate/source"
 )
 
-// A shelf is where artifact commands find artifacts.
-type shelf struct {
+// An artifactLookup finds the artifacts that arguments of commands name.
+type artifactLookup struct {
 	store    string
 	digest   string
 	maxBytes int64                    // uncompressed: of an archive, or of the files that headgate packed
@@ -30,10 +31,10 @@ type shelf struct {
 	object source.Object     // whose artifact it is, if that is known
 }
 
-func (s *shelf) register(c *cobra.Command) {
-	registerStore(c, &s.store)
-	c.Flags().StringVar(&s.digest, "digest", "", "`ALGORITHM:HEX` that the content must have; needed for a URL")
-	registerLimit(c, &s.maxBytes)
+func (l *artifactLookup) register(c *cobra.Command) {
+	registerStore(c, &l.store)
+	c.Flags().StringVar(&l.digest, "digest", "", "`ALGORITHM:HEX` that the content must have; needed for a URL")
+	registerLimit(c, &l.maxBytes)
 }
 
 // maxCopied bounds a layer that was copied unless --max-bytes does: as one that is extracted.
@@ -41,36 +42,36 @@ const maxCopied = 16 << 30
 
 // limits returns those of the artifact that was opened last. One file may be as
 // large as the whole.
-func (s *shelf) limits() artifact.Limits {
-	l := artifact.Limits{Bytes: s.maxBytes, FileBytes: s.maxBytes, Temp: s.temp}
+func (l *artifactLookup) limits() artifact.Limits {
+	limits := artifact.Limits{Bytes: l.maxBytes, FileBytes: l.maxBytes, Temp: l.temp}
 	switch {
-	case !s.stored:
-	case s.copied() && s.maxBytes >= 0:
-		l.Bytes = cmp.Or(s.maxBytes, maxCopied)
-		l.FileBytes = l.Bytes
+	case !l.stored:
+	case l.copied() && l.maxBytes >= 0:
+		limits.Bytes = cmp.Or(l.maxBytes, maxCopied)
+		limits.FileBytes = limits.Bytes
 	default: // it was within the limits of its origin, which do not count headers: see tree
-		l.Bytes, l.FileBytes, l.Entries, l.Ratio = -1, cmp.Or(s.maxBytes, -1), -1, -1
+		limits.Bytes, limits.FileBytes, limits.Entries, limits.Ratio = -1, cmp.Or(l.maxBytes, -1), -1, -1
 	}
-	return l
+	return limits
 }
 
 // copied reports whether the artifact may be a layer as its registry had it,
 // which no limit was applied to when it was stored.
-func (s *shelf) copied() bool {
-	if repo, ok := s.object.(*source.OCIRepository); ok {
+func (l *artifactLookup) copied() bool {
+	if repo, ok := l.object.(*source.OCIRepository); ok {
 		made := repo.Status.ObservedLayerSelector
 		return made != nil && made.Operation == source.LayerCopy
 	}
-	return strings.HasPrefix(s.found.Path, "ocirepository/")
+	return strings.HasPrefix(l.found.Path, "ocirepository/")
 }
 
 // tree reads the artifact that was opened last.
-func (s *shelf) tree(r io.Reader) (*artifact.Tree, error) {
-	tree, err := readTree(r, s.found, s.limits())
-	if err == nil && s.stored && s.maxBytes > 0 && tree.Report().Bytes > s.maxBytes {
-		err = errors.Join(&artifact.LimitError{What: "bytes", Limit: s.maxBytes}, tree.Close())
+func (l *artifactLookup) tree(r io.Reader) (*artifact.Tree, error) {
+	tree, err := readTree(r, l.found, l.limits())
+	if err == nil && l.stored && l.maxBytes > 0 && tree.Report().Bytes > l.maxBytes {
+		err = errors.Join(&artifact.LimitError{What: "bytes", Limit: l.maxBytes}, tree.Close())
 	}
-	if _, ok := errors.AsType[*artifact.LimitError](err); ok && s.stored {
+	if _, ok := errors.AsType[*artifact.LimitError](err); ok && l.stored {
 		return nil, fmt.Errorf("%w: --max-bytes sets that of bytes, --max-bytes=-1 lifts all", err)
 	}
 	return tree, err
@@ -78,44 +79,44 @@ func (s *shelf) tree(r io.Reader) (*artifact.Tree, error) {
 
 // open opens the artifact that arg names; its content is checked against the
 // digest while it is read, if one is known.
-func (s *shelf) open(ctx context.Context, arg string) (io.ReadCloser, error) {
-	s.stored, s.found, s.object = false, artifact.Artifact{}, nil
+func (l *artifactLookup) open(ctx context.Context, arg string) (io.ReadCloser, error) {
+	l.stored, l.found, l.object = false, artifact.Artifact{}, nil
 	if strings.Contains(arg, "://") {
-		if s.digest == "" {
+		if l.digest == "" {
 			return nil, usage("%s: --digest is needed for a URL", arg)
 		}
-		return (&artifact.Client{}).Open(ctx, artifact.Artifact{URL: arg, Digest: s.digest})
+		return (&artifact.Client{}).Open(ctx, artifact.Artifact{URL: arg, Digest: l.digest})
 	}
 	if f, err := os.Open(arg); err == nil {
-		return s.checked(f)
+		return l.checked(f)
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
-	store, err := openExisting(s.store)
+	store, err := openExisting(l.store)
 	if err != nil {
 		return nil, fmt.Errorf("no such file, and %w", err)
 	}
 	defer store.Close()
 	var a artifact.Artifact
-	if a, s.object, err = find(s.store, store, arg); err != nil {
-		return nil, fmt.Errorf("no such file, nor in the store %s: %w", s.store, err)
+	if a, l.object, err = find(l.store, store, arg); err != nil {
+		return nil, fmt.Errorf("no such file, nor in the store %s: %w", l.store, err)
 	}
-	if s.digest != "" && s.digest != a.Digest {
-		return nil, fmt.Errorf("%s has digest %s, not %s", arg, a.Digest, s.digest)
+	if l.digest != "" && l.digest != a.Digest {
+		return nil, fmt.Errorf("%s has digest %s, not %s", arg, a.Digest, l.digest)
 	}
-	s.stored, s.found = true, a
+	l.stored, l.found = true, a
 	return store.Open(a)
 }
 
-func (s *shelf) checked(f *os.File) (io.ReadCloser, error) {
+func (l *artifactLookup) checked(f *os.File) (io.ReadCloser, error) {
 	if info, err := f.Stat(); err != nil || info.IsDir() {
 		f.Close()
 		return nil, cmp.Or(err, fmt.Errorf("%s is a directory: want a file, an object or a URL", f.Name()))
 	}
-	if s.digest == "" {
+	if l.digest == "" {
 		return f, nil
 	}
-	r, err := artifact.VerifyReader(f, s.digest)
+	r, err := artifact.VerifyReader(f, l.digest)
 	if err != nil {
 		f.Close()
 		return nil, usage("--digest: %w", err)
@@ -162,16 +163,41 @@ func find(dir string, store *artifact.Store, arg string) (a artifact.Artifact, o
 }
 
 // read opens an artifact as a tree and hands it to use.
-func (s *shelf) read(ctx context.Context, arg string, use func(*artifact.Tree) error) error {
-	r, err := s.open(ctx, arg)
+func (l *artifactLookup) read(ctx context.Context, arg string, use func(*artifact.Tree) error) error {
+	r, err := l.open(ctx, arg)
 	if err != nil {
 		return err
 	}
 	defer r.Close()
-	tree, err := s.tree(r)
+	tree, err := l.tree(r)
 	if err != nil {
 		return fmt.Errorf("%s: %w", redact.String(arg), err)
 	}
 	defer tree.Close()
 	return use(tree)
 }
+
+// readTree reads the stored artifact a as a tree. An index of charts is no
+// archive: it is the file index.yaml of one.
+func readTree(r io.Reader, a artifact.Artifact, l artifact.Limits) (*artifact.Tree, error) {
+	if !isIndex(a) {
+		return artifact.Read(r, l)
+	}
+	archive, w := io.Pipe()
+	defer archive.Close()
+	go func() {
+		t := tar.NewWriter(w)
+		err := t.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: "index.yaml", Size: a.Size, Mode: 0o644})
+		if err == nil {
+			_, err = io.Copy(t, r)
+		}
+		if err == nil {
+			err = t.Close()
+		}
+		w.CloseWithError(err)
+	}()
+	return artifact.Read(archive, l)
+}
+
+// isIndex reports whether a is the artifact of a PkgRepository.
+func isIndex(a artifact.Artifact) bool { return strings.HasPrefix(a.Path, "pkgrepository/") }
