@@ -31,7 +31,7 @@ type Options struct {
 	Store    *artifact.Store    // of artifacts; needed unless Until says otherwise
 	Ledger   *source.Ledger     // of statuses; default: they are in the objects only
 	Emit     func(source.Event) // default: events are dropped; several objects may call it at once
-	Parallel int                // objects worked on at once; default 4
+	Parallel int                // objects worked on at once; default, and below 1: 4
 }
 
 // A Result says what became of one object.
@@ -65,7 +65,9 @@ func Fetch(ctx context.Context, set *source.Set, o Options) iter.Seq2[Result, er
 	return func(yield func(Result, error) bool) {
 		f := &fetch{Options: o, set: set, wanted: map[source.Object]bool{}, inputs: map[source.Object]bool{}}
 		err := f.begin(ctx)
-		defer f.end()
+		if f.temporary != "" {
+			defer f.removeStore()
+		}
 		if err != nil {
 			yield(Result{}, err)
 			return
@@ -78,6 +80,7 @@ func Fetch(ctx context.Context, set *source.Set, o Options) iter.Seq2[Result, er
 type fetch struct {
 	Options
 	set        *source.Set
+	stores     bool                   // artifacts are wanted, not only what origins say
 	objects    []source.Object        // those wanted, and behind them what they need
 	wanted     map[source.Object]bool // Options.Objects
 	inputs     map[source.Object]bool // what charts are made of, if nothing is to be stored
@@ -85,16 +88,17 @@ type fetch struct {
 	temporary  string // directory of the store if it is a temporary one
 }
 
-// stores reports whether artifacts are wanted, not only what origins say.
-func (f *fetch) stores() bool { return f.Until == source.StepStore }
-
 // begin finds the objects, and prepares what their origins get.
 func (f *fetch) begin(ctx context.Context) error {
-	f.Until, f.Parallel = cmp.Or(f.Until, source.StepStore), cmp.Or(f.Parallel, 4)
+	f.Until = cmp.Or(f.Until, source.StepStore)
+	f.stores = f.Until == source.StepStore
+	if f.Parallel < 1 {
+		f.Parallel = 4
+	}
 	switch {
-	case f.Until != source.StepResolve && f.Until != source.StepVerify && !f.stores():
+	case !f.stores && f.Until != source.StepResolve && f.Until != source.StepVerify:
 		return fmt.Errorf("fetch until %q: want %s, %s or %s", f.Until, source.StepResolve, source.StepVerify, source.StepStore)
-	case f.stores() && f.Store == nil:
+	case f.stores && f.Store == nil:
 		return errors.New("fetch: there is no store")
 	}
 	for _, obj := range slices.Concat(f.set.Objects, f.Objects) {
@@ -107,27 +111,34 @@ func (f *fetch) begin(ctx context.Context) error {
 		f.wanted[obj] = true
 	}
 	needing := f.Objects
-	if !f.stores() {
+	if !f.stores {
 		if needing = charts(f.Objects); len(needing) > 0 {
 			if err := f.makeStore(); err != nil {
 				return err
 			}
 		}
 	}
-	f.environment()
+	if f.Store != nil {
+		f.Env = f.Env.In(f.Store)
+	}
+	if f.Env.Secrets == nil {
+		f.Env.Secrets = f.set
+	}
+	f.Env.Sources = &source.Inventory{Objects: f.set.Objects, Store: f.Store,
+		Client: &artifact.Client{MaxBytes: f.Env.Limits.Bytes, Temp: f.Env.Limits.Temp}}
 	all, err := source.WithNeeds(ctx, needing, f.Env.Sources)
 	if err != nil {
 		return err
 	}
 	f.objects = slices.Clone(f.Objects)
 	for _, obj := range all[len(needing):] {
-		f.inputs[obj] = !f.stores()
+		f.inputs[obj] = !f.stores
 		if !f.wanted[obj] {
 			f.objects = append(f.objects, obj)
 		}
 	}
 	f.reconciler = source.Reconciler{Store: f.Store, Emit: f.Emit}
-	if f.Ledger != nil && f.stores() {
+	if f.Ledger != nil && f.stores {
 		f.reconciler.Load, f.reconciler.Save = f.Ledger.Load, f.Ledger.Save
 	}
 	return nil
@@ -147,7 +158,7 @@ func charts(objects []source.Object) []source.Object {
 	return charts
 }
 
-// makeStore makes a store that end removes.
+// makeStore makes a store in a temporary directory.
 func (f *fetch) makeStore() (err error) {
 	if f.temporary, err = os.MkdirTemp("", "headgate-*"); err != nil {
 		return err
@@ -156,23 +167,8 @@ func (f *fetch) makeStore() (err error) {
 	return err
 }
 
-// environment completes what origins get.
-func (f *fetch) environment() {
-	if f.Store != nil {
-		f.Env = f.Env.In(f.Store)
-	}
-	if f.Env.Secrets == nil {
-		f.Env.Secrets = f.set
-	}
-	f.Env.Sources = &source.Inventory{Objects: f.set.Objects, Store: f.Store,
-		Client: &artifact.Client{MaxBytes: f.Env.Limits.Bytes, Temp: f.Env.Limits.Temp}}
-}
-
-// end removes what begin made.
-func (f *fetch) end() {
-	if f.temporary == "" {
-		return
-	}
+// removeStore removes what makeStore made.
+func (f *fetch) removeStore() {
 	if f.Store != nil {
 		f.Store.Close()
 	}
@@ -201,7 +197,7 @@ func (f *fetch) run(ctx context.Context, yield func(Result, error) bool) {
 			ready = append(ready, i)
 		}
 	}
-	ended := make(chan ending)
+	ended := make(chan ending, len(f.objects)) // a loop that panics leaves no goroutine behind
 	listens := true
 	for running := 0; running > 0 || len(ready) > 0; {
 		if len(ready) > 0 && running < f.Parallel {
@@ -213,7 +209,8 @@ func (f *fetch) run(ctx context.Context, yield func(Result, error) bool) {
 		}
 		e := <-ended
 		running--
-		if listens && f.reports(e) && !yield(e.Result, e.err) {
+		told := f.stores || f.wanted[e.Object] || e.err != nil
+		if listens && told && !yield(e.Result, e.err) {
 			listens, ready = false, nil
 			cancel()
 		}
@@ -229,14 +226,11 @@ func (f *fetch) run(ctx context.Context, yield func(Result, error) bool) {
 	}
 }
 
-// reports reports whether the sequence has e.
-func (f *fetch) reports(e ending) bool { return f.stores() || f.wanted[e.Object] || e.err != nil }
-
 // do does one object.
 func (f *fetch) do(ctx context.Context, i int) ending {
 	r := Result{Object: f.objects[i], Index: i}
-	if f.stores() || f.inputs[r.Object] {
-		if err := f.reconcile(ctx, &r); err != nil || f.stores() || !f.wanted[r.Object] {
+	if f.stores || f.inputs[r.Object] {
+		if err := f.reconcile(ctx, &r); err != nil || f.stores || !f.wanted[r.Object] {
 			return ending{r, err}
 		}
 		if a := r.Object.Artifact(); a != nil {

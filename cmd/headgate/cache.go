@@ -53,14 +53,6 @@ func (f *storingFlags) cacheDir() string {
 // cacheName is the directory of the cache in a store.
 const cacheName = ".cache"
 
-// sigstoreDir returns where verifiers keep what Sigstore says, "" if nothing is kept.
-func (f *storingFlags) sigstoreDir() string {
-	if dir := f.cacheDir(); dir != "" {
-		return filepath.Join(dir, "sigstore")
-	}
-	return ""
-}
-
 // openCache opens the cache, nil when there is none.
 func (f *storingFlags) openCache() (*artifact.Cache, error) {
 	dir := f.cacheDir()

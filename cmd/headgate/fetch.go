@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -113,7 +112,7 @@ func (p *program) bringUp(ctx context.Context, s *session, f *fetchFlags, named 
 	meter := newMeter(p.stderr, f.quiet, slices.Concat(s.set.Objects, named))
 	s.env.Progress = meter.show
 	options := s.options(named)
-	options.Origins, options.Store, options.Ledger = p.origins(f.sigstoreDir()), store, ledgerOf(f.store)
+	options.Origins, options.Store, options.Ledger = p.origins(f.cacheDir()), store, ledgerOf(f.store)
 	var rows []*row
 	for result, err := range headgate.Fetch(ctx, s.set, options) {
 		if result.Object == nil {
@@ -127,7 +126,7 @@ func (p *program) bringUp(ctx context.Context, s *session, f *fetchFlags, named 
 		rows = append(rows, r)
 	}
 	meter.stop()
-	return p.finish(s, sorted(rows), f.detailed, p.printObjects)
+	return p.finish(s, rows, f.detailed, p.printObjects)
 }
 
 // ledgerOf returns the ledger of a store: private, beside the artifacts.
@@ -151,12 +150,6 @@ func newRow(result headgate.Result, err error) *row {
 		r.note(err.Error())
 	}
 	return r
-}
-
-// sorted returns rows in the order of their objects.
-func sorted(rows []*row) []*row {
-	slices.SortFunc(rows, func(a, b *row) int { return cmp.Compare(a.Index, b.Index) })
-	return rows
 }
 
 func (r *row) fail(err error) {

@@ -179,7 +179,7 @@ func (s *session) fetchIndex(ctx context.Context, repo *source.PkgRepository) (i
 
 // spool returns what write writes as a file, which is gone once it is closed.
 func spool(write func(io.Writer) error) (io.ReadSeekCloser, error) {
-	file, err := newParcel()
+	file, err := newPushArchive()
 	if err != nil {
 		return nil, err
 	}

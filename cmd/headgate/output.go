@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
@@ -18,9 +19,10 @@ import (
 	"github.com/headgate-io/headgate/source"
 )
 
-// finish prints what became of the objects, in the command's own way, and
-// returns the error that carries the exit code.
+// finish prints what became of the objects in their order, in the command's own
+// way, and returns the error that carries the exit code.
 func (p *program) finish(s *session, rows []*row, detailed bool, print func(format string, rows []*row) error) error {
+	slices.SortFunc(rows, func(a, b *row) int { return cmp.Compare(a.Index, b.Index) })
 	for _, r := range rows {
 		p.remarks(s, r)
 	}

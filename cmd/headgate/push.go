@@ -85,7 +85,7 @@ func (p *program) runPush(ctx context.Context, f *pushFlags, from, to string) er
 	}
 	ctx, cancel := s.within(ctx)
 	defer cancel()
-	b, err := p.parcel(ctx, s, from)
+	b, err := p.pushArchive(ctx, s, from)
 	if err != nil {
 		return about(from, err)
 	}

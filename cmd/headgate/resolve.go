@@ -69,7 +69,7 @@ func (p *program) look(ctx context.Context, f *sourceFlags, args []string, until
 		}
 		rows = append(rows, newRow(result, err))
 	}
-	return p.finish(s, sorted(rows), false, print)
+	return p.finish(s, rows, false, print)
 }
 
 // A finding is what resolve and verify print of one object.

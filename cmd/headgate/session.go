@@ -26,8 +26,12 @@ import (
 )
 
 // origins returns what this command can fetch. What Sigstore says of its
-// authorities is kept in the directory sigstore, in memory if it is "".
-func (p *program) origins(sigstore string) headgate.Origins {
+// authorities is kept in the directory cache, in memory if it is "".
+func (p *program) origins(cache string) headgate.Origins {
+	sigstore := ""
+	if cache != "" {
+		sigstore = filepath.Join(cache, "sigstore")
+	}
 	return headgate.Origins{
 		Buckets: map[string]bucket.Provider{
 			"generic": s3.Connect,

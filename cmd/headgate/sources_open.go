@@ -134,7 +134,7 @@ func (w *sourceServer) open(ctx context.Context, p *program, f *serveFlags, rece
 	w.feed = &latestSecrets{Feed: files, log: w.log}
 	c := w.controller
 	c.Feed, c.Store, c.Ledger = w.feed, w.store, ledgerOf(f.store)
-	c.Origin = p.origins(f.sigstoreDir()).New
+	c.Origin = p.origins(f.cacheDir()).New
 	return w.openEvents(f, receivers)
 }
 

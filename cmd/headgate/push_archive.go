@@ -21,9 +21,9 @@ import (
 	"github.com/headgate-io/headgate/source"
 )
 
-// A parcel is the archive that push publishes. It is a file of its own, so that
+// A pushArchive is the archive that push publishes. It is a file of its own, so that
 // nobody changes it between its digest and its upload.
-type parcel struct {
+type pushArchive struct {
 	*os.File
 	size     int64
 	origin   string // where the content of an object comes from
@@ -31,18 +31,18 @@ type parcel struct {
 	chart    oci.Publication // how a chart is published, the zero value of anything else
 }
 
-// newParcel creates the file. Where the system can, it is gone with the process.
-func newParcel() (*parcel, error) {
+// newPushArchive creates the file. Where the system can, it is gone with the process.
+func newPushArchive() (*pushArchive, error) {
 	f, err := os.CreateTemp("", "headgate-push-*")
 	if err != nil {
 		return nil, err
 	}
 	_ = os.Remove(f.Name()) // an open file cannot be removed everywhere: Close does it
-	return &parcel{File: f}, nil
+	return &pushArchive{File: f}, nil
 }
 
 // Close removes the file.
-func (b *parcel) Close() error {
+func (b *pushArchive) Close() error {
 	err := b.File.Close()
 	if gone := os.Remove(b.Name()); !errors.Is(gone, fs.ErrNotExist) {
 		err = errors.Join(err, gone)
@@ -52,7 +52,7 @@ func (b *parcel) Close() error {
 
 // describe tells of the object what nobody said. A chart needs a repository of
 // its name.
-func (b *parcel) describe(p *oci.Publication, repo string) error {
+func (b *pushArchive) describe(p *oci.Publication, repo string) error {
 	if name := b.chart.Annotations[ocispec.AnnotationTitle]; name != "" && path.Base(repo) != name {
 		return usage("%s: a chart is in the repository of its name: want oci://HOST/PATH/%s", redact.String(repo), name)
 	}
@@ -72,12 +72,12 @@ func (b *parcel) describe(p *oci.Publication, repo string) error {
 	return nil
 }
 
-// parcel returns the archive of what arg names.
-func (p *program) parcel(ctx context.Context, s *session, arg string) (*parcel, error) {
+// pushArchive returns the archive of what arg names.
+func (p *program) pushArchive(ctx context.Context, s *session, arg string) (*pushArchive, error) {
 	if strings.Contains(arg, "://") {
 		return nil, usage("want a directory, an archive, or an object of the store: fetch a URL first")
 	}
-	b, err := newParcel()
+	b, err := newPushArchive()
 	if err != nil {
 		return nil, err
 	}
@@ -114,7 +114,7 @@ func (p *program) pack(ctx context.Context, w io.Writer, dir string, f *sourceFl
 
 // copy copies an archive, or the artifact of an object. It has to be one that
 // can be read back.
-func (b *parcel) copy(ctx context.Context, s *session, arg string) error {
+func (b *pushArchive) copy(ctx context.Context, s *session, arg string) error {
 	lookup := artifactLookup{store: s.flags.store, maxBytes: s.flags.maxBytes}
 	file, err := lookup.open(ctx, arg)
 	if err != nil {
