@@ -59,7 +59,7 @@ func (v view) shows(f *folder, name, base string, dir bool) (bool, error) {
 // admit fails unless the view shows name. It asks the tree for the type of
 // name only where the rules treat files and directories differently.
 func (v view) admit(op, name string) error {
-	if !fs.ValidPath(name) {
+	if !validPath(name) {
 		return &fs.PathError{Op: op, Path: name, Err: fs.ErrInvalid}
 	}
 	if name == "." {
@@ -150,7 +150,7 @@ func (v view) ReadLink(name string) (string, error) {
 
 // Sub implements [fs.SubFS].
 func (v view) Sub(dir string) (fs.FS, error) {
-	if !fs.ValidPath(dir) {
+	if !validPath(dir) {
 		return nil, &fs.PathError{Op: "sub", Path: dir, Err: fs.ErrInvalid}
 	}
 	tree, err := fs.Sub(v.tree, dir)

@@ -31,7 +31,7 @@ import (
 // a directory (see [Rules.View]) where every tree that has it does. An invalid
 // dir is an [fs.ErrInvalid] of every access.
 func Mount(tree fs.FS, dir string, sub fs.FS) fs.FS {
-	if !fs.ValidPath(dir) {
+	if !validPath(dir) {
 		return nowhere{&fs.PathError{Op: "mount", Path: dir, Err: fs.ErrInvalid}}
 	}
 	return union{slices.Concat(layersOf(tree, "."), layersOf(sub, dir))}
@@ -113,7 +113,7 @@ func (l layer) String() string {
 // find returns the layers that have name. These are several only if name is a
 // directory in each of them; a single one may have anything there.
 func (u union) find(op, name string) ([]layer, error) {
-	if !fs.ValidPath(name) {
+	if !validPath(name) {
 		return nil, &fs.PathError{Op: op, Path: name, Err: fs.ErrInvalid}
 	}
 	hits := u.layers[:1:1]

@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"unicode/utf8"
 )
 
 // maxLeftOut bounds the entries that each list of a [Report] names.
@@ -361,8 +360,6 @@ func checkBase(base string) error {
 		return fmt.Errorf("%w: %q is not a file name", fs.ErrInvalid, base)
 	case strings.ContainsAny(base, "\\\x00"):
 		return fmt.Errorf("%w: no artifact can hold a name with a backslash or NUL: rename it or ignore it", fs.ErrInvalid)
-	case !utf8.ValidString(base):
-		return fmt.Errorf("%w: no artifact can hold a name that is not UTF-8: rename it or ignore it", fs.ErrInvalid)
 	}
 	return nil
 }

@@ -187,7 +187,7 @@ func (e entries) ReadDir(string) ([]fs.DirEntry, error) {
 }
 
 func TestHostileNames(t *testing.T) {
-	for _, name := range []string{"", ".", "..", "a/b", "../a", `a\b`, "a\x00b", "caf\xe9"} {
+	for _, name := range []string{"", ".", "..", "a/b", "../a", `a\b`, "a\x00b"} {
 		_, err := artifact.Pack(t.Context(), io.Discard, entries{golden(), []string{name}})
 		if !errors.Is(err, fs.ErrInvalid) {
 			t.Errorf("name %q: %v, want fs.ErrInvalid", name, err)

@@ -44,11 +44,15 @@ func (t *Tree) find(op, name string) (node, error) {
 	switch {
 	case found:
 		return t.nodes[i], nil
-	case !fs.ValidPath(name):
+	case !validPath(name):
 		return node{}, &fs.PathError{Op: op, Path: name, Err: fs.ErrInvalid}
 	}
 	return node{}, &fs.PathError{Op: op, Path: name, Err: fs.ErrNotExist}
 }
+
+// validPath is [fs.ValidPath] for names that need not be UTF-8, as those of Git
+// and of archives.
+func validPath(name string) bool { return fs.ValidPath(strings.ToValidUTF8(name, "_")) }
 
 // children returns the nodes in a directory, sorted by name.
 func (t *Tree) children(dir string) []node {

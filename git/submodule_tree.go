@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"path"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -19,7 +20,7 @@ type graft struct {
 // find returns the tree that name is in, its path there, and the place of that
 // tree: "." for the tree that holds the submodules.
 func (g graft) find(op, name string) (tree fs.FS, rel, at string, err error) {
-	if !fs.ValidPath(name) {
+	if !fs.ValidPath(strings.ToValidUTF8(name, "_")) {
 		return nil, "", "", &fs.PathError{Op: op, Path: name, Err: fs.ErrInvalid}
 	}
 	for i := range len(name) + 1 {
