@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/fstest"
 
@@ -106,7 +107,7 @@ func TestFetchAtOnce(t *testing.T) {
 	}
 }
 
-// Many objects, many at once: each ends after all that it needs.
+// Many objects, many at once: each begins when all that it needs have ended.
 func TestFetchMany(t *testing.T) {
 	server := httptest.NewServer(http.NotFoundHandler())
 	defer server.Close()
@@ -116,20 +117,33 @@ func TestFetchMany(t *testing.T) {
 	}
 	slices.Reverse(lines)
 	set := setOf(server.URL, lines...)
-	names := ended(t, set, headgate.Options{Parallel: 8})
-	if len(names) != len(lines) {
-		t.Fatalf("%d results", len(names))
-	}
-	at := map[string]int{}
-	for i, name := range names {
-		at[name] = i
-	}
+	needs := map[string][]string{} // of an object, by its name
 	for i, before := range source.Order(set.Objects) {
 		for _, b := range before {
-			if name, other := set.Objects[i].Head().Metadata.Name, set.Objects[b].Head().Metadata.Name; at[name] < at[other] {
-				t.Errorf("%s ended before %s", name, other)
+			name := set.Objects[i].Head().Metadata.Name
+			needs[name] = append(needs[name], set.Objects[b].Head().Metadata.Name)
+		}
+	}
+	var mu sync.Mutex
+	ended, began := map[string]bool{}, map[string]bool{}
+	emit := func(e source.Event) {
+		mu.Lock()
+		defer mu.Unlock()
+		name := e.InvolvedObject.Name
+		began[name] = true
+		for _, other := range needs[name] {
+			if !ended[other] {
+				t.Errorf("%s began before %s ended", name, other)
 			}
 		}
+	}
+	for r := range headgate.Fetch(t.Context(), set, headgate.Options{Parallel: 8, Store: openStore(t), Emit: emit}) {
+		mu.Lock()
+		ended[r.Object.Head().Metadata.Name] = true
+		mu.Unlock()
+	}
+	if len(ended) != len(lines) || len(began) != len(lines) {
+		t.Errorf("%d results, %d objects that began", len(ended), len(began))
 	}
 }
 
@@ -163,6 +177,7 @@ func TestFetchLeft(t *testing.T) {
 		}
 		break
 	}
+	server.Close() // its handlers have returned
 	close(asked)
 	for path := range asked {
 		if strings.HasPrefix(path, "/last") {
