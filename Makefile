@@ -5,7 +5,7 @@ include .ci/versions
 GO      ?= go
 MODULES := . bench e2e
 PACKAGES ?= ./...
-FUZZTIME ?= 10s
+FUZZTIME ?= 4s
 BENCHFLAGS ?=
 # What others wrote and only computes: under the race detector it would take most of the time.
 PLAIN := github.com/klauspost/compress/... go.yaml.in/yaml/... compress/flate
