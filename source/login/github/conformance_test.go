@@ -35,7 +35,7 @@ func (f *forge) Publish(tree fstest.MapFS) error {
 var defects = map[sourcetest.Defect]*testenv.Defect{
 	sourcetest.Gone:         testenv.Status(http.StatusNotFound),
 	sourcetest.Denied:       testenv.Status(http.StatusForbidden),
-	sourcetest.StallResolve: {Phase: testenv.Advertisement, Do: testenv.Stall, After: -1},
+	sourcetest.StallResolve: {Phase: testenv.LsRefs, Do: testenv.Stall, After: -1}, // of a server that is known, which is not greeted
 	sourcetest.StallFetch:   {Phase: testenv.Pack, Do: testenv.Stall, After: 100},
 }
 
