@@ -57,9 +57,8 @@ var rooms = map[string]room{
 	"bucket/s3":    {imports: "bucket source internal/redact internal/transport", modules: s3Modules},
 
 	"chart":                 {imports: "artifact source oci chart/index chart/internal/bundle internal/redact internal/signature internal/transport internal/version", modules: "helm.sh/helm/v3 golang.org/x/sync"},
-	"chart/index":           {imports: "chart/internal/yaml", modules: "github.com/Masterminds/semver/v3"},
+	"chart/index":           {modules: "github.com/Masterminds/semver/v3 go.yaml.in/yaml/v3"},
 	"chart/internal/bundle": {imports: "artifact", modules: "helm.sh/helm/v3 github.com/Masterminds/semver/v3 sigs.k8s.io/yaml go.yaml.in/yaml/v2 go.yaml.in/yaml/v3"},
-	"chart/internal/yaml":   {},
 
 	"bucket/internal/buckettest": {imports: "source source/sourcetest", test: true},
 

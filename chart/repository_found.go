@@ -1,7 +1,6 @@
 package chart
 
 import (
-	"bufio"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -149,29 +148,37 @@ func (r *Repository) fetch(ctx context.Context, from place, v validators) (*foun
 	return f, nil
 }
 
-// receive spools and checks what arrives.
+// receive spools what arrives and checks it.
 func (r *Repository) receive(ctx context.Context, a *answer, f *found, file io.Writer) error {
 	in := &intake{ctx: ctx, r: a.body, limit: limitOf(r.env.Limits), progress: r.progress(a)}
-	sum, out := sha256.New(), bufio.NewWriterSize(file, 128<<10)
-	tee := io.TeeReader(in, io.MultiWriter(out, sum))
-	var err error
-	if f.summary, err = index.Check(tee); err == nil {
-		_, err = io.Copy(io.Discard, tee)
-	}
-	switch {
-	case in.err != nil: // whatever Check made of it
-		return in.err
-	case err != nil:
-		return &source.StepError{Step: source.StepResolve, Reason: "IndexationFailed", Err: fmt.Errorf("%w%s", err, hintOf(a, f, out))}
+	sum := sha256.New()
+	if _, err := io.Copy(io.MultiWriter(file, sum), in); err != nil {
+		return err
 	}
 	f.size, f.digest = in.n, hex.EncodeToString(sum.Sum(nil))
-	return out.Flush()
+	var err error
+	if f.summary, err = index.Check(&cancelable{ctx, io.NewSectionReader(f.file, 0, f.size)}); err != nil && ctx.Err() == nil {
+		err = &source.StepError{Step: source.StepResolve, Reason: "IndexationFailed", Err: fmt.Errorf("%w%s", err, hintOf(a, f))}
+	}
+	return err
+}
+
+// A cancelable reader ends with its context.
+type cancelable struct {
+	ctx context.Context
+	*io.SectionReader
+}
+
+func (c *cancelable) Read(p []byte) (int, error) {
+	if err := context.Cause(c.ctx); err != nil {
+		return 0, err
+	}
+	return c.SectionReader.Read(p)
 }
 
 // hintOf tells what an answer that is no index seems to be.
-func hintOf(a *answer, f *found, out *bufio.Writer) string {
+func hintOf(a *answer, f *found) string {
 	head := make([]byte, 512)
-	out.Flush()
 	n, _ := f.file.ReadAt(head, 0)
 	if kind := http.DetectContentType(head[:n]); a.page || strings.HasPrefix(kind, "text/html") {
 		return ": the answer is a web page: spec.url must be the URL of the directory that " + indexFile + " is in"
@@ -187,20 +194,15 @@ func limitOf(l artifact.Limits) int64 {
 	return l.Bytes
 }
 
-// An intake counts what arrives, up to a limit, and keeps the error that ended
-// it, so that it can be told from those of who reads.
+// An intake counts what arrives, up to a limit.
 type intake struct {
 	ctx      context.Context
 	r        io.Reader
 	n, limit int64 // limit < 0: none
-	err      error
 	progress func(int64)
 }
 
 func (in *intake) Read(p []byte) (int, error) {
-	if in.err != nil {
-		return 0, in.err
-	}
 	n, err := in.r.Read(p)
 	in.n += int64(n)
 	if err == nil {
@@ -208,13 +210,11 @@ func (in *intake) Read(p []byte) (int, error) {
 	}
 	switch {
 	case in.limit >= 0 && in.n > in.limit:
-		in.err = fmt.Errorf("the index is larger than %d bytes: raise the limit if the repository is trusted", in.limit)
-		return n, in.err
+		return n, fmt.Errorf("the index is larger than %d bytes: raise the limit if the repository is trusted", in.limit)
 	case err == io.EOF:
 		return n, err
 	case err != nil:
-		in.err = fmt.Errorf("receive index, after %d bytes: %w", in.n, err)
-		return n, in.err
+		return n, fmt.Errorf("receive index, after %d bytes: %w", in.n, err)
 	}
 	in.progress(in.n)
 	return n, nil

@@ -84,8 +84,8 @@ func (u *site) find(ctx context.Context, name, want string) (offer, error) {
 
 // choose returns the entry of the index that want selects.
 func (u *site) choose(ctx context.Context, name, want string) (index.Entry, error) {
-	content, err := u.index(ctx)
-	if err != nil {
+	content := &reopening{open: func() (io.ReadCloser, error) { return u.index(ctx) }}
+	if _, err := content.Seek(0, io.SeekStart); err != nil {
 		return index.Entry{}, stepError(source.StepResolve, indexFailed, err)
 	}
 	defer content.Close()
@@ -101,6 +101,24 @@ func (u *site) choose(ctx context.Context, name, want string) (index.Entry, erro
 		err = fmt.Errorf("%w in the index of %s: look at its spelling", errNoChart, u.name())
 	}
 	return entry, unselected(badReference, name, err)
+}
+
+// A reopening is content that is read from its start by opening it again.
+type reopening struct {
+	open func() (io.ReadCloser, error)
+	io.ReadCloser
+}
+
+func (r *reopening) Seek(int64, int) (int64, error) {
+	again, err := r.open()
+	if err != nil {
+		return 0, err
+	}
+	if r.ReadCloser != nil {
+		r.Close()
+	}
+	r.ReadCloser = again
+	return 0, nil
 }
 
 // errNoChart is fs.ErrNotExist in other words.

@@ -1,7 +1,10 @@
 package index
 
 import (
-	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"hash"
 	"io"
 )
 
@@ -9,14 +12,14 @@ import (
 type Summary struct {
 	Charts   int // names under entries
 	Versions int // that can be used
-	// Sum is the same for indexes that say the same: whatever the order of charts
-	// and versions, the field generated, and how they are spelled.
+	// Sum is the same for indexes that differ only in the order of charts and
+	// versions and in the field generated.
 	Sum          string
 	Skipped      []Malformed // the first 100
 	SkippedTotal int
 }
 
-// A Malformed is an entry that nobody can use (reference A12). Its texts may
+// A Malformed is an entry that cannot be used (reference A12). Its texts may
 // hold anything but are short.
 type Malformed struct {
 	Chart, Version string
@@ -28,29 +31,22 @@ type Malformed struct {
 const skippedLimit = 100
 
 // Check reads all of an index. Errors are those of r and tell that r is no index.
-func Check(r io.Reader) (Summary, error) {
+func Check(r io.ReadSeeker) (Summary, error) {
 	var s Summary
 	sum := new(sum)
-	d := open(r)
-	err := d.walk(visitor{
-		field: func(key []byte, value *record) error {
-			if !bytes.Equal(key, []byte("generated")) {
-				sum.add("field", key, value)
-			}
-			return nil
-		},
-		chart:  func([]byte) bool { s.Charts++; return true },
-		oddity: func(chart []byte, line int, problem error) { s.skip(Entry{Name: string(chart), Line: line}, problem) },
-		version: func(chart []byte, value *record) error {
-			e, problem := value.entry(chart)
-			sum.add("version", chart, value)
-			if problem != nil {
+	err := walk(r, &visitor{
+		begin:  func() { s, *sum = Summary{}, [4]uint64{} },
+		chart:  func(string) bool { s.Charts++; return true },
+		oddity: func(chart string, line int, problem error) { s.skip(Entry{Name: chart, Line: line}, problem) },
+		version: func(chart string, v version) error {
+			if e, problem := v.entry(chart); problem != nil {
 				s.skip(e, problem)
 			} else {
 				s.Versions++
 			}
 			return nil
 		},
+		sum: sum,
 	})
 	if err != nil {
 		return Summary{}, err
@@ -61,6 +57,30 @@ func Check(r io.Reader) (Summary, error) {
 
 func (s *Summary) skip(e Entry, problem error) {
 	if s.SkippedTotal++; len(s.Skipped) < skippedLimit {
-		s.Skipped = append(s.Skipped, Malformed{Chart: cut([]byte(e.Name)), Version: cut([]byte(e.Version)), Line: e.Line, Problem: problem.Error()})
+		s.Skipped = append(s.Skipped, Malformed{Chart: cut(e.Name), Version: cut(e.Version), Line: e.Line, Problem: problem.Error()})
 	}
+}
+
+// A sum tells indexes apart. It is the sum of the digests of their parts, in
+// four lanes, so that the order of the parts does not matter. It does not resist
+// an author of indexes who looks for two with the same sum: such an author might
+// as well publish neither.
+type sum [4]uint64
+
+// add adds the digest of a part.
+func (s *sum) add(h hash.Hash) {
+	digest := h.Sum(nil)
+	for i := range s {
+		s[i] += binary.LittleEndian.Uint64(digest[8*i:])
+	}
+}
+
+// String returns a digest of the sum.
+func (s *sum) String() string {
+	var all []byte
+	for _, lane := range s {
+		all = binary.LittleEndian.AppendUint64(all, lane)
+	}
+	digest := sha256.Sum256(all)
+	return "sha256:" + hex.EncodeToString(digest[:])
 }

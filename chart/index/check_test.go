@@ -1,12 +1,9 @@
 package index_test
 
 import (
-	"errors"
 	"fmt"
-	"io"
 	"strings"
 	"testing"
-	"testing/iotest"
 
 	"github.com/headgate-io/headgate/chart/index"
 )
@@ -144,14 +141,14 @@ func TestNoIndex(t *testing.T) {
 }
 
 func TestReadError(t *testing.T) {
-	broken := errors.New("broken")
 	text := shapes[0].write([]string{"a", "b", "c"}, 50)
 	for _, at := range []int{0, 10, 100, 20000} {
-		r := func() io.Reader { return io.MultiReader(strings.NewReader(text[:at]), iotest.ErrReader(broken)) }
-		if _, err := index.Check(r()); err != broken {
+		r := failing{strings.NewReader(text[:at])}
+		if _, err := index.Check(r); err != errBroken {
 			t.Errorf("check, %d: %v", at, err)
 		}
-		if _, err := all(index.Entries(r(), "b")); err != broken {
+		r = failing{strings.NewReader(text[:at])}
+		if _, err := all(index.Entries(r, "b")); err != errBroken {
 			t.Errorf("entries, %d: %v", at, err)
 		}
 	}

@@ -1,7 +1,6 @@
-// Package index reads the indexes of Helm chart repositories, in YAML or JSON,
-// as they arrive, in memory that does not depend on their size.
+// Package index reads the indexes of Helm chart repositories, in YAML or JSON.
 //
-//	for e, err := range index.Entries(response.Body, "podinfo") {
+//	for e, err := range index.Entries(file, "podinfo") {
 //
 // [Entries] yields the versions of one chart and passes over those of others,
 // [Select] chooses among them as Helm does, [All] yields everything, and [Check]
@@ -12,21 +11,26 @@
 //
 // A mapping with the field apiVersion, which must be a text, and the field
 // entries: a mapping of the names of charts to lists of their versions. Without
-// entries, or when they are null, the index is empty. Any YAML 1.2 will do, and
-// what YAML 1.1 has beyond it as far as go-yaml reads it: block and flow style,
-// anchors and aliases, comments, quoted keys, any line break, fields and charts
-// in any order. A name that is there twice has all the versions of both lists.
-// Mappings are merged (<<) within an entry, not above. Scalars are texts,
-// however they are spelled: version: 1.10 is "1.10".
+// entries, or when they are null, the index is empty. A name that is there twice
+// has all the versions of both lists. Mappings are merged (<<) within an entry,
+// not above. Scalars are texts, however they are spelled: version: 1.10 is "1.10".
 //
-// What is not asked for is not taken apart where it is written as generators
-// write it, which is block style, or JSON; the other shapes are read in whole,
-// which takes longer and says the same. An index that is broken where nobody
-// asked may thus be read without an error.
+// Two layouts are scanned, in memory that does not depend on the size of the
+// index: YAML in block style, as helm and chartmuseum write it, and JSON. The
+// scanner finds the entries that are asked for, and go.yaml.in/yaml/v3 or
+// encoding/json decodes each of them. What is not asked for is passed over: other
+// charts, and fields that [Entry] does not depend on. An index that is broken
+// there is read without an error.
+//
+// Any other index is read again from its start and decoded whole by
+// go.yaml.in/yaml/v3: one with anchors, aliases, tags, directives, collections in
+// flow style that are not empty, explicit keys, or line breaks other than LF and
+// CR LF. It may have 64 MiB and 4 million values, for which the library takes up
+// to 1 GB; a process reads one such index at a time.
 //
 // # What is malformed
 //
-// Entries that nobody can use are passed over by [Entries] and [All] and
+// Entries that cannot be used are passed over by [Entries] and [All] and
 // reported by [Check]: those that are null or no mapping; those whose name is
 // missing, not that of their list, or has slashes, ".." or control characters;
 // whose version is missing or none, or whose type is neither application nor
@@ -39,20 +43,18 @@
 //
 // # The sum
 //
-// [Summary.Sum] depends on every version with the name of its list and all its
-// fields, malformed ones included (one that is larger than the limit counts with
-// the name of its list alone), and on the other fields of the index except
-// generated. It does not depend on the order of charts, versions and fields, on
-// fields that are null, nor on style and spelling; the order of other lists
-// matters. The field created is part of it, since it decides between builds of
+// [Summary.Sum] depends on the text of every version with the name of its list,
+// malformed ones included, and on that of the other fields of the index except
+// generated. It does not depend on the order of charts, versions and fields of
+// the index. The field created is part of it, since it decides between builds of
 // one version: a generator that stamps it anew at each request changes the sum
-// each time. It is the SHA-256 of an LtHash of 1024 lanes of 16 bits.
+// each time.
 //
 // # Limits
 //
-// Readers are read to their end and may be of any size: the caller limits them.
-// An entry may have 1 MiB, a scalar likewise, a chart 100,000 versions, and
-// collections may be 100 deep; aliases may stand for 16 MiB in all. Memory is
-// about 150 KB, and what the largest entry that is asked for takes. Errors quote
-// what they cite of the index, 100 bytes of it at most.
+// Readers are read to their end and may be of any size unless the index is read
+// whole: the caller limits them. An entry may have 1 MiB, where each value counts
+// 16 bytes beside its text, a line likewise, a chart 100,000 versions;
+// collections may be 100 deep, and aliases may stand for 16 MiB in all. Errors
+// quote what they cite of the index, 200 bytes of it at most.
 package index

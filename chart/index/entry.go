@@ -2,6 +2,7 @@ package index
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
@@ -10,123 +11,278 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/headgate-io/headgate/chart/internal/yaml"
+	"go.yaml.in/yaml/v3"
 )
 
-// entrySize limits an entry, in bytes of its texts and 16 for each of them.
-const entrySize = 1 << 20
+// A version is an element of the list of a chart.
+type version struct {
+	line    int
+	fields  map[string]any // nil, strings, []any and map[string]any
+	problem error          // why it cannot be used, nil if that is not known yet
+}
 
-// entry returns the entry that the record is, of the chart with that name, and
-// the first thing that makes it useless.
-func (r *record) entry(chart []byte) (e Entry, problem error) {
-	e = Entry{Name: string(chart), Line: r.nodes[0].line}
+var (
+	errBig    = fmt.Errorf("it is larger than %d bytes", entrySize)
+	errDeep   = fmt.Errorf("collections are more than %d deep", depthLimit)
+	errAlias  = fmt.Errorf("aliases stand for more than %d bytes", aliasLimit)
+	errNull   = errors.New("it is null")
+	errNoMap  = errors.New("it is no mapping")
+	errNoList = errors.New("its versions are no list")
+)
+
+func errTwice(field string) error { return fmt.Errorf("field %s is there twice", quote(field)) }
+
+func tooManyVersions(line int, chart string) error {
+	return fmt.Errorf("line %d: chart %s has more than %d versions", line, quote(chart), versionLimit)
+}
+
+const (
+	depthLimit = 100      // collections within each other
+	aliasLimit = 16 << 20 // bytes that aliases of an index stand for, together
+)
+
+// read reads a version in YAML. The bytes that its aliases stand for are added
+// to aliases. The error is that of an index that is not to be read.
+func (v *version) read(n *yaml.Node, aliases *int) error {
+	r := valueReader{left: entrySize, aliases: aliases}
+	value, err := r.value(n, 0)
+	switch fields, ok := value.(map[string]any); {
+	case err == errBig:
+		v.problem = err
+	case err != nil:
+		return err
+	case ok:
+		v.fields = fields
+		if r.twice != "" {
+			v.problem = errTwice(r.twice)
+		}
+	case value == nil:
+		v.problem = errNull
+	default:
+		v.problem = errNoMap
+	}
+	return nil
+}
+
+// A valueReader returns what nodes of YAML stand for.
+type valueReader struct {
+	left    int    // bytes that the value may have yet
+	aliases *int   // bytes that aliases stand for
+	within  int    // aliases that are being read
+	twice   string // a field of the outermost mapping that is there twice
+}
+
+// value returns nil for null, a string for any other scalar, []any or
+// map[string]any.
+func (r *valueReader) value(n *yaml.Node, depth int) (any, error) {
+	size := len(n.Value) + valueSize
+	if r.left -= size; r.left < 0 {
+		return nil, errBig
+	}
+	if r.within > 0 {
+		if *r.aliases += size; *r.aliases > aliasLimit {
+			return nil, errAlias
+		}
+	}
 	switch {
-	case r.big:
-		return e, fmt.Errorf("it is larger than %d bytes", entrySize)
-	case r.null(0):
-		return e, errors.New("it is null")
-	case r.nodes[0].kind != yaml.MapStart:
-		return e, errors.New("it is no mapping")
+	case depth > depthLimit:
+		return nil, errDeep
+	case n.Kind == yaml.AliasNode:
+		r.within++
+		defer func() { r.within-- }()
+		return r.value(n.Alias, depth)
+	case isNull(n):
+		return nil, nil
+	case n.Kind == yaml.ScalarNode:
+		return n.Value, nil
+	case n.Kind == yaml.SequenceNode:
+		list := make([]any, len(n.Content))
+		for i, e := range n.Content {
+			var err error
+			if list[i], err = r.value(e, depth+1); err != nil {
+				return nil, err
+			}
+		}
+		return list, nil
 	}
-	name := ""
-	pairs := r.mapping(0)
-	for i, p := range pairs {
-		key := r.value(p.key)
-		var err error
+	return r.mapping(n, depth)
+}
+
+// mapping is value for a mapping. What it says itself counts before what it
+// takes over by the key <<.
+func (r *valueReader) mapping(n *yaml.Node, depth int) (map[string]any, error) {
+	m, merged := make(map[string]any, len(n.Content)/2), map[string]any{}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		key := target(n.Content[i])
+		value, err := r.value(n.Content[i+1], depth+1)
 		switch {
-		case i > 0 && bytes.Equal(key, r.value(pairs[i-1].key)):
-			err = errors.New("is there twice")
-		case string(key) == "name":
-			name, err = r.scalar(p.value)
-		default:
-			err = r.field(&e, key, p.value)
+		case err != nil:
+			return nil, err
+		case key.Kind != yaml.ScalarNode:
+			return nil, fmt.Errorf("line %d: a key must be a text", key.Line)
+		case key.Value == "<<" && key.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle) == 0:
+			merge(merged, value)
+			continue
 		}
-		if err != nil && problem == nil { // the first is enough: there may be thousands
-			problem = fmt.Errorf("field %s %w", quote(key), err)
+		if r.left -= len(key.Value) + valueSize; r.left < 0 {
+			return nil, errBig
+		}
+		if _, twice := m[key.Value]; twice && depth == 0 && r.twice == "" {
+			r.twice = key.Value
+		}
+		m[key.Value] = value
+	}
+	merge(m, merged)
+	return m, nil
+}
+
+// merge adds the fields that m does not have from a mapping, or a list of them.
+func merge(m map[string]any, from any) {
+	switch from := from.(type) {
+	case map[string]any:
+		for k, v := range from {
+			if _, ok := m[k]; !ok {
+				m[k] = v
+			}
+		}
+	case []any:
+		for _, e := range from {
+			if e, ok := e.(map[string]any); ok {
+				merge(m, e)
+			}
 		}
 	}
-	r.pairs = r.pairs[:0]
-	if problem == nil {
+}
+
+// target returns the node that an alias stands for.
+func target(n *yaml.Node) *yaml.Node {
+	for n.Kind == yaml.AliasNode {
+		n = n.Alias
+	}
+	return n
+}
+
+// isNull tells whether a node is null, whatever its spelling.
+func isNull(n *yaml.Node) bool {
+	if n.Kind != yaml.ScalarNode || n.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle|yaml.LiteralStyle|yaml.FoldedStyle) != 0 {
+		return false
+	}
+	switch n.Value {
+	case "", "~", "null", "Null", "NULL":
+		return true
+	}
+	return false
+}
+
+// isText tells whether a node is a scalar that says something.
+func isText(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.Value != "" && !isNull(n) }
+
+// readJSON reads a version in JSON, false if it is none.
+func (v *version) readJSON(text []byte) (ok bool) {
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.UseNumber()
+	switch {
+	case string(text) == "null":
+		v.problem = errNull
+		return true
+	case len(text) == 0 || text[0] != '{':
+		v.problem = errNoMap
+		return json.Valid(text)
+	}
+	v.fields = map[string]any{}
+	_, err := d.Token()
+	for err == nil && d.More() {
+		var key json.Token
+		var value any
+		if key, err = d.Token(); err == nil {
+			err = d.Decode(&value)
+		}
+		name, _ := key.(string)
+		if _, twice := v.fields[name]; twice && v.problem == nil {
+			v.problem = errTwice(name)
+		}
+		v.fields[name] = value
+	}
+	if err == nil {
+		_, err = d.Token()
+	}
+	return err == nil
+}
+
+// entry returns the entry that a version of the chart is, and the first thing
+// that makes it useless.
+func (v *version) entry(chart string) (e Entry, problem error) {
+	e = Entry{Name: chart, Line: v.line}
+	var name, deprecated, created string
+	for _, f := range []struct {
+		name string
+		to   *string
+	}{
+		{"name", &name}, {"version", &e.Version}, {"appVersion", &e.AppVersion}, {"description", &e.Description}, {"type", &e.Type},
+		{"deprecated", &deprecated}, {"created", &created}, {"digest", &e.Digest},
+	} {
+		text, err := scalar(v.fields[f.name])
+		*f.to = text
+		problem = first(problem, f.name, err)
+	}
+	e.Deprecated, e.Created = strings.EqualFold(deprecated, "true"), parseTime(created)
+	urls, err := list(v.fields["urls"])
+	problem = first(problem, "urls", err)
+	for _, u := range urls {
+		text, err := scalar(u)
+		problem = first(problem, "urls", err)
+		if text != "" {
+			e.URLs = append(e.URLs, text)
+		}
+	}
+	for _, field := range []string{"maintainers", "dependencies"} {
+		all, err := list(v.fields[field])
+		problem = first(problem, field, err)
+		for _, m := range all {
+			if _, ok := m.(map[string]any); !ok {
+				problem = first(problem, field, errors.New("must have mappings in it"))
+			}
+		}
+	}
+	switch {
+	case v.problem != nil:
+		problem = v.problem
+	case problem == nil:
 		problem = e.problem(name)
 	}
 	return e, problem
 }
 
-// field takes over a field of an entry. Fields that nobody needs here may be
-// anything.
-func (r *record) field(e *Entry, key []byte, value int) (err error) {
-	switch string(key) {
-	case "version":
-		e.Version, err = r.scalar(value)
-	case "appVersion":
-		e.AppVersion, err = r.scalar(value)
-	case "description":
-		e.Description, err = r.scalar(value)
-	case "type":
-		e.Type, err = r.scalar(value)
-	case "digest":
-		e.Digest, err = r.scalar(value)
-	case "deprecated":
-		var text string
-		text, err = r.scalar(value)
-		e.Deprecated = strings.EqualFold(text, "true")
-	case "created":
-		var text string
-		text, err = r.scalar(value)
-		e.Created = parseTime(text)
-	case "urls":
-		e.URLs, err = r.list(value)
-	case "maintainers", "dependencies":
-		err = r.mappings(value)
+// first returns problem, or what err says about a field if there is none.
+func first(problem error, field string, err error) error {
+	if problem != nil || err == nil {
+		return problem
 	}
-	return err
+	return fmt.Errorf("field %s %w", quote(field), err)
 }
 
 // scalar returns a text, "" for null.
-func (r *record) scalar(n int) (string, error) {
-	switch {
-	case r.null(n):
+func scalar(v any) (string, error) {
+	switch v := v.(type) {
+	case nil:
 		return "", nil
-	case r.nodes[n].kind != yaml.Scalar:
-		return "", errors.New("must be a text")
+	case string:
+		return v, nil
+	case json.Number:
+		return v.String(), nil
+	case bool:
+		return strconv.FormatBool(v), nil
 	}
-	return string(r.value(n)), nil
+	return "", errors.New("must be a text")
 }
 
-// list returns a list of texts, without those that are empty.
-func (r *record) list(n int) (all []string, err error) {
-	switch {
-	case r.null(n):
-		return nil, nil
-	case r.nodes[n].kind != yaml.SeqStart:
+// list returns the elements of a list, none for null.
+func list(v any) ([]any, error) {
+	all, ok := v.([]any)
+	if !ok && v != nil {
 		return nil, errors.New("must be a list")
 	}
-	for i := range r.elements(n) {
-		text, err := r.scalar(i)
-		if err != nil {
-			return nil, err
-		}
-		if text != "" {
-			all = append(all, text)
-		}
-	}
 	return all, nil
-}
-
-// mappings says whether a node is a list of mappings, if it is there at all.
-func (r *record) mappings(n int) error {
-	switch {
-	case r.null(n):
-		return nil
-	case r.nodes[n].kind != yaml.SeqStart:
-		return errors.New("must be a list")
-	}
-	for i := range r.elements(n) {
-		if r.nodes[i].kind != yaml.MapStart {
-			return errors.New("must have mappings in it")
-		}
-	}
-	return nil
 }
 
 // timeLayouts are the spellings of times in YAML, beside that of JSON.
@@ -142,26 +298,26 @@ func parseTime(text string) time.Time {
 	return time.Time{}
 }
 
-// problem says why nobody can use the entry, which calls itself name.
+// problem says why the entry cannot be used, which calls itself name.
 func (e *Entry) problem(name string) error {
 	switch {
 	case name == "":
 		return errors.New("name is missing")
 	case name != e.Name:
-		return fmt.Errorf("its name is %s, not that of the list it is in", quote([]byte(name)))
+		return fmt.Errorf("its name is %s, not that of the list it is in", quote(name))
 	case !allowed(name):
-		return fmt.Errorf("name %s is not allowed", quote([]byte(name)))
+		return fmt.Errorf("name %s is not allowed", quote(name))
 	case e.Version == "":
 		return errors.New("version is missing")
 	case e.Type != "" && e.Type != "application" && e.Type != "library":
-		return fmt.Errorf("type %s is neither application nor library", quote([]byte(e.Type)))
+		return fmt.Errorf("type %s is neither application nor library", quote(e.Type))
 	case len(e.URLs) == 0:
 		return errors.New("urls is empty")
 	case e.Digest != "" && !isSHA256(e.Digest):
-		return fmt.Errorf("digest %s is no sha256", quote([]byte(e.Digest)))
+		return fmt.Errorf("digest %s is no sha256", quote(e.Digest))
 	}
 	if _, err := parseVersion(e.Version); err != nil {
-		return fmt.Errorf("version %s: %w", quote([]byte(e.Version)), err)
+		return fmt.Errorf("version %s: %w", quote(e.Version), err)
 	}
 	return nil
 }
@@ -178,12 +334,12 @@ func isSHA256(text string) bool {
 }
 
 // quote makes text of an index fit for a message.
-func quote(text []byte) string { return strconv.Quote(cut(text)) }
+func quote(text string) string { return strconv.Quote(cut(text)) }
 
 // cut returns the first 100 bytes of text.
-func cut(text []byte) string {
+func cut(text string) string {
 	if len(text) > 100 {
-		return string(text[:100]) + "…"
+		return text[:100] + "…"
 	}
-	return string(text)
+	return text
 }

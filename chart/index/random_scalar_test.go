@@ -113,7 +113,7 @@ func (g *generator) literal(n int) string {
 // flow is a scalar or a collection in flow style.
 func (g *generator) flow(depth int) string {
 	kind := g.IntN(7)
-	if depth > 2 || kind < 2 {
+	if depth > 2 || kind < 2 || g.tame {
 		return g.one("a", "b c", `"x]"`, `'y}'`, `"\""`, "1", "-1", "x:y", `"a: b"`, "'it''s'", "a#b", "~", "a 'b", "a \"b", "é", "x?y")
 	}
 	var elements []string
@@ -137,11 +137,12 @@ func (g *generator) flowSpace() string {
 
 // properties are an anchor, a tag, or mostly nothing.
 func (g *generator) properties() string {
-	switch g.IntN(90) {
-	case 0:
+	switch kind := g.IntN(90); {
+	case g.tame:
+	case kind == 0:
 		g.anchors = append(g.anchors, fmt.Sprintf("a%d", len(g.anchors)))
 		return "&" + g.anchors[len(g.anchors)-1] + " "
-	case 1:
+	case kind == 1:
 		return "!!str "
 	}
 	return ""

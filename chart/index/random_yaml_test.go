@@ -26,8 +26,11 @@ func (g *generator) yaml() string {
 	if !g.rarely(3) {
 		parts = append(parts, "generated: x\n")
 	}
-	return g.one("", "", "---\n", "# c\n", "\ufeff", "%YAML 1.1\n---\n", "\n\n", "--- # c\n") +
-		strings.Join(parts, "") +
+	begin := g.one("", "---\n", "# c\n", "\ufeff", "\n\n")
+	if g.tame {
+		return begin + strings.Join(parts, "")
+	}
+	return g.one(begin, begin, "%YAML 1.1\n---\n", "--- # c\n") + strings.Join(parts, "") +
 		g.sometimes(12, "...\n", "---\nentries:\n  podinfo:\n  - 1\n", "... # c\n")
 }
 
@@ -49,7 +52,9 @@ func (g *generator) chart(n int) string {
 	name := "podinfo"
 	switch g.IntN(4) {
 	case 0, 1:
-		name = g.one(chartNames...)
+		if name = g.one(chartNames...); g.tame {
+			name = g.one("a", "b", "c-d", `"podinfo"`, "podinfo-2")
+		}
 	case 2:
 		name = g.one("a", "b", "c-d")
 	}
@@ -69,8 +74,11 @@ func (g *generator) chart(n int) string {
 
 // usable writes a version that has all it needs, and more.
 func (g *generator) usable(name string, n int) string {
-	return fmt.Sprintf(" name: %s\n%sversion: %d.0.0\n", name, spaces(n+2), g.IntN(3)) +
-		spaces(n+2) + g.one("urls: [a]\n", "urls:\n"+spaces(n+2)+"- a\n", "urls: ['a', \"b\"]\n") +
+	urls := "urls:\n" + spaces(n+2) + "- a\n"
+	if !g.tame {
+		urls = g.one("urls: [a]\n", urls, "urls: ['a', \"b\"]\n")
+	}
+	return fmt.Sprintf(" name: %s\n%sversion: %d.0.0\n", name, spaces(n+2), g.IntN(3)) + spaces(n+2) + urls +
 		g.mapping(n+2, 1, spaces(n+2))
 }
 

@@ -101,7 +101,7 @@ func (s *selection) missing() error {
 	}
 	var names []string
 	for _, c := range s.newest {
-		names = append(names, quote([]byte(c.Version)))
+		names = append(names, quote(c.Version))
 	}
 	text := fmt.Sprintf("no version is within %q: of %d the newest are %s", cmp.Or(s.want, "*"), s.count, strings.Join(names, ", "))
 	if s.unstable {

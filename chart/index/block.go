@@ -1,0 +1,295 @@
+package index
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"unicode/utf8"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// A blockScanner reads an index in YAML whose collections have their elements
+// on lines of their own, as helm and chartmuseum write it:
+//
+//	apiVersion: v1
+//	entries:
+//	  alpine:
+//	  - version: 1.2.3
+//
+// It finds where entries begin and end, and has the YAML library read those of
+// wanted charts. Whatever it does not surely understand is a [layoutError].
+type blockScanner struct {
+	*visitor
+	in     *bufio.Reader
+	number int // of the line that was read last
+	lines  lines
+
+	part      part
+	field     string // of the index
+	recording recording
+
+	nameAt   int    // column of the names of charts, -1 before the first
+	entryAt  int    // column of the dashes of this chart's entries, -1 before the first
+	chart    string // whose entries are read
+	wanted   bool
+	empty    bool // nothing but the name of the chart was read yet
+	versions int  // of the chart
+
+	keyAt   int             // column of the keys of the entry, -1 before the first
+	passing bool            // the lines belong to a field of the entry that is not needed
+	passed  map[string]bool // the names of such fields
+	twice   string          // one that was there twice
+}
+
+// A part is what the lines belong to.
+type part uint8
+
+const (
+	noPart      part = iota // nothing was read yet
+	passedPart              // nothing that is needed
+	fieldPart               // a field of the index
+	chartPart               // the name of a chart, and what it has in place of a list
+	versionPart             // an entry
+)
+
+// neededFields are those of an entry that [Entry] depends on.
+var neededFields = map[string]bool{
+	"<<": true, "name": true, "version": true, "appVersion": true, "description": true, "type": true, "deprecated": true,
+	"created": true, "digest": true, "urls": true, "maintainers": true, "dependencies": true,
+}
+
+func (b *blockScanner) scan() error {
+	for {
+		line, err := b.next()
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return err
+		}
+		c, sure := b.lines.read(line[:len(line)-1])
+		if !sure || oddBreak(line) {
+			return b.unclear()
+		}
+		if c.starts {
+			if err := b.begin(c); err != nil {
+				return err
+			}
+		}
+		if err := b.record(line, c); err != nil {
+			return err
+		}
+	}
+	if b.lines.quote != 0 {
+		return b.unclear()
+	}
+	if err := b.end(); err != nil {
+		return err
+	}
+	if !b.apiVersion {
+		return b.unclear()
+	}
+	return nil
+}
+
+// next returns the next line with its line break, valid until the next call.
+func (b *blockScanner) next() ([]byte, error) {
+	b.number++
+	line, err := b.in.ReadSlice('\n')
+	if err == bufio.ErrBufferFull {
+		long := bytes.Clone(line)
+		for err == bufio.ErrBufferFull {
+			if len(long) > entrySize {
+				return nil, fmt.Errorf("line %d is longer than %d bytes", b.number, entrySize)
+			}
+			line, err = b.in.ReadSlice('\n')
+			long = append(long, line...)
+		}
+		line = long
+	}
+	if err == io.EOF && len(line) > 0 {
+		return append(bytes.Clone(line), '\n'), nil
+	}
+	return line, err
+}
+
+func (b *blockScanner) unclear() error { return &layoutError{b.number} }
+
+// begin ends the part that was read and begins another, if the line does that.
+func (b *blockScanner) begin(c content) error {
+	switch {
+	case c.column == 0 && !c.dash:
+		return b.beginField(c)
+	case b.field != "entries" && b.part != noPart:
+		return nil
+	case b.part == noPart:
+		return b.unclear()
+	}
+	if b.nameAt < 0 && !c.dash {
+		b.nameAt = c.column
+	}
+	switch {
+	case c.column < b.nameAt || b.nameAt < 0:
+		return b.unclear()
+	case c.column == b.nameAt && !c.dash:
+		return b.beginChart(c)
+	case b.entryAt >= 0 && c.dash && c.column == b.entryAt:
+		return b.beginVersion()
+	case b.entryAt >= 0 && c.column <= b.entryAt:
+		return b.unclear()
+	case b.entryAt < 0 && c.dash && b.empty:
+		b.entryAt, b.part = c.column, passedPart
+		return b.beginVersion()
+	}
+	b.empty = false
+	return nil
+}
+
+func (b *blockScanner) beginField(c content) error {
+	if err := b.end(); err != nil {
+		return err
+	}
+	if b.field = string(c.key); c.key == nil || b.field == "<<" || b.field == "entries" && !c.empty {
+		return b.unclear()
+	}
+	b.nameAt, b.part = -1, passedPart
+	if b.field == "apiVersion" || b.sum != nil && b.field != "entries" && b.field != "generated" {
+		b.part = fieldPart
+		b.recording.start(b.number)
+	}
+	return nil
+}
+
+func (b *blockScanner) beginChart(c content) error {
+	if err := b.end(); err != nil {
+		return err
+	}
+	b.chart, b.entryAt, b.empty, b.versions = string(c.key), -1, c.empty, 0
+	if c.key == nil || b.chart == "<<" {
+		return b.unclear()
+	}
+	b.part = passedPart
+	if b.wanted = b.visitor.chart(b.chart); b.wanted {
+		b.part = chartPart
+		b.recording.start(b.number)
+	}
+	return nil
+}
+
+func (b *blockScanner) beginVersion() error {
+	if err := b.end(); err != nil || !b.wanted {
+		return err
+	}
+	if b.versions++; b.versions > versionLimit {
+		return tooManyVersions(b.number, b.chart)
+	}
+	b.part, b.keyAt, b.passing, b.twice = versionPart, -1, false, ""
+	clear(b.passed)
+	b.recording.start(b.number)
+	return nil
+}
+
+// record adds a line to the recording of the part, without the fields of an
+// entry that are not needed.
+func (b *blockScanner) record(line []byte, c content) error {
+	switch b.part {
+	case noPart, passedPart:
+		return nil
+	case versionPart:
+	default:
+		b.recording.add(line, line)
+		return nil
+	}
+	kept := line
+	first := b.keyAt < 0 && c.key != nil
+	if first {
+		b.keyAt = c.keyAt
+	}
+	switch {
+	case c.starts && c.column < b.keyAt && !first:
+		return b.unclear()
+	case first || c.starts && !c.dash && c.column == b.keyAt:
+		if b.passing = c.key != nil && !neededFields[string(c.key)]; b.passing && b.passed[string(c.key)] {
+			b.twice = string(c.key)
+		} else if b.passing {
+			b.passed[string(c.key)] = true
+		}
+	}
+	switch {
+	case b.passing && first: // the entry is a mapping
+		kept = append(line[:c.value:c.value], '\n')
+	case b.passing:
+		kept = nil
+	}
+	if len(kept) < len(line) && !printable(line) {
+		return b.unclear()
+	}
+	b.recording.add(line, kept)
+	return nil
+}
+
+// printable tells whether YAML allows the characters of a text.
+func printable(text []byte) bool {
+	for _, c := range text {
+		if c < ' ' && c != '\t' && c != '\n' && c != '\r' || c == 0x7F {
+			return false
+		}
+	}
+	return utf8.Valid(text)
+}
+
+// end has the part that was read judged.
+func (b *blockScanner) end() error {
+	part := b.part
+	b.part = passedPart
+	switch part {
+	case fieldPart:
+		b.recording.addTo(b.sum, "field")
+		pair := b.decode(yaml.MappingNode)
+		if len(pair) != 2 || b.field == "apiVersion" && !isText(pair[1]) {
+			return b.unclear()
+		}
+		b.apiVersion = b.apiVersion || b.field == "apiVersion"
+	case chartPart:
+		if b.empty {
+			return nil
+		}
+		b.recording.addTo(b.sum, b.chart)
+		pair := b.decode(yaml.MappingNode)
+		if len(pair) != 2 || pair[0].Value != b.chart || len(pair[1].Content) > 0 && pair[1].Kind == yaml.SequenceNode {
+			return b.unclear()
+		}
+		if pair[1].Kind != yaml.SequenceNode && !isNull(pair[1]) {
+			b.oddity(b.chart, b.recording.line, errNoList)
+		}
+	case versionPart:
+		b.recording.addTo(b.sum, b.chart)
+		v := version{line: b.recording.line}
+		if b.recording.big() {
+			v.problem = errBig
+			return b.version(b.chart, v)
+		}
+		list := b.decode(yaml.SequenceNode)
+		if len(list) != 1 || v.read(list[0], new(int)) != nil {
+			return b.unclear()
+		}
+		v.line += list[0].Line - 1
+		if b.twice != "" && v.problem == nil {
+			v.problem = errTwice(b.twice)
+		}
+		return b.version(b.chart, v)
+	}
+	return nil
+}
+
+// decode returns what is in the collection that was recorded, nil if it is
+// something else.
+func (b *blockScanner) decode(kind yaml.Kind) []*yaml.Node {
+	var doc yaml.Node
+	if b.recording.big() || yaml.Unmarshal(b.recording.kept, &doc) != nil || len(doc.Content) != 1 || doc.Content[0].Kind != kind {
+		return nil
+	}
+	return doc.Content[0].Content
+}

@@ -1,0 +1,309 @@
+package index
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+)
+
+// A jsonScanner reads an index in JSON. It finds where entries begin and end,
+// and decodes those of wanted charts. What is no JSON is a [layoutError]: it may
+// be YAML in flow style. Values that are not needed are passed over without being
+// judged in full.
+type jsonScanner struct {
+	*visitor
+	in        *bufio.Reader
+	line      int
+	recording recording
+}
+
+func (s *jsonScanner) scan() error {
+	if _, err := s.next(); err != nil {
+		return err
+	}
+	err := s.members(func(name string, first byte) error {
+		switch {
+		case name == "entries" && first == '{':
+			return s.members(s.versions)
+		case name != "apiVersion" && (s.sum == nil || name == "generated"):
+			return s.pass()
+		}
+		if err := s.capture(); err != nil {
+			return err
+		}
+		s.recording.addTo(s.sum, "field")
+		text := string(s.recording.all)
+		switch {
+		case name == "entries" && text != "null", name == "apiVersion" && (text == "null" || text == `""` || first == '{' || first == '['):
+			return s.unclear()
+		case name == "apiVersion":
+			s.apiVersion = true
+		}
+		return nil
+	})
+	if err == nil && !s.apiVersion {
+		err = s.unclear()
+	}
+	return err
+}
+
+// versions reads the list of a chart.
+func (s *jsonScanner) versions(chart string, first byte) error {
+	switch wanted := s.chart(chart); {
+	case !wanted:
+		return s.pass()
+	case first != '[':
+		line := s.line
+		if err := s.capture(); err != nil {
+			return err
+		}
+		if string(s.recording.all) != "null" {
+			s.recording.addTo(s.sum, chart)
+			s.oddity(chart, line, errNoList)
+		}
+		return nil
+	}
+	for count := 0; ; count++ {
+		if more, err := s.more(count, '[', ']'); err != nil || !more {
+			return err
+		}
+		if count == versionLimit {
+			return tooManyVersions(s.line, chart)
+		}
+		v := version{line: s.line}
+		if err := s.capture(); err != nil {
+			return err
+		}
+		s.recording.addTo(s.sum, chart)
+		if s.recording.size > entrySize || s.recording.size+valueSize*values(s.recording.all) > entrySize {
+			v.problem = errBig
+		} else if !v.readJSON(s.recording.all) {
+			return s.unclear()
+		}
+		if err := s.version(chart, v); err != nil {
+			return err
+		}
+	}
+}
+
+// members calls do with the name of each member of an object that begins next,
+// and the first byte of its value. It expects do to read the value.
+func (s *jsonScanner) members(do func(name string, first byte) error) error {
+	for count := 0; ; count++ {
+		if more, err := s.more(count, '{', '}'); err != nil || !more {
+			return err
+		}
+		if c, err := s.next(); err != nil || c != '"' {
+			return s.otherwise(err)
+		}
+		if err := s.capture(); err != nil {
+			return err
+		}
+		var name string
+		if s.recording.size > entrySize || json.Unmarshal(s.recording.all, &name) != nil {
+			return s.unclear()
+		}
+		if c, err := s.next(); err != nil || c != ':' {
+			return s.otherwise(err)
+		}
+		s.in.Discard(1)
+		first, err := s.next()
+		if err != nil {
+			return err
+		}
+		if err := do(name, first); err != nil {
+			return err
+		}
+	}
+}
+
+// more reads what is before the next element of a collection, of which count
+// were read, and tells whether there is one.
+func (s *jsonScanner) more(count int, open, end byte) (bool, error) {
+	c, err := s.next()
+	if err == nil && count == 0 {
+		if c != open {
+			return false, s.unclear()
+		}
+		s.in.Discard(1)
+		if c, err = s.next(); c != end {
+			return true, err
+		}
+	}
+	switch {
+	case err != nil:
+		return false, err
+	case c == end:
+		s.in.Discard(1)
+		return false, nil
+	case c != ',':
+		return false, s.unclear()
+	}
+	s.in.Discard(1)
+	_, err = s.next()
+	return true, err
+}
+
+// next passes over white space and returns the byte behind it, which is still
+// to be read. The end of the index is an error.
+func (s *jsonScanner) next() (byte, error) {
+	for {
+		c, err := s.in.ReadByte()
+		switch {
+		case err != nil:
+			return 0, s.otherwise(err)
+		case c == '\n':
+			s.line++
+		case c != ' ' && c != '\t' && c != '\r':
+			return c, s.in.UnreadByte()
+		}
+	}
+}
+
+func (s *jsonScanner) unclear() error { return &layoutError{s.line} }
+
+// otherwise returns err, or that the index has another layout.
+func (s *jsonScanner) otherwise(err error) error {
+	if err == nil || errors.Is(err, io.EOF) {
+		return s.unclear()
+	}
+	return err
+}
+
+// capture records the value that begins next.
+func (s *jsonScanner) capture() error {
+	s.recording.start(s.line)
+	return s.value(&s.recording)
+}
+
+// pass passes over the value that begins next.
+func (s *jsonScanner) pass() error { return s.value(nil) }
+
+// value reads the value that begins next, into r unless it is nil.
+func (s *jsonScanner) value(r *recording) error {
+	var k skipper
+	for {
+		if _, err := s.in.Peek(1); err != nil {
+			return s.otherwise(err)
+		}
+		text, _ := s.in.Peek(s.in.Buffered())
+		n, state := k.skip(text)
+		if r != nil {
+			r.add(text[:n], nil)
+		}
+		s.line += bytes.Count(text[:n], []byte{'\n'})
+		s.in.Discard(n)
+		switch state {
+		case skipDone:
+			if r != nil {
+				r.all = bytes.TrimRight(r.all, " \t\r\n")
+				if r.size <= entrySize {
+					r.size = len(r.all)
+				}
+			}
+			return nil
+		case skipUnclear:
+			return s.unclear()
+		}
+	}
+}
+
+// A skipper passes over one value in JSON, piece by piece. It stops at what
+// cannot be JSON as far as that decides where strings and collections end.
+type skipper struct {
+	depth   int  // brackets that are open
+	quoted  bool // within a string
+	escaped bool // behind a backslash
+	after   jsonPart
+}
+
+// A jsonPart is what a skipper has just passed over, but for white space.
+type jsonPart uint8
+
+const (
+	afterPunctuation jsonPart = iota // a value may come next
+	afterWhole                       // a string or a collection
+	afterWord                        // a number or a name
+)
+
+// What a skipper came to.
+type skipState uint8
+
+const (
+	skipMore skipState = iota // the end of the text
+	skipDone                  // what is behind the value
+	skipUnclear
+)
+
+// skip reads text, which goes on where that of the last call ended. It returns
+// how much of it was read.
+func (s *skipper) skip(text []byte) (int, skipState) {
+	for i := 0; i < len(text); i++ {
+		if s.quoted {
+			if i = s.string(text, i); s.quoted {
+				return len(text), skipMore
+			}
+		}
+		if i == len(text) {
+			break
+		}
+		switch c := text[i]; c {
+		case ' ', '\t', '\r', '\n':
+		case '"', '{', '[':
+			if s.after != afterPunctuation {
+				return i, skipUnclear
+			}
+			if c == '"' {
+				s.quoted, s.after = true, afterWhole
+			} else {
+				s.depth++
+			}
+		case ',', '}', ']', ':':
+			switch {
+			case s.depth == 0:
+				return i, skipDone
+			case c == ':' && s.after != afterWhole:
+				return i, skipUnclear
+			case c == ',' || c == ':':
+				s.after = afterPunctuation
+			default:
+				s.depth, s.after = s.depth-1, afterWhole
+			}
+		default:
+			if c != '+' && c != '-' && c != '.' && (c < '0' || c > '9') && (c|0x20 < 'a' || c|0x20 > 'z') {
+				return i, skipUnclear
+			}
+			s.after = afterWord
+		}
+	}
+	return len(text), skipMore
+}
+
+// string reads on to behind the end of a string.
+func (s *skipper) string(text []byte, i int) int {
+	for i < len(text) {
+		if s.escaped {
+			s.escaped = false
+			i++
+			continue
+		}
+		n := bytes.IndexByte(text[i:], '"')
+		end := len(text)
+		if n >= 0 {
+			end = i + n
+		}
+		if slash := bytes.IndexByte(text[i:end], '\\'); slash >= 0 {
+			s.escaped = true
+			i += slash + 1
+			continue
+		}
+		if n >= 0 {
+			s.quoted = false
+			return end + 1
+		}
+		return end
+	}
+	return i
+}

@@ -1,0 +1,208 @@
+package index
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"strconv"
+	"strings"
+	"sync"
+	"unicode"
+	"unicode/utf8"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// Limits of an index that is read whole. The YAML library takes up to 400 bytes
+// for a value.
+const (
+	wholeLimit  = 64 << 20
+	wholeValues = 4 << 20
+	tagLimit    = 1000 // directives %TAG, each of which the library compares with all before
+)
+
+// wholeTurn is held by whoever reads an index whole, which takes much memory.
+var wholeTurn sync.Mutex
+
+// readWhole reads an index that the YAML library reads as one document.
+func readWhole(r io.Reader, layout *layoutError, v *visitor) error {
+	wholeTurn.Lock()
+	defer wholeTurn.Unlock()
+	var text bytes.Buffer
+	if _, err := text.ReadFrom(io.LimitReader(r, wholeLimit+1)); err != nil {
+		return err
+	}
+	switch {
+	case text.Len() > wholeLimit:
+		return fmt.Errorf("%w, and it is larger than the %d bytes that another layout may have", layout, wholeLimit)
+	case values(text.Bytes()) > wholeValues:
+		return fmt.Errorf("%w, and it has more than the %d values that another layout may have", layout, wholeValues)
+	case bytes.Count(text.Bytes(), []byte("%TAG")) > tagLimit:
+		return fmt.Errorf("it has more than %d directives %%TAG", tagLimit)
+	}
+	if at := invalidUTF8(text.Bytes()); at >= 0 {
+		return fmt.Errorf("line %d: invalid UTF-8", 1+bytes.Count(text.Bytes()[:at], []byte{'\n'}))
+	}
+	var doc yaml.Node
+	if err := yaml.Unmarshal(text.Bytes(), &doc); err != nil {
+		return errors.New(problemOf(err))
+	}
+	if len(doc.Content) == 0 {
+		return errors.New("it is empty")
+	}
+	return (&document{visitor: v}).read(doc.Content[0])
+}
+
+// invalidUTF8 returns where a text is no UTF-8, -1 if it is all.
+func invalidUTF8(text []byte) int {
+	for i := 0; i < len(text); {
+		r, size := utf8.DecodeRune(text[i:])
+		if r == utf8.RuneError && size == 1 {
+			return i
+		}
+		i += size
+	}
+	return -1
+}
+
+// values returns about how many values a text has that is YAML: not less than
+// a third of them.
+func values(text []byte) (n int) {
+	for i, c := range text {
+		switch c {
+		case '\n', '\r', ',', '[', '{':
+			n++
+		case ':', '-', '?':
+			if i+1 == len(text) || text[i+1] == ' ' || text[i+1] == '\t' || c == ':' && i > 0 && (text[i-1] == '"' || text[i-1] == '\'') {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// problemOf returns what the YAML library says, fit for a message.
+func problemOf(err error) string {
+	text := strings.TrimPrefix(err.Error(), "yaml: ")
+	if len(text) > 200 {
+		text = text[:200] + "…"
+	}
+	return strings.ToValidUTF8(strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return ' '
+		}
+		return r
+	}, text), "")
+}
+
+// A document is an index that was read whole.
+type document struct {
+	*visitor
+	aliases int // bytes that aliases stand for
+}
+
+func (d *document) read(root *yaml.Node) error {
+	err := pairs(root, "it is no mapping", func(key string, line int, value *yaml.Node) error {
+		switch key {
+		case "entries":
+			d.known = true
+			return d.charts(value)
+		case "apiVersion":
+			if !isText(target(value)) {
+				return fmt.Errorf("line %d: field apiVersion must be a text", line)
+			}
+			d.apiVersion, d.known = true, true
+		}
+		if key != "generated" {
+			d.add("field", value)
+		}
+		r := valueReader{left: entrySize, aliases: &d.aliases}
+		if _, err := r.value(value, 0); err != nil {
+			return fmt.Errorf("line %d: field %s: %w", line, quote(key), err)
+		}
+		return nil
+	})
+	if err == nil && !d.apiVersion {
+		err = errors.New("field apiVersion is missing")
+	}
+	return err
+}
+
+// pairs calls do with the pairs of a mapping. The error says otherwise if n is
+// something else.
+func pairs(n *yaml.Node, otherwise string, do func(key string, line int, value *yaml.Node) error) error {
+	if n = target(n); n.Kind != yaml.MappingNode {
+		return errors.New(otherwise)
+	}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		key := target(n.Content[i])
+		switch {
+		case key.Kind != yaml.ScalarNode:
+			return fmt.Errorf("line %d: a key must be a text", key.Line)
+		case key.Value == "<<" && key.Style == 0:
+			return fmt.Errorf("line %d: mappings can be merged (<<) within an entry only", key.Line)
+		}
+		if err := do(key.Value, n.Content[i].Line, n.Content[i+1]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// charts reads the field entries.
+func (d *document) charts(n *yaml.Node) error {
+	if isNull(target(n)) {
+		return nil
+	}
+	return pairs(n, fmt.Sprintf("line %d: field entries must be a mapping of names to versions", n.Line), func(chart string, _ int, n *yaml.Node) error {
+		if !d.chart(chart) {
+			return nil
+		}
+		list := target(n)
+		if list.Kind != yaml.SequenceNode {
+			if d.add(chart, n); !isNull(list) {
+				d.oddity(chart, n.Line, errNoList)
+			}
+			return nil
+		}
+		for i, element := range list.Content {
+			if i == versionLimit {
+				return tooManyVersions(element.Line, chart)
+			}
+			v := version{line: target(element).Line}
+			if err := v.read(element, &d.aliases); err != nil {
+				return err
+			}
+			d.add(chart, element)
+			if err := d.version(chart, v); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// add adds a node to the sum, if it is needed.
+func (d *document) add(name string, n *yaml.Node) {
+	if d.sum != nil {
+		h := sha256.New()
+		fmt.Fprintf(h, "%s\x00", name)
+		writeNode(h, n)
+		d.sum.add(h)
+	}
+}
+
+// writeNode writes what tells a node from others, whatever its style.
+func writeNode(h hash.Hash, n *yaml.Node) {
+	line := []byte{byte(n.Kind), ' '}
+	line = strconv.AppendBool(line, isNull(n))
+	line = strconv.AppendInt(line, int64(len(n.Content)), 10)
+	line = strconv.AppendQuote(line, n.Anchor)
+	h.Write(strconv.AppendQuote(line, n.Value))
+	for _, e := range n.Content {
+		writeNode(h, e)
+	}
+}
