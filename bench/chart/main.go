@@ -110,8 +110,9 @@ func (b *bench) make(ctx context.Context, keep string) error {
 
 // How contestants are called, before the name of the index.
 const (
-	ours  = "chart/index, "
-	helms = "helm LoadIndexFile, "
+	ours   = "chart/index, "
+	checks = "chart/index Check, "
+	helms  = "helm LoadIndexFile, "
 )
 
 const asked = "chart-077"
@@ -119,16 +120,16 @@ const asked = "chart-077"
 // contestants returns who takes part, in the order in which they take turns.
 func (b *bench) contestants(only bool) (all []contest.Contestant) {
 	for _, i := range b.indexes {
-		all = append(all, b.reader(ours+i.name, "entries", i))
+		all = append(all, b.reader(ours+i.name, "entries", i.path, asked), b.reader(checks+i.name, "entries", i.path))
 		if !only {
-			all = append(all, b.reader(helms+i.name, "helm", i))
+			all = append(all, b.reader(helms+i.name, "helm", i.path, asked))
 		}
 	}
 	return all
 }
 
-func (b *bench) reader(name, program string, i index) contest.Contestant {
-	return contest.Contestant{Name: name, Args: func(string) []string { return []string{filepath.Join(b.bin, program), i.path, asked} }}
+func (b *bench) reader(name, program string, args ...string) contest.Contestant {
+	return contest.Contestant{Name: name, Args: func(string) []string { return append([]string{filepath.Join(b.bin, program)}, args...) }}
 }
 
 // note reads what a contestant says of itself.

@@ -281,29 +281,31 @@ func (s *skipper) skip(text []byte) (int, skipState) {
 	return len(text), skipMore
 }
 
-// string reads on to behind the end of a string.
+// string reads on to behind the end of a string. What it returns is the length
+// of text when that comes first.
 func (s *skipper) string(text []byte, i int) int {
-	for i < len(text) {
-		if s.escaped {
-			s.escaped = false
-			i++
-			continue
-		}
+	if s.escaped && i < len(text) {
+		s.escaped = false
+		i++
+	}
+	for from := i; ; {
 		n := bytes.IndexByte(text[i:], '"')
-		end := len(text)
-		if n >= 0 {
-			end = i + n
+		end := i + n
+		if n < 0 {
+			end = len(text)
 		}
-		if slash := bytes.IndexByte(text[i:end], '\\'); slash >= 0 {
-			s.escaped = true
-			i += slash + 1
-			continue
+		slashes := 0
+		for end-slashes > from && text[end-slashes-1] == '\\' {
+			slashes++
 		}
-		if n >= 0 {
+		switch {
+		case n < 0:
+			s.escaped = slashes%2 == 1
+			return end
+		case slashes%2 == 0:
 			s.quoted = false
 			return end + 1
 		}
-		return end
+		i, from = end+1, end+1
 	}
-	return i
 }

@@ -1,7 +1,7 @@
 // Entries reads the versions of one chart of an index by headgate's package
-// chart/index and writes how long that took.
+// chart/index, or checks all of the index, and writes how long that took.
 //
-//	entries FILE CHART
+//	entries FILE [CHART]
 package main
 
 import (
@@ -14,13 +14,13 @@ import (
 )
 
 func main() {
-	if err := run(os.Args[1], os.Args[2]); err != nil {
+	if err := run(os.Args[1], os.Args[2:]); err != nil {
 		fmt.Fprintln(os.Stderr, "entries:", err)
 		os.Exit(1)
 	}
 }
 
-func run(path, chart string) error {
+func run(path string, charts []string) error {
 	start := time.Now()
 	f, err := os.Open(path)
 	if err != nil {
@@ -28,11 +28,20 @@ func run(path, chart string) error {
 	}
 	defer f.Close()
 	versions := 0
-	for _, err := range index.Entries(f, chart) {
+	for _, chart := range charts {
+		for _, err := range index.Entries(f, chart) {
+			if err != nil {
+				return err
+			}
+			versions++
+		}
+	}
+	if len(charts) == 0 {
+		summary, err := index.Check(f)
 		if err != nil {
 			return err
 		}
-		versions++
+		versions = summary.Versions / summary.Charts
 	}
 	taken := time.Since(start)
 	return result.Write(taken, versions)
