@@ -148,32 +148,70 @@ func (r *Repository) fetch(ctx context.Context, from place, v validators) (*foun
 	return f, nil
 }
 
-// receive spools what arrives and checks it.
+// receive spools what arrives and checks it on the way.
 func (r *Repository) receive(ctx context.Context, a *answer, f *found, file io.Writer) error {
-	in := &intake{ctx: ctx, r: a.body, limit: limitOf(r.env.Limits), progress: r.progress(a)}
 	sum := sha256.New()
-	if _, err := io.Copy(io.MultiWriter(file, sum), in); err != nil {
-		return err
+	in := &intake{ctx: ctx, r: a.body, limit: limitOf(r.env.Limits), progress: r.progress(a)}
+	all := &arrival{ctx: ctx, in: io.TeeReader(in, io.MultiWriter(file, sum)), file: f.file}
+	var err error
+	if f.summary, err = index.Check(all); err == nil {
+		err = all.rest()
+	}
+	switch {
+	case all.err != nil: // whatever Check made of it
+		return all.err
+	case context.Cause(ctx) != nil:
+		return context.Cause(ctx)
+	case err != nil:
+		return &source.StepError{Step: source.StepResolve, Reason: "IndexationFailed", Err: fmt.Errorf("%w%s", err, hintOf(a, f))}
 	}
 	f.size, f.digest = in.n, hex.EncodeToString(sum.Sum(nil))
-	var err error
-	if f.summary, err = index.Check(&cancelable{ctx, io.NewSectionReader(f.file, 0, f.size)}); err != nil && ctx.Err() == nil {
-		err = &source.StepError{Step: source.StepResolve, Reason: "IndexationFailed", Err: fmt.Errorf("%w%s", err, hintOf(a, f))}
+	return nil
+}
+
+// An arrival is an index that is read while it arrives in a file. Once all of it
+// is there, it can be read again from its start.
+type arrival struct {
+	ctx   context.Context
+	in    io.Reader // what arrives, which writes itself to the file
+	file  io.ReaderAt
+	size  int64             // of what arrived
+	again *io.SectionReader // of the file, nil until Seek is called
+	err   error             // that ended what arrives, other than io.EOF
+}
+
+func (a *arrival) Read(p []byte) (int, error) {
+	if a.again != nil {
+		if err := context.Cause(a.ctx); err != nil {
+			return 0, err
+		}
+		return a.again.Read(p)
 	}
-	return err
+	n, err := a.in.Read(p)
+	a.size += int64(n)
+	if err != nil && err != io.EOF {
+		a.err = err
+	}
+	return n, err
 }
 
-// A cancelable reader ends with its context.
-type cancelable struct {
-	ctx context.Context
-	*io.SectionReader
-}
-
-func (c *cancelable) Read(p []byte) (int, error) {
-	if err := context.Cause(c.ctx); err != nil {
+// Seek implements [io.Seeker] for the start. It waits until all has arrived, so
+// that nothing waits for the sender while the index is read whole.
+func (a *arrival) Seek(int64, int) (int64, error) {
+	if err := a.rest(); err != nil {
 		return 0, err
 	}
-	return c.SectionReader.Read(p)
+	a.again = io.NewSectionReader(a.file, 0, a.size)
+	return 0, nil
+}
+
+// rest reads to the end of what arrives.
+func (a *arrival) rest() error {
+	if a.again != nil {
+		return nil
+	}
+	_, err := io.Copy(io.Discard, a)
+	return err
 }
 
 // hintOf tells what an answer that is no index seems to be.

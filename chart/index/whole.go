@@ -163,6 +163,10 @@ func (d *document) charts(n *yaml.Node) error {
 		}
 		list := target(n)
 		if list.Kind != yaml.SequenceNode {
+			r := valueReader{left: entrySize, aliases: &d.aliases}
+			if _, err := r.value(n, 0); err != nil {
+				return fmt.Errorf("line %d: chart %s: %w", n.Line, quote(chart), err)
+			}
 			if d.add(chart, n); !isNull(list) {
 				d.oddity(chart, n.Line, errNoList)
 			}
