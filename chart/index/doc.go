@@ -25,8 +25,8 @@
 // Any other index is read again from its start and decoded whole by
 // go.yaml.in/yaml/v3: one with anchors, aliases, tags, directives, collections in
 // flow style that are not empty, explicit keys, or line breaks other than LF and
-// CR LF. It may have 64 MiB and 4 million values, for which the library takes up
-// to 1 GB; a process reads one such index at a time.
+// CR LF. It may have 64 MiB and 4 million values, and the library takes several
+// times its size of memory; a process reads one such index at a time.
 //
 // # What is malformed
 //

@@ -16,8 +16,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Limits of an index that is read whole. The YAML library takes up to 400 bytes
-// for a value.
+// Limits of an index that is read whole. The YAML library makes a node of each
+// value.
 const (
 	wholeLimit  = 64 << 20
 	wholeValues = 4 << 20
