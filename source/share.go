@@ -4,8 +4,10 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
+	"math"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -44,12 +46,13 @@ type asking struct {
 	begun   time.Time
 	cancel  context.CancelCauseFunc
 	waiters int           // guarded by the mutex of the Share
+	latest  atomic.Int64  // deadline of the callers, in nanoseconds since 1970; noDeadline if one has none
 	done    chan struct{} // closed when there is an answer
 
 	// The answer does not change once done is closed.
 	value any
 	err   error
-	cut   bool // it ended because the time of its first caller was up, or all callers left
+	cut   bool // it ended because the time of a caller was up, or all callers left
 }
 
 // Do returns the answer to a question: the one that another caller is about to
@@ -61,9 +64,9 @@ type asking struct {
 // told of the end of another's: it asks again. A panic of ask is a *[PanicError]
 // for all.
 //
-// The context of ask has values and deadline of the caller that asks, and ends
-// when no caller waits any more. A caller whose ctx ends gets its cause at once;
-// the last one when ask has returned.
+// The context of ask has the values of the caller that asks, tells the latest
+// deadline of those that wait, and ends when no caller waits any more. A caller
+// whose ctx ends gets its cause at once; the last one when ask has returned.
 func (s *Share) Do(ctx context.Context, key string, since time.Time, ask func(context.Context) (any, error)) (any, error) {
 	if s == nil {
 		return ask(ctx)
@@ -115,43 +118,62 @@ func (s *Share) join(ctx context.Context, q question, since time.Time, ask func(
 	for _, answers := range []map[question]*asking{s.kept, s.older, s.running} {
 		if a = answers[q]; a != nil && !a.begun.Before(since) {
 			a.waiters++
+			a.extend(ctx)
 			return a, false
 		}
 	}
 	a = &asking{begun: now, waiters: 1, done: make(chan struct{})}
 	s.running[q] = a
+	a.extend(ctx)
+	first := a.latest.Load()
 	of, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	a.cancel = cancel
-	go s.run(of, ctx, q, a, ask)
+	go s.run(of, first, q, a, ask)
 	return a, true
+}
+
+const noDeadline = math.MaxInt64
+
+// extend notes the deadline of a caller. The caller of extend holds the mutex of the Share.
+func (a *asking) extend(ctx context.Context) {
+	latest := int64(noDeadline)
+	if deadline, ok := ctx.Deadline(); ok {
+		latest = deadline.UnixNano()
+	}
+	a.latest.Store(max(a.latest.Load(), latest))
+}
+
+// An askContext is the context of a question. Its deadline is the latest of the callers.
+type askContext struct {
+	context.Context
+	latest *atomic.Int64
+}
+
+func (c askContext) Deadline() (time.Time, bool) {
+	latest := c.latest.Load()
+	return time.Unix(0, latest), latest != noDeadline
 }
 
 var errNoAnswer = errors.New("the question was given up")
 
-// run gets the answer from ask, which may also panic or end the goroutine. The
-// context of ask is ctx with the deadline of the first caller's.
-func (s *Share) run(ctx, first context.Context, q question, a *asking, ask func(context.Context) (any, error)) {
-	if deadline, ok := first.Deadline(); ok {
-		var stop context.CancelFunc
-		ctx, stop = context.WithDeadline(ctx, deadline)
-		defer stop()
-	}
+// run gets the answer from ask, which may also panic or end the goroutine.
+func (s *Share) run(ctx context.Context, first int64, q question, a *asking, ask func(context.Context) (any, error)) {
 	value, err := any(nil), errNoAnswer
 	defer func() {
 		if v := recover(); v != nil {
 			value, err = nil, &PanicError{v, debug.Stack()}
 		}
-		s.end(ctx, q, a, value, err)
+		s.end(ctx, first, q, a, value, err)
 	}()
-	value, err = ask(ctx)
+	value, err = ask(askContext{ctx, &a.latest})
 }
 
-// end hands the answer to the callers that wait, and keeps it for others.
-func (s *Share) end(ctx context.Context, q question, a *asking, value any, err error) {
+// end hands the answer to the callers that wait, and keeps it for others. An ask
+// that looked at its deadline early may have ended by that of its first caller.
+func (s *Share) end(ctx context.Context, first int64, q question, a *asking, value any, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	deadline, limited := ctx.Deadline()
-	over := ctx.Err() != nil || limited && !time.Now().Before(deadline)
+	over := ctx.Err() != nil || time.Now().UnixNano() >= first
 	a.value, a.err = value, err
 	a.cut = over && (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded))
 	if s.running[q] == a {

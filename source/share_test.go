@@ -183,8 +183,8 @@ func TestShareEndedContext(t *testing.T) {
 	}
 }
 
-// The context of ask has the deadline of the caller that asks, so that ask
-// begins no pause that it cannot end.
+// Ask is told when the last one of those who wait has to have an answer, so
+// that it begins no pause that it cannot end.
 func TestShareDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var s source.Share
@@ -202,12 +202,11 @@ func TestShareDeadline(t *testing.T) {
 			want     time.Duration
 		}{
 			{[]time.Duration{time.Minute}, time.Minute},
-			{[]time.Duration{time.Minute, time.Hour, 2 * time.Minute}, time.Minute},
-			{[]time.Duration{0, time.Minute}, 0},
+			{[]time.Duration{time.Minute, time.Hour, 2 * time.Minute}, time.Hour},
+			{[]time.Duration{time.Minute, 0}, 0},
 		} {
 			start = time.Now()
 			values, errs := together(len(test.timeouts), func(i int) (any, error) {
-				time.Sleep(time.Duration(i)) // the first one asks
 				ctx, cancel := t.Context(), context.CancelFunc(func() {})
 				if d := test.timeouts[i]; d > 0 {
 					ctx, cancel = context.WithTimeout(ctx, d)
