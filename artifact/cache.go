@@ -178,7 +178,7 @@ func (c *Cache) Lock(ctx context.Context, key string) (unlock func(), err error)
 		return nil, fmt.Errorf("lock cache: %w", err)
 	}
 	return sync.OnceFunc(func() {
-		c.root.Remove(name) // while nobody else can have it; what is left, evict removes
+		c.root.Remove(name) // while no other process can hold it; what is left, evict removes
 		end()
 	}), nil
 }

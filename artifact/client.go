@@ -113,8 +113,8 @@ func wanted(a Artifact) (u *url.URL, digest string, err error) {
 	return nil, "", errors.New("its URL is not http://HOST/… or https://HOST/…")
 }
 
-// keep puts a fetched artifact into the cache. A cache that is broken or too
-// small keeps nobody from an artifact that has arrived.
+// keep puts a fetched artifact into the cache. An artifact that has arrived is
+// used even if the cache is broken or too small.
 func (c *Client) keep(key string, f *os.File) {
 	c.Cache.Put(key, func(w io.Writer) error {
 		_, err := io.Copy(w, io.NewSectionReader(f, 0, 1<<62))

@@ -51,7 +51,7 @@ func Diff(ctx context.Context, before, after fs.FS) iter.Seq2[Change, error] {
 	}
 }
 
-// errEnough says that nobody wants more changes.
+// errEnough ends a comparison whose caller wants no more changes.
 var errEnough = errors.New("no more changes are wanted")
 
 // A differ compares two trees. What there are two of is of the tree before and

@@ -134,7 +134,7 @@ type Limits struct {
 	NameBytes int   // bytes of one entry's name; default 4096
 	Ratio     int   // uncompressed bytes per compressed byte, beyond the first 16 MiB; default 1000
 
-	// Temp creates the spool: an empty file that nobody else opens and that
+	// Temp creates the spool: an empty file that no other process opens and that
 	// disappears once it is closed, such as [Store.Temp] returns.
 	// Default: a file in [os.TempDir].
 	Temp func() (*os.File, error)

@@ -15,7 +15,7 @@ import (
 )
 
 // A scratch is a directory of files being written, shared by processes. The
-// writer of a file holds a lock on it: a file that nobody has locked was left
+// writer of a file holds a lock on it: a file that is not locked was left
 // by a process that died.
 type scratch struct {
 	root *os.Root
@@ -115,8 +115,8 @@ func (s scratch) sweepFile(name string) (size int64, gone bool, err error) {
 	return info.Size(), err == nil, ignore(err, fs.ErrNotExist)
 }
 
-// openLocked opens name and locks it. The file is nil when somebody else
-// holds the lock, or removed the file meanwhile.
+// openLocked opens name and locks it. The file is nil when it is locked
+// elsewhere, or was removed meanwhile.
 func openLocked(root *os.Root, name string, flag int) (*os.File, error) {
 	f, err := root.OpenFile(name, os.O_RDWR|flag, 0o600)
 	if err != nil {
@@ -164,7 +164,7 @@ type locks struct {
 
 // take waits for the turn among the goroutines of this process, then for the
 // lock of the file, which a file system cannot tell us about. try locks the
-// file; nil when somebody else has it.
+// file, and returns nil if it is locked elsewhere.
 func (l *locks) take(ctx context.Context, name string, try func() (*os.File, error)) (unlock func(), err error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)

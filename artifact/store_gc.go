@@ -283,7 +283,7 @@ func (s *Store) Sweep(ctx context.Context) (Swept, error) {
 	return swept, nil
 }
 
-// tidy removes what is left of an object, unless somebody is working on it.
+// tidy removes what is left of an object, unless its lock is held.
 func (s *Store) tidy(dir string) error {
 	lock, err := s.tryObject(dir)
 	if lock == nil || err != nil {
@@ -298,8 +298,8 @@ func (s *Store) tidy(dir string) error {
 	if _, err1 := s.root.Lstat(dir); !errors.Is(err1, fs.ErrNotExist) {
 		return errors.Join(err, err1)
 	}
-	// One by one: as soon as the lock's name is gone, somebody else may have
-	// made a new one.
+	// One by one: as soon as the lock file is removed, another process
+	// may create a new one.
 	err = errors.Join(err, s.removePointers(dir), s.root.Remove(objectDir+"/"+dir+"/"+lockName))
 	s.removeEmpty(objectDir + "/" + dir)
 	return err

@@ -288,7 +288,7 @@ func (s *Store) Lock(ctx context.Context, dir string) (unlock func(), err error)
 	return unlock, nil
 }
 
-// tryObject takes the lock of an object; nil when somebody else has it.
+// tryObject takes the lock of an object, and returns nil if it is held elsewhere.
 func (s *Store) tryObject(dir string) (*os.File, error) {
 	private := objectDir + "/" + dir
 	f, err := openLocked(s.root, private+"/"+lockName, os.O_CREATE)
@@ -299,7 +299,7 @@ func (s *Store) tryObject(dir string) (*os.File, error) {
 		return nil, err
 	}
 	f, err = openLocked(s.root, private+"/"+lockName, os.O_CREATE)
-	return f, ignore(err, fs.ErrNotExist) // a sweep removed the directory: nobody has the lock, nor do we
+	return f, ignore(err, fs.ErrNotExist) // a sweep removed the directory: the lock is not ours
 }
 
 // A SpaceError is a failure for want of space on the volume of a store, after

@@ -294,8 +294,8 @@ func tempOf(name string) string {
 	return dir + "." + base
 }
 
-// create creates a file with its directories, while somebody may be removing
-// those because they are empty.
+// create creates a file with its directories. It tries again if another process
+// removes those meanwhile because they are empty.
 func create(root *os.Root, name string) (file *os.File, err error) {
 	for range 100 {
 		file, err = root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)

@@ -24,7 +24,7 @@ const (
 	tagLimit    = 1000 // directives %TAG, each of which the library compares with all before
 )
 
-// wholeTurn is held by whoever reads an index whole, which takes much memory.
+// wholeTurn lets one index at a time be read whole, which takes much memory.
 var wholeTurn sync.Mutex
 
 // readWhole reads an index that the YAML library reads as one document.

@@ -195,7 +195,7 @@ func (r *Repo) openPacked(at packOffset) (object.Type, int64, io.ReadCloser, err
 	return object.Type(h.Type), h.Length, content, damaged(err)
 }
 
-// A whole is the content of an object. It is shared: nobody writes to it.
+// A whole is the content of an object. It is shared and must not be changed.
 type whole struct {
 	typ  object.Type
 	data []byte

@@ -12,8 +12,8 @@ import (
 
 // A frozen pack is a spool and behind it the index of its objects, sorted by
 // ID, which takes it up again: for each object its ID, its offset and its size
-// (8 bytes each, big-endian) and its type (1 byte). A note follows, of whoever
-// froze it. The end is a footer: the number of objects and the bytes of the note
+// (8 bytes each, big-endian) and its type (1 byte). A note of the
+// caller follows. The end is a footer: the number of objects and the bytes of the note
 // (8 bytes each), the number of bytes in an ID (1 byte) and a magic. There are
 // no checksums: a frozen pack is kept where damage is found out.
 const (

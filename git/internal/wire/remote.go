@@ -72,7 +72,7 @@ func (r *Remote) Capabilities() string {
 	for _, name := range []string{"agent", "fetch", "ls-refs", "object-format"} {
 		if value, ok := r.g.caps[name]; ok {
 			if name == "agent" {
-				value = "" // whoever it is
+				value = "" // its version does not decide what a server can do
 			}
 			b.WriteString(name + "=" + value + "\n")
 		}

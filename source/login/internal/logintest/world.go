@@ -160,7 +160,7 @@ func (w *World) Pull(login source.LoginFunc, o *source.OCIRepository) Run {
 	return w.checked(Pull(w.T, o, w.Secrets, login))
 }
 
-// checked checks that nobody may see a secret after a run.
+// checked checks that no text of a run shows a secret.
 func (w *World) checked(run Run) Run {
 	w.T.Helper()
 	for _, secret := range []string{"canary", "eyJ", "PRIVATE"} {
