@@ -3,7 +3,6 @@ package controller
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
 	"errors"
 	"hash/maphash"
 	"runtime"
@@ -66,8 +65,8 @@ type Controller struct {
 
 // An engine is what a controller has while it runs.
 type engine struct {
-	setting sync.RWMutex // one Desired, or suspension, after the other, and none while an object is retired; taken before mu
-	mu      sync.Mutex   // guards all that follows, and entries
+	setting sync.Mutex // one Desired, suspension or retirement after the other; taken before mu
+	mu      sync.Mutex // guards all that follows, and entries
 
 	ctx     context.Context // of Run; nil before
 	closing bool            // nothing begins any more
@@ -75,12 +74,10 @@ type engine struct {
 	goes    sync.WaitGroup  // all goroutines
 	began   time.Time
 	timer   *time.Timer
-	alarm   time.Duration // when it rings, 0 for never
 
 	minRetry, maxRetry, retention time.Duration
 	jitter                        float64
-	seed                          maphash.Seed // of sums of inputs
-	key                           []byte       // of sums of Secrets
+	seed                          maphash.Seed // of ticks and of sums of inputs
 	env                           source.Env   // completed by begin
 	stock                         *stock
 	share                         source.Share
@@ -91,25 +88,19 @@ type engine struct {
 	serial  uint64        // of the last Desired
 	secrets source.Secrets
 	defects []error
+	listed  bool // the ledger was, for a Desired without defects
+	marking bool // marks that could not be saved are tried again
 	entries map[source.Reference]*entry
-	marks   map[source.Reference]time.Time // to be made durable: since when objects are not in the feed, the zero time for those that are
-	memoDue bool                           // the memo is to be saved
-	owing   bool                           // marks that could not be are tried again
-	unread  map[source.Reference]saved     // what is saved and cannot be read, until it is known to be removed
-	sorted  []*entry                       // replaced, never changed
-	shelf   []*entry                       // whose documents are to be saved though they do not run
-	paces   map[paceKey]*pace
+	sorted  []*entry // replaced and never changed
 	agenda  agenda
+	ticks   map[tickKey]time.Duration // the first of them
 	runs    turns[*entry]
-	fetches turns[*fetcher]
+	fetches turns[chan struct{}]
 
-	version  uint64 // of the newest view
-	newest   *entry // of the list by version
-	tombs    []*entry
-	lost     uint64 // the newest view that was one of an object that is gone, and is not kept
-	watchers int
-	news     chan struct{}
-	told     bool // news is closed
+	version uint64 // of the newest view
+	gone    []*entry
+	lost    uint64        // the newest version of an entry that is gone and not kept
+	news    chan struct{} // closed when a view changes; nil when that is not asked for
 }
 
 // Run keeps the objects up to date until ctx ends, then ends what is under way
@@ -132,7 +123,6 @@ func (c *Controller) Run(ctx context.Context) error {
 		select {
 		case <-c.timer.C:
 			c.mu.Lock()
-			c.alarm = 0
 			c.pump()
 			c.mu.Unlock()
 		case <-ctx.Done():
@@ -159,8 +149,6 @@ func (c *Controller) begin(ctx context.Context) error {
 	}
 	c.ctx, c.end = ctx, end
 	c.began, c.seed = time.Now(), maphash.MakeSeed()
-	c.key = make([]byte, 32)
-	rand.Read(c.key)
 	c.runs.all = positive(c.Runs, 256)
 	c.runs.each = positive(c.PerHost, 16)
 	c.fetches.all = positive(c.Fetches, 2*runtime.GOMAXPROCS(0))
@@ -169,7 +157,7 @@ func (c *Controller) begin(ctx context.Context) error {
 	c.maxRetry = cmp.Or(c.MaxRetry, 15*time.Minute)
 	c.retention = cmp.Or(c.Retention, time.Hour)
 	c.jitter = max(cmp.Or(c.Jitter, 0.05), 0)
-	c.entries, c.paces = make(map[source.Reference]*entry), make(map[paceKey]*pace)
+	c.entries = make(map[source.Reference]*entry)
 	c.env = c.Env.In(c.Store)
 	c.stock = &stock{c, &source.Inventory{Store: c.Store, Client: &artifact.Client{MaxBytes: c.env.Limits.Bytes, Temp: c.env.Limits.Temp}}}
 	c.timer = time.NewTimer(time.Hour)

@@ -6,14 +6,15 @@
 //
 // # When an object runs
 //
-//   - An object that is new, or whose saved status is not that of its document,
-//     runs at once. One whose saved status is good runs some time within its
-//     interval: nothing is asked again because of a restart.
+//   - An object that is new, whose saved status is not that of its document, or
+//     whose artifact is gone from the store runs at once. One whose saved status is
+//     good runs some time within its interval: nothing is asked again because of a
+//     restart, and a Secret that was rotated meanwhile counts then.
 //   - Then it runs once in each interval, which is longer or shorter by a random
 //     part, [Controller].Jitter at most. Objects with the same upstream (scheme,
 //     host, path and credential) and interval have the same ticks, so that one
-//     answer does for them ([source.Share]); who is new runs at once and then joins
-//     them. When more objects are new than can run at a time, their first interval
+//     answer does for them ([source.Share]); a new one runs at once and then joins
+//     them. When there are more objects than can run at a time, the first interval
 //     is shorter, so that they are spread over it.
 //   - It runs at once, or once more after the run under way, when its spec or one
 //     of the annotations reconcile.headgate.dev/requestedAt and
@@ -35,18 +36,16 @@
 //
 // What an object is made of goes first when it is due or under way; the object is
 // [Blocked] meanwhile, for one run of each that begins when the object is due: what is
-// asked for without pause keeps nobody back. Where objects need each other in a circle
-// one demand is left out, as in [source.Order], so that nobody waits for ever, and all
+// asked for without pause keeps no other back. Where objects need each other in a circle
+// one demand is left out, as in [source.Order], so that none waits for ever, and all
 // of them are stalled with an error that names the way. No object is run twice at once.
 //
-// Otherwise the host has its turn that has the fewest under way, and within a host who
-// is due first is first. At most Runs reconciliations are under way, PerHost of one host;
+// Otherwise the host with the fewest runs under way is next, and within a host the object
+// that is due first. At most Runs reconciliations are under way, PerHost of one host;
 // at most Fetches contents are open, half of them from one host. Waiting for the latter
 // is not charged against spec.timeout. No host gets more of either than twice as many as
-// are free, and hosts whose last run failed have half of either together: however many
-// of them stall, and with however many objects, the others go on. What takes longer than
-// 10 s counts for its host but not for others, who have its place meanwhile; at most four
-// times as many are then under way.
+// are free, and hosts whose last run failed have half of either together, so that hosts
+// that stall do not hold up the others.
 //
 // # What an object is
 //
@@ -65,18 +64,14 @@
 // # What is saved
 //
 // The ledger has each object as its last run left it, or with the document that it
-// has now when it is suspended. It also has keyed sums of the Secrets that the last runs
-// used, so that one which was rotated while nobody ran counts at the start: two bytes
-// of each, too few to try guesses on. They are saved some seconds after they
-// changed; what a killed process did not save counts at the next tick.
+// has now when it is suspended.
 //
 // # Costs
 //
 // A change of one object costs the logarithm of how many are due; an idle object
-// has no goroutine and no timer. [Controller.Stats] and Views look at all of them. A
-// watcher costs nothing while nothing changes, and a slow one no more than a
-// quick one: at most the last 1024 objects that are gone are kept for them. Who
-// missed more gets [ErrBehind].
+// has no goroutine and no timer. [Controller.Stats], Views and, after changes, each
+// watcher look at all of them. At most the last 1024 objects that are gone are kept
+// for slow watchers; one that missed more gets [ErrBehind].
 //
 // # The end
 //

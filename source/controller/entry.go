@@ -8,47 +8,49 @@ import (
 )
 
 // An entry is one object and what is known of it. The lock of the controller
-// guards its fields; the objects are never changed, only replaced.
+// guards its fields; the objects are replaced and never changed.
 type entry struct {
 	ref source.Reference
-	doc source.Object // as the feed has it; nil when only the ledger does
+	doc source.Object // as the feed has it
 	obj source.Object // the spec of doc with the status of the last run
 
-	state    state
-	inLine   bool    // among those that wait for a slot, perhaps in vain
-	line     string  // the host in whose line it is
-	stalled  bool    // until something changes
-	missing  bool    // from the feed, which has defects
-	suspend  bool    // by its spec
-	placed   bool    // its first run was planned
+	state   state
+	stalled bool // until something changes
+	missing bool // from the feed, which has defects
+	suspend bool // by its spec
+	planned bool // its first run was
+	lost    bool // when the controller began, its artifact was not in the store
+	inLine  bool // among those that wait for a slot
+	line    string
+
 	trigger  Trigger // of the run that is due
 	again    Trigger // of a run after the one under way, "" for none
 	failures int
 	begun    int64 // number of the run that began last
 	ended    int64 // number of the run that ended last
 
-	at    int           // in the heap, -1 when it is not there
+	at    int           // in the agenda, -1 when it is not there
 	due   time.Duration // since the controller began
-	asked time.Duration // when the run that is due was asked for, 0 when nobody did
+	asked time.Duration // when the run that is due was asked for, 0 when it was not
 	began time.Duration // when the last run that ended began
 	since time.Duration // when the last run ended
-	echo  time.Duration // when it is looked at again after a webhook, 0 for not
+	look  time.Duration // when the upstream is looked at again after a webhook, 0 for not
 
 	last    *Run               // nil when there was none
 	checked time.Time          // when the origin was asked last with success
 	hold    *source.Suspension // by a command, nil for none
 	removed *removal           // nil as long as it is in the feed
-	pace    *pace              // whose ticks it follows; nil for what is never run
-	host    string             // of its upstream
-	before  []*entry           // what it is made of, as far as it is to wait for it
-	after   []*entry           // what is made of it
-	inputs  uint64             // sum of what before was when its last run began
-	lookups []lookup           // Secrets that its last run asked for
-	waits   map[*waiter]int64  // who waits for the end of which run
-	version uint64             // of the view
-	prev    *entry             // in the list by version
-	next    *entry
-	serial  uint64 // of the Desired that had it last
+	marked  time.Time          // since when it is removed, as the ledger has it
+
+	host     string            // of its upstream
+	upstream string            // what it asks which server with which credentials
+	before   []*entry          // what it is made of, as far as it is to wait for it
+	after    []*entry          // what is made of it
+	inputs   uint64            // sum of what before was when its last run began
+	lookups  []lookup          // Secrets that its last run asked for
+	waits    map[*waiter]int64 // callers that wait for the end of a run
+	version  uint64            // of the view
+	serial   uint64            // of the Desired that had it last
 }
 
 // A removal is the end of an object.
@@ -62,19 +64,16 @@ type removal struct {
 type state uint8
 
 const (
-	resting state = iota // in the heap, if it is due some time
-	queued               // for a slot
-	blocked              // by an entry in before
+	resting state = iota // on the agenda, if it is due some time
+	queued               // waits for a slot
+	blocked              // waits for an entry in before
 	running
 )
-
-// busy reports whether a run is under way or about to be.
-func (e *entry) busy() bool { return e.state != resting }
 
 // suspended reports whether the object is to be left alone.
 func (e *entry) suspended() bool { return e.hold != nil || e.suspend }
 
-// external reports whether the object is published by somebody else, and never fetched.
+// external reports whether the object is published by another program, and never fetched.
 func external(obj source.Object) bool {
 	_, is := obj.(*source.ExternalArtifact)
 	return is

@@ -429,6 +429,34 @@ func TestRestartWithoutLedger(t *testing.T) {
 	})
 }
 
+// A saved status whose artifact is gone is not trusted: it is fetched again at the
+// start, after what it is made of, and consumers are told of nothing new.
+func TestRestartWithoutArtifacts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.feed.now.Objects = []source.Object{repo("app", "https://two.example/app", time.Hour, "base"), repo("base", site, time.Hour), repo("whole", site, time.Hour)}
+		r.start()
+		r.took()
+		r.stop()
+		for _, name := range []string{"app", "base"} {
+			if err := os.RemoveAll(filepath.Join(filepath.Dir(r.Ledger.Dir), "store", "gitrepository", "default", name)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		revision := r.view("app").Object.Artifact().Digest
+		r = r.again(t)
+		r.start()
+		defer r.stop()
+		runs := r.took()
+		if order(runs) != "base app" || runs[1].Trigger != controller.Repair || runs[1].Result.Outcome != source.Stored {
+			t.Errorf("%+v", runs)
+		}
+		if a := r.view("app").Object.Artifact(); a.Digest != revision || r.Store.Check(*a) != nil {
+			t.Errorf("%+v", a)
+		}
+	})
+}
+
 // What neither the feed nor the ledger knows goes at the start: objects that
 // were removed while nobody looked, and what a killed retirement left.
 func TestStartCleans(t *testing.T) {

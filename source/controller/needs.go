@@ -44,7 +44,7 @@ func (c *Controller) link() {
 	}
 }
 
-// blockers returns those that are to run before e: they are due, or under way.
+// blockers returns what e, which is due, is to wait for.
 func (c *Controller) blockers(e *entry) []source.Reference {
 	var refs []source.Reference
 	for _, b := range e.before {
@@ -53,16 +53,6 @@ func (c *Controller) blockers(e *entry) []source.Reference {
 		}
 	}
 	return refs
-}
-
-// free reports whether e has nobody to wait for.
-func (c *Controller) free(e *entry) bool {
-	for _, b := range e.before {
-		if c.blocks(b, e) {
-			return false
-		}
-	}
-	return true
 }
 
 // blocks reports whether e, which is due, is to wait for b. One run of b that
@@ -74,7 +64,7 @@ func (c *Controller) blocks(b, e *entry) bool {
 
 // pending reports whether a run of e is due or under way.
 func (c *Controller) pending(e *entry) bool {
-	return e.busy() || e.at >= 0 && e.removed == nil && e.due <= c.clock()
+	return e.state != resting || e.at >= 0 && e.removed == nil && e.due <= c.clock()
 }
 
 // sumInputs returns a sum of what e is made of: it changes when an artifact, a

@@ -8,7 +8,7 @@ import (
 	"github.com/headgate-io/headgate/source"
 )
 
-// ErrEnded is told to those who wait when there will be no more runs.
+// ErrEnded is what Wait returns when there will be no more runs.
 var ErrEnded = errors.New("the controller has ended")
 
 // live returns the entry of an object that is in the feed.
@@ -53,17 +53,7 @@ func (c *Controller) Request(ref source.Reference, by Trigger) (int64, error) {
 	return e.begun + 1, nil
 }
 
-// repair asks for a run of an object whose artifact is damaged.
-func (c *Controller) repair(ref source.Reference) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if e, err := c.live(ref); err == nil {
-		c.kick(e, Repair, 0)
-		c.pump()
-	}
-}
-
-// A waiter waits for the end of a run.
+// A waiter is a caller that waits for the end of a run.
 type waiter struct{ done chan struct{} }
 
 // Wait waits until the run of that number, or a later one, of an object has
@@ -91,7 +81,7 @@ func (c *Controller) Wait(ctx context.Context, ref source.Reference, run int64) 
 	}
 }
 
-// await returns the view of an object whose run has ended, or one who is to wait for it.
+// await returns the view of an object whose run has ended, or a waiter for it.
 func (c *Controller) await(ref source.Reference, run int64) (View, *waiter, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -112,7 +102,7 @@ func (c *Controller) await(ref source.Reference, run int64) (View, *waiter, erro
 	return View{}, w, nil
 }
 
-// answer wakes those who wait for a run that ended, or will never be.
+// answer wakes callers that wait for a run that ended, or will never be.
 func (c *Controller) answer(e *entry) {
 	for w, run := range e.waits {
 		if e.ended >= run || e.removed != nil || e.suspended() && e.state != running {
@@ -123,17 +113,22 @@ func (c *Controller) answer(e *entry) {
 }
 
 // Suspend has an object left alone until Resume; a run that is under way ends
-// first. It is durable. Suspending again changes who and why. The error wraps
+// first. It is durable. Suspending again changes By and Reason. The error wraps
 // fs.ErrNotExist, or says why it cannot be made durable; then nothing changed.
 func (c *Controller) Suspend(ref source.Reference, s source.Suspension) error {
 	if s.Since.IsZero() {
 		s.Since = c.wall().UTC()
 	}
-	return c.holding(ref, &s, func(e *entry) {
+	var held *entry
+	err := c.holding(ref, &s, func(e *entry) {
+		held = e
 		c.rest(e)
 		c.answer(e)
-		c.shelve(e)
 	})
+	if held != nil {
+		c.saveDocument(c.ctx, held)
+	}
+	return err
 }
 
 // Resume ends what Suspend began, and asks for a run. The error wraps
@@ -152,7 +147,7 @@ func (c *Controller) Resume(ref source.Reference) error {
 
 // holding makes a suspension durable and then effective.
 func (c *Controller) holding(ref source.Reference, hold *source.Suspension, then func(*entry)) error {
-	c.setting.Lock() // the order of orders is that of the disk
+	c.setting.Lock() // in memory and on the disk they come in the same order
 	defer c.setting.Unlock()
 	c.mu.Lock()
 	e, err := c.live(ref)

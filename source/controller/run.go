@@ -17,7 +17,6 @@ type job struct {
 	number  int64
 	trigger Trigger
 	host    string
-	slot    *slot[*entry]
 	doc     source.Object // at the start
 	was     source.Object // the object at the start, not to be changed
 	obj     source.Object // a copy of it, of its own
@@ -28,47 +27,43 @@ type job struct {
 	serial  uint64 // of the Desired whose Secrets it uses
 	env     source.Env
 	opened  bool // it had a slot for its content
-	echo    bool // it looks again after a webhook
+	second  bool // it looks again after a webhook
 }
 
-// start begins the run of e, which has the slot s.
-func (c *Controller) start(e *entry, s *slot[*entry]) {
+// start begins the run of e, which has a slot.
+func (c *Controller) start(e *entry) {
 	now := c.clock()
 	e.state = running
 	e.begun++
 	e.inputs = c.sumInputs(e)
-	j := &job{entry: e, number: e.begun, trigger: e.trigger, host: e.host, slot: s, doc: e.doc, late: now - e.due, began: now, started: c.wall(), serial: c.serial}
-	j.was, j.obj = e.obj, clone(e.obj)
-	j.secrets = recorder{Secrets: c.secrets, key: c.key}
-	j.env = c.env
-	j.env.Sources, j.env.Secrets, j.env.Share = c.stock, &j.secrets, &c.share
+	j := &job{
+		entry: e, number: e.begun, trigger: e.trigger, host: e.host, doc: e.doc, was: e.obj, obj: clone(e.obj),
+		late: now - e.due, began: now, started: c.wall(), serial: c.serial, secrets: recorder{Secrets: c.secrets}, env: c.env,
+	}
+	j.env.Sources, j.env.Secrets = c.stock, &j.secrets
+	if !c.Apart {
+		j.env.Share = &c.share
+	}
 	if j.env.Reuse == nil {
 		j.env.Reuse = &c.reuse
 	}
-	if c.Apart {
-		j.env.Share = nil
-	}
 	j.env.Since = c.began.Add(c.freshness(e, now))
-	j.echo = e.echo != 0 && e.echo <= now
-	if e.asked = 0; j.echo {
-		e.echo = 0
+	if j.second = e.look != 0 && e.look <= now; j.second {
+		e.look = 0
 	}
+	e.asked = 0
 	c.changed(e)
 	c.goes.Go(func() { c.run(j) })
 }
 
 // freshness returns how old answers of the upstream may be: not older than the
-// request, nor than the last run, nor than a small part of the interval.
+// request, nor than the last run, nor than a 20th of the interval.
 func (c *Controller) freshness(e *entry, now time.Duration) time.Duration {
 	if e.asked != 0 {
 		return e.asked
 	}
-	oldest := min(e.due, now) - e.obj.Interval()/freshPart
-	return max(oldest, e.since)
+	return max(min(e.due, now)-e.obj.Interval()/20, e.since)
 }
-
-// freshPart is which part of its interval an answer may be old.
-const freshPart = 20
 
 // run does one job and tells of it.
 func (c *Controller) run(j *job) {
@@ -77,18 +72,25 @@ func (c *Controller) run(j *job) {
 		Number: j.number, Object: j.ref, Kind: source.Involved(j.obj).Kind, Trigger: j.trigger, Due: j.started.Add(-j.late), Started: j.started,
 		Took: c.clock() - j.began, Result: result, Err: err, Artifact: j.obj.Artifact(),
 	}
-	if result.Outcome == "" {
-		c.interrupted(j)
+	if result.Outcome == "" { // the end of the controller interrupted it
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.runs.done(j.host)
+		j.state = resting
+		c.changed(j.entry)
 		return
 	}
 	c.observe(*run) // first, so that the runs of an object, and of what is made of it, are told in their order
-	for done := false; !done; {
-		rotated, serial := c.rotated(j)
-		done = c.finish(j, run, rotated, serial)
+	suspended, secrets := c.finish(j, run)
+	if suspended {
+		c.saveDocument(c.ctx, j.entry)
+	}
+	if secrets != nil {
+		c.review(c.ctx, secrets, []*entry{j.entry})
 	}
 }
 
-// observe tells of a run. A panic of who is told harms nobody.
+// observe tells of a run. A panic of Observe is dropped.
 func (c *Controller) observe(r Run) {
 	if c.Observe == nil {
 		return
@@ -129,16 +131,7 @@ func (c *Controller) reconcile(j *job) (result source.Result, err error) {
 	return r.Reconcile(c.ctx, j.obj, c.origin(j))
 }
 
-// emit tells of an event, unless it is a repetition. A panic of who is told harms nobody.
-func (c *Controller) emit(e source.Event) {
-	if c.Emit == nil || c.events.repeats(&e, cmp.Or(c.Repeat, 5*time.Minute)) {
-		return
-	}
-	defer func() { _ = recover() }()
-	c.Emit(e)
-}
-
-// show has the view of j's object say what was saved: before the artifact that
+// show has the view of j's object say what was saved, before the artifact that
 // it replaces may be removed.
 func (c *Controller) show(j *job, obj source.Object) {
 	c.mu.Lock()
@@ -184,15 +177,120 @@ func (r refused) Resolve(context.Context, source.State) (source.Revision, source
 // Open implements [source.Origin].
 func (r refused) Open(context.Context, source.Revision) (source.Content, error) { return nil, r.err }
 
-// rotated reports whether a Secret that j used is another in what the feed has
-// had since j began, up to the [Desired] of that number.
-func (c *Controller) rotated(j *job) (is bool, serial uint64) {
+// finish records what became of j, and plans what is next. It reports whether
+// the object is suspended now, and returns the Secrets that there are now, if
+// they may be others than those that j used.
+func (c *Controller) finish(j *job, run *Run) (suspended bool, secrets source.Secrets) {
 	c.mu.Lock()
-	serial, from := c.serial, c.secrets
-	c.mu.Unlock()
-	if serial == j.serial {
-		return false, serial
+	defer c.mu.Unlock()
+	e, failed := j.entry, run.Result.Outcome == source.Failed
+	c.runs.judge(j.host, failed)
+	c.runs.done(j.host)
+	if j.opened {
+		c.fetches.judge(j.host, failed)
 	}
-	now := c.once(c.ctx, from)
-	return slices.ContainsFunc(j.secrets.noted(), func(l lookup) bool { return !l.is(now(l.question)) }), serial
+	e.state, e.ended, e.began, e.since = resting, j.number, j.began, c.clock()
+	e.lookups = slices.Clip(j.secrets.noted())
+	if e.obj = j.obj; e.doc != j.doc {
+		e.obj = adopt(e.doc, j.obj)
+	}
+	e.last = short(run)
+	due, trigger := c.judge(e, run.Result)
+	if j.trigger == Hook && run.Result.Outcome == source.Unchanged && !j.second {
+		e.look = e.since + secondLook
+	}
+	switch {
+	case e.removed != nil:
+		c.plan(e, "", e.removed.due)
+	case e.suspended():
+		suspended = true
+	case e.again != "":
+		c.plan(e, e.again, e.since)
+	case e.look != 0 && (due == 0 || due > e.look):
+		e.asked = e.look
+		c.plan(e, Hook, e.look)
+	case due != 0:
+		c.plan(e, trigger, due)
+	}
+	e.again = ""
+	if j.serial != c.serial {
+		secrets = c.secrets
+	}
+	c.changed(e)
+	c.answer(e)
+	c.inform(e)
+	c.pump()
+	return suspended, secrets
+}
+
+// judge takes over how a run ended, and returns when the next is due, 0 for not
+// before something changes, and what triggers it.
+func (c *Controller) judge(e *entry, r source.Result) (due time.Duration, by Trigger) {
+	now, interval := c.clock(), e.obj.Interval()
+	e.stalled = r.Outcome == source.Stalled
+	switch r.Outcome {
+	case source.Stored, source.Unchanged:
+		e.failures, e.checked = 0, c.wall()
+		if interval > 0 {
+			return c.tick(e, now), Tick
+		}
+	case source.Waiting:
+		return later(now, r.After), Retry
+	case source.Failed:
+		e.failures++
+		limit := c.maxRetry
+		if interval > 0 {
+			limit = min(limit, interval)
+		}
+		wait := backOff(e.failures, c.minRetry, limit, c.jitter)
+		if r.After > shortestRetry {
+			wait = max(wait, r.After)
+		}
+		return later(now, wait), Retry
+	}
+	return 0, ""
+}
+
+// secondLook is when an upstream is looked at again that had nothing new when it
+// called. Registries of the distribution project tell of a push before its tag is there.
+const secondLook = 2 * time.Second
+
+// shortestRetry is what [source.Result] says of a failure whose upstream did not
+// ask for more.
+const shortestRetry = 750 * time.Millisecond
+
+// short returns a run without the lists of its report, for there are many runs.
+func short(r *Run) *Run {
+	s := *r
+	report := &s.Result.Report
+	report.LeftOut, report.Replaced, report.Respelled, report.Notes, report.Found = nil, nil, nil, nil, nil
+	return &s
+}
+
+// emit tells of an event, unless it is a repetition. A panic of Emit is dropped.
+func (c *Controller) emit(e source.Event) {
+	if c.Emit == nil || c.events.repeats(&e, cmp.Or(c.Repeat, 5*time.Minute)) {
+		return
+	}
+	defer func() { _ = recover() }()
+	c.Emit(e)
+}
+
+// tell emits an event about something that is no part of a run, unless err is nil.
+func (c *Controller) tell(ref source.Reference, reason string, err error) {
+	if err == nil {
+		return
+	}
+	involved := source.ObjectReference{APIVersion: source.Group + "/" + source.V1, Kind: ref.Kind, Namespace: ref.Namespace, Name: ref.Name}
+	if v, err := c.View(ref); err == nil {
+		involved = source.Involved(v.Object)
+	}
+	c.emit(source.Event{
+		InvolvedObject: involved,
+		Severity:       "error",
+		Timestamp:      c.wall().UTC().Truncate(time.Second),
+		Message:        err.Error(),
+		Reason:         reason,
+		Controller:     "headgate",
+	})
 }

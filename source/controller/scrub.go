@@ -7,14 +7,16 @@ import (
 	"io"
 	"io/fs"
 	"math/rand/v2"
+	"path"
+	"slices"
 	"time"
 
 	"github.com/headgate-io/headgate/artifact"
 	"github.com/headgate-io/headgate/source"
 )
 
-// scrub keeps the store in order until ctx ends: it removes what nobody knows,
-// and hashes all artifacts again, one at a time and not faster than Scrub bytes
+// scrub keeps the store in order until ctx ends: it removes what belongs to
+// no object, and hashes all artifacts again, one at a time and not faster than Scrub bytes
 // a second. An object whose artifact is damaged runs at once; the store does
 // not serve it until then.
 func (c *Controller) scrub(ctx context.Context) {
@@ -59,8 +61,13 @@ func (c *Controller) scrubOne(ctx context.Context, ref source.Reference, p *pace
 	if now := c.artifact(ref); !damaged(err) || now == nil || now.Path != a.Path {
 		return
 	}
-	c.tell(ref, "ArtifactVerificationFailed", err.Error())
-	c.repair(ref)
+	c.tell(ref, "ArtifactVerificationFailed", err)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if e, err := c.live(ref); err == nil {
+		c.kick(e, Repair, 0)
+		c.pump()
+	}
 }
 
 // artifact returns the artifact of an object that is in the store, nil when there is none.
@@ -133,4 +140,43 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	case <-ctx.Done():
 		return false
 	}
+}
+
+// clean removes what killed processes left in the store, and the artifacts of
+// objects that neither the feed nor the ledger knows.
+func (c *Controller) clean(ctx context.Context) {
+	err := c.cleanStore(ctx)
+	if ctx.Err() == nil {
+		c.tell(source.Reference{}, removalFailed, err)
+	}
+}
+
+func (c *Controller) cleanStore(ctx context.Context) error {
+	if _, err := c.Store.Sweep(ctx); err != nil || c.Ledger == nil {
+		return err
+	}
+	refs, err := c.Ledger.References()
+	if err != nil {
+		return nil // what it has is unknown now
+	}
+	known := make(map[string]bool)
+	for _, ref := range refs {
+		known[directory(ref)] = true
+	}
+	removed, err := c.Store.GC(ctx, artifact.GCConfig{Keep: func(a artifact.Artifact) bool {
+		dir := path.Dir(path.Dir(a.Path))
+		return known[dir] || c.knows(dir)
+	}})
+	if err == nil && len(removed) > 0 {
+		_, err = c.Store.Sweep(ctx)
+	}
+	return err
+}
+
+// knows reports whether an object has a directory of the store now. The store
+// holds its lock, so that no run is about to save the object.
+func (c *Controller) knows(dir string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.ContainsFunc(c.sorted, func(e *entry) bool { return directory(e.ref) == dir })
 }

@@ -1,30 +1,16 @@
 package controller
 
 import (
-	"bytes"
 	"context"
-	"crypto/hmac"
 	"crypto/sha256"
-	"encoding/binary"
+	"encoding/json"
 	"errors"
-	"hash"
 	"io/fs"
-	"maps"
 	"slices"
 	"sync"
 
 	"github.com/headgate-io/headgate/source"
 )
-
-// A lookup is one question for Secrets and a keyed sum of the answer.
-type lookup struct {
-	question
-	sum  [16]byte
-	size int // of the sum, in bytes: what was saved is shorter
-}
-
-// is reports whether sum is that of the answer, as far as l knows it.
-func (l lookup) is(sum [16]byte) bool { return bytes.Equal(l.sum[:l.size], sum[:l.size]) }
 
 // A question names a Secret, or the service account whose Secrets are asked for.
 type question struct {
@@ -32,10 +18,15 @@ type question struct {
 	namespace, name string
 }
 
-// A recorder is the [source.Secrets] of one run: it notes what was asked.
+// A lookup is a question for Secrets and a sum of the answer.
+type lookup struct {
+	question
+	sum [sha256.Size]byte
+}
+
+// A recorder is the [source.Secrets] of one run: it records what was asked.
 type recorder struct {
 	source.Secrets
-	key []byte
 
 	mu      sync.Mutex
 	lookups []lookup
@@ -55,12 +46,12 @@ func (r *recorder) PullSecrets(ctx context.Context, namespace, account string) (
 	return secrets, err
 }
 
-// note remembers the first answer to each question.
+// note records the first answer to each question.
 func (r *recorder) note(q question, err error, secrets ...source.Secret) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !slices.ContainsFunc(r.lookups, func(l lookup) bool { return l.question == q }) {
-		r.lookups = append(r.lookups, lookup{q, sumSecrets(r.key, err, secrets), 16})
+		r.lookups = append(r.lookups, lookup{q, sumSecrets(err, secrets)})
 	}
 }
 
@@ -73,82 +64,53 @@ func (r *recorder) noted() []lookup {
 
 // answer asks from the question and returns the sum of the answer. A panic of
 // from is an error like others.
-func (q question) answer(ctx context.Context, key []byte, from source.Secrets) (sum [16]byte) {
+func (q question) answer(ctx context.Context, from source.Secrets) (sum [sha256.Size]byte) {
 	defer func() {
 		if v := recover(); v != nil {
-			sum = sumSecrets(key, panicked(v), nil)
+			sum = sumSecrets(panicked(v), nil)
 		}
 	}()
 	if q.account {
 		secrets, err := from.PullSecrets(ctx, q.namespace, q.name)
-		return sumSecrets(key, err, secrets)
+		return sumSecrets(err, secrets)
 	}
 	secret, err := from.Secret(ctx, q.namespace, q.name)
-	return sumSecrets(key, err, []source.Secret{secret})
+	return sumSecrets(err, []source.Secret{secret})
 }
 
-// sumSecrets returns a sum that tells nothing about its Secrets without the key.
-func sumSecrets(key []byte, err error, secrets []source.Secret) (sum [16]byte) {
-	h := hmac.New(sha256.New, key)
+func sumSecrets(err error, secrets []source.Secret) [sha256.Size]byte {
+	var answer any = secrets
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		h.Write([]byte("missing"))
+		answer = "missing"
 	case err != nil:
-		h.Write([]byte("unreadable"))
-	default:
-		for _, s := range secrets {
-			addText(h, []byte(s.Type))
-			for _, name := range slices.Sorted(maps.Keys(s.Data)) {
-				addText(h, []byte(name))
-				addText(h, s.Data[name])
-			}
-			addText(h, nil)
-		}
+		answer = "unreadable"
 	}
-	copy(sum[:], h.Sum(nil))
-	return sum
+	text, _ := json.Marshal(answer)
+	return sha256.Sum256(text)
 }
 
-func addText(h hash.Hash, text []byte) {
-	h.Write(binary.BigEndian.AppendUint64(nil, uint64(len(text))))
-	h.Write(text)
-}
-
-// once returns a function that asks from each question once.
-func (c *Controller) once(ctx context.Context, from source.Secrets) func(question) [16]byte {
-	answers := make(map[question][16]byte)
-	return func(q question) [16]byte {
-		sum, known := answers[q]
-		if !known {
-			sum = q.answer(ctx, c.key, from)
-			answers[q] = sum
-		}
-		return sum
-	}
-}
-
-// review looks up all Secrets again that were asked for, and has those run for
-// which one is another.
-func (c *Controller) review(ctx context.Context, from source.Secrets) {
+// review asks from all that the last runs of entries asked for again, and has
+// those run for which an answer is another.
+func (c *Controller) review(ctx context.Context, from source.Secrets, entries []*entry) {
+	now := make(map[question][sha256.Size]byte)
 	c.mu.Lock()
-	used := make(map[question]bool)
-	for _, e := range c.sorted {
+	for _, e := range entries {
 		for _, l := range e.lookups {
-			used[l.question] = true
+			now[l.question] = l.sum
 		}
 	}
 	c.mu.Unlock()
-	now := c.once(ctx, from)
-	for q := range used {
-		now(q)
+	for q := range now {
+		now[q] = q.answer(ctx, from)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, e := range c.sorted {
-		if e.state == running { // the end of its run finds out
+	for _, e := range entries {
+		if e.state == running { // its secrets are reviewed when it ends
 			continue
 		}
-		if slices.ContainsFunc(e.lookups, func(l lookup) bool { return used[l.question] && !l.is(now(l.question)) }) {
+		if slices.ContainsFunc(e.lookups, func(l lookup) bool { sum, asked := now[l.question]; return asked && sum != l.sum }) {
 			c.kick(e, Secret, 0)
 		}
 	}

@@ -74,3 +74,8 @@ type noObject struct{}
 
 func (noObject) Error() string        { return "no such object" }
 func (noObject) Is(target error) bool { return target == fs.ErrNotExist }
+
+// without returns a copy of list that lacks x.
+func without(list []*entry, x *entry) []*entry {
+	return slices.DeleteFunc(slices.Clone(list), func(e *entry) bool { return e == x })
+}

@@ -7,15 +7,12 @@ import (
 	"github.com/headgate-io/headgate/source"
 )
 
-// An upstream says where an object comes from: objects with equal keys ask the
-// same server the same questions with the same credentials.
-type upstream struct{ key, host string }
-
-// upstreamOf returns the upstream of obj; that of a chart is its source's, which
-// at returns, nil when there is none. An object of an unknown kind, or with an
-// address that cannot be read, has one of its own.
-func upstreamOf(obj source.Object, at func(source.Reference) source.Object) upstream {
-	own := upstream{key: source.ReferenceTo(obj).String()}
+// upstreamOf says where obj comes from: objects with equal keys ask the same
+// server the same questions with the same credentials. The upstream of a chart is
+// its source's, which at returns, nil when there is none. An object of an unknown
+// kind, or with an address that cannot be read, has a key of its own.
+func upstreamOf(obj source.Object, at func(source.Reference) source.Object) (key, host string) {
+	own := source.ReferenceTo(obj).String()
 	space := source.ReferenceTo(obj).Namespace
 	switch o := obj.(type) {
 	case *source.GitRepository:
@@ -27,7 +24,7 @@ func upstreamOf(obj source.Object, at func(source.Reference) source.Object) upst
 	case *source.Bucket:
 		u, err := o.Spec.EndpointURL()
 		if err != nil {
-			return own
+			return own, ""
 		}
 		return address(u.JoinPath(o.Spec.BucketName).String(), space, o.Spec.SecretRef, o.Spec.Provider, o.Spec.ServiceAccountName, own)
 	case *source.PkgChart:
@@ -37,16 +34,16 @@ func upstreamOf(obj source.Object, at func(source.Reference) source.Object) upst
 			}
 		}
 	}
-	return own
+	return own, ""
 }
 
-// address returns the upstream at a URL.
-func address(text, space string, secret *source.LocalReference, provider, account string, own upstream) upstream {
+// address returns the key and the host of a URL.
+func address(text, space string, secret *source.LocalReference, provider, account, own string) (key, host string) {
 	u, err := url.Parse(text)
 	if err != nil || u.Host == "" {
-		return own
+		return own, ""
 	}
-	key := text
+	key = text
 	if secret != nil {
 		key += "\nsecret " + space + "/" + secret.Name
 	}
@@ -56,5 +53,5 @@ func address(text, space string, secret *source.LocalReference, provider, accoun
 	if provider != "" && provider != "generic" {
 		key += "\nprovider " + provider
 	}
-	return upstream{key, strings.ToLower(u.Host)}
+	return key, strings.ToLower(u.Host)
 }

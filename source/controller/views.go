@@ -1,24 +1,98 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"time"
 
+	"github.com/headgate-io/headgate/artifact"
 	"github.com/headgate-io/headgate/source"
 )
+
+// A Trigger says why a run began.
+type Trigger string
+
+// The triggers.
+const (
+	Start   Trigger = "start"   // the object is new, or its last run is not known
+	Tick    Trigger = "tick"    // its interval is over
+	Retry   Trigger = "retry"   // the last run failed, or waited
+	Spec    Trigger = "spec"    // its document changed
+	Request Trigger = "request" // the annotation requestedAt, a command or the page
+	Hook    Trigger = "hook"    // a webhook
+	Input   Trigger = "input"   // a source that it is made of changed
+	Secret  Trigger = "secret"  // a Secret that it uses changed
+	Repair  Trigger = "repair"  // its artifact was found damaged
+)
+
+// A Run is one reconciliation that ended.
+type Run struct {
+	Number  int64 // 1 for the first run of an object since the controller began
+	Object  source.Reference
+	Kind    string // of the object, as its document spells it
+	Trigger Trigger
+	Due     time.Time // when it was to begin
+	Started time.Time
+	Took    time.Duration
+	Result  source.Result
+	Err     error // fit to be shown
+
+	Artifact *artifact.Artifact // that is published now, by this run or one before; nil for none
+}
+
+// A Phase says what an object is doing.
+type Phase string
+
+// The phases.
+const (
+	Idle      Phase = "idle"      // until it is due
+	Queued    Phase = "queued"    // due, and waits for its turn
+	Running   Phase = "running"   // under reconciliation
+	Blocked   Phase = "blocked"   // an object that it is made of has yet to run
+	Stalled   Phase = "stalled"   // until its spec changes
+	Suspended Phase = "suspended" // by its spec or a command
+	Removed   Phase = "removed"   // from the feed; its artifacts go after their retention
+	Gone      Phase = "gone"      // with its artifacts; only Watch tells it, as the last of an object
+)
+
+// A View is an object as it is at one moment.
+type View struct {
+	Object     source.Object // as it was after its last run; not to be changed
+	Phase      Phase
+	Next       time.Time          // when it is due, the zero time when it is not
+	Last       Run                // the last run; its Number is 0 when there was none
+	Checked    time.Time          // when its origin was last asked with success, the zero time when not since the controller began
+	Failures   int                // failed runs since the last that succeeded
+	Suspension *source.Suspension // by a command; nil for none
+	Missing    bool               // its document is missing, and that of others is defective: it goes on as it was
+	Blockers   []source.Reference // what it waits for when it is blocked
+}
+
+// Stats say how much there is to do.
+type Stats struct {
+	Objects  int // in the feed
+	Idle     int // until they are due
+	Queued   int // due
+	Running  int
+	Fetching int           // of those that run
+	Oldest   time.Duration // how long the first of those that are due has waited
+	Asked    int64         // questions that upstreams were asked, as far as objects can share the answers
+	Shared   int64         // answers that were those to another object
+}
 
 // gather is how long news are gathered before watchers are told: states that
 // pass in between are not worth telling.
 const gather = 50 * time.Millisecond
 
-// portion is how many views are made at a time, while everything else waits.
+// portion is how many views are made while the lock is held.
 const portion = 256
 
-// maxTombs is how many objects that are gone are kept for slow watchers.
-const maxTombs = 1024
+// maxGone is how many objects that are gone are kept for slow watchers.
+const maxGone = 1024
 
-// ErrBehind is told to a watcher who has missed too much.
+// ErrBehind is what Watch returns to a caller that has missed too much.
 var ErrBehind = errors.New("too slow for the changes there were: watch again")
 
 // view returns the view of e.
@@ -60,46 +134,22 @@ func (e *entry) phase() Phase {
 	return Idle
 }
 
-// changed gives e a new version: it is the last in the list, and watchers are told.
+// changed gives e a new version and tells watchers.
 func (c *Controller) changed(e *entry) {
 	c.version++
-	c.unlist(e)
-	e.version, e.prev = c.version, c.newest
-	if c.newest != nil {
-		c.newest.next = e
-	}
-	c.newest = e
-	if c.news != nil && !c.told {
-		c.told = true
+	e.version = c.version
+	if c.news != nil {
 		close(c.news)
+		c.news = nil
 	}
 }
 
-// unlist takes e out of the list by version.
-func (c *Controller) unlist(e *entry) {
-	if e.prev != nil {
-		e.prev.next = e.next
-	}
-	if e.next != nil {
-		e.next.prev = e.prev
-	}
-	if c.newest == e {
-		c.newest = e.prev
-	}
-	e.prev, e.next = nil, nil
-}
-
-// entomb keeps an entry that is gone in the list, for those who watch.
-func (c *Controller) entomb(e *entry) {
-	c.tombs = append(c.tombs, e)
-	keep := maxTombs
-	if c.watchers == 0 {
-		keep = 0
-	}
-	for len(c.tombs) > keep {
-		c.lost = max(c.lost, c.tombs[0].version)
-		c.unlist(c.tombs[0])
-		c.tombs = c.tombs[1:]
+// bury keeps an entry that is gone for slow watchers.
+func (c *Controller) bury(e *entry) {
+	c.gone = append(c.gone, e)
+	if n := len(c.gone) - maxGone; n > 0 {
+		c.lost = c.gone[n-1].version
+		c.gone = slices.Delete(c.gone, 0, n)
 	}
 }
 
@@ -111,17 +161,15 @@ func (c *Controller) Views() []View {
 	return c.viewsOf(all)
 }
 
-// viewsOf returns the views of entries, without holding up everybody for all of them.
+// viewsOf returns the views of entries. It holds the lock for some of them at a time.
 func (c *Controller) viewsOf(all []*entry) []View {
 	views := make([]View, 0, len(all))
-	for len(all) > 0 {
-		n := min(len(all), portion)
+	for part := range slices.Chunk(all, portion) {
 		c.mu.Lock()
-		for _, e := range all[:n] {
+		for _, e := range part {
 			views = append(views, c.view(e))
 		}
 		c.mu.Unlock()
-		all = all[n:]
 	}
 	return views
 }
@@ -138,36 +186,24 @@ func (c *Controller) View(ref source.Reference) (View, error) {
 }
 
 // Watch calls changed with each object whose view changed, those of all objects
-// at first, until ctx or the controller ends; then it returns nil. Who is slow
-// is told of the last change only, and nobody is told of changes that were
-// changed again within some milliseconds. Who is so slow that objects are gone
-// of which nothing is kept any more gets [ErrBehind]: he is to watch again.
+// at first, until ctx or the controller ends; then it returns nil. A slow watcher
+// is told of the last change only, and changes that are changed again within some
+// milliseconds are not told. A watcher that missed so much that objects are gone
+// of which nothing is kept gets [ErrBehind]: it is to watch again.
 func (c *Controller) Watch(ctx context.Context, changed func(View)) error {
-	c.mu.Lock()
-	c.watchers++
-	c.mu.Unlock()
-	defer func() {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		if c.watchers--; c.watchers == 0 {
-			for _, e := range c.tombs {
-				c.unlist(e)
-			}
-			c.tombs = nil
-		}
-	}()
-	over, seen := c.over(), uint64(0)
-	for {
-		fresh, news, version := c.since(seen)
-		if news == nil {
+	over := c.over()
+	for seen, first := uint64(0), true; ; first = false {
+		fresh, news, version, behind := c.since(seen, first)
+		if behind {
 			return ErrBehind
 		}
-		for len(fresh) > 0 && ctx.Err() == nil {
-			n := min(len(fresh), portion)
-			for _, v := range c.viewsOf(fresh[:n]) {
+		for part := range slices.Chunk(fresh, portion) {
+			if ctx.Err() != nil {
+				return nil
+			}
+			for _, v := range c.viewsOf(part) {
 				changed(v)
 			}
-			fresh = fresh[n:]
 		}
 		seen = version
 		select {
@@ -180,41 +216,39 @@ func (c *Controller) Watch(ctx context.Context, changed func(View)) error {
 		pause := time.NewTimer(gather)
 		select {
 		case <-pause.C:
-		case <-ctx.Done():
 		case <-over:
-		}
-		pause.Stop()
-		if ctx.Err() != nil {
+		case <-ctx.Done():
 			return nil
 		}
+		pause.Stop()
 	}
 }
 
 // since returns the entries that changed after a version, the first change
-// first, a channel that is closed when there is more, which is nil when some are
-// not kept any more, and the version now.
-func (c *Controller) since(seen uint64) ([]*entry, <-chan struct{}, uint64) {
+// first, a channel that is closed when there is more, and the version now; behind
+// says that some that are gone are not kept any more. At first nothing that is
+// gone is told.
+func (c *Controller) since(seen uint64, first bool) (fresh []*entry, news <-chan struct{}, version uint64, behind bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if seen != 0 && seen < c.lost {
-		return nil, nil, 0
+	if !first && seen < c.lost {
+		return nil, nil, 0, true
 	}
-	n := 0
-	first := c.newest
-	for e := c.newest; e != nil && e.version > seen; e = e.prev {
-		first = e
-		n++
-	}
-	fresh := make([]*entry, 0, n)
-	for e := first; e != nil && n > 0; e = e.next {
-		if seen != 0 || e.removed == nil || !e.removed.done {
+	for _, e := range c.sorted {
+		if e.version > seen {
 			fresh = append(fresh, e)
 		}
 	}
-	if c.news == nil || c.told {
-		c.news, c.told = make(chan struct{}), false
+	for _, e := range c.gone {
+		if !first && e.version > seen {
+			fresh = append(fresh, e)
+		}
 	}
-	return fresh, c.news, c.version
+	slices.SortFunc(fresh, func(a, b *entry) int { return cmp.Compare(a.version, b.version) })
+	if c.news == nil {
+		c.news = make(chan struct{})
+	}
+	return fresh, c.news, c.version, false
 }
 
 // Stats returns how much there is to do.
