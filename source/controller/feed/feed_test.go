@@ -386,18 +386,3 @@ func TestFollowNeedsItsPaths(t *testing.T) {
 		}
 	}
 }
-
-func TestFollowLimits(t *testing.T) {
-	watched(t, feed.Files{}, map[string]string{"0.yaml": document("a", "1m"), "1.yaml": "", "2.yaml": "", "3.yaml": "", "4.yaml": "", "z.yaml": document("z", "1m")}, func(r *rig) {
-		for i := range 4 {
-			r.do(os.Truncate(filepath.Join(r.dir, fmt.Sprintf("%d.yaml", i+1)), 65<<20))
-		}
-		r.rest()
-		r.want("a=1m0s", "4.yaml: it and all files after it are not read", "1.yaml: larger", "2.yaml: larger", "3.yaml: larger")
-		for i := range 4 {
-			r.write(fmt.Sprintf("%d.yaml", i+1), "")
-		}
-		r.rest()
-		r.want("a=1m0s z=1m0s")
-	})
-}

@@ -4,10 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -16,8 +17,6 @@ import (
 )
 
 var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-
-func clock() time.Time { return start }
 
 func event(object, severity, message string) source.Event {
 	parts := strings.Split(object, "/")
@@ -28,10 +27,12 @@ func event(object, severity, message string) source.Event {
 	}
 }
 
+func app(message string) source.Event { return event("GitRepository/default/app", "info", message) }
+
 func open(t *testing.T, c journal.Config) *journal.Journal {
 	t.Helper()
 	if c.Now == nil {
-		c.Now = clock
+		c.Now = func() time.Time { return start }
 	}
 	j, err := journal.Open(c)
 	if err != nil {
@@ -41,21 +42,16 @@ func open(t *testing.T, c journal.Config) *journal.Journal {
 	return j
 }
 
-func closeJournal(t *testing.T, j *journal.Journal) {
-	t.Helper()
-	if err := j.Close(); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func readAll(t *testing.T, dir string, q journal.Query) []journal.Entry {
+func read(t *testing.T, dir string, q journal.Query) []journal.Entry {
 	t.Helper()
 	list, err := journal.Read(t.Context(), dir, q)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !slices.IsSortedFunc(list, func(a, b journal.Entry) int { return int(a.ID - b.ID) }) {
-		t.Error("the IDs do not grow")
+	for i := range list {
+		if i > 0 && list[i].ID <= list[i-1].ID {
+			t.Errorf("%d comes after %d", list[i].ID, list[i-1].ID)
+		}
 	}
 	return list
 }
@@ -68,11 +64,20 @@ func messages(list []journal.Entry) string {
 	return strings.Join(all, " ")
 }
 
+func files(t *testing.T, dir string) []string {
+	t.Helper()
+	names, err := filepath.Glob(filepath.Join(dir, "*.jsonl"))
+	if err != nil || len(names) == 0 {
+		t.Fatalf("%q %v", names, err)
+	}
+	return names
+}
+
 func TestQuery(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "made", "journal")
 	j := open(t, journal.Config{Dir: dir, Traces: true})
 	for i, e := range []source.Event{
-		event("GitRepository/default/app", "info", "a"),
+		app("a"),
 		event("GitRepository/shop/app", "trace", "b"),
 		event("HelmChart/default/app", "error", "c"),
 		event("PkgChart/default/app-2", "info", "d"),
@@ -81,8 +86,7 @@ func TestQuery(t *testing.T) {
 		e.Timestamp = start.Add(time.Duration(i) * time.Minute)
 		j.Append(e)
 	}
-	closeJournal(t, j)
-	first := readAll(t, dir, journal.Query{})[0].ID
+	first := read(t, dir, journal.Query{})[0].ID
 	for name, test := range map[string]struct {
 		query journal.Query
 		want  string
@@ -99,10 +103,11 @@ func TestQuery(t *testing.T) {
 		"after":               {journal.Query{After: first + 2}, "d e"},
 		"newest":              {journal.Query{Limit: 2}, "d e"},
 		"newest of some":      {journal.Query{Limit: 2, Object: source.Reference{Name: "app"}}, "c e"},
+		"newest selected":     {journal.Query{Limit: 1, Select: func(e *journal.Entry) bool { return e.Message < "d" }}, "c"},
 		"more than there are": {journal.Query{Limit: 9, Severity: "error"}, "c e"},
 		"after the last":      {journal.Query{After: first + 100}, ""},
 	} {
-		if got := messages(readAll(t, dir, test.query)); got != test.want {
+		if got := messages(read(t, dir, test.query)); got != test.want {
 			t.Errorf("%s: %q, want %q", name, got, test.want)
 		}
 	}
@@ -111,60 +116,39 @@ func TestQuery(t *testing.T) {
 			t.Errorf("%+v is accepted", q)
 		}
 	}
-	if list := readAll(t, filepath.Join(dir, "none"), journal.Query{}); list != nil {
+	if list := read(t, filepath.Join(dir, "none"), journal.Query{}); list != nil {
 		t.Errorf("a directory that does not exist has %v", list)
 	}
-	checkModes(t, dir)
-}
-
-func checkModes(t *testing.T, dir string) {
-	t.Helper()
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := j.Read(ctx, journal.Query{}); !errors.Is(err, context.Canceled) {
+		t.Error(err)
 	}
-	for _, e := range entries {
-		if info, err := e.Info(); err != nil || info.Mode() != 0o600 {
-			t.Errorf("%s: %v %v", e.Name(), info.Mode(), err)
+	for path, mode := range map[string]fs.FileMode{dir: fs.ModeDir | 0o700, files(t, dir)[0]: 0o600} {
+		if info, err := os.Stat(path); err != nil || info.Mode() != mode {
+			t.Errorf("%s: %v %v", path, info.Mode(), err)
 		}
-	}
-	if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != 0o700 {
-		t.Errorf("directory: %v %v", info.Mode(), err)
 	}
 }
 
 func TestEntryIsWhole(t *testing.T) {
 	dir := t.TempDir()
 	j := open(t, journal.Config{Dir: dir})
-	e := event("GitRepository/default/app", "info", "a \x1b[31m <b> \"ü\"\n")
+	e := app("a \x1b[31m <b> \"ü\"\n")
 	j.Append(e)
-	e.Metadata["source.toolkit.fluxcd.io/revision"] = "changed afterwards"
 	j.Append(event("GitRepository/default/app", "trace", "not kept"))
 	j.Append(event("GitRepository/default/app", "loud", "not known"))
-	closeJournal(t, j)
-	j.Append(event("GitRepository/default/app", "info", "after Close"))
-	list := readAll(t, dir, journal.Query{Severity: "trace"})
-	want := event("GitRepository/default/app", "info", "a \x1b[31m <b> \"ü\"\n")
-	if len(list) != 1 || fmt.Sprint(list[0].Event) != fmt.Sprint(want) {
-		t.Errorf("got %v\nwant %v", list, want)
+	long := app(strings.Repeat("m", 39000))
+	long.Metadata["event.toolkit.fluxcd.io/x"] = strings.Repeat("x", 1<<20)
+	j.Append(long)
+	j.Append(app(strings.Repeat("\x01", 1<<20)))
+	if err := j.Close(); err != nil {
+		t.Fatal(err)
 	}
-}
-
-// An event that is too long for a line loses what can be spared.
-func TestLongEvent(t *testing.T) {
-	dir := t.TempDir()
-	j := open(t, journal.Config{Dir: dir})
-	e := event("GitRepository/default/app", "info", strings.Repeat("m", 39000))
-	e.Metadata["event.toolkit.fluxcd.io/x"] = strings.Repeat("x", 1<<20)
-	j.Append(e)
-	e = event("GitRepository/default/"+strings.Repeat("\x01", 1<<20), "info", strings.Repeat("\x01", 1<<20))
-	e.Timestamp = start.AddDate(100000, 0, 0)
-	j.Append(e)
-	j.Append(event("GitRepository/default/app", "info", "last"))
-	closeJournal(t, j)
-	list := readAll(t, dir, journal.Query{})
-	if len(list) != 3 || len(list[0].Message) != 39000 || list[0].Metadata != nil || list[1].Message[0] != 1 || list[2].Message != "last" {
-		t.Errorf("got %d entries", len(list))
+	j.Append(app("after Close"))
+	list := read(t, dir, journal.Query{Severity: "trace"})
+	if len(list) != 3 || fmt.Sprint(list[0].Event) != fmt.Sprint(e) || len(list[1].Message) != 39000 || list[1].Metadata != nil || list[2].Message[0] != 1 {
+		t.Errorf("%d entries, %v, %d bytes, %v", len(list), list[0], len(list[1].Message), list[1].Metadata)
 	}
 }
 
@@ -174,152 +158,216 @@ func TestIDsGrow(t *testing.T) {
 	last := int64(0)
 	for i, now := range []time.Time{start, start.Add(-time.Hour), {}, start.Add(time.Second), start.Add(2 * time.Second)} {
 		if i == 4 {
-			for _, file := range segmentsOf(t, dir) {
+			for _, file := range files(t, dir) {
 				if err := os.Remove(file); err != nil {
 					t.Fatal(err)
 				}
 			}
 		}
 		j := open(t, journal.Config{Dir: dir, Now: func() time.Time { return now }})
-		j.Append(event("GitRepository/default/app", "info", "x"))
-		closeJournal(t, j)
-		list := readAll(t, dir, journal.Query{After: last})
+		j.Append(app("x"))
+		if err := j.Close(); err != nil {
+			t.Fatal(err)
+		}
+		list := read(t, dir, journal.Query{After: last})
 		if len(list) != 1 || list[0].ID <= last {
 			t.Fatalf("%d: %v after %d", i, list, last)
 		}
 		last = list[0].ID
 	}
+	if n := len(files(t, dir)); n != 1 {
+		t.Errorf("%d files", n)
+	}
 }
 
-// Files together are never larger than the journal may be, and what is left are the last events.
+// Files together stay about as large as the journal may be, over restarts too,
+// and what is left are the last events.
 func TestRotation(t *testing.T) {
-	const bound = 2 << 20
+	const bound = 1 << 20
 	dir := t.TempDir()
-	text := strings.Repeat("m", 1000)
 	n := 0
 	for range 3 {
 		j := open(t, journal.Config{Dir: dir, Bytes: bound})
-		for range 1000 {
-			j.Append(event("GitRepository/default/app", "info", fmt.Sprintf("%d %s", n, text)))
+		for range 2000 {
 			n++
+			j.Append(app(fmt.Sprint(n, strings.Repeat("m", 1000))))
 		}
-		closeJournal(t, j)
-		size := int64(0)
-		for _, file := range segmentsOf(t, dir) {
-			info, err := os.Stat(file)
+		if err := j.Close(); err != nil {
+			t.Fatal(err)
+		}
+		total := int64(0)
+		for _, name := range files(t, dir) {
+			info, err := os.Stat(name)
 			if err != nil {
 				t.Fatal(err)
 			}
-			size += info.Size()
+			total += info.Size()
 		}
-		if size > bound {
-			t.Errorf("%d bytes", size)
+		list := read(t, dir, journal.Query{})
+		if total > bound || total < bound*6/8 || !strings.HasPrefix(list[len(list)-1].Message, fmt.Sprint(n, "m")) {
+			t.Errorf("%d bytes, %d entries", total, len(list))
 		}
-	}
-	list := readAll(t, dir, journal.Query{})
-	if len(list) < bound*6/8/1300 {
-		t.Errorf("only %d entries are left", len(list))
-	}
-	for i, e := range list {
-		if want := fmt.Sprintf("%d ", n-len(list)+i); !strings.HasPrefix(e.Message, want) {
-			t.Fatalf("entry %d: %.20s, want %s", i, e.Message, want)
-		}
-	}
-	if got := readAll(t, dir, journal.Query{Limit: 900}); len(got) != 900 || got[899].ID != list[len(list)-1].ID {
-		t.Errorf("newest: %d entries", len(got))
-	}
-	middle := list[len(list)/2].ID
-	if got := readAll(t, dir, journal.Query{After: middle}); len(got) == 0 || got[0].ID <= middle || len(got) != len(list)-len(list)/2-1 {
-		t.Errorf("after the middle: %d of %d entries", len(got), len(list))
 	}
 }
 
-func TestOneWriter(t *testing.T) {
-	dir := t.TempDir()
-	j := open(t, journal.Config{Dir: dir})
-	if _, err := journal.Open(journal.Config{Dir: dir}); err == nil || !strings.Contains(err.Error(), "another process writes") {
-		t.Errorf("a second writer: %v", err)
-	}
-	closeJournal(t, j)
-	closeJournal(t, j)
-	closeJournal(t, open(t, journal.Config{Dir: dir}))
-	if _, err := journal.Open(journal.Config{Dir: filepath.Join(dir, "lock")}); err == nil {
-		t.Error("a directory that is a file")
-	}
-}
-
-// Readers of other processes see whole events at any time.
-func TestReadWhileWriting(t *testing.T) {
-	dir := t.TempDir()
-	j := open(t, journal.Config{Dir: dir, Bytes: 2 << 20})
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for i := range 3000 {
-			j.Append(event("GitRepository/default/app", "info", fmt.Sprint(i, strings.Repeat("m", i%3000))))
-		}
-	}()
-	for ended := false; !ended; {
-		select {
-		case <-done:
-			ended = true
-		default:
-		}
-		for _, read := range []func() ([]journal.Entry, error){
-			func() ([]journal.Entry, error) { return journal.Read(t.Context(), dir, journal.Query{}) },
-			func() ([]journal.Entry, error) { return j.Read(t.Context(), journal.Query{Limit: 10}) },
-		} {
-			list, err := read()
+// A process that was killed leaves a part of a line, or zeros after a crash of the system.
+func TestTornLine(t *testing.T) {
+	for name, tail := range map[string]string{
+		"part": `{"id":99,"sev`, "zeros": strings.Repeat("\x00", 5000), "whole but its line break": `{"id":9,"severity":"info","message":"torn"}`,
+		"defective lines": "{}\n\n[1]\n{\"id\":-1,\"severity\":\"info\"}\n{\"id\":\"x\"}\n\xff\n", "nothing": "",
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			j := open(t, journal.Config{Dir: dir})
+			j.Append(app("before"))
+			j.Close()
+			f, err := os.OpenFile(files(t, dir)[0], os.O_WRONLY|os.O_APPEND, 0)
 			if err != nil {
 				t.Fatal(err)
 			}
-			for i := 1; i < len(list); i++ {
-				if list[i].ID != list[i-1].ID+1 && list[i].Reason != journal.ReasonLost {
-					t.Fatalf("%d follows %d", list[i].ID, list[i-1].ID)
-				}
+			if _, err := f.WriteString(tail); err != nil || f.Close() != nil {
+				t.Fatal(err)
 			}
-		}
-	}
-}
-
-func TestReadEnds(t *testing.T) {
-	dir := t.TempDir()
-	j := open(t, journal.Config{Dir: dir})
-	j.Append(event("GitRepository/default/app", "info", "x"))
-	closeJournal(t, j)
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if _, err := journal.Read(ctx, dir, journal.Query{}); !errors.Is(err, context.Canceled) {
-		t.Error(err)
-	}
-}
-
-// BenchmarkRead reads a journal of 16 MiB.
-func BenchmarkRead(b *testing.B) {
-	dir := b.TempDir()
-	j, err := journal.Open(journal.Config{Dir: dir})
-	if err != nil {
-		b.Fatal(err)
-	}
-	for i := range 40000 {
-		for {
-			if list, err := j.Read(b.Context(), journal.Query{Limit: 1}); i%4000 != 0 || err != nil || i == 0 || len(list) > 0 && list[0].Message == fmt.Sprint(i-1) {
-				break
+			if got := messages(read(t, dir, journal.Query{})); got != "before" {
+				t.Errorf("without a writer: %q", got)
 			}
-		}
-		j.Append(event(fmt.Sprintf("GitRepository/default/app-%d", i%1000), "info", fmt.Sprint(i)))
-	}
-	if err := j.Close(); err != nil {
-		b.Fatal(err)
-	}
-	for name, q := range map[string]journal.Query{"all": {}, "newest": {Limit: 100}, "object": {Object: source.Reference{Name: "app-7"}}, "errors": {Severity: "error"}} {
-		b.Run(name, func(b *testing.B) {
-			b.ReportAllocs()
-			for b.Loop() {
-				if _, err := journal.Read(b.Context(), dir, q); err != nil {
-					b.Fatal(err)
-				}
+			j = open(t, journal.Config{Dir: dir})
+			j.Append(app("after"))
+			if got := messages(read(t, dir, journal.Query{})); got != "before after" {
+				t.Errorf("with a writer: %q", got)
 			}
 		})
+	}
+}
+
+// While nothing can be written, that is reported once, nothing old is removed, and
+// those who follow are told.
+func TestDiskTakesNothing(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "journal")
+	var reports []error
+	j := open(t, journal.Config{Dir: dir, Bytes: 1, Report: func(err error) { reports = append(reports, err) }})
+	j.Append(app("before"))
+	if err := os.Rename(dir, dir+".away"); err != nil {
+		t.Fatal(err)
+	}
+	for range 20 {
+		j.Append(app("lost"))
+	}
+	if len(reports) != 1 || !errors.Is(reports[0], fs.ErrNotExist) || !strings.Contains(reports[0].Error(), "events are lost") {
+		t.Error(reports)
+	}
+	if err := os.Rename(dir+".away", dir); err != nil {
+		t.Fatal(err)
+	}
+	j.Append(app("end"))
+	if len(reports) != 2 || !strings.Contains(reports[1].Error(), "written again") {
+		t.Error(reports)
+	}
+	if got := messages(read(t, dir, journal.Query{})); got != "before end" {
+		t.Errorf("%q", got)
+	}
+	lost := 0
+	if err := follow(t.Context(), j, journal.Query{After: start.UnixMilli() + 1}, func(e journal.Entry) { lost++ }); err != nil || lost != 20 {
+		t.Errorf("%d, %v", lost, err)
+	}
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	j.Append(app("lost"))
+	if err := j.Close(); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("Close: %v", err)
+	}
+}
+
+// follow collects entries until one has the message "end".
+func follow(ctx context.Context, j *journal.Journal, q journal.Query, told func(journal.Entry)) error {
+	errEnd := errors.New("end")
+	err := j.Follow(ctx, q, func(e journal.Entry) error {
+		if e.Message == "end" {
+			return errEnd
+		}
+		told(e)
+		return nil
+	})
+	if err == errEnd {
+		return nil
+	}
+	return fmt.Errorf("ended with %v", err)
+}
+
+// Each of several that follow is told all, once, in order, across files and
+// restarts, and also if it is slower than events are kept in memory.
+func TestFollow(t *testing.T) {
+	dir := t.TempDir()
+	j := open(t, journal.Config{Dir: dir})
+	const before, after = 300, 12000
+	for i := range before {
+		j.Append(app(fmt.Sprint(i)))
+	}
+	if err := j.Close(); err != nil {
+		t.Fatal(err)
+	}
+	j = open(t, journal.Config{Dir: dir})
+	var group sync.WaitGroup
+	all := make(chan struct{})
+	for _, test := range []struct {
+		query journal.Query
+		from  int
+		slow  bool
+	}{
+		{journal.Query{}, 0, false}, {journal.Query{Limit: 20}, before - 20, false}, {journal.Query{Limit: 20000}, 0, true},
+		{journal.Query{After: start.UnixMilli() + 100}, 100, true}, {journal.Query{Object: source.Reference{Kind: "git"}}, 0, false},
+	} {
+		began := make(chan struct{})
+		var once sync.Once
+		group.Go(func() {
+			next := test.from
+			err := follow(t.Context(), j, test.query, func(e journal.Entry) {
+				once.Do(func() {
+					close(began)
+					if test.slow {
+						<-all
+					}
+				})
+				if want := fmt.Sprint(next); e.Message != want {
+					t.Errorf("%+v: %.20s, want %s", test.query, e.Message, want)
+				}
+				next++
+			})
+			if err != nil || next != before+after {
+				t.Errorf("%+v: %v, %d", test.query, err, next)
+			}
+		})
+		<-began
+	}
+	for i := range after {
+		j.Append(app(fmt.Sprint(before + i)))
+	}
+	close(all)
+	j.Append(app("end"))
+	group.Wait()
+}
+
+func TestFollowEnds(t *testing.T) {
+	j := open(t, journal.Config{Dir: t.TempDir()})
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error)
+	run := func(ctx context.Context) {
+		ended <- j.Follow(ctx, journal.Query{Limit: 5}, func(journal.Entry) error { return nil })
+	}
+	go run(ctx)
+	cancel()
+	if err := <-ended; err != nil {
+		t.Errorf("the end of the context: %v", err)
+	}
+	if err := j.Follow(t.Context(), journal.Query{Severity: "loud"}, nil); err == nil {
+		t.Error("a query that is wrong")
+	}
+	go run(t.Context())
+	if err := j.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-ended; !errors.Is(err, fs.ErrClosed) {
+		t.Errorf("the end of the journal: %v", err)
 	}
 }
