@@ -64,7 +64,7 @@ func TestProof(t *testing.T) {
 		"HMAC with the empty key":   {map[string]string{"X-Hub-Signature-256": "sha256=" + sum(sha256.New, "", body)}, "", refused},
 		"body with a line break in": {map[string]string{"Authorization": "Bearer\t" + token}, "", refused},
 	} {
-		d := newDesk(signedApp)
+		d := newReceiver(signedApp)
 		d.open = true // which does not matter where there is a Secret
 		status, reason, runs := d.post(t, path+test.query, body, test.header)
 		if status != test.want || (runs == 1) != (test.want == 202) {
@@ -75,7 +75,7 @@ func TestProof(t *testing.T) {
 
 // Who cannot sign learns nothing about which objects there are.
 func TestRefusalsAreAlike(t *testing.T) {
-	d := newDesk(signedApp + `
+	d := newReceiver(signedApp + `
 ---
 {apiVersion: source.toolkit.fluxcd.io/v1, kind: GitRepository, metadata: {name: plain}, spec: {url: "https://h/o/app", interval: 1h}}
 ---
@@ -95,7 +95,7 @@ func TestRefusalsAreAlike(t *testing.T) {
 	var first string
 	for name, logged := range map[string]string{
 		"app": "X-Hub-Signature-256 is not by the token of secret default/hook", "plain": "has no Secret for webhooks", "nobody": "there is no object GitRepository/default/nobody",
-		"lost": "secret default/none: file does not exist", "void": "secret default/:", "blank": "key token is missing", "line": "key token ends in a line break", "broken": "store of secrets is broken",
+		"lost": "secret default/none does not exist", "void": "secret default/ does not exist", "blank": "key token is missing", "line": "key token ends in a line break", "broken": "store of secrets is broken",
 	} {
 		r := httptest.NewRequest(http.MethodPost, "/hook/git/"+name, strings.NewReader("{}"))
 		r.Header.Set("X-Hub-Signature-256", "sha256=00")
@@ -121,7 +121,7 @@ func TestRefusalsAreAlike(t *testing.T) {
 // server need not exist in each namespace.
 func TestWithoutSecret(t *testing.T) {
 	const document = `{apiVersion: source.toolkit.fluxcd.io/v1, kind: GitRepository, metadata: {name: app, namespace: shop}, spec: {url: "https://h/o/app", interval: 1h}}`
-	d := newDesk(document)
+	d := newReceiver(document)
 	for name, test := range map[string]struct {
 		secret string
 		data   map[string]string
@@ -156,7 +156,7 @@ func TestWithoutSecret(t *testing.T) {
 
 // A token that is changed counts at once.
 func TestRotation(t *testing.T) {
-	d := newDesk(signedApp)
+	d := newReceiver(signedApp)
 	d.secrets["default/hook"] = map[string]string{"token": "n3w-token"}
 	if status, _, _ := d.post(t, path, "", map[string]string{"X-Gitlab-Token": token}); status != 401 {
 		t.Error("the old token counts")
@@ -168,7 +168,7 @@ func TestRotation(t *testing.T) {
 
 func TestRequests(t *testing.T) {
 	auth := map[string]string{"Authorization": token}
-	d := newDesk(signedApp)
+	d := newReceiver(signedApp)
 	for path, want := range map[string]int{
 		"/hook/gitrepository/app": 202, "/hook/GitRepository/default/app": 202, "/hook/gitrepositories/app": 202,
 		"/hook/": 404, "/hook/app": 404, "/hook/secret/app": 404, "/hook/git/default/app/": 404, "/hook/git/default/app/x": 404, "/hook/git//app": 404,
@@ -193,6 +193,9 @@ func TestRequests(t *testing.T) {
 		"too large, chunks":     {httptest.NewRequest("POST", path, struct{ io.Reader }{strings.NewReader(large + " ")}), 413},
 		"chunks":                {httptest.NewRequest("POST", path, struct{ io.Reader }{strings.NewReader("{}")}), 202},
 		"no body":               {httptest.NewRequest("POST", path, nil), 202},
+		"ping of GitHub":        {event("X-GitHub-Event", "ping"), 200},
+		"ping of Bitbucket":     {event("X-Event-Key", "diagnostics:ping"), 200},
+		"another event":         {event("X-GitHub-Event", "issues"), 202},
 		"no JSON":               {httptest.NewRequest("POST", path, strings.NewReader("\x00[{")), 202},
 		"breaks off":            {httptest.NewRequest("POST", path, io.MultiReader(strings.NewReader("{"), broken{})), 400},
 	} {
@@ -208,12 +211,18 @@ func TestRequests(t *testing.T) {
 	}
 }
 
+func event(header, name string) *http.Request {
+	r := httptest.NewRequest("POST", path, strings.NewReader("{}"))
+	r.Header.Set(header, name)
+	return r
+}
+
 type broken struct{}
 
 func (broken) Read([]byte) (int, error) { return 0, errors.New("connection \x1b reset") }
 
 func TestRequestFails(t *testing.T) {
-	d := newDesk(signedApp)
+	d := newReceiver(signedApp)
 	for err, want := range map[error]string{
 		fmt.Errorf("it is: %w", controller.ErrSuspended): "202 ignored: it is suspended",
 		fs.ErrNotExist:                  "404 there is no such object",
@@ -229,7 +238,7 @@ func TestRequestFails(t *testing.T) {
 
 // A receiver behind a real server, with a body in chunks.
 func TestServer(t *testing.T) {
-	d := newDesk(signedApp)
+	d := newReceiver(signedApp)
 	server := httptest.NewServer(d)
 	defer server.Close()
 	body := `{"ref":"refs/heads/master"}`

@@ -93,11 +93,8 @@ func (s *Server) ObserveEvent(e source.Event) {
 // logHook logs a call of a webhook.
 func (s *Server) logHook(o hook.Outcome) {
 	level := slog.LevelInfo
-	switch {
-	case o.Status >= http.StatusBadRequest:
+	if o.Status >= http.StatusBadRequest {
 		level = slog.LevelWarn
-	case o.Ignored: // hosts and registries call for much that is not asked for
-		level = slog.LevelDebug
 	}
 	suppressed := 0
 	if level == slog.LevelWarn {

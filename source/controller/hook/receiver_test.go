@@ -22,8 +22,8 @@ import (
 
 const token = "t0ken-of-the-hook"
 
-// A desk is a receiver with objects, and notes what it did.
-type desk struct {
+// A receiver is a Receiver with objects, and notes what it did.
+type receiver struct {
 	hook.Receiver
 	objects map[source.Reference]source.Object
 	secrets map[string]map[string]string
@@ -35,12 +35,12 @@ type desk struct {
 	open     bool  // who has no signature may trigger what has no Secret
 }
 
-func newDesk(documents string) *desk {
+func newReceiver(documents string) *receiver {
 	set := new(source.Set)
 	if err := set.Decode("test", strings.NewReader(documents)); err != nil {
 		panic(err)
 	}
-	d := &desk{objects: map[source.Reference]source.Object{}, secrets: map[string]map[string]string{"default/hook": {"token": token}}}
+	d := &receiver{objects: map[source.Reference]source.Object{}, secrets: map[string]map[string]string{"default/hook": {"token": token}}}
 	for _, obj := range set.Objects {
 		d.objects[source.ReferenceTo(obj)] = obj
 	}
@@ -68,7 +68,7 @@ func newDesk(documents string) *desk {
 	return d
 }
 
-func (d *desk) Secret(_ context.Context, namespace, name string) (source.Secret, error) {
+func (d *receiver) Secret(_ context.Context, namespace, name string) (source.Secret, error) {
 	s := source.Secret{Data: map[string][]byte{}}
 	data, found := d.secrets[namespace+"/"+name]
 	if !found {
@@ -83,12 +83,12 @@ func (d *desk) Secret(_ context.Context, namespace, name string) (source.Secret,
 	return s, nil
 }
 
-func (d *desk) PullSecrets(context.Context, string, string) ([]source.Secret, error) {
+func (d *receiver) PullSecrets(context.Context, string, string) ([]source.Secret, error) {
 	return nil, errors.New("none")
 }
 
 // post sends a request over a connection, and returns status, reason and runs.
-func (d *desk) post(t *testing.T, path, body string, header map[string]string) (status int, reason string, runs int) {
+func (d *receiver) post(t *testing.T, path, body string, header map[string]string) (status int, reason string, runs int) {
 	t.Helper()
 	r := httptest.NewRequest(http.MethodPost, path, strings.NewReader(body))
 	for name, value := range header {
@@ -97,7 +97,7 @@ func (d *desk) post(t *testing.T, path, body string, header map[string]string) (
 	return d.serve(t, r)
 }
 
-func (d *desk) serve(t *testing.T, r *http.Request) (status int, reason string, runs int) {
+func (d *receiver) serve(t *testing.T, r *http.Request) (status int, reason string, runs int) {
 	t.Helper()
 	before := d.runs
 	w := httptest.NewRecorder()
@@ -132,7 +132,7 @@ const signedApp = `{apiVersion: source.toolkit.fluxcd.io/v1, kind: GitRepository
 const path = "/hook/gitrepository/app"
 
 // serverSecret sets the Secret of the server.
-func (d *desk) serverSecret(name string, data map[string]string) {
+func (d *receiver) serverSecret(name string, data map[string]string) {
 	d.Receiver.Secret = name
 	delete(d.secrets, "shop/hooks")
 	if data != nil {
