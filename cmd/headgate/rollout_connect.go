@@ -81,8 +81,7 @@ func (d *drive) connect(ctx context.Context, s rollout.Status, open *closing) er
 	}
 	told, err := notify.Start(ctx, notify.Config{
 		Canary: d.canary, Providers: providers, EventURL: d.flags.eventURL, Cluster: d.flags.cluster,
-		Caller: caller, Secrets: secrets, Proxy: http.ProxyFromEnvironment,
-		Report: func(err error) { d.view.warn(err) },
+		Caller: caller, Report: d.view.warn,
 	})
 	if err != nil {
 		return err

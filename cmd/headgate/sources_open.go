@@ -148,9 +148,8 @@ func (w *sourceServer) openEvents(f *serveFlags, receivers []notify.Receiver) (e
 		host, _ := os.Hostname()
 		w.dispatcher, err = notify.Start(notify.Config{Receivers: receivers, Secrets: w.feed, Proxy: http.ProxyFromEnvironment, Instance: host,
 			Delivered: func(source.Event) { w.server.ObserveDelivery(nil, false) },
-			Report: func(err error) {
-				failed, one := errors.AsType[*notify.DeliveryError](err)
-				w.server.ObserveDelivery(err, !one || failed.Lost)
+			Report: func(err error, lost bool) {
+				w.server.ObserveDelivery(err, lost)
 				report(err)
 			}})
 		if err != nil {

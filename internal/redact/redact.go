@@ -87,6 +87,16 @@ func maskPatterns(text string) string {
 // kept or passed on whole, such as the body of an answer.
 func Secrets(text string, secrets ...string) string { return maskSecrets(text, secrets) }
 
+// Excerpt returns the beginning of a text that a server sent, as [String] has it, for an
+// error: of a long text about limit bytes.
+func Excerpt(text string, limit int, secrets ...string) string {
+	text = Tail(text[:min(len(text), 4*limit)], secrets...)
+	if text = strings.TrimSpace(String(text, secrets...)); len(text) > limit {
+		text = strings.ToValidUTF8(text[:limit], "") + "…"
+	}
+	return text
+}
+
 // Tail returns a text that was cut somewhere without a beginning of one of the
 // secrets at its end.
 func Tail(text string, secrets ...string) string {

@@ -29,9 +29,9 @@ spec: {type: slack, channel: on-call, secretRef: {name: slack}}
 	told, err := notify.Start(ctx, notify.Config{
 		Canary:    canary,
 		Providers: providers,
-		Secrets: func(context.Context, string, string) (map[string][]byte, error) {
+		Caller: &rollout.Caller{Secrets: func(context.Context, string, string) (map[string][]byte, error) {
 			return map[string][]byte{"address": []byte("https://hooks.slack.com/services/T0/B0/key")}, nil
-		},
+		}},
 		Report: func(err error) { fmt.Fprintln(os.Stderr, err) },
 	})
 	if err != nil {

@@ -1,22 +1,20 @@
 package notify
 
 import (
-	"errors"
-	"fmt"
+	"cmp"
+	"io"
 	"maps"
 	"slices"
-	"strings"
 
-	"github.com/headgate-io/headgate/internal/deliver"
 	"github.com/headgate-io/headgate/internal/document"
 	"github.com/headgate-io/headgate/internal/redact"
 	"github.com/headgate-io/headgate/rollout"
 )
 
-// A Type is that of a notifier.
+// A Type is that of the service of a provider.
 type Type string
 
-// The types of notifiers.
+// The types of services.
 const (
 	Slack   Type = "slack"
 	MSTeams Type = "msteams"
@@ -50,76 +48,38 @@ type ProviderSpec struct {
 	CertSecretRef *rollout.SecretRef `json:"certSecretRef,omitempty"`
 }
 
-func (p *ProviderSpec) channel() string {
-	if p.Channel == "" {
-		return "general"
-	}
-	return p.Channel
-}
+func (p *ProviderSpec) channel() string { return cmp.Or(p.Channel, "general") }
 
-func (p *ProviderSpec) username() string {
-	if p.Username == "" {
-		return "headgate"
-	}
-	return p.Username
-}
+func (p *ProviderSpec) username() string { return cmp.Or(p.Username, "headgate") }
 
 // String returns the name of the provider as alerts refer to it.
-func (p *Provider) String() string {
-	return namespace(p.Metadata.Namespace) + "/" + p.Metadata.Name
+func (p *Provider) String() string { return p.namespace() + "/" + p.Metadata.Name }
+
+func (p *Provider) namespace() string { return cmp.Or(p.Metadata.Namespace, rollout.DefaultNamespace) }
+
+// check adds to found what is wrong with the provider.
+func (p *Provider) check(found *document.Findings) {
+	if _, known := services[p.Spec.Type]; !known {
+		found.Add("spec.type", "%s is not known: use one of %s", document.Quote(redact.String(string(p.Spec.Type))), slices.Sorted(maps.Keys(services)))
+	}
+	p.webhook(nil).Check(found)
 }
 
-// Check returns what is wrong with the provider, joined.
-func (p *Provider) Check() error {
-	var errs []error
-	for _, d := range p.defects() {
-		errs = append(errs, fmt.Errorf("%s %s", d.field, d.rule))
-	}
-	return errors.Join(errs...)
-}
-
-// A defect is a rule that a field breaks.
-type defect struct{ field, rule string }
-
-func (p *Provider) defects() []defect {
-	var list []defect
-	spec := &p.Spec
-	add := func(field, format string, args ...any) {
-		list = append(list, defect{"spec." + field, fmt.Sprintf(format, args...)})
-	}
-	if services[spec.Type] == nil {
-		add("type", "%s is not known: use one of %s", document.Quote(redact.String(string(spec.Type))), strings.Join(types(), ", "))
-	}
-	if spec.Address == "" && spec.SecretRef == nil {
-		add("address", "is missing: give it, or a spec.secretRef to a Secret with the key address")
-	}
-	secret := func(field string, ref *rollout.SecretRef) {
-		if ref == nil {
-			return
+// Decode reads the AlertProvider manifests (flagger.app/v1beta1 or
+// rollout.headgate.dev/v1beta1) of a stream of YAML documents or JSON
+// values; documents of other kinds are skipped. It is strict: unknown fields and
+// values of the wrong type are errors. The error joins what is wrong; the providers are those in which nothing is.
+// File is the name that errors have.
+func Decode(file string, r io.Reader) ([]*Provider, error) {
+	kind := document.Manifest{Kind: "AlertProvider", Groups: []string{rollout.Group, rollout.ReferenceGroup}, Version: "v1beta1", Namespace: rollout.DefaultNamespace}
+	return document.DecodeAll(file, r, kind, func(p *Provider, found *document.Findings) {
+		p.Metadata.Namespace = p.namespace()
+		if err := document.CheckName(p.Metadata.Name); err != nil {
+			found.Add("metadata.name", "%w", err)
 		}
-		if err := document.CheckName(ref.Name); err != nil {
-			add(field+".name", "%v", err)
+		if err := document.CheckNamespace(p.Metadata.Namespace); err != nil {
+			found.Add("metadata.namespace", "%w", err)
 		}
-	}
-	secret("secretRef", spec.SecretRef)
-	secret("certSecretRef", spec.CertSecretRef)
-	if spec.Address != "" {
-		if _, err := deliver.ParseURL(spec.Address); err != nil {
-			add("address", "%v", err)
-		}
-	}
-	if spec.Proxy != "" {
-		if _, err := deliver.ParseProxy(spec.Proxy); err != nil {
-			add("proxy", "%v", err)
-		}
-	}
-	return list
-}
-
-func types() []string {
-	var names []string
-	for _, t := range slices.Sorted(maps.Keys(services)) {
-		names = append(names, string(t))
-	}
-	return names
+		p.check(found)
+	})
 }

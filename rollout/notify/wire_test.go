@@ -4,7 +4,9 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -36,46 +38,44 @@ var kinds = []notify.Type{notify.Slack, notify.MSTeams, notify.Discord, notify.R
 
 // TestWire compares what is posted with the golden files, byte by byte.
 func TestWire(t *testing.T) {
-	for _, kind := range kinds {
+	for _, kind := range append(kinds, "workflow") {
 		t.Run(string(kind), func(t *testing.T) {
 			server := record(t, nil)
-			wire(t, &notify.Notifier{Timeout: time.Hour, Provider: provider(kind, server.URL+"/hook?id=1")}, server, string(kind))
+			refused := "an event that is refused"
+			server.answer = func(w http.ResponseWriter, _ *http.Request) {
+				if all := server.all(); strings.Contains(all[len(all)-1].body, refused) {
+					w.WriteHeader(http.StatusBadRequest)
+				}
+			}
+			p := provider(kind, server.URL+"/hook?id=1")
+			if kind == "workflow" {
+				p.Spec = notify.ProviderSpec{Type: notify.MSTeams, Address: "http://prod-01.westeurope.Logic.Azure.com/hook?id=1", Proxy: server.URL}
+			}
+			c := canary(rollout.Alert{Name: "a", ProviderRef: rollout.ObjectRef{Name: string(kind)}})
+			var events []rollout.Event
+			for i, a := range alerts {
+				e := a.event
+				e.Name, e.Namespace, e.Checksum, e.MaxWeight = "podinfo", "test", "5594979469", 50
+				e.Sequence, e.Time = int64(i+1), time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+				if a.name == "finished" { // which tells that two were lost
+					lost := event(0, rollout.Info)
+					lost.Message = refused
+					events = append(events, lost, lost)
+				}
+				events = append(events, e)
+			}
+			tell(t, notify.Config{Canary: c, Cluster: "prod & <b>", Providers: []*notify.Provider{p}}, events...)
+			var got strings.Builder
+			told := slices.DeleteFunc(server.all(), func(r request) bool { return strings.Contains(r.body, refused) })
+			for i, r := range told {
+				fmt.Fprintf(&got, "# %s: %s%s\n%s\n", alerts[i].name, r.path, r.auth, r.body)
+				if !utf8.ValidString(r.body) || !json.Valid([]byte(r.body)) {
+					t.Errorf("%q", r.body)
+				}
+			}
+			golden(t, "testdata/"+string(kind)+".golden", got.String())
 		})
 	}
-	t.Run("workflow", func(t *testing.T) {
-		server := record(t, nil)
-		p := provider(notify.MSTeams, "http://prod-01.westeurope.Logic.Azure.com/hook?id=1")
-		p.Spec.Proxy = server.URL
-		wire(t, &notify.Notifier{Timeout: time.Hour, Provider: p}, server, "workflow")
-	})
-}
-
-// wire posts the alerts to the server behind n.
-func wire(t *testing.T, n *notify.Notifier, server *recorder, file string) {
-	t.Helper()
-	defer n.Close()
-	var got strings.Builder
-	for i, a := range alerts {
-		e := a.event
-		e.Name, e.Namespace, e.Checksum, e.MaxWeight = "podinfo", "test", "5594979469", 50
-		e.Sequence, e.Time = int64(i+1), time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-		m := &notify.Message{Event: e}
-		if a.name == "new revision" {
-			m.Fields = notify.Fields(canary(), "prod & <b>")
-		}
-		if a.name == "finished" {
-			m.Lost = 2
-		}
-		if err := n.Post(t.Context(), m); err != nil {
-			t.Fatal(err)
-		}
-		r := server.all()[i]
-		fmt.Fprintf(&got, "# %s: %s%s\n%s\n", a.name, r.path, r.auth, r.body)
-		if !utf8.ValidString(r.body) || !json.Valid([]byte(r.body)) {
-			t.Errorf("%q", r.body)
-		}
-	}
-	golden(t, "testdata/"+file+".golden", got.String())
 }
 
 func golden(t *testing.T, file, got string) {
@@ -98,16 +98,18 @@ func golden(t *testing.T, file, got string) {
 func TestLong(t *testing.T) {
 	for _, kind := range kinds {
 		server := record(t, nil)
-		n := &notify.Notifier{Timeout: time.Hour, Provider: provider(kind, server.URL)}
-		defer n.Close()
-		for _, part := range []string{"a", "&", "😀", "\xff", "\x1b[31m", "@everyone", "]("} {
-			e := event(1, rollout.Warn)
-			e.Reason = strings.Repeat(part, 1<<20/len(part))
+		var events []rollout.Event
+		for i, part := range []string{"a", "&", "😀", "\xff", "\x1b[31m", "@everyone", "]("} {
+			e := event(int64(i), rollout.Warn)
+			e.Code = rollout.EventInitialized
+			e.Reason = strings.Repeat(part, 1<<17/len(part))
 			e.Name = strings.Repeat(part, 1<<10)
-			fields := []notify.Field{{Name: "Cluster", Value: e.Name}}
-			if err := n.Post(t.Context(), &notify.Message{Event: e, Fields: fields, Lost: 3}); err != nil {
-				t.Fatal(err)
-			}
+			events = append(events, e)
+		}
+		c := canary()
+		c.Spec.TargetRef.Name = strings.Repeat("a&](", 1<<10)
+		if reports, err := alert(t, c, provider(kind, server.URL), nil, events...); err != nil {
+			t.Fatal(reports, err)
 		}
 		for _, r := range server.all() {
 			if len(r.body) > 28<<10 || !strings.Contains(r.body, "…") {
@@ -128,13 +130,12 @@ func TestInterpreted(t *testing.T) {
 		notify.Generic: nil,
 	} {
 		server := record(t, nil)
-		n := &notify.Notifier{Timeout: time.Hour, Provider: provider(kind, server.URL)}
 		e := event(1, rollout.Warn)
-		e.Reason, e.Name, e.Namespace = hostile, hostile, hostile
-		err := n.Post(t.Context(), &notify.Message{Event: e, Fields: []notify.Field{{Name: "Cluster", Value: hostile}}})
-		n.Close()
-		if err != nil {
-			t.Fatal(err)
+		e.Code, e.Reason, e.Name, e.Namespace = rollout.EventInitialized, hostile, hostile, hostile
+		c := canary()
+		c.Spec.TargetRef.Name = hostile
+		if reports, err := alert(t, c, provider(kind, server.URL), nil, e); err != nil {
+			t.Fatal(reports, err)
 		}
 		body := server.all()[0].body
 		for escaped, r := range map[string]string{`\u003c`: "<", `\u003e`: ">", `\u0026`: "&"} { // as encoding/json writes them

@@ -2,15 +2,9 @@ package notify_test
 
 import (
 	"context"
-	"crypto/tls"
-	"encoding/pem"
 	"errors"
 	"fmt"
-	"io"
-	"log"
 	"net/http"
-	"net/http/httptest"
-	"net/url"
 	"reflect"
 	"strings"
 	"testing"
@@ -37,7 +31,7 @@ receivers:
 		t.Errorf("%v %+v", err, got)
 	}
 	for text, want := range map[string]string{
-		"receivers:\n- url: ftp://h/s3cret":                     `r.yaml:2: document 1: receivers[0].url: has the scheme "ftp": use https or http`,
+		"receivers:\n- url: ftp://h/s3cret":                     `r.yaml:2: document 1: receivers[0].url: has the scheme "ftp": use https, http`,
 		"receivers:\n- {url: s3cret}":                           `receivers[0].url: is no URL`,
 		"receivers:\n- {severity: info}":                        `receivers[0].url: is missing: give it, or a secretRef`,
 		"receivers:\n- {url: 'http://h', severity: warn}":       `receivers[0].severity: "warn" is not known: use info or error`,
@@ -62,24 +56,6 @@ receivers:
 	}
 }
 
-func FuzzDecode(f *testing.F) {
-	f.Add("receivers:\n- url: http://h\n  secretRef: {name: a}\n")
-	f.Add(`{"receivers":[{"url":"http://h"}]}`)
-	f.Fuzz(func(t *testing.T, text string) {
-		list, err := notify.Decode("r.yaml", strings.NewReader(text))
-		if err != nil {
-			return
-		}
-		d, err := notify.Start(notify.Config{Receivers: list})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := d.Close(t.Context()); err != nil {
-			t.Error(err)
-		}
-	})
-}
-
 func TestParseReceiver(t *testing.T) {
 	for text, want := range map[string]notify.Receiver{
 		"https://h/x":              {URL: "https://h/x"},
@@ -100,7 +76,7 @@ func TestParseReceiver(t *testing.T) {
 
 func TestStart(t *testing.T) {
 	_, err := notify.Start(notify.Config{Receivers: []notify.Receiver{{URL: "http://h"}, {URL: "s3cret"}, {}}})
-	if err == nil || err.Error() != "receivers[1].url is no URL: write https://HOST/PATH\nreceivers[2].url is missing: give it, or a secretRef to a Secret with the key address" {
+	if err == nil || err.Error() != "receivers[1].url: is no URL: write https://HOST/PATH\nreceivers[2].url: is missing: give it, or a secretRef to a Secret with the key address" {
 		t.Error(err)
 	}
 }
@@ -180,7 +156,7 @@ func TestErrorsHideSecrets(t *testing.T) {
 		}
 		var all []string
 		ctx, cancel := context.WithCancel(t.Context())
-		d := begin(t, notify.Config{Secrets: secrets, Receivers: []notify.Receiver{{URL: test.url, SecretRef: &notify.SecretRef{Name: "a"}}}, Report: func(err error) {
+		d := begin(t, notify.Config{Secrets: secrets, Receivers: []notify.Receiver{{URL: test.url, SecretRef: &notify.SecretRef{Name: "a"}}}, Report: func(err error, _ bool) {
 			all = append(all, err.Error())
 			cancel() // no further attempt
 		}})
@@ -191,62 +167,5 @@ func TestErrorsHideSecrets(t *testing.T) {
 			t.Errorf("%s: %s", name, got)
 		}
 		cancel()
-	}
-}
-
-// A receiver behind TLS, with a CA and a client certificate, and through a proxy.
-func TestTLSAndProxy(t *testing.T) {
-	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if len(r.TLS.PeerCertificates) == 0 {
-			w.WriteHeader(http.StatusUnauthorized)
-		}
-	}))
-	server.Config.ErrorLog = log.New(io.Discard, "", 0)
-	server.TLS = &tls.Config{ClientAuth: tls.RequestClientCert}
-	server.StartTLS()
-	defer server.Close()
-	ca := string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))
-	asked := 0
-	proxy := record(t, func(w http.ResponseWriter, r *http.Request) { asked++; w.WriteHeader(http.StatusForbidden) })
-	for name, test := range map[string]struct {
-		receiver notify.Receiver
-		data     map[string]string
-		want     string
-	}{
-		"CA":             {notify.Receiver{}, map[string]string{"ca.crt": ca}, "status 401"},
-		"unknown CA":     {notify.Receiver{}, nil, "failed to verify certificate"},
-		"empty Secret":   {notify.Receiver{}, map[string]string{}, "certSecretRef: secret default/tls: key ca.crt is missing"},
-		"proxy":          {notify.Receiver{Proxy: strings.Replace(proxy.URL, "//", "//user:s3cret@", 1)}, map[string]string{"ca.crt": ca}, "answered status 403"},
-		"unsuited proxy": {notify.Receiver{Proxy: "http://127.0.0.1:1"}, map[string]string{"ca.crt": ca}, "refused"},
-	} {
-		test.receiver.URL = server.URL
-		secrets := secretMap{}
-		if test.data != nil {
-			secrets["default/tls"] = test.data
-			test.receiver.CertSecretRef = &notify.SecretRef{Name: "tls"}
-		}
-		ctx, cancel := context.WithCancel(t.Context())
-		var first error
-		d := begin(t, notify.Config{Secrets: secrets, Receivers: []notify.Receiver{test.receiver}, Report: func(err error) {
-			if first == nil {
-				first = err
-			}
-			cancel()
-		}})
-		d.Emit(event("app", "info", "x", "y"))
-		d.Close(ctx)
-		cancel()
-		if first == nil || !strings.Contains(first.Error(), test.want) || strings.Contains(first.Error(), "s3cret") {
-			t.Errorf("%s: %v", name, first)
-		}
-	}
-	if asked == 0 {
-		t.Error("the proxy was not asked")
-	}
-	d := begin(t, notify.Config{Receivers: []notify.Receiver{{URL: "http://h.invalid"}}, Proxy: func(*http.Request) (*url.URL, error) { return url.Parse(proxy.URL) }, Report: func(error) {}})
-	d.Emit(event("app", "info", "x", "y"))
-	d.Close(t.Context())
-	if n := len(proxy.bodies); n == 0 || !strings.Contains(proxy.bodies[n-1], "involvedObject") {
-		t.Error("the common proxy was not asked")
 	}
 }

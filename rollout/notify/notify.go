@@ -1,0 +1,266 @@
+// Package notify tells people and programs what an analysis does: alerts go to
+// chat services, events to webhooks of type event (specification, "Events").
+//
+// A [Dispatcher] is the [rollout.Sink] that does both. Its rules:
+//
+//   - Emit returns at once: a receiver that hangs delays neither the analysis
+//     nor another receiver.
+//   - Each receiver is told in order, and at least once.
+//   - A delivery that failed and may succeed later is repeated after 1s, 2s, 4s and so
+//     on up to 30s, or as long as the receiver asks for, at most 1m, each time plus up to
+//     a tenth of that. It is given up 5m after the first attempt.
+//   - 256 events wait for a receiver. When there are more, the oldest of the least
+//     severe is dropped.
+//   - Every loss is reported, the next event that is delivered says how many events were
+//     lost, and Close returns their number.
+//   - After Close no goroutine is left.
+//
+// Text from elsewhere, such as the answer of a webhook, is shown as text: it mentions
+// nobody, links nothing under another name, has no control characters, and is at most
+// 2000 characters long. The address of a service and its token are secrets: errors
+// show a scheme and a host.
+package notify
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/headgate-io/headgate/internal/document"
+	"github.com/headgate-io/headgate/internal/notify"
+	"github.com/headgate-io/headgate/internal/redact"
+	"github.com/headgate-io/headgate/internal/secret"
+	"github.com/headgate-io/headgate/rollout"
+)
+
+// A Config says which receivers are told what. Only Canary is required.
+type Config struct {
+	Canary    *rollout.Canary
+	Providers []*Provider // that the alerts of the canary may refer to
+	EventURL  string      // is told all events when the canary has no webhook of type event
+	Cluster   string      // shown in alerts
+
+	// Caller posts events. Alerts use its Secrets and its Proxy too. Nil: one without both.
+	Caller  *rollout.Caller
+	Timeout time.Duration // of one post of an alert, default 5s
+
+	// Report is told of each event that a receiver could not be told at the first
+	// attempt, and of events that are lost. Several goroutines may call it at once, and
+	// deliveries wait for it. Nil for nothing.
+	Report func(error)
+}
+
+// A Dispatcher tells receivers the events of an analysis. It is safe for concurrent use.
+type Dispatcher struct {
+	queues notify.Dispatcher[rollout.Event]
+	caller *rollout.Caller
+}
+
+var _ rollout.Sink = (*Dispatcher)(nil)
+
+// Start checks c and returns a dispatcher for it. It posts nothing, but it
+// reads the Secrets of the providers, for ctx. The error joins what would make
+// each delivery fail. The owner of the dispatcher calls Close.
+func Start(ctx context.Context, c Config) (*Dispatcher, error) {
+	c.Caller = cmp.Or(c.Caller, new(rollout.Caller))
+	d := &Dispatcher{caller: c.Caller}
+	d.queues.Report = func(err error, _ bool) {
+		if c.Report != nil {
+			c.Report(err)
+		}
+	}
+	hooks, err := c.eventHooks()
+	for _, hook := range hooks {
+		d.queues.Receivers = append(d.queues.Receivers, &notify.Receiver[rollout.Event]{Name: fmt.Sprintf("webhook %q", hook.Name), Deliver: c.events(hook)})
+	}
+	errs := []error{err}
+	for i, alert := range c.Canary.Spec.Analysis.Alerts {
+		r, err := c.alerts(ctx, alert)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("spec.analysis.alerts[%d]: %w", i, err))
+		}
+		d.queues.Receivers = append(d.queues.Receivers, r)
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	d.queues.Start()
+	return d, nil
+}
+
+// rank orders severities. Events that are no alerts are below them.
+var rank = map[rollout.Severity]int{rollout.Info: 1, rollout.Warn: 2, rollout.Error: 3}
+
+// Emit queues event for each receiver that is to be told. It does not wait, and
+// ctx does not end the delivery. An event after Close is lost.
+func (d *Dispatcher) Emit(_ context.Context, event rollout.Event) {
+	d.queues.Emit(event, fmt.Sprintf("event %d (%s)", event.Sequence, event.Code), rank[event.Alert])
+}
+
+// Close delivers what is queued, until ctx ends. What waits for another attempt has
+// it at once, and further attempts from 1s on. The error says for each receiver how many
+// events were lost since Start.
+func (d *Dispatcher) Close(ctx context.Context) error {
+	defer d.caller.Close()
+	return d.queues.Close(ctx)
+}
+
+// eventHooks returns the webhooks of type event, or that of EventURL.
+func (c *Config) eventHooks() ([]rollout.Hook, error) {
+	hooks := slices.DeleteFunc(slices.Clone(c.Canary.Spec.Analysis.Webhooks), func(h rollout.Hook) bool { return h.Type != rollout.HookEvent })
+	if len(hooks) > 0 || c.EventURL == "" {
+		return hooks, nil
+	}
+	if u, err := url.Parse(c.EventURL); err != nil || u.Host == "" {
+		return nil, errors.New("the URL for events is no URL: write https://HOST/PATH")
+	}
+	return []rollout.Hook{{Name: "events", Type: rollout.HookEvent, URL: c.EventURL}}, nil
+}
+
+// events returns what tells a webhook of type event an event. The number of lost events is
+// among the metadata, unless the webhook uses that key.
+func (c *Config) events(hook rollout.Hook) func(context.Context, rollout.Event, int) error {
+	return func(ctx context.Context, event rollout.Event, lost int) error {
+		hook := hook
+		if lost > 0 {
+			metadata := map[string]string{"eventsLost": strconv.Itoa(lost)}
+			maps.Copy(metadata, hook.Metadata)
+			hook.Metadata = metadata
+		}
+		_, err := c.Caller.Event(ctx, hook, event)
+		if u, bad := url.Parse(hook.URL); bad == nil {
+			err = redact.Error(err, notify.Private(u)...)
+		}
+		if status, ok := errors.AsType[*rollout.StatusError](err); ok {
+			return &notify.Refusal{Code: status.Code, After: status.RetryAfter, Err: err}
+		}
+		return err
+	}
+}
+
+// alerts returns the receiver of an alert.
+func (c *Config) alerts(ctx context.Context, alert rollout.Alert) (*notify.Receiver[rollout.Event], error) {
+	least, known := rank[cmp.Or(alert.Severity, rollout.Info)]
+	if !known {
+		return nil, fmt.Errorf("severity %q is not known: use info, warn or error", alert.Severity)
+	}
+	p, err := c.provider(alert.ProviderRef)
+	if err != nil {
+		return nil, err
+	}
+	var found document.Findings
+	if p.check(&found); len(found.Errors) > 0 {
+		return nil, fmt.Errorf("alert provider %s: %w", p, errors.Join(found.Of("")...))
+	}
+	hook := p.webhook(c)
+	if _, err := hook.Target(ctx); err != nil {
+		return nil, fmt.Errorf("alert provider %s: %w", p, err)
+	}
+	return &notify.Receiver[rollout.Event]{
+		Name: fmt.Sprintf("alert %q", alert.Name), Least: least, Close: hook.Close,
+		Deliver: func(ctx context.Context, event rollout.Event, lost int) error {
+			ctx, cancel := context.WithTimeout(ctx, cmp.Or(c.Timeout, notify.Timeout)) // of the Secrets as well
+			defer cancel()
+			if err := p.post(ctx, hook, message{Event: event, Fields: c.fields(event), Lost: lost}); err != nil {
+				return fmt.Errorf("alert provider %s: %w", p, err)
+			}
+			return nil
+		},
+	}, nil
+}
+
+// provider returns the provider that ref names.
+func (c *Config) provider(ref rollout.ObjectRef) (*Provider, error) {
+	want := cmp.Or(ref.Namespace, c.Canary.Namespace()) + "/" + ref.Name
+	for _, p := range c.Providers {
+		if p.String() == want {
+			return p, nil
+		}
+	}
+	return nil, fmt.Errorf("providerRef: there is no AlertProvider %s among %v", want, c.Providers)
+}
+
+// fields returns what goes with an alert: the settings of the canary, at its beginning.
+func (c *Config) fields(event rollout.Event) []field {
+	switch event.Code {
+	case rollout.EventInitialized, rollout.EventRevisionNew, rollout.EventRevisionRestart:
+		return fieldsOf(c.Canary, c.Cluster)
+	}
+	return nil
+}
+
+// webhook returns where and how alerts are posted; c may be nil for a check.
+func (p *Provider) webhook(c *Config) *notify.Webhook {
+	spec := &p.Spec
+	w := &notify.Webhook{URL: spec.Address, Proxy: spec.Proxy, Prefix: "spec.", URLField: "address"}
+	if spec.SecretRef != nil {
+		w.Secret = notify.Ref{Namespace: p.namespace(), Name: spec.SecretRef.Name}
+	}
+	if spec.CertSecretRef != nil {
+		w.Certs = notify.Ref{Namespace: p.namespace(), Name: spec.CertSecretRef.Name}
+	}
+	if spec.Type == Slack {
+		w.TokenURL = "https://slack.com/api/chat.postMessage"
+	}
+	if spec.Type == Slack || spec.Type == Generic {
+		w.Credentials = token
+	}
+	if c != nil {
+		w.Secrets, w.Proxies, w.Timeout = c.Caller.Secrets, c.Caller.Proxy, c.Timeout
+	}
+	return w
+}
+
+// token sends the token of a Secret, which has another key in some releases of the reference.
+func token(r secret.Reader, header http.Header) error {
+	token, err := r.Text([]string{"token", "apiToken"})
+	if token != "" {
+		header.Set("Authorization", "Bearer "+token)
+	}
+	return err
+}
+
+// post posts an alert: one attempt.
+func (p *Provider) post(ctx context.Context, hook *notify.Webhook, m message) error {
+	t, err := hook.Target(ctx)
+	if err != nil {
+		return err
+	}
+	if p.Spec.Type == Discord && !strings.HasSuffix(t.URL.Path, "/slack") {
+		t.URL = t.URL.JoinPath("slack")
+	}
+	body, err := p.Spec.payload(t.URL, m)
+	if err != nil {
+		return &notify.Refusal{Err: err}
+	}
+	answer, err := t.Post(ctx, body)
+	if err != nil || p.Spec.Type != Slack {
+		return err
+	}
+	return accepted(answer)
+}
+
+// accepted returns what Slack's API says in answers of status 200.
+func accepted(answer []byte) error {
+	var said struct {
+		OK    *bool  `json:"ok"`
+		Error string `json:"error"`
+	}
+	if json.Unmarshal(answer, &said) != nil || said.OK == nil || *said.OK {
+		return nil
+	}
+	refusal := &notify.Refusal{Err: fmt.Errorf("the message was not accepted: %s", redact.Excerpt(said.Error, maxField))}
+	if said.Error == "ratelimited" || said.Error == "rate_limited" {
+		refusal.Code = http.StatusTooManyRequests
+	}
+	return refusal
+}

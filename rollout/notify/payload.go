@@ -1,0 +1,237 @@
+package notify
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"slices"
+	"sort"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/headgate-io/headgate/internal/redact"
+	"github.com/headgate-io/headgate/rollout"
+)
+
+const (
+	maxText  = 2000 // characters of a text as they are posted: below the limit of every service
+	maxField = 250  // characters of a name, and of the value of a field
+	gap      = "\u200b"
+)
+
+// A message is an alert for people.
+type message struct {
+	rollout.Event
+	Fields []field `json:"fields,omitempty"`
+	Lost   int     `json:"lost,omitempty"` // events before this one that the receiver was not told
+
+	calm, alarm string            // colours of the service
+	escape      *strings.Replacer // the text by which the service shows a text
+	spec        *ProviderSpec
+}
+
+// A field is a detail of a message.
+type field struct {
+	Name  string `json:"name"`
+	Value string `json:"value"`
+}
+
+// A service is how one type of provider is spoken to.
+type service struct {
+	payload     func(*message) any
+	escape      *strings.Replacer
+	calm, alarm string // colours of alerts that are no errors, and of errors
+}
+
+var (
+	// Slack interprets nothing that does not begin with one of these three, but for bold, italics and the like.
+	entities = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;")
+	// A space without width takes mentions, entities and links apart, where there are no escapes, or not in all versions.
+	gaps   = strings.NewReplacer("<", "<"+gap, "@", "@"+gap, "&", "&"+gap, "](", "]"+gap+"(")
+	card   = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", "](", "]"+gap+"(") // Markdown with HTML in it
+	markup = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", `"`, "&#34;", "'", "&#39;")
+	plain  = strings.NewReplacer()
+)
+
+var services = map[Type]service{
+	Slack:   {slack, entities, "good", "danger"},
+	Discord: {slack, gaps, "good", "danger"},
+	Rocket:  {slack, gaps, "#0076D7", "#FF0000"},
+	MSTeams: {teams, card, "0076D7", "FF0000"},
+	GChat:   {chat, markup, "", ""},
+	Generic: {generic, plain, "", ""},
+}
+
+// workflow is for workflows of MS Teams, which replaced the connectors that take message cards.
+var workflow = service{adaptive, gaps, "Good", "Attention"}
+
+// workflows are the hosts of workflows.
+var workflows = []string{".logic.azure.com", ".logic.azure.us", ".logic.azure.cn", ".powerplatform.com", ".powerautomate.com"}
+
+// payload returns what is posted to u for m.
+func (p *ProviderSpec) payload(u *url.URL, m message) ([]byte, error) {
+	s := services[p.Type]
+	if p.Type == MSTeams && slices.ContainsFunc(workflows, func(host string) bool { return strings.HasSuffix(strings.ToLower(u.Hostname()), host) }) {
+		s = workflow
+	}
+	m.spec, m.escape, m.calm, m.alarm = p, s.escape, s.calm, s.alarm
+	m.Fields = slices.Clone(m.Fields)
+	for i := range m.Fields {
+		m.Fields[i].Value = m.fit(m.Fields[i].Value, maxField)
+	}
+	return json.Marshal(s.payload(&m))
+}
+
+// An object is a JSON object whose members have an order.
+type object []member
+
+type member struct {
+	name  string
+	value any
+}
+
+// MarshalJSON implements [json.Marshaler].
+func (o object) MarshalJSON() ([]byte, error) {
+	var members [][]byte
+	for _, m := range o {
+		value, err := json.Marshal(m.value)
+		if err != nil {
+			return nil, err
+		}
+		members = append(members, fmt.Appendf(nil, "%q:%s", m.name, value))
+	}
+	return fmt.Appendf(nil, "{%s}", bytes.Join(members, []byte(","))), nil
+}
+
+func slack(m *message) any {
+	fields := []object{}
+	for _, f := range m.Fields {
+		fields = append(fields, object{{"title", f.Name}, {"value", f.Value}, {"short", false}})
+	}
+	return object{
+		{"channel", m.spec.channel()}, {"username", m.spec.username()}, {"icon_url", ""}, {"icon_emoji", ":rocket:"},
+		{"attachments", []object{{
+			{"color", m.colour()}, {"author_name", m.subject()}, {"text", m.text()}, {"mrkdwn_in", []string{"text"}}, {"fields", fields},
+		}}},
+	}
+}
+
+func teams(m *message) any {
+	return object{
+		{"@type", "MessageCard"}, {"@context", "http://schema.org/extensions"}, {"themeColor", m.colour()}, {"summary", m.subject()},
+		{"sections", []object{{{"activityTitle", m.text()}, {"activitySubtitle", m.subject()}, {"facts", append([]field{}, m.Fields...)}}}},
+	}
+}
+
+func adaptive(m *message) any {
+	body := []object{
+		{{"type", "TextBlock"}, {"text", m.subject()}, {"weight", "Bolder"}, {"color", m.colour()}, {"wrap", true}},
+		{{"type", "TextBlock"}, {"text", m.text()}, {"wrap", true}},
+	}
+	var facts []object
+	for _, f := range m.Fields {
+		facts = append(facts, object{{"title", f.Name}, {"value", f.Value}})
+	}
+	if facts != nil {
+		body = append(body, object{{"type", "FactSet"}, {"facts", facts}})
+	}
+	return object{{"type", "message"}, {"attachments", []object{{
+		{"contentType", "application/vnd.microsoft.card.adaptive"},
+		{"content", object{{"$schema", "http://adaptivecards.io/schemas/adaptive-card.json"}, {"type", "AdaptiveCard"}, {"version", "1.4"}, {"body", body}}},
+	}}}}
+}
+
+func chat(m *message) any {
+	paragraph := func(label, value string) object {
+		text := label + "<font color=#848484><strong>" + value + "</strong></font>"
+		return object{{"widgets", []object{{{"textParagraph", object{{"text", text}}}}}}}
+	}
+	sections := []object{paragraph("", m.text())}
+	for _, f := range m.Fields {
+		sections = append(sections, paragraph(f.Name+"<br>", f.Value))
+	}
+	header := object{{"title", m.spec.username()}, {"subtitle", m.subject()}, {"imageUrl", ""}}
+	return object{{"cards", []object{{{"header", header}, {"sections", sections}}}}}
+}
+
+// generic is the event as JSON.
+func generic(m *message) any {
+	m.Message, m.Reason = m.fit(m.Message, maxText), m.fit(m.Reason, maxText)
+	for _, name := range []*string{&m.Name, &m.Namespace, &m.Checksum, &m.Hook} {
+		*name = m.fit(*name, maxField)
+	}
+	return m
+}
+
+// text returns what the message says. What was lost is told behind the text, whatever its length.
+func (m *message) text() string {
+	text, lost := m.Message, ""
+	if m.Reason != "" && !strings.Contains(text, m.Reason) {
+		text += ": " + m.Reason
+	}
+	if m.Lost == 1 {
+		lost = " (1 message before this one was lost)"
+	} else if m.Lost > 1 {
+		lost = fmt.Sprintf(" (%d messages before this one were lost)", m.Lost)
+	}
+	return m.fit(text, maxText-len(lost)) + lost
+}
+
+// subject returns the name of the canary as the services show it.
+func (m *message) subject() string { return m.fit(m.Name+"."+m.Namespace, maxField) }
+
+func (m *message) colour() string {
+	if m.Alert == rollout.Error {
+		return m.alarm
+	}
+	return m.calm
+}
+
+// fit returns text without credentials, as the service shows it, and at most limit characters of that.
+func (m *message) fit(text string, limit int) string {
+	text = redact.String(text)
+	shown := m.escape.Replace(text)
+	if utf8.RuneCountInString(shown) <= limit {
+		return shown
+	}
+	runes := []rune(text)
+	n := sort.Search(min(limit, len(runes)), func(n int) bool { return utf8.RuneCountInString(m.escape.Replace(string(runes[:n+1]))) >= limit })
+	return m.escape.Replace(string(runes[:n])) + "…"
+}
+
+// fieldsOf returns the settings of a canary that alerts show. Cluster is left out when it is "".
+func fieldsOf(canary *rollout.Canary, cluster string) []field {
+	var list []field
+	if cluster != "" {
+		list = append(list, field{"Cluster", cluster})
+	}
+	target := canary.Spec.TargetRef
+	list = append(list,
+		field{"Target", fmt.Sprintf("%s/%s.%s", target.Kind, target.Name, canary.Namespace())},
+		field{"Failed checks threshold", strconv.Itoa(canary.Threshold())},
+		field{"Progress deadline", fmt.Sprintf("%.0fs", canary.ProgressDeadline().Seconds())},
+	)
+	if routing := routing(canary); routing != "" {
+		list = append(list, field{"Traffic routing", routing})
+	}
+	return list
+}
+
+// routing says how the canary gets its traffic, "" when it gets none.
+func routing(canary *rollout.Canary) string {
+	s := &canary.Spec.Analysis
+	switch {
+	case canary.Strategy() == rollout.ABTest:
+		return "A/B Testing"
+	case canary.Strategy() == rollout.BlueGreen:
+		return "Blue/Green"
+	case s.StepWeight > 0:
+		return fmt.Sprintf("Weight step: %d max: %d", s.StepWeight, canary.MaxWeight())
+	case len(s.StepWeights) > 0:
+		steps := strings.ReplaceAll(strings.Trim(fmt.Sprint(s.StepWeights), "[]"), " ", ",")
+		return fmt.Sprintf("Weight steps: %s max: %d", steps, canary.MaxWeight())
+	}
+	return ""
+}
