@@ -68,7 +68,7 @@ var rooms = map[string]room{
 	"source/login/github":            {imports: "source internal/transport source/login/internal/exchange"},
 	"source/login/internal/exchange": {imports: "internal/redact internal/transport source"},
 
-	"rollout":          {imports: "internal/document internal/origin internal/redact internal/retry internal/secret", modules: "go.yaml.in/yaml/v3"},
+	"rollout":          {imports: "internal/document internal/notify internal/redact internal/retry internal/secret", modules: "go.yaml.in/yaml/v3"},
 	"rollout/ledger":   {imports: "rollout internal/durable internal/retry"},
 	"rollout/metric":   {imports: "rollout internal/command internal/document internal/origin internal/redact internal/secret"},
 	"rollout/notify":   {imports: "rollout internal/document internal/notify internal/redact internal/secret"},
@@ -102,7 +102,7 @@ var rooms = map[string]room{
 	"internal/document":  {imports: "internal/redact", modules: "go.yaml.in/yaml/v3"},
 	"internal/listen":    {imports: "internal/answer internal/durable internal/redact internal/reload"},
 	"internal/signature": {modules: "github.com/ProtonMail/go-crypto github.com/cloudflare/circl golang.org/x/crypto golang.org/x/sys"},
-	"internal/notify":    {imports: "internal/document internal/redact internal/retry internal/secret"},
+	"internal/notify":    {imports: "internal/document internal/origin internal/redact internal/retry internal/secret"},
 	"internal/origin":    {},
 	"internal/page":      {},
 	"internal/redact":    {},

@@ -2,12 +2,12 @@ package rollout
 
 import (
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"time"
 	"unicode/utf8"
 
+	"github.com/headgate-io/headgate/internal/notify"
 	"github.com/headgate-io/headgate/internal/redact"
 )
 
@@ -41,7 +41,7 @@ func (c *call) person(h http.Header, name string) string {
 }
 
 // MaxBody is how much of an answer is kept, in bytes.
-const MaxBody = 64 << 10
+const MaxBody = notify.MaxBody
 
 // A StatusError is an answer with a status that the type of the webhook does
 // not accept.
@@ -83,14 +83,4 @@ func shorten(text string, limit int) string {
 		end--
 	}
 	return text[:end] + "…"
-}
-
-// readBody reads what is kept of a body. With an error, body is what came
-// before it.
-func readBody(r io.Reader) (body []byte, truncated bool, err error) {
-	body, err = io.ReadAll(io.LimitReader(r, MaxBody+1))
-	if len(body) > MaxBody {
-		return body[:MaxBody], true, nil
-	}
-	return body, err != nil, err
 }

@@ -6,10 +6,11 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"sync"
 	"time"
 
+	"github.com/headgate-io/headgate/internal/notify"
 	"github.com/headgate-io/headgate/internal/redact"
+	"github.com/headgate-io/headgate/internal/secret"
 )
 
 // Secrets hands out Secrets: an error that wraps fs.ErrNotExist when there is none.
@@ -27,10 +28,7 @@ type Caller struct {
 	Wait    func(context.Context, time.Duration) error // between attempts; nil for the clock
 	Now     func() time.Time                           // in signatures, and what dates of Retry-After are compared with; nil for the clock
 
-	idle time.Duration // how long connections are kept; 0 for idleTimeout
-
-	mu         sync.Mutex
-	transports []*transport // by setting, the one used last at the end
+	pool notify.Pool
 }
 
 // Call posts payload to the webhook (specification, "Calls made by the
@@ -63,14 +61,7 @@ func (c *Caller) Call(ctx context.Context, hook Hook, payload Payload) (Answer, 
 
 // Close ends idle connections, and those in use when their calls end. A Caller
 // can be used after it, and closed again.
-func (c *Caller) Close() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, t := range c.transports {
-		t.CloseIdleConnections()
-	}
-	c.transports = nil
-}
+func (c *Caller) Close() { c.pool.Close() }
 
 func (c *Caller) call(ctx context.Context, hook Hook, payload Payload) (Answer, error) {
 	r, known := hook.Type.rule()
@@ -107,7 +98,7 @@ func (c *Caller) call(ctx context.Context, hook Hook, payload Payload) (Answer, 
 	if err != nil {
 		return Answer{}, err
 	}
-	defer c.release(t)
+	defer c.pool.Release(t)
 	to.transport = t
 	answer, err := to.run(ctx)
 	if err != nil {
@@ -139,4 +130,36 @@ func (c *Caller) wait(ctx context.Context, d time.Duration) error {
 		return c.Wait(ctx, d)
 	}
 	return sleep(ctx, d)
+}
+
+// proxy returns that for a URL, nil for none.
+func (c *Caller) proxy(target *url.URL) (*url.URL, error) {
+	if c.Proxy == nil {
+		return nil, nil
+	}
+	proxy, err := c.Proxy(&http.Request{Method: http.MethodPost, URL: target, Header: http.Header{}, Host: target.Host})
+	if err != nil {
+		return nil, fmt.Errorf("proxy: %w", err)
+	}
+	return proxy, nil
+}
+
+// transport returns that of a webhook, whose URL has a proxy or nil. It is to be released.
+func (c *Caller) transport(ctx context.Context, hook Hook, namespace string, proxy *url.URL) (*notify.Transport, error) {
+	setting := notify.Setting{Insecure: hook.DisableTLS, HTTP2: true}
+	if proxy != nil && proxy.Scheme == "https" {
+		setting.Proxy = proxy.String()
+	}
+	var certs secret.Reader
+	var err error
+	if hook.CertSecretRef != nil {
+		certs, err = c.secret(ctx, namespace, hook.CertSecretRef)
+	}
+	if err == nil {
+		var t *notify.Transport
+		if t, err = c.pool.Get(setting, certs, c.Proxy); err == nil {
+			return t, nil
+		}
+	}
+	return nil, fmt.Errorf("certSecretRef: %w", err)
 }

@@ -1,14 +1,16 @@
 package rollout
 
 import (
-	"bytes"
 	"context"
+	"crypto/tls"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
 	"os"
 	"time"
 
+	"github.com/headgate-io/headgate/internal/notify"
 	"github.com/headgate-io/headgate/internal/redact"
 	"github.com/headgate-io/headgate/internal/retry"
 )
@@ -21,7 +23,7 @@ type call struct {
 	body      []byte
 	timeout   time.Duration // of an attempt
 	retries   int
-	transport http.RoundTripper
+	transport *notify.Transport
 	credentials
 }
 
@@ -58,26 +60,27 @@ func (c *call) run(ctx context.Context) (Answer, error) {
 func (c *call) attempt(ctx context.Context) (o outcome) {
 	limited, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
-	resp, err := c.follow(limited)
+	header := c.header
+	if c.signing != nil {
+		header = c.header.Clone()
+		header.Set(SignatureHeader, signature(c.signing, c.body, c.caller.now()))
+	}
+	a, err := c.transport.Post(limited, c.url, header, c.body)
 	if err != nil {
 		o.err = c.cause(limited, err)
 		return o
 	}
-	defer resp.Body.Close()
-	o.answer.Status, o.header = resp.StatusCode, resp.Header
-	o.answer.Actor, o.answer.Reason = c.person(resp.Header, ActorHeader), c.person(resp.Header, ReasonHeader)
-	if resp.StatusCode != http.StatusSwitchingProtocols { // after which there is no body but another protocol
-		o.answer.Body, o.answer.Truncated, err = readBody(resp.Body)
-	}
+	o.header = a.Header
+	o.answer = Answer{Status: a.Status, Body: a.Body, Truncated: a.Truncated, Actor: c.person(a.Header, ActorHeader), Reason: c.person(a.Header, ReasonHeader)}
 	if len(c.private) > 0 {
 		c.mask(&o.answer)
 	}
 	switch {
-	case !c.rule.accepts(resp.StatusCode):
-		after, _ := retry.After(resp.Header, c.caller.now())
-		o.err = &StatusError{resp.StatusCode, o.answer.Body, c.redirect(resp), after}
-	case err != nil:
-		o.err = fmt.Errorf("status %d, then its body: %w", resp.StatusCode, c.cause(limited, err))
+	case !c.rule.accepts(a.Status):
+		after, _ := retry.After(a.Header, c.caller.now())
+		o.err = &StatusError{a.Status, o.answer.Body, c.redirect(a), after}
+	case a.Err != nil:
+		o.err = fmt.Errorf("status %d, then its body: %w", a.Status, c.cause(limited, a.Err))
 	}
 	return o
 }
@@ -111,26 +114,37 @@ func (e timeoutError) Error() string { return "no answer within " + time.Duratio
 func (timeoutError) Timeout() bool   { return true }
 func (timeoutError) Unwrap() error   { return os.ErrDeadlineExceeded }
 
-// post sends the request to a URL. All requests of a call that are not signed
-// share a header: transports do not change it.
-func (c *call) post(ctx context.Context, to *url.URL) (*http.Response, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "", bytes.NewReader(c.body))
-	if err != nil {
-		return nil, err
-	}
-	req.URL, req.Host, req.Header = to, to.Host, c.header
-	if c.signing != nil {
-		req.Header = c.header.Clone()
-		req.Header.Set(SignatureHeader, signature(c.signing, c.body, c.caller.now()))
-	}
-	return c.transport.RoundTrip(req)
-}
-
-// redirect returns where a redirect leads, for people; "" when resp is none.
-func (c *call) redirect(resp *http.Response) string {
-	location := resp.Header.Get("Location")
-	if resp.StatusCode < 300 || resp.StatusCode > 399 {
+// redirect returns where a redirect leads, for people; "" when a is none.
+func (c *call) redirect(a *notify.Answer) string {
+	if a.Status < 300 || a.Status > 399 {
 		return ""
 	}
-	return shorten(redact.String(location, c.private...), 4*maxExcerpt)
+	return shorten(redact.String(a.Header.Get("Location"), c.private...), 4*maxExcerpt)
+}
+
+const (
+	firstPause = time.Second
+	maxPause   = 30 * time.Second
+)
+
+// retryable reports whether another attempt may end otherwise than in err.
+func retryable(err error) bool {
+	if answer, ok := errors.AsType[*StatusError](err); ok {
+		return retry.Status(answer.Code)
+	}
+	_, refused := errors.AsType[*tls.CertificateVerificationError](err)
+	return !refused
+}
+
+// pause returns how long to wait after the attempt with number n.
+func (c *call) pause(n int, o outcome) time.Duration {
+	if o.answer.Status == http.StatusTooManyRequests || o.answer.Status == http.StatusServiceUnavailable {
+		if after, given := retry.After(o.header, c.caller.now()); given {
+			return min(after, maxPause)
+		}
+	}
+	if n > 5 { // 2^5 s is more than the longest
+		return maxPause
+	}
+	return firstPause << (n - 1)
 }

@@ -24,4 +24,4 @@ func Told(code EventCode) (text string, warning bool, alert Severity) {
 func EventCodes() []EventCode { return slices.Sorted(maps.Keys(tellings)) }
 
 // KeepIdle makes connections stay for long, so that what else ends them is seen to.
-func (c *Caller) KeepIdle() { c.idle = time.Hour }
+func (c *Caller) KeepIdle() { c.pool.Idle = time.Hour }

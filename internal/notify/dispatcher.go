@@ -66,7 +66,6 @@ type Receiver[T any] struct {
 	// Deliver tells it an event: one attempt. Lost is how many events were lost since
 	// the last that was delivered.
 	Deliver func(ctx context.Context, event T, lost int) error
-	Close   func() // ends its connections; nil for none
 
 	waiting []item[T]
 	dropped int   // events that were one too many, since that was reported
@@ -128,9 +127,6 @@ func (d *Dispatcher[T]) Close(ctx context.Context) error {
 	defer d.mu.Unlock()
 	var errs []error
 	for _, r := range d.Receivers {
-		if r.Close != nil {
-			r.Close()
-		}
 		if r.lost > 0 {
 			errs = append(errs, r.loss(r.lost, r.cause))
 		}

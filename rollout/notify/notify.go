@@ -57,12 +57,15 @@ type Config struct {
 	// attempt, and of events that are lost. Several goroutines may call it at once, and
 	// deliveries wait for it. Nil for nothing.
 	Report func(error)
+
+	pool *notify.Pool
 }
 
 // A Dispatcher tells receivers the events of an analysis. It is safe for concurrent use.
 type Dispatcher struct {
 	queues notify.Dispatcher[rollout.Event]
 	caller *rollout.Caller
+	pool   notify.Pool
 }
 
 var _ rollout.Sink = (*Dispatcher)(nil)
@@ -73,6 +76,7 @@ var _ rollout.Sink = (*Dispatcher)(nil)
 func Start(ctx context.Context, c Config) (*Dispatcher, error) {
 	c.Caller = cmp.Or(c.Caller, new(rollout.Caller))
 	d := &Dispatcher{caller: c.Caller}
+	c.pool = &d.pool
 	d.queues.Report = func(err error, _ bool) {
 		if c.Report != nil {
 			c.Report(err)
@@ -111,6 +115,7 @@ func (d *Dispatcher) Emit(_ context.Context, event rollout.Event) {
 // events were lost since Start.
 func (d *Dispatcher) Close(ctx context.Context) error {
 	defer d.caller.Close()
+	defer d.pool.Close()
 	return d.queues.Close(ctx)
 }
 
@@ -166,7 +171,7 @@ func (c *Config) alerts(ctx context.Context, alert rollout.Alert) (*notify.Recei
 		return nil, fmt.Errorf("alert provider %s: %w", p, err)
 	}
 	return &notify.Receiver[rollout.Event]{
-		Name: fmt.Sprintf("alert %q", alert.Name), Least: least, Close: hook.Close,
+		Name: fmt.Sprintf("alert %q", alert.Name), Least: least,
 		Deliver: func(ctx context.Context, event rollout.Event, lost int) error {
 			ctx, cancel := context.WithTimeout(ctx, cmp.Or(c.Timeout, notify.Timeout)) // of the Secrets as well
 			defer cancel()
@@ -215,7 +220,7 @@ func (p *Provider) webhook(c *Config) *notify.Webhook {
 		w.Credentials = token
 	}
 	if c != nil {
-		w.Secrets, w.Proxies, w.Timeout = c.Caller.Secrets, c.Caller.Proxy, c.Timeout
+		w.Secrets, w.Proxies, w.Pool = c.Caller.Secrets, c.Caller.Proxy, c.pool
 	}
 	return w
 }

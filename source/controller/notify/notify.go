@@ -180,6 +180,7 @@ type Config struct {
 // A Dispatcher tells receivers the events of sources. It is safe for concurrent use.
 type Dispatcher struct {
 	queues notify.Dispatcher[source.Event]
+	pool   notify.Pool
 }
 
 // ranks orders severities; events of others are not told.
@@ -198,7 +199,7 @@ func Start(c Config) (*Dispatcher, error) {
 		r := &c.Receivers[i]
 		errs = append(errs, r.check(fmt.Sprintf("receivers[%d].", i)).Of("")...)
 		w := r.webhook()
-		w.Proxies, w.Timeout = c.Proxy, c.Timeout
+		w.Proxies, w.Pool = c.Proxy, &d.pool
 		if c.Secrets != nil {
 			w.Secrets = func(ctx context.Context, namespace, name string) (map[string][]byte, error) {
 				s, err := c.Secrets.Secret(ctx, namespace, name)
@@ -206,7 +207,7 @@ func Start(c Config) (*Dispatcher, error) {
 			}
 		}
 		d.queues.Receivers = append(d.queues.Receivers, &notify.Receiver[source.Event]{
-			Name: r.name(), Least: ranks[cmp.Or(r.Severity, "info")], Close: w.Close,
+			Name: r.name(), Least: ranks[cmp.Or(r.Severity, "info")],
 			Deliver: func(ctx context.Context, e source.Event, lost int) error { return c.post(ctx, w, e, lost) },
 		})
 	}
@@ -253,4 +254,7 @@ func (d *Dispatcher) Emit(e source.Event) {
 
 // Close delivers what is queued, until ctx ends. What waits for another attempt has
 // it at once. The error says for each receiver how many events were lost since Start.
-func (d *Dispatcher) Close(ctx context.Context) error { return d.queues.Close(ctx) }
+func (d *Dispatcher) Close(ctx context.Context) error {
+	defer d.pool.Close()
+	return d.queues.Close(ctx)
+}

@@ -1,0 +1,203 @@
+package notify
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/headgate-io/headgate/internal/origin"
+	"github.com/headgate-io/headgate/internal/secret"
+)
+
+const (
+	// MaxBody is how much of an answer is kept, in bytes.
+	MaxBody = 64 << 10
+
+	maxHeader     = 256 << 10
+	maxRedirects  = 10
+	maxDiscard    = 4 << 10 // bytes of the body of a redirect; with more the connection is given up
+	maxTransports = 16
+)
+
+// A Pool holds connections by [Setting], those of the 16 settings that were used last. Its zero value
+// works; it is safe for concurrent use.
+type Pool struct {
+	// Idle is how long connections are kept, by default 4 s. That is less than the 5 s
+	// of many servers: none of them closes a connection as it is used again.
+	Idle time.Duration
+	// Connect limits dialing, and a TLS handshake, by default to 10 s: net/http goes on to
+	// connect when the request has ended.
+	Connect time.Duration
+
+	mu         sync.Mutex
+	transports []*Transport // the one used last at the end
+}
+
+// A Setting says which posts may share a connection.
+type Setting struct {
+	Proxy    string // URL; "" leaves it to the function
+	Insecure bool   // certificates are not verified
+	HTTP2    bool   // where the server has it; a post without answer ends a connection of HTTP/1.1 only
+	certs    [sha256.Size]byte
+}
+
+// A Transport holds the connections of one setting.
+type Transport struct {
+	Setting
+	*http.Transport
+}
+
+// Get returns the transport of a setting with the CAs and the client certificate of a Secret that has some, or none
+// if its name is "". The caller releases it. A proxy over TLS has to be in the setting. Its certificate is verified
+// in any case, and it is not shown that of the client.
+func (p *Pool) Get(s Setting, certs secret.Reader, proxy func(*http.Request) (*url.URL, error)) (*Transport, error) {
+	settings := &tls.Config{MinVersion: tls.VersionTLS12}
+	if certs.Name != "" {
+		var err error
+		settings, err = certs.TLS([]string{"ca.crt"}, []string{"tls.crt"}, []string{"tls.key"})
+		if err == nil && settings == nil {
+			err = certs.Problem("ca.crt", "is missing, and so are tls.crt and tls.key: set one of them")
+		}
+		if err != nil {
+			return nil, err
+		}
+		s.certs = sha256.Sum256(fmt.Appendf(nil, "%q %q %q", certs.Data["ca.crt"], certs.Data["tls.crt"], certs.Data["tls.key"]))
+	}
+	settings.InsecureSkipVerify = s.Insecure
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	i := slices.IndexFunc(p.transports, func(t *Transport) bool { return t.Setting == s })
+	if i < 0 {
+		t, err := p.open(s, settings, proxy)
+		if err != nil {
+			return nil, err
+		}
+		if len(p.transports) == maxTransports {
+			p.transports[0].CloseIdleConnections()
+			p.transports = slices.Delete(p.transports, 0, 1)
+		}
+		p.transports = append(p.transports, t)
+		return t, nil
+	}
+	t := p.transports[i]
+	p.transports = append(slices.Delete(p.transports, i, i+1), t)
+	return t, nil
+}
+
+func (p *Pool) open(s Setting, settings *tls.Config, proxy func(*http.Request) (*url.URL, error)) (*Transport, error) {
+	limit := cmp.Or(p.Connect, 10*time.Second)
+	dialer := &net.Dialer{Timeout: limit}
+	t := &http.Transport{
+		Proxy:                  proxy,
+		DialContext:            dialer.DialContext,
+		TLSClientConfig:        settings,
+		TLSHandshakeTimeout:    limit,
+		IdleConnTimeout:        cmp.Or(p.Idle, 4*time.Second),
+		MaxIdleConns:           64,
+		MaxIdleConnsPerHost:    8,
+		MaxResponseHeaderBytes: maxHeader,
+		ForceAttemptHTTP2:      s.HTTP2,
+		OnProxyConnectResponse: func(_ context.Context, proxy *url.URL, _ *http.Request, resp *http.Response) error {
+			if resp.StatusCode == http.StatusOK {
+				return nil
+			}
+			return fmt.Errorf("proxy %s answered status %d", proxy.Host, resp.StatusCode)
+		},
+	}
+	if s.Proxy != "" {
+		u, err := url.Parse(s.Proxy)
+		if err != nil {
+			return nil, err
+		}
+		t.Proxy = http.ProxyURL(u)
+		if u.Scheme == "https" {
+			own := &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: settings.RootCAs, ServerName: u.Hostname()}
+			t.DialTLSContext = (&tls.Dialer{NetDialer: dialer, Config: own}).DialContext
+		}
+	}
+	return &Transport{s, t}, nil
+}
+
+// Release ends the idle connections of a transport that was forgotten while it was used.
+func (p *Pool) Release(t *Transport) {
+	p.mu.Lock()
+	kept := slices.Contains(p.transports, t)
+	p.mu.Unlock()
+	if !kept {
+		t.CloseIdleConnections()
+	}
+}
+
+// Close ends idle connections, and those in use when they are released. A Pool can be used after it.
+func (p *Pool) Close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, t := range p.transports {
+		t.CloseIdleConnections()
+	}
+	p.transports = nil
+}
+
+// An Answer is what a server answered to a post.
+type Answer struct {
+	Status    int
+	Header    http.Header
+	Body      []byte // at most [MaxBody] bytes of it
+	Truncated bool   // the body was longer, or did not end
+	Err       error  // why the body did not end
+}
+
+// Post posts body once. Redirects are followed if they repeat the request (307 and 308)
+// at the same origin, at most 10. The error is that of the connection.
+func (t *Transport) Post(ctx context.Context, to *url.URL, header http.Header, body []byte) (*Answer, error) {
+	for hops := 0; ; hops++ {
+		req, err := http.NewRequestWithContext(ctx, http.MethodPost, "", bytes.NewReader(body))
+		if err != nil {
+			return nil, err
+		}
+		req.URL, req.Host, req.Header = to, to.Host, header
+		resp, err := t.RoundTrip(req)
+		if err != nil {
+			return nil, err
+		}
+		if next := replay(to, resp); next != nil && hops < maxRedirects {
+			io.CopyN(io.Discard, resp.Body, maxDiscard)
+			resp.Body.Close()
+			to = next
+			continue
+		}
+		defer resp.Body.Close()
+		a := &Answer{Status: resp.StatusCode, Header: resp.Header}
+		if a.Status != http.StatusSwitchingProtocols { // after which there is no body but another protocol
+			a.Body, a.Err = io.ReadAll(io.LimitReader(resp.Body, MaxBody+1))
+			a.Truncated = a.Err != nil
+		}
+		if len(a.Body) > MaxBody {
+			a.Body, a.Truncated, a.Err = a.Body[:MaxBody], true, nil
+		}
+		return a, nil
+	}
+}
+
+// replay returns where the request is to be repeated, nil for nowhere.
+func replay(at *url.URL, resp *http.Response) *url.URL {
+	location := resp.Header.Get("Location")
+	if resp.StatusCode != http.StatusTemporaryRedirect && resp.StatusCode != http.StatusPermanentRedirect || location == "" {
+		return nil
+	}
+	next, err := at.Parse(location)
+	if err != nil || origin.Of(next) != origin.Of(at) {
+		return nil
+	}
+	return next
+}
