@@ -16,11 +16,11 @@ import (
 
 var (
 	modelSeed = flag.Uint64("model.seed", 0, "run the model-based test with this seed alone, and show its ticks")
-	modelRuns = flag.Uint64("model.runs", 20_000, "runs of the model-based test")
+	modelRuns = flag.Uint64("model.runs", 5_000, "runs of the model-based test")
 )
 
-// TestModel runs random canaries through random outcomes. After each tick the
-// status is what the forecast says, and what must not be was not seen.
+// TestModel runs random canaries through random outcomes, some of which end the process in the
+// middle of a step. After each tick the invariants hold. TestGolden says what the status is.
 func TestModel(t *testing.T) {
 	if *modelSeed != 0 {
 		r := randomRun(*modelSeed)
@@ -203,12 +203,6 @@ func (r *chance) tick(ctx context.Context) error {
 		r.world.primary = after.PromotedSpec // it was made from the target
 	}
 	r.look(t)
-	if r.exact {
-		r.forecast.tick(sky{canary: r.canary, now: r.time, says: r.world.says, target: r.world.current()})
-		if got, want := seen(t), r.forecast.String(); got != want {
-			return fmt.Errorf("tick %d: %s\nis        %s\nwant      %s", t.Number, t, got, want)
-		}
-	}
 	return r.verdict(t)
 }
 
@@ -262,26 +256,4 @@ func (r *chance) pure(ctx context.Context, before rollout.Status) error {
 		return fmt.Errorf("tick %d: the same step gives\n%s\nand\n%s", r.number, results[0], results[1])
 	}
 	return nil
-}
-
-// seen is what the forecast foretells.
-func seen(t *Tick) string {
-	s := t.After
-	f := forecast{phase: s.Phase, weight: t.Routes.Canary, mirrored: t.Routes.Mirrored, failed: s.FailedChecks, iters: s.Iterations,
-		post: s.PostRollout, applied: s.AppliedSpec, primary: s.PromotedSpec, leaving: s.RollingBack}
-	if s.Gate != nil {
-		f.gate, f.closed, f.since = s.Gate.Type, s.Gate.Name, s.Gate.Since
-	}
-	return f.String()
-}
-
-func (f forecast) String() string {
-	s := fmt.Sprintf("phase %q weight %d mirrored %t post %t applied %s primary %s rolling back %t", f.phase, f.weight, f.mirrored, f.post, f.applied, f.primary, f.leaving)
-	if f.analysed() {
-		s += fmt.Sprintf(" failed %d iterations %d", f.failed, f.iters)
-	}
-	if f.gate != "" {
-		s += fmt.Sprintf(" gate %s %s since %s", f.gate, f.closed, f.since.Format(time.TimeOnly))
-	}
-	return s
 }

@@ -24,8 +24,7 @@ type chance struct {
 	stored   string // the status as JSON
 	time     time.Time
 	wait     time.Duration
-	forecast forecast
-	exact    bool // no crash, so that the forecast holds
+	exact    bool // no step ends in the middle
 	reached  map[rollout.Phase]bool
 	story    strings.Builder
 	number   int
