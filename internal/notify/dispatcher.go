@@ -240,26 +240,18 @@ func (d *Dispatcher[T]) deliver(r *Receiver[T], next item[T], lost int) error {
 		if first {
 			d.Report(fmt.Errorf("tell %s of %s, it is tried again: %w", r.Name, next.name, err), false)
 		}
-		if pause = d.pause(wait, pause); pause == 0 {
+		hurry := d.closing.Done() // Close ends a pause that has begun; later ones last
+		if d.closing.Err() != nil {
+			hurry = nil
+		}
+		select {
+		case <-time.After(wait):
+			pause = min(2*pause, lastPause)
+		case <-hurry:
+			pause = firstPause
+		case <-d.running.Done():
 			return fmt.Errorf("%w: %w", errEnded, err)
 		}
-	}
-}
-
-// pause waits between two attempts and returns the least time to wait after the next one, 0
-// when there is no time left. Close ends a pause that has begun; later ones last.
-func (d *Dispatcher[T]) pause(wait, last time.Duration) time.Duration {
-	hurry := d.closing.Done()
-	if d.closing.Err() != nil {
-		hurry = nil
-	}
-	select {
-	case <-time.After(wait):
-		return min(2*last, lastPause)
-	case <-d.running.Done():
-		return 0
-	case <-hurry:
-		return firstPause
 	}
 }
 

@@ -57,15 +57,13 @@ type Config struct {
 	// attempt, and of events that are lost. Several goroutines may call it at once, and
 	// deliveries wait for it. Nil for nothing.
 	Report func(error)
-
-	pool *notify.Pool
 }
 
 // A Dispatcher tells receivers the events of an analysis. It is safe for concurrent use.
 type Dispatcher struct {
+	config Config
 	queues notify.Dispatcher[rollout.Event]
-	caller *rollout.Caller
-	pool   notify.Pool
+	pool   notify.Pool // of alerts
 }
 
 var _ rollout.Sink = (*Dispatcher)(nil)
@@ -75,24 +73,26 @@ var _ rollout.Sink = (*Dispatcher)(nil)
 // each delivery fail. The owner of the dispatcher calls Close.
 func Start(ctx context.Context, c Config) (*Dispatcher, error) {
 	c.Caller = cmp.Or(c.Caller, new(rollout.Caller))
-	d := &Dispatcher{caller: c.Caller}
-	c.pool = &d.pool
+	d := &Dispatcher{config: c}
 	d.queues.Report = func(err error, _ bool) {
 		if c.Report != nil {
 			c.Report(err)
 		}
 	}
-	hooks, err := c.eventHooks()
-	for _, hook := range hooks {
-		d.queues.Receivers = append(d.queues.Receivers, &notify.Receiver[rollout.Event]{Name: fmt.Sprintf("webhook %q", hook.Name), Deliver: c.events(hook)})
+	var errs []error
+	if len(d.hooks()) == 0 && c.EventURL != "" {
+		if u, err := url.Parse(c.EventURL); err != nil || u.Host == "" {
+			errs = append(errs, errors.New("the URL for events is no URL: write https://HOST/PATH"))
+		}
+		d.tell(rollout.Hook{Name: "events", Type: rollout.HookEvent, URL: c.EventURL})
 	}
-	errs := []error{err}
+	for _, hook := range d.hooks() {
+		d.tell(hook)
+	}
 	for i, alert := range c.Canary.Spec.Analysis.Alerts {
-		r, err := c.alerts(ctx, alert)
-		if err != nil {
+		if err := d.alert(ctx, alert); err != nil {
 			errs = append(errs, fmt.Errorf("spec.analysis.alerts[%d]: %w", i, err))
 		}
-		d.queues.Receivers = append(d.queues.Receivers, r)
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
@@ -114,34 +114,27 @@ func (d *Dispatcher) Emit(_ context.Context, event rollout.Event) {
 // it at once, and further attempts from 1s on. The error says for each receiver how many
 // events were lost since Start.
 func (d *Dispatcher) Close(ctx context.Context) error {
-	defer d.caller.Close()
+	defer d.config.Caller.Close()
 	defer d.pool.Close()
 	return d.queues.Close(ctx)
 }
 
-// eventHooks returns the webhooks of type event, or that of EventURL.
-func (c *Config) eventHooks() ([]rollout.Hook, error) {
-	hooks := slices.DeleteFunc(slices.Clone(c.Canary.Spec.Analysis.Webhooks), func(h rollout.Hook) bool { return h.Type != rollout.HookEvent })
-	if len(hooks) > 0 || c.EventURL == "" {
-		return hooks, nil
-	}
-	if u, err := url.Parse(c.EventURL); err != nil || u.Host == "" {
-		return nil, errors.New("the URL for events is no URL: write https://HOST/PATH")
-	}
-	return []rollout.Hook{{Name: "events", Type: rollout.HookEvent, URL: c.EventURL}}, nil
+// hooks returns the webhooks of type event.
+func (d *Dispatcher) hooks() []rollout.Hook {
+	return slices.DeleteFunc(slices.Clone(d.config.Canary.Spec.Analysis.Webhooks), func(h rollout.Hook) bool { return h.Type != rollout.HookEvent })
 }
 
-// events returns what tells a webhook of type event an event. The number of lost events is
-// among the metadata, unless the webhook uses that key.
-func (c *Config) events(hook rollout.Hook) func(context.Context, rollout.Event, int) error {
-	return func(ctx context.Context, event rollout.Event, lost int) error {
+// tell adds a webhook of type event to the receivers. The number of lost events is among the
+// metadata, unless the webhook uses that key.
+func (d *Dispatcher) tell(hook rollout.Hook) {
+	deliver := func(ctx context.Context, event rollout.Event, lost int) error {
 		hook := hook
 		if lost > 0 {
 			metadata := map[string]string{"eventsLost": strconv.Itoa(lost)}
 			maps.Copy(metadata, hook.Metadata)
 			hook.Metadata = metadata
 		}
-		_, err := c.Caller.Event(ctx, hook, event)
+		_, err := d.config.Caller.Event(ctx, hook, event)
 		if u, bad := url.Parse(hook.URL); bad == nil {
 			err = redact.Error(err, notify.Private(u)...)
 		}
@@ -150,37 +143,43 @@ func (c *Config) events(hook rollout.Hook) func(context.Context, rollout.Event, 
 		}
 		return err
 	}
+	d.queues.Receivers = append(d.queues.Receivers, &notify.Receiver[rollout.Event]{Name: fmt.Sprintf("webhook %q", hook.Name), Deliver: deliver})
 }
 
-// alerts returns the receiver of an alert.
-func (c *Config) alerts(ctx context.Context, alert rollout.Alert) (*notify.Receiver[rollout.Event], error) {
+// alert adds the provider of an alert to the receivers.
+func (d *Dispatcher) alert(ctx context.Context, alert rollout.Alert) error {
 	least, known := rank[cmp.Or(alert.Severity, rollout.Info)]
 	if !known {
-		return nil, fmt.Errorf("severity %q is not known: use info, warn or error", alert.Severity)
+		return fmt.Errorf("severity %q is not known: use info, warn or error", alert.Severity)
 	}
-	p, err := c.provider(alert.ProviderRef)
+	p, err := d.config.provider(alert.ProviderRef)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	var found document.Findings
 	if p.check(&found); len(found.Errors) > 0 {
-		return nil, fmt.Errorf("alert provider %s: %w", p, errors.Join(found.Of("")...))
+		return fmt.Errorf("alert provider %s: %w", p, errors.Join(found.Of("")...))
 	}
-	hook := p.webhook(c)
+	hook := p.webhook()
+	hook.Secrets, hook.Proxies, hook.Pool = d.config.Caller.Secrets, d.config.Caller.Proxy, &d.pool
 	if _, err := hook.Target(ctx); err != nil {
-		return nil, fmt.Errorf("alert provider %s: %w", p, err)
+		return fmt.Errorf("alert provider %s: %w", p, err)
 	}
-	return &notify.Receiver[rollout.Event]{
-		Name: fmt.Sprintf("alert %q", alert.Name), Least: least,
-		Deliver: func(ctx context.Context, event rollout.Event, lost int) error {
-			ctx, cancel := context.WithTimeout(ctx, cmp.Or(c.Timeout, notify.Timeout)) // of the Secrets as well
-			defer cancel()
-			if err := p.post(ctx, hook, message{Event: event, Fields: c.fields(event), Lost: lost}); err != nil {
-				return fmt.Errorf("alert provider %s: %w", p, err)
-			}
-			return nil
-		},
-	}, nil
+	deliver := func(ctx context.Context, event rollout.Event, lost int) error {
+		ctx, cancel := context.WithTimeout(ctx, cmp.Or(d.config.Timeout, notify.Timeout)) // of the Secrets as well
+		defer cancel()
+		m := message{Event: event, Lost: lost}
+		switch event.Code {
+		case rollout.EventInitialized, rollout.EventRevisionNew, rollout.EventRevisionRestart:
+			m.Fields = fieldsOf(d.config.Canary, d.config.Cluster)
+		}
+		if err := p.post(ctx, hook, m); err != nil {
+			return fmt.Errorf("alert provider %s: %w", p, err)
+		}
+		return nil
+	}
+	d.queues.Receivers = append(d.queues.Receivers, &notify.Receiver[rollout.Event]{Name: fmt.Sprintf("alert %q", alert.Name), Least: least, Deliver: deliver})
+	return nil
 }
 
 // provider returns the provider that ref names.
@@ -194,17 +193,8 @@ func (c *Config) provider(ref rollout.ObjectRef) (*Provider, error) {
 	return nil, fmt.Errorf("providerRef: there is no AlertProvider %s among %v", want, c.Providers)
 }
 
-// fields returns what goes with an alert: the settings of the canary, at its beginning.
-func (c *Config) fields(event rollout.Event) []field {
-	switch event.Code {
-	case rollout.EventInitialized, rollout.EventRevisionNew, rollout.EventRevisionRestart:
-		return fieldsOf(c.Canary, c.Cluster)
-	}
-	return nil
-}
-
-// webhook returns where and how alerts are posted; c may be nil for a check.
-func (p *Provider) webhook(c *Config) *notify.Webhook {
+// webhook returns where alerts are posted, and how.
+func (p *Provider) webhook() *notify.Webhook {
 	spec := &p.Spec
 	w := &notify.Webhook{URL: spec.Address, Proxy: spec.Proxy, Prefix: "spec.", URLField: "address"}
 	if spec.SecretRef != nil {
@@ -218,9 +208,6 @@ func (p *Provider) webhook(c *Config) *notify.Webhook {
 	}
 	if spec.Type == Slack || spec.Type == Generic {
 		w.Credentials = token
-	}
-	if c != nil {
-		w.Secrets, w.Proxies, w.Pool = c.Caller.Secrets, c.Caller.Proxy, c.pool
 	}
 	return w
 }

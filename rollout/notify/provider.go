@@ -62,7 +62,7 @@ func (p *Provider) check(found *document.Findings) {
 	if _, known := services[p.Spec.Type]; !known {
 		found.Add("spec.type", "%s is not known: use one of %s", document.Quote(redact.String(string(p.Spec.Type))), slices.Sorted(maps.Keys(services)))
 	}
-	p.webhook(nil).Check(found)
+	p.webhook().Check(found)
 }
 
 // Decode reads the AlertProvider manifests (flagger.app/v1beta1 or
