@@ -1,9 +1,47 @@
+// Package rollout does what a rollout controller does with webhooks: it calls
+// them, judges their answers, and drives a canary analysis by them, by metrics
+// and by thresholds. It needs no cluster.
+//
+// The specification is in its words: a canary is in one of seven phases, a
+// webhook is of one of eight types.
+//
+//	Caller     calls one webhook, with timeout, retries and credentials
+//	HookType   judges what came of it: see [HookType.Judge]
+//	Analysis   one step of an analysis: status in, status out
+//	Decode     reads Canary manifests
+//
+// # Manifests
+//
+// A [Canary] holds what its manifest says; methods return the defaults of what
+// is left out, so that one made in Go has them too. [Decode] reads spec.analysis
+// as strictly as an API server: names of fields are case-sensitive, unknown and
+// duplicate fields are defects, nothing is converted from one type to another.
+// Manifests of the reference implementation are read unchanged.
+//
+// An analysis starts with a canary for which [Canary.Check] returns nil. Decode
+// warns of what Check refuses, as manifests in the field have it, and of what has
+// no effect. Each error and warning is a [*DocumentError].
+//
+// Limits: a stream has at most 64 MiB, a document 3 MiB, a list of the analysis
+// 100 items, metadata and variables 256 KiB, a webhook 100 retries.
+//
+// # Analyses
+//
+// An analysis goes in steps, one each interval, through the ports [Traffic],
+// [Target], [Metrics], [Hooks] and [Sink]. [Analysis.Step] has no clock and no
+// goroutine; all that it knows is the [Status], which is stored after each step:
+// an analysis may be cut short anywhere and goes on from there. What a step
+// decides is the table "Decisions" of docs/rollout.md, which a test reads.
 package rollout
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"time"
+
+	"github.com/headgate-io/headgate/internal/retry"
 )
 
 // Routes are how traffic is divided, in percent. They sum to 100.
@@ -117,4 +155,93 @@ func (c *Canary) calls() bool {
 		}
 	}
 	return false
+}
+
+// A Loop is the world around the steps of an analysis. Nil fields mean the
+// clock, and that nothing is saved.
+type Loop struct {
+	Now      func() time.Time
+	Wait     func(context.Context, time.Duration) error
+	Save     func(Status) error // after each step, before the next
+	Interval time.Duration      // between two steps; 0 for that of the canary
+
+	// Request returns what a person asks of the rollout of the status, nil for
+	// nothing. It is asked before each step, until the status has that request.
+	Request func(Status) *Request
+}
+
+// Run steps until the rollout has ended or ctx does, and returns the last
+// status. It may be cut short anywhere and go on from the status that was saved
+// last; that of a rollout that has ended is returned as it is.
+//
+// A run that goes on waits for the rest of the interval first (see
+// [Status.Rest]), unless there is a request or another revision to roll out.
+//
+// The error is that of ctx, of Step, or of saving.
+func (a *Analysis) Run(ctx context.Context, s Status, loop Loop) (Status, error) {
+	loop = loop.defaults()
+	if err := a.rest(ctx, s, loop); err != nil {
+		return s, err
+	}
+	for !s.Ended() {
+		if r := loop.Request(s); r != nil {
+			s.Request = r
+		}
+		next, wait, err := a.Step(ctx, loop.Now(), s)
+		if err == nil || ctx.Err() != nil {
+			s = next
+			if saving := loop.Save(s); saving != nil {
+				err = errors.Join(err, fmt.Errorf("save the status: %w", saving))
+			}
+		}
+		if err != nil {
+			return s, err
+		}
+		if wait <= 0 || s.Ended() {
+			continue
+		}
+		if err := loop.Wait(ctx, cmp.Or(loop.Interval, wait)); err != nil {
+			return s, err
+		}
+	}
+	return s, nil
+}
+
+// rest waits until the next step of a status that was saved is due.
+func (a *Analysis) rest(ctx context.Context, s Status, loop Loop) error {
+	if s.Ended() || a.check() != nil { // which Step tells
+		return nil
+	}
+	left := s.Rest(cmp.Or(loop.Interval, a.Canary.Interval()), loop.Now())
+	if left <= 0 || loop.Request(s) != nil {
+		return nil
+	}
+	if revision, err := a.Target.Revision(ctx); err == nil && revision != s.AppliedSpec {
+		return nil
+	}
+	return loop.Wait(ctx, left)
+}
+
+func (l Loop) defaults() Loop {
+	if l.Now == nil {
+		l.Now = time.Now
+	}
+	if l.Wait == nil {
+		l.Wait = sleep
+	}
+	if l.Request == nil {
+		l.Request = func(Status) *Request { return nil }
+	}
+	if l.Save == nil {
+		l.Save = func(Status) error { return nil }
+	}
+	return l
+}
+
+// sleep waits for d, or returns the error of ctx when that ends first.
+func sleep(ctx context.Context, d time.Duration) error {
+	if retry.Sleep(ctx, d) != nil {
+		return ctx.Err()
+	}
+	return nil
 }

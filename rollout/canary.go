@@ -1,5 +1,12 @@
 package rollout
 
+import (
+	"cmp"
+	"time"
+
+	"github.com/headgate-io/headgate/internal/document"
+)
+
 // The API groups whose Canary manifests are read: headgate's own, and the one
 // of the reference implementation.
 const (
@@ -115,4 +122,147 @@ type Alert struct {
 	Name        string    `json:"name"`
 	Severity    Severity  `json:"severity,omitempty"` // default info: all
 	ProviderRef ObjectRef `json:"providerRef"`
+}
+
+// What a manifest leaves out (reference B.2). A [Canary] holds what is written;
+// its methods fill in the rest.
+const (
+	DefaultInterval         = 60 * time.Second
+	MinInterval             = 10 * time.Second
+	DefaultTimeout          = 10 * time.Second // of one attempt of a webhook
+	DefaultProgressDeadline = 600 * time.Second
+	DefaultNamespace        = "default"
+)
+
+// String returns Canary/NAMESPACE/NAME.
+func (c *Canary) String() string { return kindCanary + "/" + c.Namespace() + "/" + c.Metadata.Name }
+
+// Namespace returns the namespace of the canary, the default one when none is named.
+func (c *Canary) Namespace() string { return cmp.Or(c.Metadata.Namespace, DefaultNamespace) }
+
+// Interval returns the time between two steps of the analysis: at least
+// [MinInterval], [DefaultInterval] when none is given.
+func (c *Canary) Interval() time.Duration {
+	d := time.Duration(c.Spec.Analysis.Interval)
+	if d <= 0 {
+		return DefaultInterval
+	}
+	return max(d, MinInterval)
+}
+
+// Threshold returns how many failed checks roll the canary back: at least 1.
+func (c *Canary) Threshold() int { return max(c.Spec.Analysis.Threshold, 1) }
+
+// ProgressDeadline returns how long the primary or the canary may be without
+// progress, and setting the routes may fail, before that is a failure.
+func (c *Canary) ProgressDeadline() time.Duration {
+	if s := c.Spec.ProgressDeadlineSeconds; s > 0 {
+		return time.Duration(min(s, maxDeadlineSeconds)) * time.Second
+	}
+	return DefaultProgressDeadline
+}
+
+const maxDeadlineSeconds = 1<<33 - 1 // of what a time.Duration holds
+
+// timeout returns how long one attempt may take.
+func (h *Hook) timeout() time.Duration {
+	if h.Timeout <= 0 {
+		return DefaultTimeout
+	}
+	return time.Duration(h.Timeout)
+}
+
+// kind returns the type of the webhook: rollout when none is given.
+func (h *Hook) kind() HookType { return cmp.Or(h.Type, HookRollout) }
+
+const kindCanary = "Canary"
+
+// A Duration is a time span, written as an unsigned sequence of decimal
+// numbers with the units ms, s, m and h: 1m30s.
+type Duration time.Duration
+
+// String returns d in the form of manifests, when it is not negative.
+func (d Duration) String() string { return document.FormatDuration(time.Duration(d)) }
+
+// MarshalText implements [encoding.TextMarshaler].
+func (d Duration) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
+
+// UnmarshalText implements [encoding.TextUnmarshaler].
+func (d *Duration) UnmarshalText(text []byte) error {
+	span, err := document.ParseDuration(string(text))
+	*d = Duration(span)
+	return err
+}
+
+// A Strategy is how a canary gets its traffic (reference B.2).
+type Strategy string
+
+// The strategies.
+const (
+	Weighted  Strategy = "weighted"   // a rising share of all requests
+	ABTest    Strategy = "a/b"        // the requests that match, for a number of iterations
+	BlueGreen Strategy = "blue/green" // none, or copies, for a number of iterations; then all
+)
+
+// Strategy returns the strategy: without iterations that of weights, with
+// iterations and conditions on requests an A/B test, else blue/green.
+func (c *Canary) Strategy() Strategy {
+	switch a := &c.Spec.Analysis; {
+	case a.Iterations <= 0:
+		return Weighted
+	case len(a.Match) > 0:
+		return ABTest
+	}
+	return BlueGreen
+}
+
+// MaxWeight returns the highest weight that the canary has before it is
+// promoted: maxWeight, 100 by default, and not more than the last of
+// stepWeights where these count.
+func (c *Canary) MaxWeight() int {
+	a := &c.Spec.Analysis
+	limit := 100
+	if a.MaxWeight > 0 {
+		limit = min(limit, a.MaxWeight)
+	}
+	if n := len(a.StepWeights); n > 0 && a.StepWeight <= 0 {
+		limit = min(limit, max(a.StepWeights[n-1], 0))
+	}
+	return limit
+}
+
+// stepsDone returns how many weights or iterations a canary has reached, and of
+// how many.
+func (c *Canary) stepsDone(s Status) (done, all int) {
+	if c.Strategy() != Weighted {
+		all = c.Spec.Analysis.Iterations
+		return min(s.Iterations, all), all
+	}
+	for weight, next := 0, c.NextWeight(0); next > weight; weight, next = next, c.NextWeight(next) {
+		all++
+		if next <= s.CanaryWeight {
+			done++
+		}
+	}
+	return done, all
+}
+
+// NextWeight returns the weight that follows weight: stepWeight more, or else
+// the smallest of stepWeights that is higher; never above [Canary.MaxWeight].
+// It returns weight itself when none follows, as with the other strategies.
+func (c *Canary) NextWeight(weight int) int {
+	a := &c.Spec.Analysis
+	limit, next := c.MaxWeight(), weight
+	switch {
+	case c.Strategy() != Weighted || weight >= limit:
+	case a.StepWeight > 0:
+		next = weight + min(a.StepWeight, limit-weight)
+	default:
+		for _, step := range a.StepWeights {
+			if step = min(step, limit); step > weight && (next == weight || step < next) {
+				next = step
+			}
+		}
+	}
+	return next
 }

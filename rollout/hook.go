@@ -1,6 +1,15 @@
 package rollout
 
-import "context"
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"hash/fnv"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+)
 
 // A HookType says when a webhook is called and what its answer decides
 // (specification, "Hook types").
@@ -45,4 +54,80 @@ type Hooks interface {
 	// Call posts payload to the webhook. The error is nil when the type of the
 	// webhook accepts the answer.
 	Call(ctx context.Context, hook Hook, payload Payload) (Answer, error)
+}
+
+// A Payload is what a webhook receives: its fields in this order
+// (specification, "Webhook call payload").
+type Payload struct {
+	Name      string            `json:"name"`
+	Namespace string            `json:"namespace"`
+	Phase     Phase             `json:"phase"`
+	Checksum  string            `json:"checksum"`
+	Metadata  map[string]string `json:"metadata,omitempty"`
+}
+
+// Keys of metadata that tell people at a receiver what a webhook is asked about.
+// An [Analysis] adds them to the metadata of webhooks, where a key of the webhook
+// itself wins. A test runner does not take them for a part of the test.
+const (
+	MetadataRevision  = "headgate.revision"  // that is rolled out
+	MetadataWeight    = "headgate.weight"    // percent of the traffic that the canary has
+	MetadataStep      = "headgate.step"      // weights or iterations that were reached, of how many: "2/5"
+	MetadataThreshold = "headgate.threshold" // failed checks at which the canary is rolled back
+	MetadataFailures  = "headgate.failures"  // failed checks so far
+
+	// MetadataTrial has the value "true" when a person tries out what a rollout
+	// would send: nothing waits for the answer.
+	MetadataTrial = "headgate.trial"
+)
+
+// metadata returns that of a webhook, with what a person needs to know.
+func (t *tick) metadata(h Hook) map[string]string {
+	s := t.s
+	if t.fresh { // the status still counts for the revision before
+		s.FailedChecks, s.Iterations = 0, 0
+	}
+	all := map[string]string{
+		MetadataRevision: bounded(cmp.Or(t.revision, s.AppliedSpec)), MetadataWeight: strconv.Itoa(s.CanaryWeight),
+		MetadataThreshold: strconv.Itoa(t.Canary.Threshold()), MetadataFailures: strconv.Itoa(s.FailedChecks),
+	}
+	if i, n := t.Canary.stepsDone(s); n > 0 {
+		all[MetadataStep] = fmt.Sprintf("%d/%d", i, n)
+	}
+	maps.Copy(all, h.Metadata)
+	return all
+}
+
+// checksumDigits are the letters and digits that spell no words.
+const checksumDigits = "bcdfghjklmnpqrstvwxz2456789"
+
+// Checksum identifies a revision and the configuration it runs with, in at
+// most ten characters, as the reference does: spec is the revision as the
+// status of a canary has it, configs the names and digests of what it is
+// configured by, nil when that is not tracked. Receivers treat it as opaque.
+//
+// It is the 32-bit FNV-1a sum of a text with both; each decimal digit of the
+// sum is replaced. It protects from nothing: different revisions can have the
+// same.
+func Checksum(spec string, configs *map[string]string) string {
+	sum := fnv.New32a() // whose Write returns no error
+	io.WriteString(sum, "(struct { TrackedConfigs *map[string]string; LastAppliedSpec string }){TrackedConfigs:(*map[string]string)")
+	if configs == nil || *configs == nil {
+		io.WriteString(sum, "<nil>")
+	} else {
+		io.WriteString(sum, "map[")
+		for i, key := range slices.Sorted(maps.Keys(*configs)) {
+			if i > 0 {
+				io.WriteString(sum, " ")
+			}
+			io.WriteString(sum, key+":"+(*configs)[key])
+		}
+		io.WriteString(sum, "]")
+	}
+	fmt.Fprintf(sum, " LastAppliedSpec:(string)%s}", spec)
+	text := strconv.AppendUint(nil, uint64(sum.Sum32()), 10)
+	for i, digit := range text {
+		text[i] = checksumDigits[int(digit)%len(checksumDigits)]
+	}
+	return string(text)
 }
