@@ -133,22 +133,6 @@ func decisions(t *testing.T) (rows []row) {
 	return rows
 }
 
-// TestOrder demands that the documentation has the steps of a tick.
-func TestOrder(t *testing.T) {
-	names, phases := rollout.Steps()
-	rows := documented(t, 2)
-	if len(rows) != len(names) {
-		t.Fatalf("%d steps are documented, there are %d", len(rows), len(names))
-	}
-	for i, row := range rows {
-		of := fmt.Sprint(phases[i])
-		want := fmt.Sprint(strings.Split(strings.NewReplacer("none yet", "", "all", ", Initialized, Succeeded, Failed, Waiting, Progressing, Promoting, Finalising").Replace(row[1]), ", "))
-		if row[0] != names[i] || of != want {
-			t.Errorf("step %d: documented %q for %s, done %q for %s", i+1, row[0], want, names[i], of)
-		}
-	}
-}
-
 // TestDecisions demands that a step does what each row of the table says, in
 // that order and nothing else, and that there is a row for each scenario.
 func TestDecisions(t *testing.T) {
@@ -232,4 +216,54 @@ func changes(a, b rollout.Status) (list []string) {
 	say(a.Request != nil && b.Request == nil && b.Phase != rollout.Failed, "no request")
 	say(b.PostRollout && !a.PostRollout, "post-rollout to be done")
 	return list
+}
+
+// ask is a request that is not accepted yet.
+func (x *scenario) ask(action rollout.Action) {
+	x.s.Request = &rollout.Request{ID: "1", Action: action, Revision: x.s.AppliedSpec, By: "ann", Reason: "5xx"}
+}
+
+// askUngated asks for a promotion without gates.
+func (x *scenario) askUngated() {
+	x.ask(rollout.Promote)
+	x.s.Request.SkipGates = true
+}
+
+// requests are scenarios in which a person asks for something.
+var requests = map[string]func(*scenario){
+	"none: aborted":                                  func(x *scenario) { x.ask(rollout.Abort) },
+	"Initialized: aborted":                           func(x *scenario) { x.ask(rollout.Abort) },
+	"Initialized: asked to promote":                  func(x *scenario) { x.ask(rollout.Promote) },
+	"Waiting: at cr, aborted":                        func(x *scenario) { x.ask(rollout.Abort) },
+	"Waiting: at cr, asked to promote":               func(x *scenario) { x.ask(rollout.Promote) },
+	"Waiting: at cr, asked to promote without gates": func(x *scenario) { x.askUngated() },
+	"Waiting: at ti, aborted":                        func(x *scenario) { x.onTraffic(); x.ask(rollout.Abort) },
+	"Waiting: at ti, asked to promote":               func(x *scenario) { x.onTraffic(); x.ask(rollout.Promote) },
+	"Progressing: aborted": func(x *scenario) {
+		x.ask(rollout.Abort)
+		x.w.fails["revision"] = errScripted
+	},
+	"Progressing: first rollout, aborted": func(x *scenario) { x.s.PromotedSpec = ""; x.ask(rollout.Abort) },
+	"Progressing: aborted, of another revision": func(x *scenario) {
+		x.ask(rollout.Abort)
+		x.s.Request.Revision = "v0"
+	},
+	"Progressing: aborted, told before":          func(x *scenario) { x.ask(rollout.Abort); x.s.Request.Accepted, x.s.RollingBack = true, true },
+	"Progressing: asked to promote":              func(x *scenario) { x.ask(rollout.Promote) },
+	"Progressing: asked to promote, told before": func(x *scenario) { x.ask(rollout.Promote); x.s.Request.Accepted = true },
+	"Progressing: asked to promote, cp closed":   func(x *scenario) { x.ask(rollout.Promote); x.w.answers["cp"] = 403 },
+	"Progressing: asked to promote, rb fires":    func(x *scenario) { x.ask(rollout.Promote); x.w.answers["rb"] = 200 },
+	"Progressing: asked to promote without gates": func(x *scenario) {
+		x.askUngated()
+		x.w.answers["rb"], x.w.answers["cp"] = 200, 403
+	},
+	"Progressing: asked to promote, canary not ready": func(x *scenario) { x.ask(rollout.Promote); x.w.fails["canary"] = errScripted },
+	"Progressing: asked to promote without gates, another revision": func(x *scenario) {
+		x.askUngated()
+		x.w.revision, x.w.answers["cr"] = "v3", 403
+	},
+	"Progressing: blue/green, asked to promote": func(x *scenario) { x.iterating(2, 1); x.ask(rollout.Promote) },
+	"Promoting: to be copied, aborted":          func(x *scenario) { x.s.PromotedSpec = ""; x.ask(rollout.Abort) },
+	"Promoting: aborted":                        func(x *scenario) { x.ask(rollout.Abort) },
+	"Failed: aborted":                           func(x *scenario) { x.ask(rollout.Abort) },
 }

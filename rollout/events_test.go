@@ -10,26 +10,6 @@ import (
 	"github.com/headgate-io/headgate/rollout"
 )
 
-// TestEventsDocumented demands a row for each event, with how it is told.
-func TestEventsDocumented(t *testing.T) {
-	codes := rollout.EventCodes()
-	for _, row := range documented(t, 4) {
-		code := rollout.EventCode(strings.Trim(row[0], "`"))
-		text, warning, alert := rollout.Told(code)
-		kind := "Normal"
-		if warning {
-			kind = "Warning"
-		}
-		if want := []string{row[0], kind, orNone(string(alert)), text}; !slices.Equal(row, want) {
-			t.Errorf("%s is documented as %q, told as %q", code, row, want)
-		}
-		codes = slices.DeleteFunc(codes, func(c rollout.EventCode) bool { return c == code })
-	}
-	if len(codes) > 0 {
-		t.Errorf("not documented: %q", codes)
-	}
-}
-
 // What every event of every scenario of the table has.
 func TestEvents(t *testing.T) {
 	seen := map[rollout.EventCode]string{}

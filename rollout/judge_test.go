@@ -5,10 +5,13 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/headgate-io/headgate/rollout"
@@ -101,5 +104,122 @@ func TestCallJudgesAsJudge(t *testing.T) {
 				t.Errorf("%q, %s: error %v with verdict %s", of, name, err, want)
 			}
 		}
+	}
+}
+
+// TestJudgeDocs compares the table of types and statuses in docs/rollout.md with Judge.
+func TestJudgeDocs(t *testing.T) {
+	text, err := os.ReadFile("../docs/rollout.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, _ := strings.Cut(string(text), "| type | 200 | 201, 202 | any other status, no answer | counts a failed check |\n|---|---|---|---|---|\n")
+	table, _, _ = strings.Cut(table, "\n\n")
+	rows := map[rollout.HookType]bool{}
+	for line := range strings.SplitSeq(table, "\n") {
+		cells := strings.Split(strings.Trim(line, "| "), " | ")
+		if len(cells) != 5 {
+			t.Fatalf("row %q", line)
+		}
+		name, note, _ := strings.Cut(strings.Trim(cells[0], "`"), "`")
+		of := rollout.HookType(name)
+		rows[of] = true
+		outcomes := map[int][]error{
+			1: {nil, &rollout.StatusError{Code: 200}},
+			2: {&rollout.StatusError{Code: 201}, &rollout.StatusError{Code: 202}},
+			3: {&rollout.StatusError{Code: 204}, &rollout.StatusError{Code: 302}, &rollout.StatusError{Code: 403}, &rollout.StatusError{Code: 500}, os.ErrDeadlineExceeded},
+		}
+		for column, errs := range outcomes {
+			for _, err := range errs {
+				if got := of.Judge(err).String(); got != cells[column] {
+					t.Errorf("%s, %v: %s, the document says %s", of, err, got, cells[column])
+				}
+			}
+		}
+		if counts := of.Judge(os.ErrDeadlineExceeded) == rollout.Halt; counts != (cells[4] == "yes") {
+			t.Errorf("%s: counts %v, the document says %s", of, counts, cells[4])
+		}
+		if (note != "") != (of == rollout.HookRollout) {
+			t.Errorf("%s is noted as the default", of)
+		}
+	}
+	if len(rows) != 8 {
+		t.Errorf("%d rows", len(rows))
+	}
+}
+
+// verdicts of metrics, by what a value and a bound say.
+func TestMetricJudge(t *testing.T) {
+	num := func(v float64) *float64 { return &v }
+	between := func(min, max *float64) *rollout.Range { return &rollout.Range{Min: min, Max: max} }
+	noValues := fmt.Errorf("%w: prometheus at http://p answered an empty vector", rollout.ErrNoValues)
+	refused := errors.New("connection refused")
+	tests := map[string]struct {
+		metric rollout.Metric
+		value  float64
+		err    error
+		want   rollout.Verdict
+		text   string // "" when there is no reason
+	}{
+		"within the range":           {rollout.Metric{Name: "m", ThresholdRange: between(num(1), num(2))}, 1.5, nil, rollout.Pass, ""},
+		"the minimum is within":      {rollout.Metric{Name: "m", ThresholdRange: between(num(1), num(2))}, 1, nil, rollout.Pass, ""},
+		"the maximum is within":      {rollout.Metric{Name: "m", ThresholdRange: between(num(1), num(2))}, 2, nil, rollout.Pass, ""},
+		"below":                      {rollout.Metric{Name: "m", ThresholdRange: between(num(1), num(2))}, 0.5, nil, rollout.Halt, "metric m of app.test is 0.5, below 1"},
+		"above":                      {rollout.Metric{Name: "m", ThresholdRange: between(num(1), num(2))}, 2.5, nil, rollout.Halt, "metric m of app.test is 2.5, above 2"},
+		"only a minimum":             {rollout.Metric{Name: "m", ThresholdRange: between(num(1), nil)}, 1e9, nil, rollout.Pass, ""},
+		"only a maximum":             {rollout.Metric{Name: "m", ThresholdRange: between(nil, num(1))}, -1e9, nil, rollout.Pass, ""},
+		"zero is a bound":            {rollout.Metric{Name: "m", ThresholdRange: between(nil, num(0))}, 0.1, nil, rollout.Halt, "metric m of app.test is 0.1, above 0"},
+		"an empty range":             {rollout.Metric{Name: "m", ThresholdRange: &rollout.Range{}}, 7, nil, rollout.Pass, ""},
+		"no bound":                   {rollout.Metric{Name: "m"}, 7, nil, rollout.Pass, ""},
+		"a range goes before":        {rollout.Metric{Name: "m", Threshold: num(1), ThresholdRange: between(nil, num(9))}, 7, nil, rollout.Pass, ""},
+		"threshold, above":           {rollout.Metric{Name: "m", Threshold: num(5), Query: "q"}, 6, nil, rollout.Halt, "metric m of app.test is 6, above 5"},
+		"threshold, equal":           {rollout.Metric{Name: "m", Threshold: num(5), Query: "q"}, 5, nil, rollout.Pass, ""},
+		"threshold, below":           {rollout.Metric{Name: "m", Threshold: num(5), Query: "q"}, 4, nil, rollout.Pass, ""},
+		"threshold zero":             {rollout.Metric{Name: "m", Threshold: num(0), Query: "q"}, 1, nil, rollout.Halt, "metric m of app.test is 1, above 0"},
+		"success rate, below":        {rollout.Metric{Name: rollout.SuccessRate, Threshold: num(99)}, 98.9, nil, rollout.Halt, "metric request-success-rate of app.test is 98.9, below 99"},
+		"success rate, equal":        {rollout.Metric{Name: rollout.SuccessRate, Threshold: num(99)}, 99, nil, rollout.Pass, ""},
+		"success rate, above":        {rollout.Metric{Name: rollout.SuccessRate, Threshold: num(99)}, 100, nil, rollout.Pass, ""},
+		"success rate by query":      {rollout.Metric{Name: rollout.SuccessRate, Query: "q", Threshold: num(1)}, 2, nil, rollout.Halt, "metric request-success-rate of app.test is 2, above 1"},
+		"duration, above":            {rollout.Metric{Name: rollout.RequestDuration, Threshold: num(500)}, 501, nil, rollout.Halt, "metric request-duration of app.test is 501, above 500"},
+		"duration, fraction":         {rollout.Metric{Name: rollout.RequestDuration, Threshold: num(500)}, 500.9, nil, rollout.Pass, ""},
+		"duration, bound's fraction": {rollout.Metric{Name: rollout.RequestDuration, ThresholdRange: between(num(10.9), nil)}, 10.1, nil, rollout.Pass, ""},
+		"duration by query":          {rollout.Metric{Name: rollout.RequestDuration, Query: "q", Threshold: num(500)}, 500.9, nil, rollout.Halt, "metric request-duration of app.test is 500.9, above 500"},
+		"+Inf above":                 {rollout.Metric{Name: "m", Threshold: num(5)}, math.Inf(1), nil, rollout.Halt, "metric m of app.test is +Inf, above 5"},
+		"-Inf below":                 {rollout.Metric{Name: "m", ThresholdRange: between(num(5), nil)}, math.Inf(-1), nil, rollout.Halt, "metric m of app.test is -Inf, below 5"},
+		"a bound that is no number":  {rollout.Metric{Name: "m", Threshold: num(math.NaN())}, 1, nil, rollout.Halt, "metric m of app.test is 1, above NaN"},
+
+		"error":            {rollout.Metric{Name: "m", NoValues: rollout.NoValuesPass}, 0, refused, rollout.Halt, "metric m of app.test: connection refused"},
+		"no values":        {rollout.Metric{Name: rollout.SuccessRate}, 0, noValues, rollout.Halt, "no values found for metric request-success-rate of provider istio: app.test probably gets no traffic: prometheus at http://p answered an empty vector"},
+		"no values, bare":  {rollout.Metric{Name: "m", NoValues: "fail"}, 0, rollout.ErrNoValues, rollout.Halt, "no values found for metric m: app.test probably gets no traffic"},
+		"no values, named": {rollout.Metric{Name: "m"}, 0, fmt.Errorf("%w for metric m: no request", rollout.ErrNoValues), rollout.Halt, "no values found for metric m: app.test probably gets no traffic: no request"},
+		"no values passes": {rollout.Metric{Name: "m", NoValues: "pass"}, 0, rollout.ErrNoValues, rollout.Pass, "no values found for metric m: app.test probably gets no traffic"},
+		"no values pauses": {rollout.Metric{Name: "m", NoValues: "inconclusive"}, 0, rollout.ErrNoValues, rollout.Pause, "no values found for metric m: app.test probably gets no traffic"},
+		"too early":        {rollout.Metric{Name: "m", NoValues: "pass"}, 0, rollout.ErrTooEarly, rollout.Pause, "metric m of app.test: measured for less than an interval"},
+		"unknown policy":   {rollout.Metric{Name: "m", NoValues: "?"}, 0, rollout.ErrNoValues, rollout.Halt, "no values found for metric m: app.test probably gets no traffic"},
+		"NaN":              {rollout.Metric{Name: "m", ThresholdRange: between(num(1), nil)}, math.NaN(), nil, rollout.Halt, "no values found for metric m: app.test probably gets no traffic: the value is NaN"},
+	}
+	canary := &rollout.Canary{Metadata: rollout.Metadata{Name: "c", Namespace: "test"}}
+	canary.Spec.Provider, canary.Spec.TargetRef.Name = "istio", "app"
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			got, err := test.metric.Judge(canary, test.value, test.err)
+			if got != test.want {
+				t.Errorf("verdict %v, want %v", got, test.want)
+			}
+			if text := fmt.Sprint(err); err == nil && test.text != "" || err != nil && text != test.text {
+				t.Errorf("reason %q\nwant   %q", text, test.text)
+			}
+			if strings.HasPrefix(test.text, "no values") && !errors.Is(err, rollout.ErrNoValues) || test.err != nil && !errors.Is(err, test.err) {
+				t.Errorf("%v does not wrap its cause", err)
+			}
+		})
+	}
+}
+
+// The specification, "Errors", has this message word for word.
+func TestMetricJudgeSaysWhatTheSpecificationSays(t *testing.T) {
+	_, err := rollout.Metric{Name: rollout.SuccessRate}.Judge(&rollout.Canary{}, 0, rollout.ErrNoValues)
+	if want := "no values found for metric request-success-rate"; !strings.Contains(err.Error(), want) {
+		t.Errorf("%v lacks %q", err, want)
 	}
 }

@@ -3,7 +3,9 @@ package rollout_test
 import (
 	"context"
 	"errors"
+	"reflect"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -140,4 +142,390 @@ func TestRunOnTheClock(t *testing.T) {
 			t.Errorf("Run = %+v, %v", s, err)
 		}
 	})
+}
+
+// A script is how a world behaves: by what it is in and by how often it was
+// asked, so that it leads to the same end when steps are repeated.
+type script struct {
+	name string
+	set  func(*world)
+	end  rollout.Phase
+}
+
+var scripts = []script{
+	{"all is well", func(w *world) {}, rollout.Succeeded},
+	{"rollout webhook fails with traffic", func(w *world) { w.answers["ro"] = 500 }, rollout.Failed},
+	{"metric fails", func(w *world) { w.values["m"] = 1 }, rollout.Failed},
+	{"pre-rollout fails", func(w *world) { w.answers["pr"] = 503 }, rollout.Failed},
+	{"pre-rollout fails once", func(w *world) { w.first("pr", 1, 500) }, rollout.Succeeded},
+	{"confirm-rollout opens", func(w *world) { w.first("cr", 2, 403) }, rollout.Succeeded},
+	{"confirm-traffic-increase opens", func(w *world) { w.first("ti", 2, 403) }, rollout.Succeeded},
+	{"confirm-promotion opens", func(w *world) { w.first("cp", 2, 403) }, rollout.Succeeded},
+	{"rollback fires", func(w *world) { w.later("rb", 3, 200) }, rollout.Failed},
+	{"another revision", func(w *world) { w.hook("ro", 2, func() { w.revision = "v3" }) }, rollout.Succeeded},
+	{"revert", func(w *world) { w.hook("ro", 2, func() { w.revision = "v1" }) }, rollout.Failed},
+	{"promotion fails", func(w *world) { w.fails["promote"] = errScripted }, rollout.Failed},
+	{"promotion is late", func(w *world) { w.late("promote", 3) }, rollout.Succeeded},
+	{"canary stuck", func(w *world) { w.hook("cr", 1, func() { w.fails["canary"] = errStuck }) }, rollout.Failed},
+	{"canary is late", func(w *world) { w.late("canary", 3) }, rollout.Succeeded},
+	{"post-rollout fails", func(w *world) { w.answers["po"] = 500 }, rollout.Succeeded},
+}
+
+// first makes a webhook answer a status the first times that it is asked.
+func (w *world) first(name string, times, status int) {
+	w.answers[name] = status
+	w.hook(name, times, func() { delete(w.answers, name) })
+}
+
+// later makes a webhook answer a status from some time on.
+func (w *world) later(name string, times, status int) {
+	w.hook(name, times, func() { w.answers[name] = status })
+}
+
+// hook does something after a webhook was asked so many times.
+func (w *world) hook(name string, times int, do func()) {
+	w.times = append(w.times, func(call string) {
+		if call == "hook "+name {
+			if times--; times == 0 {
+				do()
+			}
+		}
+	})
+}
+
+// late makes a part ready after it was asked for some times.
+func (w *world) late(what string, times int) {
+	w.fails[what] = errScripted
+	w.times = append(w.times, func(call string) {
+		if call == what {
+			if times--; times == 0 {
+				delete(w.fails, what)
+			}
+		}
+	})
+}
+
+var strategies = []struct {
+	name string
+	set  func(*rollout.Settings)
+}{
+	{"step", func(s *rollout.Settings) { s.StepWeight, s.MaxWeight = 20, 50 }},
+	{"steps", func(s *rollout.Settings) { s.StepWeights, s.StepWeightPromotion = []int{1, 10, 80}, 30 }},
+	{"mirror", func(s *rollout.Settings) { s.StepWeight, s.MaxWeight, s.Mirror = 20, 50, true }},
+	{"a/b", func(s *rollout.Settings) { s.Iterations, s.Match = 3, make([]rollout.Match, 1) }},
+	{"blue/green", func(s *rollout.Settings) { s.Iterations = 3 }},
+	{"blue/green mirror", func(s *rollout.Settings) { s.Iterations, s.Mirror = 3, true }},
+}
+
+// rollouts calls do for each strategy and script with a world made anew by begin.
+func rollouts(t *testing.T, do func(t *testing.T, end rollout.Phase, begin func() (*world, *rollout.Analysis))) {
+	for _, strategy := range strategies {
+		for _, script := range scripts {
+			t.Run(strategy.name+"/"+script.name, func(t *testing.T) {
+				do(t, script.end, func() (*world, *rollout.Analysis) {
+					x := newScenario(rollout.Initialized)
+					set := &x.c.Spec.Analysis
+					set.StepWeight, set.MaxWeight = 0, 0
+					strategy.set(set)
+					script.set(x.w)
+					return x.w, x.a
+				})
+			})
+		}
+	}
+}
+
+var begun = rollout.Status{Phase: rollout.Initialized, AppliedSpec: "v1", PromotedSpec: "v1"}
+
+// A run goes on from what was saved after any step, and tells the same.
+func TestRunFromSavedStatus(t *testing.T) {
+	rollouts(t, func(t *testing.T, end rollout.Phase, begin func() (*world, *rollout.Analysis)) {
+		w, a := begin()
+		want, err := a.Run(t.Context(), begun, clock())
+		if err != nil || want.Phase != end || !want.Ended() {
+			t.Fatalf("Run = %+v, %v; want %s\n%s", want, err, end, told(w.events))
+		}
+		if w.routes != (rollout.Routes{Primary: 100}) {
+			t.Errorf("at the end the routes are %+v", w.routes)
+		}
+		again, b := begin()
+		s, now := begun, epoch
+		for !s.Ended() {
+			next, wait, err := b.Step(t.Context(), now, s)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s, now = stored(t, next), now.Add(wait)
+		}
+		if same := text(t, s) == text(t, want); !same || told(again.events) != told(w.events) {
+			t.Errorf("with a crash after each step it ends as\n%+v\n%swithout as\n%+v\n%s", s, told(again.events), want, told(w.events))
+		}
+	})
+}
+
+// A run that goes on waits for the rest of the interval, and for no more than
+// the interval with a clock that went backwards; not when another revision came,
+// or when something is decided.
+func TestRunWaitsForTheRest(t *testing.T) {
+	for name, c := range map[string]struct {
+		since time.Duration // the last step
+		set   func(*scenario)
+		want  time.Duration // 0: the step is done at once
+	}{
+		"at once":              {0, func(*scenario) {}, time.Minute},
+		"in between":           {45 * time.Second, func(*scenario) {}, 15 * time.Second},
+		"due":                  {time.Minute, func(*scenario) {}, 0},
+		"clock went backwards": {-time.Hour, func(*scenario) {}, time.Minute},
+		"unknown":              {0, func(x *scenario) { x.s.LastStep = time.Time{} }, 0},
+		"another revision":     {0, func(x *scenario) { x.w.revision = "v3" }, 0},
+		"revision not known":   {0, func(x *scenario) { x.w.fails["revision"] = errScripted }, time.Minute},
+		"rollback decided":     {0, func(x *scenario) { x.s.RollingBack = true }, 0},
+		"other interval":       {5 * time.Second, func(x *scenario) { x.c.Spec.Analysis.Interval = rollout.Duration(20 * time.Second) }, 15 * time.Second},
+	} {
+		x := newScenario(rollout.Progressing)
+		x.s.LastStep = epoch.Add(-c.since)
+		c.set(x)
+		loop, waited := clock(), time.Duration(0)
+		loop.Wait = func(_ context.Context, d time.Duration) error {
+			if waited = d; len(x.w.log) > 0 {
+				waited = 0
+			}
+			return errScripted
+		}
+		if _, err := x.a.Run(t.Context(), x.s, loop); (err != nil) != (c.want > 0 || !x.s.RollingBack) || waited != c.want {
+			t.Errorf("%s: waits %v before its first step, want %v; %v", name, waited, c.want, err)
+		}
+	}
+}
+
+// A tick of several steps is counted from by the next one once.
+func TestLastStep(t *testing.T) {
+	x := newScenario(rollout.Progressing)
+	x.w.answers["rb"] = 200
+	if s := step(t, x.a, x.s); !s.LastStep.IsZero() || !s.RollingBack {
+		t.Errorf("a rollback that is decided waits: %+v", s)
+	}
+	x = newScenario(rollout.Progressing)
+	if s := step(t, x.a, x.s); !s.LastStep.Equal(epoch) {
+		t.Errorf("the last step was at %v", s.LastStep)
+	}
+}
+
+// The reason in a status is that of this failure, not of the one before.
+func TestReason(t *testing.T) {
+	x := newScenario(rollout.Failed)
+	x.w.revision, x.w.fails["primary"], x.s.Reason = "v3", errStuck, "of before"
+	if s := step(t, x.a, x.s); !strings.Contains(s.Reason, "the primary does not become ready") {
+		t.Errorf("%+v", s)
+	}
+	x = newScenario(rollout.Progressing)
+	x.w.answers["rb"] = 200
+	if s := step(t, x.a, step(t, x.a, x.s)); s.Phase != rollout.Failed || !strings.Contains(s.Reason, "asks for a rollback") {
+		t.Errorf("%+v", s)
+	}
+}
+
+// crash is how a program ends at a call: asked to, with nothing done, or not
+// asked, with the call done and nothing known of it.
+type crash func(w *world, at int, cancel context.CancelFunc)
+
+var errCrash = errors.New("crash")
+
+var crashes = map[string]crash{
+	"context ends before a call": func(w *world, at int, cancel context.CancelFunc) {
+		w.before = func(string) {
+			if at--; at == 0 {
+				cancel()
+			}
+		}
+	},
+	"panic after a call": func(w *world, at int, _ context.CancelFunc) {
+		w.times = append(w.times, func(string) {
+			if at--; at == 0 {
+				panic(errCrash)
+			}
+		})
+	},
+}
+
+// A run that is cut short at any call of a port comes to the same end when it
+// is run again from what was saved.
+func TestRunCutShort(t *testing.T) {
+	rollouts(t, func(t *testing.T, end rollout.Phase, begin func() (*world, *rollout.Analysis)) {
+		w, a := begin()
+		calls := 0
+		w.times = append(w.times, func(string) { calls++ })
+		want, err := a.Run(t.Context(), begun, clock())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for how, crash := range crashes {
+			for at := 1; at <= calls; at += thrift {
+				w, a := begin()
+				s, cut := cutShort(t, w, a, at, crash)
+				if !cut {
+					t.Fatalf("%s %d did not cut it short", how, at)
+				}
+				got, err := a.Run(t.Context(), s, clock())
+				if err != nil || got.Phase != end || got.PromotedSpec != want.PromotedSpec || got.AppliedSpec != want.AppliedSpec || w.routes != (rollout.Routes{Primary: 100}) {
+					t.Fatalf("%s %d: Run = %+v, %v\nwant %+v\n%s", how, at, got, err, want, told(w.events))
+				}
+			}
+		}
+	})
+}
+
+// cutShort runs until the crash and returns what was saved before it.
+func cutShort(t *testing.T, w *world, a *rollout.Analysis, at int, crash crash) (saved rollout.Status, cut bool) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	saved = begun
+	defer func() {
+		w.before = nil
+		if p := recover(); p != nil && p != errCrash {
+			panic(p)
+		}
+	}()
+	loop := clock()
+	loop.Save = func(s rollout.Status) error { saved = stored(t, s); return nil }
+	crash(w, at, cancel)
+	cut = true // a panic leaves it so
+	s, err := a.Run(ctx, begun, loop)
+	if err != nil && !errors.Is(err, context.Canceled) {
+		t.Fatalf("Run: %v", err)
+	}
+	return saved, err != nil || s.Ended()
+}
+
+// What a context cuts short is no outcome: a step tells nothing that it would
+// not have told otherwise, and its status counts what was told.
+func TestStepCutShort(t *testing.T) {
+	for key, set := range scenarios {
+		full := prepared(key, set)
+		calls := 0
+		full.w.times = append(full.w.times, func(string) { calls++ })
+		if _, _, err := full.a.Step(t.Context(), full.time, full.s); err != nil {
+			t.Fatal(err)
+		}
+		for at := 1; at <= calls; at++ {
+			x := prepared(key, set)
+			ctx, cancel := context.WithCancel(t.Context())
+			crashes["context ends before a call"](x.w, at, cancel)
+			s, wait, err := x.a.Step(ctx, x.time, x.s)
+			cancel()
+			if !errors.Is(err, context.Canceled) || wait != 0 {
+				t.Fatalf("%s: cut short at call %d: %v, %v", key, at, wait, err)
+			}
+			did, all := strings.Join(x.w.log, ", "), strings.Join(full.w.log, ", ")
+			if !strings.HasPrefix(all, did) {
+				t.Errorf("%s: cut short at call %d: did %s\nwhich is no part of %s", key, at, did, all)
+			}
+			if counted := s.FailedChecks - x.s.FailedChecks; counted > strings.Count(did, "-fail") {
+				t.Errorf("%s: cut short at call %d: counts %d failed checks: %s", key, at, counted, did)
+			}
+			if s.Sequence != x.s.Sequence+int64(len(x.w.events)) {
+				t.Errorf("%s: cut short at call %d: told %d events, sequence is %d after %d", key, at, len(x.w.events), s.Sequence, x.s.Sequence)
+			}
+		}
+	}
+}
+
+// prepared is a scenario of the table before its step.
+func prepared(key string, set func(*scenario)) *scenario {
+	phase, _, _ := strings.Cut(key, ":")
+	if phase == "none" {
+		phase = ""
+	}
+	x := newScenario(rollout.Phase(phase))
+	set(x)
+	return x
+}
+
+// The status that a step is given is not changed: a gate, the values of metrics.
+func TestStepLeavesStatus(t *testing.T) {
+	for key, set := range scenarios {
+		x := prepared(key, set)
+		x.s.Values = append(make([]rollout.Value, 0, 8), rollout.Value{Metric: "m", Value: "1"})
+		before := text(t, x.s)
+		if _, _, err := x.a.Step(t.Context(), x.time, x.s); err != nil {
+			t.Fatal(err)
+		}
+		if after := text(t, x.s); after != before {
+			t.Errorf("%s: the status was %s, is %s", key, before, after)
+		}
+	}
+}
+
+// A context that has ended is the end before anything is asked.
+func TestStepContextEnded(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	x := newScenario(rollout.Progressing)
+	s, wait, err := x.a.Step(ctx, epoch, x.s)
+	if !errors.Is(err, context.Canceled) || wait != 0 || s.Sequence != 0 || len(x.w.log) > 0 {
+		t.Errorf("Step = %+v, %v, %v; %v", s, wait, err, x.w.log)
+	}
+}
+
+// The times of a status are the same after they were stored.
+func TestStatusTimes(t *testing.T) {
+	x := newScenario(rollout.Initialized)
+	x.w.answers["cr"] = 403
+	s, _, err := x.a.Step(t.Context(), time.Now().In(time.FixedZone("here", 3600)), x.s)
+	if err != nil || !reflect.DeepEqual(stored(t, s), s) {
+		t.Errorf("%+v, %v: stored %+v", s, err, stored(t, s))
+	}
+}
+
+// A rollback and a promotion are decided in the status that was saved before
+// they are done.
+func TestRunStoresDecisions(t *testing.T) {
+	rollouts(t, func(t *testing.T, _ rollout.Phase, begin func() (*world, *rollout.Analysis)) {
+		w, a := begin()
+		loop, saved := clock(), begun
+		loop.Save = func(s rollout.Status) error { saved = stored(t, s); return nil }
+		w.before = func(call string) {
+			restarts := w.revision != saved.AppliedSpec
+			if call == "promote" && saved.Phase != rollout.Promoting || call == "down" && !restarts && !saved.RollingBack && saved.Phase != rollout.Finalising {
+				t.Errorf("%s is done when %+v is saved", call, saved)
+			}
+		}
+		if _, err := a.Run(t.Context(), begun, loop); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// Without an analysis a canary is promoted all the same wherever the program
+// ends: one that is scaled down already is not ready, and is not waited for.
+func TestSkipAnalysisCutShort(t *testing.T) {
+	begin := func() (*world, *rollout.Analysis) {
+		x := newScenario(rollout.Initialized)
+		x.c.Spec.SkipAnalysis = true
+		x.w.times = append(x.w.times, func(call string) {
+			switch call {
+			case "up":
+				delete(x.w.fails, "canary")
+			case "down":
+				x.w.fails["canary"] = errScripted
+			}
+		})
+		return x.w, x.a
+	}
+	w, a := begin()
+	calls := 0
+	w.times = append(w.times, func(string) { calls++ })
+	if s, err := a.Run(t.Context(), begun, clock()); err != nil || s.Phase != rollout.Succeeded {
+		t.Fatalf("Run = %+v, %v", s, err)
+	}
+	for how, crash := range crashes {
+		for at := 1; at <= calls; at++ {
+			w, a := begin()
+			s, _ := cutShort(t, w, a, at, crash)
+			if s, err := a.Run(t.Context(), s, clock()); err != nil || s.Phase != rollout.Succeeded || s.PromotedSpec != "v2" {
+				t.Errorf("%s %d: Run = %+v, %v\n%s", how, at, s, err, told(w.events))
+			}
+		}
+	}
 }

@@ -1,6 +1,7 @@
 package rollout_test
 
 import (
+	"bufio"
 	"context"
 	"crypto/hmac"
 	"crypto/sha256"
@@ -8,15 +9,132 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/headgate-io/headgate/rollout"
 )
+
+// A recorder is a server that keeps requests as they came, byte for byte.
+type recorder struct {
+	URL    string
+	answer func(n int) string // the answer to the request with number n, from 0 on, as it is sent; it hangs up after one with Connection: close, or ""
+
+	mu       sync.Mutex
+	requests []string
+	conns    int
+}
+
+// record runs a recorder until the test ends.
+func record(t *testing.T, answer func(n int) string) *recorder {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &recorder{URL: "http://" + l.Addr().String(), answer: answer}
+	var all sync.WaitGroup
+	open := map[net.Conn]bool{}
+	all.Go(func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			r.mu.Lock()
+			r.conns++
+			open[conn] = true
+			r.mu.Unlock()
+			all.Go(func() { r.serve(conn) })
+		}
+	})
+	t.Cleanup(func() {
+		l.Close()
+		r.mu.Lock()
+		for conn := range open {
+			conn.Close()
+		}
+		r.mu.Unlock()
+		all.Wait()
+	})
+	return r
+}
+
+func (r *recorder) serve(conn net.Conn) {
+	defer conn.Close()
+	in := bufio.NewReader(conn)
+	for {
+		request, err := readRaw(in)
+		if err != nil {
+			return
+		}
+		r.mu.Lock()
+		n := len(r.requests)
+		r.requests = append(r.requests, request)
+		r.mu.Unlock()
+		answer := r.answer(n)
+		if answer == "" {
+			return
+		}
+		if _, err := io.WriteString(conn, answer); err != nil || strings.Contains(answer, "Connection: close") {
+			return
+		}
+	}
+}
+
+// readRaw reads a request with a Content-Length.
+func readRaw(in *bufio.Reader) (string, error) {
+	var text strings.Builder
+	length := 0
+	for {
+		line, err := in.ReadString('\n')
+		if err != nil {
+			return "", err
+		}
+		text.WriteString(line)
+		if value, ok := strings.CutPrefix(line, "Content-Length: "); ok {
+			if length, err = strconv.Atoi(strings.TrimSpace(value)); err != nil {
+				return "", err
+			}
+		}
+		if line == "\r\n" {
+			break
+		}
+	}
+	_, err := io.CopyN(&text, in, int64(length))
+	return text.String(), err
+}
+
+// seen returns the requests so far, and how many connections they came by.
+func (r *recorder) seen() ([]string, int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.requests, r.conns
+}
+
+// reply is an answer with a body.
+func reply(status int, body string, headers ...string) string {
+	text := fmt.Sprintf("HTTP/1.1 %d X\r\nContent-Length: %d\r\n", status, len(body))
+	for _, h := range headers {
+		text += h + "\r\n"
+	}
+	return text + "\r\n" + body
+}
+
+// always answers each request alike.
+func always(answer string) func(int) string { return func(int) string { return answer } }
+
+// inTurn answers with one after the other, and with the last for ever.
+func inTurn(answers ...string) func(int) string {
+	return func(n int) string { return answers[min(n, len(answers)-1)] }
+}
 
 // raw is a request as a webhook gets it: what the reference sends, and more
 // headers, sorted among its own, where a Secret has some.
@@ -319,5 +437,34 @@ func TestEchoOfProxyShowsNoCredentials(t *testing.T) {
 	text := fmt.Sprintf("%v %s", err, refused.Body)
 	if !strings.Contains(text, "Proxy-Authorization: ***") || strings.Contains(text, base64.StdEncoding.EncodeToString([]byte("proxy:canary-p@ss"))) {
 		t.Errorf("got %s", text)
+	}
+}
+
+// The sums were made by the reference.
+func TestChecksum(t *testing.T) {
+	none := map[string]string(nil)
+	tests := map[string]struct {
+		spec    string
+		configs *map[string]string
+		want    string
+	}{
+		"no configs":          {"abc", nil, "5594979469"},
+		"two configs":         {"abc", &map[string]string{"b-config": "2", "a-config": "1"}, "6f8f9c6b58"},
+		"nothing":             {"", nil, "758df7c9fc"},
+		"empty map":           {"abc", &map[string]string{}, "d94b4687d"},
+		"nil map":             {"abc", &none, "5594979469"},
+		"keys sorted by byte": {"x", &map[string]string{"b": "2", "a": "1", "B": "3", "": "4"}, "5c4c59bffc"},
+		"no escapes": {"69d8f87c9\"\t%d\n\xff",
+			&map[string]string{"configmap/a \"q\"": "tab\tnl\n\\ back` é \x00 \xff \u2028 😀 <&>%s"}, "5899f659b5"},
+		"long":        {strings.Repeat("spec", 1000), nil, "f6bc6c5c"},
+		"prefixes":    {"s", &map[string]string{"ä": "1", "z": "2", "a\x00": "3", "a": "4"}, "78c4645b7d"},
+		"empty value": {"k: v\r\nx", &map[string]string{"one": ""}, "589b95dfc6"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got := rollout.Checksum(test.spec, test.configs); got != test.want {
+				t.Errorf("got %q, want %q", got, test.want)
+			}
+		})
 	}
 }
