@@ -70,7 +70,7 @@ var rooms = map[string]room{
 
 	"rollout":          {imports: "internal/document internal/notify internal/redact internal/retry internal/secret", modules: "go.yaml.in/yaml/v3"},
 	"rollout/ledger":   {imports: "rollout internal/durable internal/retry"},
-	"rollout/metric":   {imports: "rollout internal/command internal/document internal/origin internal/redact internal/secret"},
+	"rollout/metric":   {imports: "rollout internal/command internal/document internal/notify internal/origin internal/redact internal/secret"},
 	"rollout/notify":   {imports: "rollout internal/document internal/notify internal/redact internal/secret"},
 	"rollout/simulate": {imports: "rollout"},
 	"rollout/traffic":  {imports: "rollout internal/command internal/redact"},

@@ -10,7 +10,6 @@ import (
 	"net/url"
 	"os"
 	"time"
-	"unicode/utf8"
 
 	"github.com/headgate-io/headgate/internal/notify"
 	"github.com/headgate-io/headgate/internal/redact"
@@ -94,7 +93,7 @@ func (c *Caller) call(ctx context.Context, hook Hook, payload Payload) (Answer, 
 		return Answer{}, err
 	}
 	to.header.Set("Content-Type", "application/json")
-	proxy, err := c.proxy(target)
+	proxy, err := notify.ProxyFor(target, c.Proxy)
 	if err != nil {
 		return Answer{}, err
 	}
@@ -135,18 +134,6 @@ func (c *Caller) wait(ctx context.Context, d time.Duration) error {
 		return c.Wait(ctx, d)
 	}
 	return sleep(ctx, d)
-}
-
-// proxy returns that for a URL, nil for none.
-func (c *Caller) proxy(target *url.URL) (*url.URL, error) {
-	if c.Proxy == nil {
-		return nil, nil
-	}
-	proxy, err := c.Proxy(&http.Request{Method: http.MethodPost, URL: target, Header: http.Header{}, Host: target.Host})
-	if err != nil {
-		return nil, fmt.Errorf("proxy: %w", err)
-	}
-	return proxy, nil
 }
 
 // transport returns that of a webhook, whose URL has a proxy or nil. It is to be released.
@@ -273,7 +260,7 @@ func (c *call) redirect(a *notify.Answer) string {
 	if a.Status < 300 || a.Status > 399 {
 		return ""
 	}
-	return shorten(redact.String(a.Header.Get("Location"), c.private...), 4*maxExcerpt)
+	return redact.Excerpt(a.Header.Get("Location"), 4*maxExcerpt, c.private...)
 }
 
 const (
@@ -329,7 +316,7 @@ func (c *call) person(h http.Header, name string) string {
 	if err != nil {
 		return ""
 	}
-	return shorten(redact.Secrets(text, c.private...), maxReason)
+	return redact.Excerpt(text, maxReason, c.private...)
 }
 
 // MaxBody is how much of an answer is kept, in bytes.
@@ -349,9 +336,9 @@ type StatusError struct {
 func (e *StatusError) Error() string {
 	text := fmt.Sprintf("status %d", e.Code)
 	if e.Location != "" {
-		text += ": redirect to " + excerpt(e.Location) + " is not followed"
+		text += ": redirect to " + redact.Excerpt(e.Location, maxExcerpt) + " is not followed"
 	}
-	if said := excerpt(string(e.Body[:min(len(e.Body), 4*maxExcerpt)])); said != "" {
+	if said := redact.Excerpt(string(e.Body), maxExcerpt); said != "" {
 		text += ": " + said
 	}
 	return text
@@ -359,20 +346,3 @@ func (e *StatusError) Error() string {
 
 // maxExcerpt is how much of an answer an error shows, in bytes.
 const maxExcerpt = 300
-
-// excerpt returns the beginning of a remote text on one line.
-func excerpt(text string) string { return shorten(text, maxExcerpt) }
-
-// shorten returns a remote text on one line, without credentials; of a long one
-// about limit bytes.
-func shorten(text string, limit int) string {
-	text = redact.String(text)
-	if len(text) <= limit {
-		return text
-	}
-	end := limit
-	for !utf8.RuneStart(text[end]) {
-		end--
-	}
-	return text[:end] + "…"
-}

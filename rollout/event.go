@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/headgate-io/headgate/internal/redact"
 )
 
 // An EventCode says what happened, for programs.
@@ -197,7 +199,7 @@ func (t *tick) checksum() string { return Checksum(cmp.Or(t.revision, t.s.Applie
 const maxReason = 1 << 10
 
 // bounded returns the beginning of a text on one line, without credentials.
-func bounded(text string) string { return shorten(text[:min(len(text), 4*maxReason)], maxReason) }
+func bounded(text string) string { return redact.Excerpt(text, maxReason) }
 
 // reason is what a webhook said, or why it did not.
 func reason(answer Answer, err error) string {

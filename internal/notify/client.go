@@ -128,6 +128,18 @@ func (p *Pool) open(s Setting, settings *tls.Config, proxy func(*http.Request) (
 	return &Transport{s, t}, nil
 }
 
+// ProxyFor returns the proxy that a function as in [http.Transport], or nil, has for posts to u; nil for none.
+func ProxyFor(u *url.URL, proxies func(*http.Request) (*url.URL, error)) (*url.URL, error) {
+	if proxies == nil {
+		return nil, nil
+	}
+	proxy, err := proxies(&http.Request{Method: http.MethodPost, URL: u, Header: http.Header{}, Host: u.Host})
+	if err != nil {
+		return nil, fmt.Errorf("proxy: %w", err)
+	}
+	return proxy, nil
+}
+
 // Release ends the idle connections of a transport that was forgotten while it was used.
 func (p *Pool) Release(t *Transport) {
 	p.mu.Lock()

@@ -161,16 +161,15 @@ func (w *Webhook) locate(ctx context.Context, t *Target) error {
 }
 
 // connect sets the connections of t.
-func (w *Webhook) connect(ctx context.Context, t *Target) (err error) {
-	var proxy *url.URL
+func (w *Webhook) connect(ctx context.Context, t *Target) error {
+	proxy, err := ProxyFor(t.URL, w.Proxies)
 	if w.Proxy != "" {
 		if proxy, err = parseProxy(w.Proxy); err != nil {
-			return &Refusal{Err: fmt.Errorf("%sproxy %w", w.Prefix, err)}
+			err = &Refusal{Err: fmt.Errorf("%sproxy %w", w.Prefix, err)}
 		}
-	} else if w.Proxies != nil {
-		if proxy, err = w.Proxies(&http.Request{Method: http.MethodPost, URL: t.URL, Header: http.Header{}, Host: t.URL.Host}); err != nil {
-			return fmt.Errorf("proxy: %w", err)
-		}
+	}
+	if err != nil {
+		return err
 	}
 	var setting Setting
 	if proxy != nil {

@@ -14,9 +14,5 @@ import (
 // same name among that; good templates are returned all the same.
 func Decode(file string, r io.Reader) ([]*Template, error) {
 	manifest := document.Manifest{Kind: kind, Groups: []string{rollout.Group, rollout.ReferenceGroup}, Version: version, Namespace: rollout.DefaultNamespace}
-	return document.DecodeAll(file, r, manifest, func(t *Template, found *document.Findings) {
-		for _, f := range t.findings() {
-			found.Add(f.field, "%w", f.err)
-		}
-	})
+	return document.DecodeAll(file, r, manifest, (*Template).check)
 }

@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"time"
 
+	"github.com/headgate-io/headgate/internal/notify"
 	"github.com/headgate-io/headgate/rollout"
 )
 
@@ -22,7 +24,8 @@ type Querier struct {
 
 	Proxy func(*http.Request) (*url.URL, error) // as in [http.Transport]; nil for none
 
-	web web
+	pool    notify.Pool
+	timeout time.Duration // of a whole request; default answerTimeout
 }
 
 // Query returns the value of a metric now. The error wraps
@@ -85,4 +88,4 @@ func (q *Querier) online(ctx context.Context, e endpoint) error {
 }
 
 // Close ends idle connections.
-func (q *Querier) Close() { q.web.close() }
+func (q *Querier) Close() { q.pool.Close() }

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"slices"
 	"strings"
 
 	"github.com/headgate-io/headgate/internal/document"
@@ -62,34 +61,23 @@ func (p Provider) String() string {
 	return strings.TrimSpace(p.kindOf() + " " + shown(p.Address, nil))
 }
 
-// A finding is what is wrong with a field of a template.
-type finding struct {
-	field string
-	err   error
-}
-
 // Check returns what is wrong with the template, joined, each with its field.
 func (t *Template) Check() error {
-	var errs []error
-	for _, f := range t.findings() {
-		errs = append(errs, fmt.Errorf("%s: %w", f.field, f.err))
-	}
-	return errors.Join(errs...)
+	var found document.Findings
+	t.check(&found)
+	return errors.Join(found.Of("")...)
 }
 
-// findings returns what is wrong with the template.
-func (t *Template) findings() (found []finding) {
+// check adds to found what is wrong with the template.
+func (t *Template) check(found *document.Findings) {
 	p := t.Spec.Provider
 	add := func(field string, err error) {
 		if err != nil {
-			found = append(found, finding{field, err})
+			found.Add(field, "%w", err)
 		}
 	}
 	add("metadata.name", document.CheckName(t.Metadata.Name))
 	add("metadata.namespace", document.CheckNamespace(namespaceOf(t.Metadata)))
-	if p.SecretRef != nil {
-		add("spec.provider.secretRef.name", document.CheckName(p.SecretRef.Name))
-	}
 	switch p.kindOf() {
 	case typePrometheus:
 		add("spec.provider.address", checkAddress(p.Address, false))
@@ -101,26 +89,23 @@ func (t *Template) findings() (found []finding) {
 		add("spec.query", checkCommand(t.Spec.Query))
 	default:
 		add("spec.provider.type", fmt.Errorf("%s is not supported: use prometheus, http or exec, or a webhook", document.Quote(p.Type)))
-		return found
+		return
 	}
-	for field, set := range p.foreign() {
-		if set {
-			add("spec.provider."+field, fmt.Errorf("is not for type %s: remove it", p.kindOf()))
+	if p.SecretRef != nil {
+		add("spec.provider.secretRef.name", document.CheckName(p.SecretRef.Name))
+	}
+	exec := p.kindOf() == typeExec
+	for _, foreign := range []struct {
+		field string
+		set   bool
+	}{
+		{"address", exec && p.Address != ""}, {"headers", exec && p.Headers != nil}, {"insecureSkipVerify", exec && p.InsecureSkipVerify},
+		{"region", p.Region != ""}, {"secretRef", exec && p.SecretRef != nil},
+	} {
+		if foreign.set {
+			add("spec.provider."+foreign.field, fmt.Errorf("is not for type %s: remove it", p.kindOf()))
 		}
 	}
-	slices.SortFunc(found, func(a, b finding) int { return strings.Compare(a.field, b.field) })
-	return found
-}
-
-// foreign returns the fields that the type of the provider does not have, and
-// whether they are set.
-func (p Provider) foreign() map[string]bool {
-	of := map[string]bool{"region": p.Region != ""}
-	if p.kindOf() == typeExec {
-		of["address"], of["secretRef"] = p.Address != "", p.SecretRef != nil
-		of["headers"], of["insecureSkipVerify"] = p.Headers != nil, p.InsecureSkipVerify
-	}
-	return of
 }
 
 // checkAddress judges the address of a provider; with placeholders it may have

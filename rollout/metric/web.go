@@ -3,65 +3,25 @@ package metric
 import (
 	"cmp"
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/url"
-	"strings"
-	"sync"
 	"time"
 
+	"github.com/headgate-io/headgate/internal/notify"
 	"github.com/headgate-io/headgate/internal/origin"
 	"github.com/headgate-io/headgate/internal/redact"
+	"github.com/headgate-io/headgate/internal/secret"
 )
 
 const (
 	answerTimeout = 5 * time.Second // of a whole request
 	maxAnswer     = 1 << 20
-	maxHeader     = 64 << 10
 	maxShown      = 1 << 10 // of what a server says in an error
 	maxRedirects  = 10
-	idlePerHost   = 8
 )
-
-// web makes requests, with one client for each way to look at certificates.
-type web struct {
-	mu      sync.Mutex
-	clients map[bool]*http.Client // by insecureSkipVerify
-	timeout time.Duration         // of a whole request; default answerTimeout
-}
-
-func (w *web) client(insecure bool, proxy func(*http.Request) (*url.URL, error)) *http.Client {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if c := w.clients[insecure]; c != nil {
-		return c
-	}
-	if w.clients == nil {
-		w.clients = map[bool]*http.Client{}
-	}
-	w.clients[insecure] = &http.Client{CheckRedirect: sameOrigin, Transport: &http.Transport{
-		Proxy:                  proxy,
-		DialContext:            (&net.Dialer{Timeout: answerTimeout}).DialContext,
-		TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: insecure},
-		MaxResponseHeaderBytes: maxHeader,
-		MaxIdleConnsPerHost:    idlePerHost,
-		IdleConnTimeout:        time.Minute,
-		ForceAttemptHTTP2:      true,
-	}}
-	return w.clients[insecure]
-}
-
-func (w *web) close() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, c := range w.clients {
-		c.CloseIdleConnections()
-	}
-}
 
 // sameOrigin lets redirects lead nowhere else.
 func sameOrigin(req *http.Request, via []*http.Request) error {
@@ -90,7 +50,7 @@ func (q *Querier) fetch(ctx context.Context, e endpoint, u *url.URL) (answer, er
 		return answer{}, err
 	}
 	u.User = nil
-	limit := cmp.Or(q.web.timeout, answerTimeout)
+	limit := cmp.Or(q.timeout, answerTimeout)
 	within, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	req, err := http.NewRequestWithContext(within, http.MethodGet, u.String(), nil)
@@ -98,7 +58,12 @@ func (q *Querier) fetch(ctx context.Context, e endpoint, u *url.URL) (answer, er
 		return answer{}, errors.New("the address is no URL")
 	}
 	held.sign(req)
-	a, err := read(q.web.client(e.InsecureSkipVerify, q.Proxy), req)
+	transport, err := q.pool.Get(notify.Setting{Insecure: e.InsecureSkipVerify, HTTP2: true}, secret.Reader{}, q.Proxy)
+	if err != nil {
+		return answer{}, err
+	}
+	defer q.pool.Release(transport)
+	a, err := read(&http.Client{Transport: transport, CheckRedirect: sameOrigin}, req)
 	a.secrets = held.secrets
 	switch {
 	case err == nil:
@@ -144,10 +109,4 @@ func (a answer) quiet(err error) error {
 }
 
 // shown returns the beginning of text that came from elsewhere, for an error.
-func shown(text string, secrets []string) string {
-	text = strings.TrimSpace(redact.String(text, secrets...))
-	if len(text) > maxShown {
-		text = strings.ToValidUTF8(text[:maxShown], "") + " …"
-	}
-	return text
-}
+func shown(text string, secrets []string) string { return redact.Excerpt(text, maxShown, secrets...) }
