@@ -13,7 +13,7 @@ import (
 
 // revisions is a target with a revision after the other.
 type revisions struct {
-	traffic.Static
+	traffic.Adapter
 	names []string
 }
 

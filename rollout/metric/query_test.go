@@ -218,13 +218,3 @@ func TestNoValuesToTheVerdict(t *testing.T) {
 		t.Errorf("got %v, %v\nwant %s", verdict, err, want)
 	}
 }
-
-func TestFuncAndValues(t *testing.T) {
-	var _ rollout.Metrics = &metric.Querier{}
-	for _, ms := range []rollout.Metrics{metric.Values{"a": 3}, metric.Func(metric.Values{"a": 3}.Query)} {
-		got, err := ms.Query(t.Context(), canary(nil), rollout.Metric{Name: "a"})
-		if _, none := ms.Query(t.Context(), canary(nil), rollout.Metric{Name: "b"}); got != 3 || err != nil || !errors.Is(none, rollout.ErrNoValues) {
-			t.Errorf("got %v, %v, %v", got, err, none)
-		}
-	}
-}

@@ -12,7 +12,7 @@ func TestRoutesThatAreNone(t *testing.T) {
 	for _, r := range []rollout.Routes{{}, {Primary: 50, Canary: 49}, {Primary: 110, Canary: -10}, {Primary: -1, Canary: 101}} {
 		for name, port := range map[string]rollout.Traffic{
 			"proxy":   &traffic.Proxy{Primary: "http://127.0.0.1:1", Canary: "http://127.0.0.1:2"},
-			"static":  new(traffic.Static),
+			"nothing": new(traffic.Adapter),
 			"adapter": &traffic.Adapter{Driver: new(traffic.Exec)},
 		} {
 			if err := port.SetRoutes(t.Context(), r); err == nil || !strings.Contains(err.Error(), "100") {
@@ -27,10 +27,9 @@ func TestRoutesThatAreNone(t *testing.T) {
 
 func TestNothingConfigured(t *testing.T) {
 	for name, target := range map[string]rollout.Target{
-		"static": &traffic.Static{ID: "v2"},
-		"none":   &traffic.Adapter{ID: "v2"},
-		"exec":   &traffic.Adapter{Driver: new(traffic.Exec), ID: "v2"},
-		"http":   &traffic.Adapter{Driver: new(traffic.HTTP), ID: "v2"},
+		"nil":  &traffic.Adapter{ID: "v2"},
+		"exec": &traffic.Adapter{Driver: new(traffic.Exec), ID: "v2"},
+		"http": &traffic.Adapter{Driver: new(traffic.HTTP), ID: "v2"},
 	} {
 		ctx := t.Context()
 		if id, err := target.Revision(ctx); err != nil || id != "v2" {

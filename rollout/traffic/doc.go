@@ -2,10 +2,9 @@
 // rollout, and tells the workload what to do.
 //
 //	Proxy    a reverse proxy in this process, with measurements of its own
-//	Adapter  traffic and target by operations that a Driver does
+//	Adapter  traffic and target by operations that a Driver does; without one nothing has to be done
 //	Exec     a Driver that runs commands
 //	HTTP     a Driver that sends requests
-//	Static   traffic and target of which nothing has to be done
 //
 // # Proxy
 //

@@ -19,7 +19,7 @@ import (
 
 // A stopping target ends a server the hard way when it is scaled down.
 type stopping struct {
-	traffic.Static
+	traffic.Adapter
 	server *httptest.Server
 	called chan struct{}
 }
@@ -156,7 +156,7 @@ func TestDrainEndsWithItsContext(t *testing.T) {
 	if err := p.Drain(ctx); !errors.Is(err, cause) {
 		t.Error(err)
 	}
-	target := p.Target(new(traffic.Static))
+	target := p.Target(new(traffic.Adapter))
 	if err := target.ScaleDown(ctx); !errors.Is(err, cause) {
 		t.Error(err)
 	}
@@ -224,7 +224,7 @@ func TestUpgrade(t *testing.T) {
 	echo()
 	set(t, p, rollout.Routes{Primary: 100})
 	echo()
-	if err := p.Target(new(traffic.Static)).ScaleDown(t.Context()); err != nil {
+	if err := p.Target(new(traffic.Adapter)).ScaleDown(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := lines.ReadByte(); err == nil {
@@ -252,7 +252,7 @@ func TestEventStreamEndsWithTheCanary(t *testing.T) {
 		t.Fatal(line, err)
 	}
 	set(t, p, rollout.Routes{Primary: 100})
-	if err := p.Target(new(traffic.Static)).ScaleDown(t.Context()); err != nil {
+	if err := p.Target(new(traffic.Adapter)).ScaleDown(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if s := p.Stats(); s.Canary.Requests != 1 || s.Canary.Failed != 0 {

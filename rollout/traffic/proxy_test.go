@@ -144,7 +144,7 @@ func TestProxyThatIsWrong(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), test.want) || strings.Contains(err.Error(), "s3cr3t") {
 				t.Error(err)
 			}
-			for _, err := range []error{test.proxy.SetRoutes(t.Context(), mirrored), test.proxy.Target(new(traffic.Static)).ScaleDown(t.Context())} {
+			for _, err := range []error{test.proxy.SetRoutes(t.Context(), mirrored), test.proxy.Target(new(traffic.Adapter)).ScaleDown(t.Context())} {
 				if err == nil {
 					t.Error("no error")
 				}

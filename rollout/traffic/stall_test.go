@@ -64,7 +64,7 @@ func TestScaleDownOfWhatStalls(t *testing.T) {
 			io.WriteString(conn, test.request)
 			<-arrived
 			set(t, p, rollout.Routes{Primary: 100})
-			target := p.Target(new(traffic.Static))
+			target := p.Target(new(traffic.Adapter))
 			for err = target.ScaleDown(t.Context()); err != nil; err = target.ScaleDown(t.Context()) {
 				if !strings.Contains(err.Error(), "1 of its requests") { // what still moved has stopped by now
 					t.Fatal(err)
@@ -90,7 +90,7 @@ func TestScaleDownIsPatient(t *testing.T) {
 	io.WriteString(conn, "GET / HTTP/1.1\r\nHost: h\r\n\r\n")
 	<-arrived
 	set(t, p, rollout.Routes{Primary: 100})
-	target := p.Target(new(traffic.Static))
+	target := p.Target(new(traffic.Adapter))
 	for i := range 9 {
 		if err := target.ScaleDown(t.Context()); err == nil || !strings.Contains(err.Error(), "1 of its requests") {
 			t.Fatal(i, err)
@@ -150,7 +150,7 @@ func TestScaleDownWaitsForWhatMoves(t *testing.T) {
 		}()
 		synctest.Wait()
 		set(t, p, rollout.Routes{Primary: 100})
-		if err := p.Target(new(traffic.Static)).ScaleDown(t.Context()); err == nil || !strings.Contains(err.Error(), "1 of its requests") {
+		if err := p.Target(new(traffic.Adapter)).ScaleDown(t.Context()); err == nil || !strings.Contains(err.Error(), "1 of its requests") {
 			t.Error(err)
 		}
 		close(stop)
