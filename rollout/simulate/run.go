@@ -11,40 +11,16 @@ import (
 	"github.com/headgate-io/headgate/rollout"
 )
 
-// A Simulation is an analysis with scripted ports. Only Canary is required.
+// A Simulation is an analysis with scripted ports, of a canary that was never seen. Only
+// Canary is required.
 type Simulation struct {
 	Canary *rollout.Canary
 	Script Script
-	Status rollout.Status // to start from, with traffic and workload as it says; the zero value is a canary that was never seen
-	Start  time.Time      // of tick 0; default the start of the year 2000, UTC
-	Ticks  int            // at most so many, default 1000
+	Ticks  int // at most so many, default 1000
 }
 
-// revisions are those of the target in tick 0 and from tick 1 on, when the
-// script has none: a rollout goes on, or another one begins.
-func (s *Simulation) revisions() (first, second string) {
-	switch was := s.Status; {
-	case was.AppliedSpec == "":
-		return "1", "2"
-	case was.Phase == rollout.Initialized || was.Ended():
-		return was.AppliedSpec, was.AppliedSpec + "+1"
-	default:
-		return was.AppliedSpec, was.AppliedSpec
-	}
-}
-
-// start is what the ports have at the beginning.
-func (s *Simulation) start() state {
-	weight := min(max(s.Status.CanaryWeight, 0), 100)
-	runs := weight > 0 || s.Status.Mirrored
-	switch s.Status.Phase {
-	case rollout.Waiting:
-		runs = runs || s.Status.Gate != nil && s.Status.Gate.Type != rollout.HookConfirmRollout
-	case rollout.Progressing, rollout.Promoting, rollout.Finalising:
-		runs = true
-	}
-	return state{routes: rollout.Routes{Primary: 100 - weight, Canary: weight, Mirrored: s.Status.Mirrored}, scaled: runs, primary: s.Status.PromotedSpec}
-}
+// epoch is the time of tick 0.
+var epoch = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // A Tick is one step of the analysis, and what it did. A step that follows at
 // once, without a wait, has the number and the time of the one before.
@@ -110,12 +86,8 @@ type run struct {
 
 func (s *Simulation) run() *run {
 	canary := *s.Canary
-	start := s.Start
-	if start.IsZero() {
-		start = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
-	}
-	r := &run{Simulation: s, tick: &Tick{Time: start, Before: s.Status}}
-	w := &world{state: s.start()}
+	r := &run{Simulation: s, tick: &Tick{Time: epoch}}
+	w := &world{state: state{routes: rollout.Routes{Primary: 100}}}
 	w.says = func(of Subject, names ...string) string { return s.Script.at(r.tick.Number, of, names...) }
 	r.world = w
 	r.analysis = &rollout.Analysis{Canary: &canary, Traffic: w, Target: w, Metrics: w, Hooks: w, Sink: w}
@@ -124,9 +96,8 @@ func (s *Simulation) run() *run {
 
 func (r *run) step(ctx context.Context) error {
 	t := r.tick
-	first, second := r.revisions()
-	if r.world.tick, r.world.revision = t, first; t.Number > 0 {
-		r.world.revision = second
+	if r.world.tick, r.world.revision = t, "1"; t.Number > 0 {
+		r.world.revision = "2"
 	}
 	if says := r.Script.at(t.Number, Suspend); says != "" {
 		r.analysis.Canary.Spec.Suspend = says == on

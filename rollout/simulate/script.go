@@ -164,30 +164,6 @@ func tick(text string) (int, error) {
 	return int(n), nil
 }
 
-// String is the form that ParseOutcome reads.
-func (o Outcome) String() string {
-	var b strings.Builder
-	if o.Name != "" {
-		b.WriteString(o.Name + "=")
-	}
-	for i, v := range o.Values {
-		if i > 0 {
-			b.WriteByte(',')
-		}
-		b.WriteString(v.Text)
-		switch {
-		case v.Default:
-		case v.Last == maxTick:
-			fmt.Fprintf(&b, "@%d-", v.First)
-		case v.Last == v.First && o.Subject != Revision:
-			fmt.Fprintf(&b, "@%d", v.First)
-		default:
-			fmt.Fprintf(&b, "@%d-%d", v.First, v.Last)
-		}
-	}
-	return b.String()
-}
-
 // Check reports names that the canary does not have, joined; it says which there are.
 func (s Script) Check(c *rollout.Canary) error {
 	known := map[Subject][]string{Target: methods}

@@ -11,30 +11,6 @@ import (
 	"github.com/headgate-io/headgate/rollout"
 )
 
-// String is the tick in one line: number, time, phase, routes, counters, what
-// was done in order, and the gate that it waits on.
-//
-//	3 2m0s Progressing 60/40 failed 1 iteration 0 | load 500 halt; !rollout-failed
-//
-// A webhook has its name, its answer and the verdict; events start with "!" and
-// have their alert in brackets.
-func (t *Tick) String() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "%d %s %s %s failed %d iteration %d", t.Number, time.Duration(t.Elapsed), t.phases(), routesText(t.Routes), t.After.FailedChecks, t.After.Iterations)
-	sep := " | "
-	for _, c := range t.Calls {
-		b.WriteString(sep + c.String())
-		sep = "; "
-	}
-	if g := t.After.Gate; g != nil {
-		fmt.Fprintf(&b, " | waits on %s", clean(g.Name))
-	}
-	if t.End != "" {
-		fmt.Fprintf(&b, " | end: %s", clean(t.End))
-	}
-	return b.String()
-}
-
 // phases are the phase before and after, once when they are the same.
 func (t *Tick) phases() string {
 	before, after := phase(t.Before.Phase), phase(t.After.Phase)
@@ -49,23 +25,6 @@ func phase(p rollout.Phase) string {
 		return "none"
 	}
 	return string(p)
-}
-
-// String is the call in a few words.
-func (c Call) String() string {
-	switch c.Subject {
-	case Hook:
-		return clean(c.Name) + " " + c.Outcome + " " + c.Verdict
-	case event:
-		return "!" + c.Name + bracketed(c.Outcome)
-	case Metric:
-		return clean(c.Name) + "=" + c.Outcome
-	case Traffic:
-		return strings.TrimSpace("routes " + c.Detail + problem(c.Outcome))
-	case Target:
-		return c.Name + problem(c.Outcome)
-	}
-	return string(c.Subject) + " " + c.Outcome
 }
 
 func problem(outcome string) string {
