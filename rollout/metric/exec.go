@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/headgate-io/headgate/internal/command"
+	"github.com/headgate-io/headgate/internal/placeholder"
 	"github.com/headgate-io/headgate/internal/redact"
 )
 
@@ -37,7 +38,12 @@ func checkCommand(line string) error {
 	case strings.Contains(args[0], "{{"):
 		return errors.New("has a placeholder in the name of the program: placeholders are for arguments")
 	}
-	return each(args, func(arg string) error { _, err := parseQuery(arg); return err })
+	for _, arg := range args {
+		if err := parseQuery(arg); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // arguments returns those of a command line with its placeholders filled in. A
@@ -53,8 +59,8 @@ func arguments(line string, v values) ([]string, error) {
 		if args[i], err = render(arg, v, verbatim); err != nil {
 			return nil, fmt.Errorf("argument %d: %w", i, err)
 		}
-		if size += len(args[i]); size > maxQuery {
-			return nil, tooLong()
+		if size += len(args[i]); size > placeholder.Max {
+			return nil, fmt.Errorf("the query becomes longer than %d KiB", placeholder.Max>>10)
 		}
 		if options && strings.HasPrefix(args[i], "-") {
 			if bare, _ := render(arg, v, undashed); !strings.HasPrefix(bare, "-") {

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/headgate-io/headgate/internal/command"
+	"github.com/headgate-io/headgate/internal/placeholder"
 	"github.com/headgate-io/headgate/rollout"
 )
 
@@ -62,7 +63,7 @@ func FuzzQuery(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text, odd string) {
 		v := values{name: odd, namespace: odd, target: odd, service: odd, ingress: odd, route: odd, interval: "1m", variables: map[string]string{"a": odd}}
 		if checkQuery(text) == nil {
-			if out, err := render(text, v, inURL); err == nil && len(out) > maxQuery {
+			if out, err := render(text, v, inURL); err == nil && len(out) > placeholder.Max {
 				t.Errorf("%d bytes", len(out))
 			}
 		}

@@ -121,7 +121,7 @@ func (p path) in(doc any) (any, error) {
 // checkPathQuery judges the query of a provider of type http. What stands for
 // placeholders is not known yet.
 func checkPathQuery(text string) error {
-	if _, err := parseQuery(text); err != nil || strings.Contains(text, "{{") {
+	if err := parseQuery(text); err != nil || strings.Contains(text, "{{") {
 		return err
 	}
 	_, err := parsePath(text)

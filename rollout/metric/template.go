@@ -115,7 +115,7 @@ func checkAddress(address string, placeholders bool) error {
 		return errors.New("is required: the URL of the server")
 	}
 	if placeholders {
-		if _, err := parseQuery(address); err != nil {
+		if err := parseQuery(address); err != nil {
 			return err
 		}
 		scheme, rest, _ := strings.Cut(address, "://")

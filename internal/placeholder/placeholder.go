@@ -1,0 +1,141 @@
+// Package placeholder fills in the placeholders of texts in documents and flags, in the syntax of
+// text/template. A text ends, and takes no more time and memory than its length allows: it has
+// if and else, but no loops, variables or further templates, and only functions whose results are bounded.
+package placeholder
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"text/template"
+	"text/template/parse"
+)
+
+// Max is the length of a text, with and without its placeholders filled in, in bytes.
+const Max = 64 << 10
+
+// A Language is what may stand in placeholders.
+type Language struct {
+	Name      string   // of the texts, for errors, such as "queries"
+	Hint      string   // what there is, for errors
+	Builtin   []string // functions of text/template
+	Functions template.FuncMap
+	Maps      []string // those of Functions whose results are no text: {{ f.key }} and {{ index f "key" }}
+	Fields    bool     // of the data
+}
+
+// ErrTooLong is that of a text that is longer than [Max].
+var ErrTooLong = fmt.Errorf("is longer than %d KiB", Max>>10)
+
+// Parse reads a text, and returns what is wrong with it.
+func (l *Language) Parse(text string) (*template.Template, error) {
+	if len(text) > Max {
+		return nil, ErrTooLong
+	}
+	t, err := template.New("line").Option("missingkey=error").Funcs(l.Functions).Parse(text)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %s", strings.TrimPrefix(err.Error(), "template: "), l.Hint)
+	}
+	if len(t.Templates()) > 1 {
+		return nil, fmt.Errorf("define and block are not for %s: %s", l.Name, l.Hint)
+	}
+	if t.Tree == nil { // nothing but space and comments
+		return t, nil
+	}
+	return t, (&grammar{l, t.Tree}).node(t.Root)
+}
+
+// Expand fills in the placeholders of a text. Functions take the place of those of the language; nil for none.
+func (l *Language) Expand(text string, data any, functions template.FuncMap) (string, error) {
+	if !strings.Contains(text, "{{") {
+		return text, nil
+	}
+	t, err := l.Parse(text)
+	if err != nil || t.Tree == nil {
+		return "", err
+	}
+	var out bounded
+	if err := t.Funcs(functions).Execute(&out, data); err != nil {
+		return "", errors.New(strings.TrimPrefix(err.Error(), "template: "))
+	}
+	return out.String(), nil
+}
+
+// bounded keeps at most Max bytes.
+type bounded struct{ strings.Builder }
+
+func (b *bounded) Write(p []byte) (int, error) {
+	if b.Len()+len(p) > Max {
+		return 0, fmt.Errorf("the text becomes longer than %d KiB", Max>>10)
+	}
+	return b.Builder.Write(p)
+}
+
+// A grammar judges the parts of one text.
+type grammar struct {
+	*Language
+	tree *parse.Tree
+}
+
+func (g *grammar) node(n parse.Node) error {
+	switch n := n.(type) {
+	case *parse.ListNode:
+		if n == nil {
+			return nil
+		}
+		return each(n.Nodes, g.node)
+	case *parse.ActionNode:
+		return g.node(n.Pipe)
+	case *parse.IfNode:
+		return errors.Join(g.node(n.Pipe), g.node(n.List), g.node(n.ElseList))
+	case *parse.PipeNode:
+		if len(n.Decl) > 0 {
+			return g.refuse(n)
+		}
+		return each(n.Cmds, func(c *parse.CommandNode) error {
+			if args := c.Args; len(args) > 2 && calls(args[0], "index") && calls(args[1], g.Maps...) {
+				return each(args[2:], g.node)
+			}
+			return each(c.Args, g.node)
+		})
+	case *parse.ChainNode:
+		if calls(n.Node, g.Maps...) {
+			return nil
+		}
+		return g.node(n.Node)
+	case *parse.IdentifierNode:
+		if g.Functions[n.Ident] == nil && !slices.Contains(g.Builtin, n.Ident) || slices.Contains(g.Maps, n.Ident) {
+			return g.refuse(n)
+		}
+		return nil
+	case *parse.FieldNode:
+		if g.Fields {
+			return nil
+		}
+	case *parse.TextNode, *parse.CommentNode, *parse.StringNode, *parse.NumberNode, *parse.BoolNode:
+		return nil
+	}
+	return g.refuse(n)
+}
+
+// calls reports whether n calls one of the functions without arguments.
+func calls(n parse.Node, functions ...string) bool {
+	name, ok := n.(*parse.IdentifierNode)
+	return ok && slices.Contains(functions, name.Ident)
+}
+
+func (g *grammar) refuse(n parse.Node) error {
+	at, what := g.tree.ErrorContext(n)
+	return fmt.Errorf("%s: %s is not for %s: %s", at, what, g.Name, g.Hint)
+}
+
+// each returns the first error of f.
+func each[T any](all []T, f func(T) error) error {
+	for _, one := range all {
+		if err := f(one); err != nil {
+			return err
+		}
+	}
+	return nil
+}
