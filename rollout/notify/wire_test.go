@@ -102,7 +102,7 @@ func TestLong(t *testing.T) {
 		for i, part := range []string{"a", "&", "😀", "\xff", "\x1b[31m", "@everyone", "]("} {
 			e := event(int64(i), rollout.Warn)
 			e.Code = rollout.EventInitialized
-			e.Reason = strings.Repeat(part, 1<<17/len(part))
+			e.Reason = strings.Repeat(part, 1<<14/len(part))
 			e.Name = strings.Repeat(part, 1<<10)
 			events = append(events, e)
 		}
