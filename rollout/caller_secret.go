@@ -16,12 +16,6 @@ import (
 	"github.com/headgate-io/headgate/internal/secret"
 )
 
-// The keys of a Secret of a webhook, besides those of package secret.
-const (
-	keyHeaders = "headers"
-	keyHMAC    = "hmacKey"
-)
-
 // SignatureHeader is what a webhook whose Secret has an hmacKey is signed by:
 //
 //	t=1767323045,v1=<hexadecimal HMAC-SHA256 of "1767323045." and the body>
@@ -85,41 +79,27 @@ func (c *credentials) hide(proxy *url.URL) {
 
 // read takes what a Secret has and returns its user or bearer token.
 func (c *credentials) read(r secret.Reader) (secret.Auth, error) {
-	auth, err := r.Auth()
+	headers, auth, err := r.Credentials([]string{"bearerToken"}, SignatureHeader)
 	if err != nil {
 		return auth, err
-	}
-	headers, err := r.Headers(SignatureHeader)
-	if err != nil {
-		return auth, err
-	}
-	if headers.Get("Authorization") != "" && auth != (secret.Auth{}) {
-		return auth, r.Problem(keyHeaders, "has Authorization, and so have bearerToken or username: remove one")
 	}
 	c.header = headers
 	for _, values := range headers {
 		c.private = append(c.private, values...)
 	}
-	c.signing, _ = r.Value([]string{keyHMAC})
+	c.signing, _ = r.Value([]string{"hmacKey"})
 	if auth == (secret.Auth{}) && len(c.header) == 0 && c.signing == nil {
-		return auth, r.Problem("bearerToken", "is missing, and so are username, %s and %s: set one", keyHeaders, keyHMAC)
+		return auth, r.Problem("bearerToken", "is missing, and so are username, headers and hmacKey: set one")
 	}
 	return auth, nil
 }
 
 // secret returns the Secret of a webhook of a canary in namespace.
 func (c *Caller) secret(ctx context.Context, namespace string, ref *SecretRef) (secret.Reader, error) {
-	switch {
-	case ref.Name == "":
+	if ref.Name == "" {
 		return secret.Reader{}, errors.New("name is missing")
-	case c.Secrets == nil:
-		return secret.Reader{}, fmt.Errorf("secret %s/%s: there are no Secrets here", namespace, ref.Name)
 	}
-	data, err := c.Secrets(ctx, namespace, ref.Name)
-	if err != nil {
-		return secret.Reader{}, secret.Unreadable("secret "+namespace+"/"+ref.Name, err)
-	}
-	return secret.Reader{Name: namespace + "/" + ref.Name, Data: data}, nil
+	return secret.Get(ctx, c.Secrets, namespace, ref.Name)
 }
 
 // Event posts an event to a webhook of type event (specification, "Events").

@@ -189,15 +189,11 @@ func (w *Webhook) connect(ctx context.Context, t *Target) error {
 }
 
 func (w *Webhook) secret(ctx context.Context, field string, ref Ref) (secret.Reader, error) {
-	r := secret.Reader{Name: ref.String()}
-	if w.Secrets == nil {
-		return r, &Refusal{Err: fmt.Errorf("%s%s: there are no Secrets here", w.Prefix, field)}
+	r, err := secret.Get(ctx, w.Secrets, ref.Namespace, ref.Name)
+	if err != nil {
+		err = fmt.Errorf("%s%s: %w", w.Prefix, field, err)
 	}
-	var err error
-	if r.Data, err = w.Secrets(ctx, ref.Namespace, ref.Name); err != nil {
-		return r, fmt.Errorf("%s%s: %w", w.Prefix, field, secret.Unreadable("secret "+r.Name, err))
-	}
-	return r, nil
+	return r, err
 }
 
 // Post posts JSON: one attempt. It returns what was answered with a status from 200 to 299; another

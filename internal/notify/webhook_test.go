@@ -178,7 +178,7 @@ func TestSettings(t *testing.T) {
 	}
 	w := webhook("http://h/", map[string]string{}, nil)
 	w.Secrets = nil
-	if err := post(t.Context(), w); err == nil || err.Error() != "spec.secretRef: there are no Secrets here" {
+	if err := post(t.Context(), w); err == nil || err.Error() != "spec.secretRef: secret test/hook: there are no Secrets here" {
 		t.Error(err)
 	}
 }

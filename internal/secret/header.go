@@ -36,6 +36,30 @@ func (r Reader) Headers(own ...string) (http.Header, error) {
 	return headers, nil
 }
 
+// Credentials returns what a Secret has for the header of requests: a bearer token, under the first of tokens
+// that has a value, or a user name and password, and under the key headers others. The bearer token or the user is
+// not among the headers yet. Own are headers that are not for the Secret to set.
+func (r Reader) Credentials(tokens []string, own ...string) (http.Header, Auth, error) {
+	auth, err := r.Basic()
+	if err != nil {
+		return nil, auth, err
+	}
+	_, key := r.Value(tokens)
+	token, err := r.Text(tokens)
+	if err == nil && token != "" && auth != (Auth{}) {
+		err = r.Problem(key, "and username exclude each other: remove one")
+	}
+	if err != nil {
+		return nil, auth, err
+	}
+	auth.Bearer = token
+	headers, err := r.Headers(own...)
+	if err == nil && auth != (Auth{}) && headers.Get("Authorization") != "" {
+		err = r.Problem("headers", "has Authorization, and so have %s or username: remove one", key)
+	}
+	return headers, auth, err
+}
+
 // parseHeader splits a line. A problem repeats nothing of it.
 func parseHeader(line string) (name, value, problem string) {
 	name, value, found := strings.Cut(line, ":")

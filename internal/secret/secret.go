@@ -8,6 +8,7 @@
 package secret
 
 import (
+	"context"
 	"fmt"
 	"strings"
 )
@@ -27,6 +28,20 @@ func (e *Error) Error() string {
 type Reader struct {
 	Name string // for errors
 	Data map[string][]byte
+}
+
+// Get returns the reader of a Secret that a function hands out; nil hands out none.
+func Get(ctx context.Context, secrets func(ctx context.Context, namespace, name string) (map[string][]byte, error), namespace, name string) (Reader, error) {
+	r := Reader{Name: namespace + "/" + name}
+	if secrets == nil {
+		return r, fmt.Errorf("secret %s: there are no Secrets here", r.Name)
+	}
+	data, err := secrets(ctx, namespace, name)
+	if err != nil {
+		return r, Unreadable("secret "+r.Name, err)
+	}
+	r.Data = data
+	return r, nil
 }
 
 // Value returns the first of keys that has a value, and its name.

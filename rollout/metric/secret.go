@@ -32,48 +32,20 @@ func (q *Querier) credentials(ctx context.Context, e endpoint, user *url.Userinf
 	if e.SecretRef == nil {
 		return c, nil
 	}
-	if q.Secrets == nil {
-		return nil, fmt.Errorf("spec.provider.secretRef names Secret %s, but there are no Secrets here", e.SecretRef.Name)
-	}
-	name := e.namespace + "/" + e.SecretRef.Name
-	held, err := q.Secrets(ctx, e.namespace, e.SecretRef.Name)
+	r, err := secret.Get(ctx, q.Secrets, e.namespace, e.SecretRef.Name)
 	if err != nil {
-		return nil, fmt.Errorf("spec.provider.secretRef: %w", secret.Unreadable("secret "+name, err))
+		return nil, fmt.Errorf("spec.provider.secretRef: %w", err)
 	}
-	return c, c.read(secret.Reader{Name: name, Data: held})
-}
-
-var keyToken = []string{"token", "bearerToken"}
-
-// read takes what a Secret holds.
-func (c *credentials) read(r secret.Reader) error {
-	token, err := r.Text(keyToken)
-	if err != nil {
-		return err
+	headers, auth, err := r.Credentials([]string{"token", "bearerToken"})
+	if auth != (secret.Auth{}) {
+		c.auth = auth
 	}
-	basic, err := r.Basic()
-	switch {
-	case err != nil:
-		return err
-	case token != "" && basic != (secret.Auth{}):
-		return r.Problem("token", "and username exclude each other: remove one")
-	case token != "" || basic != (secret.Auth{}):
-		c.auth = basic
-		c.auth.Bearer = token
-	}
-	c.secrets = append(c.secrets, token, basic.Password)
-	headers, err := r.Headers()
-	if err != nil {
-		return err
-	}
-	if headers.Get("Authorization") != "" && (token != "" || basic != (secret.Auth{})) {
-		return r.Problem("headers", "has Authorization, and so have token or username: remove one")
-	}
+	c.secrets = append(c.secrets, auth.Bearer, auth.Password)
 	for name, values := range headers {
 		c.headers[name] = values
 		c.secrets = append(c.secrets, values...)
 	}
-	return nil
+	return c, err
 }
 
 // sign puts the credentials on a request.

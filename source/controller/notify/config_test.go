@@ -140,8 +140,8 @@ func TestErrorsHideSecrets(t *testing.T) {
 		want string
 	}{
 		"token with a line break": {echo.URL, map[string]string{"token": canary + "\n"}, "secretRef: secret default/a: key token ends in a line break"},
-		"two credentials":         {echo.URL, map[string]string{"token": canary, "username": canary}, "key token and bearerToken or username exclude each other"},
-		"two authorizations":      {echo.URL, map[string]string{"token": canary, "headers": "Authorization: " + canary}, "key headers line 1 sets Authorization"},
+		"two credentials":         {echo.URL, map[string]string{"token": canary, "username": canary}, "key token and username exclude each other"},
+		"two authorizations":      {echo.URL, map[string]string{"token": canary, "headers": "Authorization: " + canary}, "key headers has Authorization, and so have token or username"},
 		"bad header":              {echo.URL, map[string]string{"headers": canary}, "key headers line 1 has no colon"},
 		"bad address":             {echo.URL, map[string]string{"address": canary}, "key address is no URL"},
 		"echo of headers":         {echo.URL, map[string]string{"headers": "X-Key: " + canary, "token": canary + "2"}, "status 403 Forbidden: / map["},

@@ -139,24 +139,11 @@ func (r *SecretRef) ref() notify.Ref {
 
 // credentials puts those of a Secret into a header.
 func credentials(r secret.Reader, header http.Header) error {
-	auth, err := r.Auth()
-	if err != nil {
-		return err
-	}
-	token, err := r.Text([]string{"token"})
-	if err != nil {
-		return err
-	}
-	if token != "" && auth != (secret.Auth{}) {
-		return r.Problem("token", "and bearerToken or username exclude each other: remove one")
-	}
-	own := []string{"User-Agent"}
-	if value := cmp.Or(auth.Header(), secret.Auth{Bearer: token}.Header()); value != "" {
-		header.Set("Authorization", value)
-		own = append(own, "Authorization")
-	}
-	more, err := r.Headers(own...)
+	more, auth, err := r.Credentials([]string{"token", "bearerToken"}, "User-Agent")
 	maps.Copy(header, more)
+	if value := auth.Header(); value != "" {
+		header.Set("Authorization", value)
+	}
 	return err
 }
 
