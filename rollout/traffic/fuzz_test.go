@@ -38,14 +38,3 @@ func FuzzAnswer(f *testing.F) {
 		}
 	})
 }
-
-// FuzzTemplate holds that a template ends, in an error or a text within bounds.
-func FuzzTemplate(f *testing.F) {
-	for _, text := range []string{"{{.Name}}", "{{json .Revision}}", "{{if eq .Canary 0}}a{{else}}b{{end}}", "{{range 9}}{{end}}", `{{printf "%9d" 1}}`, `{{js (js "\\")}}`, "{{/**/}}", "{{nil}}"} {
-		f.Add(text)
-	}
-	f.Fuzz(func(t *testing.T, text string) {
-		e := &traffic.Exec{Commands: map[traffic.Operation][]string{traffic.ScaleUp: {text}}}
-		_ = e.Check()
-	})
-}
