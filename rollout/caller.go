@@ -113,9 +113,9 @@ func (c *Caller) call(ctx context.Context, hook Hook, payload Payload) (Answer, 
 
 // parseTarget returns the URL of a webhook, and apart from it its user information.
 func parseTarget(text string) (*url.URL, *url.Userinfo, error) {
-	u, wrong := parseWebURL(text)
-	if wrong != "" {
-		return nil, nil, fmt.Errorf("url: %s", wrong)
+	u, err := parseWebURL(text)
+	if err != nil {
+		return nil, nil, fmt.Errorf("url: %w", err)
 	}
 	user := u.User
 	u.User, u.Fragment, u.RawFragment = nil, "", ""

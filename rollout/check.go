@@ -3,6 +3,11 @@ package rollout
 import (
 	"errors"
 	"fmt"
+	"math"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
 
 	"github.com/headgate-io/headgate/internal/document"
 )
@@ -11,11 +16,11 @@ import (
 // [*DocumentError] for each rule that the canary breaks. The rules are those by
 // which [Decode] warns and refuses; docs/rollout.md lists them.
 func (c *Canary) Check() error {
-	x := examine(c)
-	return errors.Join(append(x.found[invalid].Of(c.String()), x.found[broken].Of(c.String())...)...)
+	found := examine(c)
+	return errors.Join(append(found[invalid].Of(c.String()), found[broken].Of(c.String())...)...)
 }
 
-// A level says what comes of a requirement that does not hold.
+// A level says what comes of a fact that does not hold.
 type level uint8
 
 const (
@@ -25,70 +30,273 @@ const (
 	levels
 )
 
-// A requirement is what must hold for one field of a value.
-type requirement[T any] struct {
-	level level
-	field string                         // below the path of the value, "" for the value itself
-	fails func(x *Canary, v T) complaint // what is wrong and what to do, "" for nothing
-}
-
-// A complaint is the text of a rule that is broken.
-type complaint string
-
-func complain(format string, args ...any) complaint { return complaint(fmt.Sprintf(format, args...)) }
-
-// of returns the complaint that an error is.
-func of(err error) complaint {
-	if err == nil {
-		return ""
+// examine returns what is wrong with a canary. A field is named once.
+func examine(c *Canary) *[levels]document.Findings {
+	found := new([levels]document.Findings)
+	found[invalid].Examine(c, facts[invalid])
+	found[broken].Examine(c, facts[broken], &found[invalid])
+	found[advice].Examine(c, facts[advice], &found[invalid], &found[broken])
+	all := c.Spec.Analysis.Webhooks
+	for i, h := range all {
+		first := slices.IndexFunc(all, func(o Hook) bool { return o.Name == h.Name })
+		found[advice].AddIf(first < i && ownName(h.Name) == nil, fmt.Sprintf("%s.webhooks[%d].name", analysisPath, i),
+			"%s is the name of webhooks[%d] as well: events and logs do not tell them apart", document.Quote(h.Name), first)
 	}
-	return complaint(err.Error())
+	return found
 }
 
-// An examination is what was found wrong with a canary.
-type examination struct {
-	canary *Canary
-	found  [levels]document.Findings
+// facts are the tables of rules by level; they never change.
+var facts = [levels][]document.Fact{
+	invalid: {
+		document.Value("metadata.name", document.CheckName),
+		document.Related("", "metadata.namespace", func(c *Canary) error { return document.CheckNamespace(c.Namespace()) }),
+		document.Value("spec.service.port", within(0, 65535)),
+		document.Value("spec.analysis.stepWeights", few[int]),
+		document.Value("spec.analysis.match", few[Match]),
+		document.Value("spec.analysis.metrics", few[Metric]),
+		document.Value("spec.analysis.webhooks", few[Hook]),
+		document.Value("spec.analysis.alerts", few[Alert]),
+		document.Value("spec.analysis.match[].headers", fewHeaders),
+
+		document.Value("spec.analysis.metrics[].name", ownName),
+		document.Value("spec.analysis.metrics[].query", shortQuery),
+		document.Value("spec.analysis.metrics[].templateRef.name", document.CheckName),
+		document.Value("spec.analysis.metrics[].templateRef.namespace", optionalNamespace),
+		document.Value("spec.analysis.metrics[].templateVariables", smallMap),
+		document.Value("spec.analysis.metrics[].noValues", oneOf("", NoValuesFail, NoValuesPass, NoValuesInconclusive)),
+
+		document.Value("spec.analysis.webhooks[].name", ownName),
+		document.Value("spec.analysis.webhooks[].url", webURL),
+		document.Value("spec.analysis.webhooks[].retries", within(0, maxRetries)),
+		document.Value("spec.analysis.webhooks[].metadata", smallMap),
+		document.Value("spec.analysis.webhooks[].secretRef.name", document.CheckName),
+		document.Value("spec.analysis.webhooks[].certSecretRef.name", document.CheckName),
+		document.Value("spec.analysis.webhooks[].deadline", notNegative),
+		wrong("spec.analysis.webhooks[]", "deadline", func(h *Hook) bool { return h.Deadline != 0 && !h.Type.confirms() },
+			"is for the types %s, %s and %s: remove it", HookConfirmRollout, HookConfirmTrafficIncrease, HookConfirmPromotion),
+
+		document.Value("spec.analysis.alerts[].name", ownName),
+		document.Value("spec.analysis.alerts[].providerRef.name", document.CheckName),
+		document.Value("spec.analysis.alerts[].providerRef.namespace", optionalNamespace),
+	},
+	broken: {
+		document.Value("spec.progressDeadlineSeconds", within(0, maxDeadlineSeconds)),
+		document.Value("spec.metricsServer", optionalURL),
+		document.Value("spec.analysis.interval", notNegative),
+		document.Value("spec.analysis.threshold", within(0, math.MaxInt)),
+		document.Value("spec.analysis.maxWeight", within(0, 100)),
+		document.Value("spec.analysis.stepWeight", within(0, 100)),
+		document.Value("spec.analysis.stepWeightPromotion", within(0, 100)),
+		document.Value("spec.analysis.mirrorWeight", within(0, 100)),
+		document.Value("spec.analysis.iterations", within(0, math.MaxInt)),
+		document.Value("spec.analysis.primaryReadyThreshold", within(0, 100)),
+		document.Value("spec.analysis.canaryReadyThreshold", within(0, 100)),
+		document.Related("", "spec.analysis.stepWeight", stepBelowMax),
+		document.Related("", "spec.analysis.stepWeights", stepsRise),
+		wrong("", "spec.analysis", func(c *Canary) bool {
+			a := &c.Spec.Analysis
+			return !c.Spec.SkipAnalysis && a.StepWeight == 0 && len(a.StepWeights) == 0 && a.Iterations == 0
+		}, "has neither stepWeight, stepWeights nor iterations, so that it would never end: set one of them"),
+		document.Related("", "spec.analysis.webhooks", timeoutsBelowInterval),
+		document.Value("spec.analysis.match[].headers", someHeaders),
+
+		document.Value("spec.analysis.metrics[].interval", notNegative),
+		wrong("spec.analysis.metrics[]", "", func(m *Metric) bool { return m.Query == "" && m.TemplateRef == nil && !m.Builtin() },
+			"has no query and no templateRef, and is neither %s nor %s: add one", SuccessRate, RequestDuration),
+		wrong("spec.analysis.metrics[]", "thresholdRange", func(m *Metric) bool { return m.ThresholdRange == nil && m.Threshold == nil },
+			"is missing, so that every value would pass: set min, max or both"),
+		document.Value("spec.analysis.metrics[].thresholdRange", someRange),
+		wrong("spec.analysis.metrics[]", "threshold", func(m *Metric) bool { return m.Threshold != nil && math.IsNaN(*m.Threshold) },
+			"is no number"),
+
+		document.Related("spec.analysis.webhooks[]", "type", func(h *Hook) error { return oneOf(hookTypes...)(h.kind()) }),
+		document.Value("spec.analysis.webhooks[].timeout", notNegative),
+		document.Value("spec.analysis.alerts[].severity", oneOf("", Info, Warn, Error)),
+	},
+	advice: {
+		wrong("spec.analysis", "interval", func(a *Settings) bool { return a.Interval > 0 && a.Interval < Duration(MinInterval) },
+			"is raised to %s, the shortest", MinInterval),
+		wrong("spec.analysis", "stepWeight", func(a *Settings) bool { return a.Iterations > 0 && a.StepWeight != 0 }, "has no effect: iterations is set"),
+		wrong("spec.analysis", "maxWeight", func(a *Settings) bool { return a.Iterations > 0 && a.MaxWeight != 0 }, "has no effect: iterations is set"),
+		wrong("spec.analysis", "stepWeights", func(a *Settings) bool { return a.Iterations > 0 && len(a.StepWeights) > 0 }, "has no effect: iterations is set"),
+		wrong("spec.analysis", "stepWeights", func(a *Settings) bool { return a.StepWeight > 0 && len(a.StepWeights) > 0 }, "has no effect: stepWeight is set"),
+		wrong("spec.analysis", "mirror", func(a *Settings) bool { return a.Mirror && a.Iterations > 0 && len(a.Match) > 0 },
+			"has no effect: an A/B test copies no requests"),
+		wrong("spec.analysis", "mirrorWeight", func(a *Settings) bool { return a.MirrorWeight != 0 && !a.Mirror }, "has no effect: mirror is not set"),
+		wrong("spec.analysis", "primaryReadyThreshold", func(a *Settings) bool { return a.PrimaryReadyThreshold != nil },
+			"has no effect: the target says when it is ready"),
+		wrong("spec.analysis", "canaryReadyThreshold", func(a *Settings) bool { return a.CanaryReadyThreshold != nil },
+			"has no effect: the target says when it is ready"),
+		document.Related("", "spec.analysis.webhooks", retriesBelowInterval),
+
+		wrong("spec.analysis.metrics[]", "threshold", func(m *Metric) bool { return m.Threshold != nil && m.ThresholdRange != nil },
+			"has no effect: thresholdRange is set"),
+		wrong("spec.analysis.metrics[]", "query", func(m *Metric) bool { return m.Query != "" && m.TemplateRef != nil }, "has no effect: templateRef is set"),
+		wrong("spec.analysis.metrics[]", "templateVariables", func(m *Metric) bool {
+			return len(m.TemplateVariables) > 0 && m.TemplateRef == nil && m.Query == ""
+		}, "has no effect: there is no query and no templateRef"),
+
+		wrong("spec.analysis.webhooks[]", "muteAlert", func(h *Hook) bool { return h.MuteAlert && !h.Type.confirms() },
+			"has no effect: only webhooks of the types %s, %s and %s wait for an approval", HookConfirmRollout, HookConfirmTrafficIncrease, HookConfirmPromotion),
+		document.Related("spec.analysis.webhooks[]", "metadata", keysOfEvents),
+		document.Related("spec.analysis.webhooks[]", "url", clearURL),
+		wrong("spec.analysis.webhooks[]", "certSecretRef", func(h *Hook) bool { return h.CertSecretRef != nil && h.address().Scheme == "http" },
+			"has no effect: url is http"),
+		wrong("spec.analysis.webhooks[]", "disableTLS", func(h *Hook) bool { return h.DisableTLS && h.SecretRef != nil },
+			"sends the credentials of secretRef to a server whose certificate is not verified: use certSecretRef"),
+	},
 }
 
-// examine holds a canary against all requirements.
-func examine(c *Canary) *examination {
-	x := &examination{canary: c}
+// wrong returns the fact that holds unless is does; format and args say what is
+// wrong then.
+func wrong[T any](at, field string, is func(*T) bool, format string, args ...any) document.Fact {
+	return document.Related(at, field, func(v *T) error {
+		if is(v) {
+			return fmt.Errorf(format, args...)
+		}
+		return nil
+	})
+}
+
+func stepBelowMax(c *Canary) error {
+	if a := &c.Spec.Analysis; c.Strategy() == Weighted && a.StepWeight > c.MaxWeight() {
+		return fmt.Errorf("is %d, more than maxWeight %d: lower it or raise maxWeight", a.StepWeight, c.MaxWeight())
+	}
+	return nil
+}
+
+// stepsRise complains about steps that do not lead from one to the next.
+func stepsRise(c *Canary) error {
 	a := &c.Spec.Analysis
-	require(x, "", canaryRequirements, c)
-	require(x, analysisPath, analysisRequirements, a)
-	requireEach(x, "match", matchRequirements, a.Match)
-	requireEach(x, "metrics", metricRequirements, a.Metrics)
-	requireEach(x, "webhooks", hookRequirements, a.Webhooks)
-	requireEach(x, "alerts", alertRequirements, a.Alerts)
-	return x
+	if c.Strategy() != Weighted || a.StepWeight > 0 {
+		return nil
+	}
+	for i, step := range a.StepWeights {
+		switch {
+		case step < 1 || step > 100:
+			return fmt.Errorf("has the step %d: each must be from 1 to 100", step)
+		case i > 0 && step <= a.StepWeights[i-1]:
+			return fmt.Errorf("has the step %d after %d: each must be higher than the one before", step, a.StepWeights[i-1])
+		case a.MaxWeight > 0 && step > a.MaxWeight:
+			return fmt.Errorf("has the step %d, more than maxWeight %d: lower it or raise maxWeight", step, a.MaxWeight)
+		}
+	}
+	return nil
 }
 
-// require holds the value at path against requirements in order. A field is
-// reported once.
-func require[T any](x *examination, path string, all []requirement[*T], v *T) {
-	reported := make(map[string]bool)
-	for _, r := range all {
-		if reported[r.field] {
+// timeoutsBelowInterval is the specification's rule that the timeouts of all
+// rollout webhooks are together lower than the interval. Retries are not
+// counted: the rule is about timeouts.
+func timeoutsBelowInterval(c *Canary) error {
+	sum, all := rolloutTime(c, false)
+	if sum < c.Interval() {
+		return nil
+	}
+	if n := len(all); n > 10 {
+		all = append(slices.Clip(all[:10]), fmt.Sprintf("and %d more", n-10))
+	}
+	return fmt.Errorf("the timeouts of the rollout webhooks add up to %s (%s), which must be lower than the interval of %s: "+
+		"raise interval or lower the timeouts", span(sum), strings.Join(all, ", "), span(c.Interval()))
+}
+
+func retriesBelowInterval(c *Canary) error {
+	sum, _ := rolloutTime(c, true)
+	if once, _ := rolloutTime(c, false); sum < c.Interval() || once >= c.Interval() {
+		return nil
+	}
+	return fmt.Errorf("with their retries the rollout webhooks may take %s, which is not lower than the interval of %s: "+
+		"a step may then take longer than that", span(sum), span(c.Interval()))
+}
+
+// rolloutTime returns how long the webhooks of type rollout may take together,
+// with or without their retries, and their names with their timeouts.
+func rolloutTime(c *Canary, retries bool) (sum time.Duration, all []string) {
+	for i := range c.Spec.Analysis.Webhooks {
+		h := &c.Spec.Analysis.Webhooks[i]
+		if h.kind() != HookRollout {
 			continue
 		}
-		if text := r.fails(x.canary, v); text != "" {
-			reported[r.field] = true
-			x.found[r.level].Add(join(path, r.field), "%s", string(text))
+		attempts := time.Duration(1)
+		if retries {
+			attempts += time.Duration(min(max(h.Retries, 0), maxRetries))
+		}
+		if left := math.MaxInt64 - sum; h.timeout() > left/attempts {
+			sum = math.MaxInt64
+		} else {
+			sum += attempts * h.timeout()
+		}
+		text := document.Quote(h.Name) + " " + span(h.timeout())
+		if h.Timeout <= 0 {
+			text += " by default"
+		}
+		all = append(all, text)
+	}
+	return sum, all
+}
+
+// span returns d as people write it.
+func span(d time.Duration) string {
+	s := document.FormatDuration(d)
+	if strings.HasSuffix(s, "m0s") {
+		s = strings.TrimSuffix(s, "0s")
+	}
+	return s
+}
+
+// someRange complains about a range that no value or any value is in.
+func someRange(r *Range) error {
+	switch {
+	case r.Min != nil && math.IsNaN(*r.Min) || r.Max != nil && math.IsNaN(*r.Max):
+		return errors.New("has a bound that is no number")
+	case r.Min != nil && r.Max != nil && *r.Min > *r.Max:
+		return fmt.Errorf("has min %v above max %v, so that no value passes", *r.Min, *r.Max)
+	case r.Min == nil && r.Max == nil:
+		return errors.New("is empty, so that every value would pass: set min, max or both")
+	}
+	return nil
+}
+
+// maxRetries bounds how often a webhook is called again.
+const maxRetries = 100
+
+// hookTypes are the types of webhooks in the order in which they are called.
+var hookTypes = []HookType{
+	HookConfirmRollout, HookPreRollout, HookRollout, HookConfirmTrafficIncrease,
+	HookConfirmPromotion, HookPostRollout, HookRollback, HookEvent,
+}
+
+// confirms reports whether the webhook is a gate.
+func (t HookType) confirms() bool {
+	return t == HookConfirmRollout || t == HookConfirmTrafficIncrease || t == HookConfirmPromotion
+}
+
+// keysOfEvents complains about metadata that each event sets.
+func keysOfEvents(h *Hook) error {
+	for _, key := range []string{"eventMessage", "eventType", "timestamp"} {
+		if _, found := h.Metadata[key]; found && h.Type == HookEvent {
+			return fmt.Errorf("has the key %s, which each event sets: rename it", key)
 		}
 	}
+	return nil
 }
 
-// requireEach holds each item of a list of the analysis against requirements.
-func requireEach[T any](x *examination, list string, all []requirement[*T], items []T) {
-	for i := range items[:min(len(items), maxItems)] {
-		require(x, fmt.Sprintf("%s.%s[%d]", analysisPath, list, i), all, &items[i])
+// address returns the URL, which is empty if there is none.
+func (h *Hook) address() *url.URL {
+	u, err := url.Parse(h.URL)
+	if err != nil {
+		return new(url.URL)
 	}
+	return u
 }
 
-func join(path, field string) string {
-	if path == "" || field == "" {
-		return path + field
+// clearURL complains about credentials that show or travel in the clear.
+func clearURL(h *Hook) error {
+	u := h.address()
+	if _, has := u.User.Password(); has {
+		return errors.New("holds a password, which anyone who reads the manifest sees: use secretRef")
 	}
-	return path + "." + field
+	if u.Scheme == "http" && h.SecretRef != nil {
+		return errors.New("is http, so that the credentials of secretRef go in the clear: use https")
+	}
+	return nil
 }

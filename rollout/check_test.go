@@ -3,9 +3,12 @@ package rollout
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/headgate-io/headgate/internal/document"
 )
 
 func ptr[T any](v T) *T { return &v }
@@ -45,12 +48,14 @@ func numbered(n int) map[string]string {
 	return m
 }
 
-// requirementTests break one requirement each, by its field and text.
-var requirementTests = []struct {
+type requirementTest struct {
 	edit func(c *Canary, a *Settings, h *Hook, m *Metric)
 	level
 	want string
-}{
+}
+
+// requirementTests break one requirement each, by its field and text.
+var requirementTests = []requirementTest{
 	{func(c *Canary, _ *Settings, _ *Hook, _ *Metric) { c.Metadata.Name = "" }, invalid, "metadata.name: is required"},
 	{func(c *Canary, _ *Settings, _ *Hook, _ *Metric) { c.Metadata.Name = "A\x1b" }, invalid, `metadata.name: "A\x1b" is no name: write at most 253 lower-case letters, digits, '-' and '.', with a letter or digit at both ends`},
 	{func(c *Canary, _ *Settings, _ *Hook, _ *Metric) { c.Metadata.Namespace = "a.b" }, invalid, `metadata.namespace: "a.b" is no namespace: write at most 63 lower-case letters, digits and '-', with a letter or digit at both ends`},
@@ -192,16 +197,14 @@ func match(m StringMatch, n int) func(*Canary, *Settings, *Hook, *Metric) {
 // TestRequirements breaks each requirement and reads what is said about it by
 // Check, which tells nothing of advice.
 func TestRequirements(t *testing.T) {
-	if c := sound(); c.Check() != nil || len(examine(c).found[advice].Errors) > 0 {
-		t.Fatalf("%v\n%v", c.Check(), examine(c).found[advice].Errors)
+	if c := sound(); c.Check() != nil || len(examine(c)[advice].Errors) > 0 {
+		t.Fatalf("%v\n%v", c.Check(), examine(c)[advice].Errors)
 	}
 	for _, test := range requirementTests {
-		c := sound()
-		a := &c.Spec.Analysis
-		test.edit(c, a, &a.Webhooks[1], &a.Metrics[0])
-		found := examine(c).found[test.level].Of("")
+		c := test.broken()
+		found := examine(c)[test.level].Of("")
 		if len(found) == 0 || !strings.Contains(found[0].Error(), test.want) {
-			t.Errorf("%v\nwant level %d: %s", examine(c).found, test.level, test.want)
+			t.Errorf("%v\nwant level %d: %s", examine(c), test.level, test.want)
 		}
 		if err := c.Check(); (err == nil) != (test.level == advice) {
 			t.Errorf("%s: Check: %v", test.want, err)
@@ -211,59 +214,24 @@ func TestRequirements(t *testing.T) {
 	}
 }
 
+// broken returns a canary that breaks the requirement.
+func (r *requirementTest) broken() *Canary {
+	c := sound()
+	a := &c.Spec.Analysis
+	r.edit(c, a, &a.Webhooks[1], &a.Metrics[0])
+	return c
+}
+
 // TestEveryRequirement checks that each row of the tables is broken by a test.
 func TestEveryRequirement(t *testing.T) {
-	var all []*Canary
-	for _, test := range requirementTests {
-		c := sound()
-		a := &c.Spec.Analysis
-		test.edit(c, a, &a.Webhooks[1], &a.Metrics[0])
-		all = append(all, c)
-	}
-	broke(t, "canary", canaryRequirements, all, func(c *Canary) []Canary { return []Canary{*c} })
-	broke(t, "analysis", analysisRequirements, all, func(c *Canary) []Settings { return []Settings{c.Spec.Analysis} })
-	broke(t, "match", matchRequirements, all, func(c *Canary) []Match { return c.Spec.Analysis.Match })
-	broke(t, "metric", metricRequirements, all, func(c *Canary) []Metric { return c.Spec.Analysis.Metrics })
-	broke(t, "alert", alertRequirements, all, func(c *Canary) []Alert { return c.Spec.Analysis.Alerts })
-	broke(t, "hook", hookRequirements, all, func(c *Canary) []Hook { return c.Spec.Analysis.Webhooks })
-}
-
-func broke[T any](t *testing.T, table string, rows []requirement[*T], all []*Canary, of func(*Canary) []T) {
 rows:
-	for i, r := range rows {
-		for _, c := range all {
-			for j := range of(c) {
-				if r.fails(c, &of(c)[j]) != "" {
-					continue rows
-				}
+	for _, fact := range slices.Concat(facts[:]...) {
+		for _, test := range requirementTests {
+			var found document.Findings
+			if found.Examine(test.broken(), []document.Fact{fact}); len(found.Errors) > 0 {
+				continue rows
 			}
 		}
-		t.Errorf("no test breaks row %d of %s: %s", i, table, r.field)
-	}
-}
-
-// TestGoodEdges holds what must not be refused.
-func TestGoodEdges(t *testing.T) {
-	for name, edit := range map[string]func(*Settings){
-		"one second below the interval": func(a *Settings) { a.Webhooks[1].Timeout = Duration(59 * time.Second) },
-		"other types do not count":      func(a *Settings) { a.Webhooks[0].Timeout = Duration(time.Hour) },
-		"step that is the maximum":      func(a *Settings) { a.StepWeight = 50 },
-		"steps up to the maximum":       func(a *Settings) { a.StepWeight, a.StepWeights = 0, []int{1, 50} },
-		"blue/green":                    func(a *Settings) { a.StepWeight, a.MaxWeight, a.Iterations = 0, 0, 1 },
-		"no metrics and no webhooks":    func(a *Settings) { a.Metrics, a.Webhooks, a.Alerts = nil, nil, nil },
-		"deadline of a gate":            func(a *Settings) { a.Webhooks[0].Deadline = Duration(time.Hour) },
-		"min equals max":                func(a *Settings) { a.Metrics[0].ThresholdRange.Max = ptr(99.0) },
-		"threshold of zero":             func(a *Settings) { a.Metrics[0].ThresholdRange, a.Metrics[0].Threshold = nil, ptr(0.0) },
-	} {
-		c := sound()
-		edit(&c.Spec.Analysis)
-		if x := examine(c); c.Check() != nil || len(x.found[advice].Errors) > 0 {
-			t.Errorf("%s: %v %v", name, c.Check(), x.found[advice].Errors)
-		}
-	}
-	c := sound()
-	c.Spec.SkipAnalysis, c.Spec.Analysis = true, Settings{}
-	if err := c.Check(); err != nil {
-		t.Errorf("analysis skipped: %v", err)
+		t.Errorf("no test breaks %s, field %q", fact.At, fact.Field)
 	}
 }

@@ -95,12 +95,10 @@ func (d *decoding) object(o document.Object) {
 	c, dec := new(Canary), d.Decoder(fieldRule)
 	n, old := modern(o.Node)
 	dec.Decode(n, c, "")
-	x := examine(c)
-	dec.Adopt(&x.found[invalid])
-	for _, l := range []level{broken, advice} {
-		for _, e := range x.found[l].Errors {
-			dec.Warnings.Note(e)
-		}
+	found := examine(c)
+	dec.Adopt(&found[invalid])
+	for _, e := range append(found[broken].Errors, found[advice].Errors...) {
+		dec.Warnings.Note(e)
 	}
 	if old {
 		dec.Warnings.Add(analysisPath, "is an old name: write spec.analysis")

@@ -1,6 +1,13 @@
 package source
 
 import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"net/url"
+	"regexp"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/headgate-io/headgate/artifact"
@@ -78,3 +85,131 @@ func (b *Bucket) Drift(Revision) string {
 
 // Observe implements [Object].
 func (b *Bucket) Observe(Revision) { b.Status.ObservedIgnore = cloneText(b.Spec.Ignore) }
+
+// An endpointForm says how an endpoint is written. Errors about it never show
+// it: it may hold credentials.
+type endpointForm struct {
+	bare  bool // HOST or HOST:PORT
+	url   bool // http://... or https://..., with a path: emulators and accounts in the path-style of Azure
+	query bool // with a query: a shared access signature
+	want  string
+}
+
+var (
+	s3Endpoint  = endpointForm{bare: true, want: "write HOST[:PORT]"}
+	stsEndpoint = endpointForm{url: true, want: "write https://HOST[:PORT]"}
+
+	// endpointForms is the table of forms by spec.provider (reference A10).
+	endpointForms = map[string]endpointForm{
+		"generic": s3Endpoint,
+		"aws":     s3Endpoint,
+		"gcp":     {bare: true, url: true, want: "write https://HOST[:PORT][/PATH], for example https://storage.googleapis.com"},
+		"azure":   {bare: true, url: true, query: true, want: "write https://HOST[:PORT][/PATH], for example https://ACCOUNT.blob.core.windows.net"},
+	}
+)
+
+const maxEndpoint = 8 << 10 // bytes: a signature may be long
+
+// hostForm is a name in DNS, one that is not quite included.
+var hostForm = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?\.?$`)
+
+// EndpointURL returns the URL of the server that spec.endpoint names. The field
+// holds HOST or HOST:PORT, which is reached by https, or by http with
+// spec.insecure; with the providers gcp and azure it may be a URL too, which may
+// have a path. With azure it may have a query, the shared access signature: that
+// is a secret. There is no slash at the end of the path.
+//
+// The error wraps [ErrInvalid] when the endpoint is something else, or a URL with
+// http without spec.insecure. It does not show the endpoint.
+func (s *BucketSpec) EndpointURL() (*url.URL, error) {
+	return invalid("spec.endpoint")(s.endpoint())
+}
+
+func (s *BucketSpec) endpoint() (*url.URL, error) {
+	form, known := endpointForms[generic(s.Provider)]
+	if !known {
+		form = s3Endpoint
+	}
+	return form.parse(s.Endpoint, s.Insecure)
+}
+
+// EndpointURL returns the URL of the token service, by http or https. Errors are
+// those of [BucketSpec.EndpointURL].
+func (s *BucketSTSSpec) EndpointURL() (*url.URL, error) {
+	return invalid("spec.sts.endpoint")(s.endpoint())
+}
+
+func (s *BucketSTSSpec) endpoint() (*url.URL, error) { return stsEndpoint.parse(s.Endpoint, true) }
+
+// invalid returns a function that says of an error which field it is about.
+func invalid(field string) func(*url.URL, error) (*url.URL, error) {
+	return func(u *url.URL, err error) (*url.URL, error) {
+		if err != nil {
+			return nil, fmt.Errorf("%w: %s: %w", ErrInvalid, field, err)
+		}
+		return u, nil
+	}
+}
+
+// parse reads an endpoint; where text has no scheme, insecure says which it is.
+func (f endpointForm) parse(text string, insecure bool) (*url.URL, error) {
+	if err := present(text); err != nil {
+		return nil, err
+	}
+	_, _, whole := strings.Cut(text, "://")
+	switch {
+	case len(text) > maxEndpoint:
+		return nil, fmt.Errorf("has %d bytes, at most %d are allowed", len(text), maxEndpoint)
+	case strings.Contains(text, "#"):
+		return nil, errors.New("has a fragment: remove what begins with #")
+	case whole && !f.url:
+		return nil, errors.New("has a scheme: write HOST[:PORT] alone, spec.insecure says whether it is http or https")
+	case !whole && !f.bare:
+		return nil, errors.New("has no scheme: " + f.want)
+	case !whole && insecure:
+		text = "http://" + text
+	case !whole:
+		text = "https://" + text
+	}
+	u, err := url.Parse(text) // err would show credentials
+	if err != nil {
+		return nil, errors.New("cannot be parsed: " + f.want)
+	}
+	u.Path, u.RawPath = strings.TrimRight(u.Path, "/"), strings.TrimRight(u.RawPath, "/")
+	if err := f.check(u, insecure); err != nil {
+		return nil, err
+	}
+	return u, nil
+}
+
+// check judges an endpoint that was parsed.
+func (f endpointForm) check(u *url.URL, insecure bool) error {
+	switch {
+	case u.User != nil:
+		return errors.New("has user information: credentials belong into secretRef")
+	case u.Scheme != "http" && u.Scheme != "https":
+		return errors.New("has another scheme than http or https: " + f.want)
+	case u.Scheme == "http" && !insecure:
+		return errors.New("is http: use https, or set spec.insecure if nothing is to be encrypted")
+	case (u.RawQuery != "" || u.ForceQuery) && !f.query:
+		return errors.New("has a query: remove what begins with ?")
+	case u.Path != "" && !f.url:
+		return errors.New("has a path: " + f.want)
+	case !hasHost(u):
+		return errors.New("names no host: " + f.want)
+	}
+	return nil
+}
+
+// hasHost reports whether u has a host and, if any, a port.
+func hasHost(u *url.URL) bool {
+	if port := u.Port(); port != "" {
+		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+			return false
+		}
+	}
+	if addr, err := netip.ParseAddr(u.Hostname()); err == nil {
+		return addr.Zone() == "" && !strings.HasSuffix(u.Host, ":")
+	}
+	return !strings.HasSuffix(u.Host, ":") && len(u.Hostname()) <= 253 && hostForm.MatchString(u.Hostname())
+}

@@ -2,11 +2,42 @@ package source
 
 import (
 	"cmp"
+	"errors"
+	"fmt"
 	"io"
+	"io/fs"
+	"maps"
+	"path"
+	"slices"
 	"strings"
 
 	"github.com/headgate-io/headgate/internal/document"
 )
+
+// Limits of what [Set.Decode] reads.
+const (
+	MaxStream   = document.MaxStream   // bytes of one stream
+	MaxDocument = document.MaxDocument // bytes of one document, as an API server has it
+)
+
+// A DocumentError says where an object is wrong and which rule it breaks:
+//
+//	File     string // name of the file, "-" for standard input; "" for an object made in Go
+//	Document int    // 1-based, 0 when it is not about one document
+//	Line     int    // of the file, 1-based; 0 when unknown
+//	Object   string // KIND/NAMESPACE/NAME as far as known
+//	Field    string // path of the field, for example spec.interval
+//	Err      error  // the rule, which Unwrap returns
+//
+// Its text is FILE:LINE: document N: OBJECT: FIELD: RULE, without the parts
+// that are not known, and with control characters replaced.
+type DocumentError = document.Error
+
+// An Other is a document that a [Set] does not hold: of another kind, or no object.
+type Other = document.Other
+
+// quote quotes a value of a document for an error, shortened to 80 bytes.
+func quote(s string) string { return document.Quote(s) }
 
 // A Set is what streams of documents hold. The zero value is an empty set.
 // It is a [Secrets] as well: that of the Secret and ServiceAccount documents.
@@ -17,9 +48,9 @@ type Set struct {
 	Others   []Other           // the first 1000 of them, of each stream
 	Warnings []error           // deprecated fields, conflicting refs: each a *DocumentError
 
-	places    map[string]spot       // by KIND/NAMESPACE/NAME: where the document is
-	accounts  map[string][]string   // by NAMESPACE/NAME: the pull secrets of a ServiceAccount
-	defective map[string]*defective // by KIND/NAMESPACE/NAME: what is wrong with a Secret or ServiceAccount
+	places   map[string]DocumentError // by KIND/NAMESPACE/NAME: where the document is
+	accounts map[string][]string      // by NAMESPACE/NAME: the pull secrets of a ServiceAccount
+	unusable map[string]error         // by KIND/NAMESPACE/NAME: why a Secret or ServiceAccount cannot be used
 }
 
 // Decode reads the documents of file into s: YAML documents, JSON values, or
@@ -41,15 +72,69 @@ func (s *Set) Decode(file string, r io.Reader) error {
 	}
 	d := &decoding{Stream: stream, set: s}
 	for o := range stream.Objects(listed) {
-		if o.Group == Group || o.Group == ReferenceGroup {
+		switch {
+		case o.Group == Group || o.Group == ReferenceGroup:
 			d.ours(o)
-		} else {
-			d.foreign(o)
+		case o.APIVersion() == "v1" && o.Type == "Secret":
+			d.secret(o)
+		case o.APIVersion() == "v1" && o.Type == "ServiceAccount":
+			d.account(o)
+		case o.Group == "bitnami.com" && o.Type == "SealedSecret":
+			d.seal(o, "is a SealedSecret, which only its cluster can decrypt: give its keys as files, environment variables or a Secret document")
+		default:
+			if meant := document.Near(o, known); meant != "" {
+				d.Fail(o.Node, o.Name(o.Type, DefaultNamespace), "%s %s is not known: did you mean %s?", quote(o.APIVersion()), quote(o.Type), meant)
+			} else {
+				d.Other(o)
+			}
 		}
 	}
 	s.Skipped += stream.Skipped
 	s.Others = append(s.Others, stream.Others...)
 	return stream.Err()
+}
+
+// DecodeFS reads the documents of all files below root that end in .yaml,
+// .yml or .json, in lexical order, as [Set.Decode] does. Directories whose
+// names begin with a dot are passed over, links to directories as well. A
+// root that is a file is read whatever its name.
+func (s *Set) DecodeFS(fsys fs.FS, root string) error {
+	var errs []error
+	fs.WalkDir(fsys, root, func(name string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			errs = append(errs, &DocumentError{File: name, Err: err})
+			return nil
+		case entry.IsDir() && name != root && strings.HasPrefix(entry.Name(), "."):
+			return fs.SkipDir
+		case entry.IsDir() || name != root && !slices.Contains([]string{".yaml", ".yml", ".json"}, strings.ToLower(path.Ext(name))):
+			return nil
+		}
+		err = s.decodeFile(fsys, name)
+		if all, ok := err.(interface{ Unwrap() []error }); ok {
+			errs = append(errs, all.Unwrap()...)
+		} else {
+			errs = append(errs, err)
+		}
+		return nil
+	})
+	return errors.Join(errs...)
+}
+
+func (s *Set) decodeFile(fsys fs.FS, name string) error {
+	info, err := fs.Stat(fsys, name)
+	if err != nil {
+		return &DocumentError{File: name, Err: err}
+	}
+	if !info.Mode().IsRegular() {
+		return nil
+	}
+	f, err := fsys.Open(name)
+	if err != nil {
+		return &DocumentError{File: name, Err: err}
+	}
+	defer f.Close()
+	return s.Decode(name, f)
 }
 
 // decoding is the reading of one stream.
@@ -65,24 +150,6 @@ func listed(item document.Object) bool {
 		return k != nil && k.in&versionSet(item.Version) != 0
 	}
 	return item.APIVersion() == "v1" && (item.Type == "Secret" || item.Type == "ServiceAccount")
-}
-
-// foreign files an object of another group, if it is one that our objects need.
-func (d *decoding) foreign(o document.Object) {
-	switch {
-	case o.APIVersion() == "v1" && o.Type == "Secret":
-		d.secret(o)
-	case o.APIVersion() == "v1" && o.Type == "ServiceAccount":
-		d.account(o)
-	case o.Group == "bitnami.com" && o.Type == "SealedSecret":
-		d.sealedSecret(o)
-	default:
-		if meant := document.Near(o, known); meant != "" {
-			d.Fail(o.Node, o.Name(o.Type, DefaultNamespace), "%s %s is not known: did you mean %s?", quote(o.APIVersion()), quote(o.Type), meant)
-			return
-		}
-		d.Other(o)
-	}
 }
 
 // known are the documents that [Set.Decode] reads.
@@ -110,4 +177,100 @@ func (d *decoding) ours(o document.Object) {
 	default:
 		d.object(o, k)
 	}
+}
+
+// object files an object of the kind k.
+func (d *decoding) object(o document.Object, k *kind) {
+	obj := k.make()
+	dec := d.Decoder(k.rules(versionSet(o.Version)))
+	dec.Decode(o.Node, obj, "")
+	for _, r := range dec.Retired {
+		if row := rowOf(k.name, r.Path); row.read != nil {
+			row.read(obj, r.Field, r.Value.Text)
+		}
+	}
+	obj.Head().spelled = o.Type
+	Default(obj)
+	renewRevisions(obj)
+	if d.file(o, k.name, dec, check(obj)) {
+		advise(obj, &dec.Warnings)
+		d.warn(o, dec)
+		d.set.Objects = append(d.set.Objects, obj)
+	}
+}
+
+// file notes what is wrong with an object, and where it is. It reports whether
+// the set is to have it: there is nothing wrong, and no other of its name.
+func (d *decoding) file(o document.Object, kind string, dec *document.Decoder, rules *document.Findings) bool {
+	name := o.Name(o.Type, DefaultNamespace)
+	dec.Adopt(rules)
+	d.Note(d.Place(&dec.Findings, o.Node, name)...)
+	if len(dec.Errors) > 0 {
+		return false
+	}
+	err := d.set.place(o.Name(kind, DefaultNamespace), DocumentError{File: d.File(), Document: d.Number(), Line: o.Line, Object: name})
+	if err != nil {
+		d.Note(err)
+	}
+	return err == nil
+}
+
+// warn keeps the warnings about an object.
+func (d *decoding) warn(o document.Object, dec *document.Decoder) {
+	d.set.Warnings = append(d.set.Warnings, d.Warn(&dec.Warnings, o.Node, o.Name(o.Type, DefaultNamespace))...)
+}
+
+// place notes where an object is, and refuses one that is in the set already.
+func (s *Set) place(name string, here DocumentError) error {
+	if there, found := s.places[name]; found {
+		here.Err = fmt.Errorf("is in %s:%d (document %d) already: remove one of the two", there.File, there.Line, there.Document)
+		return &here
+	}
+	put(&s.places, name, here)
+	return nil
+}
+
+// Add adds what other holds, as if its streams had been decoded into s after
+// those of s: of two documents of one object the one in s stays, and the error
+// joins a *DocumentError for each that names both places. They share objects
+// and Secrets afterwards.
+func (s *Set) Add(other *Set) error {
+	var errs []error
+	admit := func(name string) bool {
+		err := s.place(name, other.places[name])
+		errs = append(errs, err)
+		return err == nil
+	}
+	for _, obj := range other.Objects {
+		if admit(ReferenceTo(obj).String()) {
+			s.Objects = append(s.Objects, obj)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(other.Secrets)) {
+		if admit("Secret/" + name) {
+			put(&s.Secrets, name, other.Secrets[name])
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(other.accounts)) {
+		if admit("ServiceAccount/" + name) {
+			put(&s.accounts, name, other.accounts[name])
+		}
+	}
+	for name, why := range other.unusable {
+		if s.unusable[name] == nil {
+			put(&s.unusable, name, why)
+		}
+	}
+	s.Skipped += other.Skipped
+	s.Others = append(s.Others, other.Others...)
+	s.Warnings = append(s.Warnings, other.Warnings...)
+	return errors.Join(errs...)
+}
+
+// put adds to a map, which it makes when there is none.
+func put[V any](m *map[string]V, key string, value V) {
+	if *m == nil {
+		*m = make(map[string]V)
+	}
+	(*m)[key] = value
 }

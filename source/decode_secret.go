@@ -2,6 +2,7 @@ package source
 
 import (
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"maps"
 	"regexp"
@@ -28,33 +29,73 @@ const maxSecretKey = 253
 
 // secret files a Secret document. No error about one repeats a value.
 func (d *decoding) secret(o document.Object) {
-	name := o.Name("Secret", DefaultNamespace)
 	if o.At("sops") != nil {
-		d.seal(o, name, "is encrypted with SOPS: decrypt it first (sops --decrypt), or give its keys as files or environment variables")
+		d.seal(o, "is encrypted with SOPS: decrypt it first (sops --decrypt), or give its keys as files or environment variables")
 		return
 	}
 	var doc secretDocument
 	dec := d.Decoder(nil)
 	dec.Decode(o.Node, &doc, "")
-	var rules document.Findings
-	checkMetadata(&doc.Metadata, &rules)
-	secret := Secret{Type: doc.Type, Data: doc.decode(&rules)}
-	dec.Adopt(&rules)
+	rules := new(document.Findings)
+	checkMetadata(&doc.Metadata, rules)
+	secret := Secret{Type: doc.Type, Data: doc.decode(rules)}
 	or(&secret.Type, opaque)
-	d.Note(d.Place(&dec.Findings, o.Node, name)...)
+	if d.credentials(o, dec, rules) {
+		put(&d.set.Secrets, spaceName(o), secret)
+		adviseLogins(secret, &dec.Warnings)
+		d.warn(o, dec)
+	}
+}
+
+// accountRules skips what a ServiceAccount has beside its pull secrets.
+func accountRules(string) document.Rule { return document.Rule{Ignored: true} }
+
+// account files the pull secrets of a ServiceAccount document.
+func (d *decoding) account(o document.Object) {
+	var doc struct {
+		ImagePullSecrets []LocalReference `json:"imagePullSecrets,omitempty"`
+	}
+	dec := d.Decoder(accountRules)
+	dec.Decode(o.Node, &doc, "")
+	rules := new(document.Findings)
+	names := make([]string, len(doc.ImagePullSecrets))
+	for i, ref := range doc.ImagePullSecrets {
+		names[i] = ref.Name
+		rules.Check(fmt.Sprintf("imagePullSecrets[%d].name", i), objectName(ref.Name))
+	}
+	if d.credentials(o, dec, rules) {
+		put(&d.set.accounts, spaceName(o), names)
+	}
+}
+
+// credentials is [decoding.file] for a Secret or ServiceAccount. What is wrong
+// with it is told to those that ask for it, too.
+func (d *decoding) credentials(o document.Object, dec *document.Decoder, rules *document.Findings) bool {
+	ok := d.file(o, o.Type, dec, rules)
 	if len(dec.Errors) > 0 {
-		d.defect(o, "Secret", "secret", false, atLine(dec.Errors[0]))
-		return
+		e := dec.Errors[0] // without the object, which the error of a look-up names
+		d.refuse(o, o.Type, &DocumentError{File: e.File, Line: e.Line, Field: e.Field, Err: e.Err})
 	}
-	if !d.first(o.Node, name, name) {
-		return
-	}
-	if d.set.Secrets == nil {
-		d.set.Secrets = make(map[string]Secret)
-	}
-	d.set.Secrets[doc.Metadata.space()+"/"+doc.Metadata.Name] = secret
-	adviseLogins(secret, &dec.Warnings)
-	d.set.Warnings = append(d.set.Warnings, d.Warn(&dec.Warnings, o.Node, name)...)
+	return ok
+}
+
+// refuse keeps the error for those that ask for a Secret or ServiceAccount. A
+// good one of that name may be in the set all the same.
+func (d *decoding) refuse(o document.Object, kind string, why error) {
+	put(&d.set.unusable, kind+"/"+spaceName(o), why)
+}
+
+// seal files a Secret that only others can read.
+func (d *decoding) seal(o document.Object, why string) {
+	d.set.Warnings = append(d.set.Warnings, &DocumentError{
+		File: d.File(), Document: d.Number(), Line: o.Line, Object: o.Name("Secret", DefaultNamespace), Err: errors.New(why),
+	})
+	d.refuse(o, "Secret", unusable{fmt.Errorf("the document in %s %s", d.File(), why)})
+}
+
+// spaceName returns NAMESPACE/NAME of an object.
+func spaceName(o document.Object) string {
+	return fallback(o.StringAt("metadata", "namespace"), DefaultNamespace) + "/" + o.StringAt("metadata", "name")
 }
 
 // adviseLogins warns of what docker login writes under a type by which the
@@ -72,84 +113,19 @@ func adviseLogins(s Secret, found *document.Findings) {
 // decode returns the values by key; stringData wins over data.
 func (s *secretDocument) decode(found *document.Findings) map[string][]byte {
 	data := make(map[string][]byte, len(s.Data)+len(s.StringData))
-	size := 0
 	for _, key := range slices.Sorted(maps.Keys(s.Data)) {
 		value, err := base64.StdEncoding.DecodeString(s.Data[key])
-		if err != nil {
-			found.Add("data["+key+"]", "is not base64: use stringData for plain text")
-		}
+		found.AddIf(err != nil, "data["+key+"]", "is not base64: use stringData for plain text")
 		data[key] = value
 	}
 	for key, value := range s.StringData {
 		data[key] = []byte(value)
 	}
+	size := 0
 	for _, key := range slices.Sorted(maps.Keys(data)) {
 		size += len(data[key])
-		if len(key) > maxSecretKey || !secretKey.MatchString(key) {
-			found.Add("data", "the key %s must hold letters, digits, '-', '_' and '.' only", quote(key))
-		}
+		found.AddIf(len(key) > maxSecretKey || !secretKey.MatchString(key), "data", "the key %s must hold letters, digits, '-', '_' and '.' only", quote(key))
 	}
-	if size > maxSecret {
-		found.Add("data", "must hold at most %d MiB", maxSecret>>20)
-	}
+	found.AddIf(size > maxSecret, "data", "must hold at most %d MiB", maxSecret>>20)
 	return data
-}
-
-// defect files what is wrong with the Secret or ServiceAccount o for those that
-// ask for it. One that can be used may be beside it.
-func (d *decoding) defect(o document.Object, kind, what string, elsewhere bool, why error) {
-	put(&d.set.defective, kind+"/"+spaceName(o), &defective{what + " " + spaceName(o), why, elsewhere})
-}
-
-// atLine is e without the object, which the error of a look-up names.
-func atLine(e *DocumentError) error {
-	return &DocumentError{File: e.File, Line: e.Line, Field: e.Field, Err: e.Err}
-}
-
-// seal files a Secret that only others can read.
-func (d *decoding) seal(o document.Object, name, why string) {
-	d.set.Warnings = append(d.set.Warnings, &DocumentError{
-		File: d.File(), Document: d.Number(), Line: o.Line, Object: name, Err: fmt.Errorf("%s", why),
-	})
-	d.defect(o, "Secret", "secret", true, fmt.Errorf("the document in %s %s", d.File(), why))
-}
-
-func (d *decoding) sealedSecret(o document.Object) {
-	d.seal(o, o.Name("Secret", DefaultNamespace),
-		"is a SealedSecret, which only its cluster can decrypt: give its keys as files, environment variables or a Secret document")
-}
-
-// account files the pull secrets of a ServiceAccount document.
-func (d *decoding) account(o document.Object) {
-	name := o.Name("ServiceAccount", DefaultNamespace)
-	var names []string
-	var found document.Findings
-	if list := o.At("imagePullSecrets"); list != nil && list.Kind != document.Null {
-		if list.Kind != document.List {
-			found.Add("imagePullSecrets", "must be a list, not %s", list.Kind)
-		}
-		for i, item := range list.Items {
-			names = append(names, item.StringAt("name"))
-			if err := objectName(names[i]); err != nil {
-				found.Note(&DocumentError{Line: item.Line, Field: fmt.Sprintf("imagePullSecrets[%d].name", i), Err: err})
-			}
-		}
-	}
-	d.Note(d.Place(&found, o.Node, name)...)
-	if len(found.Errors) > 0 {
-		d.defect(o, "ServiceAccount", "service account", false, atLine(found.Errors[0]))
-		return
-	}
-	if !d.first(o.Node, name, name) {
-		return
-	}
-	if d.set.accounts == nil {
-		d.set.accounts = make(map[string][]string)
-	}
-	d.set.accounts[spaceName(o)] = names
-}
-
-// spaceName returns NAMESPACE/NAME of an object.
-func spaceName(o document.Object) string {
-	return fallback(o.StringAt("metadata", "namespace"), DefaultNamespace) + "/" + o.StringAt("metadata", "name")
 }

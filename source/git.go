@@ -1,9 +1,14 @@
 package source
 
 import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/headgate-io/headgate/artifact"
 )
@@ -169,4 +174,127 @@ func trimDots(dirs []string) []string {
 		out[i] = strings.TrimPrefix(out[i], "./")
 	}
 	return out
+}
+
+// GitRepositoryInclude includes another source's artifact (specification,
+// "GitRepositoryInclude"). What it holds is merged with what the repository has
+// at ToPath; "." and "/" are its root.
+type GitRepositoryInclude struct {
+	Repository IncludeReference `json:"repository"`
+	FromPath   string           `json:"fromPath,omitempty"` // default the root of the artifact
+	ToPath     string           `json:"toPath,omitempty"`   // default the name of the repository
+}
+
+// IncludeReference names the included source, in the same namespace. Kind is
+// headgate's extension: GitRepository (default), Bucket, OCIRepository, PkgChart
+// or ExternalArtifact.
+type IncludeReference struct {
+	Kind string `json:"kind,omitempty"`
+	Name string `json:"name"`
+}
+
+// Paths returns FromPath and ToPath as [fs.ValidPath] has them, "." for a root.
+// A leading slash stands for the root (reference A9). The error tells which of
+// them leads out of its source or cannot be a path.
+func (i GitRepositoryInclude) Paths() (from, to string, err error) {
+	if from, err = cleanPath("fromPath", i.FromPath); err != nil {
+		return "", "", err
+	}
+	to, err = cleanPath("toPath", fallback(i.ToPath, i.Repository.Name))
+	return from, to, err
+}
+
+// cleanPath returns a slash-separated path inside a source without "." and "..".
+func cleanPath(field, text string) (string, error) {
+	err := insidePath(text)
+	clean := strings.TrimPrefix(path.Clean("/"+text), "/")
+	if clean == "" {
+		clean = "."
+	}
+	if err == nil && !fs.ValidPath(clean) {
+		err = errors.New("must be UTF-8 text")
+	}
+	if err != nil {
+		return "", fmt.Errorf("%s %w", field, err)
+	}
+	return clean, nil
+}
+
+// reference returns the name of the included source of an object with metadata m.
+func (i GitRepositoryInclude) reference(m *Metadata) Reference {
+	name := i.Repository.Kind
+	if k := spelledKind(name); k != nil {
+		name = k.name
+	}
+	return Reference{fallback(name, "GitRepository"), m.space(), i.Repository.Name}
+}
+
+// includeDrift tells whether the list of includes is another, or else which of
+// them have other content than the published artifact was made of.
+func (g *GitRepository) includeDrift(rev Revision) []difference {
+	if !slices.Equal(g.Spec.Include, g.Status.ObservedInclude) {
+		return []difference{{"spec.include", true}}
+	}
+	before, refs := g.Status.IncludedArtifacts, g.needs()
+	if len(before) != len(rev.Inputs) || len(refs) != len(rev.Inputs) {
+		return []difference{{"included artifacts", !sameContent(before, rev.Inputs)}}
+	}
+	all := make([]difference, len(refs))
+	for i, ref := range refs {
+		all[i].what, all[i].is = inputDrift(before[i], rev.Inputs[i])
+		all[i].what = fmt.Sprintf("spec.include[%d] (%s: %s)", i, g.Spell(ref), all[i].what)
+	}
+	return all
+}
+
+// inputDrift says in which way an artifact became another.
+func inputDrift(before, now artifact.Artifact) (what string, is bool) {
+	if before.Revision != now.Revision {
+		return before.Revision + " → " + now.Revision, true
+	}
+	return now.Revision + " with digest " + before.Digest + " → " + now.Digest, before.Digest != now.Digest
+}
+
+// Directories returns the directories of SparseCheckout as paths in the form
+// of [io/fs.ValidPath], in the order of the spec; nil stands for the whole
+// repository. An entry is relative to the root of the repository, and . is the
+// root; a leading ./, a trailing / and repeated slashes do not count, upper and
+// lower case do. The error names the entry that is none: it is empty, absolute,
+// or holds .., a backslash, a control character or what is no UTF-8.
+func (s *GitRepositorySpec) Directories() ([]string, error) {
+	dirs := make([]string, len(s.SparseCheckout))
+	for i, entry := range s.SparseCheckout {
+		dir, err := sparseDir(entry)
+		if err != nil {
+			return nil, fmt.Errorf("spec.sparseCheckout[%d]: %w", i, err)
+		}
+		dirs[i] = dir
+	}
+	if len(dirs) == 0 || slices.Contains(dirs, ".") {
+		return nil, nil
+	}
+	return dirs, nil
+}
+
+// sparseDir cleans one entry of SparseCheckout.
+func sparseDir(entry string) (string, error) {
+	switch {
+	case entry == "":
+		return "", errors.New("must not be empty: write . for the whole repository, or remove it")
+	case entry[0] == '/':
+		return "", errors.New("must be relative to the root of the repository: remove the leading '/'")
+	case slices.Contains(strings.Split(entry, "/"), ".."):
+		return "", errors.New("must not lead out of a directory by '..'")
+	case strings.Contains(entry, `\`):
+		return "", errors.New(`must use '/', not '\'`)
+	case !utf8.ValidString(entry):
+		return "", errors.New("must be UTF-8 text")
+	}
+	return path.Clean(entry), printing(entry)
+}
+
+// sparseEntry checks one entry of SparseCheckout.
+func sparseEntry(entry string) error {
+	_, err := sparseDir(entry)
+	return err
 }

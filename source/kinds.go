@@ -1,7 +1,10 @@
 package source
 
 import (
+	"fmt"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/headgate-io/headgate/internal/document"
 )
@@ -165,7 +168,7 @@ type admitted interface {
 	Object
 	kind() string
 	defaults()
-	check(*document.Findings)
+	facts() [][]document.Fact
 	advise(*document.Findings)
 }
 
@@ -179,4 +182,187 @@ func New(ref Reference) Object {
 	obj := k.make()
 	*obj.Head() = Header{APIVersion: Group + "/" + V1, Kind: k.name, Metadata: Metadata{Name: ref.Name, Namespace: ref.Namespace}}
 	return obj
+}
+
+const (
+	defaultTimeout     = Duration(60 * time.Second)
+	repositoryInterval = Duration(time.Minute)
+)
+
+// Default fills in what an API server would: the namespace, timeout 60s,
+// provider generic, verify.mode HEAD, verify.provider cosign, the chart's
+// version "*" and strategy ChartVersion, the repository's type default; and
+// the interval of a PkgRepository, 1m. An object without apiVersion gets v1 of
+// [Group]. The kinds of the reference become the specification's. An object that
+// has its defaults is not written to.
+func Default(obj Object) {
+	head := obj.Head()
+	if head.Metadata.Namespace == "" {
+		head.Metadata.Namespace = DefaultNamespace
+	}
+	a, ok := obj.(admitted)
+	if !ok {
+		return
+	}
+	if head.Kind == "" {
+		head.Kind = a.kind()
+	}
+	if head.APIVersion == "" {
+		head.APIVersion = Group + "/" + V1
+	}
+	canonical(&head.Kind)
+	a.defaults()
+}
+
+// or sets an empty field.
+func or[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+// canonical replaces a spelling of the reference. It writes nothing if there is
+// nothing to replace: others may read the object.
+func canonical(kind *string) {
+	if k := spelledKind(*kind); k != nil && k.name != *kind {
+		*kind = k.name
+	}
+}
+
+func (g *GitRepository) kind() string { return "GitRepository" }
+
+func (g *GitRepository) defaults() {
+	or(&g.Spec.Provider, "generic")
+	or(&g.Spec.Timeout, defaultTimeout)
+	if g.Spec.Verify != nil {
+		or(&g.Spec.Verify.Mode, VerifyHEAD)
+	}
+	for i := range g.Spec.Include {
+		canonical(&g.Spec.Include[i].Repository.Kind)
+	}
+}
+
+func (b *Bucket) kind() string { return "Bucket" }
+
+func (b *Bucket) defaults() {
+	or(&b.Spec.Provider, "generic")
+	or(&b.Spec.Timeout, defaultTimeout)
+}
+
+func (o *OCIRepository) kind() string { return "OCIRepository" }
+
+func (o *OCIRepository) defaults() {
+	or(&o.Spec.Provider, "generic")
+	or(&o.Spec.Timeout, defaultTimeout)
+	o.Spec.Verify.defaults()
+}
+
+func (v *OCIRepositoryVerification) defaults() {
+	if v != nil {
+		or(&v.Provider, "cosign")
+	}
+}
+
+func (p *PkgRepository) kind() string { return "PkgRepository" }
+
+func (p *PkgRepository) defaults() {
+	or(&p.Spec.Provider, "generic")
+	or(&p.Spec.Timeout, defaultTimeout)
+	or(&p.Spec.Interval, repositoryInterval)
+	or(&p.Spec.Type, RepositoryIndex)
+	if a := p.Spec.AccessFrom; a != nil && a.NamespaceSelectors == nil {
+		a.NamespaceSelectors = []NamespaceSelector{}
+	}
+}
+
+func (c *PkgChart) kind() string { return "PkgChart" }
+
+func (c *PkgChart) defaults() {
+	or(&c.Spec.Version, "*")
+	or(&c.Spec.ReconcileStrategy, StrategyChartVersion)
+	canonical(&c.Spec.SourceRef.Kind)
+	c.Spec.Verify.defaults()
+}
+
+func (e *ExternalArtifact) kind() string { return "ExternalArtifact" }
+
+func (e *ExternalArtifact) defaults() {}
+
+// Find returns the objects that ref names: KIND/NAMESPACE/NAME, or KIND/NAME in
+// any namespace. The kind may be written in any case, in the plural, in the
+// reference's spelling or as a short name: gitrepo, hc, ocirepo. The error
+// wraps [fs.ErrNotExist] when there is no such object.
+func (s *Set) Find(ref string) ([]Object, error) {
+	named, err := ParseReference(ref)
+	if err != nil {
+		return nil, err
+	}
+	if named.Name == "" {
+		return nil, fmt.Errorf("%s names no object: write KIND/NAME or KIND/NAMESPACE/NAME", quote(ref))
+	}
+	var found []Object
+	for _, obj := range s.Objects {
+		if named.Selects(ReferenceTo(obj)) {
+			found = append(found, obj)
+		}
+	}
+	if len(found) == 0 {
+		return nil, fmt.Errorf("%s: %w%s", quote(ref), errNoObject, s.alike(named.Kind))
+	}
+	return found, nil
+}
+
+// ParseReference reads how people call objects: KIND, KIND/NAME or
+// KIND/NAMESPACE/NAME, the kind as in [Set.Find]. What the text does not say is
+// empty in the reference.
+func ParseReference(text string) (Reference, error) {
+	parts := strings.Split(text, "/")
+	if len(parts) > 3 || slices.Contains(parts, "") {
+		return Reference{}, fmt.Errorf("%s names no object: write KIND/NAME or KIND/NAMESPACE/NAME", quote(text))
+	}
+	k := calledKind(parts[0])
+	if k == nil {
+		return Reference{}, fmt.Errorf("%s: unknown kind %s: use one of %s", quote(text), quote(parts[0]), kindNames())
+	}
+	r := Reference{Kind: k.name}
+	if len(parts) > 1 {
+		r.Name = parts[len(parts)-1]
+	}
+	if len(parts) == 3 {
+		r.Namespace = parts[1]
+	}
+	return r, nil
+}
+
+// Selects reports whether what r says is true of other; an empty part of r says nothing.
+func (r Reference) Selects(other Reference) bool {
+	return (r.Kind == "" || r.Kind == other.Kind) && (r.Namespace == "" || r.Namespace == other.Namespace) && (r.Name == "" || r.Name == other.Name)
+}
+
+// alike names the objects of a kind, a few of them.
+func (s *Set) alike(kind string) string {
+	var names []string
+	for _, obj := range s.Objects {
+		if ReferenceTo(obj).Kind != kind {
+			continue
+		}
+		if len(names) == 5 {
+			names = append(names, "...")
+			break
+		}
+		names = append(names, obj.Head().String())
+	}
+	if len(names) == 0 {
+		return ", nor any other of its kind"
+	}
+	return " among " + strings.Join(names, ", ")
+}
+
+func kindNames() string {
+	var names []string
+	for i := range kinds {
+		names = append(names, kinds[i].name)
+	}
+	return strings.Join(names, ", ")
 }

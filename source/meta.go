@@ -1,11 +1,18 @@
 package source
 
 import (
+	"bytes"
 	"encoding/json"
+	"maps"
+	"reflect"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/headgate-io/headgate/artifact"
+	"github.com/headgate-io/headgate/internal/document"
+	"github.com/headgate-io/headgate/internal/redact"
 )
 
 // The API groups whose documents are read: headgate's own, and the one of the
@@ -121,4 +128,202 @@ type Condition struct {
 // A LocalReference names an object in the same namespace.
 type LocalReference struct {
 	Name string `json:"name"`
+}
+
+// A Duration is a time span written as an unsigned sequence of decimal
+// numbers with the units ms, s, m and h, for example 1m30s. A timeout is
+// written without h (reference, section 0).
+type Duration time.Duration
+
+// ParseDuration reads a duration as an API server accepts it.
+func ParseDuration(text string) (Duration, error) {
+	d, err := document.ParseDuration(text)
+	return Duration(d), err
+}
+
+// String returns d in a form that [ParseDuration] accepts when d is not negative.
+func (d Duration) String() string { return document.FormatDuration(time.Duration(d)) }
+
+// timeout returns d without the unit h.
+func (d Duration) timeout() string {
+	if d < Duration(time.Hour) {
+		return d.String()
+	}
+	minutes := int64(d / Duration(time.Minute))
+	return strconv.FormatInt(minutes, 10) + "m" + (d % Duration(time.Minute)).String()
+}
+
+// MarshalText implements [encoding.TextMarshaler].
+func (d Duration) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
+
+// UnmarshalText implements [encoding.TextUnmarshaler].
+func (d *Duration) UnmarshalText(text []byte) (err error) {
+	*d, err = ParseDuration(string(text))
+	return err
+}
+
+// A difference is something that shapes an artifact, and whether it is another
+// than the published artifact was made of.
+type difference struct {
+	what string
+	is   bool
+}
+
+// drift names the differences there are, for example "spec.ignore, spec.include".
+func drift(all ...difference) string {
+	var names []string
+	for _, d := range all {
+		if d.is {
+			names = append(names, d.what)
+		}
+	}
+	return strings.Join(names, ", ")
+}
+
+// sameText reports whether two optional strings are equal; none and empty are not.
+func sameText(a, b *string) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	return *a == *b
+}
+
+func cloneText(s *string) *string {
+	if s == nil {
+		return nil
+	}
+	return new(*s)
+}
+
+// sameContent reports whether two lists of artifacts name the same content in the same order.
+func sameContent(a, b []artifact.Artifact) bool {
+	return slices.EqualFunc(a, b, func(x, y artifact.Artifact) bool {
+		return x.Revision == y.Revision && x.Digest == y.Digest
+	})
+}
+
+// CanonicalSpec returns the spec of obj, defaults filled in, as compact JSON
+// with a stable order of fields: equal specs give equal bytes, however they
+// were written. It is nil for an object that has no JSON encoding.
+func CanonicalSpec(obj Object) []byte {
+	text, err := json.Marshal(obj)
+	if err != nil {
+		return nil
+	}
+	full := blank(obj)
+	if json.Unmarshal(text, full) != nil {
+		return nil
+	}
+	Default(full)
+	n, err := tree(full)
+	if err != nil {
+		return nil
+	}
+	spec := n.At("spec")
+	if spec == nil {
+		return []byte("{}")
+	}
+	return spec.AppendJSON(nil)
+}
+
+// blank returns an object of the type of obj that holds nothing.
+func blank(obj Object) Object {
+	return reflect.New(reflect.TypeOf(obj).Elem()).Interface().(Object)
+}
+
+// AssignGeneration sets metadata.generation of an object whose document says
+// none: 1 at first sight; otherwise that of saved, the object as it was last
+// time, plus 1 when the spec has changed since. saved may be nil.
+func AssignGeneration(obj, saved Object) {
+	m := &obj.Head().Metadata
+	switch {
+	case m.Generation != 0:
+	case saved == nil || saved.Head().Metadata.Generation == 0:
+		m.Generation = 1
+	case sameSpec(obj, saved) || bytes.Equal(CanonicalSpec(obj), CanonicalSpec(saved)):
+		m.Generation = saved.Head().Metadata.Generation
+	default:
+		m.Generation = saved.Head().Metadata.Generation + 1
+	}
+}
+
+// sameSpec reports whether the specs of both are the same, as they are. Others
+// may still be equal.
+func sameSpec(a, b Object) bool {
+	x, y := reflect.ValueOf(a).Elem(), reflect.ValueOf(b).Elem()
+	if x.Type() != y.Type() || a.Head().APIVersion != b.Head().APIVersion {
+		return false
+	}
+	s, t := x.FieldByName("Spec"), y.FieldByName("Spec")
+	return s.IsValid() && reflect.DeepEqual(s.Interface(), t.Interface())
+}
+
+// lastApplied is the annotation in which kubectl keeps the document as it was applied.
+const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
+
+// Masked returns a copy of obj without a password in its spec.url, values of
+// parameters in that and its spec.endpoint, and either in the document that kubectl
+// keeps among the annotations: for what is printed or served. The saved
+// status keeps the spec as it was written. What is below the spec and the
+// status is shared with obj.
+func Masked(obj Object) Object {
+	copied := masked(obj)
+	m := &copied.Head().Metadata
+	if applied, ok := m.Annotations[lastApplied]; ok && copied != obj {
+		m.Annotations = maps.Clone(m.Annotations)
+		m.Annotations[lastApplied] = redact.String(applied)
+	}
+	return copied
+}
+
+// masked returns obj itself when it is of no kind of this package.
+func masked(obj Object) Object {
+	switch o := obj.(type) {
+	case *GitRepository:
+		copied := *o
+		copied.Spec.URL = maskedURL(o.Spec.URL)
+		return &copied
+	case *OCIRepository:
+		copied := *o
+		copied.Spec.URL = maskedURL(o.Spec.URL)
+		return &copied
+	case *PkgRepository:
+		copied := *o
+		copied.Spec.URL = maskedURL(o.Spec.URL)
+		return &copied
+	case *Bucket:
+		copied := *o
+		copied.Spec.Endpoint = redact.Query(o.Spec.Endpoint)
+		return &copied
+	case *PkgChart:
+		copied := *o
+		return &copied
+	case *ExternalArtifact:
+		copied := *o
+		return &copied
+	}
+	return obj
+}
+
+// maskedURL returns a URL without password and values of parameters, any of
+// which may be a token; without either as it was written.
+func maskedURL(url string) string { return redact.Query(redact.Password(url)) }
+
+// OriginOf returns the URL or the endpoint that obj comes from, without
+// credentials; of a chart its name and the source that has it; "" for an object
+// that somebody else publishes.
+func OriginOf(obj Object) string {
+	switch o := obj.(type) {
+	case *GitRepository:
+		return redact.String(o.Spec.URL)
+	case *OCIRepository:
+		return redact.String(o.Spec.URL)
+	case *PkgRepository:
+		return redact.String(o.Spec.URL)
+	case *Bucket:
+		return redact.String(o.Spec.Endpoint + "/" + o.Spec.BucketName)
+	case *PkgChart:
+		return redact.String(o.Spec.Chart + " of " + o.kindOf(o.Spec.SourceRef.Kind) + "/" + o.Spec.SourceRef.Name)
+	}
+	return ""
 }

@@ -4,9 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"slices"
 	"strings"
+	"sync"
+
+	"github.com/headgate-io/headgate/artifact"
 )
 
 // maxNeeds bounds how many objects one object may be made of, directly or not.
@@ -220,4 +224,117 @@ func (o *order) from(i int) {
 			stack = append(stack, frame{need, o.objects[need].Plan().Needs})
 		}
 	}
+}
+
+// An Inventory is the [Sources] of objects at hand. It hands out the objects
+// themselves: who reconciles some of them at the same time keeps to [Order].
+type Inventory struct {
+	Objects []Object        // not to be changed once a method was called
+	Store   *artifact.Store // of their artifacts; nil: there is none
+	// Client fetches artifacts that Store does not have, those of
+	// ExternalArtifacts, from their URL. Nil: none is fetched.
+	Client *artifact.Client
+
+	once  sync.Once
+	index map[Reference]Object
+}
+
+// Source implements [Sources].
+func (v *Inventory) Source(_ context.Context, ref Reference) (Object, error) {
+	v.once.Do(func() {
+		v.index = make(map[Reference]Object, len(v.Objects))
+		for _, obj := range v.Objects {
+			v.index[ReferenceTo(obj)] = obj
+		}
+	})
+	obj, ok := v.index[ref]
+	if !ok {
+		return nil, errNoObject
+	}
+	return obj, nil
+}
+
+// List implements [Sources].
+func (v *Inventory) List(_ context.Context, kind, namespace string) ([]Object, error) {
+	var found []Object
+	for _, obj := range v.Objects {
+		if ref := ReferenceTo(obj); ref.Kind == kind && ref.Namespace == namespace {
+			found = append(found, obj)
+		}
+	}
+	slices.SortStableFunc(found, func(a, b Object) int {
+		return strings.Compare(a.Head().Metadata.Name, b.Head().Metadata.Name)
+	})
+	return found, nil
+}
+
+// errNoObject is fs.ErrNotExist in other words.
+var errNoObject = noObject{}
+
+type noObject struct{}
+
+func (noObject) Error() string        { return "no such object" }
+func (noObject) Is(target error) bool { return target == fs.ErrNotExist }
+
+// Open implements [Sources].
+func (v *Inventory) Open(ctx context.Context, a artifact.Artifact) (io.ReadCloser, error) {
+	err := fmt.Errorf("open artifact %q: %w: there is no store", a.Path, fs.ErrNotExist)
+	if v.Store != nil {
+		var content io.ReadCloser
+		if content, err = v.Store.Open(a); err == nil {
+			return content, nil
+		}
+	}
+	if v.Client == nil || strings.HasPrefix(a.URL, "file:") && !v.Client.Local {
+		return nil, err
+	}
+	return v.Client.Open(ctx, a)
+}
+
+// OpenArchive opens an artifact of another source, an archive of files, as
+// [artifact.Read] does. The caller closes it.
+//
+// The error wraps [ErrWaiting] when the artifact is not where its source said
+// it is, and artifact.ErrFormat when it is no archive.
+func OpenArchive(ctx context.Context, from Sources, a artifact.Artifact, l artifact.Limits) (*artifact.Tree, error) {
+	r, err := OpenArtifact(ctx, from, a)
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	return artifact.Read(r, l)
+}
+
+// OpenArtifact opens an artifact of another source, whose content is checked
+// against its digest as it is read. Reading ends with ctx.
+//
+// The error wraps [ErrWaiting] when the artifact is not where its source said it is.
+func OpenArtifact(ctx context.Context, from Sources, a artifact.Artifact) (io.ReadCloser, error) {
+	switch {
+	case a.Digest == "":
+		return nil, errors.New("its artifact has no digest, so that its content cannot be checked")
+	case from == nil:
+		return nil, fmt.Errorf("%w: the artifact is gone", ErrWaiting)
+	}
+	r, err := from.Open(ctx, a)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%w: the artifact is gone: %w", ErrWaiting, err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return interruptible{ctx, r}, nil
+}
+
+// An interruptible reader ends with its context.
+type interruptible struct {
+	ctx context.Context
+	io.ReadCloser
+}
+
+func (r interruptible) Read(p []byte) (int, error) {
+	if r.ctx.Err() != nil {
+		return 0, context.Cause(r.ctx)
+	}
+	return r.ReadCloser.Read(p)
 }

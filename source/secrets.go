@@ -1,11 +1,14 @@
 package source
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
+	"path"
 	"strings"
 )
 
@@ -19,21 +22,6 @@ type missing struct {
 	tried []string // why each place has none
 }
 
-func (m *missing) Error() string { return m.what + " does not exist: " + strings.Join(m.tried, "; ") }
-
-// Is makes it an [fs.ErrNotExist].
-func (m *missing) Is(target error) bool { return target == fs.ErrNotExist }
-
-// A defective secret is there and cannot be used. It is no [fs.ErrNotExist].
-type defective struct {
-	what      string // for example secret apps/git-auth
-	why       error
-	elsewhere bool // another place may have one that can be used
-}
-
-func (d *defective) Error() string { return d.what + ": " + d.why.Error() }
-func (d *defective) Unwrap() error { return d.why }
-
 func missingSecret(namespace, name, tried string) error {
 	return &missing{"secret " + namespace + "/" + name, []string{tried}}
 }
@@ -42,47 +30,42 @@ func missingAccount(namespace, name, tried string) error {
 	return &missing{"service account " + namespace + "/" + name, []string{tried}}
 }
 
+func (m *missing) Error() string { return m.what + " does not exist: " + strings.Join(m.tried, "; ") }
+
+// Is makes it an [fs.ErrNotExist].
+func (m *missing) Is(target error) bool { return target == fs.ErrNotExist }
+
+// An unusable is the error of a place that has a secret which nobody can use. It
+// is no [fs.ErrNotExist], and yet another place may have the secret.
+type unusable struct{ error }
+
+func (u unusable) Unwrap() error { return u.error }
+
 // Secret implements [Secrets] with the Secret documents of the set.
 func (s *Set) Secret(_ context.Context, namespace, name string) (Secret, error) {
 	if secret, found := s.Secrets[namespace+"/"+name]; found {
 		return secret, nil
 	}
-	if d := s.defective["Secret/"+namespace+"/"+name]; d != nil {
-		return Secret{}, d
+	return Secret{}, s.lacks("Secret", "secret", namespace, name)
+}
+
+// lacks returns the error of a look-up that found nothing.
+func (s *Set) lacks(kind, what, namespace, name string) error {
+	what += " " + namespace + "/" + name
+	err := s.unusable[kind+"/"+namespace+"/"+name]
+	if err == nil {
+		return &missing{what, []string{"no such document"}}
 	}
-	return Secret{}, missingSecret(namespace, name, "no such document")
+	about := fmt.Errorf("%s: %w", what, err)
+	if _, elsewhere := err.(unusable); elsewhere {
+		return unusable{about}
+	}
+	return about
 }
 
 // PullSecrets implements [Secrets] with the ServiceAccount documents of the set.
 func (s *Set) PullSecrets(ctx context.Context, namespace, serviceAccount string) ([]Secret, error) {
-	names, err := s.pullNames(namespace, serviceAccount)
-	if err != nil {
-		return nil, err
-	}
-	return secretsOf(ctx, s, namespace, names)
-}
-
-func (s *Set) pullNames(namespace, serviceAccount string) ([]string, error) {
-	if d := s.defective["ServiceAccount/"+namespace+"/"+serviceAccount]; d != nil {
-		return nil, d
-	}
-	names, found := s.accounts[namespace+"/"+serviceAccount]
-	if !found {
-		return nil, missingAccount(namespace, serviceAccount, "no such document")
-	}
-	return names, nil
-}
-
-func secretsOf(ctx context.Context, from Secrets, namespace string, names []string) ([]Secret, error) {
-	var out []Secret
-	for _, name := range names {
-		secret, err := from.Secret(ctx, namespace, name)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, secret)
-	}
-	return out, nil
+	return chain{s}.PullSecrets(ctx, namespace, serviceAccount)
 }
 
 // Chain returns the secrets of several places: the first that has a secret
@@ -103,62 +86,55 @@ func (c chain) Secret(ctx context.Context, namespace, name string) (Secret, erro
 
 // PullSecrets implements [Secrets].
 func (c chain) PullSecrets(ctx context.Context, namespace, serviceAccount string) ([]Secret, error) {
-	return firstOf(c, "service account "+namespace+"/"+serviceAccount, func(s Secrets) ([]Secret, error) {
-		set, ok := s.(interface {
-			pullNames(namespace, serviceAccount string) ([]string, error)
-		})
+	what := "service account " + namespace + "/" + serviceAccount
+	var names []string
+	secrets, err := firstOf(c, what, func(s Secrets) ([]Secret, error) {
+		set, ok := s.(*Set)
 		if !ok {
 			return s.PullSecrets(ctx, namespace, serviceAccount)
 		}
-		names, err := set.pullNames(namespace, serviceAccount)
-		if err != nil {
-			return nil, err
+		var found bool
+		if names, found = set.accounts[namespace+"/"+serviceAccount]; !found {
+			return nil, set.lacks("ServiceAccount", "service account", namespace, serviceAccount)
 		}
-		secrets, err := secretsOf(ctx, c, namespace, names)
-		if err != nil {
-			// Not a missing account: the search must end here.
-			return nil, &pullError{namespace + "/" + serviceAccount, err}
-		}
-		return secrets, nil
+		return nil, nil
 	})
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range names {
+		secret, err := c.Secret(ctx, namespace, name)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", what, err)
+		}
+		secrets = append(secrets, secret)
+	}
+	return secrets, nil
 }
-
-// A pullError is a service account whose secrets cannot be read.
-type pullError struct {
-	account string
-	err     error
-}
-
-func (e *pullError) Error() string {
-	return fmt.Sprintf("service account %s: %v", e.account, e.err)
-}
-
-func (e *pullError) Unwrap() error { return e.err }
 
 // firstOf returns the first answer that is not a missing thing.
 func firstOf[T any](places []Secrets, what string, ask func(Secrets) (T, error)) (T, error) {
 	var none T
 	all := &missing{what: what}
-	var unusable *defective
+	var found error // of a place that has it
 	for _, s := range places {
 		out, err := ask(s)
-		var pull *pullError
-		var d *defective
-		switch m := (*missing)(nil); {
-		case err == nil:
+		switch m := err.(type) {
+		case nil:
 			return out, nil
-		case !errors.As(err, &pull) && errors.As(err, &d) && d.elsewhere:
-			unusable = cmp.Or(unusable, d)
-		case errors.As(err, &pull) || !errors.Is(err, fs.ErrNotExist):
-			return none, err
-		case errors.As(err, &m):
+		case *missing:
 			all.tried = append(all.tried, m.tried...)
+		case unusable:
+			found = cmp.Or(found, err)
 		default:
+			if !errors.Is(err, fs.ErrNotExist) {
+				return none, err
+			}
 			all.tried = append(all.tried, err.Error())
 		}
 	}
-	if unusable != nil {
-		return none, unusable
+	if found != nil {
+		return none, found
 	}
 	if len(all.tried) == 0 {
 		all.tried = []string{"no secrets were given"}
@@ -172,4 +148,198 @@ func typeOf(data map[string][]byte) string {
 		return "kubernetes.io/dockerconfigjson"
 	}
 	return opaque
+}
+
+// DirSecrets returns the secrets in a directory of files: the value of a key is
+// the content of NAMESPACE/NAME/KEY or else, whatever the namespace,
+// NAME/KEY. It reads what Kubernetes mounts: links may lead anywhere within
+// dir, and names that begin with ".." are passed over. One newline after a
+// value of a single line is dropped. A value is limited to 1 MiB.
+//
+// What is there and cannot be read, such as a file NAME where a directory
+// belongs, is an error that is no [fs.ErrNotExist]. The directory is opened for
+// each secret. It has no service accounts.
+func DirSecrets(dir string) Secrets { return dirSecrets(dir) }
+
+type dirSecrets string
+
+// Secret implements [Secrets].
+func (d dirSecrets) Secret(_ context.Context, namespace, name string) (Secret, error) {
+	none := missingSecret(namespace, name, "no files "+path.Join(string(d), name, "KEY"))
+	if objectName(namespace) != nil || objectName(name) != nil {
+		return Secret{}, none
+	}
+	what := "secret " + namespace + "/" + name
+	root, err := os.OpenRoot(string(d))
+	if errors.Is(err, fs.ErrNotExist) {
+		return Secret{}, missingSecret(namespace, name, "no directory "+string(d))
+	}
+	if err != nil {
+		return Secret{}, fmt.Errorf("%s: directory of secrets: %w", what, err)
+	}
+	defer root.Close()
+	var empty error
+	for _, dir := range []string{namespace + "/" + name, name} {
+		data, err := readKeys(root, dir)
+		switch {
+		case err == errNoKeys:
+			empty = cmp.Or(empty, error(unusable{fmt.Errorf("%s: directory %s %w", what, path.Join(string(d), dir), err)}))
+		case err != nil:
+			return Secret{}, fmt.Errorf("%s: in directory %s: %w", what, string(d), err)
+		case len(data) > 0:
+			return Secret{Type: typeOf(data), Data: data}, nil
+		}
+	}
+	return Secret{}, cmp.Or(empty, none)
+}
+
+// PullSecrets implements [Secrets].
+func (d dirSecrets) PullSecrets(_ context.Context, namespace, serviceAccount string) ([]Secret, error) {
+	return nil, missingAccount(namespace, serviceAccount, "a directory of secrets has none")
+}
+
+var errNoKeys = errors.New("is empty: write a file for each key")
+
+// readKeys reads the files in dir; no such directory holds none.
+func readKeys(root *os.Root, dir string) (map[string][]byte, error) {
+	info, err := lookAt(root, dir)
+	if info == nil || err != nil {
+		return nil, err
+	}
+	if !info.IsDir() {
+		return nil, fmt.Errorf("%s is a file: make it a directory with a file for each key", dir)
+	}
+	entries, err := fs.ReadDir(root.FS(), dir)
+	if err != nil {
+		return nil, err
+	}
+	data, none := make(map[string][]byte), true
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), "..") {
+			continue
+		}
+		none = false
+		name := dir + "/" + e.Name()
+		info, err := lookAt(root, name)
+		if err != nil {
+			return nil, err
+		}
+		if info == nil || !info.Mode().IsRegular() {
+			continue
+		}
+		value, err := read(root, name, maxSecret)
+		if err != nil {
+			return nil, err
+		}
+		data[e.Name()] = trimLine(value)
+	}
+	if none {
+		return nil, errNoKeys
+	}
+	return data, nil
+}
+
+// lookAt returns what is at name, nil when nothing is. A link to nothing is an error.
+func lookAt(root *os.Root, name string) (fs.FileInfo, error) {
+	info, err := root.Stat(name)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return info, err
+	}
+	if _, err := root.Lstat(name); err == nil {
+		return nil, fmt.Errorf("%s is a link to what does not exist", name)
+	}
+	return nil, nil
+}
+
+// trimLine drops the newline after a single line, which editors and echo add.
+func trimLine(value []byte) []byte {
+	if i := bytes.IndexByte(value, '\n'); i >= 0 && i == len(value)-1 {
+		return bytes.TrimSuffix(value[:i], []byte("\r"))
+	}
+	return value
+}
+
+// EnvPrefix begins the names of the variables that [EnvSecrets] reads.
+const EnvPrefix = "HEADGATE_SECRET_"
+
+// envKeys are the keys that are looked for in the environment, which cannot
+// be listed: those of the specification and of reference A9 to A14.
+var envKeys = []string{
+	"username", "password", "bearerToken", // http, tokens
+	"identity", "identity.pub", "known_hosts", // ssh
+	"ca.crt", "tls.crt", "tls.key", "caFile", "certFile", "keyFile", // TLS
+	"address",                                                                                                         // proxy
+	"githubAppID", "githubAppInstallationID", "githubAppInstallationOwner", "githubAppPrivateKey", "githubAppBaseURL", // GitHub
+	"accesskey", "secretkey", "serviceaccount", // buckets
+	"token", "roleArn", // token services of buckets
+	"tenantId", "clientId", "clientSecret", "clientCertificate", "clientCertificatePassword",
+	"clientCertificateSendChain", "accountKey", "sasKey", "authorityHost", // Azure
+	".dockerconfigjson",                                   // registries
+	"cosign.pub", "trusted_root.json", "trustpolicy.json", // signatures
+}
+
+// EnvSecrets returns the secrets in environment variables, read through
+// lookup, for example [os.LookupEnv]. The value of a key is in
+//
+//	HEADGATE_SECRET_<NAME>_<KEY>
+//
+// whatever the namespace, NAME and KEY in upper case with every run of other
+// characters than letters and digits replaced by one "_" and none at the ends:
+// password of git-auth is HEADGATE_SECRET_GIT_AUTH_PASSWORD, .dockerconfigjson
+// of regcred is HEADGATE_SECRET_REGCRED_DOCKERCONFIGJSON.
+//
+// The environment cannot be searched, so the keys that headgate knows are
+// tried. HEADGATE_SECRET_<NAME>_KEYS names further ones, separated by commas:
+// "alice.asc,bob.sshpub". An empty variable counts as none; a secret whose
+// variables are all empty, or of which there is but the one with KEYS, is an
+// error that is no [fs.ErrNotExist]. There are no service accounts.
+func EnvSecrets(lookup func(string) (string, bool)) Secrets { return envSecrets(lookup) }
+
+type envSecrets func(string) (string, bool)
+
+// Secret implements [Secrets].
+func (e envSecrets) Secret(_ context.Context, namespace, name string) (Secret, error) {
+	prefix := EnvPrefix + envName(name) + "_"
+	keys := envKeys
+	if more, found := e(prefix + "KEYS"); found {
+		keys = append(strings.Split(more, ","), keys...)
+	}
+	data := make(map[string][]byte)
+	var why error
+	for i, key := range keys {
+		key = strings.TrimSpace(key)
+		if key == "" {
+			continue
+		}
+		value, found := e(prefix + envName(key))
+		switch {
+		case value != "":
+			data[key] = []byte(value)
+		case why != nil:
+		case found:
+			why = fmt.Errorf("variable %s is empty: set it", prefix+envName(key))
+		case i < len(keys)-len(envKeys):
+			why = fmt.Errorf("variable %s names the key %s, but there is no variable %s", prefix+"KEYS", quote(key), prefix+envName(key))
+		}
+	}
+	switch {
+	case len(data) > 0:
+		return Secret{Type: typeOf(data), Data: data}, nil
+	case why != nil:
+		return Secret{}, unusable{fmt.Errorf("secret %s/%s: %w", namespace, name, why)}
+	}
+	return Secret{}, missingSecret(namespace, name, "no variable "+prefix+"<KEY>")
+}
+
+// PullSecrets implements [Secrets].
+func (e envSecrets) PullSecrets(_ context.Context, namespace, serviceAccount string) ([]Secret, error) {
+	return nil, missingAccount(namespace, serviceAccount, "the environment has none")
+}
+
+// envName returns a name as it is part of the name of a variable.
+func envName(name string) string {
+	parts := strings.FieldsFunc(strings.ToUpper(name), func(r rune) bool {
+		return (r < 'A' || r > 'Z') && (r < '0' || r > '9')
+	})
+	return strings.Join(parts, "_")
 }

@@ -3,6 +3,9 @@ package source
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 
 	"github.com/headgate-io/headgate/internal/document"
 )
@@ -13,136 +16,244 @@ import (
 // The error joins one *DocumentError for each defect. Validate changes
 // nothing; call [Default] first for an object made in Go.
 func Validate(obj Object) error {
-	var found document.Findings
-	check(obj, &found)
-	return errors.Join(found.Of(obj.Head().String())...)
+	return errors.Join(check(obj).Of(obj.Head().String())...)
 }
 
-// check notes what is wrong with obj.
-func check(obj Object, found *document.Findings) {
+// check returns what is wrong with obj.
+func check(obj Object) *document.Findings {
+	found := new(document.Findings)
 	checkMetadata(&obj.Head().Metadata, found)
-	if a := obj.Common().Artifact; a != nil {
-		apply(found, "status.artifact", artifactRules, a)
-	}
 	if a, ok := obj.(admitted); ok {
-		a.check(found)
-	}
-}
-
-// A rule is what must hold for one field.
-type rule[T any] struct {
-	field string
-	check func(T) error
-}
-
-// apply checks v, which is the field at path, against rules in order. A field
-// is reported once.
-func apply[T any](found *document.Findings, path string, rules []rule[T], v T) {
-	for _, r := range rules {
-		field := path + "." + r.field
-		if found.About(field) {
-			continue
-		}
-		if err := r.check(v); err != nil {
-			found.Add(field, "%w", err)
+		for _, facts := range a.facts() {
+			rules := new(document.Findings)
+			rules.Examine(obj, facts)
+			found.Adopt(rules)
 		}
 	}
+	return found
 }
 
-// each checks every item of the list at path.
-func each[T any](found *document.Findings, path string, rules []rule[T], items []T) {
-	for i, item := range items {
-		apply(found, fmt.Sprintf("%s[%d]", path, i), rules, item)
+// The tables of admission rules; they never change. A later fact about a field
+// is only checked when the earlier ones hold, and what a later table says of a
+// field counts if no earlier one says anything about it or one around it.
+
+func (g *GitRepository) facts() [][]document.Fact { return [][]document.Fact{gitFacts} }
+
+var gitFacts = []document.Fact{
+	document.Value("status.artifact.digest", formed(digestForm)),
+	document.Value("status.includedArtifacts[].digest", formed(digestForm)),
+	document.Value("spec.url", address("http", "https", "ssh")),
+	document.Value("spec.provider", oneOf("generic", "azure", "github", "aws")),
+	document.Related("spec", "serviceAccountName", func(s *GitRepositorySpec) error {
+		return only(s.ServiceAccountName != "", s.Provider, "azure", "aws")
+	}),
+	document.Value("spec.serviceAccountName", optionalName),
+	document.Value("spec.interval", unsigned),
+	document.Value("spec.timeout", unsigned),
+	document.Value("spec.ref.branch", refPart("refs/heads/")),
+	document.Value("spec.ref.tag", refPart("refs/tags/")),
+	document.Value("spec.ref.semver", versionRange),
+	document.Value("spec.ref.name", refName),
+	document.Value("spec.ref.commit", formed(commitForm)),
+	document.Value("spec.verify.mode", oneOf(VerifyHEAD, VerifyHead, VerifyTag, VerifyTagAndHEAD)),
+	document.Value("spec.verify.secretRef.name", objectName),
+	document.Value("spec.include[].repository.name", objectName),
+	document.Value("spec.include[].repository.kind", oneOf("GitRepository", "Bucket", "OCIRepository", "PkgChart", "ExternalArtifact")),
+	document.Value("spec.include[].fromPath", insidePath),
+	document.Value("spec.include[].toPath", insidePath),
+	document.Value("spec.sparseCheckout[]", sparseEntry),
+	document.Value("spec.submoduleCredentials", distinctOrigins),
+	document.Value("spec.submoduleCredentials[].url", address("http", "https", "ssh"), bareOrigin),
+	document.Value("spec.submoduleCredentials[].secretRef.name", objectName),
+	document.Value("spec.secretRef.name", objectName),
+	document.Value("spec.proxySecretRef.name", objectName),
+}
+
+func (b *Bucket) facts() [][]document.Fact { return [][]document.Fact{bucketFacts} }
+
+var bucketFacts = []document.Fact{
+	document.Value("status.artifact.digest", formed(digestForm)),
+	document.Value("spec.provider", oneOf("generic", "aws", "gcp", "azure")),
+	document.Value("spec.bucketName", present, onePart),
+	document.Related("spec", "endpoint", func(s *BucketSpec) error { _, err := s.endpoint(); return err }),
+	document.Related("spec", "serviceAccountName", func(s *BucketSpec) error {
+		if s.ServiceAccountName != "" && s.SecretRef != nil && s.Provider != "" && s.Provider != "generic" {
+			return errors.New("excludes secretRef: remove one of the two")
+		}
+		return only(s.ServiceAccountName != "", s.Provider, "aws", "gcp", "azure")
+	}),
+	document.Value("spec.serviceAccountName", optionalName),
+	document.Value("spec.interval", unsigned),
+	document.Value("spec.timeout", unsigned),
+	document.Related("spec", "sts", func(s *BucketSpec) error {
+		return only(s.STS != nil, generic(s.Provider), "aws", "generic")
+	}),
+	document.Value("spec.sts.provider", present),
+	document.Related("spec", "sts.provider", stsProvider),
+	document.Value("spec.sts.endpoint", address("http", "https")),
+	document.Related("spec.sts", "endpoint", func(s *BucketSTSSpec) error { _, err := s.endpoint(); return err }),
+	document.Related("spec.sts", "secretRef", func(s *BucketSTSSpec) error {
+		if s.Provider == STSWebIdentity && s.SecretRef == nil {
+			return errors.New("is required with provider webidentity: a Secret with token")
+		}
+		return only(s.SecretRef != nil, s.Provider, STSLDAP, STSWebIdentity)
+	}),
+	document.Related("spec.sts", "certSecretRef", func(s *BucketSTSSpec) error {
+		return only(s.CertSecretRef != nil, s.Provider, STSLDAP, STSWebIdentity)
+	}),
+	document.Value("spec.sts.secretRef.name", objectName),
+	document.Value("spec.sts.certSecretRef.name", objectName),
+	document.Value("spec.secretRef.name", objectName),
+	document.Value("spec.certSecretRef.name", objectName),
+	document.Value("spec.proxySecretRef.name", objectName),
+}
+
+// stsProviders says which token services go with which provider of a bucket.
+var stsProviders = map[string][]string{"aws": {STSAWS, STSWebIdentity}, "generic": {STSLDAP, STSWebIdentity}}
+
+func stsProvider(s *BucketSpec) error {
+	provider := generic(s.Provider)
+	if with := stsProviders[provider]; s.STS != nil && with != nil && !slices.Contains(with, s.STS.Provider) {
+		return fmt.Errorf("must be %s with spec.provider %s, not %s", strings.Join(with, " or "), provider, quote(s.STS.Provider))
 	}
+	return nil
 }
 
-// optional checks a value that may be missing.
-func optional[T any](found *document.Findings, path string, rules []rule[*T], v *T) {
-	if v != nil {
-		apply(found, path, rules, v)
+func (o *OCIRepository) facts() [][]document.Fact { return [][]document.Fact{ociFacts, verifyFacts} }
+
+var ociFacts = []document.Fact{
+	document.Value("status.artifact.digest", formed(digestForm)),
+	document.Value("spec.url", address("oci"), untagged),
+	document.Value("spec.provider", oneOf("generic", "aws", "azure", "gcp")),
+	document.Value("spec.serviceAccountName", optionalName),
+	document.Value("spec.interval", unsigned),
+	document.Value("spec.timeout", unsigned),
+	document.Value("spec.ref.digest", formed(sha256Form)),
+	document.Value("spec.ref.semver", versionRange),
+	document.Value("spec.ref.semverFilter", expression),
+	document.Value("spec.ref.tag", formed(tagForm)),
+	document.Value("spec.layerSelector.operation", oneOf(LayerExtract, LayerCopy)),
+	document.Value("spec.secretRef.name", objectName),
+	document.Value("spec.certSecretRef.name", objectName),
+	document.Value("spec.proxySecretRef.name", objectName),
+}
+
+// verifyFacts are about the verification of OCI artifacts.
+var verifyFacts = []document.Fact{
+	document.Value("spec.verify.provider", oneOf("cosign", "notation")),
+	document.Related("spec.verify", "secretRef", func(v *OCIRepositoryVerification) error {
+		if v.Provider == "notation" && v.SecretRef == nil {
+			return errors.New("is required with provider notation: a Secret with trustpolicy.json and the certificates it trusts")
+		}
+		return nil
+	}),
+	document.Related("spec.verify", "matchOIDCIdentity", func(v *OCIRepositoryVerification) error {
+		if v.provider() == "cosign" && v.SecretRef == nil && len(v.MatchOIDCIdentity) == 0 {
+			return errors.New("is required without secretRef, or a signature of anybody would do: " +
+				`say who signs, or write {issuer: ".*", subject: ".*"} if anybody may`)
+		}
+		return only(len(v.MatchOIDCIdentity) > 0 && v.Provider == "notation", v.Provider, "cosign")
+	}),
+	document.Related("spec.verify", "trustedRootSecretRef", func(v *OCIRepositoryVerification) error {
+		return only(v.TrustedRootSecretRef != nil && v.Provider == "notation", v.Provider, "cosign")
+	}),
+	document.Value("spec.verify.matchOIDCIdentity[].issuer", expression),
+	document.Value("spec.verify.matchOIDCIdentity[].subject", expression),
+	document.Value("spec.verify.secretRef.name", objectName),
+	document.Value("spec.verify.trustedRootSecretRef.name", objectName),
+}
+
+func (p *PkgRepository) facts() [][]document.Fact { return [][]document.Fact{repositoryFacts} }
+
+var repositoryFacts = []document.Fact{
+	document.Value("status.artifact.digest", formed(digestForm)),
+	document.Value("spec.url", address("http", "https", "oci")),
+	document.Related("spec", "url", func(s *PkgRepositorySpec) error {
+		if s.Type == RepositoryOCI {
+			return address("oci")(s.URL)
+		}
+		return nil
+	}),
+	document.Value("spec.type", oneOf(RepositoryIndex, RepositoryOCI)),
+	document.Related("spec", "verify", func(s *PkgRepositorySpec) error {
+		if s.Verify != nil && s.Type == RepositoryOCI {
+			return errors.New("goes with an index only: with type oci a PkgChart says what to verify")
+		}
+		return nil
+	}),
+	document.Value("spec.provider", oneOf("generic", "aws", "azure", "gcp")),
+	document.Value("spec.interval", unsigned),
+	document.Value("spec.timeout", unsigned),
+	document.Value("spec.verify.secretRef.name", objectName),
+	document.Value("spec.secretRef.name", objectName),
+	document.Value("spec.certSecretRef.name", objectName),
+}
+
+func (c *PkgChart) facts() [][]document.Fact { return [][]document.Fact{chartFacts, verifyFacts} }
+
+var chartFacts = []document.Fact{
+	document.Value("status.artifact.digest", formed(digestForm)),
+	document.Value("spec.chart", present),
+	document.Related("spec", "chart", func(s *PkgChartSpec) error {
+		if s.inTree() {
+			return insidePath(s.Chart)
+		}
+		return nil // a name, as its repository has it
+	}),
+	document.Related("spec", "version", func(s *PkgChartSpec) error {
+		if s.inTree() {
+			return nil // ignored there (specification, "PkgChart")
+		}
+		return versionRange(s.Version)
+	}),
+	document.Value("spec.sourceRef.kind", present, oneOf(append(slices.Clone(chartSources), "HelmRepository")...)),
+	document.Value("spec.sourceRef.name", objectName),
+	document.Value("spec.reconcileStrategy", oneOf(StrategyChartVersion, StrategyRevision)),
+	document.Value("spec.valuesFiles[]", valuesEntry),
+	document.Value("spec.interval", unsigned),
+	document.Related("spec", "verify", func(s *PkgChartSpec) error {
+		if s.Verify != nil && s.inTree() {
+			return errors.New("goes with a sourceRef of kind PkgRepository only")
+		}
+		return nil
+	}),
+	document.Related("spec.verify", "trustedRootSecretRef", func(v *OCIRepositoryVerification) error {
+		if v.TrustedRootSecretRef != nil {
+			return errors.New("does not exist for PkgChart: remove it")
+		}
+		return nil
+	}),
+}
+
+func (e *ExternalArtifact) facts() [][]document.Fact { return [][]document.Fact{externalFacts} }
+
+var externalFacts = []document.Fact{
+	document.Value("status.artifact.digest", formed(digestForm)),
+	document.Value("spec.sourceRef.kind", present),
+	document.Value("spec.sourceRef.name", objectName),
+}
+
+const maxAnnotations = 256 << 10 // bytes of all keys and values
+
+func checkMetadata(m *Metadata, found *document.Findings) {
+	if m.Name == "" && m.GenerateName != "" {
+		found.Add("metadata.name", "is required: generateName needs an API server")
+	} else {
+		found.Check("metadata.name", objectName(m.Name))
 	}
-}
-
-// A secretField is a reference to a secret and the path it is at.
-type secretField struct {
-	path string
-	ref  *LocalReference
-}
-
-func checkSecrets(found *document.Findings, refs ...secretField) {
-	for _, r := range refs {
-		optional(found, r.path, referenceRules, r.ref)
+	found.Check("metadata.namespace", document.CheckNamespace(m.space()))
+	for _, key := range slices.Sorted(maps.Keys(m.Labels)) {
+		field, v := "metadata.labels["+key+"]", m.Labels[key]
+		if err := qualifiedKey(key); err != nil {
+			found.Check(field, err)
+		} else if v != "" && !qualified(v) {
+			found.Add(field, "%s is no label value: write at most 63 letters, digits, '-', '_' and '.'", quote(v))
+		}
 	}
-}
-
-func (g *GitRepository) check(found *document.Findings) {
-	apply(found, "spec", gitRules, &g.Spec)
-	optional(found, "spec.ref", gitRefRules, g.Spec.Ref)
-	optional(found, "spec.verify", gitVerifyRules, g.Spec.Verify)
-	each(found, "spec.include", includeRules, g.Spec.Include)
-	each(found, "spec.submoduleCredentials", submoduleRules, g.Spec.SubmoduleCredentials)
-	for i := range g.Status.IncludedArtifacts {
-		apply(found, fmt.Sprintf("status.includedArtifacts[%d]", i), artifactRules, &g.Status.IncludedArtifacts[i])
+	size := 0
+	for _, key := range slices.Sorted(maps.Keys(m.Annotations)) {
+		size += len(key) + len(m.Annotations[key])
+		found.Check("metadata.annotations["+key+"]", qualifiedKey(strings.ToLower(key)))
 	}
-	g.Spec.checkSparse(found)
-	checkSecrets(found,
-		secretField{"spec.secretRef", g.Spec.SecretRef},
-		secretField{"spec.proxySecretRef", g.Spec.ProxySecretRef})
-	if g.Spec.Verify != nil {
-		checkSecrets(found, secretField{"spec.verify.secretRef", &g.Spec.Verify.SecretRef})
-	}
-}
-
-func (b *Bucket) check(found *document.Findings) {
-	apply(found, "spec", bucketRules, &b.Spec)
-	if sts := b.Spec.STS; sts != nil {
-		apply(found, "spec.sts", stsRules, &b.Spec)
-		checkSecrets(found, secretField{"spec.sts.secretRef", sts.SecretRef}, secretField{"spec.sts.certSecretRef", sts.CertSecretRef})
-	}
-	checkSecrets(found,
-		secretField{"spec.secretRef", b.Spec.SecretRef},
-		secretField{"spec.certSecretRef", b.Spec.CertSecretRef},
-		secretField{"spec.proxySecretRef", b.Spec.ProxySecretRef})
-}
-
-func (o *OCIRepository) check(found *document.Findings) {
-	apply(found, "spec", ociRules, &o.Spec)
-	optional(found, "spec.ref", ociRefRules, o.Spec.Ref)
-	optional(found, "spec.layerSelector", layerRules, o.Spec.LayerSelector)
-	o.Spec.Verify.check(found)
-	checkSecrets(found,
-		secretField{"spec.secretRef", o.Spec.SecretRef},
-		secretField{"spec.certSecretRef", o.Spec.CertSecretRef},
-		secretField{"spec.proxySecretRef", o.Spec.ProxySecretRef})
-}
-
-func (v *OCIRepositoryVerification) check(found *document.Findings) {
-	if v == nil {
-		return
-	}
-	apply(found, "spec.verify", verifyRules, v)
-	each(found, "spec.verify.matchOIDCIdentity", identityRules, v.MatchOIDCIdentity)
-	checkSecrets(found,
-		secretField{"spec.verify.secretRef", v.SecretRef},
-		secretField{"spec.verify.trustedRootSecretRef", v.TrustedRootSecretRef})
-}
-
-func (p *PkgRepository) check(found *document.Findings) {
-	apply(found, "spec", repositoryRules, &p.Spec)
-	if v := p.Spec.Verify; v != nil {
-		checkSecrets(found, secretField{"spec.verify.secretRef", &v.SecretRef})
-	}
-	checkSecrets(found,
-		secretField{"spec.secretRef", p.Spec.SecretRef},
-		secretField{"spec.certSecretRef", p.Spec.CertSecretRef})
-}
-
-func (c *PkgChart) check(found *document.Findings) {
-	apply(found, "spec", chartRules, &c.Spec)
-	c.checkValues(found)
-	c.Spec.Verify.check(found)
-}
-
-func (e *ExternalArtifact) check(found *document.Findings) {
-	optional(found, "spec.sourceRef", externalRules, e.Spec.SourceRef)
+	found.AddIf(size > maxAnnotations, "metadata.annotations", "must hold at most %d KiB", maxAnnotations>>10)
 }

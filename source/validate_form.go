@@ -11,6 +11,8 @@ import (
 	"unicode"
 
 	"github.com/Masterminds/semver/v3"
+
+	"github.com/headgate-io/headgate/internal/document"
 )
 
 // A form is what the text of a field must look like.
@@ -26,12 +28,14 @@ var (
 	tagForm    = form{regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$`), "be a tag: at most 128 letters, digits, '_', '.' and '-'"}
 )
 
-// unless returns an error unless text is empty or has the form f.
-func unless(text string, f form) error {
-	if text == "" || f.MatchString(text) {
-		return nil
+// formed checks that a text is empty or has a form.
+func formed(f form) func(string) error {
+	return func(text string) error {
+		if text == "" || f.MatchString(text) {
+			return nil
+		}
+		return fmt.Errorf("must %s, not %s", f.want, quote(text))
 	}
-	return fmt.Errorf("must %s, not %s", f.want, quote(text))
 }
 
 func present(text string) error {
@@ -56,18 +60,16 @@ func unsigned(d Duration) error {
 }
 
 // generic returns the provider, which is generic by default.
-func generic(provider string) string {
-	if provider == "" {
-		return "generic"
-	}
-	return provider
-}
+func generic(provider string) string { return cmp.Or(provider, "generic") }
 
-func oneOf(text string, allowed ...string) error {
-	if text == "" || slices.Contains(allowed, text) {
-		return nil
+// oneOf checks that a text is empty or one of those that are allowed.
+func oneOf(allowed ...string) func(string) error {
+	return func(text string) error {
+		if text == "" || slices.Contains(allowed, text) {
+			return nil
+		}
+		return fmt.Errorf("must be one of %s, not %s", strings.Join(allowed, ", "), quote(text))
 	}
-	return fmt.Errorf("must be one of %s, not %s", strings.Join(allowed, ", "), quote(text))
 }
 
 // only refuses a field that is set with a provider it does not go with.
@@ -76,13 +78,6 @@ func only(set bool, provider string, with ...string) error {
 		return nil
 	}
 	return fmt.Errorf("goes with provider %s only, not with %s", strings.Join(with, " or "), quote(generic(provider)))
-}
-
-func exclusive(a, b bool, other string) error {
-	if a && b {
-		return fmt.Errorf("excludes %s: remove one of the two", other)
-	}
-	return nil
 }
 
 func expression(text string) error {
@@ -103,31 +98,33 @@ func versionRange(text string) error {
 }
 
 // address checks a URL without ever repeating it: it may hold credentials.
-func address(text string, schemes ...string) error {
-	if text == "" {
-		return errors.New("is required")
-	}
-	scheme, _, found := strings.Cut(text, "://")
-	if !found || !slices.Contains(schemes, scheme) {
-		err := fmt.Errorf("must begin with %s://", strings.Join(schemes, ":// or "))
-		if slices.Contains(schemes, "ssh") && !found && strings.Contains(text, ":") {
-			return fmt.Errorf("%w: write git@HOST:PATH as ssh://git@HOST/PATH", err)
+func address(schemes ...string) func(string) error {
+	return func(text string) error {
+		if text == "" {
+			return errors.New("is required")
 		}
-		return err
+		scheme, _, found := strings.Cut(text, "://")
+		if !found || !slices.Contains(schemes, scheme) {
+			err := fmt.Errorf("must begin with %s://", strings.Join(schemes, ":// or "))
+			if slices.Contains(schemes, "ssh") && !found && strings.Contains(text, ":") {
+				return fmt.Errorf("%w: write git@HOST:PATH as ssh://git@HOST/PATH", err)
+			}
+			return err
+		}
+		if err := printing(text); err != nil {
+			return err
+		}
+		u, err := url.Parse(text)
+		switch {
+		case err != nil && strings.Contains(err.Error(), "invalid port"):
+			return errors.New("has a port that is no number: separate host and path with '/', not ':'")
+		case err != nil:
+			return errors.New("is no URL")
+		case u.Hostname() == "":
+			return errors.New("must name a host")
+		}
+		return nil
 	}
-	if err := printing(text); err != nil {
-		return err
-	}
-	u, err := url.Parse(text)
-	switch {
-	case err != nil && strings.Contains(err.Error(), "invalid port"):
-		return errors.New("has a port that is no number: separate host and path with '/', not ':'")
-	case err != nil:
-		return errors.New("is no URL")
-	case u.Hostname() == "":
-		return errors.New("must name a host")
-	}
-	return nil
 }
 
 // onePart refuses a name that would be more, or less, than one part of a path.
@@ -195,4 +192,65 @@ func insidePath(path string) error {
 		return errors.New(`must use '/', not '\'`)
 	}
 	return printing(path)
+}
+
+// objectName checks the name of an object.
+func objectName(name string) error { return document.CheckName(name) }
+
+func optionalName(name string) error {
+	if name == "" {
+		return nil
+	}
+	return objectName(name)
+}
+
+// qualifiedForm is that of labels of object metadata, of at most 63 bytes.
+var qualifiedForm = regexp.MustCompile(`^[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$`)
+
+func qualified(text string) bool { return len(text) <= 63 && qualifiedForm.MatchString(text) }
+
+// qualifiedKey checks a key of labels or annotations: [PREFIX/]NAME.
+func qualifiedKey(key string) error {
+	prefix, name, found := strings.Cut(key, "/")
+	if !found {
+		name = key
+	}
+	if found && !document.Subdomain(prefix) || !qualified(name) {
+		return errors.New("the key must be [PREFIX/]NAME: a DNS name, and at most 63 letters, digits, '-', '_' and '.'")
+	}
+	return nil
+}
+
+// refName checks a full ref name; ^{} after it asks for what a tag points to.
+func refName(name string) error {
+	if name == "" || validRef(strings.TrimSuffix(name, "^{}")) {
+		return nil
+	}
+	return fmt.Errorf("%s is no git ref name: write one such as refs/heads/main", quote(name))
+}
+
+// refPart checks a branch or tag.
+func refPart(prefix string) func(string) error {
+	return func(name string) error {
+		if name == "" || name[0] != '-' && validRef(prefix+name) {
+			return nil
+		}
+		return fmt.Errorf("%s is no name that git allows after %s", quote(name), prefix)
+	}
+}
+
+func isASCIIControl(r rune) bool { return r < ' ' || r == 0x7f }
+
+// validRef applies the rules of git check-ref-format.
+func validRef(name string) bool {
+	if name == "@" || strings.HasSuffix(name, ".") || strings.Contains(name, "..") || strings.Contains(name, "@{") ||
+		strings.ContainsAny(name, ` ~^:?*[\`) || strings.ContainsFunc(name, isASCIIControl) {
+		return false
+	}
+	for _, part := range strings.Split(name, "/") {
+		if part == "" || part[0] == '.' || strings.HasSuffix(part, ".lock") {
+			return false
+		}
+	}
+	return true
 }

@@ -6,6 +6,8 @@ import (
 	"reflect"
 	"strconv"
 	"strings"
+
+	"github.com/headgate-io/headgate/internal/document"
 )
 
 // A fieldRow says where a field exists and what becomes of it. Fields without
@@ -90,6 +92,31 @@ func rowOf(kind, path string) *fieldRow {
 		}
 	}
 	return nil
+}
+
+// rules returns what the table of fields says of documents of a kind in a version.
+func (k *kind) rules(in versions) func(string) document.Rule {
+	return func(path string) document.Rule {
+		rule := document.Rule{}
+		if strings.HasSuffix(path, ".timeout") {
+			rule.Text = checkTimeout
+		}
+		row := rowOf(k.name, path)
+		if row == nil {
+			return rule
+		}
+		if row.in&in == 0 {
+			rule.Refused = row.elsewhere(k)
+		}
+		rule.Optional = row.optional&in != 0
+		rule.Shape, rule.Warning = row.shape, row.note
+		return rule
+	}
+}
+
+func checkTimeout(text string) error {
+	_, err := document.ParseTimeout(text)
+	return err
 }
 
 // absent yields the rows of the fields that a kind does not have in a version.

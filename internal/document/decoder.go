@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -24,23 +25,63 @@ type Decoder struct {
 	Warnings Findings               // what Rules say of fields that are given
 	Retired  []Retired              // the fields that Rules give a Shape, in order
 	Rules    func(path string) Rule // exceptions for the field at path, as spec.items[].name; nil for none
-
-	types structTypes
 }
 
-// Decoder returns a decoder that shares with others of the stream what it
-// learns about Go types.
-func (s *Stream) Decoder(rules func(path string) Rule) *Decoder {
-	return &Decoder{Rules: rules, types: s.types}
+// A Rule is what Go types do not say of a field. The zero Rule is no exception.
+type Rule struct {
+	Refused  string             // why documents may not have it
+	Ignored  bool               // it may be unknown to the Go type, and is skipped then
+	Optional bool               // it may be missing although its tag says that it is required
+	Text     func(string) error // checks the text of a value that implements [encoding.TextUnmarshaler]; nil for no check
+	Instead  string             // what is done with a text that cannot be read; "" makes it a defect, else it is left out with a warning
+
+	// Shape is the type of a field that the Go type does not have. The value is
+	// checked and put into Retired, with Warning among the warnings.
+	Shape   reflect.Type
+	Warning string
 }
+
+// A Retired field is one that has a meaning and no Go field.
+type Retired struct {
+	Path  string // of its [Rule]
+	Field string // as errors name it
+	Value *Node
+}
+
+// Decoder returns a decoder for a value of the stream.
+func (s *Stream) Decoder(rules func(path string) Rule) *Decoder { return &Decoder{Rules: rules} }
 
 // Decode decodes n into the value that v points to. Field is the path of n in
 // its object, "" for the object itself.
 func (d *Decoder) Decode(n *Node, v any, field string) {
-	if d.types == nil {
-		d.types = make(structTypes)
+	d.value(n, reflect.ValueOf(v).Elem(), place{field, field, n.Line}, Rule{})
+}
+
+// A place is where a value is, as people read it and as rules spell it. Names
+// that a document chose are shortened in the former: they are repeated in the
+// places of all that is below them.
+type place struct {
+	at, rule string
+	line     int
+}
+
+// maxKey bounds the name of a field in a place, in bytes.
+const maxKey = 80
+
+func (p place) field(name string, line int) place {
+	return place{join(p.at, shorten(name, maxKey)), join(p.rule, name), line}
+}
+
+func (p place) item(key string, line int) place {
+	return place{p.at + "[" + shorten(key, maxKey) + "]", p.rule + "[]", line}
+}
+
+// join returns the path of a field below another; either may be empty.
+func join(path, field string) string {
+	if path == "" || field == "" {
+		return path + field
 	}
-	d.value(n, reflect.ValueOf(v).Elem(), root(n, field), Rule{})
+	return path + "." + field
 }
 
 var (
@@ -49,44 +90,35 @@ var (
 	textType = reflect.TypeFor[encoding.TextUnmarshaler]()
 )
 
+// wanted are the kinds of nodes by the kinds of Go values.
+var wanted = map[reflect.Kind]Kind{
+	reflect.Struct: Map, reflect.Map: Map, reflect.Slice: List, reflect.String: Text,
+	reflect.Bool: Bool, reflect.Int: Number, reflect.Int64: Number, reflect.Float64: Number,
+}
+
 // value decodes n into v.
 func (d *Decoder) value(n *Node, v reflect.Value, p place, rule Rule) {
 	switch t := v.Type(); {
-	case t == timeType:
-		d.time(n, v, p)
-		return
 	case t == rawType:
 		v.SetBytes(n.AppendJSON(nil))
-		return
-	case v.CanAddr() && reflect.PointerTo(t).Implements(textType):
-		d.text(n, v, p, rule)
-		return
-	}
-	switch v.Kind() {
-	case reflect.Pointer:
-		v.Set(reflect.New(v.Type().Elem()))
+	case t == timeType || reflect.PointerTo(t).Implements(textType):
+		if d.want(n, Text, p) {
+			d.text(n.Text, v, p, rule)
+		}
+	case t.Kind() == reflect.Pointer:
+		v.Set(reflect.New(t.Elem()))
 		d.value(n, v.Elem(), p, rule)
-	case reflect.Struct:
-		if d.want(n, Map, p) {
-			d.structure(n, v, p)
-		}
-	case reflect.Map:
-		if d.want(n, Map, p) {
-			d.mapping(n, v, p)
-		}
-	case reflect.Slice:
-		if d.want(n, List, p) {
-			d.list(n, v, p)
-		}
-	default:
-		d.scalar(n, v, p)
+	case t.Kind() == reflect.Bool && n.word:
+		v.SetBool(strings.ContainsAny(n.Text[:1], "yY") || strings.EqualFold(n.Text, "on"))
+	case d.want(n, wanted[t.Kind()], p):
+		d.plain(n, v, p)
 	}
 }
 
 // want reports a value of the wrong type.
 func (d *Decoder) want(n *Node, kind Kind, p place) bool {
 	switch {
-	case n.Kind == kind && !(kind == Text && n.word):
+	case n.Kind == kind && !n.word:
 		return true
 	case kind == Text && n.word:
 		d.add(p, "must be a string, but this word is a boolean in YAML: put it in quotes")
@@ -98,26 +130,25 @@ func (d *Decoder) want(n *Node, kind Kind, p place) bool {
 	return false
 }
 
-func (d *Decoder) scalar(n *Node, v reflect.Value, p place) {
+// plain decodes a value of the right kind.
+func (d *Decoder) plain(n *Node, v reflect.Value, p place) {
 	switch v.Kind() {
+	case reflect.Struct:
+		d.structure(n, v, p)
+	case reflect.Map:
+		d.mapping(n, v, p)
+	case reflect.Slice:
+		if len(n.Items) > 0 {
+			v.Set(reflect.MakeSlice(v.Type(), len(n.Items), len(n.Items)))
+		}
+		for i, item := range n.Items {
+			d.value(item, v.Index(i), p.item(strconv.Itoa(i), item.Line), Rule{})
+		}
 	case reflect.String:
-		if d.want(n, Text, p) {
-			v.SetString(n.Text)
-		}
+		v.SetString(n.Text)
 	case reflect.Bool:
-		if n.Kind == Text && n.word {
-			v.SetBool(strings.ContainsAny(n.Text[:1], "yY") || strings.EqualFold(n.Text, "on"))
-		} else if d.want(n, Bool, p) {
-			v.SetBool(n.Text == "true")
-		}
-	case reflect.Int, reflect.Int64:
-		if d.want(n, Number, p) {
-			d.integer(n, v, p)
-		}
+		v.SetBool(n.Text == "true")
 	case reflect.Float64:
-		if !d.want(n, Number, p) {
-			return
-		}
 		f, err := strconv.ParseFloat(n.Text, 64)
 		if err != nil {
 			d.add(p, "must be a number of 64 bits")
@@ -125,30 +156,32 @@ func (d *Decoder) scalar(n *Node, v reflect.Value, p place) {
 		}
 		v.SetFloat(f)
 	default:
-		d.add(p, "has the Go type %s, which documents cannot hold", v.Type())
+		i, err := strconv.ParseInt(n.Text, 10, v.Type().Bits())
+		if err != nil {
+			d.add(p, "must be an integer of %d bits", v.Type().Bits())
+			return
+		}
+		v.SetInt(i)
 	}
-}
-
-func (d *Decoder) integer(n *Node, v reflect.Value, p place) {
-	i, err := strconv.ParseInt(n.Text, 10, v.Type().Bits())
-	if err != nil {
-		d.add(p, "must be an integer of %d bits", v.Type().Bits())
-		return
-	}
-	v.SetInt(i)
 }
 
 // text decodes a string that the type of v reads itself.
-func (d *Decoder) text(n *Node, v reflect.Value, p place, rule Rule) {
-	if !d.want(n, Text, p) {
+func (d *Decoder) text(text string, v reflect.Value, p place, rule Rule) {
+	if v.Type() == timeType {
+		t, err := time.Parse(time.RFC3339, text)
+		if t = t.UTC(); err != nil || t.Year() < 1 || t.Year() > 9999 {
+			d.add(p, "%s is no time: write it as 2006-01-02T15:04:05Z", Quote(text))
+			return
+		}
+		v.Set(reflect.ValueOf(t))
 		return
 	}
 	err := error(nil)
 	if rule.Text != nil {
-		err = rule.Text(n.Text)
+		err = rule.Text(text)
 	}
 	if err == nil {
-		err = v.Addr().Interface().(encoding.TextUnmarshaler).UnmarshalText([]byte(n.Text))
+		err = v.Addr().Interface().(encoding.TextUnmarshaler).UnmarshalText([]byte(text))
 	}
 	switch {
 	case err != nil && rule.Instead != "":
@@ -159,49 +192,25 @@ func (d *Decoder) text(n *Node, v reflect.Value, p place, rule Rule) {
 	}
 }
 
-func (d *Decoder) time(n *Node, v reflect.Value, p place) {
-	if !d.want(n, Text, p) {
-		return
-	}
-	t, err := time.Parse(time.RFC3339, n.Text)
-	if t = t.UTC(); err != nil || t.Year() < 1 || t.Year() > 9999 {
-		d.add(p, "%s is no time: write it as 2006-01-02T15:04:05Z", Quote(n.Text))
-		return
-	}
-	v.Set(reflect.ValueOf(t))
-}
-
-func (d *Decoder) list(n *Node, v reflect.Value, p place) {
-	if len(n.Items) == 0 {
-		return
-	}
-	out := reflect.MakeSlice(v.Type(), len(n.Items), len(n.Items))
-	for i, item := range n.Items {
-		d.value(item, out.Index(i), p.item(i, item.Line), Rule{})
-	}
-	v.Set(out)
-}
-
 func (d *Decoder) mapping(n *Node, v reflect.Value, p place) {
 	if len(n.Fields) == 0 {
 		return
 	}
-	out := reflect.MakeMapWithSize(v.Type(), len(n.Fields))
+	v.Set(reflect.MakeMapWithSize(v.Type(), len(n.Fields)))
 	for _, f := range n.Fields {
-		key := reflect.ValueOf(f.Name)
-		if out.MapIndex(key).IsValid() {
-			d.add(p.key(f), "is given twice")
+		key, at := reflect.ValueOf(f.Name), p.item(f.Name, f.Line)
+		if v.MapIndex(key).IsValid() {
+			d.add(at, "is given twice")
 			continue
 		}
 		elem := reflect.New(v.Type().Elem()).Elem()
-		d.value(f.Value, elem, p.key(f), Rule{})
-		out.SetMapIndex(key, elem)
+		d.value(f.Value, elem, at, Rule{})
+		v.SetMapIndex(key, elem)
 	}
-	v.Set(out)
 }
 
 func (d *Decoder) structure(n *Node, v reflect.Value, p place) {
-	fields := d.types.fields(v.Type())
+	fields := fieldsOf(v.Type())
 	given := make(map[string]bool, len(n.Fields)) // whether there is a value
 	for _, f := range n.Fields {
 		at := p.field(f.Name, f.Line)
@@ -215,25 +224,28 @@ func (d *Decoder) structure(n *Node, v reflect.Value, p place) {
 		switch {
 		case rule.Refused != "":
 			d.add(at, "%s", rule.Refused)
-		case !known && rule.Shape != nil:
-			d.retired(f.Value, rule, at)
-		case !known && rule.Ignored:
-		case !known:
-			d.unknown(f, fields, at)
-		case f.Value.Kind != Null:
+		case known && given[f.Name]:
 			d.value(f.Value, v.FieldByIndex(index), at, rule)
+		case !known && rule.Shape != nil && given[f.Name]:
+			d.value(f.Value, reflect.New(rule.Shape).Elem(), at, rule)
+			d.warn(at, "%s", rule.Warning)
+			d.Retired = append(d.Retired, Retired{at.rule, at.at, f.Value})
+		case !known && rule.Shape == nil && !rule.Ignored:
+			d.add(at, "unknown field%s", fields.meant(f.Name))
 		}
 	}
-	d.required(fields, given, p)
+	for _, name := range fields.required {
+		if at := p.field(name, p.line); !given[name] && !d.rule(at).Optional {
+			d.add(at, "is required")
+		}
+	}
 }
 
-// required reports the fields of the struct at p that are missing.
-func (d *Decoder) required(fields *structFields, given map[string]bool, p place) {
-	for _, name := range fields.required {
-		if !given[name] && !d.rule(p.field(name, p.line)).Optional {
-			d.add(p.field(name, p.line), "is required")
-		}
+func (d *Decoder) rule(p place) Rule {
+	if d.Rules == nil {
+		return Rule{}
 	}
+	return d.Rules(p.rule)
 }
 
 // add notes what is wrong with the value at p.
@@ -245,31 +257,46 @@ func (d *Decoder) warn(p place, format string, args ...any) {
 	d.Warnings.Note(&Error{Field: p.at, Line: p.line, Err: fmt.Errorf(format, args...)})
 }
 
-func (d *Decoder) rule(p place) Rule {
-	if d.Rules == nil {
-		return Rule{}
-	}
-	return d.Rules(p.row)
+// structFields are the fields of a Go struct by their JSON names.
+type structFields struct {
+	index    map[string][]int
+	required []string // neither omitempty nor omitzero
 }
 
-// unknown reports a field that does not exist, and the one that was meant
-// when only the case differs.
-func (d *Decoder) unknown(f Field, fields *structFields, p place) {
-	hint := ""
-	for name := range fields.index {
-		if strings.EqualFold(name, f.Name) {
-			hint = ": did you mean " + name + "?"
+// meant names the field that differs from name in case only.
+func (s *structFields) meant(name string) string {
+	for known := range s.index {
+		if strings.EqualFold(known, name) {
+			return ": did you mean " + known + "?"
 		}
 	}
-	d.add(p, "unknown field%s", hint)
+	return ""
 }
 
-// retired checks the value of a field that has no Go field and keeps it.
-func (d *Decoder) retired(n *Node, rule Rule, p place) {
-	if n.Kind == Null {
-		return
+// structs remembers the fields of struct types.
+var structs sync.Map
+
+// fieldsOf returns the fields of a struct type, those of embedded structs among them.
+func fieldsOf(t reflect.Type) *structFields {
+	if known, ok := structs.Load(t); ok {
+		return known.(*structFields)
 	}
-	d.value(n, reflect.New(rule.Shape).Elem(), p, rule)
-	d.warn(p, "%s", rule.Warning)
-	d.Retired = append(d.Retired, Retired{p.row, p.at, n})
+	out := &structFields{index: make(map[string][]int)}
+	for _, f := range reflect.VisibleFields(t) {
+		switch name, options, _ := strings.Cut(f.Tag.Get("json"), ","); {
+		case name == "" && options == "inline":
+			inner := fieldsOf(f.Type)
+			for name, index := range inner.index {
+				out.index[name] = append(f.Index[:len(f.Index):len(f.Index)], index...)
+			}
+			out.required = append(out.required, inner.required...)
+		case name != "" && name != "-" && f.IsExported():
+			out.index[name] = f.Index
+			if options == "" {
+				out.required = append(out.required, name)
+			}
+		}
+	}
+	structs.Store(t, out)
+	return out
 }

@@ -225,7 +225,7 @@ func TestAliasedText(t *testing.T) {
 	if things, errs, _, _ := decode(text(100)); errs != "" || len(things[0].Spec.Raw) < 100<<16 {
 		t.Errorf("%.200s", errs)
 	}
-	if _, errs, _, _ := decode(text(300)); errs != "f:1: document 1: holds more than 16 MiB of text, aliases counted where they are used" {
+	if _, errs, _, _ := decode(text(300)); errs != "f:1: document 1: holds more than 524288 values or 16 MiB of text, aliases counted where they are used" {
 		t.Errorf("%.200s", errs)
 	}
 }

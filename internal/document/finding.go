@@ -19,32 +19,34 @@ type Error struct {
 	Err      error  // the rule
 }
 
-// maxObject bounds the name of an object in an error, in bytes: it is repeated
-// in all errors about the object, and longer than names that are right.
-const maxObject = 400
-
-// maxRule bounds the text of a rule in an error, which may repeat a value, in bytes.
-const maxRule = 4 << 10
+// Bounds of the parts of an error, in bytes. The name of an object is repeated
+// in all errors about it; the text of a rule may repeat a value.
+const (
+	maxObject = 400
+	maxRule   = 4 << 10
+)
 
 // Error returns FILE:LINE: document N: OBJECT: FIELD: RULE, without the parts
 // that are not known. Control characters are replaced, long names shortened.
 func (e *Error) Error() string {
-	var parts []string
-	switch {
-	case e.File != "" && e.Line > 0:
-		parts = append(parts, fmt.Sprintf("%s:%d", e.File, e.Line))
-	case e.File != "":
-		parts = append(parts, e.File)
-	}
-	if e.Document > 0 {
-		parts = append(parts, fmt.Sprintf("document %d", e.Document))
-	}
-	for _, s := range []string{shorten(e.Object, maxObject), e.Field} {
-		if s != "" {
-			parts = append(parts, s)
+	var b strings.Builder
+	part := func(text, end string) {
+		if text != "" {
+			b.WriteString(text + end)
 		}
 	}
-	return printable(strings.Join(append(parts, shorten(e.Err.Error(), maxRule)), ": "))
+	if e.File != "" && e.Line > 0 {
+		part(fmt.Sprintf("%s:%d", e.File, e.Line), ": ")
+	} else {
+		part(e.File, ": ")
+	}
+	if e.Document > 0 {
+		part(fmt.Sprintf("document %d", e.Document), ": ")
+	}
+	part(shorten(e.Object, maxObject), ": ")
+	part(e.Field, ": ")
+	part(shorten(e.Err.Error(), maxRule), "")
+	return printable(b.String())
 }
 
 // Unwrap returns the rule.
@@ -59,6 +61,20 @@ const maxFindings = 100
 // Add notes what is wrong with a field.
 func (f *Findings) Add(field, format string, args ...any) {
 	f.Note(&Error{Field: field, Err: fmt.Errorf(format, args...)})
+}
+
+// Check notes err about a field, unless it is nil.
+func (f *Findings) Check(field string, err error) {
+	if err != nil {
+		f.Note(&Error{Field: field, Err: err})
+	}
+}
+
+// AddIf notes what is wrong with a field, if it is.
+func (f *Findings) AddIf(wrong bool, field, format string, args ...any) {
+	if wrong {
+		f.Add(field, format, args...)
+	}
 }
 
 // Note notes e, unless enough was noted already.
