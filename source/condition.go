@@ -1,6 +1,7 @@
 package source
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -145,7 +146,7 @@ func (r *run) verifying(failed *StepError) []Condition {
 	case r.plan.Verify == "" && (r.resolved || r.obj.Common().Condition(SourceVerifiedCondition).ObservedGeneration != r.obj.Head().Metadata.Generation):
 		return nil // where it is not resolved, a source may be what asks for it
 	case r.stored && r.verification.Ignored:
-		return r.set(SourceVerifiedCondition, "Unknown", ignoredReason, fallback(r.verification.Message, ignoredMessage(r.verification.Level)))
+		return r.set(SourceVerifiedCondition, "Unknown", ignoredReason, cmp.Or(r.verification.Message, ignoredMessage(r.verification.Level)))
 	case r.stored:
 		return r.set(SourceVerifiedCondition, "True", "Succeeded", r.verification.Message)
 	}
@@ -160,7 +161,7 @@ func (r *run) storing() []Condition {
 	if list := r.kept(ArtifactInStorageCondition); list != nil && !r.stored {
 		return list
 	}
-	return r.set(ArtifactInStorageCondition, "True", fallback(r.report.Reason, "Succeeded"), r.storedMessage())
+	return r.set(ArtifactInStorageCondition, "True", cmp.Or(r.report.Reason, "Succeeded"), r.storedMessage())
 }
 
 // set returns one condition with a message that is fit to be shown.
@@ -194,7 +195,7 @@ func summed(list []Condition) []Condition {
 	for _, row := range summary {
 		for _, c := range list {
 			if c.Type == row.condition && c.Status == row.status {
-				return append(list, Condition{Type: ReadyCondition, Status: row.ready, Reason: fallback(row.reason, c.Reason), Message: c.Message})
+				return append(list, Condition{Type: ReadyCondition, Status: row.ready, Reason: cmp.Or(row.reason, c.Reason), Message: c.Message})
 			}
 		}
 	}
@@ -254,11 +255,11 @@ func (r *run) outdated() (reason, message string) {
 	case !r.resolved || r.published == nil || r.stored:
 		return "", ""
 	case r.published.Revision != r.rev.ID:
-		return fallback(newer, "NewRevision"), fmt.Sprintf("new upstream revision '%s'", r.rev.ID)
+		return cmp.Or(newer, "NewRevision"), fmt.Sprintf("new upstream revision '%s'", r.rev.ID)
 	case r.obj.Drift(r.rev) == "" && (newer == "" || r.rev.Renew == ""):
 		return "", ""
 	case newer != "":
-		return newer, fallback(r.rev.Renew, "the spec differs from that of the artifact in storage")
+		return newer, cmp.Or(r.rev.Renew, "the spec differs from that of the artifact in storage")
 	case len(r.rev.Inputs) > 0 && r.obj.Common().ObservedGeneration == r.obj.Head().Metadata.Generation:
 		return "IncludeChange", "included artifacts differ from those of the artifact in storage"
 	}
@@ -270,14 +271,6 @@ func (r *run) storedMessage() string {
 	if r.report.Ready != "" {
 		return r.report.Ready
 	}
-	form := fallback(r.plan.Words.Stored, "stored artifact: revision '%s'")
+	form := cmp.Or(r.plan.Words.Stored, "stored artifact: revision '%s'")
 	return strings.ReplaceAll(form, "%s", r.published.Revision)
-}
-
-// fallback returns text, or other when text is empty.
-func fallback(text, other string) string {
-	if text == "" {
-		return other
-	}
-	return text
 }

@@ -1,6 +1,7 @@
 package source
 
 import (
+	"cmp"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -95,7 +96,7 @@ func (d *decoding) seal(o document.Object, why string) {
 
 // spaceName returns NAMESPACE/NAME of an object.
 func spaceName(o document.Object) string {
-	return fallback(o.StringAt("metadata", "namespace"), DefaultNamespace) + "/" + o.StringAt("metadata", "name")
+	return cmp.Or(o.StringAt("metadata", "namespace"), DefaultNamespace) + "/" + o.StringAt("metadata", "name")
 }
 
 // adviseLogins warns of what docker login writes under a type by which the

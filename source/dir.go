@@ -10,8 +10,6 @@ import (
 	"io/fs"
 	"os"
 
-	"github.com/klauspost/compress/gzip"
-
 	"github.com/headgate-io/headgate/artifact"
 )
 
@@ -142,15 +140,14 @@ func (c *dirContent) Verify(context.Context) (Verification, error) {
 	return Verification{}, nil
 }
 
-// WriteTo implements [Content]. It finds out whether the directory still is
-// what Resolve saw: from its own output where nothing is mounted, and else by
-// reading the directory once more.
+// WriteTo implements [Content]. It reads the directory once more at the end, to
+// find out whether it still is what Resolve saw.
 func (c *dirContent) WriteTo(ctx context.Context, w io.Writer) (Report, error) {
-	write := c.pack
-	if c.view.Mount != nil {
-		write = c.packMounted
+	report, err := artifact.Pack(ctx, w, c.rules.View(ctx, c.tree))
+	if err != nil {
+		return Report{}, c.failure(err)
 	}
-	report, sum, err := write(ctx, w)
+	sum, err := c.digest(ctx, c.own)
 	if err == nil && localRevision+sum != c.rev.ID {
 		err = &StepError{Step: StepFetch, Err: errors.New("it changed while it was read, try again")}
 	}
@@ -158,39 +155,6 @@ func (c *dirContent) WriteTo(ctx context.Context, w io.Writer) (Report, error) {
 		return Report{}, c.failure(err)
 	}
 	return Report{Report: report, Message: fmt.Sprintf("stored artifact for local directory '%s'", c.name), Emptied: c.rules.Emptied(report)}, nil
-}
-
-func (c *dirContent) pack(ctx context.Context, w io.Writer) (artifact.Report, string, error) {
-	out, in := io.Pipe()
-	sum := make(chan string, 1)
-	go func() { sum <- tarDigest(out) }()
-	report, err := artifact.Pack(ctx, io.MultiWriter(w, in), c.rules.View(ctx, c.tree))
-	in.CloseWithError(err)
-	return report, <-sum, err
-}
-
-func (c *dirContent) packMounted(ctx context.Context, w io.Writer) (artifact.Report, string, error) {
-	report, err := artifact.Pack(ctx, w, c.rules.View(ctx, c.tree))
-	if err != nil {
-		return report, "", err
-	}
-	sum, err := c.digest(ctx, c.own)
-	return report, sum, err
-}
-
-// tarDigest returns the digest of the tar stream in r, "" when r is damaged. It
-// reads r to its end.
-func tarDigest(r io.Reader) string {
-	defer io.Copy(io.Discard, r)
-	zr, err := gzip.NewReader(r)
-	if err != nil {
-		return ""
-	}
-	digest := sha256.New()
-	if _, err := io.Copy(digest, zr); err != nil {
-		return ""
-	}
-	return hex.EncodeToString(digest.Sum(nil))
 }
 
 // Explain implements [Explainer].

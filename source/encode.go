@@ -2,7 +2,9 @@ package source
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"unicode"
@@ -34,35 +36,27 @@ func EncodeYAML(obj Object) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	text, err := encodeYAML(n)
-	if err != nil {
-		return nil, fmt.Errorf("encode %s: %w", obj.Head(), err)
-	}
-	return text, nil
-}
-
-func encodeYAML(n *document.Node) ([]byte, error) {
 	y, err := yamlNode(n)
-	if err != nil {
-		return nil, err
-	}
 	var out bytes.Buffer
 	enc := yaml.NewEncoder(&out)
 	enc.SetIndent(2)
 	enc.CompactSeqIndent()
-	if err := enc.Encode(y); err != nil {
-		return nil, err
+	if err == nil {
+		err = errors.Join(enc.Encode(y), enc.Close())
 	}
-	return out.Bytes(), enc.Close()
+	if err != nil {
+		return nil, fmt.Errorf("encode %s: %w", obj.Head(), err)
+	}
+	return out.Bytes(), nil
 }
 
 // tree returns obj as the JSON encoding of its Go type.
 func tree(obj Object) (*document.Node, error) {
 	text, err := json.Marshal(obj)
-	if err != nil {
-		return nil, fmt.Errorf("encode %s: %w", obj.Head(), err)
+	var n *document.Node
+	if err == nil {
+		n, err = document.ReadJSON(text)
 	}
-	n, err := document.ReadJSON(text)
 	if err != nil {
 		return nil, fmt.Errorf("encode %s: %w", obj.Head(), err)
 	}
@@ -102,39 +96,27 @@ func set(n *document.Node, text string, path ...string) {
 }
 
 // yamlNode returns the node as the YAML encoder takes it.
-func yamlNode(n *document.Node) (*yaml.Node, error) {
-	y := new(yaml.Node)
-	switch n.Kind {
-	case document.Null:
-		y.Kind, y.Tag, y.Value = yaml.ScalarNode, "!!null", "null"
-	case document.Bool, document.Number:
-		y.Kind, y.Value = yaml.ScalarNode, n.Text
-	case document.Text:
+func yamlNode(n *document.Node) (y *yaml.Node, err error) {
+	if n.Kind == document.Text {
 		return yamlText(n.Text)
-	case document.List:
-		y.Kind = yaml.SequenceNode
-		for _, item := range n.Items {
-			v, err := yamlNode(item)
-			if err != nil {
-				return nil, err
-			}
-			y.Content = append(y.Content, v)
-		}
-	case document.Map:
-		y.Kind = yaml.MappingNode
-		for _, f := range n.Fields {
-			key, err := yamlText(f.Name)
-			if err != nil {
-				return nil, err
-			}
-			value, err := yamlNode(f.Value)
-			if err != nil {
-				return nil, err
-			}
-			y.Content = append(y.Content, key, value)
-		}
 	}
-	return y, nil
+	y = &yaml.Node{Kind: yaml.ScalarNode, Value: cmp.Or(n.Text, "null")}
+	add := func(child *yaml.Node, failed error) {
+		y.Content, err = append(y.Content, child), cmp.Or(err, failed)
+	}
+	if n.Kind == document.List {
+		y.Kind, y.Value = yaml.SequenceNode, ""
+	} else if n.Kind == document.Map {
+		y.Kind, y.Value = yaml.MappingNode, ""
+	}
+	for _, item := range n.Items {
+		add(yamlNode(item))
+	}
+	for _, f := range n.Fields {
+		add(yamlText(f.Name))
+		add(yamlNode(f.Value))
+	}
+	return y, err
 }
 
 // yamlText returns a string in a style that reads back as one, in YAML 1.1 too.

@@ -1,7 +1,6 @@
 package source
 
 import (
-	"container/list"
 	"context"
 	"errors"
 	"fmt"
@@ -76,9 +75,8 @@ const maxTransports = 64
 // opened. The zero value is ready to use; with a nil one each origin opens its
 // own, and closes them. It is safe for concurrent use.
 type Connections struct {
-	mu     sync.Mutex
-	known  map[string]*list.Element // of transports, by key
-	latest list.List                // transports, the one used last first
+	mu    sync.Mutex
+	known []transport // the one used last is the last
 }
 
 // A transport makes connections of one kind.
@@ -95,34 +93,28 @@ type transport struct {
 func (c *Connections) Transport(key string, make func() *http.Transport) *http.Transport {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if e, found := c.known[key]; found {
-		c.latest.MoveToFront(e)
-		return e.Value.(transport).Transport
+	i := slices.IndexFunc(c.known, func(t transport) bool { return t.key == key })
+	if i < 0 {
+		if i = len(c.known); i == maxTransports {
+			i--
+			c.known[0].CloseIdleConnections()
+			c.known = slices.Delete(c.known, 0, 1)
+		}
+		c.known = append(c.known, transport{key, make()})
 	}
-	if c.known == nil {
-		c.known = map[string]*list.Element{}
-	}
-	t := transport{key, make()}
-	c.known[key] = c.latest.PushFront(t)
-	if c.latest.Len() > maxTransports {
-		c.drop(c.latest.Back())
-	}
-	return t.Transport
+	used := c.known[i]
+	c.known = append(slices.Delete(c.known, i, i+1), used)
+	return used.Transport
 }
 
 // Close ends idle connections. Those in use end with what they are used for.
 func (c *Connections) Close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for c.latest.Len() > 0 {
-		c.drop(c.latest.Front())
+	for _, t := range c.known {
+		t.CloseIdleConnections()
 	}
-}
-
-func (c *Connections) drop(e *list.Element) {
-	t := c.latest.Remove(e).(transport)
-	delete(c.known, t.key)
-	t.CloseIdleConnections()
+	c.known = nil
 }
 
 // Networks are the hosts and networks that any server may lead to, by a redirect

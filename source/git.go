@@ -1,6 +1,7 @@
 package source
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -200,7 +201,7 @@ func (i GitRepositoryInclude) Paths() (from, to string, err error) {
 	if from, err = cleanPath("fromPath", i.FromPath); err != nil {
 		return "", "", err
 	}
-	to, err = cleanPath("toPath", fallback(i.ToPath, i.Repository.Name))
+	to, err = cleanPath("toPath", cmp.Or(i.ToPath, i.Repository.Name))
 	return from, to, err
 }
 
@@ -226,7 +227,7 @@ func (i GitRepositoryInclude) reference(m *Metadata) Reference {
 	if k := spelledKind(name); k != nil {
 		name = k.name
 	}
-	return Reference{fallback(name, "GitRepository"), m.space(), i.Repository.Name}
+	return Reference{cmp.Or(name, "GitRepository"), m.space(), i.Repository.Name}
 }
 
 // includeDrift tells whether the list of includes is another, or else which of

@@ -1,6 +1,7 @@
 package source
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -41,34 +42,43 @@ type kind struct {
 	in        versions
 	make      func() admitted
 	words     Words
+	defaults  map[string]any // by path
 }
 
 // kinds is the table of kinds; it never changes.
 var kinds = []kind{
 	{
 		name: "Bucket", reference: "Bucket", in: inBoth,
-		make:  func() admitted { return new(Bucket) },
-		words: Words{Latest: "latest.tar.gz", Stored: "stored artifact: revision '%s'", Failed: "BucketOperationFailed"},
+		make:     func() admitted { return new(Bucket) },
+		words:    Words{Latest: "latest.tar.gz", Stored: "stored artifact: revision '%s'", Failed: "BucketOperationFailed"},
+		defaults: map[string]any{"spec.provider": "generic", "spec.timeout": defaultTimeout},
 	},
 	{
 		name: "GitRepository", reference: "GitRepository", short: []string{"gitrepo", "git"}, in: inBoth,
-		make:  func() admitted { return new(GitRepository) },
-		words: Words{Stored: "stored artifact for revision '%s'", Failed: "GitOperationFailed"},
+		make:     func() admitted { return new(GitRepository) },
+		words:    Words{Stored: "stored artifact for revision '%s'", Failed: "GitOperationFailed"},
+		defaults: map[string]any{"spec.provider": "generic", "spec.timeout": defaultTimeout, "spec.verify.mode": VerifyHEAD},
 	},
 	{
 		name: "OCIRepository", reference: "OCIRepository", short: []string{"ocirepo", "oci"}, in: inBoth,
-		make:  func() admitted { return new(OCIRepository) },
-		words: Words{Latest: "latest.tar.gz", Stored: "stored artifact for digest '%s'", Failed: "OCIArtifactPullFailed"},
+		make:     func() admitted { return new(OCIRepository) },
+		words:    Words{Latest: "latest.tar.gz", Stored: "stored artifact for digest '%s'", Failed: "OCIArtifactPullFailed"},
+		defaults: map[string]any{"spec.provider": "generic", "spec.timeout": defaultTimeout, "spec.verify.provider": "cosign"},
 	},
 	{
 		name: "PkgRepository", reference: "HelmRepository", short: []string{"pkgrepo", "helmrepo"}, in: inBoth,
 		make:  func() admitted { return new(PkgRepository) },
 		words: Words{Latest: "index.yaml", Stored: "stored artifact: revision '%s'", Failed: "Failed"},
+		defaults: map[string]any{
+			"spec.provider": "generic", "spec.timeout": defaultTimeout, "spec.interval": repositoryInterval,
+			"spec.type": RepositoryIndex, "spec.accessFrom.namespaceSelectors": []NamespaceSelector{},
+		},
 	},
 	{
 		name: "PkgChart", reference: "HelmChart", short: []string{"chart", "hc"}, in: inBoth,
-		make:  func() admitted { return new(PkgChart) },
-		words: Words{Latest: "latest.tar.gz", Stored: "pulled chart with version '%s'", Failed: "ChartPullError", Newer: "NewChart"},
+		make:     func() admitted { return new(PkgChart) },
+		words:    Words{Latest: "latest.tar.gz", Stored: "pulled chart with version '%s'", Failed: "ChartPullError", Newer: "NewChart"},
+		defaults: map[string]any{"spec.version": "*", "spec.reconcileStrategy": StrategyChartVersion, "spec.verify.provider": "cosign"},
 	},
 	{
 		name: "ExternalArtifact", reference: "ExternalArtifact", short: []string{"ea"}, in: inV1,
@@ -119,10 +129,7 @@ func Spellings(name string) []string {
 	if k == nil {
 		return nil
 	}
-	if k.reference == k.name {
-		return []string{k.name}
-	}
-	return []string{k.name, k.reference}
+	return slices.Compact([]string{k.name, k.reference})
 }
 
 // spell returns the name of the kind as documents of group write it.
@@ -151,7 +158,7 @@ func (h *Header) spelling() string {
 	if k := spelledKind(h.Kind); h.spelled == "" && k != nil {
 		return k.spell(h.Group())
 	}
-	return fallback(h.spelled, h.Kind)
+	return cmp.Or(h.spelled, h.Kind)
 }
 
 // wordsOf returns the constants of the named kind.
@@ -167,7 +174,6 @@ func wordsOf(name string) Words {
 type admitted interface {
 	Object
 	kind() string
-	defaults()
 	facts() [][]document.Fact
 	advise(*document.Findings)
 }
@@ -197,21 +203,23 @@ const (
 // has its defaults is not written to.
 func Default(obj Object) {
 	head := obj.Head()
-	if head.Metadata.Namespace == "" {
-		head.Metadata.Namespace = DefaultNamespace
-	}
+	or(&head.Metadata.Namespace, DefaultNamespace)
 	a, ok := obj.(admitted)
 	if !ok {
 		return
 	}
-	if head.Kind == "" {
-		head.Kind = a.kind()
-	}
-	if head.APIVersion == "" {
-		head.APIVersion = Group + "/" + V1
-	}
+	or(&head.Kind, a.kind())
+	or(&head.APIVersion, Group+"/"+V1)
 	canonical(&head.Kind)
-	a.defaults()
+	switch obj := obj.(type) {
+	case *GitRepository:
+		for i := range obj.Spec.Include {
+			canonical(&obj.Spec.Include[i].Repository.Kind)
+		}
+	case *PkgChart:
+		canonical(&obj.Spec.SourceRef.Kind)
+	}
+	document.Fill(obj, spelledKind(a.kind()).defaults)
 }
 
 // or sets an empty field.
@@ -230,64 +238,12 @@ func canonical(kind *string) {
 	}
 }
 
-func (g *GitRepository) kind() string { return "GitRepository" }
-
-func (g *GitRepository) defaults() {
-	or(&g.Spec.Provider, "generic")
-	or(&g.Spec.Timeout, defaultTimeout)
-	if g.Spec.Verify != nil {
-		or(&g.Spec.Verify.Mode, VerifyHEAD)
-	}
-	for i := range g.Spec.Include {
-		canonical(&g.Spec.Include[i].Repository.Kind)
-	}
-}
-
-func (b *Bucket) kind() string { return "Bucket" }
-
-func (b *Bucket) defaults() {
-	or(&b.Spec.Provider, "generic")
-	or(&b.Spec.Timeout, defaultTimeout)
-}
-
-func (o *OCIRepository) kind() string { return "OCIRepository" }
-
-func (o *OCIRepository) defaults() {
-	or(&o.Spec.Provider, "generic")
-	or(&o.Spec.Timeout, defaultTimeout)
-	o.Spec.Verify.defaults()
-}
-
-func (v *OCIRepositoryVerification) defaults() {
-	if v != nil {
-		or(&v.Provider, "cosign")
-	}
-}
-
-func (p *PkgRepository) kind() string { return "PkgRepository" }
-
-func (p *PkgRepository) defaults() {
-	or(&p.Spec.Provider, "generic")
-	or(&p.Spec.Timeout, defaultTimeout)
-	or(&p.Spec.Interval, repositoryInterval)
-	or(&p.Spec.Type, RepositoryIndex)
-	if a := p.Spec.AccessFrom; a != nil && a.NamespaceSelectors == nil {
-		a.NamespaceSelectors = []NamespaceSelector{}
-	}
-}
-
-func (c *PkgChart) kind() string { return "PkgChart" }
-
-func (c *PkgChart) defaults() {
-	or(&c.Spec.Version, "*")
-	or(&c.Spec.ReconcileStrategy, StrategyChartVersion)
-	canonical(&c.Spec.SourceRef.Kind)
-	c.Spec.Verify.defaults()
-}
-
-func (e *ExternalArtifact) kind() string { return "ExternalArtifact" }
-
-func (e *ExternalArtifact) defaults() {}
+func (*GitRepository) kind() string    { return "GitRepository" }
+func (*Bucket) kind() string           { return "Bucket" }
+func (*OCIRepository) kind() string    { return "OCIRepository" }
+func (*PkgRepository) kind() string    { return "PkgRepository" }
+func (*PkgChart) kind() string         { return "PkgChart" }
+func (*ExternalArtifact) kind() string { return "ExternalArtifact" }
 
 // Find returns the objects that ref names: KIND/NAMESPACE/NAME, or KIND/NAME in
 // any namespace. The kind may be written in any case, in the plural, in the

@@ -3,8 +3,6 @@ package source
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -12,7 +10,6 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"sync"
 
 	"sigs.k8s.io/yaml"
 
@@ -38,15 +35,7 @@ import (
 // Otherwise a Ledger may be used by several goroutines at once.
 type Ledger struct {
 	Dir string // created when it does not exist
-
-	mu     sync.Mutex
-	saved  map[string]savedSums // by address
-	synced map[string]bool      // directories whose entries are durable, apart from what others write
 }
-
-// savedSums are the sums of an object and of the document that Save wrote for
-// it. They spare Save the encoding of an object that has not changed.
-type savedSums struct{ object, document [sha256.Size]byte }
 
 // Bounds of the files that are read, in bytes.
 const (
@@ -78,12 +67,7 @@ func (l *Ledger) Load(_ context.Context, obj Object) (State, error) {
 		return nil, err
 	}
 	defer func() { AssignGeneration(obj, nil) }() // unless the saved document decides
-	root, err := l.open()
-	if root == nil {
-		return nil, err
-	}
-	defer root.Close()
-	text, err := read(root, address+documentFile, maxSaved)
+	text, err := l.get(address+documentFile, maxSaved)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -92,11 +76,11 @@ func (l *Ledger) Load(_ context.Context, obj Object) (State, error) {
 		err = yaml.Unmarshal(text, saved) // leniently: another version of this program, or a person, may have written it
 	}
 	if err != nil {
-		return nil, fmt.Errorf("ledger: %s is damaged, delete or mend it: %w", l.file(address+documentFile), err)
+		return nil, l.damaged(address+documentFile, err)
 	}
 	statusOf(obj).Set(statusOf(saved))
 	AssignGeneration(obj, saved)
-	state, err := read(root, address+stateFile, maxSaved)
+	state, err := l.get(address+stateFile, maxSaved)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -109,60 +93,23 @@ func (l *Ledger) Save(_ context.Context, obj Object, state State) error {
 	if err != nil {
 		return err
 	}
-	if err := l.save(address, obj, state); err != nil {
+	text, err := EncodeYAML(obj)
+	if err == nil {
+		err = l.put(address+documentFile, text)
+	}
+	if err == nil {
+		err = l.put(address+stateFile, state)
+	}
+	if err != nil {
 		return fmt.Errorf("ledger: %w", err)
 	}
 	return nil
 }
 
-func (l *Ledger) save(address string, obj Object, state State) error {
-	text, err := json.Marshal(obj)
-	if err != nil {
-		return err
-	}
-	root, err := l.create()
-	if err != nil {
-		return err
-	}
-	defer root.Close()
-	l.mu.Lock()
-	sums := l.saved[address]
-	l.mu.Unlock()
-	object := sha256.Sum256(append(text, obj.Head().spelled...))
-	old, err := read(root, address+documentFile, maxSaved)
-	if err != nil || sums.object != object || sums.document != sha256.Sum256(old) {
-		if text, err = EncodeYAML(obj); err != nil {
-			return err
-		}
-		if err := l.write(root, address+documentFile, text); err != nil {
-			return err
-		}
-		sums = savedSums{object, sha256.Sum256(text)}
-	}
-	if err := l.write(root, address+stateFile, state); err != nil {
-		return err
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.saved == nil {
-		l.saved = make(map[string]savedSums)
-	}
-	l.saved[address] = sums
-	return nil
-}
-
 // Memo returns what [Ledger.SetMemo] saved last, nil when there is none.
 func (l *Ledger) Memo() ([]byte, error) {
-	root, err := l.open()
-	if root == nil {
-		return nil, err
-	}
-	defer root.Close()
-	text, err := read(root, memoFile, maxMemo)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
+	text, err := l.get(memoFile, maxMemo)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("ledger: %w", err)
 	}
 	return text, nil
@@ -171,12 +118,7 @@ func (l *Ledger) Memo() ([]byte, error) {
 // SetMemo makes durable what a server remembers of all objects together. One
 // memo must not be saved twice at once.
 func (l *Ledger) SetMemo(text []byte) error {
-	root, err := l.create()
-	if err == nil {
-		defer root.Close()
-		err = l.write(root, memoFile, text)
-	}
-	if err != nil {
+	if err := l.put(memoFile, text); err != nil {
 		return fmt.Errorf("ledger: memo: %w", err)
 	}
 	return nil
@@ -185,28 +127,12 @@ func (l *Ledger) SetMemo(text []byte) error {
 // file returns the path of a file of the ledger.
 func (l *Ledger) file(name string) string { return filepath.Join(l.Dir, filepath.FromSlash(name)) }
 
-// open returns the directory, nil when there is none yet or it cannot be opened.
+func (l *Ledger) damaged(name string, err error) error {
+	return fmt.Errorf("ledger: %s is damaged, delete or mend it: %w", l.file(name), err)
+}
+
+// open opens the directory, unless it is a link that leads out of the one that holds it.
 func (l *Ledger) open() (*os.Root, error) {
-	root, err := l.root()
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("ledger: %w", err)
-	}
-	return root, nil
-}
-
-// create returns the directory, which it makes when there is none.
-func (l *Ledger) create() (*os.Root, error) {
-	if err := os.MkdirAll(l.Dir, 0o700); err != nil {
-		return nil, err
-	}
-	return l.root()
-}
-
-// root opens the directory, unless it is a link that leads out of the one that holds it.
-func (l *Ledger) root() (*os.Root, error) {
 	parent, err := os.OpenRoot(filepath.Dir(l.Dir))
 	if err != nil {
 		return nil, err
@@ -217,6 +143,17 @@ func (l *Ledger) root() (*os.Root, error) {
 		return nil, fmt.Errorf("%s: %w", l.Dir, err)
 	}
 	return root, nil
+}
+
+// get returns the content of a file of at most limit bytes. The error wraps
+// fs.ErrNotExist if there is none.
+func (l *Ledger) get(name string, limit int64) ([]byte, error) {
+	root, err := l.open()
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	return read(root, name, limit)
 }
 
 // read returns the content of a file of at most limit bytes, a number of MiB.
@@ -236,41 +173,33 @@ func read(root *os.Root, name string, limit int64) ([]byte, error) {
 	return data, nil
 }
 
-// write makes data the content of a file, durably; no data removes it. A file
+// put makes data the content of a file, durably; no data removes it. A file
 // that has this content already is not written again.
-func (l *Ledger) write(root *os.Root, name string, data []byte) error {
-	dir := path.Dir(name)
+func (l *Ledger) put(name string, data []byte) error {
+	if err := os.MkdirAll(l.Dir, 0o700); err != nil {
+		return err
+	}
+	root, err := l.open()
+	if err != nil {
+		return err
+	}
+	defer root.Close()
 	old, err := read(root, name, maxMemo)
-	switch exists := !errors.Is(err, fs.ErrNotExist); {
-	case !exists && len(data) == 0, err == nil && len(data) > 0 && bytes.Equal(old, data):
-		l.mu.Lock()
-		synced := l.synced[dir]
-		l.mu.Unlock()
-		if synced {
-			return nil
-		}
-		err = nil // another process may have died before it made the file durable
+	switch none := errors.Is(err, fs.ErrNotExist); {
+	case none && len(data) == 0, err == nil && len(data) > 0 && bytes.Equal(old, data):
+		return nil
 	case len(data) == 0:
 		err = root.Remove(name)
 	default:
 		err = replace(root, name, data)
 	}
 	if err == nil {
-		err = syncDirs(root, dir)
+		err = syncDirs(root, path.Dir(name))
 	}
 	if errors.Is(err, fs.ErrNotExist) && len(data) == 0 {
-		return nil
+		return nil // another process has removed it
 	}
-	if err != nil {
-		return err
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.synced == nil {
-		l.synced = make(map[string]bool)
-	}
-	l.synced[dir] = true
-	return nil
+	return err
 }
 
 // replace writes data to a file beside name, and moves it there once it has

@@ -20,8 +20,11 @@ import (
 func (l *Ledger) List() (*Set, error) {
 	set := new(Set)
 	root, err := l.open()
-	if root == nil {
-		return set, err
+	if errors.Is(err, fs.ErrNotExist) {
+		return set, nil
+	}
+	if err != nil {
+		return set, fmt.Errorf("ledger: %w", err)
 	}
 	defer root.Close()
 	var bad []error
@@ -50,24 +53,16 @@ func (l *Ledger) Object(ref Reference) (Object, error) {
 	if err != nil {
 		return nil, fmt.Errorf("saved %s: %w", ref, err)
 	}
-	root, err := l.open()
+	text, err := l.get(address+documentFile, maxSaved)
 	if err != nil {
-		return nil, err
-	}
-	if root == nil {
-		return nil, fmt.Errorf("saved %s: %w", ref, fs.ErrNotExist)
-	}
-	defer root.Close()
-	text, err := read(root, address+documentFile, maxSaved)
-	if err != nil {
-		return nil, fmt.Errorf("ledger: %w", err)
+		return nil, fmt.Errorf("ledger: saved %s: %w", ref, err)
 	}
 	set := new(Set)
 	if err := set.Decode(l.file(address+documentFile), bytes.NewReader(text)); err != nil {
 		return nil, fmt.Errorf("ledger: %w", err)
 	}
 	if len(set.Objects) != 1 || ReferenceTo(set.Objects[0]) != ref {
-		return nil, fmt.Errorf("ledger: %s is damaged, delete or mend it: it is not the document of %s", l.file(address+documentFile), ref)
+		return nil, l.damaged(address+documentFile, fmt.Errorf("it is not the document of %s", ref))
 	}
 	return set.Objects[0], nil
 }
@@ -83,22 +78,17 @@ func (l *Ledger) References() ([]Reference, error) {
 func (l *Ledger) Removed() (map[Reference]time.Time, error) {
 	refs, err := l.references(removedFile)
 	all := make(map[Reference]time.Time, len(refs))
-	root, err1 := l.open()
-	if root == nil {
-		return all, errors.Join(err, err1)
-	}
-	defer root.Close()
 	for _, ref := range refs {
-		address, err1 := ref.address()
-		if err1 == nil {
-			var text []byte
-			if text, err1 = read(root, address+removedFile, maxHold); err1 == nil {
-				all[ref], err1 = time.Parse(time.RFC3339, strings.TrimSpace(string(text)))
-			}
+		address, _ := ref.address()
+		text, failed := l.get(address+removedFile, maxHold)
+		var since time.Time
+		if failed == nil {
+			since, failed = time.Parse(time.RFC3339, strings.TrimSpace(string(text)))
 		}
-		if err1 != nil && !errors.Is(err1, fs.ErrNotExist) {
-			err = errors.Join(err, fmt.Errorf("ledger: %s is damaged, delete it: %w", l.file(address+removedFile), err1))
-			delete(all, ref)
+		if failed == nil {
+			all[ref] = since
+		} else if !errors.Is(failed, fs.ErrNotExist) {
+			err = errors.Join(err, l.damaged(address+removedFile, failed))
 		}
 	}
 	return all, err
@@ -107,13 +97,15 @@ func (l *Ledger) Removed() (map[Reference]time.Time, error) {
 // SetRemoved makes durable that the document of an object is missing since
 // then; the zero time says that it is not.
 func (l *Ledger) SetRemoved(ref Reference, since time.Time) error {
-	var err error
-	if since.IsZero() {
+	address, err := ref.address()
+	switch {
+	case err != nil:
+	case !since.IsZero():
+		err = l.put(address+removedFile, since.UTC().AppendFormat(nil, time.RFC3339+"\n"))
+	default:
 		if err = l.drop(ref, removedFile); errors.Is(err, fs.ErrNotExist) {
 			err = nil
 		}
-	} else {
-		err = l.put(ref, removedFile, since.UTC().AppendFormat(nil, time.RFC3339+"\n"))
 	}
 	if err != nil {
 		return fmt.Errorf("ledger: note that %s is missing: %w", ref, err)
@@ -124,9 +116,6 @@ func (l *Ledger) SetRemoved(ref Reference, since time.Time) error {
 // Remove removes all that is saved of an object, the document first. What a
 // crash leaves is in [Ledger.References].
 func (l *Ledger) Remove(ref Reference) error {
-	if address, err := ref.address(); err == nil {
-		l.discard(address)
-	}
 	err := l.drop(ref, documentFile, stateFile, holdFile, removedFile)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("ledger: remove %s: %w", ref, err)
@@ -134,26 +123,17 @@ func (l *Ledger) Remove(ref Reference) error {
 	return nil
 }
 
-// discard removes what writers of an object left that were killed.
-func (l *Ledger) discard(address string) {
-	root, _ := l.open()
-	if root == nil {
-		return
-	}
-	defer root.Close()
-	for _, extension := range []string{documentFile, stateFile, holdFile, removedFile} {
-		root.Remove(tempOf(address + extension))
-	}
-}
-
 // references returns the names of the objects that have a file with one of the extensions.
 func (l *Ledger) references(extensions ...string) ([]Reference, error) {
 	root, err := l.open()
-	if root == nil {
-		return nil, err
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("ledger: %w", err)
 	}
 	defer root.Close()
-	found := make(map[Reference]bool)
+	var refs []Reference
 	for i := range kinds {
 		dir := strings.ToLower(kinds[i].name)
 		for _, space := range entries(root.FS(), dir, &err) {
@@ -164,19 +144,15 @@ func (l *Ledger) references(extensions ...string) ([]Reference, error) {
 				extension := path.Ext(file.Name())
 				name := strings.TrimSuffix(file.Name(), extension)
 				if name != "" && name[0] != '.' && file.Type().IsRegular() && slices.Contains(extensions, extension) {
-					found[Reference{kinds[i].name, space.Name(), name}] = true
+					refs = append(refs, Reference{kinds[i].name, space.Name(), name})
 				}
 			}
 		}
 	}
-	refs := make([]Reference, 0, len(found))
-	for ref := range found {
-		refs = append(refs, ref)
-	}
 	slices.SortFunc(refs, func(a, b Reference) int {
 		return cmp.Or(strings.Compare(a.Kind, b.Kind), strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
 	})
-	return refs, err
+	return slices.Compact(refs), err
 }
 
 // entries returns what is in a directory, which need not exist. It adds to err.
@@ -202,8 +178,12 @@ type Suspension struct {
 func (l *Ledger) Suspend(ref Reference, s Suspension) error {
 	s.Since = s.Since.UTC().Truncate(time.Second)
 	text, err := yaml.Marshal(s)
+	var address string
 	if err == nil {
-		err = l.put(ref, holdFile, text)
+		address, err = ref.address()
+	}
+	if err == nil {
+		err = l.put(address+holdFile, text)
 	}
 	if err != nil {
 		return fmt.Errorf("suspend %s: %w", ref, err)
@@ -229,37 +209,19 @@ func (l *Ledger) Suspension(ref Reference) (*Suspension, error) {
 	if err != nil {
 		return nil, fmt.Errorf("suspension of %s: %w", ref, err)
 	}
-	if _, err := os.Lstat(l.file(address + holdFile)); errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	root, err := l.open()
-	if root == nil {
-		return nil, err
-	}
-	defer root.Close()
-	s, err := readHold(root, address+holdFile)
+	text, err := l.get(address+holdFile, maxHold)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
+	s := new(Suspension)
+	if err == nil {
+		err = yaml.Unmarshal(text, s)
+	}
 	if err != nil {
-		err = fmt.Errorf("ledger: %s is damaged, delete or mend it: %w", l.file(address+holdFile), err)
-		s.Reason = "its file cannot be read"
+		return &Suspension{Reason: "its file cannot be read"}, l.damaged(address+holdFile, err)
 	}
-	return &s, err
-}
-
-func readHold(root *os.Root, name string) (s Suspension, err error) {
-	text, err := read(root, name, maxHold)
-	if err != nil {
-		return s, err
-	}
-	if err := yaml.Unmarshal(text, &s); err != nil {
-		return Suspension{}, err
-	}
-	if s.Since.IsZero() {
-		if info, err := root.Stat(name); err == nil {
-			s.Since = info.ModTime().UTC().Truncate(time.Second)
-		}
+	if info, err := os.Lstat(l.file(address + holdFile)); s.Since.IsZero() && err == nil {
+		s.Since = info.ModTime().UTC().Truncate(time.Second)
 	}
 	return s, nil
 }
@@ -278,20 +240,6 @@ func (l *Ledger) Suspensions() (map[Reference]Suspension, error) {
 	return all, err
 }
 
-// put makes data the content of a file of an object.
-func (l *Ledger) put(ref Reference, extension string, data []byte) error {
-	address, err := ref.address()
-	if err != nil {
-		return err
-	}
-	root, err := l.create()
-	if err != nil {
-		return err
-	}
-	defer root.Close()
-	return l.write(root, address+extension, data)
-}
-
 // drop removes files of an object, durably. The error wraps fs.ErrNotExist when
 // the last of them does not exist.
 func (l *Ledger) drop(ref Reference, extensions ...string) error {
@@ -303,11 +251,9 @@ func (l *Ledger) drop(ref Reference, extensions ...string) error {
 	if err != nil {
 		return err
 	}
-	if root == nil {
-		return fs.ErrNotExist
-	}
 	defer root.Close()
 	for _, extension := range extensions {
+		root.Remove(tempOf(address + extension)) // a writer that was killed left it
 		if err = root.Remove(address + extension); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}

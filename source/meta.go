@@ -2,6 +2,7 @@ package source
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"maps"
 	"reflect"
@@ -42,11 +43,7 @@ type Header struct {
 
 // Group returns the API group of apiVersion.
 func (h *Header) Group() string {
-	group, _, found := strings.Cut(h.APIVersion, "/")
-	if !found {
-		return ""
-	}
-	return group
+	return h.APIVersion[:max(0, strings.IndexByte(h.APIVersion, '/'))]
 }
 
 // Version returns the version of apiVersion, for example v1.
@@ -90,10 +87,7 @@ type Metadata struct {
 
 // space returns the namespace, the default one when none is named.
 func (m *Metadata) space() string {
-	if m.Namespace == "" {
-		return DefaultNamespace
-	}
-	return m.Namespace
+	return cmp.Or(m.Namespace, DefaultNamespace)
 }
 
 // An OwnerReference names the object that another belongs to.
@@ -206,29 +200,31 @@ func sameContent(a, b []artifact.Artifact) bool {
 // with a stable order of fields: equal specs give equal bytes, however they
 // were written. It is nil for an object that has no JSON encoding.
 func CanonicalSpec(obj Object) []byte {
-	text, err := json.Marshal(obj)
-	if err != nil {
-		return nil
-	}
 	full := blank(obj)
-	if json.Unmarshal(text, full) != nil {
+	text, err := json.Marshal(obj)
+	if err != nil || json.Unmarshal(text, full) != nil {
 		return nil
 	}
 	Default(full)
-	n, err := tree(full)
+	spec, err := json.Marshal(part(full, "Spec"))
 	if err != nil {
 		return nil
 	}
-	spec := n.At("spec")
-	if spec == nil {
-		return []byte("{}")
-	}
-	return spec.AppendJSON(nil)
+	return spec
 }
 
 // blank returns an object of the type of obj that holds nothing.
 func blank(obj Object) Object {
 	return reflect.New(reflect.TypeOf(obj).Elem()).Interface().(Object)
+}
+
+// part returns the field of that name of the struct that every kind is, nil if it has none.
+func part(obj Object, name string) any {
+	field := reflect.ValueOf(obj).Elem().FieldByName(name)
+	if !field.IsValid() {
+		return nil
+	}
+	return field.Interface()
 }
 
 // AssignGeneration sets metadata.generation of an object whose document says
@@ -240,22 +236,11 @@ func AssignGeneration(obj, saved Object) {
 	case m.Generation != 0:
 	case saved == nil || saved.Head().Metadata.Generation == 0:
 		m.Generation = 1
-	case sameSpec(obj, saved) || bytes.Equal(CanonicalSpec(obj), CanonicalSpec(saved)):
+	case reflect.DeepEqual(part(obj, "Spec"), part(saved, "Spec")) || bytes.Equal(CanonicalSpec(obj), CanonicalSpec(saved)):
 		m.Generation = saved.Head().Metadata.Generation
 	default:
 		m.Generation = saved.Head().Metadata.Generation + 1
 	}
-}
-
-// sameSpec reports whether the specs of both are the same, as they are. Others
-// may still be equal.
-func sameSpec(a, b Object) bool {
-	x, y := reflect.ValueOf(a).Elem(), reflect.ValueOf(b).Elem()
-	if x.Type() != y.Type() || a.Head().APIVersion != b.Head().APIVersion {
-		return false
-	}
-	s, t := x.FieldByName("Spec"), y.FieldByName("Spec")
-	return s.IsValid() && reflect.DeepEqual(s.Interface(), t.Interface())
 }
 
 // lastApplied is the annotation in which kubectl keeps the document as it was applied.
@@ -267,47 +252,23 @@ const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
 // status keeps the spec as it was written. What is below the spec and the
 // status is shared with obj.
 func Masked(obj Object) Object {
-	copied := masked(obj)
+	copied := blank(obj)
+	value := reflect.ValueOf(copied).Elem()
+	value.Set(reflect.ValueOf(obj).Elem())
+	if spec := value.FieldByName("Spec"); spec.Kind() == reflect.Struct {
+		for _, name := range []string{"URL", "Endpoint"} {
+			if url := spec.FieldByName(name); url.Kind() == reflect.String {
+				url.SetString(redact.Query(redact.Password(url.String())))
+			}
+		}
+	}
 	m := &copied.Head().Metadata
-	if applied, ok := m.Annotations[lastApplied]; ok && copied != obj {
+	if applied, ok := m.Annotations[lastApplied]; ok {
 		m.Annotations = maps.Clone(m.Annotations)
 		m.Annotations[lastApplied] = redact.String(applied)
 	}
 	return copied
 }
-
-// masked returns obj itself when it is of no kind of this package.
-func masked(obj Object) Object {
-	switch o := obj.(type) {
-	case *GitRepository:
-		copied := *o
-		copied.Spec.URL = maskedURL(o.Spec.URL)
-		return &copied
-	case *OCIRepository:
-		copied := *o
-		copied.Spec.URL = maskedURL(o.Spec.URL)
-		return &copied
-	case *PkgRepository:
-		copied := *o
-		copied.Spec.URL = maskedURL(o.Spec.URL)
-		return &copied
-	case *Bucket:
-		copied := *o
-		copied.Spec.Endpoint = redact.Query(o.Spec.Endpoint)
-		return &copied
-	case *PkgChart:
-		copied := *o
-		return &copied
-	case *ExternalArtifact:
-		copied := *o
-		return &copied
-	}
-	return obj
-}
-
-// maskedURL returns a URL without password and values of parameters, any of
-// which may be a token; without either as it was written.
-func maskedURL(url string) string { return redact.Query(redact.Password(url)) }
 
 // OriginOf returns the URL or the endpoint that obj comes from, without
 // credentials; of a chart its name and the source that has it; "" for an object

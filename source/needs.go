@@ -26,61 +26,49 @@ func ReferenceTo(obj Object) Reference {
 	return Reference{name, head.Metadata.space(), head.Metadata.Name}
 }
 
-// Cycle returns the shortest way from obj back to itself along what objects
-// need, obj at both ends; nil when there is none. It reads [Plan] only, so that
+// cycle returns the shortest way from obj back to itself along what objects
+// need, as obj spells them; "" if there is none. It reads [Plan] only, so that
 // any of the objects may be under reconciliation. An object that does not exist
 // needs nothing.
-//
-// Errors are those of from, and one that wraps [ErrInvalid] where obj needs more
-// than 1000 others, directly or not.
-func Cycle(ctx context.Context, obj Object, from Sources) ([]Reference, error) {
+func cycle(ctx context.Context, obj Object, from Sources) (string, error) {
 	start := ReferenceTo(obj)
 	cameFrom := map[Reference]Reference{}
-	queue := []Reference{start}
-	for len(queue) > 0 {
+	for queue := []Reference{start}; len(queue) > 0; queue = queue[1:] {
 		at, next := queue[0], obj
-		queue = queue[1:]
 		if at != start {
 			var err error
 			if next, err = from.Source(ctx, at); errors.Is(err, fs.ErrNotExist) {
 				continue
 			} else if err != nil {
-				return nil, fmt.Errorf("look up %s: %w", at, err)
+				return "", fmt.Errorf("look up %s: %w", at, err)
 			}
 		}
 		for _, need := range next.Plan().Needs {
 			if need == start {
-				return wayTo(at, cameFrom, start), nil
+				way := obj.Head().Spell(start)
+				for ; at != start; at = cameFrom[at] {
+					way = obj.Head().Spell(at) + " → " + way
+				}
+				return obj.Head().Spell(start) + " → " + way, nil
 			}
 			if _, seen := cameFrom[need]; seen {
 				continue
 			}
 			if cameFrom[need] = at; len(cameFrom) > maxNeeds {
-				return nil, fmt.Errorf("%w: %s needs more than %d other sources, directly or not", ErrInvalid, obj.Head(), maxNeeds)
+				return "", fmt.Errorf("%w: %s needs more than %d other sources, directly or not", ErrInvalid, obj.Head(), maxNeeds)
 			}
 			queue = append(queue, need)
 		}
 	}
-	return nil, nil
-}
-
-// wayTo returns the way from start to at and from there back to start.
-func wayTo(at Reference, cameFrom map[Reference]Reference, start Reference) []Reference {
-	way := []Reference{start}
-	for ; at != start; at = cameFrom[at] {
-		way = append(way, at)
-	}
-	way = append(way, start)
-	slices.Reverse(way)
-	return way
+	return "", nil
 }
 
 // Needed returns the objects that obj needs itself, in the order of its
 // [Plan]. A nil from is one where none exists.
 //
 // The error wraps [ErrInvalid] when obj cannot be made ever: it needs itself,
-// directly or not, and the error names the way, or it needs too much (see
-// [Cycle]). It wraps [ErrWaiting] and fs.ErrNotExist when an object that obj
+// directly or not, and the error names the shortest way, or it needs more than
+// 1000 others. It wraps [ErrWaiting] and fs.ErrNotExist when an object that obj
 // needs itself does not exist.
 func Needed(ctx context.Context, obj Object, from Sources) ([]Object, error) {
 	refs := obj.Plan().Needs
@@ -93,12 +81,12 @@ func Needed(ctx context.Context, obj Object, from Sources) ([]Object, error) {
 	if from == nil {
 		from = &Inventory{}
 	}
-	way, err := Cycle(ctx, obj, from)
+	way, err := cycle(ctx, obj, from)
 	if err != nil {
 		return nil, err
 	}
-	if way != nil {
-		return nil, fmt.Errorf("%w: the source is made of itself, remove one of these references: %s", ErrInvalid, arrows(obj.Head(), way))
+	if way != "" {
+		return nil, fmt.Errorf("%w: the source is made of itself, remove one of these references: %s", ErrInvalid, way)
 	}
 	needed := make([]Object, len(refs))
 	for i, ref := range refs {
@@ -120,15 +108,6 @@ func NoArtifact(obj Object) error {
 		return fmt.Errorf("%w: %s has no artifact yet, and is suspended", ErrWaiting, obj.Head())
 	}
 	return fmt.Errorf("%w: %s has no artifact yet", ErrWaiting, obj.Head())
-}
-
-// arrows writes a way between objects in the words of the one that asked for it.
-func arrows(head *Header, way []Reference) string {
-	names := make([]string, len(way))
-	for i, ref := range way {
-		names[i] = head.Spell(ref)
-	}
-	return strings.Join(names, " → ")
 }
 
 // WithNeeds returns objects and, behind them, what they need, directly or not,
@@ -168,62 +147,33 @@ func WithNeeds(ctx context.Context, objects []Object, from Sources) ([]Object, e
 // Where objects need each other in a circle, one of these demands is left out,
 // so that whoever waits for what is listed never waits for ever.
 func Order(objects []Object) [][]int {
-	o := order{objects: objects, index: map[Reference]int{}, before: make([][]int, len(objects)), state: make([]visit, len(objects))}
+	index := make(map[Reference]int, len(objects))
 	for i, obj := range objects {
-		o.index[ReferenceTo(obj)] = i
+		index[ReferenceTo(obj)] = i
+	}
+	before := make([][]int, len(objects))
+	open, done := make([]bool, len(objects)), make([]bool, len(objects))
+	var visit func(i int)
+	visit = func(i int) {
+		open[i] = true
+		for _, ref := range objects[i].Plan().Needs {
+			need, known := index[ref]
+			if !known || open[need] || slices.Contains(before[i], need) {
+				continue
+			}
+			before[i] = append(before[i], need)
+			if !done[need] {
+				visit(need)
+			}
+		}
+		open[i], done[i] = false, true
 	}
 	for i := range objects {
-		o.from(i)
-	}
-	return o.before
-}
-
-// A visit says how far the search came with an object.
-type visit uint8
-
-const (
-	unseen visit = iota
-	open         // on the way from where the search began
-	done
-)
-
-// An order is a depth-first search that leaves out the demands that lead back.
-type order struct {
-	objects []Object
-	index   map[Reference]int
-	before  [][]int
-	state   []visit
-}
-
-// from searches on from objects[i]. It keeps its own stack: chains may be long.
-func (o *order) from(i int) {
-	type frame struct {
-		at    int
-		needs []Reference // not yet followed
-	}
-	if o.state[i] != unseen {
-		return
-	}
-	o.state[i] = open
-	stack := []frame{{i, o.objects[i].Plan().Needs}}
-	for len(stack) > 0 {
-		top := &stack[len(stack)-1]
-		if len(top.needs) == 0 {
-			o.state[top.at] = done
-			stack = stack[:len(stack)-1]
-			continue
-		}
-		need, known := o.index[top.needs[0]]
-		top.needs = top.needs[1:]
-		if !known || o.state[need] == open || slices.Contains(o.before[top.at], need) {
-			continue
-		}
-		o.before[top.at] = append(o.before[top.at], need)
-		if o.state[need] == unseen {
-			o.state[need] = open
-			stack = append(stack, frame{need, o.objects[need].Plan().Needs})
+		if !done[i] {
+			visit(i)
 		}
 	}
+	return before
 }
 
 // An Inventory is the [Sources] of objects at hand. It hands out the objects

@@ -1,6 +1,7 @@
 package source
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -75,7 +76,7 @@ func (r *run) resolve(ctx context.Context) error {
 			return err
 		}
 		r.rev, r.next, r.resolved = rev, state, true
-		r.plan.Verify = fallback(r.plan.Verify, rev.Verify)
+		r.plan.Verify = cmp.Or(r.plan.Verify, rev.Verify)
 		return nil
 	})
 }

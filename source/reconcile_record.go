@@ -1,6 +1,7 @@
 package source
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -69,7 +70,7 @@ func (r *run) whyNot() string {
 	if r.rev.ID == "" {
 		return "objects of this sort have no artifact"
 	}
-	return fallback(r.rev.Note, "revision, spec and inputs are those of the artifact")
+	return cmp.Or(r.rev.Note, "revision, spec and inputs are those of the artifact")
 }
 
 // digestOf returns the digest of the artifact that the status of obj names.
@@ -123,7 +124,7 @@ func (r *run) note(failed *StepError) {
 		r.announce(judge(failed).severity, failed.Reason, failed.Error())
 	case r.rev.ID == "":
 	case r.stored && (before.Artifact == nil || r.lost != nil || before.Artifact.Digest != r.published.Digest):
-		r.announce(severityInfo, fallback(r.report.Reason, "NewArtifact"), fallback(r.report.Message, r.storedMessage()))
+		r.announce(severityInfo, cmp.Or(r.report.Reason, "NewArtifact"), cmp.Or(r.report.Message, r.storedMessage()))
 		if r.report.Emptied {
 			r.announce(severityError, "EmptyArtifact", emptied)
 		}

@@ -207,7 +207,7 @@ func (e Env) In(store *artifact.Store) Env {
 type Sources interface {
 	// Source returns the object that ref names, an error that wraps fs.ErrNotExist when there is none.
 	// Its spec may be read at any time, its status only by those who are not needed
-	// for it themselves (see [Cycle] and [Order]).
+	// for it themselves (see [Order]).
 	Source(ctx context.Context, ref Reference) (Object, error)
 	// List returns the objects of a kind in a namespace, in the order of their
 	// names. What holds of Source's result holds of each of them.

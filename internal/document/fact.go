@@ -61,6 +61,18 @@ func (f *Findings) Examine(v any, facts []Fact, before ...*Findings) {
 	}
 }
 
+// Fill sets the fields of what v points to that are missing to their defaults,
+// by paths as those of a [Fact]. It does not write to others.
+func Fill(v any, defaults map[string]any) {
+	for at, value := range defaults {
+		each(reflect.ValueOf(v), at, "", func(v reflect.Value, _ string) {
+			if v.IsZero() {
+				v.Set(reflect.ValueOf(value).Convert(v.Type()))
+			}
+		})
+	}
+}
+
 // each calls do with the values at a path below v, which is at another.
 func each(v reflect.Value, path, at string, do func(v reflect.Value, at string)) {
 	if v.Kind() == reflect.Pointer {
