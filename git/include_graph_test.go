@@ -124,7 +124,7 @@ func (m *model) expect(i int) {
 	all := map[string]string{"own": fmt.Sprintf("n%d", i)}
 	reason := ""
 	inventory := &source.Inventory{Objects: m.objects}
-	if cycle, _ := source.Cycle(context.Background(), m.objects[i], inventory); cycle != nil {
+	if _, err := source.Needed(context.Background(), m.objects[i], inventory); errors.Is(err, source.ErrInvalid) {
 		m.reasons[i] = "IncludeCycle"
 		return
 	}

@@ -2,16 +2,14 @@ package sourcetest
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
-	"errors"
+	"io"
 	"io/fs"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
+	"path"
 	"reflect"
+	"slices"
 	"strings"
-	"sync"
 	"testing/fstest"
 	"time"
 
@@ -19,34 +17,22 @@ import (
 	"github.com/headgate-io/headgate/source"
 )
 
-// A bench is one upstream with all that a program around it has: a store, a
-// ledger and somebody who listens to events.
+// A bench is one upstream with all that a program around it has.
 type bench struct {
+	*Rig
 	TB
-	kind   Kind
-	up     Upstream
-	dir    string
-	store  *artifact.Store
-	ledger *source.Ledger
-
-	mu     sync.Mutex
-	events []source.Event // of the last run
+	kind Kind
+	up   Upstream
 }
 
 func newBench(t TB, k Kind) *bench {
 	t.Helper()
-	if k.patience == 0 {
-		k.patience = 30 * time.Second
-	}
-	b := &bench{TB: t, kind: k, up: k.Open(t), dir: filepath.Join(t.TempDir(), "store")}
-	var err error
-	if b.store, err = artifact.OpenStore(artifact.StoreConfig{Dir: b.dir}); err != nil {
-		t.Fatalf("open store: %v", err)
-	}
-	t.Cleanup(func() { b.store.Close() })
-	b.ledger = &source.Ledger{Dir: filepath.Join(t.TempDir(), "ledger")}
-	return b
+	up := k.Open(t)
+	return &bench{NewRig(t, up.Secrets), t, k, up}
 }
+
+// patience is how long to wait for what must happen, which only failing tests take.
+const patience = 30 * time.Second
 
 // tree returns a tree of text files, NAME, CONTENT, …
 func tree(nameContent ...string) fstest.MapFS {
@@ -79,24 +65,10 @@ func (b *bench) publish(tree fstest.MapFS) {
 	}
 }
 
-// reconcile runs the reconciler once. Whatever else a check looks at, no run
-// may show a secret, and the status in memory is the one that was saved.
-func (b *bench) reconcile(ctx context.Context, obj source.Object) (source.Result, error) {
+// run reconciles obj once.
+func (b *bench) run(obj source.Object) (source.Result, error) {
 	b.Helper()
-	b.mu.Lock()
-	b.events = nil
-	b.mu.Unlock()
-	r := source.Reconciler{
-		Store: b.store, Load: b.ledger.Load, Save: b.ledger.Save,
-		Emit: func(e source.Event) {
-			b.mu.Lock()
-			defer b.mu.Unlock()
-			b.events = append(b.events, e)
-		},
-	}
-	result, err := r.Reconcile(ctx, obj, b.up.Origin(obj))
-	b.noSecrets(obj, err)
-	return result, err
+	return b.Reconcile(obj, b.up.Origin(obj))
 }
 
 // want reconciles a fresh object and demands the outcome.
@@ -107,26 +79,18 @@ func (b *bench) want(outcome source.Outcome) source.Object {
 	return obj
 }
 
-// wantOf reconciles obj and demands the outcome.
+// wantOf reconciles obj and demands the outcome, and after a success what
+// always holds.
 func (b *bench) wantOf(obj source.Object, outcome source.Outcome) source.Result {
 	b.Helper()
-	result, err := b.reconcile(b.Context(), obj)
-	if result.Outcome != outcome {
+	result, err := b.run(obj)
+	good := outcome == source.Stored || outcome == source.Unchanged
+	if result.Outcome != outcome || good && err != nil {
 		b.Fatalf("outcome %q, error %v; want %q", result.Outcome, err, outcome)
 	}
-	good := outcome == source.Stored || outcome == source.Unchanged
-	if good && err != nil {
-		b.Fatalf("outcome %q with error %v", outcome, err)
+	if !good {
+		return result
 	}
-	if good {
-		b.ready(obj, result)
-	}
-	return result
-}
-
-// ready checks what holds after every success.
-func (b *bench) ready(obj source.Object, result source.Result) {
-	b.Helper()
 	status := obj.Common()
 	for _, kind := range []string{source.ReadyCondition, source.ArtifactInStorageCondition} {
 		if c := status.Condition(kind); c.Status != "True" || !strings.Contains(c.Message, obj.Artifact().Revision) {
@@ -145,64 +109,29 @@ func (b *bench) ready(obj source.Object, result source.Result) {
 	if result.After != obj.Interval() {
 		b.Errorf("next run after %v; want the interval %v", result.After, obj.Interval())
 	}
-	if err := b.store.Check(*obj.Artifact()); err != nil {
+	if err := b.Store.Check(*obj.Artifact()); err != nil {
 		b.Errorf("artifact in the status: %v", err)
 	}
-}
-
-// noSecrets checks that nothing a run left behind shows a secret.
-func (b *bench) noSecrets(obj source.Object, err error) {
-	b.Helper()
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	shown := map[string]any{"status": statusOf(obj), "events": b.events}
-	if err != nil {
-		shown["error"] = err.Error()
-	}
-	for where, v := range shown {
-		text, failed := json.Marshal(v)
-		if failed != nil {
-			b.Errorf("JSON of %s: %v", where, failed)
-		}
-		for _, secret := range b.up.Secrets() {
-			if at := bytes.Index(text, []byte(secret)); at >= 0 {
-				b.Errorf("secret shows in %s: …%s", where, text[max(0, at-80):at+len(secret)])
-			}
-		}
-	}
-}
-
-// statusOf returns the status of obj, the part of its own kind included.
-func statusOf(obj source.Object) any {
-	return reflect.ValueOf(obj).Elem().FieldByName("Status").Interface()
+	return result
 }
 
 // event returns the last run's event with the given reason.
 func (b *bench) event(reason string) (source.Event, bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for _, e := range b.events {
-		if e.Reason == reason {
-			return e, true
-		}
+	i := slices.IndexFunc(b.Events, func(e source.Event) bool { return e.Reason == reason })
+	if i < 0 {
+		return source.Event{}, false
 	}
-	return source.Event{}, false
+	return b.Events[i], true
 }
 
 // edit changes the document of obj as a person would.
 func (b *bench) edit(obj source.Object, change func(document map[string]any)) {
 	b.Helper()
-	text, err := json.Marshal(obj)
-	if err != nil {
-		b.Fatalf("JSON of the object: %v", err)
-	}
 	var document map[string]any
-	if err := json.Unmarshal(text, &document); err != nil {
-		b.Fatalf("JSON of the object: %v", err)
-	}
-	change(document)
-	if text, err = json.Marshal(document); err == nil {
-		err = json.Unmarshal(text, obj)
+	err := json.Unmarshal([]byte(b.JSON(obj)), &document)
+	if err == nil {
+		change(document)
+		err = json.Unmarshal([]byte(b.JSON(document)), obj)
 	}
 	if err != nil {
 		b.Fatalf("edited object: %v", err)
@@ -215,29 +144,83 @@ func (b *bench) editSpec(obj source.Object, field string, value any) {
 	b.edit(obj, func(document map[string]any) { document["spec"].(map[string]any)[field] = value })
 }
 
-// files lists the artifacts in the store, and what else lies there.
-func (b *bench) files() []string {
-	b.Helper()
-	var list []string
-	err := fs.WalkDir(os.DirFS(b.dir), ".", func(name string, d fs.DirEntry, err error) error {
-		if err == nil && d.Type().IsRegular() && !strings.HasPrefix(d.Name(), ".") {
-			list = append(list, name)
-		}
-		return err
-	})
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		b.Fatalf("list store: %v", err)
-	}
-	return list
-}
-
 // served returns the artifact as the store's handler serves it.
 func (b *bench) served(a *artifact.Artifact) []byte {
 	b.Helper()
 	rec := httptest.NewRecorder()
-	b.store.Handler().ServeHTTP(rec, httptest.NewRequest("GET", "/"+a.Path, nil))
+	b.Store.Handler().ServeHTTP(rec, httptest.NewRequest("GET", "/"+a.Path, nil))
 	if rec.Code != 200 {
 		b.Fatalf("GET /%s: status %d", a.Path, rec.Code)
 	}
 	return rec.Body.Bytes()
+}
+
+// sameArtifact reports whether two artifacts are recorded alike.
+func sameArtifact(a, b *artifact.Artifact) bool { return reflect.DeepEqual(a, b) }
+
+// holds checks that the artifact holds the files of want and no others, ignore files aside.
+func (b *bench) holds(a *artifact.Artifact, want fstest.MapFS) {
+	b.Helper()
+	r, err := b.Store.Open(*a)
+	if err != nil {
+		b.Fatalf("open artifact: %v", err)
+	}
+	defer r.Close()
+	got, err := b.read(r)
+	if err != nil {
+		b.Fatalf("read artifact: %v", err)
+	}
+	under, err := fs.Sub(got, path.Join(".", b.kind.Under))
+	if err != nil {
+		b.Fatalf("read artifact: %v", err)
+	}
+	seen := 0
+	err = fs.WalkDir(under, ".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || d.Name() == b.kind.IgnoreFile {
+			return err
+		}
+		file := want[name]
+		if file == nil {
+			b.Errorf("artifact holds %s, which is not to be in it", name)
+			return nil
+		}
+		seen++
+		b.sameFile(under, name, file)
+		return nil
+	})
+	if err != nil {
+		b.Fatalf("read artifact: %v", err)
+	}
+	if seen != len(want) {
+		b.Errorf("artifact holds %d of %d files", seen, len(want))
+	}
+}
+
+// read returns the files of an artifact.
+func (b *bench) read(r io.Reader) (fs.FS, error) {
+	if b.kind.Read != nil {
+		return b.kind.Read(r)
+	}
+	tree, err := artifact.Read(r, artifact.Limits{})
+	if err == nil {
+		b.Cleanup(func() { tree.Close() })
+	}
+	return tree, err
+}
+
+// sameFile compares one file of an artifact with what was published.
+func (b *bench) sameFile(got fs.FS, name string, want *fstest.MapFile) {
+	b.Helper()
+	data, err := fs.ReadFile(got, name)
+	if err != nil || !bytes.Equal(data, want.Data) {
+		b.Errorf("%s has %d bytes (error %v), which are not the %d bytes published", name, len(data), err, len(want.Data))
+	}
+	info, err := fs.Stat(got, name)
+	if err != nil {
+		b.Errorf("stat: %v", err)
+		return
+	}
+	if executable := info.Mode()&0o100 != 0; executable != (want.Mode&0o100 != 0) && !b.kind.LosesModes {
+		b.Errorf("%s has mode %v, published was %v", name, info.Mode(), want.Mode)
+	}
 }

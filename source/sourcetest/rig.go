@@ -4,10 +4,15 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"reflect"
+	"regexp"
+	"runtime/pprof"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -52,7 +57,12 @@ func NewRig(t TB, secrets func() []string) *Rig {
 
 // Reconcile runs the reconciler once. No run leaves goroutines behind, or shows
 // a secret or, in its error, a control character.
-func (r *Rig) Reconcile(obj source.Object, from source.Origin) (result source.Result, err error) {
+func (r *Rig) Reconcile(obj source.Object, from source.Origin) (source.Result, error) {
+	r.t.Helper()
+	return r.reconcile(r.t.Context(), obj, from)
+}
+
+func (r *Rig) reconcile(ctx context.Context, obj source.Object, from source.Origin) (result source.Result, err error) {
 	r.t.Helper()
 	r.Events = nil
 	reconciler := source.Reconciler{
@@ -62,7 +72,7 @@ func (r *Rig) Reconcile(obj source.Object, from source.Origin) (result source.Re
 	if r.Stalls != nil {
 		from = late{from, r.Stalls}
 	}
-	NoLeaks(r.t, func(ctx context.Context) { result, err = reconciler.Reconcile(ctx, obj, from) })
+	noLeaks(ctx, r.t, func(ctx context.Context) { result, err = reconciler.Reconcile(ctx, obj, from) })
 	r.noSecrets(obj, err)
 	return result, err
 }
@@ -207,4 +217,116 @@ func (r *Rig) JSON(v any) string {
 		r.t.Fatalf("JSON of %T: %v", v, err)
 	}
 	return string(text)
+}
+
+// statusOf returns the status of obj, the part of its own kind included.
+func statusOf(obj source.Object) any {
+	return reflect.ValueOf(obj).Elem().FieldByName("Status").Interface()
+}
+
+// late is an origin whose upstream is to stall. A step whose time is over
+// before it does tells how slow the machine is, and is done again.
+type late struct {
+	source.Origin
+	stalls func() (begun int, expected bool)
+}
+
+// Resolve implements [source.Origin].
+func (o late) Resolve(ctx context.Context, last source.State) (rev source.Revision, now source.State, err error) {
+	o.untilStalled(ctx, func() error {
+		rev, now, err = o.Origin.Resolve(ctx, last)
+		return err
+	})
+	return rev, now, err
+}
+
+// Open implements [source.Origin].
+func (o late) Open(ctx context.Context, rev source.Revision) (c source.Content, err error) {
+	o.untilStalled(ctx, func() error {
+		c, err = o.Origin.Open(ctx, rev)
+		return err
+	})
+	return c, err
+}
+
+// Secrets returns those of the origin.
+func (o late) Secrets() []string {
+	if from, ok := o.Origin.(interface{ Secrets() []string }); ok {
+		return from.Secrets()
+	}
+	return nil
+}
+
+// untilStalled repeats do as long as its time is over before the upstream stalls.
+func (o late) untilStalled(ctx context.Context, do func() error) {
+	before, _ := o.stalls()
+	for errors.Is(do(), context.DeadlineExceeded) && ctx.Err() == nil {
+		if begun, expected := o.stalls(); !expected || begun > before {
+			return
+		}
+	}
+}
+
+// Secrets are Secrets by NAMESPACE/NAME. No service account has any.
+type Secrets map[string]source.Secret
+
+// Secret implements [source.Secrets]. The error for one that is not there is [fs.ErrNotExist].
+func (m Secrets) Secret(_ context.Context, namespace, name string) (source.Secret, error) {
+	if s, ok := m[namespace+"/"+name]; ok {
+		return s, nil
+	}
+	return source.Secret{}, fmt.Errorf("no such secret: %w", fs.ErrNotExist)
+}
+
+// PullSecrets implements [source.Secrets].
+func (Secrets) PullSecrets(context.Context, string, string) ([]source.Secret, error) { return nil, nil }
+
+// Secret returns a Secret that holds KEY, VALUE, …
+func Secret(keyValue ...string) source.Secret {
+	s := source.Secret{Data: map[string][]byte{}}
+	for i := 0; i < len(keyValue); i += 2 {
+		s.Data[keyValue[i]] = []byte(keyValue[i+1])
+	}
+	return s
+}
+
+// NoLeaks calls do and waits until no goroutine that was started by it runs
+// code outside the standard library, which keeps idle connections for some
+// time. It fails the test when that takes a minute.
+func NoLeaks(t TB, do func(ctx context.Context)) {
+	t.Helper()
+	noLeaks(t.Context(), t, do)
+}
+
+func noLeaks(ctx context.Context, t TB, do func(ctx context.Context)) {
+	t.Helper()
+	label := fmt.Sprintf("%s %p", t.Name(), &do) // goroutines have that of the one that started them
+	pprof.Do(ctx, pprof.Labels("sourcetest", label), do)
+	deadline := time.After(time.Minute)
+	for left := stacks(label); left != ""; left = stacks(label) {
+		select {
+		case <-time.After(time.Millisecond):
+		case <-deadline:
+			t.Errorf("goroutines are left behind:\n%s", left)
+			return
+		}
+	}
+}
+
+// foreign matches a frame outside the standard library, whose packages have no
+// dot in the first element of their path.
+var foreign = regexp.MustCompile(`(?m)^#\t[^\t]*\t[^\t/]*\.[^\t/]*/`)
+
+// stacks returns those with the label that have code outside the standard library.
+func stacks(label string) string {
+	var profile, left strings.Builder
+	if err := pprof.Lookup("goroutine").WriteTo(&profile, 1); err != nil {
+		return err.Error()
+	}
+	for stack := range strings.SplitSeq(profile.String(), "\n\n") {
+		if strings.Contains(stack, strconv.Quote(label)) && foreign.MatchString(stack) {
+			left.WriteString(stack + "\n\n")
+		}
+	}
+	return left.String()
 }

@@ -22,10 +22,10 @@
 //
 // # Adding a kind
 //
-// [Memory] is the worked example; copy memory.go. A kind needs a type that
-// implements [source.Object], a type that implements [source.Origin] and, for
-// this suite, an upstream. What a kind cannot do it says in the fields of
-// [Kind], never by skipping a check.
+// A kind needs a type that implements [source.Object], a type that implements
+// [source.Origin] and, for this suite, an upstream. The smallest one is that of
+// [source.Dir], in the tests of package source. What a kind cannot do it says in
+// the fields of [Kind], never by skipping a check.
 package sourcetest
 
 import (
@@ -35,7 +35,6 @@ import (
 	"slices"
 	"testing"
 	"testing/fstest"
-	"time"
 
 	"github.com/headgate-io/headgate/source"
 )
@@ -87,8 +86,6 @@ type Kind struct {
 	IgnoreNested bool   // it counts in every directory, not only at the root
 	LosesModes   bool   // the upstream keeps no executable bit
 	ReadsContent bool   // Resolve has no way to tell the revision without reading the content
-
-	patience time.Duration // how long to wait for what must happen; default 30 seconds, which only failing tests take
 }
 
 // A Defect is one way in which an upstream is broken. "" is an upstream that works.

@@ -1,5 +1,0 @@
-package sourcetest
-
-import "testing"
-
-func TestMemory(t *testing.T) { Run(t, Memory()) }
