@@ -1,11 +1,9 @@
 package source_test
 
 import (
-	"reflect"
 	"strings"
 	"testing"
 
-	"github.com/headgate-io/headgate/artifact"
 	"github.com/headgate-io/headgate/source"
 )
 
@@ -283,23 +281,5 @@ func TestGeneration(t *testing.T) {
 	}
 	if got := source.CanonicalSpec(&source.ExternalArtifact{}); string(got) != "{}" {
 		t.Errorf("no spec: %s", got)
-	}
-}
-
-// TestArtifactInStatus checks that what Artifact returns is what the status holds.
-func TestArtifactInStatus(t *testing.T) {
-	for _, obj := range []source.Object{
-		&source.GitRepository{}, &source.Bucket{}, &source.OCIRepository{},
-		&source.PkgRepository{}, &source.PkgChart{}, &source.ExternalArtifact{},
-	} {
-		a := &artifact.Artifact{Path: "x"}
-		obj.Common().Artifact = a
-		if obj.Artifact() != a {
-			t.Errorf("%T", obj)
-		}
-		obj.Head().Metadata.Name = "x"
-		if reflect.ValueOf(obj).Elem().FieldByName("Metadata").FieldByName("Name").String() != "x" {
-			t.Errorf("%T", obj)
-		}
 	}
 }

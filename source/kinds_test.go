@@ -3,7 +3,6 @@ package source
 import (
 	"encoding/json"
 	"reflect"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -180,42 +179,6 @@ func TestPlan(t *testing.T) {
 	}
 }
 
-// TestFieldTable checks that each row of the field table is about a field that
-// exists, or about a deprecated one that does not.
-func TestFieldTable(t *testing.T) {
-	for _, row := range fieldRows {
-		for _, k := range kinds {
-			if row.kind != "" && row.kind != k.name {
-				continue
-			}
-			found := hasField(reflect.TypeOf(k.make()).Elem(), strings.Split(row.path, "."))
-			if found == (row.shape != nil) {
-				t.Errorf("%s %s: in the Go type: %v, shape %v", k.name, row.path, found, row.shape)
-			}
-		}
-		if row.shape != nil && row.note == "" {
-			t.Errorf("%s %s is deprecated without a note", row.kind, row.path)
-		}
-	}
-}
-
-func hasField(t reflect.Type, path []string) bool {
-	for _, name := range path {
-		for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice {
-			t = t.Elem()
-		}
-		i := slices.IndexFunc(reflect.VisibleFields(t), func(f reflect.StructField) bool {
-			tag, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-			return tag == strings.TrimSuffix(name, "[]")
-		})
-		if i < 0 {
-			return false
-		}
-		t = reflect.VisibleFields(t)[i].Type
-	}
-	return true
-}
-
 func TestDuration(t *testing.T) {
 	for text, want := range map[string]time.Duration{
 		"1m30s": 90 * time.Second, "0s": 0, "1.5h": 90 * time.Minute, "10ms": 10 * time.Millisecond,
@@ -247,27 +210,5 @@ func TestDuration(t *testing.T) {
 	}
 	if got := Duration(-1).String(); got != "-0.000001ms" {
 		t.Errorf("negative: %s", got)
-	}
-}
-
-func TestHeader(t *testing.T) {
-	h := Header{APIVersion: ReferenceGroup + "/v1", Kind: "Bucket", Metadata: Metadata{Name: "a"}}
-	if h.Group() != ReferenceGroup || h.Version() != "v1" || h.String() != "Bucket/default/a" {
-		t.Errorf("%s %s %s", h.Group(), h.Version(), &h)
-	}
-	h = Header{APIVersion: "v1"}
-	if h.Group() != "" || h.Version() != "v1" {
-		t.Errorf("%q %q", h.Group(), h.Version())
-	}
-}
-
-func TestParseKind(t *testing.T) {
-	for name, want := range map[string]string{
-		"gitrepository": "GitRepository", "GitRepositories": "GitRepository", "git": "GitRepository", "HelmChart": "PkgChart",
-		"helmrepository": "PkgRepository", "BUCKETS": "Bucket", "ea": "ExternalArtifact", "": "", "gitrepositoryy": "", "secret": "",
-	} {
-		if got, known := ParseKind(name); got != want || known != (want != "") {
-			t.Errorf("%q: %q %v, want %q", name, got, known, want)
-		}
 	}
 }

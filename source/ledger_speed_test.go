@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -128,33 +127,6 @@ func TestLedgerLeavesFilesAlone(t *testing.T) {
 	}
 	if set, err := l.List(); err != nil || set.Objects[0].Head().Metadata.Labels["a"] != "b" {
 		t.Errorf("%v", err)
-	}
-}
-
-// A document without a generation gets that of the saved one, plus 1 if the spec differs.
-func TestLedgerRemembersGeneration(t *testing.T) {
-	l := &source.Ledger{Dir: t.TempDir()}
-	load := func(interval source.Duration) int64 {
-		t.Helper()
-		g := repository()
-		g.Spec.Interval = interval
-		if _, err := l.Load(t.Context(), g); err != nil {
-			t.Fatal(err)
-		}
-		return g.Metadata.Generation
-	}
-	g := repository()
-	g.Metadata.Generation = 4
-	if err := l.Save(t.Context(), g, nil); err != nil {
-		t.Fatal(err)
-	}
-	own := g.Spec.Interval
-	var got []int64
-	for _, interval := range []source.Duration{own, 2 * own, 2 * own, own, 3 * own, own} {
-		got = append(got, load(interval))
-	}
-	if want := []int64{4, 5, 5, 4, 5, 4}; !slices.Equal(got, want) {
-		t.Errorf("generations %v, want %v", got, want)
 	}
 }
 

@@ -1,8 +1,6 @@
 package source_test
 
 import (
-	"io/fs"
-	"slices"
 	"strings"
 	"testing"
 
@@ -40,26 +38,4 @@ func TestDirectories(t *testing.T) {
 			t.Errorf("%q: %q, %v; want an error about the entry that says %q", entry, got, err, say)
 		}
 	}
-}
-
-func FuzzDirectories(f *testing.F) {
-	for _, list := range []string{"", "docs", "./a/b/|a", ".", "a|../b", "/a", "a/./b//c", `a\b`, "a\x00|\xff"} {
-		f.Add(list)
-	}
-	f.Fuzz(func(t *testing.T, list string) {
-		spec := source.GitRepositorySpec{SparseCheckout: strings.Split(list, "|")}
-		dirs, err := spec.Directories()
-		for _, dir := range dirs {
-			if !fs.ValidPath(dir) || dir == "." {
-				t.Errorf("%q: %q is no path of a directory", list, dir)
-			}
-		}
-		if err != nil {
-			return
-		}
-		again := source.GitRepositorySpec{SparseCheckout: dirs}
-		if twice, err := again.Directories(); err != nil || !slices.Equal(twice, dirs) {
-			t.Errorf("%q: %q becomes %q, %v", list, dirs, twice, err)
-		}
-	})
 }

@@ -261,29 +261,3 @@ func TestStop(t *testing.T) {
 		}
 	}
 }
-
-// FuzzObjects holds that no text panics and that errors are one printable line each.
-func FuzzObjects(f *testing.F) {
-	for _, spec := range []string{"{count: 1}", "{ratio: .inf}", "{every: 1d}", "&a [*a]", "{<<: {count: 2}}", "{words: {? [] : b}}"} {
-		f.Add(header + "spec: " + spec + "\n")
-	}
-	f.Add(`{"apiVersion":"x.dev/v1","kind":"ThingList","items":[{"spec":{"count":1.0}},{}]}{"a":`)
-	f.Fuzz(func(t *testing.T, text string) {
-		s, err := document.Open("f", strings.NewReader(text))
-		if err != nil {
-			t.Fatal(err)
-		}
-		for o := range s.Objects(func(document.Object) bool { return true }) {
-			dec := s.Decoder(rules)
-			dec.Decode(o.Node, new(thing), "")
-			s.Note(s.Place(&dec.Findings, o.Node, o.Name(o.Type, "default"))...)
-		}
-		if err := s.Err(); err != nil {
-			for _, e := range err.(interface{ Unwrap() []error }).Unwrap() {
-				if strings.ContainsAny(e.Error(), "\n\x1b\x00") {
-					t.Errorf("%q", e)
-				}
-			}
-		}
-	})
-}
