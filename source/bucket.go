@@ -1,6 +1,7 @@
 package source
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -61,9 +62,6 @@ type BucketStatus struct {
 	ObservedIgnore *string `json:"observedIgnore,omitempty"`
 }
 
-// Head implements [Object].
-func (b *Bucket) Head() *Header { return &b.Header }
-
 // Common implements [Object].
 func (b *Bucket) Common() *Status { return &b.Status.Status }
 
@@ -80,11 +78,11 @@ func (b *Bucket) Plan() Plan {
 
 // Drift implements [Object].
 func (b *Bucket) Drift(Revision) string {
-	return drift(difference{"spec.ignore", !sameText(b.Spec.Ignore, b.Status.ObservedIgnore)})
+	return drift(difference{"spec.ignore", !same(b.Spec.Ignore, b.Status.ObservedIgnore)})
 }
 
 // Observe implements [Object].
-func (b *Bucket) Observe(Revision) { b.Status.ObservedIgnore = cloneText(b.Spec.Ignore) }
+func (b *Bucket) Observe(Revision) { b.Status.ObservedIgnore = clone(b.Spec.Ignore) }
 
 // An endpointForm says how an endpoint is written. Errors about it never show
 // it: it may hold credentials.
@@ -99,12 +97,10 @@ var (
 	s3Endpoint  = endpointForm{bare: true, want: "write HOST[:PORT]"}
 	stsEndpoint = endpointForm{url: true, want: "write https://HOST[:PORT]"}
 
-	// endpointForms is the table of forms by spec.provider (reference A10).
+	// endpointForms is the table of forms by spec.provider (reference A10); others have s3Endpoint.
 	endpointForms = map[string]endpointForm{
-		"generic": s3Endpoint,
-		"aws":     s3Endpoint,
-		"gcp":     {bare: true, url: true, want: "write https://HOST[:PORT][/PATH], for example https://storage.googleapis.com"},
-		"azure":   {bare: true, url: true, query: true, want: "write https://HOST[:PORT][/PATH], for example https://ACCOUNT.blob.core.windows.net"},
+		"gcp":   {bare: true, url: true, want: "write https://HOST[:PORT][/PATH], for example https://storage.googleapis.com"},
+		"azure": {bare: true, url: true, query: true, want: "write https://HOST[:PORT][/PATH], for example https://ACCOUNT.blob.core.windows.net"},
 	}
 )
 
@@ -122,33 +118,30 @@ var hostForm = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?\.?$
 // The error wraps [ErrInvalid] when the endpoint is something else, or a URL with
 // http without spec.insecure. It does not show the endpoint.
 func (s *BucketSpec) EndpointURL() (*url.URL, error) {
-	return invalid("spec.endpoint")(s.endpoint())
+	u, err := s.endpoint()
+	return u, invalid("spec.endpoint", err)
 }
 
 func (s *BucketSpec) endpoint() (*url.URL, error) {
-	form, known := endpointForms[generic(s.Provider)]
-	if !known {
-		form = s3Endpoint
-	}
+	form := cmp.Or(endpointForms[generic(s.Provider)], s3Endpoint)
 	return form.parse(s.Endpoint, s.Insecure)
 }
 
 // EndpointURL returns the URL of the token service, by http or https. Errors are
 // those of [BucketSpec.EndpointURL].
 func (s *BucketSTSSpec) EndpointURL() (*url.URL, error) {
-	return invalid("spec.sts.endpoint")(s.endpoint())
+	u, err := s.endpoint()
+	return u, invalid("spec.sts.endpoint", err)
 }
 
 func (s *BucketSTSSpec) endpoint() (*url.URL, error) { return stsEndpoint.parse(s.Endpoint, true) }
 
-// invalid returns a function that says of an error which field it is about.
-func invalid(field string) func(*url.URL, error) (*url.URL, error) {
-	return func(u *url.URL, err error) (*url.URL, error) {
-		if err != nil {
-			return nil, fmt.Errorf("%w: %s: %w", ErrInvalid, field, err)
-		}
-		return u, nil
+// invalid says of an error which field of a spec it is about.
+func invalid(field string, err error) error {
+	if err == nil {
+		return nil
 	}
+	return fmt.Errorf("%w: %s: %w", ErrInvalid, field, err)
 }
 
 // parse reads an endpoint; where text has no scheme, insecure says which it is.
@@ -176,40 +169,30 @@ func (f endpointForm) parse(text string, insecure bool) (*url.URL, error) {
 		return nil, errors.New("cannot be parsed: " + f.want)
 	}
 	u.Path, u.RawPath = strings.TrimRight(u.Path, "/"), strings.TrimRight(u.RawPath, "/")
-	if err := f.check(u, insecure); err != nil {
-		return nil, err
+	switch {
+	case u.User != nil:
+		return nil, errors.New("has user information: credentials belong into secretRef")
+	case u.Scheme != "http" && u.Scheme != "https":
+		return nil, errors.New("has another scheme than http or https: " + f.want)
+	case u.Scheme == "http" && !insecure:
+		return nil, errors.New("is http: use https, or set spec.insecure if nothing is to be encrypted")
+	case (u.RawQuery != "" || u.ForceQuery) && !f.query:
+		return nil, errors.New("has a query: remove what begins with ?")
+	case u.Path != "" && !f.url:
+		return nil, errors.New("has a path: " + f.want)
+	case !hasHost(u):
+		return nil, errors.New("names no host: " + f.want)
 	}
 	return u, nil
 }
 
-// check judges an endpoint that was parsed.
-func (f endpointForm) check(u *url.URL, insecure bool) error {
-	switch {
-	case u.User != nil:
-		return errors.New("has user information: credentials belong into secretRef")
-	case u.Scheme != "http" && u.Scheme != "https":
-		return errors.New("has another scheme than http or https: " + f.want)
-	case u.Scheme == "http" && !insecure:
-		return errors.New("is http: use https, or set spec.insecure if nothing is to be encrypted")
-	case (u.RawQuery != "" || u.ForceQuery) && !f.query:
-		return errors.New("has a query: remove what begins with ?")
-	case u.Path != "" && !f.url:
-		return errors.New("has a path: " + f.want)
-	case !hasHost(u):
-		return errors.New("names no host: " + f.want)
-	}
-	return nil
-}
-
 // hasHost reports whether u has a host and, if any, a port.
 func hasHost(u *url.URL) bool {
-	if port := u.Port(); port != "" {
-		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
-			return false
-		}
+	if n, err := strconv.ParseUint(cmp.Or(u.Port(), "1"), 10, 16); err != nil || n == 0 || strings.HasSuffix(u.Host, ":") {
+		return false
 	}
 	if addr, err := netip.ParseAddr(u.Hostname()); err == nil {
-		return addr.Zone() == "" && !strings.HasSuffix(u.Host, ":")
+		return addr.Zone() == ""
 	}
-	return !strings.HasSuffix(u.Host, ":") && len(u.Hostname()) <= 253 && hostForm.MatchString(u.Hostname())
+	return len(u.Hostname()) <= 253 && hostForm.MatchString(u.Hostname())
 }

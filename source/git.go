@@ -89,9 +89,6 @@ type GitRepositoryStatus struct {
 	SourceVerificationMode    string                 `json:"sourceVerificationMode,omitempty"`
 }
 
-// Head implements [Object].
-func (g *GitRepository) Head() *Header { return &g.Header }
-
 // Common implements [Object].
 func (g *GitRepository) Common() *Status { return &g.Status.Status }
 
@@ -148,7 +145,7 @@ func covers(recorded, asked string) bool {
 func (g *GitRepository) Drift(rev Revision) string {
 	spec, status := &g.Spec, &g.Status
 	return drift(append(g.includeDrift(rev),
-		difference{"spec.ignore", !sameText(spec.Ignore, status.ObservedIgnore)},
+		difference{"spec.ignore", !same(spec.Ignore, status.ObservedIgnore)},
 		difference{"spec.recurseSubmodules", spec.RecurseSubmodules != status.ObservedRecurseSubmodules},
 		difference{"spec.lfs", spec.LFS != status.ObservedLFS},
 		difference{"spec.sparseCheckout", !slices.Equal(trimDots(spec.SparseCheckout), trimDots(status.ObservedSparseCheckout))},
@@ -159,7 +156,7 @@ func (g *GitRepository) Drift(rev Revision) string {
 // Observe implements [Object].
 func (g *GitRepository) Observe(rev Revision) {
 	spec, status := &g.Spec, &g.Status
-	status.ObservedIgnore = cloneText(spec.Ignore)
+	status.ObservedIgnore = clone(spec.Ignore)
 	status.ObservedRecurseSubmodules = spec.RecurseSubmodules
 	status.ObservedLFS = spec.LFS
 	status.ObservedInclude = slices.Clone(spec.Include)
@@ -198,36 +195,32 @@ type IncludeReference struct {
 // A leading slash stands for the root (reference A9). The error tells which of
 // them leads out of its source or cannot be a path.
 func (i GitRepositoryInclude) Paths() (from, to string, err error) {
-	if from, err = cleanPath("fromPath", i.FromPath); err != nil {
-		return "", "", err
+	if from, err = cleanPath(i.FromPath); err != nil {
+		return "", "", fmt.Errorf("fromPath %w", err)
 	}
-	to, err = cleanPath("toPath", cmp.Or(i.ToPath, i.Repository.Name))
-	return from, to, err
+	if to, err = cleanPath(cmp.Or(i.ToPath, i.Repository.Name)); err != nil {
+		return "", "", fmt.Errorf("toPath %w", err)
+	}
+	return from, to, nil
 }
 
-// cleanPath returns a slash-separated path inside a source without "." and "..".
-func cleanPath(field, text string) (string, error) {
-	err := insidePath(text)
-	clean := strings.TrimPrefix(path.Clean("/"+text), "/")
-	if clean == "" {
-		clean = "."
+// cleanPath returns a slash-separated path inside a source as [fs.ValidPath] has it.
+func cleanPath(text string) (string, error) {
+	if err := insidePath(text); err != nil {
+		return "", err
 	}
-	if err == nil && !fs.ValidPath(clean) {
-		err = errors.New("must be UTF-8 text")
-	}
-	if err != nil {
-		return "", fmt.Errorf("%s %w", field, err)
+	clean := cmp.Or(strings.TrimPrefix(path.Clean("/"+text), "/"), ".")
+	if !fs.ValidPath(clean) {
+		return "", errors.New("must be UTF-8 text")
 	}
 	return clean, nil
 }
 
 // reference returns the name of the included source of an object with metadata m.
 func (i GitRepositoryInclude) reference(m *Metadata) Reference {
-	name := i.Repository.Kind
-	if k := spelledKind(name); k != nil {
-		name = k.name
-	}
-	return Reference{cmp.Or(name, "GitRepository"), m.space(), i.Repository.Name}
+	kind := cmp.Or(i.Repository.Kind, "GitRepository")
+	canonical(&kind)
+	return Reference{kind, m.space(), i.Repository.Name}
 }
 
 // includeDrift tells whether the list of includes is another, or else which of
@@ -242,18 +235,14 @@ func (g *GitRepository) includeDrift(rev Revision) []difference {
 	}
 	all := make([]difference, len(refs))
 	for i, ref := range refs {
-		all[i].what, all[i].is = inputDrift(before[i], rev.Inputs[i])
-		all[i].what = fmt.Sprintf("spec.include[%d] (%s: %s)", i, g.Spell(ref), all[i].what)
+		was, now := before[i], rev.Inputs[i]
+		what := was.Revision + " → " + now.Revision
+		if was.Revision == now.Revision {
+			what = now.Revision + " with digest " + was.Digest + " → " + now.Digest
+		}
+		all[i] = difference{fmt.Sprintf("spec.include[%d] (%s: %s)", i, g.Spell(ref), what), was.Revision != now.Revision || was.Digest != now.Digest}
 	}
 	return all
-}
-
-// inputDrift says in which way an artifact became another.
-func inputDrift(before, now artifact.Artifact) (what string, is bool) {
-	if before.Revision != now.Revision {
-		return before.Revision + " → " + now.Revision, true
-	}
-	return now.Revision + " with digest " + before.Digest + " → " + now.Digest, before.Digest != now.Digest
 }
 
 // Directories returns the directories of SparseCheckout as paths in the form

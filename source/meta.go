@@ -41,6 +41,9 @@ type Header struct {
 	spelled string // the kind as the document spells it, "" for the spelling of its group
 }
 
+// Head returns h: the kinds that embed it are [Object].
+func (h *Header) Head() *Header { return h }
+
 // Group returns the API group of apiVersion.
 func (h *Header) Group() string {
 	return h.APIVersion[:max(0, strings.IndexByte(h.APIVersion, '/'))]
@@ -174,19 +177,14 @@ func drift(all ...difference) string {
 	return strings.Join(names, ", ")
 }
 
-// sameText reports whether two optional strings are equal; none and empty are not.
-func sameText(a, b *string) bool {
-	if a == nil || b == nil {
-		return a == b
-	}
-	return *a == *b
-}
+// same reports whether two optional values are equal; none and an empty one are not.
+func same[T comparable](a, b *T) bool { return a == b || a != nil && b != nil && *a == *b }
 
-func cloneText(s *string) *string {
-	if s == nil {
+func clone[T any](v *T) *T {
+	if v == nil {
 		return nil
 	}
-	return new(*s)
+	return new(*v)
 }
 
 // sameContent reports whether two lists of artifacts name the same content in the same order.

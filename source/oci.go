@@ -1,6 +1,7 @@
 package source
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/headgate-io/headgate/artifact"
@@ -73,9 +74,6 @@ type OCIRepositoryStatus struct {
 	ObservedLayerSelector *OCILayerSelector `json:"observedLayerSelector,omitempty"`
 }
 
-// Head implements [Object].
-func (o *OCIRepository) Head() *Header { return &o.Header }
-
 // Common implements [Object].
 func (o *OCIRepository) Common() *Status { return &o.Status.Status }
 
@@ -97,40 +95,29 @@ func (o *OCIRepository) Plan() Plan {
 
 // provider returns the technology asked for, "" when no verification is.
 func (v *OCIRepositoryVerification) provider() string {
-	switch {
-	case v == nil:
+	if v == nil {
 		return ""
-	case v.Provider == "":
-		return "cosign"
 	}
-	return v.Provider
+	return cmp.Or(v.Provider, "cosign")
 }
 
 // selection returns what the selector selects: none selects what the empty one does.
 func (s *OCILayerSelector) selection() OCILayerSelector {
-	out := OCILayerSelector{Operation: LayerExtract}
-	if s != nil {
-		out.MediaType = s.MediaType
-		if s.Operation != "" {
-			out.Operation = s.Operation
-		}
-	}
+	out := *cmp.Or(s, new(OCILayerSelector))
+	or(&out.Operation, LayerExtract)
 	return out
 }
 
 // Drift implements [Object].
 func (o *OCIRepository) Drift(Revision) string {
 	return drift(
-		difference{"spec.ignore", !sameText(o.Spec.Ignore, o.Status.ObservedIgnore)},
+		difference{"spec.ignore", !same(o.Spec.Ignore, o.Status.ObservedIgnore)},
 		difference{"spec.layerSelector", o.Spec.LayerSelector.selection() != o.Status.ObservedLayerSelector.selection()},
 	)
 }
 
 // Observe implements [Object].
 func (o *OCIRepository) Observe(Revision) {
-	o.Status.ObservedIgnore = cloneText(o.Spec.Ignore)
-	o.Status.ObservedLayerSelector = nil
-	if s := o.Spec.LayerSelector; s != nil {
-		o.Status.ObservedLayerSelector = new(*s)
-	}
+	o.Status.ObservedIgnore = clone(o.Spec.Ignore)
+	o.Status.ObservedLayerSelector = clone(o.Spec.LayerSelector)
 }

@@ -3,8 +3,6 @@ package source
 import (
 	"errors"
 	"fmt"
-	"io/fs"
-	"path"
 	"slices"
 	"strings"
 	"time"
@@ -52,9 +50,6 @@ type PkgChartStatus struct {
 	ObservedChartName              string   `json:"observedChartName,omitempty"`
 	ObservedValuesFiles            []string `json:"observedValuesFiles,omitempty"`
 }
-
-// Head implements [Object].
-func (c *PkgChart) Head() *Header { return &c.Header }
 
 // Common implements [Object].
 func (c *PkgChart) Common() *Status { return &c.Status.Status }
@@ -150,31 +145,19 @@ func (c *PkgChart) Values() ([]ValuesFile, error) {
 }
 
 // valuesFile takes one element apart.
-func (c *PkgChart) valuesFile(text string) (ValuesFile, error) {
-	v := ValuesFile{Text: text}
+func (c *PkgChart) valuesFile(text string) (v ValuesFile, err error) {
+	v.Text = text
 	within, elsewhere := strings.CutPrefix(text, "source:")
 	if elsewhere {
-		var err error
 		if v.Source, within, err = c.valuesSource(within); err != nil {
 			return v, err
 		}
 	}
-	if elsewhere && strings.HasPrefix(within, "/") {
-		return v, errSourceForm
+	v.Path, err = cleanPath(within)
+	if elsewhere && (strings.HasPrefix(within, "/") || v.Path == ".") {
+		err = errSourceForm // the root itself is no file, as the build tells of a chart's own source
 	}
-	if err := insidePath(within); err != nil {
-		return v, err
-	}
-	v.Path = strings.TrimPrefix(path.Clean("/"+within), "/")
-	switch {
-	case elsewhere && v.Path == "":
-		return v, errSourceForm
-	case v.Path == "":
-		v.Path = "." // no file, as the build will tell
-	case !fs.ValidPath(v.Path):
-		return v, errors.New("must be UTF-8 text")
-	}
-	return v, nil
+	return v, err
 }
 
 var errSourceForm = errors.New("must be source:NAME/PATH, the path of a file in a GitRepository, or source:KIND/NAME/PATH")

@@ -61,9 +61,6 @@ type PkgRepositoryStatus struct {
 	Status
 }
 
-// Head implements [Object].
-func (p *PkgRepository) Head() *Header { return &p.Header }
-
 // Common implements [Object].
 func (p *PkgRepository) Common() *Status { return &p.Status.Status }
 
@@ -114,9 +111,6 @@ type ExternalSourceReference struct {
 type ExternalArtifactStatus struct {
 	Status
 }
-
-// Head implements [Object].
-func (e *ExternalArtifact) Head() *Header { return &e.Header }
 
 // Common implements [Object].
 func (e *ExternalArtifact) Common() *Status { return &e.Status.Status }

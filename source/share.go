@@ -35,7 +35,7 @@ type Share struct {
 	begun   time.Time
 	bytes   int64 // of kept
 
-	asked, shared int64 // calls of Do by whose answer they got
+	asked, shared atomic.Int64 // calls of Do by whose answer they got
 }
 
 // A question is the hash of a key, which may be long, or made of what is secret.
@@ -82,30 +82,21 @@ func (s *Share) Do(ctx context.Context, key string, since time.Time, ask func(co
 			s.leave(ctx, q, a)
 			return nil, context.Cause(ctx)
 		}
-		if own || !a.cut {
-			s.count(own)
+		if own {
+			s.asked.Add(1)
 			return a.value, a.err
 		}
-	}
-}
-
-// count counts an answer, the caller's own or another's.
-func (s *Share) count(own bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if own {
-		s.asked++
-	} else {
-		s.shared++
+		if !a.cut {
+			s.shared.Add(1)
+			return a.value, a.err
+		}
 	}
 }
 
 // Counts returns how many callers of Do got the answer to a question of their
 // own, and how many got that of another.
 func (s *Share) Counts() (asked, shared int64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.asked, s.shared
+	return s.asked.Load(), s.shared.Load()
 }
 
 // join returns an answer, or a question under way, that was begun no earlier

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"iter"
 	"reflect"
-	"strconv"
 	"strings"
 
 	"github.com/headgate-io/headgate/internal/document"
@@ -161,9 +160,8 @@ func readIncludedChecksum(obj Object, at, text string) {
 	if !ok || text == "" {
 		return
 	}
-	_, index, _ := strings.Cut(at, "[")
-	index, _, _ = strings.Cut(index, "]")
-	i, err := strconv.Atoi(index)
+	i := 0
+	_, err := fmt.Sscanf(at, "status.includedArtifacts[%d]", &i)
 	if err == nil && i < len(g.Status.IncludedArtifacts) && g.Status.IncludedArtifacts[i].Digest == "" {
 		g.Status.IncludedArtifacts[i].Digest = "sha256:" + text
 	}
