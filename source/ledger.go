@@ -27,8 +27,7 @@ import (
 // remembers if anything, NAME.hold, the [Suspension] if there is one, and
 // NAME.removed, when its document was first missing. People may read the files,
 // and delete them: what is lost is observed again. Directories have mode 0700
-// and files 0600, since a spec may hold credentials in its URL. The file .memo
-// holds what a server remembers of all objects together.
+// and files 0600, since a spec may hold credentials in its URL.
 //
 // A file is replaced atomically, and only when its content changes; Save returns
 // when it has reached the disk. The status is written before the state: a crash
@@ -45,7 +44,6 @@ type Ledger struct {
 // Bounds of the files that are read, in bytes.
 const (
 	maxSaved = 16 << 20
-	maxMemo  = 64 << 20
 	maxHold  = 1 << 20
 )
 
@@ -56,9 +54,6 @@ const (
 	holdFile     = ".hold"
 	removedFile  = ".removed"
 )
-
-// memoFile is the memo of a ledger. No kind has this name.
-const memoFile = ".memo"
 
 // Load sets the status of obj to the saved one, which may be none, and returns
 // the saved state. A generation of 0, which is what a document has that never
@@ -131,24 +126,6 @@ func (l *Ledger) saveDocument(address string, obj Object) error {
 	return err
 }
 
-// Memo returns what [Ledger.SetMemo] saved last, nil when there is none.
-func (l *Ledger) Memo() ([]byte, error) {
-	text, err := l.get(memoFile, maxMemo)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("ledger: %w", err)
-	}
-	return text, nil
-}
-
-// SetMemo makes durable what a server remembers of all objects together. One
-// memo must not be saved twice at once.
-func (l *Ledger) SetMemo(text []byte) error {
-	if err := l.put(memoFile, text); err != nil {
-		return fmt.Errorf("ledger: memo: %w", err)
-	}
-	return nil
-}
-
 // file returns the path of a file of the ledger.
 func (l *Ledger) file(name string) string { return filepath.Join(l.Dir, filepath.FromSlash(name)) }
 
@@ -209,7 +186,7 @@ func (l *Ledger) put(name string, data []byte) error {
 		return err
 	}
 	defer root.Close()
-	old, err := read(root, name, maxMemo)
+	old, err := read(root, name, maxSaved)
 	switch none := errors.Is(err, fs.ErrNotExist); {
 	case none && len(data) == 0, err == nil && len(data) > 0 && bytes.Equal(old, data):
 		return nil
