@@ -21,7 +21,7 @@ import (
 var ErrProvider = errors.New("invalid provider configuration")
 
 // ErrNoIdentity marks a login that nothing was found for: this program has no
-// identity with the provider, so that it can come as nobody only.
+// identity with the provider, so that it can send anonymous requests only.
 var ErrNoIdentity = errors.New("no identity")
 
 // A LoginFunc gets credentials from the provider that a spec names, for
@@ -34,7 +34,7 @@ var ErrNoIdentity = errors.New("no identity")
 // credentials nor the URL and provider they are about.
 type LoginFunc func(ctx context.Context, request LoginRequest) (Credential, error)
 
-// A LoginRequest says who wants to reach what.
+// A LoginRequest names a server and the identity that is to reach it.
 type LoginRequest struct {
 	Provider       string   // spec.provider: azure, github, aws or gcp
 	URL            *url.URL // what is to be reached, without user information; oci://HOST/PATH for a registry, s3://, gs:// or azblob://HOST/BUCKET for a bucket
@@ -47,7 +47,7 @@ type LoginRequest struct {
 	// spec.proxySecretRef, trusts the CA of the Secret, and has no credentials.
 	Client *http.Client
 	// OwnTrust tells that a Secret says which servers Client, and what will
-	// reach URL, trust. Whoever writes the Secret could read along, so the
+	// reach URL, trust. The author of the Secret could read along, so the
 	// identity of the program itself must not be used.
 	OwnTrust bool
 }

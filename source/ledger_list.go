@@ -167,7 +167,7 @@ func entries(fsys fs.FS, dir string, err *error) []fs.DirEntry {
 // A Suspension is an order to leave an object alone, given by a command and not
 // by its spec. Servers keep to it; fetch, which is a command itself, does not.
 type Suspension struct {
-	By     string    `json:"by,omitempty"`     // who gave it
+	By     string    `json:"by,omitempty"`     // the user who gave it
 	Reason string    `json:"reason,omitempty"` // what for
 	Since  time.Time `json:"since"`
 }
@@ -202,7 +202,7 @@ func (l *Ledger) Resume(ref Reference) error {
 
 // Suspension returns the suspension of an object, nil when there is none. A
 // file that cannot be read suspends its object too: then there are both a
-// suspension that says so and an error. An empty one is as good as any; its
+// suspension that says so and an error. An empty file is a suspension too; its
 // time counts.
 func (l *Ledger) Suspension(ref Reference) (*Suspension, error) {
 	address, err := ref.address()

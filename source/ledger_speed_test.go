@@ -1,7 +1,6 @@
 package source_test
 
 import (
-	"encoding/json"
 	"errors"
 	"io/fs"
 	"os"
@@ -73,27 +72,6 @@ func TestLedgerSeesOtherWriters(t *testing.T) {
 			t.Errorf("not saved again: %v", err)
 		}
 	})
-}
-
-// What is loaded is the caller's own.
-func TestLedgerLoadsCopies(t *testing.T) {
-	l := &source.Ledger{Dir: t.TempDir()}
-	saved := settled()
-	if err := l.Save(t.Context(), saved, source.State("state")); err != nil {
-		t.Fatal(err)
-	}
-	want, _ := json.Marshal(settled())
-	saved.Status.Artifact.Revision, saved.Status.Conditions[0].Reason = "x", "x"
-	for range 3 {
-		g := settled()
-		state, err := l.Load(t.Context(), g)
-		got, _ := json.Marshal(g)
-		if err != nil || string(got) != string(want) || string(state) != "state" {
-			t.Fatalf("loaded %s %q, %v", got, state, err)
-		}
-		g.Status.Artifact.Revision, g.Status.Conditions[0].Reason, *g.Status.ObservedIgnore = "x", "x", "x"
-		state[0] = 'x'
-	}
 }
 
 // The document of an object that rests is not written again.

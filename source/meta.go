@@ -270,7 +270,7 @@ func Masked(obj Object) Object {
 
 // OriginOf returns the URL or the endpoint that obj comes from, without
 // credentials; of a chart its name and the source that has it; "" for an object
-// that somebody else publishes.
+// that another program publishes.
 func OriginOf(obj Object) string {
 	switch o := obj.(type) {
 	case *GitRepository:

@@ -145,7 +145,7 @@ func WithNeeds(ctx context.Context, objects []Object, from Sources) ([]Object, e
 // Order says in which order objects can be brought up to date: its element i
 // lists the indices of those among objects that are to be done before objects[i].
 // Where objects need each other in a circle, one of these demands is left out,
-// so that whoever waits for what is listed never waits for ever.
+// so that no object waits for ever for those that are listed.
 func Order(objects []Object) [][]int {
 	index := make(map[Reference]int, len(objects))
 	for i, obj := range objects {
@@ -176,8 +176,8 @@ func Order(objects []Object) [][]int {
 	return before
 }
 
-// An Inventory is the [Sources] of objects at hand. It hands out the objects
-// themselves: who reconciles some of them at the same time keeps to [Order].
+// An Inventory is the [Sources] of objects at hand. It returns the objects
+// themselves: a caller that reconciles some of them at the same time keeps to [Order].
 type Inventory struct {
 	Objects []Object        // not to be changed once a method was called
 	Store   *artifact.Store // of their artifacts; nil: there is none

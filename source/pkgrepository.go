@@ -86,7 +86,7 @@ func (p *PkgRepository) Drift(Revision) string { return "" }
 // Observe implements [Object].
 func (p *PkgRepository) Observe(Revision) {}
 
-// ExternalArtifact is an artifact that somebody else publishes (reference,
+// ExternalArtifact is an artifact that another program publishes (reference,
 // section 0). It is resolved from its status and never fetched.
 type ExternalArtifact struct {
 	Header

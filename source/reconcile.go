@@ -53,7 +53,7 @@ const (
 
 // How long to wait after a run that did not succeed (reference A1.5).
 const (
-	retryDelay   = 750 * time.Millisecond // the shortest; who repeats runs makes it grow
+	retryDelay   = 750 * time.Millisecond // the shortest; callers that repeat runs make it grow
 	waitingDelay = 30 * time.Second
 )
 
@@ -168,7 +168,7 @@ func (r *run) lock(ctx context.Context) (unlock func(), err error) {
 	return unlock, nil
 }
 
-// load fills in what was saved. What cannot be read is as good as not saved:
+// load fills in what was saved. What cannot be read counts as not saved:
 // the run that follows replaces it. A revision in an old spelling is still the
 // same revision.
 func (r *run) load(ctx context.Context) error {

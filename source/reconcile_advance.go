@@ -60,7 +60,7 @@ func (r *run) readdress() {
 	case latest == "":
 		r.url = ""
 	case r.url == "" || moved:
-		// A convenience: an artifact that lacks it is as good as before.
+		// Without it the artifact is still good.
 		if url, err := r.Store.Point(r.dir, latest, a); err == nil {
 			r.url = url
 		}
@@ -211,7 +211,7 @@ func Within(ctx context.Context, timeout time.Duration, step string, do func(con
 	return err
 }
 
-// Bounded returns a context that the spec.timeout of obj ends, for those who use
+// Bounded returns a context that the spec.timeout of obj ends, for callers that use
 // an origin without a [Reconciler].
 func Bounded(ctx context.Context, obj Object) (context.Context, context.CancelFunc) {
 	t := obj.Plan().Timeout

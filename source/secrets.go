@@ -35,7 +35,7 @@ func (m *missing) Error() string { return m.what + " does not exist: " + strings
 // Is makes it an [fs.ErrNotExist].
 func (m *missing) Is(target error) bool { return target == fs.ErrNotExist }
 
-// An unusable is the error of a place that has a secret which nobody can use. It
+// An unusable is the error of a place that has a secret which cannot be used. It
 // is no [fs.ErrNotExist], and yet another place may have the secret.
 type unusable struct{ error }
 

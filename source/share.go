@@ -26,7 +26,7 @@ const (
 //
 // What it keeps is bounded: 4096 answers of 1 MiB at most, 16 MiB of all, for
 // 10 minutes. An answer that has a method Weight() int64 tells its bytes; a
-// heavier one is given to those who wait for it, and not kept.
+// heavier one is given to the callers that wait for it, and not kept.
 type Share struct {
 	mu      sync.Mutex
 	running map[question]*asking // the last one begun of each question

@@ -206,7 +206,7 @@ func (e Env) In(store *artifact.Store) Env {
 // Sources gives origins the artifacts of other sources.
 type Sources interface {
 	// Source returns the object that ref names, an error that wraps fs.ErrNotExist when there is none.
-	// Its spec may be read at any time, its status only by those who are not needed
+	// Its spec may be read at any time, its status only by callers that are not needed
 	// for it themselves (see [Order]).
 	Source(ctx context.Context, ref Reference) (Object, error)
 	// List returns the objects of a kind in a namespace, in the order of their

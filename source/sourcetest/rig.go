@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -164,7 +165,20 @@ func (r *Rig) files() (list []string) {
 func (r *Rig) Contents(a *artifact.Artifact) map[string]string {
 	r.t.Helper()
 	files := map[string]string{}
-	err := r.walk(a, func(tree fs.FS, name string) error {
+	in, err := r.Store.Open(*a)
+	if err != nil {
+		r.t.Fatalf("open artifact: %v", err)
+	}
+	defer in.Close()
+	tree, err := artifact.Read(in, artifact.Limits{})
+	if err != nil {
+		r.t.Fatalf("read artifact: %v", err)
+	}
+	defer tree.Close()
+	err = fs.WalkDir(tree, ".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
 		text, err := fs.ReadFile(tree, name)
 		files[name] = string(text)
 		return err
@@ -176,37 +190,9 @@ func (r *Rig) Contents(a *artifact.Artifact) map[string]string {
 }
 
 // Names lists the files of an artifact.
-func (r *Rig) Names(a *artifact.Artifact) (list []string) {
+func (r *Rig) Names(a *artifact.Artifact) []string {
 	r.t.Helper()
-	err := r.walk(a, func(_ fs.FS, name string) error {
-		list = append(list, name)
-		return nil
-	})
-	if err != nil {
-		r.t.Fatalf("read artifact: %v", err)
-	}
-	slices.Sort(list)
-	return list
-}
-
-// walk calls do with the tree of an artifact and the name of each of its files.
-func (r *Rig) walk(a *artifact.Artifact, do func(tree fs.FS, name string) error) error {
-	in, err := r.Store.Open(*a)
-	if err != nil {
-		return err
-	}
-	defer in.Close()
-	tree, err := artifact.Read(in, artifact.Limits{})
-	if err != nil {
-		return err
-	}
-	defer tree.Close()
-	return fs.WalkDir(tree, ".", func(name string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
-			return err
-		}
-		return do(tree, name)
-	})
+	return slices.Sorted(maps.Keys(r.Contents(a)))
 }
 
 // JSON returns the text of v, which has one.

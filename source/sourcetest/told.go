@@ -68,10 +68,7 @@ func Golden(t TB, file, got string, update bool) {
 	if err != nil {
 		t.Fatalf("read golden file: %v", err)
 	}
-	g, w := strings.Split(got, "\n"), strings.Split(strings.ReplaceAll(string(want), "\r\n", "\n"), "\n")
-	for i := range max(len(g), len(w)) {
-		if i >= len(g) || i >= len(w) || g[i] != w[i] {
-			t.Fatalf("%s, line %d: got\n%s\nwant\n%s", file, i+1, strings.Join(g[min(i, len(g)):min(i+5, len(g))], "\n"), strings.Join(w[min(i, len(w)):min(i+5, len(w))], "\n"))
-		}
+	if want := strings.ReplaceAll(string(want), "\r\n", "\n"); got != want {
+		t.Fatalf("%s: got\n%s\nwant\n%s", file, got, want)
 	}
 }
