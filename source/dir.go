@@ -82,8 +82,17 @@ func (o *dirOrigin) Open(ctx context.Context, rev Revision) (Content, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &dirContent{dirOrigin: o, rev: rev, own: own, holding: []io.Closer{root}}
-	if err := c.compose(ctx); err != nil {
+	c := &dirContent{dirOrigin: o, rev: rev, own: own, tree: own, holding: []io.Closer{root}}
+	if o.view.Mount != nil {
+		var mounted io.Closer
+		if c.tree, mounted, err = o.view.Mount(ctx, own, rev.Inputs); err == nil {
+			c.holding = append(c.holding, mounted)
+		}
+	}
+	if err == nil {
+		c.rules, err = o.view.Ignore.Compile(ctx, c.tree)
+	}
+	if err != nil {
 		return nil, errors.Join(o.failure(err), c.Close())
 	}
 	return c, nil
@@ -116,20 +125,6 @@ type dirContent struct {
 	tree    fs.FS // with what is mounted
 	rules   *artifact.Rules
 	holding []io.Closer
-}
-
-// compose mounts what is to be mounted and compiles the ignore rules.
-func (c *dirContent) compose(ctx context.Context) (err error) {
-	c.tree = c.own
-	if c.view.Mount != nil {
-		tree, mounted, err := c.view.Mount(ctx, c.own, c.rev.Inputs)
-		if err != nil {
-			return err
-		}
-		c.tree, c.holding = tree, append(c.holding, mounted)
-	}
-	c.rules, err = c.view.Ignore.Compile(ctx, c.tree)
-	return err
 }
 
 // Verify implements [Content].

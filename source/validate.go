@@ -24,7 +24,7 @@ func check(obj Object) *document.Findings {
 	found := new(document.Findings)
 	checkMetadata(&obj.Head().Metadata, found)
 	if a, ok := obj.(admitted); ok {
-		for _, facts := range a.facts() {
+		for _, facts := range append([][]document.Fact{commonFacts}, a.facts()...) {
 			rules := new(document.Findings)
 			rules.Examine(obj, facts)
 			found.Adopt(rules)
@@ -37,10 +37,12 @@ func check(obj Object) *document.Findings {
 // is only checked when the earlier ones hold, and what a later table says of a
 // field counts if no earlier one says anything about it or one around it.
 
+// commonFacts are about what every kind has.
+var commonFacts = []document.Fact{document.Value("status.artifact.digest", formed(digestForm))}
+
 func (g *GitRepository) facts() [][]document.Fact { return [][]document.Fact{gitFacts} }
 
 var gitFacts = []document.Fact{
-	document.Value("status.artifact.digest", formed(digestForm)),
 	document.Value("status.includedArtifacts[].digest", formed(digestForm)),
 	document.Value("spec.url", address("http", "https", "ssh")),
 	document.Value("spec.provider", oneOf("generic", "azure", "github", "aws")),
@@ -72,7 +74,6 @@ var gitFacts = []document.Fact{
 func (b *Bucket) facts() [][]document.Fact { return [][]document.Fact{bucketFacts} }
 
 var bucketFacts = []document.Fact{
-	document.Value("status.artifact.digest", formed(digestForm)),
 	document.Value("spec.provider", oneOf("generic", "aws", "gcp", "azure")),
 	document.Value("spec.bucketName", present, onePart),
 	document.Related("spec", "endpoint", func(s *BucketSpec) error { _, err := s.endpoint(); return err }),
@@ -122,7 +123,6 @@ func stsProvider(s *BucketSpec) error {
 func (o *OCIRepository) facts() [][]document.Fact { return [][]document.Fact{ociFacts, verifyFacts} }
 
 var ociFacts = []document.Fact{
-	document.Value("status.artifact.digest", formed(digestForm)),
 	document.Value("spec.url", address("oci"), untagged),
 	document.Value("spec.provider", oneOf("generic", "aws", "azure", "gcp")),
 	document.Value("spec.serviceAccountName", optionalName),
@@ -166,7 +166,6 @@ var verifyFacts = []document.Fact{
 func (p *PkgRepository) facts() [][]document.Fact { return [][]document.Fact{repositoryFacts} }
 
 var repositoryFacts = []document.Fact{
-	document.Value("status.artifact.digest", formed(digestForm)),
 	document.Value("spec.url", address("http", "https", "oci")),
 	document.Related("spec", "url", func(s *PkgRepositorySpec) error {
 		if s.Type == RepositoryOCI {
@@ -192,7 +191,6 @@ var repositoryFacts = []document.Fact{
 func (c *PkgChart) facts() [][]document.Fact { return [][]document.Fact{chartFacts, verifyFacts} }
 
 var chartFacts = []document.Fact{
-	document.Value("status.artifact.digest", formed(digestForm)),
 	document.Value("spec.chart", present),
 	document.Related("spec", "chart", func(s *PkgChartSpec) error {
 		if s.inTree() {
@@ -228,7 +226,6 @@ var chartFacts = []document.Fact{
 func (e *ExternalArtifact) facts() [][]document.Fact { return [][]document.Fact{externalFacts} }
 
 var externalFacts = []document.Fact{
-	document.Value("status.artifact.digest", formed(digestForm)),
 	document.Value("spec.sourceRef.kind", present),
 	document.Value("spec.sourceRef.name", objectName),
 }
