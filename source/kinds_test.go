@@ -212,3 +212,32 @@ func TestDuration(t *testing.T) {
 		t.Errorf("negative: %s", got)
 	}
 }
+
+// TestFacts checks that each row of the tables of rules and defaults is about a
+// field that exists, of the type that its checks take.
+func TestFacts(t *testing.T) {
+	for i := range kinds {
+		obj := kinds[i].make()
+		fill(reflect.ValueOf(obj).Elem())
+		Default(obj)
+		check(obj)
+	}
+}
+
+// fill sets each pointer and list in v.
+func fill(v reflect.Value) {
+	switch v.Kind() {
+	case reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+		fill(v.Elem())
+	case reflect.Slice:
+		v.Set(reflect.MakeSlice(v.Type(), 1, 1))
+		fill(v.Index(0))
+	case reflect.Struct:
+		for _, f := range reflect.VisibleFields(v.Type()) {
+			if f.IsExported() && len(f.Index) == 1 {
+				fill(v.FieldByIndex(f.Index))
+			}
+		}
+	}
+}

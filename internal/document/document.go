@@ -194,13 +194,21 @@ func chunks(text []byte) iter.Seq2[[]byte, int] {
 	}
 }
 
-// blank matches a text of nothing but comments, directives and markers.
-var blank = regexp.MustCompile(`\A(?:[ \t\r]*(?:#.*|---|\.\.\.)?[ \t\r]*\n|%.*\n)*[ \t\r]*(?:#.*|%.*|---|\.\.\.)?\s*\z`)
+// blank reports whether a text holds nothing but comments, directives and markers.
+func blank(text []byte) bool {
+	for line := range bytes.Lines(text) {
+		rest := bytes.TrimSpace(line)
+		if len(rest) > 0 && rest[0] != '#' && line[0] != '%' && string(rest) != "---" && string(rest) != "..." {
+			return false
+		}
+	}
+	return true
+}
 
 // read returns a function that returns the values of a text and then io.EOF.
 // Text that looks like JSON and is not is YAML, whose flow style looks alike.
 func (s *Stream) read(text []byte, before int) (next func() (*Node, error)) {
-	if blank.Match(text) {
+	if blank(text) {
 		return func() (*Node, error) { return nil, io.EOF }
 	}
 	if first := bytes.TrimSpace(text)[0]; (first == '{' || first == '[') && (strings.HasSuffix(s.file, ".json") || beginsWithJSON(text)) {

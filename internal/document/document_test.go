@@ -241,6 +241,23 @@ f:11: document 1: Thing/default/a: spec.boxes[f].size: is required`
 	}
 }
 
+// TestLineOf finds fields, and what is nearest to those that are not there.
+func TestLineOf(t *testing.T) {
+	s, err := document.Open("f", strings.NewReader("---\na:\n  b:\n  - c: 1\n  - d: 1\n  e/f.g:\n    h: 1\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := range s.Documents() {
+		for path, want := range map[string]int{
+			"": 2, "a": 2, "a.x": 2, "a.b": 3, "a.b[0].c": 4, "a.b[1].d": 5, "a.b[1].x": 5, "a.b[7].x": 3, "a.b[-1]": 3, "a[e/f.g]": 6, "x": 2,
+		} {
+			if got := n.LineOf(path); got != want {
+				t.Errorf("%s: line %d, want %d", path, got, want)
+			}
+		}
+	}
+}
+
 // TestStop checks that a stream whose reader has enough yields no more.
 func TestStop(t *testing.T) {
 	for _, form := range []string{"---\n%s---\n%s", "apiVersion: v1\nkind: List\nitems:\n- {apiVersion: a, kind: b}\n- {apiVersion: a, kind: b}\n"} {

@@ -84,24 +84,23 @@ func (n *Node) field(is func(name string) bool) *Field {
 
 // LineOf returns the line of the field at path, such as spec.items[2].name or
 // metadata.labels[a.b/c], or of the nearest one around it.
-func (n *Node) LineOf(path string) int {
+func (n *Node) LineOf(path string) int { return n.lineOf(path, n.Line) }
+
+func (n *Node) lineOf(path string, line int) int {
 	path = strings.TrimPrefix(path, ".")
 	if rest, ok := strings.CutPrefix(path, "["); ok && n.Kind == List {
 		index, rest, _ := strings.Cut(rest, "]")
-		if i, err := strconv.Atoi(index); err == nil && i < len(n.Items) {
-			return n.Items[i].LineOf(rest)
+		if i, err := strconv.ParseUint(index, 10, 32); err == nil && i < uint64(len(n.Items)) {
+			return n.Items[i].lineOf(rest, n.Items[i].Line)
 		}
 	} else if ok { // the key of a mapping
 		path = strings.TrimSuffix(rest, "]")
 	}
 	f := n.field(func(name string) bool { return path == name || below(path, name) })
-	switch {
-	case f == nil:
-		return n.Line
-	case path == f.Name || len(f.Value.Fields)+len(f.Value.Items) == 0:
-		return f.Line
+	if f == nil || path == "" {
+		return line
 	}
-	return max(f.Line, f.Value.LineOf(path[len(f.Name):]))
+	return f.Value.lineOf(path[len(f.Name):], f.Line)
 }
 
 // Remove removes the field at path, in every item where the path says [].
