@@ -51,6 +51,9 @@ func (f *Findings) Examine(v any, facts []Fact, before ...*Findings) {
 	for _, fact := range facts {
 		each(reflect.ValueOf(v), fact.At, "", func(v reflect.Value, at string) {
 			at = join(at, fact.Field)
+			if len(f.Errors) > maxFindings {
+				return // more are not noted
+			}
 			for _, other := range before {
 				if slices.ContainsFunc(other.Errors, func(e *Error) bool { return e.Field == at }) {
 					return
@@ -87,7 +90,11 @@ func each(v reflect.Value, path, at string, do func(v reflect.Value, at string))
 	}
 	name, path, _ := strings.Cut(path, ".")
 	name, list := strings.CutSuffix(name, "[]")
-	v, at = v.FieldByIndex(fieldsOf(v.Type()).index[name]), join(at, name)
+	index, known := fieldsOf(v.Type()).index[name]
+	if !known {
+		panic("document: no field " + join(at, name)) // of a table, not of a document
+	}
+	v, at = v.FieldByIndex(index), join(at, name)
 	if !list {
 		each(v, path, at, do)
 		return
