@@ -5,6 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"helm.sh/helm/v3/pkg/chart"
 
@@ -28,11 +33,20 @@ const (
 	chartsDir    = "charts"
 )
 
-// A Chart is a chart as a tree of files.
+// longestName is how many bytes a name or a version may have.
+const longestName = 250
+
+// A Chart is a chart as a tree of files. Close it.
 type Chart struct {
 	Metadata *chart.Metadata // Chart.yaml, with the dependencies of requirements.yaml
 	Lock     *chart.Lock     // Chart.lock, or requirements.lock; nil when there is none
 	Files    fs.FS           // its root is that of the chart; .helmignore has been applied
+
+	Digest string // sha256:HEX of the archive that it came in, "" for a directory
+	Size   int64  // of the archive
+
+	archive *os.File // nil for a directory
+	tree    *artifact.Tree
 }
 
 // Limits returns l with the defaults of charts: 100 MiB unpacked, 5 MiB a file,
@@ -44,7 +58,165 @@ func Limits(l artifact.Limits) artifact.Limits {
 	return l
 }
 
-// invalid is the error about one file of a chart.
-func invalid(file, format string, args ...any) error {
-	return fmt.Errorf("%w: %s: %w", ErrChart, plain(file), fmt.Errorf(format, args...))
+// load reads the metadata of the chart whose root is that of files.
+func load(files fs.FS) (*Chart, error) {
+	c := &Chart{Files: files}
+	entries, err := fs.ReadDir(files, ".")
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range entries { // the package manager refuses an archive with such a name
+		name := e.Name()
+		drive := len(name) == 2 && name[1] == ':' && e.IsDir()
+		if strings.HasPrefix(name, "..") || drive {
+			return nil, fmt.Errorf("%w: %q begins with .. or is a drive: rename it", ErrChart, name)
+		}
+	}
+	if c.Metadata, err = readMetadata(files); err != nil {
+		return nil, err
+	}
+	locks := []string{lockFile, requiredLock}
+	if c.Metadata.APIVersion == chart.APIVersionV1 {
+		locks = []string{requiredLock, lockFile}
+	}
+	for _, name := range locks {
+		if c.Lock, err = readLock(files, name); c.Lock != nil || err != nil {
+			break
+		}
+	}
+	return c, err
 }
+
+// readMetadata reads Chart.yaml and requirements.yaml.
+func readMetadata(files fs.FS) (*chart.Metadata, error) {
+	text, err := readFile(files, chartFile, textBytes)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%w: it has no %s at its root, or %s excludes it", ErrChart, chartFile, ignoreFile)
+	}
+	if err != nil {
+		return nil, err
+	}
+	m, err := parseMetadata(text)
+	if err != nil {
+		return nil, err
+	}
+	text, err = readFile(files, requiresFile, textBytes)
+	if errors.Is(err, fs.ErrNotExist) {
+		return m, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var r chart.Metadata
+	if err := decode(text, &r); err != nil {
+		return nil, invalid(requiresFile, err)
+	}
+	if r.Name != "" || r.Version != "" || r.APIVersion != "" || r.Type != "" {
+		return nil, invalid(requiresFile, errors.New("it must hold dependencies only: put name, version, apiVersion and type into "+chartFile))
+	}
+	if r.Dependencies != nil {
+		m.Dependencies = r.Dependencies
+	}
+	return m, check(m, requiresFile)
+}
+
+// parseMetadata reads the text of a Chart.yaml.
+func parseMetadata(text []byte) (*chart.Metadata, error) {
+	m := &chart.Metadata{}
+	if err := decode(text, m); err != nil {
+		return nil, invalid(chartFile, err)
+	}
+	m.APIVersion = cmp.Or(m.APIVersion, chart.APIVersionV1) // as the package manager takes it
+	return m, check(m, chartFile)
+}
+
+// check refuses metadata that the package manager refuses, or that leads
+// anywhere else than it seems to.
+func check(m *chart.Metadata, file string) error {
+	if err := checkName(m.Name); err != nil {
+		return invalid(file, fmt.Errorf("field name: %w", err))
+	}
+	if m.Version == "" || len(m.Version) > longestName || strings.ContainsFunc(m.Version, unprintable) {
+		return invalid(file, fmt.Errorf("field version: %s is no version of at most %d bytes", quoted(m.Version), longestName))
+	}
+	if err := m.Validate(); err != nil { // takes characters that cannot be printed out of most fields
+		return invalid(file, errors.New(plain(strings.TrimPrefix(err.Error(), "validation: "))))
+	}
+	return checkDependencies(m.Dependencies, file)
+}
+
+// checkName refuses what cannot be the name of a directory on any system.
+func checkName(name string) error {
+	switch {
+	case name == "", name == ".", name == "..", name == chartFile, strings.ContainsAny(name, `/\:`), strings.ContainsFunc(name, unprintable):
+		return fmt.Errorf("%s cannot be the name of a directory", quoted(name))
+	case len(name) > longestName:
+		return fmt.Errorf("it has more than %d bytes", longestName)
+	}
+	return nil
+}
+
+// checkDependencies refuses dependencies that are null, have a name that cannot
+// be one, or control characters.
+func checkDependencies(list []*chart.Dependency, file string) error {
+	for i, d := range list {
+		if d == nil {
+			return invalid(file, fmt.Errorf("field dependencies: element %d is null", i))
+		}
+		if err := checkName(d.Name); err != nil {
+			return invalid(file, fmt.Errorf("field dependencies: element %d: name: %w", i, err))
+		}
+		if strings.ContainsFunc(d.Version+d.Repository+d.Alias, unicode.IsControl) {
+			return invalid(file, fmt.Errorf("field dependencies: element %d: version, repository or alias has control characters", i))
+		}
+	}
+	return nil
+}
+
+// readLock reads a lock file, nil when there is none.
+func readLock(files fs.FS, name string) (*chart.Lock, error) {
+	text, err := readFile(files, name, textBytes)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	lock := &chart.Lock{}
+	if err := decode(text, lock); err != nil {
+		return nil, invalid(name, err)
+	}
+	return lock, checkDependencies(lock.Dependencies, name)
+}
+
+// invalid is the error about one file of a chart.
+func invalid(file string, err error) error {
+	return fmt.Errorf("%w: %s: %w", ErrChart, plain(file), err)
+}
+
+// plain returns text of a chart as an error may repeat it: short, and quoted
+// unless every character can be printed.
+func plain(text string) string {
+	text = short(text)
+	if strings.ContainsFunc(text, unprintable) {
+		return strconv.Quote(text)
+	}
+	return text
+}
+
+// quoted is text as an error may repeat it, between quotes.
+func quoted(text string) string { return strconv.Quote(short(text)) }
+
+// short is the beginning of text.
+func short(text string) string {
+	cut := 120
+	if len(text) <= cut {
+		return text
+	}
+	for cut > 0 && !utf8.RuneStart(text[cut]) {
+		cut--
+	}
+	return text[:cut] + "…"
+}
+
+func unprintable(r rune) bool { return !unicode.IsPrint(r) }

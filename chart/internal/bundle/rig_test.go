@@ -130,7 +130,7 @@ func spools(t testing.TB) artifact.Limits {
 // open opens the chart at the root of f.
 func (f files) open(t testing.TB) *bundle.Chart {
 	t.Helper()
-	c, err := bundle.OpenDir(f.tree(), ".")
+	c, err := bundle.Open(f.tree(), ".", artifact.Limits{})
 	must(t, err)
 	return c
 }
@@ -176,7 +176,7 @@ var plain = files{
 }
 
 // read reads an archive.
-func read(t testing.TB, data []byte) *bundle.Archive {
+func read(t testing.TB, data []byte) *bundle.Chart {
 	t.Helper()
 	a, err := bundle.ReadArchive(bytes.NewReader(data), spools(t))
 	must(t, err)

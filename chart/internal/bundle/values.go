@@ -1,16 +1,31 @@
 package bundle
 
 import (
+	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
+	"strings"
+
+	yaml2 "go.yaml.in/yaml/v2"
+	yaml3 "go.yaml.in/yaml/v3"
+	"sigs.k8s.io/yaml"
 )
 
-// valuesBytes is how many bytes values.yaml may have, as any file of a chart.
-const valuesBytes = 5 << 20
+// Bounds of a YAML text.
+const (
+	textBytes   = 1 << 20 // of the text
+	aliasBytes  = 8 << 20 // of what its aliases stand for, together
+	nodeBytes   = 32      // that a node counts beside its text
+	levels      = 100
+	maxTags     = 1000    // occurrences of %TAG, each of which is compared with all before
+	valuesBytes = 5 << 20 // of values.yaml, as of any file of a chart
+)
 
-// Values returns the text of values.yaml without a byte order mark, nil when
-// there is none. It has at most 5 MiB.
+// Values returns the text of values.yaml, nil when there is none. It has at most
+// 5 MiB.
 func (c *Chart) Values() ([]byte, error) {
 	text, err := readFile(c.Files, valuesFile, valuesBytes)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -18,9 +33,6 @@ func (c *Chart) Values() ([]byte, error) {
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read values of the chart: %w", err)
-	}
-	if text == nil {
-		text = []byte{}
 	}
 	return text, nil
 }
@@ -36,50 +48,33 @@ func (c *Chart) Values() ([]byte, error) {
 func Merge(texts ...[]byte) ([]byte, error) {
 	all := map[string]any{}
 	for i, text := range texts {
-		m, err := valueMap(text)
+		m, err := parseValues(text)
 		if err != nil {
 			return nil, fmt.Errorf("merge values: text %d: %w", i, err)
 		}
 		overlay(all, m)
 	}
-	text, err := encode(all)
+	text, err := yaml2.Marshal(all)
+	if err == nil && len(text) > valuesBytes {
+		err = fmt.Errorf("the result has more than %d bytes", valuesBytes)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("merge values: %w", err)
-	}
-	if len(text) > valuesBytes {
-		return nil, fmt.Errorf("merge values: the result has more than %d bytes", valuesBytes)
 	}
 	return text, nil
 }
 
-// checkValues fails when text, of values.yaml, is none that the package manager
-// can load. It passes over texts that are too large for Merge.
-func checkValues(text []byte) error {
-	if len(text) > textBytes {
-		return nil
-	}
-	if _, err := valueMap(text); err != nil {
-		return invalid(valuesFile, "%w", err)
-	}
-	return nil
-}
-
-// valueMap reads one text of values.
-func valueMap(text []byte) (map[string]any, error) {
-	v, err := values(trimBOM(text))
-	if err == nil {
-		v, err = plainValue(v)
-	}
-	if err != nil {
+// parseValues reads one text of values.
+func parseValues(text []byte) (map[string]any, error) {
+	var v any
+	if err := decode(text, &v); err != nil {
 		return nil, err
 	}
-	switch v := v.(type) {
-	case nil:
-		return nil, nil
-	case map[string]any:
-		return v, nil
+	m, ok := v.(map[string]any)
+	if !ok && v != nil {
+		return nil, errors.New("it is no map of values")
 	}
-	return nil, errors.New("it is no map of values")
+	return m, nil
 }
 
 // overlay sets in m what over has.
@@ -93,3 +88,114 @@ func overlay(m, over map[string]any) {
 		m[k] = v
 	}
 }
+
+// decode decodes a text as the package manager does, into a value with json
+// tags. Integers keep all their digits.
+func decode(text []byte, into any) error {
+	text = trimBOM(text)
+	if err := measure(text); err != nil {
+		return err
+	}
+	return problem(yaml.Unmarshal(text, into, func(d *json.Decoder) *json.Decoder {
+		d.UseNumber()
+		return d
+	}))
+}
+
+// measure fails unless a text is small and its aliases stand for little: a
+// decoder writes them out, so that 1 MiB can become gigabytes.
+func measure(text []byte) error {
+	if len(text) > textBytes {
+		return fmt.Errorf("it has more than %d bytes", textBytes)
+	}
+	if bytes.Count(text, []byte("%TAG")) > maxTags {
+		return fmt.Errorf("it has more than %d directives %%TAG", maxTags)
+	}
+	var doc yaml3.Node
+	if err := yaml3.Unmarshal(text, &doc); err != nil {
+		return problem(err)
+	}
+	left := aliasBytes
+	return visit(&doc, 0, false, &left)
+}
+
+// visit measures a node, which an alias stands for or not.
+func visit(n *yaml3.Node, level int, aliased bool, left *int) error {
+	if level > levels {
+		return fmt.Errorf("it is more than %d levels deep, aliases written out", levels)
+	}
+	if n.Kind == yaml3.AliasNode {
+		return visit(n.Alias, level, true, left)
+	}
+	if aliased {
+		if *left -= nodeBytes + len(n.Value) + len(n.Tag); *left < 0 {
+			return fmt.Errorf("its aliases stand for more than %d bytes", aliasBytes)
+		}
+	}
+	keys := map[string]string{} // tag of each key
+	for i, child := range n.Content {
+		if n.Kind == yaml3.MappingNode && i%2 == 0 {
+			if tag, twice := keys[child.Value]; twice && tag != child.Tag && child.Kind == yaml3.ScalarNode {
+				return fmt.Errorf("two keys are %s", quoted(child.Value))
+			}
+			keys[child.Value] = child.Tag
+		}
+		if err := visit(child, level+1, aliased, left); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// problem returns what a decoder says, without the content it says it about.
+func problem(err error) error {
+	if err == nil {
+		return nil
+	}
+	if kind, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		return fmt.Errorf("field %s: it must not be of type %s", plain(kind.Field), kind.Value)
+	}
+	text := err.Error()
+	for _, known := range []struct{ part, means string }{
+		{"map key", "a key is neither text, number nor truth value"},
+		{"unsupported value", "a number is infinite or none"},
+		{"parsing time", "a time is not of the form 2006-01-02T15:04:05Z"},
+	} {
+		if strings.Contains(text, known.part) {
+			return errors.New(known.means)
+		}
+	}
+	if _, said, ok := strings.Cut(text, "yaml: "); ok {
+		text = said
+	}
+	return errors.New(plain(text))
+}
+
+// readFile reads the file name at the root of a chart, of at most limit bytes.
+// The error is an fs.ErrNotExist when there is none, and wraps [ErrChart] when
+// it is too large or no file.
+func readFile(files fs.FS, name string, limit int64) ([]byte, error) {
+	f, err := files.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, invalid(name, errors.New("it is no file"))
+	}
+	text, err := io.ReadAll(io.LimitReader(f, limit+1))
+	if err == nil && int64(len(text)) > limit {
+		err = invalid(name, fmt.Errorf("it has more than %d bytes", limit))
+	}
+	if err != nil {
+		return nil, err
+	}
+	return text, nil
+}
+
+// trimBOM returns text without the byte order mark it may begin with.
+func trimBOM(text []byte) []byte { return bytes.TrimPrefix(text, []byte("\xef\xbb\xbf")) }

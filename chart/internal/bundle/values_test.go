@@ -160,30 +160,3 @@ func TestMergeTakesManyNodes(t *testing.T) {
 		t.Errorf("%d elements", n)
 	}
 }
-
-func FuzzMerge(f *testing.F) {
-	f.Add("a: 1\nb: {c: [1, 2]}\n", "b: {c: null, d: \"x\\ty\"}")
-	f.Add("a: &x {b: 1}\nc: {<<: *x}", "1: 2")
-	f.Add("a: |+\n  x\n\n\nb: \"\\x80\\x7f\"", "a: 1e3\nb: 0777\nc: .5\nd: 2001-01-01")
-	f.Fuzz(func(t *testing.T, a, b string) {
-		out, err := bundle.Merge([]byte(a), []byte(b))
-		if err != nil {
-			return
-		}
-		want, err := meaning(a, b)
-		if err != nil {
-			t.Fatalf("the package manager reads neither: %v", err)
-		}
-		got, err := meaning(string(out))
-		if err != nil {
-			t.Fatalf("%q cannot be read: %v", out, err)
-		}
-		if got != want {
-			t.Fatalf("%q means\n%s\nwant\n%s", out, got, want)
-		}
-		again, err := bundle.Merge(out)
-		if err != nil || string(again) != string(out) {
-			t.Fatalf("merged again it is %q, was %q (%v)", again, out, err)
-		}
-	})
-}

@@ -1,0 +1,365 @@
+package bundle
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path"
+	"strings"
+	"sync/atomic"
+
+	"helm.sh/helm/v3/pkg/chart"
+	"helm.sh/helm/v3/pkg/ignore"
+
+	"github.com/headgate-io/headgate/artifact"
+)
+
+// Open opens the chart at a path of tree: a directory, or an archive that it
+// reads as [ReadArchive] does. Of a directory nothing is copied: the chart is
+// good as long as tree is.
+//
+// Errors wrap [ErrChart] when what is there is none, fs.ErrNotExist when nothing
+// is, and fs.ErrInvalid when name is no path of io/fs.
+func Open(tree fs.FS, name string, l artifact.Limits) (*Chart, error) {
+	c, err := open(tree, name, l)
+	if err != nil {
+		return nil, fmt.Errorf("open chart %q: %w", name, err)
+	}
+	return c, nil
+}
+
+func open(tree fs.FS, name string, l artifact.Limits) (*Chart, error) {
+	if !fs.ValidPath(name) {
+		return nil, fs.ErrInvalid
+	}
+	info, err := fs.Stat(tree, name)
+	switch {
+	case err != nil:
+		return nil, err
+	case info.IsDir():
+		files, err := fs.Sub(tree, name)
+		if err == nil {
+			files, err = withoutIgnored(files)
+		}
+		if err != nil {
+			return nil, err
+		}
+		return load(files)
+	case !info.Mode().IsRegular():
+		return nil, irregular(name, info.Mode())
+	}
+	f, err := tree.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return readArchive(f, Limits(l))
+}
+
+// ReadArchive reads a .tgz, whole: r is read to its end. Zero limits are those
+// of [Limits]; l.Temp makes the two spools, one for the file as it came and one
+// for what it holds.
+//
+// Errors wrap [ErrChart], with an [*artifact.LimitError] where a limit is the
+// cause, or are those of r or of a spool.
+func ReadArchive(r io.Reader, l artifact.Limits) (*Chart, error) {
+	c, err := readArchive(r, Limits(l))
+	if err != nil {
+		return nil, fmt.Errorf("read chart: %w", err)
+	}
+	return c, nil
+}
+
+func readArchive(r io.Reader, l artifact.Limits) (_ *Chart, err error) {
+	file, err := l.Spool()
+	if err != nil {
+		return nil, err
+	}
+	held := &Chart{archive: file}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, held.Close())
+		}
+	}()
+	sum := sha256.New()
+	in := &source{r: r, to: io.MultiWriter(file, sum)}
+	var limit *artifact.LimitError
+	held.tree, err = artifact.Read(in, l)
+	switch {
+	case in.err != nil:
+		return nil, in.err
+	case errors.As(err, &limit), errors.Is(err, artifact.ErrFormat):
+		return nil, fmt.Errorf("%w: %w", ErrChart, err)
+	case err != nil:
+		return nil, err
+	}
+	head := make([]byte, 3)
+	if _, err := file.ReadAt(head, 0); err != nil || !bytes.Equal(head, []byte{0x1f, 0x8b, 8}) {
+		return nil, fmt.Errorf("%w: the archive is not compressed by gzip", ErrChart)
+	}
+	files, err := inside(held.tree)
+	if err != nil {
+		return nil, err
+	}
+	c, err := load(files)
+	if err != nil {
+		return nil, err
+	}
+	c.archive, c.tree, c.Size, c.Digest = file, held.tree, in.n, "sha256:"+hex.EncodeToString(sum.Sum(nil))
+	return c, nil
+}
+
+// A source reads r and writes what it reads to a spool.
+type source struct {
+	r   io.Reader
+	to  io.Writer
+	n   int64
+	err error // of r or of to
+}
+
+func (s *source) Read(p []byte) (int, error) {
+	n, err := s.r.Read(p)
+	s.n += int64(n)
+	if _, failed := s.to.Write(p[:n]); failed != nil {
+		err = fmt.Errorf("write spool: %w", failed)
+	}
+	if err != nil && err != io.EOF {
+		s.err = err
+	}
+	return n, err
+}
+
+// inside returns what the one directory at the top of an archive holds.
+func inside(tree *artifact.Tree) (fs.FS, error) {
+	report := tree.Report()
+	top, err := tree.ReadDir(".")
+	switch {
+	case err != nil:
+		return nil, err
+	case len(report.LeftOut) > 0:
+		return nil, irregular(report.LeftOut[0].Name, report.LeftOut[0].Mode)
+	case len(report.Replaced) > 0:
+		return nil, fmt.Errorf("%w: the archive has %q more than once", ErrChart, report.Replaced[0])
+	case len(report.Respelled) > 0:
+		return nil, fmt.Errorf("%w: the archive spells %q with empty parts or dots: package it with the package manager", ErrChart, report.Respelled[0])
+	case len(top) != 1 || !top[0].IsDir():
+		return nil, fmt.Errorf("%w: the archive must have one directory at the top and nothing beside it", ErrChart)
+	case top[0].Name() == chartFile:
+		return nil, fmt.Errorf("%w: the directory at the top must not be named %s", ErrChart, chartFile)
+	}
+	return fs.Sub(tree, top[0].Name())
+}
+
+// irregular is the error about an entry that charts do not hold.
+func irregular(name string, mode fs.FileMode) error {
+	what := "a device or pipe"
+	if mode&(fs.ModeSymlink|fs.ModeIrregular) != 0 {
+		what = "a link"
+	}
+	return fmt.Errorf("%w: %q is %s: charts hold none", ErrChart, name, what)
+}
+
+// Archived reports whether the chart came in an archive.
+func (c *Chart) Archived() bool { return c.archive != nil }
+
+// WriteTo writes the archive as it came.
+func (c *Chart) WriteTo(w io.Writer) (int64, error) {
+	return io.Copy(w, io.NewSectionReader(c.archive, 0, c.Size))
+}
+
+// Close releases the archive. Nothing of the chart can be read any more, except
+// its metadata.
+func (c *Chart) Close() error {
+	var errs []error
+	if c.tree != nil {
+		errs = append(errs, c.tree.Close())
+	}
+	if c.archive != nil {
+		errs = append(errs, c.archive.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// A Budget is what several archives may hold together, in bytes before
+// compression. It is safe for concurrent use.
+type Budget struct {
+	limit int64 // negative for none
+	spent atomic.Int64
+}
+
+// NewBudget returns a budget of l.Bytes, or of its default.
+func NewBudget(l artifact.Limits) *Budget { return &Budget{limit: Limits(l).Bytes} }
+
+// Spend takes what c holds, if it came in an archive. The error, when there is
+// not so much left, wraps [ErrChart] and an [*artifact.LimitError].
+func (b *Budget) Spend(c *Chart) error {
+	if c.tree == nil {
+		return nil
+	}
+	r := c.tree.Report()
+	if spent := b.spent.Add(r.Bytes + 512*int64(r.Files+r.Dirs)); b.limit >= 0 && spent > b.limit { // with the headers
+		return fmt.Errorf("%w: %w", ErrChart, &artifact.LimitError{What: "bytes in all archives together", Limit: b.limit})
+	}
+	return nil
+}
+
+// Vendored returns the charts in directory charts/, archives and directories
+// alike, in the order of the names that they have there. As the package manager
+// has it, names that begin with _ or . are passed over, as are provenance files and
+// directories without files, and everything else must be a chart; what is
+// deeper is not looked at.
+//
+// Limits are those of each archive, and l.Bytes of all together. Errors wrap
+// [ErrChart] and name the entry.
+func (c *Chart) Vendored(l artifact.Limits) ([]*chart.Metadata, error) {
+	if info, err := fs.Stat(c.Files, chartsDir); errors.Is(err, fs.ErrNotExist) || err == nil && !info.IsDir() {
+		return nil, nil
+	}
+	entries, err := fs.ReadDir(c.Files, chartsDir)
+	budget := NewBudget(l)
+	var list []*chart.Metadata
+	for _, e := range entries {
+		if passedOver(e.Name()) || !e.IsDir() && path.Ext(e.Name()) == ".prov" {
+			continue
+		}
+		var m *chart.Metadata
+		if m, err = c.vendored(e, Limits(l), budget); err != nil {
+			err = fmt.Errorf("%q: %w", e.Name(), err)
+			break
+		}
+		if m != nil {
+			list = append(list, m)
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the charts in %s/: %w", chartsDir, err)
+	}
+	return list, nil
+}
+
+// passedOver reports whether an entry of charts/ has a name that counts for nothing.
+func passedOver(name string) bool { return name[0] == '_' || name[0] == '.' }
+
+// vendored returns the metadata of an entry of charts/, nil for a directory
+// without files.
+func (c *Chart) vendored(e fs.DirEntry, l artifact.Limits, b *Budget) (*chart.Metadata, error) {
+	name := path.Join(chartsDir, e.Name())
+	if archive := path.Ext(name) == ".tgz"; e.IsDir() == archive {
+		return nil, fmt.Errorf("%w: it must be a directory or a file .tgz, or have a name that begins with _", ErrChart)
+	}
+	if !e.IsDir() {
+		a, err := open(c.Files, name, l)
+		if err != nil {
+			return nil, err
+		}
+		return a.Metadata, errors.Join(b.Spend(a), a.Close())
+	}
+	files, err := fs.Sub(c.Files, name)
+	if err != nil {
+		return nil, err
+	}
+	found := errors.New("found")
+	err = fs.WalkDir(files, ".", func(name string, d fs.DirEntry, err error) error {
+		if err == nil && !d.IsDir() && path.Ext(name) != ".prov" {
+			return found
+		}
+		return err
+	})
+	if err != found {
+		return nil, err
+	}
+	return readMetadata(files)
+}
+
+// Bounds of an ignore file.
+const (
+	ignoreBytes = 64 << 10
+	ignoreLines = 1000
+)
+
+// withoutIgnored returns the files of a directory that .helmignore, as the
+// package manager reads it, does not name. It fails when there is anything but
+// directories and regular files among them.
+func withoutIgnored(files fs.FS) (fs.FS, error) {
+	text, err := readFile(files, ignoreFile, ignoreBytes)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	n := 0
+	for line := range bytes.Lines(text) {
+		n++
+		line := strings.TrimSpace(string(line)) // helm looks at a part of a pattern only, and logs the rest
+		if _, err := path.Match(line, ""); err != nil && line[0] != '#' || n > ignoreLines {
+			return nil, invalid(ignoreFile, fmt.Errorf("line %d: it is no pattern, or more than %d lines", n, ignoreLines))
+		}
+	}
+	rules, err := ignore.Parse(bytes.NewReader(text))
+	if err != nil {
+		return nil, invalid(ignoreFile, err)
+	}
+	rules.AddDefaults()
+	v := view{files, map[string]bool{}}
+	return v, fs.WalkDir(files, ".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := d.Info()
+		switch {
+		case err != nil:
+			return err
+		case rules.Ignore(name, info) && d.IsDir():
+			return fs.SkipDir
+		case rules.Ignore(name, info):
+			return nil
+		case !d.IsDir() && !d.Type().IsRegular():
+			return irregular(name, d.Type())
+		}
+		v.has[name] = true
+		return nil
+	})
+}
+
+// A view is a tree that has some names only. It implements [fs.ReadDirFS] and
+// [fs.StatFS]; an open directory is that of the tree.
+type view struct {
+	tree fs.FS
+	has  map[string]bool
+}
+
+func (v view) check(op, name string) error {
+	if !v.has[name] {
+		return &fs.PathError{Op: op, Path: name, Err: fs.ErrNotExist}
+	}
+	return nil
+}
+
+func (v view) Open(name string) (fs.File, error) {
+	if err := v.check("open", name); err != nil {
+		return nil, err
+	}
+	return v.tree.Open(name)
+}
+
+func (v view) Stat(name string) (fs.FileInfo, error) {
+	if err := v.check("stat", name); err != nil {
+		return nil, err
+	}
+	return fs.Stat(v.tree, name)
+}
+
+func (v view) ReadDir(name string) (shown []fs.DirEntry, err error) {
+	if err := v.check("readdir", name); err != nil {
+		return nil, err
+	}
+	all, err := fs.ReadDir(v.tree, name)
+	for _, e := range all {
+		if v.has[path.Join(name, e.Name())] {
+			shown = append(shown, e)
+		}
+	}
+	return shown, err
+}
