@@ -1,11 +1,20 @@
 package chart
 
 import (
+	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
 
 	"github.com/headgate-io/headgate/artifact"
 	"github.com/headgate-io/headgate/chart/internal/bundle"
@@ -13,39 +22,404 @@ import (
 	"github.com/headgate-io/headgate/source"
 )
 
+// inputs are the sources of a chart, as its plan names them, and their trees.
+type inputs struct {
+	*Origin
+	ref        source.Reference      // of the one that holds the chart
+	repository *source.PkgRepository // that one, nil when it is of another kind
+	copies     bool                  // that one is an OCIRepository whose artifact is a layer as it is
+	timeout    time.Duration         // of that one
+	needs      []source.Reference
+	artifacts  []artifact.Artifact       // of needs; that of a registry is zero
+	values     []source.ValuesFile       // spec.valuesFiles
+	trees      map[string]*artifact.Tree // by digest, each opened once
+}
+
+// inputs looks up the sources of the chart.
+func (o *Origin) inputs(ctx context.Context) (*inputs, error) {
+	unavailable := func(reason string, err error) error {
+		return &source.StepError{Step: source.StepResolve, Reason: reason, Err: err}
+	}
+	ref, ok := o.chart.Source()
+	if !ok {
+		return nil, unavailable("UnsupportedSourceKind", invalid(fmt.Errorf(
+			"spec.sourceRef.kind %q holds no charts: use PkgRepository, GitRepository, Bucket or OCIRepository", o.chart.Spec.SourceRef.Kind)))
+	}
+	values, err := o.chart.Values()
+	if err != nil {
+		return nil, badValues(err)
+	}
+	if o.chart.Spec.Verify != nil && ref.Kind != "PkgRepository" {
+		return nil, transport.Unverified(invalid(fmt.Errorf("spec.verify goes with a PkgRepository only: let %s verify what it holds", o.chart.Head().Spell(ref))))
+	}
+	in := &inputs{Origin: o, ref: ref, needs: o.chart.Plan().Needs, values: values, trees: map[string]*artifact.Tree{}}
+	needed, err := source.Needed(ctx, o.chart, o.env.Sources)
+	if err != nil {
+		return nil, unavailable("SourceUnavailable", err)
+	}
+	var limit source.Duration
+	switch obj := needed[0].(type) {
+	case *source.PkgRepository:
+		in.repository, limit = obj, obj.Spec.Timeout
+	case *source.GitRepository:
+		limit = obj.Spec.Timeout
+	case *source.Bucket:
+		limit = obj.Spec.Timeout
+	case *source.OCIRepository:
+		limit = obj.Spec.Timeout
+		in.copies = obj.Spec.LayerSelector != nil && obj.Spec.LayerSelector.Operation == source.LayerCopy
+	}
+	in.timeout = cmp.Or(time.Duration(limit), defaultTimeout)
+	for i, obj := range needed {
+		a := obj.Artifact()
+		switch {
+		case i == 0 && in.repository != nil && inRegistry(in.repository):
+			a = &artifact.Artifact{} // it may have one of before it was a registry
+		case a == nil:
+			return nil, unavailable("NoSourceArtifact", source.NoArtifact(obj))
+		}
+		in.artifacts = append(in.artifacts, *a)
+	}
+	return in, nil
+}
+
+// close closes the trees.
+func (in *inputs) close() (err error) {
+	for _, tree := range in.trees {
+		err = errors.Join(err, tree.Close())
+	}
+	clear(in.trees)
+	return err
+}
+
+// spell names a source in the words of the chart's document.
+func (in *inputs) spell(ref source.Reference) string { return in.chart.Head().Spell(ref) }
+
+// artifact returns the artifact of ref, one of needs.
+func (in *inputs) artifact(ref source.Reference) artifact.Artifact {
+	return in.artifacts[slices.Index(in.needs, ref)]
+}
+
+// unreadable says that the artifact of ref cannot be read.
+func (in *inputs) unreadable(ref source.Reference, err error) error {
+	reason := pullFailed
+	if errors.Is(err, source.ErrWaiting) {
+		reason = "NoSourceArtifact"
+	}
+	return stepError(source.StepResolve, reason, fmt.Errorf("%s: %w", in.spell(ref), err))
+}
+
+// tree opens the artifact of ref, an archive of files that holds more than charts.
+func (in *inputs) tree(ctx context.Context, ref source.Reference) (tree *artifact.Tree, err error) {
+	a := in.artifact(ref)
+	if tree = in.trees[a.Digest]; tree != nil {
+		return tree, nil
+	}
+	l := in.env.Limits
+	l.Bytes, l.FileBytes, l.Entries = cmp.Or(l.Bytes, 16<<30), cmp.Or(l.FileBytes, 16<<30), cmp.Or(l.Entries, 4_000_000)
+	err = source.Within(ctx, in.timeout, "read the artifact of "+in.spell(ref), func(ctx context.Context) (err error) {
+		tree, err = source.OpenArchive(ctx, in.env.Sources, a, l)
+		return err
+	})
+	if err == nil {
+		in.trees[a.Digest] = tree
+	}
+	return tree, err
+}
+
+// upstream opens the repository.
+func (in *inputs) upstream(ctx context.Context) (upstream, error) {
+	return in.opener.open(ctx, in.repository, func(ctx context.Context) (io.ReadCloser, error) {
+		index, err := source.OpenArtifact(ctx, in.env.Sources, in.artifacts[0])
+		if err != nil {
+			return nil, in.unreadable(in.ref, err)
+		}
+		return index, nil
+	})
+}
+
+// findInRepository selects the version in the repository, nil when its index is
+// the one of the last run, which is not read again.
+func (in *inputs) findInRepository(ctx context.Context, before chartState, now *chartState) (s *selected, err error) {
+	up, err := in.upstream(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer up.close()
+	if now.Trust, err = up.trusts(ctx, in.chart.Spec.Verify); err != nil {
+		return nil, err
+	}
+	in.trusted.Set(now.Trust)
+	now.Key = fingerprint(string(source.CanonicalSpec(in.repository)), now.Digest, in.chart.Spec.Chart, in.chart.Spec.Version)
+	if now.Digest != "" && now.Key == before.Key {
+		now.Found = before.Found
+		return nil, nil
+	}
+	if s, err = in.ask(ctx, up); err == nil {
+		now.Found = foundIn(s)
+	}
+	return s, err
+}
+
+// ask selects the version. What an index lacks it lacks until it changes; a
+// registry is asked again.
+func (in *inputs) ask(ctx context.Context, up upstream) (*selected, error) {
+	if err := checkName(in.chart.Spec.Chart); err != nil {
+		return nil, err
+	}
+	s, err := up.find(ctx, in.chart.Spec.Chart, in.chart.Spec.Version)
+	if step, ok := errors.AsType[*source.StepError](err); ok && step.Reason == badReference && !inRegistry(in.repository) {
+		err = badChart(err)
+	}
+	return s, err
+}
+
+// findInTree finds the chart at spec.chart in the artifact of its source. One that
+// is the one of the last run is not read again.
+func (in *inputs) findInTree(ctx context.Context, before chartState, now *chartState) error {
+	name, err := in.path()
+	if err != nil {
+		return err
+	}
+	if now.Key = fingerprint(now.Source, now.Digest, name); now.Key == before.Key {
+		now.Found = before.Found
+		return nil
+	}
+	tree, err := in.tree(ctx, in.ref)
+	if err != nil {
+		return in.unpacked(err)
+	}
+	c, err := bundle.Open(tree, name, in.env.Limits)
+	if err != nil {
+		return in.notChart(err)
+	}
+	now.Found = found{Name: c.Metadata.Name, Version: c.Metadata.Version, Identity: now.Source + ":" + name}
+	return c.Close()
+}
+
+// path returns spec.chart as a path in the tree of the source. A leading slash
+// stands for its root.
+func (in *inputs) path() (string, error) {
+	name := path.Clean(strings.TrimLeft(in.chart.Spec.Chart, "/"))
+	if !fs.ValidPath(name) || strings.Contains(name, `\`) || strings.ContainsFunc(name, unicode.IsControl) {
+		return "", badChart(fmt.Errorf("spec.chart %.300q: want a path inside the source, with slashes", in.chart.Spec.Chart))
+	}
+	return name, nil
+}
+
+// unpacked gives the failure to open the tree of the source its reason.
+func (in *inputs) unpacked(err error) error {
+	if errors.Is(err, artifact.ErrFormat) {
+		return badChart(fmt.Errorf("%s: %w: only a source whose artifact is an archive of files can hold charts", in.spell(in.ref), err))
+	}
+	return in.unreadable(in.ref, err)
+}
+
+// notChart gives the failure to open the chart in the source its reason: what is no
+// chart is none until the source or spec.chart changes.
+func (in *inputs) notChart(err error) error {
+	missing := errors.Is(err, fs.ErrNotExist)
+	if missing && !errors.Is(err, bundle.ErrChart) {
+		err = fmt.Errorf("%w: name the directory of a chart, or its archive, from the root of the source", err)
+	}
+	err = fmt.Errorf("spec.chart in %s at %s: %w", in.spell(in.ref), in.artifacts[0].Revision, err)
+	if missing || errors.Is(err, bundle.ErrChart) {
+		return badChart(err)
+	}
+	return stepError(source.StepFetch, pullFailed, err)
+}
+
+// fingerprint is one of texts in their order.
+func fingerprint(texts ...string) string {
+	sum := sha256.New()
+	transport.Note(sum, texts...)
+	return hex.EncodeToString(sum.Sum(nil))
+}
+
+// byRevision reports whether each revision of the source makes a new artifact. A
+// repository has charts of many versions: there it is the version that does.
+func (in *inputs) byRevision() bool {
+	return in.repository == nil && in.chart.Spec.ReconcileStrategy == source.StrategyRevision
+}
+
+// merges reports whether there are values files that replace what the chart has.
+// values.yaml alone is what it has (reference A4).
+func (in *inputs) merges() bool {
+	return len(in.values) > 1 || len(in.values) == 1 && path.Clean(in.values[0].Text) != "values.yaml"
+}
+
+// stamp returns the build metadata of the version of the artifact, "" when it
+// is that of the chart (reference A4).
+func (in *inputs) stamp() string {
+	var parts []string
+	if in.byRevision() {
+		revision := in.artifacts[0].Revision
+		hash := revision[strings.LastIndexAny(revision, ":@/")+1:]
+		parts = append(parts, hash[:min(12, len(hash))]) // the whole would be too long for a label
+	}
+	if in.merges() {
+		parts = append(parts, strconv.FormatInt(in.chart.Metadata.Generation, 10))
+	}
+	return strings.Join(parts, ".")
+}
+
+// version returns the version of the artifact of a chart (reference A4).
+func (in *inputs) version(version string) (string, error) {
+	stamp := in.stamp()
+	if stamp == "" {
+		return version, nil
+	}
+	stamped, err := bundle.Stamp(version, stamp)
+	if err != nil {
+		return "", badVersion(err)
+	}
+	return stamped, nil
+}
+
+// Bounds of values files, in bytes: of one, and of all together.
+const (
+	maxValues    = 1 << 20
+	maxAllValues = 16 << 20
+)
+
+// readValues reads a values file of its source, or of own when it names none. The
+// error wraps fs.ErrNotExist when there is none.
+func (in *inputs) readValues(ctx context.Context, own fs.FS, v source.ValuesFile) (text []byte, err error) {
+	if v.Source != (source.Reference{}) {
+		tree, err := in.tree(ctx, v.Source)
+		if errors.Is(err, artifact.ErrFormat) {
+			return nil, badValues(fmt.Errorf("values file %q: %s: %w: values come from an archive of files", v.Text, v.Source, err))
+		}
+		if err != nil {
+			return nil, in.unreadable(v.Source, err)
+		}
+		own = tree
+	}
+	info, err := fs.Stat(own, v.Path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		err = fmt.Errorf("%w: name one that exists, or set spec.ignoreMissingValuesFiles", fs.ErrNotExist)
+	case err != nil:
+	case !info.Mode().IsRegular():
+		err = errors.New("it is no file")
+	case info.Size() > maxValues:
+		err = fmt.Errorf("it has more than %d bytes", maxValues)
+	default:
+		text, err = fs.ReadFile(own, v.Path)
+	}
+	if err != nil {
+		return nil, badValues(fmt.Errorf("values file %q: %w", v.Text, err))
+	}
+	return text, nil
+}
+
+// otherValues is what the values files of other sources hold.
+type otherValues struct {
+	Key     string            `json:"key,omitempty"`     // of the artifacts that they are in
+	Digests map[string]string `json:"digests,omitempty"` // by the element of spec.valuesFiles, "" where there is no file
+}
+
+// readOthers returns what the values files of other sources hold now. Artifacts
+// that it is known of are not read again.
+func (in *inputs) readOthers(ctx context.Context, before otherValues) (now otherValues, err error) {
+	var parts []string
+	var files []source.ValuesFile
+	for _, v := range in.values {
+		if v.Source != (source.Reference{}) {
+			files, parts = append(files, v), append(parts, v.Text, in.artifact(v.Source).Digest)
+		}
+	}
+	if len(files) == 0 {
+		return now, nil
+	}
+	if now.Key = fingerprint(parts...); now.Key == before.Key {
+		return before, nil
+	}
+	now.Digests = map[string]string{}
+	for _, v := range files {
+		text, err := in.readValues(ctx, nil, v)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return otherValues{}, err
+		}
+		sum := sha256.Sum256(text)
+		if now.Digests[v.Text] = hex.EncodeToString(sum[:]); err != nil {
+			now.Digests[v.Text] = ""
+		}
+	}
+	return now, nil
+}
+
+// merged returns what the values files make together, nil when there is nothing
+// to replace, and which of them there are. own is where files of no other source
+// are looked up (reference A14).
+func (in *inputs) merged(ctx context.Context, own fs.FS) (values []byte, used []string, err error) {
+	if !in.merges() {
+		return nil, in.chart.Spec.ValuesFiles, nil
+	}
+	var texts [][]byte
+	size := 0
+	for _, v := range in.values {
+		text, err := in.readValues(ctx, own, v)
+		if errors.Is(err, fs.ErrNotExist) && in.chart.Spec.IgnoreMissingValuesFiles {
+			continue
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+		if size += len(text); size > maxAllValues {
+			return nil, nil, badValues(fmt.Errorf("values file %q: there are more than %d bytes of values up to here", v.Text, maxAllValues))
+		}
+		if _, err := bundle.Merge(text); err != nil {
+			return nil, nil, badValues(fmt.Errorf("values file %q: %w", v.Text, err))
+		}
+		texts, used = append(texts, text), append(used, v.Text)
+	}
+	if len(texts) == 0 {
+		return nil, used, nil
+	}
+	if values, err = bundle.Merge(texts...); err != nil {
+		return nil, nil, badValues(err)
+	}
+	return values, used, nil
+}
+
 // content is one version of a chart: nothing of it is opened before WriteTo.
 type content struct {
-	shelf
+	*inputs
 	rev      source.Revision
 	upstream upstream // nil when the chart lies in the tree of another source
-	offer    offer
+	selected *selected
 }
 
 // Verify implements [source.Content]. What is fetched is what was verified.
 func (c *content) Verify(ctx context.Context) (v source.Verification, err error) {
-	if c.upstream == nil {
-		return v, nil
-	}
-	trust := c.origin.chart.Spec.Verify
-	if trust == nil && c.sources.verification() == "" {
+	trust := c.chart.Spec.Verify
+	if c.upstream == nil || trust == nil && c.repository.Spec.Verify == nil {
 		return v, nil
 	}
 	print, err := c.upstream.trusts(ctx, trust)
 	if err == nil {
-		err = c.origin.trusted.Check(print)
+		err = c.trusted.Check(print)
 	}
 	if err == nil {
-		v, err = c.upstream.verify(ctx, c.offer, trust)
+		v, err = c.upstream.verify(ctx, c.selected, trust)
 	}
 	switch {
 	case errors.Is(err, source.ErrVerification):
 		return v, &source.StepError{Step: source.StepVerify, Reason: source.RefusedChart, Err: err}
 	case err != nil && !is[*source.StepError](err):
 		return v, transport.Unverified(err)
-	case err == nil && v != (source.Verification{}) && v.Message == "":
-		v.Message = fmt.Sprintf("verified signature of version %s", c.offer.version)
 	}
 	return v, err
+}
+
+// Close implements [source.Content].
+func (c *content) Close() error {
+	if c.upstream != nil {
+		c.selected.release()
+		c.upstream.close()
+	}
+	return c.inputs.close()
 }
 
 // WriteTo implements [source.Content]: the archive as it came, or one that is
@@ -77,25 +451,24 @@ func (s *sink) Write(p []byte) (int, error) {
 }
 
 func (c *content) write(ctx context.Context, w io.Writer) (report source.Report, err error) {
-	b, err := c.load(ctx)
+	b, own, err := c.load(ctx)
 	if err != nil {
 		return report, err
 	}
-	defer func() { err = errors.Join(err, b.chart.close()) }()
-	values, used, err := c.merged(ctx, b.own)
+	defer func() { err = errors.Join(err, b.Close()) }()
+	values, used, err := c.merged(ctx, own)
 	if err != nil {
 		return report, err
 	}
-	stamp := c.origin.stamp(c.sources)
-	if a := b.chart.archive; a != nil && stamp == "" && values == nil {
+	if b.Archived() && c.stamp() == "" && values == nil {
 		report.Files = 1
-		report.Bytes, err = a.WriteTo(w)
+		report.Bytes, err = b.WriteTo(w)
 		report.Reason, report.Ready = "ChartPullSucceeded", "pulled"
 	} else {
-		report.Report, err = c.build(ctx, w, b, values, stamp != "")
+		report.Report, err = c.build(ctx, w, b, own, values)
 		report.Reason, report.Ready = "ChartPackageSucceeded", "packaged"
 	}
-	report.Ready += fmt.Sprintf(" '%s' chart with version '%s'", b.chart.Metadata.Name, c.rev.ID)
+	report.Ready += fmt.Sprintf(" '%s' chart with version '%s'", b.Metadata.Name, c.rev.ID)
 	if values != nil {
 		report.Ready += fmt.Sprintf(" and merged values files %v", used)
 	}
@@ -103,118 +476,85 @@ func (c *content) write(ctx context.Context, w io.Writer) (report source.Report,
 	return report, err
 }
 
-// A base is what a chart is built from.
-type base struct {
-	chart *openedChart
-	own   fs.FS // where values files are looked up
-	tree  fs.FS // that chart is the directory dir of, nil for an archive
-	dir   string
-}
-
-// load opens the chart.
-func (c *content) load(ctx context.Context) (*base, error) {
+// load opens the chart, and returns where its values files are looked up.
+func (c *content) load(ctx context.Context) (b *bundle.Chart, own fs.FS, err error) {
 	if c.upstream != nil {
-		a, err := c.upstream.fetch(ctx, c.offer)
-		if err != nil {
-			return nil, err
+		if b, err = c.upstream.fetch(ctx, c.selected); err != nil {
+			return nil, nil, err
 		}
-		return &base{chart: &openedChart{a.Chart, a}, own: a.Files}, nil
+		return b, b.Files, nil
 	}
-	dir, err := c.origin.path()
+	dir, err := c.path()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	tree, err := c.tree(ctx, c.sources.ref)
+	tree, err := c.tree(ctx, c.ref)
 	if err != nil {
-		return nil, c.origin.unpacked(c.sources, err)
+		return nil, nil, c.unpacked(err)
 	}
-	b := &base{own: tree}
-	if c.sources.copies && alone(tree, dir) {
-		b.chart, err = c.whole(ctx)
+	top, err := tree.ReadDir(".")
+	if c.copies && err == nil && len(top) == 1 && top[0].IsDir() && top[0].Name() == dir {
+		b, err = c.whole(ctx)
 	} else {
-		b.chart, err = openChart(tree, dir, c.origin.env.Limits)
+		b, err = bundle.Open(tree, dir, c.env.Limits)
 	}
 	if err != nil {
-		return nil, c.origin.notChart(c.sources, err)
+		return nil, nil, c.notChart(err)
 	}
-	if b.chart.archive == nil {
-		b.tree, b.dir = tree, dir
-	}
-	return b, nil
-}
-
-// alone reports whether dir is all that tree has, as in the archive of a chart.
-func alone(tree fs.FS, dir string) bool {
-	top, err := fs.ReadDir(tree, ".")
-	return err == nil && len(top) == 1 && top[0].IsDir() && top[0].Name() == dir
+	return b, tree, nil
 }
 
 // whole reads the artifact of the source itself, which is the archive of a chart.
-func (c *content) whole(ctx context.Context) (*openedChart, error) {
-	var a *bundle.Archive
-	err := c.sources.within(ctx, "read the artifact of "+c.sources.spell(c.sources.ref), func(ctx context.Context) error {
-		r, err := source.OpenArtifact(ctx, c.origin.env.Sources, c.sources.inputs[0])
+func (c *content) whole(ctx context.Context) (b *bundle.Chart, err error) {
+	err = source.Within(ctx, c.timeout, "read the artifact of "+c.spell(c.ref), func(ctx context.Context) error {
+		r, err := source.OpenArtifact(ctx, c.env.Sources, c.artifacts[0])
 		if err != nil {
 			return err
 		}
 		defer r.Close()
-		a, err = bundle.ReadArchive(r, bundle.Limits(c.origin.env.Limits))
+		b, err = bundle.ReadArchive(r, c.env.Limits)
 		return err
 	})
-	if err != nil {
-		return nil, err
-	}
-	return &openedChart{a.Chart, a}, nil
+	return b, err
 }
 
-// build writes the archive of a chart with what is to be different in it.
-func (c *content) build(ctx context.Context, w io.Writer, b *base, values []byte, stamped bool) (report artifact.Report, err error) {
-	edit := bundle.Edit{Values: values, Limits: bundle.Limits(c.origin.env.Limits)}
-	if stamped {
+// build writes the archive of a chart with what is to be different in it. A
+// directory, which lies in tree, gets what it depends on.
+func (c *content) build(ctx context.Context, w io.Writer, b *bundle.Chart, tree fs.FS, values []byte) (report artifact.Report, err error) {
+	edit := bundle.Edit{Values: values, Limits: bundle.Limits(c.env.Limits)}
+	if c.stamp() != "" {
 		edit.Version = c.rev.ID
 	}
-	if values != nil {
-		if err := replaceable(b.chart.Chart); err != nil {
-			return report, err
+	if values != nil { // which need some that they can replace (reference A14)
+		own, err := b.Values()
+		if err == nil && own == nil {
+			err = errors.New("the chart has no values.yaml that spec.valuesFiles could replace: add an empty one to it")
+		}
+		if err != nil {
+			return report, badValues(err)
 		}
 	}
-	if b.tree != nil {
-		charts, end, err := c.origin.supply().complete(ctx, b.tree, b.dir, b.chart.Chart)
+	if !b.Archived() {
+		dir, err := c.path()
 		if err != nil {
-			return report, stepError(source.StepBuild, "DependencyBuildError", err)
+			return report, err
+		}
+		charts, end, err := c.complete(ctx, tree, dir, b)
+		if err != nil {
+			return report, err
 		}
 		defer end()
 		edit.Charts = charts
 	}
-	err = c.sources.within(ctx, "package the chart", func(ctx context.Context) (err error) {
-		report, err = b.chart.Pack(ctx, w, edit)
+	err = source.Within(ctx, c.timeout, "package the chart", func(ctx context.Context) (err error) {
+		report, err = b.Pack(ctx, w, edit)
 		return err
 	})
 	switch {
 	case errors.Is(err, bundle.ErrVersion):
-		return report, &source.StepError{Step: source.StepBuild, Reason: "MetadataPatchError", Err: invalid(err)}
+		return report, badVersion(err)
 	case err != nil:
 		return report, &source.StepError{Step: source.StepBuild, Reason: "ChartPackageError", Err: err}
 	}
 	return report, nil
-}
-
-// replaceable fails when there are no values that others can replace (reference A14).
-func replaceable(c *bundle.Chart) error {
-	own, err := c.Values()
-	if err == nil && own == nil {
-		err = errors.New("the chart has no values.yaml that spec.valuesFiles could replace: add an empty one to it")
-	}
-	if err != nil {
-		return badValues(err)
-	}
-	return nil
-}
-
-// Close implements [source.Content].
-func (c *content) Close() error {
-	if c.upstream != nil {
-		c.upstream.close()
-	}
-	return c.shelf.close()
 }

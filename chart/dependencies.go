@@ -5,8 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"path"
 	"slices"
+	"strings"
+	"sync"
 
+	"golang.org/x/sync/errgroup"
 	"helm.sh/helm/v3/pkg/chart"
 
 	"github.com/headgate-io/headgate/artifact"
@@ -37,25 +41,25 @@ const (
 //   - http(s):// and oci:// are looked up in the PkgRepository of the namespace
 //     with that URL, and without credentials when there is none. @NAME and
 //     alias:NAME are the PkgRepository of that name.
-//   - Conditions and tags do not matter: whoever renders decides about them.
+//   - Conditions and tags do not matter: they are decided when the chart is rendered.
 //
-// The order of charts is that of Chart.yaml. Of several failures the first in
-// that order is returned: a *[source.StepError] with reason
-// DependencyBuildError, which never wraps [source.ErrInvalid].
-func (s *supply) complete(ctx context.Context, tree fs.FS, dir string, c *bundle.Chart) (charts []*bundle.Chart, end func() error, err error) {
-	limits := bundle.Limits(s.env.Limits)
-	p := &plan{tree: tree, limits: limits, budget: bundle.NewBudget(limits), members: map[string]*member{}, remotes: map[remoteKey]*remote{}}
+// The order of charts is that of Chart.yaml. The first failure ends the rest. It
+// is a *[source.StepError] with reason DependencyBuildError, which never wraps
+// [source.ErrInvalid].
+func (o *opener) complete(ctx context.Context, tree fs.FS, dir string, c *bundle.Chart) (charts []*bundle.Chart, end func() error, err error) {
+	limits := bundle.Limits(o.env.Limits)
+	p := &plan{tree: tree, limits: limits, budget: bundle.NewBudget(limits), members: map[string]*member{}}
 	root, err := p.complete(ctx, dir, c)
 	if err == nil {
-		err = s.fetchAll(ctx, p.fetches, p.budget)
+		err = o.fetchAll(ctx, p)
 	}
 	if err == nil {
 		charts, err = root.additions()
 	}
 	if err != nil {
-		return nil, nil, dependencyError(errors.Join(err, p.Close()))
+		return nil, nil, dependencyError(errors.Join(err, p.close()))
 	}
-	return charts, p.Close, nil
+	return charts, p.close, nil
 }
 
 // dependencyError returns err with the reason for failures of dependencies,
@@ -76,70 +80,63 @@ func (e passing) Is(target error) bool {
 }
 func (e passing) As(target any) bool { return errors.As(e.error, target) }
 
-// A member is a chart of the source and what it lacks.
+// A member is a chart that takes part: one of the source with what it lacks, or
+// one of a repository.
 type member struct {
-	chart *bundle.Chart
+	chart *bundle.Chart // of a repository once it is fetched
 	needs []need
-	size  int // charts in it, itself included
+	size  int           // charts in it, itself included
+	whole *bundle.Chart // with all that it lacks, once that is known
 
-	whole *bundle.Chart // with all that it lacks, see complete
+	// Of a repository:
+	dependency *chart.Dependency
+	subject    string // for errors
 }
 
-// A need is a dependency that a chart lacks: one of the two is set.
+// A need is a dependency that a chart lacks, and what meets it.
 type need struct {
 	subject string // for errors
-	local   *member
-	remote  *remote
+	*member
 }
 
 // additions returns the charts that m lacks, complete.
 func (m *member) additions() ([]*bundle.Chart, error) {
 	var charts []*bundle.Chart
-	taken := map[string]need{} // by name and version
+	taken := map[[2]string]*member{} // by name and version
 	for _, n := range m.needs {
-		c, err := n.chart()
+		c, err := n.complete()
 		if err != nil {
 			return nil, err
 		}
-		key := c.Metadata.Name + " " + c.Metadata.Version
-		if other, ok := taken[key]; ok {
-			if !other.same(n) {
-				return nil, fmt.Errorf("%s: chart %s is another one with the same name and version: only one can be in charts/", n.subject, key)
-			}
-			continue
+		key := [2]string{c.Metadata.Name, c.Metadata.Version}
+		other := taken[key]
+		switch {
+		case other == nil:
+			taken[key] = n.member
+			charts = append(charts, c)
+		case other != n.member && (c.Digest == "" || c.Digest != other.chart.Digest):
+			return nil, fmt.Errorf("%s: chart %s %s is another one with the same name and version: only one can be in charts/", n.subject, key[0], key[1])
 		}
-		taken[key] = n
-		charts = append(charts, c)
 	}
 	return charts, nil
 }
 
-// chart returns the chart that is needed, complete.
-func (n need) chart() (*bundle.Chart, error) {
-	if n.remote != nil {
-		return n.remote.archive.Chart, nil
-	}
-	m := n.local
+// complete returns the chart with all that it lacks.
+func (m *member) complete() (*bundle.Chart, error) {
 	if m.whole == nil {
 		charts, err := m.additions()
 		if err != nil {
 			return nil, err
 		}
 		whole := *m.chart
-		if whole.Files, err = m.chart.With(bundle.Edit{Charts: charts}); err != nil {
-			return nil, err
+		if len(charts) > 0 {
+			if whole.Files, err = m.chart.With(bundle.Edit{Charts: charts}); err != nil {
+				return nil, err
+			}
 		}
 		m.whole = &whole
 	}
 	return m.whole, nil
-}
-
-// same reports whether n and other are met by the same chart.
-func (n need) same(other need) bool {
-	if n.remote != nil && other.remote != nil {
-		return n.remote.archive.Digest == other.remote.archive.Digest
-	}
-	return n.local == other.local && n.remote == other.remote
 }
 
 // subject names a dependency of c in errors.
@@ -155,36 +152,24 @@ func subject(c *bundle.Chart, d *chart.Dependency) string {
 type plan struct {
 	tree    fs.FS
 	limits  artifact.Limits
-	budget  *bundle.Budget // of all archives, in tree and of repositories
-	way     []string       // directories that lead to the one being completed
-	members map[string]*member
-	remotes map[remoteKey]*remote
-	fetches []*remote         // in the order in which they were found
-	opened  []*bundle.Archive // in tree
-	count   int               // charts that are added so far
+	budget  *bundle.Budget     // of all archives, in tree and of repositories
+	path    []string           // directories that lead to the one being completed
+	members map[string]*member // by directory or archive of tree
+	fetches []*member          // of repositories, in the order in which they are needed
+	count   int                // charts that are added so far
 }
 
-// Close releases what was opened.
-func (p *plan) Close() error {
-	var err error
-	for _, a := range p.opened {
-		err = errors.Join(err, a.Close())
+// close releases what was opened.
+func (p *plan) close() (err error) {
+	for _, m := range p.members {
+		err = errors.Join(err, m.chart.Close())
 	}
-	for _, r := range p.fetches {
-		if r.archive != nil {
-			err = errors.Join(err, r.archive.Close())
+	for _, m := range p.fetches {
+		if m.chart != nil {
+			err = errors.Join(err, m.chart.Close())
 		}
 	}
-	p.opened, p.fetches = nil, nil
 	return err
-}
-
-// take counts n charts more.
-func (p *plan) take(n int) error {
-	if p.count += n; p.count > maxDependencies {
-		return fmt.Errorf("more than %d charts in all", maxDependencies)
-	}
-	return nil
 }
 
 // complete returns what c, the directory dir, lacks.
@@ -192,11 +177,11 @@ func (p *plan) complete(ctx context.Context, dir string, c *bundle.Chart) (*memb
 	if err := context.Cause(ctx); err != nil {
 		return nil, err
 	}
-	if len(p.way) == maxDepth {
+	if len(p.path) == maxDepth {
 		return nil, fmt.Errorf("more than %d directories deep: %s", maxDepth, p.through(dir))
 	}
-	p.way = append(p.way, dir)
-	defer func() { p.way = slices.Delete(p.way, len(p.way)-1, len(p.way)) }()
+	p.path = append(p.path, dir)
+	defer func() { p.path = p.path[:len(p.path)-1] }()
 	vendored, err := c.Vendored(p.limits)
 	if err != nil {
 		return nil, fmt.Errorf("charts/ of %q: %w", c.Metadata.Name, err)
@@ -207,15 +192,176 @@ func (p *plan) complete(ctx context.Context, dir string, c *bundle.Chart) (*memb
 	}
 	m := &member{chart: c, size: 1}
 	for _, d := range missing {
-		n, err := p.need(ctx, dir, c, d)
+		n := need{subject: subject(c, d)}
+		if rel, local := strings.CutPrefix(d.Repository, "file://"); local {
+			n.member, err = p.local(ctx, dir, rel, d)
+		} else {
+			n.member = p.remote(n.subject, d)
+		}
+		if p.count++; err == nil && p.count > maxDependencies {
+			err = fmt.Errorf("more than %d charts in all", maxDependencies)
+		}
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("%s: %w", n.subject, err)
 		}
-		m.needs = append(m.needs, n)
-		if m.size++; n.local != nil {
-			m.size += n.local.size - 1
-		}
+		m.needs, m.size = append(m.needs, n), m.size+n.size
 	}
 	p.members[dir] = m
 	return m, nil
+}
+
+// remote returns the chart that d asks a repository for.
+func (p *plan) remote(subject string, d *chart.Dependency) *member {
+	for _, m := range p.fetches {
+		if sameSource(m.dependency, d) {
+			return m
+		}
+	}
+	m := &member{size: 1, dependency: d, subject: subject}
+	p.fetches = append(p.fetches, m)
+	return m
+}
+
+// local returns the chart at rel, which a dependency of the chart in dir names.
+func (p *plan) local(ctx context.Context, dir, rel string, d *chart.Dependency) (m *member, err error) {
+	at := path.Join(dir, rel)
+	switch {
+	case path.IsAbs(rel) || !fs.ValidPath(at) || strings.Contains(at, `\`):
+		return nil, errors.New("leads out of the source: give a path relative to the chart, without backslash")
+	case slices.Contains(p.path, at):
+		return nil, fmt.Errorf("a cycle: %s", p.through(at))
+	}
+	if m = p.members[at]; m != nil {
+		p.count += m.size - 1
+	} else {
+		c, err := bundle.Open(p.tree, at, p.limits)
+		if err != nil {
+			return nil, err
+		}
+		if c.Archived() { // it is whole as it is
+			m = &member{chart: c, size: 1}
+			p.members[at] = m
+			err = p.budget.Spend(c)
+		} else {
+			m, err = p.complete(ctx, at, c)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	if got := m.chart.Metadata; got.Name != d.Name || !admits(d.Version, got.Version) {
+		return nil, fmt.Errorf("chart %q %q is there", got.Name, got.Version)
+	}
+	return m, nil
+}
+
+// through returns the way to dir, from the first time that it leads there.
+func (p *plan) through(dir string) string {
+	return fmt.Sprintf("%q", strings.Join(append(p.path[max(0, slices.Index(p.path, dir)):], dir), " → "))
+}
+
+// fetchAll fetches the charts of repositories, several at a time. The first
+// failure ends the rest.
+func (o *opener) fetchAll(ctx context.Context, p *plan) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(parallelFetches)
+	u := &upstreams{opener: o, ctx: ctx, open: map[string]func() (upstream, error){}}
+	defer u.close()
+	for _, m := range p.fetches {
+		group.Go(func() error {
+			if err := u.fetch(ctx, m, p.budget); err != nil {
+				return fmt.Errorf("%s: %w", m.subject, err)
+			}
+			return nil
+		})
+	}
+	return group.Wait()
+}
+
+// upstreams are the repositories that are asked for charts. Each is opened once,
+// so that all its charts are of one state of it.
+type upstreams struct {
+	*opener
+	ctx  context.Context
+	mu   sync.Mutex
+	open map[string]func() (upstream, error)
+}
+
+// close closes what was opened.
+func (u *upstreams) close() {
+	for _, open := range u.open {
+		if up, err := open(); err == nil {
+			up.close()
+		}
+	}
+}
+
+// fetch fetches the chart of m.
+func (u *upstreams) fetch(ctx context.Context, m *member, budget *bundle.Budget) error {
+	d := m.dependency
+	if err := context.Cause(ctx); err != nil {
+		return err
+	}
+	up, err := u.upstream(ctx, d.Repository)
+	if err != nil {
+		return err
+	}
+	s, err := up.find(ctx, d.Name, d.Version)
+	if err != nil {
+		return err
+	}
+	defer s.release()
+	if _, err := up.verify(ctx, s, nil); err != nil {
+		return err
+	}
+	if m.chart, err = up.fetch(ctx, s); err != nil {
+		return err
+	}
+	if got := m.chart.Metadata; got.Name != d.Name || !admits(d.Version, got.Version) {
+		return fmt.Errorf("chart %q %q came", got.Name, got.Version)
+	}
+	return budget.Spend(m.chart)
+}
+
+// upstream returns the upstream of a repository as a dependency names it.
+func (u *upstreams) upstream(ctx context.Context, repository string) (upstream, error) {
+	repo, err := u.meant(ctx, repository)
+	if err != nil {
+		return nil, err
+	}
+	key, err := normalise(repo.Spec.URL)
+	if err != nil {
+		return nil, err
+	}
+	key = repo.Metadata.Name + " " + key
+	u.mu.Lock()
+	open := u.open[key]
+	if open == nil {
+		open = sync.OnceValues(func() (upstream, error) { return u.opener.open(u.ctx, repo, nil) })
+		u.open[key] = open
+	}
+	u.mu.Unlock()
+	return open()
+}
+
+// meant returns the PkgRepository that a dependency names by its URL or, as @NAME
+// and alias:NAME, by its name.
+func (o *opener) meant(ctx context.Context, text string) (*source.PkgRepository, error) {
+	name, ok := aliasOf(text)
+	if !ok {
+		return o.named(ctx, text)
+	}
+	ref := source.Reference{Kind: "PkgRepository", Namespace: o.vault.Namespace, Name: name}
+	if o.env.Sources == nil {
+		return nil, fmt.Errorf("%s: %w", ref, fs.ErrNotExist)
+	}
+	obj, err := o.env.Sources.Source(ctx, ref)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", ref, err)
+	}
+	p, ok := obj.(*source.PkgRepository)
+	if !ok {
+		return nil, fmt.Errorf("%s is no PkgRepository", ref)
+	}
+	return specOf(p), nil
 }

@@ -14,6 +14,7 @@ import (
 	"helm.sh/helm/v3/pkg/chart"
 	"helm.sh/helm/v3/pkg/chart/loader"
 
+	"github.com/headgate-io/headgate/artifact"
 	"github.com/headgate-io/headgate/chart/internal/bundle"
 	"github.com/headgate-io/headgate/internal/testenv"
 )
@@ -100,7 +101,7 @@ func TestTheLoaderFindsWhatIsNeeded(t *testing.T) {
 
 func packed(t *testing.T, l layout) []byte {
 	t.Helper()
-	c, err := bundle.OpenDir(l.tree, l.dirs[0])
+	c, err := bundle.Open(l.tree, l.dirs[0], artifact.Limits{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -30,7 +30,7 @@ func TestArchivesThatAreTooMuchTogether(t *testing.T) {
 	}
 	site.Reset()
 	_, err = completed(t, s, umbrella(list...), ".")
-	demandFailure(t, err, "dependencies: ", "more than 65536 bytes in all archives together")
+	demandFailure(t, err, "more than 65536 bytes in all archives together")
 	if n := site.Count(testenv.GetChart); n > 4+parallelFetches {
 		t.Errorf("%d charts were asked for", n)
 	}

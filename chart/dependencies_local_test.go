@@ -146,7 +146,7 @@ func TestLocalChartsThatCannotBeUsed(t *testing.T) {
 		{"too deep", chain, "c0", []string{"more than 20 directories deep"}},
 		{"too many", bomb, "c0", []string{"more than 200 charts in all"}},
 		{"too many of a repository", map[string]string{"a": chartYAML("a", "1.0.0", many[:201]...)}, "a", []string{"more than 200 charts in all"}},
-		{"too many in one list", map[string]string{"a": chartYAML("a", "1.0.0", many...)}, "a", []string{`chart "a" has 501 dependencies: 500 are the limit`}},
+		{"too many in one list", map[string]string{"a": chartYAML("a", "1.0.0", many...)}, "a", []string{`chart "a" has 501 dependencies, or charts in charts/: 500 are the limit`}},
 		{"two charts of one name and version", map[string]string{
 			"a": chartYAML("a", "1.0.0", "b * file://../b alias=one", "b * file://../b2 alias=two"), "b": chartYAML("b", "1.0.0"), "b2": chartYAML("b", "1.0.0"),
 		}, "a", []string{"only one can be in charts/"}},

@@ -18,21 +18,29 @@ import (
 // lacking returns the dependencies of c that are not among the charts in its
 // charts/, each name, version and repository once, as the lock has them if c has one.
 func lacking(c *bundle.Chart, vendored []*chart.Metadata) ([]*chart.Dependency, error) {
-	demands, err := demandsOf(c)
-	if err != nil {
-		return nil, err
+	list := c.Metadata.Dependencies
+	if n := max(len(list), len(vendored)); n > maxListed {
+		return nil, fmt.Errorf("chart %q has %d dependencies, or charts in charts/: %d are the limit", c.Metadata.Name, n, maxListed)
 	}
-	if len(vendored) > maxListed {
-		return nil, fmt.Errorf("charts/ of %q has %d charts: %d are the limit", c.Metadata.Name, len(vendored), maxListed)
+	ranges := make([]*semver.Constraints, len(list)) // each read once; nil admits all
+	for i, d := range list {
+		err := checkDependency(d)
+		if err == nil && d.Version != "" {
+			if ranges[i], err = semver.NewConstraint(d.Version); err != nil {
+				err = errors.New("its version is neither a version nor a range")
+			}
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", subject(c, d), err)
+		}
 	}
-	met, stray := compare(c, demands, vendored)
+	met, stray := compare(c, ranges, vendored)
 	if !slices.Contains(met, false) {
 		return nil, nil
 	}
 	if stray != nil {
 		return nil, stray
 	}
-	list := c.Metadata.Dependencies
 	if c.Lock != nil {
 		if err := checkLock(c); err != nil {
 			return nil, err
@@ -52,48 +60,21 @@ func lacking(c *bundle.Chart, vendored []*chart.Metadata) ([]*chart.Dependency, 
 	return wanted, nil
 }
 
-// A demand is a dependency and the versions that it admits, nil for all.
-type demand struct {
-	*chart.Dependency
-	within *semver.Constraints
-}
-
-// demandsOf returns the dependencies of c, which can be met.
-func demandsOf(c *bundle.Chart) ([]demand, error) {
-	list := c.Metadata.Dependencies
-	if n := len(list); n > maxListed {
-		return nil, fmt.Errorf("chart %q has %d dependencies: %d are the limit", c.Metadata.Name, n, maxListed)
-	}
-	demands := make([]demand, len(list))
-	for i, d := range list {
-		err := checkDependency(d)
-		if err == nil && d.Version != "" {
-			if demands[i].within, err = semver.NewConstraint(d.Version); err != nil {
-				err = errors.New("its version is neither a version nor a range")
-			}
-		}
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", subject(c, d), err)
-		}
-		demands[i].Dependency = d
-	}
-	return demands, nil
-}
-
-// compare tells which of the demands of c the charts in charts/ meet. The error
-// is about the first of these that has a name of demands none of which admits it.
-func compare(c *bundle.Chart, demands []demand, vendored []*chart.Metadata) (met []bool, stray error) {
-	met = make([]bool, len(demands))
+// compare tells which of the dependencies of c the charts in charts/ meet. The
+// error is about the first of these that has a name of dependencies none of which
+// admits it.
+func compare(c *bundle.Chart, ranges []*semver.Constraints, vendored []*chart.Metadata) (met []bool, stray error) {
+	met = make([]bool, len(ranges))
 	for _, v := range vendored {
 		var refusing *chart.Dependency
 		meets := false
-		for i, d := range demands {
+		for i, d := range c.Metadata.Dependencies {
 			switch {
 			case d.Name != v.Name:
-			case d.within == nil || allows(d.within, d.Version, v.Version):
+			case ranges[i] == nil || allows(ranges[i], d.Version, v.Version):
 				met[i], meets = true, true
 			default:
-				refusing = d.Dependency
+				refusing = d
 			}
 		}
 		if refusing != nil && !meets && stray == nil {
@@ -110,20 +91,17 @@ func sameSource(a, b *chart.Dependency) bool {
 // admits reports whether a dependency on the version or range want is met by
 // version. None is met by all.
 func admits(want, version string) bool {
-	if want == "" || want == version {
+	if want == "" {
 		return true
 	}
 	within, err := semver.NewConstraint(want)
-	return err == nil && allows(within, want, version)
+	return want == version || err == nil && allows(within, want, version)
 }
 
 // allows reports whether within, which want says, admits version.
 func allows(within *semver.Constraints, want, version string) bool {
-	if want == version {
-		return true
-	}
 	v, err := semver.NewVersion(version)
-	return err == nil && within.Check(v)
+	return want == version || err == nil && within.Check(v)
 }
 
 // checkDependency returns an error when name or repository of d cannot be met.
@@ -135,7 +113,7 @@ func checkDependency(d *chart.Dependency) error {
 	return checkScheme(d.Repository)
 }
 
-// checkScheme returns an error when repository is none of the forms of [supply.complete].
+// checkScheme returns an error when repository is none of the forms of [opener.complete].
 func checkScheme(repository string) error {
 	for _, prefix := range []string{"http://", "https://", "oci://", "file://", "@", "alias:"} {
 		if rest, ok := strings.CutPrefix(repository, prefix); ok && (rest != "" || prefix == "file://") {

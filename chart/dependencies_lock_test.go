@@ -11,6 +11,7 @@ import (
 	"golang.org/x/tools/txtar"
 	"helm.sh/helm/v3/pkg/chart"
 
+	"github.com/headgate-io/headgate/artifact"
 	"github.com/headgate-io/headgate/chart/internal/bundle"
 )
 
@@ -48,7 +49,7 @@ func TestLocksOfHelm(t *testing.T) {
 
 func opened(t *testing.T, tree fstest.MapFS) *bundle.Chart {
 	t.Helper()
-	c, err := bundle.OpenDir(tree, ".")
+	c, err := bundle.Open(tree, ".", artifact.Limits{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -155,7 +156,7 @@ func TestManyChartsOfOneName(t *testing.T) {
 	_, err := lacking(c, vendored)
 	demandFailure(t, err, "which it does not admit")
 	_, err = lacking(c, append(vendored, vendored[0]))
-	demandFailure(t, err, `charts/ of "c" has 501 charts`)
+	demandFailure(t, err, `chart "c" has 501 dependencies, or charts in charts/`)
 }
 
 func TestLongFieldsOfDependencies(t *testing.T) {
@@ -198,7 +199,7 @@ func TestHostileDependencies(t *testing.T) {
 		"no host":               {`- {name: a, version: ^1, repository: "https://"}`, "use a URL with http"},
 	} {
 		text := "apiVersion: v2\nname: c\nversion: 1.0.0\ndependencies:\n" + c.list + "\n"
-		b, err := bundle.OpenDir(fstest.MapFS{"Chart.yaml": {Data: []byte(text)}}, ".")
+		b, err := bundle.Open(fstest.MapFS{"Chart.yaml": {Data: []byte(text)}}, ".", artifact.Limits{})
 		if err == nil {
 			_, err = lacking(b, nil)
 		}

@@ -76,21 +76,6 @@ func TestTheFirstFailureEndsTheRest(t *testing.T) {
 	})
 }
 
-// TestTheFirstFailureInTheList is told, though one behind it came earlier.
-func TestTheFirstFailureInTheList(t *testing.T) {
-	failed := make(chan struct{})
-	site := testenv.StartCharts(t, testenv.ChartsConfig{Allow: func(*http.Request) bool {
-		close(failed) // by the one request that there is
-		return true
-	}})
-	other := testenv.StartCharts(t, testenv.ChartsConfig{})
-	tree := umbrella("none1 * @slow", "none2 * "+site.URL())
-	s := newSupply(t, repositoryObject("slow", other.URL(), ""))
-	s.env.Sources = &slowSources{s.env.Sources, failed}
-	_, err := completed(t, s, tree, ".")
-	demandFailure(t, err, `"none1"`)
-}
-
 // slowSources answers for one object once a channel is closed.
 type slowSources struct {
 	source.Sources

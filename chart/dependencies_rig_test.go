@@ -11,6 +11,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/headgate-io/headgate/artifact"
 	"github.com/headgate-io/headgate/chart/internal/bundle"
 	"github.com/headgate-io/headgate/internal/transport"
 	"github.com/headgate-io/headgate/source"
@@ -38,26 +39,26 @@ func chartYAML(name, version string, dependencies ...string) string {
 
 // newSupply returns the supply of an object in namespace default, beside the
 // objects and Secrets in documents.
-func newSupply(t *testing.T, documents string) *supply {
+func newSupply(t *testing.T, documents string) *opener {
 	t.Helper()
 	var set source.Set
 	if err := set.Decode("documents.yaml", strings.NewReader(documents)); err != nil {
 		t.Fatal(err)
 	}
 	env := source.Env{Secrets: &set, Sources: &source.Inventory{Objects: set.Objects}}
-	return &supply{env: env, vault: &transport.Vault{Namespace: "default", From: env.Secrets}}
+	return &opener{env: env, vault: &transport.Vault{Namespace: "default", From: env.Secrets}}
 }
 
 // completed completes the chart in a directory of tree and returns the charts
 // that it holds then, one a line: PATH NAME VERSION.
-func completed(t *testing.T, s *supply, tree fs.FS, dir string) (string, error) {
+func completed(t *testing.T, s *opener, tree fs.FS, dir string) (string, error) {
 	t.Helper()
 	return completedWithin(t.Context(), t, s, tree, dir)
 }
 
-func completedWithin(ctx context.Context, t *testing.T, s *supply, tree fs.FS, dir string) (string, error) {
+func completedWithin(ctx context.Context, t *testing.T, s *opener, tree fs.FS, dir string) (string, error) {
 	t.Helper()
-	c, err := bundle.OpenDir(tree, dir)
+	c, err := bundle.Open(tree, dir, artifact.Limits{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,7 +99,7 @@ func holds(t *testing.T, tree fs.FS) string {
 		if err != nil || path.Base(p) != "Chart.yaml" || p == "Chart.yaml" {
 			return err
 		}
-		c, err := bundle.OpenDir(tree, path.Dir(p))
+		c, err := bundle.Open(tree, path.Dir(p), artifact.Limits{})
 		if err == nil {
 			fmt.Fprintln(&list, path.Dir(p), c.Metadata.Name, c.Metadata.Version)
 		}

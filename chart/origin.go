@@ -2,12 +2,13 @@ package chart
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
-	"io"
+	"path"
+	"slices"
 	"strings"
 	"sync"
 
-	"github.com/headgate-io/headgate/artifact"
 	"github.com/headgate-io/headgate/internal/transport"
 	"github.com/headgate-io/headgate/oci"
 	"github.com/headgate-io/headgate/source"
@@ -15,29 +16,47 @@ import (
 
 // An Origin is the upstream of one PkgChart. It is safe for concurrent use.
 type Origin struct {
-	chart        *source.PkgChart
-	env          source.Env
-	technologies map[string]oci.Technology
-	vault        transport.Vault
-	trusted      transport.Trusted // by the last Resolve
+	opener
+	chart   *source.PkgChart
+	trusted transport.Trusted // by the last Resolve
 
-	mu   sync.Mutex
-	kept kept
-}
-
-// kept is what Resolve leaves to Open.
-type kept struct {
-	id    string // of the revision
-	found located
-	offer *offer // of a repository, nil when it was not asked
+	mu       sync.Mutex
+	id       string // of the revision that the last Resolve returned
+	found    found
+	selected selected // zero when the repository was not asked
 }
 
 // New returns the origin of c. technologies are what signatures of charts in
 // registries can be verified with, by spec.verify.provider. It does no I/O; what
 // is wrong with c surfaces from [Origin.Resolve].
 func New(c *source.PkgChart, env source.Env, technologies map[string]oci.Technology) *Origin {
-	return &Origin{chart: c, env: env, technologies: technologies,
-		vault: transport.Vault{Namespace: c.Metadata.Namespace, From: env.Secrets}}
+	return &Origin{chart: c, opener: opener{env: env, technologies: technologies,
+		vault: &transport.Vault{Namespace: c.Metadata.Namespace, From: env.Secrets}}}
+}
+
+// Secrets returns the credentials that were given to the origin so far, which
+// the [source.Reconciler] keeps out of conditions, events and errors.
+func (o *Origin) Secrets() []string { return o.vault.Values() }
+
+// A chartState is what a PkgChart remembers between runs.
+type chartState struct {
+	ID       string      `json:"id,omitempty"`       // of the last revision
+	Source   string      `json:"source,omitempty"`   // that held the chart
+	Digest   string      `json:"digest,omitempty"`   // of the artifact of Source
+	Revision string      `json:"revision,omitempty"` // of the artifact of Source
+	Made     string      `json:"made,omitempty"`     // revision of Source that the artifact was made of
+	Key      string      `json:"key,omitempty"`      // of all that Found depends on
+	Found    found       `json:"found,omitzero"`
+	Files    []string    `json:"files,omitempty"` // spec.valuesFiles
+	Borrowed otherValues `json:"borrowed,omitzero"`
+	Trust    string      `json:"trust,omitempty"` // fingerprint of the keys and identities that the last run trusted
+}
+
+// A found is a chart that a source has.
+type found struct {
+	Name     string `json:"name,omitempty"`
+	Version  string `json:"version,omitempty"`
+	Identity string `json:"identity,omitempty"` // differs when the same version is another chart
 }
 
 // Resolve implements [source.Origin]: it returns the version that the source of
@@ -48,55 +67,56 @@ func New(c *source.PkgChart, env source.Env, technologies map[string]oci.Technol
 // [source.ErrInvalid] when the spec or the source must change, and
 // [source.ErrWaiting] when the source is not there yet.
 func (o *Origin) Resolve(ctx context.Context, last source.State) (source.Revision, source.State, error) {
-	rev, state, err := o.resolve(ctx, recallChart(last))
+	var before chartState
+	if json.Unmarshal(last, &before) != nil {
+		before = chartState{} // what cannot be read is none
+	}
+	rev, state, err := o.resolve(ctx, before)
 	if err != nil {
 		return source.Revision{Inputs: rev.Inputs}, nil, stepError(source.StepResolve, pullFailed, err)
 	}
 	return rev, state, nil
 }
 
-func (o *Origin) resolve(ctx context.Context, before chartMemory) (rev source.Revision, state source.State, err error) {
-	s, err := o.sources(ctx)
+func (o *Origin) resolve(ctx context.Context, before chartState) (rev source.Revision, state source.State, err error) {
+	in, err := o.inputs(ctx)
 	if err != nil {
 		return rev, nil, err
 	}
-	rev.Inputs = s.inputs
-	now := chartMemory{Source: s.ref.String(), Digest: s.inputs[0].Digest, Revision: s.inputs[0].Revision, Files: o.chart.Spec.ValuesFiles}
-	var k kept
-	if s.repository != nil {
-		k, err = o.findInRepository(ctx, s, before, &now)
+	defer in.close()
+	rev.Inputs = in.artifacts
+	now := chartState{Source: in.ref.String(), Digest: in.artifacts[0].Digest, Revision: in.artifacts[0].Revision, Files: o.chart.Spec.ValuesFiles}
+	var s *selected // nil when the repository was not asked
+	if in.repository != nil {
+		s, err = in.findInRepository(ctx, before, &now)
 	} else {
-		k.found, err = o.findInTree(ctx, s, before, &now)
+		err = in.findInTree(ctx, before, &now)
 	}
 	if err != nil {
 		return rev, nil, err
 	}
-	now.Found = k.found
-	if now.ID, err = o.version(s, k.found.Version); err != nil {
+	if now.ID, err = in.version(now.Found.Version); err != nil {
 		return rev, nil, err
 	}
-	if rev.File, err = fileName(k.found.Name, now.ID); err != nil {
+	if rev.File = now.Found.Name + "-" + now.ID + ".tgz"; rev.File[0] == '.' {
+		return rev, nil, badChart(fmt.Errorf("the name %q of the chart begins with a dot: nothing can be stored under it", now.Found.Name))
+	}
+	if now.Borrowed, err = in.readOthers(ctx, before.Borrowed); err != nil {
 		return rev, nil, err
 	}
-	if now.Borrowed, err = o.borrow(ctx, s, before.Borrowed); err != nil {
-		return rev, nil, err
+	rev.ID = now.ID
+	if in.repository != nil && in.repository.Spec.Verify != nil { // what was found before it was asked for is not verified
+		rev.Verify = provenanceMode
 	}
-	k.id, rev.ID, rev.Verify = now.ID, now.ID, s.verification()
 	rev.Reverify = now.Trust != before.Trust
-	o.compare(s, &rev, before, &now)
+	o.compare(in, &rev, before, &now)
 	o.mu.Lock()
-	o.kept = k
-	o.mu.Unlock()
-	state, err = now.state()
-	return rev, state, err
-}
-
-// fileName is the name of the artifact (reference A4).
-func fileName(name, version string) (string, error) {
-	if file := name + "-" + version + ".tgz"; !strings.HasPrefix(file, ".") {
-		return file, nil
+	if o.id, o.found, o.selected = now.ID, now.Found, (selected{}); s != nil {
+		o.selected = *s
 	}
-	return "", badChart(fmt.Errorf("the name %q of the chart begins with a dot: nothing can be stored under it", name))
+	o.mu.Unlock()
+	state, err = json.Marshal(now)
+	return rev, state, err
 }
 
 // Open implements [source.Origin]. The archive of a chart in a repository is not
@@ -110,64 +130,128 @@ func (o *Origin) Open(ctx context.Context, rev source.Revision) (source.Content,
 }
 
 func (o *Origin) open(ctx context.Context, rev source.Revision) (*content, error) {
-	s, err := o.sources(ctx)
+	in, err := o.inputs(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if len(rev.Inputs) != len(s.inputs) {
-		return nil, fmt.Errorf("the revision has %d inputs, the spec names %d: resolve it again", len(rev.Inputs), len(s.inputs))
+	if len(rev.Inputs) != len(in.artifacts) {
+		return nil, fmt.Errorf("the revision has %d inputs, the spec names %d: resolve it again", len(rev.Inputs), len(in.artifacts))
 	}
-	s.inputs = rev.Inputs
-	c := &content{shelf: shelf{o, s, map[string]*artifact.Tree{}}, rev: rev}
-	if s.repository == nil {
+	in.artifacts = rev.Inputs
+	c := &content{inputs: in, rev: rev}
+	if in.repository == nil {
 		return c, nil
 	}
-	if c.upstream, err = o.upstream(ctx, s); err != nil {
+	if c.upstream, err = in.upstream(ctx); err != nil {
 		return nil, err
 	}
-	if c.offer, err = o.offered(ctx, c); err != nil {
+	if c.selected, err = o.again(ctx, c); err != nil {
 		c.upstream.close()
 		return nil, err
 	}
 	return c, nil
 }
 
-// upstream opens the repository of s.
-func (o *Origin) upstream(ctx context.Context, s *sources) (upstream, error) {
-	supply := o.supply()
-	return supply.open(ctx, s.repository, func(ctx context.Context) (io.ReadCloser, error) {
-		index, err := source.OpenArtifact(ctx, o.env.Sources, s.inputs[0])
-		if err != nil {
-			return nil, s.unreadable(s.ref, err)
-		}
-		return index, nil
-	})
-}
-
-func (o *Origin) supply() *supply {
-	return &supply{env: o.env, vault: &o.vault, technologies: o.technologies}
-}
-
-// offered returns what the revision of c was called, and is still offered.
-func (o *Origin) offered(ctx context.Context, c *content) (offer, error) {
+// again returns the version that the last Resolve selected, or selects it again
+// where it did not ask.
+func (o *Origin) again(ctx context.Context, c *content) (*selected, error) {
 	o.mu.Lock()
-	k := o.kept
+	resolved, found, kept := o.id, o.found, o.selected
 	o.mu.Unlock()
-	if k.offer != nil && k.id == c.rev.ID {
-		return *k.offer, nil
+	if resolved == c.rev.ID && kept.name != "" {
+		return &kept, nil
 	}
-	now, err := o.ask(ctx, c.upstream, c.sources)
+	now, err := c.ask(ctx, c.upstream)
 	if err != nil {
-		return offer{}, err
+		return nil, err
 	}
-	f := foundIn(now)
-	id, err := o.version(c.sources, f.Version)
-	if err == nil && (id != c.rev.ID || k.id == id && k.found.Identity != f.Identity) {
+	id, err := c.version(now.version)
+	if err == nil && (id != c.rev.ID || id == resolved && foundIn(now) != found) {
 		err = fmt.Errorf("%w: version %s became %s", source.ErrMoved, c.rev.ID, id)
 	}
 	return now, err
 }
 
-// Secrets returns the credentials that were given to the origin so far, which
-// the [source.Reconciler] keeps out of conditions, events and errors.
-func (o *Origin) Secrets() []string { return o.vault.Values() }
+// compare tells what became of the revision that the last run saw: why the same
+// version is to be made again, or why it is not although its source moved.
+func (o *Origin) compare(in *inputs, rev *source.Revision, before chartState, now *chartState) {
+	now.Made = now.Revision
+	if before.ID != now.ID {
+		if a := o.chart.Artifact(); a != nil && a.Revision == now.ID && o.doubtful(in, *now) {
+			rev.Renew = "it is not remembered what the artifact was made of"
+		}
+		return
+	}
+	if o.chart.Spec.IgnoreMissingValuesFiles && slices.Equal(before.Files, now.Files) {
+		rev.Found = append([]string{}, o.chart.Status.ObservedValuesFiles...)
+	}
+	if rev.Renew = renewal(before, *now, in.byRevision()); rev.Renew != "" || o.chart.Drift(*rev) != "" {
+		return
+	}
+	if now.Made = before.Made; now.Made != now.Revision && in.repository == nil && !in.byRevision() {
+		rev.Note = fmt.Sprintf("the source is at %s, and the chart's version still %s: reconcileStrategy %s makes a new artifact when the version changes, %s with each revision of the source",
+			now.Revision, now.Found.Version, source.StrategyChartVersion, source.StrategyRevision)
+	}
+}
+
+// renewal says why the version that before and now name is another chart, "" when
+// it is not.
+func renewal(before, now chartState, byRevision bool) string {
+	was, is := before.place(), now.place()
+	switch {
+	case before.Found.Identity == now.Found.Identity:
+	case was != is:
+		return fmt.Sprintf("version %s is another chart: it was that of %s, is that of %s", now.Found.Version, was, is)
+	case !strings.Contains(now.Found.Identity, ":"):
+		return fmt.Sprintf("version %s was published again: its entry in the index differs", now.Found.Version)
+	default:
+		return fmt.Sprintf("version %s was published again: its digest was %s, is %s", now.Found.Version, before.Found.Identity, now.Found.Identity)
+	}
+	if byRevision && before.Digest != now.Digest {
+		return fmt.Sprintf("revision %s of %s has other content: its digest was %s, is %s", now.Revision, now.Source, before.Digest, now.Digest)
+	}
+	for text, digest := range now.Borrowed.Digests {
+		if had, ok := before.Borrowed.Digests[text]; ok && had != digest {
+			return fmt.Sprintf("changed: values file %s", text)
+		}
+	}
+	return ""
+}
+
+// place is where the chart was found: a repository, or a path in another source.
+func (s chartState) place() string {
+	if strings.HasPrefix(s.Found.Identity, s.Source+":") {
+		return s.Found.Identity
+	}
+	return s.Source
+}
+
+// doubtful reports whether the published artifact, which has the version of now,
+// may be another chart, where no state of the last run tells.
+func (o *Origin) doubtful(in *inputs, now chartState) bool {
+	if o.chart.Status.ObservedGeneration != o.chart.Metadata.Generation {
+		return true
+	}
+	const sha = "sha256:"
+	offered, published := now.Found.Identity, o.chart.Artifact().Digest
+	comparable := in.repository != nil && !inRegistry(in.repository) && in.stamp() == "" && strings.HasPrefix(offered, sha) && strings.HasPrefix(published, sha)
+	return comparable && offered != published
+}
+
+// maxName bounds the name of a chart, in bytes.
+const maxName = 253
+
+// checkName accepts the name of a chart in a repository: lower case letters,
+// digits and dashes in parts, with one slash or dot between them (reference A13).
+// Dependencies may have other names.
+func checkName(name string) error {
+	parts := strings.FieldsFunc(name, func(c rune) bool { return c == '/' || c == '.' })
+	if len(name) <= maxName && strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-/.") == "" &&
+		len(parts) == 1+strings.Count(name, "/")+strings.Count(name, ".") {
+		return nil
+	}
+	return badChart(fmt.Errorf("chart name %.300q: want lower case letters, digits and dashes, with single slashes or dots between them, at most %d bytes", name, maxName))
+}
+
+// foundIn returns what was selected as the state has it.
+func foundIn(s *selected) found { return found{path.Base(s.name), s.version, s.identity} }

@@ -9,13 +9,13 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"net/url"
 	"strings"
 	"time"
 
 	"sigs.k8s.io/yaml"
 
 	"github.com/headgate-io/headgate/artifact"
+	"github.com/headgate-io/headgate/chart/internal/bundle"
 	"github.com/headgate-io/headgate/internal/redact"
 	"github.com/headgate-io/headgate/internal/signature"
 	"github.com/headgate-io/headgate/internal/transport"
@@ -25,24 +25,19 @@ import (
 // provenanceMode is the verification that a PkgRepository over HTTP asks for.
 const provenanceMode = "provenance"
 
-// provenanceField names its Secret.
-const provenanceField = "spec.verify.secretRef of the PkgRepository"
-
 // maxProvenance is how many bytes a provenance file may have.
 const maxProvenance = 1 << 20
 
-// A provenance is what somebody signed of a chart: its Chart.yaml, and the
+// A provenance is what a signed file says of a chart: its Chart.yaml, and the
 // digests of files.
 type provenance struct {
 	name, version string
 	files         map[string]string // sha256:HEX by name
 }
 
-// separator stands between the two documents of a provenance file.
-var separator = []byte("\n...\n")
-
 // parseProvenance reads what is signed in a provenance file.
 func parseProvenance(text []byte) (p provenance, err error) {
+	separator := []byte("\n...\n")
 	about, sums, ok := bytes.Cut(text, separator)
 	if !ok || bytes.Contains(sums, separator) {
 		return p, errors.New("want Chart.yaml, a line of three dots, and the digests of files")
@@ -66,8 +61,8 @@ func parseProvenance(text []byte) (p provenance, err error) {
 
 // check compares p with a chart that was fetched: its name, its version, and
 // the digest of its archive under the name that the package manager gives it.
-func (p provenance) check(got *fetched) error {
-	name, version := got.Metadata.Name, got.Metadata.Version
+func (p provenance) check(c *bundle.Chart) error {
+	name, version := c.Metadata.Name, c.Metadata.Version
 	if p.name != name || p.version != version {
 		return fmt.Errorf("it is about chart %.200q in version %.200q, not %q in version %q", p.name, p.version, name, version)
 	}
@@ -78,8 +73,8 @@ func (p provenance) check(got *fetched) error {
 		return fmt.Errorf("it has no digest of %s", file)
 	case !strings.HasPrefix(digest, "sha256:"):
 		return fmt.Errorf("digest %.100q of %s: want sha256:HEX", digest, file)
-	case digest != got.Digest:
-		return fmt.Errorf("%s: %w", file, &artifact.DigestError{Want: digest, Got: got.Digest})
+	case digest != c.Digest:
+		return fmt.Errorf("%s: %w", file, &artifact.DigestError{Want: digest, Got: c.Digest})
 	}
 	return nil
 }
@@ -87,7 +82,7 @@ func (p provenance) check(got *fetched) error {
 // misplaced is a verification that a repository over HTTP cannot do.
 var misplaced = transport.Unverified(invalid(errors.New("spec.verify goes with a PkgRepository of type oci: remove it, or name a keyring in spec.verify of the PkgRepository")))
 
-func (u *site) trusts(ctx context.Context, trust *source.OCIRepositoryVerification) (string, error) {
+func (u *chartRepository) trusts(ctx context.Context, trust *source.OCIRepositoryVerification) (string, error) {
 	if trust != nil {
 		return "", misplaced
 	}
@@ -105,14 +100,15 @@ func (u *site) trusts(ctx context.Context, trust *source.OCIRepositoryVerificati
 }
 
 // keys returns the Secret of spec.verify, each value of which is a keyring, and the keys in it.
-func (u *site) keys(ctx context.Context) (secret transport.Secret, keys *signature.Keys, err error) {
+func (u *chartRepository) keys(ctx context.Context) (secret transport.Secret, keys *signature.Keys, err error) {
+	const field = "spec.verify.secretRef of the PkgRepository"
 	err = source.Within(ctx, timeout(u.repo), "read the Secret of spec.verify", func(ctx context.Context) (err error) {
-		secret, err = u.supply.vault.Read(ctx, &u.repo.Spec.Verify.SecretRef, provenanceField)
+		secret, err = u.vault.Read(ctx, &u.repo.Spec.Verify.SecretRef, field)
 		return err
 	})
 	if err == nil {
 		if keys, err = signature.ParseOpenPGP(secret.Data); err != nil {
-			err = fmt.Errorf("%s: secret %s: %w", provenanceField, secret.Name, err)
+			err = fmt.Errorf("%s: secret %s: %w", field, secret.Name, err)
 		}
 	}
 	if err != nil {
@@ -122,95 +118,67 @@ func (u *site) keys(ctx context.Context) (secret transport.Secret, keys *signatu
 }
 
 // verify implements upstream: by the provenance file that lies beside the chart.
-// What it fetches for that is kept for fetch.
-func (u *site) verify(ctx context.Context, o offer, trust *source.OCIRepositoryVerification) (v source.Verification, err error) {
+// The chart that it fetches for that is kept for fetch.
+func (u *chartRepository) verify(ctx context.Context, s *selected, trust *source.OCIRepositoryVerification) (v source.Verification, err error) {
 	if trust != nil {
 		return v, misplaced
 	}
 	if u.repo.Spec.Verify == nil {
 		return v, nil
 	}
-	l, ok := o.from.(*listed)
-	if !ok {
-		return v, stepError(source.StepVerify, verifyFailed, foreign(o))
-	}
-	got, signer, err := u.verified(ctx, o, l)
+	_, keys, err := u.keys(ctx)
 	if err != nil {
 		return v, err
 	}
-	u.keep(l, got)
-	return source.Verification{Mode: provenanceMode, Signer: signer,
-		Message: fmt.Sprintf("verified provenance of chart %s in version %s with key '%s'", o.name, o.version, signer)}, nil
-}
-
-// verified fetches the chart of o and its provenance file, and returns who signed that.
-func (u *site) verified(ctx context.Context, o offer, l *listed) (got *fetched, signer string, err error) {
-	_, keys, err := u.keys(ctx)
+	got, err := u.download(ctx, s)
 	if err != nil {
-		return nil, "", err
+		return v, err
 	}
-	if got, err = u.obtain(ctx, o, l, false); err != nil {
-		return nil, "", err
-	}
-	if signer, err = u.vouched(ctx, got, keys); err != nil {
+	signer, err := u.vouched(ctx, got, keys)
+	if err != nil {
 		got.Close()
-		return nil, "", stepError(source.StepVerify, verifyFailed, fmt.Errorf("chart %s %s: %w", o.name, o.version, err))
+		return v, stepError(source.StepVerify, verifyFailed, fmt.Errorf("chart %s %s: %w", s.name, s.version, err))
 	}
-	return got, signer, nil
+	s.release()
+	s.verified = got.Chart
+	return source.Verification{Mode: provenanceMode, Signer: signer,
+		Message: fmt.Sprintf("verified provenance of chart %s in version %s with key '%s'", s.name, s.version, signer)}, nil
 }
 
-// vouched returns who signed the provenance file of got.
-func (u *site) vouched(ctx context.Context, got *fetched, keys *signature.Keys) (signer string, err error) {
-	file, where, err := u.provenance(ctx, got)
+// vouched returns the signer of the provenance file of got, which came with it or
+// lies beside it.
+func (u *chartRepository) vouched(ctx context.Context, got download, keys *signature.Keys) (signer string, err error) {
+	at := *got.from
+	if at.Scheme != "oci" {
+		at.Path += ".prov"
+		if at.RawPath != "" {
+			at.RawPath += ".prov"
+		}
+		err = u.get(ctx, &at, "download provenance file", func(_ int64, content io.Reader) (err error) {
+			got.prov, err = readProvenance(content)
+			return err
+		})
+	} else if got.prov == nil {
+		err = fmt.Errorf("%s has none: %w", redact.URL(&at), fs.ErrNotExist)
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", fmt.Errorf("%w: there is no provenance file: %w", source.ErrVerification, err)
+	}
 	if err != nil {
 		return "", err
 	}
-	refused := func(err error) (string, error) {
-		return "", fmt.Errorf("%w: provenance file %s: %w", source.ErrVerification, where, err)
-	}
-	text, signer, err := keys.VerifyText(file, time.Now())
-	if err != nil {
-		return refused(err)
-	}
-	p, err := parseProvenance(text)
+	text, signer, err := keys.VerifyText(got.prov, time.Now())
+	var p provenance
 	if err == nil {
-		err = p.check(got)
+		p, err = parseProvenance(text)
+	}
+	if err == nil {
+		err = p.check(got.Chart)
 	}
 	if err != nil {
-		return refused(err)
+		return "", fmt.Errorf("%w: provenance file %s: %w", source.ErrVerification, redact.URL(&at), err)
 	}
 	return signer, nil
-}
-
-// provenance returns the provenance file of got, which came with it or lies
-// beside it, and where it is from.
-func (u *site) provenance(ctx context.Context, got *fetched) (file []byte, where string, err error) {
-	if got.from.Scheme != "oci" {
-		return u.beside(ctx, got.from)
-	}
-	if got.prov == nil {
-		err = fmt.Errorf("%w: %s has no provenance file", source.ErrVerification, redact.URL(got.from))
-	}
-	return got.prov, redact.URL(got.from), err
-}
-
-// beside returns the provenance file of the chart at a URL.
-func (u *site) beside(ctx context.Context, at *url.URL) (file []byte, where string, err error) {
-	prov := *at
-	prov.Path += ".prov"
-	if prov.RawPath != "" {
-		prov.RawPath += ".prov"
-	}
-	err = u.open(ctx, &prov, "download provenance file", func(size int64, content io.Reader) (err error) {
-		if file, err = readProvenance(content); err != nil {
-			return fmt.Errorf("%s: %w", redact.URL(&prov), err)
-		}
-		return nil
-	})
-	if errors.Is(err, fs.ErrNotExist) {
-		err = fmt.Errorf("%w: there is no provenance file: %w", source.ErrVerification, err)
-	}
-	return file, redact.URL(&prov), err
 }
 
 // readProvenance reads a provenance file.

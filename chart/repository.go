@@ -2,13 +2,17 @@ package chart
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/url"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/headgate-io/headgate/artifact"
 	"github.com/headgate-io/headgate/internal/redact"
 	"github.com/headgate-io/headgate/internal/transport"
 	"github.com/headgate-io/headgate/source"
@@ -24,15 +28,38 @@ type Repository struct {
 	env   source.Env
 	vault *transport.Vault
 
-	mu     sync.Mutex
-	kept   *found // what the last Resolve fetched, until it is opened
-	afresh bool   // what the last run left does not lead to an artifact: it is not to be asked
+	moved atomic.Bool // the state of the last run does not lead to an artifact
+
+	mu   sync.Mutex
+	kept *indexFile // what the last Resolve fetched, until it is opened
 }
 
 // NewRepository returns the origin of p. It does no I/O; what is wrong with p
 // surfaces from [Repository.Resolve].
 func NewRepository(p *source.PkgRepository, env source.Env) *Repository {
 	return &Repository{repo: p, env: env, vault: &transport.Vault{Namespace: p.Metadata.Namespace, From: env.Secrets}}
+}
+
+// A repositoryState is what a PkgRepository remembers between runs.
+type repositoryState struct {
+	Place string `json:"place,omitempty"` // where the index came from, and with which credentials
+	validators
+	Digest string `json:"digest,omitempty"` // of the published index, SHA-256 in hex
+	Sum    string `json:"sum,omitempty"`    // of what it says
+}
+
+// decodeRepositoryState reads a state; one that cannot be read, or is about
+// another place, is none.
+func decodeRepositoryState(text source.State, w *httpRepository) (s repositoryState) {
+	if json.Unmarshal(text, &s) != nil || s.Place != w.name() || s.Digest == "" {
+		return repositoryState{}
+	}
+	return s
+}
+
+// revisionOf spells the revision of the index with a digest (reference A4).
+func revisionOf(digest string) source.Revision {
+	return source.Revision{ID: "sha256:" + digest, File: "index-" + digest + ".yaml"}
 }
 
 // Resolve implements [source.Origin]: it asks for the index, and reads all of
@@ -45,49 +72,43 @@ func (r *Repository) Resolve(ctx context.Context, last source.State) (source.Rev
 	r.keep(nil) // what an earlier Resolve left was fetched with the Secrets of then
 	rev, state, err := r.resolve(ctx, last)
 	if err != nil {
-		return source.Revision{}, nil, r.failed(source.StepResolve, err)
+		return source.Revision{}, nil, stepError(source.StepResolve, "Failed", err)
 	}
 	return rev, state, nil
 }
 
-func (r *Repository) resolve(ctx context.Context, last source.State) (source.Revision, source.State, error) {
-	if err := r.admit(); err != nil {
-		return source.Revision{}, nil, err
+func (r *Repository) resolve(ctx context.Context, last source.State) (rev source.Revision, state source.State, err error) {
+	if err := r.admit(); err != nil || r.repo.Spec.Type == source.RepositoryOCI {
+		return rev, nil, err
 	}
-	if r.repo.Spec.Type == source.RepositoryOCI {
-		return source.Revision{}, nil, nil
-	}
-	from, err := r.from(ctx)
+	w, err := dial(ctx, r.repo, r.env, r.vault)
 	if err != nil {
-		return source.Revision{}, nil, err
+		return rev, nil, err
 	}
-	defer from.close()
-	before, since := memory{}, time.Now() // what others were told led nowhere
-	if !r.doubts() {
-		before, since = recall(last, from), r.env.Since
+	defer w.close()
+	before, since := repositoryState{}, time.Now() // earlier answers to others led nowhere
+	if !r.moved.Swap(false) {
+		before, since = decodeRepositoryState(last, w), r.env.Since
 	}
-	f, err := r.ask(ctx, from, before.validators, since)
+	f, err := r.ask(ctx, w, before.validators, since)
 	if err != nil {
-		return source.Revision{}, nil, err
+		return rev, nil, err
 	}
 	now := before
 	if f != nil {
-		now = f.remembered(from, before)
-		r.leave(f, now)
+		now = repositoryState{Place: w.name(), validators: f.validators, Digest: f.digest, Sum: f.summary.Sum}
+		if before.Sum == now.Sum && before.Digest != "" {
+			now.Digest = before.Digest // what says the same is the published one
+		}
+		published := r.repo.Status.Artifact
+		if f.digest != now.Digest || published != nil && published.Revision == revisionOf(f.digest).ID {
+			f.Close() // it will not be opened
+		} else {
+			r.keep(f)
+		}
 	}
-	state, err := now.state()
-	return now.revision(), state, err
-}
-
-// leave keeps f for Open, if somebody is going to open it: its revision is the
-// one that Resolve tells, and not yet published.
-func (r *Repository) leave(f *found, now memory) {
-	published := r.repo.Status.Artifact
-	if f.digest == now.Digest && (published == nil || published.Revision != now.revision().ID) {
-		r.keep(f)
-		return
-	}
-	f.close()
+	state, err = json.Marshal(now)
+	return revisionOf(now.Digest), state, err
 }
 
 // Open implements [source.Origin]. It fetches the index again unless the last
@@ -95,50 +116,49 @@ func (r *Repository) leave(f *found, now memory) {
 func (r *Repository) Open(ctx context.Context, rev source.Revision) (source.Content, error) {
 	f, err := r.open(ctx, rev)
 	if err != nil {
-		return nil, r.failed(source.StepFetch, err)
+		return nil, stepError(source.StepFetch, "Failed", err)
 	}
-	return &repositoryContent{found: f, at: r.shown()}, nil
+	at, err := parseURL(r.repo.Spec.URL)
+	if err != nil {
+		at = &url.URL{}
+	}
+	return &repositoryContent{indexFile: f, at: redact.URL(at)}, nil
 }
 
-func (r *Repository) open(ctx context.Context, rev source.Revision) (*found, error) {
-	if f := r.take(rev); f != nil {
+func (r *Repository) open(ctx context.Context, rev source.Revision) (*indexFile, error) {
+	r.mu.Lock()
+	f := r.kept
+	if f != nil && revisionOf(f.digest).ID == rev.ID {
+		r.kept = nil
+		r.mu.Unlock()
 		return f, nil
 	}
-	if err := r.admit(); err != nil {
-		return nil, err
-	}
-	if r.repo.Spec.Type == source.RepositoryOCI {
-		return nil, errNoIndex
-	}
-	from, err := r.from(ctx)
+	r.mu.Unlock()
+	w, err := r.connect(ctx)
 	if err != nil {
 		return nil, err
 	}
-	defer from.close()
-	f, err := r.fetch(ctx, from, validators{})
-	if err != nil {
+	defer w.close()
+	if f, err = r.fetch(ctx, w, validators{}); err != nil {
 		return nil, err
 	}
 	if id := revisionOf(f.digest).ID; id != rev.ID {
-		f.close()
-		r.doubt()
+		f.Close()
+		r.moved.Store(true)
 		return nil, fmt.Errorf("%w: its revision was %s and is %s", source.ErrMoved, rev.ID, id)
 	}
 	return f, nil
 }
 
-var errNoIndex = errors.New("a repository of type oci has no index")
-
-// from returns where the index comes from.
-func (r *Repository) from(ctx context.Context) (place, error) {
-	if dir, ok := r.env.Local[r.repo.Spec.URL]; ok {
-		return directory(dir), nil
-	}
-	w, err := dial(ctx, r.repo, r.env, r.vault)
-	if err != nil {
+// connect returns the server of the index.
+func (r *Repository) connect(ctx context.Context) (*httpRepository, error) {
+	if err := r.admit(); err != nil {
 		return nil, err
 	}
-	return w, nil
+	if r.repo.Spec.Type == source.RepositoryOCI {
+		return nil, errors.New("a repository of type oci has no index")
+	}
+	return dial(ctx, r.repo, r.env, r.vault)
 }
 
 // admit checks the spec, which may have been made in Go and never decoded. The
@@ -146,17 +166,13 @@ func (r *Repository) from(ctx context.Context) (place, error) {
 func (r *Repository) admit() error {
 	spec := &r.repo.Spec
 	if defect := specDefect(source.Validate(r.repo)); defect != nil {
-		err := fmt.Errorf("%s: %w", defect.Field, defect.Err)
 		if defect.Field == "spec.url" {
-			return urlInvalid(err)
+			return badURL(defect.Err)
 		}
-		return invalid(err)
+		return invalid(fmt.Errorf("%s: %w", defect.Field, defect.Err))
 	}
-	if spec.Type == source.RepositoryOCI {
-		return nil
-	}
-	if scheme, _, _ := strings.Cut(spec.URL, "://"); strings.EqualFold(scheme, "oci") {
-		return urlInvalid(errors.New("spec.url: a registry has no index: set spec.type: oci"))
+	if scheme, _, _ := strings.Cut(spec.URL, "://"); spec.Type != source.RepositoryOCI && strings.EqualFold(scheme, "oci") {
+		return badURL(errors.New("a registry has no index: set spec.type: oci"))
 	}
 	return nil
 }
@@ -178,59 +194,65 @@ func specDefect(err error) *source.DocumentError {
 	return nil
 }
 
-// shown returns the URL as messages tell it.
-func (r *Repository) shown() string {
-	u, err := parseURL(r.repo.Spec.URL)
-	if err != nil {
-		u = &url.URL{}
-	}
-	return redact.URL(u)
-}
-
-// failed gives err the step and the reason of its condition unless it has them.
-func (r *Repository) failed(step source.Step, err error) error {
-	if chosen, ok := errors.AsType[*source.StepError](err); ok && error(chosen) != err {
-		return &source.StepError{Step: chosen.Step, Reason: chosen.Reason, Err: err}
-	}
-	return stepError(step, "Failed", err)
-}
-
 // Secrets returns the credentials that were given to the origin so far.
 func (r *Repository) Secrets() []string { return r.vault.Values() }
 
 // keep replaces what is kept; nil is nothing.
-func (r *Repository) keep(f *found) {
+func (r *Repository) keep(f *indexFile) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.kept != nil {
-		r.kept.close()
+		r.kept.Close()
 	}
 	r.kept = f
 }
 
-// take returns what is kept of rev, nil if it is not.
-func (r *Repository) take(rev source.Revision) *found {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	f := r.kept
-	if f == nil || revisionOf(f.digest).ID != rev.ID {
-		return nil
+// repositoryContent is an index that is to be published.
+type repositoryContent struct {
+	*indexFile
+	at string // the URL as messages tell it
+}
+
+// Verify implements [source.Content]: what spec.verify asks for is about each
+// chart, and is checked where it is fetched.
+func (c *repositoryContent) Verify(context.Context) (source.Verification, error) {
+	return source.Verification{}, nil
+}
+
+// WriteTo implements [source.Content]: the index as it came.
+func (c *repositoryContent) WriteTo(ctx context.Context, w io.Writer) (source.Report, error) {
+	report := source.Report{Message: fmt.Sprintf("stored fetched index of size %s from '%s'", human(c.size), c.at), Notes: c.notes}
+	n, err := io.Copy(w, c.reader())
+	report.Report = artifact.Report{Files: 1, Bytes: n}
+	if total := c.summary.SkippedTotal; total > 0 {
+		report.Notes = append(report.Notes[:len(c.notes):len(c.notes)], c.skipped(total))
 	}
-	r.kept = nil
-	return f
+	return report, err
 }
 
-// doubt makes the next Resolve ask for the index as if there had been no run.
-func (r *Repository) doubt() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.afresh = true
+// skipped tells which entries of the index cannot be used, the first five one by
+// one.
+func (c *repositoryContent) skipped(total int) string {
+	var text []string
+	for _, m := range c.summary.Skipped[:min(len(c.summary.Skipped), 5)] {
+		text = append(text, fmt.Sprintf("chart %.80q version %.80q (line %d): %.200s", m.Chart, m.Version, m.Line, redact.String(m.Problem)))
+	}
+	if more := total - len(text); more > 0 {
+		text = append(text, fmt.Sprintf("and %d more", more))
+	}
+	entries := "entries"
+	if total == 1 {
+		entries = "entry"
+	}
+	return fmt.Sprintf("%d %s of the index cannot be used: %s", total, entries, strings.Join(text, "; "))
 }
 
-func (r *Repository) doubts() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	was := r.afresh
-	r.afresh = false
-	return was
+// human returns a size as people read it, in powers of 1000 (reference A3).
+func human(bytes int64) string {
+	size, unit := float64(bytes), 0
+	units := []string{"B", "kB", "MB", "GB", "TB"}
+	for size >= 1000 && unit < len(units)-1 {
+		size, unit = size/1000, unit+1
+	}
+	return fmt.Sprintf("%.4g%s", size, units[unit])
 }

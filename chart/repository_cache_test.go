@@ -3,6 +3,7 @@ package chart
 import (
 	"bytes"
 	"context"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -35,7 +36,7 @@ func (p *passwords) PullSecrets(context.Context, string, string) ([]source.Secre
 }
 
 // cacheSupply returns a supply with a cache, or without.
-func cacheSupply(t *testing.T, secrets source.Secrets, cached bool) *supply {
+func cacheSupply(t *testing.T, secrets source.Secrets, cached bool) *opener {
 	t.Helper()
 	env := source.Env{Secrets: secrets}
 	if cached {
@@ -46,17 +47,17 @@ func cacheSupply(t *testing.T, secrets source.Secrets, cached bool) *supply {
 		t.Cleanup(func() { c.Close() })
 		env.Cache = c
 	}
-	return &supply{env: env, vault: &transport.Vault{Namespace: "default", From: secrets}}
+	return &opener{env: env, vault: &transport.Vault{Namespace: "default", From: secrets}}
 }
 
 // indexOf returns the whole index that s fetches.
-func indexOf(t *testing.T, s *supply, repo *source.PkgRepository) ([]byte, error) {
+func indexOf(t *testing.T, s *opener, repo *source.PkgRepository) ([]byte, error) {
 	t.Helper()
 	in, err := s.fetchIndex(t.Context(), repo)
 	if err != nil {
 		return nil, err
 	}
-	data, err := io.ReadAll(in)
+	data, err := io.ReadAll(in.reader())
 	return data, errors.Join(err, in.Close())
 }
 
@@ -166,7 +167,7 @@ func TestFetchIndexFromADamagedEntry(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, text := range []string{"", "{}\nrest", "no JSON\nrest", `{"etag":"x"}`} {
-		if err := s.env.Cache.Put(cacheKey(w), func(out io.Writer) error { _, err := fmt.Fprint(out, text); return err }); err != nil {
+		if err := s.env.Cache.Put("index of charts, at and as "+hex.EncodeToString(w.print[:]), func(out io.Writer) error { _, err := fmt.Fprint(out, text); return err }); err != nil {
 			t.Fatal(err)
 		}
 		server.Reset()

@@ -5,9 +5,14 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"path"
 	"strings"
 	"time"
 
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"github.com/headgate-io/headgate/artifact"
+	"github.com/headgate-io/headgate/chart/index"
 	"github.com/headgate-io/headgate/chart/internal/bundle"
 	"github.com/headgate-io/headgate/internal/transport"
 	"github.com/headgate-io/headgate/oci"
@@ -22,83 +27,131 @@ type upstream interface {
 	// find returns the version of the named chart that want, a version or a
 	// range, selects (reference A13). The error wraps fs.ErrNotExist when there is
 	// none, which may pass, and source.ErrInvalid when name or want cannot be right.
-	find(ctx context.Context, name, want string) (offer, error)
-	// trusts returns a fingerprint of whose signatures verify accepts, which
-	// differs when keys or identities do; "" when neither the chart (trust) nor
-	// the repository asks for any.
+	find(ctx context.Context, name, want string) (*selected, error)
+	// trusts returns a fingerprint of the keys and identities whose signatures
+	// verify accepts; "" when neither the chart (trust) nor the repository asks
+	// for a signature.
 	trusts(ctx context.Context, trust *source.OCIRepositoryVerification) (string, error)
-	// verify checks the signature of what was offered as the chart (trust) or the
+	// verify checks the signature of a selected version as the chart (trust) or the
 	// repository asks for, the zero Verification when neither does. Errors wrap
 	// source.ErrVerification when a signature was refused or there is none.
-	verify(ctx context.Context, o offer, trust *source.OCIRepositoryVerification) (source.Verification, error)
-	// fetch returns what was offered: digest, name and version are what they
-	// should be. After verify it is what that has seen. The caller closes it.
-	fetch(ctx context.Context, o offer) (*bundle.Archive, error)
+	verify(ctx context.Context, s *selected, trust *source.OCIRepositoryVerification) (source.Verification, error)
+	// fetch returns the chart: digest, name and version are what they should be.
+	// After verify it is what that has seen. The caller closes it.
+	fetch(ctx context.Context, s *selected) (*bundle.Chart, error)
 	close()
 }
 
-// An offer is one version of a chart that an upstream has.
-type offer struct {
+// A selected is one version of a chart that an upstream has. One caller at a time
+// may use it.
+type selected struct {
 	name, version string
 	identity      string // differs when the same version is published again, for example the digest
-	verifies      string // the verification that the repository asks for, "" for none
-	from          any    // what the upstream needs to fetch it
+
+	entry   index.Entry        // of an index
+	digest  string             // sha256:HEX, "" when the index does not tell
+	subject ocispec.Descriptor // the manifest in a registry
+
+	verified *bundle.Chart // what verify fetched, until fetch takes it
 }
 
-// A supply opens upstreams for one object, with the Secrets of its namespace.
-type supply struct {
+// release closes what verify fetched.
+func (s *selected) release() {
+	if s.verified != nil {
+		s.verified.Close()
+		s.verified = nil
+	}
+}
+
+// check compares what a chart calls itself with what was selected. A leading v of
+// versions does not count, nor do the folders in the name.
+func (s *selected) check(c *bundle.Chart) error {
+	if m := c.Metadata; m.Name != path.Base(s.name) || bare(m.Version) != bare(s.version) {
+		return fmt.Errorf("the archive holds chart %.200q in version %.200q, not %q in version %q: it was published in the wrong place", m.Name, m.Version, path.Base(s.name), s.version)
+	}
+	return nil
+}
+
+func bare(version string) string { return strings.TrimPrefix(version, "v") }
+
+// read reads the archive of the chart, of size bytes unless that is negative.
+func (s *selected) read(content io.Reader, size int64, l artifact.Limits) (*bundle.Chart, error) {
+	if l = bundle.Limits(l); l.Bytes > 0 && size > l.Bytes {
+		return nil, &artifact.LimitError{What: "bytes", Limit: l.Bytes}
+	}
+	return bundle.ReadArchive(content, l)
+}
+
+// An opener opens upstreams for one object, with the Secrets of its namespace.
+type opener struct {
 	env          source.Env
 	vault        *transport.Vault
 	technologies map[string]oci.Technology
 }
 
 // open returns the upstream that repo describes. index opens its index anew at
-// each call; with nil it is fetched.
-func (s *supply) open(ctx context.Context, repo *source.PkgRepository, index func(context.Context) (io.ReadCloser, error)) (upstream, error) {
+// each call; with nil the index is fetched once, now.
+func (o *opener) open(ctx context.Context, repo *source.PkgRepository, index func(context.Context) (io.ReadCloser, error)) (upstream, error) {
 	if inRegistry(repo) {
-		return s.openRegistry(repo)
+		return o.openRegistry(repo)
 	}
+	w, err := dial(ctx, repo, o.env, o.vault)
+	if err != nil {
+		return nil, err
+	}
+	u := &chartRepository{opener: o, repo: repo, http: w, index: index}
 	if index == nil {
-		index = func(ctx context.Context) (io.ReadCloser, error) { return s.fetchIndex(ctx, repo) }
+		if u.fetched, err = o.fetchIndex(ctx, repo); err != nil {
+			return nil, err
+		}
+		u.index = func(context.Context) (io.ReadCloser, error) { return io.NopCloser(u.fetched.reader()), nil }
 	}
-	return s.openSite(ctx, repo, index)
+	return u, nil
 }
 
-// The reasons of failures (reference A2).
-const (
-	badReference = "InvalidChartReference"
-	pullFailed   = "ChartPullError"
-	indexFailed  = "IndexationFailed"
-	verifyFailed = "ChartVerificationError"
-)
+// fromCache returns the chart with a digest from the cache, or else from download,
+// and puts it there. Of those who are about to download the same chart with the
+// same access, one does. A cache that is broken or too small does no harm.
+func (o *opener) fromCache(ctx context.Context, s *selected, digest, access string, download func() (*bundle.Chart, error)) (*bundle.Chart, error) {
+	cache := o.env.Cache
+	if cache == nil || digest == "" {
+		return download()
+	}
+	key := "chart/" + digest + " " + access
+	if end, err := cache.Lock(ctx, key); err == nil {
+		defer end()
+	}
+	if entry, err := cache.Open(key); err == nil {
+		c, err := s.read(entry, -1, o.env.Limits)
+		entry.Close()
+		if err == nil && c.Digest == digest && s.check(c) == nil {
+			return c, nil
+		}
+		if err == nil {
+			c.Close()
+		}
+	}
+	c, err := download()
+	if err == nil && c.Digest == digest {
+		_ = cache.Put(key, func(w io.Writer) error {
+			_, err := c.WriteTo(w)
+			return err
+		})
+	}
+	return c, err
+}
 
 // inRegistry reports whether repo is one of type oci.
 func inRegistry(repo *source.PkgRepository) bool {
 	return repo.Spec.Type == source.RepositoryOCI || strings.HasPrefix(repo.Spec.URL, "oci://")
 }
 
-// named returns the PkgRepository of the namespace whose URL is url once both
-// are normalised; one without credentials for it when there is none.
-func (s *supply) named(ctx context.Context, url string) (*source.PkgRepository, error) {
-	want, err := normalise(url)
-	if err != nil {
-		return nil, fmt.Errorf("URL of a repository: %w", err)
-	}
-	found, err := s.repository(ctx, func(have string) int {
-		if have == want {
-			return 1
-		}
-		return 0
-	})
-	if found != nil || err != nil {
-		return found, err
-	}
-	for local := range s.env.Local {
-		if other, err := normalise(local); err == nil && other == want {
-			want = local // which is what the stand-in goes by
-		}
-	}
-	return anonymous(want), nil
+// defaultTimeout bounds each request where the repository does not tell.
+const defaultTimeout = 60 * time.Second
+
+// timeout bounds each request to repo.
+func timeout(repo *source.PkgRepository) time.Duration {
+	return cmp.Or(time.Duration(repo.Spec.Timeout), defaultTimeout)
 }
 
 // anonymous is a repository that nothing but the URL is known of.
@@ -110,39 +163,53 @@ func anonymous(url string) *source.PkgRepository {
 	return p
 }
 
-// defaultTimeout bounds each request where the repository does not tell.
-const defaultTimeout = 60 * time.Second
-
-// timeout bounds each request to repo.
-func timeout(repo *source.PkgRepository) time.Duration {
-	return cmp.Or(time.Duration(repo.Spec.Timeout), defaultTimeout)
+// named returns the PkgRepository of the namespace whose URL is url once both
+// are normalised; one without credentials for it when there is none.
+func (o *opener) named(ctx context.Context, url string) (*source.PkgRepository, error) {
+	want, err := normalise(url)
+	if err != nil {
+		return nil, fmt.Errorf("URL of a repository: %w", err)
+	}
+	found, err := o.repository(ctx, func(have string) bool { return have == want })
+	if found != nil || err != nil {
+		return found, err
+	}
+	for local := range o.env.Local {
+		if other, err := normalise(local); err == nil && other == want {
+			want = local // the URL that the stand-in goes by
+		}
+	}
+	return anonymous(want), nil
 }
 
-// repository returns the PkgRepository of the namespace whose URL, normalised,
-// fits best, of equals the first; nil when none fits at all. Of an object it
-// reads the spec alone: its status may be written at the same time.
-func (s *supply) repository(ctx context.Context, fit func(url string) int) (best *source.PkgRepository, err error) {
-	if s.env.Sources == nil {
+// repository returns the PkgRepository of the namespace with the longest
+// normalised URL that fits, of equals the first; nil when none fits. Of an object
+// it reads the spec alone: its status may be written at the same time.
+func (o *opener) repository(ctx context.Context, fits func(url string) bool) (best *source.PkgRepository, err error) {
+	if o.env.Sources == nil {
 		return nil, nil
 	}
-	all, err := s.env.Sources.List(ctx, "PkgRepository", s.vault.Namespace)
+	all, err := o.env.Sources.List(ctx, "PkgRepository", o.vault.Namespace)
 	if err != nil {
-		return nil, fmt.Errorf("list the PkgRepository objects of namespace %s: %w", s.vault.Namespace, err)
+		return nil, fmt.Errorf("list the PkgRepository objects of namespace %s: %w", o.vault.Namespace, err)
 	}
-	most := 0
+	longest := 0
 	for _, object := range all {
 		p, ok := object.(*source.PkgRepository)
 		if !ok {
 			continue
 		}
-		url, err := normalise(p.Spec.URL)
-		if err != nil {
-			continue // which its own reconciliation tells
-		}
-		if n := fit(url); n > most {
-			most, best = n, &source.PkgRepository{Spec: p.Spec}
-			best.Metadata.Namespace, best.Metadata.Name = s.vault.Namespace, p.Metadata.Name
+		// One whose URL is wrong is told by its own reconciliation.
+		if url, err := normalise(p.Spec.URL); err == nil && len(url) > longest && fits(url) {
+			longest, best = len(url), specOf(p)
 		}
 	}
 	return best, nil
+}
+
+// specOf returns a repository with name and spec of p.
+func specOf(p *source.PkgRepository) *source.PkgRepository {
+	c := &source.PkgRepository{Spec: p.Spec}
+	c.Metadata.Namespace, c.Metadata.Name = p.Metadata.Namespace, p.Metadata.Name
+	return c
 }

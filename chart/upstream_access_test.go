@@ -143,7 +143,7 @@ func TestURLs(t *testing.T) {
 	} {
 		b := newBench(t, base, nil)
 		b.text = []byte{}
-		u := b.open().(*site)
+		u := b.open().(*chartRepository)
 		for text, want := range rows {
 			if got, err := u.resolve(text); err != nil || got.String() != want {
 				t.Errorf("%s of %s: %v, %v, want %s", text, base, got, err, want)
@@ -242,14 +242,14 @@ func TestRedirectStaysInZone(t *testing.T) {
 	home := testenv.StartCharts(t, testenv.ChartsConfig{})
 	b := newBench(t, home.URL(), home)
 	b.text = []byte{}
-	u := b.open().(*site)
-	u.web.fence.Found(0) // an address that everybody can reach, as if it had one
+	u := b.open().(*chartRepository)
+	u.http.fence.Found(0) // an address that everybody can reach, as if it had one
 	home.Break(&testenv.Defect{Status: http.StatusFound, Header: http.Header{"Location": {"http://localhost:1/"}}})
 	at, err := u.resolve("app.tgz")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := u.web.get(t.Context(), at, nil); err == nil || !strings.Contains(err.Error(), "may not send us") {
+	if _, err := u.http.get(t.Context(), at, nil); err == nil || !strings.Contains(err.Error(), "may not send us") {
 		t.Error(err)
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -64,41 +63,6 @@ func TestCache(t *testing.T) {
 	if _, got, err := b.get("app", "1.0.0"); err != nil || !bytes.Equal(got, next) {
 		t.Error(err)
 	}
-}
-
-// TestFetchTogether fetches and verifies one chart from several goroutines.
-func TestFetchTogether(t *testing.T) {
-	c := testenv.StartCharts(t, testenv.ChartsConfig{})
-	data := c.Put(testenv.ChartVersion{Name: "app", Version: "1.0.0"})
-	now := time.Now().Add(-time.Hour)
-	ann := newKey(t, now, 0)
-	c.PutFile("app-1.0.0.tgz.prov", signText(t, ann, now, statement("app", "1.0.0", data)))
-	b := newBench(t, c.URL(), c)
-	b.withCache()
-	b.repo.Spec.Verify = &source.PkgRepositoryVerification{SecretRef: *ref("ring")}
-	b.s.env.Secrets.(sourcetest.Secrets)["default/ring"] = source.Secret{Data: map[string][]byte{"ann": public(t, ann, true)}}
-	u := b.open()
-	o, err := u.find(t.Context(), "app", "*")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var all sync.WaitGroup
-	for i := range 8 {
-		all.Go(func() {
-			if i%2 == 0 {
-				if _, err := u.verify(t.Context(), o, nil); err != nil {
-					t.Error(err)
-				}
-			}
-			a, err := u.fetch(t.Context(), o)
-			if err != nil {
-				t.Error(err)
-			} else if !bytes.Equal(b.drain(a), data) {
-				t.Error("not what was published")
-			}
-		})
-	}
-	all.Wait()
 }
 
 func TestRegistryCache(t *testing.T) {

@@ -38,7 +38,7 @@ const password = "cAnArY/+p4ss"
 // A bench has a supply and a repository that is used through it.
 type bench struct {
 	*testing.T
-	s    *supply
+	s    *opener
 	repo *source.PkgRepository
 	text []byte // of the index
 }
@@ -54,7 +54,7 @@ func newBench(t *testing.T, url string, c *testenv.Charts) *bench {
 	env := source.Env{Secrets: sourcetest.Secrets{
 		"default/user": {Data: map[string][]byte{"username": []byte("ann"), "password": []byte(password)}},
 	}}
-	b.s = &supply{env: env, vault: &transport.Vault{Namespace: "default", From: env.Secrets}}
+	b.s = &opener{env: env, vault: &transport.Vault{Namespace: "default", From: env.Secrets}}
 	b.s.technologies = map[string]oci.Technology{}
 	return b
 }
@@ -75,7 +75,7 @@ func (b *bench) open() upstream {
 }
 
 // get finds and fetches a chart and returns its bytes.
-func (b *bench) get(name, want string) (offer, []byte, error) {
+func (b *bench) get(name, want string) (*selected, []byte, error) {
 	b.Helper()
 	u := b.open()
 	o, err := u.find(b.Context(), name, want)
@@ -90,7 +90,7 @@ func (b *bench) get(name, want string) (offer, []byte, error) {
 }
 
 // drain returns the bytes of a and closes it.
-func (b *bench) drain(a *bundle.Archive) []byte {
+func (b *bench) drain(a *bundle.Chart) []byte {
 	b.Helper()
 	var text bytes.Buffer
 	if _, err := a.WriteTo(&text); err != nil {

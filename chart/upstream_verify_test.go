@@ -105,7 +105,7 @@ func TestMixedProvenance(t *testing.T) {
 	good := signText(t, ann, now, statement("app", "1.0.0", data))
 	for says, layers := range map[string][]testenv.Blob{
 		"":                       {{MediaType: provType, Data: good}},
-		"has no provenance file": nil,
+		"there is no provenance file": nil,
 		"about chart \"other\"":  {{MediaType: provType, Data: signText(t, ann, now, statement("other", "1.0.0", data))}},
 	} {
 		g.Push("team/app", "1.0.0", chartImage(data, layers...))

@@ -27,7 +27,8 @@ import (
 //     metadata is later (numbers by their value, before what is text), then the first.
 //
 // An error among entries is returned as it is. The error of Select satisfies
-// [fs.ErrNotExist] when no entry fits, and names the newest that there are.
+// [fs.ErrNotExist] when no entry fits, and names the newest that there are; it is
+// an [ErrRange] when want can never fit.
 func Select(entries iter.Seq2[Entry, error], want string) (Entry, error) {
 	within, invalid := semver.NewConstraint(cmp.Or(want, "*"))
 	s := selection{want: want, within: within}
@@ -41,12 +42,15 @@ func Select(entries iter.Seq2[Entry, error], want string) (Entry, error) {
 	case s.exact.v != nil:
 		return s.exact.Entry, nil
 	case invalid != nil:
-		return Entry{}, fmt.Errorf("version %q is neither in the index nor a range: %w", want, invalid)
+		return Entry{}, fmt.Errorf("version %q %w: %w", want, ErrRange, invalid)
 	case s.best.v != nil:
 		return s.best.Entry, nil
 	}
 	return Entry{}, s.missing()
 }
+
+// ErrRange marks the error about what is no version and no range.
+var ErrRange = errors.New("is neither in the index nor a range")
 
 // A candidate is an entry with its version.
 type candidate struct {
@@ -97,7 +101,7 @@ func (s *selection) note(c candidate) {
 // missing says that nothing fits.
 func (s *selection) missing() error {
 	if s.count == 0 {
-		return notFound("there is no version of it")
+		return notFound("there is no chart of this name: look at its spelling")
 	}
 	var names []string
 	for _, c := range s.newest {

@@ -105,8 +105,8 @@ func TestSelectFails(t *testing.T) {
 		{"2.x", "1.0.0 1.7.0 1.1.0 1.2.0 1.3.0 1.4.0 1.4.0", `no version is within "2.x": of 7 the newest are "1.7.0", "1.4.0", "1.3.0", "1.2.0", "1.1.0"`, true},
 		{"", "1.0.0-rc.1 1.0.0-rc.2", `no version is within "*": of 2 the newest are "1.0.0-rc.2", "1.0.0-rc.1"; they are pre-releases`, true},
 		{"2.x", "1.0.0-" + strings.Repeat("a", 200), strings.Repeat("a", 94) + `…"; they are`, true},
-		{"*", "", "there is no version of it", true},
-		{"*", "latest main", "there is no version of it", true},
+		{"*", "", "there is no chart of this name", true},
+		{"*", "latest main", "there is no chart of this name", true},
 		{"mäh", "1.0.0", `version "mäh" is neither in the index nor a range`, false},
 		{">= \x1b[31m", "1.0.0", `version ">= \x1b[31m" is neither`, false},
 	} {

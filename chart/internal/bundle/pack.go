@@ -184,13 +184,13 @@ func setVersion(text []byte, version string) ([]byte, error) {
 		return nil, fmt.Errorf("version %s: %w", quoted(version), err)
 	}
 	var before, after map[string]any
-	if err := decode(text, &before); err != nil {
+	if err := decode(text, &before, digits); err != nil {
 		return nil, invalid(chartFile, err)
 	}
 	edited := versionLine.ReplaceAll(text, []byte("${1}"+version))
 	maps.DeleteFunc(before, func(name string, _ any) bool { return name != "version" && strings.EqualFold(name, "version") })
 	before["version"] = version
-	if decode(edited, &after) != nil || !reflect.DeepEqual(before, after) {
+	if decode(edited, &after, digits) != nil || !reflect.DeepEqual(before, after) {
 		var err error
 		if edited, err = yaml2.Marshal(before); err != nil {
 			return nil, invalid(chartFile, err)

@@ -67,7 +67,7 @@ func Merge(texts ...[]byte) ([]byte, error) {
 // parseValues reads one text of values.
 func parseValues(text []byte) (map[string]any, error) {
 	var v any
-	if err := decode(text, &v); err != nil {
+	if err := decode(text, &v, digits); err != nil {
 		return nil, err
 	}
 	m, ok := v.(map[string]any)
@@ -89,17 +89,19 @@ func overlay(m, over map[string]any) {
 	}
 }
 
-// decode decodes a text as the package manager does, into a value with json
-// tags. Integers keep all their digits.
-func decode(text []byte, into any) error {
+// decode decodes a text as the package manager does, into a value with json tags.
+func decode(text []byte, into any, options ...yaml.JSONOpt) error {
 	text = trimBOM(text)
 	if err := measure(text); err != nil {
 		return err
 	}
-	return problem(yaml.Unmarshal(text, into, func(d *json.Decoder) *json.Decoder {
-		d.UseNumber()
-		return d
-	}))
+	return problem(yaml.Unmarshal(text, into, options...))
+}
+
+// digits keeps all digits of integers.
+func digits(d *json.Decoder) *json.Decoder {
+	d.UseNumber()
+	return d
 }
 
 // measure fails unless a text is small and its aliases stand for little: a

@@ -16,6 +16,14 @@ import (
 	"github.com/headgate-io/headgate/source"
 )
 
+// The reasons of failures (reference A2).
+const (
+	badReference = "InvalidChartReference"
+	pullFailed   = "ChartPullError"
+	indexFailed  = "IndexationFailed"
+	verifyFailed = "ChartVerificationError"
+)
+
 // A StatusError is the answer of a repository that refuses a request. It
 // satisfies [fs.ErrNotExist] for status 404 and 410, and [fs.ErrPermission] for 401 and 403.
 type StatusError struct {
@@ -50,37 +58,6 @@ func (e *StatusError) Is(target error) bool {
 // RetryAfter says when the [source.Reconciler] is to try again at the earliest.
 func (e *StatusError) RetryAfter() time.Duration { return e.After }
 
-// refusal returns what resp refuses of the request for u. What the server has to say about it is left
-// out: it may repeat credentials, and is hardly ever more than a web page.
-func (w *web) refusal(u *url.URL, resp *http.Response) *StatusError {
-	e := &StatusError{URL: redact.URL(resp.Request.URL), Status: resp.StatusCode}
-	e.After, _ = transport.RetryAfter(resp.Header, time.Now())
-	switch {
-	case e.Status == http.StatusNotModified:
-		e.Hint = "the server answers as if it had been asked whether something changed"
-	case errors.Is(e, fs.ErrPermission) && transport.SameOrigin(u, resp.Request.URL):
-		e.Hint = w.advice(u)
-	}
-	return e
-}
-
-// advice tells who is not let in at u what to do about credentials, "" when
-// there is nothing to tell.
-func (w *web) advice(u *url.URL) string {
-	own, none := transport.SameOrigin(u, w.at), w.way.Auth == transport.Auth{}
-	switch {
-	case own && none && w.secret != "":
-		return "secret " + w.secret + " in spec.secretRef of its PkgRepository has no username and password"
-	case own && none:
-		return "the repository may want the user name and password of a Secret in spec.secretRef of its PkgRepository"
-	case own:
-		return "check the user name and password, which are in spec.secretRef or spec.url of its PkgRepository"
-	case !none && !w.pass:
-		return "user name and password were sent to " + w.at.Host + " only: spec.passCredentials of its PkgRepository sends them to the servers of its charts as well"
-	}
-	return ""
-}
-
 // unreached returns the cause of what an [http.Client] reports, with the URL as
 // far as it may show.
 func unreached(err error) error {
@@ -102,26 +79,23 @@ func unreached(err error) error {
 	return fmt.Errorf("%s %s: %w", strings.ToUpper(e.Op), at, cause)
 }
 
-// refused reports whether the reason of err is AuthenticationFailed, whatever was
-// going on.
-func refused(err error) bool {
-	status, ok := errors.AsType[*StatusError](err)
-	image, also := errors.AsType[*oci.StatusError](err)
-	return ok && errors.Is(status, fs.ErrPermission) || also && errors.Is(image, fs.ErrPermission) ||
-		is[*oci.RealmError](err) || transport.Refusal(err)
-}
-
 func is[E error](err error) bool {
 	_, ok := errors.AsType[E](err)
 	return ok
 }
 
-// stepError gives err the reason of its condition, unless it has one.
+// stepError gives err the step and the reason of its condition, unless it has
+// them. The reason is AuthenticationFailed where credentials were refused.
 func stepError(step source.Step, reason string, err error) error {
-	if is[*source.StepError](err) {
+	chosen, ok := errors.AsType[*source.StepError](err)
+	status, http := errors.AsType[*StatusError](err)
+	image, registry := errors.AsType[*oci.StatusError](err)
+	switch {
+	case ok && error(chosen) == err:
 		return err
-	}
-	if refused(err) {
+	case ok:
+		step, reason = chosen.Step, chosen.Reason
+	case http && errors.Is(status, fs.ErrPermission), registry && errors.Is(image, fs.ErrPermission), is[*oci.RealmError](err), transport.Refusal(err):
 		reason = "AuthenticationFailed"
 	}
 	return &source.StepError{Step: step, Reason: reason, Err: err}
@@ -135,7 +109,22 @@ func invalid(err error) error {
 	return fmt.Errorf("%w: %w", source.ErrInvalid, err)
 }
 
-// urlInvalid is a defect of spec.url (reference A2).
-func urlInvalid(err error) error {
-	return &source.StepError{Step: source.StepResolve, Reason: "URLInvalid", Err: invalid(err)}
+// badURL is a defect of spec.url (reference A2).
+func badURL(err error) error {
+	return &source.StepError{Step: source.StepResolve, Reason: "URLInvalid", Err: invalid(fmt.Errorf("spec.url: %w", err))}
+}
+
+// badChart says that spec.chart leads to no chart.
+func badChart(err error) error {
+	return &source.StepError{Step: source.StepResolve, Reason: badReference, Err: invalid(err)}
+}
+
+// badValues says what is wrong with spec.valuesFiles.
+func badValues(err error) error {
+	return &source.StepError{Step: source.StepBuild, Reason: "ValuesFilesError", Err: invalid(err)}
+}
+
+// badVersion says that the chart cannot be given the version of its artifact.
+func badVersion(err error) error {
+	return &source.StepError{Step: source.StepBuild, Reason: "MetadataPatchError", Err: invalid(err)}
 }

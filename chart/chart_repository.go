@@ -1,0 +1,332 @@
+package chart
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"io/fs"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"github.com/headgate-io/headgate/artifact"
+	"github.com/headgate-io/headgate/chart/index"
+	"github.com/headgate-io/headgate/chart/internal/bundle"
+	"github.com/headgate-io/headgate/internal/redact"
+	"github.com/headgate-io/headgate/internal/transport"
+	"github.com/headgate-io/headgate/oci"
+	"github.com/headgate-io/headgate/source"
+)
+
+// A chartRepository is a repository of charts behind an index over HTTP.
+type chartRepository struct {
+	*opener
+	repo    *source.PkgRepository
+	http    *httpRepository
+	index   func(context.Context) (io.ReadCloser, error)
+	fetched *indexFile // what index reads, nil for another source of it
+}
+
+func (u *chartRepository) close() {
+	u.http.close()
+	if u.fetched != nil {
+		u.fetched.Close()
+	}
+}
+
+func (u *chartRepository) find(ctx context.Context, name, want string) (*selected, error) {
+	at := redact.URL(u.http.at)
+	content := &reopening{open: func() (io.ReadCloser, error) { return u.index(ctx) }}
+	if _, err := content.Seek(0, io.SeekStart); err != nil {
+		return nil, stepError(source.StepResolve, indexFailed, err)
+	}
+	defer content.Close()
+	entry, err := index.Select(index.Entries(content, name), want)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, stepError(source.StepResolve, badReference, fmt.Errorf("chart %s: %w", name, err))
+	case errors.Is(err, index.ErrRange):
+		return nil, badChart(fmt.Errorf("chart %s: %w", name, err))
+	case err != nil:
+		return nil, stepError(source.StepResolve, indexFailed, fmt.Errorf("index of %s: %w", at, err))
+	}
+	s := &selected{name: name, version: entry.Version, entry: entry}
+	if entry.Digest != "" {
+		s.digest = "sha256:" + strings.ToLower(strings.TrimPrefix(entry.Digest, "sha256:"))
+	}
+	if s.identity = s.digest; s.identity == "" {
+		h, at := sha256.New(), *u.http.at
+		at.User = nil // the place counts, which the URLs are relative to
+		transport.Note(h, at.String(), entry.Created.UTC().Format(time.RFC3339Nano))
+		transport.Note(h, entry.URLs...)
+		s.identity = hex.EncodeToString(h.Sum(nil))
+	}
+	return s, nil
+}
+
+// A reopening is content that is read from its start by opening it again.
+type reopening struct {
+	open func() (io.ReadCloser, error)
+	io.ReadCloser
+}
+
+func (r *reopening) Seek(int64, int) (int64, error) {
+	again, err := r.open()
+	if err != nil {
+		return 0, err
+	}
+	if r.ReadCloser != nil {
+		r.Close()
+	}
+	r.ReadCloser = again
+	return 0, nil
+}
+
+// fetch implements upstream. Where the repository asks for verification, what was
+// not verified yet is verified here.
+func (u *chartRepository) fetch(ctx context.Context, s *selected) (*bundle.Chart, error) {
+	if s.verified == nil && u.repo.Spec.Verify != nil {
+		if _, err := u.verify(ctx, s, nil); err != nil {
+			return nil, err
+		}
+	}
+	if c := s.verified; c != nil {
+		s.verified = nil
+		return c, nil
+	}
+	digest := s.digest
+	if u.http.local != "" {
+		digest = "" // what is here is not cached
+	}
+	return u.fromCache(ctx, s, digest, string(u.http.print[:]), func() (*bundle.Chart, error) {
+		got, err := u.download(ctx, s)
+		return got.Chart, err
+	})
+}
+
+const (
+	maxURLs    = 20      // of an entry that are tried
+	maxAddress = 8 << 10 // bytes of one
+)
+
+// A download is a chart and where it came from.
+type download struct {
+	*bundle.Chart
+	from *url.URL
+	prov []byte // provenance file that came with it, nil for none
+}
+
+// download returns the chart from the first URL of its entry that gives what the
+// index promises.
+func (u *chartRepository) download(ctx context.Context, s *selected) (download, error) {
+	var failed error
+	for _, text := range s.entry.URLs[:min(len(s.entry.URLs), maxURLs)] {
+		got, err := u.try(ctx, s, text)
+		if err == nil {
+			return got, nil
+		}
+		if failed != nil {
+			err = fmt.Errorf("%w; %w", failed, err)
+		}
+		if failed = err; ctx.Err() != nil {
+			break
+		}
+	}
+	return download{}, stepError(source.StepFetch, pullFailed, fmt.Errorf("chart %s %s: %w", s.name, s.version, failed))
+}
+
+// try returns the chart from one URL. Errors name it.
+func (u *chartRepository) try(ctx context.Context, s *selected, text string) (got download, err error) {
+	at, err := u.resolve(text)
+	if err != nil {
+		return got, err
+	}
+	if at.Scheme == "oci" {
+		return u.pullFrom(ctx, s, at)
+	}
+	if s.digest == "" && at.Scheme == "http" && u.http.at.Scheme == "https" {
+		return got, errors.New("it gives up TLS, and the index tells no digest that it could be compared with")
+	}
+	got.from = at
+	err = u.get(ctx, at, "download chart", func(size int64, content io.Reader) (err error) {
+		got.Chart, err = u.receive(s, size, content)
+		return err
+	})
+	return got, err
+}
+
+// resolve returns the URL that an entry has. A relative one is below the
+// repository and keeps its query, which may be what lets us in, for its server.
+func (u *chartRepository) resolve(text string) (*url.URL, error) {
+	if len(text) > maxAddress {
+		return nil, fmt.Errorf("URL %.100q… has more than %d bytes", text, maxAddress)
+	}
+	to, err := url.Parse(strings.TrimSpace(text))
+	if err != nil {
+		return nil, fmt.Errorf("URL %.100q cannot be read", redact.String(text))
+	}
+	relative := !to.IsAbs()
+	at := u.http.at.ResolveReference(to)
+	if relative {
+		at.RawQuery = to.RawQuery
+		if transport.SameOrigin(at, u.http.at) && u.http.at.RawQuery != "" {
+			at.RawQuery = strings.Trim(to.RawQuery+"&"+u.http.at.RawQuery, "&")
+		}
+	}
+	at.Fragment, at.RawFragment = "", ""
+	switch {
+	case at.Scheme != "http" && at.Scheme != "https" && at.Scheme != "oci":
+		return nil, fmt.Errorf("URL %.100q: scheme %.20q: want http, https or oci", redact.String(text), at.Scheme)
+	case at.Hostname() == "":
+		return nil, fmt.Errorf("URL %.100q has no host", redact.String(text))
+	}
+	if password, ok := at.User.Password(); ok {
+		u.vault.Conceal(password)
+	}
+	return at, nil
+}
+
+// receive returns the chart that content is: its digest is that of the index,
+// name and version are those that were selected.
+func (u *chartRepository) receive(s *selected, size int64, content io.Reader) (*bundle.Chart, error) {
+	sum := sha256.New()
+	content = io.TeeReader(content, sum)
+	c, err := s.read(content, size, u.env.Limits)
+	if errors.Is(err, bundle.ErrChart) {
+		return nil, s.blame(err, content, sum)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err = s.promised(c.Digest); err == nil {
+		err = s.check(c)
+	}
+	if err != nil {
+		c.Close()
+		return nil, err
+	}
+	return c, nil
+}
+
+// promised compares a digest with that of the index.
+func (s *selected) promised(digest string) error {
+	if s.digest == "" || s.digest == digest {
+		return nil
+	}
+	return fmt.Errorf("it is not what the index promises: %w", &artifact.DigestError{Want: s.digest, Got: digest})
+}
+
+// blame returns the error about what is no chart: that it is not what the index
+// promises, if its digest differs once rest, unless that is very long, is in sum.
+func (s *selected) blame(err error, rest io.Reader, sum hash.Hash) error {
+	if is[*artifact.LimitError](err) {
+		return err
+	}
+	most := bundle.Limits(artifact.Limits{}).Bytes
+	if n, broken := io.Copy(io.Discard, io.LimitReader(rest, most)); broken != nil || n == most {
+		return err
+	}
+	if other := s.promised("sha256:" + hex.EncodeToString(sum.Sum(nil))); other != nil {
+		return fmt.Errorf("%w: %w", other, err)
+	}
+	return err
+}
+
+// get gives use what is at a URL, of size bytes unless that is negative. Errors
+// name the URL.
+func (u *chartRepository) get(ctx context.Context, at *url.URL, step string, use func(size int64, content io.Reader) error) error {
+	read := func(size int64, content io.ReadCloser) error {
+		defer content.Close()
+		if err := use(size, content); err != nil {
+			return fmt.Errorf("%s: %w", redact.URL(at), err)
+		}
+		return nil
+	}
+	if path, below := strings.CutPrefix(at.Path, u.http.at.Path); below && u.http.local != "" && transport.SameOrigin(at, u.http.at) {
+		file, err := openLocal(u.http.local, path)
+		if err != nil {
+			return err
+		}
+		return read(-1, file)
+	}
+	return source.Within(ctx, timeout(u.repo), step, func(ctx context.Context) error {
+		resp, err := u.http.get(ctx, at, http.Header{"Accept-Encoding": {"identity"}}) // the digest is that of the bytes as they are
+		if err != nil {
+			return err
+		}
+		return read(resp.ContentLength, resp.Body)
+	})
+}
+
+// pullFrom returns the chart at an oci URL that the index has. Credentials are
+// those of the PkgRepository of the namespace that has charts there, if there is
+// one: what the index names is else asked for anonymously.
+func (u *chartRepository) pullFrom(ctx context.Context, s *selected, at *url.URL) (got download, err error) {
+	if at.User != nil || at.RawQuery != "" {
+		return got, fmt.Errorf("URL %s of a chart: want oci://HOST/PATH:TAG, without user information and query", redact.URL(at))
+	}
+	where, reference := parseImage(at.String(), s.version)
+	if err := oci.CheckURL(where); err != nil {
+		return got, fmt.Errorf("URL %s of a chart: %w", redact.URL(at), err)
+	}
+	repo, err := u.repository(ctx, func(have string) bool {
+		return strings.HasPrefix(have, "oci://") && strings.HasPrefix(where, have+"/")
+	})
+	if err != nil {
+		return got, err
+	}
+	var by *oci.Fence
+	if repo == nil {
+		repo = anonymous(where)
+		repo.Spec.Timeout = u.repo.Spec.Timeout
+		by = u.http.names()
+	}
+	from, err := u.connect(ctx, repo, where, u.env, by)
+	if err != nil {
+		return got, err
+	}
+	defer from.Close()
+	var subject ocispec.Descriptor
+	err = source.Within(ctx, timeout(repo), "look up "+reference, func(ctx context.Context) (err error) {
+		subject, err = from.Head(ctx, reference)
+		return err
+	})
+	if err != nil {
+		return got, err
+	}
+	if got, err = u.pull(ctx, s, from, repo, subject, u.repo.Spec.Verify != nil); err != nil {
+		return got, err
+	}
+	if s.digest != subject.Digest.String() {
+		if err := s.promised(got.Digest); err != nil {
+			got.Close()
+			return got, fmt.Errorf("%s: %w", where, err)
+		}
+	}
+	got.from = at
+	return got, nil
+}
+
+// parseImage returns the repository and the tag or digest in
+// oci://HOST/PATH[:TAG][@DIGEST]; the tag of a version without either.
+func parseImage(text, version string) (url, reference string) {
+	url, reference, pinned := strings.Cut(text, "@")
+	path := url[strings.LastIndexByte(url, '/')+1:]
+	name, tag, tagged := strings.Cut(path, ":")
+	if tagged && strings.Count(url, "/") > 2 {
+		url = url[:len(url)-len(path)] + name
+	} else {
+		tag = strings.ReplaceAll(version, "+", "_")
+	}
+	if pinned {
+		return url, reference
+	}
+	return url, tag
+}

@@ -1,0 +1,311 @@
+package chart
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/tls"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/headgate-io/headgate/internal/redact"
+	"github.com/headgate-io/headgate/internal/transport"
+	"github.com/headgate-io/headgate/source"
+)
+
+// An httpRepository is a repository behind http or https, as the credentials of
+// its object see it. It is safe for concurrent use.
+type httpRepository struct {
+	at    *url.URL          // as parseURL has it, without user information
+	local string            // a directory that stands in for it, "" for none
+	notes []string          // what its owner should know of the Secrets
+	print [sha256.Size]byte // of all that decides a request: the URL, credentials and who may see them
+
+	config transport.Config // for requests to the repository
+	secret string           // name of the Secret of spec.secretRef, "" for none
+	pass   bool             // user name and password may be shown to other origins
+	vault  *transport.Vault
+	fence  *transport.Fence // of the repository
+
+	mu      sync.Mutex
+	clients map[string]*http.Client // by origin, "" for that of the repository
+}
+
+// dial reads the Secrets that repo names, unless a directory stands in for it. It
+// asks no server. Errors are *[source.StepError], with the reason URLInvalid when
+// the URL is to blame.
+func dial(ctx context.Context, repo *source.PkgRepository, env source.Env, vault *transport.Vault) (*httpRepository, error) {
+	at, err := parseURL(repo.Spec.URL)
+	if err == nil && at.Scheme != "http" && at.Scheme != "https" {
+		err = fmt.Errorf("scheme %q: want http or https, or oci", at.Scheme)
+	}
+	if err != nil {
+		return nil, badURL(err)
+	}
+	w := &httpRepository{local: env.Local[repo.Spec.URL], config: transport.Outside(env), pass: repo.Spec.PassCredentials, vault: vault, clients: map[string]*http.Client{}}
+	w.at, w.config.Auth = transport.SplitUser(at)
+	vault.Conceal(w.config.Auth.Password)
+	var secret, cert transport.Secret
+	if w.local == "" {
+		if secret, err = vault.Read(ctx, repo.Spec.SecretRef, "spec.secretRef"); err != nil {
+			return nil, err
+		}
+		if cert, err = vault.Read(ctx, repo.Spec.CertSecretRef, "spec.certSecretRef"); err != nil {
+			return nil, err
+		}
+	}
+	if err := w.present(secret, cert); err != nil {
+		return nil, &source.StepError{Step: source.StepResolve, Reason: "AuthenticationFailed", Err: err}
+	}
+	w.fence = transport.NewFence(w.at, nil)
+	w.config.Origin, w.config.Fence = w.at, w.fence
+	h := sha256.New()
+	transport.Note(h, w.at.String(), w.config.Auth.Username, w.config.Auth.Password, strconv.FormatBool(w.pass))
+	secret.Note(h)
+	cert.Note(h)
+	h.Sum(w.print[:0])
+	return w, nil
+}
+
+// present takes the credentials of two Secrets: those of spec.secretRef take
+// the place of those in the URL, and the TLS settings of spec.certSecretRef
+// that of all in spec.secretRef.
+func (w *httpRepository) present(secret, cert transport.Secret) error {
+	w.secret = secret.Name
+	auth, err := transport.RepositoryAuth(secret.Name, secret.Secret)
+	if err != nil {
+		return err
+	}
+	if auth != (transport.Auth{}) {
+		w.config.Auth = auth
+	}
+	if cert.Name != "" {
+		w.config.Settings = transport.Settings("cert", cert, transport.Secret{})
+		w.config.TLS, err = transport.CertTLS(cert.Name, cert.Secret)
+		return err
+	}
+	w.config.Settings = transport.Settings("repository", secret, transport.Secret{})
+	settings, deprecated, err := transport.RepositoryTLS(secret.Name, secret.Secret)
+	if len(deprecated) > 0 {
+		w.notes = append(w.notes, fmt.Sprintf("secret %s: %s of spec.secretRef are deprecated: move them to the Secret of spec.certSecretRef, as ca.crt, tls.crt and tls.key",
+			secret.Name, strings.Join(deprecated, ", ")))
+	}
+	w.config.TLS = settings
+	return err
+}
+
+// name tells the repository, and with which credentials it is looked at, from
+// others. The credentials take part with 16 bits: enough to notice that they are
+// others, and too few to find out what they are.
+func (w *httpRepository) name() string {
+	if w.local != "" {
+		return "directory " + w.local
+	}
+	return redact.URL(w.at) + " " + hex.EncodeToString(w.print[:2])
+}
+
+// get asks for u, with further header fields. The answer has the status 200, or
+// 304 when header makes it conditional; others are *[StatusError]. Credentials
+// go to the origin of the repository only, or user name and password to that
+// of u too where spec.passCredentials allows it. The content is decompressed,
+// unless header has a field Accept-Encoding.
+func (w *httpRepository) get(ctx context.Context, u *url.URL, header http.Header) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+	for name, values := range header {
+		req.Header[name] = values
+	}
+	resp, err := w.client(u).Do(req)
+	if err != nil {
+		return nil, unreached(err)
+	}
+	conditional := header.Get("If-None-Match") != "" || header.Get("If-Modified-Since") != ""
+	switch {
+	case resp.StatusCode == http.StatusNotModified && conditional:
+		return resp, nil
+	case resp.StatusCode != http.StatusOK:
+		transport.Finish(resp)
+		return nil, w.refusal(u, resp)
+	}
+	if coding := strings.Join(resp.Header.Values("Content-Encoding"), ", "); header.Get("Accept-Encoding") == "" && compresses.MatchString(coding) {
+		resp.Body.Close()
+		return nil, fmt.Errorf("GET %s: the answer is compressed with %q, which was not asked for", redact.URL(resp.Request.URL), coding)
+	}
+	return resp, nil
+}
+
+// compresses matches a Content-Encoding that changes the content (RFC 9110
+// section 8.4.1). Servers also have names of character sets there, and
+// aws-chunked, which an upload was sent with.
+var compresses = regexp.MustCompile(`(?i)\b(gzip|deflate|compress|br|zstd)\b`)
+
+// client returns the client for requests to u. What the repository is shown over
+// TLS is not shown to others without.
+func (w *httpRepository) client(u *url.URL) *http.Client {
+	config, key := w.config, ""
+	if !transport.SameOrigin(u, w.at) {
+		key = u.Scheme + "://" + u.Host
+		config.Origin, config.Auth, config.TLS = nil, transport.Auth{}, authorities(config.TLS)
+		if w.pass && (u.Scheme == "https" || w.at.Scheme == "http") {
+			config.Origin, config.Auth = &url.URL{Scheme: u.Scheme, Host: u.Host}, w.config.Auth
+		}
+		config.Fence = transport.NewFence(u, w.names())
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	c := w.clients[key]
+	if c == nil {
+		c = transport.Client(config)
+		c.Transport = &transport.Patient{Next: c.Transport}
+		w.clients[key] = c
+	}
+	return c
+}
+
+// names returns the fence of servers that the index names. Where a directory
+// stands in for the repository, it is the user who names them.
+func (w *httpRepository) names() *transport.Fence {
+	if w.local != "" {
+		return nil
+	}
+	return w.fence
+}
+
+// authorities returns c without the client certificate.
+func authorities(c *tls.Config) *tls.Config {
+	if c == nil {
+		return nil
+	}
+	c = c.Clone()
+	c.Certificates = nil
+	return c
+}
+
+// close ends idle connections.
+func (w *httpRepository) close() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, c := range w.clients {
+		c.CloseIdleConnections()
+	}
+}
+
+// refusal returns the error of an answer that refuses the request for u. What the
+// server has to say about it is left out: it may repeat credentials, and is
+// hardly ever more than a web page.
+func (w *httpRepository) refusal(u *url.URL, resp *http.Response) *StatusError {
+	e := &StatusError{URL: redact.URL(resp.Request.URL), Status: resp.StatusCode}
+	e.After, _ = transport.RetryAfter(resp.Header, time.Now())
+	switch {
+	case e.Status == http.StatusNotModified:
+		e.Hint = "the server answers as if it had been asked whether something changed"
+	case errors.Is(e, fs.ErrPermission) && transport.SameOrigin(u, resp.Request.URL):
+		e.Hint = w.advice(u)
+	}
+	return e
+}
+
+// advice tells what to do about credentials that were refused at u, "" when
+// there is nothing to tell.
+func (w *httpRepository) advice(u *url.URL) string {
+	own, none := transport.SameOrigin(u, w.at), w.config.Auth == transport.Auth{}
+	switch {
+	case own && none && w.secret != "":
+		return "secret " + w.secret + " in spec.secretRef of its PkgRepository has no username and password"
+	case own && none:
+		return "the repository may want the user name and password of a Secret in spec.secretRef of its PkgRepository"
+	case own:
+		return "check the user name and password, which are in spec.secretRef or spec.url of its PkgRepository"
+	case !none && !w.pass:
+		return "user name and password were sent to " + w.at.Host + " only: spec.passCredentials of its PkgRepository sends them to the servers of its charts as well"
+	}
+	return ""
+}
+
+// openLocal opens a regular file in a directory that stands in for a repository,
+// or below it.
+func openLocal(dir, path string) (*os.File, error) {
+	f, err := openRegular(dir, filepath.FromSlash(path))
+	if err != nil {
+		return nil, fmt.Errorf("local directory %s: %w", dir, err)
+	}
+	return f, nil
+}
+
+func openRegular(dir, name string) (*os.File, error) {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	info, err := root.Stat(name)
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%q is no file", name)
+	}
+	return root.Open(name)
+}
+
+// normalise returns the URL of a repository as it is compared and asked for
+// (reference A12, "URL normalisation"): with exactly one slash at the end of
+// its path, none for oci, and none doubled within; scheme and host in lower
+// case, no fragment. Query and the spelling of the path are kept. "" stays "".
+func normalise(text string) (string, error) {
+	if text == "" {
+		return "", nil
+	}
+	u, err := parseURL(text)
+	if err != nil {
+		return "", err
+	}
+	return u.String(), nil
+}
+
+var slashes = regexp.MustCompile(`/{2,}`)
+
+// parseURL returns the URL that normalise spells. Errors repeat nothing of text.
+func parseURL(text string) (*url.URL, error) {
+	u, err := url.Parse(text)
+	if err != nil {
+		if e, ok := errors.AsType[*url.Error](err); ok {
+			err = e.Err
+		}
+		return nil, fmt.Errorf("parse URL: %w", err)
+	}
+	if u.Host == "" {
+		return nil, errors.New("parse URL: no host: want SCHEME://HOST/PATH")
+	}
+	path := strings.TrimRight(slashes.ReplaceAllString(u.EscapedPath(), "/"), "/")
+	if u.Scheme != "oci" {
+		path += "/"
+	}
+	if u.Path, err = url.PathUnescape(path); err != nil {
+		return nil, fmt.Errorf("parse URL: %w", err)
+	}
+	u.RawPath, u.Host = path, strings.ToLower(u.Host)
+	u.Fragment, u.RawFragment = "", ""
+	return u, nil
+}
+
+// below returns the URL of a file of the repository at base, whose path ends
+// in a slash. The query is that of base.
+func below(base *url.URL, file string) *url.URL {
+	u := *base
+	u.Path += file
+	u.RawPath += url.PathEscape(file)
+	return &u
+}

@@ -1,0 +1,347 @@
+package chart
+
+import (
+	"bufio"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"mime"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/headgate-io/headgate/chart/index"
+	"github.com/headgate-io/headgate/internal/redact"
+	"github.com/headgate-io/headgate/internal/transport"
+	"github.com/headgate-io/headgate/source"
+)
+
+const (
+	nameOfIndex = "index.yaml"
+	indexLimit  = 256 << 20 // bytes of an index, where env.Limits has no other limit
+)
+
+// An indexFile is an index in a file that disappears once it is closed, or in the cache.
+type indexFile struct {
+	io.ReaderAt
+	io.Closer
+	size    int64
+	digest  string // SHA-256 in hex
+	summary index.Summary
+	notes   []string
+	validators
+}
+
+// reader returns the index from its start.
+func (f *indexFile) reader() *io.SectionReader { return io.NewSectionReader(f, 0, f.size) }
+
+// Validators are what a server calls one state of an index by.
+type validators struct {
+	ETag     string `json:"etag,omitempty"`
+	Modified string `json:"modified,omitempty"` // Last-Modified, as the server spells it
+}
+
+// maxValidator is how many bytes of a validator are worth remembering.
+const maxValidator = 1 << 10
+
+// validatorsOf returns the validators in the header of an answer. Last-Modified
+// alone tells nothing as long as the second lasts that it names: the index may
+// change once more in it (RFC 9110 section 8.8.2.2).
+func validatorsOf(h http.Header) (v validators) {
+	if s := h.Get("ETag"); len(s) <= maxValidator {
+		v.ETag = s
+	}
+	modified, err := http.ParseTime(h.Get("Last-Modified"))
+	sent, unsent := http.ParseTime(h.Get("Date"))
+	fresh := err == nil && unsent == nil && !sent.After(modified)
+	if s := h.Get("Last-Modified"); len(s) <= maxValidator && (v.ETag != "" || !fresh) {
+		v.Modified = s
+	}
+	return v
+}
+
+// header returns what asks for the index only if it is not that of v.
+func (v validators) header() http.Header {
+	h := http.Header{}
+	if v.ETag != "" {
+		h.Set("If-None-Match", v.ETag)
+	}
+	if v.Modified != "" {
+		h.Set("If-Modified-Since", v.Modified)
+	}
+	return h
+}
+
+// An answer is an index that begins to arrive.
+type answer struct {
+	body io.ReadCloser
+	at   string // the URL as it may show
+	page bool   // the server calls it a web page
+	size int64  // -1 when it is not known
+	validators
+}
+
+// index asks for the index. The answer is nil when it is the one that v belongs to.
+func (w *httpRepository) index(ctx context.Context, v validators) (*answer, error) {
+	if w.local != "" {
+		f, err := openLocal(w.local, nameOfIndex)
+		if errors.Is(err, os.ErrNotExist) {
+			err = fmt.Errorf("%w: run helm repo index %s", err, w.local)
+		}
+		if err != nil {
+			return nil, err
+		}
+		return &answer{body: f, at: w.local + "/" + nameOfIndex, size: -1}, nil
+	}
+	resp, err := w.get(ctx, below(w.at, nameOfIndex), v.header())
+	if status, ok := errors.AsType[*StatusError](err); ok && errors.Is(err, os.ErrNotExist) {
+		status.Hint = "spec.url must be the URL of the directory that " + nameOfIndex + " is in"
+	}
+	if err != nil {
+		return nil, err
+	}
+	if resp.StatusCode == http.StatusNotModified {
+		resp.Body.Close()
+		return nil, nil
+	}
+	kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
+	return &answer{body: resp.Body, at: redact.URL(resp.Request.URL), page: strings.HasSuffix(kind, "html"),
+		size: resp.ContentLength, validators: validatorsOf(resp.Header)}, nil
+}
+
+// fetch reads the index into a file and checks it on the way, nil when it is the
+// one that v belongs to.
+func (r *Repository) fetch(ctx context.Context, w *httpRepository, v validators) (*indexFile, error) {
+	a, err := w.index(ctx, v)
+	if err != nil || a == nil {
+		return nil, err
+	}
+	defer a.body.Close()
+	file, err := r.env.Limits.Spool()
+	if err != nil {
+		return nil, fmt.Errorf("create spool: %w", err)
+	}
+	in := &arrival{ctx: ctx, body: a.body, file: file, sum: sha256.New(), limit: r.limit(), progress: r.progress(a.size)}
+	summary, err := index.Check(in)
+	if err == nil {
+		err = in.rest()
+	}
+	switch {
+	case in.err != nil: // whatever Check made of it
+		err = in.err
+	case err != nil && context.Cause(ctx) != nil:
+		err = context.Cause(ctx)
+	case err != nil:
+		head := make([]byte, 512)
+		n, _ := file.ReadAt(head, 0)
+		if a.page || strings.HasPrefix(http.DetectContentType(head[:n]), "text/html") {
+			err = fmt.Errorf("%w: the answer is a web page: spec.url must be the URL of the directory that %s is in", err, nameOfIndex)
+		}
+		err = &source.StepError{Step: source.StepResolve, Reason: indexFailed, Err: err}
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("%s: %w", a.at, err), file.Close())
+	}
+	return &indexFile{ReaderAt: file, Closer: file, size: in.size, digest: hex.EncodeToString(in.sum.Sum(nil)),
+		summary: summary, notes: w.notes, validators: a.validators}, nil
+}
+
+// limit returns how many bytes an index may have, negative for any number.
+func (r *Repository) limit() int64 {
+	if r.env.Limits.Bytes == 0 {
+		return indexLimit
+	}
+	return r.env.Limits.Bytes
+}
+
+// An arrival is an index that is read while it arrives in a file, up to a limit.
+// Once all of it is there, it can be read again from its start.
+type arrival struct {
+	ctx      context.Context
+	body     io.Reader
+	file     *os.File
+	sum      hash.Hash
+	size     int64 // of what arrived
+	limit    int64 // negative for none
+	progress func(int64)
+	again    *io.SectionReader // of the file, nil until Seek is called
+	err      error             // that ended what arrives, other than io.EOF
+}
+
+func (a *arrival) Read(p []byte) (int, error) {
+	if err := context.Cause(a.ctx); err != nil {
+		return 0, err
+	}
+	if a.again != nil {
+		return a.again.Read(p)
+	}
+	n, err := a.body.Read(p)
+	a.size += int64(n)
+	a.sum.Write(p[:n])
+	_, failed := a.file.Write(p[:n])
+	switch {
+	case failed != nil:
+		a.err = fmt.Errorf("write spool: %w", failed)
+	case a.limit >= 0 && a.size > a.limit:
+		a.err = fmt.Errorf("the index is larger than %d bytes: raise the limit if the repository is trusted", a.limit)
+	case err != nil && err != io.EOF:
+		a.err = fmt.Errorf("receive index, after %d bytes: %w", a.size, err)
+	default:
+		a.progress(a.size)
+		return n, err
+	}
+	return n, a.err
+}
+
+// Seek implements [io.Seeker] for the start. It waits until all has arrived, so
+// that nothing waits for the sender while the index is read whole.
+func (a *arrival) Seek(int64, int) (int64, error) {
+	if err := a.rest(); err != nil {
+		return 0, err
+	}
+	a.again = io.NewSectionReader(a.file, 0, a.size)
+	return 0, nil
+}
+
+// rest reads to the end of what arrives.
+func (a *arrival) rest() error {
+	if a.again != nil {
+		return nil
+	}
+	_, err := io.Copy(io.Discard, a)
+	return err
+}
+
+// progress returns what is told how many bytes of total arrived, and reports it
+// once a MiB.
+func (r *Repository) progress(total int64) func(int64) {
+	address, err := source.Address(r.repo)
+	if r.env.Progress == nil || err != nil {
+		return func(int64) {}
+	}
+	next := int64(0)
+	return func(n int64) {
+		if n >= next {
+			next = n + 1<<20
+			r.env.Progress(source.Progress{Object: address, Phase: "receiving index", Done: n, Total: max(total, 0), Unit: "bytes"})
+		}
+	}
+}
+
+// ask is fetch with one answer for all objects that ask for the index with the
+// same validators and credentials. Without a cache for the index each asks itself.
+func (r *Repository) ask(ctx context.Context, w *httpRepository, v validators, since time.Time) (*indexFile, error) {
+	if w.local != "" || r.env.Share == nil || r.env.Cache == nil {
+		return r.fetch(ctx, w, v)
+	}
+	shared, err := r.env.Share.Do(ctx, r.question(w, v), since, func(ctx context.Context) (any, error) {
+		defer w.close() // nothing else may use the connection after this
+		f, err := r.fetch(ctx, w, v)
+		if err != nil || f == nil {
+			return (*indexFile)(nil), err
+		}
+		defer f.Close()
+		_ = r.env.Cache.Put(contentKey(w, f.digest), func(to io.Writer) error {
+			_, err := io.Copy(to, f.reader())
+			return err
+		})
+		return f, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	f := shared.(*indexFile)
+	if f == nil {
+		return nil, nil
+	}
+	entry, err := r.env.Cache.Open(contentKey(w, f.digest))
+	if err != nil { // it could not be kept, or not for so long
+		return r.fetch(ctx, w, v)
+	}
+	own := *f
+	own.ReaderAt, own.Closer, own.notes = entry, entry, w.notes
+	return &own, nil
+}
+
+// question names what is asked of a server, with which credentials. With
+// credentials it is one of the namespace, since messages have the names of Secrets.
+func (r *Repository) question(w *httpRepository, v validators) string {
+	spec, h := &r.repo.Spec, sha256.New()
+	transport.Note(h, string(w.print[:]), v.ETag, v.Modified, strconv.FormatInt(r.limit(), 10))
+	if spec.SecretRef != nil {
+		transport.Note(h, r.repo.Metadata.Namespace, "secret", spec.SecretRef.Name)
+	}
+	if spec.CertSecretRef != nil {
+		transport.Note(h, r.repo.Metadata.Namespace, "certificate", spec.CertSecretRef.Name)
+	}
+	return "index " + string(h.Sum(nil))
+}
+
+// contentKey names an index in the cache, and who may see it.
+func contentKey(w *httpRepository, digest string) string {
+	return "index of charts " + digest + " " + string(w.print[:])
+}
+
+// fetchIndex opens the index of a repository that no object holds the artifact
+// of: kept in env.Cache by URL and credentials, and asked for conditionally.
+// It takes spec.timeout of repo at most. Errors are as those of [Repository.Resolve].
+func (o *opener) fetchIndex(ctx context.Context, repo *source.PkgRepository) (f *indexFile, err error) {
+	r := &Repository{repo: repo, env: o.env, vault: o.vault}
+	err = source.Within(ctx, time.Duration(repo.Spec.Timeout), "fetch index", func(ctx context.Context) error {
+		f, err = r.cached(ctx)
+		return err
+	})
+	if err != nil {
+		return nil, stepError(source.StepFetch, "Failed", err)
+	}
+	return f, nil
+}
+
+// cached returns the index, out of the cache where the server says that it is
+// still the one. There its validators are in the line before it. A cache that does
+// not take it costs the next run the transfer and nothing else.
+func (r *Repository) cached(ctx context.Context) (*indexFile, error) {
+	w, err := r.connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer w.close()
+	if w.local != "" || r.env.Cache == nil {
+		return r.fetch(ctx, w, validators{})
+	}
+	key := "index of charts, at and as " + hex.EncodeToString(w.print[:])
+	held := &indexFile{}
+	if entry, err := r.env.Cache.Open(key); err == nil {
+		line, err := bufio.NewReader(io.NewSectionReader(entry, 0, entry.Size())).ReadBytes('\n')
+		if err == nil && json.Unmarshal(line, &held.validators) == nil {
+			held.size, held.Closer = entry.Size()-int64(len(line)), entry
+			held.ReaderAt = io.NewSectionReader(entry, int64(len(line)), held.size)
+		} else {
+			entry.Close()
+		}
+	}
+	f, err := r.fetch(ctx, w, held.validators)
+	if err == nil && f == nil {
+		return held, nil
+	}
+	if held.Closer != nil {
+		held.Close()
+	}
+	if err != nil || f.validators == (validators{}) {
+		return f, err
+	}
+	line, _ := json.Marshal(f.validators)
+	_ = r.env.Cache.Put(key, func(w io.Writer) error {
+		_, failed := w.Write(append(line, '\n'))
+		_, err := io.Copy(w, f.reader())
+		return errors.Join(failed, err)
+	})
+	return f, nil
+}
