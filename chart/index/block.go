@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"fmt"
 	"io"
-	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -37,10 +36,8 @@ type blockScanner struct {
 	empty    bool // nothing but the name of the chart was read yet
 	versions int  // of the chart
 
-	keyAt   int             // column of the keys of the entry, -1 before the first
-	passing bool            // the lines belong to a field of the entry that is not needed
-	passed  map[string]bool // the names of such fields
-	twice   string          // one that was there twice
+	keyAt   int  // column of the keys of the entry, -1 before the first
+	passing bool // the lines belong to a field of the entry that is not needed
 }
 
 // A part is what the lines belong to.
@@ -53,12 +50,6 @@ const (
 	chartPart               // the name of a chart, and what it has in place of a list
 	versionPart             // an entry
 )
-
-// neededFields are those of an entry that [Entry] depends on.
-var neededFields = map[string]bool{
-	"<<": true, "name": true, "version": true, "appVersion": true, "description": true, "type": true, "deprecated": true,
-	"created": true, "digest": true, "urls": true, "maintainers": true, "dependencies": true,
-}
 
 func (b *blockScanner) scan() error {
 	for {
@@ -185,8 +176,7 @@ func (b *blockScanner) beginVersion() error {
 	if b.versions++; b.versions > versionLimit {
 		return tooManyVersions(b.number, b.chart)
 	}
-	b.part, b.keyAt, b.passing, b.twice = versionPart, -1, false, ""
-	clear(b.passed)
+	b.part, b.keyAt, b.passing = versionPart, -1, false
 	b.recording.start(b.number)
 	return nil
 }
@@ -211,11 +201,7 @@ func (b *blockScanner) record(line []byte, c content) error {
 	case c.starts && c.column < b.keyAt && !first:
 		return b.unclear()
 	case first || c.starts && !c.dash && c.column == b.keyAt:
-		if b.passing = c.key != nil && !neededFields[string(c.key)]; b.passing && b.passed[string(c.key)] {
-			b.twice = string(c.key)
-		} else if b.passing {
-			b.passed[string(c.key)] = true
-		}
+		b.passing = c.key != nil && !neededFields[string(c.key)]
 	}
 	switch {
 	case b.passing && first: // the entry is a mapping
@@ -223,21 +209,8 @@ func (b *blockScanner) record(line []byte, c content) error {
 	case b.passing:
 		kept = nil
 	}
-	if len(kept) < len(line) && !printable(line) {
-		return b.unclear()
-	}
 	b.recording.add(line, kept)
 	return nil
-}
-
-// printable tells whether YAML allows the characters of a text.
-func printable(text []byte) bool {
-	for _, c := range text {
-		if c < ' ' && c != '\t' && c != '\n' && c != '\r' || c == 0x7F {
-			return false
-		}
-	}
-	return utf8.Valid(text)
 }
 
 // end has the part that was read judged.
@@ -272,13 +245,12 @@ func (b *blockScanner) end() error {
 			return b.version(b.chart, v)
 		}
 		list := b.decode(yaml.SequenceNode)
-		if len(list) != 1 || v.read(list[0], new(int)) != nil {
+		if len(list) != 1 {
 			return b.unclear()
 		}
+		left := wholeValues
+		v.read(list[0], &left)
 		v.line += list[0].Line - 1
-		if b.twice != "" && v.problem == nil {
-			v.problem = errTwice(b.twice)
-		}
 		return b.version(b.chart, v)
 	}
 	return nil

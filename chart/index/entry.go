@@ -1,7 +1,6 @@
 package index
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -17,141 +16,96 @@ import (
 // A version is an element of the list of a chart.
 type version struct {
 	line    int
-	fields  map[string]any // nil, strings, []any and map[string]any
+	fields  map[string]any // of [Entry]: nil, a string, []any of these, or what is neither
 	problem error          // why it cannot be used, nil if that is not known yet
 }
 
 var (
 	errBig    = fmt.Errorf("it is larger than %d bytes", entrySize)
-	errDeep   = fmt.Errorf("collections are more than %d deep", depthLimit)
-	errAlias  = fmt.Errorf("aliases stand for more than %d bytes", aliasLimit)
 	errNull   = errors.New("it is null")
 	errNoMap  = errors.New("it is no mapping")
 	errNoList = errors.New("its versions are no list")
+	errAlias  = errors.New("aliases and merged mappings of the index stand for too much")
 )
 
-func errTwice(field string) error { return fmt.Errorf("field %s is there twice", quote(field)) }
+// neededFields are those of an entry that [Entry] depends on.
+var neededFields = map[string]bool{
+	"<<": true, "name": true, "version": true, "appVersion": true, "description": true, "type": true, "deprecated": true,
+	"created": true, "digest": true, "urls": true,
+}
+
+// urlLimit is how many URLs of an entry count.
+const urlLimit = 100
 
 func tooManyVersions(line int, chart string) error {
 	return fmt.Errorf("line %d: chart %s has more than %d versions", line, quote(chart), versionLimit)
 }
 
-const (
-	depthLimit = 100      // collections within each other
-	aliasLimit = 16 << 20 // bytes that aliases of an index stand for, together
-)
-
-// read reads a version in YAML. The bytes that its aliases stand for are added
-// to aliases. The error is that of an index that is not to be read.
-func (v *version) read(n *yaml.Node, aliases *int) error {
-	r := valueReader{left: entrySize, aliases: aliases}
-	value, err := r.value(n, 0)
-	switch fields, ok := value.(map[string]any); {
-	case err == errBig:
-		v.problem = err
-	case err != nil:
-		return err
-	case ok:
-		v.fields = fields
-		if r.twice != "" {
-			v.problem = errTwice(r.twice)
-		}
-	case value == nil:
-		v.problem = errNull
-	default:
-		v.problem = errNoMap
+// read reads a version in YAML. left is how many values aliases and merged
+// mappings of the index may stand for yet.
+func (v *version) read(n *yaml.Node, left *int) {
+	if n.Kind == yaml.AliasNode {
+		*left -= len(target(n).Content)
 	}
-	return nil
-}
-
-// A valueReader returns what nodes of YAML stand for.
-type valueReader struct {
-	left    int    // bytes that the value may have yet
-	aliases *int   // bytes that aliases stand for
-	within  int    // aliases that are being read
-	twice   string // a field of the outermost mapping that is there twice
-}
-
-// value returns nil for null, a string for any other scalar, []any or
-// map[string]any.
-func (r *valueReader) value(n *yaml.Node, depth int) (any, error) {
-	size := len(n.Value) + valueSize
-	if r.left -= size; r.left < 0 {
-		return nil, errBig
-	}
-	if r.within > 0 {
-		if *r.aliases += size; *r.aliases > aliasLimit {
-			return nil, errAlias
-		}
-	}
-	switch {
-	case depth > depthLimit:
-		return nil, errDeep
-	case n.Kind == yaml.AliasNode:
-		r.within++
-		defer func() { r.within-- }()
-		return r.value(n.Alias, depth)
+	switch n = target(n); {
 	case isNull(n):
-		return nil, nil
-	case n.Kind == yaml.ScalarNode:
-		return n.Value, nil
-	case n.Kind == yaml.SequenceNode:
-		list := make([]any, len(n.Content))
-		for i, e := range n.Content {
-			var err error
-			if list[i], err = r.value(e, depth+1); err != nil {
-				return nil, err
-			}
-		}
-		return list, nil
+		v.problem = errNull
+	case n.Kind != yaml.MappingNode:
+		v.problem = errNoMap
+	default:
+		v.fields = map[string]any{}
+		v.take(n, 0, left)
 	}
-	return r.mapping(n, depth)
 }
 
-// mapping is value for a mapping. What it says itself counts before what it
-// takes over by the key <<.
-func (r *valueReader) mapping(n *yaml.Node, depth int) (map[string]any, error) {
-	m, merged := make(map[string]any, len(n.Content)/2), map[string]any{}
-	for i := 0; i+1 < len(n.Content); i += 2 {
+// take adds the fields of a mapping that v does not have, the last of each name.
+// What the mapping says itself counts before what it takes over by the key <<.
+func (v *version) take(n *yaml.Node, depth int, left *int) {
+	if n = target(n); depth > 0 {
+		*left -= 1 + len(n.Content)
+	}
+	if *left < 0 {
+		v.problem = errAlias
+		return
+	}
+	if n.Kind == yaml.SequenceNode && depth == 1 {
+		for _, e := range n.Content {
+			v.take(e, depth+1, left)
+		}
+	}
+	for i := len(n.Content) - 2; i >= 0 && n.Kind == yaml.MappingNode; i -= 2 {
 		key := target(n.Content[i])
-		value, err := r.value(n.Content[i+1], depth+1)
-		switch {
-		case err != nil:
-			return nil, err
-		case key.Kind != yaml.ScalarNode:
-			return nil, fmt.Errorf("line %d: a key must be a text", key.Line)
-		case key.Value == "<<" && key.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle) == 0:
-			merge(merged, value)
-			continue
+		if _, ok := v.fields[key.Value]; !ok && neededFields[key.Value] && !merges(key) {
+			v.fields[key.Value] = valueOf(n.Content[i+1], true)
 		}
-		if r.left -= len(key.Value) + valueSize; r.left < 0 {
-			return nil, errBig
-		}
-		if _, twice := m[key.Value]; twice && depth == 0 && r.twice == "" {
-			r.twice = key.Value
-		}
-		m[key.Value] = value
 	}
-	merge(m, merged)
-	return m, nil
+	for i := 0; i+1 < len(n.Content) && n.Kind == yaml.MappingNode && depth < 3; i += 2 {
+		if merges(target(n.Content[i])) {
+			v.take(n.Content[i+1], depth+1, left)
+		}
+	}
 }
 
-// merge adds the fields that m does not have from a mapping, or a list of them.
-func merge(m map[string]any, from any) {
-	switch from := from.(type) {
-	case map[string]any:
-		for k, v := range from {
-			if _, ok := m[k]; !ok {
-				m[k] = v
-			}
+// merges tells whether a key takes over a mapping, or several.
+func merges(key *yaml.Node) bool {
+	return key.Kind == yaml.ScalarNode && key.Value == "<<" && key.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle) == 0
+}
+
+// valueOf returns what a node stands for, as far as entries have it.
+func valueOf(n *yaml.Node, lists bool) any {
+	switch n = target(n); {
+	case isNull(n):
+		return nil
+	case n.Kind == yaml.ScalarNode:
+		return n.Value
+	case n.Kind == yaml.SequenceNode && lists:
+		all := []any{}
+		for _, e := range n.Content[:min(len(n.Content), urlLimit)] {
+			all = append(all, valueOf(e, false))
 		}
-	case []any:
-		for _, e := range from {
-			if e, ok := e.(map[string]any); ok {
-				merge(m, e)
-			}
-		}
+		return all
 	}
+	return n
 }
 
 // target returns the node that an alias stands for.
@@ -179,34 +133,45 @@ func isText(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.Value != 
 
 // readJSON reads a version in JSON, false if it is none.
 func (v *version) readJSON(text []byte) (ok bool) {
-	d := json.NewDecoder(bytes.NewReader(text))
-	d.UseNumber()
-	switch {
-	case string(text) == "null":
+	if string(text) == "null" {
 		v.problem = errNull
 		return true
-	case len(text) == 0 || text[0] != '{':
+	}
+	var all map[string]json.RawMessage
+	if json.Unmarshal(text, &all) != nil {
 		v.problem = errNoMap
 		return json.Valid(text)
 	}
 	v.fields = map[string]any{}
-	_, err := d.Token()
-	for err == nil && d.More() {
-		var key json.Token
-		var value any
-		if key, err = d.Token(); err == nil {
-			err = d.Decode(&value)
+	for name, value := range all {
+		if neededFields[name] {
+			v.fields[name] = valueOfJSON(value, true)
 		}
-		name, _ := key.(string)
-		if _, twice := v.fields[name]; twice && v.problem == nil {
-			v.problem = errTwice(name)
+	}
+	return true
+}
+
+// valueOfJSON is valueOf for JSON, which is valid. Numbers keep their spelling.
+func valueOfJSON(text json.RawMessage, lists bool) any {
+	switch text[0] {
+	case 'n':
+		return nil
+	case '"':
+		var s string
+		_ = json.Unmarshal(text, &s)
+		return s
+	case '[', '{':
+		var list []json.RawMessage
+		if !lists || json.Unmarshal(text, &list) != nil {
+			return text
 		}
-		v.fields[name] = value
+		all := []any{}
+		for _, e := range list[:min(len(list), urlLimit)] {
+			all = append(all, valueOfJSON(e, false))
+		}
+		return all
 	}
-	if err == nil {
-		_, err = d.Token()
-	}
-	return err == nil
+	return string(text)
 }
 
 // entry returns the entry that a version of the chart is, and the first thing
@@ -221,27 +186,23 @@ func (v *version) entry(chart string) (e Entry, problem error) {
 		{"name", &name}, {"version", &e.Version}, {"appVersion", &e.AppVersion}, {"description", &e.Description}, {"type", &e.Type},
 		{"deprecated", &deprecated}, {"created", &created}, {"digest", &e.Digest},
 	} {
-		text, err := scalar(v.fields[f.name])
-		*f.to = text
-		problem = first(problem, f.name, err)
-	}
-	e.Deprecated, e.Created = strings.EqualFold(deprecated, "true"), parseTime(created)
-	urls, err := list(v.fields["urls"])
-	problem = first(problem, "urls", err)
-	for _, u := range urls {
-		text, err := scalar(u)
-		problem = first(problem, "urls", err)
-		if text != "" {
-			e.URLs = append(e.URLs, text)
+		text, ok := scalar(v.fields[f.name])
+		if *f.to = text; !ok && problem == nil {
+			problem = fmt.Errorf("field %s must be a text", quote(f.name))
 		}
 	}
-	for _, field := range []string{"maintainers", "dependencies"} {
-		all, err := list(v.fields[field])
-		problem = first(problem, field, err)
-		for _, m := range all {
-			if _, ok := m.(map[string]any); !ok {
-				problem = first(problem, field, errors.New("must have mappings in it"))
-			}
+	e.Deprecated, e.Created = strings.EqualFold(deprecated, "true"), parseTime(created)
+	urls, list := v.fields["urls"].([]any)
+	if !list && v.fields["urls"] != nil && problem == nil {
+		problem = errors.New(`field "urls" must be a list`)
+	}
+	for _, u := range urls {
+		text, ok := scalar(u)
+		if !ok && problem == nil {
+			problem = errors.New(`field "urls" must be a text`)
+		}
+		if text != "" {
+			e.URLs = append(e.URLs, text)
 		}
 	}
 	switch {
@@ -253,36 +214,10 @@ func (v *version) entry(chart string) (e Entry, problem error) {
 	return e, problem
 }
 
-// first returns problem, or what err says about a field if there is none.
-func first(problem error, field string, err error) error {
-	if problem != nil || err == nil {
-		return problem
-	}
-	return fmt.Errorf("field %s %w", quote(field), err)
-}
-
-// scalar returns a text, "" for null.
-func scalar(v any) (string, error) {
-	switch v := v.(type) {
-	case nil:
-		return "", nil
-	case string:
-		return v, nil
-	case json.Number:
-		return v.String(), nil
-	case bool:
-		return strconv.FormatBool(v), nil
-	}
-	return "", errors.New("must be a text")
-}
-
-// list returns the elements of a list, none for null.
-func list(v any) ([]any, error) {
-	all, ok := v.([]any)
-	if !ok && v != nil {
-		return nil, errors.New("must be a list")
-	}
-	return all, nil
+// scalar returns a text, "" for null, and false for what is neither.
+func scalar(v any) (text string, ok bool) {
+	text, ok = v.(string)
+	return text, ok || v == nil
 }
 
 // timeLayouts are the spellings of times in YAML, beside that of JSON.

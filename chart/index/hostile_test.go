@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -124,43 +125,45 @@ func TestBombs(t *testing.T) {
 // TestHostileYAML reads what is no YAML, or none that is to be read.
 func TestHostileYAML(t *testing.T) {
 	for name, text := range map[string]string{
-		"deep flow":                       "a: " + strings.Repeat("[", 20000),
-		"deep block":                      "a: " + strings.Repeat("- ", 20000),
-		"deep pairs":                      "a: " + strings.Repeat("[a: ", 20000),
-		"deep, and closed":                "a: " + strings.Repeat("[", 200) + strings.Repeat("]", 200),
-		"deep by aliases":                 "a: &a " + strings.Repeat("[", 60) + strings.Repeat("]", 60) + "\nb: " + strings.Repeat("[", 60) + "*a" + strings.Repeat("]", 60),
-		"long plain scalar":               "a: " + strings.Repeat("b ", 1<<19+1),
-		"long plain scalar of lines":      "a:\n  b" + strings.Repeat("\n  b", 1<<19+1),
-		"long quoted scalar of lines":     "a:\n \"b" + strings.Repeat("\n b", 1<<19) + "\"",
-		"long literal scalar":             "a: |\n" + strings.Repeat(" b\n", 1<<19),
-		"unknown anchor":                  "a: b\nc: *d",
-		"alias within its anchor":         "a: &b\n  c: *b",
-		"many replays":                    "a: &a [" + strings.Repeat("x,", 200) + "]\nb:\n" + strings.Repeat("- *a\n", 10000),
-		"alias with a tag":                "a: &a b\nd: !c *a",
-		"many tags":                       "a: b\n---\n" + strings.Repeat("%TAG !a! tag:a,2000:\n", 2000),
-		"anchor without a name":           "a: & b",
-		"collection as explicit key":      "a: b\n? - c\n: d",
-		"mapping as key":                  "a: b\n? a: b\n: c",
-		"tab in the indentation":          "a:\n\tb: c",
-		"double quote not closed":         "a:\n  \"b\nc",
-		"single quote not closed":         "a: 'b",
-		"marker within quotes":            "a: 'b\n--- c'",
-		"marker within a flow sequence":   "a: [b,\n--- ]",
-		"flow sequence not closed":        "a: [b, c\n",
-		"flow mapping not closed":         "a: {b: c",
-		"flow mapping closed as sequence": "a: {b: c]",
-		"missing comma":                   `a: {"a": 1 "b": 2}`,
-		"unknown escape":                  `a: "\q"`,
-		"escape of no digits":             `a: "\u12x4"`,
-		"escape of no character":          `a: "\UFFFFFFFF"`,
-		"block scalar with text":          "a: | b\n",
-		"NUL":                             "a: b\x00c",
-		"escape character":                "a: b\x1bc",
-		"no UTF-8":                        "a: b\xffc",
+		"deep flow":                             "a: " + strings.Repeat("[", 20000),
+		"deep block":                            "a: " + strings.Repeat("- ", 20000),
+		"deep pairs":                            "a: " + strings.Repeat("[a: ", 20000),
+		"harmless, deep, and closed":            "a: " + strings.Repeat("[", 200) + strings.Repeat("]", 200),
+		"harmless, deep by aliases":             "a: &a " + strings.Repeat("[", 60) + strings.Repeat("]", 60) + "\nb: " + strings.Repeat("[", 60) + "*a" + strings.Repeat("]", 60),
+		"harmless, long plain scalar":           "a: " + strings.Repeat("b ", 1<<19+1),
+		"harmless, long plain scalar of lines":  "a:\n  b" + strings.Repeat("\n  b", 1<<19+1),
+		"harmless, long quoted scalar of lines": "a:\n \"b" + strings.Repeat("\n b", 1<<19) + "\"",
+		"harmless, long literal scalar":         "a: |\n" + strings.Repeat(" b\n", 1<<19),
+		"unknown anchor":                        "a: b\nc: *d",
+		"harmless, alias within its anchor":     "a: &b\n  c: *b",
+		"harmless, many replays":                "a: &a [" + strings.Repeat("x,", 200) + "]\nb:\n" + strings.Repeat("- *a\n", 10000),
+		"alias with a tag":                      "a: &a b\nd: !c *a",
+		"many tags":                             "a: b\n---\n" + strings.Repeat("%TAG !a! tag:a,2000:\n", 2000),
+		"anchor without a name":                 "a: & b",
+		"collection as explicit key":            "a: b\n? - c\n: d",
+		"mapping as key":                        "a: b\n? a: b\n: c",
+		"tab in the indentation":                "a:\n\tb: c",
+		"double quote not closed":               "a:\n  \"b\nc",
+		"single quote not closed":               "a: 'b",
+		"marker within quotes":                  "a: 'b\n--- c'",
+		"marker within a flow sequence":         "a: [b,\n--- ]",
+		"flow sequence not closed":              "a: [b, c\n",
+		"flow mapping not closed":               "a: {b: c",
+		"flow mapping closed as sequence":       "a: {b: c]",
+		"missing comma":                         `a: {"a": 1 "b": 2}`,
+		"unknown escape":                        `a: "\q"`,
+		"escape of no digits":                   `a: "\u12x4"`,
+		"escape of no character":                `a: "\UFFFFFFFF"`,
+		"block scalar with text":                "a: | b\n",
+		"NUL":                                   "a: b\x00c",
+		"escape character":                      "a: b\x1bc",
+		"no UTF-8":                              "a: b\xffc",
 	} {
 		t.Run(name, func(t *testing.T) {
 			if s, err := index.Check(strings.NewReader("apiVersion: v1\n" + text + "\nentries: {}\n")); err == nil {
-				t.Errorf("%+v", s)
+				if !strings.HasPrefix(name, "harmless, ") {
+					t.Errorf("%+v", s)
+				}
 			} else if len(err.Error()) > 600 || strings.ContainsAny(err.Error(), "\x00\x1b") {
 				t.Errorf("%.1000q", err.Error())
 			}
@@ -170,6 +173,30 @@ func TestHostileYAML(t *testing.T) {
 				t.Errorf("%+v, %v", list, err)
 			}
 		})
+	}
+}
+
+// TestAliasesAreBounded reads versions that take over a large mapping, or are one,
+// many times.
+func TestAliasesAreBounded(t *testing.T) {
+	large := "x: &x {" + strings.Repeat("y: z,", 100_000) + "name: a, version: 1.0.0, urls: [a]}\n"
+	for name, entries := range map[string]string{
+		"elements": strings.Repeat("  - *x\n", 1000),
+		"merged":   strings.Repeat("  - {<<: *x}\n", 1000),
+		"lists":    strings.Repeat("  - {<<: [*x, *x, *x, *x, *x, *x, *x, *x]}\n", 1000),
+		"itself":   "  - &y {name: a" + strings.Repeat(", <<: *y", 3000) + "}\n",
+	} {
+		s, err := index.Check(strings.NewReader("apiVersion: v1\n" + large + "entries:\n  a:\n" + entries))
+		if err != nil || s.Versions > 50 || s.SkippedTotal == 0 || name != "itself" && !strings.Contains(s.Skipped[99].Problem, "stand for too much") {
+			t.Errorf("%s: %d versions, %d skipped, %v", name, s.Versions, s.SkippedTotal, err)
+		}
+	}
+	many := "x: &x\n" + strings.Repeat("- {}\n", 5000) + "entries:\n"
+	for i := range 2000 {
+		many += "  c" + strconv.Itoa(i) + ": *x\n"
+	}
+	if s, err := index.Check(strings.NewReader("apiVersion: v1\n" + many)); err != nil || s.SkippedTotal != 2000 {
+		t.Errorf("aliases of a list: %d skipped, %v", s.SkippedTotal, err)
 	}
 }
 

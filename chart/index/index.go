@@ -153,7 +153,7 @@ func scan(in *bufio.Reader, v *visitor) error {
 		}
 		break
 	}
-	return (&blockScanner{in: in, visitor: v, passed: map[string]bool{}}).scan()
+	return (&blockScanner{in: in, visitor: v}).scan()
 }
 
 // A source remembers how a reader begins and why it failed.

@@ -104,3 +104,19 @@ func withoutLines(list []index.Entry) []index.Entry {
 func short(list []index.Entry) string {
 	return fmt.Sprintf("%d: %.300s", len(list), fmt.Sprintf("%+v", list))
 }
+
+// pieces is a reader of at most so many bytes at a time.
+type pieces struct {
+	*strings.Reader
+	size int
+}
+
+func (p pieces) Read(b []byte) (int, error) { return p.Reader.Read(b[:min(len(b), p.size)]) }
+
+// cut shortens a text that is padded.
+func cut(text string) string {
+	if len(text) > 6000 {
+		return text[:3000] + " … " + text[len(text)-3000:]
+	}
+	return text
+}

@@ -4,8 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
-	"errors"
-	"io"
 )
 
 // A jsonScanner reads an index in JSON. It finds where entries begin and end,
@@ -20,17 +18,14 @@ type jsonScanner struct {
 }
 
 func (s *jsonScanner) scan() error {
-	if _, err := s.next(); err != nil {
-		return err
-	}
 	err := s.members(func(name string, first byte) error {
 		switch {
 		case name == "entries" && first == '{':
 			return s.members(s.versions)
 		case name != "apiVersion" && (s.sum == nil || name == "generated"):
-			return s.pass()
+			return s.value(false)
 		}
-		if err := s.capture(); err != nil {
+		if err := s.value(true); err != nil {
 			return err
 		}
 		s.recording.addTo(s.sum, "field")
@@ -51,29 +46,25 @@ func (s *jsonScanner) scan() error {
 
 // versions reads the list of a chart.
 func (s *jsonScanner) versions(chart string, first byte) error {
-	switch wanted := s.chart(chart); {
-	case !wanted:
-		return s.pass()
-	case first != '[':
+	if !s.chart(chart) {
+		return s.value(false)
+	}
+	if first != '[' {
 		line := s.line
-		if err := s.capture(); err != nil {
-			return err
-		}
-		if string(s.recording.all) != "null" {
+		err := s.value(true)
+		if err == nil && string(s.recording.all) != "null" {
 			s.recording.addTo(s.sum, chart)
 			s.oddity(chart, line, errNoList)
 		}
-		return nil
+		return err
 	}
-	for count := 0; ; count++ {
-		if more, err := s.more(count, '[', ']'); err != nil || !more {
-			return err
-		}
-		if count == versionLimit {
+	count := 0
+	return s.elements('[', ']', func(byte) error {
+		if count++; count > versionLimit {
 			return tooManyVersions(s.line, chart)
 		}
 		v := version{line: s.line}
-		if err := s.capture(); err != nil {
+		if err := s.value(true); err != nil {
 			return err
 		}
 		s.recording.addTo(s.sum, chart)
@@ -82,68 +73,64 @@ func (s *jsonScanner) versions(chart string, first byte) error {
 		} else if !v.readJSON(s.recording.all) {
 			return s.unclear()
 		}
-		if err := s.version(chart, v); err != nil {
-			return err
-		}
-	}
+		return s.version(chart, v)
+	})
 }
 
 // members calls do with the name of each member of an object that begins next,
 // and the first byte of its value. It expects do to read the value.
 func (s *jsonScanner) members(do func(name string, first byte) error) error {
-	for count := 0; ; count++ {
-		if more, err := s.more(count, '{', '}'); err != nil || !more {
-			return err
+	return s.elements('{', '}', func(first byte) error {
+		if first != '"' {
+			return s.unclear()
 		}
-		if c, err := s.next(); err != nil || c != '"' {
-			return s.otherwise(err)
-		}
-		if err := s.capture(); err != nil {
+		if err := s.value(true); err != nil {
 			return err
 		}
 		var name string
-		if s.recording.size > entrySize || json.Unmarshal(s.recording.all, &name) != nil {
+		if s.recording.size > entrySize || json.Unmarshal(s.recording.all, &name) != nil || s.expect(':') != nil {
 			return s.unclear()
 		}
-		if c, err := s.next(); err != nil || c != ':' {
-			return s.otherwise(err)
-		}
-		s.in.Discard(1)
 		first, err := s.next()
 		if err != nil {
 			return err
 		}
-		if err := do(name, first); err != nil {
-			return err
-		}
-	}
+		return do(name, first)
+	})
 }
 
-// more reads what is before the next element of a collection, of which count
-// were read, and tells whether there is one.
-func (s *jsonScanner) more(count int, open, end byte) (bool, error) {
+// elements calls do with the first byte of each element of a collection that
+// begins next. It expects do to read the element.
+func (s *jsonScanner) elements(open, end byte, do func(first byte) error) error {
+	if err := s.expect(open); err != nil {
+		return err
+	}
 	c, err := s.next()
-	if err == nil && count == 0 {
-		if c != open {
-			return false, s.unclear()
+	for first := true; err == nil && (c != end || !first); first = false {
+		if err := do(c); err != nil {
+			return err
 		}
-		s.in.Discard(1)
-		if c, err = s.next(); c != end {
-			return true, err
+		if c, err = s.next(); err != nil || c == end {
+			break
+		}
+		if err = s.expect(','); err == nil {
+			c, err = s.next()
 		}
 	}
-	switch {
-	case err != nil:
-		return false, err
-	case c == end:
-		s.in.Discard(1)
-		return false, nil
-	case c != ',':
-		return false, s.unclear()
+	if err != nil {
+		return err
+	}
+	return s.expect(end)
+}
+
+// expect reads a byte of punctuation.
+func (s *jsonScanner) expect(punctuation byte) error {
+	c, err := s.next()
+	if err == nil && c != punctuation {
+		err = s.unclear()
 	}
 	s.in.Discard(1)
-	_, err = s.next()
-	return true, err
+	return err
 }
 
 // next passes over white space and returns the byte behind it, which is still
@@ -153,7 +140,7 @@ func (s *jsonScanner) next() (byte, error) {
 		c, err := s.in.ReadByte()
 		switch {
 		case err != nil:
-			return 0, s.otherwise(err)
+			return 0, s.unclear()
 		case c == '\n':
 			s.line++
 		case c != ' ' && c != '\t' && c != '\r':
@@ -164,44 +151,26 @@ func (s *jsonScanner) next() (byte, error) {
 
 func (s *jsonScanner) unclear() error { return &layoutError{s.line} }
 
-// otherwise returns err, or that the index has another layout.
-func (s *jsonScanner) otherwise(err error) error {
-	if err == nil || errors.Is(err, io.EOF) {
-		return s.unclear()
-	}
-	return err
-}
-
-// capture records the value that begins next.
-func (s *jsonScanner) capture() error {
-	s.recording.start(s.line)
-	return s.value(&s.recording)
-}
-
-// pass passes over the value that begins next.
-func (s *jsonScanner) pass() error { return s.value(nil) }
-
-// value reads the value that begins next, into r unless it is nil.
-func (s *jsonScanner) value(r *recording) error {
+// value reads the value that begins next, and records it if that is needed.
+func (s *jsonScanner) value(record bool) error {
+	r := &s.recording
+	r.start(s.line)
 	var k skipper
 	for {
 		if _, err := s.in.Peek(1); err != nil {
-			return s.otherwise(err)
+			return s.unclear()
 		}
 		text, _ := s.in.Peek(s.in.Buffered())
 		n, state := k.skip(text)
-		if r != nil {
+		if record {
 			r.add(text[:n], nil)
 		}
 		s.line += bytes.Count(text[:n], []byte{'\n'})
 		s.in.Discard(n)
 		switch state {
 		case skipDone:
-			if r != nil {
-				r.all = bytes.TrimRight(r.all, " \t\r\n")
-				if r.size <= entrySize {
-					r.size = len(r.all)
-				}
+			if r.all = bytes.TrimRight(r.all, " \t\r\n"); r.size <= entrySize {
+				r.size = len(r.all)
 			}
 			return nil
 		case skipUnclear:

@@ -10,8 +10,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"unicode"
-	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -43,29 +41,14 @@ func readWhole(r io.Reader, layout *layoutError, v *visitor) error {
 	case bytes.Count(text.Bytes(), []byte("%TAG")) > tagLimit:
 		return fmt.Errorf("it has more than %d directives %%TAG", tagLimit)
 	}
-	if at := invalidUTF8(text.Bytes()); at >= 0 {
-		return fmt.Errorf("line %d: invalid UTF-8", 1+bytes.Count(text.Bytes()[:at], []byte{'\n'}))
-	}
 	var doc yaml.Node
 	if err := yaml.Unmarshal(text.Bytes(), &doc); err != nil {
-		return errors.New(problemOf(err))
+		return errors.New(strings.ToValidUTF8(cut(strings.TrimPrefix(err.Error(), "yaml: ")), ""))
 	}
 	if len(doc.Content) == 0 {
 		return errors.New("it is empty")
 	}
-	return (&document{visitor: v}).read(doc.Content[0])
-}
-
-// invalidUTF8 returns where a text is no UTF-8, -1 if it is all.
-func invalidUTF8(text []byte) int {
-	for i := 0; i < len(text); {
-		r, size := utf8.DecodeRune(text[i:])
-		if r == utf8.RuneError && size == 1 {
-			return i
-		}
-		i += size
-	}
-	return -1
+	return (&document{v, wholeValues}).read(doc.Content[0])
 }
 
 // values returns about how many values a text has that is YAML: not less than
@@ -84,24 +67,10 @@ func values(text []byte) (n int) {
 	return n
 }
 
-// problemOf returns what the YAML library says, fit for a message.
-func problemOf(err error) string {
-	text := strings.TrimPrefix(err.Error(), "yaml: ")
-	if len(text) > 200 {
-		text = text[:200] + "…"
-	}
-	return strings.ToValidUTF8(strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) {
-			return ' '
-		}
-		return r
-	}, text), "")
-}
-
 // A document is an index that was read whole.
 type document struct {
 	*visitor
-	aliases int // bytes that aliases stand for
+	left int // values that its aliases may stand for yet
 }
 
 func (d *document) read(root *yaml.Node) error {
@@ -118,10 +87,6 @@ func (d *document) read(root *yaml.Node) error {
 		}
 		if key != "generated" {
 			d.add("field", value)
-		}
-		r := valueReader{left: entrySize, aliases: &d.aliases}
-		if _, err := r.value(value, 0); err != nil {
-			return fmt.Errorf("line %d: field %s: %w", line, quote(key), err)
 		}
 		return nil
 	})
@@ -161,12 +126,8 @@ func (d *document) charts(n *yaml.Node) error {
 		if !d.chart(chart) {
 			return nil
 		}
-		list := target(n)
+		list := n // an alias is none
 		if list.Kind != yaml.SequenceNode {
-			r := valueReader{left: entrySize, aliases: &d.aliases}
-			if _, err := r.value(n, 0); err != nil {
-				return fmt.Errorf("line %d: chart %s: %w", n.Line, quote(chart), err)
-			}
 			if d.add(chart, n); !isNull(list) {
 				d.oddity(chart, n.Line, errNoList)
 			}
@@ -177,9 +138,7 @@ func (d *document) charts(n *yaml.Node) error {
 				return tooManyVersions(element.Line, chart)
 			}
 			v := version{line: target(element).Line}
-			if err := v.read(element, &d.aliases); err != nil {
-				return err
-			}
+			v.read(element, &d.left)
 			d.add(chart, element)
 			if err := d.version(chart, v); err != nil {
 				return err
