@@ -1,12 +1,12 @@
 package chart
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"hash"
 	"io"
 	"io/fs"
 	"net/http"
@@ -15,6 +15,7 @@ import (
 	"time"
 
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+	image "oras.land/oras-go/v2/registry"
 
 	"github.com/headgate-io/headgate/artifact"
 	"github.com/headgate-io/headgate/chart/index"
@@ -196,12 +197,7 @@ func (u *chartRepository) resolve(text string) (*url.URL, error) {
 // receive returns the chart that content is: its digest is that of the index,
 // name and version are those that were selected.
 func (u *chartRepository) receive(s *selected, size int64, content io.Reader) (*bundle.Chart, error) {
-	sum := sha256.New()
-	content = io.TeeReader(content, sum)
 	c, err := s.read(content, size, u.env.Limits)
-	if errors.Is(err, bundle.ErrChart) {
-		return nil, s.blame(err, content, sum)
-	}
 	if err != nil {
 		return nil, err
 	}
@@ -221,22 +217,6 @@ func (s *selected) promised(digest string) error {
 		return nil
 	}
 	return fmt.Errorf("it is not what the index promises: %w", &artifact.DigestError{Want: s.digest, Got: digest})
-}
-
-// blame returns the error about what is no chart: that it is not what the index
-// promises, if its digest differs once rest, unless that is very long, is in sum.
-func (s *selected) blame(err error, rest io.Reader, sum hash.Hash) error {
-	if is[*artifact.LimitError](err) {
-		return err
-	}
-	most := bundle.Limits(artifact.Limits{}).Bytes
-	if n, broken := io.Copy(io.Discard, io.LimitReader(rest, most)); broken != nil || n == most {
-		return err
-	}
-	if other := s.promised("sha256:" + hex.EncodeToString(sum.Sum(nil))); other != nil {
-		return fmt.Errorf("%w: %w", other, err)
-	}
-	return err
 }
 
 // get gives use what is at a URL, of size bytes unless that is negative. Errors
@@ -272,11 +252,16 @@ func (u *chartRepository) pullFrom(ctx context.Context, s *selected, at *url.URL
 	if at.User != nil || at.RawQuery != "" {
 		return got, fmt.Errorf("URL %s of a chart: want oci://HOST/PATH:TAG, without user information and query", redact.URL(at))
 	}
-	where, reference := parseImage(at.String(), s.version)
-	if err := oci.CheckURL(where); err != nil {
+	named, err := image.ParseReference(strings.TrimPrefix(at.String(), "oci://"))
+	where := "oci://" + named.Registry + "/" + named.Repository
+	if err == nil {
+		err = oci.CheckURL(where)
+	}
+	if err != nil {
 		return got, fmt.Errorf("URL %s of a chart: %w", redact.URL(at), err)
 	}
-	repo, err := u.repository(ctx, func(have string) bool {
+	reference := cmp.Or(named.Reference, strings.ReplaceAll(s.version, "+", "_"))
+	repo, err := u.repository(ctx, func(_ *source.PkgRepository, have string) bool {
 		return strings.HasPrefix(have, "oci://") && strings.HasPrefix(where, have+"/")
 	})
 	if err != nil {
@@ -312,21 +297,4 @@ func (u *chartRepository) pullFrom(ctx context.Context, s *selected, at *url.URL
 	}
 	got.from = at
 	return got, nil
-}
-
-// parseImage returns the repository and the tag or digest in
-// oci://HOST/PATH[:TAG][@DIGEST]; the tag of a version without either.
-func parseImage(text, version string) (url, reference string) {
-	url, reference, pinned := strings.Cut(text, "@")
-	path := url[strings.LastIndexByte(url, '/')+1:]
-	name, tag, tagged := strings.Cut(path, ":")
-	if tagged && strings.Count(url, "/") > 2 {
-		url = url[:len(url)-len(path)] + name
-	} else {
-		tag = strings.ReplaceAll(version, "+", "_")
-	}
-	if pinned {
-		return url, reference
-	}
-	return url, tag
 }

@@ -325,7 +325,7 @@ func (u *upstreams) fetch(ctx context.Context, m *member, budget *bundle.Budget)
 
 // upstream returns the upstream of a repository as a dependency names it.
 func (u *upstreams) upstream(ctx context.Context, repository string) (upstream, error) {
-	repo, err := u.meant(ctx, repository)
+	repo, err := u.named(ctx, repository)
 	if err != nil {
 		return nil, err
 	}
@@ -342,26 +342,4 @@ func (u *upstreams) upstream(ctx context.Context, repository string) (upstream, 
 	}
 	u.mu.Unlock()
 	return open()
-}
-
-// meant returns the PkgRepository that a dependency names by its URL or, as @NAME
-// and alias:NAME, by its name.
-func (o *opener) meant(ctx context.Context, text string) (*source.PkgRepository, error) {
-	name, ok := aliasOf(text)
-	if !ok {
-		return o.named(ctx, text)
-	}
-	ref := source.Reference{Kind: "PkgRepository", Namespace: o.vault.Namespace, Name: name}
-	if o.env.Sources == nil {
-		return nil, fmt.Errorf("%s: %w", ref, fs.ErrNotExist)
-	}
-	obj, err := o.env.Sources.Source(ctx, ref)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", ref, err)
-	}
-	p, ok := obj.(*source.PkgRepository)
-	if !ok {
-		return nil, fmt.Errorf("%s is no PkgRepository", ref)
-	}
-	return specOf(p), nil
 }

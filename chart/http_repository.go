@@ -57,10 +57,7 @@ func dial(ctx context.Context, repo *source.PkgRepository, env source.Env, vault
 	vault.Conceal(w.config.Auth.Password)
 	var secret, cert transport.Secret
 	if w.local == "" {
-		if secret, err = vault.Read(ctx, repo.Spec.SecretRef, "spec.secretRef"); err != nil {
-			return nil, err
-		}
-		if cert, err = vault.Read(ctx, repo.Spec.CertSecretRef, "spec.certSecretRef"); err != nil {
+		if secret, cert, err = readSecrets(ctx, repo, vault); err != nil {
 			return nil, err
 		}
 	}
@@ -75,6 +72,14 @@ func dial(ctx context.Context, repo *source.PkgRepository, env source.Env, vault
 	cert.Note(h)
 	h.Sum(w.print[:0])
 	return w, nil
+}
+
+// readSecrets reads the Secrets that repo names.
+func readSecrets(ctx context.Context, repo *source.PkgRepository, vault *transport.Vault) (secret, cert transport.Secret, err error) {
+	if secret, err = vault.Read(ctx, repo.Spec.SecretRef, "spec.secretRef"); err == nil {
+		cert, err = vault.Read(ctx, repo.Spec.CertSecretRef, "spec.certSecretRef")
+	}
+	return secret, cert, err
 }
 
 // present takes the credentials of two Secrets: those of spec.secretRef take

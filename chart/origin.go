@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -241,13 +242,13 @@ func (o *Origin) doubtful(in *inputs, now chartState) bool {
 // maxName bounds the name of a chart, in bytes.
 const maxName = 253
 
+var chartName = regexp.MustCompile(`^[-a-z0-9]+([/.][-a-z0-9]+)*$`)
+
 // checkName accepts the name of a chart in a repository: lower case letters,
 // digits and dashes in parts, with one slash or dot between them (reference A13).
 // Dependencies may have other names.
 func checkName(name string) error {
-	parts := strings.FieldsFunc(name, func(c rune) bool { return c == '/' || c == '.' })
-	if len(name) <= maxName && strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-/.") == "" &&
-		len(parts) == 1+strings.Count(name, "/")+strings.Count(name, ".") {
+	if len(name) <= maxName && chartName.MatchString(name) {
 		return nil
 	}
 	return badChart(fmt.Errorf("chart name %.300q: want lower case letters, digits and dashes, with single slashes or dots between them, at most %d bytes", name, maxName))

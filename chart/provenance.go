@@ -28,46 +28,29 @@ const provenanceMode = "provenance"
 // maxProvenance is how many bytes a provenance file may have.
 const maxProvenance = 1 << 20
 
-// A provenance is what a signed file says of a chart: its Chart.yaml, and the
-// digests of files.
-type provenance struct {
-	name, version string
-	files         map[string]string // sha256:HEX by name
-}
-
-// parseProvenance reads what is signed in a provenance file.
-func parseProvenance(text []byte) (p provenance, err error) {
+// attests fails unless text, which was signed, is about c: it has its name, its
+// version, and the digest of its archive under the name that the package manager
+// gives it.
+func attests(text []byte, c *bundle.Chart) error {
 	separator := []byte("\n...\n")
 	about, sums, ok := bytes.Cut(text, separator)
 	if !ok || bytes.Contains(sums, separator) {
-		return p, errors.New("want Chart.yaml, a line of three dots, and the digests of files")
+		return errors.New("want Chart.yaml, a line of three dots, and the digests of files")
 	}
-	var chart, list map[string]any
+	var chart map[string]any
+	var digests map[string]map[string]string
 	if err := yaml.UnmarshalStrict(about, &chart); err != nil {
-		return p, fmt.Errorf("its Chart.yaml: %.300q", err.Error())
+		return fmt.Errorf("its Chart.yaml: %.300q", err.Error())
 	}
-	if err := yaml.UnmarshalStrict(sums, &list); err != nil {
-		return p, fmt.Errorf("its digests: %.300q", err.Error())
+	if err := yaml.UnmarshalStrict(sums, &digests); err != nil {
+		return fmt.Errorf("its digests: %.300q", err.Error())
 	}
-	p.name, _ = chart["name"].(string)
-	p.version, _ = chart["version"].(string)
-	files, _ := list["files"].(map[string]any)
-	p.files = make(map[string]string, len(files))
-	for name, digest := range files {
-		p.files[name], _ = digest.(string)
-	}
-	return p, nil
-}
-
-// check compares p with a chart that was fetched: its name, its version, and
-// the digest of its archive under the name that the package manager gives it.
-func (p provenance) check(c *bundle.Chart) error {
 	name, version := c.Metadata.Name, c.Metadata.Version
-	if p.name != name || p.version != version {
-		return fmt.Errorf("it is about chart %.200q in version %.200q, not %q in version %q", p.name, p.version, name, version)
+	if chart["name"] != name || chart["version"] != version {
+		return fmt.Errorf("it is about chart %.200q in version %.200q, not %q in version %q", fmt.Sprint(chart["name"]), fmt.Sprint(chart["version"]), name, version)
 	}
 	file := name + "-" + version + ".tgz"
-	digest, ok := p.files[file]
+	digest, ok := digests["files"][file]
 	switch {
 	case !ok:
 		return fmt.Errorf("it has no digest of %s", file)
@@ -168,12 +151,8 @@ func (u *chartRepository) vouched(ctx context.Context, got download, keys *signa
 		return "", err
 	}
 	text, signer, err := keys.VerifyText(got.prov, time.Now())
-	var p provenance
 	if err == nil {
-		p, err = parseProvenance(text)
-	}
-	if err == nil {
-		err = p.check(got.Chart)
+		err = attests(text, got.Chart)
 	}
 	if err != nil {
 		return "", fmt.Errorf("%w: provenance file %s: %w", source.ErrVerification, redact.URL(&at), err)

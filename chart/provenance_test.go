@@ -261,25 +261,3 @@ func TestProvenanceByGPG(t *testing.T) {
 		t.Errorf("%q, %s, %v", text, signer, err)
 	}
 }
-
-func FuzzProvenance(f *testing.F) {
-	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	ann := newKey(f, now, 0)
-	keys, err := signature.ParseOpenPGP(map[string][]byte{"k": public(f, ann, true)})
-	if err != nil {
-		f.Fatal(err)
-	}
-	signed := statement("app", "1.0.0", []byte("x"))
-	f.Add(signText(f, ann, now, signed))
-	f.Add([]byte("-----BEGIN PGP SIGNED MESSAGE-----\n\nfiles: [\n-----BEGIN PGP SIGNATURE-----\n\n-----END PGP SIGNATURE-----"))
-	f.Add([]byte("name: a\n...\nfiles: {a: &a [*a]}"))
-	f.Fuzz(func(t *testing.T, file []byte) {
-		text, _, err := keys.VerifyText(file, now.Add(time.Hour))
-		if err == nil && strings.TrimSpace(string(text)) != strings.TrimSpace(signed) {
-			t.Errorf("%q was never signed", text)
-		}
-		if _, err := parseProvenance(file); err != nil && strings.ContainsAny(err.Error(), "\n\x1b\x00") {
-			t.Errorf("%q", err)
-		}
-	})
-}

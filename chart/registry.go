@@ -304,17 +304,12 @@ func readBlob(ctx context.Context, from *oci.Repository, layer ocispec.Descripto
 // access tells who may see what from has: those who come to the same repository
 // with the same credentials.
 func (o *opener) access(ctx context.Context, repo *source.PkgRepository, from *oci.Repository) (string, error) {
-	spec := &repo.Spec
+	secret, cert, err := readSecrets(ctx, repo, o.vault)
+	if err != nil {
+		return "", err
+	}
 	h := sha256.New()
-	transport.Note(h, from.Name(), spec.Provider, fmt.Sprint(spec.Insecure))
-	secret, err := o.vault.Read(ctx, spec.SecretRef, "spec.secretRef")
-	if err != nil {
-		return "", err
-	}
-	cert, err := o.vault.Read(ctx, spec.CertSecretRef, "spec.certSecretRef")
-	if err != nil {
-		return "", err
-	}
+	transport.Note(h, from.Name(), repo.Spec.Provider, fmt.Sprint(repo.Spec.Insecure))
 	secret.Note(h)
 	cert.Note(h)
 	return string(h.Sum(nil)), nil

@@ -1,6 +1,7 @@
 package chart
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -164,8 +165,9 @@ func (r *Repository) connect(ctx context.Context) (*httpRepository, error) {
 // admit checks the spec, which may have been made in Go and never decoded. The
 // error is about the first defect.
 func (r *Repository) admit() error {
-	spec := &r.repo.Spec
-	if defect := specDefect(source.Validate(r.repo)); defect != nil {
+	spec, named := &r.repo.Spec, specOf(r.repo)
+	named.Metadata.Name = cmp.Or(named.Metadata.Name, "unnamed") // what a dependency names has no name
+	if defect, ok := errors.AsType[*source.DocumentError](source.Validate(named)); ok {
 		if defect.Field == "spec.url" {
 			return badURL(defect.Err)
 		}
@@ -173,23 +175,6 @@ func (r *Repository) admit() error {
 	}
 	if scheme, _, _ := strings.Cut(spec.URL, "://"); spec.Type != source.RepositoryOCI && strings.EqualFold(scheme, "oci") {
 		return badURL(errors.New("a registry has no index: set spec.type: oci"))
-	}
-	return nil
-}
-
-// specDefect returns the first of the joined defects that is about the spec:
-// what a dependency names has nothing else.
-func specDefect(err error) *source.DocumentError {
-	defect, ok := err.(*source.DocumentError)
-	if ok && strings.HasPrefix(defect.Field, "spec.") {
-		return defect
-	}
-	if all, ok := err.(interface{ Unwrap() []error }); ok {
-		for _, err := range all.Unwrap() {
-			if defect := specDefect(err); defect != nil {
-				return defect
-			}
-		}
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"io/fs"
 	"path"
 	"strings"
 	"time"
@@ -163,14 +164,22 @@ func anonymous(url string) *source.PkgRepository {
 	return p
 }
 
-// named returns the PkgRepository of the namespace whose URL is url once both
-// are normalised; one without credentials for it when there is none.
-func (o *opener) named(ctx context.Context, url string) (*source.PkgRepository, error) {
-	want, err := normalise(url)
+// named returns the PkgRepository of the namespace that a dependency names by its
+// URL or, as @NAME and alias:NAME, by its name. For a URL that none has it is one
+// without credentials.
+func (o *opener) named(ctx context.Context, text string) (*source.PkgRepository, error) {
+	if name, ok := aliasOf(text); ok {
+		found, err := o.repository(ctx, func(p *source.PkgRepository, _ string) bool { return p.Metadata.Name == name })
+		if found == nil && err == nil {
+			err = fmt.Errorf("%s: %w", source.Reference{Kind: "PkgRepository", Namespace: o.vault.Namespace, Name: name}, fs.ErrNotExist)
+		}
+		return found, err
+	}
+	want, err := normalise(text)
 	if err != nil {
 		return nil, fmt.Errorf("URL of a repository: %w", err)
 	}
-	found, err := o.repository(ctx, func(have string) bool { return have == want })
+	found, err := o.repository(ctx, func(_ *source.PkgRepository, have string) bool { return have == want })
 	if found != nil || err != nil {
 		return found, err
 	}
@@ -183,9 +192,10 @@ func (o *opener) named(ctx context.Context, url string) (*source.PkgRepository, 
 }
 
 // repository returns the PkgRepository of the namespace with the longest
-// normalised URL that fits, of equals the first; nil when none fits. Of an object
-// it reads the spec alone: its status may be written at the same time.
-func (o *opener) repository(ctx context.Context, fits func(url string) bool) (best *source.PkgRepository, err error) {
+// normalised URL that fits, of equals the first; nil when none fits. A URL that is
+// wrong is "". Of an object it reads the spec alone: its status may be written at
+// the same time.
+func (o *opener) repository(ctx context.Context, fits func(p *source.PkgRepository, url string) bool) (best *source.PkgRepository, err error) {
 	if o.env.Sources == nil {
 		return nil, nil
 	}
@@ -193,14 +203,17 @@ func (o *opener) repository(ctx context.Context, fits func(url string) bool) (be
 	if err != nil {
 		return nil, fmt.Errorf("list the PkgRepository objects of namespace %s: %w", o.vault.Namespace, err)
 	}
-	longest := 0
+	longest := -1
 	for _, object := range all {
 		p, ok := object.(*source.PkgRepository)
 		if !ok {
 			continue
 		}
-		// One whose URL is wrong is told by its own reconciliation.
-		if url, err := normalise(p.Spec.URL); err == nil && len(url) > longest && fits(url) {
+		url, err := normalise(p.Spec.URL)
+		if err != nil {
+			url = ""
+		}
+		if len(url) > longest && fits(p, url) {
 			longest, best = len(url), specOf(p)
 		}
 	}

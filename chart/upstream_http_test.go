@@ -96,4 +96,3 @@ func TestDigest(t *testing.T) {
 		t.Error("it was published again, which nobody noticed", err)
 	}
 }
-

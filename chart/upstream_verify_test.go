@@ -104,9 +104,9 @@ func TestMixedProvenance(t *testing.T) {
 	b.s.env.Secrets.(sourcetest.Secrets)["default/ring"] = source.Secret{Data: map[string][]byte{"ann": public(t, ann, true)}}
 	good := signText(t, ann, now, statement("app", "1.0.0", data))
 	for says, layers := range map[string][]testenv.Blob{
-		"":                       {{MediaType: provType, Data: good}},
+		"":                            {{MediaType: provType, Data: good}},
 		"there is no provenance file": nil,
-		"about chart \"other\"":  {{MediaType: provType, Data: signText(t, ann, now, statement("other", "1.0.0", data))}},
+		"about chart \"other\"":       {{MediaType: provType, Data: signText(t, ann, now, statement("other", "1.0.0", data))}},
 	} {
 		g.Push("team/app", "1.0.0", chartImage(data, layers...))
 		u := b.open()

@@ -249,30 +249,13 @@ func ends(line []byte, i int) bool {
 	return at == len(line) || at > i && line[at] == '#'
 }
 
-// oddBreak tells whether text has line breaks other than "\n" and "\r\n".
-func oddBreak(text []byte) bool {
-	for at := 0; ; {
-		n := bytes.IndexByte(text[at:], '\r')
-		if n < 0 {
-			break
-		}
-		if at += n + 1; at < len(text) && text[at] != '\n' {
-			return true
-		}
+// oddBreak tells whether a line, which ends with "\n", has line breaks other than
+// that and "\r\n".
+func oddBreak(line []byte) bool {
+	if at := bytes.IndexByte(line, '\r'); at >= 0 && at != len(line)-2 {
+		return true
 	}
-	return has(text, 0xC2, "\u0085") || has(text, 0xE2, "\u2028") || has(text, 0xE2, "\u2029")
+	return bytes.Contains(line, nextLine) || bytes.Contains(line, lineSeparator) || bytes.Contains(line, paragraphSeparator)
 }
 
-// has tells whether text has a character that begins with the byte first.
-func has(text []byte, first byte, char string) bool {
-	for {
-		n := bytes.IndexByte(text, first)
-		if n < 0 {
-			return false
-		}
-		if text = text[n:]; len(text) >= len(char) && string(text[:len(char)]) == char {
-			return true
-		}
-		text = text[1:]
-	}
-}
+var nextLine, lineSeparator, paragraphSeparator = []byte("\u0085"), []byte("\u2028"), []byte("\u2029")

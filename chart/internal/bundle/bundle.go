@@ -6,10 +6,8 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"strconv"
 	"strings"
 	"unicode"
-	"unicode/utf8"
 
 	"helm.sh/helm/v3/pkg/chart"
 
@@ -137,7 +135,7 @@ func check(m *chart.Metadata, file string) error {
 		return invalid(file, fmt.Errorf("field name: %w", err))
 	}
 	if m.Version == "" || len(m.Version) > longestName || strings.ContainsFunc(m.Version, unprintable) {
-		return invalid(file, fmt.Errorf("field version: %s is no version of at most %d bytes", quoted(m.Version), longestName))
+		return invalid(file, fmt.Errorf("field version: %.120q is no version of at most %d bytes", m.Version, longestName))
 	}
 	if err := m.Validate(); err != nil { // takes characters that cannot be printed out of most fields
 		return invalid(file, errors.New(plain(strings.TrimPrefix(err.Error(), "validation: "))))
@@ -149,7 +147,7 @@ func check(m *chart.Metadata, file string) error {
 func checkName(name string) error {
 	switch {
 	case name == "", name == ".", name == "..", name == chartFile, strings.ContainsAny(name, `/\:`), strings.ContainsFunc(name, unprintable):
-		return fmt.Errorf("%s cannot be the name of a directory", quoted(name))
+		return fmt.Errorf("%.120q cannot be the name of a directory", name)
 	case len(name) > longestName:
 		return fmt.Errorf("it has more than %d bytes", longestName)
 	}
@@ -197,26 +195,13 @@ func invalid(file string, err error) error {
 // plain returns text of a chart as an error may repeat it: short, and quoted
 // unless every character can be printed.
 func plain(text string) string {
-	text = short(text)
-	if strings.ContainsFunc(text, unprintable) {
-		return strconv.Quote(text)
+	if strings.ContainsFunc(text, unprintable) || len(text) > shown {
+		return fmt.Sprintf("%.*q", shown, text)
 	}
 	return text
 }
 
-// quoted is text as an error may repeat it, between quotes.
-func quoted(text string) string { return strconv.Quote(short(text)) }
-
-// short is the beginning of text.
-func short(text string) string {
-	cut := 120
-	if len(text) <= cut {
-		return text
-	}
-	for cut > 0 && !utf8.RuneStart(text[cut]) {
-		cut--
-	}
-	return text[:cut] + "…"
-}
+// shown is how much of a text an error repeats.
+const shown = 120
 
 func unprintable(r rune) bool { return !unicode.IsPrint(r) }

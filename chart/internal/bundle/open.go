@@ -9,6 +9,7 @@ import (
 	"io"
 	"io/fs"
 	"path"
+	"slices"
 	"strings"
 	"sync/atomic"
 
@@ -323,43 +324,24 @@ func withoutIgnored(files fs.FS) (fs.FS, error) {
 	})
 }
 
-// A view is a tree that has some names only. It implements [fs.ReadDirFS] and
-// [fs.StatFS]; an open directory is that of the tree.
+// A view is a tree that has some names only. It implements [fs.ReadDirFS]; an open
+// directory is that of the tree.
 type view struct {
 	tree fs.FS
 	has  map[string]bool
 }
 
-func (v view) check(op, name string) error {
-	if !v.has[name] {
-		return &fs.PathError{Op: op, Path: name, Err: fs.ErrNotExist}
-	}
-	return nil
-}
-
 func (v view) Open(name string) (fs.File, error) {
-	if err := v.check("open", name); err != nil {
-		return nil, err
+	if !v.has[name] {
+		return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
 	}
 	return v.tree.Open(name)
 }
 
-func (v view) Stat(name string) (fs.FileInfo, error) {
-	if err := v.check("stat", name); err != nil {
-		return nil, err
-	}
-	return fs.Stat(v.tree, name)
-}
-
-func (v view) ReadDir(name string) (shown []fs.DirEntry, err error) {
-	if err := v.check("readdir", name); err != nil {
-		return nil, err
+func (v view) ReadDir(name string) ([]fs.DirEntry, error) {
+	if !v.has[name] {
+		return nil, &fs.PathError{Op: "readdir", Path: name, Err: fs.ErrNotExist}
 	}
 	all, err := fs.ReadDir(v.tree, name)
-	for _, e := range all {
-		if v.has[path.Join(name, e.Name())] {
-			shown = append(shown, e)
-		}
-	}
-	return shown, err
+	return slices.DeleteFunc(slices.Clone(all), func(e fs.DirEntry) bool { return !v.has[path.Join(name, e.Name())] }), err
 }

@@ -97,6 +97,13 @@ func (f failing) Open(name string) (fs.File, error) {
 	return f.MapFS.Open(name)
 }
 
+func (f failing) ReadFile(name string) ([]byte, error) {
+	if name == f.name {
+		return nil, &fs.PathError{Op: "open", Path: name, Err: f.err}
+	}
+	return f.MapFS.ReadFile(name)
+}
+
 func TestNamesWithWhichNoArchiveCouldBeLoaded(t *testing.T) {
 	for _, name := range []string{"..x", "c:/x"} {
 		if _, err := bundle.Open(plain.with(files{name: ""}).tree(), ".", artifact.Limits{}); !errors.Is(err, bundle.ErrChart) {

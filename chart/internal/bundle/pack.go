@@ -164,11 +164,11 @@ func (c *Chart) furnished(tree fs.FS, e Edit) (fs.FS, error) {
 func Stamp(version, metadata string) (string, error) {
 	v, err := semver.NewVersion(version)
 	if err != nil {
-		return "", fmt.Errorf("stamp version %s: %w", quoted(version), err)
+		return "", fmt.Errorf("stamp version %.120q: %w", version, err)
 	}
 	stamped, err := v.SetMetadata(metadata)
 	if err != nil {
-		return "", fmt.Errorf("stamp version %s with %s: %w", quoted(version), quoted(metadata), err)
+		return "", fmt.Errorf("stamp version %.120q with %.120q: %w", version, metadata, err)
 	}
 	return stamped.String(), nil
 }
@@ -181,7 +181,7 @@ var versionLine = regexp.MustCompile(`(?m)^(\x{feff}?"?version"?[ \t]*:[ \t]+["'
 // with sorted keys and without comments.
 func setVersion(text []byte, version string) ([]byte, error) {
 	if _, err := semver.NewVersion(version); err != nil {
-		return nil, fmt.Errorf("version %s: %w", quoted(version), err)
+		return nil, fmt.Errorf("version %.120q: %w", version, err)
 	}
 	var before, after map[string]any
 	if err := decode(text, &before, digits); err != nil {

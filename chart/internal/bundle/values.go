@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"strings"
 
@@ -138,7 +137,7 @@ func visit(n *yaml3.Node, level int, aliased bool, left *int) error {
 	for i, child := range n.Content {
 		if n.Kind == yaml3.MappingNode && i%2 == 0 {
 			if tag, twice := keys[child.Value]; twice && tag != child.Tag && child.Kind == yaml3.ScalarNode {
-				return fmt.Errorf("two keys are %s", quoted(child.Value))
+				return fmt.Errorf("two keys are %.120q", child.Value)
 			}
 			keys[child.Value] = child.Tag
 		}
@@ -177,26 +176,16 @@ func problem(err error) error {
 // The error is an fs.ErrNotExist when there is none, and wraps [ErrChart] when
 // it is too large or no file.
 func readFile(files fs.FS, name string, limit int64) ([]byte, error) {
-	f, err := files.Open(name)
-	if err != nil {
+	info, err := fs.Stat(files, name)
+	switch {
+	case err != nil:
 		return nil, err
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return nil, err
-	}
-	if !info.Mode().IsRegular() {
+	case !info.Mode().IsRegular():
 		return nil, invalid(name, errors.New("it is no file"))
+	case info.Size() > limit:
+		return nil, invalid(name, fmt.Errorf("it has more than %d bytes", limit))
 	}
-	text, err := io.ReadAll(io.LimitReader(f, limit+1))
-	if err == nil && int64(len(text)) > limit {
-		err = invalid(name, fmt.Errorf("it has more than %d bytes", limit))
-	}
-	if err != nil {
-		return nil, err
-	}
-	return text, nil
+	return fs.ReadFile(files, name)
 }
 
 // trimBOM returns text without the byte order mark it may begin with.
