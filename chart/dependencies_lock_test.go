@@ -1,7 +1,6 @@
 package chart
 
 import (
-	"errors"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -157,23 +156,6 @@ func TestManyChartsOfOneName(t *testing.T) {
 	demandFailure(t, err, "which it does not admit")
 	_, err = lacking(c, append(vendored, vendored[0]))
 	demandFailure(t, err, `chart "c" has 501 dependencies, or charts in charts/`)
-}
-
-func TestLongFieldsOfDependencies(t *testing.T) {
-	for name, d := range map[string]*chart.Dependency{
-		"version":    {Name: "a", Version: "^1" + strings.Repeat(" ", 100_000), Repository: "https://r.example"},
-		"scheme":     {Name: "a", Version: "^1", Repository: strings.Repeat("x", 100_000)},
-		"repository": {Name: "a", Version: "^1", Repository: "file://../" + strings.Repeat("x", 100_000)},
-	} {
-		c := &bundle.Chart{Metadata: &chart.Metadata{APIVersion: "v2", Name: "c", Dependencies: []*chart.Dependency{d}}}
-		missing, err := lacking(c, nil)
-		if err == nil {
-			err = errors.New(subject(c, missing[0]))
-		}
-		if len(err.Error()) > 600 {
-			t.Errorf("%s: an error of %d bytes", name, len(err.Error()))
-		}
-	}
 }
 
 func TestHostileDependencies(t *testing.T) {

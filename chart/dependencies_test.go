@@ -1,21 +1,170 @@
 package chart
 
 import (
+	"context"
 	"encoding/base64"
 	"errors"
 	"fmt"
 	"io/fs"
+	"math/rand/v2"
+	"net/http"
 	"os"
+	"path"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"testing/fstest"
 	"time"
 
 	"github.com/ProtonMail/go-crypto/openpgp"
+	"golang.org/x/tools/txtar"
 
+	"github.com/headgate-io/headgate/artifact"
+	"github.com/headgate-io/headgate/chart/internal/bundle"
 	"github.com/headgate-io/headgate/internal/testenv"
+	"github.com/headgate-io/headgate/internal/transport"
+	"github.com/headgate-io/headgate/source"
+	"github.com/headgate-io/headgate/source/sourcetest"
 )
+
+// chartYAML returns the text of a Chart.yaml: dependencies are NAME VERSION REPOSITORY and more fields.
+func chartYAML(name, version string, dependencies ...string) string {
+	text := fmt.Sprintf("apiVersion: v2\nname: %s\nversion: %s\n", name, version)
+	if len(dependencies) > 0 {
+		text += "dependencies:\n"
+	}
+	for _, d := range dependencies {
+		parts := strings.Fields(d)
+		if len(parts) == 2 {
+			parts = append(parts, "")
+		}
+		text += fmt.Sprintf("- name: %s\n  version: %q\n  repository: %q\n", parts[0], parts[1], parts[2])
+		for _, more := range parts[3:] {
+			key, value, _ := strings.Cut(more, "=")
+			text += fmt.Sprintf("  %s: %s\n", key, value)
+		}
+	}
+	return text
+}
+
+// newSupply returns the supply of an object in namespace default, beside the
+// objects and Secrets in documents.
+func newSupply(t *testing.T, documents string) *opener {
+	t.Helper()
+	var set source.Set
+	if err := set.Decode("documents.yaml", strings.NewReader(documents)); err != nil {
+		t.Fatal(err)
+	}
+	env := source.Env{Secrets: &set, Sources: &source.Inventory{Objects: set.Objects}}
+	return &opener{env: env, vault: &transport.Vault{Namespace: "default", From: env.Secrets}}
+}
+
+// completed completes the chart in a directory of tree and returns the charts
+// that it holds then, one a line: PATH NAME VERSION.
+func completed(t *testing.T, s *opener, tree fs.FS, dir string) (string, error) {
+	t.Helper()
+	return completedWithin(t.Context(), t, s, tree, dir)
+}
+
+func completedWithin(ctx context.Context, t *testing.T, s *opener, tree fs.FS, dir string) (string, error) {
+	t.Helper()
+	c, err := bundle.Open(tree, dir, artifact.Limits{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	charts, end, err := s.complete(ctx, tree, dir, c)
+	if err != nil {
+		if charts != nil || end != nil {
+			t.Errorf("charts and an end come with error %v", err)
+		}
+		demandBuildError(t, err)
+		return "", err
+	}
+	whole, err := c.With(bundle.Edit{Charts: charts})
+	if err != nil {
+		t.Fatal(err)
+	}
+	held := holds(t, whole)
+	if err := end(); err != nil {
+		t.Errorf("end: %v", err)
+	}
+	return held, nil
+}
+
+// demandBuildError demands that err has the step and the reason of failures of
+// dependencies, which are tried again.
+func demandBuildError(t *testing.T, err error) {
+	t.Helper()
+	var step *source.StepError
+	if !errors.As(err, &step) || step.Step != source.StepBuild || step.Reason != "DependencyBuildError" || errors.Is(err, source.ErrInvalid) {
+		t.Errorf("%v is no DependencyBuildError that is tried again: %#v", err, step)
+	}
+}
+
+// holds lists the charts in the charts/ of a tree.
+func holds(t *testing.T, tree fs.FS) string {
+	t.Helper()
+	var list strings.Builder
+	err := fs.WalkDir(tree, ".", func(p string, entry fs.DirEntry, err error) error {
+		if err != nil || path.Base(p) != "Chart.yaml" || p == "Chart.yaml" {
+			return err
+		}
+		c, err := bundle.Open(tree, path.Dir(p), artifact.Limits{})
+		if err == nil {
+			fmt.Fprintln(&list, path.Dir(p), c.Metadata.Name, c.Metadata.Version)
+		}
+		return err
+	})
+	if err != nil {
+		t.Errorf("what is packed: %v", err)
+	}
+	return list.String()
+}
+
+// demandFailure demands an error that says all of says.
+func demandFailure(t *testing.T, err error, says ...string) {
+	t.Helper()
+	if err == nil {
+		t.Fatal("no error")
+	}
+	for _, want := range says {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("error %q does not say %q", err, want)
+		}
+	}
+}
+
+// spools counts the spools that are in use.
+type spools struct {
+	t     *testing.T
+	mu    sync.Mutex
+	files []*os.File
+}
+
+// create creates one: a file without a name.
+func (s *spools) create() (*os.File, error) {
+	f, err := os.CreateTemp(s.t.TempDir(), "")
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.files = append(s.files, f)
+	return f, os.Remove(f.Name())
+}
+
+// demandClosed demands that none is open.
+func (s *spools) demandClosed() {
+	s.t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, f := range s.files {
+		if _, err := f.Stat(); !errors.Is(err, os.ErrClosed) {
+			s.t.Errorf("a spool is still open: %v", err)
+		}
+	}
+}
 
 // archiveOf returns the .tgz of a chart.
 func archiveOf(t *testing.T, name, version string) []byte {
@@ -250,5 +399,329 @@ func TestDependenciesOffline(t *testing.T) {
 		if got, err := completed(t, s, umbrella("lib ^1 "+c.wanted), "."); err != nil || got != "charts/lib lib 1.0.0\n" {
 			t.Errorf("%s for %s: %v\n%s", c.local, c.wanted, err, got)
 		}
+	}
+}
+
+// yard returns a tree of charts: their Chart.yaml by directory.
+func yard(charts map[string]string) fstest.MapFS {
+	tree := fstest.MapFS{}
+	for dir, text := range charts {
+		tree[strings.TrimPrefix(dir+"/Chart.yaml", "./")] = &fstest.MapFile{Data: []byte(text), Mode: 0o644}
+	}
+	return tree
+}
+
+func TestChartsOfTheSource(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		charts map[string]string
+		dir    string
+		want   string
+	}{
+		{"beside", map[string]string{
+			"deploy/umbrella": chartYAML("umbrella", "0.1.0", "lib ^1 file://../lib"),
+			"deploy/lib":      chartYAML("lib", "1.2.3"),
+		}, "deploy/umbrella", "charts/lib lib 1.2.3\n"},
+		{"at the root", map[string]string{
+			".":    chartYAML("umbrella", "0.1.0", "lib ^1 file://libs/lib"),
+			"libs": chartYAML("other", "1.0.0"), "libs/lib": chartYAML("lib", "1.2.3"),
+		}, ".", "charts/lib lib 1.2.3\nlibs other 1.0.0\nlibs/lib lib 1.2.3\n"},
+		{"the root itself", map[string]string{
+			".": chartYAML("lib", "1.0.0"), "x/y": chartYAML("umbrella", "0.1.0", "lib ^1 file://../.."),
+		}, "x/y", "charts/lib lib 1.0.0\ncharts/lib/x/y umbrella 0.1.0\n"},
+		{"odd spellings", map[string]string{
+			"a": chartYAML("a", "0.1.0", "b * file://./../b/", "c * file://..//c"), "b": chartYAML("b", "1.0.0"), "c": chartYAML("c", "1.0.0"),
+		}, "a", "charts/b b 1.0.0\ncharts/c c 1.0.0\n"},
+		{"a chain", map[string]string{
+			"a": chartYAML("a", "0.1.0", "b * file://../b"), "b": chartYAML("b", "1.0.0", "c * file://../c"),
+			"c": chartYAML("c", "1.0.0", "d * file://../d"), "d": chartYAML("d", "1.0.0"),
+		}, "a", "charts/b b 1.0.0\ncharts/b/charts/c c 1.0.0\ncharts/b/charts/c/charts/d d 1.0.0\n"},
+		{"a diamond", map[string]string{
+			"a": chartYAML("a", "0.1.0", "b * file://../b", "c * file://../c"), "b": chartYAML("b", "1.0.0", "d * file://../d"),
+			"c": chartYAML("c", "1.0.0", "d * file://../d"), "d": chartYAML("d", "1.0.0"),
+		}, "a", "charts/b b 1.0.0\ncharts/b/charts/d d 1.0.0\ncharts/c c 1.0.0\ncharts/c/charts/d d 1.0.0\n"},
+		{"aliases", map[string]string{
+			"a": chartYAML("a", "0.1.0", "b ^1 file://../b alias=one", "b 1.x file://../b alias=two condition=two.enabled enabled=false"), "b": chartYAML("b", "1.0.0"),
+		}, "a", "charts/b b 1.0.0\n"},
+		{"vendored", map[string]string{
+			"a": chartYAML("a", "0.1.0", "b ^1 file://../b", "c ^1"), "b": chartYAML("b", "2.0.0"),
+			"a/charts/b": chartYAML("b", "1.0.0"), "a/charts/c": chartYAML("c", "1.0.0"),
+		}, "a", "charts/b b 1.0.0\ncharts/c c 1.0.0\n"},
+		{"vendored by name", map[string]string{
+			"a": chartYAML("a", "0.1.0", "b ^1 file://charts/b"), "a/charts/b": chartYAML("b", "1.0.0"),
+		}, "a", "charts/b b 1.0.0\n"},
+		{"two versions", map[string]string{
+			"a":  chartYAML("a", "0.1.0", "b ^1 file://../b1 alias=one", "b ^2 file://../b2 alias=two"),
+			"b1": chartYAML("b", "1.0.0"), "b2": chartYAML("b", "2.0.0"),
+		}, "a", "charts/b-1.0.0 b 1.0.0\ncharts/b-2.0.0 b 2.0.0\n"},
+		{"apiVersion v1 without requirements", map[string]string{
+			"a": "apiVersion: v1\nname: a\nversion: 0.1.0\n",
+		}, "a", ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got, err := completed(t, newSupply(t, ""), yard(c.charts), c.dir)
+			if err != nil || got != c.want {
+				t.Errorf("%v\n%swant\n%s", err, got, c.want)
+			}
+		})
+	}
+}
+
+// TestLockedChartsOfTheSource completes charts whose locks helm wrote.
+func TestLockedChartsOfTheSource(t *testing.T) {
+	for name, want := range map[string]string{
+		"umb":   "charts/lib lib 1.2.3\ncharts/lib2 lib2 2.0.0+b.1\n",
+		"weird": "charts/lib lib 1.2.3\ncharts/sub sub 0.1.0\n",
+		"v1":    "charts/lib lib 1.2.3\n",
+		"v1old": "charts/lib lib 1.2.3\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			archive, err := txtar.ParseFile("testdata/locks/" + name + ".txtar")
+			if err != nil {
+				t.Fatal(err)
+			}
+			tree := yard(map[string]string{"lib": chartYAML("lib", "1.2.3"), "lib2": chartYAML("lib2", "2.0.0+b.1"), "weird/charts/sub": chartYAML("sub", "0.1.0")})
+			for _, f := range archive.Files {
+				tree[name+"/"+f.Name] = &fstest.MapFile{Data: f.Data}
+			}
+			if got, err := completed(t, newSupply(t, ""), tree, name); err != nil || got != want {
+				t.Errorf("%v\n%swant\n%s", err, got, want)
+			}
+			tree["lib/Chart.yaml"].Data = []byte(chartYAML("lib", "1.2.4"))
+			_, err = completed(t, newSupply(t, ""), tree, name)
+			demandFailure(t, err, `"1.2.3"`, `chart "lib" "1.2.4" is there`)
+		})
+	}
+}
+
+func TestLocalChartsThatCannotBeUsed(t *testing.T) {
+	chain := map[string]string{}
+	for i := range 30 {
+		chain[fmt.Sprintf("c%d", i)] = chartYAML(fmt.Sprintf("c%d", i), "1.0.0", fmt.Sprintf("c%d * file://../c%d", i+1, i+1))
+	}
+	chain["c30"] = chartYAML("c30", "1.0.0")
+	// Each level has the next one twice: 2^15 charts in 16 directories.
+	bomb := map[string]string{}
+	for i := range 15 {
+		next := fmt.Sprintf("c%d", i+1)
+		bomb[fmt.Sprintf("c%d", i)] = chartYAML(fmt.Sprintf("c%d", i), "1.0.0", next+" * file://../"+next+" alias=a", next+" >0 file://../"+next+" alias=b")
+	}
+	bomb["c15"] = chartYAML("c15", "1.0.0")
+	var many []string
+	for i := range 501 {
+		many = append(many, fmt.Sprintf("c%d * https://r.example", i))
+	}
+	one := func(dependency string) map[string]string {
+		return map[string]string{"a": chartYAML("a", "0.1.0", dependency), "lib": chartYAML("lib", "1.0.0"), "empty/x": chartYAML("x", "1.0.0")}
+	}
+	for _, c := range []struct {
+		name   string
+		charts map[string]string
+		dir    string
+		says   []string
+	}{
+		{"leads out", one("lib * file://../../lib"), "a", []string{`"lib"`, `of "a"`, `"file://../../lib"`, "leads out of the source"}},
+		{"leads out and in again", one("lib * file://../../tree/lib"), "a", []string{"leads out of the source"}},
+		{"absolute", one("lib * file:///lib"), "a", []string{"leads out of the source"}},
+		{"of a host", one("lib * file:////host/lib"), "a", []string{"leads out of the source"}},
+		{"backslashes", one(`lib * file://..\..\lib`), "a", []string{"without backslash"}},
+		{"percent", one("lib * file://../%6cib"), "a", []string{"file does not exist"}},
+		{"missing", one("lib * file://../nowhere"), "a", []string{"file does not exist"}},
+		{"no chart", one("lib * file://../empty"), "a", []string{`"lib"`, "Chart.yaml"}},
+		{"another name", one("other * file://../lib"), "a", []string{`chart "lib" "1.0.0" is there`}},
+		{"another version", one("lib ^2 file://../lib"), "a", []string{`dependency "lib" "^2" of "a" from "file://../lib": chart "lib" "1.0.0" is there`}},
+		{"itself", one("a * file://."), "a", []string{`a cycle: "a → a"`}},
+		{"itself, by nothing", one("a * file://"), "a", []string{`a cycle: "a → a"`}},
+		{"a cycle", map[string]string{
+			"a": chartYAML("a", "1.0.0", "b * file://../b"), "b": chartYAML("b", "1.0.0", "c * file://../c"), "c": chartYAML("c", "1.0.0", "b * file://../b"),
+		}, "a", []string{`a cycle: "b → c → b"`, `of "c"`}},
+		{"too deep", chain, "c0", []string{"more than 20 directories deep"}},
+		{"too many", bomb, "c0", []string{"more than 200 charts in all"}},
+		{"too many of a repository", map[string]string{"a": chartYAML("a", "1.0.0", many[:201]...)}, "a", []string{"more than 200 charts in all"}},
+		{"too many in one list", map[string]string{"a": chartYAML("a", "1.0.0", many...)}, "a", []string{`chart "a" has 501 dependencies, or charts in charts/: 500 are the limit`}},
+		{"two charts of one name and version", map[string]string{
+			"a": chartYAML("a", "1.0.0", "b * file://../b alias=one", "b * file://../b2 alias=two"), "b": chartYAML("b", "1.0.0"), "b2": chartYAML("b", "1.0.0"),
+		}, "a", []string{"only one can be in charts/"}},
+		{"vendored in another version", map[string]string{
+			"a": chartYAML("a", "1.0.0", "b ^2 file://../b"), "a/charts/b": chartYAML("b", "1.0.0"), "b": chartYAML("b", "2.0.0"),
+		}, "a", []string{`charts/ holds version "1.0.0"`}},
+		{"neither vendored nor of a repository", map[string]string{"a": chartYAML("a", "1.0.0", "b ^2")}, "a", []string{"charts/b must hold it"}},
+		{"a defect further down", map[string]string{
+			"a": chartYAML("a", "1.0.0", "b * file://../b"), "b": chartYAML("b", "1.0.0", "c ^2 file://../c"), "c": chartYAML("c", "1.0.0"),
+		}, "a", []string{`dependency "c" "^2" of "b" from "file://../c"`}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			_, err := completed(t, newSupply(t, ""), yard(c.charts), c.dir)
+			demandFailure(t, err, c.says...)
+		})
+	}
+}
+
+// TestADirectoryOfTheMachine: what is beside the source is out of reach also
+// when the tree is a real directory.
+func TestADirectoryOfTheMachine(t *testing.T) {
+	root := t.TempDir()
+	if err := os.CopyFS(root, yard(map[string]string{
+		"secret": chartYAML("secret", "1.0.0"), "source/a": chartYAML("a", "1.0.0", "secret * file://../../secret"),
+	})); err != nil {
+		t.Fatal(err)
+	}
+	_, err := completed(t, newSupply(t, ""), os.DirFS(root+"/source"), "a")
+	demandFailure(t, err, "leads out of the source")
+}
+
+// TestArchivesThatAreTooMuchTogether: each alone is within the limit.
+func TestArchivesThatAreTooMuchTogether(t *testing.T) {
+	site := testenv.StartCharts(t, testenv.ChartsConfig{})
+	var list []string
+	for i := range 20 {
+		name, noise := fmt.Sprintf("c%02d", i), make([]byte, 20<<10)
+		for j := range noise {
+			noise[j] = "0123456789abcdefghijklmnopqrstuv"[rand.N(32)]
+		}
+		site.Put(testenv.ChartVersion{Name: name, Version: "1.0.0", Files: map[string]string{"noise.txt": string(noise)}})
+		list = append(list, name+" * "+site.URL())
+	}
+	s, files := newSupply(t, ""), &spools{t: t}
+	s.env.Limits.Bytes, s.env.Limits.Temp = 64<<10, files.create
+	_, err := completed(t, s, umbrella(list[:2]...), ".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	site.Reset()
+	_, err = completed(t, s, umbrella(list...), ".")
+	demandFailure(t, err, "more than 65536 bytes in all archives together")
+	if n := site.Count(testenv.GetChart); n > 4+parallelFetches {
+		t.Errorf("%d charts were asked for", n)
+	}
+	files.demandClosed()
+}
+
+// TestArchivesThatUnpackToTooMuchTogether: they are small as they lie in the
+// source, and each alone is within the limit.
+func TestArchivesThatUnpackToTooMuchTogether(t *testing.T) {
+	tree := fstest.MapFS{}
+	var list []string
+	for i := range 10 {
+		name := fmt.Sprintf("c%02d", i)
+		tree[name+".tgz"] = &fstest.MapFile{Data: testenv.ChartArchive(t, map[string]string{
+			name + "/Chart.yaml": chartYAML(name, "1.0.0"), name + "/big.txt": strings.Repeat("0", 20<<10),
+		})}
+		list = append(list, name+" * file://"+name+".tgz")
+	}
+	tree["Chart.yaml"] = &fstest.MapFile{Data: []byte(chartYAML("umbrella", "0.1.0", list...))}
+	for _, c := range []struct {
+		limit int64
+		says  string
+	}{{-1, ""}, {1 << 20, ""}, {64 << 10, "more than 65536 bytes in all archives together"}} {
+		s, spools := newSupply(t, ""), &spools{t: t}
+		s.env.Limits.Bytes, s.env.Limits.Temp = c.limit, spools.create
+		_, err := completed(t, s, tree, ".")
+		if c.says == "" && err != nil {
+			t.Errorf("limit %d: %v", c.limit, err)
+		}
+		if c.says != "" {
+			demandFailure(t, err, `"c02"`, c.says)
+		}
+		if n := len(spools.files); c.says != "" && n > 10 {
+			t.Errorf("%d spools were made", n)
+		}
+		spools.demandClosed()
+	}
+}
+
+// TestFetchesAtOnce: 20 charts of one repository are fetched several at a time, after
+// its index was fetched once.
+func TestFetchesAtOnce(t *testing.T) {
+	var mu sync.Mutex
+	var now, most int
+	full := make(chan struct{})
+	site := testenv.StartCharts(t, testenv.ChartsConfig{Allow: func(r *http.Request) bool {
+		if strings.HasSuffix(r.URL.Path, "/index.yaml") {
+			return true
+		}
+		mu.Lock()
+		if now++; now > most {
+			if most = now; most == parallelFetches {
+				close(full)
+			}
+		}
+		mu.Unlock()
+		select {
+		case <-full:
+		case <-r.Context().Done():
+		}
+		mu.Lock()
+		now--
+		mu.Unlock()
+		return true
+	}})
+	var list []string
+	for i := range 20 {
+		name := fmt.Sprintf("c%02d", i)
+		site.Put(testenv.ChartVersion{Name: name, Version: "1.0.0", Archive: archiveOf(t, name, "1.0.0")})
+		list = append(list, name+" * "+site.URL())
+	}
+	got, err := completed(t, newSupply(t, ""), umbrella(list...), ".")
+	if err != nil || strings.Count(got, "\n") != 20 {
+		t.Errorf("%v\n%s", err, got)
+	}
+	if most < parallelFetches { // TestArchivesThatAreTooMuchTogether: nor are there more
+		t.Errorf("%d requests at once", most)
+	}
+	if n := site.Count(testenv.GetIndex); n != 1 {
+		t.Errorf("the index was fetched %d times", n)
+	}
+}
+
+// TestTheFirstFailureEndsTheRest: a repository that stalls is not waited for
+// when a dependency before it has failed, and nothing is left behind.
+func TestTheFirstFailureEndsTheRest(t *testing.T) {
+	stalls := testenv.StartCharts(t, testenv.ChartsConfig{Defect: &testenv.Defect{Phase: testenv.GetIndex, Do: testenv.Stall}})
+	gone := testenv.StartCharts(t, testenv.ChartsConfig{Allow: func(r *http.Request) bool {
+		select {
+		case <-stalls.Stalled():
+		case <-r.Context().Done():
+		}
+		return true
+	}})
+	patient := strings.Replace(repositoryObject("stalls", stalls.URL(), ""), "interval: 1h", "timeout: 600m", 1)
+	sourcetest.NoLeaks(t, func(ctx context.Context) {
+		_, err := completedWithin(ctx, t, newSupply(t, patient), umbrella("none * "+gone.URL(), "lib * "+stalls.URL()), ".")
+		demandFailure(t, err, `"none"`)
+	})
+}
+
+// slowSources answers for one object once a channel is closed.
+type slowSources struct {
+	source.Sources
+	after <-chan struct{}
+}
+
+func (s *slowSources) Source(ctx context.Context, ref source.Reference) (source.Object, error) {
+	<-s.after
+	return s.Sources.Source(ctx, ref)
+}
+
+// TestAnEndLeavesNothing ends the context while an index or a chart is fetched.
+func TestAnEndLeavesNothing(t *testing.T) {
+	for _, phase := range []testenv.Phase{testenv.GetIndex, testenv.GetChart} {
+		t.Run(string(phase), func(t *testing.T) {
+			site := testenv.StartCharts(t, testenv.ChartsConfig{Defect: &testenv.Defect{Phase: phase, Do: testenv.Stall}})
+			site.Put(testenv.ChartVersion{Name: "lib", Version: "1.0.0", Archive: archiveOf(t, "lib", "1.0.0")})
+			s, files := newSupply(t, ""), &spools{t: t}
+			s.env.Limits.Temp = files.create
+			sourcetest.NoLeaks(t, func(ctx context.Context) {
+				ctx, cancel := context.WithCancel(ctx)
+				go func() {
+					<-site.Stalled()
+					cancel()
+				}()
+				if _, err := completedWithin(ctx, t, s, umbrella("lib * "+site.URL()), "."); !errors.Is(err, context.Canceled) {
+					t.Errorf("%v", err)
+				}
+			})
+			files.demandClosed()
+		})
 	}
 }

@@ -22,17 +22,12 @@ func serving(h func(w http.ResponseWriter, r *http.Request, next http.Handler)) 
 
 func TestRepositoryHostileIndexes(t *testing.T) {
 	entry := "- {name: a, version: 1.0.0, urls: [a.tgz]}"
-	bomb := "a: &a [x, x, x, x, x, x, x, x, x]\n"
-	for c := 'b'; c < 'k'; c++ {
-		bomb += fmt.Sprintf("%c: &%c [*%c, *%c, *%c, *%c, *%c, *%c, *%c, *%c, *%c]\n", c, c, c-1, c-1, c-1, c-1, c-1, c-1, c-1, c-1, c-1)
-	}
 	for name, text := range map[string]string{
 		"empty":          "",
 		"NUL":            "apiVersion: v1\nentries:\n  a:\n  " + entry + "\x00\n",
 		"NULs alone":     strings.Repeat("\x00", 1<<20),
 		"escape":         "apiVersion: v1\nentries:\n  \"a\x1b]0;pwned\x07\": x\n",
 		"no UTF-8":       "apiVersion: v1\nentries: {\xff: []}\n",
-		"alias bomb":     "apiVersion: v1\n" + bomb + "entries: {}\n",
 		"deep":           "apiVersion: v1\nentries: " + strings.Repeat("[", 1<<20),
 		"deep JSON":      `{"apiVersion": "v1", "entries": ` + strings.Repeat(`{"a":`, 1<<18),
 		"a list":         "- a\n- b\n",

@@ -3,13 +3,16 @@ package chart
 import (
 	"bytes"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/headgate-io/headgate/internal/testenv"
+	"github.com/headgate-io/headgate/internal/transport"
 	"github.com/headgate-io/headgate/source"
 	"github.com/headgate-io/headgate/source/sourcetest"
 )
@@ -237,19 +240,43 @@ func TestZones(t *testing.T) {
 	}
 }
 
-// TestRedirectStaysInZone is sent by a server that was reached.
-func TestRedirectStaysInZone(t *testing.T) {
-	home := testenv.StartCharts(t, testenv.ChartsConfig{})
-	b := newBench(t, home.URL(), home)
-	b.text = []byte{}
-	u := b.open().(*chartRepository)
-	u.http.fence.Found(0) // an address that everybody can reach, as if it had one
-	home.Break(&testenv.Defect{Status: http.StatusFound, Header: http.Header{"Location": {"http://localhost:1/"}}})
-	at, err := u.resolve("app.tgz")
-	if err != nil {
-		t.Fatal(err)
+// An index at a public address leads nowhere that is narrower: by its charts,
+// their redirects, or its own; unless the user opens the host.
+func TestZonesOfIndexes(t *testing.T) {
+	testenv.Resolve(t, "wide.example", "203.0.113.7")
+	under := func(text, host string) string {
+		u, _ := url.Parse(text)
+		u.Host = host + ":" + u.Port()
+		return u.String()
 	}
-	if _, err := u.http.get(t.Context(), at, nil); err == nil || !strings.Contains(err.Error(), "may not send us") {
-		t.Error(err)
+	inside := testenv.StartCharts(t, testenv.ChartsConfig{})
+	for _, n := range testenv.Narrows(t) {
+		named := testenv.StartCharts(t, testenv.ChartsConfig{})
+		inside.PutFile("app.tgz", named.Put(testenv.ChartVersion{Name: "app", Version: "1.0.0", URLs: []string{under(inside.URLOf("app.tgz"), n.Host)}}))
+		sent := testenv.StartCharts(t, testenv.ChartsConfig{})
+		sent.Put(testenv.ChartVersion{Name: "app", Version: "1.0.0", File: "app.tgz", URLs: []string{"app.tgz"}})
+		index := sent.Index()
+		sent.Break(&testenv.Defect{Status: http.StatusFound, Header: http.Header{"Location": {under(inside.URLOf("app.tgz"), n.Host)}}})
+		for name, home := range map[string]*testenv.Charts{"chart": named, "redirect": sent} {
+			b := newBench(t, under(home.URL(), "wide.example"), named)
+			if home == sent {
+				b.text = index
+			}
+			inside.Reset()
+			_, _, err := b.get("app", "1.0.0")
+			var refused *transport.ZoneError
+			if !errors.As(err, &refused) || refused.Metadata != n.Metadata || inside.Count() > 0 {
+				t.Errorf("%s to %s: %v, %d requests", name, n.Host, err, inside.Count())
+			}
+			if n.Metadata {
+				continue
+			}
+			if b.s.env.Networks, err = source.ParseNetworks(n.Host); err != nil {
+				t.Fatal(err)
+			}
+			if _, _, err := b.get("app", "1.0.0"); errors.As(err, &refused) || inside.Count() == 0 {
+				t.Errorf("%s to %s, which the user opens: %v", name, n.Host, err)
+			}
+		}
 	}
 }

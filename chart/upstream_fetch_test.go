@@ -65,27 +65,6 @@ func TestCache(t *testing.T) {
 	}
 }
 
-func TestRegistryCache(t *testing.T) {
-	g := testenv.StartRegistry(t, testenv.RegistryConfig{})
-	b, _ := newRegistry(t, g, "1.0.0")
-	g.Push("team/other", "1.0.0", chartImage(archive(t, "app", "1.0.0")))
-	b.withCache()
-	want := func(blobs int) {
-		t.Helper()
-		g.Reset()
-		if _, got, err := b.get("app", "1.0.0"); err != nil || !bytes.Equal(got, archive(t, "app", "1.0.0")) || g.Count(testenv.GetBlob) != blobs {
-			t.Errorf("%d blobs, want %d: %v", g.Count(testenv.GetBlob), blobs, err)
-		}
-	}
-	want(1)
-	want(0)
-	b.repo.Spec.SecretRef = ref("user")
-	want(1)
-	want(0)
-	_, _, err := b.get("other", "1.0.0")
-	b.fails(err, source.StepFetch, "ChartPullError", false, `holds chart "app"`)
-}
-
 // bomb is a chart of a megabyte of zeros.
 func bomb(t *testing.T) []byte {
 	return testenv.ChartArchive(t, map[string]string{"app/Chart.yaml": "apiVersion: v2\nname: app\nversion: 1.0.0\n", "app/zeros": strings.Repeat("\x00", 1<<20)})

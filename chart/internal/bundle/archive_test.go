@@ -221,24 +221,6 @@ func ungzip(t testing.TB, data []byte) []byte {
 	return out
 }
 
-func TestLimitsNameThemselves(t *testing.T) {
-	data := plain.under("plain").tgz(t)
-	var limit *artifact.LimitError
-	_, err := bundle.ReadArchive(bytes.NewReader(data), artifact.Limits{FileBytes: 1})
-	if !errors.As(err, &limit) || limit.Limit != 1 {
-		t.Errorf("%v", err)
-	}
-	big := plain.with(files{"files/big": big(6)}).under("plain").tgz(t)
-	l := spools(t)
-	l.FileBytes = -1
-	a, err := bundle.ReadArchive(bytes.NewReader(big), l)
-	must(t, err)
-	must(t, a.Close())
-	if got := bundle.Limits(artifact.Limits{Bytes: -1, Entries: 7}); got.Bytes != -1 || got.Entries != 7 || got.FileBytes != 5<<20 {
-		t.Errorf("%+v", got)
-	}
-}
-
 func FuzzReadArchive(f *testing.F) {
 	f.Add(plain.under("plain").tgz(f))
 	f.Add(files{"a/Chart.yaml": "name: a\nversion: 1.0.0\n", "a/requirements.yaml": "dependencies:\n- name: b\n", "a/requirements.lock": "{}"}.tgz(f))

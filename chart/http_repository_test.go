@@ -120,40 +120,6 @@ func TestFetchIndexWithoutCacheOrValidators(t *testing.T) {
 	}
 }
 
-func TestFetchIndexFails(t *testing.T) {
-	server := testenv.StartCharts(t, testenv.ChartsConfig{})
-	s := cacheSupply(t, nil, true)
-	for _, c := range []struct {
-		spec   source.PkgRepositorySpec
-		defect *testenv.Defect
-		reason string
-		says   string
-	}{
-		{source.PkgRepositorySpec{URL: server.URL()}, testenv.Status(404), "Failed", "404"},
-		{source.PkgRepositorySpec{URL: server.URL()}, testenv.Status(403), "AuthenticationFailed", "403"},
-		{source.PkgRepositorySpec{URL: server.URL()}, &testenv.Defect{Do: testenv.Answer, Status: 200, Body: "<html>"}, "IndexationFailed", "web page"},
-		{source.PkgRepositorySpec{URL: server.URL()}, &testenv.Defect{Do: testenv.Cut, After: 5}, "Failed", "after 5 bytes"},
-		{source.PkgRepositorySpec{URL: "http://["}, nil, "URLInvalid", "spec.url"},
-		{source.PkgRepositorySpec{URL: "oci://h/x"}, nil, "URLInvalid", "spec.type: oci"},
-		{source.PkgRepositorySpec{URL: "oci://h/x", Type: source.RepositoryOCI}, nil, "Failed", "has no index"},
-		{source.PkgRepositorySpec{URL: server.URL(), SecretRef: &source.LocalReference{Name: "a"}}, nil, "AuthenticationFailed", "spec.secretRef"},
-		{source.PkgRepositorySpec{URL: server.URL(), Timeout: 1}, &testenv.Defect{Do: testenv.Stall, After: -1}, "Failed", "raise spec.timeout"},
-	} {
-		t.Run(c.says, func(t *testing.T) {
-			server.Break(c.defect)
-			_, err := indexOf(t, s, &source.PkgRepository{Spec: c.spec})
-			step, ok := errors.AsType[*source.StepError](err)
-			if !ok || step.Reason != c.reason || !strings.Contains(err.Error(), c.says) {
-				t.Errorf("%v (%+v); want %s, %q", err, step, c.reason, c.says)
-			}
-		})
-	}
-	server.Break(nil)
-	if data, err := indexOf(t, s, &source.PkgRepository{Spec: source.PkgRepositorySpec{URL: server.URL()}}); err != nil || len(data) == 0 {
-		t.Errorf("%d bytes, %v", len(data), err)
-	}
-}
-
 // A cache that forgets or is damaged costs the transfer and nothing else.
 func TestFetchIndexFromADamagedEntry(t *testing.T) {
 	server := testenv.StartCharts(t, testenv.ChartsConfig{})
@@ -177,5 +143,55 @@ func TestFetchIndexFromADamagedEntry(t *testing.T) {
 		if got := fetchStatuses(server); !slices.Equal(got, []int{200}) {
 			t.Errorf("entry %q: statuses %v", text, got)
 		}
+	}
+}
+
+func TestNormalise(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                                "",
+		"http://h":                        "http://h/",
+		"http://h/":                       "http://h/",
+		"https://h/charts///":             "https://h/charts/",
+		"https://h//a//b":                 "https://h/a/b/",
+		"http://h?x=1":                    "http://h/?x=1",
+		"http://h/charts?x=1&y=%2F":       "http://h/charts/?x=1&y=%2F",
+		"http://h/a%2Fb/c%20d":            "http://h/a%2Fb/c%20d/",
+		"http://h/a%2F%2Fb":               "http://h/a%2F%2Fb/",
+		"HTTPS://Example.ORG:8443/Charts": "https://example.org:8443/Charts/",
+		"https://u:p@h/charts":            "https://u:p@h/charts/",
+		"https://h/charts#part":           "https://h/charts/",
+		"oci://h/charts/":                 "oci://h/charts",
+		"oci://h//charts//":               "oci://h/charts",
+		"oci://h/":                        "oci://h",
+	} {
+		got, err := normalise(text)
+		if err != nil || got != want {
+			t.Errorf("normalise(%q) = %q, %v; want %q", text, got, err, want)
+		}
+		if again, err := normalise(got); err != nil || again != got {
+			t.Errorf("normalise(%q) = %q, %v", got, again, err)
+		}
+	}
+}
+
+func TestNormaliseRefuses(t *testing.T) {
+	for _, text := range []string{"http://h/%zz", "http://u:cAnArY@h\x00/", "charts", "http:///charts", "http://[::1/", "https:h/cAnArY"} {
+		_, err := normalise(text)
+		if err == nil || strings.Contains(err.Error(), "cAnArY") {
+			t.Errorf("normalise(%q): %v", text, err)
+		}
+	}
+}
+
+func TestBelowKeepsTheQuery(t *testing.T) {
+	base, err := parseURL("http://h/a%2Fb?x=1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := below(base, "index.yaml").String(); got != "http://h/a%2Fb/index.yaml?x=1" {
+		t.Error(got)
+	}
+	if got := below(base, "a b.tgz").String(); got != "http://h/a%2Fb/a%20b.tgz?x=1" {
+		t.Error(got)
 	}
 }

@@ -1,0 +1,612 @@
+package chart_test
+
+import (
+	"errors"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"github.com/headgate-io/headgate/artifact"
+	"github.com/headgate-io/headgate/chart"
+	"github.com/headgate-io/headgate/internal/testenv"
+	"github.com/headgate-io/headgate/source"
+)
+
+// indexed makes the PkgRepository src follow a server.
+func (w *workshop) indexed(server *testenv.Charts) *source.PkgRepository {
+	w.Helper()
+	repo := &source.PkgRepository{
+		Header: source.Header{APIVersion: "source.headgate.dev/v1", Kind: "PkgRepository"},
+		Spec:   source.PkgRepositorySpec{URL: server.URL()},
+	}
+	w.add(repo, "src")
+	w.refresh(repo, source.Stored)
+	return repo
+}
+
+// refresh brings the index of a repository up to date.
+func (w *workshop) refresh(repo *source.PkgRepository, want source.Outcome) {
+	w.Helper()
+	env := w.env()
+	env.Sources = nil
+	result, err := w.Reconcile(repo, chart.NewRepository(repo, env))
+	if result.Outcome != want {
+		w.Fatalf("repository: outcome %q, error %v; want %q", result.Outcome, err, want)
+	}
+}
+
+// pushed makes the PkgRepository src the charts below HOST/team of a registry.
+func (w *workshop) pushed(g *testenv.Registry) *source.PkgRepository {
+	repo := &source.PkgRepository{Spec: source.PkgRepositorySpec{URL: g.URL("team"), Type: source.RepositoryOCI, Insecure: true}}
+	w.add(repo, "src")
+	return repo
+}
+
+// push pushes an archive as a version of team/app.
+func push(g *testenv.Registry, version string, archive []byte) ocispec.Descriptor {
+	return g.Push("team/app", strings.ReplaceAll(version, "+", "_"), testenv.Manifest{
+		Config: &testenv.Blob{MediaType: "application/vnd.cncf.helm.config.v1+json", Data: []byte("{}")},
+		Layers: []testenv.Blob{{MediaType: "application/vnd.cncf.helm.chart.content.v1.tar+gzip", Data: archive}},
+	})
+}
+
+// archived returns the archive of a version of app.
+func archived(t *testing.T, version string, further ...string) []byte {
+	all := map[string]string{"app/Chart.yaml": "apiVersion: v2\nname: app\nversion:   " + version + " # odd\n", "app/values.yaml": "a: 1\nb: {c: 2}\n", "app/prod.yaml": "b: {d: 3}\n"}
+	for i := 0; i < len(further); i += 2 {
+		all["app/"+further[i]] = further[i+1]
+	}
+	return testenv.ChartArchive(t, all)
+}
+
+// The versions of reference A4, and the archive as it came where nothing
+// changes it.
+func TestVersionsFromRepositories(t *testing.T) {
+	server := testenv.StartCharts(t, testenv.ChartsConfig{})
+	registry := testenv.StartRegistry(t, testenv.RegistryConfig{})
+	archives := map[string][]byte{}
+	for _, v := range []string{"1.2.3", "2.0.0-rc.1", "3.0.0+b.1"} {
+		archives[v] = archived(t, v)
+		server.Put(testenv.ChartVersion{Name: "app", Version: v, Archive: archives[v]})
+		push(registry, v, archives[v])
+	}
+	for _, row := range []struct {
+		name, want, strategy, version string
+		values                        []string
+		own                           string // values.yaml, "" where it is that of the archive
+	}{
+		{"the newest stable one", "", "", "3.0.0+b.1", nil, ""},
+		{"by its name", "1.2.3", "", "1.2.3", nil, ""},
+		{"a range", "^1", "", "1.2.3", nil, ""},
+		{"a pre-release", ">=2.0.0-0 <3", "", "2.0.0-rc.1", nil, ""},
+		{"by revision, which is the same", "^1", source.StrategyRevision, "1.2.3", nil, ""},
+		{"its own values alone", "^1", "", "1.2.3", []string{"values.yaml"}, ""},
+		{"values", "^1", "", "1.2.3+3", []string{"prod.yaml"}, "b:\n  d: 3\n"},
+		{"values on top of its own", "^3", source.StrategyRevision, "3.0.0+3", []string{"values.yaml", "prod.yaml"}, "a: 1\nb:\n  c: 2\n  d: 3\n"},
+		{"values of another source", "^1", "", "1.2.3+3", []string{"values.yaml", "source:lib/x.yaml"}, "a: 7\nb:\n  c: 2\n"},
+	} {
+		for _, kind := range []string{"index", "registry"} {
+			t.Run(kind+": "+row.name, func(t *testing.T) {
+				w := newWorkshop(t)
+				w.tree(new(source.GitRepository), "lib", rev1, files("x.yaml", "a: 7\n"))
+				observed := ""
+				if kind == "index" {
+					observed = w.indexed(server).Artifact().Revision
+				} else {
+					w.pushed(registry)
+				}
+				c := made("HelmRepository/src", "app", func(s *source.PkgChartSpec) {
+					s.Version, s.ReconcileStrategy, s.ValuesFiles = row.want, row.strategy, row.values
+				})
+				w.run(c, source.Stored)
+				a := c.Artifact()
+				if a.Revision != row.version || !strings.HasSuffix(a.Path, "/app-"+row.version+".tgz") || c.Status.ObservedSourceArtifactRevision != observed {
+					t.Errorf("revision %s at %s, want %s; observed %q", a.Revision, a.Path, row.version, c.Status.ObservedSourceArtifactRevision)
+				}
+				upstream := archives[row.version]
+				if row.own == "" && w.bytes(a) != string(upstream) {
+					t.Errorf("the archive is not that of the repository")
+				}
+				if got := w.Contents(a); row.own != "" && (got["app/values.yaml"] != row.own || got["app/Chart.yaml"] != "apiVersion: v2\nname: app\nversion:   "+row.version+" # odd\n") {
+					t.Errorf("%v", got)
+				}
+				reason := map[bool]string{true: "ChartPullSucceeded", false: "ChartPackageSucceeded"}[row.own == ""]
+				if got := c.Status.Condition("Ready"); got.Reason != reason || !strings.HasPrefix(got.Message, map[bool]string{true: "pulled", false: "packaged"}[row.own == ""]+" 'app' chart with version '"+row.version+"'") {
+					t.Errorf("%+v", got)
+				}
+				server.Reset()
+				registry.Reset()
+				opened := w.opened
+				w.run(c, source.Unchanged)
+				if w.opened != opened || server.Count() != 0 || registry.Count(testenv.GetManifest)+registry.Count(testenv.GetBlob) != 0 {
+					t.Errorf("unchanged: %d artifacts read, %d requests to the server", w.opened-opened, server.Count())
+				}
+				if kind == "registry" && row.want == "1.2.3" && registry.Count() != 1 {
+					t.Errorf("unchanged: %d requests to the registry", registry.Count())
+				}
+			})
+		}
+	}
+}
+
+// A version that is published again is noticed, whatever published it.
+func TestPublishedAgain(t *testing.T) {
+	first, second := archived(t, "1.0.0"), archived(t, "1.0.0", "new.yaml", "x")
+	server := testenv.StartCharts(t, testenv.ChartsConfig{})
+	registry := testenv.StartRegistry(t, testenv.RegistryConfig{})
+	server.Put(testenv.ChartVersion{Name: "app", Version: "1.0.0", Archive: first})
+	push(registry, "1.0.0", first)
+	t.Run("index", func(t *testing.T) {
+		w := newWorkshop(t)
+		repo := w.indexed(server)
+		c := made("PkgRepository/src", "app", nil)
+		w.run(c, source.Stored)
+		before := *c.Artifact()
+		server.Put(testenv.ChartVersion{Name: "other", Version: "1.0.0"})
+		w.refresh(repo, source.Stored)
+		w.run(c, source.Unchanged)
+		if c.Status.ObservedSourceArtifactRevision != repo.Artifact().Revision {
+			t.Errorf("observed %s, the repository is at %s", c.Status.ObservedSourceArtifactRevision, repo.Artifact().Revision)
+		}
+		server.Put(testenv.ChartVersion{Name: "app", Version: "1.0.0", Archive: second})
+		w.refresh(repo, source.Stored)
+
+		server.RemoveFile("app-1.0.0.tgz")
+		w.fails(c, &before, source.Failed, "ChartPullError", "404")
+		if got := c.Status.Condition("ArtifactOutdated"); got.Reason != "NewChart" || !strings.HasPrefix(got.Message, "version 1.0.0 was published again: its digest was sha256:") {
+			t.Errorf("%+v", got)
+		}
+		server.PutFile("app-1.0.0.tgz", second)
+		result := w.run(c, source.Stored)
+		if !strings.HasPrefix(result.Why, "version 1.0.0 was published again: its digest was sha256:") || !result.Changed || w.bytes(c.Artifact()) != string(second) {
+			t.Errorf("%+v", result)
+		}
+		w.run(c, source.Unchanged)
+	})
+	t.Run("registry", func(t *testing.T) {
+		w := newWorkshop(t)
+		w.pushed(registry)
+		c := made("PkgRepository/src", "app", nil)
+		w.run(c, source.Stored)
+		push(registry, "1.0.0", second)
+		result := w.run(c, source.Stored)
+		if !strings.HasPrefix(result.Why, "version 1.0.0 was published again: its digest was sha256:") || w.bytes(c.Artifact()) != string(second) {
+			t.Errorf("%+v", result)
+		}
+		w.run(c, source.Unchanged)
+	})
+	t.Run("from an index to a registry", func(t *testing.T) {
+		w := newWorkshop(t)
+		w.indexed(server)
+		c := made("PkgRepository/src", "app", nil)
+		w.run(c, source.Stored)
+		digest := c.Artifact().Digest
+		w.pushed(registry)
+		if result := w.run(c, source.Stored); result.Changed || c.Artifact().Digest != digest || c.Status.ObservedSourceArtifactRevision != "" {
+			t.Errorf("%+v, observed %q", result, c.Status.ObservedSourceArtifactRevision)
+		}
+	})
+}
+
+// Which of the values files there are is known once the chart is opened, and
+// remembered.
+func TestMissingValuesInRepositories(t *testing.T) {
+	server := testenv.StartCharts(t, testenv.ChartsConfig{})
+	server.Put(testenv.ChartVersion{Name: "app", Version: "1.0.0", Archive: archived(t, "1.0.0")})
+	w := newWorkshop(t)
+	w.indexed(server)
+	c := made("PkgRepository/src", "app", func(s *source.PkgChartSpec) {
+		s.ValuesFiles, s.IgnoreMissingValuesFiles = []string{"no.yaml", "prod.yaml", "./no/../no.yaml"}, true
+	})
+	for _, outcome := range []source.Outcome{source.Stored, source.Unchanged, source.Unchanged} {
+		w.run(c, outcome)
+		if got := strings.Join(c.Status.ObservedValuesFiles, " "); got != "prod.yaml" {
+			t.Errorf("observed %q", got)
+		}
+		if got := c.Status.Condition("Ready").Message; got != "packaged 'app' chart with version '1.0.0+3' and merged values files [prod.yaml]" {
+			t.Errorf("message %q", got)
+		}
+	}
+	before := *c.Artifact()
+	c.Spec.IgnoreMissingValuesFiles = false
+	c.Metadata.Generation++
+	w.fails(c, &before, source.Stalled, "ValuesFilesError", `"no.yaml"`)
+	if got := conditionsOf(c); got != "Ready=False/ValuesFilesError Stalled=True/ValuesFilesError BuildFailed=True/ValuesFilesError ArtifactOutdated=True/NewChart ArtifactInStorage=True/ChartPackageSucceeded" {
+		t.Errorf("conditions %s", got)
+	}
+	c.Spec.ValuesFiles = []string{"prod.yaml", "values.yaml"}
+	w.run(c, source.Stored)
+	if got := strings.Join(c.Status.ObservedValuesFiles, " "); got != "prod.yaml values.yaml" {
+		t.Errorf("observed %q", got)
+	}
+}
+
+// A version that an index lacks is stalled, and recovers with the index.
+func TestVersionsThatCome(t *testing.T) {
+	server := testenv.StartCharts(t, testenv.ChartsConfig{})
+	server.Put(testenv.ChartVersion{Name: "app", Version: "1.0.0"})
+	w := newWorkshop(t)
+	repo := w.indexed(server)
+	c := made("PkgRepository/src", "app", func(s *source.PkgChartSpec) { s.Version = "^2" })
+	w.fails(c, nil, source.Stalled, "InvalidChartReference", "^2")
+	if c.Status.ObservedSourceArtifactRevision != repo.Artifact().Revision {
+		t.Errorf("observed %q", c.Status.ObservedSourceArtifactRevision)
+	}
+	server.Put(testenv.ChartVersion{Name: "app", Version: "2.0.0"})
+	w.refresh(repo, source.Stored)
+	w.run(c, source.Stored)
+	if got := conditionsOf(c); got != "Ready=True/ChartPullSucceeded ArtifactInStorage=True/ChartPullSucceeded" {
+		t.Errorf("conditions %s", got)
+	}
+}
+
+// undigested publishes version 1.0.0 of app in an index without digests, at a
+// place relative to the repository, and returns the server.
+func undigested(t *testing.T, archive []byte) *testenv.Charts {
+	server := testenv.StartCharts(t, testenv.ChartsConfig{})
+	server.Put(testenv.ChartVersion{Name: "app", Version: "1.0.0", Archive: archive,
+		Created: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Entry: map[string]any{"digest": nil}})
+	return server
+}
+
+// A version of an index without digests is another chart in another repository,
+// and where the repository has moved, although the entries are the same.
+func TestSameEntryInAnotherRepository(t *testing.T) {
+	first, second := archived(t, "1.0.0"), archived(t, "1.0.0", "new.yaml", "x")
+	a, b := undigested(t, first), undigested(t, second)
+	w := newWorkshop(t)
+	repo := w.indexed(a)
+	c := made("PkgRepository/src", "app", nil)
+	w.run(c, source.Stored)
+
+	repo.Spec.URL = b.URL()
+	repo.Metadata.Generation++
+	if _, err := w.Reconcile(repo, chart.NewRepository(repo, source.Env{Limits: w.limits})); err != nil {
+		t.Fatal(err)
+	}
+	result := w.run(c, source.Stored)
+	if !strings.HasPrefix(result.Why, "version 1.0.0 was published again") || w.bytes(c.Artifact()) != string(second) {
+		t.Errorf("because %q", result.Why)
+	}
+	w.run(c, source.Unchanged)
+
+	other := &source.PkgRepository{Header: source.Header{Kind: "PkgRepository"}, Spec: source.PkgRepositorySpec{URL: a.URL()}}
+	w.add(other, "other")
+	w.refresh(other, source.Stored)
+	c.Spec.SourceRef.Name = "other"
+	result = w.run(c, source.Stored)
+	if !strings.HasPrefix(result.Why, "version 1.0.0 is another chart: it was that of PkgRepository/apps/src, is that of PkgRepository/apps/other") || w.bytes(c.Artifact()) != string(first) {
+		t.Errorf("because %q", result.Why)
+	}
+	w.run(c, source.Unchanged)
+}
+
+// An index that changes elsewhere makes no chart anew, whatever the strategy.
+func TestStrategyOfRepositories(t *testing.T) {
+	server := testenv.StartCharts(t, testenv.ChartsConfig{})
+	server.Put(testenv.ChartVersion{Name: "app", Version: "1.0.0"})
+	w := newWorkshop(t)
+	repo := w.indexed(server)
+	c := made("PkgRepository/src", "app", func(s *source.PkgChartSpec) { s.ReconcileStrategy = source.StrategyRevision })
+	w.run(c, source.Stored)
+	server.Put(testenv.ChartVersion{Name: "other", Version: "1.0.0"})
+	w.refresh(repo, source.Stored)
+	server.Reset()
+	w.run(c, source.Unchanged)
+	if server.Count() != 0 {
+		t.Errorf("%d requests", server.Count())
+	}
+}
+
+// Without a state a chart is made again where there is reason to, and only there.
+func TestLostStateOfCharts(t *testing.T) {
+	first, second := archived(t, "1.0.0"), archived(t, "1.0.0", "new.yaml", "x")
+	server := testenv.StartCharts(t, testenv.ChartsConfig{})
+	server.Put(testenv.ChartVersion{Name: "app", Version: "1.0.0", Archive: first})
+	w := newWorkshop(t)
+	w.indexed(server)
+	c := made("PkgRepository/src", "app", nil)
+	w.run(c, source.Stored)
+	w.forget(c)
+	w.run(c, source.Unchanged)
+	w.forget(c)
+	server.Put(testenv.ChartVersion{Name: "app", Version: "1.0.0", Archive: second})
+	w.indexed(server)
+	w.run(c, source.Stored)
+	if w.bytes(c.Artifact()) != string(second) {
+		t.Error("it is the chart of before")
+	}
+	w.run(c, source.Unchanged)
+
+	w.tree(new(source.GitRepository), "src", rev1, simple("app", "app", "1.0.0"))
+	c.Spec.SourceRef.Kind = "GitRepository"
+	c.Metadata.Generation++
+	w.forget(c)
+	w.run(c, source.Stored)
+	if got := w.Contents(c.Artifact())["app/templates/all.yaml"]; got == "" {
+		t.Error("it is the chart of the repository")
+	}
+	w.forget(c)
+	w.run(c, source.Unchanged)
+}
+
+// forget loses the state of c, but not its status.
+func (w *workshop) forget(c *source.PkgChart) {
+	w.Helper()
+	if err := w.Ledger.Save(w.Context(), c, nil); err != nil {
+		w.Fatal(err)
+	}
+}
+
+// A repository that asks for what it cannot have verified gives no charts, and
+// a state that knows nothing of verification lets none pass.
+func TestVerificationIsNotSkipped(t *testing.T) {
+	registry := testenv.StartRegistry(t, testenv.RegistryConfig{})
+	push(registry, "1.0.0", archived(t, "1.0.0"))
+	w := newWorkshop(t)
+	repo := w.pushed(registry)
+	c := made("PkgRepository/src", "app", nil)
+	w.run(c, source.Stored)
+	before := *c.Artifact()
+	repo.Spec.Verify = &source.PkgRepositoryVerification{SecretRef: source.LocalReference{Name: "keys"}}
+	w.fails(c, &before, source.Failed, "VerificationError", "nothing to verify")
+	w.forget(c)
+	w.fails(c, &before, source.Failed, "VerificationError", "nothing to verify")
+
+	server := testenv.StartCharts(t, testenv.ChartsConfig{})
+	server.Put(testenv.ChartVersion{Name: "app", Version: "1.0.0", Archive: archived(t, "1.0.0")})
+	repo = w.indexed(server)
+	c = made("PkgRepository/src", "app", nil)
+	c.Metadata.Name = "of-an-index"
+	w.run(c, source.Stored)
+	before = *c.Artifact()
+	repo.Spec.Verify = &source.PkgRepositoryVerification{SecretRef: source.LocalReference{Name: "keys"}}
+	for range 2 {
+		w.fails(c, &before, source.Failed, "VerificationError", "apps/keys")
+		w.forget(c)
+	}
+}
+
+// A directory stands in for a repository: no request leaves.
+func TestOffline(t *testing.T) {
+	dir := t.TempDir()
+	server := testenv.StartCharts(t, testenv.ChartsConfig{})
+	archive := server.Put(testenv.ChartVersion{Name: "app", Version: "1.0.0"})
+	for name, text := range map[string][]byte{"index.yaml": server.Index(), "app-1.0.0.tgz": archive} {
+		if err := os.WriteFile(filepath.Join(dir, name), text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const url = "https://charts.invalid/stable"
+	w := newWorkshop(t)
+	repo := &source.PkgRepository{Header: source.Header{APIVersion: "source.headgate.dev/v1", Kind: "PkgRepository"}, Spec: source.PkgRepositorySpec{URL: url}}
+	w.add(repo, "src")
+	env := w.env()
+	env.Local = map[string]string{url: dir}
+	if _, err := w.Reconcile(repo, chart.NewRepository(repo, env)); err != nil {
+		t.Fatal(err)
+	}
+	c := made("PkgRepository/src", "app", nil)
+	w.Stored(c, chart.New(c, env, nil))
+	if w.bytes(c.Artifact()) != string(archive) || server.Count() != 0 {
+		t.Errorf("%d requests", server.Count())
+	}
+}
+
+// Each reason of reference A2 that a tree can lead to. The artifact of before
+// stays, whatever goes wrong.
+func TestFailuresOfTrees(t *testing.T) {
+	good := func(further ...string) fstest.MapFS { return simple("app", "app", "1.1.0", further...) }
+	with := func(file, text string) fstest.MapFS {
+		tree := good()
+		tree[file] = &fstest.MapFile{Data: []byte(text), Mode: 0o644}
+		return tree
+	}
+	values := func(names ...string) func(*source.PkgChart) {
+		return func(c *source.PkgChart) { c.Spec.ValuesFiles = names }
+	}
+	in := func(name string) func(*source.PkgChart) { return func(c *source.PkgChart) { c.Spec.Chart = name } }
+	stalled, failed := source.Stalled, source.Failed
+	for _, row := range []struct {
+		name    string
+		tree    fstest.MapFS
+		edit    func(*source.PkgChart)
+		outcome source.Outcome
+		cond    string
+		reason  string
+		says    string
+	}{
+		{"no such path", good(), in("no/such"), stalled, "FetchFailed", "InvalidChartReference", "no/such"},
+		{"a path that leads out", good(), in("../app"), stalled, "FetchFailed", "InvalidChartReference", "inside the source"},
+		{"a path that leads out and back", good(), in("app/../../src/app"), stalled, "FetchFailed", "InvalidChartReference", "inside the source"},
+		{"a path with a backslash", good(), in(`app\..`), stalled, "FetchFailed", "InvalidChartReference", "inside the source"},
+		{"a path with control characters", good(), in("app\x1b[31m"), stalled, "FetchFailed", "InvalidChartReference", `\x1b`},
+		{"a directory that is no chart", good(), in("app/templates"), stalled, "FetchFailed", "InvalidChartReference", "Chart.yaml"},
+		{"a file that is no chart", good(), in("app/values.yaml"), stalled, "FetchFailed", "InvalidChartReference", "not a valid chart"},
+		{"the root", good(), in("."), stalled, "FetchFailed", "InvalidChartReference", "Chart.yaml"},
+		{"a Chart.yaml that is none", with("app/Chart.yaml", "{"), nil, stalled, "FetchFailed", "InvalidChartReference", "Chart.yaml"},
+		{"a name that leads out", with("app/Chart.yaml", "apiVersion: v2\nname: ../../evil\nversion: 1.1.0\n"), nil, stalled, "FetchFailed", "InvalidChartReference", "name"},
+		{"a name that hides", with("app/Chart.yaml", "apiVersion: v2\nname: .evil\nversion: 1.1.0\n"), nil, stalled, "FetchFailed", "InvalidChartReference", "begins with a dot"},
+		{"a version that leads out", with("app/Chart.yaml", "apiVersion: v2\nname: app\nversion: 1.1.0/../../x\n"), nil, stalled, "FetchFailed", "InvalidChartReference", "version"},
+		{"a version with control characters", with("app/Chart.yaml", "apiVersion: v2\nname: app\nversion: \"1.1.0\\e[31m\"\n"), nil, stalled, "FetchFailed", "InvalidChartReference", "version"},
+		{"a file that is too large", with("app/big", strings.Repeat("x", 5<<20+1)), nil, failed, "BuildFailed", "ChartPackageError", "limit"},
+
+		{"values that are missing", good(), values("no.yaml"), stalled, "BuildFailed", "ValuesFilesError", `values file "no.yaml"`},
+		{"values that are a directory", good(), values("app"), stalled, "BuildFailed", "ValuesFilesError", "it is no file"},
+		{"values that are no map", with("p.yaml", "- 1\n"), values("app/values.yaml", "p.yaml"), stalled, "BuildFailed", "ValuesFilesError", `values file "p.yaml": `},
+		{"values that are no YAML", with("p.yaml", "{"), values("app/values.yaml", "p.yaml"), stalled, "BuildFailed", "ValuesFilesError", `values file "p.yaml": `},
+		{"values that are too long", with("p.yaml", "a: "+strings.Repeat("x", 1<<20)), values("p.yaml"), stalled, "BuildFailed", "ValuesFilesError", "more than 1048576 bytes"},
+		{"values that are too long together", with("p.yaml", "a: "+strings.Repeat("x", 1<<20-3)), values(slices.Repeat([]string{"p.yaml"}, 17)...), stalled, "BuildFailed", "ValuesFilesError", "more than 16777216 bytes"},
+		{"values that lead out", good(), values("../x.yaml"), stalled, "BuildFailed", "ValuesFilesError", "must not lead out"},
+		{"values of another source that lead out", good(), values("source:lib/../../x.yaml"), stalled, "BuildFailed", "ValuesFilesError", "must not lead out"},
+		{"values of another source that are missing", good(), values("source:lib/no.yaml"), stalled, "BuildFailed", "ValuesFilesError", `values file "source:lib/no.yaml"`},
+		{"values of a source that is no archive", good(), values("source:ExternalArtifact/plain/no.yaml"), stalled, "BuildFailed", "ValuesFilesError", "values come from an archive"},
+		{"values of a chart", good(), values("source:PkgChart/app/values.yaml"), stalled, "BuildFailed", "ValuesFilesError", "names a source of kind"},
+		{"a chart without values to replace", fstest.MapFS{"app/Chart.yaml": {Data: []byte("apiVersion: v2\nname: app\nversion: 1.1.0\n")}, "p.yaml": {Data: []byte("a: 1")}},
+			values("p.yaml"), stalled, "BuildFailed", "ValuesFilesError", "has no values.yaml"},
+
+		{"a dependency that is not there", with("app/Chart.yaml", "apiVersion: v2\nname: app\nversion: 1.1.0\ndependencies:\n- {name: lib, version: ^1, repository: \"file://../lib\"}\n"),
+			nil, failed, "BuildFailed", "DependencyBuildError", `"lib"`},
+		{"a dependency on itself", with("app/Chart.yaml", "apiVersion: v2\nname: app\nversion: 1.1.0\ndependencies:\n- {name: app, version: ^1, repository: \"file://../app\"}\n"),
+			nil, failed, "BuildFailed", "DependencyBuildError", "app"},
+		{"a dependency that leads out", with("app/Chart.yaml", "apiVersion: v2\nname: app\nversion: 1.1.0\ndependencies:\n- {name: lib, version: ^1, repository: \"file://../../lib\"}\n"),
+			nil, failed, "BuildFailed", "DependencyBuildError", "lib"},
+
+		{"verification of what a tree holds", good(), func(c *source.PkgChart) {
+			c.Spec.Verify = &source.OCIRepositoryVerification{Provider: "cosign", SecretRef: &source.LocalReference{Name: "keys"}}
+		}, stalled, "SourceVerified", "VerificationError", "PkgRepository only"},
+		{"a kind that holds no charts", good(), func(c *source.PkgChart) { c.Spec.SourceRef.Kind = "ExternalArtifact" }, stalled, "Stalled", "UnsupportedSourceKind", "PkgRepository"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			w := newWorkshop(t)
+			w.put(new(source.ExternalArtifact), "plain", "1", writes([]byte(strings.Repeat("no archive at all\n", 100))))
+			w.tree(new(source.GitRepository), "lib", rev1, files("x.yaml", "a: 1\n"))
+			w.tree(new(source.GitRepository), "src", rev1, simple("app", "app", "1.0.0"))
+			settled := made("GitRepository/src", "app", nil)
+			w.run(settled, source.Stored)
+			before := *settled.Artifact()
+
+			w.tree(new(source.GitRepository), "src", rev2, row.tree)
+			c := made("GitRepository/src", "app", nil)
+			if row.edit != nil {
+				row.edit(c)
+			}
+			w.fails(c, &before, row.outcome, row.reason, row.says)
+			if got := c.Status.Condition(row.cond); got.Reason != row.reason {
+				t.Errorf("conditions %s", conditionsOf(c))
+			}
+			if row.outcome == source.Stalled && c.Status.Condition("Stalled").Reason != row.reason {
+				t.Errorf("conditions %s", conditionsOf(c))
+			}
+			if got := c.Status.Condition("Ready"); got.Status != "False" || got.Reason != row.reason {
+				t.Errorf("conditions %s", conditionsOf(c))
+			}
+
+			w.tree(new(source.GitRepository), "src", rev2, simple("app", "app", "1.2.0"))
+			mended := made("GitRepository/src", "app", nil)
+			w.run(mended, source.Stored) // and so a stalled object recovers with its source
+			if got := conditionsOf(mended); got != "Ready=True/ChartPackageSucceeded ArtifactInStorage=True/ChartPackageSucceeded" {
+				t.Errorf("conditions %s", got)
+			}
+		})
+	}
+}
+
+// Links in a source never become part of its artifact, nor of a chart.
+func TestLinksInTrees(t *testing.T) {
+	w := newWorkshop(t)
+	w.tree(new(source.GitRepository), "src", rev1, fstest.MapFS{
+		"app/Chart.yaml": {Data: []byte("apiVersion: v2\nname: app\nversion: 1.0.0\n")},
+		"app/Chart.lock": {Data: []byte("../../etc/passwd"), Mode: os.ModeSymlink | 0o777},
+	})
+	c := made("GitRepository/src", "app", nil)
+	w.run(c, source.Stored)
+	if names := strings.Join(w.Names(c.Artifact()), " "); names != "app/Chart.yaml" {
+		t.Errorf("files %s", names)
+	}
+	archive := linked(t)
+	w.tree(new(source.GitRepository), "src", rev2, files("app.tgz", string(archive)))
+	before := *c.Artifact()
+	c.Spec.Chart = "app.tgz"
+	w.fails(c, &before, source.Stalled, "InvalidChartReference", "is a link")
+}
+
+// What is not there yet, or cannot be read, has its reason too.
+func TestSourcesOfChartsThatFail(t *testing.T) {
+	damage := func(w *workshop, a *artifact.Artifact) {
+		name := filepath.Join(w.Dir, filepath.FromSlash(a.Path))
+		text, err := os.ReadFile(name)
+		if err == nil {
+			text[len(text)/2] ^= 1
+			err = os.WriteFile(name, text, 0o600)
+		}
+		if err != nil {
+			w.Fatal(err)
+		}
+	}
+	for _, row := range []struct {
+		name    string
+		prepare func(w *workshop, src, lib source.Object)
+		outcome source.Outcome
+		reason  string
+		says    string
+	}{
+		{"no such source", func(w *workshop, _, _ source.Object) { w.objects = w.objects[1:] }, source.Waiting, "SourceUnavailable", "GitRepository/apps/src"},
+		{"no such source of values", func(w *workshop, _, _ source.Object) { w.objects = w.objects[:1] }, source.Waiting, "SourceUnavailable", "Bucket/apps/lib"},
+		{"no artifact yet", func(_ *workshop, src, _ source.Object) { src.Common().Artifact = nil }, source.Waiting, "NoSourceArtifact", "GitRepository/apps/src has no artifact yet"},
+		{"no artifact of values yet", func(_ *workshop, _, lib source.Object) { lib.Common().Artifact = nil }, source.Waiting, "NoSourceArtifact", "Bucket/apps/lib has no artifact yet"},
+		{"an artifact that is gone", func(_ *workshop, src, _ source.Object) { src.Artifact().Path = "gitrepository/apps/src/none.tar.gz" }, source.Waiting, "NoSourceArtifact", "gone"},
+		{"an artifact without a digest", func(_ *workshop, src, _ source.Object) { src.Artifact().Digest = "" }, source.Failed, "ChartPullError", "no digest"},
+		{"an artifact that was damaged", func(w *workshop, src, _ source.Object) { damage(w, src.Artifact()) }, source.Failed, "", ""},
+		{"values that were damaged", func(w *workshop, _, lib source.Object) { damage(w, lib.Artifact()) }, source.Failed, "", ""},
+		{"an artifact that is no archive", func(w *workshop, _, _ source.Object) {
+			w.put(new(source.GitRepository), "src", rev1, writes([]byte(strings.Repeat("no archive at all\n", 100))))
+		}, source.Stalled, "InvalidChartReference", "archive of files"},
+		{"a circle", func(w *workshop, src, _ source.Object) {
+			src.(*source.GitRepository).Spec.Include = []source.GitRepositoryInclude{{Repository: source.IncludeReference{Kind: "PkgChart", Name: "app"}}}
+			w.objects = append(w.objects, made("GitRepository/src", "app", nil))
+		}, source.Stalled, "SourceUnavailable", "PkgChart/apps/app → GitRepository/apps/src → PkgChart/apps/app"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			w := newWorkshop(t)
+			src, lib := new(source.GitRepository), new(source.Bucket)
+			w.tree(src, "src", rev1, simple("app", "app", "1.0.0"))
+			w.tree(lib, "lib", rev1, files("x.yaml", "a: 1\n"))
+			row.prepare(w, src, lib)
+			c := made("GitRepository/src", "app", func(s *source.PkgChartSpec) { s.ValuesFiles = []string{"source:Bucket/lib/x.yaml"} })
+			result, err := w.Reconcile(c, w.origin(c))
+			step, ok := errors.AsType[*source.StepError](err)
+			if !ok || result.Outcome != row.outcome || row.reason != "" && step.Reason != row.reason || !strings.Contains(err.Error(), row.says) {
+				t.Fatalf("outcome %q, error %v (%+v)", result.Outcome, err, step)
+			}
+			if c.Artifact() != nil || c.Status.Condition("FetchFailed").Reason != step.Reason {
+				t.Errorf("conditions %s", conditionsOf(c))
+			}
+		})
+	}
+}
+
+// A store that fails is to blame itself.
+func TestStoreFails(t *testing.T) {
+	w := newWorkshop(t)
+	w.tree(new(source.GitRepository), "src", rev1, simple("app", "app", "1.0.0"))
+	o := w.origin(made("GitRepository/src", "app", nil))
+	rev, _, err := o.Resolve(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := o.Open(t.Context(), rev)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	_, err = c.WriteTo(t.Context(), full{})
+	if step, ok := errors.AsType[*source.StepError](err); ok || !errors.Is(err, io.ErrShortWrite) {
+		t.Errorf("error %v (%+v)", err, step)
+	}
+}
+
+type full struct{}
+
+func (full) Write([]byte) (int, error) { return 0, io.ErrShortWrite }
+
+// A source whose last run failed has the artifact of before, which is good enough.
+func TestLastGoodArtifact(t *testing.T) {
+	w := newWorkshop(t)
+	src := new(source.GitRepository)
+	w.tree(src, "src", rev1, simple("app", "app", "1.0.0"))
+	src.Status.Conditions = []source.Condition{{Type: "Ready", Status: "False", Reason: "GitOperationFailed"}}
+	c := made("GitRepository/src", "app", nil)
+	w.run(c, source.Stored)
+	if got := maps.Keys(w.Contents(c.Artifact())); got == nil {
+		t.Error("no files")
+	}
+}

@@ -1,0 +1,397 @@
+package chart
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"github.com/headgate-io/headgate/artifact"
+	"github.com/headgate-io/headgate/chart/internal/bundle"
+	"github.com/headgate-io/headgate/internal/testenv"
+	"github.com/headgate-io/headgate/internal/transport"
+	"github.com/headgate-io/headgate/oci"
+	"github.com/headgate-io/headgate/source"
+	"github.com/headgate-io/headgate/source/sourcetest"
+)
+
+// objects is a list of what there is in the namespace.
+type objects []source.Object
+
+func (o objects) Source(context.Context, source.Reference) (source.Object, error) {
+	return nil, fs.ErrNotExist
+}
+func (o objects) List(context.Context, string, string) ([]source.Object, error) { return o, nil }
+
+// Open has nothing to open.
+func (o objects) Open(context.Context, artifact.Artifact) (io.ReadCloser, error) {
+	return nil, fs.ErrNotExist
+}
+
+// password must not show anywhere.
+const password = "cAnArY/+p4ss"
+
+// A bench has a supply and a repository that is used through it.
+type bench struct {
+	*testing.T
+	s    *opener
+	repo *source.PkgRepository
+	text []byte // of the index
+}
+
+// newBench returns a bench for the repository at url, whose index is that of c.
+func newBench(t *testing.T, url string, c *testenv.Charts) *bench {
+	b := &bench{T: t, repo: &source.PkgRepository{}}
+	b.repo.Metadata.Namespace, b.repo.Metadata.Name = "default", "charts"
+	b.repo.Spec.URL, b.repo.Spec.Timeout = url, source.Duration(time.Minute)
+	if c != nil {
+		b.text = c.Index()
+	}
+	env := source.Env{Secrets: sourcetest.Secrets{
+		"default/user": {Data: map[string][]byte{"username": []byte("ann"), "password": []byte(password)}},
+	}}
+	b.s = &opener{env: env, vault: &transport.Vault{Namespace: "default", From: env.Secrets}}
+	b.s.technologies = map[string]oci.Technology{}
+	return b
+}
+
+// open opens the repository.
+func (b *bench) open() upstream {
+	b.Helper()
+	var index func(context.Context) (io.ReadCloser, error)
+	if b.text != nil {
+		index = func(context.Context) (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(b.text)), nil }
+	}
+	u, err := b.s.open(b.Context(), b.repo, index)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(u.close)
+	return u
+}
+
+// get finds and fetches a chart and returns its bytes.
+func (b *bench) get(name, want string) (*selected, []byte, error) {
+	b.Helper()
+	u := b.open()
+	o, err := u.find(b.Context(), name, want)
+	if err != nil {
+		return o, nil, err
+	}
+	a, err := u.fetch(b.Context(), o)
+	if err != nil {
+		return o, nil, err
+	}
+	return o, b.drain(a), nil
+}
+
+// drain returns the bytes of a and closes it.
+func (b *bench) drain(a *bundle.Chart) []byte {
+	b.Helper()
+	var text bytes.Buffer
+	if _, err := a.WriteTo(&text); err != nil {
+		b.Error(err)
+	}
+	if err := a.Close(); err != nil {
+		b.Error(err)
+	}
+	return text.Bytes()
+}
+
+// fails checks an error: its step, its reason, whether it stalls, what it says,
+// and that it shows no credentials.
+func (b *bench) fails(err error, step source.Step, reason string, stalls bool, says ...string) {
+	b.Helper()
+	e, ok := errors.AsType[*source.StepError](err)
+	if !ok || e.Step != step || e.Reason != reason || errors.Is(err, source.ErrInvalid) != stalls {
+		b.Errorf("%v\n%+v, want %s %s, stalled %v", err, e, step, reason, stalls)
+		return
+	}
+	for _, s := range says {
+		if !strings.Contains(err.Error(), s) {
+			b.Errorf("%v\nwant %q", err, s)
+		}
+	}
+	if strings.Contains(err.Error(), password) || strings.Contains(err.Error(), "cAnArY") || strings.Contains(err.Error(), "\n") {
+		b.Errorf("%q shows what it must not", err)
+	}
+}
+
+func ref(name string) *source.LocalReference { return &source.LocalReference{Name: name} }
+
+func TestNames(t *testing.T) {
+	for name, good := range map[string]bool{
+		"a": true, "web-app": true, "a.b": true, "team/app": true, "a/b.c/d": true, "0": true, "-": true,
+		"": false, "App": false, "a//b": false, "/a": false, "a/": false, "..": false, "a..b": false, "../a": false, "a/../b": false, ".a": false,
+		"a.": false, "a/.b": false, "a_b": false, "a b": false, "a\n": false, "a\x00": false, "ä": false, "a@b": false, "a:b": false, "a\\b": false,
+		strings.Repeat("a", 253): true, strings.Repeat("a", 254): false,
+	} {
+		if err := checkName(name); (err == nil) != good {
+			t.Errorf("%q: %v", name, err)
+		} else if err != nil && (!errors.Is(err, source.ErrInvalid) || strings.ContainsAny(err.Error(), "\n\x00")) {
+			t.Errorf("%q: %q", name, err)
+		}
+	}
+}
+
+func TestNotFound(t *testing.T) {
+	c := testenv.StartCharts(t, testenv.ChartsConfig{})
+	c.Put(testenv.ChartVersion{Name: "app", Version: "1.0.0"})
+	b := newBench(t, c.URL(), c)
+	for _, row := range []struct {
+		name, want string
+		stalls     bool
+		says       string
+	}{
+		{"app", "2.x", false, `newest are "1.0.0"`},
+		{"other", "*", false, "chart other: there is no chart of this name: look at its spelling"},
+		{"app", "one", true, `version "one" is neither in the index nor a range`},
+	} {
+		_, err := b.open().find(t.Context(), row.name, row.want)
+		b.fails(err, source.StepResolve, "InvalidChartReference", row.stalls, row.says)
+		if errors.Is(err, fs.ErrNotExist) == row.stalls {
+			t.Errorf("%s %s: %v", row.name, row.want, err)
+		}
+	}
+	b.text = []byte("<html>")
+	_, err := b.open().find(t.Context(), "app", "*")
+	b.fails(err, source.StepResolve, "IndexationFailed", false, "index of "+c.URL())
+}
+
+func TestDigest(t *testing.T) {
+	c := testenv.StartCharts(t, testenv.ChartsConfig{})
+	c.Put(testenv.ChartVersion{Name: "app", Version: "1.0.0"})
+	c.Put(testenv.ChartVersion{Name: "app", Version: "1.0.1", Digest: strings.Repeat("0", 64)})
+	c.Put(testenv.ChartVersion{Name: "app", Version: "1.0.2", Digest: "sha512:" + strings.Repeat("0", 128)})
+	c.Put(testenv.ChartVersion{Name: "app", Version: "1.0.3", Digest: "n\x1bo"})
+	c.Put(testenv.ChartVersion{Name: "app", Version: "1.0.4", Entry: map[string]any{"digest": nil}})
+	c.Put(testenv.ChartVersion{Name: "app", Version: "1.0.5", Archive: testenv.ChartArchive(t, map[string]string{"app/Chart.yaml": "apiVersion: v2\nname: app\nversion: 1.0.4\n"})})
+	c.Put(testenv.ChartVersion{Name: "other", Version: "1.0.0", Archive: testenv.ChartArchive(t, map[string]string{"app/Chart.yaml": "apiVersion: v2\nname: app\nversion: 1.0.0\n"})})
+	b := newBench(t, c.URL(), c)
+	_, _, err := b.get("app", "1.0.1")
+	b.fails(err, source.StepFetch, "ChartPullError", false, "chart app 1.0.1", "not what the index promises")
+	for _, malformed := range []string{"1.0.2", "1.0.3"} {
+		_, _, err = b.get("app", malformed)
+		b.fails(err, source.StepResolve, "InvalidChartReference", false, "no version is within")
+	}
+	_, _, err = b.get("app", "1.0.5")
+	b.fails(err, source.StepFetch, "ChartPullError", false, `holds chart "app" in version "1.0.4", not "app" in version "1.0.5"`)
+	_, _, err = b.get("other", "1.0.0")
+	b.fails(err, source.StepFetch, "ChartPullError", false, `holds chart "app" in version "1.0.0", not "other"`)
+
+	before, _, err := b.get("app", "1.0.4")
+	if err != nil || before.identity == "" {
+		t.Fatal(before, err)
+	}
+	c.Put(testenv.ChartVersion{Name: "app", Version: "1.0.4", Entry: map[string]any{"digest": nil}})
+	b.text = c.Index()
+	if after, _, err := b.get("app", "1.0.4"); err != nil || after.identity == before.identity {
+		t.Error("it was published again, which nobody noticed", err)
+	}
+}
+
+// namedRepository returns a PkgRepository of the namespace, over HTTP in a registry without TLS.
+func namedRepository(name, url, secret string) *source.PkgRepository {
+	p := &source.PkgRepository{Spec: source.PkgRepositorySpec{URL: url, Insecure: true, Type: source.RepositoryOCI, Timeout: source.Duration(time.Minute)}}
+	p.Metadata.Name, p.Metadata.Namespace = name, "default"
+	if !strings.HasPrefix(url, "oci://") {
+		p.Spec.Type, p.Spec.Insecure = "", false
+	}
+	if secret != "" {
+		p.Spec.SecretRef = ref(secret)
+	}
+	return p
+}
+
+// TestStandIn takes charts from a directory.
+func TestStandIn(t *testing.T) {
+	dir := t.TempDir()
+	outside := filepath.Join(filepath.Dir(dir), "outside.tgz")
+	data := archive(t, "app", "1.0.0")
+	for name, where := range map[string]string{"app.tgz": dir, "sub/app.tgz": dir, "a b.tgz": dir, "outside.tgz": filepath.Dir(outside)} {
+		file := filepath.Join(where, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o700), os.WriteFile(file, data, 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	defer os.Remove(outside)
+	if err := os.Symlink(outside, filepath.Join(dir, "link.tgz")); err != nil {
+		t.Fatal(err)
+	}
+	c := testenv.StartCharts(t, testenv.ChartsConfig{})
+	c.PutFile("app.tgz", data)
+	for url, says := range map[string]string{
+		"app.tgz": "", "sub/app.tgz": "", "http://charts.example/stable/app.tgz": "", "a%20b.tgz": "", c.URLOf("app.tgz"): "",
+		"%2e%2e/outside.tgz": "local directory", "link.tgz": "local directory", "missing.tgz": "local directory", "sub": "is no file", "app.tgz/x": "local directory",
+	} {
+		b := newBench(t, "http://charts.example/stable", nil)
+		b.s.env.Local = map[string]string{"http://charts.example/stable": dir}
+		b.text = []byte(fmt.Sprintf("apiVersion: v1\nentries:\n  app:\n  - {name: app, version: 1.0.0, urls: ['%s']}\n", url))
+		_, got, err := b.get("app", "1.0.0")
+		if says == "" && (err != nil || !bytes.Equal(got, data)) {
+			t.Errorf("%s: %v", url, err)
+		}
+		if says != "" {
+			b.fails(err, source.StepFetch, "ChartPullError", false, says)
+		}
+	}
+}
+
+// archive returns a chart.
+func archive(t testing.TB, name, version string) []byte {
+	return testenv.ChartArchive(t, map[string]string{
+		name + "/Chart.yaml":  fmt.Sprintf("apiVersion: v2\nname: %s\nversion: %s\n", name, version),
+		name + "/values.yaml": "a: 1\n",
+	})
+}
+
+// chartImage returns an artifact as helm push makes it.
+func chartImage(data []byte, more ...testenv.Blob) testenv.Manifest {
+	return testenv.Manifest{
+		Config: &testenv.Blob{MediaType: configType, Data: []byte("{}")},
+		Layers: append([]testenv.Blob{{MediaType: contentType, Data: data}}, more...),
+	}
+}
+
+// newRegistry returns a bench for the charts below HOST/team, and pushes versions of app there.
+func newRegistry(t *testing.T, g *testenv.Registry, versions ...string) (*bench, map[string]ocispec.Descriptor) {
+	b := newBench(t, g.URL("team"), nil)
+	b.repo.Spec.Type, b.repo.Spec.Insecure = source.RepositoryOCI, true
+	pushed := map[string]ocispec.Descriptor{}
+	for _, v := range versions {
+		pushed[v] = g.Push("team/app", tagOf(v), chartImage(archive(t, "app", v)))
+	}
+	return b, pushed
+}
+
+func tagOf(version string) string {
+	return string(bytes.ReplaceAll([]byte(version), []byte("+"), []byte("_")))
+}
+
+func TestRegistryFails(t *testing.T) {
+	g := testenv.StartRegistry(t, testenv.RegistryConfig{})
+	b, _ := newRegistry(t, g, "0.1.0")
+	g.Push("team/app", "0.2.0", testenv.Manifest{Layers: []testenv.Blob{{MediaType: testenv.LayerTarGzip, Data: archive(t, "app", "0.2.0")}}})
+	g.Push("team/app", "0.3.0", chartImage(archive(t, "app", "0.3.1")))
+	g.Push("team/app", "0.4.0", chartImage([]byte("no chart")))
+	g.Push("team/app", "0.5.0", testenv.Manifest{Config: &testenv.Blob{MediaType: configType, Data: []byte("{}")}})
+	for _, row := range []struct {
+		name, want string
+		step       source.Step
+		reason     string
+		stalls     bool
+		says       string
+	}{
+		{"app", "7.0.0", source.StepResolve, "ChartPullError", false, "team/app:7.0.0"},
+		{"app", "7.x", source.StepResolve, "ChartPullError", false, `the newest are "0.5.0"`},
+		{"app", "one", source.StepResolve, "InvalidChartReference", true, "is neither"},
+		{"other", "*", source.StepResolve, "ChartPullError", false, "team/other"},
+		{"app", "0.2.0", source.StepFetch, "ChartPullError", false, "it is no chart but of type"},
+		{"app", "0.3.0", source.StepFetch, "ChartPullError", false, `holds chart "app" in version "0.3.1"`},
+		{"app", "0.4.0", source.StepFetch, "ChartPullError", false, "layer sha256:"},
+		{"app", "0.5.0", source.StepFetch, "ChartPullError", false, "no layer has the media type"},
+	} {
+		_, _, err := b.get(row.name, row.want)
+		b.fails(err, row.step, row.reason, row.stalls, row.says)
+		if missing := row.want == "7.0.0" || row.want == "7.x" || row.name == "other"; missing != errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s %s: %v", row.name, row.want, err)
+		}
+	}
+}
+
+// The name of the chart is not part of the URL, where copied URLs have it.
+func TestRegistryOfOneChart(t *testing.T) {
+	g := testenv.StartRegistry(t, testenv.RegistryConfig{})
+	newRegistry(t, g, "0.1.0")
+	b := newBench(t, g.URL("team/app"), nil)
+	b.repo.Spec.Type, b.repo.Spec.Insecure = source.RepositoryOCI, true
+	_, _, err := b.get("app", "*")
+	b.fails(err, source.StepResolve, "ChartPullError", false, "spec.url must not have the name of the chart at its end")
+}
+
+// A notary is a technology whose signatures are a list of digests. Its keys are good or better.
+type notary struct {
+	signed map[string]bool
+	asked  []ocispec.Descriptor
+}
+
+func (n *notary) technology(_ *oci.Repository, t oci.Trust) (oci.Verifier, error) {
+	if key := string(t.Keys.Data["key.pub"]); key != "good" && key != "better" {
+		return nil, fmt.Errorf("secret %s: key.pub: no key", t.Keys.Name)
+	}
+	return n, nil
+}
+
+func (n *notary) Verify(_ context.Context, d ocispec.Descriptor) (source.Verification, error) {
+	n.asked = append(n.asked, d)
+	if !n.signed[d.Digest.String()] {
+		return source.Verification{}, fmt.Errorf("%w: no signature", source.ErrVerification)
+	}
+	return source.Verification{Mode: "notation", Signer: "ann"}, nil
+}
+
+// TestMixedProvenance takes the provenance file from the registry that an index leads to.
+func TestMixedProvenance(t *testing.T) {
+	now := time.Now().Add(-time.Hour)
+	ann := newKey(t, now, 0)
+	data := archive(t, "app", "1.0.0")
+	g := testenv.StartRegistry(t, testenv.RegistryConfig{})
+	c := testenv.StartCharts(t, testenv.ChartsConfig{})
+	c.Put(testenv.ChartVersion{Name: "app", Version: "1.0.0", Archive: data, URLs: []string{g.URL("team/app:1.0.0")}})
+	b := newBench(t, c.URL(), c)
+	b.s.env.Sources = objects{namedRepository("team", g.URL("team"), "")}
+	b.repo.Spec.Verify = &source.PkgRepositoryVerification{SecretRef: *ref("ring")}
+	b.s.env.Secrets.(sourcetest.Secrets)["default/ring"] = source.Secret{Data: map[string][]byte{"ann": public(t, ann, true)}}
+	good := signText(t, ann, now, statement("app", "1.0.0", data))
+	for says, layers := range map[string][]testenv.Blob{
+		"":                            {{MediaType: provType, Data: good}},
+		"there is no provenance file": nil,
+		"about chart \"other\"":       {{MediaType: provType, Data: signText(t, ann, now, statement("other", "1.0.0", data))}},
+	} {
+		g.Push("team/app", "1.0.0", chartImage(data, layers...))
+		u := b.open()
+		o, err := u.find(t.Context(), "app", "*")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = u.verify(t.Context(), o, nil)
+		if says != "" {
+			b.fails(err, source.StepVerify, "ChartVerificationError", false, says)
+		} else if err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestNamesThatNobodyIsAskedFor: spec.chart is refused before a registry sees it.
+func TestNamesThatNobodyIsAskedFor(t *testing.T) {
+	registry := testenv.StartRegistry(t, testenv.RegistryConfig{})
+	push(t, registry, "team", "app", "1.0.0")
+	env := newSupply(t, repositoryObject("charts", registry.URL("team"), "")).env
+	for name, good := range map[string]bool{"app": true, "App": false, "../team/app": false, "a_b": false, "app\x00": false} {
+		registry.Reset()
+		c := &source.PkgChart{Spec: source.PkgChartSpec{Chart: name, SourceRef: source.LocalChartSourceReference{Kind: "PkgRepository", Name: "charts"}}}
+		c.Metadata.Namespace, c.Metadata.Name = "default", "app"
+		source.Default(c)
+		_, _, err := New(c, env, nil).Resolve(t.Context(), nil)
+		if good {
+			if err != nil || registry.Count() == 0 {
+				t.Errorf("%q: %v", name, err)
+			}
+			continue
+		}
+		var step *source.StepError
+		if !errors.As(err, &step) || step.Reason != "InvalidChartReference" || !errors.Is(err, source.ErrInvalid) || registry.Count() != 0 {
+			t.Errorf("%q: %v after %d requests", name, err, registry.Count())
+		}
+	}
+}
