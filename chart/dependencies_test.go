@@ -18,7 +18,6 @@ import (
 	"time"
 
 	"github.com/ProtonMail/go-crypto/openpgp"
-	"golang.org/x/tools/txtar"
 
 	"github.com/headgate-io/headgate/artifact"
 	"github.com/headgate-io/headgate/chart/internal/bundle"
@@ -266,38 +265,6 @@ func TestChartsOfRepositories(t *testing.T) {
 	}
 }
 
-func TestRepositoriesThatFail(t *testing.T) {
-	site := testenv.StartCharts(t, testenv.ChartsConfig{})
-	site.Put(testenv.ChartVersion{Name: "lib", Version: "1.0.0", Archive: archiveOf(t, "lib", "1.0.0")})
-	site.Put(testenv.ChartVersion{Name: "forged", Version: "1.0.0", Archive: archiveOf(t, "forged", "1.0.0"), Digest: strings.Repeat("0", 64)})
-	site.Put(testenv.ChartVersion{Name: "liar", Version: "1.0.0", Archive: archiveOf(t, "other", "1.0.0")})
-	for _, c := range []struct {
-		name string
-		tree fstest.MapFS
-		says []string
-		is   error
-	}{
-		{"no such version", umbrella("lib ^2 " + site.URL()), []string{`dependency "lib" "^2" of "umbrella" from`, site.URL()}, fs.ErrNotExist},
-		{"a locked version that is gone", lockedTo(t, umbrella("lib ^1 "+site.URL()), "lib 1.0.1 "+site.URL()), []string{`dependency "lib" "1.0.1" of "umbrella" from`, site.URL()}, fs.ErrNotExist},
-		{"no such chart", umbrella("none * " + site.URL()), []string{`"none"`}, fs.ErrNotExist},
-		{"no such repository", umbrella("lib * " + site.URLOf("../elsewhere")), []string{`"lib"`, "404"}, nil},
-		{"another digest", umbrella("forged * " + site.URL()), []string{`"forged"`, "sha256:"}, nil},
-		{"another chart", umbrella("liar * " + site.URL()), []string{`"liar"`, "other"}, nil},
-		{"no such object", umbrella("lib * @nobody"), []string{`"lib"`, "nobody"}, fs.ErrNotExist},
-		{"the first of several", umbrella("lib * "+site.URL(), "none1 * "+site.URL(), "none2 * "+site.URL()), []string{`"none`}, nil},
-		{"a name that no registry has", umbrella("Upper * oci://" + strings.TrimPrefix(site.URL(), "http://")), []string{`"Upper"`}, nil},
-		{"an invalid URL", umbrella("lib * https://%zz/"), []string{`"lib"`}, nil},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			_, err := completed(t, newSupply(t, ""), c.tree, ".")
-			demandFailure(t, err, c.says...)
-			if c.is != nil && !errors.Is(err, c.is) {
-				t.Errorf("%v is not %v", err, c.is)
-			}
-		})
-	}
-}
-
 // TestEachServerGetsItsOwnCredentials completes one chart from two repositories
 // and a registry, each with its own, and one whose index leads to another host.
 func TestEachServerGetsItsOwnCredentials(t *testing.T) {
@@ -467,33 +434,6 @@ func TestChartsOfTheSource(t *testing.T) {
 	}
 }
 
-// TestLockedChartsOfTheSource completes charts whose locks helm wrote.
-func TestLockedChartsOfTheSource(t *testing.T) {
-	for name, want := range map[string]string{
-		"umb":   "charts/lib lib 1.2.3\ncharts/lib2 lib2 2.0.0+b.1\n",
-		"weird": "charts/lib lib 1.2.3\ncharts/sub sub 0.1.0\n",
-		"v1":    "charts/lib lib 1.2.3\n",
-		"v1old": "charts/lib lib 1.2.3\n",
-	} {
-		t.Run(name, func(t *testing.T) {
-			archive, err := txtar.ParseFile("testdata/locks/" + name + ".txtar")
-			if err != nil {
-				t.Fatal(err)
-			}
-			tree := yard(map[string]string{"lib": chartYAML("lib", "1.2.3"), "lib2": chartYAML("lib2", "2.0.0+b.1"), "weird/charts/sub": chartYAML("sub", "0.1.0")})
-			for _, f := range archive.Files {
-				tree[name+"/"+f.Name] = &fstest.MapFile{Data: f.Data}
-			}
-			if got, err := completed(t, newSupply(t, ""), tree, name); err != nil || got != want {
-				t.Errorf("%v\n%swant\n%s", err, got, want)
-			}
-			tree["lib/Chart.yaml"].Data = []byte(chartYAML("lib", "1.2.4"))
-			_, err = completed(t, newSupply(t, ""), tree, name)
-			demandFailure(t, err, `"1.2.3"`, `chart "lib" "1.2.4" is there`)
-		})
-	}
-}
-
 func TestLocalChartsThatCannotBeUsed(t *testing.T) {
 	chain := map[string]string{}
 	for i := range 30 {
@@ -557,19 +497,6 @@ func TestLocalChartsThatCannotBeUsed(t *testing.T) {
 	}
 }
 
-// TestADirectoryOfTheMachine: what is beside the source is out of reach also
-// when the tree is a real directory.
-func TestADirectoryOfTheMachine(t *testing.T) {
-	root := t.TempDir()
-	if err := os.CopyFS(root, yard(map[string]string{
-		"secret": chartYAML("secret", "1.0.0"), "source/a": chartYAML("a", "1.0.0", "secret * file://../../secret"),
-	})); err != nil {
-		t.Fatal(err)
-	}
-	_, err := completed(t, newSupply(t, ""), os.DirFS(root+"/source"), "a")
-	demandFailure(t, err, "leads out of the source")
-}
-
 // TestArchivesThatAreTooMuchTogether: each alone is within the limit.
 func TestArchivesThatAreTooMuchTogether(t *testing.T) {
 	site := testenv.StartCharts(t, testenv.ChartsConfig{})
@@ -630,50 +557,6 @@ func TestArchivesThatUnpackToTooMuchTogether(t *testing.T) {
 	}
 }
 
-// TestFetchesAtOnce: 20 charts of one repository are fetched several at a time, after
-// its index was fetched once.
-func TestFetchesAtOnce(t *testing.T) {
-	var mu sync.Mutex
-	var now, most int
-	full := make(chan struct{})
-	site := testenv.StartCharts(t, testenv.ChartsConfig{Allow: func(r *http.Request) bool {
-		if strings.HasSuffix(r.URL.Path, "/index.yaml") {
-			return true
-		}
-		mu.Lock()
-		if now++; now > most {
-			if most = now; most == parallelFetches {
-				close(full)
-			}
-		}
-		mu.Unlock()
-		select {
-		case <-full:
-		case <-r.Context().Done():
-		}
-		mu.Lock()
-		now--
-		mu.Unlock()
-		return true
-	}})
-	var list []string
-	for i := range 20 {
-		name := fmt.Sprintf("c%02d", i)
-		site.Put(testenv.ChartVersion{Name: name, Version: "1.0.0", Archive: archiveOf(t, name, "1.0.0")})
-		list = append(list, name+" * "+site.URL())
-	}
-	got, err := completed(t, newSupply(t, ""), umbrella(list...), ".")
-	if err != nil || strings.Count(got, "\n") != 20 {
-		t.Errorf("%v\n%s", err, got)
-	}
-	if most < parallelFetches { // TestArchivesThatAreTooMuchTogether: nor are there more
-		t.Errorf("%d requests at once", most)
-	}
-	if n := site.Count(testenv.GetIndex); n != 1 {
-		t.Errorf("the index was fetched %d times", n)
-	}
-}
-
 // TestTheFirstFailureEndsTheRest: a repository that stalls is not waited for
 // when a dependency before it has failed, and nothing is left behind.
 func TestTheFirstFailureEndsTheRest(t *testing.T) {
@@ -690,17 +573,6 @@ func TestTheFirstFailureEndsTheRest(t *testing.T) {
 		_, err := completedWithin(ctx, t, newSupply(t, patient), umbrella("none * "+gone.URL(), "lib * "+stalls.URL()), ".")
 		demandFailure(t, err, `"none"`)
 	})
-}
-
-// slowSources answers for one object once a channel is closed.
-type slowSources struct {
-	source.Sources
-	after <-chan struct{}
-}
-
-func (s *slowSources) Source(ctx context.Context, ref source.Reference) (source.Object, error) {
-	<-s.after
-	return s.Sources.Source(ctx, ref)
 }
 
 // TestAnEndLeavesNothing ends the context while an index or a chart is fetched.

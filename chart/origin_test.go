@@ -3,7 +3,6 @@ package chart_test
 import (
 	"errors"
 	"io"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -229,25 +228,6 @@ func TestMissingValuesInRepositories(t *testing.T) {
 	}
 }
 
-// A version that an index lacks is stalled, and recovers with the index.
-func TestVersionsThatCome(t *testing.T) {
-	server := testenv.StartCharts(t, testenv.ChartsConfig{})
-	server.Put(testenv.ChartVersion{Name: "app", Version: "1.0.0"})
-	w := newWorkshop(t)
-	repo := w.indexed(server)
-	c := made("PkgRepository/src", "app", func(s *source.PkgChartSpec) { s.Version = "^2" })
-	w.fails(c, nil, source.Stalled, "InvalidChartReference", "^2")
-	if c.Status.ObservedSourceArtifactRevision != repo.Artifact().Revision {
-		t.Errorf("observed %q", c.Status.ObservedSourceArtifactRevision)
-	}
-	server.Put(testenv.ChartVersion{Name: "app", Version: "2.0.0"})
-	w.refresh(repo, source.Stored)
-	w.run(c, source.Stored)
-	if got := conditionsOf(c); got != "Ready=True/ChartPullSucceeded ArtifactInStorage=True/ChartPullSucceeded" {
-		t.Errorf("conditions %s", got)
-	}
-}
-
 // undigested publishes version 1.0.0 of app in an index without digests, at a
 // place relative to the repository, and returns the server.
 func undigested(t *testing.T, archive []byte) *testenv.Charts {
@@ -287,23 +267,6 @@ func TestSameEntryInAnotherRepository(t *testing.T) {
 		t.Errorf("because %q", result.Why)
 	}
 	w.run(c, source.Unchanged)
-}
-
-// An index that changes elsewhere makes no chart anew, whatever the strategy.
-func TestStrategyOfRepositories(t *testing.T) {
-	server := testenv.StartCharts(t, testenv.ChartsConfig{})
-	server.Put(testenv.ChartVersion{Name: "app", Version: "1.0.0"})
-	w := newWorkshop(t)
-	repo := w.indexed(server)
-	c := made("PkgRepository/src", "app", func(s *source.PkgChartSpec) { s.ReconcileStrategy = source.StrategyRevision })
-	w.run(c, source.Stored)
-	server.Put(testenv.ChartVersion{Name: "other", Version: "1.0.0"})
-	w.refresh(repo, source.Stored)
-	server.Reset()
-	w.run(c, source.Unchanged)
-	if server.Count() != 0 {
-		t.Errorf("%d requests", server.Count())
-	}
 }
 
 // Without a state a chart is made again where there is reason to, and only there.
@@ -372,32 +335,6 @@ func TestVerificationIsNotSkipped(t *testing.T) {
 	for range 2 {
 		w.fails(c, &before, source.Failed, "VerificationError", "apps/keys")
 		w.forget(c)
-	}
-}
-
-// A directory stands in for a repository: no request leaves.
-func TestOffline(t *testing.T) {
-	dir := t.TempDir()
-	server := testenv.StartCharts(t, testenv.ChartsConfig{})
-	archive := server.Put(testenv.ChartVersion{Name: "app", Version: "1.0.0"})
-	for name, text := range map[string][]byte{"index.yaml": server.Index(), "app-1.0.0.tgz": archive} {
-		if err := os.WriteFile(filepath.Join(dir, name), text, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	const url = "https://charts.invalid/stable"
-	w := newWorkshop(t)
-	repo := &source.PkgRepository{Header: source.Header{APIVersion: "source.headgate.dev/v1", Kind: "PkgRepository"}, Spec: source.PkgRepositorySpec{URL: url}}
-	w.add(repo, "src")
-	env := w.env()
-	env.Local = map[string]string{url: dir}
-	if _, err := w.Reconcile(repo, chart.NewRepository(repo, env)); err != nil {
-		t.Fatal(err)
-	}
-	c := made("PkgRepository/src", "app", nil)
-	w.Stored(c, chart.New(c, env, nil))
-	if w.bytes(c.Artifact()) != string(archive) || server.Count() != 0 {
-		t.Errorf("%d requests", server.Count())
 	}
 }
 
@@ -597,16 +534,3 @@ func TestStoreFails(t *testing.T) {
 type full struct{}
 
 func (full) Write([]byte) (int, error) { return 0, io.ErrShortWrite }
-
-// A source whose last run failed has the artifact of before, which is good enough.
-func TestLastGoodArtifact(t *testing.T) {
-	w := newWorkshop(t)
-	src := new(source.GitRepository)
-	w.tree(src, "src", rev1, simple("app", "app", "1.0.0"))
-	src.Status.Conditions = []source.Condition{{Type: "Ready", Status: "False", Reason: "GitOperationFailed"}}
-	c := made("GitRepository/src", "app", nil)
-	w.run(c, source.Stored)
-	if got := maps.Keys(w.Contents(c.Artifact())); got == nil {
-		t.Error("no files")
-	}
-}

@@ -4,7 +4,6 @@ import (
 	"maps"
 	"strings"
 	"testing"
-	"testing/fstest"
 
 	"github.com/headgate-io/headgate/source"
 )
@@ -50,30 +49,6 @@ func TestVersionsFromTrees(t *testing.T) {
 				t.Errorf("an unchanged source was read %d times", w.opened-opened)
 			}
 		})
-	}
-}
-
-// A settled chart, word for word (reference A20).
-func TestSettledChart(t *testing.T) {
-	w := newWorkshop(t)
-	w.tree(new(source.Bucket), "src", "sha256:0123456789abcdef", simple("app", "app", "1.0.0", "p.yaml", "a: 2\n", "q.yaml", "a: 3\n"))
-	c := made("Bucket/src", "./app/", func(s *source.PkgChartSpec) { s.ValuesFiles = []string{"p.yaml", "q.yaml"} })
-	for _, outcome := range []source.Outcome{source.Stored, source.Unchanged} {
-		w.run(c, outcome)
-		const words = "packaged 'app' chart with version '1.0.0+3' and merged values files [p.yaml q.yaml]"
-		if got, want := conditionsOf(c), "Ready=True/ChartPackageSucceeded ArtifactInStorage=True/ChartPackageSucceeded"; got != want {
-			t.Errorf("conditions %s", got)
-		}
-		if got := c.Status.Condition("Ready").Message; got != words {
-			t.Errorf("message %q", got)
-		}
-		if s := c.Status; s.ObservedChartName != "app" || s.ObservedSourceArtifactRevision != "sha256:0123456789abcdef" || strings.Join(s.ObservedValuesFiles, " ") != "p.yaml q.yaml" || s.ObservedGeneration != 3 ||
-			s.URL != "http://store.example/pkgchart/apps/app/latest.tar.gz" {
-			t.Errorf("status %+v", s)
-		}
-	}
-	if reason := w.Events[0].Reason; reason != "ArtifactUpToDate" {
-		t.Errorf("event %s", reason)
 	}
 }
 
@@ -277,21 +252,5 @@ func TestCopiedLayers(t *testing.T) {
 				t.Errorf("%v", got)
 			}
 		})
-	}
-}
-
-// An umbrella has what it depends on once it is built.
-func TestUmbrella(t *testing.T) {
-	w := newWorkshop(t)
-	tree := simple("charts/umbrella", "umbrella", "1.0.0",
-		"charts/umbrella/charts/own/Chart.yaml", "apiVersion: v2\nname: own\nversion: 0.1.0\n")
-	maps.Copy(tree, simple("charts/lib", "lib", "2.0.0"))
-	tree["charts/umbrella/Chart.yaml"] = &fstest.MapFile{Data: []byte("apiVersion: v2\nname: umbrella\nversion: 1.0.0\ndependencies:\n" +
-		"- {name: lib, version: ^2, repository: \"file://../lib\"}\n- {name: own, version: 0.1.0, repository: \"\"}\n")}
-	w.tree(new(source.GitRepository), "src", rev1, tree)
-	c := made("GitRepository/src", "charts/umbrella", nil)
-	w.run(c, source.Stored)
-	if got := w.Contents(c.Artifact()); got["umbrella/charts/lib/Chart.yaml"] == "" || got["umbrella/charts/own/Chart.yaml"] == "" {
-		t.Errorf("%v", w.Names(c.Artifact()))
 	}
 }

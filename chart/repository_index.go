@@ -2,6 +2,7 @@ package chart
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -154,12 +155,7 @@ func (r *Repository) fetch(ctx context.Context, w *httpRepository, v validators)
 }
 
 // limit returns how many bytes an index may have, negative for any number.
-func (r *Repository) limit() int64 {
-	if r.env.Limits.Bytes == 0 {
-		return indexLimit
-	}
-	return r.env.Limits.Bytes
-}
+func (r *Repository) limit() int64 { return cmp.Or(r.env.Limits.Bytes, indexLimit) }
 
 // An arrival is an index that is read while it arrives in a file, up to a limit.
 // Once all of it is there, it can be read again from its start.
@@ -294,7 +290,7 @@ func contentKey(w *httpRepository, digest string) string {
 // It takes spec.timeout of repo at most. Errors are as those of [Repository.Resolve].
 func (o *opener) fetchIndex(ctx context.Context, repo *source.PkgRepository) (f *indexFile, err error) {
 	r := &Repository{repo: repo, env: o.env, vault: o.vault}
-	err = source.Within(ctx, time.Duration(repo.Spec.Timeout), "fetch index", func(ctx context.Context) error {
+	err = source.Within(ctx, timeout(repo), "fetch index", func(ctx context.Context) error {
 		f, err = r.cached(ctx)
 		return err
 	})

@@ -1,7 +1,6 @@
 package chart_test
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"errors"
@@ -72,24 +71,6 @@ func TestRepositoryUnchangedCostsOne304(t *testing.T) {
 	}
 }
 
-func TestRepositoryStampedAnewIsNoNewArtifact(t *testing.T) {
-	r := newRepoRig(t, testenv.ChartsConfig{Restamp: true})
-	r.s.Put(testenv.ChartVersion{Name: "web", Version: "1.0.0"})
-	obj := r.object(nil)
-	r.run(obj, source.Stored)
-	first := r.JSON(obj.Artifact())
-	for range 3 {
-		r.run(obj, source.Unchanged)
-		if now := r.JSON(obj.Artifact()); now != first {
-			t.Fatalf("the artifact was %s, is %s", first, now)
-		}
-	}
-	r.asked(200, 200, 200, 200)
-	r.s.Put(testenv.ChartVersion{Name: "web", Version: "1.0.1"})
-	r.run(obj, source.Stored)
-	r.bytes(obj.Artifact())
-}
-
 func TestRepositoryInAnotherOrderIsNoNewArtifact(t *testing.T) {
 	r := newRepoRig(t, testenv.ChartsConfig{})
 	entry := func(name, version string) string {
@@ -126,21 +107,6 @@ func TestRepositoryLostArtifactOfBytesThatAreGone(t *testing.T) {
 	r.run(obj, source.Unchanged)
 }
 
-func TestRepositoryLostArtifactIsFetched(t *testing.T) {
-	r := newRepoRig(t, testenv.ChartsConfig{})
-	r.s.Put(testenv.ChartVersion{Name: "web", Version: "1.0.0"})
-	obj := r.object(nil)
-	r.run(obj, source.Stored)
-	lost := *obj.Artifact()
-	r.lose(&lost)
-	r.run(obj, source.Stored)
-	r.asked(200, 304, 200)
-	if obj.Artifact().Revision != lost.Revision {
-		t.Errorf("revision was %s, is %s", lost.Revision, obj.Artifact().Revision)
-	}
-	r.bytes(obj.Artifact())
-}
-
 // An index that changes between Resolve and Open is another revision.
 func TestRepositoryMovesOn(t *testing.T) {
 	r := newRepoRig(t, testenv.ChartsConfig{})
@@ -167,50 +133,6 @@ func TestRepositoryMovesOn(t *testing.T) {
 	for _, f := range r.spools[:1] { // nobody opened what the first origin resolved
 		f.Close()
 	}
-}
-
-func TestRepositoryTellsOfEntriesThatNobodyCanUse(t *testing.T) {
-	r := newRepoRig(t, testenv.ChartsConfig{})
-	r.s.Put(testenv.ChartVersion{Name: "web", Version: "1.0.0"})
-	for _, version := range []string{"one", "two", "3.x", "four", "five", "six", "../7"} {
-		r.s.Put(testenv.ChartVersion{Name: "bad", Version: version, File: "bad.tgz"})
-	}
-	obj := r.object(nil)
-	result := r.run(obj, source.Stored)
-	notes := strings.Join(result.Report.Notes, "\n")
-	for _, want := range []string{"7 entries of the index cannot be used", `chart "bad" version "`, "(line ", "and 2 more"} {
-		if !strings.Contains(notes, want) {
-			t.Errorf("notes %q lack %q", notes, want)
-		}
-	}
-	if !bytes.Equal(r.bytes(obj.Artifact()), r.s.Index()) {
-		t.Error("the artifact is not the index")
-	}
-}
-
-func TestRepositoryOfTypeOCIHasNoArtifact(t *testing.T) {
-	r := newRepoRig(t, testenv.ChartsConfig{})
-	r.s.Put(testenv.ChartVersion{Name: "web", Version: "1.0.0"})
-	obj := r.object(nil)
-	r.run(obj, source.Stored)
-	index := obj.Spec.URL
-	obj.Spec.Type, obj.Spec.URL = source.RepositoryOCI, "oci://"+r.s.Host+"/charts"
-	r.s.Reset()
-	for range 2 {
-		result := r.run(obj, source.Unchanged)
-		if obj.Artifact() != nil || obj.Status.URL != "" || len(obj.Status.Conditions) != 0 || result.Why == "" {
-			t.Errorf("status %s, why %q", r.JSON(obj.Status), result.Why)
-		}
-	}
-	r.asked()
-	obj.Spec.URL = index
-	r.refused(obj, "URLInvalid", "must begin with oci://")
-	if _, err := os.Stat(filepath.Join(r.Dir, "pkgrepository", "default", "charts")); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("the store still has something of the object: %v", err)
-	}
-	obj.Spec.Type = source.RepositoryIndex
-	r.run(obj, source.Stored)
-	r.bytes(obj.Artifact())
 }
 
 func TestRepositoryFromADirectory(t *testing.T) {
@@ -255,37 +177,6 @@ func TestRepositoryMessages(t *testing.T) {
 	}
 }
 
-func TestRepositoryWaitsForBusyServers(t *testing.T) {
-	busy := func(after string, times int) *testenv.Defect {
-		return &testenv.Defect{Status: 429, Header: http.Header{"Retry-After": {after}}, Times: times}
-	}
-	r := newRepoRig(t, testenv.ChartsConfig{Defect: busy("0", 2)})
-	obj := r.object(nil)
-	r.run(obj, source.Stored)
-	r.asked(429, 429, 200)
-	r.s.Break(busy("600", 0))
-	if result := r.refused(obj, "Failed", "429 Too Many Requests", "try again in 10m0s"); result.After < 10*time.Minute {
-		t.Errorf("next run after %v", result.After)
-	}
-	r.asked(429)
-}
-
-// Whatever follows the index, all of what the server has is what is stored.
-func TestRepositoryStoresWhatFollowsTheIndex(t *testing.T) {
-	tail := strings.Repeat("# more\n", 40_000)
-	for name, text := range map[string]string{"comments": tail, "end of the document": "...\n" + tail} {
-		t.Run(name, func(t *testing.T) {
-			r := newRepoRig(t, testenv.ChartsConfig{})
-			r.s.SetIndex([]byte("apiVersion: v1\nentries: {}\n" + text))
-			obj := r.object(nil)
-			r.run(obj, source.Stored)
-			if got := r.bytes(obj.Artifact()); !bytes.Equal(got, r.s.Index()) {
-				t.Errorf("stored %d of %d bytes", len(got), len(r.s.Index()))
-			}
-		})
-	}
-}
-
 func TestRepositoryReportsProgress(t *testing.T) {
 	r := newRepoRig(t, testenv.ChartsConfig{})
 	r.s.SetIndex([]byte("apiVersion: v1\nentries: {}\n" + strings.Repeat("# more\n", 1<<20)))
@@ -300,28 +191,6 @@ func TestRepositoryReportsProgress(t *testing.T) {
 	r.Stored(obj, chart.NewRepository(obj, env))
 	if len(done) < 3 || len(done) > 10 || !slices.IsSorted(done) {
 		t.Errorf("progress %v", done)
-	}
-}
-
-// writeIndex writes an index of versions of charts, 100 of each.
-func writeIndex(t *testing.T, dir string, versions int) {
-	t.Helper()
-	f, err := os.Create(filepath.Join(dir, "index.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	w := bufio.NewWriter(f)
-	fmt.Fprintln(w, "apiVersion: v1\nentries:")
-	for i := range versions {
-		if i%100 == 0 {
-			fmt.Fprintf(w, "  chart-%05d:\n", i/100)
-		}
-		fmt.Fprintf(w, "  - apiVersion: v2\n    created: \"2026-01-01T00:00:00Z\"\n    description: A chart for tests\n    digest: %064x\n    name: chart-%05d\n    urls:\n    - chart-%05d-1.0.%d.tgz\n    version: 1.0.%d\n",
-			i, i/100, i/100, i%100, i%100)
-	}
-	if err := w.Flush(); err != nil {
-		t.Fatal(err)
 	}
 }
 

@@ -157,11 +157,7 @@ func timeout(repo *source.PkgRepository) time.Duration {
 
 // anonymous is a repository that nothing but the URL is known of.
 func anonymous(url string) *source.PkgRepository {
-	p := &source.PkgRepository{Spec: source.PkgRepositorySpec{URL: url, Timeout: source.Duration(defaultTimeout)}}
-	if inRegistry(p) {
-		p.Spec.Type = source.RepositoryOCI
-	}
-	return p
+	return &source.PkgRepository{Spec: source.PkgRepositorySpec{URL: url}}
 }
 
 // named returns the PkgRepository of the namespace that a dependency names by its

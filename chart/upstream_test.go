@@ -318,27 +318,6 @@ func TestRegistryOfOneChart(t *testing.T) {
 	b.fails(err, source.StepResolve, "ChartPullError", false, "spec.url must not have the name of the chart at its end")
 }
 
-// A notary is a technology whose signatures are a list of digests. Its keys are good or better.
-type notary struct {
-	signed map[string]bool
-	asked  []ocispec.Descriptor
-}
-
-func (n *notary) technology(_ *oci.Repository, t oci.Trust) (oci.Verifier, error) {
-	if key := string(t.Keys.Data["key.pub"]); key != "good" && key != "better" {
-		return nil, fmt.Errorf("secret %s: key.pub: no key", t.Keys.Name)
-	}
-	return n, nil
-}
-
-func (n *notary) Verify(_ context.Context, d ocispec.Descriptor) (source.Verification, error) {
-	n.asked = append(n.asked, d)
-	if !n.signed[d.Digest.String()] {
-		return source.Verification{}, fmt.Errorf("%w: no signature", source.ErrVerification)
-	}
-	return source.Verification{Mode: "notation", Signer: "ann"}, nil
-}
-
 // TestMixedProvenance takes the provenance file from the registry that an index leads to.
 func TestMixedProvenance(t *testing.T) {
 	now := time.Now().Add(-time.Hour)

@@ -146,9 +146,6 @@ func compareBuilds(a, b string) int {
 
 // parseVersion reads a version as Helm does: with or without v, minor and patch.
 func parseVersion(text string) (*semver.Version, error) {
-	if v, err := semver.StrictNewVersion(strings.TrimPrefix(text, "v")); err == nil {
-		return v, nil
-	}
 	v, err := semver.NewVersion(text)
 	if err != nil {
 		return nil, errors.New("is no version")

@@ -114,9 +114,6 @@ func (c *Chart) edited(e Edit) (fs.FS, error) {
 		}
 		over[chartFile] = &fstest.MapFile{Data: text, Mode: 0o644}
 	}
-	if len(over) == 0 {
-		return c.Files, nil
-	}
 	return artifact.Mount(c.Files, ".", over), nil
 }
 

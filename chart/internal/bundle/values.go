@@ -90,7 +90,7 @@ func overlay(m, over map[string]any) {
 
 // decode decodes a text as the package manager does, into a value with json tags.
 func decode(text []byte, into any, options ...yaml.JSONOpt) error {
-	text = trimBOM(text)
+	text = bytes.TrimPrefix(text, []byte("\xef\xbb\xbf")) // a byte order mark
 	if err := measure(text); err != nil {
 		return err
 	}
@@ -187,6 +187,3 @@ func readFile(files fs.FS, name string, limit int64) ([]byte, error) {
 	}
 	return fs.ReadFile(files, name)
 }
-
-// trimBOM returns text without the byte order mark it may begin with.
-func trimBOM(text []byte) []byte { return bytes.TrimPrefix(text, []byte("\xef\xbb\xbf")) }

@@ -152,11 +152,3 @@ func directives() string {
 	}
 	return b.String() + "--- {a: 1}"
 }
-
-// TestMergeTakesManyNodes: it is aliases that are bounded.
-func TestMergeTakesManyNodes(t *testing.T) {
-	got := merge(t, "a: ["+strings.Repeat("1,", 300_000)+"1]")
-	if n := strings.Count(got, "- 1\n"); n != 300_001 {
-		t.Errorf("%d elements", n)
-	}
-}
