@@ -4,7 +4,7 @@
 //
 // [NewRepository] returns the origin of a PkgRepository, [New] that of a
 // PkgChart. A chart is made of the artifacts of other sources, which
-// [source.Env].Sources gives: who reconciles both keeps to [source.Order].
+// [source.Env].Sources gives: a program that reconciles both keeps to [source.Order].
 //
 // # Repositories
 //
@@ -95,7 +95,7 @@
 // fetched is what that digest says. Headgate's extension: spec.verify.secretRef of
 // a PkgRepository over HTTP names a keyring, and then each chart needs a provenance
 // file (.prov) beside it that one of the keys signed; its charts are verified
-// although they ask for nothing themselves. The file is a text of at most 1 MiB, as
+// although their own spec asks for nothing. The file is a text of at most 1 MiB, as
 // helm package --sign makes it: Chart.yaml with the name and version of the chart, and
 // under NAME-VERSION.tgz the digest of its archive. Which keys and signatures count is
 // what it is for commits. Nothing is stored before. Other keys verify
@@ -113,20 +113,20 @@
 // a range the list of tags as well. spec.timeout of the source bounds each request
 // and each reading of an artifact by itself; a PkgChart has none of its own.
 //
-// # Whom an index may lead to
+// # Where an index may lead
 //
 // The URLs of an entry are tried in their order until one gives what the index
 // promises. They are relative to the repository, or http, https or oci URLs.
 //
 //   - User name and password are shown to the origin of the repository (scheme, host
 //     and port), and with spec.passCredentials to that of the URL of a chart, unless
-//     that gives up TLS; to nobody that a redirect leads to. A client certificate is
+//     that gives up TLS; never to the target of a redirect. A client certificate is
 //     shown to the repository alone. A CA counts for all of them, besides the system's.
 //   - The query in spec.url is sent to the repository's own origin.
 //   - For an oci URL the credentials are those of the PkgRepository of the
 //     namespace whose URL is the longest beginning of it, else those of
 //     [source.Env].Keychain, else none.
-//   - Nobody is asked who is in a narrower network than the repository is: public,
+//   - No server is asked that is in a narrower network than the repository: public,
 //     private, or this machine and link.
 //   - A chart that comes without TLS from an index that came with it needs a digest.
 //

@@ -34,12 +34,10 @@
 // reported by [Check]: those that are null or no mapping; those whose name is
 // missing, not that of their list, or has slashes, ".." or control characters;
 // whose version is missing or none, or whose type is neither application nor
-// library; those without a URL, or with a digest that is no SHA-256; those with
-// null among their maintainers or dependencies, with a field that is there
-// twice, or a field that is of another kind than [Entry] has; those that are
-// larger than the limit. Several dependencies of one name are no defect, nor is
-// a field that Entry does not have. A time that cannot be read is as if it were
-// not told.
+// library; those without a URL, or with a digest that is no SHA-256; those with a
+// field of another kind than [Entry] has; those that are larger than the limit.
+// Fields that Entry does not depend on are not judged. Of a field that is there
+// twice the last counts. A time that cannot be read is as if it were not told.
 //
 // # The sum
 //
@@ -53,8 +51,9 @@
 // # Limits
 //
 // Readers are read to their end and may be of any size unless the index is read
-// whole: the caller limits them. An entry may have 1 MiB, where each value counts
-// 16 bytes beside its text, a line likewise, a chart 100,000 versions;
-// collections may be 100 deep, and aliases may stand for 16 MiB in all. Errors
-// quote what they cite of the index, 200 bytes of it at most.
+// whole: the caller limits them. A chart may have 100,000 versions, an entry that
+// is scanned 1 MiB, where each value counts 16 bytes beside its text, a line
+// likewise. Of the URLs of an entry 100 count. Aliases and merged mappings may stand
+// for 4 million values in all. Errors quote what they cite of the index, 200 bytes
+// of it at most.
 package index

@@ -195,8 +195,8 @@ func TestAliasesAreBounded(t *testing.T) {
 	for i := range 2000 {
 		many += "  c" + strconv.Itoa(i) + ": *x\n"
 	}
-	if s, err := index.Check(strings.NewReader("apiVersion: v1\n" + many)); err != nil || s.SkippedTotal != 2000 {
-		t.Errorf("aliases of a list: %d skipped, %v", s.SkippedTotal, err)
+	if s, err := index.Check(strings.NewReader("apiVersion: v1\n" + many)); err == nil {
+		t.Errorf("aliases of a list: %d skipped", s.SkippedTotal)
 	}
 }
 

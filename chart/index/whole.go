@@ -126,14 +126,16 @@ func (d *document) charts(n *yaml.Node) error {
 		if !d.chart(chart) {
 			return nil
 		}
-		list := n // an alias is none
-		if list.Kind != yaml.SequenceNode {
-			if d.add(chart, n); !isNull(list) {
+		if n.Kind == yaml.AliasNode {
+			return fmt.Errorf("line %d: chart %s: an alias in place of its versions", n.Line, quote(chart))
+		}
+		if n.Kind != yaml.SequenceNode {
+			if d.add(chart, n); !isNull(n) {
 				d.oddity(chart, n.Line, errNoList)
 			}
 			return nil
 		}
-		for i, element := range list.Content {
+		for i, element := range n.Content {
 			if i == versionLimit {
 				return tooManyVersions(element.Line, chart)
 			}

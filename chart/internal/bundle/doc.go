@@ -34,18 +34,6 @@
 // # .helmignore
 //
 // The file at the root of the chart, and only that one, says what a directory
-// leaves out:
-//
-//   - One pattern a line, without white space around it. Empty lines and lines
-//     that start with # hold none. A pattern with ** is an error, and so is one
-//     that is not well formed.
-//   - Patterns are those of path.Match. With a slash at the start or in the
-//     middle they are matched against the path from the root, otherwise against
-//     the name. A slash at the end restricts them to directories.
-//   - What lies in an ignored directory is ignored. The root is not.
-//   - A pattern with a leading ! ignores whatever it does not match; that is no
-//     way to include anything again.
-//   - templates/.?* is always the last pattern.
-//
-// The file has at most 64 KiB and 1,000 patterns.
+// leaves out, as helm's package ignore reads it. It has at most 64 KiB and 1,000
+// lines. What lies in an ignored directory is ignored.
 package bundle
