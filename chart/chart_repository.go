@@ -271,7 +271,7 @@ func (u *chartRepository) pullFrom(ctx context.Context, s *selected, at *url.URL
 	if repo == nil {
 		repo = anonymous(where)
 		repo.Spec.Timeout = u.repo.Spec.Timeout
-		by = u.http.names()
+		by = u.http.names
 	}
 	from, err := u.connect(ctx, repo, where, u.env, by)
 	if err != nil {

@@ -35,7 +35,7 @@ type httpRepository struct {
 	secret string           // name of the Secret of spec.secretRef, "" for none
 	pass   bool             // user name and password may be shown to other origins
 	vault  *transport.Vault
-	fence  *transport.Fence // of the repository
+	names  *transport.Fence // of the servers that the index names; nil where a directory stands in: the user names them
 
 	mu      sync.Mutex
 	clients map[string]*http.Client // by origin, "" for that of the repository
@@ -64,8 +64,10 @@ func dial(ctx context.Context, repo *source.PkgRepository, env source.Env, vault
 	if err := w.present(secret, cert); err != nil {
 		return nil, &source.StepError{Step: source.StepResolve, Reason: "AuthenticationFailed", Err: err}
 	}
-	w.fence = transport.NewFence(w.at, nil)
-	w.config.Origin, w.config.Fence = w.at, w.fence
+	w.config.Origin, w.config.Fence = w.at, transport.NewFence(w.at, nil)
+	if w.local == "" {
+		w.names = w.config.Fence
+	}
 	h := sha256.New()
 	transport.Note(h, w.at.String(), w.config.Auth.Username, w.config.Auth.Password, strconv.FormatBool(w.pass))
 	secret.Note(h)
@@ -166,7 +168,7 @@ func (w *httpRepository) client(u *url.URL) *http.Client {
 		if w.pass && (u.Scheme == "https" || w.at.Scheme == "http") {
 			config.Origin, config.Auth = &url.URL{Scheme: u.Scheme, Host: u.Host}, w.config.Auth
 		}
-		config.Fence = transport.NewFence(u, w.names())
+		config.Fence = transport.NewFence(u, w.names)
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -177,15 +179,6 @@ func (w *httpRepository) client(u *url.URL) *http.Client {
 		w.clients[key] = c
 	}
 	return c
-}
-
-// names returns the fence of servers that the index names. Where a directory
-// stands in for the repository, it is the user who names them.
-func (w *httpRepository) names() *transport.Fence {
-	if w.local != "" {
-		return nil
-	}
-	return w.fence
 }
 
 // authorities returns c without the client certificate.
@@ -241,15 +234,13 @@ func (w *httpRepository) advice(u *url.URL) string {
 
 // openLocal opens a regular file in a directory that stands in for a repository,
 // or below it.
-func openLocal(dir, path string) (*os.File, error) {
-	f, err := openRegular(dir, filepath.FromSlash(path))
-	if err != nil {
-		return nil, fmt.Errorf("local directory %s: %w", dir, err)
-	}
-	return f, nil
-}
-
-func openRegular(dir, name string) (*os.File, error) {
+func openLocal(dir, path string) (f *os.File, err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("local directory %s: %w", dir, err)
+		}
+	}()
+	name := filepath.FromSlash(path)
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return nil, err

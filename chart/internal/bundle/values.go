@@ -30,10 +30,7 @@ func (c *Chart) Values() ([]byte, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
-	if err != nil {
-		return nil, fmt.Errorf("read values of the chart: %w", err)
-	}
-	return text, nil
+	return text, err
 }
 
 // Merge merges texts of values (reference A14): maps deeply, in the order of
