@@ -195,13 +195,10 @@ func invalid(file string, err error) error {
 // plain returns text of a chart as an error may repeat it: short, and quoted
 // unless every character can be printed.
 func plain(text string) string {
-	if strings.ContainsFunc(text, unprintable) || len(text) > shown {
-		return fmt.Sprintf("%.*q", shown, text)
+	if strings.ContainsFunc(text, unprintable) || len(text) > 120 {
+		return fmt.Sprintf("%.120q", text)
 	}
 	return text
 }
-
-// shown is how much of a text an error repeats.
-const shown = 120
 
 func unprintable(r rune) bool { return !unicode.IsPrint(r) }

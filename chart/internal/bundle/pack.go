@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"maps"
 	"path"
 	"reflect"
 	"regexp"
@@ -185,11 +184,15 @@ func setVersion(text []byte, version string) ([]byte, error) {
 		return nil, invalid(chartFile, err)
 	}
 	edited := versionLine.ReplaceAll(text, []byte("${1}"+version))
-	maps.DeleteFunc(before, func(name string, _ any) bool { return name != "version" && strings.EqualFold(name, "version") })
-	before["version"] = version
-	if decode(edited, &after, digits) != nil || !reflect.DeepEqual(before, after) {
+	want := map[string]any{"version": version}
+	for name, value := range before {
+		if !strings.EqualFold(name, "version") {
+			want[name] = value
+		}
+	}
+	if decode(edited, &after, digits) != nil || !reflect.DeepEqual(want, after) {
 		var err error
-		if edited, err = yaml2.Marshal(before); err != nil {
+		if edited, err = yaml2.Marshal(want); err != nil {
 			return nil, invalid(chartFile, err)
 		}
 	}
