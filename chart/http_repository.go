@@ -29,7 +29,7 @@ type httpRepository struct {
 	at    *url.URL          // as parseURL has it, without user information
 	local string            // a directory that stands in for it, "" for none
 	notes []string          // what its owner should know of the Secrets
-	print [sha256.Size]byte // of all that decides a request: the URL, credentials and who may see them
+	print [sha256.Size]byte // of all that decides a request: the URL, credentials and where they are sent
 
 	config transport.Config // for requests to the repository
 	secret string           // name of the Secret of spec.secretRef, "" for none

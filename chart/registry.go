@@ -301,7 +301,7 @@ func readBlob(ctx context.Context, from *oci.Repository, layer ocispec.Descripto
 	return nil
 }
 
-// access tells who may see what from has: those who come to the same repository
+// access tells which objects may see what from has: those that use the same repository
 // with the same credentials.
 func (o *opener) access(ctx context.Context, repo *source.PkgRepository, from *oci.Repository) (string, error) {
 	secret, cert, err := readSecrets(ctx, repo, o.vault)

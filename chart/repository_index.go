@@ -280,7 +280,7 @@ func (r *Repository) question(w *httpRepository, v validators) string {
 	return "index " + string(h.Sum(nil))
 }
 
-// contentKey names an index in the cache, and who may see it.
+// contentKey names an index in the cache, for the credentials that fetched it.
 func contentKey(w *httpRepository, digest string) string {
 	return "index of charts " + digest + " " + string(w.print[:])
 }

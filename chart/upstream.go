@@ -111,7 +111,7 @@ func (o *opener) open(ctx context.Context, repo *source.PkgRepository, index fun
 }
 
 // fromCache returns the chart with a digest from the cache, or else from download,
-// and puts it there. Of those who are about to download the same chart with the
+// and puts it there. Of several callers that are about to download the same chart with the
 // same access, one does. A cache that is broken or too small does no harm.
 func (o *opener) fromCache(ctx context.Context, s *selected, digest, access string, download func() (*bundle.Chart, error)) (*bundle.Chart, error) {
 	cache := o.env.Cache
