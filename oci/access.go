@@ -1,9 +1,17 @@
 package oci
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
+	"net/url"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"oras.land/oras-go/v2/registry"
 
 	"github.com/headgate-io/headgate/internal/transport"
 	"github.com/headgate-io/headgate/source"
@@ -13,8 +21,7 @@ import (
 //
 // # Entries
 //
-// A Secret holds entries as docker login writes them, at most 1000 in 1 MiB,
-// with auth, username and password, identitytoken or registrytoken; helpers it
+// A Secret holds entries as docker login writes them, with auth, username and password, identitytoken or registrytoken; helpers it
 // names are not run. The name of an entry is [https://]HOST[:PORT][/PATH], where
 // v1 and v2 at the beginning of the path are the API's. Host and port must be
 // those of the repository, and PATH its name or a folder it is in. The labels of
@@ -93,27 +100,23 @@ func Connect(ctx context.Context, a Access, env source.Env, v *Vault) (*Reposito
 	}
 	network, err := a.network(ctx, env, v)
 	if err != nil {
-		return nil, failed(err)
+		return nil, stepError(source.StepResolve, "AuthenticationFailed", err)
+	}
+	keys, err := a.credentials(ctx, at, network, env, v)
+	if err != nil {
+		return nil, stepError(source.StepResolve, "AuthenticationFailed", err)
 	}
 	web := transport.Client(transport.Config{Proxy: network.Proxy, Networks: network.Networks})
-	registry := at.origin(a.Insecure)
-	keys, err := a.keys(ctx, at, network, env, v)
-	if err != nil {
-		return nil, failed(err)
+	to := &url.URL{Scheme: "https", Host: at.Host(), Path: "/"}
+	if a.Insecure {
+		to.Scheme = "http"
 	}
-	r := &Repository{address: at, from: newServer(at, newAuthTransport(registry, network, keys, a.From, v.Conceal)), web: web}
+	s := newServer(at, newAuthTransport(to, network, keys, a.From, v.Conceal))
+	r := &Repository{address: at, from: s, upload: s, web: web}
 	if env.Share != nil && a.From == nil {
-		r.from = &sharedAnswers{r.from, env, shareScope(registry, at, network.Settings, keys), v}
+		r.from = &sharedAnswers{s, env, shareScope(to, at, network.Settings, keys), v}
 	}
 	return r, nil
-}
-
-// failed gives an error the reason AuthenticationFailed unless it has one.
-func failed(err error) error {
-	if _, ok := errors.AsType[*source.StepError](err); ok {
-		return err
-	}
-	return &source.StepError{Step: source.StepResolve, Reason: "AuthenticationFailed", Err: err}
 }
 
 // network returns the TLS settings and the proxy of the spec.
@@ -134,9 +137,77 @@ func (a Access) network(ctx context.Context, env source.Env, v *transport.Vault)
 		return c, err
 	}
 	p, err := transport.ProxyFromSecret(proxy.Name, proxy.Secret, c.TLS)
-	if err != nil {
-		return c, err
+	if err == nil {
+		c.Proxy = p.For
 	}
-	c.Proxy = p.For
-	return c, nil
+	return c, err
+}
+
+// Docker Hub goes by several names, and serves under one: see [registry.Reference.Host].
+var hubNames = map[string]bool{"docker.io": true, "index.docker.io": true, "registry-1.docker.io": true}
+
+// hostForm is that of a host name; labels may have underscores.
+var hostForm = regexp.MustCompile(`^[a-z0-9](?:[a-z0-9_-]{0,61}[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9_-]{0,61}[a-z0-9])?)*$`)
+
+const (
+	maxAddress = 2048 // bytes of a URL
+	maxPath    = 255  // bytes of the path, as in the reference implementation of registries
+)
+
+// CheckURL returns what is wrong with the URL of a repository, see [Access].
+func CheckURL(url string) error {
+	_, err := parseAddress(url)
+	return err
+}
+
+// parseAddress reads oci://HOST[:PORT]/PATH. Docker Hub is called docker.io,
+// and its repositories without a slash are those of library.
+func parseAddress(s string) (at registry.Reference, err error) {
+	if len(s) > maxAddress {
+		return at, fmt.Errorf("it has %d bytes, at most %d are allowed", len(s), maxAddress)
+	}
+	rest, ok := strings.CutPrefix(s, "oci://")
+	at.Registry, at.Repository, _ = strings.Cut(rest, "/")
+	if hubNames[at.Registry] {
+		at.Registry = "docker.io"
+		if !strings.Contains(at.Repository, "/") {
+			at.Repository = "library/" + at.Repository
+		}
+	}
+	switch {
+	case !ok:
+		return at, errors.New("it should read oci://HOST/PATH")
+	case strings.Contains(at.Registry, "@"):
+		return at, errors.New("it holds a user name: put credentials into a Secret, and name that in spec.secretRef")
+	case strings.ToLower(rest) != rest:
+		return at, errors.New("it has upper case letters, which names of repositories cannot have: write it in lower case")
+	case strings.ContainsAny(at.Repository, ":@"):
+		return at, errors.New("it holds a tag or digest: put that into spec.ref")
+	case !isHost(at.Registry):
+		return at, fmt.Errorf("%q is no host, or has no port behind its colon", at.Registry)
+	case len(at.Repository) > maxPath || at.ValidateRepository() != nil:
+		return at, fmt.Errorf("%q is no name of a repository: lower case letters and digits, single . _ - between them, / between the parts, at most %d bytes", at.Repository, maxPath)
+	}
+	return at, nil
+}
+
+// isHost accepts a host name, an IPv4 address or an IPv6 address in brackets, with or without a port.
+func isHost(host string) bool {
+	u, err := url.Parse("//" + host)
+	if err != nil || u.Host != host || strings.HasSuffix(host, ":") {
+		return false
+	}
+	if port, err := strconv.ParseUint(cmp.Or(u.Port(), "443"), 10, 16); err != nil || port == 0 {
+		return false
+	}
+	if strings.HasPrefix(host, "[") {
+		ip, err := netip.ParseAddr(u.Hostname())
+		return err == nil && ip.Is6() && ip.Zone() == ""
+	}
+	return hostForm.MatchString(u.Hostname())
+}
+
+// isTag reports whether a text has the form of a tag, which has at most 128 bytes.
+func isTag(text string) bool {
+	return registry.Reference{Reference: text}.ValidateReferenceAsTag() == nil
 }

@@ -3,7 +3,6 @@ package oci
 import (
 	"cmp"
 	"context"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -20,7 +19,6 @@ import (
 
 	"github.com/headgate-io/headgate/internal/redact"
 	"github.com/headgate-io/headgate/internal/transport"
-	"github.com/headgate-io/headgate/source"
 )
 
 // authTransport adds credentials to requests to the registry's own origin only:
@@ -37,18 +35,6 @@ type authTransport struct {
 	issued int               // bytes of all tokens, which are kept to conceal them
 }
 
-// credentials are what is known for a registry.
-type credentials struct {
-	source.Credential
-	chain  keychain // those for other hosts, too
-	origin string   // where they come from or were looked for, for messages
-}
-
-// none reports whether there are no credentials.
-func (c *credentials) none() bool {
-	return c.Username == "" && c.Password == "" && c.Token == "" && c.Refresh == ""
-}
-
 // newAuthTransport returns the transport to the registry at u, which the server of from names, or
 // the user when that is nil. c says how servers are reached; its fields Origin,
 // Auth and Fence are set here.
@@ -56,43 +42,35 @@ func newAuthTransport(u *url.URL, c transport.Config, keys credentials, from *tr
 	t := &authTransport{registry: u, keys: keys, conceal: conceal, known: map[string]string{}}
 	c.Origin, c.Auth, c.Fence = u, transport.Auth{}, transport.NewFence(u, from)
 	c.Fence.Opens, c.Fence.Hint = keys.chain.names, ", or add an entry for %s to the dockerconfigjson of the Secret"
-	t.client = retrying(transport.Client(c))
-	t.tokens = retrying(transport.Client(c))
-	follow := t.tokens.CheckRedirect
-	t.tokens.CheckRedirect = func(req *http.Request, via []*http.Request) error {
+	t.client = transport.Client(c)
+	t.client.Transport = &transport.Patient{Next: t.client.Transport}
+	t.tokens = &http.Client{Transport: t.client.Transport, CheckRedirect: func(req *http.Request, via []*http.Request) error {
 		if !transport.SameOrigin(req.URL, via[0].URL) {
 			return fmt.Errorf("the token service redirects to %s, which may not see the request", req.URL.Host)
 		}
-		return follow(req, via)
-	}
+		return t.client.CheckRedirect(req, via)
+	}}
 	return t
-}
-
-func retrying(c *http.Client) *http.Client {
-	c.Transport = &transport.Patient{Next: c.Transport}
-	return c
 }
 
 // Do sends a request, and again with credentials after a challenge of the registry.
 // Other hosts, to which a list may lead, get no credentials.
 func (t *authTransport) Do(req *http.Request) (*http.Response, error) {
 	if s, ok := req.Body.(section); ok {
-		req = with(req, "")
 		req.GetBody = s.again
 	}
 	if !transport.SameOrigin(req.URL, t.registry) {
-		req = with(req, "")
-		req.Header.Del("Authorization")
-		return t.client.Do(req)
+		return t.client.Do(with(req, ""))
 	}
-	ctx := req.Context()
-	scopes := auth.GetAllScopesForHost(ctx, t.registry.Host)
-	sent := cmp.Or(req.Header.Get("Authorization"), t.cached(scopes)) // an upload goes on with what it began with
+	scopes := auth.GetAllScopesForHost(req.Context(), t.registry.Host)
+	t.mu.Lock()
+	sent := cmp.Or(req.Header.Get("Authorization"), t.known[""], t.known[strings.Join(scopes, " ")]) // an upload goes on with what it began with
+	t.mu.Unlock()
 	resp, err := t.client.Do(with(req, sent))
 	if err != nil || resp.StatusCode != http.StatusUnauthorized || !transport.SameOrigin(resp.Request.URL, t.registry) {
 		return resp, err
 	}
-	header, err := t.answer(ctx, resp.Header, scopes)
+	header, err := t.answer(req.Context(), resp.Header, scopes)
 	if err != nil {
 		resp.Body.Close()
 		return nil, err
@@ -108,8 +86,10 @@ func (t *authTransport) Do(req *http.Request) (*http.Response, error) {
 	return t.client.Do(again)
 }
 
+// with returns req with a value of Authorization, without one if that is "".
 func with(req *http.Request, header string) *http.Request {
 	out := req.Clone(req.Context())
+	out.Header.Del("Authorization")
 	if header != "" {
 		out.Header.Set("Authorization", header)
 	}
@@ -117,43 +97,29 @@ func with(req *http.Request, header string) *http.Request {
 }
 
 // answer returns what a challenge asks for as a value of Authorization, "" when
-// there is nothing to show.
-func (t *authTransport) answer(ctx context.Context, header http.Header, scopes []string) (string, error) {
-	all := challenges(header)
-	for _, c := range all {
-		if c.scheme == "bearer" {
-			token, err := t.token(ctx, c, scopes)
-			if err != nil {
-				return "", err
-			}
-			return t.cache(strings.Join(scopes, " "), "Bearer "+token), nil
+// there is nothing to show. A token is better than a password.
+func (t *authTransport) answer(ctx context.Context, header http.Header, scopes []string) (value string, err error) {
+	asked := map[string]map[string]string{}
+	for _, c := range challenges(header) {
+		if asked[c.scheme] == nil {
+			asked[c.scheme] = c.params
 		}
 	}
-	for _, c := range all {
-		if c.scheme == "basic" && t.keys.Username != "" && t.keys.Password != "" {
-			pair := base64.StdEncoding.EncodeToString([]byte(t.keys.Username + ":" + t.keys.Password))
-			t.conceal(pair)
-			return t.cache("", "Basic "+pair), nil
+	key := ""
+	switch {
+	case asked["bearer"] != nil:
+		token, err := t.token(ctx, asked["bearer"], scopes)
+		if err != nil {
+			return "", err
 		}
+		key, value = strings.Join(scopes, " "), "Bearer "+token
+	case asked["basic"] != nil && t.keys.Username != "" && t.keys.Password != "":
+		value = transport.Auth{Username: t.keys.Username, Password: t.keys.Password}.Header()
 	}
-	return "", nil
-}
-
-// cached returns the header that was right for the scopes before.
-func (t *authTransport) cached(scopes []string) string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if basic, ok := t.known[""]; ok {
-		return basic
-	}
-	return t.known[strings.Join(scopes, " ")]
-}
-
-func (t *authTransport) cache(scopes, header string) string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.known[scopes] = header
-	return header
+	t.known[key] = value
+	return value, nil
 }
 
 // refused returns what resp, which it closes, refuses, without the secrets that it may
@@ -199,11 +165,6 @@ func (t *authTransport) secrets(req *http.Request) []string {
 	return all
 }
 
-func (t *authTransport) close() {
-	t.client.CloseIdleConnections()
-	t.tokens.CloseIdleConnections()
-}
-
 const (
 	maxTokenAnswer = 256 << 10 // bytes of the answer of a token service, which may hold two tokens
 	maxToken       = 64 << 10  // bytes of a token
@@ -211,30 +172,26 @@ const (
 	maxScope       = 2 << 10   // bytes of what a challenge may ask for
 )
 
-// token gets a token from the service that c names.
-func (t *authTransport) token(ctx context.Context, c challenge, scopes []string) (string, error) {
+// token gets a token as the parameters of a challenge ask for it.
+func (t *authTransport) token(ctx context.Context, params map[string]string, scopes []string) (string, error) {
 	if t.keys.Token != "" {
 		return t.keys.Token, nil
 	}
-	realm, err := parseRealm(t.registry, c.params["realm"])
+	realm, err := parseRealm(t.registry, params["realm"])
 	if err == nil && !t.keys.none() {
 		err = trusts(t.registry, realm, t.keys.chain)
 	}
 	if err != nil {
 		return "", err
 	}
-	if scope := c.params["scope"]; len(scope) <= maxScope {
+	if scope := params["scope"]; len(scope) <= maxScope {
 		scopes = auth.CleanScopes(append(slices.Clone(scopes), strings.Fields(scope)...))
 	}
-	req, err := t.tokenRequest(ctx, realm, c.params["service"], scopes)
+	req, err := t.tokenRequest(ctx, realm, params["service"], scopes)
 	if err != nil {
 		return "", err
 	}
-	client := *t.tokens
-	if transport.SameOrigin(realm, t.registry) {
-		client.Transport = t.client.Transport // the connection is there already
-	}
-	resp, err := client.Do(req)
+	resp, err := t.tokens.Do(req)
 	if err != nil {
 		return "", fmt.Errorf("get a token: %w", bare(err))
 	}
@@ -242,25 +199,17 @@ func (t *authTransport) token(ctx context.Context, c challenge, scopes []string)
 		return "", fmt.Errorf("get a token: %w", t.refused(resp, true))
 	}
 	defer resp.Body.Close()
-	token, err := readToken(resp)
-	if err == nil {
-		err = t.count(token)
+	token, err := readToken(resp.Body)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.issued += len(token); err == nil && t.issued > maxTokens { // a registry may want one more for every request
+		err = fmt.Errorf("it has issued more than %d bytes of tokens, and the registry wants one more", maxTokens)
 	}
 	if err != nil {
 		return "", fmt.Errorf("get a token: %s: %w", realm.Host, err)
 	}
 	t.conceal(token)
 	return token, nil
-}
-
-// count bounds the tokens that are issued: a registry may want one more for every request.
-func (t *authTransport) count(token string) error {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.issued += len(token); t.issued > maxTokens {
-		return fmt.Errorf("it has issued more than %d bytes of tokens, and the registry wants one more", maxTokens)
-	}
-	return nil
 }
 
 // tokenRequest asks for a token by password, or by refresh token, which takes
@@ -281,20 +230,17 @@ func (t *authTransport) tokenRequest(ctx context.Context, realm *url.URL, servic
 	if service != "" {
 		query.Set("service", service)
 	}
-	for _, scope := range scopes {
-		query.Add("scope", scope)
-	}
-	to := *realm
-	to.RawQuery = query.Encode()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, to.String(), nil)
+	query["scope"] = append(query["scope"], scopes...)
+	realm.RawQuery = query.Encode()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, realm.String(), nil)
 	if err == nil && !t.keys.none() {
 		req.SetBasicAuth(t.keys.Username, t.keys.Password)
 	}
 	return req, err
 }
 
-func readToken(resp *http.Response) (string, error) {
-	content, err := readAll(resp.Body, maxTokenAnswer)
+func readToken(body io.Reader) (string, error) {
+	content, err := readAll(body, maxTokenAnswer)
 	if err != nil {
 		return "", err
 	}
@@ -305,10 +251,7 @@ func readToken(resp *http.Response) (string, error) {
 	if err := json.Unmarshal(content, &answer); err != nil {
 		return "", errors.New("the answer is no JSON") // err could show a part of it
 	}
-	token := answer.Token
-	if token == "" {
-		token = answer.Access
-	}
+	token := cmp.Or(answer.Token, answer.Access)
 	switch {
 	case token == "":
 		return "", errors.New("the answer holds no token")

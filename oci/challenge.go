@@ -1,7 +1,6 @@
 package oci
 
 import (
-	"errors"
 	"fmt"
 	"io/fs"
 	"net/http"
@@ -18,41 +17,29 @@ type challenge struct {
 	params map[string]string
 }
 
-const maxChallenge = 8 << 10 // bytes of one header
-
-// challenges returns those of a header. What cannot be read is left out.
-func challenges(header http.Header) []challenge {
-	var all []challenge
-	for _, line := range header.Values("Www-Authenticate") {
-		if len(line) <= maxChallenge {
-			all = append(all, parseChallenges(line)...)
+// challenges returns those of a header, in which both challenges and their
+// parameters are items of lists. What cannot be read is left out.
+func challenges(header http.Header) (all []challenge) {
+	for _, rest := range header.Values("Www-Authenticate") {
+		var params map[string]string // of the last challenge
+		for {
+			name, after := token(strings.TrimLeft(rest, " \t,"))
+			if name == "" {
+				break
+			}
+			value, tail, assigned := parameter(after)
+			if assigned && params == nil {
+				break // a parameter of no challenge
+			}
+			if rest = after; assigned {
+				params[strings.ToLower(name)], rest = value, tail
+				continue
+			}
+			params = map[string]string{}
+			all = append(all, challenge{strings.ToLower(name), params})
 		}
 	}
 	return all
-}
-
-// parseChallenges reads a comma-separated list in which both challenges and
-// their parameters are items.
-func parseChallenges(line string) (all []challenge) {
-	rest := line
-	for {
-		rest = strings.TrimLeft(rest, " \t,")
-		name, after := token(rest)
-		if name == "" {
-			return all
-		}
-		value, tail, assigned := parameter(after)
-		switch {
-		case assigned && len(all) > 0:
-			all[len(all)-1].params[strings.ToLower(name)] = value
-			rest = tail
-		case assigned:
-			return all // a parameter of no challenge
-		default:
-			all = append(all, challenge{strings.ToLower(name), map[string]string{}})
-			rest = after
-		}
-	}
 }
 
 // parameter reads = and a value, which may be quoted.
@@ -138,10 +125,7 @@ func parseRealm(from *url.URL, realm string) (*url.URL, error) {
 // trusts returns an error when credentials for the registry at from must not
 // be shown to realm. An entry of chain for the realm says that they may.
 func trusts(from, realm *url.URL, chain keychain) error {
-	switch {
-	case sameHost(from, realm),
-		sameDomain(from.Hostname(), realm.Hostname()),
-		chain.has(realm.Host):
+	if sameHost(from, realm) || domain(from) != "" && domain(from) == domain(realm) || chain.has(realm.Host) {
 		return nil
 	}
 	return &RealmError{Registry: from.Host, Realm: realm.Host, Problem: fmt.Sprintf(
@@ -150,19 +134,12 @@ func trusts(from, realm *url.URL, chain keychain) error {
 
 func sameHost(a, b *url.URL) bool { return strings.EqualFold(a.Hostname(), b.Hostname()) }
 
-// sameDomain reports whether two host names were registered by one owner.
-func sameDomain(a, b string) bool {
-	x, err := domain(a)
-	if err != nil {
-		return false
-	}
-	y, err := domain(b)
-	return err == nil && x == y
-}
-
-func domain(host string) (string, error) {
+// domain returns the name that the owner of a host has registered, "" for an address.
+func domain(u *url.URL) string {
+	host := strings.TrimSuffix(strings.ToLower(u.Hostname()), ".")
 	if _, err := netip.ParseAddr(host); err == nil {
-		return "", errors.New("an address belongs to no domain")
+		return ""
 	}
-	return publicsuffix.EffectiveTLDPlusOne(strings.TrimSuffix(strings.ToLower(host), "."))
+	name, _ := publicsuffix.EffectiveTLDPlusOne(host)
+	return name
 }

@@ -15,63 +15,69 @@ import (
 	"slices"
 	"strings"
 
+	"oras.land/oras-go/v2/registry"
+
 	"github.com/headgate-io/headgate/internal/transport"
 	"github.com/headgate-io/headgate/source"
 )
 
+// credentials are what is known for a registry.
+type credentials struct {
+	source.Credential
+	chain  keychain // those for other hosts, too
+	origin string   // where they come from or were looked for, for messages
+}
+
+// none reports whether there are no credentials.
+func (c *credentials) none() bool {
+	return c.Username == "" && c.Password == "" && c.Token == "" && c.Refresh == ""
+}
+
 // provided reports whether a names a provider that issues credentials.
 func (a Access) provided() bool { return a.Provider != "" && a.Provider != "generic" }
 
-// keys returns the credentials for the repository at.
-func (a Access) keys(ctx context.Context, at address, network transport.Config, env source.Env, v *transport.Vault) (credentials, error) {
-	chain, where, err := a.keychain(ctx, at, v)
-	if err != nil {
-		return credentials{}, err
+// credentials returns those for the repository at.
+func (a Access) credentials(ctx context.Context, at registry.Reference, network transport.Config, env source.Env, v *transport.Vault) (out credentials, err error) {
+	if out.chain, out.origin, err = a.keychain(ctx, at, v); err != nil {
+		return out, err
 	}
-	out := credentials{chain: chain, origin: where}
-	e, found := chain.find(at)
+	e, found := out.chain.find(at)
 	switch {
 	case found:
 		out.Credential, out.origin = e.credential, "secret "+e.secret
 	case a.provided():
 		out.origin = "provider " + a.Provider
 		out.Credential, err = a.login(ctx, at, network, env, v)
-	case where != "":
-		out.origin = fmt.Sprintf("%s holds no entry for %s", where, at)
+	case out.origin != "":
+		out.origin += fmt.Sprintf(" holds no entry for %s", at)
 	case env.Keychain != nil:
-		out.origin = "the user's keychain has none for " + at.host
-		if out.Credential, err = env.Keychain(ctx, at.host); err != nil {
-			err = fmt.Errorf("keychain: credentials for %s: %w", at.host, err)
+		out.origin = "the user's keychain has none for " + at.Registry
+		if out.Credential, err = env.Keychain(ctx, at.Registry); err != nil {
+			err = fmt.Errorf("keychain: credentials for %s: %w", at.Registry, err)
 		} else if !out.none() {
 			out.origin = "the user's keychain"
 		}
 	default:
 		out.origin = "set spec.secretRef if the repository is private"
 	}
-	c := out.Credential
-	v.Conceal(c.Password, c.Token, c.Refresh)
-	if c.Password != "" {
-		v.Conceal(base64.StdEncoding.EncodeToString([]byte(c.Username + ":" + c.Password)))
+	v.Conceal(out.Password, out.Token, out.Refresh)
+	if out.Password != "" {
+		v.Conceal(base64.StdEncoding.EncodeToString([]byte(out.Username + ":" + out.Password)))
 	}
 	return out, err
 }
 
 // keychain returns the entries of the Secrets that a names, those of a user name
 // for the repository at, and where they are from.
-func (a Access) keychain(ctx context.Context, at address, v *transport.Vault) (all keychain, where string, err error) {
-	var secrets []transport.Secret
-	if a.Secret != nil {
-		s, err := v.Read(ctx, a.Secret, "spec.secretRef")
-		if err != nil {
-			return nil, "", err
-		}
+func (a Access) keychain(ctx context.Context, at registry.Reference, v *transport.Vault) (all keychain, where string, err error) {
+	s, err := v.Read(ctx, a.Secret, "spec.secretRef")
+	if err != nil {
+		return nil, "", err
+	}
+	if s.Name != "" {
 		where = "secret " + s.Name
-		if e, ok, err := a.user(s, at); err != nil {
+		if all, err = a.entries(s, at); err != nil {
 			return nil, "", err
-		} else if ok {
-			all = append(all, e)
-		} else {
-			secrets = append(secrets, s)
 		}
 	}
 	if a.ServiceAccount != "" {
@@ -79,45 +85,45 @@ func (a Access) keychain(ctx context.Context, at address, v *transport.Vault) (a
 		if err != nil && !(a.provided() && errors.Is(err, fs.ErrNotExist)) { // with a provider the account is an identity
 			return nil, "", err
 		}
-		secrets = append(secrets, pull...)
+		for _, s := range pull {
+			more, err := readKeys(s)
+			if err != nil {
+				return nil, "", err
+			}
+			all = append(all, more...)
+		}
 		if where != "" {
 			where += " and "
 		}
 		where += "service account " + v.Namespace + "/" + a.ServiceAccount
 	}
-	for _, s := range secrets {
-		entries, err := readKeys(s)
-		if err != nil {
-			return nil, "", err
-		}
-		all = append(all, entries...)
-	}
 	all.sort()
 	return all, where, nil
 }
 
-// user returns the user name and password in s, for the registry of the
-// repository at; ok is false when s is to be read as docker login writes it.
-func (a Access) user(s transport.Secret, at address) (e entry, ok bool, err error) {
-	if !a.UserSecret {
-		return entry{}, false, nil
+// entries returns those of spec.secretRef, which may hold a user name and a password.
+func (a Access) entries(s transport.Secret, at registry.Reference) (keychain, error) {
+	if a.UserSecret {
+		if auth, ok, err := transport.UserAuth(s.Name, s.Secret); ok || err != nil {
+			return keychain{{host: at.Registry, secret: s.Name, credential: source.Credential{Username: auth.Username, Password: auth.Password}}}, err
+		}
 	}
-	auth, ok, err := transport.UserAuth(s.Name, s.Secret)
-	return entry{host: at.host, secret: s.Name, credential: source.Credential{Username: auth.Username, Password: auth.Password}}, ok, err
+	return readKeys(s)
 }
 
 // login gets credentials from the provider.
-func (a Access) login(ctx context.Context, at address, network transport.Config, env source.Env, v *transport.Vault) (source.Credential, error) {
+func (a Access) login(ctx context.Context, at registry.Reference, network transport.Config, env source.Env, v *transport.Vault) (source.Credential, error) {
+	var err error
 	if env.Login == nil {
-		return source.Credential{}, &source.StepError{Step: source.StepResolve, Reason: "InvalidProviderConfiguration",
-			Err: fmt.Errorf("%w: spec.provider: this program knows no provider %s", source.ErrInvalid, a.Provider)}
+		err = fmt.Errorf("%w: spec.provider: this program knows no provider %s", source.ErrInvalid, a.Provider)
+	} else if a.Insecure && !isLoopback(at.Registry) {
+		err = fmt.Errorf("%w: spec.insecure: what provider %s issues is not sent without TLS: remove it, or spec.provider", source.ErrInvalid, a.Provider)
 	}
-	if a.Insecure && !isLoopback(at.host) {
-		return source.Credential{}, &source.StepError{Step: source.StepResolve, Reason: "InvalidProviderConfiguration",
-			Err: fmt.Errorf("%w: spec.insecure: what provider %s issues is not sent without TLS: remove it, or spec.provider", source.ErrInvalid, a.Provider)}
+	if err != nil {
+		return source.Credential{}, &source.StepError{Step: source.StepResolve, Reason: "InvalidProviderConfiguration", Err: err}
 	}
 	return v.LogIn(ctx, env.Login, network, source.LoginRequest{
-		Provider: a.Provider, URL: &url.URL{Scheme: "oci", Host: at.host, Path: "/" + at.path}, ServiceAccount: a.ServiceAccount,
+		Provider: a.Provider, URL: &url.URL{Scheme: "oci", Host: at.Registry, Path: "/" + at.Repository}, ServiceAccount: a.ServiceAccount,
 	})
 }
 
@@ -126,11 +132,6 @@ func isLoopback(host string) bool {
 	ip, err := netip.ParseAddr((&url.URL{Host: host}).Hostname())
 	return err == nil && ip.IsLoopback()
 }
-
-const (
-	maxConfig = 1 << 20 // bytes, as much as a Secret has
-	maxLogins = 1000
-)
 
 // An entry has the credentials for a registry, or for a part of it.
 type entry struct {
@@ -153,32 +154,30 @@ type login struct {
 }
 
 // readKeys returns the entries of a Secret. Errors are *[transport.SecretError].
-func readKeys(s transport.Secret) (keychain, error) {
-	problem := func(key, format string, args ...any) error {
-		return &transport.SecretError{Secret: s.Name, Key: key, Problem: fmt.Sprintf(format, args...)}
-	}
+func readKeys(s transport.Secret) (all keychain, err error) {
 	text, key, legacy, err := transport.Registries(s.Name, s.Secret)
 	if err != nil {
 		return nil, err
 	}
-	if len(text) > maxConfig {
-		return nil, problem(key, "has %d bytes, at most %d are allowed", len(text), maxConfig)
+	var config struct {
+		Auths map[string]login `json:"auths"`
 	}
-	logins, err := decodeLogins(text, legacy)
-	if err != nil {
-		return nil, problem(key, "is no JSON as docker login writes it") // err could show a value
+	if legacy {
+		err = json.Unmarshal(text, &config.Auths)
+	} else {
+		err = json.Unmarshal(text, &config)
 	}
-	if len(logins) > maxLogins {
-		return nil, problem(key, "has %d entries, at most %d are allowed", len(logins), maxLogins)
+	if err != nil { // which could show a value
+		return nil, &transport.SecretError{Secret: s.Name, Key: key, Problem: "is no JSON as docker login writes it"}
 	}
-	var all keychain
-	for _, name := range slices.Sorted(maps.Keys(logins)) {
-		if logins[name] == (login{}) {
+	for _, name := range slices.Sorted(maps.Keys(config.Auths)) {
+		l := config.Auths[name]
+		if l == (login{}) {
 			continue // docker keeps what it has elsewhere
 		}
-		e, why := logins[name].entry(name)
+		e, why := l.entry(name)
 		if why != "" {
-			return nil, problem(key, "entry %.100q %s", name, why)
+			return nil, &transport.SecretError{Secret: s.Name, Key: key, Problem: fmt.Sprintf("entry %.100q %s", name, why)}
 		}
 		e.secret = s.Name
 		all = append(all, e)
@@ -186,35 +185,19 @@ func readKeys(s transport.Secret) (keychain, error) {
 	return all, nil
 }
 
-// decodeLogins returns the logins by the name of their registry.
-func decodeLogins(text []byte, legacy bool) (logins map[string]login, err error) {
-	if legacy {
-		err = json.Unmarshal(text, &logins)
-		return logins, err
-	}
-	var config struct {
-		Auths map[string]login `json:"auths"`
-	}
-	err = json.Unmarshal(text, &config)
-	return config.Auths, err
-}
-
 // entry returns l, the login for name, and what is wrong with it.
 func (l login) entry(name string) (e entry, why string) {
 	e.host, e.path = scopeOf(name)
-	e.credential = source.Credential{Username: l.Username, Password: l.Password, Refresh: l.IdentityToken, Token: l.RegistryToken}
 	if l.Auth != "" {
-		pair, err := base64.StdEncoding.DecodeString(l.Auth)
-		if err != nil {
-			pair, err = base64.RawStdEncoding.DecodeString(l.Auth)
-		}
+		pair, err := base64.RawStdEncoding.DecodeString(strings.TrimRight(l.Auth, "="))
 		user, password, found := strings.Cut(strings.TrimRight(string(pair), "\x00"), ":")
 		if err != nil || !found {
 			return e, "has an auth that is not the base64 of USER:PASSWORD"
 		}
-		e.credential.Username, e.credential.Password = user, password
+		l.Username, l.Password = user, password
 	}
-	for _, value := range []string{e.credential.Username, e.credential.Password, l.IdentityToken, l.RegistryToken} {
+	e.credential = source.Credential{Username: l.Username, Password: l.Password, Refresh: l.IdentityToken, Token: l.RegistryToken}
+	for _, value := range []string{l.Username, l.Password, l.IdentityToken, l.RegistryToken} {
 		if strings.ContainsFunc(value, func(r rune) bool { return r < ' ' || r == 0x7f }) {
 			return e, "has a control character in it: look for a line break at the end"
 		}
@@ -227,23 +210,21 @@ func (l login) entry(name string) (e entry, why string) {
 func scopeOf(name string) (host, folder string) {
 	name = strings.TrimPrefix(strings.TrimPrefix(name, "https://"), "http://")
 	host, folder, _ = strings.Cut(name, "/")
-	for _, version := range []string{"v1", "v2"} {
-		if rest, ok := strings.CutPrefix(folder+"/", version+"/"); ok {
-			folder = rest
-			break
-		}
+	if version, rest, _ := strings.Cut(folder, "/"); version == "v1" || version == "v2" {
+		folder = rest
 	}
 	if hubNames[host] {
-		host = hub
+		host = "docker.io"
 	}
 	return host, strings.Trim(folder, "/")
 }
 
 // find returns the credentials for the repository at, those of the most
 // specific entry; among equals the first counts.
-func (k keychain) find(at address) (entry, bool) {
+func (k keychain) find(at registry.Reference) (entry, bool) {
 	for _, e := range k {
-		if e.matches(at) {
+		inside := e.path == "" || strings.HasPrefix(at.Repository+"/", e.path+"/")
+		if inside && matchHost(e.host, at.Registry) {
 			return e, true
 		}
 	}
@@ -262,11 +243,6 @@ func (k keychain) names(host string) bool {
 	})
 }
 
-func (e entry) matches(at address) bool {
-	inside := e.path == "" || at.path == e.path || strings.HasPrefix(at.path, e.path+"/")
-	return inside && matchHost(e.host, at.host)
-}
-
 // matchHost reports whether host matches the pattern: label by label, and the same port.
 func matchHost(pattern, host string) bool {
 	if pattern == host {
@@ -274,28 +250,23 @@ func matchHost(pattern, host string) bool {
 	}
 	pattern, port, _ := strings.Cut(pattern, ":")
 	host, of, _ := strings.Cut(host, ":")
-	labels, patterns := strings.Split(host, "."), strings.Split(pattern, ".")
-	if port != of || len(labels) != len(patterns) {
+	if port != of || strings.Count(pattern, ".") != strings.Count(host, ".") {
 		return false
 	}
-	for i := range labels {
-		if ok, err := path.Match(patterns[i], labels[i]); err != nil || !ok {
-			return false
-		}
-	}
-	return true
+	// A * of path.Match ends at a slash.
+	ok, err := path.Match(strings.ReplaceAll(pattern, ".", "/"), strings.ReplaceAll(host, ".", "/"))
+	return ok && err == nil
 }
 
 // sort puts the more specific entries first: the longer path, then the host
 // without a pattern, then the longer one.
 func (k keychain) sort() {
+	wildcards := func(e entry) int {
+		return strings.Count(e.host, "*") + strings.Count(e.host, "?") + strings.Count(e.host, "[")
+	}
 	slices.SortStableFunc(k, func(a, b entry) int {
 		return cmp.Or(cmp.Compare(len(b.path), len(a.path)),
-			cmp.Compare(wildcards(a.host), wildcards(b.host)),
+			cmp.Compare(wildcards(a), wildcards(b)),
 			cmp.Compare(len(b.host), len(a.host)))
 	})
-}
-
-func wildcards(host string) int {
-	return strings.Count(host, "*") + strings.Count(host, "?") + strings.Count(host, "[")
 }

@@ -1,10 +1,10 @@
 package oci
 
 import (
-	"fmt"
-	"net/url"
-
 	"context"
+	"fmt"
+	"net/http"
+	"net/url"
 	"time"
 
 	"github.com/headgate-io/headgate/internal/transport"
@@ -13,28 +13,19 @@ import (
 
 // Pause replaces how r waits before it sends a request again, and the clock.
 func (r *Repository) Pause(wait func(context.Context, time.Duration) error, now func() time.Time) {
-	g := r.from.(*server).auth
-	for _, p := range []any{g.client.Transport, g.tokens.Transport} {
-		p.(*transport.Patient).Wait, p.(*transport.Patient).Now = wait, now
-	}
+	p := r.upload.auth.client.Transport.(*transport.Patient)
+	p.Wait, p.Now = wait, now
 }
 
-var (
-	ParseChallenges = func(line string) (schemes []string) {
-		for _, c := range parseChallenges(line) {
-			schemes = append(schemes, c.scheme)
+// ReadChallenges reads the challenges of a header, and their realms for a registry.
+func ReadChallenges(from *url.URL, line string) (realms []*url.URL) {
+	for _, c := range challenges(http.Header{"Www-Authenticate": {line}}) {
+		if u, err := parseRealm(from, c.params["realm"]); err == nil {
+			realms = append(realms, u)
 		}
-		return schemes
 	}
-	ParseRealm = parseRealm
-	NextPage   = nextPage
-	TypeOf     = typeOf
-	ReadLayout = func(marker, index []byte) (int, error) {
-		l, err := readLayout(marker, index)
-		return len(l), err
-	}
-	ParseAddress = parseAddress
-)
+	return realms
+}
 
 // Find returns the credentials that Secrets with these dockerconfigjson texts have for a repository.
 func Find(url string, configs ...string) (c source.Credential, found bool, err error) {

@@ -111,7 +111,7 @@ var hostileManifests = []threat{
 		d := r.g.Push("team/app", "latest", testenv.Manifest{Annotations: map[string]string{"is": "this"}})
 		r.g.Plant("team/app", d.Digest.String(), false, d.MediaType, []byte(manifestOf("")))
 	}, reason: pullFailed, says: []string{"content"}},
-	{name: "manifest larger than allowed", plant: raw(ocispec.MediaTypeImageManifest, manifestOf("")+strings.Repeat(" ", 5<<20)), reason: pullFailed, says: []string{"at most 4194304"}},
+	{name: "manifest larger than allowed", plant: raw(ocispec.MediaTypeImageManifest, manifestOf("")+strings.Repeat(" ", 5<<20)), reason: pullFailed, says: []string{"more than 4194304"}},
 	{name: "manifest that is a redirect to nowhere", defect: &testenv.Defect{Phase: testenv.GetManifest, Status: 302, Header: http.Header{"Location": {"ftp://example.invalid"}}}, reason: pullFailed, says: []string{"ftp"}},
 	{name: "digest in the header that is none", defect: header(testenv.HeadManifest, "Docker-Content-Digest", "sha256:x"), reason: pullFailed, says: []string{"Docker-Content-Digest"}},
 	{name: "digest in the header of something else", defect: header(testenv.HeadManifest, "Docker-Content-Digest", someDigest), reason: pullFailed, says: []string{"404"}},

@@ -93,16 +93,10 @@ func TestLogins(t *testing.T) {
 }
 
 func TestHostileKeys(t *testing.T) {
-	var many []string
-	for i := range 2000 {
-		many = append(many, fmt.Sprintf("h%d", i))
-	}
 	for name, row := range map[string]struct{ config, want string }{
 		"no JSON":       {"SECRET", "no JSON"},
 		"cut off":       {`{"auths":{"r":{"auth":"SECRET`, "no JSON"},
 		"nested":        {strings.Repeat(`{"auths":`, 100_000), "no JSON"},
-		"of 2000":       {entries(many...), "2000 entries"},
-		"of 2 MiB":      {`{"x":"` + strings.Repeat("S", 2<<20) + `"}`, "bytes"},
 		"of wrong type": {`{"auths":["SECRET"]}`, "no JSON"},
 		"absent":        {"", "is missing"},
 	} {

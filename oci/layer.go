@@ -239,7 +239,7 @@ func (c *content) copy(ctx context.Context, w io.Writer) (artifact.Report, error
 			return err
 		}
 		if got := digest.Digest(sum()); got != c.layer.Digest {
-			return stepError(source.StepFetch, pullFailed, &ContentError{Digest: c.layer.Digest, Size: c.layer.Size, Got: got, Read: report.Bytes})
+			return stepError(source.StepFetch, pullFailed, wrongDigest(c.layer.Digest, got))
 		}
 		return nil
 	})

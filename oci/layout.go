@@ -1,7 +1,7 @@
 package oci
 
 import (
-	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,6 +11,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 
 	"github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
@@ -32,42 +33,44 @@ func openLayout(dir string) (*layout, error) {
 		return nil, err
 	}
 	l := &layout{root: root}
-	var index []byte
-	marker, err := l.file(ocispec.ImageLayoutFile)
-	if err == nil {
-		index, err = l.file(ocispec.ImageIndexFile)
-	}
-	if err == nil {
-		l.index, err = readLayout(marker, index)
-	}
-	if err != nil {
+	if err := l.read(); err != nil {
 		root.Close()
 		return nil, fmt.Errorf("image layout %s: %w", dir, err)
 	}
 	return l, nil
 }
 
-// readLayout returns the entries of a layout whose marker and index are given.
-func readLayout(marker, index []byte) (descriptors, error) {
-	var layout ocispec.ImageLayout
-	if err := json.Unmarshal(marker, &layout); err != nil {
-		return nil, fmt.Errorf("%s: %w", ocispec.ImageLayoutFile, err)
+// read reads the marker and the index.
+func (l *layout) read() error {
+	var marker ocispec.ImageLayout
+	if err := l.decode(ocispec.ImageLayoutFile, &marker); err != nil {
+		return err
 	}
-	if layout.Version != ocispec.ImageLayoutVersion {
-		return nil, fmt.Errorf("%s: version %.20q, want %s", ocispec.ImageLayoutFile, layout.Version, ocispec.ImageLayoutVersion)
+	if marker.Version != ocispec.ImageLayoutVersion {
+		return fmt.Errorf("%s: version %.20q, want %s", ocispec.ImageLayoutFile, marker.Version, ocispec.ImageLayoutVersion)
 	}
-	var document struct {
-		Manifests descriptors `json:"manifests"`
+	var index struct{ Manifests descriptors }
+	if err := l.decode(ocispec.ImageIndexFile, &index); err != nil {
+		return err
 	}
-	if err := json.Unmarshal(index, &document); err != nil {
-		return nil, fmt.Errorf("%s: %w", ocispec.ImageIndexFile, err)
-	}
-	for i, d := range document.Manifests {
-		if _, err := hasher(d.Digest); err != nil {
-			return nil, fmt.Errorf("%s: entry %d: %w", ocispec.ImageIndexFile, i, err)
+	for i, d := range index.Manifests {
+		if err := checkDigest(d.Digest); err != nil {
+			return fmt.Errorf("%s: entry %d: %w", ocispec.ImageIndexFile, i, err)
 		}
 	}
-	return document.Manifests, nil
+	l.index = index.Manifests
+	return nil
+}
+
+func (l *layout) decode(name string, v any) error {
+	content, err := l.file(name)
+	if err == nil {
+		err = json.Unmarshal(content, v)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	return nil
 }
 
 // file reads a file of at most the size of a manifest.
@@ -77,11 +80,7 @@ func (l *layout) file(name string) ([]byte, error) {
 		return nil, err
 	}
 	defer f.Close()
-	content, err := readAll(f, maxManifest)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
-	}
-	return content, nil
+	return readAll(f, maxManifest)
 }
 
 // open opens a regular file: opening others may never end.
@@ -102,57 +101,49 @@ func blobFile(d digest.Digest) string {
 	return path.Join(ocispec.ImageBlobsDir, d.Algorithm().String(), d.Encoded())
 }
 
-func (l *layout) tags(_ context.Context, each func(string) error) error {
-	seen := map[string]bool{}
+func (l *layout) tags(context.Context) (all []string, err error) {
 	for _, d := range l.index {
-		name := d.Annotations[ocispec.AnnotationRefName]
-		if name == "" || seen[name] {
-			continue
-		}
-		seen[name] = true
-		if err := each(name); err != nil {
-			return err
+		if name := d.Annotations[ocispec.AnnotationRefName]; name != "" && !slices.Contains(all, name) {
+			all = append(all, name)
 		}
 	}
-	return nil
+	return all, nil
 }
 
-func (l *layout) head(_ context.Context, reference string) (ocispec.Descriptor, error) {
+func (l *layout) head(_ context.Context, reference string) (found ocispec.Descriptor, err error) {
 	want, err := parseReference(reference)
 	if err != nil {
-		return ocispec.Descriptor{}, err
+		return found, err
 	}
-	var found ocispec.Descriptor
 	for _, d := range l.index {
 		switch {
 		case d.Digest != want && d.Annotations[ocispec.AnnotationRefName] != reference:
 		case found.Digest != "" && found.Digest != d.Digest:
-			return ocispec.Descriptor{}, fmt.Errorf("%s has two manifests for it: %s and %s", ocispec.ImageIndexFile, found.Digest, d.Digest)
+			return found, fmt.Errorf("%s has two manifests for it: %s and %s", ocispec.ImageIndexFile, found.Digest, d.Digest)
 		default:
 			found = ocispec.Descriptor{MediaType: d.MediaType, Digest: d.Digest, Size: d.Size}
 		}
 	}
-	if found.Digest == "" && want == "" {
+	switch {
+	case found.Digest != "":
+		return found, nil
+	case want == "":
 		return found, fmt.Errorf("%s has no manifest for it: %w", ocispec.ImageIndexFile, fs.ErrNotExist)
 	}
-	if found.Digest == "" {
-		f, size, err := l.open(blobFile(want)) // an index may lead to it
-		if err != nil {
-			return found, err
-		}
-		f.Close()
-		found = ocispec.Descriptor{Digest: want, Size: size}
+	f, size, err := l.open(blobFile(want)) // an index may lead to it
+	if err != nil {
+		return found, err
 	}
-	return found, nil
+	return ocispec.Descriptor{Digest: want, Size: size}, f.Close()
 }
 
-func (l *layout) manifest(ctx context.Context, reference string) (string, io.ReadCloser, error) {
+func (l *layout) manifest(ctx context.Context, reference string) (string, []byte, error) {
 	d, err := l.head(ctx, reference)
 	if err != nil {
 		return "", nil, err
 	}
-	f, _, err := l.open(blobFile(d.Digest))
-	return d.MediaType, f, err
+	content, err := l.file(blobFile(d.Digest))
+	return d.MediaType, content, err
 }
 
 func (l *layout) blob(_ context.Context, d ocispec.Descriptor) (io.ReadCloser, error) {
@@ -162,57 +153,28 @@ func (l *layout) blob(_ context.Context, d ocispec.Descriptor) (io.ReadCloser, e
 
 // referrers looks through the manifests of the index; those without an entry
 // there may be in that of the tag.
-func (l *layout) referrers(ctx context.Context, subject ocispec.Descriptor, _ string, each func(ocispec.Descriptor) error) error {
-	for _, d := range l.index {
-		refers, err := l.refersTo(ctx, &d, subject.Digest)
+func (l *layout) referrers(ctx context.Context, subject digest.Digest, _ string) (all descriptors, err error) {
+	for _, entry := range l.index {
+		if err := ctx.Err(); err != nil {
+			return all, err
+		}
+		d, content, err := readManifest(ctx, l, entry.Digest.String(), entry)
+		var m ocispec.Manifest // an index has the same fields
+		if err == nil {
+			err = json.Unmarshal(content, &m)
+		}
 		if err != nil {
-			return fmt.Errorf("%s: %w", d.Digest, err)
+			return all, fmt.Errorf("%s: %w", entry.Digest, err)
 		}
-		if !refers {
-			continue
-		}
-		if err := each(d); err != nil {
-			return err
+		if m.Subject != nil && m.Subject.Digest == subject {
+			d.ArtifactType, d.Annotations = cmp.Or(m.ArtifactType, m.Config.MediaType), m.Annotations
+			all = append(all, d)
 		}
 	}
-	return errNoReferrers
+	return all, errNoReferrers
 }
 
-// refersTo reports whether the subject of d is the one with the digest subject,
-// and completes d.
-func (l *layout) refersTo(ctx context.Context, d *ocispec.Descriptor, subject digest.Digest) (bool, error) {
-	if err := ctx.Err(); err != nil {
-		return false, err
-	}
-	of, content, err := readManifest(ctx, l, d.Digest.String(), *d)
-	if err != nil {
-		return false, err
-	}
-	var m struct {
-		ArtifactType string              `json:"artifactType"`
-		Config       *ocispec.Descriptor `json:"config"`
-		Subject      *ocispec.Descriptor `json:"subject"`
-		Annotations  map[string]string   `json:"annotations"`
-	}
-	if !bytes.Contains(content, []byte(`"subject"`)) {
-		return false, nil
-	}
-	if err := json.Unmarshal(content, &m); err != nil {
-		return false, err
-	}
-	if m.ArtifactType == "" && m.Config != nil {
-		m.ArtifactType = m.Config.MediaType
-	}
-	of.ArtifactType, of.Annotations = m.ArtifactType, m.Annotations
-	*d = of
-	return m.Subject != nil && m.Subject.Digest == subject, nil
-}
-
-var errReadOnly = fmt.Errorf("an image layout is only read: %w", errors.ErrUnsupported)
-
-func (l *layout) push(context.Context, ocispec.Descriptor, io.Reader) error { return errReadOnly }
-func (l *layout) tag(context.Context, ocispec.Descriptor, string) error     { return errReadOnly }
-func (l *layout) close()                                                    { l.root.Close() }
+func (l *layout) close() { l.root.Close() }
 
 // directory returns the origin that reads the plain directory which stands in
 // for spec.url; ok is false when an image layout does, or nothing.

@@ -27,31 +27,24 @@ const (
 var vague = map[string]bool{"": true, "application/json": true, "application/octet-stream": true, "text/plain": true, "binary/octet-stream": true}
 
 // readManifest returns what reference names, and checks it against what want says.
-func readManifest(ctx context.Context, from holder, reference string, want ocispec.Descriptor) (ocispec.Descriptor, []byte, error) {
-	mediaType, body, err := from.manifest(ctx, reference)
+func readManifest(ctx context.Context, from holder, reference string, want ocispec.Descriptor) (got ocispec.Descriptor, content []byte, err error) {
+	mediaType, content, err := from.manifest(ctx, reference)
 	if err != nil {
-		return want, nil, err
-	}
-	defer body.Close()
-	content, err := readAll(body, maxManifest)
-	if err != nil {
-		return want, nil, err
+		return got, nil, err
 	}
 	algorithm := digest.Canonical
 	if want.Digest != "" {
 		algorithm = want.Digest.Algorithm()
 	}
-	got := ocispec.Descriptor{Digest: algorithm.FromBytes(content), Size: int64(len(content))}
+	got = ocispec.Descriptor{Digest: algorithm.FromBytes(content), Size: int64(len(content))}
 	switch {
 	case want.Size > 0 && want.Size != got.Size:
-		return want, nil, &ContentError{Digest: want.Digest, Size: want.Size, Read: min(got.Size, want.Size+1)}
+		return got, nil, wrongSize(want, got.Size)
 	case want.Digest != "" && want.Digest != got.Digest:
-		return want, nil, &ContentError{Digest: want.Digest, Size: got.Size, Got: got.Digest, Read: got.Size}
+		return got, nil, wrongDigest(want.Digest, got.Digest)
 	}
-	if got.MediaType, err = typeOf(content, mediaType, want.MediaType); err != nil {
-		return want, nil, err
-	}
-	return got, content, nil
+	got.MediaType, err = typeOf(content, mediaType, want.MediaType)
+	return got, content, err
 }
 
 // readAll reads at most limit bytes.
@@ -130,16 +123,6 @@ var retired = map[string]string{
 	ociArtifact: "an artifact manifest of a draft of OCI 1.1",
 }
 
-// maxEntries is how many layers a manifest, and how many manifests an index, may have.
-const maxEntries = 10_000
-
-// A document is a manifest or an index.
-type document struct {
-	Layers      descriptors       `json:"layers"`
-	Manifests   descriptors       `json:"manifests"`
-	Annotations map[string]string `json:"annotations"`
-}
-
 // current refuses the media types that are retired.
 func current(mediaType string) error {
 	if old := retired[mediaType]; old != "" {
@@ -148,21 +131,29 @@ func current(mediaType string) error {
 	return nil
 }
 
-// decode reads the document raw of the media type that [typeOf] found.
-func decode(raw []byte, mediaType string) (*document, form, error) {
-	if err := current(mediaType); err != nil {
-		return nil, 0, err
-	}
-	what := forms[mediaType]
-	if what == 0 {
-		return nil, 0, fmt.Errorf("its media type %.100q is none of a manifest or an index", mediaType)
-	}
-	var d document
-	if err := json.Unmarshal(raw, &d); err != nil {
-		return nil, 0, fmt.Errorf("it cannot be read: %w", err)
-	}
-	return &d, what, nil
+// A document is a manifest or an index.
+type document struct {
+	Layers      descriptors       `json:"layers"`
+	Manifests   descriptors       `json:"manifests"`
+	Annotations map[string]string `json:"annotations"`
 }
+
+// decode reads the document raw of the media type that [typeOf] found.
+func decode(raw []byte, mediaType string) (d document, err error) {
+	if err := current(mediaType); err != nil {
+		return d, err
+	}
+	if forms[mediaType] == 0 {
+		return d, fmt.Errorf("its media type %.100q is none of a manifest or an index", mediaType)
+	}
+	if err := json.Unmarshal(raw, &d); err != nil {
+		return d, fmt.Errorf("it cannot be read: %w", err)
+	}
+	return d, nil
+}
+
+// maxEntries is how many layers a manifest, and how many manifests an index, may have.
+const maxEntries = 10_000
 
 // descriptors are at most maxEntries: small ones take a lot more memory than
 // their text.
@@ -187,17 +178,6 @@ func (list *descriptors) UnmarshalJSON(text []byte) error {
 			return err
 		}
 		*list = append(*list, d)
-	}
-	return nil
-}
-
-// checkDescriptor checks what is about to be fetched.
-func checkDescriptor(d ocispec.Descriptor) error {
-	if err := d.Digest.Validate(); err != nil {
-		return fmt.Errorf("digest %.150q: %w", string(d.Digest), err)
-	}
-	if d.Size < 0 {
-		return fmt.Errorf("%s has the size %d", d.Digest, d.Size)
 	}
 	return nil
 }

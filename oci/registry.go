@@ -3,13 +3,16 @@ package oci
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"mime"
 	"net/http"
 	"net/url"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/opencontainers/go-digest"
@@ -17,6 +20,9 @@ import (
 	"oras.land/oras-go/v2/registry"
 	"oras.land/oras-go/v2/registry/remote"
 	"oras.land/oras-go/v2/registry/remote/auth"
+
+	"github.com/headgate-io/headgate/internal/redact"
+	"github.com/headgate-io/headgate/internal/transport"
 )
 
 // A server is a repository of a registry (distribution specification 1.1). It reads
@@ -29,11 +35,11 @@ type server struct {
 	oras *remote.Repository // uploads
 }
 
-func newServer(a address, t *authTransport) *server {
+func newServer(at registry.Reference, t *authTransport) *server {
 	s := &server{
 		auth: t,
-		base: t.registry.ResolveReference(&url.URL{Path: "/v2/" + a.path + "/"}),
-		name: registry.Reference{Registry: t.registry.Host, Repository: a.path},
+		base: t.registry.ResolveReference(&url.URL{Path: "/v2/" + at.Repository + "/"}),
+		name: registry.Reference{Registry: t.registry.Host, Repository: at.Repository},
 	}
 	s.oras = &remote.Repository{
 		Client: s, Reference: s.name, PlainHTTP: t.registry.Scheme == "http",
@@ -88,13 +94,19 @@ func (s *server) ask(ctx context.Context, method string, u *url.URL, accept stri
 	return resp, err
 }
 
+// answered reports whether err is an answer with one of these statuses.
+func answered(err error, statuses ...int) bool {
+	e, ok := errors.AsType[*StatusError](err)
+	return ok && slices.Contains(statuses, e.Status)
+}
+
 // headless are the answers of registries that know no HEAD, and of servers of
 // other protocols, which tell more in answer to GET.
 var headless = []int{http.StatusBadRequest, http.StatusMethodNotAllowed, http.StatusNotImplemented}
 
 func (s *server) head(ctx context.Context, reference string) (ocispec.Descriptor, error) {
 	resp, err := s.ask(ctx, http.MethodHead, s.at("manifests/"+reference, nil), accepted)
-	if e, ok := errors.AsType[*StatusError](err); ok && slices.Contains(headless, e.Status) {
+	if answered(err, headless...) {
 		return ocispec.Descriptor{}, errNoHead
 	}
 	if err != nil {
@@ -105,22 +117,20 @@ func (s *server) head(ctx context.Context, reference string) (ocispec.Descriptor
 	if d == "" {
 		return ocispec.Descriptor{}, errNoHead
 	}
-	if _, err := hasher(d); err != nil {
+	if err := checkDigest(d); err != nil {
 		return ocispec.Descriptor{}, fmt.Errorf("header Docker-Content-Digest: %w", err)
 	}
 	return ocispec.Descriptor{MediaType: mediaType(resp), Digest: d, Size: max(resp.ContentLength, 0)}, nil
 }
 
-func (s *server) manifest(ctx context.Context, reference string) (string, io.ReadCloser, error) {
+func (s *server) manifest(ctx context.Context, reference string) (string, []byte, error) {
 	resp, err := s.ask(ctx, http.MethodGet, s.at("manifests/"+reference, nil), accepted)
 	if err != nil {
 		return "", nil, err
 	}
-	if resp.ContentLength > maxManifest {
-		resp.Body.Close()
-		return "", nil, fmt.Errorf("it has %d bytes, at most %d are allowed", resp.ContentLength, maxManifest)
-	}
-	return mediaType(resp), resp.Body, nil
+	defer resp.Body.Close()
+	content, err := readAll(resp.Body, maxManifest)
+	return mediaType(resp), content, err
 }
 
 // mediaType returns the media type of an answer without parameters, "" when
@@ -140,20 +150,137 @@ func (s *server) blob(ctx context.Context, d ocispec.Descriptor) (io.ReadCloser,
 	}
 	if resp.ContentLength >= 0 && resp.ContentLength != d.Size {
 		resp.Body.Close()
-		return nil, &ContentError{Digest: d.Digest, Size: d.Size, Read: min(resp.ContentLength, d.Size+1)}
+		return nil, wrongSize(d, resp.ContentLength)
 	}
 	return resp.Body, nil
 }
 
-func (s *server) close() { s.auth.close() }
+func (s *server) close() { s.auth.client.CloseIdleConnections() }
+
+// Bounds of lists.
+const (
+	maxTags      = 100_000
+	maxReferrers = 10_000
+	pageSize     = 1000     // entries we ask for; registries may send fewer
+	maxPages     = 2000     // of one list
+	maxList      = 64 << 20 // bytes of its pages together
+	maxLink      = 8 << 10  // bytes of the URL of a page
+)
+
+func (s *server) tags(ctx context.Context) (all []string, err error) {
+	first := s.at("tags/list", url.Values{"n": {strconv.Itoa(pageSize)}})
+	err = s.pages(ctx, first, "application/json", func(page []byte) error {
+		var list struct{ Tags []string }
+		if err := json.Unmarshal(page, &list); err != nil {
+			return fmt.Errorf("it is no list: %w", err)
+		}
+		if all = append(all, list.Tags...); len(all) > maxTags {
+			return fmt.Errorf("there are more than %d", maxTags)
+		}
+		return nil
+	})
+	return all, err
+}
+
+// unlisted are the answers of registries that have no list of referrers.
+var unlisted = []int{http.StatusBadRequest, http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusNotImplemented}
+
+func (s *server) referrers(ctx context.Context, subject digest.Digest, artifactType string) (all descriptors, err error) {
+	query := url.Values{}
+	if artifactType != "" {
+		query.Set("artifactType", artifactType)
+	}
+	err = s.pages(ctx, s.at("referrers/"+subject.String(), query), ocispec.MediaTypeImageIndex, func(page []byte) error {
+		var index struct{ Manifests descriptors }
+		if err := json.Unmarshal(page, &index); err != nil {
+			return fmt.Errorf("it is no list: %w", err)
+		}
+		if all = append(all, index.Manifests...); len(all) > maxReferrers {
+			return fmt.Errorf("there are more than %d", maxReferrers)
+		}
+		return nil
+	})
+	if answered(err, unlisted...) {
+		err = errNoReferrers
+	}
+	return all, err
+}
+
+// pages gives use one page after another, following the links (RFC 8288).
+func (s *server) pages(ctx context.Context, next *url.URL, accept string, use func(page []byte) error) error {
+	seen, total := map[string]bool{}, 0
+	for next != nil {
+		switch at := next.String(); {
+		case seen[at]:
+			return fmt.Errorf("page %d is one that was there before: the list has no end", len(seen)+1)
+		case len(seen) == maxPages:
+			return fmt.Errorf("the list has more than %d pages", maxPages)
+		default:
+			seen[at] = true
+		}
+		resp, err := s.ask(ctx, http.MethodGet, next, accept)
+		if err != nil {
+			return err
+		}
+		page, err := readAll(resp.Body, maxManifest)
+		resp.Body.Close()
+		if accept == ocispec.MediaTypeImageIndex && mediaType(resp) != accept {
+			return errNoReferrers // some other page, with status 200
+		}
+		if err != nil {
+			return fmt.Errorf("page %s: %w", next.Path, err)
+		}
+		if total += len(page); total > maxList {
+			return fmt.Errorf("the list has more than %d bytes", maxList)
+		}
+		if err := use(page); err != nil {
+			return err
+		}
+		if next, err = nextPage(resp.Request.URL, resp.Header); err != nil { // of a page that may be elsewhere
+			return err
+		}
+	}
+	return nil
+}
+
+// nextLink finds the target of the link with the relation next. A link without
+// any relation counts as well: old registries send it.
+var nextLink = regexp.MustCompile(`<([^<>]+)>(?:\s*;\s*(?i:rel="?next"?))?\s*(?:,|$)`)
+
+// nextPage returns where the header Link says that the list goes on, nil if it does not.
+func nextPage(at *url.URL, header http.Header) (*url.URL, error) {
+	found := nextLink.FindStringSubmatch(strings.Join(header.Values("Link"), ","))
+	if found == nil {
+		return nil, nil
+	}
+	if len(found[1]) > maxLink {
+		return nil, fmt.Errorf("header Link: its URL has %d bytes, at most %d are allowed", len(found[1]), maxLink)
+	}
+	next, err := at.Parse(found[1])
+	if err != nil {
+		return nil, fmt.Errorf("header Link: %.100q is no URL", found[1])
+	}
+	if next.User != nil || !transport.SameOrigin(at, next) {
+		return nil, fmt.Errorf("header Link: the list goes on at %s, which is not the registry it began at", redact.URL(next))
+	}
+	next.Fragment = ""
+	return next, nil
+}
 
 func (s *server) push(ctx context.Context, d ocispec.Descriptor, content io.Reader) error {
 	ctx = auth.AppendRepositoryScope(ctx, s.name, auth.ActionPull, auth.ActionPush)
-	have, err := s.has(ctx, d)
-	if err != nil || have {
+	kind := "blobs/"
+	if forms[d.MediaType] != 0 {
+		kind = "manifests/"
+	}
+	resp, err := s.ask(ctx, http.MethodHead, s.at(kind+d.Digest.String(), nil), accepted)
+	if err == nil {
+		return resp.Body.Close() // the repository has it
+	}
+	if !answered(err, http.StatusNotFound) && !answered(err, headless...) {
 		return err
 	}
-	if forms[d.MediaType] == 0 {
+	if kind == "blobs/" {
 		body := io.NopCloser(content) // net/http compares its length with that of d
 		if r, ok := content.(*io.SectionReader); ok {
 			body = section{r}
@@ -165,26 +292,9 @@ func (s *server) push(ctx context.Context, d ocispec.Descriptor, content io.Read
 		return err
 	}
 	if got := d.Digest.Algorithm().FromBytes(text); got != d.Digest {
-		return &ContentError{Digest: d.Digest, Size: d.Size, Got: got, Read: int64(len(text))}
+		return wrongDigest(d.Digest, got)
 	}
 	return bare(s.oras.Manifests().Push(ctx, d, bytes.NewReader(text)))
-}
-
-// has reports whether the repository has d. A registry that does not tell has not.
-func (s *server) has(ctx context.Context, d ocispec.Descriptor) (bool, error) {
-	kind := "blobs/"
-	if forms[d.MediaType] != 0 {
-		kind = "manifests/"
-	}
-	resp, err := s.ask(ctx, http.MethodHead, s.at(kind+d.Digest.String(), nil), accepted)
-	if e, ok := errors.AsType[*StatusError](err); ok && (e.Status == http.StatusNotFound || slices.Contains(headless, e.Status)) {
-		return false, nil
-	}
-	if err != nil {
-		return false, err
-	}
-	resp.Body.Close()
-	return true, nil
 }
 
 func (s *server) tag(ctx context.Context, d ocispec.Descriptor, tag string) error {

@@ -2,13 +2,20 @@ package oci
 
 import (
 	"context"
+	_ "crypto/sha256"
+	_ "crypto/sha512"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"hash"
 	"io"
+	"io/fs"
+	"iter"
 	"net/http"
 
 	"github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+	"oras.land/oras-go/v2/registry"
 )
 
 // A Repository is one repository of a registry, or an image layout that stands
@@ -22,30 +29,32 @@ import (
 // [fs.ErrPermission] when credentials are missing or were refused (401, 403);
 // [StatusError] has the status itself. They obey the context in every phase.
 type Repository struct {
-	address address
+	address registry.Reference
 	from    holder
+	upload  *server // nil for a layout, which is only read
 	web     *http.Client
 }
 
 // A holder has the content of a repository. It is not trusted.
 type holder interface {
-	// tags and referrers give what they list to each until it fails.
-	tags(ctx context.Context, each func(string) error) error
+	tags(ctx context.Context) ([]string, error)
 	// head returns the descriptor of a tag or digest, what is not known of it
 	// zero; errNoHead when only the manifest itself can tell its digest.
 	head(ctx context.Context, reference string) (ocispec.Descriptor, error)
-	// manifest opens what a tag or digest names. The media type may be missing.
-	manifest(ctx context.Context, reference string) (mediaType string, content io.ReadCloser, err error)
+	// manifest returns what a tag or digest names, at most maxManifest. The media type may be missing.
+	manifest(ctx context.Context, reference string) (mediaType string, content []byte, err error)
 	blob(ctx context.Context, d ocispec.Descriptor) (io.ReadCloser, error)
-	// referrers lists those that the holder knows of itself; errNoReferrers if the tag may name more.
-	referrers(ctx context.Context, subject ocispec.Descriptor, artifactType string, each func(ocispec.Descriptor) error) error
-	push(ctx context.Context, d ocispec.Descriptor, content io.Reader) error
-	tag(ctx context.Context, d ocispec.Descriptor, tag string) error
+	// referrers returns those that the holder knows of itself, also with an error;
+	// errNoReferrers if the tag may name more.
+	referrers(ctx context.Context, subject digest.Digest, artifactType string) (descriptors, error)
 	close()
 }
 
-// errNoHead says that a registry does not tell the digest of a manifest without the manifest.
-var errNoHead = errors.New("the registry does not tell the digest")
+var (
+	errNoHead      = errors.New("the registry does not tell the digest") // without the manifest
+	errNoReferrers = errors.New("no list of referrers is kept")
+	errReadOnly    = fmt.Errorf("an image layout is only read: %w", errors.ErrUnsupported)
+)
 
 // Name returns HOST[:PORT]/PATH.
 func (r *Repository) Name() string { return r.address.String() }
@@ -66,25 +75,18 @@ func (r *Repository) Head(ctx context.Context, reference string) (ocispec.Descri
 	if err == nil && want != "" && d.Digest != want {
 		err = fmt.Errorf("the registry says that its digest is %s", d.Digest)
 	}
-	if err != nil {
-		return ocispec.Descriptor{}, r.fail("look up", reference, err)
-	}
-	return d, nil
+	return d, r.failed("look up", reference, err)
 }
 
 // Manifest returns the manifest or index d, at most 4 MiB, checked against its
 // digest. Size and media type of d may be missing; those of the result are not.
 // A document is refused when its field mediaType contradicts what the registry
 // or d say, and when it is manifest and index at once.
-func (r *Repository) Manifest(ctx context.Context, d ocispec.Descriptor) (ocispec.Descriptor, []byte, error) {
-	if _, err := hasher(d.Digest); err != nil {
-		return ocispec.Descriptor{}, nil, r.fail("fetch manifest", d.Digest.String(), err)
+func (r *Repository) Manifest(ctx context.Context, d ocispec.Descriptor) (got ocispec.Descriptor, content []byte, err error) {
+	if err = checkDigest(d.Digest); err == nil {
+		got, content, err = readManifest(ctx, r.from, d.Digest.String(), d)
 	}
-	d, content, err := readManifest(ctx, r.from, d.Digest.String(), d)
-	if err != nil {
-		return ocispec.Descriptor{}, nil, r.fail("fetch manifest", d.Digest.String(), err)
-	}
-	return d, content, nil
+	return got, content, r.failed("fetch manifest", d.Digest.String(), err)
 }
 
 // Blob opens the blob d. Reading it fails at its end, or once there is more of
@@ -96,21 +98,90 @@ func (r *Repository) Blob(ctx context.Context, d ocispec.Descriptor) (io.ReadClo
 
 // blob is Blob; unless hashed, it is for the reader to compare the digest.
 func (r *Repository) blob(ctx context.Context, d ocispec.Descriptor, hashed bool) (io.ReadCloser, error) {
-	hash, err := hasher(d.Digest)
-	if err == nil && d.Size < 0 {
-		err = fmt.Errorf("its descriptor gives it %d bytes", d.Size)
+	err := checkDescriptor(d)
+	if err == nil {
+		var body io.ReadCloser
+		if body, err = r.from.blob(ctx, d); err == nil {
+			return newVerifyReader(body, d, hashed), nil
+		}
+	}
+	return nil, r.failed("fetch blob", d.Digest.String(), err)
+}
+
+// Tags lists the tags, in the order of the registry. Names that no tag can have
+// (specification: letters, digits, . _ -, at most 128) are left out.
+//
+// A list of more than 100,000 names, 64 MiB or 2000 pages of at most 4 MiB is
+// an error, and so are a page that was there already and one of another origin
+// than the page before.
+func (r *Repository) Tags(ctx context.Context) iter.Seq2[string, error] {
+	return func(yield func(string, error) bool) {
+		all, err := r.from.tags(ctx)
+		for _, name := range all {
+			if err == nil && isTag(name) && !yield(name, nil) {
+				return
+			}
+		}
+		if err != nil {
+			yield("", fmt.Errorf("list tags of %s: %w", r.Name(), err))
+		}
+	}
+}
+
+// Referrers lists the manifests that refer to subject, those of artifactType
+// alone unless it is "": by the referrers API, and where the registry has none
+// by the tag that stands in for it (distribution specification 1.1, "Listing
+// Referrers"), each once. There are none when nothing is found.
+//
+// More than 10,000 of them are an error, and so is a descriptor without a
+// digest or with a size outside 0 to 4 MiB; pages are bounded as those of tags.
+func (r *Repository) Referrers(ctx context.Context, subject ocispec.Descriptor, artifactType string) iter.Seq2[ocispec.Descriptor, error] {
+	return func(yield func(ocispec.Descriptor, error) bool) {
+		all, err := r.referrers(ctx, subject.Digest, artifactType)
+		listed := map[digest.Digest]bool{}
+		for _, d := range all {
+			wrong := checkDescriptor(d)
+			if wrong == nil && d.Size > maxManifest {
+				wrong = fmt.Errorf("%s has the size %d, a manifest has at most %d bytes", d.Digest, d.Size, maxManifest)
+			}
+			if wrong != nil {
+				err = wrong
+				break
+			}
+			if !listed[d.Digest] && (artifactType == "" || d.ArtifactType == artifactType) && !yield(d, nil) {
+				return
+			}
+			listed[d.Digest] = true
+		}
+		if err != nil {
+			yield(ocispec.Descriptor{}, r.failed("list referrers of", subject.Digest.String(), err))
+		}
+	}
+}
+
+// referrers returns what the holder lists, or else the entries of the index whose tag is
+// made of the subject's digest (distribution specification 1.1, "Referrers Tag Schema").
+func (r *Repository) referrers(ctx context.Context, subject digest.Digest, artifactType string) (descriptors, error) {
+	if err := checkDigest(subject); err != nil {
+		return nil, err
+	}
+	all, err := r.from.referrers(ctx, subject, artifactType)
+	if !errors.Is(err, errNoReferrers) {
+		return all, err
+	}
+	tag := fmt.Sprintf("%.32s-%.64s", subject.Algorithm(), subject.Encoded())
+	d, content, err := readManifest(ctx, r.from, tag, ocispec.Descriptor{})
+	if errors.Is(err, fs.ErrNotExist) {
+		return all, nil
+	}
+	var index struct{ Manifests descriptors }
+	if err == nil && d.MediaType == ocispec.MediaTypeImageIndex && d.Digest != subject {
+		err = json.Unmarshal(content, &index)
 	}
 	if err != nil {
-		return nil, r.fail("fetch blob", d.Digest.String(), err)
+		return all, fmt.Errorf("tag %s: %w", tag, err)
 	}
-	body, err := r.from.blob(ctx, d)
-	if err != nil {
-		return nil, r.fail("fetch blob", d.Digest.String(), err)
-	}
-	if !hashed {
-		hash = nil
-	}
-	return &verifyReader{from: body, hash: hash, digest: d.Digest, size: d.Size, left: d.Size}, nil
+	return append(all, index.Manifests...), nil
 }
 
 // Push uploads d, a blob or a manifest, unless the repository has it. Blobs are
@@ -118,24 +189,26 @@ func (r *Repository) blob(ctx context.Context, d ocispec.Descriptor, hashed bool
 // [io.SectionReader]; a manifest is at most 4 MiB. Where the registry keeps no list of
 // referrers, pushing a manifest with a subject adds it to the tag that stands in for one.
 func (r *Repository) Push(ctx context.Context, d ocispec.Descriptor, content io.Reader) error {
-	if _, err := hasher(d.Digest); err != nil {
-		return r.fail("push", d.Digest.String(), err)
+	err := checkDigest(d.Digest)
+	switch {
+	case err != nil:
+	case r.upload == nil:
+		err = errReadOnly
+	default:
+		err = r.upload.push(ctx, d, content)
 	}
-	if err := r.from.push(ctx, d, content); err != nil {
-		return r.fail("push", d.Digest.String(), err)
-	}
-	return nil
+	return r.failed("push", d.Digest.String(), err)
 }
 
 // Tag makes tag name the manifest d, which the repository has.
 func (r *Repository) Tag(ctx context.Context, d ocispec.Descriptor, tag string) error {
-	if !isTag(tag) {
+	switch {
+	case !isTag(tag):
 		return badReference(tag)
+	case r.upload == nil:
+		return r.failed("tag", tag, errReadOnly)
 	}
-	if err := r.from.tag(ctx, d, tag); err != nil {
-		return r.fail("tag", tag, err)
-	}
-	return nil
+	return r.failed("tag", tag, r.upload.tag(ctx, d, tag))
 }
 
 // Web returns a client without credentials that goes where the repository is
@@ -148,8 +221,11 @@ func (r *Repository) Close() {
 	r.web.CloseIdleConnections()
 }
 
-// fail says what went wrong with which reference.
-func (r *Repository) fail(verb, reference string, err error) error {
+// failed says what went wrong with which reference, if err is not nil.
+func (r *Repository) failed(verb, reference string, err error) error {
+	if err == nil {
+		return nil
+	}
 	separator := ":"
 	if _, parse := digest.Parse(reference); parse == nil {
 		separator = "@"
@@ -163,7 +239,7 @@ func parseReference(reference string) (digest.Digest, error) {
 		return "", nil
 	}
 	d := digest.Digest(reference)
-	if _, err := hasher(d); err != nil {
+	if checkDigest(d) != nil {
 		return "", badReference(reference)
 	}
 	return d, nil
@@ -171,4 +247,91 @@ func parseReference(reference string) (digest.Digest, error) {
 
 func badReference(reference string) error {
 	return fmt.Errorf("%.140q is neither a tag (letters, digits, . _ -, at most 128) nor a digest sha256:HEX", reference)
+}
+
+// checkDigest accepts the digests there are (image specification 1.1, "Digests").
+func checkDigest(d digest.Digest) error {
+	if d.Validate() != nil || d.Algorithm() != digest.SHA256 && d.Algorithm() != digest.SHA512 {
+		return fmt.Errorf("%.140q is no digest: want sha256:HEX or sha512:HEX", string(d))
+	}
+	return nil
+}
+
+// checkDescriptor checks what is about to be fetched.
+func checkDescriptor(d ocispec.Descriptor) error {
+	if err := checkDigest(d.Digest); err != nil {
+		return err
+	}
+	if d.Size < 0 {
+		return fmt.Errorf("%s has the size %d", d.Digest, d.Size)
+	}
+	return nil
+}
+
+// A ContentError says that content is not what its descriptor says.
+type ContentError struct{ Problem string }
+
+func (e *ContentError) Error() string { return "content " + e.Problem }
+
+func wrongDigest(d, got digest.Digest) error {
+	return &ContentError{fmt.Sprintf("has the digest %s instead of %s", got, d)}
+}
+
+func wrongSize(d ocispec.Descriptor, got int64) error {
+	if got > d.Size {
+		return &ContentError{fmt.Sprintf("of %s goes on behind its %d bytes", d.Digest, d.Size)}
+	}
+	return &ContentError{fmt.Sprintf("of %s ends after %d of %d bytes", d.Digest, got, d.Size)}
+}
+
+// A verifyReader reads content and compares it with its descriptor.
+type verifyReader struct {
+	io.ReadCloser
+	hash hash.Hash // nil where the reader compares the digest
+	want ocispec.Descriptor
+	read int64
+	err  error // what ended it
+}
+
+func newVerifyReader(from io.ReadCloser, d ocispec.Descriptor, hashed bool) *verifyReader {
+	r := &verifyReader{ReadCloser: from, want: d}
+	if hashed {
+		r.hash = d.Digest.Algorithm().Hash()
+	}
+	return r
+}
+
+// Read implements [io.Reader].
+func (r *verifyReader) Read(p []byte) (n int, err error) {
+	if r.err != nil || len(p) == 0 {
+		return 0, r.err
+	}
+	if left := r.want.Size - r.read; left > 0 {
+		n, err = r.ReadCloser.Read(p[:min(int64(len(p)), left)])
+		if r.hash != nil {
+			r.hash.Write(p[:n])
+		}
+		if r.read += int64(n); r.read < r.want.Size {
+			if r.err = err; err == io.EOF {
+				r.err = wrongSize(r.want, r.read)
+			}
+			return n, r.err
+		}
+	}
+	r.err = r.end()
+	return n, r.err
+}
+
+// end judges content that has its size: there must be no more, and its digest the right one.
+func (r *verifyReader) end() error {
+	var more [1]byte
+	if n, err := io.ReadFull(r.ReadCloser, more[:]); n > 0 {
+		return wrongSize(r.want, r.read+1)
+	} else if err != io.EOF || r.hash == nil {
+		return err
+	}
+	if got := digest.NewDigest(r.want.Digest.Algorithm(), r.hash); got != r.want.Digest {
+		return wrongDigest(r.want.Digest, got)
+	}
+	return io.EOF
 }

@@ -40,7 +40,7 @@ func selectRef(spec *source.OCIRepositorySpec) (selection, error) {
 	switch {
 	case ref.Digest != "":
 		d := digest.Digest(ref.Digest)
-		if _, err := hasher(d); err != nil {
+		if err := checkDigest(d); err != nil {
 			return selection{}, fmt.Errorf("spec.ref.digest: %w", err)
 		}
 		return selection{digest: d}, nil
@@ -151,11 +151,11 @@ func follow(ctx context.Context, repo *Repository, d ocispec.Descriptor) (*resol
 		if depth == 0 {
 			r.subject = got
 		}
-		doc, what, err := decode(raw, got.MediaType)
+		doc, err := decode(raw, got.MediaType)
 		if err != nil {
 			return nil, fmt.Errorf("manifest %s: %w", d.Digest, err)
 		}
-		if what == isManifest {
+		if forms[got.MediaType] == isManifest {
 			r.manifest = ocispec.Manifest{MediaType: got.MediaType, Layers: doc.Layers, Annotations: doc.Annotations}
 			return r, nil
 		}

@@ -1,16 +1,13 @@
 package oci
 
 import (
-	"bytes"
-	"cmp"
 	"context"
 	"crypto/sha256"
-	"errors"
-	"hash"
 	"io"
 	"net/url"
 
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+	"oras.land/oras-go/v2/registry"
 
 	"github.com/headgate-io/headgate/internal/transport"
 	"github.com/headgate-io/headgate/source"
@@ -30,9 +27,9 @@ type sharedAnswers struct {
 
 // shareScope hashes the address, the way and the credentials, so that objects share
 // answers only if all are equal. Messages have the names of Secrets, so they count too.
-func shareScope(registry *url.URL, at address, settings string, k credentials) string {
+func shareScope(to *url.URL, at registry.Reference, settings string, k credentials) string {
 	h := sha256.New()
-	transport.Note(h, registry.String(), at.path, settings, k.Username, k.Password, k.Token, k.Refresh, k.origin)
+	transport.Note(h, to.String(), at.Repository, settings, k.Username, k.Password, k.Token, k.Refresh, k.origin)
 	for _, e := range k.chain {
 		c := e.credential
 		transport.Note(h, e.host, e.path, c.Username, c.Password, c.Token, c.Refresh, e.secret)
@@ -51,7 +48,7 @@ type answer[T any] struct {
 // Weight tells the bytes of the answer.
 func (a answer[T]) Weight() int64 { return a.weight }
 
-// share asks a question once for all objects.
+// share asks a question once for all objects. ask returns the answer and its bytes.
 func share[T any](ctx context.Context, s *sharedAnswers, question string, ask func(context.Context) (T, int64, error)) (T, error) {
 	shared, err := s.env.Share.Do(ctx, s.scope+question, s.env.Since, func(ctx context.Context) (any, error) {
 		defer s.holder.close() // the connection may have no other user after this
@@ -70,21 +67,14 @@ func (s *sharedAnswers) head(ctx context.Context, reference string) (ocispec.Des
 	})
 }
 
-func (s *sharedAnswers) tags(ctx context.Context, each func(string) error) error {
-	list, err := share(ctx, s, "tags", func(ctx context.Context) (list []string, weight int64, err error) {
-		err = s.holder.tags(ctx, func(name string) error {
+func (s *sharedAnswers) tags(ctx context.Context) ([]string, error) {
+	return share(ctx, s, "tags", func(ctx context.Context) (list []string, weight int64, err error) {
+		list, err = s.holder.tags(ctx)
+		for _, name := range list {
 			weight += 16 + int64(len(name))
-			if list = append(list, name); len(list) > maxTags {
-				return errStop
-			}
-			return nil
-		})
-		if errors.Is(err, errStop) {
-			err = nil // the caller counts again
 		}
 		return list, weight, err
 	})
-	return cmp.Or(forEach(list, each), err)
 }
 
 // A rawManifest is a manifest as it came.
@@ -93,23 +83,18 @@ type rawManifest struct {
 	content   []byte
 }
 
-func (s *sharedAnswers) manifest(ctx context.Context, reference string) (string, io.ReadCloser, error) {
-	d, err := share(ctx, s, "manifest "+reference, func(ctx context.Context) (rawManifest, int64, error) {
-		mediaType, body, err := s.holder.manifest(ctx, reference)
-		if err != nil {
-			return rawManifest{}, 0, err
-		}
-		defer body.Close()
-		content, err := readAll(body, maxManifest)
+func (s *sharedAnswers) manifest(ctx context.Context, reference string) (string, []byte, error) {
+	m, err := share(ctx, s, "manifest "+reference, func(ctx context.Context) (rawManifest, int64, error) {
+		mediaType, content, err := s.holder.manifest(ctx, reference)
 		return rawManifest{mediaType, content}, int64(len(content)), err
 	})
-	return d.mediaType, io.NopCloser(bytes.NewReader(d.content)), err
+	return m.mediaType, m.content, err
 }
 
-// blob transfers a blob once for all objects, as long as the cache keeps it. A cache that cannot take it costs no more than another transfer.
+// blob transfers a blob once for all objects, as long as the cache keeps it. A cache
+// that cannot take it costs no more than another transfer.
 func (s *sharedAnswers) blob(ctx context.Context, d ocispec.Descriptor) (io.ReadCloser, error) {
-	hash, err := hasher(d.Digest)
-	if s.env.Cache == nil || d.Size > maxSharedBlob || err != nil {
+	if s.env.Cache == nil || d.Size > maxSharedBlob {
 		return s.holder.blob(ctx, d)
 	}
 	key := s.scope + "blob " + d.Digest.String()
@@ -124,7 +109,7 @@ func (s *sharedAnswers) blob(ctx context.Context, d ocispec.Descriptor) (io.Read
 	if e, err := s.env.Cache.Open(key); err == nil {
 		return e, nil
 	}
-	if failed := s.store(ctx, key, d, hash); failed != nil {
+	if failed := s.store(ctx, key, d); failed != nil {
 		return nil, failed
 	}
 	if e, err := s.env.Cache.Open(key); err == nil {
@@ -134,12 +119,12 @@ func (s *sharedAnswers) blob(ctx context.Context, d ocispec.Descriptor) (io.Read
 }
 
 // store puts a blob into the cache, as far as that takes it. The error is that of the transfer.
-func (s *sharedAnswers) store(ctx context.Context, key string, d ocispec.Descriptor, hash hash.Hash) error {
+func (s *sharedAnswers) store(ctx context.Context, key string, d ocispec.Descriptor) error {
 	body, err := s.holder.blob(ctx, d)
 	if err != nil {
 		return err
 	}
-	from := &verifyReader{from: body, hash: hash, digest: d.Digest, size: d.Size, left: d.Size}
+	from := newVerifyReader(body, d, true)
 	defer from.Close()
 	_ = s.env.Cache.Put(key, func(w io.Writer) error {
 		_, err := io.Copy(w, from)
