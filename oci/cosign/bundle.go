@@ -3,10 +3,10 @@ package cosign
 import (
 	"cmp"
 	"context"
+	"crypto/x509"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"iter"
 	"slices"
 	"strings"
 
@@ -33,25 +33,23 @@ const (
 // bundles lists the bundles that refer to subject. What a list says of their
 // type is looked at here: in the tag that stands in for the list of a registry,
 // cosign 2 puts the type of the empty config.
-func (v *verifier) bundles(ctx context.Context, subject ocispec.Descriptor) iter.Seq2[candidate, error] {
-	return func(yield func(candidate, error) bool) {
+func (v *verifier) bundles(ctx context.Context, subject ocispec.Descriptor) signatures {
+	return func(yield func(string, func(context.Context) (*signature, error)) bool) {
 		seen, tried := 0, 0
 		for d, err := range v.repo.Referrers(ctx, subject, "") {
-			if err != nil {
-				yield(candidate{name: "bundles"}, attempt.Unreadable(err))
-				return
-			}
-			if !likely(d.ArtifactType) {
+			if err == nil && !likely(d.ArtifactType) {
 				continue
 			}
-			if seen++; seen > maxReferrers || tried == maxSignatures {
-				yield(candidate{name: "bundles"}, attempt.Refuse("there are more, beyond the limit of %d signatures among %d manifests", maxSignatures, maxReferrers))
+			if seen++; err == nil && (seen > maxReferrers || tried == maxSignatures) {
+				err = attempt.Refuse("there are more, beyond the limit of %d signatures among %d manifests", maxSignatures, maxReferrers)
+			}
+			if err != nil {
+				yield("bundles", failed(attempt.Unreadable(err)))
 				return
 			}
-			c := candidate{"bundle " + short(d.Digest), func(ctx context.Context) (*signature, error) {
+			if !yield(fmt.Sprintf("bundle %.19s", d.Digest), func(ctx context.Context) (*signature, error) {
 				return v.referrer(ctx, d, subject, &tried)
-			}}
-			if !yield(c, other(d.Annotations)) {
+			}) {
 				return
 			}
 		}
@@ -65,6 +63,9 @@ func likely(artifactType string) bool {
 
 // referrer reads what may be a bundle, and counts it when it claims to be a signature.
 func (v *verifier) referrer(ctx context.Context, d, subject ocispec.Descriptor, tried *int) (*signature, error) {
+	if err := other(d.Annotations); err != nil {
+		return nil, err
+	}
 	m, err := v.manifest(ctx, d)
 	if err == nil {
 		err = other(m.Annotations)
@@ -76,11 +77,15 @@ func (v *verifier) referrer(ctx context.Context, d, subject ocispec.Descriptor, 
 		return nil, errOther
 	}
 	*tried++
-	return v.bundle(ctx, m, subject)
+	if len(m.Layers) != 1 || !strings.HasPrefix(m.Layers[0].MediaType, bundleTypes) {
+		return nil, attempt.Refuse("its manifest has %d layers, want one and that of the type %s", len(m.Layers), bundleType)
+	}
+	data, err := attempt.Blob(ctx, v.repo, m.Layers[0], maxBundle)
+	if err != nil {
+		return nil, err
+	}
+	return decodeBundle(data, subject.Digest)
 }
-
-// short returns the beginning of a digest, for messages.
-func short(d digest.Digest) string { return fmt.Sprintf("%.19s", d) }
 
 // other returns [errOther] when the annotations of a bundle say that it is no
 // signature. They are not signed: what they leave is looked at.
@@ -91,44 +96,17 @@ func other(annotations map[string]string) error {
 	return nil
 }
 
-// bundle reads the bundle that is the one layer of m.
-func (v *verifier) bundle(ctx context.Context, m *ocispec.Manifest, subject ocispec.Descriptor) (*signature, error) {
-	if len(m.Layers) != 1 || !strings.HasPrefix(m.Layers[0].MediaType, bundleTypes) {
-		return nil, attempt.Refuse("its manifest has %d layers, want one and that of the type %s", len(m.Layers), bundleType)
-	}
-	data, err := attempt.Blob(ctx, v.repo, m.Layers[0], maxBundle)
-	if err != nil {
-		return nil, err
-	}
-	s, err := decodeBundle(data)
-	if err != nil {
-		return nil, err
-	}
-	raw, err := hex.DecodeString(subject.Digest.Encoded())
-	if err != nil {
-		return nil, err
-	}
-	s.policy = func() verify.ArtifactPolicyOption {
-		return verify.WithArtifactDigest(subject.Digest.Algorithm().String(), raw)
-	}
-	return s, nil
-}
-
-// strict is an entity whose signature is over the hash that goes with its key.
-// For versions that sigstore-go knows, it would try SHA-256 with any key, and
-// say so on standard error.
-type strict struct{ verify.SignedEntity }
-
-func (strict) Version() (string, error) { return "", nil }
-
-// decodeBundle reads a bundle. Errors are refusals.
-func decodeBundle(data []byte) (*signature, error) {
+// decodeBundle reads a bundle that refers to subject. Errors are refusals.
+func decodeBundle(data []byte, subject digest.Digest) (*signature, error) {
 	b := new(protobundle.Bundle)
 	if err := protojson.Unmarshal(data, b); err != nil {
 		return nil, attempt.Refuse("it is no bundle: %w", err)
 	}
+	raw, err := hex.DecodeString(subject.Encoded())
 	e := b.GetDsseEnvelope()
 	switch {
+	case err != nil:
+		return nil, err
 	case e == nil:
 		return nil, attempt.Refuse("it holds no DSSE envelope, so it does not say what was signed")
 	case len(e.Signatures) != 1:
@@ -143,15 +121,44 @@ func decodeBundle(data []byte) (*signature, error) {
 		made:    e.Signatures[0].GetSig(),
 		keyless: material.GetCertificate() != nil || material.GetX509CertificateChain() != nil,
 		claim:   statement,
-		entity: func() (verify.SignedEntity, error) {
-			if err := lightBundle(b); err != nil {
-				return nil, err
-			}
-			all, err := bundle.NewBundle(b)
-			return strict{all}, err
-		},
+		entity:  func() (*entity, error) { return newEntity(b, nil) },
+		policy:  verify.WithArtifactDigest(subject.Algorithm().String(), raw),
 	}, nil
 }
+
+// An entity is a bundle as sigstore-go wants it. It implements [verify.SignedEntity].
+type entity struct {
+	*bundle.Bundle
+	issuers []*x509.Certificate // between the certificate of the bundle and the root
+}
+
+// newEntity returns the entity of a bundle that is not too heavy.
+func newEntity(b *protobundle.Bundle, issuers []*x509.Certificate) (*entity, error) {
+	if err := lightBundle(b); err != nil {
+		return nil, err
+	}
+	all, err := bundle.NewBundle(b)
+	return &entity{all, issuers}, err
+}
+
+// Version hides the version: the signature must be over the hash that goes with the key.
+// For versions that sigstore-go knows, it would try SHA-256 with any key, and say so on
+// standard error.
+func (*entity) Version() (string, error) { return "", nil }
+
+// VerificationContent implements [verify.SignedEntity].
+func (e *entity) VerificationContent() (verify.VerificationContent, error) {
+	c, err := e.Bundle.VerificationContent()
+	return chained{c, e.issuers}, err
+}
+
+// chained is a certificate that comes with those of its issuers.
+type chained struct {
+	verify.VerificationContent
+	issuers []*x509.Certificate
+}
+
+func (c chained) Intermediates() []*x509.Certificate { return c.issuers }
 
 // statement checks that payload is an in-toto statement that subject is signed.
 func statement(payload []byte, subject digest.Digest) error {

@@ -2,11 +2,15 @@ package cosign
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"time"
 
+	digest "github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+	"github.com/sigstore/sigstore-go/pkg/verify"
 
 	"github.com/headgate-io/headgate/oci"
 	"github.com/headgate-io/headgate/oci/internal/attempt"
@@ -27,36 +31,30 @@ type Config struct {
 func New(c Config) oci.Technology {
 	shared := newRoots(c)
 	return func(r *oci.Repository, t oci.Trust) (oci.Verifier, error) {
-		judge, err := authority(t, shared, r)
-		if err != nil {
+		v := &verifier{repo: r, shared: shared}
+		read := v.readIdentities
+		if t.Keys.Name != "" {
+			read = v.readKeys
+		}
+		if err := read(t); err != nil {
 			return nil, err
 		}
-		return &verifier{r, judge}, nil
+		return v, nil
 	}
-}
-
-// A judge knows whose signatures count. It is used for one verification.
-type judge interface {
-	// signer names the signer of s for messages. Errors are refusals when s does not count.
-	signer(ctx context.Context, s *signature, subject ocispec.Descriptor) (string, error)
-	// renew reports whether signatures of others count now than did.
-	renew(ctx context.Context) bool
-}
-
-// authority returns what makes the judges of t.
-func authority(t oci.Trust, shared *roots, r *oci.Repository) (func() judge, error) {
-	if t.Keys.Name == "" {
-		return identitiesOf(t, shared, r)
-	}
-	ks, err := keysOf(t.Keys)
-	return func() judge { return ks }, err
 }
 
 // A verifier implements [oci.Verifier]. It is safe for concurrent use.
 type verifier struct {
-	repo  *oci.Repository
-	judge func() judge
+	repo *oci.Repository
+	keys []key // that are trusted; nil: the identities are
+
+	identities []verify.PolicyOption
+	given      judge  // by the trusted root of a Secret; nil: shared has it
+	shared     *roots // of all verifiers
 }
+
+// A judge returns the signer of a signature, for messages. Errors are refusals.
+type judge func(*signature) (string, error)
 
 // Verify implements [oci.Verifier]. Errors wrap [source.ErrVerification] when
 // there is no signature or none that holds; those of the registry and of the
@@ -65,10 +63,15 @@ func (v *verifier) Verify(ctx context.Context, subject ocispec.Descriptor) (sour
 	if err := subject.Digest.Validate(); err != nil {
 		return source.Verification{}, fmt.Errorf("verify %.100q: %w", subject.Digest, err)
 	}
-	j := v.judge()
-	signer, err := v.attempt(ctx, j, subject)
-	if errors.Is(err, source.ErrVerification) && j.renew(ctx) {
-		signer, err = v.attempt(ctx, j, subject)
+	var signer string
+	var err error
+	switch {
+	case v.keys != nil:
+		signer, err = v.attempt(ctx, v.byKey, subject)
+	case v.given != nil:
+		signer, err = v.attempt(ctx, v.given, subject)
+	default:
+		signer, err = v.keyless(ctx, subject)
 	}
 	if err != nil {
 		return source.Verification{}, err
@@ -80,40 +83,70 @@ func (v *verifier) Verify(ctx context.Context, subject ocispec.Descriptor) (sour
 	}, nil
 }
 
+// A signature is one that was read, of either format.
+type signature struct {
+	payload []byte                            // what the signer says
+	message []byte                            // what was signed: payload, or an encoding of it
+	made    []byte                            // the signature proper
+	keyless bool                              // it came with a certificate
+	claim   func([]byte, digest.Digest) error // whether a payload says that a digest is signed; errors are refusals
+
+	// What keyless verification wants: the whole with what else it came with,
+	// and what it must be about. Errors are what is wrong with it.
+	entity func() (*entity, error)
+	policy verify.ArtifactPolicyOption
+}
+
+// errOther is what refers to a subject and is no signature.
+var errOther = errors.New("no signature")
+
+// signatures are what may turn out to be signatures when it is opened, each
+// with the place where it is.
+type signatures iter.Seq2[string, func(context.Context) (*signature, error)]
+
+// failed is what cannot be opened.
+func failed(err error) func(context.Context) (*signature, error) {
+	return func(context.Context) (*signature, error) { return nil, err }
+}
+
 // attempt returns the signer of the first signature of subject that holds.
 func (v *verifier) attempt(ctx context.Context, j judge, subject ocispec.Descriptor) (string, error) {
 	t := attempt.Tally{Subject: v.repo.Name() + "@" + subject.Digest.String(), Unsigned: "is not signed: sign it with cosign sign"}
 	others := 0 // manifests that refer to the subject and are no signatures
-	for c, err := range v.candidates(ctx, subject) {
-		var signer string
-		if err == nil {
-			signer, err = try(ctx, j, c, subject)
+	for _, list := range []signatures{v.bundles(ctx, subject), v.layers(ctx, subject)} {
+		for place, open := range list {
+			s, err := open(ctx)
+			var signer string
+			if err == nil {
+				signer, err = j(s)
+			}
+			if err == nil {
+				err = s.claim(s.payload, subject.Digest)
+			}
+			switch {
+			case err == nil:
+				return signer, nil
+			case ctx.Err() != nil:
+				return "", err
+			case errors.Is(err, errOther):
+				others++
+				t.Unsigned = fmt.Sprintf("is not signed: what refers to it are %d attestations or the like: sign it with cosign sign", others)
+			default:
+				t.Add(place, err)
+			}
 		}
-		if err == nil {
-			return signer, nil
-		}
-		if ctx.Err() != nil {
-			return "", err
-		}
-		if !errors.Is(err, errOther) {
-			t.Add(c.name, err)
-			continue
-		}
-		others++
-		t.Unsigned = fmt.Sprintf("is not signed: what refers to it are %d attestations or the like: sign it with cosign sign", others)
 	}
 	return "", t.Err()
 }
 
-// try returns the signer of c, a signature of subject.
-func try(ctx context.Context, j judge, c candidate, subject ocispec.Descriptor) (string, error) {
-	s, err := c.open(ctx)
+// manifest returns the image manifest d.
+func (v *verifier) manifest(ctx context.Context, d ocispec.Descriptor) (m ocispec.Manifest, err error) {
+	_, data, err := v.repo.Manifest(ctx, d)
 	if err != nil {
-		return "", err
+		return m, attempt.Unreadable(err)
 	}
-	signer, err := j.signer(ctx, s, subject)
-	if err != nil {
-		return "", err
+	if err := json.Unmarshal(data, &m); err != nil {
+		return m, attempt.Refuse("its manifest: %w", err)
 	}
-	return signer, s.claim(s.payload, subject.Digest)
+	return m, nil
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"strings"
 
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
@@ -12,71 +11,63 @@ import (
 	"github.com/sigstore/sigstore-go/pkg/root"
 	"github.com/sigstore/sigstore-go/pkg/verify"
 
-	"github.com/headgate-io/headgate/internal/transport"
 	"github.com/headgate-io/headgate/oci"
 	"github.com/headgate-io/headgate/oci/internal/attempt"
 	"github.com/headgate-io/headgate/source"
 )
 
-// identities are those whose keyless signatures are trusted. They implement [judge].
-type identities struct {
-	policy []verify.PolicyOption
-	given  root.TrustedMaterial // the trusted root of a Secret; nil: the one that shared has
-	shared *roots
-	web    *http.Client
-	used   *root.TrustedRoot // what this verification has of shared
-}
-
-// root returns what certificates, logs and timestamps are judged by.
-func (ids *identities) root(ctx context.Context) (material root.TrustedMaterial, err error) {
-	if ids.given != nil {
-		return ids.given, nil
-	}
-	if ids.used == nil {
-		ids.used, err = ids.shared.current(ctx, ids.web)
-	}
-	return ids.used, err
-}
-
-// renew implements [judge].
-func (ids *identities) renew(ctx context.Context) bool {
-	before := ids.used
-	if before == nil {
-		return false
-	}
-	ids.used = ids.shared.newer(ctx, ids.web, before)
-	return ids.used != before
-}
-
-// identitiesOf reads spec.verify.matchOIDCIdentity and the trusted root.
-func identitiesOf(t oci.Trust, shared *roots, r *oci.Repository) (func() judge, error) {
+// readIdentities reads spec.verify.matchOIDCIdentity and the trusted root.
+func (v *verifier) readIdentities(t oci.Trust) error {
 	const field = "spec.verify.matchOIDCIdentity"
 	if len(t.Identities) == 0 {
-		return nil, fmt.Errorf("%s: %w: nothing says whose signatures count: name issuer and subject there, or a Secret with public keys in spec.verify.secretRef; "+
+		return fmt.Errorf("%s: %w: nothing says whose signatures count: name issuer and subject there, or a Secret with public keys in spec.verify.secretRef; "+
 			"to accept those of anybody, write the pattern .* for both", field, source.ErrInvalid)
 	}
-	var policy []verify.PolicyOption
 	for i, m := range t.Identities {
 		if m.Issuer == "" || m.Subject == "" {
-			return nil, fmt.Errorf("%s[%d]: %w: issuer and subject are both required, the pattern .* matches any", field, i, source.ErrInvalid)
+			return fmt.Errorf("%s[%d]: %w: issuer and subject are both required, the pattern .* matches any", field, i, source.ErrInvalid)
 		}
 		id, err := verify.NewShortCertificateIdentity("", m.Issuer, "", m.Subject)
 		if err != nil {
-			return nil, fmt.Errorf("%s[%d]: %w: %w", field, i, source.ErrInvalid, err)
+			return fmt.Errorf("%s[%d]: %w: %w", field, i, source.ErrInvalid, err)
 		}
-		policy = append(policy, verify.WithCertificateIdentity(id))
+		v.identities = append(v.identities, verify.WithCertificateIdentity(id))
 	}
 	if t.Root.Name == "" {
-		return func() judge { return &identities{policy: policy, shared: shared, web: r.Web()} }, nil
+		return nil
 	}
-	given, err := givenRoot(t.Root)
-	return func() judge { return &identities{policy: policy, given: given} }, err
+	material, err := givenRoot(t.Root)
+	if err == nil {
+		v.given, err = v.judge(material)
+	}
+	return err
+}
+
+// keyless returns the signer of the first signature of subject that holds by the shared trusted root.
+func (v *verifier) keyless(ctx context.Context, subject ocispec.Descriptor) (signer string, err error) {
+	for used := (*root.TrustedRoot)(nil); ; {
+		material, failed := v.shared.current(ctx, v.repo.Web(), used)
+		if failed == nil && material == used {
+			return "", err
+		}
+		if failed != nil {
+			return "", failed
+		}
+		used = material
+		judge, failed := v.judge(material)
+		if failed != nil {
+			return "", failed
+		}
+		if signer, err = v.attempt(ctx, judge, subject); !errors.Is(err, source.ErrVerification) {
+			return signer, err
+		}
+	}
 }
 
 const rootEntry = "trusted_root.json"
 
 // givenRoot reads the trusted root in s.
-func givenRoot(s transport.Secret) (root.TrustedMaterial, error) {
+func givenRoot(s oci.Secret) (*root.TrustedRoot, error) {
 	const field = "spec.verify.trustedRootSecretRef"
 	data, ok := s.Data[rootEntry]
 	if !ok {
@@ -85,10 +76,7 @@ func givenRoot(s transport.Secret) (root.TrustedMaterial, error) {
 	if len(data) > maxRoot {
 		return nil, fmt.Errorf("%s: secret %s: entry %s has %d bytes, more than the limit of %d", field, s.Name, rootEntry, len(data), maxRoot)
 	}
-	material, err := root.NewTrustedRootFromJSON(data)
-	if err == nil {
-		err = lightRoot(material)
-	}
+	material, err := readRoot(data)
 	if err != nil {
 		return nil, fmt.Errorf("%s: secret %s: entry %s: %w", field, s.Name, rootEntry, err)
 	}
@@ -103,28 +91,26 @@ var demands = []verify.VerifierOption{
 	verify.WithoutStatementPredicate(),
 }
 
-// signer implements [judge].
-func (ids *identities) signer(ctx context.Context, s *signature, subject ocispec.Descriptor) (string, error) {
-	if !s.keyless {
-		return "", attempt.Refuse("it was made with a key, not with a certificate: spec.verify.secretRef can name a Secret with the public key")
-	}
-	material, err := ids.root(ctx)
+// judge returns who trusts v.identities by the authorities and logs of material.
+func (v *verifier) judge(material root.TrustedMaterial) (judge, error) {
+	by, err := verify.NewVerifier(material, demands...)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	v, err := verify.NewVerifier(material, demands...)
-	if err != nil {
-		return "", err
-	}
-	entity, err := s.entity()
-	if err != nil {
-		return "", attempt.Refuse("%w", err)
-	}
-	result, err := v.Verify(entity, verify.NewPolicy(s.policy(), ids.policy...))
-	if err != nil {
-		return "", attempt.Refuse("%w", explain(err, entity))
-	}
-	return name(*result.Signature.Certificate), nil
+	return func(s *signature) (string, error) {
+		if !s.keyless {
+			return "", attempt.Refuse("it was made with a key, not with a certificate: spec.verify.secretRef can name a Secret with the public key")
+		}
+		entity, err := s.entity()
+		if err != nil {
+			return "", attempt.Refuse("%w", err)
+		}
+		result, err := by.Verify(entity, verify.NewPolicy(s.policy, v.identities...))
+		if err != nil {
+			return "", attempt.Refuse("%w", explain(err, entity))
+		}
+		return name(*result.Signature.Certificate), nil
+	}, nil
 }
 
 // name returns the identity in a certificate.

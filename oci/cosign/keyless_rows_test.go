@@ -89,7 +89,7 @@ func TestKeylessBundle(t *testing.T) {
 		{name: "with the same entry twice", want: "duplicate tlog entries", bundle: func(b *protobundle.Bundle) {
 			material(b).TlogEntries = append(material(b).TlogEntries, material(b).TlogEntries[0])
 		}},
-		{name: "with 33 entries", want: "33 entries of logs or timestamps, more than the limit of 32", bundle: func(b *protobundle.Bundle) {
+		{name: "with 33 entries", want: "too many tlog entries: 33 > 32", bundle: func(b *protobundle.Bundle) {
 			for range 32 {
 				material(b).TlogEntries = append(material(b).TlogEntries, material(b).TlogEntries[0])
 			}

@@ -1,8 +1,6 @@
 package cosign
 
 import (
-	"bytes"
-	"context"
 	"crypto"
 	"crypto/ecdsa"
 	"crypto/ed25519"
@@ -19,43 +17,40 @@ import (
 	"slices"
 	"strings"
 
-	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
-
-	"github.com/headgate-io/headgate/internal/transport"
+	"github.com/headgate-io/headgate/oci"
 	"github.com/headgate-io/headgate/oci/internal/attempt"
 )
 
-// Keys are the public keys that are trusted.
-type keys []key
-
-// A key is a public key.
+// A key is a public key that is trusted.
 type key struct {
 	public crypto.PublicKey
 	print  string // its fingerprint, SHA256:BASE64, of the PKIX form
 }
 
-// keysOf reads the keys in the entries *.pub of s. The error names the entry
-// that cannot be used, and never shows what is in it.
-func keysOf(s transport.Secret) (keys, error) {
-	const field = "spec.verify.secretRef"
-	var all keys
+// readKeys reads the keys in the entries *.pub of spec.verify.secretRef. The error names
+// the entry that cannot be used, and never shows what is in it.
+func (v *verifier) readKeys(t oci.Trust) error {
+	s := t.Keys
+	wrong := func(format string, args ...any) error {
+		return fmt.Errorf("spec.verify.secretRef: secret %s%w", s.Name, fmt.Errorf(format, args...))
+	}
 	for _, name := range slices.Sorted(maps.Keys(s.Data)) {
 		if !strings.HasSuffix(name, ".pub") {
 			continue
 		}
 		k, err := parseKey(s.Data[name])
 		if err != nil {
-			return nil, fmt.Errorf("%s: secret %s: entry %q %w", field, s.Name, name, err)
+			return wrong(": entry %q %w", name, err)
 		}
-		all = append(all, k)
+		v.keys = append(v.keys, k)
 	}
 	switch {
-	case len(all) == 0:
-		return nil, fmt.Errorf("%s: secret %s has no entry with a public key (NAME.pub)", field, s.Name)
-	case len(all) > maxKeys:
-		return nil, fmt.Errorf("%s: secret %s has %d keys, more than the limit of %d", field, s.Name, len(all), maxKeys)
+	case len(v.keys) == 0:
+		return wrong(" has no entry with a public key (NAME.pub)")
+	case len(v.keys) > maxKeys:
+		return wrong(" has %d keys, more than the limit of %d", len(v.keys), maxKeys)
 	}
-	return all, nil
+	return nil
 }
 
 func parseKey(data []byte) (key, error) {
@@ -84,11 +79,8 @@ func parseKey(data []byte) (key, error) {
 		return key{}, err
 	}
 	canonical, err := x509.MarshalPKIXPublicKey(public)
-	if err != nil {
-		return key{}, fmt.Errorf("holds no public key: %w", err)
-	}
 	sum := sha256.Sum256(canonical)
-	return key{public, "SHA256:" + base64.RawStdEncoding.EncodeToString(sum[:])}, nil
+	return key{public, "SHA256:" + base64.RawStdEncoding.EncodeToString(sum[:])}, err
 }
 
 // parsers are those of the PEM types that a public key comes in.
@@ -115,9 +107,9 @@ func fit(public crypto.PublicKey) error {
 	return nil
 }
 
-// signer implements [judge].
-func (ks keys) signer(_ context.Context, s *signature, _ ocispec.Descriptor) (string, error) {
-	for _, k := range ks {
+// byKey is a [judge] that trusts v.keys.
+func (v *verifier) byKey(s *signature) (string, error) {
+	for _, k := range v.keys {
 		if k.made(s.made, s.message) {
 			return k.print, nil
 		}
@@ -125,14 +117,11 @@ func (ks keys) signer(_ context.Context, s *signature, _ ocispec.Descriptor) (st
 	switch {
 	case s.keyless:
 		return "", attempt.Refuse("it was made with a certificate, not with a key: spec.verify.matchOIDCIdentity without secretRef can allow its owner")
-	case len(ks) == 1:
-		return "", attempt.Refuse("it was not made with the key %s, or not of this", ks[0].print)
+	case len(v.keys) == 1:
+		return "", attempt.Refuse("it was not made with the key %s, or not of this", v.keys[0].print)
 	}
-	return "", attempt.Refuse("it was made with none of the %d keys, or not of this", len(ks))
+	return "", attempt.Refuse("it was made with none of the %d keys, or not of this", len(v.keys))
 }
-
-// renew implements [judge].
-func (keys) renew(context.Context) bool { return false }
 
 // hashes are what a signature can be over. The releases of cosign do not agree
 // on which goes with which key.
@@ -158,6 +147,6 @@ func (k key) made(sig, message []byte) bool {
 
 func sum(h crypto.Hash, message []byte) []byte {
 	w := h.New()
-	bytes.NewReader(message).WriteTo(w)
+	w.Write(message)
 	return w.Sum(nil)
 }

@@ -29,10 +29,10 @@ func TestRecordedSignatures(t *testing.T) {
 			l := openLayout(t, format)
 			l.push(t, g, format)
 			for _, k := range kinds {
-				t.Run(sort+"/"+format+"/"+k.name, func(t *testing.T) {
-					got, err := verify(t, g, format, recorded(t, k.name), l.subject)
+				t.Run(sort+"/"+format+"/"+k, func(t *testing.T) {
+					got, err := verify(t, g, format, recorded(t, k), l.subject)
 					check(t, err)
-					print := fingerprint(t, k.name)
+					print := fingerprint(t, k)
 					want := source.Verification{Mode: "cosign", Signer: print,
 						Message: "verified signature of '" + l.subject.Digest.String() + "' by '" + print + "'"}
 					if got != want {

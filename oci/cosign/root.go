@@ -44,47 +44,48 @@ func newRoots(c Config) *roots {
 	return &roots{config: c}
 }
 
-// current returns the trusted root, asked for through web when there is none
-// of the last day.
-func (r *roots) current(ctx context.Context, web *http.Client) (*root.TrustedRoot, error) {
+// current returns the trusted root, asked for through web when there is none of the last
+// day, or when it is useless, unless that was done within the last minute.
+func (r *roots) current(ctx context.Context, web *http.Client, useless *root.TrustedRoot) (*root.TrustedRoot, error) {
 	r.mu.Lock()
-	material, old := r.material, r.config.Now().Sub(r.since) >= rootAge
-	r.mu.Unlock()
-	if material != nil && !old {
-		return material, nil
-	}
-	material, err := r.fetch(ctx, web, material != nil)
-	if err != nil {
-		return nil, fmt.Errorf("whom keyless signatures can be trusted for, from %s: %w "+
-			"(a Secret in spec.verify.trustedRootSecretRef would say it without the network)", r.config.Mirror, err)
-	}
-	return material, nil
-}
-
-// newer returns the trusted root now that used was of no use. It asks for it,
-// unless that was done within the last minute.
-func (r *roots) newer(ctx context.Context, web *http.Client, used *root.TrustedRoot) *root.TrustedRoot {
-	r.mu.Lock()
-	material, now := r.material, r.config.Now()
-	recent := now.Sub(r.asked) < rootPause
-	if material == used && !recent {
+	known, now := r.material, r.config.Now()
+	fresh := known != nil && now.Sub(r.since) < rootAge
+	again := fresh && known == useless && now.Sub(r.asked) >= rootPause
+	if again {
 		r.asked = now
 	}
 	r.mu.Unlock()
-	if material != used || recent {
-		return material
+	if fresh && !again {
+		return known, nil
 	}
-	material, err := r.fetch(ctx, web, true)
-	if err != nil {
-		return used // what failed with it failed, whatever the repository has to say
+	material, err := r.fetch(ctx, web, known != nil)
+	switch {
+	case err == nil:
+		return material, nil
+	case again:
+		return known, nil // what failed with it failed, whatever the repository has to say
 	}
-	return material
+	return nil, fmt.Errorf("whom keyless signatures can be trusted for, from %s: %w "+
+		"(a Secret in spec.verify.trustedRootSecretRef would say it without the network)", r.config.Mirror, err)
 }
 
 // fetch asks the TUF repository or, unless what was cached is known, the cache.
-func (r *roots) fetch(ctx context.Context, web *http.Client, known bool) (*root.TrustedRoot, error) {
+func (r *roots) fetch(ctx context.Context, web *http.Client, known bool) (material *root.TrustedRoot, err error) {
 	f := &fetcher{ctx: ctx, web: web}
-	material, err := r.ask(f, known)
+	client, err := tuf.New(&tuf.Options{
+		Root:              r.config.Anchor,
+		RepositoryBaseURL: r.config.Mirror,
+		CachePath:         r.config.Cache,
+		DisableLocalCache: r.config.Cache == "",
+		CacheValidity:     int(rootAge / (24 * time.Hour)),
+		Fetcher:           f,
+	})
+	if err == nil && r.config.Cache != "" && known {
+		err = client.Refresh()
+	}
+	if err == nil {
+		material, err = root.GetTrustedRoot(client)
+	}
 	if err != nil {
 		if ctx.Err() != nil {
 			err = context.Cause(ctx)
@@ -98,26 +99,6 @@ func (r *roots) fetch(ctx context.Context, web *http.Client, known bool) (*root.
 		r.asked = r.since
 	}
 	return material, nil
-}
-
-func (r *roots) ask(f *fetcher, known bool) (*root.TrustedRoot, error) {
-	client, err := tuf.New(&tuf.Options{
-		Root:              r.config.Anchor,
-		RepositoryBaseURL: r.config.Mirror,
-		CachePath:         r.config.Cache,
-		DisableLocalCache: r.config.Cache == "",
-		CacheValidity:     int(rootAge / (24 * time.Hour)),
-		Fetcher:           f,
-	})
-	if err != nil {
-		return nil, err
-	}
-	if r.config.Cache != "" && known {
-		if err := client.Refresh(); err != nil {
-			return nil, err
-		}
-	}
-	return root.GetTrustedRoot(client)
 }
 
 // A fetcher downloads the files of a TUF repository, within one call of [roots.fetch].

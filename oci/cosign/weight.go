@@ -11,10 +11,13 @@ import (
 	"encoding/pem"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/digitorus/pkcs7"
 	protobundle "github.com/sigstore/protobuf-specs/gen/pb-go/bundle/v1"
+	prototrustroot "github.com/sigstore/protobuf-specs/gen/pb-go/trustroot/v1"
 	"github.com/sigstore/sigstore-go/pkg/root"
+	"google.golang.org/protobuf/encoding/protojson"
 )
 
 // Whoever may write to a repository chooses the keys in entries of Rekor, in
@@ -29,7 +32,6 @@ const (
 	maxEntry = 64 << 10 // bytes of the body of an entry
 	maxStamp = 64 << 10 // bytes of a timestamp
 	maxDepth = 32       // of the ASN.1 of a timestamp
-	maxParts = 32       // entries or timestamps of one signature
 )
 
 // light returns an error when an RSA key takes long to compute with.
@@ -43,16 +45,12 @@ func light(key crypto.PublicKey) error {
 // lightBundle measures the keys in a bundle.
 func lightBundle(b *protobundle.Bundle) error {
 	material := b.GetVerificationMaterial()
-	entries, stamps := material.GetTlogEntries(), material.GetTimestampVerificationData().GetRfc3161Timestamps()
-	if n := max(len(entries), len(stamps)); n > maxParts {
-		return fmt.Errorf("it has %d entries of logs or timestamps, more than the limit of %d", n, maxParts)
-	}
-	for _, e := range entries {
+	for _, e := range material.GetTlogEntries() {
 		if err := lightEntry(e.GetCanonicalizedBody()); err != nil {
 			return fmt.Errorf("its entry in a log: %w", err)
 		}
 	}
-	for _, s := range stamps {
+	for _, s := range material.GetTimestampVerificationData().GetRfc3161Timestamps() {
 		if err := lightStamp(s.GetSignedTimestamp()); err != nil {
 			return fmt.Errorf("its timestamp: %w", err)
 		}
@@ -84,27 +82,25 @@ func lightEntry(body []byte) error {
 
 // lightPEM measures the keys in text that may be PEM.
 func lightPEM(text []byte) error {
-	for {
-		var block *pem.Block
-		if block, text = pem.Decode(text); block == nil {
-			return nil
-		}
-		for _, read := range []func([]byte) (any, error){certificateKeyOf, parsers["PUBLIC KEY"], parsers["RSA PUBLIC KEY"]} {
-			if key, err := read(block.Bytes); err == nil {
-				if err := light(key); err != nil {
-					return err
-				}
-			}
+	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
+		if err := lightDER(block.Bytes); err != nil {
+			return err
 		}
 	}
+	return nil
 }
 
-func certificateKeyOf(der []byte) (any, error) {
-	c, err := x509.ParseCertificate(der)
-	if err != nil {
-		return nil, err
+// lightDER measures what may be a certificate or a key.
+func lightDER(der []byte) error {
+	if c, err := x509.ParseCertificate(der); err == nil {
+		return light(c.PublicKey)
 	}
-	return c.PublicKey, nil
+	for _, read := range parsers {
+		if key, err := read(der); err == nil {
+			return light(key)
+		}
+	}
+	return nil
 }
 
 // lightStamp measures the keys in the answer of a timestamp authority (RFC 3161, section 2.4.2).
@@ -153,35 +149,26 @@ func shallow(der []byte, depth int) error {
 	return nil
 }
 
-// lightRoot measures the keys in a trusted root: anybody with access to the Secrets
-// of one namespace can write it.
-func lightRoot(m root.TrustedMaterial) error {
-	var keys []crypto.PublicKey
-	for _, logs := range []map[string]*root.TransparencyLog{m.RekorLogs(), m.CTLogs()} {
-		for _, l := range logs {
-			keys = append(keys, l.PublicKey)
+// readRoot reads a trusted root and measures its keys: anybody with access to the
+// Secrets of one namespace can write it.
+func readRoot(data []byte) (*root.TrustedRoot, error) {
+	material := new(prototrustroot.TrustedRoot)
+	if err := protojson.Unmarshal(data, material); err != nil {
+		return nil, err
+	}
+	var keys [][]byte
+	for _, l := range slices.Concat(material.GetTlogs(), material.GetCtlogs()) {
+		keys = append(keys, l.GetPublicKey().GetRawBytes())
+	}
+	for _, a := range slices.Concat(material.GetCertificateAuthorities(), material.GetTimestampAuthorities()) {
+		for _, c := range a.GetCertChain().GetCertificates() {
+			keys = append(keys, c.GetRawBytes())
 		}
 	}
-	var certs []*x509.Certificate
-	for _, a := range m.FulcioCertificateAuthorities() {
-		if f, is := a.(*root.FulcioCertificateAuthority); is {
-			certs = append(append(certs, f.Root), f.Intermediates...)
+	for _, der := range keys {
+		if err := lightDER(der); err != nil {
+			return nil, err
 		}
 	}
-	for _, a := range m.TimestampingAuthorities() {
-		if s, is := a.(*root.SigstoreTimestampingAuthority); is {
-			certs = append(append(certs, s.Root, s.Leaf), s.Intermediates...)
-		}
-	}
-	for _, c := range certs {
-		if c != nil {
-			keys = append(keys, c.PublicKey)
-		}
-	}
-	for _, k := range keys {
-		if err := light(k); err != nil {
-			return err
-		}
-	}
-	return nil
+	return root.NewTrustedRootFromProtobuf(material)
 }

@@ -1,0 +1,233 @@
+package cosign
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+
+	digest "github.com/opencontainers/go-digest"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+	protobundle "github.com/sigstore/protobuf-specs/gen/pb-go/bundle/v1"
+	protocommon "github.com/sigstore/protobuf-specs/gen/pb-go/common/v1"
+	protorekor "github.com/sigstore/protobuf-specs/gen/pb-go/rekor/v1"
+	"github.com/sigstore/sigstore-go/pkg/verify"
+
+	"github.com/headgate-io/headgate/oci/internal/attempt"
+)
+
+// The annotations of a layer with a signature.
+const (
+	signatureKey   = "dev.cosignproject.cosign/signature"
+	certificateKey = "dev.sigstore.cosign/certificate"
+	chainKey       = "dev.sigstore.cosign/chain"
+	rekorKey       = "dev.sigstore.cosign/bundle"
+	timestampKey   = "dev.sigstore.cosign/rfc3161timestamp"
+)
+
+const (
+	simpleType    = "application/vnd.dev.cosign.simplesigning.v1+json"
+	simplePayload = "cosign container image signature"
+)
+
+const maxTag = 128 // characters (distribution specification 1.1, "Pulling manifests")
+
+// layers lists the signatures in the manifest of the tag that stands for those of subject.
+func (v *verifier) layers(ctx context.Context, subject ocispec.Descriptor) signatures {
+	return func(yield func(string, func(context.Context) (*signature, error)) bool) {
+		tag := strings.Replace(subject.Digest.String(), ":", "-", 1) + ".sig"
+		if len(tag) > maxTag {
+			return // there is none for sha512
+		}
+		var m ocispec.Manifest
+		d, err := v.repo.Head(ctx, tag)
+		if err == nil {
+			m, err = v.manifest(ctx, d)
+		}
+		if errors.Is(err, fs.ErrNotExist) {
+			return
+		}
+		if err == nil && len(m.Layers) == 0 {
+			err = attempt.Refuse("it names a manifest without layers")
+		}
+		if err != nil {
+			yield("tag "+tag, failed(err))
+			return
+		}
+		for i, layer := range m.Layers {
+			if i == maxSignatures {
+				yield("tag "+tag, failed(attempt.Refuse("it has %d signatures, more than the limit of %d", len(m.Layers), maxSignatures)))
+				return
+			}
+			if !yield(fmt.Sprintf("signature %d of the tag", i+1), func(ctx context.Context) (*signature, error) {
+				return v.layer(ctx, layer)
+			}) {
+				return
+			}
+		}
+	}
+}
+
+// layer reads the signature in the layer d.
+func (v *verifier) layer(ctx context.Context, d ocispec.Descriptor) (*signature, error) {
+	if d.MediaType != simpleType {
+		return nil, attempt.Refuse("it has the type %.100q, want %s", d.MediaType, simpleType)
+	}
+	payload, err := attempt.Blob(ctx, v.repo, d, maxPayload)
+	if err != nil {
+		return nil, err
+	}
+	made, err := base64.StdEncoding.DecodeString(d.Annotations[signatureKey])
+	if err != nil || len(made) == 0 {
+		return nil, attempt.Refuse("its annotation %s is missing or no base64", signatureKey)
+	}
+	return &signature{
+		payload: payload,
+		message: payload,
+		made:    made,
+		keyless: d.Annotations[certificateKey] != "",
+		claim:   simple,
+		entity:  func() (*entity, error) { return layerEntity(payload, made, d.Annotations) },
+		policy:  verify.WithArtifact(bytes.NewReader(payload)),
+	}, nil
+}
+
+// layerVersion is the one of bundles that need no proof of a log, as layers have none.
+const layerVersion = bundleTypes + "+json;version=0.1"
+
+// layerEntity makes a bundle of the annotations of a layer.
+func layerEntity(payload, made []byte, annotations map[string]string) (*entity, error) {
+	sum := sha256.Sum256(payload)
+	b := &protobundle.Bundle{
+		MediaType: layerVersion,
+		Content: &protobundle.Bundle_MessageSignature{MessageSignature: &protocommon.MessageSignature{
+			MessageDigest: &protocommon.HashOutput{Algorithm: protocommon.HashAlgorithm_SHA2_256, Digest: sum[:]}, Signature: made}},
+		VerificationMaterial: new(protobundle.VerificationMaterial),
+	}
+	for _, part := range []struct {
+		key  string
+		read func(*protobundle.VerificationMaterial, string) error
+	}{{certificateKey, readCertificate}, {rekorKey, readEntry}, {timestampKey, readTimestamp}} {
+		if value := annotations[part.key]; value != "" {
+			if err := part.read(b.VerificationMaterial, value); err != nil {
+				return nil, fmt.Errorf("its annotation %s: %w", part.key, err)
+			}
+		}
+	}
+	issuers, err := readChain(annotations[chainKey])
+	if err != nil {
+		return nil, fmt.Errorf("its annotation %s: %w", chainKey, err)
+	}
+	return newEntity(b, issuers)
+}
+
+// readCertificate reads the PEM of the certificate that signed.
+func readCertificate(m *protobundle.VerificationMaterial, text string) error {
+	all, err := decodePEM(text)
+	if err == nil && len(all) != 1 {
+		err = fmt.Errorf("%d certificates, want one", len(all))
+	}
+	if err == nil {
+		m.Content = &protobundle.VerificationMaterial_Certificate{Certificate: &protocommon.X509Certificate{RawBytes: all[0].Raw}}
+	}
+	return err
+}
+
+// readChain reads the PEM of the certificates between the one that signed and the
+// root, which may end it. None of them is trusted because it is there.
+func readChain(text string) ([]*x509.Certificate, error) {
+	all, err := decodePEM(text)
+	return slices.DeleteFunc(all, func(c *x509.Certificate) bool { return !c.IsCA || bytes.Equal(c.RawIssuer, c.RawSubject) }), err
+}
+
+const maxChain = 8
+
+func decodePEM(text string) (all []*x509.Certificate, err error) {
+	for block, rest := pem.Decode([]byte(text)); block != nil; block, rest = pem.Decode(rest) {
+		if len(all) == maxChain {
+			return nil, fmt.Errorf("more than %d certificates", maxChain)
+		}
+		c, err := x509.ParseCertificate(block.Bytes)
+		if err == nil {
+			err = light(c.PublicKey)
+		}
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, c)
+	}
+	return all, nil
+}
+
+// readEntry reads the entry of the signature in the log, with the log's promise to keep it.
+func readEntry(m *protobundle.VerificationMaterial, text string) error {
+	var b struct {
+		SignedEntryTimestamp []byte
+		Payload              struct {
+			Body           []byte `json:"body"`
+			IntegratedTime int64  `json:"integratedTime"`
+			LogIndex       int64  `json:"logIndex"`
+			LogID          string `json:"logID"`
+		}
+	}
+	var kind struct {
+		Kind    string `json:"kind"`
+		Version string `json:"apiVersion"`
+	}
+	if err := json.Unmarshal([]byte(text), &b); err != nil {
+		return err
+	}
+	if err := json.Unmarshal(b.Payload.Body, &kind); err != nil {
+		return err
+	}
+	log, err := hex.DecodeString(b.Payload.LogID)
+	m.TlogEntries = []*protorekor.TransparencyLogEntry{{
+		LogIndex:          b.Payload.LogIndex,
+		LogId:             &protocommon.LogId{KeyId: log},
+		KindVersion:       &protorekor.KindVersion{Kind: kind.Kind, Version: kind.Version},
+		IntegratedTime:    b.Payload.IntegratedTime,
+		InclusionPromise:  &protorekor.InclusionPromise{SignedEntryTimestamp: b.SignedEntryTimestamp},
+		CanonicalizedBody: b.Payload.Body,
+	}}
+	return err
+}
+
+// readTimestamp reads the answer of a timestamp authority.
+func readTimestamp(m *protobundle.VerificationMaterial, text string) error {
+	var t struct{ SignedRFC3161Timestamp []byte }
+	err := json.Unmarshal([]byte(text), &t)
+	m.TimestampVerificationData = &protobundle.TimestampVerificationData{
+		Rfc3161Timestamps: []*protocommon.RFC3161SignedTimestamp{{SignedTimestamp: t.SignedRFC3161Timestamp}}}
+	return err
+}
+
+// simple checks that payload says that subject is signed.
+func simple(payload []byte, subject digest.Digest) error {
+	var p struct {
+		Critical struct {
+			Image struct {
+				Digest string `json:"docker-manifest-digest"`
+			} `json:"image"`
+			Type string `json:"type"`
+		} `json:"critical"`
+	}
+	if err := json.Unmarshal(payload, &p); err != nil {
+		return attempt.Refuse("its payload: %w", err)
+	}
+	if p.Critical.Type != simplePayload {
+		return attempt.Refuse("its payload is %.100q, want %q", p.Critical.Type, simplePayload)
+	}
+	if p.Critical.Image.Digest != subject.String() {
+		return attempt.Refuse("it is the signature of something else: %.100q", p.Critical.Image.Digest)
+	}
+	return nil
+}
