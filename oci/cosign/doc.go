@@ -43,8 +43,7 @@
 // a payload, a timestamp and the body of an entry in Rekor 64 KiB each, a
 // manifest 4 MiB. A timestamp is DER (RFC 3161), nested at most 32 deep. RSA
 // keys that come with a signature or are in a trusted root have at most 8192
-// bits. A Secret holds at most 64 keys of at most 16 KiB, or a trusted root of
-// at most 1 MiB.
+// bits. A Secret holds at most 64 keys.
 package cosign
 
 const (
@@ -53,6 +52,4 @@ const (
 	maxBundle     = 1 << 20
 	maxPayload    = 64 << 10
 	maxKeys       = 64
-	maxKey        = 16 << 10
-	maxRoot       = 1 << 20
 )

@@ -73,9 +73,6 @@ func givenRoot(s oci.Secret) (*root.TrustedRoot, error) {
 	if !ok {
 		return nil, fmt.Errorf("%s: secret %s has no entry %s", field, s.Name, rootEntry)
 	}
-	if len(data) > maxRoot {
-		return nil, fmt.Errorf("%s: secret %s: entry %s has %d bytes, more than the limit of %d", field, s.Name, rootEntry, len(data), maxRoot)
-	}
 	material, err := readRoot(data)
 	if err != nil {
 		return nil, fmt.Errorf("%s: secret %s: entry %s: %w", field, s.Name, rootEntry, err)

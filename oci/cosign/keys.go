@@ -54,9 +54,6 @@ func (v *verifier) readKeys(t oci.Trust) error {
 }
 
 func parseKey(data []byte) (key, error) {
-	if len(data) > maxKey {
-		return key{}, fmt.Errorf("has %d bytes, more than the limit of %d", len(data), maxKey)
-	}
 	block, rest := pem.Decode(data)
 	if block == nil {
 		return key{}, errors.New("is no PEM: want a PUBLIC KEY as cosign generate-key-pair or cosign public-key writes it")

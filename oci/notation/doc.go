@@ -4,8 +4,8 @@
 // # Trust
 //
 // The Secret that spec.verify.secretRef names has a trust policy, version 1.0,
-// under the key trustpolicy.json (at most 64 KiB), and certificates, PEM or
-// DER, under keys that end in .crt or .pem (at most 100 in all). All of them
+// under the key trustpolicy.json, and certificates, PEM or
+// DER, under keys that end in .crt or .pem. All of them
 // are in every trust store, whatever its type and name: the Secret is the
 // trust store. So an authority for signers can also certify a timestamping
 // authority, where the policy names a store of type tsa; the extended key

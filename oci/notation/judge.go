@@ -21,7 +21,7 @@ import (
 type judge struct {
 	statement
 	verifier  notation.Verifier
-	inquiries map[trustpolicy.ValidationType]*inquiry // by the check that asks
+	inquirers map[trustpolicy.ValidationType]*inquirer // by the check that asks
 }
 
 // judge returns the judge of a statement. It asks about revocation with web.
@@ -36,8 +36,8 @@ func (t *trust) judge(s statement, web *http.Client) (*judge, error) {
 	if err != nil {
 		return nil, fmt.Errorf("secret %s: %s: %w", t.secret, policyKey, err)
 	}
-	return &judge{s, v, map[trustpolicy.ValidationType]*inquiry{
-		trustpolicy.TypeRevocation: signers.inquiry, trustpolicy.TypeAuthenticTimestamp: stamps.inquiry,
+	return &judge{s, v, map[trustpolicy.ValidationType]*inquirer{
+		trustpolicy.TypeRevocation: signers, trustpolicy.TypeAuthenticTimestamp: stamps,
 	}}, nil
 }
 
@@ -47,8 +47,8 @@ func (j *judge) verify(ctx context.Context, subject ocispec.Descriptor, envelope
 	if err := checkEnvelope(envelope, mediaType); err != nil {
 		return source.Verification{}, err
 	}
-	for _, i := range j.inquiries {
-		i.note(nil) // what was found of another signature
+	for _, q := range j.inquirers {
+		q.cause = "" // what was found of another signature
 	}
 	outcome, err := j.verifier.Verify(ctx, subject, envelope, notation.VerifierVerifyOptions{
 		ArtifactReference: reference(j.repository), SignatureMediaType: mediaType,
@@ -113,8 +113,8 @@ func (j *judge) text(r *notation.ValidationResult) string {
 
 // unanswered returns why revocation is not known, "" when r is not about that.
 func (j *judge) unanswered(r *notation.ValidationResult) string {
-	if i := j.inquiries[r.Type]; i != nil {
-		return i.cause()
+	if q := j.inquirers[r.Type]; q != nil {
+		return q.cause
 	}
 	return ""
 }

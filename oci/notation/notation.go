@@ -2,14 +2,19 @@ package notation
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 
+	"github.com/notaryproject/notation-go/verifier/trustpolicy"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"github.com/headgate-io/headgate/oci"
 	"github.com/headgate-io/headgate/oci/internal/attempt"
 	"github.com/headgate-io/headgate/source"
 )
+
+// mode is the mode of every [source.Verification] here.
+const mode = "notation"
 
 // maxSignatures bounds how many signatures of one subject are tried.
 const maxSignatures = 32
@@ -47,8 +52,11 @@ func (v *verifier) Verify(ctx context.Context, subject ocispec.Descriptor) (sour
 	if err != nil {
 		return source.Verification{}, fmt.Errorf("%w: %w", source.ErrVerification, err)
 	}
-	if statement.skips() {
-		return statement.skipped(), nil
+	if statement.level.Name == trustpolicy.LevelSkip.Name {
+		return source.Verification{
+			Mode: mode, Level: statement.level.Name, Ignored: true,
+			Message: fmt.Sprintf("no signature was looked for: statement '%s' of the trust policy is at level skip", statement.name),
+		}, nil
 	}
 	judge, err := v.trust.judge(statement, v.repo.Web())
 	if err != nil {
@@ -65,9 +73,12 @@ func (v *verifier) Verify(ctx context.Context, subject ocispec.Descriptor) (sour
 			break
 		}
 		tried++
-		found, err := v.try(ctx, judge, d, subject)
+		envelope, mediaType, err := readSignature(ctx, v.repo, d)
 		if err == nil {
-			return found, nil
+			var found source.Verification
+			if found, err = judge.verify(ctx, subject, envelope, mediaType); err == nil {
+				return found, nil
+			}
 		}
 		if ctx.Err() != nil { // what was found out without an answer says nothing
 			return source.Verification{}, fmt.Errorf("verify signatures of %s@%s: %w", name, subject.Digest, context.Cause(ctx))
@@ -77,11 +88,35 @@ func (v *verifier) Verify(ctx context.Context, subject ocispec.Descriptor) (sour
 	return source.Verification{}, t.Err()
 }
 
-// try verifies the signature in the manifest d.
-func (v *verifier) try(ctx context.Context, j *judge, d, subject ocispec.Descriptor) (source.Verification, error) {
-	envelope, mediaType, err := readSignature(ctx, v.repo, d)
+// artifactType is that of manifests of signatures.
+const artifactType = "application/vnd.cncf.notary.signature"
+
+// maxSignature bounds the manifest and the envelope of a signature, each.
+const maxSignature = 256 << 10
+
+// readSignature returns the envelope of the signature whose manifest is d, and its media type.
+func readSignature(ctx context.Context, r *oci.Repository, d ocispec.Descriptor) ([]byte, string, error) {
+	_, manifest, err := r.Manifest(ctx, d)
 	if err != nil {
-		return source.Verification{}, err
+		return nil, "", attempt.Unreadable(fmt.Errorf("its manifest: %w", err))
 	}
-	return j.verify(ctx, subject, envelope, mediaType)
+	if len(manifest) > maxSignature {
+		return nil, "", attempt.Refuse("its manifest has %d bytes, at most %d are allowed", len(manifest), maxSignature)
+	}
+	var m struct {
+		Layers []ocispec.Descriptor `json:"layers"`
+		Blobs  []ocispec.Descriptor `json:"blobs"` // of the artifact manifests that the specification had for a while
+	}
+	if err := json.Unmarshal(manifest, &m); err != nil {
+		return nil, "", attempt.Refuse("its manifest: %w", err)
+	}
+	layers := append(m.Layers, m.Blobs...)
+	if len(layers) != 1 {
+		return nil, "", attempt.Refuse("its manifest has %d layers: want one, the envelope", len(layers))
+	}
+	envelope, err := attempt.Blob(ctx, r, layers[0], maxSignature)
+	if err != nil {
+		return nil, "", fmt.Errorf("its envelope: %w", err)
+	}
+	return envelope, layers[0].MediaType, nil
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/notaryproject/notation-core-go/revocation"
@@ -19,18 +18,12 @@ import (
 // inquiryTimeout bounds one request about revocation.
 const inquiryTimeout = 5 * time.Second
 
-// An inquiry asks whether certificates are revoked, and remembers why an answer
-// could not be had.
-type inquiry struct {
-	mu   sync.Mutex
-	last string
-}
-
-// An inquirer asks about certificates of one purpose.
+// An inquirer asks whether certificates of one purpose are revoked, and remembers
+// why an answer could not be had.
 type inquirer struct {
 	revocation.Validator
-	trust   *trust // nil: all chains are trusted
-	inquiry *inquiry
+	trust *trust // nil: all chains are trusted
+	cause string // why there was no answer the last time, "" when there was one
 }
 
 // inquirers returns the validators of signers and of timestamps. A timestamp is
@@ -49,49 +42,31 @@ func inquirers(t *trust, web *http.Client) (signers, stamps *inquirer, err error
 	}
 	options.CertChainPurpose = purpose.Timestamping
 	stamping, err := revocation.NewWithOptions(options)
-	return &inquirer{signing, t, new(inquiry)}, &inquirer{stamping, nil, new(inquiry)}, err
+	return &inquirer{Validator: signing, trust: t}, &inquirer{Validator: stamping}, err
 }
 
-// ValidateContext implements [revocation.Validator].
+// ValidateContext implements [revocation.Validator]. That a certificate is revoked is
+// an answer, whatever is not known of others.
 func (q *inquirer) ValidateContext(ctx context.Context, o revocation.ValidateContextOptions) ([]*result.CertRevocationResult, error) {
-	if q.trust != nil && revocable(o.CertChain) && !q.trust.trusts(o.CertChain) {
+	revocable := slices.ContainsFunc(o.CertChain, func(c *x509.Certificate) bool { return len(c.OCSPServer)+len(c.CRLDistributionPoints) > 0 })
+	if q.trust != nil && revocable && !q.trust.trusts(o.CertChain) {
 		return nil, errors.New("not asked, for nobody trusts the certificate")
 	}
 	results, err := q.Validator.ValidateContext(ctx, o)
-	q.inquiry.note(results)
-	return results, err
-}
-
-// revocable reports whether a certificate of chain names an address to ask.
-func revocable(chain []*x509.Certificate) bool {
-	return slices.ContainsFunc(chain, func(c *x509.Certificate) bool { return len(c.OCSPServer)+len(c.CRLDistributionPoints) > 0 })
-}
-
-// note remembers why there was no answer. That a certificate is revoked is one,
-// whatever is not known of others.
-func (i *inquiry) note(results []*result.CertRevocationResult) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	i.last = ""
+	q.cause = ""
 	for _, r := range results {
-		if r != nil && r.Result == result.ResultRevoked {
-			i.last = ""
-			return
-		}
-		if r == nil || r.Result != result.ResultUnknown {
+		if r == nil {
 			continue
 		}
+		if r.Result == result.ResultRevoked {
+			q.cause = ""
+			break
+		}
 		for _, s := range r.ServerResults {
-			if s != nil && s.Error != nil {
-				i.last = fmt.Sprintf("%s: %v", s.Server, s.Error)
+			if r.Result == result.ResultUnknown && s != nil && s.Error != nil {
+				q.cause = fmt.Sprintf("%s: %v", s.Server, s.Error)
 			}
 		}
 	}
-}
-
-// cause returns why there was no answer the last time, "" when there was one.
-func (i *inquiry) cause() string {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	return i.last
+	return results, err
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/notaryproject/notation-go/verifier/trustpolicy"
 	"github.com/notaryproject/notation-go/verifier/truststore"
+	"github.com/opencontainers/go-digest"
 
 	"github.com/headgate-io/headgate/internal/transport"
 	"github.com/headgate-io/headgate/oci/internal/attempt"
@@ -20,12 +21,6 @@ import (
 
 // policyKey is the key of the trust policy in a Secret.
 const policyKey = "trustpolicy.json"
-
-// Bounds of a Secret.
-const (
-	maxPolicy       = 64 << 10 // bytes
-	maxCertificates = 100
-)
 
 // A trust is the trust policy and the certificates of a Secret.
 type trust struct {
@@ -58,20 +53,14 @@ func readTrust(s transport.Secret) (*trust, error) {
 		}
 		t.certificates = append(t.certificates, certs...)
 	}
-	switch {
-	case len(t.certificates) == 0:
+	if len(t.certificates) == 0 {
 		return nil, fmt.Errorf("secret %s has no certificates: add those of the signers' authorities under keys that end in .crt or .pem", s.Name)
-	case len(t.certificates) > maxCertificates:
-		return nil, fmt.Errorf("secret %s has %d certificates, at most %d are allowed", s.Name, len(t.certificates), maxCertificates)
 	}
 	return t, nil
 }
 
 // parsePolicy parses a trust policy document and validates it.
 func parsePolicy(data []byte) (*trustpolicy.Document, error) {
-	if len(data) > maxPolicy {
-		return nil, fmt.Errorf("has %d bytes, at most %d are allowed", len(data), maxPolicy)
-	}
 	var doc *trustpolicy.Document
 	if err := json.Unmarshal(data, &doc); err != nil {
 		return nil, fmt.Errorf("is not a trust policy: %w", err)
@@ -126,4 +115,60 @@ func (t *trust) trusts(chain []*x509.Certificate) bool {
 // GetCertificates implements [truststore.X509TrustStore]: the Secret is every store.
 func (t *trust) GetCertificates(context.Context, truststore.Type, string) ([]*x509.Certificate, error) {
 	return t.certificates, nil
+}
+
+// maxScopes bounds how many scopes an error lists.
+const maxScopes = 10
+
+// A statement is the part of a trust policy that counts for one repository.
+type statement struct {
+	repository string
+	name       string
+	level      *trustpolicy.VerificationLevel
+}
+
+// statement returns the statement for a repository.
+func (t *trust) statement(repository string) (statement, error) {
+	p, err := t.policy.GetApplicableTrustPolicy(reference(repository))
+	if err != nil {
+		return statement{}, fmt.Errorf("%s in secret %s has no statement for %s, only for the registryScopes %s: add it there",
+			policyKey, t.secret, repository, t.scopes())
+	}
+	level, err := p.SignatureVerification.GetVerificationLevel()
+	if err != nil {
+		return statement{}, fmt.Errorf("%s in secret %s: %w", policyKey, t.secret, err)
+	}
+	return statement{repository, p.Name, level}, nil
+}
+
+// reference returns how the policy is asked about a repository: with a digest, which does not matter to it.
+func reference(repository string) string { return repository + "@" + digest.FromString("").String() }
+
+// scopes lists the scopes of all statements.
+func (t *trust) scopes() string {
+	var all []string
+	for _, p := range t.policy.TrustPolicies {
+		all = append(all, p.RegistryScopes...)
+	}
+	text := fmt.Sprintf("%.200q", all[:min(len(all), maxScopes)])
+	if left := len(all) - maxScopes; left > 0 {
+		text += fmt.Sprintf(" and %d more", left)
+	}
+	return text
+}
+
+// enforces reports whether a failed check refuses a signature.
+func (s statement) enforces(check trustpolicy.ValidationType) bool {
+	return s.level.Enforcement[check] == trustpolicy.ActionEnforce
+}
+
+// lenient lists the checks that the level does not enforce.
+func (s statement) lenient() string {
+	var checks []string
+	for _, check := range trustpolicy.ValidationTypes {
+		if !s.enforces(check) {
+			checks = append(checks, string(check))
+		}
+	}
+	return strings.Join(slices.Compact(checks), ", ")
 }
