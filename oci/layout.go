@@ -177,21 +177,21 @@ func (l *layout) referrers(ctx context.Context, subject digest.Digest, _ string)
 func (l *layout) close() { l.root.Close() }
 
 // directory returns the origin that reads the plain directory which stands in
-// for spec.url; ok is false when an image layout does, or nothing.
-func (o *Origin) directory() (dir source.Origin, ok bool, err error) {
-	path, ok := o.env.Local[o.repo.Spec.URL]
+// for spec.url, nil when an image layout does, or nothing.
+func (o *Origin) directory() (source.Origin, error) {
+	dir, ok := o.env.Local[o.repo.Spec.URL]
 	if !ok {
-		return nil, false, nil
+		return nil, nil
 	}
-	switch _, err := os.Stat(filepath.Join(path, ocispec.ImageLayoutFile)); {
+	switch _, err := os.Stat(filepath.Join(dir, ocispec.ImageLayoutFile)); {
 	case err == nil:
-		return nil, false, nil
+		return nil, nil
 	case !errors.Is(err, fs.ErrNotExist):
-		return nil, false, fmt.Errorf("local directory %s: %w", path, err)
+		return nil, fmt.Errorf("local directory %s: %w", dir, err)
 	}
 	if s := o.repo.Spec.LayerSelector; s != nil && s.Operation == source.LayerCopy {
-		err := fmt.Errorf("local directory %s: it has no layer to copy, as spec.layerSelector asks: give an image layout, or operation extract", path)
-		return nil, false, &source.StepError{Step: source.StepFetch, Reason: layerFailed, Err: err}
+		err := fmt.Errorf("local directory %s: it has no layer to copy, as spec.layerSelector asks: give an image layout, or operation extract", dir)
+		return nil, &source.StepError{Step: source.StepFetch, Reason: layerFailed, Err: err}
 	}
-	return source.Dir(o.repo, path, source.DirView{Ignore: ignoreOf(o.repo)}), true, nil
+	return source.Dir(o.repo, dir, source.DirView{Ignore: ignoreOf(o.repo)}), nil
 }

@@ -51,10 +51,9 @@ func (o *Origin) Resolve(ctx context.Context, last source.State) (source.Revisio
 }
 
 func (o *Origin) resolve(ctx context.Context, last source.State) (source.Revision, source.State, error) {
-	if dir, ok, err := o.directory(); ok || err != nil {
-		if err != nil {
-			return source.Revision{}, nil, err
-		}
+	if dir, err := o.directory(); err != nil {
+		return source.Revision{}, nil, err
+	} else if dir != nil {
 		return dir.Resolve(ctx, nil)
 	}
 	sel, err := selectRef(&o.repo.Spec)
@@ -66,46 +65,48 @@ func (o *Origin) resolve(ctx context.Context, last source.State) (source.Revisio
 	if err != nil {
 		return source.Revision{}, nil, err
 	}
-	rev, now, err := o.locate(ctx, sel, before)
+	tag, now, err := o.locate(ctx, sel, before)
 	if err != nil {
 		return source.Revision{}, nil, err
 	}
 	now.Trust = trust
+	rev := now.revision(tag)
 	rev.Reverify = now.Trust != before.Trust
-	encoded, err := now.encode()
+	encoded, err := json.Marshal(now)
 	return rev, encoded, err
 }
 
-// locate finds what sel selects now.
-func (o *Origin) locate(ctx context.Context, sel selection, before state) (source.Revision, state, error) {
+// locate finds what sel selects now, and its tag, "" for a digest.
+func (o *Origin) locate(ctx context.Context, sel selection, before state) (tag string, now state, err error) {
 	o.keep(nil) // what an earlier Resolve left was fetched with the Secrets of then
-	if sel.digest != "" && before.knows(o.repo.Spec.URL, sel.digest) {
-		return before.revision(""), before, nil
+	url := o.repo.Spec.URL
+	if sel.digest != "" && before.knows(url, sel.digest) {
+		return "", before, nil
 	}
 	repo, err := o.connect(ctx)
 	if err != nil {
-		return source.Revision{}, state{}, err
+		return "", now, err
 	}
-	tag, d, err := o.lookUp(ctx, repo, sel)
-	if err != nil || before.knows(o.repo.Spec.URL, d.Digest) {
+	d := ocispec.Descriptor{Digest: sel.digest}
+	if sel.digest == "" {
+		tag, d, err = o.lookUp(ctx, repo, sel)
+	}
+	if err != nil || before.knows(url, d.Digest) {
 		repo.Close()
-		return before.revision(tag), before, err
+		return tag, before, err
 	}
 	r, err := o.fetch(ctx, repo, d)
 	if err != nil {
-		return source.Revision{}, state{}, err
+		return tag, now, err
 	}
 	o.keep(r)
-	now := state{URL: o.repo.Spec.URL, Digest: r.subject.Digest}
+	now = state{URL: url, Digest: r.subject.Digest}
 	now.Metadata, _ = metadata(r.manifest.Annotations)
-	return now.revision(tag), now, nil
+	return tag, now, nil
 }
 
-// lookUp returns the tag that sel selects, "" for a digest, and what it names now.
+// lookUp returns the tag that sel selects and what it names now.
 func (o *Origin) lookUp(ctx context.Context, repo *Repository, sel selection) (tag string, d ocispec.Descriptor, err error) {
-	if sel.digest != "" {
-		return "", ocispec.Descriptor{Digest: sel.digest}, nil
-	}
 	if tag = sel.tag; sel.semver != nil {
 		err = o.within(ctx, "list tags", func(ctx context.Context) (err error) {
 			tag, err = sel.highest(ctx, repo)
@@ -146,10 +147,9 @@ func (o *Origin) Open(ctx context.Context, rev source.Revision) (source.Content,
 }
 
 func (o *Origin) open(ctx context.Context, rev source.Revision) (source.Content, error) {
-	if dir, ok, err := o.directory(); ok || err != nil {
-		if err != nil {
-			return nil, err
-		}
+	if dir, err := o.directory(); err != nil {
+		return nil, err
+	} else if dir != nil {
 		return dir.Open(ctx, rev)
 	}
 	d, err := digestOf(rev)
@@ -239,8 +239,6 @@ func decodeState(text source.State) (s state) {
 	}
 	return s
 }
-
-func (s state) encode() (source.State, error) { return json.Marshal(s) }
 
 // knows reports whether s has the metadata of what d names at url.
 func (s state) knows(url string, d digest.Digest) bool { return s.URL == url && s.Digest == d }

@@ -65,26 +65,33 @@ func (o *Origin) Publish(ctx context.Context, archive io.ReaderAt, size int64, p
 	if err != nil {
 		return ocispec.Descriptor{}, fmt.Errorf("archive: %w", err)
 	}
+	layer.MediaType = cmp.Or(p.LayerType, publishedLayer)
 	progress, err := o.progress("sending layer", layer.Size)
 	if err != nil {
 		return ocispec.Descriptor{}, invalid(err)
 	}
-	parts, err := p.parts(layer, io.NewSectionReader(archiveReader{archive, progress}, 0, size))
+	config := p.config()
+	text, err := p.manifest(layer, config)
 	if err != nil {
 		return ocispec.Descriptor{}, err
 	}
+	manifest := describe(ocispec.MediaTypeImageManifest, text)
 	repo, err := o.connect(ctx)
 	if err != nil {
 		return ocispec.Descriptor{}, err
 	}
 	defer repo.Close()
-	for _, part := range parts {
-		err := o.within(ctx, "push", func(ctx context.Context) error { return repo.Push(ctx, part.Descriptor, part.content) })
+	for _, part := range []struct {
+		ocispec.Descriptor
+		content io.ReaderAt
+	}{{layer, archiveReader{archive, progress}}, {config, bytes.NewReader(config.Data)}, {manifest, bytes.NewReader(text)}} {
+		err := o.within(ctx, "push", func(ctx context.Context) error {
+			return repo.Push(ctx, part.Descriptor, io.NewSectionReader(part.content, 0, part.Size))
+		})
 		if err != nil {
 			return ocispec.Descriptor{}, err
 		}
 	}
-	manifest := parts[len(parts)-1].Descriptor
 	for _, tag := range tags {
 		if err := o.within(ctx, "tag", func(ctx context.Context) error { return retag(ctx, repo, manifest, tag) }); err != nil {
 			return ocispec.Descriptor{}, err
@@ -126,16 +133,6 @@ func measure(archive *io.SectionReader) (ocispec.Descriptor, error) {
 	return ocispec.Descriptor{Digest: sum.Digest(), Size: n}, err
 }
 
-// A part is what one upload uploads.
-type part struct {
-	ocispec.Descriptor
-	content *io.SectionReader
-}
-
-func sectionOf(text []byte) *io.SectionReader {
-	return io.NewSectionReader(bytes.NewReader(text), 0, int64(len(text)))
-}
-
 // An archiveReader reports how much of the archive was sent.
 type archiveReader struct {
 	io.ReaderAt
@@ -148,35 +145,36 @@ func (r archiveReader) ReadAt(p []byte, offset int64) (int, error) {
 	return n, err
 }
 
-// parts returns what makes up an artifact with that layer, the manifest last.
-func (p Publication) parts(layer ocispec.Descriptor, archive *io.SectionReader) ([]part, error) {
-	config := ocispec.DescriptorEmptyJSON
-	config.MediaType, config.Data = publishedConfig, nil
-	text := ocispec.DescriptorEmptyJSON.Data
+func describe(mediaType string, content []byte) ocispec.Descriptor {
+	return ocispec.Descriptor{MediaType: mediaType, Digest: digest.FromBytes(content), Size: int64(len(content))}
+}
+
+// config returns the descriptor of the config, with its content.
+func (p Publication) config() ocispec.Descriptor {
+	content := ocispec.DescriptorEmptyJSON.Data
 	if p.ConfigType != "" {
-		text = p.Config
-		config = ocispec.Descriptor{MediaType: p.ConfigType, Digest: digest.FromBytes(text), Size: int64(len(text))}
+		content = p.Config
 	}
-	layer.MediaType = cmp.Or(p.LayerType, publishedLayer)
+	d := describe(cmp.Or(p.ConfigType, publishedConfig), content)
+	d.Data = content
+	return d
+}
+
+// manifest returns the text of the manifest with that layer.
+func (p Publication) manifest(layer, config ocispec.Descriptor) ([]byte, error) {
 	annotations, err := p.annotations()
 	if err != nil {
 		return nil, err
 	}
-	manifest, err := json.Marshal(ocispec.Manifest{
+	config.Data = nil
+	text, err := json.Marshal(ocispec.Manifest{
 		Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: ocispec.MediaTypeImageManifest,
 		Config: config, Layers: []ocispec.Descriptor{layer}, Annotations: annotations,
 	})
-	if err != nil {
-		return nil, err
+	if err == nil && len(text) > maxManifest {
+		err = invalid(fmt.Errorf("the annotations make a manifest of %d bytes, of which registries take %d", len(text), maxManifest))
 	}
-	if len(manifest) > maxManifest {
-		return nil, invalid(fmt.Errorf("the annotations make a manifest of %d bytes, of which registries take %d", len(manifest), maxManifest))
-	}
-	return []part{
-		{layer, archive},
-		{config, sectionOf(text)},
-		{ocispec.Descriptor{MediaType: ocispec.MediaTypeImageManifest, Digest: digest.FromBytes(manifest), Size: int64(len(manifest))}, sectionOf(manifest)},
-	}, nil
+	return text, err
 }
 
 // annotations returns the annotations of the manifest.
