@@ -1,19 +1,10 @@
 package oci_test
 
 import (
-	"context"
-	"errors"
-	"fmt"
-	"io"
-	"io/fs"
 	"net"
 	"net/http"
-	"strconv"
 	"strings"
 	"testing"
-
-	"github.com/opencontainers/go-digest"
-	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"github.com/headgate-io/headgate/internal/testenv"
 )
@@ -34,19 +25,6 @@ func TestReset(t *testing.T) {
 	p.of(r)
 	if d, err := r.Head(t.Context(), "v1"); err != nil || d.Digest != want.Digest || len(p) != 1 {
 		t.Error(d, err, p)
-	}
-}
-
-func TestListOfTooManyBytes(t *testing.T) {
-	g := testenv.StartRegistry(t, testenv.RegistryConfig{})
-	page := `{"x":"` + strings.Repeat("x", 4<<20-100) + `","tags":["a"]}`
-	g.Break(serve(testenv.ListTags, func(w http.ResponseWriter, r *http.Request) {
-		n, _ := strconv.Atoi(r.URL.Query().Get("last"))
-		w.Header().Set("Link", fmt.Sprintf(`<?last=%d>; rel="next"`, n+1))
-		io.WriteString(w, page)
-	}))
-	if err := tagsOf(plain(t, g)); err == nil || !strings.Contains(err.Error(), "more than 67108864 bytes") || g.Count() > 17 {
-		t.Error(err, g.Count())
 	}
 }
 
@@ -77,56 +55,5 @@ func TestOddChallenges(t *testing.T) {
 		if _, err := r.Head(t.Context(), "v1"); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%.60s: %v", header, err)
 		}
-	}
-}
-
-// What is no digest goes nowhere.
-func TestNoDigest(t *testing.T) {
-	g := testenv.StartRegistry(t, testenv.RegistryConfig{})
-	r := plain(t, g)
-	bad := ocispec.Descriptor{Digest: "sha256:../x"}
-	if err := last(r.Referrers(t.Context(), bad, "")); err == nil || !strings.Contains(err.Error(), "no digest") {
-		t.Error(err)
-	}
-	if g.Count() > 0 {
-		t.Error(g.Requests())
-	}
-}
-
-// Whoever writes what was read may fail, and reading ends with it.
-func TestWriteToFails(t *testing.T) {
-	g := testenv.StartRegistry(t, testenv.RegistryConfig{})
-	b := testenv.Blob{Data: []byte("content")}
-	d := g.PushBlob("team/app", b)
-	content, err := plain(t, g).Blob(t.Context(), d)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer content.Close()
-	pr, pw := io.Pipe()
-	pr.CloseWithError(fs.ErrClosed)
-	if _, err := io.Copy(pw, content); !errors.Is(err, fs.ErrClosed) {
-		t.Error(err)
-	}
-}
-
-// A layout ends with the context as well.
-func TestLayoutObeysContext(t *testing.T) {
-	l := newLayout(t)
-	v1 := l.manifest("v1", "one", nil)
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if err := last(l.open().Referrers(ctx, v1, "")); !errors.Is(err, context.Canceled) {
-		t.Error(err)
-	}
-	l.list(l.blob(ocispec.MediaTypeImageManifest, []byte(`{"subject":1,"layers":[]}`)))
-	if err := last(l.open().Referrers(t.Context(), v1, "")); err == nil || !strings.Contains(err.Error(), "subject") {
-		t.Error(err)
-	}
-	for range l.open().Tags(t.Context()) {
-		break
-	}
-	if _, err := l.open().Head(t.Context(), digest.FromString("none").String()); !errors.Is(err, fs.ErrNotExist) {
-		t.Error(err)
 	}
 }

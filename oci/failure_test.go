@@ -26,10 +26,6 @@ var failures = []threat{
 	{name: "list that breaks", defect: answer(testenv.ListTags, 500), spec: ranged, reason: listFailed, says: []string{"500"}},
 	{name: "manifest refused", defect: answer(testenv.GetManifest, 403), reason: authFailed, says: []string{"fetch manifest", "403"}},
 	{name: "layer refused", defect: answer(testenv.GetBlob, 401), reason: authFailed, says: []string{"fetch blob", "401"}},
-	{name: "stall of the tag", defect: stall(testenv.HeadManifest), spec: hasty, reason: pullFailed, says: []string{"look up tag latest: not done within"}},
-	{name: "stall of the list", defect: stall(testenv.ListTags), spec: hastyRange, reason: listFailed, says: []string{"list tags: not done within"}},
-	{name: "stall of the manifest", defect: stall(testenv.GetManifest), spec: hasty, reason: pullFailed, says: []string{"fetch manifest: not done within"}},
-	{name: "stall of the layer", defect: stall(testenv.GetBlob), spec: hasty, reason: pullFailed, says: []string{"pull layer: not done within"}},
 }
 
 func TestFailures(t *testing.T) {
@@ -73,8 +69,4 @@ func pin(d digest.Digest) func(*source.OCIRepositorySpec) {
 
 func answer(phase testenv.Phase, status int) *testenv.Defect {
 	return &testenv.Defect{Phase: phase, Status: status}
-}
-
-func stall(phase testenv.Phase) *testenv.Defect {
-	return &testenv.Defect{Phase: phase, Do: testenv.Stall, After: -1}
 }

@@ -40,11 +40,6 @@ func divert(phase testenv.Phase) func(*rig, *testenv.Registry) {
 
 func tokensOf(aside *testenv.Registry) string { return elsewhere(aside) + "/token" }
 
-// constant is a realm of that URL.
-func constant(url string) func(*testenv.Registry) string {
-	return func(*testenv.Registry) string { return url }
-}
-
 func anonymous(s *source.OCIRepositorySpec) { s.SecretRef = nil }
 
 var wantsPassword = testenv.RegistryConfig{Username: "user", Password: canary}
@@ -68,21 +63,11 @@ var lures = []lure{
 		aside.Break(&testenv.Defect{Do: testenv.Leak, Status: 400})
 	}, asked: true, trusted: true, reason: pullFailed, says: []string{"400"}},
 
-	{name: "realm elsewhere", tls: true, aside: testenv.RegistryConfig{Bearer: &testenv.Bearer{Anonymous: true}}, realm: tokensOf,
-		reason: authFailed, says: []string{"localhost", "add an entry for localhost"}},
 	{name: "realm elsewhere, without credentials", tls: true, bearer: &testenv.Bearer{Anonymous: true}, aside: testenv.RegistryConfig{Bearer: &testenv.Bearer{Anonymous: true}},
 		realm: tokensOf, spec: anonymous, asked: true},
-	{name: "realm that gives up TLS", tls: true, realm: constant("http://127.0.0.1:1/token"), reason: authFailed, says: []string{"gives up TLS"}},
-	{name: "realm that is a file", realm: constant("file:///etc/passwd"), reason: authFailed, says: []string{"token service"}},
-	{name: "realm with a password", realm: constant("http://user:cAnArY@127.0.0.1:1/token"), reason: authFailed, says: []string{"user information"}},
-	{name: "realm of garbage", realm: constant("http://%zz"), reason: authFailed, says: []string{"no URL"}},
-	{name: "tokens that are elsewhere", bearer: &testenv.Bearer{}, set: divert(testenv.GetToken), reason: pullFailed, says: []string{"token service redirects"}},
 	{name: "token service that repeats credentials", bearer: &testenv.Bearer{}, set: breaks(testenv.Defect{Do: testenv.Leak, Status: 400}), reason: pullFailed, says: []string{"400"}},
 	{name: "token service without end", bearer: &testenv.Bearer{}, set: breaks(testenv.Defect{Do: testenv.Swell, After: 1 << 30}), reason: pullFailed, says: []string{"token", "more than"}},
 	{name: "token service that stalls", bearer: &testenv.Bearer{}, set: breaks(testenv.Defect{Do: testenv.Stall, After: -1}), spec: hasty, reason: pullFailed, says: []string{"spec.timeout"}},
-	{name: "token that is a header", bearer: &testenv.Bearer{}, set: breaks(testenv.Defect{Status: 200, Body: `{"token":"` + canary + `\r\nX-Evil: 1"}`}), reason: pullFailed, says: []string{"no header can have"}},
-	{name: "token that is none", bearer: &testenv.Bearer{}, set: breaks(testenv.Defect{Status: 200, Body: `{"token":"` + canary}), reason: pullFailed, says: []string{"no JSON"}},
-	{name: "answer without a token", bearer: &testenv.Bearer{}, set: breaks(testenv.Defect{Status: 200, Body: `{"other":"` + canary + `"}`}), reason: pullFailed, says: []string{"no token"}},
 	{name: "tokens that are never good", bearer: &testenv.Bearer{}, set: breaks(testenv.Defect{Status: 200, Body: `{"token":"other"}`}), reason: authFailed, says: []string{"401", "check the credentials"}},
 }
 

@@ -1,7 +1,12 @@
 package oci_test
 
 import (
+	"io"
+	"net/http"
 	"testing"
+
+	"github.com/opencontainers/go-digest"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"github.com/headgate-io/headgate/internal/testenv"
 	"github.com/headgate-io/headgate/internal/testenv/measure"
@@ -33,5 +38,35 @@ func TestGigabytes(t *testing.T) {
 				t.Errorf("%d MiB were allocated", n>>20)
 			}
 		})
+	}
+}
+
+// A blob is not held in memory.
+func TestBlobStreams(t *testing.T) {
+	const size = 256 << 20
+	h := digest.Canonical.Digester()
+	zeros := make([]byte, 1<<20)
+	for range size >> 20 {
+		h.Hash().Write(zeros)
+	}
+	g := testenv.StartRegistry(t, testenv.RegistryConfig{})
+	g.Break(serve(testenv.GetBlob, func(w http.ResponseWriter, _ *http.Request) {
+		for range size >> 20 {
+			w.Write(zeros)
+		}
+	}))
+	r := plain(t, g)
+	used := measure.Allocated(func() {
+		content, err := r.Blob(t.Context(), ocispec.Descriptor{Digest: h.Digest(), Size: size})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer content.Close()
+		if n, err := io.Copy(io.Discard, content); n != size || err != nil {
+			t.Error(n, err)
+		}
+	})
+	if used > 8<<20 {
+		t.Errorf("%d MiB were allocated", used>>20)
 	}
 }

@@ -147,20 +147,6 @@ func TestLayout(t *testing.T) {
 	}
 }
 
-func TestLayoutLacks(t *testing.T) {
-	r := newLayout(t).open()
-	d := digest.FromString("x")
-	_, tag := r.Head(t.Context(), "v1")
-	_, byDigest := r.Head(t.Context(), d.String())
-	_, _, manifest := r.Manifest(t.Context(), ocispec.Descriptor{Digest: d})
-	_, blob := r.Blob(t.Context(), ocispec.Descriptor{Digest: d, Size: 1})
-	for _, err := range []error{tag, byDigest, manifest, blob} {
-		if !errors.Is(err, fs.ErrNotExist) {
-			t.Error(err)
-		}
-	}
-}
-
 // The tag that stands in for a list of referrers counts in a layout as well.
 func TestLayoutReferrersTag(t *testing.T) {
 	l := newLayout(t)

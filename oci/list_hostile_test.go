@@ -37,6 +37,11 @@ func TestHostileLists(t *testing.T) {
 		"with a link of 1 MB":       {link("/" + strings.Repeat("x", 100<<10)), "at most 8192"},
 		"that is HTML":              {&testenv.Defect{Phase: testenv.ListTags, Status: http.StatusOK, Body: "<html>"}, "no list"},
 		"of numbers":                {&testenv.Defect{Phase: testenv.ListTags, Status: http.StatusOK, Body: `{"tags":[1]}`}, "no list"},
+		"of too many bytes": {serve(testenv.ListTags, func(w http.ResponseWriter, r *http.Request) {
+			n, _ := strconv.Atoi(r.URL.Query().Get("last"))
+			w.Header().Set("Link", fmt.Sprintf(`<?last=%d>; rel="next"`, n+1))
+			io.WriteString(w, `{"x":"`+strings.Repeat("x", 4<<20-100)+`","tags":["a"]}`)
+		}), "more than 67108864 bytes"},
 		"of too many tags": {serve(testenv.ListTags, func(w http.ResponseWriter, r *http.Request) {
 			n, _ := strconv.Atoi(r.URL.Query().Get("last"))
 			w.Header().Set("Link", fmt.Sprintf(`</v2/team/app/tags/list?last=%d>; rel="next"`, n+1))

@@ -95,35 +95,6 @@ func TestRequests(t *testing.T) {
 	}
 }
 
-func TestRevision(t *testing.T) {
-	r := newRig(t, testenv.RegistryConfig{})
-	m := files(t, "a", "one")
-	m.Annotations = map[string]string{ocispec.AnnotationSource: "https://example.org/app.git", ocispec.AnnotationRevision: "main@sha1:0123", "other": "x"}
-	d := r.g.Push("team/app", "v1", m)
-	for _, row := range []struct {
-		ref  source.OCIRepositoryRef
-		want string
-	}{
-		{source.OCIRepositoryRef{Tag: "v1"}, "v1@" + d.Digest.String()},
-		{source.OCIRepositoryRef{Digest: d.Digest.String()}, d.Digest.String()},
-	} {
-		obj := r.follow(row.ref)
-		r.want(obj, source.Stored)
-		a := obj.Artifact()
-		if a.Revision != row.want || !maps.Equal(a.Metadata, m.Annotations) || !strings.HasSuffix(a.Path, "/"+d.Digest.Encoded()+".tar.gz") {
-			t.Errorf("artifact %+v, want revision %s", a, row.want)
-		}
-		if c := obj.Common().Condition(source.ReadyCondition); c.Message != "stored artifact for digest '"+row.want+"'" {
-			t.Errorf("Ready: %s", c.Message)
-		}
-		want := "stored artifact with revision '" + row.want + "' from '" + r.g.URL("team/app") +
-			"', origin source 'https://example.org/app.git', origin revision 'main@sha1:0123'"
-		if len(r.Events) != 1 || r.Events[0].Message != want && row.ref.Tag != "" {
-			t.Errorf("events %+v, want %s", r.Events, want)
-		}
-	}
-}
-
 // TestOpenAfterAnother opens a revision that is not the one resolved last.
 func TestOpenAfterAnother(t *testing.T) {
 	r := newRig(t, testenv.RegistryConfig{})

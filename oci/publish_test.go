@@ -2,19 +2,15 @@ package oci_test
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"io"
 	"io/fs"
 	"maps"
 	"net/http"
-	"slices"
 	"strings"
 	"testing"
 	"testing/fstest"
 	"time"
-
-	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"github.com/headgate-io/headgate/artifact"
 	"github.com/headgate-io/headgate/internal/testenv"
@@ -104,36 +100,6 @@ func TestPublish(t *testing.T) {
 	}
 }
 
-// The layer is the archive, byte for byte.
-func TestPublishedLayer(t *testing.T) {
-	g := testenv.StartRegistry(t, testenv.RegistryConfig{})
-	d, err := oci.New(target(g), source.Env{}, nil).Publish(t.Context(), packed(t, manifests), length(t), oci.Publication{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	repo := plain(t, g)
-	_, text, err := repo.Manifest(t.Context(), d)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var m ocispec.Manifest
-	if err := json.Unmarshal(text, &m); err != nil || len(m.Layers) != 1 {
-		t.Fatalf("%s, %v", text, err)
-	}
-	blob, err := repo.Blob(t.Context(), m.Layers[0])
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer blob.Close()
-	got, err := io.ReadAll(blob)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if want, _ := io.ReadAll(packed(t, manifests)); !bytes.Equal(got, want) {
-		t.Error("the layer is not the archive")
-	}
-}
-
 // The bytes of the manifest are pinned: its digest depends on nothing else.
 func TestPublishedManifest(t *testing.T) {
 	g := testenv.StartRegistry(t, testenv.RegistryConfig{})
@@ -174,19 +140,6 @@ func TestPublishAgain(t *testing.T) {
 	}
 	if n := g.Count(testenv.PutBlob); n != 0 {
 		t.Errorf("%d uploads of blobs that are there", n)
-	}
-}
-
-// A default tag is that of the spec.
-func TestPublishTagOfSpec(t *testing.T) {
-	g := testenv.StartRegistry(t, testenv.RegistryConfig{})
-	o := target(g)
-	o.Spec.Ref = &source.OCIRepositoryRef{Tag: "edge"}
-	if _, err := oci.New(o, source.Env{}, nil).Publish(t.Context(), packed(t, manifests), length(t), oci.Publication{}); err != nil {
-		t.Fatal(err)
-	}
-	if g.Manifest("team/app", "edge") == nil || g.Manifest("team/app", "latest") != nil {
-		t.Error("it is not tagged edge alone")
 	}
 }
 
@@ -270,24 +223,6 @@ func TestPublishStalled(t *testing.T) {
 	}
 }
 
-// Credentials are those of the spec, and known to the origin.
-func TestPublishWithCredentials(t *testing.T) {
-	g := testenv.StartRegistry(t, testenv.RegistryConfig{Username: "ci", Password: "s3cret"})
-	o := target(g)
-	origin := oci.New(o, source.Env{}, nil)
-	if _, err := origin.Publish(t.Context(), packed(t, manifests), length(t), oci.Publication{}); !errors.Is(err, fs.ErrPermission) {
-		t.Errorf("without credentials: %v", err)
-	}
-	o.Spec.SecretRef = ref("login")
-	origin = oci.New(o, source.Env{Secrets: secrets{"login": {".dockerconfigjson": dockerconfig(g.Host, "ci", "s3cret")}}}, nil)
-	if _, err := origin.Publish(t.Context(), packed(t, manifests), length(t), oci.Publication{}); err != nil {
-		t.Fatal(err)
-	}
-	if !slices.Contains(origin.Secrets(), "s3cret") {
-		t.Errorf("it knows %d secrets, the password is none of them", len(origin.Secrets()))
-	}
-}
-
 // A token that ends in the middle of an upload is replaced, and what was sent
 // with it is sent again.
 func TestPublishWithTokens(t *testing.T) {
@@ -318,29 +253,5 @@ func TestPublishToBusyRegistry(t *testing.T) {
 	g := testenv.StartRegistry(t, testenv.RegistryConfig{Defect: busy})
 	if _, err := oci.New(target(g), source.Env{}, nil).Publish(t.Context(), packed(t, manifests), length(t), oci.Publication{}); err != nil || refused != 2 {
 		t.Errorf("refused %d times, %v", refused, err)
-	}
-}
-
-// What is of another kind has its own media types and config.
-func TestPublishedKind(t *testing.T) {
-	g := testenv.StartRegistry(t, testenv.RegistryConfig{})
-	p := oci.Publication{ConfigType: "application/vnd.test.config+json", Config: []byte(`{"name":"app"}`), LayerType: "application/vnd.test.content.tar+gzip"}
-	if _, err := oci.New(target(g), source.Env{}, nil).Publish(t.Context(), strings.NewReader("\x1f\x8b..."), 5, p); err != nil {
-		t.Fatal(err)
-	}
-	var m ocispec.Manifest
-	if err := json.Unmarshal(g.Manifest("team/app", "latest"), &m); err != nil {
-		t.Fatal(err)
-	}
-	if m.Config.MediaType != p.ConfigType || m.Layers[0].MediaType != p.LayerType {
-		t.Errorf("config %s, layer %s", m.Config.MediaType, m.Layers[0].MediaType)
-	}
-	blob, err := plain(t, g).Blob(t.Context(), m.Config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer blob.Close()
-	if text, err := io.ReadAll(blob); err != nil || string(text) != string(p.Config) {
-		t.Errorf("config %q, %v", text, err)
 	}
 }

@@ -44,16 +44,6 @@ func TestRefusalHidesSignature(t *testing.T) {
 	}
 }
 
-func TestRefusalText(t *testing.T) {
-	g := testenv.StartRegistry(t, testenv.RegistryConfig{})
-	g.Break(&testenv.Defect{Status: http.StatusForbidden, Body: `{"errors":[{"code":"DENIED","message":"\u001b[2Jno ` + strings.Repeat("x", 1000) + `"}]}`})
-	err := manifestOf1(plain(t, g))
-	e, ok := errors.AsType[*oci.StatusError](err)
-	if !ok || e.Status != http.StatusForbidden || e.Code != "DENIED" || len(e.Message) > 300 || strings.ContainsRune(err.Error(), 0x1b) {
-		t.Errorf("%q", err)
-	}
-}
-
 func TestPushRefused(t *testing.T) {
 	g := testenv.StartRegistry(t, testenv.RegistryConfig{})
 	r := plain(t, g)

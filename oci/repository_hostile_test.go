@@ -2,16 +2,11 @@ package oci_test
 
 import (
 	"context"
-	"errors"
-	"io"
-	"io/fs"
 	"net/http"
 	"net/http/httptest"
-	"net/url"
 	"strings"
 	"testing"
 
-	"github.com/headgate-io/headgate/internal/redact"
 	"github.com/headgate-io/headgate/internal/testenv"
 	"github.com/headgate-io/headgate/oci"
 	"github.com/headgate-io/headgate/source"
@@ -50,93 +45,6 @@ func bare(t *testing.T, requests []testenv.Request) {
 		}
 		if q.Certificate != "" || strings.Contains(string(q.Body), password) {
 			t.Errorf("%s %s came with %s %s", q.Method, q.Path, q.Certificate, q.Body)
-		}
-	}
-}
-
-func TestRedirectShowsNothing(t *testing.T) {
-	ca := testenv.NewCA(t)
-	for name, host := range map[string]string{"other host": "localhost", "other port": "127.0.0.1"} {
-		for kind, bearer := range map[string]*testenv.Bearer{"basic": nil, "bearer": {}} {
-			t.Run(name+", "+kind, func(t *testing.T) {
-				g, storage := guard(t, ca, bearer), testenv.StartRegistry(t, testenv.RegistryConfig{CA: ca})
-				b := testenv.Blob{Data: []byte("content of a layer")}
-				d := storage.PushBlob("team/app", b)
-				storage.Reset()
-				u, _ := url.Parse(storage.Base)
-				to := "https://eve:secret@" + host + ":" + u.Port()
-				g.Break(&testenv.Defect{Phase: testenv.GetBlob, Status: http.StatusTemporaryRedirect,
-					Header: http.Header{"Location": {to}, "Set-Cookie": {"session=secret"}}})
-				access, env := g.access()
-				r, _ := connect(t, access, env)
-				content, err := r.Blob(t.Context(), d)
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer content.Close()
-				if text, err := io.ReadAll(content); err != nil || string(text) != string(b.Data) {
-					t.Error(string(text), err)
-				}
-				if storage.Count() != 1 {
-					t.Error(storage.Count(), "requests")
-				}
-				bare(t, storage.Requests())
-			})
-		}
-	}
-}
-
-// A challenge by whom a redirect leads to is not answered.
-func TestChallengeBehindRedirect(t *testing.T) {
-	ca := testenv.NewCA(t)
-	g, other := guard(t, ca, nil), guard(t, ca, nil)
-	g.Break(&testenv.Defect{Phase: testenv.HeadManifest, Status: http.StatusFound, Header: http.Header{"Location": {other.Base}}})
-	access, env := g.access()
-	r, _ := connect(t, access, env)
-	if _, err := r.Head(t.Context(), "v1"); !errors.Is(err, fs.ErrPermission) {
-		t.Error(err)
-	}
-	bare(t, other.Requests())
-}
-
-func TestRedirectDowngrade(t *testing.T) {
-	ca := testenv.NewCA(t)
-	g, other := guard(t, ca, nil), testenv.StartRegistry(t, testenv.RegistryConfig{})
-	g.Break(&testenv.Defect{Phase: testenv.GetBlob, Status: http.StatusFound, Header: http.Header{"Location": {other.Base}}})
-	access, env := g.access()
-	r, _ := connect(t, access, env)
-	_, err := r.Blob(t.Context(), testenv.Blob{Data: []byte("x")}.Descriptor())
-	if err == nil || !strings.Contains(err.Error(), "from https to http") || other.Count() > 0 {
-		t.Error(err, other.Count())
-	}
-}
-
-// No credential shows in an error, even when the registry repeats it.
-func TestErrorsHideCredentials(t *testing.T) {
-	ca := testenv.NewCA(t)
-	for kind, bearer := range map[string]*testenv.Bearer{"basic": nil, "password": {}, "refresh": {IdentityToken: "refresh me"}} {
-		for _, phase := range []testenv.Phase{testenv.GetManifest, testenv.GetToken} {
-			g := guard(t, ca, bearer)
-			if kind == "refresh" {
-				g.config = `{"auths":{"` + g.Host + `":{"username":"ann","identitytoken":"refresh me"}}}`
-			}
-			d := g.Push("team/app", "v1", layer("x"))
-			g.Break(&testenv.Defect{Phase: phase, Do: testenv.Leak, Status: http.StatusForbidden})
-			access, env := g.access()
-			r, v := connect(t, access, env)
-			_, _, err := r.Manifest(t.Context(), d)
-			if phase == testenv.GetToken && bearer == nil {
-				continue
-			}
-			if err == nil {
-				t.Fatal(kind, phase, "no error")
-			}
-			text := redact.String(err.Error(), v.Values()...)
-			for _, secret := range append(g.Tokens(), password, "refresh me", "YW5uOm9wZW4gc2VzYW1l") {
-				if strings.Contains(text, secret) {
-					t.Errorf("%s, %s: %s", kind, phase, text)
-				}
-			}
 		}
 	}
 }

@@ -1,9 +1,7 @@
 package oci_test
 
 import (
-	"bytes"
 	"context"
-	"errors"
 	"io"
 	"io/fs"
 	"strings"
@@ -109,52 +107,5 @@ func TestRepositoryReads(t *testing.T) {
 	}
 	if tags := collect(t, r.Tags(t.Context())); strings.Join(tags, " ") != "1.0.0 1.1.0 1.2.0 latest x" {
 		t.Error(tags)
-	}
-}
-
-func TestAbsent(t *testing.T) {
-	r := plain(t, testenv.StartRegistry(t, testenv.RegistryConfig{}))
-	d := digest.FromString("x")
-	_, err := r.Head(t.Context(), "none")
-	_, _, manifest := r.Manifest(t.Context(), ocispec.Descriptor{Digest: d})
-	_, blob := r.Blob(t.Context(), ocispec.Descriptor{Digest: d, Size: 1})
-	var tags error
-	for _, tags = range r.Tags(t.Context()) {
-	}
-	for _, err := range []error{err, manifest, blob, tags} {
-		if !errors.Is(err, fs.ErrNotExist) {
-			t.Error(err)
-		}
-	}
-	if got := collect(t, r.Referrers(t.Context(), ocispec.Descriptor{Digest: d}, "")); len(got) > 0 {
-		t.Error(got)
-	}
-}
-
-func TestRepositoryWrites(t *testing.T) {
-	for _, bearer := range []*testenv.Bearer{nil, {}} {
-		g := testenv.StartRegistry(t, testenv.RegistryConfig{Username: "ann", Password: "open sesame", Bearer: bearer})
-		env := source.Env{Secrets: secrets{"reg": {".dockerconfigjson": dockerconfig(g.Host, "ann", "open sesame")}}}
-		r, _ := connect(t, oci.Access{URL: g.URL("team/app"), Insecure: true, Secret: ref("reg")}, env)
-		m := layer("content")
-		blobs := append(m.Layers, testenv.Blob{MediaType: "application/x.config", Data: []byte("{}")})
-		for range 2 {
-			for _, b := range blobs {
-				if err := r.Push(t.Context(), b.Descriptor(), bytes.NewReader(b.Data)); err != nil {
-					t.Fatal(err)
-				}
-			}
-		}
-		text := []byte(`{"schemaVersion":2,"mediaType":"` + ocispec.MediaTypeImageManifest + `","config":{},"layers":[]}`)
-		d := ocispec.Descriptor{MediaType: ocispec.MediaTypeImageManifest, Digest: digest.FromBytes(text), Size: int64(len(text))}
-		if err := r.Push(t.Context(), d, bytes.NewReader(text)); err != nil {
-			t.Fatal(err)
-		}
-		if err := r.Tag(t.Context(), d, "v1"); err != nil {
-			t.Fatal(err)
-		}
-		if got, err := r.Head(t.Context(), "v1"); err != nil || got.Digest != d.Digest {
-			t.Error(got, err)
-		}
 	}
 }

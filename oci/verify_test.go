@@ -13,7 +13,6 @@ import (
 	"github.com/headgate-io/headgate/internal/testenv"
 	"github.com/headgate-io/headgate/oci"
 	"github.com/headgate-io/headgate/source"
-	"github.com/headgate-io/headgate/source/sourcetest"
 )
 
 // A notary is a technology whose signatures are a list of digests. The key that
@@ -155,30 +154,6 @@ func opened(t *testing.T, o *oci.Origin) source.Content {
 	}
 	t.Cleanup(func() { c.Close() })
 	return c
-}
-
-// slow are Secrets of which the one called keys takes as long as the context lasts.
-type slow struct {
-	sourcetest.Secrets
-	asked *int // how often for that one
-}
-
-func (s slow) Secret(ctx context.Context, namespace, name string) (source.Secret, error) {
-	if name == "keys" {
-		*s.asked++
-		<-ctx.Done()
-		return source.Secret{}, errors.New("connection closed")
-	}
-	return s.Secrets.Secret(ctx, namespace, name)
-}
-
-func TestKeysStall(t *testing.T) {
-	r, _, obj := notarised(t)
-	hasty(&obj.Spec)
-	asked := 0
-	r.Stalls = func() (int, bool) { return asked, true }
-	from := oci.New(obj, source.Env{Secrets: slow{r.secrets, &asked}}, r.verify)
-	r.Refused(obj, from, nil, "VerificationError", "spec.verify: not done within", "spec.timeout")
 }
 
 // TestKeysChangeMeanwhile changes keys between Resolve and Verify.

@@ -130,23 +130,6 @@ func forge(t *testing.T, g *testenv.Registry, l *layout) {
 	tag(g, "app", l.subject, layers...)
 }
 
-// TestStripped is about a registry that lost what a signature is made of.
-func TestStripped(t *testing.T) {
-	for _, name := range []string{"cosign2", "cosign3"} {
-		g := testenv.StartRegistry(t, testenv.RegistryConfig{NoReferrers: true})
-		l := openLayout(t, name)
-		l.push(t, g, "app")
-		hyphen := strings.Replace(l.subject.Digest.String(), ":", "-", 1)
-		for _, tag := range []string{hyphen, hyphen + ".sig"} {
-			if g.Manifest("app", tag) != nil {
-				g.Untag("app", tag)
-			}
-		}
-		got, err := verify(t, g, "app", recorded(t, "p256"), l.subject)
-		judge(t, got, err, "app@"+l.subject.Digest.String()+" is not signed: sign it with cosign sign", "")
-	}
-}
-
 // TestLongDigest is about a subject for which there can be no signature tag.
 func TestLongDigest(t *testing.T) {
 	for sort, config := range registries {

@@ -5,8 +5,6 @@ import (
 	"crypto/elliptic"
 	"errors"
 	"net/http"
-	"slices"
-	"sync"
 	"testing"
 
 	"github.com/headgate-io/headgate/internal/testenv"
@@ -67,24 +65,5 @@ func TestCancelled(t *testing.T) {
 	cancel()
 	if err := <-done; !errors.Is(err, context.Canceled) || errors.Is(err, source.ErrVerification) {
 		t.Errorf("error %v, want that of the context", err)
-	}
-}
-
-// TestConcurrent verifies with one verifier at once.
-func TestConcurrent(t *testing.T) {
-	s := newSigstore(t)
-	g := testenv.StartRegistry(t, testenv.RegistryConfig{})
-	subject := subjectOf(g, "app")
-	attach(t, g, "app", subject, s.good(subject.Digest).bundle(t))
-	v, err := cosign.New(cosign.Config{})(connect(t, g, "app"), s.trust(t))
-	check(t, err)
-	var wg sync.WaitGroup
-	errs := make([]error, 8)
-	for i := range errs {
-		wg.Go(func() { _, errs[i] = v.Verify(t.Context(), subject) })
-	}
-	wg.Wait()
-	if i := slices.IndexFunc(errs, func(err error) bool { return err != nil }); i >= 0 {
-		t.Error(errs[i])
 	}
 }

@@ -321,27 +321,6 @@ func TestMirrorStalls(t *testing.T) {
 	l.expect("", false)
 }
 
-// TestMirrorAtOnce has many verifications begin together.
-func TestMirrorAtOnce(t *testing.T) {
-	l := newLab(t, nil)
-	check(t, l.verify(t.Context()))
-	one := l.m.asked()
-	l.c.pass(25 * time.Hour)
-	var wg sync.WaitGroup
-	for range 8 {
-		wg.Go(func() {
-			if err := l.verify(t.Context()); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	wg.Wait()
-	if n := l.m.asked(); n > 8*one {
-		t.Errorf("%d requests for eight verifications, and %d for one", n, one)
-	}
-	l.expect("", false)
-}
-
 // TestCache keeps what the mirror said in a directory, and nothing elsewhere.
 func TestCache(t *testing.T) {
 	home := t.TempDir()
