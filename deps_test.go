@@ -37,9 +37,9 @@ var rooms = map[string]room{
 	"source/controller/server":  {imports: "artifact internal/access internal/answer internal/listen internal/redact source source/controller source/controller/access source/controller/api source/controller/hook source/controller/journal source/controller/web", modules: prometheusModules},
 	"source/controller/web":     {imports: "internal/page"},
 
-	"git":                   {imports: "artifact source internal/transport internal/redact internal/version git/internal/config git/internal/lfs git/internal/local git/internal/object git/internal/packfile git/internal/pool git/internal/wire internal/signature", modules: gitModules},
+	"git":                   {imports: "artifact source internal/transport internal/redact internal/tunnel internal/version git/internal/config git/internal/lfs git/internal/local git/internal/object git/internal/packfile git/internal/pool git/internal/wire internal/signature", modules: gitModules},
 	"git/internal/config":   {},
-	"git/internal/lfs":      {imports: "artifact git/internal/config internal/redact internal/transport", modules: "golang.org/x/net golang.org/x/sync"},
+	"git/internal/lfs":      {imports: "artifact git/internal/config internal/redact internal/transport", modules: "golang.org/x/net golang.org/x/sync golang.org/x/text"},
 	"git/internal/object":   {modules: "github.com/pjbgf/sha1cd github.com/klauspost/cpuid/v2"},
 	"git/internal/packfile": {imports: "git/internal/object", modules: "golang.org/x/sync github.com/klauspost/compress"},
 	"git/internal/pool":     {imports: "artifact git/internal/object git/internal/packfile git/internal/wire", modules: gitModules},
@@ -110,7 +110,8 @@ var rooms = map[string]room{
 	"internal/reload":      {},
 	"internal/retry":       {},
 	"internal/secret":      {},
-	"internal/transport":   {imports: "internal/origin source internal/redact internal/retry internal/secret internal/zone", modules: "golang.org/x/net golang.org/x/text"},
+	"internal/transport":   {imports: "internal/origin source internal/redact internal/retry internal/secret internal/zone"},
+	"internal/tunnel":      {imports: "internal/transport", modules: "golang.org/x/net"},
 	"internal/zone":        {},
 	"internal/version":     {modules: "github.com/Masterminds/semver/v3"},
 
@@ -152,7 +153,7 @@ const (
 		"github.com/beorn7/perks github.com/cespare/xxhash/v2 github.com/munnerz/goautoneg google.golang.org/protobuf go.yaml.in/yaml/v2 golang.org/x/sys"
 )
 
-const gitModules = "golang.org/x/crypto golang.org/x/net golang.org/x/sync golang.org/x/sys github.com/Masterminds/semver/v3"
+const gitModules = "golang.org/x/crypto golang.org/x/net golang.org/x/sync golang.org/x/sys golang.org/x/text github.com/Masterminds/semver/v3"
 
 // The SDKs of the clouds' token services. Only their leaves may depend on them.
 const (
@@ -170,7 +171,7 @@ const (
 
 // The SDKs of object stores. Only their leaves may depend on them.
 const (
-	gcsModules = "cel.dev/expr cloud.google.com/go cloud.google.com/go/auth cloud.google.com/go/auth/oauth2adapt cloud.google.com/go/compute/metadata " +
+	gcsModules = "golang.org/x/text cel.dev/expr cloud.google.com/go cloud.google.com/go/auth cloud.google.com/go/auth/oauth2adapt cloud.google.com/go/compute/metadata " +
 		"cloud.google.com/go/iam cloud.google.com/go/monitoring cloud.google.com/go/storage " +
 		"github.com/GoogleCloudPlatform/opentelemetry-operations-go/detectors/gcp github.com/GoogleCloudPlatform/opentelemetry-operations-go/exporter/metric " +
 		"github.com/GoogleCloudPlatform/opentelemetry-operations-go/internal/resourcemapping github.com/cespare/xxhash/v2 github.com/cncf/xds/go " +

@@ -1,11 +1,14 @@
 package git
 
 import (
+	"context"
 	"fmt"
+	"net"
 	"net/url"
 
 	"github.com/headgate-io/headgate/git/internal/wire"
 	"github.com/headgate-io/headgate/internal/transport"
+	"github.com/headgate-io/headgate/internal/tunnel"
 	"github.com/headgate-io/headgate/source"
 )
 
@@ -29,7 +32,10 @@ func (o *Origin) overSSH(u *url.URL, secret, proxySecret transport.Secret, fence
 		if err != nil {
 			return route{}, err
 		}
-		c.Dial, web.Proxy = p.Dial, p.For
+		web.Proxy = p.For
+		c.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			return tunnel.Dial(ctx, p, network, addr)
+		}
 	}
 	return route{wire.SSH(c, u), web, func() {}}, nil
 }

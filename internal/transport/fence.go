@@ -68,7 +68,7 @@ func (f *Fence) locate(ctx context.Context, c *Config) (Zone, error) {
 	if looked := f.looked.Load(); looked != notFoundYet {
 		return Zone(looked), nil
 	}
-	at := spelled(f.at)
+	at := ZoneOfHost(f.at)
 	if _, literal := zone.Literal(f.at.Hostname()); !literal && at == Public && !c.Proxied(f.at) {
 		all, err := LookupNetIP(ctx, "ip", f.at.Hostname())
 		if missing, ok := errors.AsType[*net.DNSError](err); err != nil && (!ok || !missing.IsNotFound) {

@@ -156,7 +156,7 @@ func TestFenceBehindProxy(t *testing.T) {
 		want bool
 	}{
 		{"other.example", true}, {"192.0.2.1", true}, {"10.0.0.7", false}, {"127.0.0.1", false}, {"localhost.", false}, {"x.localhost", false},
-		{"2130706433", false}, {"0x7f.1", false}, {"０1２7.0.0.1", true}, {"１２７.0.0.1", false}, {"169.254.169.254", false}, {"metadata.google.internal", false}, {"METADATA.goog", false},
+		{"2130706433", false}, {"0x7f.1", false}, {"０1２7.0.0.1", false}, {"bücher.example", false}, {"１２７.0.0.1", false}, {"169.254.169.254", false}, {"metadata.google.internal", false}, {"METADATA.goog", false},
 	} {
 		target := newHost(t, nil, ok)
 		var asked int

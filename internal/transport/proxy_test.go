@@ -1,11 +1,8 @@
 package transport_test
 
 import (
-	"context"
 	"crypto/tls"
 	"errors"
-	"io"
-	"net"
 	"net/http"
 	"slices"
 	"strings"
@@ -86,9 +83,7 @@ func TestProxyWantsCredentials(t *testing.T) {
 				_, err := get(t, transport.Config{TLS: trust, Proxy: p.For}, url)
 				wantRefusal(t, err, scheme)
 			}
-			_, err := p.Dial(t.Context(), "tcp", plain.Listener.Addr().String())
-			wantRefusal(t, err, scheme)
-			if !slices.Equal(s.Seen(), []string{"refused", "refused", "refused"}) {
+			if !slices.Equal(s.Seen(), []string{"refused", "refused"}) {
 				t.Errorf("proxy saw %q", s.Seen())
 			}
 		})
@@ -106,102 +101,5 @@ func wantRefusal(t *testing.T, err error, scheme string) {
 		t.Errorf("error %v", err)
 	case scheme != "socks5" && (!errors.As(err, &e) || e.Status != 407 || !strings.Contains(err.Error(), "check its username and password")):
 		t.Errorf("error %v", err)
-	}
-}
-
-// greeter is a server that speaks first, as ssh does.
-func greeter(t *testing.T) string {
-	return testenv.Listen(t, func(c net.Conn) {
-		io.WriteString(c, "SSH-2.0-greeter\r\n")
-		io.Copy(c, c)
-	})
-}
-
-func TestDialThroughProxy(t *testing.T) {
-	ca := testenv.NewCA(t)
-	addr := greeter(t)
-	for _, c := range proxyCases(ca) {
-		t.Run(proxyName(c), func(t *testing.T) {
-			c.Hosts = map[string]string{"git.example:22": addr}
-			s := testenv.ServeProxy(t, c)
-			p := use(t, s, c.Username, c.Password, &tls.Config{RootCAs: ca.Pool()})
-			conn, err := p.Dial(t.Context(), "tcp", "git.example:22")
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer conn.Close()
-			hello := make([]byte, len("SSH-2.0-greeter\r\nping"))
-			io.WriteString(conn, "ping")
-			if _, err := io.ReadFull(conn, hello); err != nil || string(hello) != "SSH-2.0-greeter\r\nping" {
-				t.Errorf("read %q, %v", hello, err)
-			}
-			if seen := s.Seen(); len(seen) != 1 || !strings.HasSuffix(seen[0], " git.example:22") {
-				t.Errorf("proxy saw %q", seen)
-			}
-		})
-	}
-}
-
-func TestDialFailures(t *testing.T) {
-	ca := testenv.NewCA(t)
-	answering := func(answer string) string {
-		return "http://" + testenv.Listen(t, func(c net.Conn) {
-			c.Read(make([]byte, 4096))
-			io.WriteString(c, answer)
-		})
-	}
-	closed, _ := net.Listen("tcp", "127.0.0.1:0")
-	closed.Close()
-	secure := testenv.ServeProxy(t, testenv.Proxy{Scheme: "https", CA: ca})
-	socks := testenv.ServeProxy(t, testenv.Proxy{Scheme: "socks5"})
-	for _, c := range []struct{ name, proxy, want string }{
-		{"not http", answering("SSH-2.0-OpenSSH\r\n"), "malformed HTTP"},
-		{"silent", answering(""), "closed the connection"},
-		{"cut", answering("HTTP/1.1 200 OK\r\nX:"), "closed the connection"},
-		{"endless header", answering("HTTP/1.1 200 OK\r\nX: " + strings.Repeat("x", 1<<20)), "more than 65536 bytes"},
-		{"bad gateway", answering("HTTP/1.1 502 Bad Gateway\r\n\r\n"), "answers 502 Bad Gateway"},
-		{"refused", "http://" + closed.Addr().String(), "connection refused"},
-		{"unknown certificate", secure.URL, "certificate signed by unknown authority"},
-		{"unreachable", socks.URL, "host unreachable"},
-		{"no socks", strings.Replace(answering("HTTP/1.1 400\r\n\r\n"), "http:", "socks5:", 1), "unexpected protocol version"},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			p, err := transport.ProxyFromSecret("default/proxy", secret("address", c.proxy), nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			conn, err := p.Dial(t.Context(), "tcp", "git.example:22")
-			if err == nil || !strings.Contains(err.Error(), c.want) {
-				t.Errorf("got %v, %v, want %q", conn, err, c.want)
-			}
-		})
-	}
-}
-
-func TestDialObeysCancellation(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	for _, scheme := range []string{"http", "https", "socks5"} {
-		p, err := transport.ProxyFromSecret("default/proxy", secret("address", scheme+"://"+l.Addr().String()), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		ctx, cancel := context.WithCancel(t.Context())
-		go func() {
-			c, err := l.Accept()
-			if err == nil {
-				c.Read(make([]byte, 1))
-				cancel()
-				io.Copy(io.Discard, c)
-				c.Close()
-			}
-		}()
-		if _, err := p.Dial(ctx, "tcp", "git.example:22"); !errors.Is(err, context.Canceled) {
-			t.Errorf("%s: %v", scheme, err)
-		}
-		cancel()
 	}
 }

@@ -7,10 +7,10 @@ import (
 	"net/http/httptrace"
 	"net/netip"
 	"net/url"
+	"strings"
 	"sync/atomic"
 	"syscall"
-
-	"golang.org/x/net/idna"
+	"unicode"
 
 	"github.com/headgate-io/headgate/internal/zone"
 )
@@ -71,8 +71,12 @@ func (c *Config) step(req *http.Request) (*step, *http.Request, error) {
 		}})
 		return s, req.WithContext(ctx), nil
 	}
-	at := spelled(req.URL)
+	at := ZoneOfHost(req.URL)
 	ip, _ := zone.Literal(s.host)
+	own := s.sent.host == s.host || c.Fence != nil && c.Fence.Is(s.host)
+	if !own && strings.ContainsFunc(s.host, func(r rune) bool { return r > unicode.MaxASCII }) {
+		at = Link // the proxy is sent a name in ASCII, which may be any
+	}
 	if err := s.judge(ctx, at, ip); err != nil {
 		return nil, nil, err
 	}
@@ -86,15 +90,6 @@ func (s *step) answers(from Zone) {
 	if f := s.way.Fence; f != nil && f.Is(s.host) {
 		f.Found(from)
 	}
-}
-
-// spelled returns the zone of the host of u as far as its spelling tells a proxy,
-// which is sent the host in ASCII.
-func spelled(u *url.URL) Zone {
-	if ascii, err := idna.Lookup.ToASCII(u.Hostname()); err == nil {
-		u = &url.URL{Host: net.JoinHostPort(ascii, "0")}
-	}
-	return ZoneOfHost(u)
 }
 
 // Proxied reports whether a proxy is asked in place of the server at u.
