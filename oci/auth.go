@@ -99,13 +99,7 @@ func with(req *http.Request, header string) *http.Request {
 // answer returns what a challenge asks for as a value of Authorization, "" when
 // there is nothing to show. A token is better than a password.
 func (t *authTransport) answer(ctx context.Context, header http.Header, scopes []string) (value string, err error) {
-	asked := map[string]map[string]string{}
-	for _, c := range challenges(header) {
-		if asked[c.scheme] == nil {
-			asked[c.scheme] = c.params
-		}
-	}
-	key := ""
+	key, asked := "", challenges(header)
 	switch {
 	case asked["bearer"] != nil:
 		token, err := t.token(ctx, asked["bearer"], scopes)

@@ -11,20 +11,16 @@ import (
 	"golang.org/x/net/publicsuffix"
 )
 
-// A challenge says which credentials a registry wants (RFC 9110 section 11.6.1).
-type challenge struct {
-	scheme string // lower case
-	params map[string]string
-}
-
-// challenges returns those of a header, in which both challenges and their
-// parameters are items of lists. What cannot be read is left out.
-func challenges(header http.Header) (all []challenge) {
+// challenges returns what a registry asks for (RFC 9110 section 11.6.1): the parameters of
+// the first challenge of each scheme, in lower case. In the header both challenges and
+// their parameters are items of lists. What cannot be read is left out.
+func challenges(header http.Header) map[string]map[string]string {
+	all := map[string]map[string]string{}
 	for _, rest := range header.Values("Www-Authenticate") {
 		var params map[string]string // of the last challenge
 		for {
 			name, after := token(strings.TrimLeft(rest, " \t,"))
-			if name == "" {
+			if name = strings.ToLower(name); name == "" {
 				break
 			}
 			value, tail, assigned := parameter(after)
@@ -32,11 +28,10 @@ func challenges(header http.Header) (all []challenge) {
 				break // a parameter of no challenge
 			}
 			if rest = after; assigned {
-				params[strings.ToLower(name)], rest = value, tail
-				continue
+				params[name], rest = value, tail
+			} else if params = map[string]string{}; all[name] == nil {
+				all[name] = params
 			}
-			params = map[string]string{}
-			all = append(all, challenge{strings.ToLower(name), params})
 		}
 	}
 	return all

@@ -38,8 +38,8 @@ func newContent(o *Origin, r *resolved, rev source.Revision) (*content, error) {
 	}
 	c := &content{resolved: r, origin: o, rev: rev, layer: layer}
 	if _, left := metadata(r.manifest.Annotations); left > 0 {
-		c.notes = append(c.notes, fmt.Sprintf("%d of %d annotations are not in the metadata: at most %d KiB each and %d KiB together are taken over",
-			left, len(r.manifest.Annotations), maxAnnotation>>10, maxAnnotations>>10))
+		c.notes = append(c.notes, fmt.Sprintf("%d of %d annotations are not in the metadata: at most %d KiB together are taken over",
+			left, len(r.manifest.Annotations), maxAnnotations>>10))
 	}
 	return c, nil
 }
@@ -62,23 +62,26 @@ func layerOf(m ocispec.Manifest, s *source.OCILayerSelector) (ocispec.Descriptor
 	return ocispec.Descriptor{}, fmt.Errorf("no layer has the media type %q of spec.layerSelector, only %s", s.MediaType, listed(types))
 }
 
-// What of the annotations of a manifest becomes metadata of an artifact, in
-// bytes: names and values together.
-const (
-	maxAnnotation  = 4 << 10
-	maxAnnotations = 64 << 10
-)
+// maxAnnotations is how many bytes of the annotations of a manifest, names and
+// values together, become metadata of an artifact.
+const maxAnnotations = 64 << 10
 
-// metadata returns the annotations within the bounds, and how many are not:
+// metadata returns the annotations within the bound, and how many are not:
 // those of the OCI come first, then names in their order.
 func metadata(annotations map[string]string) (kept map[string]string, left int) {
-	other := func(name string) bool { return !strings.HasPrefix(name, "org.opencontainers.image.") }
-	names := slices.Sorted(maps.Keys(annotations))
-	names = append(slices.DeleteFunc(slices.Clone(names), other), slices.DeleteFunc(names, func(n string) bool { return !other(n) })...)
+	names := slices.SortedFunc(maps.Keys(annotations), func(a, b string) int {
+		switch own := strings.HasPrefix(a, "org.opencontainers.image."); {
+		case own == strings.HasPrefix(b, "org.opencontainers.image."):
+			return strings.Compare(a, b)
+		case own:
+			return -1
+		}
+		return 1
+	})
 	room := maxAnnotations
 	for _, name := range names {
 		size := len(name) + len(annotations[name])
-		if size > maxAnnotation || size > room {
+		if size > room {
 			left++
 			continue
 		}

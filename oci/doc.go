@@ -54,7 +54,7 @@
 // on the window of zstd, 8 MiB with most encoders and 128 MiB at most.
 //
 // The annotations of the manifest become the metadata of the artifact: up to
-// 4 KiB each and 64 KiB together, those of the OCI first. A note tells of others.
+// 64 KiB together, those of the OCI first. A note tells of others.
 //
 // # Verification
 //

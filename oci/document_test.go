@@ -109,10 +109,6 @@ func document(mediaType, rest string) func(*rig) {
 
 var hostileDocuments = []threat{
 	{name: "artifact manifest of a draft", plant: document("application/vnd.oci.artifact.manifest.v1+json", `"blobs":[]`), reason: pullFailed, says: []string{"draft of OCI 1.1"}},
-	{name: "signed schema 1, of another digest than its text", plant: func(r *rig) {
-		r.g.Plant("team/app", "latest", false, schema1, []byte(`{"schemaVersion":1,"fsLayers":[]}`))
-		r.g.Plant("team/app", digest.FromString(`{"schemaVersion":1,"fsLayers":[]}`).String(), false, schema1, []byte(`{}`))
-	}, reason: pullFailed, says: []string{"docker schema 1"}},
 	{name: "config", plant: document(ocispec.MediaTypeImageConfig, `"os":"linux"`), reason: pullFailed, says: []string{"none of a manifest or an index"}},
 	{name: "index called manifest", plant: document(ocispec.MediaTypeImageManifest, `"manifests":[]`), reason: pullFailed, says: []string{"not what its media type"}},
 	{name: "manifest called index", plant: document(ocispec.MediaTypeImageIndex, `"layers":[]`), reason: pullFailed, says: []string{"not what its media type"}},
@@ -126,8 +122,6 @@ var hostileDocuments = []threat{
 	{name: "a million entries", plant: document(ocispec.MediaTypeImageIndex, `"manifests":[`+strings.Repeat("{},", 999_999)+`{}]`), reason: pullFailed, says: []string{"more than 10000 entries"}},
 	{name: "platforms of control characters", plant: document(ocispec.MediaTypeImageIndex, `"manifests":[{"platform":{"os":"\u001b[2J`+strings.Repeat("x", 1<<20)+`","architecture":"\u202e"}}]`),
 		reason: pullFailed, says: []string{`\x1b[2J`}},
-	{name: "entry of schema 1", plant: document(ocispec.MediaTypeImageIndex, `"manifests":[{"mediaType":"`+schema1+`","size":1,"digest":"`+someDigest+`"}]`),
-		reason: pullFailed, says: []string{"docker schema 1"}},
 }
 
 func TestLayer(t *testing.T) {

@@ -19,8 +19,8 @@ func (r *Repository) Pause(wait func(context.Context, time.Duration) error, now 
 
 // ReadChallenges reads the challenges of a header, and their realms for a registry.
 func ReadChallenges(from *url.URL, line string) (realms []*url.URL) {
-	for _, c := range challenges(http.Header{"Www-Authenticate": {line}}) {
-		if u, err := parseRealm(from, c.params["realm"]); err == nil {
+	for _, params := range challenges(http.Header{"Www-Authenticate": {line}}) {
+		if u, err := parseRealm(from, params["realm"]); err == nil {
 			realms = append(realms, u)
 		}
 	}

@@ -95,7 +95,7 @@ var hostileManifests = []threat{
 	{name: "null", plant: raw(ocispec.MediaTypeImageManifest, "null"), reason: layerFailed, says: []string{"it has no layers"}},
 	{name: "another media type in the header", plant: raw(ocispec.MediaTypeImageIndex, manifestOf("")), reason: pullFailed, says: []string{"media type"}},
 	{name: "unknown media type", plant: raw("application/vnd.example+json", `{"schemaVersion":2,"layers":[]}`), reason: pullFailed, says: []string{"media type"}},
-	{name: "schema 1", plant: raw("application/vnd.docker.distribution.manifest.v1+json", `{"schemaVersion":1,"fsLayers":[]}`), reason: pullFailed, says: []string{"schema 1", "push it again"}},
+	{name: "schema 1", plant: raw("application/vnd.docker.distribution.manifest.v1+json", `{"schemaVersion":1,"fsLayers":[]}`), reason: pullFailed, says: []string{"none of a manifest or an index", "push it again"}},
 	{name: "too many layers", plant: raw(ocispec.MediaTypeImageManifest, manifestOf(strings.Repeat("{},", 20_000)+"{}")), reason: pullFailed, says: []string{"more than 10000 entries"}},
 	{name: "descriptor without a digest", plant: raw("", manifestOf(`{"size":1}`)), reason: layerFailed, says: []string{"digest"}},
 	{name: "descriptor with a path for a digest", plant: raw("", manifestOf(`{"digest":"sha256:../../../etc/passwd","size":1}`)), reason: layerFailed, says: []string{"digest"}},

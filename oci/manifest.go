@@ -116,21 +116,6 @@ var forms = map[string]form{
 	dockerManifest: isManifest, dockerIndex: isIndex, ociArtifact: isRetired,
 }
 
-// retired are media types that are known, and what they are.
-var retired = map[string]string{
-	"application/vnd.docker.distribution.manifest.v1+json":      "an image of docker schema 1",
-	"application/vnd.docker.distribution.manifest.v1+prettyjws": "an image of docker schema 1",
-	ociArtifact: "an artifact manifest of a draft of OCI 1.1",
-}
-
-// current refuses the media types that are retired.
-func current(mediaType string) error {
-	if old := retired[mediaType]; old != "" {
-		return fmt.Errorf("it is %s, which is not supported: push it again with a current tool", old)
-	}
-	return nil
-}
-
 // A document is a manifest or an index.
 type document struct {
 	Layers      descriptors       `json:"layers"`
@@ -140,11 +125,11 @@ type document struct {
 
 // decode reads the document raw of the media type that [typeOf] found.
 func decode(raw []byte, mediaType string) (d document, err error) {
-	if err := current(mediaType); err != nil {
-		return d, err
-	}
-	if forms[mediaType] == 0 {
-		return d, fmt.Errorf("its media type %.100q is none of a manifest or an index", mediaType)
+	switch forms[mediaType] {
+	case 0:
+		return d, fmt.Errorf("its media type %.100q is none of a manifest or an index: push it again with a current tool", mediaType)
+	case isRetired:
+		return d, errors.New("it is an artifact manifest of a draft of OCI 1.1, which is not supported: push it again with a current tool")
 	}
 	if err := json.Unmarshal(raw, &d); err != nil {
 		return d, fmt.Errorf("it cannot be read: %w", err)
