@@ -62,7 +62,7 @@ func (b *bench) goals() (all []contest.Goal) {
 }
 
 func (b *bench) memory(what, name string) contest.Goal {
-	g := contest.Goal{What: what, Number: -1, Limit: 64, Unit: "MB"}
+	g := contest.Goal{What: what, Number: -1, Limit: 95, Unit: "MB"}
 	if peak := b.Result[name].Memory(); peak > 0 {
 		g.Number = float64(peak) / (1 << 20)
 	}

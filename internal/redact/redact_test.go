@@ -9,7 +9,6 @@ import (
 	"net/url"
 	"strings"
 	"testing"
-	"unicode/utf8"
 
 	"github.com/headgate-io/headgate/internal/redact"
 )
@@ -163,20 +162,4 @@ func TestURL(t *testing.T) {
 	if got, want := redact.URL(u), "https://h/a%20b"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
-}
-
-func FuzzString(f *testing.F) {
-	f.Add("\x7f", "\xef")
-	f.Add("Get \"https://user:canary-secret@h/p?q=canary-secret\": EOF", "canary-secret")
-	f.Add("\x1b[31m?=\n", "\xff")
-	f.Add("https://:@?#", "****")
-	f.Fuzz(func(t *testing.T, text, secret string) {
-		got := redact.String(text, secret)
-		if !utf8.ValidString(got) || strings.ContainsAny(got, "\x1b\n\r\x00") {
-			t.Errorf("%q is not clean", got)
-		}
-		if secret = strings.TrimRight(secret, "\r\n"); len(secret) >= 4 && strings.Contains(got, secret) && !strings.Contains(redact.String(secret), redact.Mask) && strings.Trim(secret, "*;& \ufffd?=") == secret {
-			t.Errorf("%q leaks in %q", secret, got)
-		}
-	})
 }

@@ -103,32 +103,3 @@ func TestSameOrigin(t *testing.T) {
 		}
 	}
 }
-
-// FuzzGitHubApp checks that what is accepted of a Secret can stand in a path of
-// the API and has a key.
-func FuzzGitHubApp(f *testing.F) {
-	key, err := rsa.GenerateKey(rand.Reader, 2048)
-	if err != nil {
-		f.Fatal(err)
-	}
-	private := pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)})
-	f.Add("1", "2", "", private)
-	f.Add("Iv1.a", "", "acme", private)
-	f.Add("1", "", "../x", []byte("-----BEGIN PRIVATE KEY-----\n\n-----END PRIVATE KEY-----\n"))
-	f.Fuzz(func(t *testing.T, id, installation, owner string, private []byte) {
-		s := secret("githubAppID", id, "githubAppInstallationID", installation, "githubAppInstallationOwner", owner)
-		s.Data["githubAppPrivateKey"] = private
-		app, err := transport.GitHubApp("x", s)
-		if err != nil {
-			return
-		}
-		if app.Key == nil || (app.Installation == "") == (app.Owner == "") {
-			t.Errorf("accepted %+v", app)
-		}
-		for _, part := range []string{app.ID, app.Installation, app.Owner} {
-			if url.PathEscape(part) != part || strings.HasPrefix(part, "..") && part == app.Owner {
-				t.Errorf("accepted %q", part)
-			}
-		}
-	})
-}

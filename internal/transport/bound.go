@@ -1,11 +1,20 @@
 package transport
 
 import (
+	"context"
+	"net"
 	"net/http"
+	"net/http/httptrace"
+	"net/netip"
 	"net/url"
+	"strings"
 	"sync"
+	"sync/atomic"
+	"syscall"
+	"unicode"
 
 	"github.com/headgate-io/headgate/internal/origin"
+	"github.com/headgate-io/headgate/internal/zone"
 )
 
 // A bound round tripper shows its credentials to one origin only.
@@ -126,3 +135,107 @@ func (b *bound) CloseIdleConnections() {
 
 // SameOrigin reports whether a and b have the same scheme, host and port.
 func SameOrigin(a, b *url.URL) bool { return origin.Of(a) == origin.Of(b) }
+
+// Dial and LookupNetIP are the network. Tests put another in their place, before
+// they use anything of this package.
+var (
+	Dial        = (*net.Dialer).DialContext
+	LookupNetIP = net.DefaultResolver.LookupNetIP
+)
+
+// A step is how one request is made. It goes with the context of the request, to
+// who dials and from there, by the answer, to the requests that redirects lead to.
+type step struct {
+	way   *Config
+	host  string       // that is asked
+	sent  sender       // that redirected to it
+	proxy *url.URL     // that is asked in its place, nil for none
+	found atomic.Int64 // the zone of who answered
+}
+
+// A sender redirected a request. Its host is "" for none.
+type sender struct {
+	host string
+	zone Zone // the widest of all that redirected, which is as far as they lead
+}
+
+type stepKey struct{}
+
+func stepOf(ctx context.Context) *step {
+	s, _ := ctx.Value(stepKey{}).(*step)
+	return s
+}
+
+// step begins to make a request: it chooses the proxy, and judges the host for
+// it, since the proxy looks up its address itself.
+func (c *Config) step(req *http.Request) (*step, *http.Request, error) {
+	s := &step{way: c, host: req.URL.Hostname(), sent: sender{zone: Link}}
+	for r := req; r.Response != nil && r.Response.Request != nil; r = r.Response.Request {
+		if before := stepOf(r.Response.Request.Context()); before != nil {
+			if at := Zone(before.found.Load()); s.sent.host == "" || at < s.sent.zone {
+				s.sent = sender{before.host, at}
+			}
+		}
+	}
+	ctx := context.WithValue(req.Context(), stepKey{}, s)
+	if c.Proxy != nil {
+		var err error
+		if s.proxy, err = c.Proxy(req); err != nil {
+			return nil, nil, err
+		}
+	}
+	if s.proxy == nil {
+		ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(info httptrace.GotConnInfo) {
+			if at, err := netip.ParseAddrPort(info.Conn.RemoteAddr().String()); err == nil {
+				s.answers(ZoneOf(at.Addr()))
+			}
+		}})
+		return s, req.WithContext(ctx), nil
+	}
+	at := ZoneOfHost(req.URL)
+	ip, _ := zone.Literal(s.host)
+	own := s.sent.host == s.host || c.Fence != nil && c.Fence.Is(s.host)
+	if !own && strings.ContainsFunc(s.host, func(r rune) bool { return r > unicode.MaxASCII }) {
+		at = Link // the proxy is sent a name in ASCII, which may be any
+	}
+	if err := s.judge(ctx, at, ip); err != nil {
+		return nil, nil, err
+	}
+	s.answers(at)
+	return s, req.WithContext(ctx), nil
+}
+
+// answers notes where the answer comes from.
+func (s *step) answers(from Zone) {
+	s.found.Store(int64(from))
+	if f := s.way.Fence; f != nil && f.Is(s.host) {
+		f.Found(from)
+	}
+}
+
+// Proxied reports whether a proxy is asked in place of the server at u.
+func (c *Config) Proxied(u *url.URL) bool {
+	if c.Proxy == nil {
+		return false
+	}
+	proxy, err := c.Proxy(&http.Request{URL: u})
+	return err != nil || proxy != nil
+}
+
+// dialer returns how connections are made: each address is judged on behalf of
+// the request that needs the connection, unless it is that of a proxy.
+func dialer(c Config) func(ctx context.Context, network, addr string) (net.Conn, error) {
+	d := &net.Dialer{Timeout: or(c.DialTimeout, dialTimeout)}
+	d.ControlContext = func(ctx context.Context, _, address string, _ syscall.RawConn) error {
+		s := stepOf(ctx)
+		if s == nil || s.proxy != nil {
+			return nil
+		}
+		at, err := netip.ParseAddrPort(address)
+		if err != nil {
+			return err
+		}
+		return s.judge(ctx, ZoneOf(at.Addr()), at.Addr())
+	}
+	return func(ctx context.Context, network, addr string) (net.Conn, error) { return Dial(d, ctx, network, addr) }
+}

@@ -156,3 +156,8 @@ func (p *Patient) CloseIdleConnections() {
 		c.CloseIdleConnections()
 	}
 }
+
+// RetryAfter returns how long the header of an answer asks to wait; see [retry.After].
+func RetryAfter(header http.Header, now time.Time) (after time.Duration, given bool) {
+	return retry.After(header, now)
+}

@@ -132,3 +132,73 @@ func SplitUser(u *url.URL) (*url.URL, Auth) {
 	password, _ := u.User.Password()
 	return &clean, Auth{Username: u.User.Username(), Password: password}
 }
+
+// S3Keys returns the keys for a bucket of a Secret, which must have both.
+func S3Keys(name string, s source.Secret) (access, secret string, err error) {
+	return read(name, s).both(keyAccess, keySecret, "S3 needs accesskey and secretkey")
+}
+
+// LDAP returns the user name and password for a token service of a Secret, which must have both.
+func LDAP(name string, s source.Secret) (username, password string, err error) {
+	return read(name, s).both(keyUsername, keyPassword, "LDAP needs username and password")
+}
+
+// WebIdentity returns the identity token of a Secret, and the role to assume
+// with it, "" when the Secret has none.
+func WebIdentity(name string, s source.Secret) (token, role string, err error) {
+	r := read(name, s)
+	if token, err = r.Text(keyToken); err != nil {
+		return "", "", err
+	}
+	if token == "" {
+		return "", "", r.Problem(keyToken[0], "is missing: it holds the identity token, a JWT")
+	}
+	role, err = r.Text(keyRole)
+	return token, role, err
+}
+
+// both returns two values that make no sense one without the other; why says for what they are.
+func (r reader) both(first, second []string, why string) (one, other string, err error) {
+	if one, err = r.Text(first); err != nil {
+		return "", "", err
+	}
+	if other, err = r.Text(second); err != nil {
+		return "", "", err
+	}
+	for _, missing := range []struct{ value, key string }{{one, first[0]}, {other, second[0]}} {
+		if missing.value == "" {
+			return "", "", r.Problem(missing.key, "is missing: %s", why)
+		}
+	}
+	return one, other, nil
+}
+
+// GitTLS returns the TLS settings of the Secret of a GitRepository, nil when
+// it has none: the CA to add to the system's, and the client certificate.
+func GitTLS(name string, s source.Secret) (*tls.Config, error) {
+	return read(name, s).TLS(keyCA, keyCert, keyKey)
+}
+
+// CertTLS returns the TLS settings of a Secret named by certSecretRef. A Secret
+// without any is an error.
+func CertTLS(name string, s source.Secret) (*tls.Config, error) {
+	r := read(name, s)
+	c, err := r.TLS(keyCA, keyLegacyCert, keyLegacyKey)
+	if c == nil && err == nil {
+		err = r.Problem(keyCA[0], "is missing, and so are %s and %s: set it, or both of them", keyCert[0], keyKey[0])
+	}
+	return c, err
+}
+
+// RepositoryTLS returns the TLS settings of the Secret of a PkgRepository, nil
+// when it has none, and the keys that they are under: all are deprecated.
+func RepositoryTLS(name string, s source.Secret) (c *tls.Config, deprecated []string, err error) {
+	r := read(name, s)
+	for _, keys := range [][]string{keyOldCA, keyOldCert, keyOldKey} {
+		if v, key := r.Value(keys); v != nil {
+			deprecated = append(deprecated, key)
+		}
+	}
+	c, err = r.TLS(keyOldCA, keyOldCert, keyOldKey)
+	return c, deprecated, err
+}

@@ -1,9 +1,6 @@
 package transport_test
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/x509"
 	"encoding/pem"
 	"errors"
@@ -208,38 +205,4 @@ func TestSplitUser(t *testing.T) {
 	if same, none := transport.SplitUser(clean); same.String() != clean.String() || none != (transport.Auth{}) {
 		t.Errorf("got %s, %v", same, none)
 	}
-}
-
-// FuzzTLS checks that no Secret makes the readers panic or accept a certificate without its key.
-func FuzzTLS(f *testing.F) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		f.Fatal(err)
-	}
-	der, _ := x509.MarshalPKCS8PrivateKey(key)
-	f.Add([]byte("-----BEGIN CERTIFICATE-----\nAA==\n-----END CERTIFICATE-----\n"), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), []byte("x"))
-	f.Add([]byte{}, []byte{}, []byte("-----BEGIN CERTIFICATE-----\n-----END CERTIFICATE-----\n"))
-	f.Fuzz(func(t *testing.T, cert, key, ca []byte) {
-		s := source.Secret{Data: map[string][]byte{"tls.crt": cert, "tls.key": key, "ca.crt": ca}}
-		c, err := transport.CertTLS("x", s)
-		if err == nil && c != nil && len(c.Certificates) > 0 && c.Certificates[0].PrivateKey == nil {
-			t.Error("certificate without key")
-		}
-	})
-}
-
-// FuzzProxyFromSecret checks that an accepted address has a scheme, a host and a port.
-func FuzzProxyFromSecret(f *testing.F) {
-	f.Add("http://u:p@host:1/path", "alice", "s3cret")
-	f.Add("socks5://[::1%25lo]", "", "")
-	f.Add("https://%41", "a\x00", "b")
-	f.Fuzz(func(t *testing.T, address, username, password string) {
-		p, err := transport.ProxyFromSecret("x", secret("address", address, "username", username, "password", password), nil)
-		if err != nil {
-			return
-		}
-		if u, _ := p.For(nil); u.Scheme == "" || u.Hostname() == "" || u.Port() == "" {
-			t.Errorf("%q accepted as %s", address, p)
-		}
-	})
 }

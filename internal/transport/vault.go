@@ -2,8 +2,12 @@ package transport
 
 import (
 	"context"
+	"encoding/binary"
+	"errors"
 	"fmt"
+	"hash"
 	"io/fs"
+	"maps"
 	"slices"
 	"sync"
 
@@ -96,4 +100,72 @@ func (v *Vault) Values() []string {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return slices.Clone(v.values)
+}
+
+// LogIn gets credentials for request.URL from request.Provider, whose servers
+// are reached like those of c; it fills in the rest of the request. What is issued is remembered.
+// Errors are *[source.StepError] with the reason InvalidProviderConfiguration
+// or AuthenticationFailed.
+func (v *Vault) LogIn(ctx context.Context, login source.LoginFunc, c Config, request source.LoginRequest) (source.Credential, error) {
+	client := Client(Config{TLS: c.TLS, Proxy: c.Proxy, Networks: c.Networks})
+	defer client.CloseIdleConnections()
+	request.Namespace, request.Client, request.OwnTrust = v.Namespace, client, c.TLS != nil
+	issued, err := login(ctx, request)
+	if err == nil {
+		v.Conceal(issued.Username, issued.Password, issued.Token, issued.Refresh)
+		return issued, nil
+	}
+	reason := "AuthenticationFailed"
+	if errors.Is(err, source.ErrProvider) {
+		reason = "InvalidProviderConfiguration"
+	}
+	return source.Credential{}, &source.StepError{Step: source.StepResolve, Reason: reason,
+		Err: fmt.Errorf("log in with provider %s: %w", request.Provider, err)}
+}
+
+// Note adds texts to h so that no other sequence of texts adds the same.
+func Note(h hash.Hash, texts ...string) {
+	for _, t := range texts {
+		binary.Write(h, binary.BigEndian, int64(len(t)))
+		h.Write([]byte(t))
+	}
+}
+
+// Note adds the type of s and all that it holds to h, but not its name.
+func (s Secret) Note(h hash.Hash) {
+	Note(h, s.Type)
+	binary.Write(h, binary.BigEndian, int64(len(s.Data)))
+	for _, key := range slices.Sorted(maps.Keys(s.Data)) {
+		Note(h, key, string(s.Data[key]))
+	}
+}
+
+// Trusted remembers the fingerprint of whom a spec trusted when a revision was
+// looked up. It is safe for concurrent use.
+type Trusted struct {
+	mu    sync.Mutex
+	print string
+}
+
+// Set remembers print.
+func (t *Trusted) Set(print string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.print = print
+}
+
+// Check returns an error unless print is what was remembered last, or nothing
+// was: what a run remembers would be a trust that did not count.
+func (t *Trusted) Check(print string) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.print == "" || t.print == print {
+		return nil
+	}
+	return Unverified(errors.New("spec.verify: the keys changed since the revision was looked up, try again"))
+}
+
+// Unverified is a verification that could not be done.
+func Unverified(err error) error {
+	return &source.StepError{Step: source.StepVerify, Reason: "VerificationError", Err: err}
 }
