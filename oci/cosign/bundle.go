@@ -6,7 +6,9 @@ import (
 	"crypto/x509"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 
@@ -33,8 +35,8 @@ const (
 // bundles lists the bundles that refer to subject. What a list says of their
 // type is looked at here: in the tag that stands in for the list of a registry,
 // cosign 2 puts the type of the empty config.
-func (v *verifier) bundles(ctx context.Context, subject ocispec.Descriptor) signatures {
-	return func(yield func(string, func(context.Context) (*signature, error)) bool) {
+func (v *verifier) bundles(ctx context.Context, subject ocispec.Descriptor) iter.Seq[found] {
+	return func(yield func(found) bool) {
 		seen, tried := 0, 0
 		for d, err := range v.repo.Referrers(ctx, subject, "") {
 			if err == nil && !likely(d.ArtifactType) {
@@ -44,12 +46,14 @@ func (v *verifier) bundles(ctx context.Context, subject ocispec.Descriptor) sign
 				err = attempt.Refuse("there are more, beyond the limit of %d signatures among %d manifests", maxSignatures, maxReferrers)
 			}
 			if err != nil {
-				yield("bundles", failed(attempt.Unreadable(err)))
+				yield(found{place: "bundles", err: attempt.Unreadable(err)})
 				return
 			}
-			if !yield(fmt.Sprintf("bundle %.19s", d.Digest), func(ctx context.Context) (*signature, error) {
-				return v.referrer(ctx, d, subject, &tried)
-			}) {
+			s, err := v.referrer(ctx, d, subject)
+			if !errors.Is(err, errOther) {
+				tried++
+			}
+			if !yield(found{fmt.Sprintf("bundle %.19s", d.Digest), s, err}) {
 				return
 			}
 		}
@@ -61,8 +65,8 @@ func likely(artifactType string) bool {
 	return artifactType == "" || artifactType == ocispec.MediaTypeEmptyJSON || strings.HasPrefix(artifactType, bundleTypes)
 }
 
-// referrer reads what may be a bundle, and counts it when it claims to be a signature.
-func (v *verifier) referrer(ctx context.Context, d, subject ocispec.Descriptor, tried *int) (*signature, error) {
+// referrer reads what may be a bundle; errOther if it does not claim to be a signature.
+func (v *verifier) referrer(ctx context.Context, d, subject ocispec.Descriptor) (*signature, error) {
 	if err := other(d.Annotations); err != nil {
 		return nil, err
 	}
@@ -76,7 +80,6 @@ func (v *verifier) referrer(ctx context.Context, d, subject ocispec.Descriptor, 
 	if !strings.HasPrefix(cmp.Or(m.ArtifactType, m.Config.MediaType), bundleTypes) {
 		return nil, errOther
 	}
-	*tried++
 	if len(m.Layers) != 1 || !strings.HasPrefix(m.Layers[0].MediaType, bundleTypes) {
 		return nil, attempt.Refuse("its manifest has %d layers, want one and that of the type %s", len(m.Layers), bundleType)
 	}

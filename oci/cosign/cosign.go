@@ -100,39 +100,36 @@ type signature struct {
 // errOther is what refers to a subject and is no signature.
 var errOther = errors.New("no signature")
 
-// signatures are what may turn out to be signatures when it is opened, each
-// with the place where it is.
-type signatures iter.Seq2[string, func(context.Context) (*signature, error)]
-
-// failed is what cannot be opened.
-func failed(err error) func(context.Context) (*signature, error) {
-	return func(context.Context) (*signature, error) { return nil, err }
+// found is what may be a signature, as far as it could be read.
+type found struct {
+	place string // for messages
+	*signature
+	err error
 }
 
 // attempt returns the signer of the first signature of subject that holds.
 func (v *verifier) attempt(ctx context.Context, j judge, subject ocispec.Descriptor) (string, error) {
 	t := attempt.Tally{Subject: v.repo.Name() + "@" + subject.Digest.String(), Unsigned: "is not signed: sign it with cosign sign"}
 	others := 0 // manifests that refer to the subject and are no signatures
-	for _, list := range []signatures{v.bundles(ctx, subject), v.layers(ctx, subject)} {
-		for place, open := range list {
-			s, err := open(ctx)
+	for _, list := range []iter.Seq[found]{v.bundles(ctx, subject), v.layers(ctx, subject)} {
+		for s := range list {
 			var signer string
-			if err == nil {
-				signer, err = j(s)
+			if s.err == nil {
+				signer, s.err = j(s.signature)
 			}
-			if err == nil {
-				err = s.claim(s.payload, subject.Digest)
+			if s.err == nil {
+				s.err = s.claim(s.payload, subject.Digest)
 			}
 			switch {
-			case err == nil:
+			case s.err == nil:
 				return signer, nil
 			case ctx.Err() != nil:
-				return "", err
-			case errors.Is(err, errOther):
+				return "", s.err
+			case errors.Is(s.err, errOther):
 				others++
 				t.Unsigned = fmt.Sprintf("is not signed: what refers to it are %d attestations or the like: sign it with cosign sign", others)
 			default:
-				t.Add(place, err)
+				t.Add(s.place, s.err)
 			}
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"iter"
 	"slices"
 	"strings"
 
@@ -42,8 +43,8 @@ const (
 const maxTag = 128 // characters (distribution specification 1.1, "Pulling manifests")
 
 // layers lists the signatures in the manifest of the tag that stands for those of subject.
-func (v *verifier) layers(ctx context.Context, subject ocispec.Descriptor) signatures {
-	return func(yield func(string, func(context.Context) (*signature, error)) bool) {
+func (v *verifier) layers(ctx context.Context, subject ocispec.Descriptor) iter.Seq[found] {
+	return func(yield func(found) bool) {
 		tag := strings.Replace(subject.Digest.String(), ":", "-", 1) + ".sig"
 		if len(tag) > maxTag {
 			return // there is none for sha512
@@ -59,20 +60,17 @@ func (v *verifier) layers(ctx context.Context, subject ocispec.Descriptor) signa
 		if err == nil && len(m.Layers) == 0 {
 			err = attempt.Refuse("it names a manifest without layers")
 		}
-		if err != nil {
-			yield("tag "+tag, failed(err))
-			return
+		for i, layer := range m.Layers[:min(len(m.Layers), maxSignatures)] {
+			s, err := v.layer(ctx, layer)
+			if !yield(found{fmt.Sprintf("signature %d of the tag", i+1), s, err}) {
+				return
+			}
 		}
-		for i, layer := range m.Layers {
-			if i == maxSignatures {
-				yield("tag "+tag, failed(attempt.Refuse("it has %d signatures, more than the limit of %d", len(m.Layers), maxSignatures)))
-				return
-			}
-			if !yield(fmt.Sprintf("signature %d of the tag", i+1), func(ctx context.Context) (*signature, error) {
-				return v.layer(ctx, layer)
-			}) {
-				return
-			}
+		if len(m.Layers) > maxSignatures {
+			err = attempt.Refuse("it has %d signatures, more than the limit of %d", len(m.Layers), maxSignatures)
+		}
+		if err != nil {
+			yield(found{place: "tag " + tag, err: err})
 		}
 	}
 }
