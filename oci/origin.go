@@ -22,10 +22,10 @@ type Origin struct {
 	env          source.Env
 	technologies map[string]Technology
 	vault        transport.Vault
-	trusted      transport.Trusted // by the last Resolve
 
-	mu   sync.Mutex
-	kept *resolved // what the last Resolve fetched, until it is opened
+	mu      sync.Mutex
+	kept    *resolved // what the last Resolve fetched, until it is opened
+	trusted *Trust    // that the last Resolve read
 }
 
 // New returns the origin of r. technologies are what signatures can be

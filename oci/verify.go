@@ -88,19 +88,22 @@ func (o *Origin) signatures() Check {
 	return Check{Spec: o.repo.Spec.Verify, Technologies: o.technologies, Vault: &o.vault}
 }
 
-// trust returns a fingerprint of spec.verify and the signers it trusts, "" without spec.verify.
+// trust reads the signers that spec.verify trusts, and returns their fingerprint, "" without spec.verify.
 func (o *Origin) trust(ctx context.Context) (print string, err error) {
 	if o.repo.Spec.Verify == nil {
 		return "", nil
 	}
+	var t Trust
 	err = o.within(ctx, "read the Secrets of spec.verify", func(ctx context.Context) (err error) {
-		_, print, err = o.signatures().Trust(ctx)
+		t, print, err = o.signatures().Trust(ctx)
 		return err
 	})
 	if err != nil {
 		return "", err
 	}
-	o.trusted.Set(print)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.trusted = &t
 	return print, nil
 }
 
@@ -122,8 +125,19 @@ func (c *content) Verify(ctx context.Context) (v source.Verification, err error)
 	if c.origin.repo.Spec.Verify == nil {
 		return v, nil
 	}
+	c.origin.mu.Lock()
+	trusted := c.origin.trusted
+	c.origin.mu.Unlock()
 	err = c.origin.within(ctx, "verify", func(ctx context.Context) (err error) {
-		v, err = c.check(ctx)
+		check := c.origin.signatures()
+		if trusted == nil {
+			var t Trust
+			if t, _, err = check.Trust(ctx); err != nil {
+				return err
+			}
+			trusted = &t
+		}
+		v, err = check.Verify(ctx, c.repo, c.subject, *trusted)
 		return err
 	})
 	if err != nil {
@@ -134,15 +148,4 @@ func (c *content) Verify(ctx context.Context) (v source.Verification, err error)
 		v.Message = cmp.Or(v.Message, fmt.Sprintf("verified signature of revision %s", c.rev.ID))
 	}
 	return v, nil
-}
-
-func (c *content) check(ctx context.Context) (v source.Verification, err error) {
-	trust, print, err := c.origin.signatures().Trust(ctx)
-	if err == nil {
-		err = c.origin.trusted.Check(print)
-	}
-	if err != nil {
-		return v, err
-	}
-	return c.origin.signatures().Verify(ctx, c.repo, c.subject, trust)
 }
