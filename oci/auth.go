@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -117,11 +118,16 @@ func (t *authTransport) answer(ctx context.Context, header http.Header, scopes [
 }
 
 // refused returns what resp, which it closes, refuses, without the secrets that it may
-// repeat. When that is the registry or its token service, the issuer of the credentials
+// repeat: the credentials, what was shown, and what the link to a storage host holds. When that is the registry or its token service, the issuer of the credentials
 // learns that they were refused.
 func (t *authTransport) refused(resp *http.Response, service bool) error {
 	defer resp.Body.Close()
-	at, secrets := resp.Request.URL, t.secrets(resp.Request)
+	at := resp.Request.URL
+	_, shown, _ := strings.Cut(resp.Request.Header.Get("Authorization"), " ")
+	secrets := []string{t.keys.Password, t.keys.Token, t.keys.Refresh, shown}
+	if resp.Request.Response != nil { // a redirect led there, and its link holds a secret
+		secrets = slices.Concat(secrets, slices.Concat(slices.Collect(maps.Values(at.Query()))...))
+	}
 	e := &StatusError{Method: resp.Request.Method, URL: redact.URL(at), Status: resp.StatusCode}
 	e.After, _ = transport.RetryAfter(resp.Header, time.Now())
 	text, _ := io.ReadAll(io.LimitReader(resp.Body, maxErrorBody))
@@ -144,19 +150,6 @@ func (t *authTransport) refused(resp *http.Response, service bool) error {
 		e.Hint = "check the credentials of " + t.keys.origin
 	}
 	return e
-}
-
-// secrets are what the answer to req may repeat: the credentials, what was
-// shown, and what the link to a storage host holds.
-func (t *authTransport) secrets(req *http.Request) []string {
-	_, shown, _ := strings.Cut(req.Header.Get("Authorization"), " ")
-	all := []string{t.keys.Password, t.keys.Token, t.keys.Refresh, shown}
-	if req.Response != nil { // a redirect led there
-		for _, values := range req.URL.Query() {
-			all = append(all, values...)
-		}
-	}
-	return all
 }
 
 const (

@@ -32,37 +32,28 @@ const (
 	chartLayer = "application/vnd.cncf.helm.chart.content.v1.tar+gzip"
 )
 
-func selectRef(spec *source.OCIRepositorySpec) (selection, error) {
-	ref := spec.Ref
-	if ref == nil {
-		ref = &source.OCIRepositoryRef{}
-	}
+func selectRef(spec *source.OCIRepositorySpec) (s selection, err error) {
+	ref := cmp.Or(spec.Ref, &source.OCIRepositoryRef{})
 	switch {
 	case ref.Digest != "":
-		d := digest.Digest(ref.Digest)
-		if err := checkDigest(d); err != nil {
-			return selection{}, fmt.Errorf("spec.ref.digest: %w", err)
+		s.digest = digest.Digest(ref.Digest)
+		if err := checkDigest(s.digest); err != nil {
+			return s, fmt.Errorf("spec.ref.digest: %w", err)
 		}
-		return selection{digest: d}, nil
-	case ref.SemVer != "":
-		return selectRange(spec, ref)
-	}
-	tag := cmp.Or(ref.Tag, defaultTag)
-	if !isTag(tag) {
-		return selection{}, fmt.Errorf("spec.ref.tag %.140q: want at most 128 letters, digits, '_', '.' and '-'", tag)
-	}
-	return selection{tag: tag}, nil
-}
-
-func selectRange(spec *source.OCIRepositorySpec, ref *source.OCIRepositoryRef) (s selection, err error) {
-	s.span = ref.SemVer
-	s.chart = spec.LayerSelector != nil && spec.LayerSelector.MediaType == chartLayer
-	if s.semver, err = semver.NewConstraint(ref.SemVer); err != nil {
-		return s, fmt.Errorf("spec.ref.semver %q: %w", ref.SemVer, err)
-	}
-	if ref.SemVerFilter != "" {
-		if s.filter, err = regexp.Compile(ref.SemVerFilter); err != nil {
-			return s, fmt.Errorf("spec.ref.semverFilter: %w", err)
+	case ref.SemVer == "":
+		if s.tag = cmp.Or(ref.Tag, defaultTag); !isTag(s.tag) {
+			return s, fmt.Errorf("spec.ref.tag %.140q: want at most 128 letters, digits, '_', '.' and '-'", s.tag)
+		}
+	default:
+		s.span = ref.SemVer
+		s.chart = spec.LayerSelector != nil && spec.LayerSelector.MediaType == chartLayer
+		if s.semver, err = semver.NewConstraint(ref.SemVer); err != nil {
+			return s, fmt.Errorf("spec.ref.semver %q: %w", ref.SemVer, err)
+		}
+		if ref.SemVerFilter != "" {
+			if s.filter, err = regexp.Compile(ref.SemVerFilter); err != nil {
+				return s, fmt.Errorf("spec.ref.semverFilter: %w", err)
+			}
 		}
 	}
 	return s, nil
