@@ -10,7 +10,7 @@ import (
 	"io"
 	"strings"
 
-	"github.com/zeebo/blake3"
+	"lukechampine.com/blake3"
 )
 
 // An Algorithm names a digest algorithm. The zero value is SHA256.
@@ -39,7 +39,7 @@ func (a Algorithm) New() (hash.Hash, error) {
 	case SHA512:
 		return sha512.New(), nil
 	case BLAKE3:
-		return blake3.New(), nil
+		return blake3.New(32, nil), nil
 	}
 	return nil, fmt.Errorf("digest algorithm %q is not supported: %w", string(a), ErrAlgorithm)
 }

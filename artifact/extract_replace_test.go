@@ -9,7 +9,7 @@ import (
 	"testing"
 	"testing/fstest"
 
-	"github.com/zeebo/blake3"
+	"lukechampine.com/blake3"
 )
 
 // TestReplaceInTwo tests the way of systems that cannot exchange directories.

@@ -14,7 +14,7 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/zeebo/blake3"
+	"lukechampine.com/blake3"
 )
 
 // writers is how many files are written at a time.
@@ -126,7 +126,7 @@ func (w *treeWriter) writeFile(entry *written, buf []byte) error {
 	if isExec(info) {
 		perm = modes[kindExec]
 	}
-	sum := blake3.New()
+	sum := blake3.New(32, nil)
 	_, err = io.CopyBuffer(io.MultiWriter(to, sum), struct{ io.Reader }{&contextReader{w.ctx, from}}, buf)
 	err = errors.Join(err, to.Chmod(perm))
 	if info, err1 := to.Stat(); err1 == nil {
@@ -269,7 +269,7 @@ func (w *written) is(path string, d fs.DirEntry) (bool, error) {
 		return false, err
 	}
 	defer f.Close()
-	h := blake3.New()
+	h := blake3.New(32, nil)
 	if _, err := io.Copy(h, f); err != nil {
 		return false, err
 	}

@@ -13,7 +13,7 @@ import (
 	"runtime"
 
 	"github.com/klauspost/compress/flate"
-	"github.com/zeebo/blake3"
+	"lukechampine.com/blake3"
 )
 
 // What decides the bytes of the gzip layer. Level, window and blocks were

@@ -1,13 +1,14 @@
 package artifact
 
 import (
-	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"path"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -15,14 +16,14 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/format/gitignore"
 )
 
-// Limits of [Ignore.Compile]. A tree is remote data: what its ignore files may
-// cost is bounded, and what matching may cost by maxIgnoreWork.
+// ErrIgnore is what ignore rules fail with that cannot be read.
+var ErrIgnore = errors.New("ignore rules")
+
+// Limits of [Ignore.Compile]: a tree is remote data.
 const (
-	maxIgnoreFile  = 1 << 20 // bytes of one ignore file
-	maxIgnoreTotal = 8 << 20 // bytes of all ignore files of a tree
-	maxIgnoreDirs  = 1 << 20 // directories of a tree with ignore files
-	maxIgnorePath  = 4096    // bytes of the path of a directory
-	maxIgnoreRules = 100_000 // patterns, defaults included
+	maxIgnoreBytes = 8 << 20 // of all ignore files of a tree
+	maxIgnoreLine  = 64 << 10
+	maxIgnoreRules = 100_000 // patterns, defaults excepted
 )
 
 // Ignore says which ignore rules apply to a tree (specification, sources,
@@ -97,208 +98,151 @@ type Rule struct {
 // Compile reads the ignore files of tree, in one walk, and compiles them with
 // the other patterns. A nil tree has no ignore files.
 //
-// It fails with the cause of ctx when that ends, when the tree cannot be read and
-// when the patterns exceed a limit: 1 MiB for one ignore file or text, 8 MiB for
-// all of a tree, 65,536 bytes for a line and 100,000 patterns. A tree that is
-// searched for ignore files has at most 1,048,576 directories with paths of at
-// most 4096 bytes. Errors name file and line, and wrap [ErrIgnore].
+// It fails with the cause of ctx when that ends, when the tree cannot be read,
+// and when the patterns exceed a limit: 8 MiB in all, 65,536 bytes for a line
+// and 100,000 patterns. Errors name file and line, and wrap [ErrIgnore].
 func (i Ignore) Compile(ctx context.Context, tree fs.FS) (*Rules, error) {
-	r, err := i.compile(ctx, tree)
+	list, err := i.patterns(ctx, tree)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrIgnore, err)
 	}
-	return r, nil
+	return newRules(list), nil
 }
 
-func (i Ignore) compile(ctx context.Context, tree fs.FS) (*Rules, error) {
-	texts, err := i.texts(ctx, tree)
-	if err != nil {
-		return nil, err
-	}
-	var custom []pattern
-	for _, t := range texts {
-		if custom, err = t.parse(custom); err != nil {
-			return nil, err
-		}
-	}
-	fixed := i.Base
-	if len(custom) == 0 {
-		fixed = slices.Concat(i.Base, i.Default)
-	}
-	all, err := parseDefaults(fixed)
-	if err != nil {
-		return nil, err
-	}
-	return newRules(append(all, custom...)), nil
-}
-
-// texts returns the pattern texts of i and of tree, lowest priority first.
-func (i Ignore) texts(ctx context.Context, tree fs.FS) ([]ignoreText, error) {
-	s := ignoreScan{ctx: ctx, tree: tree, file: i.File}
-	if err := s.add(ignoreText{source: i.topName(), body: i.Top}); err != nil {
+// patterns returns the patterns of i and of tree, lowest priority first.
+func (i Ignore) patterns(ctx context.Context, tree fs.FS) ([]*pattern, error) {
+	in := patternReader{left: maxIgnoreBytes}
+	if err := in.add(cmp.Or(i.File, "ignore file"), ".", i.Top); err != nil {
 		return nil, err
 	}
 	if tree != nil && i.File != "" {
-		if err := s.dir("."); err != nil {
+		err := fs.WalkDir(tree, ".", func(name string, d fs.DirEntry, err error) error {
+			switch {
+			case err != nil || ctx.Err() != nil:
+				return cmp.Or(err, context.Cause(ctx))
+			case d.IsDir() && d.Name() == ".git":
+				return fs.SkipDir
+			case d.Name() == i.File && d.Type().IsRegular():
+				return in.read(tree, name)
+			}
+			return nil
+		})
+		if err != nil {
 			return nil, err
 		}
+		slices.SortStableFunc(in.list, func(a, b *pattern) int { return cmp.Compare(a.depth, b.depth) })
 	}
-	err := s.add(ignoreText{source: extraName, body: i.Extra})
-	return s.texts, err
-}
-
-// topName is what rules of Top name as their source.
-func (i Ignore) topName() string {
-	if i.File == "" {
-		return "ignore file"
+	if err := in.add(extraName, ".", i.Extra); err != nil {
+		return nil, err
 	}
-	return i.File
-}
-
-// An ignoreScan collects the ignore files of a tree.
-type ignoreScan struct {
-	ctx   context.Context
-	tree  fs.FS
-	file  string
-	texts []ignoreText
-	bytes int
-	dirs  int
-}
-
-// dir reads the ignore file of the directory name, then those below it.
-func (s *ignoreScan) dir(name string) error {
-	if s.ctx.Err() != nil {
-		return context.Cause(s.ctx)
+	fixed := i.Base
+	if len(in.list) == 0 {
+		fixed = slices.Concat(i.Base, i.Default)
 	}
-	if len(name) > maxIgnorePath {
-		return fmt.Errorf("%s…: a path of more than %d bytes: flatten the tree", name[:64], maxIgnorePath)
-	}
-	if s.dirs++; s.dirs > maxIgnoreDirs {
-		return fmt.Errorf("%s: more than %d directories up to here: narrow the tree", name, maxIgnoreDirs)
-	}
-	entries, err := fs.ReadDir(s.tree, name)
-	if err != nil {
-		return err
-	}
-	if slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return e.Name() == s.file && e.Type().IsRegular() }) {
-		if err := s.read(name); err != nil {
-			return err
+	var list []*pattern
+	for _, text := range fixed {
+		p, err := newPattern(Rule{Pattern: text, Source: "default"}, ".")
+		if err != nil {
+			return nil, fmt.Errorf("default pattern %q: %w", text, err)
 		}
+		list = append(list, p)
 	}
-	for _, e := range entries {
-		if !e.IsDir() || e.Name() == ".git" {
-			continue
-		}
-		if err := s.dir(path.Join(name, e.Name())); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// read reads the ignore file of the directory dir.
-func (s *ignoreScan) read(dir string) error {
-	name := path.Join(dir, s.file)
-	f, err := s.tree.Open(name)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	body, err := io.ReadAll(io.LimitReader(f, maxIgnoreFile+1))
-	if err != nil {
-		return fmt.Errorf("read %s: %w", name, err)
-	}
-	domain := ""
-	if dir != "." {
-		domain = dir + "/"
-	}
-	return s.add(ignoreText{source: name, domain: domain, body: string(body)})
-}
-
-// add appends t and charges it to the limits.
-func (s *ignoreScan) add(t ignoreText) error {
-	if len(t.body) > maxIgnoreFile {
-		return fmt.Errorf("%s: more than %d bytes: shorten it", t.source, maxIgnoreFile)
-	}
-	if s.bytes += len(t.body); s.bytes > maxIgnoreTotal {
-		return fmt.Errorf("%s: the ignore files up to here hold more than %d bytes: shorten them", t.source, maxIgnoreTotal)
-	}
-	if t.body != "" {
-		s.texts = append(s.texts, t)
-	}
-	return nil
+	return append(list, in.list...), nil
 }
 
 // extraName is what rules of [Ignore.Extra] name as their source.
 const extraName = "spec.ignore"
 
-// An ignoreText is the text of an ignore file and where it comes from.
-type ignoreText struct {
-	source string
-	domain string // the directory its patterns apply below: "" or ending in /
-	body   string
+// A patternReader collects patterns within the limits.
+type patternReader struct {
+	list []*pattern
+	left int // bytes that further texts may have
 }
 
-// parse appends the patterns of t to list. Lines are those of the reference:
-// nothing is trimmed before # is looked for.
-func (t ignoreText) parse(list []pattern) ([]pattern, error) {
-	lines := bufio.NewScanner(strings.NewReader(t.body))
-	line := 0
-	for lines.Scan() {
-		line++
-		text := lines.Text()
-		if strings.HasPrefix(text, "#") || strings.TrimSpace(text) == "" {
+// read adds the patterns of an ignore file.
+func (r *patternReader) read(tree fs.FS, name string) error {
+	f, err := tree.Open(name)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, int64(r.left)+1))
+	if err != nil {
+		return fmt.Errorf("read %s: %w", name, err)
+	}
+	return r.add(name, path.Dir(name), string(text))
+}
+
+// add adds the patterns of a text, which apply below the directory domain. Lines
+// are those of the reference: nothing is trimmed before # is looked for.
+func (r *patternReader) add(source, domain, text string) error {
+	if r.left -= len(text); r.left < 0 {
+		return fmt.Errorf("%s: the ignore files up to here hold more than %d bytes: shorten them", source, maxIgnoreBytes)
+	}
+	n := 0
+	for line := range strings.SplitSeq(text, "\n") {
+		n++
+		line = strings.TrimSuffix(line, "\r")
+		if strings.HasPrefix(line, "#") || strings.TrimSpace(line) == "" {
 			continue
 		}
-		if len(list) == maxIgnoreRules {
-			return nil, fmt.Errorf("%s:%d: more than %d patterns: use fewer", t.source, line, maxIgnoreRules)
+		if len(r.list) == maxIgnoreRules {
+			return fmt.Errorf("%s:%d: more than %d patterns: use fewer", source, n, maxIgnoreRules)
 		}
-		p, err := newPattern(Rule{Pattern: text, Source: t.source, Line: line}, t.domain)
+		p, err := newPattern(Rule{Pattern: line, Source: source, Line: n}, domain)
 		if err != nil {
-			return nil, fmt.Errorf("%s:%d: %w", t.source, line, err)
+			return fmt.Errorf("%s:%d: %w", source, n, err)
 		}
-		list = append(list, p)
+		r.list = append(r.list, p)
 	}
-	if errors.Is(lines.Err(), bufio.ErrTooLong) {
-		return nil, fmt.Errorf("%s:%d: a line of more than %d bytes: shorten it", t.source, line+1, bufio.MaxScanTokenSize)
-	}
-	return list, lines.Err()
+	return nil
 }
 
-// parseDefaults parses patterns that are given one by one.
-func parseDefaults(texts []string) ([]pattern, error) {
-	list := make([]pattern, len(texts))
-	for i, text := range texts {
-		p, err := newPattern(Rule{Pattern: text, Source: "default"}, "")
-		if err != nil {
-			return nil, fmt.Errorf("default pattern %q: %w", text, err)
-		}
-		list[i] = p
-	}
-	return list, nil
+// A pattern is one line.
+type pattern struct {
+	Rule
+	order   int    // among the patterns of the rules
+	domain  string // the directory it applies below
+	depth   int    // of the domain
+	dirOnly bool
+	whole   bool     // it has a /, so it is matched against the path below the domain, else against names
+	parts   []string // between its slashes
+	plain   string   // the name must be this, or end so with suffix; "" says nothing
+	suffix  bool
+	match   gitignore.Pattern // for paths below the domain
 }
 
-// newPattern parses the pattern of a line.
-func newPattern(rule Rule, domain string) (p pattern, err error) {
+func newPattern(rule Rule, domain string) (*pattern, error) {
 	text := rule.Pattern
+	if len(text) > maxIgnoreLine {
+		return nil, fmt.Errorf("a line of more than %d bytes: shorten it", maxIgnoreLine)
+	}
+	if !strings.HasSuffix(text, `\ `) {
+		text = strings.TrimRight(text, " ")
+	}
 	if runtime.GOOS == "windows" {
+		var err error
 		if text, err = withoutEscapes(text); err != nil {
-			return p, err
+			return nil, err
 		}
 	}
-	p = pattern{Rule: rule, domain: domain, depth: strings.Count(domain, "/"), match: gitignore.ParsePattern(text, nil)}
-	p.glob, p.Negate = strings.CutPrefix(text, "!")
-	if !strings.HasSuffix(p.glob, `\ `) {
-		p.glob = strings.TrimRight(p.glob, " ")
+	p := &pattern{Rule: rule, domain: domain, match: gitignore.ParsePattern(text, nil)}
+	if domain != "." {
+		p.depth = 1 + strings.Count(domain, "/")
 	}
-	p.glob, p.dirOnly = strings.CutSuffix(p.glob, "/")
-	p.whole = strings.Contains(p.glob, "/")
-	name := strings.TrimPrefix(p.glob, "**/") // which says no more than that the name may be anywhere
-	if rest, star := strings.CutPrefix(name, "*"); !strings.ContainsAny(rest, `/*?[\`) {
-		p.plain, p.suffix = rest, star
+	text, p.Negate = strings.CutPrefix(text, "!")
+	text, p.dirOnly = strings.CutSuffix(text, "/")
+	p.whole = strings.Contains(text, "/")
+	p.parts = strings.FieldsFunc(text, func(c rune) bool { return c == '/' })
+	name, star := strings.CutPrefix(strings.TrimPrefix(text, "**/"), "*")
+	if !strings.ContainsAny(name, `/*?[\`) {
+		p.plain, p.suffix = name, star
 	}
 	return p, nil
 }
+
+// escape is a backslash and the character that it takes the meaning from.
+var escape = regexp.MustCompile(`\\[^/\\]`)
 
 // withoutEscapes writes a pattern without backslashes: the matcher of go-git
 // knows no escapes on Windows, and would decide otherwise there.
@@ -306,31 +250,14 @@ func withoutEscapes(text string) (string, error) {
 	if !strings.Contains(text, `\`) {
 		return text, nil
 	}
-	unclear := errors.New(`on Windows a pattern with a backslash may hold no [, ** or \\, and none before a / or at the end: write [*] for \*`)
-	if strings.Contains(text, "**") { // which an escape must not become
-		return "", unclear
-	}
-	text, negated := strings.CutPrefix(text, "!")
-	if !strings.HasSuffix(text, `\ `) {
-		text = strings.TrimRight(text, " ")
-	}
-	var b strings.Builder
-	if negated {
-		b.WriteByte('!')
-	}
-	for i := 0; i < len(text); i++ {
-		switch c := text[i]; {
-		case c == '[', c == '\\' && (i+1 == len(text) || strings.IndexByte(`\/`, text[i+1]) >= 0):
-			return "", unclear
-		case c != '\\':
-			b.WriteByte(c)
-		default:
-			if i++; strings.IndexByte("]^-", text[i]) >= 0 || text[i] >= 0x80 {
-				b.WriteByte(text[i])
-			} else {
-				b.WriteString("[" + text[i:i+1] + "]")
-			}
+	plain := escape.ReplaceAllStringFunc(text, func(pair string) string {
+		if char := pair[1:]; !strings.Contains("]^-", char) {
+			return "[" + char + "]"
 		}
+		return pair[1:]
+	})
+	if strings.Contains(text, "[") || strings.Contains(text, "**") || strings.Contains(plain, `\`) {
+		return "", errors.New(`on Windows a pattern with a backslash may hold no [, ** or \\, and none before a / or at the end: write [*] for \*`)
 	}
-	return b.String(), nil
+	return plain, nil
 }

@@ -22,6 +22,9 @@ func TestWithoutEscapes(t *testing.T) {
 			b.WriteString(tokens[r.IntN(len(tokens))])
 		}
 		text := b.String()
+		if !strings.HasSuffix(text, `\ `) {
+			text = strings.TrimRight(text, " ")
+		}
 		plain, err := withoutEscapes(text)
 		if err != nil {
 			if !strings.Contains(text, "**") && !strings.Contains(text, `\\`) && !strings.HasSuffix(strings.TrimRight(text, " "), `\`) {

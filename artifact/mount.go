@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"path"
 	"slices"
@@ -206,7 +205,7 @@ func (u union) Open(name string) (fs.File, error) {
 	}
 	l, rel, ok := file(hits, name)
 	if !ok {
-		return &unionDir{layers: hits, name: name}, nil
+		return &dirFile{fsys: u, name: name}, nil
 	}
 	f, err := l.tree.Open(rel)
 	return f, rename(err, name)
@@ -388,54 +387,3 @@ func (parentInfo) ModTime() time.Time { return time.Time{} }
 func (parentInfo) IsDir() bool        { return true }
 func (parentInfo) Sys() any           { return nil }
 func (i parentInfo) String() string   { return fs.FormatFileInfo(i) }
-
-// A unionDir is an open directory of a union.
-type unionDir struct {
-	layers []layer
-	name   string
-	listed bool
-	rest   []fs.DirEntry // listed and not yet read
-	closed bool
-}
-
-// Stat implements [fs.File].
-func (d *unionDir) Stat() (fs.FileInfo, error) {
-	if d.closed {
-		return nil, &fs.PathError{Op: "stat", Path: d.name, Err: fs.ErrClosed}
-	}
-	return statDir(d.layers, d.name)
-}
-
-// Read implements [fs.File].
-func (d *unionDir) Read([]byte) (int, error) {
-	return 0, &fs.PathError{Op: "read", Path: d.name, Err: errIsDir}
-}
-
-// Close implements [fs.File].
-func (d *unionDir) Close() error {
-	d.closed = true
-	return nil
-}
-
-// ReadDir implements [fs.ReadDirFile].
-func (d *unionDir) ReadDir(n int) ([]fs.DirEntry, error) {
-	if d.closed {
-		return nil, &fs.PathError{Op: "readdir", Path: d.name, Err: fs.ErrClosed}
-	}
-	if !d.listed {
-		entries, err := readDirs(d.layers, d.name)
-		if err != nil {
-			return nil, err
-		}
-		d.rest, d.listed = entries, true
-	}
-	if n > 0 && len(d.rest) == 0 {
-		return nil, io.EOF
-	}
-	if n <= 0 || n > len(d.rest) {
-		n = len(d.rest)
-	}
-	list := d.rest[:n:n]
-	d.rest = d.rest[n:]
-	return list, nil
-}

@@ -75,7 +75,7 @@ func (t *Tree) Open(name string) (fs.File, error) {
 		return nil, err
 	}
 	if n.kind == kindDir {
-		return &openDir{node: n, rest: t.children(name)}, nil
+		return &dirFile{fsys: t, name: name}, nil
 	}
 	return &openFile{SectionReader: t.section(n), node: n}, nil
 }
@@ -89,7 +89,11 @@ func (t *Tree) ReadDir(name string) ([]fs.DirEntry, error) {
 	if n.kind != kindDir {
 		return nil, &fs.PathError{Op: "readdir", Path: name, Err: errNotDir}
 	}
-	return (&openDir{node: n, rest: t.children(name)}).ReadDir(-1)
+	var entries []fs.DirEntry
+	for _, child := range t.children(name) {
+		entries = append(entries, child)
+	}
+	return entries, nil
 }
 
 // ReadFile implements [fs.ReadFileFS].
@@ -135,33 +139,57 @@ type openFile struct {
 func (f *openFile) Stat() (fs.FileInfo, error) { return f.node, nil }
 func (f *openFile) Close() error               { return nil }
 
-// An openDir lists a directory.
-type openDir struct {
-	node node
-	rest []node
+// A dirFile is an open directory of a file system of this package.
+type dirFile struct {
+	fsys interface {
+		fs.StatFS
+		fs.ReadDirFS
+	}
+	name   string
+	listed bool
+	rest   []fs.DirEntry // listed and not yet read
+	closed bool
 }
 
-func (d *openDir) Stat() (fs.FileInfo, error) { return d.node, nil }
-func (d *openDir) Close() error               { return nil }
+func (d *dirFile) fail(op string, err error) error {
+	return &fs.PathError{Op: op, Path: d.name, Err: err}
+}
 
-func (d *openDir) Read([]byte) (int, error) {
-	return 0, &fs.PathError{Op: "read", Path: d.node.name, Err: errIsDir}
+func (d *dirFile) Stat() (fs.FileInfo, error) {
+	if d.closed {
+		return nil, d.fail("stat", fs.ErrClosed)
+	}
+	return d.fsys.Stat(d.name)
+}
+
+func (d *dirFile) Read([]byte) (int, error) { return 0, d.fail("read", errIsDir) }
+
+func (d *dirFile) Close() error {
+	d.closed = true
+	return nil
 }
 
 // ReadDir implements [fs.ReadDirFile].
-func (d *openDir) ReadDir(n int) ([]fs.DirEntry, error) {
-	if n <= 0 || n > len(d.rest) {
-		if n > 0 && len(d.rest) == 0 {
-			return nil, io.EOF
+func (d *dirFile) ReadDir(n int) ([]fs.DirEntry, error) {
+	if d.closed {
+		return nil, d.fail("readdir", fs.ErrClosed)
+	}
+	if !d.listed {
+		entries, err := d.fsys.ReadDir(d.name)
+		if err != nil {
+			return nil, err
 		}
+		d.rest, d.listed = entries, true
+	}
+	if n > 0 && len(d.rest) == 0 {
+		return nil, io.EOF
+	}
+	if n <= 0 || n > len(d.rest) {
 		n = len(d.rest)
 	}
-	entries := make([]fs.DirEntry, n)
-	for i := range entries {
-		entries[i] = d.rest[i]
-	}
+	list := d.rest[:n:n]
 	d.rest = d.rest[n:]
-	return entries, nil
+	return list, nil
 }
 
 type kind uint8

@@ -1,0 +1,329 @@
+package artifact
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"iter"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/go-git/go-git/v5/plumbing/format/gitignore"
+)
+
+// Rules is a compiled set of ignore rules; see [Ignore] for what they mean.
+// Rules are safe for concurrent use.
+//
+// The time that matching takes is linear in the number of patterns. What a tree
+// may cost with its own ignore files, the context bounds.
+type Rules struct {
+	extra   []*pattern            // of spec.ignore
+	files   map[string][]*pattern // the others, by their domain
+	negated []*pattern
+	dropped atomic.Bool // something was ignored
+
+	mu    sync.Mutex
+	known map[string]verdict // of the names asked about last
+}
+
+// maxKnown is how many verdicts rules remember: those of a directory are asked
+// for several times, and those of directories for what is in them.
+const maxKnown = 1 << 14
+
+// A verdict names the patterns that decide about a name, nil for none.
+type verdict struct {
+	file *pattern // if it is a file
+	dir  *pattern // if it is a directory
+}
+
+func (p *pattern) excludes() bool { return p != nil && !p.Negate }
+
+// newRules compiles patterns, which stand in the order of their priority.
+func newRules(list []*pattern) *Rules {
+	r := &Rules{files: map[string][]*pattern{}, known: map[string]verdict{".": {}}}
+	for i, p := range list {
+		p.order = i
+		if p.Negate {
+			r.negated = append(r.negated, p)
+		}
+		if p.Source == extraName {
+			r.extra = append(r.extra, p)
+		} else {
+			r.files[p.domain] = append(r.files[p.domain], p)
+		}
+	}
+	return r
+}
+
+// Match reports the rule that decides about name and whether it is ignored.
+// The rule is the zero Rule where none decides. name is a path as [fs.ValidPath]
+// has it, relative to the top of the tree; dir says that it is a directory. It
+// fails with the cause of ctx when that ends.
+func (r *Rules) Match(ctx context.Context, name string, dir bool) (rule Rule, ignored bool, err error) {
+	v, err := r.judge(ctx, name)
+	p := v.file
+	if dir {
+		p = v.dir
+	}
+	if p == nil {
+		return Rule{}, false, err
+	}
+	if p.excludes() {
+		r.dropped.Store(true)
+	}
+	return p.Rule, p.excludes(), nil
+}
+
+// Emptied reports whether the rules removed every file: an archive with that
+// report, packed from a view of them, has none, and they ignored something. Nil
+// rules ignore nothing.
+func (r *Rules) Emptied(packed Report) bool {
+	return r != nil && packed.Files == 0 && r.dropped.Load()
+}
+
+// judge returns the verdict about name. A pattern that matches a directory
+// matches all that is in it, so only those with a higher priority are tried.
+func (r *Rules) judge(ctx context.Context, name string) (verdict, error) {
+	if ctx.Err() != nil {
+		return verdict{}, context.Cause(ctx)
+	}
+	r.mu.Lock()
+	v, ok := r.known[name]
+	r.mu.Unlock()
+	if ok {
+		return v, nil
+	}
+	parent, base := split(name)
+	above, err := r.judge(ctx, parent)
+	if err != nil {
+		return verdict{}, err
+	}
+	v = verdict{above.dir, above.dir}
+	parts, tried := strings.Split(name, "/"), 0
+	for p := range r.applying(name) {
+		if tried++; tried%256 == 0 && ctx.Err() != nil {
+			return verdict{}, context.Cause(ctx)
+		}
+		if p == above.dir {
+			break
+		}
+		if base != p.plain && p.plain != "" && !(p.suffix && strings.HasSuffix(base, p.plain)) {
+			continue // most patterns do not need the matcher
+		}
+		at := parts[len(parts)-1:]
+		if p.whole {
+			at = parts[p.depth:]
+		}
+		if p.match.Match(at, true) == gitignore.NoMatch {
+			continue
+		}
+		if v.dir == above.dir {
+			v.dir = p
+		}
+		if !p.dirOnly {
+			v.file = p
+			break
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.known) >= maxKnown {
+		r.known = map[string]verdict{".": {}}
+	}
+	r.known[name] = v
+	return v, nil
+}
+
+// applying yields the patterns whose domain name is in, highest priority first.
+func (r *Rules) applying(name string) iter.Seq[*pattern] {
+	return func(yield func(*pattern) bool) {
+		for list, dir := r.extra, name; ; list = r.files[dir] {
+			for _, p := range slices.Backward(list) {
+				if !yield(p) {
+					return
+				}
+			}
+			if dir == "." {
+				return
+			}
+			dir, _ = split(dir)
+		}
+	}
+}
+
+// reveals reports whether a view shows the directory name, about which p
+// decides: because it is included, or because a pattern with a higher priority
+// may include something below it.
+func (r *Rules) reveals(ctx context.Context, name string, p *pattern) (bool, error) {
+	if !p.excludes() {
+		return true, nil
+	}
+	parts := strings.Split(name, "/")
+	for k, n := range slices.Backward(r.negated) {
+		switch {
+		case n.order < p.order:
+			return false, nil
+		case n.mayMatchBelow(name, parts):
+			return true, nil
+		case k%256 == 0 && ctx.Err() != nil:
+			return false, context.Cause(ctx)
+		}
+	}
+	return false, nil
+}
+
+// mayMatchBelow reports whether the pattern may match something below the
+// directory name, which has these parts and which it does not match itself.
+func (p *pattern) mayMatchBelow(name string, parts []string) bool {
+	switch domain := p.domain + "/"; {
+	case strings.HasPrefix(domain, name+"/"):
+		return true
+	case p.domain != "." && !strings.HasPrefix(name, domain):
+		return false
+	case !p.whole:
+		return true
+	}
+	parts = parts[p.depth:]
+	for i, part := range p.parts[:min(len(p.parts), len(parts))] {
+		if part == "**" {
+			return true
+		}
+		if ok, _ := filepath.Match(part, parts[i]); !ok {
+			return false
+		}
+	}
+	return len(p.parts) > len(parts)
+}
+
+// View returns tree without what the rules ignore. Opening an ignored path
+// fails with [fs.ErrNotExist].
+//
+// An ignored directory stays visible while some rule may include something
+// below it, and only then; whoever archives the view leaves the directory itself
+// out where the view says so:
+//
+//	o, ok := view.(interface{ Omits(dir string) bool })
+//	leaveOut := ok && o.Omits(dir)
+//
+// The view fails with the cause of ctx once that ends. It keeps no state of its
+// own and is as safe for concurrent use as tree is. It implements
+// [fs.ReadDirFS], [fs.ReadFileFS], [fs.StatFS] and [fs.ReadLinkFS] on top of
+// what tree implements.
+func (r *Rules) View(ctx context.Context, tree fs.FS) fs.FS {
+	return view{ctx: ctx, tree: tree, rules: r}
+}
+
+// A view is what rules show of tree.
+type view struct {
+	ctx   context.Context
+	tree  fs.FS
+	rules *Rules
+}
+
+// An omitter is a tree that shows directories which an archive of it must not
+// hold as entries, for the sake of what is below them.
+type omitter interface{ Omits(dir string) bool }
+
+// Omits reports whether the rules ignore the directory dir.
+func (v view) Omits(dir string) bool {
+	_, ignored, err := v.rules.Match(v.ctx, dir, true)
+	return ignored && err == nil // an error shows where dir is read
+}
+
+// admits reports whether the view shows what is at name. It asks the tree for
+// the type only where the rules treat files and directories differently.
+func (v view) admits(name string) (bool, error) {
+	by, err := v.rules.judge(v.ctx, name)
+	if err != nil {
+		return false, err
+	}
+	file := !by.file.excludes()
+	dir, err := v.rules.reveals(v.ctx, name, by.dir)
+	if err != nil || file == dir {
+		return file, err
+	}
+	info, err := fs.Lstat(v.tree, name)
+	if err != nil {
+		return false, err
+	}
+	if info.IsDir() {
+		return dir, nil
+	}
+	return file, nil
+}
+
+// admitted calls do with the tree and name, unless the view does not show name.
+func admitted[T any](v view, op, name string, do func(fs.FS, string) (T, error)) (result T, err error) {
+	shown := false
+	if !validPath(name) {
+		err = fs.ErrInvalid
+	} else if shown, err = v.admits(name); err == nil && !shown {
+		err = fs.ErrNotExist
+	}
+	if err != nil {
+		return result, &fs.PathError{Op: op, Path: name, Err: err}
+	}
+	return do(v.tree, name)
+}
+
+// Open implements [fs.FS].
+func (v view) Open(name string) (fs.File, error) {
+	f, err := admitted(v, "open", name, fs.FS.Open)
+	if err != nil {
+		return nil, err
+	}
+	info, err := f.Stat()
+	if err == nil && !info.IsDir() {
+		return f, nil
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return nil, err
+	}
+	return &dirFile{fsys: v, name: name}, nil
+}
+
+// Stat implements [fs.StatFS].
+func (v view) Stat(name string) (fs.FileInfo, error) { return admitted(v, "stat", name, fs.Stat) }
+
+// Lstat implements [fs.ReadLinkFS].
+func (v view) Lstat(name string) (fs.FileInfo, error) { return admitted(v, "lstat", name, fs.Lstat) }
+
+// ReadLink implements [fs.ReadLinkFS].
+func (v view) ReadLink(name string) (string, error) {
+	return admitted(v, "readlink", name, fs.ReadLink)
+}
+
+// ReadFile implements [fs.ReadFileFS].
+func (v view) ReadFile(name string) ([]byte, error) { return admitted(v, "open", name, fs.ReadFile) }
+
+// ReadDir implements [fs.ReadDirFS].
+func (v view) ReadDir(name string) ([]fs.DirEntry, error) {
+	entries, err := admitted(v, "readdir", name, fs.ReadDir)
+	if err != nil {
+		return nil, err
+	}
+	list := make([]fs.DirEntry, 0, len(entries))
+	for _, e := range entries {
+		full := e.Name()
+		if name != "." {
+			full = name + "/" + full
+		}
+		by, err := v.rules.judge(v.ctx, full)
+		shown := !by.file.excludes()
+		if err == nil && e.IsDir() {
+			shown, err = v.rules.reveals(v.ctx, full, by.dir)
+		}
+		switch {
+		case err != nil:
+			return nil, &fs.PathError{Op: "readdir", Path: name, Err: err}
+		case shown:
+			list = append(list, e)
+		default:
+			v.rules.dropped.Store(true)
+		}
+	}
+	return list, nil
+}
