@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
-	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -45,12 +44,11 @@ type CacheConfig struct {
 type Cache struct {
 	root  *os.Root
 	limit int64
-	temp  scratch
+	temp  tempDir
 	locks locks
 
-	mu    sync.Mutex
-	known int64 // size of all entries when they were last counted; < 0: never
-	added int64 // size of those this process put since
+	mu   sync.Mutex
+	room int64 // bytes that this process may put before the entries are counted again
 
 	hits, misses atomic.Int64 // of Open
 }
@@ -78,7 +76,7 @@ func OpenCache(c CacheConfig) (*Cache, error) {
 	if c.MaxBytes == 0 {
 		c.MaxBytes = cacheLimit(c.Dir)
 	}
-	return &Cache{root: root, limit: bound(c.MaxBytes, 0), temp: scratch{root: root, dir: cacheTemp}, known: -1}, nil
+	return &Cache{root: root, limit: bound(c.MaxBytes, 0), temp: tempDir{root, cacheTemp}}, nil
 }
 
 // Close releases the directory. Files that the cache handed out stay readable.
@@ -105,34 +103,33 @@ func (e *Entry) Close() error { return e.file.Close() }
 // Open opens the entry of key, after having checked all of it. The error wraps
 // [fs.ErrNotExist] when there is none.
 func (c *Cache) Open(key string) (*Entry, error) {
-	e, err := c.open(key)
-	if err == nil {
-		c.hits.Add(1)
-	} else {
+	e, err := c.open(keyOf(key))
+	if err != nil {
 		c.misses.Add(1)
+		return nil, fmt.Errorf("open cache entry: %w", err)
 	}
-	return e, err
+	c.hits.Add(1)
+	return e, nil
 }
 
 // Counts returns how often Open found an entry, and how often it did not.
 func (c *Cache) Counts() (hits, misses int64) { return c.hits.Load(), c.misses.Load() }
 
-func (c *Cache) open(key string) (*Entry, error) {
-	id := keyOf(key)
+func (c *Cache) open(id cacheKey) (*Entry, error) {
 	name := id.in(cacheEntries)
 	f, err := c.root.Open(name)
 	if err != nil {
-		return nil, fmt.Errorf("open cache entry: %w", err)
+		return nil, err
 	}
 	size, err := checkEntry(f, id)
-	if errors.Is(err, fs.ErrNotExist) && sameFile(c.root, name, f) {
-		c.root.Remove(name)
-	}
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("open cache entry: %w", err), f.Close())
+		if errors.Is(err, fs.ErrNotExist) && sameFile(c.root, name, f) {
+			c.root.Remove(name)
+		}
+		return nil, errors.Join(err, f.Close())
 	}
 	now := time.Now()
-	c.root.Chtimes(name, now, now) // used just now, for evict; a failure costs nothing but order
+	c.root.Chtimes(name, now, now) // used just now, for shrink; a failure costs nothing but order
 	return &Entry{io.NewSectionReader(f, 0, size), f}, nil
 }
 
@@ -146,13 +143,16 @@ func (c *Cache) Put(key string, write func(io.Writer) error) error {
 	}
 	defer d.File().Close()
 	defer d.Discard()
-	out := &quota{w: d.File(), limit: c.limit - min(c.limit, trailerSize)}
+	out := &sink{ctx: context.Background(), w: d.File(), limit: c.most()}
 	err = write(out)
 	if err = cmp.Or(err, out.err); err != nil {
 		return fmt.Errorf("store cache entry: %w", err)
 	}
 	return d.Commit(key)
 }
+
+// most is how much content an entry may have.
+func (c *Cache) most() int64 { return c.limit - min(c.limit, sumSize) }
 
 // Remove removes the entry of key, if there is one.
 func (c *Cache) Remove(key string) error {
@@ -183,38 +183,16 @@ func (c *Cache) Lock(ctx context.Context, key string) (unlock func(), err error)
 	}), nil
 }
 
-// A quota takes a limited number of bytes, and remembers the first failure.
-type quota struct {
-	w        io.Writer
-	n, limit int64
-	err      error
-}
-
-func (q *quota) Write(b []byte) (n int, err error) {
-	if q.err == nil && q.n+int64(len(b)) > q.limit {
-		q.err = &LimitError{What: "bytes", Limit: q.limit}
-	}
-	if q.err != nil {
-		return 0, q.err
-	}
-	n, q.err = q.w.Write(b)
-	q.n += int64(n)
-	return n, q.err
-}
-
-// An entry is a file: the content, its length (8 bytes, big-endian) and a sum:
-// the BLAKE3 of the hash of its key and the content.
-const (
-	sumSize     = 32
-	trailerSize = 8 + sumSize
-)
+// An entry is a file: the content and a sum, the BLAKE3 of the hash of its key
+// and the content.
+const sumSize = 32
 
 // A Draft is an entry being written, for content that comes in no order or is
 // used while the cache already has it. It ends with Commit or Discard, neither
 // of which closes the file.
 type Draft struct {
 	cache *Cache
-	file  *scratchFile
+	file  *tempFile
 }
 
 // Create begins a draft: an empty file that disappears unless it is committed.
@@ -249,34 +227,23 @@ func (d *Draft) commit(id cacheKey) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	c, size := d.cache, info.Size()
-	if limit := c.limit - min(c.limit, trailerSize); size > limit {
+	size := info.Size()
+	if limit := d.cache.most(); size > limit {
 		return 0, &LimitError{What: "bytes", Limit: limit}
 	}
 	sum, err := entrySum(d.file, size, id)
 	if err != nil {
 		return 0, err
 	}
-	trailer := binary.BigEndian.AppendUint64(nil, uint64(size))
-	if _, err := d.file.WriteAt(append(trailer, sum...), size); err != nil {
+	if _, err := d.file.WriteAt(sum, size); err != nil {
 		return 0, err
 	}
-	err = d.file.become(id.in(cacheEntries))
-	if errors.Is(err, fs.ErrNotExist) {
-		if err = c.root.MkdirAll(cacheEntries, 0o700); err == nil {
-			err = d.file.become(id.in(cacheEntries))
-		}
-	}
-	return size + trailerSize, err
+	return size + sumSize, d.file.move(id.in(cacheEntries))
 }
 
 // Discard removes the file, unless it was committed. It stays usable while it
 // is open.
-func (d *Draft) Discard() {
-	if d.file.name != "" {
-		d.file.root.Remove(d.file.name) // what fails here is left to sweep
-	}
-}
+func (d *Draft) Discard() { d.file.discard() }
 
 // checkEntry returns the length of the content of f. The error wraps
 // fs.ErrNotExist when f is not a whole entry.
@@ -285,30 +252,24 @@ func checkEntry(f *os.File, id cacheKey) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	size := info.Size() - trailerSize
+	size := info.Size() - sumSize
 	if size < 0 {
 		return 0, fmt.Errorf("torn entry: %w", fs.ErrNotExist)
 	}
-	var trailer [trailerSize]byte
-	if _, err := f.ReadAt(trailer[:], size); err != nil {
+	var want [sumSize]byte
+	if _, err := f.ReadAt(want[:], size); err != nil {
 		return 0, err
-	}
-	if int64(binary.BigEndian.Uint64(trailer[:8])) != size {
-		return 0, fmt.Errorf("torn entry: %w", fs.ErrNotExist)
 	}
 	sum, err := entrySum(f, size, id)
-	if err != nil {
-		return 0, err
+	if err == nil && !bytes.Equal(sum, want[:]) {
+		err = fmt.Errorf("damaged entry: %w", fs.ErrNotExist)
 	}
-	if !bytes.Equal(sum, trailer[8:]) {
-		return 0, fmt.Errorf("damaged entry: %w", fs.ErrNotExist)
-	}
-	return size, nil
+	return size, err
 }
 
 // entrySum computes the sum of an entry.
 func entrySum(r io.ReaderAt, size int64, id cacheKey) ([]byte, error) {
-	h := blake3.New(32, nil)
+	h := blake3.New(sumSize, nil)
 	h.Write(id[:])
 	buf := make([]byte, min(size, 128<<10)+1)
 	n, err := io.CopyBuffer(h, struct{ io.Reader }{io.NewSectionReader(r, 0, size)}, buf)
@@ -318,38 +279,28 @@ func entrySum(r io.ReaderAt, size int64, id cacheKey) ([]byte, error) {
 	return h.Sum(nil), err
 }
 
-// account evicts when size more bytes may have made the cache too large.
+// account counts the entries when size more bytes may have made the cache too
+// large, and removes the oldest of those that are too much and a sixteenth more,
+// so that not every Put comes here. Other processes may do so at the same time.
 func (c *Cache) account(size int64) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.added += size
-	slack := c.limit / 16
-	if c.known >= 0 && c.added <= slack && c.known+c.added <= c.limit {
+	if c.room -= size; c.room >= 0 {
 		return nil
 	}
-	return c.evict()
-}
-
-// evict counts the entries and removes the oldest while they exceed the limit:
-// a sixteenth more than needed, so that not every Put comes here. The caller
-// holds c.mu; other processes may evict at the same time.
-func (c *Cache) evict() error {
-	entries, total, err := c.entries()
-	if err != nil {
-		return err
-	}
-	c.known, c.added = total, 0
-	if total > c.limit {
-		if _, err := c.remove(entries[:max(len(entries)-1, 0)], total, c.limit-c.limit/16); err != nil { // the newest fits alone
-			return err
+	_, _, left, err := c.shrink(func(total int64) int64 {
+		if total <= c.limit {
+			return total
 		}
-	}
+		return max(c.limit-c.limit/16, size) // the newest fits alone
+	})
+	c.room = min(c.limit/16, c.limit-left)
 	for _, dir := range []string{cacheTemp, cacheLocks} {
-		if _, err := (scratch{root: c.root, dir: dir}).sweep(context.Background()); err != nil {
-			return err
+		if err == nil {
+			_, err = tempDir{c.root, dir}.sweep(context.Background())
 		}
 	}
-	return nil
+	return err
 }
 
 // entries lists the entries, those used longest ago first.
@@ -376,42 +327,23 @@ func (c *Cache) Size() (int64, error) {
 // Clear removes all entries, and returns their number and size. Those that are
 // open stay readable, and take their space until they are closed.
 func (c *Cache) Clear() (entries int, bytes int64, err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	before, bytes, err := c.entries()
-	if err != nil {
-		return 0, 0, err
-	}
-	entries, err = c.remove(before, bytes, 0)
-	after, left, err1 := c.entries()
-	return len(before) - len(after), bytes - left, errors.Join(err, err1)
+	entries, bytes, _, err = c.shrink(func(int64) int64 { return 0 })
+	return entries, bytes, err
 }
 
-// shrink removes the entries used longest ago until at most least(size of all) bytes are left.
-func (c *Cache) shrink(least func(total int64) int64) (removed int, err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	entries, total, err := c.entries()
-	if err != nil {
-		return 0, err
-	}
-	return c.remove(entries, total, least(total))
-}
-
-// remove removes the first of entries until at most least bytes of total are left. The caller holds c.mu.
-func (c *Cache) remove(entries []fs.FileInfo, total, least int64) (removed int, err error) {
-	for _, e := range entries {
-		if total <= least {
-			break
+// shrink removes the entries used longest ago until at most most(size of all)
+// bytes are left.
+func (c *Cache) shrink(most func(total int64) int64) (removed int, freed, left int64, err error) {
+	list, left, err := c.entries()
+	for limit := most(left); err == nil && left > limit && len(list) > 0; list = list[1:] {
+		err = ignore(c.root.Remove(cacheEntries+"/"+list[0].Name()), fs.ErrNotExist)
+		if err == nil {
+			removed++
+			freed += list[0].Size()
+			left -= list[0].Size()
 		}
-		if err := c.root.Remove(cacheEntries + "/" + e.Name()); ignore(err, fs.ErrNotExist) != nil {
-			return removed, err
-		}
-		removed++
-		total -= e.Size()
 	}
-	c.known, c.added = total, 0
-	return removed, nil
+	return removed, freed, left, err
 }
 
 // cacheLimit is that of a cache whose configuration names none: the smaller of

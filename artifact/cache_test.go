@@ -97,7 +97,7 @@ func TestCachePutFails(t *testing.T) {
 		t.Error(err)
 	}
 	var limit *artifact.LimitError
-	if err := c.Put("key", func(w io.Writer) error { io.WriteString(w, strings.Repeat("x", 90)); return nil }); !errors.As(err, &limit) || limit.Limit != 60 {
+	if err := c.Put("key", func(w io.Writer) error { io.WriteString(w, strings.Repeat("x", 90)); return nil }); !errors.As(err, &limit) || limit.Limit != 68 {
 		t.Errorf("larger than the cache: %v", err)
 	}
 	if got := cached(t, c, "key"); got != "old" {
@@ -180,7 +180,7 @@ func overwrite(name string, at int64) error {
 
 func TestCacheEvictsOldest(t *testing.T) {
 	c, dir := openCache(t, artifact.CacheConfig{MaxBytes: 1000})
-	entry := strings.Repeat("x", 160) // 200 bytes with its trailer
+	entry := strings.Repeat("x", 168) // 200 bytes with its trailer
 	put := func(key string) {
 		t.Helper()
 		if err := c.Put(key, text(entry)); err != nil {

@@ -1,7 +1,6 @@
 package artifact_test
 
 import (
-	"bytes"
 	"compress/gzip"
 	"context"
 	"errors"
@@ -10,7 +9,6 @@ import (
 	"log"
 	"net/http"
 	"net/http/httptest"
-	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -68,7 +66,7 @@ func TestClientTriesAgain(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			server := newScript(t, test.answers...)
-			c := &artifact.Client{Pause: -time.Second, MaxPause: time.Millisecond}
+			c := &artifact.Client{Pause: -1}
 			got, err := fetch(t, c, artifact.Artifact{URL: server.URL + "/a.tar.gz", Digest: digestOf(content), Size: int64(len(content))})
 			if err != nil || got != content {
 				t.Errorf("%q, %v", got, err)
@@ -128,7 +126,7 @@ func TestClientGivesUp(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			server := newScript(t, test.answer)
 			c := &test.client
-			c.Pause, c.MaxPause = time.Nanosecond, time.Nanosecond
+			c.Pause = -1
 			_, err := fetch(t, c, artifact.Artifact{URL: server.URL + "/a.tar.gz?sig=canary", Digest: digestOf(content), Size: test.size})
 			if err == nil || !test.want(err) {
 				t.Errorf("got %v", err)
@@ -162,7 +160,7 @@ func TestClientMeetsStalls(t *testing.T) {
 				defer s.Close()
 				transport := &http.Transport{DialContext: network.dial}
 				defer transport.CloseIdleConnections()
-				c := &artifact.Client{HTTP: &http.Client{Transport: transport}, Attempts: 2, Pause: -time.Second}
+				c := &artifact.Client{HTTP: &http.Client{Transport: transport}, Attempts: 2, Pause: -1}
 				begun := time.Now()
 				got, err := fetch(t, c, artifact.Artifact{URL: "http://store.example/a.tar.gz", Digest: digestOf(content)})
 				if took := time.Since(begun); !errors.Is(err, test.want) || err == nil && got != content || took != test.took {
@@ -288,74 +286,6 @@ func TestClientAsksForTheBytesAsTheyAre(t *testing.T) {
 	})
 	if got, err := fetch(t, &artifact.Client{}, artifact.Artifact{URL: server.URL, Digest: digestOf(content)}); err != nil || got != content {
 		t.Errorf("%q, %v", got, err)
-	}
-}
-
-func TestClientCache(t *testing.T) {
-	cache, dir := openCache(t, artifact.CacheConfig{})
-	server := newScript(t, whole("", content))
-	a := artifact.Artifact{URL: server.URL, Digest: digestOf(content)}
-	for range 2 {
-		if got, err := fetch(t, &artifact.Client{Cache: cache}, a); err != nil || got != content {
-			t.Errorf("%q, %v", got, err)
-		}
-	}
-	if n := len(server.seen()); n != 1 {
-		t.Errorf("%d requests, want 1", n)
-	}
-	for _, name := range files(t, dir) {
-		if err := os.Truncate(filepath.Join(dir, name), 5); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if got, err := fetch(t, &artifact.Client{Cache: cache}, a); err != nil || got != content || len(server.seen()) != 2 {
-		t.Errorf("damaged entry: %q, %v", got, err)
-	}
-	tiny, _ := openCache(t, artifact.CacheConfig{MaxBytes: 50})
-	if got, err := fetch(t, &artifact.Client{Cache: tiny}, a); err != nil || got != content {
-		t.Errorf("cache that is too small: %q, %v", got, err)
-	}
-}
-
-func TestClientLocal(t *testing.T) {
-	s, dir := openStore(t, artifact.StoreConfig{Dir: filepath.Join(t.TempDir(), "a b%20c#")})
-	a := put(t, s, object, "a.tar.gz", content)
-	c := &artifact.Client{Local: true}
-	if got, err := fetch(t, c, a); err != nil || got != content {
-		t.Errorf("%q, %v", got, err)
-	}
-	var limit *artifact.LimitError
-	if _, err := fetch(t, &artifact.Client{Local: true, MaxBytes: 35}, a); !errors.As(err, &limit) {
-		t.Errorf("too large: %v", err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if _, err := c.Open(ctx, a); !errors.Is(err, context.Canceled) {
-		t.Errorf("cancelled: %v", err)
-	}
-	for name, bad := range map[string]struct {
-		url  string
-		want error
-	}{
-		"missing":    {a.URL + "x", fs.ErrNotExist},
-		"directory":  {s.URL(object), fs.ErrInvalid},
-		"other host": {"file://example.org/a", fs.ErrInvalid},
-		"opaque":     {"file:a", fs.ErrInvalid},
-		"empty":      {"file://", fs.ErrInvalid},
-	} {
-		if _, err := fetch(t, c, artifact.Artifact{URL: bad.url, Digest: a.Digest}); !errors.Is(err, bad.want) {
-			t.Errorf("%s: %v, want %v", name, err, bad.want)
-		}
-	}
-	if err := os.WriteFile(filepath.Join(dir, a.Path), bytes.ToUpper([]byte(content)), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	var corrupt *artifact.DigestError
-	if _, err := fetch(t, c, a); !errors.As(err, &corrupt) {
-		t.Errorf("corrupt: %v", err)
-	}
-	if u, err := url.Parse(a.URL); err != nil || u.Fragment != "" {
-		t.Errorf("%v, %v", u, err)
 	}
 }
 

@@ -2,14 +2,15 @@ package artifact
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"iter"
+	"maps"
 	"path"
+	"slices"
 )
 
 // diffBlock is how much of each of two files is compared at a time.
@@ -59,70 +60,51 @@ var errEnough = errors.New("no more changes are wanted")
 type differ struct {
 	ctx   context.Context
 	trees [2]fs.FS
-	block [2][]byte
+	block [2][diffBlock]byte
 	yield func(Change, error) bool
 }
 
 // dir compares what the directory name holds in the trees that have it.
 func (d *differ) dir(name string, has [2]bool) error {
-	var lists [2][]fs.DirEntry
+	all := map[string][2]fs.DirEntry{} // by name
 	for i, tree := range d.trees {
 		if !has[i] {
 			continue
 		}
-		var err error
-		if lists[i], err = fs.ReadDir(tree, name); err != nil {
+		list, err := fs.ReadDir(tree, name)
+		if err != nil {
 			return fmt.Errorf("%q: %w", name, err)
 		}
+		for _, e := range list {
+			both := all[e.Name()]
+			both[i] = e
+			all[e.Name()] = both
+		}
 	}
-	for len(lists[0])+len(lists[1]) > 0 {
-		base, entries := first(&lists)
-		if err := d.entry(path.Join(name, base), entries); err != nil {
+	for _, base := range slices.Sorted(maps.Keys(all)) {
+		if err := d.entry(path.Join(name, base), all[base]); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// first takes the entries of the first name from sorted lists.
-func first(lists *[2][]fs.DirEntry) (name string, entries [2]fs.DirEntry) {
-	var order int // which list has it: before 0, after 0, or both
-	switch a, b := lists[0], lists[1]; {
-	case len(a) == 0:
-		order = 1
-	case len(b) == 0:
-		order = -1
-	default:
-		order = cmp.Compare(a[0].Name(), b[0].Name())
-	}
-	for i, absent := range [2]bool{order > 0, order < 0} {
-		if !absent {
-			entries[i], lists[i] = lists[i][0], lists[i][1:]
-			name = entries[i].Name()
-		}
-	}
-	return name, entries
-}
-
 // entry compares one entry, then what is below it.
-func (d *differ) entry(name string, entries [2]fs.DirEntry) error {
+func (d *differ) entry(name string, entries [2]fs.DirEntry) (err error) {
 	c := Change{Path: name}
 	var dirs [2]bool
 	for i, side := range [2]*Side{&c.Old, &c.New} {
 		if entries[i] == nil {
 			continue
 		}
-		var err error
-		if *side, err = d.describe(i, name, entries[i]); err != nil {
+		if *side, err = describe(d.trees[i], name, entries[i]); err != nil {
 			return fmt.Errorf("%q: %w", name, err)
 		}
 		dirs[i] = entries[i].IsDir()
 	}
-	same, err := d.same(c)
-	if err != nil {
+	if c.Content, err = d.differs(c); err != nil {
 		return fmt.Errorf("%q: %w", name, err)
 	}
-	c.Content = !same
 	if (c.Old != c.New || c.Content) && !d.yield(c, nil) {
 		return errEnough
 	}
@@ -132,12 +114,12 @@ func (d *differ) entry(name string, entries [2]fs.DirEntry) error {
 	return nil
 }
 
-// describe returns what an archive of tree i would say of an entry, the zero
-// Side for one that it would not hold.
-func (d *differ) describe(i int, name string, e fs.DirEntry) (Side, error) {
+// describe returns what an archive of tree would say of an entry, the zero Side
+// for one that it would not hold.
+func describe(tree fs.FS, name string, e fs.DirEntry) (Side, error) {
 	switch {
 	case e.IsDir():
-		if o, ok := d.trees[i].(omitter); ok && o.Omits(name) {
+		if o, ok := tree.(omitter); ok && o.Omits(name) {
 			return Side{}, nil
 		}
 		return Side{Mode: modes[kindDir]}, nil
@@ -148,23 +130,19 @@ func (d *differ) describe(i int, name string, e fs.DirEntry) (Side, error) {
 	if err != nil {
 		return Side{}, err
 	}
-	side := Side{Mode: modes[kindFile], Size: info.Size()}
-	if info.Mode()&0o111 != 0 {
-		side.Mode = modes[kindExec]
-	}
-	return side, nil
+	return Side{Mode: fileMode(info), Size: info.Size()}, nil
 }
 
-// same reports whether two files have the same content; what is no pair of
-// files has no content to differ.
-func (d *differ) same(c Change) (bool, error) {
+// differs reports whether both are files, and differ in their content. It reads
+// them until they do.
+func (d *differ) differs(c Change) (bool, error) {
 	switch {
 	case d.ctx.Err() != nil:
 		return false, context.Cause(d.ctx)
 	case !c.Old.isFile() || !c.New.isFile():
-		return true, nil
-	case c.Old.Size != c.New.Size:
 		return false, nil
+	case c.Old.Size != c.New.Size:
+		return true, nil
 	}
 	var files [2]fs.File
 	for i, tree := range d.trees {
@@ -175,27 +153,20 @@ func (d *differ) same(c Change) (bool, error) {
 		defer f.Close()
 		files[i] = f
 	}
-	return d.equal(files)
-}
-
-// equal reads two files until they differ.
-func (d *differ) equal(files [2]fs.File) (bool, error) {
 	for d.ctx.Err() == nil {
-		var n [2]int
+		var read [2][]byte
 		for i, f := range files {
-			if d.block[i] == nil {
-				d.block[i] = make([]byte, diffBlock)
-			}
-			var err error
-			if n[i], err = io.ReadFull(f, d.block[i]); err != nil && err != io.EOF && err != io.ErrUnexpectedEOF {
+			n, err := io.ReadFull(f, d.block[i][:])
+			if err != nil && err != io.EOF && err != io.ErrUnexpectedEOF {
 				return false, err
 			}
+			read[i] = d.block[i][:n]
 		}
-		if !bytes.Equal(d.block[0][:n[0]], d.block[1][:n[1]]) {
-			return false, nil
-		}
-		if n[0] < diffBlock {
+		if !bytes.Equal(read[0], read[1]) {
 			return true, nil
+		}
+		if len(read[0]) < diffBlock {
+			return false, nil
 		}
 	}
 	return false, context.Cause(d.ctx)

@@ -289,7 +289,7 @@ func storeAround(dir string) string {
 		at, err = filepath.EvalSymlinks(dir)
 	}
 	for err == nil {
-		if info, err := os.Lstat(filepath.Join(at, filepath.FromSlash(tempDir))); err == nil && info.IsDir() {
+		if info, err := os.Lstat(filepath.Join(at, filepath.FromSlash(tempPath))); err == nil && info.IsDir() {
 			return at
 		}
 		if at == filepath.Dir(at) {

@@ -122,13 +122,9 @@ func (w *treeWriter) writeFile(entry *written, buf []byte) error {
 	if err != nil {
 		return err
 	}
-	perm := modes[kindFile]
-	if isExec(info) {
-		perm = modes[kindExec]
-	}
 	sum := blake3.New(32, nil)
 	_, err = io.CopyBuffer(io.MultiWriter(to, sum), struct{ io.Reader }{&contextReader{w.ctx, from}}, buf)
-	err = errors.Join(err, to.Chmod(perm))
+	err = errors.Join(err, to.Chmod(fileMode(info)))
 	if info, err1 := to.Stat(); err1 == nil {
 		entry.Size, entry.Modified, entry.Exec = info.Size(), info.ModTime().UnixNano(), isExec(info)
 	} else {

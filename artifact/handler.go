@@ -8,7 +8,6 @@ import (
 	"io"
 	"io/fs"
 	"net/http"
-	"os"
 	"path"
 	"strings"
 	"syscall"
@@ -42,17 +41,17 @@ func (s *Store) serve(w http.ResponseWriter, r *http.Request) {
 		refuse(w, err)
 		return
 	}
-	defer o.file.Close()
-	h.Set("Content-Type", contentType(o.path.file))
+	defer o.Close()
+	h.Set("Content-Type", contentType(o.file))
 	h.Set("Cache-Control", o.caching)
-	h.Set("ETag", `"`+o.path.hex+`"`)
+	h.Set("ETag", `"`+o.hex+`"`)
 	if field := reprDigest(o.digest); field != "" {
 		h.Set("Repr-Digest", field)
 	}
 	if strings.Count(r.Header.Get("Range"), ",") >= maxRanges {
 		r.Header.Del("Range") // each costs an answer of its own: all of the file is less
 	}
-	http.ServeContent(w, r, o.path.file, o.modified, o.file)
+	http.ServeContent(w, r, o.file, o.modified, o.File)
 }
 
 // refuse answers a request that cannot be served. Clients give up on what does
@@ -77,9 +76,7 @@ const maxRanges = 16
 
 // An offer is what is served for a request.
 type offer struct {
-	path     storePath
-	file     *os.File
-	digest   string
+	*storeFile
 	caching  string    // how long an answer may be cached
 	modified time.Time // the zero time when it cannot be told
 }
@@ -119,34 +116,27 @@ func (s *Store) offerFor(r *http.Request) (*offer, error) {
 	}
 }
 
-// offer opens what lies at p, unless it is damaged.
+// offer opens what lies at p, unless it is damaged. Of several requests for a
+// file that is not as recorded one hashes it, and the others find its record.
 func (s *Store) offer(p storePath) (*offer, error) {
-	f, info, err := s.openRegular(p.path())
+	f, err := s.open(p, "")
 	if err != nil {
 		return nil, err
 	}
-	digest := s.recorded(p, f, info)
-	if _, sum, err := ParseDigest(digest); err != nil || sum != p.hex {
-		if digest, err = s.rehash(p, f, info); err != nil {
-			f.Close()
-			return nil, err
+	f.digest = s.recorded(f)
+	if _, sum, err := ParseDigest(f.digest); err != nil || sum != p.hex {
+		f.digest = s.digest(p)
+		s.hashing.Lock()
+		err = s.intact(f)
+		s.hashing.Unlock()
+		if err == nil {
+			_, err = f.Seek(0, io.SeekStart)
+		}
+		if err != nil {
+			return nil, errors.Join(err, f.Close())
 		}
 	}
-	return &offer{path: p, file: f, digest: digest, caching: "public, max-age=31536000, immutable", modified: info.ModTime()}, nil
-}
-
-// rehash returns the digest of f, which lies at p, and goes back to its
-// beginning. Of several requests for a file that is not as recorded one hashes
-// it, and the others find its record.
-func (s *Store) rehash(p storePath, f *os.File, info fs.FileInfo) (string, error) {
-	s.hashing.Lock()
-	defer s.hashing.Unlock()
-	digest := s.digest(p)
-	if err := s.intact(p, digest, f, info); err != nil {
-		return "", err
-	}
-	_, err := f.Seek(0, io.SeekStart)
-	return digest, err
+	return &offer{storeFile: f, caching: "public, max-age=31536000, immutable", modified: f.info.ModTime()}, nil
 }
 
 // contentTypes are the media types of artifacts, by extension.

@@ -1,8 +1,8 @@
 package artifact
 
 import (
+	"cmp"
 	"context"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -73,7 +73,7 @@ type Store struct {
 	keepFor   time.Duration
 	keep      int
 	now       func() time.Time
-	temp      scratch
+	temp      tempDir
 	locks     locks      // by directory of an object
 	hashing   sync.Mutex // held while the handler hashes a file
 	cache     *Cache
@@ -82,7 +82,7 @@ type Store struct {
 // Private names in the root of a store.
 const (
 	privateDir = ".store"
-	tempDir    = privateDir + "/tmp"
+	tempPath   = privateDir + "/tmp"
 	objectDir  = privateDir + "/object"
 	lockName   = ".lock"
 )
@@ -98,8 +98,10 @@ func OpenStore(c StoreConfig) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open store: %w", err)
 	}
-	s := &Store{algorithm: c.Algorithm, keepFor: c.KeepFor, keep: c.Keep, now: c.Now, cache: c.Cache}
-	s.defaults()
+	s := &Store{algorithm: cmp.Or(c.Algorithm, SHA256), keepFor: cmp.Or(c.KeepFor, defaultKeepFor), keep: cmp.Or(c.Keep, 2), now: c.Now, cache: c.Cache}
+	if s.now == nil {
+		s.now = time.Now
+	}
 	if s.base, err = baseURL(c.BaseURL, dir); err != nil {
 		return nil, fmt.Errorf("open store: %w", err)
 	}
@@ -112,23 +114,8 @@ func OpenStore(c StoreConfig) (*Store, error) {
 	if s.root, err = os.OpenRoot(dir); err != nil {
 		return nil, fmt.Errorf("open store: %w", err)
 	}
-	s.temp = scratch{root: s.root, dir: tempDir}
+	s.temp = tempDir{s.root, tempPath}
 	return s, nil
-}
-
-func (s *Store) defaults() {
-	if s.algorithm == "" {
-		s.algorithm = SHA256
-	}
-	if s.keepFor == 0 {
-		s.keepFor = defaultKeepFor
-	}
-	if s.keep == 0 {
-		s.keep = 2
-	}
-	if s.now == nil {
-		s.now = time.Now
-	}
 }
 
 // Close releases the directory. The store cannot be used afterwards; files
@@ -208,8 +195,7 @@ func locate(a Artifact) (p storePath, digest string, err error) {
 
 // isHex reports whether s is a digest in lower-case hexadecimal.
 func isHex(s string) bool {
-	_, err := hex.DecodeString(s)
-	return err == nil && len(s) >= 32 && len(s) <= 128 && s == strings.ToLower(s)
+	return len(s) >= 32 && len(s) <= 128 && len(s)%2 == 0 && strings.Trim(s, "0123456789abcdef") == ""
 }
 
 // checkDir reports why dir is not an object's directory KIND/NAMESPACE/NAME.
@@ -275,9 +261,11 @@ func checkName(name string) error {
 // The error wraps [fs.ErrNotExist] when a is not in the store, and is a
 // [DigestError] when its content is not what was stored.
 func (s *Store) Check(a Artifact) error {
-	if err := s.examine(a, func(p storePath, digest string, f *os.File, info fs.FileInfo) error {
-		return s.intact(p, digest, f, info)
-	}); err != nil {
+	f, err := s.find(a)
+	if err == nil {
+		err = errors.Join(s.intact(f), f.Close())
+	}
+	if err != nil {
 		return fmt.Errorf("check artifact %q: %w", a.Path, err)
 	}
 	return nil
@@ -285,77 +273,24 @@ func (s *Store) Check(a Artifact) error {
 
 // Verify hashes the whole of a and compares, with the errors of [Store.Check].
 func (s *Store) Verify(ctx context.Context, a Artifact) error {
-	if err := s.examine(a, func(p storePath, digest string, f *os.File, info fs.FileInfo) error {
-		return s.hash(ctx, p, digest, f, info)
-	}); err != nil {
+	f, err := s.find(a)
+	if err == nil {
+		err = errors.Join(s.hash(ctx, f), f.Close())
+	}
+	if err != nil {
 		return fmt.Errorf("verify artifact %q: %w", a.Path, err)
 	}
 	return nil
 }
 
-// examine opens a and has check judge it.
-func (s *Store) examine(a Artifact, check func(p storePath, digest string, f *os.File, info fs.FileInfo) error) error {
-	p, digest, err := locate(a)
-	if err != nil {
-		return err
-	}
-	f, info, err := s.openRegular(p.path())
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	return check(p, digest, f, info)
-}
-
-// intact checks that f, which lies at p and which info describes, has digest.
-// It hashes f unless f is as recorded.
-func (s *Store) intact(p storePath, digest string, f *os.File, info fs.FileInfo) error {
-	algorithm, _, _ := strings.Cut(digest, ":")
-	switch found := s.recorded(p, f, info); {
-	case found == digest:
-		return nil
-	case strings.HasPrefix(found, algorithm+":"):
-		return &DigestError{Want: digest, Got: found}
-	}
-	return s.hash(context.Background(), p, digest, f, info)
-}
-
-// hash hashes the whole of f, which lies at p and which info describes, and
-// records what it found. The error is a [DigestError] when that is not digest.
-func (s *Store) hash(ctx context.Context, p storePath, digest string, f *os.File, info fs.FileInfo) error {
-	r, err := VerifyReader(f, digest)
-	if err == nil {
-		_, err = io.Copy(&sink{ctx: ctx, w: io.Discard}, r)
-	}
-	found := digest
-	corrupt, damaged := errors.AsType[*DigestError](err)
-	if damaged {
-		found = corrupt.Got
-	}
-	if (err == nil || damaged) && unmoved(f, info) {
-		s.remember(p, found, f, info)
-	}
-	return err
-}
-
-// unmoved reports whether f is as it was when info was taken.
-func unmoved(f *os.File, info fs.FileInfo) bool {
-	now, err := f.Stat()
-	return err == nil && now.Size() == info.Size() && now.ModTime().Equal(info.ModTime())
-}
-
 // Open opens a. Reading it fails at the end, with a [DigestError], when the
 // content is not what was stored.
 func (s *Store) Open(a Artifact) (io.ReadCloser, error) {
-	p, digest, err := locate(a)
+	f, err := s.find(a)
 	if err != nil {
 		return nil, fmt.Errorf("open artifact %q: %w", a.Path, err)
 	}
-	f, _, err := s.openRegular(p.path())
-	if err != nil {
-		return nil, fmt.Errorf("open artifact: %w", err)
-	}
-	r, err := VerifyReader(f, digest)
+	r, err := VerifyReader(f, f.digest)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("open artifact %q: %w", a.Path, err), f.Close())
 	}
@@ -363,6 +298,61 @@ func (s *Store) Open(a Artifact) (io.ReadCloser, error) {
 		io.Reader
 		io.Closer
 	}{r, f}, nil
+}
+
+// A storeFile is an open file of the store.
+type storeFile struct {
+	*os.File
+	storePath
+	info   fs.FileInfo
+	digest string // that its content must have
+}
+
+// find opens a.
+func (s *Store) find(a Artifact) (*storeFile, error) {
+	p, digest, err := locate(a)
+	if err != nil {
+		return nil, err
+	}
+	return s.open(p, digest)
+}
+
+func (s *Store) open(p storePath, digest string) (*storeFile, error) {
+	f, info, err := s.openRegular(p.path())
+	if err != nil {
+		return nil, err
+	}
+	return &storeFile{f, p, info, digest}, nil
+}
+
+// intact checks that f has its digest. It hashes f unless f is as recorded.
+func (s *Store) intact(f *storeFile) error {
+	algorithm, _, _ := strings.Cut(f.digest, ":")
+	switch found := s.recorded(f); {
+	case found == f.digest:
+		return nil
+	case strings.HasPrefix(found, algorithm+":"):
+		return &DigestError{Want: f.digest, Got: found}
+	}
+	return s.hash(context.Background(), f)
+}
+
+// hash hashes the whole of f and records what it found. The error is a
+// [DigestError] when that is not the digest of f.
+func (s *Store) hash(ctx context.Context, f *storeFile) error {
+	r, err := VerifyReader(f, f.digest)
+	if err == nil {
+		_, err = io.Copy(io.Discard, &contextReader{ctx, r})
+	}
+	found := f.digest
+	corrupt, damaged := errors.AsType[*DigestError](err)
+	if damaged {
+		found = corrupt.Got
+	}
+	if now, err1 := f.Stat(); err1 == nil && (err == nil || damaged) && now.Size() == f.info.Size() && now.ModTime().Equal(f.info.ModTime()) {
+		s.remember(f, found)
+	}
+	return err
 }
 
 // openRegular opens a regular file. Anything else, a link too, is no file of
@@ -385,44 +375,40 @@ func (s *Store) openRegular(name string) (*os.File, fs.FileInfo, error) {
 	return f, info, nil
 }
 
-// The record of a file is one line: the digest that its content has, size,
-// modification time in nanoseconds, inode. It is a cache: a torn or lost one
-// costs one hash, so errors of writing it do not matter.
-const recordLine = "%s %d %d %d\n"
-
-// remember records that f, which info describes, has digest.
-func (s *Store) remember(p storePath, digest string, f *os.File, info fs.FileInfo) {
-	if id, err := durable.FileID(f); err == nil {
-		line := fmt.Appendf(nil, recordLine, digest, info.Size(), info.ModTime().UnixNano(), id)
-		s.root.WriteFile(p.record(), line, 0o600)
+// recordLine returns the record of f: the digest that its content has, size,
+// modification time in nanoseconds, inode. A record is a cache: a torn or lost
+// one costs one hash, so errors of writing it do not matter.
+func recordLine(f *storeFile, digest string) string {
+	id, err := durable.FileID(f.File)
+	if err != nil {
+		return ""
 	}
+	return fmt.Sprintf("%s %d %d %d\n", digest, f.info.Size(), f.info.ModTime().UnixNano(), id)
+}
+
+// remember records that f has digest.
+func (s *Store) remember(f *storeFile, digest string) {
+	s.root.WriteFile(f.record(), []byte(recordLine(f, digest)), 0o600)
 }
 
 // recorded returns the digest that the last full hash of f found, "" when f has
 // changed since.
-func (s *Store) recorded(p storePath, f *os.File, info fs.FileInfo) string {
-	digest, size, mtime, id := s.readRecord(p)
-	now, err := durable.FileID(f)
-	if err != nil || size != info.Size() || mtime != info.ModTime().UnixNano() || id != now {
+func (s *Store) recorded(f *storeFile) string {
+	digest, line := s.readRecord(f.storePath)
+	if line != recordLine(f, digest) {
 		return ""
 	}
 	return digest
 }
 
-// readRecord reads the record of p; without one the digest is "".
-func (s *Store) readRecord(p storePath) (digest string, size, mtime int64, id uint64) {
-	f, info, err := s.openRegular(p.record())
+// readRecord returns the record of p, and the digest in it.
+func (s *Store) readRecord(p storePath) (digest, line string) {
+	f, _, err := s.openRegular(p.record())
 	if err != nil {
-		return "", 0, 0, 0
+		return "", ""
 	}
 	defer f.Close()
-	line := make([]byte, min(info.Size(), 512))
-	if _, err := io.ReadFull(f, line); err != nil {
-		return "", 0, 0, 0
-	}
-	_, err = fmt.Sscanf(string(line), recordLine, &digest, &size, &mtime, &id)
-	if err != nil || line[len(line)-1] != '\n' {
-		return "", 0, 0, 0
-	}
-	return digest, size, mtime, id
+	text, _ := io.ReadAll(io.LimitReader(f, 512))
+	digest, _, _ = strings.Cut(string(text), " ")
+	return digest, string(text)
 }

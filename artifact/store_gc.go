@@ -1,7 +1,6 @@
 package artifact
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,63 +17,63 @@ import (
 // concerns one directory; the listing goes on after it.
 func (s *Store) All() iter.Seq2[Artifact, error] {
 	return func(yield func(Artifact, error) bool) {
-		for dir, err := range s.objects("") {
-			var list []stored
+		for e, err := range s.files(".", 5) {
+			var a Artifact
 			if err == nil {
-				list, err = s.list(dir)
+				a = s.describe(e.storePath, s.digest(e.storePath), e.info)
+			} else {
+				err = fmt.Errorf("list the store: %w", err)
 			}
-			if err != nil && !yield(Artifact{}, fmt.Errorf("list the store: %w", err)) {
+			if !yield(a, err) {
 				return
 			}
-			slices.SortFunc(list, func(a, b stored) int { return cmp.Compare(a.path(), b.path()) })
-			for _, e := range list {
-				if !yield(s.describe(e.storePath, s.digest(e.storePath), e.info), nil) {
-					return
-				}
-			}
 		}
 	}
 }
 
-// objects lists the directories KIND/NAMESPACE/NAME below prefix.
-func (s *Store) objects(prefix string) iter.Seq2[string, error] {
+// An entry is something in the store and its path.
+type storeEntry struct {
+	path string
+	fs.DirEntry
+}
+
+// walk yields what lies so many levels below the directory top and has a public
+// name, in the order of the paths. An error concerns one directory.
+func (s *Store) walk(top string, levels int) iter.Seq2[storeEntry, error] {
+	if top != "." {
+		levels += 1 + strings.Count(top, "/")
+	}
+	return func(yield func(storeEntry, error) bool) {
+		fs.WalkDir(s.root.FS(), top, func(name string, d fs.DirEntry, err error) error {
+			if err == nil && name == top && !d.IsDir() {
+				err = &fs.PathError{Op: "readdir", Path: name, Err: errNotDir}
+			}
+			switch wanted := strings.Count(name, "/")+1 == levels; {
+			case errors.Is(err, fs.ErrNotExist), err == nil && name == top:
+				return nil
+			case err != nil && !yield(storeEntry{}, err):
+				return fs.SkipAll
+			case err != nil:
+				return nil
+			case wanted && checkName(d.Name()) == nil && !yield(storeEntry{name, d}, nil):
+				return fs.SkipAll
+			case d.IsDir() && (wanted || checkName(d.Name()) != nil):
+				return fs.SkipDir
+			}
+			return nil
+		})
+	}
+}
+
+// objects yields the directories KIND/NAMESPACE/NAME below top.
+func (s *Store) objects(top string) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
-		var walk func(dir string, depth int) bool
-		walk = func(dir string, depth int) bool {
-			if depth == 0 {
-				return yield(dir, nil)
+		for e, err := range s.walk(top, 3) {
+			if (err != nil || e.IsDir()) && !yield(strings.TrimPrefix(e.path, top+"/"), err) {
+				return
 			}
-			list, err := s.folders(join(prefix, dir))
-			if err != nil && !yield(dir, err) {
-				return false
-			}
-			for _, name := range list {
-				if !walk(join(dir, name), depth-1) {
-					return false
-				}
-			}
-			return true
-		}
-		walk("", 3)
-	}
-}
-
-// join joins slash-separated paths, of which the first may be empty.
-func join(dir, name string) string { return strings.Trim(dir+"/"+name, "/") }
-
-// folders lists the directories in dir that may be part of an artifact's path.
-func (s *Store) folders(dir string) ([]string, error) { return s.names(dir, fs.FileMode.IsDir) }
-
-// names lists what is public in dir and of the type asked for.
-func (s *Store) names(dir string, is func(fs.FileMode) bool) ([]string, error) {
-	list, err := readDir(s.root, cmp.Or(dir, "."))
-	var names []string
-	for _, e := range list {
-		if is(e.Type()) && checkName(e.Name()) == nil {
-			names = append(names, e.Name())
 		}
 	}
-	return names, err
 }
 
 // stored is one file of an object.
@@ -83,23 +82,32 @@ type stored struct {
 	info fs.FileInfo
 }
 
+// files yields the artifacts that lie so many levels below top.
+func (s *Store) files(top string, levels int) iter.Seq2[stored, error] {
+	return func(yield func(stored, error) bool) {
+		for e, err := range s.walk(top, levels) {
+			var f stored
+			if err == nil {
+				var ok bool
+				if f.storePath, ok = parsePath(e.path); !ok || !e.Type().IsRegular() {
+					continue
+				}
+				if f.info, err = e.Info(); errors.Is(err, fs.ErrNotExist) {
+					continue
+				}
+			}
+			if !yield(f, err) {
+				return
+			}
+		}
+	}
+}
+
 // list lists the artifacts of an object, newest first.
-func (s *Store) list(dir string) ([]stored, error) {
-	sums, err := s.folders(dir)
-	var list []stored
-	for _, sum := range sums {
-		files, err1 := readDir(s.root, dir+"/"+sum)
-		err = errors.Join(err, err1)
-		for _, e := range files {
-			p, ok := parsePath(dir + "/" + sum + "/" + e.Name())
-			if !ok || !e.Type().IsRegular() {
-				continue
-			}
-			info, err1 := e.Info()
-			if err1 == nil {
-				list = append(list, stored{p, info})
-			}
-			err = errors.Join(err, ignore(err1, fs.ErrNotExist))
+func (s *Store) list(dir string) (list []stored, err error) {
+	for f, err1 := range s.files(dir, 2) {
+		if err = errors.Join(err, err1); err1 == nil {
+			list = append(list, f)
 		}
 	}
 	slices.SortStableFunc(list, func(a, b stored) int { return b.info.ModTime().Compare(a.info.ModTime()) })
@@ -109,7 +117,7 @@ func (s *Store) list(dir string) ([]stored, error) {
 // digest returns the digest that what lies at p must have. Its algorithm is the
 // recorded one, or else follows from the length of the hexadecimal part.
 func (s *Store) digest(p storePath) string {
-	found, _, _, _ := s.readRecord(p)
+	found, _ := s.readRecord(p)
 	algorithm, sum, err := ParseDigest(found)
 	if err != nil || len(sum) != len(p.hex) {
 		algorithm = s.algorithm
@@ -185,10 +193,12 @@ func (s *Store) Remove(dir string) error {
 	return nil
 }
 
-func (s *Store) removePointers(dir string) error {
-	list, err := s.names(objectDir+"/"+dir, fs.FileMode.IsRegular)
-	for _, name := range list {
-		err = errors.Join(err, s.root.Remove(objectDir+"/"+dir+"/"+name))
+func (s *Store) removePointers(dir string) (err error) {
+	for e, err1 := range s.walk(objectDir+"/"+dir, 1) {
+		if err1 == nil && e.Type().IsRegular() {
+			err1 = s.root.Remove(e.path)
+		}
+		err = errors.Join(err, err1)
 	}
 	return err
 }
@@ -211,7 +221,7 @@ func (s *Store) GC(ctx context.Context, c GCConfig) ([]Artifact, error) {
 		return nil, fmt.Errorf("collect garbage: %w: GCConfig.Keep says nothing of what to keep", fs.ErrInvalid)
 	}
 	var removed []Artifact
-	for dir, err := range s.objects("") {
+	for dir, err := range s.objects(".") {
 		if err != nil {
 			return removed, fmt.Errorf("collect garbage: %w", err)
 		}
@@ -266,7 +276,7 @@ type Swept struct {
 // objects that are gone. What a live process is working on stays.
 func (s *Store) Sweep(ctx context.Context) (Swept, error) {
 	swept, err := s.temp.sweep(ctx)
-	for _, tree := range []string{"", objectDir} {
+	for _, tree := range []string{".", objectDir} {
 		for dir, err1 := range s.objects(tree) {
 			if ctx.Err() != nil {
 				return swept, fmt.Errorf("sweep the store: %w", ctx.Err())
@@ -290,9 +300,11 @@ func (s *Store) tidy(dir string) error {
 		return err
 	}
 	defer lock.Close()
-	sums, err := s.folders(dir)
-	for _, sum := range sums {
-		err = errors.Join(err, s.tidyFolder(dir+"/"+sum))
+	for e, err1 := range s.walk(dir, 1) {
+		if err1 == nil && e.IsDir() {
+			err1 = s.tidyFolder(e.path)
+		}
+		err = errors.Join(err, err1)
 	}
 	s.removeEmpty(dir)
 	if _, err1 := s.root.Lstat(dir); !errors.Is(err1, fs.ErrNotExist) {

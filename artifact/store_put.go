@@ -6,8 +6,10 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"hash"
 	"io"
 	"io/fs"
+	"math"
 	"os"
 	"path"
 	"strings"
@@ -52,49 +54,42 @@ func (s *Store) put(ctx context.Context, dir, file string, write func(io.Writer)
 	if err != nil {
 		return Artifact{}, err
 	}
+	defer t.Close()
 	defer t.discard()
-	out := &sink{ctx: ctx, w: io.MultiWriter(roomyWriter{t.File, s}, h), sum: func() string { return string(s.algorithm) + ":" + hex.EncodeToString(h.Sum(nil)) }}
+	out := &hashingSink{sink{ctx: ctx, w: io.MultiWriter(roomyWriter{t.File, s}, h), limit: math.MaxInt64}, s.algorithm, h}
 	err = write(out)
 	if err = cmp.Or(err, out.err, ctx.Err()); err != nil {
 		return Artifact{}, err
 	}
 	digest := out.Sum()
-	_, sum, _ := strings.Cut(digest, ":")
-	return s.publish(ctx, t, storePath{dir: dir, hex: sum, file: file}, digest)
+	return s.publish(ctx, t, storePath{dir: dir, hex: digest[len(s.algorithm)+1:], file: file}, digest)
 }
 
 // publish moves t to p, unless the same content is there already.
-func (s *Store) publish(ctx context.Context, t *scratchFile, p storePath, digest string) (Artifact, error) {
+func (s *Store) publish(ctx context.Context, t *tempFile, p storePath, digest string) (Artifact, error) {
 	kept, err := s.retain(ctx, p, digest)
 	if err != nil {
 		return Artifact{}, err
 	}
 	if !kept {
 		now := s.now()
-		if err := cmp.Or(s.root.Chtimes(t.name, now, now), t.Sync()); err != nil {
+		if err := s.root.Chtimes(t.name, now, now); err != nil {
 			return Artifact{}, err
 		}
-		if err := s.moveIn(t, p.path()); err != nil {
-			return Artifact{}, err
-		}
+		err = s.place(t, p.path())
+	} else {
+		err = s.syncUp(p.folder())
 	}
-	if err := s.syncUp(p.folder()); err != nil {
-		if !kept {
-			err = errors.Join(err, s.root.Remove(p.path()))
-		}
+	if err != nil {
 		return Artifact{}, err
 	}
-	f, err := s.root.Open(p.path())
+	f, err := s.open(p, digest)
 	if err != nil {
 		return Artifact{}, err
 	}
 	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return Artifact{}, err
-	}
-	s.remember(p, digest, f, info)
-	return s.describe(p, digest, info), nil
+	s.remember(f, digest)
+	return s.describe(p, digest, f.info), nil
 }
 
 // retain reports whether p holds the content of digest already, and makes it
@@ -116,47 +111,28 @@ func (s *Store) retain(ctx context.Context, p storePath, digest string) (bool, e
 	return true, s.root.Chtimes(p.path(), now, now)
 }
 
-// moveIn renames t to name. A [Store.Sweep] elsewhere may remove the directory
-// while it is still empty: then it is made again.
-func (s *Store) moveIn(t *scratchFile, name string) (err error) {
-	for range 100 {
-		if err = s.makeDir(path.Dir(name)); err == nil {
-			err = t.rename(name)
-		}
-		if !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-	}
-	return err
-}
-
-// makeDir makes a directory and its parents, while a [Store.Sweep] elsewhere
-// may be removing them.
-func (s *Store) makeDir(dir string) (err error) {
-	for range 100 {
-		err = s.root.MkdirAll(dir, 0o700)
-		if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrExist) {
-			return err
-		}
-	}
-	return err
-}
-
-// syncUp makes the entries of dir, and of each directory above it, durable.
-func (s *Store) syncUp(dir string) error {
-	for ; ; dir = path.Dir(dir) {
-		if err := s.syncDir(dir); err != nil || dir == "." {
-			return err
-		}
-	}
-}
-
-func (s *Store) syncDir(dir string) error {
-	d, err := s.root.Open(dir)
-	if err != nil {
+// place gives t the name of a path in the store, durably: the content, then the
+// entries of the directory and of each one above it.
+func (s *Store) place(t *tempFile, name string) error {
+	if err := cmp.Or(t.Sync(), t.move(name)); err != nil {
 		return err
 	}
-	return errors.Join(durable.SyncDir(d), d.Close())
+	if err := s.syncUp(path.Dir(name)); err != nil {
+		return errors.Join(err, s.root.Remove(name))
+	}
+	return nil
+}
+
+func (s *Store) syncUp(dir string) error {
+	for ; ; dir = path.Dir(dir) {
+		d, err := s.root.Open(dir)
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(durable.SyncDir(d), d.Close()); err != nil || dir == "." {
+			return err
+		}
+	}
 }
 
 // describe returns the artifact at p.
@@ -173,35 +149,50 @@ func (s *Store) describe(p storePath, digest string, info fs.FileInfo) Artifact 
 // Temp opens an anonymous file in the store's own temporary directory. It has
 // no name: closing it, or the end of the process, removes it.
 func (s *Store) Temp() (*os.File, error) {
-	f, err := s.temp.anonymous()
-	if err != nil {
-		return nil, fmt.Errorf("temporary file in the store: %w", err)
+	f, err := s.temp.create()
+	if err == nil {
+		if err = s.root.Remove(f.name); err == nil {
+			return f.File, nil
+		}
+		err = errors.Join(err, f.Close())
 	}
-	return f, nil
+	return nil, fmt.Errorf("temporary file in the store: %w", err)
 }
 
-// A sink refuses to write once its context has ended, and remembers that a
-// write failed even if its user forgets.
+// A sink takes a limited number of bytes until its context ends, and remembers
+// the first failure even if its user forgets it.
 type sink struct {
-	ctx context.Context
-	w   io.Writer
-	sum func() string
-	err error
+	ctx      context.Context
+	w        io.Writer
+	n, limit int64
+	err      error
 }
 
-// Sum returns the digest of what was written.
-func (s *sink) Sum() string { return s.sum() }
-
-func (s *sink) Write(b []byte) (int, error) {
+func (s *sink) Write(b []byte) (n int, err error) {
 	if s.err == nil {
 		s.err = s.ctx.Err()
+	}
+	if s.err == nil && int64(len(b)) > s.limit-s.n {
+		s.err = &LimitError{What: "bytes", Limit: s.limit}
 	}
 	if s.err != nil {
 		return 0, s.err
 	}
-	n, err := s.w.Write(b)
-	s.err = err
-	return n, err
+	n, s.err = s.w.Write(b)
+	s.n += int64(n)
+	return n, s.err
+}
+
+// A hashingSink knows the digest of what was written.
+type hashingSink struct {
+	sink
+	algorithm Algorithm
+	hash      hash.Hash
+}
+
+// Sum returns the digest of what was written.
+func (s *hashingSink) Sum() string {
+	return string(s.algorithm) + ":" + hex.EncodeToString(s.hash.Sum(nil))
 }
 
 // Point makes the pointer name of the object dir lead to a, an artifact of the
@@ -234,7 +225,6 @@ func (s *Store) point(dir, name string, a Artifact) error {
 	if _, err := s.root.Lstat(p.path()); err != nil {
 		return err
 	}
-	pointer := objectDir + "/" + dir + "/" + name
 	if old, _, err := s.target(dir, name); err == nil && old == p {
 		return nil
 	}
@@ -242,17 +232,12 @@ func (s *Store) point(dir, name string, a Artifact) error {
 	if err != nil {
 		return err
 	}
+	defer t.Close()
 	defer t.discard()
 	if _, err := io.WriteString(t, p.path()); err != nil {
 		return err
 	}
-	if err := t.Sync(); err != nil {
-		return err
-	}
-	if err := s.moveIn(t, pointer); err != nil {
-		return err
-	}
-	return s.syncUp(path.Dir(pointer))
+	return s.place(t, objectDir+"/"+dir+"/"+name)
 }
 
 // target reads a pointer, and when it was moved.
@@ -295,7 +280,7 @@ func (s *Store) tryObject(dir string) (*os.File, error) {
 	if !errors.Is(err, fs.ErrNotExist) {
 		return f, err
 	}
-	if err := s.makeDir(private); err != nil {
+	if err := makeDir(s.root, private); err != nil {
 		return nil, err
 	}
 	f, err = openLocked(s.root, private+"/"+lockName, os.O_CREATE)
@@ -304,21 +289,9 @@ func (s *Store) tryObject(dir string) (*os.File, error) {
 
 // A SpaceError is a failure for want of space on the volume of a store, after
 // its cache gave way. It unwraps to the failure.
-type SpaceError struct {
-	Store      string // directory
-	StoreBytes int64  // in its artifacts
-	Cache      string // directory, "" when the store has no cache
-	CacheBytes int64  // in its entries
-	Err        error
-}
+type SpaceError struct{ Err error }
 
-func (e *SpaceError) Error() string {
-	cache := "it has no cache"
-	if e.Cache != "" {
-		cache = fmt.Sprintf("its cache %s %s", e.Cache, mebibytes(e.CacheBytes))
-	}
-	return fmt.Sprintf("%v: the volume is full: the store %s has %s of artifacts, %s: make room on it, or keep fewer superseded artifacts", e.Err, e.Store, mebibytes(e.StoreBytes), cache)
-}
+func (e *SpaceError) Error() string { return e.Err.Error() }
 
 // Unwrap returns the failure.
 func (e *SpaceError) Unwrap() error { return e.Err }
@@ -342,15 +315,17 @@ func (s *Store) WithRoom(do func() error) error {
 	if _, told := errors.AsType[*SpaceError](err); told || !durable.NoSpace(err) {
 		return err
 	}
-	full := &SpaceError{Store: s.root.Name(), Err: err}
+	var stored int64
 	for a := range s.All() {
-		full.StoreBytes += a.Size
+		stored += a.Size
 	}
+	cache := "it has no cache"
 	if s.cache != nil {
-		full.Cache = s.cache.root.Name()
-		full.CacheBytes, _ = s.cache.Size()
+		size, _ := s.cache.Size()
+		cache = fmt.Sprintf("its cache %s %s", s.cache.root.Name(), mebibytes(size))
 	}
-	return full
+	return &SpaceError{fmt.Errorf("%w: the volume is full: the store %s has %s of artifacts, %s: make room on it, or keep fewer superseded artifacts",
+		err, s.root.Name(), mebibytes(stored), cache)}
 }
 
 // giveWay has the cache lose one part of share of its bytes, those used longest
@@ -359,7 +334,7 @@ func (s *Store) giveWay(share int64) bool {
 	if s.cache == nil {
 		return false
 	}
-	n, _ := s.cache.shrink(func(total int64) int64 { return total - total/share })
+	n, _, _, _ := s.cache.shrink(func(total int64) int64 { return total - total/share })
 	return n > 0
 }
 

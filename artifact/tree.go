@@ -202,6 +202,14 @@ const (
 
 var modes = [...]fs.FileMode{kindDir: fs.ModeDir | 0o755, kindFile: 0o644, kindExec: 0o755}
 
+// fileMode returns the mode of a file in a tree: only the executable bits count.
+func fileMode(info fs.FileInfo) fs.FileMode {
+	if info.Mode()&0o111 != 0 {
+		return modes[kindExec]
+	}
+	return modes[kindFile]
+}
+
 // A node is one entry; the content of a file is a part of the spool.
 type node struct {
 	name         string // whole path

@@ -235,7 +235,7 @@ func (v *Inventory) Open(ctx context.Context, a artifact.Artifact) (io.ReadClose
 			return content, nil
 		}
 	}
-	if v.Client == nil || strings.HasPrefix(a.URL, "file:") && !v.Client.Local {
+	if v.Client == nil || strings.HasPrefix(a.URL, "file:") {
 		return nil, err
 	}
 	return v.Client.Open(ctx, a)

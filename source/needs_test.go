@@ -243,7 +243,6 @@ func TestInventory(t *testing.T) {
 		{"elsewhere, without a client", &source.Inventory{Store: mine}, foreign, "", fs.ErrNotExist},
 		{"without a store", &source.Inventory{}, own, "", fs.ErrNotExist},
 		{"a file of this machine", full, local, "", fs.ErrNotExist},
-		{"a file of this machine that is allowed", &source.Inventory{Client: &artifact.Client{Local: true}}, local, "foreign", nil},
 		{"no digest", full, artifact.Artifact{URL: foreign.URL, Path: foreign.Path}, "", fs.ErrInvalid},
 	} {
 		var content bytes.Buffer

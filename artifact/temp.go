@@ -7,112 +7,101 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
+	"path"
 	"sync"
 	"time"
 
 	"github.com/headgate-io/headgate/internal/durable"
+	"github.com/headgate-io/headgate/internal/retry"
 )
 
-// A scratch is a directory of files being written, shared by processes. The
+// A tempDir is a directory of files being written, shared by processes. The
 // writer of a file holds a lock on it: a file that is not locked was left
 // by a process that died.
-type scratch struct {
+type tempDir struct {
 	root *os.Root
 	dir  string
 }
 
-// A scratchFile is a file being written. It ends with rename or discard.
-type scratchFile struct {
+// A tempFile is a file being written, which move makes an entry.
+type tempFile struct {
 	*os.File
 	root *os.Root
-	name string
+	name string // "" once it was moved
 }
 
 // create opens a new file.
-func (s scratch) create() (*scratchFile, error) {
+func (d tempDir) create() (*tempFile, error) {
 	for tried := false; ; tried = true {
-		name := s.dir + "/" + rand.Text()
-		f, err := openLocked(s.root, name, os.O_CREATE|os.O_EXCL)
+		name := d.dir + "/" + rand.Text()
+		f, err := openLocked(d.root, name, os.O_CREATE|os.O_EXCL)
 		if errors.Is(err, fs.ErrNotExist) && !tried {
-			err = s.root.MkdirAll(s.dir, 0o700)
+			err = d.root.MkdirAll(d.dir, 0o700)
 		}
 		switch {
 		case err != nil:
 			return nil, err
 		case f != nil:
-			return &scratchFile{File: f, root: s.root, name: name}, nil
+			return &tempFile{f, d.root, name}, nil
 		}
 	}
 }
 
-// anonymous opens a new file that has no name.
-func (s scratch) anonymous() (*os.File, error) {
-	f, err := s.create()
-	if err != nil {
-		return nil, err
-	}
-	if err := s.root.Remove(f.name); err != nil {
-		return nil, errors.Join(err, f.Close())
-	}
-	return f.File, nil
-}
-
-// become gives the file its final name.
-func (f *scratchFile) become(name string) error {
+// move gives the file its final name, and makes the directory that it lies in.
+func (f *tempFile) move(name string) error {
 	err := f.root.Rename(f.name, name)
+	for try := 0; errors.Is(err, fs.ErrNotExist) && try < 100; try++ { // a sweep may remove the directory while it is empty
+		if err = makeDir(f.root, path.Dir(name)); err == nil {
+			err = f.root.Rename(f.name, name)
+		}
+	}
 	if err == nil {
 		f.name = ""
 	}
 	return err
 }
 
-// rename gives the file its final name and closes it.
-func (f *scratchFile) rename(name string) error {
-	if err := f.become(name); err != nil {
-		return err
+// makeDir makes a directory and its parents, while a [Store.Sweep] elsewhere
+// may be removing them.
+func makeDir(root *os.Root, dir string) (err error) {
+	for range 100 {
+		err = root.MkdirAll(dir, 0o700)
+		if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrExist) {
+			return err
+		}
 	}
-	return f.Close()
+	return err
 }
 
-// discard removes the file, unless it was renamed.
-func (f *scratchFile) discard() {
+// discard removes the file, unless it was moved. It stays open.
+func (f *tempFile) discard() {
 	if f.name != "" {
 		f.root.Remove(f.name) // what fails here is left to sweep
-		f.Close()
 	}
 }
 
 // sweep removes the files whose writers are gone.
-func (s scratch) sweep(ctx context.Context) (Swept, error) {
+func (d tempDir) sweep(ctx context.Context) (Swept, error) {
 	var swept Swept
-	list, err := readDir(s.root, s.dir)
+	list, err := readDir(d.root, d.dir)
 	for _, entry := range list {
 		if err := ctx.Err(); err != nil {
 			return swept, err
 		}
-		n, gone, err1 := s.sweepFile(s.dir + "/" + entry.Name())
-		if gone {
-			swept.Files++
-			swept.Bytes += n
+		name := d.dir + "/" + entry.Name()
+		f, err1 := openLocked(d.root, name, 0)
+		if f != nil {
+			if err1 = d.root.Remove(name); err1 == nil {
+				swept.Files++
+				if info, err := f.Stat(); err == nil {
+					swept.Bytes += info.Size()
+				}
+			}
+			f.Close()
 		}
-		err = errors.Join(err, err1)
+		err = errors.Join(err, ignore(err1, fs.ErrNotExist))
 	}
 	return swept, err
-}
-
-func (s scratch) sweepFile(name string) (size int64, gone bool, err error) {
-	f, err := openLocked(s.root, name, 0)
-	if f == nil || err != nil {
-		return 0, false, ignore(err, fs.ErrNotExist)
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return 0, false, err
-	}
-	err = s.root.Remove(name)
-	return info.Size(), err == nil, ignore(err, fs.ErrNotExist)
 }
 
 // openLocked opens name and locks it. The file is nil when it is locked
@@ -122,11 +111,11 @@ func openLocked(root *os.Root, name string, flag int) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	locked, err := durable.TryLock(f)
-	if err == nil && locked && sameFile(root, name, f) {
-		return f, nil
+	if ok, err := durable.TryLock(f); !ok || err != nil || !sameFile(root, name, f) {
+		f.Close()
+		return nil, err
 	}
-	return nil, errors.Join(err, f.Close())
+	return f, nil
 }
 
 // sameFile reports whether name still leads to f.
@@ -135,10 +124,7 @@ func sameFile(root *os.Root, name string, f *os.File) bool {
 	if err != nil {
 		return false
 	}
-	b, err := os.Lstat(filepath.Join(root.Name(), filepath.FromSlash(name))) // quicker; it is only compared
-	if err != nil || !os.SameFile(a, b) {
-		b, err = root.Lstat(name) // the directory may have been moved
-	}
+	b, err := root.Lstat(name)
 	return err == nil && os.SameFile(a, b)
 }
 
@@ -191,14 +177,11 @@ func (l *locks) take(ctx context.Context, name string, try func() (*os.File, err
 func await(ctx context.Context, try func() (*os.File, error)) (*os.File, error) {
 	const longest = 50 * time.Millisecond
 	for wait := time.Millisecond; ; wait = min(2*wait, longest) {
-		f, err := try()
-		if f != nil || err != nil {
+		if f, err := try(); f != nil || err != nil {
 			return f, err
 		}
-		select {
-		case <-time.After(wait):
-		case <-ctx.Done():
-			return nil, fmt.Errorf("held by another process: %w", context.Cause(ctx))
+		if err := retry.Sleep(ctx, wait); err != nil {
+			return nil, fmt.Errorf("held by another process: %w", err)
 		}
 	}
 }
