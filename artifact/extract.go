@@ -1,14 +1,12 @@
 package artifact
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
+	"iter"
 	"os"
-	"os/user"
 	"path/filepath"
 	"strings"
 
@@ -65,7 +63,7 @@ func (x Extractor) extract(ctx context.Context, tree fs.FS, dir string) (err err
 	if err != nil {
 		return err
 	}
-	if err := x.replaceable(ctx, dir); err != nil {
+	if _, err := x.replaceable(ctx, dir); err != nil {
 		return err
 	}
 	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
@@ -83,28 +81,24 @@ func (x Extractor) extract(ctx context.Context, tree fs.FS, dir string) (err err
 	if err != nil {
 		return err
 	}
-	if err := writeRecord(w.path(nextRecord), list); err != nil {
+	before, err := x.replaceable(ctx, dir) // writing takes time, in which dir may have changed
+	if err != nil {
 		return err
 	}
-	// Writing takes time, in which dir may have changed.
-	if err := x.replaceable(ctx, dir); err != nil {
+	if err := w.record(before, list); err != nil {
 		return err
 	}
 	if err := replace(w.path(newTree), dir, w.path(oldTree)); err != nil {
-		return err
+		return errors.Join(err, w.record(before))
 	}
-	return errors.Join(os.Rename(w.path(nextRecord), w.path(lastRecord)), os.RemoveAll(w.path(oldTree)))
+	return os.RemoveAll(w.path(oldTree))
 }
 
 // replace puts the directory fresh in the place of dir. What was there moves
 // to fresh or to old.
 func replace(fresh, dir, old string) error {
-	err := durable.Exchange(fresh, dir)
-	switch {
-	case err == nil:
+	if durable.Exchange(fresh, dir) == nil {
 		return nil
-	case errors.Is(err, fs.ErrNotExist):
-		return os.Rename(fresh, dir)
 	}
 	return replaceInTwo(fresh, dir, old)
 }
@@ -114,22 +108,14 @@ func replaceInTwo(fresh, dir, old string) error {
 	if err := ignore(os.Rename(dir, old), fs.ErrNotExist); err != nil {
 		return err
 	}
-	if err := os.Rename(fresh, dir); err != nil {
-		return errors.Join(err, restore(old, dir))
+	err := os.Rename(fresh, dir)
+	if err == nil {
+		return nil
 	}
-	return nil
-}
-
-// errStranded is wrapped by the error about content that could not be moved back.
-var errStranded = errors.New("what was there could not be moved back")
-
-// restore moves what was at dir back from old.
-func restore(old, dir string) error {
-	err := ignore(os.Rename(old, dir), fs.ErrNotExist)
-	if err != nil {
-		return fmt.Errorf("%w: it is in %s: %w", errStranded, old, err)
+	if failed := ignore(os.Rename(old, dir), fs.ErrNotExist); failed != nil {
+		err = errors.Join(err, fmt.Errorf("what was there could not be moved back: it is in %s: %w", old, failed))
 	}
-	return nil
+	return err
 }
 
 // A workplace is the directory .NAME.headgate beside a directory NAME that
@@ -142,10 +128,9 @@ type workplace struct {
 // Entries of a workplace.
 const (
 	lockFile   = "lock"
-	newTree    = "new"         // the new content, after the exchange the old
-	oldTree    = "old"         // the old content, where directories cannot be exchanged
-	lastRecord = "record"      // what NAME holds
-	nextRecord = "record.next" // what NAME holds once it is replaced
+	newTree    = "new"    // the new content, after the exchange the old
+	oldTree    = "old"    // the old content, where directories cannot be exchanged
+	recordFile = "record" // what NAME holds, and what it held before: a killed Extract may leave either
 )
 
 func besideOf(dir string) string {
@@ -179,38 +164,30 @@ func openWorkplace(ctx context.Context, dir string) (*workplace, error) {
 	return &workplace{dir, lock}, nil
 }
 
-// settle ends what a killed Extract began, and removes what it left.
+// settle ends what a killed Extract began: the old content moves back where
+// nothing is in its place, and is removed where the new is.
 func (w *workplace) settle(ctx context.Context) error {
+	old := w.path(oldTree)
 	if _, err := os.Lstat(w.dir); errors.Is(err, fs.ErrNotExist) {
-		if err := ignore(os.Rename(w.path(oldTree), w.dir), fs.ErrNotExist); err != nil {
+		if err := ignore(os.Rename(old, w.dir), fs.ErrNotExist); err != nil {
 			return err
 		}
-	}
-	if next, err := readRecord(w.path(nextRecord)); err == nil {
-		why, err := differs(ctx, next, w.dir)
-		if err == nil && why == "" {
-			err = os.Rename(w.path(nextRecord), w.path(lastRecord))
-		}
-		if ignore(err, fs.ErrNotExist) != nil {
-			return err
-		}
-	}
-	if _, err := os.Lstat(w.path(oldTree)); err == nil {
+	} else if _, err := os.Lstat(old); err == nil {
 		// Content that could not be moved back stays: then dir was not written here.
-		if why, err := changed(ctx, w.dir); err == nil && why == "" {
-			if err := os.RemoveAll(w.path(oldTree)); err != nil {
+		if tree, _, err := recorded(ctx, w.dir); err == nil && tree != nil {
+			if err := os.RemoveAll(old); err != nil {
 				return err
 			}
 		}
 	}
-	return errors.Join(os.RemoveAll(w.path(nextRecord)), os.RemoveAll(w.path(newTree)))
+	return os.RemoveAll(w.path(newTree))
 }
 
 // close removes the content that is left, and all of the workplace unless it
 // says what dir holds.
 func (w *workplace) close() error {
-	err := errors.Join(os.RemoveAll(w.path(nextRecord)), os.RemoveAll(w.path(newTree)))
-	if _, err := os.Lstat(w.path(lastRecord)); errors.Is(err, fs.ErrNotExist) {
+	err := os.RemoveAll(w.path(newTree))
+	if _, err := os.Lstat(w.path(recordFile)); errors.Is(err, fs.ErrNotExist) {
 		os.Remove(w.path(lockFile)) // while no other process can have it
 		defer os.Remove(besideOf(w.dir))
 	}
@@ -242,7 +219,7 @@ func never(format string, args ...any) error {
 func (x Extractor) Check(ctx context.Context, dir string) error {
 	abs, err := filepath.Abs(dir)
 	if err == nil {
-		err = x.replaceable(ctx, abs)
+		_, err = x.replaceable(ctx, abs)
 	}
 	if err != nil {
 		return fmt.Errorf("extract to %s: %w", dir, err)
@@ -250,54 +227,46 @@ func (x Extractor) Check(ctx context.Context, dir string) error {
 	return nil
 }
 
-func (x Extractor) replaceable(ctx context.Context, dir string) error {
-	if store := storeAround(dir); store != "" {
-		return never("it is or lies in the store %s", store)
+// replaceable returns the tree that dir is as an Extract left it, nil for none.
+// The error is a [*RefusedError] unless dir may be replaced.
+func (x Extractor) replaceable(ctx context.Context, dir string) ([]*written, error) {
+	for at := range upwards(dir) {
+		if info, err := os.Lstat(filepath.Join(at, filepath.FromSlash(tempPath))); err == nil && info.IsDir() {
+			return nil, never("it is or lies in the store %s", at)
+		}
 	}
 	info, err := os.Lstat(dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
 	if err != nil {
-		return err
+		return nil, ignore(err, fs.ErrNotExist)
 	}
 	if !info.IsDir() {
-		return never("it is not a directory")
+		return nil, never("it is not a directory")
 	}
 	if err := unreserved(dir, info); err != nil {
-		return err
+		return nil, err
 	}
-	if empty, err := isEmpty(dir); empty || err != nil {
-		return err
-	}
-	why, err := changed(ctx, dir)
+	tree, why, err := recorded(ctx, dir)
 	if err != nil || why == "" {
-		return err
+		return tree, err
 	}
 	if err := expendable(ctx, dir); err != nil || x.Force {
-		return err
+		return nil, err
 	}
-	return &RefusedError{Why: why}
+	return nil, &RefusedError{Why: why}
 }
 
-// storeAround returns the directory of the store that dir lies in, "" if it is
-// in none.
-func storeAround(dir string) string {
-	at, err := filepath.EvalSymlinks(dir)
-	for errors.Is(err, fs.ErrNotExist) && dir != filepath.Dir(dir) {
-		dir = filepath.Dir(dir)
-		at, err = filepath.EvalSymlinks(dir)
-	}
-	for err == nil {
-		if info, err := os.Lstat(filepath.Join(at, filepath.FromSlash(tempPath))); err == nil && info.IsDir() {
-			return at
+// upwards yields the real path of path, or of the part of it that exists, and
+// of each directory above.
+func upwards(path string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		at, err := filepath.EvalSymlinks(path)
+		for errors.Is(err, fs.ErrNotExist) && path != filepath.Dir(path) {
+			path = filepath.Dir(path)
+			at, err = filepath.EvalSymlinks(path)
 		}
-		if at == filepath.Dir(at) {
-			break
+		for ; err == nil && yield(at) && at != filepath.Dir(at); at = filepath.Dir(at) {
 		}
-		at = filepath.Dir(at)
 	}
-	return ""
 }
 
 // unreserved checks that the directory dir, which info describes, is neither
@@ -307,68 +276,42 @@ func unreserved(dir string, info fs.FileInfo) error {
 	if dir == filepath.Dir(dir) {
 		return never("it is the root of a file system")
 	}
+	holds := func(path string) bool {
+		for at := range upwards(path) {
+			if other, err := os.Stat(at); err == nil && os.SameFile(info, other) {
+				return true
+			}
+		}
+		return false
+	}
 	here, err := os.Getwd()
 	if err != nil {
 		return err
 	}
-	if contains(info, here) {
+	if holds(here) {
 		return never("the working directory is in it, and all of it would be replaced")
 	}
 	for _, home := range homes() {
-		if contains(info, home) {
+		if filepath.IsAbs(home) && holds(home) {
 			return never("it is or holds the home directory %s", home)
 		}
 	}
 	return nil
 }
 
-// contains reports whether path exists and is the directory dir or in it.
-func contains(dir fs.FileInfo, path string) bool {
-	at, err := filepath.EvalSymlinks(path)
-	for err == nil {
-		if other, err := os.Stat(at); err == nil && os.SameFile(dir, other) {
-			return true
-		}
-		if at == filepath.Dir(at) {
-			break
-		}
-		at = filepath.Dir(at)
-	}
-	return false
-}
-
 // homes returns the home directories that are known: that of the environment,
-// that of the account, which sudo may have changed, and where the system has a
-// list of accounts those of all.
+// which sudo may have changed, and where the system has a list of accounts
+// those of all.
 func homes() []string {
-	var all []string
-	if home, err := os.UserHomeDir(); err == nil {
-		all = append(all, home)
-	}
-	if account, err := user.Current(); err == nil {
-		all = append(all, account.HomeDir)
-	}
-	accounts, err := os.Open("/etc/passwd")
-	if err != nil {
-		return all
-	}
-	defer accounts.Close()
-	for lines := bufio.NewScanner(accounts); lines.Scan(); {
-		if fields := strings.Split(lines.Text(), ":"); len(fields) > 5 && filepath.IsAbs(fields[5]) {
+	home, _ := os.UserHomeDir()
+	all := []string{home}
+	accounts, _ := os.ReadFile("/etc/passwd")
+	for line := range strings.Lines(string(accounts)) {
+		if fields := strings.Split(line, ":"); len(fields) > 5 {
 			all = append(all, fields[5])
 		}
 	}
 	return all
-}
-
-func isEmpty(dir string) (bool, error) {
-	f, err := os.Open(dir)
-	if err != nil {
-		return false, err
-	}
-	defer f.Close()
-	_, err = f.Readdirnames(1)
-	return err == io.EOF, ignore(err, io.EOF)
 }
 
 // precious has the names by which a directory shows that it is more than the

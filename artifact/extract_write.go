@@ -1,37 +1,30 @@
 package artifact
 
 import (
-	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"sync"
 
 	"lukechampine.com/blake3"
+
+	"github.com/headgate-io/headgate/internal/durable"
 )
 
 // writers is how many files are written at a time.
 const writers = 8
 
-// A treeWriter writes a tree to a directory: the walk makes directories,
-// writers make files.
-type treeWriter struct {
-	ctx   context.Context
-	tree  fs.FS
-	root  *os.Root
-	files chan *written
-	list  []*written // what was or is being written, in the order of the walk
-}
-
 // writeTree writes tree to dir, which it makes, and returns what it wrote.
-func writeTree(ctx context.Context, tree fs.FS, dir string) ([]*written, error) {
+func writeTree(ctx context.Context, tree fs.FS, dir string) (list []*written, err error) {
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		return nil, err
 	}
@@ -42,74 +35,49 @@ func writeTree(ctx context.Context, tree fs.FS, dir string) ([]*written, error) 
 	defer root.Close()
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	w := &treeWriter{ctx: ctx, tree: tree, root: root, files: make(chan *written, writers)}
-	var running sync.WaitGroup
+	list = []*written{} // not nil, which is no tree
+	buffers := make(chan []byte, writers)
 	for range writers {
-		running.Go(func() {
-			if err := w.writeFiles(); err != nil {
-				stop(err)
-			}
-		})
+		buffers <- make([]byte, 64<<10)
 	}
-	if err := fs.WalkDir(tree, ".", w.visit); err != nil {
-		stop(err)
-	}
-	close(w.files)
-	running.Wait()
-	return w.list, context.Cause(ctx)
-}
-
-// visit makes a directory or has a file written; it is an [fs.WalkDirFunc].
-func (w *treeWriter) visit(name string, d fs.DirEntry, err error) error {
-	if err != nil {
-		return err
-	}
-	local := filepath.FromSlash(name)
-	if !filepath.IsLocal(local) {
-		return fmt.Errorf("%w: the name %q cannot be written on this system", fs.ErrInvalid, name)
-	}
-	if !d.IsDir() && !d.Type().IsRegular() {
-		return nil
-	}
-	entry := &written{Name: []byte(name), Dir: d.IsDir()}
-	if name != "." {
-		w.list = append(w.list, entry)
-	}
-	if d.IsDir() {
-		return w.makeDir(local)
-	}
-	select {
-	case w.files <- entry:
-		return nil
-	case <-w.ctx.Done():
-		return context.Cause(w.ctx)
-	}
-}
-
-func (w *treeWriter) makeDir(local string) error {
-	if local != "." {
-		if err := w.root.Mkdir(local, 0o755); err != nil {
+	var running sync.WaitGroup
+	err = fs.WalkDir(tree, ".", func(name string, d fs.DirEntry, err error) error {
+		local := filepath.FromSlash(name)
+		switch {
+		case err != nil:
 			return err
+		case !filepath.IsLocal(local):
+			return fmt.Errorf("%w: the name %q cannot be written on this system", fs.ErrInvalid, name)
+		case name == ".":
+			return root.Chmod(local, 0o755)
+		case !d.IsDir() && !d.Type().IsRegular():
+			return nil
 		}
-	}
-	return w.root.Chmod(local, 0o755)
+		entry := &written{Name: []byte(name), Dir: d.IsDir()}
+		list = append(list, entry)
+		if d.IsDir() {
+			return cmp.Or(root.Mkdir(local, 0o755), root.Chmod(local, 0o755))
+		}
+		select {
+		case buf := <-buffers:
+			running.Go(func() {
+				if err := entry.write(ctx, tree, root, buf); err != nil {
+					stop(fmt.Errorf("%q: %w", name, err))
+				}
+				buffers <- buf
+			})
+		case <-ctx.Done():
+		}
+		return context.Cause(ctx)
+	})
+	running.Wait()
+	return list, cmp.Or(context.Cause(ctx), err)
 }
 
-// writeFiles writes files until there are no more, or one fails.
-func (w *treeWriter) writeFiles() error {
-	buf := make([]byte, 64<<10)
-	for entry := range w.files {
-		if err := w.writeFile(entry, buf); err != nil {
-			return fmt.Errorf("%q: %w", entry.Name, err)
-		}
-	}
-	return nil
-}
-
-// writeFile writes the file entry.Name and completes entry.
-func (w *treeWriter) writeFile(entry *written, buf []byte) error {
-	name := string(entry.Name)
-	from, err := w.tree.Open(name)
+// write writes the file w.Name of tree to root and completes w.
+func (w *written) write(ctx context.Context, tree fs.FS, root *os.Root, buf []byte) error {
+	name := string(w.Name)
+	from, err := tree.Open(name)
 	if err != nil {
 		return err
 	}
@@ -118,30 +86,31 @@ func (w *treeWriter) writeFile(entry *written, buf []byte) error {
 	if err != nil {
 		return err
 	}
-	to, err := w.root.OpenFile(filepath.FromSlash(name), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
+	to, err := root.OpenFile(filepath.FromSlash(name), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
 	if err != nil {
 		return err
 	}
 	sum := blake3.New(32, nil)
-	_, err = io.CopyBuffer(io.MultiWriter(to, sum), struct{ io.Reader }{&contextReader{w.ctx, from}}, buf)
+	_, err = io.CopyBuffer(io.MultiWriter(to, sum), struct{ io.Reader }{&contextReader{ctx, from}}, buf)
 	err = errors.Join(err, to.Chmod(fileMode(info)))
 	if info, err1 := to.Stat(); err1 == nil {
-		entry.Size, entry.Modified, entry.Exec = info.Size(), info.ModTime().UnixNano(), isExec(info)
+		w.Size, w.Modified, w.Exec = info.Size(), info.ModTime().UnixNano(), isExec(info)
 	} else {
 		err = errors.Join(err, err1)
 	}
-	entry.Sum = sum.Sum(nil)
+	w.Sum = sum.Sum(nil)
 	return errors.Join(err, to.Close())
 }
 
-// A written is a file or directory that Extract wrote; the lines of a record
-// are its JSON. Size and time of a file tell quickly that it is unchanged; when
-// they differ its content decides, so that a directory may be copied and
-// restored. A record lies beside the directory, where no artifact of the
-// directory has entries; one that came with an artifact of the parent can only
-// describe content of that artifact.
+// A written is a file or directory that Extract wrote. Size and time of a file
+// tell quickly that it is unchanged; when they differ its content decides, so
+// that a directory may be copied and restored.
+//
+// A record is a line of JSON for each, with a line {} between two trees. It lies
+// beside the directory, where no artifact of the directory has entries; one that
+// came with an artifact of the parent can only describe content of that artifact.
 type written struct {
-	Name     []byte `json:"name"` // relative, with slashes; any bytes
+	Name     []byte `json:"name,omitempty"` // relative, with slashes; any bytes
 	Dir      bool   `json:"dir,omitempty"`
 	Exec     bool   `json:"exec,omitempty"`
 	Size     int64  `json:"size,omitempty"`
@@ -149,70 +118,78 @@ type written struct {
 	Sum      []byte `json:"blake3,omitempty"`
 }
 
-// longestLine is the longest line of a record, in bytes: names are shorter.
-const longestLine = 1 << 20
-
-func writeRecord(path string, list []*written) error {
-	f, err := os.Create(path)
-	if err != nil {
-		return err
+// record records that the directory holds one of the trees, nil for none.
+func (w *workplace) record(trees ...[]*written) error {
+	trees = slices.DeleteFunc(trees, func(tree []*written) bool { return tree == nil })
+	if len(trees) == 0 {
+		return os.RemoveAll(w.path(recordFile))
 	}
-	out := bufio.NewWriter(f)
-	lines := json.NewEncoder(out)
-	for _, w := range list {
-		if err = lines.Encode(w); err != nil {
-			break
+	var text bytes.Buffer
+	lines := json.NewEncoder(&text)
+	for i, tree := range trees {
+		if i > 0 {
+			text.WriteString("{}\n")
+		}
+		for _, entry := range tree {
+			if err := lines.Encode(entry); err != nil {
+				return err
+			}
 		}
 	}
-	return errors.Join(err, out.Flush(), f.Close())
+	return durable.Replace(w.path(recordFile), text.Bytes())
 }
 
-// readRecord returns what a record lists, by name. The error wraps
-// [fs.ErrNotExist] when there is none.
-func readRecord(path string) (map[string]*written, error) {
+// readRecord returns the trees of a record. The error wraps [fs.ErrNotExist]
+// when there is none.
+func readRecord(path string) ([][]*written, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	all := map[string]*written{}
-	lines := bufio.NewScanner(f)
-	lines.Buffer(nil, longestLine)
-	for lines.Scan() {
-		w := new(written)
-		if err := json.Unmarshal(lines.Bytes(), w); err != nil {
+	trees := [][]*written{{}}
+	for lines := json.NewDecoder(f); ; {
+		entry, last := new(written), len(trees)-1
+		switch err := lines.Decode(entry); {
+		case err == io.EOF:
+			return trees, nil
+		case err != nil:
 			return nil, fmt.Errorf("%s: %w", path, err)
+		case len(entry.Name) == 0:
+			trees = append(trees, []*written{})
+		default:
+			trees[last] = append(trees[last], entry)
 		}
+	}
+}
+
+// recorded returns the tree that dir is as an Extract left it. Where it is
+// none, why says what shows that, "" for an empty directory.
+func recorded(ctx context.Context, dir string) (tree []*written, why string, err error) {
+	trees, err := readRecord(filepath.Join(besideOf(dir), recordFile))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		why = "it is not empty, and was not written by an extraction"
+	case err != nil:
+		why = fmt.Sprintf("the record of what was extracted to it cannot be read (%v)", err)
+	}
+	for _, tree := range trees {
+		if why, err = differs(ctx, tree, dir); why == "" || err != nil {
+			return tree, "", err
+		}
+	}
+	if some, err := differs(ctx, nil, dir); some == "" || err != nil {
+		return nil, "", err
+	}
+	return nil, why, nil
+}
+
+// differs names one entry by which dir differs from tree.
+func differs(ctx context.Context, tree []*written, dir string) (why string, err error) {
+	all := make(map[string]*written, len(tree))
+	for _, w := range tree {
 		all[string(w.Name)] = w
 	}
-	return all, lines.Err()
-}
-
-// changed says what shows that dir is not as an Extract left it, "" if nothing
-// does. A killed Extract may have left two records, one for each content that
-// dir can have.
-func changed(ctx context.Context, dir string) (why string, err error) {
-	for _, name := range []string{nextRecord, lastRecord} {
-		all, err := readRecord(filepath.Join(besideOf(dir), name))
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		if err != nil {
-			why = fmt.Sprintf("the record of what was extracted to it cannot be read (%v)", err)
-			continue
-		}
-		if why, err = differs(ctx, all, dir); why == "" || err != nil {
-			return why, err
-		}
-	}
-	if why == "" {
-		why = "it is not empty, and was not written by an extraction"
-	}
-	return why, nil
-}
-
-// differs names one entry by which dir differs from what all lists.
-func differs(ctx context.Context, all map[string]*written, dir string) (why string, err error) {
 	err = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || ctx.Err() != nil {
 			return errors.Join(err, context.Cause(ctx))
@@ -238,11 +215,7 @@ func differs(ctx context.Context, all map[string]*written, dir string) (why stri
 	if err != nil || why != "" || len(all) == 0 {
 		return why, err
 	}
-	var missing []string
-	for name := range all {
-		missing = append(missing, name)
-	}
-	return fmt.Sprintf("%q in it was removed since it was extracted", slices.Min(missing)), nil
+	return fmt.Sprintf("%q in it was removed since it was extracted", slices.Min(slices.Collect(maps.Keys(all)))), nil
 }
 
 // is reports whether the entry d at path is as it was written.

@@ -11,6 +11,8 @@ import (
 	"io/fs"
 	"math"
 	"os"
+	"path"
+	"slices"
 	"strings"
 
 	"github.com/klauspost/compress/gzip"
@@ -48,17 +50,15 @@ func read(r io.Reader, limit Limits) (*Tree, error) {
 	if err != nil {
 		return nil, err
 	}
-	in := &intake{
-		limit: limit,
-		in:    content,
-		out:   bufio.NewWriterSize(&spoolWriter{spool}, spoolBuffer),
-		buf:   make([]byte, 64<<10),
+	in := &intake{limit: limit, in: content, out: bufio.NewWriterSize(spool, spoolBuffer), buf: make([]byte, 64<<10)}
+	if err = in.read(); err != nil {
+		err = damaged(err, source)
 	}
-	if err = in.read(); err == nil {
-		err = in.out.Flush()
+	if failed := in.out.Flush(); failed != nil { // also what a write failed with before
+		err = fmt.Errorf("write spool: %w", failed)
 	}
 	if err != nil {
-		return nil, errors.Join(damaged(err, source), spool.Close())
+		return nil, errors.Join(err, spool.Close())
 	}
 	return &Tree{spool: spool, nodes: in.nodes, report: in.report}, nil
 }
@@ -107,11 +107,10 @@ func uncompressed(source *sourceReader, limit Limits) (*guardReader, error) {
 // what else the decoders report is an error of format.
 func damaged(err error, source *sourceReader) error {
 	var limit *LimitError
-	var spool *spoolError
 	switch {
 	case source.err != nil:
 		return source.err
-	case errors.As(err, &limit), errors.As(err, &spool), errors.Is(err, ErrFormat):
+	case errors.As(err, &limit), errors.Is(err, ErrFormat):
 		return err
 	case err == io.EOF:
 		err = io.ErrUnexpectedEOF
@@ -452,41 +451,11 @@ func cleanName(name string) (string, error) {
 	case strings.ContainsAny(name, "\\\x00"):
 		return "", errors.New("its name contains a backslash or NUL")
 	}
-	parts := strings.Split(name, "/")
-	kept := parts[:0]
-	for _, part := range parts {
-		switch part {
-		case "", ".":
-		case "..":
-			return "", errors.New("its name leads out of the archive")
-		default:
-			kept = append(kept, part)
-		}
+	if slices.Contains(strings.Split(name, "/"), "..") {
+		return "", errors.New("its name leads out of the archive")
 	}
-	switch len(kept) {
-	case 0:
-		return ".", nil
-	case 1:
-		return strings.Clone(kept[0]), nil
-	}
-	return strings.Join(kept, "/"), nil
+	return strings.Clone(path.Clean(name)), nil
 }
 
 // spoolBuffer is how much is written to a spool at a time.
 const spoolBuffer = 256 << 10
-
-// A spoolWriter says in its errors that they are about the spool.
-type spoolWriter struct{ f *os.File }
-
-func (w *spoolWriter) Write(p []byte) (int, error) {
-	n, err := w.f.Write(p)
-	if err != nil {
-		err = &spoolError{err}
-	}
-	return n, err
-}
-
-type spoolError struct{ err error }
-
-func (e *spoolError) Error() string { return "write spool: " + e.err.Error() }
-func (e *spoolError) Unwrap() error { return e.err }
