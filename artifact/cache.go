@@ -168,12 +168,7 @@ func (c *Cache) Remove(key string) error {
 // be called more than once, or with the process.
 func (c *Cache) Lock(ctx context.Context, key string) (unlock func(), err error) {
 	name := keyOf(key).in(cacheLocks)
-	end, err := c.locks.take(ctx, name, func() (*os.File, error) {
-		if err := c.root.MkdirAll(cacheLocks, 0o700); err != nil {
-			return nil, err
-		}
-		return openLocked(c.root, name, os.O_CREATE)
-	})
+	end, err := c.locks.take(ctx, name, func() (*os.File, error) { return createLocked(c.root, name, 0) })
 	if err != nil {
 		return nil, fmt.Errorf("lock cache: %w", err)
 	}

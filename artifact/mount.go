@@ -8,7 +8,6 @@ import (
 	"path"
 	"slices"
 	"strings"
-	"time"
 )
 
 // Mount returns tree with sub appearing at dir, a path as [fs.ValidPath] has
@@ -19,15 +18,15 @@ import (
 //   - A directory on one side and something else on the other is an error of
 //     every access to that path or below it, and of listing the directory that
 //     holds it: an [*fs.PathError] that names both sides and is [fs.ErrExist].
-//   - Parents of dir that tree lacks are directories, mode 0755.
+//   - Parents of dir that tree lacks are directories.
 //
-// Symbolic links are not followed to find out which of these applies. Paths
+// Symbolic links are not followed to find out which of these applies. Directories
+// of several trees, and those where trees appear, have mode 0755 and no time. Paths
 // that no mount touches go straight to tree. Mounts compose: a mount of a mount
 // costs what one of three trees would.
 //
-// The result implements [fs.ReadDirFS], [fs.ReadFileFS], [fs.StatFS] and
-// [fs.ReadLinkFS] on top of what the trees implement, keeps no state, and omits
-// a directory (see [Rules.View]) where every tree that has it does. An invalid
+// The result implements [fs.ReadDirFS], [fs.StatFS] and [fs.ReadLinkFS] on top of
+// what the trees implement, keeps no state, and omits a directory (see [Rules.View]) where every tree that has it does. An invalid
 // dir is an [fs.ErrInvalid] of every access.
 func Mount(tree fs.FS, dir string, sub fs.FS) fs.FS {
 	if !validPath(dir) {
@@ -187,87 +186,49 @@ func rename(err error, name string) error {
 	return err
 }
 
-// file returns the layer that has name and the path there, where that may be
-// something else than a directory.
-func file(hits []layer, name string) (l layer, rel string, ok bool) {
-	if len(hits) != 1 {
-		return layer{}, "", false
+// alone calls do with the one tree that has name, where that may be something
+// else than a directory, and directory where it is one of the union.
+func alone[T any](u union, op, name string, do func(fs.FS, string) (T, error), directory func(hits []layer) (T, error)) (result T, err error) {
+	hits, err := u.find(op, name)
+	if err != nil {
+		return result, err
 	}
-	rel, ok = hits[0].inside(name)
-	return hits[0], rel, ok && rel != "."
+	if rel, ok := hits[0].inside(name); ok && rel != "." && len(hits) == 1 {
+		result, err = do(hits[0].tree, rel)
+		return result, rename(err, name)
+	}
+	return directory(hits)
 }
 
 // Open implements [fs.FS].
 func (u union) Open(name string) (fs.File, error) {
-	hits, err := u.find("open", name)
-	if err != nil {
-		return nil, err
-	}
-	l, rel, ok := file(hits, name)
-	if !ok {
+	return alone(u, "open", name, fs.FS.Open, func([]layer) (fs.File, error) {
 		return &dirFile{fsys: u, name: name}, nil
-	}
-	f, err := l.tree.Open(rel)
-	return f, rename(err, name)
-}
-
-// ReadFile implements [fs.ReadFileFS].
-func (u union) ReadFile(name string) ([]byte, error) {
-	hits, err := u.find("open", name)
-	if err != nil {
-		return nil, err
-	}
-	l, rel, ok := file(hits, name)
-	if !ok {
-		return nil, &fs.PathError{Op: "read", Path: name, Err: errIsDir}
-	}
-	data, err := fs.ReadFile(l.tree, rel)
-	return data, rename(err, name)
-}
-
-// ReadDir implements [fs.ReadDirFS].
-func (u union) ReadDir(name string) ([]fs.DirEntry, error) {
-	hits, err := u.find("readdir", name)
-	if err != nil {
-		return nil, err
-	}
-	return readDirs(hits, name)
+	})
 }
 
 // Stat implements [fs.StatFS].
-func (u union) Stat(name string) (fs.FileInfo, error) {
-	return u.info("stat", name, fs.Stat)
-}
+func (u union) Stat(name string) (fs.FileInfo, error) { return u.info("stat", name, fs.Stat) }
 
 // Lstat implements [fs.ReadLinkFS].
-func (u union) Lstat(name string) (fs.FileInfo, error) {
-	return u.info("lstat", name, fs.Lstat)
-}
+func (u union) Lstat(name string) (fs.FileInfo, error) { return u.info("lstat", name, fs.Lstat) }
 
 func (u union) info(op, name string, stat func(fs.FS, string) (fs.FileInfo, error)) (fs.FileInfo, error) {
-	hits, err := u.find(op, name)
-	if err != nil {
-		return nil, err
-	}
-	if l, rel, ok := file(hits, name); ok {
-		info, err := stat(l.tree, rel)
-		return info, rename(err, name)
-	}
-	return statDir(hits, name)
+	return alone(u, op, name, stat, func([]layer) (fs.FileInfo, error) { return node{name: name}, nil })
 }
 
 // ReadLink implements [fs.ReadLinkFS].
 func (u union) ReadLink(name string) (string, error) {
-	hits, err := u.find("readlink", name)
-	if err != nil {
-		return "", err
-	}
-	l, rel, ok := file(hits, name)
-	if !ok {
+	return alone(u, "readlink", name, fs.ReadLink, func([]layer) (string, error) {
 		return "", &fs.PathError{Op: "readlink", Path: name, Err: fs.ErrInvalid}
-	}
-	target, err := fs.ReadLink(l.tree, rel)
-	return target, rename(err, name)
+	})
+}
+
+// ReadDir implements [fs.ReadDirFS].
+func (u union) ReadDir(name string) ([]fs.DirEntry, error) {
+	return alone(u, "readdir", name, fs.ReadDir, func(hits []layer) ([]fs.DirEntry, error) {
+		return readDirs(hits, name)
+	})
 }
 
 // Omits reports whether every tree that has the directory dir omits it.
@@ -288,9 +249,6 @@ func (u union) Omits(dir string) bool {
 
 // readDirs lists the directory name, which all of layers have.
 func readDirs(layers []layer, name string) ([]fs.DirEntry, error) {
-	if len(layers) == 1 {
-		return layers[0].readDir(name)
-	}
 	type item struct {
 		fs.DirEntry
 		layer
@@ -312,17 +270,18 @@ func readDirs(layers []layer, name string) ([]fs.DirEntry, error) {
 			list = append(list, e.DirEntry)
 			continue
 		}
+		full := path.Join(name, e.Name())
 		if before := items[i-1]; before.IsDir() != e.IsDir() {
-			return nil, conflict("readdir", path.Join(name, e.Name()), before.layer, before.IsDir(), e.layer)
+			return nil, conflict("readdir", full, before.layer, before.IsDir(), e.layer)
 		}
-		if p, ok := e.DirEntry.(passage); !ok || p.arrives() {
-			list[len(list)-1] = e.DirEntry
+		if list[len(list)-1] = e.DirEntry; e.IsDir() {
+			list[len(list)-1] = node{name: full}
 		}
 	}
 	return list, nil
 }
 
-// readDir lists the directory name of the layer.
+// readDir lists the directory name of the layer, or what leads to the layer.
 func (l layer) readDir(name string) ([]fs.DirEntry, error) {
 	if rel, ok := l.inside(name); ok {
 		entries, err := fs.ReadDir(l.tree, rel)
@@ -333,57 +292,5 @@ func (l layer) readDir(name string) ([]fs.DirEntry, error) {
 		rest = l.dir[len(name)+1:]
 	}
 	base, _, _ := strings.Cut(rest, "/")
-	return []fs.DirEntry{passage{l, path.Join(name, base)}}, nil
+	return []fs.DirEntry{node{name: path.Join(name, base)}}, nil
 }
-
-// statDir describes the directory name, which all of layers have, as the last
-// tree that has it does.
-func statDir(layers []layer, name string) (fs.FileInfo, error) {
-	for _, l := range slices.Backward(layers) {
-		rel, ok := l.inside(name)
-		if !ok {
-			continue
-		}
-		info, err := fs.Stat(l.tree, rel)
-		if err != nil {
-			return nil, rename(err, name)
-		}
-		return dirInfo{info, path.Base(name)}, nil
-	}
-	return parentInfo{path.Base(name)}, nil
-}
-
-// A passage is the entry of a directory that leads to a layer.
-type passage struct {
-	layer
-	name string
-}
-
-// arrives reports whether the layer appears right there.
-func (p passage) arrives() bool { return p.name == p.dir }
-
-func (p passage) Name() string               { return path.Base(p.name) }
-func (p passage) IsDir() bool                { return true }
-func (p passage) Type() fs.FileMode          { return fs.ModeDir }
-func (p passage) Info() (fs.FileInfo, error) { return statDir([]layer{p.layer}, p.name) }
-func (p passage) String() string             { return fs.FormatDirEntry(p) }
-
-// dirInfo describes a directory under another name.
-type dirInfo struct {
-	fs.FileInfo
-	name string
-}
-
-func (i dirInfo) Name() string   { return i.name }
-func (i dirInfo) String() string { return fs.FormatFileInfo(i) }
-
-// parentInfo describes a directory that is there only for a layer below it.
-type parentInfo struct{ name string }
-
-func (i parentInfo) Name() string     { return i.name }
-func (parentInfo) Size() int64        { return 0 }
-func (parentInfo) Mode() fs.FileMode  { return fs.ModeDir | 0o755 }
-func (parentInfo) ModTime() time.Time { return time.Time{} }
-func (parentInfo) IsDir() bool        { return true }
-func (parentInfo) Sys() any           { return nil }
-func (i parentInfo) String() string   { return fs.FormatFileInfo(i) }

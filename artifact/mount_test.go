@@ -149,7 +149,7 @@ func TestMountErrors(t *testing.T) {
 	for op, err := range map[string]error{
 		"list": second(fs.ReadDir(all, "m")),
 		"open": second(all.Open("m/a")),
-		"stat": second(fs.Stat(all, "m")),
+		"stat": second(fs.Stat(all, "m/a")),
 	} {
 		if !errors.Is(err, broken) || !strings.Contains(err.Error(), " m") {
 			t.Errorf("%s: got %v", op, err)

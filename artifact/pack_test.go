@@ -163,7 +163,7 @@ func TestNameThatIsNotUTF8(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer tree.Close()
-	if got, err := tree.ReadFile("gr\xfcn"); string(got) != "hello\n" {
+	if got, err := fs.ReadFile(tree, "gr\xfcn"); string(got) != "hello\n" {
 		t.Errorf("read %q, %v", got, err)
 	}
 	if again := tarOf(t, tree); !bytes.Equal(again, archive) {

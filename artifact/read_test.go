@@ -115,7 +115,7 @@ func TestTreeIsAFileSystem(t *testing.T) {
 	for _, name := range []string{"nothing", "a.txt/below", "bin/nothing", "a", "b"} {
 		_, err := tree.Open(name)
 		_, err2 := tree.ReadDir(name)
-		_, err3 := tree.ReadFile(name)
+		_, err3 := fs.ReadFile(tree, name)
 		_, err4 := tree.Stat(name)
 		for _, err := range []error{err, err2, err3, err4} {
 			if !errors.Is(err, fs.ErrNotExist) {
@@ -131,7 +131,7 @@ func TestTreeIsAFileSystem(t *testing.T) {
 	if _, err := tree.ReadDir("a.txt"); err == nil {
 		t.Error("a file was listed")
 	}
-	if _, err := tree.ReadFile("bin"); err == nil {
+	if _, err := fs.ReadFile(tree, "bin"); err == nil {
 		t.Error("a directory was read")
 	}
 }
@@ -143,7 +143,7 @@ func TestTreeIsSafeForConcurrentUse(t *testing.T) {
 	for range 8 {
 		running.Go(func() {
 			for name, want := range source {
-				if got, err := tree.ReadFile(name); err != nil || !bytes.Equal(got, want.Data) {
+				if got, err := fs.ReadFile(tree, name); err != nil || !bytes.Equal(got, want.Data) {
 					t.Errorf("%s: %d bytes, %v", name, len(got), err)
 				}
 			}
@@ -164,7 +164,7 @@ func TestTreeAfterClose(t *testing.T) {
 	if _, err := io.ReadAll(f); !errors.Is(err, fs.ErrClosed) {
 		t.Errorf("open file: %v, want fs.ErrClosed", err)
 	}
-	if _, err := tree.ReadFile("a.txt"); !errors.Is(err, fs.ErrClosed) {
+	if _, err := fs.ReadFile(tree, "a.txt"); !errors.Is(err, fs.ErrClosed) {
 		t.Errorf("ReadFile: %v, want fs.ErrClosed", err)
 	}
 }

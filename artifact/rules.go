@@ -210,8 +210,7 @@ func (p *pattern) mayMatchBelow(name string, parts []string) bool {
 //
 // The view fails with the cause of ctx once that ends. It keeps no state of its
 // own and is as safe for concurrent use as tree is. It implements
-// [fs.ReadDirFS], [fs.ReadFileFS], [fs.StatFS] and [fs.ReadLinkFS] on top of
-// what tree implements.
+// [fs.ReadDirFS], [fs.StatFS] and [fs.ReadLinkFS] on top of what tree implements.
 func (r *Rules) View(ctx context.Context, tree fs.FS) fs.FS {
 	return view{ctx: ctx, tree: tree, rules: r}
 }
@@ -295,9 +294,6 @@ func (v view) Lstat(name string) (fs.FileInfo, error) { return admitted(v, "lsta
 func (v view) ReadLink(name string) (string, error) {
 	return admitted(v, "readlink", name, fs.ReadLink)
 }
-
-// ReadFile implements [fs.ReadFileFS].
-func (v view) ReadFile(name string) ([]byte, error) { return admitted(v, "open", name, fs.ReadFile) }
 
 // ReadDir implements [fs.ReadDirFS].
 func (v view) ReadDir(name string) ([]fs.DirEntry, error) {

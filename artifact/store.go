@@ -84,7 +84,6 @@ const (
 	privateDir = ".store"
 	tempPath   = privateDir + "/tmp"
 	objectDir  = privateDir + "/object"
-	lockName   = ".lock"
 )
 
 const defaultKeepFor = time.Minute

@@ -13,67 +13,57 @@ import (
 )
 
 // All lists what is stored, ordered by path, without Revision and Metadata.
-// What does not have the form of an artifact's path is passed over. An error
-// concerns one directory; the listing goes on after it.
+// What does not have the form of an artifact's path is passed over. An error,
+// the last that is yielded, names the directories that cannot be read.
 func (s *Store) All() iter.Seq2[Artifact, error] {
 	return func(yield func(Artifact, error) bool) {
-		for e, err := range s.files(".", 5) {
-			var a Artifact
-			if err == nil {
-				a = s.describe(e.storePath, s.digest(e.storePath), e.info)
-			} else {
-				err = fmt.Errorf("list the store: %w", err)
-			}
-			if !yield(a, err) {
+		list, err := s.files(".", 5)
+		for _, f := range list {
+			if !yield(s.describe(f), nil) {
 				return
 			}
+		}
+		if err != nil {
+			yield(Artifact{}, fmt.Errorf("list the store: %w", err))
 		}
 	}
 }
 
-// An entry is something in the store and its path.
-type storeEntry struct {
-	path string
-	fs.DirEntry
-}
-
-// walk yields what lies so many levels below the directory top and has a public
-// name, in the order of the paths. An error concerns one directory.
-func (s *Store) walk(top string, levels int) iter.Seq2[storeEntry, error] {
+// walk calls visit for what lies so many levels below the directory top and has
+// a public name, in the order of the paths. It goes on after errors.
+func (s *Store) walk(top string, levels int, visit func(name string, d fs.DirEntry) error) (failed error) {
 	if top != "." {
 		levels += 1 + strings.Count(top, "/")
 	}
-	return func(yield func(storeEntry, error) bool) {
-		fs.WalkDir(s.root.FS(), top, func(name string, d fs.DirEntry, err error) error {
-			if err == nil && name == top && !d.IsDir() {
-				err = &fs.PathError{Op: "readdir", Path: name, Err: errNotDir}
-			}
-			switch wanted := strings.Count(name, "/")+1 == levels; {
-			case errors.Is(err, fs.ErrNotExist), err == nil && name == top:
-				return nil
-			case err != nil && !yield(storeEntry{}, err):
-				return fs.SkipAll
-			case err != nil:
-				return nil
-			case wanted && checkName(d.Name()) == nil && !yield(storeEntry{name, d}, nil):
-				return fs.SkipAll
-			case d.IsDir() && (wanted || checkName(d.Name()) != nil):
-				return fs.SkipDir
-			}
-			return nil
-		})
-	}
+	fs.WalkDir(s.root.FS(), top, func(name string, d fs.DirEntry, err error) error {
+		public := err != nil || name == top || checkName(d.Name()) == nil
+		reached := strings.Count(name, "/")+1 == levels && name != top
+		switch {
+		case err != nil:
+			err = ignore(err, fs.ErrNotExist) // there is nothing yet, or another process was faster
+		case name == top && !d.IsDir():
+			err = &fs.PathError{Op: "readdir", Path: name, Err: errNotDir}
+		case reached && public:
+			err = visit(name, d)
+		}
+		failed = errors.Join(failed, err)
+		if d != nil && d.IsDir() && (reached || !public) {
+			return fs.SkipDir
+		}
+		return nil
+	})
+	return failed
 }
 
-// objects yields the directories KIND/NAMESPACE/NAME below top.
-func (s *Store) objects(top string) iter.Seq2[string, error] {
-	return func(yield func(string, error) bool) {
-		for e, err := range s.walk(top, 3) {
-			if (err != nil || e.IsDir()) && !yield(strings.TrimPrefix(e.path, top+"/"), err) {
-				return
-			}
+// objects lists the directories KIND/NAMESPACE/NAME below top.
+func (s *Store) objects(top string) (list []string, err error) {
+	err = s.walk(top, 3, func(name string, d fs.DirEntry) error {
+		if d.IsDir() {
+			list = append(list, strings.TrimPrefix(name, top+"/"))
 		}
-	}
+		return nil
+	})
+	return list, err
 }
 
 // stored is one file of an object.
@@ -82,36 +72,38 @@ type stored struct {
 	info fs.FileInfo
 }
 
-// files yields the artifacts that lie so many levels below top.
-func (s *Store) files(top string, levels int) iter.Seq2[stored, error] {
-	return func(yield func(stored, error) bool) {
-		for e, err := range s.walk(top, levels) {
-			var f stored
-			if err == nil {
-				var ok bool
-				if f.storePath, ok = parsePath(e.path); !ok || !e.Type().IsRegular() {
-					continue
-				}
-				if f.info, err = e.Info(); errors.Is(err, fs.ErrNotExist) {
-					continue
-				}
-			}
-			if !yield(f, err) {
-				return
-			}
+// files lists the artifacts that lie so many levels below top.
+func (s *Store) files(top string, levels int) (list []stored, err error) {
+	err = s.walk(top, levels, func(name string, d fs.DirEntry) error {
+		p, ok := parsePath(name)
+		if !ok || !d.Type().IsRegular() {
+			return nil
 		}
-	}
+		info, err := d.Info()
+		if err == nil {
+			list = append(list, stored{p, info})
+		}
+		return ignore(err, fs.ErrNotExist)
+	})
+	return list, err
 }
 
 // list lists the artifacts of an object, newest first.
-func (s *Store) list(dir string) (list []stored, err error) {
-	for f, err1 := range s.files(dir, 2) {
-		if err = errors.Join(err, err1); err1 == nil {
-			list = append(list, f)
-		}
-	}
+func (s *Store) list(dir string) ([]stored, error) {
+	list, err := s.files(dir, 2)
 	slices.SortStableFunc(list, func(a, b stored) int { return b.info.ModTime().Compare(a.info.ModTime()) })
 	return list, err
+}
+
+// describe returns the artifact that is stored in f.
+func (s *Store) describe(f stored) Artifact {
+	return Artifact{
+		Path:           f.path(),
+		URL:            s.URL(f.path()),
+		Digest:         s.digest(f.storePath),
+		LastUpdateTime: f.info.ModTime().UTC().Truncate(time.Second),
+		Size:           f.info.Size(),
+	}
 }
 
 // digest returns the digest that what lies at p must have. Its algorithm is the
@@ -193,14 +185,13 @@ func (s *Store) Remove(dir string) error {
 	return nil
 }
 
-func (s *Store) removePointers(dir string) (err error) {
-	for e, err1 := range s.walk(objectDir+"/"+dir, 1) {
-		if err1 == nil && e.Type().IsRegular() {
-			err1 = s.root.Remove(e.path)
+func (s *Store) removePointers(dir string) error {
+	return s.walk(objectDir+"/"+dir, 1, func(name string, d fs.DirEntry) error {
+		if !d.Type().IsRegular() {
+			return nil
 		}
-		err = errors.Join(err, err1)
-	}
-	return err
+		return s.root.Remove(name)
+	})
 }
 
 // A GCConfig says what [Store.GC] removes.
@@ -221,15 +212,17 @@ func (s *Store) GC(ctx context.Context, c GCConfig) ([]Artifact, error) {
 		return nil, fmt.Errorf("collect garbage: %w: GCConfig.Keep says nothing of what to keep", fs.ErrInvalid)
 	}
 	var removed []Artifact
-	for dir, err := range s.objects(".") {
+	dirs, err := s.objects(".")
+	for _, dir := range dirs {
 		if err != nil {
-			return removed, fmt.Errorf("collect garbage: %w", err)
+			break
 		}
-		gone, err := s.collect(ctx, dir, c)
+		var gone []Artifact
+		gone, err = s.collect(ctx, dir, c)
 		removed = append(removed, gone...)
-		if err != nil {
-			return removed, fmt.Errorf("collect garbage: %w", err)
-		}
+	}
+	if err != nil {
+		return removed, fmt.Errorf("collect garbage: %w", err)
 	}
 	return removed, nil
 }
@@ -241,18 +234,19 @@ func (s *Store) collect(ctx context.Context, dir string, c GCConfig) (removed []
 	}
 	defer unlock()
 	list, err := s.list(dir)
-	for _, e := range list {
-		a := s.describe(e.storePath, s.digest(e.storePath), e.info)
-		if s.now().Sub(e.info.ModTime()) < s.grace() || c.Keep(a) {
+	for _, f := range list {
+		a := s.describe(f)
+		if s.now().Sub(f.info.ModTime()) < s.grace() || c.Keep(a) {
 			continue
 		}
+		var failed error
 		if !c.DryRun {
-			if err1 := s.drop(e.storePath); err1 != nil {
-				err = errors.Join(err, err1)
-				continue
-			}
+			failed = s.drop(f.storePath)
 		}
-		removed = append(removed, a)
+		if failed == nil {
+			removed = append(removed, a)
+		}
+		err = errors.Join(err, failed)
 	}
 	return removed, err
 }
@@ -277,14 +271,13 @@ type Swept struct {
 func (s *Store) Sweep(ctx context.Context) (Swept, error) {
 	swept, err := s.temp.sweep(ctx)
 	for _, tree := range []string{".", objectDir} {
-		for dir, err1 := range s.objects(tree) {
+		dirs, err1 := s.objects(tree)
+		err = errors.Join(err, err1)
+		for _, dir := range dirs {
 			if ctx.Err() != nil {
 				return swept, fmt.Errorf("sweep the store: %w", ctx.Err())
 			}
-			if err1 == nil {
-				err1 = s.tidy(dir)
-			}
-			err = errors.Join(err, err1)
+			err = errors.Join(err, s.Tidy(dir))
 		}
 	}
 	if err != nil {
@@ -293,26 +286,30 @@ func (s *Store) Sweep(ctx context.Context) (Swept, error) {
 	return swept, nil
 }
 
-// tidy removes what is left of an object, unless its lock is held.
-func (s *Store) tidy(dir string) error {
-	lock, err := s.tryObject(dir)
+// Tidy does for one object what [Store.Sweep] does for all: of one that has no
+// artifacts nothing stays. It does nothing while the lock of the object is held.
+func (s *Store) Tidy(dir string) error {
+	if err := checkDir(dir); err != nil {
+		return err
+	}
+	lock, err := s.tryLock(dir)
 	if lock == nil || err != nil {
 		return err
 	}
 	defer lock.Close()
-	for e, err1 := range s.walk(dir, 1) {
-		if err1 == nil && e.IsDir() {
-			err1 = s.tidyFolder(e.path)
+	err = s.walk(dir, 1, func(name string, d fs.DirEntry) error {
+		if !d.IsDir() {
+			return nil
 		}
-		err = errors.Join(err, err1)
-	}
+		return s.tidyFolder(name)
+	})
 	s.removeEmpty(dir)
 	if _, err1 := s.root.Lstat(dir); !errors.Is(err1, fs.ErrNotExist) {
 		return errors.Join(err, err1)
 	}
 	// One by one: as soon as the lock file is removed, another process
 	// may create a new one.
-	err = errors.Join(err, s.removePointers(dir), s.root.Remove(objectDir+"/"+dir+"/"+lockName))
+	err = errors.Join(err, s.removePointers(dir), s.root.Remove(lockPath(dir)))
 	s.removeEmpty(objectDir + "/" + dir)
 	return err
 }
@@ -339,17 +336,4 @@ func (s *Store) removeEmpty(dir string) {
 	for dir != "." && dir != objectDir && s.root.Remove(dir) == nil {
 		dir = path.Dir(dir)
 	}
-}
-
-// Tidy does for one object what [Store.Sweep] does for all: of one that has no
-// artifacts nothing stays. The caller does not hold its lock.
-func (s *Store) Tidy(dir string) error {
-	err := checkDir(dir)
-	if err == nil {
-		err = s.tidy(dir)
-	}
-	if err != nil {
-		return fmt.Errorf("tidy %s: %w", dir, err)
-	}
-	return nil
 }

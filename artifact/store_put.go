@@ -71,14 +71,16 @@ func (s *Store) publish(ctx context.Context, t *tempFile, p storePath, digest st
 	if err != nil {
 		return Artifact{}, err
 	}
-	if !kept {
-		now := s.now()
-		if err := s.root.Chtimes(t.name, now, now); err != nil {
-			return Artifact{}, err
-		}
-		err = s.place(t, p.path())
-	} else {
+	if kept {
 		err = s.syncUp(p.folder())
+	} else {
+		now := s.now()
+		if err = s.root.Chtimes(t.name, now, now); err == nil {
+			err = s.place(t, p.path())
+		}
+		if err != nil && t.name == "" {
+			err = errors.Join(err, s.root.Remove(p.path()))
+		}
 	}
 	if err != nil {
 		return Artifact{}, err
@@ -89,7 +91,7 @@ func (s *Store) publish(ctx context.Context, t *tempFile, p storePath, digest st
 	}
 	defer f.Close()
 	s.remember(f, digest)
-	return s.describe(p, digest, f.info), nil
+	return s.describe(stored{p, f.info}), nil
 }
 
 // retain reports whether p holds the content of digest already, and makes it
@@ -114,13 +116,13 @@ func (s *Store) retain(ctx context.Context, p storePath, digest string) (bool, e
 // place gives t the name of a path in the store, durably: the content, then the
 // entries of the directory and of each one above it.
 func (s *Store) place(t *tempFile, name string) error {
-	if err := cmp.Or(t.Sync(), t.move(name)); err != nil {
+	if err := t.Sync(); err != nil {
 		return err
 	}
-	if err := s.syncUp(path.Dir(name)); err != nil {
-		return errors.Join(err, s.root.Remove(name))
+	if err := t.move(name); err != nil {
+		return err
 	}
-	return nil
+	return s.syncUp(path.Dir(name))
 }
 
 func (s *Store) syncUp(dir string) error {
@@ -132,17 +134,6 @@ func (s *Store) syncUp(dir string) error {
 		if err := errors.Join(durable.SyncDir(d), d.Close()); err != nil || dir == "." {
 			return err
 		}
-	}
-}
-
-// describe returns the artifact at p.
-func (s *Store) describe(p storePath, digest string, info fs.FileInfo) Artifact {
-	return Artifact{
-		Path:           p.path(),
-		URL:            s.URL(p.path()),
-		Digest:         digest,
-		LastUpdateTime: info.ModTime().UTC().Truncate(time.Second),
-		Size:           info.Size(),
 	}
 }
 
@@ -265,7 +256,7 @@ func (s *Store) target(dir, name string) (p storePath, moved time.Time, err erro
 // with the process.
 func (s *Store) Lock(ctx context.Context, dir string) (unlock func(), err error) {
 	if err = checkDir(dir); err == nil {
-		unlock, err = s.locks.take(ctx, dir, func() (*os.File, error) { return s.tryObject(dir) })
+		unlock, err = s.locks.take(ctx, dir, func() (*os.File, error) { return s.tryLock(dir) })
 	}
 	if err != nil {
 		return nil, fmt.Errorf("lock %s: %w", dir, err)
@@ -273,19 +264,10 @@ func (s *Store) Lock(ctx context.Context, dir string) (unlock func(), err error)
 	return unlock, nil
 }
 
-// tryObject takes the lock of an object, and returns nil if it is held elsewhere.
-func (s *Store) tryObject(dir string) (*os.File, error) {
-	private := objectDir + "/" + dir
-	f, err := openLocked(s.root, private+"/"+lockName, os.O_CREATE)
-	if !errors.Is(err, fs.ErrNotExist) {
-		return f, err
-	}
-	if err := makeDir(s.root, private); err != nil {
-		return nil, err
-	}
-	f, err = openLocked(s.root, private+"/"+lockName, os.O_CREATE)
-	return f, ignore(err, fs.ErrNotExist) // a sweep removed the directory: the lock is not ours
-}
+func lockPath(dir string) string { return objectDir + "/" + dir + "/.lock" }
+
+// tryLock takes the lock of an object, and returns nil if it is held elsewhere.
+func (s *Store) tryLock(dir string) (*os.File, error) { return createLocked(s.root, lockPath(dir), 0) }
 
 // A SpaceError is a failure for want of space on the volume of a store, after
 // its cache gave way. It unwraps to the failure.

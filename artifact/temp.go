@@ -32,17 +32,10 @@ type tempFile struct {
 
 // create opens a new file.
 func (d tempDir) create() (*tempFile, error) {
-	for tried := false; ; tried = true {
+	for {
 		name := d.dir + "/" + rand.Text()
-		f, err := openLocked(d.root, name, os.O_CREATE|os.O_EXCL)
-		if errors.Is(err, fs.ErrNotExist) && !tried {
-			err = d.root.MkdirAll(d.dir, 0o700)
-		}
-		switch {
-		case err != nil:
-			return nil, err
-		case f != nil:
-			return &tempFile{f, d.root, name}, nil
+		if f, err := createLocked(d.root, name, os.O_EXCL); f != nil || err != nil {
+			return &tempFile{f, d.root, name}, err
 		}
 	}
 }
@@ -102,6 +95,19 @@ func (d tempDir) sweep(ctx context.Context) (Swept, error) {
 		err = errors.Join(err, ignore(err1, fs.ErrNotExist))
 	}
 	return swept, err
+}
+
+// createLocked is openLocked for a file that may not exist yet, nor its directory.
+func createLocked(root *os.Root, name string, flag int) (*os.File, error) {
+	f, err := openLocked(root, name, flag|os.O_CREATE)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return f, err
+	}
+	if err := makeDir(root, path.Dir(name)); err != nil {
+		return nil, err
+	}
+	f, err = openLocked(root, name, flag|os.O_CREATE)
+	return f, ignore(err, fs.ErrNotExist) // a sweep removed the directory
 }
 
 // openLocked opens name and locks it. The file is nil when it is locked

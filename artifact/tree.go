@@ -13,8 +13,8 @@ import (
 )
 
 // A Tree is an archive opened as a file system, without extracting it. Its
-// methods are safe for concurrent use. It implements [fs.ReadDirFS],
-// [fs.ReadFileFS] and [fs.StatFS]. Files have mode 0644 or 0755, directories
+// methods are safe for concurrent use. It implements [fs.ReadDirFS] and
+// [fs.StatFS]. Files have mode 0644 or 0755, directories
 // 0755, and the modification time is the Unix epoch.
 type Tree struct {
 	spool  *os.File
@@ -23,9 +23,8 @@ type Tree struct {
 }
 
 var (
-	_ fs.ReadDirFS  = (*Tree)(nil)
-	_ fs.ReadFileFS = (*Tree)(nil)
-	_ fs.StatFS     = (*Tree)(nil)
+	_ fs.ReadDirFS = (*Tree)(nil)
+	_ fs.StatFS    = (*Tree)(nil)
 )
 
 // Report says what the archive holds and what was left out of the tree:
@@ -77,7 +76,7 @@ func (t *Tree) Open(name string) (fs.File, error) {
 	if n.kind == kindDir {
 		return &dirFile{fsys: t, name: name}, nil
 	}
-	return &openFile{SectionReader: t.section(n), node: n}, nil
+	return &openFile{io.NewSectionReader(t.spool, n.offset, n.size), n}, nil
 }
 
 // ReadDir implements [fs.ReadDirFS].
@@ -96,22 +95,6 @@ func (t *Tree) ReadDir(name string) ([]fs.DirEntry, error) {
 	return entries, nil
 }
 
-// ReadFile implements [fs.ReadFileFS].
-func (t *Tree) ReadFile(name string) ([]byte, error) {
-	n, err := t.find("read", name)
-	if err != nil {
-		return nil, err
-	}
-	if n.kind == kindDir {
-		return nil, &fs.PathError{Op: "read", Path: name, Err: errIsDir}
-	}
-	content := make([]byte, n.size)
-	if _, err := io.ReadFull(t.section(n), content); err != nil {
-		return nil, &fs.PathError{Op: "read", Path: name, Err: err}
-	}
-	return content, nil
-}
-
 // Stat implements [fs.StatFS].
 func (t *Tree) Stat(name string) (fs.FileInfo, error) {
 	n, err := t.find("stat", name)
@@ -119,10 +102,6 @@ func (t *Tree) Stat(name string) (fs.FileInfo, error) {
 		return nil, err
 	}
 	return n, nil
-}
-
-func (t *Tree) section(n node) *io.SectionReader {
-	return io.NewSectionReader(t.spool, n.offset, n.size)
 }
 
 var (
