@@ -65,6 +65,7 @@ func Pack(ctx context.Context, w io.Writer, tree fs.FS) (Report, error) {
 func Tar(ctx context.Context, w io.Writer, tree fs.FS) (Report, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	p := newPacker(ctx, tree)
+	p.running.Go(p.walk)
 	err := p.writeTo(w)
 	cancel()
 	p.running.Wait()
@@ -74,13 +75,10 @@ func Tar(ctx context.Context, w io.Writer, tree fs.FS) (Report, error) {
 	return p.report, nil
 }
 
-// How far reading may run ahead of writing. A tree's small files are read
-// straight into the place they have in the tar stream, in segments.
+// How far reading may run ahead of writing.
 const (
-	segmentSize = 128 << 10 // a segment is handed on once it has this many bytes
-	smallFile   = 256 << 10 // larger files are streamed
-	segments    = 12        // segments in flight; one is less than segmentSize + smallFile
-	readers     = 16        // files read at a time, so that a slow tree's latencies overlap
+	smallFile = 256 << 10 // larger files are streamed
+	ahead     = 16        // entries, so that a slow tree's latencies overlap
 )
 
 // ErrChanged is wrapped by the error about a file that was longer or shorter
@@ -88,103 +86,62 @@ const (
 var ErrChanged = errors.New("size changed while it was read: pack again once the tree is at rest")
 
 // A packer turns a tree into a tar stream: one goroutine walks and lays out
-// segments, several fill them, and the caller's writes them in order.
+// entries, each small file is read by another, and the caller's writes all in order.
 type packer struct {
 	ctx     context.Context
 	tree    fs.FS
 	omits   func(dir string) bool
 	report  Report // the walker's, until running is done
-	laidOut chan *segment
-	free    chan *segment
-	tasks   chan task
+	entries chan *tarEntry
+	free    chan *tarEntry
 	stream  []byte // buffer for large files
 	running sync.WaitGroup
 }
 
-// A segment is a stretch of the tar stream.
-type segment struct {
-	data    []byte
-	stream  *fileRef       // a file too large for data, which follows it
-	pending sync.WaitGroup // tasks that still fill data
-	mu      sync.Mutex
-	failed  *fileRef // the first file, in order, that could not be read
-	err     error
-}
-
-// A fileRef names a file and the bytes it announced.
-type fileRef struct {
+// A tarEntry is a directory or file and its place in the tar stream.
+type tarEntry struct {
 	name   string
 	size   int64
-	offset int // in the segment's data
-}
-
-// A task is to read one file into its segment.
-type task struct {
-	to   *segment
-	file fileRef
+	data   []byte // header, content and padding; of a large file the header only
+	stream bool   // a large file, whose content follows data
+	ready  chan error
 }
 
 func newPacker(ctx context.Context, tree fs.FS) *packer {
 	p := &packer{
 		ctx: ctx, tree: tree, omits: func(string) bool { return false },
-		laidOut: make(chan *segment, segments),
-		free:    make(chan *segment, segments),
-		tasks:   make(chan task, readers),
+		entries: make(chan *tarEntry, ahead), free: make(chan *tarEntry, ahead),
 	}
-	if o, ok := tree.(interface{ Omits(dir string) bool }); ok {
+	if o, ok := tree.(omitter); ok {
 		p.omits = o.Omits
 	}
-	for range segments {
-		p.free <- &segment{}
-	}
-	p.running.Go(p.walk)
-	for range readers {
-		p.running.Go(p.fill)
+	for range ahead {
+		p.free <- &tarEntry{ready: make(chan error, 1)}
 	}
 	return p
 }
 
-// fill reads files into their segments until there are no more.
-func (p *packer) fill() {
-	for t := range p.tasks {
-		err := context.Cause(p.ctx)
-		if err == nil {
-			err = p.readFile(t)
-		}
-		if err != nil {
-			t.to.fail(t.file, err)
-		}
-		t.to.pending.Done()
+// readFile reads a whole file into content.
+func (p *packer) readFile(name string, content []byte) error {
+	if p.ctx.Err() != nil {
+		return context.Cause(p.ctx)
 	}
-}
-
-// fail records the error of the first file in order.
-func (s *segment) fail(file fileRef, err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.failed == nil || file.offset < s.failed.offset {
-		s.failed, s.err = &file, fmt.Errorf("%q: %w", file.name, err)
-	}
-}
-
-// readFile reads a whole file into its place.
-func (p *packer) readFile(t task) error {
-	f, err := p.tree.Open(t.file.name)
+	f, err := p.tree.Open(name)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
 	n := 0
-	for content := t.to.data[t.file.offset:][:t.file.size]; n < len(content) && err == nil; {
+	for n < len(content) && err == nil {
 		var more int
 		more, err = f.Read(content[n:])
 		n += more
 	}
 	switch {
-	case int64(n) == t.file.size:
+	case n == len(content):
 		return atEnd(f)
 	case err == io.EOF:
-		return fmt.Errorf("%w (%d bytes instead of %d)", ErrChanged, n, t.file.size)
+		return fmt.Errorf("%w (%d bytes instead of %d)", ErrChanged, n, len(content))
 	}
 	return err
 }
@@ -201,28 +158,23 @@ func atEnd(r io.Reader) error {
 	return nil
 }
 
-// writeTo writes the segments in order, then the end of the archive.
+// writeTo writes the entries in order, then the end of the archive.
 func (p *packer) writeTo(w io.Writer) error {
-	for {
-		select {
-		case <-p.ctx.Done():
-			return context.Cause(p.ctx)
-		case s, more := <-p.laidOut:
-			if !more {
-				return p.writeEnd(w)
-			}
-			if err := p.writeSegment(w, s); err != nil {
-				return err
-			}
-			s.data, s.stream = s.data[:0], nil
-			p.free <- s
+	for e := range p.entries {
+		if err := <-e.ready; err != nil {
+			return err
 		}
+		if _, err := w.Write(e.data); err != nil {
+			return fmt.Errorf("write archive: %w", err)
+		}
+		if e.stream {
+			if err := p.writeFile(w, e); err != nil {
+				return fmt.Errorf("%q: %w", e.name, err)
+			}
+		}
+		p.free <- e
 	}
-}
-
-// writeEnd ends the archive, unless that is only where the walk was cut off.
-func (p *packer) writeEnd(w io.Writer) error {
-	if p.ctx.Err() != nil {
+	if p.ctx.Err() != nil { // which has cut off the walk
 		return context.Cause(p.ctx)
 	}
 	if _, err := w.Write(tarEnd[:]); err != nil {
@@ -231,32 +183,15 @@ func (p *packer) writeEnd(w io.Writer) error {
 	return nil
 }
 
-func (p *packer) writeSegment(w io.Writer, s *segment) error {
-	s.pending.Wait()
-	if s.err != nil {
-		return s.err
-	}
-	if _, err := w.Write(s.data); err != nil {
-		return fmt.Errorf("write archive: %w", err)
-	}
-	if s.stream == nil {
-		return nil
-	}
-	if err := p.writeFile(w, *s.stream); err != nil {
-		return fmt.Errorf("%q: %w", s.stream.name, err)
-	}
-	return nil
-}
-
 // writeFile streams a large file and its padding.
-func (p *packer) writeFile(w io.Writer, file fileRef) error {
+func (p *packer) writeFile(w io.Writer, file *tarEntry) error {
 	f, err := p.tree.Open(file.name)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
 	if p.stream == nil {
-		p.stream = make([]byte, segmentSize)
+		p.stream = make([]byte, 128<<10)
 	}
 	in := &contextReader{p.ctx, f}
 	n, err := io.CopyBuffer(struct{ io.Writer }{w}, io.LimitReader(in, file.size), p.stream)
@@ -286,70 +221,43 @@ func (c *contextReader) Read(p []byte) (int, error) {
 	return c.r.Read(p)
 }
 
-// A layout collects entries in the segment that is being laid out.
-type layout struct {
-	*packer
-	seg   *segment
-	files []fileRef // of seg, to be read once it is complete
-}
-
-// walk lays out the tree, entry after entry in lexical order.
+// walk lays out the tree, entry after entry in lexical order. An error takes
+// the place of the entry that it is about.
 func (p *packer) walk() {
-	defer close(p.tasks)
-	defer close(p.laidOut)
-	l := &layout{packer: p}
-	if err := l.next(); err != nil {
-		return
+	defer close(p.entries)
+	if err := fs.WalkDir(p.tree, ".", p.visit); err != nil && p.ctx.Err() == nil {
+		if e, err1 := p.next(); err1 == nil {
+			e.ready <- err
+			p.entries <- e
+		}
 	}
-	if err := fs.WalkDir(p.tree, ".", l.visit); err != nil && l.seg != nil {
-		l.seg.fail(fileRef{offset: len(l.seg.data)}, err)
-	}
-	l.handOn()
 }
 
-// next takes a free segment, waiting for one if need be.
-func (l *layout) next() error {
+// next takes a free entry, waiting for one if need be.
+func (p *packer) next() (*tarEntry, error) {
 	select {
-	case l.seg = <-l.free:
-		l.seg.data = slices.Grow(l.seg.data, segmentSize+segmentSize/4)
-		return nil
-	case <-l.ctx.Done():
-		return context.Cause(l.ctx)
+	case e := <-p.free:
+		return e, nil
+	case <-p.ctx.Done():
+		return nil, context.Cause(p.ctx)
 	}
-}
-
-// handOn passes the segment on, if there is one, and has its files read.
-func (l *layout) handOn() {
-	if l.seg == nil {
-		return
-	}
-	l.seg.pending.Add(len(l.files))
-	l.laidOut <- l.seg // never blocks: there is room for all segments
-	for _, file := range l.files {
-		l.tasks <- task{l.seg, file}
-	}
-	l.seg, l.files = nil, l.files[:0]
 }
 
 // visit lays out one entry; it is an [fs.WalkDirFunc].
-func (l *layout) visit(name string, d fs.DirEntry, err error) error {
-	if l.ctx.Err() != nil {
-		return context.Cause(l.ctx)
+func (p *packer) visit(name string, d fs.DirEntry, err error) error {
+	if p.ctx.Err() != nil {
+		return context.Cause(p.ctx)
 	}
-	if root := l.report.Dirs == 0; err == nil && !root {
+	if root := p.report.Dirs == 0; err == nil && !root {
 		err = checkBase(d.Name())
 	}
 	if err == nil {
-		err = l.entry(name, d)
+		err = p.entry(name, d)
 	}
 	if err != nil {
 		return fmt.Errorf("%q: %w", name, err)
 	}
-	if len(l.seg.data) < segmentSize && l.seg.stream == nil {
-		return nil
-	}
-	l.handOn()
-	return l.next()
+	return nil
 }
 
 // checkBase refuses names that consumers refuse (reference A7) and those that
@@ -365,18 +273,18 @@ func checkBase(base string) error {
 }
 
 // entry lays out a directory or a file and reports what is neither.
-func (l *layout) entry(name string, d fs.DirEntry) error {
+func (p *packer) entry(name string, d fs.DirEntry) error {
 	switch {
 	case d.IsDir():
-		if name != "." && l.omits(name) {
+		if name != "." && p.omits(name) {
 			return nil
 		}
-		l.report.Dirs++
-		return l.putHeader(name, modeDir, 0)
+		p.report.Dirs++
+		return p.put(name, modeDir, 0)
 	case name == ".":
 		return errors.New("the tree is not a directory")
 	case !d.Type().IsRegular():
-		l.report.leaveOut(name, d.Type())
+		p.report.leaveOut(name, d.Type())
 		return nil
 	}
 	info, err := d.Info()
@@ -386,36 +294,41 @@ func (l *layout) entry(name string, d fs.DirEntry) error {
 	if !info.Mode().IsRegular() || info.Size() < 0 {
 		return fmt.Errorf("%w (it is no regular file any more)", ErrChanged)
 	}
-	return l.file(name, info)
+	p.report.Files++
+	p.report.Bytes += info.Size()
+	if isExec(info) {
+		return p.put(name, modeExec, info.Size())
+	}
+	return p.put(name, modeFile, info.Size())
 }
 
-// file lays out a regular file: its header, and its place unless it is large.
-func (l *layout) file(name string, info fs.FileInfo) error {
-	mode, size := int64(modeFile), info.Size()
-	if info.Mode()&0o111 != 0 {
-		mode = modeExec
-	}
-	if err := l.putHeader(name, mode, size); err != nil {
+// put lays out an entry, and has the content of a small file read.
+func (p *packer) put(name string, mode, size int64) error {
+	e, err := p.next()
+	if err != nil {
 		return err
 	}
-	l.report.Files++
-	l.report.Bytes += size
-	file := fileRef{name: name, size: size, offset: len(l.seg.data)}
-	if size > smallFile {
-		l.seg.stream = &file
-		return nil
+	e.name, e.size, e.stream = name, size, size > smallFile
+	if e.data, err = appendHeader(e.data[:0], name, mode, size); err != nil {
+		return err
 	}
-	l.files = append(l.files, file)
-	end := file.offset + int(size)
-	l.seg.data = slices.Grow(l.seg.data, int(size)+tarBlock)[:end+padding(size)]
-	clear(l.seg.data[end:])
+	if mode == modeDir || e.stream {
+		e.ready <- nil
+	} else {
+		start := len(e.data)
+		end := start + int(size)
+		e.data = slices.Grow(e.data, int(size)+tarBlock)[:end+padding(size)]
+		clear(e.data[end:])
+		p.running.Go(func() {
+			err := p.readFile(name, e.data[start:end])
+			if err != nil {
+				err = fmt.Errorf("%q: %w", name, err)
+			}
+			e.ready <- err
+		})
+	}
+	p.entries <- e // never blocks: there is room for all
 	return nil
-}
-
-// putHeader lays out one header.
-func (l *layout) putHeader(name string, mode, size int64) (err error) {
-	l.seg.data, err = appendHeader(l.seg.data, name, mode, size)
-	return err
 }
 
 // The modes of the normal form (reference A6).
