@@ -168,7 +168,7 @@ func (c *Cache) Remove(key string) error {
 // be called more than once, or with the process.
 func (c *Cache) Lock(ctx context.Context, key string) (unlock func(), err error) {
 	name := keyOf(key).in(cacheLocks)
-	end, err := c.locks.take(ctx, name, func() (*os.File, error) { return createLocked(c.root, name, 0) })
+	end, err := c.locks.take(ctx, c.root, name)
 	if err != nil {
 		return nil, fmt.Errorf("lock cache: %w", err)
 	}

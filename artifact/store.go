@@ -74,7 +74,7 @@ type Store struct {
 	keep      int
 	now       func() time.Time
 	temp      tempDir
-	locks     locks      // by directory of an object
+	locks     locks
 	hashing   sync.Mutex // held while the handler hashes a file
 	cache     *Cache
 }
@@ -252,7 +252,7 @@ func checkName(name string) error {
 
 // Check reports whether a is present and as recorded.
 //
-// It compares size, modification time and inode with those that the last full
+// It compares size, modification time and, where the system tells it, inode with those that the last full
 // hash found, by [Store.Put] or [Store.Verify] of any process; only when they
 // differ it hashes the file again. It costs no more than opening two files, and
 // misses damage that leaves all three as they were: [Store.Verify] finds that.
@@ -375,14 +375,10 @@ func (s *Store) openRegular(name string) (*os.File, fs.FileInfo, error) {
 }
 
 // recordLine returns the record of f: the digest that its content has, size,
-// modification time in nanoseconds, inode. A record is a cache: a torn or lost
-// one costs one hash, so errors of writing it do not matter.
+// modification time, inode. A record is a cache: a torn or lost one costs one
+// hash, so errors of writing it do not matter.
 func recordLine(f *storeFile, digest string) string {
-	id, err := durable.FileID(f.File)
-	if err != nil {
-		return ""
-	}
-	return fmt.Sprintf("%s %d %d %d\n", digest, f.info.Size(), f.info.ModTime().UnixNano(), id)
+	return digest + " " + durable.StampOf(f.info).String() + "\n"
 }
 
 // remember records that f has digest.

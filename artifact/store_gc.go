@@ -292,7 +292,7 @@ func (s *Store) Tidy(dir string) error {
 	if err := checkDir(dir); err != nil {
 		return err
 	}
-	lock, err := s.tryLock(dir)
+	lock, err := createLocked(s.root, lockPath(dir), 0)
 	if lock == nil || err != nil {
 		return err
 	}

@@ -256,7 +256,7 @@ func (s *Store) target(dir, name string) (p storePath, moved time.Time, err erro
 // with the process.
 func (s *Store) Lock(ctx context.Context, dir string) (unlock func(), err error) {
 	if err = checkDir(dir); err == nil {
-		unlock, err = s.locks.take(ctx, dir, func() (*os.File, error) { return s.tryLock(dir) })
+		unlock, err = s.locks.take(ctx, s.root, lockPath(dir))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("lock %s: %w", dir, err)
@@ -265,9 +265,6 @@ func (s *Store) Lock(ctx context.Context, dir string) (unlock func(), err error)
 }
 
 func lockPath(dir string) string { return objectDir + "/" + dir + "/.lock" }
-
-// tryLock takes the lock of an object, and returns nil if it is held elsewhere.
-func (s *Store) tryLock(dir string) (*os.File, error) { return createLocked(s.root, lockPath(dir), 0) }
 
 // A SpaceError is a failure for want of space on the volume of a store, after
 // its cache gave way. It unwraps to the failure.

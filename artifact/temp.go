@@ -148,16 +148,15 @@ func ignore(err, target error) error {
 	return err
 }
 
-// locks are named locks that order goroutines and processes. The zero value is
-// ready to use.
+// locks order the goroutines of this process, which would have to ask again and
+// again for the lock of a file. The zero value is ready to use.
 type locks struct {
 	turns sync.Map // name → chan struct{}, which holds an element while a goroutine has the lock
 }
 
 // take waits for the turn among the goroutines of this process, then for the
-// lock of the file, which a file system cannot tell us about. try locks the
-// file, and returns nil if it is locked elsewhere.
-func (l *locks) take(ctx context.Context, name string, try func() (*os.File, error)) (unlock func(), err error) {
+// lock of the file name.
+func (l *locks) take(ctx context.Context, root *os.Root, name string) (unlock func(), err error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
@@ -168,7 +167,7 @@ func (l *locks) take(ctx context.Context, name string, try func() (*os.File, err
 	case <-ctx.Done():
 		return nil, fmt.Errorf("held by another goroutine: %w", context.Cause(ctx))
 	}
-	f, err := await(ctx, try)
+	f, err := await(ctx, func() (*os.File, error) { return createLocked(root, name, 0) })
 	if err != nil {
 		<-turn
 		return nil, err
@@ -179,7 +178,7 @@ func (l *locks) take(ctx context.Context, name string, try func() (*os.File, err
 	}), nil
 }
 
-// await tries until it gets a file.
+// await tries until it gets a file: file systems do not tell when a lock is free.
 func await(ctx context.Context, try func() (*os.File, error)) (*os.File, error) {
 	const longest = 50 * time.Millisecond
 	for wait := time.Millisecond; ; wait = min(2*wait, longest) {

@@ -27,18 +27,6 @@ func TryLock(f *os.File) (bool, error) {
 	return err == nil, err
 }
 
-// FileID returns the number by which the file system knows f.
-func FileID(f *os.File) (id uint64, err error) {
-	info, err := f.Stat()
-	if err != nil {
-		return 0, err
-	}
-	if st, ok := info.Sys().(*syscall.Stat_t); ok {
-		id = uint64(st.Ino)
-	}
-	return id, nil
-}
-
 // SyncDir makes the entries of a directory durable.
 func SyncDir(d *os.File) error { return d.Sync() }
 

@@ -28,15 +28,6 @@ func TryLock(f *os.File) (bool, error) {
 	return false, &os.PathError{Op: "lock", Path: f.Name(), Err: err}
 }
 
-// FileID returns the number by which the file system knows f.
-func FileID(f *os.File) (uint64, error) {
-	var info syscall.ByHandleFileInformation
-	if err := syscall.GetFileInformationByHandle(syscall.Handle(f.Fd()), &info); err != nil {
-		return 0, &os.PathError{Op: "stat", Path: f.Name(), Err: err}
-	}
-	return uint64(info.FileIndexHigh)<<32 | uint64(info.FileIndexLow), nil
-}
-
 // SyncDir does nothing: NTFS journals directory entries itself, and a handle
 // of a directory cannot be flushed.
 func SyncDir(*os.File) error { return nil }

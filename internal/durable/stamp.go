@@ -1,6 +1,7 @@
 package durable
 
 import (
+	"fmt"
 	"io/fs"
 	"time"
 )
@@ -23,6 +24,10 @@ func StampOf(info fs.FileInfo) Stamp {
 	s.system(info)
 	return s
 }
+
+// String returns what of the stamp also another process can compare: size, time
+// and number of the file. Device numbers change when a disk is mounted again.
+func (s Stamp) String() string { return fmt.Sprintf("%d %d %d", s.size, s.modified, s.number) }
 
 // Settled reports whether a change after now gets another stamp for certain.
 // One that follows another within the same tick of the clock may not.
