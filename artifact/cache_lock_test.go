@@ -152,31 +152,3 @@ func TestCacheDraft(t *testing.T) {
 		t.Errorf("left %v", got)
 	}
 }
-
-// Entries of many pieces are checked piece by piece.
-func TestCacheLargeEntry(t *testing.T) {
-	content := make([]byte, 3<<20+12345)
-	for i := range content {
-		content[i] = byte(i >> 8)
-	}
-	for _, at := range []int64{-1, 0, 1 << 20, 3 << 20, int64(len(content)) - 1} {
-		c, dir := openCache(t, artifact.CacheConfig{})
-		if err := c.Put("key", func(w io.Writer) error { _, err := w.Write(content); return err }); err != nil {
-			t.Fatal(err)
-		}
-		if at >= 0 {
-			name := filepath.Join(dir, files(t, dir)[0])
-			b, err := os.ReadFile(name)
-			if err != nil {
-				t.Fatal(err)
-			}
-			b[at] ^= 1
-			if err := os.WriteFile(name, b, 0o600); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if got := cached(t, c, "key"); (got == string(content)) != (at < 0) || at >= 0 && got != "" {
-			t.Errorf("flipped at %d: %d bytes came out", at, len(got))
-		}
-	}
-}

@@ -266,29 +266,3 @@ func TestOpenCacheRefuses(t *testing.T) {
 		}
 	}
 }
-
-func FuzzCacheEntry(f *testing.F) {
-	dir := filepath.Join(f.TempDir(), "cache")
-	f.Add([]byte("content"))
-	f.Add(make([]byte, 40))
-	f.Add([]byte("\x7f\xff\xff\xff\xff\xff\xff\xff" + strings.Repeat("x", 32)))
-	f.Fuzz(func(t *testing.T, entry []byte) {
-		c, err := artifact.OpenCache(artifact.CacheConfig{Dir: dir})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer c.Close()
-		if err := c.Put("key", text("content")); err != nil {
-			t.Fatal(err)
-		}
-		for _, name := range files(t, dir) {
-			if err := os.WriteFile(filepath.Join(dir, name), entry, 0o600); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if r, err := c.Open("key"); err == nil {
-			r.Close()
-			t.Errorf("accepted %q", entry)
-		}
-	})
-}

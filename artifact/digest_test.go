@@ -79,24 +79,6 @@ func TestParseDigest(t *testing.T) {
 	}
 }
 
-func FuzzParseDigest(f *testing.F) {
-	f.Add("sha256:" + digests[artifact.SHA256])
-	f.Add(digests[artifact.SHA256])
-	f.Add("sha1:00")
-	f.Fuzz(func(t *testing.T, digest string) {
-		a, value, err := artifact.ParseDigest(digest)
-		if err != nil {
-			return
-		}
-		if again, v, err := artifact.ParseDigest(string(a) + ":" + value); again != a || v != value || err != nil {
-			t.Errorf("%q: %s:%s does not parse back: %v", digest, a, value, err)
-		}
-		if raw, err := hex.DecodeString(value); err != nil || len(raw) < 32 {
-			t.Errorf("%q: value %s", digest, value)
-		}
-	})
-}
-
 func TestVerifyReader(t *testing.T) {
 	good, bad := "sha256:"+digests[artifact.SHA256], "sha256:"+strings.Repeat("0", 64)
 	for _, wrap := range []func(io.Reader) io.Reader{

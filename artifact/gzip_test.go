@@ -2,14 +2,11 @@ package artifact
 
 import (
 	"bytes"
-	"compress/gzip"
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"runtime"
 	"strings"
 	"testing"
@@ -53,34 +50,6 @@ func gzipped(t *testing.T, data []byte, pieces ...int) []byte {
 		t.Fatal(err)
 	}
 	return out.Bytes()
-}
-
-func TestGzipReadsBack(t *testing.T) {
-	data := bordered(3 * maxBlock)
-	for _, n := range []int{0, 1, maxBlock - 1, maxBlock, maxBlock + 1, 2*maxBlock + 12345} {
-		data := data[:n]
-		zr, err := gzip.NewReader(bytes.NewReader(gzipped(t, data, 1<<30)))
-		if err != nil {
-			t.Fatal(err)
-		}
-		got, err := io.ReadAll(zr)
-		if err != nil || !bytes.Equal(got, data) {
-			t.Errorf("%d bytes: read %d back, %v", n, len(got), err)
-		}
-	}
-}
-
-// TestGzipTool has the tool of the same name check the format, where there is one.
-func TestGzipTool(t *testing.T) {
-	tool, err := exec.LookPath("gzip")
-	if err != nil {
-		t.Skip("no gzip here; compress/gzip reads it in TestGzipReadsBack")
-	}
-	check := exec.Command(tool, "-t")
-	check.Stdin = bytes.NewReader(gzipped(t, bordered(3*maxBlock), 1<<30))
-	if out, err := check.CombinedOutput(); err != nil || len(out) > 0 {
-		t.Errorf("gzip -t: %v: %s", err, out)
-	}
 }
 
 func TestGzipIsDeterministic(t *testing.T) {
@@ -136,22 +105,6 @@ func TestGzipWriteErrors(t *testing.T) {
 		if m, err := z.Write(data); m != 0 || !errors.Is(err, full) {
 			t.Errorf("failing at write %d: Write after Close %d, %v", n, m, err)
 		}
-	}
-}
-
-func TestGzipAbandon(t *testing.T) {
-	stop := errors.New("stop")
-	var out bytes.Buffer
-	z := newGzipWriter(&out, nil)
-	if _, err := z.Write(text(2 * maxBlock)); err != nil {
-		t.Fatal(err)
-	}
-	z.abandon(stop)
-	if err := z.Close(); !errors.Is(err, stop) || len(z.queue) > 0 {
-		t.Errorf("Close %v with %d blocks under way", err, len(z.queue))
-	}
-	if n := out.Len(); n > 10+2*maxBlock {
-		t.Errorf("%d bytes written", n)
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -215,51 +214,3 @@ func (l listing) ReadDir(name string) ([]fs.DirEntry, error) {
 	*l.listed = append(*l.listed, name)
 	return fs.ReadDir(l.FS, name)
 }
-
-// benchmarkMatch matches 100,000 paths with so many patterns, 0: the defaults.
-func benchmarkMatch(b *testing.B, patterns int) {
-	g := rand.New(rand.NewPCG(3, 4))
-	word := func() string {
-		s := make([]byte, 3+g.IntN(8))
-		for i := range s {
-			s[i] = byte('a' + g.IntN(26))
-		}
-		return string(s)
-	}
-	shapes := []func() string{
-		func() string { return word() },
-		func() string { return "/" + word() + "/" + word() + "/" },
-		func() string { return "*." + word() },
-		func() string { return word() + "/**/" + word() + "*" },
-		func() string { return "!" + word() + "/[a-f]*" + word() },
-	}
-	var text strings.Builder
-	for i := range patterns {
-		text.WriteString(shapes[(i+2)%len(shapes)]() + "\n")
-	}
-	dirs := make([]string, 5000)
-	for i := range dirs {
-		dirs[i] = word() + "/" + word() + "/" + word() + "/"
-	}
-	names := make([]string, 100_000)
-	for i := range names {
-		names[i] = dirs[i*len(dirs)/len(names)] + word() + "." + word()
-	}
-	ignore := artifact.Ignore{Extra: text.String()}
-	if patterns == 0 {
-		ignore = artifact.DefaultIgnore()
-	}
-	b.ReportAllocs()
-	for b.Loop() {
-		rules := compile(b, ignore, nil)
-		for _, name := range names {
-			if _, _, err := rules.Match(b.Context(), name, false); err != nil {
-				b.Fatal(err)
-			}
-		}
-	}
-	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(len(names)), "ns/path")
-}
-
-func BenchmarkMatchDefaults(b *testing.B) { benchmarkMatch(b, 0) }
-func BenchmarkMatch100(b *testing.B)      { benchmarkMatch(b, 100) }

@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -142,17 +141,5 @@ func TestTempHasNoName(t *testing.T) {
 	b := make([]byte, 5)
 	if _, err := f.ReadAt(b, 0); err != nil || string(b) != "spool" {
 		t.Errorf("read %q, %v", b, err)
-	}
-}
-
-func BenchmarkPut(b *testing.B) {
-	s, err := artifact.OpenStore(artifact.StoreConfig{Dir: b.TempDir()})
-	if err != nil {
-		b.Fatal(err)
-	}
-	for i := 0; b.Loop(); i++ {
-		if _, err := s.Put(b.Context(), object, "a.tar.gz", text(fmt.Sprint(i))); err != nil {
-			b.Fatal(err)
-		}
 	}
 }
