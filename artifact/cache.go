@@ -63,13 +63,7 @@ const (
 
 // OpenCache opens a cache, and creates its directory when there is none.
 func OpenCache(c CacheConfig) (*Cache, error) {
-	if c.Dir == "" {
-		return nil, errors.New("open cache: no directory given")
-	}
-	if err := os.MkdirAll(c.Dir, 0o700); err != nil {
-		return nil, fmt.Errorf("open cache: %w", err)
-	}
-	root, err := os.OpenRoot(c.Dir)
+	root, err := openDir(c.Dir)
 	if err != nil {
 		return nil, fmt.Errorf("open cache: %w", err)
 	}

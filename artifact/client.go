@@ -31,7 +31,7 @@ import (
 type Client struct {
 	// HTTP sends the requests; its CheckRedirect is not used. Default: a
 	// client that knows no proxy and no cookies, and connects anew for each
-	// artifact.
+	// request.
 	HTTP     *http.Client
 	MaxBytes int64         // size of an artifact; default 1 GiB, negative means no limit
 	Attempts int           // requests for one artifact, first one included; default 5
@@ -72,9 +72,7 @@ func (c *Client) open(ctx context.Context, a Artifact) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	client, done := c.client()
-	defer done()
-	t := &transfer{client: client, of: a, algorithm: algorithm, sum: sum, limit: bound(c.MaxBytes, 1<<30), file: f}
+	t := &transfer{client: c.client(), of: a, algorithm: algorithm, sum: sum, limit: bound(c.MaxBytes, 1<<30), file: f}
 	for attempt := 1; ; attempt++ {
 		err := t.attempt(ctx)
 		if err == nil {
@@ -112,23 +110,20 @@ func fetchable(a Artifact) (algorithm Algorithm, sum string, err error) {
 	return ParseDigest(a.Digest)
 }
 
-// client returns the HTTP client with our redirect policy, and what to call
-// when it is done with.
-func (c *Client) client() (*http.Client, func()) {
-	client, done := http.Client{}, func() {}
+// client returns the HTTP client with our redirect policy.
+func (c *Client) client() *http.Client {
+	client := http.Client{Transport: &http.Transport{
+		DialContext:            (&net.Dialer{Timeout: 10 * time.Second}).DialContext,
+		TLSHandshakeTimeout:    10 * time.Second,
+		ForceAttemptHTTP2:      true,
+		DisableKeepAlives:      true,
+		MaxResponseHeaderBytes: 64 << 10,
+	}}
 	if c.HTTP != nil {
 		client = *c.HTTP
-	} else {
-		transport := &http.Transport{
-			DialContext:            (&net.Dialer{Timeout: 10 * time.Second}).DialContext,
-			TLSHandshakeTimeout:    10 * time.Second,
-			ForceAttemptHTTP2:      true,
-			MaxResponseHeaderBytes: 64 << 10,
-		}
-		client.Transport, done = transport, transport.CloseIdleConnections
 	}
 	client.CheckRedirect = checkRedirect
-	return &client, done
+	return &client
 }
 
 // errRedirect is wrapped by errors about redirects that are not followed.

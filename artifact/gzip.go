@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"hash/crc32"
@@ -225,38 +224,26 @@ func (c *Cache) Pack(ctx context.Context, w io.Writer, tree fs.FS) (Report, erro
 
 // produce puts the compressed block into out, from the cache if that has it.
 func (b *block) produce(z *gzipWriter, last bool) error {
-	c := z.cache
-	if c == nil || len(b.in)-b.dict < minCached {
+	if z.cache == nil || len(b.in)-b.dict < minCached {
 		return b.compress(z.tables, last)
 	}
-	key := b.key(last)
-	if b.recall(c, key) == nil {
-		return nil
+	// The key names everything that decides about the compressed bytes. Whoever
+	// knows it has the content.
+	key := fmt.Sprintf("deflate by %s level %d, dictionary %d, last %t: blake3:%x", encoder, deflateLevel, b.dict, last, blake3.Sum256(b.in))
+	if e, err := z.cache.Open(key); err == nil {
+		b.out.Reset()
+		b.out.Grow(int(e.Size()))
+		_, err = b.out.ReadFrom(e)
+		if err = errors.Join(err, e.Close()); err == nil {
+			return nil
+		}
 	}
 	if err := b.compress(z.tables, last); err != nil {
 		return err
 	}
-	c.Put(key, func(w io.Writer) error { // for the next time only
+	z.cache.Put(key, func(w io.Writer) error { // for the next time only
 		_, err := w.Write(b.out.Bytes())
 		return err
 	})
 	return nil
-}
-
-// key names everything that decides about the compressed bytes. Whoever knows
-// it has the content.
-func (b *block) key(last bool) string {
-	sum := blake3.Sum256(b.in)
-	return fmt.Sprintf("deflate by %s level %d, dictionary %d, last %t: blake3:%s", encoder, deflateLevel, b.dict, last, hex.EncodeToString(sum[:]))
-}
-
-func (b *block) recall(c *Cache, key string) error {
-	e, err := c.Open(key)
-	if err != nil {
-		return err
-	}
-	b.out.Reset()
-	b.out.Grow(int(e.Size()))
-	_, err = b.out.ReadFrom(e)
-	return errors.Join(err, e.Close())
 }

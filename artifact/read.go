@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"math"
 	"os"
 	"path"
@@ -50,7 +51,7 @@ func read(r io.Reader, limit Limits) (*Tree, error) {
 	if err != nil {
 		return nil, err
 	}
-	in := &intake{limit: limit, in: content, out: bufio.NewWriterSize(spool, spoolBuffer), buf: make([]byte, 64<<10)}
+	in := &intake{limit: limit, in: content, out: bufio.NewWriterSize(spool, spoolBuffer), buf: make([]byte, 64<<10), dirs: map[string][]node{}}
 	if err = in.read(); err != nil {
 		err = damaged(err, source)
 	}
@@ -60,7 +61,7 @@ func read(r io.Reader, limit Limits) (*Tree, error) {
 	if err != nil {
 		return nil, errors.Join(err, spool.Close())
 	}
-	return &Tree{spool: spool, nodes: in.nodes, report: in.report}, nil
+	return &Tree{spool: spool, dirs: in.dirs, report: in.report}, nil
 }
 
 // foreign names formats by their first bytes, for a helpful error.
@@ -310,8 +311,9 @@ type intake struct {
 	buf     []byte
 	offset  int64 // bytes in the spool
 	entries int
-	names   int64 // bytes of all names that are kept
-	nodes   []node
+	folders int               // in dirs
+	names   int64             // bytes of all names that are kept
+	dirs    map[string][]node // as in a Tree, once it is complete
 	report  Report
 }
 
@@ -366,7 +368,7 @@ func (in *intake) entry(hdr *tar.Header, content io.Reader) error {
 	case isSparse(hdr):
 		return fmt.Errorf("%w: entry %q is sparse: make the archive without holes", ErrFormat, name)
 	case hdr.Typeflag == tar.TypeDir:
-		in.nodes = append(in.nodes, node{name: name, kind: kindDir})
+		return in.add(node{name: name})
 	case hdr.Typeflag == tar.TypeReg && name != ".":
 		if name != hdr.Name && len(in.report.Respelled) < maxLeftOut {
 			in.report.Respelled = append(in.report.Respelled, name)
@@ -392,8 +394,25 @@ func (in *intake) file(name string, hdr *tar.Header, content io.Reader) error {
 	if hdr.Mode&0o111 != 0 {
 		kind = kindExec
 	}
-	in.nodes = append(in.nodes, node{name: name, kind: kind, offset: in.offset, size: n})
 	in.offset += n
+	return in.add(node{name: name, kind: kind, offset: in.offset - n, size: n})
+}
+
+// add adds a node, and the directories that it implies: a long name can imply many.
+func (in *intake) add(n node) error {
+	if n.name == "." {
+		return nil
+	}
+	dir, _ := split(n.name)
+	if in.dirs[dir] == nil {
+		if in.folders++; in.folders > in.limit.Entries {
+			return &LimitError{What: "directories", Limit: int64(in.limit.Entries)}
+		}
+		if err := in.add(node{name: dir}); err != nil {
+			return err
+		}
+	}
+	in.dirs[dir] = append(in.dirs[dir], n)
 	return nil
 }
 
@@ -416,12 +435,39 @@ func (in *intake) finish(end int64) error {
 			return err
 		}
 	}
-	nodes, replaced, err := index(in.nodes, in.limit.Entries)
-	if err != nil {
-		return err
+	in.report.Dirs = 1 // the root
+	for _, dir := range slices.Sorted(maps.Keys(in.dirs)) {
+		if err := in.settle(dir); err != nil {
+			return err
+		}
 	}
-	in.nodes, in.report.Replaced = nodes, replaced
-	in.report.count(nodes)
+	return nil
+}
+
+// settle sorts the nodes of a directory, lets the last of a name win, and counts them.
+func (in *intake) settle(dir string) error {
+	all := in.dirs[dir]
+	slices.SortStableFunc(all, byName)
+	kept := all[:0]
+	for i, n := range all {
+		if i+1 < len(all) && all[i+1].name == n.name {
+			if all[i+1].IsDir() != n.IsDir() {
+				return fmt.Errorf("%w: %q is both a file and a directory", ErrFormat, n.name)
+			}
+			if !n.IsDir() && len(in.report.Replaced) < maxLeftOut {
+				in.report.Replaced = append(in.report.Replaced, n.name)
+			}
+			continue
+		}
+		kept = append(kept, n)
+		if n.IsDir() {
+			in.report.Dirs++
+		} else {
+			in.report.Files++
+			in.report.Bytes += n.size
+		}
+	}
+	in.dirs[dir] = slices.Clip(kept)
 	return nil
 }
 

@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"net/url"
 	"os"
-	"path"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -90,31 +89,29 @@ const defaultKeepFor = time.Minute
 
 // OpenStore opens a store, and creates its directory when there is none.
 func OpenStore(c StoreConfig) (*Store, error) {
-	if c.Dir == "" {
-		return nil, errors.New("open store: no directory given")
-	}
-	dir, err := filepath.Abs(c.Dir)
+	s, err := openStore(c)
 	if err != nil {
 		return nil, fmt.Errorf("open store: %w", err)
 	}
+	return s, nil
+}
+
+func openStore(c StoreConfig) (*Store, error) {
 	s := &Store{algorithm: cmp.Or(c.Algorithm, SHA256), keepFor: cmp.Or(c.KeepFor, defaultKeepFor), keep: cmp.Or(c.Keep, 2), now: c.Now, cache: c.Cache}
 	if s.now == nil {
 		s.now = time.Now
 	}
+	_, unknown := s.algorithm.New()
+	dir, err := filepath.Abs(c.Dir)
+	if err = cmp.Or(unknown, err); err != nil {
+		return nil, err
+	}
 	if s.base, err = baseURL(c.BaseURL, dir); err != nil {
-		return nil, fmt.Errorf("open store: %w", err)
+		return nil, err
 	}
-	if _, err := s.algorithm.New(); err != nil {
-		return nil, fmt.Errorf("open store: %w", err)
-	}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("open store: %w", err)
-	}
-	if s.root, err = os.OpenRoot(dir); err != nil {
-		return nil, fmt.Errorf("open store: %w", err)
-	}
+	s.root, err = openDir(c.Dir)
 	s.temp = tempDir{s.root, tempPath}
-	return s, nil
+	return s, err
 }
 
 // Close releases the directory. The store cannot be used afterwards; files
@@ -174,11 +171,12 @@ func (p storePath) record() string { return p.dir + "/" + p.hex + "/." + p.file 
 
 // parsePath parses a path in a store, and reports whether it is one.
 func parsePath(name string) (storePath, bool) {
-	folder, file := path.Split(name)
-	dir, sum := path.Split(strings.TrimSuffix(folder, "/"))
-	p := storePath{dir: strings.TrimSuffix(dir, "/"), hex: sum, file: file}
-	ok := isHex(sum) && checkDir(p.dir) == nil && checkName(file) == nil && p.path() == name
-	return p, ok
+	parts := strings.Split(name, "/")
+	if len(parts) != 5 {
+		return storePath{}, false
+	}
+	p := storePath{strings.Join(parts[:3], "/"), parts[3], parts[4]}
+	return p, isHex(p.hex) && checkDir(p.dir) == nil && checkName(p.file) == nil
 }
 
 // locate reports where a must lie, and its digest with the algorithm spelt

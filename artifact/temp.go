@@ -15,6 +15,17 @@ import (
 	"github.com/headgate-io/headgate/internal/retry"
 )
 
+// openDir opens a directory, which it makes when there is none.
+func openDir(dir string) (*os.Root, error) {
+	if dir == "" {
+		return nil, errors.New("no directory given")
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	return os.OpenRoot(dir)
+}
+
 // A tempDir is a directory of files being written, shared by processes. The
 // writer of a file holds a lock on it: a file that is not locked was left
 // by a process that died.

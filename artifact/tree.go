@@ -1,9 +1,7 @@
 package artifact
 
 import (
-	"cmp"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -18,7 +16,7 @@ import (
 // 0755, and the modification time is the Unix epoch.
 type Tree struct {
 	spool  *os.File
-	nodes  []node // by directory, then by base name; without the root
+	dirs   map[string][]node // by directory, sorted by name; without the root
 	report Report
 }
 
@@ -39,10 +37,11 @@ func (t *Tree) find(op, name string) (node, error) {
 	if name == "." {
 		return node{name: "."}, nil
 	}
-	i, found := slices.BinarySearchFunc(t.nodes, node{name: name}, order)
+	dir, _ := split(name)
+	i, found := slices.BinarySearchFunc(t.dirs[dir], node{name: name}, byName)
 	switch {
 	case found:
-		return t.nodes[i], nil
+		return t.dirs[dir][i], nil
 	case !validPath(name):
 		return node{}, &fs.PathError{Op: op, Path: name, Err: fs.ErrInvalid}
 	}
@@ -52,19 +51,6 @@ func (t *Tree) find(op, name string) (node, error) {
 // validPath is [fs.ValidPath] for names that need not be UTF-8, as those of Git
 // and of archives.
 func validPath(name string) bool { return fs.ValidPath(strings.ToValidUTF8(name, "_")) }
-
-// children returns the nodes in a directory, sorted by name.
-func (t *Tree) children(dir string) []node {
-	compare := func(n node, dir string) int {
-		parent, _ := split(n.name)
-		return strings.Compare(parent, dir)
-	}
-	from, _ := slices.BinarySearchFunc(t.nodes, dir, compare)
-	to, _ := slices.BinarySearchFunc(t.nodes[from:], dir, func(n node, dir string) int {
-		return cmp.Or(compare(n, dir), -1)
-	})
-	return t.nodes[from : from+to]
-}
 
 // Open implements [fs.FS]. An open file is also an [io.ReaderAt] and an
 // [io.Seeker].
@@ -89,7 +75,7 @@ func (t *Tree) ReadDir(name string) ([]fs.DirEntry, error) {
 		return nil, &fs.PathError{Op: "readdir", Path: name, Err: errNotDir}
 	}
 	var entries []fs.DirEntry
-	for _, child := range t.children(name) {
+	for _, child := range t.dirs[name] {
 		entries = append(entries, child)
 	}
 	return entries, nil
@@ -204,67 +190,7 @@ func split(name string) (dir, base string) {
 	return ".", name
 }
 
-// order sorts nodes so that the entries of a directory stand together.
-func order(a, b node) int {
-	dirA, baseA := split(a.name)
-	dirB, baseB := split(b.name)
-	return cmp.Or(strings.Compare(dirA, dirB), strings.Compare(baseA, baseB))
-}
-
-// index sorts nodes, adds the directories that they only imply and lets the
-// last node of a name win; it names the files that lost. The root has no node.
-// More than limit nodes are a [*LimitError]: a long name can imply many directories.
-func index(nodes []node, limit int) (_ []node, replaced []string, err error) {
-	nodes, err = addParents(nodes, limit)
-	if err != nil {
-		return nil, nil, err
-	}
-	slices.SortStableFunc(nodes, order)
-	kept := nodes[:0]
-	for _, n := range nodes {
-		last := len(kept) - 1
-		switch {
-		case n.name == ".":
-		case last < 0 || kept[last].name != n.name:
-			kept = append(kept, n)
-		case kept[last].IsDir() != n.IsDir():
-			return nil, nil, fmt.Errorf("%w: %q is both a file and a directory", ErrFormat, n.name)
-		default:
-			if !n.IsDir() && len(replaced) < maxLeftOut {
-				replaced = append(replaced, n.name)
-			}
-			kept[last] = n
-		}
-	}
-	return slices.Clip(kept), replaced, nil
-}
-
-// addParents appends a node for each directory that other nodes stand in.
-func addParents(nodes []node, limit int) ([]node, error) {
-	seen := map[string]bool{".": true}
-	for i := range nodes {
-		for dir, _ := split(nodes[i].name); !seen[dir]; dir, _ = split(dir) {
-			if seen[dir] = true; len(seen) > limit {
-				return nil, &LimitError{What: "directories", Limit: int64(limit)}
-			}
-			nodes = append(nodes, node{name: dir, kind: kindDir})
-		}
-	}
-	return nodes, nil
-}
-
-// count adds the nodes to the report.
-func (r *Report) count(nodes []node) {
-	r.Dirs++ // the root
-	for _, n := range nodes {
-		if n.IsDir() {
-			r.Dirs++
-			continue
-		}
-		r.Files++
-		r.Bytes += n.size
-	}
-}
+func byName(a, b node) int { return strings.Compare(a.name, b.name) }
 
 // A node is its own [fs.FileInfo] and [fs.DirEntry].
 func (n node) Name() string               { _, base := split(n.name); return base }
