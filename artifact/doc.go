@@ -4,8 +4,8 @@
 // [Pack] writes a tree as an archive and [Read] opens an archive as a tree;
 // between them nothing is extracted. [Ignore] and [Mount] are views of trees,
 // [Diff] compares two. A [Store] keeps artifacts and serves them, a [Client]
-// fetches them, a [Cache] saves it the trip. [Extract] is for people who want
-// files.
+// fetches them, a [Cache] keeps what later fetches can use. [Extract] is for
+// people who want files.
 //
 // # Archive format
 //
