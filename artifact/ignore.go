@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"path"
 	"regexp"
 	"runtime"
 	"slices"
@@ -99,7 +98,7 @@ type Rule struct {
 // the other patterns. A nil tree has no ignore files.
 //
 // It fails with the cause of ctx when that ends, when the tree cannot be read,
-// and when the patterns exceed a limit: 8 MiB in all, 65,536 bytes for a line
+// and when the patterns exceed a limit: 8 MiB in all, less than 65,536 bytes for a line
 // and 100,000 patterns. Errors name file and line, and wrap [ErrIgnore].
 func (i Ignore) Compile(ctx context.Context, tree fs.FS) (*Rules, error) {
 	list, err := i.patterns(ctx, tree)
@@ -112,7 +111,7 @@ func (i Ignore) Compile(ctx context.Context, tree fs.FS) (*Rules, error) {
 // patterns returns the patterns of i and of tree, lowest priority first.
 func (i Ignore) patterns(ctx context.Context, tree fs.FS) ([]*pattern, error) {
 	in := patternReader{left: maxIgnoreBytes}
-	if err := in.add(cmp.Or(i.File, "ignore file"), ".", i.Top); err != nil {
+	if err := in.add(cmp.Or(i.File, "ignore file"), "", i.Top); err != nil {
 		return nil, err
 	}
 	if tree != nil && i.File != "" {
@@ -132,7 +131,7 @@ func (i Ignore) patterns(ctx context.Context, tree fs.FS) ([]*pattern, error) {
 		}
 		slices.SortStableFunc(in.list, func(a, b *pattern) int { return cmp.Compare(a.depth, b.depth) })
 	}
-	if err := in.add(extraName, ".", i.Extra); err != nil {
+	if err := in.add(extraName, "", i.Extra); err != nil {
 		return nil, err
 	}
 	fixed := i.Base
@@ -141,7 +140,7 @@ func (i Ignore) patterns(ctx context.Context, tree fs.FS) ([]*pattern, error) {
 	}
 	var list []*pattern
 	for _, text := range fixed {
-		p, err := newPattern(Rule{Pattern: text, Source: "default"}, ".")
+		p, err := newPattern(Rule{Pattern: text, Source: "default"}, "")
 		if err != nil {
 			return nil, fmt.Errorf("default pattern %q: %w", text, err)
 		}
@@ -170,7 +169,7 @@ func (r *patternReader) read(tree fs.FS, name string) error {
 	if err != nil {
 		return fmt.Errorf("read %s: %w", name, err)
 	}
-	return r.add(name, path.Dir(name), string(text))
+	return r.add(name, parentOf(name), string(text))
 }
 
 // add adds the patterns of a text, which apply below the directory domain. Lines
@@ -182,6 +181,9 @@ func (r *patternReader) add(source, domain, text string) error {
 	n := 0
 	for line := range strings.SplitSeq(text, "\n") {
 		n++
+		if len(line) >= maxIgnoreLine {
+			return fmt.Errorf("%s:%d: a line of more than %d bytes: shorten it", source, n, maxIgnoreLine)
+		}
 		line = strings.TrimSuffix(line, "\r")
 		if strings.HasPrefix(line, "#") || strings.TrimSpace(line) == "" {
 			continue
@@ -202,7 +204,7 @@ func (r *patternReader) add(source, domain, text string) error {
 type pattern struct {
 	Rule
 	order   int    // among the patterns of the rules
-	domain  string // the directory it applies below
+	domain  string // the directory it applies below, "" for the root
 	depth   int    // of the domain
 	dirOnly bool
 	whole   bool     // it has a /, so it is matched against the path below the domain, else against names
@@ -214,9 +216,6 @@ type pattern struct {
 
 func newPattern(rule Rule, domain string) (*pattern, error) {
 	text := rule.Pattern
-	if len(text) > maxIgnoreLine {
-		return nil, fmt.Errorf("a line of more than %d bytes: shorten it", maxIgnoreLine)
-	}
 	if !strings.HasSuffix(text, `\ `) {
 		text = strings.TrimRight(text, " ")
 	}
@@ -227,7 +226,7 @@ func newPattern(rule Rule, domain string) (*pattern, error) {
 		}
 	}
 	p := &pattern{Rule: rule, domain: domain, match: gitignore.ParsePattern(text, nil)}
-	if domain != "." {
+	if domain != "" {
 		p.depth = 1 + strings.Count(domain, "/")
 	}
 	text, p.Negate = strings.CutPrefix(text, "!")

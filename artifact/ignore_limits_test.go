@@ -18,7 +18,7 @@ import (
 func TestCompileLimits(t *testing.T) {
 	many := tree()
 	for i := range 12 {
-		many[fmt.Sprintf("d%02d/.sourceignore", i)] = &fstest.MapFile{Data: []byte("#" + strings.Repeat("x", 1<<20-2))}
+		many[fmt.Sprintf("d%02d/.sourceignore", i)] = &fstest.MapFile{Data: []byte(strings.Repeat("#\n", 1<<19-1))}
 	}
 	for _, test := range []struct {
 		name   string
@@ -36,7 +36,7 @@ func TestCompileLimits(t *testing.T) {
 			"d08/.sourceignore: the ignore files up to here hold more than 8388608 bytes: shorten them"},
 		{"many patterns", artifact.Ignore{Extra: strings.Repeat("a\n", 100_001)}, nil,
 			"spec.ignore:100001: more than 100000 patterns: use fewer"},
-		{"a long line", artifact.Ignore{}, tree("a/.sourceignore=b\n" + strings.Repeat("a", 1<<16+1)),
+		{"a long line", artifact.Ignore{}, tree("a/.sourceignore=b\n" + strings.Repeat("a", 1<<16)),
 			"a/.sourceignore:2: a line of more than 65536 bytes: shorten it"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

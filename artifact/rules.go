@@ -43,7 +43,7 @@ func (p *pattern) excludes() bool { return p != nil && !p.Negate }
 
 // newRules compiles patterns, which stand in the order of their priority.
 func newRules(list []*pattern) *Rules {
-	r := &Rules{files: map[string][]*pattern{}, known: map[string]verdict{".": {}}}
+	r := &Rules{files: map[string][]*pattern{}, known: map[string]verdict{"": {}}}
 	for i, p := range list {
 		p.order = i
 		if p.Negate {
@@ -63,6 +63,9 @@ func newRules(list []*pattern) *Rules {
 // has it, relative to the top of the tree; dir says that it is a directory. It
 // fails with the cause of ctx when that ends.
 func (r *Rules) Match(ctx context.Context, name string, dir bool) (rule Rule, ignored bool, err error) {
+	if name == "." {
+		return Rule{}, false, nil
+	}
 	v, err := r.judge(ctx, name)
 	p := v.file
 	if dir {
@@ -96,13 +99,14 @@ func (r *Rules) judge(ctx context.Context, name string) (verdict, error) {
 	if ok {
 		return v, nil
 	}
-	parent, base := split(name)
+	parent := parentOf(name)
 	above, err := r.judge(ctx, parent)
 	if err != nil {
 		return verdict{}, err
 	}
 	v = verdict{above.dir, above.dir}
-	parts, tried := strings.Split(name, "/"), 0
+	parts, tried := strings.Split(strings.TrimPrefix(name, "/"), "/"), 0
+	base := parts[len(parts)-1]
 	for p := range r.applying(name) {
 		if tried++; tried%256 == 0 && ctx.Err() != nil {
 			return verdict{}, context.Cause(ctx)
@@ -131,11 +135,15 @@ func (r *Rules) judge(ctx context.Context, name string) (verdict, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.known) >= maxKnown {
-		r.known = map[string]verdict{".": {}}
+		r.known = map[string]verdict{"": {}}
 	}
 	r.known[name] = v
 	return v, nil
 }
+
+// parentOf returns the directory that name is in, "" for the root. The keys of a
+// bucket may be odd names, such as ./a.
+func parentOf(name string) string { return name[:max(strings.LastIndexByte(name, '/'), 0)] }
 
 // applying yields the patterns whose domain name is in, highest priority first.
 func (r *Rules) applying(name string) iter.Seq[*pattern] {
@@ -146,10 +154,10 @@ func (r *Rules) applying(name string) iter.Seq[*pattern] {
 					return
 				}
 			}
-			if dir == "." {
+			if dir == "" {
 				return
 			}
-			dir, _ = split(dir)
+			dir = parentOf(dir)
 		}
 	}
 }
@@ -181,7 +189,7 @@ func (p *pattern) mayMatchBelow(name string, parts []string) bool {
 	switch domain := p.domain + "/"; {
 	case strings.HasPrefix(domain, name+"/"):
 		return true
-	case p.domain != "." && !strings.HasPrefix(name, domain):
+	case p.domain != "" && !strings.HasPrefix(name, domain):
 		return false
 	case !p.whole:
 		return true
@@ -235,6 +243,9 @@ func (v view) Omits(dir string) bool {
 // admits reports whether the view shows what is at name. It asks the tree for
 // the type only where the rules treat files and directories differently.
 func (v view) admits(name string) (bool, error) {
+	if name == "." {
+		return true, context.Cause(v.ctx)
+	}
 	by, err := v.rules.judge(v.ctx, name)
 	if err != nil {
 		return false, err
