@@ -37,14 +37,13 @@ var rooms = map[string]room{
 	"source/controller/server":  {imports: "artifact internal/access internal/answer internal/listen internal/redact source source/controller source/controller/access source/controller/api source/controller/hook source/controller/journal source/controller/web", modules: prometheusModules},
 	"source/controller/web":     {imports: "internal/page"},
 
-	"git":                   {imports: "artifact source internal/transport internal/redact internal/tunnel internal/version git/internal/config git/internal/lfs git/internal/local git/internal/object git/internal/packfile git/internal/pool git/internal/wire internal/signature", modules: gitModules},
+	"git":                   {imports: "artifact source internal/transport internal/redact internal/tunnel internal/version git/internal/config git/internal/lfs git/internal/local git/internal/object git/internal/packfile git/internal/wire internal/signature", modules: gitModules},
 	"git/internal/config":   {},
-	"git/internal/lfs":      {imports: "artifact git/internal/config internal/redact internal/transport", modules: "golang.org/x/net golang.org/x/sync golang.org/x/text"},
+	"git/internal/lfs":      {imports: "artifact git/internal/config git/internal/object internal/redact internal/transport", modules: "golang.org/x/net golang.org/x/sync github.com/pjbgf/sha1cd"},
 	"git/internal/object":   {modules: "github.com/pjbgf/sha1cd github.com/klauspost/cpuid/v2"},
 	"git/internal/packfile": {imports: "git/internal/object", modules: "golang.org/x/sync github.com/klauspost/compress"},
-	"git/internal/pool":     {imports: "artifact git/internal/object git/internal/packfile git/internal/wire", modules: gitModules},
 	"git/internal/local":    {imports: "git/internal/config git/internal/object", modules: "github.com/klauspost/compress github.com/go-git/go-git/v5 github.com/go-git/go-billy/v5 github.com/jbenet/go-context golang.org/x/net"},
-	"git/internal/wire":     {imports: "git/internal/object internal/redact", modules: gitModules},
+	"git/internal/wire":     {imports: "git/internal/object internal/origin internal/redact", modules: gitModules},
 
 	"oci":                  {imports: "artifact source internal/redact internal/transport internal/version", modules: ociModules},
 	"oci/internal/attempt": {imports: "oci source internal/redact", modules: "github.com/opencontainers/image-spec"},

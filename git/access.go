@@ -2,31 +2,45 @@ package git
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
+	"net"
 	"net/url"
 	"strings"
 
 	"github.com/headgate-io/headgate/artifact"
 	"github.com/headgate-io/headgate/git/internal/object"
 	"github.com/headgate-io/headgate/git/internal/packfile"
-	"github.com/headgate-io/headgate/git/internal/pool"
 	"github.com/headgate-io/headgate/git/internal/wire"
+	"github.com/headgate-io/headgate/internal/redact"
 	"github.com/headgate-io/headgate/internal/transport"
+	"github.com/headgate-io/headgate/internal/tunnel"
 	"github.com/headgate-io/headgate/source"
 )
+
+// ownSecret is the field with the credentials of spec.url, which are those of
+// the submodules on its origin as well, unless another field gives some.
+const ownSecret = "spec.secretRef"
 
 // connect returns the upstream of spec.url with the credentials that the spec
 // names. It sends nothing.
 func (o *Origin) connect(ctx context.Context) (upstream, error) {
-	spec := &o.repo.Spec
-	if path, ok := o.env.Local[spec.URL]; ok {
+	if path, ok := o.env.Local[o.repo.Spec.URL]; ok {
 		return openLocal(path, o.env.Limits)
 	}
-	u, err := parseURL(spec.URL)
+	u, err := parseURL(o.repo.Spec.URL)
 	if err != nil {
 		return nil, &source.StepError{Step: source.StepResolve, Reason: "URLInvalid", Err: invalid(fmt.Errorf("spec.url: %w", err))}
 	}
-	return o.reach(ctx, u, spec.SecretRef, ownSecret, transport.NewFence(u, nil))
+	up, err := o.reach(ctx, u, o.repo.Spec.SecretRef, ownSecret, transport.NewFence(u, nil))
+	o.mu.Lock()
+	known := o.server
+	o.mu.Unlock()
+	if n, ok := up.(*network); ok && known.URL == redact.URL(u) {
+		n.server = known
+	}
+	return up, err
 }
 
 // reach returns the upstream at u, which is spec.url or that of a submodule,
@@ -48,37 +62,90 @@ func (o *Origin) reach(ctx context.Context, u *url.URL, ref *source.LocalReferen
 	if err != nil {
 		return nil, err
 	}
-	login := lent(spec, field, secret)
-	n := &network{url: u, env: o.env, object: name, lent: login, scope: cacheScope(u, spec, o.repo.Metadata.Namespace, login, secret, proxySecret)}
-	if o.env.Cache != nil {
-		n.pool = pool.New(o.env.Cache, n.scope)
-	}
-	if err := misprovided(spec, secret); err != nil {
-		return nil, err
-	}
+	provided := spec.Provider != "" && spec.Provider != "generic"
+	// The provider issues credentials for the origin of spec.url, and where else a GitHub App is given.
+	login := provided && (field == ownSecret || transport.IsApp(secret.Secret))
+	top, _ := parseURL(spec.URL)
 	switch {
-	case login:
-		n.route, err = o.overLogin(ctx, u, secret, proxySecret, fence)
-	case u.Scheme == "ssh":
-		n.route, err = o.overSSH(u, secret, proxySecret, fence)
-	default:
-		n.route, err = o.overHTTP(u, secret, proxySecret, fence)
-		if n.web.Auth == (transport.Auth{}) {
-			n.keyless = secret.Name
-		}
+	case spec.Provider != "github" && transport.IsApp(secret.Secret):
+		return nil, badProvider("secret %s is for provider github: set spec.provider", secret.Name)
+	case provided && top != nil && top.Scheme != "ssh" && top.User != nil:
+		return nil, badProvider("spec.provider %s goes with a URL without user information: remove it from spec.url", spec.Provider)
+	case !provided && spec.ServiceAccountName != "":
+		return nil, badProvider("spec.serviceAccountName goes with spec.provider azure or aws: set that, or remove it")
+	case login && o.env.Login == nil:
+		return nil, badProvider("spec.provider: this program knows no provider %s", spec.Provider)
+	case login && u.Scheme == "ssh":
+		return nil, badProvider("spec.provider %s goes with an https URL, not with ssh: change the URL, or remove spec.provider", spec.Provider)
+	case u.Scheme == "ssh" && secret.Name == "":
+		return nil, &source.StepError{Step: source.StepResolve, Reason: "AuthenticationFailed",
+			Err: invalid(fmt.Errorf("spec.secretRef: an ssh URL needs a Secret with identity and known_hosts"))}
 	}
-	if err != nil {
+	n := &network{url: u, env: o.env, object: name, lent: login, web: transport.Outside(o.env), end: func() {}}
+	n.scope = cacheScope(u, spec, o.repo.Metadata.Namespace, login, secret, proxySecret)
+	n.web.Fence = fence
+	if n.web.TLS, err = transport.GitTLS(secret.Name, secret.Secret); err != nil {
 		return nil, err
 	}
+	ssh := wire.SSHConfig{}
+	if u.Scheme == "ssh" {
+		keys, err := transport.GitSSH(secret.Name, secret.Secret)
+		if err != nil {
+			return nil, err
+		}
+		ssh.Identity, ssh.Passphrase, ssh.KnownHosts = keys.Identity, keys.Passphrase, keys.KnownHosts
+	}
+	if proxySecret.Name != "" {
+		p, err := transport.ProxyFromSecret(proxySecret.Name, proxySecret.Secret, n.web.TLS)
+		if err != nil {
+			return nil, err
+		}
+		n.web.Proxy = p.For
+		ssh.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) { return tunnel.Dial(ctx, p, network, addr) }
+	}
+	if u.Scheme == "ssh" {
+		n.transport = wire.SSH(ssh, u)
+		return n, nil
+	}
+	n.web.Origin, n.web.Auth = transport.SplitUser(u)
+	n.web.Settings = transport.Settings("git", secret, proxySecret)
+	if err := o.authenticate(ctx, n, secret); err != nil {
+		return nil, err
+	}
+	client := transport.Client(n.web)
+	n.transport, n.end = wire.HTTP(client, n.web.Origin), client.CloseIdleConnections
 	return n, nil
 }
 
-// A route is a way to a repository.
-type route struct {
-	transport wire.Transport
-	web       transport.Config // reaches HTTP servers the same way; its Origin is that of a repository over HTTP
-	end       func()           // closes what transport holds
+// authenticate gives n the credentials that are shown to its server over HTTP:
+// those that a provider issues, of the Secret, or else of the URL.
+func (o *Origin) authenticate(ctx context.Context, n *network, secret transport.Secret) error {
+	if !n.lent {
+		given, err := transport.GitAuth(secret.Name, secret.Secret)
+		if given != (transport.Auth{}) {
+			n.web.Auth = given
+		}
+		if n.web.Auth == (transport.Auth{}) {
+			n.keyless = secret.Name
+		}
+		return err
+	}
+	issued, err := o.vault.LogIn(ctx, o.env.Login, n.web, source.LoginRequest{
+		Provider: o.repo.Spec.Provider, URL: n.web.Origin, Secret: secret.Secret, SecretName: secret.Name, ServiceAccount: o.repo.Spec.ServiceAccountName,
+	})
+	n.web.Auth = transport.Auth{Username: issued.Username, Password: issued.Password, Bearer: issued.Token}
+	n.web.Refused = issued.Refused
+	return err
 }
+
+// badProvider is a login that cannot work until the spec changes.
+func badProvider(format string, args ...any) error {
+	return &source.StepError{Step: source.StepResolve, Reason: "InvalidProviderConfiguration", Err: invalid(fmt.Errorf(format, args...))}
+}
+
+// Secrets returns the credentials that were given to the origin so far, which
+// the [source.Reconciler] keeps out of conditions, events and errors.
+func (o *Origin) Secrets() []string { return o.vault.Values() }
 
 // parseURL accepts what the URL of a repository may be: http, https or ssh, with a host.
 func parseURL(s string) (*url.URL, error) {
@@ -98,47 +165,23 @@ func parseURL(s string) (*url.URL, error) {
 	return u, nil
 }
 
-// Secrets returns the credentials that were given to the origin so far, which
-// the [source.Reconciler] keeps out of conditions, events and errors.
-func (o *Origin) Secrets() []string { return o.vault.Values() }
-
-func (o *Origin) overHTTP(u *url.URL, secret, proxySecret transport.Secret, fence *transport.Fence) (route, error) {
-	c, err := o.httpConfig(u, secret, proxySecret, fence)
-	if err != nil {
-		return route{}, err
+// cacheScope hashes the URL and the credentials, those of the Secrets and those that
+// a provider is asked for, so that objects share cached data only if all are equal.
+func cacheScope(u *url.URL, spec *source.GitRepositorySpec, namespace string, asked bool, secrets ...transport.Secret) string {
+	h := sha256.New()
+	transport.Note(h, u.String())
+	switch {
+	case !asked:
+		transport.Note(h, "")
+	case spec.ServiceAccountName == "":
+		transport.Note(h, spec.Provider, "")
+	default:
+		transport.Note(h, spec.Provider, spec.ServiceAccountName, namespace)
 	}
-	given, err := transport.GitAuth(secret.Name, secret.Secret)
-	if err != nil {
-		return route{}, err
+	for _, s := range secrets {
+		s.Note(h)
 	}
-	if given != (transport.Auth{}) {
-		c.Auth = given
-	}
-	return speak(c), nil
-}
-
-// httpConfig returns how u is reached, with the credentials in it but not those of the Secret.
-func (o *Origin) httpConfig(u *url.URL, secret, proxySecret transport.Secret, fence *transport.Fence) (c transport.Config, err error) {
-	c = transport.Outside(o.env)
-	c.Fence = fence
-	c.Origin, c.Auth = transport.SplitUser(u)
-	c.Settings = transport.Settings("git", secret, proxySecret)
-	if c.TLS, err = transport.GitTLS(secret.Name, secret.Secret); err != nil {
-		return c, err
-	}
-	if proxySecret.Name != "" {
-		p, err := transport.ProxyFromSecret(proxySecret.Name, proxySecret.Secret, c.TLS)
-		if err != nil {
-			return c, err
-		}
-		c.Proxy = p.For
-	}
-	return c, nil
-}
-
-func speak(c transport.Config) route {
-	client := transport.Client(c)
-	return route{wire.HTTP(client, c.Origin), c, client.CloseIdleConnections}
+	return hex.EncodeToString(h.Sum(nil))
 }
 
 // packLimits translates the bounds of a fetch into those of a pack. The objects

@@ -7,12 +7,21 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/headgate-io/headgate/artifact"
+	"github.com/headgate-io/headgate/git/internal/lfs"
 	"github.com/headgate-io/headgate/git/internal/object"
 	"github.com/headgate-io/headgate/source"
+)
+
+// The limits of a tree where [source.Env] sets none.
+const (
+	maxEntries   = 4_000_000
+	maxBytes     = 16 << 30
+	maxFileBytes = 1 << 30
 )
 
 // content is one fetched commit.
@@ -20,87 +29,47 @@ type content struct {
 	origin *Origin
 	rev    source.Revision
 	sel    selection
-	tag    ref // whose signature is asked for, if any
+	tag    object.Ref // whose signature is asked for, if any
 	db     database
 	id     object.ID
 	commit *object.CommitData
+	tree   *object.FS
 	total  object.Totals // of the trees of the commit and of its submodules
 	files  int64         // in the tree of the commit
 	notes  []string
 
-	hollowed []gitlink // the submodules that are empty directories
+	links    []gitlink            // of own
+	module   *module              // the first place of a submodule
+	verified *source.Verification // nil until a signature was checked
+	rules    *artifact.Rules      // nil until the tree was composed
+	own      fs.FS                // what is packed of the commit itself, before the ignore rules
+	whole    fs.FS                // all that the ignore rules decide about
+	holding  []io.Closer          // what whole reads from, besides db
 
-	verified source.Verification
-	refused  error // why the signature was refused: nothing is packed then
-
-	rules   *artifact.Rules
-	own     fs.FS       // what is packed of the commit itself, before the ignore rules
-	tree    fs.FS       // of a submodule, what is packed
-	whole   fs.FS       // all that the ignore rules decide about
-	holding []io.Closer // what tree reads from, besides db
+	repositories map[*object.FS]func(context.Context) (upstream, error) // of trees, by which LFS objects are fetched
 }
 
 // newContent takes over db, which holds the commit id with its trees.
 func newContent(ctx context.Context, o *Origin, db database, id object.ID, notes []string) (*content, error) {
-	commit, err := object.ReadCommit(db, id)
-	var total object.Totals
+	c := &content{origin: o, db: db, id: id, notes: notes}
+	var err error
+	if c.commit, err = object.ReadCommit(db, id); err == nil {
+		// A few small trees that hold each other can describe 2¹⁰⁰ files. A partial
+		// database does not know the sizes of files before it has them: see obtain.
+		_, lean := db.(*partial)
+		c.total, err = object.Measure(ctx, db, c.commit.Tree, lean)
+	}
 	if err == nil {
-		total, err = measure(ctx, db, commit.Tree, o.env.Limits)
+		err = checkTotals(c.total, o.env.Limits)
 	}
 	if err != nil {
 		db.Close()
 		return nil, fmt.Errorf("commit %s: %w", id, err)
 	}
-	return &content{origin: o, db: db, id: id, commit: commit, total: total, files: total.Files, notes: notes}, nil
-}
-
-// compose makes the tree that is packed. A signature that is refused ends it
-// early: what the commit says is not acted upon then, and Verify tells why.
-func (c *content) compose(ctx context.Context) (err error) {
-	if c.refused, err = c.check(ctx); err != nil || c.refused != nil {
-		return err
-	}
-	tree := object.TreeFS(c.db, c.commit.Tree)
-	for _, layer := range []func(context.Context, fs.FS) (fs.FS, error){c.sparse, c.pointers, c.submodules, c.include} {
-		if tree, err = layer(ctx, tree); err != nil {
-			return err
-		}
-	}
-	c.whole = tree
-	c.rules, err = ignoreOf(c.origin.repo).Compile(ctx, tree)
-	switch {
-	case errors.Is(err, object.ErrCorrupt) || isAbsent(err): // the tree cannot be read at all
-		return stepError(source.StepFetch, err)
-	case err != nil:
-		return &source.StepError{Step: source.StepFetch, Reason: "SourceIgnoreError", Err: err}
-	}
-	c.tellHollow(ctx)
-	if err := c.supply(ctx, c.rules.View(ctx, c.own)); err != nil {
-		return err
-	}
-	return c.lfs(ctx, c.rules.View(ctx, tree))
-}
-
-// measure refuses a tree that is larger than the limits before anything walks
-// it: a few small trees that hold each other can describe 2¹⁰⁰ files. A partialDatabase
-// does not know the sizes of files before it has them: see [content.supply].
-func measure(ctx context.Context, db object.Database, tree object.ID, limits artifact.Limits) (object.Totals, error) {
-	take := object.Measure
-	switch db := db.(type) {
-	case partialDatabase:
-		take = object.Count
-	case interface {
-		Measure(ctx context.Context, tree object.ID) (object.Totals, error)
-	}: // which may know already
-		take = func(ctx context.Context, _ object.Database, tree object.ID) (object.Totals, error) {
-			return db.Measure(ctx, tree)
-		}
-	}
-	total, err := take(ctx, db, tree)
-	if err == nil {
-		err = checkTotals(total, limits)
-	}
-	return total, err
+	c.files = c.total.Files
+	c.tree = object.TreeFS(db, c.commit.Tree)
+	c.repositories = map[*object.FS]func(context.Context) (upstream, error){c.tree: o.connect}
+	return c, nil
 }
 
 // checkTotals refuses a tree that is larger than the limits.
@@ -119,28 +88,137 @@ func checkBytes(n int64, limits artifact.Limits) error {
 	return nil
 }
 
-// The limits of a tree where [source.Env] sets none.
-const (
-	maxEntries = 4_000_000
-	maxBytes   = 16 << 30
-)
+// compose makes the tree that is packed, once. Nothing that the commit says is
+// acted upon before its signature was verified.
+func (c *content) compose(ctx context.Context) error {
+	if c.rules != nil {
+		return nil
+	}
+	if c.verified == nil {
+		if _, err := c.Verify(ctx); err != nil {
+			return err
+		}
+	}
+	var err error
+	if c.own, err = c.origin.sparseView(ctx, c.tree); err == nil {
+		err = c.prepare(ctx)
+	}
+	if err == nil {
+		err = c.submodules(ctx)
+	}
+	if err == nil {
+		err = c.include(ctx)
+	}
+	if err != nil {
+		return err
+	}
+	rules, err := ignoreOf(c.origin.repo).Compile(ctx, c.whole)
+	switch {
+	case errors.Is(err, object.ErrCorrupt) || isAbsent(err): // the tree cannot be read at all
+		return err
+	case err != nil:
+		return &source.StepError{Step: source.StepFetch, Reason: "SourceIgnoreError", Err: err}
+	}
+	if !c.origin.repo.Spec.RecurseSubmodules {
+		c.tellHollow(ctx, rules)
+	}
+	all := part{rules.View(ctx, c.own), func(string) bool { return true }}
+	if err := c.obtain(ctx, c.files, all); err != nil {
+		return err
+	}
+	if err := c.objects(ctx, rules); err != nil {
+		return err
+	}
+	c.rules = rules
+	return nil
+}
 
-// Verify implements [source.Content]: it tells what came of the check that
-// Open made before it acted on anything the commit says.
-func (c *content) Verify(context.Context) (source.Verification, error) {
-	return c.verified, c.refused
+// tellHollow notes which submodules are empty directories of the artifact.
+func (c *content) tellHollow(ctx context.Context, rules *artifact.Rules) {
+	var names []string
+	for _, l := range c.links {
+		if _, ignored, err := rules.Match(ctx, l.path, true); !ignored && err == nil {
+			names = append(names, l.path)
+		}
+	}
+	if len(names) > 0 {
+		c.notes = append(c.notes, "submodules are empty directories without spec.recurseSubmodules: "+enumerate(names))
+	}
+}
+
+// objects puts LFS objects in the place of the pointers that are packed, or with
+// spec.lfs unset tells that there are some. That costs next to nothing where the
+// tree has no .gitattributes at its top.
+func (c *content) objects(ctx context.Context, rules *artifact.Rules) error {
+	if !c.origin.repo.Spec.LFS {
+		top, err := c.tree.ReadDir(".")
+		if err != nil || !slices.ContainsFunc(top, func(e fs.DirEntry) bool { return e.Name() == ".gitattributes" }) {
+			return err
+		}
+		if n, err := lfs.Count(ctx, rules.View(ctx, c.own)); err == nil && n > 0 {
+			c.notes = append(c.notes, fmt.Sprintf("%d files are Git LFS pointers, packed as they are: set spec.lfs to get what they stand for", n))
+		}
+		return nil
+	}
+	limits, progress := c.origin.env.Limits, c.origin.env.Progress
+	o := lfs.Options{
+		FileBytes: cmp.Or(limits.FileBytes, maxFileBytes),
+		Bytes:     cmp.Or(limits.Bytes, maxBytes),
+		Used:      c.total.Bytes,
+		Temp:      limits.Temp,
+		Fetch:     c.fetchObjects,
+	}
+	if name, err := source.Address(c.origin.repo); progress != nil && err == nil {
+		o.Progress = func(done, total int64) {
+			progress(source.Progress{Object: name, Phase: "receiving LFS objects", Done: done, Total: total, Unit: "bytes"})
+		}
+	}
+	held, plain, err := lfs.Fill(ctx, rules.View(ctx, c.whole), o)
+	if held != nil {
+		c.holding = append(c.holding, held)
+	}
+	if n := len(plain); n > 0 {
+		c.notes = append(c.notes, fmt.Sprintf("%d files have the attribute filter=lfs and are no LFS pointers, they are packed as they are: %s",
+			n, enumerate(plain)))
+	}
+	return err
+}
+
+// fetchObjects gets LFS objects of the repository that tree is of.
+func (c *content) fetchObjects(ctx context.Context, tree *object.FS, objects []lfs.Object, spool *lfs.Spool) error {
+	configured, err := lfs.ConfiguredURL(tree)
+	if err != nil {
+		return err
+	}
+	up, err := c.repositories[tree](ctx)
+	if err != nil {
+		return err
+	}
+	return errors.Join(up.objects(ctx, configured, objects, spool), up.Close())
+}
+
+// enumerate names the first few of names.
+func enumerate(names []string) string {
+	const few = 3
+	if len(names) <= few {
+		return strings.Join(names, ", ")
+	}
+	return strings.Join(names[:few], ", ") + " …"
 }
 
 // Explain implements [source.Explainer].
-func (c *content) Explain(context.Context) (fs.FS, *artifact.Rules, error) {
-	return c.whole, c.rules, c.refused
+func (c *content) Explain(ctx context.Context) (fs.FS, *artifact.Rules, error) {
+	if err := c.compose(ctx); err != nil {
+		return nil, nil, stepError(source.StepFetch, err)
+	}
+	return c.whole, c.rules, nil
 }
 
 // WriteTo implements [source.Content]: the tree without what the ignore rules
 // leave out, in the normal form of package artifact.
 func (c *content) WriteTo(ctx context.Context, w io.Writer) (source.Report, error) {
-	if c.refused != nil {
-		return source.Report{}, c.refused
+	if err := c.compose(ctx); err != nil {
+		return source.Report{}, stepError(source.StepFetch, err)
 	}
 	out := &sink{w: w}
 	packed, err := c.origin.env.Cache.Pack(ctx, out, c.rules.View(ctx, c.whole))

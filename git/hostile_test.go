@@ -2,8 +2,6 @@ package git_test
 
 import (
 	"bytes"
-	"context"
-	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -30,39 +28,6 @@ func hexDigit(t *testing.T, c byte) byte {
 		t.Fatalf("%q is no hexadecimal digit", c)
 	}
 	return byte(i)
-}
-
-// Trees that git itself would not write are refused as a whole, by name.
-func TestHostileTrees(t *testing.T) {
-	blob := testenv.NewRepo(t).Object("blob", []byte("x"))
-	for name, raw := range map[string][]byte{
-		"dot dot":        entry(t, "100644", "..", blob),
-		"dot git":        entry(t, "100644", ".git", blob),
-		"dot GIT":        entry(t, "100644", ".GiT", blob),
-		"ntfs git":       entry(t, "100644", "GIT~1", blob),
-		"slash":          entry(t, "100644", "a/b", blob),
-		"backslash":      entry(t, "100644", `a\b`, blob),
-		"empty name":     entry(t, "100644", "", blob),
-		"absent blob":    entry(t, "100644", "a", strings.Repeat("1", 40)),
-		"null id":        entry(t, "100644", "a", strings.Repeat("0", 40)),
-		"bad mode":       entry(t, "777777", "a", blob),
-		"truncated":      entry(t, "100644", "a", blob)[:20],
-		"unsorted":       append(entry(t, "100644", "b", blob), entry(t, "100644", "a", blob)...),
-		"twice":          append(entry(t, "100644", "a", blob), entry(t, "100644", "a", blob)...),
-		"blob as folder": entry(t, "40000", "a", blob),
-	} {
-		t.Run(name, func(t *testing.T) {
-			repo := testenv.NewRepo(t)
-			repo.Object("blob", []byte("x"))
-			commit := "tree " + repo.Object("tree", raw) + "\nauthor tester <t@example.com> 1700000000 +0000\ncommitter tester <t@example.com> 1700000000 +0000\n\nhostile\n"
-			repo.Ref("refs/heads/main", repo.Object("commit", []byte(commit)))
-			_, _, _, err := try(t.Context(), object(testenv.ServeHTTP(t, testenv.HTTP{}, repo).Repo(), source.GitRepositoryRef{Branch: "main"}), source.Env{})
-			var step *source.StepError
-			if !errors.As(err, &step) || step.Step != source.StepFetch || step.Reason != "GitOperationFailed" {
-				t.Errorf("%v: want a failure of the fetch", err)
-			}
-		})
-	}
 }
 
 // A ref may lead to anything; only a commit can be fetched.
@@ -103,38 +68,6 @@ func TestLimits(t *testing.T) {
 		_, data, _ := fetch(t, object(url, source.GitRepositoryRef{Branch: "main"}), source.Env{Limits: limits})
 		if len(data) > 1<<20 {
 			t.Errorf("%d bytes for zeros", len(data))
-		}
-	}
-}
-
-// Whatever stalls, the end of the context ends the call.
-func TestStalls(t *testing.T) {
-	repo := one(t)
-	for _, v0 := range []bool{false, true} {
-		for _, d := range []testenv.Defect{
-			{Phase: testenv.Advertisement, Do: testenv.Stall, After: -1},
-			{Phase: testenv.Advertisement, Do: testenv.Stall, After: 30},
-			{Phase: testenv.LsRefs, Do: testenv.Stall, After: -1},
-			{Phase: testenv.LsRefs, Do: testenv.Stall, After: 10},
-			{Phase: testenv.Pack, Do: testenv.Stall, After: -1},
-			{Phase: testenv.Pack, Do: testenv.Stall, After: 20},
-			{Phase: testenv.Pack, Do: testenv.Stall, After: 120},
-		} {
-			if v0 && d.Phase == testenv.LsRefs {
-				continue // version 0 has no such request
-			}
-			server := testenv.ServeHTTP(t, testenv.HTTP{V0: v0, Defect: &d}, repo)
-			ctx, cancel := context.WithCancelCause(t.Context())
-			why := errors.New("enough")
-			go func() {
-				<-server.Stalled()
-				cancel(why)
-			}()
-			_, _, _, err := try(ctx, object(server.Repo(), source.GitRepositoryRef{Branch: "main"}), source.Env{})
-			if !errors.Is(err, why) && !errors.Is(err, context.Canceled) {
-				t.Errorf("v0 %v, %s after %d: %v", v0, d.Phase, d.After, err)
-			}
-			cancel(nil)
 		}
 	}
 }

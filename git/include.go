@@ -58,13 +58,13 @@ func (o *Origin) paths(i int) (from, to string, err error) {
 	return from, to, nil
 }
 
-// include mounts the included artifacts, those of c.rev.Inputs, in tree.
-func (c *content) include(ctx context.Context, tree fs.FS) (fs.FS, error) {
-	tree, opened, err := c.origin.mount(ctx, tree, c.rev.Inputs)
+// include mounts the included artifacts, those of c.rev.Inputs.
+func (c *content) include(ctx context.Context) error {
+	tree, opened, err := c.origin.mount(ctx, c.own, c.rev.Inputs)
 	if err == nil {
-		c.holding = append(c.holding, opened)
+		c.whole, c.holding = tree, append(c.holding, opened)
 	}
-	return tree, err
+	return err
 }
 
 // mount returns tree with the artifacts that spec.include names, and what
@@ -89,11 +89,10 @@ func (o *Origin) mount(ctx context.Context, tree fs.FS, inputs []artifact.Artifa
 
 // included gives the failure of include i its name and its reason.
 func included(i int, repo *source.GitRepository, err error) error {
-	var step *source.StepError
-	if errors.As(err, &step) {
+	if as[*source.StepError](err) {
 		return err
 	}
-	step = &source.StepError{Step: source.StepStore, Reason: "CopyFailure"}
+	step := &source.StepError{Step: source.StepStore, Reason: "CopyFailure"}
 	if errors.Is(err, source.ErrWaiting) {
 		step = &source.StepError{Step: source.StepInclude, Reason: "NoArtifact"}
 	}
@@ -106,11 +105,8 @@ func included(i int, repo *source.GitRepository, err error) error {
 type mounts struct {
 	env             source.Env
 	trees           map[string]*artifact.Tree // by digest
-	opened, mounted amount
+	opened, mounted object.Totals
 }
-
-// An amount is how much some trees hold.
-type amount struct{ entries, bytes int64 }
 
 // Close ends the artifacts.
 func (m *mounts) Close() error {
@@ -141,14 +137,6 @@ func (m *mounts) add(ctx context.Context, tree fs.FS, a artifact.Artifact, from,
 		return nil, err
 	}
 	merged := artifact.Mount(tree, to, sub)
-	for end, c := range to + "/" { // is each part of to a directory?
-		if c != '/' {
-			continue
-		}
-		if _, err := fs.ReadDir(merged, path.Dir(to[:end])); err != nil {
-			return nil, err
-		}
-	}
 	return merged, m.check(ctx, merged, sub, to)
 }
 
@@ -170,14 +158,10 @@ func (m *mounts) open(ctx context.Context, a artifact.Artifact) (*artifact.Tree,
 	}
 	m.trees[a.Digest] = tree
 	report := tree.Report()
-	m.opened.entries += int64(report.Files + report.Dirs)
-	m.opened.bytes += report.Bytes
+	m.opened.Entries += int64(report.Files + report.Dirs)
+	m.opened.Bytes += report.Bytes
 	return tree, m.within(m.opened)
 }
-
-// maxFileBytes bounds one file of an included artifact where [source.Env] sets
-// no limit: that of an object of the repository.
-const maxFileBytes = 1 << 30
 
 // check walks what was mounted at the directory to, so that a directory that
 // meets a file is found now, and adds it to what counts towards the limits.
@@ -197,22 +181,22 @@ func (m *mounts) check(ctx context.Context, merged, sub fs.FS, to string) error 
 			if err != nil {
 				return err
 			}
-			m.mounted.bytes += info.Size()
+			m.mounted.Bytes += info.Size()
 		}
-		m.mounted.entries++
+		m.mounted.Entries++
 		return m.within(m.mounted)
 	})
 }
 
 // within returns an error when sum is more than the limits.
-func (m *mounts) within(sum amount) error {
+func (m *mounts) within(sum object.Totals) error {
 	l := m.env.Limits
 	for _, x := range []struct {
 		what     string
 		n, limit int64
 	}{
-		{"entries", sum.entries, cmp.Or(int64(l.Entries), maxEntries)},
-		{"bytes", sum.bytes, cmp.Or(l.Bytes, maxBytes)},
+		{"entries", sum.Entries, cmp.Or(int64(l.Entries), maxEntries)},
+		{"bytes", sum.Bytes, cmp.Or(l.Bytes, maxBytes)},
 	} {
 		if x.limit > 0 && x.n > x.limit {
 			return fmt.Errorf("all includes together hold more than %d %s: raise the limit if that is right", x.limit, x.what)

@@ -22,7 +22,7 @@ func TestIncludeHostileArtifact(t *testing.T) {
 	repo.Commit(testenv.Commit{Branch: "main", Files: own()})
 	env := source.Env{Local: map[string]string{atURL: repo.Dir}}
 	for _, name := range []string{"../up", "a/../../up", "/etc/passwd", `a\b`, "..", "a/.."} {
-		p := newPantry(t)
+		p := newIncludedSources(t)
 		p.put(new(source.ExternalArtifact), "evil", tgz(map[string]string{name: "evil", "good": "good"}))
 		env.Sources = p
 		_, data, _, err := try(t.Context(), including(atURL, "ExternalArtifact/evil"), env)
@@ -37,7 +37,7 @@ func TestIncludeHostileArtifact(t *testing.T) {
 			t.Errorf("%q: %v", name, err)
 		}
 	}
-	p := newPantry(t)
+	p := newIncludedSources(t)
 	p.put(new(source.ExternalArtifact), "evil", tgz(map[string]string{
 		"link": "-> /etc", "link/passwd": "mine", ".git/config": "[core]", "sub/.git/hooks/x": "x", "good": "good",
 	}))
@@ -53,7 +53,7 @@ func TestIncludeHostileArtifact(t *testing.T) {
 func TestIncludeTwice(t *testing.T) {
 	repo := testenv.NewRepo(t)
 	repo.Commit(testenv.Commit{Branch: "main", Files: own()})
-	p := newPantry(t)
+	p := newIncludedSources(t)
 	p.tree("big", files("x", strings.Repeat("x", 100_000), "y/z", ""))
 	env := p.env()
 	env.Local = map[string]string{atURL: repo.Dir}
@@ -87,7 +87,7 @@ func TestIncludeTwice(t *testing.T) {
 func TestIncludeParts(t *testing.T) {
 	repo := testenv.NewRepo(t)
 	repo.Commit(testenv.Commit{Branch: "main", Files: own()})
-	p := newPantry(t)
+	p := newIncludedSources(t)
 	for _, name := range []string{"big", "bigger"} {
 		p.tree(name, files("x", strings.Repeat(name, 30_000), "y/z", ""))
 	}
@@ -116,13 +116,13 @@ func TestIncludeParts(t *testing.T) {
 func TestIncludeExternal(t *testing.T) {
 	repo := testenv.NewRepo(t)
 	repo.Commit(testenv.Commit{Branch: "main", Files: own()})
-	theirs := newPantry(t)
+	theirs := newIncludedSources(t)
 	theirs.put(new(source.ExternalArtifact), "ext", pack(files("ext.yaml", "e")))
 	server := httptest.NewServer(theirs.store.Handler())
 	defer server.Close()
 	ext := theirs.objects[0].(*source.ExternalArtifact)
 	ext.Status.Artifact.URL = server.URL + "/" + ext.Status.Artifact.Path
-	p := newPantry(t)
+	p := newIncludedSources(t)
 	p.objects = theirs.objects
 	env := p.env()
 	env.Local = map[string]string{atURL: repo.Dir}
@@ -151,25 +151,34 @@ func TestIncludeOpen(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := git.New(including(atURL, "lib", "other"), env).Open(t.Context(), rev); err == nil || !strings.Contains(err.Error(), "1 inputs, spec.include names 2") {
+	write := func(ctx context.Context, g *source.GitRepository) error {
+		c, err := git.New(g, env).Open(ctx, rev)
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		_, err = c.WriteTo(ctx, io.Discard)
+		return err
+	}
+	if err := write(t.Context(), including(atURL, "lib", "other")); err == nil || !strings.Contains(err.Error(), "1 inputs, spec.include names 2") {
 		t.Errorf("another list: %v", err)
 	}
 	ctx, cancel := context.WithCancelCause(t.Context())
 	ended := errors.New("ended")
 	env.Sources = &slow{p, func() { cancel(ended) }}
-	if _, err := git.New(g, env).Open(ctx, rev); !errors.Is(err, ended) {
+	if err := write(ctx, g); !errors.Is(err, ended) {
 		t.Errorf("ended while an artifact was read: %v", err)
 	}
 }
 
-// slow is a pantry that does something before an artifact is read.
+// slow is a includedSources that does something before an artifact is read.
 type slow struct {
-	*pantry
+	*includedSources
 	before func()
 }
 
 func (s *slow) Open(ctx context.Context, a artifact.Artifact) (io.ReadCloser, error) {
-	r, err := s.pantry.Open(ctx, a)
+	r, err := s.includedSources.Open(ctx, a)
 	s.before()
 	return r, err
 }

@@ -1,9 +1,7 @@
 package git_test
 
 import (
-	"errors"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -58,38 +56,12 @@ func TestIncludeInDirectory(t *testing.T) {
 	}
 }
 
-// A fetch that leaves out files finds out all the same what cannot be merged.
-func TestIncludeInPartialFetch(t *testing.T) {
-	repo := testenv.NewRepo(t)
-	repo.Commit(testenv.Commit{Branch: "main", Files: own()})
-	p := filled(t)
-	for name, serve := range servers(t, repo) {
-		url, env := serve()
-		env.Sources = p
-		g := including(url, "lib:base:base", "strict")
-		if strings.HasPrefix(url, "ssh:") {
-			g.Spec.SecretRef = &source.LocalReference{Name: "keys"}
-		}
-		g.Spec.SparseCheckout = []string{"base"}
-		_, data, _ := fetch(t, g, env)
-		want := "base/a.yaml=lib a\nbase/b.yaml=lib b\nbase/deep/x.yaml=own x\nbase/deep/y.yaml=lib y\nstrict/.sourceignore=*.tmp\nstrict/keep.yaml=k\nstrict/sub/.sourceignore=*.log"
-		if got := lines(contents(t, data)); got != want {
-			t.Errorf("%s: content\n%s\nwant\n%s", name, got, want)
-		}
-		g.Spec.Include = including(url, "lib::base/a.yaml/below").Spec.Include
-		var step *source.StepError
-		if _, _, _, err := try(t.Context(), g, env); !errors.As(err, &step) || step.Reason != "CopyFailure" || !errors.Is(err, fs.ErrExist) {
-			t.Errorf("%s: below a file: %v", name, err)
-		}
-	}
-}
-
 // A changed include is a new artifact of the same revision, announced as such,
 // and the status tells which artifacts it is made of.
 func TestIncludeChange(t *testing.T) {
 	repo := testenv.NewRepo(t)
 	repo.Commit(testenv.Commit{Branch: "main", Files: own()})
-	p := newPantry(t)
+	p := newIncludedSources(t)
 	ledger := source.Ledger{Dir: t.TempDir()}
 	var events []string
 	r := source.Reconciler{Store: p.store, Load: ledger.Load, Save: ledger.Save,

@@ -1,20 +1,17 @@
 package git_test
 
 import (
-	"bytes"
 	"errors"
 	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"testing/fstest"
 
 	"golang.org/x/crypto/ssh"
 
-	"github.com/headgate-io/headgate/artifact"
 	"github.com/headgate-io/headgate/internal/testenv"
 	"github.com/headgate-io/headgate/source"
 	"github.com/headgate-io/headgate/source/sourcetest"
@@ -340,63 +337,5 @@ func TestLFSNotes(t *testing.T) {
 	}
 	if n := len(phases(server, testenv.LFSBatch)); n != 0 {
 		t.Errorf("%d batches for nothing", n)
-	}
-}
-
-// Limits, cache, progress and spools are those of the environment.
-func TestLFSEnvironment(t *testing.T) {
-	objects := new(testenv.LFS)
-	repo := large(t, objects)
-	server := testenv.ServeHTTP(t, testenv.HTTP{LFS: objects, Username: "alice", Password: "pass"}, repo)
-	g := lfsObject(server.Repo())
-	g.Spec.SecretRef = &source.LocalReference{Name: "login"}
-	secrets := sourcetest.Secrets{"default/login": sourcetest.Secret("username", "alice", "password", "pass")}
-	fails(t, g, source.Env{Secrets: secrets, Limits: artifact.Limits{FileBytes: 200_000}}, gitf, "dir/raw.dat: the LFS object has 300000 bytes")
-	fails(t, g, source.Env{Secrets: secrets, Limits: artifact.Limits{Bytes: 200_000}}, gitf, "dir/raw.dat: with the LFS object")
-
-	cache, err := artifact.OpenCache(artifact.CacheConfig{Dir: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer cache.Close()
-	var mu sync.Mutex
-	var spools []*os.File
-	var last source.Progress
-	dir := t.TempDir()
-	env := source.Env{Secrets: secrets, Cache: cache, Progress: func(p source.Progress) {
-		if p.Phase == "receiving LFS objects" {
-			last = p
-		}
-	}, Limits: artifact.Limits{Temp: func() (*os.File, error) {
-		mu.Lock()
-		defer mu.Unlock()
-		f, err := os.CreateTemp(dir, "spool")
-		spools = append(spools, f)
-		return f, err
-	}}}
-	_, first, _ := fetch(t, g, env)
-	if want := (source.Progress{Object: "gitrepository/default/app", Phase: "receiving LFS objects", Done: 300_022, Total: 300_022, Unit: "bytes"}); last != want {
-		t.Errorf("progress %+v, want %+v", last, want)
-	}
-	server.Reset()
-	_, second, _ := fetch(t, g, env)
-	if n := len(phases(server, testenv.LFSBatch)); n != 0 || !bytes.Equal(first, second) {
-		t.Errorf("%d batches for what is cached", n)
-	}
-	// Other credentials do not get at what is cached for these.
-	secrets["default/login"] = sourcetest.Secret("username", "alice", "password", "wrong")
-	if _, _, _, err := try(t.Context(), g, env); err == nil {
-		t.Error("cached content for wrong credentials")
-	}
-	secrets["default/login"] = sourcetest.Secret("username", "alice", "password", "pass", "other", "x")
-	fetch(t, g, env)
-	if n := len(phases(server, testenv.LFSObject)); n != 3 {
-		t.Errorf("%d downloads with another Secret", n)
-	}
-	server.Break(&testenv.Defect{Phase: testenv.LFSBatch, Status: 403})
-	secrets["default/login"] = sourcetest.Secret("username", "alice", "password", "pass", "other", "y")
-	fails(t, g, env, auth, "status 403")
-	if i := slices.IndexFunc(spools, func(f *os.File) bool { return f.Close() == nil }); i >= 0 || len(spools) < 6 {
-		t.Errorf("spool %d of %d is open", i, len(spools))
 	}
 }

@@ -2,60 +2,52 @@ package git
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"math"
 	"net/url"
 	"slices"
+	"strconv"
+	"time"
 
+	"github.com/headgate-io/headgate/git/internal/lfs"
 	"github.com/headgate-io/headgate/git/internal/object"
 	"github.com/headgate-io/headgate/git/internal/packfile"
-	"github.com/headgate-io/headgate/git/internal/pool"
 	"github.com/headgate-io/headgate/git/internal/wire"
 	"github.com/headgate-io/headgate/internal/redact"
+	"github.com/headgate-io/headgate/internal/transport"
 	"github.com/headgate-io/headgate/source"
 )
 
 // A network is an upstream behind a URL.
 type network struct {
-	route
 	url       *url.URL
-	remote    *wire.Remote // nil until it is needed
-	server    server       // what is known of it
+	transport wire.Transport
+	web       transport.Config // reaches HTTP servers the same way; its Origin is that of a repository over HTTP
+	end       func()           // closes what transport holds
+	remote    *wire.Remote     // nil until it is needed
+	server    server           // what is known of it
 	env       source.Env
-	object    string     // KIND/NAMESPACE/NAME, for progress
-	scope     string     // of what is cached: names the repository and the credentials
-	keyless   string     // the Secret of the repository, when it holds no credentials for HTTP
-	ungranted error      // why the server gave no credentials for LFS
-	shares    bool       // refs may be what others were told
-	pool      *pool.Pool // what earlier fetches brought; nil when nothing is kept
-	lent      bool       // the credentials are a provider's: scope does not tell whose they are
+	object    string // KIND/NAMESPACE/NAME, for progress
+	scope     string // of what is cached: names the repository and the credentials
+	keyless   string // the Secret of the repository, when it holds no credentials for HTTP
+	shares    bool   // refs may be what others were told
+	lent      bool   // the credentials are a provider's: scope does not tell whose they are
 }
 
-// know says what is known of the server, if it is that of n.
-func (n *network) know(s server) {
-	if s.URL == redact.URL(n.url) {
-		n.server = s
+// begin begins a conversation, without a greeting where the server is known.
+func (n *network) begin() *wire.Remote {
+	if n.remote == nil {
+		n.remote = wire.New(n.transport, n.server.Capabilities)
 	}
+	return n.remote
 }
 
-// open returns the conversation, which it begins when there is none.
-func (n *network) open(ctx context.Context) (*wire.Remote, error) {
-	if n.remote != nil {
-		return n.remote, nil
-	}
-	r, err := n.converse(ctx)
-	n.remote = r
-	return r, err
-}
-
-// converse begins a conversation, without a greeting where the server is known.
-func (n *network) converse(ctx context.Context) (*wire.Remote, error) {
-	if n.server.Capabilities != "" {
-		return wire.Resume(ctx, n.transport, n.server.Capabilities)
-	}
-	r, err := wire.Open(ctx, n.transport)
-	return r, n.hint(err)
+// open returns the conversation once it is known what the server can do.
+func (n *network) open(ctx context.Context, proof bool) (*wire.Remote, error) {
+	r := n.begin()
+	return r, n.hint(r.Greet(ctx, proof))
 }
 
 // hint tells that no credentials were sent to a server that wants some.
@@ -80,28 +72,53 @@ func (n *network) Close() error {
 	return nil
 }
 
-func (n *network) refs(ctx context.Context, exact bool, names ...string) ([]ref, error) {
-	if n.shares {
-		return n.sharedRefs(ctx, exact, names)
-	}
-	r, err := n.open(ctx)
-	if err != nil {
-		return nil, err
-	}
-	refs, capabilities, err := listed(ctx, r, exact, names)
-	n.learn(capabilities, err)
-	return refs, n.hint(err)
+// A refList is an answer to ls-refs, which no caller changes, and the capabilities
+// of the server that gave it.
+type refList struct {
+	refs         []object.Ref
+	capabilities string
 }
 
-// learn takes note of what an answer showed of the server.
-func (n *network) learn(capabilities string, err error) {
-	if n.server = (server{}); err == nil && capabilities != "" {
-		n.server = server{redact.URL(n.url), capabilities}
+// Weight tells the bytes of the list.
+func (l refList) Weight() int64 {
+	total := int64(len(l.capabilities))
+	for _, r := range l.refs {
+		total += 128 + int64(len(r.Name)+len(r.Symref))
 	}
+	return total
+}
+
+// refs shares one answer among all callers that ask for the same with the same
+// credentials. It has a conversation of its own then: the caller that began it may
+// leave early.
+func (n *network) refs(ctx context.Context, exact bool, names ...string) ([]object.Ref, error) {
+	var list refList
+	var err error
+	if n.shares {
+		h := sha256.New()
+		transport.Note(h, n.scope, n.web.Auth.Header(), strconv.FormatBool(exact))
+		transport.Note(h, names...)
+		known := *n
+		known.remote = nil
+		var answer any
+		answer, err = n.env.Share.Do(ctx, "git refs "+string(h.Sum(nil)), n.env.Since, func(ctx context.Context) (any, error) {
+			defer known.hangUp()
+			refs, err := known.begin().Refs(ctx, exact, names...)
+			return refList{refs, known.remote.Capabilities()}, err
+		})
+		list, _ = answer.(refList)
+	} else {
+		list.refs, err = n.begin().Refs(ctx, exact, names...)
+		list.capabilities = n.remote.Capabilities()
+	}
+	if n.server = (server{}); err == nil && list.capabilities != "" {
+		n.server = server{redact.URL(n.url), list.capabilities}
+	}
+	return list.refs, n.hint(err)
 }
 
 func (n *network) history(ctx context.Context, tips []object.ID, depth int) (database, error) {
-	r, err := n.open(ctx)
+	r, err := n.open(ctx, false)
 	if err != nil {
 		return nil, err
 	}
@@ -112,82 +129,119 @@ func (n *network) history(ctx context.Context, tips []object.ID, depth int) (dat
 	if r.Supports("filter") {
 		q.Filter = "tree:0"
 	}
-	db, _, err := n.fetch(ctx, q, new(pool.Base))
-	return db, err
+	db, _, err := n.receive(ctx, q, packLimits(n.env.Limits, false), new(base))
+	if err != nil {
+		return nil, err
+	}
+	return db, nil
 }
 
 func (n *network) content(ctx context.Context, commit object.ID, via string, lean bool) (database, []string, error) {
-	base, err := n.base(ctx)
+	held, err := n.lock(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
-	if !lean || base.Objects != nil { // then a difference is less than all trees
-		defer base.Close()
-		return n.wholeOn(ctx, base, commit, via)
+	defer held.close()
+	var why []string
+	if lean && held.objects == nil { // else a difference is less than all trees
+		p, err := n.partial(ctx, commit, via)
+		if err == nil {
+			return p, nil, nil
+		}
+		if !declined(err) {
+			return nil, nil, err
+		}
+		why = []string{wholeTree("the server cannot leave files out")}
 	}
-	base.Close()
-	db, err := n.partial(ctx, commit, via)
-	if !declined(err) {
-		return db, nil, err
+	pack, notes, err := n.whole(ctx, held, commit, via)
+	if err != nil {
+		return nil, nil, err
 	}
-	whole, notes, err := n.whole(ctx, commit, via)
-	return whole, append([]string{wholeTree("the server cannot leave files out")}, notes...), err
+	return pack, append(why, notes...), nil
 }
 
-// download fetches a commit with all that it leads to, less what base has.
-func (n *network) download(ctx context.Context, commit object.ID, via string, base *pool.Base) (fetchResult, error) {
-	r, err := n.open(ctx)
+// whole returns a commit with all that it leads to. Where what is held may be
+// what makes the fetch fail, a fetch of everything is tried; where the cache is, one
+// without it.
+func (n *network) whole(ctx context.Context, held *base, commit object.ID, via string) (*packfile.Pack, []string, error) {
+	if pack := held.take(commit); pack != nil {
+		return pack, nil, nil
+	}
+	pack, notes, err := n.download(ctx, commit, via, held)
+	if err != nil && held.doubtful(ctx, err) {
+		held.forget()
+		pack, notes, err = n.download(ctx, commit, via, held)
+	}
+	if err != nil && held.unwritable(ctx, err) {
+		pack, notes, err = n.download(ctx, commit, via, new(base))
+	}
+	return pack, notes, err
+}
+
+// download fetches a commit with all that it leads to, less what is held, which
+// is added.
+func (n *network) download(ctx context.Context, commit object.ID, via string, held *base) (*packfile.Pack, []string, error) {
+	pack, notes, err := n.difference(ctx, commit, via, held)
+	if err == nil && held.cache != nil {
+		if err = held.complete(ctx, pack, commit); err != nil {
+			pack.Close()
+		}
+	}
+	return pack, notes, err
+}
+
+// difference fetches a commit with all that it leads to, less what is held.
+func (n *network) difference(ctx context.Context, commit object.ID, via string, held *base) (*packfile.Pack, []string, error) {
+	r, err := n.open(ctx, false)
 	if err != nil {
-		return fetchResult{}, err
+		return nil, nil, err
 	}
 	if r.WantsAny() {
-		h, err := n.one(ctx, commit, base)
+		pack, notes, err := n.one(ctx, commit, held)
 		if via == "" || !errors.Is(err, wire.ErrUnreachable) {
-			return h, err
+			return pack, notes, err
 		} // else the server sends only what refs point to, and via leads to the commit
 	}
-	tips, err := n.tips(ctx, via)
+	exact, names := true, []string{via}
+	if via == "" {
+		exact, names = false, []string{"refs/heads/", "refs/tags/"}
+	}
+	tips, err := n.refs(ctx, exact, names...)
 	if err != nil {
-		return fetchResult{}, err
+		return nil, nil, err
 	}
-	if tip := slices.IndexFunc(tips, func(t ref) bool { return t.ID == commit || t.commit() == commit }); tip >= 0 {
-		return n.one(ctx, tips[tip].ID, base) // a tag is wanted by its own id
+	if tip := slices.IndexFunc(tips, func(t object.Ref) bool { return t.ID == commit || t.Commit() == commit }); tip >= 0 {
+		return n.one(ctx, tips[tip].ID, held) // a tag is wanted by its own id
 	}
-	return n.deepen(ctx, tips, commit, base)
+	return n.deepen(ctx, tips, commit, held)
 }
 
 // one fetches a commit, or a tag and its commit, without the history before it.
-func (n *network) one(ctx context.Context, id object.ID, base *pool.Base) (fetchResult, error) {
-	r, err := n.open(ctx)
+func (n *network) one(ctx context.Context, id object.ID, held *base) (*packfile.Pack, []string, error) {
+	r, err := n.open(ctx, false)
 	if err != nil {
-		return fetchResult{}, err
+		return nil, nil, err
 	}
 	q := wire.FetchRequest{Wants: []object.ID{id}, Depth: 1}
 	var notes []string
-	if !r.Supports("shallow") {
-		q.Depth = 0
+	if held.objects != nil && held.commit.Format() == r.Format() {
+		q.Haves = []object.ID{held.commit}
+		q.Shallow = q.Haves
+	}
+	if !r.Supports("shallow") { // what the server leaves out of an older history is missed, and fetched then
+		q.Depth, q.Shallow = 0, nil
 		notes = []string{"the server has no shallow fetches: the whole history was transferred"}
 	}
-	negotiate(&q, r, base)
-	pack, _, err := n.fetch(ctx, q, base)
-	return fetchResult{pack, q.Depth == 0, notes}, err
-}
-
-// tips returns what may be wanted from a server that sends only what refs
-// point to: the ref called via, or all branches and tags.
-func (n *network) tips(ctx context.Context, via string) ([]ref, error) {
-	if via != "" {
-		return n.refs(ctx, true, via)
-	}
-	return n.refs(ctx, false, "refs/heads/", "refs/tags/")
+	pack, _, err := n.receive(ctx, q, packLimits(n.env.Limits, q.Depth == 1), held)
+	return pack, notes, err
 }
 
 // deepen fetches the tips with more and more of their history until it holds
 // commit or there is no more.
-func (n *network) deepen(ctx context.Context, tips []ref, commit object.ID, base *pool.Base) (fetchResult, error) {
-	r, err := n.open(ctx)
+func (n *network) deepen(ctx context.Context, tips []object.Ref, commit object.ID, held *base) (*packfile.Pack, []string, error) {
+	r, err := n.open(ctx, false)
 	if err != nil {
-		return fetchResult{}, err
+		return nil, nil, err
 	}
 	wants := make([]object.ID, len(tips))
 	for i, t := range tips {
@@ -198,39 +252,26 @@ func (n *network) deepen(ctx context.Context, tips []ref, commit object.ID, base
 		depth = 0
 	}
 	for more := len(tips) > 0; more; depth = deeper(depth) {
-		pack, cut, err := n.fetch(ctx, wire.FetchRequest{Wants: wants, Depth: depth}, base)
+		pack, cut, err := n.receive(ctx, wire.FetchRequest{Wants: wants, Depth: depth}, packLimits(n.env.Limits, false), held)
 		if err != nil {
-			return fetchResult{}, err
+			return nil, nil, err
 		}
 		if _, err := object.ReadCommit(pack, commit); err == nil {
-			return fetchResult{pack, depth == 0, []string{deepened(depth, commit)}}, nil
+			amount := "the whole history was"
+			if depth > 0 {
+				amount = fmt.Sprintf("%d commits of history were", depth)
+			}
+			return pack, []string{fmt.Sprintf("the server sends only what refs point to: %s transferred to reach %s", amount, commit)}, nil
 		}
 		pack.Close()
 		more = cut && depth > 0
 	}
-	return fetchResult{}, fmt.Errorf("commit %s is in the history of no branch or tag that the server offers", commit)
+	return nil, nil, fmt.Errorf("commit %s is in the history of no branch or tag that the server offers", commit)
 }
 
-// deepened tells what it cost to reach commit.
-func deepened(depth int, commit object.ID) string {
-	amount := "the whole history was"
-	if depth > 0 {
-		amount = fmt.Sprintf("%d commits of history were", depth)
-	}
-	return fmt.Sprintf("the server sends only what refs point to: %s transferred to reach %s", amount, commit)
-}
-
-// fetch spools one pack. cut tells that history goes on behind it.
-func (n *network) fetch(ctx context.Context, q wire.FetchRequest, base *pool.Base) (pack *packfile.Pack, cut bool, err error) {
-	return n.receive(ctx, q, packLimits(n.env.Limits, q.Depth == 1 && q.Filter == ""), base)
-}
-
-// receive is fetch with limits of its own.
-func (n *network) receive(ctx context.Context, q wire.FetchRequest, limits packfile.Limits, base *pool.Base) (pack *packfile.Pack, cut bool, err error) {
-	r, err := n.open(ctx)
-	if err != nil {
-		return nil, false, err
-	}
+// receive spools one pack. cut tells that history goes on behind it.
+func (n *network) receive(ctx context.Context, q wire.FetchRequest, limits packfile.Limits, held *base) (pack *packfile.Pack, cut bool, err error) {
+	r := n.begin()
 	if q.MaxBytes = limits.PackBytes; q.MaxBytes < 0 {
 		q.MaxBytes = math.MaxInt64
 	}
@@ -245,25 +286,46 @@ func (n *network) receive(ctx context.Context, q wire.FetchRequest, limits packf
 			n.hangUp()
 		}
 	}()
-	o := packfile.Options{Temp: base.Temp(), Format: formatOf(r), Limits: limits, Progress: n.progress()}
-	if o.Temp == nil {
-		o.Temp = n.env.Limits.Temp
+	o := packfile.Options{Temp: n.env.Limits.Temp, Format: r.Format(), Limits: limits}
+	if held.cache != nil {
+		o.Temp = held.temp
 	}
-	if base.Objects != nil {
-		o.External = base.Objects
+	if held.objects != nil {
+		o.External = held.objects
 	}
-	pack, err = packfile.Read(ctx, answer.Pack, o)
-	if err != nil {
-		return nil, false, err
+	if n.env.Progress != nil {
+		o.Progress = func(done, total int) {
+			n.env.Progress(source.Progress{Object: n.object, Phase: "receiving objects", Done: int64(done), Total: int64(total), Unit: "objects"})
+		}
 	}
-	return pack, len(answer.Shallow) > 0, nil
+	pack, err = packfile.Read(ctx, answer, o)
+	return pack, len(answer.Shallow) > 0, err
 }
 
-func (n *network) progress() func(done, total int, bytes int64) {
-	if n.env.Progress == nil {
-		return nil
+// objects implements upstream. A server that has no git-lfs-authenticate may
+// still have objects for everybody.
+func (n *network) objects(ctx context.Context, configured string, objects []lfs.Object, spool *lfs.Spool) error {
+	bare := n.web
+	bare.Auth = transport.Auth{}
+	var ungranted error
+	c := &lfs.Client{HTTP: transport.Client(n.web), Bare: transport.Client(bare), Cache: n.env.Cache, Scope: n.scope}
+	c.Endpoint = func(ctx context.Context) (lfs.Endpoint, error) {
+		if n.url.Scheme != "ssh" || configured != "" {
+			return lfs.Discover(n.url, configured)
+		}
+		answer, err := wire.LFSGrant(ctx, n.transport)
+		if errors.Is(err, wire.ErrUnsupported) {
+			ungranted = err
+			return lfs.Discover(n.url, "")
+		}
+		if err != nil {
+			return lfs.Endpoint{}, err
+		}
+		return lfs.Granted(n.url, answer, time.Now())
 	}
-	return func(done, total int, _ int64) {
-		n.env.Progress(source.Progress{Object: n.object, Phase: "receiving objects", Done: int64(done), Total: int64(total), Unit: "objects"})
+	err := c.Fetch(ctx, objects, spool)
+	if err != nil && ungranted != nil {
+		err = fmt.Errorf("%w (no credentials were sent there, because the server has none for it: %w)", err, ungranted)
 	}
+	return err
 }

@@ -2,11 +2,16 @@ package git
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"sync"
 
+	"github.com/headgate-io/headgate/artifact"
+	"github.com/headgate-io/headgate/git/internal/lfs"
 	"github.com/headgate-io/headgate/git/internal/object"
+	"github.com/headgate-io/headgate/git/internal/wire"
 	"github.com/headgate-io/headgate/internal/transport"
 	"github.com/headgate-io/headgate/source"
 )
@@ -50,28 +55,32 @@ func (o *Origin) resolve(ctx context.Context, last source.State) (source.Revisio
 	if _, err := o.repo.Spec.Directories(); err != nil {
 		return source.Revision{}, nil, invalid(err)
 	}
-	if dir, ok, err := o.directory(); ok || err != nil {
-		if err != nil {
-			return source.Revision{}, nil, err
-		}
-		return o.resolveDir(ctx, dir)
-	}
-	sel, err := selectRef(o.repo.Spec.Ref)
-	if err != nil {
-		return source.Revision{}, nil, invalid(err)
-	}
-	before := decodeState(last)
-	var now state
 	inputs, err := o.inputs(ctx)
 	if err != nil {
 		return source.Revision{}, nil, err
 	}
+	if dir, ok, err := o.directory(); err != nil {
+		return source.Revision{}, nil, err
+	} else if ok {
+		rev, state, err := dir.Resolve(ctx, nil)
+		rev.Inputs = inputs
+		return rev, state, err
+	}
+	sel, err := selectRef(o.repo.Spec.Ref)
+	if err != nil {
+		return source.Revision{}, nil, err
+	}
+	before := decodeState(last)
+	now := state{Server: before.Server}
 	if now.Trust, err = o.trust(ctx, sel); err != nil {
 		return source.Revision{}, nil, err
 	}
-	rev, err := o.locate(ctx, sel, before, &now)
-	if err != nil {
-		return source.Revision{}, nil, err
+	o.keep(nil, "", before.Server)
+	rev := revision(sel.label, sel.commit)
+	if sel.commit.IsZero() {
+		if rev, err = o.locate(ctx, sel, before, &now); err != nil {
+			return source.Revision{}, nil, err
+		}
 	}
 	rev.Inputs, rev.Reverify = inputs, now.Trust != before.Trust
 	now.Revision = rev.ID
@@ -81,11 +90,6 @@ func (o *Origin) resolve(ctx context.Context, last source.State) (source.Revisio
 
 // locate finds the commit that sel selects now.
 func (o *Origin) locate(ctx context.Context, sel selection, before state, now *state) (source.Revision, error) {
-	o.keep(nil, "", before.Server)
-	if sel.pinned() {
-		now.Server = before.Server
-		return revision(sel.label, sel.commit), nil
-	}
 	up, err := o.connect(ctx)
 	if err != nil {
 		return source.Revision{}, err
@@ -93,7 +97,6 @@ func (o *Origin) locate(ctx context.Context, sel selection, before state, now *s
 	n, remote := up.(*network)
 	if remote {
 		n.shares = o.env.Share != nil
-		n.know(before.Server)
 	}
 	rev, err := choose(ctx, up, sel, before, now)
 	if remote {
@@ -107,17 +110,6 @@ func (o *Origin) locate(ctx context.Context, sel selection, before state, now *s
 	return rev, err
 }
 
-// choose returns the revision of the ref that sel selects.
-func choose(ctx context.Context, up upstream, sel selection, before state, now *state) (source.Revision, error) {
-	if sel.semver != nil {
-		tag, tie, err := highest(ctx, up, sel, before.Tie)
-		now.Tie = tie
-		return revision(tag.tag(), tag.commit()), err
-	}
-	ref, err := lookUp(ctx, up, sel)
-	return revision(sel.label, ref.commit()), err
-}
-
 // keep leaves for Open what is known of the server and n, which was found to be
 // at rev; nil leaves no connection.
 func (o *Origin) keep(n *network, rev string, known server) {
@@ -127,24 +119,6 @@ func (o *Origin) keep(n *network, rev string, known server) {
 		o.kept.Close()
 	}
 	o.kept, o.rev, o.server = n, rev, known
-}
-
-// reconnect returns the upstream with the connection that Resolve left for rev, if there is one.
-func (o *Origin) reconnect(ctx context.Context, rev source.Revision) (upstream, error) {
-	o.mu.Lock()
-	n, known := o.kept, o.server
-	if n != nil && o.rev == rev.ID {
-		o.kept = nil
-		o.mu.Unlock()
-		n.shares = false
-		return n, nil
-	}
-	o.mu.Unlock()
-	up, err := o.connect(ctx)
-	if n, remote := up.(*network); remote && err == nil {
-		n.know(known)
-	}
-	return up, err
 }
 
 // Open implements [source.Origin]: one shallow fetch of the commit of rev. A
@@ -158,39 +132,49 @@ func (o *Origin) Open(ctx context.Context, rev source.Revision) (source.Content,
 }
 
 func (o *Origin) open(ctx context.Context, rev source.Revision) (source.Content, error) {
-	if dir, ok, err := o.directory(); ok || err != nil {
-		if err != nil {
-			return nil, err
-		}
+	if dir, ok, err := o.directory(); err != nil {
+		return nil, err
+	} else if ok {
 		return dir.Open(ctx, rev)
 	}
 	sel, err := selectRef(o.repo.Spec.Ref)
 	if err != nil {
-		return nil, invalid(err)
-	}
-	up, err := o.reconnect(ctx, rev)
-	if err != nil {
 		return nil, err
 	}
-	defer up.Close()
-	c, err := o.selected(ctx, up, sel, rev)
-	if err != nil {
-		return nil, err
-	}
-	if err := c.compose(ctx); err != nil {
-		c.Close()
-		return nil, err
-	}
-	return c, nil
-}
-
-// selected fetches the commit of rev, which sel selects, and what proves that it may.
-func (o *Origin) selected(ctx context.Context, up upstream, sel selection, rev source.Revision) (*content, error) {
 	id, err := commitOf(rev)
 	if err != nil {
 		return nil, err
 	}
-	if sel.pinned() && sel.ref != "" {
+	o.mu.Lock()
+	kept := o.kept
+	if o.rev != rev.ID {
+		kept = nil
+	} else {
+		o.kept = nil
+	}
+	o.mu.Unlock()
+	var up upstream
+	if kept != nil {
+		kept.shares = false
+		up = kept
+	} else if up, err = o.connect(ctx); err != nil {
+		return nil, err
+	}
+	c, err := o.selected(ctx, up, sel, rev, id)
+	if err != nil {
+		return nil, errors.Join(err, up.Close())
+	}
+	if _, later := c.db.(*partial); later { // it has more to ask for
+		c.holding = append(c.holding, up)
+	} else if err := up.Close(); err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	return c, nil
+}
+
+// selected fetches the commit id of rev, which sel selects, and what proves that it may.
+func (o *Origin) selected(ctx context.Context, up upstream, sel selection, rev source.Revision, id object.ID) (*content, error) {
+	if !sel.commit.IsZero() && sel.ref != "" {
 		if err := prove(ctx, up, sel); err != nil {
 			return nil, err
 		}
@@ -200,10 +184,10 @@ func (o *Origin) selected(ctx context.Context, up upstream, sel selection, rev s
 		return nil, err
 	}
 	want := id
-	if tag.commit() == id {
+	if tag.Commit() == id {
 		want = tag.ID // both come at once
 	}
-	c, err := o.fetchBy(ctx, up, want, id, sel.ref, o.lean())
+	c, err := o.fetch(ctx, up, want, id, sel.ref, o.lean())
 	if err != nil {
 		return nil, err
 	}
@@ -211,13 +195,9 @@ func (o *Origin) selected(ctx context.Context, up upstream, sel selection, rev s
 	return c, nil
 }
 
-// fetch fetches a commit; lean asks for its blobs to be left out, as far as up can do that.
-func (o *Origin) fetch(ctx context.Context, up upstream, id object.ID, via string, lean bool) (*content, error) {
-	return o.fetchBy(ctx, up, id, id, via, lean)
-}
-
-// fetchBy is fetch of a commit by the object that is wanted: itself, or a tag that leads to it.
-func (o *Origin) fetchBy(ctx context.Context, up upstream, want, id object.ID, via string, lean bool) (*content, error) {
+// fetch fetches the commit id, by itself or by a tag that leads to it, which is
+// wanted then; lean asks for its blobs to be left out, as far as up can do that.
+func (o *Origin) fetch(ctx context.Context, up upstream, want, id object.ID, via string, lean bool) (*content, error) {
 	db, notes, err := up.content(ctx, want, via, lean)
 	if err != nil {
 		return nil, fmt.Errorf("fetch %s: %w", want, err)
@@ -225,105 +205,65 @@ func (o *Origin) fetchBy(ctx context.Context, up upstream, want, id object.ID, v
 	return newContent(ctx, o, db, id, notes)
 }
 
-// lookUp finds the one ref that sel names.
-func lookUp(ctx context.Context, up upstream, sel selection) (ref, error) {
-	refs, err := up.refs(ctx, true, sel.ref)
-	if err != nil {
-		return ref{}, err
-	}
-	for _, r := range refs {
-		if r.Name == sel.ref {
-			return r, nil
-		}
-	}
-	return ref{}, absent(ctx, up, sel)
+// A state is what a GitRepository remembers between runs.
+type state struct {
+	Tie      *tie   `json:"tie,omitempty"`
+	Trust    string `json:"trust,omitempty"`    // fingerprint of the keys that the last run trusted
+	Revision string `json:"revision,omitempty"` // what the last run found
+	Server   server `json:"server,omitzero"`
 }
 
-// absent explains that the ref of sel does not exist: it tells an empty
-// repository from a wrong name, and names the branch that would exist.
-func absent(ctx context.Context, up upstream, sel selection) error {
-	head, err := up.refs(ctx, true, "HEAD")
-	if err != nil {
+// A server is known to speak protocol 2, so that it is asked without a greeting.
+type server struct {
+	URL          string `json:"url,omitempty"`          // of the repository, without credentials
+	Capabilities string `json:"capabilities,omitempty"` // see [wire.New]
+}
+
+// decodeState reads a state; one that cannot be read is none.
+func decodeState(s source.State) state {
+	var m state
+	if json.Unmarshal(s, &m) != nil {
+		return state{}
+	}
+	return m
+}
+
+// encode is the inverse of decodeState: nil when there is nothing to remember.
+func (m state) encode() (source.State, error) {
+	if m == (state{}) {
+		return nil, nil
+	}
+	return json.Marshal(m)
+}
+
+func as[E error](err error) bool {
+	_, ok := errors.AsType[E](err)
+	return ok
+}
+
+// stepError gives err the reason of its condition (reference A2), unless it has one.
+func stepError(step source.Step, err error) error {
+	reason := "GitOperationFailed"
+	switch {
+	case as[*source.StepError](err):
 		return err
+	case as[*transport.SecretError](err), as[*wire.HostKeyError](err), errors.Is(err, wire.ErrAuth), errors.Is(err, lfs.ErrAuth):
+		reason = "AuthenticationFailed"
+	case errors.Is(err, artifact.ErrIgnore):
+		reason = "SourceIgnoreError"
+	case errors.Is(err, wire.ErrEmpty):
+		reason = "EmptyGitRepository"
 	}
-	hint := "check spec.ref." + sel.field
-	for _, r := range head {
-		if r.Symref != "" && sel.field == "branch" {
-			hint = fmt.Sprintf("the repository's own default is %s: set spec.ref.branch", r.Symref)
-		}
-	}
-	return notFound(fmt.Sprintf("%s %q does not exist in the repository; %s", sel.field, sel.label, hint))
+	return &source.StepError{Step: step, Reason: reason, Err: err}
 }
 
-// prove checks that the pinned commit of sel is on its branch: the tip of the
-// branch or an ancestor of it. Only commits are transferred where the server
-// can leave out the rest, and no more of the history than needed.
-func prove(ctx context.Context, up upstream, sel selection) error {
-	tip, err := lookUp(ctx, up, sel)
-	if err != nil {
-		return err
-	}
-	for depth := 64; ; depth = deeper(depth) {
-		found, missing, err := ancestor(ctx, up, tip.commit(), sel.commit, depth)
-		switch {
-		case err != nil:
-			return fmt.Errorf("prove that commit %s is on branch %q: %w", sel.commit, sel.label, err)
-		case found:
-			return nil
-		case missing == nil:
-			return fmt.Errorf("commit %s is not on branch %q (its tip is %s): correct spec.ref.commit or spec.ref.branch",
-				sel.commit, sel.label, tip.commit())
-		case depth == 0:
-			return fmt.Errorf("commit %s cannot be proved to be on branch %q, whose history is incomplete (its tip is %s): %w",
-				sel.commit, sel.label, tip.commit(), missing)
-		}
-	}
-}
+// invalid marks err as a defect of the spec: the object stalls until it changes.
+func invalid(err error) error { return fmt.Errorf("%w: %w", source.ErrInvalid, err) }
 
-// deeper returns the depth to try after depth: enough more that all tries
-// together cost little more than the last; 0, everything, comes in the end.
-func deeper(depth int) int {
-	if depth *= 8; depth <= 1<<20 {
-		return depth
-	}
-	return 0
-}
+func isAbsent(err error) bool { return errors.Is(err, fs.ErrNotExist) }
 
-// ancestor looks for commit in the history of tip down to depth. Where it is
-// not found, missing tells of a commit that the history goes on with and that
-// was not looked at; nil means that there is none.
-func ancestor(ctx context.Context, up upstream, tip, commit object.ID, depth int) (found bool, missing, err error) {
-	if tip == commit {
-		return true, nil, nil
-	}
-	db, err := up.history(ctx, []object.ID{tip}, depth)
-	if err != nil {
-		return false, nil, err
-	}
-	defer db.Close()
-	seen := map[object.ID]bool{tip: true}
-	for queue := []object.ID{tip}; len(queue) > 0; {
-		if ctx.Err() != nil {
-			return false, nil, context.Cause(ctx)
-		}
-		c, err := object.ReadCommit(db, queue[0])
-		queue = queue[1:]
-		switch {
-		case isAbsent(err):
-			missing = err
-			continue
-		case err != nil:
-			return false, nil, err
-		}
-		for _, p := range c.Parents {
-			if p == commit {
-				return true, nil, nil
-			}
-			if !seen[p] {
-				seen[p] = true
-				queue = append(queue, p)
-			}
-		}
-	}
-	return false, missing, nil
-}
+// notFound is fs.ErrNotExist in other words: nothing selected exists.
+type notFound string
+
+func (e notFound) Error() string        { return string(e) }
+func (e notFound) Is(target error) bool { return target == fs.ErrNotExist }

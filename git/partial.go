@@ -2,34 +2,41 @@ package git
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/headgate-io/headgate/git/internal/object"
+	"github.com/headgate-io/headgate/git/internal/packfile"
+	"github.com/headgate-io/headgate/git/internal/wire"
 )
 
-// A partial fetch asks for the commit and its trees first, then for the files
-// that decide what is packed (.sourceignore, .gitmodules, .gitattributes), if
-// there are any, and last for all other blobs of what is packed. Each of the
-// three is one request. Where a server does not take part, or most of the tree
-// is needed anyway, the whole tree is fetched as if none of this existed.
+// maxWants bounds the blobs of one request, about 50 bytes each. git
+// http-backend takes requests of 10 MiB.
+const maxWants = 100_000
+
+// worthwhile is the part of a tree's files up to which it pays to ask for them
+// one by one: a server takes longer to look them up than to send a whole tree.
+const worthwhile = 0.9
 
 // lean reports whether much of the tree is likely to be left out, so that it
-// pays to ask for the trees first.
+// pays to ask for the trees first: by spec.sparseCheckout, or by an ignore text
+// that looks as if it excludes whole directories. That holds a pattern, not
+// negated, that ends in a slash or whose last element has no dot, such as /*,
+// vendor or docs/. Nothing depends on it but the number of requests.
 func (o *Origin) lean() bool {
 	spec := &o.repo.Spec
-	dirs, err := spec.Directories()
-	return err == nil && dirs != nil || spec.Ignore != nil && cutsDirs(*spec.Ignore)
-}
-
-// cutsDirs reports whether an ignore text looks as if it excludes whole
-// directories: it holds a pattern, not negated, that ends in a slash or whose
-// last element has no dot, such as /*, vendor or docs/. Nothing depends on it
-// but the number of requests.
-func cutsDirs(ignore string) bool {
-	for line := range strings.Lines(ignore) {
+	if dirs, err := spec.Directories(); err == nil && dirs != nil {
+		return true
+	}
+	if spec.Ignore == nil {
+		return false
+	}
+	for line := range strings.Lines(*spec.Ignore) {
 		line = strings.TrimSpace(line)
 		if line != "" && line[0] != '#' && line[0] != '!' && !strings.Contains(line[strings.LastIndexByte(line, '/')+1:], ".") {
 			return true
@@ -38,111 +45,197 @@ func cutsDirs(ignore string) bool {
 	return false
 }
 
-// prepare obtains the files that the layers above the tree read: ignore files
-// of what is packed, and what describes submodules and LFS files.
-func (c *content) prepare(ctx context.Context, tree fs.FS) error {
-	db, ok := c.db.(partialDatabase)
-	if !ok {
-		return nil
-	}
-	spec := &c.origin.repo.Spec
-	var w want
-	err := w.walk(ctx, c.own, named(ignoreOf(c.origin.repo).File))
-	if err == nil && spec.LFS { // attributes count from above and beside the listed directories too
-		err = w.walk(ctx, tree, named(".gitattributes"))
-	}
-	if err == nil && spec.LFS {
-		err = w.top(tree, ".lfsconfig")
-	}
-	if err == nil && spec.RecurseSubmodules {
-		err = w.top(tree, modulesFile)
-	}
+// A partial is a commit that was fetched without its blobs, and what was
+// obtained of them since: first the files that decide what is packed
+// (.sourceignore, .gitmodules, .gitattributes), if there are any, then all others
+// that are packed. Each is one request, by the connection of the first.
+type partial struct {
+	from   *network
+	commit object.ID
+	via    string
+	packs  []*packfile.Pack
+}
+
+// partial fetches a commit and its trees.
+func (n *network) partial(ctx context.Context, commit object.ID, via string) (*partial, error) {
+	r, err := n.open(ctx, false)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return c.obtain(ctx, db, w.blobs, 0)
+	if !r.WantsAny() || !r.Supports("filter") || !r.Supports("shallow") {
+		return nil, wire.ErrUnsupported
+	}
+	q := wire.FetchRequest{Wants: []object.ID{commit}, Depth: 1, Filter: "blob:none"}
+	pack, _, err := n.receive(ctx, q, packLimits(n.env.Limits, true), new(base))
+	if err != nil {
+		return nil, err
+	}
+	return &partial{n, commit, via, []*packfile.Pack{pack}}, nil
 }
 
-// named accepts the files with a name, wherever they are.
-func named(base string) func(string) bool {
-	return func(name string) bool { return path.Base(name) == base }
-}
-
-// supply obtains the files of view that a lean fetch left out. It refuses a
-// view of more bytes than the limit.
-func (c *content) supply(ctx context.Context, view fs.FS) error {
-	db, ok := c.db.(partialDatabase)
-	if !ok {
-		return nil
+// obtain fetches those of the blobs that are not there yet, all at once, or
+// in their place everything: where they are most of the tree's files, whose
+// number is of (0: not known), and where the upstream does not send single
+// blobs. The note tells of that.
+func (p *partial) obtain(ctx context.Context, blobs []object.ID, of int64) (note string, err error) {
+	lacks := func(id object.ID) bool { return p.holding(id) == nil }
+	missing := slices.DeleteFunc(slices.Clone(blobs), func(id object.ID) bool { return !lacks(id) })
+	switch n := len(missing); {
+	case n == 0:
+		return "", nil
+	case n > maxWants || of > 0 && float64(n) > worthwhile*float64(of):
+		return p.complete(ctx, fmt.Sprintf("%d files are needed", n))
 	}
-	var w want
-	if err := w.walk(ctx, view, func(string) bool { return true }); err != nil {
-		return err
-	}
-	if err := c.obtain(ctx, db, w.blobs, c.files); err != nil {
-		return err
-	}
-	var total int64
-	for id, times := range w.times {
-		_, size, err := c.db.Stat(id)
-		if err != nil {
-			return err
+	limits := packLimits(p.from.env.Limits, false)
+	limits.Objects = int64(len(missing))
+	pack, _, err := p.from.receive(ctx, wire.FetchRequest{Wants: missing}, limits, new(base))
+	if err == nil {
+		p.packs = append(p.packs, pack)
+		if slices.ContainsFunc(missing, lacks) {
+			err = errOther
 		}
-		total += size * times
 	}
-	return checkBytes(total+c.total.Bytes, c.origin.env.Limits) // of submodules until now
+	if limit, ok := errors.AsType[*packfile.LimitError](err); ok && limit.Limit == "Objects" {
+		err = errOther
+	}
+	if declined(err) {
+		return p.complete(ctx, "the server does not send single files")
+	}
+	return "", err
 }
 
-func (c *content) obtain(ctx context.Context, db partialDatabase, blobs []object.ID, of int64) error {
-	note, err := db.obtain(ctx, blobs, of)
-	if note != "" {
-		c.notes = append(c.notes, note)
+// complete fetches the whole tree after all, and says why.
+func (p *partial) complete(ctx context.Context, why string) (note string, err error) {
+	if err := p.Close(); err != nil {
+		return "", err
 	}
+	p.packs = nil
+	held, err := p.from.lock(ctx)
 	if err != nil {
-		return fmt.Errorf("fetch the files of %s: %w", c.id, err)
+		return "", err
+	}
+	defer held.close()
+	pack, notes, err := p.from.whole(ctx, held, p.commit, p.via)
+	if err != nil {
+		return "", err
+	}
+	p.packs = []*packfile.Pack{pack}
+	return strings.Join(append([]string{wholeTree(why)}, notes...), "; "), nil
+}
+
+func wholeTree(why string) string { return why + ": the whole tree was transferred" }
+
+// errOther is an answer that lacks what was asked for, or holds more.
+var errOther = errors.New("the server sends other objects than it was asked for")
+
+// declined reports whether err says that the server does not take part in a
+// partial fetch, though it may well send everything. An answer that breaks off
+// in the middle says nothing of that sort.
+func declined(err error) bool {
+	if e, ok := errors.AsType[*wire.Error](err); ok && e.Phase != wire.Fetch {
+		return false
+	}
+	return slices.ContainsFunc([]error{wire.ErrUnsupported, wire.ErrUnreachable, wire.ErrRemote, wire.ErrProtocol, errOther},
+		func(kind error) bool { return errors.Is(err, kind) })
+}
+
+// holding returns the pack that has an object, nil if none has.
+func (p *partial) holding(id object.ID) *packfile.Pack {
+	for _, pack := range p.packs {
+		if _, _, err := pack.Stat(id); err == nil {
+			return pack
+		}
 	}
 	return nil
 }
 
-// A want collects the blobs of files.
-type want struct {
-	blobs []object.ID
-	times map[object.ID]int64 // how many files have the content
+// Stat implements [object.Database].
+func (p *partial) Stat(id object.ID) (t object.Type, size int64, err error) {
+	if pack := p.holding(id); pack != nil {
+		return pack.Stat(id)
+	}
+	return 0, 0, fmt.Errorf("object %v is not in the pack: %w", id, fs.ErrNotExist)
 }
 
-// walk adds the regular files of tree that choose accepts.
-func (w *want) walk(ctx context.Context, tree fs.FS, choose func(name string) bool) error {
-	return fs.WalkDir(tree, ".", func(name string, d fs.DirEntry, err error) error {
-		if err == nil {
-			err = context.Cause(ctx)
-		}
-		if err == nil && choose(name) {
-			w.add(d)
-		}
-		return err
-	})
+// Open implements [object.Database].
+func (p *partial) Open(id object.ID) (t object.Type, size int64, content io.ReadCloser, err error) {
+	if pack := p.holding(id); pack != nil {
+		return pack.Open(id)
+	}
+	return 0, 0, nil, fmt.Errorf("object %v is not in the pack: %w", id, fs.ErrNotExist)
 }
 
-// top adds a file in the root of tree, if it is there.
-func (w *want) top(tree fs.FS, name string) error {
-	entries, err := fs.ReadDir(tree, ".")
-	for _, e := range entries {
-		if e.Name() == name {
-			w.add(e)
-		}
+// Close implements [io.Closer].
+func (p *partial) Close() (err error) {
+	for _, pack := range p.packs {
+		err = errors.Join(err, pack.Close())
 	}
 	return err
 }
 
-func (w *want) add(d fs.DirEntry) {
-	id, ok := object.EntryID(d)
-	if !ok || !d.Type().IsRegular() {
-		return
+// prepare obtains the files that the layers above the tree read: ignore files
+// of what is packed, and what describes submodules and LFS files.
+func (c *content) prepare(ctx context.Context) error {
+	spec := &c.origin.repo.Spec
+	ignoreFile := ignoreOf(c.origin.repo).File
+	parts := []part{{c.own, func(name string) bool { return path.Base(name) == ignoreFile }}}
+	if spec.LFS { // attributes count from above and beside the listed directories too
+		parts = append(parts, part{c.tree, func(name string) bool { return path.Base(name) == ".gitattributes" || name == ".lfsconfig" }})
 	}
-	if w.times == nil {
-		w.times = map[object.ID]int64{}
+	if spec.RecurseSubmodules {
+		parts = append(parts, part{c.tree, func(name string) bool { return name == modulesFile }})
 	}
-	if w.times[id]++; w.times[id] == 1 {
-		w.blobs = append(w.blobs, id)
+	return c.obtain(ctx, 0, parts...)
+}
+
+// A part is those files of a view for which choose is true.
+type part struct {
+	view   fs.FS
+	choose func(name string) bool
+}
+
+// obtain obtains the files that a lean fetch left out, of so many in the tree (0:
+// not known). It refuses more bytes than the limit.
+func (c *content) obtain(ctx context.Context, of int64, parts ...part) error {
+	db, ok := c.db.(*partial)
+	if !ok {
+		return nil
 	}
+	var blobs []object.ID
+	times := map[object.ID]int64{} // how many files have the content
+	for _, p := range parts {
+		err := fs.WalkDir(p.view, ".", func(name string, d fs.DirEntry, err error) error {
+			if err == nil {
+				err = context.Cause(ctx)
+			}
+			if err != nil || !d.Type().IsRegular() || !p.choose(name) {
+				return err
+			}
+			if tree, id := object.EntryID(d); tree == c.tree {
+				if times[id]++; times[id] == 1 {
+					blobs = append(blobs, id)
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	note, err := db.obtain(ctx, blobs, of)
+	if note != "" {
+		c.notes = append(c.notes, note)
+	}
+	total := c.total.Bytes // of submodules until now
+	for id, n := range times {
+		if err == nil {
+			var size int64
+			_, size, err = db.Stat(id)
+			total += size * n
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("fetch the files of %s: %w", c.id, err)
+	}
+	return checkBytes(total, c.origin.env.Limits)
 }

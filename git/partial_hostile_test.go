@@ -226,6 +226,3 @@ func TestPartialFetchStalls(t *testing.T) {
 		t.Errorf("%v after %d requests", err, len(asked()))
 	}
 }
-
-// last returns the end of an error text, which does not depend on the way.
-func last(err error) string { return err.Error()[strings.Index(err.Error(), "spec."):] }

@@ -2,7 +2,6 @@ package git_test
 
 import (
 	"bytes"
-	"errors"
 	"io"
 	"maps"
 	"os"
@@ -17,9 +16,9 @@ import (
 	"github.com/headgate-io/headgate/source"
 )
 
-// shelf returns an environment where a GitRepository called other has tree as
+// withIncluded returns an environment where a GitRepository called other has tree as
 // its artifact.
-func shelf(t *testing.T, tree fstest.MapFS) source.Env {
+func withIncluded(t *testing.T, tree fstest.MapFS) source.Env {
 	t.Helper()
 	store, err := artifact.OpenStore(artifact.StoreConfig{Dir: t.TempDir()})
 	if err != nil {
@@ -58,7 +57,7 @@ func TestPartialFetchUnderLayers(t *testing.T) {
 	part := testenv.ServeAll(t, testenv.HTTP{LFS: large}, repos)
 	whole := testenv.ServeAll(t, testenv.HTTP{LFS: large, NoFilter: true}, repos)
 	include := []source.GitRepositoryInclude{{Repository: source.IncludeReference{Name: "other"}, FromPath: "in", ToPath: "deploy"}}
-	env := shelf(t, files("in/app.yaml", "from other", "in/more/y.log", "y", "in/more/.sourceignore", "!y.log\n"))
+	env := withIncluded(t, files("in/app.yaml", "from other", "in/more/y.log", "y", "in/more/.sourceignore", "!y.log\n"))
 	for name, row := range map[string]struct {
 		change func(*source.GitRepositorySpec)
 		want   map[string]string // some of the files; "" for those that must not be there
@@ -98,22 +97,6 @@ func TestPartialFetchUnderLayers(t *testing.T) {
 		fellBack := slices.ContainsFunc(report.Notes, func(note string) bool { return strings.Contains(note, "whole tree") })
 		if n := strings.Count(strings.Join(packs(part), ""), "filter blob:none"); n != 1 || fellBack {
 			t.Errorf("%s: %d requests for trees, notes %q; want 1 and no fall-back", name, n, report.Notes)
-		}
-	}
-}
-
-// A file that stands where an include goes is found although it is not fetched.
-func TestPartialFetchIncludeConflict(t *testing.T) {
-	repo := testenv.NewRepo(t)
-	repo.Commit(testenv.Commit{Branch: "main", Files: forest()})
-	env := shelf(t, files("x", "x"))
-	for _, config := range []testenv.HTTP{{}, {NoFilter: true}} {
-		g := sparse(testenv.ServeHTTP(t, config, repo).Repo(), "deploy")
-		g.Spec.Include = []source.GitRepositoryInclude{{Repository: source.IncludeReference{Name: "other"}, ToPath: "deploy/app.yaml"}}
-		_, _, _, err := try(t.Context(), g, env)
-		var step *source.StepError
-		if !errors.As(err, &step) || step.Reason != "CopyFailure" || !strings.Contains(err.Error(), "deploy/app.yaml") {
-			t.Errorf("%+v: %v: want CopyFailure", config, err)
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"testing/fstest"
 
@@ -133,13 +134,16 @@ func TestIncremental(t *testing.T) {
 	}
 }
 
-// A tree of any history gives the same bytes with a cache and without, whatever
-// happens to the cache on the way.
-func TestCacheChangesNothing(t *testing.T) {
+// Whatever happens to a branch, and to the cache on the way, the bytes are those
+// of a fetch without a cache.
+func TestCacheSurvivesDamage(t *testing.T) {
 	for _, format := range []string{"sha1", "sha256"} {
 		repo := testenv.NewRepoIn(t, format)
-		story := &story{repo: repo, rng: rand.New(rand.NewPCG(7, 7)), tree: twentyFiles()}
-		story.commit()
+		tree := twentyFiles()
+		commit := func(parents ...string) string {
+			return repo.Commit(testenv.Commit{Branch: "main", Files: tree, Parents: parents})
+		}
+		first := commit()
 		for name, s := range wireServers(t, repo) {
 			if format == "sha256" && name != "http" && name != "http v0" {
 				continue
@@ -148,20 +152,44 @@ func TestCacheChangesNothing(t *testing.T) {
 				dir := t.TempDir()
 				env := s.env
 				env.Cache = newCache(t, dir)
-				steps := 8
-				if name == "http" {
-					steps = 25
-				}
-				for range steps {
-					did := story.next()
-					ref := story.ref()
-					g := s.object(ref)
-					if story.rng.IntN(8) == 0 {
-						did += ", " + spoil(t, dir, story.rng)
+				entries := func(do func(file string, b []byte)) {
+					found, err := filepath.Glob(filepath.Join(dir, "entry", "*", "*"))
+					if err != nil {
+						t.Fatal(err)
 					}
-					rev, data, _ := fetch(t, g, env)
-					if plain, want, _ := fetch(t, g, s.env); rev.ID != plain.ID || !bytes.Equal(data, want) {
-						t.Fatalf("%s, %+v: other bytes with the cache", did, ref)
+					for _, file := range found {
+						if b, err := os.ReadFile(file); err == nil {
+							do(file, b)
+						}
+					}
+				}
+				for i, step := range []func(){
+					func() { tree["dir0/file0"].Data = fmt.Append(tree["dir0/file0"].Data, name); commit() },
+					func() {
+						delete(tree, "dir1/file1")
+						tree["new/a/b"] = &fstest.MapFile{Data: noise(99, 3000), Mode: 0o755}
+						commit()
+					},
+					func() { entries(func(file string, b []byte) { b[len(b)/2] ^= 1; os.WriteFile(file, b, 0o600) }) },
+					func() { tree["dir2/file2"].Data = noise(98, 5000); commit(first) },
+					func() { entries(func(file string, b []byte) { os.WriteFile(file, b[:len(b)/3], 0o600) }); commit() },
+					func() {
+						commit(repo.ID("main"), repo.Commit(testenv.Commit{Files: files("side", "x"), Parents: []string{first}}))
+					},
+					func() { entries(func(file string, _ []byte) { os.Remove(file) }) },
+					func() {
+						repo.Commit(testenv.Commit{Branch: "main", Files: tree, Parents: []string{}})
+						repo.Git("gc", "-q", "--prune=now")
+					},
+					func() { first = commit() },
+				} {
+					step()
+					for _, ref := range []source.GitRepositoryRef{{Branch: "main"}, {Branch: "main", Commit: repo.ID("main")}} {
+						g := s.object(ref)
+						rev, data, _ := fetch(t, g, env)
+						if plain, want, _ := fetch(t, g, s.env); rev.ID != plain.ID || !bytes.Equal(data, want) {
+							t.Fatalf("step %d, %+v: other bytes with the cache", i, ref)
+						}
 					}
 				}
 			})
@@ -216,44 +244,51 @@ func TestCredentialsShareNothing(t *testing.T) {
 	}
 }
 
-// After many fetches the cache holds about what a few commits take.
-func TestLayersAreMerged(t *testing.T) {
+// However many objects and processes share an upstream, what they share is
+// fetched once.
+func TestSharedUpstream(t *testing.T) {
 	repo := testenv.NewRepo(t)
-	tree := twentyFiles()
-	server := testenv.ServeHTTP(t, testenv.HTTP{}, repo)
-	dir := t.TempDir()
-	env := source.Env{Cache: newCache(t, dir)}
-	g := object(server.Repo(), source.GitRepositoryRef{Branch: "main"})
-	for i := range 40 {
-		tree["dir2/file2"].Data = noise(uint64(1000+i), 20<<10)
-		repo.Commit(testenv.Commit{Branch: "main", Files: tree})
-		server.Reset()
-		_, data, _ := fetch(t, g, env)
-		if _, sent := server.Bytes(); i > 0 && sent > 50<<10 {
-			t.Errorf("fetch %d: %d bytes", i, sent)
-		}
-		if got := contents(t, data)["dir2/file2"]; got != string(tree["dir2/file2"].Data) {
-			t.Errorf("fetch %d: other content", i)
-		}
-	}
-	var total, count int64
-	err := filepath.WalkDir(filepath.Join(dir, "entry"), func(_ string, d fs.DirEntry, err error) error {
-		if err != nil || !d.Type().IsRegular() {
-			return err
-		}
-		info, err := d.Info()
-		if info.Size() < 300<<10 || info.Size() > 430<<10 { // not what compressed blocks take
-			total += info.Size()
-			count++
-		}
-		return err
-	})
-	if err != nil || count > 20 || total > 2<<20 {
-		t.Errorf("%d entries with %d bytes: %v", count, total, err)
-	}
-	server.Reset()
-	fetch(t, object(server.Repo(), source.GitRepositoryRef{Commit: repo.ID("main")}), env)
-	if list := packRequests(server); len(list) > 0 {
-		t.Errorf("fetched what is held: %q", list)
+	id := repo.Commit(testenv.Commit{Branch: "main", Files: twentyFiles()})
+	repo.Git("branch", "same", id)
+	repo.AnnotatedTag("v1.0.0", id, "release")
+	for name, refs := range map[string][]source.GitRepositoryRef{
+		"one branch":         {{Branch: "main"}, {Branch: "main"}, {Branch: "main"}},
+		"two branches, tags": {{Branch: "main"}, {Branch: "same"}, {SemVer: "1.x"}, {Tag: "v1.0.0"}, {Commit: id}},
+		"sparse and whole":   {{Branch: "main"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := testenv.ServeHTTP(t, testenv.HTTP{}, repo)
+			dir := t.TempDir()
+			var wg sync.WaitGroup
+			archives := make([][]byte, len(refs))
+			for i, ref := range refs {
+				g := object(server.Repo(), ref)
+				g.Metadata.Name = fmt.Sprint("app", i)
+				env := source.Env{Cache: newCache(t, dir)} // each as if in a process of its own
+				wg.Go(func() {
+					var err error
+					if _, archives[i], _, err = try(t.Context(), g, env); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			wg.Wait()
+			if list := packRequests(server); len(list) != 1 {
+				t.Errorf("%d fetches: %q", len(list), list)
+			}
+			for _, a := range archives {
+				if !bytes.Equal(a, archives[0]) {
+					t.Error("different bytes")
+				}
+			}
+			if name == "sparse and whole" {
+				g := object(server.Repo(), refs[0])
+				g.Spec.SparseCheckout = []string{"dir1"}
+				server.Reset()
+				if _, data, _ := fetch(t, g, source.Env{Cache: newCache(t, dir)}); len(contents(t, data)) != 5 || len(packRequests(server)) > 0 {
+					t.Errorf("sparse: %d files, fetched %q", len(contents(t, data)), packRequests(server))
+				}
+			}
+		})
 	}
 }

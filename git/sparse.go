@@ -9,23 +9,13 @@ import (
 	"strings"
 
 	"github.com/headgate-io/headgate/artifact"
-	"github.com/headgate-io/headgate/source"
 )
-
-// sparse returns the directories of tree that spec.sparseCheckout lists, with
-// the directories above them, as the commit's own part of what is packed. It
-// sees to it that the layers above can read what they decide by.
-func (c *content) sparse(ctx context.Context, tree fs.FS) (_ fs.FS, err error) {
-	if c.own, err = sparseView(ctx, &c.origin.repo.Spec, tree); err != nil {
-		return nil, err
-	}
-	return c.own, c.prepare(ctx, tree)
-}
 
 // sparseView shows of tree the directories that spec.sparseCheckout lists, each
 // of which must exist. Files beside them and above them are not shown, ignore
 // files neither: that is what a sparse checkout leaves in a worktree.
-func sparseView(ctx context.Context, spec *source.GitRepositorySpec, tree fs.FS) (fs.FS, error) {
+func (o *Origin) sparseView(ctx context.Context, tree fs.FS) (fs.FS, error) {
+	spec := &o.repo.Spec
 	dirs, err := spec.Directories()
 	if err != nil {
 		return nil, invalid(err)

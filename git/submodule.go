@@ -1,17 +1,27 @@
 package git
 
 import (
+	"cmp"
 	"context"
 	"embed"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"net/url"
 	"path"
+	"slices"
+	"strings"
 	"sync"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/headgate-io/headgate/artifact"
+	"github.com/headgate-io/headgate/git/internal/config"
 	"github.com/headgate-io/headgate/git/internal/object"
+	"github.com/headgate-io/headgate/git/internal/packfile"
+	"github.com/headgate-io/headgate/git/internal/wire"
+	"github.com/headgate-io/headgate/internal/redact"
 	"github.com/headgate-io/headgate/internal/transport"
 	"github.com/headgate-io/headgate/source"
 )
@@ -21,72 +31,8 @@ import (
 const (
 	maxModules     = 1000 // submodules of one artifact
 	maxModuleDepth = 10   // submodules in submodules
+	moduleFetches  = 8    // at once
 )
-
-// submodules puts the submodules of tree into their places, at the commits it
-// pins. They are found and fetched level by level: first those of the
-// repository itself, then those in them.
-func (c *content) submodules(ctx context.Context, tree fs.FS) (fs.FS, error) {
-	if !c.origin.repo.Spec.RecurseSubmodules {
-		return c.hollow(ctx, tree)
-	}
-	r, err := newRecursion(ctx, c)
-	if err != nil {
-		return nil, err
-	}
-	base, err := parseURL(c.origin.repo.Spec.URL)
-	if err != nil {
-		return nil, invalid(fmt.Errorf("spec.url: %w", err))
-	}
-	top := &module{path: ".", url: base, fence: transport.NewFence(base, nil), content: c, tree: tree}
-	for level := []*module{top}; len(level) > 0; {
-		var found []*module
-		for _, m := range level {
-			if found, err = r.find(ctx, found, m); err != nil {
-				return nil, err
-			}
-		}
-		if err := r.fetch(ctx, found); err != nil {
-			return nil, err
-		}
-		level = found
-	}
-	return top.composed(), nil
-}
-
-// hollow puts an empty directory into the place of each submodule of tree: that
-// is what a checkout without recursion leaves there.
-func (c *content) hollow(ctx context.Context, tree fs.FS) (fs.FS, error) {
-	if c.total.Modules == 0 {
-		return tree, nil
-	}
-	links, err := gitlinks(ctx, tree)
-	if err != nil {
-		return nil, err
-	}
-	if len(links) == 0 {
-		return tree, nil
-	}
-	subs := make(map[string]fs.FS, len(links))
-	for _, l := range links {
-		subs[l.path] = embed.FS{}
-	}
-	c.hollowed = links
-	return graft{tree, subs}, nil
-}
-
-// tellHollow notes which submodules are empty directories of the artifact.
-func (c *content) tellHollow(ctx context.Context) {
-	var names []string
-	for _, l := range c.hollowed {
-		if _, ignored, err := c.rules.Match(ctx, l.path, true); !ignored && err == nil {
-			names = append(names, l.path)
-		}
-	}
-	if len(names) > 0 {
-		c.notes = append(c.notes, "submodules are empty directories without spec.recurseSubmodules: "+enumerate(names, 3))
-	}
-}
 
 // A module is a repository in its place: a submodule, or the one at spec.url.
 type module struct {
@@ -95,132 +41,248 @@ type module struct {
 	url    *url.URL
 	commit object.ID
 	fence  *transport.Fence
-
-	content *content // once it is fetched; equal submodules share it
-	tree    fs.FS
-	parts   map[string]*module // its submodules by path below it; nil for one that is empty
 }
 
-// composed returns the tree of m with its submodules.
-func (m *module) composed() fs.FS {
-	subs := make(map[string]fs.FS, len(m.parts))
-	for at, part := range m.parts {
-		if subs[at] = (embed.FS{}); part != nil { // the standard library's empty tree
-			subs[at] = part.composed()
+// submodules puts the submodules of the tree into their places, at the commits it
+// pins; without recursion an empty directory, which is what a checkout leaves there.
+func (c *content) submodules(ctx context.Context) error {
+	if c.total.Modules == 0 {
+		return nil
+	}
+	var err error
+	if c.links, err = gitlinks(ctx, c.own); err != nil {
+		return err
+	}
+	if !c.origin.repo.Spec.RecurseSubmodules {
+		for _, l := range c.links {
+			c.tree.Link(l.path, nil)
 		}
+		return nil
 	}
-	if len(subs) == 0 {
-		return m.tree
+	base, err := parseURL(c.origin.repo.Spec.URL)
+	if err != nil {
+		return invalid(fmt.Errorf("spec.url: %w", err))
 	}
-	return graft{m.tree, subs}
-}
-
-// A pin says what a submodule holds, wherever it is.
-type pin struct {
-	url    string
-	commit object.ID
-}
-
-func (m *module) pin() pin { return pin{m.url.String(), m.commit} }
-
-// A recursion finds and fetches submodules.
-type recursion struct {
-	top   *content
-	shown fs.FS // what spec.ignore leaves of a tree that has every folder
-	count int   // submodules found so far
-
-	fetched map[pin]*content
-
-	mu      sync.Mutex // what the fetches of a level share
-	spooled int64      // bytes of what was fetched, whatever of it is in the trees
-	done    source.Progress
-}
-
-func newRecursion(ctx context.Context, c *content) (*recursion, error) {
 	var ignore artifact.Ignore
 	if text := c.origin.repo.Spec.Ignore; text != nil {
 		ignore.Extra = *text
 	}
 	rules, err := ignore.Compile(ctx, nil)
 	if err != nil {
-		return nil, &source.StepError{Step: source.StepFetch, Reason: "SourceIgnoreError", Err: err}
+		return &source.StepError{Step: source.StepFetch, Reason: "SourceIgnoreError", Err: err}
 	}
-	return &recursion{top: c, shown: rules.View(ctx, folders{}), fetched: map[pin]*content{}}, nil
-}
-
-// leavesOut reports whether spec.ignore leaves out all that a submodule at name
-// can hold. Its rules have the last word: no other need be asked.
-func (r *recursion) leavesOut(name string) (bool, error) {
-	_, err := fs.Stat(r.shown, name)
-	if isAbsent(err) {
-		return true, nil
-	}
-	return false, err
-}
-
-// find appends to found the submodules in m, which is fetched. Those that are
-// left out are empty directories to the ignore rules, and need not be right.
-func (r *recursion) find(ctx context.Context, found []*module, m *module) ([]*module, error) {
-	links, err := gitlinks(ctx, m.content.own)
-	if err != nil {
-		return nil, r.top.origin.blame(m, err)
-	}
-	mappings := sync.OnceValues(func() (map[string]*mapping, error) {
-		return readMappings(object.TreeFS(m.content.db, m.content.commit.Tree))
+	r := &recursion{top: c, fetched: map[string]func() (*content, error){}, slots: make(chan struct{}, moduleFetches)}
+	var inner context.Context
+	r.group, inner = errgroup.WithContext(ctx)
+	r.shown = rules.View(inner, folders{})
+	r.group.Go(func() error {
+		return r.expand(inner, &module{path: ".", url: base, fence: transport.NewFence(base, nil)}, c)
 	})
-	m.parts = make(map[string]*module, len(links))
-	for _, link := range links {
+	return r.group.Wait()
+}
+
+// A recursion finds and fetches submodules.
+type recursion struct {
+	top   *content
+	shown fs.FS // what spec.ignore leaves of a tree that has every folder
+	group *errgroup.Group
+	slots chan struct{} // for fetches
+
+	mu      sync.Mutex
+	count   int                                 // submodules found so far
+	fetched map[string]func() (*content, error) // by URL and commit: equal submodules share it
+	spooled int64                               // bytes of what was fetched, whatever of it is in the trees
+	done    source.Progress
+}
+
+// expand links the submodules of m, whose content is c, into its tree, and has
+// each of them expanded in turn.
+func (r *recursion) expand(ctx context.Context, m *module, c *content) error {
+	var mappings map[string]*mapping
+	var all []func() error
+	for _, link := range c.links {
 		sub := &module{path: path.Join(m.path, link.path), depth: m.depth + 1, commit: link.commit}
-		out, err := r.leavesOut(sub.path)
-		if err != nil {
-			return nil, stepError(source.StepFetch, err)
-		}
-		if out {
-			m.parts[link.path] = nil
+		// Rules of spec.ignore have the last word: no others need be asked.
+		_, err := fs.Stat(r.shown, sub.path)
+		if isAbsent(err) { // what is left out need not be right
+			r.link(c, link, nil)
 			continue
 		}
-		mapped, err := mappings()
+		if err == nil && mappings == nil {
+			mappings, err = readMappings(c.tree)
+		}
 		if err == nil {
-			sub.url, err = r.admit(m, sub, mapped[link.path])
+			err = r.admit(m, sub, mappings[link.path])
 		}
 		if err != nil {
-			return nil, fmt.Errorf("submodule %q: %s: %w: correct it in the repository, or leave the submodule out by spec.ignore",
+			return fmt.Errorf("submodule %q: %s: %w: correct it in the repository, or leave the submodule out by spec.ignore",
 				sub.path, path.Join(m.path, modulesFile), err)
 		}
 		if sub.url == nil {
-			m.parts[link.path] = nil
+			r.link(c, link, nil)
 			continue
 		}
 		sub.fence = r.top.origin.fenceOf(sub.url, m.fence)
-		m.parts[link.path], found = sub, append(found, sub)
+		fetched := r.content(ctx, sub)
+		all = append(all, func() error {
+			in, err := fetched()
+			if err == nil {
+				err = r.add(in)
+			}
+			if err != nil {
+				return err
+			}
+			r.link(c, link, in.tree)
+			return r.expand(ctx, sub, in)
+		})
 	}
-	return found, nil
+	for _, enter := range all { // nothing is fetched before all of them are admitted
+		r.group.Go(enter)
+	}
+	return nil
 }
 
-// admit returns the URL of sub, a submodule of m, of which the mapping says
-// its; nil when it is to stay away.
-func (r *recursion) admit(m, sub *module, its *mapping) (*url.URL, error) {
+func (r *recursion) link(c *content, at gitlink, sub *object.FS) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c.tree.Link(at.path, sub)
+}
+
+// admit gives sub, a submodule of m, the URL that the mapping its has for it; none
+// when it is to stay away.
+func (r *recursion) admit(m, sub *module, its *mapping) (err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	r.count++
 	switch {
 	case r.count > maxModules:
-		return nil, fmt.Errorf("there are more than %d submodules", maxModules)
+		return fmt.Errorf("there are more than %d submodules", maxModules)
 	case its == nil:
-		return nil, errors.New("it maps no URL to this path")
+		return errors.New("it maps no URL to this path")
 	case its.defect != nil:
-		return nil, its.defect
+		return its.defect
 	case its.skipped:
 		r.top.notes = append(r.top.notes, fmt.Sprintf("submodule %q is an empty directory: its update is none in %s", sub.path, path.Join(m.path, modulesFile)))
-		return nil, nil
+		return nil
 	case sub.depth > maxModuleDepth:
-		return nil, fmt.Errorf("the submodule is more than %d deep", maxModuleDepth)
+		return fmt.Errorf("the submodule is more than %d deep", maxModuleDepth)
 	case len(sub.path) > object.MaxPath:
-		return nil, fmt.Errorf("the path has more than %d bytes", object.MaxPath)
+		return fmt.Errorf("the path has more than %d bytes", object.MaxPath)
 	}
-	u, err := moduleURL(m.url, its.url)
+	if sub.url, err = moduleURL(m.url, its.url); err != nil {
+		return fmt.Errorf("url of %.80q: %w", its.name, err)
+	}
+	return nil
+}
+
+// content returns what fetches what m pins, once whatever the number of its places.
+func (r *recursion) content(ctx context.Context, m *module) func() (*content, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	key := m.url.String() + " " + m.commit.String()
+	if r.fetched[key] == nil {
+		r.fetched[key] = sync.OnceValues(func() (*content, error) {
+			c, err := r.fetch(ctx, m)
+			if err != nil {
+				err = r.top.origin.blame(m, err)
+			}
+			return c, err
+		})
+	}
+	return r.fetched[key]
+}
+
+// fetch fetches what m pins, in what is left of the limits.
+func (r *recursion) fetch(ctx context.Context, m *module) (*content, error) {
+	select {
+	case r.slots <- struct{}{}:
+		defer func() { <-r.slots }()
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	o := r.top.origin
+	up, err := o.reachModule(ctx, m)
 	if err != nil {
-		return nil, fmt.Errorf("url of %.80q: %w", its.name, err)
+		return nil, err
 	}
-	return u, nil
+	defer up.Close()
+	if n, ok := up.(*network); ok {
+		r.mu.Lock()
+		if limit := cmp.Or(n.env.Limits.Bytes, maxBytes); limit > 0 {
+			n.env.Limits.Bytes = max(1, limit-max(r.spooled, r.top.total.Bytes))
+		}
+		r.mu.Unlock()
+		if n.env.Progress != nil {
+			n.env.Progress = r.progress()
+		}
+	}
+	c, err := o.fetchPinned(ctx, up, m.commit)
+	if err != nil {
+		return nil, err
+	}
+	c.own, c.module = c.tree, m
+	c.links, err = gitlinks(ctx, c.own) // before any of them is linked
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.top.holding = append(r.top.holding, c)
+	if pack, ok := c.db.(*packfile.Pack); ok {
+		r.spooled += pack.Spooled()
+	}
+	for _, note := range c.notes {
+		r.top.notes = append(r.top.notes, fmt.Sprintf("submodule %q: %s", m.path, note))
+	}
+	r.top.repositories[c.tree] = func(ctx context.Context) (upstream, error) { // LFS objects are those of its own upstream
+		up, err := o.reachModule(ctx, m)
+		if err != nil {
+			err = o.blame(m, err)
+		}
+		return up, err
+	}
+	return c, err
+}
+
+// add counts one more place of c, as far as the limits of all trees together allow.
+func (r *recursion) add(c *content) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.top.total = r.top.total.Plus(c.total)
+	if err := checkTotals(r.top.total, r.top.origin.env.Limits); err != nil {
+		return r.top.origin.blame(c.module, fmt.Errorf("with it, %w", err))
+	}
+	return nil
+}
+
+// progress returns what reports one of several fetches: the sum of all.
+func (r *recursion) progress() func(source.Progress) {
+	var last source.Progress
+	return func(p source.Progress) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.done.Done += p.Done - last.Done
+		r.done.Total += p.Total - last.Total
+		last = p
+		p.Phase, p.Done, p.Total = p.Phase+" of submodules", r.done.Done, r.done.Total
+		r.top.origin.env.Progress(p)
+	}
+}
+
+// fetchPinned fetches a commit that no ref need lead to. Where a server refuses
+// to send that by its id, it is looked for as git does: among the tips, then
+// in the history of the default branch.
+func (o *Origin) fetchPinned(ctx context.Context, up upstream, commit object.ID) (*content, error) {
+	c, err := o.fetch(ctx, up, commit, commit, "", false)
+	if !errors.Is(err, wire.ErrUnreachable) {
+		return c, err
+	}
+	refs, err := up.refs(ctx, false, "refs/heads/", "refs/tags/")
+	if err != nil {
+		return nil, err
+	}
+	via := "HEAD"
+	if i := slices.IndexFunc(refs, func(r object.Ref) bool { return r.Commit() == commit }); i >= 0 {
+		via = refs[i].Name
+	}
+	return o.fetch(ctx, up, commit, commit, via, false)
 }
 
 // A gitlink is where a tree has a submodule, and at which commit.
@@ -230,21 +292,238 @@ type gitlink struct {
 }
 
 // gitlinks returns the gitlinks in tree, sorted by the elements of their paths.
-func gitlinks(ctx context.Context, tree fs.FS) ([]gitlink, error) {
-	var links []gitlink
-	err := fs.WalkDir(tree, ".", func(name string, d fs.DirEntry, err error) error {
+func gitlinks(ctx context.Context, tree fs.FS) (links []gitlink, err error) {
+	err = fs.WalkDir(tree, ".", func(name string, d fs.DirEntry, err error) error {
 		if err == nil {
 			err = ctx.Err()
 		}
-		if err != nil || d.Type()&fs.ModeIrregular == 0 {
-			return err
+		if err == nil && d.Type()&fs.ModeIrregular != 0 {
+			_, id := object.EntryID(d)
+			links = append(links, gitlink{name, id})
 		}
-		id, ok := object.EntryID(d)
-		if !ok {
-			return &fs.PathError{Op: "submodule", Path: name, Err: errors.ErrUnsupported}
-		}
-		links = append(links, gitlink{name, id})
-		return nil
+		return err
 	})
 	return links, err
+}
+
+// folders is a tree that has a directory at every path. It tells only that.
+type folders struct{ embed.FS }
+
+// Stat implements [fs.StatFS].
+func (folders) Stat(string) (fs.FileInfo, error) { return fs.Stat(embed.FS{}, ".") }
+
+// An access is how a submodule is reached.
+type access struct {
+	url   *url.URL // with the user information of spec.url, where that is due
+	ref   *source.LocalReference
+	field string // that names ref, "" where no credentials are known for the origin
+}
+
+// accessTo chooses the credentials for a submodule at u: those that
+// spec.submoduleCredentials gives for its origin, those of spec.url on the same
+// origin, and else none.
+func (o *Origin) accessTo(u *url.URL) (access, error) {
+	spec := &o.repo.Spec
+	for i, c := range spec.SubmoduleCredentials {
+		of, err := url.Parse(c.URL)
+		if err != nil {
+			return access{}, invalid(fmt.Errorf("spec.submoduleCredentials[%d].url is no URL", i))
+		}
+		if transport.SameOrigin(of, u) {
+			return access{u, &c.SecretRef, fmt.Sprintf("spec.submoduleCredentials[%d].secretRef", i)}, nil
+		}
+	}
+	top, err := parseURL(spec.URL)
+	switch {
+	case err != nil:
+		return access{}, err
+	case !transport.SameOrigin(top, u):
+		return access{u, nil, ""}, nil
+	case u.User == nil:
+		with := *u
+		with.User = top.User
+		u = &with
+	}
+	return access{u, spec.SecretRef, ownSecret}, nil
+}
+
+// reachModule returns the upstream of the submodule m. A local path may stand in for
+// its URL whether that ends in .git or not.
+func (o *Origin) reachModule(ctx context.Context, m *module) (upstream, error) {
+	name := m.url.String()
+	for _, spelling := range []string{name, strings.TrimSuffix(name, ".git"), name + ".git"} {
+		if path, ok := o.env.Local[spelling]; ok {
+			return openLocal(path, o.env.Limits)
+		}
+	}
+	a, err := o.accessTo(m.url)
+	if err != nil {
+		return nil, err
+	}
+	if m.url.Scheme == "ssh" && a.field == "" {
+		return nil, fmt.Errorf("%w: ssh needs a key, and the credentials of spec.url are not for this host: %s", wire.ErrAuth, remedy(m.url))
+	}
+	return o.reach(ctx, a.url, a.ref, a.field, m.fence)
+}
+
+// fenceOf returns the fence of a submodule at u. A repository whose fence is from
+// names it, unless the spec does: it has credentials for the host.
+func (o *Origin) fenceOf(u *url.URL, from *transport.Fence) *transport.Fence {
+	if a, err := o.accessTo(u); err == nil && a.field != "" {
+		from = nil
+	}
+	return transport.NewFence(u, from)
+}
+
+// remedy says how to give credentials for the origin of u.
+func remedy(u *url.URL) string {
+	of := url.URL{Scheme: u.Scheme, Host: u.Host}
+	keys := "username and password"
+	if u.Scheme == "ssh" {
+		keys = "identity and known_hosts"
+	}
+	return fmt.Sprintf("add an entry to spec.submoduleCredentials, with url %s and a secretRef to a Secret that holds %s", &of, keys)
+}
+
+// blame makes err one about the submodule m, if it is one: a failure of the
+// fetch, with the reason that err has.
+func (o *Origin) blame(m *module, err error) error {
+	if m.depth == 0 {
+		return err
+	}
+	zone, narrower := errors.AsType[*transport.ZoneError](err)
+	if a, wrong := o.accessTo(m.url); wrong == nil && a.field == "" && m.url.Scheme != "ssh" {
+		switch {
+		case errors.Is(err, wire.ErrAuth):
+			err = fmt.Errorf("%w: no credentials were sent, for those of spec.url are not for this host: %s", err, remedy(m.url))
+		case errors.Is(err, wire.ErrNotFound):
+			err = fmt.Errorf("%w: if it is private, %s", err, remedy(m.url))
+		case narrower && !zone.Metadata && m.fence.Is(zone.Host):
+			err = fmt.Errorf("%w, or %s", err, remedy(m.url))
+		}
+	}
+	step, _ := errors.AsType[*source.StepError](stepError(source.StepFetch, err))
+	return &source.StepError{Step: source.StepFetch, Reason: step.Reason, Err: fmt.Errorf("submodule %q at %s: %w", m.path, redact.URL(m.url), err)}
+}
+
+// modulesFile describes the submodules of a repository, in its root.
+const modulesFile = ".gitmodules"
+
+// maxModulesFile bounds it, in bytes.
+const maxModulesFile = 1 << 20
+
+// A mapping is what .gitmodules says about one submodule (gitmodules(5)). The
+// path is a key only: a submodule is mounted where the tree has it.
+type mapping struct {
+	name    string
+	path    string
+	url     string
+	skipped bool  // update = none: git leaves the submodule out
+	defect  error // why the submodule cannot be used
+}
+
+// readMappings returns the mappings of tree, the root of a commit, by path.
+// Without the file there are none.
+func readMappings(tree fs.FS) (map[string]*mapping, error) {
+	f, err := tree.Open(modulesFile)
+	if isAbsent(err) {
+		return map[string]*mapping{}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	switch {
+	case err != nil:
+		return nil, err
+	case !info.Mode().IsRegular():
+		return nil, errors.New("it is no regular file")
+	case info.Size() > maxModulesFile:
+		return nil, fmt.Errorf("it has %d bytes: more than the limit of %d", info.Size(), maxModulesFile)
+	}
+	text, err := io.ReadAll(io.LimitReader(f, maxModulesFile))
+	if err != nil {
+		return nil, err
+	}
+	return parseMappings(string(text))
+}
+
+// parseMappings reads the text of .gitmodules. What is wrong with one submodule
+// is noted there and does not concern the others.
+func parseMappings(text string) (map[string]*mapping, error) {
+	byName := map[string]*mapping{}
+	var all []*mapping
+	for e, err := range config.Parse(text) {
+		if err != nil {
+			return nil, err
+		}
+		if e.Section != "submodule" {
+			continue
+		}
+		m := byName[e.Subsection]
+		if m == nil {
+			m = &mapping{name: e.Subsection, defect: checkModuleName(e.Subsection)}
+			byName[e.Subsection], all = m, append(all, m)
+		}
+		m.set(e)
+	}
+	byPath := map[string]*mapping{}
+	for _, m := range all {
+		if other := byPath[m.path]; other != nil {
+			other.flaw("the submodules %.80q and %.80q have the same path", other.name, m.name)
+		} else if m.path != "" {
+			byPath[m.path] = m
+		}
+	}
+	return byPath, nil
+}
+
+// set takes one variable. Those that only matter to a clone with a worktree
+// and a history (branch, shallow, ignore, fetchRecurseSubmodules) do not here.
+func (m *mapping) set(e config.Entry) {
+	switch e.Key {
+	case "path":
+		m.once(&m.path, e)
+	case "url":
+		m.once(&m.url, e)
+	case "update":
+		m.skipped = e.Value == "none"
+		if strings.HasPrefix(e.Value, "!") {
+			m.flaw("line %d: update is a command, which is never run: remove it", e.Line)
+		}
+	}
+}
+
+// once takes a variable that may be set only once: two readers could take two
+// different values.
+func (m *mapping) once(field *string, e config.Entry) {
+	switch {
+	case e.Value == "":
+		m.flaw("line %d: %s is empty", e.Line, e.Key)
+	case *field != "":
+		m.flaw("line %d: %s is set a second time", e.Line, e.Key)
+	default:
+		*field = e.Value
+	}
+}
+
+// flaw notes the first thing that is wrong.
+func (m *mapping) flaw(format string, args ...any) {
+	if m.defect == nil {
+		m.defect = fmt.Errorf(format, args...)
+	}
+}
+
+// checkModuleName refuses the names that git does: it makes paths of them.
+func checkModuleName(name string) error {
+	if name == "" {
+		return errors.New("its name in .gitmodules is empty")
+	}
+	for part := range strings.FieldsFuncSeq(name, func(r rune) bool { return r == '/' || r == '\\' }) {
+		if part == ".." {
+			return fmt.Errorf("its name in .gitmodules, %.80q, leads out of a directory", name)
+		}
+	}
+	return nil
 }

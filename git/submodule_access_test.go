@@ -1,7 +1,6 @@
 package git_test
 
 import (
-	"context"
 	"encoding/base64"
 	"errors"
 	"net/url"
@@ -225,26 +224,6 @@ func TestSubmodulesThroughProxy(t *testing.T) {
 		if u, _ := url.Parse(s.URL); !slices.ContainsFunc(p.Seen(), func(seen string) bool { return strings.Contains(seen, u.Host) }) {
 			t.Errorf("the proxy saw %q and not %s", p.Seen(), u.Host)
 		}
-	}
-}
-
-// What a provider issues is for the repository's own origin.
-func TestSubmodulesOfProvider(t *testing.T) {
-	w := newTwo(t, testenv.HTTP{Bearer: "issued-canary"}, testenv.HTTP{})
-	g := w.object("")
-	g.Spec.Provider = "azure"
-	var asked []string
-	fetch(t, g, source.Env{Login: func(_ context.Context, q source.LoginRequest) (source.Credential, error) {
-		asked = append(asked, q.URL.Host)
-		return source.Credential{Token: "issued-canary"}, nil
-	}})
-	for _, host := range asked {
-		if "http://"+host != w.own.URL {
-			t.Errorf("a login for %s", host)
-		}
-	}
-	if got := shown(w.sub, "/"); len(got) != 1 || got[0] != "" {
-		t.Errorf("the other server was shown %q", got)
 	}
 }
 

@@ -3,21 +3,19 @@ package git_test
 import (
 	"bytes"
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	"golang.org/x/crypto/ssh"
 
-	"github.com/headgate-io/headgate/artifact"
 	"github.com/headgate-io/headgate/git"
 	"github.com/headgate-io/headgate/internal/testenv"
 	"github.com/headgate-io/headgate/source"
@@ -161,6 +159,9 @@ func TestSubmoduleFetches(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
+	if _, err := c.WriteTo(t.Context(), io.Discard); err != nil {
+		t.Fatal(err)
+	}
 	want := map[string]int{"/org/app.git": 1, "/org/lib.git": 1, "/tools/x": 1, "/base.git": 2}
 	if got := fetches(server); !maps.Equal(got, want) {
 		t.Errorf("fetches %v, want %v", got, want)
@@ -351,75 +352,5 @@ func TestSubmodulesOfUnverified(t *testing.T) {
 	}
 	if got := fetches(server); len(got) != 1 {
 		t.Errorf("fetches %v", got)
-	}
-}
-
-// LFS objects of a submodule come from its own server, with its own credentials.
-func TestSubmodulesWithLFS(t *testing.T) {
-	sub, app, objects := testenv.NewRepo(t), testenv.NewRepo(t), new(testenv.LFS)
-	pin := linked(sub, map[string]string{".gitattributes": "*.bin filter=lfs\n", "a.bin": objects.Add("content of a")})
-	server := testenv.ServeHTTP(t, testenv.HTTP{LFS: objects, Username: "bob", Password: "b0b-canary"}, sub)
-	linked(app, map[string]string{".gitattributes": "*.dat filter=lfs\n", "plain.bin": pointer("other")}, link{"s", server.Repo(), pin}, link{"t/s", server.Repo(), pin})
-	g := recursing(testenv.ServeHTTP(t, testenv.HTTP{}, app).Repo())
-	g.Spec.LFS = true
-	g.Spec.SubmoduleCredentials = []source.GitSubmoduleCredential{{URL: server.URL, SecretRef: source.LocalReference{Name: "bob"}}}
-	_, archive, _ := fetch(t, g, source.Env{Secrets: sourcetest.Secrets{"default/bob": sourcetest.Secret("username", "bob", "password", "b0b-canary")}})
-	if got := contents(t, archive); got["s/a.bin"] != "content of a" || got["t/s/a.bin"] != "content of a" || got["plain.bin"] != pointer("other") {
-		t.Errorf("content %v", got)
-	}
-	if n := len(phases(server, testenv.LFSObject)); n != 1 {
-		t.Errorf("%d downloads, want 1", n)
-	}
-}
-
-// The transfers of all submodules are one to who watches.
-func TestSubmoduleProgress(t *testing.T) {
-	server := testenv.ServeAll(t, testenv.HTTP{}, family(t))
-	var mu sync.Mutex
-	last := map[string]source.Progress{}
-	_, _, _ = fetch(t, recursing(server.URL+"/org/app.git"), source.Env{Progress: func(p source.Progress) {
-		mu.Lock()
-		defer mu.Unlock()
-		if was := last[p.Phase]; p.Done < was.Done || p.Object != "gitrepository/default/app" && was.Object != "" && p.Object != was.Object {
-			t.Errorf("%+v after %+v", p, was)
-		}
-		last[p.Phase] = p
-	}})
-	got := last["receiving objects of submodules"]
-	if got.Done == 0 || got.Done != got.Total || last["receiving objects"].Total == 0 {
-		t.Errorf("progress %+v", last)
-	}
-}
-
-// A submodule that stalls obeys cancellation, and every spool is closed.
-func TestSubmoduleStalls(t *testing.T) {
-	sub, app := testenv.NewRepo(t), testenv.NewRepo(t)
-	pin := linked(sub, map[string]string{"x": "1"})
-	slow := testenv.ServeHTTP(t, testenv.HTTP{Defect: &testenv.Defect{Phase: testenv.Pack, Do: testenv.Stall, After: 20}}, sub)
-	good := testenv.ServeHTTP(t, testenv.HTTP{}, sub)
-	linked(app, nil, link{"a", good.Repo(), pin}, link{"b", slow.Repo(), pin})
-	var mu sync.Mutex
-	var spools []*os.File
-	dir := t.TempDir()
-	env := source.Env{Limits: artifact.Limits{Temp: func() (*os.File, error) {
-		f, err := os.CreateTemp(dir, "spool")
-		mu.Lock()
-		defer mu.Unlock()
-		spools = append(spools, f)
-		return f, err
-	}}}
-	ctx, cancel := context.WithCancel(t.Context())
-	go func() {
-		<-slow.Stalled()
-		cancel()
-	}()
-	_, _, _, err := try(ctx, recursing(testenv.ServeHTTP(t, testenv.HTTP{}, app).Repo()), env)
-	if !errors.Is(err, context.Canceled) {
-		t.Errorf("%v: want the cancellation", err)
-	}
-	for _, f := range spools {
-		if f.Close() == nil {
-			t.Errorf("a spool is open")
-		}
 	}
 }

@@ -1,20 +1,14 @@
 package git
 
 import (
-	"embed"
-	"errors"
 	"fmt"
-	"io/fs"
 	"net/url"
 	"os"
 	"os/exec"
-	"path"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
-	"testing/fstest"
-	"unicode"
 
 	"github.com/headgate-io/headgate/internal/testenv"
 )
@@ -118,87 +112,3 @@ func TestModuleURL(t *testing.T) {
 		}
 	}
 }
-
-// Whatever .gitmodules says, a URL is one of three kinds, to a host, without a
-// password; a relative one stays at its host.
-func FuzzModuleURL(f *testing.F) {
-	for _, text := range []string{
-		"../x.git", "./../../x", "git@host:path", "https://user:pw@host/x", "ext::sh -c x", "-x", "ssh://-x/y", "file:///x",
-		"https://h/%0a", "../x?y#z", "C:/x", "../..//h/x", "ssh://h/..", ".0:0", ".u@host:path", "a:b@c:d", "https://h\\@evil/x", "../%2e%2e/x",
-	} {
-		f.Add("https://user:pw@example.com:8443/org/app.git", text)
-		f.Add("ssh://git@example.com/~/app", text)
-	}
-	f.Fuzz(func(t *testing.T, top, text string) {
-		base, err := parseURL(top)
-		if err != nil {
-			return
-		}
-		u, err := moduleURL(base, text)
-		if err != nil {
-			return
-		}
-		if _, password := u.User.Password(); password || !slices.Contains(schemes, u.Scheme) || u.Hostname() == "" || u.RawQuery != "" || u.Fragment != "" {
-			t.Errorf("%q in %q: %v", text, top, u)
-		}
-		if strings.ContainsFunc(u.Host+u.Path+u.User.Username(), unicode.IsControl) || strings.HasPrefix(u.Host, "-") || strings.HasPrefix(u.User.Username(), "-") {
-			t.Errorf("%q in %q: %q", text, top, u)
-		}
-		if (strings.HasPrefix(text, "./") || strings.HasPrefix(text, "../")) && (u.Scheme != base.Scheme || u.Host != base.Host) {
-			t.Errorf("%q in %q leads to %q", text, top, u)
-		}
-		again, err := url.Parse(u.String())
-		if err != nil || again.Host != u.Host || again.Path != u.Path {
-			t.Errorf("%q in %q: %q does not parse to itself: %v, %v", text, top, u, again, err)
-		}
-	})
-}
-
-func FuzzMappings(f *testing.F) {
-	f.Add("[submodule \"a\"]\npath = a\nurl = ../a\nupdate = none\n[submodule \"b\"]\npath = a\n")
-	f.Add("[submodule \"../a\"]\npath = a/b\nurl = ext::x\nupdate = !x\n[submodule]\npath\n")
-	f.Fuzz(func(t *testing.T, text string) {
-		all, err := parseMappings(text)
-		if err != nil && all != nil {
-			t.Errorf("%v and %v", all, err)
-		}
-		for at, m := range all {
-			if at == "" || m.path != at || m.defect == nil && m.name == "" {
-				t.Errorf("%q: %+v", at, m)
-			}
-		}
-	})
-}
-
-// A graft is a file system like any other.
-func TestGraft(t *testing.T) {
-	text := func(s string) *fstest.MapFile { return &fstest.MapFile{Data: []byte(s), Mode: 0o644} }
-	link := &fstest.MapFile{Mode: fs.ModeIrregular}
-	tree := fstest.MapFS{"a": text("1"), "lib": link, "gone": link, "d/lib": link, "d/lib2": text("2"), "d/e/deep": link, "module": link}
-	inner := graft{fstest.MapFS{"x": text("3"), "y/z": text("4"), "sub": link}, map[string]fs.FS{"sub": fstest.MapFS{"w": text("5")}}}
-	g := graft{tree, map[string]fs.FS{"lib": inner, "d/lib": inner, "d/e/deep": fstest.MapFS{"v": text("6")}, "gone": embed.FS{}}}
-	delete(tree, "module") // which fstest cannot open
-	if err := fstest.TestFS(g, "a", "gone", "lib/x", "lib/sub/w", "d/lib/y/z", "d/lib2", "d/e/deep/v"); err != nil {
-		t.Error(err)
-	}
-	for _, name := range []string{"gone/x", "lib/absent", "d/lib/y/absent", "lib/x/y"} {
-		_, err := fs.Stat(g, name)
-		if p, ok := errors.AsType[*fs.PathError](err); !isAbsent(err) || !ok || p.Path != name {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-	if _, err := fs.ReadFile(g, "lib/../a"); err == nil {
-		t.Error("an invalid path is read")
-	}
-	shown := graft{omitting{tree}, map[string]fs.FS{"lib": inner, "d/lib": omitting{inner}}}
-	for dir, want := range map[string]bool{"d": true, "lib": false, "lib/y": false, "d/lib": true, "d/lib/y": true} {
-		if shown.Omits(dir) != want {
-			t.Errorf("omits %s: %v", dir, !want)
-		}
-	}
-}
-
-// omitting is a tree that omits its directories.
-type omitting struct{ fs.FS }
-
-func (omitting) Omits(dir string) bool { return path.Clean(dir) == dir }

@@ -13,6 +13,9 @@ import (
 	"github.com/headgate-io/headgate/source/sourcetest"
 )
 
+// inPart is the directory that is checked out.
+const inPart = "in/here"
+
 // together is a remote with all that a GitRepository can ask for: of its sparse
 // checkout the folder sub comes from another source, deploy is a submodule, and
 // the other files are LFS objects. What is fetched is cached.
@@ -20,7 +23,7 @@ type together struct {
 	*remote
 	modules *testenv.Repo
 	objects *testenv.LFS
-	part    *pantry
+	part    *includedSources
 }
 
 func (o *together) Publish(tree fstest.MapFS) error {
@@ -85,7 +88,7 @@ func TestConformanceTogether(t *testing.T) {
 		repo, modules, objects := testenv.NewRepo(t), testenv.NewRepo(t), new(testenv.LFS)
 		server := testenv.ServeAll(t, testenv.HTTP{Username: "user", Password: password, LFS: objects}, map[string]*testenv.Repo{"repo.git": repo, "modules.git": modules})
 		return &together{&remote{t: tb, repo: repo, server: server, ref: source.GitRepositoryRef{SemVer: "1.x"}, mode: source.VerifyTagAndHEAD,
-			signer: newSSHSigner(t), cache: newCache(t, t.TempDir())}, modules, objects, newPantry(t)}
+			signer: newSSHSigner(t), cache: newCache(t, t.TempDir())}, modules, objects, newIncludedSources(t)}
 	})
 	kind.Under = inPart
 	sourcetest.Run(t, kind)

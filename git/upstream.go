@@ -2,29 +2,33 @@ package git
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"io"
-	"strings"
 
+	"github.com/headgate-io/headgate/artifact"
 	"github.com/headgate-io/headgate/git/internal/lfs"
+	"github.com/headgate-io/headgate/git/internal/local"
 	"github.com/headgate-io/headgate/git/internal/object"
+	"github.com/headgate-io/headgate/source"
 )
 
 // An upstream is a repository, wherever it lives.
 type upstream interface {
 	// refs returns the refs called names, or when exact is false those whose
 	// names begin so.
-	refs(ctx context.Context, exact bool, names ...string) ([]ref, error)
+	refs(ctx context.Context, exact bool, names ...string) ([]object.Ref, error)
 	// history returns the commits of tips down to depth (1 is the tips alone,
 	// 0 everything), and as little else as the repository can manage.
 	history(ctx context.Context, tips []object.ID, depth int) (database, error)
 	// content returns commit, or a tag with the commit it leads to, and its
 	// whole tree, or when lean without the blobs, as far as that saves anything:
-	// then the database is a partialDatabase. The branch or tag it was found by, if any,
+	// then the database is a *partial. The branch or tag it was found by, if any,
 	// helps with servers that send only what a ref leads to.
 	content(ctx context.Context, commit object.ID, via string, lean bool) (database, []string, error)
-	// objects returns the LFS objects of the repository, and takes over the
-	// upstream. configured is lfs.url in its .lfsconfig, or "".
-	objects(configured string) lfs.Source
+	// objects gets LFS objects of the repository. configured is lfs.url in its
+	// .lfsconfig, or "".
+	objects(ctx context.Context, configured string, objects []lfs.Object, spool *lfs.Spool) error
 	Close() error
 }
 
@@ -34,30 +38,80 @@ type database interface {
 	io.Closer
 }
 
-// A partialDatabase lacks blobs, which it can fetch while its upstream is open.
-type partialDatabase interface {
-	database
-	// obtain fetches those of the blobs that are not there yet, all at once, or
-	// in their place everything: where they are most of the tree's files, whose
-	// number is of (0: not known), and where the upstream does not send single
-	// blobs. The note tells of that.
-	obtain(ctx context.Context, blobs []object.ID, of int64) (note string, err error)
-}
-
-// A ref is a name in a repository and what it leads to.
-type ref struct {
-	Name   string
-	ID     object.ID
-	Peeled object.ID // what an annotated tag leads to
-	Symref string
-}
-
-// commit returns what the ref leads to once an annotated tag is peeled.
-func (r ref) commit() object.ID {
-	if r.Peeled.IsZero() {
-		return r.ID
+// directory returns the origin that reads the plain directory which stands in
+// for spec.url; ok is false when a repository does, or nothing.
+func (o *Origin) directory() (dir source.Origin, ok bool, err error) {
+	path, ok := o.env.Local[o.repo.Spec.URL]
+	if !ok {
+		return nil, false, nil
 	}
-	return r.Peeled
+	repo, err := local.Open(path, 0)
+	if errors.Is(err, local.ErrNotRepository) {
+		view := source.DirView{Ignore: ignoreOf(o.repo), Select: o.sparseView}
+		if len(o.repo.Spec.Include) > 0 {
+			view.Mount = o.mount
+		}
+		return source.Dir(o.repo, path, view), true, nil
+	}
+	if err != nil {
+		return nil, false, err
+	}
+	return nil, false, repo.Close()
 }
 
-func (r ref) tag() string { return strings.TrimPrefix(r.Name, "refs/tags/") }
+// ignoreOf returns the ignore rules of a GitRepository.
+func ignoreOf(g *source.GitRepository) artifact.Ignore {
+	ignore := artifact.DefaultIgnore()
+	if g.Spec.Ignore != nil {
+		ignore.Extra = *g.Spec.Ignore
+	}
+	return ignore
+}
+
+// A standin is an upstream on this machine, in the place of the one at spec.url.
+type standin struct {
+	path string
+	repo *local.Repo // nil once its content was handed out
+}
+
+func openLocal(path string, limits artifact.Limits) (upstream, error) {
+	repo, err := local.Open(path, limits.FileBytes)
+	if err != nil {
+		return nil, err
+	}
+	return &standin{path, repo}, nil
+}
+
+func (s *standin) refs(_ context.Context, exact bool, names ...string) ([]object.Ref, error) {
+	refs, err := s.repo.Refs(exact, names...)
+	if err != nil {
+		return nil, fmt.Errorf("local repository %s: %w", s.path, err)
+	}
+	return refs, nil
+}
+
+func (s *standin) history(context.Context, []object.ID, int) (database, error) {
+	return borrowed{s.repo}, nil
+}
+
+func (s *standin) content(context.Context, object.ID, string, bool) (database, []string, error) {
+	repo := s.repo
+	s.repo = nil
+	return repo, nil, nil
+}
+
+func (s *standin) objects(ctx context.Context, _ string, objects []lfs.Object, spool *lfs.Spool) error {
+	return lfs.FromRepository(ctx, s.path, s.repo.LFS(), objects, spool)
+}
+
+func (s *standin) Close() error {
+	if s.repo == nil {
+		return nil
+	}
+	return s.repo.Close()
+}
+
+// borrowed is a database that its upstream closes.
+type borrowed struct{ object.Database }
+
+func (borrowed) Close() error { return nil }

@@ -265,28 +265,3 @@ func oldRevocation(t testing.TB) []byte {
 	revocation := []byte{3, 5, 0x20, 0x30, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8, 1, 2, 0, 0, 0, 8, 0xff}
 	return bytes.Join([][]byte{key[:first], {0xc0 | 2, byte(len(revocation))}, revocation, key[first:]}, nil)
 }
-
-func FuzzKeys(f *testing.F) {
-	for _, name := range []string{"pgp-ed25519.asc", "pgp-subkey.asc", "pgp-revoked-subkey.asc", "ssh-rsa.sshpub", "ssh-ecdsa.sshpub"} {
-		data := fixture(f, "keys/"+name)
-		f.Add(name, data)
-		if strings.HasSuffix(name, ".asc") {
-			f.Add("a", content(f, data))
-		}
-	}
-	f.Add("a", oldRevocation(f))
-	f.Add("a", version3(f))
-	f.Add("a.sshpub", certificate(f))
-	f.Add("a.sshpub", []byte("\"\\ , # "))
-	f.Add("a.asc", []byte("-----BEGIN PGP PUBLIC KEY BLOCK-----\n:\n\n-----END PGP PUBLIC KEY BLOCK-----"))
-	payload, sig := commit(f, "pgp-ed25519")
-	f.Fuzz(func(t *testing.T, name string, data []byte) {
-		keys, err := signature.Parse(map[string][]byte{name: data})
-		if (err == nil) == (keys == nil) {
-			t.Fatalf("%v, %v", keys, err)
-		}
-		if err == nil {
-			keys.Verify(payload, sig, now)
-		}
-	})
-}

@@ -27,46 +27,6 @@ func list(text string) (string, error) {
 	return b.String(), nil
 }
 
-func TestParse(t *testing.T) {
-	for text, want := range map[string]string{
-		"":                                       "",
-		"\ufeff[a]\nx=1":                         "a.x\n1\x00",
-		"# c\n; c\n[A]\n\tXy-1 = Value # c":      "a.xy-1\nValue\x00",
-		"[a \"Sub.Dir\"] x = 1\n[b] y":           "a.Sub.Dir.x\n1\x00b.y\x00",
-		"[a \"q\\\"\\\\\\u\"]\nx = 1":            "a.q\"\\u.x\n1\x00",
-		"[a \"\"]\nx = 1":                        "a..x\n1\x00",
-		"[a.Sub]\nx = 1":                         "a.sub.x\n1\x00",
-		"[a]\nx = \" b  \" c  \" # d\"  ; e":     "a.x\n b   c   # d\x00",
-		"[a]\nx = \\\"\\\\\\n\\t\\b.":            "a.x\n\"\\\n\t\b.\x00",
-		"[a]\r\nx = 1\r\ny = a \\\r\n  b\r\n":    "a.x\n1\x00a.y\na   b\x00",
-		"[a]\nx =\ny = \"\"":                     "a.x\n\x00a.y\n\x00",
-		"[a]\nx = a\\":                           "a.x\na\x00",
-		"[a]x=1\n[a]x=2":                         "a.x\n1\x00a.x\n2\x00",
-		"[include]\npath = /etc/passwd\n":        "include.path\n/etc/passwd\x00",
-		"[a]\nx = 1 = 2":                         "a.x\n1 = 2\x00",
-		"[submodule \"x\"]\nupdate = !touch /x ": "submodule.x.update\n!touch /x\x00",
-	} {
-		if got, err := list(text); err != nil || got != want {
-			t.Errorf("%q: %q, %v; want %q", text, got, err, want)
-		}
-	}
-}
-
-func TestPlaces(t *testing.T) {
-	for e, err := range config.Parse("[submodule.old]\n\n[Submodule \"Lib\"]\n\turl = \\\n  x\n\tPath = lib\n") {
-		if err != nil {
-			t.Fatal(err)
-		}
-		if e.Section != "submodule" || e.Subsection != "Lib" || e.Line != map[string]int{"url": 4, "path": 6}[e.Key] {
-			t.Errorf("%+v", e)
-		}
-		if e.Key == "url" {
-			continue // and stop early at the other: the iterator must end
-		}
-		break
-	}
-}
-
 // What is not well formed is refused with its line, as git does.
 func TestRefused(t *testing.T) {
 	for text, want := range map[string]string{

@@ -1,32 +1,85 @@
 package lfs
 
 import (
+	"bytes"
 	"context"
+	"crypto/tls"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"net"
 	"net/http"
+	"net/url"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
+	"golang.org/x/net/http/httpguts"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/headgate-io/headgate/artifact"
+	"github.com/headgate-io/headgate/git/internal/config"
 	"github.com/headgate-io/headgate/internal/redact"
 	"github.com/headgate-io/headgate/internal/transport"
 )
 
 const (
-	batchSize   = 100 // objects in one request
-	parallel    = 6   // transfers at a time
-	maxAttempts = 4   // for one request
-	maxRounds   = 3   // answers that are asked for because links have expired
-	maxWait     = time.Minute
-	firstWait   = time.Second // doubled for each further attempt
+	mediaType    = "application/vnd.git-lfs+json"
+	userAgent    = "git-lfs/3.0 (headgate)"
+	batchSize    = 100 // objects in one request
+	parallel     = 6   // transfers at a time
+	maxAttempts  = 4   // for one request
+	maxRounds    = 3   // answers that are asked for because links have expired
+	maxWait      = time.Minute
+	firstWait    = time.Second // doubled for each further attempt
+	leeway       = 5 * time.Second
+	maxRedirects = 5
+	maxConfig    = 64 << 10 // bytes of .lfsconfig
+	maxAnswer    = 10 << 20 // bytes of an answer of the endpoint
+	maxAddress   = 8 << 10  // bytes of an address that a server tells
+	maxHeader    = 64 << 10 // bytes of the header fields that a server wants to be sent
+	maxErrorPage = 4 << 10  // bytes read of an error page
+	maxMessage   = 300      // bytes of a server's message that are repeated
+	maxReported  = 5        // objects that one error tells of
 )
 
-// A Client gets objects from an endpoint. It implements [Source], for one Fetch at a time.
+// The kinds of failure that callers tell apart with errors.Is.
+var (
+	// ErrAuth: the endpoint refused the credentials, or wants some. It is fs.ErrPermission.
+	ErrAuth error = &kind{"authentication failed", fs.ErrPermission}
+	// ErrNotFound: there is no such endpoint or object. It is fs.ErrNotExist.
+	ErrNotFound error = &kind{"not found", fs.ErrNotExist}
+	// ErrProtocol: the answer does not follow the protocol.
+	ErrProtocol = errors.New("protocol error")
+	// ErrRefused: the answer leads to where it may not lead.
+	ErrRefused = errors.New("address refused")
+	// errRemote: the server reported an error.
+	errRemote = errors.New("remote error")
+	// errExpired: the link to an object is too old.
+	errExpired = errors.New("the link has expired")
+)
+
+type kind struct {
+	text string
+	std  error
+}
+
+func (k *kind) Error() string        { return k.text }
+func (k *kind) Is(target error) bool { return target == k.std }
+
+// A transientError is one that another attempt may not meet.
+type transientError struct {
+	err   error
+	after time.Duration // what the server asks to wait, negative when it asks nothing
+}
+
+func (e *transientError) Error() string { return e.err.Error() }
+func (e *transientError) Unwrap() error { return e.err }
+
+// A Client gets objects from an endpoint, for one Fetch at a time.
 type Client struct {
 	// Endpoint finds the endpoint; it is called again when that expires.
 	Endpoint func(context.Context) (Endpoint, error)
@@ -42,23 +95,23 @@ type Client struct {
 	at Endpoint // the last one found
 }
 
-// Close ends idle connections.
-func (c *Client) Close() error {
-	c.HTTP.CloseIdleConnections()
-	c.Bare.CloseIdleConnections()
-	return nil
-}
-
-// Fetch implements [Source].
+// Fetch gets objects and gives each to spool.
 func (c *Client) Fetch(ctx context.Context, objects []Object, spool *Spool) error {
-	missing, err := c.fromCache(ctx, objects, spool)
-	if err != nil {
-		return err
+	defer c.HTTP.CloseIdleConnections()
+	defer c.Bare.CloseIdleConnections()
+	var missing []Object
+	for _, o := range objects {
+		if c.fromCache(ctx, o, spool) != nil { // whatever is wrong with the entry, the server has another
+			missing = append(missing, o)
+		}
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
 	}
 	for chunk := range slices.Chunk(missing, batchSize) {
 		for round := 0; len(chunk) > 0; round++ {
 			if round == maxRounds {
-				return fmt.Errorf("git lfs: %s: %w %d times before it could be used: compare the clocks of server and client", describe(chunk[0]), errExpired, maxRounds)
+				return fmt.Errorf("git lfs: %s: %w %d times before it could be used: compare the clocks of server and client", chunk[0], errExpired, maxRounds)
 			}
 			from, err := c.ask(ctx, chunk)
 			if err != nil {
@@ -72,31 +125,77 @@ func (c *Client) Fetch(ctx context.Context, objects []Object, spool *Spool) erro
 	return nil
 }
 
-func describe(o Object) string { return fmt.Sprintf("object %s of %s", o.OID, o.Path) }
+// key is that of an object in the cache.
+func (c *Client) key(o Object) string { return "lfs/sha256/" + o.OID + " " + c.Scope }
+
+func (c *Client) fromCache(ctx context.Context, o Object, spool *Spool) error {
+	if c.Cache == nil {
+		return fs.ErrNotExist
+	}
+	content, err := c.Cache.Open(c.key(o))
+	if err != nil {
+		return err
+	}
+	defer content.Close()
+	return spool.Receive(ctx, o, content)
+}
+
+// ask asks the endpoint for objects and returns their addresses by OID.
+func (c *Client) ask(ctx context.Context, objects []Object) (found map[string]Endpoint, err error) {
+	list := make([]map[string]any, len(objects))
+	for i, o := range objects {
+		list[i] = map[string]any{"oid": o.OID, "size": o.Size}
+	}
+	body, err := json.Marshal(map[string]any{"operation": "download", "transfers": []string{"basic"}, "hash_algo": "sha256", "objects": list})
+	if err == nil && (c.at.URL == nil || c.at.expired(c.now())) {
+		c.at, err = c.Endpoint(ctx)
+	}
+	if err != nil {
+		return nil, err
+	}
+	batch := c.at.URL.JoinPath("objects", "batch")
+	to, err := newEndpoint(c.at.URL, batch.String(), c.at.Header, c.at.Auth)
+	if err != nil {
+		return nil, err
+	}
+	err = c.retry(ctx, func() error {
+		answer, asked, err := c.post(ctx, to, body)
+		if err == nil {
+			found, err = readBatch(answer, asked, objects, c.at.Auth && transport.SameOrigin(asked.URL, c.at.URL), c.now())
+		}
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", redact.URL(batch), err)
+	}
+	return found, nil
+}
 
 // download gets objects from their addresses and returns those whose address has expired.
-func (c *Client) download(ctx context.Context, objects []Object, from map[string]Endpoint, spool *Spool) ([]Object, error) {
+func (c *Client) download(ctx context.Context, objects []Object, from map[string]Endpoint, spool *Spool) (late []Object, err error) {
 	group, inner := errgroup.WithContext(ctx)
 	group.SetLimit(parallel)
 	var mu sync.Mutex
-	var late []Object
 	for _, o := range objects {
 		group.Go(func() error {
 			err := c.retry(inner, func() error { return c.get(inner, o, from[o.OID], spool) })
-			if errors.Is(err, errExpired) {
+			switch {
+			case errors.Is(err, errExpired):
 				mu.Lock()
 				defer mu.Unlock()
 				late = append(late, o)
-				return nil
+			case err != nil:
+				return fmt.Errorf("%s: %w", o, err)
+			case c.Cache != nil: // an object that has arrived counts also when the cache is broken or too small
+				c.Cache.Put(c.key(o), func(w io.Writer) error {
+					_, err := io.Copy(w, spool.open(o))
+					return err
+				})
 			}
-			if err != nil {
-				return fmt.Errorf("%s: %w", describe(o), err)
-			}
-			c.toCache(o, spool)
 			return nil
 		})
 	}
-	err := group.Wait()
+	err = group.Wait()
 	return late, err
 }
 
@@ -110,17 +209,15 @@ func (c *Client) get(ctx context.Context, o Object, from Endpoint, spool *Spool)
 		return err
 	}
 	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		if from.expired(c.now()) {
-			return errExpired
-		}
+	switch {
+	case resp.StatusCode != http.StatusOK && from.expired(c.now()):
+		return errExpired
+	case resp.StatusCode != http.StatusOK:
 		return fmt.Errorf("%s: %w", redact.URL(from.URL), responseError(resp, c.now()))
+	case resp.ContentLength > o.Size:
+		return fmt.Errorf("%w: the server sends %d bytes, its pointer tells %d", errContent, resp.ContentLength, o.Size)
 	}
-	if resp.ContentLength > o.Size {
-		return &ContentError{fmt.Sprintf("the server sends %d bytes, its pointer tells %d", resp.ContentLength, o.Size)}
-	}
-	err = spool.Receive(ctx, o, resp.Body)
-	if _, ok := errors.AsType[*ContentError](err); err == nil || ok || ctx.Err() != nil {
+	if err = spool.Receive(ctx, o, resp.Body); err == nil || errors.Is(err, errContent) || ctx.Err() != nil {
 		return err
 	}
 	return &transientError{err, -1}
@@ -145,7 +242,11 @@ func (c *Client) retry(ctx context.Context, try func() error) error {
 		if deadline, ok := ctx.Deadline(); ok && c.now().Add(wait).After(deadline) {
 			return fmt.Errorf("%w: there is no time left to try again after %v: raise spec.timeout", err, wait)
 		}
-		if err := c.wait(ctx, wait); err != nil {
+		sleep := c.Wait
+		if sleep == nil {
+			sleep = transport.Sleep
+		}
+		if err := sleep(ctx, wait); err != nil {
 			return err
 		}
 		pause *= 2
@@ -159,45 +260,416 @@ func (c *Client) now() time.Time {
 	return time.Now()
 }
 
-func (c *Client) wait(ctx context.Context, d time.Duration) error {
-	if c.Wait != nil {
-		return c.Wait(ctx, d)
+// post sends a request and returns the answer and the request that it answers,
+// which is another one after a redirect.
+func (c *Client) post(ctx context.Context, to Endpoint, body []byte) ([]byte, *http.Request, error) {
+	resp, err := c.send(ctx, http.MethodPost, to, body)
+	if err != nil {
+		return nil, nil, err
 	}
-	return transport.Sleep(ctx, d)
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return nil, nil, responseError(resp, c.now())
+	}
+	answer, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
+	switch {
+	case ctx.Err() != nil:
+		return nil, nil, context.Cause(ctx)
+	case err != nil:
+		return nil, nil, &transientError{err, -1}
+	case len(answer) > maxAnswer:
+		return nil, nil, fmt.Errorf("%w: the answer has more than %d bytes", ErrProtocol, maxAnswer)
+	}
+	return answer, resp.Request, nil
 }
 
-// key is that of an object in the cache.
-func (c *Client) key(o Object) string { return "lfs/sha256/" + o.OID + " " + c.Scope }
-
-// fromCache takes objects from the cache and returns the others.
-func (c *Client) fromCache(ctx context.Context, objects []Object, spool *Spool) (missing []Object, err error) {
-	if c.Cache == nil {
-		return objects, nil
+// send sends a request and follows redirects, with the same method. The caller
+// closes the body.
+func (c *Client) send(ctx context.Context, method string, to Endpoint, body []byte) (*http.Response, error) {
+	for range maxRedirects + 1 {
+		resp, err := c.sendOnce(ctx, method, to, body)
+		if err != nil {
+			return nil, err
+		}
+		switch resp.StatusCode {
+		case http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther, http.StatusTemporaryRedirect, http.StatusPermanentRedirect:
+		default:
+			return resp, nil
+		}
+		resp.Body.Close()
+		next, err := newEndpoint(to.URL, resp.Header.Get("Location"), nil, to.Auth)
+		if err != nil {
+			return nil, fmt.Errorf("redirect: %w", err)
+		}
+		if transport.SameOrigin(next.URL, to.URL) {
+			next.Header = to.Header
+		}
+		next.by = resp.Request
+		to = next
 	}
+	return nil, fmt.Errorf("%w: more than %d redirects in a row", ErrRefused, maxRedirects)
+}
+
+// hopByHop are header fields that no server can ask for: they are about the
+// connection, or belong to the client.
+var hopByHop = map[string]bool{
+	"Connection": true, "Content-Length": true, "Expect": true, "Host": true, "Keep-Alive": true,
+	"Proxy-Authorization": true, "Proxy-Connection": true, "Range": true, "Te": true, "Trailer": true,
+	"Transfer-Encoding": true, "Upgrade": true, "Accept-Encoding": true, "Cookie": true,
+}
+
+// sendOnce sends one request.
+func (c *Client) sendOnce(ctx context.Context, method string, to Endpoint, body []byte) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, method, to.URL.String(), bytes.NewReader(body))
+	if err != nil {
+		return nil, fmt.Errorf("%w: the address is malformed", ErrProtocol)
+	}
+	for name, value := range to.Header {
+		if key := http.CanonicalHeaderKey(name); !hopByHop[key] {
+			req.Header.Set(key, value)
+		}
+	}
+	req.Header.Set("User-Agent", userAgent)
+	if body != nil {
+		req.Header.Set("Accept", mediaType)
+		req.Header.Set("Content-Type", mediaType)
+	} else {
+		req.Header.Set("Accept-Encoding", "identity") // the digest is that of the bytes as they are
+	}
+	if to.by != nil { // transport shows no credentials after a redirect elsewhere, and keeps it out of narrower networks
+		req.Response = &http.Response{Request: to.by}
+	}
+	client := *c.Bare
+	if to.Auth {
+		client = *c.HTTP
+	}
+	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	resp, err := client.Do(req)
+	if err == nil {
+		return resp, nil
+	}
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	if wrapped, ok := errors.AsType[*url.Error](err); ok {
+		err = wrapped.Err // whose text repeats the URL, query and all
+	}
+	op, _ := errors.AsType[*net.OpError](err)
+	_, untrusted := errors.AsType[*tls.CertificateVerificationError](err)
+	_, proxy := errors.AsType[*transport.ProxyError](err)
+	if err = fmt.Errorf("%s: %w", redact.URL(to.URL), err); untrusted || proxy || op != nil && op.Op == "dial" {
+		return nil, err
+	}
+	return nil, &transientError{err, -1}
+}
+
+// An Endpoint is an address that a server told: that of the batch API, to whose
+// path /objects/batch is added, or that of an object.
+type Endpoint struct {
+	URL     *url.URL          // without user information
+	Header  map[string]string // to be sent there, besides the credentials
+	Expires time.Time         // of the address or its header; zero: never
+	Auth    bool              // the credentials of the repository are for this address too, if it is of its origin
+
+	by *http.Request // whose answer told the address, nil for none
+}
+
+func (e Endpoint) expired(now time.Time) bool {
+	return !e.Expires.IsZero() && now.Add(leeway).After(e.Expires)
+}
+
+// newEndpoint checks what the server at from says where to go.
+func newEndpoint(from *url.URL, href string, header map[string]string, auth bool) (Endpoint, error) {
+	if len(href) > maxAddress {
+		return Endpoint{}, fmt.Errorf("%w: an address has more than %d bytes", ErrProtocol, maxAddress)
+	}
+	to, err := from.Parse(href)
+	if err != nil || href == "" {
+		return Endpoint{}, fmt.Errorf("%w: the address is malformed", ErrProtocol)
+	}
+	to.User, to.Fragment, to.RawFragment = nil, "", ""
+	if err := mayLead(from, to); err != nil {
+		return Endpoint{}, err
+	}
+	size := 0
+	for name, value := range header {
+		if size += len(name) + len(value); size > maxHeader {
+			return Endpoint{}, fmt.Errorf("%w: header fields of more than %d bytes for %s", ErrProtocol, maxHeader, redact.URL(to))
+		}
+		if !httpguts.ValidHeaderFieldName(name) || !httpguts.ValidHeaderFieldValue(value) {
+			return Endpoint{}, fmt.Errorf("%w: an invalid header field for %s", ErrProtocol, redact.URL(to))
+		}
+		if http.CanonicalHeaderKey(name) == "Authorization" && value != "" {
+			auth = false
+		}
+	}
+	return Endpoint{URL: to, Header: header, Auth: auth}, nil
+}
+
+// mayLead refuses an address that a server may not send its client to.
+func mayLead(from, to *url.URL) error {
+	why := ""
+	switch {
+	case to.Scheme != "http" && to.Scheme != "https" || to.Hostname() == "":
+		why = "it is no HTTP address"
+	case from.Scheme == "https" && to.Scheme == "http":
+		why = "it gives up TLS"
+	default:
+		return nil
+	}
+	return fmt.Errorf("%w: %s: %s", ErrRefused, redact.URL(to), why)
+}
+
+// ConfiguredURL returns lfs.url of the file .lfsconfig at the top of tree, ""
+// when there is none. Nothing else is read from there.
+func ConfiguredURL(tree fs.FS) (value string, err error) {
+	const name = ".lfsconfig"
+	if info, err := fs.Stat(tree, name); errors.Is(err, fs.ErrNotExist) || err == nil && !info.Mode().IsRegular() {
+		return "", nil
+	}
+	text, err := readLimited(tree, name, maxConfig)
+	if err != nil {
+		return "", err
+	}
+	for e, err := range config.Parse(text) {
+		if err != nil {
+			return "", fmt.Errorf("%s: %w", name, err)
+		}
+		if e.Name() == "lfs.url" {
+			value = e.Value
+		}
+	}
+	return value, nil
+}
+
+// Discover returns the endpoint of the repository at u: what its .lfsconfig says,
+// or else .git/info/lfs below u, over https for an ssh URL (git-lfs, "Server
+// Discovery"). configured is followed to the origin of u, and to any other
+// one over https without credentials.
+func Discover(u *url.URL, configured string) (Endpoint, error) {
+	if configured == "" {
+		at := url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path, RawPath: u.RawPath}
+		if u.Scheme == "ssh" {
+			at.Scheme, at.Host = "https", u.Hostname()
+			if strings.Contains(at.Host, ":") {
+				at.Host = "[" + at.Host + "]"
+			}
+		}
+		for _, p := range []*string{&at.Path, &at.RawPath} {
+			if *p != "" {
+				*p = strings.TrimSuffix(strings.TrimRight(*p, "/"), ".git") + ".git/info/lfs"
+			}
+		}
+		return Endpoint{URL: &at, Auth: u.Scheme != "ssh"}, nil
+	}
+	at, err := url.Parse(configured)
+	if err != nil || len(configured) > maxAddress {
+		return Endpoint{}, fmt.Errorf("%w: lfs.url in .lfsconfig is no URL", ErrRefused)
+	}
+	at = &url.URL{Scheme: at.Scheme, Host: at.Host, Path: at.Path, RawPath: at.RawPath}
+	own := transport.SameOrigin(u, at)
+	if !own && at.Scheme != "https" {
+		return Endpoint{}, fmt.Errorf("%w: lfs.url in .lfsconfig is %s://%s: it must be https, or have the scheme, host and port of the repository", ErrRefused, at.Scheme, at.Host)
+	}
+	if err := mayLead(u, at); err != nil {
+		return Endpoint{}, fmt.Errorf("lfs.url in .lfsconfig: %w", err)
+	}
+	return Endpoint{URL: at, Auth: own}, nil
+}
+
+// Granted returns the endpoint that an answer of git-lfs-authenticate tells for
+// the repository at u.
+func Granted(u *url.URL, answer []byte, now time.Time) (Endpoint, error) {
+	var g action
+	if err := json.Unmarshal(answer, &g); err != nil {
+		return Endpoint{}, fmt.Errorf("%w: git-lfs-authenticate: %s", ErrProtocol, clean(err.Error()))
+	}
+	at, err := Discover(u, "")
+	if err == nil && g.Href != "" {
+		var to Endpoint
+		if to, err = newEndpoint(u, g.Href, g.Header, false); err != nil {
+			err = fmt.Errorf("git-lfs-authenticate: %w", err)
+		}
+		at.URL = to.URL
+	}
+	at.Header, at.Expires = g.Header, g.expires(now)
+	return at, err
+}
+
+// A batchAnswer tells where objects are (batch API, "Successful Responses").
+type batchAnswer struct {
+	Transfer string         `json:"transfer"`
+	HashAlgo string         `json:"hash_algo"`
+	Objects  []objectAnswer `json:"objects"`
+}
+
+type objectAnswer struct {
+	OID           string `json:"oid"`
+	Authenticated bool   `json:"authenticated"`
+	Actions       struct {
+		Download *action `json:"download"`
+	} `json:"actions"`
+	Error *struct {
+		Code    int    `json:"code"`
+		Message string `json:"message"`
+	} `json:"error"`
+}
+
+// An action is an address as servers write it, also in the answer of
+// git-lfs-authenticate.
+type action struct {
+	Href      string            `json:"href"`
+	Header    map[string]string `json:"header"`
+	ExpiresIn int64             `json:"expires_in"` // seconds
+	ExpiresAt string            `json:"expires_at"`
+}
+
+// expires returns when a ceases to be valid, the zero time for never.
+func (a *action) expires(now time.Time) time.Time {
+	if a.ExpiresIn != 0 {
+		return now.Add(time.Duration(max(min(a.ExpiresIn, 1<<31), -1<<31)) * time.Second)
+	}
+	at, err := time.Parse(time.RFC3339, a.ExpiresAt)
+	if err != nil || at.Year() <= 1 { // servers without expiry write what they like
+		return time.Time{}
+	}
+	return at
+}
+
+// readBatch reads the answer to the request asked. Objects that were not
+// asked for are ignored; every one that was must be there.
+func readBatch(text []byte, asked *http.Request, objects []Object, auth bool, now time.Time) (map[string]Endpoint, error) {
+	var answer batchAnswer
+	err := json.Unmarshal(text, &answer)
+	switch {
+	case err != nil && bytes.HasPrefix(bytes.TrimSpace(text), []byte("<")):
+		return nil, fmt.Errorf("%w: the server answers with a web page: it has no Git LFS there", ErrProtocol)
+	case err != nil:
+		return nil, fmt.Errorf("%w: the answer is not what it should be: %s", ErrProtocol, clean(err.Error()))
+	case answer.Transfer != "" && answer.Transfer != "basic":
+		return nil, fmt.Errorf("%w: the server wants transfers of the kind %.40q, and only basic was offered", ErrProtocol, answer.Transfer)
+	case answer.HashAlgo != "" && answer.HashAlgo != "sha256":
+		return nil, fmt.Errorf("%w: the server has objects by %.40q, not by sha256", ErrProtocol, answer.HashAlgo)
+	}
+	answers := make(map[string]*objectAnswer, len(answer.Objects))
+	for i := range answer.Objects {
+		answers[answer.Objects[i].OID] = &answer.Objects[i]
+	}
+	found := make(map[string]Endpoint, len(objects))
+	var faults []error
 	for _, o := range objects {
-		content, err := c.Cache.Open(c.key(o))
-		if err == nil {
-			err = spool.Receive(ctx, o, content)
-			content.Close()
+		err := fmt.Errorf("%w: the answer does not mention it", ErrProtocol)
+		if a := answers[o.OID]; a != nil {
+			found[o.OID], err = a.endpoint(asked, auth, now)
 		}
-		if ctx.Err() != nil {
-			return nil, context.Cause(ctx)
-		}
-		if err != nil { // whatever is wrong with the entry, the server has another
-			missing = append(missing, o)
+		if err != nil {
+			faults = append(faults, fmt.Errorf("%s: %w", o, err))
 		}
 	}
-	return missing, nil
+	if n := len(faults) - maxReported; n > 0 {
+		faults = append(faults[:maxReported], fmt.Errorf("and %d more", n))
+	}
+	return found, errors.Join(faults...)
 }
 
-// toCache puts an object into the cache. An object that has arrived counts also
-// when the cache is broken or too small.
-func (c *Client) toCache(o Object, spool *Spool) {
-	if c.Cache == nil {
-		return
+// endpoint returns the address that the answer to asked gives for an object.
+func (a *objectAnswer) endpoint(asked *http.Request, auth bool, now time.Time) (Endpoint, error) {
+	download := a.Actions.Download
+	switch {
+	case a.Error != nil:
+		return Endpoint{}, statusError(a.Error.Code, a.Error.Message, secrets(asked)...)
+	case download == nil:
+		return Endpoint{}, fmt.Errorf("%w: the server tells no way to download it", ErrProtocol)
 	}
-	c.Cache.Put(c.key(o), func(w io.Writer) error {
-		_, err := io.Copy(w, io.NewSectionReader(spool.open(o), 0, o.Size))
-		return err
-	})
+	to, err := newEndpoint(asked.URL, download.Href, download.Header, auth && !a.Authenticated)
+	to.by, to.Expires = asked, download.expires(now)
+	return to, err
+}
+
+// statuses tells what an HTTP status, or the code of an object, means and what
+// to do about it.
+var statuses = map[int]struct {
+	kind error
+	hint string
+}{
+	http.StatusUnauthorized:        {ErrAuth, "check the credentials in the Secret, and that they may read LFS objects"},
+	http.StatusForbidden:           {ErrAuth, "the credentials may not read LFS objects of this repository"},
+	http.StatusNotFound:            {ErrNotFound, "the server has no such LFS object, or no LFS for this repository"},
+	http.StatusGone:                {ErrNotFound, "the object was removed from the server"},
+	http.StatusUnprocessableEntity: {errRemote, "the server does not accept the pointer"},
+	http.StatusNotImplemented:      {errRemote, "the server has no Git LFS"},
+	http.StatusInsufficientStorage: {errRemote, "the server has no space left"},
+	509:                            {errRemote, "the bandwidth quota of the repository is used up"},
+}
+
+// statusError is the error for a status and what the server says about it, which
+// may repeat what it was shown.
+func statusError(status int, said string, shown ...string) error {
+	text := fmt.Sprintf("status %d", status)
+	if said = clean(said, shown...); said != "" {
+		text += " (" + said + ")"
+	}
+	if s, ok := statuses[status]; ok {
+		return fmt.Errorf("%w: %s: %s", s.kind, text, s.hint)
+	}
+	return fmt.Errorf("%w: %s", errRemote, text)
+}
+
+// responseError is the error for a response that is no success.
+func responseError(resp *http.Response, now time.Time) error {
+	page, _ := io.ReadAll(io.LimitReader(resp.Body, maxErrorPage))
+	var answer struct{ Message string }
+	if json.Unmarshal(page, &answer) != nil && strings.HasPrefix(resp.Header.Get("Content-Type"), "text/plain") {
+		answer.Message = string(page)
+	}
+	err := statusError(resp.StatusCode, answer.Message, secrets(resp.Request)...)
+	switch resp.StatusCode {
+	case http.StatusTooManyRequests, http.StatusInternalServerError, http.StatusBadGateway,
+		http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		after, given := transport.RetryAfter(resp.Header, now)
+		if !given {
+			after = -1
+		}
+		return &transientError{err, after}
+	}
+	return err
+}
+
+// clean makes a server's text fit to be repeated: without secrets, and in whole
+// words, for a part of a secret that is not known here would be known nowhere.
+func clean(text string, secrets ...string) string {
+	text = strings.Join(strings.Fields(redact.String(words(text, maxErrorPage), secrets...)), " ")
+	if short := words(text, maxMessage); short != text {
+		text = short + "…"
+	}
+	return text
+}
+
+// words returns text as far as its words end within limit bytes.
+func words(text string, limit int) string {
+	if len(text) <= limit {
+		return text
+	}
+	return text[:max(strings.LastIndexAny(text[:limit+1], blank), 0)]
+}
+
+// plainFields are header fields that hold no secret.
+var plainFields = map[string]bool{"Accept": true, "Accept-Encoding": true, "Content-Type": true, "User-Agent": true}
+
+// secrets returns what a request, as it was sent, proves itself with: header
+// fields, and the query of a link.
+func secrets(req *http.Request) (all []string) {
+	for name, values := range req.Header {
+		if plainFields[name] {
+			continue
+		}
+		for _, v := range values {
+			_, credential, _ := strings.Cut(v, " ")
+			all = append(all, v, credential)
+		}
+	}
+	for _, values := range req.URL.Query() {
+		all = append(all, values...)
+	}
+	return all
 }

@@ -1,6 +1,7 @@
 package lfs_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -8,6 +9,8 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
+	"path"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -16,6 +19,7 @@ import (
 
 	"github.com/headgate-io/headgate/artifact"
 	"github.com/headgate-io/headgate/git/internal/lfs"
+	"github.com/headgate-io/headgate/git/internal/object"
 	"github.com/headgate-io/headgate/internal/testenv"
 	"github.com/headgate-io/headgate/internal/transport"
 )
@@ -77,17 +81,76 @@ func (s *stage) wait(_ context.Context, d time.Duration) error {
 // fill returns the files with what they stand for.
 func (s *stage) fill(ctx context.Context) (map[string]string, error) {
 	s.t.Helper()
-	attributes, err := lfs.ReadAttributes(s.files)
-	if err != nil {
-		s.t.Fatal(err)
+	view := objects(s.t, s.files)
+	s.options.Fetch = func(ctx context.Context, _ *object.FS, objects []lfs.Object, spool *lfs.Spool) error {
+		return s.client.Fetch(ctx, objects, spool)
 	}
-	view := lfs.New(s.files, attributes, func(context.Context) (lfs.Source, error) { return s.client, nil })
 	held, _, err := lfs.Fill(ctx, view, s.options)
 	if err != nil {
 		return nil, err
 	}
 	defer held.Close()
 	return read(s.t, view), nil
+}
+
+// A database is an object.Database in memory.
+type database map[object.ID][]byte
+
+func (d database) Stat(id object.ID) (object.Type, int64, error) {
+	b, ok := d[id]
+	if !ok {
+		return 0, 0, fs.ErrNotExist
+	}
+	return object.Type(b[0]), int64(len(b)) - 1, nil
+}
+
+func (d database) Open(id object.ID) (object.Type, int64, io.ReadCloser, error) {
+	t, size, err := d.Stat(id)
+	if err != nil {
+		return 0, 0, nil, err
+	}
+	return t, size, io.NopCloser(bytes.NewReader(d[id][1:])), nil
+}
+
+func (d database) add(t object.Type, data []byte) object.ID {
+	h := object.NewHasher(object.SHA1)
+	h.Begin(t, int64(len(data)))
+	h.Write(data)
+	id, _ := h.ID()
+	d[id] = append([]byte{byte(t)}, data...)
+	return id
+}
+
+// objects makes a tree of Git objects from files.
+func objects(t testing.TB, files fstest.MapFS) *object.FS {
+	d := database{}
+	var dir func(at string) object.ID
+	dir = func(at string) object.ID {
+		entries, err := fs.ReadDir(files, at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		key := func(e fs.DirEntry) string {
+			if e.IsDir() {
+				return e.Name() + "/"
+			}
+			return e.Name()
+		}
+		slices.SortFunc(entries, func(a, b fs.DirEntry) int { return strings.Compare(key(a), key(b)) })
+		var data []byte
+		for _, e := range entries {
+			name := path.Join(at, e.Name())
+			mode, id := "40000", object.ID{}
+			if e.IsDir() {
+				id = dir(name)
+			} else {
+				mode, id = "100644", d.add(object.Blob, files[name].Data)
+			}
+			data = append(append(data, mode+" "+e.Name()+"\x00"...), id.Bytes()...)
+		}
+		return d.add(object.Tree, data)
+	}
+	return object.TreeFS(d, dir("."))
 }
 
 // read returns the files of a tree.

@@ -10,8 +10,8 @@
 // 1024 bytes with the lines version, oid and size; one with extensions is an
 // error, because nothing here can undo them.
 //
-// [New] wraps the tree of one repository, and [Fill] gets what a view of such
-// trees shows: nothing is transferred for a pointer that no view shows.
+// [Fill] gets what a view of the trees of some repositories shows: nothing is
+// transferred for a pointer that no view shows.
 //
 // # Requests
 //

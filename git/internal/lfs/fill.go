@@ -1,16 +1,21 @@
 package lfs
 
 import (
-	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
-	"maps"
 	"math"
 	"os"
-	"slices"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/headgate-io/headgate/git/internal/object"
 )
 
 // Options say how [Fill] works. Limits below 1 are none.
@@ -20,48 +25,113 @@ type Options struct {
 	Used      int64
 	Temp      func() (*os.File, error)
 	Progress  func(done, total int64) // bytes; called by one goroutine at a time
+
+	// Fetch gets objects of the repository that tree is of, and gives each to spool.
+	Fetch func(ctx context.Context, tree *object.FS, objects []Object, spool *Spool) error
 }
 
 // A find is a file that is a pointer.
 type find struct {
-	tracked
-	Pointer
-	shown string // its path in the view
+	Object
+	tree *object.FS
+	name string // its path in tree
 }
 
 // Fill fetches the objects that view shows pointers to, and puts them into the
-// trees made by [New] that view is made of. plain are files that have the
-// attribute and are no pointers: they stay as they are. What is returned holds
-// the content and is closed when the trees are not used any more; it is nil
-// without objects. view must not be read while it is filled.
+// trees that view is made of. plain are files that have the attribute and are no
+// pointers: they stay as they are. What is returned holds the content and is closed
+// when the trees are not used any more; it is nil without objects. view must not
+// be read while it is filled.
 func Fill(ctx context.Context, view fs.FS, o Options) (held io.Closer, plain []string, err error) {
 	finds, plain, err := o.survey(ctx, view)
 	if err != nil || len(finds) == 0 {
 		return nil, plain, err
 	}
-	orders, total, err := plan(finds)
-	if err != nil {
+	type key struct {
+		tree *object.FS
+		oid  string
+	}
+	spool := &Spool{progress: o.Progress}
+	known := map[key]Object{} // each object has one place, once for each repository
+	wanted := map[*object.FS][]Object{}
+	var trees []*object.FS
+	for i, f := range finds {
+		before, again := known[key{f.tree, f.OID}]
+		if again && before.Size != f.Size {
+			return nil, nil, fmt.Errorf("%s and %s are pointers to one object with two sizes, %d and %d bytes", before.Path, f.Path, before.Size, f.Size)
+		}
+		if again {
+			finds[i].Object = before
+			continue
+		}
+		finds[i].offset = spool.total
+		known[key{f.tree, f.OID}] = finds[i].Object
+		if spool.total += f.Size; f.Size == 0 { // the empty object needs nobody
+			continue
+		}
+		if wanted[f.tree] == nil {
+			trees = append(trees, f.tree)
+		}
+		wanted[f.tree] = append(wanted[f.tree], finds[i].Object)
+	}
+	if err := spool.create(o.Temp); err != nil {
 		return nil, nil, err
 	}
-	spool, err := newSpool(o.Temp, total, o.Progress)
-	if err != nil {
-		return nil, nil, err
-	}
-	for _, order := range orders {
-		if err := order.fetch(ctx, spool); err != nil {
+	for _, tree := range trees {
+		if err := o.Fetch(ctx, tree, wanted[tree], spool); err != nil {
 			return nil, nil, errors.Join(err, spool.Close())
 		}
 	}
 	for _, f := range finds {
-		f.tree.content[f.name] = content{spool.open(orders[f.tree].objects[f.OID]), f.Size}
+		f.tree.Replace(f.name, spool.open(f.Object))
 	}
 	return spool, plain, nil
 }
 
-// survey finds the pointers that view shows.
+// survey finds the pointers that view shows. The attributes of a tree are read
+// when one of its files is met.
 func (o Options) survey(ctx context.Context, view fs.FS) (finds []find, plain []string, err error) {
 	total := o.Used
-	err = fs.WalkDir(view, ".", func(name string, d fs.DirEntry, err error) error {
+	attributes := map[*object.FS]*Attributes{}
+	err = walkFiles(ctx, view, func(shown string, info fs.FileInfo) (err error) {
+		tree, name := object.Place(info)
+		if tree == nil || info.Size() == 0 { // an empty file stands for itself
+			return nil
+		}
+		if attributes[tree] == nil {
+			if attributes[tree], err = ReadAttributes(tree); err != nil {
+				return err
+			}
+		}
+		if !attributes[tree].Tracks(name) {
+			return nil
+		}
+		p, err := Pointer{}, ErrNotPointer
+		if info.Size() < maxPointer {
+			var b []byte
+			if b, err = tree.ReadFile(name); err == nil {
+				p, err = ParsePointer(b)
+			}
+		}
+		if errors.Is(err, ErrNotPointer) {
+			plain = append(plain, shown)
+			return nil
+		}
+		if err == nil {
+			total, err = o.admit(total, p)
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", shown, err)
+		}
+		finds = append(finds, find{Object{Pointer: p, Path: shown}, tree, name})
+		return nil
+	})
+	return finds, plain, err
+}
+
+// walkFiles calls f for each regular file of view.
+func walkFiles(ctx context.Context, view fs.FS, f func(name string, info fs.FileInfo) error) error {
+	return fs.WalkDir(view, ".", func(name string, d fs.DirEntry, err error) error {
 		if err == nil && ctx.Err() != nil {
 			err = context.Cause(ctx)
 		}
@@ -72,36 +142,8 @@ func (o Options) survey(ctx context.Context, view fs.FS) (finds []find, plain []
 		if err != nil {
 			return err
 		}
-		at, ok := info.Sys().(tracked)
-		if !ok || info.Size() == 0 { // an empty file stands for itself
-			return nil
-		}
-		p, err := readPointer(at)
-		switch {
-		case errors.Is(err, ErrNotPointer):
-			plain = append(plain, name)
-			return nil
-		case err != nil:
-			return fmt.Errorf("%s: %w", name, err)
-		}
-		if total, err = o.admit(total, p); err != nil {
-			return fmt.Errorf("%s: %w", name, err)
-		}
-		finds = append(finds, find{at, p, name})
-		return nil
+		return f(name, info)
 	})
-	return finds, plain, err
-}
-
-func readPointer(at tracked) (Pointer, error) {
-	if at.Size() >= maxPointer {
-		return Pointer{}, ErrNotPointer
-	}
-	b, err := fs.ReadFile(at.tree.FS, at.name)
-	if err != nil {
-		return Pointer{}, err
-	}
-	return ParsePointer(b)
 }
 
 // admit adds the size of a pointer to total.
@@ -119,43 +161,205 @@ func (o Options) admit(total int64, p Pointer) (int64, error) {
 	return total + p.Size, nil
 }
 
-// An order is what is wanted of one repository.
-type order struct {
-	tree    *tree
-	objects map[string]Object // by OID
-}
-
-// plan gives every object its place in the spool, once for each repository.
-func plan(finds []find) (orders map[*tree]*order, total int64, err error) {
-	orders = map[*tree]*order{}
-	for _, f := range finds {
-		o := orders[f.tree]
-		if o == nil {
-			o = &order{f.tree, map[string]Object{}}
-			orders[f.tree] = o
+// Count returns how many files of view look like pointers, whatever their
+// attributes. It reads only files that are as long as git-lfs writes pointers.
+func Count(ctx context.Context, view fs.FS) (n int, err error) {
+	err = walkFiles(ctx, view, func(name string, info fs.FileInfo) error {
+		if info.Size() < 120 || info.Size() > 150 {
+			return nil
 		}
-		switch known, ok := o.objects[f.OID]; {
-		case !ok:
-			o.objects[f.OID] = Object{f.Pointer, f.shown, total}
-			total += f.Size
-		case known.Size != f.Size:
-			return nil, 0, fmt.Errorf("%s and %s are pointers to one object with two sizes, %d and %d bytes", known.Path, f.shown, known.Size, f.Size)
+		b, err := fs.ReadFile(view, name)
+		if err != nil {
+			return err
 		}
-	}
-	return orders, total, nil
-}
-
-// fetch gets the objects. The empty one needs nobody.
-func (o *order) fetch(ctx context.Context, spool *Spool) (err error) {
-	list := slices.SortedFunc(maps.Values(o.objects), func(a, b Object) int { return cmp.Compare(a.offset, b.offset) })
-	list = slices.DeleteFunc(list, func(o Object) bool { return o.Size == 0 })
-	if len(list) == 0 {
+		if _, err := ParsePointer(b); err == nil {
+			n++
+		}
 		return nil
+	})
+	return n, err
+}
+
+// maxPointer is what a pointer is smaller than, in bytes.
+const maxPointer = 1024
+
+// A Pointer is what stands in a repository for an object.
+type Pointer struct {
+	OID  string // SHA-256 of the content, 64 hexadecimal digits in lower case
+	Size int64  // of the content, in bytes
+}
+
+var (
+	// ErrNotPointer is returned for content that is not a pointer.
+	ErrNotPointer = errors.New("not a Git LFS pointer")
+	// ErrExtension is returned for a pointer whose content went through extensions.
+	ErrExtension = errors.New("the pointer uses Git LFS extensions, which are not supported: " +
+		"store the file without them (git lfs ext, git lfs migrate)")
+)
+
+// versions are the first lines of pointers.
+var versions = map[string]bool{
+	"version https://git-lfs.github.com/spec/v1": true,
+	"version https://hawser.github.com/spec/v1":  true, // before its first release
+}
+
+var emptyOID = hex.EncodeToString(sha256.New().Sum(nil))
+
+// ParsePointer reads the content of a file. As git-lfs does, it takes a pointer
+// whose lines end in CR LF, and one with blanks around it or no last line break.
+func ParsePointer(b []byte) (Pointer, error) {
+	if len(b) >= maxPointer {
+		return Pointer{}, ErrNotPointer
 	}
-	source, err := o.tree.open(ctx)
+	lines := strings.Split(strings.ReplaceAll(strings.TrimSpace(string(b)), "\r\n", "\n"), "\n")
+	if !versions[lines[0]] {
+		return Pointer{}, ErrNotPointer
+	}
+	lines = lines[1:]
+	if len(lines) > 0 && strings.HasPrefix(lines[0], "ext-") {
+		return Pointer{}, ErrExtension
+	}
+	if len(lines) != 2 {
+		return Pointer{}, fmt.Errorf("%w: it has %d lines after the first, want oid and size", ErrNotPointer, len(lines))
+	}
+	oid, ok := strings.CutPrefix(lines[0], "oid sha256:")
+	if !ok || len(oid) != len(emptyOID) || strings.Trim(oid, "0123456789abcdef") != "" {
+		return Pointer{}, fmt.Errorf("%w: no SHA-256 in the line oid", ErrNotPointer)
+	}
+	digits, ok := strings.CutPrefix(lines[1], "size ")
+	size, err := strconv.ParseUint(digits, 10, 63)
+	if !ok || err != nil {
+		return Pointer{}, fmt.Errorf("%w: no number in the line size", ErrNotPointer)
+	}
+	if (size == 0) != (oid == emptyOID) {
+		return Pointer{}, fmt.Errorf("%w: its size %d and its oid contradict each other", ErrNotPointer, size)
+	}
+	return Pointer{oid, int64(size)}, nil
+}
+
+// An Object is one that is to be fetched.
+type Object struct {
+	Pointer
+	Path   string // of a file that it stands in, for messages
+	offset int64  // in the spool
+}
+
+func (o Object) String() string { return fmt.Sprintf("object %s of %s", o.OID, o.Path) }
+
+// A Spool holds objects in one temporary file, each in its own place. It is safe
+// for concurrent use.
+type Spool struct {
+	file *os.File
+	name string // to be removed with Close, "" when it has none
+
+	mu       sync.Mutex
+	done     int64
+	total    int64
+	progress func(done, total int64)
+}
+
+// create makes the file with temp; nil means one in [os.TempDir].
+func (s *Spool) create(temp func() (*os.File, error)) (err error) {
+	if temp != nil {
+		s.file, err = temp()
+	} else if s.file, err = os.CreateTemp("", "headgate-lfs-*"); err == nil {
+		if s.name = s.file.Name(); os.Remove(s.name) == nil { // where an open file can lose its name
+			s.name = ""
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("create spool: %w", err)
+	}
+	return nil
+}
+
+// Close removes the spool.
+func (s *Spool) Close() error {
+	err := s.file.Close()
+	if s.name != "" {
+		err = errors.Join(err, os.Remove(s.name))
+	}
+	return err
+}
+
+// open returns the content of an object.
+func (s *Spool) open(o Object) *io.SectionReader {
+	return io.NewSectionReader(s.file, o.offset, o.Size)
+}
+
+// errContent says that what was received is not what the pointer tells.
+var errContent = errors.New("wrong content")
+
+// Receive takes the content of an object from r and checks it. It reads at most
+// one byte more than it wants. The error wraps [io.ErrUnexpectedEOF] when there is
+// less; then the object can be received again.
+func (s *Spool) Receive(ctx context.Context, o Object, r io.Reader) error {
+	sum := sha256.New()
+	n, err := io.Copy(io.MultiWriter(io.NewOffsetWriter(s.file, o.offset), sum, counter{ctx, s}), io.LimitReader(r, o.Size))
+	if err == nil && n == o.Size {
+		if more, _ := io.ReadFull(r, make([]byte, 1)); more > 0 {
+			err = fmt.Errorf("%w: more than the %d bytes that its pointer tells", errContent, o.Size)
+		}
+	}
+	switch digest := hex.EncodeToString(sum.Sum(nil)); {
+	case ctx.Err() != nil:
+		err = context.Cause(ctx)
+	case err != nil:
+	case n < o.Size:
+		err = fmt.Errorf("it ends after %d of %d bytes: %w", n, o.Size, io.ErrUnexpectedEOF)
+	case digest != o.OID:
+		err = fmt.Errorf("%w: its SHA-256 is %s, not that of its pointer", errContent, digest)
+	}
+	if err != nil {
+		s.report(-n)
+	}
+	return err
+}
+
+// A counter reports the bytes that are written to it, and fails when ctx ends.
+type counter struct {
+	ctx   context.Context
+	spool *Spool
+}
+
+func (c counter) Write(p []byte) (int, error) {
+	c.spool.report(int64(len(p)))
+	return len(p), c.ctx.Err()
+}
+
+// report adds n bytes to the progress.
+func (s *Spool) report(n int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.done += n; s.progress != nil && n > 0 {
+		s.progress(s.done, s.total)
+	}
+}
+
+// FromRepository gets objects from the repository on this machine that the user
+// knows as repo, and whose objects are in dir.
+func FromRepository(ctx context.Context, repo, dir string, objects []Object, spool *Spool) error {
+	for _, o := range objects {
+		name := filepath.Join(dir, o.OID[:2], o.OID[2:4], o.OID)
+		info, err := os.Stat(name)
+		if errors.Is(err, fs.ErrNotExist) || err == nil && !info.Mode().IsRegular() {
+			err = fmt.Errorf("the local repository %s does not have it: run git lfs fetch there: %w", repo, fs.ErrNotExist)
+		}
+		if err == nil {
+			err = fromFile(ctx, name, o, spool)
+		}
+		if err != nil {
+			return fmt.Errorf("git lfs: %s: %w", o, err)
+		}
+	}
+	return nil
+}
+
+func fromFile(ctx context.Context, name string, o Object, spool *Spool) error {
+	in, err := os.Open(name)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, source.Close()) }()
-	return source.Fetch(ctx, list, spool)
+	defer in.Close()
+	return spool.Receive(ctx, o, in)
 }

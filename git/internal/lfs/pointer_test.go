@@ -55,15 +55,3 @@ func TestPointers(t *testing.T) {
 		}
 	}
 }
-
-func FuzzPointer(f *testing.F) {
-	for _, row := range pointers {
-		f.Add([]byte(row.text))
-	}
-	f.Fuzz(func(t *testing.T, b []byte) {
-		p, err := lfs.ParsePointer(b)
-		if err == nil && (len(p.OID) != 64 || strings.Trim(p.OID, "0123456789abcdef") != "" || p.Size < 0) {
-			t.Errorf("%+v", p)
-		}
-	})
-}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/headgate-io/headgate/artifact"
 	"github.com/headgate-io/headgate/git/internal/lfs"
+	"github.com/headgate-io/headgate/git/internal/object"
 	"github.com/headgate-io/headgate/internal/testenv"
 )
 
@@ -24,11 +25,10 @@ import (
 type stocked struct {
 	content map[string]string // by OID
 	asked   []string
-	closed  int
 	err     error
 }
 
-func (s *stocked) Fetch(ctx context.Context, objects []lfs.Object, spool *lfs.Spool) error {
+func (s *stocked) fetch(ctx context.Context, _ *object.FS, objects []lfs.Object, spool *lfs.Spool) error {
 	for _, o := range objects {
 		s.asked = append(s.asked, o.Path)
 		if err := spool.Receive(ctx, o, strings.NewReader(s.content[o.OID])); err != nil {
@@ -38,8 +38,6 @@ func (s *stocked) Fetch(ctx context.Context, objects []lfs.Object, spool *lfs.Sp
 	return s.err
 }
 
-func (s *stocked) Close() error { s.closed++; return nil }
-
 func (s *stocked) add(content string) string {
 	p := new(testenv.LFS).Add(content)
 	parsed, _ := lfs.ParsePointer([]byte(p))
@@ -47,22 +45,13 @@ func (s *stocked) add(content string) string {
 	return p
 }
 
-// wrap makes tree one whose pointers can be replaced.
-func (s *stocked) wrap(t *testing.T, tree fs.FS) fs.FS {
-	a, err := lfs.ReadAttributes(tree)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return lfs.New(tree, a, func(context.Context) (lfs.Source, error) { return s, nil })
-}
-
 // Trees are mounted and filtered after they were wrapped: what is shown of them
 // is fetched, and nothing else.
 func TestViews(t *testing.T) {
 	s := &stocked{content: map[string]string{}}
-	own := s.wrap(t, tree(".gitattributes", "*.bin filter=lfs\n", "a.bin", s.add("a"), "shadowed.bin", s.add("shadowed"), "ignored.bin", s.add("ignored"),
+	own := objects(t, tree(".gitattributes", "*.bin filter=lfs\n", "a.bin", s.add("a"), "shadowed.bin", s.add("shadowed"), "ignored.bin", s.add("ignored"),
 		"deep/b.bin", s.add(strings.Repeat("b", 3<<20)), "deep/copy.bin", s.add("a"), "empty.bin", s.add(""), "text", "text"))
-	module := s.wrap(t, tree(".gitattributes", "*.dat filter=lfs\n", "m.dat", s.add("m"), "m.bin", s.add("not tracked")))
+	module := objects(t, tree(".gitattributes", "*.dat filter=lfs\n", "m.dat", s.add("m"), "m.bin", s.add("not tracked")))
 	included := tree("shadowed.bin", s.add("the include's"), "i.bin", s.add("i"))
 	whole := artifact.Mount(artifact.Mount(own, "module", module), ".", included)
 	rules, err := artifact.Ignore{Extra: "ignored.*\n"}.Compile(t.Context(), nil)
@@ -70,7 +59,7 @@ func TestViews(t *testing.T) {
 		t.Fatal(err)
 	}
 	view := rules.View(t.Context(), whole)
-	held, plain, err := lfs.Fill(t.Context(), view, lfs.Options{})
+	held, plain, err := lfs.Fill(t.Context(), view, lfs.Options{Fetch: s.fetch})
 	if err != nil || len(plain) != 0 {
 		t.Fatal(err, plain)
 	}
@@ -82,20 +71,11 @@ func TestViews(t *testing.T) {
 	if got := read(t, view); !maps.Equal(got, want) {
 		t.Errorf("view %q", got)
 	}
-	if len(s.asked) != 3 || s.closed != 2 {
-		t.Errorf("asked for %q, closed %d", s.asked, s.closed)
+	if len(s.asked) != 3 {
+		t.Errorf("asked for %q", s.asked)
 	}
 	if err := fstest.TestFS(own, "a.bin", "deep/b.bin", "text", "ignored.bin"); err != nil {
 		t.Error(err)
-	}
-	f, err := own.Open("deep/b.bin")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if at, ok := f.(io.ReaderAt); !ok {
-		t.Error("no io.ReaderAt")
-	} else if n, err := at.ReadAt(make([]byte, 8), 3<<20-4); n != 4 || err != io.EOF {
-		t.Errorf("ReadAt: %d, %v", n, err)
 	}
 	var archive bytes.Buffer
 	if _, err := artifact.Pack(t.Context(), &archive, view); err != nil {
@@ -117,36 +97,17 @@ func TestViews(t *testing.T) {
 	}
 }
 
-// A directory that a view shows for what is below it only is left out of archives.
-func TestOmits(t *testing.T) {
-	rules, err := artifact.Ignore{Extra: "/*\n!/a\n/a/*\n!/a/b\n"}.Compile(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	below := rules.View(t.Context(), tree("a/b/c.bin", "x", "a/d", "x", ".gitattributes", "*.bin filter=lfs\n"))
-	s := &stocked{}
-	type omitter interface{ Omits(string) bool }
-	for _, dir := range []string{".", "a", "a/b", "d"} {
-		if got, want := s.wrap(t, below).(omitter).Omits(dir), below.(omitter).Omits(dir); got != want {
-			t.Errorf("%s: %v, want %v", dir, got, want)
-		}
-	}
-	if s.wrap(t, tree("a/b", "")).(omitter).Omits("a") {
-		t.Error("omits a directory of a tree that omits none")
-	}
-}
-
 // Failures leave no spool behind and say what they are about.
 func TestFailures(t *testing.T) {
 	dir := t.TempDir()
 	var spool *os.File
-	o := lfs.Options{Temp: func() (f *os.File, err error) { spool, err = os.CreateTemp(dir, "spool"); return spool, err }}
 	s := &stocked{content: map[string]string{}}
-	wrapped := s.wrap(t, tree(".gitattributes", "*.bin filter=lfs\n", "a.bin", s.add("a")))
+	o := lfs.Options{Fetch: s.fetch, Temp: func() (f *os.File, err error) { spool, err = os.CreateTemp(dir, "spool"); return spool, err }}
+	wrapped := objects(t, tree(".gitattributes", "*.bin filter=lfs\n", "a.bin", s.add("a")))
 	broken := errors.New("broken")
 	s.err = broken
-	if _, _, err := lfs.Fill(t.Context(), wrapped, o); !errors.Is(err, broken) || s.closed != 1 || spool.Close() == nil {
-		t.Errorf("%v, closed %d", err, s.closed)
+	if _, _, err := lfs.Fill(t.Context(), wrapped, o); !errors.Is(err, broken) || spool.Close() == nil {
+		t.Error(err)
 	}
 	o.Temp = func() (*os.File, error) { return nil, broken }
 	if _, _, err := lfs.Fill(t.Context(), wrapped, o); !errors.Is(err, broken) || !strings.Contains(err.Error(), "create spool") {
@@ -160,17 +121,9 @@ func TestFailures(t *testing.T) {
 	if _, _, err := lfs.Fill(t.Context(), wrapped, o); err == nil || full.Close() == nil {
 		t.Errorf("a spool that takes nothing: %v", err)
 	}
-	a, err := lfs.ReadAttributes(tree(".gitattributes", "* filter=lfs"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	refusing := lfs.New(tree("a", s.add("a")), a, func(context.Context) (lfs.Source, error) { return nil, broken })
-	if _, _, err := lfs.Fill(t.Context(), refusing, lfs.Options{}); !errors.Is(err, broken) {
-		t.Errorf("%v", err)
-	}
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(broken)
-	if _, _, err := lfs.Fill(ctx, wrapped, lfs.Options{}); !errors.Is(err, broken) {
+	if _, _, err := lfs.Fill(ctx, wrapped, o); !errors.Is(err, broken) {
 		t.Errorf("%v", err)
 	}
 	if _, err := lfs.Count(ctx, wrapped); !errors.Is(err, broken) {
@@ -199,61 +152,48 @@ func TestDiscover(t *testing.T) {
 	}
 }
 
-// An answer is where a server tells the client what to do.
-func FuzzBatch(f *testing.F) {
-	for _, body := range []string{
-		`{"transfer":"basic","objects":[{"oid":"` + some + `","size":5,"authenticated":true,"actions":{"download":{"href":"/x","header":{"A":"b"},"expires_in":60}}}]}`,
-		`{"objects":[{"oid":"` + some + `","error":{"code":404,"message":"gone"}}]}`,
-		`{"objects":[{"oid":"` + some + `","actions":{"download":{"href":"https://a.example/b?c","expires_at":"2016-11-10T15:29:07Z"}}}]}`,
-		`{"objects":[null,{"oid":""}],"hash_algo":"sha256"}`, `{"message":"no"}`, `<html>`, ``, `[]`,
-	} {
-		f.Add(body)
-	}
-	attributes, err := lfs.ReadAttributes(tree(".gitattributes", "* filter=lfs"))
-	if err != nil {
-		f.Fatal(err)
-	}
-	repo := &url.URL{Scheme: "https", Host: "git.example", Path: "/repo"}
-	f.Fuzz(func(t *testing.T, body string) {
-		client := &http.Client{Transport: answering(func(r *http.Request) string { return reply(t, r, body) })}
-		c := &lfs.Client{
-			HTTP: client, Bare: client,
-			Endpoint: func(context.Context) (lfs.Endpoint, error) { return lfs.Discover(repo, "") },
-			Wait:     func(context.Context, time.Duration) error { return nil },
-		}
-		view := lfs.New(tree("a", testenv.LFSPointer(some, 5)), attributes, func(context.Context) (lfs.Source, error) { return c, nil })
-		held, _, err := lfs.Fill(t.Context(), view, lfs.Options{})
-		if err != nil {
-			return
-		}
-		defer held.Close()
-		if got := read(t, view)["a"]; got != "hello" {
-			t.Errorf("content %q", got)
-		}
-	})
-}
-
 type answering func(*http.Request) string
 
 func (a answering) RoundTrip(r *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(a(r))), Request: r, ContentLength: -1}, nil
 }
 
-// reply answers a batch request with body, and everything else with an object.
-func reply(t *testing.T, r *http.Request, body string) string {
-	if r.URL.Scheme != "https" || r.URL.User != nil {
-		t.Errorf("asked %s", r.URL.Redacted())
+// FuzzServer has a server tell the client what to do: by the answer of its batch
+// API, by git-lfs-authenticate, and by .lfsconfig.
+func FuzzServer(f *testing.F) {
+	for _, body := range []string{
+		`{"transfer":"basic","objects":[{"oid":"` + some + `","size":5,"authenticated":true,"actions":{"download":{"href":"/x","header":{"A":"b"},"expires_in":60}}}]}`,
+		`{"objects":[{"oid":"` + some + `","error":{"code":404,"message":"gone"}}]}`,
+		`{"objects":[{"oid":"` + some + `","actions":{"download":{"href":"https://a.example/b?c","expires_at":"2016-11-10T15:29:07Z"}}}]}`,
+		`{"objects":[null,{"oid":""}],"hash_algo":"sha256"}`, `{"message":"no"}`, `<html>`, ``, `[]`,
+		`{"href":"https://lfs.example/x","header":{"Authorization":"a"},"expires_in":60}`,
+	} {
+		f.Add(body, "ssh://git@git.example/x", "[lfs]\nurl = https://lfs.example\n")
 	}
-	if r.Method == http.MethodPost {
-		return body
-	}
-	return "hello"
-}
-
-func FuzzGrant(f *testing.F) {
-	f.Add("ssh://git@git.example/x", `{"href":"https://lfs.example/x","header":{"Authorization":"a"},"expires_in":60}`, "")
-	f.Add("https://git.example/x", `{"expires_at":"2016-11-10T15:29:07Z"}`, "[lfs]\nurl = https://lfs.example\n")
-	f.Fuzz(func(t *testing.T, repo, answer, config string) {
+	f.Fuzz(func(t *testing.T, body, repo, config string) {
+		client := &http.Client{Transport: answering(func(r *http.Request) string {
+			if r.URL.Scheme != "https" || r.URL.User != nil {
+				t.Errorf("asked %s", r.URL.Redacted())
+			}
+			if r.Method == http.MethodPost {
+				return body
+			}
+			return "hello"
+		})}
+		c := &lfs.Client{
+			HTTP: client, Bare: client,
+			Endpoint: func(context.Context) (lfs.Endpoint, error) {
+				return lfs.Discover(&url.URL{Scheme: "https", Host: "git.example", Path: "/repo"}, "")
+			},
+			Wait: func(context.Context, time.Duration) error { return nil },
+		}
+		view := objects(t, tree("a", testenv.LFSPointer(some, 5), ".gitattributes", "* filter=lfs"))
+		held, _, err := lfs.Fill(t.Context(), view, lfs.Options{Fetch: func(ctx context.Context, _ *object.FS, objects []lfs.Object, spool *lfs.Spool) error {
+			return c.Fetch(ctx, objects, spool)
+		}})
+		if err == nil {
+			held.Close()
+		}
 		u, err := url.Parse(repo)
 		if err != nil || u.Hostname() == "" || u.Scheme != "ssh" && u.Scheme != "https" {
 			return
@@ -262,11 +202,9 @@ func FuzzGrant(f *testing.F) {
 		if err != nil {
 			configured = config
 		}
-		for _, find := range []func() (lfs.Endpoint, error){
-			func() (lfs.Endpoint, error) { return lfs.Granted(u, []byte(answer), time.Unix(0, 0)) },
-			func() (lfs.Endpoint, error) { return lfs.Discover(u, configured) },
-		} {
-			at, err := find()
+		granted, err := lfs.Granted(u, []byte(body), time.Unix(0, 0))
+		discovered, discoverErr := lfs.Discover(u, configured)
+		for at, err := range map[*lfs.Endpoint]error{&granted: err, &discovered: discoverErr} {
 			if err == nil && (at.URL.Scheme != "https" && at.URL.Scheme != "http" || at.URL.User != nil || u.Scheme == "https" && at.URL.Scheme == "http") {
 				t.Errorf("endpoint %s for %s", at.URL, repo)
 			}

@@ -12,28 +12,17 @@ import (
 )
 
 // extensions are the extensions of the repository format (gitrepository-layout)
-// that this package understands or that do not matter to a reader. The function
-// takes the value.
-var extensions = map[string]func(value string) error{
-	"noop":               nil,
-	"noop-v1":            nil,
-	"preciousobjects":    nil,
-	"worktreeconfig":     nil,
-	"relativeworktrees":  nil,
-	"compatobjectformat": nil,
-	"partialclone":       nil,
-	"objectformat": func(value string) error {
-		if value != "sha1" {
-			return fmt.Errorf("object format %.80q is not supported in local repositories: fetch it from a server", value)
-		}
-		return nil
-	},
-	"refstorage": func(value string) error {
-		if value != "files" {
-			return fmt.Errorf("refs stored as %.80q are not supported: run git refs migrate --ref-format=files", value)
-		}
-		return nil
-	},
+// that this package understands or that do not matter to a reader, with the only
+// value that is understood, "" for any.
+var extensions = map[string]string{
+	"noop": "", "noop-v1": "", "preciousobjects": "", "worktreeconfig": "", "relativeworktrees": "", "compatobjectformat": "", "partialclone": "",
+	"objectformat": "sha1", "refstorage": "files",
+}
+
+// remedies tell what to do about the value of an extension.
+var remedies = map[string]string{
+	"objectformat": "object format %.80q is not supported in local repositories: fetch it from a server",
+	"refstorage":   "refs stored as %.80q are not supported: run git refs migrate --ref-format=files",
 }
 
 // configure reads what the configuration says about the format of the repository.
@@ -43,36 +32,34 @@ func (r *Repo) configure() error {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	c, err := parseConfig(text)
-	if err != nil {
-		return fmt.Errorf("%s: %w", file, err)
-	}
-	if err := extend(c); err != nil {
+	if err := checkFormat(text); err != nil {
 		return fmt.Errorf("%s: %w", file, err)
 	}
 	r.absent = r.absence()
 	return nil
 }
 
-// extend heeds the version of the repository format and the extensions that a configuration names.
-func extend(c map[string]string) error {
-	version := c["core.repositoryformatversion"]
+// checkFormat heeds the version of the repository format and the extensions that a configuration names.
+func checkFormat(text string) error {
+	values := make(map[string]string)
+	for e, err := range config.Parse(text) {
+		if err != nil {
+			return err
+		}
+		values[e.Name()] = e.Value
+	}
+	version := values["core.repositoryformatversion"]
 	if version != "" && version != "0" && version != "1" {
 		return fmt.Errorf("repository format %.80q is not supported", version)
 	}
-	for key, value := range c {
+	for key, value := range values {
 		name, ok := strings.CutPrefix(key, "extensions.")
-		if !ok {
-			continue
-		}
-		use, known := extensions[name]
-		if !known && version == "1" {
+		want, known := extensions[name]
+		switch {
+		case ok && !known && version == "1":
 			return fmt.Errorf("the extension %.80q is not supported", name)
-		}
-		if use != nil {
-			if err := use(value); err != nil {
-				return err
-			}
+		case ok && want != "" && value != want:
+			return fmt.Errorf(remedies[name], value)
 		}
 	}
 	return nil
@@ -89,18 +76,4 @@ func (r *Repo) absence() string {
 		}
 	}
 	return ""
-}
-
-// parseConfig returns the variables that say how the repository is stored.
-func parseConfig(text string) (map[string]string, error) {
-	values := make(map[string]string)
-	for e, err := range config.Parse(text) {
-		if err != nil {
-			return nil, err
-		}
-		if e.Section == "core" || e.Section == "extensions" {
-			values[e.Name()] = e.Value
-		}
-	}
-	return values, nil
 }

@@ -3,7 +3,6 @@ package local_test
 import (
 	"bytes"
 	"errors"
-	"io"
 	"io/fs"
 	"math/rand/v2"
 	"os"
@@ -11,7 +10,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"testing/fstest"
 
@@ -163,35 +161,6 @@ func checkObject(t *testing.T, r *local.Repo, name, typ, want string) {
 	if err != nil || string(got) != want {
 		t.Fatalf("%v: %.80q, %v, want %.80q", id, got, err, want)
 	}
-}
-
-// TestObjectsConcurrent reads one repository from several goroutines while git
-// moves its objects.
-func TestObjectsConcurrent(t *testing.T) {
-	dir := repository(t)
-	r := open(t, dir)
-	names := strings.Fields(git(t, dir, "cat-file", "--batch-all-objects", "--batch-check=%(objectname)"))
-	var readers sync.WaitGroup
-	for range 4 {
-		readers.Go(func() {
-			for range 5 {
-				for _, name := range names {
-					id, _ := object.ParseID(name)
-					typ, size, content, err := r.Open(id)
-					if err != nil {
-						t.Error(err)
-						return
-					}
-					if n, err := io.Copy(io.Discard, content); n != size || err != nil {
-						t.Errorf("%v %v: %d of %d bytes, %v", typ, id, n, size, err)
-					}
-					content.Close()
-				}
-			}
-		})
-	}
-	git(t, dir, "repack", "-adq")
-	readers.Wait()
 }
 
 // TestMissing reads objects that a clone left behind.

@@ -120,11 +120,6 @@ func (r *Repo) findPacked(id object.ID) (at packOffset, searched int, err error)
 	return packOffset{}, len(r.packs), nil
 }
 
-// looseTypes are the types by the word that an object in a file begins with.
-var looseTypes = map[string]object.Type{
-	"commit": object.Commit, "tree": object.Tree, "blob": object.Blob, "tag": object.Tag,
-}
-
 // openLoose opens an object in a file of its own, which it takes over: type,
 // size and NUL, then the content.
 func openLoose(f *os.File) (t object.Type, size int64, content io.ReadCloser, err error) {
@@ -145,7 +140,7 @@ func openLoose(f *os.File) (t object.Type, size int64, content io.ReadCloser, er
 	if err == nil {
 		size, err = strconv.ParseInt(digits, 10, 64)
 	}
-	if t = looseTypes[word]; err != nil || t == 0 || size < 0 {
+	if t = object.TypeNamed(word); err != nil || t == 0 || size < 0 {
 		f.Close()
 		return 0, 0, nil, fmt.Errorf("%w: it begins with %q", object.ErrCorrupt, head)
 	}

@@ -127,8 +127,11 @@ func (p *pack) header(offset int64) (*packfile.ObjectHeader, *packfile.Scanner, 
 // size is at its beginning and the type at the end of the chain.
 func (r *Repo) statPacked(at packOffset) (object.Type, int64, error) {
 	h, s, err := at.pack.header(at.offset)
-	if err != nil || !h.Type.IsDelta() {
-		return typeOf(h), lengthOf(h), err
+	if err != nil {
+		return 0, 0, err
+	}
+	if !h.Type.IsDelta() {
+		return object.Type(h.Type), h.Length, nil
 	}
 	content, err := s.ReadObject()
 	if err != nil {
@@ -142,26 +145,17 @@ func (r *Repo) statPacked(at packOffset) (object.Type, int64, error) {
 	}
 	size, err := deltaSize(head[:n])
 	for range maxChain {
-		if err != nil || !h.Type.IsDelta() {
-			return typeOf(h), size, err
+		if err == nil {
+			h, _, err = at.pack.header(h.OffsetReference)
 		}
-		h, _, err = at.pack.header(h.OffsetReference)
+		if err != nil {
+			return 0, 0, err
+		}
+		if !h.Type.IsDelta() {
+			return object.Type(h.Type), size, nil
+		}
 	}
 	return 0, 0, errChain
-}
-
-func typeOf(h *packfile.ObjectHeader) object.Type {
-	if h == nil {
-		return 0
-	}
-	return object.Type(h.Type)
-}
-
-func lengthOf(h *packfile.ObjectHeader) int64 {
-	if h == nil {
-		return 0
-	}
-	return h.Length
 }
 
 var errChain = fmt.Errorf("%w: more than %d deltas on each other", object.ErrCorrupt, maxChain)

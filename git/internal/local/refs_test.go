@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/headgate-io/headgate/git/internal/local"
+	"github.com/headgate-io/headgate/git/internal/object"
 )
 
 func TestRefs(t *testing.T) {
@@ -78,7 +78,7 @@ func TestRefsPackedMeanwhile(t *testing.T) {
 	}
 }
 
-func lines(refs []local.Ref) (all []string) {
+func lines(refs []object.Ref) (all []string) {
 	for _, r := range refs {
 		line := r.Name + " " + r.ID.String()
 		if r.Symref != "" {

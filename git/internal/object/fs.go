@@ -3,13 +3,16 @@ package object
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
+	"path"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 )
 
-// The bounds of a [TreeFS]. A path beyond them is an error. They do not keep
+// The bounds of a tree. A path beyond them is an error. They do not keep
 // trees that hold each other many times from being walked: see [Measure].
 const (
 	MaxPath  = 4096     // bytes in a path
@@ -17,241 +20,425 @@ const (
 	MaxTree  = 64 << 20 // bytes in one tree object, about a million entries
 )
 
-// cacheBytes bounds the parsed trees that a [TreeFS] keeps: those of the path
+// cacheBytes bounds the parsed trees that an [FS] keeps: those of the path
 // that a walk is at and some around it, not those of the repository. Larger
 // trees are kept two at a time.
 const cacheBytes = 4 << 20
 
-// TreeFS returns the tree root of db as a file system: fs.ReadDirFS, fs.StatFS,
-// fs.ReadFileFS and fs.ReadLinkFS, safe for concurrent use as db is.
+// An FS is a tree as a file system: fs.ReadDirFS, fs.StatFS, fs.ReadFileFS and
+// fs.ReadLinkFS, safe for concurrent use as its database is.
 //
 // Nothing is read before it is asked for. Files have mode 0644 or 0755, folders
 // 0755, and no modification time. A symbolic link has fs.ModeSymlink and is not
 // followed; opening it reads the target's name, as Git stores it. A submodule
 // has fs.ModeIrregular and cannot be opened. The size of a file comes from
-// [Database.Stat]; Lstat alone does without a blob that db lacks, and gives the
-// size -1.
+// [Database.Stat]; Lstat alone does without a blob that the database lacks, and
+// gives the size -1.
 //
 // Names need not be UTF-8, as in Git. A tree that is malformed or holds a
 // hostile name (see [TreeEntries]) fails as a whole, with an *fs.PathError that
-// wraps [ErrCorrupt]; an object that db lacks fails with one that wraps
+// wraps [ErrCorrupt]; an object that the database lacks fails with one that wraps
 // fs.ErrNotExist and names the object.
-func TreeFS(db Database, root ID) fs.FS {
-	return &treeFS{db: db, root: TreeEntry{Mode: ModeDir, Name: ".", ID: root}}
-}
-
-type treeFS struct {
-	db   Database
-	root TreeEntry
+type FS struct {
+	db       Database
+	root     ID
+	replaced map[string]*io.SectionReader // content that stands in the place of blobs, by path
+	links    map[string]*FS               // trees in the places of submodules, by path; nil for an empty folder
 
 	mu     sync.Mutex
-	recent map[ID]*dir // of at most half of cacheBytes, or one that is larger
-	older  map[ID]*dir // what recent was before
-	weight int         // of recent
+	recent map[ID][]TreeEntry // of at most half of cacheBytes, or one that is larger
+	older  map[ID][]TreeEntry // what recent was before
+	weight int                // of recent
+}
+
+// TreeFS returns the tree root of db.
+func TreeFS(db Database, root ID) *FS {
+	return &FS{db: db, root: root, replaced: map[string]*io.SectionReader{}, links: map[string]*FS{}}
+}
+
+// Replace puts content in the place of the file called name. It must not be
+// called while the tree is read.
+func (t *FS) Replace(name string, content *io.SectionReader) { t.replaced[name] = content }
+
+// Link puts a tree in the place of the submodule called name, nil for an empty
+// folder, which never takes the place of a tree. It must not be called while the
+// tree is read.
+func (t *FS) Link(name string, sub *FS) {
+	if sub != nil || t.links[name] == nil {
+		t.links[name] = sub
+	}
+}
+
+// Place returns the tree that a file comes from, whatever view it is seen in, and
+// its path there; nil for what comes from no tree.
+func Place(info fs.FileInfo) (tree *FS, name string) {
+	e, ok := info.Sys().(*entry)
+	if !ok {
+		return nil, ""
+	}
+	return e.tree, e.path()
+}
+
+// EntryID returns the tree that an entry is of, and the ID of what it stands for;
+// nil for entries of other file systems. It needs nothing from the database.
+func EntryID(d fs.DirEntry) (tree *FS, id ID) {
+	e, ok := d.(*entry)
+	if !ok {
+		return nil, ID{}
+	}
+	return e.tree, e.id
+}
+
+// An entry is an entry of a tree, and what fs.Stat tells of it.
+type entry struct {
+	tree *FS
+	dir  string // the path of the folder that it is in
+	name string
+	id   ID
+	mode Mode
+	size int64 // of a FileInfo
+
+	linked bool // it is a submodule with a tree in its place: sub, nil for an empty one
+	sub    *FS
+}
+
+// link makes e the folder that is in the place of a submodule, if there is one.
+func (e *entry) link() {
+	if e.mode&modeKind == ModeSubmodule && len(e.tree.links) > 0 {
+		if e.sub, e.linked = e.tree.links[e.path()]; e.linked {
+			e.mode = ModeDir
+		}
+	}
+}
+
+func (e *entry) Name() string       { return e.name }
+func (e *entry) IsDir() bool        { return e.mode.IsDir() }
+func (e *entry) Type() fs.FileMode  { return e.mode.FS().Type() }
+func (e *entry) Mode() fs.FileMode  { return e.mode.FS() }
+func (e *entry) Size() int64        { return e.size }
+func (e *entry) ModTime() time.Time { return time.Time{} }
+func (e *entry) Sys() any           { return e }
+func (e *entry) String() string     { return fs.FormatDirEntry(e) }
+func (e *entry) path() string       { return path.Join(e.dir, e.name) }
+
+// Info implements fs.DirEntry.
+func (e *entry) Info() (fs.FileInfo, error) {
+	i, err := e.stat()
+	return i, pathError("stat", e.path(), err)
+}
+
+// stat returns e with its size, for which it asks the database.
+func (e *entry) stat() (fs.FileInfo, error) {
+	i := *e
+	if e.mode.IsDir() || e.mode&modeKind == ModeSubmodule {
+		return &i, nil
+	}
+	var err error
+	if content := e.replacement(); content != nil {
+		i.size = content.Size()
+	} else if i.size, err = e.tree.blobSize(e.id); err != nil {
+		return nil, err
+	}
+	return &i, nil
+}
+
+func (e *entry) replacement() *io.SectionReader {
+	if len(e.tree.replaced) == 0 {
+		return nil
+	}
+	return e.tree.replaced[e.path()]
+}
+
+// blobSize returns the size of a file or link.
+func (t *FS) blobSize(id ID) (int64, error) {
+	typ, size, err := t.db.Stat(id)
+	if err == nil && typ != Blob {
+		err = fmt.Errorf("%w: object %v is a %v, want a blob", ErrCorrupt, id, typ)
+	}
+	return size, err
+}
+
+var (
+	errIsDir     = errors.New("is a directory")
+	errNotDir    = errors.New("not a directory")
+	errSubmodule = errors.New("is a submodule: its content is in another repository")
+)
+
+// open opens the content of a file or link.
+func (e *entry) open() (size int64, content io.ReadCloser, err error) {
+	switch {
+	case e.mode.IsDir():
+		return 0, nil, errIsDir
+	case e.mode&modeKind == ModeSubmodule:
+		return 0, nil, errSubmodule
+	}
+	if c := e.replacement(); c != nil {
+		return c.Size(), section{io.NewSectionReader(c, 0, c.Size())}, nil
+	}
+	typ, size, content, err := e.tree.db.Open(e.id)
+	if err == nil && typ != Blob {
+		content.Close()
+		err = fmt.Errorf("%w: object %v is a %v, want a blob", ErrCorrupt, e.id, typ)
+	}
+	return size, content, err
+}
+
+type section struct{ *io.SectionReader }
+
+func (section) Close() error { return nil }
+
+func pathError(op, name string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &fs.PathError{Op: op, Path: name, Err: err}
 }
 
 // Open implements fs.FS.
-func (t *treeFS) Open(name string) (fs.File, error) {
+func (t *FS) Open(name string) (fs.File, error) {
 	e, err := t.lookup(name)
-	if err == nil && e.Mode.IsDir() {
-		var dir *dir
-		if dir, err = t.dir(e.ID); err == nil {
-			return &openDir{tree: t, info: t.newInfo(e), name: name, dir: dir}, nil
-		}
-	}
-	var file fs.File
-	if err == nil {
-		file, err = t.openFile(e, name)
-	}
 	if err != nil {
-		return nil, &fs.PathError{Op: "open", Path: name, Err: err}
+		return nil, pathError("open", name, err)
 	}
-	return file, nil
+	if e.mode.IsDir() {
+		list, err := e.list()
+		if err != nil {
+			return nil, pathError("open", name, err)
+		}
+		return &openDir{e, list}, nil
+	}
+	size, content, err := e.open()
+	if err != nil {
+		return nil, pathError("open", name, err)
+	}
+	e.size = size
+	return &openFile{e, content}, nil
 }
 
 // Stat implements fs.StatFS.
-func (t *treeFS) Stat(name string) (fs.FileInfo, error) {
+func (t *FS) Stat(name string) (fs.FileInfo, error) {
 	e, err := t.lookup(name)
-	var i *info
-	if err == nil {
-		i, err = t.stat(e)
-	}
 	if err != nil {
-		return nil, &fs.PathError{Op: "stat", Path: name, Err: err}
+		return nil, pathError("stat", name, err)
 	}
-	return i, nil
+	i, err := e.stat()
+	return i, pathError("stat", name, err)
 }
 
 // Lstat implements fs.ReadLinkFS.
-func (t *treeFS) Lstat(name string) (fs.FileInfo, error) {
+func (t *FS) Lstat(name string) (fs.FileInfo, error) {
 	e, err := t.lookup(name)
 	if err != nil {
-		return nil, &fs.PathError{Op: "lstat", Path: name, Err: err}
+		return nil, pathError("lstat", name, err)
 	}
-	i, err := t.stat(e)
+	i, err := e.stat()
 	if errors.Is(err, fs.ErrNotExist) {
-		i, err = t.newInfo(e), nil
-		i.size = -1
+		e.size = -1
+		return e, nil
 	}
-	if err != nil {
-		return nil, &fs.PathError{Op: "lstat", Path: name, Err: err}
-	}
-	return i, nil
+	return i, pathError("lstat", name, err)
 }
 
 // ReadLink implements fs.ReadLinkFS.
-func (t *treeFS) ReadLink(name string) (string, error) {
+func (t *FS) ReadLink(name string) (string, error) {
 	e, err := t.lookup(name)
-	if err == nil && e.Mode&modeKind != ModeSymlink {
+	if err == nil && e.mode&modeKind != ModeSymlink {
 		err = fs.ErrInvalid
 	}
 	var b []byte
 	if err == nil {
-		b, err = Read(t.db, e.ID, Blob, MaxPath)
+		b, err = Read(t.db, e.id, Blob, MaxPath)
 	}
-	if err != nil {
-		return "", &fs.PathError{Op: "readlink", Path: name, Err: err}
-	}
-	return string(b), nil
+	return string(b), pathError("readlink", name, err)
 }
 
 // ReadFile implements fs.ReadFileFS.
-func (t *treeFS) ReadFile(name string) ([]byte, error) {
+func (t *FS) ReadFile(name string) ([]byte, error) {
 	e, err := t.lookup(name)
-	var b []byte
-	if err == nil {
-		b, err = t.readFile(e)
-	}
 	if err != nil {
-		return nil, &fs.PathError{Op: "readfile", Path: name, Err: err}
+		return nil, pathError("readfile", name, err)
 	}
-	return b, nil
+	size, content, err := e.open()
+	if err != nil {
+		return nil, pathError("readfile", name, err)
+	}
+	defer content.Close()
+	if size != int64(int(size)) {
+		return nil, pathError("readfile", name, fmt.Errorf("blob %v has %d bytes, too many for memory", e.id, size))
+	}
+	b := make([]byte, size)
+	_, err = io.ReadFull(content, b)
+	return b, pathError("readfile", name, err)
 }
 
 // ReadDir implements fs.ReadDirFS.
-func (t *treeFS) ReadDir(name string) ([]fs.DirEntry, error) {
+func (t *FS) ReadDir(name string) ([]fs.DirEntry, error) {
 	e, err := t.lookup(name)
-	var d *dir
+	if err == nil && !e.mode.IsDir() {
+		err = errNotDir
+	}
+	var list []fs.DirEntry
 	if err == nil {
-		d, err = t.dirOf(e)
+		list, err = e.list()
 	}
-	if err != nil {
-		return nil, &fs.PathError{Op: "readdir", Path: name, Err: err}
-	}
-	return d.list(t, name), nil
+	return list, pathError("readdir", name, err)
 }
 
 // lookup finds the entry at a path.
-func (t *treeFS) lookup(name string) (TreeEntry, error) {
-	e := t.root
+func (t *FS) lookup(name string) (*entry, error) {
+	e := &entry{tree: t, name: ".", id: t.root, mode: ModeDir}
 	if name == "." {
 		return e, nil
 	}
 	if len(name) > MaxPath || strings.Count(name, "/") >= MaxDepth {
-		return e, fmt.Errorf("%w: path of %d bytes and %d elements, more than %d or %d", ErrCorrupt,
+		return nil, fmt.Errorf("%w: path of %d bytes and %d elements, more than %d or %d", ErrCorrupt,
 			len(name), 1+strings.Count(name, "/"), MaxPath, MaxDepth)
 	}
-	for more := true; more; {
-		var element string
-		element, name, more = strings.Cut(name, "/")
-		if element == "" || element == "." || element == ".." {
-			return e, fs.ErrInvalid
+	for rest, more := name, true; more; {
+		e.dir = strings.TrimSuffix(name[:len(name)-len(rest)], "/")
+		e.name, rest, more = strings.Cut(rest, "/")
+		if e.name == "" || e.name == "." || e.name == ".." {
+			return nil, fs.ErrInvalid
 		}
-		if !e.Mode.IsDir() {
-			return e, fs.ErrNotExist
+		if !e.mode.IsDir() {
+			return nil, fs.ErrNotExist
 		}
-		d, err := t.dir(e.ID)
+		if e.linked {
+			if e.sub == nil {
+				return nil, fs.ErrNotExist
+			}
+			if more {
+				e.name += "/" + rest
+			}
+			return e.sub.lookup(e.name)
+		}
+		entries, err := t.entries(e.id)
 		if err != nil {
-			return e, err
+			return nil, err
 		}
-		var ok bool
-		if e, ok = d.find(element); !ok {
-			return e, fs.ErrNotExist
+		i, ok := slices.BinarySearchFunc(entries, TreeEntry{Name: e.name}, byName)
+		if !ok {
+			return nil, fs.ErrNotExist
 		}
+		e.id, e.mode = entries[i].ID, entries[i].Mode
+		e.link()
 	}
 	return e, nil
 }
 
-func (t *treeFS) dirOf(e TreeEntry) (*dir, error) {
-	if !e.Mode.IsDir() {
-		return nil, errNotDir
+// list returns what is in the folder e.
+func (e *entry) list() ([]fs.DirEntry, error) {
+	if e.linked && e.sub == nil {
+		return nil, nil
 	}
-	return t.dir(e.ID)
+	if e.linked {
+		return (&entry{tree: e.sub, name: ".", id: e.sub.root, mode: ModeDir}).list()
+	}
+	entries, err := e.tree.entries(e.id)
+	if err != nil {
+		return nil, err
+	}
+	at := e.path()
+	all := make([]entry, len(entries))
+	list := make([]fs.DirEntry, len(entries))
+	for i, in := range entries {
+		all[i] = entry{tree: e.tree, dir: at, name: in.Name, id: in.ID, mode: in.Mode}
+		all[i].link()
+		list[i] = &all[i]
+	}
+	return list, nil
 }
 
-// dir returns the parsed tree id.
-func (t *treeFS) dir(id ID) (*dir, error) {
+// entries returns the entries of the tree id, sorted by name as fs.ReadDir has them.
+func (t *FS) entries(id ID) ([]TreeEntry, error) {
 	t.mu.Lock()
-	d, ok := t.recent[id]
+	list, ok := t.recent[id]
 	if !ok {
-		if d, ok = t.older[id]; ok {
-			t.keep(id, d)
+		if list, ok = t.older[id]; ok {
+			t.keep(id, list)
 		}
 	}
 	t.mu.Unlock()
 	if ok {
-		return d, nil
+		return list, nil
 	}
-	d, err := t.readDir(id)
+	list, err := t.readDir(id)
 	if err == nil {
 		t.mu.Lock()
-		t.keep(id, d)
+		t.keep(id, list)
 		t.mu.Unlock()
 	}
-	return d, err
+	return list, err
 }
 
-// keep makes d one of the recent trees. The caller holds the lock.
-func (t *treeFS) keep(id ID, d *dir) {
-	if t.weight += d.weight(); t.recent == nil || t.weight > cacheBytes/2 {
-		t.older, t.recent, t.weight = t.recent, map[ID]*dir{}, d.weight()
+// keep makes a tree one of the recent ones. The caller holds the lock.
+func (t *FS) keep(id ID, list []TreeEntry) {
+	weight := 256 + 96*len(list) // about the bytes that it occupies
+	if t.weight += weight; t.recent == nil || t.weight > cacheBytes/2 {
+		t.older, t.recent, t.weight = t.recent, map[ID][]TreeEntry{}, weight
 	}
-	t.recent[id] = d
+	t.recent[id] = list
 }
+
+func byName(a, b TreeEntry) int { return strings.Compare(a.Name, b.Name) }
 
 // readDir reads and parses the tree id.
-func (t *treeFS) readDir(id ID) (*dir, error) {
+func (t *FS) readDir(id ID) (list []TreeEntry, err error) {
 	data, err := Read(t.db, id, Tree, MaxTree)
 	if err != nil {
 		return nil, err
 	}
-	d, err := parseDir(data, id.Format())
-	if err != nil {
-		return nil, fmt.Errorf("tree %v: %w", id, err)
+	for e, err := range TreeEntries(data, id.Format()) {
+		if err != nil {
+			return nil, fmt.Errorf("tree %v: %w", id, err)
+		}
+		list = append(list, e)
 	}
-	return d, nil
+	slices.SortFunc(list, byName)
+	for i := 1; i < len(list); i++ {
+		if list[i].Name == list[i-1].Name {
+			return nil, fmt.Errorf("tree %v: %w: two tree entries with the name %.80q", id, ErrCorrupt, list[i].Name)
+		}
+	}
+	return list, nil
 }
 
-// stat returns the info of an entry; for a file or link it asks the database
-// for the size.
-func (t *treeFS) stat(e TreeEntry) (*info, error) {
-	i := t.newInfo(e)
-	if e.Mode.IsDir() || e.Mode&modeKind == ModeSubmodule {
-		return i, nil
-	}
-	typ, size, err := t.db.Stat(e.ID)
-	if err != nil {
-		return nil, err
-	}
-	if typ != Blob {
-		return nil, fmt.Errorf("%w: object %v is a %v, want a blob", ErrCorrupt, e.ID, typ)
-	}
-	i.size = size
-	return i, nil
+// An openFile is an open file or link.
+type openFile struct {
+	info    *entry
+	content io.ReadCloser
 }
 
-func (t *treeFS) newInfo(e TreeEntry) *info { return &info{name: e.Name, mode: e.Mode.FS()} }
+func (f *openFile) Stat() (fs.FileInfo, error) { return f.info, nil }
+func (f *openFile) Close() error               { return f.content.Close() }
 
-// An info is an fs.FileInfo.
-type info struct {
-	name string
-	size int64
-	mode fs.FileMode
+func (f *openFile) Read(p []byte) (int, error) {
+	n, err := f.content.Read(p)
+	if err != nil && err != io.EOF {
+		err = pathError("read", f.info.path(), err)
+	}
+	return n, err
 }
 
-func (i *info) Name() string       { return i.name }
-func (i *info) Size() int64        { return i.size }
-func (i *info) Mode() fs.FileMode  { return i.mode }
-func (i *info) ModTime() time.Time { return time.Time{} }
-func (i *info) IsDir() bool        { return i.mode.IsDir() }
-func (i *info) Sys() any           { return nil }
+// An openDir is an open folder.
+type openDir struct {
+	info *entry
+	rest []fs.DirEntry // not returned yet
+}
+
+func (d *openDir) Stat() (fs.FileInfo, error) { return d.info, nil }
+func (d *openDir) Close() error               { return nil }
+func (d *openDir) Read([]byte) (int, error)   { return 0, pathError("read", d.info.path(), errIsDir) }
+
+// ReadDir implements fs.ReadDirFile.
+func (d *openDir) ReadDir(n int) ([]fs.DirEntry, error) {
+	if n > 0 && len(d.rest) == 0 {
+		return nil, io.EOF
+	}
+	if n <= 0 || n > len(d.rest) {
+		n = len(d.rest)
+	}
+	list := d.rest[:n:n]
+	d.rest = d.rest[n:]
+	return list, nil
+}

@@ -203,7 +203,7 @@ func TestTreeFSConcurrent(t *testing.T) {
 
 func TestMeasure(t *testing.T) {
 	d, root := sample()
-	total, err := object.Measure(t.Context(), d, root)
+	total, err := object.Measure(t.Context(), d, root, false)
 	if want := (object.Totals{Entries: 12, Files: 8, Bytes: 50, Modules: 1}); err != nil || total != want {
 		t.Errorf("got %+v, %v, want %+v", total, err, want)
 	}
@@ -211,7 +211,7 @@ func TestMeasure(t *testing.T) {
 	for range 100 {
 		bomb = d.add(object.Tree, entry("40000", "a", bomb)+entry("40000", "b", bomb))
 	}
-	total, err = object.Measure(t.Context(), d, bomb)
+	total, err = object.Measure(t.Context(), d, bomb, false)
 	if want := (object.Totals{Entries: math.MaxInt64, Files: math.MaxInt64, Bytes: math.MaxInt64, Modules: math.MaxInt64}); err != nil || total != want {
 		t.Errorf("bomb: got %+v, %v, want %+v", total, err, want)
 	}
@@ -219,21 +219,158 @@ func TestMeasure(t *testing.T) {
 	for range 600 {
 		deep = d.add(object.Tree, entry("40000", "a", deep))
 	}
-	if _, err = object.Measure(t.Context(), d, deep); !errors.Is(err, object.ErrCorrupt) || len(err.Error()) > 300 {
+	if _, err = object.Measure(t.Context(), d, deep, false); !errors.Is(err, object.ErrCorrupt) || len(err.Error()) > 300 {
 		t.Errorf("deep: %v", err)
 	}
 	gone := d.add(object.Blob, "gone")
 	delete(d, gone)
 	holder := d.add(object.Tree, entry("40000", "dir", d.add(object.Tree, entry("100644", "file", gone))))
-	if _, err = object.Measure(t.Context(), d, holder); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "dir/file: object "+gone.String()) {
+	if _, err = object.Measure(t.Context(), d, holder, false); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "dir/file: object "+gone.String()) {
 		t.Errorf("missing blob: %v", err)
 	}
-	if _, err = object.Measure(t.Context(), d, gone); !errors.Is(err, fs.ErrNotExist) {
+	if _, err = object.Measure(t.Context(), d, gone, false); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("missing root: %v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err = object.Measure(ctx, d, root); !errors.Is(err, context.Canceled) {
+	if _, err = object.Measure(ctx, d, root, false); !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled: %v", err)
+	}
+}
+
+// A database that lacks every blob tells all about a tree but what is in its files.
+func TestTreeWithoutBlobs(t *testing.T) {
+	full, root := sample()
+	d := database{}
+	for id, o := range full {
+		if o.typ == object.Tree {
+			d[id] = o
+		}
+	}
+	if total, err := object.Measure(t.Context(), d, root, true); err != nil || total != (object.Totals{Entries: 12, Files: 8, Modules: 1}) {
+		t.Errorf("got %+v, %v", total, err)
+	}
+	fsys, other := object.TreeFS(d, root), object.TreeFS(full, root)
+	err := fs.WalkDir(fsys, ".", func(name string, e fs.DirEntry, err error) error {
+		if err != nil || name == "." {
+			return err
+		}
+		tree, id := object.EntryID(e)
+		if o := full[id]; tree != fsys || (o.typ == object.Tree) != e.IsDir() {
+			t.Errorf("%s: id %v of a %v", name, id, o.typ)
+		}
+		info, err := fs.Lstat(fsys, name)
+		if err != nil {
+			return err
+		}
+		want, err := fs.Lstat(other, name)
+		if err != nil {
+			return err
+		}
+		size := int64(-1)
+		if e.IsDir() || e.Type() == fs.ModeIrregular {
+			size = 0
+		}
+		if info.Mode() != want.Mode() || info.Name() != want.Name() || info.Size() != size {
+			t.Errorf("%s: %v of %d bytes, want %v and %d", name, info, info.Size(), want, size)
+		}
+		if _, err := fs.Stat(fsys, name); size < 0 && !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s: Stat: %v", name, err)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+func TestEntryIDOfOthers(t *testing.T) {
+	info, err := fs.Stat(object.TreeFS(sample()), "a.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if tree, id := object.EntryID(fs.FileInfoToDirEntry(info)); tree != nil || !id.IsZero() {
+		t.Errorf("an entry of no tree has the id %v", id)
+	}
+}
+
+func TestLinks(t *testing.T) {
+	d, root := sample()
+	long := d.add(object.Tree, entry("120000", "long", d.add(object.Blob, strings.Repeat("x", object.MaxPath+1)))+entry("40000", "sample", root))
+	fsys := object.TreeFS(d, long)
+	if target, err := fs.ReadLink(fsys, "sample/link"); err != nil || target != "a.txt" {
+		t.Errorf("%q, %v", target, err)
+	}
+	for name, want := range map[string]error{"sample/a.txt": fs.ErrInvalid, "sample": fs.ErrInvalid, "absent": fs.ErrNotExist, "long": nil} {
+		target, err := fs.ReadLink(fsys, name)
+		var path *fs.PathError
+		if !errors.As(err, &path) || target != "" || want != nil && !errors.Is(err, want) {
+			t.Errorf("%s: %q, %v; want %v", name, target, err, want)
+		}
+	}
+	if _, err := fs.Lstat(fsys, "absent"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("Lstat of nothing: %v", err)
+	}
+}
+
+// Content that stands in the place of a file is that of the file, in every view.
+func TestReplace(t *testing.T) {
+	d, root := sample()
+	fsys := object.TreeFS(d, root)
+	info, err := fs.Stat(fsys, "sub/inner.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if tree, name := object.Place(info); tree != fsys || name != "sub/inner.txt" {
+		t.Errorf("it comes from %p, %s", tree, name)
+	}
+	fsys.Replace("sub/inner.txt", io.NewSectionReader(strings.NewReader("other content"), 0, 13))
+	for name, want := range map[string]string{"sub/inner.txt": "other content", "lib/sub/inner.txt": "inner\n"} {
+		b, err := fs.ReadFile(fsys, name)
+		f, openErr := fsys.Open(name)
+		if err != nil || openErr != nil || string(b) != want {
+			t.Fatalf("%s: %q, %v, %v", name, b, err, openErr)
+		}
+		info, err := fs.Stat(fsys, name)
+		if b, readErr := io.ReadAll(f); err != nil || readErr != nil || string(b) != want || info.Size() != int64(len(want)) {
+			t.Errorf("%s: %q of %d bytes, %v, %v", name, b, info.Size(), err, readErr)
+		}
+	}
+	if info, err := fs.Stat(fstest.MapFS{"a": {}}, "a"); err != nil {
+		t.Error(err)
+	} else if tree, _ := object.Place(info); tree != nil {
+		t.Error("a file of another file system comes from a tree")
+	}
+}
+
+// A linked tree is in the place of the submodule, and an empty one is an empty folder.
+func TestLink(t *testing.T) {
+	d := database{}
+	file := func(text string) string { return entry("100644", "file", d.add(object.Blob, text)) }
+	commit := d.add(object.Blob, "stands in for a commit")
+	sub := object.TreeFS(d, d.add(object.Tree, file("sub")+entry("160000", "inner", commit)))
+	top := object.TreeFS(d, d.add(object.Tree, entry("160000", "empty", commit)+file("top")+entry("40000", "z", d.add(object.Tree, entry("160000", "sub", commit)))))
+	inner := object.TreeFS(d, d.add(object.Tree, file("inner")))
+	top.Link("empty", nil)
+	top.Link("z/sub", sub)
+	top.Link("z/sub", nil)
+	sub.Link("inner", inner)
+	if err := fstest.TestFS(top, "empty", "file", "z/sub/file", "z/sub/inner/file"); err != nil {
+		t.Error(err)
+	}
+	info, err := fs.Stat(top, "z/sub/inner/file")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if tree, name := object.Place(info); tree != inner || name != "file" {
+		t.Errorf("it comes from %p, %s", tree, name)
+	}
+	for _, name := range []string{"empty/x", "z/sub/absent", "z/sub/inner/file/x", "z/sub/inner/absent/x"} {
+		if _, err := top.Open(name); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := top.Open("z/sub/../x"); !errors.Is(err, fs.ErrInvalid) {
+		t.Errorf("a path that is not valid: %v", err)
 	}
 }

@@ -24,24 +24,18 @@ func (t Totals) Plus(u Totals) Totals {
 // Measure returns the totals of the tree root of db. A few small trees that hold
 // each other many times make a file system that no walk gets to the end of;
 // Measure reads every tree once and adds up. It fails where [TreeFS] would,
-// whether the object is a tree or a blob that db lacks, and names the path.
-func Measure(ctx context.Context, db Database, root ID) (Totals, error) {
-	tree := &treeFS{db: db}
-	m := &measure{ctx: ctx, tree: tree, known: make(map[ID]Totals), size: tree.sizeOf}
-	return m.dir(root, "", 0)
-}
-
-// Count is [Measure] for a database that may lack blobs: Bytes is 0.
-func Count(ctx context.Context, db Database, root ID) (Totals, error) {
-	m := &measure{ctx: ctx, tree: &treeFS{db: db}, known: make(map[ID]Totals), size: sizeless}
+// whether the object is a tree or a blob that db lacks, and names the path. With
+// lean set db may lack blobs: Bytes is 0 then.
+func Measure(ctx context.Context, db Database, root ID, lean bool) (Totals, error) {
+	m := &measure{ctx: ctx, tree: TreeFS(db, root), known: make(map[ID]Totals), lean: lean}
 	return m.dir(root, "", 0)
 }
 
 type measure struct {
 	ctx   context.Context
-	tree  *treeFS
+	tree  *FS
 	known map[ID]Totals
-	size  func(TreeEntry) (int64, error)
+	lean  bool
 }
 
 func (m *measure) dir(id ID, at string, depth int) (total Totals, err error) {
@@ -54,44 +48,34 @@ func (m *measure) dir(id ID, at string, depth int) (total Totals, err error) {
 	if err := m.ctx.Err(); err != nil {
 		return total, err
 	}
-	d, err := m.tree.readDir(id)
+	entries, err := m.tree.readDir(id)
 	if err != nil {
 		return total, fmt.Errorf("%s: %w", path.Join(".", at), err)
 	}
-	for _, e := range d.entries {
+	for _, e := range entries {
 		name := path.Join(at, e.Name)
 		var part Totals
 		if e.Mode.IsDir() {
 			part, err = m.dir(e.ID, name, depth+1)
-		} else if part.Bytes, err = m.size(e); err != nil {
-			err = fmt.Errorf("%s: %w", name, err)
 		} else {
 			part.Files = 1
 			if e.Mode&modeKind == ModeSubmodule {
 				part.Modules = 1
+			} else if !m.lean {
+				if part.Bytes, err = m.tree.blobSize(e.ID); err != nil {
+					err = fmt.Errorf("%s: %w", name, err)
+				}
 			}
 		}
 		if err != nil {
 			return total, err
 		}
-		total.Entries = add(total.Entries, add(part.Entries, 1))
-		total.Files = add(total.Files, part.Files)
-		total.Bytes = add(total.Bytes, part.Bytes)
-		total.Modules = add(total.Modules, part.Modules)
+		part.Entries = add(part.Entries, 1)
+		total = total.Plus(part)
 	}
 	m.known[id] = total
 	return total, nil
 }
-
-func (t *treeFS) sizeOf(e TreeEntry) (int64, error) {
-	i, err := t.stat(e)
-	if err != nil {
-		return 0, err
-	}
-	return i.size, nil
-}
-
-func sizeless(TreeEntry) (int64, error) { return 0, nil }
 
 // add adds numbers that are not negative, up to the largest one.
 func add(a, b int64) int64 {

@@ -11,10 +11,17 @@ package object
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"hash"
 	"io"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/pjbgf/sha1cd"
 )
 
 // ErrCorrupt is wrapped by every error about an object or a pack that breaks
@@ -85,19 +92,86 @@ const (
 	Tag    Type = 4
 )
 
+var typeNames = [...]string{Commit: "commit", Tree: "tree", Blob: "blob", Tag: "tag"}
+
 // String returns the word that Git uses for t, as in the header of an object.
 func (t Type) String() string {
-	switch t {
-	case Commit:
-		return "commit"
-	case Tree:
-		return "tree"
-	case Blob:
-		return "blob"
-	case Tag:
-		return "tag"
+	if t >= Commit && t <= Tag {
+		return typeNames[t]
 	}
 	return fmt.Sprintf("type %d", uint8(t))
+}
+
+// TypeNamed returns the type that a word names, 0 for none.
+func TypeNamed(word string) Type {
+	return Type(max(0, slices.Index(typeNames[:], word)))
+}
+
+// A Format is the hash function that a repository names its objects with.
+type Format uint8
+
+// The object formats.
+const (
+	SHA1   Format = iota // SHA-1, 20 bytes, with collision detection
+	SHA256               // SHA-256, 32 bytes
+)
+
+// Size returns the number of bytes in an ID of format f.
+func (f Format) Size() int {
+	if f == SHA256 {
+		return sha256.Size
+	}
+	return sha1cd.Size
+}
+
+// String returns the name that Git's configuration and protocol use for f.
+func (f Format) String() string {
+	if f == SHA256 {
+		return "sha256"
+	}
+	return "sha1"
+}
+
+// A Hasher computes IDs. It is not safe for concurrent use.
+type Hasher struct {
+	hash hash.Hash
+	buf  [64]byte
+}
+
+// NewHasher returns a Hasher for objects of format f.
+func NewHasher(f Format) *Hasher {
+	if f == SHA256 {
+		return &Hasher{hash: sha256.New()}
+	}
+	return &Hasher{hash: sha1cd.New()}
+}
+
+// Begin starts an object of the given type and size; Write gives its content.
+func (h *Hasher) Begin(t Type, size int64) {
+	h.hash.Reset()
+	b := append(h.buf[:0], t.String()...)
+	b = append(b, ' ')
+	b = strconv.AppendInt(b, size, 10)
+	h.hash.Write(append(b, 0))
+}
+
+// Write adds content. It never fails.
+func (h *Hasher) Write(p []byte) (int, error) { return h.hash.Write(p) }
+
+// ID returns the ID of the object begun last. It returns an error that wraps
+// [ErrCorrupt] when the content carries the marks of a SHA-1 collision attack.
+func (h *Hasher) ID() (ID, error) {
+	id := ID{len: uint8(h.hash.Size())}
+	if cd, ok := h.hash.(sha1cd.CollisionResistantHash); ok {
+		sum, collision := cd.CollisionResistantSum(h.buf[:0])
+		if collision {
+			return ID{}, fmt.Errorf("%w: object %x was made to collide with another one (SHA-1 attack)", ErrCorrupt, sum)
+		}
+		copy(id.sum[:], sum)
+		return id, nil
+	}
+	copy(id.sum[:], h.hash.Sum(h.buf[:0]))
+	return id, nil
 }
 
 // A Database gives objects by ID. Both methods return an error that wraps
@@ -132,3 +206,22 @@ func Read(db Database, id ID, t Type, limit int64) ([]byte, error) {
 	}
 	return b, nil
 }
+
+// A Ref is a name that a repository gives to an object.
+type Ref struct {
+	Name   string
+	ID     ID
+	Peeled ID     // the object that an annotated tag leads to; zero for other refs
+	Symref string // the ref that a symbolic ref points to; "" for other refs
+}
+
+// Commit returns what the ref leads to once an annotated tag is peeled.
+func (r Ref) Commit() ID {
+	if r.Peeled.IsZero() {
+		return r.ID
+	}
+	return r.Peeled
+}
+
+// Tag returns the name of the tag that r is.
+func (r Ref) Tag() string { return strings.TrimPrefix(r.Name, "refs/tags/") }

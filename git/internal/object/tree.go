@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"iter"
+	"strconv"
 	"strings"
 )
 
@@ -69,7 +70,7 @@ func TreeEntries(data []byte, format Format) iter.Seq2[TreeEntry, error] {
 		var last TreeEntry
 		for at := 0; at < len(data); {
 			e, n, err := parseEntry(data[at:], names[at:], format.Size())
-			if err == nil && at > 0 && !treeLess(last, e) {
+			if err == nil && at > 0 && last.orderKey() >= e.orderKey() {
 				err = fmt.Errorf("%w: tree entry %.80q is not in order", ErrCorrupt, e.Name)
 			}
 			if !yield(e, err) || err != nil {
@@ -107,38 +108,71 @@ func parseEntry(data []byte, text string, idLen int) (e TreeEntry, n int, err er
 // parseMode parses the octal digits and the space that an entry starts with,
 // n bytes; n is 0 where they are not there.
 func parseMode(data []byte) (m Mode, n int) {
-	for n < len(data) && n < 8 && '0' <= data[n] && data[n] <= '7' {
-		m = m<<3 | Mode(data[n]-'0')
-		n++
-	}
-	if n == 0 || n == len(data) || data[n] != ' ' {
-		return 0, 0
-	}
+	digits, _, ok := bytes.Cut(data[:min(len(data), 9)], []byte{' '})
+	v, err := strconv.ParseUint(string(digits), 8, 16)
+	m = Mode(v)
 	switch m & modeKind {
 	case ModeDir, ModeFile, ModeSymlink, ModeSubmodule:
-		if m>>16 == 0 {
-			return m, n + 1
+		if ok && err == nil {
+			return m, len(digits) + 1
 		}
 	}
 	return 0, 0
 }
 
-// treeLess reports whether a comes before b in Git's order.
-func treeLess(a, b TreeEntry) bool {
-	n := min(len(a.Name), len(b.Name))
-	if c := strings.Compare(a.Name[:n], b.Name[:n]); c != 0 {
-		return c < 0
+// orderKey is what Git sorts the entries of a tree by.
+func (e TreeEntry) orderKey() string {
+	if e.Mode.IsDir() {
+		return e.Name + "/"
 	}
-	return orderByte(a, n) < orderByte(b, n)
+	return e.Name
 }
 
-// orderByte returns the byte that counts at n: a folder's name ends in "/".
-func orderByte(e TreeEntry, n int) byte {
-	if n < len(e.Name) {
-		return e.Name[n]
+// CheckPath returns an error for a slash-separated path with a part that no
+// honest tree has: "..", or what some file system takes for .git.
+func CheckPath(path string) error {
+	for part := range strings.SplitSeq(path, "/") {
+		if err := checkName(part); err != nil {
+			return err
+		}
 	}
-	if e.Mode.IsDir() {
-		return '/'
+	return nil
+}
+
+// checkName returns an error for a name that no honest tree has.
+func checkName(name string) error {
+	if name == "" || name == "." || name == ".." || strings.IndexByte(name, '/') >= 0 {
+		return fmt.Errorf("%w: tree entry with the forbidden name %.80q", ErrCorrupt, name)
 	}
-	return 0
+	if isDotGit(name) {
+		return fmt.Errorf("%w: tree entry with the forbidden name %+.80q: a file system could take it for .git", ErrCorrupt, name)
+	}
+	return nil
+}
+
+// isDotGit reports whether some file system gives ".git" for name: one that
+// ignores case, NTFS (short name, stream suffix, trailing dots and spaces) or
+// HFS+ (ignorable code points).
+func isDotGit(name string) bool {
+	// Cheap test first: every form has one of these two letters near its front.
+	if c := name[0]; c != '.' && c != 'g' && c != 'G' && c < 0x80 {
+		return false
+	}
+	plain := strings.Map(func(r rune) rune {
+		if ignorable(r) {
+			return -1
+		}
+		return r
+	}, name)
+	if stream := strings.IndexAny(plain, `:\`); stream >= 0 {
+		plain = plain[:stream]
+	}
+	plain = strings.TrimRight(plain, ". ")
+	return strings.EqualFold(plain, ".git") || strings.EqualFold(plain, "git~1")
+}
+
+// ignorable reports whether HFS+ ignores r when it compares names.
+func ignorable(r rune) bool {
+	return 0x200c <= r && r <= 0x200f || 0x202a <= r && r <= 0x202e ||
+		0x206a <= r && r <= 0x206f || r == 0xfeff
 }

@@ -14,10 +14,6 @@ import (
 // sinkBytes is the size of the buffer of a sink.
 const sinkBytes = 64 << 10
 
-func baseError(want, got int64) error {
-	return fmt.Errorf("%w: a delta on a base of %d bytes, but its base has %d", object.ErrCorrupt, want, got)
-}
-
 // A sink takes the result of a delta, sums it and puts it into the spool.
 type sink struct {
 	spool  io.WriterAt
@@ -52,14 +48,6 @@ func (s *sink) flush() error {
 	s.offset += int64(len(s.buf))
 	s.buf = s.buf[:0]
 	return err
-}
-
-// deltaSizes reads the sizes that a delta starts with.
-func deltaSizes(delta *bufio.Reader) (base, result int64, err error) {
-	if base, err = deltaSize(delta); err == nil {
-		result, err = deltaSize(delta)
-	}
-	return base, result, err
 }
 
 // deltaSize reads a size: 7 bits a byte, the least significant first.

@@ -176,10 +176,8 @@ func (p *Pack) add(ctx context.Context, w io.Writer, db object.Database, id obje
 		return err
 	}
 	defer from.Close()
-	if n, err := io.Copy(w, io.LimitReader(from, size)); err != nil {
-		return err
-	} else if n < size {
-		return io.ErrUnexpectedEOF
+	if _, err := io.CopyN(w, from, size); err != nil {
+		return noEOF(err)
 	}
 	p.entries = append(p.entries, entry{offset: p.spool.reserve(size), size: size, typ: typ})
 	p.ids = id.AppendTo(p.ids)

@@ -342,7 +342,7 @@ func TestReadCancelled(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	why := errors.New("enough")
 	_, err := packfile.Read(ctx, bytes.NewReader(bomb(32*mega, 32*mega)), packfile.Options{
-		Progress: func(int, int, int64) { cancel(why) },
+		Progress: func(int, int) { cancel(why) },
 	})
 	if !errors.Is(err, context.Canceled) && !errors.Is(err, why) {
 		t.Errorf("got %v", err)

@@ -53,8 +53,8 @@ type Options struct {
 	External object.Database
 
 	// Progress, if not nil, is called now and then with the number of objects
-	// received and announced and the bytes received, never concurrently.
-	Progress func(done, total int, bytes int64)
+	// received and announced, never concurrently.
+	Progress func(done, total int)
 }
 
 // A Pack gives the objects of a pack. It implements [object.Database].
@@ -66,7 +66,6 @@ type Pack struct {
 	entries []entry  // in the order of the pack
 	ids     []byte   // the IDs of entries, one after the other
 	order   []uint32 // indexes of entries, sorted by ID
-	size    int64    // bytes of the pack
 }
 
 // An entry is one object. The type of a delta not yet resolved is that in the
@@ -84,16 +83,12 @@ func Read(ctx context.Context, r io.Reader, o Options) (*Pack, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read pack: %w", err)
 	}
-	p := newPack(o.Format, s)
+	p := &Pack{format: o.Format, content: s, closer: s, spool: s}
 	if err := p.read(ctx, r, o); err != nil {
 		s.Close()
 		return nil, fmt.Errorf("read pack: %w", err)
 	}
 	return p, nil
-}
-
-func newPack(f object.Format, s *spool) *Pack {
-	return &Pack{format: f, content: s, closer: s, spool: s}
 }
 
 func (p *Pack) read(ctx context.Context, r io.Reader, o Options) error {
@@ -108,15 +103,6 @@ func (p *Pack) read(ctx context.Context, r io.Reader, o Options) error {
 	p.sort()
 	return nil
 }
-
-// Format returns the hash function that names the objects.
-func (p *Pack) Format() object.Format { return p.format }
-
-// Len returns the number of objects.
-func (p *Pack) Len() int { return len(p.entries) }
-
-// Size returns the size of the pack as it was received, in bytes.
-func (p *Pack) Size() int64 { return p.size }
 
 // Spooled returns how many bytes the spool occupies, 0 for a pack that was thawed.
 func (p *Pack) Spooled() int64 {

@@ -67,7 +67,6 @@ func receive(ctx context.Context, p *Pack, r io.Reader, o Options, limits Limits
 	if err := g.Wait(); err != nil {
 		return nil, err
 	}
-	p.size = s.in.raw.n
 	return &s.deltas, nil
 }
 

@@ -1,21 +1,30 @@
 package packfile
 
 import (
+	"bufio"
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"runtime"
 	"slices"
 	"sort"
 	"sync"
+	"sync/atomic"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/headgate-io/headgate/git/internal/object"
 )
 
-// maxWorkers bounds the goroutines that make deltas, and so their buffers.
-const maxWorkers = 8
+const (
+	maxWorkers = 8        // goroutines that make deltas, and so their buffers
+	deltaBytes = 32 << 10 // the window on a delta
+	baseBytes  = 1 << 20  // a base up to this size is held in memory
+)
 
 // deltas lists the deltas of a pack with what they are based on.
 type deltas struct {
@@ -40,70 +49,68 @@ type job struct {
 	byID     []idLink
 }
 
-// A resolver makes the objects of a pack that are given as deltas. A worker reads
-// a base once and makes all deltas on it; those that are bases in turn become
-// jobs. Every delta is made once, so that chains and cycles need no bound.
+// A resolver makes the objects of a pack that are given as deltas. A worker takes
+// a base that is whole in the pack, reads it once and makes all deltas on it; those
+// that are bases in turn are its next jobs. Every delta is made once, so that
+// chains and cycles need no bound.
 type resolver struct {
 	pack     *Pack
 	deltas   *deltas
 	limits   Limits
 	external object.Database
 
-	mu   sync.Mutex
-	wake sync.Cond
-	jobs []job
-	busy int // workers that may add jobs
-	left int // deltas to make
-	err  error
+	mu   sync.Mutex   // for the marks of idLinks
+	left atomic.Int64 // deltas to make
 }
 
 // resolve makes all objects of p that are deltas.
 func resolve(ctx context.Context, p *Pack, d *deltas, limits Limits, external object.Database) error {
-	if len(d.byOffset)+len(d.byID) == 0 {
+	r := &resolver{pack: p, deltas: d, limits: limits, external: external}
+	r.left.Store(int64(len(d.byOffset) + len(d.byID)))
+	if r.left.Load() == 0 {
 		return nil
 	}
-	r := &resolver{pack: p, deltas: d, limits: limits, external: external, left: len(d.byOffset) + len(d.byID)}
-	r.wake.L = &r.mu
-	defer context.AfterFunc(ctx, func() { r.stop(context.Cause(ctx)) })()
 	slices.SortFunc(d.byOffset, func(a, b offsetLink) int { return cmp.Compare(a.base, b.base) })
 	slices.SortFunc(d.byID, func(a, b idLink) int { return a.base.Compare(b.base) })
-	r.addRoots()
-	if err := r.run(); err != nil || r.left == 0 {
+	if err := r.run(ctx, r.roots()); err != nil || r.left.Load() == 0 {
 		return err
 	}
-	if err := r.addExternal(); err != nil {
-		return err
+	outside, err := r.outside()
+	if err == nil {
+		err = r.run(ctx, outside)
 	}
-	if err := r.run(); err != nil || r.left == 0 {
-		return err
+	if err == nil && r.left.Load() > 0 {
+		i := slices.IndexFunc(d.byID, func(l idLink) bool { return !r.isTaken(l.base) })
+		err = fmt.Errorf("%w: the base %v of a delta is missing, %d objects cannot be made: %w",
+			object.ErrCorrupt, d.byID[max(i, 0)].base, r.left.Load(), fs.ErrNotExist)
 	}
-	return r.missing()
+	return err
 }
 
-// addRoots adds the jobs whose bases are whole in the pack.
-func (r *resolver) addRoots() {
-	for links := r.deltas.byOffset; len(links) > 0; {
-		group := links[:sort.Search(len(links), func(i int) bool { return links[i].base > links[0].base })]
-		links = links[len(group):]
-		if i := group[0].base; r.pack.entries[i].typ <= object.Tag {
-			r.jobs = append(r.jobs, job{entry: i, byOffset: group, byID: r.take(r.pack.entryID(i))})
+// roots returns the jobs whose bases are whole in the pack.
+func (r *resolver) roots() (jobs []job) {
+	for i := range r.deltas.byOffset {
+		l := r.deltas.byOffset[i]
+		if (i == 0 || r.deltas.byOffset[i-1].base != l.base) && r.pack.entries[l.base].typ <= object.Tag {
+			jobs = append(jobs, r.on(l.base))
 		}
 	}
 	if len(r.deltas.byID) == 0 {
-		return
+		return jobs
 	}
 	r.pack.sort()
 	for _, l := range r.deltas.byID {
 		if i, ok := r.pack.find(l.base); ok {
 			if links := r.take(l.base); len(links) > 0 {
-				r.jobs = append(r.jobs, job{entry: i, byID: links})
+				jobs = append(jobs, job{entry: i, byID: links})
 			}
 		}
 	}
+	return jobs
 }
 
-// addExternal adds the jobs whose bases are not in the pack but in the external database.
-func (r *resolver) addExternal() error {
+// outside returns the jobs whose bases are not in the pack but in the external database.
+func (r *resolver) outside() (jobs []job, err error) {
 	for i, l := range r.deltas.byID {
 		if r.external == nil || i > 0 && r.deltas.byID[i-1].base == l.base || l.taken {
 			continue
@@ -113,18 +120,28 @@ func (r *resolver) addExternal() error {
 			continue
 		}
 		if err != nil {
-			return fmt.Errorf("base of a delta: %w", err)
+			return nil, fmt.Errorf("base of a delta: %w", err)
 		}
-		r.jobs = append(r.jobs, job{external: l.base, byID: r.take(l.base)})
+		jobs = append(jobs, job{external: l.base, byID: r.take(l.base)})
 	}
-	return nil
+	return jobs, nil
 }
+
+// first returns the index of the first link that names base by ID.
+func (r *resolver) first(base object.ID) int {
+	return sort.Search(len(r.deltas.byID), func(i int) bool { return r.deltas.byID[i].base.Compare(base) >= 0 })
+}
+
+func (r *resolver) isTaken(base object.ID) bool { return r.deltas.byID[r.first(base)].taken }
 
 // take returns the deltas that name base by ID, once.
 func (r *resolver) take(base object.ID) []idLink {
-	links := r.deltas.byID
-	from := sort.Search(len(links), func(i int) bool { return links[i].base.Compare(base) >= 0 })
-	links = links[from:]
+	if len(r.deltas.byID) == 0 {
+		return nil
+	}
+	links := r.deltas.byID[r.first(base):]
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	if len(links) == 0 || links[0].base != base || links[0].taken {
 		return nil
 	}
@@ -132,83 +149,151 @@ func (r *resolver) take(base object.ID) []idLink {
 	return links[:sort.Search(len(links), func(i int) bool { return links[i].base.Compare(base) > 0 })]
 }
 
-// ready says that the object of a delta was made: deltas on it become a job.
-func (r *resolver) ready(entry uint32) {
+// on returns the job of the deltas that are based on an entry.
+func (r *resolver) on(entry uint32) job {
 	links := r.deltas.byOffset
 	links = links[sort.Search(len(links), func(i int) bool { return links[i].base >= entry }):]
 	links = links[:sort.Search(len(links), func(i int) bool { return links[i].base > entry })]
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.left--
-	j := job{entry: entry, byOffset: links, byID: r.take(r.pack.entryID(entry))}
-	if len(j.byOffset)+len(j.byID) > 0 {
-		r.jobs = append(r.jobs, j)
-		r.wake.Signal()
-	}
+	return job{entry: entry, byOffset: links, byID: r.take(r.pack.entryID(entry))}
 }
 
-// run has the workers do all jobs.
-func (r *resolver) run() error {
-	var workers sync.WaitGroup
+// run has the workers do jobs and what follows from them.
+func (r *resolver) run(ctx context.Context, jobs []job) error {
+	var next atomic.Int64
+	workers, ctx := errgroup.WithContext(ctx)
 	for range min(runtime.GOMAXPROCS(0), maxWorkers) {
-		workers.Go(func() {
-			w := newMaker(r)
-			for {
-				j, ok := r.next()
-				if !ok {
-					return
+		workers.Go(func() error {
+			m := &maker{resolver: r, delta: bufio.NewReaderSize(nil, deltaBytes)}
+			m.out = sink{spool: r.pack.spool, hasher: object.NewHasher(r.pack.format), buf: make([]byte, 0, sinkBytes)}
+			for i := next.Add(1) - 1; i < int64(len(jobs)); i = next.Add(1) - 1 {
+				for stack := []job{jobs[i]}; len(stack) > 0; {
+					if ctx.Err() != nil {
+						return context.Cause(ctx)
+					}
+					j := stack[len(stack)-1]
+					var err error
+					if stack, err = m.do(stack[:len(stack)-1], j); err != nil {
+						return err
+					}
 				}
-				err := w.do(j)
-				r.mu.Lock()
-				r.busy--
-				r.mu.Unlock()
-				r.stop(err)
 			}
+			return nil
 		})
 	}
-	workers.Wait()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.err
+	return workers.Wait()
 }
 
-// next returns a job; ok is false when none is left or an error ended the run.
-func (r *resolver) next() (j job, ok bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for len(r.jobs) == 0 && r.busy > 0 && r.err == nil {
-		r.wake.Wait()
-	}
-	if len(r.jobs) == 0 || r.err != nil {
-		return j, false
-	}
-	j = r.jobs[len(r.jobs)-1]
-	r.jobs = r.jobs[:len(r.jobs)-1]
-	r.busy++
-	return j, true
+// A maker makes objects of deltas. It belongs to one goroutine.
+type maker struct {
+	*resolver
+	buf   []byte // of the base
+	delta *bufio.Reader
+	out   sink
 }
 
-// stop ends the run if err is not nil, and has all workers look.
-func (r *resolver) stop(err error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.err == nil {
-		r.err = err
+// do makes the deltas of a job and adds the jobs on them.
+func (m *maker) do(jobs []job, j job) ([]job, error) {
+	typ, size, from, err := m.base(j)
+	if err != nil {
+		return nil, fmt.Errorf("base of a delta: %w", err)
 	}
-	r.wake.Broadcast()
-}
-
-// missing returns the error for deltas that cannot be made. The first link of a
-// base that nothing took is the reason.
-func (r *resolver) missing() error {
-	var base object.ID
-	for _, l := range r.deltas.byID {
-		if l.base != base && !l.taken {
-			base = l.base
-			break
+	made := func(entry uint32) error {
+		if err := m.make(entry, typ, size, from); err != nil {
+			return fmt.Errorf("object %d: %w", entry+1, err)
 		}
-		base = l.base
+		m.left.Add(-1)
+		if on := m.on(entry); len(on.byOffset)+len(on.byID) > 0 {
+			jobs = append(jobs, on)
+		}
+		return nil
 	}
-	return fmt.Errorf("%w: the base %v of a delta is missing, %d objects cannot be made: %w",
-		object.ErrCorrupt, base, r.left, fs.ErrNotExist)
+	for _, l := range j.byOffset {
+		if err := made(l.delta); err != nil {
+			return nil, err
+		}
+	}
+	for _, l := range j.byID {
+		if err := made(l.delta); err != nil {
+			return nil, err
+		}
+	}
+	return jobs, nil
+}
+
+// base opens the base of a job.
+func (m *maker) base(j job) (typ object.Type, size int64, from io.ReaderAt, err error) {
+	if j.external.IsZero() {
+		e := m.pack.entries[j.entry]
+		section := io.NewSectionReader(m.pack.spool, e.offset, e.size)
+		if e.size > baseBytes {
+			return e.typ, e.size, section, nil
+		}
+		from, err = m.load(section, e.size)
+		return e.typ, e.size, from, err
+	}
+	typ, size, content, err := m.external.Open(j.external)
+	if err != nil {
+		return 0, 0, nil, err
+	}
+	defer content.Close()
+	if size <= baseBytes {
+		from, err = m.load(content, size)
+		return typ, size, from, err
+	}
+	offset, err := m.pack.reserve(size, m.limits) // a large one goes through the spool
+	if err != nil {
+		return 0, 0, nil, err
+	}
+	if _, err := io.CopyN(io.NewOffsetWriter(m.pack.spool, offset), content, size); err != nil {
+		return 0, 0, nil, fmt.Errorf("object %v: %w", j.external, noEOF(err))
+	}
+	return typ, size, io.NewSectionReader(m.pack.spool, offset, size), nil
+}
+
+// load reads size bytes into the buffer.
+func (m *maker) load(r io.Reader, size int64) (io.ReaderAt, error) {
+	if int64(cap(m.buf)) < size {
+		m.buf = make([]byte, size)
+	}
+	_, err := io.ReadFull(r, m.buf[:size])
+	return bytes.NewReader(m.buf[:size]), err
+}
+
+// make makes the object of the delta that is an entry.
+func (m *maker) make(entry uint32, typ object.Type, baseSize int64, from io.ReaderAt) error {
+	e := &m.pack.entries[entry]
+	m.delta.Reset(io.NewSectionReader(m.pack.spool, e.offset, e.size))
+	want, err := deltaSize(m.delta)
+	if err == nil && want != baseSize {
+		err = fmt.Errorf("%w: a delta on a base of %d bytes, but its base has %d", object.ErrCorrupt, want, baseSize)
+	}
+	var size, offset int64
+	if err == nil {
+		size, err = deltaSize(m.delta)
+	}
+	if err == nil {
+		offset, err = m.pack.reserve(size, m.limits)
+	}
+	if err != nil {
+		return err
+	}
+	m.out.begin(typ, size, offset)
+	if err := apply(&m.out, from, baseSize, m.delta); err != nil {
+		return err
+	}
+	id, err := m.out.hasher.ID()
+	if err != nil {
+		return err
+	}
+	e.offset, e.size, e.typ = offset, size, typ
+	id.AppendTo(m.pack.id(entry)[:0])
+	return nil
+}
+
+// noEOF makes the end of a content that is shorter than it says an error.
+func noEOF(err error) error {
+	if err == io.EOF {
+		return io.ErrUnexpectedEOF
+	}
+	return err
 }

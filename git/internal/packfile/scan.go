@@ -23,7 +23,7 @@ type scanner struct {
 	in       *input
 	inflater *inflater
 	limits   Limits
-	progress func(done, total int, bytes int64)
+	progress func(done, total int)
 
 	free  <-chan *chunk
 	full  chan<- *chunk
@@ -221,6 +221,6 @@ func (s *scanner) take() error {
 
 func (s *scanner) report() {
 	if s.progress != nil {
-		s.progress(len(s.pack.entries), s.total, s.in.offset())
+		s.progress(len(s.pack.entries), s.total)
 	}
 }

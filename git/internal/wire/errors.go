@@ -95,8 +95,13 @@ func wrap(ctx context.Context, phase Phase, u string, err error) error {
 	return out
 }
 
-// inPhase marks err with a phase of its own; wrap adds the URL.
-func inPhase(phase Phase, err error) error { return &Error{Phase: phase, Err: err} }
+// inPhase marks err with a phase of its own, unless it has one; wrap adds the URL.
+func inPhase(phase Phase, err error) error {
+	if _, ok := errors.AsType[*Error](err); ok {
+		return err
+	}
+	return &Error{Phase: phase, Err: err}
+}
 
 const maxMessage = 1 << 10 // bytes of a server's message that are repeated
 

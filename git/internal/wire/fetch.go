@@ -1,12 +1,10 @@
 package wire
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"math"
-	"slices"
 	"strings"
 
 	"github.com/headgate-io/headgate/git/internal/object"
@@ -21,207 +19,275 @@ const (
 // lead to, less what the haves lead to.
 type FetchRequest struct {
 	Wants    []object.ID // at least one
-	Haves    []object.ID // commits that are held; sent in one round, so keep them few
+	Haves    []object.ID // commits that are held, whose objects deltas may be based on; sent in one round, so keep them few
 	Shallow  []object.ID // commits that are held without their parents
 	Depth    int         // commits of history; 0 means all
-	Deepen   bool        // Depth counts from Shallow on, not from Wants
 	Filter   string      // objects to leave out (git rev-list --filter): blob:none, tree:0
-	ThinPack bool        // deltas may be against objects that the pack does not hold
-	MaxBytes int64       // bytes of the pack; 0 means 16 GiB, less no limit
-	// Progress is told what the server says while it works, line by line and up
-	// to 1 MiB in all, from within Read. Nil asks the server to be silent.
-	Progress func(line string)
-}
-
-// A FetchResponse is the answer to a Fetch. It must be closed.
-type FetchResponse struct {
-	// Pack is the pack, which ends with io.EOF only if the server sent all of it.
-	// It implements io.WriterTo. Its checksum is not checked.
-	Pack      io.Reader
-	Shallow   []object.ID // commits in the pack without their parents
-	Unshallow []object.ID // commits of the request's Shallow that now have them
-	Acks      []object.ID // haves that the server has, if it tells; not all of them need be here
-
-	a *answer
-	p *packReader
-}
-
-// Close ends the response, read to its end or not.
-func (f *FetchResponse) Close() error {
-	if f.a != nil {
-		f.a.release(f.p.err == io.EOF && f.p.again)
-		f.a = nil
-	}
-	return nil
+	MaxBytes int64       // bytes of the pack; 0 means 16 GiB
 }
 
 // Fetch asks for a pack. ErrUnsupported means that the server has no shallow
 // fetches or no filters; ErrUnreachable, that it refuses a wanted object. ctx
-// ends the response too.
-func (r *Remote) Fetch(ctx context.Context, q FetchRequest) (*FetchResponse, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, wrap(ctx, Fetch, r.t.String(), err)
-	}
-	f, err := r.fetch(ctx, q)
-	if again, greeted := r.again(ctx, err); again {
-		f, err = r.fetch(ctx, q)
-	} else {
-		err = greeted
-	}
+// ends the reading of the pack too.
+func (r *Remote) Fetch(ctx context.Context, q FetchRequest) (p *FetchResponse, err error) {
+	err = r.try(ctx, Fetch, func() (err error) {
+		if r.g.caps == nil {
+			err = r.greet(ctx, nil)
+		}
+		if err == nil {
+			p, err = r.fetch(ctx, q)
+		}
+		return err
+	})
 	if err != nil {
-		return nil, wrap(ctx, Fetch, r.t.String(), err)
+		return nil, err
 	}
-	return f, nil
+	return p, nil
 }
 
 func (r *Remote) fetch(ctx context.Context, q FetchRequest) (*FetchResponse, error) {
-	if err := q.check(); err != nil {
-		return nil, err
+	for _, id := range q.Wants {
+		if id.Format() != r.g.format() || id.IsZero() {
+			return nil, fmt.Errorf("%q is no %s object id", id, r.g.format())
+		}
 	}
-	if err := r.checkFetch(q); err != nil {
-		return nil, err
+	for feature, needed := range map[string]bool{"filter": q.Filter != "", "shallow": q.Depth > 0 || len(q.Shallow) > 0} {
+		if needed && !r.Supports(feature) {
+			return nil, fmt.Errorf("fetch with %s: %w", feature, ErrUnsupported)
+		}
 	}
-	version2 := r.g.version == 2
-	req := r.fetchRequest0(q)
-	if version2 {
-		req = r.fetchRequest2(q)
-	}
-	s, err := r.ask(ctx, req)
+	s, err := r.ask(ctx, r.fetchRequest(q))
 	if err != nil {
 		return nil, err
 	}
-	f := &FetchResponse{a: newAnswer(s, maxBeforePack)}
-	f.a.attach(ctx)
-	banded := true
-	if version2 {
-		err = r.readSections(f)
+	p := &FetchResponse{ctx: ctx, url: r.t.String(), a: newAnswer(ctx, s, maxBeforePack), again: r.g.version == 2}
+	if r.g.version == 2 {
+		err = r.readSections(p)
 	} else {
-		banded, err = r.readNegotiation(f, q.Depth > 0)
+		err = r.readNegotiation(p, q.Depth > 0)
 	}
 	if err != nil {
-		f.a.release(false)
+		p.a.release(false)
 		return nil, err
 	}
-	switch f.a.allow(q.MaxBytes); {
-	case q.MaxBytes == 0:
-		f.a.allow(defaultPackBytes)
-	case q.MaxBytes < 0:
-		f.a.allow(math.MaxInt64)
-	}
-	f.p = &packReader{ctx: ctx, url: r.t.String(), pkt: f.a.pktReader, raw: !banded, again: version2, progress: progressLines{to: q.Progress}}
-	f.Pack = f.p
-	return f, nil
+	p.a.allow(cmp.Or(q.MaxBytes, defaultPackBytes))
+	return p, nil
 }
 
-// check refuses what makes no request.
-func (q *FetchRequest) check() error {
-	switch {
-	case len(q.Wants) == 0:
-		return errors.New("no object is wanted")
-	case q.Depth < 0 || q.Deepen && q.Depth == 0:
-		return fmt.Errorf("depth %d", q.Depth)
-	case strings.ContainsFunc(q.Filter, notGraphic) || len(q.Filter) > maxMessage:
-		return fmt.Errorf("filter %.80q", q.Filter)
-	}
-	return nil
-}
-
-// checkFetch refuses what cannot be asked of this server.
-func (r *Remote) checkFetch(q FetchRequest) error {
-	for _, id := range slices.Concat(q.Wants, q.Haves, q.Shallow) {
-		if len(id.String()) != r.g.hexLen() || id.IsZero() {
-			return fmt.Errorf("%q is no %s object id", id, r.g.format())
+// fetchRequest is the command fetch of version 2; or the upload-request of
+// versions 0 and 1 and the whole negotiation after it, in one message.
+func (r *Remote) fetchRequest(q FetchRequest) *request {
+	req, capabilities := &request{}, ""
+	if r.g.version == 2 {
+		req = r.command("fetch")
+		if len(q.Haves) > 0 {
+			req.line("thin-pack")
 		}
-	}
-	for _, need := range []struct {
-		feature string
-		needed  bool
-	}{
-		{"filter", q.Filter != ""},
-		{"shallow", q.Depth > 0 || len(q.Shallow) > 0},
-		{"deepen-relative", q.Deepen && r.g.version != 2}, // part of shallow in version 2
-	} {
-		if need.needed && !r.Supports(need.feature) {
-			return fmt.Errorf("fetch with %s: %w", need.feature, ErrUnsupported)
-		}
-	}
-	return nil
-}
-
-func notGraphic(c rune) bool { return c <= ' ' || c > '~' }
-
-// fetchRequest2 is the command fetch of version 2.
-func (r *Remote) fetchRequest2(q FetchRequest) *request {
-	req := r.command("fetch")
-	for _, o := range []struct {
-		on   bool
-		line string
-	}{
-		{q.ThinPack, "thin-pack"},
-		{q.Progress == nil, "no-progress"},
-		{true, "ofs-delta"},
-		{q.Depth > 0, fmt.Sprintf("deepen %d", q.Depth)},
-		{q.Deepen, "deepen-relative"},
-		{q.Filter != "", "filter " + q.Filter},
-	} {
-		if o.on {
-			req.line("%s", o.line)
-		}
+		req.line("no-progress")
+		req.line("ofs-delta")
+	} else {
+		capabilities = r.wantCapabilities(q)
 	}
 	for _, id := range q.Wants {
-		req.line("want %s", id)
+		req.line("want %s%s", id, capabilities)
+		capabilities = ""
 	}
 	for _, id := range q.Shallow {
 		req.line("shallow %s", id)
+	}
+	if q.Depth > 0 {
+		req.line("deepen %d", q.Depth)
+	}
+	if q.Filter != "" {
+		req.line("filter %s", q.Filter)
+	}
+	if r.g.version < 2 {
+		req.flush()
 	}
 	for _, id := range q.Haves {
 		req.line("have %s", id)
 	}
 	req.line("done")
-	req.flush()
+	if r.g.version == 2 {
+		req.flush()
+	}
 	return req
 }
 
+// wantCapabilities names the capabilities that a request of version 0 makes use
+// of, of those the server has. Some servers insist on multi_ack.
+func (r *Remote) wantCapabilities(q FetchRequest) string {
+	var b strings.Builder
+	for _, names := range [][]string{
+		{"multi_ack_detailed", "multi_ack"}, {"side-band-64k", "side-band"}, {"ofs-delta"}, {"thin-pack"}, {"no-progress"}, {"filter"},
+	} {
+		for _, name := range names {
+			if !r.Supports(name) || name == "thin-pack" && len(q.Haves) == 0 || name == "filter" && q.Filter == "" {
+				continue
+			}
+			b.WriteString(" " + name)
+			break
+		}
+	}
+	if f, ok := r.g.caps["object-format"]; ok {
+		b.WriteString(" object-format=" + f)
+	}
+	if r.Supports("agent") {
+		b.WriteString(" agent=headgate")
+	}
+	return b.String()
+}
+
 // readSections reads the sections of a version 2 answer up to its pack.
-func (r *Remote) readSections(f *FetchResponse) error {
+func (r *Remote) readSections(p *FetchResponse) error {
 	for {
-		k, section, err := f.a.line()
+		k, line, err := p.a.line()
 		switch {
 		case err != nil:
 			return err
-		case k != pktData:
-			return protocolf("the answer holds no pack")
-		case section == "packfile":
+		case k == pktData && line == "packfile":
 			return nil
+		case k == pktData:
+			err = r.addShallow(p, line)
+		case k != pktDelim:
+			err = protocolf("the answer holds no pack")
 		}
-		for k, line := pktData, section; k != pktDelim; {
-			if k, line, err = f.a.line(); err != nil {
-				return err
-			}
-			switch k {
-			case pktData:
-				if err := r.addInfo(f, line); err != nil {
-					return err
-				}
-			case pktDelim:
-			default:
-				return protocolf("the answer holds no pack")
-			}
+		if err != nil {
+			return err
 		}
 	}
 }
 
-// addInfo takes a line of what precedes a pack.
-func (r *Remote) addInfo(f *FetchResponse, line string) error {
-	word, rest, _ := strings.Cut(line, " ")
-	list := map[string]*[]object.ID{"shallow": &f.Shallow, "unshallow": &f.Unshallow, "ACK": &f.Acks}[word]
-	if list == nil {
+// readNegotiation reads what precedes the pack in versions 0 and 1.
+func (r *Remote) readNegotiation(p *FetchResponse, shallow bool) error {
+	for k := pktData; shallow && k != pktFlush; {
+		var line string
+		var err error
+		if k, line, err = p.a.line(); err == nil && k == pktData {
+			err = r.addShallow(p, line)
+		} else if err == nil && k != pktFlush {
+			err = protocolf("the list of shallow commits does not end in a flush")
+		}
+		if err != nil {
+			return err
+		}
+	}
+	p.raw = !r.Supports("side-band-64k") && !r.Supports("side-band")
+	for {
+		// A line of text, or else the pack or a band with a piece of it.
+		b, err := p.a.br.Peek(pktHeader + 1)
+		if err != nil || string(b[:4]) == "PACK" || b[4] < ' ' {
+			return err
+		}
+		_, line, err := p.a.line()
+		if err == nil && line != "NAK" && !strings.HasPrefix(line, "ACK ") {
+			err = protocolf("%.80q in place of an acknowledgment", line)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// addShallow takes a line of what precedes a pack.
+func (r *Remote) addShallow(p *FetchResponse, line string) error {
+	hex, ok := strings.CutPrefix(line, "shallow ")
+	if !ok {
 		return nil
 	}
-	hex, _, _ := strings.Cut(rest, " ")
 	id, err := r.parseID(hex)
-	if err == nil {
-		*list = append(*list, id)
-	}
+	p.Shallow = append(p.Shallow, id)
 	return err
+}
+
+// The bands of a side-band (gitprotocol-common).
+const (
+	bandPack     = 1
+	bandProgress = 2
+	bandError    = 3
+)
+
+// A FetchResponse is the pack that answers a Fetch. Reading ends with io.EOF only if the server
+// sent all of it. Its checksum is not checked. It must be closed.
+type FetchResponse struct {
+	Shallow []object.ID // commits in the pack without their parents
+
+	ctx   context.Context
+	url   string
+	a     *answer
+	rest  int  // bytes of the pack that are left in the current pkt-line
+	raw   bool // there are no bands: the rest of the stream is the pack
+	again bool // after the pack, the connection can be used again
+	begun bool
+	err   error // sticky
+}
+
+// Close ends the answer, read to its end or not.
+func (p *FetchResponse) Close() error {
+	p.a.release(p.err == io.EOF && p.again)
+	return nil
+}
+
+// Read implements [io.Reader].
+func (p *FetchResponse) Read(b []byte) (n int, err error) {
+	for p.err == nil && p.rest == 0 && !p.raw {
+		if p.err = p.nextBand(); p.err == io.EOF && !p.begun {
+			p.err = io.ErrUnexpectedEOF
+		}
+	}
+	if p.err == nil && p.raw {
+		if n, p.err = p.a.br.Read(b); p.err == nil {
+			p.err = p.a.spend(n)
+		}
+	} else if p.err == nil {
+		n, p.err = p.a.br.Read(b[:min(len(b), p.rest)])
+		if p.rest -= n; p.err == io.EOF {
+			p.err = io.ErrUnexpectedEOF
+		}
+	}
+	if p.err != nil && p.err != io.EOF {
+		p.err = wrap(p.ctx, Pack, p.url, p.err)
+	}
+	return n, p.err
+}
+
+// nextBand reads the next pkt-line, of a pack only up to the bytes of it. The
+// error is io.EOF at the flush that ends the bands, and nowhere else.
+func (p *FetchResponse) nextBand() error {
+	k, n, err := p.a.header()
+	switch {
+	case err == io.EOF:
+		return io.ErrUnexpectedEOF
+	case err != nil:
+		return err
+	case k == pktFlush && p.begun:
+		return io.EOF
+	case k != pktData:
+		return protocolf("the answer holds no pack")
+	case n == 0:
+		return nil
+	}
+	band, err := p.a.br.ReadByte()
+	n--
+	if err == nil && band == bandPack {
+		p.rest, p.begun = n, p.begun || n > 0
+		return nil
+	}
+	text := make([]byte, n)
+	if err == nil {
+		_, err = io.ReadFull(p.a.br, text)
+	}
+	if err == io.EOF {
+		err = io.ErrUnexpectedEOF
+	}
+	said, isError := strings.CutPrefix(string(text), "RR ") // of an error line, out of any band
+	switch {
+	case err != nil || band == bandProgress:
+		return err
+	case band == bandError:
+		return remoteError(string(text))
+	case band == 'E' && isError:
+		return remoteError(said)
+	}
+	return protocolf("band %d", band)
 }

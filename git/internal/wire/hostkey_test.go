@@ -93,32 +93,6 @@ func TestHostKeyOfOtherType(t *testing.T) {
 	}
 }
 
-func TestSSHAlgorithms(t *testing.T) {
-	repo := newRepo(t)
-	key := newKey(t, "ed25519")
-	s := (&sshServer{dir: repo.dir, env: true}).start(t, key.signer.PublicKey(), "rsa", "ed25519")
-	for _, tt := range []struct {
-		name         string
-		kex, hostKey []string
-		want         string
-	}{
-		{"chosen", []string{ssh.KeyExchangeCurve25519}, []string{ssh.KeyAlgoRSASHA512}, ""},
-		{"no common exchange", []string{ssh.KeyExchangeDH16SHA512}, nil, "no common algorithm for key exchange"},
-		{"no common host key", nil, []string{ssh.KeyAlgoECDSA256}, "no common algorithm for host key"},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			_, err := s.dial(t, wire.SSHConfig{Identity: key.pem, KnownHosts: s.known(s.keys...), KeyExchanges: tt.kex, HostKeyAlgorithms: tt.hostKey})
-			if tt.want == "" {
-				if err != nil {
-					t.Fatal(err)
-				}
-			} else if e, ok := errors.AsType[*wire.Error](err); !ok || e.Phase != wire.Handshake || !strings.Contains(err.Error(), tt.want) {
-				t.Errorf("error %v, want %q", err, tt.want)
-			}
-		})
-	}
-}
-
 func text(key ssh.PublicKey) string {
 	return key.Type() + " " + base64.StdEncoding.EncodeToString(key.Marshal())
 }

@@ -51,10 +51,10 @@ func TestHungUp(t *testing.T) {
 				left.Store(tt.hangUps)
 				answering.ServeHTTP(w, req)
 			}))
-			remote, err := wire.Open(t.Context(), wire.HTTP(client, u))
+			remote, err := dial(t.Context(), wire.HTTP(client, u))
 			if err == nil {
 				defer remote.Close()
-				_, err = remote.Refs(t.Context(), wire.RefQuery{Exact: []string{"refs/heads/main"}})
+				_, err = remote.Refs(t.Context(), true, "refs/heads/main")
 			}
 			if (err == nil) != tt.ok || all.Load() != tt.requests {
 				t.Errorf("%d requests, error %v", all.Load(), err)
@@ -95,7 +95,7 @@ func TestHTTPErrors(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			client, u := serve(t, tt.h)
 			u.User = nil
-			_, err := wire.Open(context.Background(), wire.HTTP(client, u))
+			_, err := dial(context.Background(), wire.HTTP(client, u))
 			if e, ok := errors.AsType[*wire.Error](err); !ok || !errors.Is(err, tt.kind) || e.Phase != wire.Advertisement ||
 				!strings.Contains(err.Error(), tt.want) || len(err.Error()) > 2000 || strings.Contains(err.Error(), "\x1b") {
 				t.Errorf("%v, want %v", err, tt.want)
@@ -108,7 +108,7 @@ func TestHTTPErrors(t *testing.T) {
 				}
 				(&script{greeting: greeting2}).ServeHTTP(w, r)
 			}))
-			_, err = open(t, wire.HTTP(client, u)).Refs(context.Background(), wire.RefQuery{})
+			_, err = open(t, wire.HTTP(client, u)).Refs(context.Background(), false)
 			if e, ok := errors.AsType[*wire.Error](err); !strings.HasPrefix(tt.name, "result") && (!ok || !errors.Is(err, tt.kind) || e.Phase != wire.LsRefs) {
 				t.Errorf("POST: %v", err)
 			}
@@ -116,7 +116,7 @@ func TestHTTPErrors(t *testing.T) {
 	}
 	client, u := serve(t, page(404, "", ""))
 	u.User, u.Fragment = nil, "f"
-	_, err := wire.Open(context.Background(), wire.HTTP(client, u))
+	_, err := dial(context.Background(), wire.HTTP(client, u))
 	if !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("%v is not fs.ErrNotExist", err)
 	}
@@ -137,7 +137,7 @@ func TestHTTPCredentialsInURL(t *testing.T) {
 	fetch(t, open(t, wire.HTTP(client, good)), wire.FetchRequest{Wants: repo.commits[2:], Depth: 1})
 	for _, bad := range []string{"http://me:s3cret2@" + u.Host + "/repo.git", "http://me:s3cret2@127.0.0.1:1/repo.git", "http://me:s3cret@h/p?token=s3cret",
 		"ftp://me:s3cret@h/p", "http:///p"} {
-		if _, err := wire.Open(context.Background(), wire.HTTP(client, parse(t, bad))); err == nil || strings.Contains(err.Error(), "s3cret") {
+		if _, err := dial(context.Background(), wire.HTTP(client, parse(t, bad))); err == nil || strings.Contains(err.Error(), "s3cret") {
 			t.Errorf("%s: %v", bad, err)
 		}
 	}
@@ -185,13 +185,13 @@ func TestTLSErrors(t *testing.T) {
 		{"nobody listens", plain, "http://127.0.0.1:1", wire.Dial, "refused"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			_, err := wire.Open(context.Background(), wire.HTTP(tt.client, parse(t, tt.url+"/repo.git")))
+			_, err := dial(context.Background(), wire.HTTP(tt.client, parse(t, tt.url+"/repo.git")))
 			if e, ok := errors.AsType[*wire.Error](err); !ok || e.Phase != tt.phase || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("%v, want %s in phase %s", err, tt.want, tt.phase)
 			}
 		})
 	}
-	_, err := wire.Open(context.Background(), wire.HTTP(foreign, parse(t, wants.URL+"/repo.git")))
+	_, err := dial(context.Background(), wire.HTTP(foreign, parse(t, wants.URL+"/repo.git")))
 	if !errors.Is(err, wire.ErrAuth) {
 		t.Errorf("wrong client certificate: %v", err)
 	}
@@ -268,10 +268,10 @@ func TestRedirects(t *testing.T) {
 	anonymous, base := serve(t, mux)
 	authorized := &http.Client{Transport: authorize{anonymous.Transport}}
 	try := func(client *http.Client, path string) error {
-		r, err := wire.Open(context.Background(), wire.HTTP(client, base.JoinPath("..", path)))
+		r, err := dial(context.Background(), wire.HTTP(client, base.JoinPath("..", path)))
 		if err == nil {
 			defer r.Close()
-			_, err = r.Refs(context.Background(), wire.RefQuery{})
+			_, err = r.Refs(context.Background(), false)
 		}
 		return err
 	}
@@ -306,7 +306,7 @@ func TestRedirects(t *testing.T) {
 	var down http.Handler = http.RedirectHandler(other.String()+query, http.StatusFound)
 	tlsServer := httptest.NewTLSServer(down)
 	t.Cleanup(tlsServer.Close)
-	if _, err := wire.Open(context.Background(), wire.HTTP(tlsServer.Client(), parse(t, tlsServer.URL+"/repo.git"))); !errors.Is(err, wire.ErrRedirect) || !strings.Contains(err.Error(), "gives up TLS") {
+	if _, err := dial(context.Background(), wire.HTTP(tlsServer.Client(), parse(t, tlsServer.URL+"/repo.git"))); !errors.Is(err, wire.ErrRedirect) || !strings.Contains(err.Error(), "gives up TLS") {
 		t.Errorf("from https to http: %v", err)
 	}
 }

@@ -8,27 +8,91 @@ import (
 	"fmt"
 	"net"
 	"path"
+	"slices"
 	"strings"
 
 	"golang.org/x/crypto/ssh"
 )
 
-// A knownHosts is the content of a known_hosts file (sshd(8)). One line may hold
-// several keys of its hosts, one after the other, and even several entries, as
-// when the newlines of a file were lost; a word that is neither is a comment.
-type knownHosts struct {
-	entries []knownHost
-	bad     []int // lines that have no key we can read
+// A HostKeyError tells that the key of an SSH server is not the one that
+// known_hosts has for it, or that known_hosts has none.
+type HostKeyError struct {
+	Host     string   // as known_hosts names it: HOST or [HOST]:PORT
+	Offered  string   // the server's key: type and SHA-256 fingerprint; "" if known_hosts has no keys at all
+	Expected []string // the keys in known_hosts, likewise
+	Revoked  bool     // known_hosts marks the offered key as revoked
+	note     string
 }
 
+func (e *HostKeyError) Error() string {
+	if e.Offered == "" {
+		return fmt.Sprintf("host key of %s: known_hosts has no keys: add a line \"%s KEYTYPE KEY\", as ssh-keyscan prints it%s", e.Host, e.Host, e.note)
+	}
+	if e.Revoked {
+		return fmt.Sprintf("host key of %s: the server offers %s, which known_hosts marks as revoked", e.Host, e.Offered)
+	}
+	has, which := "has no key of this host", "the"
+	if len(e.Expected) > 0 {
+		has, which = "expects "+strings.Join(e.Expected, " or "), "the offered"
+	}
+	algorithm, _, _ := strings.Cut(e.Offered, " ")
+	return fmt.Sprintf("host key of %s: the server offers %s, known_hosts %s: if %s fingerprint is right, add a line \"%s %s KEY\"%s",
+		e.Host, e.Offered, has, which, e.Host, algorithm, e.note)
+}
+
+// A hostKeys holds what known_hosts says about one host.
+type hostKeys struct {
+	name    string
+	keys    []ssh.PublicKey
+	revoked []ssh.PublicKey
+	note    string // about lines of known_hosts that are of no use
+}
+
+// A knownHost is an entry of a known_hosts file (sshd(8)).
 type knownHost struct {
 	hosts  string // patterns separated by commas, or a hash
 	marker string // "", "@revoked" or "@cert-authority"
 	key    ssh.PublicKey
 }
 
-func parseKnownHosts(text []byte) *knownHosts {
-	k := &knownHosts{}
+// readKnownHosts returns the keys of a host. As with OpenSSH, the entries of the
+// plain name count for a port other than 22 if there are none for that port.
+func readKnownHosts(text []byte, host, port string) (*hostKeys, error) {
+	entries, note := parseKnownHosts(text)
+	h := &hostKeys{name: strings.ToLower(host), note: note}
+	names := []string{h.name}
+	if port != "22" {
+		h.name = "[" + h.name + "]:" + port
+		names = []string{h.name, names[0]}
+	}
+	if len(entries) == 0 {
+		return nil, &HostKeyError{Host: h.name, note: note}
+	}
+	for _, name := range names {
+		for _, e := range entries {
+			switch {
+			case !e.matches(name):
+			case e.marker == "":
+				h.keys = append(h.keys, e.key)
+			case e.marker == "@revoked":
+				h.revoked = append(h.revoked, e.key)
+			case e.marker == "@cert-authority":
+				h.note = note + "; its @cert-authority lines are not used: host certificates are not supported"
+			}
+		}
+		if len(h.keys)+len(h.revoked) > 0 {
+			break
+		}
+	}
+	return h, nil
+}
+
+// parseKnownHosts reads a known_hosts file. One line may hold several keys of
+// its hosts, one after the other, and even several entries, as when the newlines
+// of a file were lost; a word that is neither is a comment. The note tells of lines
+// that have no key we can read.
+func parseKnownHosts(text []byte) (entries []knownHost, note string) {
+	var bad []string
 	number := 0
 	for line := range bytes.Lines(text) {
 		number++
@@ -36,43 +100,37 @@ func parseKnownHosts(text []byte) *knownHosts {
 		if len(words) == 0 || words[0][0] == '#' {
 			continue
 		}
-		before := len(k.entries)
-		if k.add(words); len(k.entries) == before {
-			k.bad = append(k.bad, number)
+		var e knownHost
+		if words[0][0] == '@' {
+			e.marker, words = words[0], words[1:]
+		}
+		before := len(entries)
+		if len(words) > 0 {
+			e.hosts, words = words[0], words[1:]
+		}
+		for len(words) >= 2 {
+			if e.key = keyOf(words[0], words[1]); e.key != nil {
+				entries, words = append(entries, e), words[2:]
+				continue
+			}
+			if len(words) > 2 && keyOf(words[1], words[2]) != nil {
+				e.hosts = words[0]
+			}
+			words = words[1:]
+		}
+		if len(entries) == before {
+			bad = append(bad, fmt.Sprint(number))
 		}
 	}
-	return k
-}
-
-// add takes the words of one line.
-func (k *knownHosts) add(words []string) {
-	var e knownHost
-	if words[0][0] == '@' {
-		e.marker, words = words[0], words[1:]
+	if len(bad) > 0 {
+		note = "; no key can be read in line " + strings.Join(bad[:min(len(bad), 5)], ", ") + " of known_hosts"
 	}
-	if len(words) == 0 {
-		return
-	}
-	e.hosts, words = words[0], words[1:]
-	for len(words) >= 2 {
-		if e.key = keyOf(words[0], words[1]); e.key != nil {
-			k.entries = append(k.entries, e)
-			words = words[2:]
-			continue
-		}
-		if len(words) > 2 && keyOf(words[1], words[2]) != nil {
-			e.hosts = words[0]
-		}
-		words = words[1:]
-	}
+	return entries, note
 }
 
 // keyOf returns the key that two words of a line are, or nil.
 func keyOf(algorithm, encoded string) ssh.PublicKey {
-	b, err := base64.StdEncoding.DecodeString(encoded)
-	if err != nil {
-		return nil
-	}
+	b, _ := base64.StdEncoding.DecodeString(encoded)
 	key, err := ssh.ParsePublicKey(b)
 	if err != nil || key.Type() != algorithm {
 		return nil
@@ -80,22 +138,9 @@ func keyOf(algorithm, encoded string) ssh.PublicKey {
 	return key
 }
 
-// of returns the keys of a host. As with OpenSSH, the entries of the plain name
-// count for a port other than 22 if there are none for that port.
-func (k *knownHosts) of(host, port string) (*hostKeys, error) {
-	name := strings.ToLower(host)
-	h := &hostKeys{name: name, bad: k.bad}
-	if port != "22" {
-		h.name = "[" + name + "]:" + port
-	}
-	if h.take(k, h.name); len(h.keys)+len(h.revoked) == 0 && h.name != name {
-		h.take(k, name)
-	}
-	if len(k.entries) == 0 {
-		return nil, &HostKeyError{Host: h.name, note: badLines(k.bad)}
-	}
-	return h, nil
-}
+// wildcards makes a pattern of path.Match out of one of known_hosts, which knows
+// * and ? only.
+var wildcards = strings.NewReplacer(`[`, `\[`, `]`, `\]`, `\`, `\\`)
 
 // matches reports whether the entry is for a host by the name given.
 func (e knownHost) matches(name string) bool {
@@ -109,23 +154,13 @@ func (e knownHost) matches(name string) bool {
 		if host, port, err := net.SplitHostPort(pattern); err == nil && port == "22" {
 			pattern = host
 		}
-		if wildcardMatches(pattern, name) {
-			if negated {
-				return false
-			}
+		if ok, _ := path.Match(wildcards.Replace(pattern), name); ok && negated {
+			return false
+		} else if ok {
 			found = true
 		}
 	}
 	return found
-}
-
-// wildcards makes a pattern of path.Match out of one of known_hosts, which knows
-// * and ? only.
-var wildcards = strings.NewReplacer(`[`, `\[`, `]`, `\]`, `\`, `\\`)
-
-func wildcardMatches(pattern, name string) bool {
-	ok, err := path.Match(wildcards.Replace(pattern), name)
-	return ok && err == nil
 }
 
 // hashMatches reports whether hash, SALT|HMAC-SHA1, is that of name.
@@ -141,11 +176,37 @@ func hashMatches(hash, name string) bool {
 	return hmac.Equal(mac.Sum(nil), want)
 }
 
-func badLines(lines []int) string {
-	if len(lines) == 0 {
-		return ""
+// check accepts a key that is known and not revoked.
+func (h *hostKeys) check(_ string, _ net.Addr, key ssh.PublicKey) error {
+	same := func(k ssh.PublicKey) bool { return bytes.Equal(k.Marshal(), key.Marshal()) }
+	revoked := slices.ContainsFunc(h.revoked, same)
+	if !revoked && slices.ContainsFunc(h.keys, same) {
+		return nil
 	}
-	const few = 5
-	return fmt.Sprintf("; no key can be read in line %s of known_hosts",
-		strings.Trim(strings.ReplaceAll(fmt.Sprint(lines[:min(len(lines), few)]), " ", ", "), "[]"))
+	e := &HostKeyError{Host: h.name, Offered: fingerprint(key), Revoked: revoked, note: h.note}
+	for _, k := range h.keys {
+		e.Expected = append(e.Expected, fingerprint(k))
+	}
+	return e
+}
+
+func fingerprint(key ssh.PublicKey) string { return key.Type() + " " + ssh.FingerprintSHA256(key) }
+
+// algorithms returns the signature algorithms to negotiate for the host key:
+// first those of the keys we know, so that a server with several keys shows one of
+// those; then the others, so that a server with none of them shows a key that the
+// error can name.
+func (h *hostKeys) algorithms() []string {
+	all := []string{ssh.KeyAlgoED25519, ssh.KeyAlgoECDSA256, ssh.KeyAlgoECDSA384, ssh.KeyAlgoECDSA521, ssh.KeyAlgoRSASHA512, ssh.KeyAlgoRSASHA256}
+	unknown := func(algorithm string) int {
+		if strings.HasPrefix(algorithm, "rsa-") {
+			algorithm = ssh.KeyAlgoRSA
+		}
+		if slices.ContainsFunc(h.keys, func(k ssh.PublicKey) bool { return k.Type() == algorithm }) {
+			return 0
+		}
+		return 1
+	}
+	slices.SortStableFunc(all, func(a, b string) int { return unknown(a) - unknown(b) })
+	return all
 }

@@ -1,7 +1,6 @@
 package wire_test
 
 import (
-	"context"
 	"errors"
 	"io"
 	"net/http"
@@ -93,45 +92,5 @@ func TestLFSGrantNeedsSSH(t *testing.T) {
 	_, err = wire.LFSGrant(t.Context(), wire.SSH(wire.SSHConfig{Identity: newKey(t, "ed25519").pem, KnownHosts: s.known(s.keys...)}, s.url("/repo.git")))
 	if !errors.Is(err, wire.ErrAuth) {
 		t.Errorf("%v", err)
-	}
-}
-
-func TestLFSGrantStalls(t *testing.T) {
-	began, over := make(chan struct{}), make(chan struct{})
-	defer close(over)
-	after := func(out string, end func(ssh.Channel) error) func(ssh.Channel, []string) uint32 {
-		return func(ch ssh.Channel, _ []string) uint32 {
-			io.WriteString(ch, out)
-			end(ch)
-			began <- struct{}{}
-			<-over
-			return 0
-		}
-	}
-	open := func(ssh.Channel) error { return nil }
-	for name, s := range map[string]*sshServer{
-		"before the session": {stall: began},
-		"before the answer":  {run: after("", open)},
-		"in the answer":      {run: after("{", open)},
-		"before the end":     {run: after("{}", ssh.Channel.CloseWrite)},
-	} {
-		ctx, cancel := context.WithCancelCause(t.Context())
-		enough := errors.New("enough")
-		to := s.transport(t)
-		go func() { <-began; cancel(enough) }()
-		if _, err := wire.LFSGrant(ctx, to); !errors.Is(err, enough) {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-}
-
-// An end that has come already is noticed before anybody is asked.
-func TestLFSGrantAfterTheEnd(t *testing.T) {
-	ctx, cancel := context.WithCancelCause(t.Context())
-	enough := errors.New("enough")
-	cancel(enough)
-	s := &sshServer{run: program("{}", "", 0)}
-	if _, err := wire.LFSGrant(ctx, s.transport(t)); !errors.Is(err, enough) || len(s.commands) != 0 {
-		t.Errorf("%v, commands %q", err, s.commands)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 )
 
@@ -56,10 +57,11 @@ func (p *pktReader) header() (pktKind, int, error) {
 		}
 		return 0, 0, err
 	}
-	n, ok := hex4(b)
-	if !ok {
+	length, err := strconv.ParseUint(string(b), 16, 16)
+	if err != nil {
 		return 0, 0, protocolf("%.16q is not the length of a pkt-line", b)
 	}
+	n := int(length)
 	p.br.Discard(pktHeader)
 	if err := p.spend(max(n, pktHeader)); err != nil {
 		return 0, 0, err
@@ -73,52 +75,27 @@ func (p *pktReader) header() (pktKind, int, error) {
 	return pktData, n - pktHeader, nil
 }
 
-// next reads a pkt-line. The payload is valid until the next call. At the end of
-// the input, between two lines, the error is io.EOF.
-func (p *pktReader) next() (pktKind, []byte, error) {
-	k, n, err := p.header()
-	if err != nil || k != pktData {
-		return k, nil, err
-	}
-	b, err := p.br.Peek(n)
-	if err != nil {
-		if errors.Is(err, io.EOF) {
-			err = io.ErrUnexpectedEOF
-		}
-		return 0, nil, err
-	}
-	p.br.Discard(n)
-	return pktData, b, nil
-}
-
-// line reads a pkt-line of text, without the newline at its end. An error line
-// of the server becomes an error.
+// line reads a pkt-line of text, without the newline at its end. At the end of
+// the input, between two lines, the error is io.EOF. An error line of the server
+// becomes an error.
 func (p *pktReader) line() (pktKind, string, error) {
-	k, b, err := p.next()
+	k, n, err := p.header()
 	if err != nil || k != pktData {
 		return k, "", err
 	}
+	b, err := p.br.Peek(n)
+	if err == io.EOF {
+		err = io.ErrUnexpectedEOF
+	}
+	if err != nil {
+		return 0, "", err
+	}
 	s := strings.TrimSuffix(string(b), "\n")
+	p.br.Discard(n)
 	if msg, ok := strings.CutPrefix(s, "ERR "); ok {
 		return 0, "", remoteError(msg)
 	}
 	return pktData, s, nil
-}
-
-func hex4(b []byte) (n int, ok bool) {
-	for _, c := range b[:pktHeader] {
-		switch {
-		case '0' <= c && c <= '9':
-			n = n<<4 | int(c-'0')
-		case 'a' <= c && c <= 'f':
-			n = n<<4 | int(c-'a'+10)
-		case 'A' <= c && c <= 'F':
-			n = n<<4 | int(c-'A'+10)
-		default:
-			return 0, false
-		}
-	}
-	return n, true
 }
 
 // A request is a message of pkt-lines in the making.

@@ -70,7 +70,7 @@ func TestUnchangedIsCheap(t *testing.T) {
 	client := m.client()
 	defer client.CloseIdleConnections()
 	r := open(t, wire.HTTP(client, u))
-	refs, err := r.Refs(context.Background(), wire.RefQuery{Exact: []string{"refs/heads/release"}, Peel: true})
+	refs, err := r.Refs(context.Background(), true, "refs/heads/release")
 	if err != nil || len(refs) != 1 || refs[0].ID != repo.commits[2] {
 		t.Fatalf("%v, %v", refs, err)
 	}
@@ -85,7 +85,7 @@ func TestUnchangedIsCheap(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if refs, err = r.Refs(context.Background(), wire.RefQuery{Exact: []string{"refs/heads/release"}}); err != nil || len(refs) != 1 {
+	if refs, err = r.Refs(context.Background(), true, "refs/heads/release"); err != nil || len(refs) != 1 {
 		t.Fatalf("%v, %v", refs, err)
 	}
 	fetch(t, r, wire.FetchRequest{Wants: ids(refs[0]), Depth: 1}) // in a second session
@@ -126,15 +126,16 @@ func TestMillionRefs(t *testing.T) {
 		})
 		client, u := serve(t, h)
 		before := measure.Live()
-		r := open(t, wire.HTTP(client, u))
-		refs, err := r.Refs(context.Background(), wire.RefQuery{Prefixes: []string{"refs/heads/branch-1999"}})
+		r := wire.New(wire.HTTP(client, u), "")
+		defer r.Close()
+		refs, err := r.Refs(context.Background(), false, "refs/heads/branch-1999")
 		if err != nil || len(refs) != 1000 {
 			t.Fatalf("version %d: %d refs, %v", version, len(refs), err)
 		}
 		if len(read) != 1 || read[0]-before > 16<<20 {
 			t.Errorf("version %d: the heap grew from %d bytes to %d", version, before, read)
 		}
-		_, err = r.Refs(context.Background(), wire.RefQuery{MaxRefs: n / 10})
+		_, err = r.Refs(context.Background(), false)
 		if !errors.Is(err, wire.ErrLimit) {
 			t.Errorf("version %d: all refs: %v", version, err)
 		}
@@ -154,7 +155,7 @@ func TestVersion0Again(t *testing.T) {
 	fetch(t, r, q) // without Refs before
 	fetch(t, r, q)
 	for range 2 {
-		if refs, err := r.Refs(context.Background(), wire.RefQuery{Exact: []string{"HEAD"}}); err != nil || len(refs) != 1 {
+		if refs, err := r.Refs(context.Background(), true, "HEAD"); err != nil || len(refs) != 1 {
 			t.Errorf("%v, %v", refs, err)
 		}
 	}

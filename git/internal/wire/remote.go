@@ -1,66 +1,86 @@
+// Package wire is the client side of the Git protocol: it asks a remote
+// repository for its refs and for packs, over HTTP(S) and SSH.
+//
+// # Protocol
+//
+// Version 2 (gitprotocol-v2) is asked for and preferred; a server that ignores
+// the request is spoken to in version 0 or 1 (gitprotocol-pack). Over HTTP only
+// the smart protocol (gitprotocol-http) is spoken; a dumb server is named as
+// such. Both object formats, SHA-1 and SHA-256, are understood.
+//
+// [Remote.Refs] and [Remote.Fetch] are one request each. Before the first of
+// them the server is greeted, unless its capabilities are known. In versions 0
+// and 1 the greeting carries all refs: Refs is a greeting then.
+//
+// # Limits
+//
+// Nothing a server sends is trusted. Greetings, lists of refs, answers before
+// the pack, packs, redirects, error pages and messages all have a limit in
+// bytes; the lists have one in entries too. Passing one is [ErrLimit]. Names of
+// refs that git check-ref-format would refuse are skipped. Text from a server is
+// cut to one line of 1 KiB without control characters before it is repeated.
+//
+// Every method returns soon after its context ends, whatever the server does.
+//
+// # Errors
+//
+// Every error is an [*Error]: it tells the phase and the URL without user
+// information or query. It wraps one of the Err values of this package, a
+// [*HostKeyError], the cause of the context's end, or an error of the network.
+//
+// # Credentials
+//
+// Over HTTP they are the client's. A redirect is followed for the greeting only,
+// as git does; it may lead to another origin (scheme, host, port) only if the
+// redirected request carried no credentials, and never from https to http.
+//
+// Over SSH the server's host key must be in the given known_hosts: there is no
+// way around that.
 package wire
 
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/headgate-io/headgate/git/internal/object"
 )
 
+const (
+	maxGreeting     = 256 << 10 // bytes of a greeting, without the refs of version 0
+	maxRefBytes     = 256 << 20 // bytes of a list of refs
+	maxRefs         = 500_000   // refs in a result
+	maxCapabilities = 1 << 10   // bytes of what [Remote.Capabilities] returns
+)
+
 // A Remote is a conversation with a repository. It serves one call at a time,
-// and none while the response of a Fetch is open.
+// and none while the pack of a Fetch is open.
 type Remote struct {
 	t       Transport
-	c       conn
-	g       greeting
-	pending *answer // version 0: the greeting, with the refs still to be read
-	assumed bool    // the greeting is one of before: the server has not answered yet
+	c       conn     // nil until something is sent
+	g       greeting // without capabilities while nothing is known of the server
+	assumed bool     // the greeting is one of before: the server has not answered yet
 }
 
-// Open greets the repository that t leads to. After an error there is nothing to
-// close. The Remote does not depend on ctx.
-func Open(ctx context.Context, t Transport) (*Remote, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, wrap(ctx, Dial, t.String(), err)
-	}
-	c, err := t.dial(ctx)
-	if err != nil {
-		return nil, wrap(ctx, Dial, t.String(), err)
-	}
-	r := &Remote{t: t, c: c}
-	if err := r.greet(ctx); err != nil {
-		c.close()
-		return nil, wrap(ctx, Advertisement, t.String(), err)
-	}
-	return r, nil
-}
-
-// Resume begins a conversation with a server whose Capabilities are known. It
-// sends nothing: the first request goes without a greeting, and a server that
-// refuses it is greeted and asked again. Capabilities that cannot be used are
-// those of a server that is not known, which [Open] greets.
-func Resume(ctx context.Context, t Transport, capabilities string) (*Remote, error) {
+// New returns a conversation with the repository that t leads to, and sends
+// nothing. capabilities are what [Remote.Capabilities] returned before, or "": a
+// server whose capabilities are known is not greeted, unless it refuses a
+// request, which is then sent again. Capabilities that cannot be used count as "".
+func New(t Transport, capabilities string) *Remote {
 	g := greeting{version: 2, caps: map[string]string{}}
 	for line := range strings.Lines(capabilities) {
 		name, value, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "=")
 		g.caps[name] = value
 	}
-	if f := g.format(); g.checkCommands() != nil || f != "sha1" && f != "sha256" {
-		return Open(ctx, t)
+	if g.check() != nil {
+		return &Remote{t: t}
 	}
-	c, err := t.dial(ctx)
-	if err != nil {
-		return nil, wrap(ctx, Dial, t.String(), err)
-	}
-	return &Remote{t: t, c: c, g: g, assumed: true}, nil
+	return &Remote{t: t, g: g, assumed: true}
 }
 
-// maxCapabilities bounds what [Remote.Capabilities] returns, in bytes.
-const maxCapabilities = 1 << 10
-
-// Capabilities returns what [Resume] needs to know of the server: the capabilities
+// Capabilities returns what [New] needs to know of the server: the capabilities
 // that requests depend on, one in a line. It is "" for a server that is to be
 // greeted: of version 0 or 1, over SSH, and one that redirects.
 func (r *Remote) Capabilities() string {
@@ -83,46 +103,24 @@ func (r *Remote) Capabilities() string {
 	return b.String()
 }
 
-// Prove greets a server that has not answered yet.
-func (r *Remote) Prove(ctx context.Context) error {
-	if !r.assumed {
+// Greet greets a server of which nothing is known, and with proof one that has
+// not answered yet. The methods below depend on it.
+func (r *Remote) Greet(ctx context.Context, proof bool) error {
+	if r.g.caps != nil && !(proof && r.assumed) {
 		return nil
 	}
-	return wrap(ctx, Advertisement, r.t.String(), r.greet(ctx))
-}
-
-// refusals are the failures of a request that a server may answer with which was
-// not greeted and is not what it was before.
-var refusals = []error{ErrAuth, ErrNotFound, ErrProtocol, ErrRemote, ErrUnsupported, ErrRedirect}
-
-// again reports whether a request that failed with err is worth sending again,
-// after a greeting, which it sends: the server was not greeted before.
-func (r *Remote) again(ctx context.Context, err error) (bool, error) {
-	assumed := r.assumed
-	r.assumed = false
-	is := func(kind error) bool { return errors.Is(wrap(ctx, LsRefs, "", err), kind) }
-	if err == nil || !assumed || ctx.Err() != nil || is(ErrBusy) || is(ErrUnreachable) || !slices.ContainsFunc(refusals, is) {
-		return false, err
+	err := ctx.Err()
+	if err == nil {
+		err = r.greet(ctx, nil)
 	}
-	r.assumed = true // for the greeting, which may be of another version
-	if err := r.greet(ctx); err != nil {
-		return false, inPhase(Advertisement, err)
-	}
-	return true, nil
-}
-
-// Close ends the conversation.
-func (r *Remote) Close() error {
-	r.c.close()
-	r.drop()
-	return nil
+	return wrap(ctx, Advertisement, r.t.String(), err)
 }
 
 // Version is the version of the protocol that the server speaks: 0, 1 or 2.
 func (r *Remote) Version() int { return r.g.version }
 
-// ObjectFormat is the hash algorithm that names objects: sha1 or sha256.
-func (r *Remote) ObjectFormat() string { return r.g.format() }
+// Format is the hash function that names objects.
+func (r *Remote) Format() object.Format { return r.g.format() }
 
 // Supports reports whether Fetch can make use of a feature of the server:
 // "filter" or "shallow".
@@ -141,89 +139,410 @@ func (r *Remote) WantsAny() bool {
 	return r.g.version == 2 || r.Supports("allow-any-sha1-in-want") || r.Supports("allow-reachable-sha1-in-want")
 }
 
-// greet reads the greeting, of a version 0 server up to its first ref.
-func (r *Remote) greet(ctx context.Context) error {
-	s, err := r.c.greet(ctx)
-	if err != nil {
+// Close ends the conversation.
+func (r *Remote) Close() {
+	if r.c != nil {
+		r.c.close()
+	}
+}
+
+// Refs returns the refs with the full names given (HEAD, refs/heads/main), or
+// when exact is false those whose names begin with one of them, in the server's
+// order, invalid names left out. It stops reading when all refs with exact names
+// were seen. No match is no error, except that a repository without any refs is
+// ErrEmpty.
+func (r *Remote) Refs(ctx context.Context, exact bool, names ...string) (refs []object.Ref, err error) {
+	err = r.try(ctx, LsRefs, func() error {
+		s, err := newSelection(exact, names)
+		if err == nil && r.g.version < 2 {
+			err = r.greet(ctx, s)
+		}
+		if err == nil && r.g.version == 2 {
+			err = r.listRefs(ctx, s)
+		}
+		if err == nil && s.total == 0 {
+			err = r.checkEmpty(ctx, len(names) > 0)
+		}
+		refs = s.refs
 		return err
+	})
+	if err != nil {
+		return nil, err
 	}
-	a := newAnswer(s, maxGreeting)
-	a.sips = true
-	a.attach(ctx)
-	was := r.g.version
-	again := r.g.caps != nil && !r.assumed
-	if r.g, err = readGreeting(a.pktReader); err == nil && again && r.g.version != was {
-		err = protocolf("the server changes from version %d to %d", was, r.g.version)
+	return refs, nil
+}
+
+// refusals are the failures of a request that a server may answer with which was
+// not greeted and is not what it was before.
+var refusals = []error{ErrAuth, ErrNotFound, ErrProtocol, ErrRemote, ErrUnsupported, ErrRedirect}
+
+// try does what a request is for. A server that refuses and was not greeted is
+// greeted and asked again.
+func (r *Remote) try(ctx context.Context, phase Phase, do func() error) error {
+	err := ctx.Err()
+	if err == nil {
+		err = do()
 	}
-	r.assumed = r.assumed && err != nil
-	switch {
-	case err != nil:
-		a.release(false)
-	case r.g.version == 2:
-		a.release(true)
-	default:
-		a.stop()
-		r.pending = a
+	err = wrap(ctx, phase, r.t.String(), err)
+	is := func(kind error) bool { return errors.Is(err, kind) }
+	if r.assumed && err != nil && slices.ContainsFunc(refusals, is) && !is(ErrBusy) && !is(ErrUnreachable) {
+		if err = r.greet(ctx, nil); err == nil {
+			err = do()
+		}
+		err = wrap(ctx, phase, r.t.String(), err)
 	}
+	r.assumed = false
 	return err
 }
 
-// drop gives up the refs of a greeting.
-func (r *Remote) drop() {
-	if r.pending != nil {
-		r.pending.release(false)
-		r.pending = nil
-	}
-}
-
-// refs gives the rest of a version 0 greeting, the first line first.
-func (r *Remote) refs(ctx context.Context, limit int64) (*answer, error) {
-	if r.pending == nil {
-		if err := r.greet(ctx); err != nil {
-			return nil, err
+// greet reads the greeting, of a version 0 server with its refs, among which s,
+// if it is not nil, selects.
+func (r *Remote) greet(ctx context.Context, s *selection) (err error) {
+	if r.c == nil {
+		if r.c, err = r.t.dial(ctx); err != nil {
+			return inPhase(Dial, err)
 		}
 	}
-	a := r.pending
-	r.pending = nil
-	a.attach(ctx)
-	a.allow(limit)
-	return a, nil
+	from, err := r.c.greet(ctx)
+	if err != nil {
+		return inPhase(Advertisement, err)
+	}
+	a := newAnswer(ctx, from, maxGreeting)
+	g, err := readGreeting(a.pktReader)
+	if err == nil && r.g.caps != nil && !r.assumed && g.version != r.g.version {
+		err = protocolf("the server changes from version %d to %d", r.g.version, g.version)
+	}
+	if err != nil {
+		a.release(false)
+		return inPhase(Advertisement, err)
+	}
+	r.g, r.assumed = g, false
+	if g.version < 2 {
+		a.allow(maxRefBytes)
+		err = r.readAdvertised(a.pktReader, s)
+	}
+	a.release(err == nil)
+	return err
 }
 
 // ask sends a request when the connection is ready for one.
-func (r *Remote) ask(ctx context.Context, req *request) (stream, error) {
-	if r.pending != nil && r.c.ready() {
-		r.drop()
+func (r *Remote) ask(ctx context.Context, req *request) (from stream, err error) {
+	if r.c == nil {
+		if r.c, err = r.t.dial(ctx); err != nil {
+			return nil, inPhase(Dial, err)
+		}
 	}
 	if !r.c.ready() {
-		if err := r.readyAgain(ctx); err != nil {
+		if err := r.greet(ctx, nil); err != nil {
 			return nil, err
 		}
 	}
 	return r.c.ask(ctx, req.b)
 }
 
-// readyAgain reads a greeting to its end, so that a request can follow.
-func (r *Remote) readyAgain(ctx context.Context) error {
-	if r.g.version == 2 {
-		return r.greet(ctx)
+// command starts a request of version 2.
+func (r *Remote) command(name string) *request {
+	req := &request{}
+	req.line("command=%s", name)
+	if _, ok := r.g.caps["agent"]; ok {
+		req.line("agent=headgate")
 	}
-	a, err := r.refs(ctx, defaultRefBytes)
+	if f, ok := r.g.caps["object-format"]; ok {
+		req.line("object-format=%s", f)
+	}
+	req.delim()
+	return req
+}
+
+// listRefs runs the command ls-refs of version 2.
+func (r *Remote) listRefs(ctx context.Context, s *selection) error {
+	req := r.command("ls-refs")
+	req.line("peel")
+	req.line("symrefs")
+	for _, name := range s.names {
+		req.line("ref-prefix %s", name)
+	}
+	req.flush()
+	from, err := r.ask(ctx, req)
 	if err != nil {
 		return err
 	}
-	for k := pktData; k == pktData && r.g.first != "" && err == nil; {
-		k, _, err = a.line()
+	a := newAnswer(ctx, from, maxRefBytes)
+	a.sips = s.exact
+	k := pktData
+	for k == pktData && err == nil && !s.complete() {
+		var line string
+		if k, line, err = a.line(); err == nil && k == pktData {
+			err = r.addListed(s, line)
+		} else if err == nil && k != pktFlush {
+			err = protocolf("the list of refs does not end in a flush")
+		}
 	}
-	a.release(err == nil)
+	a.release(err == nil && k == pktFlush)
+	return err
+}
+
+// addListed takes a line of an answer to ls-refs: id, name, attributes.
+func (r *Remote) addListed(s *selection, line string) (err error) {
+	hex, rest, ok := strings.Cut(line, " ")
+	if !ok {
+		return protocolf("%.80q is not a ref", line)
+	}
+	name, attributes, _ := strings.Cut(rest, " ")
+	if hex == "unborn" || !s.take(name) {
+		return nil
+	}
+	ref := object.Ref{Name: name}
+	if ref.ID, err = r.parseID(hex); err != nil {
+		return err
+	}
+	for _, attr := range strings.Fields(attributes) {
+		key, value, _ := strings.Cut(attr, ":")
+		switch {
+		case key == "peeled":
+			if ref.Peeled, err = r.parseID(value); err != nil {
+				return err
+			}
+		case key == "symref-target" && validRef(value):
+			ref.Symref = value
+		}
+	}
+	return s.add(ref)
+}
+
+// readAdvertised reads the refs of a version 0 greeting.
+func (r *Remote) readAdvertised(p *pktReader, s *selection) error {
+	if r.g.first == "" {
+		return nil // the flush was read in place of a first ref
+	}
+	for line := r.g.first; ; {
+		if s != nil {
+			if err := r.addAdvertised(s, line); err != nil {
+				return err
+			}
+		}
+		k, next, err := p.line()
+		switch {
+		case err != nil:
+			return err
+		case k == pktFlush:
+			return nil
+		case k != pktData:
+			return protocolf("the list of refs does not end in a flush")
+		}
+		line = next
+	}
+}
+
+// addAdvertised takes a line of a version 0 greeting: id and name, where the
+// name of an annotated tag comes again with ^{} and the id it leads to.
+func (r *Remote) addAdvertised(s *selection, line string) error {
+	hex, name, ok := strings.Cut(line, " ")
+	switch {
+	case !ok:
+		return protocolf("%.80q is not a ref", line)
+	case hex == "shallow" || name == "capabilities^{}":
+		return nil
+	}
+	tag, peels := strings.CutSuffix(name, "^{}")
+	last := len(s.refs) - 1
+	if peels && (last < 0 || s.refs[last].Name != tag) || !peels && !s.take(name) {
+		return nil
+	}
+	id, err := r.parseID(hex)
+	switch {
+	case err != nil:
+		return err
+	case peels:
+		s.refs[last].Peeled = id
+		return nil
+	}
+	ref := object.Ref{Name: name, ID: id}
+	if to := r.g.symrefs[name]; validRef(to) {
+		ref.Symref = to
+	}
+	return s.add(ref)
+}
+
+// checkEmpty tells a repository without refs from one without a match.
+func (r *Remote) checkEmpty(ctx context.Context, asked bool) error {
+	if r.g.version != 2 || !asked {
+		return ErrEmpty
+	}
+	req := r.command("ls-refs")
+	req.flush()
+	from, err := r.ask(ctx, req)
+	if err != nil {
+		return err
+	}
+	a := newAnswer(ctx, from, maxGreeting)
+	a.sips = true
+	k, _, err := a.line()
+	a.release(err == nil && k == pktFlush)
+	if err == nil && k == pktFlush {
+		return ErrEmpty
+	}
 	return err
 }
 
 // parseID parses an object id of the remote's object format.
 func (r *Remote) parseID(s string) (object.ID, error) {
 	id, err := object.ParseID(s)
-	if err != nil || len(s) != r.g.hexLen() {
+	if err != nil || id.Format() != r.g.format() {
 		return object.ID{}, protocolf("%.80q is no %s object id", s, r.g.format())
 	}
 	return id, nil
+}
+
+// A greeting is what a server says about itself.
+type greeting struct {
+	version int
+	caps    map[string]string // capability, and the text after its "="
+	symrefs map[string]string // versions 0 and 1: symbolic refs and their targets
+	first   string            // versions 0 and 1: the first line of the refs; "" if there are none
+}
+
+func (g *greeting) format() object.Format {
+	if g.caps["object-format"] == object.SHA256.String() {
+		return object.SHA256
+	}
+	return object.SHA1
+}
+
+// check refuses a greeting that nothing can be asked on.
+func (g *greeting) check() error {
+	for _, command := range []string{"ls-refs", "fetch"} {
+		if _, ok := g.caps[command]; !ok && g.version == 2 {
+			return protocolf("the server does not offer the command %s", command)
+		}
+	}
+	if f, ok := g.caps["object-format"]; ok && f != g.format().String() {
+		return protocolf("object format %.80q", f)
+	}
+	return nil
+}
+
+const serviceLine = "# service=git-upload-pack"
+
+// readGreeting reads a greeting: of version 2 to its end, of the others up to
+// and with the first ref.
+func readGreeting(p *pktReader) (greeting, error) {
+	g := greeting{caps: map[string]string{}, symrefs: map[string]string{}}
+	k, line, err := p.line()
+	if err == nil && k == pktData && line == serviceLine { // the name of the service, over HTTP
+		if k, _, err = p.line(); err == nil && k != pktFlush {
+			err = protocolf("no flush after the name of the service")
+		}
+		if err == nil {
+			k, line, err = p.line()
+		}
+	}
+	if err == nil && k == pktData && line == "version 1" {
+		g.version = 1
+		k, line, err = p.line()
+	}
+	switch {
+	case err != nil:
+		return g, err
+	case k == pktFlush: // no refs, and no capabilities to go with them
+		return g, nil
+	case k != pktData:
+		return g, protocolf("the greeting starts with a mark")
+	case line == "version 2" && g.version == 0:
+		g.version = 2
+		err = g.readCapabilities(p)
+	default:
+		err = g.readFirst(line)
+	}
+	if err == nil {
+		err = g.check()
+	}
+	return g, err
+}
+
+// readCapabilities reads the capabilities of version 2, one in a line.
+func (g *greeting) readCapabilities(p *pktReader) error {
+	for {
+		k, line, err := p.line()
+		switch {
+		case err != nil || k == pktFlush:
+			return err
+		case k != pktData:
+			return protocolf("the list of capabilities does not end in a flush")
+		}
+		name, value, _ := strings.Cut(line, "=")
+		g.caps[name] = value
+	}
+}
+
+// readFirst reads the first ref of version 0, with the capabilities behind a NUL.
+func (g *greeting) readFirst(line string) error {
+	ref, caps, _ := strings.Cut(line, "\x00")
+	hex, _, _ := strings.Cut(ref, " ")
+	if _, err := object.ParseID(hex); err != nil {
+		return protocolf("%.80q is neither a version nor a ref", line)
+	}
+	for _, c := range strings.Fields(caps) {
+		name, value, _ := strings.Cut(c, "=")
+		if name == "symref" {
+			from, to, _ := strings.Cut(value, ":")
+			g.symrefs[from] = to
+			continue
+		}
+		g.caps[name] = value
+	}
+	g.first = ref
+	return nil
+}
+
+// A selection collects the refs that are asked for.
+type selection struct {
+	exact bool
+	names []string
+	refs  []object.Ref
+	total int // refs that the server has named
+}
+
+func newSelection(exact bool, names []string) (*selection, error) {
+	s := &selection{exact: exact, names: names}
+	for _, name := range names {
+		if exact && !validRef(name) || name == "" || len(name) > maxMessage || strings.ContainsAny(name, "\x00\n") {
+			return s, fmt.Errorf("%.80q is not the name of a ref", name)
+		}
+	}
+	return s, nil
+}
+
+// complete reports whether nothing more can match.
+func (s *selection) complete() bool { return s.exact && len(s.refs) == len(s.names) }
+
+// take counts a ref that the server has named, and reports whether it is wanted.
+func (s *selection) take(name string) bool {
+	s.total++
+	wanted := func(n string) bool { return name == n || !s.exact && strings.HasPrefix(name, n) }
+	return (len(s.names) == 0 || slices.ContainsFunc(s.names, wanted)) && validRef(name)
+}
+
+func (s *selection) add(ref object.Ref) error {
+	if len(s.refs) == maxRefs {
+		return fmt.Errorf("%w: more than %d refs match", ErrLimit, maxRefs)
+	}
+	s.refs = append(s.refs, ref)
+	return nil
+}
+
+// validRef reports whether git check-ref-format accepts name, or it is one of
+// the names in capitals, such as HEAD, that have no slash.
+func validRef(name string) bool {
+	if strings.HasSuffix(name, ".") || strings.Contains(name, "..") || strings.Contains(name, "@{") ||
+		strings.ContainsAny(name, "~^:?*[\\\x7f") || strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' }) {
+		return false
+	}
+	parts := strings.Split(name, "/")
+	for _, part := range parts {
+		if part == "" || part[0] == '.' || strings.HasSuffix(part, ".lock") {
+			return false
+		}
+	}
+	return len(parts) > 1 || strings.Trim(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZ_") == ""
 }

@@ -2,6 +2,8 @@ package wire
 
 import (
 	"context"
+	"crypto/x509"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
@@ -18,15 +20,11 @@ import (
 
 // An SSHConfig says who we are and which servers we know.
 type SSHConfig struct {
-	User       string // empty: that of the URL, or else git
 	Identity   []byte // private key, PEM: OpenSSH, PKCS#1, PKCS#8 or EC
 	Passphrase []byte // of the private key, if it has one
 	KnownHosts []byte // text as in OpenSSH's known_hosts
 	// Dial connects to the server, by way of a proxy for example. Nil means net.Dialer.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
-	// Algorithms in the order of preference; nil means those of golang.org/x/crypto/ssh
-	// and, for host keys, Ed25519, ECDSA, and RSA with SHA-2.
-	KeyExchanges, HostKeyAlgorithms []string
 }
 
 // SSH returns the transport to the repository at u: ssh://[USER@]HOST[:PORT]/PATH,
@@ -47,13 +45,20 @@ func (t *sshTransport) dial(ctx context.Context) (conn, error) {
 		return nil, inPhase(Dial, err)
 	}
 	host := t.url.Hostname()
-	hosts, err := parseKnownHosts(t.cfg.KnownHosts).of(host, port(t.url))
+	hosts, err := readKnownHosts(t.cfg.KnownHosts, host, port(t.url))
 	if err != nil {
 		return nil, inPhase(Handshake, err)
 	}
-	config, err := t.clientConfig(hosts)
-	if err != nil {
-		return nil, inPhase(Handshake, err)
+	config := &ssh.ClientConfig{User: "git", HostKeyCallback: hosts.check, HostKeyAlgorithms: hosts.algorithms()}
+	if name := t.url.User.Username(); name != "" {
+		config.User = name
+	}
+	if len(t.cfg.Identity) > 0 {
+		signer, err := parseIdentity(t.cfg.Identity, t.cfg.Passphrase)
+		if err != nil {
+			return nil, inPhase(Handshake, fmt.Errorf("%w: identity: %w", ErrAuth, err))
+		}
+		config.Auth = []ssh.AuthMethod{ssh.PublicKeys(signer)}
 	}
 	dial := t.cfg.Dial
 	if dial == nil {
@@ -68,32 +73,23 @@ func (t *sshTransport) dial(ctx context.Context) (conn, error) {
 	c, channels, requests, err := ssh.NewClientConn(network, address, config)
 	if err != nil {
 		network.Close()
-		return nil, inPhase(Handshake, hosts.explain(t.cfg, err))
+		return nil, inPhase(Handshake, t.explain(err))
 	}
-	return &sshConn{network: network, client: ssh.NewClient(c, channels, requests), command: "git-upload-pack " + path}, nil
+	return &sshConn{network: network, client: ssh.NewClient(c, channels, requests), path: path}, nil
 }
 
-func (t *sshTransport) clientConfig(hosts *hostKeys) (*ssh.ClientConfig, error) {
-	config := &ssh.ClientConfig{
-		User:              t.cfg.User,
-		HostKeyCallback:   func(_ string, _ net.Addr, key ssh.PublicKey) error { return hosts.check(key) },
-		HostKeyAlgorithms: hosts.algorithms(t.cfg.HostKeyAlgorithms),
+// explain makes clear what went wrong in a handshake.
+func (t *sshTransport) explain(err error) error {
+	if e, ok := errors.AsType[*HostKeyError](err); ok {
+		return e
 	}
-	config.KeyExchanges = t.cfg.KeyExchanges
-	if config.User == "" && t.url.User != nil {
-		config.User = t.url.User.Username()
+	switch { // The package has no type for this error.
+	case !strings.Contains(err.Error(), "unable to authenticate"):
+		return err
+	case len(t.cfg.Identity) == 0:
+		return fmt.Errorf("%w: the server wants a key: identity is missing in the Secret", ErrAuth)
 	}
-	if config.User == "" {
-		config.User = "git"
-	}
-	if len(t.cfg.Identity) > 0 {
-		signer, err := parseIdentity(t.cfg.Identity, t.cfg.Passphrase)
-		if err != nil {
-			return nil, fmt.Errorf("%w: identity: %w", ErrAuth, err)
-		}
-		config.Auth = []ssh.AuthMethod{ssh.PublicKeys(signer)}
-	}
-	return config, nil
+	return fmt.Errorf("%w: the server does not accept the key: check identity in the Secret, and the user of the URL", ErrAuth)
 }
 
 // quotedPath returns the path of the repository at u as one word to the shell of
@@ -117,7 +113,7 @@ func quotedPath(u *url.URL) (string, error) {
 type sshConn struct {
 	network net.Conn
 	client  *ssh.Client
-	command string
+	path    string // as one word
 	session *sshSession
 }
 
@@ -146,7 +142,7 @@ func (c *sshConn) greet(ctx context.Context) (stream, error) {
 		_, err = s.SendRequest("env", false, ssh.Marshal(struct{ Name, Value string }{"GIT_PROTOCOL", "version=2"}))
 	}
 	if err == nil {
-		err = s.Start(c.command)
+		err = s.Start("git-upload-pack " + c.path)
 	}
 	if err != nil {
 		c.session.release(false)
@@ -227,4 +223,113 @@ func (c *capped) text() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return clean(string(c.b))
+}
+
+// parseIdentity reads a private key. Its errors repeat nothing of the key.
+func parseIdentity(key, passphrase []byte) (ssh.Signer, error) {
+	raw, err := ssh.ParseRawPrivateKey(key)
+	if _, ok := errors.AsType[*ssh.PassphraseMissingError](err); ok {
+		if len(passphrase) == 0 {
+			return nil, errors.New("the private key is encrypted: its passphrase is missing (password in the Secret)")
+		}
+		raw, err = ssh.ParseRawPrivateKeyWithPassphrase(key, passphrase)
+		if errors.Is(err, x509.IncorrectPasswordError) {
+			return nil, errors.New("the passphrase of the private key is wrong (password in the Secret)")
+		}
+	}
+	if err != nil {
+		return nil, notAKey(key)
+	}
+	signer, err := ssh.NewSignerFromKey(raw)
+	if err != nil {
+		return nil, fmt.Errorf("private key of type %T: use an Ed25519, ECDSA or RSA key", raw)
+	}
+	if s, ok := signer.(ssh.AlgorithmSigner); ok && signer.PublicKey().Type() == ssh.KeyAlgoRSA {
+		return ssh.NewSignerWithAlgorithms(s, []string{ssh.KeyAlgoRSASHA512, ssh.KeyAlgoRSASHA256})
+	}
+	return signer, nil
+}
+
+// notAKey tells what is wrong with a text that is no private key we can read.
+func notAKey(key []byte) error {
+	if _, _, _, _, err := ssh.ParseAuthorizedKey(key); err == nil {
+		return errors.New("this is a public key: the private key is needed")
+	}
+	block, _ := pem.Decode(key)
+	if block == nil {
+		return errors.New("this is not a private key in PEM format")
+	}
+	return fmt.Errorf("private key of PEM type %.40q is damaged or of an unknown format: ssh-keygen -p -f FILE rewrites it", block.Type)
+}
+
+// maxGrant bounds the answer of git-lfs-authenticate, in bytes.
+const maxGrant = 64 << 10
+
+// LFSGrant runs git-lfs-authenticate for a download on the server of an [SSH]
+// transport, over a connection of its own, and returns what it answers. The error wraps
+// [ErrUnsupported] when the program refuses or is not there: the server does not
+// tell these two apart reliably.
+func LFSGrant(ctx context.Context, t Transport) (answer []byte, err error) {
+	s, ok := t.(*sshTransport)
+	switch {
+	case ctx.Err() != nil:
+		err = ctx.Err()
+	case !ok:
+		err = fmt.Errorf("%w: the repository is not reached over ssh", ErrUnsupported)
+	default:
+		answer, err = s.grant(ctx)
+	}
+	if err == nil {
+		err = ctx.Err() // the answer may end there
+	}
+	if err != nil {
+		return nil, wrap(ctx, LFS, t.String(), err)
+	}
+	return answer, nil
+}
+
+func (t *sshTransport) grant(ctx context.Context) ([]byte, error) {
+	dialed, err := t.dial(ctx)
+	if err != nil {
+		return nil, err
+	}
+	c := dialed.(*sshConn)
+	defer c.close()
+	defer context.AfterFunc(ctx, c.close)()
+	session, err := c.client.NewSession()
+	if err != nil {
+		return nil, fmt.Errorf("session: %w", err)
+	}
+	defer session.Close()
+	return output(session, "git-lfs-authenticate "+c.path+" download")
+}
+
+// output runs a command and returns what it answers.
+func output(session *ssh.Session, command string) ([]byte, error) {
+	var said capped
+	session.Stderr = &said
+	out, err := session.StdoutPipe()
+	if err == nil {
+		err = session.Start(command)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w: the server does not run git-lfs-authenticate: %w", ErrUnsupported, err)
+	}
+	answer, err := io.ReadAll(io.LimitReader(out, maxGrant+1))
+	switch {
+	case err != nil:
+		return nil, err
+	case len(answer) > maxGrant:
+		return nil, fmt.Errorf("%w: git-lfs-authenticate answers with more than %d bytes", ErrLimit, maxGrant)
+	}
+	err = session.Wait()
+	_, failed := errors.AsType[*ssh.ExitError](err)
+	_, silent := errors.AsType[*ssh.ExitMissingError](err)
+	switch {
+	case failed || silent && len(answer) == 0:
+		return nil, fmt.Errorf("%w: git-lfs-authenticate: %s", ErrUnsupported, said.text())
+	case silent:
+		return answer, nil
+	}
+	return answer, err
 }

@@ -52,9 +52,9 @@ type keyPair struct {
 
 // dial opens the repository and closes it with the test.
 func (s *sshServer) dial(t testing.TB, cfg wire.SSHConfig) (*wire.Remote, error) {
-	r, err := wire.Open(context.Background(), wire.SSH(cfg, s.url("/repo.git")))
+	r, err := dial(context.Background(), wire.SSH(cfg, s.url("/repo.git")))
 	if err == nil {
-		t.Cleanup(func() { r.Close() })
+		t.Cleanup(r.Close)
 	}
 	return r, err
 }
@@ -219,31 +219,13 @@ func (s *sshServer) known(keys ...ssh.Signer) []byte {
 	return []byte(b.String())
 }
 
-func TestSSH(t *testing.T) {
-	repo := newRepo(t)
-	key := newKey(t, "ed25519")
-	for name, env := range map[string]bool{"version 2": true, "version 0": false} {
-		t.Run(name, func(t *testing.T) {
-			s := (&sshServer{dir: repo.dir, env: env}).start(t, key.signer.PublicKey(), "ed25519")
-			r := open(t, wire.SSH(wire.SSHConfig{Identity: key.pem, KnownHosts: s.known(s.keys...)}, s.url("/repo.git")))
-			if want := map[bool]int{true: 2, false: 0}[env]; r.Version() != want {
-				t.Fatalf("version %d, want %d", r.Version(), want)
-			}
-			testRemote(t, repo, r)
-			if s.users[0] != "git" || s.commands[0] != "git-upload-pack '/repo.git'" {
-				t.Errorf("users %v, commands %v", s.users, s.commands)
-			}
-		})
-	}
-}
-
 // One session serves the list of refs and the fetch.
 func TestSSHOneSession(t *testing.T) {
 	repo := newRepo(t)
 	key := newKey(t, "ed25519")
 	s := (&sshServer{dir: repo.dir, env: true}).start(t, key.signer.PublicKey(), "ed25519")
 	r := open(t, wire.SSH(wire.SSHConfig{Identity: key.pem, KnownHosts: s.known(s.keys...)}, s.url("/repo.git")))
-	refs, err := r.Refs(context.Background(), wire.RefQuery{})
+	refs, err := r.Refs(context.Background(), false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -313,7 +295,7 @@ func TestSSHErrors(t *testing.T) {
 	s := (&sshServer{dir: repo.dir, env: true}).start(t, key.signer.PublicKey(), "ed25519")
 	cfg := wire.SSHConfig{Identity: key.pem, KnownHosts: s.known(s.keys...)}
 	try := func(u *url.URL) error {
-		_, err := wire.Open(context.Background(), wire.SSH(cfg, u))
+		_, err := dial(context.Background(), wire.SSH(cfg, u))
 		return err
 	}
 	err := try(parse(t, "ssh://user:s3cret@"+s.addr+"/none.git"))
@@ -345,7 +327,7 @@ func TestSSHQuoting(t *testing.T) {
 		"/-u/--exec=x":     `git-upload-pack '/-u/--exec=x'`,
 	} {
 		s := (&sshServer{run: func(ssh.Channel, []string) uint32 { return 1 }}).start(t, key.signer.PublicKey(), "ed25519")
-		_, err := wire.Open(context.Background(), wire.SSH(wire.SSHConfig{Identity: key.pem, KnownHosts: s.known(s.keys...)}, s.url(path)))
+		_, err := dial(context.Background(), wire.SSH(wire.SSHConfig{Identity: key.pem, KnownHosts: s.known(s.keys...)}, s.url(path)))
 		if !errors.Is(err, wire.ErrProtocol) || len(s.commands) != 1 || s.commands[0] != want {
 			t.Errorf("%s: %v, %v, want %s", path, s.commands, err, want)
 		}

@@ -6,7 +6,7 @@ import (
 )
 
 // A Transport reaches one remote repository. [HTTP] and [SSH] return the two
-// kinds there are. It holds no connection and may be opened several times.
+// kinds there are. It holds no connection and may be used several times.
 type Transport interface {
 	// dial connects as far as needed before the first request.
 	dial(ctx context.Context) (conn, error)
@@ -47,8 +47,8 @@ type answer struct {
 // sip is less than net/http buffers, which fills a larger piece with further reads.
 const sip = 1 << 10
 
-func newAnswer(s stream, limit int64) *answer {
-	a := &answer{s: s, stop: func() bool { return true }}
+func newAnswer(ctx context.Context, s stream, limit int64) *answer {
+	a := &answer{s: s, stop: context.AfterFunc(ctx, s.abort)}
 	a.pktReader = newPktReader(a, limit)
 	return a
 }
@@ -58,12 +58,6 @@ func (a *answer) Read(p []byte) (int, error) {
 		p = p[:min(len(p), sip)]
 	}
 	return a.s.Read(p)
-}
-
-// attach makes the end of ctx the end of the stream, in place of an earlier context.
-func (a *answer) attach(ctx context.Context) {
-	a.stop()
-	a.stop = context.AfterFunc(ctx, a.s.abort)
 }
 
 func (a *answer) release(whole bool) {

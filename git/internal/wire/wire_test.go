@@ -153,13 +153,23 @@ func parse(t testing.TB, s string) *url.URL {
 	return u
 }
 
+// dial greets the repository that tr leads to.
+func dial(ctx context.Context, tr wire.Transport) (*wire.Remote, error) {
+	r := wire.New(tr, "")
+	if err := r.Greet(ctx, false); err != nil {
+		r.Close()
+		return nil, err
+	}
+	return r, nil
+}
+
 func open(t testing.TB, tr wire.Transport) *wire.Remote {
 	t.Helper()
-	r, err := wire.Open(context.Background(), tr)
+	r, err := dial(context.Background(), tr)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { r.Close() })
+	t.Cleanup(r.Close)
 	return r
 }
 
@@ -183,9 +193,28 @@ func objects(t testing.TB, r repo, pack []byte) map[string]string {
 	return found
 }
 
-func ids(refs ...wire.Ref) (list []object.ID) {
+func ids(refs ...object.Ref) (list []object.ID) {
 	for _, r := range refs {
 		list = append(list, r.ID)
 	}
 	return list
+}
+
+type fetched struct {
+	*wire.FetchResponse
+	pack []byte
+}
+
+func fetch(t *testing.T, r *wire.Remote, q wire.FetchRequest) fetched {
+	t.Helper()
+	f, err := r.Fetch(context.Background(), q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pack, err := io.ReadAll(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.Close()
+	return fetched{f, pack}
 }

@@ -19,8 +19,8 @@ import (
 	"github.com/headgate-io/headgate/source"
 )
 
-// A pantry holds sources that can be included, with their artifacts in a store.
-type pantry struct {
+// A includedSources holds sources that can be included, with their artifacts in a store.
+type includedSources struct {
 	t       *testing.T
 	dir     string
 	objects []source.Object
@@ -28,8 +28,8 @@ type pantry struct {
 	opened  atomic.Int64 // how often an artifact was opened
 }
 
-func newPantry(t *testing.T) *pantry {
-	p := &pantry{t: t, dir: t.TempDir()}
+func newIncludedSources(t *testing.T) *includedSources {
+	p := &includedSources{t: t, dir: t.TempDir()}
 	var err error
 	if p.store, err = artifact.OpenStore(artifact.StoreConfig{Dir: p.dir}); err != nil {
 		t.Fatal(err)
@@ -38,28 +38,28 @@ func newPantry(t *testing.T) *pantry {
 	return p
 }
 
-// env returns an environment in which the sources of the pantry exist.
-func (p *pantry) env() source.Env { return source.Env{Sources: p} }
+// env returns an environment in which the sources of the includedSources exist.
+func (p *includedSources) env() source.Env { return source.Env{Sources: p} }
 
-func (p *pantry) inventory() *source.Inventory {
+func (p *includedSources) inventory() *source.Inventory {
 	return &source.Inventory{Objects: p.objects, Store: p.store, Client: &artifact.Client{Attempts: 1}}
 }
 
-func (p *pantry) Source(ctx context.Context, ref source.Reference) (source.Object, error) {
+func (p *includedSources) Source(ctx context.Context, ref source.Reference) (source.Object, error) {
 	return p.inventory().Source(ctx, ref)
 }
 
-func (p *pantry) List(ctx context.Context, kind, namespace string) ([]source.Object, error) {
+func (p *includedSources) List(ctx context.Context, kind, namespace string) ([]source.Object, error) {
 	return p.inventory().List(ctx, kind, namespace)
 }
 
-func (p *pantry) Open(ctx context.Context, a artifact.Artifact) (io.ReadCloser, error) {
+func (p *includedSources) Open(ctx context.Context, a artifact.Artifact) (io.ReadCloser, error) {
 	p.opened.Add(1)
 	return p.inventory().Open(ctx, a)
 }
 
 // put stores what write writes as the artifact of obj, which gets the name.
-func (p *pantry) put(obj source.Object, name string, write func(io.Writer) error) {
+func (p *includedSources) put(obj source.Object, name string, write func(io.Writer) error) {
 	p.t.Helper()
 	obj.Head().Metadata.Name = name
 	source.Default(obj)
@@ -79,7 +79,7 @@ func (p *pantry) put(obj source.Object, name string, write func(io.Writer) error
 }
 
 // tree stores a tree as the artifact of a GitRepository.
-func (p *pantry) tree(name string, tree fstest.MapFS) {
+func (p *includedSources) tree(name string, tree fstest.MapFS) {
 	p.t.Helper()
 	p.put(new(source.GitRepository), name, pack(tree))
 }
@@ -122,9 +122,9 @@ func library() fstest.MapFS {
 	return tree
 }
 
-// filled returns a pantry of what the tests include.
-func filled(t *testing.T) *pantry {
-	p := newPantry(t)
+// filled returns a includedSources of what the tests include.
+func filled(t *testing.T) *includedSources {
+	p := newIncludedSources(t)
 	p.tree("lib", library())
 	p.tree("other", files("base/a.yaml", "other a", "base/c.yaml", "other c"))
 	p.tree("strict", files("keep.yaml", "k", "drop.tmp", "d", "sub/drop.log", "l", ".sourceignore", "*.tmp\n", "sub/.sourceignore", "*.log\n"))

@@ -1,0 +1,254 @@
+package git
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/Masterminds/semver/v3"
+
+	"github.com/headgate-io/headgate/git/internal/object"
+	"github.com/headgate-io/headgate/internal/version"
+	"github.com/headgate-io/headgate/source"
+)
+
+// A selection is what spec.ref comes to after its precedence: commit, name,
+// semver, tag, branch (specification, "GitRepositoryRef").
+type selection struct {
+	field  string              // the deciding field, for messages
+	label  string              // what stands before the @ of the revision
+	ref    string              // full name of the one ref to look up, "" with commit or semver
+	commit object.ID           // pinned commit: the revision is known without asking anybody
+	semver *semver.Constraints // range of tags
+}
+
+func selectRef(ref *source.GitRepositoryRef) (selection, error) {
+	if ref == nil {
+		ref = &source.GitRepositoryRef{}
+	}
+	switch {
+	case ref.Commit != "":
+		id, err := object.ParseID(ref.Commit)
+		if err != nil {
+			return selection{}, invalid(fmt.Errorf("spec.ref.commit: %w", err))
+		}
+		s := selection{field: "commit", label: ref.Branch, commit: id}
+		if ref.Branch != "" {
+			s.ref = "refs/heads/" + ref.Branch
+		}
+		return s, nil
+	case ref.Name != "":
+		return selection{field: "name", label: ref.Name, ref: strings.TrimSuffix(ref.Name, "^{}")}, nil
+	case ref.SemVer != "":
+		c, err := semver.NewConstraint(ref.SemVer)
+		if err != nil {
+			return selection{}, invalid(fmt.Errorf("spec.ref.semver %q: %w", ref.SemVer, err))
+		}
+		return selection{field: "semver", label: ref.SemVer, semver: c}, nil
+	case ref.Tag != "":
+		return selection{field: "tag", label: ref.Tag, ref: "refs/tags/" + ref.Tag}, nil
+	}
+	b := cmp.Or(ref.Branch, "master")
+	return selection{field: "branch", label: b, ref: "refs/heads/" + b}, nil
+}
+
+// tagged reports whether s selects a tag, which a later run may find elsewhere.
+func (s selection) tagged() bool { return s.semver != nil || strings.HasPrefix(s.ref, "refs/tags/") }
+
+// revision spells the revision of commit under label (reference A4).
+func revision(label string, commit object.ID) source.Revision {
+	id := commit.Format().String() + ":" + commit.String()
+	if label != "" {
+		id = label + "@" + id
+	}
+	return source.Revision{ID: id, File: commit.String() + ".tar.gz"}
+}
+
+// commitOf is the inverse of revision.
+func commitOf(rev source.Revision) (object.ID, error) {
+	_, hex, ok := strings.Cut(rev.ID[strings.LastIndexByte(rev.ID, '@')+1:], ":")
+	if !ok {
+		return object.ID{}, fmt.Errorf("revision %q: want NAME@sha1:HEX or sha1:HEX", rev.ID)
+	}
+	return object.ParseID(hex)
+}
+
+// choose returns the revision of the ref that sel selects.
+func choose(ctx context.Context, up upstream, sel selection, before state, now *state) (source.Revision, error) {
+	if sel.semver != nil {
+		tag, tie, err := highest(ctx, up, sel, before.Tie)
+		now.Tie = tie
+		return revision(tag.Tag(), tag.Commit()), err
+	}
+	ref, err := lookUp(ctx, up, sel)
+	return revision(sel.label, ref.Commit()), err
+}
+
+// lookUp finds the one ref that sel names.
+func lookUp(ctx context.Context, up upstream, sel selection) (object.Ref, error) {
+	refs, err := up.refs(ctx, true, sel.ref)
+	if err != nil {
+		return object.Ref{}, err
+	}
+	for _, r := range refs {
+		if r.Name == sel.ref {
+			return r, nil
+		}
+	}
+	// A wrong name is told from an empty repository, and the branch that would exist is named.
+	head, err := up.refs(ctx, true, "HEAD")
+	if err != nil {
+		return object.Ref{}, err
+	}
+	hint := "check spec.ref." + sel.field
+	for _, r := range head {
+		if r.Symref != "" && sel.field == "branch" {
+			hint = fmt.Sprintf("the repository's own default is %s: set spec.ref.branch", r.Symref)
+		}
+	}
+	return object.Ref{}, notFound(fmt.Sprintf("%s %q does not exist in the repository; %s", sel.field, sel.label, hint))
+}
+
+// A tie remembers which of several tags of equal precedence won, so that the
+// commits are not asked for again while the tags stay where they are.
+type tie struct {
+	Tags []string `json:"tags"` // NAME COMMIT, sorted
+	Wins string   `json:"wins"`
+}
+
+// highest returns the highest tag within the range of sel. What decided a tie
+// is returned to be given as before the next time.
+func highest(ctx context.Context, up upstream, sel selection, before *tie) (object.Ref, *tie, error) {
+	tags, err := up.refs(ctx, false, "refs/tags/")
+	if err != nil {
+		return object.Ref{}, nil, err
+	}
+	h := version.Highest[object.Ref]{Range: sel.semver}
+	for _, t := range tags {
+		h.Add(t, t.Tag())
+	}
+	found := h.Found
+	switch len(found) {
+	case 0:
+		return object.Ref{}, nil, notFound(fmt.Sprintf("no match found for semver: %s among %d tags", sel.label, len(tags)))
+	case 1:
+		return found[0], nil, nil
+	}
+	now := &tie{Tags: make([]string, 0, len(found))}
+	for _, t := range found {
+		now.Tags = append(now.Tags, t.Tag()+" "+t.Commit().String())
+	}
+	slices.Sort(now.Tags)
+	i := -1
+	if before != nil && slices.Equal(before.Tags, now.Tags) {
+		i = slices.IndexFunc(found, func(r object.Ref) bool { return r.Tag() == before.Wins })
+	}
+	if i < 0 {
+		if i, err = youngest(ctx, up, found); err != nil {
+			return object.Ref{}, nil, fmt.Errorf("compare the commits of %d tags of equal precedence: %w", len(found), err)
+		}
+	}
+	now.Wins = found[i].Tag()
+	return found[i], now, nil
+}
+
+// youngest returns the index of the tag whose commit has the latest committer
+// time; equal times are decided by name.
+func youngest(ctx context.Context, up upstream, tags []object.Ref) (int, error) {
+	ids := make([]object.ID, len(tags))
+	for i, t := range tags {
+		ids[i] = t.ID // servers that send only what refs point to want the tag's own
+	}
+	db, err := up.history(ctx, ids, 1)
+	if err != nil {
+		return 0, err
+	}
+	defer db.Close()
+	best, when := -1, time.Time{}
+	for i, t := range tags {
+		c, err := object.ReadCommit(db, t.Commit())
+		if err != nil {
+			return 0, err
+		}
+		if d := c.Time.Compare(when); best < 0 || d > 0 || d == 0 && t.Name > tags[best].Name {
+			best, when = i, c.Time
+		}
+	}
+	return best, nil
+}
+
+// prove checks that the pinned commit of sel is on its branch: the tip of the
+// branch or an ancestor of it. Only commits are transferred where the server
+// can leave out the rest, and no more of the history than needed.
+func prove(ctx context.Context, up upstream, sel selection) error {
+	tip, err := lookUp(ctx, up, sel)
+	if err != nil {
+		return err
+	}
+	for depth := 64; ; depth = deeper(depth) {
+		found, missing, err := ancestor(ctx, up, tip.Commit(), sel.commit, depth)
+		switch {
+		case err != nil:
+			return fmt.Errorf("prove that commit %s is on branch %q: %w", sel.commit, sel.label, err)
+		case found:
+			return nil
+		case missing == nil:
+			return fmt.Errorf("commit %s is not on branch %q (its tip is %s): correct spec.ref.commit or spec.ref.branch",
+				sel.commit, sel.label, tip.Commit())
+		case depth == 0:
+			return fmt.Errorf("commit %s cannot be proved to be on branch %q, whose history is incomplete (its tip is %s): %w",
+				sel.commit, sel.label, tip.Commit(), missing)
+		}
+	}
+}
+
+// deeper returns the depth to try after depth: enough more that all tries
+// together cost little more than the last; 0, everything, comes in the end.
+func deeper(depth int) int {
+	if depth *= 8; depth <= 1<<20 {
+		return depth
+	}
+	return 0
+}
+
+// ancestor looks for commit in the history of tip down to depth. Where it is
+// not found, missing tells of a commit that the history goes on with and that
+// was not looked at; nil means that there is none.
+func ancestor(ctx context.Context, up upstream, tip, commit object.ID, depth int) (found bool, missing, err error) {
+	if tip == commit {
+		return true, nil, nil
+	}
+	db, err := up.history(ctx, []object.ID{tip}, depth)
+	if err != nil {
+		return false, nil, err
+	}
+	defer db.Close()
+	seen := map[object.ID]bool{tip: true}
+	for queue := []object.ID{tip}; len(queue) > 0; {
+		if ctx.Err() != nil {
+			return false, nil, context.Cause(ctx)
+		}
+		c, err := object.ReadCommit(db, queue[0])
+		queue = queue[1:]
+		switch {
+		case isAbsent(err):
+			missing = err
+			continue
+		case err != nil:
+			return false, nil, err
+		}
+		for _, p := range c.Parents {
+			if p == commit {
+				return true, nil, nil
+			}
+			if !seen[p] {
+				seen[p] = true
+				queue = append(queue, p)
+			}
+		}
+	}
+	return false, missing, nil
+}
