@@ -101,7 +101,9 @@ func (o *Origin) reach(ctx context.Context, u *url.URL, ref *source.LocalReferen
 			return nil, err
 		}
 		n.web.Proxy = p.For
-		ssh.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) { return tunnel.Dial(ctx, p, network, addr) }
+		ssh.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			return tunnel.Dial(ctx, p, network, addr)
+		}
 	}
 	if u.Scheme == "ssh" {
 		n.transport = wire.SSH(ssh, u)
