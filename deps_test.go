@@ -74,17 +74,14 @@ var rooms = map[string]room{
 	"rollout/simulate": {imports: "rollout"},
 	"rollout/traffic":  {imports: "rollout internal/command internal/placeholder internal/redact"},
 
-	"rollout/tester":        {imports: "internal/answer internal/listen internal/page rollout rollout/tester/access rollout/tester/api rollout/tester/gate rollout/tester/remote rollout/tester/run rollout/tester/task rollout/tester/web internal/redact", modules: prometheusModules},
-	"rollout/tester/access": {imports: "rollout/tester/api internal/access internal/document internal/listen"},
-	"rollout/tester/api":    {imports: "internal/call"},
-	"rollout/tester/gate":   {imports: "rollout/tester/api internal/bolt internal/redact", modules: bboltModules},
-	"rollout/tester/remote": {imports: "rollout/tester/api rollout/tester/run internal/origin internal/redact internal/retry internal/zone"},
-	"rollout/tester/run":    {imports: "rollout/tester/api rollout/tester/summary internal/bolt internal/redact", modules: bboltModules},
-	"rollout/tester/task":   {imports: "rollout/tester/api rollout/tester/run rollout/tester/task/internal/job internal/command"},
-	"rollout/tester/web":    {imports: "internal/page"},
-
-	"rollout/tester/summary":           {imports: "rollout/tester/api internal/redact"},
-	"rollout/tester/task/internal/job": {imports: "internal/command", modules: "golang.org/x/sys"},
+	"rollout/tester":                {imports: "internal/httpserve internal/redact rollout rollout/tester/access rollout/tester/api rollout/tester/gate rollout/tester/remote rollout/tester/run rollout/tester/task", modules: prometheusModules + " golang.org/x/sync"},
+	"rollout/tester/access":         {imports: "rollout/tester/api internal/document internal/httpserve"},
+	"rollout/tester/api":            {imports: "internal/call"},
+	"rollout/tester/gate":           {imports: "rollout/tester/api rollout/tester/internal/store", modules: bboltModules},
+	"rollout/tester/internal/store": {imports: "internal/durable", modules: bboltModules},
+	"rollout/tester/remote":         {imports: "rollout/tester/api rollout/tester/run internal/origin internal/redact internal/retry internal/zone"},
+	"rollout/tester/run":            {imports: "rollout/tester/api rollout/tester/internal/store internal/redact", modules: bboltModules},
+	"rollout/tester/task":           {imports: "rollout/tester/api rollout/tester/run internal/command", modules: "golang.org/x/sys"},
 
 	"cmd/headgate": {
 		imports: "headgate rollout/tester rollout/tester/access rollout/tester/api rollout/tester/gate rollout/tester/remote rollout/tester/run rollout/tester/task rollout rollout/ledger rollout/metric rollout/notify rollout/simulate rollout/traffic artifact bucket bucket/azure bucket/gcs bucket/s3 chart chart/index source git oci oci/cosign oci/notation internal/command internal/document internal/durable internal/listen internal/redact internal/retry internal/zone source/login/aws source/login/azure source/login/gcp source/login/github " +
@@ -95,7 +92,6 @@ var rooms = map[string]room{
 	"internal/access":      {imports: "internal/document internal/redact internal/reload", modules: "go.yaml.in/yaml/v3"},
 	"internal/answer":      {},
 	"internal/call":        {imports: "internal/listen internal/origin internal/redact"},
-	"internal/bolt":        {imports: "internal/durable", modules: bboltModules},
 	"internal/durable":     {},
 	"internal/command":     {},
 	"internal/document":    {imports: "internal/redact", modules: "go.yaml.in/yaml/v3"},
@@ -103,7 +99,8 @@ var rooms = map[string]room{
 	"internal/signature":   {modules: "github.com/ProtonMail/go-crypto github.com/cloudflare/circl golang.org/x/crypto golang.org/x/sys"},
 	"internal/notify":      {imports: "internal/document internal/origin internal/redact internal/retry internal/secret"},
 	"internal/origin":      {},
-	"internal/page":        {},
+	"internal/httpserve":   {imports: "internal/document internal/redact", modules: "go.yaml.in/yaml/v3 golang.org/x/net"},
+	"internal/page":        {imports: "internal/httpserve"},
 	"internal/placeholder": {},
 	"internal/redact":      {},
 	"internal/reload":      {},

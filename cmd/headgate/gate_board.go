@@ -127,7 +127,7 @@ func (r *runner) change(ctx context.Context, action string, k api.Key, c api.Cha
 }
 
 // shelved is the board of a test runner that does not run.
-type shelved struct{ book *gate.Book }
+type shelved struct{ book *gate.Store }
 
 func (s *shelved) gate(_ context.Context, k api.Key) (api.Gate, error) { return s.book.Gate(k), nil }
 func (s *shelved) gates(_ context.Context, f api.Filter) ([]api.Gate, error) {

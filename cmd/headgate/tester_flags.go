@@ -1,11 +1,7 @@
 package main
 
 import (
-	"errors"
-	"fmt"
-	"math"
 	"net/http"
-	"strconv"
 	"strings"
 	"time"
 
@@ -67,7 +63,6 @@ type testerToolFlags struct {
 	env       []string
 	passEnv   []string
 	dir       string
-	limits    []string
 	noPipe    bool
 	privilege bool
 }
@@ -83,7 +78,6 @@ func (f *testerToolFlags) register(c *cobra.Command) {
 	fl.StringVar(&f.dir, "dir", "", "`DIR` where programs run; default one of its own for each run, removed afterwards")
 	fl.BoolVar(&f.noPipe, "no-pipefail", false, "bash runs without pipefail unless metadata asks for it, as that of the reference")
 	fl.BoolVar(&f.privilege, "allow-privileges", false, "programs may gain privileges, as sudo does")
-	fl.StringArrayVar(&f.limits, "limit", nil, "`RESOURCE=NUMBER,…` of each run: cpu (time), memory, files (open in a process), size (of a file), procs; as cpu=10m,memory=1Gi")
 }
 
 // inherited are the variables of this process that every program gets. HOME and
@@ -128,64 +122,7 @@ func (f *testerToolFlags) tools(lookup func(string) (string, bool)) (task.Tools,
 	if err := checkDir("dir", f.dir, "a directory where programs run"); err != nil {
 		return t, err
 	}
-	var err error
-	t.Limits, err = parseLimits(f.limits)
-	return t, err
-}
-
-// parseLimits reads what --limit says.
-func parseLimits(texts []string) (l task.Limits, err error) {
-	resources := map[string]struct {
-		number *int64
-		parse  func(string) (int64, error)
-	}{
-		"cpu": {&l.CPU, parseSeconds}, "memory": {&l.Memory, parseSize}, "files": {&l.Files, parseCount},
-		"size": {&l.Size, parseSize}, "procs": {&l.Procs, parseCount},
-	}
-	for _, entry := range strings.Split(strings.Join(texts, ","), ",") {
-		if entry == "" {
-			continue
-		}
-		name, text, _ := strings.Cut(entry, "=")
-		r, known := resources[name]
-		if !known {
-			return l, usage("--limit %q: want cpu=, memory=, files=, size= or procs=", entry)
-		}
-		if *r.number, err = r.parse(text); err != nil {
-			return l, usage("--limit %q: %w", entry, err)
-		}
-	}
-	return l, nil
-}
-
-// parseCount reads a number above 0.
-func parseCount(text string) (int64, error) {
-	n, err := strconv.ParseInt(text, 10, 64)
-	if err != nil || n <= 0 {
-		return 0, fmt.Errorf("%q: want a number above 0", text)
-	}
-	return n, nil
-}
-
-// parseSize reads a number of bytes above 0.
-func parseSize(text string) (int64, error) {
-	n, err := parseBytes(text)
-	if err == nil && n <= 0 {
-		err = errors.New("want more than 0")
-	}
-	return n, err
-}
-
-// parseSeconds reads seconds, or a duration of a second or more.
-func parseSeconds(text string) (int64, error) {
-	d, err := time.ParseDuration(text)
-	if err != nil {
-		return parseCount(text)
-	}
-	if d < time.Second {
-		return 0, fmt.Errorf("%q: want a second or more", text)
-	}
-	return int64(math.Ceil(d.Seconds())), nil
+	return t, nil
 }
 
 // testerRemoteFlags say which servers may be asked.

@@ -6,9 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"runtime"
 	"slices"
-	"strings"
 
 	"github.com/headgate-io/headgate/rollout/tester"
 	"github.com/headgate-io/headgate/rollout/tester/api"
@@ -19,7 +17,7 @@ import (
 
 // openTester opens the test runner that the flags describe.
 func (p *program) openTester(f *testerFlags, log *slog.Logger) (*tester.Server, error) {
-	s, desk, err := f.server(p.lookup)
+	s, runs, err := f.server(p.lookup)
 	if err != nil {
 		return nil, err
 	}
@@ -30,12 +28,12 @@ func (p *program) openTester(f *testerFlags, log *slog.Logger) (*tester.Server, 
 	if f.state == "" {
 		log.Warn("gates and runs are kept in memory alone, and end with this process: --state DIR keeps them")
 	}
-	desk.Observe = s.ObserveRun
-	desk.Warn = func(err error) { log.Error("history", "problem", err.Error()) }
+	runs.Observe = s.ObserveRun
+	runs.Warn = func(err error) { log.Error("history", "problem", err.Error()) }
 	if s.Gates, err = gate.Open(gate.Config{Dir: f.state}); err != nil {
 		return nil, fmt.Errorf("--state: %w", err)
 	}
-	if s.Runs, err = testrun.Open(desk); err != nil {
+	if s.Runs, err = testrun.Open(runs); err != nil {
 		return nil, errors.Join(fmt.Errorf("--state: %w", err), s.Gates.Close())
 	}
 	return s, nil
@@ -44,18 +42,18 @@ func (p *program) openTester(f *testerFlags, log *slog.Logger) (*tester.Server, 
 // server returns what the flags say of a server, and of its runs. It does nothing.
 func (f *testerFlags) server(lookup func(string) (string, bool)) (*tester.Server, testrun.Config, error) {
 	s := &tester.Server{FailureStatus: f.failureStatus, Strict: f.strict, BaseURL: f.baseURL, Types: f.types, OpenMetrics: f.openMetrics}
-	desk, err := f.runFlags.config(f.state)
+	runs, err := f.runFlags.config(f.state)
 	if err != nil {
-		return nil, desk, err
+		return nil, runs, err
 	}
 	if s.Tools, err = f.toolFlags.tools(lookup); err != nil {
-		return nil, desk, err
+		return nil, runs, err
 	}
 	if s.Servers, err = f.remoteFlags.servers(); err != nil {
-		return nil, desk, err
+		return nil, runs, err
 	}
 	s.MaxBody = f.maxBody
-	return s, desk, errors.Join(f.check(), f.listenFlags.check())
+	return s, runs, errors.Join(f.check(), f.listenFlags.check())
 }
 
 // busyStatuses are those that callers take for another answer than that of a test.
@@ -73,18 +71,8 @@ func (f *testerFlags) check() error {
 	return nil
 }
 
-// ballast is a part of the heap that is never touched and so takes no memory.
-// The collector runs when the heap has grown by a third (see main); that of a test
-// runner at rest is so small that it would run with every other request. It is a
-// [strings.Builder], which does not clear what it grows by: make clears memory that
-// was in use before, all of it when a part of it was.
-const ballast = 64 << 20
-
 // serveTester serves s until ctx ends, and closes it.
 func (p *program) serveTester(ctx context.Context, f *testerFlags, s *tester.Server) (err error) {
-	var weight strings.Builder
-	weight.Grow(ballast)
-	defer runtime.KeepAlive(&weight)
 	keepFiles()
 	reaping, stop := context.WithCancel(context.WithoutCancel(ctx))
 	reaped := make(chan error, 1)

@@ -32,9 +32,8 @@ type door struct {
 // A doorway is what a door can be told before it opens.
 type doorway struct {
 	tester.Endpoint
-	Runs    run.Config
-	server  *tester.Server
-	request time.Duration // for a request to come; 0 for the default
+	Runs   run.Config
+	server *tester.Server
 }
 
 // openDoor serves at a port of its own until the test ends.
@@ -57,9 +56,6 @@ func openDoor(t *testing.T, set func(*doorway)) *door {
 	l, err := d.Listen(t.Context(), w.Endpoint)
 	if err != nil {
 		t.Fatal(err)
-	}
-	if w.request > 0 {
-		l.RequestTime(w.request)
 	}
 	d.url = l.URL
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))

@@ -2,16 +2,11 @@ package tester_test
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 
-	"github.com/headgate-io/headgate/rollout/tester"
 	"github.com/headgate-io/headgate/rollout/tester/api"
 	"github.com/headgate-io/headgate/rollout/tester/run"
 )
@@ -60,35 +55,6 @@ func TestLaunchEndsWithItsCallers(t *testing.T) {
 	<-second.gone
 	if ended := until(t, s, "left", is(api.Cancelled)); ended.ID != r.ID || !strings.Contains(ended.Reason, "caller") {
 		t.Errorf("%+v", ended)
-	}
-}
-
-// TestLaunchMeetsOneThatEnds has a caller that comes while the run of those who left
-// is ending get a test of its own, not the end of theirs.
-func TestLaunchMeetsOneThatEnds(t *testing.T) {
-	s := newServer(t)
-	url := "http://" + serve(t, s) + "/launch-test"
-	mark := filepath.Join(t.TempDir(), "mark")
-	answered := make(chan string, 1)
-	go func() {
-		status, text := mustPost(t, url, payload("late", `{"script":"once `+mark+`"}`))
-		answered <- fmt.Sprint(status, " ", text)
-	}()
-	r := until(t, s, "late", is(api.Running))
-	for { // until it has left its mark
-		if _, err := os.Stat(mark); err == nil {
-			break
-		}
-		runtime.Gosched()
-	}
-	if _, err := s.Runs.Cancel(t.Context(), r.ID, tester.LaunchActor); err != nil {
-		t.Fatal(err)
-	}
-	if text := <-answered; text != "200 output: -\npass\n" {
-		t.Errorf("%q", text)
-	}
-	if runs := s.Runs.Runs(api.Filter{Name: "late"}); len(runs) != 2 || runs[0].State != api.Succeeded || !runs[0].Delivered {
-		t.Errorf("%+v", runs)
 	}
 }
 

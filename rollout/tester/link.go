@@ -9,9 +9,9 @@ import (
 	"fmt"
 	"html/template"
 	"net/http"
+	"strings"
 
-	"github.com/headgate-io/headgate/internal/answer"
-	"github.com/headgate-io/headgate/internal/page"
+	"github.com/headgate-io/headgate/internal/httpserve"
 	"github.com/headgate-io/headgate/internal/redact"
 	"github.com/headgate-io/headgate/rollout/tester/access"
 	"github.com/headgate-io/headgate/rollout/tester/api"
@@ -22,6 +22,7 @@ const (
 	maxForm     = 8 << 10
 	maxLinkText = 500      // bytes of a reason
 	linkActor   = "a link" // of who presses a button without saying who it is
+	linkRuns    = 10       // that the page shows
 )
 
 // linkPage shows what a link is good for; its form posts to the URL of the page.
@@ -33,7 +34,7 @@ var linkPage = template.Must(template.New("link").Parse(`<!DOCTYPE html>
 <meta name="color-scheme" content="light dark">
 <meta name="robots" content="noindex">
 <title>{{.Title}}</title>
-<style>` + page.Style + `</style>
+<style>` + httpserve.Style + `</style>
 </head>
 <body>
 <header><div class="bar"><p class="brand">headgate</p></div></header>
@@ -87,125 +88,102 @@ type linkView struct {
 	Runs     []api.Run // of its checksum, newest first
 }
 
-const linkRuns = 10 // that the page shows
-
-// describe returns the view of a link, with what waits and the runs that its
-// issuer may see.
-func (s *Server) describe(t gate.Ticket, issuer access.Grant) linkView {
-	view := linkView{Ticket: &t, Revision: t.Checksum}
-	if w := s.Gates.Gate(t.Key).Waiting; w != nil && w.Checksum == t.Checksum {
-		view.Phase, view.About, view.Revision = w.Phase, w.About, cmp.Or(w.Revision, t.Checksum)
-	}
-	if t.Checksum != "" {
-		f := api.Filter{Namespace: t.Key.Namespace, Name: t.Key.Name, Checksum: t.Checksum, Limit: linkRuns}
-		view.Runs = list(f, s.Runs.Runs, func(r api.Run) string { return r.ID }, func(r api.Run) bool { return issuer.See(r.Namespace, r.Type) == nil })
-	}
-	return view
-}
-
 // linkWords are those of an action of a link.
 var linkWords = map[string]struct{ title, text, button, look, done string }{
 	"open":   {"Approve this rollout?", "The gate opens for this revision alone.", "Approve", "primary", "Approved: the gate is open for this revision."},
 	"reject": {"Reject this rollout?", "The gate stays closed, and the rollback switch of the canary opens for this revision.", "Reject", "danger", "Rejected: the gate is closed and the rollback switch is open for this revision."},
 }
 
-// serveLink answers the page of a link, whose secret is the credential: looking
-// at it does nothing, its button decides, once.
-func (s *Server) serveLink(w http.ResponseWriter, r *http.Request, secret string) {
-	var err error
-	switch r.Method {
-	case http.MethodGet, http.MethodHead:
-		err = s.showLink(w, secret)
-	case http.MethodPost:
-		err = s.redeemLink(w, r, secret)
-	default:
-		err = answer.WrongMethod(w, http.MethodGet, http.MethodPost)
+// inspect returns what a link, whose secret is the credential, is good for, as long as
+// its issuer may decide, and the view of it with the runs that the issuer may see.
+func (s *Server) inspect(r *http.Request) (gate.Ticket, linkView, error) {
+	ticket, err := s.Gates.Inspect(r.PathValue("secret"))
+	if err != nil {
+		return ticket, linkView{}, err
 	}
-	if errors.Is(err, gate.ErrLink) {
-		err = showPage(w, http.StatusGone, linkView{
-			Title: "This link does not work any more",
-			Text:  "It was used, it has expired, another revision waits now, or who made it may not decide any more. Ask for a new one.",
-		})
+	var issuer access.Grant
+	if issuer, err = s.Guard.Named(ticket.Issuer); err == nil {
+		err = issuer.Reject(ticket.Key)
 	}
 	if err != nil {
-		s.refuseText(w, r, err)
+		return ticket, linkView{}, fmt.Errorf("%w: its issuer may not decide any more", gate.ErrLink)
 	}
+	view := linkView{Ticket: &ticket, Revision: ticket.Checksum}
+	if w := s.Gates.Gate(ticket.Key).Waiting; w != nil && w.Checksum == ticket.Checksum {
+		view.Phase, view.About, view.Revision = w.Phase, w.About, cmp.Or(w.Revision, ticket.Checksum)
+	}
+	if ticket.Checksum != "" {
+		view.Runs = s.runsFor(issuer, api.Filter{Namespace: ticket.Key.Namespace, Name: ticket.Key.Name, Checksum: ticket.Checksum, Limit: linkRuns})
+	}
+	return ticket, view, nil
 }
 
-// inspect says what a link is good for, as long as who made it may decide.
-func (s *Server) inspect(secret string) (gate.Ticket, access.Grant, error) {
-	ticket, err := s.Gates.Inspect(secret)
-	if err != nil {
-		return gate.Ticket{}, access.Grant{}, err
-	}
-	grant, err := s.Guard.Named(ticket.Issuer)
-	if err == nil {
-		err = grant.Reject(ticket.Key)
-	}
-	if err != nil {
-		return gate.Ticket{}, access.Grant{}, fmt.Errorf("%w: who made it may not decide any more", gate.ErrLink)
-	}
-	return ticket, grant, nil
-}
-
-func (s *Server) showLink(w http.ResponseWriter, secret string) error {
-	ticket, issuer, err := s.inspect(secret)
-	if err != nil {
-		return err
-	}
-	words, view := linkWords[ticket.Action], s.describe(ticket, issuer)
+// showLink answers the page of a link: looking at it does nothing.
+func (s *Server) showLink(w http.ResponseWriter, r *http.Request) error {
+	ticket, view, err := s.inspect(r)
+	words := linkWords[ticket.Action]
 	view.Title, view.Text, view.Button, view.Look = words.title, words.text, words.button, words.look
-	return showPage(w, http.StatusOK, view)
+	return showPage(w, view, err)
 }
 
-func (s *Server) redeemLink(w http.ResponseWriter, r *http.Request, secret string) error {
-	ticket, issuer, err := s.inspect(secret)
+// redeemLink answers its button, which decides, once.
+func (s *Server) redeemLink(w http.ResponseWriter, r *http.Request) error {
+	ticket, view, err := s.inspect(r)
 	if err != nil {
-		return err
+		return showPage(w, view, err)
 	}
 	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
 	if err := r.ParseForm(); err != nil {
-		return answer.Refuse(http.StatusBadRequest, "the form cannot be read")
+		return httpserve.Refuse(http.StatusBadRequest, "the form cannot be read")
 	}
 	actor := linkActor
 	if grant, err := s.Guard.Identify(r, ""); err == nil && grant.Actor != "" {
 		actor = grant.Actor
 	}
 	reason := r.PostForm.Get("reason")
-	if len(reason) > maxLinkText {
-		reason = trimEnd(reason[:maxLinkText])
+	reason = strings.ToValidUTF8(reason[:min(len(reason), maxLinkText)], "")
+	state, err := s.Gates.Redeem(r.PathValue("secret"), actor, redact.String(reason))
+	if err == nil {
+		s.observeChange(state, ticket.Action, actor)
 	}
-	view := s.describe(ticket, issuer)
-	state, err := s.Gates.Redeem(secret, actor, redact.String(reason))
+	view.Title, view.Text = "Done", linkWords[ticket.Action].done
+	return showPage(w, view, err)
+}
+
+// linkPolicy has the page run nothing, load nothing and be in no frame.
+var linkPolicy = func() string {
+	sum := sha256.Sum256([]byte(httpserve.Style))
+	return "default-src 'none'; style-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+}()
+
+// showPage answers with a page, or with that of a link that does not work.
+func showPage(w http.ResponseWriter, view linkView, err error) error {
+	status := http.StatusOK
+	if errors.Is(err, gate.ErrLink) {
+		status, err = http.StatusGone, nil
+		view = linkView{
+			Title: "This link does not work any more",
+			Text:  "It was used, it has expired, another revision waits now, or who made it may not decide any more. Ask for a new one.",
+		}
+	}
 	if err != nil {
 		return err
 	}
-	s.observeChange(state, ticket.Action, actor)
-	view.Title, view.Text = "Done", linkWords[ticket.Action].done
-	return showPage(w, http.StatusOK, view)
-}
-
-// showPage answers with a page that runs nothing, loads nothing, is in no frame
-// and tells nobody its URL.
-func showPage(w http.ResponseWriter, status int, view linkView) error {
 	var text bytes.Buffer
 	if err := linkPage.Execute(&text, view); err != nil {
 		return err
 	}
-	sum := sha256.Sum256([]byte(page.Style))
-	header := w.Header()
 	for name, value := range map[string]string{
-		"Content-Type": "text/html; charset=utf-8",
-		"Content-Security-Policy": "default-src 'none'; style-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) +
-			"'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
-		"X-Content-Type-Options": "nosniff",
-		"X-Frame-Options":        "DENY",
-		"Referrer-Policy":        "same-origin", // the origin of the form, without which it looks like that of another site
-		"Cache-Control":          "no-store",
+		"Content-Type":            "text/html; charset=utf-8",
+		"Content-Security-Policy": linkPolicy,
+		"X-Content-Type-Options":  "nosniff",
+		"X-Frame-Options":         "DENY",
+		"Referrer-Policy":         "same-origin", // the origin of the form, without which it looks like that of another site
+		"Cache-Control":           "no-store",
 	} {
-		header.Set(name, value)
+		w.Header().Set(name, value)
 	}
 	w.WriteHeader(status)
-	_, err := w.Write(text.Bytes())
+	_, err = w.Write(text.Bytes())
 	return err
 }

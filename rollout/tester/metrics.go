@@ -3,7 +3,6 @@ package tester
 import (
 	"net/http"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -15,42 +14,16 @@ import (
 
 const metricPrefix = "headgate_tester_"
 
-// metrics are what a server counts, in a registry of its own. Counters of
-// paths that are taken often are looked up beforehand.
+// metrics are what a server counts, in a registry of its own. No text of a request is
+// in a label.
 type metrics struct {
-	once    sync.Once
 	handler http.Handler
 
-	runs struct {
-		started, shared, output, ended *prometheus.CounterVec
-		duration                       *prometheus.HistogramVec
-		running, queued                prometheus.Gauge
-		waiting                        sync.Map // by ID
-	}
-	checks   [2][2]prometheus.Counter // of gates and of rollback switches, closed and open
-	changes  *prometheus.CounterVec
-	denials  *prometheus.CounterVec
-	requests *prometheus.CounterVec
-	inFlight atomic.Int64
-	counted  [len(routes)][600]atomic.Pointer[prometheus.Counter] // requests by route and status
-}
-
-// durationBuckets are the bounds of durations of runs, in seconds.
-var durationBuckets = []float64{0.1, 0.5, 1, 5, 15, 30, 60, 120, 300, 600, 1800, 3600}
-
-// outcomes are the states in which runs end while somebody counts.
-var outcomes = []api.RunState{api.Succeeded, api.Failed, api.TimedOut, api.Cancelled, api.Stopped}
-
-// actions are the changes of gates that callers make.
-var actions = []string{"open", "close", "reject", "link"}
-
-// denials are why callers are refused.
-var denials = []string{"missing", "invalid", "expired", "namespace", "type", "gate", "kind", "read-only", "origin", "host"}
-
-// measures returns the metrics of a server.
-func (s *Server) measures() *metrics {
-	s.metrics.once.Do(func() { s.metrics.build(s) })
-	return &s.metrics
+	started, shared, output, ended     *prometheus.CounterVec // of runs
+	checks, changes, denials, requests *prometheus.CounterVec
+	duration                           *prometheus.HistogramVec
+	running, queued, inFlight          prometheus.Gauge
+	waiting                            sync.Map // queued runs, by ID
 }
 
 func (m *metrics) build(s *Server) {
@@ -65,46 +38,136 @@ func (m *metrics) build(s *Server) {
 		reg.MustRegister(g)
 		return g
 	}
-	m.runs.started = counter("runs_started_total", "Runs that were started.", "type")
-	m.runs.ended = counter("runs_finished_total", "Runs that ended, by how.", "type", "outcome")
-	m.runs.shared = counter("runs_shared_total", "Requests that were given the run of an equal request.", "type")
-	m.runs.output = counter("runs_output_bytes_total", "Bytes that runs wrote, kept or not.", "type")
-	m.runs.running = gauge("runs_running", "Runs under way.")
-	m.runs.queued = gauge("runs_queued", "Runs that wait for a place.")
-	m.runs.duration = prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Name: metricPrefix + "run_duration_seconds", Help: "Time from the start of a run to its end.", Buckets: durationBuckets,
+	m.started = counter("runs_started_total", "Runs that were started.", "type")
+	m.ended = counter("runs_finished_total", "Runs that ended, by how.", "type", "outcome")
+	m.shared = counter("runs_shared_total", "Requests that were given the run of an equal request.", "type")
+	m.output = counter("runs_output_bytes_total", "Bytes that runs wrote, kept or not.", "type")
+	m.running = gauge("runs_running", "Runs under way.")
+	m.queued = gauge("runs_queued", "Runs that wait for a place.")
+	m.duration = prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name: metricPrefix + "run_duration_seconds", Help: "Time from the start of a run to its end.",
+		Buckets: []float64{0.1, 0.5, 1, 5, 15, 30, 60, 120, 300, 600, 1800, 3600},
 	}, []string{"type"})
-	checks := counter("gate_checks_total", "Checks of gates and rollback switches.", "kind", "result")
+	m.checks = counter("gate_checks_total", "Checks of gates and rollback switches.", "kind", "result")
 	m.changes = counter("gate_changes_total", "Changes of gates and rollback switches by callers.", "kind", "action")
 	m.denials = counter("auth_failures_total", "Requests that were refused because of who sent them, or from where.", "reason")
 	m.requests = counter("http_requests_total", "Requests that were answered.", "route", "code")
-	reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: metricPrefix + "http_requests_in_flight", Help: "Requests that wait for an answer, and streams.",
-	}, func() float64 { return float64(m.inFlight.Load()) }))
-	m.zero(checks)
-	reg.MustRegister(m.runs.duration, gateStates{s}, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	m.inFlight = gauge("http_requests_in_flight", "Requests that wait for an answer, and streams.")
+	reg.MustRegister(m.duration, gateStates{s}, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	m.handler = promhttp.InstrumentMetricHandler(reg, promhttp.HandlerFor(reg, promhttp.HandlerOpts{MaxRequestsInFlight: 4, Timeout: 10 * time.Second}))
-}
 
-// zero makes the series that are there from the beginning, so that the first
-// event of each is seen as an increase.
-func (m *metrics) zero(checks *prometheus.CounterVec) {
-	for i, kind := range []api.Kind{api.KindGate, api.KindRollback} {
-		m.checks[i] = [2]prometheus.Counter{checks.WithLabelValues(string(kind), "closed"), checks.WithLabelValues(string(kind), "open")}
-		for _, action := range actions {
+	// The series that are there from the beginning, so that the first event of each is seen as an increase.
+	for _, kind := range []api.Kind{api.KindGate, api.KindRollback} {
+		for _, result := range []string{"closed", "open"} {
+			m.checks.WithLabelValues(string(kind), result)
+		}
+		for _, action := range []string{"open", "close", "reject", "link"} {
 			m.changes.WithLabelValues(string(kind), action)
 		}
 	}
-	for _, reason := range denials {
+	for _, reason := range []string{"missing", "invalid", "expired", "namespace", "type", "gate", "kind", "read-only", "origin", "host"} {
 		m.denials.WithLabelValues(reason)
 	}
 	for _, name := range api.Types() {
-		m.runs.started.WithLabelValues(name)
-		m.runs.shared.WithLabelValues(name)
-		m.runs.output.WithLabelValues(name)
-		m.runs.duration.WithLabelValues(name)
-		for _, outcome := range outcomes {
-			m.runs.ended.WithLabelValues(name, string(outcome))
+		m.started.WithLabelValues(name)
+		m.shared.WithLabelValues(name)
+		m.output.WithLabelValues(name)
+		m.duration.WithLabelValues(name)
+		for _, outcome := range []api.RunState{api.Succeeded, api.Failed, api.TimedOut, api.Cancelled, api.Stopped} {
+			m.ended.WithLabelValues(name, string(outcome))
 		}
 	}
+}
+
+// gateStates counts gates by state when somebody asks.
+type gateStates struct{ server *Server }
+
+var (
+	gatesDesc = prometheus.NewDesc(metricPrefix+"gates", "Gates and rollback switches that are known, by state.", []string{"kind", "state"}, nil)
+	waitsDesc = prometheus.NewDesc(metricPrefix+"gate_waiting_since_seconds", "Unix time since which somebody waits at a gate, of the one that waits longest; 0 when nobody does.", []string{"kind"}, nil)
+)
+
+// Describe implements [prometheus.Collector].
+func (g gateStates) Describe(out chan<- *prometheus.Desc) {
+	out <- gatesDesc
+	out <- waitsDesc
+}
+
+// Collect implements [prometheus.Collector].
+func (g gateStates) Collect(out chan<- prometheus.Metric) {
+	for _, kind := range []api.Kind{api.KindGate, api.KindRollback} {
+		states, since := map[string]int{"open": 0, "closed": 0, "waiting": 0}, 0.0
+		for _, one := range g.server.Gates.List(api.Filter{Kind: kind}) {
+			switch {
+			case one.Open:
+				states["open"]++
+			case one.Waiting == nil || one.Waiting.Stale:
+				states["closed"]++
+			default:
+				states["waiting"]++
+				if at := float64(one.Waiting.Since.UnixMilli()) / 1000; since == 0 || at < since {
+					since = at
+				}
+			}
+		}
+		for state, n := range states {
+			out <- prometheus.MustNewConstMetric(gatesDesc, prometheus.GaugeValue, float64(n), string(kind), state)
+		}
+		out <- prometheus.MustNewConstMetric(waitsDesc, prometheus.GaugeValue, since, string(kind))
+	}
+}
+
+// serveMetrics answers with the metrics in the format of Prometheus. Where
+// callers have to say who they are any credential will do, unless OpenMetrics.
+func (s *Server) serveMetrics(w http.ResponseWriter, r *http.Request) error {
+	if !s.OpenMetrics {
+		if _, err := s.Guard.Identify(r, ""); err != nil {
+			return err
+		}
+	}
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	w.Header().Set("Cache-Control", "no-store")
+	s.metrics.handler.ServeHTTP(w, r)
+	return nil
+}
+
+// ObserveRun counts and logs a run; it is for [run.Config] Observe.
+func (s *Server) ObserveRun(r api.Run, shared bool) {
+	m, log := &s.started().metrics, s.logger().With("id", r.ID, "type", r.Type)
+	if shared {
+		m.shared.WithLabelValues(r.Type).Inc()
+		log.Debug("run shared")
+		return
+	}
+	if _, queued := m.waiting.LoadAndDelete(r.ID); queued {
+		m.queued.Dec()
+	}
+	log = log.With("namespace", clean(r.Namespace), "name", clean(r.Name))
+	switch r.State {
+	case api.Queued:
+		m.waiting.Store(r.ID, nil)
+		m.queued.Inc()
+		log.Info("run queued")
+		return
+	case api.Running:
+		m.running.Inc()
+		m.started.WithLabelValues(r.Type).Inc()
+		log.Info("run started", "phase", clean(r.Phase), "checksum", clean(r.Checksum), "actor", r.Actor)
+		return
+	}
+	m.ended.WithLabelValues(r.Type, string(r.State)).Inc()
+	m.output.WithLabelValues(r.Type).Add(float64(r.Bytes))
+	if !r.Started.IsZero() {
+		m.running.Dec()
+		m.duration.WithLabelValues(r.Type).Observe(r.Ended.Sub(r.Started).Seconds())
+	}
+	log = log.With("state", string(r.State), "durationMs", r.Duration, "bytes", r.Bytes)
+	if r.ExitCode != nil {
+		log = log.With("exitCode", *r.ExitCode)
+	}
+	if r.State != api.Succeeded {
+		log.Warn("run ended", "reason", clean(r.Reason))
+		return
+	}
+	log.Info("run ended")
 }

@@ -1,19 +1,12 @@
 package tester_test
 
 import (
-	"maps"
 	"net/http"
-	"os"
-	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
 
-	"github.com/headgate-io/headgate/rollout/tester"
 	"github.com/headgate-io/headgate/rollout/tester/api"
-	"github.com/headgate-io/headgate/rollout/tester/gate"
-	"github.com/headgate-io/headgate/rollout/tester/run"
 )
 
 // scrape returns the samples of /metrics by name and labels.
@@ -129,66 +122,5 @@ func TestMetricsAccess(t *testing.T) {
 	d := openDoor(t, nil)
 	if got := d.post("/metrics", ""); got.status != http.StatusMethodNotAllowed || got.header.Get("Allow") != "GET, HEAD" {
 		t.Errorf("POST: %+v", got)
-	}
-}
-
-var metricRow = regexp.MustCompile("(?m)^\\| `(headgate_tester_[a-z_]+)(\\{[a-z, ]+\\})?` \\|")
-
-// TestMetricsTable compares the table of the documentation with what is served.
-func TestMetricsTable(t *testing.T) {
-	text, err := os.ReadFile("../../docs/tester.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	documented := map[string]string{}
-	for _, m := range metricRow.FindAllStringSubmatch(string(text), -1) {
-		documented[m[1]] = strings.Trim(m[2], "{}")
-	}
-	d := openDoor(t, nil)
-	d.post("/gate/open", body+"}")
-	served := map[string]string{}
-	label := regexp.MustCompile(`([a-z]+)="`)
-	for line := range strings.Lines(d.call(http.MethodGet, "/metrics", "").body) {
-		name, rest, _ := strings.Cut(strings.Fields(line)[0], "{")
-		name = regexp.MustCompile("(run_duration_seconds)_(bucket|sum|count)").ReplaceAllString(name, "$1")
-		if !strings.HasPrefix(name, "headgate_tester_") {
-			continue
-		}
-		var labels []string
-		for _, m := range label.FindAllStringSubmatch(rest, -1) {
-			if m[1] != "le" {
-				labels = append(labels, m[1])
-			}
-		}
-		served[name] = strings.Join(labels, ", ")
-	}
-	if !maps.Equal(documented, served) {
-		t.Errorf("docs/tester.md has\n%v\nserved are\n%v", table(documented), table(served))
-	}
-}
-
-func table(rows map[string]string) string {
-	var lines []string
-	for name, labels := range rows {
-		lines = append(lines, name+"{"+labels+"}")
-	}
-	slices.Sort(lines)
-	return strings.Join(lines, "\n")
-}
-
-// BenchmarkObserveCheck is what metrics add to a check of a gate.
-func BenchmarkObserveCheck(b *testing.B) {
-	s := &tester.Server{}
-	var err error
-	if s.Gates, err = gate.Open(gate.Config{}); err != nil {
-		b.Fatal(err)
-	}
-	defer s.Gates.Close()
-	if s.Runs, err = run.Open(run.Config{}); err != nil {
-		b.Fatal(err)
-	}
-	b.ReportAllocs()
-	for b.Loop() {
-		tester.CountCheck(s)
 	}
 }

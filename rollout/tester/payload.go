@@ -1,50 +1,26 @@
 package tester
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
-	"fmt"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
-	"time"
 
-	"github.com/headgate-io/headgate/internal/answer"
+	"github.com/headgate-io/headgate/internal/httpserve"
 	"github.com/headgate-io/headgate/internal/redact"
 	"github.com/headgate-io/headgate/rollout/tester/access"
 	"github.com/headgate-io/headgate/rollout/tester/api"
 )
 
 const (
-	maxName  = 512              // bytes of a name, a phase and a checksum
-	bodyTime = 30 * time.Second // for a body to arrive
+	maxName  = 512 // bytes of a name, a phase and a checksum
+	maxAbout = 253 // bytes of what a payload says for people
+
+	ownPrefix = "headgate." // of keys of metadata that tell the test runner about the canary: no test gets them
 )
-
-// Keys of metadata.
-const (
-	tokenKey = "token" // says who the caller is
-	gateKey  = "gate"
-	trialKey = "headgate.trial" // "true": nothing waits for the answer
-
-	ownPrefix = "headgate." // of keys that tell the test runner about the canary: no test gets them
-)
-
-// gateKeys are those that count in payloads of gates.
-var gateKeys = []string{gateKey, tokenKey, trialKey, "headgate.revision", "headgate.weight", "headgate.step", "headgate.threshold", "headgate.failures"}
-
-const maxAbout = 253 // bytes of what a payload says for people
-
-// about returns what the payload says of its canary for people, bounded and
-// without control characters and credentials.
-func (p *payload) about() api.About {
-	text := func(key string) string {
-		value := p.Metadata[ownPrefix+key]
-		if value == "" {
-			return ""
-		}
-		return redact.String(strings.ToValidUTF8(value[:min(len(value), maxAbout)], ""))
-	}
-	return api.About{Revision: text("revision"), Weight: text("weight"), Step: text("step"), Threshold: text("threshold"), Failures: text("failures")}
-}
 
 // A payload is the body of a webhook (specification, "Webhook call payload"),
 // and what the bodies that open and close gates have besides.
@@ -62,62 +38,49 @@ type payload struct {
 	Actor  string   `json:"actor"`
 }
 
-// check returns which name is too long.
-func (p *payload) check() error {
-	for _, field := range []struct{ name, value string }{
-		{"name", p.Name}, {"namespace", p.Namespace}, {"phase", p.Phase}, {"checksum", p.Checksum}, {"gate", p.Gate}, {"metadata gate", p.Metadata[gateKey]},
-	} {
-		if len(field.value) > maxName {
-			return fmt.Errorf("%s: longer than %d bytes", field.name, maxName)
+type metadata map[string]string
+
+// UnmarshalJSON is the default but for its error, which names the key.
+func (m *metadata) UnmarshalJSON(text []byte) error {
+	err := json.Unmarshal(text, (*map[string]string)(m))
+	var values map[string]json.RawMessage
+	if err == nil || json.Unmarshal(text, &values) != nil {
+		return err
+	}
+	for _, key := range slices.Sorted(maps.Keys(values)) {
+		var value string
+		if wrong, ok := errors.AsType[*json.UnmarshalTypeError](json.Unmarshal(values[key], &value)); ok {
+			wrong.Field = redact.String(shorten(key, 80))
+			return wrong
 		}
 	}
-	return nil
+	return err
 }
 
-// body calls use with the body of a request, which is only good until use
-// returns. When it is too long or does not arrive the error is a refusal.
-func (s *Server) body(w http.ResponseWriter, r *http.Request, use func([]byte) error) error {
-	return s.bodies.Body(w, r, s.maxBody(), use)
-}
-
-func (s *Server) maxBody() int64 {
-	if s.MaxBody <= 0 {
-		return defaultMaxBody
-	}
-	return s.MaxBody
-}
-
-// payload reads the payload of a request and says who sent it, also when there
-// is none. Metadata does not have its token any more; of keys other than those
-// given it may have none, nil stands for all.
-func (s *Server) payload(w http.ResponseWriter, r *http.Request, keys []string) (payload, caller, error) {
-	first, denied := s.Guard.Identify(r, "")
+// payload reads the payload of a request and says who sent it, also when the payload is
+// none. Metadata does not have its token any more.
+func (s *Server) payload(w http.ResponseWriter, r *http.Request) (p payload, g access.Grant, token string, err error) {
+	g, denied := s.Guard.Identify(r, "")
 	if denied != nil && !missing(denied) {
-		return payload{}, caller{}, denied // before the body is read
+		return p, g, "", denied // before the body is read
 	}
-	var p payload
-	err := s.body(w, r, func(text []byte) error { return decode(text, &p, keys) })
+	err = s.bodies.Read(w, r, func(text []byte) error {
+		if err := json.Unmarshal(text, &p); err != nil {
+			return httpserve.Refuse(http.StatusBadRequest, "%s", httpserve.Describe(err))
+		}
+		return p.check()
+	})
 	if err != nil {
-		if denied != nil && !errors.Is(err, answer.ErrFull) { // else nobody knows what it says
-			err = denied
+		if own, ok := errors.AsType[*httpserve.Refusal](err); denied != nil && !(ok && own.Status == http.StatusServiceUnavailable) {
+			err = denied // else nobody knows what it says
 		}
-		return payload{}, caller{Grant: first}, err
+		return payload{}, g, "", err
 	}
-	c := caller{Grant: first}
-	if token, ok := p.Metadata[tokenKey]; ok {
-		c.token = token
-		delete(p.Metadata, tokenKey)
-		if c.Grant, denied = s.Guard.Identify(r, token); denied == nil {
-			return p, c, nil
-		}
+	token, given := p.Metadata["token"]
+	if delete(p.Metadata, "token"); given {
+		g, denied = s.Guard.Identify(r, token)
 	}
-	return p, c, denied
-}
-
-// A caller is who sent a request.
-type caller struct {
-	access.Grant
-	token string // of the payload
+	return p, g, token, denied
 }
 
 // missing reports whether a caller was refused because it did not say who it is.
@@ -126,27 +89,42 @@ func missing(err error) bool {
 	return ok && denial.Kind == "missing"
 }
 
-// decode reads a JSON object as webhooks send it; for keys see payload.
-func decode(text []byte, p *payload, keys []string) error {
-	if readPlain(text, p, keys) {
-		return p.refusal()
-	}
-	if err := json.Unmarshal(text, p); err != nil {
-		return answer.Refuse(http.StatusBadRequest, "%s", answer.Describe(err))
-	}
-	return p.refusal()
-}
-
-// refusal returns what check has to say, as a refusal.
-func (p *payload) refusal() error {
-	if err := p.check(); err != nil {
-		return &answer.Refusal{Status: http.StatusBadRequest, Err: err}
+// check returns which name is too long.
+func (p *payload) check() error {
+	for _, field := range [...]struct{ name, value string }{
+		{"name", p.Name}, {"namespace", p.Namespace}, {"phase", p.Phase}, {"checksum", p.Checksum}, {"gate", p.Gate}, {"metadata gate", p.Metadata["gate"]},
+	} {
+		if err := checkName(field.name, field.value); err != nil {
+			return err
+		}
 	}
 	return nil
 }
 
+func checkName(field, name string) error {
+	if len(name) > maxName {
+		return httpserve.Refuse(http.StatusBadRequest, "%s: longer than %d bytes", field, maxName)
+	}
+	return nil
+}
+
+// key returns the gate of a request; name is that of the URL, "" for none.
+func (p *payload) key(kind api.Kind, name string) api.Key {
+	return api.Key{Kind: kind, Namespace: p.Namespace, Name: p.Name, Gate: cmp.Or(name, p.Gate, p.Metadata["gate"], api.DefaultGate)}
+}
+
+// about returns what the payload says of its canary for people, bounded and
+// without control characters and credentials.
+func (p *payload) about() api.About {
+	text := func(key string) string {
+		value := p.Metadata[ownPrefix+key]
+		return redact.String(strings.ToValidUTF8(value[:min(len(value), maxAbout)], ""))
+	}
+	return api.About{Revision: text("revision"), Weight: text("weight"), Step: text("step"), Threshold: text("threshold"), Failures: text("failures")}
+}
+
 // trial reports whether a person tries out what a rollout would send.
-func (p *payload) trial() bool { return p.Metadata[trialKey] == "true" }
+func (p *payload) trial() bool { return p.Metadata[ownPrefix+"trial"] == "true" }
 
 // over ends the waits of a canary whose rollout is, except that at the gate that
 // the payload asks.
@@ -154,14 +132,4 @@ func (s *Server) over(p payload, asked api.Key) {
 	if (p.Phase == "Failed" || p.Phase == "Succeeded") && !p.trial() {
 		s.Gates.EndWaits(p.Namespace, p.Name, asked)
 	}
-}
-
-// key returns the gate of a request.
-func (p *payload) key(kind api.Kind, name string) api.Key {
-	for _, other := range []string{p.Gate, p.Metadata[gateKey], api.DefaultGate} {
-		if name == "" {
-			name = other
-		}
-	}
-	return api.Key{Kind: kind, Namespace: p.Namespace, Name: p.Name, Gate: name}
 }

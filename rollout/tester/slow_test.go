@@ -3,18 +3,14 @@ package tester_test
 import (
 	"bufio"
 	"context"
-	"errors"
 	"io"
 	"net"
 	"net/http"
-	"os"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/headgate-io/headgate/rollout/tester"
-	"github.com/headgate-io/headgate/rollout/tester/api"
 	"github.com/headgate-io/headgate/rollout/tester/gate"
 	"github.com/headgate-io/headgate/rollout/tester/run"
 )
@@ -77,51 +73,5 @@ func TestSlowBodies(t *testing.T) {
 			<-ended
 			server.Close()
 		})
-	}
-}
-
-// TestLongerThanItsRequest has what waits and what streams outlive the time in
-// which a request has to come, and a request that does not come end with it.
-func TestLongerThanItsRequest(t *testing.T) {
-	t.Parallel()
-	d := openDoor(t, func(w *doorway) {
-		w.request = 2 * time.Second
-		w.server.Keepalive = 1200 * time.Millisecond
-	})
-	test := func() reply {
-		return d.post("/", canary("shop", `{"type": "bash", "cmd": "sleep 2.2; echo done", "returnCmdOutput": "true"}`))
-	}
-	got := test()
-	for len(d.Runs.Runs(api.Filter{})) == 0 { // the machine stood still, and it did not come in time
-		got = test()
-	}
-	if got.status != 200 || got.body != "done\n" {
-		t.Errorf("a test of 2.2 s: %d %q", got.status, got.body)
-	}
-	answer, err := http.Get(d.url + "/api/v1/watch")
-	for err != nil { // as above: the head of an answer comes at once
-		answer, err = http.Get(d.url + "/api/v1/watch")
-	}
-	defer answer.Body.Close()
-	lines := bufio.NewScanner(answer.Body)
-	for comments := 0; comments < 2; {
-		if !lines.Scan() {
-			t.Fatalf("the stream ended after %d comments: %v", comments, lines.Err())
-		}
-		if strings.HasPrefix(lines.Text(), ":") {
-			comments++
-		}
-	}
-	for _, text := range []string{"POST /gate/check HTTP/1.1\r\n", "POST /gate/check HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 10\r\n\r\n{"} {
-		conn, err := net.Dial("tcp", strings.TrimPrefix(d.url, "http://"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		io.WriteString(conn, text)
-		conn.SetReadDeadline(time.Now().Add(time.Minute))
-		if _, err := io.Copy(io.Discard, conn); errors.Is(err, os.ErrDeadlineExceeded) { // a reset is an end, too
-			t.Errorf("%q: %v", text, err)
-		}
-		conn.Close()
 	}
 }

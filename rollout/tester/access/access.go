@@ -27,13 +27,15 @@ package access
 
 import (
 	"net/http"
+	"strings"
 	"time"
 
-	callers "github.com/headgate-io/headgate/internal/access"
-	"github.com/headgate-io/headgate/internal/listen"
+	"github.com/headgate-io/headgate/internal/document"
+	"github.com/headgate-io/headgate/internal/httpserve"
+	"github.com/headgate-io/headgate/rollout/tester/api"
 )
 
-// A Config says whom a Guard knows.
+// A Config says which callers a Guard knows.
 type Config struct {
 	// File is a YAML or JSON document with tokens and client certificates; ""
 	// for none.
@@ -70,8 +72,8 @@ type Config struct {
 // ErrUnknown is a caller who did not say who it is, or whose credential is not known: 401.
 // ErrForbidden is one who may not do what it asks for: 403.
 var (
-	ErrUnknown   = callers.ErrUnknown
-	ErrForbidden = callers.ErrForbidden
+	ErrUnknown   = httpserve.ErrUnknown
+	ErrForbidden = httpserve.ErrForbidden
 )
 
 // A Denial is why a caller was refused. It is for the log: callers are told
@@ -79,42 +81,47 @@ var (
 // used as *Denial, with the fields
 //
 //	Kind  string // missing, invalid, expired; namespace, type, gate, kind, read-only
-//	Actor string // who was refused, "" when that is not known
-type Denial = callers.Denial
-
-// Credentials are what a request said of its caller; [Take] makes them. Their
-// one method, Base() string, returns what relative URLs in the answer to / begin
-// with: "" or, when the request was for /token/TOKEN without a slash at the end,
-// ./TOKEN/.
-type Credentials = callers.Credentials
-
-// Take takes the credentials out of a request: the headers Authorization and
-// Cookie, the query, the beginning of the path, and Referer, which may repeat
-// the latter two. Identify finds them in the context of the request from then on.
-func Take(r *http.Request) *Credentials { return callers.Take(r) }
-
-// TLS says how connections are encrypted, and whether clients have to show who
-// they are. It has the fields
-//
-//	Cert, Key string           // PEM files of the server
-//	ClientCA  string           // PEM file of who issues the certificates of clients; "" for none
-//	Optional  bool             // clients may have no certificate
-//	Warn      func(error)      // is told what is wrong with a file that was changed; nil for nobody
-//	Now       func() time.Time // nil for time.Now
-//
-// and the method Config() (*tls.Config, error), which reads the files.
-type TLS = listen.TLS
-
-const cookieName = "headgate_session"
+//	Actor string // of the caller, "" when that is not known
+type Denial = httpserve.Denial
 
 // A Guard knows the callers. The nil Guard lets everybody do everything.
-type Guard struct{ guard *callers.Guard[scopes] }
+type Guard struct{ guard *httpserve.Guard }
+
+// lists are those of scopes.
+var lists = map[string]httpserve.List{
+	"namespaces": {Check: httpserve.CheckNamespace},
+	"types":      {Check: checkType, Adjust: typePattern},
+	"gates":      {Check: httpserve.CheckText},
+	"kinds":      {Check: checkKind},
+}
+
+func checkType(p httpserve.Pattern) string {
+	if api.TypeName(string(p)) == "" && !strings.Contains(string(p), "*") {
+		return document.Quote(string(p)) + " is no type of tasks: want one of " + strings.Join(api.Types(), ", ")
+	}
+	return ""
+}
+
+// typePattern returns a type as requests have it.
+func typePattern(p httpserve.Pattern) httpserve.Pattern {
+	if name := api.TypeName(string(p)); name != "" {
+		return httpserve.Pattern(name)
+	}
+	return p
+}
+
+func checkKind(p httpserve.Pattern) string {
+	if k := api.Kind(p); k != api.KindGate && k != api.KindRollback {
+		return document.Quote(string(p)) + " is no kind: want gate or rollback"
+	}
+	return ""
+}
 
 // Open reads the file of a configuration. The error names each place in it
 // that is wrong.
 func Open(c Config) (*Guard, error) {
-	guard, err := callers.Open(callers.Config[scopes]{
-		File: c.File, Certificates: c.Certificates, Cookie: cookieName, Scopes: (*scopes).lists, Warn: c.Warn, Now: c.Now,
+	guard, err := httpserve.OpenGuard(httpserve.Config{
+		File: c.File, Certificates: c.Certificates, Cookie: "headgate_session", Lists: lists, Warn: c.Warn, Now: c.Now,
 	})
 	if err != nil {
 		return nil, err
@@ -123,12 +130,14 @@ func Open(c Config) (*Guard, error) {
 }
 
 // inner returns the guard that lets everybody do everything for nil.
-func (g *Guard) inner() *callers.Guard[scopes] {
+func (g *Guard) inner() *httpserve.Guard {
 	if g == nil {
 		return nil
 	}
 	return g.guard
 }
+
+func grantOf(of httpserve.Grant, err error) (Grant, error) { return Grant{of}, err }
 
 // Required reports whether callers have to say who they are.
 func (g *Guard) Required() bool { return g.inner().Required() }
@@ -142,7 +151,7 @@ func (g *Guard) Identify(r *http.Request, payloadToken string) (Grant, error) {
 
 // Renew returns what the credential of a grant allows now: it is for what lasts
 // longer than a request. The error is that of Identify.
-func (g *Guard) Renew(old Grant) (Grant, error) { return grantOf(g.inner().Renew(old.of)) }
+func (g *Guard) Renew(old Grant) (Grant, error) { return grantOf(g.inner().Renew(old.Grant)) }
 
 // Named returns what the caller of a name may do now: it is for what outlives
 // the request of a caller. Nobody but certificates without a file has a name that the
@@ -158,3 +167,74 @@ func (g *Guard) Login(w http.ResponseWriter, r *http.Request, token string) (Gra
 
 // Logout ends the session of a request, if there is one.
 func (g *Guard) Logout(w http.ResponseWriter, r *http.Request) { g.inner().Logout(w, r) }
+
+// A Grant is what one caller may do. The zero Grant allows nothing. It has the fields
+// Actor, the name of the caller in the file, "" when everybody may do everything, and All,
+// that it may do everything.
+type Grant struct{ httpserve.Grant }
+
+// Run returns nil when the caller may start and cancel tasks of a type in a
+// namespace. Its error, like those of the other methods, is a [Denial] that
+// wraps [ErrForbidden].
+func (g Grant) Run(namespace, taskType string) error {
+	return g.may("run tasks", true, namespace, taskType, api.Key{})
+}
+
+// Check returns nil when the caller may ask whether a gate is open, and look at
+// it and at what was done with it.
+func (g Grant) Check(k api.Key) error { return g.may("check", false, k.Namespace, "", k) }
+
+// Change returns nil when the caller may open and close a gate.
+func (g Grant) Change(k api.Key) error { return g.may("change", true, k.Namespace, "", k) }
+
+// Reject returns nil when the caller may close a gate and have its canary rolled
+// back, which opens the rollback switch whatever gates the scope names.
+func (g Grant) Reject(k api.Key) error {
+	if err := g.Change(k); err != nil {
+		return err
+	}
+	if scope := g.Scope(); scope != nil && !httpserve.Allows(scope.Kinds, string(api.KindRollback)) {
+		return httpserve.Outside("kind", g.Actor, "reject", string(api.KindRollback))
+	}
+	return nil
+}
+
+// See returns nil when the caller may look at the runs of a type in a namespace.
+func (g Grant) See(namespace, taskType string) error {
+	return g.may("look", false, namespace, taskType, api.Key{})
+}
+
+// ReadOnly reports whether the caller may start and change nothing.
+func (g Grant) ReadOnly() bool {
+	scope := g.Scope()
+	return !g.All && (scope == nil || scope.ReadOnly)
+}
+
+// Session returns what the API says of the caller.
+func (g Grant) Session(required bool) api.Session {
+	return api.Session{Actor: g.Actor, Required: required, ReadOnly: g.ReadOnly()}
+}
+
+// may returns nil when the caller may do something with a type of tasks, "" for none,
+// or with a gate, one without a kind for none.
+func (g Grant) may(verb string, changes bool, namespace, taskType string, k api.Key) error {
+	if g.All {
+		return nil
+	}
+	s := g.Scope()
+	switch {
+	case s == nil:
+		return httpserve.Forbid("missing", g.Actor, verb+": nothing is allowed")
+	case changes && s.ReadOnly:
+		return httpserve.Forbid("read-only", g.Actor, verb+": the credential is read-only")
+	case !httpserve.Allows(s.Namespaces, namespace):
+		return httpserve.Outside("namespace", g.Actor, verb, namespace)
+	case taskType != "" && !httpserve.Allows(s.Types, taskType):
+		return httpserve.Outside("type", g.Actor, verb, taskType)
+	case k.Kind != "" && !httpserve.Allows(s.Kinds, string(k.Kind)):
+		return httpserve.Outside("kind", g.Actor, verb, string(k.Kind))
+	case k.Kind != "" && !httpserve.Allows(s.Gates, k.Gate):
+		return httpserve.Outside("gate", g.Actor, verb, k.Gate)
+	}
+	return nil
+}

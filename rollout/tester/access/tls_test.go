@@ -23,6 +23,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headgate-io/headgate/internal/httpserve"
 	"github.com/headgate-io/headgate/rollout/tester/access"
 )
 
@@ -105,7 +106,7 @@ func call(server string, roots authority, client *tls.Certificate) (string, erro
 }
 
 // serve serves what g says of callers, over TLS.
-func serve(t *testing.T, g *access.Guard, settings access.TLS) string {
+func serve(t *testing.T, g *access.Guard, settings httpserve.TLS) string {
 	t.Helper()
 	config, err := settings.Config()
 	if err != nil {
@@ -126,7 +127,7 @@ func serve(t *testing.T, g *access.Guard, settings access.TLS) string {
 func TestCertificates(t *testing.T) {
 	ca, other, dir := newAuthority(t), newAuthority(t), t.TempDir()
 	own := ca.issue(t, x509.Certificate{DNSNames: []string{"tester"}})
-	settings := access.TLS{Cert: put(t, dir, "crt", own.pem), Key: put(t, dir, "key", own.keyPEM(t)), ClientCA: put(t, dir, "ca", ca.pem)}
+	settings := httpserve.TLS{Cert: put(t, dir, "crt", own.pem), Key: put(t, dir, "key", own.keyPEM(t)), ClientCA: put(t, dir, "ca", ca.pem)}
 	spiffe, err := url.Parse("spiffe://example.com/ns/ci/sa/runner")
 	if err != nil {
 		t.Fatal(err)
@@ -190,7 +191,7 @@ func TestRotation(t *testing.T) {
 	var later atomic.Int64
 	warnings := make(chan error, 10)
 	first := old.issue(t, x509.Certificate{DNSNames: []string{"tester"}})
-	settings := access.TLS{
+	settings := httpserve.TLS{
 		Cert: put(t, dir, "crt", first.pem), Key: put(t, dir, "key", first.keyPEM(t)), ClientCA: put(t, dir, "ca", old.pem),
 		Now:  func() time.Time { return time.Now().Add(time.Duration(later.Load())) },
 		Warn: func(err error) { warnings <- err },

@@ -35,26 +35,9 @@ type Run struct {
 	Duration  int64             `json:"durationMs"`
 	ExitCode  *int              `json:"exitCode,omitempty"`
 	Reason    string            `json:"reason,omitempty"` // why it did not succeed
-	Summary   *Summary          `json:"summary,omitempty"`
 	Output    string            `json:"output,omitempty"` // beginning and end
 	Bytes     int64             `json:"outputBytes"`      // that it wrote
 	Truncated bool              `json:"truncated"`
 	Delivered bool              `json:"delivered"` // a caller has received how it ended
 	URL       string            `json:"url,omitempty"`
-}
-
-// A Summary is what the output of a known test tool says.
-type Summary struct {
-	Format   string        `json:"format"` // tap, junit, k6, hey, wrk
-	Total    int           `json:"total,omitempty"`
-	Passed   int           `json:"passed,omitempty"`
-	Failed   int           `json:"failed,omitempty"`
-	Skipped  int           `json:"skipped,omitempty"`
-	Failures []string      `json:"failures,omitempty"` // names of tests, checks or thresholds that failed, at most 20
-	Requests int64         `json:"requests,omitempty"` // of a load
-	Errors   int64         `json:"errors,omitempty"`   // that got no answer, or one that the tool counts as failed
-	Rate     float64       `json:"rate,omitempty"`     // requests per second
-	P50      time.Duration `json:"p50,omitempty"`      // nanoseconds
-	P95      time.Duration `json:"p95,omitempty"`
-	P99      time.Duration `json:"p99,omitempty"`
 }

@@ -14,7 +14,7 @@ var (
 	undo = api.Key{Kind: api.KindRollback, Namespace: "prod", Name: "web", Gate: "default"}
 )
 
-func open(t *testing.T, c gate.Config) *gate.Book {
+func open(t *testing.T, c gate.Config) *gate.Store {
 	t.Helper()
 	b, err := gate.Open(c)
 	if err != nil {
@@ -29,12 +29,12 @@ func open(t *testing.T, c gate.Config) *gate.Book {
 }
 
 // check asks and says "pass" or "no", or what was wrong.
-func check(b *gate.Book, k api.Key, checksum string) string {
-	ok, err := b.Check(k, gate.Visitor{Phase: "Waiting", Checksum: checksum})
+func check(b *gate.Store, k api.Key, checksum string) string {
+	answer, err := b.Check(k, gate.Visitor{Phase: "Waiting", Checksum: checksum})
 	switch {
 	case err != nil:
 		return err.Error()
-	case ok:
+	case answer.Open:
 		return "pass"
 	}
 	return "no"

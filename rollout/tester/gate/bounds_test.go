@@ -68,33 +68,6 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// TestBoundOfFile forgets gates while they are written: they do not stay in the file.
-func TestBoundOfFile(t *testing.T) {
-	const most = 50
-	b := open(t, gate.Config{Dir: t.TempDir(), MaxKeys: most})
-	n := 0
-	come := func() {
-		for range 4 * most {
-			k := key
-			k.Name = fmt.Sprint(n)
-			check(b, k, "a")
-			n++
-		}
-	}
-	for range 5 {
-		come()
-		if err := b.FlushDuring(come); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := b.Flush(); err != nil {
-		t.Fatal(err)
-	}
-	if saved := b.SavedVisits(); saved > most || saved != b.Known() {
-		t.Errorf("%d are in the file, %d are known", saved, b.Known())
-	}
-}
-
 // TestFiles opens directories that cannot be used, and says why.
 func TestFiles(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "deep", "state")
@@ -130,7 +103,7 @@ func TestFull(t *testing.T) {
 	other := key
 	other.Gate = "other"
 	var err error
-	b.Fill()
+	b.Fill(true)
 	for i := 0; err == nil && i < 5000; i++ {
 		k := key
 		k.Name = fmt.Sprint(i)

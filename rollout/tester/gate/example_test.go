@@ -17,8 +17,8 @@ func Example() {
 	defer book.Close()
 	key := api.Key{Kind: api.KindGate, Namespace: "shop", Name: "checkout", Gate: api.DefaultGate}
 	check := func(checksum string) {
-		open, err := book.Check(key, gate.Visitor{Phase: "Waiting", Checksum: checksum})
-		fmt.Println(checksum, open, err)
+		answer, err := book.Check(key, gate.Visitor{Phase: "Waiting", Checksum: checksum})
+		fmt.Println(checksum, answer.Open, err)
 	}
 	check("v2")
 	waiting := book.Gate(key).Waiting

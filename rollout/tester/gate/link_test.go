@@ -12,7 +12,7 @@ import (
 	"github.com/headgate-io/headgate/rollout/tester/gate"
 )
 
-func issue(t *testing.T, b *gate.Book, ttl time.Duration) (approve, reject string) {
+func issue(t *testing.T, b *gate.Store, ttl time.Duration) (approve, reject string) {
 	t.Helper()
 	approve, reject, _, err := b.Issue(key, ttl, "me")
 	if err != nil {
@@ -22,7 +22,7 @@ func issue(t *testing.T, b *gate.Book, ttl time.Duration) (approve, reject strin
 }
 
 // dead demands that a link does not work, for a reason.
-func dead(t *testing.T, b *gate.Book, secret, reason string) {
+func dead(t *testing.T, b *gate.Store, secret, reason string) {
 	t.Helper()
 	before := b.Gate(key)
 	_, err := b.Inspect(secret)
@@ -204,14 +204,4 @@ func FuzzLink(f *testing.F) {
 			t.Errorf("%q: %v", secret, err)
 		}
 	})
-}
-
-// FuzzStored reads what may stand in the file.
-func FuzzStored(f *testing.F) {
-	f.Add(gate.StoredKey(key), []byte(`{"open":true,"mode":"sticky","changed":"2026-01-02T03:04:05Z"}`))
-	f.Add([]byte("\x00\x00\x00\x00\x00\x00\x00\x01"), []byte(`{"id":1,"time":"x"}`))
-	f.Add([]byte{}, []byte("\x02AAAAAAAAAAAAAAAA\x04open\x04gate\x00\x00\x01a\xff"))
-	f.Add([]byte{}, []byte("\x02AAAAAAAAAAAAAAAA\xff"+strings.Repeat("a", 255)))
-	f.Add([]byte{}, []byte("\x02AAAAAAAAAAAAAAAA\x04open\x04gate\x04prod\x03web\x07default"+strings.Repeat("\xff"+strings.Repeat("a", 255), 2)))
-	f.Fuzz(func(_ *testing.T, k, value []byte) { gate.Stored(k, value) })
 }

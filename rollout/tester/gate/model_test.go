@@ -42,7 +42,7 @@ func random(canary string, i int) operation {
 }
 
 // do does it to the book, and says what came of it.
-func (op operation) do(b *gate.Book) string {
+func (op operation) do(b *gate.Store) string {
 	by := api.Change{Mode: op.mode, Checksum: op.checksum, Reason: op.reason, TTL: "1h"}
 	var err error
 	switch op.what {
@@ -153,7 +153,7 @@ func (m model) do(op operation) string {
 }
 
 // differs says how the book differs from the model.
-func (m model) differs(b *gate.Book, waiting bool) string {
+func (m model) differs(b *gate.Store, waiting bool) string {
 	for k, s := range m {
 		g := b.Gate(k)
 		got, want := fmt.Sprint(g.Open, g.Mode, g.Checksum, "|", g.Reason), fmt.Sprint(s.open, s.mode, s.checksum, "|", s.reason)

@@ -3,8 +3,8 @@ package gate_test
 import (
 	"errors"
 	"fmt"
-	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/headgate-io/headgate/rollout/tester/api"
@@ -23,22 +23,22 @@ func TestReady(t *testing.T) {
 			t.Errorf("directory %q, closed: %v", dir, err)
 		}
 	}
-	var later atomic.Int64
-	b := open(t, gate.Config{Dir: t.TempDir(), Now: func() time.Time { return time.Now().Add(time.Duration(later.Load())) }})
-	b.Fill()
-	var err error
-	for i := 0; err == nil && i < 5000; i++ {
-		k := key
-		k.Name = fmt.Sprint(i)
-		_, err = b.Open(k, api.Change{})
-	}
-	if got := b.Ready(); err == nil || !errors.Is(got, err) {
-		t.Errorf("full: %v, not %v", got, err)
-	}
-	for _, by := range []time.Duration{time.Minute, -time.Hour} {
-		later.Store(int64(by))
-		if err := b.Ready(); err != nil {
-			t.Errorf("%s later: %v", by, err)
+	synctest.Test(t, func(t *testing.T) {
+		b := open(t, gate.Config{Dir: t.TempDir()})
+		b.Fill(true)
+		var err error
+		for i := 0; err == nil && i < 5000; i++ {
+			k := key
+			k.Name = fmt.Sprint(i)
+			_, err = b.Open(k, api.Change{})
 		}
-	}
+		if got := b.Ready(); err == nil || got == nil || got.Error() != err.Error() {
+			t.Errorf("full: %v, not %v", got, err)
+		}
+		b.Fill(false)
+		time.Sleep(2 * time.Second) // without a caller
+		if err := b.Ready(); err != nil {
+			t.Errorf("with room: %v", err)
+		}
+	})
 }

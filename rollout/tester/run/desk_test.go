@@ -56,7 +56,7 @@ func (w *work) started(t *testing.T, want int) {
 }
 
 // open returns a desk that is shut down at the end.
-func open(t *testing.T, c run.Config) *run.Desk {
+func open(t *testing.T, c run.Config) *run.Runner {
 	t.Helper()
 	if c.Warn == nil {
 		c.Warn = func(err error) { t.Errorf("warned of %v", err) }
@@ -73,7 +73,7 @@ func request(text string) run.Request {
 	return run.Request{Namespace: "prod", Name: "app", Phase: "Progressing", Checksum: "c1", Type: "bash", Metadata: map[string]string{"type": "bash", "cmd": text}}
 }
 
-func wait(t *testing.T, d *run.Desk, r run.Request, w run.Task) api.Run {
+func wait(t *testing.T, d *run.Runner, r run.Request, w run.Task) api.Run {
 	t.Helper()
 	got, err := d.Wait(t.Context(), r, w)
 	if err != nil {
@@ -82,7 +82,7 @@ func wait(t *testing.T, d *run.Desk, r run.Request, w run.Task) api.Run {
 	return got
 }
 
-func start(t *testing.T, d *run.Desk, r run.Request, w run.Task) api.Run {
+func start(t *testing.T, d *run.Runner, r run.Request, w run.Task) api.Run {
 	t.Helper()
 	got, err := d.Start(r, w)
 	if err != nil {
@@ -98,7 +98,7 @@ func state(t *testing.T, got api.Run, want api.RunState) {
 	}
 }
 
-func lookUp(t *testing.T, d *run.Desk, id string) api.Run {
+func lookUp(t *testing.T, d *run.Runner, id string) api.Run {
 	t.Helper()
 	got, err := d.Run(id)
 	if err != nil {

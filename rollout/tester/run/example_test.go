@@ -24,7 +24,7 @@ func Example() {
 	}
 	ctx := context.Background()
 	defer desk.Shutdown(ctx)
-	r, err := desk.Wait(ctx, run.Request{Namespace: "shop", Name: "checkout", Type: "greeting", Waits: true}, greeting("world"))
+	r, err := desk.Wait(ctx, run.Request{Namespace: "shop", Name: "checkout", Type: "greeting"}, greeting("world"))
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -98,7 +98,6 @@ func TestNoQueue(t *testing.T) {
 	})
 }
 
-// A caller that has left before it was served starts nothing.
 // TestPlaceIsFreeAfterVerdict: who has the verdict of the one run at a time may
 // ask for the next, however many others ask for something.
 func TestPlaceIsFreeAfterVerdict(t *testing.T) {
@@ -116,18 +115,6 @@ func TestPlaceIsFreeAfterVerdict(t *testing.T) {
 	}
 	for i := range 200 {
 		wait(t, d, request(strconv.Itoa(i)), task(func(context.Context, io.Writer) error { return nil }))
-	}
-}
-
-func TestCallerIsGoneAlready(t *testing.T) {
-	d, w := open(t, run.Config{}), &work{}
-	ctx, cancel := context.WithCancelCause(t.Context())
-	cancel(errors.New("gone"))
-	if _, err := d.Wait(ctx, request("a"), w); err == nil || err.Error() != "gone" {
-		t.Errorf("got %v", err)
-	}
-	if w.starts.Load() != 0 || len(d.Runs(api.Filter{})) != 0 {
-		t.Error("started")
 	}
 }
 
@@ -180,7 +167,7 @@ func TestPanic(t *testing.T) {
 		}{
 			"panic":        {func(context.Context, io.Writer) error { panic("oh\nno") }, "the task panicked: oh; no"},
 			"nil":          {func(context.Context, io.Writer) error { panic(nil) }, "the task panicked: panic called with nil argument"},
-			"fault":        {func(context.Context, io.Writer) error { return error((*nasty)(nil)) }, "the task failed with an error that panics"},
+			"fault":        {func(context.Context, io.Writer) error { return error((*nasty)(nil)) }, "the task panicked: runtime error"},
 			"end":          {func(context.Context, io.Writer) error { runtime.Goexit(); return nil }, "the task ended its goroutine"},
 			"no error":     {func(context.Context, io.Writer) error { return errors.New("") }, ""},
 			"odd exit":     {func(context.Context, io.Writer) error { return fmt.Errorf("a: %w", exit(-1)) }, "a: exit status /"},

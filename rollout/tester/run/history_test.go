@@ -15,12 +15,12 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/headgate-io/headgate/internal/bolt"
 	"github.com/headgate-io/headgate/rollout/tester/api"
+	"github.com/headgate-io/headgate/rollout/tester/internal/store"
 	"github.com/headgate-io/headgate/rollout/tester/run"
 )
 
-func shutdown(t *testing.T, d *run.Desk) {
+func shutdown(t *testing.T, d *run.Runner) {
 	t.Helper()
 	if err := d.Shutdown(t.Context()); err != nil {
 		t.Fatal(err)
@@ -88,7 +88,7 @@ func TestHistoryIsPrivateAndOfOneProcess(t *testing.T) {
 	if err != nil || runtime.GOOS != "windows" && info.Mode().Perm() != 0o600 {
 		t.Errorf("%v, %v", info.Mode(), err)
 	}
-	if _, err := run.Open(c); !errors.Is(err, bolt.ErrInUse) {
+	if _, err := run.Open(c); !errors.Is(err, store.ErrInUse) {
 		t.Errorf("got %v", err)
 	}
 	shutdown(t, d)
@@ -129,7 +129,7 @@ func TestDamagedHistoryIsSetAside(t *testing.T) {
 				if _, err := os.Stat(aside); err != nil {
 					t.Error(err)
 				}
-				if len(warned) != n || !errors.Is(warned[n-1], bolt.ErrCorrupt) || !strings.Contains(warned[n-1].Error(), aside) {
+				if len(warned) != n || !errors.Is(warned[n-1], store.ErrDamaged) || !strings.Contains(warned[n-1].Error(), aside) {
 					t.Errorf("warned of %v", warned)
 				}
 				if err := d.Ready(); err != nil || len(d.Runs(api.Filter{})) != 0 {
@@ -238,7 +238,7 @@ func TestHistoryIsWrittenAtOnce(t *testing.T) {
 	within(t, func(t *testing.T) {
 		dir := t.TempDir()
 		d := open(t, run.Config{Dir: dir})
-		died := func() *run.Desk {
+		died := func() *run.Runner {
 			synctest.Wait()
 			text, err := os.ReadFile(filepath.Join(dir, "runs.db"))
 			copied := t.TempDir()

@@ -104,7 +104,7 @@ func TestShutdownUnderLoad(t *testing.T) {
 }
 
 // follow says when the processes of a run are up.
-func follow(ctx context.Context, d *run.Desk, id string, ups chan<- bool) {
+func follow(ctx context.Context, d *run.Runner, id string, ups chan<- bool) {
 	reader, writer := io.Pipe()
 	go func() {
 		writer.CloseWithError(d.Output(ctx, id, true, writer))

@@ -30,7 +30,7 @@ type modelRun struct {
 type model struct {
 	t      *testing.T
 	c      run.Config
-	desk   *run.Desk
+	desk   *run.Runner
 	newest map[string]*modelRun
 	all    []*modelRun
 	trace  []string

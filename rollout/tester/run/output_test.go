@@ -31,7 +31,7 @@ func writes(pieces ...string) run.Task {
 	})
 }
 
-func output(t *testing.T, d *run.Desk, id string, follow bool) string {
+func output(t *testing.T, d *run.Runner, id string, follow bool) string {
 	t.Helper()
 	var b strings.Builder
 	if err := d.Output(t.Context(), id, follow, &b); err != nil {
@@ -331,44 +331,6 @@ func TestRecordIsBounded(t *testing.T) {
 	names := run.Request{Namespace: long[:512], Name: long[1:513]}
 	if got := wait(t, d, names, &work{}); got.Namespace != names.Namespace || got.Name != names.Name {
 		t.Errorf("got %q of %q", got.Name, got.Namespace)
-	}
-}
-
-// What tools say of tests is found in all of the output, not only in what is kept.
-func TestSummary(t *testing.T) {
-	d := open(t, run.Config{OutputLimit: 100})
-	tap := []string{"1..30\n"}
-	for i := 1; i <= 30; i++ {
-		tap = append(tap, fmt.Sprintf("%sok %d test %d\n", map[bool]string{true: "not "}[i == 15], i, i))
-	}
-	got := wait(t, d, request("a"), writes(tap...))
-	if s := got.Summary; s == nil || s.Format != "tap" || s.Total != 30 || s.Failed != 1 || fmt.Sprint(s.Failures) != "[test 15]" || strings.Contains(got.Output, "test 15") {
-		t.Errorf("got %+v", got)
-	}
-	if got := wait(t, d, request("b"), writes("nothing")); got.Summary != nil {
-		t.Errorf("got %+v", got.Summary)
-	}
-}
-
-// Names of failures show no secret, however a tool escaped it, and wherever a name ends.
-func TestSecretsInSummaries(t *testing.T) {
-	d := open(t, run.Config{})
-	r := request("a")
-	r.Secrets = []string{"p#ssword", "a&b<c>d\"e", "hunter2222"}
-	long := strings.Repeat("x", 193)
-	for text, want := range map[string]string{
-		"1..1\nnot ok 1 - p\\#ssword\n": "***",
-		"<testsuite><testcase name='a&amp;b&lt;c&gt;d&quot;e'><failure/></testcase></testsuite>\n":     "***",
-		"<testsuite><testcase name='a&#38;b&lt;c&gt;d&quot;e'><failure/></testcase></testsuite>\n":     "***",
-		"1..1\nnot ok 1 - hunt\x1b[0mer2222\n":                                                         "***",
-		"<testsuite><testcase name='" + long + "hunt&#101;r2222'><failure/></testcase></testsuite>\n":  long + "***…",
-		"<testsuite><testcase name='hunt' classname='of a rabbit'><failure/></testcase></testsuite>\n": "of a rabbit: hunt",
-	} {
-		r.Metadata["text"] = text
-		got := wait(t, d, r, writes(text))
-		if s := got.Summary; s == nil || fmt.Sprint(s.Failures) != "["+want+"]" {
-			t.Errorf("%q: got %+v", text, s)
-		}
 	}
 }
 

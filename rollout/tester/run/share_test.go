@@ -319,3 +319,39 @@ func TestCancelledTaskIsUnderWayUntilItReturns(t *testing.T) {
 		}
 	})
 }
+
+// A request that is abandoned ends with the last of its callers; one that comes while
+// it ends gets a run of its own.
+func TestAbandon(t *testing.T) {
+	within(t, func(t *testing.T) {
+		d := open(t, run.Config{})
+		slow := task(func(ctx context.Context, _ io.Writer) error {
+			select {
+			case <-time.After(30 * time.Minute):
+				return nil
+			case <-ctx.Done():
+				time.Sleep(time.Minute) // it takes a while to end
+				return context.Cause(ctx)
+			}
+		})
+		r := request("a")
+		r.Abandon = true
+		leaves := func(after time.Duration) (got api.Run) {
+			ctx, cancel := context.WithTimeout(t.Context(), after)
+			defer cancel()
+			got, err := d.Wait(ctx, r, slow)
+			if !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("got %+v, %v", got, err)
+			}
+			return got
+		}
+		go leaves(time.Second)
+		first := leaves(10 * time.Second)
+		if next := wait(t, d, r, slow); next.ID == first.ID || next.State != api.Succeeded {
+			t.Errorf("got %+v", next)
+		}
+		if got := lookUp(t, d, first.ID); got.State != api.Cancelled || got.Reason != "cancelled by its caller, who left" || got.Duration != 70000 {
+			t.Errorf("got %+v", got)
+		}
+	})
+}

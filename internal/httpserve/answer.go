@@ -1,0 +1,335 @@
+package httpserve
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// answerTime is how long a request may take to come, and what is written of an answer
+// to be taken.
+const answerTime = 30 * time.Second
+
+// A Refusal is an error with the status of its answer.
+type Refusal struct {
+	Status int
+	Err    error // fit to be shown to the caller
+}
+
+func (r *Refusal) Error() string { return r.Err.Error() }
+
+// Unwrap returns the cause.
+func (r *Refusal) Unwrap() error { return r.Err }
+
+// Refuse returns a refusal.
+func Refuse(status int, format string, values ...any) error {
+	return &Refusal{status, fmt.Errorf(format, values...)}
+}
+
+// ErrNothing is the refusal of a path that there is not.
+var ErrNothing = Refuse(http.StatusNotFound, "there is nothing at this path")
+
+// A Method of a path, and what serves it.
+type Method[S any] struct {
+	Name  string
+	Serve func(S, http.ResponseWriter, *http.Request) error
+}
+
+// Dispatch serves a request by its method; HEAD is served wherever GET is. The error is
+// that of the method, or a [*Refusal] of one that the path does not have.
+func Dispatch[S any](s S, w http.ResponseWriter, r *http.Request, methods ...Method[S]) error {
+	var allowed []string
+	for _, m := range methods {
+		if m.Name == r.Method || m.Name == http.MethodGet && r.Method == http.MethodHead {
+			return m.Serve(s, w, r)
+		}
+		if allowed = append(allowed, m.Name); m.Name == http.MethodGet {
+			allowed = append(allowed, http.MethodHead)
+		}
+	}
+	return WrongMethod(w, allowed...)
+}
+
+// WrongMethod returns the refusal of a method that a path does not have.
+func WrongMethod(w http.ResponseWriter, allowed ...string) error {
+	w.Header().Set("Allow", strings.Join(allowed, ", "))
+	return Refuse(http.StatusMethodNotAllowed, "use %s", strings.Join(allowed, " or "))
+}
+
+// A Writer remembers what was answered, and gives each piece of it a time to be taken.
+type Writer struct {
+	http.ResponseWriter
+	Status int // 0 until the answer has begun
+
+	control *http.ResponseController
+}
+
+// Answering returns w as a Writer, and gives the body of the request its time to come.
+// A connection on which it does not come ends.
+func Answering(w http.ResponseWriter, r *http.Request) *Writer {
+	a := &Writer{ResponseWriter: w, control: http.NewResponseController(w)}
+	if r.ContentLength != 0 {
+		a.control.SetReadDeadline(time.Now().Add(answerTime)) // where that is not possible the server has one
+	}
+	if r.Header["Expect"] != nil {
+		a.control.SetWriteDeadline(time.Time{}) // that of the answer before: net/http is to write before there is one
+	}
+	return a
+}
+
+// Begun reports whether an answer has begun.
+func Begun(w http.ResponseWriter) bool {
+	a, ok := w.(*Writer)
+	return ok && a.Status != 0
+}
+
+// WriteHeader implements [http.ResponseWriter].
+func (a *Writer) WriteHeader(status int) {
+	if a.Status == 0 && status >= 200 {
+		a.Status = status
+		a.control.SetWriteDeadline(time.Now().Add(answerTime))
+	}
+	a.ResponseWriter.WriteHeader(status)
+}
+
+// writePiece is how much is written before there is a new deadline, in bytes.
+const writePiece = 64 << 10
+
+// Write implements [http.ResponseWriter].
+func (a *Writer) Write(p []byte) (n int, err error) {
+	if a.Status == 0 {
+		a.WriteHeader(http.StatusOK)
+	}
+	for {
+		a.control.SetWriteDeadline(time.Now().Add(answerTime))
+		part, err := a.ResponseWriter.Write(p[n:min(len(p), n+writePiece)])
+		n += part
+		if err != nil || n == len(p) {
+			return n, err
+		}
+	}
+}
+
+// FlushError is for [http.ResponseController].
+func (a *Writer) FlushError() error {
+	if a.Status == 0 {
+		a.WriteHeader(http.StatusOK)
+	}
+	a.control.SetWriteDeadline(time.Now().Add(answerTime))
+	return a.control.Flush()
+}
+
+// Unwrap is for [http.ResponseController].
+func (a *Writer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
+
+// send writes a whole answer, which nothing may keep. Its last byte leaves when the
+// handler has returned: what the handler does next, callers find done.
+func send(w http.ResponseWriter, status int, kind string, body []byte) error {
+	header := w.Header()
+	header["X-Content-Type-Options"] = []string{"nosniff"}
+	header["Cache-Control"] = []string{"no-store"}
+	if len(body) > 0 {
+		header["Content-Type"] = []string{kind}
+	}
+	header["Content-Length"] = []string{strconv.Itoa(len(body))}
+	if status == http.StatusNoContent {
+		delete(header, "Content-Length")
+	}
+	w.WriteHeader(status)
+	if last := len(body) - 1; last > keptBytes {
+		if _, err := w.Write(body[:last]); err != nil {
+			return err
+		}
+		body = body[last:]
+	}
+	_, err := w.Write(body)
+	return err
+}
+
+// keptBytes is how much of an answer net/http keeps until its handler has returned, at least.
+const keptBytes = 1 << 10
+
+// Text answers with a text, "" for no body.
+func Text(w http.ResponseWriter, status int, body string) error {
+	return send(w, status, "text/plain; charset=utf-8", []byte(body))
+}
+
+// JSON answers with a value as JSON.
+func JSON(w http.ResponseWriter, status int, value any) error {
+	body, err := json.Marshal(value)
+	if err != nil {
+		return err
+	}
+	return send(w, status, "application/json", append(body, '\n'))
+}
+
+// A Stream is an answer that is sent bit by bit.
+type Stream struct{ w http.ResponseWriter }
+
+// StreamText begins an answer of text.
+func StreamText(w http.ResponseWriter) Stream {
+	header := w.Header()
+	header.Set("Content-Type", "text/plain; charset=utf-8")
+	header.Set("X-Content-Type-Options", "nosniff")
+	header.Set("Cache-Control", "no-store")
+	return Stream{w}
+}
+
+// StreamEvents begins a stream of events, which no proxy is to keep.
+func StreamEvents(w http.ResponseWriter) Stream {
+	s := StreamText(w)
+	w.Header().Set("Content-Type", "text/event-stream")
+	w.Header().Set("X-Accel-Buffering", "no")
+	return s
+}
+
+// Write sends a piece.
+func (s Stream) Write(p []byte) (int, error) {
+	n, err := s.w.Write(p)
+	if err == nil {
+		err = s.Flush()
+	}
+	return n, err
+}
+
+// Flush sends the header, at least.
+func (s Stream) Flush() error { return http.NewResponseController(s.w).Flush() }
+
+const (
+	smallBody   = 64 << 10 // bytes
+	largeBodies = 64       // that are read at a time
+)
+
+// Bodies reads the bodies of requests. Of those that are not small a bounded number is
+// in memory at a time, so that callers who send slowly cannot fill it.
+type Bodies struct {
+	Limit int64 // of a body, bytes
+	large chan struct{}
+}
+
+// NewBodies returns the reader of bodies of at most limit bytes.
+func NewBodies(limit int64) *Bodies {
+	return &Bodies{Limit: limit, large: make(chan struct{}, largeBodies)}
+}
+
+// Read calls use with the body of a request, which is only good until use returns. When
+// it is too long, does not arrive or finds too many others, the error is a [*Refusal].
+func (b *Bodies) Read(w http.ResponseWriter, r *http.Request, use func([]byte) error) error {
+	long := Refuse(http.StatusRequestEntityTooLarge, "the body is longer than %d bytes", b.Limit)
+	if r.ContentLength > b.Limit {
+		return long
+	}
+	body := http.MaxBytesReader(w, r.Body, b.Limit)
+	var text bytes.Buffer
+	_, err := io.CopyN(&text, body, smallBody)
+	if err == nil {
+		select {
+		case b.large <- struct{}{}:
+			defer func() { <-b.large }()
+		default:
+			return Refuse(http.StatusServiceUnavailable, "too many long bodies are sent at the same time: come again")
+		}
+		_, err = text.ReadFrom(body)
+	}
+	if _, is := errors.AsType[*http.MaxBytesError](err); is {
+		return long
+	}
+	if err != nil && err != io.EOF {
+		return Refuse(http.StatusBadRequest, "the body did not arrive whole")
+	}
+	return use(text.Bytes())
+}
+
+// JSON reads the JSON object of a request into value, strictly: what is unknown
+// is refused. No body is an empty object. The error is a [*Refusal].
+func (b *Bodies) JSON(w http.ResponseWriter, r *http.Request, value any) error {
+	return b.Read(w, r, func(text []byte) error {
+		if len(bytes.TrimSpace(text)) == 0 {
+			return nil
+		}
+		if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
+			return Refuse(http.StatusUnsupportedMediaType, "send JSON, with the header Content-Type: application/json")
+		}
+		decoder := json.NewDecoder(bytes.NewReader(text))
+		decoder.DisallowUnknownFields()
+		if err := decoder.Decode(value); err != nil {
+			return Refuse(http.StatusBadRequest, "%s", Describe(err))
+		}
+		if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
+			return Refuse(http.StatusBadRequest, "the body is not a JSON object: something follows it")
+		}
+		return nil
+	})
+}
+
+// article is the value of JSON that a Go type is read from, or encoding/json names.
+func article(name string) string {
+	switch name, _, _ = strings.Cut(name, " "); name { // a number out of range follows
+	case "string", "number":
+		return "a " + name
+	case "bool":
+		return "a boolean"
+	case "array", "slice":
+		return "an array"
+	case "object", "map", "struct":
+		return "an object"
+	}
+	return "a number"
+}
+
+// Describe returns what is wrong with the JSON of a request, in its own terms.
+func Describe(err error) string {
+	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		if wrong.Field == "" {
+			return fmt.Sprintf("the body is not a JSON object but a JSON %s", wrong.Value)
+		}
+		return fmt.Sprintf("%s: %s; expected %s", wrong.Field, article(wrong.Value), article(wrong.Type.Kind().String()))
+	}
+	if wrong, ok := errors.AsType[*json.SyntaxError](err); ok {
+		return fmt.Sprintf("the body is not a JSON object: byte %d: %v", wrong.Offset, wrong)
+	}
+	return fmt.Sprintf("the body is not a JSON object: %v", err)
+}
+
+// Wants reports whether the caller asked for a media type by its name.
+func Wants(r *http.Request, kind string) bool {
+	for _, line := range r.Header["Accept"] {
+		for item := range strings.SplitSeq(line, ",") {
+			found, parameters, err := mime.ParseMediaType(item)
+			if err != nil || found != kind {
+				continue
+			}
+			if weight, err := strconv.ParseFloat(parameters["q"], 64); err != nil || weight > 0 {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// Browses reports whether a person looks with a browser.
+func Browses(r *http.Request) bool {
+	return (r.Method == http.MethodGet || r.Method == http.MethodHead) && strings.Contains(r.Header.Get("Accept"), "text/html")
+}
+
+// ForeignText is what callers are told of requests that pages of other sites made a
+// browser send, with 403.
+const ForeignText = "Forbidden: requests of other sites are refused"
+
+// Origins returns who may make browsers send requests that change something:
+// pages of this server, also under the address that people know it by.
+func Origins(baseURL string) *http.CrossOriginProtection {
+	p := http.NewCrossOriginProtection()
+	if scheme, rest, found := strings.Cut(baseURL, "://"); found {
+		host, _, _ := strings.Cut(rest, "/")
+		p.AddTrustedOrigin(scheme + "://" + host) // a base URL without a host trusts none
+	}
+	return p
+}

@@ -1,0 +1,220 @@
+package httpserve
+
+import (
+	"context"
+	"crypto/rand"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+)
+
+// credentialHeaders are those that say who the caller is, or may.
+var credentialHeaders = [...]string{"Authorization", "Cookie", "Referer"}
+
+// Credentials are what a request said of its caller.
+type Credentials struct {
+	bearer, basic, path, query string
+
+	cookies    string // the header
+	base       string // of relative URLs of the root
+	unreadable bool   // there is a header Authorization that says none of this
+}
+
+// Base returns what relative URLs in the answer to / begin with: "", or when the
+// request was for /token/TOKEN without a slash at the end ./TOKEN/, for they are
+// relative to /token/ then.
+func (c *Credentials) Base() string { return c.base }
+
+type credentialsKey struct{}
+
+// none are the credentials of a request that has none; nothing changes them.
+var none Credentials
+
+// Take takes the credentials out of a request: the headers Authorization and
+// Cookie, the query, the beginning of the path, and Referer, which may repeat
+// the latter two. Identify finds them in the context of the request from then on.
+func Take(r *http.Request) *Credentials {
+	if c, ok := r.Context().Value(credentialsKey{}).(*Credentials); ok {
+		return c
+	}
+	c := &Credentials{}
+	if text := r.Header.Get("Authorization"); text != "" {
+		scheme, token, _ := strings.Cut(text, " ")
+		if _, password, ok := r.BasicAuth(); ok {
+			c.basic = password
+		} else if strings.EqualFold(scheme, "Bearer") {
+			c.bearer = strings.TrimSpace(token)
+		}
+		c.unreadable = c.basic == "" && c.bearer == ""
+	}
+	c.cookies = strings.Join(r.Header["Cookie"], "; ")
+	for _, name := range credentialHeaders {
+		delete(r.Header, name)
+	}
+	c.takeQuery(r.URL)
+	c.takePath(r.URL)
+	if *c == none {
+		return &none
+	}
+	if c.path != "" || c.query != "" {
+		r.RequestURI = r.URL.RequestURI()
+	}
+	*r = *r.WithContext(context.WithValue(r.Context(), credentialsKey{}, c))
+	return c
+}
+
+// takeQuery leaves the other parameters as they are written.
+func (c *Credentials) takeQuery(u *url.URL) {
+	if u.RawQuery == "" {
+		return
+	}
+	var rest []string
+	for pair := range strings.SplitSeq(u.RawQuery, "&") {
+		name, value, _ := strings.Cut(pair, "=")
+		if plain, err := url.QueryUnescape(name); err != nil || plain != "token" {
+			rest = append(rest, pair)
+			continue
+		}
+		if plain, err := url.QueryUnescape(value); err == nil {
+			value = plain
+		}
+		if c.query == "" {
+			c.query = value
+		}
+	}
+	u.RawQuery = strings.Join(rest, "&")
+}
+
+// takePath makes /token/TOKEN/rest /rest. Repeated slashes count as one.
+func (c *Credentials) takePath(u *url.URL) {
+	first, tail, _ := strings.Cut(strings.TrimLeft(u.EscapedPath(), "/"), "/")
+	if plain, err := url.PathUnescape(first); err != nil || plain != "token" {
+		return
+	}
+	token, rest, slash := strings.Cut(strings.TrimLeft(tail, "/"), "/")
+	plain, err := url.PathUnescape(token)
+	if err != nil || plain == "" {
+		return
+	}
+	if c.path = plain; !slash {
+		c.base = "./" + token + "/"
+	}
+	path, err := url.PathUnescape(rest)
+	if err != nil {
+		path = rest
+	}
+	u.Path, u.RawPath = "/"+path, "/"+rest
+}
+
+const (
+	sessionLasts = 12 * time.Hour
+	maxSessions  = 100 // of one token
+)
+
+// sessions are the logins of the web page. They are in memory only.
+type sessions struct {
+	cookie string // its name
+
+	mu   sync.Mutex
+	byID map[digest]session // the key is the digest of what the cookie has
+}
+
+// A session stands for a token until it ends.
+type session struct {
+	token digest
+	ends  time.Time
+}
+
+// Login begins a session for a token and sets its cookie. The session ends
+// after 12 hours, with [Guard.Logout], or when the token is not valid any more.
+// The error is a [Denial] that wraps [ErrUnknown].
+func (g *Guard) Login(w http.ResponseWriter, r *http.Request, token string) (Grant, error) {
+	if !g.Required() {
+		return Grant{All: true}, nil
+	}
+	if token == "" {
+		return Grant{}, unknown("missing", "", "there is no token in the request")
+	}
+	grant, err := g.byToken(digestOf(token))
+	if err != nil {
+		return Grant{}, err
+	}
+	id := rand.Text()
+	g.sessions.add(digestOf(id), session{digestOf(token), g.now().Add(sessionLasts)}, g.now())
+	http.SetCookie(w, g.sessions.of(r, id, int(sessionLasts.Seconds())))
+	return grant, nil
+}
+
+// Logout ends the session of a request, if there is one.
+func (g *Guard) Logout(w http.ResponseWriter, r *http.Request) {
+	c := Take(r)
+	if g == nil {
+		return
+	}
+	if id := g.sessions.id(r, c.cookies); id != "" {
+		g.sessions.mu.Lock()
+		delete(g.sessions.byID, digestOf(id))
+		g.sessions.mu.Unlock()
+		http.SetCookie(w, g.sessions.of(r, "", -1))
+	}
+}
+
+// of returns the cookie of a session. That of https, to this server or to a proxy that
+// ends TLS, has a prefix, with which browsers take it from no other host and by no plain
+// connection (RFC 6265bis, section 4.1.3): hosts beside this one cannot log people in
+// or out here.
+func (s *sessions) of(r *http.Request, value string, maxAge int) *http.Cookie {
+	c := &http.Cookie{Name: s.cookie, Value: value, Path: "/", MaxAge: maxAge, HttpOnly: true, SameSite: http.SameSiteStrictMode}
+	if c.Secure = r.TLS != nil || r.Header.Get("X-Forwarded-Proto") == "https"; c.Secure {
+		c.Name = "__Host-" + c.Name
+	}
+	return c
+}
+
+// id returns what the cookie of a session has, "" when there is none.
+func (s *sessions) id(r *http.Request, cookies string) string {
+	if cookies == "" {
+		return ""
+	}
+	header := http.Request{Header: http.Header{"Cookie": {cookies}}}
+	if c, err := header.Cookie(s.of(r, "", 0).Name); err == nil {
+		return c.Value
+	}
+	return ""
+}
+
+// find returns the token of the session of a request.
+func (s *sessions) find(r *http.Request, cookies string, now time.Time) (digest, bool) {
+	id := s.id(r, cookies)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	found, ok := s.byID[digestOf(id)]
+	return found.token, ok && id != "" && now.Before(found.ends)
+}
+
+// add remembers a session, and forgets those that have ended. When a token has
+// too many, the one of them that ends first is forgotten: nobody ends those of others.
+func (s *sessions) add(id digest, new session, now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.byID == nil {
+		s.byID = make(map[digest]session)
+	}
+	same, first, ends := 0, digest{}, new.ends
+	for id, old := range s.byID {
+		switch {
+		case !now.Before(old.ends):
+			delete(s.byID, id)
+		case old.token == new.token:
+			if same++; !old.ends.After(ends) {
+				first, ends = id, old.ends
+			}
+		}
+	}
+	if same >= maxSessions {
+		delete(s.byID, first)
+	}
+	s.byID[id] = new
+}

@@ -1,0 +1,109 @@
+package httpserve
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"time"
+)
+
+const (
+	lookAgain = time.Second // how often files are read, at most
+	maxFile   = 3 << 20     // bytes of a file
+)
+
+// A Reloaded value is made of files, tokens or certificates, and again when what they
+// hold has changed. They are looked at once a second at most, when the value is asked
+// for, and by what they hold, so that it does not matter how they are replaced. What
+// cannot be read, or is wrong, leaves the value as it was.
+type Reloaded[T any] struct {
+	names []string
+	read  func(contents [][]byte) (value T, warnings []error, err error)
+	warn  func(error)
+	now   func() time.Time
+
+	mu      sync.Mutex
+	current T
+	next    time.Time         // when to look again
+	sum     [sha256.Size]byte // of what was read last, whether it was right or not
+	absent  string            // why files could not be read
+}
+
+// Reload reads the files of a value. Warn is told what is wrong with files that were
+// changed, and what of them looks like a mistake; nil for nobody. A nil now is time.Now.
+func Reload[T any](now func() time.Time, warn func(error), read func([][]byte) (T, []error, error), names ...string) (*Reloaded[T], error) {
+	if now == nil {
+		now = time.Now
+	}
+	if warn == nil {
+		warn = func(error) {}
+	}
+	v := &Reloaded[T]{names: names, read: read, warn: warn, now: now, next: now().Add(lookAgain)}
+	contents, sum, err := readFiles(names)
+	if err == nil {
+		err = v.take(contents, sum)
+	}
+	return v, err
+}
+
+// Value returns the value, of what the files hold now if it is time to look.
+func (v *Reloaded[T]) Value() T {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if now := v.now(); !now.Before(v.next) {
+		v.next = now.Add(lookAgain)
+		contents, sum, err := readFiles(v.names)
+		switch {
+		case err != nil && v.absent == err.Error():
+			err = nil // which was said
+		case err != nil:
+			v.absent = err.Error()
+		default:
+			if v.absent = ""; sum != v.sum {
+				err = v.take(contents, sum)
+			}
+		}
+		if err != nil {
+			v.warn(fmt.Errorf("%w; what it held before counts on", err))
+		}
+	}
+	return v.current
+}
+
+// take makes the value of contents.
+func (v *Reloaded[T]) take(contents [][]byte, sum [sha256.Size]byte) error {
+	v.sum = sum
+	value, warnings, err := v.read(contents)
+	if err != nil {
+		return err
+	}
+	for _, warning := range warnings {
+		v.warn(warning)
+	}
+	v.current = value
+	return nil
+}
+
+func readFiles(names []string) (contents [][]byte, sum [sha256.Size]byte, err error) {
+	h := sha256.New()
+	for _, name := range names {
+		f, err := os.Open(name)
+		if err != nil {
+			return nil, sum, err
+		}
+		content, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+		f.Close()
+		if err == nil && len(content) > maxFile {
+			err = fmt.Errorf("%s: larger than %d MiB", name, maxFile>>20)
+		}
+		if err != nil {
+			return nil, sum, err
+		}
+		one := sha256.Sum256(content)
+		h.Write(one[:])
+		contents = append(contents, content)
+	}
+	return contents, [sha256.Size]byte(h.Sum(nil)), nil
+}

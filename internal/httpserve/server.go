@@ -1,0 +1,221 @@
+package httpserve
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/net/netutil"
+)
+
+// An Endpoint is where a server listens, and what is asked of its callers.
+type Endpoint struct {
+	Addr      string        // HOST:PORT; default 127.0.0.1:8080; port 0 takes a free one
+	Cert, Key string        // PEM files for TLS, both or none; read again when they change
+	ClientCA  string        // PEM file; clients have to show a certificate by it
+	Optional  bool          // clients without a certificate have to have a token
+	Insecure  bool          // an address that others can reach needs no authentication
+	MaxConns  int           // connections at a time, those beyond wait; default 10000
+	Grace     time.Duration // for answers when it ends; default 30 s
+}
+
+// ErrExposed is an address that others can reach, of a server that asks nobody who it is.
+var ErrExposed = errors.New("others can reach it, and it asks nobody who they are")
+
+// A Listener is where a server can be reached.
+type Listener struct {
+	net.Listener
+	URL string // as http://127.0.0.1:8080
+
+	hosts []string // that requests may be for; nil for any
+	grace time.Duration
+}
+
+// Listen begins to listen. Asks says that callers have to say who they are; the host of
+// baseURL is one that requests may be for, besides this machine. A host name is resolved
+// once, so that what was judged is what is listened at.
+func Listen(ctx context.Context, e Endpoint, asks bool, baseURL string, warn func(error)) (*Listener, error) {
+	e.Addr = cmp.Or(e.Addr, "127.0.0.1:8080")
+	config, err := e.config(warn)
+	if err != nil {
+		return nil, err
+	}
+	addr, local, err := resolve(ctx, e.Addr)
+	if err != nil {
+		return nil, fmt.Errorf("listen at %s: %w", e.Addr, err)
+	}
+	if e.ClientCA != "" && !asks {
+		return nil, errors.New("client certificates are asked for, and nothing says who has them: open the guard with Certificates")
+	}
+	if !local && !asks && !e.Insecure {
+		return nil, fmt.Errorf("listen at %s: %w", e.Addr, ErrExposed)
+	}
+	raw, err := new(net.ListenConfig).Listen(ctx, "tcp", addr)
+	if err != nil {
+		return nil, err
+	}
+	l := &Listener{URL: "http://" + raw.Addr().String(), Listener: netutil.LimitListener(raw, cmp.Or(e.MaxConns, 10000)), grace: cmp.Or(e.Grace, 30*time.Second)}
+	if config != nil {
+		l.URL = "https://" + raw.Addr().String()
+		l.Listener = tls.NewListener(l.Listener, config)
+	}
+	if local && !asks && !e.Insecure {
+		host, _, _ := net.SplitHostPort(e.Addr)
+		if l.hosts = []string{host}; baseURL != "" {
+			if u, err := url.Parse(baseURL); err == nil {
+				l.hosts = append(l.hosts, u.Hostname())
+			}
+		}
+	}
+	return l, nil
+}
+
+// resolve returns where HOST:PORT is, and whether that is of this machine alone.
+func resolve(ctx context.Context, addr string) (at string, local bool, err error) {
+	host, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return "", false, errors.New("want HOST:PORT, as 127.0.0.1:8080 or [::1]:8080")
+	}
+	if n, err := strconv.Atoi(port); err != nil || n < 0 || n > 65535 {
+		return "", false, fmt.Errorf("port %q: want a number from 0 to 65535", port)
+	}
+	if host == "" {
+		return addr, false, nil
+	}
+	ip, err := netip.ParseAddr(host)
+	if err != nil {
+		found, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
+		if err != nil {
+			return "", false, err
+		}
+		if len(found) == 0 {
+			return "", false, fmt.Errorf("%q has no address", host)
+		}
+		ip = found[0]
+		if i := slices.IndexFunc(found, func(other netip.Addr) bool { return other.Unmap().Is4() }); i >= 0 {
+			ip = found[i]
+		}
+	}
+	ip = ip.Unmap()
+	return net.JoinHostPort(ip.String(), port), ip.IsLoopback(), nil
+}
+
+// config returns how connections are encrypted, nil when they are not.
+func (e Endpoint) config(warn func(error)) (*tls.Config, error) {
+	switch {
+	case (e.Cert == "") != (e.Key == ""):
+		return nil, errors.New("a certificate and its key go together")
+	case e.ClientCA != "" && e.Cert == "":
+		return nil, errors.New("certificates of clients need TLS: a certificate and its key")
+	case e.Optional && e.ClientCA == "":
+		return nil, errors.New("certificates of clients that may be missing need a CA")
+	case e.Cert == "":
+		return nil, nil
+	}
+	return TLS{e.Cert, e.Key, e.ClientCA, e.Optional, warn, nil}.Config()
+}
+
+// TLS says how connections are encrypted, and whether clients have to show who
+// they are. The files are PEM, and read again when they change, once a second
+// at most; what is wrong then leaves those in use that were read before.
+type TLS struct {
+	Cert, Key string // of the server
+	ClientCA  string // who issues the certificates of clients; "" for none
+	Optional  bool   // clients may have none
+
+	Warn func(error)      // is told what is wrong with a file that was changed; nil for nobody
+	Now  func() time.Time // nil for time.Now
+}
+
+// Config reads the files.
+func (t TLS) Config() (*tls.Config, error) {
+	names := []string{t.Cert, t.Key}
+	if t.ClientCA != "" {
+		names = append(names, t.ClientCA)
+	}
+	files, err := Reload(t.Now, t.Warn, t.read, names...)
+	if err != nil {
+		return nil, fmt.Errorf("read certificates: %w", err)
+	}
+	config := files.Value().Clone()
+	config.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) { return files.Value(), nil }
+	return config, nil
+}
+
+func (t TLS) read(contents [][]byte) (*tls.Config, []error, error) {
+	pair, err := tls.X509KeyPair(contents[0], contents[1])
+	if err != nil {
+		return nil, nil, fmt.Errorf("certificate %s with key %s: %w", t.Cert, t.Key, err)
+	}
+	config := &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}, NextProtos: []string{"h2", "http/1.1"}}
+	if t.ClientCA == "" {
+		return config, nil, nil
+	}
+	config.ClientCAs = x509.NewCertPool()
+	if !config.ClientCAs.AppendCertsFromPEM(contents[2]) {
+		return nil, nil, fmt.Errorf("%s: it holds no certificate in PEM form", t.ClientCA)
+	}
+	config.SessionTicketsDisabled = true // a resumed session would be that of a client under an earlier CA
+	config.ClientAuth = tls.RequireAndVerifyClientCert
+	if t.Optional {
+		config.ClientAuth = tls.VerifyClientCertIfGiven
+	}
+	return config, nil, nil
+}
+
+// MisdirectedText is what callers are told of requests for other hosts, with 403.
+const MisdirectedText = "Forbidden: callers need not say who they are here, so this answers requests for this machine alone: " +
+	"call it by its IP address or as localhost, or name the host in the base URL"
+
+// Here reports whether a request is for this machine, where that matters.
+func (l *Listener) Here(r *http.Request) bool {
+	if l.hosts == nil {
+		return true
+	}
+	name := (&url.URL{Host: r.Host}).Hostname()
+	if ip, err := netip.ParseAddr(name); err == nil {
+		return ip.Unmap().IsLoopback()
+	}
+	name = strings.ToLower(strings.TrimSuffix(name, "."))
+	return name == "" || name == "localhost" || strings.HasSuffix(name, ".localhost") ||
+		slices.ContainsFunc(l.hosts, func(own string) bool { return own != "" && strings.EqualFold(own, name) })
+}
+
+// Serve serves until ctx ends, and then ends gracefully: new connections are refused,
+// stop ends what the handler has under way, and callers that wait get their answers.
+// What takes longer than the grace of the endpoint is cut off, with an error.
+func (l *Listener) Serve(ctx context.Context, h http.Handler, problems *log.Logger, stop func(context.Context) error) error {
+	server := &http.Server{
+		Handler: h, ErrorLog: problems,
+		ReadHeaderTimeout: answerTime, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
+		HTTP2: &http.HTTP2Config{MaxConcurrentStreams: 64},
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- server.Serve(l) }()
+	var err error
+	select {
+	case err = <-ended:
+		ended <- nil
+	case <-ctx.Done():
+	}
+	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.grace)
+	defer cancel()
+	err = errors.Join(err, stop(grace))
+	if late := server.Shutdown(grace); late != nil {
+		err = errors.Join(err, fmt.Errorf("answers took longer than %s: %w", l.grace, late), server.Close())
+	}
+	<-ended // http.ErrServerClosed
+	return err
+}

@@ -1,0 +1,333 @@
+package gate
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/headgate-io/headgate/rollout/tester/api"
+)
+
+// A state is what was decided about a gate. It is never changed.
+type state struct {
+	Open     bool      `json:"open"`
+	Mode     api.Mode  `json:"mode,omitempty"`
+	Checksum string    `json:"checksum,omitempty"` // that it is open for
+	Expires  time.Time `json:"expires,omitzero"`
+	Changed  time.Time `json:"changed"`
+	Actor    string    `json:"actor,omitempty"`
+	Reason   string    `json:"reason,omitempty"`
+	Decision uint64    `json:"decision"` // of the audit trail: the last that somebody made
+}
+
+// check returns what is wrong with a state of the file.
+func (s *state) check() error {
+	switch {
+	case s == nil:
+		return errors.New("it is null")
+	case s.Open && s.Mode != api.Sticky && s.Mode != api.OneShot && (s.Mode != api.Bound || s.Checksum == ""):
+		return fmt.Errorf("mode %q", s.Mode)
+	}
+	return nil
+}
+
+// A verdict is what a check comes to.
+type verdict int
+
+const (
+	refuse verdict = iota
+	pass
+	bind  // pass, and bind the opening to the checksum
+	spend // pass, and close
+	shut  // refuse, and close
+)
+
+// judge returns the verdict on a check with a checksum. A nil state is closed.
+func (s *state) judge(now time.Time, checksum string) verdict {
+	switch {
+	case s == nil || !s.Open || s.over(now):
+		return refuse
+	case s.Mode == api.Sticky, s.Checksum != "" && s.Checksum == checksum:
+		return pass
+	case s.Mode == api.Bound:
+		return refuse
+	case s.Checksum == "" && checksum == "":
+		return spend
+	case s.Checksum == "":
+		return bind
+	case checksum == "":
+		return refuse
+	}
+	return shut
+}
+
+// passes reports whether a check with the checksum would pass.
+func (s *state) passes(now time.Time, checksum string) bool {
+	v := s.judge(now, checksum)
+	return v == pass || v == bind || v == spend
+}
+
+// over reports whether the time of the opening is.
+func (s *state) over(now time.Time) bool {
+	return s.Open && !s.Expires.IsZero() && !now.Before(s.Expires)
+}
+
+// at returns the state at a time: closed when its time is over.
+func (s *state) at(now time.Time) *state {
+	if s == nil || !s.over(now) {
+		return s
+	}
+	return &state{Changed: s.Expires, Reason: "its time was over", Decision: s.Decision}
+}
+
+// A change is what one decision does, before it can be seen.
+type change struct {
+	store    *Store
+	now      time.Time
+	states   map[api.Key]*state // nil: forgotten
+	rejected map[api.Key]string // checksums that are not waited with any more
+	entries  []api.Entry
+	next     uint64 // number of the next entry
+	floor    uint64
+	added    int // gates with a state, beyond those of the store
+}
+
+// begin returns a change that does nothing yet.
+func (s *Store) begin() *change {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return &change{store: s, now: s.now(), states: map[api.Key]*state{}, rejected: map[api.Key]string{}, next: s.next, floor: s.floor}
+}
+
+// decide makes a decision, which apply makes of the gates as they are, and returns
+// a gate as it is then. When apply fails it has changed nothing.
+func (s *Store) decide(k api.Key, apply func(*change) error) (api.Gate, error) {
+	s.deciding.Lock()
+	defer s.deciding.Unlock()
+	c := s.begin()
+	s.mu.Lock()
+	err := ErrClosed
+	if !s.closed {
+		err = apply(c)
+	}
+	s.mu.Unlock()
+	if err != nil {
+		return api.Gate{}, err
+	}
+	if len(c.states)+len(c.entries) > 0 {
+		if err := s.write(c); err != nil {
+			return api.Gate{}, err
+		}
+		s.publish(c)
+	}
+	return s.Gate(k), nil
+}
+
+// publish makes a change visible.
+func (s *Store) publish(c *change) {
+	s.mu.Lock()
+	s.next, s.floor = c.next, c.floor
+	s.decided += c.added
+	s.trail = append(s.trail, c.entries...)
+	s.trail = slices.Delete(s.trail, 0, max(0, len(s.trail)-s.config.Audit))
+	for k, at := range c.states {
+		e := s.gates[k]
+		if e == nil {
+			e = new(entry)
+			s.gates[k] = e
+		}
+		if e.state = at; at == nil && e.visit == nil {
+			delete(s.gates, k)
+		}
+	}
+	for k, checksum := range c.rejected {
+		if e := s.gates[k]; e != nil && e.visit != nil && e.visit.Checksum == checksum {
+			e.visit = nil
+			s.touched[k] = true
+		}
+	}
+	s.mu.Unlock()
+	for k := range c.states {
+		s.hub.Notify(k)
+	}
+}
+
+// The methods of a change are called with the lock of the store held.
+
+// state returns what was decided about a gate, changes included.
+func (c *change) state(k api.Key) *state {
+	if changed, found := c.states[k]; found {
+		return changed
+	}
+	if e := c.store.gates[k]; e != nil {
+		return e.state
+	}
+	return nil
+}
+
+// set makes at the state of a gate, and e the entry about it.
+func (c *change) set(k api.Key, at *state, e api.Entry) {
+	if c.state(k) == nil {
+		c.added++
+	}
+	c.states[k] = at
+	c.note(k, e)
+}
+
+// forget forgets a gate.
+func (c *change) forget(k api.Key, at *state) {
+	c.states[k] = nil
+	c.floor = max(c.floor, at.Decision)
+	c.added--
+}
+
+// note adds an entry to the audit trail.
+func (c *change) note(k api.Key, e api.Entry) {
+	e.ID, e.Time, e.Key = c.next, c.now, k
+	c.entries = append(c.entries, e)
+	c.next++
+}
+
+// decision returns the number of the last decision about a gate.
+func (c *change) decision(k api.Key) uint64 {
+	if at := c.state(k); at != nil {
+		return at.Decision
+	}
+	return c.floor
+}
+
+// room reports whether one more gate may have a state, after forgetting the oldest
+// closed ones that nothing waits for if need be.
+func (c *change) room() bool {
+	most := c.store.config.MaxKeys
+	if c.store.decided+c.added < most {
+		return true
+	}
+	var closed []api.Key
+	for k, e := range c.store.gates {
+		if _, changed := c.states[k]; !changed && e.state != nil && !e.state.Open && e.visit == nil {
+			closed = append(closed, k)
+		}
+	}
+	slices.SortFunc(closed, func(x, y api.Key) int {
+		return cmp.Or(c.state(x).Changed.Compare(c.state(y).Changed), compare(x, y))
+	})
+	for _, k := range closed[:min(most/10+1, len(closed))] {
+		c.forget(k, c.state(k))
+	}
+	return c.store.decided+c.added < most
+}
+
+// Open opens a gate: that is durable when it returns. Mode checksum without a
+// checksum opens for the one that waits. An error wraps [ErrInvalid] or
+// [ErrClosed], or is one of the write.
+func (s *Store) Open(k api.Key, by api.Change) (api.Gate, error) {
+	return s.change(k, by, func(c *change, k api.Key) error { return c.open(k, by) })
+}
+
+// Shut closes a gate, durably and with errors as [Store.Open].
+func (s *Store) Shut(k api.Key, by api.Change) (api.Gate, error) {
+	for field, text := range map[string]string{"mode": string(by.Mode), "checksum": by.Checksum, "ttl": by.TTL} {
+		if text != "" {
+			return api.Gate{}, fmt.Errorf("%w: %s: it is of an opening", ErrInvalid, field)
+		}
+	}
+	return s.change(k, by, func(c *change, k api.Key) error { c.shut(k, by, "close"); return nil })
+}
+
+// Reject closes a gate and opens the default rollback switch of its canary for the
+// checksum that waits, or that by has; durably and with errors as [Store.Open].
+func (s *Store) Reject(k api.Key, by api.Change) (api.Gate, error) {
+	if by.Mode != "" {
+		return api.Gate{}, fmt.Errorf("%w: mode: it is of an opening", ErrInvalid)
+	}
+	return s.change(k, by, func(c *change, k api.Key) error { return c.reject(k, by) })
+}
+
+// change decides as a caller asks.
+func (s *Store) change(k api.Key, by api.Change, apply func(*change, api.Key) error) (api.Gate, error) {
+	k = named(k)
+	if err := cmp.Or(checkKey(k), checkChange(by)); err != nil {
+		return api.Gate{}, err
+	}
+	return s.decide(k, func(c *change) error { return apply(c, k) })
+}
+
+func checkChange(by api.Change) error {
+	switch by.Mode {
+	case "", api.Sticky, api.OneShot, api.Bound:
+	default:
+		return fmt.Errorf("%w: mode: %q: want %s, %s or %s", ErrInvalid, by.Mode, api.Sticky, api.OneShot, api.Bound)
+	}
+	if by.Checksum != "" && (by.Mode == api.Sticky || by.Mode == api.OneShot) {
+		return fmt.Errorf("%w: checksum: it goes with mode %s", ErrInvalid, api.Bound)
+	}
+	if _, err := api.ParseInterval(by.TTL, 0); err != nil {
+		return fmt.Errorf("%w: ttl: %w", ErrInvalid, err)
+	}
+	return cmp.Or(checkText("checksum", by.Checksum, maxPart), checkText("actor", by.Actor, maxPart), checkText("reason", by.Reason, maxReason))
+}
+
+// open opens a gate as a valid change says.
+func (c *change) open(k api.Key, by api.Change) error {
+	at := &state{Open: true, Mode: by.Mode, Checksum: by.Checksum, Changed: c.now, Actor: by.Actor, Reason: by.Reason, Decision: c.next}
+	switch {
+	case at.Mode == "" && at.Checksum == "":
+		at.Mode = api.Sticky
+	case at.Mode == "":
+		at.Mode = api.Bound
+	case at.Mode == api.Bound && at.Checksum == "":
+		v := c.store.waits(k, c.now)
+		if v == nil || v.Checksum == "" {
+			return fmt.Errorf("%w: checksum: no revision waits at %s: name the one that it is to be open for", ErrInvalid, k)
+		}
+		at.Checksum = v.Checksum
+	}
+	if ttl, _ := api.ParseInterval(by.TTL, 0); ttl > 0 {
+		at.Expires = c.now.Add(ttl)
+	}
+	if c.state(k) == nil && !c.room() {
+		return fmt.Errorf("%w: %d gates are open, which is the most: close some", ErrInvalid, c.store.config.MaxKeys)
+	}
+	c.set(k, at, api.Entry{Action: "open", Mode: at.Mode, Checksum: at.Checksum, Actor: at.Actor, Reason: at.Reason})
+	return nil
+}
+
+// shut closes a gate. Where there is no room to keep who did, it is closed anyway.
+func (c *change) shut(k api.Key, by api.Change, action string) {
+	entry := api.Entry{Action: action, Checksum: by.Checksum, Actor: by.Actor, Reason: by.Reason}
+	if c.state(k) == nil && !c.room() {
+		c.floor = c.next
+		c.note(k, entry)
+		return
+	}
+	c.set(k, &state{Changed: c.now, Actor: by.Actor, Reason: by.Reason, Decision: c.next}, entry)
+}
+
+// reject closes a gate, and opens the rollback switch for the revision that is
+// rejected: for a checksum, or for the next check when the canary sends none.
+func (c *change) reject(k api.Key, by api.Change) error {
+	if k.Kind != api.KindGate {
+		return fmt.Errorf("%w: kind: a %s switch is not rejected: close it", ErrInvalid, k.Kind)
+	}
+	opening := by
+	if opening.Mode = api.Bound; by.Checksum == "" {
+		v := c.store.waits(k, c.now)
+		if v == nil {
+			return fmt.Errorf("%w: checksum: nobody waits at %s: close it, or name the checksum of the revision that is rejected", ErrInvalid, k)
+		}
+		by.Checksum, opening.Checksum = v.Checksum, v.Checksum
+		if v.Checksum == "" {
+			opening.Mode = api.OneShot
+		}
+	}
+	opening.Reason = cmp.Or(by.Reason, "rejected at gate "+k.Gate)
+	if err := c.open(api.Key{Kind: api.KindRollback, Namespace: k.Namespace, Name: k.Name, Gate: api.DefaultGate}, opening); err != nil {
+		return err
+	}
+	c.rejected[k] = by.Checksum
+	c.shut(k, by, "reject")
+	return nil
+}

@@ -1,0 +1,488 @@
+// Package tester is the test runner: the service that webhooks of a canary
+// rollout call for tests, loads, gates and rollback switches (specification,
+// "Test-runner service").
+//
+// A [Server] answers these paths; package api lists those below /api/v1:
+//
+//	POST /                                         runs the task of the payload; so does every other path unless Strict
+//	any  /gate/approve, /gate/halt                 200 OK, 403 Forbidden
+//	any  /gate/check, /rollback/check              200 Approved, 403 Forbidden; remembers who waits
+//	POST /gate/open|close, /rollback/open|close    202
+//	     /gate/GATE/check|open|close               the same for a gate with a name; also /rollback/GATE/…
+//	POST /launch-test, GET /health                 the wire of the k6 webhook
+//	     /link/SECRET                              the page of a signed link, and its button
+//	     /ui/, /healthz, /readyz, /metrics
+//
+// Anything else below /gate/, /rollback/, /api/, /ui/, /link/ and /token/ is
+// 404. Repeated slashes in a path count as one.
+//
+// # Requests
+//
+// A body is a JSON object as webhooks send it: keys are matched in any case,
+// unknown keys are ignored, null and {} are empty payloads. What is none is
+// 400, with the reason as text. A body longer than MaxBody is 413. Names are
+// at most 512 bytes.
+//
+// # Answers
+//
+// Answers are text/plain; with the header Accept: application/json those of
+// tasks are an [api.Run], of the same status. A caller without a valid
+// credential gets 401, one that may not do what it asks for 403. Too many runs
+// are 429 with Retry-After, and a test runner that is shutting down answers 503.
+//
+// A verdict counts as delivered when it was written to a caller that is still
+// there. Until then, and for [run.Config] Verdict at most, the next equal request
+// gets it, when it has a checksum: the header Headgate-Run-Ended says when the run
+// ended.
+package tester
+
+import (
+	"cmp"
+	"context"
+	"embed"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"net"
+	"net/http"
+	"net/url"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+
+	"github.com/headgate-io/headgate/internal/httpserve"
+	"github.com/headgate-io/headgate/internal/redact"
+	"github.com/headgate-io/headgate/rollout/tester/access"
+	"github.com/headgate-io/headgate/rollout/tester/api"
+	"github.com/headgate-io/headgate/rollout/tester/gate"
+	"github.com/headgate-io/headgate/rollout/tester/remote"
+	"github.com/headgate-io/headgate/rollout/tester/run"
+	"github.com/headgate-io/headgate/rollout/tester/task"
+)
+
+// A Server is a test runner. Its fields are set before the first request.
+// Several can be in one process, and each below any path of another server.
+type Server struct {
+	Gates         *gate.Store
+	Runs          *run.Runner
+	Guard         *access.Guard // nil: everybody may do everything
+	Tools         task.Tools
+	Servers       remote.Servers
+	Types         []string      // that are enabled, by either name; nil for all
+	FailureStatus int           // of a failed test; default 422
+	Strict        bool          // the task route is / alone, and other paths are 404
+	BaseURL       string        // of links in answers; "" for the address of the request
+	MaxBody       int64         // of a request, bytes; default 1 MiB
+	Log           *slog.Logger  // nil for none
+	Keepalive     time.Duration // between comments of an idle stream; default 15 s
+	OpenMetrics   bool          // metrics need no credential although callers have to say who they are
+
+	once      sync.Once
+	metrics   metrics
+	bodies    *httpserve.Bodies
+	ending    chan struct{}       // closed by Shutdown: streams end
+	end       func()              // closes it
+	answering *semaphore.Weighted // requests for tasks
+	launches  launches
+}
+
+// started returns the server, ready for requests.
+func (s *Server) started() *Server {
+	s.once.Do(func() {
+		s.bodies = httpserve.NewBodies(cmp.Or(s.MaxBody, 1<<20))
+		s.ending = make(chan struct{})
+		s.end = sync.OnceFunc(func() { close(s.ending) })
+		s.answering = semaphore.NewWeighted(math.MaxInt64)
+		s.metrics.build(s)
+	})
+	return s
+}
+
+// Shutdown refuses new work, ends streams and what is under way, and records
+// it, and what callers receive of it until ctx ends. Gates are answered as long
+// as somebody asks.
+func (s *Server) Shutdown(ctx context.Context) error {
+	s.started().end()
+	s.Runs.Stop(ctx)                        // whose error Shutdown returns
+	s.answering.Acquire(ctx, math.MaxInt64) // those under way are answered; no others begin
+	return s.Runs.Shutdown(ctx)
+}
+
+// An Endpoint is where a test runner listens, and what is asked of its callers. It has
+// the fields
+//
+//	Addr      string        // HOST:PORT; default 127.0.0.1:8080; port 0 takes a free one
+//	Cert, Key string        // PEM files for TLS, both or none; read again when they change
+//	ClientCA  string        // PEM file; clients have to show a certificate by it
+//	Optional  bool          // clients without a certificate have to have a token
+//	Insecure  bool          // an address that others can reach needs no authentication
+//	MaxConns  int           // connections at a time, those beyond wait; default 10000
+//	Grace     time.Duration // for runs and answers when it ends; default 30 s
+type Endpoint = httpserve.Endpoint
+
+// ErrExposed is an address that others can reach, of a test runner that asks nobody who it is.
+var ErrExposed = httpserve.ErrExposed
+
+// A Listener is where a test runner can be reached.
+type Listener struct {
+	URL string // as http://127.0.0.1:8080
+
+	server   *Server
+	listener *httpserve.Listener
+}
+
+// Listen begins to listen. An address that is not of this machine alone is
+// refused with [ErrExposed], unless callers have to say who they are or
+// e.Insecure is set. Without authentication an address of this machine answers
+// only requests for this machine, or for the host of BaseURL: pages of other
+// sites can make a browser come here under a name of their own.
+func (s *Server) Listen(ctx context.Context, e Endpoint) (*Listener, error) {
+	l, err := httpserve.Listen(ctx, e, s.Guard.Required(), s.BaseURL, func(err error) { s.logger().Error("certificates", "problem", err.Error()) })
+	if err != nil {
+		return nil, err
+	}
+	return &Listener{l.URL, s, l}, nil
+}
+
+// Serve serves until ctx ends, and then ends gracefully: new work is refused,
+// runs are stopped and recorded, and callers that wait get their answers. What
+// takes longer than Grace is cut off, with an error.
+func (l *Listener) Serve(ctx context.Context) error {
+	return l.listener.Serve(ctx, l.server.handler(l.listener), slog.NewLogLogger(l.server.logger().Handler(), slog.LevelWarn), l.server.Shutdown)
+}
+
+// Close ends the listening of one that does not serve.
+func (l *Listener) Close() error { return l.listener.Close() }
+
+// Handler returns the handler of all paths. It can be mounted below any path
+// of another server by [http.StripPrefix].
+func (s *Server) Handler() http.Handler { return s.handler(nil) }
+
+// handler returns the handler of a listener, nil for that of another server.
+func (s *Server) handler(l *httpserve.Listener) http.Handler {
+	s.started()
+	mux, origins := s.mux(), httpserve.Origins(s.BaseURL)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		httpserve.Take(r)
+		a := httpserve.Answering(w, r)
+		s.metrics.inFlight.Inc()
+		defer func() {
+			s.metrics.inFlight.Dec()
+			s.metrics.requests.WithLabelValues(classOf(r.URL.Path), strconv.Itoa(cmp.Or(a.Status, http.StatusOK))).Inc()
+		}()
+		defer s.recovering(a, r)
+		switch {
+		case l != nil && !l.Here(r):
+			s.denied(r, "host", "", fmt.Errorf("the request is for the host %q", r.Host))
+			httpserve.Text(a, http.StatusForbidden, httpserve.MisdirectedText)
+		case origins.Check(r) != nil:
+			s.denied(r, "origin", "", fmt.Errorf("the request is of a page of %q", r.Header.Get("Origin")))
+			httpserve.Text(a, http.StatusForbidden, httpserve.ForeignText)
+		default:
+			normalize(r.URL)
+			mux.ServeHTTP(a, r)
+		}
+	})
+}
+
+// recovering answers 500 when a handler panics: the process goes on. When the
+// answer has begun its connection is closed instead.
+func (s *Server) recovering(a *httpserve.Writer, r *http.Request) {
+	cause := recover()
+	if cause == nil {
+		return
+	}
+	if cause != http.ErrAbortHandler {
+		s.logger().Error("defect: a request made the test runner panic", "method", r.Method, "path", pathOf(r),
+			"cause", redact.String(fmt.Sprint(cause)), "stack", string(debug.Stack()))
+	}
+	if a.Status != 0 || cause == http.ErrAbortHandler {
+		panic(http.ErrAbortHandler)
+	}
+	httpserve.Text(a, http.StatusInternalServerError, "the test runner has a defect, see its log")
+}
+
+//go:embed page
+var page embed.FS
+
+type method = httpserve.Method[*Server]
+
+// on returns a method of a path.
+func on(name string, serve func(*Server, http.ResponseWriter, *http.Request) error) method {
+	return method{Name: name, Serve: serve}
+}
+
+// routes are the paths, by the patterns of [http.ServeMux], and what serves them: by
+// their methods, or whatever the method is.
+var routes = map[string][]method{
+	"/{$}":         {on("", (*Server).root)},
+	"/":            {on("", (*Server).elsewhere)},
+	"/healthz":     {on("", (*Server).healthz)},
+	"/readyz":      {on("", (*Server).readyz)},
+	"/metrics":     {on("GET", (*Server).serveMetrics)},
+	"/health":      {on("", (*Server).launcherHealth)},
+	"/launch-test": {on("POST", (*Server).launch)},
+
+	"/gate/{action}":            {on("", (*Server).gate)},
+	"/gate/{gate}/{action}":     {on("", (*Server).gate)},
+	"/rollback/{action}":        {on("", (*Server).rollback)},
+	"/rollback/{gate}/{action}": {on("", (*Server).rollback)},
+	"/link/{secret}":            {on("GET", (*Server).showLink), on("POST", (*Server).redeemLink)},
+
+	"/api/v1/gates": {on("GET", (*Server).listGates)},
+	"/api/v1/gates/{kind}/{namespace}/{name}/{gate}":          {on("GET", (*Server).getGate)},
+	"/api/v1/gates/{kind}/{namespace}/{name}/{gate}/{action}": {on("POST", (*Server).changeGate)},
+	"/api/v1/audit":            {on("GET", (*Server).listAudit)},
+	"/api/v1/runs":             {on("GET", (*Server).listRuns)},
+	"/api/v1/runs/{id}":        {on("GET", (*Server).getRun)},
+	"/api/v1/runs/{id}/output": {on("GET", (*Server).getOutput)},
+	"/api/v1/runs/{id}/cancel": {on("POST", (*Server).cancelRun)},
+	"/api/v1/watch":            {on("GET", (*Server).watch)},
+	"/api/v1/session":          {on("GET", (*Server).getSession), on("POST", (*Server).login), on("DELETE", (*Server).logout)},
+}
+
+// reserved are the first segments below which unknown paths are not found.
+var reserved = []string{"gate", "rollback", "api", "link", "token"}
+
+// mux returns the router of all paths.
+func (s *Server) mux() *http.ServeMux {
+	mux := http.NewServeMux()
+	for pattern, methods := range routes {
+		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+			err := error(nil)
+			if methods[0].Name == "" {
+				err = methods[0].Serve(s, w, r)
+			} else {
+				err = httpserve.Dispatch(s, w, r, methods...)
+			}
+			if err != nil {
+				s.refuse(w, r, err)
+			}
+		})
+	}
+	for _, first := range reserved {
+		nothing := func(w http.ResponseWriter, r *http.Request) { s.refuse(w, r, httpserve.ErrNothing) }
+		mux.HandleFunc("/"+first, nothing)
+		mux.HandleFunc("/"+first+"/", nothing)
+	}
+	pages := httpserve.Page(page, "page")
+	mux.Handle("/ui", pages)
+	mux.Handle("/ui/", pages)
+	return mux
+}
+
+// empty stands for an empty segment of a path, which [http.ServeMux] does not match.
+const empty = "\x00"
+
+// normalize makes a path one that [http.ServeMux] serves as it is. Repeated slashes count
+// as one, but below /api/, where an empty segment is a name, as "." and ".." are everywhere.
+func normalize(u *url.URL) {
+	path := u.EscapedPath()
+	if len(path) > 0 && !strings.Contains(path, "//") && !strings.Contains(path, "/.") && !strings.HasPrefix(path, "/api/") {
+		return
+	}
+	segments := strings.Split(strings.TrimLeft(path, "/"), "/")
+	kept := []string{}
+	for i, segment := range segments {
+		switch {
+		case segment == "." || segment == "..":
+			kept = append(kept, strings.ReplaceAll(segment, ".", "%2E"))
+		case segment == "" && segments[0] == "api":
+			kept = append(kept, url.PathEscape(empty))
+		case segment != "" || i == len(segments)-1:
+			kept = append(kept, segment)
+		}
+	}
+	u.RawPath = "/" + strings.Join(kept, "/")
+	u.Path, _ = url.PathUnescape(u.RawPath) // of parts of an escaped path
+}
+
+// segment returns a segment of the path by its name in the route.
+func segment(r *http.Request, name string) string {
+	return strings.ReplaceAll(r.PathValue(name), empty, "")
+}
+
+// classOf returns the class of a path by which requests are counted.
+func classOf(path string) string {
+	first, _, _ := strings.Cut(strings.TrimLeft(path, "/"), "/")
+	switch first {
+	case "gate", "rollback", "api", "ui", "link", "metrics":
+		return first
+	case "launch-test":
+		return "launch"
+	case "health", "healthz", "readyz":
+		return "health"
+	}
+	return "task"
+}
+
+// root leads a browser to the page, and runs tasks for others.
+func (s *Server) root(w http.ResponseWriter, r *http.Request) error {
+	if httpserve.Browses(r) {
+		w.Header().Set("Location", httpserve.Take(r).Base()+"ui/") // relative: what came before may have been removed
+		w.Header().Set("Vary", "Accept")
+		w.WriteHeader(http.StatusSeeOther)
+		return nil
+	}
+	return httpserve.Dispatch(s, w, r, on(http.MethodPost, (*Server).task))
+}
+
+func (s *Server) elsewhere(w http.ResponseWriter, r *http.Request) error {
+	if s.Strict {
+		return httpserve.ErrNothing
+	}
+	return httpserve.Dispatch(s, w, r, on(http.MethodPost, (*Server).task))
+}
+
+// healthz answers that the process serves.
+func (s *Server) healthz(w http.ResponseWriter, _ *http.Request) error {
+	return httpserve.Text(w, http.StatusOK, "OK")
+}
+
+// readyz answers whether the process takes work: 503 with a reason when its
+// stores cannot be written or when it is shutting down. Why a store cannot be
+// written is for the log.
+func (s *Server) readyz(w http.ResponseWriter, _ *http.Request) error {
+	select {
+	case <-s.ending:
+		return httpserve.Text(w, http.StatusServiceUnavailable, "shutting down")
+	default:
+	}
+	for name, ready := range map[string]func() error{"gates": s.Gates.Ready, "runs": s.Runs.Ready} {
+		if err := ready(); err != nil {
+			s.logger().Error("not ready", "store", name, "cause", err.Error())
+			return httpserve.Text(w, http.StatusServiceUnavailable, "the store of "+name+" cannot be used, see the log")
+		}
+	}
+	return httpserve.Text(w, http.StatusOK, "OK")
+}
+
+const retryAfter = "5" // seconds, when there is no better guess
+
+// unknown says how a caller can say who it is.
+const unknown = "say who you are: by a token in the header Authorization (Bearer, or Basic as password), " +
+	"in the metadata of the payload (token), in the URL (/token/TOKEN/ before the path, or ?token=TOKEN), or by a client certificate"
+
+// statuses are those of errors that are no refusal of their own.
+var statuses = map[error]int{
+	access.ErrUnknown:   http.StatusUnauthorized,
+	access.ErrForbidden: http.StatusForbidden,
+	gate.ErrInvalid:     http.StatusBadRequest,
+	gate.ErrLink:        http.StatusGone,
+	gate.ErrClosed:      http.StatusServiceUnavailable,
+	run.ErrNotFound:     http.StatusNotFound,
+	run.ErrBusy:         http.StatusTooManyRequests,
+	run.ErrClosed:       http.StatusServiceUnavailable,
+}
+
+// refuse answers an error, unless the answer has begun: then the error is that of
+// writing it. Errors of the API, and of tasks for callers that ask for it, are JSON.
+func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
+	if httpserve.Begun(w) {
+		return
+	}
+	status, reason := s.problem(w, r, err)
+	switch class := classOf(r.URL.Path); {
+	case class == "api", (class == "task" || class == "launch") && httpserve.Wants(r, "application/json"):
+		httpserve.JSON(w, status, api.Problem{Status: status, Reason: reason})
+	default:
+		httpserve.Text(w, status, reason)
+	}
+}
+
+// problem returns the status and the text of an error for the caller, counts
+// and logs those that are about access, and logs those of the test runner
+// itself. Text of the request in it is made harmless.
+func (s *Server) problem(w http.ResponseWriter, r *http.Request, err error) (int, string) {
+	status := http.StatusInternalServerError
+	if own, ok := errors.AsType[*httpserve.Refusal](err); ok {
+		status = own.Status
+	}
+	for known, of := range statuses {
+		if errors.Is(err, known) {
+			status = of
+		}
+	}
+	if denial, ok := errors.AsType[*access.Denial](err); ok {
+		s.denied(r, denial.Kind, denial.Actor, err)
+		switch {
+		case status == http.StatusForbidden:
+			return status, forbidden
+		case denial.Kind == "missing":
+			err = errors.New(unknown)
+		default:
+			err = access.ErrUnknown
+		}
+		w.Header().Set("WWW-Authenticate", "Bearer")
+	}
+	switch status {
+	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
+		if w.Header().Get("Retry-After") == "" {
+			w.Header().Set("Retry-After", retryAfter)
+		}
+	case http.StatusInternalServerError:
+		s.logger().Error("a request could not be answered", "method", r.Method, "path", pathOf(r), "cause", redact.String(err.Error()))
+		return status, "the test runner could not do it, see its log" // the cause names files
+	}
+	return status, redact.String(err.Error())
+}
+
+// pathOf returns the path of a request as logs may have it: that of a link is
+// what makes it work.
+func pathOf(r *http.Request) string {
+	if classOf(r.URL.Path) == "link" {
+		return "/link/" + redact.Mask
+	}
+	return clean(r.URL.Path)
+}
+
+// logger returns the log of a server.
+func (s *Server) logger() *slog.Logger {
+	if s.Log == nil {
+		return slog.New(slog.DiscardHandler)
+	}
+	return s.Log
+}
+
+// clean returns a text that a request chose, as logs may have it.
+func clean(text string) string { return redact.String(shorten(text, 200)) }
+
+// shorten returns at most most bytes of a text.
+func shorten(text string, most int) string {
+	if len(text) > most {
+		text = strings.ToValidUTF8(text[:most], "") + "…"
+	}
+	return text
+}
+
+// denied counts and logs that a caller was refused.
+func (s *Server) denied(r *http.Request, reason, actor string, cause error) {
+	s.metrics.denials.WithLabelValues(reason).Inc()
+	address, _, err := net.SplitHostPort(r.RemoteAddr)
+	if err != nil {
+		address = r.RemoteAddr
+	}
+	s.logger().Warn("refused", "reason", reason, "actor", actor, "remote", clean(address), "route", classOf(r.URL.Path), "cause", clean(cause.Error()))
+}
+
+// base returns the URL of the test runner as the caller has it, without a slash
+// at its end.
+func (s *Server) base(r *http.Request) string {
+	if s.BaseURL != "" {
+		return strings.TrimRight(s.BaseURL, "/")
+	}
+	if r.TLS != nil {
+		return "https://" + r.Host
+	}
+	return "http://" + r.Host
+}
+
+// runURL is the page of a run, for people who read an answer.
+func (s *Server) runURL(r *http.Request, id string) string {
+	return s.base(r) + "/ui/#/runs/" + url.PathEscape(id)
+}

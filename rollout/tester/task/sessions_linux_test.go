@@ -1,0 +1,153 @@
+package task_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/headgate-io/headgate/rollout/tester/task"
+)
+
+func init() {
+	programs["orphans"] = orphans
+	programs["ends"] = func() int { return 0 }
+	programs["crowd"] = crowd
+	programs["alone"] = alone
+}
+
+// orphans leaves processes that end at once, half of them in sessions of their own.
+func orphans() int {
+	self, _ := os.Executable()
+	for i := range 20 {
+		cmd := exec.Command(self)
+		cmd.Env = []string{"PROGRAM=ends"}
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: i%2 == 0}
+		if err := cmd.Start(); err != nil {
+			return 1
+		}
+	}
+	return 0
+}
+
+// crowd runs many jobs that leave orphans, as a program with a reaper, and says which
+// codes they ended with, and which children are left.
+func crowd() int {
+	ctx, cancel := context.WithCancel(context.Background())
+	reaper := new(task.Reaper)
+	var running sync.WaitGroup
+	running.Go(func() { reaper.Run(ctx) })
+	self, _ := os.Executable()
+	tools := &task.Tools{Reaper: reaper, Env: []string{"SELF=" + self}}
+	codes := make(map[string]int)
+	var mu sync.Mutex
+	var all sync.WaitGroup
+	for range 4 {
+		all.Go(func() {
+			for range 10 {
+				todo, _, err := tools.Cmd(map[string]string{"cmd": `PROGRAM=orphans $SELF; exit 7`})
+				if err == nil {
+					err = todo.Run(context.Background(), &bytes.Buffer{})
+				}
+				mu.Lock()
+				codes[fmt.Sprint(err)]++
+				mu.Unlock()
+			}
+		})
+	}
+	all.Wait()
+	left := "none"
+	for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+		if err := unix.Waitid(unix.P_ALL, 0, nil, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil); errors.Is(err, unix.ECHILD) {
+			break
+		}
+		if time.Now().After(deadline) {
+			left = "some"
+			break
+		}
+	}
+	cancel()
+	running.Wait()
+	fmt.Println(codes)
+	fmt.Println("children:", left)
+	return 0
+}
+
+// alone runs a program that is deaf.
+func alone() int {
+	self, _ := os.Executable()
+	tools := &task.Tools{Env: []string{"PROGRAM=deaf", "ADDR=" + os.Getenv("ADDR")}}
+	todo, _, err := tools.Cmd(map[string]string{"cmd": self, "shell": "false"})
+	if err == nil {
+		err = todo.Run(context.Background(), &bytes.Buffer{})
+	}
+	fmt.Println(err)
+	return 0
+}
+
+// Orphans are reaped, and the codes of programs are not lost by it; also as the first
+// process of its own table of processes.
+func TestReaper(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, wrap := range [][]string{nil, {"unshare", "--pid", "--fork", "--kill-child", "--mount-proc", "--"}} {
+		if wrap != nil && exec.Command(wrap[0], append(wrap[1:], "true")...).Run() != nil {
+			continue
+		}
+		args := append(wrap, self)
+		cmd := exec.Command(args[0], args[1:]...)
+		cmd.Env = []string{"PROGRAM=crowd"}
+		if out, err := cmd.Output(); err != nil || string(out) != "map[exit status 7:40]\nchildren: none\n" {
+			t.Errorf("%v: got %q, %v", wrap, out, err)
+		}
+	}
+}
+
+// A process with a group of its own, as of the command timeout, is in the session.
+func TestGroupOfItsOwn(t *testing.T) {
+	if _, err := exec.LookPath("timeout"); err != nil {
+		t.Skip(err)
+	}
+	ends(t, 1, job{waits: true}, `PROGRAM=hold timeout 1000 $SELF; true`)
+}
+
+// The program dies with this process, however that ends.
+func TestProgramDiesWithUs(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr, up, gone := desk(t)
+	cmd := exec.Command(self)
+	cmd.Env = []string{"PROGRAM=alone", "ADDR=" + addr}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	take(t, up)
+	_ = cmd.Process.Kill()
+	_ = cmd.Wait()
+	take(t, gone)
+}
+
+func TestNoNewPrivileges(t *testing.T) {
+	for privileges, want := range map[bool]string{false: "NoNewPrivs:\t1", true: "NoNewPrivs:\t0"} {
+		out, err := run(t, (&task.Tools{Privileges: privileges}).Cmd, map[string]string{"cmd": "cat /proc/self/status"})
+		if err != nil || !strings.Contains(out, want) {
+			t.Errorf("privileges %v: %v, %s", privileges, err, out)
+		}
+	}
+	if text, err := os.ReadFile("/proc/thread-self/status"); err != nil || !strings.Contains(string(text), "NoNewPrivs:\t0") {
+		t.Error("this thread has lost privileges", err)
+	}
+}

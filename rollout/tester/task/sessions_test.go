@@ -1,0 +1,212 @@
+//go:build unix
+
+package task_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/headgate-io/headgate/rollout/tester/task"
+)
+
+var errOver = errors.New("timed out after 20s")
+
+// A job is a command line that runs programs of the test binary, $SELF.
+type job struct {
+	tools task.Tools
+	env   []string
+	out   io.Writer
+	waits bool // it is over with its command
+}
+
+func (j job) run(t *testing.T, ctx context.Context, line string) error {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	tools := j.tools
+	tools.Env = append(j.env, "SELF="+self, "PATH="+os.Getenv("PATH"))
+	todo, _, err := tools.Cmd(map[string]string{"cmd": line, "wait": fmt.Sprint(j.waits)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if j.out == nil {
+		j.out = io.Discard
+	}
+	return todo.Run(ctx, j.out)
+}
+
+// ends runs a job until n processes have said that they are up, ends it, and
+// waits until all of them are gone.
+func ends(t *testing.T, n int, j job, line string) {
+	t.Helper()
+	addr, up, gone := desk(t)
+	ctx, stop := context.WithTimeout(t.Context(), patience)
+	defer stop()
+	ctx, cancel := context.WithCancelCause(ctx)
+	go func() {
+		for range n {
+			<-up
+		}
+		cancel(errOver)
+	}()
+	j.env = append(j.env, "ADDR="+addr)
+	if err := j.run(t, ctx, line); !errors.Is(err, errOver) {
+		t.Errorf("got %v", err)
+	}
+	for range n {
+		take(t, gone)
+	}
+}
+
+// S-8: all of a pipeline ends with its run.
+func TestPipelineEndsWithContext(t *testing.T) {
+	ends(t, 2, job{waits: true}, `PROGRAM=hold $SELF | PROGRAM=hold $SELF`)
+}
+
+func TestGrandchildrenEndWithContext(t *testing.T) {
+	ends(t, 3, job{waits: true}, `(PROGRAM=hold $SELF & PROGRAM=hold $SELF) & (PROGRAM=hold $SELF)`)
+}
+
+func TestIgnoredSIGTERM(t *testing.T) {
+	ends(t, 2, job{waits: true, tools: task.Tools{Grace: 10 * time.Millisecond}}, `trap "" TERM; PROGRAM=deaf $SELF & PROGRAM=deaf $SELF`)
+}
+
+// A program that is asked to end has the grace to say its last word, also when
+// it is stopped.
+func TestLastWord(t *testing.T) {
+	for _, line := range []string{
+		`PROGRAM=polite $SELF & PROGRAM=hold exec $SELF`,
+		`PROGRAM=polite $SELF & p=$!; PROGRAM=await $SELF; kill -STOP $p; PROGRAM=hold exec $SELF`,
+	} {
+		var out bytes.Buffer
+		if ends(t, 2, job{waits: true, out: &out, tools: task.Tools{Grace: patience}}, line); out.String() != "summary\n" {
+			t.Errorf("%s: got %q", line, out.String())
+		}
+	}
+}
+
+// What a program leaves behind when it exits by itself ends too, whether it has
+// the output or not, and does not hold up the run.
+func TestLeftBehind(t *testing.T) {
+	for name, line := range map[string]string{
+		"has the output": `PROGRAM=hold $SELF & echo started; PROGRAM=await $SELF; exit 7`,
+		"has none":       `PROGRAM=hold $SELF >/dev/null 2>&1 & echo started; PROGRAM=await $SELF; exit 7`,
+		"is deaf":        `PROGRAM=deaf $SELF & echo started; PROGRAM=await $SELF; exit 7`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			var out bytes.Buffer
+			addr, up, gone := desk(t)
+			j := job{waits: true, out: &out, env: []string{"ADDR=" + addr}, tools: task.Tools{Grace: 10 * time.Millisecond}}
+			err := j.run(t, t.Context(), line)
+			var exit interface{ ExitCode() int }
+			if !errors.As(err, &exit) || exit.ExitCode() != 7 || err.Error() != "exit status 7" || out.String() != "started\n" {
+				t.Errorf("got %v, %q", err, out.String())
+			}
+			take(t, up)
+			take(t, gone)
+		})
+	}
+}
+
+// A job that lasts is over when the last process has ended by itself.
+func TestLasts(t *testing.T) {
+	var out bytes.Buffer
+	addr, up, gone := desk(t)
+	j := job{out: &out, env: []string{"ADDR=" + addr}}
+	done := make(chan error, 1)
+	go func() {
+		done <- j.run(t, t.Context(), `(PROGRAM=polite $SELF; echo end) & exec true`)
+	}()
+	pid := take(t, up)
+	select {
+	case err := <-done:
+		t.Fatalf("it is over with a process: %v", err)
+	default:
+	}
+	terminate(t, pid)
+	take(t, gone)
+	if err := <-done; err != nil || out.String() != "summary\nend\n" {
+		t.Errorf("got %v, %q", err, out.String())
+	}
+}
+
+func TestLastsUntilContextEnds(t *testing.T) {
+	ends(t, 2, job{}, `PROGRAM=hold $SELF & PROGRAM=hold $SELF & exit 0`)
+}
+
+func TestOutputIsOneStream(t *testing.T) {
+	var out bytes.Buffer
+	if err := (job{out: &out}).run(t, t.Context(), `echo a; echo b >&2; echo c; echo d >&2`); err != nil || out.String() != "a\nb\nc\nd\n" {
+		t.Errorf("got %q, %v", out.String(), err)
+	}
+}
+
+func TestGigabyte(t *testing.T) {
+	var n count
+	if err := (job{out: &n}).run(t, t.Context(), `PROGRAM=much $SELF`); err != nil || n != 1<<30 {
+		t.Errorf("%d bytes, %v", n, err)
+	}
+}
+
+type count int
+
+func (c *count) Write(b []byte) (int, error) { *c += count(len(b)); return len(b), nil }
+
+// An error of the reader of the output does not end the program.
+func TestOutputNobodyTakes(t *testing.T) {
+	r, w := io.Pipe()
+	r.Close()
+	if err := (job{out: w}).run(t, t.Context(), `echo a; PROGRAM=much $SELF && exit 3`); err == nil || err.Error() != "exit status 3" {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestErrors(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "text"), []byte("text"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for line, want := range map[string]string{
+		"helm":                    `exec: "helm": executable file not found in $PATH`,
+		dir + "/none":             "fork/exec " + dir + "/none: no such file or directory",
+		dir:                       "fork/exec " + dir + ": permission denied",
+		dir + "/text":             "fork/exec " + dir + "/text: exec format error",
+		"/bin/sh -c 'exit 7'":     "exit status 7",
+		"/bin/sh -c 'kill -9 $$'": "signal: killed",
+	} {
+		tools := task.Tools{Env: []string{"PATH=" + dir}, NoShell: true}
+		if _, err := run(t, tools.Cmd, map[string]string{"cmd": line}); text(err) != want {
+			t.Errorf("%q: %v, want %s", line, err, want)
+		}
+	}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(errOver)
+	if err := (job{}).run(t, ctx, "true"); !errors.Is(err, errOver) {
+		t.Error(err)
+	}
+}
+
+// Jobs that end at any moment of their life, many at a time.
+func TestManyAtOnce(t *testing.T) {
+	var all sync.WaitGroup
+	for i := range 50 {
+		all.Go(func() {
+			ctx, cancel := context.WithTimeoutCause(t.Context(), time.Duration(i)*100*time.Microsecond, errOver)
+			defer cancel()
+			if err := (job{waits: true, tools: task.Tools{Grace: time.Second}}).run(t, ctx, `(true | true) & true; exit 5`); !errors.Is(err, errOver) && err.Error() != "exit status 5" {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+	all.Wait()
+}

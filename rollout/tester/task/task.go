@@ -1,0 +1,401 @@
+// Package task has the tasks that run programs on this machine.
+//
+// A task of type cmd runs its command line by sh, one of type bash by bash with
+// pipefail; those of helm, kubectl and k6 run that program, without a shell. A
+// command line without a shell is split into words: white space separates them, quotes
+// and backslashes keep it. Metadata is judged before anything runs.
+//
+// A program has the environment of [Tools] and no other, no standard input, and
+// a directory of its own for each run. PATH, HOME and TMPDIR are set where
+// Tools does not: HOME and TMPDIR are that directory, which is removed when the run is
+// over. It cannot gain privileges on Linux, unless Tools says so.
+//
+// A program leads a session and a process group. Its run is over when it has exited;
+// one of type cmd that nobody waits for lasts until the last process of its session has
+// ended, so that "load &" is a load. What is left of the session then, or when the
+// context ends, is asked to end (SIGTERM) and killed after a grace. A process that
+// leaves its session may outlive its run. When this process is killed, so is the
+// program of each run on Linux, but not what that had started. On systems other than
+// Linux the process group stands for the session.
+package task
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/headgate-io/headgate/internal/command"
+	"github.com/headgate-io/headgate/rollout/tester/api"
+	"github.com/headgate-io/headgate/rollout/tester/run"
+)
+
+// Tools say which programs tasks may run, and with what. It is not changed once it is in use.
+type Tools struct {
+	Env        []string          // of every program, as KEY=VALUE; nothing else is inherited
+	PassEnv    []string          // names that metadata may set as env.NAME
+	Dir        string            // where programs run; "" for the directory of the run
+	Temp       string            // where directories of runs are made; "" for the system's
+	Allow      []string          // programs that may be run, by name or absolute path; with it no task uses a shell; nil for any
+	NoShell    bool              // no task uses a shell
+	NoPipefail bool              // bash runs without pipefail unless metadata asks for it, as the reference implementation's does
+	Commands   map[string]string // command lines by name, for metadata cmd "@NAME" of types cmd and bash
+	OnlyNamed  bool              // nothing but Commands may be run, by any type
+	Privileges bool              // programs may gain privileges, as sudo does
+	Grace      time.Duration     // between asking a run to end and killing it; default 5 s
+	Reaper     *Reaper           // nil for none
+
+	// Secret returns a value of a Secret for k6's kubernetes_secrets; nil when there are none.
+	// Namespace is "" when the reference has none. It is asked while metadata is judged.
+	Secret func(ctx context.Context, namespace, name, key string) (string, error)
+}
+
+// A Constructor returns the task of metadata, and the values of it that are
+// to be masked wherever they turn up. An error is about metadata: a key, and what to do.
+type Constructor = func(metadata map[string]string) (task run.Task, secrets []string, err error)
+
+// Types returns the constructors by the product's name of the type: cmd, bash,
+// helm, helmv3, kubectl and k6.
+func (t *Tools) Types() map[string]Constructor {
+	return map[string]Constructor{"cmd": t.Cmd, "bash": t.Bash, "helm": t.Helm, "helmv3": t.Helm, "kubectl": t.Kubectl, "k6": t.K6}
+}
+
+// MaxOutput is the largest outputLimit that metadata may ask for, in bytes.
+const MaxOutput = 16 << 20
+
+// Common is what metadata of every type may say about a run.
+type Common struct {
+	ReturnOutput bool          // returnCmdOutput: the answer holds the output
+	LogOutput    bool          // logCmdOutput: so does the log
+	Wait         bool          // wait: a type that runs in the background is waited for
+	FailOnError  bool          // failOnError: a failure nobody waited for is the next answer
+	Timeout      time.Duration // timeout: seconds or a duration; 0 when it is not there
+	OutputLimit  int           // outputLimit: bytes that are kept, up to MaxOutput; 0 when it is not there
+}
+
+// ParseCommon reads the keys that every type has. Errors name the key.
+func ParseCommon(metadata map[string]string) (c Common, err error) {
+	for key, to := range map[string]*bool{"returnCmdOutput": &c.ReturnOutput, "logCmdOutput": &c.LogOutput, "wait": &c.Wait, "failOnError": &c.FailOnError} {
+		if *to, err = boolean(metadata, key, false); err != nil {
+			return Common{}, err
+		}
+	}
+	if c.Timeout, err = api.ParseInterval(metadata["timeout"], 0); err != nil {
+		return Common{}, fmt.Errorf("metadata timeout: %w", err)
+	}
+	if text := metadata["outputLimit"]; text != "" {
+		if c.OutputLimit, err = strconv.Atoi(text); err != nil || c.OutputLimit < 1 || c.OutputLimit > MaxOutput {
+			return Common{}, fmt.Errorf("metadata outputLimit: %q is no number of bytes from 1 to %d", text, MaxOutput)
+		}
+	}
+	return c, nil
+}
+
+// boolean reads a switch of metadata; fallback when it is not there or empty.
+func boolean(metadata map[string]string, key string, fallback bool) (bool, error) {
+	text := metadata[key]
+	if text == "" {
+		return fallback, nil
+	}
+	value, err := strconv.ParseBool(text)
+	if err != nil {
+		return false, fmt.Errorf("metadata %s: %q is neither true nor false", key, text)
+	}
+	return value, nil
+}
+
+const (
+	defaultPath  = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+	defaultGrace = 5 * time.Second
+	secretSize   = 8 // bytes: values of the environment that are shorter are no secrets: they are in every output
+)
+
+// A program is the task of all types of this package.
+type program struct {
+	tools   *Tools
+	args    []string
+	env     []string                                                   // besides that of Tools
+	script  string                                                     // of a file that is the last argument; "" for none
+	lasts   bool                                                       // until the last process of its session has ended
+	explain func(ctx context.Context, err error, output string) string // what may have led to an error; nil for none
+}
+
+// program returns one with the environment that metadata sets, and its values. An
+// error is about what no type allows.
+func (t *Tools) program(metadata map[string]string) (p *program, secrets []string, err error) {
+	p = &program{tools: t}
+	for _, key := range slices.Sorted(maps.Keys(metadata)) {
+		name, ok := strings.CutPrefix(key, "env.")
+		if !ok {
+			continue
+		}
+		if !slices.Contains(t.PassEnv, name) {
+			return nil, nil, fmt.Errorf("metadata %s: this test runner does not let it be set; its owner has to name it", key)
+		}
+		if err := p.set(name, metadata[key]); err != nil {
+			return nil, nil, fmt.Errorf("metadata %s: %w", key, err)
+		}
+		secrets = appendSecret(secrets, metadata[key])
+	}
+	return p, secrets, nil
+}
+
+// set adds a variable to the environment.
+func (p *program) set(name, value string) error {
+	switch {
+	case name == "" || strings.ContainsAny(name, "=\x00"):
+		return errors.New("is no name of a variable")
+	case strings.ContainsRune(value, 0):
+		return errors.New("has a zero byte")
+	}
+	p.env = append(p.env, name+"="+value)
+	return nil
+}
+
+func appendSecret(secrets []string, value string) []string {
+	if len(value) < secretSize {
+		return secrets
+	}
+	return append(secrets, value)
+}
+
+// explainTail is how much of the end of an output is read for an explanation, in bytes.
+const explainTail = 64 << 10
+
+// Run runs the program in a directory of its own.
+func (p *program) Run(ctx context.Context, out io.Writer) error {
+	dir, err := os.MkdirTemp(p.tools.Temp, "headgate-run-*")
+	if err != nil {
+		return fmt.Errorf("directory of the run: %w", err)
+	}
+	defer remove(dir)
+	args := p.args
+	if p.script != "" {
+		file := filepath.Join(dir, "script.js")
+		if err := os.WriteFile(file, []byte(p.script), 0o600); err != nil {
+			return fmt.Errorf("directory of the run: %w", err)
+		}
+		args = append(slices.Clone(args), file)
+	}
+	if p.explain == nil {
+		return p.execute(ctx, args, dir, out)
+	}
+	tail := &command.Tail{Limit: explainTail}
+	err = p.execute(ctx, args, dir, io.MultiWriter(out, tail))
+	if err != nil {
+		if why := p.explain(ctx, err, string(tail.Kept)); why != "" {
+			err = fmt.Errorf("%w: %s", err, why)
+		}
+	}
+	return err
+}
+
+// environment returns that of a run in dir. Of two with one name the last counts.
+func (t *Tools) environment(set []string, dir string) []string {
+	env := []string{"PATH=" + defaultPath, "HOME=" + dir, "TMPDIR=" + dir}
+	return append(append(env, t.Env...), set...)
+}
+
+// remove removes a directory, also when a program took away the right to write
+// to a part of it. It follows no link.
+func remove(dir string) {
+	if os.RemoveAll(dir) == nil {
+		return
+	}
+	if info, err := os.Lstat(dir); err == nil && info.IsDir() {
+		_ = os.Chmod(dir, 0o700)
+	}
+	if root, err := os.OpenRoot(dir); err == nil {
+		defer root.Close()
+		_ = fs.WalkDir(root.FS(), ".", func(path string, d fs.DirEntry, _ error) error {
+			if d != nil && d.IsDir() {
+				_ = root.Chmod(path, 0o700)
+			}
+			return nil
+		})
+	}
+	_ = os.RemoveAll(dir)
+}
+
+// operators are what a shell would make something of.
+var operators = []string{"|", "||", "|&", "&", "&&", ";", "<", ">", ">>", "&>", "2>&1", ">&2"}
+
+// line returns metadata cmd, and the program that is to run it.
+func (t *Tools) line(metadata map[string]string) (string, *program, []string, error) {
+	line, ok := metadata["cmd"]
+	switch {
+	case !ok:
+		return "", nil, nil, errors.New("cmd not found in metadata")
+	case strings.ContainsRune(line, 0):
+		return "", nil, nil, errors.New("metadata cmd: has a zero byte")
+	}
+	p, secrets, err := t.program(metadata)
+	return line, p, secrets, err
+}
+
+// Cmd is the constructor of type cmd: a command line for sh.
+func (t *Tools) Cmd(metadata map[string]string) (run.Task, []string, error) {
+	return t.shell(metadata, "sh")
+}
+
+// Bash is the constructor of type bash: a command line for bash.
+func (t *Tools) Bash(metadata map[string]string) (run.Task, []string, error) {
+	return t.shell(metadata, "bash")
+}
+
+func (t *Tools) shell(metadata map[string]string, shell string) (run.Task, []string, error) {
+	line, p, secrets, err := t.line(metadata)
+	if err != nil {
+		return nil, nil, err
+	}
+	wait, err := boolean(metadata, "wait", false)
+	if err != nil {
+		return nil, nil, err
+	}
+	wanted, err := boolean(metadata, "shell", true)
+	if err != nil {
+		return nil, nil, err
+	}
+	pipefail, err := boolean(metadata, "pipefail", shell == "bash" && !t.NoPipefail)
+	if err == nil && pipefail && shell == "sh" {
+		err = errors.New("metadata pipefail: sh has none, use type bash")
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	p.lasts = shell == "sh" && !wait
+	switch name, named := strings.CutPrefix(line, "@"); {
+	case named && (len(t.Commands) > 0 || t.OnlyNamed):
+		p.args, err = t.named(name, metadata)
+	case t.OnlyNamed:
+		err = t.onlyNamed()
+	case shell == "bash" && strings.TrimSpace(line) == "":
+		err = errors.New("metadata cmd is empty: name the test suite to run")
+	case !wanted || t.NoShell || t.Allow != nil:
+		p.args, err = t.words(line, metadata["shell"] == "")
+	case pipefail:
+		p.args, p.explain = []string{shell, "-o", "pipefail", "-c", line}, brokenPipe
+	default:
+		p.args = []string{shell, "-c", line}
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	return p, secrets, nil
+}
+
+// exitCode returns the code of a program that ended by itself, -1 for another error.
+func exitCode(err error) int {
+	var exit interface{ ExitCode() int }
+	if errors.As(err, &exit) {
+		return exit.ExitCode()
+	}
+	return -1
+}
+
+// brokenPipe explains the one exit code that pipefail makes of a success.
+func brokenPipe(_ context.Context, err error, _ string) string {
+	if exitCode(err) == 128+13 {
+		return `a program of a pipeline wrote more than the next one read: metadata pipefail "false" lets that pass`
+	}
+	return ""
+}
+
+// words splits a command line that runs without a shell. Guarded means that
+// metadata did not ask for that, and so may have been written for one.
+func (t *Tools) words(line string, guarded bool) ([]string, error) {
+	args, err := command.Words(line)
+	if err != nil {
+		return nil, fmt.Errorf("metadata cmd: %w", err)
+	}
+	if len(args) == 0 || args[0] == "" {
+		return nil, errors.New("metadata cmd is empty: name a program")
+	}
+	for _, arg := range args {
+		if guarded && slices.Contains(operators, arg) {
+			return nil, fmt.Errorf(`metadata cmd: %q is for a shell, and this test runner uses none; metadata shell "false" makes it an argument`, arg)
+		}
+	}
+	return args, t.allowed(args[0])
+}
+
+// allowed returns an error unless a program may be run without a shell.
+func (t *Tools) allowed(program string) error {
+	path := strings.ContainsRune(program, '/') || strings.ContainsRune(program, filepath.Separator)
+	switch {
+	case path && !filepath.IsAbs(program):
+		return fmt.Errorf("metadata cmd: program %q is a relative path: use a name or an absolute path", program)
+	case t.Allow == nil || slices.Contains(t.Allow, program):
+		return nil
+	case !path:
+		if file, err := command.LookPath(program, t.environment(nil, "/")); err == nil && slices.Contains(t.Allow, file) {
+			return nil
+		}
+	}
+	return fmt.Errorf("program %q may not be run here: allowed are %s", program, cmp.Or(strings.Join(t.Allow, ", "), "none"))
+}
+
+// parameter is ${NAME} in a command line of [Tools].Commands.
+var parameter = regexp.MustCompile(`\$\{([A-Za-z_][A-Za-z0-9_]*)\}`)
+
+func (t *Tools) onlyNamed() error {
+	return fmt.Errorf(`metadata cmd: only named commands may be run here, by types cmd and bash: %s`, t.names())
+}
+
+func (t *Tools) names() string {
+	return "@" + strings.Join(slices.Sorted(maps.Keys(t.Commands)), ", @")
+}
+
+// named returns the words of a named command with its parameters filled in, each
+// from metadata arg.NAME and within one word. A value does not make an
+// option of a word that does not begin with a dash, unless -- stands before it.
+func (t *Tools) named(name string, metadata map[string]string) ([]string, error) {
+	line, ok := t.Commands[name]
+	if !ok {
+		return nil, fmt.Errorf("metadata cmd: there is no command @%s: there are %s", name, t.names())
+	}
+	words, err := command.Words(line)
+	if err == nil && (len(words) == 0 || parameter.MatchString(words[0])) {
+		err = errors.New("it names no program")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("command @%s of this test runner is no command line: %w", name, err)
+	}
+	used, options := map[string]bool{}, true
+	for i, word := range words {
+		words[i] = parameter.ReplaceAllStringFunc(word, func(match string) string {
+			key := "arg." + match[2:len(match)-1]
+			value, given := metadata[key]
+			switch used[key] = true; {
+			case !given:
+				err = fmt.Errorf("metadata %s is required: command @%s has it", key, name)
+			case strings.ContainsRune(value, 0):
+				err = fmt.Errorf("metadata %s has a zero byte: command @%s has it", key, name)
+			}
+			return value
+		})
+		if err != nil {
+			return nil, err
+		}
+		if options && strings.HasPrefix(words[i], "-") && !strings.HasPrefix(word, "-") {
+			return nil, fmt.Errorf("metadata arg for %s of command @%s: a value that begins with - would be an option", word, name)
+		}
+		options = options && word != "--"
+	}
+	for key := range metadata {
+		if strings.HasPrefix(key, "arg.") && !used[key] {
+			return nil, fmt.Errorf("metadata %s: command @%s has no such parameter", key, name)
+		}
+	}
+	return words, nil
+}

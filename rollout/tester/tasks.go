@@ -1,0 +1,440 @@
+package tester
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"net/http"
+	"net/url"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"github.com/headgate-io/headgate/internal/httpserve"
+	"github.com/headgate-io/headgate/internal/redact"
+	"github.com/headgate-io/headgate/rollout/tester/access"
+	"github.com/headgate-io/headgate/rollout/tester/api"
+	"github.com/headgate-io/headgate/rollout/tester/run"
+	"github.com/headgate-io/headgate/rollout/tester/task"
+)
+
+// A job is a request for a task, read and allowed.
+type job struct {
+	task.Common
+	request run.Request
+	task    run.Task
+	waits   bool
+	launch  *launchCall // of the k6 webhook, else nil
+}
+
+// commands are the types that run metadata cmd, which texts of failures name.
+var commands = []string{"cmd", "bash", "helm", "helmv3", "kubectl"}
+
+// background are the types that are answered before they run, unless metadata says wait.
+var background = []string{"cmd", "ngrinder"}
+
+// task answers the task route.
+func (s *Server) task(w http.ResponseWriter, r *http.Request) error {
+	p, g, token, err := s.payload(w, r)
+	if err != nil {
+		return err
+	}
+	j, err := s.job(p, g, token)
+	if err != nil {
+		return err
+	}
+	return s.run(w, r, j)
+}
+
+// job makes a job of a payload. The first thing that is wrong decides, in the
+// order of the reference: body, access, metadata, type, keys.
+func (s *Server) job(p payload, g access.Grant, token string) (*job, error) {
+	given, is := p.Metadata["type"]
+	if !is {
+		given = "cmd"
+	}
+	kind := api.TypeName(given)
+	if err := g.Run(p.Namespace, cmp.Or(kind, given)); err != nil { // of an unknown one what the request calls it
+		return nil, err
+	}
+	s.over(p, api.Key{})
+	maps.DeleteFunc(p.Metadata, func(key, _ string) bool { return strings.HasPrefix(key, ownPrefix) })
+	switch {
+	case len(p.Metadata) == 0:
+		return nil, httpserve.Refuse(http.StatusBadRequest, "metadata not found in payload")
+	case kind == "":
+		return nil, httpserve.Refuse(http.StatusBadRequest, "unknown task type %s", shorten(given, 80))
+	case s.Types != nil && !slices.ContainsFunc(s.Types, func(name string) bool { return api.TypeName(name) == kind }):
+		return nil, httpserve.Refuse(http.StatusForbidden, "type %s is not enabled in this test runner", kind)
+	}
+	common, err := task.ParseCommon(p.Metadata)
+	wait := !slices.Contains(background, kind)
+	if text := p.Metadata["wait_for_results"]; kind == "k6" && text != "" && err == nil {
+		if wait, err = strconv.ParseBool(text); err != nil {
+			err = fmt.Errorf("metadata wait_for_results: %s is neither true nor false", strconv.Quote(shorten(text, 80)))
+		}
+	}
+	var work run.Task
+	var secrets []string
+	if err == nil {
+		work, secrets, err = s.constructor(kind)(p.Metadata)
+	}
+	if err != nil {
+		return nil, &httpserve.Refusal{Status: http.StatusBadRequest, Err: err}
+	}
+	if secrets, err = maskable(secrets, p.Metadata, token); err != nil {
+		return nil, err
+	}
+	delete(p.Metadata, "type") // either name of a type asks for the same run
+	j := &job{Common: common, task: work, waits: wait || common.Wait, request: run.Request{
+		Namespace: p.Namespace, Name: p.Name, Phase: p.Phase, Checksum: p.Checksum, Type: kind, Metadata: p.Metadata, Secrets: secrets,
+		FailOnError: common.FailOnError, Timeout: common.Timeout, OutputLimit: common.OutputLimit, Actor: g.Actor,
+	}}
+	if common.LogOutput {
+		j.task = loggedTask{work, s.logger().With("type", kind, "namespace", redact.String(p.Namespace), "name", redact.String(p.Name)), secrets}
+	}
+	return j, nil
+}
+
+// constructor returns the constructor of the tasks of a type.
+func (s *Server) constructor(kind string) task.Constructor {
+	switch kind {
+	case "ngrinder":
+		return s.Servers.NGrinder
+	case "concord":
+		return s.Servers.Concord
+	}
+	return s.Tools.Types()[kind]
+}
+
+// Bounds of what is looked for in the output of a run: a request is small, and
+// could ask for a search that needs many times as much.
+const (
+	maxSecrets    = 500
+	maxSecretSize = 256 << 10 // bytes of all
+)
+
+// userinfo is a password in a URL.
+var userinfo = regexp.MustCompile("://[^\\s/?#@\"'`]*:([^\\s/?#@\"'`]+)@")
+
+// maskable returns the secrets of a request: those given, the token, and the passwords
+// in URLs of metadata, as they are written and as they are meant. Too many are refused.
+func maskable(secrets []string, m metadata, token string) ([]string, error) {
+	if token != "" {
+		secrets = append(secrets, token)
+	}
+	for _, value := range m {
+		for _, match := range userinfo.FindAllStringSubmatch(value, -1) {
+			secrets = append(secrets, match[1])
+			if plain, err := url.PathUnescape(match[1]); err == nil {
+				secrets = append(secrets, plain)
+			}
+		}
+	}
+	slices.Sort(secrets)
+	secrets = slices.Compact(secrets)
+	if size := len(strings.Join(secrets, "")); len(secrets) > maxSecrets || size > maxSecretSize {
+		return nil, httpserve.Refuse(http.StatusBadRequest, "metadata: there are %d secrets of %d bytes in it, want at most %d of %d", len(secrets), size, maxSecrets, maxSecretSize)
+	}
+	return secrets, nil
+}
+
+// run starts a job, and answers with how it ended if that is waited for. A caller that
+// leaves before does not end it: with a checksum its verdict waits for the next equal
+// request. Only the k6 webhook ends it with the last of its callers.
+func (s *Server) run(w http.ResponseWriter, r *http.Request, j *job) error {
+	if !s.answering.TryAcquire(1) {
+		return run.ErrClosed
+	}
+	defer s.answering.Release(1)
+	asked := time.Now()
+	var state api.Run
+	var err error
+	if j.waits {
+		state, err = s.Runs.Wait(r.Context(), j.request, j.task)
+		if err != nil && !errors.Is(err, run.ErrBusy) && !errors.Is(err, run.ErrClosed) {
+			return httpserve.Refuse(http.StatusServiceUnavailable, "the request ended before the run") // for a caller that still hears it
+		}
+	} else {
+		state, err = s.Runs.Start(j.request, j.task)
+	}
+	kept := err == nil && final(state.State) && state.Ended.Before(asked)
+	switch {
+	case err != nil:
+		if j.launch != nil && errors.Is(err, run.ErrBusy) {
+			s.retryLaunch(w)
+		}
+		return err
+	case j.launch != nil && !j.waits:
+		state = s.launched(r, state)
+	case !j.waits && !(j.FailOnError && final(state.State) && state.State != api.Succeeded):
+		if !httpserve.Wants(r, "application/json") {
+			return httpserve.Text(w, http.StatusAccepted, "")
+		}
+		state.URL = s.runURL(r, state.ID)
+		return httpserve.JSON(w, http.StatusAccepted, state)
+	}
+	return s.verdict(w, r, j, state, kept)
+}
+
+// final reports whether a run has ended.
+func final(state api.RunState) bool { return state != api.Queued && state != api.Running }
+
+// Callers keep 64 KiB of an answer.
+const (
+	maxFailure = 64 << 10
+	maxCommand = 4 << 10 // bytes of a command in the text of a failure
+	maxReason  = 8 << 10
+)
+
+// verdict answers with how a run ended; kept says that it had ended before it was
+// asked for. When that has been written to a caller that is still there it is
+// delivered: a caller that has all of it and asks again gets a new run. The k6 webhook
+// also answers for a run that goes on.
+func (s *Server) verdict(w http.ResponseWriter, r *http.Request, j *job, state api.Run, kept bool) error {
+	note := ""
+	if kept {
+		ended := state.Ended.UTC().Format(time.RFC3339)
+		w.Header().Set("Headgate-Run-Ended", ended)
+		note = "the run ended before this request, at " + ended
+	}
+	status := http.StatusOK
+	switch {
+	case state.State == api.Succeeded || !final(state.State):
+	case state.State == api.Stopped: // it has no verdict: it is to be asked for again
+		w.Header().Set("Retry-After", retryAfter)
+		status = http.StatusServiceUnavailable
+	case j.launch != nil:
+		status = http.StatusBadRequest
+	default:
+		status = cmp.Or(s.FailureStatus, http.StatusUnprocessableEntity)
+	}
+	if j.launch != nil && final(state.State) && state.State != api.Stopped {
+		s.launches.remember(*j.launch, state.State != api.Succeeded)
+	}
+	var err error
+	if httpserve.Wants(r, "application/json") {
+		state.URL = s.runURL(r, state.ID)
+		err = httpserve.JSON(w, status, state)
+	} else {
+		err = httpserve.Text(w, status, j.text(state, note))
+	}
+	if err == nil && r.Context().Err() == nil {
+		s.Runs.Deliver(state.ID)
+	}
+	return err
+}
+
+// text returns the body of the answer, with a note, which may be "", where
+// the output does not stand alone.
+func (j *job) text(state api.Run, note string) string {
+	if state.State == api.Succeeded || !final(state.State) {
+		if j.ReturnOutput || j.launch != nil {
+			return state.Output
+		}
+		return note
+	}
+	reason := middle(cmp.Or(state.Reason, string(state.State)), maxReason)
+	if note != "" {
+		reason += " (" + note + ")"
+	}
+	head, tail := reason+"\n", ""
+	switch {
+	case j.launch != nil:
+		head = "k6 failed: " + reason + "\n"
+	case slices.Contains(commands, state.Type):
+		head, tail = "command "+middle(state.Metadata["cmd"], maxCommand)+" failed: ", ": "+reason
+	case state.Output == "":
+		return reason
+	}
+	return head + middle(state.Output, maxFailure-len(head)-len(tail)) + tail
+}
+
+// middle returns a text of at most most bytes: its beginning and its end.
+func middle(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	mark := fmt.Sprintf("\n[%d bytes left out]\n", len(text)-most)
+	half := (most - len(mark)) / 2
+	if half <= 0 {
+		return text[:most]
+	}
+	end := len(text) - half
+	for end < len(text) && !utf8.RuneStart(text[end]) {
+		end++
+	}
+	return strings.ToValidUTF8(text[:half], "") + mark + text[end:]
+}
+
+const (
+	maxLogged = 256 << 10 // bytes of the output of a run that are logged
+	maxLine   = 4 << 10
+)
+
+// A loggedTask logs what its task writes, line by line (metadata logCmdOutput).
+type loggedTask struct {
+	run.Task
+	log     *slog.Logger
+	secrets []string
+}
+
+// Run runs the task.
+func (t loggedTask) Run(ctx context.Context, out io.Writer) error {
+	r, w := io.Pipe()
+	logged := make(chan struct{})
+	go func() {
+		defer close(logged)
+		lines := bufio.NewReaderSize(r, maxLine)
+		for left := maxLogged; ; {
+			text, cut, err := lines.ReadLine()
+			line := string(text)
+			for more := cut; more && err == nil; {
+				_, more, err = lines.ReadLine()
+			}
+			if err != nil && line == "" {
+				return
+			}
+			if cut {
+				line = redact.Tail(line, t.secrets...)
+			}
+			if line == "" || left <= 0 {
+				continue
+			}
+			t.log.Info("output", "line", redact.String(line, t.secrets...))
+			if left -= len(line); left <= 0 {
+				t.log.Info("output: what follows is not logged")
+			}
+		}
+	}()
+	err := t.Task.Run(ctx, io.MultiWriter(out, w))
+	w.Close()
+	<-logged
+	return err
+}
+
+// The wire of the k6 webhook: every failure is 400 with a text.
+const (
+	launchDelay   = 2 * time.Minute  // after a failure, in which further calls fail: metadata min_failure_delay
+	launchStart   = 20 * time.Second // for a test that nobody waits for to start
+	launchStarted = "output:"        // what k6 writes then
+	maxFailures   = 10000
+)
+
+// launches are the calls of the k6 webhook that fail because the last test did.
+type launches struct {
+	mu     sync.Mutex
+	failed map[api.Key]time.Time // until when, by namespace, name and phase (as Gate)
+}
+
+// A launchCall is a call of the k6 webhook.
+type launchCall struct {
+	key   api.Key       // by which its failure is remembered
+	delay time.Duration // for how long
+}
+
+// launcherHealth answers GET /health.
+func (s *Server) launcherHealth(w http.ResponseWriter, r *http.Request) error {
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		return httpserve.WrongMethod(w, http.MethodGet)
+	}
+	return httpserve.Text(w, http.StatusOK, "Good to go!")
+}
+
+// launch answers POST /launch-test. Keys of metadata for chats
+// (slack_channels, notification_context) have no effect.
+func (s *Server) launch(w http.ResponseWriter, r *http.Request) error {
+	p, g, token, err := s.payload(w, r)
+	if err == nil {
+		err = g.Run(p.Namespace, "k6")
+	}
+	if err != nil {
+		return err
+	}
+	for _, required := range [...]struct{ name, value string }{
+		{"name", p.Name}, {"namespace", p.Namespace}, {"phase", p.Phase}, {"metadata script", p.Metadata["script"]},
+	} {
+		if required.value == "" {
+			return httpserve.Refuse(http.StatusBadRequest, "%s is missing in payload", required.name)
+		}
+	}
+	p.Metadata["type"] = "k6"
+	call := launchCall{key: api.Key{Namespace: p.Namespace, Name: p.Name, Gate: p.Phase}}
+	if call.delay, err = api.ParseInterval(p.Metadata["min_failure_delay"], launchDelay); err != nil {
+		return httpserve.Refuse(http.StatusBadRequest, "metadata min_failure_delay: %w", err)
+	}
+	j, err := s.job(p, g, token)
+	if err != nil {
+		return err
+	}
+	s.launches.mu.Lock()
+	left := time.Until(s.launches.failed[call.key])
+	s.launches.mu.Unlock()
+	if left > 0 {
+		return httpserve.Refuse(http.StatusBadRequest, "the last test failed; further calls fail for %s (min_failure_delay)", left.Round(time.Second))
+	}
+	j.launch, j.request.Abandon = &call, true
+	return s.run(w, r, j)
+}
+
+// launched returns a test that nobody waits for when it has started.
+func (s *Server) launched(r *http.Request, state api.Run) api.Run {
+	ctx, cancel := context.WithTimeout(r.Context(), launchStart)
+	defer cancel()
+	var seen bytes.Buffer
+	s.Runs.Output(ctx, state.ID, true, writerFunc(func(p []byte) {
+		if seen.Write(p); bytes.Contains(seen.Bytes(), []byte(launchStarted)) {
+			cancel()
+		}
+		seen.Next(seen.Len() - len(launchStarted)) // what may be the beginning of it
+	}))
+	if now, err := s.Runs.Run(state.ID); err == nil {
+		return now
+	}
+	return state
+}
+
+type writerFunc func(p []byte)
+
+func (w writerFunc) Write(p []byte) (int, error) { w(p); return len(p), nil }
+
+// retryLaunch says that a call is to be repeated after the time that half of
+// the last ones took.
+func (s *Server) retryLaunch(w http.ResponseWriter) {
+	var took []int64
+	for _, other := range s.Runs.Runs(api.Filter{Type: "k6", Limit: 100}) {
+		if final(other.State) {
+			took = append(took, other.Duration)
+		}
+	}
+	if len(took) > 0 {
+		slices.Sort(took)
+		w.Header().Set("Retry-After", strconv.FormatInt(max(1, took[len(took)/2]/1000), 10))
+	}
+}
+
+// remember remembers how a test ended.
+func (l *launches) remember(call launchCall, failed bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.failed, call.key)
+	if len(l.failed) >= maxFailures {
+		maps.DeleteFunc(l.failed, func(_ api.Key, until time.Time) bool { return time.Now().After(until) })
+	}
+	if failed && len(l.failed) < maxFailures {
+		if l.failed == nil {
+			l.failed = map[api.Key]time.Time{}
+		}
+		l.failed[call.key] = time.Now().Add(call.delay)
+	}
+}
