@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/headgate-io/headgate/internal/listen"
-	"github.com/headgate-io/headgate/rollout/tester"
 	"github.com/headgate-io/headgate/internal/redact"
+	"github.com/headgate-io/headgate/rollout/tester"
 	"github.com/headgate-io/headgate/source/controller/notify"
 )
 
