@@ -3,7 +3,6 @@ package tester_test
 import (
 	"encoding/base64"
 	"encoding/json"
-	"fmt"
 	"io"
 	"net/http/httptest"
 	"os"
@@ -59,91 +58,6 @@ func (d *door) keeps(texts ...string) {
 			if strings.Contains(text, secret) {
 				d.t.Errorf("a secret is in %s", text)
 			}
-		}
-	}
-}
-
-// TestDelegatedLoad has load tests of both generations of nGrinder, by both names
-// of the type, in the background and waited for (S-3, S-36, S-39).
-func TestDelegatedLoad(t *testing.T) {
-	d := remoteDoor(t)
-	for _, old := range []bool{false, true} {
-		for _, name := range []string{"ngrinder", "delegated-load"} {
-			for end, status := range map[string]int{"FINISHED": 200, "STOP_BY_ERROR": 422} {
-				grinder := &testenv.NGrinder{Old: old, User: "admin", Password: serverPassword, States: []string{"TESTING", end}}
-				server := httptest.NewServer(grinder)
-				canary := fmt.Sprintf("%s-%t-%d", name, old, status)
-				metadata := []string{"type", name, "server", server.URL, "clone", "7", "username", "admin",
-					"passwd", base64.StdEncoding.EncodeToString([]byte(serverPassword))}
-				if got := d.ask(canary, metadata...); got.status != 202 || got.body != "" {
-					t.Errorf("%s: %d %q", canary, got.status, got.body)
-				}
-				want := api.Succeeded
-				if status == 422 {
-					want = api.Failed
-				}
-				until(t, d.Server, canary, is(want))
-				got := d.ask(canary, append(metadata, "wait", "true")...)
-				if got.status != status || status == 422 && !strings.HasPrefix(got.body, "ngrinder: test 1002 stopped by an error (STOP_BY_ERROR)\nngrinder: started test 1002, a clone of test 7, on "+server.URL) {
-					t.Errorf("%s: %d %q", canary, got.status, got.body)
-				}
-				d.keeps(got.body)
-				server.Close()
-			}
-		}
-	}
-}
-
-// TestWorkflow has processes of Concord in all their terminal states, by both
-// names of the type (S-40, S-41, S-45).
-func TestWorkflow(t *testing.T) {
-	d := remoteDoor(t)
-	for _, name := range []string{"concord", "workflow"} {
-		for end, want := range map[string]string{
-			"FINISHED": "", "FAILED": "concord instanceID: %s failed\n", "CANCELLED": "concord instanceID: %s was cancelled\n",
-			"TIMED_OUT": "concord instanceID: %s timed out\n", "RUNNING": "concord process timed out, after 0.5 seconds\n",
-		} {
-			pollTimeout := "60"
-			if end == "RUNNING" {
-				pollTimeout = "0.5"
-			}
-			concord := &testenv.Concord{Key: serverKey, States: []string{"ENQUEUED", end}}
-			server := httptest.NewServer(concord)
-			got := d.ask(name+end, "type", name, "server", server.URL, "org", "o", "project", "p", "repo", "r", "entrypoint", "e",
-				"apiKeyPath", "concord", "endpoint", "http://canary", "pollTimeout", pollTimeout, "returnCmdOutput", "true")
-			if strings.Contains(want, "%") {
-				want = fmt.Sprintf(want, concord.ID(0))
-			}
-			status := 422
-			if end == "FINISHED" {
-				status = 200
-			}
-			if got.status != status || !strings.HasPrefix(got.body, want+"concord: started process "+concord.ID(0)+" on "+server.URL+"\n") {
-				t.Errorf("%s %s: %d %q", name, end, got.status, got.body)
-			}
-			if cancelled := len(concord.Cancelled()) == 1; cancelled != (end == "RUNNING") {
-				t.Errorf("%s %s: cancelled %v", name, end, concord.Cancelled())
-			}
-			d.keeps(got.body)
-			server.Close()
-		}
-	}
-}
-
-// TestRemoteMetadata has a text for each thing that is wrong, and asks nobody.
-func TestRemoteMetadata(t *testing.T) {
-	d := remoteDoor(t)
-	for _, c := range []struct {
-		want  string
-		pairs []string
-	}{
-		{"server, clone, username and passwd are required metadata", []string{"type", "ngrinder"}},
-		{"invalid url: host 192.0.2.1 is not one that may be asked: see --hosts", []string{"type", "ngrinder", "server", "http://192.0.2.1", "clone", "x", "username", "u", "passwd", "x"}},
-		{"`server` is required with type concord", []string{"type", "concord"}},
-		{"`apiKeyPath` file doesn't exist /etc/passwd", []string{"type", "workflow", "server", "http://127.0.0.1", "org", "o", "project", "p", "repo", "r", "entrypoint", "e", "apiKeyPath", "/etc/passwd"}},
-	} {
-		if got := d.ask("c", c.pairs...); got.status != 400 || strings.TrimSpace(got.body) != c.want {
-			t.Errorf("%d %q, want %q", got.status, got.body, c.want)
 		}
 	}
 }

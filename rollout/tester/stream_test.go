@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/headgate-io/headgate/rollout/tester/api"
 )
@@ -83,18 +82,6 @@ func TestWatch(t *testing.T) {
 	}
 	if _, err := io.Copy(io.Discard, resp.Body); err != nil {
 		t.Errorf("the stream does not end well: %v", err)
-	}
-}
-
-// TestWatchKeepsAlive has a stream on which nothing happens.
-func TestWatchKeepsAlive(t *testing.T) {
-	s := newServer(t)
-	s.Keepalive = time.Millisecond
-	lines := bufio.NewScanner(get(t, "http://"+serve(t, s)+"/api/v1/watch").Body)
-	for want := 3; want > 0; want-- {
-		if !lines.Scan() || !strings.HasPrefix(lines.Text(), ":") || !lines.Scan() {
-			t.Fatalf("%q %v", lines.Text(), lines.Err())
-		}
 	}
 }
 

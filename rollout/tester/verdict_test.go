@@ -249,17 +249,6 @@ func TestFailOnError(t *testing.T) {
 	}
 }
 
-// TestNamesOfTypesAreOneRun has both names of a type ask for the same run.
-func TestNamesOfTypesAreOneRun(t *testing.T) {
-	s := newServer(t)
-	url := "http://" + serve(t, s)
-	mustPost(t, url, payload("names", `{"cmd":"sleep 60"}`))
-	mustPost(t, url, payload("names", `{"cmd":"sleep 60","type":"cmd"}`))
-	if runs := s.Runs.Runs(api.Filter{Name: "names"}); len(runs) != 1 {
-		t.Errorf("%d runs", len(runs))
-	}
-}
-
 // TestFailureText bounds the text of a failure as callers do (C-7, S-29).
 func TestFailureText(t *testing.T) {
 	url := "http://" + serve(t, newServer(t))

@@ -15,7 +15,6 @@ import (
 	"math/big"
 	"net/http"
 	"net/http/httptest"
-	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -122,67 +121,6 @@ func serve(t *testing.T, g *access.Guard, settings httpserve.TLS) string {
 	server.StartTLS()
 	t.Cleanup(server.Close)
 	return server.URL
-}
-
-func TestCertificates(t *testing.T) {
-	ca, other, dir := newAuthority(t), newAuthority(t), t.TempDir()
-	own := ca.issue(t, x509.Certificate{DNSNames: []string{"tester"}})
-	settings := httpserve.TLS{Cert: put(t, dir, "crt", own.pem), Key: put(t, dir, "key", own.keyPEM(t)), ClientCA: put(t, dir, "ca", ca.pem)}
-	spiffe, err := url.Parse("spiffe://example.com/ns/ci/sa/runner")
-	if err != nil {
-		t.Fatal(err)
-	}
-	file := write(t, `
-certificates:
-- {name: alice, commonName: alice}
-- {name: ci, dns: ci.example.com, readOnly: true}
-- {name: runner, uri: "spiffe://example.com/ns/ci/sa/runner"}
-- {name: gone, commonName: gone, expires: 2001-01-01T00:00:00Z}
-`)
-	open := func(c access.Config) *access.Guard {
-		t.Helper()
-		g, err := access.Open(c)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return g
-	}
-	client := func(a authority, name string, c x509.Certificate) *tls.Certificate {
-		c.Subject.CommonName = name
-		return a.issue(t, c).pair()
-	}
-	optional := settings
-	optional.Optional = true
-	named, any := open(access.Config{File: file, Certificates: true}), open(access.Config{Certificates: true})
-	required, lax, everybody := serve(t, named, settings), serve(t, named, optional), serve(t, any, settings)
-	careless := serve(t, open(access.Config{File: file}), settings)
-	const refused = ""
-	for name, tt := range map[string]struct {
-		url    string
-		client *tls.Certificate
-		want   string // of the answer
-	}{
-		"common name":                {required, client(ca, "alice", x509.Certificate{}), "HTTP/2.0 alice false <nil>"},
-		"DNS name":                   {required, client(ca, "alice2", x509.Certificate{DNSNames: []string{"a", "ci.example.com"}}), "HTTP/2.0 ci true <nil>"},
-		"URI":                        {required, client(ca, "", x509.Certificate{URIs: []*url.URL{spiffe}}), "HTTP/2.0 runner false <nil>"},
-		"another name":               {required, client(ca, "Alice", x509.Certificate{DNSNames: []string{"x.ci.example.com"}}), "the certificate of \"Alice\" is not known"},
-		"an expired entry":           {required, client(ca, "gone", x509.Certificate{}), "the credential has expired"},
-		"another CA":                 {required, client(other, "alice", x509.Certificate{}), refused},
-		"its own CA":                 {required, client(authority{}, "alice", x509.Certificate{}), refused},
-		"an expired certificate":     {required, client(ca, "alice", x509.Certificate{NotAfter: time.Now().Add(-time.Hour)}), refused},
-		"none":                       {required, nil, refused},
-		"none where it is optional":  {lax, nil, "true no valid credential: there is no credential in the request"},
-		"another CA where optional":  {lax, client(other, "alice", x509.Certificate{}), refused},
-		"one where it is optional":   {lax, client(ca, "alice", x509.Certificate{}), "HTTP/2.0 alice false <nil>"},
-		"any":                        {everybody, client(ca, "whoever", x509.Certificate{}), "HTTP/2.0 whoever false <nil>"},
-		"a name with a line break":   {everybody, client(ca, "a\nb", x509.Certificate{}), "HTTP/2.0 a; b false <nil>"},
-		"a guard that does not look": {careless, client(ca, "alice", x509.Certificate{}), "there is no credential"},
-	} {
-		got, err := call(tt.url, ca, tt.client)
-		if (tt.want == refused) != (err != nil) || !strings.Contains(got, tt.want) {
-			t.Errorf("%s: %q, %v; want %q", name, got, err, tt.want)
-		}
-	}
 }
 
 // TestRotation replaces the files of a server that runs.

@@ -53,22 +53,3 @@ func TestDoubt(t *testing.T) {
 		}
 	}
 }
-
-// TestDoubtUse refuses a check that uses an opening up when the disk did not
-// confirm it: the opening is as good as before, also after a restart.
-func TestDoubtUse(t *testing.T) {
-	dir := t.TempDir()
-	b := open(t, gate.Config{Dir: dir})
-	b.Open(key, api.Change{Mode: api.OneShot})
-	b.Doubt(1)
-	if got := check(b, key, "a"); got == "pass" || got == "no" {
-		t.Errorf("used: %s", got)
-	}
-	if err := b.Close(); err != nil {
-		t.Fatal(err)
-	}
-	b = open(t, gate.Config{Dir: dir})
-	if got := check(b, key, "b"); got != "pass" {
-		t.Errorf("another revision: %s", got)
-	}
-}

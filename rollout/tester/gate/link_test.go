@@ -94,24 +94,6 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// TestLinkWithoutChecksum opens for one check.
-func TestLinkWithoutChecksum(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := open(t, gate.Config{})
-		check(b, key, "")
-		approve, _ := issue(t, b, 0)
-		if g, err := b.Redeem(approve, "ann", ""); err != nil || g.Mode != api.OneShot {
-			t.Errorf("%v %v", g, err)
-		}
-		if got := check(b, key, "") + check(b, key, ""); got != "passno" {
-			t.Errorf("checks: %s", got)
-		}
-		approve, _ = issue(t, b, 0)
-		time.Sleep(11 * time.Minute)
-		dead(t, b, approve, "nobody waits any more")
-	})
-}
-
 // TestLinkTime ends links by the clock.
 func TestLinkTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

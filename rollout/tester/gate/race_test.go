@@ -132,26 +132,3 @@ func TestStored(t *testing.T) {
 		}
 	}
 }
-
-func BenchmarkCheck(b *testing.B) {
-	book, err := gate.Open(gate.Config{Dir: b.TempDir()})
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer book.Close()
-	open := key
-	open.Gate = "open"
-	if _, err := book.Open(open, api.Change{}); err != nil {
-		b.Fatal(err)
-	}
-	for name, k := range map[string]api.Key{"open": open, "closed": key} {
-		b.Run(name, func(b *testing.B) {
-			b.ReportAllocs()
-			b.RunParallel(func(pb *testing.PB) {
-				for pb.Next() {
-					book.Check(k, gate.Visitor{Phase: "Waiting", Checksum: "5594979469"})
-				}
-			})
-		})
-	}
-}

@@ -131,21 +131,6 @@ type clock struct{ at atomic.Pointer[time.Time] }
 func (c *clock) set(at time.Time) { c.at.Store(&at) }
 func (c *clock) now() time.Time   { return *c.at.Load() }
 
-// TestClock takes the clock of the Config.
-func TestClock(t *testing.T) {
-	start := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	at := new(clock)
-	at.set(start)
-	b := open(t, gate.Config{Now: at.now})
-	b.Open(key, api.Change{TTL: "1h"})
-	for later, want := range map[time.Duration]string{0: "pass", time.Hour - 1: "pass", time.Hour: "no"} {
-		at.set(start.Add(later))
-		if got := check(b, key, "a"); got != want {
-			t.Errorf("%s: %s", later, got)
-		}
-	}
-}
-
 // TestFade forgets closed gates after a week.
 func TestFade(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -112,28 +112,3 @@ func within(t *testing.T, f func(t *testing.T)) {
 	t.Helper()
 	synctest.Test(t, f)
 }
-
-func TestWait(t *testing.T) {
-	within(t, func(t *testing.T) {
-		d, w := open(t, run.Config{}), &work{takes: time.Second}
-		got := wait(t, d, request("a"), w)
-		state(t, got, api.Succeeded)
-		if got.Output != "working\n" || got.Bytes != 8 || got.Duration != 1000 || got.Truncated || !got.Waits || got.Delivered {
-			t.Errorf("%+v", got)
-		}
-	})
-}
-
-func TestStart(t *testing.T) {
-	within(t, func(t *testing.T) {
-		d, w := open(t, run.Config{}), &work{takes: time.Second, err: exit(3)}
-		got := start(t, d, request("a"), w)
-		state(t, got, api.Running)
-		time.Sleep(2 * time.Second)
-		got = lookUp(t, d, got.ID)
-		state(t, got, api.Failed)
-		if got.ExitCode == nil || *got.ExitCode != 3 || got.Reason != "exit status 3" || got.Waits {
-			t.Errorf("%+v", got)
-		}
-	})
-}

@@ -66,38 +66,6 @@ func TestQueue(t *testing.T) {
 	})
 }
 
-// A caller that leaves does not take its run out of the queue.
-func TestQueuedRunOutlivesItsCaller(t *testing.T) {
-	within(t, func(t *testing.T) {
-		d, w := open(t, run.Config{Concurrency: 1}), &work{takes: time.Second}
-		start(t, d, request("before"), &work{takes: time.Hour})
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
-		got, err := d.Wait(ctx, request("a"), w)
-		if state(t, got, api.Queued); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("got %v", err)
-		}
-		if next := wait(t, d, request("a"), w); next.ID != got.ID || next.State != api.Succeeded {
-			t.Errorf("got %+v", next)
-		}
-		time.Sleep(5 * time.Minute)
-		if next := wait(t, d, request("a"), w); next.ID != got.ID {
-			t.Errorf("got %+v", next)
-		}
-		w.started(t, 1)
-	})
-}
-
-func TestNoQueue(t *testing.T) {
-	within(t, func(t *testing.T) {
-		d := open(t, run.Config{Concurrency: 1, Queue: -1})
-		start(t, d, request("a"), &work{takes: time.Hour})
-		if _, err := d.Start(request("b"), &work{}); !errors.Is(err, run.ErrBusy) {
-			t.Errorf("got %v", err)
-		}
-	})
-}
-
 // TestPlaceIsFreeAfterVerdict: who has the verdict of the one run at a time may
 // ask for the next, however many others ask for something.
 func TestPlaceIsFreeAfterVerdict(t *testing.T) {
@@ -148,15 +116,6 @@ func TestTimeout(t *testing.T) {
 	})
 }
 
-// The time in the queue does not count.
-func TestTimeoutBeginsWithTheTask(t *testing.T) {
-	within(t, func(t *testing.T) {
-		d := open(t, run.Config{Concurrency: 1, Timeout: time.Minute})
-		start(t, d, request("a"), &work{takes: 50 * time.Second})
-		state(t, wait(t, d, request("b"), &work{takes: 50 * time.Second}), api.Succeeded)
-	})
-}
-
 // S-3, S-4, S-5: what goes wrong in a task ends that task.
 func TestPanic(t *testing.T) {
 	within(t, func(t *testing.T) {
@@ -186,19 +145,6 @@ type nasty struct{ text string }
 
 func (n *nasty) Error() string { return n.text }
 
-// A background task begins at once: the reference waits for the next tenth of a second.
-func TestStartsAtOnce(t *testing.T) {
-	within(t, func(t *testing.T) {
-		d := open(t, run.Config{Dir: t.TempDir()})
-		began := make(chan time.Time, 1)
-		at := time.Now()
-		start(t, d, request("a"), task(func(context.Context, io.Writer) error { began <- time.Now(); return nil }))
-		if late := (<-began).Sub(at); late != 0 {
-			t.Errorf("%v late", late)
-		}
-	})
-}
-
 // A run in the queue ends once, whoever cancels it, and whatever the shutdown does
 // meanwhile.
 func TestManyCancelAQueuedRun(t *testing.T) {
@@ -222,20 +168,6 @@ func TestManyCancelAQueuedRun(t *testing.T) {
 		shutdown(t, d)
 		all.Wait()
 	}
-}
-
-func TestCancelOfUnknownAndEnded(t *testing.T) {
-	within(t, func(t *testing.T) {
-		d := open(t, run.Config{})
-		if _, err := d.Cancel(t.Context(), "x", ""); !errors.Is(err, run.ErrNotFound) {
-			t.Errorf("got %v", err)
-		}
-		ended := wait(t, d, request("a"), &work{})
-		got, err := d.Cancel(t.Context(), ended.ID, "")
-		if state(t, got, api.Succeeded); err != nil || got.Output != "working\n" {
-			t.Errorf("got %+v, %v", got, err)
-		}
-	})
 }
 
 // An observer is told of each run once as it becomes something, and of each

@@ -142,16 +142,6 @@ func TestDamagedHistoryIsSetAside(t *testing.T) {
 	}
 }
 
-func TestNoHistory(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := run.Open(run.Config{Dir: file}); err == nil || !strings.HasPrefix(err.Error(), "history of runs: ") {
-		t.Errorf("got %v", err)
-	}
-}
-
 func TestRetention(t *testing.T) {
 	for name, dir := range map[string]string{"in memory": "", "on disk": t.TempDir()} {
 		t.Run(name, func(t *testing.T) {

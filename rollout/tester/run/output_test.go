@@ -333,23 +333,3 @@ func TestRecordIsBounded(t *testing.T) {
 		t.Errorf("got %q of %q", got.Name, got.Namespace)
 	}
 }
-
-// Many who follow many runs leave nothing behind.
-func TestFollowersEnd(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) { // which fails when a goroutine is left
-		d := open(t, run.Config{})
-		for i := range 10 {
-			r := start(t, d, request(fmt.Sprint(i)), &work{takes: time.Hour})
-			for range 10 {
-				ctx, cancel := context.WithCancel(t.Context())
-				go d.Output(ctx, r.ID, true, io.Discard)
-				go func() {
-					time.Sleep(time.Minute)
-					cancel()
-				}()
-			}
-		}
-		time.Sleep(2 * time.Minute)
-		synctest.Wait()
-	})
-}

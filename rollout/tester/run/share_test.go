@@ -52,55 +52,6 @@ func TestThousandEqualRequestsStartOneTask(t *testing.T) {
 	}
 }
 
-// What a caller did not live to see is for the next one, once.
-func TestCallerGoesAway(t *testing.T) {
-	within(t, func(t *testing.T) {
-		d, w := open(t, run.Config{}), &work{takes: time.Minute, err: exit(1)}
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-		defer cancel()
-		got, err := d.Wait(ctx, request("a"), w)
-		if !errors.Is(err, context.DeadlineExceeded) {
-			t.Fatalf("got %v", err)
-		}
-		state(t, got, api.Running)
-		time.Sleep(5 * time.Minute)
-		for range 2 { // until it is delivered
-			next := wait(t, d, request("a"), w)
-			state(t, next, api.Failed)
-			if next.ID != got.ID || next.Output != "working\n" {
-				t.Errorf("got %+v", next)
-			}
-		}
-		w.started(t, 1)
-		d.Deliver(got.ID)
-		d.Deliver(got.ID)
-		if !lookUp(t, d, got.ID).Delivered {
-			t.Error("not delivered")
-		}
-		if anew := wait(t, d, request("a"), w); anew.ID == got.ID {
-			t.Error("a delivered verdict is given again")
-		}
-		w.started(t, 2)
-	})
-}
-
-// S-9's other side: what is asked of a load is that it runs.
-func TestFinishedLoadStartsAgain(t *testing.T) {
-	within(t, func(t *testing.T) {
-		d, w := open(t, run.Config{}), &work{takes: time.Minute, err: exit(1)}
-		first := start(t, d, request("a"), w)
-		time.Sleep(30 * time.Second)
-		if again := start(t, d, request("a"), w); again.ID != first.ID {
-			t.Error("a second one was started")
-		}
-		time.Sleep(time.Minute)
-		if again := start(t, d, request("a"), w); again.ID == first.ID || again.State != api.Running {
-			t.Error("a finished load is not started again")
-		}
-		w.started(t, 2)
-	})
-}
-
 // S-9.
 func TestFailOnError(t *testing.T) {
 	for name, end := range map[string]struct {
@@ -140,42 +91,6 @@ func TestFailOnError(t *testing.T) {
 	}
 }
 
-// Without a checksum the next request may be about another revision.
-func TestVerdictWithoutChecksumIsNotKept(t *testing.T) {
-	within(t, func(t *testing.T) {
-		d, w := open(t, run.Config{}), &work{takes: time.Second, err: exit(1)}
-		r := request("a")
-		r.Checksum, r.FailOnError = "", true
-		first := wait(t, d, r, w)
-		if again := wait(t, d, r, w); again.ID == first.ID {
-			t.Error("the verdict is given again")
-		}
-		state(t, start(t, d, r, w), api.Running)
-		time.Sleep(2 * time.Second)
-		state(t, start(t, d, r, w), api.Running)
-		w.started(t, 4)
-	})
-}
-
-func TestOldVerdictIsNotShared(t *testing.T) {
-	within(t, func(t *testing.T) {
-		d, w := open(t, run.Config{Verdict: time.Minute}), &work{takes: time.Second, err: exit(1)}
-		r := request("a")
-		r.FailOnError = true
-		first := wait(t, d, r, w)
-		time.Sleep(time.Minute)
-		if again := wait(t, d, r, w); again.ID != first.ID {
-			t.Error("a fresh verdict is not shared")
-		}
-		time.Sleep(time.Second)
-		if again := wait(t, d, r, w); again.ID == first.ID {
-			t.Error("an old verdict is shared")
-		}
-		time.Sleep(time.Hour)
-		state(t, start(t, d, r, w), api.Running)
-	})
-}
-
 // A verdict of a time that is still to come is of no known age.
 func TestVerdictOfWrongClockIsNotShared(t *testing.T) {
 	within(t, func(t *testing.T) {
@@ -185,39 +100,6 @@ func TestVerdictOfWrongClockIsNotShared(t *testing.T) {
 		first := wait(t, d, request("a"), w)
 		wrong.Store(0)
 		if again := wait(t, d, request("a"), w); again.ID == first.ID {
-			t.Error("shared")
-		}
-	})
-}
-
-// Who waits for a load that somebody started waits for that one; who starts
-// what somebody waits for starts nothing.
-func TestWaitAndStartMeet(t *testing.T) {
-	within(t, func(t *testing.T) {
-		d, w := open(t, run.Config{}), &work{takes: time.Minute}
-		first := start(t, d, request("a"), w)
-		got := wait(t, d, request("a"), w)
-		if got.ID != first.ID || got.State != api.Succeeded {
-			t.Errorf("got %+v", got)
-		}
-		if anew := start(t, d, request("a"), w); anew.ID == first.ID { // the verdict is not for who does not wait
-			t.Error("a finished run is not started again")
-		}
-		if got := wait(t, d, request("a"), w); got.ID == first.ID {
-			t.Error("the verdict of a run that was superseded is given")
-		}
-		w.started(t, 2)
-		d.Deliver(got.ID)
-	})
-}
-
-// A verdict of a load that nobody waited for is no test result of the next tick.
-func TestVerdictOfLoadIsNotShared(t *testing.T) {
-	within(t, func(t *testing.T) {
-		d, w := open(t, run.Config{}), &work{takes: time.Minute}
-		first := start(t, d, request("a"), w)
-		time.Sleep(time.Hour)
-		if got := wait(t, d, request("a"), w); got.ID == first.ID {
 			t.Error("shared")
 		}
 	})
@@ -263,34 +145,6 @@ func TestKeys(t *testing.T) {
 		})
 		if i, ok := seen[start(t, d, same, w).ID]; !ok || i != 0 {
 			t.Error("a request is not equal to itself in another phase")
-		}
-	})
-}
-
-// What says nothing of what was tested is no verdict.
-func TestCancelledIsNotShared(t *testing.T) {
-	within(t, func(t *testing.T) {
-		d, w := open(t, run.Config{}), &work{takes: time.Hour}
-		r := request("a")
-		r.FailOnError = true
-		told := make(chan api.Run)
-		for range 2 {
-			go func() {
-				got, _ := d.Wait(context.Background(), r, w)
-				told <- got
-			}()
-		}
-		synctest.Wait()
-		id := d.Runs(api.Filter{})[0].ID
-		got, err := d.Cancel(t.Context(), id, "eve")
-		if err != nil || got.State != api.Cancelled || got.Reason != "cancelled by eve" {
-			t.Errorf("got %+v, %v", got, err)
-		}
-		for range 2 {
-			state(t, <-told, api.Cancelled)
-		}
-		if anew := start(t, d, r, w); anew.ID == id || anew.State != api.Running {
-			t.Errorf("got %+v", anew)
 		}
 	})
 }

@@ -44,18 +44,6 @@ func text(err error) string {
 	return err.Error()
 }
 
-// A test suite runs by its path, as the reference's users mount it.
-func TestBashSuite(t *testing.T) {
-	if _, err := exec.LookPath("bash"); err != nil {
-		t.Skip(err)
-	}
-	dir, path := bin(t, map[string]string{"suite.sh": "echo ran in $PWD"})
-	out, err := run(t, (&task.Tools{Env: []string{path}, Dir: dir}).Bash, map[string]string{"cmd": filepath.Join(dir, "suite.sh")})
-	if err != nil || !strings.HasPrefix(out, "ran in /") {
-		t.Errorf("got %q, %v", out, err)
-	}
-}
-
 func TestNoShell(t *testing.T) {
 	dir, path := bin(t, map[string]string{"show": arguments, "helm": arguments})
 	allow := []string{"show", dir + "/helm"}

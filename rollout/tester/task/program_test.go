@@ -80,13 +80,6 @@ func TestDirectory(t *testing.T) {
 	}
 }
 
-func TestDirectoryThatCannotBeMade(t *testing.T) {
-	_, err := run(t, (&task.Tools{Temp: filepath.Join(t.TempDir(), "none")}).Cmd, map[string]string{"cmd": "true"})
-	if err == nil || !strings.HasPrefix(err.Error(), "directory of the run: ") {
-		t.Errorf("got %v", err)
-	}
-}
-
 // A load that a shell put into the background is the load of its run; with
 // wait, and for other types, the run is over with its command.
 func TestBackground(t *testing.T) {

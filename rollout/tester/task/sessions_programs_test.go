@@ -32,19 +32,19 @@ var programs = map[string]func() int{
 	"await":  func() int { c, err := dial("await"); return read(c, err) }, // until another is up
 }
 
-func show(lines []string) int {
-	for _, line := range lines {
-		fmt.Println(line)
+// much writes 16 MiB.
+func much() int {
+	for range 16 {
+		if _, err := os.Stdout.Write(make([]byte, 1<<20)); err != nil {
+			return 1
+		}
 	}
 	return 0
 }
 
-func much() int {
-	b := make([]byte, 1<<20)
-	for range 1024 {
-		if _, err := os.Stdout.Write(b); err != nil {
-			return 1
-		}
+func show(lines []string) int {
+	for _, line := range lines {
+		fmt.Println(line)
 	}
 	return 0
 }

@@ -151,13 +151,6 @@ func TestOutputIsOneStream(t *testing.T) {
 	}
 }
 
-func TestGigabyte(t *testing.T) {
-	var n count
-	if err := (job{out: &n}).run(t, t.Context(), `PROGRAM=much $SELF`); err != nil || n != 1<<30 {
-		t.Errorf("%d bytes, %v", n, err)
-	}
-}
-
 type count int
 
 func (c *count) Write(b []byte) (int, error) { *c += count(len(b)); return len(b), nil }
@@ -194,19 +187,4 @@ func TestErrors(t *testing.T) {
 	if err := (job{}).run(t, ctx, "true"); !errors.Is(err, errOver) {
 		t.Error(err)
 	}
-}
-
-// Jobs that end at any moment of their life, many at a time.
-func TestManyAtOnce(t *testing.T) {
-	var all sync.WaitGroup
-	for i := range 50 {
-		all.Go(func() {
-			ctx, cancel := context.WithTimeoutCause(t.Context(), time.Duration(i)*100*time.Microsecond, errOver)
-			defer cancel()
-			if err := (job{waits: true, tools: task.Tools{Grace: time.Second}}).run(t, ctx, `(true | true) & true; exit 5`); !errors.Is(err, errOver) && err.Error() != "exit status 5" {
-				t.Errorf("got %v", err)
-			}
-		})
-	}
-	all.Wait()
 }
