@@ -4,8 +4,6 @@ package task_test
 
 import (
 	"os/exec"
-	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/headgate-io/headgate/rollout/tester/task"
