@@ -57,7 +57,7 @@ func victim(dir string) error {
 }
 
 // TestCrash kills a process with SIGKILL while it changes gates, again and
-// again, through 3,000 operations: what it acknowledged is there afterwards, and nothing
+// again, through 1,500 operations: what it acknowledged is there afterwards, and nothing
 // else but, wholly or not at all, the one operation of each canary that was under way.
 func TestCrash(t *testing.T) {
 	dir := t.TempDir()
@@ -66,7 +66,7 @@ func TestCrash(t *testing.T) {
 	for i := range known {
 		known[i] = model{}
 	}
-	total, volume := 0, 3000/thrift
+	total, volume := 0, 1500/thrift
 	if testing.Short() {
 		volume /= 10
 	}

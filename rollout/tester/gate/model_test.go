@@ -180,7 +180,7 @@ func TestModel(t *testing.T) {
 		m := model{}
 		volume := 8000 / thrift
 		if dir != "" {
-			volume /= 4 // each is a write
+			volume /= 16 // each is a write
 		}
 		for i := range volume {
 			op := random("web", i)

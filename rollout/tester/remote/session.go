@@ -3,6 +3,7 @@ package remote
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -21,7 +22,6 @@ import (
 
 const (
 	requestTimeout = 60 * time.Second
-	stopTimeout    = 10 * time.Second
 	dialTimeout    = 15 * time.Second // for each address
 	maxAnswer      = 1 << 20          // bytes of a body
 	maxHeader      = 64 << 10
@@ -37,7 +37,7 @@ type session struct {
 	client  *http.Client
 }
 
-// open starts a session. Close ends its connections.
+// open starts a session.
 func (s *Servers) open(to server, header http.Header, secrets []string) *session {
 	t := &http.Transport{
 		TLSHandshakeTimeout:    dialTimeout,
@@ -58,8 +58,6 @@ func (s *Servers) open(to server, header http.Header, secrets []string) *session
 	t.DialContext = s.dialer(to, proxied)
 	return &session{to: to, header: header, secrets: secrets, client: &http.Client{Transport: t, CheckRedirect: checkRedirect}}
 }
-
-func (s *session) close() { s.client.CloseIdleConnections() }
 
 // checkRedirect lets what reads be sent elsewhere on the same origin.
 func checkRedirect(req *http.Request, via []*http.Request) error {
@@ -225,3 +223,36 @@ func bounded(words string, secrets []string) string {
 
 // safe returns err without secrets; it unwraps to err.
 func safe(err error, secrets []string) error { return redact.Error(err, secrets...) }
+
+// decode reads the JSON object of an answer. What is not asked for may have any form.
+func decode(a answer, into any) error {
+	text := bytes.TrimSpace(a.body)
+	if a.html || len(text) == 0 || text[0] != '{' {
+		return errors.New("the answer is no JSON object: is that the base URL of the server, and who may use it?")
+	}
+	if err := json.Unmarshal(text, into); err != nil {
+		return errors.New("the answer is no JSON of the form that was expected")
+	}
+	return nil
+}
+
+// read reads an answer of nGrinder, which may say that it is an error.
+func (s *session) read(a answer, into any) error {
+	var says struct {
+		Success        *bool
+		Cause, Message json.RawMessage
+	}
+	if err := decode(a, &says); err != nil {
+		return err
+	}
+	if says.Success == nil || *says.Success {
+		return decode(a, into)
+	}
+	for _, raw := range []json.RawMessage{says.Cause, says.Message} {
+		var words string
+		if json.Unmarshal(raw, &words) == nil && words != "" {
+			return fmt.Errorf("the server says: %s", bounded(words, s.secrets))
+		}
+	}
+	return errors.New("the server says that it did not succeed")
+}
