@@ -119,12 +119,6 @@ func send(ctx context.Context, method, url, body string) (int, string, error) {
 // A ran is a run as the API tells it.
 type ran struct {
 	ID, State, Type, Name, Reason, Output string
-	Summary                               *struct {
-		Format                         string
-		Total, Passed, Failed, Skipped int
-		Requests                       int64
-		Failures                       []string
-	}
 }
 
 // runs returns the runs, newest first.
