@@ -24,7 +24,7 @@ export default function () { check(http.get(__ENV.URL), { 'is right': (r) => r.b
 	serviceFile = "apiVersion: v1\nkind: Service\nmetadata:\n  name: {{ .Release.Name }}\nspec:\n  ports: [{port: {{ required \"port is wanted\" .Values.port }}}]\n"
 )
 
-// Tools that people have as tests run as tests,.
+// Tools that people have as tests run as tests.
 func TestTesterTools(t *testing.T) {
 	right := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "right") }))
 	defer right.Close()
