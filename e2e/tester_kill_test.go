@@ -32,16 +32,15 @@ func marked(t *testing.T, text string) (pids []string) {
 	return pids
 }
 
-// stubborn are commands that leave processes behind: %s is a text by which they are known.
+// stubborn are commands that leave processes behind in their session: %s is a text by which they are known.
 var stubborn = map[string]string{
 	"a pipeline":                         "sleep 1000%s | cat | cat",
 	"one in the background":              "sleep 1000%s & sleep 1000%s",
-	"one that left the session":          "setsid sleep 1000%s & setsid -f sleep 1000%s; sleep 1000%s",
-	"a daemon":                           "(setsid sh -c 'sleep 1000%s & sleep 1000%s &' &); sleep 1000%s",
+	"one of another group":               "timeout 2000 sleep 1000%s & set -m; sleep 1000%s & sleep 1000%s",
 	"one that ignores SIGTERM":           "trap '' TERM; sleep 1000%s; while :; do sleep 1000%s; done",
-	"a daemon that ignores SIGTERM":      "setsid sh -c \"trap '' TERM HUP; while :; do sleep 1000%s; done\" & sleep 1000%s",
-	"a daemon without its environment":   "env -i setsid sleep 1000%s & sleep 1000%s",
-	"one whose parent has ended at once": "(env -i setsid sleep 1000%s &) ; sleep 1000%s",
+	"one without its environment":        "env -i sleep 1000%s & sleep 1000%s",
+	"one whose parent has ended at once": "(env -i sleep 1000%s &) ; sleep 1000%s",
+	"a daemon that stays in the session": "((trap '' TERM HUP; while :; do sleep 1000%s; done) &); sleep 1000%s",
 }
 
 // A test runner that is told to end leaves nothing of what it started, and
