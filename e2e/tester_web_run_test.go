@@ -101,7 +101,7 @@ func TestTesterWebFilter(t *testing.T) {
 	p.open(r.url + "/ui/#/runs")
 	rows := `document.querySelectorAll("tbody tr").length`
 	p.until(rows + " == 3")
-	p.sees("1 of 2 tests passed, 1 failed: pays")
+	p.sees("exit status 1")
 	p.write("[name=canary]", "shop/cart")
 	p.click(".filter button")
 	p.until(rows + " == 2")
@@ -152,7 +152,7 @@ func TestTesterWebHostile(t *testing.T) {
 	p := newTab(t)
 	for _, view := range []struct{ path, shows string }{
 		{"", image}, {"#/gates", image}, {"#/audit", script}, {"#/gates/gate/shop/cart/default", image},
-		{"#/runs", script}, {"#/runs/" + r.runs()[0].ID, script},
+		{"#/runs", "exit status 1"}, {"#/runs/" + r.runs()[0].ID, script},
 		{"#/gates/gate/%3Cimg%20src%3Dx%20onerror%3Dalert(1)%3E/a/b", image}, {"#/runs?canary=" + "%22%3E%3Cscript%3Ealert(1)%3C%2Fscript%3E", "No run is like that"},
 		{"#/%zz", "nothing at this address"}, {"#/gates/gate/../../x", "alone has no address"}, {"#/runs/..", "nothing at this address"},
 	} {
