@@ -63,7 +63,7 @@ func (d *door) keeps(texts ...string) {
 }
 
 // TestRemoteEndsWithItsRun has what was started on a server end when its run is
-// cancelled, and when the test runner shuts down (S-26, S-27).
+// cancelled, and when the test runner shuts down (S-26, S-27), and no secret kept.
 func TestRemoteEndsWithItsRun(t *testing.T) {
 	d := remoteDoor(t)
 	grinder := &testenv.NGrinder{User: "admin", Password: serverPassword, States: []string{"TESTING"}}
@@ -81,6 +81,7 @@ func TestRemoteEndsWithItsRun(t *testing.T) {
 	if got := d.post("/api/v1/runs/"+runs[0]+"/cancel", ""); got.status != 200 || len(grinder.Stopped()) != 1 {
 		t.Errorf("%d %s, stopped %v", got.status, got.body, grinder.Stopped())
 	}
+	d.keeps()
 	if err := d.end(); err != nil || len(grinder.Stopped()) != 2 {
 		t.Errorf("%v, stopped %v", err, grinder.Stopped())
 	}

@@ -150,10 +150,6 @@ func TestOutputIsOneStream(t *testing.T) {
 	}
 }
 
-type count int
-
-func (c *count) Write(b []byte) (int, error) { *c += count(len(b)); return len(b), nil }
-
 // An error of the reader of the output does not end the program.
 func TestOutputNobodyTakes(t *testing.T) {
 	r, w := io.Pipe()
