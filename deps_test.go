@@ -28,14 +28,13 @@ var rooms = map[string]room{
 	"source": {imports: "artifact internal/document internal/durable internal/redact internal/zone", modules: "sigs.k8s.io/yaml go.yaml.in/yaml/v2 go.yaml.in/yaml/v3 github.com/Masterminds/semver/v3"},
 
 	"source/controller":         {imports: "artifact source"},
-	"source/controller/access":  {imports: "internal/access internal/document internal/listen source"},
+	"source/controller/access":  {imports: "internal/document internal/httpserve source"},
 	"source/controller/api":     {imports: "artifact internal/call internal/retry source"},
 	"source/controller/feed":    {imports: "internal/durable source source/controller"},
-	"source/controller/hook":    {imports: "source source/controller internal/answer internal/document internal/redact internal/secret"},
-	"source/controller/journal": {imports: "source internal/durable"},
+	"source/controller/hook":    {imports: "source source/controller internal/document internal/redact internal/secret"},
+	"source/controller/journal": {imports: "source"},
 	"source/controller/notify":  {imports: "source internal/document internal/notify internal/secret"},
-	"source/controller/server":  {imports: "artifact internal/access internal/answer internal/listen internal/redact source source/controller source/controller/access source/controller/api source/controller/hook source/controller/journal source/controller/web", modules: prometheusModules},
-	"source/controller/web":     {imports: "internal/page"},
+	"source/controller/server":  {imports: "artifact internal/httpserve internal/redact source source/controller source/controller/access source/controller/api source/controller/hook source/controller/journal", modules: prometheusModules},
 
 	"git":                   {imports: "artifact source internal/transport internal/redact internal/tunnel internal/version git/internal/config git/internal/lfs git/internal/local git/internal/object git/internal/packfile git/internal/wire internal/signature", modules: gitModules},
 	"git/internal/config":   {},
@@ -84,26 +83,21 @@ var rooms = map[string]room{
 	"rollout/tester/task":           {imports: "rollout/tester/api rollout/tester/run internal/command", modules: "golang.org/x/sys"},
 
 	"cmd/headgate": {
-		imports: "headgate rollout/tester rollout/tester/access rollout/tester/api rollout/tester/gate rollout/tester/remote rollout/tester/run rollout/tester/task rollout rollout/ledger rollout/metric rollout/notify rollout/simulate rollout/traffic artifact bucket bucket/azure bucket/gcs bucket/s3 chart chart/index source git oci oci/cosign oci/notation internal/command internal/document internal/durable internal/listen internal/redact internal/retry internal/zone source/login/aws source/login/azure source/login/gcp source/login/github " +
+		imports: "headgate rollout/tester rollout/tester/access rollout/tester/api rollout/tester/gate rollout/tester/remote rollout/tester/run rollout/tester/task rollout rollout/ledger rollout/metric rollout/notify rollout/simulate rollout/traffic artifact bucket bucket/azure bucket/gcs bucket/s3 chart chart/index source git oci oci/cosign oci/notation internal/command internal/document internal/durable internal/httpserve internal/redact internal/retry internal/zone source/login/aws source/login/azure source/login/gcp source/login/github " +
 			"source/controller source/controller/access source/controller/api source/controller/feed source/controller/hook source/controller/journal source/controller/notify source/controller/server", // sigs.k8s.io/yaml comes with source
 		modules: "github.com/spf13/cobra github.com/spf13/pflag github.com/inconshreveable/mousetrap github.com/jedib0t/go-pretty/v6 github.com/mattn/go-runewidth github.com/clipperhouse/uax29/v2 golang.org/x/term golang.org/x/text github.com/rogpeppe/go-internal",
 	},
 
-	"internal/access":      {imports: "internal/document internal/redact internal/reload", modules: "go.yaml.in/yaml/v3"},
-	"internal/answer":      {},
-	"internal/call":        {imports: "internal/listen internal/origin internal/redact"},
+	"internal/call":        {imports: "internal/httpserve internal/origin internal/redact"},
 	"internal/durable":     {},
 	"internal/command":     {},
 	"internal/document":    {imports: "internal/redact", modules: "go.yaml.in/yaml/v3"},
-	"internal/listen":      {imports: "internal/answer internal/durable internal/redact internal/reload"},
 	"internal/signature":   {modules: "github.com/ProtonMail/go-crypto github.com/cloudflare/circl golang.org/x/crypto golang.org/x/sys"},
 	"internal/notify":      {imports: "internal/document internal/origin internal/redact internal/retry internal/secret"},
 	"internal/origin":      {},
-	"internal/httpserve":   {imports: "internal/document internal/redact", modules: "go.yaml.in/yaml/v3 golang.org/x/net"},
-	"internal/page":        {imports: "internal/httpserve"},
+	"internal/httpserve":   {imports: "internal/document internal/durable internal/redact", modules: "go.yaml.in/yaml/v3 golang.org/x/net"},
 	"internal/placeholder": {},
 	"internal/redact":      {},
-	"internal/reload":      {},
 	"internal/retry":       {},
 	"internal/secret":      {},
 	"internal/transport":   {imports: "internal/origin source internal/redact internal/retry internal/secret internal/zone"},
@@ -111,7 +105,7 @@ var rooms = map[string]room{
 	"internal/zone":        {},
 	"internal/version":     {modules: "github.com/Masterminds/semver/v3"},
 
-	"internal/page/pagetest":          {test: true},
+	"internal/httpserve/pagetest":     {test: true},
 	"internal/testenv/measure":        {test: true},
 	"internal/testenv":                {imports: "internal/transport", modules: "golang.org/x/crypto golang.org/x/sys golang.org/x/tools github.com/google/go-containerregistry github.com/opencontainers/image-spec github.com/opencontainers/go-digest github.com/klauspost/compress github.com/Masterminds/semver/v3 sigs.k8s.io/yaml go.yaml.in/yaml/v2 go.yaml.in/yaml/v3", test: true},
 	"source/login/internal/logintest": {imports: "artifact source git oci internal/testenv", test: true},

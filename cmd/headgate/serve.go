@@ -9,12 +9,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/headgate-io/headgate/internal/listen"
+	"github.com/headgate-io/headgate/internal/httpserve"
 )
 
 func (p *program) artifactServe() *cobra.Command {
 	var dir string
-	var at listen.Config
+	var at httpserve.Endpoint
 	var logs logFlags
 	c := &cobra.Command{
 		Use:   "serve",
@@ -34,7 +34,7 @@ listens on loopback and asks nobody who they are: an address that others can rea
 	return c
 }
 
-func (p *program) runArtifactServe(ctx context.Context, dir string, at listen.Config, logs *logFlags) error {
+func (p *program) runArtifactServe(ctx context.Context, dir string, at httpserve.Endpoint, logs *logFlags) error {
 	if !isHostPort(at.Addr) {
 		return usage("--addr %q: want HOST:PORT, as 127.0.0.1:9090, [::1]:9090 or :9090", at.Addr)
 	}
@@ -47,24 +47,23 @@ func (p *program) runArtifactServe(ctx context.Context, dir string, at listen.Co
 		return err
 	}
 	defer store.Close()
-	l, err := listen.Open(ctx, at)
+	at.Grace = 10 * time.Second
+	l, err := httpserve.Listen(ctx, at, false, "", nil)
 	switch {
-	case errors.Is(err, listen.ErrExposed):
+	case errors.Is(err, httpserve.ErrExposed):
 		return usage("--addr: %w: give --insecure-listen, or serve with headgate serve and --tokens", err)
 	case err != nil:
 		return listenError(err)
 	}
 	fmt.Fprintf(p.stdout, "serving %s at %s\n", dir, l.URL)
-	return listen.Service{
-		Handler: l.Local(store.Handler(), refuseElsewhere),
-		Request: 10 * time.Second,
-		Grace:   10 * time.Second,
-		Problem: func(text string) { log.Warn("connection", "problem", text) },
-	}.Serve(ctx, l)
-}
-
-// refuseElsewhere answers a request for a host that is not this machine.
-func refuseElsewhere(w http.ResponseWriter, _ *http.Request, host listen.Misdirected) {
-	http.Error(w, fmt.Sprintf("Forbidden: %v, and this answers those for this machine alone: "+
-		"call it by its IP address or as localhost, or serve with --insecure-listen", host), http.StatusForbidden)
+	handler := store.Handler()
+	answer := func(w http.ResponseWriter, r *http.Request) {
+		if l.Here(r) {
+			handler.ServeHTTP(httpserve.Answering(w, r), r)
+			return
+		}
+		http.Error(w, fmt.Sprintf("Forbidden: the request is for the host %q, and this answers those for this machine alone: "+
+			"call it by its IP address or as localhost, or serve with --insecure-listen", r.Host), http.StatusForbidden)
+	}
+	return l.Serve(ctx, http.HandlerFunc(answer), log, func(context.Context) error { return nil })
 }

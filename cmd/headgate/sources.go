@@ -21,8 +21,6 @@ type serveFlags struct {
 	socket        string
 	openArtifacts bool
 	profiles      bool
-	rate          float64
-	perAddress    int
 }
 
 // scheduleFlags say when sources are checked, and how many at a time.
@@ -96,8 +94,6 @@ func (f *serveFlags) register(c *cobra.Command) {
 	fl.StringVar(&f.socket, "socket", defaultSocket, "`PATH` of the socket for commands of this machine, which may do everything; relative to the store; empty for none")
 	fl.BoolVar(&f.openArtifacts, "open-artifacts", false, "artifacts need no token although everything else does")
 	fl.BoolVar(&f.profiles, "profiles", false, "profiles of the process are at /debug/pprof/, for those who may debug")
-	fl.Float64Var(&f.rate, "rate", 0, "requests a second of one address, on average; 0 is no limit")
-	fl.IntVar(&f.perAddress, "max-connections-per-address", 0, "connections of one address at a time; those beyond are refused; 0 is no limit")
 	f.logFlags.register(c)
 	f.scheduleFlags.register(c)
 	f.tellFlags.register(c)
@@ -143,7 +139,7 @@ func (f *serveFlags) check() error {
 	}{
 		{"concurrent", float64(f.runs), 1}, {"per-host", float64(f.perHost), 1}, {"fetches", float64(f.fetches), 0},
 		{"interval-jitter-percentage", f.jitter, 0}, {"min-retry-delay", float64(f.minRetry), 1}, {"max-retry-delay", float64(f.maxRetry), float64(f.minRetry)},
-		{"retention", float64(f.retention), 1}, {"rate", f.rate, 0}, {"max-connections-per-address", float64(f.perAddress), 0},
+		{"retention", float64(f.retention), 1},
 		{"artifact-retention-records", float64(f.records), -1},
 	} {
 		if least.number < least.least {

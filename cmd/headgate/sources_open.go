@@ -95,7 +95,7 @@ func (p *program) openSourceServer(ctx context.Context, f *serveFlags) (w *sourc
 		return nil, err
 	}
 	w.server = &server.Server{Controller: w.controller, Guard: guard, BaseURL: f.baseURL, OpenArtifacts: f.openArtifacts, OpenMetrics: f.openMetrics,
-		Profiles: f.profiles, Rate: f.rate, Log: w.log}
+		Profiles: f.profiles, Log: w.log}
 	if err := f.checkFrom(w.controller.Env.Local, ""); err != nil {
 		return nil, &exitError{exitUsage, err}
 	}
@@ -205,7 +205,7 @@ func (f *serveFlags) guard(log *slog.Logger) (*access.Guard, error) {
 
 func (f *serveFlags) endpoint() server.Endpoint {
 	return server.Endpoint{Addr: f.addr, Socket: f.socketPath(), Cert: f.cert, Key: f.key, ClientCA: f.clientCA, Optional: f.optional,
-		Insecure: f.insecure, MaxConns: f.maxConns, PerAddress: f.perAddress, Grace: f.grace}
+		Insecure: f.insecure, MaxConns: f.maxConns, Grace: f.grace}
 }
 
 // socketPath returns the path of the socket, "" for none.

@@ -10,9 +10,8 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/headgate-io/headgate/internal/listen"
+	"github.com/headgate-io/headgate/internal/httpserve"
 	"github.com/headgate-io/headgate/internal/redact"
-	"github.com/headgate-io/headgate/rollout/tester"
 	"github.com/headgate-io/headgate/source/controller/notify"
 )
 
@@ -87,7 +86,7 @@ func (w *sourceServer) close(ctx context.Context) error {
 func listenError(err error) error {
 	var network *net.OpError
 	switch {
-	case errors.Is(err, listen.ErrExposed), errors.Is(err, tester.ErrExposed):
+	case errors.Is(err, httpserve.ErrExposed):
 		return usage("--addr: %w: give --tokens or --client-ca, or --insecure-listen", err)
 	case errors.Is(err, syscall.EADDRINUSE):
 		return fmt.Errorf("--addr: %w: another program is there; port 0 takes a free one", err)

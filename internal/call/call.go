@@ -17,7 +17,7 @@ import (
 	"net/url"
 	"strings"
 
-	"github.com/headgate-io/headgate/internal/listen"
+	"github.com/headgate-io/headgate/internal/httpserve"
 	"github.com/headgate-io/headgate/internal/origin"
 	"github.com/headgate-io/headgate/internal/redact"
 )
@@ -178,7 +178,7 @@ func (s Server) client() *http.Client {
 	switch {
 	case s.Socket != "":
 		own.Transport = &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return listen.DialSocket(ctx, s.Socket)
+			return httpserve.DialSocket(ctx, s.Socket)
 		}}
 	case s.HTTP != nil:
 		own = *s.HTTP

@@ -66,7 +66,8 @@ func WrongMethod(w http.ResponseWriter, allowed ...string) error {
 // A Writer remembers what was answered, and gives each piece of it a time to be taken.
 type Writer struct {
 	http.ResponseWriter
-	Status int // 0 until the answer has begun
+	Status int   // 0 until the answer has begun
+	Bytes  int64 // of the body
 
 	control *http.ResponseController
 }
@@ -111,10 +112,39 @@ func (a *Writer) Write(p []byte) (n int, err error) {
 		a.control.SetWriteDeadline(time.Now().Add(answerTime))
 		part, err := a.ResponseWriter.Write(p[n:min(len(p), n+writePiece)])
 		n += part
+		a.Bytes += int64(part)
 		if err != nil || n == len(p) {
 			return n, err
 		}
 	}
+}
+
+// filePiece is how much of a file is sent before there is a new deadline, in bytes.
+const filePiece = 1 << 20
+
+// ReadFrom implements [io.ReaderFrom]: what a limited reader has, such as a file of
+// net/http, is given to the connection, which sends it without a copy in this process.
+func (a *Writer) ReadFrom(r io.Reader) (n int64, err error) {
+	limited, known := r.(*io.LimitedReader)
+	if _, direct := a.ResponseWriter.(io.ReaderFrom); !known || !direct {
+		return io.Copy(struct{ io.Writer }{a}, r)
+	}
+	if a.Status == 0 {
+		a.WriteHeader(http.StatusOK)
+	}
+	for err == nil && limited.N > 0 {
+		a.control.SetWriteDeadline(time.Now().Add(answerTime))
+		part := io.LimitedReader{R: limited.R, N: min(limited.N, filePiece)}
+		var copied int64
+		copied, err = io.Copy(a.ResponseWriter, &part)
+		limited.N -= copied
+		a.Bytes += copied
+		n += copied
+		if part.N > 0 {
+			break // the reader is at its end
+		}
+	}
+	return n, err
 }
 
 // FlushError is for [http.ResponseController].

@@ -62,25 +62,36 @@ type Denial struct {
 	Kind  string // missing, invalid, expired, or the part of the scope that does not allow it: namespace, read-only
 	Actor string // of the caller, "" when that is not known
 
-	reason string
+	reason string // "" for a verb and a value that the scope does not have
+	verb   string
+	value  string
 	err    error
 }
 
-func (d *Denial) Error() string { return d.err.Error() + ": " + d.reason }
+func (d *Denial) Error() string {
+	if d.reason != "" {
+		return d.err.Error() + ": " + d.reason
+	}
+	return d.err.Error() + ": " + d.verb + ": " + d.Kind + " " + quote(d.value) + " is not in its scope"
+}
 
 // Unwrap returns ErrUnknown or ErrForbidden.
 func (d *Denial) Unwrap() error { return d.err }
 
 // Forbid returns a [Denial] that wraps [ErrForbidden].
-func Forbid(kind, actor, reason string) error { return &Denial{kind, actor, reason, ErrForbidden} }
+func Forbid(kind, actor, reason string) error {
+	return &Denial{Kind: kind, Actor: actor, reason: reason, err: ErrForbidden}
+}
 
 // Outside returns the [Denial] of a caller who wants to do something, verb, with
 // something whose kind, a namespace perhaps, has a value that its scope does not have.
 func Outside(kind, actor, verb, value string) error {
-	return Forbid(kind, actor, verb+": "+kind+" "+quote(value)+" is not in its scope")
+	return &Denial{Kind: kind, Actor: actor, verb: verb, value: value, err: ErrForbidden}
 }
 
-func unknown(kind, actor, reason string) error { return &Denial{kind, actor, reason, ErrUnknown} }
+func unknown(kind, actor, reason string) error {
+	return &Denial{Kind: kind, Actor: actor, reason: reason, err: ErrUnknown}
+}
 
 // quote quotes a text of a request, shortened to 80 bytes.
 func quote(text string) string {
@@ -96,20 +107,15 @@ type Pattern string
 // Match reports whether text is one that p stands for. It takes time linear in
 // both for each *.
 func (p Pattern) Match(text string) bool {
-	parts := strings.Split(string(p), "*")
-	text, found := strings.CutPrefix(text, parts[0])
-	if !found || len(parts) == 1 {
-		return found && text == ""
-	}
-	last := len(parts) - 1
-	for _, part := range parts[1:last] {
-		_, rest, found := strings.Cut(text, part)
-		if !found {
-			return false
+	part, rest, wild := strings.Cut(string(p), "*")
+	text, found := strings.CutPrefix(text, part)
+	for found && wild {
+		if part, rest, wild = strings.Cut(rest, "*"); !wild {
+			return strings.HasSuffix(text, part)
 		}
-		text = rest
+		_, text, found = strings.Cut(text, part)
 	}
-	return strings.HasSuffix(text, parts[last])
+	return found && text == ""
 }
 
 // A Scope is what the file says that a caller may do. A list that is nil allows

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/netip"
@@ -18,11 +19,14 @@ import (
 	"time"
 
 	"golang.org/x/net/netutil"
+
+	"github.com/headgate-io/headgate/internal/redact"
 )
 
 // An Endpoint is where a server listens, and what is asked of its callers.
 type Endpoint struct {
 	Addr      string        // HOST:PORT; default 127.0.0.1:8080; port 0 takes a free one
+	Socket    string        // path of a socket of mode 0600, whose callers are Trusted; "" for none
 	Cert, Key string        // PEM files for TLS, both or none; read again when they change
 	ClientCA  string        // PEM file; clients have to show a certificate by it
 	Optional  bool          // clients without a certificate have to have a token
@@ -39,8 +43,9 @@ type Listener struct {
 	net.Listener
 	URL string // as http://127.0.0.1:8080
 
-	hosts []string // that requests may be for; nil for any
-	grace time.Duration
+	socket net.Listener // nil for none
+	hosts  []string     // that requests may be for; nil for any
+	grace  time.Duration
 }
 
 // Listen begins to listen. Asks says that callers have to say who they are; the host of
@@ -62,11 +67,20 @@ func Listen(ctx context.Context, e Endpoint, asks bool, baseURL string, warn fun
 	if !local && !asks && !e.Insecure {
 		return nil, fmt.Errorf("listen at %s: %w", e.Addr, ErrExposed)
 	}
+	var socket net.Listener
+	if e.Socket != "" {
+		if socket, err = Socket(e.Socket); err != nil {
+			return nil, err
+		}
+	}
 	raw, err := new(net.ListenConfig).Listen(ctx, "tcp", addr)
 	if err != nil {
+		if socket != nil {
+			socket.Close()
+		}
 		return nil, err
 	}
-	l := &Listener{URL: "http://" + raw.Addr().String(), Listener: netutil.LimitListener(raw, cmp.Or(e.MaxConns, 10000)), grace: cmp.Or(e.Grace, 30*time.Second)}
+	l := &Listener{socket: socket, URL: "http://" + raw.Addr().String(), Listener: netutil.LimitListener(raw, cmp.Or(e.MaxConns, 10000)), grace: cmp.Or(e.Grace, 30*time.Second)}
 	if config != nil {
 		l.URL = "https://" + raw.Addr().String()
 		l.Listener = tls.NewListener(l.Listener, config)
@@ -181,7 +195,7 @@ const MisdirectedText = "Forbidden: callers need not say who they are here, so t
 
 // Here reports whether a request is for this machine, where that matters.
 func (l *Listener) Here(r *http.Request) bool {
-	if l.hosts == nil {
+	if l.hosts == nil || Trusted(r) {
 		return true
 	}
 	name := (&url.URL{Host: r.Host}).Hostname()
@@ -195,15 +209,26 @@ func (l *Listener) Here(r *http.Request) bool {
 
 // Serve serves until ctx ends, and then ends gracefully: new connections are refused,
 // stop ends what the handler has under way, and callers that wait get their answers.
-// What takes longer than the grace of the endpoint is cut off, with an error.
-func (l *Listener) Serve(ctx context.Context, h http.Handler, problems *log.Logger, stop func(context.Context) error) error {
+// What takes longer than the grace of the endpoint is cut off, with an error. What
+// net/http says of connections goes to log.
+func (l *Listener) Serve(ctx context.Context, h http.Handler, log *slog.Logger, stop func(context.Context) error) error {
 	server := &http.Server{
-		Handler: h, ErrorLog: problems,
+		Handler: h, ErrorLog: problems(log),
 		ReadHeaderTimeout: answerTime, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
 		HTTP2: &http.HTTP2Config{MaxConcurrentStreams: 64},
 	}
-	ended := make(chan error, 1)
-	go func() { ended <- server.Serve(l) }()
+	at := []net.Listener{l.Listener}
+	if l.socket != nil {
+		server.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
+			_, local := c.(*net.UnixConn)
+			return context.WithValue(ctx, trustedKey{}, local)
+		}
+		at = append(at, l.socket)
+	}
+	ended := make(chan error, len(at))
+	for _, one := range at {
+		go func() { ended <- server.Serve(one) }()
+	}
 	var err error
 	select {
 	case err = <-ended:
@@ -216,6 +241,28 @@ func (l *Listener) Serve(ctx context.Context, h http.Handler, problems *log.Logg
 	if late := server.Shutdown(grace); late != nil {
 		err = errors.Join(err, fmt.Errorf("answers took longer than %s: %w", l.grace, late), server.Close())
 	}
-	<-ended // http.ErrServerClosed
+	for range at {
+		<-ended // http.ErrServerClosed
+	}
+	return err
+}
+
+// problems returns the log of what net/http says of connections.
+func problems(to *slog.Logger) *log.Logger { return log.New(problemWriter{to}, "", 0) }
+
+type problemWriter struct{ to *slog.Logger }
+
+func (w problemWriter) Write(text []byte) (int, error) {
+	line, _, _ := strings.Cut(string(text), "\n") // a panic has a stack below
+	w.to.Warn("connection", "problem", redact.String(strings.TrimPrefix(line, "http: ")))
+	return len(text), nil
+}
+
+// Close ends the listening of one that does not serve.
+func (l *Listener) Close() error {
+	err := l.Listener.Close()
+	if l.socket != nil {
+		err = errors.Join(err, l.socket.Close())
+	}
 	return err
 }

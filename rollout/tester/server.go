@@ -153,7 +153,7 @@ func (s *Server) Listen(ctx context.Context, e Endpoint) (*Listener, error) {
 // runs are stopped and recorded, and callers that wait get their answers. What
 // takes longer than Grace is cut off, with an error.
 func (l *Listener) Serve(ctx context.Context) error {
-	return l.listener.Serve(ctx, l.server.handler(l.listener), slog.NewLogLogger(l.server.logger().Handler(), slog.LevelWarn), l.server.Shutdown)
+	return l.listener.Serve(ctx, l.server.handler(l.listener), l.server.logger(), l.server.Shutdown)
 }
 
 // Close ends the listening of one that does not serve.

@@ -20,10 +20,13 @@ package access
 
 import (
 	"net/http"
+	"slices"
+	"strings"
 	"time"
 
-	callers "github.com/headgate-io/headgate/internal/access"
-	"github.com/headgate-io/headgate/internal/listen"
+	"github.com/headgate-io/headgate/internal/document"
+	"github.com/headgate-io/headgate/internal/httpserve"
+	"github.com/headgate-io/headgate/source"
 )
 
 // A Config says whom a Guard knows.
@@ -56,11 +59,11 @@ type Config struct {
 	Now          func() time.Time // nil for time.Now
 }
 
-// ErrUnknown is a caller who did not say who it is, or whose credential is not known: 401.
-// ErrForbidden is one who may not do what it asks for: 403.
+// ErrUnknown is a caller that did not say who it is, or whose credential is not known: 401.
+// ErrForbidden is one that may not do what it asks for: 403.
 var (
-	ErrUnknown   = callers.ErrUnknown
-	ErrForbidden = callers.ErrForbidden
+	ErrUnknown   = httpserve.ErrUnknown
+	ErrForbidden = httpserve.ErrForbidden
 )
 
 // A Denial is why a caller was refused. It is for the log: callers are told
@@ -68,19 +71,58 @@ var (
 // used as *Denial, with the fields
 //
 //	Kind  string // missing, invalid, expired; may, namespace, kind
-//	Actor string // who was refused, "" when that is not known
-type Denial = callers.Denial
+//	Actor string // of the caller, "" when that is not known
+type Denial = httpserve.Denial
 
-const cookieName = "headgate_serve"
+// A Guard knows the callers. The nil Guard lets all callers do everything.
+type Guard struct{ guard *httpserve.Guard }
 
-// A Guard knows the callers. The nil Guard lets everybody do everything.
-type Guard struct{ guard *callers.Guard[scope] }
+// What callers may do, as the file has it.
+const (
+	fetch  = "fetch"
+	read   = "read"
+	change = "change"
+	debug  = "debug"
+)
+
+// lists are those of scopes.
+var lists = map[string]httpserve.List{
+	"may":        {Check: checkMay, Absent: "all but debug"},
+	"namespaces": {Check: httpserve.CheckNamespace},
+	"kinds":      {Check: checkKind, Adjust: kindPattern},
+}
+
+func checkMay(p httpserve.Pattern) string {
+	switch p {
+	case fetch, read, change, debug:
+		return ""
+	}
+	return document.Quote(string(p)) + " is nothing that callers may do: want one of fetch, read, change, debug"
+}
+
+func checkKind(p httpserve.Pattern) string {
+	if strings.Contains(string(p), "*") {
+		return httpserve.CheckText(p)
+	}
+	if _, known := source.ParseKind(string(p)); !known {
+		return document.Quote(string(p)) + " is no kind: want one as GitRepository, or a pattern with *"
+	}
+	return ""
+}
+
+// kindPattern returns a kind as references have it.
+func kindPattern(p httpserve.Pattern) httpserve.Pattern {
+	if kind, known := source.ParseKind(string(p)); known {
+		return httpserve.Pattern(kind)
+	}
+	return p
+}
 
 // Open reads the file of a configuration. The error names each place in it
 // that is wrong.
 func Open(c Config) (*Guard, error) {
-	guard, err := callers.Open(callers.Config[scope]{
-		File: c.File, Certificates: c.Certificates, Cookie: cookieName, Scopes: (*scope).lists, Warn: c.Warn, Now: c.Now,
+	guard, err := httpserve.OpenGuard(httpserve.Config{
+		File: c.File, Certificates: c.Certificates, Cookie: "headgate_serve", Lists: lists, Warn: c.Warn, Now: c.Now,
 	})
 	if err != nil {
 		return nil, err
@@ -88,8 +130,8 @@ func Open(c Config) (*Guard, error) {
 	return &Guard{guard}, nil
 }
 
-// inner returns the guard that lets everybody do everything for nil.
-func (g *Guard) inner() *callers.Guard[scope] {
+// inner returns the guard that lets all callers do everything for nil.
+func (g *Guard) inner() *httpserve.Guard {
 	if g == nil {
 		return nil
 	}
@@ -100,12 +142,12 @@ func (g *Guard) inner() *callers.Guard[scope] {
 func (g *Guard) Required() bool { return g.inner().Required() }
 
 // Identify returns the grant of a request, by the first of the ways that the
-// package lists; [All] for those of a socket. It removes credentials from the
-// request. The error is a [Denial] that wraps [ErrUnknown].
+// package lists; one that allows everything for those of a socket. It removes
+// credentials from the request. The error is a [Denial] that wraps [ErrUnknown].
 func (g *Guard) Identify(r *http.Request) (Grant, error) {
-	if listen.Trusted(r) {
-		callers.Take(r)
-		return All(), nil
+	if httpserve.Trusted(r) {
+		httpserve.Take(r)
+		return Grant{httpserve.Grant{All: true}}, nil
 	}
 	return grantOf(g.inner().Identify(r, ""))
 }
@@ -122,4 +164,93 @@ func (g *Guard) Logout(w http.ResponseWriter, r *http.Request) { g.inner().Logou
 
 // Renew returns what the credential of a grant allows now: it is for what lasts
 // longer than a request. The error is that of Identify.
-func (g *Guard) Renew(old Grant) (Grant, error) { return grantOf(g.inner().Renew(old.of)) }
+func (g *Guard) Renew(old Grant) (Grant, error) { return grantOf(g.inner().Renew(old.Grant)) }
+
+// A Grant is what one caller may do. The zero Grant allows nothing. It has the fields
+// Actor, the name of the caller in the file, "" when all callers may do everything, and
+// All, that it may do everything.
+type Grant struct{ httpserve.Grant }
+
+func grantOf(of httpserve.Grant, err error) (Grant, error) { return Grant{of}, err }
+
+// Fetch returns nil when the caller may fetch the artifacts of an object; its
+// error, like those of the others, is a [Denial] that wraps [ErrForbidden].
+func (g Grant) Fetch(ref source.Reference) error { return g.may(fetch, ref) }
+
+// Read returns nil when the caller may see the status and the events of an
+// object. It is cheap enough to be asked of each object of a list.
+func (g Grant) Read(ref source.Reference) error { return g.may(read, ref) }
+
+// Change returns nil when the caller may reconcile, suspend and resume an object.
+func (g Grant) Change(ref source.Reference) error { return g.may(change, ref) }
+
+// Debug returns nil when the caller may see profiles of the process. They are of
+// all objects, so callers with a scope of some may not.
+func (g Grant) Debug() error {
+	switch s := g.Scope(); {
+	case g.All:
+		return nil
+	case s == nil:
+		return httpserve.Forbid("missing", g.Actor, debug+": nothing is allowed")
+	case !allows(s, debug):
+		return httpserve.Outside("may", g.Actor, debug, debug)
+	case s.Namespaces != nil:
+		return httpserve.Forbid("namespace", g.Actor, "debug: its scope is not all namespaces")
+	case s.Kinds != nil:
+		return httpserve.Forbid("kind", g.Actor, "debug: its scope is not all kinds")
+	}
+	return nil
+}
+
+// May returns what the caller may do, with some objects at least: of fetch, read,
+// change and debug.
+func (g Grant) May() []string {
+	may := []string{} // [] and not null
+	for _, what := range []string{fetch, read, change} {
+		if s := g.Scope(); g.All || s != nil && allows(s, what) {
+			may = append(may, what)
+		}
+	}
+	if g.Debug() == nil {
+		may = append(may, debug)
+	}
+	return may
+}
+
+func (g Grant) may(what string, ref source.Reference) error {
+	s := g.Scope()
+	switch {
+	case g.All:
+		return nil
+	case s == nil:
+		return httpserve.Forbid("missing", g.Actor, what+": nothing is allowed")
+	case !allows(s, what):
+		return httpserve.Outside("may", g.Actor, what, what)
+	case !httpserve.Allows(s.Namespaces, ref.Namespace):
+		return httpserve.Outside("namespace", g.Actor, what, ref.Namespace)
+	case !hasKind(s, ref.Kind):
+		return httpserve.Outside("kind", g.Actor, what, ref.Kind)
+	}
+	return nil
+}
+
+// allows reports whether a caller may do what, with the objects of its scope.
+func allows(s *httpserve.Scope, what string) bool {
+	if s.May == nil {
+		return what != debug
+	}
+	return slices.Contains(*s.May, httpserve.Pattern(what))
+}
+
+// hasKind reports whether a kind is in a scope, in any of its spellings.
+func hasKind(s *httpserve.Scope, kind string) bool {
+	if s.Kinds == nil || httpserve.Allows(s.Kinds, kind) {
+		return true
+	}
+	for _, other := range source.Spellings(kind) {
+		if other != kind && httpserve.Allows(s.Kinds, other) {
+			return true
+		}
+	}
+	return false
+}

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -18,7 +19,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate-io/headgate/internal/listen"
+	"github.com/headgate-io/headgate/internal/httpserve"
 	"github.com/headgate-io/headgate/source"
 	"github.com/headgate-io/headgate/source/controller/access"
 )
@@ -108,8 +109,12 @@ tokens:
 		if err := act(access.Grant{}, source.Reference{}); !errors.Is(err, access.ErrForbidden) {
 			t.Errorf("the zero grant may %s: %v", name, err)
 		}
-		if err := act(access.All(), source.Reference{}); err != nil {
-			t.Errorf("who may do everything may not %s: %v", name, err)
+		all, err := (*access.Guard)(nil).Identify(httptest.NewRequest("GET", "/", nil))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := act(all, source.Reference{}); err != nil {
+			t.Errorf("a caller that may do everything may not %s: %v", name, err)
 		}
 	}
 }
@@ -226,7 +231,7 @@ func TestSocket(t *testing.T) {
 	}
 	g := guard(t, "tokens: [{name: ci, token: 0123456789abcdef, may: []}]")
 	path := filepath.Join(t.TempDir(), "s")
-	socket, err := listen.Socket(path)
+	l, err := httpserve.Listen(t.Context(), httpserve.Endpoint{Addr: "127.0.0.1:0", Socket: path}, true, "", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -238,10 +243,10 @@ func TestSocket(t *testing.T) {
 		fmt.Fprint(w, err, again, grant.Debug(), renewed.Change(source.Reference{}), r.URL, r.Header["Authorization"])
 	})
 	go func() {
-		ended <- listen.Service{Handler: handler, Grace: time.Minute, Problem: func(string) {}}.Serve(ctx, socket)
+		ended <- l.Serve(ctx, handler, slog.New(slog.DiscardHandler), func(context.Context) error { return nil })
 	}()
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return listen.DialSocket(ctx, path)
+		return httpserve.DialSocket(ctx, path)
 	}}}
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://headgate/?token=wrong", nil)
 	if err != nil {

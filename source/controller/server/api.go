@@ -1,14 +1,22 @@
 package server
 
 import (
+	"context"
+	"errors"
+	"io"
+	"io/fs"
 	"net/http"
 	"net/url"
+	"path"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/headgate-io/headgate/internal/answer"
+	"github.com/headgate-io/headgate/artifact"
+	"github.com/headgate-io/headgate/internal/httpserve"
+	"github.com/headgate-io/headgate/internal/redact"
 	"github.com/headgate-io/headgate/source"
 	"github.com/headgate-io/headgate/source/controller"
 	"github.com/headgate-io/headgate/source/controller/access"
@@ -20,62 +28,59 @@ type apiCall struct {
 	*Server
 	w     http.ResponseWriter
 	r     *http.Request
-	path  []string // what the stars of the route stand for
 	grant access.Grant
 }
 
-// apiRoutes are those that package api lists.
-var apiRoutes = []answer.Route[*apiCall]{
-	{Method: "GET", Path: "v1/sources", Serve: (*apiCall).sources},
-	{Method: "GET", Path: "v1/sources/*/*/*", Serve: (*apiCall).source},
-	{Method: "GET", Path: "v1/sources/*/*/*/files", Serve: (*apiCall).listFiles},
-	{Method: "GET", Path: "v1/sources/*/*/*/runs", Serve: (*apiCall).runs},
-	{Method: "POST", Path: "v1/sources/*/*/*/reconcile", Serve: (*apiCall).reconcile},
-	{Method: "POST", Path: "v1/sources/*/*/*/suspend", Serve: (*apiCall).suspend},
-	{Method: "POST", Path: "v1/sources/*/*/*/resume", Serve: (*apiCall).resume},
-	{Method: "GET", Path: "v1/watch", Serve: (*apiCall).watch},
-	{Method: "GET", Path: "v1/events", Serve: (*apiCall).events},
-	{Method: "GET", Path: "v1/stats", Serve: (*apiCall).stats},
-	{Method: "GET", Path: "v1/session", Serve: (*apiCall).session},
-	{Method: "POST", Path: "v1/session", Serve: (*apiCall).login, Open: true},
-	{Method: "DELETE", Path: "v1/session", Serve: (*apiCall).logout, Open: true},
+// byAnyone serves a request of any caller.
+func byAnyone(serve func(*apiCall) error) func(*Server, http.ResponseWriter, *http.Request) error {
+	return func(s *Server, w http.ResponseWriter, r *http.Request) error {
+		return serve(&apiCall{Server: s, w: w, r: r})
+	}
 }
 
-// serveAPI answers what is below /api/, to those who may ask.
-func (s *Server) serveAPI(w http.ResponseWriter, r *http.Request, segments []string) error {
-	route, path, err := answer.Find(apiRoutes, w, r, segments)
-	if err != nil {
-		return err
-	}
-	c := &apiCall{Server: s, w: w, r: r, path: path}
-	if !route.Open {
-		if c.grant, err = s.Guard.Identify(r); err != nil {
+// byCaller serves a request of a caller that is known.
+func byCaller(serve func(*apiCall) error) func(*Server, http.ResponseWriter, *http.Request) error {
+	return byAnyone(func(c *apiCall) (err error) {
+		if c.grant, err = c.Guard.Identify(c.r); err != nil {
 			return err
 		}
-	}
-	if strings.HasPrefix(route.Path, "v1/sources") { // or an object whose document is not read yet would be told as absent
-		ctx, end := s.streaming(r.Context())
-		err := s.Controller.WaitReady(ctx)
+		return serve(c)
+	})
+}
+
+// onDocuments serves a request of a caller that is known when the documents are
+// read: before, an object of one that is not read yet would be told as absent.
+func onDocuments(serve func(*apiCall) error) func(*Server, http.ResponseWriter, *http.Request) error {
+	return byCaller(func(c *apiCall) error {
+		ctx, end := c.streaming(c.r.Context())
+		err := c.Controller.WaitReady(ctx)
 		end()
 		if err != nil {
-			return answer.Refuse(http.StatusServiceUnavailable, "the server ends before it has read its documents")
+			return httpserve.Refuse(http.StatusServiceUnavailable, "the server ends before it has read its documents")
 		}
-	}
-	return route.Serve(c)
+		return serve(c)
+	})
+}
+
+type wrapper func(func(*apiCall) error) func(*Server, http.ResponseWriter, *http.Request) error
+
+func get(by wrapper, serve func(*apiCall) error) method {
+	return method{Name: http.MethodGet, Serve: by(serve)}
+}
+
+func post(by wrapper, serve func(*apiCall) error) method {
+	return method{Name: http.MethodPost, Serve: by(serve)}
 }
 
 // reply answers with JSON.
-func (c *apiCall) reply(status int, value any) error { return c.lists.JSON(c.w, status, value) }
-
-// read reads the JSON of a request.
-func (c *apiCall) read(value any) error { return c.bodies.Read(c.w, c.r, maxBody, value) }
+func (c *apiCall) reply(value any) error { return httpserve.JSON(c.w, http.StatusOK, value) }
 
 // query returns the parameters of a request, which has no others than those
 // allowed, and each once.
 func (c *apiCall) query(allowed ...string) (map[string]string, error) {
 	query, err := url.ParseQuery(c.r.URL.RawQuery)
 	if err != nil {
-		return nil, answer.Refuse(http.StatusBadRequest, "the parameters are not escaped as in URLs")
+		return nil, httpserve.Refuse(http.StatusBadRequest, "the parameters are not escaped as in URLs")
 	}
 	values := map[string]string{}
 	for name, list := range query {
@@ -85,9 +90,9 @@ func (c *apiCall) query(allowed ...string) (map[string]string, error) {
 			if len(allowed) > 0 {
 				there = strings.Join(allowed, ", ")
 			}
-			return nil, answer.Refuse(http.StatusBadRequest, "parameter %s: is unknown here; there are %s", quote(name), there)
+			return nil, httpserve.Refuse(http.StatusBadRequest, "parameter %s: is unknown here; there are %s", quote(name), there)
 		case len(list) != 1:
-			return nil, answer.Refuse(http.StatusBadRequest, "parameter %s: is there twice", name)
+			return nil, httpserve.Refuse(http.StatusBadRequest, "parameter %s: is there twice", name)
 		}
 		values[name] = list[0]
 	}
@@ -96,7 +101,7 @@ func (c *apiCall) query(allowed ...string) (map[string]string, error) {
 
 // impossible refuses the value of a parameter.
 func impossible(name, value, want string) error {
-	return answer.Refuse(http.StatusBadRequest, "parameter %s: %s is not possible: want %s", name, quote(value), want)
+	return httpserve.Refuse(http.StatusBadRequest, "parameter %s: %s is not possible: want %s", name, quote(value), want)
 }
 
 // quote quotes a text of a request, shortened to 80 bytes.
@@ -135,9 +140,9 @@ func span(values map[string]string, name string, most time.Duration) (time.Durat
 
 // object returns the object of the path as it is now.
 func (c *apiCall) object() (source.Reference, controller.View, error) {
-	ref, err := source.ParseReference(strings.Join(c.path[:3], "/"))
+	ref, err := source.ParseReference(strings.Join([]string{c.r.PathValue("kind"), c.r.PathValue("namespace"), c.r.PathValue("name")}, "/"))
 	if err != nil {
-		return ref, controller.View{}, answer.Refuse(http.StatusNotFound, "%w", err)
+		return ref, controller.View{}, httpserve.Refuse(http.StatusNotFound, "%w", err)
 	}
 	if err := c.grant.Read(ref); err != nil {
 		return ref, controller.View{}, err
@@ -155,36 +160,43 @@ func filter(values map[string]string) (source.Reference, error) {
 	if kind := values["kind"]; kind != "" {
 		named, err := source.ParseReference(kind)
 		if err != nil || named.Name != "" {
-			return ref, answer.Refuse(http.StatusBadRequest, "parameter kind: %w", err)
+			return ref, httpserve.Refuse(http.StatusBadRequest, "parameter kind: %w", err)
 		}
 		ref.Kind = named.Kind
 	}
 	return ref, nil
 }
 
-// readiness reads the parameter ready.
-func readiness(values map[string]string) (string, error) {
+// selection returns which sources the parameters select, and which readiness.
+func (c *apiCall) selection() (ref source.Reference, ready string, err error) {
+	values, err := c.query(append([]string{"ready"}, filterNames...)...)
+	if err != nil {
+		return ref, "", err
+	}
+	if ref, err = filter(values); err != nil {
+		return ref, "", err
+	}
 	switch ready := strings.ToLower(values["ready"]); ready {
 	case "":
-		return "", nil
+		return ref, "", nil
 	case "true", "false", "unknown":
-		return strings.ToUpper(ready[:1]) + ready[1:], nil
+		return ref, strings.ToUpper(ready[:1]) + ready[1:], nil
 	}
-	return "", impossible("ready", values["ready"], "true, false or unknown")
+	return ref, "", impossible("ready", values["ready"], "true, false or unknown")
 }
 
 func (c *apiCall) stats() error {
 	if _, err := c.query(); err != nil {
 		return err
 	}
-	return c.reply(http.StatusOK, c.count())
+	return c.reply(c.count())
 }
 
 // count returns how much there is to do, of what the caller may read.
 func (c *apiCall) count() api.Stats {
 	now := c.Controller.Stats()
 	stats := api.Stats{
-		Version: version(), Started: c.started, Phases: map[string]int{}, Ready: map[string]int{}, Defects: c.defects(),
+		Version: version(), Started: c.began, Phases: map[string]int{}, Ready: map[string]int{}, Defects: c.defects(),
 	}
 	if c.grant.Read(source.Reference{}) == nil {
 		stats.Fetching, stats.Oldest = now.Fetching, now.Oldest.Seconds()
@@ -198,4 +210,317 @@ func (c *apiCall) count() api.Stats {
 		stats.Ready[readyOf(v).Status]++
 	}
 	return stats
+}
+
+// version returns the version of the module.
+func version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok || info.Main.Version == "" {
+		return "(devel)"
+	}
+	return info.Main.Version
+}
+
+// sources answers with those that the caller may read.
+func (c *apiCall) sources() error {
+	ref, ready, err := c.selection()
+	if err != nil {
+		return err
+	}
+	list := []api.Source{} // [] and not null
+	for _, v := range c.Controller.Views() {
+		if c.selects(v, ref, ready) {
+			list = append(list, Summary(v))
+		}
+	}
+	return c.reply(struct {
+		Sources []api.Source `json:"sources"`
+		Defects []string     `json:"defects"`
+	}{list, c.defects()})
+}
+
+// selects reports whether a filter selects an object that the caller may read.
+func (c *apiCall) selects(v controller.View, ref source.Reference, ready string) bool {
+	own := source.ReferenceTo(v.Object)
+	return ref.Selects(own) && (ready == "" || ready == readyOf(v).Status) && c.grant.Read(own) == nil
+}
+
+const (
+	maxDefects = 100
+	maxDefect  = 1000 // bytes
+)
+
+// defects returns what is wrong with documents, to callers who may read
+// everything: a defect names files, and objects of any namespace.
+func (c *apiCall) defects() []string {
+	list := []string{}
+	if c.grant.Read(source.Reference{}) != nil {
+		return list
+	}
+	for _, err := range c.Controller.Defects() {
+		if len(list) == maxDefects {
+			break
+		}
+		list = append(list, shorten(redact.String(err.Error()), maxDefect))
+	}
+	return list
+}
+
+// source answers with one source, or its document.
+func (c *apiCall) source() error {
+	if _, err := c.query(); err != nil {
+		return err
+	}
+	_, v, err := c.object()
+	if err != nil {
+		return err
+	}
+	c.w.Header().Add("Vary", "Accept")
+	if !httpserve.Wants(c.r, "application/yaml") {
+		one, err := c.detail(v)
+		if err != nil {
+			return err
+		}
+		return c.reply(one)
+	}
+	text, err := source.EncodeYAML(source.Masked(v.Object))
+	if err != nil {
+		return err
+	}
+	header := c.w.Header()
+	header.Set("Content-Type", "application/yaml")
+	header.Set("X-Content-Type-Options", "nosniff")
+	header.Set("Cache-Control", "no-store")
+	_, err = c.w.Write(text)
+	return err
+}
+
+// readyOf returns the condition that sums up an object.
+func readyOf(v controller.View) source.Condition {
+	ready := v.Object.Common().Condition(source.ReadyCondition)
+	if ready.Status == "" {
+		ready.Status = "Unknown"
+	}
+	return ready
+}
+
+// Summary returns an object as lists of the API have it.
+func Summary(v controller.View) api.Source {
+	self, ready := source.Involved(v.Object), readyOf(v)
+	one := api.Source{
+		Kind: self.Kind, Namespace: self.Namespace, Name: self.Name, APIVersion: self.APIVersion,
+		Origin: source.OriginOf(v.Object), Interval: source.Duration(v.Object.Interval()).String(),
+		Phase: string(v.Phase), Ready: ready.Status, Reason: ready.Reason, Message: ready.Message, Since: ready.LastTransitionTime,
+		Artifact: v.Object.Artifact(), URL: v.Object.Common().URL,
+		Next: v.Next, Checked: v.Checked, Failures: v.Failures,
+		Suspension: v.Suspension, Suspended: v.Suspension != nil || v.Object.Plan().Suspend, Missing: v.Missing,
+	}
+	if one.Artifact != nil {
+		one.Revision = one.Artifact.Revision
+	}
+	if v.Last.Number > 0 {
+		last := runOf(v.Last, one.Revision)
+		one.Last = &last
+	}
+	for _, blocker := range v.Blockers {
+		one.Blockers = append(one.Blockers, v.Object.Head().Spell(blocker))
+	}
+	return one
+}
+
+// detail returns an object as it is shown alone.
+func (c *apiCall) detail(v controller.View) (api.Source, error) {
+	one := Summary(v)
+	text, err := source.EncodeYAML(source.Masked(v.Object))
+	if err != nil {
+		return one, err
+	}
+	one.Document, one.Conditions = string(text), v.Object.Common().Conditions
+	if c.Hooks != nil {
+		one.Hook = "/hook/" + strings.Join([]string{strings.ToLower(one.Kind), url.PathEscape(one.Namespace), url.PathEscape(one.Name)}, "/")
+	}
+	return one, nil
+}
+
+const maxRunText = 1000 // bytes of why a run did what it did, and of its error
+
+// runOf returns a run as the API has it.
+func runOf(r controller.Run, revision string) api.Run {
+	run := api.Run{
+		Number: r.Number, Trigger: string(r.Trigger), Started: r.Started, Took: r.Took.Seconds(),
+		Outcome: string(r.Result.Outcome), Why: shorten(redact.String(r.Result.Why), maxRunText), Revision: revision,
+	}
+	if r.Err != nil {
+		run.Error = shorten(redact.String(r.Err.Error()), maxRunText)
+	}
+	return run
+}
+
+// shorten cuts a text to so many bytes.
+func shorten(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most-len("…")], "") + "…"
+}
+
+const (
+	defaultFiles = 1000
+	maxFiles     = 10000 // in an answer
+	maxListed    = 200_000
+)
+
+// files answers with the files of an artifact in the order of their paths.
+func (c *apiCall) files() error {
+	values, err := c.query("after", "limit")
+	if err != nil {
+		return err
+	}
+	limit, err := number(values, "limit", 1, maxFiles, defaultFiles)
+	if err != nil {
+		return err
+	}
+	ref, v, err := c.object()
+	if err == nil {
+		err = c.grant.Fetch(ref)
+	}
+	if err != nil {
+		return err
+	}
+	a := v.Object.Artifact()
+	if a == nil {
+		return httpserve.Refuse(http.StatusNotFound, "%s has no artifact", ref)
+	}
+	all, err := listFiles(c.r.Context(), c.Store, *a)
+	if errors.Is(err, fs.ErrNotExist) {
+		return httpserve.Refuse(http.StatusNotFound, "the artifact of %s is not in the store of this server", ref)
+	}
+	if tooMuch, is := errors.AsType[*artifact.LimitError](err); is {
+		return httpserve.Refuse(http.StatusUnprocessableEntity, "the artifact of %s is too large for a list of its files: more than %d %s", ref, tooMuch.Limit, tooMuch.What)
+	}
+	if err != nil {
+		return err
+	}
+	from := 0
+	if after := values["after"]; after != "" {
+		var found bool
+		if from, found = slices.BinarySearchFunc(all, after, func(f api.File, name string) int { return strings.Compare(f.Path, name) }); found {
+			from++
+		}
+	}
+	page := all[from:min(len(all), from+limit)]
+	next := ""
+	if from+limit < len(all) {
+		next = page[len(page)-1].Path
+	}
+	return c.reply(struct {
+		Files []api.File `json:"files"`
+		Next  string     `json:"next,omitempty"` // for after
+	}{append([]api.File{}, page...), next})
+}
+
+// A reading ends with its context.
+type reading struct {
+	io.Reader
+	ctx context.Context
+}
+
+func (r reading) Read(p []byte) (int, error) {
+	if err := r.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return r.Reader.Read(p)
+}
+
+// listFiles returns the files of an artifact in the order of their paths; of one that is no archive the one file.
+func listFiles(ctx context.Context, store *artifact.Store, a artifact.Artifact) ([]api.File, error) {
+	content, err := store.Open(a)
+	if err != nil {
+		return nil, err
+	}
+	defer content.Close()
+	if !archive(a.Path) {
+		return []api.File{{Path: path.Base(a.Path), Size: a.Size}}, nil
+	}
+	tree, err := artifact.Read(reading{content, ctx}, artifact.Limits{Entries: maxListed, Temp: store.Temp})
+	if errors.Is(err, artifact.ErrFormat) {
+		return []api.File{{Path: path.Base(a.Path), Size: a.Size}}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer tree.Close()
+	var files []api.File
+	err = fs.WalkDir(tree, ".", func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || name == "." {
+			return err
+		}
+		info, err := entry.Info()
+		if err != nil {
+			return err
+		}
+		f := api.File{Path: name, Dir: entry.IsDir()}
+		if !f.Dir {
+			f.Size, f.Executable = info.Size(), info.Mode()&0o111 != 0
+		}
+		files = append(files, f)
+		return nil
+	})
+	slices.SortFunc(files, func(a, b api.File) int { return strings.Compare(a.Path, b.Path) })
+	return files, err
+}
+
+// archive reports whether an artifact is an archive, by its name.
+func archive(name string) bool {
+	for _, ext := range []string{".tar.gz", ".tgz", ".tar"} {
+		if strings.HasSuffix(strings.ToLower(name), ext) {
+			return true
+		}
+	}
+	return false
+}
+
+// session says who the caller is.
+func (c *apiCall) session() error {
+	if _, err := c.query(); err != nil {
+		return err
+	}
+	return c.tell(c.grant)
+}
+
+func (c *apiCall) tell(g access.Grant) error {
+	return c.reply(api.Session{Actor: g.Actor, Required: c.Guard.Required(), May: g.May()})
+}
+
+// login begins a session of the web page.
+func (c *apiCall) login() error {
+	var request struct {
+		Token string `json:"token"`
+	}
+	if err := c.bodies.JSON(c.w, c.r, &request); err != nil {
+		return err
+	}
+	grant, err := c.Guard.Login(c.w, c.r, request.Token)
+	if err != nil {
+		return err
+	}
+	return c.tell(grant)
+}
+
+func (c *apiCall) logout() error {
+	c.Guard.Logout(c.w, c.r)
+	c.w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+func (c *apiCall) runs() error {
+	if _, err := c.query(); err != nil {
+		return err
+	}
+	ref, _, err := c.object()
+	if err != nil {
+		return err
+	}
+	return c.reply(struct {
+		Runs []api.Run `json:"runs"`
+	}{c.history.of(ref)})
 }

@@ -7,7 +7,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/headgate-io/headgate/internal/answer"
+	"github.com/headgate-io/headgate/internal/httpserve"
 	"github.com/headgate-io/headgate/internal/redact"
 	"github.com/headgate-io/headgate/source"
 	"github.com/headgate-io/headgate/source/controller"
@@ -36,14 +36,14 @@ func (c *apiCall) target(parameters ...string) (source.Reference, controller.Vie
 // change reads who wants something and why. The credential says who, where there is one.
 func (c *apiCall) change() (api.Change, error) {
 	var why api.Change
-	if err := c.read(&why); err != nil {
+	if err := c.bodies.JSON(c.w, c.r, &why); err != nil {
 		return why, err
 	}
 	switch {
 	case len(why.By) > maxActor:
-		return why, answer.Refuse(http.StatusBadRequest, "by: longer than %d bytes", maxActor)
+		return why, httpserve.Refuse(http.StatusBadRequest, "by: longer than %d bytes", maxActor)
 	case len(why.Reason) > maxReason:
-		return why, answer.Refuse(http.StatusBadRequest, "reason: longer than %d bytes", maxReason)
+		return why, httpserve.Refuse(http.StatusBadRequest, "reason: longer than %d bytes", maxReason)
 	}
 	why.By, why.Reason = redact.String(cmp.Or(c.grant.Actor, why.By)), redact.String(why.Reason)
 	return why, nil
@@ -79,13 +79,13 @@ func (c *apiCall) reconcile() error {
 			if err != nil {
 				return err
 			}
-			return c.reply(http.StatusOK, one)
+			return c.reply(one)
 		}
 		if !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled) {
 			return err
 		}
 	}
-	return c.reply(http.StatusAccepted, api.Ticket{Run: run})
+	return httpserve.JSON(c.w, http.StatusAccepted, api.Ticket{Run: run})
 }
 
 func (c *apiCall) suspend() error {
@@ -135,7 +135,7 @@ func (c *apiCall) current(ref source.Reference) error {
 	if err != nil {
 		return err
 	}
-	return c.reply(http.StatusOK, one)
+	return c.reply(one)
 }
 
 // said are the messages of events about what callers did.
@@ -161,17 +161,4 @@ func (c *apiCall) changed(obj source.Object, reason string, why api.Change) {
 			Message: message, Reason: reason, Controller: "headgate",
 		})
 	}
-}
-
-func (c *apiCall) runs() error {
-	if _, err := c.query(); err != nil {
-		return err
-	}
-	ref, _, err := c.object()
-	if err != nil {
-		return err
-	}
-	return c.reply(http.StatusOK, struct {
-		Runs []api.Run `json:"runs"`
-	}{c.history.of(ref)})
 }

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -15,10 +14,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/headgate-io/headgate/artifact"
-	"github.com/headgate-io/headgate/internal/listen"
 	"github.com/headgate-io/headgate/source/controller"
 	"github.com/headgate-io/headgate/source/controller/access"
 	"github.com/headgate-io/headgate/source/controller/server"
@@ -189,41 +186,5 @@ func TestLargeRequests(t *testing.T) {
 	}
 	if resp, _ := f.send(t, "GET /"+strings.Repeat("a/", 50<<10)+" HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"); resp.StatusCode/100 == 2 {
 		t.Errorf("a path: %d", resp.StatusCode)
-	}
-}
-
-// TestRateOfAnAddress has who comes too often told when to come again, and
-// neither those of the socket nor who asks for health.
-func TestRateOfAnAddress(t *testing.T) {
-	f := newFront(t, &server.Server{Rate: 0.01}, server.Endpoint{}) // one at once, and the next in 100 s
-	get := func(target string) *http.Response {
-		resp, _ := f.send(t, "GET "+target+" HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Forwarded-For: 192.0.2."+fmt.Sprint(time.Now().UnixNano()%200)+"\r\n\r\n")
-		return resp
-	}
-	if resp := get(f.path); resp.StatusCode != 200 {
-		t.Fatalf("the first: %d", resp.StatusCode)
-	}
-	for range 3 {
-		if resp := get(f.path); resp.StatusCode != 429 || resp.Header.Get("Retry-After") == "" {
-			t.Errorf("one more: %d, Retry-After %q", resp.StatusCode, resp.Header.Get("Retry-After"))
-		}
-		if resp := get("/healthz"); resp.StatusCode != 200 {
-			t.Errorf("health: %d", resp.StatusCode)
-		}
-	}
-	if f.socket == "" {
-		return
-	}
-	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return listen.DialSocket(ctx, f.socket)
-	}}}
-	for range 5 {
-		resp, err := client.Get("http://headgate" + f.path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if resp.Body.Close(); resp.StatusCode != 200 {
-			t.Errorf("by the socket: %d", resp.StatusCode)
-		}
 	}
 }

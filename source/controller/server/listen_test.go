@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/headgate-io/headgate/internal/listen"
+	"github.com/headgate-io/headgate/internal/httpserve"
 	"github.com/headgate-io/headgate/source/controller/access"
 	"github.com/headgate-io/headgate/source/controller/server"
 )
@@ -93,7 +93,7 @@ func TestListen(t *testing.T) {
 	}
 	if e.Socket != "" {
 		unix := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return listen.DialSocket(ctx, path)
+			return httpserve.DialSocket(ctx, path)
 		}}}
 		if got := ask(unix, "evil.example"); got != "404" {
 			t.Errorf("at the socket: %s", got)

@@ -1,17 +1,17 @@
-package web_test
+package server
 
 import (
 	"os"
 	"testing"
 
-	"github.com/headgate-io/headgate/internal/page/pagetest"
-	"github.com/headgate-io/headgate/source/controller/web"
+	"github.com/headgate-io/headgate/internal/httpserve"
+	"github.com/headgate-io/headgate/internal/httpserve/pagetest"
 )
 
 // The page keeps to what all pages do, and is small: what is its own, beyond
 // what it shares, has at most 80 KiB.
 func TestPage(t *testing.T) {
-	files := pagetest.Run(t, web.Handler())
+	files := pagetest.Run(t, httpserve.Page(page, "page"))
 	own, err := os.ReadDir("page")
 	if err != nil {
 		t.Fatal(err)

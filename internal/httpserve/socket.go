@@ -1,4 +1,4 @@
-package listen
+package httpserve
 
 import (
 	"context"
@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -16,8 +17,7 @@ import (
 )
 
 const (
-	socketConns = 1000 // at a time
-	maxSocket   = 100  // bytes of a name that every system takes for a socket
+	maxSocket = 100 // bytes of a name that every system takes for a socket
 )
 
 // ErrRunning is a socket that another server listens at.
@@ -66,7 +66,7 @@ func openSocket(path string) (_ net.Listener, err error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &socket{Listener: bound(raw, bounds{conns: socketConns, patience: defaultPatience, trusted: true, admits: samePerson})}
+	s := &socket{Listener: raw}
 	s.end = sync.OnceValue(func() error {
 		removed := os.Remove(path)
 		if errors.Is(removed, fs.ErrNotExist) {
@@ -155,4 +155,23 @@ type socket struct {
 	end func() error
 }
 
+// Accept passes over callers of other users.
+func (s *socket) Accept() (net.Conn, error) {
+	for {
+		c, err := s.Listener.Accept()
+		if err != nil || sameUser(c) {
+			return c, err
+		}
+		c.Close()
+	}
+}
+
 func (s *socket) Close() error { return s.end() }
+
+type trustedKey struct{}
+
+// Trusted reports whether a request came by a [Socket].
+func Trusted(r *http.Request) bool {
+	trusted, _ := r.Context().Value(trustedKey{}).(bool)
+	return trusted
+}

@@ -1,4 +1,4 @@
-package listen
+package httpserve
 
 import (
 	"net"
@@ -6,9 +6,9 @@ import (
 	"syscall"
 )
 
-// samePerson reports whether the process at the other side of a socket is of the
+// sameUser reports whether the process at the other side of a socket is of the
 // user of this one, or of root.
-func samePerson(c net.Conn) bool {
+func sameUser(c net.Conn) bool {
 	own, ok := c.(*net.UnixConn)
 	if !ok {
 		return false
