@@ -95,7 +95,7 @@ var rooms = map[string]room{
 	"internal/signature":   {modules: "github.com/ProtonMail/go-crypto github.com/cloudflare/circl golang.org/x/crypto golang.org/x/sys"},
 	"internal/notify":      {imports: "internal/document internal/origin internal/redact internal/retry internal/secret"},
 	"internal/origin":      {},
-	"internal/httpserve":   {imports: "internal/document internal/durable internal/redact", modules: "go.yaml.in/yaml/v3 golang.org/x/net"},
+	"internal/httpserve":   {imports: "internal/document internal/durable internal/redact", modules: "go.yaml.in/yaml/v3"},
 	"internal/placeholder": {},
 	"internal/redact":      {},
 	"internal/retry":       {},

@@ -19,7 +19,6 @@ type listenFlags struct {
 	optional    bool
 	insecure    bool
 	openMetrics bool
-	maxConns    int
 	grace       time.Duration
 }
 
@@ -43,7 +42,6 @@ func (f *listenFlags) register(c *cobra.Command, words listenWords) {
 	fl.BoolVar(&f.optional, "client-cert-optional", false, "callers without a certificate have to have a token")
 	fl.BoolVar(&f.insecure, "insecure-listen", false, "listen where others can reach it although nobody is asked who they are: whoever does "+words.open)
 	fl.BoolVar(&f.openMetrics, "open-metrics", false, "metrics need no token although everything else does")
-	fl.IntVar(&f.maxConns, "max-connections", 10000, "connections at a time; those beyond wait")
 	spanVar(c, &f.grace, "shutdown-grace", words.grace, "how long "+words.ending+" when it is told to end")
 }
 
@@ -60,8 +58,6 @@ func (f *listenFlags) check() error {
 		return usage("--client-cert-optional needs --client-ca and --tokens")
 	case !isHostPort(f.addr):
 		return usage("--addr %q: want HOST:PORT, as 127.0.0.1:8080, [::1]:8080 or :8080", f.addr)
-	case f.maxConns <= 0:
-		return usage("--max-connections: want more than 0")
 	case f.grace <= 0:
 		return usage("--shutdown-grace %s: want a positive time", f.grace)
 	case f.baseURL == "":

@@ -205,7 +205,7 @@ func (f *serveFlags) guard(log *slog.Logger) (*access.Guard, error) {
 
 func (f *serveFlags) endpoint() server.Endpoint {
 	return server.Endpoint{Addr: f.addr, Socket: f.socketPath(), Cert: f.cert, Key: f.key, ClientCA: f.clientCA, Optional: f.optional,
-		Insecure: f.insecure, MaxConns: f.maxConns, Grace: f.grace}
+		Insecure: f.insecure, Grace: f.grace}
 }
 
 // socketPath returns the path of the socket, "" for none.

@@ -22,5 +22,5 @@ func (f *testerFlags) guard(log *slog.Logger) (*access.Guard, error) {
 
 func (f *testerFlags) endpoint() tester.Endpoint {
 	return tester.Endpoint{Addr: f.addr, Cert: f.cert, Key: f.key, ClientCA: f.clientCA, Optional: f.optional, Insecure: f.insecure,
-		MaxConns: f.maxConns, Grace: f.grace}
+		Grace: f.grace}
 }

@@ -18,8 +18,6 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/net/netutil"
-
 	"github.com/headgate-io/headgate/internal/redact"
 )
 
@@ -31,7 +29,6 @@ type Endpoint struct {
 	ClientCA  string        // PEM file; clients have to show a certificate by it
 	Optional  bool          // clients without a certificate have to have a token
 	Insecure  bool          // an address that others can reach needs no authentication
-	MaxConns  int           // connections at a time, those beyond wait; default 10000
 	Grace     time.Duration // for answers when it ends; default 30 s
 }
 
@@ -80,7 +77,7 @@ func Listen(ctx context.Context, e Endpoint, asks bool, baseURL string, warn fun
 		}
 		return nil, err
 	}
-	l := &Listener{socket: socket, URL: "http://" + raw.Addr().String(), Listener: netutil.LimitListener(raw, cmp.Or(e.MaxConns, 10000)), grace: cmp.Or(e.Grace, 30*time.Second)}
+	l := &Listener{socket: socket, URL: "http://" + raw.Addr().String(), Listener: raw, grace: cmp.Or(e.Grace, 30*time.Second)}
 	if config != nil {
 		l.URL = "https://" + raw.Addr().String()
 		l.Listener = tls.NewListener(l.Listener, config)

@@ -60,44 +60,6 @@ func TestHeaders(t *testing.T) {
 	}
 }
 
-// TestConnections shows that connections beyond the limit wait for their turn.
-func TestConnections(t *testing.T) {
-	d := openDoor(t, func(w *doorway) { w.MaxConns = 2 })
-	dial := func() net.Conn {
-		t.Helper()
-		c, err := net.Dial("tcp", strings.TrimPrefix(d.url, "http://"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { c.Close() })
-		if _, err := io.WriteString(c, "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"); err != nil {
-			t.Fatal(err)
-		}
-		return c
-	}
-	first, second := dial(), dial()
-	for _, c := range []net.Conn{first, second} {
-		if _, err := http.ReadResponse(bufio.NewReader(c), nil); err != nil {
-			t.Fatal(err)
-		}
-	}
-	third := dial()
-	answered := make(chan error, 1)
-	go func() {
-		_, err := http.ReadResponse(bufio.NewReader(third), nil)
-		answered <- err
-	}()
-	select {
-	case err := <-answered:
-		t.Fatalf("the third of two connections was served: %v", err)
-	default:
-	}
-	first.Close()
-	if err := <-answered; err != nil {
-		t.Error(err)
-	}
-}
-
 // TestGracefulEnd ends a test runner while a caller waits, another streams, and
 // another keeps a connection.
 func TestGracefulEnd(t *testing.T) {

@@ -121,7 +121,6 @@ func (s *Server) Shutdown(ctx context.Context) error {
 //	ClientCA  string        // PEM file; clients have to show a certificate by it
 //	Optional  bool          // clients without a certificate have to have a token
 //	Insecure  bool          // an address that others can reach needs no authentication
-//	MaxConns  int           // connections at a time, those beyond wait; default 10000
 //	Grace     time.Duration // for runs and answers when it ends; default 30 s
 type Endpoint = httpserve.Endpoint
 

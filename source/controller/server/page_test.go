@@ -4,14 +4,13 @@ import (
 	"os"
 	"testing"
 
-	"github.com/headgate-io/headgate/internal/httpserve"
 	"github.com/headgate-io/headgate/internal/httpserve/pagetest"
 )
 
 // The page keeps to what all pages do, and is small: what is its own, beyond
 // what it shares, has at most 80 KiB.
 func TestPage(t *testing.T) {
-	files := pagetest.Run(t, httpserve.Page(page, "page"))
+	files := pagetest.Run(t, Page())
 	own, err := os.ReadDir("page")
 	if err != nil {
 		t.Fatal(err)

@@ -113,7 +113,6 @@ func (s *Server) Shutdown(context.Context) error {
 //	ClientCA  string        // PEM file; clients have to show a certificate by it
 //	Optional  bool          // clients without a certificate have to have a token
 //	Insecure  bool          // an address that others can reach needs no authentication
-//	MaxConns  int           // connections at a time, those beyond wait; default 10000
 //	Grace     time.Duration // for answers when it ends; default 30 s
 type Endpoint = httpserve.Endpoint
 
@@ -255,6 +254,10 @@ var routes = map[string][]method{
 //go:embed page
 var page embed.FS
 
+// Page returns the handler of the web page, which speaks to a server by the API of
+// package api and nothing else. It answers below /ui/.
+func Page() http.Handler { return httpserve.Page(page, "page") }
+
 func (s *Server) mux() *http.ServeMux {
 	mux := http.NewServeMux()
 	handle := func(pattern string, serve func(http.ResponseWriter, *http.Request) error) {
@@ -274,7 +277,7 @@ func (s *Server) mux() *http.ServeMux {
 	if s.Hooks != nil {
 		mux.Handle("/hook/", s.Hooks)
 	}
-	pages := httpserve.Page(page, "page")
+	pages := Page()
 	mux.Handle("/ui", pages)
 	mux.Handle("/ui/", pages)
 	store := s.Store.Handler()
