@@ -6,9 +6,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"os"
-	"path/filepath"
-	"reflect"
 	"strings"
 	"testing"
 
@@ -146,55 +143,4 @@ func numbered(n int, format string) string {
 		fmt.Fprintf(&b, format, i)
 	}
 	return b.String()
-}
-
-// FuzzDecode holds that no text panics, that what decodes, encoded, decodes to
-// the same, and that errors are lines without control characters.
-func FuzzDecode(f *testing.F) {
-	archives, err := filepath.Glob("testdata/manifests/*.txtar")
-	if err != nil {
-		f.Fatal(err)
-	}
-	for _, name := range archives {
-		archive, err := txtar.ParseFile(name)
-		if err != nil {
-			f.Fatal(err)
-		}
-		for _, file := range archive.Files {
-			if !strings.HasPrefix(file.Name, "want.") {
-				f.Add(string(file.Data))
-			}
-		}
-	}
-	manifests, err := filepath.Glob("../testdata/canaries/*")
-	if err != nil {
-		f.Fatal(err)
-	}
-	for _, name := range manifests {
-		text, err := os.ReadFile(name)
-		if err != nil {
-			f.Fatal(err)
-		}
-		f.Add(string(text))
-	}
-	f.Fuzz(func(t *testing.T, text string) {
-		canaries, warnings, err := rollout.Decode("f", strings.NewReader(text))
-		for _, line := range strings.Split(strings.TrimSpace(lines(err)+lines(errors.Join(warnings...))), "\n") {
-			if strings.ContainsFunc(line, func(r rune) bool { return r < ' ' || r == 0x7f }) {
-				t.Errorf("%q", line)
-			}
-		}
-		for _, c := range canaries {
-			_ = c.Check()
-			for w, i := 0, 0; c.NextWeight(w) != w; i++ {
-				if w = c.NextWeight(w); w > c.MaxWeight() || i > 100 {
-					t.Fatalf("weight %d, maximum %d, step %d", w, c.MaxWeight(), i)
-				}
-			}
-			back, _, err := rollout.Decode("f", strings.NewReader(encode(t, c)))
-			if err != nil || len(back) != 1 || !reflect.DeepEqual(back[0], c) {
-				t.Fatalf("%v\n%s", err, encode(t, c))
-			}
-		}
-	})
 }

@@ -100,21 +100,3 @@ func TestBase64OverLines(t *testing.T) {
 		}
 	}
 }
-
-func FuzzStream(f *testing.F) {
-	f.Add("say tok3n-secret, tok3n", "tok3n-secret", 3)
-	f.Add("aaaaab aaab", "aaab", 1)
-	f.Add("ab a b", "a", 2)
-	f.Add("dTp0b2sz\nbi1zZWNy\r\nZXQ=", "tok3n-secret", 2)
-	f.Fuzz(func(t *testing.T, text, secret string, n int) {
-		n = 1 + int(uint(n)%7)
-		got := streamed(text, n, secret)
-		if whole := streamed(text, len(text)+1, secret); got != whole {
-			t.Errorf("in pieces of %d %q, as a whole %q", n, got, whole)
-		}
-		plain := strings.TrimRight(secret, "\r\n")
-		if len(plain) >= 4 && !strings.Contains(strings.ReplaceAll(text, plain, ""), redact.Mask[:1]) && strings.Trim(plain, "*") == plain && strings.Contains(got, plain) {
-			t.Errorf("%q leaks in %q", plain, got)
-		}
-	})
-}

@@ -125,22 +125,6 @@ func TestDecodeFindsDefects(t *testing.T) {
 	}
 }
 
-func FuzzDecode(f *testing.F) {
-	f.Add("apiVersion: flagger.app/v1beta1\nkind: MetricTemplate\nmetadata: {name: m}\nspec: {provider: {type: http, address: 'http://h/{{ name }}'}, query: '.a[0][\"b\"]'}\n")
-	f.Add("apiVersion: flagger.app/v1beta1\nkind: MetricTemplate\nmetadata: {name: m}\nspec: {provider: {type: exec}, query: 'a \"b\" {{ index variables \"c\" }}'}\n")
-	f.Fuzz(func(t *testing.T, text string) {
-		templates, err := metric.Decode("f", strings.NewReader(text))
-		for _, tpl := range templates {
-			if err := tpl.Check(); err != nil {
-				t.Errorf("decoded, but %v", err)
-			}
-		}
-		if err != nil && strings.ContainsRune(err.Error(), '\x1b') {
-			t.Errorf("%q", err)
-		}
-	})
-}
-
 // The MetricTemplate that the documentation shows is one.
 func TestDecodeTheDocumentation(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "rollout.md"))

@@ -20,19 +20,6 @@ func sound(t *testing.T, value float64, err error) {
 	}
 }
 
-func FuzzResult(f *testing.F) {
-	f.Add([]byte(`{"status":"success","data":{"resultType":"vector","result":[{"metric":{},"value":[1,"5"]}]}}`))
-	f.Add([]byte(`{"status":"success","data":{"resultType":"scalar","result":[1,"NaN"]}}`))
-	f.Add([]byte(`{"status":"success","data":{"resultType":"vector","result":[{"histogram":[1,{}]}]}}`))
-	f.Add([]byte(`{"status":"error","errorType":"execution","error":"x"}`))
-	f.Add([]byte(`{"status":"success","data":{"resultType":"vector","result":null}}`))
-	f.Add([]byte(`[]`))
-	f.Fuzz(func(t *testing.T, body []byte) {
-		value, err := decodeResult(body)
-		sound(t, value, err)
-	})
-}
-
 func FuzzPath(f *testing.F) {
 	f.Add(".data.items[0].value", `{"data":{"items":[{"value":1}]}}`)
 	f.Add(`["a\"b"][""]`, `{"a\"b":{"":"2"}}`)

@@ -100,27 +100,3 @@ func TestScriptCheck(t *testing.T) {
 		}
 	}
 }
-
-// FuzzParseOutcome holds that an outcome shown is read as the same again.
-func FuzzParseOutcome(f *testing.F) {
-	for _, s := range []string{"load=500@3-5", "confirm=403@1-4,200", "v2@6", "on", "a=b@1-,=@", "\x00=\xff@1"} {
-		f.Add("hook", s)
-		f.Add("revision", s)
-		f.Add("metric", s)
-	}
-	f.Fuzz(func(t *testing.T, of, text string) {
-		o, err := simulate.ParseOutcome(simulate.Subject(of), text)
-		if err != nil {
-			return
-		}
-		again, err := simulate.ParseOutcome(o.Subject, o.String())
-		if err != nil || again.String() != o.String() {
-			t.Fatalf("%q shows as %q, which reads as %q, %v", text, o, again, err)
-		}
-		for tick, v := range o.Values {
-			if v.First < 0 || v.Last < v.First || v.Last > 1_000_000 {
-				t.Fatalf("%q: value %d is for ticks %d to %d", text, tick, v.First, v.Last)
-			}
-		}
-	})
-}

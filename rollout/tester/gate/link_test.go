@@ -169,21 +169,3 @@ func TestLinkOfForgotten(t *testing.T) {
 	b = open(t, gate.Config{Dir: dir, MaxKeys: 5})
 	dead(t, b, approve, "was used")
 }
-
-// FuzzLink holds that no text but a signed one does anything.
-func FuzzLink(f *testing.F) {
-	f.Add("")
-	f.Add("AQAAAAAAAAAAAAAAAAAAAAAEb3BlbgRnYXRlBHByb2QDd2ViB2RlZmF1bHQBYQ")
-	f.Add(strings.Repeat("_-", 100))
-	b, err := gate.Open(gate.Config{})
-	if err != nil {
-		f.Fatal(err)
-	}
-	defer b.Close()
-	b.Check(key, gate.Visitor{Checksum: "a"})
-	f.Fuzz(func(t *testing.T, secret string) {
-		if _, err := b.Redeem(secret, "", ""); !errors.Is(err, gate.ErrLink) {
-			t.Errorf("%q: %v", secret, err)
-		}
-	})
-}
