@@ -1,45 +1,233 @@
 package bucket
 
 import (
-	"crypto/x509"
+	"cmp"
+	"context"
+	"encoding/json"
+	"encoding/xml"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
 
+	"github.com/headgate-io/headgate/internal/redact"
 	"github.com/headgate-io/headgate/internal/transport"
 	"github.com/headgate-io/headgate/source"
 )
 
-// operationFailed is the reason of failures that name no other (reference A2).
-const operationFailed = "BucketOperationFailed"
-
-// refused reports whether the reason of err is AuthenticationFailed, whatever was
-// going on.
-func refused(err error) bool {
-	return errors.Is(err, fs.ErrPermission) && is[*StatusError](err) || transport.Refusal(err)
+// A StatusError is the answer of a store, or of its token service, that
+// refuses a request. It satisfies [fs.ErrNotExist] for status 404,
+// [fs.ErrPermission] for 401, 403 and whatever else is Refused, and [ErrChanged] for 412.
+type StatusError struct {
+	Doing   string        // for example "list objects"
+	Status  int           // 0 when the store told none
+	Code    string        // of the store, for example NoSuchBucket
+	Message string        // of the store, as [Access.Said] has it
+	After   time.Duration // when to try again, as the store has it; 0 when it does not tell
+	Hint    string        // what to do, "" when nothing is known
+	Refused bool          // it is the credentials that are refused, whatever the status
 }
 
-func is[E error](err error) bool {
-	_, ok := errors.AsType[E](err)
-	return ok
+func (e *StatusError) Error() string {
+	text := []string{e.Doing}
+	if e.Status != 0 {
+		text = append(text, fmt.Sprintf("%d %s", e.Status, http.StatusText(e.Status)))
+	}
+	for _, more := range []string{e.Code, strings.TrimRight(e.Message, ". "), e.Hint} {
+		if more != "" {
+			text = append(text, more)
+		}
+	}
+	if e.After > 0 {
+		text = append(text, fmt.Sprintf("try again in %s", e.After))
+	}
+	return strings.Join(text, ": ")
 }
 
-// failed says which bucket err is about, what to do where that is known, and
-// gives it the step and the reason of its condition unless it has them.
-func (o *Origin) failed(step source.Step, err error) error {
-	out := &source.StepError{Step: step, Reason: operationFailed}
-	if refused(err) {
-		out.Reason = "AuthenticationFailed"
+// Is implements the errors of io/fs, and [ErrChanged].
+func (e *StatusError) Is(target error) bool {
+	switch target {
+	case fs.ErrNotExist:
+		return e.Status == http.StatusNotFound
+	case fs.ErrPermission:
+		return e.Refused || e.Status == http.StatusUnauthorized || e.Status == http.StatusForbidden
+	case ErrChanged:
+		return e.Status == http.StatusPreconditionFailed
 	}
-	if chosen, ok := errors.AsType[*source.StepError](err); ok {
-		out.Step, out.Reason = chosen.Step, chosen.Reason
-	}
-	if is[x509.UnknownAuthorityError](err) {
-		err = fmt.Errorf("%w: ca.crt of a server that the system does not know belongs into the Secret of certSecretRef", err)
-	}
-	out.Err = fmt.Errorf("bucket '%s': %w", o.bucket.Spec.BucketName, err)
-	return out
+	return false
 }
 
-// invalid marks err as a defect of the spec: the object stalls until it changes.
-func invalid(err error) error { return fmt.Errorf("%w: %w", source.ErrInvalid, err) }
+// RetryAfter says when the [source.Reconciler] is to try again at the earliest.
+func (e *StatusError) RetryAfter() time.Duration { return e.After }
+
+const (
+	maxRefusal = 64 << 10 // bytes of an answer that are read
+	maxText    = 4 << 10  // bytes of a text that is worth showing a part of
+	maxSaid    = 256      // bytes that are shown
+	maxSkew    = 5 * time.Minute
+)
+
+// Refused reads and closes an answer that refuses a request: the body in the XML
+// of S3 and Azure, in the JSON of Google and of OAuth (RFC 6749 section 5.2), or a
+// plain text. hints say what to do about a code or, where there is none for that,
+// a status. secrets are values that the answer may repeat, beside those of the
+// Vault. region is that of the bucket, where a store of S3 names it.
+func (a *Access) Refused(resp *http.Response, doing string, hints map[string]string, secrets ...string) (e *StatusError, region string) {
+	e = &StatusError{Doing: doing, Status: resp.StatusCode}
+	e.After, _ = transport.RetryAfter(resp.Header, time.Now())
+	text, _ := io.ReadAll(io.LimitReader(resp.Body, maxRefusal)) // a part of a message is still one
+	transport.Finish(resp)
+	if resp.Header.Get("Content-Encoding") != "" { // it is compressed
+		text = nil
+	}
+	var body struct {
+		Code, Message, Region string
+
+		Error struct{ Code, Message string }
+	}
+	code, message := "", ""
+	if xml.Unmarshal(text, &body) == nil {
+		code, message = cmp.Or(body.Error.Code, body.Code), cmp.Or(body.Error.Message, body.Message)
+	} else if json.Valid(text) {
+		code, message = saidInJSON(text)
+	} else if strings.HasPrefix(resp.Header.Get("Content-Type"), "text/plain") {
+		message = string(text)
+	}
+	if code = a.Said(cmp.Or(resp.Header.Get("X-Ms-Error-Code"), code), secrets...); codeForm.MatchString(code) {
+		e.Code = code
+	}
+	for _, end := range []string{"\nRequestId:", " Trace ID:"} { // Azure's names of the request
+		message, _, _ = strings.Cut(message, end)
+	}
+	e.Message = strings.TrimSuffix(a.Said(message, secrets...), ".")
+	e.Hint = cmp.Or(hints[e.Code], hints[strconv.Itoa(e.Status)])
+	date, err := http.ParseTime(resp.Header.Get("Date"))
+	ahead := time.Since(date).Round(time.Second) // of this machine's clock
+	switch {
+	case err == nil && ahead.Abs() > maxSkew && (e.Status == http.StatusForbidden || e.Status == http.StatusUnauthorized):
+		e.Hint = fmt.Sprintf("the clock of this machine says %s, that of the server %s: set it right", time.Now().UTC().Format(time.RFC3339), date.UTC().Format(time.RFC3339))
+	case e.Status/100 == 3 && e.Hint == "":
+		e.Hint = "redirects are not followed: check spec.endpoint"
+		if to, err := resp.Location(); err == nil {
+			e.Hint = fmt.Sprintf("it redirects to %s, which is not followed: check spec.endpoint", a.Said(to.Scheme+"://"+to.Host, secrets...))
+		}
+	case e.Status == http.StatusBadRequest && resp.Request.URL.Scheme == "http" && strings.Contains(string(text), "HTTPS"):
+		e.Hint = "the server speaks TLS: remove spec.insecure, or write https://"
+	}
+	return e, cmp.Or(body.Region, resp.Header.Get("X-Amz-Bucket-Region"))
+}
+
+var codeForm = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,64}$`)
+
+// saidInJSON returns what an error says, which some servers put into a list.
+func saidInJSON(text []byte) (code, message string) {
+	if list := []json.RawMessage(nil); json.Unmarshal(text, &list) == nil && len(list) > 0 {
+		text = list[0]
+	}
+	var answer struct {
+		Error       json.RawMessage `json:"error"`
+		Description string          `json:"error_description"`
+	}
+	var google struct {
+		Message string `json:"message"`
+		Errors  []struct {
+			Reason string `json:"reason"`
+		} `json:"errors"`
+	}
+	json.Unmarshal(text, &answer) // what cannot be decoded is not shown
+	if json.Unmarshal(answer.Error, &code) == nil {
+		return code, answer.Description
+	}
+	if json.Unmarshal(answer.Error, &google); len(google.Errors) > 0 {
+		code = google.Errors[0].Reason
+	}
+	return code, google.Message
+}
+
+// Said returns what a server says so that it can be shown: in one line, without
+// secrets, of at most 256 bytes, and cut after a word where it has any. Of a text
+// of more than 4 KiB nothing is shown.
+func (a *Access) Said(text string, secrets ...string) string {
+	if len(text) > maxText {
+		return ""
+	}
+	text = strings.TrimSpace(redact.String(text, append(a.Vault.Values(), secrets...)...))
+	if len(text) <= maxSaid {
+		return text
+	}
+	end := maxSaid - len("…")
+	if space := strings.LastIndexByte(text[:end+1], ' '); space > 0 {
+		end = space
+	}
+	for !utf8.RuneStart(text[end]) {
+		end--
+	}
+	return text[:end] + "…"
+}
+
+// CheckPart reports why an answer is not o from offset on, as its header says.
+func (a *Access) CheckPart(resp *http.Response, o Object, offset int64) error {
+	tag := ETag(resp.Header.Get("ETag"))
+	part := fmt.Sprintf("bytes %d-%d/%d", offset, o.Size-1, o.Size)
+	switch {
+	case tag != o.ETag:
+		return fmt.Errorf("%w: its ETag was %q, and is %q", ErrChanged, a.Said(o.ETag), a.Said(tag))
+	case offset > 0 && (resp.StatusCode != http.StatusPartialContent || resp.Header.Get("Content-Range") != part):
+		return fmt.Errorf("the answer is another part of it than %s", part)
+	case offset == 0 && resp.StatusCode != http.StatusOK:
+		return errors.New("the answer is a part of it")
+	case resp.ContentLength >= 0 && resp.ContentLength != o.Size-offset:
+		return fmt.Errorf("%w: the answer has %d bytes, by its listing it should have %d", ErrChanged, resp.ContentLength, o.Size-offset)
+	}
+	return nil
+}
+
+// Explain returns err, which ended doing, fit to be shown: its text has neither
+// the query of a URL nor secrets that a server sent back, and says what to do when
+// only one of the two ends speaks TLS. A [*StatusError] gets doing, and the cause of
+// ctx and a [*source.StepError] stay as they are.
+func (a *Access) Explain(ctx context.Context, doing string, err error, secrets ...string) error {
+	if e, ok := errors.AsType[*source.StepError](err); ok { // no token was issued
+		return fmt.Errorf("%s: %w", doing, e)
+	}
+	if ctx.Err() != nil {
+		return fmt.Errorf("%s: %w", doing, context.Cause(ctx))
+	}
+	if e, ok := errors.AsType[*StatusError](err); ok {
+		e.Doing = doing
+		return e
+	}
+	if e, ok := errors.AsType[*url.Error](err); ok {
+		err = e.Err // without the URL
+	}
+	plain := err.Error()
+	text := a.Said(plain, secrets...)
+	large, isLarge := errors.AsType[*http.MaxBytesError](err)
+	switch {
+	case isLarge:
+		text = fmt.Sprintf("the answer is larger than %d bytes", large.Limit)
+	case errors.Is(err, http.ErrSchemeMismatch):
+		text += ": the server speaks no TLS: set spec.insecure, or write http://, if that is meant to be"
+	case strings.Contains(plain, `malformed HTTP response "\x15\x03`): // an alert of TLS
+		text += ": the server speaks TLS: remove spec.insecure, or write https://"
+	case strings.HasPrefix(plain, "failed to parse Location header"): // which the error repeats
+		text = "redirect without a valid address"
+	}
+	return &explained{doing + ": " + cmp.Or(text, "the answer is not what it should be"), err}
+}
+
+// An explained error has a text that was made fit to be shown.
+type explained struct {
+	text string
+	err  error
+}
+
+func (e *explained) Error() string { return e.text }
+func (e *explained) Unwrap() error { return e.err }

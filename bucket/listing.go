@@ -1,93 +1,217 @@
 package bucket
 
 import (
+	"context"
+	"errors"
 	"fmt"
-	"slices"
-	"sort"
+	"io/fs"
+	"iter"
 	"strings"
+	"time"
+
+	"github.com/headgate-io/headgate/artifact"
+	"github.com/headgate-io/headgate/source"
 )
 
-// Limits of a listing. A store that lists without end, and without repeating
-// itself, is stopped by the limit of all objects.
 const (
-	maxListing = 512 << 20 // bytes of all objects, 4 million about
-	maxKey     = 64 << 10  // bytes of a key that is listed, excluded or not
-	maxTag     = 1 << 10   // bytes of an ETag and of a version
-	objectSize = 64        // bytes of an object beside its texts
+	maxListing    = 512 << 20 // bytes of all objects, 4 million about; ends a listing that goes on for ever without repeating itself
+	objectSize    = 64        // bytes of an object beside its texts
+	progressEvery = 5000      // objects
+	maxSearch     = 1000      // objects that are looked at for .sourceignore
+	maxPageToken  = 8 << 10   // bytes
 )
 
-// A listing is the objects of a bucket, first in the order in which they were
-// listed, and sorted by key as bytes once a selection was made.
+// ignoreFile is the key of the object that holds ignore rules.
+const ignoreFile = ".sourceignore"
+
+// A snapshot is what a bucket held when it was listed.
+type snapshot struct {
+	driver Driver
+	access *Access // closed with the snapshot
+	state  state
+	rules  *artifact.Rules
+	selection
+}
+
+// revision spells the revision (reference A4).
+func (s *snapshot) revision() source.Revision {
+	return source.Revision{ID: "sha256:" + s.state.Revision, File: s.state.Revision + ".tar.gz"}
+}
+
+// fill lists the bucket into s.
+func (o *Origin) fill(ctx context.Context, s *snapshot, before state) (err error) {
+	spec := &o.bucket.Spec
+	var rules *Object
+	if !strings.HasPrefix(ignoreFile, spec.Prefix) { // before the listing: credentials that expire fail that, too
+		if rules, err = o.search(ctx, s); err != nil {
+			return err
+		}
+	}
+	listed, err := o.list(ctx, s)
+	if err != nil {
+		return err
+	}
+	objects := listed.objects
+	if rules != nil {
+		objects = append(objects[:len(objects):len(objects)], *rules)
+	}
+	for i := range objects {
+		if objects[i].Key == ignoreFile {
+			if s.state.Ignore, err = o.readRules(ctx, s, before, objects[i]); err != nil {
+				return err
+			}
+			break
+		}
+	}
+	if s.rules, err = ignoreOf(spec, s.state.Ignore.text()).Compile(ctx, nil); err != nil {
+		return stepError("SourceIgnoreError", err)
+	}
+	if s.state.Revision, err = s.choose(ctx, objects, s.rules, limitsOf(o.env.Limits)); err != nil {
+		return err
+	}
+	if len(listed.objects) == 0 || len(s.files) == 0 {
+		s.notes = append(s.notes, fmt.Sprintf("no object is in the artifact: the bucket lists %d whose keys begin with spec.prefix %q", len(listed.objects), spec.Prefix))
+	}
+	return nil
+}
+
+// A listing is the objects of a bucket as they were listed.
 type listing struct {
-	objects []listedObject
-	size    int64 // bytes of all objects
-	cycle   cycle
-	limit   int64 // of size, 0 for maxListing
+	objects []Object
+	size    int64
+	keys    cycle
 }
 
-// A listedObject is an object, and whether it is in the artifact.
-type listedObject struct {
-	Object
-	ignored bool // by a rule: it is not in the artifact, but explained
-	removed bool // it is to be taken from the listing
+// Weight tells the bytes of a listing: a large one is for those who wait for it alone.
+func (l *listing) Weight() int64 { return l.size }
+
+// list lists the objects whose keys begin with spec.prefix: once for all origins
+// that ask for the same with the same credentials. An origin that lists again
+// does so because what it saw is not what there is.
+func (o *Origin) list(ctx context.Context, s *snapshot) (l *listing, err error) {
+	progress, err := o.progress("listing", 0)
+	if err != nil {
+		return nil, err
+	}
+	prefix := o.bucket.Spec.Prefix
+	list := func(ctx context.Context) (any, error) {
+		if o.env.Share != nil {
+			defer s.access.close() // it may go on for others when this origin is done
+		}
+		return takeAll(ctx, s.driver, prefix, progress)
+	}
+	identity, err := s.access.identity(o.bucket.Metadata.Namespace)
+	if err != nil {
+		return nil, err
+	}
+	o.mu.Lock()
+	since := o.env.Since
+	if o.listed {
+		since = time.Now()
+	}
+	o.listed = true
+	o.mu.Unlock()
+	err = o.within(ctx, "list objects", func(ctx context.Context) error {
+		answer, err := o.env.Share.Do(ctx, "bucket "+identity+" "+prefix, since, list)
+		l, _ = answer.(*listing)
+		return err
+	})
+	return l, err
 }
 
-func (l *listing) len() int { return len(l.objects) }
-
-// key returns the key of the object i.
-func (l *listing) key(i int) string { return l.objects[i].Key }
-
-// at returns the object i.
-func (l *listing) at(i int) Object { return l.objects[i].Object }
-
-// kept reports whether the object i is in the artifact: no rule ignores it.
-func (l *listing) kept(i int) bool { return !l.objects[i].ignored }
-
-// search returns the first i whose key is not less than key.
-func (l *listing) search(key string) int {
-	return sort.Search(l.len(), func(i int) bool { return l.key(i) >= key })
-}
-
-// copy returns a listing of the same objects, of which others may be selected.
-func (l *listing) copy() *listing {
-	return &listing{objects: slices.Clone(l.objects), size: l.size, limit: l.limit}
+// takeAll lists the objects whose keys begin with prefix.
+func takeAll(ctx context.Context, from Driver, prefix string, progress func(int)) (*listing, error) {
+	l := new(listing)
+	for object, err := range from.List(ctx, prefix) {
+		if err == nil {
+			err = l.add(object, prefix)
+		}
+		if err != nil {
+			return nil, after(len(l.objects), err)
+		}
+		if len(l.objects)%progressEvery == 0 {
+			progress(len(l.objects))
+		}
+	}
+	return l, after(len(l.objects), context.Cause(ctx)) // a listing that was cut short is none
 }
 
 // add appends o. The error names a key that the store listed before, a value
 // that cannot be, or the limit.
-func (l *listing) add(o Object) error {
+func (l *listing) add(o Object, prefix string) error {
+	l.size += int64(len(o.Key) + len(o.ETag) + len(o.Version) + objectSize)
 	switch {
-	case len(o.Key) > maxKey:
-		return fmt.Errorf("object %s has a key of %d bytes: no object store allows that", quoted(o.Key), len(o.Key))
-	case len(o.ETag) > maxTag || len(o.Version) > maxTag:
-		return fmt.Errorf("object %s has an ETag of %d bytes and a version of %d: at most %d are allowed", quoted(o.Key), len(o.ETag), len(o.Version), maxTag)
+	case !strings.HasPrefix(o.Key, prefix):
+		return fmt.Errorf("the store lists the object %s, which does not begin with spec.prefix", quoted(o.Key))
 	case o.Size < 0:
 		return fmt.Errorf("object %s has %d bytes, says the store", quoted(o.Key), o.Size)
-	case l.cycle.repeats(o.Key):
+	case l.keys.repeats(o.Key):
 		return fmt.Errorf("the store repeats its listing: object %s was listed before", quoted(o.Key))
+	case l.size > maxListing:
+		return fmt.Errorf("more than %d bytes of keys and ETags: narrow spec.prefix", maxListing)
 	}
-	limit := l.limit
-	if limit == 0 {
-		limit = maxListing
-	}
-	if l.size += int64(len(o.Key) + len(o.ETag) + len(o.Version) + objectSize); l.size > limit {
-		return fmt.Errorf("more than %d bytes of keys and ETags: narrow spec.prefix", limit)
-	}
-	l.objects = append(l.objects, listedObject{Object: o})
+	l.objects = append(l.objects, o)
 	return nil
 }
 
-// sort brings the objects into the order of their keys, which most stores list them in.
-func (l *listing) sort() {
-	compare := func(a, b listedObject) int { return strings.Compare(a.Key, b.Key) }
-	if !slices.IsSortedFunc(l.objects, compare) {
-		slices.SortFunc(l.objects, compare)
+// after says how far a listing came before it failed.
+func after(n int, err error) error {
+	if answer, ok := errors.AsType[*StatusError](err); errors.Is(err, fs.ErrNotExist) && (!ok || answer.Hint == "") {
+		err = fmt.Errorf("there is no such bucket, check spec.bucketName and spec.endpoint: %w", err)
 	}
+	if n == 0 || err == nil {
+		return err
+	}
+	return fmt.Errorf("after %d objects: %w", n, err)
 }
 
-// appendLine appends the line of o in the text of a revision (reference A4).
-func (o Object) appendLine(line []byte) []byte {
-	return append(append(append(append(line, o.Key...), ' '), o.ETag...), '\n')
+// search looks for .sourceignore, which spec.prefix hides. Without the
+// permission to list it there are no rules.
+func (o *Origin) search(ctx context.Context, s *snapshot) (found *Object, err error) {
+	err = o.within(ctx, "look for "+ignoreFile, func(ctx context.Context) error {
+		seen := 0
+		for object, err := range s.driver.List(ctx, ignoreFile) {
+			if err != nil {
+				return after(0, err)
+			}
+			if object.Key == ignoreFile {
+				found = &object
+				return nil
+			}
+			if seen++; seen == maxSearch {
+				return nil
+			}
+		}
+		return context.Cause(ctx)
+	})
+	if errors.Is(err, fs.ErrPermission) {
+		s.notes = append(s.notes, fmt.Sprintf("whether there is an object %s could not be seen, so its rules do not apply: %v", ignoreFile, err))
+		return nil, nil
+	}
+	return found, err
+}
+
+// readRules returns what .sourceignore holds, which is read if it is not what was seen before.
+func (o *Origin) readRules(ctx context.Context, s *snapshot, before state, object Object) (*rulesFile, error) {
+	switch known := before.Ignore; {
+	case known != nil && before.Bucket == s.state.Bucket && known.ETag == object.ETag && int64(len(known.Text)) == object.Size:
+		return known, nil
+	case tagProblem(object.ETag) != "":
+		return nil, fmt.Errorf("object %s %s", ignoreFile, tagProblem(object.ETag))
+	case object.Size > maxRules:
+		return nil, fmt.Errorf("object %s has %d bytes, at most %d are allowed: shorten it", ignoreFile, object.Size, maxRules)
+	}
+	text := ""
+	err := o.within(ctx, "read "+ignoreFile, func(ctx context.Context) (err error) {
+		body := newObjectReader(ctx, s.driver, object)
+		defer body.Close()
+		text, err = readRules(body)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("object %s: %w", ignoreFile, err)
+	}
+	return &rulesFile{object.ETag, text}, nil
 }
 
 // A cycle notices a sequence of keys, or of page tokens, that repeats itself
@@ -104,7 +228,65 @@ func (c *cycle) repeats(key string) bool {
 		return true
 	}
 	if c.since++; c.since > c.next {
-		c.key, c.since, c.next = strings.Clone(key), 0, max(1, 2*c.next)
+		c.key, c.since, c.next = key, 0, max(1, 2*c.next)
 	}
 	return false
+}
+
+// A Page is a part of a listing.
+type Page struct {
+	Objects []Object
+	Next    string // what the store calls the page after this one, "" on the last one
+}
+
+// Pages is a listing whose store gives it in pages: ask asks for the one of a
+// token, "" for the first. While the objects of a page are used the next one is
+// read; no request outlives the listing. A store that turns in circles is found
+// out by its tokens, pages without objects included.
+func Pages(ctx context.Context, ask func(ctx context.Context, token string) (Page, error)) iter.Seq2[Object, error] {
+	type answer struct {
+		page Page
+		err  error
+	}
+	begin := func(ctx context.Context, token string) <-chan answer {
+		c := make(chan answer, 1)
+		go func() {
+			defer close(c)
+			p, err := ask(ctx, token)
+			c <- answer{p, err}
+		}()
+		return c
+	}
+	return func(yield func(Object, error) bool) {
+		ctx, cancel := context.WithCancel(ctx)
+		next := begin(ctx, "")
+		defer func() {
+			cancel()
+			<-next // which is closed when the request has ended
+		}()
+		for tokens := (cycle{}); ; {
+			a := <-next
+			switch more := a.page.Next; {
+			case a.err != nil || more == "":
+			case len(more) > maxPageToken:
+				a.err = fmt.Errorf("list objects: the store's page token has more than %d bytes", maxPageToken)
+			case tokens.repeats(more):
+				a.err = errors.New("list objects: the store repeats a page token: its listing would never end")
+			default:
+				next = begin(ctx, more)
+			}
+			if a.err != nil {
+				yield(Object{}, a.err)
+				return
+			}
+			for _, o := range a.page.Objects {
+				if !yield(o, nil) {
+					return
+				}
+			}
+			if a.page.Next == "" {
+				return
+			}
+		}
+	}
 }

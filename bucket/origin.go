@@ -2,8 +2,11 @@ package bucket
 
 import (
 	"context"
+	"crypto/x509"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"slices"
 	"strings"
@@ -21,17 +24,55 @@ type Origin struct {
 	providers map[string]Provider
 	vault     transport.Vault
 
-	mu      sync.Mutex
-	looked  bool              // it was listed before
-	kept    *kept             // what the last Resolve listed, until it is opened
-	spoiled map[string]string // digests of artifacts that nothing is to be copied from, and why
+	mu     sync.Mutex
+	listed bool      // before: the next listing must be a new one
+	opened *snapshot // what the last Resolve listed, until it is opened; may be nil
 }
 
 // New returns the origin of b. providers are what buckets can be read with, by
 // spec.provider. It does no I/O; what is wrong with b surfaces from [Origin.Resolve].
 func New(b *source.Bucket, env source.Env, providers map[string]Provider) *Origin {
-	return &Origin{bucket: b, env: env, providers: providers, spoiled: map[string]string{},
-		vault: transport.Vault{Namespace: b.Metadata.Namespace, From: env.Secrets}}
+	return &Origin{bucket: b, env: env, providers: providers, vault: transport.Vault{Namespace: b.Metadata.Namespace, From: env.Secrets}}
+}
+
+// Secrets returns the credentials that were given to the origin so far, which
+// the [source.Reconciler] keeps out of conditions, events and errors.
+func (o *Origin) Secrets() []string { return o.vault.Values() }
+
+// A state is what a Bucket remembers between runs.
+type state struct {
+	Bucket   string     `json:"place"`            // provider, server and bucket
+	Revision string     `json:"revision"`         // of the last run
+	Ignore   *rulesFile `json:"ignore,omitempty"` // nil when there was no object .sourceignore
+}
+
+// A rulesFile is an object .sourceignore.
+type rulesFile struct {
+	ETag string `json:"etag"`
+	Text string `json:"text"` // at most 1 MiB
+}
+
+// text returns what f holds, "" when there is none.
+func (f *rulesFile) text() string {
+	if f == nil {
+		return ""
+	}
+	return f.Text
+}
+
+// bucketName names the bucket of a spec, without what is secret.
+func bucketName(spec *source.BucketSpec) string {
+	provider := spec.Provider
+	if provider == "" {
+		provider = "generic"
+	}
+	return provider + " " + localName(spec)
+}
+
+// localName is what [source.Env].Local calls the bucket of a spec.
+func localName(spec *source.BucketSpec) string {
+	server, _, _ := strings.Cut(spec.Endpoint, "?")
+	return strings.TrimSuffix(server, "/") + "/" + spec.BucketName
 }
 
 // Resolve implements [source.Origin]: it lists the bucket. The object
@@ -41,7 +82,9 @@ func New(b *source.Bucket, env source.Env, providers map[string]Provider) *Origi
 // cannot work, fs.ErrNotExist when there is no such bucket, and
 // [source.ErrMoved] when .sourceignore was replaced while it was read.
 func (o *Origin) Resolve(ctx context.Context, last source.State) (source.Revision, source.State, error) {
-	o.keep(nil) // what an earlier Resolve left was listed with the Secrets of then
+	if s := o.exchange(nil); s != nil { // it was listed with the Secrets of then
+		s.access.close()
+	}
 	rev, state, err := o.resolve(ctx, last)
 	if err != nil {
 		return source.Revision{}, nil, o.failed(source.StepResolve, err)
@@ -50,33 +93,30 @@ func (o *Origin) Resolve(ctx context.Context, last source.State) (source.Revisio
 }
 
 func (o *Origin) resolve(ctx context.Context, last source.State) (source.Revision, source.State, error) {
-	if dir, ok, err := o.directory(); ok {
-		if err != nil {
-			return source.Revision{}, nil, err
-		}
+	if dir, ok, err := o.directory(); err != nil {
+		return source.Revision{}, nil, err
+	} else if ok {
 		return dir.Resolve(ctx, nil)
 	}
-	before, known := recall(last)
-	s, now, err := o.look(ctx, before)
+	before := state{}
+	if json.Unmarshal(last, &before) != nil {
+		before = state{}
+	}
+	s, err := o.look(ctx, before)
 	if err != nil {
 		return source.Revision{}, nil, err
 	}
-	rev := revisionOf(now)
-	if known && !now.sameRules(before) {
+	now, rev := s.state, s.revision()
+	if before.Bucket != "" && ((now.Ignore == nil) != (before.Ignore == nil) || now.Ignore.text() != before.Ignore.text()) {
 		rev.Renew = "changed: " + ignoreFile
 	}
-	if known && now.Place == before.Place && now.Revision == before.Revision && rev.Renew == "" {
-		s.access.close() // nobody is going to open it
+	if now.Bucket == before.Bucket && now.Revision == before.Revision && rev.Renew == "" {
+		s.access.close() // no caller is going to open it
 	} else {
-		o.keep(&kept{rev.ID, s})
+		o.exchange(s)
 	}
-	state, err := now.state()
-	return rev, state, err
-}
-
-// revisionOf spells the revision (reference A4).
-func revisionOf(m memory) source.Revision {
-	return source.Revision{ID: "sha256:" + m.Revision, File: m.Revision + ".tar.gz"}
+	text, err := json.Marshal(now)
+	return rev, text, err
 }
 
 // Open implements [source.Origin]. It lists the bucket again unless the last
@@ -90,45 +130,57 @@ func (o *Origin) Open(ctx context.Context, rev source.Revision) (source.Content,
 }
 
 func (o *Origin) open(ctx context.Context, rev source.Revision) (source.Content, error) {
-	if dir, ok, err := o.directory(); ok {
-		if err != nil {
-			return nil, err
-		}
+	if dir, ok, err := o.directory(); err != nil {
+		return nil, err
+	} else if ok {
 		return dir.Open(ctx, rev)
 	}
-	if s := o.take(rev.ID); s != nil {
-		return newContent(o, rev, s), nil
+	s := o.exchange(nil)
+	if s == nil || s.revision().ID != rev.ID {
+		var err error
+		if s, err = o.look(ctx, state{}); err != nil {
+			return nil, err
+		}
 	}
-	s, now, err := o.look(ctx, memory{})
-	if err != nil {
-		return nil, err
-	}
-	if id := revisionOf(now).ID; id != rev.ID {
+	if id := s.revision().ID; id != rev.ID {
 		s.access.close()
 		return nil, fmt.Errorf("%w: its revision was %s and is %s", source.ErrMoved, rev.ID, id)
 	}
-	return newContent(o, rev, s), nil
+	return newContent(ctx, o, rev, s), nil
 }
 
-// look finds out what the bucket holds now.
-func (o *Origin) look(ctx context.Context, before memory) (*snapshot, memory, error) {
+// exchange stores what Resolve leaves to Open, and returns what was stored before.
+func (o *Origin) exchange(s *snapshot) *snapshot {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	before := o.opened
+	o.opened = s
+	return before
+}
+
+// look connects to the bucket and lists it.
+func (o *Origin) look(ctx context.Context, before state) (*snapshot, error) {
 	driver, access, err := o.connect(ctx)
 	if err != nil {
-		return nil, memory{}, err
+		return nil, err
 	}
-	s := &snapshot{driver: driver, access: access}
-	now := memory{Place: placeOf(&o.bucket.Spec)}
-	if err := o.fill(ctx, s, before, &now); err != nil {
+	s := &snapshot{driver: driver, access: access, state: state{Bucket: bucketName(&o.bucket.Spec)}}
+	if err := o.fill(ctx, s, before); err != nil {
 		access.close()
-		return nil, memory{}, err
+		return nil, err
 	}
-	return s, now, nil
+	return s, nil
 }
 
 // connect returns the driver of spec.provider.
 func (o *Origin) connect(ctx context.Context) (driver Driver, access *Access, err error) {
-	connect, err := o.provider()
-	if err != nil {
+	provider, _, _ := strings.Cut(bucketName(&o.bucket.Spec), " ")
+	connect := o.providers[provider]
+	if connect == nil {
+		known := strings.Join(slices.Sorted(maps.Keys(o.providers)), " or ")
+		return nil, nil, fmt.Errorf("%w: spec.provider %q: this program reads buckets with %s only", source.ErrInvalid, provider, known)
+	}
+	if err := o.validate(); err != nil {
 		return nil, nil, err
 	}
 	err = o.within(ctx, "log in", func(ctx context.Context) (err error) {
@@ -140,39 +192,26 @@ func (o *Origin) connect(ctx context.Context) (driver Driver, access *Access, er
 		}
 		return err
 	})
-	if errors.Is(err, context.DeadlineExceeded) && !is[*source.StepError](err) { // of whoever issues credentials: nothing else is asked
-		err = &source.StepError{Step: source.StepResolve, Reason: "AuthenticationFailed", Err: err}
+	if errors.Is(err, context.DeadlineExceeded) && !is[*source.StepError](err) { // of a token service: nothing else is asked
+		err = stepError("AuthenticationFailed", err)
 	}
 	return driver, access, err
 }
 
-// provider returns what the bucket is to be read with.
-func (o *Origin) provider() (Provider, error) {
-	provider := o.bucket.Spec.Provider
-	if provider == "" {
-		provider = "generic"
-	}
-	if connect := o.providers[provider]; connect != nil {
-		return connect, o.admit()
-	}
-	known := strings.Join(slices.Sorted(maps.Keys(o.providers)), " or ")
-	return nil, invalid(fmt.Errorf("spec.provider %q: this program reads buckets with %s only", provider, known))
-}
-
-// admit checks the spec, which may have been made in Go and never decoded. The
-// error is about the first defect.
-func (o *Origin) admit() error {
+// validate checks the spec, which may have been made in Go and never decoded.
+// The error is about the first defect.
+func (o *Origin) validate() error {
 	err := source.Validate(o.bucket)
 	defect, ok := errors.AsType[*source.DocumentError](err)
 	if !ok {
 		return err
 	}
-	err = invalid(fmt.Errorf("%s: %w", defect.Field, defect.Err))
-	switch field := defect.Field; {
-	case strings.HasSuffix(field, ".endpoint"):
-		return urlInvalid(err)
-	case strings.HasPrefix(field, "spec.sts"):
-		return &source.StepError{Step: source.StepResolve, Reason: "InvalidSTSConfiguration", Err: err}
+	err = fmt.Errorf("%w: %s: %w", source.ErrInvalid, defect.Field, defect.Err)
+	switch {
+	case strings.HasSuffix(defect.Field, ".endpoint"):
+		return stepError("URLInvalid", err)
+	case strings.HasPrefix(defect.Field, "spec.sts"):
+		return stepError("InvalidSTSConfiguration", err)
 	}
 	return err
 }
@@ -182,34 +221,42 @@ func (o *Origin) within(ctx context.Context, step string, do func(context.Contex
 	return source.Within(ctx, time.Duration(o.bucket.Spec.Timeout), step, do)
 }
 
-// Secrets returns the credentials that were given to the origin so far, which
-// the [source.Reconciler] keeps out of conditions, events and errors.
-func (o *Origin) Secrets() []string { return o.vault.Values() }
-
-// kept is what Resolve leaves to Open: a revision that is new is opened next.
-type kept struct {
-	id       string
-	snapshot *snapshot
+// progress returns a function that reports how many objects a phase has done, of total or of unknown many.
+func (o *Origin) progress(phase string, total int) (func(done int), error) {
+	if o.env.Progress == nil {
+		return func(int) {}, nil
+	}
+	name, err := source.Address(o.bucket)
+	return func(done int) {
+		o.env.Progress(source.Progress{Object: name, Phase: phase, Done: int64(done), Total: int64(total), Unit: "objects"})
+	}, err
 }
 
-// keep replaces what is kept; nil is nothing.
-func (o *Origin) keep(k *kept) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.kept != nil {
-		o.kept.snapshot.access.close()
+// operationFailed is the reason of failures that name no other (reference A2).
+const operationFailed = "BucketOperationFailed"
+
+// failed says which bucket err is about, what to do where that is known, and
+// gives it the step and the reason of its condition unless it has them.
+func (o *Origin) failed(step source.Step, err error) error {
+	out := &source.StepError{Step: step, Reason: operationFailed}
+	if errors.Is(err, fs.ErrPermission) && is[*StatusError](err) || transport.Refusal(err) {
+		out.Reason = "AuthenticationFailed"
 	}
-	o.kept = k
+	if chosen, ok := errors.AsType[*source.StepError](err); ok {
+		out.Step, out.Reason = chosen.Step, chosen.Reason
+	}
+	if is[x509.UnknownAuthorityError](err) {
+		err = fmt.Errorf("%w: ca.crt of a server that the system does not know belongs into the Secret of certSecretRef", err)
+	}
+	out.Err = fmt.Errorf("bucket '%s': %w", o.bucket.Spec.BucketName, err)
+	return out
 }
 
-// take returns what is kept of the revision id, nil if it is not.
-func (o *Origin) take(id string) *snapshot {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.kept == nil || o.kept.id != id {
-		return nil
-	}
-	s := o.kept.snapshot
-	o.kept = nil
-	return s
+func stepError(reason string, err error) error {
+	return &source.StepError{Step: source.StepResolve, Reason: reason, Err: err}
+}
+
+func is[E error](err error) bool {
+	_, ok := errors.AsType[E](err)
+	return ok
 }

@@ -3,9 +3,13 @@ package bucket
 import (
 	"archive/tar"
 	"bufio"
+	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/klauspost/compress/gzip"
 
@@ -17,128 +21,169 @@ import (
 // Its digest is known at its end only, so whatever is copied from it counts
 // once it has been read to there. A nil one has nothing.
 type previousArtifact struct {
-	same    []bool // the objects of the listing that it has as they are
-	count   int    // of them
+	same    map[string]bool // keys of the objects that it has as they are
 	archive io.ReadCloser
 	rest    *bufio.Reader // of archive
-	gzip    *gzip.Reader
 	tar     *tar.Reader
-	bad     error
+	forget  func()
+	err     error
 }
 
-// A spoiledError is about an artifact that is not what it was published as. The
+// A damagedError is about an artifact that is not what it was published as. The
 // fetch is to be begun again, without it.
-type spoiledError struct{ err error }
+type damagedError struct{ err error }
 
-func (e *spoiledError) Error() string {
+func (e *damagedError) Error() string {
 	return fmt.Sprintf("copy unchanged objects from the artifact that is published: %v", e.err)
 }
 
 // Is tells the [source.Reconciler] to begin again.
-func (e *spoiledError) Is(target error) bool { return target == source.ErrMoved }
+func (e *damagedError) Is(target error) bool { return target == source.ErrMoved }
+
+// indexKey names the entry of the cache that says which objects an artifact was
+// made of, and as what they were listed: the text whose digest is its revision.
+// It is about one bucket, and about the one archive with that digest.
+func (o *Origin) indexKey(revision, digest string) string {
+	return strings.Join([]string{"objects of", bucketName(&o.bucket.Spec), revision, digest}, " ")
+}
+
+// remember keeps the text of the revision for the next fetch, once its artifact
+// was written to w, where that knows the digest as a store does. A cache that
+// fails costs the next fetch time.
+func (c *content) remember(w io.Writer) {
+	written, ok := w.(interface{ Sum() string })
+	if !ok || c.origin.env.Cache == nil {
+		return
+	}
+	c.origin.env.Cache.Put(c.origin.indexKey(c.rev.ID, written.Sum()), func(w io.Writer) error {
+		b, line := bufio.NewWriterSize(w, 64<<10), []byte(nil)
+		for _, o := range c.snapshot.files {
+			if o.Key != ignoreFile {
+				line = o.appendLine(line[:0])
+				b.Write(line)
+			}
+		}
+		return b.Flush()
+	})
+}
 
 // openPrevious returns what can be copied, nil when that is nothing.
 func (c *content) openPrevious(ctx context.Context) *previousArtifact {
 	o := c.origin
 	a := o.bucket.Status.Artifact
-	if a == nil || o.env.Sources == nil || o.env.Cache == nil || o.spoiledBy(a.Digest) != "" {
+	if a == nil || o.env.Sources == nil || o.env.Cache == nil {
 		return nil
 	}
-	e := new(previousArtifact)
-	if e.same, e.count = c.compare(*a); e.count == 0 {
+	index := o.indexKey(a.Revision, a.Digest)
+	p := &previousArtifact{same: c.unchanged(index, a.Revision), forget: func() { o.env.Cache.Remove(index) }}
+	if len(p.same) == 0 {
 		return nil
 	}
 	stored := *a
 	stored.URL = "" // what is not in the store is not worth a transfer
 	var err error
-	if e.archive, err = o.env.Sources.Open(ctx, stored); err != nil {
+	if p.archive, err = o.env.Sources.Open(ctx, stored); err != nil {
 		return nil
 	}
-	e.rest = bufio.NewReaderSize(e.archive, 256<<10)
-	if e.gzip, err = gzip.NewReader(e.rest); err != nil {
-		e.close()
+	p.rest = bufio.NewReaderSize(p.archive, 256<<10)
+	z, err := gzip.NewReader(p.rest)
+	if err != nil {
+		p.archive.Close()
 		return nil
 	}
-	e.gzip.Multistream(false)
-	e.tar = tar.NewReader(e.gzip)
-	return e
+	z.Multistream(false)
+	p.tar = tar.NewReader(z)
+	return p
 }
 
-// has reports whether the object i of the listing is to be copied.
-func (e *previousArtifact) has(i int) bool { return e != nil && e.same[i] }
-
-// find returns the content of o, which comes behind what was found before.
-func (e *previousArtifact) find(o Object) io.Reader {
-	for e.bad == nil {
-		h, err := e.tar.Next()
-		switch {
-		case err == nil && h.Name == ".":
-			continue
-		case err == io.EOF || err == nil && inOrder(o.Key, h.Name):
-			err = fmt.Errorf("%s is not in it", quoted(o.Key))
-		case err == nil && h.Name != o.Key:
-			continue
-		case err == nil && (h.Typeflag != tar.TypeReg || h.Size != o.Size):
-			err = fmt.Errorf("%s has %d bytes in it instead of %d", quoted(o.Key), h.Size, o.Size)
-		}
-		if err != nil {
-			e.spoil(err)
+// unchanged returns the keys of the objects that are listed as an entry of the
+// cache says, whose digest must be revision.
+func (c *content) unchanged(index, revision string) map[string]bool {
+	text, err := c.origin.env.Cache.Open(index)
+	if err != nil {
+		return nil
+	}
+	defer text.Close()
+	same, sum, files, mine := map[string]bool{}, sha256.New(), c.snapshot.files, []byte(nil)
+	lines := bufio.NewReaderSize(io.TeeReader(text, sum), 64<<10)
+	for {
+		line, err := lines.ReadSlice('\n')
+		if err == io.EOF && len(line) == 0 {
 			break
 		}
-		return e
+		if err != nil {
+			return nil
+		}
+		key := line[:max(0, bytes.LastIndexByte(line, ' '))]
+		for len(files) > 0 && files[0].Key < string(key) {
+			files = files[1:]
+		}
+		if len(files) == 0 {
+			continue
+		}
+		if mine = files[0].appendLine(mine[:0]); bytes.Equal(mine, line) {
+			same[files[0].Key] = true
+		}
 	}
-	return e
+	if "sha256:"+hex.EncodeToString(sum.Sum(nil)) != revision {
+		return nil
+	}
+	return same
 }
 
-// inOrder reports whether a comes before b in an archive.
-func inOrder(a, b string) bool {
-	n := common(a, b)
-	if n == len(a) || n == len(b) {
-		return len(a) < len(b)
+// has reports whether the object key is to be copied.
+func (p *previousArtifact) has(key string) bool { return p != nil && p.same[key] }
+
+// find returns the content of o, which comes behind what was found before.
+func (p *previousArtifact) find(o Object) io.Reader {
+	for p.err == nil {
+		h, err := p.tar.Next()
+		switch {
+		case err == nil && h.Name == o.Key && h.Typeflag == tar.TypeReg && h.Size == o.Size:
+			return p
+		case err == nil && h.Name == o.Key:
+			err = fmt.Errorf("%s has %d bytes in it instead of %d", quoted(o.Key), h.Size, o.Size)
+		case err == io.EOF || err == nil && h.Name != "." && archiveOrder(o, Object{Key: h.Name}) < 0:
+			err = fmt.Errorf("%s is not in it", quoted(o.Key))
+		}
+		if err != nil {
+			p.damaged(err)
+		}
 	}
-	return b[n] != '/' && (a[n] == '/' || a[n] < b[n])
+	return p
 }
 
 // Read reads what was found.
-func (e *previousArtifact) Read(p []byte) (int, error) {
-	if e.bad != nil {
-		return 0, e.bad
+func (p *previousArtifact) Read(b []byte) (int, error) {
+	if p.err != nil {
+		return 0, p.err
 	}
-	n, err := e.tar.Read(p)
+	n, err := p.tar.Read(b)
 	if err != nil && err != io.EOF {
-		err = e.spoil(err)
+		err = p.damaged(err)
 	}
 	return n, err
 }
 
-func (e *previousArtifact) spoil(err error) error {
-	e.bad = &spoiledError{err}
-	return e.bad
+// damaged ends copying: the next fetch copies nothing.
+func (p *previousArtifact) damaged(err error) error {
+	p.forget()
+	p.err = &damagedError{err}
+	return p.err
 }
 
-// end reads what is left, behind which the digest is known.
-func (e *previousArtifact) end(ctx context.Context) {
-	defer e.close()
+// end reads what is left, behind which the digest is known, and says why what was copied does not count.
+func (p *previousArtifact) end(ctx context.Context) error {
+	defer p.archive.Close()
 	buf := make([]byte, 64<<10)
-	for e.bad == nil {
-		_, err := e.rest.Read(buf)
-		switch {
-		case err == io.EOF:
-			return
-		case ctx.Err() != nil:
-			e.bad = context.Cause(ctx) // what was copied was not checked
-		case err != nil:
-			e.spoil(err)
+	for p.err == nil {
+		if _, err := p.rest.Read(buf); err == io.EOF {
+			break
+		} else if ctx.Err() != nil {
+			return context.Cause(ctx)
+		} else if err != nil {
+			p.damaged(err)
 		}
 	}
+	return p.err
 }
-
-// problem returns what was found to be wrong.
-func (e *previousArtifact) problem() error {
-	if e == nil {
-		return nil
-	}
-	return e.bad
-}
-
-func (e *previousArtifact) close() { e.archive.Close() }

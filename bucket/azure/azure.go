@@ -46,10 +46,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"regexp"
+	"strings"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
-	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
+	azcontainer "github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
 
 	"github.com/headgate-io/headgate/bucket"
 	"github.com/headgate-io/headgate/internal/transport"
@@ -58,50 +63,43 @@ import (
 
 // Connect is a [bucket.Provider].
 func Connect(ctx context.Context, a *bucket.Access) (bucket.Driver, error) {
-	at, err := placeOf(a)
+	at, err := containerOf(a)
 	if err != nil {
 		return nil, err
 	}
-	keys, err := keysOf(a, &at)
-	if err != nil {
-		return nil, refused("AuthenticationFailed", err)
+	var keys transport.Azure
+	if a.Secret.Name != "" {
+		if keys, err = transport.AzureKeys(a.Secret.Name, a.Secret.Secret); err != nil {
+			return nil, stepError("AuthenticationFailed", fmt.Errorf("spec.secretRef: %w", err))
+		}
+		a.Vault.Conceal(keys.Account)
+		if keys.SAS == "" {
+			at.query = nil // what the Secret holds is the credential
+		} else if err := at.merge(keys.SAS, a); err != nil {
+			return nil, stepError("AuthenticationFailed", fmt.Errorf("spec.secretRef: secret %s: %w", a.Secret.Name, err))
+		}
 	}
-	who, err := identify(ctx, a, at, keys)
+	tokens, err := identify(ctx, a, at, keys)
 	if err != nil {
 		return nil, err
 	}
-	c, err := open(a, at, keys, who)
-	if err != nil {
-		return nil, refused("InvalidProviderConfiguration", errors.New(said(err.Error(), a)))
+	client := *a.Client(at.server, a.Way)
+	if tokens != nil {
+		client.Transport = &bucket.Bearer{Next: client.Transport, Tokens: tokens}
 	}
-	return &driver{container: c, access: a, anonymous: who == nil && keys.Account == "" && at.query == nil}, nil
+	client.Transport = &guard{client.Transport, a, tokens == nil && keys.Account == "" && at.query == nil}
+	c, err := open(&client, at, keys)
+	if err != nil {
+		return nil, stepError("InvalidProviderConfiguration", errors.New(a.Said(err.Error())))
+	}
+	return &driver{container: c, access: a}, nil
 }
 
-func refused(reason string, err error) error {
+func stepError(reason string, err error) error {
 	if _, ok := errors.AsType[*source.StepError](err); ok {
 		return err
 	}
 	return &source.StepError{Step: source.StepResolve, Reason: reason, Err: err}
-}
-
-// keysOf returns what spec.secretRef holds; a shared access signature in it goes into at.
-func keysOf(a *bucket.Access, at *place) (transport.Azure, error) {
-	if a.Secret.Name == "" {
-		return transport.Azure{}, nil
-	}
-	keys, err := transport.AzureKeys(a.Secret.Name, a.Secret.Secret)
-	if err != nil {
-		return keys, fmt.Errorf("spec.secretRef: %w", err)
-	}
-	a.Vault.Conceal(keys.Account)
-	if keys.SAS == "" {
-		at.query = nil // what the Secret holds is the credential
-		return keys, nil
-	}
-	if err := at.merge(keys.SAS, a.Vault); err != nil {
-		return keys, fmt.Errorf("spec.secretRef: secret %s: %w", a.Secret.Name, err)
-	}
-	return keys, nil
 }
 
 // version of the service's protocol: one that has all that is asked for, and is
@@ -109,26 +107,139 @@ func keysOf(a *bucket.Access, at *place) (transport.Azure, error) {
 const version = "2021-12-02"
 
 // open returns the client of a container. The SDK neither sends requests again,
-// nor tells what it is, nor judges who is shown a token.
-func open(a *bucket.Access, at place, keys transport.Azure, who *bucket.Bearer) (*container.Client, error) {
-	client := *a.Client(at.server, a.Way)
-	if who != nil {
-		who.Next = client.Transport
-		client.Transport = who
-	}
-	client.Transport = &guard{client.Transport}
-	o := &container.ClientOptions{ClientOptions: azcore.ClientOptions{
-		Transport:       &client,
+// nor tells what it is, nor judges which server is shown a token.
+func open(client *http.Client, at container, keys transport.Azure) (*azcontainer.Client, error) {
+	o := &azcontainer.ClientOptions{ClientOptions: azcore.ClientOptions{
+		Transport:       client,
 		Retry:           policy.RetryOptions{MaxRetries: -1},
 		Telemetry:       policy.TelemetryOptions{Disabled: true},
-		PerCallPolicies: []policy.Policy{header{"x-ms-version", version}},
+		PerCallPolicies: []policy.Policy{versionPolicy{}},
 	}}
 	if keys.Account == "" {
-		return container.NewClientWithNoCredential(at.url(), o)
+		return azcontainer.NewClientWithNoCredential(at.url(), o)
 	}
-	key, err := container.NewSharedKeyCredential(at.account, keys.Account)
+	key, err := azcontainer.NewSharedKeyCredential(at.account, keys.Account)
 	if err != nil {
 		return nil, err
 	}
-	return container.NewClientWithSharedKeyCredential(at.url(), key, o)
+	return azcontainer.NewClientWithSharedKeyCredential(at.url(), key, o)
+}
+
+// A versionPolicy sends the version with every request, before it is signed.
+type versionPolicy struct{}
+
+// Do implements [policy.Policy].
+func (versionPolicy) Do(req *policy.Request) (*http.Response, error) {
+	req.Raw().Header.Del("x-ms-version")
+	req.Raw().Header["x-ms-version"] = []string{version}
+	return req.Next()
+}
+
+// A container is a container of a storage account.
+type container struct {
+	server  *url.URL // of the account, without query
+	account string
+	name    string
+	query   url.Values // a shared access signature, nil for none
+	proxied bool       // what is sent leaves this machine, whatever the host
+}
+
+// containerForm is the form of names of containers.
+var containerForm = regexp.MustCompile(`^(\$root|\$web|\$logs|[a-z0-9](-?[a-z0-9]){2,62})$`)
+
+// containerOf returns where the bucket of a is.
+func containerOf(a *bucket.Access) (container, error) {
+	server, query, err := a.Endpoint()
+	if err != nil {
+		return container{}, err
+	}
+	name := a.Spec.BucketName
+	if !containerForm.MatchString(name) || len(name) > 63 {
+		return container{}, stepError("InvalidProviderConfiguration", fmt.Errorf("%w: spec.bucketName is not the name of a container: "+
+			"it has 3 to 63 lower case letters, digits and single hyphens", source.ErrInvalid))
+	}
+	at := container{server: server, name: name, account: accountOf(server), proxied: a.Way.Proxied(server)}
+	if query != "" {
+		if err := at.merge(query, a); err != nil {
+			return container{}, stepError("URLInvalid", fmt.Errorf("%w: spec.endpoint: %w", source.ErrInvalid, err))
+		}
+	}
+	return at, nil
+}
+
+// accountOf returns the name of the account at u: its path if it has one, as
+// emulators have it, or the first label of the host.
+func accountOf(u *url.URL) string {
+	if name := strings.Trim(u.Path, "/"); name != "" {
+		name, _, _ = strings.Cut(name, "/")
+		return name
+	}
+	if _, err := netip.ParseAddr(u.Hostname()); err == nil {
+		return u.Hostname()
+	}
+	name, _, _ := strings.Cut(u.Hostname(), ".")
+	return name
+}
+
+// parameterForm is the form of names of parameters.
+var parameterForm = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_-]*$`)
+
+// own are the parameters of requests, which are no part of a signature.
+var own = map[string]bool{"comp": true, "restype": true, "prefix": true, "marker": true, "maxresults": true, "include": true,
+	"delimiter": true, "snapshot": true, "versionid": true, "startfrom": true, "timeout": true, "showonly": true}
+
+// merge adds the shared access signature in query; what it has wins. It keeps
+// the signature out of texts. The error says nothing of what it found.
+func (c *container) merge(query string, a *bucket.Access) error {
+	a.ConcealQuery(query)
+	more, err := url.ParseQuery(query)
+	if err != nil {
+		return errors.New("the query cannot be parsed: copy the shared access signature as it is, from sv= to the end of sig=")
+	}
+	if c.query == nil {
+		c.query = url.Values{}
+	}
+	for name, values := range more {
+		switch {
+		case own[strings.ToLower(name)]:
+			return fmt.Errorf("the query has %s, which is no part of a shared access signature: remove it", name)
+		case !parameterForm.MatchString(name):
+			return errors.New("the query is no shared access signature: copy that as it is, from sv= to the end of sig=, without the URL before it")
+		}
+		c.query[name] = values
+	}
+	return nil
+}
+
+// url returns the URL of the container, the signature included.
+func (c *container) url() string {
+	u := *c.server
+	u.Path = strings.TrimRight(u.Path, "/") + "/" + c.name
+	u.RawPath, u.RawQuery = "", c.query.Encode()
+	return u.String()
+}
+
+// login is what the identity of the program is asked for.
+func (c *container) login() *url.URL {
+	return &url.URL{Scheme: "azblob", Host: c.server.Host, Path: "/" + c.name}
+}
+
+// private reports whether what is sent to the account is seen by nobody else:
+// over TLS, or not leaving this machine.
+func (c *container) private() bool { return c.server.Scheme == "https" || c.near() }
+
+// near reports whether the account is on this machine.
+func (c *container) near() bool {
+	ip, err := netip.ParseAddr(c.server.Hostname())
+	return !c.proxied && (c.server.Hostname() == "localhost" || err == nil && ip.IsLoopback())
+}
+
+// ofAzure is the form of hosts of accounts that Microsoft and its partners run.
+var ofAzure = regexp.MustCompile(`^[a-z0-9]{3,24}(?:-secondary)?\.(?:blob\.core\.(?:windows\.net|chinacloudapi\.cn|cloudapi\.de|usgovcloudapi\.net)|z[0-9]{1,2}\.blob\.storage\.azure\.net)$`)
+
+// vouched reports whether the account may be shown what is the machine's, and
+// not of whoever wrote the object: it is Azure's, says a certificate that the system
+// trusts, or on this machine.
+func (c *container) vouched(a *bucket.Access) bool {
+	return c.near() || c.server.Scheme == "https" && a.Way.TLS == nil && ofAzure.MatchString(strings.ToLower(c.server.Hostname()))
 }

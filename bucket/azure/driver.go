@@ -6,21 +6,22 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"net/http"
 	"strings"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blob"
-	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
+	azcontainer "github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
 
 	"github.com/headgate-io/headgate/bucket"
 )
 
 // A driver reads one container.
 type driver struct {
-	container *container.Client
+	container *azcontainer.Client
 	access    *bucket.Access
-	anonymous bool
 }
 
 // pageSize is how many blobs a page has: the model of the SDK takes 13.6 KB for
@@ -34,8 +35,8 @@ func (d *driver) List(ctx context.Context, prefix string) iter.Seq2[bucket.Objec
 
 // page returns the page at a marker, "" for the first.
 func (d *driver) page(ctx context.Context, prefix, marker string) (page bucket.Page, err error) {
-	o := &container.ListBlobsFlatOptions{MaxResults: to.Ptr(int32(pageSize)), Include: container.ListBlobsInclude{Metadata: true},
-		ResponseFormat: container.StorageResponseFormatXML}
+	o := &azcontainer.ListBlobsFlatOptions{MaxResults: to.Ptr(int32(pageSize)), Include: azcontainer.ListBlobsInclude{Metadata: true},
+		ResponseFormat: azcontainer.StorageResponseFormatXML}
 	if prefix != "" {
 		o.Prefix = &prefix
 	}
@@ -44,7 +45,7 @@ func (d *driver) page(ctx context.Context, prefix, marker string) (page bucket.P
 	}
 	answer, err := d.container.NewListBlobsFlatPager(o).NextPage(ctx)
 	if err != nil {
-		return bucket.Page{}, d.explain(ctx, "list blobs", err)
+		return bucket.Page{}, d.access.Explain(ctx, "list blobs", err)
 	}
 	if answer.NextMarker != nil {
 		page.Next = *answer.NextMarker
@@ -58,7 +59,7 @@ func (d *driver) page(ctx context.Context, prefix, marker string) (page bucket.P
 		}
 		object, err := objectOf(item)
 		if err != nil {
-			return bucket.Page{}, fmt.Errorf("list blobs: %s", said(err.Error(), d.access))
+			return bucket.Page{}, fmt.Errorf("list blobs: %s", d.access.Said(err.Error()))
 		}
 		page.Objects = append(page.Objects, object)
 	}
@@ -67,7 +68,7 @@ func (d *driver) page(ctx context.Context, prefix, marker string) (page bucket.P
 
 // objectOf returns what is listed. A directory of a hierarchical namespace, and
 // a blob that stands for a directory, is a directory marker.
-func objectOf(item *container.BlobItem) (o bucket.Object, err error) {
+func objectOf(item *azcontainer.BlobItem) (o bucket.Object, err error) {
 	if item.Name == nil || *item.Name == "" {
 		return o, errors.New("a blob has no name")
 	}
@@ -93,38 +94,18 @@ func objectOf(item *container.BlobItem) (o bucket.Object, err error) {
 // Open implements [bucket.Driver]: Get Blob.
 func (d *driver) Open(ctx context.Context, o bucket.Object, offset int64) (io.ReadCloser, error) {
 	etag := azcore.ETag(`"` + o.ETag + `"`)
-	answer, err := d.container.NewBlobClient(o.Key).DownloadStream(ctx, &blob.DownloadStreamOptions{
+	doing := d.access.Said(fmt.Sprintf("get blob %q", o.Key))
+	var resp *http.Response
+	answer, err := d.container.NewBlobClient(o.Key).DownloadStream(policy.WithCaptureResponse(ctx, &resp), &blob.DownloadStreamOptions{
 		Range:            blob.HTTPRange{Offset: offset},
 		AccessConditions: &blob.AccessConditions{ModifiedAccessConditions: &blob.ModifiedAccessConditions{IfMatch: &etag}},
 	})
 	if err != nil {
-		return nil, d.explain(ctx, d.getting(o), err)
+		return nil, d.access.Explain(ctx, doing, err)
 	}
-	if err := same(answer, o, offset); err != nil {
-		if answer.Body != nil {
-			answer.Body.Close()
-		}
-		return nil, fmt.Errorf("%s: %w", d.getting(o), err)
+	if err := d.access.CheckPart(resp, o, offset); err != nil {
+		resp.Body.Close()
+		return nil, fmt.Errorf("%s: %w", doing, err)
 	}
 	return answer.Body, nil
-}
-
-// getting says what Open does, fit to be shown: names are the other side's.
-func (d *driver) getting(o bucket.Object) string {
-	return bucket.Said(fmt.Sprintf("get blob %q", o.Key), d.access.Vault.Values()...)
-}
-
-// same checks that what is sent is o from offset on.
-func same(answer blob.DownloadStreamResponse, o bucket.Object, offset int64) error {
-	switch {
-	case answer.Body == nil: // 304, which a request with If-Match does not have
-		return errors.New("the answer has no content")
-	case answer.ETag == nil || bucket.ETag(string(*answer.ETag)) != o.ETag:
-		return fmt.Errorf("the answer is of another blob: %w", bucket.ErrChanged)
-	case answer.ContentLength != nil && *answer.ContentLength != o.Size-offset:
-		return fmt.Errorf("%d bytes are sent where %d were listed: %w", *answer.ContentLength, o.Size-offset, bucket.ErrChanged)
-	case offset > 0 && (answer.ContentRange == nil || !strings.HasPrefix(*answer.ContentRange, fmt.Sprintf("bytes %d-", offset))):
-		return errors.New("the answer begins elsewhere: the server ignores ranges")
-	}
-	return nil
 }

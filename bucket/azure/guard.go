@@ -3,10 +3,9 @@ package azure
 import (
 	"bytes"
 	"io"
+	"io/fs"
 	"net/http"
 	"regexp"
-
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 
 	"github.com/headgate-io/headgate/bucket"
 )
@@ -15,13 +14,16 @@ import (
 const (
 	maxPage   = 16 << 20 // blobs with the longest names and metadata
 	maxAnswer = 1 << 20  // of an authority
-	maxNo     = 64 << 10 // of a refusal: the rest is left out
 )
 
-var pages = bucket.XMLPage{Root: "EnumerationResults", Item: "Blob", Items: pageSize, Once: []string{"Name"}, Needs: []string{"Blobs"}, Limit: maxPage}
+var pages = bucket.XMLPage{Root: "EnumerationResults", Item: "Blob", Items: pageSize, Needs: "Blobs", Limit: maxPage}
 
 // A guard checks answers before the SDK reads them, and has objects sent as they are stored.
-type guard struct{ next http.RoundTripper }
+type guard struct {
+	next      http.RoundTripper
+	access    *bucket.Access
+	anonymous bool // no credentials are sent
+}
 
 // RoundTrip implements [http.RoundTripper].
 func (g *guard) RoundTrip(req *http.Request) (*http.Response, error) {
@@ -35,10 +37,11 @@ func (g *guard) RoundTrip(req *http.Request) (*http.Response, error) {
 	resp.Header.Del("X-Ms-Structured-Body") // a framing that was not asked for, and that the SDK would undo
 	switch {
 	case resp.StatusCode != http.StatusOK && resp.StatusCode != http.StatusPartialContent:
-		resp.Body = struct {
-			io.Reader
-			io.Closer
-		}{io.LimitReader(resp.Body, maxNo), resp.Body}
+		e, _ := g.access.Refused(resp, "", hints)
+		if g.anonymous && (e.Is(fs.ErrPermission) || e.Is(fs.ErrNotExist) || e.Status == http.StatusConflict) {
+			e.Hint = "no credentials were sent: name a Secret in spec.secretRef unless the container is public"
+		}
+		return nil, e
 	case req.URL.Query().Get("comp") == "list":
 		if err := checkPage(resp); err != nil {
 			resp.Body.Close()
@@ -62,12 +65,25 @@ func checkPage(resp *http.Response) error {
 	return err
 }
 
-// A header is sent with every request.
-type header struct{ name, value string }
-
-// Do implements [policy.Policy].
-func (h header) Do(req *policy.Request) (*http.Response, error) {
-	req.Raw().Header.Del(h.name)
-	req.Raw().Header[h.name] = []string{h.value}
-	return req.Next()
+// hints say what to do about an answer, by its code.
+var hints = map[string]string{
+	"AccountIsDisabled":                  "enable the storage account",
+	"AuthenticationFailed":               "check the credentials, and the clock of this machine",
+	"AuthorizationFailure":               "check the credentials, the role of the identity, and the firewall of the storage account",
+	"AuthorizationPermissionMismatch":    "give the identity the role Storage Blob Data Reader, or the shared access signature the permissions r and l",
+	"AuthorizationProtocolMismatch":      "the shared access signature is good over https only: use that in spec.endpoint",
+	"AuthorizationResourceTypeMismatch":  "the shared access signature must be for containers and objects (srt=co)",
+	"AuthorizationServiceMismatch":       "the shared access signature must be for blobs (ss=b)",
+	"AuthorizationSourceIPMismatch":      "the shared access signature is for other addresses than this one",
+	"BlobArchived":                       "the blob is of tier Archive: rehydrate it, or exclude it with spec.ignore",
+	"BlobBeingRehydrated":                "the blob comes back from tier Archive, which takes hours",
+	"ContainerBeingDeleted":              "check spec.bucketName",
+	"ContainerNotFound":                  "check spec.bucketName, and the account in spec.endpoint",
+	"InsufficientAccountPermissions":     "give the identity the role Storage Blob Data Reader",
+	"InvalidAuthenticationInfo":          "check the credentials, and the clock of this machine",
+	"InvalidResourceName":                "check spec.bucketName",
+	"KeyBasedAuthenticationNotPermitted": "the storage account accepts no keys: use an identity",
+	"NoAuthenticationInformation":        "name a Secret with credentials in spec.secretRef",
+	"PublicAccessNotPermitted":           "name a Secret with credentials in spec.secretRef",
+	"UnsupportedSignedExpiry":            "check the shared access signature",
 }

@@ -1,11 +1,12 @@
 package azure
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
-	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"time"
 
@@ -23,44 +24,39 @@ import (
 // scope is what tokens are for: storage accounts of every cloud.
 const scope = "https://storage.azure.com/.default"
 
-// identify returns the bearer of tokens for at, nil when there is nobody to be
-// or what at has is enough.
-func identify(ctx context.Context, a *bucket.Access, at place, keys transport.Azure) (*bucket.Bearer, error) {
+// identify returns the tokens for at, nil when there is no identity, or what
+// at has is enough.
+func identify(ctx context.Context, a *bucket.Access, at container, keys transport.Azure) (*bucket.Issued, error) {
 	switch {
 	case keys.Application != nil || keys.Managed != "":
 		if !at.private() {
-			return nil, refused("InvalidProviderConfiguration",
+			return nil, stepError("InvalidProviderConfiguration",
 				errors.New("spec.secretRef: a token is shown to servers with TLS only: use https in spec.endpoint, or accountKey or sasKey in the Secret"))
 		}
 		if keys.Managed != "" && !at.vouched(a) {
-			return nil, refused("InvalidProviderConfiguration",
+			return nil, stepError("InvalidProviderConfiguration",
 				errors.New("spec.secretRef: a managed identity is this machine's: it is shown to ACCOUNT.blob.core.windows.net, and its like in other clouds, "+
 					"without spec.certSecretRef: use accountKey or sasKey in the Secret for other endpoints"))
 		}
 		i, err := newIssuer(a, keys)
 		if err != nil {
-			return nil, refused("AuthenticationFailed", err)
+			return nil, stepError("AuthenticationFailed", err)
 		}
-		return bucket.NewBearer(ctx, i.issue)
+		return bucket.NewIssued(ctx, i.issue)
 	case a.Secret.Name != "" || at.query != nil || !at.private() && a.Spec.ServiceAccountName == "":
 		return nil, nil
 	case !at.private():
-		return nil, refused("InvalidProviderConfiguration",
+		return nil, stepError("InvalidProviderConfiguration",
 			errors.New("spec.serviceAccountName: a token is shown to servers with TLS only: use https in spec.endpoint"))
 	}
-	who, err := bucket.NewBearer(ctx, func(ctx context.Context) (source.Credential, error) { return a.LogIn(ctx, at.login()) })
-	if nobody(err) && a.Spec.ServiceAccountName == "" {
-		return nil, nil // nobody to be there
+	who, err := bucket.NewIssued(ctx, func(ctx context.Context) (source.Credential, error) { return a.LogIn(ctx, at.login()) })
+	if a.Spec.ServiceAccountName == "" && (errors.Is(err, source.ErrNoIdentity) || errors.Is(err, errors.ErrUnsupported)) {
+		return nil, nil // this program has no identity to show
 	}
 	if err != nil {
-		return nil, refused("AuthenticationFailed", err)
+		return nil, stepError("AuthenticationFailed", err)
 	}
 	return who, nil
-}
-
-// nobody reports whether a login failed because this program has no identity to show.
-func nobody(err error) bool {
-	return errors.Is(err, source.ErrNoIdentity) || errors.Is(err, errors.ErrUnsupported)
 }
 
 // An issuer issues tokens to what a Secret describes.
@@ -72,7 +68,7 @@ type issuer struct {
 
 // newIssuer checks the certificate of an application; the authority is not asked yet.
 func newIssuer(a *bucket.Access, keys transport.Azure) (*issuer, error) {
-	way := bucket.Config{Proxy: a.Way.Proxy}
+	way := transport.Config{Proxy: a.Way.Proxy}
 	if a.Way.TLS != nil { // the client certificate is for the endpoint
 		way.TLS = &tls.Config{RootCAs: a.Way.TLS.RootCAs, MinVersion: a.Way.TLS.MinVersion}
 	}
@@ -80,7 +76,7 @@ func newIssuer(a *bucket.Access, keys transport.Azure) (*issuer, error) {
 	client := *far
 	carry := &carrier{far: far.Transport}
 	if keys.Application == nil {
-		carry.near = a.Client(nil, bucket.Config{DialTimeout: nearTimeout}).Transport
+		carry.near = a.Client(nil, transport.Config{DialTimeout: nearTimeout}).Transport
 	}
 	client.Transport = carry
 	i := &issuer{keys: keys, access: a, client: &client}
@@ -92,11 +88,11 @@ func newIssuer(a *bucket.Access, keys transport.Azure) (*issuer, error) {
 func (i *issuer) issue(ctx context.Context) (source.Credential, error) {
 	c, err := i.credential()
 	if err != nil {
-		return source.Credential{}, refused("AuthenticationFailed", err)
+		return source.Credential{}, stepError("AuthenticationFailed", err)
 	}
 	t, err := c.GetToken(ctx, policy.TokenRequestOptions{Scopes: []string{scope}})
 	if err != nil {
-		return source.Credential{}, refused("AuthenticationFailed", fmt.Errorf("spec.secretRef: %w", i.explain(ctx, err)))
+		return source.Credential{}, stepError("AuthenticationFailed", fmt.Errorf("spec.secretRef: %w", i.explain(ctx, err)))
 	}
 	i.access.Vault.Conceal(t.Token)
 	return source.Credential{Token: t.Token, Expires: t.ExpiresOn}, nil
@@ -110,33 +106,29 @@ func (i *issuer) options() azcore.ClientOptions {
 	return o
 }
 
-func (i *issuer) credential() (azcore.TokenCredential, error) {
+// credential returns what asks for tokens. The error shows no secrets.
+func (i *issuer) credential() (c azcore.TokenCredential, err error) {
 	app := i.keys.Application
 	switch {
 	case app == nil:
 		o := &azidentity.ManagedIdentityCredentialOptions{ClientOptions: i.options(), ID: azidentity.ClientID(i.keys.Managed)}
 		o.Retry = policy.RetryOptions{MaxRetries: 1, RetryDelay: time.Second} // the service of a machine asks for it
-		return result(azidentity.NewManagedIdentityCredential(o))(i)
+		c, err = azidentity.NewManagedIdentityCredential(o)
 	case app.Secret != "":
-		return result(azidentity.NewClientSecretCredential(app.Tenant, app.Client, app.Secret,
-			&azidentity.ClientSecretCredentialOptions{ClientOptions: i.options(), DisableInstanceDiscovery: i.keys.Authority != nil}))(i)
-	}
-	certs, key, err := azidentity.ParseCertificates(app.Certificate, []byte(app.Password))
-	if err != nil {
-		return nil, fmt.Errorf("spec.secretRef: %w", i.keys.BadCertificate(said(err.Error(), i.access)))
-	}
-	return result(azidentity.NewClientCertificateCredential(app.Tenant, app.Client, certs, key, &azidentity.ClientCertificateCredentialOptions{
-		ClientOptions: i.options(), SendCertificateChain: app.Chain, DisableInstanceDiscovery: i.keys.Authority != nil}))(i)
-}
-
-// result makes an interface of what a constructor returns, and one line of its error.
-func result[C azcore.TokenCredential](c C, err error) func(*issuer) (azcore.TokenCredential, error) {
-	return func(i *issuer) (azcore.TokenCredential, error) {
-		if err != nil {
-			return nil, fmt.Errorf("spec.secretRef: %s", said(err.Error(), i.access))
+		c, err = azidentity.NewClientSecretCredential(app.Tenant, app.Client, app.Secret,
+			&azidentity.ClientSecretCredentialOptions{ClientOptions: i.options(), DisableInstanceDiscovery: i.keys.Authority != nil})
+	default:
+		certs, key, bad := azidentity.ParseCertificates(app.Certificate, []byte(app.Password))
+		if bad != nil {
+			return nil, fmt.Errorf("spec.secretRef: %w", i.keys.BadCertificate(i.access.Said(bad.Error())))
 		}
-		return c, nil
+		c, err = azidentity.NewClientCertificateCredential(app.Tenant, app.Client, certs, key, &azidentity.ClientCertificateCredentialOptions{
+			ClientOptions: i.options(), SendCertificateChain: app.Chain, DisableInstanceDiscovery: i.keys.Authority != nil})
 	}
+	if err != nil {
+		return nil, fmt.Errorf("spec.secretRef: %s", i.access.Said(err.Error()))
+	}
+	return c, nil
 }
 
 // explain makes one line of an error of the SDK, which prints whole answers.
@@ -147,17 +139,16 @@ func (i *issuer) explain(ctx context.Context, err error) error {
 	}
 	failed, ok := errors.AsType[*azidentity.AuthenticationFailedError](err)
 	if !ok || failed.RawResponse == nil {
-		return fmt.Errorf("%s: %s", doing, said(err.Error(), i.access))
+		return fmt.Errorf("%s: %s", doing, i.access.Said(err.Error()))
 	}
-	e := &bucket.StatusError{Doing: doing, Status: failed.RawResponse.StatusCode, Hint: "check the identity in the Secret, and authorityHost"}
-	e.After, _ = transport.RetryAfter(failed.RawResponse.Header, time.Now())
-	var answer struct {
-		Code        string `json:"error"`
-		Description string `json:"error_description"`
+	body, err := runtime.Payload(failed.RawResponse) // which the SDK has read already
+	if err != nil {
+		body = nil
 	}
-	if body, err := runtime.Payload(failed.RawResponse); err == nil && json.Unmarshal(body, &answer) == nil { // which the SDK has read already
-		e.Code, e.Message = i.access.Code(answer.Code), said(answer.Description, i.access)
-	}
+	resp := *failed.RawResponse
+	resp.Body = io.NopCloser(bytes.NewReader(body))
+	e, _ := i.access.Refused(&resp, doing, nil)
+	e.Hint = "check the identity in the Secret, and authorityHost"
 	return e
 }
 
@@ -183,7 +174,7 @@ func (c *carrier) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	resp, err := way.RoundTrip(req)
 	if err == nil {
-		resp.Body = bucket.Bounded(resp.Body, maxAnswer)
+		resp.Body = http.MaxBytesReader(nil, resp.Body, maxAnswer)
 	}
 	return resp, err
 }

@@ -39,15 +39,19 @@ package gcs
 import (
 	"context"
 	"errors"
+	"io"
+	"iter"
 	"log/slog"
+	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 
 	"cloud.google.com/go/storage"
+	"google.golang.org/api/iterator"
 	"google.golang.org/api/option"
 
 	"github.com/headgate-io/headgate/bucket"
-	"github.com/headgate-io/headgate/source"
 )
 
 const apiPath = "/storage/v1"
@@ -58,21 +62,20 @@ func Connect(ctx context.Context, a *bucket.Access) (bucket.Driver, error) {
 	if err != nil {
 		return nil, err
 	}
-	bearer, err := identify(ctx, a, endpoint)
+	tokens, err := identify(ctx, a, endpoint)
 	if err != nil {
 		return nil, err
 	}
 	client := *a.Client(endpoint, a.Way)
 	g := &guard{next: client.Transport, access: a}
-	if bearer != nil {
-		bearer.Next = client.Transport
-		g.next = bearer
+	if tokens != nil {
+		g.next = &bucket.Bearer{Next: client.Transport, Tokens: tokens}
 	}
 	client.Transport = g
 	sdk, err := storage.NewClient(ctx, option.WithHTTPClient(&client), option.WithoutAuthentication(), // the guard has the credentials
 		option.WithEndpoint(api(endpoint)), storage.WithJSONReads(), option.WithLogger(slog.New(slog.DiscardHandler)))
 	if err != nil {
-		return nil, &source.StepError{Step: source.StepResolve, Reason: "InvalidProviderConfiguration", Err: errors.New(a.Said(err.Error()))}
+		return nil, stepError("InvalidProviderConfiguration", errors.New(a.Said(err.Error())))
 	}
 	sdk.SetRetry(storage.WithPolicy(storage.RetryNever)) // our client does that
 	return &driver{bucket: sdk.Bucket(a.Spec.BucketName), access: a}, nil
@@ -85,4 +88,61 @@ func api(endpoint *url.URL) string {
 		u.Path, u.RawPath = u.Path+apiPath, ""
 	}
 	return u.String() + "/"
+}
+
+const pageSize = 1000 // objects, the most that Cloud Storage sends
+
+// A driver reads one bucket.
+type driver struct {
+	bucket *storage.BucketHandle
+	access *bucket.Access
+}
+
+// List implements [bucket.Driver].
+func (d *driver) List(ctx context.Context, prefix string) iter.Seq2[bucket.Object, error] {
+	return bucket.Pages(ctx, func(ctx context.Context, token string) (bucket.Page, error) { return d.page(ctx, prefix, token) })
+}
+
+// page returns the page of a listing that token names.
+func (d *driver) page(ctx context.Context, prefix, token string) (page bucket.Page, err error) {
+	query := &storage.Query{Prefix: prefix, Projection: storage.ProjectionNoACL}
+	if err := query.SetAttrSelection([]string{"Name", "Etag", "Size", "Generation"}); err != nil {
+		return bucket.Page{}, err
+	}
+	it := d.bucket.Objects(context.WithValue(ctx, callKey{}, new(call)), query)
+	info := it.PageInfo()
+	info.MaxSize, info.Token = pageSize, token
+	for more := true; more; more = info.Remaining() > 0 {
+		a, err := it.Next()
+		switch {
+		case errors.Is(err, iterator.Done), errors.Is(err, errAgain): // the page has no objects
+			return bucket.Page{Next: info.Token}, nil
+		case err != nil:
+			return bucket.Page{}, d.access.Explain(ctx, "list objects", err)
+		}
+		if a.Name == "" { // a prefix, which was not asked for
+			continue
+		}
+		page.Objects = append(page.Objects, bucket.Object{Key: a.Name, ETag: bucket.ETag(a.Etag), Size: a.Size, Version: strconv.FormatInt(a.Generation, 10)})
+	}
+	page.Next = info.Token
+	return page, nil
+}
+
+// Open implements [bucket.Driver].
+func (d *driver) Open(ctx context.Context, o bucket.Object, offset int64) (io.ReadCloser, error) {
+	doing := "read " + d.access.Said(o.Key)
+	generation, err := strconv.ParseInt(o.Version, 10, 64)
+	switch {
+	case o.Key == "" || err != nil || offset < 0:
+		return nil, errors.New(doing + ": it was not listed")
+	case offset > 0 && offset >= o.Size:
+		return http.NoBody, nil
+	}
+	handle := d.bucket.Object(o.Key).If(storage.Conditions{GenerationMatch: generation})
+	r, err := handle.NewRangeReader(context.WithValue(ctx, callKey{}, &call{object: &o, offset: offset}), offset, -1)
+	if err != nil {
+		return nil, d.access.Explain(ctx, doing, err)
+	}
+	return r, nil
 }

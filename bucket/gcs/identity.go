@@ -1,11 +1,15 @@
 package gcs
 
 import (
+	"cmp"
 	"context"
+	"crypto/rsa"
+	"crypto/x509"
 	"encoding/json"
+	"encoding/pem"
 	"errors"
 	"fmt"
-	"io/fs"
+	"net"
 	"net/http"
 	"net/url"
 	"strings"
@@ -20,143 +24,146 @@ import (
 )
 
 const (
-	scope    = "https://www.googleapis.com/auth/devstorage.read_only"
-	maxLife  = time.Hour // of a token
-	maxToken = 64 << 10  // bytes of a token service's answer
-
-	exchanging = "exchange the key of the service account for a token"
+	scope      = "https://www.googleapis.com/auth/devstorage.read_only"
+	secretKey  = "serviceaccount" // where a Secret has the key of a service account
+	maxKeyFile = 16 << 10         // bytes; it bounds the time that a signature takes
+	maxLife    = time.Hour        // of a token
+	maxToken   = 64 << 10         // bytes of a token service's answer
 )
 
-// identify returns the bearer of the tokens that the bucket is read with, nil
-// when requests are anonymous. Errors are *[source.StepError], and wrap
-// [source.ErrInvalid] where the spec is at fault.
-func identify(ctx context.Context, a *bucket.Access, endpoint *url.URL) (*bucket.Bearer, error) {
+func stepError(reason string, err error) error {
+	return &source.StepError{Step: source.StepResolve, Reason: reason, Err: err}
+}
+
+// identify returns the tokens that the bucket is read with, nil when requests are
+// anonymous. Errors are *[source.StepError], and wrap [source.ErrInvalid] where
+// the spec is at fault.
+func identify(ctx context.Context, a *bucket.Access, endpoint *url.URL) (*bucket.Issued, error) {
+	host := strings.ToLower(endpoint.Hostname())
 	switch {
 	case a.Secret.Name != "":
-		k, err := readKey(a.Secret, a.Spec.Insecure)
+		config, at, err := readKey(a.Secret.Data[secretKey], a.Spec.Insecure)
 		if err != nil {
-			return nil, &source.StepError{Step: source.StepResolve, Reason: "AuthenticationFailed", Err: fmt.Errorf("spec.secretRef: %w", err)}
+			return nil, stepError("AuthenticationFailed", fmt.Errorf("spec.secretRef: %w", &transport.SecretError{Secret: a.Secret.Name, Key: secretKey, Problem: err.Error()}))
 		}
-		return bucket.NewBearer(ctx, newExchange(a, k, endpoint).issue)
-	case a.Spec.ServiceAccountName == "" && !google(endpoint.Hostname()):
+		return bucket.NewIssued(ctx, exchange(a, config, at, endpoint))
+	// The login decides which hosts of these domains it shows a token.
+	case a.Spec.ServiceAccountName == "" && !strings.HasSuffix(host, ".googleapis.com") && !strings.HasSuffix(host, ".s3nsapis.fr"):
 		return nil, nil
 	case endpoint.Scheme != "https":
-		return nil, &source.StepError{Step: source.StepResolve, Reason: "InvalidProviderConfiguration", Err: fmt.Errorf("%w: spec.insecure: "+
-			"the identity of this program is not sent in the clear: remove it, or set spec.secretRef", source.ErrInvalid)}
+		return nil, stepError("InvalidProviderConfiguration", fmt.Errorf("%w: spec.insecure: the identity of this program is not sent in the clear: "+
+			"remove it, or set spec.secretRef", source.ErrInvalid))
 	}
 	at := &url.URL{Scheme: "gs", Host: endpoint.Host, Path: "/" + a.Spec.BucketName}
-	b, err := bucket.NewBearer(ctx, func(ctx context.Context) (source.Credential, error) { return a.LogIn(ctx, at) })
+	tokens, err := bucket.NewIssued(ctx, func(ctx context.Context) (source.Credential, error) { return a.LogIn(ctx, at) })
 	if a.Spec.ServiceAccountName == "" && (errors.Is(err, source.ErrNoIdentity) || errors.Is(err, errors.ErrUnsupported)) {
 		return nil, nil
 	}
-	return b, err
+	return tokens, err
 }
 
-// clouds are the domains that a login may know hosts of. The login itself
-// decides which hosts it shows a token.
-var clouds = []string{".googleapis.com", ".s3nsapis.fr"}
-
-// google reports whether host is one of Google Cloud.
-func google(host string) bool {
-	for _, domain := range clouds {
-		if strings.HasSuffix(strings.ToLower(host), domain) {
-			return true
-		}
+// readKey reads the file that Google Cloud makes of the key of a service account,
+// and returns where it is exchanged. insecure allows a token service on loopback
+// without TLS. Errors show none of its values but the type.
+func readKey(text []byte, insecure bool) (*jwt.Config, *url.URL, error) {
+	var k struct {
+		Type     string `json:"type"`
+		Email    string `json:"client_email"`
+		ID       string `json:"private_key_id"`
+		Private  string `json:"private_key"`
+		TokenURI string `json:"token_uri"`
+		Universe string `json:"universe_domain"`
 	}
-	return false
+	const again = ": download the key again"
+	switch {
+	case len(text) == 0:
+		return nil, nil, errors.New("is missing: it is the JSON key of a service account")
+	case len(text) > maxKeyFile:
+		return nil, nil, fmt.Errorf("has %d bytes, at most %d are allowed", len(text), maxKeyFile)
+	case json.Unmarshal(text, &k) != nil: // the error would show values
+		return nil, nil, errors.New("is not JSON: it is the JSON key of a service account")
+	case k.Type != "service_account": // files of other types say what to ask or to run
+		return nil, nil, fmt.Errorf("has the type %.40q: only service_account is accepted; without secretRef the identity of this program is used", k.Type)
+	case k.Email == "":
+		return nil, nil, errors.New("has no client_email" + again)
+	}
+	block, _ := pem.Decode([]byte(k.Private))
+	if block == nil {
+		return nil, nil, errors.New("has no private_key in PEM form" + again)
+	}
+	parsed, err := x509.ParsePKCS8PrivateKey(block.Bytes)
+	if err != nil {
+		parsed, err = x509.ParsePKCS1PrivateKey(block.Bytes)
+	}
+	if _, ok := parsed.(*rsa.PrivateKey); !ok || err != nil {
+		return nil, nil, errors.New("has a private_key that is not an RSA key" + again)
+	}
+	uri := cmp.Or(k.TokenURI, "https://oauth2."+cmp.Or(k.Universe, "googleapis.com")+"/token")
+	u, err := url.Parse(uri)
+	if err != nil || u.Hostname() == "" || u.User != nil || u.Scheme != "https" && !(u.Scheme == "http" && insecure && loopback(u.Hostname())) {
+		return nil, nil, errors.New("has a token_uri that is not an https URL: http is for loopback, with spec.insecure")
+	}
+	return &jwt.Config{Email: k.Email, PrivateKey: []byte(k.Private), PrivateKeyID: k.ID, Scopes: []string{scope}, TokenURL: uri, Audience: uri}, u, nil
 }
 
-// An exchange gets tokens for a key.
-type exchange struct {
-	config jwt.Config
-	client *http.Client
-	access *bucket.Access
+func loopback(host string) bool {
+	ip := net.ParseIP(host)
+	return strings.EqualFold(host, "localhost") || ip != nil && ip.IsLoopback()
 }
 
-func newExchange(a *bucket.Access, k *key, endpoint *url.URL) *exchange {
+// exchange returns what asks the token service at a URL for a token (RFC 7523
+// section 2.1). Errors are *[source.StepError] with the reason AuthenticationFailed.
+func exchange(a *bucket.Access, config *jwt.Config, at, endpoint *url.URL) func(context.Context) (source.Credential, error) {
 	way := a.Way
-	if way.TLS != nil && !transport.SameOrigin(k.tokenURI, endpoint) { // the client certificate is for the endpoint
+	if way.TLS != nil && !transport.SameOrigin(at, endpoint) { // the client certificate is for the endpoint
 		way.TLS = way.TLS.Clone()
 		way.TLS.Certificates, way.TLS.GetClientCertificate = nil, nil
 	}
-	config := jwt.Config{Email: k.Email, PrivateKey: []byte(k.Private), PrivateKeyID: k.ID, Scopes: []string{scope},
-		TokenURL: k.tokenURI.String(), Audience: k.TokenURI}
-	return &exchange{config: config, client: a.Client(k.tokenURI, way), access: a}
-}
-
-// issue asks for a token (RFC 7523 section 2.1). Errors are
-// *[source.StepError] with the reason AuthenticationFailed.
-func (e *exchange) issue(ctx context.Context) (source.Credential, error) {
-	client, sent := *e.client, &exchanged{ctx: ctx, next: e.client.Transport, vault: e.access.Vault}
-	client.Transport = sent
-	token, err := e.config.TokenSource(context.WithValue(ctx, oauth2.HTTPClient, &client)).Token()
-	if err != nil {
-		if refused, ok := errors.AsType[*oauth2.RetrieveError](err); ok {
-			err = e.refusal(refused)
-		} else if sent.err != nil {
-			err = e.access.Explain(ctx, exchanging, sent.err)
-		} else {
-			err = errors.New(exchanging + ": the answer is not what it should be") // the error would show values
+	client := a.Client(at, way)
+	return func(ctx context.Context) (source.Credential, error) {
+		mine, sent := *client, &exchangeTransport{ctx: ctx, next: client.Transport, access: a}
+		mine.Transport = sent
+		token, err := config.TokenSource(context.WithValue(ctx, oauth2.HTTPClient, &mine)).Token()
+		if err != nil {
+			err = cmp.Or(sent.err, errors.New("")) // the error of the library would show values
+			return source.Credential{}, stepError("AuthenticationFailed", a.Explain(ctx, "exchange the key of the service account for a token", err))
 		}
-		return source.Credential{}, &source.StepError{Step: source.StepResolve, Reason: "AuthenticationFailed", Err: err}
+		a.Vault.Conceal(token.AccessToken)
+		c := source.Credential{Token: token.AccessToken, Expires: token.Expiry}
+		if end := time.Now().Add(maxLife); c.Expires.After(end) {
+			c.Expires = end
+		}
+		return c, nil
 	}
-	c := source.Credential{Token: token.AccessToken, Expires: token.Expiry}
-	if end := time.Now().Add(maxLife); c.Expires.After(end) {
-		c.Expires = end
-	}
-	e.access.Vault.Conceal(c.Token)
-	return c, nil
 }
 
-// An exchanged round tripper sends the one request of an exchange, which the
-// library makes without a context, and keeps the error, which it makes a text of.
-type exchanged struct {
-	ctx   context.Context
-	next  http.RoundTripper
-	vault *bucket.Vault
-	err   error
+// An exchangeTransport sends the one request of an exchange, which the library
+// makes without a context, and keeps the error, which it makes a text of.
+type exchangeTransport struct {
+	ctx    context.Context
+	next   http.RoundTripper
+	access *bucket.Access
+	err    error
 }
 
 // RoundTrip implements [http.RoundTripper].
-func (s *exchanged) RoundTrip(req *http.Request) (*http.Response, error) {
-	req = req.Clone(s.ctx)
+func (t *exchangeTransport) RoundTrip(req *http.Request) (resp *http.Response, err error) {
+	defer func() { t.err = err }()
+	req = req.Clone(t.ctx)
 	req.Header.Set("User-Agent", "headgate")
 	if again, err := transport.Afresh(req); err == nil && again.ParseForm() == nil {
-		s.vault.Conceal(again.PostForm.Get("assertion"))
+		t.access.Vault.Conceal(again.PostForm.Get("assertion"))
 	}
-	resp, err := s.next.RoundTrip(req)
-	if err != nil {
-		s.err = err
+	if resp, err = t.next.RoundTrip(req); err != nil {
 		return nil, err
 	}
-	resp.Body = bucket.Bounded(resp.Body, maxToken)
+	if resp.StatusCode/100 != 2 {
+		e, _ := t.access.Refused(resp, "", nil)
+		if e.Refused = resp.StatusCode/100 == 4 && resp.StatusCode != http.StatusTooManyRequests && resp.StatusCode != http.StatusRequestTimeout; e.Refused {
+			e.Hint = "check that the key was not deleted, and the clock of this machine"
+		}
+		return nil, e
+	}
+	resp.Body = http.MaxBytesReader(nil, resp.Body, maxToken)
 	return resp, nil
-}
-
-// A refusal is an answer of a token service. Its status says nothing of an
-// object of the bucket.
-type refusal struct{ *bucket.StatusError }
-
-func (r refusal) Is(target error) bool { return target == fs.ErrPermission && r.final() }
-
-// final reports whether asking again is of no use.
-func (r refusal) final() bool {
-	return r.Status/100 == 4 && r.Status != http.StatusTooManyRequests && r.Status != http.StatusRequestTimeout
-}
-
-// refusal returns the answer of a token service that refuses (RFC 6749 section 5.2).
-func (e *exchange) refusal(refused *oauth2.RetrieveError) error {
-	var answer struct {
-		Code        any    `json:"error"`
-		Description string `json:"error_description"`
-	}
-	json.Unmarshal(refused.Body, &answer) // what cannot be decoded is not shown
-	code, _ := answer.Code.(string)
-	after, _ := transport.RetryAfter(refused.Response.Header, time.Now())
-	r := refusal{&bucket.StatusError{Doing: exchanging, Status: refused.Response.StatusCode, Code: e.access.Code(code),
-		Message: e.access.Said(answer.Description), After: after}}
-	if r.final() {
-		r.Hint = "check that the key was not deleted, and the clock of this machine"
-	}
-	return r
 }

@@ -1,10 +1,10 @@
 package s3
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"strings"
 	"time"
@@ -15,24 +15,13 @@ import (
 	"github.com/minio/minio-go/v7/pkg/signer"
 
 	"github.com/headgate-io/headgate/bucket"
+	"github.com/headgate-io/headgate/source"
 )
 
 const (
-	userAgent = "headgate"
 	emptySum  = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855" // SHA-256 of nothing
 	freshFor  = 5 * time.Minute                                                    // how old a signature may be before its age is why it was refused
-	maxMoves  = 3                                                                  // of a bucket from region to region
 	maxBreaks = 3                                                                  // tries of an answer that breaks off
-)
-
-// A cure is what may make a request that was refused succeed.
-type cure int
-
-const (
-	none   cure = iota
-	move        // to another region
-	rekey       // with other keys
-	resign      // now: it waited for too long
 )
 
 // A call is the transport of one call of minio-go, which builds the request and
@@ -76,80 +65,60 @@ func (c *call) RoundTrip(req *http.Request) (*http.Response, error) {
 			if errors.Is(err, bucket.ErrBroken) && c.ctx.Err() == nil && try < maxBreaks {
 				continue
 			}
-			if errors.Is(err, bucket.ErrBroken) {
-				err = c.unanswered(c.site(), err, c.access.Vault.Values()...)
-			} else {
-				err = fmt.Errorf("%s: %w", c.doing, err)
-			}
+			err = c.access.Explain(c.ctx, c.doing, err)
 		}
 		c.err = err
 		return nil, err
 	}
 }
 
-// send sends req, and returns the answer when that is a success. What can be
-// cured is asked again, once for each cure.
+// send sends req, and returns the answer when that is a success. A request that
+// is refused is sent again, once for each reason that can be removed: the bucket is
+// in another region, the keys are outdated, the signature waited for too long.
 func (c *call) send(req *http.Request) (*http.Response, error) {
-	tried := map[cure]bool{none: true}
-	for {
-		at := c.site()
-		k, err := c.keys.get(c.ctx)
-		if err != nil {
-			return nil, err
+	var refused *source.Credential
+	for moved, resigned := false, false; ; {
+		at := c.where()
+		keys, err := &c.fixed, error(nil)
+		if c.issued != nil {
+			if keys, err = c.issued.Get(c.ctx, refused); err != nil {
+				return nil, err
+			}
 		}
 		signed := time.Now()
-		out := at.request(c.ctx, req, c.key, k)
+		out := at.request(c.ctx, req, c.key, keys)
 		resp, err := at.client.Do(out)
 		if err != nil {
-			return nil, c.unanswered(at, err, c.secrets(out)...)
+			return nil, c.access.Explain(c.ctx, c.doing+" at "+at.base.Host, err, proofs(out)...)
 		}
 		if resp.StatusCode == http.StatusOK || resp.StatusCode == http.StatusPartialContent {
 			return resp, nil
 		}
-		r := refusalOf(resp, c.doing, c.secrets(out)...)
-		way := r.cure(at.region, signed)
-		if tried[way] {
-			return nil, r.status(c.hints(k))
+		e, region := c.access.Refused(resp, c.doing, c.hints(), proofs(out)...)
+		if e.Code == "" && e.Hint == "" {
+			e.Hint = "that is not how a store of S3 answers: check spec.endpoint"
 		}
-		tried[way] = true
-		if cured, err := c.apply(c.ctx, way, r, at, k); !cured || err != nil {
-			return nil, cmp.Or[error](err, r.status(c.hints(k)))
+		switch {
+		case !moved && region != "" && region != at.region && regionForm.MatchString(region):
+			if moved = true; c.move(at, region) {
+				continue
+			}
+		case outdated[e.Code]:
+			if e.Refused = true; c.issued != nil && refused == nil {
+				refused = keys
+				continue
+			}
+		case !resigned && e.Code == tooSkewed && time.Since(signed) > freshFor:
+			resigned = true
+			continue
 		}
+		return nil, e
 	}
 }
 
-// apply does what c needs, and reports whether it is worth another try.
-func (d *driver) apply(ctx context.Context, c cure, r *refusal, at site, k *keys) (bool, error) {
-	switch c {
-	case move:
-		return d.move(at, r.region), nil
-	case rekey:
-		return d.keys.renew(ctx, k)
-	}
-	return true, nil
-}
-
-// move looks for the bucket in another region than at, unless somebody did
-// already. It reports whether the driver is elsewhere now.
-func (d *driver) move(at site, region string) bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.at.region == at.region && d.moves < maxMoves {
-		d.moves++
-		d.at = d.locate(region)
-	}
-	return d.at.region != at.region
-}
-
-func (d *driver) site() site {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.at
-}
-
-// secrets returns what an answer to req must not show.
-func (d *driver) secrets(req *http.Request) []string {
-	secrets := append(d.access.Vault.Values(), req.Header.Get("X-Amz-Security-Token"))
+// proofs returns what an answer to req must not show.
+func proofs(req *http.Request) []string {
+	secrets := []string{req.Header.Get("X-Amz-Security-Token")}
 	for part := range strings.FieldsFuncSeq(req.Header.Get("Authorization"), func(r rune) bool { return r == ' ' || r == ',' }) {
 		if name, value, found := strings.Cut(part, "="); found && name != "SignedHeaders" {
 			secrets = append(secrets, value)
@@ -158,16 +127,8 @@ func (d *driver) secrets(req *http.Request) []string {
 	return secrets
 }
 
-// unanswered says why there was no answer, without the query of the request and secrets.
-func (c *call) unanswered(at site, err error, secrets ...string) error {
-	if c.ctx.Err() != nil {
-		err = context.Cause(c.ctx)
-	}
-	return fmt.Errorf("%s at %s: %w", c.doing, at.base.Host, bare(err, tlsOfEndpoint, secrets...))
-}
-
-// request returns the request that minio-go made as it is sent to a site for key, signed with k.
-func (at site) request(ctx context.Context, made *http.Request, key string, k *keys) *http.Request {
+// request returns the request that minio-go made as it is sent to a bucket for key, signed with keys.
+func (at bucketURL) request(ctx context.Context, made *http.Request, key string, keys *source.Credential) *http.Request {
 	req := made.Clone(ctx)
 	req.Host, req.URL.Scheme, req.URL.Host = "", at.base.Scheme, at.base.Host
 	req.URL.Path = at.path + key
@@ -176,24 +137,65 @@ func (at site) request(ctx context.Context, made *http.Request, key string, k *k
 	values.Del("fetch-owner") // minio-go asks for owners, and for common prefixes
 	values.Del("delimiter")
 	req.URL.RawQuery = strings.ReplaceAll(values.Encode(), "+", "%20")
-	req.Header.Set("User-Agent", userAgent)
+	req.Header.Set("User-Agent", "headgate")
 	req.Header.Set("Accept-Encoding", "identity") // objects come as they are stored
-	if k.access == "" {
+	if keys.Username == "" {
 		return req
 	}
 	req.Header.Set("X-Amz-Content-Sha256", emptySum)
-	return signer.SignV4(*req, k.access, k.secret, k.session, at.region)
+	return signer.SignV4(*req, keys.Username, keys.Password, keys.Token, at.region)
 }
 
-// hints returns what to do about refusals of k.
-func (d *driver) hints(k *keys) map[string]string {
-	switch {
-	case k.access == "":
-		return hintsOfNobody
-	case d.keys.issue != nil:
-		return hintsOfIssued
+// outdated are the reasons why keys that were good are not any more.
+var outdated = map[string]bool{
+	"ExpiredToken":          true,
+	"ExpiredTokenException": true,
+	"TokenRefreshRequired":  true,
+	"InvalidToken":          true,
+	"InvalidTokenId":        true,
+	"InvalidAccessKeyId":    true,
+	"InvalidClientTokenId":  true,
+}
+
+const tooSkewed = "RequestTimeTooSkewed"
+
+// What to do about a code, by the keys that were refused.
+var (
+	hints = map[string]string{
+		"NoSuchBucket":                 "check spec.bucketName, and that spec.endpoint and spec.region are where it is",
+		"301":                          "set spec.endpoint and spec.region to where the bucket is",
+		"AuthorizationHeaderMalformed": "set spec.region to that of the bucket",
+		"InvalidRegion":                "set spec.region to that of the bucket",
+		"InvalidObjectState":           "it is archived: restore it, or exclude it with spec.ignore",
+		"NotImplemented":               "the store lacks ListObjectsV2 or GetObject with If-Match, which this needs",
+		"MethodNotAllowed":             "check spec.endpoint: that is no store of S3, or its console",
+		tooSkewed:                      "signatures are good for 15 minutes: check the clocks of this machine and of the store",
+		"AccessDenied":                 "the keys need s3:ListBucket on the bucket and s3:GetObject on its objects",
 	}
-	return hintsOfKeys
-}
+	hintsAnonymous = map[string]string{
+		"AccessDenied": "not everybody may read the bucket: set spec.secretRef to a Secret with accesskey and secretkey",
+	}
+	hintsFixed = map[string]string{
+		"InvalidAccessKeyId":    "check accesskey in the Secret of spec.secretRef",
+		"SignatureDoesNotMatch": "check secretkey in the Secret of spec.secretRef",
+	}
+	hintsIssued = map[string]string{
+		"InvalidAccessKeyId":    "the store does not know the keys that were issued: check that spec.endpoint goes with the service that issues them",
+		"SignatureDoesNotMatch": "the store does not know the keys that were issued: check that spec.endpoint goes with the service that issues them",
+		"ExpiredToken":          "the keys that were issued just now have expired: check the clocks of this machine and of the service that issues them",
+	}
+)
 
-var _ bucket.Driver = (*driver)(nil)
+// hints returns what to do about refusals, by code.
+func (d *driver) hints() map[string]string {
+	mine := hintsFixed
+	switch {
+	case d.issued != nil:
+		mine = hintsIssued
+	case d.fixed.Username == "":
+		mine = hintsAnonymous
+	}
+	all := maps.Clone(hints)
+	maps.Copy(all, mine)
+	return all
+}

@@ -20,8 +20,7 @@ const (
 )
 
 // pages are the answers to ListObjectsV2.
-var pages = bucket.XMLPage{Root: "ListBucketResult", Item: "Contents", Items: pageSize, Once: []string{"Key", "ETag", "Size"},
-	Each: []string{"Key", "Size"}, Needs: []string{"IsTruncated"}, Limit: maxPage}
+var pages = bucket.XMLPage{Root: "ListBucketResult", Item: "Contents", Items: pageSize, Each: []string{"Key", "Size"}, Needs: "IsTruncated", Limit: maxPage}
 
 // List implements [bucket.Driver].
 func (d *driver) List(ctx context.Context, prefix string) iter.Seq2[bucket.Object, error] {
@@ -58,8 +57,6 @@ func (d *driver) page(ctx context.Context, prefix, token string) (bucket.Page, e
 	return page, nil
 }
 
-const getObject = "get object"
-
 // Open implements [bucket.Driver].
 func (d *driver) Open(ctx context.Context, o bucket.Object, offset int64) (io.ReadCloser, error) {
 	var options minio.GetObjectOptions
@@ -70,7 +67,7 @@ func (d *driver) Open(ctx context.Context, o bucket.Object, offset int64) (io.Re
 	case offset > 0:
 		options.Set("Range", fmt.Sprintf("bytes=%d-", offset))
 	}
-	c := &call{driver: d, ctx: ctx, doing: getObject, key: o.Key, check: func(resp *http.Response) error { return begin(resp, o, offset) }}
+	c := &call{driver: d, ctx: ctx, doing: "get object", key: o.Key, check: func(resp *http.Response) error { return d.begin(resp, o, offset) }}
 	client, err := c.client()
 	if err != nil {
 		return nil, err
@@ -80,36 +77,11 @@ func (d *driver) Open(ctx context.Context, o bucket.Object, offset int64) (io.Re
 }
 
 // begin makes sure that the content of resp is that of o from offset on.
-func begin(resp *http.Response, o bucket.Object, offset int64) error {
-	if tag := bucket.ETag(resp.Header.Get("ETag")); tag != o.ETag {
-		return fmt.Errorf("%w: it was %s, and is %s", bucket.ErrChanged, tagged(o.ETag), tagged(tag))
-	}
-	from := offset
-	switch resp.StatusCode {
-	case http.StatusOK:
-		from = 0 // the range was ignored
-	default:
-		if want := fmt.Sprintf("bytes %d-%d/", offset, o.Size-1); offset == 0 || !strings.HasPrefix(resp.Header.Get("Content-Range"), want) {
-			return errors.New("the answer is another part of it than was asked for")
-		}
-	}
-	if resp.ContentLength >= 0 && resp.ContentLength != o.Size-from {
-		return fmt.Errorf("the answer has %d bytes, but by its size it should have %d", resp.ContentLength, o.Size-from)
-	}
-	if from < offset {
-		if _, err := io.CopyN(io.Discard, resp.Body, offset); err != nil {
-			return fmt.Errorf("the answer breaks off: %w", err)
-		}
+func (d *driver) begin(resp *http.Response, o bucket.Object, offset int64) error {
+	if err := d.access.CheckPart(resp, o, offset); err != nil {
+		return err
 	}
 	// minio-go would refuse objects with other headers that it cannot parse.
 	resp.Header = http.Header{"Etag": resp.Header["Etag"], "Last-Modified": {"Thu, 01 Jan 1970 00:00:00 GMT"}}
 	return nil
-}
-
-// tagged shows an ETag, which is a store's text.
-func tagged(tag string) string {
-	if tag == "" {
-		return "without ETag"
-	}
-	return bucket.Said(tag)
 }

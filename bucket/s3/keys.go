@@ -1,72 +1,62 @@
 package s3
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"net/url"
-	"time"
+
+	"github.com/minio/minio-go/v7/pkg/credentials"
 
 	"github.com/headgate-io/headgate/bucket"
+	"github.com/headgate-io/headgate/internal/redact"
 	"github.com/headgate-io/headgate/internal/transport"
 	"github.com/headgate-io/headgate/source"
 )
 
-const (
-	// maxLead is how long before their end keys are replaced; keys that live less
-	// than ten times as long are replaced after nine tenths of their life.
-	maxLead = time.Minute
-	// minLife is what keys must have left for that. The others, which are those of
-	// a clock that is wrong, are used until they are refused: nobody is to log in
-	// for each request.
-	minLife = 10 * time.Second
-)
-
-// keys are what requests are signed with; the zero value stands for none.
-type keys struct {
-	access, secret, session string
-
-	until   time.Time // when to replace them, zero for never
-	refused func()    // forgets them where they were issued, may be nil
+func stepError(reason string, err error) error {
+	return &source.StepError{Step: source.StepResolve, Reason: reason, Err: err}
 }
 
-// An issuer gives keys that end.
-type issuer func(ctx context.Context) (source.Credential, error)
-
-// A keyring has the keys of a bucket. It is safe for concurrent use.
-type keyring struct {
-	issue issuer        // nil: the keys are what they are
-	turn  chan struct{} // held by whoever uses now
-	now   *keys         // nil: none were issued so far
+func invalid(reason, text string) error {
+	return stepError(reason, fmt.Errorf("%w: %s", source.ErrInvalid, text))
 }
 
-// keysFor returns the keys for the bucket of a, which is at a site.
-func keysFor(a *bucket.Access, at site) (*keyring, error) {
-	k := &keyring{turn: make(chan struct{}, 1)}
-	var err error
+// authenticate finds the keys of the driver. Errors are *[source.StepError].
+func (d *driver) authenticate(ctx context.Context) (err error) {
+	a := d.access
+	issue := d.exchangeKeys
 	switch sts := a.Spec.STS; {
 	case a.Spec.SecretRef != nil:
-		k.now = new(keys)
-		if k.now.access, k.now.secret, err = transport.S3Keys(a.Secret.Name, a.Secret.Secret); err != nil {
-			err = &source.StepError{Step: source.StepResolve, Reason: "AuthenticationFailed", Err: fmt.Errorf("spec.secretRef: %w", err)}
+		if d.fixed.Username, d.fixed.Password, err = transport.S3Keys(a.Secret.Name, a.Secret.Secret); err != nil {
+			return stepError("AuthenticationFailed", fmt.Errorf("spec.secretRef: %w", err))
 		}
+		return nil
 	case sts != nil && sts.Provider != source.STSAWS:
-		k.issue, err = exchangeAt(a)
 	case a.Spec.Provider == "aws":
-		k.issue, err = ownIdentity(a, at)
+		issue = d.ownIdentity
 	default:
-		k.now = new(keys)
+		return nil
 	}
-	return k, err
+	get, err := issue()
+	if err == nil {
+		d.issued, err = bucket.NewIssued(ctx, get)
+	}
+	return err
 }
 
+// An issuer has keys issued.
+type issuer func(context.Context) (source.Credential, error)
+
 // ownIdentity has keys issued to the identity of this program.
-func ownIdentity(a *bucket.Access, at site) (issuer, error) {
-	if at.base.Scheme == "http" && transport.ZoneOfHost(at.base) != transport.Link {
-		return nil, &source.StepError{Step: source.StepResolve, Reason: "InvalidProviderConfiguration",
-			Err: fmt.Errorf("%w: spec.insecure: the identity of this program is not shown in the clear: remove it, or set spec.secretRef", source.ErrInvalid)}
+func (d *driver) ownIdentity() (issuer, error) {
+	a := d.access
+	if d.at.base.Scheme == "http" && transport.ZoneOfHost(d.at.base) != transport.Link {
+		return nil, invalid("InvalidProviderConfiguration", "spec.insecure: the identity of this program is not shown in the clear: remove it, or set spec.secretRef")
 	}
-	u := &url.URL{Scheme: "s3", Host: at.server, Path: "/" + a.Spec.BucketName}
+	u := &url.URL{Scheme: "s3", Host: d.at.server, Path: "/" + a.Spec.BucketName}
 	if a.Spec.STS != nil {
 		if _, err := a.STSEndpoint(); err != nil {
 			return nil, err
@@ -76,70 +66,75 @@ func ownIdentity(a *bucket.Access, at site) (issuer, error) {
 	return func(ctx context.Context) (source.Credential, error) {
 		issued, err := a.LogIn(ctx, u)
 		if errors.Is(err, errors.ErrUnsupported) {
-			err = &source.StepError{Step: source.StepResolve, Reason: "InvalidProviderConfiguration",
-				Err: fmt.Errorf("%w: spec.provider: this program cannot log in with provider aws: set spec.secretRef", source.ErrInvalid)}
+			err = invalid("InvalidProviderConfiguration", "spec.provider: this program cannot log in with provider aws: set spec.secretRef")
 		}
 		return issued, err
 	}, nil
 }
 
-// get returns the keys to sign with. Errors are those of the issuer, and of ctx.
-func (k *keyring) get(ctx context.Context) (*keys, error) {
-	if err := k.take(ctx); err != nil {
+const maxIssued = 1 << 20 // bytes of an answer of a token service
+
+// exchangeKeys has keys issued by the token service of spec.sts.
+func (d *driver) exchangeKeys() (issuer, error) {
+	a, sts := d.access, d.access.Spec.STS
+	if sts.SecretRef == nil {
+		return nil, invalid("InvalidSTSConfiguration", "spec.sts.secretRef is required with provider "+sts.Provider)
+	}
+	endpoint, err := a.STSEndpoint()
+	if err != nil {
 		return nil, err
 	}
-	defer k.leave()
-	if k.now == nil || k.issue != nil && !k.now.until.IsZero() && !time.Now().Before(k.now.until) {
-		if err := k.replace(ctx); err != nil {
-			return nil, err
-		}
+	if endpoint.Scheme == "http" && !a.Spec.Insecure && transport.ZoneOfHost(endpoint) != transport.Link {
+		return nil, invalid("InvalidSTSConfiguration", "spec.sts.endpoint would be shown credentials in the clear: use https, or set spec.insecure to allow that")
 	}
-	return k.now, nil
-}
-
-// renew replaces keys that were refused, unless somebody did already. It
-// reports whether there are others now.
-func (k *keyring) renew(ctx context.Context, refused *keys) (bool, error) {
-	if k.issue == nil {
-		return false, nil
+	var retrieve func(*credentials.CredContext) (credentials.Value, error)
+	switch sts.Provider {
+	case source.STSLDAP:
+		p := &credentials.LDAPIdentity{STSEndpoint: endpoint.String()}
+		p.LDAPUsername, p.LDAPPassword, err = transport.LDAP(a.STS.Name, a.STS.Secret)
+		retrieve = p.RetrieveWithCredContext
+	case source.STSWebIdentity:
+		var token string
+		p := &credentials.STSWebIdentity{STSEndpoint: endpoint.String(), GetWebIDTokenExpiry: func() (*credentials.WebIdentityToken, error) {
+			return &credentials.WebIdentityToken{Token: token}, nil
+		}}
+		token, p.RoleARN, err = transport.WebIdentity(a.STS.Name, a.STS.Secret)
+		retrieve = p.RetrieveWithCredContext
+	default:
+		return nil, invalid("InvalidSTSConfiguration", fmt.Sprintf("spec.sts.provider %q is not known here", sts.Provider))
 	}
-	if err := k.take(ctx); err != nil {
-		return false, err
-	}
-	defer k.leave()
-	if k.now != refused {
-		return true, nil
-	}
-	if refused.refused != nil {
-		refused.refused()
-	}
-	return true, k.replace(ctx)
-}
-
-// replace has new keys issued.
-func (k *keyring) replace(ctx context.Context) error {
-	k.now = nil
-	issued, err := k.issue(ctx)
 	if err != nil {
-		return err
+		return nil, stepError("AuthenticationFailed", fmt.Errorf("spec.sts.secretRef: %w", err))
 	}
-	if !bucket.Sendable(issued.Username) || issued.Password == "" || issued.Token != "" && !bucket.Sendable(issued.Token) {
-		return &source.StepError{Step: source.StepResolve, Reason: "AuthenticationFailed", Err: errors.New("log in: the keys that were issued are empty or hold control characters")}
-	}
-	k.now = &keys{access: issued.Username, secret: issued.Password, session: issued.Token, refused: issued.Refused}
-	if left := time.Until(issued.Expires); left >= minLife {
-		k.now.until = issued.Expires.Add(-min(maxLead, left/10))
-	}
-	return nil
+	client := *a.Client(endpoint, a.STSWay)
+	client.Transport = &tokenGuard{client.Transport, a}
+	return func(ctx context.Context) (source.Credential, error) {
+		v, err := retrieve(&credentials.CredContext{Client: &client, Context: ctx})
+		a.Vault.Conceal(v.AccessKeyID, v.SecretAccessKey, v.SessionToken)
+		if err != nil {
+			return source.Credential{}, stepError("AuthenticationFailed", a.Explain(ctx, "log in to the token service "+redact.URL(endpoint), err))
+		}
+		return source.Credential{Username: v.AccessKeyID, Password: v.SecretAccessKey, Token: v.SessionToken, Expires: v.Expiration}, nil
+	}, nil
 }
 
-func (k *keyring) take(ctx context.Context) error {
-	select {
-	case k.turn <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
+// A tokenGuard makes an error of an answer other than 200, and bounds the others.
+type tokenGuard struct {
+	next   http.RoundTripper
+	access *bucket.Access
 }
 
-func (k *keyring) leave() { <-k.turn }
+// RoundTrip implements [http.RoundTripper].
+func (g *tokenGuard) RoundTrip(req *http.Request) (*http.Response, error) {
+	resp, err := g.next.RoundTrip(req)
+	if err != nil {
+		return nil, err
+	}
+	if resp.StatusCode != http.StatusOK {
+		e, _ := g.access.Refused(resp, "", nil)
+		e.Hint = cmp.Or(e.Hint, "check spec.sts.endpoint, and the Secret of spec.sts.secretRef")
+		return nil, e
+	}
+	resp.Body = http.MaxBytesReader(nil, resp.Body, maxIssued)
+	return resp, nil
+}

@@ -25,19 +25,23 @@
 //     to AWS alone. They go in the clear to this machine at most.
 //   - else none.
 //
-// Keys that were issued are replaced shortly before they expire. A store that
+// Keys that were issued are used for four fifths of their life. A store that
 // says they are not valid any more is asked again with new ones, once.
 //
 // # Limits
 //
-// A page has at most 8 MiB, the answer of a token service 1 MiB, a refusal 16 KiB.
-// Buckets whose names AWS reserves for directories (S3 Express) are refused.
+// A page has at most 8 MiB, the answer of a token service 1 MiB. Buckets whose
+// names AWS reserves for directories (S3 Express) are refused.
 package s3
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"net/http"
 	"net/url"
+	"regexp"
+	"strings"
 	"sync"
 
 	"github.com/minio/minio-go/v7/pkg/s3utils"
@@ -50,12 +54,15 @@ import (
 type driver struct {
 	access   *bucket.Access
 	endpoint *url.URL
-	keys     *keyring
+	fixed    source.Credential // keys: Username, Password and Token; empty for none
+	issued   *bucket.Issued    // in place of fixed, may be nil
 
 	mu    sync.Mutex
-	at    site // moves on when a store names another region
+	at    bucketURL // moves on when a store names another region
 	moves int
 }
+
+var _ bucket.Driver = (*driver)(nil)
 
 // Connect is a [bucket.Provider].
 func Connect(ctx context.Context, a *bucket.Access) (bucket.Driver, error) {
@@ -67,11 +74,9 @@ func Connect(ctx context.Context, a *bucket.Access) (bucket.Driver, error) {
 		return nil, err
 	}
 	d := &driver{access: a, endpoint: endpoint}
-	d.at = d.locate(regionOf(endpoint, a.Spec.Region))
-	if d.keys, err = keysFor(a, d.at); err != nil {
-		return nil, err
-	}
-	if _, err := d.keys.get(ctx); err != nil {
+	region := s3utils.GetRegionFromURL(url.URL{Scheme: endpoint.Scheme, Host: hostOf(endpoint)})
+	d.at = d.locate(cmp.Or(a.Spec.Region, region, defaultRegion))
+	if err := d.authenticate(ctx); err != nil {
 		return nil, err
 	}
 	return d, nil
@@ -91,11 +96,80 @@ func check(spec *source.BucketSpec) error {
 	return nil
 }
 
-// locate returns the site of the bucket in a region.
-func (d *driver) locate(region string) site {
+const (
+	defaultRegion = "us-east-1"
+	maxMoves      = 3 // of a bucket from region to region
+)
+
+var (
+	// regionForm is what may stand in the scope of a signature.
+	regionForm = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
+	// awsRegion is what may stand in a host of AWS.
+	awsRegion = regexp.MustCompile(`^[a-z]{2,4}(-[a-z]+){1,3}-[0-9]{1,2}$`)
+	// awsHost is an endpoint of AWS: what comes before the region, and behind it.
+	awsHost = regexp.MustCompile(`^(s3(?:-fips)?(?:\.dualstack)?[.-])([a-z]{2,4}(?:-[a-z]+){1,3}-[0-9]{1,2})(\.amazonaws\.com(?:\.cn)?)$`)
+)
+
+// A bucketURL is where a bucket is.
+type bucketURL struct {
+	base   *url.URL // scheme and host
+	server string   // the host without the bucket
+	path   string   // what comes before keys: / or /BUCKET/
+	region string   // that requests are signed for
+	client *http.Client
+}
+
+// locate returns where the bucket is in a region.
+func (d *driver) locate(region string) bucketURL {
 	at := locate(d.endpoint, d.access.Spec.BucketName, region)
 	if at.client = d.at.client; d.at.base == nil || *at.base != *d.at.base {
 		at.client = d.access.Client(at.base, d.access.Way)
 	}
 	return at
+}
+
+func locate(endpoint *url.URL, bucket, region string) bucketURL {
+	base := &url.URL{Scheme: endpoint.Scheme, Host: hostIn(hostOf(endpoint), region)}
+	at := bucketURL{base: base, server: base.Host, path: "/" + bucket + "/", region: region}
+	if s3utils.CheckValidBucketNameStrict(bucket) == nil && s3utils.IsVirtualHostSupported(*base, bucket) {
+		at.base, at.path = &url.URL{Scheme: base.Scheme, Host: bucket + "." + base.Host}, "/"
+	}
+	return at
+}
+
+// hostOf returns the host of u without the port of its scheme, which some
+// servers leave out of signatures.
+func hostOf(u *url.URL) string {
+	host := strings.TrimSuffix(u.Host, map[string]string{"http": ":80", "https": ":443"}[u.Scheme])
+	return strings.ToLower(strings.TrimSuffix(host, "."))
+}
+
+// hostIn returns the host of AWS for a region; any other host stays as it is.
+func hostIn(host, region string) string {
+	if host == "s3.amazonaws.com" && region != defaultRegion {
+		host = "s3." + defaultRegion + ".amazonaws.com"
+	}
+	m := awsHost.FindStringSubmatch(host)
+	if m == nil || !awsRegion.MatchString(region) || strings.HasPrefix(region, "cn-") != strings.HasSuffix(host, ".cn") {
+		return host
+	}
+	return m[1] + region + m[3]
+}
+
+// move looks for the bucket in another region than at, unless another request
+// did already. It reports whether the driver is elsewhere now.
+func (d *driver) move(at bucketURL, region string) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.at.region == at.region && d.moves < maxMoves {
+		d.moves++
+		d.at = d.locate(region)
+	}
+	return d.at.region != at.region
+}
+
+func (d *driver) where() bucketURL {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.at
 }

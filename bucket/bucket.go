@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"iter"
+	"strings"
 )
 
 // An Object is one object of a bucket as it was listed.
@@ -42,3 +43,13 @@ var ErrChanged = errors.New("the object changed since it was listed")
 // URLInvalid, AuthenticationFailed, InvalidProviderConfiguration or
 // InvalidSTSConfiguration, or wrap [source.ErrInvalid].
 type Provider func(ctx context.Context, a *Access) (Driver, error)
+
+// ETag returns the spelling of an entity tag that [Object] has: without quotes
+// and W/. Stores spell the same tag differently in listings and in headers.
+func ETag(s string) string {
+	s = strings.TrimPrefix(strings.TrimSpace(s), "W/")
+	if n := len(s); n >= 2 && s[0] == '"' && s[n-1] == '"' {
+		s = s[1 : n-1]
+	}
+	return s
+}

@@ -1,0 +1,227 @@
+package bucket
+
+import (
+	"context"
+	"errors"
+	"io"
+	"strings"
+	"sync"
+)
+
+// How far fetching runs ahead of packing. An object is asked for once there is
+// memory for it, or for its share: what was begun never waits for what comes later.
+const (
+	maxRequests = 64       // objects asked for at a time
+	pieceSize   = 64 << 10 // the unit of memory
+	allPieces   = 128      // 8 MiB
+	maxPieces   = 32       // of one object
+)
+
+// A fetch reads the objects of a tree ahead of their use: several at a time,
+// begun in the order of the archive. Its tree opens each once, in that order.
+type fetch struct {
+	ctx      context.Context
+	cancel   context.CancelCauseFunc
+	driver   Driver
+	tree     *tree
+	previous *previousArtifact // has unchanged objects; nil: there are none
+	count    func()            // called for each object that has arrived
+
+	pieces  chan []byte     // memory that is free; nil: yet to be made
+	streams chan *stream    // begun, in order; closed behind the last
+	copies  chan *stream    // of these, those that are copied
+	halted  context.Context // ends when an object failed: no more are begun
+	halt    context.CancelFunc
+
+	running sync.WaitGroup
+	copied  error // why what was copied does not count
+}
+
+// newFetch begins to fetch what the artifact of s holds. It takes over previous, which may be nil.
+func newFetch(ctx context.Context, s *snapshot, previous *previousArtifact, count func()) *fetch {
+	f := &fetch{driver: s.driver, previous: previous, count: count,
+		pieces: make(chan []byte, allPieces), streams: make(chan *stream, allPieces), copies: make(chan *stream, allPieces)}
+	for range allPieces {
+		f.pieces <- nil
+	}
+	f.ctx, f.cancel = context.WithCancelCause(ctx)
+	f.halted, f.halt = context.WithCancel(f.ctx)
+	f.tree = newTree(s.files, s.state.Ignore.text(), f.open)
+	f.running.Go(f.begin)
+	if previous != nil {
+		f.running.Go(f.copy)
+	}
+	return f
+}
+
+var (
+	errEnded  = errors.New("the fetch has ended")
+	errBehind = errors.New("not fetched, since another object could not be")
+)
+
+// close ends everything that is still under way.
+func (f *fetch) close() {
+	f.cancel(errEnded)
+	f.running.Wait()
+}
+
+// begin begins object after object.
+func (f *fetch) begin() {
+	defer close(f.streams)
+	defer close(f.copies)
+	requests := make(chan struct{}, maxRequests)
+	for i, o := range f.tree.list {
+		if o.Key == ignoreFile {
+			continue
+		}
+		if o.Size == 0 { // nothing is asked for: the listing says it all
+			f.count()
+			continue
+		}
+		share := min((o.Size-1)/pieceSize+1, maxPieces)
+		s := &stream{of: f, index: i, object: o, full: make(chan piece, share+1), free: make(chan []byte, share)}
+		for range share {
+			select {
+			case p := <-f.pieces:
+				s.free <- p
+			case <-f.halted.Done():
+				return
+			}
+		}
+		if f.previous.has(o.Key) {
+			f.streams <- s // each has a piece, so there is room
+			f.copies <- s
+			continue
+		}
+		select {
+		case requests <- struct{}{}:
+		case <-f.halted.Done():
+			return
+		}
+		f.streams <- s
+		f.running.Go(func() {
+			r := newObjectReader(f.ctx, f.driver, o)
+			s.fill(r)
+			r.Close()
+			<-requests
+		})
+	}
+}
+
+// copy takes unchanged objects from the previous artifact.
+func (f *fetch) copy() {
+	for s := range f.copies {
+		s.fill(f.previous.find(s.object))
+	}
+	f.copied = f.previous.end(f.ctx)
+}
+
+// open returns the object o, the one number i of the tree, for its one reader.
+func (f *fetch) open(o Object, i int) (io.ReadCloser, error) {
+	if o.Size == 0 {
+		return io.NopCloser(strings.NewReader("")), nil
+	}
+	for s := range f.streams {
+		if s.index == i {
+			return s, nil
+		}
+	}
+	if f.ctx.Err() != nil {
+		return nil, context.Cause(f.ctx)
+	}
+	return nil, errBehind
+}
+
+// A stream is one object on its way. It keeps its memory until it is closed.
+type stream struct {
+	of     *fetch
+	index  int // in the tree
+	object Object
+	full   chan piece  // in order; there is always room
+	free   chan []byte // memory that is not in use
+
+	now  piece  // what is being read
+	last []byte // its memory
+}
+
+// A piece is some bytes and the error that follows them.
+type piece struct {
+	data []byte
+	err  error
+}
+
+// fill passes on the whole of r.
+func (s *stream) fill(r io.Reader) {
+	for left := s.object.Size; ; {
+		var buf []byte
+		select {
+		case buf = <-s.free:
+		case <-s.of.ctx.Done():
+			s.full <- piece{err: context.Cause(s.of.ctx)}
+			return
+		}
+		if buf == nil {
+			buf = make([]byte, pieceSize)
+		}
+		n, err := io.ReadFull(r, buf[:min(left, pieceSize)])
+		left -= int64(n)
+		switch {
+		case err == io.EOF:
+			err = io.ErrUnexpectedEOF
+		case err == nil && left == 0:
+			var more [1]byte
+			if _, err = io.ReadFull(r, more[:]); err == nil {
+				err = moved("it has grown")
+			}
+		}
+		if err == io.EOF {
+			s.of.count()
+		} else if err != nil {
+			s.of.halt()
+		}
+		s.full <- piece{buf[:n], err}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// Read implements [io.Reader].
+func (s *stream) Read(p []byte) (int, error) {
+	for len(s.now.data) == 0 {
+		if s.now.err != nil {
+			return 0, s.now.err
+		}
+		s.recycle()
+		select {
+		case s.now = <-s.full:
+			s.last = s.now.data
+		case <-s.of.ctx.Done():
+			s.now.err = context.Cause(s.of.ctx)
+		}
+	}
+	n := copy(p, s.now.data)
+	s.now.data = s.now.data[n:]
+	return n, nil
+}
+
+// recycle gives back the memory that was read.
+func (s *stream) recycle() {
+	if s.last != nil {
+		s.free <- s.last[:pieceSize]
+		s.last = nil
+	}
+}
+
+// Close implements [io.Closer]. One that has not been read to its end ends the fetch.
+func (s *stream) Close() error {
+	if s.now.err != io.EOF {
+		s.of.cancel(errEnded)
+		return nil
+	}
+	s.recycle()
+	for range cap(s.free) {
+		s.of.pieces <- <-s.free
+	}
+	return nil
+}
