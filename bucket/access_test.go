@@ -19,6 +19,7 @@ import (
 	"github.com/headgate-io/headgate/artifact"
 	"github.com/headgate-io/headgate/bucket"
 	"github.com/headgate-io/headgate/internal/testenv"
+	"github.com/headgate-io/headgate/internal/transport"
 	"github.com/headgate-io/headgate/source"
 )
 
@@ -73,7 +74,7 @@ func TestAccess(t *testing.T) {
 	if len(got.Way.TLS.Certificates) != 1 || len(got.STSWay.TLS.Certificates) != 0 || got.Way.TLS.RootCAs.Equal(got.STSWay.TLS.RootCAs) {
 		t.Error("the TLS settings are not those of the Secrets")
 	}
-	for _, way := range []bucket.Config{got.Way, got.STSWay} {
+	for _, way := range []transport.Config{got.Way, got.STSWay} {
 		if p, err := way.Proxy(nil); err != nil || p.String() != "http://u:p@proxy.example:3128" {
 			t.Errorf("proxy %v, %v", p, err)
 		}

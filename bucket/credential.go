@@ -53,7 +53,7 @@ func (i *Issued) Get(ctx context.Context, refused *source.Credential) (*source.C
 	}
 	unsendable := func(r rune) bool { return r <= ' ' || r > '~' }
 	if c.Username+c.Token == "" || c.Username != "" && c.Password == "" || strings.ContainsFunc(c.Username+c.Token, unsendable) {
-		return nil, stepError("AuthenticationFailed", errors.New("log in: what was issued is empty, or cannot be sent"))
+		return nil, stepError("AuthenticationFailed", errors.New("log in: the answer holds no token that can be sent"))
 	}
 	i.held, i.until = &c, time.Time{}
 	if left := time.Until(c.Expires); left >= minLife {

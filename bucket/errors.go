@@ -55,11 +55,11 @@ func (e *StatusError) Error() string {
 func (e *StatusError) Is(target error) bool {
 	switch target {
 	case fs.ErrNotExist:
-		return e.Status == http.StatusNotFound
+		return e.Status == http.StatusNotFound && !e.Refused
 	case fs.ErrPermission:
 		return e.Refused || e.Status == http.StatusUnauthorized || e.Status == http.StatusForbidden
 	case ErrChanged:
-		return e.Status == http.StatusPreconditionFailed
+		return e.Status == http.StatusPreconditionFailed && !e.Refused
 	}
 	return false
 }
@@ -69,7 +69,7 @@ func (e *StatusError) RetryAfter() time.Duration { return e.After }
 
 const (
 	maxRefusal = 64 << 10 // bytes of an answer that are read
-	maxText    = 4 << 10  // bytes of a text that is worth showing a part of
+	maxText    = 4 << 10  // bytes of a plain text that is worth showing a part of
 	maxSaid    = 256      // bytes that are shown
 	maxSkew    = 5 * time.Minute
 )
@@ -97,7 +97,7 @@ func (a *Access) Refused(resp *http.Response, doing string, hints map[string]str
 		code, message = cmp.Or(body.Error.Code, body.Code), cmp.Or(body.Error.Message, body.Message)
 	} else if json.Valid(text) {
 		code, message = saidInJSON(text)
-	} else if strings.HasPrefix(resp.Header.Get("Content-Type"), "text/plain") {
+	} else if strings.HasPrefix(resp.Header.Get("Content-Type"), "text/plain") && len(text) <= maxText {
 		message = string(text)
 	}
 	if code = a.Said(cmp.Or(resp.Header.Get("X-Ms-Error-Code"), code), secrets...); codeForm.MatchString(code) {
@@ -122,6 +122,16 @@ func (a *Access) Refused(resp *http.Response, doing string, hints map[string]str
 		e.Hint = "the server speaks TLS: remove spec.insecure, or write https://"
 	}
 	return e, cmp.Or(body.Region, resp.Header.Get("X-Amz-Bucket-Region"))
+}
+
+// RefusedToken is [Access.Refused] for the answer of a token service, whose status
+// says nothing of the bucket.
+func (a *Access) RefusedToken(resp *http.Response, doing, hint string) *StatusError {
+	e, _ := a.Refused(resp, doing, nil)
+	if e.Refused = e.Status/100 == 4 && e.Status != http.StatusTooManyRequests && e.Status != http.StatusRequestTimeout; e.Refused {
+		e.Hint = cmp.Or(e.Hint, hint)
+	}
+	return e
 }
 
 var codeForm = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,64}$`)
@@ -152,12 +162,8 @@ func saidInJSON(text []byte) (code, message string) {
 }
 
 // Said returns what a server says so that it can be shown: in one line, without
-// secrets, of at most 256 bytes, and cut after a word where it has any. Of a text
-// of more than 4 KiB nothing is shown.
+// secrets, of at most 256 bytes, and cut after a word where it has any.
 func (a *Access) Said(text string, secrets ...string) string {
-	if len(text) > maxText {
-		return ""
-	}
 	text = strings.TrimSpace(redact.String(text, append(a.Vault.Values(), secrets...)...))
 	if len(text) <= maxSaid {
 		return text

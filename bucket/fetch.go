@@ -18,7 +18,7 @@ const (
 )
 
 // A fetch reads the objects of a tree ahead of their use: several at a time,
-// begun in the order of the archive. Its tree opens each once, in that order.
+// begun in the order of the archive. Its tree opens each once, in about that order.
 type fetch struct {
 	ctx      context.Context
 	cancel   context.CancelCauseFunc
@@ -27,20 +27,22 @@ type fetch struct {
 	previous *previousArtifact // has unchanged objects; nil: there are none
 	count    func()            // called for each object that has arrived
 
-	pieces  chan []byte     // memory that is free; nil: yet to be made
-	streams chan *stream    // begun, in order; closed behind the last
-	copies  chan *stream    // of these, those that are copied
-	halted  context.Context // ends when an object failed: no more are begun
-	halt    context.CancelFunc
+	pieces chan []byte     // memory that is free; nil: yet to be made
+	copies chan *stream    // those that are copied, in order; closed behind the last
+	begun  chan struct{}   // closed when no more are begun
+	halted context.Context // ends when an object failed: no more are begun
+	halt   context.CancelFunc
 
 	running sync.WaitGroup
-	copied  error // why what was copied does not count
+	mu      sync.Mutex
+	streams map[int]chan *stream // by the number in the tree: each has room for the one
+	copied  error                // why what was copied does not count
 }
 
 // newFetch begins to fetch what the artifact of s holds. It takes over previous, which may be nil.
 func newFetch(ctx context.Context, s *snapshot, previous *previousArtifact, count func()) *fetch {
 	f := &fetch{driver: s.driver, previous: previous, count: count,
-		pieces: make(chan []byte, allPieces), streams: make(chan *stream, allPieces), copies: make(chan *stream, allPieces)}
+		pieces: make(chan []byte, allPieces), copies: make(chan *stream, allPieces), begun: make(chan struct{}), streams: map[int]chan *stream{}}
 	for range allPieces {
 		f.pieces <- nil
 	}
@@ -67,7 +69,7 @@ func (f *fetch) close() {
 
 // begin begins object after object.
 func (f *fetch) begin() {
-	defer close(f.streams)
+	defer close(f.begun)
 	defer close(f.copies)
 	requests := make(chan struct{}, maxRequests)
 	for i, o := range f.tree.list {
@@ -89,8 +91,8 @@ func (f *fetch) begin() {
 			}
 		}
 		if f.previous.has(o.Key) {
-			f.streams <- s // each has a piece, so there is room
-			f.copies <- s
+			f.stream(i) <- s
+			f.copies <- s // each has a piece, so there is room
 			continue
 		}
 		select {
@@ -98,7 +100,7 @@ func (f *fetch) begin() {
 		case <-f.halted.Done():
 			return
 		}
-		f.streams <- s
+		f.stream(i) <- s
 		f.running.Go(func() {
 			r := newObjectReader(f.ctx, f.driver, o)
 			s.fill(r)
@@ -121,15 +123,30 @@ func (f *fetch) open(o Object, i int) (io.ReadCloser, error) {
 	if o.Size == 0 {
 		return io.NopCloser(strings.NewReader("")), nil
 	}
-	for s := range f.streams {
-		if s.index == i {
-			return s, nil
-		}
+	select {
+	case s := <-f.stream(i):
+		return s, nil
+	case <-f.begun:
+	}
+	select {
+	case s := <-f.stream(i):
+		return s, nil
+	default:
 	}
 	if f.ctx.Err() != nil {
 		return nil, context.Cause(f.ctx)
 	}
 	return nil, errBehind
+}
+
+// stream returns the channel that hands over the stream of the object i.
+func (f *fetch) stream(i int) chan *stream {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.streams[i] == nil {
+		f.streams[i] = make(chan *stream, 1)
+	}
+	return f.streams[i]
 }
 
 // A stream is one object on its way. It keeps its memory until it is closed.
@@ -215,11 +232,16 @@ func (s *stream) recycle() {
 
 // Close implements [io.Closer]. One that has not been read to its end ends the fetch.
 func (s *stream) Close() error {
-	if s.now.err != io.EOF {
+	if s.now.err == nil {
 		s.of.cancel(errEnded)
+	}
+	if s.now.err != io.EOF {
 		return nil
 	}
 	s.recycle()
+	s.of.mu.Lock()
+	delete(s.of.streams, s.index)
+	s.of.mu.Unlock()
 	for range cap(s.free) {
 		s.of.pieces <- <-s.free
 	}

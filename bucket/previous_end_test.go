@@ -22,9 +22,8 @@ func TestEarlierCutShort(t *testing.T) {
 				}
 				return 0, end
 			}))
-			e := &previousArtifact{archive: io.NopCloser(rest), rest: bufio.NewReader(rest)}
-			e.end(ctx)
-			if err := e.problem(); !errors.Is(err, why) {
+			e := &previousArtifact{archive: io.NopCloser(rest), rest: bufio.NewReader(rest), forget: func() {}}
+			if err := e.end(ctx); !errors.Is(err, why) {
 				t.Errorf("%v", err)
 			}
 		})

@@ -297,7 +297,7 @@ func TestIncrementalSpoiled(t *testing.T) {
 	}
 }
 
-// An artifact that turns out bad is left alone after that, and the report says why.
+// An artifact that turns out bad is left alone after that.
 func TestIncrementalSpoiledForGood(t *testing.T) {
 	d := newMemory("a", "1", "b", "2", "c", "3")
 	r := newRig(t, d)
@@ -315,13 +315,10 @@ func TestIncrementalSpoiledForGood(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		report, err := c.WriteTo(t.Context(), io.Discard)
+		_, err = c.WriteTo(t.Context(), io.Discard)
 		c.Close()
 		if first := try == 0; errors.Is(err, source.ErrMoved) != first || !first && err != nil {
 			t.Errorf("try %d: %v", try, err)
-		}
-		if notes := strings.Join(report.Notes, " "); try == 1 && !strings.Contains(notes, `copy unchanged objects from the artifact that is published: "b" is not in it`) {
-			t.Errorf("%q", notes)
 		}
 	}
 	if spoiled.opened != 1 {

@@ -63,7 +63,7 @@ func (f XMLPage) check(text []byte) error {
 	}
 	items := count[f.Item]
 	switch {
-	case root == "" || count[f.Needs] == 0:
+	case root == "":
 		return errNoListing
 	case items > f.Items:
 		return fmt.Errorf("the answer lists more than the %d objects that were asked for", f.Items)
@@ -72,6 +72,9 @@ func (f XMLPage) check(text []byte) error {
 		if count[name] != items {
 			return fmt.Errorf("the answer lists an object without %s, or with several", name)
 		}
+	}
+	if count[f.Needs] == 0 {
+		return errNoListing
 	}
 	return nil
 }

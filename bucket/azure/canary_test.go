@@ -13,6 +13,7 @@ import (
 	"github.com/headgate-io/headgate/bucket"
 	"github.com/headgate-io/headgate/bucket/azure"
 	"github.com/headgate-io/headgate/internal/testenv"
+	"github.com/headgate-io/headgate/internal/transport"
 	"github.com/headgate-io/headgate/source/sourcetest"
 )
 
@@ -67,7 +68,7 @@ func TestNothingShows(t *testing.T) {
 		"repeats it as XML": {serving(false, &testenv.Defect{Do: testenv.Serve, Handler: func(w http.ResponseWriter, r *http.Request, _ http.Handler) {
 			w.Write([]byte("<" + r.URL.RawQuery + r.Header.Get("Authorization") + ">"))
 		}}), "list blobs: "},
-		"redirects":           {serving(false, testenv.Redirect("http://other.example/"+url.PathEscape(signature))), "302 Found: redirects are not followed"},
+		"redirects":           {serving(false, testenv.Redirect("http://other.example/"+url.PathEscape(signature))), "302 Found: it redirects to http://other.example, which is not followed"},
 		"redirects nowhere":   {serving(false, &testenv.Defect{Status: 301, Header: http.Header{"Location": {"%zz" + signature}}}), "list blobs: "},
 		"hangs up":            {serving(false, &testenv.Defect{Do: testenv.Cut, After: -1}), "list blobs: "},
 		"ends early":          {serving(false, &testenv.Defect{Do: testenv.Cut, After: 60}), "list blobs: "},
@@ -81,7 +82,7 @@ func TestNothingShows(t *testing.T) {
 				t.Parallel()
 				a, s := c.open(t)
 				if keyValue != nil {
-					a.Secret = bucket.Secret{Name: "default/secret", Secret: sourcetest.Secret(keyValue...)}
+					a.Secret = transport.Secret{Name: "default/secret", Secret: sourcetest.Secret(keyValue...)}
 				} else {
 					a.Spec.Endpoint += "?" + sas
 				}

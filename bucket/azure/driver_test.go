@@ -138,15 +138,15 @@ func TestOtherAnswers(t *testing.T) {
 		is     error
 		say    string
 	}{
-		"another ETag":   {testenv.With("ETag", `"0x0"`), 0, bucket.ErrChanged, "the answer is of another blob"},
-		"no ETag":        {testenv.With("ETag", ""), 0, bucket.ErrChanged, "the answer is of another blob"},
+		"another ETag":   {testenv.With("ETag", `"0x0"`), 0, bucket.ErrChanged, "its ETag was"},
+		"no ETag":        {testenv.With("ETag", ""), 0, bucket.ErrChanged, "its ETag was"},
 		"weak ETag":      {nil, 0, nil, ""},
-		"grown":          {&testenv.Defect{Status: 200, Header: http.Header{"Etag": {`"ETAG"`}}, Body: "01234567890"}, 0, bucket.ErrChanged, "11 bytes are sent where 10 were listed"},
+		"grown":          {&testenv.Defect{Status: 200, Header: http.Header{"Etag": {`"ETAG"`}}, Body: "01234567890"}, 0, bucket.ErrChanged, "the answer has 11 bytes, by its listing it should have 10"},
 		"no conditions":  {testenv.Without("If-Match"), 0, nil, ""},
-		"no ranges":      {testenv.Without("X-Ms-Range"), 4, bucket.ErrChanged, "10 bytes are sent where 6 were listed"},
-		"another range":  {testenv.With("Content-Range", "bytes 3-8/10"), 4, nil, "the answer begins elsewhere"},
+		"no ranges":      {testenv.Without("X-Ms-Range"), 4, nil, "another part of it"},
+		"another range":  {testenv.With("Content-Range", "bytes 3-8/10"), 4, nil, "another part of it"},
 		"not modified":   {testenv.Status(304), 0, nil, "304|no content"},
-		"redirect":       {testenv.Redirect("https://other.example"), 0, nil, "302 Found: redirects are not followed"},
+		"redirect":       {testenv.Redirect("https://other.example"), 0, nil, "302 Found: it redirects to https://other.example, which is not followed"},
 		"bad length":     {testenv.With("X-Ms-Blob-Committed-Block-Count", "many"), 0, nil, `get blob "blob": `},
 		"framing":        {testenv.With("X-Ms-Structured-Body", "XSM/1.0; properties=crc64"), 0, nil, ""},
 		"not found":      {testenv.Status(404), 0, fs.ErrNotExist, "404 Not Found"},
@@ -235,8 +235,6 @@ func TestHostileListings(t *testing.T) {
 		"no size":               {blob("<Name>a</Name><Properties><Etag>0x1</Etag></Properties>"), `"a" has no size`},
 		"negative size":         {blob("<Name>a</Name><Properties><Etag>0x1</Etag><Content-Length>-1</Content-Length></Properties>"), `"a" has no size`},
 		"huge size":             {blob("<Name>a</Name><Properties><Etag>0x1</Etag><Content-Length>99999999999999999999</Content-Length></Properties>"), "list blobs: "},
-		"two names":             {blob("<Name>a</Name><Name>b</Name>" + properties), "an element is there twice"},
-		"an element in a name":  {blob("<Name><a/>a</Name>" + properties), "an element is there twice, or is not text"},
 		"long marker":           {"<EnumerationResults><Blobs/><NextMarker>" + strings.Repeat("a", 8<<10+1) + "</NextMarker></EnumerationResults>", "has more than 8192 bytes"},
 		"bad entity":            {blob("<Name>&nbsp;</Name>" + properties), "list blobs: "},
 		"no blobs":              {"<EnumerationResults><NextMarker>x</NextMarker></EnumerationResults>", "the answer is no listing"},
@@ -319,7 +317,7 @@ func TestHints(t *testing.T) {
 		{testenv.AzblobConfig{Key: key}, []string{"accountKey", "AAAA" + key}, "AuthenticationFailed: Server failed to authenticate the request. Make sure the value of Authorization header is formed correctly including the signature: check the credentials, and the clock"},
 		{testenv.AzblobConfig{Key: key}, nil, "no credentials were sent: name a Secret in spec.secretRef"},
 		{testenv.AzblobConfig{SAS: "sp=r&sig=cAnArY"}, []string{"sasKey", "sp=r&sig=cAnArY"}, "AuthorizationPermissionMismatch: This request is not authorized to perform this operation using this permission: give the identity the role Storage Blob Data Reader, or the shared access signature the permissions r and l"},
-		{testenv.AzblobConfig{SAS: "se=2020-01-01T00:00:00Z&sig=cAnArY"}, []string{"sasKey", "se=2020-01-01T00:00:00Z&sig=cAnArY"}, "the shared access signature is not valid now: renew it"},
+		{testenv.AzblobConfig{SAS: "se=2020-01-01T00:00:00Z&sig=cAnArY"}, []string{"sasKey", "se=2020-01-01T00:00:00Z&sig=cAnArY"}, "whether a shared access signature has expired"},
 	} {
 		s := start(t, c.config)
 		_, err := keys(t.Context(), connect(t, access(s, c.secret...)), "")
@@ -331,7 +329,7 @@ func TestHints(t *testing.T) {
 	s := start(t, testenv.AzblobConfig{Key: key})
 	s.Shift(20 * 60 * 1e9)
 	_, err := keys(t.Context(), connect(t, access(s, "accountKey", key)), "")
-	if !errors.Is(err, fs.ErrPermission) || !strings.Contains(err.Error(), "the clock of this machine is wrong") {
+	if !errors.Is(err, fs.ErrPermission) || !strings.Contains(err.Error(), "the clock of this machine says") {
 		t.Error(err)
 	}
 	a := access(s, "accountKey", key)

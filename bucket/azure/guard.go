@@ -68,7 +68,7 @@ func checkPage(resp *http.Response) error {
 // hints say what to do about an answer, by its code.
 var hints = map[string]string{
 	"AccountIsDisabled":                  "enable the storage account",
-	"AuthenticationFailed":               "check the credentials, and the clock of this machine",
+	"AuthenticationFailed":               "check the credentials, and the clock of this machine, and whether a shared access signature has expired",
 	"AuthorizationFailure":               "check the credentials, the role of the identity, and the firewall of the storage account",
 	"AuthorizationPermissionMismatch":    "give the identity the role Storage Blob Data Reader, or the shared access signature the permissions r and l",
 	"AuthorizationProtocolMismatch":      "the shared access signature is good over https only: use that in spec.endpoint",

@@ -147,9 +147,7 @@ func (i *issuer) explain(ctx context.Context, err error) error {
 	}
 	resp := *failed.RawResponse
 	resp.Body = io.NopCloser(bytes.NewReader(body))
-	e, _ := i.access.Refused(&resp, doing, nil)
-	e.Hint = "check the identity in the Secret, and authorityHost"
-	return e
+	return i.access.RefusedToken(&resp, doing, "check the identity in the Secret, and authorityHost")
 }
 
 // nearTimeout is for a connection to a service of the machine, which is there or is not.

@@ -21,6 +21,7 @@ import (
 	"github.com/headgate-io/headgate/bucket"
 	"github.com/headgate-io/headgate/bucket/azure"
 	"github.com/headgate-io/headgate/internal/testenv"
+	"github.com/headgate-io/headgate/internal/transport"
 	"github.com/headgate-io/headgate/source"
 	"github.com/headgate-io/headgate/source/sourcetest"
 )
@@ -67,10 +68,10 @@ func clean(t *testing.T, err error, more ...string) {
 
 // access is of the container content, with a Secret of KEY, VALUE, …
 func access(s *testenv.Azblob, keyValue ...string) *bucket.Access {
-	a := &bucket.Access{Vault: &bucket.Vault{}, Spec: &source.BucketSpec{Provider: "azure", BucketName: "content", Endpoint: s.URL}}
+	a := &bucket.Access{Vault: &transport.Vault{}, Spec: &source.BucketSpec{Provider: "azure", BucketName: "content", Endpoint: s.URL}}
 	a.Spec.Insecure = strings.HasPrefix(s.URL, "http:")
 	if keyValue != nil {
-		a.Secret = bucket.Secret{Name: "default/secret", Secret: sourcetest.Secret(keyValue...)}
+		a.Secret = transport.Secret{Name: "default/secret", Secret: sourcetest.Secret(keyValue...)}
 		for _, value := range a.Secret.Data { // as a Vault does that reads it
 			a.Vault.Conceal(string(value))
 		}

@@ -39,6 +39,7 @@ package gcs
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"iter"
 	"log/slog"
@@ -144,5 +145,31 @@ func (d *driver) Open(ctx context.Context, o bucket.Object, offset int64) (io.Re
 	if err != nil {
 		return nil, d.access.Explain(ctx, doing, err)
 	}
-	return r, nil
+	return &body{r, d.access, ctx, doing, o.Size - offset}, nil
+}
+
+// A body is the content of an object. It gives out the last bytes only when the
+// SDK has found that they have the checksum that the store announced.
+type body struct {
+	io.ReadCloser
+	access *bucket.Access
+	ctx    context.Context
+	doing  string
+	left   int64 // bytes that are still to come
+}
+
+// Read implements [io.Reader].
+func (b *body) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	b.left -= int64(n)
+	if b.left == 0 && n > 0 && err == nil {
+		_, err = b.ReadCloser.Read(make([]byte, 1))
+	}
+	if err == nil || err == io.EOF {
+		return n, err
+	}
+	if b.left == 0 {
+		err = fmt.Errorf("%w: %w", bucket.ErrChanged, err)
+	}
+	return 0, b.access.Explain(b.ctx, b.doing, err)
 }

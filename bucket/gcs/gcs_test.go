@@ -14,15 +14,16 @@ import (
 	"github.com/headgate-io/headgate/bucket"
 	"github.com/headgate-io/headgate/bucket/gcs"
 	"github.com/headgate-io/headgate/internal/testenv"
+	"github.com/headgate-io/headgate/internal/transport"
 	"github.com/headgate-io/headgate/source"
 	"github.com/headgate-io/headgate/source/sourcetest"
 )
 
 // access returns what reads the bucket app of s, with the key of its account if it has one.
 func access(s *testenv.GCS, key []byte) *bucket.Access {
-	a := &bucket.Access{Spec: &following(s).Spec, Vault: &bucket.Vault{}}
+	a := &bucket.Access{Spec: &following(s).Spec, Vault: &transport.Vault{}}
 	if key != nil {
-		a.Secret = bucket.Secret{Name: "default/key", Secret: sourcetest.Secret("serviceaccount", string(key))}
+		a.Secret = transport.Secret{Name: "default/key", Secret: sourcetest.Secret("serviceaccount", string(key))}
 	}
 	return a
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/headgate-io/headgate/bucket"
 )
 
-const maxPage = 16 << 20 // bytes of a page of a listing
+const maxPage = 8 << 20 // bytes of a page: 1000 names of 1024 bytes, each of them escaped, and more
 
 var (
 	errAgain     = errors.New("the answer breaks off") // the SDK asks once more
@@ -36,6 +36,7 @@ type call struct {
 	object *bucket.Object // nil: a page
 	offset int64
 	sent   bool
+	err    error // that ended the body of the object
 }
 
 // callKey is the key of the context value that is a *[call].
@@ -53,8 +54,11 @@ type guard struct {
 // range. It asks for pages with their kind, and for objects as they are stored.
 func (g *guard) RoundTrip(req *http.Request) (*http.Response, error) {
 	c, ok := req.Context().Value(callKey{}).(*call)
-	if !ok || c.sent {
+	if !ok {
 		return nil, errAgain
+	}
+	if c.sent {
+		return nil, cmp.Or(c.err, errAgain)
 	}
 	c.sent = true
 	out := req.Clone(req.Context())
@@ -84,7 +88,10 @@ func (g *guard) RoundTrip(req *http.Request) (*http.Response, error) {
 	case c.object == nil:
 		err = g.checkPage(resp)
 	default:
-		err = g.checkObject(resp, *c.object, c.offset)
+		if err = g.checkObject(resp, *c.object, c.offset); err == nil {
+			left := c.object.Size - c.offset
+			resp.Body, resp.ContentLength = &content{resp.Body, c, left}, left
+		}
 	}
 	if err != nil {
 		resp.Body.Close()
@@ -132,7 +139,7 @@ func (g *guard) checkPage(resp *http.Response) error {
 			return errNoListing
 		}
 		if lacks := i.lacks(); lacks != "" {
-			return fmt.Errorf("%q has no %s", g.access.Said(i.Name), lacks)
+			return fmt.Errorf("%.40q has no %s", g.access.Said(i.Name), lacks)
 		}
 		found.page.Items = append(found.page.Items, i)
 	}
@@ -175,4 +182,23 @@ func (g *guard) checkObject(resp *http.Response, o bucket.Object, offset int64) 
 	same := *resp
 	same.Header = header
 	return g.access.CheckPart(&same, o, offset)
+}
+
+// A content is the body of an object, which may not be longer than it was listed.
+type content struct {
+	io.ReadCloser
+	call *call
+	left int64 // bytes that are still to come
+}
+
+// Read implements [io.Reader].
+func (c *content) Read(p []byte) (int, error) {
+	n, err := c.ReadCloser.Read(p)
+	if c.left -= int64(n); c.left < 0 {
+		n, err = 0, fmt.Errorf("%w: it is longer", bucket.ErrChanged)
+	}
+	if err != nil && err != io.EOF {
+		c.call.err = err
+	}
+	return n, err
 }

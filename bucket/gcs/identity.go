@@ -158,11 +158,7 @@ func (t *exchangeTransport) RoundTrip(req *http.Request) (resp *http.Response, e
 		return nil, err
 	}
 	if resp.StatusCode/100 != 2 {
-		e, _ := t.access.Refused(resp, "", nil)
-		if e.Refused = resp.StatusCode/100 == 4 && resp.StatusCode != http.StatusTooManyRequests && resp.StatusCode != http.StatusRequestTimeout; e.Refused {
-			e.Hint = "check that the key was not deleted, and the clock of this machine"
-		}
-		return nil, e
+		return nil, t.access.RefusedToken(resp, "", "check that the key was not deleted, and the clock of this machine")
 	}
 	resp.Body = http.MaxBytesReader(nil, resp.Body, maxToken)
 	return resp, nil

@@ -78,8 +78,15 @@ func (d *driver) Open(ctx context.Context, o bucket.Object, offset int64) (io.Re
 
 // begin makes sure that the content of resp is that of o from offset on.
 func (d *driver) begin(resp *http.Response, o bucket.Object, offset int64) error {
-	if err := d.access.CheckPart(resp, o, offset); err != nil {
+	from := offset
+	if resp.StatusCode == http.StatusOK {
+		from = 0 // the range was ignored
+	}
+	if err := d.access.CheckPart(resp, o, from); err != nil {
 		return err
+	}
+	if _, err := io.CopyN(io.Discard, resp.Body, offset-from); err != nil {
+		return fmt.Errorf("the answer breaks off: %w", err)
 	}
 	// minio-go would refuse objects with other headers that it cannot parse.
 	resp.Header = http.Header{"Etag": resp.Header["Etag"], "Last-Modified": {"Thu, 01 Jan 1970 00:00:00 GMT"}}

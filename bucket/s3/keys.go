@@ -1,7 +1,6 @@
 package s3
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -131,9 +130,7 @@ func (g *tokenGuard) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	if resp.StatusCode != http.StatusOK {
-		e, _ := g.access.Refused(resp, "", nil)
-		e.Hint = cmp.Or(e.Hint, "check spec.sts.endpoint, and the Secret of spec.sts.secretRef")
-		return nil, e
+		return nil, g.access.RefusedToken(resp, "", "check spec.sts.endpoint, and the Secret of spec.sts.secretRef")
 	}
 	resp.Body = http.MaxBytesReader(nil, resp.Body, maxIssued)
 	return resp, nil

@@ -13,6 +13,7 @@ import (
 
 	"github.com/headgate-io/headgate/bucket"
 	"github.com/headgate-io/headgate/internal/testenv"
+	"github.com/headgate-io/headgate/internal/transport"
 )
 
 // A store in another region says so once.
@@ -97,7 +98,7 @@ func aws(t *testing.T, region, endpoint string, hosts ...string) (*testenv.S3, *
 	}
 	a := keyed(s)
 	a.Spec.Endpoint = endpoint
-	a.Way = bucket.Config{TLS: tlsOf(t, ca, ca), Proxy: http.ProxyURL(u)}
+	a.Way = transport.Config{TLS: tlsOf(t, ca, ca), Proxy: http.ProxyURL(u)}
 	return s, proxy, a
 }
 
@@ -157,8 +158,8 @@ func TestTLS(t *testing.T) {
 		"mutual":         {s, tlsOf(t, ca, ca), false, ""},
 		"no certificate": {s, tlsOf(t, ca, nil), false, "list objects at 127.0.0.1:|certificate"},
 		"no CA":          {s, nil, false, "list objects at 127.0.0.1:|certificate"},
-		"in the clear":   {s, nil, true, "400 Bad Request|the store speaks TLS: remove spec.insecure"},
-		"no TLS":         {plain, nil, false, "the store speaks no TLS: set spec.insecure if that is meant to be"},
+		"in the clear":   {s, nil, true, "400 Bad Request|the server speaks TLS: remove spec.insecure"},
+		"no TLS":         {plain, nil, false, "the server speaks no TLS: set spec.insecure"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := keyed(c.server)
@@ -182,7 +183,7 @@ func TestAlert(t *testing.T) {
 		io.WriteString(c, "\x15\x03\x01\x00\x02\x02\x16")
 	})
 	_, err := list(t.Context(), connect(t, a), "")
-	wantError(t, nil, err, "list objects at 127.0.0.1:|the store speaks TLS: remove spec.insecure")
+	wantError(t, nil, err, "list objects at 127.0.0.1:|the server speaks TLS: remove spec.insecure")
 }
 
 // A clock that is wrong is named.
@@ -192,9 +193,9 @@ func TestClock(t *testing.T) {
 		code string
 		say  string
 	}{
-		"behind":       {time.Now().Add(2 * time.Hour).UTC().Format(http.TimeFormat), "RequestTimeTooSkewed", "the clock of this machine is |h|behind that of the store: set it right"},
-		"ahead":        {time.Now().Add(-time.Hour).UTC().Format(http.TimeFormat), "RequestTimeTooSkewed", "ahead of that of the store: set it right"},
-		"other reason": {time.Now().Add(-24 * time.Hour).UTC().Format(http.TimeFormat), "AccessDenied", "ahead of that of the store"},
+		"behind":       {time.Now().Add(2 * time.Hour).UTC().Format(http.TimeFormat), "RequestTimeTooSkewed", "the clock of this machine says |h|that of the server"},
+		"ahead":        {time.Now().Add(-time.Hour).UTC().Format(http.TimeFormat), "RequestTimeTooSkewed", "that of the server"},
+		"other reason": {time.Now().Add(-24 * time.Hour).UTC().Format(http.TimeFormat), "AccessDenied", "that of the server"},
 		"right":        {time.Now().UTC().Format(http.TimeFormat), "RequestTimeTooSkewed", "check the clocks of this machine and of the store"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	"github.com/headgate-io/headgate/bucket"
 	"github.com/headgate-io/headgate/bucket/s3"
 	"github.com/headgate-io/headgate/internal/testenv"
+	"github.com/headgate-io/headgate/internal/transport"
 	"github.com/headgate-io/headgate/source"
 )
 
@@ -25,18 +26,18 @@ func signed() testenv.S3Config {
 	return testenv.S3Config{AccessKey: accessKey, SecretKey: secretKey}
 }
 
-func secret(name string, pairs ...string) bucket.Secret {
+func secret(name string, pairs ...string) transport.Secret {
 	data := map[string][]byte{}
 	for i := 0; i < len(pairs); i += 2 {
 		data[pairs[i]] = []byte(pairs[i+1])
 	}
-	return bucket.Secret{Name: "default/" + name, Secret: source.Secret{Data: data}}
+	return transport.Secret{Name: "default/" + name, Secret: source.Secret{Data: data}}
 }
 
 // access returns what Connect needs for the bucket named bucket of a server,
 // with a Secret.
 func access(s *testenv.S3, pairs ...string) *bucket.Access {
-	a := &bucket.Access{Vault: &bucket.Vault{Namespace: "default"}, Spec: &source.BucketSpec{
+	a := &bucket.Access{Vault: &transport.Vault{Namespace: "default"}, Spec: &source.BucketSpec{
 		Provider: "generic", BucketName: "bucket", Endpoint: s.Host, Insecure: strings.HasPrefix(s.Base, "http:"),
 	}}
 	if len(pairs) > 0 {

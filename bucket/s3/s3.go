@@ -74,8 +74,7 @@ func Connect(ctx context.Context, a *bucket.Access) (bucket.Driver, error) {
 		return nil, err
 	}
 	d := &driver{access: a, endpoint: endpoint}
-	region := s3utils.GetRegionFromURL(url.URL{Scheme: endpoint.Scheme, Host: hostOf(endpoint)})
-	d.at = d.locate(cmp.Or(a.Spec.Region, region, defaultRegion))
+	d.at = d.locate(regionOf(endpoint, a.Spec.Region))
 	if err := d.authenticate(ctx); err != nil {
 		return nil, err
 	}
@@ -128,6 +127,11 @@ func (d *driver) locate(region string) bucketURL {
 	return at
 }
 
+// regionOf returns the region that a bucket is looked for in.
+func regionOf(endpoint *url.URL, region string) string {
+	return cmp.Or(region, s3utils.GetRegionFromURL(url.URL{Scheme: endpoint.Scheme, Host: hostOf(endpoint)}), defaultRegion)
+}
+
 func locate(endpoint *url.URL, bucket, region string) bucketURL {
 	base := &url.URL{Scheme: endpoint.Scheme, Host: hostIn(hostOf(endpoint), region)}
 	at := bucketURL{base: base, server: base.Host, path: "/" + bucket + "/", region: region}
@@ -146,11 +150,14 @@ func hostOf(u *url.URL) string {
 
 // hostIn returns the host of AWS for a region; any other host stays as it is.
 func hostIn(host, region string) string {
+	if !awsRegion.MatchString(region) {
+		return host
+	}
 	if host == "s3.amazonaws.com" && region != defaultRegion {
 		host = "s3." + defaultRegion + ".amazonaws.com"
 	}
 	m := awsHost.FindStringSubmatch(host)
-	if m == nil || !awsRegion.MatchString(region) || strings.HasPrefix(region, "cn-") != strings.HasSuffix(host, ".cn") {
+	if m == nil || strings.HasPrefix(region, "cn-") != strings.HasSuffix(host, ".cn") {
 		return host
 	}
 	return m[1] + region + m[3]

@@ -3,30 +3,7 @@ package s3
 import (
 	"net/url"
 	"testing"
-	"time"
 )
-
-func TestCure(t *testing.T) {
-	now, old := time.Now(), time.Now().Add(-6*time.Minute)
-	for _, c := range []struct {
-		r      refusal
-		signed time.Time
-		want   cure
-	}{
-		{refusal{reason: "AccessDenied"}, now, none},
-		{refusal{reason: "AccessDenied", region: "here"}, now, none},
-		{refusal{reason: "AuthorizationHeaderMalformed", region: "there"}, now, move},
-		{refusal{reason: "AuthorizationHeaderMalformed", region: "a b"}, now, none},
-		{refusal{reason: "ExpiredToken"}, now, rekey},
-		{refusal{reason: "RequestTimeTooSkewed"}, now, none},
-		{refusal{reason: "RequestTimeTooSkewed"}, old, resign},
-		{refusal{reason: "NoSuchKey"}, old, none},
-	} {
-		if got := c.r.cure("here", c.signed); got != c.want {
-			t.Errorf("%+v: %d, want %d", c.r, got, c.want)
-		}
-	}
-}
 
 func TestLocate(t *testing.T) {
 	for _, c := range []struct {

@@ -53,7 +53,7 @@ func TestTokenService(t *testing.T) {
 		"role":         {provider: "webidentity", secret: []string{"token", webToken, "roleArn", "arn:minio:iam:::role/reader"}},
 		"aws":          {provider: "webidentity", secret: []string{"token", webToken}, change: func(a *bucket.Access) { a.Spec.Provider = "aws" }},
 		"wrong password": {provider: "ldap", secret: []string{"username", "reader", "password", "other-canary"}, reason: "AuthenticationFailed",
-			say: "log in to the token service: 400 Bad Request: InvalidParameterValue: the credentials are not valid: check the Secret of spec.sts.secretRef"},
+			say: "400 Bad Request: InvalidParameterValue: the credentials are not valid: check spec.sts.endpoint, and the Secret of spec.sts.secretRef"},
 		"wrong token": {provider: "webidentity", secret: []string{"token", webToken + "x"}, reason: "AuthenticationFailed", say: "InvalidParameterValue"},
 		"no password": {provider: "ldap", secret: []string{"username", "reader"}, reason: "AuthenticationFailed",
 			say: "spec.sts.secretRef: secret default/sts: key password is missing: LDAP needs username and password"},
@@ -70,7 +70,7 @@ func TestTokenService(t *testing.T) {
 		"no endpoint": {provider: "ldap", secret: []string{"username", "reader", "password", "ldap-canary"}, reason: "URLInvalid", invalid: true, say: "spec.sts.endpoint",
 			change: func(a *bucket.Access) { a.Spec.STS.Endpoint = "sts.example" }},
 		"TLS that is none": {provider: "ldap", secret: []string{"username", "reader", "password", "ldap-canary"}, reason: "AuthenticationFailed",
-			say: "log in to the token service https://127.0.0.1:|the token service speaks no TLS: write http:// in spec.sts.endpoint",
+			say: "log in to the token service https://127.0.0.1:|the server speaks no TLS: set spec.insecure, or write http://",
 			change: func(a *bucket.Access) {
 				a.Spec.STS.Endpoint = strings.Replace(a.Spec.STS.Endpoint, "http:", "https:", 1)
 			}},
@@ -164,7 +164,7 @@ func TestExpiry(t *testing.T) {
 	}
 	s.Break(testenv.S3Failure(http.StatusBadRequest, "ExpiredToken", "The provided token has expired."))
 	_, err = read(t.Context(), d, all[0], 0)
-	wantError(t, s, err, "log in to the token service: 400 Bad Request: ExpiredToken") // the whole server is broken
+	wantError(t, s, err, "400 Bad Request: ExpiredToken") // the whole server is broken
 	d2 := s.Break
 	d2(&testenv.Defect{Phase: testenv.GetObject, Do: testenv.Answer, Status: http.StatusBadRequest, Body: "<Error><Code>ExpiredToken</Code></Error>"})
 	_, err = read(t.Context(), d, all[0], 0)
@@ -229,10 +229,10 @@ func TestHostileTokenService(t *testing.T) {
 		"redirect":    {*testenv.Redirect(stranger.Base), "302 Found"},
 		"307":         {testenv.Defect{Do: testenv.Answer, Status: 307, Header: http.Header{"Location": {stranger.Base}}}, "307 Temporary Redirect"},
 		"no XML":      {testenv.Defect{Do: testenv.Answer, Status: 200, Body: "ldap-canary"}, "log in to the token service http://127.0.0.1:"},
-		"no keys":     {testenv.Defect{Do: testenv.Answer, Status: 200, Body: begin + end}, "the keys that were issued are empty"},
-		"forged keys": {testenv.Defect{Do: testenv.Answer, Status: 200, Body: begin + "<AccessKeyId>A&#10;B</AccessKeyId><SecretAccessKey>c</SecretAccessKey>" + end}, "control characters"},
+		"no keys":     {testenv.Defect{Do: testenv.Answer, Status: 200, Body: begin + end}, "no token that can be sent"},
+		"forged keys": {testenv.Defect{Do: testenv.Answer, Status: 200, Body: begin + "<AccessKeyId>A&#10;B</AccessKeyId><SecretAccessKey>c</SecretAccessKey>" + end}, "no token that can be sent"},
 		"forged token": {testenv.Defect{Do: testenv.Answer, Status: 200, Body: begin + "<AccessKeyId>A</AccessKeyId><SecretAccessKey>c</SecretAccessKey><SessionToken>a b</SessionToken>" + end},
-			"control characters"},
+			"no token that can be sent"},
 		"huge":      {testenv.Defect{Do: testenv.Answer, Status: 200, Body: begin + "<AccessKeyId>" + strings.Repeat("A", 2<<20)}, "larger than 1048576 bytes"},
 		"cut":       {testenv.Defect{Do: testenv.Cut, After: 100}, "log in to the token service http://127.0.0.1:"},
 		"long name": {testenv.Defect{Do: testenv.Answer, Status: 200, Body: "<A" + strings.Repeat("A", 1<<19) + "/>"}, "log in to the token service http://127.0.0.1:|expected element type"},

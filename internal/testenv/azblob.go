@@ -82,6 +82,7 @@ func (s *Azblob) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	w = s.note(w, r, phase, body)
 	w.Header().Set("X-Ms-Request-Id", rand.Text())
+	w.Header().Set("Date", s.now().UTC().Format(http.TimeFormat))
 	if phase == ListObjects || phase == GetObject {
 		w.Header().Set("X-Ms-Version", r.Header.Get("X-Ms-Version"))
 		if refusal := s.verify(r, phase); refusal != nil {

@@ -10,9 +10,11 @@ import (
 	"io/fs"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/fstest"
 	"testing/synctest"
 	"time"
 
@@ -76,10 +78,11 @@ func holding(t testing.TB, d Driver, sizes map[string]int64) *content {
 	for key, size := range sizes {
 		objects = append(objects, Object{Key: key, ETag: "e", Size: size})
 	}
-	s := &snapshot{list: listingOf(objects, nil), driver: d, access: &Access{}}
+	slices.SortFunc(objects, byKey)
+	s := &snapshot{driver: d, access: &Access{}, selection: selection{files: objects}}
 	b := &source.Bucket{Spec: source.BucketSpec{BucketName: "apps", Timeout: source.Duration(time.Minute)}}
 	b.Kind, b.Metadata.Name = "Bucket", "b"
-	return newContent(New(b, source.Env{}, nil), source.Revision{}, s)
+	return newContent(t.Context(), New(b, source.Env{}, nil), source.Revision{}, s)
 }
 
 func small(n int) map[string]int64 {
@@ -141,7 +144,7 @@ func TestFetchLatency(t *testing.T) {
 		if _, err := holding(t, d, small(3200)).WriteTo(t.Context(), io.Discard); err != nil {
 			t.Fatal(err)
 		}
-		if took, want := time.Since(begun), 3200/requests*20*time.Millisecond; took > want*11/10 {
+		if took, want := time.Since(begun), 3200/maxRequests*20*time.Millisecond; took > want*11/10 {
 			t.Errorf("%s of waiting instead of %s", took, want)
 		}
 	})
@@ -152,22 +155,19 @@ func TestFetchMemory(t *testing.T) {
 	d := &shop{open: func(_ context.Context, o Object, offset int64) (io.ReadCloser, error) {
 		return io.NopCloser(io.LimitReader(zeros{}, o.Size-offset)), nil
 	}}
-	for name, c := range map[string]struct {
-		sizes map[string]int64
-		bound int
-	}{
-		"one of 1 GiB": {map[string]int64{"a": 1 << 30}, maxPieces},
-		"many":         {map[string]int64{"a": 100 << 20, "b": 9, "c": 100 << 20, "d": 100 << 20, "e": 100 << 20, "f": 100 << 20, "g": 100 << 20}, allPieces},
-		"small":        {small(5000), allPieces},
+	for name, sizes := range map[string]map[string]int64{
+		"one of 1 GiB": {"a": 1 << 30},
+		"many":         {"a": 100 << 20, "b": 9, "c": 100 << 20, "d": 100 << 20, "e": 100 << 20, "f": 100 << 20, "g": 100 << 20},
+		"small":        small(5000),
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := newFetch(t.Context(), holding(t, d, c.sizes).snapshot, nil, func() {})
+			f := newFetch(t.Context(), holding(t, d, sizes).snapshot, nil, func() {})
 			defer f.close()
 			if _, err := artifact.Tar(t.Context(), io.Discard, f.tree); err != nil {
 				t.Fatal(err)
 			}
-			if f.pool.made > c.bound || len(f.pool.free) != f.pool.made || len(f.pool.tokens) != allPieces || len(f.streams) != 0 {
-				t.Errorf("%d pieces made, at most %d wanted, %d given back, %d of %d free, %d streams", f.pool.made, c.bound, len(f.pool.free), len(f.pool.tokens), allPieces, len(f.streams))
+			if len(f.pieces) != allPieces {
+				t.Errorf("%d of %d pieces were given back", len(f.pieces), allPieces)
 			}
 		})
 	}
@@ -183,7 +183,7 @@ func (zeros) Read(p []byte) (int, error) {
 // The error is that of the first object in order, though another is there earlier.
 func TestFetchFirstError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		after := map[string]time.Duration{"a": 5 * time.Second, "b": time.Second, "c": 9 * time.Second}
+		after := map[string]time.Duration{"a": 5 * time.Second, "b": time.Second}
 		d := &shop{open: func(ctx context.Context, o Object, _ int64) (io.ReadCloser, error) {
 			if wait := after[o.Key]; wait > 0 {
 				return nil, errors.Join(transport.Sleep(ctx, wait), &StatusError{Doing: "get " + o.Key, Status: 400})
@@ -313,7 +313,7 @@ func TestFetchProgress(t *testing.T) {
 	if _, err := c.WriteTo(t.Context(), io.Discard); err != nil {
 		t.Fatal(err)
 	}
-	if n := len(calls); n < 10 || n > reports+1 {
+	if n := len(calls); n < 10 || n > maxReports+1 {
 		t.Errorf("%d calls", n)
 	}
 	for i, p := range calls[1:] {
@@ -323,18 +323,6 @@ func TestFetchProgress(t *testing.T) {
 	}
 	if want := (source.Progress{Object: "bucket/default/b", Phase: "receiving objects", Done: 1235, Total: 1235, Unit: "objects"}); calls[len(calls)-1] != want {
 		t.Error(calls[len(calls)-1])
-	}
-}
-
-func BenchmarkFetch(b *testing.B) {
-	for _, latency := range []time.Duration{0, time.Millisecond, 20 * time.Millisecond} {
-		b.Run(latency.String(), func(b *testing.B) {
-			for b.Loop() {
-				if _, err := holding(b, &shop{latency: latency}, small(10_000)).WriteTo(b.Context(), io.Discard); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
 	}
 }
 
@@ -358,4 +346,28 @@ func (d *fullDisk) Write(p []byte) (int, error) {
 		return 0, d.err
 	}
 	return len(p), nil
+}
+
+// What Explain returns is good until Close, however often it is called.
+func TestExplainAgain(t *testing.T) {
+	d := &shop{open: func(ctx context.Context, _ Object, _ int64) (io.ReadCloser, error) { return nil, context.Cause(ctx) }}
+	c := holding(t, d, map[string]int64{"a": 9, "dir/b": 3, "dir-c": 1})
+	c.snapshot.ignored = []Object{{Key: "dir", ETag: "e"}, {Key: "a/b", ETag: "e"}, {Key: "other/x", ETag: "e", Size: 4}}
+	first, _, err := c.Explain(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Explain(t.Context())
+	if err := fstest.TestFS(first, "a", "dir/b", "dir-c", "other/x"); err != nil {
+		t.Error(err)
+	}
+	for _, name := range []string{"a/b", "dir/c", "none"} {
+		if _, err := first.Open(name); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	c.Close()
+	if _, err := fs.ReadFile(first, "a"); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
 }

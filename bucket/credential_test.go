@@ -12,14 +12,15 @@ import (
 	"github.com/headgate-io/headgate/source"
 )
 
-// A token is used for four fifths of its life, one without an end until it is refused.
-func TestLifeOfTokens(t *testing.T) {
+// A credential is used for four fifths of its life, and one without an end, or
+// of a clock that is wrong, until it is refused.
+func TestIssued(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		issued, life := 0, 100*time.Second
-		b, err := NewBearer(t.Context(), func(context.Context) (source.Credential, error) {
+		i, err := NewIssued(t.Context(), func(context.Context) (source.Credential, error) {
 			issued++
 			c := source.Credential{Token: fmt.Sprint(issued)}
-			if life > 0 {
+			if life != 0 {
 				c.Expires = time.Now().Add(life)
 			}
 			return c, nil
@@ -27,29 +28,33 @@ func TestLifeOfTokens(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		get := func(refused, want string) {
+		get := func(refused *source.Credential, want string) *source.Credential {
 			t.Helper()
-			if token, err := b.token(t.Context(), refused); err != nil || token != want {
-				t.Fatalf("%s, %v; want %s", token, err, want)
+			c, err := i.Get(t.Context(), refused)
+			if err != nil || c.Token != want {
+				t.Fatalf("%v, %v; want %s", c, err, want)
 			}
+			return c
 		}
-		get("", "1")
+		first := get(nil, "1")
 		time.Sleep(79 * time.Second)
-		get("", "1")
+		get(nil, "1")
 		time.Sleep(time.Second)
 		life = 0
-		get("", "2")
+		second := get(nil, "2")
 		time.Sleep(1000 * time.Hour)
-		get("1", "2") // which was replaced meanwhile
-		get("2", "3")
+		get(first, "2") // which was replaced meanwhile
+		life = -time.Hour
+		get(second, "3")
+		get(nil, "3")
 	})
 }
 
 // Many requests at once ask for one token; a request that is cancelled waits no longer.
-func TestRequestsShareToken(t *testing.T) {
+func TestIssuedOnce(t *testing.T) {
 	begun, release := make(chan struct{}), make(chan struct{})
 	issued := 0
-	b, err := NewBearer(t.Context(), func(context.Context) (source.Credential, error) {
+	i, err := NewIssued(t.Context(), func(context.Context) (source.Credential, error) {
 		if issued++; issued == 2 {
 			close(begun)
 			<-release
@@ -59,18 +64,19 @@ func TestRequestsShareToken(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	first, _ := i.Get(t.Context(), nil)
 	var all sync.WaitGroup
 	for range 10 {
 		all.Go(func() {
-			if token, err := b.token(t.Context(), "t1"); err != nil || token != "t2" {
-				t.Errorf("%s, %v", token, err)
+			if c, err := i.Get(t.Context(), first); err != nil || c.Token != "t2" {
+				t.Errorf("%v, %v", c, err)
 			}
 		})
 	}
 	<-begun
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(errors.New("given up"))
-	if _, err := b.token(ctx, ""); err == nil || err.Error() != "given up" {
+	if _, err := i.Get(ctx, nil); err == nil || err.Error() != "given up" {
 		t.Error(err)
 	}
 	close(release)
