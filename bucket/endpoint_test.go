@@ -69,24 +69,6 @@ func TestEndpoint(t *testing.T) {
 	}
 }
 
-func TestSTSEndpoint(t *testing.T) {
-	for text, says := range map[string]string{
-		"https://sts.example:9000":   "",
-		"http://sts.example/path":    "",
-		"sts.example":                "has no scheme",
-		"https://a:canary@sts":       "user information",
-		"https://sts.example?canary": "has a query",
-	} {
-		a := &bucket.Access{Spec: &source.BucketSpec{STS: &source.BucketSTSSpec{Endpoint: text}}, Vault: &transport.Vault{}}
-		u, err := a.STSEndpoint()
-		if says != "" {
-			wantURLInvalid(t, err, "spec.sts.endpoint", says)
-		} else if err != nil || u.String() != text {
-			t.Errorf("%s: %v, %v", text, u, err)
-		}
-	}
-}
-
 // wantURLInvalid checks the error about an endpoint, which says nothing private.
 func wantURLInvalid(t *testing.T, err error, says ...string) {
 	t.Helper()

@@ -5,13 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/headgate-io/headgate/bucket"
 	"github.com/headgate-io/headgate/bucket/azure"
@@ -239,74 +237,6 @@ func TestTokenRefused(t *testing.T) {
 	a.Spec.Endpoint = "http://store.example/acme"
 	if _, err := azure.Connect(t.Context(), a); err == nil || !strings.Contains(err.Error(), "a token is shown to servers with TLS only") {
 		t.Errorf("in the clear: %v", err)
-	}
-}
-
-// A token that ends or is refused while the container is read is issued again, once.
-func TestTokenEnds(t *testing.T) {
-	ca := testenv.NewCA(t)
-	for name, c := range map[string]struct {
-		uses     int
-		lifetime time.Duration
-		expire   bool
-		tokens   int
-		fails    bool
-	}{
-		"lasts":            {0, 0, false, 1, false},
-		"ends early":       {2, 0, false, 2, false},
-		"short":            {0, time.Minute, false, 1, false}, // which is used for 48 seconds
-		"revoked":          {0, 0, true, 2, false},
-		"never good":       {1, 0, false, 3, false},
-		"refused for good": {-2, 0, true, 2, true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			config := testenv.AzblobConfig{CA: ca, Tenant: tenant, Client: "app", Secret: password, Uses: c.uses, Lifetime: c.lifetime}
-			if c.fails {
-				config.Uses = 1
-			}
-			s := start(t, config)
-			d := connect(t, trusting(access(s, "tenantId", tenant, "clientId", "app", "clientSecret", password, "authorityHost", s.Base), ca))
-			if c.expire {
-				s.Expire()
-			}
-			if c.fails {
-				s.Break(testenv.AzureFailure(401, "InvalidAuthenticationInfo", "no"))
-				s.Break(&testenv.Defect{Phase: testenv.ListObjects, Status: 401})
-			}
-			got, err := read(t, d)
-			if c.fails != (err != nil) || !c.fails && !maps.Equal(got, contents) || c.fails && !errors.Is(err, fs.ErrPermission) {
-				t.Errorf("%v, %v", got, err)
-			}
-			if n := s.Count(testenv.GetToken); n != c.tokens {
-				t.Errorf("%d tokens, want %d", n, c.tokens)
-			}
-			clean(t, err, s.Issued()...)
-		})
-	}
-}
-
-// The challenge of an account has no say in what token it is shown, and breaks nothing.
-func TestChallenge(t *testing.T) {
-	ca := testenv.NewCA(t)
-	for _, challenge := range []string{
-		"Bearer authorization_uri=https://x resource_id=https://management.azure.com",
-		`Bearer authorization_uri="https://login.example/t/oauth2/authorize" resource_id="https://graph.example"`,
-		`Bearer error="insufficient_claims", claims="cAnArY"`,
-		"Bearer", "", "Negotiate",
-	} {
-		s := start(t, testenv.AzblobConfig{CA: ca, Tenant: tenant, Client: "app", Secret: password})
-		d := connect(t, trusting(access(s, "tenantId", tenant, "clientId", "app", "clientSecret", password, "authorityHost", s.Base), ca))
-		s.Break(&testenv.Defect{Phase: testenv.ListObjects, Status: 401, Header: map[string][]string{"Www-Authenticate": {challenge}}})
-		_, err := keys(t.Context(), d, "")
-		if !errors.Is(err, fs.ErrPermission) || s.Count(testenv.GetToken) != 2 {
-			t.Errorf("%s: %v, %d tokens", challenge, err, s.Count(testenv.GetToken))
-		}
-		clean(t, err)
-		for _, q := range s.Requests() {
-			if q.Phase == testenv.GetToken && (strings.Contains(string(q.Body), "management") || strings.Contains(string(q.Body), "graph")) {
-				t.Errorf("%s: asked for %s", challenge, q.Body)
-			}
-		}
 	}
 }
 

@@ -33,42 +33,6 @@ func TestNames(t *testing.T) {
 	}
 }
 
-func TestList(t *testing.T) {
-	s := testenv.StartAzblob(t, testenv.AzblobConfig{Hierarchical: true, PageSize: 2})
-	c := s.Container("content")
-	for _, name := range []string{"a/b/c", "a/d", "ab", "b"} {
-		c.Put(name, name)
-	}
-	c.PutBlob("folder", testenv.StoredBlob{Metadata: map[string]string{"Hdi_isfolder": "True"}})
-	c.Put("marker/", "")
-	d := connect(t, access(s))
-	for prefix, want := range map[string][]string{
-		"":      {"a/", "a/b/", "a/b/c", "a/d", "ab", "b", "folder/", "marker/", "marker/"},
-		"a/":    {"a/b/", "a/b/c", "a/d"},
-		"a":     {"a/", "a/b/", "a/b/c", "a/d", "ab"},
-		"other": nil,
-	} {
-		all, err := keys(t.Context(), d, prefix)
-		var names []string
-		for _, o := range all {
-			names = append(names, o.Key)
-			if o.ETag == "" || strings.ContainsAny(o.ETag, `"`) || !strings.HasSuffix(o.Key, "/") && o.Size != int64(len(o.Key)) {
-				t.Errorf("%+v", o)
-			}
-		}
-		if err != nil || !slices.Equal(names, want) {
-			t.Errorf("%q: %q, %v", prefix, names, err)
-		}
-	}
-	n := s.Count(testenv.ListObjects)
-	for range d.List(t.Context(), "") {
-		break
-	}
-	if s.Count(testenv.ListObjects) > n+2 { // one is asked for ahead
-		t.Error("a page was asked for that nobody wants")
-	}
-}
-
 func TestOpen(t *testing.T) {
 	s := testenv.StartAzblob(t, testenv.AzblobConfig{Key: key})
 	c := s.Container("content")
@@ -189,25 +153,6 @@ func TestOtherAnswers(t *testing.T) {
 	}
 }
 
-// A name of a blob is what the account says, which may be a secret.
-func TestNameThatIsSecret(t *testing.T) {
-	s := testenv.StartAzblob(t, testenv.AzblobConfig{Key: key})
-	s.Container("content").Put(key, "a")
-	d := connect(t, access(s, "accountKey", key))
-	all, err := keys(t.Context(), d, "")
-	if err != nil || len(all) != 1 {
-		t.Fatal(all, err)
-	}
-	for _, defect := range []*testenv.Defect{testenv.With("ETag", "other"), testenv.Status(404), {Do: testenv.Cut, After: -1, Times: 9}} {
-		defect.Phase = testenv.GetObject
-		s.Break(defect)
-		_, err := text(t.Context(), d, all[0], 0)
-		if clean(t, err); err == nil || !strings.Contains(err.Error(), "get blob") {
-			t.Error(err)
-		}
-	}
-}
-
 // A listing that is none ends with an error that names the blob.
 func TestHostileListings(t *testing.T) {
 	blob := func(inner string) string {
@@ -258,52 +203,6 @@ func TestHostileListings(t *testing.T) {
 				t.Errorf("%v, %v", all, err)
 			}
 		})
-	}
-}
-
-func TestPagesWithoutEnd(t *testing.T) {
-	s := start(t, testenv.AzblobConfig{Defect: &testenv.Defect{Do: testenv.Loop}})
-	d := connect(t, access(s))
-	if _, err := keys(t.Context(), d, ""); err == nil || !strings.Contains(err.Error(), "repeats a page") || s.Count() > 3 {
-		t.Errorf("%v, %d pages", err, s.Count())
-	}
-	s.Break(&testenv.Defect{Do: testenv.Endless})
-	n := 0
-	for o, err := range d.List(t.Context(), "") {
-		if err != nil {
-			t.Fatal(err)
-		}
-		if n++; n == 1000 {
-			break
-		}
-		_ = o
-	}
-	if s.Count() > 600 {
-		t.Errorf("%d pages for %d blobs", s.Count(), n)
-	}
-	s.Break(&testenv.Defect{Do: testenv.Swell, After: 65 << 20})
-	if _, err := keys(t.Context(), d, ""); err == nil || !strings.Contains(err.Error(), "larger than") {
-		t.Error(err)
-	}
-}
-
-// A server that is busy is asked again; when it stays so, the answer says when to come back.
-func TestBusy(t *testing.T) {
-	busy := testenv.AzureFailure(503, "ServerBusy", "The server is busy.")
-	busy.Header.Set("Retry-After", "0")
-	busy.Times = 3
-	s := start(t, testenv.AzblobConfig{Defect: busy})
-	got, err := read(t, connect(t, access(s)))
-	if err != nil || !maps.Equal(got, contents) {
-		t.Errorf("%v, %v", got, err)
-	}
-	busy.Times = 0
-	busy.Header.Set("Retry-After", "3600")
-	s.Break(busy)
-	_, err = read(t, connect(t, access(s)))
-	refused, ok := errors.AsType[*bucket.StatusError](err)
-	if !ok || refused.RetryAfter().Hours() != 1 || refused.Code != "ServerBusy" {
-		t.Errorf("%v", err)
 	}
 }
 

@@ -5,9 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
-	"net/http"
-	"slices"
 	"strings"
 	"testing"
 
@@ -104,74 +101,6 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// Requests say no more of this program than they have to.
-func TestRequests(t *testing.T) {
-	t.Parallel()
-	s := testenv.StartGCS(t, testenv.GCSConfig{})
-	s.Bucket("app").Put("a", "one")
-	d := connect(t, s, nil)
-	if text, err := read(t.Context(), d, listed(t, d)["a"], 1); text != "ne" || err != nil {
-		t.Error(text, err)
-	}
-	for _, q := range s.Requests() {
-		for name := range q.Header {
-			if !slices.Contains([]string{"User-Agent", "Accept-Encoding", "Range"}, name) {
-				t.Errorf("%s has the header %s: %s", q.Path, name, q.Header.Get(name))
-			}
-		}
-		if !strings.HasPrefix(q.Header.Get("User-Agent"), "headgate") {
-			t.Errorf("user agent %s", q.Header.Get("User-Agent"))
-		}
-	}
-}
-
-func TestOpen(t *testing.T) {
-	t.Parallel()
-	s := testenv.StartGCS(t, testenv.GCSConfig{})
-	b := s.Bucket("app")
-	b.Put("empty", "")
-	b.Put("a", "0123456789")
-	zipped := b.PutGzip("zipped", strings.Repeat("content ", 1000))
-	d := connect(t, s, nil)
-	objects := listed(t, d)
-	for _, c := range []struct {
-		key    string
-		offset int64
-		want   string
-	}{
-		{"empty", 0, ""}, {"a", 0, "0123456789"}, {"a", 1, "123456789"}, {"a", 9, "9"}, {"a", 10, ""},
-		{"zipped", 0, zipped}, {"zipped", 7, zipped[7:]},
-	} {
-		if text, err := read(t.Context(), d, objects[c.key], c.offset); text != c.want || err != nil {
-			t.Errorf("%s from %d: %q, %v", c.key, c.offset, text, err)
-		}
-	}
-	if _, err := d.Open(t.Context(), objects["a"], -1); err == nil {
-		t.Error("an offset below 0 was accepted")
-	}
-	if _, err := d.Open(t.Context(), bucket.Object{Key: "a", Size: 10}, 0); err == nil {
-		t.Error("an object that was not listed was accepted")
-	}
-	o := objects["a"]
-	b.Touch("a") // which changes the ETag, and not the content
-	if listed(t, d)["a"].ETag == o.ETag {
-		t.Error("the ETag stays when the metadata changes")
-	}
-	if text, err := read(t.Context(), d, o, 0); text != "0123456789" || err != nil {
-		t.Errorf("with other metadata: %q, %v", text, err)
-	}
-	b.Put("a", "9876543210")
-	for _, offset := range []int64{0, 3} {
-		if _, err := read(t.Context(), d, o, offset); !errors.Is(err, bucket.ErrChanged) {
-			t.Errorf("replaced: %v", err)
-		}
-	}
-	b.Remove("a")
-	if _, err := read(t.Context(), d, o, 0); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("removed: %v", err)
-	}
-}
-
 // The endpoint may be written in several ways.
 func TestEndpoints(t *testing.T) {
 	t.Parallel()
@@ -193,26 +122,6 @@ func TestEndpoints(t *testing.T) {
 	a.Spec.Endpoint, a.Spec.Insecure = s.Base, false
 	if _, err := gcs.Connect(t.Context(), a); !errors.Is(err, source.ErrInvalid) {
 		t.Errorf("http without spec.insecure: %v", err)
-	}
-}
-
-// A busy store is asked again.
-func TestBusy(t *testing.T) {
-	t.Parallel()
-	s := testenv.StartGCS(t, testenv.GCSConfig{})
-	s.Bucket("app").Put("a", "one")
-	d := connect(t, s, nil)
-	for _, status := range []int{408, 429, 500, 502, 503, 504} {
-		s.Break(&testenv.Defect{Do: testenv.Answer, Status: status, Header: http.Header{"Retry-After": {"0"}}, Times: 2})
-		if objects, err := list(t.Context(), d, ""); len(objects) != 1 || err != nil {
-			t.Errorf("%d: %v", status, err)
-		}
-	}
-	s.Break(&testenv.Defect{Do: testenv.Answer, Status: 429, Header: http.Header{"Retry-After": {"7200"}}})
-	_, err := list(t.Context(), d, "")
-	status, ok := errors.AsType[*bucket.StatusError](err)
-	if !ok || status.After.Hours() != 2 || !strings.Contains(err.Error(), "raise spec.interval") {
-		t.Errorf("%v", err)
 	}
 }
 

@@ -98,19 +98,6 @@ func TestHostileListings(t *testing.T) {
 	}
 }
 
-// Fields that nobody asked for do no harm.
-func TestOddListing(t *testing.T) {
-	t.Parallel()
-	s := testenv.StartGCS(t, testenv.GCSConfig{})
-	s.Bucket("app")
-	d := connect(t, s, nil)
-	s.Break(answer(200, "application/json", ` {"prefixes":["x"],"odd":["x",{"y":[1]}],"items":[{"generation":"007","size":"3","etag":"\"e\"","name":"a\u002fb","more":{}}],"kind":"storage#objects"} `))
-	objects, err := list(t.Context(), d, "")
-	if want := (bucket.Object{Key: "a/b", ETag: "e", Size: 3, Version: "7"}); err != nil || objects["a/b"] != want {
-		t.Error(objects, err)
-	}
-}
-
 // Wherever a store puts the token that it was shown, nobody else gets to see it.
 func TestEchoes(t *testing.T) {
 	t.Parallel()
@@ -179,20 +166,6 @@ func TestEchoes(t *testing.T) {
 				t.Error("no error at all")
 			}
 		})
-	}
-}
-
-func TestEndlessListing(t *testing.T) {
-	t.Parallel()
-	s := testenv.StartGCS(t, testenv.GCSConfig{Defect: &testenv.Defect{Do: testenv.Endless}})
-	n := 0
-	for _, err := range connect(t, s, nil).List(t.Context(), "") {
-		if n++; err != nil || n == 9 {
-			break
-		}
-	}
-	if pages := s.Count(testenv.ListObjects); n != 9 || pages < 5 || pages > 6 { // of two, one of them ahead
-		t.Errorf("%d objects in %d pages", n, s.Count(testenv.ListObjects))
 	}
 }
 

@@ -1,7 +1,6 @@
 package s3_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -75,34 +74,6 @@ func TestHostileListing(t *testing.T) {
 				t.Errorf("%d bytes were allocated", used)
 			}
 		})
-	}
-}
-
-// A page that breaks off is read again; one that says wrong things is not.
-func TestListAgain(t *testing.T) {
-	s := filled(t, testenv.S3Config{AccessKey: accessKey, SecretKey: secretKey, PageSize: 1}, "a", "1", "b", "2")
-	s.Break(&testenv.Defect{Phase: testenv.ListObjects, Do: testenv.Cut, After: 200, Times: 2})
-	if all, err := list(t.Context(), connect(t, keyed(s)), ""); err != nil || len(all) != 2 || s.Count() != 4 {
-		t.Errorf("%v, %v, %d requests", all, err, s.Count())
-	}
-}
-
-// A listing without end ends when nobody wants it any more.
-func TestEndlessListing(t *testing.T) {
-	s := filled(t, signed())
-	s.Break(&testenv.Defect{Phase: testenv.ListObjects, Do: testenv.Endless})
-	ctx, cancel := context.WithCancelCause(t.Context())
-	defer cancel(nil)
-	given, n := errors.New("given up"), 0
-	var last error
-	for _, err := range connect(t, keyed(s)).List(ctx, "") {
-		if n++; n == 100 {
-			cancel(given)
-		}
-		last = err
-	}
-	if !errors.Is(last, given) {
-		t.Error(last)
 	}
 }
 
@@ -215,32 +186,5 @@ func as(content string) func(w http.ResponseWriter, r *http.Request, next http.H
 	return func(w http.ResponseWriter, r *http.Request, _ http.Handler) {
 		w.Header().Set("ETag", r.Header.Get("If-Match"))
 		fmt.Fprint(w, content)
-	}
-}
-
-// Who is too busy is asked again; who stays so says when to come back.
-func TestBusy(t *testing.T) {
-	s := filled(t, signed(), "a", "1")
-	d := connect(t, keyed(s))
-	for _, c := range []struct {
-		status int
-		code   string
-	}{{503, "SlowDown"}, {500, "InternalError"}, {429, "TooManyRequests"}} {
-		busy := testenv.S3Failure(c.status, c.code, "later")
-		busy.Header.Set("Retry-After", "0")
-		busy.Times = 3
-		s.Break(busy)
-		all, err := list(t.Context(), d, "")
-		if err != nil || len(all) != 1 {
-			t.Errorf("%s: %v, %v", c.code, all, err)
-		}
-		busy.Header.Set("Retry-After", "86400")
-		busy.Times = 0
-		s.Break(busy)
-		_, err = list(t.Context(), d, "")
-		wantError(t, s, err, c.code+": later|try again in 24h0m0s")
-		if e, ok := errors.AsType[*bucket.StatusError](err); !ok || e.RetryAfter().Hours() != 24 {
-			t.Error(err)
-		}
 	}
 }

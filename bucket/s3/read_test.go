@@ -1,15 +1,10 @@
 package s3_test
 
 import (
-	"context"
-	"errors"
 	"fmt"
-	"net/http"
-	"slices"
 	"strings"
 	"testing"
 
-	"github.com/headgate-io/headgate/bucket"
 	"github.com/headgate-io/headgate/internal/testenv"
 )
 
@@ -78,36 +73,6 @@ func TestRequests(t *testing.T) {
 	}
 }
 
-// A listing that nobody wants any more ends, with the page that was asked for ahead.
-func TestListGivenUp(t *testing.T) {
-	s := filled(t, testenv.S3Config{PageSize: 1}, "a", "1", "b", "2", "c", "3")
-	s.Break(&testenv.Defect{Phase: testenv.ListObjects, Do: testenv.Serve, Handler: func(w http.ResponseWriter, r *http.Request, next http.Handler) {
-		if r.URL.Query().Has("continuation-token") {
-			<-r.Context().Done()
-			panic(http.ErrAbortHandler)
-		}
-		next.ServeHTTP(w, r)
-	}})
-	d := connect(t, access(s))
-	for o, err := range d.List(t.Context(), "") {
-		if err != nil || o.Key != "a" {
-			t.Fatal(o, err)
-		}
-		break
-	}
-	ctx, cancel := context.WithCancelCause(t.Context())
-	defer cancel(nil)
-	given := errors.New("given up")
-	var last error
-	for _, err := range d.List(ctx, "") {
-		cancel(given)
-		last = err
-	}
-	if !errors.Is(last, given) {
-		t.Error(last)
-	}
-}
-
 // Objects are read as they are stored, without what is said about their encoding being undone.
 func TestStoredEncoding(t *testing.T) {
 	s := filled(t, signed(), "a.gz", "\x1f\x8b not really")
@@ -119,42 +84,5 @@ func TestStoredEncoding(t *testing.T) {
 	}
 	if text, err := read(t.Context(), d, all[0], 0); text != "\x1f\x8b not really" || err != nil {
 		t.Errorf("%q, %v", text, err)
-	}
-}
-
-// Many objects are read at once.
-func TestConcurrent(t *testing.T) {
-	c := testenv.S3Config{LDAPUsername: "reader", LDAPPassword: "ldap-canary", Uses: 9}
-	s := filled(t, c)
-	for i := range 50 {
-		s.Bucket("bucket").Put(fmt.Sprint("k", i), strings.Repeat("x", i))
-	}
-	d := connect(t, ldap(s))
-	all, err := list(t.Context(), d, "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	errs := make(chan error)
-	for i, o := range all {
-		go func() {
-			text, err := read(t.Context(), d, o, 0)
-			if err == nil && int64(len(text)) != o.Size {
-				err = fmt.Errorf("%d: %d bytes", i, len(text))
-			}
-			errs <- err
-		}()
-	}
-	var failed []error
-	for range all {
-		failed = append(failed, <-errs)
-	}
-	// Keys are good for few requests, so that some may meet others that run out.
-	for _, err := range failed {
-		if e, ok := errors.AsType[*bucket.StatusError](err); err != nil && (!ok || e.Code != "ExpiredToken") {
-			t.Error(err)
-		}
-	}
-	if !slices.Contains(failed, nil) {
-		t.Error("nobody could read")
 	}
 }

@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"net/http/httptest"
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/headgate-io/headgate/bucket"
 	"github.com/headgate-io/headgate/bucket/s3"
@@ -171,52 +169,6 @@ func TestExpiry(t *testing.T) {
 	wantError(t, s, err, "get object: 400 Bad Request: ExpiredToken|the keys that were issued just now have expired")
 }
 
-// Who waits for keys that somebody else asked for gives up on his own.
-func TestImpatient(t *testing.T) {
-	s := filled(t, people(), "a", "1")
-	d := connect(t, ldap(s))
-	all, err := list(t.Context(), d, "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.Expire()
-	stalled := s.Break(&testenv.Defect{Phase: testenv.AssumeRole, Do: testenv.Stall, After: -1})
-	patient, end := context.WithCancelCause(t.Context())
-	ended, over := errors.New("ended"), make(chan error)
-	go func() {
-		_, err := read(patient, d, all[0], 0)
-		over <- err
-	}()
-	<-stalled
-	impatient, cancel := context.WithCancelCause(t.Context())
-	given := errors.New("given up")
-	cancel(given)
-	if _, err := read(impatient, d, all[0], 0); !errors.Is(err, given) {
-		t.Error(err)
-	}
-	end(ended)
-	if err := <-over; !errors.Is(err, ended) {
-		t.Error(err)
-	}
-	s.Break(nil)
-	if text, err := read(t.Context(), d, all[0], 0); text != "1" || err != nil {
-		t.Errorf("%q, %v", text, err)
-	}
-}
-
-// Keys with a short life are replaced before they are refused.
-func TestShortLife(t *testing.T) {
-	config := people()
-	config.Lifetime = time.Nanosecond
-	s := filled(t, config, "a", "1")
-	d := connect(t, ldap(s))
-	_, err := list(t.Context(), d, "")
-	wantError(t, s, err, "ExpiredToken")
-	if n := s.Count(testenv.ListObjects); n != 2 {
-		t.Errorf("%d requests", n)
-	}
-}
-
 func TestHostileTokenService(t *testing.T) {
 	stranger := testenv.StartS3(t, testenv.S3Config{})
 	begin := `<AssumeRoleWithLDAPIdentityResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15/"><AssumeRoleWithLDAPIdentityResult><Credentials>`
@@ -267,37 +219,6 @@ func TestHostileTokenService(t *testing.T) {
 			t.Error(err)
 		}
 	})
-}
-
-// Keys that have expired when they are issued, by the clock of this machine, are
-// used until the store refuses them: nobody logs in for each request.
-func TestIssuedTooLate(t *testing.T) {
-	for _, when := range []string{"2001-02-03T04:05:06Z", "0001-01-02T00:00:00Z", time.Now().Add(time.Second).Format(time.RFC3339)} {
-		s := filled(t, people(), "a", "1", "b", "2")
-		s.Break(&testenv.Defect{Phase: testenv.AssumeRole, Do: testenv.Serve, Handler: func(w http.ResponseWriter, r *http.Request, next http.Handler) {
-			rec := httptest.NewRecorder()
-			next.ServeHTTP(rec, r)
-			w.WriteHeader(rec.Code)
-			w.Write(expiration.ReplaceAll(rec.Body.Bytes(), []byte("<Expiration>"+when)))
-		}})
-		d := connect(t, ldap(s))
-		all, err := list(t.Context(), d, "")
-		if err != nil {
-			t.Fatal(err)
-		}
-		for range 3 {
-			if _, err := read(t.Context(), d, all[0], 0); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if n := s.Count(testenv.AssumeRole); n != 1 {
-			t.Errorf("%s: logged in %d times", when, n)
-		}
-		s.Expire()
-		if _, err := read(t.Context(), d, all[1], 0); err != nil || s.Count(testenv.AssumeRole) != 2 {
-			t.Errorf("%s: %v, logged in %d times", when, err, s.Count(testenv.AssumeRole))
-		}
-	}
 }
 
 var expiration = regexp.MustCompile(`<Expiration>[^<]*`)

@@ -31,7 +31,6 @@ package aws
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"time"
 
@@ -91,9 +90,6 @@ func (p *Provider) identify(ctx context.Context, client *http.Client, at endpoin
 		keys, err := p.retrieve(ctx, exchange.Until(ctx, client), at)
 		if err != nil {
 			return source.Credential{}, p.explain(ctx, "get the keys of this program", err)
-		}
-		if keys.AccessKeyID == "" || keys.SecretAccessKey == "" || !exchange.Sendable(keys.AccessKeyID+keys.SessionToken) {
-			return source.Credential{}, errors.New("the keys that were found cannot be used: they are empty or hold control characters")
 		}
 		c := source.Credential{Username: keys.AccessKeyID, Password: keys.SecretAccessKey, Token: keys.SessionToken}
 		if keys.CanExpire {

@@ -1,7 +1,6 @@
 package aws
 
 import (
-	"strings"
 	"testing"
 
 	"github.com/headgate-io/headgate/source/login/internal/logintest"
@@ -117,26 +116,3 @@ var strangers = []string{
 }
 
 func TestStrangers(t *testing.T) { logintest.Strangers(t, endpointOf, strangers) }
-
-// FuzzEndpoint checks that a host whose login is shown anything is one below a
-// domain of AWS, in the region that its credentials are for.
-func FuzzEndpoint(f *testing.F) {
-	domains := []string{"amazonaws.com", "amazonaws.com.cn", "amazonaws.eu", "c2s.ic.gov", "sc2s.sgov.gov", "csp.hci.ic.gov",
-		"cloud.adc-e.uk", "on.aws", "on.amazonwebservices.com.cn", "ecr.aws", "aws.com"}
-	good := func(at endpoint, scheme, host string) bool {
-		if scheme != "oci" && scheme != "https" && scheme != "s3" {
-			return false
-		}
-		for _, domain := range domains {
-			rest, ok := strings.CutSuffix(host, "."+domain)
-			regional := strings.HasSuffix(rest, "."+at.region) || at.service == buckets && (at.issuer != "" || rest == "s3" || strings.HasSuffix(strings.TrimSuffix(rest, ".vpce"), at.region))
-			if ok && rest != "" && (at.service == gallery || regional) {
-				return true
-			}
-		}
-		return false
-	}
-	logintest.FuzzEndpoint(f, endpointOf, good, append(strangers,
-		"oci://123456789012.dkr.ecr.eu-isoe-west-1.cloud.adc-e.uk/app",
-		"https://git-codecommit.eu-west-1.amazonaws.com/v1/repos/app")...)
-}

@@ -16,7 +16,6 @@ import (
 	"github.com/aws/smithy-go/middleware"
 
 	"github.com/headgate-io/headgate/source"
-	"github.com/headgate-io/headgate/source/login/internal/exchange"
 )
 
 // registryCredential returns a credential for the registries at an endpoint. Keys
@@ -78,7 +77,7 @@ func askGallery(ctx context.Context, at endpoint, keys aws.CredentialsProvider, 
 func parse(text string) (source.Credential, error) {
 	plain, err := base64.StdEncoding.DecodeString(text)
 	user, password, found := strings.Cut(string(plain), ":")
-	if err != nil || !found || !exchange.Sendable(user) || !exchange.Sendable(password) {
+	if err != nil || !found {
 		return source.Credential{}, errors.New("the answer of the registry's token service holds no token that can be sent")
 	}
 	return source.Credential{Username: user, Password: password}, nil

@@ -1,15 +1,12 @@
 package aws_test
 
 import (
-	"context"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"net/http"
 	"slices"
 	"strings"
@@ -136,34 +133,6 @@ func TestPull(t *testing.T) {
 	w.Tunnels("")
 }
 
-func TestTokensAreKept(t *testing.T) {
-	w := newRegistryWorld(t)
-	clean(t, keysOfEnvironment...)
-	login := aws.New(w.Clock.Now, nil).Login
-	pull := func(url string) logintest.Run {
-		t.Helper()
-		return w.Pull(login, logintest.Artifact("aws", url))
-	}
-	const url = "oci://" + registry + "/acme/app"
-	for range 3 {
-		if run := pull(url); run.Err != nil || w.Issued != 1 {
-			t.Fatalf("%v, %d tokens", run.Err, w.Issued)
-		}
-	}
-	w.Clock.Advance(time.Hour)
-	if run := pull(url); run.Err != nil || w.Issued != 2 {
-		t.Errorf("after an hour of twelve: %v, %d tokens", run.Err, w.Issued)
-	}
-	w.Revoked = true
-	if run := pull(url); !errors.Is(run.Err, fs.ErrPermission) || w.Issued != 2 {
-		t.Errorf("with a revoked token: %s, %v", run.Reason, run.Err)
-	}
-	w.Revoked = false
-	if run := pull(url); run.Err != nil || w.Issued != 3 {
-		t.Errorf("after a refusal: %v, %d tokens", run.Err, w.Issued)
-	}
-}
-
 // The token of one endpoint is not shown to another.
 func TestTokensAreOfEndpoints(t *testing.T) {
 	w := newRegistryWorld(t)
@@ -280,15 +249,5 @@ func TestPullFailures(t *testing.T) {
 				t.Errorf("asked %q", w.Asked)
 			}
 		})
-	}
-}
-
-func TestPullStall(t *testing.T) {
-	w := newRegistryWorld(t)
-	clean(t, keysOfEnvironment...)
-	ctx, cancel := context.WithCancelCause(t.Context())
-	w.Answer = logintest.Stall(func() { cancel(errors.New("given up")) })
-	if _, err := aws.New(nil, nil).Login(ctx, w.Request("aws", "oci://"+registry+"/acme/app")); err == nil || !strings.Contains(err.Error(), "given up") {
-		t.Error(err)
 	}
 }

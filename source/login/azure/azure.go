@@ -100,8 +100,5 @@ func (i identity) token(ctx context.Context, scope string) (azcore.AccessToken, 
 		}
 		return t, err
 	}
-	if !exchange.Sendable(t.Token) {
-		return t, fmt.Errorf("%s: the answer holds no token that can be sent", method.name)
-	}
-	return t, nil
+	return t, err
 }

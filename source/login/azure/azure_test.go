@@ -2,7 +2,6 @@
 package azure_test
 
 import (
-	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -94,35 +93,6 @@ func TestManagedIdentity(t *testing.T) {
 	}
 }
 
-func TestTokensAreKept(t *testing.T) {
-	w := newWorld(t, application("AZURE_CLIENT_SECRET", "s3cret-canary")...)
-	login := w.provider().Login
-	fetch := func(url string) logintest.Run {
-		t.Helper()
-		return w.Fetch(login, logintest.Repository("azure", url))
-	}
-	for range 2 {
-		if run := fetch(repository); run.Err != nil {
-			t.Fatal(run.Err)
-		}
-	}
-	if run := fetch("https://old.visualstudio.com/org/project/_git/app"); run.Err != nil || w.Issued != 1 {
-		t.Errorf("%v, %d tokens", run.Err, w.Issued)
-	}
-	w.Clock.Advance(49 * time.Minute)
-	if run := fetch(repository); run.Err != nil || w.Issued != 2 {
-		t.Errorf("after 49 minutes: %v, %d tokens", run.Err, w.Issued)
-	}
-	w.Revoked = true
-	if run := fetch(repository); run.Reason != "AuthenticationFailed" {
-		t.Errorf("with a revoked token: %s, %v", run.Reason, run.Err)
-	}
-	w.Revoked = false
-	if run := fetch(repository); run.Err != nil || w.Issued != 3 {
-		t.Errorf("after a refusal: %v, %d tokens", run.Err, w.Issued)
-	}
-}
-
 func TestHosts(t *testing.T) {
 	w := newWorld(t, application("AZURE_CLIENT_SECRET", "s3cret-canary")...)
 	for _, u := range []string{
@@ -199,20 +169,5 @@ func TestFailures(t *testing.T) {
 			run := w.Fetch(w.provider().Login, g)
 			run.Fails(t, c.reason, c.say)
 		})
-	}
-}
-
-func TestStall(t *testing.T) {
-	w := newWorld(t, application("AZURE_CLIENT_SECRET", "s3cret-canary", "AZURE_AUTHORITY_HOST", "https://login.microsoftonline.com/")...)
-	ctx, cancel := context.WithCancelCause(t.Context())
-	w.Answer = logintest.Stall(func() { cancel(errors.New("given up")) })
-	u, err := url.Parse(repository)
-	if err != nil {
-		t.Fatal(err)
-	}
-	client := &http.Client{Transport: &http.Transport{Proxy: func(*http.Request) (*url.URL, error) { return url.Parse(w.Proxy.URL) }}}
-	defer client.CloseIdleConnections()
-	if _, err := w.provider().Login(ctx, source.LoginRequest{Provider: "azure", URL: u, Client: client}); err == nil || !strings.Contains(err.Error(), "given up") {
-		t.Error(err)
 	}
 }

@@ -56,13 +56,8 @@ func trade(ctx context.Context, client *http.Client, host, token string) (string
 	}
 	straight := *client
 	straight.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	if err := exchange.JSON(&straight, req, &answer); err != nil {
-		return "", err
-	}
-	if !exchange.Sendable(answer.RefreshToken) {
-		return "", errors.New("the registry's answer holds no token that can be sent")
-	}
-	return answer.RefreshToken, nil
+	err = exchange.JSON(&straight, req, &answer)
+	return answer.RefreshToken, err
 }
 
 // expiry returns when a JSON web token expires by its own word (RFC 7519

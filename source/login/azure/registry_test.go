@@ -1,7 +1,6 @@
 package azure_test
 
 import (
-	"context"
 	"crypto/rand"
 	"encoding/base64"
 	"errors"
@@ -129,58 +128,6 @@ func TestManagedIdentityOfAnotherCloud(t *testing.T) {
 	}
 }
 
-func TestPasswordsAreKept(t *testing.T) {
-	w := newRegistryWorld(t, application("AZURE_CLIENT_SECRET", "s3cret-canary")...)
-	login := w.provider().Login
-	credential := func(u string) source.Credential {
-		t.Helper()
-		c, err := login(t.Context(), w.Request("azure", u))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return c
-	}
-	first := credential(acr)
-	if first.Username != "00000000-0000-0000-0000-000000000000" || first.Password != w.refresh() || first.Token != "" || first.Refresh != "" {
-		t.Errorf("got %+v", first)
-	}
-	if life := first.Expires.Sub(w.Clock.Now()); life < 3*time.Hour-time.Minute || life > 3*time.Hour {
-		t.Errorf("expires after %s", life)
-	}
-	credential("oci://acme.azurecr.io/other")
-	if n := len(w.Asks("exchange")); n != 1 || w.Issued != 1 {
-		t.Errorf("%d exchanges, %d tokens for two repositories", n, w.Issued)
-	}
-	w.Clock.Advance(49 * time.Minute) // of an hour of the token
-	credential(acr)
-	if n := len(w.Asks("exchange")); n != 1 || w.Issued != 1 {
-		t.Errorf("%d exchanges, %d tokens after 49 minutes", n, w.Issued)
-	}
-	w.Clock.Advance(11 * time.Minute)
-	last := credential(acr)
-	if n := len(w.Asks("exchange")); n != 2 || w.Issued != 2 {
-		t.Errorf("%d exchanges, %d tokens after an hour", n, w.Issued)
-	}
-	last.Refused()
-	if credential(acr); w.Issued != 3 {
-		t.Errorf("%d tokens after a refusal", w.Issued)
-	}
-}
-
-// What says nothing of its end is good as long as what it was exchanged for.
-func TestOpaquePasswords(t *testing.T) {
-	for _, refresh := range []string{"opaque-canary", "a.b.c", "a.e30.c", "a.eyJleHAiOi0xfQ.c", "a.eyJleHAiOiJ4In0.c"} {
-		w := newRegistryWorld(t, application("AZURE_CLIENT_SECRET", "s3cret-canary")...)
-		w.trade = func(rw http.ResponseWriter, _ *http.Request) {
-			logintest.Reply(rw, 200, map[string]any{"refresh_token": refresh})
-		}
-		c, err := w.provider().Login(t.Context(), w.Request("azure", acr))
-		if life := c.Expires.Sub(w.Clock.Now()); err != nil || c.Password != refresh || life < 50*time.Minute || life > time.Hour+time.Minute {
-			t.Errorf("%s: %+v, %v", refresh, c, err)
-		}
-	}
-}
-
 // A registry that does not accept what it issued makes the program forget it.
 func TestRefusedPasswordsAreForgotten(t *testing.T) {
 	w := newRegistryWorld(t, application("AZURE_CLIENT_SECRET", "s3cret-canary")...)
@@ -238,14 +185,5 @@ func TestPullFailures(t *testing.T) {
 				t.Errorf("asked %q", w.Asked)
 			}
 		})
-	}
-}
-
-func TestPullStall(t *testing.T) {
-	w := newRegistryWorld(t, application("AZURE_CLIENT_SECRET", "s3cret-canary")...)
-	ctx, cancel := context.WithCancelCause(t.Context())
-	w.trade = logintest.Stall(func() { cancel(errors.New("given up")) })
-	if _, err := w.provider().Login(ctx, w.Request("azure", acr)); err == nil || !strings.Contains(err.Error(), "given up") {
-		t.Error(err)
 	}
 }

@@ -8,8 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate-io/headgate/bucket"
-	"github.com/headgate-io/headgate/bucket/gcs"
 	"github.com/headgate-io/headgate/source"
 	"github.com/headgate-io/headgate/source/login/gcp"
 	"github.com/headgate-io/headgate/source/login/internal/logintest"
@@ -66,26 +64,6 @@ func TestBucket(t *testing.T) {
 	}
 }
 
-// A token for buckets is kept, and is not one for registries.
-func TestBucketTokens(t *testing.T) {
-	w := newWorld(t)
-	p := w.provider()
-	var last source.Credential
-	for range 2 {
-		var err error
-		if last, err = w.enter(p, store, false); err != nil || last.Token != token(1) {
-			t.Fatalf("%+v, %v", last, err)
-		}
-	}
-	if c, err := p.Login(t.Context(), w.Request("gcp", artifact)); err != nil || c.Password != token(2) {
-		t.Errorf("for a registry: %+v, %v", c, err)
-	}
-	last.Refused()
-	if c, err := w.enter(p, store, false); err != nil || c.Token != token(3) {
-		t.Errorf("after a refusal: %+v, %v", c, err)
-	}
-}
-
 // google answers as the metadata server refuses.
 func google(status int) http.HandlerFunc {
 	return func(rw http.ResponseWriter, _ *http.Request) {
@@ -133,21 +111,5 @@ func TestBucketHostile(t *testing.T) {
 				t.Errorf("asked %q", w.Asked)
 			}
 		})
-	}
-}
-
-// A Bucket of Google Cloud is read with the identity of the program.
-func TestReadBucket(t *testing.T) {
-	w := newWorld(t, file(serviceAccount().write(t))...)
-	w.scope = bucketScope
-	w.store.Bucket("app").Put("a", "one")
-	b := &source.Bucket{
-		Header: source.Header{Kind: "Bucket", Metadata: source.Metadata{Name: "app", Namespace: "default"}},
-		Spec: source.BucketSpec{Provider: "gcp", BucketName: "app", Endpoint: store, ProxySecretRef: &source.LocalReference{Name: "proxy"},
-			Interval: source.Duration(time.Hour), Timeout: source.Duration(time.Minute)},
-	}
-	origin := bucket.New(b, source.Env{Secrets: w.Secrets, Login: w.provider().Login}, map[string]bucket.Provider{"gcp": gcs.Connect})
-	if rev, _, err := origin.Resolve(t.Context(), nil); err != nil || !strings.HasPrefix(rev.ID, "sha256:") || !slices.Contains(origin.Secrets(), token(1)) {
-		t.Errorf("%+v, %v", rev, err)
 	}
 }

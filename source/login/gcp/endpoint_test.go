@@ -1,7 +1,6 @@
 package gcp
 
 import (
-	"strings"
 	"testing"
 
 	"github.com/headgate-io/headgate/source/login/internal/logintest"
@@ -77,26 +76,3 @@ var strangers = []string{
 }
 
 func TestStrangers(t *testing.T) { logintest.Strangers(t, endpointOf, strangers) }
-
-// FuzzEndpoint checks that a token goes to hosts of the cloud that issued it only.
-func FuzzEndpoint(f *testing.F) {
-	good := func(at endpoint, scheme, host string) bool {
-		if at.bucket != (scheme == "gs") || (at.universe == s3nsCloud) != strings.HasSuffix(host, ".fr") {
-			return false
-		}
-		name, domain, _ := strings.Cut(host, ".")
-		if scheme == "gs" {
-			return name == "storage" && (domain == "googleapis.com" || domain == "s3nsapis.fr" || strings.HasSuffix(domain, ".rep.googleapis.com")) ||
-				strings.HasPrefix(name, "storage-") && domain == "p.googleapis.com"
-		}
-		return scheme == "oci" && (host == "gcr.io" || domain == "gcr.io" || domain == "pkg.dev" && strings.HasSuffix(name, "-docker") ||
-			domain == "s3nsregistry.fr" && (name == "docker" || strings.HasSuffix(name, "-docker")))
-	}
-	logintest.FuzzEndpoint(f, endpointOf, good, append(strangers,
-		"oci://eu.gcr.io/app",
-		"oci://us-docker.pkg.dev/app",
-		"oci://docker.s3nsregistry.fr/app",
-		"gs://storage.googleapis.com/b",
-		"gs://storage.a.rep.googleapis.com/b",
-		"gs://storage-a.p.googleapis.com/b")...)
-}

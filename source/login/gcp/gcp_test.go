@@ -5,9 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/headgate-io/headgate/source/login/gcp"
 	"github.com/headgate-io/headgate/source/login/internal/logintest"
 )
 
@@ -109,44 +107,5 @@ func TestUniverses(t *testing.T) {
 				t.Errorf("%s, %v, %d tokens", run.Reason, run.Err, w.Issued)
 			}
 		})
-	}
-}
-
-func TestTokensAreKept(t *testing.T) {
-	w := newWorld(t, file(serviceAccount().write(t))...)
-	login := w.provider().Login
-	pull := func() logintest.Run {
-		t.Helper()
-		return w.Pull(login, logintest.Artifact("gcp", artifact))
-	}
-	for range 3 {
-		if run := pull(); run.Err != nil || w.Issued != 1 {
-			t.Fatalf("%v, %d tokens", run.Err, w.Issued)
-		}
-	}
-	w.Clock.Advance(49 * time.Minute)
-	if run := pull(); run.Err != nil || w.Issued != 2 {
-		t.Errorf("after 49 minutes: %v, %d tokens", run.Err, w.Issued)
-	}
-	w.Revoked = true
-	if run := pull(); run.Err == nil || w.Issued != 2 {
-		t.Errorf("with a revoked token: %v, %d tokens", run.Err, w.Issued)
-	}
-	w.Revoked = false
-	if run := pull(); run.Err != nil || w.Issued != 3 {
-		t.Errorf("after a refusal: %v, %d tokens", run.Err, w.Issued)
-	}
-}
-
-func TestCredential(t *testing.T) {
-	w := newWorld(t)
-	for _, u := range []string{"oci://gcr.io/project/app", "oci://eu.gcr.io/project/app", artifact} {
-		c, err := w.provider().Login(t.Context(), w.Request("gcp", u))
-		if err != nil || c.Username != gcp.User || c.Password != token(w.Issued) || c.Token != "" || c.Refresh != "" {
-			t.Errorf("%s: %+v, %v", u, c, err)
-		}
-		if life := time.Until(c.Expires); life < 59*time.Minute || life > time.Hour {
-			t.Errorf("%s: expires after %s", u, life)
-		}
 	}
 }

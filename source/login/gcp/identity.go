@@ -43,9 +43,6 @@ func (i identity) token(ctx context.Context) (source.Credential, error) {
 	if err != nil {
 		return source.Credential{}, explain(name, err)
 	}
-	if !exchange.Sendable(t.Token) {
-		return source.Credential{}, fmt.Errorf("%s: the answer holds no token that can be sent", name)
-	}
 	return t, nil
 }
 

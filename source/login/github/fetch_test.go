@@ -1,9 +1,6 @@
 package github_test
 
 import (
-	"errors"
-	"fmt"
-	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -78,41 +75,5 @@ func TestFetchAfterRevocation(t *testing.T) {
 	}
 	if run := w.fetch(t, "https://github.com/acme/app.git"); run.Err != nil {
 		t.Fatal(run.Err)
-	}
-}
-
-// The token of an app on github.com is for no other host.
-func TestFetchFromElsewhere(t *testing.T) {
-	w := newWorld(t, logintest.Repo(t))
-	w.secrets["app"]["githubAppBaseURL"] = "https://api.github.com"
-	run := w.fetch(t, "https://evil.example/acme/app.git")
-	if run.Reason != "InvalidProviderConfiguration" || len(w.api.Requests())+len(w.git.Requests()) > 0 {
-		t.Errorf("%s, %v, after %q", run.Reason, run.Err, w.api.Requests())
-	}
-}
-
-func TestFetchWithoutSecret(t *testing.T) {
-	w := newWorld(t, logintest.Repo(t))
-	run := logintest.Reconcile(t, logintest.Repository("github", "https://github.com/acme/app.git"), w.secrets, w.login)
-	if run.Reason != "InvalidProviderConfiguration" || !errors.Is(run.Err, source.ErrInvalid) || !strings.Contains(run.Err.Error(), "spec.secretRef") {
-		t.Errorf("%s, %v", run.Reason, run.Err)
-	}
-}
-
-// Servers that repeat what they were shown put it into no text.
-func TestFetchFromLeakingServers(t *testing.T) {
-	w := newWorld(t, logintest.Repo(t))
-	w.git.Break(&testenv.Defect{Status: http.StatusInternalServerError, Header: http.Header{"Content-Type": {"text/plain"}},
-		Body: "you are x-access-token:ghs_canary000001"})
-	if run := w.fetch(t, "https://github.com/acme/app.git"); run.Reason != "GitOperationFailed" {
-		t.Errorf("%s, %v", run.Reason, run.Err)
-	}
-	w.api.Answer(func(rw http.ResponseWriter, r *http.Request) {
-		rw.WriteHeader(http.StatusUnauthorized)
-		fmt.Fprintf(rw, `{"message":"who is %s?"}`, r.Header.Get("Authorization"))
-	})
-	w.login = github.New(nil).Login
-	if run := w.fetch(t, "https://github.com/acme/app.git"); run.Reason != "InvalidProviderConfiguration" {
-		t.Errorf("%s, %v", run.Reason, run.Err)
 	}
 }

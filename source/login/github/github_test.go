@@ -149,62 +149,6 @@ func TestLogin(t *testing.T) {
 	}
 }
 
-func TestTokensAreKept(t *testing.T) {
-	f, seen := newFixture(t), 0
-	first := f.login(t, "/acme/app")
-	f.clock.Advance(47 * time.Minute)
-	if again := f.login(t, "/acme/app.git"); again.Password != first.Password || len(f.requests(&seen)) != 1 {
-		t.Errorf("another token after 47 of 60 minutes")
-	}
-	f.clock.Advance(time.Minute)
-	second := f.login(t, "/acme/app")
-	if second.Password == first.Password {
-		t.Errorf("the same token after 48 of 60 minutes")
-	}
-	f.requests(&seen)
-	other := newKey()
-	for name, changes := range map[string][]string{
-		"/acme/other": nil,
-		"/acme/app":   {"githubAppInstallationID", "1002"},
-		"/acme/app/":  {"githubAppInstallationID", "", "githubAppInstallationOwner", "acme"},
-		"//acme/app":  {"githubAppBaseURL", f.URL},
-	} {
-		if got := f.login(t, name, changes...); got.Password == second.Password {
-			t.Errorf("%s %q: a token for something else", name, changes)
-		}
-	}
-	if _, err := f.Login(t.Context(), f.request("/acme/app", "githubAppPrivateKey", pkcs1(other))); err == nil {
-		t.Error("a token for another key")
-	}
-}
-
-func TestRefusedTokensAreNotKept(t *testing.T) {
-	f := newFixture(t)
-	first := f.login(t, "/acme/app")
-	first.Refused()
-	second := f.login(t, "/acme/app")
-	first.Refused() // says nothing about the second
-	if third := f.login(t, "/acme/app"); second.Password == first.Password || third.Password != second.Password {
-		t.Errorf("tokens %s, %s, %s", first.Password, second.Password, third.Password)
-	}
-}
-
-func TestOneRequestForMany(t *testing.T) {
-	f := newFixture(t)
-	var wg sync.WaitGroup
-	for range 20 {
-		wg.Go(func() {
-			if _, err := f.Login(t.Context(), f.request("/acme/app")); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	wg.Wait()
-	if asked := f.Requests(); len(asked) != 1 {
-		t.Errorf("asked %q", asked)
-	}
-}
-
 // wantError checks that err is one of the configuration or not, says each part
 // of say (separated by |), and none of the secrets of r.
 func wantError(t *testing.T, err error, configuration bool, say string, r source.LoginRequest) {

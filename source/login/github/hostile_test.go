@@ -1,7 +1,6 @@
 package github_test
 
 import (
-	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -12,12 +11,8 @@ import (
 	"net/url"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/headgate-io/headgate/internal/transport"
 	"github.com/headgate-io/headgate/source"
-	"github.com/headgate-io/headgate/source/login/github"
-	"github.com/headgate-io/headgate/source/login/internal/logintest"
 )
 
 func TestSecrets(t *testing.T) {
@@ -211,87 +206,6 @@ func TestOwners(t *testing.T) {
 			wantError(t, err, c.configuration, c.say, r)
 		})
 	}
-}
-
-func TestRedirectAtHome(t *testing.T) {
-	f := newFixture(t)
-	f.Answer(func(w http.ResponseWriter, r *http.Request) {
-		f.Answer(nil)
-		http.Redirect(w, r, strings.TrimPrefix(r.URL.Path, "/api/v3"), http.StatusTemporaryRedirect)
-	})
-	if f.login(t, "/acme/app"); len(f.Requests()) != 2 {
-		t.Errorf("asked %q", f.Requests())
-	}
-}
-
-// Clocks may be apart by half a minute.
-func TestSkew(t *testing.T) {
-	for skew, good := range map[time.Duration]bool{-90 * time.Second: true, 25 * time.Second: true, 40 * time.Second: false, -3 * time.Minute: false} {
-		f := newFixture(t)
-		f.Provider = github.New(func() time.Time { return f.clock.Now().Add(skew) })
-		r := f.request("/acme/app")
-		_, err := f.Login(t.Context(), r)
-		if good && err != nil {
-			t.Errorf("%s: %v", skew, err)
-		} else if !good {
-			wantError(t, err, true, "clock", r)
-		}
-	}
-}
-
-func TestStall(t *testing.T) {
-	f := newFixture(t)
-	ctx, cancel := context.WithCancelCause(t.Context())
-	f.Answer(logintest.Stall(func() { cancel(errors.New("given up")) }))
-	if _, err := f.Login(ctx, f.request("/acme/app")); err == nil || !strings.Contains(err.Error(), "given up") {
-		t.Errorf("while the API stalls: %v", err)
-	}
-	f.Answer(nil)
-	f.login(t, "/acme/app")
-}
-
-// A CA that nobody vouches for is no API.
-func TestUnknownCA(t *testing.T) {
-	f := newFixture(t)
-	f.client = transport.Client(transport.Config{})
-	defer f.client.CloseIdleConnections()
-	r := f.request("/acme/app")
-	_, err := f.Login(t.Context(), r)
-	wantError(t, err, false, "certificate", r)
-	r.Client = nil
-	_, err = f.Login(t.Context(), r)
-	wantError(t, err, false, "certificate", r)
-}
-
-// FuzzHosts checks that whatever the URLs are, an app proves itself only to an
-// API whose tokens are for the host of the repository.
-func FuzzHosts(f *testing.F) {
-	f.Add("https://github.com/acme/app", "")
-	f.Add("https://github.example/acme/app", "https://github.example/api/v3")
-	f.Add("https://github.com@evil.example/acme", "https://evil.example#github.com")
-	f.Add("https://[::1]/a", "https://[::1]:443/")
-	f.Add("http://LOCALHOST/a", "http://localhost:80/a%2fb")
-	secret := source.Secret{Data: map[string][]byte{"githubAppID": []byte("1"), "githubAppInstallationID": []byte("1"), "githubAppPrivateKey": []byte(pkcs1(key()))}}
-	f.Fuzz(func(t *testing.T, repository, base string) {
-		u, err := url.Parse(repository)
-		if err != nil {
-			return
-		}
-		u.User = nil
-		secret.Data["githubAppBaseURL"] = []byte(base)
-		far := &noting{}
-		_, err = github.New(nil).Login(t.Context(), source.LoginRequest{URL: u, Secret: secret, SecretName: "default/app", Client: &http.Client{Transport: far}})
-		if err == nil {
-			t.Fatal("a token from nowhere")
-		}
-		if far.url == nil {
-			return
-		}
-		api := strings.ToLower(far.url.Hostname())
-		if host := strings.ToLower(u.Hostname()); u.Scheme != "https" || api != host && api != "api."+host {
-			t.Errorf("%s proves itself to %s", repository, far.url)
-		}
-	})
 }
 
 // noting notes who is asked, and answers nothing.

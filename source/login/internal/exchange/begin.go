@@ -70,8 +70,3 @@ type noIdentity struct{ error }
 
 func (n noIdentity) Is(target error) bool { return target == source.ErrNoIdentity }
 func (n noIdentity) Unwrap() error        { return n.error }
-
-// Sendable reports whether what a service issued can be sent in a header.
-func Sendable(token string) bool {
-	return token != "" && !strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' })
-}

@@ -2,6 +2,8 @@ package exchange
 
 import (
 	"context"
+	"errors"
+	"strings"
 	"sync"
 	"time"
 
@@ -27,7 +29,8 @@ const (
 //     request of another gives up when its own context ends. It sends its own
 //     request when the other failed or got no answer for [Patience]: the other may
 //     go through a proxy that never answers.
-//   - At most [MaxCredentials] keys are kept; the one that would expire first makes room.
+//   - At most [MaxCredentials] keys are kept: beyond that, all that were are dropped.
+//   - A credential that cannot be sent in a header is an error.
 type Credentials struct {
 	Now func() time.Time // default time.Now
 
@@ -37,13 +40,10 @@ type Credentials struct {
 
 // A slot holds what is known of one key.
 type slot struct {
-	turn  chan struct{} // full while a caller asks for a new credential
-	users int           // calls that use the slot
-	kept  *kept         // nil when there is none
-}
+	turn chan struct{} // full while a caller asks for a new credential
 
-type kept struct {
-	source.Credential
+	mu    sync.Mutex
+	held  *source.Credential // nil when there is none
 	until time.Time
 }
 
@@ -51,10 +51,9 @@ type kept struct {
 // Its Refused drops it, if it is still kept, and calls Refused of what issue
 // returned. Errors are those of issue, and of ctx.
 func (k *Credentials) Get(ctx context.Context, key string, issue func(context.Context) (source.Credential, error)) (source.Credential, error) {
-	s := k.enter(key)
-	defer k.leave(s)
-	found := k.usable(s)
-	if found == nil {
+	s := k.slot(key)
+	held := s.get(k.now())
+	if held == nil {
 		impatient := time.NewTimer(Patience)
 		defer impatient.Stop()
 		select {
@@ -64,43 +63,31 @@ func (k *Credentials) Get(ctx context.Context, key string, issue func(context.Co
 		case <-ctx.Done():
 			return source.Credential{}, context.Cause(ctx)
 		}
-		found = k.usable(s)
+		held = s.get(k.now())
 	}
-	if found == nil {
+	if held == nil {
 		c, err := issue(ctx)
 		if err != nil {
 			return source.Credential{}, err
 		}
-		found = k.put(s, c)
+		if c.Password+c.Token == "" || strings.ContainsFunc(c.Username+c.Password+c.Token, func(r rune) bool { return r <= ' ' || r > '~' }) {
+			return source.Credential{}, errors.New("the answer holds no token that can be sent")
+		}
+		held = &c
+		now, until := k.now(), time.Time{}
+		if !c.Expires.IsZero() {
+			until = now.Add(min(c.Expires.Sub(now)/5*4, maxLife))
+		}
+		s.set(held, until)
 	}
-	c := found.Credential
+	c := *held
 	c.Refused = func() {
-		k.drop(s, found)
-		if found.Refused != nil {
-			found.Refused()
+		s.drop(held)
+		if held.Refused != nil {
+			held.Refused()
 		}
 	}
 	return c, nil
-}
-
-// usable returns what may still be used, nil when there is nothing.
-func (k *Credentials) usable(s *slot) *kept {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if s.kept == nil || !k.now().Before(s.kept.until) {
-		return nil
-	}
-	return s.kept
-}
-
-func (k *Credentials) put(s *slot, c source.Credential) *kept {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	s.kept = &kept{Credential: c}
-	if now := k.now(); !c.Expires.IsZero() {
-		s.kept.until = now.Add(min(c.Expires.Sub(now)/5*4, maxLife))
-	}
-	return s.kept
 }
 
 func (k *Credentials) now() time.Time {
@@ -110,50 +97,37 @@ func (k *Credentials) now() time.Time {
 	return k.Now()
 }
 
-func (k *Credentials) enter(key string) *slot {
+func (k *Credentials) slot(key string) *slot {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	s := k.slots[key]
-	if s == nil {
-		s = &slot{turn: make(chan struct{}, 1)}
-		if k.slots == nil {
-			k.slots = map[string]*slot{}
-		}
-		k.slots[key] = s
+	if k.slots == nil || k.slots[key] == nil && len(k.slots) == MaxCredentials {
+		k.slots = map[string]*slot{} // callers that use one go on with it
 	}
-	s.users++
-	return s
+	if k.slots[key] == nil {
+		k.slots[key] = &slot{turn: make(chan struct{}, 1)}
+	}
+	return k.slots[key]
 }
 
-func (k *Credentials) drop(s *slot, c *kept) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if s.kept == c {
-		s.kept = nil
+func (s *slot) get(now time.Time) *source.Credential {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !now.Before(s.until) {
+		return nil
 	}
+	return s.held
 }
 
-// leave drops what has expired, and what expires next while there is too much.
-func (k *Credentials) leave(s *slot) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	s.users--
-	now := k.now()
-	for key, s := range k.slots {
-		if s.users == 0 && (s.kept == nil || !now.Before(s.kept.until)) {
-			delete(k.slots, key)
-		}
-	}
-	for len(k.slots) > MaxCredentials {
-		first, found := "", false
-		for key, s := range k.slots {
-			if s.users == 0 && (!found || s.kept.until.Before(k.slots[first].kept.until)) {
-				first, found = key, true
-			}
-		}
-		if !found {
-			return // all are in use, and leave on their own
-		}
-		delete(k.slots, first)
+func (s *slot) set(c *source.Credential, until time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.held, s.until = c, until
+}
+
+func (s *slot) drop(c *source.Credential) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.held == c {
+		s.held = nil
 	}
 }

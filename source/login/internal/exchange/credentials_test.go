@@ -94,17 +94,6 @@ func TestBound(t *testing.T) {
 	}
 }
 
-func TestFailuresAreNotKept(t *testing.T) {
-	s := newIssuer()
-	gone := errors.New("gone")
-	if _, err := s.Get(t.Context(), "a", func(context.Context) (source.Credential, error) { return source.Credential{}, gone }); !errors.Is(err, gone) {
-		t.Error(err)
-	}
-	if n, _ := s.get(t, "a", time.Hour); n != "1" {
-		t.Errorf("got %s", n)
-	}
-}
-
 // A caller that waits for another's request ends with its own context, and sends its own request when the other failed.
 func TestWaiting(t *testing.T) {
 	s := newIssuer()
@@ -170,22 +159,4 @@ func TestPatience(t *testing.T) {
 			t.Errorf("after it: %s, %v", n, err)
 		}
 	})
-}
-
-func TestMany(t *testing.T) {
-	var k exchange.Credentials
-	var wg sync.WaitGroup
-	for i := range 300 {
-		wg.Go(func() {
-			key := fmt.Sprint(i % 150)
-			c, err := k.Get(t.Context(), key, func(context.Context) (source.Credential, error) {
-				return source.Credential{Token: key, Expires: time.Now().Add(time.Hour)}, nil
-			})
-			if c.Token != key || err != nil {
-				t.Errorf("%s: %s, %v", key, c.Token, err)
-			}
-			c.Refused()
-		})
-	}
-	wg.Wait()
 }

@@ -11,7 +11,6 @@ package exchange
 import (
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"net/url"
@@ -49,7 +48,7 @@ func (c *router) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	resp, err := way.RoundTrip(req)
 	if err == nil {
-		resp.Body = &bounded{resp.Body, MaxAnswer}
+		resp.Body = http.MaxBytesReader(nil, resp.Body, MaxAnswer)
 	}
 	return resp, err
 }
@@ -70,26 +69,6 @@ func checkRedirect(req *http.Request, via []*http.Request) error {
 		return errors.New("redirect to another host refused")
 	}
 	return nil
-}
-
-// A bounded body ends with an error after left bytes.
-type bounded struct {
-	io.ReadCloser
-	left int64
-}
-
-func (b *bounded) Read(p []byte) (int, error) {
-	if b.left < 0 {
-		return 0, fmt.Errorf("the answer is larger than %d bytes", MaxAnswer)
-	}
-	if int64(len(p)) > b.left+1 {
-		p = p[:b.left+1]
-	}
-	n, err := b.ReadCloser.Read(p)
-	if b.left -= int64(n); b.left < 0 {
-		return n - 1, fmt.Errorf("the answer is larger than %d bytes", MaxAnswer)
-	}
-	return n, err
 }
 
 // Safe reports whether what is sent to u is private: over TLS, or not leaving the machine.

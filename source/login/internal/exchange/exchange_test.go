@@ -123,38 +123,6 @@ func TestUntil(t *testing.T) {
 	}
 }
 
-// Limited asks again later, whatever the status.
-func TestLimited(t *testing.T) {
-	for name, value := range map[string]string{"Retry-After": "1", "X-Ratelimit-Remaining": "0"} {
-		var out struct{}
-		err := ask(t, t.Context(), exchange.Client(nil), serve(t, func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set(name, value)
-			w.WriteHeader(http.StatusForbidden)
-		}), &out)
-		if e, ok := errors.AsType[*exchange.StatusError](err); !ok || !e.Limited() || e.Final() {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-}
-
-// A password shows neither as it is nor as it is sent.
-func TestPassword(t *testing.T) {
-	req, err := http.NewRequest(http.MethodGet, serve(t, func(w http.ResponseWriter, r *http.Request) {
-		_, password, _ := r.BasicAuth()
-		w.WriteHeader(http.StatusUnauthorized)
-		fmt.Fprintf(w, `{"message":"not %s, %s"}`, password, r.Header.Get("Authorization"))
-	}), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	req.SetBasicAuth("user", "s3cret-canary")
-	client := exchange.Client(nil)
-	defer client.CloseIdleConnections()
-	if _, err := exchange.Text(client, req); err == nil || !strings.HasSuffix(err.Error(), "status 401 (not ***, Basic ***)") {
-		t.Error(err)
-	}
-}
-
 // What libraries would follow or print is an error that is fit to be shown.
 func TestStrict(t *testing.T) {
 	u := serve(t, func(w http.ResponseWriter, r *http.Request) {
@@ -187,16 +155,6 @@ func TestStrict(t *testing.T) {
 		_, err := post(path)
 		if e := failed(); err == nil || e == nil || e.Error() != "POST "+u+path+": "+want || !errors.Is(err, e) || strings.Contains(err.Error(), "canary") {
 			t.Errorf("%s: %v, %v, want %s", path, err, e, want)
-		}
-	}
-}
-
-func TestFinal(t *testing.T) {
-	for status, want := range map[int]bool{302: false, 400: true, 401: true, 403: true, 404: true, 408: false, 429: false, 500: false, 503: false} {
-		var out struct{}
-		err := ask(t, t.Context(), exchange.Client(nil), serve(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }), &out)
-		if e, ok := errors.AsType[*exchange.StatusError](err); !ok || e.Final() != want || exchange.Final(status) != want {
-			t.Errorf("%d: %v", status, err)
 		}
 	}
 }
@@ -252,14 +210,6 @@ func TestBegin(t *testing.T) {
 	}
 }
 
-func TestSendable(t *testing.T) {
-	for s, want := range map[string]bool{"a": true, "ya29.a-b_c~=": true, "": false, "a b": false, "a\r\nb": false, "a\x7f": false, "\u00e4": false} {
-		if exchange.Sendable(s) != want {
-			t.Errorf("%q", s)
-		}
-	}
-}
-
 func TestSafe(t *testing.T) {
 	for s, want := range map[string]bool{
 		"https://example.com": true, "http://127.0.0.1:1": true, "http://127.9.9.9": true, "http://[::1]:1/a": true, "http://localhost": true,
@@ -274,41 +224,4 @@ func TestSafe(t *testing.T) {
 			t.Errorf("%q: %v", s, got)
 		}
 	}
-}
-
-// FuzzJSON checks that no answer makes JSON panic, print what it was asked
-// with, or more than a line of bounded length.
-func FuzzJSON(f *testing.F) {
-	f.Add(200, `{"a":1}`)
-	f.Add(500, `{"message":"canary \u001b[0m"}`)
-	f.Add(400, `{"error":"invalid","error_description":"Y2FuYXJ5"}`)
-	f.Add(403, `{"error":{"code":[[[]]]}}`)
-	f.Add(401, `{"errors":[{"message":"not canary"},7]}`)
-	f.Add(401, `{"errors":[],"error":{"message":["canary"]}}`)
-	f.Fuzz(func(t *testing.T, status int, body string) {
-		if status < 200 || status > 599 {
-			return
-		}
-		client := &http.Client{Transport: fixed{status, body}}
-		req, _ := http.NewRequest(http.MethodGet, "https://example.com/", nil)
-		req.Header.Set("Authorization", "Bearer canary")
-		var out struct{ A int }
-		err := exchange.JSON(client, req, &out)
-		if err == nil {
-			return
-		}
-		if text := err.Error(); strings.Contains(text, "canary") || strings.ContainsAny(text, "\n\x1b") || len(text) > 4096 {
-			t.Errorf("%q", text)
-		}
-	})
-}
-
-// fixed answers every request alike.
-type fixed struct {
-	status int
-	body   string
-}
-
-func (f fixed) RoundTrip(*http.Request) (*http.Response, error) {
-	return &http.Response{StatusCode: f.status, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(f.body))}, nil
 }

@@ -107,6 +107,9 @@ func Text(client *http.Client, req *http.Request) (string, error) {
 		return "", newStatusError(req, resp)
 	}
 	body, err := io.ReadAll(resp.Body) // which is bounded, see Client
+	if _, large := errors.AsType[*http.MaxBytesError](err); large {
+		return "", fmt.Errorf("%s: %s", name, Said(err.Error()))
+	}
 	if err != nil {
 		return "", fmt.Errorf("%s: the answer breaks off: %w", name, redact.Error(err, secrets...))
 	}
@@ -151,6 +154,7 @@ const maxSaid = 300
 // Said returns what a service says about a failure so that it can be shown: in
 // one line, short, and without secrets.
 func Said(text string, secrets ...string) string {
+	text = strings.ReplaceAll(text, "http: request body too large", fmt.Sprintf("the answer is larger than %d bytes", MaxAnswer))
 	r := []rune(redact.String(text, secrets...))
 	if len(r) > maxSaid {
 		r = append(r[:maxSaid], '…')

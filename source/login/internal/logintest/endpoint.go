@@ -2,7 +2,6 @@ package logintest
 
 import (
 	"net/url"
-	"strings"
 	"testing"
 )
 
@@ -37,27 +36,4 @@ func Strangers[P comparable](t *testing.T, judge Judge[P], urls []string) {
 			t.Errorf("%s is taken for %#v", s, at)
 		}
 	}
-}
-
-// FuzzEndpoint checks that a login is shown only to what a client would connect
-// to: a plain name at port 443, without a user. good is a second, simpler
-// opinion on an endpoint and its host, in lower case and without the port.
-func FuzzEndpoint[P comparable](f *testing.F, judge Judge[P], good func(at P, scheme, host string) bool, seeds ...string) {
-	for _, s := range seeds {
-		f.Add(s)
-	}
-	f.Fuzz(func(t *testing.T, s string) {
-		u, err := url.Parse(s)
-		if err != nil {
-			return
-		}
-		at, err := judge(u)
-		if err != nil {
-			return
-		}
-		host := strings.ToLower(strings.TrimSuffix(u.Host, ":443"))
-		if u.User != nil || strings.Trim(host, "abcdefghijklmnopqrstuvwxyz0123456789-.") != "" || !good(at, u.Scheme, host) {
-			t.Errorf("%q is taken for %#v", s, at)
-		}
-	})
 }
