@@ -63,7 +63,7 @@ var rooms = map[string]room{
 	"source/login/aws":               {imports: "source source/login/internal/exchange", modules: awsModules},
 	"source/login/azure":             {imports: "source source/login/internal/exchange", modules: azureModules},
 	"source/login/gcp":               {imports: "source source/login/internal/exchange", modules: gcpModules},
-	"source/login/github":            {imports: "source internal/transport source/login/internal/exchange"},
+	"source/login/github":            {imports: "source internal/transport source/login/internal/exchange", modules: "github.com/golang-jwt/jwt/v5"},
 	"source/login/internal/exchange": {imports: "internal/redact internal/transport source"},
 
 	"rollout":          {imports: "internal/document internal/notify internal/redact internal/retry internal/secret", modules: "go.yaml.in/yaml/v3"},

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"regexp"
 	"strings"
 	"testing"
 
@@ -220,5 +219,3 @@ func TestHostileTokenService(t *testing.T) {
 		}
 	})
 }
-
-var expiration = regexp.MustCompile(`<Expiration>[^<]*`)

@@ -2,7 +2,6 @@ package testenv
 
 import (
 	"crypto/rand"
-	"encoding/xml"
 	"net/http"
 	"slices"
 	"strings"
@@ -13,12 +12,10 @@ import (
 
 // The phases of a conversation with an [S3] server.
 const (
-	BucketLocation Phase = "bucket location"
-	HeadBucket     Phase = "head bucket"
-	ListObjects    Phase = "list objects" // one page of a listing
-	HeadObject     Phase = "head object"
-	GetObject      Phase = "get object"
-	AssumeRole     Phase = "assume role" // temporary keys
+	ListObjects Phase = "list objects" // one page of a listing
+	HeadObject  Phase = "head object"
+	GetObject   Phase = "get object"
+	AssumeRole  Phase = "assume role" // temporary keys
 )
 
 // S3Config says how [StartS3] serves. The zero value is a server without TLS in
@@ -45,8 +42,7 @@ type S3Config struct {
 }
 
 // An S3 is a running object store that speaks the protocol of S3: ListObjectsV2,
-// GetObject, HeadObject, HeadBucket and GetBucketLocation, path style and virtual-host
-// style, and AssumeRoleWithLDAPIdentity and AssumeRoleWithWebIdentity of its
+// GetObject and HeadObject, path style and virtual-host style, and AssumeRoleWithLDAPIdentity and AssumeRoleWithWebIdentity of its
 // token service at [S3.Base]. Signatures are verified. It holds objects in memory.
 //
 // Of the misdeeds it knows all: [Loop] gives pages without keys and with one
@@ -136,17 +132,13 @@ func (s *S3) addressed(r *http.Request) (bucket, key string) {
 }
 
 func s3Phase(r *http.Request, bucket, key string) Phase {
-	switch query := r.URL.Query(); {
+	switch {
 	case r.Method == http.MethodPost && bucket == "":
 		return AssumeRole
 	case key != "" && r.Method == http.MethodHead:
 		return HeadObject
 	case key != "":
 		return GetObject
-	case r.Method == http.MethodHead:
-		return HeadBucket
-	case query.Has("location"):
-		return BucketLocation
 	}
 	return ListObjects
 }
@@ -168,21 +160,9 @@ func (s *S3) answer(w http.ResponseWriter, r *http.Request, phase Phase, bucket,
 		s3Refusal(http.StatusNotFound, "NoSuchBucket", "The specified bucket does not exist").write(w, r)
 		return
 	}
-	switch phase {
-	case HeadBucket:
-		w.Header().Set("X-Amz-Bucket-Region", s.config.Region)
-	case BucketLocation:
-		region := s.config.Region
-		if region == "us-east-1" {
-			region = ""
-		}
-		writeXML(w, http.StatusOK, struct {
-			XMLName xml.Name `xml:"http://s3.amazonaws.com/doc/2006-03-01/ LocationConstraint"`
-			Region  string   `xml:",chardata"`
-		}{Region: region})
-	case ListObjects:
+	if phase == ListObjects {
 		b.list(w, r)
-	default:
-		b.give(w, r, key)
+		return
 	}
+	b.give(w, r, key)
 }

@@ -1,7 +1,6 @@
 package azure
 
 import (
-	"strings"
 	"testing"
 
 	"github.com/headgate-io/headgate/source/login/internal/logintest"
@@ -78,10 +77,3 @@ var strangers = []string{
 }
 
 func TestStrangers(t *testing.T) { logintest.Strangers(t, endpointOf, strangers) }
-
-func isAccount(domain string) bool {
-	if zone, ok := strings.CutSuffix(domain, ".blob.storage.azure.net"); ok {
-		return strings.Trim(strings.TrimPrefix(zone, "z"), "0123456789") == ""
-	}
-	return map[string]bool{"blob.core.windows.net": true, "blob.core.chinacloudapi.cn": true, "blob.core.cloudapi.de": true, "blob.core.usgovcloudapi.net": true}[domain]
-}

@@ -100,14 +100,6 @@ func (f *fixture) login(t *testing.T, path string, changes ...string) source.Cre
 	return c
 }
 
-// requests returns what the API was asked since the last call.
-func (f *fixture) requests(seen *int) []string {
-	all := f.Requests()
-	out := all[*seen:]
-	*seen = len(all)
-	return out
-}
-
 const (
 	narrow = `POST /api/v3/app/installations/1001/access_tokens {"repositories":["app"],"permissions":{"contents":"read"}}`
 	wide   = `POST /api/v3/app/installations/1001/access_tokens {"permissions":{"contents":"read"}}`

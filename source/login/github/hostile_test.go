@@ -207,11 +207,3 @@ func TestOwners(t *testing.T) {
 		})
 	}
 }
-
-// noting notes who is asked, and answers nothing.
-type noting struct{ url *url.URL }
-
-func (n *noting) RoundTrip(r *http.Request) (*http.Response, error) {
-	n.url = r.URL
-	return nil, errReached
-}
