@@ -69,7 +69,7 @@ func (e *StatusError) RetryAfter() time.Duration { return e.After }
 
 const (
 	maxRefusal = 64 << 10 // bytes of an answer that are read
-	maxText    = 4 << 10  // bytes of a plain text that is worth showing a part of
+	maxText    = 4 << 10  // bytes of a message that is worth showing a part of
 	maxSaid    = 256      // bytes that are shown
 	maxSkew    = 5 * time.Minute
 )
@@ -97,8 +97,11 @@ func (a *Access) Refused(resp *http.Response, doing string, hints map[string]str
 		code, message = cmp.Or(body.Error.Code, body.Code), cmp.Or(body.Error.Message, body.Message)
 	} else if json.Valid(text) {
 		code, message = saidInJSON(text)
-	} else if strings.HasPrefix(resp.Header.Get("Content-Type"), "text/plain") && len(text) <= maxText {
+	} else if strings.HasPrefix(resp.Header.Get("Content-Type"), "text/plain") {
 		message = string(text)
+	}
+	if len(message) > maxText {
+		message = ""
 	}
 	if code = a.Said(cmp.Or(resp.Header.Get("X-Ms-Error-Code"), code), secrets...); codeForm.MatchString(code) {
 		e.Code = code

@@ -224,7 +224,7 @@ func (c *container) login() *url.URL {
 	return &url.URL{Scheme: "azblob", Host: c.server.Host, Path: "/" + c.name}
 }
 
-// private reports whether what is sent to the account is seen by nobody else:
+// private reports whether no other machine can see what is sent to the account:
 // over TLS, or not leaving this machine.
 func (c *container) private() bool { return c.server.Scheme == "https" || c.near() }
 
@@ -237,9 +237,9 @@ func (c *container) near() bool {
 // ofAzure is the form of hosts of accounts that Microsoft and its partners run.
 var ofAzure = regexp.MustCompile(`^[a-z0-9]{3,24}(?:-secondary)?\.(?:blob\.core\.(?:windows\.net|chinacloudapi\.cn|cloudapi\.de|usgovcloudapi\.net)|z[0-9]{1,2}\.blob\.storage\.azure\.net)$`)
 
-// vouched reports whether the account may be shown what is the machine's, and
-// not of whoever wrote the object: it is Azure's, says a certificate that the system
-// trusts, or on this machine.
+// vouched reports whether the account may be shown the identity of the machine,
+// which the author of the object need not have: a certificate that the system
+// trusts says that it is Azure's, or it is on this machine.
 func (c *container) vouched(a *bucket.Access) bool {
 	return c.near() || c.server.Scheme == "https" && a.Way.TLS == nil && ofAzure.MatchString(strings.ToLower(c.server.Hostname()))
 }

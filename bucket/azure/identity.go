@@ -49,14 +49,14 @@ func identify(ctx context.Context, a *bucket.Access, at container, keys transpor
 		return nil, stepError("InvalidProviderConfiguration",
 			errors.New("spec.serviceAccountName: a token is shown to servers with TLS only: use https in spec.endpoint"))
 	}
-	who, err := bucket.NewIssued(ctx, func(ctx context.Context) (source.Credential, error) { return a.LogIn(ctx, at.login()) })
+	tokens, err := bucket.NewIssued(ctx, func(ctx context.Context) (source.Credential, error) { return a.LogIn(ctx, at.login()) })
 	if a.Spec.ServiceAccountName == "" && (errors.Is(err, source.ErrNoIdentity) || errors.Is(err, errors.ErrUnsupported)) {
 		return nil, nil // this program has no identity to show
 	}
 	if err != nil {
 		return nil, stepError("AuthenticationFailed", err)
 	}
-	return who, nil
+	return tokens, nil
 }
 
 // An issuer issues tokens to what a Secret describes.
