@@ -108,7 +108,7 @@ func TestHostileObject(t *testing.T) {
 		"redirect nowhere":   {defect: testenv.Defect{Status: http.StatusMovedPermanently}, say: "301 Moved Permanently|set spec.endpoint and spec.region to where the bucket is"},
 		"page of a portal":   {defect: testenv.Defect{Status: http.StatusForbidden, Body: "<html>canary</html>"}, is: fs.ErrPermission, say: "403 Forbidden|not how a store of S3 answers: check spec.endpoint"},
 		"huge refusal":       {defect: testenv.Defect{Status: http.StatusForbidden, Body: "<Error><Code>" + strings.Repeat("A", 1<<20)}, say: "403 Forbidden"},
-		"long message":       {defect: *testenv.S3Failure(http.StatusForbidden, "Long", strings.Repeat("word ", 1000)), say: "403 Forbidden: Long: word word|word…"},
+		"long message":       {defect: *testenv.S3Failure(http.StatusForbidden, "Long", strings.Repeat("word ", 500)), say: "403 Forbidden: Long: word word|word…"},
 		"terminal":           {defect: *testenv.S3Failure(http.StatusForbidden, "Odd", "\u202eevil"), say: "403 Forbidden: Odd"},
 		"leak":               {defect: testenv.Defect{Do: testenv.Leak, Status: http.StatusForbidden}, say: "403 Forbidden: UnknownError"},
 	} {
