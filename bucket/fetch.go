@@ -35,14 +35,15 @@ type fetch struct {
 
 	running sync.WaitGroup
 	mu      sync.Mutex
-	streams map[int]chan *stream // by the number in the tree: each has room for the one
-	copied  error                // why what was copied does not count
+	streams map[int]chan *stream            // by the number in the tree: each has room for the one
+	fills   map[int]context.CancelCauseFunc // of the streams that are being filled
+	copied  error                           // why what was copied does not count
 }
 
 // newFetch begins to fetch what the artifact of s holds. It takes over previous, which may be nil.
 func newFetch(ctx context.Context, s *snapshot, previous *previousArtifact, count func()) *fetch {
 	f := &fetch{driver: s.driver, previous: previous, count: count,
-		pieces: make(chan []byte, allPieces), copies: make(chan *stream, allPieces), begun: make(chan struct{}), streams: map[int]chan *stream{}}
+		pieces: make(chan []byte, allPieces), copies: make(chan *stream, allPieces), begun: make(chan struct{}), streams: map[int]chan *stream{}, fills: map[int]context.CancelCauseFunc{}}
 	for range allPieces {
 		f.pieces <- nil
 	}
@@ -91,6 +92,9 @@ func (f *fetch) begin() {
 			}
 		}
 		if f.previous.has(o.Key) {
+			if !f.add(s) {
+				return
+			}
 			f.stream(i) <- s
 			f.copies <- s // each has a piece, so there is room
 			continue
@@ -100,13 +104,44 @@ func (f *fetch) begin() {
 		case <-f.halted.Done():
 			return
 		}
+		if !f.add(s) {
+			return
+		}
 		f.stream(i) <- s
 		f.running.Go(func() {
-			r := newObjectReader(f.ctx, f.driver, o)
+			r := newObjectReader(s.ctx, f.driver, o)
 			s.fill(r)
 			r.Close()
 			<-requests
 		})
+	}
+}
+
+// add makes s one of those that are being filled, unless an object before it failed.
+func (f *fetch) add(s *stream) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.halted.Err() != nil {
+		return false
+	}
+	s.ctx, f.fills[s.index] = context.WithCancelCause(f.ctx)
+	return true
+}
+
+// remove ends s. If it failed, what comes behind it ends too, and no more are begun.
+func (f *fetch) remove(s *stream, failed bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.fills[s.index](nil)
+	delete(f.fills, s.index)
+	if !failed {
+		return
+	}
+	f.halt()
+	for i, cancel := range f.fills {
+		if i > s.index {
+			cancel(errBehind)
+		}
 	}
 }
 
@@ -152,7 +187,8 @@ func (f *fetch) stream(i int) chan *stream {
 // A stream is one object on its way. It keeps its memory until it is closed.
 type stream struct {
 	of     *fetch
-	index  int // in the tree
+	ctx    context.Context // ends when it need not be filled any more
+	index  int             // in the tree
 	object Object
 	full   chan piece  // in order; there is always room
 	free   chan []byte // memory that is not in use
@@ -169,12 +205,14 @@ type piece struct {
 
 // fill passes on the whole of r.
 func (s *stream) fill(r io.Reader) {
+	failed := true
+	defer func() { s.of.remove(s, failed) }()
 	for left := s.object.Size; ; {
 		var buf []byte
 		select {
 		case buf = <-s.free:
-		case <-s.of.ctx.Done():
-			s.full <- piece{err: context.Cause(s.of.ctx)}
+		case <-s.ctx.Done():
+			s.full <- piece{err: context.Cause(s.ctx)}
 			return
 		}
 		if buf == nil {
@@ -192,9 +230,8 @@ func (s *stream) fill(r io.Reader) {
 			}
 		}
 		if err == io.EOF {
+			failed = false
 			s.of.count()
-		} else if err != nil {
-			s.of.halt()
 		}
 		s.full <- piece{buf[:n], err}
 		if err != nil {

@@ -1,6 +1,8 @@
 package bucket
 
 import (
+	"archive/tar"
+	"bufio"
 	"bytes"
 	"context"
 	"errors"
@@ -13,10 +15,13 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/fstest"
 	"testing/synctest"
 	"time"
+
+	"github.com/klauspost/compress/gzip"
 
 	"github.com/headgate-io/headgate/artifact"
 	"github.com/headgate-io/headgate/internal/transport"
@@ -155,19 +160,29 @@ func TestFetchMemory(t *testing.T) {
 	d := &shop{open: func(_ context.Context, o Object, offset int64) (io.ReadCloser, error) {
 		return io.NopCloser(io.LimitReader(zeros{}, o.Size-offset)), nil
 	}}
-	for name, sizes := range map[string]map[string]int64{
-		"one of 1 GiB": {"a": 1 << 30},
-		"many":         {"a": 100 << 20, "b": 9, "c": 100 << 20, "d": 100 << 20, "e": 100 << 20, "f": 100 << 20, "g": 100 << 20},
-		"small":        small(5000),
+	for name, c := range map[string]struct {
+		sizes map[string]int64
+		bound int // pieces
+	}{
+		"one of 1 GiB": {map[string]int64{"a": 1 << 30}, maxPieces},
+		"many":         {map[string]int64{"a": 100 << 20, "b": 9, "c": 100 << 20, "d": 100 << 20, "e": 100 << 20, "f": 100 << 20, "g": 100 << 20}, allPieces},
+		"small":        {small(5000), allPieces},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := newFetch(t.Context(), holding(t, d, sizes).snapshot, nil, func() {})
+			f := newFetch(t.Context(), holding(t, d, c.sizes).snapshot, nil, func() {})
 			defer f.close()
 			if _, err := artifact.Tar(t.Context(), io.Discard, f.tree); err != nil {
 				t.Fatal(err)
 			}
-			if len(f.pieces) != allPieces {
-				t.Errorf("%d of %d pieces were given back", len(f.pieces), allPieces)
+			f.running.Wait()
+			back, made := len(f.pieces), 0
+			for range back {
+				if p := <-f.pieces; p != nil {
+					made++
+				}
+			}
+			if back != allPieces || made > c.bound || len(f.streams) != 0 || len(f.fills) != 0 {
+				t.Errorf("%d of %d pieces were given back, %d made, at most %d wanted, %d streams, %d fills", back, allPieces, made, c.bound, len(f.streams), len(f.fills))
 			}
 		})
 	}
@@ -180,23 +195,31 @@ func (zeros) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// The error is that of the first object in order, though another is there earlier.
+// The error is that of the first object in order, though another is there
+// earlier. What is under way behind that one ends with it.
 func TestFetchFirstError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		after := map[string]time.Duration{"a": 5 * time.Second, "b": time.Second}
+		after := map[string]time.Duration{"a": 5 * time.Second, "b": time.Second, "c": 9 * time.Second}
+		begun, behind := time.Now(), time.Duration(0)
 		d := &shop{open: func(ctx context.Context, o Object, _ int64) (io.ReadCloser, error) {
 			if wait := after[o.Key]; wait > 0 {
-				return nil, errors.Join(transport.Sleep(ctx, wait), &StatusError{Doing: "get " + o.Key, Status: 400})
+				err := errors.Join(transport.Sleep(ctx, wait), &StatusError{Doing: "get " + o.Key, Status: 400})
+				if o.Key == "c" {
+					behind = time.Since(begun)
+				}
+				return nil, err
 			}
 			return nil, nil
 		}}
-		begun := time.Now()
 		_, err := holding(t, d, map[string]int64{"0": 9, "a": 9, "b": 9, "c": 9, "d": 9}).WriteTo(t.Context(), io.Discard)
 		if err == nil || !strings.Contains(err.Error(), `"a": get a: 400`) {
 			t.Error(err)
 		}
 		if took := time.Since(begun); took != 5*time.Second {
 			t.Errorf("it waited for %s", took)
+		}
+		if behind != time.Second {
+			t.Errorf("what is behind the failure ended after %s", behind)
 		}
 	})
 }
@@ -370,4 +393,86 @@ func TestExplainAgain(t *testing.T) {
 	if _, err := fs.ReadFile(first, "a"); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
+}
+
+// Whatever objects there are, however long each takes, and whatever happens to
+// one of them: a fetch comes to its end, for a bubble of which all wait fails.
+func TestFetchEnds(t *testing.T) {
+	for seed := range uint64(9) {
+		synctest.Test(t, func(t *testing.T) {
+			r := rand.New(rand.NewPCG(seed, 5))
+			sizes := map[string]int64{}
+			for i := range 20 + r.IntN(120) {
+				size := []int64{0, 1, 4 << 10, pieceSize, 3 * pieceSize, 256<<10 + 1, 40 * pieceSize}[r.IntN(6+r.IntN(2))]
+				sizes[fmt.Sprintf("%c%c%03d", 'a'+r.IntN(4), "/-.0"[r.IntN(4)], i)] = size
+			}
+			c := holding(t, nil, sizes)
+			files := c.snapshot.files
+			slow := func(key string) time.Duration { // the same each time
+				return time.Duration(rand.New(rand.NewPCG(seed, uint64(len(key))+uint64(key[len(key)-1])<<8)).IntN(500)) * time.Millisecond
+			}
+			bad, why := "", errors.New("refused")
+			if seed%3 == 1 {
+				bad = files[r.IntN(len(files))].Key
+			}
+			c.snapshot.driver = &shop{open: func(ctx context.Context, o Object, offset int64) (io.ReadCloser, error) {
+				switch err := transport.Sleep(ctx, slow(o.Key)); {
+				case err != nil:
+					return nil, err
+				case o.Key == bad:
+					return nil, &StatusError{Status: 403, Message: why.Error()}
+				case offset == 0 && o.Size > 1:
+					return cut(o, 0, o.Size/2, syscall.ECONNRESET), nil
+				}
+				return nil, nil
+			}}
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			if seed%3 == 2 {
+				time.AfterFunc(time.Duration(r.IntN(3000))*time.Millisecond, cancel)
+			}
+			f := newFetch(ctx, c.snapshot, copied(t, c.snapshot, r), func() {})
+			var out bytes.Buffer
+			_, err := artifact.Pack(f.ctx, &out, f.tree)
+			if err == nil {
+				f.running.Wait()
+				err = f.copied
+			}
+			f.close()
+			switch {
+			case seed%3 == 0 && err != nil:
+				t.Errorf("seed %d: %v", seed, err)
+			case err == nil:
+				checked(t, &out, sizes)
+			}
+		})
+	}
+}
+
+// copied returns an earlier artifact that has some of the objects of s, others, or none.
+func copied(t *testing.T, s *snapshot, r *rand.Rand) *previousArtifact {
+	share := r.IntN(4)
+	if share == 0 {
+		return nil
+	}
+	p := &previousArtifact{same: map[string]bool{}, forget: func() {}}
+	all := newTree(s.files, "", func(o Object, _ int) (io.ReadCloser, error) { return body(o, 0, o.Size), nil })
+	for _, o := range s.files {
+		if r.IntN(3) < share {
+			p.same[o.Key] = true
+		}
+	}
+	var archive bytes.Buffer
+	if _, err := artifact.Pack(t.Context(), &archive, all); err != nil {
+		t.Fatal(err)
+	}
+	p.archive = io.NopCloser(&archive)
+	p.rest = bufio.NewReader(p.archive)
+	z, err := gzip.NewReader(p.rest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	z.Multistream(false)
+	p.tar = tar.NewReader(z)
+	return p
 }
