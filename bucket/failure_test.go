@@ -3,6 +3,7 @@ package bucket_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"math"
@@ -226,3 +227,20 @@ func TestCancelledListing(t *testing.T) {
 }
 
 func prefix(p string) func(*source.BucketSpec) { return func(s *source.BucketSpec) { s.Prefix = p } }
+
+// A store that goes round in circles is noticed while it is listed.
+func TestEndlessListing(t *testing.T) {
+	for _, length := range []int{1, 2, 3, 7, 1000, 5000} {
+		d := newMemory("a", "1")
+		d.endless = func(i int) bucket.Object {
+			return bucket.Object{Key: fmt.Sprintf("page/%d", i%length), ETag: "e"}
+		}
+		_, err := resolve(t, d, nil)
+		if err == nil || !strings.Contains(err.Error(), "the store repeats its listing: object \"page/") {
+			t.Errorf("%d: %v", length, err)
+		}
+		if d.listed > 4*length+4 {
+			t.Errorf("%d: noticed after %d objects", length, d.listed)
+		}
+	}
+}

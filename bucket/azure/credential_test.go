@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -241,3 +242,28 @@ func TestTokenRefused(t *testing.T) {
 }
 
 var _ bucket.Provider = azure.Connect
+
+// The challenge of an account has no say in what token it is shown, and breaks nothing.
+func TestChallenge(t *testing.T) {
+	ca := testenv.NewCA(t)
+	for _, challenge := range []string{
+		"Bearer authorization_uri=https://x resource_id=https://management.azure.com",
+		`Bearer authorization_uri="https://login.example/t/oauth2/authorize" resource_id="https://graph.example"`,
+		`Bearer error="insufficient_claims", claims="cAnArY"`,
+		"Bearer", "", "Negotiate",
+	} {
+		s := start(t, testenv.AzblobConfig{CA: ca, Tenant: tenant, Client: "app", Secret: password})
+		d := connect(t, trusting(access(s, "tenantId", tenant, "clientId", "app", "clientSecret", password, "authorityHost", s.Base), ca))
+		s.Break(&testenv.Defect{Phase: testenv.ListObjects, Status: 401, Header: map[string][]string{"Www-Authenticate": {challenge}}})
+		_, err := keys(t.Context(), d, "")
+		if !errors.Is(err, fs.ErrPermission) || s.Count(testenv.GetToken) != 2 {
+			t.Errorf("%s: %v, %d tokens", challenge, err, s.Count(testenv.GetToken))
+		}
+		clean(t, err)
+		for _, q := range s.Requests() {
+			if q.Phase == testenv.GetToken && (strings.Contains(string(q.Body), "management") || strings.Contains(string(q.Body), "graph")) {
+				t.Errorf("%s: asked for %s", challenge, q.Body)
+			}
+		}
+	}
+}

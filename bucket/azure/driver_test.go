@@ -238,3 +238,48 @@ func TestHints(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A name of a blob is what the account says, which may be a secret.
+func TestNameThatIsSecret(t *testing.T) {
+	s := testenv.StartAzblob(t, testenv.AzblobConfig{Key: key})
+	s.Container("content").Put(key, "a")
+	d := connect(t, access(s, "accountKey", key))
+	all, err := keys(t.Context(), d, "")
+	if err != nil || len(all) != 1 {
+		t.Fatal(all, err)
+	}
+	for _, defect := range []*testenv.Defect{testenv.With("ETag", "other"), testenv.Status(404), {Do: testenv.Cut, After: -1, Times: 9}} {
+		defect.Phase = testenv.GetObject
+		s.Break(defect)
+		_, err := text(t.Context(), d, all[0], 0)
+		if clean(t, err); err == nil || !strings.Contains(err.Error(), "get blob") {
+			t.Error(err)
+		}
+	}
+}
+
+func TestPagesWithoutEnd(t *testing.T) {
+	s := start(t, testenv.AzblobConfig{Defect: &testenv.Defect{Do: testenv.Loop}})
+	d := connect(t, access(s))
+	if _, err := keys(t.Context(), d, ""); err == nil || !strings.Contains(err.Error(), "repeats a page") || s.Count() > 3 {
+		t.Errorf("%v, %d pages", err, s.Count())
+	}
+	s.Break(&testenv.Defect{Do: testenv.Endless})
+	n := 0
+	for o, err := range d.List(t.Context(), "") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n++; n == 1000 {
+			break
+		}
+		_ = o
+	}
+	if s.Count() > 600 {
+		t.Errorf("%d pages for %d blobs", s.Count(), n)
+	}
+	s.Break(&testenv.Defect{Do: testenv.Swell, After: 65 << 20})
+	if _, err := keys(t.Context(), d, ""); err == nil || !strings.Contains(err.Error(), "larger than") {
+		t.Error(err)
+	}
+}

@@ -254,3 +254,17 @@ func TestTranscoded(t *testing.T) {
 	_, err := read(t.Context(), d, o, 0)
 	judge(t, err, `was sent with "identity"`)
 }
+
+func TestEndlessListing(t *testing.T) {
+	t.Parallel()
+	s := testenv.StartGCS(t, testenv.GCSConfig{Defect: &testenv.Defect{Do: testenv.Endless}})
+	n := 0
+	for _, err := range connect(t, s, nil).List(t.Context(), "") {
+		if n++; err != nil || n == 9 {
+			break
+		}
+	}
+	if pages := s.Count(testenv.ListObjects); n != 9 || pages < 5 || pages > 6 { // of two, one of them ahead
+		t.Errorf("%d objects in %d pages", n, s.Count(testenv.ListObjects))
+	}
+}

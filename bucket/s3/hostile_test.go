@@ -1,6 +1,7 @@
 package s3_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -186,5 +187,24 @@ func as(content string) func(w http.ResponseWriter, r *http.Request, next http.H
 	return func(w http.ResponseWriter, r *http.Request, _ http.Handler) {
 		w.Header().Set("ETag", r.Header.Get("If-Match"))
 		fmt.Fprint(w, content)
+	}
+}
+
+// A listing without end ends when nobody wants it any more.
+func TestEndlessListing(t *testing.T) {
+	s := filled(t, signed())
+	s.Break(&testenv.Defect{Phase: testenv.ListObjects, Do: testenv.Endless})
+	ctx, cancel := context.WithCancelCause(t.Context())
+	defer cancel(nil)
+	given, n := errors.New("given up"), 0
+	var last error
+	for _, err := range connect(t, keyed(s)).List(ctx, "") {
+		if n++; n == 100 {
+			cancel(given)
+		}
+		last = err
+	}
+	if !errors.Is(last, given) {
+		t.Error(last)
 	}
 }

@@ -1,6 +1,8 @@
 package github_test
 
 import (
+	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -75,5 +77,33 @@ func TestFetchAfterRevocation(t *testing.T) {
 	}
 	if run := w.fetch(t, "https://github.com/acme/app.git"); run.Err != nil {
 		t.Fatal(run.Err)
+	}
+}
+
+// Servers that repeat what they were shown put it into no text.
+func TestFetchFromLeakingServers(t *testing.T) {
+	w := newWorld(t, logintest.Repo(t))
+	w.git.Break(&testenv.Defect{Status: http.StatusInternalServerError, Header: http.Header{"Content-Type": {"text/plain"}},
+		Body: "you are x-access-token:ghs_canary000001"})
+	if run := w.fetch(t, "https://github.com/acme/app.git"); run.Reason != "GitOperationFailed" {
+		t.Errorf("%s, %v", run.Reason, run.Err)
+	}
+	w.api.Answer(func(rw http.ResponseWriter, r *http.Request) {
+		rw.WriteHeader(http.StatusUnauthorized)
+		fmt.Fprintf(rw, `{"message":"who is %s?"}`, r.Header.Get("Authorization"))
+	})
+	w.login = github.New(nil).Login
+	if run := w.fetch(t, "https://github.com/acme/app.git"); run.Reason != "InvalidProviderConfiguration" {
+		t.Errorf("%s, %v", run.Reason, run.Err)
+	}
+}
+
+// The token of an app on github.com is for no other host.
+func TestFetchFromElsewhere(t *testing.T) {
+	w := newWorld(t, logintest.Repo(t))
+	w.secrets["app"]["githubAppBaseURL"] = "https://api.github.com"
+	run := w.fetch(t, "https://evil.example/acme/app.git")
+	if run.Reason != "InvalidProviderConfiguration" || len(w.api.Requests())+len(w.git.Requests()) > 0 {
+		t.Errorf("%s, %v, after %q", run.Reason, run.Err, w.api.Requests())
 	}
 }

@@ -11,8 +11,11 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/headgate-io/headgate/internal/transport"
 	"github.com/headgate-io/headgate/source"
+	"github.com/headgate-io/headgate/source/login/github"
 )
 
 func TestSecrets(t *testing.T) {
@@ -206,4 +209,43 @@ func TestOwners(t *testing.T) {
 			wantError(t, err, c.configuration, c.say, r)
 		})
 	}
+}
+
+func TestRedirectAtHome(t *testing.T) {
+	f := newFixture(t)
+	f.Answer(func(w http.ResponseWriter, r *http.Request) {
+		f.Answer(nil)
+		http.Redirect(w, r, strings.TrimPrefix(r.URL.Path, "/api/v3"), http.StatusTemporaryRedirect)
+	})
+	if f.login(t, "/acme/app"); len(f.Requests()) != 2 {
+		t.Errorf("asked %q", f.Requests())
+	}
+}
+
+// Clocks may be apart by half a minute.
+func TestSkew(t *testing.T) {
+	for skew, good := range map[time.Duration]bool{-90 * time.Second: true, 25 * time.Second: true, 40 * time.Second: false, -3 * time.Minute: false} {
+		f := newFixture(t)
+		f.Provider = github.New(func() time.Time { return f.clock.Now().Add(skew) })
+		r := f.request("/acme/app")
+		_, err := f.Login(t.Context(), r)
+		if good && err != nil {
+			t.Errorf("%s: %v", skew, err)
+		} else if !good {
+			wantError(t, err, true, "clock", r)
+		}
+	}
+}
+
+// A CA that nobody vouches for is no API.
+func TestUnknownCA(t *testing.T) {
+	f := newFixture(t)
+	f.client = transport.Client(transport.Config{})
+	defer f.client.CloseIdleConnections()
+	r := f.request("/acme/app")
+	_, err := f.Login(t.Context(), r)
+	wantError(t, err, false, "certificate", r)
+	r.Client = nil
+	_, err = f.Login(t.Context(), r)
+	wantError(t, err, false, "certificate", r)
 }
