@@ -260,3 +260,42 @@ func reconciled(t *testing.T, b *source.Bucket, o source.Origin) (texts string, 
 	note.Encode(b.Status)
 	return all.String(), failed
 }
+
+func TestLogIn(t *testing.T) {
+	at := &url.URL{Scheme: "s3", Host: "store.example", Path: "/stuff"}
+	b := newBucket(func(s *source.BucketSpec) { s.Provider, s.ServiceAccountName = "aws", "robot" })
+	d := newMemory("a", "1")
+	var issued source.Credential
+	d.connect = func(ctx context.Context, a *bucket.Access) (err error) {
+		issued, err = a.LogIn(ctx, at)
+		return err
+	}
+	asked := source.LoginRequest{}
+	env := source.Env{Login: func(_ context.Context, r source.LoginRequest) (source.Credential, error) {
+		asked = r
+		return source.Credential{Username: "id-canary", Password: "key-canary", Token: "token-canary"}, nil
+	}}
+	providers := map[string]bucket.Provider{"aws": d.provide}
+	o := bucket.New(b, env, providers)
+	if _, _, err := o.Resolve(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	if issued.Token != "token-canary" || asked.Provider != "aws" || asked.URL != at || asked.ServiceAccount != "robot" || asked.Namespace != "default" || asked.OwnTrust {
+		t.Errorf("%+v of %+v", issued, asked)
+	}
+	for _, s := range []string{"id-canary", "key-canary", "token-canary"} {
+		if !slices.Contains(o.Secrets(), s) {
+			t.Errorf("%s may show", s)
+		}
+	}
+	env.Login = func(context.Context, source.LoginRequest) (source.Credential, error) {
+		return source.Credential{}, source.ErrProvider
+	}
+	_, _, err := bucket.New(b, env, providers).Resolve(t.Context(), nil)
+	if step, ok := errors.AsType[*source.StepError](err); !ok || step.Reason != "InvalidProviderConfiguration" {
+		t.Errorf("%v", err)
+	}
+	if _, _, err := bucket.New(b, source.Env{}, providers).Resolve(t.Context(), nil); !errors.Is(err, errors.ErrUnsupported) {
+		t.Errorf("nobody to log in with: %v", err)
+	}
+}

@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/headgate-io/headgate/bucket"
 	"github.com/headgate-io/headgate/bucket/azure"
@@ -265,5 +266,48 @@ func TestChallenge(t *testing.T) {
 				t.Errorf("%s: asked for %s", challenge, q.Body)
 			}
 		}
+	}
+}
+
+// A token that ends or is refused while the container is read is issued again, once.
+func TestTokenEnds(t *testing.T) {
+	ca := testenv.NewCA(t)
+	for name, c := range map[string]struct {
+		uses     int
+		lifetime time.Duration
+		expire   bool
+		tokens   int
+		fails    bool
+	}{
+		"lasts":            {0, 0, false, 1, false},
+		"ends early":       {2, 0, false, 2, false},
+		"short":            {0, time.Minute, false, 1, false}, // which is used for 48 seconds
+		"revoked":          {0, 0, true, 2, false},
+		"never good":       {1, 0, false, 3, false},
+		"refused for good": {-2, 0, true, 2, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			config := testenv.AzblobConfig{CA: ca, Tenant: tenant, Client: "app", Secret: password, Uses: c.uses, Lifetime: c.lifetime}
+			if c.fails {
+				config.Uses = 1
+			}
+			s := start(t, config)
+			d := connect(t, trusting(access(s, "tenantId", tenant, "clientId", "app", "clientSecret", password, "authorityHost", s.Base), ca))
+			if c.expire {
+				s.Expire()
+			}
+			if c.fails {
+				s.Break(testenv.AzureFailure(401, "InvalidAuthenticationInfo", "no"))
+				s.Break(&testenv.Defect{Phase: testenv.ListObjects, Status: 401})
+			}
+			got, err := read(t, d)
+			if c.fails != (err != nil) || !c.fails && !maps.Equal(got, contents) || c.fails && !errors.Is(err, fs.ErrPermission) {
+				t.Errorf("%v, %v", got, err)
+			}
+			if n := s.Count(testenv.GetToken); n != c.tokens {
+				t.Errorf("%d tokens, want %d", n, c.tokens)
+			}
+			clean(t, err, s.Issued()...)
+		})
 	}
 }

@@ -143,3 +143,33 @@ func TestAccounts(t *testing.T) {
 		}
 	}
 }
+
+// A token that the account refuses is forgotten, and another one is tried.
+func TestRefusedToken(t *testing.T) {
+	s := start(t, testenv.AzblobConfig{Bearer: []string{"tok-cAnArY-2"}})
+	issued, forgotten := 0, 0
+	_, err := resolve(t, s, func(context.Context, source.LoginRequest) (source.Credential, error) {
+		issued++
+		return source.Credential{Token: fmt.Sprintf("tok-cAnArY-%d", issued), Refused: func() { forgotten++ }}, nil
+	}, nil)
+	if err != nil || issued != 2 || forgotten != 1 {
+		t.Errorf("%v, %d tokens, %d forgotten", err, issued, forgotten)
+	}
+	_, err = resolve(t, s, func(context.Context, source.LoginRequest) (source.Credential, error) {
+		if issued++; issued > 3 {
+			return source.Credential{}, errors.New("not again")
+		}
+		return source.Credential{Token: "tok-cAnArY-old"}, nil
+	}, nil)
+	if err == nil || !strings.Contains(err.Error(), "not again") {
+		t.Error(err)
+	}
+	for _, token := range []string{"", "tok-cAnArY\r\nX-Other: a"} {
+		_, err = resolve(t, s, func(context.Context, source.LoginRequest) (source.Credential, error) {
+			return source.Credential{Token: token}, nil
+		}, nil)
+		if step, ok := errors.AsType[*source.StepError](err); !ok || step.Reason != "AuthenticationFailed" || !strings.Contains(err.Error(), "no token that can be sent") {
+			t.Errorf("%q: %v", token, err)
+		}
+	}
+}

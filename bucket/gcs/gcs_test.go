@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"strings"
 	"testing"
 
@@ -139,5 +140,52 @@ func TestEnvironment(t *testing.T) {
 	d := connect(t, s, s.Key())
 	if text, err := read(t.Context(), d, listed(t, d)["a"], 0); text != "one" || err != nil {
 		t.Error(text, err)
+	}
+}
+
+func TestOpen(t *testing.T) {
+	t.Parallel()
+	s := testenv.StartGCS(t, testenv.GCSConfig{})
+	b := s.Bucket("app")
+	b.Put("empty", "")
+	b.Put("a", "0123456789")
+	zipped := b.PutGzip("zipped", strings.Repeat("content ", 1000))
+	d := connect(t, s, nil)
+	objects := listed(t, d)
+	for _, c := range []struct {
+		key    string
+		offset int64
+		want   string
+	}{
+		{"empty", 0, ""}, {"a", 0, "0123456789"}, {"a", 1, "123456789"}, {"a", 9, "9"}, {"a", 10, ""},
+		{"zipped", 0, zipped}, {"zipped", 7, zipped[7:]},
+	} {
+		if text, err := read(t.Context(), d, objects[c.key], c.offset); text != c.want || err != nil {
+			t.Errorf("%s from %d: %q, %v", c.key, c.offset, text, err)
+		}
+	}
+	if _, err := d.Open(t.Context(), objects["a"], -1); err == nil {
+		t.Error("an offset below 0 was accepted")
+	}
+	if _, err := d.Open(t.Context(), bucket.Object{Key: "a", Size: 10}, 0); err == nil {
+		t.Error("an object that was not listed was accepted")
+	}
+	o := objects["a"]
+	b.Touch("a") // which changes the ETag, and not the content
+	if listed(t, d)["a"].ETag == o.ETag {
+		t.Error("the ETag stays when the metadata changes")
+	}
+	if text, err := read(t.Context(), d, o, 0); text != "0123456789" || err != nil {
+		t.Errorf("with other metadata: %q, %v", text, err)
+	}
+	b.Put("a", "9876543210")
+	for _, offset := range []int64{0, 3} {
+		if _, err := read(t.Context(), d, o, offset); !errors.Is(err, bucket.ErrChanged) {
+			t.Errorf("replaced: %v", err)
+		}
+	}
+	b.Remove("a")
+	if _, err := read(t.Context(), d, o, 0); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("removed: %v", err)
 	}
 }

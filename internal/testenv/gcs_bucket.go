@@ -56,6 +56,15 @@ func (b *GCSBucket) store(key, content, encoding string) (generation int64) {
 	return b.last
 }
 
+// Touch changes the metadata of an object.
+func (b *GCSBucket) Touch(key string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	o := b.objects[key]
+	o.metageneration++
+	b.objects[key] = o
+}
+
 // Remove removes objects.
 func (b *GCSBucket) Remove(keys ...string) {
 	b.mu.Lock()

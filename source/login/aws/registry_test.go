@@ -1,10 +1,12 @@
 package aws_test
 
 import (
+	"context"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -249,5 +251,15 @@ func TestPullFailures(t *testing.T) {
 				t.Errorf("asked %q", w.Asked)
 			}
 		})
+	}
+}
+
+func TestPullStall(t *testing.T) {
+	w := newRegistryWorld(t)
+	clean(t, keysOfEnvironment...)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	w.Answer = logintest.Stall(func() { cancel(errors.New("given up")) })
+	if _, err := aws.New(nil, nil).Login(ctx, w.Request("aws", "oci://"+registry+"/acme/app")); err == nil || !strings.Contains(err.Error(), "given up") {
+		t.Error(err)
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headgate-io/headgate/bucket"
+	"github.com/headgate-io/headgate/bucket/gcs"
 	"github.com/headgate-io/headgate/source"
 	"github.com/headgate-io/headgate/source/login/gcp"
 	"github.com/headgate-io/headgate/source/login/internal/logintest"
@@ -111,5 +113,21 @@ func TestBucketHostile(t *testing.T) {
 				t.Errorf("asked %q", w.Asked)
 			}
 		})
+	}
+}
+
+// A Bucket of Google Cloud is read with the identity of the program.
+func TestReadBucket(t *testing.T) {
+	w := newWorld(t, file(serviceAccount().write(t))...)
+	w.scope = bucketScope
+	w.store.Bucket("app").Put("a", "one")
+	b := &source.Bucket{
+		Header: source.Header{Kind: "Bucket", Metadata: source.Metadata{Name: "app", Namespace: "default"}},
+		Spec: source.BucketSpec{Provider: "gcp", BucketName: "app", Endpoint: store, ProxySecretRef: &source.LocalReference{Name: "proxy"},
+			Interval: source.Duration(time.Hour), Timeout: source.Duration(time.Minute)},
+	}
+	origin := bucket.New(b, source.Env{Secrets: w.Secrets, Login: w.provider().Login}, map[string]bucket.Provider{"gcp": gcs.Connect})
+	if rev, _, err := origin.Resolve(t.Context(), nil); err != nil || !strings.HasPrefix(rev.ID, "sha256:") || !slices.Contains(origin.Secrets(), token(1)) {
+		t.Errorf("%+v, %v", rev, err)
 	}
 }

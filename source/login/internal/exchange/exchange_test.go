@@ -112,6 +112,10 @@ func TestUntil(t *testing.T) {
 	if err := ask(t, t.Context(), client, u, &out); err != nil {
 		t.Error(err)
 	}
+	ended, end := context.WithCancel(t.Context())
+	if end(); !errors.Is(ask(t, ended, client, u, &out), context.Canceled) {
+		t.Error("the end of a request's own context does not end it")
+	}
 	for _, path := range []string{"/stall", "/after"} {
 		if err := ask(t, context.WithoutCancel(ctx), client, u+path, &out); err == nil {
 			t.Errorf("%s: no error", path)
