@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/headgate-io/headgate/bucket"
 	"github.com/headgate-io/headgate/bucket/azure"
@@ -121,4 +122,32 @@ func contains(text string, any []string) bool {
 		}
 	}
 	return false
+}
+
+// A request that nobody answers ends with its context, and so does the wait for a token.
+func TestGivenUp(t *testing.T) {
+	ca := testenv.NewCA(t)
+	s := start(t, testenv.AzblobConfig{CA: ca, Tenant: tenant, Client: "app", Secret: password})
+	a := trusting(access(s, "tenantId", tenant, "clientId", "app", "clientSecret", password, "authorityHost", s.Base), ca)
+	d := connect(t, a)
+	s.Expire()
+	stalled := s.Break(&testenv.Defect{Phase: testenv.GetToken, Do: testenv.Stall, After: -1})
+	ctx, cancel := context.WithCancelCause(t.Context())
+	defer cancel(nil)
+	go func() { <-stalled; cancel(errors.New("given up")) }()
+	ended := make(chan error)
+	for range 3 { // one asks for a token, the others wait for it
+		go func() { _, err := keys(ctx, d, ""); ended <- err }()
+	}
+	for range 3 {
+		select {
+		case err := <-ended:
+			clean(t, err)
+			if err == nil || !strings.Contains(err.Error(), "given up") {
+				t.Error(err)
+			}
+		case <-time.After(30 * time.Second): // only when it fails
+			t.Fatal("nobody gives up")
+		}
+	}
 }

@@ -283,3 +283,23 @@ func TestPagesWithoutEnd(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A server that is busy is asked again; when it stays so, the answer says when to come back.
+func TestBusy(t *testing.T) {
+	busy := testenv.AzureFailure(503, "ServerBusy", "The server is busy.")
+	busy.Header.Set("Retry-After", "0")
+	busy.Times = 3
+	s := start(t, testenv.AzblobConfig{Defect: busy})
+	got, err := read(t, connect(t, access(s)))
+	if err != nil || !maps.Equal(got, contents) {
+		t.Errorf("%v, %v", got, err)
+	}
+	busy.Times = 0
+	busy.Header.Set("Retry-After", "3600")
+	s.Break(busy)
+	_, err = read(t, connect(t, access(s)))
+	refused, ok := errors.AsType[*bucket.StatusError](err)
+	if !ok || refused.RetryAfter().Hours() != 1 || refused.Code != "ServerBusy" {
+		t.Errorf("%v", err)
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"net/http"
 	"strings"
 	"testing"
 
@@ -187,5 +188,25 @@ func TestOpen(t *testing.T) {
 	b.Remove("a")
 	if _, err := read(t.Context(), d, o, 0); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("removed: %v", err)
+	}
+}
+
+// A busy store is asked again.
+func TestBusy(t *testing.T) {
+	t.Parallel()
+	s := testenv.StartGCS(t, testenv.GCSConfig{})
+	s.Bucket("app").Put("a", "one")
+	d := connect(t, s, nil)
+	for _, status := range []int{408, 429, 500, 502, 503, 504} {
+		s.Break(&testenv.Defect{Do: testenv.Answer, Status: status, Header: http.Header{"Retry-After": {"0"}}, Times: 2})
+		if objects, err := list(t.Context(), d, ""); len(objects) != 1 || err != nil {
+			t.Errorf("%d: %v", status, err)
+		}
+	}
+	s.Break(&testenv.Defect{Do: testenv.Answer, Status: 429, Header: http.Header{"Retry-After": {"7200"}}})
+	_, err := list(t.Context(), d, "")
+	status, ok := errors.AsType[*bucket.StatusError](err)
+	if !ok || status.After.Hours() != 2 || !strings.Contains(err.Error(), "raise spec.interval") {
+		t.Errorf("%v", err)
 	}
 }

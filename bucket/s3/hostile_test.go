@@ -208,3 +208,12 @@ func TestEndlessListing(t *testing.T) {
 		t.Error(last)
 	}
 }
+
+// A page that breaks off is read again; one that says wrong things is not.
+func TestListAgain(t *testing.T) {
+	s := filled(t, testenv.S3Config{AccessKey: accessKey, SecretKey: secretKey, PageSize: 1}, "a", "1", "b", "2")
+	s.Break(&testenv.Defect{Phase: testenv.ListObjects, Do: testenv.Cut, After: 200, Times: 2})
+	if all, err := list(t.Context(), connect(t, keyed(s)), ""); err != nil || len(all) != 2 || s.Count() != 4 {
+		t.Errorf("%v, %v, %d requests", all, err, s.Count())
+	}
+}

@@ -1,7 +1,10 @@
 package s3_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 
@@ -84,5 +87,35 @@ func TestStoredEncoding(t *testing.T) {
 	}
 	if text, err := read(t.Context(), d, all[0], 0); text != "\x1f\x8b not really" || err != nil {
 		t.Errorf("%q, %v", text, err)
+	}
+}
+
+// A listing that nobody wants any more ends, with the page that was asked for ahead.
+func TestListGivenUp(t *testing.T) {
+	s := filled(t, testenv.S3Config{PageSize: 1}, "a", "1", "b", "2", "c", "3")
+	s.Break(&testenv.Defect{Phase: testenv.ListObjects, Do: testenv.Serve, Handler: func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+		if r.URL.Query().Has("continuation-token") {
+			<-r.Context().Done()
+			panic(http.ErrAbortHandler)
+		}
+		next.ServeHTTP(w, r)
+	}})
+	d := connect(t, access(s))
+	for o, err := range d.List(t.Context(), "") {
+		if err != nil || o.Key != "a" {
+			t.Fatal(o, err)
+		}
+		break
+	}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	defer cancel(nil)
+	given := errors.New("given up")
+	var last error
+	for _, err := range d.List(ctx, "") {
+		cancel(given)
+		last = err
+	}
+	if !errors.Is(last, given) {
+		t.Error(last)
 	}
 }
