@@ -221,3 +221,21 @@ func TestInvalidURL(t *testing.T) {
 		}
 	}
 }
+
+func TestIgnoreRules(t *testing.T) {
+	repo := testenv.NewRepo(t)
+	repo.Commit(testenv.Commit{Branch: "main", Files: files(
+		"a.txt", "a", "b.jpg", "b", ".gitignore", "c", "docs/d.md", "d", "docs/.sourceignore", "*.md\n!keep.md\n", "docs/keep.md", "k", "docs/deep/e.md", "e")})
+	url := testenv.ServeHTTP(t, testenv.HTTP{}, repo).Repo()
+	g := object(url, source.GitRepositoryRef{Branch: "main"})
+	_, data, _ := fetch(t, g, source.Env{})
+	if got, want := slices.Sorted(maps.Keys(contents(t, data))), []string{"a.txt", "b.jpg", "docs/.sourceignore", "docs/keep.md"}; !slices.Equal(got, want) {
+		t.Errorf("content %v, want %v", got, want)
+	}
+	ignore := "/*\n!/docs/deep/*.md\n" // spec.ignore has the last word, below excluded directories too
+	g.Spec.Ignore = &ignore
+	_, data, _ = fetch(t, g, source.Env{})
+	if got, want := slices.Sorted(maps.Keys(contents(t, data))), []string{"docs/deep/e.md"}; !slices.Equal(got, want) {
+		t.Errorf("content %v, want %v", got, want)
+	}
+}

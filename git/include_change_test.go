@@ -1,7 +1,9 @@
 package git_test
 
 import (
+	"errors"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -103,5 +105,30 @@ func TestIncludeChange(t *testing.T) {
 	}
 	if _, result := run(p); result.Outcome != source.Unchanged {
 		t.Errorf("unchanged: %+v", result)
+	}
+}
+
+// A fetch that leaves out files finds out all the same what cannot be merged.
+func TestIncludeInPartialFetch(t *testing.T) {
+	repo := testenv.NewRepo(t)
+	repo.Commit(testenv.Commit{Branch: "main", Files: own()})
+	p := filled(t)
+	for name, serve := range servers(t, repo) {
+		url, env := serve()
+		env.Sources = p
+		g := sparse(url, "base")
+		g.Spec.Include = including(url, "lib:base:base", "strict").Spec.Include
+		_, data, _ := fetch(t, g, env)
+		want := "base/a.yaml=lib a\nbase/b.yaml=lib b\nbase/deep/x.yaml=own x\nbase/deep/y.yaml=lib y\nstrict/.sourceignore=*.tmp\nstrict/keep.yaml=k\nstrict/sub/.sourceignore=*.log"
+		if got := lines(contents(t, data)); got != want {
+			t.Errorf("%s: content\n%s\nwant\n%s", name, got, want)
+		}
+		for _, at := range []string{"base/a.yaml", "base/a.yaml/below"} { // a file that has not been fetched yet
+			g.Spec.Include = including(url, "lib::"+at).Spec.Include
+			var step *source.StepError
+			if _, _, _, err := try(t.Context(), g, env); !errors.As(err, &step) || step.Reason != "CopyFailure" || !errors.Is(err, fs.ErrExist) || !strings.Contains(err.Error(), "base/a.yaml") {
+				t.Errorf("%s: at %s: %v", name, at, err)
+			}
+		}
 	}
 }

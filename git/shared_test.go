@@ -1,9 +1,11 @@
 package git_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -163,5 +165,24 @@ func TestFleetApart(t *testing.T) {
 				t.Errorf("%s, %d refused, want %s, %d", got, refused, c.want, c.refused)
 			}
 		})
+	}
+}
+
+// A server that says nothing keeps each object for as long as its own timeout says.
+func TestFleetStalled(t *testing.T) {
+	server := testenv.ServeHTTP(t, testenv.HTTP{Defect: &testenv.Defect{Do: testenv.Stall, Phase: testenv.LsRefs}}, one(t))
+	env := sharing(t, nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	objects := many(3, server.Repo(), source.GitRepositoryRef{Branch: "main"}, nil)
+	errs := make([]error, len(objects))
+	var all sync.WaitGroup
+	for i, g := range objects {
+		all.Go(func() { _, _, errs[i] = git.New(g, env).Resolve(ctx, nil) })
+	}
+	<-server.Stalled()
+	cancel()
+	all.Wait()
+	if slices.ContainsFunc(errs, func(err error) bool { return !errors.Is(err, context.Canceled) }) {
+		t.Errorf("got %v", errs)
 	}
 }

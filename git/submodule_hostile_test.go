@@ -3,6 +3,7 @@ package git_test
 import (
 	"fmt"
 	"io/fs"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -238,4 +239,60 @@ func TestSubmoduleLimits(t *testing.T) {
 	g.Spec.SparseCheckout = []string{"s", "t"}
 	_, _, _, err := try(t.Context(), g, source.Env{Limits: artifact.Limits{Bytes: 90 << 10}})
 	wantFailure(t, err, gitf, "limit of 92160")
+}
+
+// Two hundred .gitmodules made of honest and hostile parts: each is an artifact
+// within the tree or an error, and nobody else is asked for anything.
+func TestRandomModules(t *testing.T) {
+	app, sub := testenv.NewRepo(t), testenv.NewRepo(t)
+	pin := linked(sub, map[string]string{"x": "1"})
+	const at = "https://example.com"
+	env := source.Env{Local: map[string]string{at + "/app.git": app.Dir, at + "/sub.git": sub.Dir}}
+	elsewhere := testenv.ServeAll(t, testenv.HTTP{Defect: testenv.Status(500)}, nil)
+	r := rand.New(rand.NewPCG(7, 11))
+	pick := func(of ...string) string { return of[r.IntN(len(of))] }
+	random := func() string {
+		var text strings.Builder
+		for range 1 + r.IntN(6) {
+			fmt.Fprintf(&text, "[%s \"%s\"%s\n", pick("submodule", "submodule", "Submodule", "core"), pick("s", "d/t", "../x", "", `q\"`, "é"),
+				pick(append(slices.Repeat([]string{"]"}, 20), " ]")...))
+			for range r.IntN(4) {
+				fmt.Fprintf(&text, "\t%s %s %s%s", pick("path", "url", "update", "branch", "URL"), pick("=", "=", "=", "=", "=", "=", "= ", ""),
+					pick("s", "d/t", "../sub.git", "./../sub.git", at+"/sub.git", "ext::sh", "--x", "../../x", "none", "!sh", `"a b"`, `\"`, "/etc", ".git",
+						strings.Replace(elsewhere.URL, "//", "//a:b@", 1)),
+					pick("\n", "\n", "\n", "\n", "\r\n", " # c\n", "\\\n\n"))
+			}
+		}
+		return pick("", mapping("../sub.git")) + text.String()
+	}
+	texts := make([]string, 200)
+	var in strings.Builder
+	for i := range texts {
+		texts[i] = random()
+		fmt.Fprintf(&in, "commit refs/heads/b%d\ncommitter t <t@example.com> 0 +0000\ndata 0\nM 100644 inline .gitmodules\ndata %d\n%s\nM 160000 %s %s\n",
+			i, len(texts[i]), texts[i], pin, pick("s", "s", "d/t"))
+	}
+	app.GitInput(in.String(), "fast-import", "--quiet")
+	stored := 0
+	for i, text := range texts {
+		g := recursing(at + "/app.git")
+		g.Spec.Ref.Branch = fmt.Sprintf("b%d", i)
+		_, archive, _, err := try(t.Context(), g, env)
+		if err != nil {
+			wantFailure(t, err, gitf, "submodule|.gitmodules")
+			continue
+		}
+		stored++
+		for name := range contents(t, archive) {
+			if name != "s/x" && name != "d/t/x" {
+				t.Errorf("%q holds %s", text, name)
+			}
+		}
+	}
+	if stored < 10 || stored > 190 {
+		t.Errorf("%d of 200 are artifacts", stored)
+	}
+	if n := len(elsewhere.Requests()); n != 0 {
+		t.Errorf("%d requests elsewhere", n)
+	}
 }

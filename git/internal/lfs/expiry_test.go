@@ -1,10 +1,15 @@
 package lfs_test
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"strings"
 	"testing"
+	"testing/fstest"
 	"time"
 
+	"github.com/headgate-io/headgate/git/internal/lfs"
 	"github.com/headgate-io/headgate/internal/testenv"
 )
 
@@ -62,5 +67,32 @@ func TestExpiryOnTheWay(t *testing.T) {
 	}
 	if got, err := s.fill(t.Context()); err != nil || got["a.bin"] != "content of a" || s.count(testenv.LFSBatch) != 2 {
 		t.Errorf("%v, %q", err, got)
+	}
+}
+
+// The endpoint is looked for again once what it granted has expired.
+func TestEndpointExpiry(t *testing.T) {
+	for in, want := range map[time.Duration]int{time.Hour: 1, time.Second: 2} {
+		s := newStage(t, new(testenv.LFS))
+		for i := range 150 {
+			s.files[fmt.Sprint(i, ".bin")] = &fstest.MapFile{Data: []byte(s.objects.Add(fmt.Sprint(i)))}
+		}
+		found, n := s.client.Endpoint, 0
+		s.client.Endpoint = func(ctx context.Context) (lfs.Endpoint, error) {
+			n++
+			at, err := found(ctx)
+			at.Expires = s.now().Add(in)
+			return at, err
+		}
+		s.good(s.fill(t.Context()))
+		if n != want {
+			t.Errorf("expires in %v: asked %d times for the endpoint, want %d", in, n, want)
+		}
+	}
+	s := newStage(t, new(testenv.LFS))
+	lost := errors.New("lost")
+	s.client.Endpoint = func(context.Context) (lfs.Endpoint, error) { return lfs.Endpoint{}, lost }
+	if _, err := s.fill(t.Context()); !errors.Is(err, lost) {
+		t.Errorf("%v", err)
 	}
 }

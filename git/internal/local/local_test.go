@@ -3,6 +3,7 @@ package local_test
 import (
 	"bytes"
 	"errors"
+	"io"
 	"io/fs"
 	"math/rand/v2"
 	"os"
@@ -10,6 +11,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"testing/fstest"
 
@@ -178,4 +180,32 @@ func TestMissing(t *testing.T) {
 			t.Errorf("%s: %v", hint, err)
 		}
 	}
+}
+
+// TestObjectsConcurrent reads one repository from several goroutines while git moves its objects.
+func TestObjectsConcurrent(t *testing.T) {
+	dir := repository(t)
+	r := open(t, dir)
+	names := strings.Fields(git(t, dir, "cat-file", "--batch-all-objects", "--batch-check=%(objectname)"))
+	var readers sync.WaitGroup
+	for range 4 {
+		readers.Go(func() {
+			for range 5 {
+				for _, name := range names {
+					id, _ := object.ParseID(name)
+					typ, size, content, err := r.Open(id)
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					if n, err := io.Copy(io.Discard, content); n != size || err != nil {
+						t.Errorf("%v %v: %d of %d bytes, %v", typ, id, n, size, err)
+					}
+					content.Close()
+				}
+			}
+		})
+	}
+	git(t, dir, "repack", "-adq")
+	readers.Wait()
 }

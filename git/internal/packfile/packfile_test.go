@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"math/rand/v2"
 	"os"
@@ -14,7 +15,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
+	"testing/fstest"
 
 	"github.com/headgate-io/headgate/git/internal/object"
 	"github.com/headgate-io/headgate/git/internal/packfile"
@@ -223,4 +226,38 @@ func open(t testing.TB, dir, revs string, o packfile.Options) *packfile.Pack {
 	}
 	t.Cleanup(func() { p.Close() })
 	return p
+}
+
+// TestTreeFS reads the tree of a pack from several goroutines at once.
+func TestTreeFS(t *testing.T) {
+	dir := repository(t, "sha1")
+	var done, total int
+	p := open(t, dir, "HEAD\n", packfile.Options{Progress: func(d, n int) { done, total = d, n }})
+	if done != total || done != 4*7+1 { // of each commit, with three trees and three files, and the empty one
+		t.Errorf("the last progress was %d of %d objects", done, total)
+	}
+	fsys := object.TreeFS(p, revision(t, dir, "HEAD^{tree}"))
+	var readers sync.WaitGroup
+	for range 8 {
+		readers.Go(func() {
+			if err := fstest.TestFS(fsys, "a", "b/c", "b/d/e", "empty"); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	readers.Wait()
+	absent := idOf("absent")
+	if _, _, _, err := p.Open(absent); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), absent.String()) {
+		t.Errorf("absent object: %v", err)
+	}
+	_, _, content, err := p.Open(revision(t, dir, "HEAD:a"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := io.ReadAll(content); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("content of a closed pack: %v", err)
+	}
 }

@@ -1,6 +1,7 @@
 package wire_test
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net/http"
@@ -92,5 +93,41 @@ func TestLFSGrantNeedsSSH(t *testing.T) {
 	_, err = wire.LFSGrant(t.Context(), wire.SSH(wire.SSHConfig{Identity: newKey(t, "ed25519").pem, KnownHosts: s.known(s.keys...)}, s.url("/repo.git")))
 	if !errors.Is(err, wire.ErrAuth) {
 		t.Errorf("%v", err)
+	}
+}
+
+// A server that stalls is left when the context ends, and one that has ended is not asked.
+func TestLFSGrantStalls(t *testing.T) {
+	began, over := make(chan struct{}), make(chan struct{})
+	defer close(over)
+	after := func(out string, end func(ssh.Channel) error) func(ssh.Channel, []string) uint32 {
+		return func(ch ssh.Channel, _ []string) uint32 {
+			io.WriteString(ch, out)
+			end(ch)
+			began <- struct{}{}
+			<-over
+			return 0
+		}
+	}
+	open := func(ssh.Channel) error { return nil }
+	enough := errors.New("enough")
+	for name, s := range map[string]*sshServer{
+		"before the session": {stall: began},
+		"before the answer":  {run: after("", open)},
+		"in the answer":      {run: after("{", open)},
+		"before the end":     {run: after("{}", ssh.Channel.CloseWrite)},
+	} {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		to := s.transport(t)
+		go func() { <-began; cancel(enough) }()
+		if _, err := wire.LFSGrant(ctx, to); !errors.Is(err, enough) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(enough)
+	s := &sshServer{run: program("{}", "", 0)}
+	if _, err := wire.LFSGrant(ctx, s.transport(t)); !errors.Is(err, enough) || len(s.commands) != 0 {
+		t.Errorf("%v, commands %q", err, s.commands)
 	}
 }
