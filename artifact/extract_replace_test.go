@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"testing/fstest"
 
@@ -38,6 +39,13 @@ func TestReplaceInTwo(t *testing.T) {
 		t.Errorf("without anything fresh: %v", err)
 	}
 	holds(dir, "2")
+	if err := os.Mkdir(old, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	inside := filepath.Join(old, "dir") // where what is in old cannot be moved back to
+	if err := replaceInTwo(fresh, inside, old); err == nil || !strings.Contains(err.Error(), "it is in "+old) {
+		t.Errorf("error %v, want one that names %s", err, old)
+	}
 }
 
 // TestStranded has another process make the directory again in the moment

@@ -557,6 +557,47 @@ func TestArchivesThatUnpackToTooMuchTogether(t *testing.T) {
 	}
 }
 
+// TestFetchesAtOnce: charts of one repository are fetched several at a time, and
+// not more, after its index was fetched once.
+func TestFetchesAtOnce(t *testing.T) {
+	var mu sync.Mutex
+	now, most, full := 0, 0, make(chan struct{})
+	count := func(n int) {
+		mu.Lock()
+		defer mu.Unlock()
+		if now += n; now > most {
+			if most = now; most == parallelFetches {
+				close(full)
+			}
+		}
+	}
+	site := testenv.StartCharts(t, testenv.ChartsConfig{Allow: func(r *http.Request) bool {
+		if strings.HasSuffix(r.URL.Path, ".tgz") {
+			count(1)
+			defer count(-1)
+			select {
+			case <-full:
+				time.Sleep(20 * time.Millisecond) // for more to come
+			case <-r.Context().Done():
+			}
+		}
+		return true
+	}})
+	var list []string
+	for i := range 20 {
+		name := fmt.Sprintf("c%02d", i)
+		site.Put(testenv.ChartVersion{Name: name, Version: "1.0.0", Archive: archiveOf(t, name, "1.0.0")})
+		list = append(list, name+" * "+site.URL())
+	}
+	got, err := completed(t, newSupply(t, ""), umbrella(list...), ".")
+	if err != nil || strings.Count(got, "\n") != 20 {
+		t.Errorf("%v\n%s", err, got)
+	}
+	if n := site.Count(testenv.GetIndex); n != 1 || most != parallelFetches {
+		t.Errorf("%d charts were fetched at once, and the index %d times", most, n)
+	}
+}
+
 // TestTheFirstFailureEndsTheRest: a repository that stalls is not waited for
 // when a dependency before it has failed, and nothing is left behind.
 func TestTheFirstFailureEndsTheRest(t *testing.T) {

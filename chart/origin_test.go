@@ -511,6 +511,15 @@ func TestSourcesOfChartsThatFail(t *testing.T) {
 	}
 }
 
+// A source whose last run failed has the artifact of before, which is good enough.
+func TestLastGoodArtifact(t *testing.T) {
+	w := newWorkshop(t)
+	src := new(source.GitRepository)
+	w.tree(src, "src", rev1, simple("app", "app", "1.0.0"))
+	src.Status.Conditions = []source.Condition{{Type: "Ready", Status: "False", Reason: "GitOperationFailed"}}
+	w.run(made("GitRepository/src", "app", nil), source.Stored)
+}
+
 // A store that fails is to blame itself.
 func TestStoreFails(t *testing.T) {
 	w := newWorkshop(t)

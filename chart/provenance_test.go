@@ -7,6 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -16,6 +19,7 @@ import (
 	"github.com/ProtonMail/go-crypto/openpgp/clearsign"
 	"github.com/ProtonMail/go-crypto/openpgp/packet"
 
+	"github.com/headgate-io/headgate/internal/signature"
 	"github.com/headgate-io/headgate/internal/testenv"
 	"github.com/headgate-io/headgate/source"
 	"github.com/headgate-io/headgate/source/sourcetest"
@@ -230,6 +234,32 @@ func TestProvenanceTrust(t *testing.T) {
 	b.fails(err, source.StepVerify, "VerificationError", true, "type oci")
 	_, err = b.open().verify(t.Context(), &selected{}, trust)
 	b.fails(err, source.StepVerify, "VerificationError", true, "type oci")
+}
+
+// TestProvenanceByGPG verifies what the real gpg signs, whose dashes and ends of
+// lines are its own.
+func TestProvenanceByGPG(t *testing.T) {
+	if _, err := exec.LookPath("gpg"); err != nil {
+		t.Skip("no gpg")
+	}
+	s := testenv.NewPGP(t, "ann", "rsa3072", "sign", "never")
+	file := filepath.Join(t.TempDir(), "text")
+	if err := os.WriteFile(file, []byte(statement("app", "1.0.0", []byte("x"))+"- dashed:   \n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.GPG("", "--output", file+".prov", "--clear-sign", file)
+	signed, err := os.ReadFile(file + ".prov")
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys, err := signature.ParseOpenPGP(map[string][]byte{"k": s.Public()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, signer, err := keys.VerifyText(signed, time.Now())
+	if err != nil || signer != s.ID || !strings.HasSuffix(string(text), "\n- dashed:") {
+		t.Errorf("%q, %s, %v", text, signer, err)
+	}
 }
 
 // What tests of the package's own door sign charts with.

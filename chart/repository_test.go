@@ -177,6 +177,25 @@ func TestRepositoryMessages(t *testing.T) {
 	}
 }
 
+func TestRepositoryWaitsForBusyServers(t *testing.T) {
+	r := newRepoRig(t, testenv.ChartsConfig{Defect: &testenv.Defect{Status: 429, Header: http.Header{"Retry-After": {"0"}}, Times: 2}})
+	r.run(r.object(nil), source.Stored)
+	r.asked(429, 429, 200)
+}
+
+// Whatever follows the index, all of what the server has is what is stored.
+func TestRepositoryStoresWhatFollowsTheIndex(t *testing.T) {
+	for _, end := range []string{"", "...\n"} { // the second ends the document
+		r := newRepoRig(t, testenv.ChartsConfig{})
+		r.s.SetIndex([]byte("apiVersion: v1\nentries: {}\n" + end + strings.Repeat("# more\n", 40_000)))
+		obj := r.object(nil)
+		r.run(obj, source.Stored)
+		if got := r.bytes(obj.Artifact()); !bytes.Equal(got, r.s.Index()) {
+			t.Errorf("after %q: stored %d of %d bytes", end, len(got), len(r.s.Index()))
+		}
+	}
+}
+
 func TestRepositoryReportsProgress(t *testing.T) {
 	r := newRepoRig(t, testenv.ChartsConfig{})
 	r.s.SetIndex([]byte("apiVersion: v1\nentries: {}\n" + strings.Repeat("# more\n", 1<<20)))

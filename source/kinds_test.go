@@ -3,6 +3,7 @@ package source
 import (
 	"encoding/json"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -210,6 +211,41 @@ func TestDuration(t *testing.T) {
 	}
 	if got := Duration(-1).String(); got != "-0.000001ms" {
 		t.Errorf("negative: %s", got)
+	}
+}
+
+// TestFieldRows checks that each row of the table of fields is about a field that
+// its kind has, or about a deprecated one that it has no more.
+func TestFieldRows(t *testing.T) {
+	for _, row := range fieldRows {
+		seen := false
+		for _, k := range kinds {
+			if row.kind != "" && row.kind != k.name {
+				continue
+			}
+			seen = true
+			at, found := reflect.TypeOf(k.make()).Elem(), true
+			for name := range strings.SplitSeq(row.path, ".") {
+				for at.Kind() == reflect.Pointer || at.Kind() == reflect.Slice {
+					at = at.Elem()
+				}
+				fields := reflect.VisibleFields(at)
+				i := slices.IndexFunc(fields, func(f reflect.StructField) bool {
+					tag, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+					return tag == strings.TrimSuffix(name, "[]")
+				})
+				if found = i >= 0; !found {
+					break
+				}
+				at = fields[i].Type
+			}
+			if found != (row.shape == nil) {
+				t.Errorf("%s %s: in the Go type: %v, shape %v", k.name, row.path, found, row.shape)
+			}
+		}
+		if !seen || row.shape != nil && row.note == "" {
+			t.Errorf("%s %s: no such kind, or deprecated without a note", row.kind, row.path)
+		}
 	}
 }
 

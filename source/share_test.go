@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"runtime"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -284,6 +286,115 @@ func TestSharePanic(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A given answer tells which question it is of, and when it was begun to be asked
+// for. It may also be an error, or what a panic is about.
+type given struct {
+	key   string
+	begun time.Time
+}
+
+func (g *given) Error() string { return "refused: " + g.key }
+
+var errLeft = errors.New("left")
+
+// Whatever callers do: each gets an answer to its own question, asked for no
+// earlier than it wants, or the end of its own context and no other, in time; and
+// nothing goes on when all have left.
+func TestShareRandomCallers(t *testing.T) {
+	for seed := range uint64(60) {
+		synctest.Test(t, func(t *testing.T) {
+			r := rand.New(rand.NewPCG(seed, 9))
+			w := &shareWitness{T: t}
+			var all sync.WaitGroup
+			for range 150 {
+				c := shareCaller{
+					key:     fmt.Sprint("key ", r.IntN(3)),
+					arrives: time.Duration(r.IntN(60)) * 500 * time.Millisecond,
+					back:    time.Duration(r.IntN(5)) * time.Second,
+					takes:   time.Duration(r.IntN(8)) * time.Second,
+					how:     r.IntN(8),
+				}
+				if r.IntN(3) == 0 {
+					c.patience, c.leaves = time.Duration(1+r.IntN(5000))*time.Millisecond, r.IntN(2) == 0
+				}
+				all.Go(func() { w.call(c) })
+			}
+			all.Wait()
+			if n := w.underWay.Load(); n != 0 || t.Failed() {
+				t.Errorf("seed %d; when all have left, %d questions are under way", seed, n)
+			}
+		})
+	}
+}
+
+// A shareCaller is what one caller does.
+type shareCaller struct {
+	key           string
+	arrives, back time.Duration // and what it takes may be asked for that much earlier
+	takes         time.Duration // until there is an answer, should it be the one who asks
+	how           int           // this answer comes
+	patience      time.Duration // 0 for any
+	leaves        bool          // when that is over, as one who is cancelled
+}
+
+type shareWitness struct {
+	*testing.T
+	share    source.Share
+	underWay atomic.Int64 // questions that are asked
+}
+
+func (w *shareWitness) call(c shareCaller) {
+	time.Sleep(c.arrives)
+	ctx, cancel := context.WithCancelCause(w.Context())
+	defer cancel(nil)
+	ended := context.DeadlineExceeded
+	if c.leaves {
+		ended = errLeft
+		time.AfterFunc(c.patience, func() { cancel(errLeft) })
+	} else if c.patience > 0 {
+		var stop context.CancelFunc
+		ctx, stop = context.WithTimeout(ctx, c.patience)
+		defer stop()
+	}
+	start := time.Now()
+	value, err := w.share.Do(ctx, c.key, start.Add(-c.back), func(ctx context.Context) (any, error) { return w.ask(ctx, c) })
+	got, _ := value.(*given)
+	if panicked, ok := errors.AsType[*source.PanicError](err); ok {
+		got = panicked.Value.(*given)
+	}
+	switch {
+	case got != nil || errors.As(err, &got):
+		if since := start.Add(-c.back); got.key != c.key || got.begun.Before(since) {
+			w.Errorf("%+v: the answer is to %s, begun %v before it may have been", c, got.key, since.Sub(got.begun))
+		}
+	case c.patience == 0 || !errors.Is(err, ended) || time.Since(start) != c.patience:
+		w.Errorf("%+v: got %v, %v after %v", c, value, err, time.Since(start))
+	}
+}
+
+func (w *shareWitness) ask(ctx context.Context, c shareCaller) (any, error) {
+	w.underWay.Add(1)
+	defer w.underWay.Add(-1)
+	answer, takes := &given{c.key, time.Now()}, c.takes
+	if deadline, ok := ctx.Deadline(); ok && c.how == 0 { // as a dialer does
+		takes = min(takes, time.Until(deadline))
+	}
+	select {
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	case <-time.After(takes):
+	}
+	switch {
+	case takes < c.takes:
+		return nil, fmt.Errorf("i/o timeout: %w", context.DeadlineExceeded)
+	case c.how == 1:
+		return nil, answer
+	case c.how == 2:
+		panic(answer)
+	}
+	return answer, nil
 }
 
 // Nil is for programs of one object.

@@ -321,6 +321,36 @@ func TestMirrorStalls(t *testing.T) {
 	l.expect("", false)
 }
 
+// TestAtOnce has many verifications begin together: with verifiers of their own,
+// with one, and with one that has the root from a Secret.
+func TestAtOnce(t *testing.T) {
+	l := newLab(t, nil)
+	check(t, l.verify(t.Context()))
+	each := l.m.asked()
+	l.c.pass(25 * time.Hour)
+	one, err := l.make(l.repo, l.trust)
+	check(t, err)
+	trust := l.trust
+	trust.Root = secret("trusted_root.json", l.s.trustedRoot(t))
+	given, err := l.make(l.repo, trust)
+	check(t, err)
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			_, err := one.Verify(t.Context(), l.subject)
+			_, other := given.Verify(t.Context(), l.subject)
+			if err = errors.Join(err, other, l.verify(t.Context())); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	if n := l.m.asked(); n > 8*each {
+		t.Errorf("%d requests for eight at once, and %d for one", n, each)
+	}
+	l.expect("", false)
+}
+
 // TestCache keeps what the mirror said in a directory, and nothing elsewhere.
 func TestCache(t *testing.T) {
 	home := t.TempDir()

@@ -221,6 +221,19 @@ func ungzip(t testing.TB, data []byte) []byte {
 	return out
 }
 
+func TestLimitsThatAreGiven(t *testing.T) {
+	l := spools(t)
+	l.FileBytes = -1 // none
+	a, err := bundle.ReadArchive(bytes.NewReader(plain.with(files{"files/big": big(6)}).under("plain").tgz(t)), l)
+	must(t, err)
+	must(t, a.Close())
+	l.FileBytes = 1
+	_, err = bundle.ReadArchive(bytes.NewReader(plain.under("plain").tgz(t)), l)
+	if limit, ok := errors.AsType[*artifact.LimitError](err); !ok || limit.Limit != 1 {
+		t.Errorf("%v", err)
+	}
+}
+
 func FuzzReadArchive(f *testing.F) {
 	f.Add(plain.under("plain").tgz(f))
 	f.Add(files{"a/Chart.yaml": "name: a\nversion: 1.0.0\n", "a/requirements.yaml": "dependencies:\n- name: b\n", "a/requirements.lock": "{}"}.tgz(f))

@@ -220,6 +220,7 @@ func TestPackRefuses(t *testing.T) {
 		"a directory that is another chart":    {c: plain.with(small("x", "1.0.0").under("charts/a")).open(t), e: bundle.Edit{Charts: []*bundle.Chart{a.open(t)}}, says: "charts/a"},
 		"an empty directory in its place":      {c: plain.with(files{"charts/a/x.prov": ""}).open(t), e: bundle.Edit{Charts: []*bundle.Chart{a.open(t)}}, says: "charts/a"},
 		"two charts in one place":              {c: plain.open(t), e: bundle.Edit{Charts: []*bundle.Chart{a.open(t), small("a", "2.0.0").open(t), small("a-1.0.0", "1.0.0").open(t)}}, says: "charts/a-1.0.0 is not a-1.0.0 1.0.0: rename it"},
+		"places that are taken, told in order": {c: plain.with(small("x", "1.0.0").under("charts/a")).with(small("y", "1.0.0").under("charts/b")).open(t), e: bundle.Edit{Charts: []*bundle.Chart{small("b", "1.0.0").open(t), a.open(t)}}, says: "charts/a is not a 1.0.0"},
 		"a chart that would be passed over":    {c: plain.open(t), e: bundle.Edit{Charts: []*bundle.Chart{small("_a", "1.0.0").open(t)}}, says: "finds no chart"},
 		"a chart with the name of an archive":  {c: plain.open(t), e: bundle.Edit{Charts: []*bundle.Chart{small("a.tgz", "1.0.0").open(t)}}, says: "finds no chart"},
 		"a file above the limit":               {c: plain.with(files{"files/x": big(6)}).open(t), says: "5242880 bytes"},
