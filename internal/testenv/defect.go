@@ -14,7 +14,8 @@ type Phase string
 const (
 	Advertisement Phase = "advertisement" // capabilities, with version 0 the refs too
 	LsRefs        Phase = "ls-refs"
-	Pack          Phase = "pack" // negotiation and pack
+	Pack          Phase = "pack"  // negotiation and pack
+	Stray         Phase = "stray" // all else, such as the request of a client of a server that had the port before
 )
 
 // A Misdeed is what a server does wrong.

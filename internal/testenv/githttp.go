@@ -182,8 +182,10 @@ func (s *Server) phaseOf(r *http.Request, body []byte) Phase {
 		return Advertisement
 	case bytes.Contains(body, []byte("command=ls-refs")):
 		return LsRefs
+	case strings.HasSuffix(r.URL.Path, "/git-upload-pack"):
+		return Pack
 	}
-	return Pack
+	return Stray
 }
 
 func (s *Server) allowed(r *http.Request, phase Phase) bool {
