@@ -171,7 +171,7 @@ func (s *Share) end(ctx context.Context, first int64, q question, a *asking, val
 		delete(s.running, q)
 	}
 	weight := int64(leastAnswer)
-	if w, ok := value.(interface{ Weight() int64 }); ok {
+	if w, ok := value.(interface{ Weight() int64 }); ok && err == nil { // the value of a failure may be a nil pointer
 		weight = max(weight, w.Weight())
 	}
 	newer := s.kept[q] != nil && s.kept[q].begun.After(a.begun)

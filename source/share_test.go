@@ -413,6 +413,20 @@ type heavy int64
 
 func (h heavy) Weight() int64 { return int64(h) }
 
+// The value of a failure may be a nil pointer, whose weight is not asked for.
+func TestShareFailureWithNilValue(t *testing.T) {
+	boom := errors.New("boom")
+	_, err := new(source.Share).Do(t.Context(), "key", time.Time{}, func(context.Context) (any, error) { return (*pointed)(nil), boom })
+	if !errors.Is(err, boom) {
+		t.Error(err)
+	}
+}
+
+// A pointed answer has a weight that a nil one cannot tell.
+type pointed struct{ weight int64 }
+
+func (p *pointed) Weight() int64 { return p.weight }
+
 // What is kept is bounded, in number and in bytes; what is too heavy is for
 // those alone who wait for it.
 func TestShareBounded(t *testing.T) {
