@@ -210,8 +210,8 @@ func (p *pattern) mayMatchBelow(name string, parts []string) bool {
 // fails with [fs.ErrNotExist].
 //
 // An ignored directory stays visible while some rule may include something
-// below it, and only then; whoever archives the view leaves the directory itself
-// out where the view says so:
+// below it, and only then. An archive of the view leaves the directory itself out
+// where the view says so:
 //
 //	o, ok := view.(interface{ Omits(dir string) bool })
 //	leaveOut := ok && o.Omits(dir)

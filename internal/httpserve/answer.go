@@ -8,9 +8,12 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/headgate-io/headgate/internal/redact"
 )
 
 // answerTime is how long a request may take to come, and what is written of an answer
@@ -145,6 +148,23 @@ func (a *Writer) ReadFrom(r io.Reader) (n int64, err error) {
 		}
 	}
 	return n, err
+}
+
+// Recover is for defer: it answers 500 when a handler panics, so that the process goes
+// on. When the answer has begun its connection is closed instead. It tells log, unless
+// the handler meant to close the connection. Server is what the answer calls the server.
+func Recover(a *Writer, server string, log func(cause, stack string)) {
+	cause := recover()
+	if cause == nil {
+		return
+	}
+	if cause != http.ErrAbortHandler {
+		log(redact.String(fmt.Sprint(cause)), string(debug.Stack()))
+	}
+	if a.Status != 0 || cause == http.ErrAbortHandler {
+		panic(http.ErrAbortHandler)
+	}
+	Text(a, http.StatusInternalServerError, "the "+server+" has a defect, see its log")
 }
 
 // FlushError is for [http.ResponseController].

@@ -6,7 +6,7 @@
 //
 // A [Guard] knows the callers from a file of tokens and client certificates, which is
 // read again when it changes. Without a file, and when client certificates are not
-// verified either, everybody may do everything.
+// verified either, all callers may do everything.
 //
 // A caller says who it is in one of these ways. The first that is present counts:
 // when it is not valid the request is refused, whatever else it has.
@@ -50,7 +50,7 @@ import (
 )
 
 // ErrUnknown is a caller who did not say who it is, or whose credential is not known: 401.
-// ErrForbidden is one who may not do what it asks for: 403.
+// ErrForbidden is one that may not do what it asks for: 403.
 var (
 	ErrUnknown   = errors.New("no valid credential")
 	ErrForbidden = errors.New("not allowed")
@@ -140,11 +140,11 @@ type Config struct {
 	Certificates bool             // client certificates are verified; without File each of them may do everything
 	Cookie       string           // name of the cookie of sessions: servers of one host share their cookies
 	Lists        map[string]List  // of scopes, by field
-	Warn         func(error)      // is told what is wrong with a file that was changed, and what of it looks like a mistake; nil for nobody
+	Warn         func(error)      // is told what is wrong with a file that was changed, and what of it looks like a mistake; nil for no reports
 	Now          func() time.Time // nil for time.Now
 }
 
-// A Guard knows the callers. The nil Guard lets everybody do everything.
+// A Guard knows the callers. The nil Guard lets all callers do everything.
 type Guard struct {
 	certificates bool
 	file         *Reloaded[*roster] // nil for none
@@ -172,7 +172,7 @@ func OpenGuard(c Config) (*Guard, error) {
 
 // A Grant is what one caller may do. The zero Grant allows nothing.
 type Grant struct {
-	Actor string // its name in the file; "" when everybody may do everything
+	Actor string // its name in the file; "" when all callers may do everything
 	All   bool   // it may do everything
 
 	caller *caller

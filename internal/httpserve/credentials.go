@@ -195,7 +195,7 @@ func (s *sessions) find(r *http.Request, cookies string, now time.Time) (digest,
 }
 
 // add remembers a session, and forgets those that have ended. When a token has
-// too many, the one of them that ends first is forgotten: nobody ends those of others.
+// too many, the one of them that ends first is forgotten: no caller ends the sessions of another.
 func (s *sessions) add(id digest, new session, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -79,8 +79,8 @@ type asset struct {
 //	noticed(change)   something has changed; before notice of the view
 //	refresh()         all may have changed, now and then and when the stream opens; before load of the view
 //	state(name)       the stream is connecting, live, reconnecting or paused
-//	paused(signal)    nobody looks at the page, until signal ends
-//	ended()           nobody is signed in any more
+//	paused(signal)    the page is hidden, until signal ends
+//	ended()           the session has ended
 //	mark()            words before the title
 //
 // The index.html of a page has the elements views (navigation), main, live,

@@ -117,7 +117,7 @@ func readRoster(name string, content []byte, lists map[string]List) (*roster, []
 	if len(out.Tokens) == 0 && len(out.Certificates) == 0 {
 		return nil, nil, &document.Error{File: name, Err: errors.New("it names no callers: write them below tokens or certificates")}
 	}
-	// Files that are mounted from a Secret are symbolic links, and nobody else is there to read them.
+	// Files that are mounted from a Secret are symbolic links, and no other user of the container reads them.
 	if info, err := os.Lstat(name); err == nil && runtime.GOOS != "windows" && info.Mode().IsRegular() && info.Mode().Perm()&0o006 != 0 {
 		warnings = append(warnings, &document.Error{File: name, Err: errors.New("every user of this machine can read it: make its mode 0600")})
 	}

@@ -32,7 +32,7 @@ type Endpoint struct {
 	Grace     time.Duration // for answers when it ends; default 30 s
 }
 
-// ErrExposed is an address that others can reach, of a server that asks nobody who it is.
+// ErrExposed is an address that others can reach, of a server that asks for no credential.
 var ErrExposed = errors.New("others can reach it, and it asks nobody who they are")
 
 // A Listener is where a server can be reached.
@@ -146,7 +146,7 @@ type TLS struct {
 	ClientCA  string // who issues the certificates of clients; "" for none
 	Optional  bool   // clients may have none
 
-	Warn func(error)      // is told what is wrong with a file that was changed; nil for nobody
+	Warn func(error)      // is told what is wrong with a file that was changed; nil for no reports
 	Now  func() time.Time // nil for time.Now
 }
 

@@ -226,9 +226,9 @@ func clean(text string) string {
 	}, strings.Join(lines, "; "))
 }
 
-// Password returns an address without the password in it, or for http and
-// https without a user that has none, who is a token; and otherwise as it
-// was written. One that is no URL loses what [String] removes.
+// Password returns an address without the password in it. For http and https a
+// user without a password is a token, and goes too. An address that is no URL loses
+// what [String] removes.
 func Password(address string) string {
 	u, err := url.Parse(address)
 	if err != nil {

@@ -394,7 +394,7 @@ func (s *Charts) misbehave(w http.ResponseWriter, r *http.Request, d Defect, nex
 	}
 }
 
-// endlessIndex answers with versions of one chart until nobody listens.
+// endlessIndex answers with versions of one chart until the client is gone.
 func endlessIndex(w http.ResponseWriter) {
 	if _, err := fmt.Fprint(w, "apiVersion: v1\nentries:\n  endless:\n"); err != nil {
 		return

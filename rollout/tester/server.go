@@ -47,7 +47,6 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"runtime/debug"
 	"strconv"
 	"strings"
 	"sync"
@@ -70,7 +69,7 @@ import (
 type Server struct {
 	Gates         *gate.Store
 	Runs          *run.Runner
-	Guard         *access.Guard // nil: everybody may do everything
+	Guard         *access.Guard // nil: all callers may do everything
 	Tools         task.Tools
 	Servers       remote.Servers
 	Types         []string      // that are enabled, by either name; nil for all
@@ -124,7 +123,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 //	Grace     time.Duration // for runs and answers when it ends; default 30 s
 type Endpoint = httpserve.Endpoint
 
-// ErrExposed is an address that others can reach, of a test runner that asks nobody who it is.
+// ErrExposed is an address that others can reach, of a test runner that asks for no credential.
 var ErrExposed = httpserve.ErrExposed
 
 // A Listener is where a test runner can be reached.
@@ -174,7 +173,9 @@ func (s *Server) handler(l *httpserve.Listener) http.Handler {
 			s.metrics.inFlight.Dec()
 			s.metrics.requests.WithLabelValues(classOf(r.URL.Path), strconv.Itoa(cmp.Or(a.Status, http.StatusOK))).Inc()
 		}()
-		defer s.recovering(a, r)
+		defer httpserve.Recover(a, "test runner", func(cause, stack string) {
+			s.logger().Error("defect: a request made the test runner panic", "method", r.Method, "path", pathOf(r), "cause", cause, "stack", stack)
+		})
 		switch {
 		case l != nil && !l.Here(r):
 			s.denied(r, "host", "", fmt.Errorf("the request is for the host %q", r.Host))
@@ -187,23 +188,6 @@ func (s *Server) handler(l *httpserve.Listener) http.Handler {
 			mux.ServeHTTP(a, r)
 		}
 	})
-}
-
-// recovering answers 500 when a handler panics: the process goes on. When the
-// answer has begun its connection is closed instead.
-func (s *Server) recovering(a *httpserve.Writer, r *http.Request) {
-	cause := recover()
-	if cause == nil {
-		return
-	}
-	if cause != http.ErrAbortHandler {
-		s.logger().Error("defect: a request made the test runner panic", "method", r.Method, "path", pathOf(r),
-			"cause", redact.String(fmt.Sprint(cause)), "stack", string(debug.Stack()))
-	}
-	if a.Status != 0 || cause == http.ErrAbortHandler {
-		panic(http.ErrAbortHandler)
-	}
-	httpserve.Text(a, http.StatusInternalServerError, "the test runner has a defect, see its log")
 }
 
 //go:embed page

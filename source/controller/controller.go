@@ -57,8 +57,8 @@ type Controller struct {
 	ScrubIdle time.Duration // between two rounds; default 24h
 
 	Now     func() time.Time   // wall-clock time, for what people read; default time.Now
-	Emit    func(source.Event) // told of events; several goroutines may call it at once; nil for nobody
-	Observe func(Run)          // told of each run that ended, before its view changes; several goroutines may call it at once; nil for nobody
+	Emit    func(source.Event) // told of events; several goroutines may call it at once; nil for no reports
+	Observe func(Run)          // told of each run that ended, before its view changes; several goroutines may call it at once; nil for no reports
 
 	engine
 }

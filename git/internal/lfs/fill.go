@@ -66,7 +66,7 @@ func Fill(ctx context.Context, view fs.FS, o Options) (held io.Closer, plain []s
 		}
 		finds[i].offset = spool.total
 		known[key{f.tree, f.OID}] = finds[i].Object
-		if spool.total += f.Size; f.Size == 0 { // the empty object needs nobody
+		if spool.total += f.Size; f.Size == 0 { // the empty object is not asked for
 			continue
 		}
 		if wanted[f.tree] == nil {

@@ -1,8 +1,8 @@
-// Package access says who may do what with a test runner.
+// Package access says what callers may do with a test runner.
 //
 // A [Guard] knows the callers from a file of tokens and client certificates
 // (see [Config]), which is read again when it changes. Without a file, and when
-// client certificates are not verified either, everybody may do everything.
+// client certificates are not verified either, all callers may do everything.
 //
 // A caller says who it is in one of these ways. The first that is present
 // counts: when it is not valid the request is refused, whatever else it has.
@@ -65,12 +65,12 @@ type Config struct {
 	File string
 
 	Certificates bool             // client certificates are verified; without File each of them may do everything
-	Warn         func(error)      // is told what is wrong with a file that was changed, and what of it looks like a mistake; nil for nobody
+	Warn         func(error)      // is told what is wrong with a file that was changed, and what of it looks like a mistake; nil for no reports
 	Now          func() time.Time // nil for time.Now
 }
 
 // ErrUnknown is a caller who did not say who it is, or whose credential is not known: 401.
-// ErrForbidden is one who may not do what it asks for: 403.
+// ErrForbidden is one that may not do what it asks for: 403.
 var (
 	ErrUnknown   = httpserve.ErrUnknown
 	ErrForbidden = httpserve.ErrForbidden
@@ -84,7 +84,7 @@ var (
 //	Actor string // of the caller, "" when that is not known
 type Denial = httpserve.Denial
 
-// A Guard knows the callers. The nil Guard lets everybody do everything.
+// A Guard knows the callers. The nil Guard lets all callers do everything.
 type Guard struct{ guard *httpserve.Guard }
 
 // lists are those of scopes.
@@ -129,7 +129,7 @@ func Open(c Config) (*Guard, error) {
 	return &Guard{guard}, nil
 }
 
-// inner returns the guard that lets everybody do everything for nil.
+// inner returns the guard that lets all callers do everything for nil.
 func (g *Guard) inner() *httpserve.Guard {
 	if g == nil {
 		return nil
@@ -169,7 +169,7 @@ func (g *Guard) Login(w http.ResponseWriter, r *http.Request, token string) (Gra
 func (g *Guard) Logout(w http.ResponseWriter, r *http.Request) { g.inner().Logout(w, r) }
 
 // A Grant is what one caller may do. The zero Grant allows nothing. It has the fields
-// Actor, the name of the caller in the file, "" when everybody may do everything, and All,
+// Actor, the name of the caller in the file, "" when all callers may do everything, and All,
 // that it may do everything.
 type Grant struct{ httpserve.Grant }
 

@@ -6,7 +6,7 @@ import (
 	"github.com/headgate-io/headgate/internal/call"
 )
 
-// server returns whom the client calls.
+// server returns the server that the client calls.
 func (c *Client) server() call.Server {
 	return call.Server{
 		Name: "test runner", URL: c.URL, Token: c.Token, HTTP: c.HTTP,

@@ -96,11 +96,11 @@ type Config struct {
 
 	// Observe is told each run as it becomes queued, running or ended, and with
 	// shared each request that was given the run of another. It returns at once
-	// and calls no method of the runner; nil for nobody.
+	// and calls no method of the runner; nil for no reports.
 	Observe func(r api.Run, shared bool)
 
 	// Warn is told what the history suffers. It returns at once and calls no
-	// method of the runner; nil for nobody.
+	// method of the runner; nil for no reports.
 	Warn func(error)
 }
 

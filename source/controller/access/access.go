@@ -1,8 +1,8 @@
-// Package access says who may do what with the server of sources.
+// Package access says what callers may do with the server of sources.
 //
 // A [Guard] knows the callers from a file of tokens and client certificates
 // (see [Config]), which is read again when it changes. Without a file, and when
-// client certificates are not verified either, everybody may do everything; and
+// client certificates are not verified either, all callers may do everything; and
 // so may callers of the socket of the server, whatever it asks of others.
 //
 // A caller says who it is in one of these ways. The first that is present
@@ -29,7 +29,7 @@ import (
 	"github.com/headgate-io/headgate/source"
 )
 
-// A Config says whom a Guard knows.
+// A Config says which callers a Guard knows.
 type Config struct {
 	// File is a YAML or JSON document with tokens and client certificates; ""
 	// for none.
@@ -55,7 +55,7 @@ type Config struct {
 	File string
 
 	Certificates bool             // client certificates are verified; without File each of them may do everything
-	Warn         func(error)      // is told what is wrong with a file that was changed, and what of it looks like a mistake; nil for nobody
+	Warn         func(error)      // is told what is wrong with a file that was changed, and what of it looks like a mistake; nil for no reports
 	Now          func() time.Time // nil for time.Now
 }
 

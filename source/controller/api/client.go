@@ -28,11 +28,11 @@ type Client struct {
 	HTTP   *http.Client // nil for one without a proxy; redirects are followed within the origin of Base alone
 
 	// Lost is told when a stream that was there is lost, and why, and with nil
-	// when it is there again; nil for nobody.
+	// when it is there again; nil for no reports.
 	Lost func(error)
 }
 
-// server returns whom the client calls.
+// server returns the server that the client calls.
 func (c *Client) server() call.Server {
 	return call.Server{
 		Name: "server of sources", URL: c.Base, Socket: c.Socket, Token: c.Token, HTTP: c.HTTP,

@@ -42,7 +42,6 @@ import (
 	"net/http"
 	"net/http/pprof"
 	"net/url"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -174,7 +173,9 @@ func (s *Server) handler(l *httpserve.Listener) http.Handler {
 		}
 		a := httpserve.Answering(w, r)
 		defer s.metrics.request(r)(a)
-		defer s.recovering(a, r)
+		defer httpserve.Recover(a, "server", func(cause, stack string) {
+			s.logger().Error("defect: a request made the server panic", "method", r.Method, "path", clean(r.URL.Path), "error", cause, "stack", stack)
+		})
 		switch {
 		case l != nil && !l.Here(r):
 			httpserve.Take(r) // before its path is logged
@@ -188,23 +189,6 @@ func (s *Server) handler(l *httpserve.Listener) http.Handler {
 			mux.ServeHTTP(a, r)
 		}
 	})
-}
-
-// recovering answers 500 when a handler panics: the process goes on. When the
-// answer has begun its connection is closed instead.
-func (s *Server) recovering(a *httpserve.Writer, r *http.Request) {
-	cause := recover()
-	if cause == nil {
-		return
-	}
-	if cause != http.ErrAbortHandler {
-		s.logger().Error("defect: a request made the server panic", "method", r.Method, "path", clean(r.URL.Path),
-			"error", redact.String(fmt.Sprint(cause)), "stack", string(debug.Stack()))
-	}
-	if a.Status != 0 || cause == http.ErrAbortHandler {
-		panic(http.ErrAbortHandler)
-	}
-	httpserve.Text(a, http.StatusInternalServerError, "the server has a defect, see its log")
 }
 
 // normalize makes a path one that [http.ServeMux] serves as it is: repeated slashes
