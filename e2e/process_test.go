@@ -7,8 +7,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -73,15 +75,25 @@ func file(t *testing.T, l interface{ File() (*os.File, error) }) *os.File {
 	return f
 }
 
+// nextPort is where freeAddr goes on: below the ports that the system gives to
+// outgoing connections and to listeners of port 0, so none of those takes a
+// port before the server for which it was chosen opens it.
+var nextPort atomic.Int32
+
 // freeAddr returns an address for a server that can only open its port itself.
 func freeAddr(t *testing.T) (addr, port string) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	check(t, err)
-	defer l.Close()
-	_, port, err = net.SplitHostPort(l.Addr().String())
-	check(t, err)
-	return l.Addr().String(), port
+	for range 10000 {
+		n := 20000 + (int32(os.Getpid())*100+nextPort.Add(1))%10000
+		port = strconv.Itoa(int(n))
+		addr = net.JoinHostPort("127.0.0.1", port)
+		if l, err := net.Listen("tcp", addr); err == nil {
+			l.Close()
+			return addr, port
+		}
+	}
+	t.Fatal("no port from 20000 to 29999 is free")
+	return "", ""
 }
 
 // await returns once something listens at addr.
