@@ -1,6 +1,10 @@
 package index
 
-import "bytes"
+import (
+	"bytes"
+	"encoding/binary"
+	"unicode/utf8"
+)
 
 // A content is what lines learns of a line.
 type content struct {
@@ -255,7 +259,23 @@ func oddBreak(line []byte) bool {
 	if at := bytes.IndexByte(line, '\r'); at >= 0 && at != len(line)-2 {
 		return true
 	}
-	return bytes.Contains(line, nextLine) || bytes.Contains(line, lineSeparator) || bytes.Contains(line, paragraphSeparator)
+	return !ascii(line) && (bytes.Contains(line, nextLine) || bytes.Contains(line, lineSeparator) || bytes.Contains(line, paragraphSeparator))
 }
 
 var nextLine, lineSeparator, paragraphSeparator = []byte("\u0085"), []byte("\u2028"), []byte("\u2029")
+
+// ascii tells whether a line has ASCII characters only. It looks at eight bytes
+// at a time: almost every line of an index is looked at for nothing else.
+func ascii(line []byte) bool {
+	for ; len(line) >= 8; line = line[8:] {
+		if binary.NativeEndian.Uint64(line)&0x8080808080808080 != 0 {
+			return false
+		}
+	}
+	for _, b := range line {
+		if b >= utf8.RuneSelf {
+			return false
+		}
+	}
+	return true
+}
