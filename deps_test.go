@@ -67,9 +67,9 @@ var rooms = map[string]room{
 	"source/login/internal/exchange": {imports: "internal/redact internal/transport source"},
 
 	"rollout":          {imports: "internal/document internal/notify internal/redact internal/retry internal/secret", modules: "go.yaml.in/yaml/v3"},
-	"rollout/ledger":   {imports: "rollout internal/durable internal/retry"},
 	"rollout/metric":   {imports: "rollout internal/command internal/document internal/notify internal/origin internal/placeholder internal/redact internal/secret"},
 	"rollout/notify":   {imports: "rollout internal/document internal/notify internal/redact internal/secret"},
+	"rollout/drive":    {imports: "rollout rollout/metric rollout/notify rollout/traffic internal/durable internal/redact internal/retry"},
 	"rollout/simulate": {imports: "rollout"},
 	"rollout/traffic":  {imports: "rollout internal/command internal/placeholder internal/redact"},
 
@@ -83,7 +83,7 @@ var rooms = map[string]room{
 	"rollout/tester/task":           {imports: "rollout/tester/api rollout/tester/run internal/command", modules: "golang.org/x/sys"},
 
 	"cmd/headgate": {
-		imports: "headgate rollout/tester rollout/tester/access rollout/tester/api rollout/tester/gate rollout/tester/remote rollout/tester/run rollout/tester/task rollout rollout/ledger rollout/metric rollout/notify rollout/simulate rollout/traffic artifact bucket bucket/azure bucket/gcs bucket/s3 chart chart/index source git oci oci/cosign oci/notation internal/command internal/document internal/durable internal/httpserve internal/redact internal/retry internal/zone source/login/aws source/login/azure source/login/gcp source/login/github " +
+		imports: "headgate rollout/tester rollout/tester/access rollout/tester/api rollout/tester/gate rollout/tester/remote rollout/tester/run rollout/tester/task rollout rollout/metric rollout/notify rollout/drive rollout/simulate rollout/traffic artifact bucket bucket/azure bucket/gcs bucket/s3 chart chart/index source git oci oci/cosign oci/notation internal/command internal/document internal/durable internal/httpserve internal/redact internal/retry internal/zone source/login/aws source/login/azure source/login/gcp source/login/github " +
 			"source/controller source/controller/access source/controller/api source/controller/feed source/controller/hook source/controller/journal source/controller/notify source/controller/server", // sigs.k8s.io/yaml comes with source
 		modules: "github.com/spf13/cobra github.com/spf13/pflag github.com/inconshreveable/mousetrap github.com/jedib0t/go-pretty/v6 github.com/mattn/go-runewidth github.com/clipperhouse/uax29/v2 golang.org/x/term golang.org/x/text github.com/rogpeppe/go-internal",
 	},

@@ -109,7 +109,7 @@ var facts = [levels][]document.Fact{
 		wrong("spec.analysis.metrics[]", "threshold", func(m *Metric) bool { return m.Threshold != nil && math.IsNaN(*m.Threshold) },
 			"is no number"),
 
-		document.Related("spec.analysis.webhooks[]", "type", func(h *Hook) error { return oneOf(hookTypes...)(h.kind()) }),
+		document.Related("spec.analysis.webhooks[]", "type", func(h *Hook) error { return oneOf(HookTypes()...)(h.kind()) }),
 		document.Value("spec.analysis.webhooks[].timeout", notNegative),
 		document.Value("spec.analysis.alerts[].severity", oneOf("", Info, Warn, Error)),
 	},
@@ -259,10 +259,12 @@ func someRange(r *Range) error {
 // maxRetries bounds how often a webhook is called again.
 const maxRetries = 100
 
-// hookTypes are the types of webhooks in the order in which they are called.
-var hookTypes = []HookType{
-	HookConfirmRollout, HookPreRollout, HookRollout, HookConfirmTrafficIncrease,
-	HookConfirmPromotion, HookPostRollout, HookRollback, HookEvent,
+// HookTypes lists the types of webhooks in the order in which they are called.
+func HookTypes() []HookType {
+	return []HookType{
+		HookConfirmRollout, HookPreRollout, HookRollout, HookConfirmTrafficIncrease,
+		HookConfirmPromotion, HookPostRollout, HookRollback, HookEvent,
+	}
 }
 
 // confirms reports whether the webhook is a gate.

@@ -21,6 +21,11 @@ const (
 	Failed      Phase = "Failed"
 )
 
+// Phases lists the phases.
+func Phases() []Phase {
+	return []Phase{Initialized, Waiting, Progressing, Promoting, Finalising, Succeeded, Failed}
+}
+
 // phases is a set of phases.
 type phases []Phase
 

@@ -46,33 +46,28 @@ type text struct {
 
 // readBook reads the documents. Their warnings are told with an error, or else
 // by the caller.
-func (p *program) readBook(ctx context.Context, f *manifestFlags) (*book, error) {
+func (p *program) readBook(f *manifestFlags) (*book, error) {
 	if len(f.files) == 0 {
 		return nil, usage("give a Canary with -f")
 	}
 	b := &book{documents: new(source.Set)}
 	var errs []error
 	for _, name := range f.files {
-		texts, err := p.awaitTexts(ctx, name)
-		if ctx.Err() != nil {
-			return nil, &exitError{exitUsage, err}
-		}
-		errs = append(errs, err)
-		b.texts = append(b.texts, texts...)
+		texts, err := p.readTexts(name)
+		b.texts, errs = append(b.texts, texts...), append(errs, err)
 	}
 	for _, t := range b.texts {
 		canaries, warnings, err := rollout.Decode(t.name, bytes.NewReader(t.data))
-		b.canaries = append(b.canaries, canaries...)
-		b.warnings = append(b.warnings, warnings...)
-		errs = append(errs, err)
+		b.canaries, b.warnings = append(b.canaries, canaries...), append(b.warnings, warnings...)
 		if err == nil { // or the same defects are told twice
-			errs = append(errs, b.documents.Decode(t.name, bytes.NewReader(t.data)))
+			err = b.documents.Decode(t.name, bytes.NewReader(t.data))
 		}
+		errs = append(errs, err)
 	}
 	b.warnings = append(b.warnings, b.documents.Warnings...)
 	if err := errors.Join(errs...); err != nil {
 		p.tellWarnings(b)
-		return nil, &exitError{exitUsage, err}
+		return nil, asUsage(err)
 	}
 	return b, nil
 }
@@ -105,28 +100,9 @@ func (b *book) refusal(c *rollout.Canary) error {
 	return err
 }
 
-// awaitTexts is readTexts, which a pipe or a terminal can keep waiting, until ctx ends.
-func (p *program) awaitTexts(ctx context.Context, name string) ([]text, error) {
-	type outcome struct {
-		texts []text
-		err   error
-	}
-	read := make(chan outcome, 1)
-	go func() {
-		texts, err := p.readTexts(name)
-		read <- outcome{texts, err}
-	}()
-	select {
-	case o := <-read:
-		return o.texts, o.err
-	case <-ctx.Done():
-		return nil, fmt.Errorf("-f %s: not read to its end: %w", name, context.Cause(ctx))
-	}
-}
-
 // readTexts reads a file, standard input, or the files of a directory that are
-// named like documents, as [source.Set.DecodeFS] does.
-func (p *program) readTexts(name string) ([]text, error) {
+// named like documents, as [source.Set.DecodeFS] does: of these all that it can.
+func (p *program) readTexts(name string) (texts []text, err error) {
 	if name == "-" {
 		return readText(name, p.stdin)
 	}
@@ -147,46 +123,35 @@ func (p *program) readTexts(name string) ([]text, error) {
 		return nil, err
 	}
 	defer root.Close()
-	return readDir(root.FS())
-}
-
-// readDir reads all that it can.
-func readDir(fsys fs.FS) (texts []text, err error) {
 	var errs []error
-	err = fs.WalkDir(fsys, ".", func(name string, entry fs.DirEntry, err error) error {
+	err = fs.WalkDir(root.FS(), ".", func(name string, entry fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
-			errs = append(errs, err)
-			return nil
 		case entry.IsDir() && name != "." && strings.HasPrefix(entry.Name(), "."):
 			return fs.SkipDir
-		case entry.IsDir() || !namedLikeDocuments(name):
-			return nil
+		case !entry.IsDir() && slices.Contains([]string{".yaml", ".yml", ".json"}, strings.ToLower(path.Ext(name))):
+			var more []text
+			more, err = readRegular(root, name)
+			texts = append(texts, more...)
 		}
-		info, err := fs.Stat(fsys, name) // before it is opened: a pipe would wait for who writes
-		if err != nil || !info.Mode().IsRegular() {
-			errs = append(errs, err)
-			return nil
-		}
-		f, err := fsys.Open(name)
-		if err != nil {
-			errs = append(errs, err)
-			return nil
-		}
-		defer f.Close()
-		more, err := readText(name, f)
-		texts, errs = append(texts, more...), append(errs, err)
+		errs = append(errs, err)
 		return nil
 	})
 	return texts, errors.Join(append(errs, err)...)
 }
 
-func namedLikeDocuments(name string) bool {
-	switch strings.ToLower(path.Ext(name)) {
-	case ".yaml", ".yml", ".json":
-		return true
+// readRegular reads a regular file; one of another kind has no text.
+func readRegular(root *os.Root, name string) ([]text, error) {
+	info, err := root.Stat(name) // before it is opened: a pipe would wait for its writer
+	if err != nil || !info.Mode().IsRegular() {
+		return nil, err
 	}
-	return false
+	f, err := root.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return readText(name, f)
 }
 
 // maxText is the size of a file of documents, in bytes.
@@ -213,19 +178,44 @@ func (b *book) find(name string) (*rollout.Canary, error) {
 			found = append(found, c)
 		}
 	}
+	there := strings.Join(names, ", ")
 	switch {
 	case len(found) == 1:
 		return found[0], nil
 	case len(names) == 0:
 		return nil, usage("no Canary in the files of -f")
 	case len(found) == 0:
-		return nil, usage("no canary %q; there are %s", name, strings.Join(names, ", "))
+		return nil, usage("no canary %q; there are %s", name, there)
 	case !slices.ContainsFunc(found, func(c *rollout.Canary) bool { return nameOf(c) != nameOf(found[0]) }):
 		return nil, usage("canary %s is declared more than once", nameOf(found[0]))
-	case name == "":
-		return nil, usage("several canaries: name one of %s", strings.Join(names, ", "))
 	}
-	return nil, usage("several canaries are called %q: name one of %s", name, strings.Join(names, ", "))
+	return nil, usage("several canaries: name one of %s", there)
+}
+
+// chosenCanary reads the manifests and returns the canary that is named, if an
+// analysis runs with it.
+func (p *program) chosenCanary(f *manifestFlags, args []string) (*rollout.Canary, *book, error) {
+	b, err := p.readBook(f)
+	if err != nil {
+		return nil, nil, err
+	}
+	canary, err := b.find(strings.Join(args, ""))
+	if err == nil {
+		err = asUsage(b.refusal(canary))
+	}
+	p.tellWarnings(b)
+	return canary, b, err
+}
+
+// collect reads the documents of one kind from all files.
+func collect[T any](b *book, decode func(string, io.Reader) ([]T, error)) ([]T, error) {
+	var all []T
+	var errs []error
+	for _, t := range b.texts {
+		some, err := decode(t.name, bytes.NewReader(t.data))
+		all, errs = append(all, some...), append(errs, err)
+	}
+	return all, errors.Join(errs...)
 }
 
 // nameOf is the canary as the commands name it.
@@ -243,15 +233,21 @@ func (p *program) secretsOf(dir string, documents *source.Set) (rollout.Secrets,
 	}, nil
 }
 
+// asUsage gives err the exit code 2, which is that of every error of a rollout.
+func asUsage(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &exitError{exitUsage, err}
+}
+
 // completeCanaries offers the canaries in the files of -f.
 func completeCanaries(f *manifestFlags) cobra.CompletionFunc {
-	return func(c *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-		var names []string
+	return func(_ *cobra.Command, args []string, _ string) (names []string, _ cobra.ShellCompDirective) {
 		for _, canary := range f.offered() {
-			names = append(names, nameOf(canary))
-		}
-		if len(args) > 0 {
-			names = nil
+			if len(args) == 0 {
+				names = append(names, nameOf(canary))
+			}
 		}
 		return names, cobra.ShellCompDirectiveNoFileComp
 	}
@@ -259,17 +255,12 @@ func completeCanaries(f *manifestFlags) cobra.CompletionFunc {
 
 // offered returns the canaries that can be read; never those on standard
 // input, which is the user's terminal.
-func (f *manifestFlags) offered() (canaries []*rollout.Canary) {
+func (f *manifestFlags) offered() []*rollout.Canary {
+	files := slices.DeleteFunc(slices.Compact(slices.Sorted(slices.Values(f.files))), func(name string) bool { return name == "-" }) // flags are parsed twice for completion
 	quiet := &program{stdin: strings.NewReader(""), stdout: io.Discard, stderr: io.Discard}
-	for i, name := range f.files {
-		if name == "-" || slices.Contains(f.files[:i], name) { // flags are parsed twice for completion
-			continue
-		}
-		texts, _ := quiet.readTexts(name) // what can be read is offered
-		for _, t := range texts {
-			more, _, _ := rollout.Decode(t.name, bytes.NewReader(t.data))
-			canaries = append(canaries, more...)
-		}
+	b, err := quiet.readBook(&manifestFlags{files: files})
+	if err != nil {
+		return nil
 	}
-	return canaries
+	return b.canaries
 }

@@ -1,14 +1,26 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"encoding/base64"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
 	"net/http"
+	"net/url"
+	"os"
 	"slices"
 	"strings"
+	"text/tabwriter"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
+	"github.com/headgate-io/headgate/internal/redact"
 	"github.com/headgate-io/headgate/rollout"
 )
 
@@ -26,11 +38,21 @@ func (p *program) hook() *cobra.Command {
 // hookFlags say which webhook is called, and with what.
 type hookFlags struct {
 	manifestFlags
-	adhocFlags
-	payloadFlags
-	output  string
-	timeout time.Duration
+	hook                     rollout.Hook // at a URL
+	kind                     string
+	ca, cert, key            string // files
+	bearer, hmac             string // files
+	headers                  []string
+	payload                  rollout.Payload
+	phase, revision, message string
+	metadata                 []string
+	warning                  bool
+	output                   string
+	timeout, attempt         time.Duration
 }
+
+// urlFlags describe a webhook at a URL: in a manifest fields do.
+var urlFlags = []string{"type", "retries", "insecure-skip-verify", "ca-file", "cert", "key", "bearer-token-file", "header", "hmac-key-file"}
 
 func (p *program) callHook() *cobra.Command {
 	f := new(hookFlags)
@@ -53,146 +75,341 @@ does not, or there was none, 2 usage or an invalid object.`,
 		Example: `  headgate hook call -f canary.yaml load-test
   headgate hook call -f canary.yaml approve --phase Waiting -o json
   headgate hook call https://gate.example.org/gate/check --type confirm-promotion --name app --namespace prod
-  headgate hook call http://127.0.0.1:8080/ --metadata type=bash --metadata "cmd=curl -sf http://127.0.0.1:9898/" --timeout 1m
+  headgate hook call http://127.0.0.1:8080/ --metadata type=bash --metadata "cmd=curl -sf http://127.0.0.1:9898/" --request-timeout 1m
   headgate hook call https://events.example.org/ --type event --name app --event-message "New revision" --hmac-key-file key`,
 		Args: arguments(1, 2),
-		RunE: func(c *cobra.Command, args []string) error { return p.runCallHook(c.Context(), f, args) },
+		RunE: func(c *cobra.Command, args []string) error { return p.runCallHook(c, f, args) },
 	}
 	f.manifestFlags.register(c)
-	f.adhocFlags.register(c)
-	f.payloadFlags.register(c)
-	spanVar(c, &f.timeout, "timeout", 0, "bound of each attempt; default that of the manifest, or 10s")
-	c.Flags().StringVarP(&f.output, "output", "o", "text", "what to print: text, json or body")
+	fl := c.Flags()
+	fl.StringVar(&f.kind, "type", "", "`TYPE` of the webhook at a URL: "+either(textsOf(rollout.HookTypes()))+"; default rollout")
+	fl.IntVar(&f.hook.Retries, "retries", 0, "`NUMBER` of attempts after the first, for a URL")
+	fl.BoolVar(&f.hook.DisableTLS, "insecure-skip-verify", false, "do not verify the certificate of the server of a URL, as disableTLS")
+	fl.StringVar(&f.ca, "ca-file", "", "`FILE` of the certificates that the server of a URL is verified with")
+	fl.StringVar(&f.cert, "cert", "", "`FILE` of the client certificate for a URL; with --key")
+	fl.StringVar(&f.key, "key", "", "`FILE` of the key of --cert")
+	fl.StringVar(&f.bearer, "bearer-token-file", "", "`FILE` of a token that a URL is sent")
+	fl.StringArrayVar(&f.headers, "header", nil, "`NAME: VALUE` of a header that a URL is sent; repeatable")
+	fl.StringVar(&f.hmac, "hmac-key-file", "", "`FILE` of a key by which requests to a URL are signed")
+	fl.StringVar(&f.payload.Name, "name", "", "`NAME` of the canary; default that of the manifest, or app")
+	fl.StringVarP(&f.payload.Namespace, "namespace", "n", "", "`NAMESPACE` of the canary; default that of the manifest, or default")
+	fl.StringVar(&f.phase, "phase", "", "`PHASE` of the canary; default one in which webhooks of the type are called")
+	fl.StringVar(&f.payload.Checksum, "checksum", "", "`TEXT` that stands for the revision in the payload; default the checksum of --revision")
+	fl.StringVar(&f.revision, "revision", "", "`TEXT` of the revision, of which the checksum is sent")
+	fl.StringArrayVar(&f.metadata, "metadata", nil, "`KEY=VALUE` of the metadata in the payload; repeatable")
+	fl.StringVar(&f.message, "event-message", "", "`TEXT` of the event, for type event")
+	fl.BoolVar(&f.warning, "event-warning", false, "the event is a warning, for type event")
+	spanVar(c, &f.timeout, "timeout", 0, "bound of the whole command")
+	spanVar(c, &f.attempt, "request-timeout", 0, "bound of each attempt; default that of the manifest, or 10s")
+	fl.StringVarP(&f.output, "output", "o", "text", "what to print: text, json or body")
+	complete(c, "type", textsOf(rollout.HookTypes())...)
+	complete(c, "phase", textsOf(rollout.Phases())...)
 	complete(c, "output", "text", "json", "body")
 	c.ValidArgsFunction = completeHooks(&f.manifestFlags)
 	return c
 }
 
-func (p *program) runCallHook(ctx context.Context, f *hookFlags, args []string) error {
-	if !slices.Contains([]string{"text", "json", "body"}, f.output) {
-		return usage("-o %q: want text, json or body", f.output)
+func textsOf[T ~string](values []T) (texts []string) {
+	for _, v := range values {
+		texts = append(texts, string(v))
 	}
-	call, err := p.prepareCall(ctx, f, args)
+	return texts
+}
+
+// A call is one call of a webhook, and what came of it.
+type call struct {
+	hook   rollout.Hook
+	answer rollout.Answer
+	err    error // nil when the type of the webhook accepts the answer
+	took   time.Duration
+}
+
+func (p *program) runCallHook(c *cobra.Command, f *hookFlags, args []string) (err error) {
+	switch {
+	case !slices.Contains([]string{"text", "json", "body"}, f.output):
+		return usage("-o %q: want text, json or body", f.output)
+	case f.timeout < 0:
+		return usage("--timeout %s: want a positive time", f.timeout)
+	case f.attempt < 0:
+		return usage("--request-timeout %s: want a positive time", f.attempt)
+	}
+	caller := &rollout.Caller{Proxy: http.ProxyFromEnvironment}
+	defer caller.Close()
+	if len(f.files) > 0 {
+		caller.Secrets, err = p.declaredHook(c, f, args)
+	} else {
+		caller.Secrets, err = f.hookAt(args)
+	}
+	if err == nil {
+		err = f.fill()
+	}
 	if err != nil {
 		return err
 	}
-	defer call.caller.Close()
-	call.make(ctx)
+	ctx := c.Context()
+	if f.timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, f.timeout, fmt.Errorf("--timeout %s has passed", f.timeout))
+		defer cancel()
+	}
+	made, start := call{hook: f.hook}, time.Now()
+	if f.hook.Type == rollout.HookEvent {
+		made.answer, made.err = caller.Event(ctx, f.hook, rollout.Event{
+			Message: cmp.Or(f.message, "headgate hook call"), Warning: f.warning, Time: start,
+			Name: f.payload.Name, Namespace: f.payload.Namespace, Phase: f.payload.Phase, Checksum: f.payload.Checksum,
+		})
+	} else {
+		made.answer, made.err = caller.Call(ctx, f.hook, f.payload)
+	}
+	made.took = time.Since(start)
 	switch {
 	case ctx.Err() != nil:
 		return failed(context.Cause(ctx))
-	case call.err != nil && call.answer.Attempts == 0:
-		return &exitError{exitUsage, call.err} // nobody was called
+	case made.err != nil && made.answer.Attempts == 0:
+		return asUsage(made.err) // nothing was called
 	}
-	if err := p.printCall(f.output, call); err != nil {
+	if err := p.printCall(f.output, &made); err != nil {
 		return failed(err)
 	}
-	if !call.accepted() {
+	if made.err != nil {
 		return &exitError{exitFailed, nil}
 	}
 	return nil
 }
 
-// A call is one call of a webhook, and what came of it.
-type call struct {
-	caller  *rollout.Caller
-	hook    rollout.Hook
-	payload rollout.Payload
-	event   *rollout.Event // of type event
-	answer  rollout.Answer
-	err     error
-	took    time.Duration
-}
-
-func (p *program) prepareCall(ctx context.Context, f *hookFlags, args []string) (*call, error) {
-	c := &call{caller: &rollout.Caller{Proxy: http.ProxyFromEnvironment}}
-	var err error
-	if len(f.files) > 0 {
-		err = p.declaredCall(ctx, c, f, args)
-	} else {
-		err = p.adhocCall(c, f, args)
+// declaredHook finds a webhook of a manifest.
+func (p *program) declaredHook(c *cobra.Command, f *hookFlags, args []string) (rollout.Secrets, error) {
+	for _, flag := range urlFlags {
+		if c.Flags().Changed(flag) {
+			return nil, usage("--%s goes with a URL: set the field of the webhook in the manifest", flag)
+		}
 	}
+	b, err := p.readBook(&f.manifestFlags)
 	if err != nil {
 		return nil, err
 	}
-	if f.timeout < 0 {
-		return nil, usage("--timeout %s: want a positive time", f.timeout)
-	}
-	if f.timeout > 0 {
-		c.hook.Timeout = rollout.Duration(f.timeout)
-	}
-	return c, c.fill(&f.payloadFlags)
-}
-
-// declaredCall makes c that of a webhook in a manifest.
-func (p *program) declaredCall(ctx context.Context, c *call, f *hookFlags, args []string) error {
-	if err := f.adhocFlags.unused(); err != nil {
-		return err
-	}
-	b, err := p.readBook(ctx, &f.manifestFlags)
-	if err != nil {
-		return err
-	}
 	p.tellWarnings(b)
-	canary, err := b.find(strings.Join(args[:len(args)-1], ""))
+	last := len(args) - 1
+	canary, err := b.find(strings.Join(args[:last], ""))
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if c.caller.Secrets, err = p.secretsOf(f.secrets, b.documents); err != nil {
-		return err
-	}
-	name := args[len(args)-1]
 	var names []string
 	for _, hook := range canary.Spec.Analysis.Webhooks {
-		if hook.Name == name {
-			c.hook = hook
-			c.payload.Name, c.payload.Namespace = canary.Metadata.Name, canary.Namespace()
-			return nil
+		if hook.Name == args[last] {
+			f.hook = hook
+			f.payload.Name, f.payload.Namespace = cmp.Or(f.payload.Name, canary.Metadata.Name), cmp.Or(f.payload.Namespace, canary.Namespace())
+			return p.secretsOf(f.secrets, b.documents)
 		}
 		names = append(names, hook.Name)
 	}
 	if len(names) == 0 {
-		return usage("canary %s has no webhooks", nameOf(canary))
+		return nil, usage("canary %s has no webhooks", nameOf(canary))
 	}
-	return usage("canary %s has no webhook %q; there are %s", nameOf(canary), name, strings.Join(names, ", "))
+	return nil, usage("canary %s has no webhook %q; there are %s", nameOf(canary), args[last], strings.Join(names, ", "))
 }
 
-func (c *call) make(ctx context.Context) {
-	start := time.Now()
-	if c.event != nil {
-		c.answer, c.err = c.caller.Event(ctx, c.hook, *c.event)
-	} else {
-		c.answer, c.err = c.caller.Call(ctx, c.hook, c.payload)
+// hookAt describes the webhook at a URL.
+func (f *hookFlags) hookAt(args []string) (rollout.Secrets, error) {
+	if len(args) != 1 {
+		return nil, usage("%d arguments, want one URL; webhooks of a Canary need -f", len(args))
 	}
-	c.took = time.Since(start)
+	u, err := url.Parse(args[0])
+	switch {
+	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
+		return nil, usage("%q is no URL with http or https; webhooks of a Canary need -f", redact.Password(args[0]))
+	case f.kind != "" && !slices.Contains(textsOf(rollout.HookTypes()), f.kind):
+		return nil, usage("--type %q: want %s", f.kind, either(textsOf(rollout.HookTypes())))
+	case (f.cert == "") != (f.key == ""):
+		return nil, usage("--cert and --key go together")
+	}
+	f.hook.Name, f.hook.Type, f.hook.URL = u.Hostname(), rollout.HookType(f.kind), args[0]
+	access, certificates := map[string][]byte{}, map[string][]byte{}
+	for _, text := range f.headers {
+		if name, _, found := strings.Cut(text, ":"); !found || strings.TrimSpace(name) == "" {
+			return nil, usage("--header %q: want NAME: VALUE", redact.String(text))
+		}
+		access["headers"] = []byte(strings.Join(f.headers, "\n"))
+	}
+	err = readKeys(access, []keyFile{{"bearer-token-file", f.bearer, "bearerToken", true}, {"hmac-key-file", f.hmac, "hmacKey", true}})
+	if err == nil {
+		err = readKeys(certificates, []keyFile{{"ca-file", f.ca, "ca.crt", false}, {"cert", f.cert, "tls.crt", false}, {"key", f.key, "tls.key", false}})
+	}
+	if err != nil {
+		return nil, err
+	}
+	secrets := map[string]map[string][]byte{"access": access, "certificates": certificates}
+	if len(access) > 0 {
+		f.hook.SecretRef = &rollout.SecretRef{Name: "access"}
+	}
+	if len(certificates) > 0 {
+		f.hook.CertSecretRef = &rollout.SecretRef{Name: "certificates"}
+	}
+	return func(_ context.Context, _, name string) (map[string][]byte, error) {
+		if data := secrets[name]; data != nil {
+			return data, nil
+		}
+		return nil, fmt.Errorf("secret %s: %w", name, fs.ErrNotExist)
+	}, nil
 }
 
-// accepted reports whether the type of the webhook accepts the answer.
-func (c *call) accepted() bool { return c.err == nil }
+// fill completes the payload.
+func (f *hookFlags) fill() error {
+	l := &f.payload
+	l.Name, l.Namespace = cmp.Or(l.Name, "app"), cmp.Or(l.Namespace, rollout.DefaultNamespace)
+	l.Phase = cmp.Or(rollout.Phase(f.phase), map[rollout.HookType]rollout.Phase{
+		rollout.HookConfirmRollout: rollout.Waiting, rollout.HookPostRollout: rollout.Succeeded,
+	}[f.hook.Type], rollout.Progressing)
+	if !slices.Contains(rollout.Phases(), l.Phase) {
+		return usage("--phase %q: want one of %s", f.phase, strings.Join(textsOf(rollout.Phases()), " "))
+	}
+	if l.Checksum == "" && f.revision != "" {
+		l.Checksum = rollout.Checksum(f.revision, nil)
+	}
+	l.Metadata = map[string]string{rollout.MetadataTrial: "true"}
+	maps.Copy(l.Metadata, f.hook.Metadata)
+	for _, text := range f.metadata {
+		key, value, found := strings.Cut(text, "=")
+		if !found || key == "" {
+			return usage("--metadata %q: want KEY=VALUE", redact.String(text))
+		}
+		l.Metadata[key] = value
+	}
+	f.hook.Metadata = l.Metadata
+	f.hook.Timeout = cmp.Or(rollout.Duration(f.attempt), f.hook.Timeout)
+	if f.hook.Type != rollout.HookEvent && (f.message != "" || f.warning) {
+		return usage("--event-message and --event-warning go with webhooks of type event; this one is of type %s", typeOf(f.hook))
+	}
+	return nil
+}
 
 // typeOf is the type of a webhook, of those that have none as well.
-func typeOf(h rollout.Hook) rollout.HookType {
-	if h.Type == "" {
-		return rollout.HookRollout
+func typeOf(h rollout.Hook) rollout.HookType { return cmp.Or(h.Type, rollout.HookRollout) }
+
+// A keyFile is a flag that names the file of a key of a Secret.
+type keyFile struct {
+	flag, file, key string
+	line            bool // a line break at its end is none of it
+}
+
+func readKeys(data map[string][]byte, files []keyFile) error {
+	for _, f := range files {
+		if f.file == "" {
+			continue
+		}
+		value, err := os.ReadFile(f.file)
+		if err != nil {
+			return usage("--%s: %w", f.flag, err)
+		}
+		if f.line {
+			value = []byte(strings.TrimRight(string(value), "\r\n"))
+		}
+		if len(value) == 0 {
+			return usage("--%s: %s is empty", f.flag, f.file)
+		}
+		data[f.key] = value
 	}
-	return h.Type
+	return nil
+}
+
+// meanings say what a verdict does to a rollout.
+var meanings = map[rollout.Verdict]string{
+	rollout.Pass:     "the rollout goes on",
+	rollout.Halt:     "the rollout does not go on, and a failed check is counted",
+	rollout.Pause:    "the rollout waits until it passes",
+	rollout.Fire:     "the rollout is rolled back",
+	rollout.NoFire:   "no rollback is asked for",
+	rollout.LogError: "the rollout goes on; the error is logged",
+}
+
+// A callDocument is a call as -o json prints it.
+type callDocument struct {
+	Name     string           `json:"name"`
+	Type     rollout.HookType `json:"type"`
+	URL      string           `json:"url"`
+	Accepted bool             `json:"accepted"`
+	Verdict  string           `json:"verdict"`
+	Status   int              `json:"status,omitempty"`
+	Attempts int              `json:"attempts,omitempty"`
+	Seconds  float64          `json:"seconds"`
+	Error    string           `json:"error,omitempty"`
+
+	Body      *string `json:"body,omitempty"`
+	Base64    string  `json:"bodyBase64,omitempty"` // of a body that is no UTF-8
+	Truncated bool    `json:"bodyTruncated,omitempty"`
+}
+
+// printCall prints what came of a call.
+func (p *program) printCall(format string, c *call) error {
+	verdict, reason := typeOf(c.hook).Judge(c.err), ""
+	if c.err != nil {
+		reason = redact.String(c.err.Error())
+	}
+	switch format {
+	case "body":
+		if c.err != nil && c.answer.Status == 0 {
+			fmt.Fprintf(p.stderr, "headgate: %s\n", reason)
+		}
+		_, err := p.stdout.Write(c.answer.Body)
+		return err
+	case "json":
+		d := callDocument{
+			Name: c.hook.Name, Type: typeOf(c.hook), URL: redact.String(c.hook.URL), Accepted: c.err == nil, Verdict: verdict.String(), Error: reason,
+			Status: c.answer.Status, Attempts: c.answer.Attempts, Seconds: c.took.Round(time.Millisecond).Seconds(), Truncated: c.answer.Truncated,
+		}
+		if body := string(c.answer.Body); c.answer.Status != 0 && utf8.ValidString(body) {
+			d.Body = &body
+		} else if c.answer.Status != 0 {
+			d.Base64 = base64.StdEncoding.EncodeToString(c.answer.Body)
+		}
+		return printJSON(p.stdout, d)
+	}
+	t := tabwriter.NewWriter(p.stdout, 0, 8, 2, ' ', 0)
+	fmt.Fprintf(t, "webhook\t%s\n", redact.String(fmt.Sprintf("%s (%s) %s", c.hook.Name, typeOf(c.hook), c.hook.URL)))
+	if c.answer.Status != 0 {
+		fmt.Fprintf(t, "status\t%s\n", strings.TrimSpace(fmt.Sprintf("%d %s", c.answer.Status, http.StatusText(c.answer.Status))))
+	}
+	if c.answer.Attempts > 0 {
+		fmt.Fprintf(t, "attempts\t%d in %s\n", c.answer.Attempts, c.took.Round(time.Millisecond))
+	}
+	fmt.Fprintf(t, "verdict\t%s: %s\n", verdict, meanings[verdict])
+	if reason != "" {
+		fmt.Fprintf(t, "reason\t%s\n", reason)
+	}
+	if err := t.Flush(); err != nil || len(c.answer.Body) == 0 {
+		return err
+	}
+	more := ""
+	if c.answer.Truncated {
+		more = "\n(and more)"
+	}
+	_, err := io.WriteString(p.stdout, "\n"+strings.TrimRight(printable(string(c.answer.Body)), "\n")+more+"\n")
+	return err
+}
+
+// printable returns text whose characters a terminal shows and does not obey:
+// lines stay lines.
+func printable(text string) string {
+	text = strings.ReplaceAll(strings.ToValidUTF8(text, string(utf8.RuneError)), "\r\n", "\n")
+	return strings.Map(func(r rune) rune {
+		if r == '\n' || r == '\t' || unicode.IsPrint(r) || unicode.IsSpace(r) && !unicode.IsControl(r) && r != '\u2028' && r != '\u2029' {
+			return r
+		}
+		return utf8.RuneError
+	}, text)
 }
 
 // completeHooks offers the webhooks of the canaries in the files of -f.
 func completeHooks(f *manifestFlags) cobra.CompletionFunc {
-	return func(c *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-		var names []string
+	return func(_ *cobra.Command, args []string, _ string) (names []string, _ cobra.ShellCompDirective) {
 		canaries := f.offered()
 		for _, canary := range canaries {
 			if len(args) == 0 && len(canaries) > 1 {
 				names = append(names, nameOf(canary))
-				continue
-			}
-			if len(args) > 0 && args[0] != nameOf(canary) && args[0] != canary.Metadata.Name || len(args) > 1 {
-				continue
-			}
-			for _, hook := range canary.Spec.Analysis.Webhooks {
-				names = append(names, hook.Name)
+			} else if len(args) == 0 || len(args) == 1 && (args[0] == nameOf(canary) || args[0] == canary.Metadata.Name) {
+				for _, hook := range canary.Spec.Analysis.Webhooks {
+					names = append(names, hook.Name)
+				}
 			}
 		}
 		return names, cobra.ShellCompDirectiveNoFileComp

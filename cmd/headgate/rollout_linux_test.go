@@ -70,41 +70,17 @@ func TestPipeAmongDocuments(t *testing.T) {
 	}
 }
 
-// TestPipeThatNobodyWrites is read until the command is interrupted.
-func TestPipeThatNobodyWrites(t *testing.T) {
-	pipe := filepath.Join(t.TempDir(), "pipe")
-	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	for _, args := range [][]string{
-		{"rollout", "run", "-f", pipe, "--revision", "v2", "--no-traffic"}, {"rollout", "simulate", "-f", pipe}, {"hook", "call", "-f", pipe, "stage"},
-	} {
-		ctx, interrupt := context.WithCancel(t.Context())
-		interrupt()
-		var said strings.Builder
-		if code := run(ctx, args, strings.NewReader(""), io.Discard, &said, os.LookupEnv); code != exitUsage || !strings.Contains(said.String(), "not read to its end") {
-			t.Errorf("%q: exit code %d, %s", args, code, said.String())
-		}
-	}
-	writer, err := os.OpenFile(pipe, os.O_RDWR, 0) // those that still wait end
-	if err != nil {
-		t.Fatal(err)
-	}
-	writer.Close()
-}
-
 // TestResizedTerminal draws no line that is wider than the terminal has become.
 func TestResizedTerminal(t *testing.T) {
 	canary := &rollout.Canary{Metadata: rollout.Metadata{Name: "app"}}
 	got := onTerminal(t, func(tty *os.File) {
-		d := &drive{program: &program{stderr: tty}, flags: &runFlags{output: "text"}, canary: canary}
-		v := d.newView(rollout.Status{})
+		v := (&program{stderr: tty}).newView(canary, &runFlags{output: "text"})
 		for _, columns := range []uint16{60, 12} {
 			size := [4]uint16{24, columns}
 			if _, _, errno := syscall.Syscall(syscall.SYS_IOCTL, tty.Fd(), syscall.TIOCSWINSZ, uintptr(unsafe.Pointer(&size))); errno != 0 {
 				t.Error(errno)
 			}
-			v.show(rollout.Status{Phase: rollout.Waiting})
+			v.Show(rollout.Status{Phase: rollout.Waiting})
 		}
 		v.end()
 	})

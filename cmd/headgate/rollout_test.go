@@ -3,14 +3,20 @@ package main
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/headgate-io/headgate/rollout"
 )
 
 // A theatre is what a rollout with the proxy needs: two servers that say who
@@ -206,7 +212,207 @@ func TestErrorsOfRun(t *testing.T) {
 	if code := run(t.Context(), args, strings.NewReader(""), io.Discard, &said, os.LookupEnv); code != exitUsage {
 		t.Errorf("exit code %d", code)
 	}
-	if !strings.HasPrefix(said.String(), "headgate: --proxy: primary of the proxy: ") {
+	if !strings.HasPrefix(said.String(), "headgate: proxy: primary of the proxy: ") {
 		t.Errorf("%q", said.String())
 	}
+}
+
+// TestNextRunAfterPromotion: the proxy promoted the canary's URL, which is the
+// primary's for the next revision: with the same flags that run stops, with
+// --swap it divides the requests between what was promoted and what is new.
+func TestNextRunAfterPromotion(t *testing.T) {
+	s := newTheatre(t)
+	args := append(s.args(t, "rollback", "/", "{}"), "--interval", "1ms")
+	state := args[5]
+	rollOut := func(code int, more ...string) (said string) {
+		t.Helper()
+		var text strings.Builder
+		if got := run(t.Context(), append(args, more...), strings.NewReader(""), io.Discard, &text, os.LookupEnv); got != code {
+			t.Fatalf("%q: exit code %d, want %d: %s", more, got, code, text.String())
+		}
+		return text.String()
+	}
+	demand := func(said string, wants ...string) {
+		t.Helper()
+		for _, want := range wants {
+			if !strings.Contains(said, want) {
+				t.Errorf("%q is not said in\n%s", want, said)
+			}
+		}
+	}
+	at := func(url string) {
+		t.Helper()
+		if got := readStatus(t, state).PromotedURL; got != url {
+			t.Fatalf("promoted at %q, want %q", got, url)
+		}
+	}
+	demand(rollOut(exitPromoted, "--revision", "v2"),
+		": primary "+s.primary+", canary "+s.canary+"\n", "the proxy ends with this run, without --proxy-keep\n",
+		"app.default: all requests go to "+s.canary+"\n", "app.default: promoted, all requests go to "+s.canary+"\n",
+		"revision v2 is at "+s.canary+": give the next run --primary "+s.canary+", or --swap\n", " has ended\n")
+	at(s.canary)
+	demand(rollOut(exitPromoted, "--revision", "v2"), ": all requests go to "+s.canary+", which was promoted\n")
+	demand(rollOut(exitUsage, "--revision", "v3"),
+		"primary "+s.primary+": revision v2 was promoted at "+s.canary, s.canary+" has to be the primary", ", or swap the two\n")
+	if said := rollOut(exitUsage, "--revision", "v3", "--primary", "http://127.0.0.1:1", "--canary", s.primary); strings.Contains(said, "or swap") {
+		t.Errorf("what was promoted is no canary: %s", said)
+	}
+	demand(rollOut(exitUsage, "--revision", "v3", "--swap", "--primary", "http://127.0.0.1:1"), "http://127.0.0.1:1 does not answer")
+	at(s.canary)
+
+	for _, roles := range [][]string{
+		{"--swap"},
+		{"--primary", s.canary + "/", "--canary", s.primary},
+		{"--primary", s.canary, "--canary", s.primary, "--swap"}, // are as they have to be
+	} {
+		ctx, interrupt := context.WithCancel(t.Context())
+		r, w := io.Pipe()
+		ended := make(chan int, 1)
+		waiting := append(append(args, "--revision", "v3", "--interval", "1h"), roles...)
+		go func() {
+			ended <- run(ctx, waiting, strings.NewReader(""), io.Discard, w, os.LookupEnv)
+			w.Close()
+		}()
+		if n := ofCanary(t, servingAt(t, r)); n != 100 {
+			t.Errorf("%q: the version that was promoted gets %d of 100 requests", roles, n)
+		}
+		interrupt()
+		if code := <-ended; code != exitNotOver {
+			t.Errorf("%q: exit code %d", roles, code)
+		}
+	}
+	demand(rollOut(exitPromoted, "--revision", "v3", "--swap"), ": primary "+s.canary+", canary "+s.primary+"\n", "give the next run --primary "+s.primary)
+	at(s.primary)
+	demand(rollOut(exitPromoted, "--revision", "v3", "--swap"), ": all requests go to "+s.primary+", which was promoted\n")
+	demand(rollOut(exitPromoted, "--revision", "v4", "--swap"), ": primary "+s.primary+", canary "+s.canary+"\n")
+	at(s.canary)
+	demand(rollOut(exitUsage, "--revision", "v4", "--again"), "or swap the two")
+}
+
+// TestPromotedByOtherMeans forgets the URL that a proxy promoted.
+func TestPromotedByOtherMeans(t *testing.T) {
+	s := newTheatre(t)
+	args := s.args(t, "rollback", "/", `{"phase": "Succeeded", "lastAppliedSpec": "v2", "lastPromotedSpec": "v2", "promotedURL": "http://127.0.0.1:1"}`)
+	args = append(args[:6], "--revision", "v3", "--interval", "1ms", "--no-traffic")
+	if code := run(t.Context(), args, strings.NewReader(""), io.Discard, t.Output(), os.LookupEnv); code != exitPromoted {
+		t.Fatalf("exit code %d", code)
+	}
+	if got := readStatus(t, args[5]).PromotedURL; got != "" {
+		t.Errorf("promoted at %q", got)
+	}
+}
+
+// A rollout that goes on from its mirrored step, in another process, does not
+// mirror again.
+func TestMirrorIsNotBegunAgain(t *testing.T) {
+	var routes []string
+	balancer := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) { routes = append(routes, req.URL.RawQuery) }))
+	defer balancer.Close()
+	s := newTheatre(t)
+	args := s.args(t, "post-rollout", "/", `{"phase": "Progressing", "lastAppliedSpec": "v2", "lastPromotedSpec": "v1"}`)
+	text, err := os.ReadFile(args[3])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(args[3], []byte(strings.Replace(string(text), "stepWeight:", "mirror: true\n    stepWeight:", 1)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	args = append(args[:6:6], "--revision", "v2", "--once", "--interval", "1ns", "--request", "set-routes="+balancer.URL+"/?{{.Canary}}{{if .Mirrored}}m{{end}}")
+	for range 3 {
+		if code := run(t.Context(), args, strings.NewReader(""), io.Discard, io.Discard, os.LookupEnv); code != exitNotOver {
+			t.Errorf("exit code %d", code)
+		}
+	}
+	if want := []string{"0m", "20", "40"}; !slices.Equal(routes, want) {
+		t.Errorf("got %q, want %q", routes, want)
+	}
+}
+
+// Credentials go to the one origin that they are for.
+func TestCredentialsOfRequests(t *testing.T) {
+	token := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(token, []byte("t0k3n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	const one, other, template = "set-routes=https://lb.example/a", "promote=POST https://cd.example/b", "promote=https://{{.Name}}.example/"
+	for name, test := range map[string]struct {
+		flags *runFlags
+		ok    bool
+	}{
+		"one origin":          {&runFlags{tokenFile: token, request: []string{one, "promote=PUT HTTPS://LB.example/b?{{.Name}}"}}, true},
+		"several":             {&runFlags{tokenFile: token, request: []string{one, other}}, false},
+		"another scheme":      {&runFlags{tokenFile: token, request: []string{one, "promote=http://lb.example/a"}}, false},
+		"a query":             {&runFlags{tokenFile: token, request: []string{"routes=https://lb.example?a", "promote=https://lb.example?b"}}, true},
+		"a template":          {&runFlags{tokenFile: token, request: []string{template}}, false},
+		"a header":            {&runFlags{headers: []string{"authorization: Bearer t"}, request: []string{one, other}}, false},
+		"no credentials":      {&runFlags{headers: []string{"X-Team: a"}, request: []string{one, other, "scale-up=https://{{.Name}}.example/"}}, true},
+		"commands for others": {&runFlags{tokenFile: token, request: []string{one}, exec: []string{"promote=deploy"}}, true},
+	} {
+		if _, err := test.flags.actions(); (err == nil) != test.ok || err != nil && !strings.Contains(err.Error(), "one origin") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestRestartsSkipNoInterval kills a rollout twenty times, each time as soon as
+// a step is saved, and starts it again: no step is done before an interval has
+// passed since the one before.
+func TestRestartsSkipNoInterval(t *testing.T) {
+	const interval = 200 * time.Millisecond
+	dir := t.TempDir()
+	manifest, state := filepath.Join(dir, "canary.yaml"), filepath.Join(dir, "app.json")
+	const text = `apiVersion: rollout.headgate.dev/v1beta1
+kind: Canary
+metadata: {name: app}
+spec:
+  targetRef: {kind: Deployment, name: app}
+  analysis: {interval: 10s, stepWeight: 1}
+`
+	if err := os.WriteFile(manifest, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var last rollout.Status
+	for kill := range 20 {
+		c := exec.Command("headgate", "rollout", "run", "-f", manifest, "--state", state, "--revision", "v2",
+			"--interval", interval.String(), "--no-traffic")
+		c.Stderr, c.Env = t.Output(), append(os.Environ(), "GORACE=atexit_sleep_ms=0")
+		if err := c.Start(); err != nil {
+			t.Fatal(err)
+		}
+		for readStatus(t, state).Sequence == last.Sequence { // until a step is saved
+			select {
+			case <-t.Context().Done():
+				t.Fatal("no step")
+			case <-time.After(time.Millisecond):
+			}
+		}
+		c.Process.Kill()
+		c.Wait()
+		s := readStatus(t, state)
+		if s.LastStep.IsZero() {
+			t.Fatalf("the status does not say when the last step was: %+v", s)
+		}
+		// One step more may have been saved before the kill. A percent is for clocks that are slewed.
+		if steps := max(s.CanaryWeight-last.CanaryWeight, 1); kill > 0 && s.LastStep.Sub(last.LastStep) < time.Duration(steps)*interval*99/100 {
+			t.Errorf("kill %d: %d steps in %v, from %+v to %+v", kill, steps, s.LastStep.Sub(last.LastStep), last, s)
+		}
+		last = s
+	}
+}
+
+// readStatus returns the status in a file, the zero one when there is none yet.
+func readStatus(t *testing.T, path string) rollout.Status {
+	t.Helper()
+	var r struct{ Status rollout.Status }
+	text, err := os.ReadFile(path)
+	if os.IsNotExist(err) {
+		return r.Status
+	}
+	if err == nil {
+		err = json.Unmarshal(text, &r)
+	}
+	if err != nil {
+		t.Fatal(fmt.Errorf("%s: %w", path, err))
+	}
+	return r.Status
 }

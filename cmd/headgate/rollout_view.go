@@ -10,7 +10,6 @@ import (
 	"strings"
 	"sync"
 	"time"
-	"unicode/utf8"
 
 	"golang.org/x/term"
 
@@ -19,100 +18,71 @@ import (
 )
 
 // A view shows a rollout: events as lines and, on a terminal, below them one
-// line with where it is. It is a sink of events.
+// line with where it is.
 type view struct {
 	canary *rollout.Canary
-	name   string
 	quiet  bool
 	events *json.Encoder // nil for text
 
-	mu    sync.Mutex
-	w     io.Writer // of text
-	width int       // of the terminal when it was drawn on last; 0 when it is none
-	live  string    // the line that is on the terminal
-	s     rollout.Status
-	shown time.Time     // of the last line
-	over  chan struct{} // ends the line
-	idle  sync.WaitGroup
-	last  rollout.Event // what people were alerted to last, as a warning
-	fault rollout.Event // the last check that failed
-
-	checksum string // that was printed last
+	mu       sync.Mutex
+	w        io.Writer // of text
+	terminal *os.File  // w, when it is one
+	live     string    // the line that is on the terminal
+	status   rollout.Status
+	shown    time.Time     // of the last line
+	over     chan struct{} // closed when the line is no longer drawn
+	checksum string        // that was printed last
 }
 
 // silence is how long a log stays without a line before one says that the
 // rollout goes on.
 const silence = 5 * time.Minute
 
-func (d *drive) newView(s rollout.Status) *view {
-	v := &view{canary: d.canary, name: nameOf(d.canary), quiet: d.flags.quiet, w: d.stderr, s: s, over: make(chan struct{}), shown: time.Now()}
-	if d.flags.output == "json" {
-		v.events = json.NewEncoder(d.stdout)
+func (p *program) newView(c *rollout.Canary, f *runFlags) *view {
+	v := &view{canary: c, quiet: f.quiet, w: p.stderr, shown: time.Now()}
+	if f.output == "json" {
+		v.events = json.NewEncoder(p.stdout)
 		v.events.SetEscapeHTML(false)
 	}
-	if f, ok := d.stderr.(*os.File); ok && !d.flags.quiet && term.IsTerminal(int(f.Fd())) {
-		v.width = 80
+	if file, ok := p.stderr.(*os.File); ok && !v.quiet && term.IsTerminal(int(file.Fd())) {
+		v.terminal, v.over = file, make(chan struct{})
+		go func() { // the time that a gate is closed for goes on
+			again := time.NewTicker(time.Second)
+			defer again.Stop()
+			for {
+				select {
+				case <-again.C:
+					v.mu.Lock()
+					v.draw()
+					v.mu.Unlock()
+				case <-v.over:
+					return
+				}
+			}
+		}()
 	}
 	return v
-}
-
-// measure finds the width of the terminal, which may have changed: a line that
-// is too long could not be erased.
-func (v *view) measure() {
-	if f, ok := v.w.(*os.File); ok {
-		if width, _, err := term.GetSize(int(f.Fd())); err == nil && width > 0 {
-			v.width = width
-		}
-	}
-}
-
-// begin shows where a rollout begins, or goes on.
-func (v *view) begin(s rollout.Status, resumed bool) {
-	if resumed {
-		v.say("going on: " + v.state(s, time.Now()))
-	}
-	v.show(s)
-	if v.width == 0 {
-		return
-	}
-	v.idle.Go(func() { // the time that a gate is closed for goes on
-		again := time.NewTicker(time.Second)
-		defer again.Stop()
-		for {
-			select {
-			case <-again.C:
-				v.mu.Lock()
-				v.draw()
-				v.mu.Unlock()
-			case <-v.over:
-				return
-			}
-		}
-	})
 }
 
 // end takes the line off the terminal.
 func (v *view) end() {
 	v.mu.Lock()
-	select {
-	case <-v.over:
-	default:
+	defer v.mu.Unlock()
+	if v.terminal != nil {
 		close(v.over)
+		v.erase()
+		v.terminal = nil
 	}
-	v.erase()
-	v.width = 0
-	v.mu.Unlock()
-	v.idle.Wait()
 }
 
-// show shows a status.
-func (v *view) show(s rollout.Status) {
+// Show shows a status.
+func (v *view) Show(s rollout.Status) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.s = s
+	v.status = s
 	v.draw()
-	if v.width == 0 && !v.quiet && v.events == nil && time.Since(v.shown) >= silence {
-		v.line(time.Now(), v.state(s, time.Now()))
+	if v.terminal == nil && !v.quiet && v.events == nil && time.Since(v.shown) >= silence {
+		v.line(time.Now(), progressOf(v.canary, s, time.Now()))
 	}
 }
 
@@ -120,12 +90,6 @@ func (v *view) show(s rollout.Status) {
 func (v *view) Emit(_ context.Context, e rollout.Event) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	switch {
-	case e.Warning && (e.Alert == rollout.Warn || e.Alert == rollout.Error):
-		v.last = e
-	case e.Warning && e.Reason != "":
-		v.fault = e
-	}
 	if v.events != nil {
 		e.Message, e.Reason = redact.String(e.Message), redact.String(e.Reason)
 		v.events.Encode(e) // a reader that left is noticed when the result is printed
@@ -140,7 +104,7 @@ func (v *view) Emit(_ context.Context, e rollout.Event) {
 	}
 	text := e.Message
 	if e.Code == rollout.EventRolloutWaits || e.Code == rollout.EventTrafficWaits || e.Code == rollout.EventPromotionWaits {
-		if at := v.address(e.Hook); !strings.Contains(text, strings.Trim(at, " ()")) {
+		if at := webhookAt(v.canary, e.Hook); !strings.Contains(text, strings.Trim(at, " ()")) {
 			text += at
 		}
 	}
@@ -150,18 +114,8 @@ func (v *view) Emit(_ context.Context, e rollout.Event) {
 	v.line(e.Time, text)
 }
 
-// address is where a webhook is, in brackets.
-func (v *view) address(name string) string {
-	for _, h := range v.canary.Spec.Analysis.Webhooks {
-		if h.Name == name {
-			return " (" + redact.String(h.URL) + ")"
-		}
-	}
-	return ""
-}
-
-// say shows what is no event.
-func (v *view) say(text string) {
+// Say shows what is no event.
+func (v *view) Say(text string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if !v.quiet {
@@ -169,8 +123,8 @@ func (v *view) say(text string) {
 	}
 }
 
-// warn shows an error that does not end the rollout.
-func (v *view) warn(err error) {
+// Warn shows an error that does not end the rollout.
+func (v *view) Warn(err error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.line(time.Now(), "warning: "+err.Error())
@@ -184,16 +138,23 @@ func (v *view) line(at time.Time, text string) {
 	v.draw()
 }
 
-// draw writes the line with where the rollout is. It is called with v.mu held.
+// draw writes the line with where the rollout is, no wider than the terminal is
+// now: a longer one could not be erased. It is called with v.mu held.
 func (v *view) draw() {
-	if v.width == 0 {
+	if v.terminal == nil {
 		return
 	}
-	v.measure()
-	text := fit(v.state(v.s, time.Now()), v.width-1)
-	if text != v.live {
-		fmt.Fprintf(v.w, "\r\x1b[K%s", text)
-		v.live = text
+	width, _, err := term.GetSize(int(v.terminal.Fd()))
+	if err != nil || width <= 0 {
+		width = 80
+	}
+	text := []rune(progressOf(v.canary, v.status, time.Now()))
+	if len(text) >= width {
+		text = append(text[:max(width-2, 0)], '…')
+	}
+	if string(text) != v.live {
+		v.live = string(text)
+		fmt.Fprintf(v.w, "\r\x1b[K%s", v.live)
 	}
 }
 
@@ -204,20 +165,22 @@ func (v *view) erase() {
 	}
 }
 
-// fit cuts text to so many characters.
-func fit(text string, width int) string {
-	if utf8.RuneCountInString(text) <= width {
-		return text
+// webhookAt is where a webhook of a canary is, in brackets.
+func webhookAt(c *rollout.Canary, hook string) string {
+	for _, h := range c.Spec.Analysis.Webhooks {
+		if h.Name == hook {
+			return " (" + redact.String(h.URL) + ")"
+		}
 	}
-	return string([]rune(text)[:max(width-1, 0)]) + "…"
+	return ""
 }
 
-// state is where a rollout is, on one line.
-func (v *view) state(s rollout.Status, now time.Time) string {
-	a := v.canary.Spec.Analysis
-	parts := []string{v.name, cmp.Or(string(s.Phase), "new")}
-	if a.Iterations > 0 {
-		parts = append(parts, fmt.Sprintf("%s %d/%d iterations", bar(s.Iterations, a.Iterations), s.Iterations, a.Iterations))
+// progressOf is where a rollout is, on one line. Of the canary no more than its
+// name need be known.
+func progressOf(c *rollout.Canary, s rollout.Status, now time.Time) string {
+	parts := []string{nameOf(c), cmp.Or(string(s.Phase), "new")}
+	if all := c.Spec.Analysis.Iterations; all > 0 {
+		parts = append(parts, fmt.Sprintf("%s %d/%d iterations", bar(s.Iterations, all), s.Iterations, all))
 	} else {
 		parts = append(parts, fmt.Sprintf("%s %d%% of the traffic", bar(s.CanaryWeight, 100), s.CanaryWeight))
 	}
@@ -225,10 +188,14 @@ func (v *view) state(s rollout.Status, now time.Time) string {
 		parts = append(parts, "mirrored to the canary")
 	}
 	if s.FailedChecks > 0 {
-		parts = append(parts, fmt.Sprintf("failed checks %d/%d", s.FailedChecks, v.canary.Threshold()))
+		text := fmt.Sprintf("failed checks %d", s.FailedChecks)
+		if c.Kind != "" {
+			text += fmt.Sprintf("/%d", c.Threshold())
+		}
+		parts = append(parts, text)
 	}
 	if g := s.Gate; g != nil {
-		parts = append(parts, fmt.Sprintf("waits on %s%s for %s", g.Name, v.address(g.Name), now.Sub(g.Since).Round(time.Second)))
+		parts = append(parts, fmt.Sprintf("waits on %s%s for %s", g.Name, webhookAt(c, g.Name), now.Sub(g.Since).Round(time.Second)))
 	}
 	return redact.String(strings.Join(parts, "  "))
 }

@@ -6,33 +6,77 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/headgate-io/headgate/internal/redact"
 	"github.com/headgate-io/headgate/rollout"
 )
 
-// A Driver does operations.
-type Driver interface {
-	// Has reports whether op is configured.
-	Has(op Operation) bool
-	// Do does op, which is configured, and returns what was answered. The error
-	// of an operation that asks whether the workload is ready wraps
-	// [rollout.ErrStuck] when it never will be.
-	Do(ctx context.Context, op Operation, v Values) (answer string, err error)
-	// Check returns what is wrong with the configuration.
-	Check() error
+// An Operation is something that an [Adapter] has done.
+type Operation string
+
+// The operations of traffic and of a target.
+const (
+	ReadRoutes   Operation = "routes"        // answers with the routes as they are
+	SetRoutes    Operation = "set-routes"    // changes them
+	Revision     Operation = "revision"      // answers with what is to be rolled out
+	PrimaryReady Operation = "primary-ready" // succeeds when the primary is ready
+	CanaryReady  Operation = "canary-ready"  // succeeds when the canary is ready
+	ScaleUp      Operation = "scale-up"      // starts the canary
+	ScaleDown    Operation = "scale-down"    // stops the canary
+	Promote      Operation = "promote"       // makes the revision that of the primary
+)
+
+// Operations lists all operations.
+func Operations() []Operation {
+	return []Operation{ReadRoutes, SetRoutes, Revision, PrimaryReady, CanaryReady, ScaleUp, ScaleDown, Promote}
 }
 
-// An Adapter is the traffic and the target of a rollout, by what a driver does.
-// An operation that is not configured does nothing, and the workload is ready.
-// It is safe for concurrent use.
+// ready reports whether the answer to op is that the workload is ready or not.
+func (op Operation) ready() bool { return op == PrimaryReady || op == CanaryReady }
+
+// asks reports whether op is about what is answered.
+func (op Operation) asks() bool { return op == ReadRoutes || op == Revision }
+
+// Values are what templates are about. Commands have them in their environment
+// too, as HEADGATE_NAME and so on.
+type Values struct {
+	Operation Operation
+	Name      string // of the canary
+	Namespace string
+	Target    string // the name in spec.targetRef
+	Service   string // the name in spec.service, by default that of the target
+	Phase     rollout.Phase
+	Revision  string // the one that was read last, "" before
+	Primary   int    // percent: the routes to set, or those that were set or read last
+	Canary    int
+	Mirrored  bool
+}
+
+// An Action does an operation: a [Command] or a [Request].
+type Action interface {
+	// Do does v.Operation and returns what was answered. The error of an
+	// operation that asks whether the workload is ready wraps
+	// [rollout.ErrStuck] when it never will be.
+	Do(ctx context.Context, v Values) (answer string, err error)
+	// Check returns what is wrong with the configuration, for op.
+	Check(op Operation) error
+}
+
+// An Adapter is the traffic and the target of a rollout, by actions. An
+// operation without one does nothing, and the workload is ready. It is safe
+// for concurrent use.
 type Adapter struct {
-	Driver Driver          // nil does nothing
-	Canary *rollout.Canary // what Values say of it; may be nil
+	Actions map[Operation]Action
+	Canary  *rollout.Canary // what Values say of it; may be nil
+	Timeout time.Duration   // of one operation, default 1m
+	Secrets []string        // texts that errors never contain
 
 	ID    string               // the revision, when no operation tells it
 	Start rollout.Routes       // the routes before any are set, when no operation tells them; zero for all to the primary
@@ -48,26 +92,40 @@ var (
 	_ rollout.Target  = (*Adapter)(nil)
 )
 
-// Routes returns the routes as the driver tells them, or those that were set last.
+// Check returns what is wrong with the actions.
+func (a *Adapter) Check() error {
+	var errs []error
+	for op, action := range a.Actions {
+		if !slices.Contains(Operations(), op) {
+			errs = append(errs, fmt.Errorf("%q is not an operation: they are %q", string(op), Operations()))
+		} else if err := action.Check(op); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", op, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Routes returns the routes as they are answered, or those that were set last.
 func (a *Adapter) Routes(ctx context.Context) (rollout.Routes, error) {
 	v := a.values(ReadRoutes)
-	known := rollout.Routes{Primary: v.Primary, Canary: v.Canary, Mirrored: v.Mirrored}
-	if !a.has(ReadRoutes) {
-		return known, checkRoutes(known)
+	r := rollout.Routes{Primary: v.Primary, Canary: v.Canary, Mirrored: v.Mirrored}
+	if a.Actions[ReadRoutes] == nil {
+		return r, checkRoutes(r)
 	}
-	answer, err := a.Driver.Do(ctx, ReadRoutes, v)
+	answer, err := a.do(ctx, v)
 	if err != nil {
+		return rollout.Routes{}, err
+	}
+	if r, err = parseRoutes(answer); err != nil {
 		return rollout.Routes{}, fmt.Errorf("%s: %w", ReadRoutes, err)
 	}
-	r, err := parseRoutes(answer)
-	if err != nil {
-		return rollout.Routes{}, fmt.Errorf("%s: %w", ReadRoutes, err)
-	}
-	a.know(func() { a.routes = r })
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.routes = r
 	return r, nil
 }
 
-// SetRoutes has the driver change the routes.
+// SetRoutes has the routes changed.
 func (a *Adapter) SetRoutes(ctx context.Context, r rollout.Routes) error {
 	if err := checkRoutes(r); err != nil {
 		return err
@@ -77,13 +135,15 @@ func (a *Adapter) SetRoutes(ctx context.Context, r rollout.Routes) error {
 	if _, err := a.do(ctx, v); err != nil {
 		return err
 	}
-	a.know(func() { a.routes = r })
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.routes = r
 	return nil
 }
 
-// Revision returns what the driver tells: one line of at most 1 KiB.
+// Revision returns what is answered: one line of at most 1 KiB.
 func (a *Adapter) Revision(ctx context.Context) (string, error) {
-	if !a.has(Revision) {
+	if a.Actions[Revision] == nil {
 		return a.ID, nil
 	}
 	answer, err := a.do(ctx, a.values(Revision))
@@ -91,26 +151,28 @@ func (a *Adapter) Revision(ctx context.Context) (string, error) {
 		return "", err
 	}
 	revision := strings.TrimSpace(answer)
-	if err := checkRevision(revision); err != nil {
-		return "", fmt.Errorf("%s: %w", Revision, err)
+	if revision == "" || len(revision) > 1<<10 || !utf8.ValidString(revision) || strings.ContainsFunc(revision, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		return "", fmt.Errorf("%s: the answer has to be the revision: one line of text, of at most 1 KiB", Revision)
 	}
-	a.know(func() { a.revision = revision })
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.revision = revision
 	return revision, nil
 }
 
-// PrimaryReady asks the driver.
+// PrimaryReady asks whether the primary is ready.
 func (a *Adapter) PrimaryReady(ctx context.Context) error { return a.plain(ctx, PrimaryReady) }
 
-// CanaryReady asks the driver.
+// CanaryReady asks whether the canary is ready.
 func (a *Adapter) CanaryReady(ctx context.Context) error { return a.plain(ctx, CanaryReady) }
 
-// ScaleUp has the driver start the canary.
+// ScaleUp has the canary started.
 func (a *Adapter) ScaleUp(ctx context.Context) error { return a.plain(ctx, ScaleUp) }
 
-// ScaleDown has the driver stop the canary.
+// ScaleDown has the canary stopped.
 func (a *Adapter) ScaleDown(ctx context.Context) error { return a.plain(ctx, ScaleDown) }
 
-// Promote has the driver make the revision that of the primary.
+// Promote has the revision made that of the primary.
 func (a *Adapter) Promote(ctx context.Context) error { return a.plain(ctx, Promote) }
 
 func (a *Adapter) plain(ctx context.Context, op Operation) error {
@@ -119,22 +181,24 @@ func (a *Adapter) plain(ctx context.Context, op Operation) error {
 }
 
 func (a *Adapter) do(ctx context.Context, v Values) (string, error) {
-	if !a.has(v.Operation) {
+	action := a.Actions[v.Operation]
+	if action == nil {
 		return "", nil
 	}
-	answer, err := a.Driver.Do(ctx, v.Operation, v)
+	limit := or(a.Timeout, time.Minute)
+	limited, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("not done after %s: %w", limit, context.DeadlineExceeded))
+	defer cancel()
+	answer, err := action.Do(limited, v)
+	switch {
+	case err == nil && len(answer) > maxText:
+		err = fmt.Errorf("the answer is longer than %d bytes", maxText)
+	case err != nil && limited.Err() != nil:
+		err = context.Cause(limited)
+	}
 	if err != nil {
-		return "", fmt.Errorf("%s: %w", v.Operation, err)
+		return "", fmt.Errorf("%s: %w", v.Operation, redact.Error(err, a.Secrets...))
 	}
 	return answer, nil
-}
-
-func (a *Adapter) has(op Operation) bool { return a.Driver != nil && a.Driver.Has(op) }
-
-func (a *Adapter) know(f func()) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	f()
 }
 
 func (a *Adapter) values(op Operation) Values {
@@ -153,7 +217,7 @@ func (a *Adapter) values(op Operation) Values {
 	defer a.mu.Unlock()
 	r := all
 	for _, known := range []rollout.Routes{a.Start, a.routes} {
-		if known.Primary+known.Canary != 0 {
+		if known != (rollout.Routes{}) {
 			r = known
 		}
 	}
@@ -164,65 +228,24 @@ func (a *Adapter) values(op Operation) Values {
 	return v
 }
 
-// maxRevision is how long a revision may be, in bytes.
-const maxRevision = 1 << 10
-
-func checkRevision(text string) error {
-	switch {
-	case text == "":
-		return errors.New("the answer is empty: it has to be the revision")
-	case len(text) > maxRevision:
-		return fmt.Errorf("the answer has more than %d bytes", maxRevision)
-	case !utf8.ValidString(text) || strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }):
-		return errors.New("the answer is not one line of text")
-	}
-	return nil
-}
-
 // parseRoutes reads routes: the percentages of primary and canary, and
 // "mirrored" after them when they are; or the same as a JSON object.
 func parseRoutes(text string) (rollout.Routes, error) {
-	text = strings.TrimSpace(text)
-	r, err := parseWords(text)
-	if strings.HasPrefix(text, "{") {
-		r, err = parseObject(text)
-	}
-	if err != nil {
-		return rollout.Routes{}, err
-	}
-	return r, checkRoutes(r)
-}
-
-var errAnswer = errors.New(`the answer is not routes: it has to be like "90 10", "100 0 mirrored" or {"primary":90,"canary":10}`)
-
-func parseWords(text string) (r rollout.Routes, err error) {
-	words := strings.Fields(text)
-	if len(words) == 3 && words[2] == "mirrored" {
-		r.Mirrored, words = true, words[:2]
-	}
-	if len(words) != 2 {
-		return r, errAnswer
-	}
-	for i, to := range []*int{&r.Primary, &r.Canary} {
-		if *to, err = strconv.Atoi(words[i]); err != nil {
-			return r, errAnswer
-		}
-	}
-	return r, nil
-}
-
-func parseObject(text string) (rollout.Routes, error) {
-	var object struct {
+	var r struct {
 		Primary, Canary *int
 		Mirrored        bool
 	}
+	words := strings.Fields(text)
+	if r.Mirrored = len(words) == 3 && words[2] == "mirrored"; len(words) == 2 || r.Mirrored {
+		// A number in JSON has no sign +, no leading zeros and no other base.
+		text = fmt.Sprintf(`{"primary":%s,"canary":%s,"mirrored":%s}`, words[0], words[1], strconv.FormatBool(r.Mirrored))
+	}
 	d := json.NewDecoder(strings.NewReader(text))
 	d.DisallowUnknownFields()
-	if err := d.Decode(&object); err != nil || object.Primary == nil || object.Canary == nil {
-		return rollout.Routes{}, errAnswer
+	err := d.Decode(&r)
+	if _, more := d.Token(); err != nil || more != io.EOF || r.Primary == nil || r.Canary == nil {
+		return rollout.Routes{}, errors.New(`the answer is not routes: it has to be like "90 10", "100 0 mirrored" or {"primary":90,"canary":10}`)
 	}
-	if _, err := d.Token(); err != io.EOF {
-		return rollout.Routes{}, errAnswer
-	}
-	return rollout.Routes{Primary: *object.Primary, Canary: *object.Canary, Mirrored: object.Mirrored}, nil
+	routes := rollout.Routes{Primary: *r.Primary, Canary: *r.Canary, Mirrored: r.Mirrored}
+	return routes, checkRoutes(routes)
 }

@@ -2,29 +2,28 @@
 // rollout, and tells the workload what to do.
 //
 //	Proxy    a reverse proxy in this process, with measurements of its own
-//	Adapter  traffic and target by operations that a Driver does; without one nothing has to be done
-//	Exec     a Driver that runs commands
-//	HTTP     a Driver that sends requests
+//	Adapter  traffic and target by actions; an operation without one does nothing
+//	Command  an Action that runs a command
+//	Request  an Action that sends a request
 //
 // # Proxy
 //
 // Of any 100 requests in a row that the weights are for, the canary gets as
 // many as its weight says, spread evenly. New routes hold for requests that
-// begin afterwards; what runs is cut off only when it would never end: see
-// [Proxy.Target].
+// begin afterwards. What still runs a minute after the canary lost its traffic is
+// cut off: see [Proxy.Target].
 //
 // Nothing is sent twice. An upstream that cannot be reached is status 502, one
 // that does not answer in time 504, with a text that names neither; a request
 // for the canary never goes to the primary instead, for that would hide a
 // canary that fails. The one exception is what [http.Transport] does: when a
 // connection that was kept open turns out to be closed, a request without side
-// effects is sent on another one, and any request of which nothing was sent yet.
+// effects is sent on another one.
 //
 // Method, path, query, Host, body and trailers arrive as they were sent, and so
 // do the answer and its informational responses. Headers of one hop are
 // removed. X-Forwarded-For, -Host and -Proto are replaced by what the proxy saw,
-// and Forwarded, X-Real-Ip and other X-Forwarded-… removed, unless
-// [Proxy.TrustForwarded] is set. An answer that comes before the end of the body
+// and Forwarded, X-Real-Ip and other X-Forwarded-… removed. An answer that comes before the end of the body
 // ends the connection of the client. CONNECT is refused with 405. Upstreams are spoken to in HTTP/1.1. Bodies have no limit, in size or
 // in time: they are for the server that calls the proxy to set.
 //

@@ -10,15 +10,9 @@ import (
 	"github.com/headgate-io/headgate/rollout"
 )
 
-// A condition is one on the value of a header.
-type condition struct {
-	header string
-	holds  func(value string) bool
-}
-
-// A matcher holds conditions: all of one list, of any list. Without lists it
-// holds for every request.
-type matcher [][]condition
+// A matcher has conditions on headers: all of one map hold, of any map. Without
+// maps it holds for every request.
+type matcher []map[string]*regexp.Regexp
 
 func newMatcher(matches []rollout.Match) (matcher, error) {
 	var m matcher
@@ -26,84 +20,64 @@ func newMatcher(matches []rollout.Match) (matcher, error) {
 		if len(match.Headers) == 0 {
 			return nil, fmt.Errorf("match[%d]: no headers", i)
 		}
-		var all []condition
+		conditions := map[string]*regexp.Regexp{}
 		for name, want := range match.Headers {
-			holds, err := newCondition(want)
+			condition, err := compile(want)
 			if err != nil {
 				return nil, fmt.Errorf("match[%d].headers[%q]: %w", i, name, err)
 			}
-			all = append(all, condition{http.CanonicalHeaderKey(name), holds})
+			conditions[http.CanonicalHeaderKey(name)] = condition
 		}
-		m = append(m, all)
+		m = append(m, conditions)
 	}
 	return m, nil
 }
 
-// newCondition returns the one condition of want. A regular expression has to
-// match all of the value.
-func newCondition(want rollout.StringMatch) (func(string) bool, error) {
-	var all []func(string) bool
-	if want.Exact != "" {
-		all = append(all, func(s string) bool { return s == want.Exact })
+// compile returns what matches the whole of a value.
+func compile(want rollout.StringMatch) (*regexp.Regexp, error) {
+	if _, err := regexp.Compile(want.Regex); err != nil { // alone, for it may close a bracket that it did not open
+		return nil, fmt.Errorf("regex: %w", err)
 	}
-	if want.Prefix != "" {
-		all = append(all, func(s string) bool { return strings.HasPrefix(s, want.Prefix) })
-	}
-	if want.Suffix != "" {
-		all = append(all, func(s string) bool { return strings.HasSuffix(s, want.Suffix) })
-	}
-	if want.Regex != "" {
-		re, err := regexp.Compile(want.Regex)
-		if err != nil {
-			return nil, fmt.Errorf("regex: %w", err)
+	switch quote := regexp.QuoteMeta; want {
+	case rollout.StringMatch{}:
+	case rollout.StringMatch{Exact: want.Exact}:
+		return regexp.Compile(`(?s)^` + quote(want.Exact) + `\z`)
+	case rollout.StringMatch{Prefix: want.Prefix}:
+		return regexp.Compile(`^` + quote(want.Prefix))
+	case rollout.StringMatch{Suffix: want.Suffix}:
+		return regexp.Compile(quote(want.Suffix) + `\z`)
+	case rollout.StringMatch{Regex: want.Regex}:
+		if strings.Contains(want.Regex, `\Q`) {
+			want.Regex += `\E`
 		}
-		re.Longest()
-		all = append(all, func(s string) bool {
-			at := re.FindStringIndex(s)
-			return at != nil && at[0] == 0 && at[1] == len(s)
-		})
+		return regexp.Compile(`^(?:` + want.Regex + `)\z`)
 	}
-	if len(all) != 1 {
-		return nil, errors.New("set one of exact, prefix, suffix and regex")
-	}
-	return all[0], nil
+	return nil, errors.New("set one of exact, prefix, suffix and regex")
 }
 
 // holds reports whether the weights are for req. A header that is there several
 // times has its values joined by commas, cookies by semicolons.
 func (m matcher) holds(req *http.Request) bool {
-	if len(m) == 0 {
-		return true
-	}
-	for _, all := range m {
-		if every(all, req) {
+	for _, conditions := range m {
+		held := true
+		for name, condition := range conditions {
+			value, found := header(req, name)
+			held = held && found && condition.MatchString(value)
+		}
+		if held {
 			return true
 		}
 	}
-	return false
-}
-
-func every(all []condition, req *http.Request) bool {
-	for _, c := range all {
-		value, ok := header(req, c.header)
-		if !ok || !c.holds(value) {
-			return false
-		}
-	}
-	return true
+	return len(m) == 0
 }
 
 func header(req *http.Request, name string) (string, bool) {
-	values := req.Header[name]
-	switch {
-	case name == "Host":
+	values, separator := req.Header[name], ","
+	switch name {
+	case "Host":
 		return req.Host, true
-	case len(values) == 0:
-		return "", false
-	case len(values) == 1:
-		return values[0], true
-	case name == "Cookie":
-		return strings.Join(values, "; "), true
+	case "Cookie":
+		separator = "; "
 	}
-	return strings.Join(values, ","), true
+	return strings.Join(values, separator), len(values) > 0
 }

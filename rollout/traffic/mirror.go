@@ -3,24 +3,23 @@ package traffic
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"net/http"
+	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
-// copies are requests that are sent to the canary as well, whose answers nobody
-// gets. Neither their number nor their bodies are without bound: what is over
-// is left out, never waited for.
+// copies are requests that are sent to the canary as well, whose answers are
+// dropped. Their number and their bodies have a bound: what is over is left
+// out, never waited for.
 type copies struct {
-	ctx     context.Context
+	ctx     context.Context // ended by Close
 	cancel  context.CancelFunc
 	slots   chan struct{}
-	mu      sync.Mutex // guards closed, and running against it
-	closed  bool
 	running sync.WaitGroup
-	left    atomic.Int64 // copies that were left out
+	left    int // copies that were left out; guarded by the mutex of the proxy
 }
 
 func (c *copies) start(limit int) {
@@ -28,119 +27,136 @@ func (c *copies) start(limit int) {
 	c.slots = make(chan struct{}, limit)
 }
 
-func (c *copies) stop() {
-	c.mu.Lock()
-	c.closed = true
-	c.mu.Unlock()
+// stop ends all copies. No copy begins after it, for which mu is held.
+func (c *copies) stop(mu *sync.Mutex) {
+	mu.Lock()
 	c.cancel()
+	mu.Unlock()
 	c.running.Wait()
 }
 
-// run calls f on a goroutine of its own, unless c was stopped, and then drop.
-func (c *copies) run(f, drop func()) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.closed {
-		drop()
-		return
+// A body is that of a request. It notes why the client did not send all of it,
+// and keeps what a copy is made of.
+type body struct {
+	io.ReadCloser
+	mu   sync.Mutex
+	over error // io.EOF when all of it was read
+	kept bytes.Buffer
+	room int                 // for kept
+	send func(whole *[]byte) // called when the body is over or has no room, with nil when it is not whole; nil for no copy
+}
+
+func (b *body) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.over == nil && !errors.Is(err, http.ErrBodyReadAfterClose) {
+		b.over = err
 	}
-	c.running.Go(f)
-}
-
-// A copying collects the body of a request that is mirrored, while it is sent.
-type copying struct {
-	mu     sync.Mutex
-	body   bytes.Buffer
-	limit  int64
-	launch func(body []byte) // nil once it was called, or never will be
-	drop   func()
-}
-
-// add takes what was read of the body and how the reading ended.
-func (c *copying) add(b []byte, err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	switch {
-	case c.launch == nil:
-	case int64(c.body.Len()+len(b)) > c.limit, err != nil && err != io.EOF:
-		c.abandon()
+	case b.send == nil:
+	case b.kept.Len()+n > b.room, err != nil && err != io.EOF:
+		b.send(nil)
+		b.send, b.kept = nil, bytes.Buffer{}
 	default:
-		c.body.Write(b)
+		b.kept.Write(p[:n])
 		if err == io.EOF {
-			c.launch(c.body.Bytes())
-			c.launch = nil
+			whole := b.kept.Bytes()
+			b.send(&whole)
+			b.send = nil
 		}
 	}
+	return n, err
 }
 
-// abandon gives up what was not launched.
-func (c *copying) abandon() {
-	if c.launch == nil {
+// failure returns why the client did not send all of the body, nil when it did or may still do so.
+func (b *body) failure() error {
+	if b == nil {
+		return nil
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.over == io.EOF {
+		return nil
+	}
+	return b.over
+}
+
+// end lets an answer that comes before the end of the body end the connection
+// of the client, which would take what is still to come for another request.
+func (b *body) end(answer http.Header) {
+	if b == nil {
 		return
 	}
-	c.launch = nil
-	c.body = bytes.Buffer{}
-	c.drop()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.over != io.EOF {
+		answer.Set("Connection", "close") // HTTP/2 has no such header, and its server drops it
+	}
 }
 
-func (c *copying) end() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.abandon()
-}
-
-// copy mirrors req, whose body is sent, once all of that was read. The function
-// it returns is called when req has ended.
-func (p *Proxy) copy(req *http.Request, body *sending) func() {
-	none := func() {}
-	limit := or(p.MirrorBody, 1<<20)
-	if upgrades(req) || req.ContentLength > limit {
-		p.copies.left.Add(1)
-		return none
+// mirror sends a copy of req to the canary once all of its body was read. The
+// function that it returns is called when req has ended.
+func (p *Proxy) mirror(req *http.Request, body *body) (ended func()) {
+	var once sync.Once
+	out := req.Clone(p.copies.ctx) // the handler may have returned when it is sent
+	send := func(whole *[]byte) {
+		once.Do(func() {
+			x := &exchange{to: canary}
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			if whole == nil || !p.routes.Mirrored || p.copies.ctx.Err() != nil {
+				p.copies.left++
+				<-p.copies.slots
+				return
+			}
+			p.add(x)
+			p.copies.running.Go(func() { p.sendCopy(x, out, *whole) })
+		})
 	}
-	select {
-	case p.copies.slots <- struct{}{}:
-	default:
-		p.copies.left.Add(1)
-		return none
-	}
-	free := func() { <-p.copies.slots }
-	drop := func() { p.copies.left.Add(1); free() }
-	header := req.Header.Clone() // the handler may not be around any more when it is sent
-	launch := func(b []byte) {
-		f := &flight{began: p.now()}
-		if !p.balance.beginCopy(f) {
-			drop()
-			return
+	limit, free := or(p.MirrorBody, 1<<20), false
+	if !upgrades(req) && req.ContentLength <= int64(limit) {
+		select {
+		case p.copies.slots <- struct{}{}:
+			free = true
+		default:
 		}
-		p.copies.run(func() { defer free(); p.sendCopy(f, req, header, b) }, func() { p.balance.done(f); drop() })
 	}
-	if body == nil {
-		launch(nil)
-		return none
+	switch {
+	case !free:
+		p.mu.Lock()
+		p.copies.left++
+		p.mu.Unlock()
+		return func() {}
+	case body == nil:
+		send(new([]byte))
+	default:
+		body.room, body.send = limit, send
 	}
-	body.copy = &copying{limit: limit, launch: launch, drop: drop}
-	return body.copy.end
+	return func() { send(nil) }
 }
 
-// sendCopy sends the copy of req with body to the canary, as f.
-func (p *Proxy) sendCopy(f *flight, req *http.Request, header http.Header, body []byte) {
-	defer p.land(f)
-	ctx, cancel := context.WithTimeout(context.WithValue(p.copies.ctx, flightKey{}, f), or(p.MirrorTimeout, 15*time.Second))
+func (p *Proxy) sendCopy(x *exchange, out *http.Request, body []byte) {
+	defer func() { <-p.copies.slots }()
+	defer p.end(x)
+	ctx, cancel := context.WithTimeout(context.WithValue(out.Context(), exchangeKey{}, x), or(p.MirrorTimeout, 15*time.Second))
 	defer cancel()
-	f.end = cancel
-	f.epoch = p.ends[canary].window.now()
-	out := req.WithContext(ctx)
-	out.Header = header
+	x.cut = cancel
+	out = out.WithContext(ctx)
 	out.Header.Del("Expect")
-	out.Trailer, out.TransferEncoding, out.GetBody = nil, nil, nil
+	out.Trailer, out.TransferEncoding = nil, nil
 	out.Body, out.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
-	p.ends[canary].forward.ServeHTTP(&nobody{header: http.Header{}}, out)
+	p.handlers[canary].ServeHTTP(discard{}, out)
 }
 
-// A nobody is a client that drops what it gets.
-type nobody struct{ header http.Header }
+// discard is a client that drops what it gets.
+type discard struct{}
 
-func (n *nobody) Header() http.Header         { return n.header }
-func (n *nobody) Write(b []byte) (int, error) { return len(b), nil }
-func (n *nobody) WriteHeader(int)             {}
+func (discard) Header() http.Header         { return http.Header{} }
+func (discard) Write(b []byte) (int, error) { return len(b), nil }
+func (discard) WriteHeader(int)             {}
+
+// upgrades reports whether req asks for another protocol on its connection.
+func upgrades(req *http.Request) bool {
+	return req.Header.Get("Upgrade") != "" && strings.Contains(strings.ToLower(strings.Join(req.Header["Connection"], ",")), "upgrade")
+}

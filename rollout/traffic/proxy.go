@@ -4,17 +4,20 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"log"
 	"net"
 	"net/http"
+	"net/http/httputil"
 	"net/url"
+	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/headgate-io/headgate/rollout"
 )
 
-// A Proxy is a reverse proxy that divides requests between two upstreams. It is
+// A Proxy is a reverse proxy that divides requests between two servers. It is
 // the Traffic of a rollout and, with [Proxy.Metrics], answers the two metrics
 // every canary has, without a server of metrics. It is safe for concurrent use.
 //
@@ -29,40 +32,51 @@ type Proxy struct {
 	Match    []rollout.Match // the weights are for requests that match one, others go to the primary; none for all requests
 
 	MirrorWeight  int           // percent of the requests that are mirrored while the routes say so; default 100
-	MirrorBody    int64         // requests with a longer body are not mirrored, in bytes; default 1 MiB
+	MirrorBody    int           // requests with a longer body are not mirrored, in bytes; default 1 MiB
 	MirrorTimeout time.Duration // of one copy; default 15s
 	Mirrors       int           // copies at one time, others are left out; default 64
 
-	HeaderTimeout  time.Duration     // until an upstream answers, after the request was sent; default 60s
-	DrainTimeout   time.Duration     // see [Proxy.Target]; default 1m
-	TrustForwarded bool              // the clients are proxies: X-Forwarded-For is appended to, the others are kept
-	Transport      http.RoundTripper // to the upstreams; default connects directly and keeps connections open
-	Now            func() time.Time  // default the clock
+	HeaderTimeout time.Duration     // until a server answers, after the request was sent; default 60s
+	DrainTimeout  time.Duration     // see [Proxy.Target]; default 1m
+	Transport     http.RoundTripper // to the servers; default connects directly and keeps connections open
+	Now           func() time.Time  // default the clock
 
-	once    sync.Once
-	err     error
-	matcher matcher
-	balance balance
-	ends    [2]*upstream
-	own     *http.Transport // to be closed; nil when Transport is given
-	copies  copies
+	once     sync.Once
+	err      error
+	matcher  matcher
+	handlers [2]*httputil.ReverseProxy
+	own      *http.Transport // to be closed; nil when Transport is given
+	resumed  time.Time       // zero when it began without traffic at the canary
+	copies   copies
 
-	promoted atomic.Bool
-	resumed  time.Time // zero when it began without traffic at the canary
+	mu       sync.Mutex // of all below
+	routes   rollout.Routes
+	promoted bool
+	turn     int // of requests that the weights are for
+	copyTurn int // of requests that may be mirrored
+	running  map[*exchange]bool
+	idle     chan struct{} // closed when no request to the canary runs
+	windows  [2]*window
+	totals   [2]Counts
 }
 
-// errRoutes is of routes that are none.
-var errRoutes = errors.New("primary and canary are percentages that sum to 100")
+// A side is one of the two servers.
+type side int
 
-func checkRoutes(r rollout.Routes) error {
-	if r.Primary < 0 || r.Canary < 0 || r.Primary+r.Canary != 100 || r.Primary > 100 {
-		return fmt.Errorf("routes: primary %d, canary %d: %w", r.Primary, r.Canary, errRoutes)
-	}
-	return nil
-}
+const (
+	primary side = iota
+	canary
+)
 
 // all has the routes that send everything to the primary.
 var all = rollout.Routes{Primary: 100}
+
+func checkRoutes(r rollout.Routes) error {
+	if r.Primary < 0 || r.Canary < 0 || r.Primary+r.Canary != 100 {
+		return fmt.Errorf("routes: primary %d, canary %d: they have to be percentages that sum to 100", r.Primary, r.Canary)
+	}
+	return nil
+}
 
 func (p *Proxy) setUp() error {
 	p.once.Do(func() { p.err = p.build() })
@@ -70,31 +84,33 @@ func (p *Proxy) setUp() error {
 }
 
 func (p *Proxy) build() error {
-	p.balance.flights = map[*flight]struct{}{}
+	p.running = map[*exchange]bool{}
+	p.windows = [2]*window{new(window), new(window)}
 	p.copies.start(or(p.Mirrors, 64))
 	transport := p.Transport
 	if transport == nil {
 		p.own = newTransport(or(p.HeaderTimeout, time.Minute))
 		transport = p.own
 	}
-	shared := new(buffers)
-	var errs []error
+	errs := make([]error, 4)
 	for i, base := range []string{p.Primary, p.Canary} {
 		u, err := parseBase(base)
 		if err != nil {
-			errs = append(errs, fmt.Errorf("%s of the proxy: %w", [...]string{"primary", "canary"}[i], err))
+			errs[i] = fmt.Errorf("%s of the proxy: %w", [...]string{"primary", "canary"}[i], err)
 			continue
 		}
-		p.ends[i] = p.newUpstream(u, transport, shared)
+		p.handlers[i] = &httputil.ReverseProxy{
+			Transport: transport, Rewrite: func(r *httputil.ProxyRequest) { rewrite(r, u) },
+			ModifyResponse: p.answered, ErrorHandler: p.failed, ErrorLog: log.New(io.Discard, "", 0), // what fails is counted
+		}
 	}
-	start := p.Start
-	if start.Primary == 0 && start.Canary == 0 {
-		start.Primary = 100
+	p.routes = p.Start
+	if p.routes == (rollout.Routes{}) {
+		p.routes = all
 	}
-	var err error
-	p.matcher, err = newMatcher(p.Match)
-	errs = append(errs, err, checkRoutes(start))
-	if p.balance.set(start); start != all {
+	p.matcher, errs[2] = newMatcher(p.Match)
+	errs[3] = checkRoutes(p.routes)
+	if p.routes != all {
 		p.resumed = p.now()
 	}
 	return errors.Join(errs...)
@@ -114,20 +130,33 @@ func parseBase(base string) (*url.URL, error) {
 }
 
 func newTransport(header time.Duration) *http.Transport {
-	dialer := net.Dialer{Timeout: 10 * time.Second, KeepAlive: 15 * time.Second}
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
 	return &http.Transport{
-		DialContext:            dialer.DialContext,
+		DialContext:            (&net.Dialer{Timeout: 10 * time.Second}).DialContext,
 		Protocols:              protocols,
 		TLSHandshakeTimeout:    10 * time.Second,
 		ResponseHeaderTimeout:  header,
 		ExpectContinueTimeout:  time.Second,
-		IdleConnTimeout:        30 * time.Second, // less than servers have, which would close while a request is on its way
+		IdleConnTimeout:        4 * time.Second, // servers close after 5 s and more, which would lose a request that is on its way
 		MaxIdleConnsPerHost:    512,
 		MaxResponseHeaderBytes: 1 << 20,
 		DisableCompression:     true,
 	}
+}
+
+// rewrite makes the request to a server of the one that came in.
+func rewrite(r *httputil.ProxyRequest, base *url.URL) {
+	r.Out.URL.RawQuery = r.In.URL.RawQuery // as it was sent: the proxy does not decide by it
+	r.Out.Trailer = r.In.Trailer           // it is filled when the body was read
+	r.SetURL(base)
+	r.Out.Host = r.In.Host
+	for name := range r.Out.Header {
+		if strings.HasPrefix(name, "X-Forwarded-") || name == "X-Real-Ip" {
+			delete(r.Out.Header, name)
+		}
+	}
+	r.SetXForwarded()
 }
 
 // Routes returns the routes as they are now.
@@ -135,29 +164,264 @@ func (p *Proxy) Routes(context.Context) (rollout.Routes, error) {
 	if err := p.setUp(); err != nil {
 		return rollout.Routes{}, err
 	}
-	return p.balance.now(), nil
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.routes, nil
 }
 
 // SetRoutes changes the routes for the requests that begin from now on. When
 // the canary gets requests again after it had none, its measurements begin anew:
 // those of an earlier revision do not count.
 func (p *Proxy) SetRoutes(_ context.Context, r rollout.Routes) error {
-	if err := p.setUp(); err != nil {
+	if err := errors.Join(p.setUp(), checkRoutes(r)); err != nil {
 		return err
 	}
-	if err := checkRoutes(r); err != nil {
-		return err
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.routes == all && r != all {
+		p.windows[canary] = new(window)
 	}
-	if p.balance.set(r) {
-		p.ends[canary].window.reset()
-	}
+	p.routes = r
 	return nil
+}
+
+// Promote makes the canary the primary: requests for the primary that begin
+// from now on go to where those for the canary go, whatever the routes and the
+// conditions on requests are. It is how a revision is promoted when nothing but
+// this proxy stands before its servers. A proxy for a rollout that is resumed
+// behind its promotion is promoted before it serves.
+func (p *Proxy) Promote() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.promoted = true
+}
+
+// An exchange is one request to a server and its answer.
+type exchange struct {
+	to     side
+	began  time.Time
+	ended  time.Time // when it was counted: zero until then
+	window *window   // that it is counted in
+	cut    func()
+	body   *body // of the request; nil without one
+	status int   // of the answer; 0 when there was none
+	broken bool  // the server did not answer, or not to the end
+	gone   bool  // the client left before there was an answer
+}
+
+type exchangeKey struct{}
+
+func exchangeOf(req *http.Request) *exchange { return req.Context().Value(exchangeKey{}).(*exchange) }
+
+// ServeHTTP sends the request to the server that it is for.
+func (p *Proxy) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	switch {
+	case p.setUp() != nil:
+		refuse(w, http.StatusInternalServerError, "the proxy is not set up")
+		return
+	case req.Method == http.MethodConnect:
+		refuse(w, http.StatusMethodNotAllowed, "CONNECT is not for this proxy")
+		return
+	}
+	client := http.NewResponseController(w)
+	ctx, cancel := context.WithCancelCause(req.Context())
+	defer cancel(nil)
+	x := &exchange{cut: func() {
+		cancel(errCut)
+		_ = client.SetReadDeadline(time.Unix(1, 0)) // or it would wait for its client
+		_ = client.SetWriteDeadline(time.Now().Add(time.Second / 4))
+	}}
+	defer func() {
+		if context.Cause(ctx) == errCut { // the connection may go on
+			_ = client.SetWriteDeadline(time.Time{})
+		}
+	}()
+	handler, mirror := p.begin(x, p.matcher.holds(req))
+	defer p.end(x)
+	out := req.WithContext(context.WithValue(ctx, exchangeKey{}, x))
+	if req.ContentLength != 0 && req.Body != nil {
+		_ = client.EnableFullDuplex() // an answer may begin before the end of the body
+		x.body = &body{ReadCloser: req.Body}
+		out.Body = x.body
+	}
+	if mirror {
+		defer p.mirror(req, x.body)()
+	}
+	handler.ServeHTTP(w, out)
+}
+
+// stride turns a count into a sequence that visits each of 0 … 99 once in any
+// 100 steps, evenly in shorter runs as well: it is the golden section of 100
+// and has no divisor in common with it. Requests that come in a fixed pattern
+// do not all fall on one side, as they would when every second were taken.
+const stride = 61
+
+// chosen reports whether the next turn is among the weight percent.
+func chosen(turn *int, weight int) bool {
+	at := *turn * stride % 100
+	*turn = (*turn + 1) % 100
+	return at < weight
+}
+
+// begin decides where x goes, and whether a copy of it is wanted. The weights
+// are for it if counted.
+func (p *Proxy) begin(x *exchange, counted bool) (handler http.Handler, mirror bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if counted && chosen(&p.turn, p.routes.Canary) {
+		x.to = canary
+	} else if counted && p.routes.Mirrored {
+		mirror = chosen(&p.copyTurn, or(p.MirrorWeight, 100))
+	}
+	p.add(x)
+	if p.promoted {
+		return p.handlers[canary], mirror
+	}
+	return p.handlers[x.to], mirror
+}
+
+// add counts x as running. It is called with p.mu held.
+func (p *Proxy) add(x *exchange) {
+	x.began, x.window = p.now(), p.windows[x.to]
+	if x.to == canary {
+		if len(p.running) == 0 {
+			p.idle = make(chan struct{})
+		}
+		p.running[x] = true
+	}
+}
+
+// end counts x, however it ended: it runs while a panic passes.
+func (p *Proxy) end(x *exchange) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if x.ended.IsZero() {
+		x.ended = p.now()
+	}
+	p.totals[x.to].count(x)
+	x.window.count(x)
+	if delete(p.running, x); x.to == canary && len(p.running) == 0 {
+		close(p.idle)
+	}
+}
+
+// errCut is why the context of a request ended that was cut off.
+var errCut = errors.New("cut off")
+
+// answered looks at the answer of a server before it is passed on.
+func (p *Proxy) answered(resp *http.Response) error {
+	ctx, x := resp.Request.Context(), exchangeOf(resp.Request)
+	x.status = resp.StatusCode
+	if x.status == http.StatusSwitchingProtocols || strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream") {
+		x.ended = p.now() // it is no measure how long these last
+	}
+	if x.status == http.StatusSwitchingProtocols {
+		// Nobody else closes a connection that nobody asked to be upgraded.
+		connection := resp.Body
+		context.AfterFunc(ctx, func() { connection.Close() })
+		return nil
+	}
+	x.body.end(resp.Header)
+	resp.Body = &answer{resp.Body, x, ctx}
+	return nil
+}
+
+// An answer is the body of one. It notes whether the server broke it off.
+type answer struct {
+	io.ReadCloser
+	exchange *exchange
+	ctx      context.Context
+}
+
+func (a *answer) Read(b []byte) (int, error) {
+	n, err := a.ReadCloser.Read(b)
+	a.exchange.broken = err != nil && err != io.EOF && !errors.Is(a.ctx.Err(), context.Canceled)
+	return n, err
+}
+
+// failed answers for a server that did not.
+func (p *Proxy) failed(w http.ResponseWriter, req *http.Request, err error) {
+	ctx, x := req.Context(), exchangeOf(req)
+	x.body.end(w.Header())
+	var tooLarge *http.MaxBytesError
+	var timeout net.Error
+	switch sent := x.body.failure(); {
+	case errors.As(sent, &tooLarge):
+		x.gone = true
+		refuse(w, http.StatusRequestEntityTooLarge, "the request is too large")
+	case errors.Is(ctx.Err(), context.Canceled) && context.Cause(ctx) != errCut || sent != nil:
+		x.gone = true
+		refuse(w, http.StatusBadRequest, "the request did not arrive")
+	case ctx.Err() != nil, errors.As(err, &timeout) && timeout.Timeout():
+		x.broken = true
+		refuse(w, http.StatusGatewayTimeout, "no answer in time")
+	default:
+		x.broken = true
+		refuse(w, http.StatusBadGateway, "no answer")
+	}
+}
+
+func refuse(w http.ResponseWriter, status int, text string) {
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	http.Error(w, text, status)
 }
 
 // Drain waits until the canary has no request, copies included: once its
 // weight is 0, nothing is sent to it afterwards. The error wraps the cause of
 // ctx, when that ends first.
-func (p *Proxy) Drain(ctx context.Context) error { return p.balance.drain(ctx) }
+func (p *Proxy) Drain(ctx context.Context) error {
+	p.mu.Lock()
+	n, idle := len(p.running), p.idle
+	p.mu.Unlock()
+	if n == 0 {
+		return nil
+	}
+	select {
+	case <-idle:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("drain the canary: %d of its requests still run: %w", n, context.Cause(ctx))
+	}
+}
+
+// Target returns t with a ScaleDown that first waits until the canary has no
+// request. What still runs after DrainTimeout is cut off. A canary that was
+// promoted by [Proxy.Promote] serves as the primary: it is not scaled down.
+func (p *Proxy) Target(t rollout.Target) rollout.Target { return drained{t, p} }
+
+type drained struct {
+	rollout.Target
+	proxy *Proxy
+}
+
+func (d drained) ScaleDown(ctx context.Context) error {
+	p := d.proxy
+	if err := p.setUp(); err != nil {
+		return err
+	}
+	p.mu.Lock()
+	promoted := p.promoted
+	p.mu.Unlock()
+	if promoted {
+		return nil
+	}
+	limited, cancel := context.WithTimeout(ctx, or(p.DrainTimeout, time.Minute))
+	defer cancel()
+	if err := p.Drain(limited); err != nil {
+		if ctx.Err() != nil {
+			return err
+		}
+		p.mu.Lock()
+		for x := range p.running {
+			x.cut()
+		}
+		p.mu.Unlock()
+		if err := p.Drain(ctx); err != nil {
+			return err
+		}
+	}
+	return d.Target.ScaleDown(ctx)
+}
 
 // Close ends the copies of requests that run, waits for them, and closes idle
 // connections. Requests that run are not touched.
@@ -165,7 +429,7 @@ func (p *Proxy) Close() {
 	if p.setUp() != nil {
 		return
 	}
-	p.copies.stop()
+	p.copies.stop(&p.mu)
 	if p.own != nil {
 		p.own.CloseIdleConnections()
 	}
@@ -179,7 +443,7 @@ func (p *Proxy) now() time.Time {
 }
 
 // or returns v, or otherwise when that is not positive.
-func or[T int | int64 | time.Duration](v, otherwise T) T {
+func or[T int | time.Duration](v, otherwise T) T {
 	if v > 0 {
 		return v
 	}

@@ -1,15 +1,25 @@
 package traffic_test
 
 import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
+	"log"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httptrace"
+	"net/textproto"
+	"slices"
 	"strings"
-	"sync"
 	"testing"
+	"time"
 
+	"github.com/headgate-io/headgate/internal/testenv"
 	"github.com/headgate-io/headgate/rollout"
 	"github.com/headgate-io/headgate/rollout/traffic"
 )
@@ -102,23 +112,6 @@ func TestWeights(t *testing.T) {
 	}
 }
 
-func TestWeightsOfRequestsAtOneTime(t *testing.T) {
-	p := &traffic.Proxy{Start: rollout.Routes{Primary: 75, Canary: 25}}
-	url := front(t, p).URL
-	var all sync.WaitGroup
-	for range 20 {
-		all.Go(func() {
-			for range 20 {
-				ask(t, url)
-			}
-		})
-	}
-	all.Wait()
-	if s := p.Stats(); s.Canary.Requests != 100 || s.Primary.Requests != 300 {
-		t.Errorf("%+v", s)
-	}
-}
-
 func TestProxyThatIsWrong(t *testing.T) {
 	const ok = "http://127.0.0.1:1"
 	match := func(h map[string]rollout.StringMatch) []rollout.Match { return []rollout.Match{{Headers: h}} }
@@ -158,5 +151,468 @@ func TestProxyThatIsWrong(t *testing.T) {
 			test.proxy.Stats()
 			test.proxy.Close()
 		})
+	}
+}
+
+// raw sends text over a connection and returns the answer to it.
+func raw(t *testing.T, server *httptest.Server, text string) (*http.Response, string) {
+	t.Helper()
+	conn, err := net.Dial("tcp", server.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	io.WriteString(conn, text)
+	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp, string(body)
+}
+
+// tell is a server that answers with what it was asked.
+func tell(w http.ResponseWriter, req *http.Request) {
+	fmt.Fprintf(w, "%s %s %s\n", req.Method, req.RequestURI, req.Host)
+	req.Header.Write(w)
+}
+
+func TestRequestsArriveAsTheyWereSent(t *testing.T) {
+	tests := map[string]struct {
+		request, want, lack string
+	}{
+		"host":                  {request: "GET / HTTP/1.1\r\nHost: app.example\r\n\r\n", want: "GET / app.example\n"},
+		"query":                 {request: "GET /?a=1;b=%zz&&c HTTP/1.1\r\nHost: h\r\n\r\n", want: "GET /?a=1;b=%zz&&c h\n"},
+		"escaped path":          {request: "GET /a%2Fb/../c//d HTTP/1.1\r\nHost: h\r\n\r\n", want: "GET /a%2Fb/../c//d h\n"},
+		"two slashes":           {request: "GET //evil.example/x HTTP/1.1\r\nHost: h\r\n\r\n", want: "GET //evil.example/x h\n"},
+		"another origin":        {request: "GET http://evil.example:1/x HTTP/1.1\r\nHost: h\r\n\r\n", want: "GET /x evil.example:1\n"},
+		"method":                {request: "BREW /pot HTTP/1.1\r\nHost: h\r\n\r\n", want: "BREW /pot h\n"},
+		"no user agent":         {request: "GET / HTTP/1.1\r\nHost: h\r\n\r\n", lack: "User-Agent"},
+		"no encoding":           {request: "GET / HTTP/1.1\r\nHost: h\r\n\r\n", lack: "Accept-Encoding"},
+		"named by connection":   {request: "GET / HTTP/1.1\r\nHost: h\r\nConnection: close, X-Hop\r\nX-Hop: 1\r\n\r\n", lack: "X-Hop"},
+		"forwarded dropped":     {request: "GET / HTTP/1.1\r\nHost: h\r\nConnection: X-Forwarded-For\r\nX-Forwarded-For: 6.6.6.6\r\n\r\n", want: "X-Forwarded-For: 127.0.0.1\r\n", lack: "6.6.6.6"},
+		"proto is what it was":  {request: "GET / HTTP/1.1\r\nHost: h\r\nX-Forwarded-Proto: https\r\n\r\n", want: "X-Forwarded-Proto: http\r\n"},
+		"port is not told":      {request: "GET / HTTP/1.1\r\nHost: h\r\nX-Forwarded-Port: 666\r\n\r\n", lack: "666"},
+		"real address":          {request: "GET / HTTP/1.1\r\nHost: h\r\nX-Real-IP: 6.6.6.6\r\n\r\n", lack: "6.6.6.6"},
+		"proxy authorization":   {request: "GET / HTTP/1.1\r\nHost: h\r\nProxy-Authorization: Basic c2VjcmV0\r\n\r\n", lack: "c2VjcmV0"},
+		"authorization arrives": {request: "GET / HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer t\r\n\r\n", want: "Authorization: Bearer t\r\n"},
+		"upgrade to h2c":        {request: "GET / HTTP/1.1\r\nHost: h\r\nUpgrade: h2c\r\nHTTP2-Settings: AA\r\n\r\n", lack: "Upgrade"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			p := &traffic.Proxy{Primary: serve(t, tell).URL}
+			_, body := raw(t, front(t, p), test.request)
+			if !strings.Contains(body, test.want) || test.lack != "" && strings.Contains(body, test.lack) {
+				t.Errorf("got %q", body)
+			}
+		})
+	}
+}
+
+func TestBasePath(t *testing.T) {
+	p := &traffic.Proxy{Primary: serve(t, tell).URL + "/base/"}
+	if _, body := raw(t, front(t, p), "GET /x%2Fy?q HTTP/1.1\r\nHost: h\r\n\r\n"); !strings.HasPrefix(body, "GET /base/x%2Fy?q h\n") {
+		t.Errorf("got %q", body)
+	}
+}
+
+func TestConnect(t *testing.T) {
+	p := &traffic.Proxy{}
+	if resp, _ := raw(t, front(t, p), "CONNECT evil.example:443 HTTP/1.1\r\nHost: evil.example\r\n\r\n"); resp.StatusCode != http.StatusMethodNotAllowed {
+		t.Error(resp.Status)
+	}
+}
+
+func TestStreaming(t *testing.T) {
+	next := make(chan struct{})
+	p := &traffic.Proxy{Primary: serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Trailer", "X-Sum")
+		for i := range 3 {
+			fmt.Fprintln(w, i)
+			http.NewResponseController(w).Flush()
+			<-next
+		}
+		w.Header().Set("X-Sum", "3")
+	}).URL}
+	resp, err := http.Get(front(t, p).URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	lines := bufio.NewReader(resp.Body)
+	for i := range 3 {
+		if line, err := lines.ReadString('\n'); err != nil || line != fmt.Sprintln(i) {
+			t.Fatal(line, err) // each line is here before the next is written
+		}
+		next <- struct{}{}
+	}
+	if _, err := lines.ReadByte(); err != io.EOF || resp.Trailer.Get("X-Sum") != "3" {
+		t.Error(err, resp.Trailer)
+	}
+}
+
+func TestTrailersOfRequests(t *testing.T) {
+	p := &traffic.Proxy{Primary: serve(t, func(w http.ResponseWriter, req *http.Request) {
+		io.Copy(io.Discard, req.Body)
+		io.WriteString(w, req.Trailer.Get("X-Sum"))
+	}).URL}
+	_, body := raw(t, front(t, p), "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\nTrailer: X-Sum\r\n\r\n5\r\nhello\r\n0\r\nX-Sum: 3\r\n\r\n")
+	if body != "3" {
+		t.Errorf("got %q", body)
+	}
+}
+
+func TestHugeBodies(t *testing.T) {
+	const size = 24 << 20
+	echo := serve(t, func(w http.ResponseWriter, req *http.Request) {
+		http.NewResponseController(w).EnableFullDuplex()
+		io.Copy(w, req.Body)
+	})
+	p := &traffic.Proxy{Primary: echo.URL, Canary: echo.URL, Start: rollout.Routes{Primary: 100, Mirrored: true}}
+	url := front(t, p).URL
+	sent, got := sha256.New(), sha256.New()
+	// One of a length that is not known, and one of a known.
+	for _, length := range []int64{-1, size} {
+		sent.Reset()
+		got.Reset()
+		req, err := http.NewRequest(http.MethodPost, url, io.TeeReader(io.LimitReader(zeros{}, size), sent))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.ContentLength = length
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n, err := io.Copy(got, resp.Body)
+		resp.Body.Close()
+		if err != nil || n != size || string(got.Sum(nil)) != string(sent.Sum(nil)) {
+			t.Errorf("%d bytes, %v", n, err)
+		}
+	}
+	if s := p.Stats(); s.MirrorsLeftOut != 2 || s.Canary.Requests != 0 {
+		t.Errorf("%+v", s)
+	}
+}
+
+type zeros struct{}
+
+func (zeros) Read(b []byte) (int, error) { clear(b); return len(b), nil }
+
+func TestEarlyHintsAndExpectation(t *testing.T) {
+	p := &traffic.Proxy{Primary: serve(t, func(w http.ResponseWriter, req *http.Request) {
+		w.Header().Set("Link", "</style.css>; rel=preload")
+		w.WriteHeader(http.StatusEarlyHints)
+		io.Copy(w, req.Body)
+	}).URL}
+	var said []int
+	trace := &httptrace.ClientTrace{Got1xxResponse: func(code int, header textproto.MIMEHeader) error {
+		said = append(said, code)
+		return nil
+	}}
+	req, err := http.NewRequestWithContext(httptrace.WithClientTrace(t.Context(), trace), http.MethodPost, front(t, p).URL, strings.NewReader("hello"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Expect", "100-continue")
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil || string(body) != "hello" || !slices.Contains(said, http.StatusEarlyHints) {
+		t.Errorf("%q, %v, %v", body, said, err)
+	}
+}
+
+// hasty is a server that answers before the body is there.
+func hasty(t *testing.T) string {
+	return "http://" + testenv.Listen(t, func(c net.Conn) {
+		if req, err := http.ReadRequest(bufio.NewReader(c)); err == nil {
+			io.WriteString(c, "HTTP/1.1 413 Too Large\r\nContent-Length: 2\r\n\r\nno")
+			io.Copy(io.Discard, req.Body)
+		}
+	})
+}
+
+// An answer that comes before the end of the body arrives, and says that the
+// connection ends with it: what still comes is not taken for another request.
+func TestEarlyAnswer(t *testing.T) {
+	for name, test := range map[string]struct{ begin, rest string }{
+		"known length": {"Content-Length: 10\r\n\r\nhello", "world"},
+		"chunks":       {"Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n", "0\r\n\r\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := &traffic.Proxy{Primary: hasty(t), Canary: "http://127.0.0.1:1"}
+			t.Cleanup(p.Close)
+			var said bytes.Buffer
+			server := httptest.NewUnstartedServer(p)
+			server.Config.ErrorLog = log.New(&said, "", 0)
+			server.Start()
+			conn, err := net.Dial("tcp", server.Listener.Addr().String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			io.WriteString(conn, "POST / HTTP/1.1\r\nHost: h\r\n"+test.begin)
+			answers := bufio.NewReader(conn)
+			resp, err := http.ReadResponse(answers, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if body, err := io.ReadAll(resp.Body); resp.StatusCode != http.StatusRequestEntityTooLarge || string(body) != "no" || err != nil || !resp.Close {
+				t.Errorf("%s, %q, %v, %v", resp.Status, body, resp.Header, err)
+			}
+			io.WriteString(conn, test.rest+"GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+			if n, _ := io.Copy(io.Discard, answers); n > 0 {
+				t.Errorf("%d bytes more", n)
+			}
+			conn.Close()
+			server.Close()
+			if strings.Contains(said.String(), "panic") {
+				t.Error(said.String())
+			}
+		})
+	}
+}
+
+// A connection that an upstream upgrades unasked is closed.
+func TestUpgradeThatNobodyAskedFor(t *testing.T) {
+	gone := make(chan error)
+	server := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		conn, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			return
+		}
+		defer conn.Close()
+		io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: lines\r\n\r\n")
+		_, err = conn.Read(make([]byte, 1))
+		gone <- err
+	})
+	for name, start := range map[string]rollout.Routes{"502 no answer": {Canary: 100}, "primary": mirrored} {
+		p := &traffic.Proxy{Canary: server.URL, Start: start}
+		if got := ask(t, front(t, p).URL); got != name {
+			t.Errorf("got %q", got)
+		}
+		if err := <-gone; err == nil {
+			t.Error("something was sent")
+		}
+	}
+}
+
+func TestNoUpstream(t *testing.T) {
+	hang := make(chan struct{})
+	slow := serve(t, func(http.ResponseWriter, *http.Request) { <-hang })
+	t.Cleanup(func() { close(hang) })
+	gone := httptest.NewServer(nil)
+	gone.Close()
+	tests := map[string]struct {
+		upstream string
+		want     string
+	}{
+		"refused": {gone.URL, "502 no answer"},
+		"slow":    {slow.URL, "504 no answer in time"},
+		"no HTTP": {notHTTP(t), "502 no answer"},
+		"huge":    {serve(t, func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("A", strings.Repeat("a", 2<<20)) }).URL, "502 no answer"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			p := &traffic.Proxy{Canary: test.upstream, Start: rollout.Routes{Canary: 100}, HeaderTimeout: 10 * time.Millisecond}
+			if name != "slow" {
+				p.HeaderTimeout = 0
+			}
+			if got := ask(t, front(t, p).URL); got != test.want {
+				t.Errorf("got %q", got)
+			}
+			if s := p.Stats(); s.Canary.Failed != 1 || s.Primary.Requests != 0 {
+				t.Errorf("%+v", s)
+			}
+		})
+	}
+}
+
+// notHTTP is a server that answers in no protocol.
+func notHTTP(t *testing.T) string {
+	return "http://" + testenv.Listen(t, func(c net.Conn) { io.WriteString(c, "\x16\x03\x01 go away\n\n") })
+}
+
+// What is not safe to send twice is sent once.
+func TestPostIsSentOnce(t *testing.T) {
+	got := make(chan string, 10)
+	canary := serve(t, func(w http.ResponseWriter, req *http.Request) {
+		got <- req.Method
+		io.ReadAll(req.Body)
+		if req.Method == http.MethodPost {
+			panic(http.ErrAbortHandler)
+		}
+	})
+	p := &traffic.Proxy{Canary: canary.URL, Start: rollout.Routes{Canary: 100}}
+	url := front(t, p).URL
+	ask(t, url) // the connection is open now
+	resp, err := http.Post(url, "text/plain", strings.NewReader("pay"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	if n := len(got); resp.StatusCode != http.StatusBadGateway || n != 2 {
+		t.Errorf("status %d, the canary got %d requests", resp.StatusCode, n)
+	}
+}
+
+func TestUpstreamDiesInItsAnswer(t *testing.T) {
+	p := &traffic.Proxy{Start: rollout.Routes{Canary: 100}, Canary: serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Length", "100")
+		io.WriteString(w, "half")
+		http.NewResponseController(w).Flush()
+		panic(http.ErrAbortHandler)
+	}).URL}
+	if resp, err := http.Get(front(t, p).URL); err == nil {
+		defer resp.Body.Close()
+		if body, err := io.ReadAll(resp.Body); err == nil {
+			t.Errorf("%q looks complete", body)
+		}
+	}
+	if err := p.Drain(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if s := p.Stats(); s.Canary.Requests != 1 || s.Canary.Failed != 1 || s.Running != 0 {
+		t.Errorf("%+v", s)
+	}
+}
+
+// A client that leaves is no failure of the canary, which learns of it.
+func TestClientLeaves(t *testing.T) {
+	arrived, left := make(chan struct{}), make(chan struct{})
+	p := &traffic.Proxy{Canary: serve(t, func(_ http.ResponseWriter, req *http.Request) {
+		close(arrived)
+		<-req.Context().Done()
+		close(left)
+	}).URL}
+	url := front(t, p).URL
+	set(t, p, rollout.Routes{Canary: 100})
+	ctx, leave := context.WithCancel(t.Context())
+	go func() { <-arrived; leave() }()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := http.DefaultClient.Do(req); !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	<-left
+	if err := p.Drain(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if s := p.Stats(); s.Canary.Requests != 1 || s.Canary.Failed != 0 || s.Canary.Gone != 1 {
+		t.Errorf("%+v", s)
+	}
+	rate := rollout.Metric{Name: "request-success-rate"}
+	if _, err := p.Query(t.Context(), nil, rate); !errors.Is(err, rollout.ErrNoValues) {
+		t.Error(err)
+	}
+}
+
+func TestBodyThatDoesNotArrive(t *testing.T) {
+	p := &traffic.Proxy{Start: rollout.Routes{Canary: 100}, Canary: serve(t, func(_ http.ResponseWriter, req *http.Request) { io.ReadAll(req.Body) }).URL}
+	server := front(t, p)
+	if resp, _ := raw(t, server, "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"); resp.StatusCode != http.StatusBadRequest {
+		t.Error(resp.Status)
+	}
+	small := serve(t, func(w http.ResponseWriter, req *http.Request) {
+		req.Body = http.MaxBytesReader(w, req.Body, 3)
+		p.ServeHTTP(w, req)
+	})
+	resp, err := http.Post(small.URL, "text/plain", strings.NewReader("four"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	if resp.StatusCode != http.StatusRequestEntityTooLarge {
+		t.Error(resp.Status)
+	}
+	if s := p.Stats(); s.Canary.Failed != 0 || s.Canary.Gone != 2 {
+		t.Errorf("%+v", s)
+	}
+}
+
+// What is promoted gets every request, also those that no condition of an A/B
+// test holds for; and nobody scales it down.
+func TestPromote(t *testing.T) {
+	p := &traffic.Proxy{Match: []rollout.Match{{Headers: map[string]rollout.StringMatch{"X-Insider": {Exact: "yes"}}}}}
+	url := front(t, p).URL
+	set(t, p, rollout.Routes{Canary: 100})
+	said := func() string { return strings.Join([]string{ask(t, url), ask(t, url, "X-Insider", "yes")}, " ") }
+	if got := said(); got != "primary canary" {
+		t.Fatalf("before: %s", got)
+	}
+	p.Promote()
+	if got := said(); got != "canary canary" {
+		t.Errorf("promoted: %s", got)
+	}
+	set(t, p, rollout.Routes{Primary: 100})
+	if got := said(); got != "canary canary" {
+		t.Errorf("with all traffic at the primary: %s", got)
+	}
+	target := &stopping{} // it would panic
+	if err := p.Target(target).ScaleDown(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestMatch(t *testing.T) {
+	exact := func(s string) rollout.StringMatch { return rollout.StringMatch{Exact: s} }
+	p := &traffic.Proxy{Start: rollout.Routes{Canary: 100}, Match: []rollout.Match{
+		{Headers: map[string]rollout.StringMatch{"x-canary": exact("yes"), "x-user": {Prefix: "qa-"}}},
+		{Headers: map[string]rollout.StringMatch{"cookie": {Regex: `^(.*; ?)?canary=always(;.*)?$`}}},
+		{Headers: map[string]rollout.StringMatch{"user-agent": {Suffix: "/Firefox"}}},
+		{Headers: map[string]rollout.StringMatch{"X-Team": {Regex: "a|b|bcd"}}},
+		{Headers: map[string]rollout.StringMatch{"X-Quoted": {Regex: `\Qa.b`}}},
+	}}
+	url := front(t, p).URL
+	tests := []struct{ header, want string }{
+		{"", "primary"},
+		{"X-Canary: yes", "primary"},
+		{"X-Canary: yes|X-User: qa-1", "canary"},
+		{"x-canary: yes|x-user: dev", "primary"},
+		{"X-Canary: Yes|X-User: qa-1", "primary"},
+		{"X-Canary: yes|X-Canary: yes|X-User: qa-1", "primary"}, // it is "yes,yes"
+		{"Cookie: a=b; canary=always", "canary"},
+		{"Cookie: a=b|Cookie: canary=always", "canary"},
+		{"Cookie: notcanary=always", "primary"},
+		{"User-Agent: x/Firefox", "canary"},
+		{"User-Agent: x/Firefox/2", "primary"},
+		{"X-Team: b", "canary"},
+		{"X-Team: bcd", "canary"}, // also where a shorter alternative comes first
+		{"X-Quoted: a.b", "canary"},
+		{"X-Quoted: axb", "primary"},
+		{"X-Team: bad", "primary"}, // a regular expression is for all of the value
+		{"X-Team: " + strings.Repeat("a", 100<<10), "primary"},
+	}
+	for _, test := range tests {
+		var header []string
+		for line := range strings.SplitSeq(test.header, "|") {
+			if name, value, ok := strings.Cut(line, ": "); ok {
+				header = append(header, name, value)
+			}
+		}
+		if got := ask(t, url, header...); got != test.want {
+			t.Errorf("%.40q: %s", test.header, got)
+		}
+	}
+	set(t, p, rollout.Routes{Primary: 50, Canary: 50})
+	canary := 0
+	for range 100 {
+		ask(t, url) // does not count
+		if ask(t, url, "X-Team", "a") == "canary" {
+			canary++
+		}
+	}
+	if canary != 50 {
+		t.Errorf("the canary got %d of 100 that match", canary)
 	}
 }

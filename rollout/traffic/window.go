@@ -1,104 +1,65 @@
 package traffic
 
 import (
+	"context"
+	"fmt"
 	"math"
 	"math/bits"
-	"sync"
 	"time"
+
+	"github.com/headgate-io/headgate/rollout"
 )
 
-// span is how far back measurements reach, in seconds.
-const span = 3600
-
-// A window counts the requests to an upstream, second by second. It needs at
-// most 6 MB, when there were requests in every second of the hour.
-type window struct {
-	mu      sync.Mutex
-	epoch   int
-	seconds [span]*second
-	total   Counts
-}
-
-// Counts are of the requests to an upstream since the proxy began.
+// Counts are of the requests to a server.
 type Counts struct {
 	Requests int64 // that have ended
 	Failed   int64 // with a status of 500 and above, without an answer, or one that broke off
 	Gone     int64 // whose clients left before there was an answer; the requests that did not fail include them
 }
 
+func (c *Counts) count(x *exchange) {
+	c.Requests++
+	if x.broken || x.status >= 500 {
+		c.Failed++
+	}
+	if x.gone {
+		c.Gone++
+	}
+}
+
+// span is how far back measurements reach, in seconds.
+const span = 3600
+
+// A window counts the requests to a server, second by second. It needs at
+// most 6 MB, when there were requests in every second of the hour.
+type window [span]*second
+
 // A second has the requests that ended in one second.
 type second struct {
-	at       int64 // since 1970
-	requests uint32
-	failed   uint32
-	gone     uint32
-	took     histogram
+	Counts
+	at   int64 // since 1970
+	took histogram
 }
 
-func (w *window) now() int {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.epoch
-}
-
-// reset forgets the seconds, and what is still to end of before.
-func (w *window) reset() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.epoch++
-	w.seconds = [span]*second{}
-}
-
-func (w *window) record(f *flight) {
-	failed := f.broken || f.status >= 500
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.total.Requests++
-	w.total.Failed += one(failed)
-	w.total.Gone += one(f.gone)
-	if f.epoch != w.epoch {
-		return
+func (w *window) count(x *exchange) {
+	at := x.ended.Unix()
+	s := &w[uint64(at)%span]
+	if *s == nil || (*s).at != at {
+		*s = &second{at: at}
 	}
-	s := w.at(f.ended.Unix())
-	s.requests++
-	s.failed += uint32(one(failed))
-	s.gone += uint32(one(f.gone))
-	s.took.add(f.ended.Sub(f.began))
-}
-
-func one(b bool) int64 {
-	if b {
-		return 1
-	}
-	return 0
-}
-
-// at returns the second for counting in.
-func (w *window) at(t int64) *second {
-	i := int(uint64(t) % span)
-	s := w.seconds[i]
-	if s == nil {
-		s = new(second)
-		w.seconds[i] = s
-	}
-	if s.at != t {
-		*s = second{at: t}
-	}
-	return s
+	(*s).count(x)
+	(*s).took.add(x.ended.Sub(x.began))
 }
 
 // sum returns what ended in the last seconds before now, the one that runs included.
-func (w *window) sum(now int64, seconds int) second {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	var all second
-	for _, s := range w.seconds {
+func (w *window) sum(now int64, seconds int) (all second) {
+	for _, s := range w {
 		if s == nil || s.at > now || s.at <= now-int64(seconds) {
 			continue
 		}
-		all.requests += s.requests
-		all.failed += s.failed
-		all.gone += s.gone
+		all.Requests += s.Requests
+		all.Failed += s.Failed
+		all.Gone += s.Gone
 		for i, n := range s.took {
 			all.took[i] += n
 		}
@@ -132,15 +93,10 @@ func bounds(i int) (lower, width float64) {
 	return math.Ldexp(float64(i%16+16), shift), math.Ldexp(1, shift)
 }
 
-// quantile returns the duration that the part q of all does not exceed,
-// interpolated within its class. There is at least one.
-func (h *histogram) quantile(q float64) time.Duration {
-	var n uint64
-	for _, c := range h {
-		n += uint64(c)
-	}
-	rank := q * float64(n)
-	before := 0.0
+// quantile returns the duration that the part q of n does not exceed,
+// interpolated within its class.
+func (h *histogram) quantile(q float64, n int64) time.Duration {
+	rank, before := q*float64(n), 0.0
 	for i, c := range h {
 		if c > 0 && before+float64(c) >= rank {
 			lower, width := bounds(i)
@@ -149,4 +105,73 @@ func (h *histogram) quantile(q float64) time.Duration {
 		before += float64(c)
 	}
 	return 0
+}
+
+// Query returns [rollout.SuccessRate] or [rollout.RequestDuration] of the canary
+// in the interval of the metric before now, by default a minute and at most an hour.
+// The rate leaves out requests whose clients left before there was an answer.
+// The duration is to the end of an answer, to its header for event streams and upgrades.
+//
+// The error wraps [rollout.ErrTooEarly] when the proxy began with traffic at the
+// canary less than [Proxy.Interval], or else the interval of c, ago, as what was
+// measured before that is not known, and else [rollout.ErrNoValues] when no
+// request to the canary ended in it.
+func (p *Proxy) Query(_ context.Context, c *rollout.Canary, m rollout.Metric) (float64, error) {
+	if err := p.setUp(); err != nil {
+		return 0, err
+	}
+	interval, least := or(time.Duration(m.Interval), time.Minute), p.Interval
+	if least == 0 && c != nil {
+		least = c.Interval()
+	}
+	switch {
+	case !m.Builtin():
+		return 0, fmt.Errorf("metric %q: the proxy knows %s and %s alone", m.Name, rollout.SuccessRate, rollout.RequestDuration)
+	case interval > span*time.Second:
+		return 0, fmt.Errorf("metric %s: interval: the proxy remembers an hour", m.Name)
+	case !p.resumed.IsZero() && p.now().Sub(p.resumed) < least:
+		return 0, fmt.Errorf("%w: the proxy began less than %s ago", rollout.ErrTooEarly, least)
+	}
+	now, seconds := p.now().Unix(), int((interval+time.Second-1)/time.Second)
+	p.mu.Lock()
+	s := p.windows[canary].sum(now, seconds)
+	p.mu.Unlock()
+	answered := s.Requests - s.Gone
+	switch {
+	case m.Name == rollout.SuccessRate && answered > 0:
+		return 100 * float64(answered-s.Failed) / float64(answered), nil
+	case m.Name == rollout.RequestDuration && s.Requests > 0:
+		return float64(s.took.quantile(0.99, s.Requests) / time.Millisecond), nil
+	}
+	return 0, fmt.Errorf("%w for metric %s: no request to the canary ended in the last %s", rollout.ErrNoValues, m.Name, interval)
+}
+
+// Metrics returns metrics that the proxy answers as far as it knows them: see
+// [Proxy.Query]. Others are for next, which may be nil.
+func (p *Proxy) Metrics(next rollout.Metrics) rollout.Metrics { return measured{p, next} }
+
+type measured struct {
+	*Proxy
+	next rollout.Metrics
+}
+
+func (m measured) Query(ctx context.Context, c *rollout.Canary, metric rollout.Metric) (float64, error) {
+	if metric.Builtin() || m.next == nil {
+		return m.Proxy.Query(ctx, c, metric)
+	}
+	return m.next.Query(ctx, c, metric)
+}
+
+// Stats are what a proxy did.
+type Stats struct {
+	Primary, Canary Counts
+	Running         int // requests to the canary
+	MirrorsLeftOut  int // copies that were not made: too many, too large, or the body did not arrive
+}
+
+// Stats returns what the proxy did so far.
+func (p *Proxy) Stats() Stats {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return Stats{p.totals[primary], p.totals[canary], len(p.running), p.copies.left}
 }

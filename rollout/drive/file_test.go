@@ -1,4 +1,4 @@
-package ledger_test
+package drive_test
 
 import (
 	"errors"
@@ -11,14 +11,14 @@ import (
 	"time"
 
 	"github.com/headgate-io/headgate/rollout"
-	"github.com/headgate-io/headgate/rollout/ledger"
+	"github.com/headgate-io/headgate/rollout/drive"
 )
 
 var app = rollout.Metadata{Name: "app", Namespace: "prod"}
 
-func open(t *testing.T, path string) *ledger.File {
+func open(t *testing.T, path string) *drive.File {
 	t.Helper()
-	f, err := ledger.Open(path, app)
+	f, err := drive.Open(path, app)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +58,7 @@ func TestSaveAndLoad(t *testing.T) {
 func TestInUse(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "app.json")
 	f := open(t, path)
-	if _, err := ledger.Open(path, app); !errors.Is(err, ledger.ErrInUse) || !strings.Contains(err.Error(), path) {
+	if _, err := drive.Open(path, app); !errors.Is(err, drive.ErrInUse) || !strings.Contains(err.Error(), path) {
 		t.Errorf("a second owner: %v", err)
 	}
 	f.Close()

@@ -1,0 +1,373 @@
+// Package drive runs the rollout of a canary: it connects the analysis with
+// what divides the traffic, with metrics, webhooks and receivers of alerts, and
+// keeps its status in a file, so that a rollout goes on where it was after its
+// process has ended, in whatever way. Beside the file stands what a person asks
+// of the rollout, until its owner has taken that up: see [Ask].
+package drive
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/headgate-io/headgate/internal/retry"
+	"github.com/headgate-io/headgate/rollout"
+	"github.com/headgate-io/headgate/rollout/metric"
+	"github.com/headgate-io/headgate/rollout/notify"
+	"github.com/headgate-io/headgate/rollout/traffic"
+)
+
+// Options say what is rolled out, and how. Canary, File, Querier, Caller and
+// View are required.
+type Options struct {
+	Canary    *rollout.Canary
+	File      *File
+	Revision  string                               // what is rolled out, unless an action tells it
+	Actions   map[traffic.Operation]traffic.Action // of the traffic and the target
+	Timeout   time.Duration                        // of one action
+	Proxy     *Proxy                               // divides the traffic; nil for none
+	Querier   *metric.Querier
+	Providers []*notify.Provider // of alerts
+	Caller    *rollout.Caller
+	EventURL  string // is told all events when the canary has no webhook of type event
+	Cluster   string // shown in alerts
+
+	Interval time.Duration    // between two steps; 0 for that of the canary
+	Again    bool             // roll out a revision whose rollout has ended, once more
+	Once     bool             // do one step, if it is due
+	Request  *rollout.Request // is taken up at the first step
+
+	View View
+}
+
+// A View is told what happens, one call at a time but for Warn.
+type View interface {
+	rollout.Sink
+	Show(rollout.Status) // after each step
+	Say(text string)
+	Warn(error) // what does not end the rollout
+}
+
+// A Result is what became of a rollout.
+type Result struct {
+	Outcome   Outcome        `json:"outcome"`
+	Name      string         `json:"name"`
+	Namespace string         `json:"namespace"`
+	Revision  string         `json:"revision,omitempty"`
+	Reason    string         `json:"reason,omitempty"`
+	Status    rollout.Status `json:"status"`
+	Settled   bool           `json:"-"` // there was nothing to do
+}
+
+// An Outcome says how a run ended.
+type Outcome string
+
+// The outcomes. A rollout that is not over, and one with an error, can be run again.
+const (
+	Promoted   Outcome = "promoted"
+	RolledBack Outcome = "rolled back"
+	NotOver    Outcome = "not over"
+	Failed     Outcome = "error"
+)
+
+// A Rollout is under way. Its owner calls Close.
+type Rollout struct {
+	Options
+	ctx      context.Context
+	stop     context.CancelCauseFunc
+	status   rollout.Status
+	analysis rollout.Analysis
+	told     *notify.Dispatcher
+	proxy    *traffic.Proxy // nil without one
+	server   *http.Server   // of the proxy
+	revision string         // as it was read last
+	promoted string         // the revision that the proxy has all requests go to, after its promotion
+	stepped  bool
+	unsaved  error         // why the status could not be saved
+	alert    rollout.Event // what people were alerted to last, as a warning
+	fault    rollout.Event // the last check that failed
+}
+
+// Begin loads the status and connects everything; a proxy serves from now on,
+// until Close. The error says what is wrong with the options, and nothing has
+// changed.
+func Begin(ctx context.Context, o Options) (*Rollout, error) {
+	s, err := o.File.Load()
+	if err != nil {
+		return nil, err
+	}
+	if now := time.Now(); s.LastStep.After(now) { // the clock went backwards: the interval counts from now
+		s.LastStep = now.UTC().Round(0)
+	}
+	if o.Request != nil {
+		s.Request = o.Request
+	}
+	r := &Rollout{Options: o, status: s}
+	r.ctx, r.stop = context.WithCancelCause(ctx)
+	if err = r.connect(); err == nil {
+		err = r.File.Save(s) // or the first step would act, and nothing would know
+	}
+	if err != nil {
+		r.Close()
+		return nil, err
+	}
+	return r, nil
+}
+
+// Status returns how far the rollout has come.
+func (r *Rollout) Status() rollout.Status { return r.status }
+
+// connect makes the analysis and its ports.
+func (r *Rollout) connect() error {
+	adapter := &traffic.Adapter{
+		Actions: r.Actions, Timeout: r.Timeout, Canary: r.Canary, ID: r.Revision, Start: r.status.Routes(),
+		Phase: func() rollout.Phase { return r.status.Phase },
+	}
+	if err := adapter.Check(); err != nil {
+		return err
+	}
+	r.analysis = rollout.Analysis{Canary: r.Canary, Traffic: adapter, Target: &target{adapter, r}, Metrics: r.Querier, Hooks: r.Caller, Sink: r}
+	if r.Proxy != nil {
+		if err := r.connectProxy(adapter); err != nil {
+			return err
+		}
+	}
+	if r.Request == nil || r.Request.Action != rollout.Abort { // which asks no metrics
+		if err := r.connectMetrics(); err != nil {
+			return err
+		}
+	}
+	var err error
+	r.told, err = notify.Start(r.ctx, notify.Config{
+		Canary: r.Canary, Providers: r.Providers, EventURL: r.EventURL, Cluster: r.Cluster, Caller: r.Caller, Report: r.View.Warn,
+	})
+	if err == nil && r.proxy != nil {
+		err = r.serve()
+	}
+	return err
+}
+
+// connectMetrics finds what answers the metrics: what the proxy measures when
+// there is one and no server is named. It refuses a canary with a metric that
+// nothing answers.
+func (r *Rollout) connectMetrics() error {
+	measured := r.proxy != nil && r.Querier.Server == "" && r.Canary.Spec.MetricsServer == ""
+	if measured {
+		r.analysis.Metrics = r.proxy.Metrics(r.Querier)
+	}
+	for _, m := range r.Canary.Spec.Analysis.Metrics {
+		if measured && m.Builtin() {
+			continue
+		}
+		if err := r.Querier.Check(r.Canary, m); err != nil {
+			return fmt.Errorf("%s: %w", r.Canary, err)
+		}
+	}
+	if measured {
+		return nil
+	}
+	if err := r.Querier.Online(r.ctx, r.Canary); err != nil && r.ctx.Err() == nil { // a server may start later
+		r.View.Warn(fmt.Errorf("metrics: %w", err))
+	}
+	return nil
+}
+
+// Run goes on with the rollout until it has ended, or the context of Begin, and
+// returns what became of it; an error is the reason of [Failed].
+func (r *Rollout) Run() Result {
+	r.forget() // what was asked of a rollout that is over is not for another
+	switch s := r.status; {
+	case s.Phase == "":
+		r.status = rollout.Status{Phase: rollout.Initialized, PromotedURL: s.PromotedURL}
+	case s.Ended() && r.Again:
+		r.status = rollout.Status{Phase: rollout.Initialized, Sequence: s.Sequence, PromotedURL: s.PromotedURL}
+	}
+	settled, err := r.begin()
+	if err == nil && settled == "" {
+		loop := rollout.Loop{Wait: r.wait, Save: r.save, Interval: r.Interval, Request: r.request}
+		r.status, err = r.analysis.Run(r.ctx, r.status, loop)
+	}
+	r.forget()
+	return r.result(settled, err)
+}
+
+// begin steps until a rollout is under way that had ended for another revision.
+// It returns the revision when there is nothing to roll out.
+func (r *Rollout) begin() (settled string, err error) {
+	for r.status.Ended() {
+		s := r.status
+		revision, err := r.analysis.Target.Revision(r.ctx)
+		if err != nil {
+			return "", fmt.Errorf("revision: %w", err)
+		}
+		if revision == s.AppliedSpec || revision == s.PromotedSpec {
+			return revision, nil
+		}
+		next, wait, err := r.analysis.Step(r.ctx, time.Now(), s)
+		if err == nil {
+			err = r.save(next)
+		}
+		if err == nil && wait > 0 {
+			err = r.wait(r.ctx, r.interval())
+		}
+		if err != nil {
+			return "", err
+		}
+	}
+	return "", nil
+}
+
+// result is what became of a rollout that err ended, if that is not nil.
+func (r *Rollout) result(settled string, err error) Result {
+	s := r.kept(r.status)
+	result := Result{Name: r.Canary.Metadata.Name, Namespace: r.Canary.Namespace(), Revision: s.AppliedSpec, Status: s, Settled: settled != ""}
+	if err != nil && r.ctx.Err() != nil { // which is why
+		err = notOver("interrupted")
+		if broken := r.broken(); broken != nil {
+			err = broken
+		} else if r.ctx.Err() == context.DeadlineExceeded {
+			err = notOver(context.Cause(r.ctx).Error())
+		}
+	}
+	if r.unsaved != nil { // also when it was interrupted just then
+		err = r.unsaved
+	}
+	over, is := errors.AsType[notOver](err)
+	switch {
+	case is:
+		result.Outcome, result.Reason = NotOver, string(over)
+	case err != nil:
+		result.Outcome, result.Reason = Failed, err.Error()
+	case settled != "" && settled == s.PromotedSpec:
+		result.Outcome, result.Revision = Promoted, settled
+	case s.Phase == rollout.Failed:
+		result.Outcome, result.Reason = RolledBack, r.alert.Message
+		if r.alert.Reason == "" && r.fault.Reason != "" {
+			result.Reason += "; " + r.fault.Message
+		}
+		if settled == "" {
+			result.Reason = cmp.Or(result.Reason, s.Reason) // it was decided by the run before
+		}
+	default:
+		result.Outcome = Promoted
+	}
+	return result
+}
+
+// Emit tells an event.
+func (r *Rollout) Emit(ctx context.Context, e rollout.Event) {
+	switch {
+	case e.Warning && (e.Alert == rollout.Warn || e.Alert == rollout.Error):
+		r.alert = e
+	case e.Warning && e.Reason != "":
+		r.fault = e
+	}
+	e.Message = r.served(e)
+	r.View.Emit(ctx, e)
+	r.told.Emit(ctx, e)
+}
+
+// save keeps the status and shows it.
+func (r *Rollout) save(s rollout.Status) error {
+	s = r.kept(s)
+	if r.unsaved = r.File.Save(s); r.unsaved == nil {
+		r.stepped, r.status = true, s
+		r.View.Show(s)
+	}
+	return r.unsaved
+}
+
+// interval is the time between two steps.
+func (r *Rollout) interval() time.Duration { return cmp.Or(r.Interval, r.Canary.Interval()) }
+
+// wait waits until the next step is due. With Once there is one step, for
+// which it waits less than a tenth of the interval.
+func (r *Rollout) wait(ctx context.Context, interval time.Duration) error {
+	due := time.Now().Add(interval).UTC().Format(time.RFC3339)
+	switch {
+	case r.Once && r.stepped:
+		return notOver("")
+	case r.Once && interval >= r.interval()/10:
+		return notOver("nothing is done before " + due + ", when the next step is due")
+	case !r.stepped:
+		r.View.Say("the next step is due at " + due)
+	}
+	return retry.Sleep(ctx, interval)
+}
+
+// notOver is why a run ends before its rollout; "" when nothing else was asked for.
+type notOver string
+
+func (e notOver) Error() string { return "not over: " + string(e) }
+
+// request returns what a person asks of the rollout that has come as far as s,
+// and forgets what was taken up, or cannot be.
+func (r *Rollout) request(s rollout.Status) *rollout.Request {
+	asked, err := Asked(r.File.Path)
+	id := ""
+	switch {
+	case asked == nil && err == nil:
+		return nil
+	case asked != nil && s.Request != nil && s.Request.ID == asked.ID:
+		id = asked.ID
+	case asked != nil:
+		if err = s.Accepts(*asked); err == nil {
+			return asked
+		}
+		id, err = asked.ID, fmt.Errorf("what %s asked for is not done: %w", asked.By, err)
+	}
+	if err := errors.Join(err, r.File.forget(context.WithoutCancel(r.ctx), id)); err != nil {
+		r.View.Warn(err)
+	}
+	return nil
+}
+
+// forget forgets what was asked of a rollout that has ended.
+func (r *Rollout) forget() {
+	if r.status.Ended() {
+		r.request(r.status)
+	}
+}
+
+// Wait waits until the context of Begin ends. The error says why the proxy
+// cannot serve any more.
+func (r *Rollout) Wait() error {
+	<-r.ctx.Done()
+	return r.broken()
+}
+
+func (r *Rollout) broken() error {
+	broken, _ := errors.AsType[*brokenError](context.Cause(r.ctx))
+	if broken == nil {
+		return nil
+	}
+	return broken
+}
+
+// drainTimeout is how long receivers of events are waited for at the end.
+const drainTimeout = 20 * time.Second
+
+// Close ends the proxy, tells receivers what they were not told yet, and closes
+// Caller and Querier.
+func (r *Rollout) Close() {
+	ctx := context.WithoutCancel(r.ctx)
+	if r.server != nil {
+		r.shutdown(ctx)
+	}
+	if r.told != nil {
+		ctx, cancel := context.WithTimeout(ctx, drainTimeout)
+		defer cancel()
+		if err := r.told.Close(ctx); err != nil {
+			r.View.Warn(err)
+		}
+	}
+	if r.proxy != nil {
+		r.proxy.Close()
+	}
+	r.Caller.Close()
+	r.Querier.Close()
+	r.stop(nil)
+}

@@ -1,0 +1,200 @@
+package drive
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/headgate-io/headgate/internal/durable"
+	"github.com/headgate-io/headgate/internal/retry"
+	"github.com/headgate-io/headgate/rollout"
+)
+
+// ErrInUse is wrapped when another process, or another File, has the file.
+var ErrInUse = errors.New("in use")
+
+// maxSize is the size of a file that is read, in bytes.
+const maxSize = 1 << 20
+
+// A File keeps the status of one canary. It has one owner at a time, of all
+// processes. It is replaced as a whole: a reader finds the status before a save
+// or the one after it, also after a crash. It is not safe for concurrent use.
+type File struct {
+	Path string
+	lock *os.File
+	of   string // NAMESPACE/NAME
+}
+
+// A record is the content of a file.
+type record struct {
+	Name      string         `json:"name"`
+	Namespace string         `json:"namespace"`
+	Status    rollout.Status `json:"status"`
+}
+
+// Open takes possession of the file path, which need not exist, for a canary.
+// Its directory is created. The error wraps [ErrInUse] when another has it.
+func Open(path string, canary rollout.Metadata) (*File, error) {
+	path, err := filepath.Abs(path)
+	if err == nil {
+		err = os.MkdirAll(filepath.Dir(path), 0o700)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("status: %w", err)
+	}
+	lock, err := os.OpenFile(path+".lock", os.O_RDWR|os.O_CREATE, 0o600) // beside it: a file that is replaced loses its lock
+	if err != nil {
+		return nil, fmt.Errorf("status: %w", err)
+	}
+	mine, err := durable.TryLock(lock)
+	if err == nil && !mine {
+		err = fmt.Errorf("%w by another run", ErrInUse)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("status %s: %w", path, errors.Join(err, lock.Close()))
+	}
+	return &File{path, lock, cmp.Or(canary.Namespace, rollout.DefaultNamespace) + "/" + canary.Name}, nil
+}
+
+// Load returns the status, the zero one when none was saved.
+func (f *File) Load() (rollout.Status, error) {
+	canary, s, err := Read(f.Path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return rollout.Status{}, nil
+	}
+	if of := canary.Namespace + "/" + canary.Name; err == nil && of != f.of {
+		return rollout.Status{}, fmt.Errorf("status %s is that of canary %s, not of %s", f.Path, of, f.of)
+	}
+	return s, err
+}
+
+// Read returns the status in the file path, and of which canary it is, whether
+// or not the file has an owner. The error wraps [fs.ErrNotExist] when there is none.
+func Read(path string) (canary rollout.Metadata, s rollout.Status, err error) {
+	var r record
+	text, err := readFile(path)
+	if err != nil {
+		return canary, s, fmt.Errorf("status: %w", err)
+	}
+	if err = json.Unmarshal(text, &r); err == nil {
+		err = r.Status.Check()
+	}
+	if err != nil {
+		return canary, s, fmt.Errorf("status %s is damaged, delete or mend it: %w", path, err)
+	}
+	return rollout.Metadata{Name: r.Name, Namespace: r.Namespace}, r.Status, nil
+}
+
+// readFile returns the content of a regular file.
+func readFile(path string) ([]byte, error) {
+	info, err := os.Stat(path)
+	if err == nil && !info.Mode().IsRegular() { // before it is opened: a pipe would wait for who writes
+		err = fmt.Errorf("%s: want a regular file", path)
+	}
+	if err != nil {
+		return nil, err
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	text, err := io.ReadAll(io.LimitReader(file, maxSize+1))
+	if err == nil && len(text) > maxSize {
+		err = fmt.Errorf("%s is larger than %d bytes", path, maxSize)
+	}
+	return text, err
+}
+
+func replace(path string, content any) error {
+	text, err := json.MarshalIndent(content, "", "  ")
+	if err != nil {
+		return err
+	}
+	return durable.Replace(path, append(text, '\n'))
+}
+
+// Save replaces the status.
+func (f *File) Save(s rollout.Status) error {
+	namespace, name := filepath.Split(f.of)
+	if err := replace(f.Path, record{name, filepath.Clean(namespace), s}); err != nil {
+		return fmt.Errorf("status %s: %w", f.Path, err)
+	}
+	return nil
+}
+
+// Close gives the file up.
+func (f *File) Close() error { return f.lock.Close() }
+
+// Ask leaves a request for the owner of the status file path, the present or
+// the next one, in a file beside it that survives both processes. It replaces a
+// request that was not taken up yet, but an abort is not replaced by a promotion.
+func Ask(ctx context.Context, path string, r rollout.Request) error {
+	return withRequest(ctx, path, func(name string) error {
+		if was, err := Asked(path); err == nil && was != nil && was.Action == rollout.Abort && was.Revision == r.Revision && r.Action != rollout.Abort {
+			return fmt.Errorf("%s: an abort that %s asked for waits already", r.Action, was.By)
+		}
+		return replace(name, r)
+	})
+}
+
+// Asked returns the request beside the status file path, nil when there is none.
+func Asked(path string) (*rollout.Request, error) {
+	text, err := readFile(path + ".request")
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	r := new(rollout.Request)
+	if err == nil {
+		err = json.Unmarshal(text, r)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("request: %s.request: %w", path, err)
+	}
+	return r, nil
+}
+
+// forget removes the request with an ID, and one that cannot be read; another
+// one that replaced it stays.
+func (f *File) forget(ctx context.Context, id string) error {
+	return withRequest(ctx, f.Path, func(name string) error {
+		if r, err := Asked(f.Path); err == nil && (r == nil || r.ID != id) {
+			return nil
+		}
+		return os.Remove(name)
+	})
+}
+
+// withRequest does something to the request beside the status file path, under
+// a lock of its own: the owner of the status keeps that of the status. It is
+// held for moments, and ends with its process.
+func withRequest(ctx context.Context, path string, do func(name string) error) error {
+	name := path + ".request"
+	lock, err := os.OpenFile(name+".lock", os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return fmt.Errorf("request: %w", err)
+	}
+	defer lock.Close()
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	mine := false
+	for !mine && err == nil {
+		if mine, err = durable.TryLock(lock); !mine && err == nil {
+			err = retry.Sleep(ctx, 10*time.Millisecond)
+		}
+	}
+	if err == nil {
+		err = do(name)
+	}
+	if err != nil {
+		return fmt.Errorf("request %s: %w", name, err)
+	}
+	return nil
+}

@@ -1,0 +1,229 @@
+package drive
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/headgate-io/headgate/internal/redact"
+	"github.com/headgate-io/headgate/rollout"
+	"github.com/headgate-io/headgate/rollout/traffic"
+)
+
+// A Proxy is a reverse proxy that divides the traffic as long as a [Rollout] is open.
+type Proxy struct {
+	Listen  string        // HOST:PORT; port 0 takes a free one
+	Primary string        // URL
+	Canary  string        // URL
+	Swap    bool          // Primary and Canary change roles when the URL of Canary was promoted last
+	Drain   time.Duration // how long requests may take to be answered when it ends
+}
+
+// connectProxy makes the proxy the traffic. With no action for it, the canary
+// of the proxy becomes its primary when it is promoted.
+func (r *Rollout) connectProxy(adapter *traffic.Adapter) error {
+	revision, err := adapter.Revision(r.ctx)
+	if err != nil {
+		return err
+	}
+	own := r.Actions[traffic.Promote] == nil
+	promoted, err := r.assign(revision, own)
+	if err != nil {
+		return err
+	}
+	start := r.status.Routes()
+	if revision != r.status.AppliedSpec || r.Again && r.status.Ended() {
+		start = rollout.Routes{} // what another revision had is not for this one
+	}
+	set := &r.Canary.Spec.Analysis
+	r.proxy = &traffic.Proxy{Primary: r.Proxy.Primary, Canary: r.Proxy.Canary, Match: set.Match, MirrorWeight: set.MirrorWeight, Start: start, Interval: r.interval()}
+	if _, err := r.proxy.Routes(r.ctx); err != nil {
+		return fmt.Errorf("proxy: %w", err)
+	}
+	r.analysis.Traffic, r.analysis.Target = r.proxy, &target{r.proxy.Target(adapter), r}
+	if promoted {
+		r.promoted = revision
+		r.proxy.Promote()
+	}
+	return nil
+}
+
+// assign decides which URL is the primary's, by the one that was promoted last:
+// with another one the share of the primary would go to the version before it.
+// It reports whether revision is the one that was promoted, and then makes its
+// URL that of the canary, which the proxy is to promote again. Own says that the
+// proxy promotes.
+func (r *Rollout) assign(revision string, own bool) (promoted bool, err error) {
+	p, s := r.Proxy, r.status
+	over := s.Phase == rollout.Promoting || s.Phase == rollout.Finalising || s.Phase == rollout.Succeeded
+	known := own && !(r.Again && s.Ended()) && revision == s.PromotedSpec
+	ofPrimary, ofCanary := base(s.PromotedURL) == base(p.Primary), base(s.PromotedURL) == base(p.Canary)
+	switch {
+	case s.PromotedURL == "": // a status of before this was kept, or no promotion yet
+		return known && over && revision == s.AppliedSpec, nil
+	case known && (s.Ended() || revision == s.AppliedSpec) && (ofPrimary || ofCanary):
+		if !ofCanary {
+			p.Primary, p.Canary = p.Canary, p.Primary
+		}
+		return true, nil
+	case ofPrimary:
+		return false, nil
+	case ofCanary && p.Swap:
+		p.Primary, p.Canary = p.Canary, p.Primary
+		return false, p.answers(r.ctx)
+	}
+	hint := ""
+	if ofCanary {
+		hint = ", or swap the two"
+	}
+	return false, fmt.Errorf("primary %s: revision %s was promoted at %[3]s, which has all requests; with this primary they would go to a version before it: %[3]s has to be the primary, and the URL of what is rolled out the canary%[4]s",
+		redact.String(p.Primary), redact.String(s.PromotedSpec), redact.String(s.PromotedURL), hint)
+}
+
+// base returns a base URL as all that is written otherwise and means the same.
+func base(text string) string {
+	u, err := url.Parse(text)
+	if err != nil {
+		return text
+	}
+	return strings.ToLower(u.Scheme+"://"+u.Host) + strings.TrimRight(u.Path, "/")
+}
+
+// answers returns an error unless both servers answer, whatever that is.
+func (p *Proxy) answers(ctx context.Context) error {
+	transport := &http.Transport{DisableKeepAlives: true}
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	for _, to := range []string{p.Primary, p.Canary} {
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, to, nil)
+		if err == nil {
+			var resp *http.Response
+			if resp, err = transport.RoundTrip(req); err == nil {
+				err = resp.Body.Close()
+			}
+		}
+		if err != nil {
+			return fmt.Errorf("%s does not answer: %w", redact.String(to), err)
+		}
+	}
+	return nil
+}
+
+// A target notes what the proxy promotes. After that there is no canary left
+// for another revision, which has to wait for the next run.
+type target struct {
+	rollout.Target
+	r *Rollout
+}
+
+func (t *target) Revision(ctx context.Context) (string, error) {
+	if t.r.promoted != "" {
+		return t.r.promoted, nil
+	}
+	var err error
+	t.r.revision, err = t.Target.Revision(ctx)
+	return t.r.revision, err
+}
+
+func (t *target) Promote(ctx context.Context) error {
+	err := t.Target.Promote(ctx)
+	if err == nil && t.r.proxy != nil && t.r.Actions[traffic.Promote] == nil {
+		t.r.promoted = t.r.revision
+		t.r.proxy.Promote()
+	}
+	return err
+}
+
+// served returns the message of an event of a rollout with a proxy that
+// promotes: it says at which URL all requests are answered.
+func (r *Rollout) served(e rollout.Event) string {
+	if r.proxy == nil || r.Actions[traffic.Promote] != nil {
+		return e.Message
+	}
+	text := map[rollout.EventCode]string{
+		rollout.EventPromoteCopy:     "the canary is promoted, all requests go to %s",
+		rollout.EventRoutePrimary:    "all requests go to %s",
+		rollout.EventPrimaryAdvanced: "all requests go to %s, primary weight %d",
+		rollout.EventPromoted:        "promoted, all requests go to %s",
+		rollout.EventSkippedPromoted: "promoted without analysis, all requests go to %s",
+	}[e.Code]
+	if text == "" {
+		return e.Message
+	}
+	values := []any{redact.String(r.Proxy.Canary), 100 - e.Weight}
+	return e.Name + "." + e.Namespace + ": " + fmt.Sprintf(text, values[:strings.Count(text, "%")]...)
+}
+
+// kept is the status with what the analysis does not know: where the revision
+// of the primary is.
+func (r *Rollout) kept(s rollout.Status) rollout.Status {
+	switch {
+	case r.promoted != "":
+		s.PromotedURL = r.Proxy.Canary
+	case r.proxy == nil && s.Phase == rollout.Succeeded:
+		s.PromotedURL = "" // it was promoted by other means
+	}
+	return s
+}
+
+// PromotedAt returns the revision that the proxy promoted and its URL, "" and "" before that.
+func (r *Rollout) PromotedAt() (revision, url string) {
+	if r.promoted == "" {
+		return "", ""
+	}
+	return r.promoted, r.Proxy.Canary
+}
+
+// A brokenError is why a proxy serves no more.
+type brokenError struct{ err error }
+
+func (e *brokenError) Error() string { return "proxy: " + e.err.Error() }
+func (e *brokenError) Unwrap() error { return e.err }
+
+// serve lets the proxy serve.
+func (r *Rollout) serve() error {
+	l, err := net.Listen("tcp", r.Proxy.Listen)
+	if err != nil {
+		return fmt.Errorf("proxy: %w", err)
+	}
+	r.server = &http.Server{
+		Addr: l.Addr().String(), Handler: r.proxy, ErrorLog: log.New(warner{r.View}, "", 0),
+		ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 256 << 10,
+	}
+	go func() {
+		if err := r.server.Serve(l); err != http.ErrServerClosed {
+			r.stop(&brokenError{err})
+		}
+	}()
+	text := fmt.Sprintf("primary %s, canary %s", redact.String(r.Proxy.Primary), redact.String(r.Proxy.Canary))
+	if r.promoted != "" {
+		text = "all requests go to " + redact.String(r.Proxy.Canary) + ", which was promoted"
+	}
+	r.View.Say("serving at http://" + r.server.Addr + ": " + text)
+	return nil
+}
+
+// A warner is told what is written to it, a line or more at a time.
+type warner struct{ View }
+
+func (w warner) Write(text []byte) (int, error) {
+	line, _, _ := strings.Cut(string(text), "\n") // a panic has a stack below
+	w.Warn(fmt.Errorf("proxy: %s", strings.TrimPrefix(line, "http: ")))
+	return len(text), nil
+}
+
+// shutdown ends the server when the requests that it has are answered.
+func (r *Rollout) shutdown(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, r.Proxy.Drain)
+	defer cancel()
+	if err := r.server.Shutdown(ctx); err != nil {
+		r.server.Close()
+		r.View.Warn(fmt.Errorf("proxy: requests that took longer than %s were cut off", r.Proxy.Drain))
+	}
+	r.View.Say("the proxy at http://" + r.server.Addr + " has ended")
+}

@@ -1,0 +1,266 @@
+package traffic
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"text/template"
+
+	"github.com/headgate-io/headgate/internal/command"
+	"github.com/headgate-io/headgate/internal/placeholder"
+	"github.com/headgate-io/headgate/internal/redact"
+	"github.com/headgate-io/headgate/rollout"
+)
+
+// maxText is how long what a template makes may be, and an answer, in bytes.
+const maxText = placeholder.Max
+
+// templates are those of actions, over [Values]. Their functions take the place of those
+// whose results have no bound.
+var templates = placeholder.Language{
+	Name: "these templates", Hint: "there are the fields of Values, if, comparisons, json, js, html, urlquery and print", Fields: true,
+	Builtin: []string{"and", "or", "not", "eq", "ne", "lt", "le", "gt", "ge", "len", "index", "slice"},
+	Functions: template.FuncMap{
+		"json": func(v any) (string, error) {
+			b, err := json.Marshal(v)
+			return string(b), errors.Join(err, bound(string(b)))
+		},
+		"js":       bounded(template.JSEscaper),
+		"html":     bounded(template.HTMLEscaper),
+		"urlquery": bounded(template.URLQueryEscaper),
+		"print":    bounded(fmt.Sprint),
+		"println":  bounded(fmt.Sprintln),
+	},
+}
+
+func bound(s string) error {
+	if len(s) > maxText {
+		return placeholder.ErrTooLong
+	}
+	return nil
+}
+
+func bounded(f func(...any) string) func(...any) (string, error) {
+	return func(args ...any) (string, error) {
+		s := f(args...)
+		return s, bound(s)
+	}
+}
+
+func expand(text string, v any) (string, error) { return templates.Expand(text, v, nil) }
+
+// StuckCode is the exit code by which a command says that the workload never
+// becomes ready. Any other but zero means that it is not ready yet: tools that
+// look at a server use the low ones for that.
+const StuckCode = 100
+
+// A Command is an [Action] that runs a command, without a shell. What it writes
+// to standard output is the answer; the end of what it writes to standard error
+// is part of the error.
+//
+// A command has to be done when it exits. It may leave a server running in the
+// background that writes elsewhere; but when its time is over, or ctx ends,
+// everything that it started ends with it.
+type Command struct {
+	Args []string // a program and its arguments, each a template over [Values]
+	Dir  string   // where it runs
+	Env  []string // its environment as KEY=VALUE, beside the variables of Values; programs are looked up in its PATH
+}
+
+// Do runs the command.
+func (c *Command) Do(ctx context.Context, v Values) (string, error) {
+	args, err := c.args(v)
+	if err != nil {
+		return "", err
+	}
+	env := slices.Clone(c.Env)
+	for _, variable := range []struct {
+		name  string
+		value any
+	}{
+		{"OPERATION", v.Operation}, {"NAME", v.Name}, {"NAMESPACE", v.Namespace}, {"TARGET", v.Target}, {"SERVICE", v.Service}, {"PHASE", v.Phase},
+		{"REVISION", v.Revision}, {"PRIMARY", v.Primary}, {"CANARY", v.Canary}, {"MIRRORED", v.Mirrored},
+	} {
+		env = append(env, fmt.Sprintf("HEADGATE_%s=%v", variable.name, variable.value))
+	}
+	out, err := command.Command{Args: args, Dir: c.Dir, Env: env, Limit: maxText + 1}.Run(ctx)
+	if exit, ok := errors.AsType[*command.ExitError](err); ok && v.Operation.ready() && exit.Code == StuckCode {
+		return "", fmt.Errorf("%w: %w", rollout.ErrStuck, err)
+	}
+	if err != nil || !v.Operation.asks() {
+		return "", err
+	}
+	return string(out.Text), nil
+}
+
+func (c *Command) args(v Values) ([]string, error) {
+	var args []string
+	for i, text := range c.Args {
+		arg, err := expand(text, v)
+		if err != nil {
+			return nil, fmt.Errorf("argument %d: %w", i, err)
+		}
+		args = append(args, arg)
+	}
+	return args, nil
+}
+
+// Check returns what is wrong with the command: templates that cannot be
+// executed, and for [SetRoutes] a program that is not there or not executable,
+// unless its name is a template.
+func (c *Command) Check(op Operation) error {
+	args, err := c.args(Values{Operation: op})
+	if err != nil || op != SetRoutes || len(args) == 0 || strings.Contains(c.Args[0], "{{") {
+		return err
+	}
+	file, err := command.LookPath(args[0], c.Env)
+	if err == nil {
+		if !filepath.IsAbs(file) {
+			file = filepath.Join(c.Dir, file)
+		}
+		file, err = filepath.Abs(file)
+	}
+	if err == nil {
+		_, err = exec.LookPath(file)
+	}
+	if err != nil {
+		return fmt.Errorf("the program cannot be started: %w", err)
+	}
+	return nil
+}
+
+// A Request is an [Action] that sends a request. URL, Header and Body are
+// templates over [Values]; in a URL, texts are escaped so that each stays what
+// it is: a part of a path, or a value of a query. A part that is . or .. is an
+// error.
+//
+// A status from 200 to 299 is success, and the body is the answer. To a question
+// whether the workload is ready, 410 answers that it never will be, any other
+// that it is not yet. Redirects with 307 and 308 are followed on the origin of
+// the URL; any other is an error that names where it leads to.
+type Request struct {
+	Method    string // default GET for operations that ask, POST for others
+	URL       string
+	Header    map[string]string // errors do not show the values
+	Body      string
+	Transport http.RoundTripper // default [http.DefaultTransport]
+}
+
+// Do sends the request.
+func (r *Request) Do(ctx context.Context, v Values) (string, error) {
+	req, secrets, err := r.request(ctx, v)
+	if err != nil {
+		return "", err
+	}
+	client := http.Client{Transport: r.Transport, CheckRedirect: stay}
+	resp, err := client.Do(req)
+	if err != nil {
+		return "", redact.Error(err, secrets...)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxText+1))
+	if resp.StatusCode < 200 || resp.StatusCode > 299 {
+		return "", redact.Error(refused(v.Operation, resp, body), secrets...)
+	}
+	if !v.Operation.asks() {
+		return "", nil
+	}
+	return string(body), redact.Error(err, secrets...)
+}
+
+// request returns the request as it is sent, and the secrets in it.
+func (r *Request) request(ctx context.Context, v Values) (req *http.Request, secrets []string, err error) {
+	method := r.Method
+	if method == "" {
+		method = http.MethodPost
+		if v.Operation.ready() || v.Operation.asks() {
+			method = http.MethodGet
+		}
+	}
+	at, err := expand(r.URL, v.escaped())
+	if err != nil {
+		return nil, nil, fmt.Errorf("url: %w", err)
+	}
+	u, err := url.Parse(at)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" {
+		return nil, nil, errors.New("url: give an absolute one with http or https")
+	}
+	for part := range strings.SplitSeq(u.EscapedPath(), "/") {
+		if text, _ := url.PathUnescape(part); text == "." || text == ".." {
+			return nil, nil, fmt.Errorf("url: a part of its path is %q: servers take that for another path", text)
+		}
+	}
+	body, err := expand(r.Body, v)
+	if err != nil {
+		return nil, nil, fmt.Errorf("body: %w", err)
+	}
+	if req, err = http.NewRequestWithContext(ctx, method, at, strings.NewReader(body)); err != nil {
+		return nil, nil, err
+	}
+	for name, text := range r.Header {
+		value, err := expand(text, v)
+		if err != nil {
+			return nil, nil, fmt.Errorf("header %s: %w", name, err)
+		}
+		req.Header.Set(name, value)
+		if !slices.Contains([]string{"accept", "content-type", "host", "user-agent"}, strings.ToLower(name)) {
+			_, credentials, _ := strings.Cut(value, " ") // Bearer TOKEN
+			secrets = append(secrets, value, credentials)
+		}
+	}
+	if host := req.Header.Get("Host"); host != "" {
+		req.Host = host
+	}
+	return req, secrets, nil
+}
+
+// escaped returns v with texts that stand for themselves anywhere in a URL.
+func (v Values) escaped() Values {
+	for _, text := range []*string{&v.Name, &v.Namespace, &v.Target, &v.Service, &v.Revision} {
+		*text = strings.ReplaceAll(url.QueryEscape(*text), "+", "%20")
+	}
+	return v
+}
+
+// maxReason is how much of a body is told in an error, in bytes.
+const maxReason = 512
+
+func refused(op Operation, resp *http.Response, body []byte) error {
+	text := fmt.Sprintf("status %d", resp.StatusCode)
+	if to := resp.Header.Get("Location"); to != "" && resp.StatusCode/100 == 3 {
+		text += ": redirect to " + to + " refused"
+	} else if body = bytes.TrimSpace(body[:min(len(body), maxReason)]); len(body) > 0 {
+		text += ": " + string(body)
+	}
+	if op.ready() && resp.StatusCode == http.StatusGone {
+		return fmt.Errorf("%w: %s", rollout.ErrStuck, text)
+	}
+	return errors.New(text)
+}
+
+// stay follows 307 and 308 on the same origin. Another redirect is the answer.
+func stay(req *http.Request, via []*http.Request) error {
+	status := req.Response.StatusCode
+	replays := status == http.StatusTemporaryRedirect || status == http.StatusPermanentRedirect
+	same := req.URL.Scheme == via[0].URL.Scheme && req.URL.Host == via[0].URL.Host
+	if !replays || !same || len(via) > 5 {
+		return http.ErrUseLastResponse
+	}
+	return nil
+}
+
+// Check returns what is wrong with the request: templates that cannot be
+// executed, and a URL that is none.
+func (r *Request) Check(op Operation) error {
+	_, _, err := r.request(context.Background(), Values{Operation: op})
+	return err
+}
