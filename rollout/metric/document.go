@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 )
 
@@ -31,7 +32,7 @@ func (q *Querier) document(ctx context.Context, e endpoint, v values) (float64, 
 		return 0, err
 	}
 	if a.status != http.StatusOK {
-		return 0, fmt.Errorf("status %d: %s", a.status, a.complaint())
+		return 0, a.complaint()
 	}
 	value, err := at.number(a.body)
 	return value, a.quiet(err)
@@ -40,7 +41,7 @@ func (q *Querier) document(ctx context.Context, e endpoint, v values) (float64, 
 // addressOf returns the URL of an endpoint with its placeholders filled in. Dot
 // segments are refused, also where their slashes are escaped: servers take them away.
 func addressOf(e endpoint, v values) (*url.URL, error) {
-	text, err := render(e.Address, v, inURL)
+	text, err := render(e.Address, v, func(s string) string { return strings.ReplaceAll(url.QueryEscape(s), "+", "%20") })
 	if err != nil {
 		return nil, err
 	}
@@ -56,36 +57,129 @@ func addressOf(e endpoint, v values) (*url.URL, error) {
 	return u, nil
 }
 
-// inURL escapes a value for the path and the query of a URL.
-func inURL(s string) string { return strings.ReplaceAll(url.QueryEscape(s), "+", "%20") }
+// A path leads to a value in a JSON document: .key for a field of an object,
+// ["key"] for one whose name has other characters than letters, digits, _ and
+// -, [0] for an item of a list. The empty path is the document.
+type path []step
 
-// number returns the number at p in the text of a document.
+type step struct {
+	key  any    // string or int
+	text string // of the path up to here
+}
+
+// parsePath reads a path. The dot at its beginning may be left out; "." alone
+// is the empty path.
+func parsePath(text string) (path, error) {
+	text = strings.TrimSpace(text)
+	if text == "." || text == "" {
+		return nil, nil
+	}
+	if text[0] != '.' && text[0] != '[' {
+		text = "." + text
+	}
+	var p path
+	for at := 0; at < len(text); {
+		key, n, err := parseStep(text[at:])
+		if err != nil {
+			return nil, fmt.Errorf("is no path at %s: %w: write it as .data.items[0].value", strconv.Quote(text[at:]), err)
+		}
+		at += n
+		p = append(p, step{key, text[:at]})
+	}
+	return p, nil
+}
+
+// parseStep reads the first step of text and how long it is.
+func parseStep(text string) (key any, n int, err error) {
+	switch {
+	case strings.HasPrefix(text, `["`):
+		quoted, err := strconv.QuotedPrefix(text[1:])
+		if err != nil || !strings.HasPrefix(text[1+len(quoted):], "]") {
+			return nil, 0, errors.New(`a name in brackets ends with "]`)
+		}
+		name, err := strconv.Unquote(quoted)
+		return name, len(quoted) + 2, err
+	case text[0] == '[':
+		digits, _, found := strings.Cut(text[1:], "]")
+		i, err := strconv.ParseUint(digits, 10, 31)
+		if err != nil || !found {
+			return nil, 0, errors.New("an index is a number in brackets")
+		}
+		return int(i), len(digits) + 2, nil
+	case text[0] == '.':
+		name := text[1:]
+		if end := strings.IndexFunc(name, notInName); end >= 0 {
+			name = name[:end]
+		}
+		if name == "" {
+			return nil, 0, errors.New("a name is missing")
+		}
+		return name, 1 + len(name), nil
+	}
+	return nil, 0, errors.New(`names of other characters stand in ["…"]`)
+}
+
+func notInName(r rune) bool {
+	return !(r == '_' || r == '-' || '0' <= r && r <= '9' || 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z')
+}
+
+// checkPath judges the query of a provider of type http. What stands for
+// placeholders is not known yet.
+func checkPath(text string) error {
+	if err := parseQuery(text); err != nil || strings.Contains(text, "{{") {
+		return err
+	}
+	_, err := parsePath(text)
+	return err
+}
+
+// number returns the number at p in the text of a document. Null, and an item
+// behind the end of its list, is no value; a field that is not there is an error.
 func (p path) number(text []byte) (float64, error) {
 	if len(p) == 0 && !json.Valid(text) { // such as NaN and +Inf
 		return parseNumber(strings.TrimSpace(string(text)))
 	}
-	var doc any
+	var value any
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.UseNumber()
-	if err := d.Decode(&doc); err != nil {
+	if err := d.Decode(&value); err != nil {
 		return 0, errors.New("the answer is no JSON document")
 	}
 	if _, err := d.Token(); err != io.EOF {
 		return 0, errors.New("the answer is more than one JSON document")
 	}
-	found, err := p.in(doc)
-	if err != nil {
-		return 0, err
+	at := "."
+	for _, s := range p {
+		list, isList := value.([]any)
+		object, isObject := value.(map[string]any)
+		i, indexed := s.key.(int)
+		switch {
+		case value == nil:
+		case indexed && !isList:
+			return 0, fmt.Errorf("there is %s at %s, not a list", kindOf(value), at)
+		case indexed && i >= len(list):
+			value = nil
+		case indexed:
+			value = list[i]
+		case !isObject:
+			return 0, fmt.Errorf("there is %s at %s, not an object", kindOf(value), at)
+		default:
+			found := false
+			if value, found = object[s.key.(string)]; !found {
+				return 0, fmt.Errorf("there is no %s in the answer", s.text)
+			}
+		}
+		at = s.text
 	}
-	switch found := found.(type) {
+	switch value := value.(type) {
 	case json.Number:
-		return parseNumber(found.String())
+		return parseNumber(value.String())
 	case string:
-		return parseNumber(strings.TrimSpace(found))
+		return parseNumber(strings.TrimSpace(value))
 	case nil:
-		return 0, noValue(fmt.Sprintf("answered nothing at %s", p))
+		return 0, noValue("answered nothing at " + at)
 	}
-	return 0, fmt.Errorf("there is %s at %s, not a number", kindOf(found), p)
+	return 0, fmt.Errorf("there is %s at %s, not a number", kindOf(value), at)
 }
 
 // kindOf names the kind of a JSON value.

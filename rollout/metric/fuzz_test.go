@@ -3,7 +3,7 @@ package metric
 import (
 	"errors"
 	"math"
-	"reflect"
+	"net/url"
 	"strings"
 	"testing"
 
@@ -30,8 +30,8 @@ func FuzzPath(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if again, err := parsePath(p.String()); err != nil || !reflect.DeepEqual(again, p) {
-			t.Errorf("%q became %q: %v", text, p, err)
+		if n := len(p); n > 0 && !strings.HasSuffix(p[n-1].text, strings.TrimSpace(text)) {
+			t.Errorf("%q became %q", text, p)
 		}
 		value, err := p.number([]byte(doc))
 		sound(t, value, err)
@@ -48,9 +48,10 @@ func FuzzQuery(f *testing.F) {
 		f.Add(text, "it's \"odd\" {{ name }}")
 	}
 	f.Fuzz(func(t *testing.T, text, odd string) {
-		v := values{name: odd, namespace: odd, target: odd, service: odd, ingress: odd, route: odd, interval: "1m", variables: map[string]string{"a": odd}}
+		v := valuesOf(new(rollout.Canary), rollout.Metric{TemplateVariables: map[string]string{"a": odd}})
+		v.words["name"], v.words["target"] = odd, odd
 		if checkQuery(text) == nil {
-			if out, err := render(text, v, inURL); err == nil && len(out) > placeholder.Max {
+			if out, err := render(text, v, url.QueryEscape); err == nil && len(out) > placeholder.Max {
 				t.Errorf("%d bytes", len(out))
 			}
 		}

@@ -5,10 +5,15 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"net/http"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/headgate-io/headgate/rollout"
 )
 
 // promQL asks a Prometheus for the value of an expression now.
@@ -26,25 +31,26 @@ func (q *Querier) promQL(ctx context.Context, e endpoint, text string) (float64,
 		return 0, err
 	}
 	if a.status < 200 || a.status > 299 {
-		return 0, fmt.Errorf("status %d: %s", a.status, a.complaint())
+		return 0, a.complaint()
 	}
-	value, err := decodeResult(a.body)
-	if errors.Is(err, errNotJSON) {
+	var r result
+	if err := json.Unmarshal(a.body, &r); err != nil || r.Status != "success" && r.Status != "error" {
 		return 0, fmt.Errorf("answered %s: is it Prometheus?", shown(strconv.Quote(a.contentType), a.secrets))
 	}
+	value, err := r.value()
 	return value, a.quiet(err)
 }
 
-// complaint returns what the server says is wrong, for an error.
-func (a answer) complaint() string {
+// complaint returns what a server with another status than success says is wrong.
+func (a answer) complaint() error {
 	var r result
+	text := string(a.body)
 	if json.Unmarshal(a.body, &r) == nil && r.Error != "" {
-		return shown(r.complaint(), a.secrets)
+		text = r.complaint()
+	} else if text == "" {
+		text = http.StatusText(a.status)
 	}
-	if len(a.body) == 0 {
-		return http.StatusText(a.status)
-	}
-	return shown(string(a.body), a.secrets)
+	return fmt.Errorf("status %d: %s", a.status, shown(text, a.secrets))
 }
 
 // A result is the answer of Prometheus to a query.
@@ -59,64 +65,36 @@ type result struct {
 }
 
 // complaint returns the error that a result tells.
-func (r result) complaint() string {
-	if r.ErrorType == "" {
-		return r.Error
-	}
-	return r.ErrorType + ": " + r.Error
-}
+func (r *result) complaint() string { return strings.TrimPrefix(r.ErrorType+": "+r.Error, ": ") }
 
-var errNotJSON = errors.New("the answer is no JSON object")
-
-// decodeResult returns the value in an answer of Prometheus.
-func decodeResult(body []byte) (float64, error) {
-	var r result
-	if err := json.Unmarshal(body, &r); err != nil {
-		return 0, errNotJSON
-	}
-	switch {
+// value returns the value in a result: of a vector that of the last sample.
+func (r *result) value() (float64, error) {
+	sample := r.Data.Result
+	switch kind := r.Data.ResultType; {
 	case r.Status == "error":
 		return 0, errors.New(r.complaint())
-	case r.Status != "success":
-		return 0, errNotJSON
-	}
-	switch r.Data.ResultType {
-	case "scalar":
-		return decodeSample(r.Data.Result)
-	case "vector":
-		return decodeVector(r.Data.Result)
-	case "matrix":
+	case kind == "matrix":
 		return 0, errors.New("the query gives a range of values: aggregate it, as with rate or max_over_time")
-	case "string":
+	case kind == "string":
 		return 0, errors.New("the query gives a string, not a number")
+	case kind == "vector":
+		var samples []struct{ Value, Histogram json.RawMessage }
+		if json.Unmarshal(sample, &samples) != nil {
+			return 0, errors.New("the answer has a vector that is none")
+		}
+		if len(samples) == 0 {
+			return 0, noValue("answered an empty vector")
+		}
+		last := samples[len(samples)-1]
+		if sample = last.Value; sample == nil && last.Histogram != nil {
+			return 0, errors.New("the query gives a histogram: take a number of it, as with histogram_quantile")
+		}
+	case kind != "scalar":
+		return 0, errors.New("the answer has no result: is it Prometheus?")
 	}
-	return 0, errors.New("the answer has no result: is it Prometheus?")
-}
-
-// decodeVector returns the value of the last sample.
-func decodeVector(text []byte) (float64, error) {
-	var samples []struct {
-		Value     json.RawMessage `json:"value"`
-		Histogram json.RawMessage `json:"histogram"`
-	}
-	if err := json.Unmarshal(text, &samples); err != nil {
-		return 0, errors.New("the answer has a vector that is none")
-	}
-	if len(samples) == 0 {
-		return 0, noValue("answered an empty vector")
-	}
-	last := samples[len(samples)-1]
-	if last.Value == nil && last.Histogram != nil {
-		return 0, errors.New("the query gives a histogram: take a number of it, as with histogram_quantile")
-	}
-	return decodeSample(last.Value)
-}
-
-// decodeSample returns the value of a pair of time and value.
-func decodeSample(text []byte) (float64, error) {
 	var pair []json.RawMessage
 	var value string
-	if json.Unmarshal(text, &pair) != nil || len(pair) != 2 || json.Unmarshal(pair[1], &value) != nil {
+	if json.Unmarshal(sample, &pair) != nil || len(pair) != 2 || json.Unmarshal(pair[1], &value) != nil {
 		return 0, errors.New("the answer has a sample that is no pair of time and value")
 	}
 	return parseNumber(value)
@@ -132,4 +110,64 @@ func parseNumber(text string) (float64, error) {
 		return 0, noValue("answered NaN")
 	}
 	return f, nil
+}
+
+// A router is what the metrics of a mesh or an ingress are called in Prometheus.
+type router struct {
+	requests string // counter
+	failed   string // matcher of those with a server error
+	duration string // buckets of a histogram
+	unit     int    // of duration, in milliseconds
+	of       string // matchers of what the canary receives: a query
+}
+
+// routers are the providers of canaries whose metrics are known. Matchers of
+// ingress-nginx take the whole ingress, those of the others the canary alone.
+var routers = map[string]router{
+	"istio": {
+		"istio_requests_total", `response_code=~"5.."`, "istio_request_duration_milliseconds_bucket", 1,
+		`reporter="destination",destination_workload_namespace={{ namespace }},destination_workload={{ target }},`,
+	},
+	"linkerd": {
+		"response_total", `classification="failure"`, "response_latency_ms_bucket", 1,
+		`direction="inbound",namespace={{ namespace }},deployment={{ target }},`,
+	},
+	"nginx": {
+		"nginx_ingress_controller_requests", `status=~"5.."`, "nginx_ingress_controller_request_duration_seconds_bucket", 1000,
+		`namespace={{ namespace }},ingress={{ ingress }},`,
+	},
+	"contour": {
+		"envoy_cluster_upstream_rq", `envoy_response_code=~"5.."`, "envoy_cluster_upstream_rq_time_bucket", 1,
+		`envoy_cluster_name=~{{ contour }},`,
+	},
+	"traefik": {
+		"traefik_service_requests_total", `code=~"5.."`, "traefik_service_request_duration_seconds_bucket", 1000,
+		`service=~{{ traefik }},`,
+	},
+}
+
+// builtin returns the query of a metric that needs none.
+func builtin(provider string, m rollout.Metric, v values) (string, error) {
+	r, ok := routers[provider]
+	switch {
+	case provider == "":
+		return "", errors.New("spec.provider is not set, so this metric has no query: set it, or give the metric a query or a templateRef")
+	case !ok:
+		known := strings.Join(slices.Sorted(maps.Keys(routers)), ", ")
+		return "", fmt.Errorf("provider %s has no query for this metric, only %s have: give the metric a query or a templateRef", provider, known)
+	}
+	quote, of := strconv.Quote, r.of
+	for name, value := range map[string]string{
+		"namespace": quote(v.words["namespace"]), "target": quote(v.words["target"]), "ingress": quote(v.words["ingress"]),
+		"contour": quote(regexp.QuoteMeta(v.words["namespace"]+"_"+v.words["service"]+"-canary_") + "[0-9a-zA-Z-]+"),
+		"traefik": quote(regexp.QuoteMeta(v.words["namespace"]+"-"+v.words["service"]+"-canary-") + "[0-9a-zA-Z-]+@kubernetescrd"),
+	} {
+		of = strings.ReplaceAll(of, "{{ "+name+" }}", value)
+	}
+	if m.Name == rollout.RequestDuration {
+		return fmt.Sprintf("histogram_quantile(0.99, sum by (le) (rate(%s{%s}[%s]))) * %d", r.duration, of, v.words["interval"], r.unit), nil
+	}
+	// A canary whose requests all succeed has no series of failed ones.
+	return fmt.Sprintf("100 * (1 - (sum(rate(%[1]s{%[2]s%[3]s}[%[4]s])) or vector(0)) / sum(rate(%[1]s{%[2]s}[%[4]s])))",
+		r.requests, of, r.failed, v.words["interval"]), nil
 }

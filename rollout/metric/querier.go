@@ -1,15 +1,27 @@
 package metric
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"time"
 
 	"github.com/headgate-io/headgate/internal/notify"
+	"github.com/headgate-io/headgate/internal/origin"
+	"github.com/headgate-io/headgate/internal/redact"
+	"github.com/headgate-io/headgate/internal/secret"
 	"github.com/headgate-io/headgate/rollout"
+)
+
+const (
+	answerTimeout = 5 * time.Second // of a whole request
+	maxAnswer     = 1 << 20
+	maxShown      = 1 << 10 // of what a server says in an error
+	maxRedirects  = 10
 )
 
 // A Querier answers metric queries: it is a [rollout.Metrics]. The zero value
@@ -40,8 +52,13 @@ func (q *Querier) Query(ctx context.Context, c *rollout.Canary, m rollout.Metric
 	var value float64
 	switch e.kindOf() {
 	case typePrometheus:
-		var text string
-		if text, err = q.promQLOf(c, m, e, v); err == nil {
+		text := cmp.Or(e.query, m.Query)
+		if text != "" {
+			text, err = render(text, v, verbatim)
+		} else {
+			text, err = builtin(cmp.Or(c.Spec.Provider, q.Provider), m, v)
+		}
+		if err == nil {
 			value, err = q.promQL(ctx, e, text)
 		}
 	case typeHTTP:
@@ -52,8 +69,8 @@ func (q *Querier) Query(ctx context.Context, c *rollout.Canary, m rollout.Metric
 	return value, e.wrap(err)
 }
 
-// Check returns why nobody can be asked for a metric of a canary: there is no
-// server, no query or no such template. It asks nobody.
+// Check returns why nothing can be asked for a metric of a canary: there is no
+// server, no query or no such template. It asks nothing.
 func (q *Querier) Check(c *rollout.Canary, m rollout.Metric) error {
 	if _, err := q.endpointOf(c, m); err != nil {
 		return fmt.Errorf("metric %s: %w", m.Name, err)
@@ -68,24 +85,196 @@ func (q *Querier) Online(ctx context.Context, c *rollout.Canary) error {
 	asked := map[string]bool{}
 	for _, m := range c.Spec.Analysis.Metrics {
 		e, err := q.endpointOf(c, m)
-		if name := e.name; err != nil {
+		if err != nil {
 			errs = append(errs, fmt.Errorf("metric %s: %w", m.Name, err))
-		} else if e.kindOf() == typePrometheus && !asked[name] {
-			asked[name] = true
-			errs = append(errs, q.online(ctx, e))
 		}
+		if err != nil || e.kindOf() != typePrometheus || asked[e.name] {
+			continue
+		}
+		asked[e.name] = true
+		value, err := q.promQL(ctx, e, "vector(1)")
+		if err == nil && value != 1 {
+			err = fmt.Errorf("answered %v to vector(1): is it Prometheus?", value)
+		}
+		errs = append(errs, e.wrap(err))
 	}
 	return errors.Join(errs...)
 }
 
-// online asks a Prometheus for a constant.
-func (q *Querier) online(ctx context.Context, e endpoint) error {
-	value, err := q.promQL(ctx, e, "vector(1)")
-	if err == nil && value != 1 {
-		err = fmt.Errorf("answered %v to vector(1): is it Prometheus?", value)
-	}
-	return e.wrap(err)
-}
-
 // Close ends idle connections.
 func (q *Querier) Close() { q.pool.Close() }
+
+// An endpoint is where a metric is asked.
+type endpoint struct {
+	Provider
+	name      string // what errors call it
+	namespace string // of its Secret
+	query     string // "" where it is the metric's
+}
+
+// endpointOf returns where a metric is asked.
+func (q *Querier) endpointOf(c *rollout.Canary, m rollout.Metric) (endpoint, error) {
+	if ref := m.TemplateRef; ref != nil {
+		want := cmp.Or(ref.Namespace, c.Namespace()) + "/" + ref.Name
+		for _, t := range q.Templates {
+			if t.name() == want {
+				p := t.Spec.Provider
+				e := endpoint{p, "template " + want + " (" + p.String() + ")", t.namespace(), t.Spec.Query}
+				return e, e.wrap(t.Check())
+			}
+		}
+		return endpoint{}, fmt.Errorf("templateRef: there is no MetricTemplate %s", want)
+	}
+	e := endpoint{Provider: Provider{Address: cmp.Or(c.Spec.MetricsServer, q.Server)}}
+	e.name = e.Provider.String()
+	switch {
+	case m.Query == "" && !m.Builtin():
+		return e, fmt.Errorf("there is no query: give the metric a query or a templateRef, or name it %s or %s", rollout.SuccessRate, rollout.RequestDuration)
+	case e.Address == "":
+		return e, errors.New("there is no Prometheus to ask: set spec.metricsServer of the canary, or give the metric a templateRef")
+	}
+	if err := checkAddress(e.Address, false); err != nil {
+		return e, fmt.Errorf("spec.metricsServer %w", err)
+	}
+	return e, nil
+}
+
+// A noValue says why there is no value.
+type noValue string
+
+func (e noValue) Error() string { return rollout.ErrNoValues.Error() + ": " + string(e) }
+func (e noValue) Unwrap() error { return rollout.ErrNoValues }
+
+// wrap says where err comes from. The text is one line, without credentials
+// and control characters.
+func (e endpoint) wrap(err error) error {
+	if err == nil {
+		return nil
+	}
+	if none, ok := errors.AsType[noValue](err); ok {
+		return noValue(redact.String(e.name + " " + string(none)))
+	}
+	return redact.Error(fmt.Errorf("%s: %w", e.name, err))
+}
+
+// authorize puts on req what a server is shown: headers of the template, and the
+// credentials of its Secret or else the user information of its address. It
+// returns what errors must not show.
+func (q *Querier) authorize(req *http.Request, e endpoint) (secrets []string, err error) {
+	for name, values := range e.Headers {
+		req.Header[http.CanonicalHeaderKey(name)] = values
+		secrets = append(secrets, values...)
+	}
+	var auth secret.Auth
+	if user := req.URL.User; user != nil {
+		auth.Username = user.Username()
+		auth.Password, _ = user.Password()
+		secrets = append(secrets, auth.Username, auth.Password) // the user name may be a token
+	}
+	req.URL.User = nil
+	if e.SecretRef != nil {
+		r, err := secret.Get(req.Context(), q.Secrets, e.namespace, e.SecretRef.Name)
+		if err != nil {
+			return nil, fmt.Errorf("spec.provider.secretRef: %w", err)
+		}
+		headers, own, err := r.Credentials([]string{"token", "bearerToken"})
+		if err != nil {
+			return nil, err
+		}
+		if own != (secret.Auth{}) {
+			auth = own
+		}
+		secrets = append(secrets, own.Bearer, own.Password)
+		for name, values := range headers {
+			req.Header[name] = values
+			secrets = append(secrets, values...)
+		}
+	}
+	if value := auth.Header(); value != "" {
+		req.Header.Set("Authorization", value)
+	}
+	if req.Header.Get("Accept") == "" {
+		req.Header.Set("Accept", "application/json")
+	}
+	return secrets, nil
+}
+
+// An answer is what a server said.
+type answer struct {
+	status      int
+	contentType string
+	body        []byte // at most maxAnswer bytes
+	secrets     []string
+}
+
+// fetch asks the endpoint for u. Errors show no secrets.
+func (q *Querier) fetch(ctx context.Context, e endpoint, u *url.URL) (answer, error) {
+	limit := cmp.Or(q.timeout, answerTimeout)
+	within, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("no answer within %s", limit))
+	defer cancel()
+	req, err := http.NewRequestWithContext(within, http.MethodGet, u.String(), nil)
+	if err != nil {
+		return answer{}, errors.New("the address is no URL")
+	}
+	secrets, err := q.authorize(req, e)
+	if err != nil {
+		return answer{}, err
+	}
+	transport, err := q.pool.Get(notify.Setting{Insecure: e.InsecureSkipVerify, HTTP2: true}, secret.Reader{}, q.Proxy)
+	if err != nil {
+		return answer{}, err
+	}
+	defer q.pool.Release(transport)
+	a, err := read(&http.Client{Transport: transport, CheckRedirect: sameOrigin}, req)
+	a.secrets = secrets
+	if err != nil && within.Err() != nil {
+		return a, context.Cause(within)
+	}
+	return a, redact.Error(err, secrets...)
+}
+
+// sameOrigin lets redirects lead nowhere else.
+func sameOrigin(req *http.Request, via []*http.Request) error {
+	switch {
+	case len(via) >= maxRedirects:
+		return fmt.Errorf("stopped after %d redirects", maxRedirects)
+	case origin.Of(req.URL) != origin.Of(via[0].URL):
+		return fmt.Errorf("redirect to %s refused: give the address that answers", redact.URL(req.URL))
+	}
+	return nil
+}
+
+// read sends req and reads what it is answered.
+func read(client *http.Client, req *http.Request) (answer, error) {
+	resp, err := client.Do(req)
+	if err != nil {
+		if at, ok := errors.AsType[*url.Error](err); ok {
+			err = at.Err
+		}
+		return answer{}, err
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
+	a := answer{status: resp.StatusCode, contentType: resp.Header.Get("Content-Type"), body: body}
+	switch {
+	case a.status >= http.StatusBadRequest: // whatever of it came
+		return a, nil
+	case err != nil:
+		return a, fmt.Errorf("read the answer: %w", err)
+	case len(body) > maxAnswer:
+		return a, fmt.Errorf("the answer is longer than %d KiB", maxAnswer>>10)
+	}
+	return a, nil
+}
+
+// quiet returns err, which may repeat what the server said, bounded and without
+// what the server was shown.
+func (a answer) quiet(err error) error {
+	if _, none := errors.AsType[noValue](err); none || err == nil {
+		return err
+	}
+	return errors.New(shown(err.Error(), a.secrets))
+}
+
+// shown returns the beginning of text that came from elsewhere, for an error.
+func shown(text string, secrets []string) string { return redact.Excerpt(text, maxShown, secrets...) }

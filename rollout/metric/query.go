@@ -14,61 +14,49 @@ import (
 
 // values are what the placeholders of a query stand for.
 type values struct {
-	name, namespace, target, service, ingress, route, interval string
-	variables                                                  map[string]string
+	words     map[string]string // by placeholder
+	variables map[string]string
 }
 
 // valuesOf returns those of a metric of a canary.
 func valuesOf(c *rollout.Canary, m rollout.Metric) values {
 	target := c.Spec.TargetRef.Name
-	return values{
-		name:      c.Metadata.Name,
-		namespace: namespaceOf(c.Metadata),
-		target:    target,
-		service:   cmp.Or(c.Spec.Service.Name, target),
-		ingress:   cmp.Or(c.Spec.IngressRef.Name, target),
-		route:     cmp.Or(c.Spec.RouteRef.Name, target),
-		interval:  span(time.Duration(m.Interval)),
-		variables: m.TemplateVariables,
-	}
+	return values{map[string]string{
+		"name":      c.Metadata.Name,
+		"namespace": c.Namespace(),
+		"target":    target,
+		"service":   cmp.Or(c.Spec.Service.Name, target),
+		"ingress":   cmp.Or(c.Spec.IngressRef.Name, target),
+		"route":     cmp.Or(c.Spec.RouteRef.Name, target),
+		"interval":  span(time.Duration(m.Interval)),
+	}, m.TemplateVariables}
 }
-
-func namespaceOf(m rollout.Metadata) string { return cmp.Or(m.Namespace, rollout.DefaultNamespace) }
 
 // span writes a time span as Prometheus does, one minute when there is none.
 func span(d time.Duration) string {
 	if d <= 0 {
 		d = time.Minute
 	}
-	var b strings.Builder
+	text := ""
 	for _, unit := range []struct {
 		of   time.Duration
 		name string
 	}{{time.Hour, "h"}, {time.Minute, "m"}, {time.Second, "s"}, {time.Millisecond, "ms"}} {
 		if n := d / unit.of; n > 0 {
-			fmt.Fprintf(&b, "%d%s", n, unit.name)
+			text += fmt.Sprint(int64(n)) + unit.name
 			d %= unit.of
 		}
 	}
-	return cmp.Or(b.String(), "1ms")
+	return cmp.Or(text, "1ms")
 }
 
-// functions returns what may stand in placeholders, beside [operators]. Each
-// value goes through escape.
+// functions returns what may stand in placeholders. Each value goes through escape.
 func (v values) functions(escape func(string) string) template.FuncMap {
-	variables := make(map[string]string, len(v.variables))
+	variables := map[string]string{}
 	for key, value := range v.variables {
 		variables[key] = escape(value)
 	}
-	value := func(s string) func() string { return func() string { return escape(s) } }
-	return template.FuncMap{
-		"name":      value(v.name),
-		"namespace": value(v.namespace),
-		"target":    value(v.target),
-		"service":   value(v.service),
-		"ingress":   value(v.ingress),
-		"route":     value(v.route),
-		"interval":  value(v.interval),
+	all := template.FuncMap{
 		"variables": func() map[string]string { return variables },
 		"index": func(of map[string]string, key string) (string, error) {
 			s, ok := of[key]
@@ -78,13 +66,17 @@ func (v values) functions(escape func(string) string) template.FuncMap {
 			return s, nil
 		},
 	}
+	for name, word := range v.words {
+		all[name] = func() string { return escape(word) }
+	}
+	return all
 }
 
 // queries are what may stand in queries: nothing that repeats, and nothing that makes long
 // texts of short ones.
 var queries = placeholder.Language{
 	Name: "queries", Hint: "placeholders are name, namespace, target, service, ingress, route, interval and variables",
-	Builtin: []string{"and", "or", "not", "eq", "ne"}, Functions: values{}.functions(verbatim), Maps: []string{"variables"},
+	Builtin: []string{"and", "or", "not", "eq", "ne"}, Functions: valuesOf(new(rollout.Canary), rollout.Metric{}).functions(verbatim), Maps: []string{"variables"},
 }
 
 func verbatim(s string) string { return s }

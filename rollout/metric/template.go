@@ -1,19 +1,15 @@
 package metric
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"net/url"
 	"strings"
 
 	"github.com/headgate-io/headgate/internal/document"
 	"github.com/headgate-io/headgate/rollout"
-)
-
-// What documents of a [Template] say they are.
-const (
-	version = "v1beta1"
-	kind    = "MetricTemplate"
 )
 
 // A Template is a query and the provider it is asked of: a document of kind
@@ -49,17 +45,27 @@ const (
 )
 
 // kindOf returns the type of the provider, with its default.
-func (p Provider) kindOf() string {
-	if p.Type == "" {
-		return typePrometheus
-	}
-	return p.Type
-}
+func (p Provider) kindOf() string { return cmp.Or(p.Type, typePrometheus) }
 
 // String names the provider in errors: its type and its address, without credentials.
 func (p Provider) String() string {
 	return strings.TrimSpace(p.kindOf() + " " + shown(p.Address, nil))
 }
+
+// Decode reads the MetricTemplate documents of a stream of YAML documents or
+// JSON values, of the groups [rollout.Group] and [rollout.ReferenceGroup], version v1beta1.
+// Documents of other kinds are skipped. The error joins what is wrong, each
+// with its place, templates with providers that are not supported and others of the
+// same name among that; good templates are returned all the same.
+func Decode(file string, r io.Reader) ([]*Template, error) {
+	manifest := document.Manifest{Kind: "MetricTemplate", Groups: []string{rollout.Group, rollout.ReferenceGroup}, Version: "v1beta1", Namespace: rollout.DefaultNamespace}
+	return document.DecodeAll(file, r, manifest, (*Template).check)
+}
+
+func (t *Template) namespace() string { return cmp.Or(t.Metadata.Namespace, rollout.DefaultNamespace) }
+
+// name returns NAMESPACE/NAME.
+func (t *Template) name() string { return t.namespace() + "/" + t.Metadata.Name }
 
 // Check returns what is wrong with the template, joined, each with its field.
 func (t *Template) Check() error {
@@ -77,14 +83,14 @@ func (t *Template) check(found *document.Findings) {
 		}
 	}
 	add("metadata.name", document.CheckName(t.Metadata.Name))
-	add("metadata.namespace", document.CheckNamespace(namespaceOf(t.Metadata)))
+	add("metadata.namespace", document.CheckNamespace(t.namespace()))
 	switch p.kindOf() {
 	case typePrometheus:
 		add("spec.provider.address", checkAddress(p.Address, false))
 		add("spec.query", checkQuery(t.Spec.Query))
 	case typeHTTP:
 		add("spec.provider.address", checkAddress(p.Address, true))
-		add("spec.query", checkPathQuery(t.Spec.Query))
+		add("spec.query", checkPath(t.Spec.Query))
 	case typeExec:
 		add("spec.query", checkCommand(t.Spec.Query))
 	default:
