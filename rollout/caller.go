@@ -1,14 +1,20 @@
 package rollout
 
 import (
+	"cmp"
 	"context"
+	"crypto/hmac"
+	"crypto/sha256"
 	"crypto/tls"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"os"
+	"strconv"
 	"time"
 
 	"github.com/headgate-io/headgate/internal/notify"
@@ -25,7 +31,7 @@ type Secrets func(ctx context.Context, namespace, name string) (map[string][]byt
 //
 // Connections are shared by all calls with the same TLS settings. A redirect
 // (307 and 308) is followed only within the origin of the URL of the webhook,
-// and nobody else is shown its credentials.
+// and no other origin is shown its credentials.
 type Caller struct {
 	Proxy   func(*http.Request) (*url.URL, error)      // as in [http.Transport]; nil for none
 	Secrets Secrets                                    // nil: a webhook that names a Secret is an error
@@ -54,11 +60,7 @@ type Caller struct {
 func (c *Caller) Call(ctx context.Context, hook Hook, payload Payload) (Answer, error) {
 	answer, err := c.call(ctx, hook, payload)
 	if err != nil {
-		kind := hook.Type
-		if kind == "" {
-			kind = HookRollout
-		}
-		err = redact.Error(fmt.Errorf("%s webhook %s: %w", kind, hook.Name, err))
+		err = redact.Error(fmt.Errorf("%s webhook %s: %w", hook.kind(), hook.Name, err))
 	}
 	return answer, err
 }
@@ -67,206 +69,151 @@ func (c *Caller) Call(ctx context.Context, hook Hook, payload Payload) (Answer, 
 // can be used after it, and closed again.
 func (c *Caller) Close() { c.pool.Close() }
 
+// A request is what is posted in each attempt of a call.
+type request struct {
+	caller    *Caller
+	rule      rule
+	timeout   time.Duration // of an attempt
+	url       *url.URL
+	header    http.Header
+	body      []byte
+	signing   []byte   // key of signatures, nil for none
+	private   []string // what answers and errors must not show
+	transport *notify.Transport
+}
+
 func (c *Caller) call(ctx context.Context, hook Hook, payload Payload) (Answer, error) {
-	r, known := hook.Type.rule()
-	timeout := time.Duration(hook.Timeout)
+	rule, known := hook.Type.rule()
 	switch {
 	case !known:
-		return Answer{}, fmt.Errorf("type: unknown, use one of those of the specification")
-	case timeout < 0:
-		return Answer{}, fmt.Errorf("timeout: %s is not positive", timeout)
+		return Answer{}, errors.New("type: unknown, use one of those of the specification")
+	case hook.Timeout < 0:
+		return Answer{}, fmt.Errorf("timeout: %s is not positive", time.Duration(hook.Timeout))
 	case hook.Retries < 0:
 		return Answer{}, fmt.Errorf("retries: %d is negative", hook.Retries)
-	case timeout == 0:
-		timeout = DefaultTimeout
 	}
-	target, user, err := parseTarget(hook.URL)
+	u, err := parseWebURL(hook.URL)
 	if err != nil {
+		return Answer{}, fmt.Errorf("url: %w", err)
+	}
+	r := &request{caller: c, rule: rule, timeout: hook.timeout(), url: u, header: http.Header{}}
+	if r.body, err = json.Marshal(payload); err != nil {
 		return Answer{}, err
 	}
-	body, err := json.Marshal(payload)
-	if err != nil {
+	if err := r.authorize(ctx, hook, payload.Namespace); err != nil {
 		return Answer{}, err
 	}
-	to := &call{caller: c, rule: r, url: target, body: body, timeout: timeout, retries: hook.Retries}
-	if to.credentials, err = c.credentials(ctx, payload.Namespace, hook.SecretRef, user); err != nil {
+	r.header.Set("Content-Type", "application/json")
+	u.Fragment, u.RawFragment = "", ""
+	if err := r.connect(ctx, hook, payload.Namespace); err != nil {
 		return Answer{}, err
 	}
-	to.header.Set("Content-Type", "application/json")
-	proxy, err := notify.ProxyFor(target, c.Proxy)
+	defer c.pool.Release(r.transport)
+	answer, err := r.run(ctx, hook.Retries)
 	if err != nil {
-		return Answer{}, err
-	}
-	to.hide(proxy)
-	t, err := c.transport(ctx, hook, payload.Namespace, proxy)
-	if err != nil {
-		return Answer{}, err
-	}
-	defer c.pool.Release(t)
-	to.transport = t
-	answer, err := to.run(ctx)
-	if err != nil {
-		err = fmt.Errorf("POST %s: %w", redact.URL(target), redact.Error(err, to.private...))
+		err = fmt.Errorf("POST %s: %w", redact.URL(u), redact.Error(err, r.private...))
 	}
 	return answer, err
 }
 
-// parseTarget returns the URL of a webhook, and apart from it its user information.
-func parseTarget(text string) (*url.URL, *url.Userinfo, error) {
-	u, err := parseWebURL(text)
+// secret returns a Secret of a webhook of a canary in namespace.
+func (c *Caller) secret(ctx context.Context, namespace string, ref *SecretRef) (secret.Reader, error) {
+	if ref.Name == "" {
+		return secret.Reader{}, errors.New("name is missing")
+	}
+	return secret.Get(ctx, c.Secrets, namespace, ref.Name)
+}
+
+// authorize takes the credentials of a webhook: those of its Secret, else of its URL.
+func (r *request) authorize(ctx context.Context, hook Hook, namespace string) error {
+	var auth secret.Auth
+	if hook.SecretRef != nil {
+		s, err := r.caller.secret(ctx, namespace, hook.SecretRef)
+		if err == nil {
+			r.header, auth, err = s.Credentials([]string{"bearerToken"}, SignatureHeader)
+		}
+		if err == nil {
+			r.signing, _ = s.Value([]string{"hmacKey"})
+			if auth == (secret.Auth{}) && len(r.header) == 0 && r.signing == nil {
+				err = s.Problem("bearerToken", "is missing, and so are username, headers and hmacKey: set one")
+			}
+		}
+		if err != nil {
+			return fmt.Errorf("secretRef: %w", err)
+		}
+		for _, values := range r.header {
+			r.private = append(r.private, values...)
+		}
+	}
+	if user := r.url.User; user != nil && auth == (secret.Auth{}) && r.header.Get("Authorization") == "" {
+		auth.Username = user.Username()
+		auth.Password, _ = user.Password()
+	}
+	r.url.User = nil
+	if value := auth.Header(); value != "" {
+		r.header.Set("Authorization", value)
+		r.private = append(r.private, value, auth.Bearer, cmp.Or(auth.Password, auth.Username)) // which is a token
+	}
+	return nil
+}
+
+// connect finds the connections of a webhook.
+func (r *request) connect(ctx context.Context, hook Hook, namespace string) error {
+	proxy, err := notify.ProxyFor(r.url, r.caller.Proxy)
 	if err != nil {
-		return nil, nil, fmt.Errorf("url: %w", err)
+		return err
 	}
-	user := u.User
-	u.User, u.Fragment, u.RawFragment = nil, "", ""
-	return u, user, nil
-}
-
-func (c *Caller) now() time.Time {
-	if c.Now != nil {
-		return c.Now()
-	}
-	return time.Now()
-}
-
-func (c *Caller) wait(ctx context.Context, d time.Duration) error {
-	if c.Wait != nil {
-		return c.Wait(ctx, d)
-	}
-	return sleep(ctx, d)
-}
-
-// transport returns that of a webhook, whose URL has a proxy or nil. It is to be released.
-func (c *Caller) transport(ctx context.Context, hook Hook, namespace string, proxy *url.URL) (*notify.Transport, error) {
 	setting := notify.Setting{Insecure: hook.DisableTLS, HTTP2: true}
 	if proxy != nil && proxy.Scheme == "https" {
 		setting.Proxy = proxy.String()
 	}
+	if proxy != nil && proxy.User != nil {
+		password, _ := proxy.User.Password()
+		r.private = append(r.private, secret.Auth{Username: proxy.User.Username(), Password: password}.Header(), password)
+	}
 	var certs secret.Reader
-	var err error
 	if hook.CertSecretRef != nil {
-		certs, err = c.secret(ctx, namespace, hook.CertSecretRef)
+		certs, err = r.caller.secret(ctx, namespace, hook.CertSecretRef)
 	}
 	if err == nil {
-		var t *notify.Transport
-		if t, err = c.pool.Get(setting, certs, c.Proxy); err == nil {
-			return t, nil
-		}
+		r.transport, err = r.caller.pool.Get(setting, certs, r.caller.Proxy)
 	}
-	return nil, fmt.Errorf("certSecretRef: %w", err)
-}
-
-// A call is one call of a webhook with all its attempts.
-type call struct {
-	caller    *Caller
-	rule      rule
-	url       *url.URL
-	body      []byte
-	timeout   time.Duration // of an attempt
-	retries   int
-	transport *notify.Transport
-	credentials
-}
-
-// An outcome is what came of one attempt.
-type outcome struct {
-	answer Answer
-	err    error
-	header http.Header // of the answer
+	if err != nil {
+		return fmt.Errorf("certSecretRef: %w", err)
+	}
+	return nil
 }
 
 // run makes attempts until one is not to be repeated.
-func (c *call) run(ctx context.Context) (Answer, error) {
+func (r *request) run(ctx context.Context, retries int) (Answer, error) {
+	wait := r.caller.Wait
+	if wait == nil {
+		wait = sleep
+	}
 	for n := 1; ; n++ {
-		o := c.attempt(ctx)
-		o.answer.Attempts = n
+		answer, after, err := r.attempt(ctx)
+		answer.Attempts = n
 		switch {
-		case o.err == nil:
-			return o.answer, nil
+		case err == nil:
+			return answer, nil
 		case ctx.Err() != nil:
-			return o.answer, ctx.Err()
-		case n > c.retries || !retryable(o.err):
-			if c.retries > 0 {
-				o.err = fmt.Errorf("attempt %d of %d: %w", n, c.retries+1, o.err)
+			return answer, ctx.Err()
+		case n > retries || !retryable(err):
+			if retries > 0 {
+				err = fmt.Errorf("attempt %d of %d: %w", n, retries+1, err)
 			}
-			return o.answer, o.err
+			return answer, err
 		}
-		if err := c.caller.wait(ctx, c.pause(n, o)); err != nil {
-			return o.answer, fmt.Errorf("after attempt %d of %d, %v: %w", n, c.retries+1, o.err, err)
+		if after < 0 {
+			after = time.Second << min(n-1, 5)
+		}
+		if ended := wait(ctx, min(after, maxPause)); ended != nil {
+			return answer, fmt.Errorf("after attempt %d of %d, %v: %w", n, retries+1, err, ended)
 		}
 	}
 }
 
-// attempt posts once, follows redirects, and reads the answer, all within the timeout.
-func (c *call) attempt(ctx context.Context) (o outcome) {
-	limited, cancel := context.WithTimeout(ctx, c.timeout)
-	defer cancel()
-	header := c.header
-	if c.signing != nil {
-		header = c.header.Clone()
-		header.Set(SignatureHeader, signature(c.signing, c.body, c.caller.now()))
-	}
-	a, err := c.transport.Post(limited, c.url, header, c.body)
-	if err != nil {
-		o.err = c.cause(limited, err)
-		return o
-	}
-	o.header = a.Header
-	o.answer = Answer{Status: a.Status, Body: a.Body, Truncated: a.Truncated, Actor: c.person(a.Header, ActorHeader), Reason: c.person(a.Header, ReasonHeader)}
-	if len(c.private) > 0 {
-		c.mask(&o.answer)
-	}
-	switch {
-	case !c.rule.accepts(a.Status):
-		after, _ := retry.After(a.Header, c.caller.now())
-		o.err = &StatusError{a.Status, o.answer.Body, c.redirect(a), after}
-	case a.Err != nil:
-		o.err = fmt.Errorf("status %d, then its body: %w", a.Status, c.cause(limited, a.Err))
-	}
-	return o
-}
-
-// mask takes what is private out of a body. At the end of one that is not whole
-// may stand the beginning of a secret.
-func (c *call) mask(a *Answer) {
-	text := redact.Secrets(string(a.Body), c.private...)
-	if a.Truncated {
-		text = redact.Tail(text, c.private...)
-	}
-	if len(text) > MaxBody { // masks may be longer
-		text, a.Truncated = text[:MaxBody], true
-	}
-	a.Body = []byte(text)
-}
-
-// cause returns why an exchange failed: the timeout, when that ended it.
-func (c *call) cause(limited context.Context, err error) error {
-	if limited.Err() != nil {
-		return timeoutError(c.timeout)
-	}
-	return err
-}
-
-// A timeoutError is the timeout of an attempt that passed: not the end of the
-// context, and so not [context.DeadlineExceeded].
-type timeoutError time.Duration
-
-func (e timeoutError) Error() string { return "no answer within " + time.Duration(e).String() }
-func (timeoutError) Timeout() bool   { return true }
-func (timeoutError) Unwrap() error   { return os.ErrDeadlineExceeded }
-
-// redirect returns where a redirect leads, for people; "" when a is none.
-func (c *call) redirect(a *notify.Answer) string {
-	if a.Status < 300 || a.Status > 399 {
-		return ""
-	}
-	return redact.Excerpt(a.Header.Get("Location"), 4*maxExcerpt, c.private...)
-}
-
-const (
-	firstPause = time.Second
-	maxPause   = 30 * time.Second
-)
+const maxPause = 30 * time.Second
 
 // retryable reports whether another attempt may end otherwise than in err.
 func retryable(err error) bool {
@@ -277,17 +224,88 @@ func retryable(err error) bool {
 	return !refused
 }
 
-// pause returns how long to wait after the attempt with number n.
-func (c *call) pause(n int, o outcome) time.Duration {
-	if o.answer.Status == http.StatusTooManyRequests || o.answer.Status == http.StatusServiceUnavailable {
-		if after, given := retry.After(o.header, c.caller.now()); given {
-			return min(after, maxPause)
+// attempt posts once, follows redirects, and reads the answer, all within the
+// timeout. It returns how long the answer asks to wait, negative when it does not.
+func (r *request) attempt(ctx context.Context) (answer Answer, after time.Duration, err error) {
+	limited, cancel := context.WithTimeout(ctx, r.timeout)
+	defer cancel()
+	header, now := r.header, r.caller.now()
+	if r.signing != nil {
+		at := strconv.FormatInt(now.Unix(), 10)
+		mac := hmac.New(sha256.New, r.signing)
+		mac.Write([]byte(at + "."))
+		mac.Write(r.body)
+		header = header.Clone()
+		header.Set(SignatureHeader, "t="+at+",v1="+hex.EncodeToString(mac.Sum(nil)))
+	}
+	a, err := r.transport.Post(limited, r.url, header, r.body)
+	if err != nil {
+		return answer, -1, r.cause(limited, err)
+	}
+	answer = Answer{Status: a.Status, Body: a.Body, Truncated: a.Truncated, Actor: r.person(a.Header, ActorHeader), Reason: r.person(a.Header, ReasonHeader)}
+	r.mask(&answer)
+	asked, given := retry.After(a.Header, now)
+	if after = -1; given && (a.Status == http.StatusTooManyRequests || a.Status == http.StatusServiceUnavailable) {
+		after = asked
+	}
+	switch {
+	case !r.rule.accepts(a.Status):
+		location := ""
+		if a.Status >= 300 && a.Status <= 399 {
+			location = redact.Excerpt(a.Header.Get("Location"), 4*maxExcerpt, r.private...)
 		}
+		err = &StatusError{a.Status, answer.Body, location, asked}
+	case a.Err != nil:
+		err = fmt.Errorf("status %d, then its body: %w", a.Status, r.cause(limited, a.Err))
 	}
-	if n > 5 { // 2^5 s is more than the longest
-		return maxPause
+	return answer, after, err
+}
+
+func (c *Caller) now() time.Time {
+	if c.Now != nil {
+		return c.Now()
 	}
-	return firstPause << (n - 1)
+	return time.Now()
+}
+
+// mask takes what is private out of a body. At the end of one that is not whole
+// may stand the beginning of a secret.
+func (r *request) mask(a *Answer) {
+	if len(r.private) == 0 {
+		return
+	}
+	text := redact.Secrets(string(a.Body), r.private...)
+	if a.Truncated {
+		text = redact.Tail(text, r.private...)
+	}
+	if len(text) > MaxBody { // masks may be longer
+		text, a.Truncated = text[:MaxBody], true
+	}
+	a.Body = []byte(text)
+}
+
+// cause returns why an exchange failed: the timeout, when that ended it.
+func (r *request) cause(limited context.Context, err error) error {
+	if limited.Err() != nil {
+		return timeoutError(r.timeout)
+	}
+	return err
+}
+
+// A timeoutError is the timeout of an attempt that passed: not the end of the
+// context, and so not [context.DeadlineExceeded].
+type timeoutError time.Duration
+
+func (e timeoutError) Error() string { return "no answer within " + time.Duration(e).String() }
+func (timeoutError) Unwrap() error   { return os.ErrDeadlineExceeded }
+
+// person returns the text of a header that names a person or a reason on one line, "" when it has none.
+func (r *request) person(h http.Header, name string) string {
+	text, err := url.PathUnescape(h.Get(name))
+	if err != nil {
+		return ""
+	}
+	return redact.Excerpt(text, maxReason, r.private...)
 }
 
 // An Answer is what a webhook answered.
@@ -310,14 +328,13 @@ const (
 	ReasonHeader = "X-Headgate-Reason"
 )
 
-// person returns the text of one of those headers on one line, "" when it has none.
-func (c *call) person(h http.Header, name string) string {
-	text, err := url.PathUnescape(h.Get(name))
-	if err != nil {
-		return ""
-	}
-	return redact.Excerpt(text, maxReason, c.private...)
-}
+// SignatureHeader is what a webhook whose Secret has an hmacKey is signed by:
+//
+//	t=1767323045,v1=<hexadecimal HMAC-SHA256 of "1767323045." and the body>
+//
+// A receiver computes the same of the body as it came, compares in constant
+// time, and refuses times too far from its own: an old request repeated.
+const SignatureHeader = "X-Headgate-Signature"
 
 // MaxBody is how much of an answer is kept, in bytes.
 const MaxBody = notify.MaxBody
@@ -346,3 +363,31 @@ func (e *StatusError) Error() string {
 
 // maxExcerpt is how much of an answer an error shows, in bytes.
 const maxExcerpt = 300
+
+// Event posts an event to a webhook of type event (specification, "Events").
+// Answer and errors are those of [Caller.Call].
+//
+// The metadata has eventMessage, eventType and timestamp always; then what the
+// webhook has; then, unless they are zero or the webhook has them, eventCode,
+// eventSequence, canaryWeight, maxWeight, iteration, failedChecks, hook and
+// reason.
+func (c *Caller) Event(ctx context.Context, hook Hook, e Event) (Answer, error) {
+	if hook.Type != HookEvent {
+		return Answer{}, fmt.Errorf("webhook %s: type: %q is not %s", hook.Name, hook.Type, HookEvent)
+	}
+	if e.Time.IsZero() {
+		e.Time = c.now()
+	}
+	number := strconv.Itoa
+	all := map[string]string{
+		"eventCode": string(e.Code), "hook": e.Hook, "reason": e.Reason, "eventSequence": strconv.FormatInt(e.Sequence, 10),
+		"canaryWeight": number(e.Weight), "maxWeight": number(e.MaxWeight), "iteration": number(e.Iteration), "failedChecks": number(e.FailedChecks),
+	}
+	maps.DeleteFunc(all, func(_, value string) bool { return value == "" || value == "0" })
+	maps.Copy(all, hook.Metadata)
+	all["eventMessage"], all["eventType"], all["timestamp"] = e.Message, "Normal", strconv.FormatInt(e.Time.UnixMilli(), 10)
+	if e.Warning {
+		all["eventType"] = "Warning"
+	}
+	return c.Call(ctx, hook, Payload{Name: e.Name, Namespace: e.Namespace, Phase: e.Phase, Checksum: e.Checksum, Metadata: all})
+}

@@ -3,11 +3,15 @@ package rollout
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"net/url"
+	"regexp"
+	"regexp/syntax"
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/headgate-io/headgate/internal/document"
 )
@@ -51,24 +55,17 @@ var facts = [levels][]document.Fact{
 		document.Value("metadata.name", document.CheckName),
 		document.Related("", "metadata.namespace", func(c *Canary) error { return document.CheckNamespace(c.Namespace()) }),
 		document.Value("spec.service.port", within(0, 65535)),
-		document.Value("spec.analysis.stepWeights", few[int]),
-		document.Value("spec.analysis.match", few[Match]),
-		document.Value("spec.analysis.metrics", few[Metric]),
-		document.Value("spec.analysis.webhooks", few[Hook]),
-		document.Value("spec.analysis.alerts", few[Alert]),
-		document.Value("spec.analysis.match[].headers", fewHeaders),
 
 		document.Value("spec.analysis.metrics[].name", ownName),
-		document.Value("spec.analysis.metrics[].query", shortQuery),
 		document.Value("spec.analysis.metrics[].templateRef.name", document.CheckName),
 		document.Value("spec.analysis.metrics[].templateRef.namespace", optionalNamespace),
-		document.Value("spec.analysis.metrics[].templateVariables", smallMap),
+		document.Value("spec.analysis.metrics[].templateVariables", plainKeys),
 		document.Value("spec.analysis.metrics[].noValues", oneOf("", NoValuesFail, NoValuesPass, NoValuesInconclusive)),
 
 		document.Value("spec.analysis.webhooks[].name", ownName),
 		document.Value("spec.analysis.webhooks[].url", webURL),
-		document.Value("spec.analysis.webhooks[].retries", within(0, maxRetries)),
-		document.Value("spec.analysis.webhooks[].metadata", smallMap),
+		document.Value("spec.analysis.webhooks[].retries", within(0, math.MaxInt)),
+		document.Value("spec.analysis.webhooks[].metadata", plainKeys),
 		document.Value("spec.analysis.webhooks[].secretRef.name", document.CheckName),
 		document.Value("spec.analysis.webhooks[].certSecretRef.name", document.CheckName),
 		document.Value("spec.analysis.webhooks[].deadline", notNegative),
@@ -192,11 +189,8 @@ func timeoutsBelowInterval(c *Canary) error {
 	if sum < c.Interval() {
 		return nil
 	}
-	if n := len(all); n > 10 {
-		all = append(slices.Clip(all[:10]), fmt.Sprintf("and %d more", n-10))
-	}
 	return fmt.Errorf("the timeouts of the rollout webhooks add up to %s (%s), which must be lower than the interval of %s: "+
-		"raise interval or lower the timeouts", span(sum), strings.Join(all, ", "), span(c.Interval()))
+		"raise interval or lower the timeouts", span(sum), all, span(c.Interval()))
 }
 
 func retriesBelowInterval(c *Canary) error {
@@ -210,17 +204,17 @@ func retriesBelowInterval(c *Canary) error {
 
 // rolloutTime returns how long the webhooks of type rollout may take together,
 // with or without their retries, and their names with their timeouts.
-func rolloutTime(c *Canary, retries bool) (sum time.Duration, all []string) {
-	for i := range c.Spec.Analysis.Webhooks {
-		h := &c.Spec.Analysis.Webhooks[i]
+func rolloutTime(c *Canary, retries bool) (sum time.Duration, all string) {
+	var texts []string
+	for _, h := range c.Spec.Analysis.Webhooks {
 		if h.kind() != HookRollout {
 			continue
 		}
 		attempts := time.Duration(1)
 		if retries {
-			attempts += time.Duration(min(max(h.Retries, 0), maxRetries))
+			attempts += time.Duration(min(max(h.Retries, 0), 1<<30))
 		}
-		if left := math.MaxInt64 - sum; h.timeout() > left/attempts {
+		if h.timeout() > (math.MaxInt64-sum)/attempts {
 			sum = math.MaxInt64
 		} else {
 			sum += attempts * h.timeout()
@@ -229,9 +223,9 @@ func rolloutTime(c *Canary, retries bool) (sum time.Duration, all []string) {
 		if h.Timeout <= 0 {
 			text += " by default"
 		}
-		all = append(all, text)
+		texts = append(texts, text)
 	}
-	return sum, all
+	return sum, strings.Join(texts, ", ")
 }
 
 // span returns d as people write it.
@@ -255,9 +249,6 @@ func someRange(r *Range) error {
 	}
 	return nil
 }
-
-// maxRetries bounds how often a webhook is called again.
-const maxRetries = 100
 
 // HookTypes lists the types of webhooks in the order in which they are called.
 func HookTypes() []HookType {
@@ -299,6 +290,134 @@ func clearURL(h *Hook) error {
 	}
 	if u.Scheme == "http" && h.SecretRef != nil {
 		return errors.New("is http, so that the credentials of secretRef go in the clear: use https")
+	}
+	return nil
+}
+
+// within checks that a number is from low to high.
+func within(low, high int) func(int) error {
+	return func(n int) error {
+		switch {
+		case n >= low && n <= high:
+			return nil
+		case high == math.MaxInt:
+			return fmt.Errorf("is %d: it must not be negative", n)
+		}
+		return fmt.Errorf("is %d: it must be from %d to %d", n, low, high)
+	}
+}
+
+func notNegative(d Duration) error {
+	if d < 0 {
+		return fmt.Errorf("is %s: it must not be negative", d)
+	}
+	return nil
+}
+
+// webURL says what is wrong with an http or https URL.
+func webURL(text string) error {
+	_, err := parseWebURL(text)
+	return err
+}
+
+func optionalURL(text string) error {
+	if text == "" {
+		return nil
+	}
+	return webURL(text)
+}
+
+// parseWebURL returns an http or https URL, or what is wrong with it without a
+// part of it: it may hold a password.
+func parseWebURL(text string) (*url.URL, error) {
+	u, err := url.Parse(text)
+	switch {
+	case err != nil:
+		return nil, errors.New("is no URL: write http://HOST/PATH or https://HOST/PATH")
+	case u.Scheme != "http" && u.Scheme != "https":
+		return nil, errors.New("must begin with http:// or https://")
+	case u.Hostname() == "":
+		return nil, errors.New("has no host: write http://HOST/PATH or https://HOST/PATH")
+	}
+	return u, nil
+}
+
+// ownName says what is wrong with a name that people chose for an item.
+func ownName(name string) error {
+	if name == "" {
+		return errors.New("is required")
+	}
+	return plain(name)
+}
+
+// plain complains about control characters.
+func plain(text string) error {
+	if strings.ContainsFunc(text, unicode.IsControl) {
+		return fmt.Errorf("%s has control characters: remove them", document.Quote(text))
+	}
+	return nil
+}
+
+func optionalNamespace(name string) error {
+	if name == "" {
+		return nil
+	}
+	return document.CheckNamespace(name)
+}
+
+// oneOf checks that a word is one of words; an empty one is the default.
+func oneOf[T ~string](words ...T) func(T) error {
+	return func(word T) error {
+		if slices.Contains(words, word) {
+			return nil
+		}
+		var names []string
+		for _, w := range words {
+			if w != "" {
+				names = append(names, string(w))
+			}
+		}
+		return fmt.Errorf("%s is none of %s", document.Quote(string(word)), strings.Join(names, ", "))
+	}
+}
+
+// plainKeys complains about control characters in the keys of metadata or variables.
+func plainKeys(m map[string]string) error {
+	for _, key := range slices.Sorted(maps.Keys(m)) {
+		if err := plain(key); err != nil {
+			return fmt.Errorf("the key %w", err)
+		}
+	}
+	return nil
+}
+
+func someHeaders(m map[string]StringMatch) error {
+	if len(m) == 0 {
+		return errors.New("is missing, so that every request would match: name a header and its value")
+	}
+	for _, name := range slices.Sorted(maps.Keys(m)) {
+		if err := condition(name, m[name]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// headerForm is that of names of headers (RFC 9110, token).
+var headerForm = regexp.MustCompile("^[-!#$%&'*+.^_`|~0-9A-Za-z]+$")
+
+// condition says what is wrong with the condition on a header.
+func condition(name string, m StringMatch) error {
+	texts := slices.DeleteFunc([]string{m.Exact, m.Prefix, m.Suffix, m.Regex}, func(text string) bool { return text == "" })
+	defect := (*syntax.Error)(nil)
+	_, err := syntax.Parse(m.Regex, syntax.Perl) // compiling may take long
+	switch {
+	case !headerForm.MatchString(name):
+		return fmt.Errorf("has %s, which is no name of a header", document.Quote(name))
+	case len(texts) != 1:
+		return fmt.Errorf("needs one of exact, prefix, suffix and regex for %s, and has %d", name, len(texts))
+	case errors.As(err, &defect):
+		return fmt.Errorf("has a regex for %s that does not compile: %s", name, defect.Code)
 	}
 	return nil
 }

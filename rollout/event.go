@@ -193,7 +193,7 @@ func (t *tick) emit(code EventCode, a about) string {
 }
 
 // checksum is that of the revision that the tick is about.
-func (t *tick) checksum() string { return Checksum(cmp.Or(t.revision, t.s.AppliedSpec), nil) }
+func (t *tick) checksum() string { return Checksum(cmp.Or(t.revision, t.s.AppliedSpec)) }
 
 // maxReason bounds what a status and an event keep of a remote text, in bytes.
 const maxReason = 1 << 10

@@ -5,9 +5,7 @@ import (
 	"context"
 	"fmt"
 	"hash/fnv"
-	"io"
 	"maps"
-	"slices"
 	"strconv"
 )
 
@@ -101,30 +99,16 @@ func (t *tick) metadata(h Hook) map[string]string {
 // checksumDigits are the letters and digits that spell no words.
 const checksumDigits = "bcdfghjklmnpqrstvwxz2456789"
 
-// Checksum identifies a revision and the configuration it runs with, in at
-// most ten characters, as the reference does: spec is the revision as the
-// status of a canary has it, configs the names and digests of what it is
-// configured by, nil when that is not tracked. Receivers treat it as opaque.
+// Checksum identifies a revision, in at most ten characters, as the reference
+// does: spec is the revision as the status of a canary has it. Receivers treat
+// it as opaque.
 //
-// It is the 32-bit FNV-1a sum of a text with both; each decimal digit of the
-// sum is replaced. It protects from nothing: different revisions can have the
-// same.
-func Checksum(spec string, configs *map[string]string) string {
-	sum := fnv.New32a() // whose Write returns no error
-	io.WriteString(sum, "(struct { TrackedConfigs *map[string]string; LastAppliedSpec string }){TrackedConfigs:(*map[string]string)")
-	if configs == nil || *configs == nil {
-		io.WriteString(sum, "<nil>")
-	} else {
-		io.WriteString(sum, "map[")
-		for i, key := range slices.Sorted(maps.Keys(*configs)) {
-			if i > 0 {
-				io.WriteString(sum, " ")
-			}
-			io.WriteString(sum, key+":"+(*configs)[key])
-		}
-		io.WriteString(sum, "]")
-	}
-	fmt.Fprintf(sum, " LastAppliedSpec:(string)%s}", spec)
+// It is the 32-bit FNV-1a sum of a text with the revision; each decimal digit
+// of the sum is replaced. It protects from nothing: different revisions can have
+// the same.
+func Checksum(spec string) string {
+	sum := fnv.New32a()
+	fmt.Fprintf(sum, "(struct { TrackedConfigs *map[string]string; LastAppliedSpec string }){TrackedConfigs:(*map[string]string)<nil> LastAppliedSpec:(string)%s}", spec)
 	text := strconv.AppendUint(nil, uint64(sum.Sum32()), 10)
 	for i, digit := range text {
 		text[i] = checksumDigits[int(digit)%len(checksumDigits)]

@@ -33,7 +33,7 @@ func TestPayloads(t *testing.T) {
 		var got []string
 		for _, p := range x.w.payloads {
 			for _, revision := range []string{"v1", "v2", "v3"} {
-				if p.Checksum == rollout.Checksum(revision, nil) {
+				if p.Checksum == rollout.Checksum(revision) {
 					got = append(got, fmt.Sprintf("%s %s", p.Phase, revision))
 				}
 			}

@@ -47,7 +47,7 @@ func readSaid(dir string) (s said, err error) {
 }
 
 var payload = rollout.Payload{
-	Name: "podinfo", Namespace: "test", Phase: rollout.Progressing, Checksum: rollout.Checksum("abc", nil),
+	Name: "podinfo", Namespace: "test", Phase: rollout.Progressing, Checksum: rollout.Checksum("abc"),
 	Metadata: map[string]string{"type": "cmd", "cmd": "hey -z 1m -q 10 -c 2 http://podinfo-canary.test:9898/"},
 }
 

@@ -264,7 +264,7 @@ func (f *hookFlags) fill() error {
 		return usage("--phase %q: want one of %s", f.phase, strings.Join(textsOf(rollout.Phases()), " "))
 	}
 	if l.Checksum == "" && f.revision != "" {
-		l.Checksum = rollout.Checksum(f.revision, nil)
+		l.Checksum = rollout.Checksum(f.revision)
 	}
 	l.Metadata = map[string]string{rollout.MetadataTrial: "true"}
 	maps.Copy(l.Metadata, f.hook.Metadata)
