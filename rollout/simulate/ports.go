@@ -1,6 +1,7 @@
 package simulate
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -36,71 +37,54 @@ var (
 
 func (w *world) record(c Call) { w.tick.Calls = append(w.tick.Calls, c) }
 
-// did records a call of the target or of traffic, and what came of it.
-func (w *world) did(of Subject, name, detail string, err error) error {
-	c := Call{Subject: of, Name: name, Detail: detail, Outcome: ok}
-	if err != nil {
-		c.Outcome = failing
+// act records a call of the target or of traffic, and does it unless the script
+// says that it fails.
+func (w *world) act(of Subject, name, detail string, do func()) error {
+	c, err := Call{Subject: of, Name: name, Detail: detail, Outcome: ok}, error(nil)
+	if says := w.says(of, name); says == failing || says == setFailing {
+		c.Outcome, err = failing, errScripted
+	} else {
+		do()
 	}
 	w.record(c)
 	return err
 }
 
-func (w *world) fails(of Subject, names ...string) error {
-	if w.says(of, names...) == failing {
-		return errScripted
-	}
-	return nil
-}
-
 // Routes and SetRoutes are the port [rollout.Traffic].
-func (w *world) Routes(ctx context.Context) (rollout.Routes, error) {
+func (w *world) Routes(context.Context) (rollout.Routes, error) {
 	if w.says(Traffic) == failing {
-		return rollout.Routes{}, w.did(Traffic, "read", "unread", errScripted)
+		w.record(Call{Subject: Traffic, Name: "read", Detail: "unread", Outcome: failing})
+		return rollout.Routes{}, errScripted
 	}
 	return w.routes, nil
 }
 
-func (w *world) SetRoutes(ctx context.Context, r rollout.Routes) error {
-	err := w.fails(Traffic)
-	if w.says(Traffic) == setFailing {
-		err = errScripted
-	}
-	if err == nil {
-		w.routes = r
-	}
-	return w.did(Traffic, "set", routesText(r), err)
+func (w *world) SetRoutes(_ context.Context, r rollout.Routes) error {
+	return w.act(Traffic, "set", routesText(r), func() { w.routes = r })
 }
 
 // The methods from Revision to Promote are the port [rollout.Target].
-func (w *world) Revision(ctx context.Context) (string, error) {
+func (w *world) Revision(context.Context) (string, error) {
 	if w.says(Target, revision) == failing {
-		return "", w.did(Target, revision, "", errScripted)
+		w.record(Call{Subject: Target, Name: revision, Outcome: failing})
+		return "", errScripted
 	}
-	return w.current(), nil
+	return cmp.Or(w.says(Revision), w.revision), nil
 }
 
-func (w *world) current() string {
-	if r := w.says(Revision); r != "" {
-		return r
-	}
-	return w.revision
-}
-
-func (w *world) PrimaryReady(ctx context.Context) error { return w.isReady(Primary) }
+func (w *world) PrimaryReady(context.Context) error { return w.isReady(Primary, w.says(Primary)) }
 
 // CanaryReady says that a canary that was scaled down is not ready.
-func (w *world) CanaryReady(ctx context.Context) error {
+func (w *world) CanaryReady(context.Context) error {
 	if !w.scaled {
-		w.record(Call{Subject: Canary, Outcome: notReady})
-		return errNotReady
+		return w.isReady(Canary, notReady)
 	}
-	return w.isReady(Canary)
+	return w.isReady(Canary, w.says(Canary))
 }
 
-func (w *world) isReady(of Subject) error {
+func (w *world) isReady(of Subject, says string) error {
 	var err error
-	switch w.says(of) {
+	switch says {
 	case notReady:
 		err = errNotReady
 	case stuck:
@@ -108,32 +92,20 @@ func (w *world) isReady(of Subject) error {
 	default:
 		return nil
 	}
-	w.record(Call{Subject: of, Outcome: w.says(of)})
+	w.record(Call{Subject: of, Outcome: says})
 	return err
 }
 
-func (w *world) ScaleUp(ctx context.Context) error {
-	err := w.fails(Target, scaleUp)
-	if err == nil {
-		w.scaled = true
-	}
-	return w.did(Target, scaleUp, "", err)
+func (w *world) ScaleUp(context.Context) error {
+	return w.act(Target, scaleUp, "", func() { w.scaled = true })
 }
 
-func (w *world) ScaleDown(ctx context.Context) error {
-	err := w.fails(Target, scaleDown)
-	if err == nil {
-		w.scaled = false
-	}
-	return w.did(Target, scaleDown, "", err)
+func (w *world) ScaleDown(context.Context) error {
+	return w.act(Target, scaleDown, "", func() { w.scaled = false })
 }
 
-func (w *world) Promote(ctx context.Context) error {
-	err := w.fails(Target, promote)
-	if err == nil {
-		w.primary = w.current()
-	}
-	return w.did(Target, promote, "", err)
+func (w *world) Promote(context.Context) error {
+	return w.act(Target, promote, "", func() { w.primary = cmp.Or(w.says(Revision), w.revision) })
 }
 
 // Query is the port [rollout.Metrics].
@@ -161,18 +133,18 @@ func (w *world) Query(ctx context.Context, c *rollout.Canary, m rollout.Metric) 
 func normal(m rollout.Metric) float64 {
 	r := m.ThresholdRange
 	switch {
-	case r != nil && r.Min != nil && r.Max != nil:
-		return *r.Min + (*r.Max-*r.Min)/2
-	case r != nil && r.Min != nil:
-		return *r.Min
-	case r != nil && r.Max != nil:
-		return *r.Max
-	case m.Threshold != nil:
+	case r == nil && m.Threshold != nil:
 		return *m.Threshold
-	case m.Name == "request-success-rate":
+	case r == nil && m.Name == rollout.SuccessRate:
 		return 100
+	case r == nil || r.Min == nil && r.Max == nil:
+		return 0
+	case r.Min == nil:
+		return *r.Max
+	case r.Max == nil:
+		return *r.Min
 	}
-	return 0
+	return *r.Min + (*r.Max-*r.Min)/2
 }
 
 // Call is the port [rollout.Hooks].
@@ -185,35 +157,27 @@ func (w *world) Call(ctx context.Context, h rollout.Hook, p rollout.Payload) (ro
 			says = "403"
 		}
 	}
-	answer, err := answerOf(of, says)
-	w.record(Call{Subject: Hook, Name: h.Name, Type: of, Phase: p.Phase, Checksum: p.Checksum, Outcome: says, Verdict: of.Judge(err).String()})
-	return answer, err
-}
-
-func answerOf(of rollout.HookType, says string) (rollout.Answer, error) {
+	answer, err := rollout.Answer{Attempts: 1}, error(nil)
 	switch says {
 	case timeout:
-		return rollout.Answer{Attempts: 1}, fmt.Errorf("no answer: %w", errTimeout)
+		err = fmt.Errorf("no answer: %w", errTimeout)
 	case refused:
-		return rollout.Answer{Attempts: 1}, &net.OpError{Op: "dial", Net: "tcp", Err: errors.New("connection refused")}
+		err = &net.OpError{Op: "dial", Net: "tcp", Err: errors.New("connection refused")}
+	default:
+		answer.Status, answer.Body = status(says), []byte(http.StatusText(status(says)))
+		err = &rollout.StatusError{Code: answer.Status, Body: answer.Body}
+		if v := of.Judge(err); v == rollout.Pass || v == rollout.Fire {
+			err = nil
+		}
 	}
-	answer := rollout.Answer{Status: status(says), Body: []byte(http.StatusText(status(says))), Attempts: 1}
-	err := &rollout.StatusError{Code: answer.Status, Body: answer.Body}
-	if v := of.Judge(err); v == rollout.Pass || v == rollout.Fire {
-		return answer, nil
-	}
+	w.record(Call{Subject: Hook, Name: h.Name, Type: of, Phase: p.Phase, Checksum: p.Checksum, Outcome: says, Verdict: of.Judge(err).String()})
 	return answer, err
 }
 
 // errTimeout is no [context.DeadlineExceeded]: that would be the end of a context.
 var errTimeout = errors.New("timeout")
 
-func typeOf(h rollout.Hook) rollout.HookType {
-	if h.Type == "" {
-		return rollout.HookRollout
-	}
-	return h.Type
-}
+func typeOf(h rollout.Hook) rollout.HookType { return cmp.Or(h.Type, rollout.HookRollout) }
 
 // Emit is the port [rollout.Sink].
 func (w *world) Emit(ctx context.Context, e rollout.Event) {

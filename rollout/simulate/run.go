@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"reflect"
+	"strings"
 	"time"
 
 	"github.com/headgate-io/headgate/rollout"
@@ -49,6 +50,17 @@ type Call struct {
 	Verdict  string           `json:"verdict,omitempty"`
 }
 
+// A run is a simulation under way.
+type run struct {
+	*Simulation
+	world    *world
+	analysis rollout.Analysis
+	tick     *Tick
+	ticks    int  // that are over
+	stranded bool // the last promotion failed
+	moved    bool // the tick changed routes, or the workload
+}
+
 // Run yields tick after tick until the rollout has ended, or nothing can change
 // any more, or there were [Simulation.Ticks]; the last one says which. An error,
 // that of [Script.Check] or of ctx, ends it.
@@ -58,60 +70,38 @@ func (s *Simulation) Run(ctx context.Context) iter.Seq2[*Tick, error] {
 			yield(nil, err)
 			return
 		}
-		r := s.run()
-		for r.tick.End == "" {
-			if err := r.step(ctx); err != nil {
+		canary, w := *s.Canary, &world{state: state{routes: rollout.Routes{Primary: 100}}}
+		r := &run{Simulation: s, world: w, tick: &Tick{Time: epoch}}
+		w.says = func(of Subject, names ...string) string { return s.Script.at(r.tick.Number, of, names...) }
+		r.analysis = rollout.Analysis{Canary: &canary, Traffic: w, Target: w, Metrics: w, Hooks: w, Sink: w}
+		for {
+			wait, err := r.step(ctx)
+			if err != nil {
 				yield(nil, fmt.Errorf("tick %d: %w", r.tick.Number, err))
 				return
 			}
-			if !yield(r.tick, nil) {
+			if !yield(r.tick, nil) || r.tick.End != "" {
 				return
 			}
-			r.next()
+			r.next(wait)
 		}
 	}
 }
 
-// A run is a simulation under way.
-type run struct {
-	*Simulation
-	world    *world
-	analysis *rollout.Analysis
-	tick     *Tick
-	ticks    int // that are over
-	wait     time.Duration
-	stranded bool // the last promotion failed
-	moved    bool // the tick changed routes, or the workload
-}
-
-func (s *Simulation) run() *run {
-	canary := *s.Canary
-	r := &run{Simulation: s, tick: &Tick{Time: epoch}}
-	w := &world{state: state{routes: rollout.Routes{Primary: 100}}}
-	w.says = func(of Subject, names ...string) string { return s.Script.at(r.tick.Number, of, names...) }
-	r.world = w
-	r.analysis = &rollout.Analysis{Canary: &canary, Traffic: w, Target: w, Metrics: w, Hooks: w, Sink: w}
-	return r
-}
-
-func (r *run) step(ctx context.Context) error {
+// step does the tick.
+func (r *run) step(ctx context.Context) (wait time.Duration, err error) {
 	t := r.tick
 	if r.world.tick, r.world.revision = t, "1"; t.Number > 0 {
 		r.world.revision = "2"
 	}
-	if says := r.Script.at(t.Number, Suspend); says != "" {
-		r.analysis.Canary.Spec.Suspend = says == on
-	} else {
-		r.analysis.Canary.Spec.Suspend = r.Canary.Spec.Suspend
-	}
+	says := r.Script.at(t.Number, Suspend)
+	r.analysis.Canary.Spec.Suspend = says == on || says == "" && r.Canary.Spec.Suspend
 	was := r.world.state
-	after, wait, err := r.analysis.Step(ctx, t.Time, t.Before)
-	if err != nil {
-		return err
+	if t.After, wait, err = r.analysis.Step(ctx, t.Time, t.Before); err != nil {
+		return 0, err
 	}
-	t.After, t.Routes = after, r.world.routes
-	r.wait, r.moved = max(wait, 0), r.world.state != was
-	if r.wait > 0 {
+	t.Routes, r.moved = r.world.routes, r.world.state != was
+	if wait > 0 {
 		r.ticks++
 	}
 	for _, e := range t.Events {
@@ -120,22 +110,20 @@ func (r *run) step(ctx context.Context) error {
 		}
 	}
 	t.End = r.end()
-	return nil
+	return wait, nil
 }
 
-// next makes the tick after one that is not the end.
-func (r *run) next() {
-	if r.tick.End != "" {
-		return
-	}
-	last, number := r.tick, r.tick.Number+1
-	if r.wait == 0 {
-		number-- // what was decided is done in the same tick
+// next makes the tick after one that is not the end. Without a wait, what was
+// decided is done in the same tick.
+func (r *run) next(wait time.Duration) {
+	last, number := r.tick, r.tick.Number
+	if wait > 0 {
+		number++
 	}
 	if last.After.Ended() && number > 1 {
 		number = max(number, r.Script.next(last.Number, Revision))
 	}
-	passed := r.wait * time.Duration(number-last.Number)
+	passed := wait * time.Duration(number-last.Number)
 	r.tick = &Tick{Number: number, Time: last.Time.Add(passed), Elapsed: last.Elapsed + rollout.Duration(passed), Before: last.After}
 }
 
@@ -145,7 +133,13 @@ func (r *run) end() string {
 	switch {
 	case t.Number == 0: // the second revision comes
 	case t.After.Ended() && r.Script.next(t.Number, Revision) == 0:
-		return r.ended()
+		switch {
+		case t.After.Phase == rollout.Succeeded:
+			return "promoted"
+		case r.stranded:
+			return fmt.Sprintf("promotion failed, %d%% of the traffic goes to the canary", t.Routes.Canary)
+		}
+		return "rolled back"
 	case t.After.Ended():
 	case r.still():
 		return r.stands()
@@ -156,32 +150,15 @@ func (r *run) end() string {
 	return ""
 }
 
-// ended says how the rollout ended.
-func (r *run) ended() string {
-	switch {
-	case r.tick.After.Phase == rollout.Succeeded:
-		return "promoted"
-	case r.stranded:
-		return fmt.Sprintf("promotion failed, %d%% of the traffic goes to the canary", r.tick.Routes.Canary)
-	}
-	return "rolled back"
-}
-
 // still reports whether every further tick would be as this one.
 func (r *run) still() bool {
 	t := r.tick
-	timed := r.deadline() > 0 || !t.After.NotReadySince.IsZero()
-	return r.Script.next(t.Number) == 0 && (!timed || t.After.RollingBack) && !r.moved && same(t.Before, t.After)
-}
-
-// deadline is that of the gate that the canary waits on.
-func (r *run) deadline() rollout.Duration {
+	timed := !t.After.NotReadySince.IsZero()
 	for _, h := range r.Canary.Spec.Analysis.Webhooks {
-		if g := r.tick.After.Gate; g != nil && g.Name == h.Name && g.Type == typeOf(h) {
-			return h.Deadline
-		}
+		g := t.After.Gate
+		timed = timed || g != nil && g.Name == h.Name && g.Type == typeOf(h) && h.Deadline > 0
 	}
-	return 0
+	return r.Script.next(t.Number) == 0 && (!timed || t.After.RollingBack) && !r.moved && same(t.Before, t.After)
 }
 
 // stands says what a canary that does not go on is in.
@@ -191,17 +168,19 @@ func (r *run) stands() string {
 	case r.analysis.Canary.Spec.Suspend:
 		return "suspended in " + where(s)
 	case s.Gate != nil:
-		return fmt.Sprintf("waits on %s gate %s", s.Gate.Type, s.Gate.Name)
+		return waitsOn(s.Gate)
 	case s.Phase == rollout.Initialized:
 		return "no new revision"
 	}
 	return "does not go on from " + where(s)
 }
 
+func waitsOn(g *rollout.Gate) string { return fmt.Sprintf("waits on %s gate %s", g.Type, g.Name) }
+
 func where(s rollout.Status) string {
 	switch {
 	case s.Gate != nil:
-		return fmt.Sprintf("%s, waiting on %s gate %s", s.Phase, s.Gate.Type, s.Gate.Name)
+		return string(s.Phase) + ", " + strings.Replace(waitsOn(s.Gate), "waits", "waiting", 1)
 	case s.Phase == "":
 		return "not initialised"
 	}
