@@ -31,7 +31,7 @@
 // [Target], [Metrics], [Hooks] and [Sink]. [Analysis.Step] has no clock and no
 // goroutine; all that it knows is the [Status], which is stored after each step:
 // an analysis may be cut short anywhere and goes on from there. What a step
-// decides is the table "Decisions" of docs/rollout.md, which a test reads.
+// decides is the table "Decisions" of docs/rollout.md.
 package rollout
 
 import (

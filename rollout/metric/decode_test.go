@@ -1,9 +1,6 @@
 package metric_test
 
 import (
-	"bytes"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -122,18 +119,5 @@ func TestDecodeFindsDefects(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-// The MetricTemplate that the documentation shows is one.
-func TestDecodeTheDocumentation(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "rollout.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, text, _ = bytes.Cut(text, []byte("\n### Templates\n\n```yaml\n"))
-	text, _, _ = bytes.Cut(text, []byte("```\n"))
-	if templates, err := metric.Decode("docs/rollout.md", bytes.NewReader(text)); err != nil || len(templates) != 1 {
-		t.Errorf("got %d, %v of\n%s", len(templates), err, text)
 	}
 }
