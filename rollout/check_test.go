@@ -33,13 +33,6 @@ func sound() *Canary {
 }
 
 // many returns n items.
-func many[T any](n int, item T) (all []T) {
-	for range n {
-		all = append(all, item)
-	}
-	return all
-}
-
 type requirementTest struct {
 	edit func(c *Canary, a *Settings, h *Hook, m *Metric)
 	level

@@ -348,6 +348,89 @@ var crashes = map[string]crash{
 	},
 }
 
+// A run that is cut short at any call of a port comes to the same end when it
+// is run again from what was saved.
+func TestRunCutShort(t *testing.T) {
+	rollouts(t, func(t *testing.T, end rollout.Phase, begin func() (*world, *rollout.Analysis)) {
+		w, a := begin()
+		calls := 0
+		w.times = append(w.times, func(string) { calls++ })
+		want, err := a.Run(t.Context(), begun, clock())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for how, crash := range crashes {
+			for at := 1; at <= calls; at += thrift {
+				w, a := begin()
+				s, cut := cutShort(t, w, a, at, crash)
+				if !cut {
+					t.Fatalf("%s %d did not cut it short", how, at)
+				}
+				got, err := a.Run(t.Context(), s, clock())
+				if err != nil || got.Phase != end || got.PromotedSpec != want.PromotedSpec || got.AppliedSpec != want.AppliedSpec || w.routes != (rollout.Routes{Primary: 100}) {
+					t.Fatalf("%s %d: Run = %+v, %v\nwant %+v\n%s", how, at, got, err, want, told(w.events))
+				}
+			}
+		}
+	})
+}
+
+// cutShort runs until the crash and returns what was saved before it.
+func cutShort(t *testing.T, w *world, a *rollout.Analysis, at int, crash crash) (saved rollout.Status, cut bool) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	saved = begun
+	defer func() {
+		w.before = nil
+		if p := recover(); p != nil && p != errCrash {
+			panic(p)
+		}
+	}()
+	loop := clock()
+	loop.Save = func(s rollout.Status) error { saved = stored(t, s); return nil }
+	crash(w, at, cancel)
+	cut = true // a panic leaves it so
+	s, err := a.Run(ctx, begun, loop)
+	if err != nil && !errors.Is(err, context.Canceled) {
+		t.Fatalf("Run: %v", err)
+	}
+	return saved, err != nil || s.Ended()
+}
+
+// What a context cuts short is no outcome: a step tells nothing that it would
+// not have told otherwise, and its status counts what was told.
+func TestStepCutShort(t *testing.T) {
+	for key, set := range scenarios {
+		full := prepared(key, set)
+		calls := 0
+		full.w.times = append(full.w.times, func(string) { calls++ })
+		if _, _, err := full.a.Step(t.Context(), full.time, full.s); err != nil {
+			t.Fatal(err)
+		}
+		for at := 1; at <= calls; at++ {
+			x := prepared(key, set)
+			ctx, cancel := context.WithCancel(t.Context())
+			crashes["context ends before a call"](x.w, at, cancel)
+			s, wait, err := x.a.Step(ctx, x.time, x.s)
+			cancel()
+			if !errors.Is(err, context.Canceled) || wait != 0 {
+				t.Fatalf("%s: cut short at call %d: %v, %v", key, at, wait, err)
+			}
+			did, all := strings.Join(x.w.log, ", "), strings.Join(full.w.log, ", ")
+			if !strings.HasPrefix(all, did) {
+				t.Errorf("%s: cut short at call %d: did %s\nwhich is no part of %s", key, at, did, all)
+			}
+			if counted := s.FailedChecks - x.s.FailedChecks; counted > strings.Count(did, "-fail") {
+				t.Errorf("%s: cut short at call %d: counts %d failed checks: %s", key, at, counted, did)
+			}
+			if s.Sequence != x.s.Sequence+int64(len(x.w.events)) {
+				t.Errorf("%s: cut short at call %d: told %d events, sequence is %d after %d", key, at, len(x.w.events), s.Sequence, x.s.Sequence)
+			}
+		}
+	}
+}
+
 // prepared is a scenario of the table before its step.
 func prepared(key string, set func(*scenario)) *scenario {
 	phase, _, _ := strings.Cut(key, ":")
@@ -412,4 +495,37 @@ func TestRunStoresDecisions(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
+}
+
+// Without an analysis a canary is promoted all the same wherever the program
+// ends: one that is scaled down already is not ready, and is not waited for.
+func TestSkipAnalysisCutShort(t *testing.T) {
+	begin := func() (*world, *rollout.Analysis) {
+		x := newScenario(rollout.Initialized)
+		x.c.Spec.SkipAnalysis = true
+		x.w.times = append(x.w.times, func(call string) {
+			switch call {
+			case "up":
+				delete(x.w.fails, "canary")
+			case "down":
+				x.w.fails["canary"] = errScripted
+			}
+		})
+		return x.w, x.a
+	}
+	w, a := begin()
+	calls := 0
+	w.times = append(w.times, func(string) { calls++ })
+	if s, err := a.Run(t.Context(), begun, clock()); err != nil || s.Phase != rollout.Succeeded {
+		t.Fatalf("Run = %+v, %v", s, err)
+	}
+	for how, crash := range crashes {
+		for at := 1; at <= calls; at++ {
+			w, a := begin()
+			s, _ := cutShort(t, w, a, at, crash)
+			if s, err := a.Run(t.Context(), s, clock()); err != nil || s.Phase != rollout.Succeeded || s.PromotedSpec != "v2" {
+				t.Errorf("%s %d: Run = %+v, %v\n%s", how, at, s, err, told(w.events))
+			}
+		}
+	}
 }
