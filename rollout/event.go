@@ -101,7 +101,7 @@ const (
 // A telling is how an event is told.
 type telling struct {
 	warning bool
-	alert   Severity // "" for events that nobody is alerted to
+	alert   Severity // "" for events without an alert
 	text    string   // after the canary's name; {…} are replaced
 }
 
@@ -161,11 +161,11 @@ var tellings = map[EventCode]telling{
 type about struct {
 	name   string // of a webhook or a metric
 	reason string
-	muted  bool // nobody is alerted to it
+	muted  bool // no alert
 }
 
 // emit tells an event of the phase that the status is in, and returns its
-// message. It is numbered whether or not somebody listens.
+// message. It is numbered with and without a sink.
 func (t *tick) emit(code EventCode, a about) string {
 	t.s.Sequence++
 	how, c := tellings[code], t.Canary

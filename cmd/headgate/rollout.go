@@ -131,7 +131,7 @@ its --timeout is over, or --once. A run that exits with 2 or 3 can be started ag
 	fl.StringVar(&f.Revision, "revision", "", "`TEXT` that names what is rolled out, and differs from what was before")
 	fl.BoolVar(&f.Again, "again", false, "roll out a revision whose rollout has ended, once more")
 	fl.BoolVar(&f.Once, "once", false, "do one step if it is due, or almost, and exit with 3 when the rollout is not over")
-	fl.BoolVar(&f.none, "no-traffic", false, "divide no traffic: somebody else does, or there is none")
+	fl.BoolVar(&f.none, "no-traffic", false, "divide no traffic: something else does, or there is none")
 	fl.StringVar(&f.proxy.Listen, "proxy", "", "`HOST:PORT` of a reverse proxy that divides the traffic while this runs; port 0 takes a free one")
 	fl.StringVar(&f.proxy.Primary, "primary", "", "`URL` of the primary, for --proxy")
 	fl.StringVar(&f.proxy.Canary, "canary", "", "`URL` of the canary, for --proxy")

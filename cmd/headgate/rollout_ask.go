@@ -220,28 +220,24 @@ func (p *program) runAbort(ctx context.Context, f *runFlags, asking *askFlags, a
 	if err != nil {
 		return err
 	}
-	r, err := p.request(asking, rollout.Abort, s)
-	if err != nil {
-		return err
-	}
 	file, err := drive.Open(s.path, s.canary.Metadata)
-	if errors.Is(err, drive.ErrInUse) {
-		return p.ask(ctx, f.output, s, r, "the run that is under way rolls back at its next tick, or the next one when it ends before")
+	running := errors.Is(err, drive.ErrInUse)
+	if err == nil {
+		defer file.Close()
+		s.status, err = file.Load() // nothing changes it any more
 	}
-	if err != nil {
+	if err != nil && !running {
 		return asUsage(err)
 	}
-	defer file.Close()
-	if canary == nil || f.none == (f.Actions[traffic.SetRoutes] != nil) {
-		return usage("no run of %s is under way, so this command has to roll it back: give its Canary by -f, and how traffic is divided by --exec set-routes=… or --request set-routes=…, or --no-traffic where nothing divides it now", nameOf(s.canary))
-	}
-	if s.status, err = file.Load(); err != nil { // nothing changes it any more
-		return asUsage(err)
-	}
-	if r, err = p.request(asking, rollout.Abort, s); err != nil {
+	r, err := p.request(asking, rollout.Abort, s)
+	switch {
+	case err != nil:
 		return err
-	}
-	if s.status.Phase == "" {
+	case running:
+		return p.ask(ctx, f.output, s, r, "the run that is under way rolls back at its next tick, or the next one when it ends before")
+	case canary == nil || f.none == (f.Actions[traffic.SetRoutes] != nil):
+		return usage("no run of %s is under way, so this command has to roll it back: give its Canary by -f, and how traffic is divided by --exec set-routes=… or --request set-routes=…, or --no-traffic where nothing divides it now", nameOf(s.canary))
+	case s.status.Phase == "":
 		return failed(fmt.Errorf("%s: abort: no rollout has begun", nameOf(s.canary)))
 	}
 	f.Revision, f.Request = s.status.AppliedSpec, &r

@@ -32,7 +32,7 @@ func (p *program) simulateRollout() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "simulate -f FILE|DIR|- [[NAMESPACE/]CANARY]",
 		Short: "Tell tick by tick what a rollout would do",
-		Long: `Simulate runs the analysis of a Canary with a clock of its own, and calls nobody. Tick 0 is the first sight of
+		Long: `Simulate runs the analysis of a Canary with a clock of its own, and calls nothing. Tick 0 is the first sight of
 the canary; from tick 1 on there is a second revision. Each tick is printed with what is called in it and what
 comes of that.
 

@@ -80,6 +80,7 @@ type Rollout struct {
 	stop     context.CancelCauseFunc
 	status   rollout.Status
 	analysis rollout.Analysis
+	adapter  *traffic.Adapter
 	told     *notify.Dispatcher
 	proxy    *traffic.Proxy // nil without one
 	server   *http.Server   // of the proxy
@@ -122,10 +123,8 @@ func (r *Rollout) Status() rollout.Status { return r.status }
 
 // connect makes the analysis and its ports.
 func (r *Rollout) connect() error {
-	adapter := &traffic.Adapter{
-		Actions: r.Actions, Timeout: r.Timeout, Canary: r.Canary, ID: r.Revision, Start: r.status.Routes(),
-		Phase: func() rollout.Phase { return r.status.Phase },
-	}
+	adapter := &traffic.Adapter{Actions: r.Actions, Timeout: r.Timeout, Values: traffic.ValuesOf(r.Canary, r.status)}
+	adapter.Values.Revision, r.adapter = r.Revision, adapter
 	if err := adapter.Check(); err != nil {
 		return err
 	}
@@ -274,7 +273,7 @@ func (r *Rollout) Emit(ctx context.Context, e rollout.Event) {
 func (r *Rollout) save(s rollout.Status) error {
 	s = r.kept(s)
 	if r.unsaved = r.File.Save(s); r.unsaved == nil {
-		r.stepped, r.status = true, s
+		r.stepped, r.status, r.adapter.Values.Phase = true, s, s.Phase
 		r.View.Show(s)
 	}
 	return r.unsaved

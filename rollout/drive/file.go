@@ -95,7 +95,7 @@ func Read(path string) (canary rollout.Metadata, s rollout.Status, err error) {
 // readFile returns the content of a regular file.
 func readFile(path string) ([]byte, error) {
 	info, err := os.Stat(path)
-	if err == nil && !info.Mode().IsRegular() { // before it is opened: a pipe would wait for who writes
+	if err == nil && !info.Mode().IsRegular() { // before it is opened: a pipe would wait for its writer
 		err = fmt.Errorf("%s: want a regular file", path)
 	}
 	if err != nil {

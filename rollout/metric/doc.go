@@ -57,7 +57,7 @@
 // but those in its URL. Who writes a MetricTemplate chooses where its Secret
 // is shown: placeholders of an address stand in its path and its query, where
 // what they stand for is escaped, and may not make the segments . and .. of
-// the path. In PromQL what they stand for is verbatim: who writes a canary
+// the path. In PromQL what they stand for is verbatim: an author of a canary
 // with templateVariables writes a part of the query, and may read whatever
 // the Secret of the template may. Commands run only if the owner of the
 // Querier allows them; there is no shell, and a value of a canary is never

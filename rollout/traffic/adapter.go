@@ -1,6 +1,7 @@
 package traffic
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,7 +10,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 	"unicode"
 	"unicode/utf8"
@@ -70,27 +70,31 @@ type Action interface {
 }
 
 // An Adapter is the traffic and the target of a rollout, by actions. An
-// operation without one does nothing, and the workload is ready. It is safe
+// operation without one does nothing, and the workload is ready. It is not safe
 // for concurrent use.
 type Adapter struct {
 	Actions map[Operation]Action
-	Canary  *rollout.Canary // what Values say of it; may be nil
-	Timeout time.Duration   // of one operation, default 1m
-	Secrets []string        // texts that errors never contain
+	Timeout time.Duration // of one operation, default 1m
 
-	ID    string               // the revision, when no operation tells it
-	Start rollout.Routes       // the routes before any are set, when no operation tells them; zero for all to the primary
-	Phase func() rollout.Phase // what Values have as the phase; may be nil
-
-	mu       sync.Mutex
-	routes   rollout.Routes // zero when none were set or read
-	revision string
+	// Values are what actions are told. The owner sets the names and the phase,
+	// the revision when no operation tells it, and the routes to begin with when
+	// no operation tells them; with none all traffic goes to the primary.
+	Values Values
 }
 
 var (
 	_ rollout.Traffic = (*Adapter)(nil)
 	_ rollout.Target  = (*Adapter)(nil)
 )
+
+// ValuesOf returns what actions are told of a canary whose rollout has come as far as s.
+func ValuesOf(c *rollout.Canary, s rollout.Status) Values {
+	r, target := s.Routes(), c.Spec.TargetRef.Name
+	return Values{
+		Name: c.Metadata.Name, Namespace: c.Metadata.Namespace, Target: target, Service: cmp.Or(c.Spec.Service.Name, target),
+		Phase: s.Phase, Primary: r.Primary, Canary: r.Canary, Mirrored: r.Mirrored,
+	}
+}
 
 // Check returns what is wrong with the actions.
 func (a *Adapter) Check() error {
@@ -107,22 +111,22 @@ func (a *Adapter) Check() error {
 
 // Routes returns the routes as they are answered, or those that were set last.
 func (a *Adapter) Routes(ctx context.Context) (rollout.Routes, error) {
-	v := a.values(ReadRoutes)
-	r := rollout.Routes{Primary: v.Primary, Canary: v.Canary, Mirrored: v.Mirrored}
-	if a.Actions[ReadRoutes] == nil {
-		return r, checkRoutes(r)
+	v := &a.Values
+	if v.Primary == 0 && v.Canary == 0 {
+		v.Primary = 100
 	}
-	answer, err := a.do(ctx, v)
-	if err != nil {
-		return rollout.Routes{}, err
+	if a.Actions[ReadRoutes] != nil {
+		answer, err := a.do(ctx, ReadRoutes, *v)
+		if err != nil {
+			return rollout.Routes{}, err
+		}
+		r, err := parseRoutes(answer)
+		if err != nil {
+			return rollout.Routes{}, fmt.Errorf("%s: %w", ReadRoutes, err)
+		}
+		v.Primary, v.Canary, v.Mirrored = r.Primary, r.Canary, r.Mirrored
 	}
-	if r, err = parseRoutes(answer); err != nil {
-		return rollout.Routes{}, fmt.Errorf("%s: %w", ReadRoutes, err)
-	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.routes = r
-	return r, nil
+	return rollout.Routes{Primary: v.Primary, Canary: v.Canary, Mirrored: v.Mirrored}, nil
 }
 
 // SetRoutes has the routes changed.
@@ -130,23 +134,21 @@ func (a *Adapter) SetRoutes(ctx context.Context, r rollout.Routes) error {
 	if err := checkRoutes(r); err != nil {
 		return err
 	}
-	v := a.values(SetRoutes)
+	v := a.Values
 	v.Primary, v.Canary, v.Mirrored = r.Primary, r.Canary, r.Mirrored
-	if _, err := a.do(ctx, v); err != nil {
-		return err
+	_, err := a.do(ctx, SetRoutes, v)
+	if err == nil {
+		a.Values = v
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.routes = r
-	return nil
+	return err
 }
 
 // Revision returns what is answered: one line of at most 1 KiB.
 func (a *Adapter) Revision(ctx context.Context) (string, error) {
 	if a.Actions[Revision] == nil {
-		return a.ID, nil
+		return a.Values.Revision, nil
 	}
-	answer, err := a.do(ctx, a.values(Revision))
+	answer, err := a.do(ctx, Revision, a.Values)
 	if err != nil {
 		return "", err
 	}
@@ -154,9 +156,7 @@ func (a *Adapter) Revision(ctx context.Context) (string, error) {
 	if revision == "" || len(revision) > 1<<10 || !utf8.ValidString(revision) || strings.ContainsFunc(revision, func(r rune) bool { return !unicode.IsPrint(r) }) {
 		return "", fmt.Errorf("%s: the answer has to be the revision: one line of text, of at most 1 KiB", Revision)
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.revision = revision
+	a.Values.Revision = revision
 	return revision, nil
 }
 
@@ -176,18 +176,19 @@ func (a *Adapter) ScaleDown(ctx context.Context) error { return a.plain(ctx, Sca
 func (a *Adapter) Promote(ctx context.Context) error { return a.plain(ctx, Promote) }
 
 func (a *Adapter) plain(ctx context.Context, op Operation) error {
-	_, err := a.do(ctx, a.values(op))
+	_, err := a.do(ctx, op, a.Values)
 	return err
 }
 
-func (a *Adapter) do(ctx context.Context, v Values) (string, error) {
-	action := a.Actions[v.Operation]
+func (a *Adapter) do(ctx context.Context, op Operation, v Values) (string, error) {
+	action := a.Actions[op]
 	if action == nil {
 		return "", nil
 	}
 	limit := or(a.Timeout, time.Minute)
 	limited, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("not done after %s: %w", limit, context.DeadlineExceeded))
 	defer cancel()
+	v.Operation = op
 	answer, err := action.Do(limited, v)
 	switch {
 	case err == nil && len(answer) > maxText:
@@ -196,36 +197,9 @@ func (a *Adapter) do(ctx context.Context, v Values) (string, error) {
 		err = context.Cause(limited)
 	}
 	if err != nil {
-		return "", fmt.Errorf("%s: %w", v.Operation, redact.Error(err, a.Secrets...))
+		return "", fmt.Errorf("%s: %w", op, redact.Error(err))
 	}
 	return answer, nil
-}
-
-func (a *Adapter) values(op Operation) Values {
-	v := Values{Operation: op}
-	if c := a.Canary; c != nil {
-		v.Name, v.Namespace = c.Metadata.Name, c.Metadata.Namespace
-		v.Target, v.Service = c.Spec.TargetRef.Name, c.Spec.Service.Name
-		if v.Service == "" {
-			v.Service = v.Target
-		}
-	}
-	if a.Phase != nil {
-		v.Phase = a.Phase()
-	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	r := all
-	for _, known := range []rollout.Routes{a.Start, a.routes} {
-		if known != (rollout.Routes{}) {
-			r = known
-		}
-	}
-	v.Primary, v.Canary, v.Mirrored = r.Primary, r.Canary, r.Mirrored
-	if v.Revision = a.revision; v.Revision == "" {
-		v.Revision = a.ID
-	}
-	return v
 }
 
 // parseRoutes reads routes: the percentages of primary and canary, and

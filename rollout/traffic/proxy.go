@@ -316,7 +316,7 @@ func (p *Proxy) answered(resp *http.Response) error {
 		x.ended = p.now() // it is no measure how long these last
 	}
 	if x.status == http.StatusSwitchingProtocols {
-		// Nobody else closes a connection that nobody asked to be upgraded.
+		// The reverse proxy does not close a connection that was upgraded unasked.
 		connection := resp.Body
 		context.AfterFunc(ctx, func() { connection.Close() })
 		return nil

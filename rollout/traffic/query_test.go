@@ -276,7 +276,7 @@ func newMachine(t *testing.T) *machine {
 	})
 	m.proxy = &traffic.Proxy{Canary: canary.URL, Now: m.clock.now}
 	m.url = front(t, m.proxy).URL
-	m.target = stopping{Adapter: traffic.Adapter{ID: "v2"}, server: canary, called: make(chan struct{})}
+	m.target = stopping{Adapter: traffic.Adapter{Values: traffic.Values{Revision: "v2"}}, server: canary, called: make(chan struct{})}
 	return m
 }
 
