@@ -194,12 +194,12 @@ func (b *book) find(name string) (*rollout.Canary, error) {
 
 // chosenCanary reads the manifests and returns the canary that is named, if an
 // analysis runs with it.
-func (p *program) chosenCanary(f *manifestFlags, args []string) (*rollout.Canary, *book, error) {
+func (p *program) chosenCanary(f *manifestFlags, name string) (*rollout.Canary, *book, error) {
 	b, err := p.readBook(f)
 	if err != nil {
 		return nil, nil, err
 	}
-	canary, err := b.find(strings.Join(args, ""))
+	canary, err := b.find(name)
 	if err == nil {
 		err = asUsage(b.refusal(canary))
 	}

@@ -106,7 +106,7 @@ its --timeout is over, or --once. A run that exits with 2 or 3 can be started ag
 			if err := f.checkRun(); err != nil {
 				return err
 			}
-			canary, b, err := p.chosenCanary(&f.manifestFlags, args)
+			canary, b, err := p.chosenCanary(&f.manifestFlags, f.named(args))
 			if err != nil {
 				return err
 			}
@@ -433,10 +433,20 @@ func commandEnv() []string {
 }
 
 // stateFlags name the status of a rollout.
-type stateFlags struct{ state string }
+type stateFlags struct{ state, namespace string }
 
 func (f *stateFlags) register(c *cobra.Command) {
+	c.Flags().StringVarP(&f.namespace, "namespace", "n", "", "`NAMESPACE` of the canary that is named without one; default default")
 	c.Flags().StringVar(&f.state, "state", "", "`FILE` of the status; default .headgate/.rollout/NAMESPACE/NAME.json")
+}
+
+// named returns the canary that the argument names, with its namespace where flags have it.
+func (f *stateFlags) named(args []string) string {
+	name := strings.Join(args, "")
+	if f.namespace != "" && name != "" && !strings.Contains(name, "/") {
+		name = f.namespace + "/" + name
+	}
+	return name
 }
 
 // statePath is where the status of a canary is kept.

@@ -159,7 +159,7 @@ func (f *stateFlags) find(canary *rollout.Canary, args []string) (s subject, err
 	if s.canary = canary; canary == nil {
 		s.canary = new(rollout.Canary)
 		if len(args) > 0 {
-			namespace, name, found := strings.Cut(args[0], "/")
+			namespace, name, found := strings.Cut(f.named(args), "/")
 			if !found {
 				namespace, name = rollout.DefaultNamespace, args[0]
 			}
@@ -212,7 +212,7 @@ func (p *program) runAbort(ctx context.Context, f *runFlags, asking *askFlags, a
 	var canary *rollout.Canary
 	var b *book
 	if len(f.files) > 0 {
-		if canary, b, err = p.chosenCanary(&f.manifestFlags, args); err != nil {
+		if canary, b, err = p.chosenCanary(&f.manifestFlags, f.named(args)); err != nil {
 			return err
 		}
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"errors"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -63,7 +64,7 @@ Exit codes: 0 the simulation is told, however the rollout ends, 2 usage or an in
 			if err := errors.Join(errs...); err != nil {
 				return asUsage(err)
 			}
-			canary, _, err := p.chosenCanary(&manifests, args)
+			canary, _, err := p.chosenCanary(&manifests, strings.Join(args, ""))
 			if err != nil {
 				return err
 			}
