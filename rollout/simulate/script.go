@@ -98,62 +98,42 @@ func ParseOutcome(of Subject, text string) (Outcome, error) {
 	}
 	s, o, values := subjects[i], Outcome{Subject: of}, text
 	if s.named {
-		var found bool
-		o.Name, values, found = cutName(text)
-		if !found {
+		at := strings.LastIndexByte(text, '=') // a name may contain it, values do not
+		if at <= 0 {
 			return Outcome{}, fmt.Errorf("%s %q: no name; write NAME=VALUE[@TICKS]", of, text)
 		}
+		o.Name, values = text[:at], text[at+1:]
 	}
 	for part := range strings.SplitSeq(values, ",") {
-		v, err := parseValue(part)
+		v, err := parseValue(part, of)
 		switch {
 		case err != nil:
 			return Outcome{}, fmt.Errorf("%s %q: %w", of, text, err)
 		case !s.valid(v.Text):
 			return Outcome{}, fmt.Errorf("%s %q: value %q is not %s", of, text, v.Text, s.want)
 		}
-		if of == Revision && !v.Default && !strings.Contains(part[strings.LastIndexByte(part, '@'):], "-") {
-			v.Last = maxTick
-		}
 		o.Values = append(o.Values, v)
 	}
 	return o, nil
 }
 
-// cutName splits NAME=VALUES. A name may contain "=", values do not.
-func cutName(text string) (name, values string, found bool) {
-	i := strings.LastIndexByte(text, '=')
-	if i <= 0 {
-		return "", "", false
-	}
-	return text[:i], text[i+1:], true
-}
-
-func parseValue(text string) (Value, error) {
-	i := strings.LastIndexByte(text, '@')
-	if i < 0 {
+// parseValue reads VALUE[@TICKS]. A revision without an end is from its tick on.
+func parseValue(text string, of Subject) (v Value, err error) {
+	at := strings.LastIndexByte(text, '@')
+	if at < 0 {
 		return Value{Text: text, Last: maxTick, Default: true}, nil
 	}
-	v := Value{Text: text[:i]}
-	first, last, span := strings.Cut(text[i+1:], "-")
-	var err error
-	if v.First, err = tick(first); err != nil {
-		return Value{}, err
-	}
-	switch {
-	case !span:
+	first, last, span := strings.Cut(text[at+1:], "-")
+	v.Text, v.Last = text[:at], maxTick
+	if v.First, err = tick(first); err == nil && last != "" {
+		v.Last, err = tick(last)
+	} else if !span && of != Revision {
 		v.Last = v.First
-	case last == "":
-		v.Last = maxTick
-	default:
-		if v.Last, err = tick(last); err != nil {
-			return Value{}, err
-		}
 	}
-	if v.Last < v.First {
-		return Value{}, fmt.Errorf("ticks %q: the last is before the first", text[i+1:])
+	if err == nil && v.Last < v.First {
+		err = fmt.Errorf("ticks %q: the last is before the first", text[at+1:])
 	}
-	return v, nil
+	return v, err
 }
 
 func tick(text string) (int, error) {

@@ -11,30 +11,6 @@ import (
 	"time"
 )
 
-// copies are requests that are sent to the canary as well, whose answers are
-// dropped. Their number and their bodies have a bound: what is over is left
-// out, never waited for.
-type copies struct {
-	ctx     context.Context // ended by Close
-	cancel  context.CancelFunc
-	slots   chan struct{}
-	running sync.WaitGroup
-	left    int // copies that were left out; guarded by the mutex of the proxy
-}
-
-func (c *copies) start(limit int) {
-	c.ctx, c.cancel = context.WithCancel(context.Background())
-	c.slots = make(chan struct{}, limit)
-}
-
-// stop ends all copies. No copy begins after it, for which mu is held.
-func (c *copies) stop(mu *sync.Mutex) {
-	mu.Lock()
-	c.cancel()
-	mu.Unlock()
-	c.running.Wait()
-}
-
 // A body is that of a request. It notes why the client did not send all of it,
 // and keeps what a copy is made of.
 type body struct {
@@ -95,29 +71,30 @@ func (b *body) end(answer http.Header) {
 	}
 }
 
-// mirror sends a copy of req to the canary once all of its body was read. The
-// function that it returns is called when req has ended.
+// mirror sends a copy of req to the canary once all of its body was read; the
+// answer is dropped. The number of copies and their bodies have a bound: what is
+// over is left out, never waited for. The function that it returns is called when req has ended.
 func (p *Proxy) mirror(req *http.Request, body *body) (ended func()) {
 	var once sync.Once
-	out := req.Clone(p.copies.ctx) // the handler may have returned when it is sent
+	out := req.Clone(p.ctx) // the handler may have returned when it is sent
 	send := func(whole *[]byte) {
 		once.Do(func() {
 			x := &exchange{to: canary}
 			p.mu.Lock()
 			defer p.mu.Unlock()
-			if whole == nil || !p.routes.Mirrored || p.copies.ctx.Err() != nil {
-				p.copies.left++
-				<-p.copies.slots
+			if whole == nil || !p.routes.Mirrored || p.ctx.Err() != nil {
+				p.left++
+				<-p.slots
 				return
 			}
 			p.add(x)
-			p.copies.running.Go(func() { p.sendCopy(x, out, *whole) })
+			p.copies.Go(func() { p.sendCopy(x, out, *whole) })
 		})
 	}
 	limit, free := or(p.MirrorBody, 1<<20), false
 	if !upgrades(req) && req.ContentLength <= int64(limit) {
 		select {
-		case p.copies.slots <- struct{}{}:
+		case p.slots <- struct{}{}:
 			free = true
 		default:
 		}
@@ -125,7 +102,7 @@ func (p *Proxy) mirror(req *http.Request, body *body) (ended func()) {
 	switch {
 	case !free:
 		p.mu.Lock()
-		p.copies.left++
+		p.left++
 		p.mu.Unlock()
 		return func() {}
 	case body == nil:
@@ -137,7 +114,7 @@ func (p *Proxy) mirror(req *http.Request, body *body) (ended func()) {
 }
 
 func (p *Proxy) sendCopy(x *exchange, out *http.Request, body []byte) {
-	defer func() { <-p.copies.slots }()
+	defer func() { <-p.slots }()
 	defer p.end(x)
 	ctx, cancel := context.WithTimeout(context.WithValue(out.Context(), exchangeKey{}, x), or(p.MirrorTimeout, 15*time.Second))
 	defer cancel()

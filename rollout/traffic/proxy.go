@@ -47,7 +47,10 @@ type Proxy struct {
 	handlers [2]*httputil.ReverseProxy
 	own      *http.Transport // to be closed; nil when Transport is given
 	resumed  time.Time       // zero when it began without traffic at the canary
-	copies   copies
+	ctx      context.Context // of copies, ended by Close
+	cancel   context.CancelFunc
+	slots    chan struct{} // of copies
+	copies   sync.WaitGroup
 
 	mu       sync.Mutex // of all below
 	routes   rollout.Routes
@@ -58,6 +61,7 @@ type Proxy struct {
 	idle     chan struct{} // closed when no request to the canary runs
 	windows  [2]*window
 	totals   [2]Counts
+	left     int // copies that were left out
 }
 
 // A side is one of the two servers.
@@ -86,7 +90,8 @@ func (p *Proxy) setUp() error {
 func (p *Proxy) build() error {
 	p.running = map[*exchange]bool{}
 	p.windows = [2]*window{new(window), new(window)}
-	p.copies.start(or(p.Mirrors, 64))
+	p.ctx, p.cancel = context.WithCancel(context.Background())
+	p.slots = make(chan struct{}, or(p.Mirrors, 64))
 	transport := p.Transport
 	if transport == nil {
 		p.own = newTransport(or(p.HeaderTimeout, time.Minute))
@@ -429,7 +434,10 @@ func (p *Proxy) Close() {
 	if p.setUp() != nil {
 		return
 	}
-	p.copies.stop(&p.mu)
+	p.mu.Lock()
+	p.cancel() // no copy begins after it
+	p.mu.Unlock()
+	p.copies.Wait()
 	if p.own != nil {
 		p.own.CloseIdleConnections()
 	}

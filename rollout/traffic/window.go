@@ -173,5 +173,5 @@ type Stats struct {
 func (p *Proxy) Stats() Stats {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return Stats{p.totals[primary], p.totals[canary], len(p.running), p.copies.left}
+	return Stats{p.totals[primary], p.totals[canary], len(p.running), p.left}
 }
