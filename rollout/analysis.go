@@ -22,8 +22,7 @@
 // warns of what Check refuses, as manifests in the field have it, and of what has
 // no effect. Each error and warning is a [*DocumentError].
 //
-// Limits: a stream has at most 64 MiB, a document 3 MiB, a list of the analysis
-// 100 items, metadata and variables 256 KiB, a webhook 100 retries.
+// Limits: a stream has at most 64 MiB, a document 3 MiB.
 //
 // # Analyses
 //

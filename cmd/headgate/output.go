@@ -155,8 +155,6 @@ func (r *row) document() source.Object {
 	return obj
 }
 
-func ptr[T any](v T) *T { return &v }
-
 // printDocuments writes documents: YAML as a stream of them, JSON as one List.
 func printDocuments(w io.Writer, format string, objects []source.Object) error {
 	if format == "yaml" {
