@@ -36,21 +36,20 @@ type Proxy struct {
 	MirrorTimeout time.Duration // of one copy; default 15s
 	Mirrors       int           // copies at one time, others are left out; default 64
 
-	HeaderTimeout time.Duration     // until a server answers, after the request was sent; default 60s
-	DrainTimeout  time.Duration     // see [Proxy.Target]; default 1m
-	Transport     http.RoundTripper // to the servers; default connects directly and keeps connections open
-	Now           func() time.Time  // default the clock
+	HeaderTimeout time.Duration    // until a server answers, after the request was sent; default 60s
+	DrainTimeout  time.Duration    // see [Proxy.Target]; default 1m
+	Now           func() time.Time // default the clock
 
-	once     sync.Once
-	err      error
-	matcher  matcher
-	handlers [2]*httputil.ReverseProxy
-	own      *http.Transport // to be closed; nil when Transport is given
-	resumed  time.Time       // zero when it began without traffic at the canary
-	ctx      context.Context // of copies, ended by Close
-	cancel   context.CancelFunc
-	slots    chan struct{} // of copies
-	copies   sync.WaitGroup
+	once      sync.Once
+	err       error
+	matcher   matcher
+	handlers  [2]*httputil.ReverseProxy
+	transport *http.Transport
+	resumed   time.Time       // zero when it began without traffic at the canary
+	ctx       context.Context // of copies, ended by Close
+	cancel    context.CancelFunc
+	slots     chan struct{} // of copies
+	copies    sync.WaitGroup
 
 	mu       sync.Mutex // of all below
 	routes   rollout.Routes
@@ -92,11 +91,7 @@ func (p *Proxy) build() error {
 	p.windows = [2]*window{new(window), new(window)}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	p.slots = make(chan struct{}, or(p.Mirrors, 64))
-	transport := p.Transport
-	if transport == nil {
-		p.own = newTransport(or(p.HeaderTimeout, time.Minute))
-		transport = p.own
-	}
+	p.transport = newTransport(or(p.HeaderTimeout, time.Minute))
 	errs := make([]error, 4)
 	for i, base := range []string{p.Primary, p.Canary} {
 		u, err := parseBase(base)
@@ -105,7 +100,7 @@ func (p *Proxy) build() error {
 			continue
 		}
 		p.handlers[i] = &httputil.ReverseProxy{
-			Transport: transport, Rewrite: func(r *httputil.ProxyRequest) { rewrite(r, u) },
+			Transport: p.transport, Rewrite: func(r *httputil.ProxyRequest) { rewrite(r, u) },
 			ModifyResponse: p.answered, ErrorHandler: p.failed, ErrorLog: log.New(io.Discard, "", 0), // what fails is counted
 		}
 	}
@@ -438,9 +433,7 @@ func (p *Proxy) Close() {
 	p.cancel() // no copy begins after it
 	p.mu.Unlock()
 	p.copies.Wait()
-	if p.own != nil {
-		p.own.CloseIdleConnections()
-	}
+	p.transport.CloseIdleConnections()
 }
 
 func (p *Proxy) now() time.Time {
