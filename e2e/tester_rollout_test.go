@@ -73,8 +73,8 @@ func testerPromotes(t *testing.T, s *testRunner, base, token string) {
 // testerRollsBack has a load in the background fail, which the next iteration is told.
 func testerRollsBack(t *testing.T, base string) {
 	st := newStage(t, base)
-	st.declare("sad", hook("load", "rollout", base+"/", "cmd", "sleep 0.1; echo too slow; exit 1", "failOnError", "true"))
-	r := st.run()
+	st.declare("sad", hook("load", "rollout", base+"/", "cmd", "echo too slow; exit 1", "failOnError", "true"))
+	r := st.run("--interval", "2s") // there are three more iterations for the load to end in
 	people := gather(t, st.proxy)
 	if e := r.until("a failed check", code("ro-fail")); e.Hook != "load" || !strings.Contains(e.Message, "too slow") {
 		t.Errorf("%+v", e)
