@@ -142,16 +142,6 @@ func (a *Access) Endpoint() (server *url.URL, query string, err error) {
 	return &url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path, RawPath: u.RawPath}, u.RawQuery, nil
 }
 
-// STSEndpoint returns the token service that spec.sts.endpoint names: a URL with
-// http or https. Errors are as those of [Access.Endpoint].
-func (a *Access) STSEndpoint() (*url.URL, error) {
-	u, err := a.Spec.STS.EndpointURL()
-	if err != nil {
-		return nil, stepError("URLInvalid", err)
-	}
-	return u, nil
-}
-
 // ConcealQuery keeps a query out of texts: as a whole, and the signature sig in
 // it in every spelling.
 func (a *Access) ConcealQuery(query string) {

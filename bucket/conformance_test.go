@@ -4,75 +4,36 @@ import (
 	"context"
 	"fmt"
 	"io/fs"
-	"net/url"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
 	"testing/fstest"
-	"time"
 
 	"github.com/headgate-io/headgate/bucket"
-	"github.com/headgate-io/headgate/bucket/internal/buckettest"
-	"github.com/headgate-io/headgate/bucket/s3"
 	"github.com/headgate-io/headgate/internal/testenv"
 	"github.com/headgate-io/headgate/source"
 	"github.com/headgate-io/headgate/source/sourcetest"
 )
 
-// canary is a secret key that may show nowhere.
-const canary = "cAnArY+secret/key="
+var fs404 = fs.ErrNotExist
 
-// secretForms are the canary as it may come to show.
-var secretForms = []string{canary, url.QueryEscape(canary), url.PathEscape(canary), strings.ReplaceAll(canary, "/", `\/`)}
-
-// providers are those of S3.
-var providers = map[string]bucket.Provider{"generic": s3.Connect, "aws": s3.Connect}
-
-// following returns a Bucket that follows the bucket app of a server.
-func following(s *testenv.S3) *source.Bucket {
-	b := &source.Bucket{
-		Header: source.Header{APIVersion: "source.headgate.dev/v1", Kind: "Bucket",
-			Metadata: source.Metadata{Name: "app", Namespace: "default"}},
-		Spec: source.BucketSpec{BucketName: "app", Endpoint: s.Host, Interval: source.Duration(time.Hour), Timeout: source.Duration(time.Minute)},
-	}
-	b.Spec.Insecure = strings.HasPrefix(s.Base, "http:")
-	return b
-}
-
-// A pool is a bucket of an object store, for the conformance suite.
-type pool struct {
-	s       *testenv.S3
-	p       *testenv.ProxyServer // nil for none
-	variant variant
-	secrets secrets
-	defect  sourcetest.Defect
-}
-
-// A variant is one way to reach a bucket, and what it holds.
-type variant struct {
-	config testenv.S3Config
-	tls    bool
-	proxy  bool
-	aws    bool // keys are those that provider aws issues
-	under  string
-	spec   func(p *pool, s *source.BucketSpec)
-	kind   func(*sourcetest.Kind)
-}
-
-// The defects beyond those of the suite.
+// The defects of every store, beyond those of the suite.
 const (
-	wrongKey    sourcetest.Defect = "wrong key"
-	unknownKey  sourcetest.Defect = "unknown key"
-	noBucket                      = buckettest.NoBucket
-	vanishes                      = buckettest.Vanishes
-	changes                       = buckettest.Changes
-	refused                       = buckettest.Refused
-	cut                           = buckettest.Cut
+	noBucket    sourcetest.Defect = "no such bucket"
+	refused     sourcetest.Defect = "refused object"
+	cut         sourcetest.Defect = "cut"
+	vanishes    sourcetest.Defect = "objects that vanish"
+	changes     sourcetest.Defect = "objects that change"
 	longer      sourcetest.Defect = "longer than listed"
 	otherETag   sourcetest.Defect = "another ETag"
-	noLDAP      sourcetest.Defect = "wrong LDAP password"
-	noIdentity  sourcetest.Defect = "no identity"
-	stallObject                   = buckettest.StallObject
+	flipped     sourcetest.Defect = "flipped"
+	loop        sourcetest.Defect = "listing without end"
+	wrongKey    sourcetest.Defect = "wrong key"
+	noLogin     sourcetest.Defect = "login refused"
+	busyToken   sourcetest.Defect = "token service is busy"
+	leakyToken  sourcetest.Defect = "token service repeats what it got"
+	stallObject sourcetest.Defect = "stall before the object"
 	stallToken  sourcetest.Defect = "stall token service"
 )
 
@@ -81,82 +42,124 @@ func of(phase testenv.Phase, d *testenv.Defect) *testenv.Defect {
 	return d
 }
 
-// defects translates the defects that are the server's.
-var defects = map[sourcetest.Defect]*testenv.Defect{
-	sourcetest.Gone:         testenv.S3Failure(404, "NoSuchBucket", "The specified bucket does not exist"),
-	sourcetest.Denied:       testenv.S3Failure(403, "AccessDenied", "Access Denied"),
-	sourcetest.Leaking:      {Do: testenv.Leak, Status: 400},
-	sourcetest.Truncated:    {Phase: testenv.GetObject, Do: testenv.End},
-	cut:                     {Phase: testenv.GetObject, Do: testenv.Cut},
-	longer:                  {Phase: testenv.GetObject, Do: testenv.Swell, After: 1},
-	otherETag:               of(testenv.GetObject, testenv.With("ETag", `"other"`)),
-	refused:                 of(testenv.GetObject, testenv.S3Failure(403, "AccessDenied", "Access Denied")),
-	vanishes:                of(testenv.GetObject, testenv.S3Failure(404, "NoSuchKey", "The specified key does not exist.")),
-	changes:                 of(testenv.GetObject, testenv.S3Failure(412, "PreconditionFailed", "At least one of the pre-conditions you specified did not hold")),
-	sourcetest.StallResolve: {Phase: testenv.ListObjects, Do: testenv.Stall, After: -1},
-	sourcetest.StallFetch:   {Phase: testenv.GetObject, Do: testenv.Stall, After: 1},
-	stallObject:             {Phase: testenv.GetObject, Do: testenv.Stall, After: -1},
-	stallToken:              {Phase: testenv.AssumeRole, Do: testenv.Stall, After: 10},
+// defect translates the defects that are the server's.
+func (m *maker) defect(d sourcetest.Defect) *testenv.Defect {
+	token := testenv.GetToken
+	if m == aws {
+		token = testenv.AssumeRole
+	}
+	return map[sourcetest.Defect]*testenv.Defect{
+		sourcetest.Gone:         of(testenv.ListObjects, m.failure(404, "Absent", "It does not exist")),
+		sourcetest.Denied:       of(testenv.ListObjects, m.failure(403, "AccessDenied", "Access Denied")),
+		sourcetest.Leaking:      {Phase: testenv.ListObjects, Do: testenv.Leak, Status: 400},
+		sourcetest.Truncated:    {Phase: testenv.GetObject, Do: testenv.End},
+		sourcetest.StallResolve: {Phase: testenv.ListObjects, Do: testenv.Stall, After: -1},
+		sourcetest.StallFetch:   {Phase: testenv.GetObject, Do: testenv.Stall, After: 1},
+		cut:                     {Phase: testenv.GetObject, Do: testenv.Cut},
+		longer:                  {Phase: testenv.GetObject, Do: testenv.Swell, After: 1},
+		otherETag:               of(testenv.GetObject, testenv.With(map[bool]string{true: "X-Goog-Generation"}[m == google]+map[bool]string{false: "ETag"}[m == google], `"other"`)),
+		flipped:                 {Phase: testenv.GetObject, Do: testenv.Flip},
+		loop:                    {Phase: testenv.ListObjects, Do: testenv.Loop},
+		refused:                 of(testenv.GetObject, m.failure(403, "AccessDenied", "Access Denied")),
+		vanishes:                of(testenv.GetObject, m.failure(404, "Absent", "It does not exist.")),
+		changes:                 of(testenv.GetObject, m.failure(412, "Changed", "A pre-condition did not hold")),
+		busyToken:               {Phase: token, Status: http.StatusServiceUnavailable, Body: "busy"},
+		leakyToken:              {Phase: token, Do: testenv.Leak, Status: 400},
+		stallObject:             {Phase: testenv.GetObject, Do: testenv.Stall, After: -1},
+		stallToken:              {Phase: token, Do: testenv.Stall, After: 10},
+	}[d]
+}
+
+// A pool is a bucket of an object store, for the conformance suite.
+type pool struct {
+	s *testenv.Store
+	variant
+	secrets sourcetest.Secrets
+	defect  sourcetest.Defect
+}
+
+// A variant is one way to reach a bucket, and what it holds.
+type variant struct {
+	*maker
+	config testenv.StoreConfig
+	tls    bool
+	host   string // of the endpoint, which is reached by a proxy
+	under  string
+	login  source.Credential // of the identity of the program, empty for none
+	keys   func(s *testenv.Store) []string
+	spec   func(s *testenv.Store, spec *source.BucketSpec)
+	kind   func(*sourcetest.Kind)
 }
 
 func newPool(t *testing.T, v variant) *pool {
-	config := v.config
-	if v.tls {
-		config.CA = testenv.NewCA(t)
-	}
-	p := &pool{variant: v, s: testenv.StartS3(t, config)}
-	p.s.Bucket("app")
-	p.secrets = secrets{
-		"keys":    data("accesskey", "AKIA", "secretkey", canary),
-		"wrong":   data("accesskey", "AKIA", "secretkey", "other-"+canary),
-		"unknown": data("accesskey", "other", "secretkey", canary),
-		"ldap":    data("username", "user", "password", canary),
-		"noldap":  data("username", "user", "password", "other-"+canary),
-		"web":     data("token", canary),
-	}
-	if ca := config.CA; ca != nil {
-		cert, key := ca.Client("user")
-		p.secrets["tls"] = data("ca.crt", string(ca.PEM()), "tls.crt", string(cert), "tls.key", string(key))
-	}
-	if v.proxy {
-		hosts := map[string]string{}
-		for _, name := range config.Names {
-			hosts[name+":443"], hosts["app."+name+":443"] = p.s.Host, p.s.Host
+	switch {
+	case v.host == "storage.googleapis.com":
+		v.config.CA, v.config.Names = testenv.SystemCA(t), []string{v.host}
+	case v.tls:
+		v.config.CA = testenv.NewCA(t)
+		if v.host != "" {
+			v.config.Names = []string{v.host}
 		}
-		p.p = testenv.ServeProxy(t, testenv.Proxy{Username: "proxy", Password: "proxy-" + canary, Hosts: hosts})
-		p.secrets["proxy"] = data("address", p.p.URL, "username", "proxy", "password", "proxy-"+canary)
+	}
+	p := &pool{variant: v, s: v.filled(t, v.config), secrets: sourcetest.Secrets{}}
+	wrong := map[*maker][]string{aws: {"accesskey", accessKey, "secretkey", "other-" + canary}, microsoft: {"accountKey", "AAAA" + accountKey},
+		google: {"serviceaccount", strings.ReplaceAll(string(p.s.Key()), robot, "other@example.com")}}
+	p.secrets["default/wrong"] = sourcetest.Secret(wrong[v.maker]...)
+	p.secrets["default/sts"] = sourcetest.Secret("username", "user", "password", canary, "token", identity)
+	if v.keys != nil {
+		p.secrets["default/keys"] = sourcetest.Secret(v.keys(p.s)...)
+	}
+	if ca := v.config.CA; v.tls {
+		cert, key := ca.Client("user")
+		p.secrets["default/tls"] = sourcetest.Secret("ca.crt", string(ca.PEM()), "tls.crt", string(cert), "tls.key", string(key))
+	}
+	if v.host != "" {
+		hosts := map[string]string{v.host + ":443": p.s.Host, "app." + v.host + ":443": p.s.Host}
+		proxy := testenv.ServeProxy(t, testenv.Proxy{Username: "proxy", Password: "proxy-" + canary, Hosts: hosts})
+		p.secrets["default/proxy"] = sourcetest.Secret("address", proxy.URL, "username", "proxy", "password", "proxy-"+canary)
 	}
 	return p
 }
 
-// Publish implements [sourcetest.Upstream].
+// Publish implements [sourcetest.Upstream]. The ignore file is at the root of the
+// bucket, wherever the tree is, and so is something that is not of it.
 func (p *pool) Publish(tree fstest.MapFS) error {
-	p.s.Bucket("app").Replace(buckettest.Objects(tree, p.variant.under))
+	objects := map[string]string{}
+	if p.under != "" {
+		objects["another"], objects[p.under+"-other/file"] = "another", "another"
+	}
+	for name, file := range tree {
+		if p.under != "" && name != ".sourceignore" {
+			name = p.under + "/" + name
+		}
+		objects[name] = string(file.Data)
+	}
+	p.s.Bucket("app").Replace(objects)
 	return nil
 }
 
 func (p *pool) Break(d sourcetest.Defect) <-chan struct{} {
 	p.defect = d
-	return p.s.Break(defects[d])
+	return p.s.Break(p.maker.defect(d))
 }
 
 func (p *pool) Object() source.Object {
-	b := following(p.s)
+	b := p.following(p.s)
 	spec := &b.Spec
-	if p.variant.config.AccessKey != "" && !p.variant.aws {
+	if p.keys != nil {
 		spec.SecretRef = ref("keys")
 	}
-	if p.variant.tls {
+	if p.tls {
 		spec.CertSecretRef = ref("tls")
 	}
-	if p.variant.proxy {
-		spec.ProxySecretRef = ref("proxy")
+	if p.host != "" {
+		spec.Endpoint, spec.ProxySecretRef = p.host, ref("proxy")
 	}
-	if p.variant.under != "" {
-		spec.Prefix = p.variant.under + "/"
+	if p.under != "" {
+		spec.Prefix = p.under + "/"
 	}
-	if p.variant.spec != nil {
-		p.variant.spec(p, spec)
+	if p.spec != nil {
+		p.spec(p.s, spec)
 	}
 	switch p.defect {
 	case sourcetest.Invalid:
@@ -165,24 +168,20 @@ func (p *pool) Object() source.Object {
 		spec.SecretRef = ref("absent")
 	case wrongKey:
 		spec.SecretRef = ref("wrong")
-	case unknownKey:
-		spec.SecretRef = ref("unknown")
 	case noBucket:
 		spec.BucketName = "other"
-	case noLDAP:
-		spec.STS.SecretRef = ref("noldap")
 	}
 	return b
 }
 
 func (p *pool) Origin(obj source.Object) source.Origin {
 	env := source.Env{Secrets: p.secrets}
-	if p.variant.aws {
+	if p.login.Token != "" {
 		env.Login = func(context.Context, source.LoginRequest) (source.Credential, error) {
-			if p.defect == noIdentity {
+			if p.defect == noLogin {
 				return source.Credential{}, fmt.Errorf("the role is not there: %w", fs.ErrPermission)
 			}
-			return source.Credential{Username: "AKIA", Password: canary, Token: "token-" + canary}, nil
+			return p.login, nil
 		}
 	}
 	return bucket.New(obj.(*source.Bucket), env, providers)
@@ -192,96 +191,113 @@ func (p *pool) Traffic() sourcetest.Traffic {
 	return sourcetest.Traffic{Requests: p.s.Count(), Content: p.s.ContentBytes()}
 }
 
-func (p *pool) Secrets() []string {
-	return append(p.s.Signatures(), secretForms...)
+func (p *pool) Secrets() []string { return append(p.s.Issued(), secretForms()...) }
+
+// only leaves failures that a variant might have another way to end in.
+func only(left ...sourcetest.Defect) func(*sourcetest.Kind) {
+	return func(k *sourcetest.Kind) {
+		k.Hostile = k.Hostile[:2]
+		k.Only(left...)
+	}
+}
+
+// failing adds a failure.
+func failing(kind func(*sourcetest.Kind), d sourcetest.Defect, reason, message string) func(*sourcetest.Kind) {
+	return func(k *sourcetest.Kind) {
+		if kind != nil {
+			kind(k)
+		}
+		k.Failures = append(k.Failures, sourcetest.Fails(d, reason, message))
+	}
+}
+
+// tokens is what differs where credentials are issued by a service that may stall.
+func tokens(k *sourcetest.Kind) {
+	only(sourcetest.Denied, vanishes)(k)
+	k.Failures = append(k.Failures, sourcetest.Fails(busyToken, "AuthenticationFailed", "503"), sourcetest.Fails(leakyToken, "AuthenticationFailed", ""))
+	k.Stalls = append(k.Stalls, stallToken)
+}
+
+func sts(provider string) func(*testenv.Store, *source.BucketSpec) {
+	return func(s *testenv.Store, spec *source.BucketSpec) {
+		spec.STS = &source.BucketSTSSpec{Provider: provider, Endpoint: s.Base, SecretRef: ref("sts"), CertSecretRef: spec.CertSecretRef}
+	}
 }
 
 // variants are the combinations that run the whole suite.
 var variants = map[string]variant{
-	"keys": {
-		config: testenv.S3Config{AccessKey: "AKIA", SecretKey: canary},
-		kind: func(k *sourcetest.Kind) {
-			k.Failures = append(k.Failures,
-				sourcetest.Fails(wrongKey, "AuthenticationFailed", "SignatureDoesNotMatch"),
-				sourcetest.Fails(unknownKey, "AuthenticationFailed", "InvalidAccessKeyId"))
-		},
-	},
-	"anonymous, small pages, in parts": {
-		config: testenv.S3Config{AccessKey: "AKIA", SecretKey: canary, Anonymous: true, PageSize: 2, Multipart: true},
-		spec:   func(_ *pool, s *source.BucketSpec) { s.SecretRef = nil },
-		kind:   func(k *sourcetest.Kind) { only(k, sourcetest.Gone, cut) },
-	},
-	"mutual TLS, another region, unordered": {
-		config: testenv.S3Config{AccessKey: "AKIA", SecretKey: canary, Mutual: true, Region: "eu-west-3", PageSize: 3,
-			Arrange: func(keys []string) []string { slices.Reverse(keys); return keys }},
-		tls:  true,
-		kind: func(k *sourcetest.Kind) { only(k, sourcetest.Denied, sourcetest.NoSecret, changes) },
-	},
-	"below a prefix, by a proxy": {
-		config: testenv.S3Config{AccessKey: "AKIA", SecretKey: canary}, under: "some/where", proxy: true,
-		kind: func(k *sourcetest.Kind) { only(k, sourcetest.Denied, sourcetest.Leaking, sourcetest.Truncated) },
-	},
-	"temporary keys of LDAP": {
-		config: testenv.S3Config{LDAPUsername: "user", LDAPPassword: canary},
-		spec: func(p *pool, s *source.BucketSpec) {
-			s.STS = &source.BucketSTSSpec{Provider: "ldap", Endpoint: p.s.Base, SecretRef: ref("ldap")}
-		},
-		kind: func(k *sourcetest.Kind) {
-			tokens(k)
-			k.Failures = append(k.Failures, sourcetest.Fails(noLDAP, "AuthenticationFailed", ""))
-		},
-	},
-	"temporary keys of a web identity, TLS": {
-		config: testenv.S3Config{WebIdentityToken: canary}, tls: true,
-		spec: func(p *pool, s *source.BucketSpec) {
-			s.STS = &source.BucketSTSSpec{Provider: "webidentity", Endpoint: p.s.Base, SecretRef: ref("web"), CertSecretRef: ref("tls")}
-		},
-		kind: tokens,
-	},
-	"aws, virtual hosts": {
-		config: testenv.S3Config{AccessKey: "AKIA", SecretKey: canary, SessionToken: "token-" + canary, Region: "eu-west-3",
-			Names: []string{"s3.eu-west-3.amazonaws.com", "s3.dualstack.eu-west-3.amazonaws.com"}},
-		tls: true, proxy: true, aws: true,
-		spec: func(_ *pool, s *source.BucketSpec) {
-			s.Provider, s.Endpoint, s.Region = "aws", "s3.eu-west-3.amazonaws.com", "eu-west-3"
-		},
-		kind: func(k *sourcetest.Kind) {
-			only(k, sourcetest.Gone, sourcetest.Denied, sourcetest.Leaking, vanishes)
-			k.Failures = append(k.Failures, sourcetest.Fails(noIdentity, "AuthenticationFailed", "the role is not there"))
-		},
-	},
+	"S3, keys": {maker: aws, config: aws.private, keys: aws.secret, kind: failing(nil, wrongKey, "AuthenticationFailed", "SignatureDoesNotMatch")},
+	"S3, anonymous, small pages, in parts": {maker: aws, config: testenv.StoreConfig{AccessKey: accessKey, SecretKey: canary, Anonymous: true, PageSize: 2, Multipart: true},
+		kind: only(sourcetest.Gone, cut)},
+	"S3, mutual TLS, another region, unordered": {maker: aws, keys: aws.secret, tls: true, kind: only(sourcetest.Denied, sourcetest.NoSecret, changes),
+		config: testenv.StoreConfig{AccessKey: accessKey, SecretKey: canary, Mutual: true, Region: "eu-west-3", PageSize: 3,
+			Arrange: func(keys []string) []string { slices.Reverse(keys); return keys }}},
+	"S3, temporary keys of LDAP":                {maker: aws, config: testenv.StoreConfig{LDAPUsername: "user", LDAPPassword: canary}, spec: sts("ldap"), kind: tokens},
+	"S3, temporary keys of a web identity, TLS": {maker: aws, config: testenv.StoreConfig{WebIdentityToken: identity}, tls: true, spec: sts("webidentity"), kind: tokens},
+	"AWS, virtual hosts, below a prefix": {maker: aws, tls: true, under: "some/where", host: "s3.eu-west-3.amazonaws.com",
+		config: testenv.StoreConfig{AccessKey: accessKey, SecretKey: canary, SessionToken: "token-" + canary, Region: "eu-west-3"},
+		login:  source.Credential{Username: accessKey, Password: canary, Token: "token-" + canary},
+		spec:   func(_ *testenv.Store, s *source.BucketSpec) { s.Provider, s.Region = "aws", "eu-west-3" },
+		kind:   failing(only(sourcetest.Gone, sourcetest.Denied, sourcetest.Leaking, vanishes), noLogin, "AuthenticationFailed", "the role is not there")},
+
+	"Google, key of a service account": {maker: google, config: google.private, keys: google.secret, kind: failing(func(k *sourcetest.Kind) {
+		k.Failures = slices.DeleteFunc(k.Failures, func(f sourcetest.Failure) bool { return f.Defect == cut || f.Defect == longer }) // as Truncated, and slow
+		k.Stalls = append(k.Stalls, stallToken)
+	}, wrongKey, "AuthenticationFailed", "invalid_grant: Invalid grant: account not found")},
+	"Google, anonymous, small pages after empty ones": {maker: google, config: testenv.StoreConfig{PageSize: 2, Empty: true}, kind: only(sourcetest.Gone, flipped)},
+	"Google, mutual TLS, tokens that end": {maker: google, config: testenv.StoreConfig{Robot: robot, Mutual: true, PageSize: 3, Uses: 4}, tls: true, keys: google.secret,
+		spec: func(s *testenv.Store, spec *source.BucketSpec) { spec.Endpoint = s.Base + "/storage/v1/" }, kind: tokens},
+	"Google, identity of the program": {maker: google, config: testenv.StoreConfig{Token: "ya29." + "cAnArY"}, host: "storage.googleapis.com", login: source.Credential{Token: "ya29.cAnArY"},
+		kind: failing(only(sourcetest.Denied, sourcetest.Leaking, vanishes), noLogin, "AuthenticationFailed", "log in with provider gcp")},
+
+	"Azure, account key": {maker: microsoft, config: microsoft.private, keys: microsoft.secret, kind: failing(nil, wrongKey, "AuthenticationFailed", "check the credentials, and the clock")},
+	"Azure, signature in a Secret, TLS, small pages, directories": {maker: microsoft, config: testenv.StoreConfig{SAS: sas, PageSize: 2, Hierarchical: true}, tls: true,
+		keys: func(*testenv.Store) []string { return []string{"sasKey", sas} }, kind: only(sourcetest.Denied, sourcetest.Leaking)},
+	"Azure, signature in the URL, mutual TLS, below a prefix": {maker: microsoft, config: testenv.StoreConfig{SAS: sas, Mutual: true}, tls: true, under: "some/where",
+		spec: func(_ *testenv.Store, s *source.BucketSpec) { s.Endpoint += "?" + sas }, kind: only(sourcetest.Gone, sourcetest.Denied, sourcetest.Leaking, refused, changes)},
+	"Azure, application": {maker: microsoft, config: testenv.StoreConfig{Tenant: tenant, Client: "app", Secret: canary}, tls: true, keys: application, kind: tokens},
+	"Azure, public, host of the account": {maker: microsoft, tls: true, host: "acme.blob.core.windows.net",
+		spec: func(_ *testenv.Store, s *source.BucketSpec) { s.Endpoint = "https://acme.blob.core.windows.net/" }, kind: only(sourcetest.Gone, otherETag)},
+	"Azure, identity of the program": {maker: microsoft, config: testenv.StoreConfig{Token: "cAnArY-token"}, login: source.Credential{Token: "cAnArY-token"},
+		kind: failing(only(sourcetest.Denied, sourcetest.Leaking), noLogin, "AuthenticationFailed", "the role is not there")},
+}
+
+func application(s *testenv.Store) []string {
+	return []string{"tenantId", tenant, "clientId", "app", "clientSecret", canary, "authorityHost", s.Base}
 }
 
 func TestConformance(t *testing.T) {
-	buckettest.Run(t, variants, func(t *testing.T, v variant) sourcetest.Upstream { return newPool(t, v) }, func(k *sourcetest.Kind, v variant) {
-		k.Under = v.under
-		k.Hostile = append(k.Hostile, "a\xff")
-		k.Failures = append(k.Failures,
-			sourcetest.Fails(sourcetest.Gone, "BucketOperationFailed", "NoSuchBucket"),
-			sourcetest.Fails(noBucket, "BucketOperationFailed", "NoSuchBucket"),
-			sourcetest.Fails(sourcetest.NoSecret, "AuthenticationFailed", "default/absent"),
-			sourcetest.Fails(longer, "BucketOperationFailed", ""),
-			sourcetest.Fails(otherETag, "BucketOperationFailed", ""))
-		if v.kind != nil {
-			v.kind(k)
-		}
-	})
-}
-
-// only leaves the failures that a variant might have another way to end in, and
-// of keys, which do not depend on it, few.
-func only(k *sourcetest.Kind, left ...sourcetest.Defect) {
-	k.Hostile = k.Hostile[:2]
-	k.Only(left...)
-}
-
-// tokens is what differs where keys are temporary.
-func tokens(k *sourcetest.Kind) {
-	only(k, sourcetest.Leaking, sourcetest.Denied)
-	for i, f := range k.Failures {
-		if f.Defect == sourcetest.Leaking || f.Defect == sourcetest.Denied {
-			k.Failures[i].Reason = "AuthenticationFailed"
-		}
+	const failed = "BucketOperationFailed"
+	for name, v := range variants {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			k := sourcetest.Kind{
+				Name: "Bucket", Under: v.under,
+				Open: func(sourcetest.TB) sourcetest.Upstream { return newPool(t, v) },
+				Drift: func(obj source.Object) {
+					ignore := "/nothing-of-that-name\n"
+					obj.(*source.Bucket).Spec.Ignore = &ignore
+				},
+				Failures: []sourcetest.Failure{
+					sourcetest.Fails(sourcetest.Gone, failed, "404"), sourcetest.Fails(noBucket, failed, "404"),
+					sourcetest.Fails(sourcetest.Denied, "AuthenticationFailed", "403"), sourcetest.Fails(refused, "AuthenticationFailed", "403"),
+					sourcetest.Fails(sourcetest.NoSecret, "AuthenticationFailed", "default/absent"),
+					sourcetest.Fails(sourcetest.Leaking, failed, "400"), sourcetest.Fails(sourcetest.Truncated, failed, ""), sourcetest.Fails(cut, failed, ""),
+					sourcetest.Fails(vanishes, failed, ""), sourcetest.Fails(changes, failed, ""), sourcetest.Fails(longer, failed, ""),
+					sourcetest.Fails(otherETag, failed, ""), sourcetest.Fails(loop, failed, "repeats a page token"),
+					{Defect: sourcetest.Invalid, Outcome: source.Stalled, Condition: "FetchFailed", Reason: "URLInvalid", Message: "spec.endpoint"},
+				},
+				Stalls:     []sourcetest.Defect{sourcetest.StallResolve, stallObject, sourcetest.StallFetch},
+				Hostile:    []string{"../up", "a/../../up", "/absolute", `a\b`, "..", "a/..", "./a", "a//b", "a\nb", "good/a", strings.Repeat("a", 256)},
+				IgnoreFile: ".sourceignore", LosesModes: true,
+			}
+			if v.maker == google {
+				k.Failures = append(k.Failures, sourcetest.Fails(flipped, failed, "bad CRC"))
+			}
+			if v.kind != nil {
+				v.kind(&k)
+			}
+			sourcetest.Run(t, k)
+		})
 	}
-	k.Stalls = append(k.Stalls, stallToken)
 }

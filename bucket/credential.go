@@ -1,12 +1,15 @@
 package bucket
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
 	"strings"
+	"sync"
 	"time"
 
+	"github.com/headgate-io/headgate/internal/transport"
 	"github.com/headgate-io/headgate/source"
 )
 
@@ -16,7 +19,7 @@ import (
 // refused. It is safe for concurrent use.
 type Issued struct {
 	issue func(context.Context) (source.Credential, error)
-	turn  chan struct{} // held by the caller that uses what follows
+	mu    sync.Mutex // callers wait for the one that has a credential issued: the contexts of all end with the step
 	held  *source.Credential
 	until time.Time // when held is to be replaced; zero: when it is refused
 }
@@ -25,7 +28,7 @@ const minLife = 10 * time.Second
 
 // NewIssued returns the credentials that issue returns, and has the first one issued.
 func NewIssued(ctx context.Context, issue func(context.Context) (source.Credential, error)) (*Issued, error) {
-	i := &Issued{issue: issue, turn: make(chan struct{}, 1)}
+	i := &Issued{issue: issue}
 	_, err := i.Get(ctx, nil)
 	return i, err
 }
@@ -34,10 +37,9 @@ func NewIssued(ctx context.Context, issue func(context.Context) (source.Credenti
 // Errors are those of issuing and of ctx, and a *[source.StepError] when what was
 // issued cannot be sent.
 func (i *Issued) Get(ctx context.Context, refused *source.Credential) (*source.Credential, error) {
-	select {
-	case i.turn <- struct{}{}:
-		defer func() { <-i.turn }()
-	case <-ctx.Done():
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
 	if i.held != nil && i.held != refused && (i.until.IsZero() || time.Now().Before(i.until)) {
@@ -86,4 +88,66 @@ func (b *Bearer) RoundTrip(req *http.Request) (*http.Response, error) {
 		resp.Body.Close()
 		refused = c
 	}
+}
+
+// maxToken bounds the bytes of a token service's answer.
+const maxToken = 1 << 20
+
+// A TokenService is a round tripper for one use of a token service. It bounds answers,
+// and makes errors of those that refuse. Libraries make texts of errors, and some send
+// requests without a context: Failed has the error, and all requests end with the context.
+type TokenService struct {
+	ctx    context.Context
+	access *Access
+	client *http.Client
+	hint   string
+	sent   bool
+	err    error
+}
+
+// TokenService returns the token service that client reaches. hint says what to do when it refuses.
+func (a *Access) TokenService(ctx context.Context, client *http.Client, hint string) *TokenService {
+	return &TokenService{ctx: ctx, access: a, client: client, hint: hint}
+}
+
+// Client returns the client to give to a library.
+func (s *TokenService) Client() *http.Client {
+	c := *s.client
+	c.Transport = s
+	return &c
+}
+
+// RoundTrip implements [http.RoundTripper].
+func (s *TokenService) RoundTrip(req *http.Request) (*http.Response, error) {
+	s.sent = true
+	if again, err := transport.Afresh(req); err == nil && again.ParseForm() == nil {
+		s.access.Vault.Conceal(again.PostForm.Get("assertion"), again.PostForm.Get("client_assertion"))
+	}
+	req = req.Clone(s.ctx)
+	req.Header.Set("User-Agent", "headgate")
+	resp, err := s.client.Transport.RoundTrip(req)
+	if err == nil && resp.StatusCode/100 == 2 {
+		resp.Body = http.MaxBytesReader(nil, resp.Body, maxToken)
+		return resp, nil
+	}
+	if err == nil {
+		e := s.access.Refused(resp, nil)
+		if e.Refused = e.Status/100 == 4 && e.Status != http.StatusTooManyRequests && e.Status != http.StatusRequestTimeout; e.Refused {
+			e.Hint = cmp.Or(e.Hint, s.hint) // the status says nothing of the bucket
+		}
+		err = e
+	}
+	s.err = err
+	return nil, err
+}
+
+// Failed returns the error of doing, given that of a library, whose text may show values and is not used.
+func (s *TokenService) Failed(doing string, err error) error {
+	if s.err == nil && !s.sent {
+		s.err = errors.New("nothing was sent: the credentials are not what they should be")
+	}
+	if is[*http.MaxBytesError](err) || errors.Is(err, http.ErrSchemeMismatch) {
+		s.err = err
+	}
+	return stepError("AuthenticationFailed", s.access.Explain(s.ctx, doing, cmp.Or(s.err, errors.New(""))))
 }

@@ -74,13 +74,13 @@ func TestIssuedOnce(t *testing.T) {
 		})
 	}
 	<-begun
+	close(release)
+	all.Wait()
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(errors.New("given up"))
 	if _, err := i.Get(ctx, nil); err == nil || err.Error() != "given up" {
 		t.Error(err)
 	}
-	close(release)
-	all.Wait()
 	if issued != 2 {
 		t.Errorf("%d tokens", issued)
 	}

@@ -1,6 +1,7 @@
 package bucket
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -15,7 +16,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/headgate-io/headgate/internal/redact"
 	"github.com/headgate-io/headgate/internal/transport"
@@ -30,25 +30,26 @@ type StatusError struct {
 	Status  int           // 0 when the store told none
 	Code    string        // of the store, for example NoSuchBucket
 	Message string        // of the store, as [Access.Said] has it
+	Region  string        // of the bucket, where a store of S3 names it; anything, it is not checked
 	After   time.Duration // when to try again, as the store has it; 0 when it does not tell
 	Hint    string        // what to do, "" when nothing is known
 	Refused bool          // it is the credentials that are refused, whatever the status
 }
 
 func (e *StatusError) Error() string {
-	text := []string{e.Doing}
+	text := e.Doing
 	if e.Status != 0 {
-		text = append(text, fmt.Sprintf("%d %s", e.Status, http.StatusText(e.Status)))
+		text += fmt.Sprintf(": %d %s", e.Status, http.StatusText(e.Status))
 	}
 	for _, more := range []string{e.Code, strings.TrimRight(e.Message, ". "), e.Hint} {
 		if more != "" {
-			text = append(text, more)
+			text += ": " + more
 		}
 	}
 	if e.After > 0 {
-		text = append(text, fmt.Sprintf("try again in %s", e.After))
+		text += fmt.Sprintf(": try again in %s", e.After)
 	}
-	return strings.Join(text, ": ")
+	return text
 }
 
 // Is implements the errors of io/fs, and [ErrChanged].
@@ -69,52 +70,33 @@ func (e *StatusError) RetryAfter() time.Duration { return e.After }
 
 const (
 	maxRefusal = 64 << 10 // bytes of an answer that are read
-	maxText    = 4 << 10  // bytes of a message that is worth showing a part of
 	maxSaid    = 256      // bytes that are shown
 	maxSkew    = 5 * time.Minute
 )
 
+var codeForm = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,64}$`)
+
 // Refused reads and closes an answer that refuses a request: the body in the XML
 // of S3 and Azure, in the JSON of Google and of OAuth (RFC 6749 section 5.2), or a
 // plain text. hints say what to do about a code or, where there is none for that,
-// a status. secrets are values that the answer may repeat, beside those of the
-// Vault. region is that of the bucket, where a store of S3 names it.
-func (a *Access) Refused(resp *http.Response, doing string, hints map[string]string, secrets ...string) (e *StatusError, region string) {
-	e = &StatusError{Doing: doing, Status: resp.StatusCode}
+// a status. secrets are values that the answer may repeat, beside those of the Vault.
+func (a *Access) Refused(resp *http.Response, hints map[string]string, secrets ...string) *StatusError {
+	e := &StatusError{Status: resp.StatusCode}
 	e.After, _ = transport.RetryAfter(resp.Header, time.Now())
 	text, _ := io.ReadAll(io.LimitReader(resp.Body, maxRefusal)) // a part of a message is still one
 	transport.Finish(resp)
 	if resp.Header.Get("Content-Encoding") != "" { // it is compressed
 		text = nil
 	}
-	var body struct {
-		Code, Message, Region string
-
-		Error struct{ Code, Message string }
-	}
-	code, message := "", ""
-	if xml.Unmarshal(text, &body) == nil {
-		code, message = cmp.Or(body.Error.Code, body.Code), cmp.Or(body.Error.Message, body.Message)
-	} else if json.Valid(text) {
-		code, message = saidInJSON(text)
-	} else if strings.HasPrefix(resp.Header.Get("Content-Type"), "text/plain") {
-		message = string(text)
-	}
-	if len(message) > maxText {
-		message = ""
-	}
+	code, message, region := saidIn(text, resp.Header.Get("Content-Type"))
 	if code = a.Said(cmp.Or(resp.Header.Get("X-Ms-Error-Code"), code), secrets...); codeForm.MatchString(code) {
 		e.Code = code
 	}
-	for _, end := range []string{"\nRequestId:", " Trace ID:"} { // Azure's names of the request
-		message, _, _ = strings.Cut(message, end)
-	}
-	e.Message = strings.TrimSuffix(a.Said(message, secrets...), ".")
+	e.Message, e.Region = strings.TrimSuffix(a.Said(message, secrets...), "."), cmp.Or(region, resp.Header.Get("X-Amz-Bucket-Region"))
 	e.Hint = cmp.Or(hints[e.Code], hints[strconv.Itoa(e.Status)])
 	date, err := http.ParseTime(resp.Header.Get("Date"))
-	ahead := time.Since(date).Round(time.Second) // of this machine's clock
 	switch {
-	case err == nil && ahead.Abs() > maxSkew && (e.Status == http.StatusForbidden || e.Status == http.StatusUnauthorized):
+	case err == nil && time.Since(date).Abs() > maxSkew && (e.Status == http.StatusForbidden || e.Status == http.StatusUnauthorized):
 		e.Hint = fmt.Sprintf("the clock of this machine says %s, that of the server %s: set it right", time.Now().UTC().Format(time.RFC3339), date.UTC().Format(time.RFC3339))
 	case e.Status/100 == 3 && e.Hint == "":
 		e.Hint = "redirects are not followed: check spec.endpoint"
@@ -124,61 +106,47 @@ func (a *Access) Refused(resp *http.Response, doing string, hints map[string]str
 	case e.Status == http.StatusBadRequest && resp.Request.URL.Scheme == "http" && strings.Contains(string(text), "HTTPS"):
 		e.Hint = "the server speaks TLS: remove spec.insecure, or write https://"
 	}
-	return e, cmp.Or(body.Region, resp.Header.Get("X-Amz-Bucket-Region"))
-}
-
-// RefusedToken is [Access.Refused] for the answer of a token service, whose status
-// says nothing of the bucket.
-func (a *Access) RefusedToken(resp *http.Response, doing, hint string) *StatusError {
-	e, _ := a.Refused(resp, doing, nil)
-	if e.Refused = e.Status/100 == 4 && e.Status != http.StatusTooManyRequests && e.Status != http.StatusRequestTimeout; e.Refused {
-		e.Hint = cmp.Or(e.Hint, hint)
-	}
 	return e
 }
 
-var codeForm = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,64}$`)
+// saidIn returns what the text of a refusal says.
+func saidIn(text []byte, kind string) (code, message, region string) {
+	var body struct {
+		Code, Message, Region string
 
-// saidInJSON returns what an error says, which some servers put into a list.
-func saidInJSON(text []byte) (code, message string) {
-	if list := []json.RawMessage(nil); json.Unmarshal(text, &list) == nil && len(list) > 0 {
-		text = list[0]
+		Error struct{ Code, Message string }
 	}
 	var answer struct {
 		Error       json.RawMessage `json:"error"`
 		Description string          `json:"error_description"`
 	}
-	var google struct {
-		Message string `json:"message"`
-		Errors  []struct {
-			Reason string `json:"reason"`
-		} `json:"errors"`
+	switch text = bytes.TrimSuffix(bytes.TrimPrefix(bytes.TrimSpace(text), []byte("[")), []byte("]")); { // some servers put it into a list
+	case xml.Unmarshal(text, &body) == nil:
+		code, message, region = cmp.Or(body.Error.Code, body.Code), cmp.Or(body.Error.Message, body.Message), body.Region
+	case json.Unmarshal(text, &answer) == nil:
+		var google struct {
+			Message string `json:"message"`
+			Errors  []struct {
+				Reason string `json:"reason"`
+			} `json:"errors"`
+		}
+		if json.Unmarshal(answer.Error, &code) != nil && json.Unmarshal(answer.Error, &google) == nil && len(google.Errors) > 0 {
+			code = google.Errors[0].Reason
+		}
+		message = cmp.Or(google.Message, answer.Description)
+	case strings.HasPrefix(kind, "text/plain"):
+		message = string(text)
 	}
-	json.Unmarshal(text, &answer) // what cannot be decoded is not shown
-	if json.Unmarshal(answer.Error, &code) == nil {
-		return code, answer.Description
+	for _, end := range []string{"\nRequestId:", " Trace ID:"} { // Azure's names of the request
+		message, _, _ = strings.Cut(message, end)
 	}
-	if json.Unmarshal(answer.Error, &google); len(google.Errors) > 0 {
-		code = google.Errors[0].Reason
-	}
-	return code, google.Message
+	return code, message, region
 }
 
 // Said returns what a server says so that it can be shown: in one line, without
-// secrets, of at most 256 bytes, and cut after a word where it has any.
+// secrets, of about 256 bytes at most.
 func (a *Access) Said(text string, secrets ...string) string {
-	text = strings.TrimSpace(redact.String(text, append(a.Vault.Values(), secrets...)...))
-	if len(text) <= maxSaid {
-		return text
-	}
-	end := maxSaid - len("…")
-	if space := strings.LastIndexByte(text[:end+1], ' '); space > 0 {
-		end = space
-	}
-	for !utf8.RuneStart(text[end]) {
-		end--
-	}
-	return text[:end] + "…"
+	return redact.Excerpt(text, maxSaid, append(a.Vault.Values(), secrets...)...)
 }
 
 // CheckPart reports why an answer is not o from offset on, as its header says.
@@ -235,8 +203,8 @@ func (a *Access) Explain(ctx context.Context, doing string, err error, secrets .
 // An explained error has a text that was made fit to be shown.
 type explained struct {
 	text string
-	err  error
+	error
 }
 
 func (e *explained) Error() string { return e.text }
-func (e *explained) Unwrap() error { return e.err }
+func (e *explained) Unwrap() error { return e.error }

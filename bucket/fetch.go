@@ -1,20 +1,138 @@
 package bucket
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"io/fs"
 	"strings"
 	"sync"
+
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/sync/semaphore"
+
+	"github.com/headgate-io/headgate/artifact"
+	"github.com/headgate-io/headgate/source"
 )
 
-// How far fetching runs ahead of packing. An object is asked for once there is
-// memory for it, or for its share: what was begun never waits for what comes later.
+// A content is the content of one revision.
+type content struct {
+	origin   *Origin
+	rev      source.Revision
+	snapshot *snapshot
+	ctx      context.Context // of what Explain returns, until end is called
+	end      context.CancelFunc
+}
+
+func newContent(ctx context.Context, o *Origin, rev source.Revision, s *snapshot) *content {
+	c := &content{origin: o, rev: rev, snapshot: s}
+	c.ctx, c.end = context.WithCancel(context.WithoutCancel(ctx))
+	return c
+}
+
+var _ source.Explainer = (*content)(nil)
+
+// Verify implements [source.Content]: buckets have no signatures.
+func (c *content) Verify(context.Context) (source.Verification, error) {
+	return source.Verification{}, nil
+}
+
+// WriteTo implements [source.Content]. Objects that are unchanged since the
+// published artifact was made are copied from it. The error wraps
+// [source.ErrMoved] when an object is not what was listed any more, and when the
+// published artifact turns out to be damaged.
+func (c *content) WriteTo(ctx context.Context, w io.Writer) (source.Report, error) {
+	out := &output{Writer: w}
+	report := source.Report{Notes: c.snapshot.notes[:len(c.snapshot.notes):len(c.snapshot.notes)]}
+	files := len(c.snapshot.files)
+	if c.snapshot.state.Ignore != nil {
+		files-- // .sourceignore, which is no part of the revision
+	}
+	err := c.origin.within(ctx, "fetch", func(ctx context.Context) error { return c.pack(ctx, out, files, &report) })
+	if err != nil && out.err == nil { // the bucket is at fault, not the storage
+		err = c.origin.failed(source.StepFetch, err)
+	}
+	report.Emptied = c.snapshot.rules.Emptied(report.Report)
+	report.Message = fmt.Sprintf("stored artifact with %d fetched files from '%s' bucket", files, c.origin.bucket.Spec.BucketName)
+	return report, err
+}
+
+// pack fetches the objects and packs them while they arrive.
+func (c *content) pack(ctx context.Context, out *output, total int, report *source.Report) error {
+	progress, err := c.origin.progress("receiving objects", total)
+	if err != nil {
+		return err
+	}
+	f := newFetch(ctx, c.snapshot, c.openPrevious(ctx))
+	f.count = func(arrived int) {
+		if arrived%(total/maxReports+1) == 0 || arrived == total {
+			progress(arrived)
+		}
+	}
+	if f.previous != nil {
+		report.Notes = append(report.Notes, fmt.Sprintf("%d of %d objects are unchanged and were copied from the artifact before", len(f.previous.same), total))
+	}
+	out.failed = f.cancel
+	f.running.Go(f.begin)
+	f.running.Go(f.copy)
+	report.Report, err = c.origin.env.Cache.Pack(f.ctx, out, f.tree)
+	if err == nil {
+		f.running.Wait()
+		err = f.previous.end(ctx)
+	}
+	f.close()
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return fmt.Errorf("%d of %d objects arrived: %w", f.arrived, total, err)
+	case err != nil:
+		return err
+	}
+	c.remember(out.Writer)
+	return nil
+}
+
+// maxReports is how often progress is reported, about.
+const maxReports = 100
+
+// An output notes that writing failed, and ends what produces its content.
+type output struct {
+	io.Writer
+	err    error
+	failed context.CancelCauseFunc
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	n, err := o.Writer.Write(p)
+	if err != nil {
+		o.err = err
+		o.failed(err)
+	}
+	return n, err
+}
+
+// Explain implements [source.Explainer].
+func (c *content) Explain(context.Context) (fs.FS, *artifact.Rules, error) {
+	s := c.snapshot
+	t := newTree(s.all(), s.state.Ignore.text(), func(o Object, _ int) (io.ReadCloser, error) { return newObjectReader(c.ctx, s.driver, o), nil })
+	return t, s.rules, nil
+}
+
+// Close implements [source.Content].
+func (c *content) Close() error {
+	c.end()
+	c.snapshot.access.close()
+	return nil
+}
+
+// How far fetching runs ahead of packing. Objects get their share of the memory
+// in the order of the archive: what was begun never waits for what comes later.
 const (
 	maxRequests = 64       // objects asked for at a time
-	pieceSize   = 64 << 10 // the unit of memory
-	allPieces   = 128      // 8 MiB
-	maxPieces   = 32       // of one object
+	maxAhead    = 8 << 20  // bytes of an object that is read ahead; larger ones are streamed when it is their turn
+	allAhead    = 16 << 20 // bytes of all objects that are read ahead
+	minShare    = 64 << 10 // bytes that each object counts for at least
 )
 
 // A fetch reads the objects of a tree ahead of their use: several at a time,
@@ -24,263 +142,188 @@ type fetch struct {
 	cancel   context.CancelCauseFunc
 	driver   Driver
 	tree     *tree
-	previous *previousArtifact // has unchanged objects; nil: there are none
-	count    func()            // called for each object that has arrived
+	previous *previousArtifact   // has unchanged objects; nil: there are none
+	memory   *semaphore.Weighted // bytes
+	copies   chan *arrival       // those that are copied, in order
+	running  sync.WaitGroup
 
-	pieces chan []byte     // memory that is free; nil: yet to be made
-	copies chan *stream    // those that are copied, in order; closed behind the last
-	begun  chan struct{}   // closed when no more are begun
-	halted context.Context // ends when an object failed: no more are begun
-	halt   context.CancelFunc
-
-	running sync.WaitGroup
-	mu      sync.Mutex
-	streams map[int]chan *stream            // by the number in the tree: each has room for the one
-	fills   map[int]context.CancelCauseFunc // of the streams that are being filled
-	copied  error                           // why what was copied does not count
+	mu       sync.Mutex
+	arrivals map[int]*arrival // by the number in the tree
+	arrived  int
+	count    func(arrived int) // called for each object that has arrived
 }
 
-// newFetch begins to fetch what the artifact of s holds. It takes over previous, which may be nil.
-func newFetch(ctx context.Context, s *snapshot, previous *previousArtifact, count func()) *fetch {
-	f := &fetch{driver: s.driver, previous: previous, count: count,
-		pieces: make(chan []byte, allPieces), copies: make(chan *stream, allPieces), begun: make(chan struct{}), streams: map[int]chan *stream{}, fills: map[int]context.CancelCauseFunc{}}
-	for range allPieces {
-		f.pieces <- nil
-	}
+// An arrival is one object on its way.
+type arrival struct {
+	object Object
+	share  int64         // of the memory
+	ready  chan struct{} // closed when the object can be read
+	io.Reader
+	err    error         // instead of the object
+	closed chan struct{} // when it was read
+}
+
+// newFetch prepares to fetch what the artifact of s holds. It takes over previous, which may be nil.
+func newFetch(ctx context.Context, s *snapshot, previous *previousArtifact) *fetch {
+	f := &fetch{driver: s.driver, previous: previous, memory: semaphore.NewWeighted(allAhead), copies: make(chan *arrival, allAhead/minShare), arrivals: map[int]*arrival{}}
 	f.ctx, f.cancel = context.WithCancelCause(ctx)
-	f.halted, f.halt = context.WithCancel(f.ctx)
 	f.tree = newTree(s.files, s.state.Ignore.text(), f.open)
-	f.running.Go(f.begin)
-	if previous != nil {
-		f.running.Go(f.copy)
-	}
 	return f
 }
 
-var (
-	errEnded  = errors.New("the fetch has ended")
-	errBehind = errors.New("not fetched, since another object could not be")
-)
+var errEnded = errors.New("the fetch has ended")
 
 // close ends everything that is still under way.
 func (f *fetch) close() {
 	f.cancel(errEnded)
 	f.running.Wait()
+	f.previous.close()
+}
+
+// arrival returns the one of the object o, number i of the tree.
+func (f *fetch) arrival(o Object, i int) *arrival {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	a := f.arrivals[i]
+	if a == nil {
+		a = &arrival{object: o, ready: make(chan struct{}), closed: make(chan struct{})}
+		f.arrivals[i] = a
+	}
+	return a
+}
+
+// arrive counts an object.
+func (f *fetch) arrive() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.arrived++
+	f.count(f.arrived)
 }
 
 // begin begins object after object.
 func (f *fetch) begin() {
-	defer close(f.begun)
 	defer close(f.copies)
-	requests := make(chan struct{}, maxRequests)
+	var requests errgroup.Group
+	requests.SetLimit(maxRequests)
+	defer requests.Wait()
 	for i, o := range f.tree.list {
-		if o.Key == ignoreFile {
+		copied := f.previous.has(o.Key)
+		switch {
+		case o.Key == ignoreFile:
+			continue
+		case o.Size == 0: // nothing is asked for: the listing says it all
+			f.arrive()
+			continue
+		case o.Size > maxAhead && !copied:
 			continue
 		}
-		if o.Size == 0 { // nothing is asked for: the listing says it all
-			f.count()
-			continue
+		share := max(o.Size, minShare)
+		if o.Size > maxAhead {
+			share = minShare
 		}
-		share := min((o.Size-1)/pieceSize+1, maxPieces)
-		s := &stream{of: f, index: i, object: o, full: make(chan piece, share+1), free: make(chan []byte, share)}
-		for range share {
-			select {
-			case p := <-f.pieces:
-				s.free <- p
-			case <-f.halted.Done():
-				return
-			}
-		}
-		if f.previous.has(o.Key) {
-			if !f.add(s) {
-				return
-			}
-			f.stream(i) <- s
-			f.copies <- s // each has a piece, so there is room
-			continue
-		}
-		select {
-		case requests <- struct{}{}:
-		case <-f.halted.Done():
+		if f.memory.Acquire(f.ctx, share) != nil {
 			return
 		}
-		if !f.add(s) {
-			return
+		a := f.arrival(o, i)
+		a.share = share
+		if copied {
+			f.copies <- a // each has a share, so there is room
+			continue
 		}
-		f.stream(i) <- s
-		f.running.Go(func() {
-			r := newObjectReader(s.ctx, f.driver, o)
-			s.fill(r)
-			r.Close()
-			<-requests
+		requests.Go(func() error {
+			r := newObjectReader(f.ctx, f.driver, o)
+			defer r.Close()
+			f.readAhead(a, r)
+			return nil
 		})
 	}
 }
 
-// add makes s one of those that are being filled, unless an object before it failed.
-func (f *fetch) add(s *stream) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.halted.Err() != nil {
-		return false
+// readAhead reads the whole of an object into memory.
+func (f *fetch) readAhead(a *arrival, r io.Reader) {
+	defer close(a.ready)
+	data, more := make([]byte, a.object.Size), make([]byte, 1)
+	_, err := io.ReadFull(r, data)
+	if err == nil {
+		_, err = io.ReadFull(r, more) // at its end a reader judges what it has read
+	} else if err == io.EOF {
+		err = io.ErrUnexpectedEOF
 	}
-	s.ctx, f.fills[s.index] = context.WithCancelCause(f.ctx)
-	return true
-}
-
-// remove ends s. If it failed, what comes behind it ends too, and no more are begun.
-func (f *fetch) remove(s *stream, failed bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.fills[s.index](nil)
-	delete(f.fills, s.index)
-	if !failed {
-		return
-	}
-	f.halt()
-	for i, cancel := range f.fills {
-		if i > s.index {
-			cancel(errBehind)
-		}
+	switch err {
+	case io.EOF:
+		a.Reader = bytes.NewReader(data)
+		f.arrive()
+	case nil:
+		a.err = moved("it has grown")
+	default:
+		a.err = err
 	}
 }
 
 // copy takes unchanged objects from the previous artifact.
 func (f *fetch) copy() {
-	for s := range f.copies {
-		s.fill(f.previous.find(s.object))
+	for a := range f.copies {
+		r := f.previous.find(a.object)
+		if a.object.Size <= maxAhead {
+			f.readAhead(a, r)
+			continue
+		}
+		a.Reader = r
+		close(a.ready)
+		select {
+		case <-a.closed:
+			f.arrive()
+		case <-f.ctx.Done():
+			return
+		}
 	}
-	f.copied = f.previous.end(f.ctx)
 }
 
-// open returns the object o, the one number i of the tree, for its one reader.
+// open returns the object o, number i of the tree, for its one reader.
 func (f *fetch) open(o Object, i int) (io.ReadCloser, error) {
-	if o.Size == 0 {
+	switch {
+	case o.Size == 0:
 		return io.NopCloser(strings.NewReader("")), nil
+	case o.Size > maxAhead && !f.previous.has(o.Key):
+		return &streamed{newObjectReader(f.ctx, f.driver, o), f}, nil
 	}
+	a := f.arrival(o, i)
 	select {
-	case s := <-f.stream(i):
-		return s, nil
-	case <-f.begun:
-	}
-	select {
-	case s := <-f.stream(i):
-		return s, nil
-	default:
-	}
-	if f.ctx.Err() != nil {
+	case <-a.ready:
+	case <-f.ctx.Done():
 		return nil, context.Cause(f.ctx)
 	}
-	return nil, errBehind
+	if a.err != nil {
+		return nil, a.err
+	}
+	return &opened{a, f, i}, nil
 }
 
-// stream returns the channel that hands over the stream of the object i.
-func (f *fetch) stream(i int) chan *stream {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.streams[i] == nil {
-		f.streams[i] = make(chan *stream, 1)
-	}
-	return f.streams[i]
+// An opened is an object that was read ahead, or is being copied. It has its memory until it is closed.
+type opened struct {
+	*arrival
+	of    *fetch
+	index int
 }
 
-// A stream is one object on its way. It keeps its memory until it is closed.
-type stream struct {
-	of     *fetch
-	ctx    context.Context // ends when it need not be filled any more
-	index  int             // in the tree
-	object Object
-	full   chan piece  // in order; there is always room
-	free   chan []byte // memory that is not in use
-
-	now  piece  // what is being read
-	last []byte // its memory
-}
-
-// A piece is some bytes and the error that follows them.
-type piece struct {
-	data []byte
-	err  error
-}
-
-// fill passes on the whole of r.
-func (s *stream) fill(r io.Reader) {
-	failed := true
-	defer func() { s.of.remove(s, failed) }()
-	for left := s.object.Size; ; {
-		var buf []byte
-		select {
-		case buf = <-s.free:
-		case <-s.ctx.Done():
-			s.full <- piece{err: context.Cause(s.ctx)}
-			return
-		}
-		if buf == nil {
-			buf = make([]byte, pieceSize)
-		}
-		n, err := io.ReadFull(r, buf[:min(left, pieceSize)])
-		left -= int64(n)
-		switch {
-		case err == io.EOF:
-			err = io.ErrUnexpectedEOF
-		case err == nil && left == 0:
-			var more [1]byte
-			if _, err = io.ReadFull(r, more[:]); err == nil {
-				err = moved("it has grown")
-			}
-		}
-		if err == io.EOF {
-			failed = false
-			s.of.count()
-		}
-		s.full <- piece{buf[:n], err}
-		if err != nil {
-			return
-		}
-	}
-}
-
-// Read implements [io.Reader].
-func (s *stream) Read(p []byte) (int, error) {
-	for len(s.now.data) == 0 {
-		if s.now.err != nil {
-			return 0, s.now.err
-		}
-		s.recycle()
-		select {
-		case s.now = <-s.full:
-			s.last = s.now.data
-		case <-s.of.ctx.Done():
-			s.now.err = context.Cause(s.of.ctx)
-		}
-	}
-	n := copy(p, s.now.data)
-	s.now.data = s.now.data[n:]
-	return n, nil
-}
-
-// recycle gives back the memory that was read.
-func (s *stream) recycle() {
-	if s.last != nil {
-		s.free <- s.last[:pieceSize]
-		s.last = nil
-	}
-}
-
-// Close implements [io.Closer]. One that has not been read to its end ends the fetch.
-func (s *stream) Close() error {
-	if s.now.err == nil {
-		s.of.cancel(errEnded)
-	}
-	if s.now.err != io.EOF {
-		return nil
-	}
-	s.recycle()
-	s.of.mu.Lock()
-	delete(s.of.streams, s.index)
-	s.of.mu.Unlock()
-	for range cap(s.free) {
-		s.of.pieces <- <-s.free
-	}
+func (o *opened) Close() error {
+	o.of.mu.Lock()
+	delete(o.of.arrivals, o.index)
+	o.of.mu.Unlock()
+	close(o.closed)
+	o.of.memory.Release(o.share)
 	return nil
+}
+
+// A streamed is a large object that is read when it is its turn.
+type streamed struct {
+	*objectReader
+	of *fetch
+}
+
+func (s *streamed) Close() error {
+	if s.of.ctx.Err() == nil {
+		s.of.arrive()
+	}
+	return s.objectReader.Close()
 }

@@ -155,7 +155,7 @@ func TestStatuses(t *testing.T) {
 	for _, l := range lives {
 		t.Run(l.name, func(t *testing.T) {
 			t.Parallel()
-			r := newScene(t, testenv.S3Config{AccessKey: "AKIA", SecretKey: canary, LDAPUsername: "user", LDAPPassword: canary})
+			r := newScene(t, testenv.StoreConfig{AccessKey: "AKIA", SecretKey: canary, LDAPUsername: "user", LDAPPassword: canary})
 			r.secrets["ldap"] = data("username", "user", "password", canary)
 			obj := r.object(nil)
 			var got strings.Builder

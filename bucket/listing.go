@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"iter"
 	"strings"
 	"time"
 
@@ -18,7 +17,6 @@ const (
 	objectSize    = 64        // bytes of an object beside its texts
 	progressEvery = 5000      // objects
 	maxSearch     = 1000      // objects that are looked at for .sourceignore
-	maxPageToken  = 8 << 10   // bytes
 )
 
 // ignoreFile is the key of the object that holds ignore rules.
@@ -231,62 +229,4 @@ func (c *cycle) repeats(key string) bool {
 		c.key, c.since, c.next = key, 0, max(1, 2*c.next)
 	}
 	return false
-}
-
-// A Page is a part of a listing.
-type Page struct {
-	Objects []Object
-	Next    string // what the store calls the page after this one, "" on the last one
-}
-
-// Pages is a listing whose store gives it in pages: ask asks for the one of a
-// token, "" for the first. While the objects of a page are used the next one is
-// read; no request outlives the listing. A store that turns in circles is found
-// out by its tokens, pages without objects included.
-func Pages(ctx context.Context, ask func(ctx context.Context, token string) (Page, error)) iter.Seq2[Object, error] {
-	type answer struct {
-		page Page
-		err  error
-	}
-	begin := func(ctx context.Context, token string) <-chan answer {
-		c := make(chan answer, 1)
-		go func() {
-			defer close(c)
-			p, err := ask(ctx, token)
-			c <- answer{p, err}
-		}()
-		return c
-	}
-	return func(yield func(Object, error) bool) {
-		ctx, cancel := context.WithCancel(ctx)
-		next := begin(ctx, "")
-		defer func() {
-			cancel()
-			<-next // which is closed when the request has ended
-		}()
-		for tokens := (cycle{}); ; {
-			a := <-next
-			switch more := a.page.Next; {
-			case a.err != nil || more == "":
-			case len(more) > maxPageToken:
-				a.err = fmt.Errorf("list objects: the store's page token has more than %d bytes", maxPageToken)
-			case tokens.repeats(more):
-				a.err = errors.New("list objects: the store repeats a page token: its listing would never end")
-			default:
-				next = begin(ctx, more)
-			}
-			if a.err != nil {
-				yield(Object{}, a.err)
-				return
-			}
-			for _, o := range a.page.Objects {
-				if !yield(o, nil) {
-					return
-				}
-			}
-			if a.page.Next == "" {
-				return
-			}
-		}
-	}
 }

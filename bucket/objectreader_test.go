@@ -40,7 +40,7 @@ func TestResume(t *testing.T) {
 		"the fourth time":       {ends(1, 2, 3, minGain), -1},
 		"at the first":          {ends(0, size), 2},
 		"behind the first":      {ends(1, size), 2},
-		"at the end of a piece": {ends(pieceSize, size), 2},
+		"at the end of a piece": {ends(minShare, size), 2},
 		"at the last":           {ends(size-1, size), 2},
 		"at several places":     {ends(1, 1000, minGain, minGain+1, 100_000, size-1, size), 7},
 		"three times":           {ends(1, 2, minGain, minGain+1, minGain+2, size), 6},

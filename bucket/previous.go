@@ -29,17 +29,6 @@ type previousArtifact struct {
 	err     error
 }
 
-// A damagedError is about an artifact that is not what it was published as. The
-// fetch is to be begun again, without it.
-type damagedError struct{ err error }
-
-func (e *damagedError) Error() string {
-	return fmt.Sprintf("copy unchanged objects from the artifact that is published: %v", e.err)
-}
-
-// Is tells the [source.Reconciler] to begin again.
-func (e *damagedError) Is(target error) bool { return target == source.ErrMoved }
-
 // indexKey names the entry of the cache that says which objects an artifact was
 // made of, and as what they were listed: the text whose digest is its revision.
 // It is about one bucket, and about the one archive with that digest.
@@ -56,11 +45,10 @@ func (c *content) remember(w io.Writer) {
 		return
 	}
 	c.origin.env.Cache.Put(c.origin.indexKey(c.rev.ID, written.Sum()), func(w io.Writer) error {
-		b, line := bufio.NewWriterSize(w, 64<<10), []byte(nil)
+		b := bufio.NewWriterSize(w, 64<<10)
 		for _, o := range c.snapshot.files {
 			if o.Key != ignoreFile {
-				line = o.appendLine(line[:0])
-				b.Write(line)
+				b.WriteString(o.line())
 			}
 		}
 		return b.Flush()
@@ -81,19 +69,26 @@ func (c *content) openPrevious(ctx context.Context) *previousArtifact {
 	}
 	stored := *a
 	stored.URL = "" // what is not in the store is not worth a transfer
-	var err error
-	if p.archive, err = o.env.Sources.Open(ctx, stored); err != nil {
-		return nil
-	}
-	p.rest = bufio.NewReaderSize(p.archive, 256<<10)
-	z, err := gzip.NewReader(p.rest)
+	archive, err := o.env.Sources.Open(ctx, stored)
 	if err != nil {
-		p.archive.Close()
 		return nil
 	}
-	z.Multistream(false)
-	p.tar = tar.NewReader(z)
+	if err := p.read(archive); err != nil {
+		archive.Close()
+		return nil
+	}
 	return p
+}
+
+// read begins to read an archive.
+func (p *previousArtifact) read(archive io.ReadCloser) error {
+	p.archive, p.rest = archive, bufio.NewReaderSize(archive, 256<<10)
+	z, err := gzip.NewReader(p.rest)
+	if err == nil {
+		z.Multistream(false)
+		p.tar = tar.NewReader(z)
+	}
+	return err
 }
 
 // unchanged returns the keys of the objects that are listed as an entry of the
@@ -104,7 +99,7 @@ func (c *content) unchanged(index, revision string) map[string]bool {
 		return nil
 	}
 	defer text.Close()
-	same, sum, files, mine := map[string]bool{}, sha256.New(), c.snapshot.files, []byte(nil)
+	same, sum, files := map[string]bool{}, sha256.New(), c.snapshot.files
 	lines := bufio.NewReaderSize(io.TeeReader(text, sum), 64<<10)
 	for {
 		line, err := lines.ReadSlice('\n')
@@ -114,14 +109,10 @@ func (c *content) unchanged(index, revision string) map[string]bool {
 		if err != nil {
 			return nil
 		}
-		key := line[:max(0, bytes.LastIndexByte(line, ' '))]
-		for len(files) > 0 && files[0].Key < string(key) {
+		for key := line[:max(0, bytes.LastIndexByte(line, ' '))]; len(files) > 0 && files[0].Key < string(key); {
 			files = files[1:]
 		}
-		if len(files) == 0 {
-			continue
-		}
-		if mine = files[0].appendLine(mine[:0]); bytes.Equal(mine, line) {
+		if len(files) > 0 && files[0].line() == string(line) {
 			same[files[0].Key] = true
 		}
 	}
@@ -160,30 +151,39 @@ func (p *previousArtifact) Read(b []byte) (int, error) {
 	}
 	n, err := p.tar.Read(b)
 	if err != nil && err != io.EOF {
-		err = p.damaged(err)
+		p.damaged(err)
+		err = p.err
 	}
 	return n, err
 }
 
-// damaged ends copying: the next fetch copies nothing.
-func (p *previousArtifact) damaged(err error) error {
+// damaged ends copying: the next fetch, which begins at once, copies nothing.
+func (p *previousArtifact) damaged(err error) {
 	p.forget()
-	p.err = &damagedError{err}
-	return p.err
+	p.err = fmt.Errorf("copy unchanged objects from the artifact that is published: %v: %w", err, source.ErrMoved)
 }
 
 // end reads what is left, behind which the digest is known, and says why what was copied does not count.
 func (p *previousArtifact) end(ctx context.Context) error {
-	defer p.archive.Close()
-	buf := make([]byte, 64<<10)
-	for p.err == nil {
-		if _, err := p.rest.Read(buf); err == io.EOF {
-			break
-		} else if ctx.Err() != nil {
+	for p != nil && p.err == nil {
+		_, err := p.rest.Discard(p.rest.Size())
+		switch {
+		case err == io.EOF:
+			return nil
+		case ctx.Err() != nil:
 			return context.Cause(ctx)
-		} else if err != nil {
+		case err != nil:
 			p.damaged(err)
 		}
 	}
+	if p == nil {
+		return nil
+	}
 	return p.err
+}
+
+func (p *previousArtifact) close() {
+	if p != nil {
+		p.archive.Close()
+	}
 }

@@ -19,8 +19,8 @@ import (
 type scene struct {
 	*testing.T
 	*sourcetest.Rig
-	s       *testenv.S3
-	b       *testenv.S3Bucket
+	s       *testenv.Store
+	b       *testenv.StoreBucket
 	env     source.Env
 	secrets secrets // of env
 
@@ -29,10 +29,10 @@ type scene struct {
 	paged bool // the bucket changes between the pages of one listing, so that none tells how it was at one time
 }
 
-func newScene(t *testing.T, c testenv.S3Config) *scene {
+func newScene(t *testing.T, c testenv.StoreConfig) *scene {
 	t.Helper()
 	r := &scene{T: t, s: testenv.StartS3(t, c)}
-	r.Rig = sourcetest.NewRig(t, func() []string { return append(r.s.Signatures(), secretForms...) })
+	r.Rig = sourcetest.NewRig(t, func() []string { return append(r.s.Issued(), secretForms()...) })
 	r.Stalls = r.s.Stalls
 	r.b = r.s.Bucket("app")
 	cache, err := artifact.OpenCache(artifact.CacheConfig{Dir: t.TempDir()})
@@ -75,7 +75,7 @@ func (r *scene) put(key, content string) {
 
 // object returns an object with the keys of the server.
 func (r *scene) object(edit func(*source.BucketSpec)) *source.Bucket {
-	obj := following(r.s)
+	obj := aws.following(r.s)
 	obj.Spec.SecretRef = ref("keys")
 	if edit != nil {
 		edit(&obj.Spec)

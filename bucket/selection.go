@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"io"
 	"io/fs"
 	"math"
 	"slices"
@@ -122,7 +123,7 @@ func (s *selection) sum(refused *named) string {
 	if !slices.IsSortedFunc(s.files, byKey) {
 		slices.SortFunc(s.files, byKey)
 	}
-	digest, line := sha256.New(), []byte(nil)
+	digest := sha256.New()
 	for i, o := range s.files {
 		if i > 0 && s.files[i-1].Key == o.Key {
 			refused.add(o.Key, "is listed twice")
@@ -135,8 +136,7 @@ func (s *selection) sum(refused *named) string {
 			}
 		}
 		if o.Key != ignoreFile {
-			line = o.appendLine(line[:0])
-			digest.Write(line)
+			io.WriteString(digest, o.line())
 		}
 	}
 	return hex.EncodeToString(digest.Sum(nil))
@@ -175,10 +175,8 @@ func below(list []Object, name string) string {
 
 func byKey(a, b Object) int { return strings.Compare(a.Key, b.Key) }
 
-// appendLine appends the line of o in the text of a revision (reference A4).
-func (o Object) appendLine(line []byte) []byte {
-	return append(append(append(append(line, o.Key...), ' '), o.ETag...), '\n')
-}
+// line returns the line of o in the text of a revision (reference A4).
+func (o Object) line() string { return o.Key + " " + o.ETag + "\n" }
 
 // Limits of a key that is a path.
 const (

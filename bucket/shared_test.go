@@ -23,7 +23,7 @@ func TestFleetListsOnce(t *testing.T) {
 		"another prefix": {func(i int, s *source.BucketSpec) { s.Prefix = []string{"", "a"}[i%2] }, 3}, // one looks for .sourceignore
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newScene(t, testenv.S3Config{AccessKey: "AKIA", SecretKey: canary})
+			r := newScene(t, testenv.StoreConfig{AccessKey: "AKIA", SecretKey: canary})
 			r.secrets["others"] = r.secrets["keys"]
 			r.holds("a", "1", "b", "2", "c", "3")
 			r.env.Share, r.env.Since, r.env.Reuse = new(source.Share), time.Now(), new(source.Connections)

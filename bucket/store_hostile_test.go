@@ -16,8 +16,8 @@ import (
 // is fetched anew, and while one is that has none.
 type threat struct {
 	name   string
-	config testenv.S3Config // keys are added
-	clock  time.Duration    // how far that of the store is ahead
+	config testenv.StoreConfig // keys are added
+	clock  time.Duration       // how far that of the store is ahead
 	defect func(*scene) *testenv.Defect
 	spec   func(*source.BucketSpec)
 	reason string   // of the failure, "" when there is a good artifact in the end
@@ -201,7 +201,7 @@ func TestStoresThatMove(t *testing.T) {
 	try(t, []threat{
 		{name: "grows once", defect: change(testenv.GetObject, 1, "large", grows)},
 		{name: "grows twice", defect: change(testenv.GetObject, 2, "large", grows)},
-		{name: "grows after the page", defect: change(testenv.ListObjects, 1, "a", grows), config: testenv.S3Config{PageSize: 100}},
+		{name: "grows after the page", defect: change(testenv.ListObjects, 1, "a", grows), config: testenv.StoreConfig{PageSize: 100}},
 		{name: "grows always", defect: change(testenv.GetObject, 0, "large", grows), reason: failed, says: []string{"changed"}},
 		{name: "vanishes", defect: change(testenv.GetObject, 1, "large", vanishes)},
 		{name: "another appears", defect: change(testenv.GetObject, 1, "new", grows)},
@@ -238,9 +238,9 @@ func TestStoresThatRefuse(t *testing.T) {
 		{name: "clock ahead", clock: time.Hour, reason: authFailed, says: []string{"RequestTimeTooSkewed", "clock"}},
 		{name: "clock behind", clock: -time.Hour, reason: authFailed, says: []string{"RequestTimeTooSkewed", "clock"}},
 		{name: "clock a little ahead", clock: 10 * time.Minute},
-		{name: "keys that expire while listing", config: testenv.S3Config{PageSize: 1}, spec: withLDAP, defect: expire(testenv.ListObjects, 2)},
+		{name: "keys that expire while listing", config: testenv.StoreConfig{PageSize: 1}, spec: withLDAP, defect: expire(testenv.ListObjects, 2)},
 		{name: "keys that expire while fetching", spec: withLDAP, defect: expire(testenv.GetObject, 2)},
-		{name: "keys that expire at once", config: testenv.S3Config{Uses: 1, PageSize: 1}, spec: withLDAP, never: true, reason: authFailed, says: []string{"ExpiredToken"}},
+		{name: "keys that expire at once", config: testenv.StoreConfig{Uses: 1, PageSize: 1}, spec: withLDAP, never: true, reason: authFailed, says: []string{"ExpiredToken"}},
 		{name: "session that expired", defect: func(*scene) *testenv.Defect {
 			return testenv.S3Failure(400, "ExpiredToken", "The provided token has expired.")
 		}, reason: authFailed, says: []string{"ExpiredToken"}},

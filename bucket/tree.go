@@ -2,8 +2,10 @@ package bucket
 
 import (
 	"cmp"
+	"errors"
 	"io"
 	"io/fs"
+	"path"
 	"slices"
 	"sort"
 	"strings"
@@ -51,27 +53,18 @@ func (t *tree) search(key string) int {
 	return sort.Search(len(t.list), func(i int) bool { return archiveOrder(t.list[i], Object{Key: key}) >= 0 })
 }
 
-// end returns the i behind the last object whose key begins with prefix, the
-// name of a directory and a slash. No key has the byte 0xff.
-func (t *tree) end(prefix string) int {
-	if prefix == "" {
-		return len(t.list)
-	}
-	return t.search(prefix + "\xff")
-}
-
 // ReadDir implements [fs.ReadDirFS].
 func (t *tree) ReadDir(name string) ([]fs.DirEntry, error) {
-	prefix := name + "/"
-	if name == "." {
-		prefix = ""
+	prefix, end := "", len(t.list)
+	if name != "." {
+		prefix, end = name+"/", t.search(name+"/\xff") // no key has that byte
 	}
 	var list []fs.DirEntry
-	for i, end := t.search(prefix), t.end(prefix); i < end; {
+	for i := t.search(prefix); i < end; {
 		child, _, isDir := strings.Cut(t.list[i].Key[len(prefix):], "/")
 		if isDir {
 			list = append(list, &entry{child, -1})
-			i = t.end(prefix + child + "/")
+			i = t.search(prefix + child + "/\xff")
 		} else {
 			list = append(list, &entry{child, t.list[i].Size})
 			i++
@@ -86,28 +79,33 @@ func (t *tree) ReadDir(name string) ([]fs.DirEntry, error) {
 	return list, nil
 }
 
-// Open implements [fs.FS]. A file of an artifact is opened once.
+// Open implements [fs.FS]. A file of an artifact is opened once; a directory is read by ReadDir of the tree.
 func (t *tree) Open(name string) (fs.File, error) {
-	i := t.search(name)
-	info := &entry{name[strings.LastIndexByte(name, '/')+1:], -1}
-	if i < len(t.list) && t.list[i].Key == name {
-		info.size = t.list[i].Size
+	if i := t.search(name); i < len(t.list) && t.list[i].Key == name {
+		o := t.list[i]
+		info := &entry{path.Base(name), o.Size}
 		if name == ignoreFile {
 			return &file{io.NopCloser(strings.NewReader(t.rules)), info}, nil
 		}
-		content, err := t.open(t.list[i], i)
+		content, err := t.open(o, i)
 		if err != nil {
 			return nil, err
 		}
 		return &file{content, info}, nil
 	}
-	children, err := t.ReadDir(name)
-	if err != nil {
-		err.(*fs.PathError).Op = "open"
-		return nil, err
+	if _, err := t.ReadDir(name); err != nil {
+		return nil, &fs.PathError{Op: "open", Path: name, Err: errors.Unwrap(err)}
 	}
-	return &dir{file{io.NopCloser(strings.NewReader("")), info}, name, children}, nil
+	return &file{io.NopCloser(strings.NewReader("")), &entry{path.Base(name), -1}}, nil
 }
+
+// A file is an open object, or a directory.
+type file struct {
+	io.ReadCloser
+	info *entry
+}
+
+func (f *file) Stat() (fs.FileInfo, error) { return f.info, nil }
 
 // An entry describes a file or a directory.
 type entry struct {
@@ -128,36 +126,4 @@ func (e *entry) Mode() fs.FileMode {
 		return fs.ModeDir | 0o755
 	}
 	return 0o644
-}
-
-// A file is an open object.
-type file struct {
-	io.ReadCloser
-	info *entry
-}
-
-func (f *file) Stat() (fs.FileInfo, error) { return f.info, nil }
-
-// A dir is an open directory.
-type dir struct {
-	file
-	name string
-	left []fs.DirEntry
-}
-
-func (d *dir) Read([]byte) (int, error) {
-	return 0, &fs.PathError{Op: "read", Path: d.name, Err: fs.ErrInvalid}
-}
-
-// ReadDir implements [fs.ReadDirFile].
-func (d *dir) ReadDir(n int) (list []fs.DirEntry, err error) {
-	switch {
-	case n <= 0:
-		n = len(d.left)
-	case len(d.left) == 0:
-		return nil, io.EOF
-	}
-	n = min(n, len(d.left))
-	list, d.left = d.left[:n:n], d.left[n:]
-	return list, nil
 }

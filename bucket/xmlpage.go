@@ -2,6 +2,7 @@ package bucket
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -9,6 +10,49 @@ import (
 	"slices"
 	"strings"
 )
+
+// ErrBroken marks a page whose body ended with an error.
+var ErrBroken = errors.New("the answer breaks off")
+
+var errNoListing = errors.New("the answer is no listing: check spec.endpoint")
+
+// ReadPage returns the body of resp, a page of a listing of at most limit bytes, and closes it.
+func ReadPage(resp *http.Response, limit int64) ([]byte, error) {
+	defer resp.Body.Close()
+	text, err := io.ReadAll(http.MaxBytesReader(nil, resp.Body, limit))
+	if err != nil && !is[*http.MaxBytesError](err) {
+		err = fmt.Errorf("%w: %w", ErrBroken, err)
+	}
+	return text, err
+}
+
+// SetPage makes text the body of resp.
+func SetPage(resp *http.Response, text []byte) {
+	resp.Body, resp.ContentLength = io.NopCloser(bytes.NewReader(text)), int64(len(text))
+}
+
+const maxPageToken = 8 << 10 // bytes
+
+// tokensKey is the key of the context value that is the [cycle] of the page tokens of a listing.
+type tokensKey struct{}
+
+// Listing returns a context for the requests of one listing, which [NextPage] checks.
+func Listing(ctx context.Context) context.Context {
+	return context.WithValue(ctx, tokensKey{}, new(cycle))
+}
+
+// NextPage reports why the page that token names, "" for the first, is not to be asked for.
+// A store that turns in circles is found out by its tokens, pages without objects included.
+func NextPage(ctx context.Context, token string) error {
+	tokens, ok := ctx.Value(tokensKey{}).(*cycle)
+	switch {
+	case len(token) > maxPageToken:
+		return fmt.Errorf("the store's page token has more than %d bytes", maxPageToken)
+	case ok && token != "" && tokens.repeats(token):
+		return errors.New("the store repeats a page token: its listing would never end")
+	}
+	return nil
+}
 
 // An XMLPage says what a page of a listing looks like where a store writes XML.
 type XMLPage struct {
@@ -19,11 +63,6 @@ type XMLPage struct {
 	Limit      int64    // bytes
 }
 
-// ErrBroken marks an answer whose body ended with an error.
-var ErrBroken = errors.New("the answer breaks off")
-
-var errNoListing = errors.New("the answer is no listing: check spec.endpoint")
-
 // Check reads the page that resp has, and leaves it to be read again, by an SDK
 // that takes any XML for a listing and spends kilobytes on each item.
 func (f XMLPage) Check(resp *http.Response) error {
@@ -31,15 +70,11 @@ func (f XMLPage) Check(resp *http.Response) error {
 	if strings.Contains(kind, "html") && !strings.Contains(kind, "xml") || strings.Contains(kind, "json") {
 		return errNoListing
 	}
-	text, err := io.ReadAll(http.MaxBytesReader(nil, resp.Body, f.Limit))
-	if err != nil && !is[*http.MaxBytesError](err) {
-		err = fmt.Errorf("%w: %w", ErrBroken, err)
-	}
+	text, err := ReadPage(resp, f.Limit)
 	if err != nil {
 		return err
 	}
-	resp.Body.Close()
-	resp.Body, resp.ContentLength = io.NopCloser(bytes.NewReader(text)), int64(len(text))
+	SetPage(resp, text)
 	return f.check(text)
 }
 

@@ -30,40 +30,33 @@ const pageSize = 1000
 
 // List implements [bucket.Driver]: List Blobs, without a delimiter.
 func (d *driver) List(ctx context.Context, prefix string) iter.Seq2[bucket.Object, error] {
-	return bucket.Pages(ctx, func(ctx context.Context, marker string) (bucket.Page, error) { return d.page(ctx, prefix, marker) })
-}
-
-// page returns the page at a marker, "" for the first.
-func (d *driver) page(ctx context.Context, prefix, marker string) (page bucket.Page, err error) {
-	o := &azcontainer.ListBlobsFlatOptions{MaxResults: to.Ptr(int32(pageSize)), Include: azcontainer.ListBlobsInclude{Metadata: true},
-		ResponseFormat: azcontainer.StorageResponseFormatXML}
-	if prefix != "" {
-		o.Prefix = &prefix
-	}
-	if marker != "" {
-		o.Marker = &marker
-	}
-	answer, err := d.container.NewListBlobsFlatPager(o).NextPage(ctx)
-	if err != nil {
-		return bucket.Page{}, d.access.Explain(ctx, "list blobs", err)
-	}
-	if answer.NextMarker != nil {
-		page.Next = *answer.NextMarker
-	}
-	if answer.Segment == nil {
-		return page, nil
-	}
-	for _, item := range answer.Segment.BlobItems {
-		if item.Snapshot != nil && *item.Snapshot != "" || item.Deleted != nil && *item.Deleted || item.IsCurrentVersion != nil && !*item.IsCurrentVersion {
-			continue // it is not what the blob is now
+	return func(yield func(bucket.Object, error) bool) {
+		o := &azcontainer.ListBlobsFlatOptions{MaxResults: to.Ptr(int32(pageSize)), Include: azcontainer.ListBlobsInclude{Metadata: true},
+			ResponseFormat: azcontainer.StorageResponseFormatXML}
+		if prefix != "" {
+			o.Prefix = &prefix
 		}
-		object, err := objectOf(item)
-		if err != nil {
-			return bucket.Page{}, fmt.Errorf("list blobs: %s", d.access.Said(err.Error()))
+		requests := bucket.Listing(ctx)
+		for pages := d.container.NewListBlobsFlatPager(o); pages.More(); {
+			page, err := pages.NextPage(requests)
+			if err != nil {
+				yield(bucket.Object{}, d.access.Explain(ctx, "list blobs", err))
+				return
+			}
+			for _, item := range page.Segment.BlobItems { // the guard has seen the segment
+				if item.Snapshot != nil && *item.Snapshot != "" || item.Deleted != nil && *item.Deleted || item.IsCurrentVersion != nil && !*item.IsCurrentVersion {
+					continue // it is not what the blob is now
+				}
+				object, err := objectOf(item)
+				if err != nil {
+					err = fmt.Errorf("list blobs: %s", d.access.Said(err.Error()))
+				}
+				if !yield(object, err) || err != nil {
+					return
+				}
+			}
 		}
-		page.Objects = append(page.Objects, object)
 	}
-	return page, nil
 }
 
 // objectOf returns what is listed. A directory of a hierarchical namespace, and

@@ -10,11 +10,7 @@ import (
 	"github.com/headgate-io/headgate/bucket"
 )
 
-// Bytes of answers. The core bounds what an object holds.
-const (
-	maxPage   = 16 << 20 // blobs with the longest names and metadata
-	maxAnswer = 1 << 20  // of an authority
-)
+const maxPage = 16 << 20 // bytes: blobs with the longest names and metadata
 
 var pages = bucket.XMLPage{Root: "EnumerationResults", Item: "Blob", Items: pageSize, Needs: "Blobs", Limit: maxPage}
 
@@ -27,6 +23,10 @@ type guard struct {
 
 // RoundTrip implements [http.RoundTripper].
 func (g *guard) RoundTrip(req *http.Request) (*http.Response, error) {
+	query := req.URL.Query()
+	if err := bucket.NextPage(req.Context(), query.Get("marker")); err != nil {
+		return nil, err
+	}
 	req = req.Clone(req.Context())
 	req.Header.Set("Accept-Encoding", "identity")
 	req.Header.Set("User-Agent", "headgate")
@@ -37,12 +37,12 @@ func (g *guard) RoundTrip(req *http.Request) (*http.Response, error) {
 	resp.Header.Del("X-Ms-Structured-Body") // a framing that was not asked for, and that the SDK would undo
 	switch {
 	case resp.StatusCode != http.StatusOK && resp.StatusCode != http.StatusPartialContent:
-		e, _ := g.access.Refused(resp, "", hints)
+		e := g.access.Refused(resp, hints)
 		if g.anonymous && (e.Is(fs.ErrPermission) || e.Is(fs.ErrNotExist) || e.Status == http.StatusConflict) {
 			e.Hint = "no credentials were sent: name a Secret in spec.secretRef unless the container is public"
 		}
 		return nil, e
-	case req.URL.Query().Get("comp") == "list":
+	case query.Get("comp") == "list":
 		if err := checkPage(resp); err != nil {
 			resp.Body.Close()
 			return nil, err
@@ -60,8 +60,7 @@ func checkPage(resp *http.Response) error {
 		return err
 	}
 	text, err := io.ReadAll(resp.Body) // of memory
-	text = encodedName.ReplaceAllFunc(text, func(name []byte) []byte { return bytes.ReplaceAll(name, []byte("+"), []byte("%2B")) })
-	resp.Body, resp.ContentLength = io.NopCloser(bytes.NewReader(text)), int64(len(text))
+	bucket.SetPage(resp, encodedName.ReplaceAllFunc(text, func(name []byte) []byte { return bytes.ReplaceAll(name, []byte("+"), []byte("%2B")) }))
 	return err
 }
 

@@ -1,19 +1,16 @@
 package azure
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/cloud"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
 	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
 
 	"github.com/headgate-io/headgate/bucket"
@@ -63,116 +60,77 @@ func identify(ctx context.Context, a *bucket.Access, at container, keys transpor
 type issuer struct {
 	keys   transport.Azure
 	access *bucket.Access
-	client *http.Client
+	client *http.Client // to the authority, or to the service of the machine
 }
 
-// newIssuer checks the certificate of an application; the authority is not asked yet.
+// newIssuer checks the certificate of an application; nobody is asked yet.
 func newIssuer(a *bucket.Access, keys transport.Azure) (*issuer, error) {
 	way := transport.Config{Proxy: a.Way.Proxy}
 	if a.Way.TLS != nil { // the client certificate is for the endpoint
 		way.TLS = &tls.Config{RootCAs: a.Way.TLS.RootCAs, MinVersion: a.Way.TLS.MinVersion}
 	}
-	far := a.Client(nil, way) // it is shown no credentials of the bucket
-	client := *far
-	carry := &carrier{far: far.Transport}
 	if keys.Application == nil {
-		carry.near = a.Client(nil, transport.Config{DialTimeout: nearTimeout}).Transport
+		way = transport.Config{DialTimeout: nearTimeout}
 	}
-	client.Transport = carry
-	i := &issuer{keys: keys, access: a, client: &client}
-	_, err := i.credential()
+	i := &issuer{keys: keys, access: a, client: a.Client(nil, way)} // it is shown no credentials of the bucket
+	if keys.Application != nil {
+		i.client.Transport = private{i.client.Transport}
+	}
+	_, err := i.credential(i.client)
 	return i, err
-}
-
-// issue returns a new token. The SDK keeps tokens by credential, so that each time has its own.
-func (i *issuer) issue(ctx context.Context) (source.Credential, error) {
-	c, err := i.credential()
-	if err != nil {
-		return source.Credential{}, stepError("AuthenticationFailed", err)
-	}
-	t, err := c.GetToken(ctx, policy.TokenRequestOptions{Scopes: []string{scope}})
-	if err != nil {
-		return source.Credential{}, stepError("AuthenticationFailed", fmt.Errorf("spec.secretRef: %w", i.explain(ctx, err)))
-	}
-	i.access.Vault.Conceal(t.Token)
-	return source.Credential{Token: t.Token, Expires: t.ExpiresOn}, nil
-}
-
-func (i *issuer) options() azcore.ClientOptions {
-	o := azcore.ClientOptions{Transport: i.client, Retry: policy.RetryOptions{MaxRetries: -1}, Telemetry: policy.TelemetryOptions{Disabled: true}, Cloud: cloud.AzurePublic}
-	if i.keys.Authority != nil {
-		o.Cloud = cloud.Configuration{ActiveDirectoryAuthorityHost: i.keys.Authority.String()}
-	}
-	return o
-}
-
-// credential returns what asks for tokens. The error shows no secrets.
-func (i *issuer) credential() (c azcore.TokenCredential, err error) {
-	app := i.keys.Application
-	switch {
-	case app == nil:
-		o := &azidentity.ManagedIdentityCredentialOptions{ClientOptions: i.options(), ID: azidentity.ClientID(i.keys.Managed)}
-		o.Retry = policy.RetryOptions{MaxRetries: 1, RetryDelay: time.Second} // the service of a machine asks for it
-		c, err = azidentity.NewManagedIdentityCredential(o)
-	case app.Secret != "":
-		c, err = azidentity.NewClientSecretCredential(app.Tenant, app.Client, app.Secret,
-			&azidentity.ClientSecretCredentialOptions{ClientOptions: i.options(), DisableInstanceDiscovery: i.keys.Authority != nil})
-	default:
-		certs, key, bad := azidentity.ParseCertificates(app.Certificate, []byte(app.Password))
-		if bad != nil {
-			return nil, fmt.Errorf("spec.secretRef: %w", i.keys.BadCertificate(i.access.Said(bad.Error())))
-		}
-		c, err = azidentity.NewClientCertificateCredential(app.Tenant, app.Client, certs, key, &azidentity.ClientCertificateCredentialOptions{
-			ClientOptions: i.options(), SendCertificateChain: app.Chain, DisableInstanceDiscovery: i.keys.Authority != nil})
-	}
-	if err != nil {
-		return nil, fmt.Errorf("spec.secretRef: %s", i.access.Said(err.Error()))
-	}
-	return c, nil
-}
-
-// explain makes one line of an error of the SDK, which prints whole answers.
-func (i *issuer) explain(ctx context.Context, err error) error {
-	const doing = "get a token"
-	if ctx.Err() != nil {
-		return fmt.Errorf("%s: %w", doing, context.Cause(ctx))
-	}
-	failed, ok := errors.AsType[*azidentity.AuthenticationFailedError](err)
-	if !ok || failed.RawResponse == nil {
-		return fmt.Errorf("%s: %s", doing, i.access.Said(err.Error()))
-	}
-	body, err := runtime.Payload(failed.RawResponse) // which the SDK has read already
-	if err != nil {
-		body = nil
-	}
-	resp := *failed.RawResponse
-	resp.Body = io.NopCloser(bytes.NewReader(body))
-	return i.access.RefusedToken(&resp, doing, "check the identity in the Secret, and authorityHost")
 }
 
 // nearTimeout is for a connection to a service of the machine, which is there or is not.
 const nearTimeout = 2 * time.Second
 
-// A carrier takes what goes over TLS to authorities, by the way of the object,
-// and what goes in the clear to the machine's own service: directly. An authority
-// may name another server for tokens, but none without TLS.
-type carrier struct {
-	far  http.RoundTripper
-	near http.RoundTripper // nil for an application, which has no business with the machine
-}
+// A private round tripper sends nothing without TLS: an authority may name another server for tokens.
+type private struct{ http.RoundTripper }
 
-// RoundTrip implements [http.RoundTripper].
-func (c *carrier) RoundTrip(req *http.Request) (*http.Response, error) {
-	way := c.far
+func (p private) RoundTrip(req *http.Request) (*http.Response, error) {
 	if req.URL.Scheme != "https" {
-		way = c.near
-	}
-	if way == nil {
 		return nil, errors.New("the authority names a server for tokens without TLS")
 	}
-	resp, err := way.RoundTrip(req)
-	if err == nil {
-		resp.Body = http.MaxBytesReader(nil, resp.Body, maxAnswer)
+	return p.RoundTripper.RoundTrip(req)
+}
+
+// issue returns a new token. The SDK keeps tokens by credential, so that each time has its own.
+func (i *issuer) issue(ctx context.Context) (source.Credential, error) {
+	s := i.access.TokenService(ctx, i.client, "check the identity in the Secret, and authorityHost")
+	c, err := i.credential(s.Client())
+	if err != nil {
+		return source.Credential{}, stepError("AuthenticationFailed", err)
 	}
-	return resp, err
+	t, err := c.GetToken(ctx, policy.TokenRequestOptions{Scopes: []string{scope}})
+	if err != nil {
+		return source.Credential{}, s.Failed("spec.secretRef: get a token", err)
+	}
+	i.access.Vault.Conceal(t.Token)
+	return source.Credential{Token: t.Token, Expires: t.ExpiresOn}, nil
+}
+
+// credential returns what asks for tokens. The error shows no secrets.
+func (i *issuer) credential(client *http.Client) (c azcore.TokenCredential, err error) {
+	o := azcore.ClientOptions{Transport: client, Retry: policy.RetryOptions{MaxRetries: -1}, Telemetry: policy.TelemetryOptions{Disabled: true}, Cloud: cloud.AzurePublic}
+	if i.keys.Authority != nil {
+		o.Cloud = cloud.Configuration{ActiveDirectoryAuthorityHost: i.keys.Authority.String()}
+	}
+	own := i.keys.Authority != nil
+	switch app := i.keys.Application; {
+	case app == nil:
+		o.Retry = policy.RetryOptions{MaxRetries: 1, RetryDelay: time.Second} // the service of a machine asks for it
+		c, err = azidentity.NewManagedIdentityCredential(&azidentity.ManagedIdentityCredentialOptions{ClientOptions: o, ID: azidentity.ClientID(i.keys.Managed)})
+	case app.Secret != "":
+		c, err = azidentity.NewClientSecretCredential(app.Tenant, app.Client, app.Secret, &azidentity.ClientSecretCredentialOptions{ClientOptions: o, DisableInstanceDiscovery: own})
+	default:
+		certs, key, bad := azidentity.ParseCertificates(app.Certificate, []byte(app.Password))
+		if bad != nil {
+			return nil, fmt.Errorf("spec.secretRef: %w", i.keys.BadCertificate(i.access.Said(bad.Error())))
+		}
+		c, err = azidentity.NewClientCertificateCredential(app.Tenant, app.Client, certs, key,
+			&azidentity.ClientCertificateCredentialOptions{ClientOptions: o, SendCertificateChain: app.Chain, DisableInstanceDiscovery: own})
+	}
+	if err != nil {
+		return nil, fmt.Errorf("spec.secretRef: %s", i.access.Said(err.Error()))
+	}
+	return c, nil
 }

@@ -27,9 +27,9 @@
 //
 // An object is read with its generation as a precondition, in one request, and
 // as it is stored: objects with the content encoding gzip are not decompressed.
-// The answer has to be of that generation and of the size that was listed. What
-// is read from beginning to end is compared with the CRC-32C that the store
-// announces. The ETag is that of the listing, which changes with an object's
+// The answer has to be of that generation and of the size that was listed. At the
+// end of what is read from its beginning, reading fails unless it has the CRC-32C
+// that the store announces. The ETag is that of the listing, which changes with an object's
 // metadata as well.
 //
 // Neither credentials nor servers are looked for in the environment or at a
@@ -39,7 +39,6 @@ package gcs
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"iter"
 	"log/slog"
@@ -101,33 +100,22 @@ type driver struct {
 
 // List implements [bucket.Driver].
 func (d *driver) List(ctx context.Context, prefix string) iter.Seq2[bucket.Object, error] {
-	return bucket.Pages(ctx, func(ctx context.Context, token string) (bucket.Page, error) { return d.page(ctx, prefix, token) })
-}
-
-// page returns the page of a listing that token names.
-func (d *driver) page(ctx context.Context, prefix, token string) (page bucket.Page, err error) {
-	query := &storage.Query{Prefix: prefix, Projection: storage.ProjectionNoACL}
-	if err := query.SetAttrSelection([]string{"Name", "Etag", "Size", "Generation"}); err != nil {
-		return bucket.Page{}, err
-	}
-	it := d.bucket.Objects(context.WithValue(ctx, callKey{}, new(call)), query)
-	info := it.PageInfo()
-	info.MaxSize, info.Token = pageSize, token
-	for more := true; more; more = info.Remaining() > 0 {
-		a, err := it.Next()
-		switch {
-		case errors.Is(err, iterator.Done), errors.Is(err, errAgain): // the page has no objects
-			return bucket.Page{Next: info.Token}, nil
-		case err != nil:
-			return bucket.Page{}, d.access.Explain(ctx, "list objects", err)
+	return func(yield func(bucket.Object, error) bool) {
+		query := &storage.Query{Prefix: prefix, Projection: storage.ProjectionNoACL}
+		err := query.SetAttrSelection([]string{"Name", "Etag", "Size", "Generation"})
+		it := d.bucket.Objects(context.WithValue(bucket.Listing(ctx), callKey{}, new(call)), query)
+		it.PageInfo().MaxSize = pageSize
+		for err == nil {
+			var a *storage.ObjectAttrs
+			if a, err = it.Next(); err == nil && a.Name != "" && // else it is a prefix, which was not asked for
+				!yield(bucket.Object{Key: a.Name, ETag: bucket.ETag(a.Etag), Size: a.Size, Version: strconv.FormatInt(a.Generation, 10)}, nil) {
+				return
+			}
 		}
-		if a.Name == "" { // a prefix, which was not asked for
-			continue
+		if err != iterator.Done {
+			yield(bucket.Object{}, d.access.Explain(ctx, "list objects", err))
 		}
-		page.Objects = append(page.Objects, bucket.Object{Key: a.Name, ETag: bucket.ETag(a.Etag), Size: a.Size, Version: strconv.FormatInt(a.Generation, 10)})
 	}
-	page.Next = info.Token
-	return page, nil
 }
 
 // Open implements [bucket.Driver].
@@ -145,31 +133,23 @@ func (d *driver) Open(ctx context.Context, o bucket.Object, offset int64) (io.Re
 	if err != nil {
 		return nil, d.access.Explain(ctx, doing, err)
 	}
-	return &body{r, d.access, ctx, doing, o.Size - offset}, nil
+	return &body{r, d.access, ctx, doing}, nil
 }
 
-// A body is the content of an object. It gives out the last bytes only when the
-// SDK has found that they have the checksum that the store announced.
+// A body is the content of an object. At its end the SDK compares it with the
+// checksum that the store announced.
 type body struct {
 	io.ReadCloser
 	access *bucket.Access
 	ctx    context.Context
 	doing  string
-	left   int64 // bytes that are still to come
 }
 
 // Read implements [io.Reader].
 func (b *body) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
-	b.left -= int64(n)
-	if b.left == 0 && n > 0 && err == nil {
-		_, err = b.ReadCloser.Read(make([]byte, 1))
+	if err != nil && err != io.EOF {
+		err = b.access.Explain(b.ctx, b.doing, err)
 	}
-	if err == nil || err == io.EOF {
-		return n, err
-	}
-	if b.left == 0 {
-		err = fmt.Errorf("%w: %w", bucket.ErrChanged, err)
-	}
-	return 0, b.access.Explain(b.ctx, b.doing, err)
+	return n, err
 }

@@ -3,14 +3,10 @@ package gcs
 import (
 	"cmp"
 	"context"
-	"crypto/rsa"
-	"crypto/x509"
 	"encoding/json"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"net"
-	"net/http"
 	"net/url"
 	"strings"
 	"time"
@@ -28,7 +24,6 @@ const (
 	secretKey  = "serviceaccount" // where a Secret has the key of a service account
 	maxKeyFile = 16 << 10         // bytes; it bounds the time that a signature takes
 	maxLife    = time.Hour        // of a token
-	maxToken   = 64 << 10         // bytes of a token service's answer
 )
 
 func stepError(reason string, err error) error {
@@ -74,7 +69,6 @@ func readKey(text []byte, insecure bool) (*jwt.Config, *url.URL, error) {
 		TokenURI string `json:"token_uri"`
 		Universe string `json:"universe_domain"`
 	}
-	const again = ": download the key again"
 	switch {
 	case len(text) == 0:
 		return nil, nil, errors.New("is missing: it is the JSON key of a service account")
@@ -85,18 +79,7 @@ func readKey(text []byte, insecure bool) (*jwt.Config, *url.URL, error) {
 	case k.Type != "service_account": // files of other types say what to ask or to run
 		return nil, nil, fmt.Errorf("has the type %.40q: only service_account is accepted; without secretRef the identity of this program is used", k.Type)
 	case k.Email == "":
-		return nil, nil, errors.New("has no client_email" + again)
-	}
-	block, _ := pem.Decode([]byte(k.Private))
-	if block == nil {
-		return nil, nil, errors.New("has no private_key in PEM form" + again)
-	}
-	parsed, err := x509.ParsePKCS8PrivateKey(block.Bytes)
-	if err != nil {
-		parsed, err = x509.ParsePKCS1PrivateKey(block.Bytes)
-	}
-	if _, ok := parsed.(*rsa.PrivateKey); !ok || err != nil {
-		return nil, nil, errors.New("has a private_key that is not an RSA key" + again)
+		return nil, nil, errors.New("has no client_email: download the key again")
 	}
 	uri := cmp.Or(k.TokenURI, "https://oauth2."+cmp.Or(k.Universe, "googleapis.com")+"/token")
 	u, err := url.Parse(uri)
@@ -121,12 +104,10 @@ func exchange(a *bucket.Access, config *jwt.Config, at, endpoint *url.URL) func(
 	}
 	client := a.Client(at, way)
 	return func(ctx context.Context) (source.Credential, error) {
-		mine, sent := *client, &exchangeTransport{ctx: ctx, next: client.Transport, access: a}
-		mine.Transport = sent
-		token, err := config.TokenSource(context.WithValue(ctx, oauth2.HTTPClient, &mine)).Token()
+		s := a.TokenService(ctx, client, "check that the key was not deleted, and the clock of this machine")
+		token, err := config.TokenSource(context.WithValue(ctx, oauth2.HTTPClient, s.Client())).Token()
 		if err != nil {
-			err = cmp.Or(sent.err, errors.New("")) // the error of the library would show values
-			return source.Credential{}, stepError("AuthenticationFailed", a.Explain(ctx, "exchange the key of the service account for a token", err))
+			return source.Credential{}, s.Failed("exchange the key of the service account for a token", err)
 		}
 		a.Vault.Conceal(token.AccessToken)
 		c := source.Credential{Token: token.AccessToken, Expires: token.Expiry}
@@ -135,31 +116,4 @@ func exchange(a *bucket.Access, config *jwt.Config, at, endpoint *url.URL) func(
 		}
 		return c, nil
 	}
-}
-
-// An exchangeTransport sends the one request of an exchange, which the library
-// makes without a context, and keeps the error, which it makes a text of.
-type exchangeTransport struct {
-	ctx    context.Context
-	next   http.RoundTripper
-	access *bucket.Access
-	err    error
-}
-
-// RoundTrip implements [http.RoundTripper].
-func (t *exchangeTransport) RoundTrip(req *http.Request) (resp *http.Response, err error) {
-	defer func() { t.err = err }()
-	req = req.Clone(t.ctx)
-	req.Header.Set("User-Agent", "headgate")
-	if again, err := transport.Afresh(req); err == nil && again.ParseForm() == nil {
-		t.access.Vault.Conceal(again.PostForm.Get("assertion"))
-	}
-	if resp, err = t.next.RoundTrip(req); err != nil {
-		return nil, err
-	}
-	if resp.StatusCode/100 != 2 {
-		return nil, t.access.RefusedToken(resp, "", "check that the key was not deleted, and the clock of this machine")
-	}
-	resp.Body = http.MaxBytesReader(nil, resp.Body, maxToken)
-	return resp, nil
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"net/url"
 
 	"github.com/minio/minio-go/v7/pkg/credentials"
@@ -25,8 +24,7 @@ func invalid(reason, text string) error {
 
 // authenticate finds the keys of the driver. Errors are *[source.StepError].
 func (d *driver) authenticate(ctx context.Context) (err error) {
-	a := d.access
-	issue := d.exchangeKeys
+	a, issue := d.access, d.exchangeKeys
 	switch sts := a.Spec.STS; {
 	case a.Spec.SecretRef != nil:
 		if d.fixed.Username, d.fixed.Password, err = transport.S3Keys(a.Secret.Name, a.Secret.Secret); err != nil {
@@ -39,7 +37,13 @@ func (d *driver) authenticate(ctx context.Context) (err error) {
 	default:
 		return nil
 	}
-	get, err := issue()
+	var service *url.URL
+	if a.Spec.STS != nil {
+		if service, err = a.Spec.STS.EndpointURL(); err != nil {
+			return stepError("URLInvalid", err)
+		}
+	}
+	get, err := issue(service)
 	if err == nil {
 		d.issued, err = bucket.NewIssued(ctx, get)
 	}
@@ -49,17 +53,14 @@ func (d *driver) authenticate(ctx context.Context) (err error) {
 // An issuer has keys issued.
 type issuer func(context.Context) (source.Credential, error)
 
-// ownIdentity has keys issued to the identity of this program.
-func (d *driver) ownIdentity() (issuer, error) {
+// ownIdentity has keys issued to the identity of this program, by service unless that is nil.
+func (d *driver) ownIdentity(service *url.URL) (issuer, error) {
 	a := d.access
 	if d.at.base.Scheme == "http" && transport.ZoneOfHost(d.at.base) != transport.Link {
 		return nil, invalid("InvalidProviderConfiguration", "spec.insecure: the identity of this program is not shown in the clear: remove it, or set spec.secretRef")
 	}
 	u := &url.URL{Scheme: "s3", Host: d.at.server, Path: "/" + a.Spec.BucketName}
-	if a.Spec.STS != nil {
-		if _, err := a.STSEndpoint(); err != nil {
-			return nil, err
-		}
+	if service != nil {
 		u.RawQuery = url.Values{"sts": {a.Spec.STS.Endpoint}}.Encode()
 	}
 	return func(ctx context.Context) (source.Credential, error) {
@@ -71,30 +72,25 @@ func (d *driver) ownIdentity() (issuer, error) {
 	}, nil
 }
 
-const maxIssued = 1 << 20 // bytes of an answer of a token service
-
 // exchangeKeys has keys issued by the token service of spec.sts.
-func (d *driver) exchangeKeys() (issuer, error) {
+func (d *driver) exchangeKeys(service *url.URL) (issuer, error) {
 	a, sts := d.access, d.access.Spec.STS
-	if sts.SecretRef == nil {
+	switch {
+	case sts.SecretRef == nil:
 		return nil, invalid("InvalidSTSConfiguration", "spec.sts.secretRef is required with provider "+sts.Provider)
-	}
-	endpoint, err := a.STSEndpoint()
-	if err != nil {
-		return nil, err
-	}
-	if endpoint.Scheme == "http" && !a.Spec.Insecure && transport.ZoneOfHost(endpoint) != transport.Link {
+	case service.Scheme == "http" && !a.Spec.Insecure && transport.ZoneOfHost(service) != transport.Link:
 		return nil, invalid("InvalidSTSConfiguration", "spec.sts.endpoint would be shown credentials in the clear: use https, or set spec.insecure to allow that")
 	}
+	var err error
 	var retrieve func(*credentials.CredContext) (credentials.Value, error)
 	switch sts.Provider {
 	case source.STSLDAP:
-		p := &credentials.LDAPIdentity{STSEndpoint: endpoint.String()}
+		p := &credentials.LDAPIdentity{STSEndpoint: service.String()}
 		p.LDAPUsername, p.LDAPPassword, err = transport.LDAP(a.STS.Name, a.STS.Secret)
 		retrieve = p.RetrieveWithCredContext
 	case source.STSWebIdentity:
 		var token string
-		p := &credentials.STSWebIdentity{STSEndpoint: endpoint.String(), GetWebIDTokenExpiry: func() (*credentials.WebIdentityToken, error) {
+		p := &credentials.STSWebIdentity{STSEndpoint: service.String(), GetWebIDTokenExpiry: func() (*credentials.WebIdentityToken, error) {
 			return &credentials.WebIdentityToken{Token: token}, nil
 		}}
 		token, p.RoleARN, err = transport.WebIdentity(a.STS.Name, a.STS.Secret)
@@ -105,33 +101,14 @@ func (d *driver) exchangeKeys() (issuer, error) {
 	if err != nil {
 		return nil, stepError("AuthenticationFailed", fmt.Errorf("spec.sts.secretRef: %w", err))
 	}
-	client := *a.Client(endpoint, a.STSWay)
-	client.Transport = &tokenGuard{client.Transport, a}
+	client := a.Client(service, a.STSWay)
 	return func(ctx context.Context) (source.Credential, error) {
-		v, err := retrieve(&credentials.CredContext{Client: &client, Context: ctx})
+		s := a.TokenService(ctx, client, "check spec.sts.endpoint, and the Secret of spec.sts.secretRef")
+		v, err := retrieve(&credentials.CredContext{Client: s.Client(), Context: ctx})
 		a.Vault.Conceal(v.AccessKeyID, v.SecretAccessKey, v.SessionToken)
 		if err != nil {
-			return source.Credential{}, stepError("AuthenticationFailed", a.Explain(ctx, "log in to the token service "+redact.URL(endpoint), err))
+			return source.Credential{}, s.Failed("log in to the token service "+redact.URL(service), err)
 		}
 		return source.Credential{Username: v.AccessKeyID, Password: v.SecretAccessKey, Token: v.SessionToken, Expires: v.Expiration}, nil
 	}, nil
-}
-
-// A tokenGuard makes an error of an answer other than 200, and bounds the others.
-type tokenGuard struct {
-	next   http.RoundTripper
-	access *bucket.Access
-}
-
-// RoundTrip implements [http.RoundTripper].
-func (g *tokenGuard) RoundTrip(req *http.Request) (*http.Response, error) {
-	resp, err := g.next.RoundTrip(req)
-	if err != nil {
-		return nil, err
-	}
-	if resp.StatusCode != http.StatusOK {
-		return nil, g.access.RefusedToken(resp, "", "check spec.sts.endpoint, and the Secret of spec.sts.secretRef")
-	}
-	resp.Body = http.MaxBytesReader(nil, resp.Body, maxIssued)
-	return resp, nil
 }

@@ -44,6 +44,8 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/minio/minio-go/v7"
+	"github.com/minio/minio-go/v7/pkg/credentials"
 	"github.com/minio/minio-go/v7/pkg/s3utils"
 
 	"github.com/headgate-io/headgate/bucket"
@@ -56,6 +58,7 @@ type driver struct {
 	endpoint *url.URL
 	fixed    source.Credential // keys: Username, Password and Token; empty for none
 	issued   *bucket.Issued    // in place of fixed, may be nil
+	client   *minio.Core       // builds requests and decodes answers; its server is a stand-in, and the driver its transport
 
 	mu    sync.Mutex
 	at    bucketURL // moves on when a store names another region
@@ -78,7 +81,9 @@ func Connect(ctx context.Context, a *bucket.Access) (bucket.Driver, error) {
 	if err := d.authenticate(ctx); err != nil {
 		return nil, err
 	}
-	return d, nil
+	d.client, err = minio.NewCore("s3.invalid", &minio.Options{Creds: credentials.NewStaticV4("", "", ""), Secure: true, Transport: d,
+		Region: defaultRegion, BucketLookup: minio.BucketLookupPath, MaxRetries: 1})
+	return d, err
 }
 
 // check refuses names that no store has, and which would change what a request is for.

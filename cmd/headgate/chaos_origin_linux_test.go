@@ -24,7 +24,7 @@ type chaosOrigins struct {
 	t        *testing.T
 	repos    []*testenv.Repo
 	charts   *testenv.Charts
-	bucket   *testenv.S3Bucket
+	bucket   *testenv.StoreBucket
 	registry *testenv.Registry
 
 	git, index, s3, oci string       // what clients call: URLs, or hosts
@@ -48,7 +48,7 @@ func newOrigins(t *testing.T, seed uint64) *chaosOrigins {
 	}
 	git := testenv.ServeAll(t, testenv.HTTP{Allow: o.allow}, repos)
 	o.charts = testenv.StartCharts(t, testenv.ChartsConfig{})
-	s3 := testenv.StartS3(t, testenv.S3Config{})
+	s3 := testenv.StartS3(t, testenv.StoreConfig{})
 	o.bucket = s3.Bucket("assets")
 	o.registry = testenv.StartRegistry(t, testenv.RegistryConfig{})
 	at := func(base string) string { return o.proxy(t, base) }

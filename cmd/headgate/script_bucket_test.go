@@ -30,8 +30,8 @@ type storesKey struct{}
 // in $SAS, in its bucket and its container "assets".
 func s3Stores(t *testing.T, env *testscript.Env) error {
 	ca, lab := testenv.NewCA(t), testenv.NewCA(t)
-	stores, desks := map[string]*testenv.S3{}, env.Values[desksKey{}].(map[string]desk)
-	for name, config := range map[string]testenv.S3Config{
+	stores, desks := map[string]*testenv.Store{}, env.Values[desksKey{}].(map[string]desk)
+	for name, config := range map[string]testenv.StoreConfig{
 		"S3":     {},
 		"S3KEYS": {AccessKey: "AKIDREADER", SecretKey: "s3cret-canary"},
 		"S3TLS":  {CA: ca, Mutual: true},
@@ -46,12 +46,12 @@ func s3Stores(t *testing.T, env *testscript.Env) error {
 	}
 	env.Values[storesKey{}] = stores
 	env.Setenv("S3ECHO", strings.TrimPrefix(echoingS3(t), "http://"))
-	gcs := testenv.StartGCS(t, testenv.GCSConfig{Account: "ci@project.iam.gserviceaccount.com"})
+	gcs := testenv.StartGCS(t, testenv.StoreConfig{Robot: "ci@project.iam.gserviceaccount.com"})
 	gcs.Bucket("assets").Replace(assets)
 	env.Setenv("GCS", gcs.Host)
 	const sas = "sv=2024-11-04&sr=c&sp=rl&sig=5as-canary"
-	azure := testenv.StartAzblob(t, testenv.AzblobConfig{SAS: sas})
-	azure.Container("assets").Replace(assets)
+	azure := testenv.StartAzblob(t, testenv.StoreConfig{SAS: sas})
+	azure.Bucket("assets").Replace(assets)
 	env.Setenv("AZURE", azure.URL)
 	env.Setenv("SAS", sas)
 	client, key := ca.Client("ci")
@@ -94,7 +94,7 @@ func echoingS3(t *testing.T) string {
 
 // changeBucket changes the bucket "assets" of a store: bucket VARIABLE put KEY TEXT, or bucket VARIABLE remove KEY…
 func changeBucket(ts *testscript.TestScript, _ bool, args []string) {
-	b := ts.Value(storesKey{}).(map[string]*testenv.S3)[args[0]].Bucket("assets")
+	b := ts.Value(storesKey{}).(map[string]*testenv.Store)[args[0]].Bucket("assets")
 	if args[1] == "remove" {
 		b.Remove(args[2:]...)
 		return
@@ -103,12 +103,12 @@ func changeBucket(ts *testscript.TestScript, _ bool, args []string) {
 }
 
 // asked compares what a server was asked since the last time: asked VARIABLE
-// [list=N] [get=N] [head=N] [role=N] [index=N] [chart=N] of a phase, and
+// [list=N] [get=N] [role=N] [index=N] [chart=N] of a phase, and
 // [STATUS=N] of all.
 func asked(ts *testscript.TestScript, _ bool, args []string) {
 	s := ts.Value(desksKey{}).(map[string]desk)[args[0]]
 	phases := map[string]testenv.Phase{
-		"list": testenv.ListObjects, "get": testenv.GetObject, "head": testenv.HeadObject, "role": testenv.AssumeRole,
+		"list": testenv.ListObjects, "get": testenv.GetObject, "role": testenv.AssumeRole,
 		"index": testenv.GetIndex, "chart": testenv.GetChart,
 	}
 	sum := 0

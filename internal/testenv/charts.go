@@ -56,7 +56,7 @@ type ChartsConfig struct {
 // version after the other without end, and [Swell] one whose name of a chart is
 // of After bytes and that does not end. The phases are [GetIndex] and [GetChart].
 type Charts struct {
-	desk
+	fakeServer
 
 	t      testing.TB
 	config ChartsConfig
@@ -83,7 +83,7 @@ var chartsEpoch = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 func StartCharts(t testing.TB, c ChartsConfig) *Charts {
 	t.Helper()
 	s := &Charts{
-		desk: desk{breaker: newBreaker(c.Defect)}, t: t, config: c,
+		fakeServer: fakeServer{breaker: newBreaker(c.Defect)}, t: t, config: c,
 		path: "/charts", entries: map[string][]chartEntry{}, files: map[string]chartFile{}, modified: chartsEpoch,
 	}
 	if c.Path != "" {

@@ -1,11 +1,9 @@
 package testenv
 
 import (
-	"crypto"
 	"crypto/rsa"
-	"crypto/sha256"
-	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -16,6 +14,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/golang-jwt/jwt/v5"
 )
 
 // GitHub says how [ServeGitHub] serves: one app and its installations.
@@ -161,47 +161,19 @@ func (s *GitHubServer) issue(w http.ResponseWriter, r *http.Request, path string
 	answerJSON(w, http.StatusCreated, map[string]any{"token": token, "expires_at": expires.UTC().Format(time.RFC3339)})
 }
 
-func answerJSON(w http.ResponseWriter, status int, body any) {
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(status)
-	json.NewEncoder(w).Encode(body)
-}
-
-// undecodable is what GitHub says of most tokens that it does not like.
-const undecodable = "A JSON web token could not be decoded"
-
 // doubt returns what GitHub says against the JSON web token of r, "" when it accepts it.
 func (s *GitHubServer) doubt(r *http.Request) string {
 	token, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-	parts := strings.Split(token, ".")
-	if len(parts) != 3 {
-		return undecodable
-	}
-	var decoded [3][]byte
-	for i, p := range parts {
-		var err error
-		if decoded[i], err = base64.RawURLEncoding.DecodeString(p); err != nil {
-			return undecodable
-		}
-	}
-	var head struct{ Alg, Typ string }
-	var claims struct {
-		Iss      string
-		Iat, Exp int64
-	}
-	if json.Unmarshal(decoded[0], &head) != nil || json.Unmarshal(decoded[1], &claims) != nil || head.Alg != "RS256" {
-		return undecodable
-	}
-	digest := sha256.Sum256([]byte(parts[0] + "." + parts[1]))
-	if rsa.VerifyPKCS1v15(s.config.Key, crypto.SHA256, digest[:], decoded[2]) != nil || claims.Iss != s.config.App {
-		return undecodable
-	}
-	now := s.config.Now().Unix()
+	var claims jwt.RegisteredClaims
+	_, err := jwt.ParseWithClaims(token, &claims, func(*jwt.Token) (any, error) { return s.config.Key, nil },
+		jwt.WithValidMethods([]string{"RS256"}), jwt.WithIssuer(s.config.App), jwt.WithIssuedAt(), jwt.WithExpirationRequired(), jwt.WithTimeFunc(s.config.Now))
 	switch {
-	case claims.Iat > now:
+	case errors.Is(err, jwt.ErrTokenUsedBeforeIssued):
 		return "'Issued at' claim ('iat') must be an Integer representing the time that the assertion was issued"
-	case claims.Exp <= now || claims.Exp > now+600:
+	case errors.Is(err, jwt.ErrTokenExpired), err == nil && claims.ExpiresAt.Sub(s.config.Now()) > 10*time.Minute:
 		return "'Expiration time' claim ('exp') is too far in the future or in the past"
+	case err != nil:
+		return "A JSON web token could not be decoded"
 	}
 	return ""
 }

@@ -51,7 +51,7 @@ type RegistryConfig struct {
 
 // A Registry is a running registry of OCI artifacts. It holds them in memory.
 type Registry struct {
-	desk
+	fakeServer
 
 	t       testing.TB
 	config  RegistryConfig
@@ -65,7 +65,7 @@ type Registry struct {
 func StartRegistry(t testing.TB, c RegistryConfig) *Registry {
 	t.Helper()
 	g := &Registry{
-		desk: desk{breaker: newBreaker(c.Defect)}, t: t, config: c,
+		fakeServer: fakeServer{breaker: newBreaker(c.Defect)}, t: t, config: c,
 		inner:   registry.New(registry.Logger(quiet), registry.WithReferrersSupport(true)),
 		planted: map[string]plant{}, tokens: map[string]int{},
 	}

@@ -13,9 +13,9 @@ import (
 	"testing"
 )
 
-// A desk is what a registry and all object stores have in common: a place on
+// A fakeServer is what a registry and all object stores have in common: a place on
 // loopback, what was asked there so far, and a defect.
-type desk struct {
+type fakeServer struct {
 	*breaker
 	Host string // 127.0.0.1:PORT, an endpoint
 	Base string // http://HOST or https://HOST
@@ -28,7 +28,7 @@ type desk struct {
 
 // listen serves at an unused port until the test ends: with TLS unless c is nil,
 // and then with HTTP/2 too if that is wanted.
-func (k *desk) listen(t testing.TB, serve http.HandlerFunc, c *tls.Config, http2 bool) {
+func (k *fakeServer) listen(t testing.TB, serve http.HandlerFunc, c *tls.Config, http2 bool) {
 	t.Helper()
 	h := httptest.NewUnstartedServer(serve)
 	h.Config.ErrorLog = quiet
@@ -57,7 +57,7 @@ func secured(ca *CA, mutual bool, names []string) *tls.Config {
 
 // Requests returns what was asked so far, refused requests included. Bodies
 // are recorded of requests for tokens and temporary keys at most.
-func (k *desk) Requests() []Request {
+func (k *fakeServer) Requests() []Request {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	all := make([]Request, len(k.requests))
@@ -69,7 +69,7 @@ func (k *desk) Requests() []Request {
 
 // Count returns how many requests of the phases there were so far, refused ones
 // included; without phases, of all.
-func (k *desk) Count(phases ...Phase) (n int) {
+func (k *fakeServer) Count(phases ...Phase) (n int) {
 	for _, q := range k.Requests() {
 		if len(phases) == 0 || slices.Contains(phases, q.Phase) {
 			n++
@@ -79,10 +79,10 @@ func (k *desk) Count(phases ...Phase) (n int) {
 }
 
 // ContentBytes returns how many bytes of objects or blobs were served so far.
-func (k *desk) ContentBytes() int64 { return k.bytes.Load() }
+func (k *fakeServer) ContentBytes() int64 { return k.bytes.Load() }
 
 // Reset forgets requests and bytes.
-func (k *desk) Reset() {
+func (k *fakeServer) Reset() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.requests = nil
@@ -90,7 +90,7 @@ func (k *desk) Reset() {
 }
 
 // note records a request, and returns a writer of its answer that records the status.
-func (k *desk) note(w http.ResponseWriter, r *http.Request, phase Phase, body []byte) http.ResponseWriter {
+func (k *fakeServer) note(w http.ResponseWriter, r *http.Request, phase Phase, body []byte) http.ResponseWriter {
 	q := newRequest(r, phase, body)
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -101,21 +101,21 @@ func (k *desk) note(w http.ResponseWriter, r *http.Request, phase Phase, body []
 // A notingWriter records the status of an answer.
 type notingWriter struct {
 	http.ResponseWriter
-	desk *desk
-	of   *Request
+	fakeServer *fakeServer
+	of         *Request
 }
 
 func (w *notingWriter) WriteHeader(code int) {
-	w.desk.mu.Lock()
+	w.fakeServer.mu.Lock()
 	w.of.Status = code
-	w.desk.mu.Unlock()
+	w.fakeServer.mu.Unlock()
 	w.ResponseWriter.WriteHeader(code)
 }
 
 func (w *notingWriter) Write(b []byte) (int, error) {
-	w.desk.mu.Lock()
+	w.fakeServer.mu.Lock()
 	w.of.Status = cmp.Or(w.of.Status, http.StatusOK)
-	w.desk.mu.Unlock()
+	w.fakeServer.mu.Unlock()
 	return w.ResponseWriter.Write(b)
 }
 
@@ -134,7 +134,7 @@ func bodyOf(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 type misbehaviour func(w http.ResponseWriter, r *http.Request, d Defect, next http.Handler)
 
 // respond answers a request of a phase: well, unless the defect applies to it.
-func (k *desk) respond(w http.ResponseWriter, r *http.Request, phase Phase, well http.HandlerFunc, badly misbehaviour) {
+func (k *fakeServer) respond(w http.ResponseWriter, r *http.Request, phase Phase, well http.HandlerFunc, badly misbehaviour) {
 	if d := k.met(phase); d != nil {
 		badly(w, r, *d, well)
 		return

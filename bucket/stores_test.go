@@ -1,0 +1,311 @@
+//go:debug x509usefallbackroots=1
+
+package bucket_test
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate-io/headgate/bucket"
+	"github.com/headgate-io/headgate/bucket/azure"
+	"github.com/headgate-io/headgate/bucket/gcs"
+	"github.com/headgate-io/headgate/bucket/s3"
+	"github.com/headgate-io/headgate/internal/testenv"
+	"github.com/headgate-io/headgate/internal/transport"
+	"github.com/headgate-io/headgate/source"
+	"github.com/headgate-io/headgate/source/sourcetest"
+)
+
+// Credentials of these tests have cAnArY in them, which no text may show.
+const (
+	canary    = "cAnArY+secret/key="
+	accessKey = "AKIA"
+	robot     = "robot@project.iam.gserviceaccount.com"
+	tenant    = "11111111-2222-3333-4444-555555555555"
+	identity  = "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJjYW5hcnkifQ.cAnArY-signature"
+)
+
+var (
+	accountKey = base64.StdEncoding.EncodeToString([]byte("cAnArY account key that shows nowhere"))
+	sas        = "sv=2021-12-02&sr=c&sp=rl&se=2999-01-01T00%3A00%3A00Z&sig=" + url.QueryEscape(canary)
+)
+
+// secretForms are what may show nowhere, in every spelling.
+func secretForms() (all []string) {
+	for _, s := range []string{canary, accountKey} {
+		quoted, _ := json.Marshal(s)
+		all = append(all, s, url.QueryEscape(s), url.PathEscape(s), url.QueryEscape(url.QueryEscape(s)), strings.ReplaceAll(s, "/", `\/`), strings.Trim(string(quoted), `"`))
+	}
+	return append(all, sas, "cAnArY")
+}
+
+// A maker is who makes a store: what differs between the three.
+type maker struct {
+	provider string
+	connect  bucket.Provider
+	start    func(testing.TB, testenv.StoreConfig) *testenv.Store
+	failure  func(status int, code, message string) *testenv.Defect
+	private  testenv.StoreConfig // wants the credentials of secret
+	secret   func(s *testenv.Store) []string
+	list     string // what errors say was done
+}
+
+var (
+	aws = &maker{"generic", s3.Connect, testenv.StartS3, testenv.S3Failure, testenv.StoreConfig{AccessKey: accessKey, SecretKey: canary},
+		func(*testenv.Store) []string { return []string{"accesskey", accessKey, "secretkey", canary} }, "list objects"}
+	google = &maker{"gcp", gcs.Connect, testenv.StartGCS, testenv.GCSFailure, testenv.StoreConfig{Robot: robot},
+		func(s *testenv.Store) []string { return []string{"serviceaccount", string(s.Key())} }, "list objects"}
+	microsoft = &maker{"azure", azure.Connect, testenv.StartAzblob, testenv.AzureFailure, testenv.StoreConfig{Key: accountKey},
+		func(*testenv.Store) []string { return []string{"accountKey", accountKey} }, "list blobs"}
+)
+
+var makers = []*maker{aws, google, microsoft}
+
+var providers = map[string]bucket.Provider{"generic": s3.Connect, "aws": s3.Connect, "gcp": gcs.Connect, "azure": azure.Connect}
+
+// filled returns a store whose bucket app has objects KEY, CONTENT, …
+func (m *maker) filled(t testing.TB, c testenv.StoreConfig, keyContent ...string) *testenv.Store {
+	s := m.start(t, c)
+	b := s.Bucket("app")
+	for i := 0; i < len(keyContent); i += 2 {
+		b.Put(keyContent[i], keyContent[i+1])
+	}
+	return s
+}
+
+// following returns a Bucket that follows the bucket app of a store.
+func (m *maker) following(s *testenv.Store) *source.Bucket {
+	return &source.Bucket{
+		Header: source.Header{APIVersion: "source.headgate.dev/v1", Kind: "Bucket", Metadata: source.Metadata{Name: "app", Namespace: "default"}},
+		Spec: source.BucketSpec{Provider: m.provider, BucketName: "app", Endpoint: s.URL, Insecure: strings.HasPrefix(s.Base, "http:"),
+			Interval: source.Duration(time.Hour), Timeout: source.Duration(time.Minute)},
+	}
+}
+
+// access returns what a provider needs for the bucket app, with a Secret of KEY, VALUE, …
+func (m *maker) access(s *testenv.Store, keyValue ...string) *bucket.Access {
+	a := &bucket.Access{Spec: &m.following(s).Spec, Vault: &transport.Vault{Namespace: "default"}}
+	if keyValue != nil {
+		a.Spec.SecretRef, a.Secret = ref("secret"), secretOf(a.Vault, "secret", keyValue...)
+	}
+	return a
+}
+
+// secretOf returns a Secret as a Vault does that reads it.
+func secretOf(v *transport.Vault, name string, keyValue ...string) transport.Secret {
+	s := transport.Secret{Name: "default/" + name, Secret: sourcetest.Secret(keyValue...)}
+	for key, value := range s.Data {
+		if key != "username" {
+			v.Conceal(string(value))
+		}
+	}
+	return s
+}
+
+// opened connects to the bucket app of a store, with its credentials.
+func (m *maker) opened(t testing.TB, s *testenv.Store) bucket.Driver {
+	t.Helper()
+	return m.connected(t, m.access(s, m.secret(s)...))
+}
+
+func (m *maker) connected(t testing.TB, a *bucket.Access) bucket.Driver {
+	t.Helper()
+	d, err := m.connect(t.Context(), a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// list returns the objects of a bucket.
+func list(ctx context.Context, d bucket.Driver, prefix string) (all []bucket.Object, err error) {
+	for o, err := range d.List(ctx, prefix) {
+		if err != nil {
+			return all, err
+		}
+		all = append(all, o)
+	}
+	return all, nil
+}
+
+// read reads o from offset on.
+func read(ctx context.Context, d bucket.Driver, o bucket.Object, offset int64) (string, error) {
+	r, err := d.Open(ctx, o, offset)
+	if err != nil {
+		return "", err
+	}
+	defer r.Close()
+	text, err := io.ReadAll(r)
+	return string(text), err
+}
+
+// object returns the one object of a bucket.
+func object(t testing.TB, d bucket.Driver) bucket.Object {
+	t.Helper()
+	all, err := list(t.Context(), d, "")
+	if err != nil || len(all) != 1 {
+		t.Fatal(all, err)
+	}
+	return all[0]
+}
+
+// says makes sure that err has each part of say, which | separates, is short and
+// clean, and has nothing secret.
+func says(t testing.TB, s *testenv.Store, err error, say string) {
+	t.Helper()
+	if err == nil {
+		t.Errorf("no error, want %s", say)
+		return
+	}
+	for part := range strings.SplitSeq(say, "|") {
+		if !strings.Contains(err.Error(), part) {
+			t.Errorf("%v: does not say %s", err, part)
+		}
+	}
+	secrets := append(secretForms(), "canary", "list-type", "X-Amz-", "eyJ", "alt=", "sig=", "PRIVATE", "\u202e", "\x1b", "\n")
+	if s != nil {
+		secrets = append(secrets, s.Issued()...)
+	}
+	for _, text := range secrets {
+		if text != "" && strings.Contains(err.Error(), text) {
+			t.Errorf("%v: shows %q", err, text)
+		}
+	}
+	if len(err.Error()) > 1<<10 {
+		t.Errorf("an error of %d bytes", len(err.Error()))
+	}
+}
+
+// reason makes sure that err is of a step with a reason, "" for any, and about the spec or not.
+func reason(t testing.TB, err error, want string, invalid bool) {
+	t.Helper()
+	step, ok := errors.AsType[*source.StepError](err)
+	if want != "" && (!ok || step.Reason != want) || errors.Is(err, source.ErrInvalid) != invalid {
+		t.Errorf("%v: want the reason %s, and that it wraps ErrInvalid: %v", err, want, invalid)
+	}
+}
+
+// trusting returns settings that trust ca, with a certificate for the name reader of own unless that is nil.
+func trusting(t testing.TB, ca, own *testenv.CA) *tls.Config {
+	t.Helper()
+	c := &tls.Config{RootCAs: ca.Pool(), MinVersion: tls.VersionTLS12}
+	if own != nil {
+		pair, err := tls.X509KeyPair(own.Client("reader"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Certificates = []tls.Certificate{pair}
+	}
+	return c
+}
+
+// through returns a proxy that takes hosts, at every port, to a store.
+func through(t testing.TB, s *testenv.Store, hosts ...string) (*testenv.ProxyServer, func(*http.Request) (*url.URL, error)) {
+	to := map[string]string{}
+	for _, host := range hosts {
+		to[host+":443"], to[host+":80"], to[host+":10000"], to["app."+host+":443"] = s.Host, s.Host, s.Host, s.Host
+	}
+	p := testenv.ServeProxy(t, testenv.Proxy{Hosts: to})
+	u, err := url.Parse(p.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p, http.ProxyURL(u)
+}
+
+// What is listed can be read, whatever its key, from any offset; and only what is needed is asked for.
+func TestRead(t *testing.T) {
+	keys := []string{"a", "a/b", "dir/", "dir/b c", "dir/ü%20+&=?#.txt", "a//b", "a/../b", "dir/<&>\"'", "z~'()*!;:@$,", "é/日本", "%2F", "+", "a+b", "{object}", `back\slash`, "a\tb", "\"quoted\"", ".a", "😀", "n" + strings.Repeat("n", 1000)}
+	for _, m := range makers {
+		for name, c := range map[string]testenv.StoreConfig{"private": m.private, "public": {PageSize: 3}, "one by one": {PageSize: 1, Multipart: true}} {
+			t.Run(m.provider+", "+name, func(t *testing.T) {
+				t.Parallel()
+				s := m.start(t, c)
+				want := map[string]string{}
+				for _, key := range keys {
+					want[key] = "content of " + key
+				}
+				s.Bucket("app").Replace(want)
+				d := m.connected(t, m.access(s))
+				if name == "private" {
+					d = m.opened(t, s)
+				}
+				s.Reset()
+				all, err := list(t.Context(), d, "")
+				pages := map[int]int{0: 1, 3: 7, 1: len(keys)}[c.PageSize]
+				if err != nil || len(all) != len(keys) || s.Count() != pages {
+					t.Fatalf("%d objects with %d requests, %v", len(all), s.Count(), err)
+				}
+				for _, o := range all {
+					for _, from := range []int64{0, 3} {
+						if text, err := read(t.Context(), d, o, from); err != nil || text != want[o.Key][from:] || o.ETag == "" || strings.Contains(o.ETag, `"`) {
+							t.Errorf("%+v from %d: %q, %v", o, from, text, err)
+						}
+					}
+				}
+				if n := s.Count(); n != pages+2*len(keys) {
+					t.Errorf("%d requests", n)
+				}
+				if some, err := list(t.Context(), d, "a/"); len(some) != 3 || err != nil {
+					t.Errorf("with a prefix: %v, %v", some, err)
+				}
+				for _, q := range s.Requests() {
+					if !strings.HasPrefix(q.Header.Get("User-Agent"), "headgate") || strings.Contains(q.Path, "fetch-owner") || strings.Contains(q.Path, "&delimiter=%2F") {
+						t.Errorf("%s %v", q.Path, q.Header)
+					}
+				}
+			})
+		}
+	}
+}
+
+// What an object is now is not read as what it was; what its Content-Encoding says is not undone.
+func TestOpen(t *testing.T) {
+	for _, m := range makers {
+		s := m.filled(t, testenv.StoreConfig{}, "a", "0123456789")
+		b := s.Bucket("app")
+		d := m.connected(t, m.access(s))
+		o := object(t, d)
+		b.Put("a", "9876543210")
+		for _, offset := range []int64{0, 3} {
+			if _, err := read(t.Context(), d, o, offset); !errors.Is(err, bucket.ErrChanged) {
+				t.Errorf("%s, replaced: %v", m.provider, err)
+			}
+		}
+		b.PutObject("a", testenv.StoredObject{Content: "\x1f\x8b not really", Encoding: "gzip"})
+		for _, offset := range []int64{0, 3} {
+			if text, err := read(t.Context(), d, object(t, d), offset); text != "\x1f\x8b not really"[offset:] || err != nil {
+				t.Errorf("%s, encoded: %q, %v", m.provider, text, err)
+			}
+		}
+		b.Remove("a")
+		_, err := read(t.Context(), d, o, 0)
+		if says(t, s, err, "404 Not Found"); !errors.Is(err, fs404) {
+			t.Errorf("%s, removed: %v", m.provider, err)
+		}
+	}
+	s := google.filled(t, testenv.StoreConfig{}, "a", "1")
+	d := google.connected(t, google.access(s))
+	o := object(t, d)
+	s.Bucket("app").Touch("a") // which changes the ETag, and not the content
+	if text, err := read(t.Context(), d, o, 0); text != "1" || err != nil || object(t, d).ETag == o.ETag {
+		t.Errorf("with other metadata: %q, %v", text, err)
+	}
+	if _, err := d.Open(t.Context(), bucket.Object{Key: "a", Size: 10}, 0); err == nil {
+		t.Error("an object that was not listed was accepted")
+	}
+	s = microsoft.start(t, testenv.StoreConfig{})
+	s.Bucket("app").PutObject("old", testenv.StoredObject{Content: "old", Tier: "Archive"})
+	d = microsoft.connected(t, microsoft.access(s))
+	_, err := read(t.Context(), d, object(t, d), 0)
+	says(t, s, err, `get blob "old": 409 Conflict: BlobArchived|the blob is of tier Archive: rehydrate it`)
+}
