@@ -1,15 +1,17 @@
 package bucket
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
+	"io"
 	"net/http"
+	"net/url"
 	"strings"
 	"sync"
 	"time"
 
-	"github.com/headgate-io/headgate/internal/transport"
 	"github.com/headgate-io/headgate/source"
 )
 
@@ -120,10 +122,17 @@ func (s *TokenService) Client() *http.Client {
 // RoundTrip implements [http.RoundTripper].
 func (s *TokenService) RoundTrip(req *http.Request) (*http.Response, error) {
 	s.sent = true
-	if again, err := transport.Afresh(req); err == nil && again.ParseForm() == nil {
-		s.access.Vault.Conceal(again.PostForm.Get("assertion"), again.PostForm.Get("client_assertion"))
-	}
 	req = req.Clone(s.ctx)
+	if req.Body != nil { // what it asserts must not show either
+		text, err := io.ReadAll(req.Body) // of memory
+		if err != nil {
+			return nil, err
+		}
+		form, _ := url.ParseQuery(string(text))
+		s.access.Vault.Conceal(form.Get("assertion"), form.Get("client_assertion"))
+		req.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(text)), nil }
+		req.Body, _ = req.GetBody()
+	}
 	req.Header.Set("User-Agent", "headgate")
 	resp, err := s.client.Transport.RoundTrip(req)
 	if err == nil && resp.StatusCode/100 == 2 {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"strings"
 	"sync"
 
@@ -149,6 +150,7 @@ type fetch struct {
 
 	mu       sync.Mutex
 	arrivals map[int]*arrival // by the number in the tree
+	failed   int              // the first that could not be had
 	arrived  int
 	count    func(arrived int) // called for each object that has arrived
 }
@@ -156,8 +158,10 @@ type fetch struct {
 // An arrival is one object on its way.
 type arrival struct {
 	object Object
+	index  int           // in the tree
 	share  int64         // of the memory
-	ready  chan struct{} // closed when the object can be read
+	ready  chan struct{} // closed when what follows is set
+	done   bool
 	io.Reader
 	err    error         // instead of the object
 	closed chan struct{} // when it was read
@@ -165,13 +169,16 @@ type arrival struct {
 
 // newFetch prepares to fetch what the artifact of s holds. It takes over previous, which may be nil.
 func newFetch(ctx context.Context, s *snapshot, previous *previousArtifact) *fetch {
-	f := &fetch{driver: s.driver, previous: previous, memory: semaphore.NewWeighted(allAhead), copies: make(chan *arrival, allAhead/minShare), arrivals: map[int]*arrival{}}
+	f := &fetch{driver: s.driver, previous: previous, memory: semaphore.NewWeighted(allAhead), copies: make(chan *arrival, allAhead/minShare), arrivals: map[int]*arrival{}, failed: math.MaxInt}
 	f.ctx, f.cancel = context.WithCancelCause(ctx)
 	f.tree = newTree(s.files, s.state.Ignore.text(), f.open)
 	return f
 }
 
-var errEnded = errors.New("the fetch has ended")
+var (
+	errEnded  = errors.New("the fetch has ended")
+	errBehind = errors.New("not fetched, since another object could not be")
+)
 
 // close ends everything that is still under way.
 func (f *fetch) close() {
@@ -186,10 +193,36 @@ func (f *fetch) arrival(o Object, i int) *arrival {
 	defer f.mu.Unlock()
 	a := f.arrivals[i]
 	if a == nil {
-		a = &arrival{object: o, ready: make(chan struct{}), closed: make(chan struct{})}
+		a = &arrival{object: o, index: i, ready: make(chan struct{}), closed: make(chan struct{})}
 		f.arrivals[i] = a
+		if i > f.failed {
+			a.finish(nil, errBehind)
+		}
 	}
 	return a
+}
+
+// finish hands an object over, or the error instead. What comes behind an error is not waited for.
+func (f *fetch) finish(a *arrival, r io.Reader, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	a.finish(r, err)
+	if err == nil || a.index > f.failed {
+		return
+	}
+	f.failed = a.index
+	for i, b := range f.arrivals {
+		if i > a.index {
+			b.finish(nil, errBehind)
+		}
+	}
+}
+
+func (a *arrival) finish(r io.Reader, err error) {
+	if !a.done {
+		a.Reader, a.err, a.done = r, err, true
+		close(a.ready)
+	}
 }
 
 // arrive counts an object.
@@ -241,7 +274,6 @@ func (f *fetch) begin() {
 
 // readAhead reads the whole of an object into memory.
 func (f *fetch) readAhead(a *arrival, r io.Reader) {
-	defer close(a.ready)
 	data, more := make([]byte, a.object.Size), make([]byte, 1)
 	_, err := io.ReadFull(r, data)
 	if err == nil {
@@ -251,12 +283,12 @@ func (f *fetch) readAhead(a *arrival, r io.Reader) {
 	}
 	switch err {
 	case io.EOF:
-		a.Reader = bytes.NewReader(data)
 		f.arrive()
+		f.finish(a, bytes.NewReader(data), nil)
 	case nil:
-		a.err = moved("it has grown")
+		f.finish(a, nil, moved("it has grown"))
 	default:
-		a.err = err
+		f.finish(a, nil, err)
 	}
 }
 
@@ -268,8 +300,7 @@ func (f *fetch) copy() {
 			f.readAhead(a, r)
 			continue
 		}
-		a.Reader = r
-		close(a.ready)
+		f.finish(a, r, nil)
 		select {
 		case <-a.closed:
 			f.arrive()
@@ -296,14 +327,13 @@ func (f *fetch) open(o Object, i int) (io.ReadCloser, error) {
 	if a.err != nil {
 		return nil, a.err
 	}
-	return &opened{a, f, i}, nil
+	return &opened{a, f}, nil
 }
 
 // An opened is an object that was read ahead, or is being copied. It has its memory until it is closed.
 type opened struct {
 	*arrival
-	of    *fetch
-	index int
+	of *fetch
 }
 
 func (o *opened) Close() error {

@@ -336,7 +336,7 @@ func TestIdentities(t *testing.T) {
 	all[google]["another store"] = row{true, "", nil, errors.New("not to be asked"), nil, 0, "", ""}
 	all[google]["another's, for another store"] = row{true, "store.example", nil, none, robots, 1, "AuthenticationFailed", "metadata server"}
 	all[microsoft]["this machine"] = row{false, "", []source.Credential{good}, nil, nil, 1, "", ""}
-	all[microsoft]["in the clear"] = row{true, azureHost, nil, nil, clear, 0, "", ""}
+	all[microsoft]["in the clear"] = row{true, azureHost, nil, nil, clear, 0, "BucketOperationFailed", "list blobs: "}
 	all[microsoft]["robot in the clear"] = row{true, azureHost, nil, nil, func(s *source.BucketSpec) { clear(s); robots(s) }, 0, "InvalidProviderConfiguration", "a token is shown to servers with TLS only"}
 	all[microsoft]["secret before identity"] = row{true, "", nil, nil, func(s *source.BucketSpec) { s.SecretRef = ref("key") }, 0, "AuthenticationFailed", "AuthenticationFailed"}
 	all[microsoft]["signature before identity"] = row{true, "", nil, nil, func(s *source.BucketSpec) { s.Endpoint += "?" + sas }, 0, "AuthenticationFailed", "AuthenticationFailed"}

@@ -171,7 +171,7 @@ func says(t testing.TB, s *testenv.Store, err error, say string) {
 			t.Errorf("%v: does not say %s", err, part)
 		}
 	}
-	secrets := append(secretForms(), "canary", "list-type", "X-Amz-", "eyJ", "alt=", "sig=", "PRIVATE", "\u202e", "\x1b", "\n")
+	secrets := append(secretForms(), "canary", "list-type", "X-Amz-", "eyJ", "alt=", "&sig=", "PRIVATE", "\u202e", "\x1b", "\n")
 	if s != nil {
 		secrets = append(secrets, s.Issued()...)
 	}
@@ -303,9 +303,9 @@ func TestOpen(t *testing.T) {
 	if _, err := d.Open(t.Context(), bucket.Object{Key: "a", Size: 10}, 0); err == nil {
 		t.Error("an object that was not listed was accepted")
 	}
-	s = microsoft.start(t, testenv.StoreConfig{})
+	s = microsoft.start(t, microsoft.private)
 	s.Bucket("app").PutObject("old", testenv.StoredObject{Content: "old", Tier: "Archive"})
-	d = microsoft.connected(t, microsoft.access(s))
+	d = microsoft.opened(t, s)
 	_, err := read(t.Context(), d, object(t, d), 0)
 	says(t, s, err, `get blob "old": 409 Conflict: BlobArchived|the blob is of tier Archive: rehydrate it`)
 }

@@ -16,7 +16,10 @@ import (
 
 const maxPage = 8 << 20 // bytes of a page: 1000 names of 1024 bytes, each of them escaped, and more
 
-var errNoListing = errors.New("the answer is not a listing: check spec.endpoint")
+var (
+	errBroken    = errors.New("the answer breaks off")
+	errNoListing = errors.New("the answer is not a listing: check spec.endpoint")
+)
 
 // hints say what to do about an answer.
 var hints = map[string]string{
@@ -32,6 +35,7 @@ type call struct {
 	object *bucket.Object // nil: a listing
 	offset int64
 	sent   bool
+	err    error // that ended the body of the object
 }
 
 // callKey is the key of the context value that is a *[call].
@@ -49,8 +53,11 @@ type guard struct {
 // range. It asks for pages with their kind, and for objects as they are stored.
 func (g *guard) RoundTrip(req *http.Request) (*http.Response, error) {
 	c, ok := req.Context().Value(callKey{}).(*call)
-	if !ok || c.sent {
-		return nil, errors.New("the answer breaks off")
+	if !ok {
+		return nil, errBroken
+	}
+	if c.sent {
+		return nil, cmp.Or(c.err, errBroken)
 	}
 	out := req.Clone(req.Context())
 	out.Header = http.Header{"User-Agent": {"headgate"}}
@@ -85,7 +92,7 @@ func (g *guard) RoundTrip(req *http.Request) (*http.Response, error) {
 	default:
 		err = g.checkObject(resp, *c.object, c.offset)
 		left := c.object.Size - c.offset
-		resp.Body, resp.ContentLength = &content{resp.Body, left}, left // the SDK logs what is longer
+		resp.Body, resp.ContentLength = &content{resp.Body, c, left}, left // the SDK logs what is longer
 	}
 	if err != nil {
 		resp.Body.Close()
@@ -170,6 +177,7 @@ func (g *guard) checkObject(resp *http.Response, o bucket.Object, offset int64) 
 // A content is the body of an object, which may not be longer than it was listed.
 type content struct {
 	io.ReadCloser
+	call *call
 	left int64 // bytes that are still to come
 }
 
@@ -177,7 +185,10 @@ type content struct {
 func (c *content) Read(p []byte) (int, error) {
 	n, err := c.ReadCloser.Read(p)
 	if c.left -= int64(n); c.left < 0 {
-		return 0, fmt.Errorf("%w: it is longer", bucket.ErrChanged)
+		n, err = 0, fmt.Errorf("%w: it is longer", bucket.ErrChanged)
+	}
+	if err != nil && err != io.EOF {
+		c.call.err = err
 	}
 	return n, err
 }

@@ -169,7 +169,10 @@ func (s *Store) serve(w http.ResponseWriter, r *http.Request) {
 func (s *Store) issue(id string) *session {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	k := &session{secret: rand.Text(), token: rand.Text(), uses: cmp.Or(s.config.Uses, -1), expires: s.now().Add(cmp.Or(s.config.Lifetime, time.Hour))}
+	k := &session{token: rand.Text(), uses: cmp.Or(s.config.Uses, -1), expires: s.now().Add(cmp.Or(s.config.Lifetime, time.Hour))}
+	if id != "" {
+		k.secret = rand.Text()
+	}
 	s.issued[cmp.Or(id, k.token)] = k
 	return k
 }
@@ -512,7 +515,10 @@ func (s *Store) misbehave(w http.ResponseWriter, r *http.Request, d Defect, next
 
 // credentialsOf returns all that a request says about who sent it.
 func credentialsOf(r *http.Request) []string {
-	said := []string{r.Header.Get("Authorization"), r.Header.Get("X-Amz-Security-Token"), r.URL.RawQuery}
+	said := []string{r.Header.Get("Authorization"), r.Header.Get("X-Amz-Security-Token")}
+	if r.URL.Query().Has("sig") {
+		said = append(said, r.URL.RawQuery)
+	}
 	for field := range strings.FieldsSeq(said[0]) {
 		_, value, _ := strings.Cut(strings.TrimSuffix(field, ","), "=")
 		said = append(said, value)
