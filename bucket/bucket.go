@@ -2,10 +2,18 @@ package bucket
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/json"
 	"errors"
 	"io"
 	"iter"
+	"net/http"
+	"net/url"
 	"strings"
+	"sync"
+
+	"github.com/headgate-io/headgate/internal/transport"
+	"github.com/headgate-io/headgate/source"
 )
 
 // An Object is one object of a bucket as it was listed.
@@ -52,4 +60,148 @@ func ETag(s string) string {
 		s = s[1 : n-1]
 	}
 	return s
+}
+
+// An Access is what a [Provider] needs to know. A Secret is a [source.Secret]
+// and its Name, NAMESPACE/NAME, "" where the spec names none.
+type Access struct {
+	Spec   *source.BucketSpec
+	Secret transport.Secret // of spec.secretRef
+	Way    transport.Config // how the endpoint is reached: the TLS of spec.certSecretRef, the proxy of spec.proxySecretRef
+	STS    transport.Secret // of spec.sts.secretRef
+	STSWay transport.Config // how the token service is reached: the TLS of spec.sts.certSecretRef, the same proxy
+	Vault  *transport.Vault // values that must not show in texts
+
+	login   source.LoginFunc
+	mu      sync.Mutex
+	clients []*http.Client // that were handed out
+}
+
+// newAccess reads the Secrets that spec names. Errors are *[source.StepError].
+func newAccess(ctx context.Context, spec *source.BucketSpec, env source.Env, v *transport.Vault) (*Access, error) {
+	a := &Access{Spec: spec, Vault: v, login: env.Login}
+	var sts source.BucketSTSSpec
+	if spec.STS != nil {
+		sts = *spec.STS
+	}
+	proxy, err := v.Read(ctx, spec.ProxySecretRef, "spec.proxySecretRef")
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range []struct {
+		to    *transport.Secret
+		ref   *source.LocalReference
+		field string
+	}{{&a.Secret, spec.SecretRef, "spec.secretRef"}, {&a.STS, sts.SecretRef, "spec.sts.secretRef"}} {
+		if *s.to, err = v.Read(ctx, s.ref, s.field); err != nil {
+			return nil, err
+		}
+	}
+	if a.Way, err = way(ctx, v, spec.CertSecretRef, "spec.certSecretRef", proxy, env); err != nil {
+		return nil, err
+	}
+	a.STSWay, err = way(ctx, v, sts.CertSecretRef, "spec.sts.certSecretRef", proxy, env)
+	return a, err
+}
+
+// way returns how a server is reached: with the TLS settings of the Secret that
+// ref, the field of the spec, names, and a proxy, which is trusted as the server is.
+func way(ctx context.Context, v *transport.Vault, ref *source.LocalReference, field string, proxy transport.Secret, env source.Env) (transport.Config, error) {
+	c := transport.Outside(env)
+	cert, err := v.Read(ctx, ref, field)
+	if err == nil && cert.Name != "" {
+		c.TLS, err = transport.CertTLS(cert.Name, cert.Secret)
+	}
+	c.Settings = transport.Settings("cert", cert, proxy)
+	if err != nil || proxy.Name == "" {
+		return c, err
+	}
+	p, err := transport.ProxyFromSecret(proxy.Name, proxy.Secret, c.TLS)
+	if err == nil {
+		c.Proxy = p.For
+	}
+	return c, err
+}
+
+// identity tells the bucket, and the credentials that it is read with, from
+// others: by all of the spec that decides about that, the namespace, and the
+// content of the Secrets.
+func (a *Access) identity(namespace string) (string, error) {
+	spec := *a.Spec
+	spec.Prefix, spec.Ignore, spec.Suspend, spec.Interval, spec.Timeout = "", nil, false, 0, 0
+	text, err := json.Marshal(spec)
+	h := sha256.New()
+	transport.Note(h, namespace, string(text), a.Way.Settings, a.STSWay.Settings)
+	a.Secret.Note(h)
+	a.STS.Note(h)
+	return string(h.Sum(nil)), err
+}
+
+// LogIn returns what spec.provider issues to the identity of the program, or of
+// spec.serviceAccountName, for the bucket at, which is s3://HOST/BUCKET,
+// gs://HOST/BUCKET or azblob://HOST/CONTAINER. AWS issues keys: Username is the
+// access key, Password the secret key and Token the session token, "" for none.
+// The others issue bearer tokens.
+func (a *Access) LogIn(ctx context.Context, at *url.URL) (source.Credential, error) {
+	if a.login == nil {
+		return source.Credential{}, errors.ErrUnsupported
+	}
+	return a.Vault.LogIn(ctx, a.login, a.Way, source.LoginRequest{Provider: a.Spec.Provider, URL: at, ServiceAccount: a.Spec.ServiceAccountName})
+}
+
+// Client returns a client for the server at origin, nil for any, reached by way. Credentials
+// and the client certificate go to that origin only, redirects are not followed,
+// and requests that a busy server refuses are sent again.
+func (a *Access) Client(origin *url.URL, way transport.Config) *http.Client {
+	way.Origin = origin
+	c := transport.Client(way)
+	c.Transport = &transport.Patient{Next: c.Transport, Busy: []int{http.StatusInternalServerError, http.StatusRequestTimeout}}
+	c.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.clients = append(a.clients, c)
+	return c
+}
+
+// close ends idle connections.
+func (a *Access) close() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, c := range a.clients {
+		c.CloseIdleConnections()
+	}
+}
+
+// Endpoint returns the server that spec.endpoint names, by http or https and
+// without a slash at the end, as [source.BucketSpec.EndpointURL] has it. The
+// query, which only provider azure allows, is returned by itself, without the
+// question mark, as it was written. It never shows.
+//
+// The error is a *[source.StepError] with the reason URLInvalid that wraps
+// [source.ErrInvalid], and says nothing of user information and query.
+func (a *Access) Endpoint() (server *url.URL, query string, err error) {
+	if _, found, ok := strings.Cut(a.Spec.Endpoint, "?"); ok {
+		a.ConcealQuery(found)
+	}
+	u, err := a.Spec.EndpointURL()
+	if err != nil {
+		return nil, "", stepError("URLInvalid", err)
+	}
+	return &url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path, RawPath: u.RawPath}, u.RawQuery, nil
+}
+
+// ConcealQuery keeps a query out of texts: as a whole, and the signature sig in
+// it in every spelling.
+func (a *Access) ConcealQuery(query string) {
+	a.Vault.Conceal(query)
+	for pair := range strings.SplitSeq(query, "&") {
+		name, value, _ := strings.Cut(pair, "=")
+		if !strings.EqualFold(name, "sig") {
+			continue
+		}
+		a.Vault.Conceal(value)
+		if plain, err := url.QueryUnescape(value); err == nil {
+			a.Vault.Conceal(plain, url.QueryEscape(plain), url.PathEscape(plain))
+		}
+	}
 }

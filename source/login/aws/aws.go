@@ -31,8 +31,22 @@ package aws
 
 import (
 	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"fmt"
 	"net/http"
+	"net/url"
+	"strings"
 	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/credentials"
+	"github.com/aws/aws-sdk-go-v2/service/ecr"
+	"github.com/aws/aws-sdk-go-v2/service/ecrpublic"
+	"github.com/aws/smithy-go/middleware"
 
 	"github.com/headgate-io/headgate/source"
 	"github.com/headgate-io/headgate/source/login/internal/exchange"
@@ -97,4 +111,111 @@ func (p *Provider) identify(ctx context.Context, client *http.Client, at endpoin
 		}
 		return c, nil
 	})
+}
+
+// registryCredential returns a credential for the registries at an endpoint. Keys
+// that are refused are not used again.
+func (p *Provider) registryCredential(ctx context.Context, client *http.Client, at endpoint) (source.Credential, error) {
+	return p.tokens.Get(ctx, fmt.Sprint(at), func(ctx context.Context) (source.Credential, error) {
+		keys, err := p.identify(ctx, client, at)
+		if err != nil {
+			return source.Credential{}, err
+		}
+		text, expires, err := ask(ctx, at, credentials.NewStaticCredentialsProvider(keys.Username, keys.Password, keys.Token), through(client))
+		if err != nil {
+			if err = p.explain(ctx, "get a token of "+at.service, err, keys.Password, keys.Token); errors.Is(err, source.ErrProvider) {
+				keys.Refused()
+			}
+			return source.Credential{}, err
+		}
+		c, err := parse(aws.ToString(text))
+		c.Expires, c.Refused = aws.ToTime(expires), keys.Refused
+		return c, err
+	})
+}
+
+// ask asks a service for an authorization token. The endpoint is that of
+// the SDK's rules for the region; neither the environment nor a profile moves it.
+func ask(ctx context.Context, at endpoint, keys aws.CredentialsProvider, sender func(*middleware.Stack) error) (token *string, expires *time.Time, err error) {
+	fips, dual := aws.FIPSEndpointStateUnset, aws.DualStackEndpointStateUnset
+	if at.fips {
+		fips = aws.FIPSEndpointStateEnabled
+	}
+	if at.dual {
+		dual = aws.DualStackEndpointStateEnabled
+	}
+	if at.service == gallery {
+		o := ecrpublic.Options{Region: at.region, Credentials: keys, RetryMaxAttempts: attempts, APIOptions: []func(*middleware.Stack) error{sender}}
+		o.EndpointOptions.UseDualStackEndpoint = dual
+		out, err := ecrpublic.New(o).GetAuthorizationToken(ctx, nil)
+		if err != nil || out.AuthorizationData == nil {
+			return nil, nil, err
+		}
+		return out.AuthorizationData.AuthorizationToken, out.AuthorizationData.ExpiresAt, nil
+	}
+	o := ecr.Options{Region: at.region, Credentials: keys, RetryMaxAttempts: attempts, APIOptions: []func(*middleware.Stack) error{sender}}
+	o.EndpointOptions.UseFIPSEndpoint, o.EndpointOptions.UseDualStackEndpoint = fips, dual
+	out, err := ecr.New(o).GetAuthorizationToken(ctx, nil)
+	if err != nil || len(out.AuthorizationData) == 0 {
+		return nil, nil, err
+	}
+	return out.AuthorizationData[0].AuthorizationToken, out.AuthorizationData[0].ExpiresAt, nil
+}
+
+// parse takes user name and password out of an authorization token: USER:PASSWORD in base64.
+func parse(text string) (source.Credential, error) {
+	plain, err := base64.StdEncoding.DecodeString(text)
+	user, password, found := strings.Cut(string(plain), ":")
+	if err != nil || !found {
+		return source.Credential{}, errors.New("the answer of the registry's token service holds no token that can be sent")
+	}
+	return source.Credential{Username: user, Password: password}, nil
+}
+
+// validity is how long CodeCommit accepts a signature.
+const validity = 15 * time.Minute
+
+// sign makes the user name and password with which the owner of keys reads the
+// repository at u.
+//
+// The user name is the access key id, with % and the session token where there
+// is one. The password is the time as 20060102T150405, Z, and in hexadecimal
+// the signature of version 4 over these lines, for the service codecommit:
+//
+//	AWS4-HMAC-SHA256
+//	20060102T150405                             (without Z)
+//	20060102/REGION/codecommit/aws4_request
+//	SHA-256 of the request, in hexadecimal
+//
+// The request that stands for all requests of a conversation has the method
+// GIT, no query, one header, and nothing where its content would be:
+//
+//	GIT
+//	/v1/repos/NAME
+//
+//	host:HOST
+//
+//	host
+//	                                            (the line break after host is the last byte)
+func sign(keys source.Credential, u *url.URL, region string, now time.Time) source.Credential {
+	stamp := now.UTC().Format("20060102T150405")
+	scope := []string{stamp[:8], region, "codecommit", "aws4_request"}
+	request := "GIT\n" + strings.TrimRight(u.EscapedPath(), "/") + "\n\nhost:" + strings.ToLower(u.Hostname()) + "\n\nhost\n"
+	digest := sha256.Sum256([]byte(request))
+	text := strings.Join([]string{"AWS4-HMAC-SHA256", stamp, strings.Join(scope, "/"), hex.EncodeToString(digest[:])}, "\n")
+	key := []byte("AWS4" + keys.Password)
+	for _, part := range append(scope, text) {
+		key = mac(key, part)
+	}
+	user := keys.Username
+	if keys.Token != "" {
+		user += "%" + keys.Token
+	}
+	return source.Credential{Username: user, Password: stamp + "Z" + hex.EncodeToString(key)}
+}
+
+func mac(key []byte, text string) []byte {
+	h := hmac.New(sha256.New, key)
+	h.Write([]byte(text))
+	return h.Sum(nil)
 }

@@ -36,8 +36,11 @@ package azure
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
+	"strings"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
@@ -95,10 +98,50 @@ func (i identity) token(ctx context.Context, scope string) (azcore.AccessToken, 
 	t, err := c.GetToken(ctx, policy.TokenRequestOptions{Scopes: []string{scope}})
 	if err != nil {
 		err = i.explain(ctx, method.name, err)
-		if m, ok := c.(*machine); ok && ctx.Err() == nil && m.knowsNone() {
+		if m, ok := c.(*machine); ok && ctx.Err() == nil && m.probe != nil && m.probe.none {
 			err = exchange.NoIdentity(err)
 		}
-		return t, err
 	}
 	return t, err
+}
+
+// user is whose password a registry's refresh token is.
+const user = "00000000-0000-0000-0000-000000000000"
+
+// registryCredential exchanges a token of the program for a password of the
+// registry at an endpoint. A token that is refused is not used again.
+func (p *Provider) registryCredential(ctx context.Context, client *http.Client, at endpoint) (source.Credential, error) {
+	return p.passwords.Get(ctx, at.registry, func(ctx context.Context) (source.Credential, error) {
+		token, err := p.identify(ctx, client, at)
+		if err != nil {
+			return source.Credential{}, err
+		}
+		password, err := trade(ctx, client, at.registry, token.Token)
+		if refused, ok := errors.AsType[*exchange.StatusError](err); ok && refused.Final() {
+			token.Refused()
+			err = fmt.Errorf("%w: %w: check that the identity of this program may use this registry", source.ErrProvider, err)
+		}
+		return source.Credential{Username: user, Password: password, Expires: token.Expires, Refused: token.Refused}, err // the password lives longer
+	})
+}
+
+// trade exchanges token for a refresh token of the registry at host, as its
+// documentation has it (AAD-OAuth, "Calling POST /oauth2/exchange to get an ACR
+// refresh token"). It follows no redirect.
+func trade(ctx context.Context, client *http.Client, host, token string) (string, error) {
+	form := url.Values{"grant_type": {"access_token"}, "service": {host}, "access_token": {token}}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+host+"/oauth2/exchange", strings.NewReader(form.Encode()))
+	if err != nil {
+		return "", err
+	}
+	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	req.Header.Set("Accept", "application/json")
+	req.Header.Set("User-Agent", "headgate")
+	var answer struct {
+		RefreshToken string `json:"refresh_token"`
+	}
+	straight := *client
+	straight.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	err = exchange.JSON(&straight, req, &answer)
+	return answer.RefreshToken, err
 }

@@ -3,13 +3,17 @@ package azure
 import (
 	"cmp"
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/cloud"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
 	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
 
 	"github.com/headgate-io/headgate/source"
@@ -121,3 +125,106 @@ func (i identity) asserted(token func(context.Context) (string, error)) (azcore.
 	return azidentity.NewClientAssertionCredential(i.tenant(), i.id(), token,
 		&azidentity.ClientAssertionCredentialOptions{ClientOptions: i.options()})
 }
+
+// secrets are the values of the environment that must not show.
+func (i identity) secrets() (values []string) {
+	for _, name := range []string{"AZURE_CLIENT_SECRET", "AZURE_CLIENT_CERTIFICATE_PASSWORD", "IDENTITY_HEADER", "MSI_SECRET"} {
+		values = append(values, i.env.Value(name))
+	}
+	return values
+}
+
+// explain makes one line of an error of the SDK, which prints whole answers.
+func (i identity) explain(ctx context.Context, how string, err error) error {
+	if ctx.Err() != nil {
+		return fmt.Errorf("%s: %w", how, context.Cause(ctx))
+	}
+	const hint = "check the identity and the AZURE_ variables that this program runs with"
+	failed, ok := errors.AsType[*azidentity.AuthenticationFailedError](err)
+	if !ok || failed.RawResponse == nil {
+		return fmt.Errorf("%s: %s: %s", how, exchange.Said(err.Error(), i.secrets()...), hint)
+	}
+	status := failed.RawResponse.StatusCode
+	text := fmt.Sprintf("%s: status %d%s: %s", how, status, i.said(failed.RawResponse), hint)
+	if exchange.Final(status) {
+		return fmt.Errorf("%w: %s", source.ErrProvider, text)
+	}
+	return errors.New(text)
+}
+
+// said returns what an answer says about a failure (RFC 6749 section 5.2).
+func (i identity) said(resp *http.Response) (text string) {
+	var answer struct {
+		Code        string `json:"error"`
+		Description string `json:"error_description"`
+	}
+	body, err := runtime.Payload(resp) // which the SDK has read already
+	if err != nil || json.Unmarshal(body, &answer) != nil {
+		return ""
+	}
+	for _, part := range []string{answer.Code, answer.Description} {
+		if part != "" {
+			text += ": " + exchange.Said(part, i.secrets()...)
+		}
+	}
+	return text
+}
+
+// A machine is the managed identity of the machine. The SDK does not tell
+// whether there is any, but in texts.
+type machine struct {
+	azcore.TokenCredential
+	probe *metadataProbe // nil when one of several was asked for
+}
+
+func (i identity) byMachine() (azcore.TokenCredential, error) {
+	m, o := &machine{}, &azidentity.ManagedIdentityCredentialOptions{}
+	if i.id() != "" {
+		o.ID = azidentity.ClientID(i.id())
+	} else {
+		client := *i.client
+		m.probe = &metadataProbe{next: client.Transport}
+		client.Transport, i.client = m.probe, &client
+	}
+	o.ClientOptions = i.options()
+	c, err := azidentity.NewManagedIdentityCredential(o)
+	m.TokenCredential = c
+	return m, err
+}
+
+// metadata is the address of the metadata server on the machines of every cloud.
+// Azure's other services for identities have other addresses, and exist only where
+// an identity exists.
+const metadata = "169.254.169.254"
+
+// A metadataProbe notes whether there is a metadata server of Azure. It is for one request at a time.
+type metadataProbe struct {
+	next http.RoundTripper
+	none bool
+}
+
+// noIdentity are the answers of other clouds, and of Azure to a machine without an identity.
+var noIdentity = map[int]bool{http.StatusBadRequest: true, http.StatusUnauthorized: true, http.StatusForbidden: true,
+	http.StatusNotFound: true, http.StatusMethodNotAllowed: true}
+
+// RoundTrip implements [http.RoundTripper].
+func (l *metadataProbe) RoundTrip(req *http.Request) (*http.Response, error) {
+	resp, err := l.next.RoundTrip(req)
+	if req.URL.Host != metadata {
+		return resp, err
+	}
+	op, ok := errors.AsType[*net.OpError](err)
+	if l.none = ok && op.Op == "dial" || err == nil && noIdentity[resp.StatusCode]; l.none && err != nil {
+		return nil, final{err}
+	}
+	return resp, err
+}
+
+// A final error is not retried by the SDK.
+type final struct{ error }
+
+// NonRetriable is what the SDK looks for.
+func (final) NonRetriable() {}
+
+// Unwrap returns the cause.
+func (f final) Unwrap() error { return f.error }

@@ -37,7 +37,7 @@ var key = sync.OnceValue(func() *rsa.PrivateKey {
 type world struct {
 	*logintest.World
 	registry *testenv.Registry
-	store    *testenv.GCS
+	store    *testenv.Store
 	universe string // of the machine
 	scope    string // that tokens are to be asked for
 }
@@ -54,7 +54,7 @@ func newWorld(t *testing.T, vars ...string) *world {
 		w.registry = logintest.Registry(t, testenv.RegistryConfig{CA: w.CA, Names: []string{name}, Allow: w.allow}, "project/repo/app")
 		w.Name(w.registry.Host, name)
 	}
-	w.store = testenv.StartGCS(t, testenv.GCSConfig{CA: w.CA, Names: []string{store}, Token: token(1)})
+	w.store = testenv.StartGCS(t, testenv.StoreConfig{CA: w.CA, Names: []string{store}, Token: token(1)})
 	w.Name(w.store.Host, store)
 	return w
 }

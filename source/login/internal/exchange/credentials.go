@@ -40,9 +40,7 @@ type Credentials struct {
 
 // A slot holds what is known of one key.
 type slot struct {
-	turn chan struct{} // full while a caller asks for a new credential
-
-	mu    sync.Mutex
+	turn  chan struct{}      // full while a caller asks for a new credential
 	held  *source.Credential // nil when there is none
 	until time.Time
 }
@@ -51,8 +49,7 @@ type slot struct {
 // Its Refused drops it, if it is still kept, and calls Refused of what issue
 // returned. Errors are those of issue, and of ctx.
 func (k *Credentials) Get(ctx context.Context, key string, issue func(context.Context) (source.Credential, error)) (source.Credential, error) {
-	s := k.slot(key)
-	held := s.get(k.now())
+	s, held := k.find(key)
 	if held == nil {
 		impatient := time.NewTimer(Patience)
 		defer impatient.Stop()
@@ -63,7 +60,7 @@ func (k *Credentials) Get(ctx context.Context, key string, issue func(context.Co
 		case <-ctx.Done():
 			return source.Credential{}, context.Cause(ctx)
 		}
-		held = s.get(k.now())
+		_, held = k.find(key)
 	}
 	if held == nil {
 		c, err := issue(ctx)
@@ -74,15 +71,20 @@ func (k *Credentials) Get(ctx context.Context, key string, issue func(context.Co
 			return source.Credential{}, errors.New("the answer holds no token that can be sent")
 		}
 		held = &c
-		now, until := k.now(), time.Time{}
-		if !c.Expires.IsZero() {
-			until = now.Add(min(c.Expires.Sub(now)/5*4, maxLife))
+		k.mu.Lock()
+		s.held, s.until = held, time.Time{}
+		if now := k.now(); !c.Expires.IsZero() {
+			s.until = now.Add(min(c.Expires.Sub(now)/5*4, maxLife))
 		}
-		s.set(held, until)
+		k.mu.Unlock()
 	}
 	c := *held
 	c.Refused = func() {
-		s.drop(held)
+		k.mu.Lock()
+		if s.held == held {
+			s.held = nil
+		}
+		k.mu.Unlock()
 		if held.Refused != nil {
 			held.Refused()
 		}
@@ -97,37 +99,20 @@ func (k *Credentials) now() time.Time {
 	return k.Now()
 }
 
-func (k *Credentials) slot(key string) *slot {
+// find returns the slot of a key, and what it holds that is still good.
+func (k *Credentials) find(key string) (*slot, *source.Credential) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.slots == nil || k.slots[key] == nil && len(k.slots) == MaxCredentials {
 		k.slots = map[string]*slot{} // callers that use one go on with it
 	}
-	if k.slots[key] == nil {
-		k.slots[key] = &slot{turn: make(chan struct{}, 1)}
+	s := k.slots[key]
+	if s == nil {
+		s = &slot{turn: make(chan struct{}, 1)}
+		k.slots[key] = s
 	}
-	return k.slots[key]
-}
-
-func (s *slot) get(now time.Time) *source.Credential {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !now.Before(s.until) {
-		return nil
+	if !k.now().Before(s.until) {
+		return s, nil
 	}
-	return s.held
-}
-
-func (s *slot) set(c *source.Credential, until time.Time) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.held, s.until = c, until
-}
-
-func (s *slot) drop(c *source.Credential) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.held == c {
-		s.held = nil
-	}
+	return s, s.held
 }

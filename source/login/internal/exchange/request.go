@@ -1,12 +1,15 @@
 package exchange
 
 import (
+	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/url"
+	"os"
 	"strings"
 
 	"github.com/headgate-io/headgate/internal/redact"
@@ -128,12 +131,7 @@ func said(resp *http.Response, secrets []string) string {
 	if json.NewDecoder(resp.Body).Decode(&body) != nil {
 		return ""
 	}
-	for _, text := range []string{body.Message, body.Description, messageOf(body.Error), messageOf(body.Errors)} {
-		if text != "" {
-			return Said(text, secrets...)
-		}
-	}
-	return ""
+	return Said(cmp.Or(body.Message, body.Description, messageOf(body.Error), messageOf(body.Errors)), secrets...)
 }
 
 // messageOf returns the message in v: v itself, that of an object, or that of the first of a list.
@@ -148,16 +146,94 @@ func messageOf(v any) string {
 	return text
 }
 
-// maxSaid bounds, in characters, how much of a service's explanation is repeated.
+// maxSaid bounds, in bytes, how much of a service's explanation is repeated.
 const maxSaid = 300
 
 // Said returns what a service says about a failure so that it can be shown: in
 // one line, short, and without secrets.
 func Said(text string, secrets ...string) string {
 	text = strings.ReplaceAll(text, "http: request body too large", fmt.Sprintf("the answer is larger than %d bytes", MaxAnswer))
-	r := []rune(redact.String(text, secrets...))
-	if len(r) > maxSaid {
-		r = append(r[:maxSaid], '…')
+	return redact.Excerpt(text, maxSaid, secrets...)
+}
+
+// What a runner tells its jobs.
+const (
+	requestURL   = "ACTIONS_ID_TOKEN_REQUEST_URL"
+	requestToken = "ACTIONS_ID_TOKEN_REQUEST_TOKEN"
+)
+
+// JobVariables are those that are set in a job that may ask for tokens.
+var JobVariables = []string{requestURL, requestToken}
+
+// JobToken returns an identity token (OpenID Connect) for audience, of the job of
+// GitHub Actions or Forgejo Actions that the program runs in. The job must be
+// allowed to ask for one: permission id-token: write on GitHub,
+// enable-openid-connect on Forgejo. The request goes over https only, or to loopback.
+func JobToken(ctx context.Context, client *http.Client, env Environment, audience string) (string, error) {
+	u, err := url.Parse(env.Value(requestURL))
+	if err != nil || !Safe(u) || u.User != nil {
+		return "", errors.New(requestURL + " is not an https URL")
 	}
-	return string(r)
+	q := u.Query()
+	q.Set("audience", audience)
+	u.RawQuery = q.Encode()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
+	if err != nil {
+		return "", errors.New(requestURL + " is not an https URL")
+	}
+	req.Header.Set("Authorization", "Bearer "+env.Value(requestToken))
+	req.Header.Set("Accept", "application/json")
+	req.Header.Set("User-Agent", "headgate")
+	var answer struct {
+		Value string `json:"value"`
+	}
+	if err := JSON(client, req, &answer); err != nil {
+		return "", fmt.Errorf("identity token of the job: %w", err)
+	}
+	if answer.Value == "" {
+		return "", errors.New("identity token of the job: the answer holds none")
+	}
+	return answer.Value, nil
+}
+
+// An Environment looks up variables of the environment.
+type Environment func(name string) (value string, ok bool)
+
+// NewEnvironment returns lookup, or when that is nil the environment of the process.
+func NewEnvironment(lookup func(string) (string, bool)) Environment {
+	if lookup == nil {
+		return os.LookupEnv
+	}
+	return lookup
+}
+
+// Value returns the value of a variable, "" when it is not set.
+func (e Environment) Value(name string) string {
+	v, _ := e(name)
+	return v
+}
+
+// Has reports whether all variables have a value.
+func (e Environment) Has(names ...string) bool {
+	for _, name := range names {
+		if e.Value(name) == "" {
+			return false
+		}
+	}
+	return true
+}
+
+// File returns the content of a file that a variable names; more than
+// [MaxAnswer] bytes are an error.
+func File(name string) ([]byte, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, MaxAnswer+1))
+	if err == nil && len(data) > MaxAnswer {
+		err = fmt.Errorf("%s has more than %d bytes", name, MaxAnswer)
+	}
+	return data, err
 }
